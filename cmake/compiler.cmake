@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+# What every target of this project is compiled with: gpunvme_compile(target). Nothing here is global or reaches users.
+
+set(GPUNVME_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize takes them: 'address,undefined' or 'thread'")
+option(GPUNVME_WERROR "treat warnings as errors" OFF)
+
+function(gpunvme_compile target)
+  target_compile_features(${target} PRIVATE c_std_11)
+  set_target_properties(${target} PROPERTIES C_EXTENSIONS OFF C_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wshadow -Wvla -Wundef -Wmissing-prototypes -Wwrite-strings -Wstrict-prototypes -Wpointer-arith
+    $<$<BOOL:${GPUNVME_WERROR}>:-Werror>)
+  if(GPUNVME_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${GPUNVME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${GPUNVME_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Controllers: open, identify, administer, close.
+ *
+ * A device is opened by URI:
+ *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
+ *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
+ * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write).
+ * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
+ * queue), `dstrd` (doorbell stride), `threads` (that serve). %XX stands for one byte. An unknown or repeated key is an error.
+ */
+#ifndef GPUNVME_DEV_H
+#define GPUNVME_DEV_H
+
+#include <gpunvme/spec.h>
+#include <gpunvme/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An open controller. Opaque. */
+struct gpunvme_dev;
+
+enum gpunvme_log_level { GPUNVME_LOG_ERROR = 0, GPUNVME_LOG_WARN = 1, GPUNVME_LOG_INFO = 2, GPUNVME_LOG_DEBUG = 3 };
+
+/*
+ * Receives what the library has to say beside its return values; one line, no newline at the end. May be called from any
+ * thread, also one of the library's own; must not call back into the library.
+ */
+typedef void gpunvme_log_fn(void *ctx, enum gpunvme_log_level level, const char *text);
+
+struct gpunvme_dev_opts {
+	size_t size;             /* sizeof(struct gpunvme_dev_opts) */
+	gpunvme_log_fn *log;     /* NULL: silent */
+	void *log_ctx;           /* passed to log */
+	uint32_t admin_timeout_ms; /* for one admin command; 0: 60,000 */
+	uint32_t queues;         /* I/O queue pairs to ask the controller for; 0: as many as it gives, at most 128 */
+};
+#define GPUNVME_DEV_OPTS_INIT { sizeof(struct gpunvme_dev_opts), NULL, NULL, 0, 0 }
+
+/**
+ * gpunvme_dev_open() - take a controller and make it ready for I/O queues
+ * @uri:  which controller, see above
+ * @opts: NULL for the defaults; not kept, the log callback must stay valid until gpunvme_dev_close()
+ * @dev:  set on success; the caller owns it
+ *
+ * Resets the controller, sets up the admin queue, identifies it and agrees on the number of I/O queues (Base Specification
+ * 3.5.1). Any thread may call it. All or nothing: on failure nothing is left open.
+ *
+ * Return: 0; -EINVAL bad URI or option; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENODEV no such controller
+ * or it died; -ETIMEDOUT it did not become ready; -EOPNOTSUPP not possible on this machine or in this build; -ENOMEM; or a
+ * positive NVMe status of an admin command. gpunvme_errmsg() explains.
+ */
+GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
+
+/**
+ * gpunvme_dev_close() - shut the controller down and release everything
+ * @dev: or NULL, which does nothing
+ *
+ * Queue pairs and mappings of @dev must be gone before; those that are not are torn down here, in the lawful order (stop DMA,
+ * unmap, free). No other thread may use @dev any more. Memory that a dead controller might still write to is leaked on purpose,
+ * and the log says so.
+ */
+GPUNVME_API void gpunvme_dev_close(struct gpunvme_dev *dev);
+
+/* What the controller is. Strings end in NUL, without the padding of the Identify fields, other than printable bytes as '?'. */
+struct gpunvme_dev_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_dev_info) */
+	char model[41];
+	char serial[21];
+	char firmware[9];
+	char transport[24];  /* "soft", "vfio-iommufd", ... */
+	char address[64];    /* the path or PCI address it was opened by */
+	uint16_t vid;
+	uint32_t vs;         /* version register: major << 16 | minor << 8 | tertiary */
+	uint32_t nn;         /* number of namespaces */
+	uint32_t default_ns; /* `ns` of the URI */
+	uint32_t page_size;  /* of the controller, bytes (CC.MPS) */
+	uint32_t max_transfer; /* bytes, by MDTS; 0: no limit */
+	uint32_t max_depth;  /* CAP.MQES + 1 */
+	uint32_t queues;     /* I/O queue pairs granted */
+	uint32_t dstrd;      /* doorbells are 4 << dstrd bytes apart */
+	uint16_t oncs;       /* GPUNVME_ONCS_* */
+	uint8_t vwc;         /* a volatile write cache is present */
+	uint8_t read_only;   /* opened with ro=1, or backed by a read-only image */
+	uint8_t sgl;         /* SGLs are supported for I/O */
+};
+
+/**
+ * gpunvme_dev_info() - what the controller is
+ * @dev:  an open device
+ * @info: filled; info->size must be set
+ *
+ * Any thread may call it.
+ * Return: 0; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_dev_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info);
+
+struct gpunvme_ns_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_ns_info) */
+	uint32_t nsid;
+	uint32_t lba_size; /* bytes */
+	uint64_t nblocks;  /* NSZE */
+	uint8_t read_only; /* write protected, or the device is */
+	uint8_t nguid[16];
+	uint8_t eui64[8];
+};
+
+/**
+ * gpunvme_ns_info() - size and format of one namespace
+ * @dev:  an open device
+ * @nsid: 1 or more; 0 stands for the device's default namespace
+ * @info: filled; info->size must be set
+ *
+ * Asks the controller (Identify, CNS 00h). Any thread may call it.
+ * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when its format carries
+ * metadata; -ENODEV, -ETIMEDOUT; or a positive NVMe status.
+ */
+GPUNVME_API int gpunvme_ns_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
+
+/**
+ * gpunvme_ns_list() - the active namespaces
+ * @dev:   an open device
+ * @nsids: room for *count numbers
+ * @count: in: room; out: how many there are, which may be more than there was room for
+ *
+ * Identify, CNS 02h. Any thread may call it.
+ * Return: 0; -EINVAL; -ENODEV, -ETIMEDOUT; or a positive NVMe status.
+ */
+GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count);
+
+/**
+ * gpunvme_dev_admin() - run one admin command
+ * @dev: an open device
+ * @cmd: opcode, nsid and command dwords; its CID and data pointer are set by the library
+ * @buf: data, or NULL; may be any memory, it is copied
+ * @len: bytes at @buf, at most 4096 x 64
+ * @to_device: non-zero when the controller reads @buf, zero when it writes it
+ * @result: dword 0 of the completion; may be NULL
+ *
+ * For commands this API has no function for. Commands that create or delete queues are refused, they would pull the ground from
+ * under gpunvme_qp_create(). Any thread may call it; commands run one at a time.
+ * Return: 0; -EINVAL; -EPERM for a refused opcode, or one that can write media on a read-only device; -ENODEV, -ETIMEDOUT; or a
+ * positive NVMe status.
+ */
+GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
+				  uint32_t *result);
+
+/**
+ * gpunvme_dev_log_page() - read a log page
+ * @dev:  an open device
+ * @lid:  GPUNVME_LID_ERROR, _SMART, _FIRMWARE or any other the controller knows
+ * @nsid: GPUNVME_NSID_ALL for the whole controller
+ * @buf:  filled with @len bytes
+ * @len:  a multiple of 4, at most 4096
+ *
+ * Any thread may call it.
+ * Return: as gpunvme_dev_admin().
+ */
+GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len);
+
+/**
+ * gpunvme_dev_get_feature() - current value of a feature
+ * @dev:   an open device
+ * @fid:   GPUNVME_FID_*
+ * @value: dword 0 of the completion
+ *
+ * Any thread may call it. Return: as gpunvme_dev_admin().
+ */
+GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t *value);
+
+/**
+ * gpunvme_dev_set_feature() - change a feature until the next reset
+ * @dev:   an open device
+ * @fid:   GPUNVME_FID_*; the number of queues is refused, it is settled when the device is opened
+ * @value: command dword 11
+ *
+ * Any thread may call it. Return: as gpunvme_dev_admin().
+ */
+GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

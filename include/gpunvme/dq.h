@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The device queue descriptor: what the host library hands to a kernel.
+ *
+ * These structures are compiled into users' kernels, so they are an ABI: fixed widths, no pointers, no implicit padding.
+ * Addresses are 64-bit integers that are valid for the lanes that run the kernel (a GPU virtual address, or a CPU pointer for
+ * CPU lanes); an IOVA is an address that only the controller understands. Never store one kind in a field of the other.
+ *
+ * A kernel receives `struct gpunvme_dq` and `struct gpunvme_dbuf` by value or by pointer and passes pointers to them to the
+ * functions of <gpunvme/device.h>. It never writes them.
+ */
+#ifndef GPUNVME_DQ_H
+#define GPUNVME_DQ_H
+
+#include <gpunvme/spec.h>
+
+#define GPUNVME_DQ_MAGIC 0x51445647u /* "GVDQ" in memory order */
+#define GPUNVME_DQ_MAJOR 0u          /* a change makes old kernels and new libraries refuse each other */
+#define GPUNVME_DQ_MINOR 1u          /* a change only adds: reserved fields got a meaning */
+
+/*
+ * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
+ * Linux errno values, spelled out because device code has no <errno.h>.
+ */
+#define GPUNVME_EAGAIN 11           /* the queue is full: try again after a poll */
+#define GPUNVME_EBUSY 16            /* still owned by the device */
+#define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
+#define GPUNVME_ENODEV 19           /* the controller is gone */
+#define GPUNVME_EINVAL 22           /* bad argument: zero blocks, unaligned buffer */
+#define GPUNVME_EROFS 30            /* a write through a read-only view */
+#define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
+#define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
+#define GPUNVME_EMSGSIZE 90         /* an asynchronous submit must fit one command */
+#define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header */
+#define GPUNVME_EOPNOTSUPP 95       /* the controller does not offer this command */
+#define GPUNVME_ESHUTDOWN 108       /* the queue is poisoned: no new commands */
+#define GPUNVME_ETIMEDOUT 110       /* the deadline passed */
+#define GPUNVME_ESTALE 116          /* the handle is old or was consumed */
+#define GPUNVME_ECANCELED 125       /* the host asked the lanes to stop */
+
+enum gpunvme_dq_flags {
+	GPUNVME_DQ_WRITE = 1u << 0,        /* the view may write */
+	GPUNVME_DQ_SGL = 1u << 1,          /* data pointers are SGL data block descriptors instead of PRPs */
+	GPUNVME_DQ_READBACK_SQE = 1u << 2, /* read the last SQE back before the doorbell (design: placement) */
+	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
+	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
+	GPUNVME_DQ_STATS = 1u << 5         /* keep the counters of struct gpunvme_dq_state */
+};
+
+/*
+ * State shared by all lanes of one queue, in memory that is local and cacheable for them. Words that different parties write
+ * stand on lines of their own. Zeroed by the host before the first use (and whenever the queue is created again).
+ *
+ * Positions are 64-bit counts of commands since the queue was created and never wrap: SQ slot = position mod depth.
+ *   fetched <= pub <= resv <= fetched + depth - 1
+ */
+struct gpunvme_dq_state {
+	uint64_t resv; /* positions handed out to lanes */
+	uint8_t pad0[120];
+	uint64_t fetched; /* positions the controller has taken out of the ring, as its completions say */
+	uint8_t pad1[120];
+	uint64_t pub; /* positions announced by the doorbell */
+	uint32_t pub_lock;
+	uint8_t pad2[116];
+	uint64_t cq_pos; /* completions consumed; only the holder of drain_lock touches it */
+	uint64_t cq_rung; /* value of cq_pos at the last CQ doorbell */
+	uint32_t drain_lock;
+	uint8_t pad3[108];
+	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue; set once */
+	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
+	uint32_t detached_errors; /* failed commands that nobody waited for */
+	uint8_t pad4[104];
+	uint64_t doorbells; /* counters, kept when GPUNVME_DQ_STATS is set */
+	uint64_t drains;
+	uint64_t completions;
+	uint8_t pad5[104];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, fetched) == 128, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, pub) == 256, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, cq_pos) == 384, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, poison) == 512, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq state layout");
+
+/*
+ * One 64-bit word per SQ slot says "the run of commands that starts here is written": position in bits 63:8, number of
+ * commands in bits 7:0. One 64-bit word per command identifier is its result:
+ *   bits 1:0   FREE, SUBMITTED or DONE
+ *   bit  2     detached: nobody will ask, the drainer frees the CID
+ *   bits 17:3  NVMe status once DONE
+ *   bits 63:18 generation of the CID: the number of times it was claimed
+ * The CID map has one bit per CID, set while free; its words are 64 bits.
+ */
+#define GPUNVME_READY_COUNT 0x00000000000000ffull
+#define GPUNVME_READY_POS_SHIFT 8
+#define GPUNVME_RES_STATE 0x0000000000000003ull
+#define GPUNVME_RES_FREE 0u
+#define GPUNVME_RES_SUBMITTED 1u
+#define GPUNVME_RES_DONE_BIT 2u /* DONE is SUBMITTED with this bit */
+#define GPUNVME_RES_DONE 3u
+#define GPUNVME_RES_DETACHED 0x0000000000000004ull
+#define GPUNVME_RES_STATUS 0x000000000003fff8ull
+#define GPUNVME_RES_STATUS_SHIFT 3
+#define GPUNVME_RES_GEN_SHIFT 18
+
+/* A view of one queue pair: how to reach the rings, and which blocks it may touch. */
+struct gpunvme_dq {
+	uint32_t magic; /* GPUNVME_DQ_MAGIC */
+	uint16_t major;
+	uint16_t minor;
+	uint32_t size; /* of this structure, as the library knows it */
+	uint32_t flags; /* enum gpunvme_dq_flags */
+
+	uint32_t tag; /* names the queue and its incarnation; a handle carries it */
+	uint32_t qid;
+	uint32_t nsid;
+	uint8_t lba_shift;  /* block size as a power of two, 9 to 16 */
+	uint8_t page_shift; /* memory page of the controller (CC.MPS), 12 or more */
+	uint8_t sq_shift;   /* SQ depth as a power of two */
+	uint8_t cq_shift;   /* CQ depth as a power of two */
+
+	uint64_t sq;    /* lane address of the submission ring */
+	uint64_t cq;    /* lane address of the completion ring */
+	uint64_t sq_db; /* lane address of the SQ tail doorbell (32 bits) */
+	uint64_t cq_db; /* lane address of the CQ head doorbell (32 bits) */
+
+	uint64_t state;   /* lane address of struct gpunvme_dq_state */
+	uint64_t ready;   /* lane address of 2^sq_shift READY words */
+	uint64_t result;  /* lane address of `cids` result words */
+	uint64_t cid_map; /* lane address of the CID bit map */
+
+	uint64_t stop; /* lane address of a 32-bit word; non-zero asks the lanes to stop */
+	uint64_t cmd_timeout; /* lane clock ticks after which a silent command poisons the queue */
+
+	uint64_t lba_first; /* first block of the window */
+	uint64_t lba_count; /* blocks in the window; kernel LBAs count from lba_first */
+
+	uint32_t cids;       /* command identifiers: 0 .. cids-1 */
+	uint32_t max_blocks; /* of one command: MDTS and the 16-bit NLB field */
+	uint32_t ticks_per_ms; /* of the lane clock */
+	uint32_t reserved[5];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq) == 160, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, sq) == 32, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, state) == 64, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, stop) == 96, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, cids) == 128, "dq layout");
+
+/*
+ * A data buffer as a kernel sees it. Its PRP entries were written once, when the host mapped it, in two copies of which the
+ * second is shifted by half a list page: any run of up to MPS/16 entries is unbroken in one of them.
+ * With P = 1 << page_shift, entry i is the IOVA of page i of the buffer, at prp_a + 8i and at prp_b + 8i; prp_a is a multiple
+ * of P and prp_b is P/2 past one. Both are 0 for a buffer of at most two pages, which needs no list.
+ */
+struct gpunvme_dbuf {
+	uint64_t base;  /* lane address of the first byte */
+	uint64_t len;   /* bytes */
+	uint64_t iova;  /* of the first byte; contiguous for the whole buffer */
+	uint64_t prp_a; /* IOVA */
+	uint64_t prp_b; /* IOVA */
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dbuf) == 40, "dbuf layout");
+
+/* A command in flight. Filled by gpunvme_submit_*; opaque to kernels; may be copied, but only one copy may be waited for. */
+struct gpunvme_req {
+	uint64_t gen; /* generation of the CID, shifted as in the result word */
+	uint64_t deadline; /* lane clock when the queue's own time-out strikes; 0 until the first fruitless poll */
+	uint32_t tag;
+	uint32_t cid;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the lanes run: the processor whose threads will submit and poll.
+ *
+ *   cpu[:WIDTH]  threads of this process, WIDTH (1, 4 or 32; default 1) to a wave
+ *   hsa:N, hsa:BDF   an AMD GPU through ROCr
+ *   cuda:N           an NVIDIA GPU
+ *   auto             the best there is; `cpu` where there is no GPU
+ */
+#ifndef GPUNVME_GPU_H
+#define GPUNVME_GPU_H
+
+#include <gpunvme/dev.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_gpu;
+
+enum gpunvme_gpu_kind { GPUNVME_GPU_CPU = 1, GPUNVME_GPU_HSA = 2, GPUNVME_GPU_CUDA = 3 };
+
+struct gpunvme_gpu_opts {
+	size_t size;         /* sizeof(struct gpunvme_gpu_opts) */
+	gpunvme_log_fn *log; /* NULL: silent */
+	void *log_ctx;
+};
+#define GPUNVME_GPU_OPTS_INIT { sizeof(struct gpunvme_gpu_opts), NULL, NULL }
+
+struct gpunvme_gpu_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_gpu_info) */
+	enum gpunvme_gpu_kind kind;
+	uint32_t width;        /* lanes of one wave */
+	uint32_t ticks_per_ms; /* of the clock that device code reads */
+	char name[64];
+};
+
+/**
+ * gpunvme_gpu_open() - take the processor that runs the lanes
+ * @spec: see above
+ * @opts: NULL for the defaults; not kept
+ * @gpu:  set on success; the caller owns it
+ *
+ * Any thread may call it.
+ * Return: 0; -EINVAL bad spec; -ENODEV no such GPU; -EOPNOTSUPP this build or machine cannot use that kind; -ENOMEM.
+ */
+GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts *opts, struct gpunvme_gpu **gpu);
+
+/**
+ * gpunvme_gpu_close() - release it
+ * @gpu: or NULL. Memory and queue pairs made for it must be gone; while they exist the object lives on behind the scenes.
+ */
+GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu);
+
+/**
+ * gpunvme_gpu_info() - what it is
+ * @gpu:  an open GPU
+ * @info: filled; info->size must be set
+ *
+ * Any thread may call it. Return: 0; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_gpu_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

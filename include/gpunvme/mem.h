@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory: a range of bytes with up to three addresses: a CPU pointer, an address for the lanes, and one IOVA for each device it
+ * is mapped to.
+ *
+ *   gpunvme_mem_alloc / _register     make the object
+ *   gpunvme_mem_map                   let a device reach it
+ *   gpunvme_mem_dbuf                  what a kernel needs to use it
+ *   gpunvme_mem_unmap, gpunvme_mem_free
+ */
+#ifndef GPUNVME_MEM_H
+#define GPUNVME_MEM_H
+
+#include <gpunvme/dq.h>
+#include <gpunvme/gpu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_mem;
+
+enum gpunvme_mem_flags {
+	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
+};
+
+struct gpunvme_mem_opts {
+	size_t size;    /* sizeof(struct gpunvme_mem_opts) */
+	uint32_t flags; /* enum gpunvme_mem_flags; an unknown bit is an error */
+};
+#define GPUNVME_MEM_OPTS_INIT { sizeof(struct gpunvme_mem_opts), 0 }
+
+/**
+ * gpunvme_mem_alloc() - memory that the lanes of @gpu can use as a data buffer
+ * @gpu:  the lanes
+ * @len:  bytes, rounded up to whole pages
+ * @opts: NULL for the defaults
+ * @mem:  set on success; the caller owns it
+ *
+ * The memory is zeroed, locked where the limits allow it, and not inherited over fork(). Any thread may call it.
+ * Return: 0; -EINVAL zero length, bad option; -ENOMEM.
+ */
+GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem);
+
+/**
+ * gpunvme_mem_register() - use memory the caller already has
+ * @gpu: the lanes that will use it
+ * @ptr: its first byte; a multiple of the CPU page size
+ * @len: bytes; a multiple of the CPU page size
+ * @mem: set on success
+ *
+ * The caller keeps owning the bytes and must keep them mapped until gpunvme_mem_free(). For `cpu` lanes @ptr is ordinary memory.
+ * Any thread may call it.
+ * Return: 0; -EINVAL not page aligned or empty; -EFAULT not readable and writable memory; -EOPNOTSUPP; -ENOMEM.
+ */
+GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
+
+/**
+ * gpunvme_mem_free() - unmap from every device and release
+ * @mem: or NULL
+ *
+ * Where a device may still write to it (gpunvme_mem_unmap() would answer -EBUSY) the memory is leaked on purpose and the log
+ * says so. No other thread may use @mem any more.
+ */
+GPUNVME_API void gpunvme_mem_free(struct gpunvme_mem *mem);
+
+/**
+ * gpunvme_mem_map() - let a device read and write this memory
+ * @mem: the memory
+ * @dev: the device; must stay open until the memory is unmapped
+ *
+ * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
+ * Return: 0, also when it is mapped already; -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV.
+ */
+GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
+
+/**
+ * gpunvme_mem_unmap() - end that
+ * @mem: the memory
+ * @dev: the device
+ *
+ * The caller makes sure that no command uses the buffer. Descriptors made by gpunvme_mem_dbuf() become invalid.
+ * Return: 0, also when it was not mapped; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is
+ * using the memory right now: destroy the queue first.
+ */
+GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
+
+/**
+ * gpunvme_mem_dbuf() - describe mapped memory to a kernel
+ * @mem:  the memory
+ * @dev:  a device it is mapped to
+ * @dbuf: filled; plain data, valid until the memory is unmapped from @dev
+ *
+ * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev.
+ */
+GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
+
+/**
+ * gpunvme_mem_ptr() - the CPU's address of the memory
+ * @mem: the memory
+ * Return: the pointer, or NULL where the CPU cannot reach it.
+ */
+GPUNVME_API void *gpunvme_mem_ptr(const struct gpunvme_mem *mem);
+
+/**
+ * gpunvme_mem_len() - its size
+ * @mem: the memory
+ * Return: bytes.
+ */
+GPUNVME_API size_t gpunvme_mem_len(const struct gpunvme_mem *mem);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * I/O queue pairs: a submission and a completion ring that lanes drive without the CPU.
+ *
+ * One queue pair belongs to the lanes of one GPU. Any number of them may use it at once; more queues cost memory and give
+ * throughput. gpunvme_qp_view() makes the descriptor a kernel receives: which namespace, which blocks, may it write.
+ */
+#ifndef GPUNVME_QP_H
+#define GPUNVME_QP_H
+
+#include <gpunvme/dq.h>
+#include <gpunvme/gpu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_qp;
+
+enum gpunvme_qp_flags {
+	GPUNVME_QP_SGL = 1u << 0,         /* SGL data blocks instead of PRPs; -EOPNOTSUPP where the controller has none */
+	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_info) */
+	GPUNVME_QP_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
+};
+
+struct gpunvme_qp_opts {
+	size_t size;             /* sizeof(struct gpunvme_qp_opts) */
+	uint32_t flags;          /* enum gpunvme_qp_flags; an unknown bit is an error */
+	uint32_t depth;          /* SQ entries, a power of two from 2 to max_depth; 0: the largest power of two <= min(1024, max_depth) */
+	uint32_t cmd_timeout_ms; /* a command silent for so long poisons the queue; 0: 30,000 */
+};
+#define GPUNVME_QP_OPTS_INIT { sizeof(struct gpunvme_qp_opts), 0, 0, 0 }
+
+/**
+ * gpunvme_qp_create() - create a completion and a submission queue
+ * @dev:  the controller
+ * @gpu:  whose lanes will use it
+ * @opts: NULL for the defaults
+ * @qp:   set on success; the caller owns it; @dev and @gpu must outlive it
+ *
+ * Places the rings, creates the CQ and then the SQ (Base Specification 5.4, 5.5) and proves the path with a self-test: one block
+ * is read into trusted host memory and into the candidate placement and compared. It never writes media. Any thread may call it.
+ * Return: 0; -EINVAL depth or option; -ENOSPC all queue pairs granted by the controller are in use; -ENOMEM; -ENODEV; -ETIMEDOUT;
+ * -EIO the self-test failed; -EOPNOTSUPP; or a positive NVMe status.
+ */
+GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts,
+				  struct gpunvme_qp **qp);
+
+/**
+ * gpunvme_qp_destroy() - delete the SQ, then the CQ, then release the rings
+ * @qp: or NULL
+ *
+ * No kernel may use a view of it any more. Commands in flight are aborted by the controller. Buffers of timed-out commands become
+ * the caller's again when this returns.
+ */
+GPUNVME_API void gpunvme_qp_destroy(struct gpunvme_qp *qp);
+
+enum gpunvme_view_flags {
+	GPUNVME_VIEW_WRITE = 1u << 0, /* without it every write from a kernel answers -GPUNVME_EROFS */
+};
+
+struct gpunvme_view {
+	size_t size;      /* sizeof(struct gpunvme_view) */
+	uint32_t flags;   /* enum gpunvme_view_flags */
+	uint32_t nsid;    /* 0: the device's default namespace */
+	uint64_t lba;     /* first block of the window; kernels count from here */
+	uint64_t nblocks; /* 0: up to the end of the namespace */
+};
+#define GPUNVME_VIEW_INIT { sizeof(struct gpunvme_view), 0, 0, 0, 0 }
+
+/* As gpunvme_qp_view(), for a caller whose dq.h has the given version. Use the wrapper below. */
+GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq, uint32_t version,
+				  uint32_t size);
+
+/**
+ * gpunvme_qp_view() - a descriptor for kernels
+ * @qp:   the queue pair
+ * @view: NULL: the whole default namespace, read-only
+ * @dq:   filled; plain data, valid until gpunvme_qp_destroy(); any number of views of one queue may be in use at once
+ *
+ * Any thread may call it.
+ * Return: 0; -EINVAL; -ENOENT no such namespace; -ERANGE the window leaves the namespace; -EROFS writing was asked of a read-only
+ * namespace or device; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN the queue is poisoned.
+ */
+static inline int gpunvme_qp_view(struct gpunvme_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
+{
+	return gpunvme_qp_view_v(qp, view, dq, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR, (uint32_t)sizeof(*dq));
+}
+
+/**
+ * gpunvme_qp_stop() - ask the lanes to stop, or let them run again
+ * @qp:   the queue pair
+ * @stop: non-zero: lanes that wait or want to submit get -GPUNVME_ECANCELED soon; commands in flight go on
+ *
+ * Any thread may call it, also while kernels run. Return: 0.
+ */
+GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop);
+
+struct gpunvme_qp_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_qp_info) */
+	uint32_t qid;
+	uint32_t depth;
+	uint32_t cq_depth;
+	uint32_t cids;      /* commands that can be in flight or unclaimed */
+	uint32_t poison;    /* 0, or the errno that ended the queue (positive) */
+	uint32_t in_flight; /* commands the controller has and has not completed */
+	uint64_t submitted; /* since creation */
+	uint64_t doorbells; /* the rest: only with GPUNVME_QP_STATS, else 0 */
+	uint64_t drains;
+	uint64_t completions;
+	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram" */
+};
+
+/**
+ * gpunvme_qp_info() - how the queue is doing
+ * @qp:   the queue pair
+ * @info: filled; info->size must be set
+ *
+ * A snapshot, also while kernels run. Any thread may call it.
+ * Return: 0; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The software address space: IOVAs for a controller that is threads of this process.
+ *
+ * Two faces. The host maps and unmaps through struct gnv_space. The controller translates through gnv_soft_space_get(), which
+ * plays the IOMMU: an address that is not mapped, or runs over the end of its mapping, is refused.
+ *
+ * IOVAs are non-canonical addresses on every supported CPU (top byte 0x5a), with unmapped gaps between mappings, so that a
+ * pointer used as an IOVA is refused and an IOVA used as a pointer crashes at once.
+ */
+#ifndef GNV_MEM_SPACE_SOFT_H
+#define GNV_MEM_SPACE_SOFT_H
+
+#include <stdbool.h>
+
+#include "mem/space.h"
+
+#define GNV_SOFT_IOVA_BASE 0x5a00000000000000ull
+#define GNV_SOFT_SPACE_SLOTS 4096u /* mappings at one time */
+
+/* A mapping as the controller sees it, valid while it holds a reference. Fields are constant. */
+struct gnv_soft_map {
+	uint64_t iova;
+	size_t len;
+	char *cpu;      /* of the first byte */
+	unsigned slot;  /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping for ever */
+	uint64_t serial;
+};
+
+/* Return: 0, -ENOMEM. */
+int gnv_soft_space_create(struct gnv_space **space);
+
+/*
+ * gnv_soft_space_get() - find the mapping that holds [iova, iova + len) whole and take a reference to it
+ * Called by controller threads, concurrently with map and unmap. While a reference is held, unmap answers -EBUSY (after waiting
+ * a bounded time for it to go).
+ * Return: 0; -EFAULT.
+ */
+int gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const struct gnv_soft_map **map);
+void gnv_soft_space_put(struct gnv_space *space, const struct gnv_soft_map *map);
+
+/*
+ * gnv_soft_space_serial() - the mapping that stands in a slot now
+ * For caches of per-mapping work (registered io_uring buffers). Return: its serial, 0 when the slot is empty.
+ */
+uint64_t gnv_soft_space_serial(struct gnv_space *space, unsigned slot);
+
+#endif

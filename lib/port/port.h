@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ports: ways to a controller. A port yields a pair, BAR0 as memory and an address space, and nothing above it asks which kind it is.
+ */
+#ifndef GNV_PORT_PORT_H
+#define GNV_PORT_PORT_H
+
+#include "mem/mem.h"
+#include "mem/space.h"
+#include "port/uri.h"
+#include "util/log.h"
+
+struct gnv_port;
+
+struct gnv_port_ops {
+	const char *name; /* "soft", "vfio-iommufd", ... as gpunvme_dev_info.transport */
+	/* Last: BAR0 and space go with it. The controller has been stopped. */
+	void (*close)(struct gnv_port *port);
+};
+
+struct gnv_port {
+	const struct gnv_port_ops *ops;
+	struct gpunvme_mem *bar0;
+	struct gnv_space *space;
+	const char *rung;  /* as gpunvme_qp_info.rung, for lanes that reach BAR0 and host memory directly */
+	bool read_only;    /* every write is refused */
+	char address[64];
+};
+
+/* Open the port that the URI names. Return: 0 or what gpunvme_dev_open() documents. */
+int gnv_port_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
+
+int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
+
+/* The software controller behind a soft port, for tests and benchmarks that inject faults; NULL for other ports. */
+struct gnv_soft;
+struct gnv_soft *gnv_port_soft(struct gnv_port *port);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device URIs: scheme:address[?key=value&...], percent-encoded. A bare PCI address (DDDD:BB:DD.F or BB:DD.F) is scheme "pci".
+ *
+ * Parsing knows syntax only. Whoever understands a key takes it; what is left at the end is an unknown key.
+ */
+#ifndef GNV_PORT_URI_H
+#define GNV_PORT_URI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GNV_URI_MAX_KEYS 32
+
+struct gnv_uri {
+	char scheme[16];
+	char *address; /* decoded */
+	unsigned count;
+	struct {
+		char *key;
+		char *value; /* decoded; "" when there was no '=' */
+		bool taken;
+	} param[GNV_URI_MAX_KEYS];
+};
+
+/* Return: 0; -EINVAL bad syntax or a repeated key; -ENOMEM. Free with gnv_uri_fini() after success only. */
+int gnv_uri_parse(const char *text, struct gnv_uri *uri);
+void gnv_uri_fini(struct gnv_uri *uri);
+
+/* Take a key: *value is set to its text, or NULL when absent. */
+void gnv_uri_take(struct gnv_uri *uri, const char *key, const char **value);
+
+/* Take a number within [min, max]; *value is left alone when the key is absent. Return: 0, -EINVAL. */
+int gnv_uri_take_u32(struct gnv_uri *uri, const char *key, uint32_t min, uint32_t max, uint32_t *value);
+
+/* Return: 0; -EINVAL naming the first key that nobody took. */
+int gnv_uri_check_taken(const struct gnv_uri *uri);
+
+#endif

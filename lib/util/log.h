@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the library says: the sentence behind gpunvme_errmsg(), and the log callback.
+ *
+ * Every failure that reaches the user passes gnv_fail() once, where the cause is known; layers above hand the number on.
+ */
+#ifndef GNV_UTIL_LOG_H
+#define GNV_UTIL_LOG_H
+
+#include <gpunvme/dev.h>
+
+/* Where an object's log lines go; fn may be NULL. */
+struct gnv_log {
+	gpunvme_log_fn *fn;
+	void *ctx;
+};
+
+/* Store the sentence for this thread (cause, then remedy; no newline) and return `ret`. Keeps errno. */
+int gnv_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* One line to the callback. Keeps errno. */
+void gnv_log(const struct gnv_log *log, enum gpunvme_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Register accesses: one aligned load or store of the given width, never torn, merged or elided by the compiler.
+ *
+ * Loads acquire and stores release, so that a controller in software is ordered with its host as a device behind PCIe is: what
+ * was written before a register write is seen by whoever sees the register. 64-bit registers are read and written as two halves,
+ * low first, which every controller accepts (Base Specification 3.1.3: 64-bit registers allow 32-bit accesses).
+ */
+#ifndef GNV_UTIL_MMIO_H
+#define GNV_UTIL_MMIO_H
+
+#include <stdint.h>
+
+static inline uint32_t gnv_mmio_read32(const void *reg)
+{
+	return __atomic_load_n((const uint32_t *)reg, __ATOMIC_ACQUIRE);
+}
+
+static inline void gnv_mmio_write32(void *reg, uint32_t value)
+{
+	__atomic_store_n((uint32_t *)reg, value, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t gnv_mmio_read64(const void *reg)
+{
+	uint64_t low = gnv_mmio_read32(reg);
+
+	return low | (uint64_t)gnv_mmio_read32((const char *)reg + 4) << 32;
+}
+
+static inline void gnv_mmio_write64(void *reg, uint64_t value)
+{
+	gnv_mmio_write32(reg, (uint32_t)value);
+	gnv_mmio_write32((char *)reg + 4, (uint32_t)(value >> 32));
+}
+
+#endif
