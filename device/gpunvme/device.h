@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe from a kernel: read, write, flush and write-zeroes on a queue that many lanes share.
+ *
+ * The same source compiles for AMD GPUs (HIP, clang 19 or newer), NVIDIA GPUs (nvcc, clang) and CPU threads (C11, C++17). A kernel
+ * receives a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf) and calls the functions
+ * below. Rules that hold for all of them:
+ *
+ * - Any lane may call at any time, together with others or alone, with its own arguments; lanes of a wave that call together share
+ *   the work. A lane gets its own result: 0; a negative GPUNVME_E* (dq.h); or the NVMe status of its own command, positive.
+ * - `lba` counts from the first block of the view's window, `offset` from the first byte of the buffer. iova + offset must be a
+ *   multiple of 4. A transfer must lie inside both.
+ * - Every wait is bounded by the queue's command time-out. A queue on which a command timed out is poisoned: commands in flight
+ *   may still end with their own status, new ones get -GPUNVME_ESHUTDOWN, and the buffers of commands that never ended belong to
+ *   the device until the host has destroyed the queue.
+ * - Common results, not repeated below: -GPUNVME_EINVAL zero blocks, unaligned buffer; -GPUNVME_ERANGE outside the window or the
+ *   buffer; -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device
+ *   broke the protocol; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the
+ *   descriptor is of another version than this header.
+ */
+#ifndef GPUNVME_DEVICE_H
+#define GPUNVME_DEVICE_H
+
+/* CPU lanes need clock_gettime(), which strict C11 hides. Has no effect once a system header was included; then define it before. */
+#if defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(__cplusplus)
+#define _POSIX_C_SOURCE 200809L
+#endif
+
+#include <gpunvme/device_queue.h>
+
+/* gpunvme_lane(), gpunvme_lanes(): number of this lane in the launch (x dimension), and how many there are. */
+
+/* ---- Commands from arguments ---- */
+
+/* May this header work on that descriptor? */
+GNVD_FN int gnvd_check_dq(const struct gpunvme_dq *dq)
+{
+	return dq->magic == GPUNVME_DQ_MAGIC && dq->major == GPUNVME_DQ_MAJOR ? 0 : -GPUNVME_EPROTONOSUPPORT;
+}
+
+GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, int write)
+{
+	int ret = gnvd_check_dq(dq);
+
+	if (ret)
+		return ret;
+	if (!nblocks)
+		return -GPUNVME_EINVAL;
+	if (write && !(dq->flags & GPUNVME_DQ_WRITE))
+		return -GPUNVME_EROFS;
+	return lba <= dq->lba_count && nblocks <= dq->lba_count - lba ? 0 : -GPUNVME_ERANGE;
+}
+
+GNVD_FN int gnvd_check_buffer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint32_t nblocks)
+{
+	if ((dbuf->iova + offset) & 3)
+		return -GPUNVME_EINVAL;
+	return offset <= dbuf->len && ((uint64_t)nblocks << dq->lba_shift) <= dbuf->len - offset ? 0 : -GPUNVME_ERANGE;
+}
+
+/* Blocks that one command can move to or from `addr`. */
+GNVD_FN uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks)
+{
+	uint64_t page = 1ull << dq->page_shift, limit = dq->max_blocks;
+
+	/* The PRP copies keep 1 + page/16 pages unbroken. */
+	if (!(dq->flags & GPUNVME_DQ_SGL)) {
+		uint64_t span = ((page + (page * (page / 16))) - (addr & (page - 1))) >> dq->lba_shift;
+
+		limit = span < limit ? span : limit;
+	}
+	return nblocks < limit ? nblocks : (uint32_t)limit;
+}
+
+/* The data pointer: PRP1 and PRP2, or an SGL data block. Nothing is written, the lists were built when the buffer was mapped. */
+GNVD_FN void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes,
+			   struct gnvd_cmd *c)
+{
+	uint64_t addr = dbuf->iova + offset, page = 1ull << dq->page_shift, pages, entry;
+
+	c->prp1 = addr;
+	if (dq->flags & GPUNVME_DQ_SGL) {
+		c->dw0 |= GPUNVME_PSDT_SGL << 8;
+		c->prp2 = bytes | (uint64_t)GPUNVME_SGL_ID_DATA_BLOCK << 56;
+		return;
+	}
+	pages = ((addr & (page - 1)) + bytes + page - 1) >> dq->page_shift;
+	if (pages <= 2) {
+		c->prp2 = pages == 2 ? (addr & ~(page - 1)) + page : 0;
+		return;
+	}
+	entry = ((addr - (dbuf->iova & ~(page - 1))) >> dq->page_shift) + 1;
+	c->prp2 = ((entry & (page / 8 - 1)) + pages - 1 <= page / 8 ? dbuf->prp_a : dbuf->prp_b) + 8 * entry;
+}
+
+GNVD_FN void gnvd_set_blocks(const struct gpunvme_dq *dq, uint32_t opc, uint64_t lba, uint32_t nblocks, struct gnvd_cmd *c)
+{
+	c->dw0 = opc;
+	c->slba = dq->lba_first + lba;
+	c->cdw12 = nblocks - 1;
+	c->prp1 = c->prp2 = 0;
+}
+
+/* ---- Blocking ---- */
+
+/*
+ * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave go through the loop together until
+ * the last is done; a lane stops at its first failure, so that is the first in LBA order.
+ */
+GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
+		     uint32_t opc, int ret)
+{
+	struct gpunvme_req req = { 0, 0, 0, 0 };
+	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+	struct gnvd_wave w;
+	int more = !ret, err;
+	uint32_t n = 0;
+
+	gnvd_enter(&w);
+	while (gnvd_ballot(&w, more)) {
+		if (more && opc == GPUNVME_IO_FLUSH) {
+			n = nblocks;
+			c.dw0 = opc;
+		} else if (more) {
+			n = dbuf ? gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) : nblocks < 65536 ? nblocks : 65536;
+			gnvd_set_blocks(dq, opc, lba, n, &c);
+			if (dbuf)
+				gnvd_set_data(dq, dbuf, offset, (uint64_t)n << dq->lba_shift, &c);
+		}
+		err = gnvd_submit(dq, &w, more, &c, 1, &req);
+		ret = more ? err : ret;
+		more = more && !ret;
+		err = gnvd_wait(dq, &w, more, &req, 0);
+		ret = more ? err : ret;
+		if (more && req.tag)
+			gnvd_detach(dq, &req);
+		lba += n;
+		offset += (uint64_t)n << dq->lba_shift;
+		nblocks -= more ? n : 0;
+		more = more && !ret && nblocks;
+	}
+	gnvd_leave(&w);
+	return ret;
+}
+
+/**
+ * gpunvme_read() - read blocks into a buffer and wait for them
+ * @dq:      the queue
+ * @dbuf:    the buffer; its bytes are valid for this lane when the call returns 0
+ * @offset:  bytes from the start of the buffer
+ * @lba:     first block, counted from the window
+ * @nblocks: blocks, any number; split by what one command can carry
+ *
+ * Return: 0; the first failure in LBA order (blocks before it were read); see the head of this file.
+ */
+GNVD_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks)
+{
+	int ret = gnvd_check_window(dq, lba, nblocks, 0);
+
+	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ, ret ? ret : gnvd_check_buffer(dq, dbuf, offset, nblocks));
+}
+
+/**
+ * gpunvme_write() - write blocks from a buffer and wait for them
+ * Parameters and results as gpunvme_read(). The data is in the controller's hands; gpunvme_flush() makes it durable where a
+ * volatile write cache is enabled. What this lane stored before the call is written; other lanes' stores must have been ordered
+ * before the call by the kernel (a barrier, a fence).
+ */
+GNVD_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks)
+{
+	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+
+	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE, ret ? ret : gnvd_check_buffer(dq, dbuf, offset, nblocks));
+}
+
+/**
+ * gpunvme_flush() - make completed writes of the namespace durable, and wait (NVM Command Set Specification 3.2.1, Flush)
+ * @dq: the queue
+ * Return: see the head of this file.
+ */
+GNVD_FN int gpunvme_flush(const struct gpunvme_dq *dq)
+{
+	return gnvd_run(dq, NULL, 0, 0, 0, GPUNVME_IO_FLUSH, gnvd_check_dq(dq));
+}
+
+/**
+ * gpunvme_write_zeroes() - set blocks to zero without a buffer, and wait
+ * @dq:      the queue
+ * @lba:     first block, counted from the window
+ * @nblocks: blocks
+ * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_write().
+ */
+GNVD_FN int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks)
+{
+	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+
+	if (!ret && !(dq->flags & GPUNVME_DQ_WRITE_ZEROES))
+		ret = -GPUNVME_EOPNOTSUPP;
+	return gnvd_run(dq, NULL, 0, lba, nblocks, GPUNVME_IO_WRITE_ZEROES, ret);
+}
+
+/* ---- Asynchronous ---- */
+
+GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *c, int ret, struct gpunvme_req *req)
+{
+	struct gnvd_wave w;
+	int err;
+
+	gnvd_enter(&w);
+	err = gnvd_submit(dq, &w, !ret, c, 0, req);
+	gnvd_leave(&w);
+	return ret ? ret : err;
+}
+
+GNVD_FN int gnvd_submit_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			   uint32_t nblocks, uint32_t opc, struct gpunvme_req *req)
+{
+	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+	int ret = gnvd_check_window(dq, lba, nblocks, opc == GPUNVME_IO_WRITE);
+
+	if (!ret)
+		ret = gnvd_check_buffer(dq, dbuf, offset, nblocks);
+	if (!ret && gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) < nblocks)
+		ret = -GPUNVME_EMSGSIZE;
+	if (!ret) {
+		gnvd_set_blocks(dq, opc, lba, nblocks, &c);
+		gnvd_set_data(dq, dbuf, offset, (uint64_t)nblocks << dq->lba_shift, &c);
+	}
+	return gnvd_submit_one(dq, &c, ret, req);
+}
+
+/**
+ * gpunvme_submit_read() - start reading, as exactly one command
+ * @dq:      the queue
+ * @dbuf:    the buffer; belongs to the device until the command is over
+ * @offset:  bytes from the start of the buffer
+ * @lba:     first block, counted from the window
+ * @nblocks: blocks; at most dq->max_blocks, and at most what the PRP list of one command covers
+ * @req:     set on success; pass it to gpunvme_poll(), gpunvme_wait() or gpunvme_abandon() on this queue, from any lane. NULL:
+ *           nobody will ask; the library frees the command when it completes and counts it in detached_errors if it failed
+ *
+ * Return: 0; -GPUNVME_EAGAIN the queue is full: poll what is in flight, then try again; -GPUNVME_EMSGSIZE too long for one
+ * command; see the head of this file.
+ */
+GNVD_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+				uint32_t nblocks, struct gpunvme_req *req)
+{
+	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ, req);
+}
+
+/**
+ * gpunvme_submit_write() - start writing, as exactly one command
+ * Parameters and results as gpunvme_submit_read().
+ */
+GNVD_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+				 uint32_t nblocks, struct gpunvme_req *req)
+{
+	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE, req);
+}
+
+/**
+ * gpunvme_submit_flush() - start a flush
+ * @dq:  the queue
+ * @req: as for gpunvme_submit_read()
+ * Return: as gpunvme_submit_read(). A flush covers writes that were complete before it was submitted.
+ */
+GNVD_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	struct gnvd_cmd c = { GPUNVME_IO_FLUSH, 0, 0, 0, 0 };
+
+	return gnvd_submit_one(dq, &c, gnvd_check_dq(dq), req);
+}
+
+/**
+ * gpunvme_submit_write_zeroes() - start setting blocks to zero, as exactly one command
+ * @dq:      the queue
+ * @lba:     first block, counted from the window
+ * @nblocks: 1 to 65536
+ * @req:     as for gpunvme_submit_read()
+ * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_submit_read().
+ */
+GNVD_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
+{
+	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+
+	if (!ret && !(dq->flags & GPUNVME_DQ_WRITE_ZEROES))
+		ret = -GPUNVME_EOPNOTSUPP;
+	if (!ret && nblocks > 65536)
+		ret = -GPUNVME_EMSGSIZE;
+	if (!ret)
+		gnvd_set_blocks(dq, GPUNVME_IO_WRITE_ZEROES, lba, nblocks, &c);
+	return gnvd_submit_one(dq, &c, ret, req);
+}
+
+/**
+ * gpunvme_poll() - is the command over?
+ * @dq:  the queue it was submitted to (any view of it)
+ * @req: the handle; consumed when the answer is final
+ *
+ * Takes in completions on the way, so a lane that only polls makes the queue progress.
+ * Return: 0 done; positive, its NVMe status; -GPUNVME_EAGAIN not yet; -GPUNVME_ESTALE the handle was consumed or is of an earlier
+ * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT silent for the queue's command time-out,
+ * the queue is poisoned now; -GPUNVME_EPROTO.
+ */
+GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	int ret = gnvd_check_dq(dq), over, late = 0;
+	uint64_t until = 0;
+	struct gnvd_wave w;
+
+	if (!ret)
+		ret = gnvd_check_req(dq, req);
+	over = ret || gnvd_take(dq, req, &ret);
+	gnvd_enter(&w);
+	if (gnvd_ballot(&w, !over)) {
+		if (!over)
+			late = gnvd_look_up(dq, req, 0, &until);
+		gnvd_drain(dq, &w);
+		if (!over && !gnvd_take(dq, req, &ret)) {
+			if (late == -GPUNVME_ETIMEDOUT)
+				gnvd_poison(dq, GPUNVME_ETIMEDOUT);
+			ret = late ? late : -GPUNVME_EAGAIN;
+		}
+	}
+	gnvd_leave(&w);
+	return ret;
+}
+
+/**
+ * gpunvme_wait() - wait until the command is over
+ * @dq:    the queue it was submitted to (any view of it)
+ * @req:   the handle; consumed when the answer is final
+ * @ticks: how long, in ticks of the lane clock (dq->ticks_per_ms); 0: until the queue's own command time-out
+ *
+ * Return: as gpunvme_poll(), without -GPUNVME_EAGAIN. -GPUNVME_ETIMEDOUT after @ticks and -GPUNVME_ECANCELED leave the handle
+ * valid and the buffer with the device: wait again, or gpunvme_abandon().
+ */
+GNVD_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
+{
+	int ret = gnvd_check_dq(dq), err;
+	struct gnvd_wave w;
+
+	if (!ret)
+		ret = gnvd_check_req(dq, req);
+	gnvd_enter(&w);
+	err = gnvd_wait(dq, &w, !ret, req, ticks);
+	gnvd_leave(&w);
+	return ret ? ret : err;
+}
+
+/**
+ * gpunvme_abandon() - give a handle back without waiting
+ * @dq:  the queue it was submitted to
+ * @req: the handle; consumed
+ *
+ * The command goes on; its buffer belongs to the device until it has completed, which nobody will be told.
+ * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT.
+ */
+GNVD_FN int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	int ret = gnvd_check_dq(dq);
+	uint64_t word;
+
+	if (!ret)
+		ret = gnvd_check_req(dq, req);
+	if (ret)
+		return ret;
+	word = gnvd_ld64(gnvd_result_at(dq, req->cid));
+	if ((word ^ req->gen) >> GPUNVME_RES_GEN_SHIFT || (word & GPUNVME_RES_STATE) == GPUNVME_RES_FREE)
+		return -GPUNVME_ESTALE;
+	gnvd_detach(dq, req);
+	return 0;
+}
+
+#endif

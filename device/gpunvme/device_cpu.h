@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CPU threads as lanes: the primitives of device_platform.h, waves made of threads, and a launcher.
+ *
+ * A wave of width 1 is one thread and costs nothing. A wider wave is that many threads that meet at each ballot and shuffle, so
+ * that everything a GPU wave does (chunks, leaders, partly active waves, early exits) really happens. Which lanes are together in
+ * a call is decided when it begins: the first to come waits a moment for others, as a GPU would or would not reconverge them.
+ *
+ * The kernel and gpunvme_cpu_launch() must be in the same executable or shared object.
+ */
+#ifndef GPUNVME_DEVICE_CPU_H
+#define GPUNVME_DEVICE_CPU_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#if !defined(CLOCK_MONOTONIC)
+#error "define _POSIX_C_SOURCE=200809L or _GNU_SOURCE, or include <gpunvme/device.h> before system headers"
+#endif
+
+#define GNVD_CPU_WIDTH 32u /* widest wave */
+
+#if defined(__cplusplus)
+#define GNVD_THREAD_LOCAL thread_local
+#else
+#define GNVD_THREAD_LOCAL _Thread_local
+#endif
+
+/* ---- Memory ---- */
+
+GNVD_FN uint32_t gnvd_ld32(uint64_t a)
+{
+	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
+}
+
+GNVD_FN uint64_t gnvd_ld64(uint64_t a)
+{
+	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_RELAXED);
+}
+
+GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
+{
+	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
+}
+
+/* Nothing to do: gnvd_ld_after64 has acquired. */
+GNVD_FN void gnvd_order_agent(void)
+{
+}
+
+GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
+{
+	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
+}
+
+GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
+{
+	/* Release, because `fetched` and freed result words hand ring slots over; free of charge on x86. */
+	__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+GNVD_FN void gnvd_st_release32(uint64_t a, uint32_t v)
+{
+	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+GNVD_FN uint32_t gnvd_xchg32(uint64_t a, uint32_t v)
+{
+	return __atomic_exchange_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+}
+
+GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
+{
+	__atomic_compare_exchange_n((uint32_t *)(uintptr_t)a, &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return expect;
+}
+
+GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
+{
+	__atomic_compare_exchange_n((uint64_t *)(uintptr_t)a, &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return expect;
+}
+
+GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
+{
+	return __atomic_fetch_and((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQUIRE);
+}
+
+GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
+{
+	return __atomic_fetch_or((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+}
+
+GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
+{
+	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
+}
+
+GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
+{
+	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
+}
+
+GNVD_FN void gnvd_acquire_ring32(uint64_t a)
+{
+	(void)__atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
+}
+
+GNVD_FN void gnvd_acquire64(uint64_t a)
+{
+	(void)__atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
+}
+
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
+{
+	__builtin_memcpy((void *)(uintptr_t)a, w, 64);
+}
+
+GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
+{
+	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+/* ---- Time ---- */
+
+GNVD_FN uint64_t gnvd_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+GNVD_FN void gnvd_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Spin, then yield, then sleep: a lane that waits long must not take the core from the controller's thread. */
+GNVD_FN void gnvd_pause(uint32_t turn)
+{
+	if (turn < 64) {
+		gnvd_cpu_relax();
+	} else if (turn < 4096) {
+		sched_yield();
+	} else {
+		struct timespec nap = { 0, 50000 };
+
+		nanosleep(&nap, NULL);
+	}
+}
+
+/* ---- Waves of threads ---- */
+
+/* The lanes that run one call together. */
+struct gnvd_cpu_group {
+	uint64_t mask;
+	uint32_t closed;  /* mask is final */
+	uint32_t arrived; /* at the current meeting */
+	uint32_t meeting; /* number of meetings completed */
+	uint32_t left;    /* lanes that have finished with the group */
+	uint64_t value[2][GNVD_CPU_WIDTH]; /* by parity of the meeting: nobody can be two meetings ahead */
+};
+
+struct gnvd_cpu_wave {
+	pthread_mutex_t lock; /* protects the next three */
+	struct gnvd_cpu_group *forming;
+	uint64_t free_groups;
+	uint32_t inside; /* lanes that are in some group */
+	uint32_t live;   /* lanes whose kernel has not returned */
+	uint32_t number;
+	struct gnvd_cpu_group group[GNVD_CPU_WIDTH];
+};
+
+struct gnvd_cpu_lane {
+	struct gnvd_cpu_wave *wave; /* NULL: width 1 */
+	struct gnvd_cpu_group *group;
+	struct gnvd_cpu_launch *launch;
+	uint32_t index; /* in the wave */
+	uint32_t lane;
+	pthread_t thread;
+};
+
+struct gnvd_cpu_launch {
+	void (*kernel)(void *arg);
+	void *arg;
+	uint32_t lanes;
+	int cancelled;
+	pthread_mutex_t gate; /* held until all lanes exist */
+};
+
+/* One per executable or shared object, whichever source files include this. */
+__attribute__((weak, visibility("hidden"))) GNVD_THREAD_LOCAL struct gnvd_cpu_lane *gnvd_cpu_self;
+
+GNVD_FN void gnvd_cpu_spin(uint32_t turn)
+{
+	if (turn < 16)
+		gnvd_cpu_relax();
+	else
+		sched_yield();
+}
+
+/* Each lane gives a value; returns when all have, with the array of values by lane. */
+GNVD_FN const uint64_t *gnvd_cpu_meet(uint64_t v)
+{
+	struct gnvd_cpu_lane *self = gnvd_cpu_self;
+	struct gnvd_cpu_group *g = self->group;
+	uint32_t meeting = __atomic_load_n(&g->meeting, __ATOMIC_RELAXED), turn = 0;
+
+	g->value[meeting & 1][self->index] = v;
+	if (__atomic_add_fetch(&g->arrived, 1, __ATOMIC_ACQ_REL) == gnvd_popc(g->mask)) {
+		__atomic_store_n(&g->arrived, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&g->meeting, meeting + 1, __ATOMIC_RELEASE);
+	}
+	while (__atomic_load_n(&g->meeting, __ATOMIC_ACQUIRE) == meeting)
+		gnvd_cpu_spin(turn++);
+	return g->value[meeting & 1];
+}
+
+GNVD_FN int gnvd_cpu_alone(const struct gnvd_wave *w)
+{
+	return w->count == 1;
+}
+
+GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred)
+{
+	const uint64_t *value;
+	uint64_t bits = 0, m;
+
+	if (gnvd_cpu_alone(w))
+		return pred ? w->mask : 0;
+	value = gnvd_cpu_meet(pred != 0);
+	for (m = w->mask; m; m &= m - 1)
+		bits |= value[gnvd_lowest(m)] << gnvd_lowest(m);
+	return bits;
+}
+
+GNVD_FN uint64_t gnvd_cpu_shfl(const struct gnvd_wave *w, uint64_t v, uint32_t lane)
+{
+	return gnvd_cpu_alone(w) ? v : gnvd_cpu_meet(v)[lane];
+}
+
+GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane)
+{
+	return (uint32_t)gnvd_cpu_shfl(w, v, lane);
+}
+
+GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
+{
+	if (!gnvd_cpu_alone(w))
+		gnvd_cpu_meet(0);
+	if (w->rank == 0)
+		__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+/* Join the group that is forming, or open one and give the other lanes a moment to join. */
+static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self)
+{
+	struct gnvd_cpu_wave *wave = self->wave;
+	struct gnvd_cpu_group *g;
+	uint32_t turn = 0, opener = 0, full;
+
+	pthread_mutex_lock(&wave->lock);
+	g = wave->forming;
+	if (!g) {
+		g = &wave->group[gnvd_lowest(wave->free_groups)];
+		wave->free_groups &= wave->free_groups - 1;
+		wave->forming = g;
+		g->mask = 0;
+		g->left = 0;
+		g->arrived = 0;
+		__atomic_store_n(&g->closed, 0, __ATOMIC_RELAXED);
+		opener = 1;
+	}
+	g->mask |= 1ull << self->index;
+	wave->inside++;
+	pthread_mutex_unlock(&wave->lock);
+	self->group = g;
+	if (!opener) {
+		while (!__atomic_load_n(&g->closed, __ATOMIC_ACQUIRE))
+			gnvd_cpu_spin(turn++);
+		return;
+	}
+	do {
+		gnvd_cpu_spin(turn++);
+		pthread_mutex_lock(&wave->lock);
+		full = wave->inside == wave->live || turn > 48;
+		if (full) {
+			wave->forming = NULL;
+			__atomic_store_n(&g->closed, 1, __ATOMIC_RELEASE);
+		}
+		pthread_mutex_unlock(&wave->lock);
+	} while (!full);
+}
+
+GNVD_FN void gnvd_enter(struct gnvd_wave *w)
+{
+	struct gnvd_cpu_lane *self = gnvd_cpu_self;
+
+	if (!self || !self->wave) {
+		w->mask = 1;
+		w->count = 1;
+		w->lane = w->rank = 0;
+		w->hint = self ? self->lane : 0;
+		return;
+	}
+	gnvd_cpu_join(self);
+	w->mask = self->group->mask;
+	w->count = gnvd_popc(w->mask);
+	w->lane = self->index;
+	w->rank = gnvd_popc(w->mask & ((1ull << self->index) - 1));
+	w->hint = self->wave->number;
+}
+
+GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
+{
+	struct gnvd_cpu_lane *self = gnvd_cpu_self;
+	struct gnvd_cpu_wave *wave = self ? self->wave : NULL;
+
+	if (!wave)
+		return;
+	pthread_mutex_lock(&wave->lock);
+	wave->inside--;
+	if (++self->group->left == w->count)
+		wave->free_groups |= 1ull << (self->group - wave->group);
+	pthread_mutex_unlock(&wave->lock);
+}
+
+GNVD_FN uint32_t gpunvme_lane(void)
+{
+	return gnvd_cpu_self ? gnvd_cpu_self->lane : 0;
+}
+
+GNVD_FN uint32_t gpunvme_lanes(void)
+{
+	return gnvd_cpu_self ? gnvd_cpu_self->launch->lanes : 1;
+}
+
+/* ---- Launcher ---- */
+
+static inline void *gnvd_cpu_run_lane(void *arg)
+{
+	struct gnvd_cpu_lane *self = (struct gnvd_cpu_lane *)arg;
+	int cancelled;
+
+	pthread_mutex_lock(&self->launch->gate);
+	cancelled = self->launch->cancelled;
+	pthread_mutex_unlock(&self->launch->gate);
+	if (cancelled)
+		return NULL;
+	gnvd_cpu_self = self;
+	self->launch->kernel(self->launch->arg);
+	gnvd_cpu_self = NULL;
+	if (self->wave) {
+		pthread_mutex_lock(&self->wave->lock);
+		self->wave->live--;
+		pthread_mutex_unlock(&self->wave->lock);
+	}
+	return NULL;
+}
+
+static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t waves, uint32_t lanes, uint32_t width)
+{
+	uint32_t i;
+
+	for (i = 0; i < waves; i++) {
+		pthread_mutex_init(&wave[i].lock, NULL);
+		wave[i].number = i;
+		wave[i].live = i == waves - 1 && lanes % width ? lanes % width : width;
+		wave[i].free_groups = (1ull << GNVD_CPU_WIDTH) - 1;
+	}
+}
+
+/* Start all lanes or none, and wait for them. */
+static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_lane *lane, struct gnvd_cpu_wave *wave, uint32_t width)
+{
+	uint32_t i, started;
+	int ret = 0;
+
+	pthread_mutex_init(&launch->gate, NULL);
+	pthread_mutex_lock(&launch->gate);
+	for (started = 0; started < launch->lanes; started++) {
+		struct gnvd_cpu_lane *l = &lane[started];
+
+		l->wave = width > 1 ? &wave[started / width] : NULL;
+		l->index = started % width;
+		l->lane = started;
+		l->launch = launch;
+		ret = -pthread_create(&l->thread, NULL, gnvd_cpu_run_lane, l);
+		if (ret)
+			break;
+	}
+	launch->cancelled = ret != 0;
+	pthread_mutex_unlock(&launch->gate);
+	for (i = 0; i < started; i++)
+		pthread_join(lane[i].thread, NULL);
+	pthread_mutex_destroy(&launch->gate);
+	return ret;
+}
+
+/**
+ * gpunvme_cpu_launch() - run a kernel on CPU threads as lanes
+ * @lanes:  number of lanes, one thread each
+ * @width:  lanes of one wave: 1 to 32; the last wave may be narrower
+ * @kernel: called once on each lane with @arg; gpunvme_lane() tells them apart
+ * @arg:    the kernel's argument, shared by all lanes
+ *
+ * Returns when all lanes have returned. Any thread may call it, several at a time.
+ * Return: 0; -EINVAL lanes or width out of range; -ENOMEM; -EAGAIN no more threads (then no lane has run the kernel).
+ */
+static inline int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg)
+{
+	struct gnvd_cpu_launch launch;
+	struct gnvd_cpu_lane *lane;
+	struct gnvd_cpu_wave *wave;
+	uint32_t waves, i;
+	int ret = -ENOMEM;
+
+	if (!lanes || !width || width > GNVD_CPU_WIDTH || !kernel)
+		return -EINVAL;
+	waves = lanes / width + (lanes % width != 0);
+	launch.kernel = kernel;
+	launch.arg = arg;
+	launch.lanes = lanes;
+	lane = (struct gnvd_cpu_lane *)calloc(lanes, sizeof(*lane));
+	wave = (struct gnvd_cpu_wave *)calloc(waves, sizeof(*wave));
+	if (lane && wave) {
+		gnvd_cpu_waves_init(wave, waves, lanes, width);
+		ret = gnvd_cpu_run(&launch, lane, wave, width);
+		for (i = 0; i < waves; i++)
+			pthread_mutex_destroy(&wave[i].lock);
+	}
+	free(wave);
+	free(lane);
+	return ret;
+}
+
+#endif

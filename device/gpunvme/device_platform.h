@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the queue algorithm needs from a processor, once per compiler: AMD GPUs (HIP, or C for amdgcn), NVIDIA GPUs (nvcc, or
+ * clang), and CPU threads (C11, C++17).
+ *
+ * Addresses are 64-bit integers and are cast to the global address space here, so that GPUs use global instead of flat accesses.
+ * Words of the queue state are atomic at agent (whole device) scope; rings and doorbells are shared with the controller and need
+ * system scope. The primitives that order name the word they order on, so that a race detector understands the CPU build.
+ *
+ *   gnvd_ld*, gnvd_st*        relaxed load and store of a state word
+ *   gnvd_ld_after*            load; what the caller does next is ordered after what the writer did before (see there)
+ *   gnvd_xchg32, gnvd_cas64, gnvd_and64, gnvd_or64   atomic, acquire and release at agent scope
+ *   gnvd_load_ring32          load that no cache answers, for words the controller writes
+ *   gnvd_acquire_ring32, gnvd_acquire64  after the word was seen: everything the controller wrote before it is seen too
+ *   gnvd_store_sqe            64 bytes as four wide stores
+ *   gnvd_release_to64         the wave: all earlier stores to the system, then one word
+ *   gnvd_doorbell             store to the controller, after everything before it
+ *   gnvd_enter .. gnvd_leave  the wave: the lanes that run together here, fixed for the whole call
+ */
+#ifndef GPUNVME_DEVICE_PLATFORM_H
+#define GPUNVME_DEVICE_PLATFORM_H
+
+#include <gpunvme/dq.h>
+
+#if defined(__CUDA_ARCH__)
+#define GNVD_CUDA 1
+#elif defined(__HIP_DEVICE_COMPILE__) || (defined(__AMDGCN__) && !defined(__HIP__))
+#define GNVD_AMD 1
+#else
+#define GNVD_CPU 1
+#endif
+
+#if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__)
+/* Attributes instead of __host__ __device__: they work without the vendor's headers. */
+#define GPUNVME_DEVICE __attribute__((host)) __attribute__((device))
+#if defined(__CUDACC__) && !defined(__clang__)
+#define GNVD_FN static __forceinline__ __attribute__((host)) __attribute__((device))
+#else
+#define GNVD_FN static inline __attribute__((always_inline)) __attribute__((host)) __attribute__((device))
+#endif
+#else
+#define GPUNVME_DEVICE
+#if defined(GNVD_CPU)
+#define GNVD_FN static inline
+#else
+#define GNVD_FN static inline __attribute__((always_inline))
+#endif
+#endif
+
+/* The lanes of one call: those that were together when it began. Everything below is the same for all of them but the last two. */
+struct gnvd_wave {
+	uint64_t mask;  /* one bit per lane */
+	uint32_t count; /* lanes in mask */
+	uint32_t hint;  /* differs between waves, to spread them over the CID map */
+	uint32_t lane;  /* this lane's bit in mask */
+	uint32_t rank;  /* lanes of mask below this one; rank 0 leads */
+};
+
+GNVD_FN uint32_t gnvd_popc(uint64_t v)
+{
+	return (uint32_t)__builtin_popcountll(v);
+}
+
+/* Position of the lowest set bit; v must not be 0. */
+GNVD_FN uint32_t gnvd_lowest(uint64_t v)
+{
+	return gnvd_popc((v & (~v + 1)) - 1);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------ */
+#if defined(GNVD_CUDA)
+
+GNVD_FN uint32_t gnvd_ld32(uint64_t a)
+{
+	uint32_t v;
+	__asm__ volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(a) : "memory");
+	return v;
+}
+
+GNVD_FN uint64_t gnvd_ld64(uint64_t a)
+{
+	uint64_t v;
+	__asm__ volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(a) : "memory");
+	return v;
+}
+
+/* The dependency on the loaded value orders later stores; a lane that goes on to load takes gnvd_order_agent first. */
+GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
+{
+	return gnvd_ld64(a);
+}
+
+GNVD_FN void gnvd_order_agent(void)
+{
+	__asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
+{
+	__asm__ volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(a), "r"(v) : "memory");
+}
+
+GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
+{
+	__asm__ volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
+}
+
+GNVD_FN void gnvd_st_release32(uint64_t a, uint32_t v)
+{
+	__asm__ volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(a), "r"(v) : "memory");
+}
+
+GNVD_FN uint32_t gnvd_xchg32(uint64_t a, uint32_t v)
+{
+	uint32_t old;
+	__asm__ volatile("atom.acq_rel.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
+{
+	uint32_t old;
+	__asm__ volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(a), "r"(expect), "r"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;" : "=l"(old) : "l"(a), "l"(expect), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.acquire.gpu.global.and.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.release.gpu.global.or.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
+{
+	__asm__ volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
+}
+
+GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
+{
+	uint32_t v;
+	__asm__ volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(a) : "memory");
+	return v;
+}
+
+GNVD_FN void gnvd_acquire_ring32(uint64_t a)
+{
+	(void)a;
+	__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+GNVD_FN void gnvd_acquire64(uint64_t a)
+{
+	__asm__ volatile("{ .reg .u64 v; ld.acquire.sys.global.u64 v, [%0]; }" : : "l"(a) : "memory");
+}
+
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
+{
+	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
+			 : : "l"(a), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0+16], {%1, %2, %3, %4};"
+			 : : "l"(a), "r"(w[4]), "r"(w[5]), "r"(w[6]), "r"(w[7]) : "memory");
+	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0+32], {%1, %2, %3, %4};"
+			 : : "l"(a), "r"(w[8]), "r"(w[9]), "r"(w[10]), "r"(w[11]) : "memory");
+	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0+48], {%1, %2, %3, %4};"
+			 : : "l"(a), "r"(w[12]), "r"(w[13]), "r"(w[14]), "r"(w[15]) : "memory");
+}
+
+/* Coherence of one word keeps doorbells of successive lock holders in order; the lock's release carries the rest. */
+GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
+{
+	__asm__ volatile("st.relaxed.sys.global.u32 [%0], %1;" : : "l"(a), "r"(v) : "memory");
+}
+
+GNVD_FN uint64_t gnvd_clock(void)
+{
+	uint64_t t;
+	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+	return t;
+}
+
+GNVD_FN void gnvd_pause(uint32_t turn)
+{
+	(void)turn;
+}
+
+GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred)
+{
+	uint32_t bits;
+	__asm__ volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0; vote.sync.ballot.b32 %0, p, %2; }"
+			 : "=r"(bits) : "r"(pred), "r"((uint32_t)w->mask) : "memory");
+	return bits;
+}
+
+GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane)
+{
+	uint32_t r;
+	__asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, %3;" : "=r"(r) : "r"(v), "r"(lane), "r"((uint32_t)w->mask) : "memory");
+	return r;
+}
+
+GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
+{
+	__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
+	__asm__ volatile("bar.warp.sync %0;" : : "r"((uint32_t)w->mask) : "memory");
+	if (w->rank == 0)
+		gnvd_st64(a, v);
+}
+
+GNVD_FN void gnvd_enter(struct gnvd_wave *w)
+{
+	uint32_t mask, below, block, warp;
+
+	__asm__ volatile("activemask.b32 %0;" : "=r"(mask) : : "memory");
+	__asm__("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+	__asm__("mov.u32 %0, %%laneid;" : "=r"(w->lane));
+	__asm__("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+	__asm__("mov.u32 %0, %%tid.x;" : "=r"(warp));
+	w->mask = mask;
+	w->count = gnvd_popc(mask);
+	w->rank = gnvd_popc(mask & below);
+	w->hint = block * 32 + warp / 32;
+}
+
+GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
+{
+	(void)w;
+}
+
+GNVD_FN uint32_t gpunvme_lane(void)
+{
+	uint32_t block, width, thread;
+
+	__asm__("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+	__asm__("mov.u32 %0, %%ntid.x;" : "=r"(width));
+	__asm__("mov.u32 %0, %%tid.x;" : "=r"(thread));
+	return block * width + thread;
+}
+
+GNVD_FN uint32_t gpunvme_lanes(void)
+{
+	uint32_t blocks, width;
+
+	__asm__("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
+	__asm__("mov.u32 %0, %%ntid.x;" : "=r"(width));
+	return blocks * width;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------ */
+#elif defined(GNVD_AMD)
+
+#define GNVD_GLOBAL32(a) ((__attribute__((address_space(1))) uint32_t *)(a))
+#define GNVD_GLOBAL64(a) ((__attribute__((address_space(1))) uint64_t *)(a))
+typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
+
+#if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
+#define GNVD_RING_LOAD "global_load_dword %0, %1, off sc0 sc1 nt\n\ts_waitcnt vmcnt(0)"
+#define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
+#elif defined(__GFX12__)
+#define GNVD_RING_LOAD "global_load_b32 %0, %1, off scope:SCOPE_SYS\n\ts_wait_loadcnt 0x0"
+#define GNVD_WAIT_STORES "s_wait_storecnt 0x0"
+#elif defined(__GFX11__) || defined(__GFX10__)
+#define GNVD_RING_LOAD "global_load_dword %0, %1, off glc slc dlc\n\ts_waitcnt vmcnt(0)"
+#define GNVD_WAIT_STORES "s_waitcnt_vscnt null, 0x0"
+#else
+#define GNVD_RING_LOAD "global_load_dword %0, %1, off glc slc\n\ts_waitcnt vmcnt(0)"
+#define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
+#endif
+
+#if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
+#define GNVD_WAVE32 1
+#endif
+#if defined(__AMDGCN_WAVEFRONT_SIZE__) && __AMDGCN_WAVEFRONT_SIZE__ == 64
+#undef GNVD_WAVE32
+#endif
+
+GNVD_FN uint32_t gnvd_ld32(uint64_t a)
+{
+	return __scoped_atomic_load_n(GNVD_GLOBAL32(a), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN uint64_t gnvd_ld64(uint64_t a)
+{
+	return __scoped_atomic_load_n(GNVD_GLOBAL64(a), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+/* The dependency on the loaded value orders later stores; a lane that goes on to load takes gnvd_order_agent first. */
+GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
+{
+	return gnvd_ld64(a);
+}
+
+GNVD_FN void gnvd_order_agent(void)
+{
+	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent");
+}
+
+GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
+{
+	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
+{
+	__scoped_atomic_store_n(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN void gnvd_st_release32(uint64_t a, uint32_t v)
+{
+	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN uint32_t gnvd_xchg32(uint64_t a, uint32_t v)
+{
+	return __scoped_atomic_exchange_n(GNVD_GLOBAL32(a), v, __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
+{
+	__scoped_atomic_compare_exchange_n(GNVD_GLOBAL32(a), &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE);
+	return expect;
+}
+
+GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
+{
+	__scoped_atomic_compare_exchange_n(GNVD_GLOBAL64(a), &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	return expect;
+}
+
+GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
+{
+	return __scoped_atomic_fetch_and(GNVD_GLOBAL64(a), v, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
+{
+	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), v, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
+{
+	__scoped_atomic_fetch_add(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+/* All cache bits the instruction set has, and the wait in the same string: the compiler does not count loads it cannot see. */
+GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
+{
+	uint32_t v;
+	__asm__ volatile(GNVD_RING_LOAD : "=v"(v) : "v"(a) : "memory");
+	return v;
+}
+
+/* An invalidate is local to one compute unit, so every lane that reads does this itself. */
+GNVD_FN void gnvd_acquire_ring32(uint64_t a)
+{
+	(void)a;
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+}
+
+GNVD_FN void gnvd_acquire64(uint64_t a)
+{
+	(void)a;
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+}
+
+/* Not volatile: a volatile store is followed by a full wait. The release before READY is what orders them. */
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
+{
+	__attribute__((address_space(1))) gnvd_v4 *sqe = (__attribute__((address_space(1))) gnvd_v4 *)a;
+
+	sqe[0] = (gnvd_v4){ w[0], w[1], w[2], w[3] };
+	sqe[1] = (gnvd_v4){ w[4], w[5], w[6], w[7] };
+	sqe[2] = (gnvd_v4){ w[8], w[9], w[10], w[11] };
+	sqe[3] = (gnvd_v4){ w[12], w[13], w[14], w[15] };
+}
+
+/* The wait before it is explicit because compilers up to 22 drop it after a write-back; the wait behind it lets the lock go. */
+GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
+{
+	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
+	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
+}
+
+GNVD_FN uint64_t gnvd_clock(void)
+{
+	return __builtin_readsteadycounter();
+}
+
+GNVD_FN void gnvd_pause(uint32_t turn)
+{
+	(void)turn;
+	__builtin_amdgcn_s_sleep(1);
+}
+
+GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred)
+{
+	(void)w;
+#if defined(GNVD_WAVE32)
+	return __builtin_amdgcn_ballot_w32(pred != 0);
+#else
+	return __builtin_amdgcn_ballot_w64(pred != 0);
+#endif
+}
+
+GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane)
+{
+	(void)w;
+	return (uint32_t)__builtin_amdgcn_readlane((int)v, (int)lane);
+}
+
+GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
+{
+	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
+	if (w->rank == 0)
+		gnvd_st64(a, v);
+}
+
+GNVD_FN void gnvd_enter(struct gnvd_wave *w)
+{
+	uint32_t low, high;
+
+	w->mask = gnvd_ballot(w, 1);
+	low = (uint32_t)w->mask;
+	high = (uint32_t)(w->mask >> 32);
+	w->count = gnvd_popc(w->mask);
+	w->rank = __builtin_amdgcn_mbcnt_hi(high, __builtin_amdgcn_mbcnt_lo(low, 0));
+	w->lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+	w->hint = __builtin_amdgcn_workgroup_id_x() * 32 + __builtin_amdgcn_workitem_id_x() / 32;
+}
+
+GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
+{
+	(void)w;
+}
+
+GNVD_FN uint32_t gpunvme_lane(void)
+{
+	return __builtin_amdgcn_workgroup_id_x() * __builtin_amdgcn_workgroup_size_x() + __builtin_amdgcn_workitem_id_x();
+}
+
+GNVD_FN uint32_t gpunvme_lanes(void)
+{
+	return __builtin_amdgcn_grid_size_x();
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------ */
+#else
+#include <gpunvme/device_cpu.h>
+#endif
+
+/* ---- The same for all ---- */
+
+GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lane)
+{
+#if defined(GNVD_CPU)
+	return gnvd_cpu_shfl(w, v, lane);
+#else
+	return gnvd_shfl32(w, (uint32_t)v, lane) | (uint64_t)gnvd_shfl32(w, (uint32_t)(v >> 32), lane) << 32;
+#endif
+}
+
+/* The leader's value, for all. */
+GNVD_FN uint64_t gnvd_bcast64(const struct gnvd_wave *w, uint64_t v)
+{
+	return gnvd_shfl64(w, v, gnvd_lowest(w->mask));
+}
+
+GNVD_FN uint32_t gnvd_bcast32(const struct gnvd_wave *w, uint32_t v)
+{
+	return gnvd_shfl32(w, v, gnvd_lowest(w->mask));
+}
+
+/*
+ * How many ranks, from the leader on, have pred set without a gap; *next is the lane of the first that has not (undefined when
+ * all have).
+ */
+GNVD_FN uint32_t gnvd_leading(const struct gnvd_wave *w, int pred, uint32_t *next)
+{
+	uint64_t not_set = gnvd_ballot(w, !pred);
+
+	*next = not_set ? gnvd_lowest(not_set) : 0;
+	return not_set ? gnvd_popc(w->mask & ((not_set & (~not_set + 1)) - 1)) : w->count;
+}
+
+/* The lane that has the given rank (below w->count). */
+GNVD_FN uint32_t gnvd_lane_of_rank(const struct gnvd_wave *w, int is_it)
+{
+	return gnvd_lowest(gnvd_ballot(w, is_it));
+}
+
+#endif
