@@ -105,21 +105,18 @@ GNVD_FN void gnvd_set_blocks(const struct gpunvme_dq *dq, uint32_t opc, uint64_t
 
 /*
  * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave go through the loop together until
- * the last is done; a lane stops at its first failure, so that is the first in LBA order.
+ * the last is done. A lane stops at its first failure, which therefore is the first in LBA order.
  */
-GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
-		     uint32_t opc, int ret)
+GNVD_FN int gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+			  uint64_t lba, uint32_t nblocks, uint32_t opc, int ret)
 {
 	struct gpunvme_req req = { 0, 0, 0, 0 };
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
-	struct gnvd_wave w;
-	int more = !ret, err;
+	int more = !ret, open, err;
 	uint32_t n = 0;
 
-	gnvd_enter(&w);
-	while (gnvd_ballot(&w, more)) {
+	while (gnvd_ballot(w, more)) {
 		if (more && opc == GPUNVME_IO_FLUSH) {
-			n = nblocks;
 			c.dw0 = opc;
 		} else if (more) {
 			n = dbuf ? gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) : nblocks < 65536 ? nblocks : 65536;
@@ -127,19 +124,34 @@ GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbu
 			if (dbuf)
 				gnvd_set_data(dq, dbuf, offset, (uint64_t)n << dq->lba_shift, &c);
 		}
-		err = gnvd_submit(dq, &w, more, &c, 1, &req);
-		ret = more ? err : ret;
-		more = more && !ret;
-		err = gnvd_wait(dq, &w, more, &req, 0);
-		ret = more ? err : ret;
-		if (more && req.tag)
-			gnvd_detach(dq, &req);
-		lba += n;
-		offset += (uint64_t)n << dq->lba_shift;
-		nblocks -= more ? n : 0;
-		more = more && !ret && nblocks;
+		err = gnvd_submit(dq, w, more, &c, 1, &req);
+		open = more && !err;
+		if (more && err != -GPUNVME_EAGAIN) /* no room yet, and others of the wave to wait for: once more */
+			ret = err;
+		err = gnvd_wait(dq, w, open, &req, 0);
+		if (open) {
+			ret = err;
+			lba += n;
+			offset += (uint64_t)n << dq->lba_shift;
+			nblocks -= n;
+			if (req.tag) /* gave up on it */
+				gnvd_detach(dq, &req);
+		}
+		more = more && !ret && (!open || nblocks);
 	}
-	gnvd_leave(&w);
+	return ret;
+}
+
+GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
+		     uint32_t opc, int ret)
+{
+	struct gnvd_wave w;
+
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_RUN);
+		ret = gnvd_run_wave(dq, &w, dbuf, offset, lba, nblocks, opc, ret);
+		gnvd_leave(&w);
+	}
 	return ret;
 }
 
@@ -204,11 +216,13 @@ GNVD_FN int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint
 GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *c, int ret, struct gpunvme_req *req)
 {
 	struct gnvd_wave w;
-	int err;
+	int err = 0;
 
-	gnvd_enter(&w);
-	err = gnvd_submit(dq, &w, !ret, c, 0, req);
-	gnvd_leave(&w);
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_SUBMIT);
+		err = gnvd_submit(dq, &w, !ret, c, 0, req);
+		gnvd_leave(&w);
+	}
 	return ret ? ret : err;
 }
 
@@ -312,19 +326,20 @@ GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 	if (!ret)
 		ret = gnvd_check_req(dq, req);
 	over = ret || gnvd_take(dq, req, &ret);
-	gnvd_enter(&w);
-	if (gnvd_ballot(&w, !over)) {
-		if (!over)
-			late = gnvd_look_up(dq, req, 0, &until);
-		gnvd_drain(dq, &w);
-		if (!over && !gnvd_take(dq, req, &ret)) {
-			if (late == -GPUNVME_ETIMEDOUT)
-				gnvd_poison(dq, GPUNVME_ETIMEDOUT);
-			ret = late ? late : -GPUNVME_EAGAIN;
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_POLL);
+		if (gnvd_ballot(&w, !over)) {
+			if (!over)
+				late = gnvd_look_up(dq, req, 0, &until);
+			gnvd_drain(dq, &w);
 		}
+		gnvd_leave(&w);
 	}
-	gnvd_leave(&w);
-	return ret;
+	if (over || gnvd_take(dq, req, &ret))
+		return ret;
+	if (late == -GPUNVME_ETIMEDOUT)
+		gnvd_poison(dq, GPUNVME_ETIMEDOUT);
+	return late ? late : -GPUNVME_EAGAIN;
 }
 
 /**
@@ -338,14 +353,16 @@ GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
  */
 GNVD_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
 {
-	int ret = gnvd_check_dq(dq), err;
+	int ret = gnvd_check_dq(dq), err = 0;
 	struct gnvd_wave w;
 
 	if (!ret)
 		ret = gnvd_check_req(dq, req);
-	gnvd_enter(&w);
-	err = gnvd_wait(dq, &w, !ret, req, ticks);
-	gnvd_leave(&w);
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_WAIT);
+		err = gnvd_wait(dq, &w, !ret, req, ticks);
+		gnvd_leave(&w);
+	}
 	return ret ? ret : err;
 }
 

@@ -161,6 +161,8 @@ GNVD_FN void gnvd_pause(uint32_t turn)
 
 /* The lanes that run one call together. */
 struct gnvd_cpu_group {
+	uint64_t queue; /* the lanes of a group use the same queue */
+	enum gnvd_site site; /* and came through the same function */
 	uint64_t mask;
 	uint32_t closed;  /* mask is final */
 	uint32_t arrived; /* at the current meeting */
@@ -260,47 +262,61 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 		__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
-/* Join the group that is forming, or open one and give the other lanes a moment to join. */
-static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self)
+/* The mask is final: let the members go on. The wave's lock is held. */
+static inline void gnvd_cpu_close(struct gnvd_cpu_wave *wave)
+{
+	__atomic_store_n(&wave->forming->closed, 1, __ATOMIC_RELEASE);
+	wave->forming = NULL;
+}
+
+static inline void gnvd_cpu_open(struct gnvd_cpu_wave *wave, uint64_t queue, enum gnvd_site site)
+{
+	struct gnvd_cpu_group *g = &wave->group[gnvd_lowest(wave->free_groups)];
+
+	wave->free_groups &= wave->free_groups - 1;
+	wave->forming = g;
+	g->queue = queue;
+	g->site = site;
+	g->mask = 0;
+	g->left = 0;
+	__atomic_store_n(&g->closed, 0, __ATOMIC_RELAXED);
+}
+
+/*
+ * Join the group that is forming, or open one. A group closes when all lanes of the wave are in groups, when somebody comes that
+ * does not fit, or when its members have waited long enough.
+ */
+static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self, uint64_t queue, enum gnvd_site site)
 {
 	struct gnvd_cpu_wave *wave = self->wave;
 	struct gnvd_cpu_group *g;
-	uint32_t turn = 0, opener = 0, full;
+	uint32_t turn = 0;
 
 	pthread_mutex_lock(&wave->lock);
+	if (wave->forming && (wave->forming->queue != queue || wave->forming->site != site))
+		gnvd_cpu_close(wave);
+	if (!wave->forming)
+		gnvd_cpu_open(wave, queue, site);
 	g = wave->forming;
-	if (!g) {
-		g = &wave->group[gnvd_lowest(wave->free_groups)];
-		wave->free_groups &= wave->free_groups - 1;
-		wave->forming = g;
-		g->mask = 0;
-		g->left = 0;
-		g->arrived = 0;
-		__atomic_store_n(&g->closed, 0, __ATOMIC_RELAXED);
-		opener = 1;
-	}
 	g->mask |= 1ull << self->index;
-	wave->inside++;
+	if (++wave->inside == wave->live)
+		gnvd_cpu_close(wave);
 	pthread_mutex_unlock(&wave->lock);
 	self->group = g;
-	if (!opener) {
-		while (!__atomic_load_n(&g->closed, __ATOMIC_ACQUIRE))
-			gnvd_cpu_spin(turn++);
-		return;
-	}
-	do {
+	while (!__atomic_load_n(&g->closed, __ATOMIC_ACQUIRE)) {
 		gnvd_cpu_spin(turn++);
+		if (turn < 48)
+			continue;
 		pthread_mutex_lock(&wave->lock);
-		full = wave->inside == wave->live || turn > 48;
-		if (full) {
-			wave->forming = NULL;
-			__atomic_store_n(&g->closed, 1, __ATOMIC_RELEASE);
-		}
+		if (wave->forming == g)
+			gnvd_cpu_close(wave);
 		pthread_mutex_unlock(&wave->lock);
-	} while (!full);
+	}
 }
 
-GNVD_FN void gnvd_enter(struct gnvd_wave *w)
+#define GNVD_EACH_QUEUE(dq)
+
+GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {
 	struct gnvd_cpu_lane *self = gnvd_cpu_self;
 
@@ -311,7 +327,7 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w)
 		w->hint = self ? self->lane : 0;
 		return;
 	}
-	gnvd_cpu_join(self);
+	gnvd_cpu_join(self, dq->state, site);
 	w->mask = self->group->mask;
 	w->count = gnvd_popc(w->mask);
 	w->lane = self->index;

@@ -15,7 +15,9 @@
  *   gnvd_store_sqe            64 bytes as four wide stores
  *   gnvd_release_to64         the wave: all earlier stores to the system, then one word
  *   gnvd_doorbell             store to the controller, after everything before it
- *   gnvd_enter .. gnvd_leave  the wave: the lanes that run together here, fixed for the whole call
+ *   gnvd_enter .. gnvd_leave  the wave: the lanes that are together here and use the same queue, fixed for the whole call
+ *   GNVD_EACH_QUEUE           the block behind it runs once for each lane, with lanes of one queue at a time where a compiler knows
+ *                             no masks
  */
 #ifndef GPUNVME_DEVICE_PLATFORM_H
 #define GPUNVME_DEVICE_PLATFORM_H
@@ -47,6 +49,9 @@
 #endif
 #endif
 
+/* Lanes are together only within the same of these. */
+enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT };
+
 /* The lanes of one call: those that were together when it began. Everything below is the same for all of them but the last two. */
 struct gnvd_wave {
 	uint64_t mask;  /* one bit per lane */
@@ -58,13 +63,22 @@ struct gnvd_wave {
 
 GNVD_FN uint32_t gnvd_popc(uint64_t v)
 {
+#if defined(GNVD_CPU)
+	/* A CPU's baseline may have no instruction for it, and a lane on its own asks for one bit at most. */
+	if (!(v & (v - 1)))
+		return v != 0;
+#endif
 	return (uint32_t)__builtin_popcountll(v);
 }
 
 /* Position of the lowest set bit; v must not be 0. */
 GNVD_FN uint32_t gnvd_lowest(uint64_t v)
 {
+#if defined(GNVD_CPU)
+	return (uint32_t)__builtin_ctzll(v);
+#else
 	return gnvd_popc((v & (~v + 1)) - 1);
+#endif
 }
 
 /* ------------------------------------------------------------------------------------------------------------------------ */
@@ -221,11 +235,14 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 		gnvd_st64(a, v);
 }
 
-GNVD_FN void gnvd_enter(struct gnvd_wave *w)
+#define GNVD_EACH_QUEUE(dq)
+
+GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {
 	uint32_t mask, below, block, warp;
 
-	__asm__ volatile("activemask.b32 %0;" : "=r"(mask) : : "memory");
+	(void)site;
+	__asm__ volatile("{ .reg .b32 m; activemask.b32 m; match.any.sync.b64 %0, %1, m; }" : "=r"(mask) : "l"(dq->state) : "memory");
 	__asm__("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
 	__asm__("mov.u32 %0, %%laneid;" : "=r"(w->lane));
 	__asm__("mov.u32 %0, %%ctaid.x;" : "=r"(block));
@@ -431,16 +448,39 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 		gnvd_st64(a, v);
 }
 
-GNVD_FN void gnvd_enter(struct gnvd_wave *w)
+GNVD_FN uint32_t gnvd_lane_id(void)
+{
+	return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+}
+
+/* Those of the lanes in todo that use the queue of the first of them. */
+GNVD_FN uint64_t gnvd_same_queue(const struct gpunvme_dq *dq, uint64_t todo)
+{
+	int first = (int)gnvd_lowest(todo);
+	uint32_t low = (uint32_t)__builtin_amdgcn_readlane((int)(uint32_t)dq->state, first);
+	uint32_t high = (uint32_t)__builtin_amdgcn_readlane((int)(uint32_t)(dq->state >> 32), first);
+
+	return gnvd_ballot(NULL, dq->state == (low | (uint64_t)high << 32)) & todo;
+}
+
+/* The ballots in the loop keep a compiler from moving the block out of it. */
+#define GNVD_EACH_QUEUE(dq)                                                                                                        \
+	for (uint64_t gnvd_now, gnvd_todo = gnvd_ballot(NULL, 1);                                                                  \
+	     gnvd_todo && (gnvd_now = gnvd_same_queue(dq, gnvd_todo), 1); gnvd_todo &= ~gnvd_now)                                  \
+		if (gnvd_now >> gnvd_lane_id() & 1)
+
+GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {
 	uint32_t low, high;
 
+	(void)dq;
+	(void)site;
 	w->mask = gnvd_ballot(w, 1);
 	low = (uint32_t)w->mask;
 	high = (uint32_t)(w->mask >> 32);
 	w->count = gnvd_popc(w->mask);
 	w->rank = __builtin_amdgcn_mbcnt_hi(high, __builtin_amdgcn_mbcnt_lo(low, 0));
-	w->lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+	w->lane = gnvd_lane_id();
 	w->hint = __builtin_amdgcn_workgroup_id_x() * 32 + __builtin_amdgcn_workitem_id_x() / 32;
 }
 

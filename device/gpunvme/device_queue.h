@@ -326,23 +326,18 @@ GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_c
 	}
 }
 
-/* What a wave that found no room does next. Returns 0 to try again, or the error for every lane that still wants to submit. */
-GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int block, uint32_t turn, uint64_t *deadline,
-			 uint64_t *progress)
+/* A wave that holds nothing waits for room. Returns 0 to try again, or why not. */
+GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn, uint64_t *deadline, uint64_t *progress)
 {
 	uint64_t fetched;
 	int ret = 0;
 
-	gnvd_drain(dq, w);
-	if (!block)
-		return turn ? -GPUNVME_EAGAIN : 0;
 	if ((turn & 15) == 15 && w->rank == 0) {
 		fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
 		if (!*deadline || fetched != *progress) {
 			*deadline = gnvd_clock() + dq->cmd_timeout;
 			*progress = fetched;
 		} else if (gnvd_clock() > *deadline) {
-			gnvd_poison(dq, GPUNVME_ETIMEDOUT);
 			ret = -GPUNVME_ETIMEDOUT;
 		}
 		if (gnvd_stopped(dq))
@@ -353,29 +348,32 @@ GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, const struct gnvd_wave *w,
 }
 
 /*
- * Submit one command for each lane with `want` set; the other lanes of the wave only help. block: wait for room. req NULL: nobody
- * will ask. Returns each lane's own result.
+ * Submit one command for each lane with `want` set; the other lanes of the wave only help. req NULL: nobody will ask. Returns each
+ * lane's own result. Without room a lane gets -GPUNVME_EAGAIN; with `block` only if another lane of the wave got through, which
+ * then has to be waited for first: a wave that waits for room must not sit on results that hold CIDs.
  */
 GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, const struct gnvd_cmd *c, int block,
 			struct gpunvme_req *req)
 {
 	uint64_t pending = gnvd_ballot(w, want), deadline = 0, progress = 0;
-	uint32_t half = dq->sq_shift ? 1u << (dq->sq_shift - 1) : 1, limit = half < 64 ? half : 64, turn = 0, index;
+	uint32_t half = dq->sq_shift ? 1u << (dq->sq_shift - 1) : 1, limit = half < 64 ? half : 64, turn = 0, index, k;
 	struct gnvd_grant grant = { 0, 0, 0, 0 };
-	int ret = 0, err = 0;
+	int err = 0;
 
 	while (pending) {
-		uint32_t k = gnvd_popc(pending) < limit ? gnvd_popc(pending) : limit;
-
+		k = gnvd_popc(pending);
 		if (w->rank == 0)
-			err = gnvd_reserve(dq, w->hint, k, &grant);
+			err = gnvd_reserve(dq, w->hint, k < limit ? k : limit, &grant);
 		grant.count = gnvd_bcast32(w, grant.count);
 		err = (int)gnvd_bcast32(w, (uint32_t)err);
 		if (!grant.count) {
-			if (!err)
-				err = gnvd_no_room(dq, w, block, turn, &deadline, &progress);
+			gnvd_drain(dq, w);
+			if (!err && !block && turn)
+				err = -GPUNVME_EAGAIN;
+			if (!err && block)
+				err = gnvd_no_room(dq, w, turn, &deadline, &progress);
 			if (err)
-				return want ? err : ret;
+				return want ? err : 0;
 			if (++turn % 64 == 0 && limit > 1)
 				limit /= 2; /* narrow submitters must not starve a wide one */
 			continue;
@@ -391,9 +389,10 @@ GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, 
 		gnvd_release_to64(w, gnvd_ready_at(dq, grant.pos), grant.pos << GPUNVME_READY_POS_SHIFT | grant.count);
 		gnvd_publish(dq, w, grant.count);
 		pending = gnvd_ballot(w, want);
+		block = 0;
 		turn = 0;
 	}
-	return ret;
+	return 0;
 }
 
 /* ---- Take and wait ---- */
