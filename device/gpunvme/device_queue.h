@@ -96,7 +96,7 @@ GNVD_FN int gnvd_stopped(const struct gpunvme_dq *dq)
 GNVD_FN void gnvd_finish_detached(const struct gpunvme_dq *dq, uint32_t cid, uint64_t gen, uint32_t status)
 {
 	if (status & GPUNVME_ST_CODE)
-		gnvd_st32(GNVD_STATE(dq, detached_errors), gnvd_ld32(GNVD_STATE(dq, detached_errors)) + 1);
+		gnvd_add64(GNVD_STATE(dq, detached_errors), 1);
 	gnvd_st64(gnvd_result_at(dq, cid), gen);
 	gnvd_free_cids(dq, cid & ~63u, 1ull << (cid & 63));
 }
@@ -154,9 +154,12 @@ GNVD_FN uint32_t gnvd_drain_run(const struct gpunvme_dq *dq, const struct gnvd_w
 		     (GPUNVME_FIELD_GET(GPUNVME_CQE_DW2_SQHD, dw2) >> dq->sq_shift) == 0 && gnvd_deliver(dq, dw3);
 	}
 	wrong = gnvd_ballot(w, !ok);
-	*bad = wrong != 0;
-	if (wrong && w->lane == gnvd_lowest(wrong))
-		gnvd_poison_protocol(dq, cqe, dw2, dw3);
+	if (wrong) {
+		if (w->lane == gnvd_lowest(wrong))
+			gnvd_poison_protocol(dq, cqe, dw2, dw3);
+		*bad = 1;
+		return n;
+	}
 	*fetched += gnvd_shfl32(w, delta, gnvd_lane_of_rank(w, w->rank == n - 1));
 	return n;
 }

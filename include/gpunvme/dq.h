@@ -68,8 +68,9 @@ struct gpunvme_dq_state {
 	uint8_t pad3[108];
 	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue; set once */
 	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
-	uint32_t detached_errors; /* failed commands that nobody waited for */
-	uint8_t pad4[104];
+	uint32_t reserved;
+	uint64_t detached_errors; /* failed commands that nobody waited for */
+	uint8_t pad4[96];
 	uint64_t doorbells; /* counters, kept when GPUNVME_DQ_STATS is set */
 	uint64_t drains;
 	uint64_t completions;

@@ -32,7 +32,7 @@ static void put_cqe(struct mini *m, uint32_t sqhd, uint32_t sqid, uint32_t cid, 
 	cqe[1] = 0;
 	cqe[2] = sqid << 16 | sqhd;
 	__atomic_store_n(&cqe[3], status << 17 | phase << 16 | cid, __ATOMIC_RELEASE);
-	m->completed++;
+	__atomic_store_n(&m->completed, m->completed + 1, __ATOMIC_RELAXED);
 }
 
 static void mini_post(struct mini *m, const struct gpunvme_sqe *cmd, uint64_t stamp)

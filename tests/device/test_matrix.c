@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define ROUNDS 60u
 #else
-#define ROUNDS 300u
+#define ROUNDS 200u
 #endif
 
 struct load {

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* From arguments to commands: refusals, data pointers, splitting. The controller's view is recorded and compared. */
+#include "rig.h"
+
+#define PAGE 4096ull
+
+struct record {
+	struct gpunvme_sqe cmd[64];
+	uint32_t count;
+};
+
+static void keep(void *ctx, const struct gpunvme_sqe *cmd)
+{
+	struct record *record = ctx;
+
+	if (record->count < 64)
+		record->cmd[record->count++] = *cmd;
+}
+
+static struct rig *recorded(struct record *record)
+{
+	struct rig *r = rig_new(4, 0);
+
+	memset(record, 0, sizeof(*record));
+	r->ctrl.seen = keep;
+	r->ctrl.seen_ctx = record;
+	rig_start(r);
+	return r;
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_dq dq = r->dq;
+	struct gpunvme_dbuf odd = r->dbuf;
+	struct gpunvme_req req;
+
+	(void)state;
+	rig_start(r);
+	dq.lba_count = 1000;
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 2, 0, 1), -GPUNVME_EINVAL);
+	odd.iova += 1;
+	assert_int_equal(gpunvme_write(&dq, &odd, 0, 0, 1), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 1000, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 999, 2), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, ~0ull, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, RIG_BUFFER - 508, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, ~3ull, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_write_zeroes(&dq, 999, 2), -GPUNVME_ERANGE);
+	dq.flags = 0;
+	assert_int_equal(gpunvme_write(&dq, &r->dbuf, 0, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_write_zeroes(&dq, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_submit_write(&dq, &r->dbuf, 0, 0, 1, &req), -GPUNVME_EROFS);
+	dq.flags = GPUNVME_DQ_WRITE;
+	assert_int_equal(gpunvme_write_zeroes(&dq, 0, 1), -GPUNVME_EOPNOTSUPP);
+	assert_int_equal(gpunvme_submit_write_zeroes(&dq, 0, 1, &req), -GPUNVME_EOPNOTSUPP);
+	dq.major ^= 1;
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 0, 1), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_flush(&dq), -GPUNVME_EPROTONOSUPPORT);
+	dq.major ^= 1;
+	dq.magic = 0;
+	assert_int_equal(gpunvme_poll(&dq, &req), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(r->state->resv, 0);
+	rig_end(r, true);
+}
+
+static void asynchronous_submit_is_one_command(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_dbuf big = r->dbuf;
+	struct gpunvme_req req;
+
+	(void)state;
+	rig_start(r);
+	big.len = 8 << 20;
+	r->dq.max_blocks = 65536;
+	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 0, 0, 257 * 8 + 1, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 512, 0, 257 * 8, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 0, 0, 257 * 8, &req), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	r->dq.max_blocks = 8;
+	assert_int_equal(gpunvme_submit_write(&r->dq, &big, 0, 0, 9, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_write_zeroes(&r->dq, 0, 65537, &req), -GPUNVME_EMSGSIZE);
+	rig_end(r, true);
+}
+
+static void command_has_the_fields_of_the_specification(void **state)
+{
+	struct record record;
+	struct rig *r = recorded(&record);
+	struct gpunvme_sqe *c = record.cmd;
+	unsigned i;
+
+	(void)state;
+	r->dq.nsid = 5;
+	r->dq.lba_first = 0x1200000000ull;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 4096, 0x34, 3), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 8, 1, 1), 0);
+	assert_int_equal(gpunvme_flush(&r->dq), 0);
+	assert_int_equal(gpunvme_write_zeroes(&r->dq, 7, 65536), 0);
+	rig_end(r, true);
+	assert_int_equal(record.count, 4);
+	assert_int_equal(c[0].opc, GPUNVME_IO_WRITE);
+	assert_int_equal(c[1].opc, GPUNVME_IO_READ);
+	assert_int_equal(c[2].opc, GPUNVME_IO_FLUSH);
+	assert_int_equal(c[3].opc, GPUNVME_IO_WRITE_ZEROES);
+	assert_int_equal(c[0].cdw10, 0x34);
+	assert_int_equal(c[0].cdw11, 0x12);
+	assert_int_equal(c[0].cdw12, 2);
+	assert_int_equal(c[0].prp1, RIG_IOVA + 4096);
+	assert_int_equal(c[1].prp1, RIG_IOVA + 8);
+	assert_int_equal(c[3].cdw12, 65535);
+	assert_int_equal(c[2].prp1 | c[2].cdw10 | c[2].cdw12 | c[3].prp1, 0);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(c[i].nsid, 5);
+		assert_int_equal(c[i].flags | c[i].prp2 | c[i].mptr | c[i].cdw2 | c[i].cdw3 | c[i].cdw13 | c[i].cdw14 | c[i].cdw15, 0);
+	}
+}
+
+/* The tables as the host builds them, as a controller would read them. */
+static uint64_t entry_at(const struct gpunvme_dbuf *b, uint64_t list)
+{
+	uint64_t base = list >= b->prp_b ? b->prp_b : b->prp_a;
+
+	return (b->iova & ~(PAGE - 1)) + (list - base) / 8 * PAGE;
+}
+
+/* Walk PRP1, PRP2 as the Base Specification says (4.1.1) and compare with the bytes that were asked for. */
+static void check_prps(const struct gpunvme_dbuf *b, const struct gnvd_cmd *c, uint64_t offset, uint64_t bytes)
+{
+	uint64_t addr = b->iova + offset, left, list = c->prp2, page;
+
+	assert_int_equal(c->prp1, addr);
+	left = PAGE - (addr & (PAGE - 1));
+	if (left >= bytes) {
+		assert_int_equal(c->prp2, 0);
+		return;
+	}
+	bytes -= left;
+	page = (addr & ~(PAGE - 1)) + PAGE;
+	if (bytes <= PAGE) {
+		assert_int_equal(c->prp2, page);
+		return;
+	}
+	for (;; bytes -= PAGE, page += PAGE, list += 8) {
+		assert_int_equal(list & 7, 0);
+		/* The last entry of a list page would be taken for a chain pointer if more than one page were left. */
+		assert_true((list & (PAGE - 1)) != PAGE - 8 || bytes <= PAGE);
+		assert_int_equal(entry_at(b, list), page);
+		if (bytes <= PAGE)
+			return;
+	}
+}
+
+static void every_transfer_has_its_prp_list_unbroken(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_dbuf b = { 0, 16u << 20, RIG_IOVA, 0x5a00000020000000ull, 0x5a00000030000000ull + PAGE / 2 };
+	uint64_t first, inner;
+	uint32_t pages;
+
+	(void)state;
+	r->dq.max_blocks = 65536;
+	for (first = 0; first < 1100; first++) {
+		for (inner = 0; inner < PAGE; inner += 1364) {
+			static const uint32_t sizes[] = { 1, 2, 3, 4, 128, 255, 256, 257 };
+			unsigned i;
+
+			for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+				struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+				uint64_t offset = first * PAGE + inner;
+
+				pages = gnvd_blocks_per_command(&r->dq, RIG_IOVA + offset, sizes[i] * 8);
+				gnvd_set_data(&r->dq, &b, offset, pages * 512ull, &c);
+				check_prps(&b, &c, offset, pages * 512ull);
+			}
+		}
+	}
+	rig_start(r);
+	rig_end(r, true);
+}
+
+static void sgl_describes_the_whole_transfer(void **state)
+{
+	struct record record;
+	struct rig *r = recorded(&record);
+
+	(void)state;
+	r->dq.flags |= GPUNVME_DQ_SGL;
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 4, 0, 2000), 0);
+	rig_end(r, true);
+	assert_int_equal(record.count, 1);
+	assert_int_equal(record.cmd[0].flags, GPUNVME_PSDT_SGL);
+	assert_int_equal(record.cmd[0].prp1, RIG_IOVA + 4);
+	assert_int_equal(record.cmd[0].prp2, 2000 * 512);
+}
+
+static void transfer_is_split_by_the_limit(void **state)
+{
+	struct record record;
+	struct rig *r = recorded(&record);
+	uint64_t lba = 0, i;
+
+	(void)state;
+	r->dq.max_blocks = 100;
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50, 1234), 0);
+	rig_end(r, true);
+	assert_int_equal(record.count, 13);
+	for (i = 0; i < record.count; i++) {
+		assert_int_equal(record.cmd[i].cdw10, 50 + lba);
+		assert_int_equal(record.cmd[i].prp1, RIG_IOVA + lba * 512);
+		lba += record.cmd[i].cdw12 + 1;
+	}
+	assert_int_equal(lba, 1234);
+}
+
+static uint16_t fail_from_300(uint64_t stamp)
+{
+	return stamp >= 300 ? (uint16_t)(0x4000 | (stamp / 100)) : 0;
+}
+
+static void first_failure_in_lba_order_is_returned(void **state)
+{
+	struct record record;
+	struct rig *r = recorded(&record);
+
+	(void)state;
+	r->ctrl.opts.status = fail_from_300;
+	r->dq.max_blocks = 100;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0, 1000), 0x4003);
+	rig_end(r, true);
+}
+
+/* A status whose code is zero is a success, whatever its other bits say. */
+static uint16_t success_with_bits(uint64_t stamp)
+{
+	(void)stamp;
+	return 0x3800;
+}
+
+static void success_ignores_retry_bits(void **state)
+{
+	struct rig *r = rig_new(2, 0);
+
+	(void)state;
+	r->ctrl.opts.status = success_with_bits;
+	rig_start(r);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 1), 0);
+	rig_end(r, true);
+}
+
+struct pair {
+	struct rig *rig[2];
+	uint32_t wrong;
+};
+
+static uint16_t fail_odd(uint64_t stamp)
+{
+	return stamp & 1 ? GPUNVME_SC_LBA_RANGE : 0;
+}
+
+/* Lanes of one wave on different queues. */
+static void read_alternating(void *arg)
+{
+	struct pair *p = arg;
+	unsigned i;
+
+	for (i = 0; i < 40; i++) {
+		struct rig *r = p->rig[(gpunvme_lane() + i / 3) & 1];
+		uint64_t stamp = gpunvme_lane() * 1000 + i;
+
+		if (gpunvme_read(&r->dq, &r->dbuf, 0, stamp, 1) != fail_odd(stamp))
+			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static void lanes_of_a_wave_may_use_different_queues(void **state)
+{
+	struct pair p = { { rig_new(3, 0), rig_new(5, 0) }, 0 };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		p.rig[i]->ctrl.opts.status = fail_odd;
+		rig_start(p.rig[i]);
+	}
+	assert_int_equal(gpunvme_cpu_launch(8, 4, read_alternating, &p), 0);
+	assert_int_equal(p.wrong, 0);
+	assert_int_equal(p.rig[0]->state->resv + p.rig[1]->state->resv, 320);
+	rig_end(p.rig[0], true);
+	rig_end(p.rig[1], true);
+}
+
+static void no_kernel(void *arg)
+{
+	(void)arg;
+}
+
+static void launcher_refuses_nonsense(void **state)
+{
+	(void)state;
+	assert_int_equal(gpunvme_cpu_launch(0, 1, no_kernel, NULL), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_cpu_launch(1, 0, no_kernel, NULL), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_cpu_launch(1, 33, no_kernel, NULL), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_cpu_launch(1, 1, NULL, NULL), -GPUNVME_EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_arguments_are_refused),
+		cmocka_unit_test(asynchronous_submit_is_one_command),
+		cmocka_unit_test(command_has_the_fields_of_the_specification),
+		cmocka_unit_test(every_transfer_has_its_prp_list_unbroken),
+		cmocka_unit_test(sgl_describes_the_whole_transfer),
+		cmocka_unit_test(transfer_is_split_by_the_limit),
+		cmocka_unit_test(first_failure_in_lba_order_is_returned),
+		cmocka_unit_test(success_ignores_retry_bits),
+		cmocka_unit_test(lanes_of_a_wave_may_use_different_queues),
+		cmocka_unit_test(launcher_refuses_nonsense),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* Handles: consumed once, refused when old or foreign, abandoned; time-outs, poison, stop, and devices that break the protocol. */
+#include "rig.h"
+
+static enum mini_fate hold_below_100(uint64_t stamp)
+{
+	return stamp < 100 ? MINI_HOLD : MINI_COMPLETE;
+}
+
+static uint16_t fail_all(uint64_t stamp)
+{
+	(void)stamp;
+	return GPUNVME_SC_LBA_RANGE;
+}
+
+static int submit(struct rig *r, uint64_t stamp, struct gpunvme_req *req)
+{
+	return gpunvme_submit_read(&r->dq, &r->dbuf, 0, stamp, 1, req);
+}
+
+static void handle_is_consumed_once(void **state)
+{
+	struct rig *r = rig_new(3, 0);
+	struct gpunvme_req req, copy;
+
+	(void)state;
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req), 0);
+	copy = req;
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), -GPUNVME_ESTALE);
+	assert_int_equal(gpunvme_poll(&r->dq, &copy), -GPUNVME_ESTALE);
+	assert_int_equal(gpunvme_abandon(&r->dq, &copy), -GPUNVME_ESTALE);
+	assert_int_equal(submit(r, 2, &req), 0); /* takes the same CID again */
+	assert_int_equal(gpunvme_poll(&r->dq, &copy), -GPUNVME_ESTALE);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	rig_end(r, true);
+}
+
+static void foreign_and_outdated_handles_are_refused(void **state)
+{
+	struct rig *r = rig_new(3, 0);
+	struct gpunvme_dq other = r->dq, reborn = r->dq;
+	struct gpunvme_req req;
+
+	(void)state;
+	other.tag = 1u << 16 | 8;
+	reborn.tag = 2u << 16 | RIG_QID;
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req), 0);
+	assert_int_equal(gpunvme_poll(&other, &req), -GPUNVME_EXDEV);
+	assert_int_equal(gpunvme_wait(&reborn, &req, 0), -GPUNVME_ESTALE);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	rig_end(r, true);
+}
+
+/* Abandoned before or after the completion, the CID comes back and nobody else's result is disturbed. */
+static void abandoned_handles_give_their_cid_back(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req[10];
+	uint64_t until = gnvd_clock() + rig_ms(20000);
+	unsigned i;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	rig_start(r);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(submit(r, i < 5 ? i : 100 + i, &req[i]), 0);
+	while (__atomic_load_n(&r->ctrl.completed, __ATOMIC_RELAXED) < 5 && gnvd_clock() < until)
+		sched_yield();
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 200, 1), 0); /* takes the five in */
+	for (i = 0; i < 10; i++)
+		assert_int_equal(gpunvme_abandon(&r->dq, &req[i]), 0);
+	assert_int_equal(rig_free_cids(r), r->dq.cids - 5);
+	mini_release(&r->ctrl);
+	while (rig_free_cids(r) < r->dq.cids && gnvd_clock() < until)
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 200, 1), 0);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(gpunvme_poll(&r->dq, &req[i]), -GPUNVME_ESTALE);
+	rig_end(r, true);
+}
+
+static void errors_of_detached_commands_are_counted(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	uint64_t until = gnvd_clock() + rig_ms(20000);
+	unsigned i;
+
+	(void)state;
+	r->ctrl.opts.status = fail_all;
+	rig_start(r);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(submit(r, i, NULL), 0);
+	while (r->state->detached_errors < 5 && gnvd_clock() < until)
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 9, 1), GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(r->state->detached_errors, 5);
+	rig_end(r, true);
+}
+
+/* The queue's own time-out poisons: no new commands, but what still completes is delivered. */
+static void silent_command_poisons_the_queue(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req early, late;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	r->dq.cmd_timeout = rig_ms(30);
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &early), 0);
+	assert_int_equal(submit(r, 2, &late), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &early, 0), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(r->state->poison, GPUNVME_ETIMEDOUT);
+	assert_int_equal(submit(r, 3, &early), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101, 1), -GPUNVME_ESHUTDOWN);
+	mini_release(&r->ctrl);
+	assert_int_equal(gpunvme_wait(&r->dq, &late, 0), 0);
+	rig_end(r, false);
+}
+
+static void blocking_read_ends_at_the_time_out(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	uint64_t began = gnvd_clock();
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	r->dq.cmd_timeout = rig_ms(50);
+	rig_start(r);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 1, 1), -GPUNVME_ETIMEDOUT);
+	assert_in_range(gnvd_clock() - began, rig_ms(50), rig_ms(20000));
+	assert_int_equal(r->state->poison, GPUNVME_ETIMEDOUT);
+	rig_end(r, false);
+}
+
+static void poll_notices_the_time_out(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req;
+	int ret;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	r->dq.cmd_timeout = rig_ms(30);
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req), 0);
+	do
+		ret = gpunvme_poll(&r->dq, &req);
+	while (ret == -GPUNVME_EAGAIN);
+	assert_int_equal(ret, -GPUNVME_ETIMEDOUT);
+	assert_int_equal(r->state->poison, GPUNVME_ETIMEDOUT);
+	rig_end(r, false);
+}
+
+/* A full ring that does not move bounds the wait for room too, without blaming the device for a command. */
+static void wait_for_room_is_bounded(void **state)
+{
+	struct rig *r = rig_new(1, 0);
+	struct gpunvme_req req;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	r->dq.cmd_timeout = rig_ms(30);
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101, 1), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(r->state->poison, 0);
+	mini_release(&r->ctrl);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	rig_end(r, true);
+}
+
+static void stop_word_ends_waits(void **state)
+{
+	struct rig *r = rig_new(1, 0);
+	struct gpunvme_req req;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req), 0);
+	r->stop = 1;
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), -GPUNVME_ECANCELED);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101, 1), -GPUNVME_ECANCELED); /* no room either */
+	r->stop = 0;
+	mini_release(&r->ctrl);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	rig_end(r, true);
+}
+
+/* A device that breaks the protocol ends the queue for all, with the evidence kept. */
+static void crime(enum mini_crime crime, uint64_t stamp)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req bystander;
+	int ret;
+
+	r->ctrl.opts.fate = hold_below_100;
+	r->ctrl.opts.crime = crime;
+	r->ctrl.opts.crime_stamp = stamp;
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &bystander), 0);
+	ret = gpunvme_read(&r->dq, &r->dbuf, 0, stamp, 1);
+	assert_true(ret == -GPUNVME_EPROTO || (crime == MINI_TWICE && ret == 0));
+	assert_int_equal(gpunvme_wait(&r->dq, &bystander, 0), -GPUNVME_EPROTO);
+	assert_int_equal(r->state->poison, GPUNVME_EPROTO);
+	assert_int_not_equal(r->state->poison_cqe[2], 0);
+	assert_int_equal(submit(r, 200, &bystander), -GPUNVME_ESHUTDOWN);
+	rig_end(r, false);
+}
+
+#define CRIME(name)                              \
+	static void device_with_##name(void **state) \
+	{                                        \
+		(void)state;                     \
+		crime(name, 100);                \
+	}
+CRIME(MINI_BAD_CID)
+CRIME(MINI_TWICE)
+CRIME(MINI_BAD_SQID)
+CRIME(MINI_SQHD_AHEAD)
+CRIME(MINI_SQHD_BIG)
+
+/* A CID that nobody uses: with 23 CIDs and hint 0, the first command has CID 0 and CID 1 is idle. */
+static void device_with_idle_cid(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+
+	(void)state;
+	r->ctrl.opts.crime = MINI_IDLE_CID;
+	r->ctrl.opts.crime_stamp = 100;
+	rig_start(r);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100, 1), -GPUNVME_EPROTO);
+	assert_int_equal(r->state->poison, GPUNVME_EPROTO);
+	rig_end(r, false);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(handle_is_consumed_once),
+		cmocka_unit_test(foreign_and_outdated_handles_are_refused),
+		cmocka_unit_test(abandoned_handles_give_their_cid_back),
+		cmocka_unit_test(errors_of_detached_commands_are_counted),
+		cmocka_unit_test(silent_command_poisons_the_queue),
+		cmocka_unit_test(blocking_read_ends_at_the_time_out),
+		cmocka_unit_test(poll_notices_the_time_out),
+		cmocka_unit_test(wait_for_room_is_bounded),
+		cmocka_unit_test(stop_word_ends_waits),
+		cmocka_unit_test(device_with_MINI_BAD_CID),
+		cmocka_unit_test(device_with_MINI_TWICE),
+		cmocka_unit_test(device_with_MINI_BAD_SQID),
+		cmocka_unit_test(device_with_MINI_SQHD_AHEAD),
+		cmocka_unit_test(device_with_MINI_SQHD_BIG),
+		cmocka_unit_test(device_with_idle_cid),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* The rings: full, wrapping, flipping their phase; and what a slow command may and may not hold up. */
+#include "rig.h"
+
+static enum mini_fate hold_stamp_1(uint64_t stamp)
+{
+	return stamp == 1 ? MINI_HOLD : MINI_COMPLETE;
+}
+
+static enum mini_fate hold_all(uint64_t stamp)
+{
+	(void)stamp;
+	return MINI_HOLD;
+}
+
+/* Nothing is fetched: exactly depth - 1 commands fit, the next is told so, and after that all complete. */
+static void full_ring(unsigned shift)
+{
+	struct rig *r = rig_new(shift, 0);
+	uint32_t depth = 1u << shift, i;
+	struct gpunvme_req *req = rig_zeroed(depth * sizeof(*req));
+
+	mini_freeze(&r->ctrl, true);
+	rig_start(r);
+	for (i = 0; i + 1 < depth; i++)
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), -GPUNVME_EAGAIN);
+	assert_int_equal(r->state->resv, depth - 1);
+	assert_int_equal(rig_free_cids(r), r->dq.cids - (depth - 1));
+	mini_freeze(&r->ctrl, false);
+	for (i = 0; i + 1 < depth; i++)
+		assert_int_equal(gpunvme_wait(&r->dq, &req[i], 0), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+	rig_end(r, true);
+	free(req);
+}
+
+static void full_ring_of_2_says_again(void **state)
+{
+	(void)state;
+	full_ring(1);
+}
+
+static void full_ring_of_64_says_again(void **state)
+{
+	(void)state;
+	full_ring(6);
+}
+
+/* The controller fetches but completes nothing: no SQ head comes back, so the ring stays full though its slots are empty. */
+static void ring_is_freed_by_sq_head_only(void **state)
+{
+	struct rig *r = rig_new(3, 0);
+	struct gpunvme_req req[8];
+	unsigned i;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_all;
+	rig_start(r);
+	for (i = 0; i < 7; i++)
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 7, 1, &req[7]), -GPUNVME_EAGAIN);
+	mini_release(&r->ctrl);
+	for (i = 0; i < 7; i++)
+		assert_int_equal(gpunvme_wait(&r->dq, &req[i], 0), 0);
+	rig_end(r, true);
+}
+
+/* More than 65,536 commands through four slots: CQ phase and every 16-bit count go round many times. */
+static void phase_flips_over_70000_commands(void **state)
+{
+	struct rig *r = rig_new(2, 0);
+	uint32_t i, bad = 0;
+
+	(void)state;
+	rig_start(r);
+	for (i = 0; i < 70000; i++)
+		bad += gpunvme_read(&r->dq, &r->dbuf, 0, i, 1) != 0;
+	assert_int_equal(bad, 0);
+	assert_int_equal(r->state->cq_pos, 70000);
+	rig_end(r, true);
+}
+
+static void each_start_lap(void **state)
+{
+	uint64_t start;
+
+	(void)state;
+	for (start = 0; start < 40; start++) {
+		struct rig *r = rig_new(2, start);
+		unsigned i;
+
+		rig_start(r);
+		for (i = 0; i < 20; i++)
+			assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+		assert_int_equal(r->state->resv, start + 20);
+		rig_end(r, true);
+	}
+}
+
+/* The generation in a result word wraps after 2^46 uses of a CID; a handle must still find its command. */
+static void cid_generation_wraps(void **state)
+{
+	struct rig *r = rig_new(1, 0);
+	struct gpunvme_req req, old;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < r->dq.cids; i++)
+		r->result[i] = ~0ull << GPUNVME_RES_GEN_SHIFT;
+	rig_start(r);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 1, &req), 0);
+	old = req;
+	assert_int_equal(req.gen, 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	assert_int_equal(gpunvme_poll(&r->dq, &old), -GPUNVME_ESTALE);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+	rig_end(r, true);
+}
+
+/* One command never completes beside a thousand that do: it costs one CID, not the ring. */
+static void slow_command_holds_one_cid(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req slow;
+	unsigned i;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_stamp_1;
+	rig_start(r);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &slow), 0);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 1000 + i, 1), 0);
+	assert_int_equal(rig_free_cids(r), r->dq.cids - 1);
+	assert_int_equal(gpunvme_poll(&r->dq, &slow), -GPUNVME_EAGAIN);
+	assert_int_equal(gpunvme_wait(&r->dq, &slow, rig_ms(20)), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(r->state->poison, 0);
+	mini_release(&r->ctrl);
+	assert_int_equal(gpunvme_wait(&r->dq, &slow, 0), 0);
+	rig_end(r, true);
+}
+
+struct many {
+	struct rig *rig;
+	uint32_t wrong;
+};
+
+static void read_many(void *arg)
+{
+	struct many *many = arg;
+	unsigned i;
+
+	for (i = 0; i < 300; i++)
+		if (gpunvme_read(&many->rig->dq, &many->rig->dbuf, 0, 5 + i, 1))
+			__atomic_fetch_add(&many->wrong, 1, __ATOMIC_RELAXED);
+}
+
+/* Lanes that start together publish through each other; what one rings for another must not be lost. */
+static void nothing_stays_unrung(void **state)
+{
+	struct many many = { rig_new(6, 0), 0 };
+
+	(void)state;
+	many.rig->ctrl.opts.naps = 5;
+	rig_start(many.rig);
+	assert_int_equal(gpunvme_cpu_launch(8, 1, read_many, &many), 0);
+	assert_int_equal(many.wrong, 0);
+	assert_int_equal(many.rig->state->resv, 8 * 300);
+	rig_end(many.rig, true);
+}
+
+static void submit_detached(void *arg)
+{
+	struct many *many = arg;
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < 200; i++) {
+		do
+			ret = gpunvme_submit_write(&many->rig->dq, &many->rig->dbuf, 0, 5 + i, 1, NULL);
+		while (ret == -GPUNVME_EAGAIN);
+		if (ret)
+			__atomic_fetch_add(&many->wrong, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* Fire and forget: nobody polls, so a command that was not rung would never be. */
+static void detached_commands_are_rung_and_freed(void **state)
+{
+	struct many many = { rig_new(5, 0), 0 };
+	uint64_t until;
+
+	(void)state;
+	rig_start(many.rig);
+	assert_int_equal(gpunvme_cpu_launch(4, 1, submit_detached, &many), 0);
+	assert_int_equal(many.wrong, 0);
+	until = gnvd_clock() + rig_ms(20000);
+	while (__atomic_load_n(&many.rig->ctrl.fetched, __ATOMIC_RELAXED) < 800 && gnvd_clock() < until)
+		sched_yield();
+	assert_int_equal(many.rig->ctrl.fetched, 800);
+	assert_int_equal(gpunvme_read(&many.rig->dq, &many.rig->dbuf, 0, 0, 1), 0);
+	while (rig_free_cids(many.rig) < many.rig->dq.cids && gnvd_clock() < until)
+		assert_int_equal(gpunvme_read(&many.rig->dq, &many.rig->dbuf, 0, 0, 1), 0);
+	rig_end(many.rig, true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(full_ring_of_2_says_again),
+		cmocka_unit_test(full_ring_of_64_says_again),
+		cmocka_unit_test(ring_is_freed_by_sq_head_only),
+		cmocka_unit_test(phase_flips_over_70000_commands),
+		cmocka_unit_test(each_start_lap),
+		cmocka_unit_test(cid_generation_wraps),
+		cmocka_unit_test(slow_command_holds_one_cid),
+		cmocka_unit_test(nothing_stays_unrung),
+		cmocka_unit_test(detached_commands_are_rung_and_freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
