@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The device header as CUDA: with nvcc where there is one, else with clang to PTX without NVIDIA's headers.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$here/../..
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+ptx=$out/kernels.ptx
+if command -v nvcc >/dev/null 2>&1; then
+  nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -x cu -I"$root/include" -I"$root/device" -ptx "$here/kernels.hip" -o "$ptx"
+  nvcc -arch=sm_90 -O3 -std=c++17 -x cu -I"$root/include" -I"$root/device" -Xptxas -v -c "$here/kernels.hip" -o "$out/kernels.o" \
+    2>"$out/ptxas" || { cat "$out/ptxas"; exit 1; }
+  if grep -E 'stack frame' "$out/ptxas" | grep -vE ' 0 bytes stack frame'; then
+    echo "a kernel needs a stack"
+    exit 1
+  fi
+  echo "nvcc: $(grep -c 'Used' "$out/ptxas") kernels, registers: $(sed -n 's/.*Used \([0-9]*\) registers.*/\1/p' "$out/ptxas" | tr '\n' ' ')"
+elif command -v clang++-19 >/dev/null 2>&1; then
+  clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \
+    -I"$root/include" -I"$root/device" "$here/kernels.hip" -o "$ptx"
+  echo "clang 19: PTX"
+else
+  echo "skipped: neither nvcc nor clang 19; scripts/setup installs the latter"
+  exit 77
+fi
+
+# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached.
+for pattern in 'st.relaxed.sys.global.v4.u32' 'ld.relaxed.sys.global.u32' 'st.relaxed.sys.global.u32' 'fence.acq_rel.sys'; do
+  grep -qF "$pattern" "$ptx" || { echo "no $pattern in the PTX"; exit 1; }
+done
