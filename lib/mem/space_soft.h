@@ -22,10 +22,23 @@
 struct gnv_soft_map {
 	uint64_t iova;
 	size_t len;
-	char *cpu;      /* of the first byte */
-	unsigned slot;  /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping for ever */
+	char *cpu;     /* of the first byte */
+	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping for ever */
 	uint64_t serial;
 };
+
+/* True when all of [iova, iova + len) lies in the mapping. */
+static inline bool gnv_soft_map_holds(const struct gnv_soft_map *map, uint64_t iova, size_t len)
+{
+	return iova >= map->iova && iova - map->iova <= map->len && len <= map->len - (iova - map->iova);
+}
+
+/* Each slot has a stretch of addresses of its own. Of an address that no slot can hold, the answer is some slot. */
+#define GNV_SOFT_IOVA_SLOT_SHIFT 44
+static inline unsigned gnv_soft_iova_slot(uint64_t iova)
+{
+	return (unsigned)(iova >> GNV_SOFT_IOVA_SLOT_SHIFT) % GNV_SOFT_SPACE_SLOTS;
+}
 
 /* Return: 0, -ENOMEM. */
 int gnv_soft_space_create(struct gnv_space **space);

@@ -37,7 +37,8 @@ struct gnv_soft_config {
  * Return: 0; -EINVAL a value out of range, image too small or not a multiple of the LBA size; -ENOENT, -EACCES, -EISDIR, -EROFS;
  * -EBUSY the block device is mounted or held; -EOPNOTSUPP no io_uring; -ENOMEM. gnv_fail() has the sentence.
  */
-int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *space, const struct gnv_log *log, struct gnv_soft **soft);
+int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *space, const struct gnv_log *log,
+		    struct gnv_soft **soft);
 
 /* Stop the threads, wait for I/O in flight, release. */
 void gnv_soft_destroy(struct gnv_soft *soft);

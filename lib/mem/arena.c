@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The arena of a device. A chunk has one bit per page, set while used: neighbouring free pages are one run by themselves.
+ * Invariant: a chunk in the list is mapped to the space; it leaves the list only after a successful unmap.
+ */
+#include "mem/arena.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/bits.h"
+
+#define CHUNK_BYTES (2u << 20)
+#define CHUNK_PAGES (CHUNK_BYTES / 4096u)
+#define OWN_MAPPING (CHUNK_BYTES / 2u) /* larger requests get a chunk of exactly their size */
+
+struct gnv_arena_chunk {
+	struct gnv_arena_chunk *next;
+	struct gpunvme_mem *mem;
+	uint64_t iova;
+	unsigned pages; /* managed here; 0 for a chunk that is one big block */
+	unsigned used;
+	uint64_t map[CHUNK_PAGES / 64];
+};
+
+struct gnv_arena {
+	pthread_mutex_t lock; /* protects all below */
+	struct gnv_space *space;
+	const struct gnv_log *log;
+	size_t page;
+	bool said_unlocked;
+	struct gnv_arena_chunk *chunks;
+};
+
+int gnv_arena_create(struct gnv_space *space, size_t page, const struct gnv_log *log, struct gnv_arena **arena)
+{
+	struct gnv_arena *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return gnv_fail(-ENOMEM, "out of memory");
+	pthread_mutex_init(&made->lock, NULL);
+	made->space = space;
+	made->page = page;
+	made->log = log;
+	*arena = made;
+	return 0;
+}
+
+/* Map memory for a chunk and put it into the list. */
+static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct gnv_arena_chunk **out)
+{
+	struct gnv_arena_chunk *chunk = calloc(1, sizeof(*chunk));
+	int ret;
+
+	if (!chunk)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = gnv_mem_host_alloc(len, 0, arena->log, &chunk->mem);
+	if (ret)
+		goto free_chunk;
+	if (!chunk->mem->locked && !arena->said_unlocked) {
+		arena->said_unlocked = true;
+		gnv_mem_log_unlocked(arena->log, len);
+	}
+	ret = arena->space->ops->map(arena->space, chunk->mem, &chunk->iova);
+	if (ret) {
+		gnv_fail(ret, "the %s address space refused to map %zu bytes", arena->space->ops->name, len);
+		goto release_mem;
+	}
+	chunk->pages = pages;
+	chunk->next = arena->chunks;
+	arena->chunks = chunk;
+	*out = chunk;
+	return 0;
+
+release_mem:
+	gnv_mem_release(chunk->mem);
+free_chunk:
+	free(chunk);
+	return ret;
+}
+
+/* Unmap a chunk and take it out of the list. Where the space refuses it stays, unused, for a later try. */
+static int chunk_remove(struct gnv_arena *arena, struct gnv_arena_chunk *chunk)
+{
+	struct gnv_arena_chunk **link;
+	int ret = arena->space->ops->unmap(arena->space, chunk->iova, chunk->mem->len);
+
+	if (ret)
+		return ret;
+	for (link = &arena->chunks; *link != chunk; link = &(*link)->next)
+		;
+	*link = chunk->next;
+	gnv_mem_release(chunk->mem);
+	free(chunk);
+	return 0;
+}
+
+void gnv_arena_destroy(struct gnv_arena *arena)
+{
+	struct gnv_arena_chunk *chunk, *next;
+
+	for (chunk = arena->chunks; chunk; chunk = next) {
+		next = chunk->next;
+		if (chunk_remove(arena, chunk))
+			gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: the address space still uses them",
+				chunk->mem->len);
+	}
+	pthread_mutex_destroy(&arena->lock);
+	free(arena);
+}
+
+static bool page_used(const struct gnv_arena_chunk *chunk, unsigned i)
+{
+	return chunk->map[i / 64] >> (i % 64) & 1;
+}
+
+static void flip_pages(struct gnv_arena_chunk *chunk, unsigned first, unsigned count)
+{
+	unsigned i;
+
+	for (i = first; i < first + count; i++)
+		chunk->map[i / 64] ^= 1ull << (i % 64);
+}
+
+/* First run of `count` free pages, or -1. */
+static int find_run(const struct gnv_arena_chunk *chunk, unsigned count)
+{
+	unsigned i, run = 0;
+
+	if (chunk->pages - chunk->used < count)
+		return -1;
+	for (i = 0; i < chunk->pages; i++) {
+		run = page_used(chunk, i) ? 0 : run + 1;
+		if (run == count)
+			return (int)(i + 1 - count);
+	}
+	return -1;
+}
+
+static int alloc_pages(struct gnv_arena *arena, unsigned count, struct gnv_arena_chunk **out, unsigned *first)
+{
+	struct gnv_arena_chunk *chunk;
+	int at = -1, ret;
+
+	for (chunk = arena->chunks; chunk; chunk = chunk->next) {
+		at = chunk->pages ? find_run(chunk, count) : -1;
+		if (at >= 0)
+			break;
+	}
+	if (at < 0) {
+		ret = chunk_add(arena, CHUNK_BYTES, (unsigned)(CHUNK_BYTES / arena->page), &chunk);
+		if (ret)
+			return ret;
+		at = 0;
+	}
+	flip_pages(chunk, (unsigned)at, count);
+	chunk->used += count;
+	*out = chunk;
+	*first = (unsigned)at;
+	return 0;
+}
+
+static void fill_block(struct gnv_arena_chunk *chunk, size_t offset, size_t len, struct gnv_block *block)
+{
+	block->cpu = (char *)chunk->mem->cpu + offset;
+	block->lane = chunk->mem->lane + offset;
+	block->iova = chunk->iova + offset;
+	block->len = len;
+	block->chunk = chunk;
+}
+
+int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gnv_block *block)
+{
+	struct gnv_arena_chunk *chunk = NULL;
+	unsigned first = 0;
+	int ret;
+
+	if (!len || len > PTRDIFF_MAX - arena->page)
+		return gnv_fail(-ENOMEM, "a block of %zu bytes is not possible", len);
+	len = gnv_align_up(len, arena->page);
+	pthread_mutex_lock(&arena->lock);
+	if (len > OWN_MAPPING || arena->page > OWN_MAPPING)
+		ret = chunk_add(arena, len, 0, &chunk);
+	else
+		ret = alloc_pages(arena, (unsigned)(len / arena->page), &chunk, &first);
+	if (!ret)
+		fill_block(chunk, first * arena->page, len, block);
+	pthread_mutex_unlock(&arena->lock);
+	if (ret)
+		return ret;
+	if (!(block->iova & (arena->page - 1))) {
+		memset(block->cpu, 0, len);
+		return 0;
+	}
+	gnv_arena_free(arena, block);
+	return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less", arena->page);
+}
+
+/* One empty chunk is kept: the next queue would map it again. */
+static bool spare_exists(const struct gnv_arena *arena, const struct gnv_arena_chunk *but)
+{
+	const struct gnv_arena_chunk *chunk;
+
+	for (chunk = arena->chunks; chunk; chunk = chunk->next)
+		if (chunk != but && chunk->pages && !chunk->used)
+			return true;
+	return false;
+}
+
+void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
+{
+	struct gnv_arena_chunk *chunk = block->chunk;
+
+	if (!chunk)
+		return;
+	pthread_mutex_lock(&arena->lock);
+	if (chunk->pages) {
+		flip_pages(chunk, (unsigned)((block->iova - chunk->iova) / arena->page), (unsigned)(block->len / arena->page));
+		chunk->used -= (unsigned)(block->len / arena->page);
+	}
+	/* An unmap that is refused leaves the chunk in the list: pages to be used again, a big one until the arena goes. */
+	if (!chunk->pages || (!chunk->used && spare_exists(arena, chunk)))
+		chunk_remove(arena, chunk);
+	pthread_mutex_unlock(&arena->lock);
+	memset(block, 0, sizeof(*block));
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * I/O commands: from the 64 bytes of a submission queue entry to a checked operation (NVM Command Set Specification 3).
+ *
+ * A pure function of its arguments: no memory behind the command is looked at here. The caller copied the entry before, so what
+ * was checked is what is executed.
+ */
+#ifndef GNV_SOFT_CMD_H
+#define GNV_SOFT_CMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gpunvme/spec.h>
+
+/* What a command is checked against. */
+struct gnv_soft_ns {
+	uint64_t blocks; /* in the namespace */
+	uint32_t lba_shift;
+	uint32_t max_transfer; /* bytes one command may move; 0: no limit but the NLB field */
+	bool read_only;
+};
+
+struct gnv_soft_op {
+	uint8_t opc; /* enum gpunvme_io_opc */
+	bool fua;
+	bool deallocate;   /* Write Zeroes: DEAC; Dataset Management: AD */
+	uint32_t data_len; /* bytes of data that the command moves to or from the host */
+	uint64_t offset;   /* of the range in the image, bytes */
+	uint64_t len;	   /* of the range, bytes */
+	uint32_t ranges;   /* Dataset Management */
+};
+
+/*
+ * gnv_soft_parse() - check an I/O command and say what it asks for
+ * Return: 0, or the NVMe status that the command completes with; *op is filled only with 0.
+ */
+uint16_t gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns *ns, struct gnv_soft_op *op);
+
+/* Status for a range of blocks: 0, or LBA Out of Range. Used for the ranges of Dataset Management, too. */
+uint16_t gnv_soft_check_range(const struct gnv_soft_ns *ns, uint64_t slba, uint64_t nlb);
+
+/* The fields that every command has: fused operation, reserved flags, PSDT. Return: 0 or a status. */
+uint16_t gnv_soft_check_flags(const struct gpunvme_sqe *sqe, bool sgl_allowed);
+
+/* True when running the command twice cannot help, which is what "do not retry" tells the host. */
+bool gnv_soft_is_final(uint16_t status);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* Fetching and completing commands (Base Specification 3.3). All of it runs under the lock of the queue's server. */
+#include "soft/state.h"
+
+#include <stdlib.h>
+
+#define CQE_DWORDS 4u
+#define SQE_QWORDS 8u
+
+static struct gnv_soft_cmd *unlink_cmd(struct gnv_soft_cmd **at)
+{
+	struct gnv_soft_cmd *cmd = *at;
+
+	*at = cmd->next;
+	cmd->next = NULL;
+	return cmd;
+}
+
+/* ---- Fetching ---- */
+
+/* New tail, or the old one when the host wrote nonsense. */
+static uint32_t read_tail(struct gnv_soft_sq *sq)
+{
+	uint32_t tail = __atomic_load_n(sq->doorbell, __ATOMIC_ACQUIRE);
+
+	if (tail < sq->size) {
+		sq->bad = UINT64_MAX;
+		return tail;
+	}
+	if (tail != sq->bad) {
+		sq->bad = tail;
+		gnv_soft_raise(sq->server->soft, GNV_SOFT_EVENT_DOORBELL_VALUE);
+	}
+	return sq->tail;
+}
+
+/*
+ * Entries are copied with atomic loads because a hostile host may be rewriting them: whatever mixture arrives is then checked and
+ * executed, and it is the same mixture for both.
+ */
+static void copy_entry(const struct gnv_soft_sq *sq, struct gpunvme_sqe *sqe)
+{
+	const uint64_t *from = sq->ring + (size_t)sq->head * SQE_QWORDS;
+	union {
+		uint64_t word[SQE_QWORDS];
+		struct gpunvme_sqe sqe;
+	} copy;
+	unsigned i;
+
+	for (i = 0; i < SQE_QWORDS; i++)
+		copy.word[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	*sqe = copy.sqe;
+}
+
+static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
+{
+	struct gnv_soft_server *server = sq->server;
+	struct gnv_soft_cmd *cmd;
+
+	if (server->free_count <= (sq->qid ? GNV_SOFT_CMDS_ADMIN : 0))
+		return NULL;
+	cmd = unlink_cmd(&server->free);
+	server->free_count--;
+	copy_entry(sq, &cmd->sqe);
+	sq->head = sq->head + 1 == sq->size ? 0 : sq->head + 1;
+	sq->inflight++;
+	cmd->sq = sq;
+	cmd->status = 0;
+	cmd->dw0 = 0;
+	cmd->post_at = 0;
+	return cmd;
+}
+
+unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
+{
+	struct gnv_soft *soft = sq->server->soft;
+	struct gnv_soft_cmd *cmd;
+	unsigned n = 0;
+
+	if (sq->closed)
+		return 0;
+	sq->tail = read_tail(sq);
+	/* A host that leaves its completion queue full gets no new work done, or it would use up the commands of the others. */
+	while (n < max && sq->head != sq->tail && !sq->closed && !sq->cq->held) {
+		cmd = fetch_one(sq);
+		if (!cmd)
+			break;
+		n++;
+		if (sq->qid)
+			gnv_soft_io_start(cmd);
+		else
+			gnv_soft_admin(soft, cmd);
+	}
+	return n;
+}
+
+/* ---- Completing ---- */
+
+void gnv_soft_discard(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+
+	gnv_soft_segs_clear(&server->dma, &cmd->segs);
+	free(cmd->bounce);
+	cmd->bounce = NULL;
+	cmd->sq->inflight--;
+	cmd->sq = NULL;
+	cmd->next = server->free;
+	server->free = cmd;
+	server->free_count++;
+}
+
+/* How far the host may have consumed: from the old head to the last entry posted. Anything else is nonsense. */
+static void read_head(struct gnv_soft_cq *cq)
+{
+	uint32_t head = __atomic_load_n(cq->doorbell, __ATOMIC_ACQUIRE);
+	uint32_t posted = (cq->tail + cq->size - cq->head) % cq->size;
+
+	if (head == cq->head)
+		return;
+	if (head < cq->size && (head + cq->size - cq->head) % cq->size <= posted) {
+		cq->head = head;
+		cq->bad = UINT64_MAX;
+	} else if (head != cq->bad) {
+		cq->bad = head;
+		gnv_soft_raise(cq->server->soft, GNV_SOFT_EVENT_DOORBELL_VALUE);
+	}
+}
+
+static bool is_full(struct gnv_soft_cq *cq)
+{
+	uint32_t next = cq->tail + 1 == cq->size ? 0 : cq->tail + 1;
+
+	if (next == cq->head)
+		read_head(cq);
+	return next == cq->head;
+}
+
+/* The phase goes last, in the dword that the host polls; releasing it publishes the other three and the data. */
+static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
+{
+	uint32_t *cqe = cq->ring + (size_t)cq->tail * CQE_DWORDS;
+	uint32_t status = cmd->status;
+
+	if (status && gnv_soft_is_final(cmd->status))
+		status |= GPUNVME_ST_DNR;
+	cqe[0] = cmd->dw0;
+	cqe[1] = 0;
+	cqe[2] = cmd->sq->head | (uint32_t)cmd->sq->qid << 16;
+	__atomic_store_n(&cqe[3], cmd->sqe.cid | cq->phase << 16 | status << 17, __ATOMIC_RELEASE);
+	cq->tail++;
+	if (cq->tail == cq->size) {
+		cq->tail = 0;
+		cq->phase ^= 1;
+	}
+	gnv_soft_discard(cmd);
+}
+
+static void post_or_hold(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_cq *cq = cmd->sq->cq;
+
+	if (cmd->sq->dead) {
+		gnv_soft_discard(cmd);
+	} else if (!cq->held && !is_full(cq)) {
+		post(cq, cmd);
+	} else if (cmd->sq->closed) { /* the host is giving the queue up; waiting for it to make room could last for ever */
+		gnv_soft_discard(cmd);
+	} else {
+		cmd->next = NULL;
+		*cq->held_end = cmd;
+		cq->held_end = &cmd->next;
+	}
+}
+
+void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+
+	cmd->status = status;
+	gnv_soft_segs_clear(&server->dma, &cmd->segs); /* a completion that waits must not keep the host from unmapping */
+	if (status & GPUNVME_ST_CODE)
+		gnv_soft_log_error(server->soft, cmd, status);
+	if (cmd->post_at && !cmd->sq->closed && gnv_soft_now() < cmd->post_at)
+		gnv_soft_park(cmd);
+	else
+		post_or_hold(cmd);
+}
+
+unsigned gnv_soft_cq_poll(struct gnv_soft_cq *cq)
+{
+	struct gnv_soft_cmd *cmd;
+	unsigned n = 0;
+
+	read_head(cq);
+	while (cq->held && !is_full(cq)) {
+		cmd = unlink_cmd(&cq->held);
+		if (!cq->held)
+			cq->held_end = &cq->held;
+		post(cq, cmd);
+		n++;
+	}
+	return n;
+}
+
+/* ---- Parking ---- */
+
+void gnv_soft_park(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+
+	cmd->next = server->parked;
+	server->parked = cmd;
+}
+
+unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next)
+{
+	struct gnv_soft_cmd **at = &server->parked, *cmd;
+	uint64_t now = server->parked ? gnv_soft_now() : 0;
+	unsigned n = 0;
+
+	*next = UINT64_MAX;
+	while ((cmd = *at)) {
+		if (now < cmd->post_at) {
+			if (cmd->post_at < *next)
+				*next = cmd->post_at;
+			at = &cmd->next;
+			continue;
+		}
+		unlink_cmd(at);
+		post_or_hold(cmd);
+		n++;
+	}
+	return n;
+}
+
+bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16_t cid)
+{
+	struct gnv_soft_cmd **at, *cmd;
+
+	for (at = &server->parked; (cmd = *at); at = &cmd->next) {
+		if (cmd->sq->qid != sqid || cmd->sqe.cid != cid)
+			continue;
+		unlink_cmd(at);
+		cmd->post_at = 0;
+		cmd->dw0 = 0;
+		gnv_soft_finish(cmd, GPUNVME_SC_ABORT_REQUESTED);
+		return true;
+	}
+	return false;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reaching host memory: IOVAs through the software space, data pointers into lists of segments (Base Specification 4.1).
+ *
+ * One struct gnv_soft_dma per server thread; it is used under the lock of that thread. It counts references to a mapping locally
+ * and holds one in the space while its count is not zero, so that a command in flight costs no shared atomic.
+ */
+#ifndef GNV_SOFT_DMA_H
+#define GNV_SOFT_DMA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <gpunvme/spec.h>
+
+#include "mem/space_soft.h"
+
+struct gnv_soft_dma_entry {
+	const struct gnv_soft_map *map; /* valid while refs > 0 */
+	uint32_t refs;
+	uint32_t uses;	     /* single-segment I/Os so far, to choose what is worth registering */
+	uint64_t registered; /* serial of the mapping that is registered with io_uring under this slot; 0: none */
+	uint64_t counted;    /* serial of the mapping that `uses` counts */
+};
+
+struct gnv_soft_dma {
+	struct gnv_space *space;
+	struct gnv_soft_dma_entry entry[GNV_SOFT_SPACE_SLOTS];
+};
+
+/*
+ * A scatter list: pieces of host memory in order, neighbours merged. It holds a reference per segment until cleared.
+ * Room for the segments of a 1 MiB transfer in 4 KiB pages is built in; longer ones allocate.
+ */
+#define GNV_SOFT_SEGS 272u
+struct gnv_soft_segs {
+	struct iovec *iov;
+	uint16_t *slot; /* of each segment's mapping */
+	unsigned count, cap;
+	struct iovec iov_in[GNV_SOFT_SEGS];
+	uint16_t slot_in[GNV_SOFT_SEGS];
+};
+
+/* Take a reference. Return: 0, -EFAULT. */
+int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot);
+void gnv_soft_dma_put(struct gnv_soft_dma *dma, unsigned slot);
+
+void gnv_soft_segs_init(struct gnv_soft_segs *segs);
+void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);
+
+/*
+ * gnv_soft_dptr() - walk the data pointer of a command; each PRP list entry is read once
+ * @page: memory page size (CC.MPS), bytes
+ * @len:  bytes to cover, not 0
+ * Return: 0, or an NVMe status; then the list is empty again.
+ */
+uint16_t gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
+		       struct gnv_soft_segs *segs);
+
+/* Copy between a scatter list and private memory; @len is at most what the list covers. */
+void gnv_soft_segs_write(const struct gnv_soft_segs *segs, const void *from, size_t len);
+void gnv_soft_segs_read(const struct gnv_soft_segs *segs, void *to, size_t len);
+void gnv_soft_segs_zero(const struct gnv_soft_segs *segs, size_t skip);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* Set Features and Get Features (Base Specification 5.27, 5.15). Nothing can be saved: a controller in memory forgets. */
+#include "soft/state.h"
+
+#include "util/bits.h"
+
+#define CAN_CHANGE 4u /* Get Features, SEL 3, dword 0 */
+
+#define ARBITRATION_RESERVED 0x000000f8u
+#define POWER_STATE 0x0000001fu
+#define POWER_RESERVED 0xffffff00u
+#define TEMP_TMPTH 0x0000ffffu
+#define TEMP_TMPSEL 0x000f0000u
+#define TEMP_TMPSEL_ALL 0x000f0000u
+#define TEMP_THSEL 0x00300000u
+#define TEMP_THSEL_UNDER 0x00100000u
+#define TEMP_RESERVED 0xffc00000u
+#define RECOVERY_TLER 0x0000ffffu
+#define ASYNC_SUPPORTED 0x000000ffu /* critical warnings of the SMART log */
+
+enum { SEL_CURRENT, SEL_DEFAULT, SEL_SAVED, SEL_SUPPORTED };
+
+static uint32_t all_queues(const struct gnv_soft *soft)
+{
+	uint32_t n_0b = soft->config.queues - 1;
+
+	return GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NSQ_0B, n_0b) | GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NCQ_0B, n_0b);
+}
+
+static struct gnv_soft_features defaults(const struct gnv_soft *soft)
+{
+	return (struct gnv_soft_features){ .arbitration = 0x7, /* no limit */
+					   .temp_over = 350,
+					   .queues = all_queues(soft) };
+}
+
+void gnv_soft_features_reset(struct gnv_soft *soft)
+{
+	soft->features = defaults(soft);
+	__atomic_store_n(&soft->write_back, true, __ATOMIC_RELAXED);
+}
+
+/* ---- Set ---- */
+
+static uint16_t set_queues(struct gnv_soft *soft, uint32_t value, uint32_t *dw0)
+{
+	uint32_t nsq = GPUNVME_FIELD_GET(GPUNVME_NUMQ_NSQ_0B, value);
+	uint32_t ncq = GPUNVME_FIELD_GET(GPUNVME_NUMQ_NCQ_0B, value);
+	uint32_t most = soft->config.queues - 1;
+
+	if (soft->io_queues)
+		return GPUNVME_SC_COMMAND_SEQUENCE;
+	if (nsq == 0xffff || ncq == 0xffff)
+		return GPUNVME_SC_INVALID_FIELD;
+	nsq = (uint32_t)gnv_min(nsq, most);
+	ncq = (uint32_t)gnv_min(ncq, most);
+	soft->features.queues = GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NSQ_0B, nsq) | GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NCQ_0B, ncq);
+	*dw0 = soft->features.queues;
+	return 0;
+}
+
+static uint16_t set_temperature(struct gnv_soft *soft, uint32_t value)
+{
+	uint32_t sensor = value & TEMP_TMPSEL;
+
+	if ((value & TEMP_RESERVED) || (value & TEMP_THSEL) > TEMP_THSEL_UNDER || (sensor && sensor != TEMP_TMPSEL_ALL))
+		return GPUNVME_SC_INVALID_FIELD;
+	if (value & TEMP_THSEL)
+		soft->features.temp_under = value & TEMP_TMPTH;
+	else
+		soft->features.temp_over = value & TEMP_TMPTH;
+	if (gnv_soft_critical_warning(soft))
+		gnv_soft_raise(soft, GNV_SOFT_EVENT_TEMPERATURE);
+	return 0;
+}
+
+/* Store a value that has no bits but those of `mask`. */
+static uint16_t set_plain(uint32_t *feature, uint32_t value, uint32_t mask)
+{
+	if (value & ~mask)
+		return GPUNVME_SC_INVALID_FIELD;
+	*feature = value;
+	return 0;
+}
+
+static uint16_t set_write_cache(struct gnv_soft *soft, uint32_t value)
+{
+	if (value & ~GPUNVME_VWC_WCE)
+		return GPUNVME_SC_INVALID_FIELD;
+	__atomic_store_n(&soft->write_back, value & GPUNVME_VWC_WCE, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static uint16_t set_async_event(struct gnv_soft *soft, uint32_t value)
+{
+	uint16_t status = set_plain(&soft->features.async_event, value, ASYNC_SUPPORTED);
+
+	if (!status && gnv_soft_critical_warning(soft))
+		gnv_soft_raise(soft, GNV_SOFT_EVENT_TEMPERATURE);
+	return status;
+}
+
+static uint16_t set_value(struct gnv_soft *soft, uint8_t fid, uint32_t value, uint32_t *dw0)
+{
+	switch (fid) {
+	case GPUNVME_FID_ARBITRATION:
+		return set_plain(&soft->features.arbitration, value, ~ARBITRATION_RESERVED);
+	case GPUNVME_FID_POWER:
+		/* one power state; the workload hint is taken and ignored */
+		return value & POWER_STATE ? GPUNVME_SC_INVALID_FIELD : set_plain(&soft->features.power, value, ~POWER_RESERVED);
+	case GPUNVME_FID_TEMP_THRESHOLD:
+		return set_temperature(soft, value);
+	case GPUNVME_FID_ERROR_RECOVERY:
+		return set_plain(&soft->features.error_recovery, value, RECOVERY_TLER);
+	case GPUNVME_FID_VWC:
+		return set_write_cache(soft, value);
+	case GPUNVME_FID_NUM_QUEUES:
+		return set_queues(soft, value, dw0);
+	case GPUNVME_FID_ASYNC_EVENT:
+		return set_async_event(soft, value);
+	default:
+		return GPUNVME_SC_INVALID_FIELD;
+	}
+}
+
+static bool get_value(const struct gnv_soft_features *f, bool write_back, uint8_t fid, uint32_t cdw11, uint32_t *value)
+{
+	switch (fid) {
+	case GPUNVME_FID_ARBITRATION:
+		*value = f->arbitration;
+		return true;
+	case GPUNVME_FID_POWER:
+		*value = f->power;
+		return true;
+	case GPUNVME_FID_TEMP_THRESHOLD:
+		*value = cdw11 & TEMP_THSEL ? f->temp_under : f->temp_over;
+		return !(cdw11 & (TEMP_RESERVED | TEMP_TMPSEL)) && (cdw11 & TEMP_THSEL) <= TEMP_THSEL_UNDER;
+	case GPUNVME_FID_ERROR_RECOVERY:
+		*value = f->error_recovery;
+		return true;
+	case GPUNVME_FID_VWC:
+		*value = write_back ? GPUNVME_VWC_WCE : 0;
+		return true;
+	case GPUNVME_FID_NUM_QUEUES:
+		*value = f->queues;
+		return true;
+	case GPUNVME_FID_ASYNC_EVENT:
+		*value = f->async_event;
+		return true;
+	default:
+		return false;
+	}
+}
+
+uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	uint8_t fid = (uint8_t)cmd->sqe.cdw10;
+	uint32_t ignored;
+
+	if (!get_value(&soft->features, true, fid, 0, &ignored))
+		return GPUNVME_SC_INVALID_FIELD;
+	if (cmd->sqe.cdw10 & GPUNVME_FEAT_SV)
+		return GPUNVME_SC_FEATURE_NOT_SAVEABLE;
+	if (cmd->sqe.nsid && cmd->sqe.nsid != GPUNVME_NSID_ALL)
+		return GPUNVME_SC_FEATURE_NOT_NS;
+	return set_value(soft, fid, cmd->sqe.cdw11, &cmd->dw0);
+}
+
+uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	uint32_t sel = GPUNVME_FIELD_GET(GPUNVME_FEAT_SEL, cmd->sqe.cdw10);
+	bool write_back = __atomic_load_n(&soft->write_back, __ATOMIC_RELAXED);
+	struct gnv_soft_features initial = defaults(soft);
+	uint8_t fid = (uint8_t)cmd->sqe.cdw10;
+	uint32_t value;
+	bool known;
+
+	if (sel == SEL_CURRENT)
+		known = get_value(&soft->features, write_back, fid, cmd->sqe.cdw11, &value);
+	else /* what cannot be saved reads as its default */
+		known = get_value(&initial, true, fid, cmd->sqe.cdw11, &value);
+	if (!known || sel > SEL_SUPPORTED)
+		return GPUNVME_SC_INVALID_FIELD;
+	cmd->dw0 = sel == SEL_SUPPORTED ? CAN_CHANGE : value;
+	return 0;
+}

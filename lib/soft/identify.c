@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* Identify (Base Specification 5.17). Names are derived from the image, so that it keeps them from one run to the next. */
+#include "soft/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <gpunvme/gpunvme.h>
+
+#include "util/bits.h"
+
+#define IDENTIFY_BYTES 4096u
+#define LPA_EXTENDED 0x04u     /* Get Log Page knows offsets */
+#define ONCS_SAVE_SELECT 0x10u /* Get Features knows SEL, Set Features SV */
+#define VWC_FLUSH_ALL 0x06u    /* Flush accepts the broadcast namespace */
+#define SGLS_DWORD 2u
+#define DLFEAT_ZEROES 0x09u /* deallocated blocks read as zeroes; Write Zeroes may deallocate */
+#define KELVIN_WARNING 350u
+#define KELVIN_CRITICAL 360u
+#define RTD3E_US 10000000u
+#define CNTRLTYPE_IO 1u
+
+enum { NIDT_EUI64 = 1, NIDT_NGUID = 2 };
+
+/* Mixes the identity of the image into 64 bits (Stafford's variant 13 of the MurmurHash3 finaliser). */
+static uint64_t mix(uint64_t v)
+{
+	v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9ull;
+	v = (v ^ v >> 27) * 0x94d049bb133111ebull;
+	return v ^ v >> 31;
+}
+
+static uint64_t image_id(const struct gnv_soft *soft)
+{
+	return mix(mix(soft->file.dev + 1) ^ soft->file.ino);
+}
+
+static void put_be64(uint8_t *to, uint64_t v)
+{
+	unsigned i;
+
+	for (i = 0; i < 8; i++)
+		to[i] = (uint8_t)(v >> (56 - 8 * i));
+}
+
+/* A locally administered EUI-64; an NGUID is the same identity, twice as long. */
+static void put_eui64(const struct gnv_soft *soft, uint8_t *to)
+{
+	put_be64(to, image_id(soft));
+	to[0] = (uint8_t)((to[0] & ~1u) | 2u);
+}
+
+static void put_nguid(const struct gnv_soft *soft, uint8_t *to)
+{
+	put_be64(to, mix(image_id(soft)));
+	put_eui64(soft, to + 8);
+}
+
+static void put_text(char *to, size_t size, const char *text)
+{
+	size_t len = gnv_min(strlen(text), size);
+
+	memset(to, ' ', size);
+	memcpy(to, text, len);
+}
+
+static void put_names(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "GNV%016llX", (unsigned long long)image_id(soft));
+	put_text(id->sn, sizeof(id->sn), text);
+	put_text(id->mn, sizeof(id->mn), "libgpunvme soft controller");
+	snprintf(text, sizeof(text), "%d.%d.%d", GPUNVME_VERSION_MAJOR, GPUNVME_VERSION_MINOR, GPUNVME_VERSION_PATCH);
+	put_text(id->fr, sizeof(id->fr), text);
+	snprintf(id->subnqn, sizeof(id->subnqn), "nqn.2014-08.org.nvmexpress:uuid:%08llx-0000-4000-8000-%012llx",
+		 (unsigned long long)image_id(soft) >> 32, (unsigned long long)(mix(image_id(soft)) & 0xffffffffffffull));
+}
+
+static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
+{
+	put_names(soft, id);
+	id->mdts = (uint8_t)soft->config.mdts;
+	id->ver = 0x00010400u;
+	id->rtd3e = RTD3E_US;
+	id->cntrltype = CNTRLTYPE_IO;
+	id->acl_0b = GNV_SOFT_ABORTS - 1;
+	id->aerl_0b = GNV_SOFT_AERS - 1;
+	id->frmw = 0x03; /* one slot, read-only */
+	id->lpa = LPA_EXTENDED;
+	id->elpe_0b = GNV_SOFT_ERRORS - 1;
+	id->wctemp = KELVIN_WARNING;
+	id->cctemp = KELVIN_CRITICAL;
+	id->sqes = 0x66;
+	id->cqes = 0x44;
+	id->nn = 1;
+	id->oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES | ONCS_SAVE_SELECT;
+	id->vwc = GPUNVME_VWC_PRESENT | VWC_FLUSH_ALL;
+	id->sgls = SGLS_DWORD;
+}
+
+static void fill_ns(const struct gnv_soft *soft, struct gpunvme_id_ns *id)
+{
+	id->nsze = soft->ns.blocks;
+	id->ncap = soft->ns.blocks;
+	id->nuse = soft->ns.blocks;
+	id->dlfeat = DLFEAT_ZEROES;
+	id->nsattr = soft->ns.read_only ? GPUNVME_NSATTR_WP : 0;
+	put_nguid(soft, id->nguid);
+	put_eui64(soft, id->eui64);
+	id->lbaf[0].lbads = (uint8_t)soft->ns.lba_shift;
+}
+
+static void fill_descriptors(const struct gnv_soft *soft, uint8_t *list)
+{
+	list[0] = NIDT_EUI64;
+	list[1] = 8;
+	put_eui64(soft, list + 4);
+	list[12] = NIDT_NGUID;
+	list[13] = 16;
+	put_nguid(soft, list + 16);
+}
+
+uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	union {
+		uint8_t bytes[IDENTIFY_BYTES];
+		uint32_t nsids[IDENTIFY_BYTES / 4];
+		struct gpunvme_id_ctrl ctrl;
+		struct gpunvme_id_ns ns;
+	} data;
+	uint32_t nsid = cmd->sqe.nsid;
+
+	memset(&data, 0, sizeof(data));
+	switch (cmd->sqe.cdw10 & 0xffu) {
+	case GPUNVME_CNS_CTRL:
+		fill_ctrl(soft, &data.ctrl);
+		break;
+	case GPUNVME_CNS_NS:
+		if (nsid != 1)
+			return GPUNVME_SC_INVALID_NS;
+		fill_ns(soft, &data.ns);
+		break;
+	case GPUNVME_CNS_ACTIVE_NS_LIST:
+		if (nsid >= GPUNVME_NSID_ALL - 1)
+			return GPUNVME_SC_INVALID_NS;
+		data.nsids[0] = nsid < 1;
+		break;
+	case GPUNVME_CNS_NS_DESC_LIST:
+		if (nsid != 1)
+			return GPUNVME_SC_INVALID_NS;
+		fill_descriptors(soft, data.bytes);
+		break;
+	default:
+		return GPUNVME_SC_INVALID_FIELD;
+	}
+	return gnv_soft_reply(soft, cmd, &data, sizeof(data), sizeof(data));
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* Execution of I/O commands (NVM Command Set Specification 3). Runs on the queue's own thread. */
+#include "soft/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/bits.h"
+
+#define MAX_RETRIES 16u
+#define BOUNCE_ALIGN 4096u
+
+/* ---- errno to NVMe status ---- */
+
+static uint16_t status_of(int err, bool reads)
+{
+	switch (err) {
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return GPUNVME_SC_CAPACITY_EXCEEDED;
+	case EROFS:
+	case EPERM:
+	case EBADF:
+		return GPUNVME_SC_NS_WRITE_PROTECTED;
+	case EFAULT:
+		return GPUNVME_SC_DATA_TRANSFER;
+	case EAGAIN:
+	case EINTR:
+	case ECANCELED:
+		return GPUNVME_SC_COMMAND_INTERRUPTED;
+	case ENOMEM:
+	case EINVAL:
+	case EOPNOTSUPP:
+		return GPUNVME_SC_INTERNAL;
+	default:
+		return reads ? GPUNVME_SC_UNRECOVERED_READ : GPUNVME_SC_WRITE_FAULT;
+	}
+}
+
+static bool is_reading(const struct gnv_soft_cmd *cmd)
+{
+	return cmd->op.opc == GPUNVME_IO_READ || cmd->op.opc == GPUNVME_IO_COMPARE;
+}
+
+/* ---- Starting ---- */
+
+/* Direct I/O wants aligned pieces; a host may have others. */
+static bool needs_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
+{
+	uintptr_t mem = soft->file.mem_align - 1, len = soft->file.len_align - 1;
+	unsigned i;
+
+	if (cmd->op.opc == GPUNVME_IO_COMPARE)
+		return true;
+	if (!soft->file.direct)
+		return false;
+	for (i = 0; i < cmd->segs.count; i++)
+		if (((uintptr_t)cmd->segs.iov[i].iov_base & mem) || (cmd->segs.iov[i].iov_len & len))
+			return true;
+	return false;
+}
+
+static uint16_t take_bounce(struct gnv_soft_cmd *cmd, uint64_t len)
+{
+	cmd->bounce = aligned_alloc(BOUNCE_ALIGN, (size_t)gnv_align_up(len, BOUNCE_ALIGN));
+	return cmd->bounce ? 0 : GPUNVME_SC_INTERNAL;
+}
+
+static uint16_t fill_bounce(struct gnv_soft_cmd *cmd)
+{
+	uint16_t status = take_bounce(cmd, cmd->op.len);
+
+	if (!status && cmd->op.opc == GPUNVME_IO_WRITE)
+		gnv_soft_segs_read(&cmd->segs, cmd->bounce, (size_t)cmd->op.len);
+	return status;
+}
+
+static uint16_t start_rw(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	cmd->stage = cmd->op.opc == GPUNVME_IO_COMPARE ? GNV_SOFT_STAGE_COMPARE : GNV_SOFT_STAGE_RW;
+	return needs_bounce(soft, cmd) ? fill_bounce(cmd) : 0;
+}
+
+/* The next range that has blocks; op.ranges when there is none. */
+static void next_range(struct gnv_soft_cmd *cmd)
+{
+	const struct gpunvme_dsm_range *range = (const void *)cmd->bounce;
+
+	while (cmd->done < cmd->op.ranges && !range[cmd->done].nlb)
+		cmd->done++;
+}
+
+static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	const struct gpunvme_dsm_range *range;
+	uint16_t status = take_bounce(cmd, cmd->op.data_len);
+	unsigned i;
+
+	if (status)
+		return status;
+	gnv_soft_segs_read(&cmd->segs, cmd->bounce, cmd->op.data_len); /* ranges are checked and used from this copy */
+	range = (const void *)cmd->bounce;
+	for (i = 0; i < cmd->op.ranges && !status; i++)
+		status = gnv_soft_check_range(&soft->ns, range[i].slba, range[i].nlb);
+	cmd->stage = GNV_SOFT_STAGE_DSM;
+	next_range(cmd);
+	return status;
+}
+
+static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	cmd->done = 0;
+	cmd->seg = 0;
+	cmd->retries = 0;
+	switch (cmd->op.opc) {
+	case GPUNVME_IO_FLUSH:
+		cmd->stage = GNV_SOFT_STAGE_SYNC;
+		return 0;
+	case GPUNVME_IO_WRITE_ZEROES:
+		cmd->stage = __atomic_load_n(&soft->no_zero_range, __ATOMIC_RELAXED) ? GNV_SOFT_STAGE_FILL : GNV_SOFT_STAGE_ZERO;
+		return 0;
+	case GPUNVME_IO_DSM:
+		return start_dsm(soft, cmd);
+	default:
+		return start_rw(soft, cmd);
+	}
+}
+
+/* Ask the fault hook. Return: true when the command goes on to its I/O. */
+static bool pass_fault(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+{
+	uint16_t status = 0;
+	uint32_t delay_us = 0;
+
+	if (!server->fault.decide)
+		return true;
+	switch (server->fault.decide(server->fault.ctx, cmd->sq->qid, &cmd->sqe, &status, &delay_us)) {
+	case GNV_SOFT_GO:
+		return true;
+	case GNV_SOFT_DELAY:
+		cmd->post_at = gnv_soft_now() + (uint64_t)delay_us * 1000;
+		return true;
+	case GNV_SOFT_DROP:
+		cmd->post_at = UINT64_MAX;
+		gnv_soft_park(cmd);
+		return false;
+	case GNV_SOFT_SKIP:
+		status = 0;
+		break;
+	case GNV_SOFT_FAIL:
+		break;
+	}
+	gnv_soft_finish(cmd, status);
+	return false;
+}
+
+void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+	struct gnv_soft *soft = server->soft;
+	uint16_t status = gnv_soft_parse(&cmd->sqe, &soft->ns, &cmd->op);
+
+	if (!status && cmd->op.data_len)
+		status = gnv_soft_dptr(&server->dma, &cmd->sqe, soft->page, cmd->op.data_len, &cmd->segs);
+	if (!status)
+		status = prepare(soft, cmd);
+	if (status)
+		gnv_soft_finish(cmd, status);
+	else if (!pass_fault(server, cmd))
+		return;
+	else if (cmd->stage == GNV_SOFT_STAGE_DSM && (!cmd->op.deallocate || cmd->done == cmd->op.ranges))
+		gnv_soft_finish(cmd, 0);
+	else
+		gnv_soft_issue(cmd);
+}
+
+/* ---- Continuing ---- */
+
+static void count(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_counters *c = &cmd->sq->server->counters;
+
+	if (is_reading(cmd)) {
+		c->reads++;
+		c->sectors_read += cmd->op.len >> 9;
+	} else if (cmd->op.opc == GPUNVME_IO_WRITE) {
+		c->writes++;
+		c->sectors_written += cmd->op.len >> 9;
+	}
+}
+
+static void end(struct gnv_soft_cmd *cmd, uint16_t status)
+{
+	if (status == GPUNVME_SC_WRITE_FAULT || status == GPUNVME_SC_UNRECOVERED_READ)
+		cmd->sq->server->counters.media_errors++;
+	if (!status)
+		count(cmd);
+	gnv_soft_finish(cmd, status);
+}
+
+static bool differs(const struct gnv_soft_cmd *cmd)
+{
+	const char *stored = cmd->bounce;
+	unsigned i;
+
+	for (i = 0; i < cmd->segs.count; i++) {
+		if (memcmp(stored, cmd->segs.iov[i].iov_base, cmd->segs.iov[i].iov_len))
+			return true;
+		stored += cmd->segs.iov[i].iov_len;
+	}
+	return false;
+}
+
+/* All bytes moved. What remains: hand them over, and the medium, where io_uring was not asked for it in the same step. */
+static void end_data(struct gnv_soft_cmd *cmd)
+{
+	if (cmd->op.opc == GPUNVME_IO_READ && cmd->bounce)
+		gnv_soft_segs_write(&cmd->segs, cmd->bounce, (size_t)cmd->op.len);
+	if (cmd->stage == GNV_SOFT_STAGE_COMPARE && differs(cmd)) {
+		end(cmd, GPUNVME_SC_COMPARE_FAILURE);
+	} else if ((is_reading(cmd) && cmd->op.fua) || (cmd->stage == GNV_SOFT_STAGE_ZERO && gnv_soft_is_durable(cmd))) {
+		cmd->stage = GNV_SOFT_STAGE_SYNC;
+		gnv_soft_issue(cmd);
+	} else {
+		end(cmd, 0);
+	}
+}
+
+/* Skip the vectors that are done; io_uring may stop anywhere. */
+static void advance_segs(struct gnv_soft_cmd *cmd, size_t bytes)
+{
+	struct iovec *iov;
+
+	while (bytes) {
+		iov = &cmd->segs.iov[cmd->seg];
+		if (bytes < iov->iov_len) {
+			iov->iov_base = (char *)iov->iov_base + bytes;
+			iov->iov_len -= bytes;
+			return;
+		}
+		bytes -= iov->iov_len;
+		cmd->seg++;
+	}
+}
+
+static void moved(struct gnv_soft_cmd *cmd, size_t bytes)
+{
+	if (!bytes) { /* the image ended before its time: someone truncated it */
+		end(cmd, is_reading(cmd) ? GPUNVME_SC_UNRECOVERED_READ : GPUNVME_SC_WRITE_FAULT);
+		return;
+	}
+	cmd->done += bytes;
+	if (cmd->done >= cmd->op.len) {
+		end_data(cmd);
+		return;
+	}
+	if (!cmd->bounce && cmd->stage == GNV_SOFT_STAGE_RW)
+		advance_segs(cmd, bytes);
+	gnv_soft_issue(cmd);
+}
+
+/* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
+static bool may_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, int err)
+{
+	return err == EINVAL && soft->file.direct && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->bounce && !cmd->done;
+}
+
+static void failed(struct gnv_soft_cmd *cmd, int err)
+{
+	struct gnv_soft *soft = cmd->sq->server->soft;
+
+	if ((err == EAGAIN || err == EINTR) && cmd->retries++ < MAX_RETRIES) {
+		gnv_soft_issue(cmd);
+	} else if (may_bounce(soft, cmd, err) && !fill_bounce(cmd)) {
+		gnv_soft_issue(cmd);
+	} else if (cmd->stage == GNV_SOFT_STAGE_ZERO && (err == EOPNOTSUPP || err == EINVAL || err == ENODEV)) {
+		if (!cmd->op.deallocate)
+			__atomic_store_n(&soft->no_zero_range, true, __ATOMIC_RELAXED);
+		cmd->stage = GNV_SOFT_STAGE_FILL;
+		gnv_soft_issue(cmd);
+	} else {
+		end(cmd, status_of(err, is_reading(cmd)));
+	}
+}
+
+void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+
+	if (--server->in_ring == 0)
+		server->counters.busy_ns += gnv_soft_now() - server->busy_since;
+	if (cmd->stage == GNV_SOFT_STAGE_DSM) { /* a hint: whether the file system could follow it does not matter */
+		cmd->done++;
+		next_range(cmd);
+		if (cmd->done < cmd->op.ranges)
+			gnv_soft_issue(cmd);
+		else
+			end(cmd, 0);
+	} else if (res < 0) {
+		failed(cmd, -res);
+	} else if (cmd->stage == GNV_SOFT_STAGE_SYNC) {
+		end(cmd, 0);
+	} else if (cmd->stage == GNV_SOFT_STAGE_ZERO) {
+		end_data(cmd);
+	} else {
+		moved(cmd, (size_t)res);
+	}
+}

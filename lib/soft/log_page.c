@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Get Log Page (Base Specification 5.16), and the records behind the pages. */
+#include "soft/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <gpunvme/gpunvme.h>
+
+#include "util/bits.h"
+
+#define LOG_RAE 0x00008000u
+#define WARN_TEMPERATURE 0x02u
+#define NO_LOCATION 0xffffu
+#define NS_PER_MINUTE 60000000000ull
+#define NS_PER_HOUR (60 * NS_PER_MINUTE)
+
+void gnv_soft_log_error(struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, uint16_t status)
+{
+	struct gpunvme_error_log entry = { .sqid = cmd->sq->qid,
+					   .cid = cmd->sqe.cid,
+					   .status = (uint16_t)(status << 1),
+					   .location = NO_LOCATION,
+					   .nsid = cmd->sqe.nsid };
+
+	if (cmd->sq->qid)
+		entry.lba = cmd->sqe.cdw10 | (uint64_t)cmd->sqe.cdw11 << 32;
+	pthread_mutex_lock(&soft->errors.lock);
+	entry.error_count = ++soft->errors.count;
+	soft->errors.entry[entry.error_count % GNV_SOFT_ERRORS] = entry;
+	pthread_mutex_unlock(&soft->errors.lock);
+}
+
+/* Newest first. */
+static size_t fill_errors(struct gnv_soft *soft, struct gpunvme_error_log *log)
+{
+	uint64_t i;
+
+	pthread_mutex_lock(&soft->errors.lock);
+	for (i = 0; i < GNV_SOFT_ERRORS && i < soft->errors.count; i++)
+		log[i] = soft->errors.entry[(soft->errors.count - i) % GNV_SOFT_ERRORS];
+	pthread_mutex_unlock(&soft->errors.lock);
+	return GNV_SOFT_ERRORS * sizeof(*log);
+}
+
+uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft)
+{
+	const struct gnv_soft_features *f = &soft->features;
+
+	return GNV_SOFT_TEMPERATURE >= f->temp_over || GNV_SOFT_TEMPERATURE <= f->temp_under ? WARN_TEMPERATURE : 0;
+}
+
+static struct gnv_soft_counters sum_counters(struct gnv_soft *soft)
+{
+	struct gnv_soft_counters sum = { 0 };
+	const struct gnv_soft_counters *c;
+	unsigned i;
+
+	for (i = 0; i < soft->servers; i++) {
+		gnv_soft_server_lock(soft->server[i]);
+		c = &soft->server[i]->counters;
+		sum.reads += c->reads;
+		sum.writes += c->writes;
+		sum.sectors_read += c->sectors_read;
+		sum.sectors_written += c->sectors_written;
+		sum.media_errors += c->media_errors;
+		sum.busy_ns += c->busy_ns;
+		gnv_soft_server_unlock(soft->server[i]);
+	}
+	return sum;
+}
+
+static uint64_t thousands(uint64_t units)
+{
+	return (units + 999) / 1000;
+}
+
+static size_t fill_smart(struct gnv_soft *soft, struct gpunvme_smart_log *log)
+{
+	struct gnv_soft_counters c = sum_counters(soft);
+
+	log->critical_warning = gnv_soft_critical_warning(soft);
+	log->temperature[0] = GNV_SOFT_TEMPERATURE & 0xff;
+	log->temperature[1] = GNV_SOFT_TEMPERATURE >> 8;
+	log->avail_spare = 100;
+	log->spare_thresh = 10;
+	log->data_units_read[0] = thousands(c.sectors_read);
+	log->data_units_written[0] = thousands(c.sectors_written);
+	log->host_reads[0] = c.reads;
+	log->host_writes[0] = c.writes;
+	log->controller_busy_time[0] = c.busy_ns / NS_PER_MINUTE;
+	log->power_cycles[0] = 1;
+	log->power_on_hours[0] = (gnv_soft_now() - soft->born_ns) / NS_PER_HOUR;
+	log->media_errors[0] = c.media_errors;
+	pthread_mutex_lock(&soft->errors.lock);
+	log->error_log_entries[0] = soft->errors.count;
+	pthread_mutex_unlock(&soft->errors.lock);
+	return sizeof(*log);
+}
+
+static size_t fill_firmware(struct gpunvme_firmware_log *log)
+{
+	char text[16];
+
+	log->afi = 1;
+	snprintf(text, sizeof(text), "%d.%d.%d", GPUNVME_VERSION_MAJOR, GPUNVME_VERSION_MINOR, GPUNVME_VERSION_PATCH);
+	memset(log->frs[0], ' ', sizeof(log->frs[0]));
+	memcpy(log->frs[0], text, gnv_min(strlen(text), sizeof(log->frs[0])));
+	return sizeof(*log);
+}
+
+union log_data {
+	uint8_t bytes[GNV_SOFT_ERRORS * sizeof(struct gpunvme_error_log)];
+	struct gpunvme_error_log errors[GNV_SOFT_ERRORS];
+	struct gpunvme_smart_log smart;
+	struct gpunvme_firmware_log firmware;
+};
+
+/* Size of the page; 0: there is no such page. */
+static size_t fill(struct gnv_soft *soft, uint8_t lid, union log_data *data)
+{
+	memset(data, 0, sizeof(*data));
+	switch (lid) {
+	case GPUNVME_LID_ERROR:
+		return fill_errors(soft, data->errors);
+	case GPUNVME_LID_SMART:
+		return fill_smart(soft, &data->smart);
+	case GPUNVME_LID_FIRMWARE:
+		return fill_firmware(&data->firmware);
+	default:
+		return 0;
+	}
+}
+
+uint16_t gnv_soft_get_log_page(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	const struct gpunvme_sqe *sqe = &cmd->sqe;
+	uint64_t numd_0b = GPUNVME_FIELD_GET(GPUNVME_LOG_NUMDL_0B, sqe->cdw10) |
+			   (uint64_t)GPUNVME_FIELD_GET(GPUNVME_LOG_NUMDU, sqe->cdw11) << 16;
+	uint64_t offset = sqe->cdw12 | (uint64_t)sqe->cdw13 << 32;
+	uint64_t most = soft->ns.max_transfer ? soft->ns.max_transfer : 65536ull << soft->ns.lba_shift;
+	uint64_t want = (numd_0b + 1) * 4;
+	uint8_t lid = (uint8_t)sqe->cdw10;
+	union log_data data;
+	size_t len = fill(soft, lid, &data);
+	uint16_t status;
+
+	if (!len)
+		return GPUNVME_SC_INVALID_LOG_PAGE;
+	if ((sqe->nsid && sqe->nsid != GPUNVME_NSID_ALL) || offset % 4 || offset > len || want > most)
+		return GPUNVME_SC_INVALID_FIELD;
+	status = gnv_soft_reply(soft, cmd, data.bytes + offset, (size_t)(len - offset), want);
+	if (!status && !(sqe->cdw10 & LOG_RAE))
+		gnv_soft_events_read(soft, lid);
+	return status;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* Queues as objects: made, emptied, freed (Base Specification 3.3, 5.4 to 5.7). Thread 0 calls all of this. */
+#include "soft/state.h"
+
+#include <stdlib.h>
+
+#define CQE_BYTES 16u
+#define SQE_BYTES 64u
+
+static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
+			 void **ring)
+{
+	if (at->iova & (soft->page - 1))
+		return GPUNVME_SC_INVALID_PRP_OFFSET;
+	if (gnv_soft_space_get(soft->space, at->iova, at->entries * entry, map))
+		return GPUNVME_SC_DATA_TRANSFER;
+	*ring = (*map)->cpu + (at->iova - (*map)->iova);
+	if ((uintptr_t)*ring % CQE_BYTES) { /* memory that the host registered may start anywhere; entries are written whole */
+		gnv_soft_space_put(soft->space, *map);
+		return GPUNVME_SC_DATA_TRANSFER;
+	}
+	return 0;
+}
+
+static struct gnv_soft_server *server_of(struct gnv_soft *soft, uint16_t cqid)
+{
+	return soft->server[cqid % soft->servers];
+}
+
+uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
+{
+	struct gnv_soft_cq *cq = calloc(1, sizeof(*cq));
+	uint16_t status;
+	void *ring;
+
+	if (!cq)
+		return GPUNVME_SC_INTERNAL;
+	status = get_ring(soft, at, CQE_BYTES, &cq->map, &ring);
+	if (status) {
+		free(cq);
+		return status;
+	}
+	cq->ring = ring;
+	cq->size = at->entries;
+	cq->qid = at->qid;
+	cq->phase = 1;
+	cq->bad = UINT64_MAX;
+	cq->held_end = &cq->held;
+	cq->doorbell = gnv_soft_doorbell(soft, at->qid, true);
+	__atomic_store_n(cq->doorbell, 0, __ATOMIC_RELEASE);
+	cq->server = server_of(soft, at->qid);
+	soft->cqs[at->qid] = cq;
+	soft->io_queues += at->qid != 0;
+	gnv_soft_server_lock(cq->server);
+	cq->next = cq->server->cqs;
+	cq->server->cqs = cq;
+	gnv_soft_server_unlock(cq->server);
+	return 0;
+}
+
+uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid)
+{
+	struct gnv_soft_sq *sq = calloc(1, sizeof(*sq));
+	uint16_t status;
+	void *ring;
+
+	if (!sq)
+		return GPUNVME_SC_INTERNAL;
+	status = get_ring(soft, at, SQE_BYTES, &sq->map, &ring);
+	if (status) {
+		free(sq);
+		return status;
+	}
+	sq->ring = ring;
+	sq->size = at->entries;
+	sq->qid = at->qid;
+	sq->bad = UINT64_MAX;
+	sq->cq = soft->cqs[cqid];
+	sq->server = sq->cq->server;
+	sq->doorbell = gnv_soft_doorbell(soft, at->qid, false);
+	__atomic_store_n(sq->doorbell, 0, __ATOMIC_RELEASE);
+	soft->sqs[at->qid] = sq;
+	soft->io_queues += at->qid != 0;
+	gnv_soft_server_lock(sq->server);
+	sq->cq->sqs++;
+	sq->next = sq->server->sqs;
+	sq->server->sqs = sq;
+	pthread_cond_signal(&sq->server->wake);
+	gnv_soft_server_unlock(sq->server);
+	return 0;
+}
+
+void gnv_soft_sq_free(struct gnv_soft *soft, uint16_t qid)
+{
+	struct gnv_soft_sq *sq = soft->sqs[qid], **at;
+
+	gnv_soft_server_lock(sq->server);
+	for (at = &sq->server->sqs; *at != sq; at = &(*at)->next)
+		;
+	*at = sq->next;
+	sq->cq->sqs--;
+	gnv_soft_server_unlock(sq->server);
+	__atomic_store_n(sq->doorbell, 0, __ATOMIC_RELEASE); /* else it would look like one rung for a queue that does not exist */
+	soft->sqs[qid] = NULL;
+	soft->io_queues -= qid != 0;
+	gnv_soft_space_put(soft->space, sq->map);
+	free(sq);
+}
+
+void gnv_soft_cq_free(struct gnv_soft *soft, uint16_t qid)
+{
+	struct gnv_soft_cq *cq = soft->cqs[qid], **at;
+
+	gnv_soft_server_lock(cq->server);
+	for (at = &cq->server->cqs; *at != cq; at = &(*at)->next)
+		;
+	*at = cq->next;
+	gnv_soft_server_unlock(cq->server);
+	__atomic_store_n(cq->doorbell, 0, __ATOMIC_RELEASE);
+	soft->cqs[qid] = NULL;
+	soft->io_queues -= qid != 0;
+	gnv_soft_space_put(soft->space, cq->map);
+	free(cq);
+}
+
+/* Take the commands of one queue (of all, when NULL) off a list and let each be handled. */
+static void sweep(struct gnv_soft_cmd **at, const struct gnv_soft_sq *sq, void (*handle)(struct gnv_soft_cmd *))
+{
+	struct gnv_soft_cmd *cmd;
+
+	while ((cmd = *at)) {
+		if (sq && cmd->sq != sq) {
+			at = &cmd->next;
+			continue;
+		}
+		*at = cmd->next;
+		handle(cmd);
+	}
+}
+
+static void sweep_held(struct gnv_soft_cq *cq, const struct gnv_soft_sq *sq)
+{
+	struct gnv_soft_cmd **end = &cq->held;
+
+	sweep(&cq->held, sq, gnv_soft_discard);
+	while (*end)
+		end = &(*end)->next;
+	cq->held_end = end;
+}
+
+/* A delayed command did its I/O and keeps its own status; a dropped one never will. */
+static void end_parked(struct gnv_soft_cmd *cmd)
+{
+	bool dropped = cmd->post_at == UINT64_MAX;
+
+	cmd->post_at = 0;
+	gnv_soft_finish(cmd, dropped ? GPUNVME_SC_ABORT_SQ_DELETED : cmd->status);
+}
+
+void gnv_soft_sq_close(struct gnv_soft_sq *sq)
+{
+	gnv_soft_server_lock(sq->server);
+	sq->closed = true;
+	sweep(&sq->server->parked, sq, end_parked);
+	sweep_held(sq->cq, sq);
+	gnv_soft_server_unlock(sq->server);
+}
+
+void gnv_soft_quiesce_server(struct gnv_soft_server *server, bool dead)
+{
+	struct gnv_soft_sq *sq;
+	struct gnv_soft_cq *cq;
+
+	gnv_soft_server_lock(server);
+	for (sq = server->sqs; sq; sq = sq->next) {
+		sq->closed = true;
+		sq->dead |= dead;
+	}
+	sweep(&server->parked, NULL, gnv_soft_discard);
+	for (cq = server->cqs; cq; cq = cq->next)
+		sweep_held(cq, NULL);
+	gnv_soft_server_unlock(server);
+}
+
+void gnv_soft_quiesce(struct gnv_soft *soft, bool dead)
+{
+	unsigned i;
+
+	for (i = 0; i < soft->servers; i++)
+		gnv_soft_quiesce_server(soft->server[i], dead);
+	for (i = 1; i <= soft->config.queues; i++)
+		if (soft->sqs[i] && soft->sqs[i]->deleter) {
+			gnv_soft_discard(soft->sqs[i]->deleter);
+			soft->sqs[i]->deleter = NULL;
+		}
+	soft->deleting = 0;
+	gnv_soft_events_reset(soft);
+}
+
+bool gnv_soft_is_quiet(struct gnv_soft *soft)
+{
+	const struct gnv_soft_sq *sq;
+	bool quiet = true;
+	unsigned i;
+
+	for (i = 0; i < soft->servers; i++) {
+		gnv_soft_server_lock(soft->server[i]);
+		for (sq = soft->server[i]->sqs; sq; sq = sq->next)
+			quiet = quiet && !sq->inflight;
+		gnv_soft_server_unlock(soft->server[i]);
+	}
+	return quiet;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Server threads: the loop, and how it rests.
+ *
+ * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond, and after half a
+ * second of nothing up to four: on a virtual machine a thousand sleeps a second are 3 % of a CPU. While only I/O is outstanding it
+ * sleeps in io_uring, shortly, as a doorbell may ring meanwhile. A thread without queues sleeps until it has one.
+ */
+#include "soft/state.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "util/bits.h"
+
+#define BATCH 64u
+#define SPIN_NS 20000u
+#define YIELD_NS 100000u
+#define IO_SPIN_NS 5000u
+#define IO_WAIT_US 100u /* then twice as long each time, as a sleep */
+#define SLEEP_MIN_US 20u
+#define SLEEP_MAX_US 1000u
+#define IO_WAIT_MAX_US 500u
+#define LONG_IDLE_NS 500000000u
+#define LONG_SLEEP_US 4000u
+#define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
+#define DRAIN_NS 10000000000ull
+
+struct pace {
+	uint64_t idle_since; /* 0: busy */
+	uint64_t deadline;   /* of the next delayed command */
+	unsigned sleep_us;
+	unsigned sleeps;
+};
+
+uint64_t gnv_soft_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* ---- The lock ---- */
+
+void gnv_soft_server_lock(struct gnv_soft_server *server)
+{
+	__atomic_fetch_add(&server->wanted, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&server->lock);
+	__atomic_fetch_sub(&server->wanted, 1, __ATOMIC_RELAXED);
+}
+
+void gnv_soft_server_unlock(struct gnv_soft_server *server)
+{
+	pthread_mutex_unlock(&server->lock);
+}
+
+/* A mutex is not fair and the loop takes it again at once, so the loop lets others go first. */
+static void lock_own(struct gnv_soft_server *server)
+{
+	while (__atomic_load_n(&server->wanted, __ATOMIC_RELAXED))
+		sched_yield();
+	pthread_mutex_lock(&server->lock);
+}
+
+/* ---- One pass ---- */
+
+static unsigned complete(const struct gnv_uring_done *done, unsigned n)
+{
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		gnv_soft_io_done(done[i].tag, done[i].res);
+	return n;
+}
+
+static unsigned serve_controller(struct gnv_soft *soft)
+{
+	unsigned work = gnv_soft_regs_poll(soft);
+
+	work += gnv_soft_admin_poll(soft);
+	work += gnv_soft_events_poll(soft);
+	return work;
+}
+
+static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
+{
+	struct gnv_soft_cq *cq;
+	struct gnv_soft_sq *sq;
+	unsigned work = 0;
+
+	for (cq = server->cqs; cq; cq = cq->next)
+		work += gnv_soft_cq_poll(cq);
+	work += gnv_soft_unpark(server, deadline);
+	for (sq = server->sqs; sq; sq = sq->next)
+		work += gnv_soft_fetch(sq, BATCH);
+	return work;
+}
+
+static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
+{
+	struct gnv_uring_done done[BATCH];
+	unsigned n = gnv_uring_reap(server->ring, done, BATCH);
+	unsigned work;
+
+	lock_own(server);
+	work = complete(done, n);
+	work += serve_queues(server, &pace->deadline);
+	if (server->index == 0)
+		work += serve_controller(server->soft);
+	gnv_soft_server_unlock(server);
+	gnv_uring_submit(server->ring);
+	return work;
+}
+
+/* ---- Resting ---- */
+
+/* Microseconds until the deadline, at most `most`, at least 1. */
+static unsigned until(const struct pace *pace, uint64_t now, unsigned most)
+{
+	uint64_t left = pace->deadline > now ? (pace->deadline - now) / 1000 : 0;
+
+	return (unsigned)gnv_min(left + 1, most);
+}
+
+static void sleep_us(unsigned us)
+{
+	const struct timespec t = { .tv_nsec = (long)us * 1000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void begin_idle(struct gnv_soft_server *server, struct pace *pace, uint64_t now)
+{
+	pace->idle_since = now;
+	pace->sleep_us = server->in_ring ? IO_WAIT_US : SLEEP_MIN_US;
+	pace->sleeps = 0;
+}
+
+static unsigned longest_sleep(const struct gnv_soft_server *server, uint64_t idle)
+{
+	if (server->in_ring)
+		return IO_WAIT_MAX_US;
+	return idle > LONG_IDLE_NS ? LONG_SLEEP_US : SLEEP_MAX_US;
+}
+
+static void rest(struct gnv_soft_server *server, struct pace *pace)
+{
+	uint64_t now = gnv_soft_now(), idle;
+
+	if (!pace->idle_since)
+		begin_idle(server, pace, now);
+	idle = now - pace->idle_since;
+	if (idle < (server->in_ring ? IO_SPIN_NS : SPIN_NS)) {
+		pause_cpu();
+		return;
+	}
+	if (!server->in_ring && idle < YIELD_NS) {
+		sched_yield();
+		return;
+	}
+	if (server->in_ring)
+		gnv_uring_wait(server->ring, until(pace, now, pace->sleep_us));
+	else
+		sleep_us(until(pace, now, pace->sleep_us));
+	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, longest_sleep(server, idle));
+	if (++pace->sleeps % TIDY_SLEEPS == 0)
+		gnv_soft_io_tidy(server);
+}
+
+static bool should_stop(const struct gnv_soft_server *server)
+{
+	return __atomic_load_n(&server->stop, __ATOMIC_RELAXED);
+}
+
+/* Nothing to poll: wait for a queue. Thread 0 always has the registers. */
+static void wait_for_queue(struct gnv_soft_server *server)
+{
+	if (server->index == 0)
+		return;
+	lock_own(server);
+	if (!server->sqs && server->registered)
+		gnv_soft_io_tidy(server);
+	while (!server->sqs && !server->in_ring && !should_stop(server))
+		pthread_cond_wait(&server->wake, &server->lock);
+	gnv_soft_server_unlock(server);
+}
+
+static void serve(struct gnv_soft_server *server)
+{
+	struct pace pace = { 0 };
+
+	while (!should_stop(server)) {
+		if (pass(server, &pace)) {
+			pace.idle_since = 0;
+			continue;
+		}
+		wait_for_queue(server);
+		rest(server, &pace);
+	}
+}
+
+/* The kernel still reads and writes host memory for what is in the ring: wait for it, but not for ever. */
+static void drain(struct gnv_soft_server *server)
+{
+	uint64_t end = gnv_soft_now() + DRAIN_NS;
+	struct gnv_uring_done done[BATCH];
+	unsigned n;
+
+	gnv_soft_quiesce_server(server, true);
+	while (server->in_ring && gnv_soft_now() < end) {
+		gnv_uring_submit(server->ring);
+		gnv_uring_wait(server->ring, IO_WAIT_US);
+		n = gnv_uring_reap(server->ring, done, BATCH);
+		lock_own(server);
+		complete(done, n);
+		gnv_soft_server_unlock(server);
+	}
+	server->stuck = server->in_ring;
+}
+
+/* ---- Start and stop ---- */
+
+static void report_start(struct gnv_soft_server *server, int started)
+{
+	gnv_soft_server_lock(server);
+	server->started = started;
+	pthread_cond_broadcast(&server->wake);
+	gnv_soft_server_unlock(server);
+}
+
+/* The ring is opened here because a ring with a single issuer belongs to the thread that opens it. */
+static void *run(void *arg)
+{
+	struct gnv_soft_server *server = arg;
+	int ret = gnv_uring_open(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, server->soft->file.fd, &server->ring);
+
+	report_start(server, ret ? ret : 1);
+	if (ret)
+		return NULL;
+	serve(server);
+	drain(server);
+	if (!server->stuck)
+		gnv_uring_close(server->ring);
+	return NULL;
+}
+
+static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
+{
+	struct gnv_soft_server *server = calloc(1, sizeof(*server));
+	pthread_mutexattr_t recursive;
+	unsigned i;
+
+	if (!server)
+		return NULL;
+	server->cmds = calloc(GNV_SOFT_CMDS, sizeof(*server->cmds));
+	if (!server->cmds) {
+		free(server);
+		return NULL;
+	}
+	for (i = 0; i < GNV_SOFT_CMDS; i++) {
+		gnv_soft_segs_init(&server->cmds[i].segs);
+		server->cmds[i].next = server->free;
+		server->free = &server->cmds[i];
+	}
+	server->free_count = GNV_SOFT_CMDS;
+	server->soft = soft;
+	server->index = index;
+	server->dma.space = soft->space;
+	pthread_mutexattr_init(&recursive);
+	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&server->lock, &recursive);
+	pthread_mutexattr_destroy(&recursive);
+	pthread_cond_init(&server->wake, NULL);
+	return server;
+}
+
+void gnv_soft_server_free(struct gnv_soft_server *server)
+{
+	pthread_cond_destroy(&server->wake);
+	pthread_mutex_destroy(&server->lock);
+	free(server->cmds);
+	free(server);
+}
+
+/* Signals are the application's business: its handlers do not run on our threads. */
+static int start_thread(struct gnv_soft_server *server)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&server->thread, NULL, run, server);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+int gnv_soft_server_start(struct gnv_soft *soft, unsigned index)
+{
+	struct gnv_soft_server *server = new_server(soft, index);
+	int ret;
+
+	if (!server)
+		return -ENOMEM;
+	ret = start_thread(server);
+	if (!ret) {
+		gnv_soft_server_lock(server);
+		while (!server->started)
+			pthread_cond_wait(&server->wake, &server->lock);
+		ret = server->started < 0 ? server->started : 0;
+		gnv_soft_server_unlock(server);
+		if (ret)
+			pthread_join(server->thread, NULL);
+	}
+	if (ret)
+		gnv_soft_server_free(server);
+	else
+		soft->server[index] = server;
+	return ret;
+}
+
+void gnv_soft_server_ask_stop(struct gnv_soft_server *server)
+{
+	gnv_soft_server_lock(server);
+	__atomic_store_n(&server->stop, true, __ATOMIC_RELAXED);
+	pthread_cond_broadcast(&server->wake);
+	gnv_soft_server_unlock(server);
+}
+
+bool gnv_soft_server_join(struct gnv_soft_server *server)
+{
+	pthread_join(server->thread, NULL);
+	return !server->stuck;
+}

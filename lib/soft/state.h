@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state of a software controller, and which file does what to it.
+ *
+ * Threads. Thread 0 plays the registers and the admin queue and owns struct gnv_soft. Every thread serves the submission queues
+ * whose completion queue has number i with i % threads == its index, so a completion queue has one writer. A thread holds its
+ * `lock` for one pass over its queues; whoever else (thread 0, mostly) needs its queues, commands or counters takes that lock. The
+ * io_uring of a thread is touched by that thread only. Lock order: thread 0's, another thread's, errors.lock.
+ */
+#ifndef GNV_SOFT_STATE_H
+#define GNV_SOFT_STATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gpunvme/spec.h>
+
+#include "os/file.h"
+#include "os/uring.h"
+#include "soft/cmd.h"
+#include "soft/dma.h"
+#include "soft/soft.h"
+
+#define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
+#define GNV_SOFT_CMDS_ADMIN 16u /* of them kept for the admin queue, so that stuck I/O can always be aborted */
+#define GNV_SOFT_AERS 4u	/* Asynchronous Event Requests outstanding */
+#define GNV_SOFT_ERRORS 64u	/* entries of the error log */
+#define GNV_SOFT_ABORTS 4u
+#define GNV_SOFT_MAX_MPS 4u	  /* CAP.MPSMAX: 64 KiB */
+#define GNV_SOFT_TEMPERATURE 310u /* kelvin, for ever */
+
+struct gnv_soft_server;
+
+/* ---- Queues and commands; guarded by the lock of the server they belong to ---- */
+
+struct gnv_soft_cq {
+	struct gnv_soft_server *server;
+	struct gnv_soft_cq *next; /* of the server */
+	const struct gnv_soft_map *map;
+	uint32_t *ring;
+	uint32_t *doorbell;
+	uint32_t size, head, tail;
+	uint32_t phase; /* of the next entry: 0 or 1 */
+	uint64_t bad;	/* doorbell value that was refused last; UINT64_MAX: none */
+	uint32_t sqs;	/* submission queues that complete here */
+	uint16_t qid;
+	struct gnv_soft_cmd *held, **held_end; /* completions that wait for room, oldest first */
+};
+
+struct gnv_soft_sq {
+	struct gnv_soft_server *server;
+	struct gnv_soft_sq *next; /* of the server */
+	struct gnv_soft_cq *cq;
+	const struct gnv_soft_map *map;
+	const uint64_t *ring;
+	uint32_t *doorbell;
+	uint32_t size, head, tail;
+	uint64_t bad;	   /* as in the completion queue */
+	uint32_t inflight; /* commands fetched and not yet completed, whatever keeps them */
+	uint16_t qid;
+	bool closed;		      /* fetch nothing more, hold no completion for it */
+	bool dead;		      /* controller reset: its commands vanish without completions */
+	struct gnv_soft_cmd *deleter; /* the Delete I/O Submission Queue that waits for inflight to become 0 */
+};
+
+enum gnv_soft_stage {			      /* what an I/O command is doing in io_uring */
+		      GNV_SOFT_STAGE_RW,      /* reading or writing the segments */
+		      GNV_SOFT_STAGE_COMPARE, /* reading what is to be compared */
+		      GNV_SOFT_STAGE_ZERO,    /* asking the file system for zeroes */
+		      GNV_SOFT_STAGE_FILL,    /* writing zeroes */
+		      GNV_SOFT_STAGE_DSM,
+		      GNV_SOFT_STAGE_SYNC /* last: data must reach the medium */
+};
+
+struct gnv_soft_cmd {
+	struct gnv_soft_cmd *next;
+	struct gnv_soft_sq *sq;
+	struct gpunvme_sqe sqe; /* the copy; nothing else of the entry is ever looked at */
+	struct gnv_soft_op op;
+	enum gnv_soft_stage stage;
+	uint16_t status;
+	uint32_t dw0;
+	uint64_t post_at; /* GNV_SOFT_DELAY: no completion before this time, in ns; 0: none; UINT64_MAX: never (dropped) */
+	uint64_t done;	  /* bytes of op.len that are done; Dataset Management: ranges */
+	unsigned seg;	  /* first vector not yet done */
+	unsigned retries;
+	char *bounce;	   /* private copy of the data, or NULL */
+	struct iovec flat; /* the one vector of an I/O through `bounce` */
+	struct gnv_soft_segs segs;
+};
+
+struct gnv_soft_counters {
+	uint64_t reads, writes;			/* commands */
+	uint64_t sectors_read, sectors_written; /* units of 512 bytes */
+	uint64_t media_errors;
+	uint64_t busy_ns;
+};
+
+struct gnv_soft_server {
+	struct gnv_soft *soft;
+	unsigned index;
+	pthread_t thread;
+	pthread_mutex_t lock; /* recursive */
+	pthread_cond_t wake;  /* a server without queues sleeps here */
+	uint32_t wanted;      /* others that want the lock (atomic) */
+	bool stop;
+	int started; /* 0: not yet; 1: running; negative: errno of its start */
+	struct gnv_soft_sq *sqs;
+	struct gnv_soft_cq *cqs;
+	struct gnv_soft_cmd *free;
+	unsigned free_count;
+	struct gnv_soft_cmd *parked; /* delayed and dropped commands */
+	unsigned in_ring;	     /* commands in io_uring */
+	uint64_t busy_since;	     /* when in_ring left 0 */
+	unsigned registered;	     /* mappings registered with the ring */
+	bool buffers_refused;	     /* said once that memory cannot be registered */
+	bool stuck;		     /* stopped with I/O in flight: nothing it refers to may be freed */
+	struct gnv_soft_fault fault;
+	struct gnv_soft_counters counters;
+	struct gnv_uring *ring;
+	struct gnv_soft_cmd *cmds;
+	struct gnv_soft_dma dma;
+};
+
+/* ---- The controller; touched by thread 0 only unless a comment says otherwise ---- */
+
+enum gnv_soft_state {
+	GNV_SOFT_OFF,
+	GNV_SOFT_READY,
+	GNV_SOFT_FATAL,
+	GNV_SOFT_RESETTING, /* waiting for I/O in flight, then off */
+	GNV_SOFT_STOPPING,  /* shutdown: waiting for I/O in flight, then flush */
+	GNV_SOFT_STOPPED
+};
+
+struct gnv_soft_features {
+	uint32_t arbitration, power, temp_over, temp_under, error_recovery, async_event;
+	uint32_t queues; /* granted, both numbers zero-based as in the feature */
+};
+
+struct gnv_soft {
+	struct gnv_soft_config config;
+	struct gnv_space *space;
+	struct gnv_log log;
+	struct gnv_os_file file;
+	struct gnv_soft_ns ns; /* constant */
+	uint32_t page;	       /* CC.MPS in bytes; written before queues exist */
+	bool write_back;       /* volatile write cache enabled (atomic) */
+	bool no_zero_range;    /* the file system cannot zero a range (atomic) */
+	char *bar;
+	size_t bar_len;
+	uint64_t cap;
+	uint32_t csts;
+	uint32_t shn_seen;
+	uint32_t scan; /* next doorbell to check for writes to queues that do not exist */
+	enum gnv_soft_state state;
+	struct gnv_soft_features features;
+	struct gnv_soft_sq **sqs; /* by queue identifier, [0] is the admin queue */
+	struct gnv_soft_cq **cqs;
+	unsigned deleting;  /* submission queues with a deleter */
+	unsigned io_queues; /* I/O queues that exist, both kinds */
+	struct gnv_soft_cmd *aer[GNV_SOFT_AERS];
+	unsigned aers;
+	uint32_t events;	/* raised and not reported, 1 << GNV_SOFT_EVENT_* (atomic) */
+	uint32_t events_masked; /* event types reported and not cleared by reading their log page */
+	uint64_t born_ns;
+	struct {
+		pthread_mutex_t lock; /* any thread */
+		uint64_t count;
+		struct gpunvme_error_log entry[GNV_SOFT_ERRORS];
+	} errors;
+	unsigned servers;
+	struct gnv_soft_server *server[64];
+};
+
+/* ---- server.c: threads and their loop ---- */
+
+/* Return: 0, -ENOMEM, -EAGAIN (no thread), or what gnv_uring_open() answers. */
+int gnv_soft_server_start(struct gnv_soft *soft, unsigned index);
+void gnv_soft_server_ask_stop(struct gnv_soft_server *server);
+/* Wait for the thread. Return: false when I/O is stuck in the kernel: then the server and all it refers to must stay. */
+bool gnv_soft_server_join(struct gnv_soft_server *server);
+void gnv_soft_server_free(struct gnv_soft_server *server);
+void gnv_soft_server_lock(struct gnv_soft_server *server);
+void gnv_soft_server_unlock(struct gnv_soft_server *server);
+uint64_t gnv_soft_now(void);
+
+/* ---- regs.c: registers (Base Specification 3.1.3, 3.5, 3.6) ---- */
+
+void gnv_soft_regs_init(struct gnv_soft *soft);
+/* Act on what the host wrote. Return: true when something happened. */
+bool gnv_soft_regs_poll(struct gnv_soft *soft);
+uint32_t *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq);
+
+/* ---- queue.c: queues as objects (Base Specification 3.3) ---- */
+
+struct gnv_soft_ring {
+	uint64_t iova;
+	uint32_t entries;
+	uint16_t qid;
+};
+/* Return: 0 or a status. */
+uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at);
+uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid);
+void gnv_soft_cq_free(struct gnv_soft *soft, uint16_t qid);
+void gnv_soft_sq_free(struct gnv_soft *soft, uint16_t qid);
+/* Stop fetching everywhere, drop what is parked or held; with @dead what is in flight completes silently. */
+void gnv_soft_quiesce(struct gnv_soft *soft, bool dead);
+void gnv_soft_quiesce_server(struct gnv_soft_server *server, bool dead);
+bool gnv_soft_is_quiet(struct gnv_soft *soft);
+/* Stop fetching from one queue, complete what is parked; true when nothing is in flight. */
+void gnv_soft_sq_close(struct gnv_soft_sq *sq);
+
+/* ---- complete.c: fetching and completing commands ---- */
+
+/* Commands taken from a queue, at most @max; each is executed. */
+unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max);
+/* The command is over, with cmd->status and cmd->dw0: park it (delay), post it, hold it (queue full) or let it vanish. */
+void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status);
+void gnv_soft_discard(struct gnv_soft_cmd *cmd);
+/* Read the head doorbell and post what was held. Return: completions posted. */
+unsigned gnv_soft_cq_poll(struct gnv_soft_cq *cq);
+void gnv_soft_park(struct gnv_soft_cmd *cmd);
+/* Post delayed commands whose time has come; *next is the earliest time still to come. */
+unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next);
+/* Abort a parked command. Return: true when it was found. */
+bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16_t cid);
+
+/* ---- io.c: execution of I/O commands ---- */
+
+void gnv_soft_io_start(struct gnv_soft_cmd *cmd);
+void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res);
+
+/* ---- issue.c: requests to io_uring ---- */
+
+/* Hand the next step of a command (cmd->stage, cmd->done) to io_uring; on failure the command is finished. */
+void gnv_soft_issue(struct gnv_soft_cmd *cmd);
+/* True when writes of this command must reach the medium before it completes. */
+bool gnv_soft_is_durable(const struct gnv_soft_cmd *cmd);
+/* Let go of registered memory whose mapping is gone. */
+void gnv_soft_io_tidy(struct gnv_soft_server *server);
+
+/* ---- admin.c, identify.c, features.c, log_page.c, event.c: thread 0 ---- */
+
+void gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+/* Finish Delete I/O Submission Queue commands whose queue has run dry. Return: commands finished. */
+unsigned gnv_soft_admin_poll(struct gnv_soft *soft);
+uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+void gnv_soft_features_reset(struct gnv_soft *soft);
+uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+uint16_t gnv_soft_get_log_page(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+void gnv_soft_log_error(struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, uint16_t status);
+uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft);
+/* Send @len bytes of @data to the host, zero-padded to @want. Return: 0 or a status. */
+uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const void *data, size_t len, uint64_t want);
+
+enum gnv_soft_event {					/* values: position in soft->events */
+		      GNV_SOFT_EVENT_DOORBELL_REGISTER, /* write to the doorbell of a queue that does not exist */
+		      GNV_SOFT_EVENT_DOORBELL_VALUE,
+		      GNV_SOFT_EVENT_TEMPERATURE,
+		      GNV_SOFT_EVENTS
+};
+void gnv_soft_raise(struct gnv_soft *soft, enum gnv_soft_event event); /* any thread */
+uint16_t gnv_soft_async_request(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *kept);
+unsigned gnv_soft_events_poll(struct gnv_soft *soft);
+void gnv_soft_events_read(struct gnv_soft *soft, uint8_t lid); /* the log page was read: its events may come again */
+bool gnv_soft_abort_aer(struct gnv_soft *soft, uint16_t cid);
+void gnv_soft_events_reset(struct gnv_soft *soft);
+
+#endif

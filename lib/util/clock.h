@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time for waits on a controller: a monotonic clock and a deadline that checks once more after it has passed, so that a thread
+ * which was not scheduled for long does not report a time-out for something that did happen.
+ */
+#ifndef GNV_UTIL_CLOCK_H
+#define GNV_UTIL_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#define GNV_NS_PER_MS 1000000ull
+
+static inline uint64_t gnv_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+struct gnv_deadline {
+	uint64_t at; /* gnv_clock_ns() */
+	unsigned polls;
+	bool over;
+};
+
+static inline struct gnv_deadline gnv_deadline_in(uint64_t ms)
+{
+	return (struct gnv_deadline){ gnv_clock_ns() + ms * GNV_NS_PER_MS, 0, false };
+}
+
+/*
+ * Between two polls: pause, the longer the longer it takes. Return: true to poll again, false when the deadline has passed and a
+ * poll was made since.
+ */
+static inline bool gnv_deadline_poll_again(struct gnv_deadline *d)
+{
+	struct timespec pause = { 0, 10000 };
+
+	if (d->over)
+		return false;
+	d->over = gnv_clock_ns() >= d->at;
+	if (d->polls++ < 32)
+		return true;
+	if (d->polls > 1000)
+		pause.tv_nsec = 1000000;
+	else if (d->polls > 200)
+		pause.tv_nsec = 100000;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+#endif
