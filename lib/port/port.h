@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ports: ways to a controller. A port yields a pair, BAR0 as memory and an address space, and nothing above it asks which kind it is.
+ * Ports: ways to a controller. A port yields a pair, BAR0 as memory and an address space, and nothing above it asks which kind
+ * it is.
  */
 #ifndef GNV_PORT_PORT_H
 #define GNV_PORT_PORT_H
@@ -14,6 +15,11 @@ struct gnv_port;
 
 struct gnv_port_ops {
 	const char *name; /* "soft", "vfio-iommufd", ... as gpunvme_dev_info.transport */
+	/*
+	 * Stop the controller by force, when it did not obey its registers (a function reset; the end of its threads). After
+	 * success no DMA happens any more, and BAR0 must not be touched again. Return: 0, or negative when that is not proven.
+	 */
+	int (*halt)(struct gnv_port *port);
 	/* Last: BAR0 and space go with it. The controller has been stopped. */
 	void (*close)(struct gnv_port *port);
 };
@@ -27,7 +33,10 @@ struct gnv_port {
 	char address[64];
 };
 
-/* Open the port that the URI names. Return: 0 or what gpunvme_dev_open() documents. */
+/*
+ * Open the port that the URI names. Refuses keys that nobody took, so the caller takes its own before.
+ * Return: 0 or what gpunvme_dev_open() documents.
+ */
 int gnv_port_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
 
 int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);

@@ -21,19 +21,21 @@ struct gnv_uri {
 		char *value; /* decoded; "" when there was no '=' */
 		bool taken;
 	} param[GNV_URI_MAX_KEYS];
+	const char *known[GNV_URI_MAX_KEYS]; /* the keys somebody asked for: what a message lists as valid */
+	unsigned known_count;
 };
 
 /* Return: 0; -EINVAL bad syntax or a repeated key; -ENOMEM. Free with gnv_uri_fini() after success only. */
 int gnv_uri_parse(const char *text, struct gnv_uri *uri);
 void gnv_uri_fini(struct gnv_uri *uri);
 
-/* Take a key: *value is set to its text, or NULL when absent. */
+/* Take a key (a literal: the name is kept): *value is set to its text, or NULL when absent. */
 void gnv_uri_take(struct gnv_uri *uri, const char *key, const char **value);
 
 /* Take a number within [min, max]; *value is left alone when the key is absent. Return: 0, -EINVAL. */
 int gnv_uri_take_u32(struct gnv_uri *uri, const char *key, uint32_t min, uint32_t max, uint32_t *value);
 
-/* Return: 0; -EINVAL naming the first key that nobody took. */
+/* Return: 0; -EINVAL naming the first key that nobody took, and those that were asked for. */
 int gnv_uri_check_taken(const struct gnv_uri *uri);
 
 #endif

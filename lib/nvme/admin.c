@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Admin commands: Base Specification 3.3 (queues), 4.1.1 (PRPs), 5 (commands).
+ * Invariant: at most one command is in flight, and only while the lock is held; after a command that got no proper answer there is
+ * never another.
+ */
+#include "nvme/admin.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "util/bits.h"
+#include "util/clock.h"
+#include "util/mmio.h"
+
+#define ENTRIES 32u
+
+int gnv_admin_start(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms)
+{
+	int ret;
+
+	memset(admin, 0, sizeof(*admin));
+	pthread_mutex_init(&admin->lock, NULL);
+	admin->ctrl = ctrl;
+	admin->arena = arena;
+	admin->timeout_ms = timeout_ms;
+	admin->phase = 1;
+	ret = gnv_ctrl_disable(ctrl);
+	if (!ret)
+		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_sqe), &admin->sq);
+	if (!ret)
+		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_cqe), &admin->cq);
+	if (!ret)
+		ret = gnv_arena_alloc(arena, 4096, &admin->data);
+	if (!ret)
+		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
+	return ret;
+}
+
+void gnv_admin_fini(struct gnv_admin *admin)
+{
+	gnv_arena_free(admin->arena, &admin->data);
+	gnv_arena_free(admin->arena, &admin->cq);
+	gnv_arena_free(admin->arena, &admin->sq);
+	pthread_mutex_destroy(&admin->lock);
+}
+
+static void submit(struct gnv_admin *admin, struct gpunvme_sqe *cmd)
+{
+	struct gpunvme_sqe *ring = admin->sq.cpu;
+
+	cmd->cid = ++admin->cid;
+	ring[admin->tail] = *cmd;
+	admin->tail = (uint16_t)((admin->tail + 1) % ENTRIES);
+	gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_sq_doorbell(admin->ctrl, 0), admin->tail);
+}
+
+/* The controller must still be there and well, else nothing will ever be posted. */
+static int check_alive(struct gnv_admin *admin)
+{
+	uint32_t csts;
+	int ret = gnv_ctrl_status(admin->ctrl, &csts);
+
+	if (ret)
+		return ret;
+	if (csts & GPUNVME_CSTS_CFS)
+		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ENODEV),
+				"the controller reports a fatal error (CSTS.CFS); close it and open "
+				"it again");
+	return 0;
+}
+
+static int wait_completion(struct gnv_admin *admin, uint8_t opc)
+{
+	const struct gpunvme_cqe *entry = (const struct gpunvme_cqe *)admin->cq.cpu + admin->head;
+	struct gnv_deadline deadline = gnv_deadline_in(admin->timeout_ms);
+
+	do {
+		uint32_t dw3 = gnv_mmio_read32((const char *)entry + 12);
+		int ret;
+
+		if (GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, dw3) == admin->phase)
+			return 0;
+		ret = check_alive(admin);
+		if (ret)
+			return ret;
+	} while (gnv_deadline_poll_again(&deadline));
+	gnv_ctrl_kill(admin->ctrl, -ENODEV);
+	return gnv_fail(-ETIMEDOUT, "the controller did not answer admin command 0x%02x within %u ms; close it and open it again",
+			opc, admin->timeout_ms);
+}
+
+/* Take the completion at the head; it is the device's word, so all of it is checked. */
+static int take_completion(struct gnv_admin *admin, uint32_t *result)
+{
+	struct gpunvme_cqe cqe = ((const struct gpunvme_cqe *)admin->cq.cpu)[admin->head];
+	uint32_t status = cqe.status >> 1;
+
+	if (cqe.cid != admin->cid || cqe.sqid || cqe.sqhd >= ENTRIES) {
+		gnv_ctrl_kill(admin->ctrl, -ENODEV);
+		return gnv_fail(-EPROTO,
+				"the controller broke the protocol: admin completion of command %u, queue %u, head %u; expected "
+				"command %u of queue 0",
+				cqe.cid, cqe.sqid, cqe.sqhd, admin->cid);
+	}
+	admin->head = (uint16_t)((admin->head + 1) % ENTRIES);
+	if (!admin->head)
+		admin->phase ^= 1;
+	gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_cq_doorbell(admin->ctrl, 0), admin->head);
+	if (result)
+		*result = cqe.dw0;
+	return status & GPUNVME_ST_CODE ? (int)status : 0;
+}
+
+/* PRP1 and PRP2 for `len` bytes of a page-aligned block; the list, if there is one, follows the data. */
+static void point_at(const struct gnv_block *data, size_t len, size_t page, struct gpunvme_sqe *cmd)
+{
+	size_t pages = (len + page - 1) / page, i;
+	uint64_t *list = (uint64_t *)(void *)((char *)data->cpu + pages * page);
+
+	cmd->prp1 = data->iova;
+	cmd->prp2 = 0;
+	if (pages == 2)
+		cmd->prp2 = data->iova + page;
+	if (pages <= 2)
+		return;
+	for (i = 1; i < pages; i++)
+		list[i - 1] = data->iova + i * page;
+	cmd->prp2 = data->iova + pages * page;
+}
+
+/* A block for the data of one command: the standing page, or one of its own with room for a PRP list. */
+static int data_get(struct gnv_admin *admin, size_t len, struct gnv_block *data)
+{
+	size_t page = admin->ctrl->page_size;
+
+	if (len > admin->data.len)
+		return gnv_arena_alloc(admin->arena, gnv_align_up(len, page) + page, data);
+	*data = admin->data;
+	return 0;
+}
+
+static void data_put(struct gnv_admin *admin, struct gnv_block *data)
+{
+	if (data->chunk && data->iova != admin->data.iova)
+		gnv_arena_free(admin->arena, data);
+}
+
+/* One command with the lock held and its data, if any, in place. */
+static int exchange(struct gnv_admin *admin, struct gpunvme_sqe *cmd, uint32_t *result)
+{
+	uint8_t opc = cmd->opc;
+	int ret = check_alive(admin);
+
+	if (ret)
+		return ret;
+	submit(admin, cmd);
+	ret = wait_completion(admin, opc);
+	if (ret)
+		return ret;
+	ret = take_completion(admin, result);
+	if (ret > 0)
+		gnv_fail(ret, "the controller refused admin command 0x%02x with status 0x%x: %s", opc, (unsigned)ret,
+			 gpunvme_strerror(ret));
+	return ret;
+}
+
+int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device, uint32_t *result)
+{
+	struct gpunvme_sqe sqe = *cmd;
+	struct gnv_block data = { 0 };
+	int ret;
+
+	pthread_mutex_lock(&admin->lock);
+	ret = gnv_ctrl_dead(admin->ctrl);
+	if (ret) {
+		gnv_fail(ret, "the controller is dead since an earlier failure; close it and open it again");
+		goto unlock;
+	}
+	if (len) {
+		ret = data_get(admin, len, &data);
+		if (ret)
+			goto unlock;
+		memset(data.cpu, 0, len); /* what a controller leaves out must not be of an earlier command */
+		if (to_device)
+			memcpy(data.cpu, buf, len);
+		point_at(&data, len, admin->ctrl->page_size, &sqe);
+	}
+	ret = exchange(admin, &sqe, result);
+	if (!ret && len && !to_device)
+		memcpy(buf, data.cpu, len);
+	if (!gnv_ctrl_dead(admin->ctrl)) /* else it may still write there: the arena keeps it */
+		data_put(admin, &data);
+unlock:
+	pthread_mutex_unlock(&admin->lock);
+	return ret;
+}

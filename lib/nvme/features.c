@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Features (Base Specification 5.15, 5.27), log pages (5.16) and the caller's own admin commands.
+ * Invariant: no command passes here that would create, delete or move a queue, or write media of a read-only device.
+ */
+#include "nvme/features.h"
+
+#include <errno.h>
+
+#include "util/bits.h"
+
+/* Opcodes that only matter here. */
+#define OPC_KEEP_ALIVE 0x18
+#define OPC_DIRECTIVE_RECEIVE 0x1a
+#define OPC_VIRTUALIZATION 0x1c
+#define OPC_DOORBELL_BUFFER 0x7c
+#define OPC_SECURITY_RECEIVE 0x82
+#define OPC_GET_LBA_STATUS 0x86
+
+int gnv_features_queues(struct gpunvme_dev *dev, uint32_t want, uint32_t *granted)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_NUM_QUEUES };
+	uint32_t result = 0, sqs, cqs;
+	int ret;
+
+	cmd.cdw11 = GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NSQ_0B, want - 1) | GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NCQ_0B, want - 1);
+	ret = gnv_admin_run(&dev->admin, &cmd, NULL, 0, false, &result);
+	if (ret)
+		return ret;
+	sqs = GPUNVME_FIELD_GET(GPUNVME_NUMQ_NSQ_0B, result) + 1;
+	cqs = GPUNVME_FIELD_GET(GPUNVME_NUMQ_NCQ_0B, result) + 1;
+	*granted = (uint32_t)gnv_min(want, gnv_min(sqs, cqs));
+	return 0;
+}
+
+static const char *refusal(const struct gpunvme_sqe *cmd)
+{
+	switch (cmd->opc) {
+	case GPUNVME_ADMIN_DELETE_SQ:
+	case GPUNVME_ADMIN_CREATE_SQ:
+	case GPUNVME_ADMIN_DELETE_CQ:
+	case GPUNVME_ADMIN_CREATE_CQ:
+		return "queues are made by gpunvme_qp_create()";
+	case GPUNVME_ADMIN_ASYNC_EVENT_REQUEST:
+		return "it may never complete, and admin commands run one at a time";
+	case OPC_DOORBELL_BUFFER:
+	case OPC_VIRTUALIZATION:
+		return "it would take the queues from under their owner";
+	case GPUNVME_ADMIN_SET_FEATURES:
+		if ((cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES)
+			return "the number of queues is settled when the device is opened (gpunvme_dev_opts.queues)";
+		return NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* What a read-only device may be asked: a list of the harmless, since the harmful has no end (vendors add to it). */
+static bool harmless(uint8_t opc)
+{
+	static const uint8_t list[] = { GPUNVME_ADMIN_GET_LOG_PAGE, GPUNVME_ADMIN_IDENTIFY,	GPUNVME_ADMIN_ABORT,
+					GPUNVME_ADMIN_SET_FEATURES, GPUNVME_ADMIN_GET_FEATURES, OPC_KEEP_ALIVE,
+					OPC_DIRECTIVE_RECEIVE,	    OPC_SECURITY_RECEIVE,	OPC_GET_LBA_STATUS };
+	size_t i;
+
+	for (i = 0; i < sizeof(list); i++)
+		if (list[i] == opc)
+			return true;
+	return false;
+}
+
+static int check_command(const struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd)
+{
+	const char *why = refusal(cmd);
+
+	if (why)
+		return gnv_fail(-EPERM, "admin command 0x%02x is refused: %s", cmd->opc, why);
+	if (dev->info.read_only && !harmless(cmd->opc))
+		return gnv_fail(-EPERM, "admin command 0x%02x is refused: the device is read-only, and it may write media",
+				cmd->opc);
+	if (cmd->flags)
+		return gnv_fail(-EINVAL, "the flags of an admin command (0x%02x) must be 0", cmd->flags);
+	return 0;
+}
+
+GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
+				  uint32_t *result)
+{
+	struct gpunvme_sqe sqe;
+	int ret;
+
+	if (!dev || !cmd || (len && !buf))
+		return gnv_fail(-EINVAL, "gpunvme_dev_admin: dev, cmd, and buf where len is not 0, must not be NULL");
+	if (len > GNV_ADMIN_MAX_DATA || (dev->info.max_transfer && len > dev->info.max_transfer))
+		return gnv_fail(-EINVAL,
+				"%zu bytes are too many for one admin command; at most %zu, and what the controller transfers", len,
+				GNV_ADMIN_MAX_DATA);
+	ret = check_command(dev, cmd);
+	if (ret)
+		return ret;
+	sqe = *cmd;
+	sqe.mptr = 0;
+	sqe.prp1 = 0;
+	sqe.prp2 = 0;
+	return gnv_admin_run(&dev->admin, &sqe, len ? buf : NULL, len, to_device, result);
+}
+
+GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE, .nsid = nsid };
+
+	if (!dev || !buf)
+		return gnv_fail(-EINVAL, "gpunvme_dev_log_page: dev and buf must not be NULL");
+	if (!len || len % 4 || len > 4096)
+		return gnv_fail(-EINVAL, "a log page of %zu bytes: the length must be a multiple of 4 from 4 to 4096", len);
+	cmd.cdw10 = lid | GPUNVME_FIELD_PREP(GPUNVME_LOG_NUMDL_0B, (uint32_t)(len / 4 - 1));
+	return gnv_admin_run(&dev->admin, &cmd, buf, len, false, NULL);
+}
+
+GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t *value)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = fid };
+
+	if (!dev || !value)
+		return gnv_fail(-EINVAL, "gpunvme_dev_get_feature: dev and value must not be NULL");
+	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, value);
+}
+
+GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = fid, .cdw11 = value };
+
+	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL);
+}

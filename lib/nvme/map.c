@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mapping memory to devices, and the public functions for it.
+ * Invariant: a mapping is in the list of its memory and in that of its device, or in neither. Bytes are given back only when no
+ * mapping is left.
+ */
+#include "nvme/map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "nvme/prp.h"
+#include "nvme/qp.h"
+
+static struct gnv_mapping *find(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+
+	for (map = mem->maps; map && map->dev != dev; map = map->next_of_mem)
+		;
+	return map;
+}
+
+/* Give the mapped memory its PRP tables. */
+static int add_table(struct gnv_mapping *map, uint64_t iova)
+{
+	struct gpunvme_dev *dev = map->dev;
+	size_t page = dev->ctrl.page_size, size = gnv_prp_table_size(map->mem->len, page);
+	int ret;
+
+	map->dbuf = (struct gpunvme_dbuf){ .base = map->mem->lane, .len = map->mem->len, .iova = iova };
+	if (iova & (page - 1))
+		return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less", page);
+	if (!size)
+		return 0;
+	ret = gnv_arena_alloc(dev->arena, size, &map->table);
+	if (ret)
+		return ret;
+	gnv_prp_table_fill(map->table.cpu, map->table.iova, iova, map->mem->len, page, &map->dbuf.prp_a, &map->dbuf.prp_b);
+	return 0;
+}
+
+/* With the memory's lock held. */
+static int map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
+{
+	struct gnv_space *space = dev->port->space;
+	struct gnv_mapping *map = calloc(1, sizeof(*map));
+	uint64_t iova;
+	int ret;
+
+	if (!map)
+		return gnv_fail(-ENOMEM, "out of memory");
+	map->mem = mem;
+	map->dev = dev;
+	ret = space->ops->map(space, mem, &iova);
+	if (ret) {
+		gnv_fail(ret, "the %s address space refused to map %zu bytes; unmap something, or raise RLIMIT_MEMLOCK",
+			 space->ops->name, mem->len);
+		goto free_map;
+	}
+	ret = add_table(map, iova);
+	if (ret)
+		goto unmap;
+	map->next_of_mem = mem->maps;
+	mem->maps = map;
+	pthread_mutex_lock(&dev->lock);
+	map->next_of_dev = dev->maps;
+	dev->maps = map;
+	pthread_mutex_unlock(&dev->lock);
+	return 0;
+
+unmap:
+	space->ops->unmap(space, iova, mem->len);
+free_map:
+	free(map);
+	return ret;
+}
+
+/* Take it out of both lists; the memory's lock is held. */
+static void unlink_map(struct gnv_mapping *map)
+{
+	struct gnv_mapping **link;
+
+	for (link = &map->mem->maps; *link != map; link = &(*link)->next_of_mem)
+		;
+	*link = map->next_of_mem;
+	pthread_mutex_lock(&map->dev->lock);
+	for (link = &map->dev->maps; *link != map; link = &(*link)->next_of_dev)
+		;
+	*link = map->next_of_dev;
+	pthread_mutex_unlock(&map->dev->lock);
+}
+
+/* With the memory's lock held. On failure the mapping stands as it was. */
+static int map_remove(struct gnv_mapping *map)
+{
+	struct gnv_space *space = map->dev->port->space;
+	int ret = space->ops->unmap(space, map->dbuf.iova, map->mem->len);
+
+	if (ret)
+		return gnv_fail(ret, "the device is using the memory; wait for its commands, or destroy the queue first");
+	unlink_map(map);
+	gnv_arena_free(map->dev->arena, &map->table);
+	free(map);
+	return 0;
+}
+
+GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
+{
+	int ret = 0;
+
+	if (!mem || !dev)
+		return gnv_fail(-EINVAL, "gpunvme_mem_map: mem and dev must not be NULL");
+	if (gnv_ctrl_dead(&dev->ctrl))
+		return gnv_fail(-ENODEV, "the controller is dead since an earlier failure; close it and open it again");
+	pthread_mutex_lock(&mem->lock);
+	if (!find(mem, dev))
+		ret = map_add(mem, dev);
+	pthread_mutex_unlock(&mem->lock);
+	return ret;
+}
+
+/* A command that timed out may still move data: into any buffer, the host does not know which. */
+static int check_quiet(struct gpunvme_dev *dev)
+{
+	uint32_t qid = gnv_qp_first_busy(dev);
+
+	if (!qid)
+		return 0;
+	return gnv_fail(-EBUSY, "queue %u is poisoned and the controller still has commands of it; destroy the queue first", qid);
+}
+
+GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+	int ret = 0;
+
+	if (!mem || !dev)
+		return gnv_fail(-EINVAL, "gpunvme_mem_unmap: mem and dev must not be NULL");
+	pthread_mutex_lock(&mem->lock);
+	map = find(mem, dev);
+	if (map)
+		ret = check_quiet(dev);
+	if (map && !ret)
+		ret = map_remove(map);
+	pthread_mutex_unlock(&mem->lock);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf)
+{
+	struct gnv_mapping *map;
+	pthread_mutex_t *lock;
+
+	if (!mem || !dev || !dbuf)
+		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf: mem, dev and dbuf must not be NULL");
+	lock = (pthread_mutex_t *)(uintptr_t)&mem->lock;
+	pthread_mutex_lock(lock);
+	map = find(mem, dev);
+	if (map)
+		*dbuf = map->dbuf;
+	pthread_mutex_unlock(lock);
+	return map ? 0 : gnv_fail(-EINVAL, "the memory is not mapped to this device; call gpunvme_mem_map() first");
+}
+
+/* Undo what can be undone; true when a device may still write. With the memory's lock held. */
+static bool unmap_from_all(struct gpunvme_mem *mem)
+{
+	struct gnv_mapping *map, *next;
+
+	for (map = mem->maps; map; map = next) {
+		struct gpunvme_dev *dev = map->dev;
+
+		next = map->next_of_mem;
+		if (check_quiet(dev) || map_remove(map))
+			gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%zu bytes that were freed are kept: %s", mem->len, gpunvme_errmsg());
+	}
+	return mem->maps;
+}
+
+GPUNVME_API void gpunvme_mem_free(struct gpunvme_mem *mem)
+{
+	bool kept;
+
+	if (!mem)
+		return;
+	pthread_mutex_lock(&mem->lock);
+	kept = unmap_from_all(mem) || mem->leaked;
+	mem->orphan = true;
+	pthread_mutex_unlock(&mem->lock);
+	if (!kept)
+		gnv_mem_release(mem);
+}
+
+static struct gnv_mapping *first_map(struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+
+	pthread_mutex_lock(&dev->lock);
+	map = dev->maps;
+	pthread_mutex_unlock(&dev->lock);
+	return map;
+}
+
+void gnv_map_drop_all(struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+	bool release;
+
+	while ((map = first_map(dev))) {
+		struct gpunvme_mem *mem = map->mem;
+
+		pthread_mutex_lock(&mem->lock);
+		if (map_remove(map)) {
+			gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", mem->len, gpunvme_errmsg());
+			mem->leaked = true;
+			unlink_map(map);
+			free(map);
+		}
+		release = mem->orphan && !mem->leaked && !mem->maps;
+		pthread_mutex_unlock(&mem->lock);
+		if (release)
+			gnv_mem_release(mem);
+	}
+}
+
+void gnv_map_leak_all(struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+
+	while ((map = first_map(dev))) {
+		struct gpunvme_mem *mem = map->mem;
+
+		pthread_mutex_lock(&mem->lock);
+		mem->leaked = true;
+		unlink_map(map);
+		pthread_mutex_unlock(&mem->lock);
+		free(map); /* its table is the arena's, which is leaked whole */
+	}
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Mappings of memory to a device: an IOVA and the PRP tables. */
+#ifndef GNV_NVME_MAP_H
+#define GNV_NVME_MAP_H
+
+#include "nvme/dev.h"
+
+struct gnv_mapping {
+	struct gnv_mapping *next_of_mem; /* under the memory's lock */
+	struct gnv_mapping *next_of_dev; /* under the device's lock */
+	struct gpunvme_mem *mem;
+	struct gpunvme_dev *dev;
+	struct gnv_block table; /* PRP lists; empty for small buffers */
+	struct gpunvme_dbuf dbuf;
+};
+
+/* Closing a device whose DMA has been stopped: undo every mapping to it, and release memory that was freed meanwhile. */
+void gnv_map_drop_all(struct gpunvme_dev *dev);
+
+/* Closing one that may still make DMA: part memory and device, and never give the bytes back. */
+void gnv_map_leak_all(struct gpunvme_dev *dev);
+
+#endif

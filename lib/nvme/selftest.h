@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The self-test of a new queue pair: does what the lanes read land where it should? */
+#ifndef GNV_NVME_SELFTEST_H
+#define GNV_NVME_SELFTEST_H
+
+#include "nvme/qp.h"
+
+/* Its two buffers. Zeroed before the first call. */
+struct gnv_selftest {
+	struct gpunvme_mem *mem[2];
+};
+
+/*
+ * gnv_selftest_run() - read the first block of the default namespace twice and compare
+ * Skipped, with a line in the log, where there is no such namespace. Never writes media.
+ * Return: 0; -EIO; -ETIMEDOUT; -ENOMEM; or a positive NVMe status. After a failure the controller may still have a command for the
+ * buffers: the caller deletes the queue before gnv_selftest_fini().
+ */
+int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp);
+void gnv_selftest_fini(struct gnv_selftest *test);
+
+#endif
