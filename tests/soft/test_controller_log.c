@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* Get Log Page. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "common/rawhost.h"
+
+static struct rawhost host;
+
+static int start_host(void **state)
+{
+	(void)state;
+	rawhost_start(&host, NULL);
+	return 0;
+}
+
+static int close_host(void **state)
+{
+	(void)state;
+	rawhost_close(&host);
+	return 0;
+}
+
+static uint16_t admin(const struct gpunvme_sqe *sqe, struct gpunvme_cqe *cqe)
+{
+	return rawhost_run(&host, &host.admin, sqe, cqe);
+}
+
+static uint16_t read_block(void)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
+
+	return rawhost_run(&host, &host.io, &sqe, NULL);
+}
+
+static uint16_t get_log(uint8_t lid, uint32_t bytes, uint32_t offset, bool retain)
+{
+	struct gpunvme_sqe sqe = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE,
+				   .nsid = GPUNVME_NSID_ALL,
+				   .prp1 = rawhost_iova(&host, 0),
+				   .cdw10 = (bytes / 4 - 1) << 16 | (retain ? 0x8000u : 0) | lid,
+				   .cdw12 = offset };
+
+	return admin(&sqe, NULL);
+}
+
+static void error_log_holds_the_newest_error_first(void **state)
+{
+	const struct gpunvme_error_log *log = (const void *)rawhost_data(&host, 0);
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 1ull << 40, 1, 0);
+	uint16_t cid = host.io.next_cid;
+
+	(void)state;
+	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(rawhost_run(&host, &host.io, &(struct gpunvme_sqe){ .opc = 0x7f, .nsid = 9 }, NULL),
+			 GPUNVME_SC_INVALID_OPCODE);
+	assert_int_equal(get_log(GPUNVME_LID_ERROR, 256, 0, false), 0);
+	assert_int_equal(log[0].error_count, 2);
+	assert_int_equal(log[0].nsid, 9);
+	assert_int_equal(log[1].error_count, 1);
+	assert_int_equal(log[1].sqid, 1);
+	assert_int_equal(log[1].cid, cid);
+	assert_int_equal(log[1].status >> 1, GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(log[1].lba, 1ull << 40);
+	assert_int_equal(log[2].error_count, 0);
+}
+
+static void smart_log_counts_what_was_done(void **state)
+{
+	const struct gpunvme_smart_log *log = (const void *)rawhost_data(&host, 0);
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 16, 8192);
+
+	(void)state;
+	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(read_block(), 0);
+	assert_int_equal(read_block(), 0);
+	assert_int_equal(get_log(GPUNVME_LID_SMART, 512, 0, false), 0);
+	assert_int_equal(log->host_writes[0], 1);
+	assert_int_equal(log->host_reads[0], 2);
+	assert_int_equal(log->data_units_read[0], 1);
+	assert_int_equal(log->data_units_written[0], 1);
+	assert_int_equal(log->temperature[0] | log->temperature[1] << 8, 310);
+	assert_int_equal(log->media_errors[0], 0);
+}
+
+static void firmware_log_has_one_slot(void **state)
+{
+	const struct gpunvme_firmware_log *log = (const void *)rawhost_data(&host, 0);
+
+	(void)state;
+	assert_int_equal(get_log(GPUNVME_LID_FIRMWARE, 512, 0, false), 0);
+	assert_int_equal(log->afi, 1);
+	assert_memory_equal(log->frs[0], "0.1.", 4);
+	assert_int_equal(log->frs[1][0], 0);
+}
+
+static void log_offset_skips_and_the_end_reads_zero(void **state)
+{
+	(void)state;
+	rawhost_fill(&host, 0, 1024, 2);
+	assert_int_equal(get_log(GPUNVME_LID_SMART, 520, 508, false), 0);
+	assert_int_equal(*(uint32_t *)(void *)rawhost_data(&host, 516), 0);
+	assert_true(rawhost_data(&host, 520)[0] != 0); /* what was not asked for stays */
+	assert_int_equal(get_log(GPUNVME_LID_SMART, 4, 0, false), 0);
+	assert_int_equal((uint8_t)rawhost_data(&host, 0)[3], 100);
+	assert_int_equal(get_log(GPUNVME_LID_SMART, 4, 4, false), 0);
+	assert_int_equal((uint8_t)rawhost_data(&host, 0)[0], 10);
+}
+
+#define TEST_STARTED(f) cmocka_unit_test_setup_teardown(f, start_host, close_host)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST_STARTED(error_log_holds_the_newest_error_first),
+		TEST_STARTED(smart_log_counts_what_was_done),
+		TEST_STARTED(firmware_log_has_one_slot),
+		TEST_STARTED(log_offset_skips_and_the_end_reads_zero),
+	};
+
+	return cmocka_run_group_tests_name("controller_log", tests, NULL, NULL);
+}

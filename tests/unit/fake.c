@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "util/bits.h"
+#include "util/mmio.h"
+
+static void *dma(uint64_t iova)
+{
+	return (void *)(uintptr_t)(iova & ~FAKE_IOVA_TAG);
+}
+
+static int space_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
+{
+	struct fake *fake = gnv_container_of(space, struct fake, space);
+	int ret = 0;
+
+	pthread_mutex_lock(&fake->lock);
+	if (++fake->mapped == fake->map_fails_at)
+		ret = -ENOSPC;
+	else
+		fake->maps++;
+	pthread_mutex_unlock(&fake->lock);
+	*iova = (uintptr_t)mem->cpu | FAKE_IOVA_TAG;
+	return ret;
+}
+
+static int space_unmap(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	struct fake *fake = gnv_container_of(space, struct fake, space);
+	int ret = 0;
+
+	(void)iova;
+	(void)len;
+	pthread_mutex_lock(&fake->lock);
+	if (fake->unmap_busy)
+		ret = -EBUSY;
+	else
+		fake->maps--;
+	pthread_mutex_unlock(&fake->lock);
+	return ret;
+}
+
+static void space_close(struct gnv_space *space)
+{
+	(void)space;
+}
+
+static const struct gnv_space_ops space_ops = { "fake", space_map, space_unmap, space_close };
+
+static int port_halt(struct gnv_port *port)
+{
+	struct fake *fake = gnv_container_of(port, struct fake, port);
+
+	fake->halted++;
+	return fake->halt_fails ? -EIO : 0;
+}
+
+static void port_close(struct gnv_port *port)
+{
+	gnv_container_of(port, struct fake, port)->closed++;
+}
+
+static const struct gnv_port_ops port_ops = { "fake", port_halt, port_close };
+
+static uint32_t reg(struct fake *fake, unsigned offset)
+{
+	return gnv_mmio_read32(fake->bar + offset);
+}
+
+static void set_csts(struct fake *fake, uint32_t clear, uint32_t set)
+{
+	gnv_mmio_write32(fake->bar + GPUNVME_REG_CSTS, (reg(fake, GPUNVME_REG_CSTS) & ~clear) | set);
+}
+
+static void enable(struct fake *fake)
+{
+	fake->head = fake->cq_tail = 0;
+	fake->phase = 1;
+	memset(fake->bar + GPUNVME_REG_DOORBELLS, 0, 8);
+	switch (fake->fault) {
+	case FAKE_NEVER_READY:
+		break;
+	case FAKE_FATAL_AT_ENABLE:
+		set_csts(fake, 0, GPUNVME_CSTS_CFS);
+		break;
+	case FAKE_GONE_AT_ENABLE:
+		set_csts(fake, 0, ~0u);
+		break;
+	default:
+		set_csts(fake, GPUNVME_CSTS_SHST, GPUNVME_CSTS_RDY);
+	}
+}
+
+static void watch_cc(struct fake *fake)
+{
+	uint32_t cc = reg(fake, GPUNVME_REG_CC), changed = cc ^ fake->cc;
+
+	fake->cc = cc;
+	if (changed & GPUNVME_CC_EN && cc & GPUNVME_CC_EN)
+		enable(fake);
+	if (changed & GPUNVME_CC_EN && !(cc & GPUNVME_CC_EN) && fake->fault != FAKE_NEVER_DISABLED &&
+	    reg(fake, GPUNVME_REG_CSTS) != ~0u) {
+		set_csts(fake, ~0u, 0);
+		fake->cqs = fake->sqs = 0;
+	}
+	if (changed & GPUNVME_CC_SHN && cc & GPUNVME_CC_SHN && !fake->no_shutdown)
+		set_csts(fake, GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_DONE);
+}
+
+/* Copy data of a command, as a controller walks PRP1 and PRP2. */
+static void transfer(struct fake *fake, const struct gpunvme_sqe *cmd, size_t len, bool to_host)
+{
+	size_t done, page = 4096;
+
+	for (done = 0; done < len; done += page) {
+		size_t part = len - done < page ? len - done : page, i = done / page;
+		uint64_t at = cmd->prp1;
+
+		if (i)
+			at = len <= 2 * page ? cmd->prp2 : ((uint64_t *)dma(cmd->prp2))[i - 1];
+		if (to_host)
+			memcpy(dma(at), fake->data + done, part);
+		else
+			memcpy(fake->data + done, dma(at), part);
+	}
+}
+
+static void identify(struct fake *fake, const struct gpunvme_sqe *cmd)
+{
+	uint32_t i, n = 0, list[1024] = { 0 };
+
+	switch (cmd->cdw10 & 0xff) {
+	case GPUNVME_CNS_CTRL:
+		memcpy(fake->data, &fake->id, 4096);
+		break;
+	case GPUNVME_CNS_NS:
+		memcpy(fake->data, &fake->ns, 4096);
+		break;
+	default:
+		for (i = 0; i < fake->ns_count && n < 1024; i++)
+			if (fake->ns_list[i] > cmd->nsid)
+				list[n++] = fake->ns_list[i];
+		memcpy(fake->data, list, 4096);
+	}
+	transfer(fake, cmd, 4096, true);
+}
+
+static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32_t *result)
+{
+	uint32_t count = (fake->granted & 0xffff) + 1;
+	bool queue = cmd->opc <= GPUNVME_ADMIN_CREATE_CQ && cmd->opc != GPUNVME_ADMIN_GET_LOG_PAGE;
+
+	*result = 0;
+	if (queue && fake->orders < sizeof(fake->order))
+		fake->order[fake->orders++] = cmd->opc;
+	if (queue && (cmd->cdw10 & 0xffff) > count)
+		return GPUNVME_SC_INVALID_QID;
+	switch (cmd->opc) {
+	case GPUNVME_ADMIN_CREATE_CQ:
+		fake->cqs++;
+		return 0;
+	case GPUNVME_ADMIN_CREATE_SQ:
+		fake->sqs++;
+		return 0;
+	case GPUNVME_ADMIN_DELETE_CQ:
+		fake->cqs--;
+		return 0;
+	case GPUNVME_ADMIN_DELETE_SQ:
+		fake->sqs--;
+		return 0;
+	case GPUNVME_ADMIN_IDENTIFY:
+		identify(fake, cmd);
+		return 0;
+	case GPUNVME_ADMIN_SET_FEATURES:
+	case GPUNVME_ADMIN_GET_FEATURES:
+		*result = (cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES ? fake->granted : cmd->cdw10 ^ cmd->cdw11;
+		return 0;
+	case GPUNVME_ADMIN_GET_LOG_PAGE:
+		memset(fake->data, 0x77, sizeof(fake->data));
+		transfer(fake, cmd, 4 * (((size_t)cmd->cdw10 >> 16) + 1), true);
+		return 0;
+	case 0xc1: /* vendor: write cdw10 bytes to the controller */
+	case 0xc2: /* and back */
+		transfer(fake, cmd, cmd->cdw10, cmd->opc == 0xc2);
+		return 0;
+	default:
+		return GPUNVME_SC_INVALID_OPCODE;
+	}
+}
+
+static void complete(struct fake *fake, const struct gpunvme_sqe *cmd, enum fake_fault fault, uint32_t result, uint16_t status)
+{
+	uint64_t acq = gnv_mmio_read64(fake->bar + GPUNVME_REG_ACQ);
+	struct gpunvme_cqe *cqe = (struct gpunvme_cqe *)dma(acq) + fake->cq_tail;
+	uint32_t cid = cmd->cid ^ (fault == FAKE_WRONG_CID), sqhd = fault == FAKE_WRONG_SQHD ? 0x8000 : fake->head;
+
+	cqe->dw0 = result;
+	gnv_mmio_write32((char *)cqe + 8, sqhd | (uint32_t)(fault == FAKE_WRONG_SQID) << 16);
+	gnv_mmio_write32((char *)cqe + 12, cid | fake->phase << 16 | (uint32_t)status << 17);
+	fake->cq_tail = (fake->cq_tail + 1) % 32;
+	fake->phase ^= !fake->cq_tail;
+}
+
+static void watch_doorbell(struct fake *fake)
+{
+	uint64_t asq = gnv_mmio_read64(fake->bar + GPUNVME_REG_ASQ);
+	enum fake_fault fault = FAKE_WELL;
+	uint32_t result = 0;
+	uint16_t status = 0;
+
+	if (!(reg(fake, GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY) || reg(fake, GPUNVME_REG_DOORBELLS) == fake->head)
+		return;
+	fake->last = ((struct gpunvme_sqe *)dma(asq))[fake->head];
+	fake->head = (fake->head + 1) % 32;
+	fake->commands++;
+	if (fake->last.opc == fake->fault_opc)
+		fault = fake->fault;
+	switch (fault) {
+	case FAKE_SILENT:
+		return;
+	case FAKE_GONE:
+		set_csts(fake, 0, ~0u);
+		return;
+	case FAKE_FATAL:
+		set_csts(fake, 0, GPUNVME_CSTS_CFS);
+		return;
+	case FAKE_STATUS:
+		status = fake->status;
+		break;
+	default:
+		status = execute(fake, &fake->last, &result);
+	}
+	complete(fake, &fake->last, fault, result, status);
+}
+
+static void *serve(void *arg)
+{
+	const struct timespec pause = { 0, 20000 };
+	struct fake *fake = arg;
+	bool stop;
+
+	do {
+		pthread_mutex_lock(&fake->lock);
+		stop = fake->stop;
+		watch_cc(fake);
+		watch_doorbell(fake);
+		pthread_mutex_unlock(&fake->lock);
+		nanosleep(&pause, NULL);
+	} while (!stop);
+	return NULL;
+}
+
+void fake_set_cap(struct fake *fake, uint64_t cap)
+{
+	gnv_mmio_write64(fake->bar + GPUNVME_REG_CAP, cap);
+}
+
+struct fake *fake_new(void)
+{
+	struct fake *fake = aligned_alloc(4096, gnv_align_up(sizeof(*fake), 4096));
+
+	assert_non_null(fake);
+	memset(fake, 0, sizeof(*fake));
+	fake->space.ops = &space_ops;
+	fake->bar0.cpu = fake->bar;
+	fake->bar0.lane = (uintptr_t)fake->bar;
+	fake->bar0.len = sizeof(fake->bar);
+	fake->port = (struct gnv_port){
+		.ops = &port_ops, .bar0 = &fake->bar0, .space = &fake->space, .rung = "fake", .address = "fake0"
+	};
+	memset(&fake->id, 0, sizeof(fake->id));
+	memcpy(fake->id.mn, "Fake Drive                              ", 40);
+	memcpy(fake->id.sn, "S\x01N                 ", 20);
+	memcpy(fake->id.fr, "1.0     ", 8);
+	fake->id.sqes = 0x66;
+	fake->id.cqes = 0x44;
+	fake->id.nn = 1;
+	fake->id.mdts = 5;
+	fake->ns.nsze = 1000;
+	fake->ns.lbaf[0].lbads = 9;
+	fake->granted = 15 | 15 << 16;
+	fake_set_cap(fake, FAKE_CAP);
+	gnv_mmio_write32(fake->bar + GPUNVME_REG_VS, 0x10400);
+	pthread_mutex_init(&fake->lock, NULL);
+	assert_int_equal(pthread_create(&fake->thread, NULL, serve, fake), 0);
+	return fake;
+}
+
+int fake_open(struct fake *fake, struct gpunvme_dev **dev)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+
+	opts.admin_timeout_ms = 300;
+	return gnv_dev_create(&fake->port, &opts, 1, dev);
+}
+
+void fake_delete(struct fake *fake, bool leaked)
+{
+	pthread_mutex_lock(&fake->lock);
+	fake->stop = true;
+	pthread_mutex_unlock(&fake->lock);
+	pthread_join(fake->thread, NULL);
+	assert_int_equal(fake->closed, !leaked);
+	if (!leaked)
+		assert_int_equal(fake->maps, 0);
+	pthread_mutex_destroy(&fake->lock);
+	free(fake);
+}

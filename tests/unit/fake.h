@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A port for tests: a page that plays BAR0, an address space that counts, and a thread that plays as much of a controller as
+ * lib/nvme needs, and misbehaves as told. It does no I/O.
+ */
+#ifndef TESTS_UNIT_FAKE_H
+#define TESTS_UNIT_FAKE_H
+
+#include <gpunvme/gpunvme.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "nvme/dev.h"
+
+#define FAKE_BAR_BYTES 0x2000u
+#define FAKE_IOVA_TAG 0x5a00000000000000ull
+#define FAKE_MAX_NS 3000u
+
+enum fake_fault {
+	FAKE_WELL,
+	FAKE_NEVER_READY,
+	FAKE_FATAL_AT_ENABLE,
+	FAKE_GONE_AT_ENABLE,
+	FAKE_NEVER_DISABLED,
+	/* The rest strike at the admin command fault_opc. */
+	FAKE_SILENT,
+	FAKE_WRONG_CID,
+	FAKE_WRONG_SQID,
+	FAKE_WRONG_SQHD,
+	FAKE_STATUS,
+	FAKE_FATAL,
+	FAKE_GONE
+};
+
+struct fake {
+	struct gnv_port port;
+	struct gnv_space space;
+	struct gpunvme_mem bar0;
+	_Alignas(4096) unsigned char bar[FAKE_BAR_BYTES];
+
+	/* What it plays; set before the device is created, or under the lock. */
+	pthread_mutex_t lock;
+	enum fake_fault fault;
+	uint8_t fault_opc;
+	uint16_t status;
+	struct gpunvme_id_ctrl id;
+	struct gpunvme_id_ns ns;
+	uint32_t *ns_list;
+	uint32_t ns_count;
+	uint32_t granted; /* dword 0 of Set Features, number of queues */
+	bool halt_fails;
+	bool no_shutdown;
+	unsigned map_fails_at; /* the how-manieth map is refused; 0: none */
+	bool unmap_busy;
+
+	/* What happened. */
+	unsigned maps;	 /* mappings alive */
+	unsigned mapped; /* ever */
+	unsigned closed;
+	unsigned halted;
+	unsigned commands;
+	unsigned cqs, sqs;	 /* that exist */
+	unsigned char order[64]; /* opcodes of queue commands, as they came */
+	unsigned orders;
+	struct gpunvme_sqe last;		/* command */
+	unsigned char data[GNV_ADMIN_MAX_DATA]; /* that passed */
+
+	/* Its own. */
+	pthread_t thread;
+	bool stop;
+	uint32_t cc;
+	uint32_t head, cq_tail, phase;
+};
+
+struct fake *fake_new(void);
+void fake_set_cap(struct fake *fake, uint64_t cap);
+#define FAKE_CAP (1023ull | 1ull << 24 | GPUNVME_CAP_CSS_NVM | GPUNVME_CAP_CQR)
+
+/* Create a device on it, with a short admin time-out. */
+int fake_open(struct fake *fake, struct gpunvme_dev **dev);
+
+/* Stop the thread, check that nothing is left mapped and the port was closed once (unless told that a leak is expected), free it. */
+void fake_delete(struct fake *fake, bool leaked);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* Admin commands of the user: data, refusals, a controller that dies, many threads. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake.h"
+
+static void test_admin_data(void **state)
+{
+	static const size_t lens[] = { 1, 4095, 4096, 4097, 8192, 8193, 40000, 128 * 1024 };
+	struct fake *fake = fake_new();
+	unsigned char *buf = malloc(GNV_ADMIN_MAX_DATA), *back = malloc(GNV_ADMIN_MAX_DATA);
+	struct gpunvme_dev *dev;
+	size_t i, k;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		struct gpunvme_sqe cmd = { .opc = 0xc1, .cdw10 = (uint32_t)lens[i], .prp1 = 1, .prp2 = 2, .mptr = 3, .cid = 77 };
+
+		for (k = 0; k < lens[i]; k++)
+			buf[k] = (unsigned char)(k * 7 + i + k / 256);
+		assert_int_equal(gpunvme_dev_admin(dev, &cmd, buf, lens[i], 1, NULL), 0);
+		assert_memory_equal(fake->data, buf, lens[i]);
+		assert_int_equal(fake->last.mptr, 0);
+		cmd.opc = 0xc2;
+		assert_int_equal(gpunvme_dev_admin(dev, &cmd, back, lens[i], 0, NULL), 0);
+		assert_memory_equal(back, buf, lens[i]);
+	}
+	assert_int_equal(gpunvme_dev_log_page(dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, back, 512), 0);
+	assert_int_equal(back[511], 0x77);
+	assert_int_equal(fake->last.cdw10, GPUNVME_LID_SMART | 127u << 16);
+	gpunvme_dev_close(dev);
+	free(buf);
+	free(back);
+	fake_delete(fake, false);
+}
+
+static void test_admin_refusals(void **state)
+{
+	static const uint8_t refused[] = { 0x00, 0x01, 0x04, 0x05, 0x0c, 0x7c, 0x1c };
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_NUM_QUEUES };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	uint32_t value;
+	char buf[8192];
+	size_t i;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL), -EPERM);
+	assert_int_equal(gpunvme_dev_set_feature(dev, GPUNVME_FID_NUM_QUEUES, 3), -EPERM);
+	for (i = 0; i < sizeof(refused); i++) {
+		cmd = (struct gpunvme_sqe){ .opc = refused[i] };
+		assert_int_equal(gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL), -EPERM);
+	}
+	cmd = (struct gpunvme_sqe){ .opc = 0xc0, .flags = 1 };
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL), -EINVAL);
+	cmd.flags = 0;
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, NULL, 4, 0, NULL), -EINVAL);
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, buf, GNV_ADMIN_MAX_DATA + 1, 0, NULL), -EINVAL);
+	assert_int_equal(gpunvme_dev_admin(NULL, &cmd, NULL, 0, 0, NULL), -EINVAL);
+	assert_int_equal(gpunvme_dev_admin(dev, NULL, NULL, 0, 0, NULL), -EINVAL);
+	assert_int_equal(gpunvme_dev_log_page(dev, 1, 0, buf, 0), -EINVAL);
+	assert_int_equal(gpunvme_dev_log_page(dev, 1, 0, buf, 6), -EINVAL);
+	assert_int_equal(gpunvme_dev_log_page(dev, 1, 0, buf, 4100), -EINVAL);
+	assert_int_equal(gpunvme_dev_log_page(dev, 1, 0, NULL, 4), -EINVAL);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, NULL), -EINVAL);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), 0);
+	assert_int_equal(value, 6);
+	assert_int_equal(gpunvme_dev_set_feature(dev, 6, 1), 0);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+static void test_read_only(void **state)
+{
+	struct gpunvme_sqe format = { .opc = 0x80 }, vendor = { .opc = 0xc0 }, abort = { .opc = GPUNVME_ADMIN_ABORT };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	uint32_t value;
+
+	(void)state;
+	fake->port.read_only = true;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_dev_admin(dev, &format, NULL, 0, 0, NULL), -EPERM);
+	assert_int_equal(gpunvme_dev_admin(dev, &vendor, NULL, 0, 0, NULL), -EPERM);
+	assert_int_equal(gpunvme_dev_admin(dev, &abort, NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE); /* reached the controller */
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), 0);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+static unsigned count_commands(struct fake *fake)
+{
+	unsigned count;
+
+	pthread_mutex_lock(&fake->lock);
+	count = fake->commands;
+	pthread_mutex_unlock(&fake->lock);
+	return count;
+}
+
+/* After a time-out the controller is dead for every later command, and still closes without a leak. */
+static void test_dead_after_timeout(void **state)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	unsigned commands;
+	uint32_t value;
+	char *buf = calloc(1, 40000);
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	fake->fault_opc = 0xc2;
+	fake->fault = FAKE_SILENT;
+	assert_int_equal(gpunvme_dev_admin(dev, &(struct gpunvme_sqe){ .opc = 0xc2, .cdw10 = 40000 }, buf, 40000, 0, NULL),
+			 -ETIMEDOUT);
+	commands = count_commands(fake);
+	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -ENODEV);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), -ENODEV);
+	assert_int_equal(count_commands(fake), commands);
+	gpunvme_dev_close(dev);
+	free(buf);
+	fake_delete(fake, false);
+}
+
+struct hammer {
+	struct gpunvme_dev *dev;
+	uint32_t fid;
+};
+
+static void *hammer(void *arg)
+{
+	struct hammer *h = arg;
+	uint32_t i, value;
+
+	for (i = 0; i < 50; i++)
+		if (gpunvme_dev_get_feature(h->dev, (uint8_t)h->fid, &value) || value != h->fid)
+			return arg;
+	return NULL;
+}
+
+/* Commands of many threads run one at a time, through more than one turn of the rings. */
+static void test_threads(void **state)
+{
+	struct fake *fake = fake_new();
+	struct hammer h[4];
+	pthread_t thread[4];
+	struct gpunvme_dev *dev;
+	unsigned i;
+	void *bad;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	for (i = 0; i < 4; i++) {
+		h[i] = (struct hammer){ dev, i + 1 };
+		assert_int_equal(pthread_create(&thread[i], NULL, hammer, &h[i]), 0);
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_admin_data),	   cmocka_unit_test(test_admin_refusals), cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_dead_after_timeout), cmocka_unit_test(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory mapped to devices: PRP tables in place, busy and leaked memory, the order of teardown. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake.h"
+#include "nvme/qp.h"
+
+#ifdef __has_feature
+#define HAS_ASAN __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#else
+#define HAS_ASAN 0
+#endif
+#if HAS_ASAN
+#include <sanitizer/lsan_interface.h>
+#define leak_expected(on) ((on) ? __lsan_disable() : __lsan_enable())
+#else
+#define leak_expected(on) ((void)(on))
+#endif
+
+static struct gpunvme_gpu *gpu;
+static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 16, 0 };
+
+static int setup(void **state)
+{
+	(void)state;
+	return gpunvme_gpu_open("cpu", NULL, &gpu);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	gpunvme_gpu_close(gpu);
+	return 0;
+}
+
+static void test_two_devices(void **state)
+{
+	struct fake *fake[2] = { fake_new(), fake_new() };
+	struct gpunvme_dev *dev[2];
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+	const uint64_t *entry;
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gpunvme_mem_alloc(gpu, 10 * 4096, NULL, &mem), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(fake_open(fake[i], &dev[i]), 0);
+		assert_int_equal(gpunvme_mem_dbuf(mem, dev[i], &dbuf), -EINVAL);
+		assert_int_equal(gpunvme_mem_map(mem, dev[i]), 0);
+		assert_int_equal(gpunvme_mem_map(mem, dev[i]), 0); /* again: nothing */
+		assert_int_equal(gpunvme_mem_dbuf(mem, dev[i], &dbuf), 0);
+		assert_int_equal(dbuf.base, (uintptr_t)gpunvme_mem_ptr(mem));
+		assert_int_equal(dbuf.len, 10 * 4096);
+		assert_int_equal(dbuf.iova, dbuf.base | FAKE_IOVA_TAG);
+		assert_int_equal(dbuf.prp_a % 4096, 0);
+		assert_int_equal(dbuf.prp_b % 4096, 2048);
+		entry = (const uint64_t *)(uintptr_t)(dbuf.prp_b & ~FAKE_IOVA_TAG);
+		assert_int_equal(entry[9], dbuf.iova + 9 * 4096);
+	}
+	assert_int_equal(gpunvme_mem_unmap(mem, dev[0]), 0);
+	assert_int_equal(gpunvme_mem_unmap(mem, dev[0]), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev[0], &dbuf), -EINVAL);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev[1], &dbuf), 0);
+	gpunvme_dev_close(dev[1]); /* still mapped */
+	gpunvme_mem_free(mem);
+	gpunvme_dev_close(dev[0]);
+	fake_delete(fake[0], false);
+	fake_delete(fake[1], false);
+}
+
+static void test_small_and_errors(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem, *big;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(dbuf.prp_a | dbuf.prp_b, 0);
+	assert_int_equal(gpunvme_mem_map(NULL, dev), -EINVAL);
+	assert_int_equal(gpunvme_mem_map(mem, NULL), -EINVAL);
+	assert_int_equal(gpunvme_mem_unmap(NULL, dev), -EINVAL);
+	assert_int_equal(gpunvme_mem_unmap(mem, NULL), -EINVAL);
+	assert_int_equal(gpunvme_mem_dbuf(NULL, dev, &dbuf), -EINVAL);
+	assert_int_equal(gpunvme_mem_dbuf(mem, NULL, &dbuf), -EINVAL);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, NULL), -EINVAL);
+	gpunvme_mem_free(mem);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 512 << 20, NULL, &big), 0);
+	fake->map_fails_at = fake->mapped + 1; /* the buffer */
+	assert_int_equal(gpunvme_mem_map(big, dev), -ENOSPC);
+	fake->map_fails_at = fake->mapped + 2; /* its table, too big for a chunk */
+	assert_int_equal(gpunvme_mem_map(big, dev), -ENOSPC);
+	assert_int_equal(fake->maps, 1);
+	assert_int_equal(gpunvme_mem_map(big, dev), 0);
+	fake->fault = FAKE_GONE;
+	fake->fault_opc = GPUNVME_ADMIN_GET_FEATURES;
+	assert_int_equal(gpunvme_dev_get_feature(dev, 1, &(uint32_t){ 0 }), -ENODEV);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 1, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), -ENODEV);
+	gpunvme_dev_close(dev); /* gone, but its port proves that DMA has stopped */
+	assert_int_equal(fake->halted, 1);
+	gpunvme_mem_free(mem);
+	gpunvme_mem_free(big);
+	fake_delete(fake, false);
+}
+
+/* A poisoned queue with a command in flight keeps every buffer, until it is deleted. */
+static void test_busy(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *kept, *freed;
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &kept), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &freed), 0);
+	assert_int_equal(gpunvme_mem_map(kept, dev), 0);
+	assert_int_equal(gpunvme_mem_map(freed, dev), 0);
+	((uint64_t *)(uintptr_t)dq.result)[3] = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
+	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->poison = ETIMEDOUT;
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(info.in_flight, 1);
+	assert_int_equal(info.poison, ETIMEDOUT);
+	assert_int_equal(gpunvme_mem_unmap(kept, dev), -EBUSY);
+	gpunvme_mem_free(freed); /* kept behind the scenes, released with the device */
+	assert_int_equal(fake->maps, 3);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_mem_unmap(kept, dev), 0);
+	fake->unmap_busy = true;
+	assert_int_equal(gpunvme_mem_map(kept, dev), 0);
+	assert_int_equal(gpunvme_mem_unmap(kept, dev), -EBUSY);
+	fake->unmap_busy = false;
+	gpunvme_dev_close(dev);
+	gpunvme_mem_free(kept);
+	fake_delete(fake, false);
+}
+
+/* Neither CC.EN nor the port stops it: everything it may reach stays, on purpose. */
+static void test_unstoppable(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	char *p;
+
+	(void)state;
+	leak_expected(1);
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	leak_expected(0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	fake->fault = FAKE_NEVER_DISABLED;
+	fake->halt_fails = true;
+	p = gpunvme_mem_ptr(mem);
+	gpunvme_dev_close(dev);
+	assert_int_equal(fake->halted, 1);
+	assert_true(fake->maps > 0);
+	gpunvme_mem_free(mem);
+	p[0] = 1; /* still there */
+	fake_delete(fake, true);
+}
+
+struct mapper {
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem;
+};
+
+static void *map_often(void *arg)
+{
+	struct mapper *m = arg;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *own;
+	unsigned i;
+
+	for (i = 0; i < 200; i++) {
+		if (gpunvme_mem_alloc(gpu, 20000, NULL, &own) || gpunvme_mem_map(own, m->dev) || gpunvme_mem_map(m->mem, m->dev) ||
+		    gpunvme_mem_dbuf(own, m->dev, &dbuf) || gpunvme_mem_unmap(m->mem, m->dev))
+			return arg;
+		gpunvme_mem_free(own);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct fake *fake = fake_new();
+	struct mapper m;
+	pthread_t thread[4];
+	unsigned i;
+	void *bad;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &m.dev), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 20000, NULL, &m.mem), 0);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, map_often, &m), 0);
+	for (i = 0; i < 4; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	gpunvme_mem_free(m.mem);
+	gpunvme_dev_close(m.dev);
+	fake_delete(fake, false);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_two_devices), cmocka_unit_test(test_small_and_errors), cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_unstoppable), cmocka_unit_test(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Every allocation and every mapping fails once: the call says so, and nothing is left behind. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake.h"
+
+/* The linker sends the library's calls here (--wrap). */
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+static _Thread_local unsigned calls, fails_at;
+
+static bool fails(void)
+{
+	return fails_at && ++calls == fails_at;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return fails() ? NULL : __real_malloc(size);
+}
+
+/* Everything from open to a mapped buffer. Return: the first failure. */
+static int run(struct fake *fake)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 0 };
+	struct gpunvme_gpu *gpu = NULL;
+	struct gpunvme_dev *dev = NULL;
+	struct gpunvme_mem *mem = NULL;
+	struct gpunvme_qp *qp = NULL;
+	int ret = gpunvme_gpu_open("cpu", NULL, &gpu);
+
+	if (!ret)
+		ret = fake_open(fake, &dev);
+	else
+		fake->closed++; /* it was never handed over */
+	if (!ret)
+		ret = gpunvme_qp_create(dev, gpu, &opts, &qp);
+	if (!ret)
+		ret = gpunvme_mem_alloc(gpu, 3 << 20, NULL, &mem);
+	if (!ret)
+		ret = gpunvme_mem_map(mem, dev);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	return ret;
+}
+
+static void test_allocations(void **state)
+{
+	int ret = -ENOMEM;
+	unsigned n;
+
+	(void)state;
+	for (n = 1; ret; n++) {
+		struct fake *fake = fake_new();
+
+		calls = 0;
+		fails_at = n;
+		ret = run(fake);
+		fails_at = 0;
+		assert_true(ret == 0 || ret == -ENOMEM);
+		assert_true(n < 50);
+		fake_delete(fake, false);
+	}
+	assert_true(n > 8); /* the wrapping works */
+}
+
+static void test_mappings(void **state)
+{
+	int ret = -ENOSPC;
+	unsigned n;
+
+	(void)state;
+	for (n = 1; ret; n++) {
+		struct fake *fake = fake_new();
+
+		fake->map_fails_at = n;
+		ret = run(fake);
+		assert_true(ret == 0 || ret == -ENOSPC);
+		assert_true(n < 50);
+		fake_delete(fake, false);
+	}
+	assert_true(n > 2);
+}
+
+static void test_uri(void **state)
+{
+	struct gpunvme_dev *dev = NULL;
+	unsigned n;
+	int ret;
+
+	(void)state;
+	for (n = 1, ret = -ENOMEM; ret == -ENOMEM; n++) {
+		calls = 0;
+		fails_at = n;
+		ret = gpunvme_dev_open("soft:/nonexistent?lba=512&queues=3", NULL, &dev);
+		fails_at = 0;
+		assert_true(n < 50);
+	}
+	assert_int_equal(ret, -ENOENT);
+	assert_null(dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_allocations),
+		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_uri),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/* Queue pairs over a scripted controller: sizes, order of commands, failures half way, views. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake.h"
+#include "nvme/qp.h"
+#include "util/bits.h"
+
+static struct fake *fake;
+static struct gpunvme_dev *dev;
+static struct gpunvme_gpu *gpu;
+static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0 };
+
+static int setup(void **state)
+{
+	(void)state;
+	fake = fake_new();
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	gpunvme_gpu_close(gpu);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+	return 0;
+}
+
+static void test_cids(void **state)
+{
+	static const uint32_t table[][2] = { { 2, 1 },	   { 4, 2 },	   { 8, 5 },	     { 64, 47 },       { 128, 95 },
+					     { 256, 128 }, { 2048, 1472 }, { 65536, 49088 }, { 131072, 65472 } };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(table); i++)
+		assert_int_equal(gnv_qp_cids(table[i][0]), table[i][1]);
+}
+
+static void test_create(void **state)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	uint32_t cid;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(fake->cqs, 1);
+	assert_int_equal(fake->sqs, 1);
+	assert_int_equal(fake->order[0], GPUNVME_ADMIN_CREATE_CQ);
+	assert_int_equal(fake->order[1], GPUNVME_ADMIN_CREATE_SQ);
+	assert_int_equal(fake->last.cdw10, 1 | 1023u << 16);
+	assert_int_equal(fake->last.cdw11, 1 | 1u << 16);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(info.qid, 1);
+	assert_int_equal(info.depth, 1024);
+	assert_int_equal(info.cq_depth, 1024); /* MQES has no more */
+	assert_string_equal(info.rung, "fake");
+	assert_int_equal(info.in_flight, 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(dq.magic, GPUNVME_DQ_MAGIC);
+	assert_int_equal(dq.sq_db, (uintptr_t)fake->bar + 0x1008);
+	assert_int_equal(dq.cq_db, (uintptr_t)fake->bar + 0x100c);
+	assert_int_equal(dq.lba_count, 1000);
+	assert_int_equal(dq.max_blocks, 256);
+	assert_int_equal(dq.flags, 0);
+	assert_int_equal(dq.cmd_timeout, 30000000000ull);
+	assert_int_not_equal(dq.tag, 0);
+	assert_int_equal(dq.stop % 128, 0);
+	for (cid = 0; cid < dq.cids; cid++)
+		assert_true(((uint64_t *)(uintptr_t)dq.cid_map)[cid / 64] >> (cid % 64) & 1);
+	assert_int_equal(gpunvme_qp_stop(qp, 5), 0);
+	assert_int_equal(*(uint32_t *)(uintptr_t)dq.stop, 1);
+	assert_int_equal(gpunvme_qp_stop(qp, 0), 0);
+	assert_int_equal(*(uint32_t *)(uintptr_t)dq.stop, 0);
+	gpunvme_qp_destroy(qp);
+	gpunvme_qp_destroy(NULL);
+	assert_int_equal(fake->order[2], GPUNVME_ADMIN_DELETE_SQ);
+	assert_int_equal(fake->order[3], GPUNVME_ADMIN_DELETE_CQ);
+	assert_int_equal(fake->cqs + fake->sqs, 0);
+}
+
+static void test_reuse(void **state)
+{
+	struct gpunvme_qp *qp[17];
+	struct gpunvme_dq before, after;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 16; i++)
+		assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp[i]), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp[16]), -ENOSPC);
+	assert_int_equal(gpunvme_qp_view(qp[4], NULL, &before), 0);
+	gpunvme_qp_destroy(qp[4]);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp[4]), 0);
+	assert_int_equal(gpunvme_qp_view(qp[4], NULL, &after), 0);
+	assert_int_equal(before.qid, 5);
+	assert_int_equal(after.qid, 5);
+	assert_int_not_equal(before.tag, after.tag);
+	for (i = 0; i < 8; i++)
+		gpunvme_qp_destroy(qp[i]); /* the rest falls to gpunvme_dev_close() */
+	assert_true(fake->mapped <= 2);	   /* all of it in two chunks of 2 MiB */
+}
+
+/* Eight queues of depth 1024, with their completion rings and state, need no more than the first 2 MiB. */
+static void test_memory_cost(void **state)
+{
+	struct fake *deep = fake_new();
+	struct gpunvme_dev *other;
+	struct gpunvme_qp *qp;
+	unsigned i;
+
+	(void)state;
+	fake_set_cap(deep, (FAKE_CAP & ~GPUNVME_CAP_MQES_0B) | 4095);
+	assert_int_equal(fake_open(deep, &other), 0);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(gpunvme_qp_create(other, gpu, &plain, &qp), 0);
+	assert_int_equal(qp->cq_depth, 2048);
+	assert_int_equal(deep->mapped, 1);
+	gpunvme_dev_close(other);
+	fake_delete(deep, false);
+}
+
+static void test_bad_options(void **state)
+{
+	static const uint32_t depths[] = { 1, 3, 1000, 2048, 0x80000000u };
+	struct gpunvme_qp_opts opts = plain;
+	struct gpunvme_qp *qp = NULL;
+	struct gpunvme_qp_info info = { .size = 4 };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(depths); i++) {
+		opts.depth = depths[i];
+		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EINVAL);
+	}
+	opts.depth = 2;
+	opts.flags = 0x100;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EINVAL);
+	opts.flags = GPUNVME_QP_SGL | GPUNVME_QP_NO_SELFTEST;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+	opts.size = 4;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EINVAL);
+	assert_int_equal(gpunvme_qp_create(NULL, gpu, &plain, &qp), -EINVAL);
+	assert_int_equal(gpunvme_qp_create(dev, NULL, &plain, &qp), -EINVAL);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, NULL), -EINVAL);
+	assert_null(qp);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_info(qp, &info), -EINVAL);
+	assert_int_equal(gpunvme_qp_info(NULL, &info), -EINVAL);
+	assert_int_equal(gpunvme_qp_stop(NULL, 1), -EINVAL);
+}
+
+static void test_small_depths(void **state)
+{
+	struct gpunvme_qp_opts opts = plain;
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	for (opts.depth = 2; opts.depth <= 512; opts.depth *= 2) {
+		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+		assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+		assert_int_equal(info.cq_depth, 2 * opts.depth);
+		assert_int_equal(info.cids, gnv_qp_cids(2 * opts.depth));
+		gpunvme_qp_destroy(qp);
+	}
+}
+
+/* The controller refuses one of the commands: the other is undone, and the id is free again. */
+static void test_refused_creation(void **state)
+{
+	struct gpunvme_qp *qp = NULL;
+
+	(void)state;
+	fake->fault = FAKE_STATUS;
+	fake->status = GPUNVME_SC_INVALID_QUEUE_SIZE;
+	fake->fault_opc = GPUNVME_ADMIN_CREATE_CQ;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), GPUNVME_SC_INVALID_QUEUE_SIZE);
+	assert_non_null(strstr(gpunvme_errmsg(), "Invalid Queue Size"));
+	fake->fault_opc = GPUNVME_ADMIN_CREATE_SQ;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), GPUNVME_SC_INVALID_QUEUE_SIZE);
+	assert_non_null(strstr(gpunvme_errmsg(), "Invalid Queue Size"));
+	assert_int_equal(fake->cqs, 0);
+	assert_null(qp);
+	fake->fault = FAKE_WELL;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(qp->qid, 1);
+	gpunvme_qp_destroy(qp);
+}
+
+static void test_dead_while_creating(void **state)
+{
+	struct gpunvme_qp *qp = NULL;
+
+	(void)state;
+	fake->fault = FAKE_SILENT;
+	fake->fault_opc = GPUNVME_ADMIN_CREATE_SQ;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -ETIMEDOUT);
+	assert_non_null(strstr(gpunvme_errmsg(), "0x01"));
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -ENODEV);
+	assert_null(qp);
+}
+
+static void test_refused_deletion(void **state)
+{
+	struct gpunvme_qp *qp, *other;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	fake->fault = FAKE_STATUS;
+	fake->status = GPUNVME_SC_INTERNAL;
+	fake->fault_opc = GPUNVME_ADMIN_DELETE_SQ;
+	gpunvme_qp_destroy(qp);
+	fake->fault = FAKE_WELL;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &other), 0);
+	assert_int_equal(other->qid, 2); /* 1 is still the controller's */
+}
+
+static void test_views(void **state)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	static const struct {
+		uint64_t lba, nblocks;
+		int ret;
+	} table[] = {
+		{ 0, 0, 0 },	     { 0, 1000, 0 },	   { 999, 1, 0 },	  { 999, 0, 0 },	 { 1000, 0, -ERANGE },
+		{ 999, 2, -ERANGE }, { 0, 1001, -ERANGE }, { ~0ull, 1, -ERANGE }, { 1, ~0ull, -ERANGE }, { ~0ull, 0, -ERANGE },
+	};
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	for (i = 0; i < GNV_ARRAY_LEN(table); i++) {
+		view.lba = table[i].lba;
+		view.nblocks = table[i].nblocks;
+		assert_int_equal(gpunvme_qp_view(qp, &view, &dq), table[i].ret);
+		if (table[i].ret)
+			continue;
+		assert_int_equal(dq.lba_first, view.lba);
+		assert_int_equal(dq.lba_count, view.nblocks ? view.nblocks : 1000 - view.lba);
+	}
+	view = (struct gpunvme_view)GPUNVME_VIEW_INIT;
+	view.flags = 2;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -EINVAL);
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(dq.flags, GPUNVME_DQ_WRITE);
+	fake->ns.nsattr = 1;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -EROFS);
+	fake->ns.lbaf[0].lbads = 16;
+	view.flags = 0;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(dq.max_blocks, 2);
+	view.nsid = 2;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -ENOENT);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, NULL), -EINVAL);
+	assert_int_equal(gpunvme_qp_view(NULL, NULL, &dq), -EINVAL);
+	assert_int_equal(gpunvme_qp_view_v(qp, NULL, &dq, 1 << 16, sizeof(dq)), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_qp_view_v(qp, NULL, &dq, 0, sizeof(dq) + 8), -EPROTONOSUPPORT);
+	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->poison = ETIMEDOUT;
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
+}
+
+/* The fake never completes I/O: the self-test times out, and its buffers are freed after the queue. */
+static void test_selftest_times_out(void **state)
+{
+	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 4, 50 };
+	struct gpunvme_qp *qp = NULL;
+	unsigned maps = fake->maps;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -ETIMEDOUT);
+	assert_non_null(strstr(gpunvme_errmsg(), "self-test"));
+	assert_null(qp);
+	assert_int_equal(fake->sqs + fake->cqs, 0);
+	assert_int_equal(fake->maps, maps);
+	fake->ns.nsze = 0; /* no namespace, no self-test */
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	gpunvme_gpu_close(gpu); /* the queue holds a reference */
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cids),
+		TEST(test_create),
+		TEST(test_reuse),
+		TEST(test_bad_options),
+		TEST(test_small_depths),
+		TEST(test_memory_cost),
+		TEST(test_refused_creation),
+		TEST(test_dead_while_creating),
+		TEST(test_views),
+		TEST(test_refused_deletion),
+		TEST(test_selftest_times_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/* From gpunvme_dev_open() to gpunvme_dev_close() over the software controller, with I/O by CPU lanes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+#include "nvme/dev.h"
+#include "soft/soft.h"
+
+#define IMAGE_BYTES (16u << 20)
+
+static char path[64];
+
+static int make_image(void **state)
+{
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof(path), "test_soft_dev-%d.img", (int)getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	if (fd < 0 || ftruncate(fd, IMAGE_BYTES))
+		return -1;
+	return close(fd);
+}
+
+static int remove_image(void **state)
+{
+	(void)state;
+	return unlink(path);
+}
+
+static int open_soft(const char *keys, struct gpunvme_dev **dev)
+{
+	char uri[128];
+	int ret;
+
+	snprintf(uri, sizeof(uri), "soft:%s%s", path, keys);
+	ret = gpunvme_dev_open(uri, NULL, dev);
+	if (ret == -EOPNOTSUPP) {
+		print_message("skipped: %s\n", gpunvme_errmsg());
+		skip();
+	}
+	return ret;
+}
+
+static void test_info(void **state)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	uint32_t list[4], count = 4, value = 0;
+	struct gpunvme_smart_log smart;
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	assert_int_equal(open_soft("?queues=8&depth=256&lba=4096&dstrd=2", &dev), 0);
+	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_string_equal(info.transport, "soft");
+	assert_string_equal(info.address, path);
+	assert_int_equal(info.queues, 8);
+	assert_int_equal(info.max_depth, 256);
+	assert_int_equal(info.dstrd, 2);
+	assert_int_equal(info.read_only, 0);
+	assert_true(strlen(info.model) > 0);
+	assert_int_equal(gpunvme_ns_info(dev, 0, &ns), 0);
+	assert_int_equal(ns.lba_size, 4096);
+	assert_int_equal(ns.nblocks, IMAGE_BYTES / 4096);
+	assert_int_equal(gpunvme_ns_info(dev, 2, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_list(dev, list, &count), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(list[0], 1);
+	assert_int_equal(gpunvme_dev_log_page(dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, &smart, sizeof(smart)), 0);
+	assert_int_equal(gpunvme_dev_get_feature(dev, GPUNVME_FID_NUM_QUEUES, &value), 0);
+	assert_int_equal(value, 7 | 7 << 16);
+	assert_non_null(gnv_dev_soft(dev));
+	gpunvme_dev_close(dev);
+}
+
+/* Write, read back and compare through one queue at several offsets and lengths, deep enough to be split and to need lists. */
+static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t depth, uint32_t flags)
+{
+	struct gpunvme_qp_opts opts = { sizeof(opts), flags | GPUNVME_QP_STATS, depth, 5000 };
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	uint32_t n, shift;
+	unsigned char *p;
+	size_t i;
+
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(info.submitted + info.doorbells + info.completions + info.in_flight, 0); /* without the self-test */
+	assert_string_equal(info.rung, "soft");
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8 << 20, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	p = gpunvme_mem_ptr(mem);
+	shift = dq.lba_shift;
+	for (n = 1; n << shift <= 4u << 20; n = n * 3 + 1) {
+		size_t bytes = (size_t)n << shift;
+
+		for (i = 0; i < bytes; i++)
+			p[i] = (unsigned char)(i * 31 + n + i / 4096);
+		assert_int_equal(gpunvme_write(&dq, &dbuf, 0, n % 100, n), 0);
+		assert_int_equal(gpunvme_read(&dq, &dbuf, (4u << 20) - 512, n % 100, n), 0);
+		assert_memory_equal(p, p + (4u << 20) - 512, bytes < (4u << 20) - 512 ? bytes : (4u << 20) - 512);
+	}
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_true(info.submitted > 0);
+	assert_int_equal(info.completions, info.submitted);
+	assert_int_equal(info.in_flight, 0);
+	assert_int_equal(info.poison, 0);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+}
+
+static void test_io(void **state)
+{
+	static const char *const keys[] = { "", "?lba=4096&threads=2", "?mdts=1&depth=64&dstrd=1", "?mdts=0" };
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		assert_int_equal(open_soft(keys[i], &dev), 0);
+		assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+		exercise(dev, gpu, 2, 0);
+		exercise(dev, gpu, 4, 0);
+		exercise(dev, gpu, 0, 0);
+		if (info.sgl)
+			exercise(dev, gpu, 32, GPUNVME_QP_SGL);
+		gpunvme_dev_close(dev);
+	}
+	gpunvme_gpu_close(gpu);
+}
+
+static void test_read_only(void **state)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(open_soft("?ro=1", &dev), 0);
+	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(info.read_only, 1);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -EROFS);
+	gpunvme_dev_close(dev); /* with the queue */
+	gpunvme_gpu_close(gpu);
+}
+
+static enum gnv_soft_verdict drop_reads(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status,
+					uint32_t *delay_us)
+{
+	(void)ctx;
+	(void)sqid;
+	(void)status;
+	(void)delay_us;
+	return cmd->opc == GPUNVME_IO_READ ? GNV_SOFT_DROP : GNV_SOFT_GO;
+}
+
+/* A command without an answer poisons the queue; its buffer is the device's until the queue is destroyed. */
+static void test_dropped_command(void **state)
+{
+	static const struct gnv_soft_fault fault = { drop_reads, NULL };
+	struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 8, 100 };
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem, *freed;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(open_soft("", &dev), 0);
+	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &freed), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_map(freed, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(info.poison, ETIMEDOUT);
+	assert_int_equal(info.in_flight, 1);
+	assert_int_equal(gpunvme_mem_unmap(mem, dev), -EBUSY);
+	gpunvme_mem_free(freed);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
+	gpunvme_mem_free(mem);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+struct worker {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+};
+
+static void *work(void *arg)
+{
+	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0 };
+	struct worker *w = arg;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	int i;
+
+	for (i = 0; i < 8; i++) {
+		if (gpunvme_qp_create(w->dev, w->gpu, &opts, &qp) || gpunvme_qp_view(qp, NULL, &dq) ||
+		    gpunvme_mem_alloc(w->gpu, 100000, NULL, &mem) || gpunvme_mem_map(mem, w->dev) ||
+		    gpunvme_mem_dbuf(mem, w->dev, &dbuf) || gpunvme_read(&dq, &dbuf, 0, 5, 100))
+			return arg;
+		gpunvme_mem_free(mem);
+		gpunvme_qp_destroy(qp);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct worker w;
+	pthread_t thread[4];
+	unsigned i;
+	void *bad;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &w.gpu), 0);
+	assert_int_equal(open_soft("?threads=2", &w.dev), 0);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, work, &w), 0);
+	for (i = 0; i < 4; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	gpunvme_dev_close(w.dev);
+	gpunvme_gpu_close(w.gpu);
+}
+
+static void test_many(void **state)
+{
+	struct gpunvme_qp *qp[9];
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	unsigned i, round;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(open_soft("?queues=8&threads=2", &dev), 0);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 8; i++)
+			assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[8]), -ENOSPC);
+		for (i = 0; i < 8; i++)
+			gpunvme_qp_destroy(qp[round & 1 ? i : 7 - i]);
+	}
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_io),
+		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_dropped_command),
+		cmocka_unit_test(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, make_image, remove_image);
+}
