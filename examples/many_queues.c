@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * many_queues: lanes spread over many queue pairs, each checking every byte that comes back.
+ *
+ * Lane i owns blocks [i * n, (i + 1) * n) and two parts of the buffer. In each round it fills one part with a pattern made of
+ * its number, the round and the position, writes it, reads it back into the other part and compares. It uses the queue
+ * i mod queues. At the end the host prints what each queue carried.
+ */
+#include "common.h"
+
+struct check_args {
+	const struct gpunvme_dq *dq;
+	struct gpunvme_dbuf dbuf;
+	struct lane_result *result; /* one for each lane */
+	uint32_t *mismatches;	    /* one for each lane: words that came back wrong */
+	uint64_t area;		    /* bytes of one lane's blocks */
+	uint32_t nblocks;	    /* of one lane */
+	uint32_t queues;
+	uint32_t rounds;
+};
+
+/* A word that says where it belongs: no two of a run are equal. */
+static GPUNVME_DEVICE uint64_t pattern(uint32_t lane, uint32_t round, uint64_t word)
+{
+	return ((uint64_t)lane << 48 ^ (uint64_t)round << 32 ^ word) * 0x9e3779b97f4a7c15ull;
+}
+
+/* The kernel: all rounds of one lane. The same text compiles for CPU threads and for GPUs. */
+static GPUNVME_DEVICE void check_rounds(void *arg)
+{
+	const struct check_args *a = (const struct check_args *)arg;
+	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_dq *dq = &a->dq[lane % a->queues];
+	uint64_t out = 2 * lane * a->area; /* offsets of its two parts in the buffer */
+	uint64_t in = out + a->area;
+	uint64_t *wrote = (uint64_t *)(uintptr_t)(a->dbuf.base + out);
+	const uint64_t *got = (const uint64_t *)(uintptr_t)(a->dbuf.base + in);
+	uint64_t lba = (uint64_t)lane * a->nblocks;
+	int status = 0;
+
+	for (uint32_t round = 0; round < a->rounds && !status; round++) {
+		for (uint64_t i = 0; i < a->area / 8; i++)
+			wrote[i] = pattern(lane, round, i);
+		status = gpunvme_write(dq, &a->dbuf, out, lba, a->nblocks);
+		if (!status)
+			status = gpunvme_read(dq, &a->dbuf, in, lba, a->nblocks);
+		for (uint64_t i = 0; i < a->area / 8 && !status; i++)
+			a->mismatches[lane] += got[i] != pattern(lane, round, i);
+	}
+	a->result[lane].status = status;
+	a->result[lane].lba = lba;
+	a->result[lane].nblocks = a->nblocks;
+}
+
+/* One line, or one JSON object, for each queue. */
+static int print_queues(const struct session *s, int json)
+{
+	for (uint32_t i = 0; i < s->queues; i++) {
+		struct gpunvme_qp_info q = { .size = sizeof(q) };
+		uint32_t lanes = s->lanes / s->queues + (i < s->lanes % s->queues);
+		int ret = gpunvme_qp_info(s->qp[i], &q);
+
+		if (ret)
+			return failed("%s", why(ret));
+		if (json)
+			printf("%s{\"qid\": %u, \"depth\": %u, \"lanes\": %u, \"commands\": %" PRIu64 ", \"doorbells\": %" PRIu64
+			       "}",
+			       i ? ", " : "", q.qid, q.depth, lanes, q.submitted, q.doorbells);
+		else
+			printf("queue %3u  depth %4u  lanes %3u  commands %8" PRIu64 "  doorbells %8" PRIu64 "\n", q.qid, q.depth,
+			       lanes, q.submitted, q.doorbells);
+	}
+	return GO_ON;
+}
+
+static int report(const struct session *s, const struct session_opts *o, const struct check_args *a, double seconds)
+{
+	double bytes = 2.0 * (double)a->area * s->lanes * a->rounds;
+	uint64_t wrong = 0;
+	int ret;
+
+	for (uint32_t i = 0; i < s->lanes; i++)
+		wrong += a->mismatches[i];
+	if (wrong)
+		return failed("%" PRIu64 " words came back different from what was written", wrong);
+	if (o->json)
+		printf("{\"program\": \"many_queues\", \"queues\": [");
+	ret = print_queues(s, o->json);
+	if (ret != GO_ON)
+		return ret;
+	if (o->json)
+		printf("], \"lanes\": %u, \"rounds\": %u, \"bytes\": %.0f, \"seconds\": %.6f, \"bytes_per_second\": %.0f, "
+		       "\"rung\": \"%s\"}\n",
+		       s->lanes, a->rounds, bytes, seconds, bytes / seconds, s->rung);
+	else
+		printf("wrote and verified in %.2f s: %s/s, %u queues, %u lanes on %s, rung %s\n", seconds, human(bytes / seconds),
+		       s->queues, s->lanes, s->gpu_info.name, s->rung);
+	return EXIT_DONE;
+}
+
+/* Limits, queues and the buffer: two parts of --xfer bytes for each lane. */
+static int prepare(struct session *s, const struct session_opts *o, struct check_args *a)
+{
+	int ret = session_step(s, o, &a->nblocks);
+
+	if (ret == GO_ON)
+		ret = session_may_write(s, o);
+	if (ret == GO_ON)
+		ret = session_open_queues(s, o, GPUNVME_VIEW_WRITE, 0, 0);
+	if (ret == GO_ON)
+		ret = session_fits(s, "one area for each lane", 0, (uint64_t)s->lanes * a->nblocks);
+	if (ret == GO_ON)
+		ret = session_buffer(s, 2 * o->xfer * s->lanes);
+	if (ret != GO_ON)
+		return ret;
+	a->area = o->xfer;
+	a->dq = s->dq;
+	a->dbuf = s->dbuf;
+	a->queues = s->queues;
+	a->result = calloc(s->lanes, sizeof(*a->result));
+	a->mismatches = calloc(s->lanes, sizeof(*a->mismatches));
+	return a->result && a->mismatches ? GO_ON : failed("no memory for %u lanes", s->lanes);
+}
+
+static int run(struct session *s, const struct session_opts *o, uint32_t rounds)
+{
+	struct check_args a = { .rounds = rounds };
+	double start;
+	int ret = prepare(s, o, &a);
+
+	start = now_s();
+	if (ret == GO_ON)
+		ret = session_launch(s, s->lanes, check_rounds, &a);
+	if (ret == GO_ON)
+		ret = report_lanes(a.result, s->lanes, "write or read", 0);
+	if (ret == GO_ON)
+		ret = report(s, o, &a, now_s() - start);
+	free(a.result);
+	free(a.mismatches);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	static const char usage[] =
+		"usage: many_queues --dev URI [options]\nWrites and verifies blocks from the start of the namespace "
+		"through many queues at once.";
+	struct session_opts o = SESSION_OPTS_INIT;
+	uint32_t rounds = 64;
+	const struct option_def defs[] = {
+		OPTION_DEV(&o),	 { "rounds", OPTION_U32, &rounds, 1, "N        writes and reads of each lane (default 64)" },
+		OPTION_XFER(&o), OPTIONS_LANES(&o),
+		OPTION_YES(&o),	 OPTION_JSON(&o),
+		OPTIONS_END,
+	};
+	struct session s;
+	int ret;
+
+	program = "many_queues";
+	o.xfer = 16 * KIB;
+	ret = parse_options(argc, argv, usage, defs, NULL, 0);
+	if (ret != GO_ON)
+		return ret;
+	if (!o.dev)
+		return misused("--dev is missing, for example --dev soft:disk.img");
+	ret = session_open(&s, &o);
+	if (ret == GO_ON) {
+		ret = run(&s, &o, rounds);
+		session_close(&s);
+	}
+	return finish(ret);
+}

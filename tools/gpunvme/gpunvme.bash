@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+# bash completion for gpunvme
+
+_gpunvme() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
+  local lanes='--gpu --queues --depth --lanes --verbose --json --help'
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W 'identify read write bench help --version' -- "$cur")
+    return
+  fi
+  case $prev in
+  --rw)
+    mapfile -t COMPREPLY < <(compgen -W 'read write randread randwrite' -- "$cur")
+    return
+    ;;
+  --gpu)
+    mapfile -t COMPREPLY < <(compgen -W 'cpu cpu:4 cpu:32' -- "$cur")
+    return
+    ;;
+  esac
+  if [[ $cur != -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -f -- "${cur#soft:}")
+    return
+  fi
+  case $verb in
+  identify) lanes='--json --verbose --help' ;;
+  read) lanes="--lba --bytes --xfer $lanes" ;;
+  write) lanes="--lba --bytes --xfer --yes $lanes" ;;
+  bench) lanes="--rw --bs --qd --seconds --yes $lanes" ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$lanes" -- "$cur")
+}
+complete -o default -F _gpunvme gpunvme

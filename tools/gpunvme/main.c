@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme: look at, read, write and measure NVMe controllers with lanes. This file only finds the verb.
+ */
+#include "verbs.h"
+
+static const struct verb {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+} verbs[] = {
+	{ "identify", verb_identify, "what a controller is: limits, namespaces, health" },
+	{ "read", verb_read, "blocks to a file or standard output" },
+	{ "write", verb_write, "a file or standard input to blocks" },
+	{ "bench", verb_bench, "IOPS, bandwidth and latency" },
+};
+#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
+
+static int help(void)
+{
+	printf("usage: gpunvme VERB URI [options]\n\nVerbs:\n");
+	for (size_t i = 0; i < VERBS; i++)
+		printf("  %-10s %s\n", verbs[i].name, verbs[i].help);
+	printf("\nURI: soft:PATH[?key=value&...] or a PCI address. `gpunvme VERB --help` lists the options of a verb.\n");
+	return EXIT_DONE;
+}
+
+static int version(void)
+{
+	unsigned v = gpunvme_version();
+
+	printf("gpunvme %u.%u.%u\n", v >> 16, v >> 8 & 0xff, v & 0xff);
+	return EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0)
+		return finish(help());
+	if (strcmp(name, "--version") == 0)
+		return finish(version());
+	for (size_t i = 0; i < VERBS; i++)
+		if (strcmp(name, verbs[i].name) == 0)
+			return finish(verbs[i].run(argc - 1, argv + 1));
+	if (!*name)
+		return misused("which verb? Try gpunvme --help");
+	return misused("unknown verb '%s'; try gpunvme --help", name);
+}
