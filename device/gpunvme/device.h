@@ -21,7 +21,7 @@
 #ifndef GPUNVME_DEVICE_H
 #define GPUNVME_DEVICE_H
 
-/* CPU lanes need clock_gettime(), which strict C11 hides. Has no effect once a system header was included; then define it before. */
+/* CPU lanes need clock_gettime(), which strict C11 hides. After a system header this comes too late: define it there. */
 #if defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(__cplusplus)
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -165,7 +165,8 @@ GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbu
  *
  * Return: 0; the first failure in LBA order (blocks before it were read); see the head of this file.
  */
-GNVD_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks)
+GNVD_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			 uint32_t nblocks)
 {
 	int ret = gnvd_check_window(dq, lba, nblocks, 0);
 
@@ -178,7 +179,8 @@ GNVD_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf 
  * volatile write cache is enabled. What this lane stored before the call is written; other lanes' stores must have been ordered
  * before the call by the kernel (a barrier, a fence).
  */
-GNVD_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks)
+GNVD_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			  uint32_t nblocks)
 {
 	int ret = gnvd_check_window(dq, lba, nblocks, 1);
 

@@ -395,7 +395,8 @@ static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t wave
 }
 
 /* Start all lanes or none, and wait for them. */
-static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_lane *lane, struct gnvd_cpu_wave *wave, uint32_t width)
+static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_lane *lane, struct gnvd_cpu_wave *wave,
+			       uint32_t width)
 {
 	uint32_t i, started;
 	int ret = 0;

@@ -330,7 +330,8 @@ GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_c
 }
 
 /* A wave that holds nothing waits for room. Returns 0 to try again, or why not. */
-GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn, uint64_t *deadline, uint64_t *progress)
+GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn, uint64_t *deadline,
+			 uint64_t *progress)
 {
 	uint64_t fetched;
 	int ret = 0;

@@ -40,7 +40,8 @@ struct gpunvme_mem_opts {
  * The memory is zeroed, locked where the limits allow it, and not inherited over fork(). Any thread may call it.
  * Return: 0; -EINVAL zero length, bad option; -ENOMEM.
  */
-GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts, struct gpunvme_mem **mem);
+GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
+				  struct gpunvme_mem **mem);
 
 /**
  * gpunvme_mem_register() - use memory the caller already has

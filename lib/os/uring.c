@@ -5,6 +5,7 @@
 #include <liburing.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "util/bits.h"
 
@@ -26,13 +27,29 @@ static const unsigned setup_flags[] = {
 	0,
 };
 
+/* Rings count as locked memory of the user; those of a process that has just ended still do for a moment. */
+static int setup_within_limit(struct gnv_uring *ring, unsigned entries, unsigned flags)
+{
+	struct timespec nap = { 0, 10000000 };
+	unsigned turn, n;
+	int ret = -ENOMEM;
+
+	for (turn = 0; turn < 100 && ret == -ENOMEM; turn++) {
+		if (turn)
+			nanosleep(&nap, NULL);
+		for (n = entries; n >= 16 && ret == -ENOMEM; n /= 2)
+			ret = io_uring_queue_init(n, &ring->io, flags);
+	}
+	return ret;
+}
+
 static int setup(struct gnv_uring *ring, unsigned entries)
 {
 	int ret = -EINVAL;
 	unsigned i;
 
 	for (i = 0; i < GNV_ARRAY_LEN(setup_flags) && ret == -EINVAL; i++)
-		ret = io_uring_queue_init(entries, &ring->io, setup_flags[i]);
+		ret = setup_within_limit(ring, entries, setup_flags[i]);
 	if (ret == -ENOSYS || ret == -EINVAL)
 		return -EOPNOTSUPP;
 	if (!ret && !(ring->io.features & IORING_FEAT_EXT_ARG)) {
@@ -67,6 +84,9 @@ void gnv_uring_close(struct gnv_uring *ring)
 {
 	if (!ring)
 		return;
+	/* Closing a ring drops its file some time later; a block device must be free for others when this returns. */
+	if (ring->file)
+		io_uring_unregister_files(&ring->io);
 	io_uring_queue_exit(&ring->io);
 	free(ring);
 }
