@@ -54,6 +54,10 @@ GNVD_FN uint64_t gnvd_lowest_bits(uint64_t v, uint32_t k)
 {
 	uint32_t at = 0, step;
 
+#if defined(GNVD_CPU)
+	if (k == 1)
+		return v & (~v + 1);
+#endif
 	if (gnvd_popc(v) <= k)
 		return v;
 	for (step = 32; step; step >>= 1)
@@ -67,6 +71,10 @@ GNVD_FN uint32_t gnvd_nth_bit(uint64_t v, uint32_t n)
 {
 	uint32_t at = 0, step;
 
+#if defined(GNVD_CPU)
+	if (!n)
+		return gnvd_lowest(v);
+#endif
 	for (step = 32; step; step >>= 1)
 		if (gnvd_popc(v & ((1ull << (at + step)) - 1)) <= n)
 			at += step;

@@ -31,9 +31,9 @@ struct gnv_soft_dma {
 
 /*
  * A scatter list: pieces of host memory in order, neighbours merged. It holds a reference per segment until cleared.
- * Room for the segments of a 1 MiB transfer in 4 KiB pages is built in; longer ones allocate.
+ * Room for a few is built in, because a buffer is contiguous and its pages merge; a scattered transfer allocates.
  */
-#define GNV_SOFT_SEGS 272u
+#define GNV_SOFT_SEGS 16u
 struct gnv_soft_segs {
 	struct iovec *iov;
 	uint16_t *slot; /* of each segment's mapping */

@@ -25,7 +25,7 @@
 #define SLEEP_MAX_US 1000u
 #define IO_WAIT_MAX_US 500u
 #define LONG_IDLE_NS 500000000u
-#define LONG_SLEEP_US 4000u
+#define LONG_SLEEP_US 3000u
 #define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
 #define DRAIN_NS 10000000000ull
 

@@ -1,87 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A queue in plain memory with a mini controller behind it: what the tests of the device header share. */
+/* The queue of tests/common/rig.h with a mini controller behind it: what the tests of the device header share. */
 #ifndef TESTS_DEVICE_RIG_H
 #define TESTS_DEVICE_RIG_H
 
-#include <gpunvme/device.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "common/rig.h"
 
 #include <cmocka.h>
-
-#include "common/mini.h"
-
-#define RIG_QID 7u
-#define RIG_BUFFER (1u << 20)
-#define RIG_IOVA 0x5a00000000100000ull
-
-struct rig {
-	struct gpunvme_dq dq;
-	struct gpunvme_dbuf dbuf;
-	struct mini ctrl;
-	struct gpunvme_dq_state *state;
-	uint64_t *ready, *result, *cid_map;
-	uint32_t stop, doorbell[2];
-};
-
-static inline void *rig_zeroed(size_t bytes)
-{
-	void *p = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-
-	assert_non_null(p);
-	memset(p, 0, bytes);
-	return p;
-}
-
-/* As the host library sizes them: CQ twice the SQ, CIDs three quarters of that. */
-static inline uint32_t rig_cids(uint32_t cq_depth)
-{
-	uint32_t n = cq_depth - 1 - cq_depth / 4;
-
-	return n >= 128 ? n & ~63u : n;
-}
-
-/* A queue of 2^sq_shift entries on which `start` commands have already passed. ctrl.opts may be set before rig_start(). */
-static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
-{
-	struct rig *r = rig_zeroed(sizeof(*r));
-	uint32_t depth = 1u << sq_shift, cq_depth = 2 * depth, cids = rig_cids(cq_depth), i;
-
-	r->state = rig_zeroed(sizeof(*r->state));
-	r->ready = rig_zeroed(8 * depth);
-	r->result = rig_zeroed(8 * cids);
-	r->cid_map = rig_zeroed(8 * ((cids + 63) / 64));
-	for (i = 0; i < cids; i++)
-		r->cid_map[i / 64] |= 1ull << (i & 63);
-	r->state->resv = r->state->fetched = r->state->pub = start;
-	r->state->cq_pos = r->state->cq_rung = start;
-	r->doorbell[0] = (uint32_t)(start % depth);
-	r->doorbell[1] = (uint32_t)(start % cq_depth);
-	r->ctrl.q = (struct mini_queue){ rig_zeroed(64 * depth), rig_zeroed(16 * cq_depth), &r->doorbell[0], &r->doorbell[1],
-					 depth, cq_depth, RIG_QID, start };
-	/* Entries of the lap before carry the other phase: zero is right for even laps, for odd ones set it. */
-	for (i = 0; i < cq_depth; i++) {
-		bool passed = i < start % cq_depth;
-		uint32_t lap = (uint32_t)(start / cq_depth) & 1;
-
-		r->ctrl.q.cq[4 * i + 3] = (passed ? !lap : lap) ? GPUNVME_CQE_DW3_PHASE : 0;
-	}
-	r->dq = (struct gpunvme_dq){
-		.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(r->dq),
-		.flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_STATS, .tag = 1u << 16 | RIG_QID, .qid = RIG_QID, .nsid = 1,
-		.lba_shift = 9, .page_shift = 12, .sq_shift = (uint8_t)sq_shift, .cq_shift = (uint8_t)(sq_shift + 1),
-		.sq = (uintptr_t)r->ctrl.q.sq, .cq = (uintptr_t)r->ctrl.q.cq,
-		.sq_db = (uintptr_t)&r->doorbell[0], .cq_db = (uintptr_t)&r->doorbell[1],
-		.state = (uintptr_t)r->state, .ready = (uintptr_t)r->ready,
-		.result = (uintptr_t)r->result, .cid_map = (uintptr_t)r->cid_map, .stop = (uintptr_t)&r->stop,
-		.cmd_timeout = 60000000000ull, .lba_count = 1ull << 62, .cids = cids, .max_blocks = 2048, .ticks_per_ms = 1000000,
-	};
-	r->dbuf = (struct gpunvme_dbuf){ .base = 0, .len = RIG_BUFFER, .iova = RIG_IOVA, .prp_a = 0x5a00000020000000ull,
-					 .prp_b = 0x5a00000030000800ull };
-	return r;
-}
 
 static inline void rig_start(struct rig *r)
 {
@@ -109,13 +36,7 @@ static inline void rig_end(struct rig *r, bool idle)
 		assert_int_equal(r->state->pub, r->state->resv);
 		assert_int_equal(r->ctrl.fetched, r->ctrl.completed);
 	}
-	free(r->ctrl.q.sq);
-	free(r->ctrl.q.cq);
-	free(r->cid_map);
-	free(r->result);
-	free(r->ready);
-	free(r->state);
-	free(r);
+	rig_free(r);
 }
 
 /* Ticks of the lane clock. */

@@ -134,5 +134,6 @@ int main(void)
 		cmocka_unit_test(positions_cross_2_to_48),
 	};
 
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

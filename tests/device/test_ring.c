@@ -81,21 +81,34 @@ static void phase_flips_over_70000_commands(void **state)
 	rig_end(r, true);
 }
 
+static void run_from(uint64_t start)
+{
+	struct rig *r = rig_new(2, start);
+	unsigned i;
+
+	r->dq.cmd_timeout = rig_ms(5000);
+	rig_start(r);
+	for (i = 0; i < 20; i++)
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+	assert_int_equal(r->state->resv, start + 20);
+	rig_end(r, true);
+}
+
 static void each_start_lap(void **state)
 {
 	uint64_t start;
 
 	(void)state;
-	for (start = 0; start < 40; start++) {
-		struct rig *r = rig_new(2, start);
-		unsigned i;
+	for (start = 0; start < 40; start++)
+		run_from(start);
+}
 
-		rig_start(r);
-		for (i = 0; i < 20; i++)
-			assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
-		assert_int_equal(r->state->resv, start + 20);
-		rig_end(r, true);
-	}
+static void positions_cross_16_32_and_48_bits(void **state)
+{
+	(void)state;
+	run_from((1ull << 16) - 10);
+	run_from((1ull << 32) - 10);
+	run_from((1ull << 48) - 10);
 }
 
 /* The generation in a result word wraps after 2^46 uses of a CID; a handle must still find its command. */
@@ -162,6 +175,7 @@ static void nothing_stays_unrung(void **state)
 	struct many many = { rig_new(6, 0), 0 };
 
 	(void)state;
+	many.rig->dq.cmd_timeout = rig_ms(10000);
 	many.rig->ctrl.opts.naps = 5;
 	rig_start(many.rig);
 	assert_int_equal(gpunvme_cpu_launch(8, 1, read_many, &many), 0);
@@ -213,6 +227,7 @@ int main(void)
 		cmocka_unit_test(ring_is_freed_by_sq_head_only),
 		cmocka_unit_test(phase_flips_over_70000_commands),
 		cmocka_unit_test(each_start_lap),
+		cmocka_unit_test(positions_cross_16_32_and_48_bits),
 		cmocka_unit_test(cid_generation_wraps),
 		cmocka_unit_test(slow_command_holds_one_cid),
 		cmocka_unit_test(nothing_stays_unrung),

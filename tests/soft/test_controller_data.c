@@ -255,10 +255,12 @@ struct scribbler {
 static void *scribble(void *arg)
 {
 	struct scribbler *s = arg;
-	unsigned i;
+	unsigned i, hold;
 
+	/* Hold each value for a while, or the last of a burst of stores is all that the other core ever sees. */
 	for (i = 0; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); i++)
-		__atomic_store_n(s->word, i & 1 ? s->a : s->b, __ATOMIC_RELAXED);
+		for (hold = 0; hold < 1 + i * 7 % 97; hold++)
+			__atomic_store_n(s->word, i & 1 ? s->a : s->b, __ATOMIC_RELAXED);
 	return NULL;
 }
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the benchmarks share beside the options, sizes and sessions of examples/common.h: the line that says where it was measured,
+ * clocks, and a histogram of latencies. A benchmark prints a table for people or, with --json, one JSON object.
+ */
+#ifndef GPUNVME_BENCH_H
+#define GPUNVME_BENCH_H
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+
+#include "common.h"
+
+/* ---- Where it was measured ---- */
+
+static inline const char *cpu_model(void)
+{
+	static char line[256];
+	FILE *file = fopen("/proc/cpuinfo", "r");
+	const char *model = "unknown CPU";
+
+	while (file && fgets(line, sizeof(line), file)) {
+		char *colon = strchr(line, ':');
+
+		if (strncmp(line, "model name", 10) != 0 || !colon)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		model = colon + 2;
+		break;
+	}
+	if (file)
+		fclose(file);
+	return model;
+}
+
+static inline const char *file_system(const char *path)
+{
+	static char number[32];
+	struct statfs fs;
+
+	if (!path || statfs(path, &fs) < 0)
+		return "none";
+	switch ((unsigned long)fs.f_type) {
+	case 0xef53:
+		return "ext4";
+	case 0x58465342:
+		return "xfs";
+	case 0x9123683e:
+		return "btrfs";
+	case 0x01021994:
+		return "tmpfs";
+	default:
+		snprintf(number, sizeof(number), "type 0x%lx", (unsigned long)fs.f_type);
+		return number;
+	}
+}
+
+/* The first thing a benchmark prints. @path: the image, or NULL. JSON: the object stays open, a comma follows. */
+static inline void print_setup(int json, const char *path)
+{
+	struct utsname os;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	uname(&os);
+	if (!json) {
+		printf("%s: %s, %ld CPUs, %s %s", program, cpu_model(), cores, os.sysname, os.release);
+		printf(path ? ", %s on %s\n" : "\n", path, file_system(path));
+		return;
+	}
+	printf("{\"program\": \"%s\", \"cpu\": ", program);
+	json_string(cpu_model());
+	printf(", \"cpus\": %ld, \"kernel\": ", cores);
+	json_string(os.release);
+	printf(", \"file_system\": ");
+	json_string(file_system(path));
+	printf(", ");
+}
+
+/* ---- Clocks ---- */
+
+static inline uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline void sleep_ms(uint32_t ms)
+{
+	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* ---- Latencies: steps of a microsecond, the last one open ---- */
+
+#define HIST_STEPS 65536u
+
+struct hist {
+	uint32_t step[HIST_STEPS];
+	uint64_t count;
+};
+
+static inline void hist_add(struct hist *h, uint64_t ns)
+{
+	uint64_t us = ns / 1000;
+
+	h->step[us < HIST_STEPS ? us : HIST_STEPS - 1]++;
+	h->count++;
+}
+
+static inline void hist_merge(struct hist *to, const struct hist *from)
+{
+	for (uint32_t i = 0; i < HIST_STEPS; i++)
+		to->step[i] += from->step[i];
+	to->count += from->count;
+}
+
+/* Microseconds within which @share of the commands ended. */
+static inline uint32_t hist_quantile(const struct hist *h, double share)
+{
+	uint64_t want = (uint64_t)((double)h->count * share), seen = 0;
+	uint32_t i;
+
+	for (i = 0; i < HIST_STEPS - 1; i++) {
+		seen += h->step[i];
+		if (seen > want || (seen == h->count && seen))
+			break;
+	}
+	return i;
+}
+
+#endif
