@@ -3,7 +3,7 @@
  * Commands per second through the device header on an NVIDIA GPU: rings in pinned host memory, a controller of CPU threads that
  * fetches, counts and completes every command, and does no I/O.
  *
- *   queue_rate [--threads N] [--seconds S] [--check] [--json]
+ *   queue_rate [--threads N] [--seconds S] [--only TEXT] [--check] [--json]
  *
  * Needs no NVMe and no library: descriptors are filled by hand. --check gives every command a unique stamp as its LBA, lets the
  * controller answer with a status that depends on it, out of order, and verifies that each lane gets its own status and that each
@@ -51,6 +51,7 @@ struct Options {
 	int threads = 8;
 	double seconds = 0.5;
 	bool check = false, json = false;
+	const char *only = ""; /* points whose name contains this */
 };
 
 static std::atomic<uint8_t> *seen; /* by stamp, in check mode */
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(512) lanes(const struct gpunvme_dq *dqs, int q
 					       unsigned long long *errors)
 {
 	uint32_t lane = gpunvme_lane();
-	struct gpunvme_dq dq = dqs[(lane / 32) % queues];
+	const struct gpunvme_dq *dq = &dqs[(lane / 32) % queues];
 	unsigned long long bad = 0;
 
 	for (uint32_t i = 0; i < rounds; i++) {
@@ -147,12 +148,12 @@ __global__ void __launch_bounds__(512) lanes(const struct gpunvme_dq *dqs, int q
 		int ret = 0;
 
 		if (MODE == WAVE) {
-			ret = gpunvme_read(&dq, &buf, 0, CHECK ? stamp : lane * 8ull, 8);
+			ret = gpunvme_read(dq, &buf, 0, CHECK ? stamp : lane * 8ull, 8);
 		} else {
 			/* Lanes of a wave take turns: each call is made by one lane alone. */
 			for (uint32_t turn = 0; turn < 32; turn++) {
 				if ((lane & 31) == turn)
-					ret = gpunvme_read(&dq, &buf, 0, CHECK ? stamp : lane * 8ull, 8);
+					ret = gpunvme_read(dq, &buf, 0, CHECK ? stamp : lane * 8ull, 8);
 				__syncwarp();
 			}
 		}
@@ -211,7 +212,7 @@ static void make_queue(Rig &rig, uint32_t depth, uint32_t qid)
 	dq.major = GPUNVME_DQ_MAJOR;
 	dq.minor = GPUNVME_DQ_MINOR;
 	dq.size = sizeof(dq);
-	dq.flags = GPUNVME_DQ_STATS;
+	dq.flags = GPUNVME_DQ_STATS | GPUNVME_DQ_CQE16; /* a CQE is posted with one store and read with one load */
 	dq.tag = 1u << 16 | qid;
 	dq.qid = qid;
 	dq.nsid = 1;
@@ -288,6 +289,10 @@ static Result launch(const Point &p, const Options &o, uint32_t rounds)
 		r.doorbells += state.doorbells;
 		r.drains += state.drains;
 		r.poisoned += state.poison != 0;
+		if (state.poison)
+			fprintf(stderr, "queue_rate: queue %d is poisoned by %u: completion %08x %08x, fetched %llx, pub %llx, resv %llx, cq %llx\n",
+				i, state.poison, state.poison_cqe[2], state.poison_cqe[3], (unsigned long long)state.fetched,
+				(unsigned long long)state.pub, (unsigned long long)state.resv, (unsigned long long)state.cq_pos);
 	}
 	if (o.check) {
 		for (uint64_t i = 0; i < stamps; i++)
@@ -326,12 +331,14 @@ int main(int argc, char **argv)
 			o.threads = atoi(argv[++i]);
 		else if (a == "--seconds" && i + 1 < argc)
 			o.seconds = atof(argv[++i]);
+		else if (a == "--only" && i + 1 < argc)
+			o.only = argv[++i];
 		else if (a == "--check")
 			o.check = true;
 		else if (a == "--json")
 			o.json = true;
 		else {
-			fprintf(stderr, "usage: queue_rate [--threads N] [--seconds S] [--check] [--json]\n");
+			fprintf(stderr, "usage: queue_rate [--threads N] [--seconds S] [--only TEXT] [--check] [--json]\n");
 			return 2;
 		}
 	}
@@ -353,6 +360,8 @@ int main(int argc, char **argv)
 		{ 4, 4, 256, 16, WAVE, "4 queues of depth 16" },
 	};
 	for (const Point &p : points) {
+		if (!strstr(p.name, o.only))
+			continue;
 		Result r = measure(p, o);
 		bool ok = !r.errors && r.served >= r.issued && !r.poisoned && !r.lost && !strange;
 

@@ -104,6 +104,23 @@ GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
 }
 
+GNVD_FN void gnvd_load_ring32x4(const uint64_t *a, uint32_t *v)
+{
+	uint32_t i;
+
+	for (i = 0; i < 4; i++)
+		v[i] = gnvd_load_ring32(a[i]);
+}
+
+/* No CPU promises 16 bytes whole, so the host does not set GPUNVME_DQ_CQE16 for CPU lanes; dword 3 first all the same. */
+GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
+{
+	uint32_t i;
+
+	for (i = 4; i--;)
+		v[i] = __atomic_load_n((const uint32_t *)(uintptr_t)a + i, __ATOMIC_ACQUIRE);
+}
+
 GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 {
 	(void)__atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);

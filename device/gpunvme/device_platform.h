@@ -10,7 +10,7 @@
  *   gnvd_ld*, gnvd_st*        relaxed load and store of a state word
  *   gnvd_ld_after*            load; what the caller does next is ordered after what the writer did before (see there)
  *   gnvd_xchg32, gnvd_cas64, gnvd_and64, gnvd_or64   atomic, acquire and release at agent scope
- *   gnvd_load_ring32          load that no cache answers, for words the controller writes
+ *   gnvd_load_ring32          load that no cache answers, for words the controller writes; x4: four at once; 128: four dwords whole
  *   gnvd_acquire_ring32, gnvd_acquire64  after the word was seen: everything the controller wrote before it is seen too
  *   gnvd_store_sqe            64 bytes as four wide stores
  *   gnvd_release_to64         the wave: all earlier stores to the system, then one word
@@ -171,6 +171,20 @@ GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 	return v;
 }
 
+GNVD_FN void gnvd_load_ring32x4(const uint64_t *a, uint32_t *v)
+{
+	uint32_t i;
+
+	for (i = 0; i < 4; i++)
+		v[i] = gnvd_load_ring32(a[i]);
+}
+
+GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
+{
+	__asm__ volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+			 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "l"(a) : "memory");
+}
+
 GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 {
 	(void)a;
@@ -285,16 +299,20 @@ GNVD_FN uint32_t gpunvme_lanes(void)
 typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 
 #if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
-#define GNVD_RING_LOAD "global_load_dword %0, %1, off sc0 sc1 nt\n\ts_waitcnt vmcnt(0)"
+#define GNVD_RING_BITS "sc0 sc1 nt"
+#define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
 #elif defined(__GFX12__)
-#define GNVD_RING_LOAD "global_load_b32 %0, %1, off scope:SCOPE_SYS\n\ts_wait_loadcnt 0x0"
+#define GNVD_RING_BITS "scope:SCOPE_SYS"
+#define GNVD_WAIT_LOADS "s_wait_loadcnt 0x0"
 #define GNVD_WAIT_STORES "s_wait_storecnt 0x0"
 #elif defined(__GFX11__) || defined(__GFX10__)
-#define GNVD_RING_LOAD "global_load_dword %0, %1, off glc slc dlc\n\ts_waitcnt vmcnt(0)"
+#define GNVD_RING_BITS "glc slc dlc"
+#define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt_vscnt null, 0x0"
 #else
-#define GNVD_RING_LOAD "global_load_dword %0, %1, off glc slc\n\ts_waitcnt vmcnt(0)"
+#define GNVD_RING_BITS "glc slc"
+#define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
 #endif
 
@@ -377,8 +395,29 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 {
 	uint32_t v;
-	__asm__ volatile(GNVD_RING_LOAD : "=v"(v) : "v"(a) : "memory");
+	__asm__ volatile("global_load_dword %0, %1, off " GNVD_RING_BITS "\n\t" GNVD_WAIT_LOADS : "=v"(v) : "v"(a) : "memory");
 	return v;
+}
+
+GNVD_FN void gnvd_load_ring32x4(const uint64_t *a, uint32_t *v)
+{
+	__asm__ volatile("global_load_dword %0, %4, off " GNVD_RING_BITS "\n\t"
+			 "global_load_dword %1, %5, off " GNVD_RING_BITS "\n\t"
+			 "global_load_dword %2, %6, off " GNVD_RING_BITS "\n\t"
+			 "global_load_dword %3, %7, off " GNVD_RING_BITS "\n\t" GNVD_WAIT_LOADS
+			 : "=&v"(v[0]), "=&v"(v[1]), "=&v"(v[2]), "=&v"(v[3])
+			 : "v"(a[0]), "v"(a[1]), "v"(a[2]), "v"(a[3]) : "memory");
+}
+
+GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
+{
+	gnvd_v4 whole;
+
+	__asm__ volatile("global_load_dwordx4 %0, %1, off " GNVD_RING_BITS "\n\t" GNVD_WAIT_LOADS : "=v"(whole) : "v"(a) : "memory");
+	v[0] = whole[0];
+	v[1] = whole[1];
+	v[2] = whole[2];
+	v[3] = whole[3];
 }
 
 /* An invalidate is local to one compute unit, so every lane that reads does this itself. */

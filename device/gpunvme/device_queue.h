@@ -109,23 +109,6 @@ GNVD_FN void gnvd_finish_detached(const struct gpunvme_dq *dq, uint32_t cid, uin
 	gnvd_free_cids(dq, cid & ~63u, 1ull << (cid & 63));
 }
 
-/* Store one completion where its owner looks. Returns 0 when no such command is in flight. */
-GNVD_FN int gnvd_deliver(const struct gpunvme_dq *dq, uint32_t dw3)
-{
-	uint32_t cid = dw3 & GPUNVME_CQE_DW3_CID;
-	uint64_t status = GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_STATUS, dw3), old;
-
-	if (cid >= dq->cids)
-		return 0;
-	/* One atomic tells what the word was and makes it DONE: a second completion of the CID finds it so. */
-	old = gnvd_or64(gnvd_result_at(dq, cid), GPUNVME_RES_DONE_BIT | status << GPUNVME_RES_STATUS_SHIFT);
-	if ((old & GPUNVME_RES_STATE) != GPUNVME_RES_SUBMITTED)
-		return 0;
-	if (old & GPUNVME_RES_DETACHED)
-		gnvd_finish_detached(dq, cid, old & ~(GNVD_GEN_ONE - 1), (uint32_t)status);
-	return 1;
-}
-
 GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe, uint32_t dw2, uint32_t dw3)
 {
 	uint64_t at = GNVD_STATE(dq, poison_cqe);
@@ -137,46 +120,119 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe, uin
 	gnvd_poison(dq, GPUNVME_EPROTO);
 }
 
+#define GNVD_BATCH 4u /* completions each lane looks at in one go: their loads overlap */
+
+/* Completions as one lane sees them: entry i is `count` positions behind entry i - 1. */
+struct gnvd_batch {
+	uint64_t at[GNVD_BATCH]; /* addresses */
+	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
+	uint32_t mine; /* bit i: entry i is new */
+};
+
+/* Read what is at `pos` and behind. Returns how many completions, from pos on without a gap, are new. */
+GNVD_FN uint32_t gnvd_read_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, struct gnvd_batch *b)
+{
+	uint64_t mask = (1ull << dq->cq_shift) - 1;
+	uint32_t i, n, total = 0, next, ahead, is_new, whole[4];
+
+	for (i = 0; i < GNVD_BATCH; i++)
+		b->at[i] = dq->cq + 16 * ((pos + w->rank + i * w->count) & mask);
+	if (dq->flags & GPUNVME_DQ_CQE16) {
+		for (i = 0; i < GNVD_BATCH; i++) {
+			gnvd_load_ring128(b->at[i], whole);
+			b->dw2[i] = whole[2];
+			b->dw3[i] = whole[3];
+		}
+	} else {
+		/* Dword 3 holds the phase; once it is new the rest of the entry is. */
+		uint64_t dw3_at[GNVD_BATCH] = { b->at[0] + 12, b->at[1] + 12, b->at[2] + 12, b->at[3] + 12 };
+
+		gnvd_load_ring32x4(dw3_at, b->dw3);
+	}
+	b->mine = 0;
+	for (i = 0; i < GNVD_BATCH; i++) {
+		ahead = w->rank + i * w->count;
+		is_new = ahead <= mask && (b->dw3[i] >> 16 & 1) == (~(uint32_t)((pos + ahead) >> dq->cq_shift) & 1);
+		n = total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
+		b->mine |= (uint32_t)(w->rank < n) << i;
+		total += n;
+	}
+	if (total && !(dq->flags & GPUNVME_DQ_CQE16)) {
+		uint64_t dw2_at[GNVD_BATCH] = { b->at[0] + 8, b->at[1] + 8, b->at[2] + 8, b->at[3] + 8 };
+
+		for (i = 0; i < GNVD_BATCH; i++)
+			if (b->mine >> i & 1)
+				gnvd_acquire_ring32(b->at[i] + 12); /* pairs with the controller's write of the entry */
+		gnvd_load_ring32x4(dw2_at, b->dw2);
+	}
+	return total;
+}
+
 /*
- * Consume the run of new completions at `pos`, at most one per lane. Returns how many; *fetched moves on. A device is not trusted:
- * a completion of another queue, of no command in flight, or with an SQ head outside [fetched, pub] ends the queue, *bad is set.
+ * Store completions where their owners look. A device is not trusted: a completion of another queue, of no command in flight, or with
+ * an SQ head outside [fetched, pub] is wrong. Returns a bit for each wrong one; *delta is how far the last one moves fetched.
  */
+GNVD_FN uint32_t gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t fetched, uint32_t *delta)
+{
+	uint64_t rung = gnvd_ld64(GNVD_STATE(dq, pub)) - fetched, old[GNVD_BATCH];
+	uint32_t i, cid, sqhd, wrong = 0;
+
+	for (i = 0; i < GNVD_BATCH; i++) {
+		old[i] = GPUNVME_RES_SUBMITTED;
+		if (!(b->mine >> i & 1))
+			continue;
+		cid = b->dw3[i] & GPUNVME_CQE_DW3_CID;
+		sqhd = b->dw2[i] & GPUNVME_CQE_DW2_SQHD;
+		*delta = (sqhd - (uint32_t)fetched) & ((1u << dq->sq_shift) - 1);
+		if (*delta > rung) { /* pub may have been loaded before the completion was: nothing above orders the two */
+			gnvd_order_agent();
+			rung = gnvd_ld64(GNVD_STATE(dq, pub)) - fetched;
+		}
+		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || *delta > rung || cid >= dq->cids)
+			wrong |= 1u << i;
+		else /* one atomic tells what the word was and makes it DONE: a second completion of the CID finds it so */
+			old[i] = gnvd_or64(gnvd_result_at(dq, cid), GPUNVME_RES_DONE_BIT |
+					   (uint64_t)(b->dw3[i] >> 17) << GPUNVME_RES_STATUS_SHIFT);
+	}
+	for (i = 0; i < GNVD_BATCH; i++) {
+		if ((old[i] & GPUNVME_RES_STATE) != GPUNVME_RES_SUBMITTED)
+			wrong |= 1u << i;
+		else if (old[i] & GPUNVME_RES_DETACHED)
+			gnvd_finish_detached(dq, b->dw3[i] & GPUNVME_CQE_DW3_CID, old[i] & ~(GNVD_GEN_ONE - 1), b->dw3[i] >> 17);
+	}
+	return wrong;
+}
+
+/* Consume new completions at `pos`. Returns how many; *fetched moves on; *bad is set when the device broke the protocol. */
 GNVD_FN uint32_t gnvd_drain_run(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint64_t *fetched, int *bad)
 {
-	uint64_t at = pos + w->rank, mask = (1ull << dq->cq_shift) - 1, cqe = dq->cq + 16 * (at & mask);
-	uint32_t phase = ~(uint32_t)(at >> dq->cq_shift) & 1, dw2 = 0, dw3 = 0, delta = 0, n, next;
-	uint64_t wrong;
-	int ok = 1;
+	struct gnvd_batch b;
+	uint32_t n = gnvd_read_cqes(dq, w, pos, &b), i, delta = 0, wrong, last;
+	uint64_t lanes;
 
-	/* Dword 3 first: it holds the phase, and once it is new the rest of the entry is. */
-	if (w->rank <= mask)
-		dw3 = gnvd_load_ring32(cqe + 12);
-	n = gnvd_leading(w, w->rank <= mask && GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, dw3) == phase, &next);
 	if (!n)
 		return 0;
-	if (w->rank < n) {
-		gnvd_acquire_ring32(cqe + 12); /* pairs with the controller's write of the entry */
-		dw2 = gnvd_load_ring32(cqe + 8);
-		delta = (GPUNVME_FIELD_GET(GPUNVME_CQE_DW2_SQHD, dw2) - (uint32_t)*fetched) & ((1u << dq->sq_shift) - 1);
-		ok = GPUNVME_FIELD_GET(GPUNVME_CQE_DW2_SQID, dw2) == dq->qid && delta <= gnvd_ld64(GNVD_STATE(dq, pub)) - *fetched &&
-		     (GPUNVME_FIELD_GET(GPUNVME_CQE_DW2_SQHD, dw2) >> dq->sq_shift) == 0 && gnvd_deliver(dq, dw3);
-	}
-	wrong = gnvd_ballot(w, !ok);
-	if (wrong) {
-		if (w->lane == gnvd_lowest(wrong))
-			gnvd_poison_protocol(dq, cqe, dw2, dw3);
+	wrong = gnvd_deliver(dq, &b, *fetched, &delta);
+	lanes = gnvd_ballot(w, wrong != 0);
+	if (lanes) {
+		for (i = 0; i < GNVD_BATCH; i++)
+			if (w->lane == gnvd_lowest(lanes) && (wrong & (0u - wrong)) == 1u << i)
+				gnvd_poison_protocol(dq, b.at[i], b.dw2[i], b.dw3[i]);
 		*bad = 1;
 		return n;
 	}
-	*fetched += gnvd_shfl32(w, delta, gnvd_lane_of_rank(w, w->rank == n - 1));
+	last = (n - 1) % w->count;
+	*fetched += gnvd_shfl32(w, delta, gnvd_lane_of_rank(w, w->rank == last));
 	return n;
 }
+
+#define GNVD_DRAIN_TURNS 16u /* then others may drain: the holder has results of its own to look at */
 
 /* Turn completions into results, unless another wave is at it. */
 GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 {
 	uint64_t pos, rung, fetched, quarter = (1ull << dq->cq_shift) / 4;
-	uint32_t n, got = 0;
+	uint32_t n, turn, got = 0;
 	int bad = 0;
 
 	if (w->rank == 0)
@@ -187,7 +243,7 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 	rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
 	fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
 	bad = gnvd_bcast32(w, gnvd_ld32(GNVD_STATE(dq, poison))) == GPUNVME_EPROTO;
-	while (!bad) {
+	for (turn = 0; turn < GNVD_DRAIN_TURNS && !bad; turn++) {
 		n = gnvd_drain_run(dq, w, pos, &fetched, &bad);
 		if (!n)
 			break;
@@ -202,6 +258,8 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 			if (w->rank == 0)
 				gnvd_doorbell(dq->cq_db, (uint32_t)(pos & ((1ull << dq->cq_shift) - 1)));
 		}
+		if (n < GNVD_BATCH * w->count)
+			break;
 	}
 	if (w->rank == 0) {
 		gnvd_st64(GNVD_STATE(dq, cq_pos), pos);
@@ -255,10 +313,10 @@ GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 		again = 0;
 		if (w->rank == 0) {
 			if (end != pub) {
-				gnvd_order_agent(); /* READY seen, so the SQEs behind it are out */
+				gnvd_st64(GNVD_STATE(dq, pub), end); /* before the doorbell: a completion is checked against it */
+				gnvd_order_agent(); /* pub is out, and READY was seen, so the SQEs behind it are */
 				if (dq->flags & GPUNVME_DQ_READBACK_SQE)
 					(void)gnvd_load_ring32(dq->sq + 64 * ((end - 1) & mask) + 60);
-				gnvd_st64(GNVD_STATE(dq, pub), end); /* before the doorbell: a completion is checked against it */
 				gnvd_doorbell(dq->sq_db, (uint32_t)(end & mask));
 				if (dq->flags & GPUNVME_DQ_STATS)
 					gnvd_add64(GNVD_STATE(dq, doorbells), 1);
@@ -292,13 +350,14 @@ GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t hint, uin
 /* The leader takes up to k CIDs and as many positions, or nothing: count is 0 then, or -GPUNVME_ESHUTDOWN as an error. */
 GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k, struct gnvd_grant *grant)
 {
-	uint64_t room = (1ull << dq->sq_shift) - 1, resv, seen;
+	uint64_t room = (1ull << dq->sq_shift) - 1, seen;
+	uint64_t resv = gnvd_ld64(GNVD_STATE(dq, resv)), fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
+	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison));
 
 	grant->count = 0;
-	if (gnvd_ld32(GNVD_STATE(dq, poison)))
+	if (poison)
 		return -GPUNVME_ESHUTDOWN;
-	resv = gnvd_ld64(GNVD_STATE(dq, resv));
-	if (resv + k - gnvd_ld_after64(GNVD_STATE(dq, fetched)) > room)
+	if (resv + k - fetched > room)
 		return 0;
 	grant->cids = gnvd_claim_cids(dq, hint, k, &grant->base);
 	if (!grant->cids)

@@ -3,7 +3,7 @@
  * Server threads: the loop, and how it rests.
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond, and after half a
- * second of nothing up to four: on a virtual machine a thousand sleeps a second are 3 % of a CPU. While only I/O is outstanding it
+ * second of nothing up to three: on a virtual machine a thousand sleeps a second are 3 % of a CPU. While only I/O is outstanding it
  * sleeps in io_uring, shortly, as a doorbell may ring meanwhile. A thread without queues sleeps until it has one.
  */
 #include "soft/state.h"

@@ -59,15 +59,17 @@ def functions(text):
 def check_everywhere(target, code, notes):
     """What must hold for all functions."""
     bits, load_wait = TARGETS[target][:2]
+    pattern = r"global_load_(dword|b32|dwordx4|b128) .*" + re.escape(bits)
     ring = 0
     for name, body in code.items():
         for i, line in enumerate(body):
             if re.match(r"(scratch_|flat_(load|store|atomic)|s_swappc)", line):
                 yield f"{name}: {line}"
-            if re.match(r"global_load_(dword|b32) .*" + re.escape(bits), line):
+            if re.match(pattern, line):  # several may share one wait
                 ring += 1
-                if not re.match(load_wait, body[i + 1]):
-                    yield f"{name}: ring load is followed by '{body[i + 1]}'"
+                after = next(later for later in body[i + 1:] if not re.match(pattern, later))
+                if not re.match(load_wait, after):
+                    yield f"{name}: ring load is followed by '{after}'"
     if not ring:
         yield "no ring load with all cache bits"
     for size in re.findall(r"\.private_segment_fixed_size: (\d+)", notes):
