@@ -94,6 +94,11 @@ GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
 	return __atomic_fetch_or((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
 }
 
+GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v)
+{
+	return gnvd_or64(a, v);
+}
+
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 {
 	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);

@@ -10,6 +10,7 @@
  *   gnvd_ld*, gnvd_st*        relaxed load and store of a state word
  *   gnvd_ld_after*            load; what the caller does next is ordered after what the writer did before (see there)
  *   gnvd_xchg32, gnvd_cas64, gnvd_and64, gnvd_or64   atomic, acquire and release at agent scope
+ *   gnvd_or_after64           the same or, released by a gnvd_order_agent before it
  *   gnvd_load_ring32          load that no cache answers, for words the controller writes; x4: four at once; 128: four dwords whole
  *   gnvd_acquire_ring32, gnvd_acquire64  after the word was seen: everything the controller wrote before it is seen too
  *   gnvd_store_sqe            64 bytes as four wide stores
@@ -156,6 +157,13 @@ GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
 {
 	uint64_t old;
 	__asm__ volatile("atom.release.gpu.global.or.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.relaxed.gpu.global.or.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
 	return old;
 }
 
@@ -384,6 +392,11 @@ GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
 GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
 {
 	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), v, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+}
+
+GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v)
+{
+	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)

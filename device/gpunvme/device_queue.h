@@ -157,12 +157,13 @@ GNVD_FN uint32_t gnvd_read_cqes(const struct gpunvme_dq *dq, const struct gnvd_w
 		b->mine |= (uint32_t)(w->rank < n) << i;
 		total += n;
 	}
-	if (total && !(dq->flags & GPUNVME_DQ_CQE16)) {
-		uint64_t dw2_at[GNVD_BATCH] = { b->at[0] + 8, b->at[1] + 8, b->at[2] + 8, b->at[3] + 8 };
+	if (b->mine && !(dq->flags & GPUNVME_DQ_CQE16)) {
+		uint64_t dw2_at[GNVD_BATCH];
 
-		for (i = 0; i < GNVD_BATCH; i++)
-			if (b->mine >> i & 1)
-				gnvd_acquire_ring32(b->at[i] + 12); /* pairs with the controller's write of the entry */
+		for (i = 0; i < GNVD_BATCH; i++) {
+			dw2_at[i] = (b->mine >> i & 1 ? b->at[i] : b->at[0]) + 8; /* entries that are not new are not touched */
+			gnvd_acquire_ring32(dw2_at[i] + 4); /* pairs with the controller's write of the entry */
+		}
 		gnvd_load_ring32x4(dw2_at, b->dw2);
 	}
 	return total;
@@ -177,6 +178,7 @@ GNVD_FN uint32_t gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_bat
 	uint64_t rung = gnvd_ld64(GNVD_STATE(dq, pub)) - fetched, old[GNVD_BATCH];
 	uint32_t i, cid, sqhd, wrong = 0;
 
+	gnvd_order_agent(); /* one for all: the results below are released behind what was read */
 	for (i = 0; i < GNVD_BATCH; i++) {
 		old[i] = GPUNVME_RES_SUBMITTED;
 		if (!(b->mine >> i & 1))
@@ -191,8 +193,8 @@ GNVD_FN uint32_t gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_bat
 		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || *delta > rung || cid >= dq->cids)
 			wrong |= 1u << i;
 		else /* one atomic tells what the word was and makes it DONE: a second completion of the CID finds it so */
-			old[i] = gnvd_or64(gnvd_result_at(dq, cid), GPUNVME_RES_DONE_BIT |
-					   (uint64_t)(b->dw3[i] >> 17) << GPUNVME_RES_STATUS_SHIFT);
+			old[i] = gnvd_or_after64(gnvd_result_at(dq, cid), GPUNVME_RES_DONE_BIT |
+						 (uint64_t)(b->dw3[i] >> 17) << GPUNVME_RES_STATUS_SHIFT);
 	}
 	for (i = 0; i < GNVD_BATCH; i++) {
 		if ((old[i] & GPUNVME_RES_STATE) != GPUNVME_RES_SUBMITTED)
@@ -301,7 +303,7 @@ GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_
  */
 GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t stride)
 {
-	uint64_t mask = (1ull << dq->sq_shift) - 1, pub, end;
+	uint64_t mask = (1ull << dq->sq_shift) - 1, pub, end, ready;
 	uint32_t got, again;
 
 	do {
@@ -322,8 +324,8 @@ GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 					gnvd_add64(GNVD_STATE(dq, doorbells), 1);
 			}
 			gnvd_xchg32(GNVD_STATE(dq, pub_lock), 0);
-			again = gnvd_ld64(gnvd_ready_at(dq, end)) >> GPUNVME_READY_POS_SHIFT == end &&
-				gnvd_ld64(gnvd_ready_at(dq, end)) != 0;
+			ready = gnvd_ld64(gnvd_ready_at(dq, end));
+			again = ready && ready >> GPUNVME_READY_POS_SHIFT == end;
 		}
 	} while (gnvd_bcast32(w, again));
 }
@@ -363,7 +365,7 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 	if (!grant->cids)
 		return 0;
 	k = gnvd_popc(grant->cids);
-	while (resv + k - gnvd_ld_after64(GNVD_STATE(dq, fetched)) <= room) {
+	while (resv + k - fetched <= room) {
 		seen = gnvd_cas64(GNVD_STATE(dq, resv), resv, resv + k);
 		if (seen == resv) {
 			grant->pos = resv;
@@ -371,6 +373,7 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 			return 0;
 		}
 		resv = seen;
+		fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
 	}
 	gnvd_free_cids(dq, grant->base, grant->cids);
 	return 0;
