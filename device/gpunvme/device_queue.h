@@ -170,8 +170,8 @@ GNVD_FN uint32_t gnvd_read_cqes(const struct gpunvme_dq *dq, const struct gnvd_w
 }
 
 /*
- * Store completions where their owners look. A device is not trusted: a completion of another queue, of no command in flight, or with
- * an SQ head outside [fetched, pub] is wrong. Returns a bit for each wrong one; *delta is how far the last one moves fetched.
+ * Store completions where their owners look. A device is not trusted: a completion of another queue, of no command in flight, or
+ * with an SQ head outside [fetched, pub] is wrong. Returns a bit for each wrong one; *delta is how far the last one moves fetched.
  */
 GNVD_FN uint32_t gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t fetched, uint32_t *delta)
 {
