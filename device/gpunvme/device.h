@@ -15,8 +15,8 @@
  *   the device until the host has destroyed the queue.
  * - Common results, not repeated below: -GPUNVME_EINVAL zero blocks, unaligned buffer; -GPUNVME_ERANGE outside the window or the
  *   buffer; -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device
- *   broke the protocol; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the
- *   descriptor is of another version than this header.
+ *   broke the protocol; -GPUNVME_ENODEV it is gone; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop();
+ *   -GPUNVME_EPROTONOSUPPORT the descriptor is of another version than this header.
  */
 #ifndef GPUNVME_DEVICE_H
 #define GPUNVME_DEVICE_H
@@ -317,7 +317,7 @@ GNVD_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lb
  * Takes in completions on the way, so a lane that only polls makes the queue progress.
  * Return: 0 done; positive, its NVMe status; -GPUNVME_EAGAIN not yet; -GPUNVME_ESTALE the handle was consumed or is of an earlier
  * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT silent for the queue's command time-out,
- * the queue is poisoned now; -GPUNVME_EPROTO.
+ * the queue is poisoned now; -GPUNVME_EPROTO; -GPUNVME_ENODEV the host says that the controller is gone.
  */
 GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {

@@ -515,13 +515,14 @@ GNVD_FN void gnvd_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks, uint64_t *until)
 {
 	uint64_t now = gnvd_clock();
+	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison));
 
 	if (!req->deadline)
 		req->deadline = now + dq->cmd_timeout;
 	if (!*until)
 		*until = ticks && ticks < ~0ull - now ? now + ticks : ~0ull;
-	if (gnvd_ld32(GNVD_STATE(dq, poison)) == GPUNVME_EPROTO)
-		return -GPUNVME_EPROTO;
+	if (poison == GPUNVME_EPROTO || poison == GPUNVME_ENODEV)
+		return -(int)poison;
 	if (now >= req->deadline)
 		return -GPUNVME_ETIMEDOUT;
 	if (gnvd_stopped(dq))

@@ -59,6 +59,19 @@ static void teardown(struct gpunvme_dev *dev)
 	free(dev);
 }
 
+/* Lanes that wait must not wait for a device that will never answer. Runs on a thread of the port. */
+static void device_lost(void *ctx)
+{
+	struct gpunvme_dev *dev = ctx;
+	struct gpunvme_qp *qp;
+
+	gnv_ctrl_kill(&dev->ctrl, -ENODEV);
+	pthread_mutex_lock(&dev->lock);
+	for (qp = dev->qps; qp; qp = qp->next)
+		gnv_qp_poison(qp, GPUNVME_ENODEV);
+	pthread_mutex_unlock(&dev->lock);
+}
+
 static void describe(struct gpunvme_dev *dev, uint32_t default_ns)
 {
 	struct gpunvme_dev_info *info = &dev->info;
@@ -121,6 +134,7 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 		goto free_dev;
 	pthread_mutex_init(&dev->lock, NULL);
 	describe(dev, default_ns);
+	port->ops->watch(port, device_lost, dev);
 	ret = bring_up(dev, opts);
 	if (!ret) {
 		*out = dev;

@@ -53,11 +53,8 @@ static int map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 	map->mem = mem;
 	map->dev = dev;
 	ret = space->ops->map(space, mem, &iova);
-	if (ret) {
-		gnv_fail(ret, "the %s address space refused to map %zu bytes; unmap something, or raise RLIMIT_MEMLOCK",
-			 space->ops->name, mem->len);
+	if (ret)
 		goto free_map;
-	}
 	ret = add_table(map, iova);
 	if (ret)
 		goto unmap;

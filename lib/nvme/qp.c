@@ -230,6 +230,15 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	return ret;
 }
 
+void gnv_qp_poison(struct gpunvme_qp *qp, uint32_t cause)
+{
+	struct gpunvme_dq_state *state = qp->state.cpu;
+	uint32_t none = 0;
+
+	if (state)
+		__atomic_compare_exchange_n(&state->poison, &none, cause, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
 static bool has_submitted(const struct gpunvme_qp *qp)
 {
 	const uint64_t *result = (const uint64_t *)(const void *)((const char *)qp->state.cpu + qp->layout.result);

@@ -44,6 +44,9 @@ void gnv_qp_layout(uint32_t depth, uint32_t cids, struct gnv_qp_layout *layout);
 /* Id of the first queue that is poisoned, or could not be deleted, and has commands the controller did not complete; else 0. */
 uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev);
 
+/* End the queue for its lanes, with `cause` (GPUNVME_E*) unless it has ended before. */
+void gnv_qp_poison(struct gpunvme_qp *qp, uint32_t cause);
+
 /* Release a queue whose memory the controller does not use any more: it was deleted, or the controller has been stopped. */
 void gnv_qp_release(struct gpunvme_qp *qp);
 

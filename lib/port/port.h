@@ -13,6 +13,9 @@
 
 struct gnv_port;
 
+/* The device is no longer usable: it reported an error, or somebody takes it away. Called on a thread of the port. */
+typedef void gnv_port_lost_fn(void *ctx);
+
 struct gnv_port_ops {
 	const char *name; /* "soft", "vfio-iommufd", ... as gpunvme_dev_info.transport */
 	/*
@@ -20,6 +23,8 @@ struct gnv_port_ops {
 	 * success no DMA happens any more, and BAR0 must not be touched again. Return: 0, or negative when that is not proven.
 	 */
 	int (*halt)(struct gnv_port *port);
+	/* From now on, and at most once, call @lost when the device is lost; at once if it is already. */
+	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 	/* Last: BAR0 and space go with it. The controller has been stopped. */
 	void (*close)(struct gnv_port *port);
 };
@@ -40,6 +45,7 @@ struct gnv_port {
 int gnv_port_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
 
 int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
+int gnv_port_pci_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
 
 /* The software controller behind a soft port, for tests and benchmarks that inject faults; NULL for other ports. */
 struct gnv_soft;

@@ -46,7 +46,15 @@ static void soft_close(struct gnv_port *port)
 	free(ps);
 }
 
-static const struct gnv_port_ops soft_ops = { "soft", soft_halt, soft_close };
+/* Nobody takes the threads of this process away. */
+static void soft_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
+{
+	(void)port;
+	(void)lost;
+	(void)ctx;
+}
+
+static const struct gnv_port_ops soft_ops = { "soft", soft_halt, soft_watch, soft_close };
 
 /* Numbers only: whether they make sense together is the controller's to say. */
 static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)

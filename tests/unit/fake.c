@@ -68,7 +68,15 @@ static void port_close(struct gnv_port *port)
 	gnv_container_of(port, struct fake, port)->closed++;
 }
 
-static const struct gnv_port_ops port_ops = { "fake", port_halt, port_close };
+static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
+{
+	struct fake *fake = gnv_container_of(port, struct fake, port);
+
+	fake->lost = lost;
+	fake->lost_ctx = ctx;
+}
+
+static const struct gnv_port_ops port_ops = { "fake", port_halt, port_watch, port_close };
 
 static uint32_t reg(struct fake *fake, unsigned offset)
 {

@@ -58,6 +58,8 @@ struct fake {
 	unsigned mapped; /* ever */
 	unsigned closed;
 	unsigned halted;
+	gnv_port_lost_fn *lost; /* as the device watches the port */
+	void *lost_ctx;
 	unsigned commands;
 	unsigned cqs, sqs;	 /* that exist */
 	unsigned char order[64]; /* opcodes of queue commands, as they came */

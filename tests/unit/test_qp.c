@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <gpunvme/device.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include "fake.h"
 #include "nvme/qp.h"
@@ -33,6 +36,38 @@ static int teardown(void **state)
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
 	return 0;
+}
+
+static void *wait_for_answer(void *arg)
+{
+	struct gpunvme_dq *dq = arg;
+	struct gpunvme_dbuf dbuf = { 0, 4096, 0x10000, 0, 0 };
+
+	return (void *)(intptr_t)gpunvme_read(dq, &dbuf, 0, 0, 1);
+}
+
+/* A lane that waits for a controller that will never answer again is told so long before its time-out. */
+static void test_lost(void **state)
+{
+	struct gpunvme_dq_state *queue;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	unsigned char log[64];
+	pthread_t lane;
+	void *result;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	queue = (struct gpunvme_dq_state *)(uintptr_t)dq.state;
+	assert_int_equal(pthread_create(&lane, NULL, wait_for_answer, &dq), 0);
+	while (!__atomic_load_n(&queue->pub, __ATOMIC_ACQUIRE))
+		sched_yield();
+	fake->lost(fake->lost_ctx);
+	pthread_join(lane, &result);
+	assert_int_equal((intptr_t)result, -GPUNVME_ENODEV);
+	assert_int_equal((intptr_t)wait_for_answer(&dq), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_dev_log_page(dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, log, sizeof(log)), -ENODEV);
 }
 
 static void test_cids(void **state)
@@ -309,6 +344,7 @@ int main(void)
 		TEST(test_dead_while_creating),
 		TEST(test_views),
 		TEST(test_refused_deletion),
+		TEST(test_lost),
 		TEST(test_selftest_times_out),
 	};
 
