@@ -63,10 +63,8 @@ static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct
 		gnv_mem_log_unlocked(arena->log, len);
 	}
 	ret = arena->space->ops->map(arena->space, chunk->mem, &chunk->iova);
-	if (ret) {
-		gnv_fail(ret, "the %s address space refused to map %zu bytes", arena->space->ops->name, len);
+	if (ret)
 		goto release_mem;
-	}
 	chunk->pages = pages;
 	chunk->next = arena->chunks;
 	arena->chunks = chunk;

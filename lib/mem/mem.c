@@ -14,6 +14,7 @@
 void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops)
 {
 	mem->ops = ops;
+	mem->dmabuf = -1;
 	pthread_mutex_init(&mem->lock, NULL);
 }
 

@@ -29,6 +29,8 @@ struct gpunvme_mem {
 	uint64_t lane;           /* address for the lanes of `gpu`; equals cpu for CPU lanes */
 	size_t len;
 	size_t page;     /* bytes of one page of the backing */
+	int dmabuf;      /* descriptor of a DMA-BUF of the bytes, or -1; the kind that has one closes it */
+	uint64_t dmabuf_offset; /* of the first byte in it */
 	bool locked;     /* mlock succeeded */
 	bool orphan;     /* freed by its owner while a device may still write to it; released with its last mapping */
 	bool leaked;     /* a device that was closed may still write to it: the bytes are never given back */

@@ -15,7 +15,10 @@ struct gnv_space;
 
 struct gnv_space_ops {
 	const char *name;
-	/* Map all of @mem for reads and writes by the device. Return: 0, -ENOMEM, -ENOSPC, -EFAULT, -EOPNOTSUPP. */
+	/*
+	 * Map all of @mem for reads and writes by the device.
+	 * Return: 0, -ENOMEM, -ENOSPC, -EFAULT, -EOPNOTSUPP, -ENODEV; gnv_fail() has the sentence.
+	 */
 	int (*map)(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova);
 	/* Undo map. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed). */
 	int (*unmap)(struct gnv_space *space, uint64_t iova, size_t len);

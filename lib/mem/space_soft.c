@@ -55,9 +55,9 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	int slot;
 
 	if (!mem->cpu)
-		return -EOPNOTSUPP;
+		return gnv_fail(-EOPNOTSUPP, "the software controller cannot reach %s memory, which has no CPU address", mem->ops->kind);
 	if (!mem->len || mem->len >= SLOT_BYTES)
-		return -ENOSPC;
+		return gnv_fail(-ENOSPC, "%zu bytes do not fit the software address space", mem->len);
 	pthread_mutex_lock(&soft->lock);
 	slot = find_free(soft);
 	if (slot >= 0) {
@@ -72,7 +72,7 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 		__atomic_store_n(&e->state, LIVE, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&soft->lock);
-	return slot < 0 ? slot : 0;
+	return slot < 0 ? gnv_fail(slot, "the software address space is full; unmap something") : 0;
 }
 
 static struct entry *entry_of(struct soft_space *soft, uint64_t iova)

@@ -7,9 +7,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 size_t gnv_sys_page_size(void)
@@ -62,9 +66,46 @@ void gnv_sys_unmap(void *ptr, size_t len)
 	munmap(ptr, len);
 }
 
+int gnv_sys_replace_ones(void *ptr, size_t len)
+{
+	void *made = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (made == MAP_FAILED)
+		return -ENOMEM;
+	memset(made, 0xff, len);
+	if (mremap(made, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, ptr) != MAP_FAILED)
+		return 0;
+	munmap(made, len);
+	return -ENOMEM;
+}
+
+int gnv_sys_may_use(const char *path)
+{
+	if (!access(path, R_OK | W_OK))
+		return 0;
+	return errno == ENOENT || errno == ENOTDIR ? -ENOENT : -EACCES;
+}
+
 int gnv_sys_lock(void *ptr, size_t len)
 {
 	return mlock(ptr, len) ? -errno : 0;
+}
+
+static bool may_lock_all(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2] = { { 0 } };
+
+	return !syscall(SYS_capget, &head, caps) && caps[0].effective & 1u << CAP_IPC_LOCK;
+}
+
+uint64_t gnv_sys_lock_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || may_lock_all())
+		return UINT64_MAX;
+	return limit.rlim_cur;
 }
 
 int gnv_sys_probe(const void *ptr, size_t len)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Bytes of a small page. */
 size_t gnv_sys_page_size(void);
@@ -19,8 +20,19 @@ size_t gnv_sys_page_size(void);
 int gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 void gnv_sys_unmap(void *ptr, size_t len);
 
+/*
+ * Put private memory full of ones in the place of a mapping, at once: no access in between sees neither. Return: 0, -ENOMEM.
+ */
+int gnv_sys_replace_ones(void *ptr, size_t len);
+
+/* May this process open the node for reading and writing? Return: 0, -ENOENT, -EACCES. */
+int gnv_sys_may_use(const char *path);
+
 /* Keep it in memory. Return: 0 or -errno. */
 int gnv_sys_lock(void *ptr, size_t len);
+
+/* Bytes this process may lock or pin; UINT64_MAX without a limit (a capability lifts it). */
+uint64_t gnv_sys_lock_limit(void);
 
 /*
  * gnv_sys_probe() - is all of it mapped, readable and writable?

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The address space behind an IOMMUFD. Memory that has a DMA-BUF is mapped by it: the kernel pins no pages of a device's BAR.
+ */
+#include <errno.h>
+
+#include "mem/space_vfio.h"
+#include "os/iommufd.h"
+
+static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, uint64_t iova)
+{
+	int ret = gnv_iommufd_map_file(sv->vfio, mem->dmabuf, mem->dmabuf_offset, mem->len, iova);
+
+	if (ret == -EOPNOTSUPP)
+		return gnv_fail(ret,
+				"the kernel refused the DMA-BUF for %s: up to Linux 7.3 IOMMUFD takes only a single range that vfio-pci "
+				"exported, not memory of a GPU driver",
+				sv->vfio->bdf);
+	if (ret == -ENODEV)
+		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory; map it again "
+				     "when that is over");
+	return ret ? gnv_space_vfio_refused(sv, mem, ret) : 0;
+}
+
+static int iommufd_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *out)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+	uint64_t iova;
+	int ret = gnv_space_vfio_take(sv, mem->len, &iova);
+
+	if (ret)
+		return ret;
+	if (mem->dmabuf >= 0) {
+		ret = map_dmabuf(sv, mem, iova);
+	} else {
+		ret = gnv_iommufd_map(sv->vfio, mem->cpu, mem->len, iova);
+		if (ret)
+			gnv_space_vfio_refused(sv, mem, ret);
+	}
+	if (ret)
+		gnv_space_vfio_give(sv, iova, mem->len);
+	else
+		*out = iova;
+	return ret;
+}
+
+static int iommufd_unmap(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+	int ret = gnv_iommufd_unmap(sv->vfio, iova, len);
+
+	if (!ret)
+		gnv_space_vfio_give(sv, iova, len);
+	return ret;
+}
+
+static const struct gnv_space_ops iommufd_ops = { "iommufd", iommufd_map, iommufd_unmap, gnv_space_vfio_close };
+
+int gnv_space_iommufd_create(const struct gnv_vfio *vfio, struct gnv_space **space)
+{
+	return gnv_space_vfio_create(&iommufd_ops, vfio, gnv_iommufd_ranges, space);
+}

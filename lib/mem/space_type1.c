@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The address space of a type 1 container. It maps whatever this process has mapped, the BAR of another device included, and
+ * knows nothing of DMA-BUFs.
+ */
+#include <errno.h>
+
+#include "mem/space_vfio.h"
+#include "os/type1.h"
+
+static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *out)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+	uint64_t iova;
+	int ret;
+
+	if (!mem->cpu)
+		return gnv_fail(-EOPNOTSUPP,
+				"type 1 cannot map %s memory, which has no address in this process; use port=iommufd (CONFIG_IOMMUFD)",
+				mem->ops->kind);
+	ret = gnv_space_vfio_take(sv, mem->len, &iova);
+	if (ret)
+		return ret;
+	ret = gnv_type1_map(sv->vfio, mem->cpu, mem->len, iova);
+	if (ret) {
+		gnv_space_vfio_give(sv, iova, mem->len);
+		return gnv_space_vfio_refused(sv, mem, ret);
+	}
+	*out = iova;
+	return 0;
+}
+
+static int type1_unmap(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+	int ret = gnv_type1_unmap(sv->vfio, iova, len);
+
+	if (!ret)
+		gnv_space_vfio_give(sv, iova, len);
+	return ret;
+}
+
+static const struct gnv_space_ops type1_ops = { "type1", type1_map, type1_unmap, gnv_space_vfio_close };
+
+int gnv_space_type1_create(const struct gnv_vfio *vfio, struct gnv_space **space)
+{
+	return gnv_space_vfio_create(&type1_ops, vfio, gnv_type1_ranges, space);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The choice of addresses for VFIO spaces.
+ * Invariant: an address that is given out is usable by the kernel's word, and lies in the window of no PCI device: behind a switch
+ * without access control such a DMA could end in that device.
+ */
+#include "mem/space_vfio.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/sys.h"
+#include "util/bits.h"
+
+#define LOWEST 0x100000u      /* below it a stray zero or small number would be an address */
+#define ALIGN_MIN (64u << 10) /* so that controllers with large memory pages are served as well */
+#define ALIGN_MAX (2u << 20)  /* lets the IOMMU use large pages */
+
+/* Call `list` with a buffer that has room for all. Return: how many, or a negative errno. */
+static int kernel_ranges(const struct gnv_vfio *vfio, int (*list)(const struct gnv_vfio *, struct gnv_range *, unsigned),
+			 struct gnv_range **out)
+{
+	unsigned room = 32;
+
+	for (;;) {
+		struct gnv_range *range = calloc(room, sizeof(*range));
+		int count = range ? list(vfio, range, room) : -ENOMEM;
+
+		if (count >= 0 && (unsigned)count <= room) {
+			*out = range;
+			return count;
+		}
+		free(range);
+		if (count < 0)
+			return count;
+		room = (unsigned)count + 8;
+	}
+}
+
+static int exclude_windows(struct gnv_iova *iova)
+{
+	unsigned count = gnv_sysfs_mmio(GNV_SYSFS, NULL, 0), room = count + 16, i;
+	struct gnv_range *range = calloc(room, sizeof(*range));
+	int ret = range ? gnv_iova_exclude(iova, 0, LOWEST - 1) : -ENOMEM;
+
+	count = range ? (unsigned)gnv_min(gnv_sysfs_mmio(GNV_SYSFS, range, room), room) : 0;
+	for (i = 0; i < count && !ret; i++)
+		ret = gnv_iova_exclude(iova, range[i].start, range[i].last);
+	free(range);
+	return ret;
+}
+
+static int fill(struct gnv_space_vfio *sv, int (*list)(const struct gnv_vfio *, struct gnv_range *, unsigned))
+{
+	struct gnv_range *range = NULL;
+	int count = kernel_ranges(sv->vfio, list, &range), i, ret = 0;
+
+	if (count < 0)
+		return count;
+	for (i = 0; i < count && !ret; i++)
+		ret = gnv_iova_add(&sv->iova, range[i].start, range[i].last);
+	if (!count) /* a kernel that does not tell; what 39 bits reach, without the interrupt window of x86 */
+		ret = gnv_iova_add(&sv->iova, LOWEST, (1ull << 39) - 1) || gnv_iova_exclude(&sv->iova, 0xfee00000, 0xfeefffff)
+			      ? -ENOMEM : 0;
+	free(range);
+	return ret ? ret : exclude_windows(&sv->iova);
+}
+
+int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio *vfio,
+			  int (*ranges)(const struct gnv_vfio *vfio, struct gnv_range *range, unsigned room), struct gnv_space **space)
+{
+	struct gnv_space_vfio *sv = calloc(1, sizeof(*sv));
+	int ret;
+
+	if (!sv)
+		return gnv_fail(-ENOMEM, "out of memory");
+	sv->base.ops = ops;
+	sv->vfio = vfio;
+	gnv_iova_init(&sv->iova);
+	ret = fill(sv, ranges);
+	if (ret) {
+		gnv_iova_fini(&sv->iova);
+		free(sv);
+		return gnv_fail(ret, "%s: the usable addresses of its IOMMU cannot be read: %s", vfio->bdf, strerror(-ret));
+	}
+	pthread_mutex_init(&sv->lock, NULL);
+	*space = &sv->base;
+	return 0;
+}
+
+struct gnv_space_vfio *gnv_space_vfio_of(struct gnv_space *space)
+{
+	return gnv_container_of(space, struct gnv_space_vfio, base);
+}
+
+void gnv_space_vfio_close(struct gnv_space *space)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+
+	pthread_mutex_destroy(&sv->lock);
+	gnv_iova_fini(&sv->iova);
+	free(sv);
+}
+
+int gnv_space_vfio_take(struct gnv_space_vfio *sv, size_t len, uint64_t *iova)
+{
+	uint64_t align = len ? 1ull << gnv_log2(gnv_min(gnv_align_up(len, ALIGN_MIN), ALIGN_MAX)) : ALIGN_MIN;
+	int ret;
+
+	pthread_mutex_lock(&sv->lock);
+	ret = gnv_iova_alloc(&sv->iova, len, align, iova);
+	pthread_mutex_unlock(&sv->lock);
+	if (ret)
+		return gnv_fail(ret, "%s: its IOMMU has no %zu free addresses in a row; unmap something", sv->vfio->bdf, len);
+	return 0;
+}
+
+void gnv_space_vfio_give(struct gnv_space_vfio *sv, uint64_t iova, size_t len)
+{
+	pthread_mutex_lock(&sv->lock);
+	gnv_iova_free(&sv->iova, iova, len);
+	pthread_mutex_unlock(&sv->lock);
+}
+
+int gnv_space_vfio_refused(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, int ret)
+{
+	const char *bdf = sv->vfio->bdf;
+	uint64_t limit = gnv_sys_lock_limit();
+
+	if (ret == -ENOMEM && limit != UINT64_MAX)
+		return gnv_fail(ret,
+				"%zu bytes cannot be pinned for %s: the locked-memory limit is %llu KiB; raise RLIMIT_MEMLOCK (ulimit -l, "
+				"or memlock in limits.conf)",
+				mem->len, bdf, (unsigned long long)limit / 1024);
+	if (ret == -EFAULT)
+		return gnv_fail(ret, "%s memory of %zu bytes cannot be pinned for %s: it is not ordinary memory of this process",
+				mem->ops->kind, mem->len, bdf);
+	return gnv_fail(ret, "the kernel refused to map %zu bytes of %s memory for %s: %s", mem->len, mem->ops->kind, bdf,
+			strerror(-ret));
+}

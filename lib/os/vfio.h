@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A PCI device held through VFIO: its config space, its BARs, its reset, its two alarms. How it was opened, by its character
+ * device and an IOMMUFD (iommufd.h) or by its group and a type 1 container (type1.h), does not matter here.
+ */
+#ifndef GNV_OS_VFIO_H
+#define GNV_OS_VFIO_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "os/sysfs.h"
+
+#define GNV_VFIO_BARS 6u
+
+struct gnv_vfio_region {
+	uint64_t offset; /* in the device's file */
+	uint64_t size;   /* 0: absent */
+	bool mappable;
+};
+
+struct gnv_vfio {
+	char bdf[GNV_BDF_BYTES];
+	int fd;        /* -1 once released */
+	int iommufd;   /* or -1 */
+	uint32_t ioas; /* of iommufd */
+	int container; /* or -1 */
+	int group;     /* or -1 */
+	bool can_reset;
+	struct gnv_vfio_region bar[GNV_VFIO_BARS];
+	struct gnv_vfio_region config;
+};
+
+/* Nothing open yet. */
+void gnv_vfio_init(struct gnv_vfio *vfio, const struct gnv_pci *pci);
+
+/* After the device file is there: what it has. Return: 0 or a negative errno; gnv_fail() has the sentence. */
+int gnv_vfio_learn(struct gnv_vfio *vfio);
+
+/* Let it decode its BARs and make DMA, which VFIO takes away at open and reset does too. Return: 0, -EIO. */
+int gnv_vfio_enable(const struct gnv_vfio *vfio);
+
+/* Function reset, or, where there is none, the end of bus mastering: after success it makes no DMA. Return: 0, -EIO. */
+int gnv_vfio_quiesce(const struct gnv_vfio *vfio);
+
+/* Map part of a BAR; offset and length in pages. Return: 0 or a negative errno; gnv_fail() has the sentence. */
+int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr);
+
+/* Where the MSI-X table and pending bits lie. Return: 0; -ENOENT the device has none; -EIO. */
+int gnv_vfio_msix(const struct gnv_vfio *vfio, unsigned bar[2], struct gnv_range range[2]);
+
+/*
+ * gnv_vfio_export() - part of a BAR as a DMA-BUF
+ * @fd: set to a new descriptor; NULL only asks whether the kernel can
+ * Return: 0; -EOPNOTSUPP the kernel cannot; another negative errno. gnv_fail() has the sentence.
+ */
+int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, int *fd);
+
+/* Close the device only: somebody waits for it. Its address space stays until gnv_vfio_close(). */
+void gnv_vfio_release(struct gnv_vfio *vfio);
+
+/* Close the device, then what it was attached to. Mappings of BARs are the caller's to remove before. */
+void gnv_vfio_close(struct gnv_vfio *vfio);
+
+/*
+ * The watcher: a thread that waits for VFIO's two alarms, "give the device back" (REQ) and "it reported an error" (ERR).
+ * @alarm runs on that thread, at most once for each.
+ */
+typedef void gnv_vfio_alarm(void *ctx, bool must_release);
+
+struct gnv_vfio_watch {
+	pthread_t thread;
+	gnv_vfio_alarm *alarm;
+	void *ctx;
+	int req, err, quit; /* eventfds; err is -1 where the device cannot report errors */
+};
+
+/* Return: 0 or a negative errno; gnv_fail() has the sentence. */
+int gnv_vfio_watch_start(struct gnv_vfio_watch *watch, const struct gnv_vfio *vfio, gnv_vfio_alarm *alarm, void *ctx);
+
+/* After it no alarm runs any more. */
+void gnv_vfio_watch_stop(struct gnv_vfio_watch *watch);
+
+#endif
