@@ -10,20 +10,12 @@
 
 #include "util/bits.h"
 
-static int pci_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port)
-{
-	(void)log;
-	(void)port;
-	return gnv_fail(-EOPNOTSUPP, "pci:%.100s: this version has no VFIO yet; use the software controller, soft:PATH",
-			uri->address);
-}
-
 static const struct {
 	const char *scheme;
 	int (*open)(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
 } ports[] = {
 	{ "soft", gnv_port_soft_open },
-	{ "pci", pci_open },
+	{ "pci", gnv_port_pci_open },
 };
 
 int gnv_port_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port)

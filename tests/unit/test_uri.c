@@ -141,8 +141,12 @@ static void test_unknown_key_is_named(void **state)
 	assert_int_equal(gpunvme_dev_open("soft:/nonexistent?ro=2", NULL, &dev), -EINVAL);
 	assert_int_equal(gpunvme_dev_open("soft:/nonexistent", NULL, &dev), -ENOENT);
 	assert_int_equal(gpunvme_dev_open("nvme:/nonexistent", NULL, &dev), -EINVAL);
-	assert_int_equal(gpunvme_dev_open("0000:01:00.0", NULL, &dev), -EOPNOTSUPP);
-	assert_non_null(strstr(gpunvme_errmsg(), "VFIO"));
+	assert_int_equal(gpunvme_dev_open("fffe:01:00.0", NULL, &dev), -ENODEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "lspci"));
+	assert_int_equal(gpunvme_dev_open("pci:1:2:3", NULL, &dev), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "DDDD:BB:DD.F"));
+	assert_int_equal(gpunvme_dev_open("pci:fffe:01:00.0?lba=512", NULL, &dev), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "port"));
 	assert_null(dev);
 }
 

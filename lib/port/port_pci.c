@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pci: URIs. Chooses between the ports through VFIO by what this machine offers.
+ * Invariant: a device that fails a check is not touched.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "port/port.h"
+#include "port/vfio_checks.h"
+#include "port/vfio_device.h"
+
+int gnv_vfio_choose(const char *port, const struct gnv_pci *pci, const struct gnv_vfio_way **way)
+{
+	const bool any = !port || !strcmp(port, "auto");
+	int ret = -ENODEV;
+
+	if (!any && strcmp(port, "iommufd") && strcmp(port, "type1"))
+		return gnv_fail(-EINVAL, "port=%.40s in the URI: must be auto, iommufd or type1", port);
+	if (any || !strcmp(port, "iommufd")) {
+		ret = gnv_vfio_check_iommufd.run(GNV_SYSFS, pci);
+		*way = &gnv_way_iommufd;
+		if (!any || !ret)
+			return ret;
+	}
+	*way = &gnv_way_type1;
+	if (!gnv_vfio_check_type1.run(GNV_SYSFS, pci))
+		return 0;
+	/* Neither. Of two sentences the one about the way that exists helps more. */
+	if (ret != -ENODEV && any)
+		return gnv_vfio_check_iommufd.run(GNV_SYSFS, pci);
+	return gnv_vfio_check_type1.run(GNV_SYSFS, pci);
+}
+
+int gnv_port_pci_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port)
+{
+	const struct gnv_vfio_way *way;
+	char bdf[GNV_BDF_BYTES];
+	struct gnv_pci pci;
+	const char *name;
+	uint32_t ro = 0;
+	int ret;
+
+	gnv_uri_take(uri, "port", &name);
+	ret = gnv_uri_take_u32(uri, "ro", 0, 1, &ro);
+	if (!ret)
+		ret = gnv_uri_check_taken(uri);
+	if (!ret)
+		ret = gnv_pci_parse(uri->address, bdf);
+	if (!ret)
+		ret = gnv_sysfs_pci(GNV_SYSFS, bdf, &pci);
+	if (!ret)
+		ret = gnv_vfio_check_all(GNV_SYSFS, &pci);
+	if (!ret)
+		ret = gnv_vfio_choose(name, &pci, &way);
+	if (!ret)
+		ret = gnv_port_vfio_open(way, &pci, log, port);
+	if (!ret)
+		(*port)->read_only = ro;
+	return ret;
+}

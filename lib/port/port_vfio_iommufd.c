@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* The port through a VFIO character device and IOMMUFD. */
+#include "mem/space_vfio.h"
+#include "os/iommufd.h"
+#include "port/vfio_device.h"
+
+static const struct gnv_port_ops iommufd_ops = {
+	.name = "vfio-iommufd",
+	.halt = gnv_port_vfio_halt,
+	.watch = gnv_port_vfio_watch,
+	.close = gnv_port_vfio_close,
+};
+
+const struct gnv_vfio_way gnv_way_iommufd = { &iommufd_ops, gnv_iommufd_open, gnv_space_iommufd_create };

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The predicates of opening through VFIO.
+ * Invariant: they look and change nothing.
+ */
+#include "port/vfio_checks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "os/iommufd.h"
+#include "os/sys.h"
+#include "os/type1.h"
+#include "util/log.h"
+
+static int check_nvme(const char *sys, const struct gnv_pci *pci)
+{
+	(void)sys;
+	if (pci->class_code == GNV_CLASS_NVME)
+		return 0;
+	return gnv_fail(-ENODEV, "%s is not an NVMe controller (PCI class %06x, not %06x); gpunvme list shows those there are", pci->bdf,
+			pci->class_code, GNV_CLASS_NVME);
+}
+
+static int check_iommu(const char *sys, const struct gnv_pci *pci)
+{
+	(void)sys;
+	if (pci->group >= 0)
+		return 0;
+	return gnv_fail(-EOPNOTSUPP,
+			"%s is behind no IOMMU; enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
+}
+
+static int check_driver(const char *sys, const struct gnv_pci *pci)
+{
+	(void)sys;
+	if (!strcmp(pci->driver, "vfio-pci"))
+		return 0;
+	if (!pci->driver[0])
+		return gnv_fail(-ENODEV, "%s has no driver; give it to vfio-pci: gpunvme bind %s", pci->bdf, pci->bdf);
+	return gnv_fail(-EBUSY, "%s is bound to the driver %s; if nothing there is needed, give it to vfio-pci: gpunvme bind %s",
+			pci->bdf, pci->driver, pci->bdf);
+}
+
+static int check_group(const char *sys, const struct gnv_pci *pci)
+{
+	struct gnv_pci other;
+
+	for (unsigned i = 0; !gnv_sysfs_group_member(sys, pci, i, &other); i++)
+		if (!gnv_sysfs_tolerated(&other))
+			return gnv_fail(-EPERM,
+					"%s shares IOMMU group %d with %s, which the driver %s uses; unbind that one, or put the drive "
+					"into another slot",
+					pci->bdf, pci->group, other.bdf, other.driver);
+	return 0;
+}
+
+const struct gnv_vfio_check gnv_vfio_checks[] = {
+	{ "nvme", check_nvme },	    { "iommu", check_iommu }, { "driver", check_driver },
+	{ "group", check_group }, { NULL, NULL },
+};
+
+/* Missing nodes mean "this way does not exist here": -ENODEV. */
+static int check_node(const char *path, const char *remedy)
+{
+	int ret = gnv_sys_may_use(path);
+
+	if (ret == -ENOENT)
+		return gnv_fail(-ENODEV, "%s does not exist; %s", path, remedy);
+	if (ret)
+		return gnv_fail(-EACCES, "%s: no permission; give it to your user (gpunvme bind --user NAME, or chown)", path);
+	return 0;
+}
+
+static int check_iommufd(const char *sys, const struct gnv_pci *pci)
+{
+	static const char remedy[] = "the kernel needs CONFIG_IOMMUFD and CONFIG_VFIO_DEVICE_CDEV";
+	char path[80];
+	int ret = check_node(GNV_IOMMUFD_NODE, remedy);
+
+	(void)sys;
+	if (ret)
+		return ret;
+	snprintf(path, sizeof(path), GNV_VFIO_CDEV_DIR "/%s", pci->cdev[0] ? pci->cdev : "vfioN");
+	return check_node(path, remedy);
+}
+
+static int check_type1(const char *sys, const struct gnv_pci *pci)
+{
+	char path[48];
+	int ret = check_node(GNV_TYPE1_NODE, "load the module (modprobe vfio-pci), or use a kernel with CONFIG_VFIO_CONTAINER");
+
+	(void)sys;
+	if (ret)
+		return ret;
+	snprintf(path, sizeof(path), "/dev/vfio/%d", pci->group);
+	return check_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
+}
+
+const struct gnv_vfio_check gnv_vfio_check_iommufd = { "iommufd", check_iommufd };
+const struct gnv_vfio_check gnv_vfio_check_type1 = { "type1", check_type1 };
+
+int gnv_vfio_check_all(const char *sys, const struct gnv_pci *pci)
+{
+	const struct gnv_vfio_check *check;
+	int ret = 0;
+
+	for (check = gnv_vfio_checks; check->name && !ret; check++)
+		ret = check->run(sys, pci);
+	return ret;
+}

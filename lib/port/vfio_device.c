@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A controller held through VFIO.
+ * Invariant, the order of closing: the watcher, the mapping of BAR0, the address space, the device, what it was attached to. The
+ * controller makes no DMA by then.
+ */
+#include "port/vfio_device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/sys.h"
+#include "util/bits.h"
+
+static struct gnv_port_vfio *pv_of(struct gnv_port *port)
+{
+	return gnv_container_of(port, struct gnv_port_vfio, port);
+}
+
+static void bar_release(struct gpunvme_mem *mem)
+{
+	gnv_sys_unmap(mem->cpu, mem->len);
+}
+
+static const struct gnv_mem_ops bar0_ops = { "bar", bar_release };
+
+/*
+ * The kernel's remover waits, for ever if need be, until the device is closed, and the owner may be asleep. So the device is given
+ * back here: registers become a page that reads as "gone", DMA ends by a reset, the file is closed.
+ */
+static void give_back(struct gnv_port_vfio *pv)
+{
+	int ret = gnv_sys_replace_ones(pv->bar0.cpu, pv->bar0.len);
+
+	if (!ret)
+		ret = gnv_vfio_quiesce(&pv->vfio);
+	if (ret) {
+		gnv_log(&pv->log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; close it", pv->vfio.bdf);
+		return;
+	}
+	gnv_vfio_release(&pv->vfio);
+	gnv_log(&pv->log, GPUNVME_LOG_WARN, "%s: the kernel wanted the device back (unbind or removal); it was released",
+		pv->vfio.bdf);
+}
+
+static void alarm_rang(void *ctx, bool must_release)
+{
+	struct gnv_port_vfio *pv = ctx;
+
+	pthread_mutex_lock(&pv->lock);
+	pv->is_lost = true;
+	if (pv->lost)
+		pv->lost(pv->lost_ctx);
+	if (must_release)
+		give_back(pv);
+	else
+		gnv_log(&pv->log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg); it is not used any more",
+			pv->vfio.bdf);
+	pthread_mutex_unlock(&pv->lock);
+}
+
+int gnv_port_vfio_halt(struct gnv_port *port)
+{
+	struct gnv_port_vfio *pv = pv_of(port);
+	int ret;
+
+	pthread_mutex_lock(&pv->lock);
+	ret = gnv_vfio_quiesce(&pv->vfio);
+	pthread_mutex_unlock(&pv->lock);
+	return ret;
+}
+
+void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
+{
+	struct gnv_port_vfio *pv = pv_of(port);
+
+	pthread_mutex_lock(&pv->lock);
+	pv->lost = lost;
+	pv->lost_ctx = ctx;
+	if (pv->is_lost)
+		lost(ctx);
+	pthread_mutex_unlock(&pv->lock);
+}
+
+void gnv_port_vfio_close(struct gnv_port *port)
+{
+	struct gnv_port_vfio *pv = pv_of(port);
+
+	gnv_vfio_watch_stop(&pv->watch);
+	bar_release(&pv->bar0);
+	gnv_mem_fini(&pv->bar0);
+	port->space->ops->close(port->space);
+	gnv_vfio_close(&pv->vfio);
+	pthread_mutex_destroy(&pv->lock);
+	free(pv);
+}
+
+/* With the device taken. What it leaves behind on failure, the caller undoes by closing the device. */
+static int bring_up(struct gnv_port_vfio *pv, const struct gnv_vfio_way *way)
+{
+	size_t len = (size_t)(pv->vfio.bar[0].size & ~(uint64_t)(gnv_sys_page_size() - 1));
+	void *bar;
+	int ret = gnv_vfio_enable(&pv->vfio);
+
+	if (!ret)
+		ret = gnv_vfio_map(&pv->vfio, 0, 0, len, &bar);
+	if (ret)
+		return ret;
+	ret = way->space(&pv->vfio, &pv->port.space);
+	if (ret)
+		goto unmap;
+	pv->bar0.cpu = bar;
+	pv->bar0.lane = (uintptr_t)bar;
+	pv->bar0.len = len;
+	ret = gnv_vfio_watch_start(&pv->watch, &pv->vfio, alarm_rang, pv);
+	if (!ret)
+		return 0;
+	pv->port.space->ops->close(pv->port.space);
+unmap:
+	gnv_sys_unmap(bar, len);
+	return ret;
+}
+
+int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_log *log,
+		       struct gnv_port **port)
+{
+	struct gnv_port_vfio *pv = calloc(1, sizeof(*pv));
+	int ret;
+
+	if (!pv)
+		return gnv_fail(-ENOMEM, "out of memory");
+	gnv_mem_init(&pv->bar0, &bar0_ops);
+	pv->bar0.page = gnv_sys_page_size();
+	pthread_mutex_init(&pv->lock, NULL);
+	pv->log = *log;
+	pv->port.ops = way->ops;
+	pv->port.bar0 = &pv->bar0;
+	pv->port.rung = "vfio-host";
+	snprintf(pv->port.address, sizeof(pv->port.address), "%s", pci->bdf);
+	ret = way->take(pci, &pv->vfio);
+	if (ret)
+		goto free_port;
+	ret = bring_up(pv, way);
+	if (ret)
+		goto close_device;
+	*port = &pv->port;
+	return 0;
+
+close_device:
+	gnv_vfio_close(&pv->vfio);
+free_port:
+	pthread_mutex_destroy(&pv->lock);
+	gnv_mem_fini(&pv->bar0);
+	free(pv);
+	return ret;
+}

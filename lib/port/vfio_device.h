@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* What the ports through VFIO share: the device, BAR0, the watcher and the order of closing. */
+#ifndef GNV_PORT_VFIO_DEVICE_H
+#define GNV_PORT_VFIO_DEVICE_H
+
+#include <pthread.h>
+
+#include "os/vfio.h"
+#include "port/port.h"
+
+struct gnv_port_vfio {
+	struct gnv_port port;
+	struct gnv_vfio vfio;
+	struct gpunvme_mem bar0;
+	struct gnv_log log;
+	struct gnv_vfio_watch watch;
+	pthread_mutex_t lock; /* protects all below, and vfio.fd against the watcher */
+	gnv_port_lost_fn *lost;
+	void *lost_ctx;
+	bool is_lost;
+};
+
+/* A way to take a device and to make its address space. */
+struct gnv_vfio_way {
+	const struct gnv_port_ops *ops;
+	int (*take)(const struct gnv_pci *pci, struct gnv_vfio *vfio);
+	int (*space)(const struct gnv_vfio *vfio, struct gnv_space **space);
+};
+
+extern const struct gnv_vfio_way gnv_way_iommufd; /* port_vfio_iommufd.c */
+extern const struct gnv_vfio_way gnv_way_type1;   /* port_vfio_type1.c */
+
+/* The way that the URI's `port` (NULL: auto) names or this machine offers. Return: 0; -EINVAL, -ENODEV, -EACCES. */
+int gnv_vfio_choose(const char *port, const struct gnv_pci *pci, const struct gnv_vfio_way **way);
+
+/* Take the device: its controller is reset and may make DMA. Return: 0 or a negative errno; gnv_fail() has the sentence. */
+int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_log *log,
+		       struct gnv_port **port);
+
+/* For the ops of the two ports. */
+int gnv_port_vfio_halt(struct gnv_port *port);
+void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
+void gnv_port_vfio_close(struct gnv_port *port);
+
+#endif
