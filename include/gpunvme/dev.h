@@ -180,6 +180,19 @@ GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  */
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value);
 
+/**
+ * gpunvme_dev_export_doorbells() - the doorbells as a DMA-BUF, for a peer that is to ring them
+ * @dev:    an open device
+ * @fd:     set to a descriptor; the caller closes it, before gpunvme_dev_close()
+ * @offset: set to the offset in BAR0 of its first byte
+ * @len:    set to its size; whole pages
+ *
+ * Holds the doorbell pages only, never the interrupt table of the controller. A reset of the device revokes it. Any thread may call
+ * it. Return: 0; -EOPNOTSUPP the kernel cannot, or the interrupt table shares a page with the doorbells, or the controller is in
+ * software; -ENODEV the device is gone.
+ */
+GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,7 +3,7 @@
  * Memory: a range of bytes with up to three addresses: a CPU pointer, an address for the lanes, and one IOVA for each device it
  * is mapped to.
  *
- *   gpunvme_mem_alloc / _register     make the object
+ *   gpunvme_mem_alloc / _register / _import_dmabuf     make the object
  *   gpunvme_mem_map                   let a device reach it
  *   gpunvme_mem_dbuf                  what a kernel needs to use it
  *   gpunvme_mem_unmap, gpunvme_mem_free
@@ -55,6 +55,21 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * Return: 0; -EINVAL not page aligned or empty; -EFAULT not readable and writable memory; -EOPNOTSUPP; -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
+
+/**
+ * gpunvme_mem_import_dmabuf() - use memory of another driver
+ * @gpu:    the lanes that will use it
+ * @fd:     a DMA-BUF; not kept, the caller may close it
+ * @offset: of the first byte in it; a multiple of the CPU page size
+ * @len:    bytes; a multiple of the CPU page size
+ * @mem:    set on success
+ *
+ * gpunvme_mem_ptr() is NULL where the exporter offers the CPU no mapping (vfio-pci does not); then only the controller reaches the
+ * bytes. Whether a controller can is seen by gpunvme_mem_map(): through IOMMUFD kernels up to 7.3 take only what vfio-pci exported,
+ * through type 1 they take a DMA-BUF that the CPU can map. Any thread may call it.
+ * Return: 0; -EINVAL no DMA-BUF, not page aligned or empty; -ERANGE outside of it; -EMFILE, -ENOMEM.
+ */
+GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **mem);
 
 /**
  * gpunvme_mem_free() - unmap from every device and release

@@ -47,7 +47,40 @@ int gnv_arena_create(struct gnv_space *space, size_t page, const struct gnv_log 
 	return 0;
 }
 
-/* Map memory for a chunk and put it into the list. */
+/* Map the memory of a chunk and put it into the list. */
+static int chunk_insert(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, unsigned pages)
+{
+	int ret = arena->space->ops->map(arena->space, chunk->mem, &chunk->iova);
+
+	if (ret)
+		return ret;
+	chunk->pages = pages;
+	chunk->next = arena->chunks;
+	arena->chunks = chunk;
+	return 0;
+}
+
+int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem)
+{
+	struct gnv_arena_chunk *chunk;
+	int ret;
+
+	if (mem->len < CHUNK_BYTES)
+		return gnv_fail(-EINVAL, "%zu bytes are too few for rings, %u are needed", mem->len, CHUNK_BYTES);
+	chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return gnv_fail(-ENOMEM, "out of memory");
+	chunk->mem = mem;
+	chunk->used = 1; /* so that it stays when nothing of it is in use */
+	chunk->map[0] = 1;
+	pthread_mutex_lock(&arena->lock);
+	ret = chunk_insert(arena, chunk, (unsigned)(CHUNK_BYTES / arena->page));
+	pthread_mutex_unlock(&arena->lock);
+	if (ret)
+		free(chunk);
+	return ret;
+}
+
 static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct gnv_arena_chunk **out)
 {
 	struct gnv_arena_chunk *chunk = calloc(1, sizeof(*chunk));
@@ -62,12 +95,9 @@ static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct
 		arena->said_unlocked = true;
 		gnv_mem_log_unlocked(arena->log, len);
 	}
-	ret = arena->space->ops->map(arena->space, chunk->mem, &chunk->iova);
+	ret = chunk_insert(arena, chunk, pages);
 	if (ret)
 		goto release_mem;
-	chunk->pages = pages;
-	chunk->next = arena->chunks;
-	arena->chunks = chunk;
 	*out = chunk;
 	return 0;
 

@@ -29,6 +29,13 @@ int gnv_arena_create(struct gnv_space *space, size_t page, const struct gnv_log 
 void gnv_arena_destroy(struct gnv_arena *arena);
 
 /*
+ * gnv_arena_lend() - take from this memory first, as long as there is room
+ * @mem: at least 2 MiB, reached by CPU and lanes; the arena's from now on when this succeeds
+ * Return: 0; -EINVAL too small; what the map of the space answers.
+ */
+int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem);
+
+/*
  * gnv_arena_alloc() - zeroed memory of at least @len bytes
  * Return: 0; what the map of the space answers; -ENOMEM; -EOPNOTSUPP the space cannot align to the page.
  */

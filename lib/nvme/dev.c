@@ -14,6 +14,7 @@
 #include "nvme/identify.h"
 #include "nvme/map.h"
 #include "nvme/qp.h"
+#include "util/bits.h"
 #include "util/opts.h"
 
 #define ADMIN_TIMEOUT_MS 60000u
@@ -211,6 +212,25 @@ GPUNVME_API int gpunvme_dev_info(const struct gpunvme_dev *dev, struct gpunvme_d
 	if (!dev)
 		return gnv_fail(-EINVAL, "gpunvme_dev_info: dev must not be NULL");
 	return gnv_info_copy(info, &dev->info, sizeof(dev->info), "gpunvme_dev_info");
+}
+
+GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len)
+{
+	uint64_t start, end;
+	int ret;
+
+	if (!dev || !fd || !offset || !len)
+		return gnv_fail(-EINVAL, "gpunvme_dev_export_doorbells: dev, fd, offset and len must not be NULL");
+	if (gnv_ctrl_dead(&dev->ctrl))
+		return gnv_fail(-ENODEV, "the controller is dead since an earlier failure; close it and open it again");
+	start = GPUNVME_REG_DOORBELLS & ~(uint64_t)(dev->port->bar0->page - 1);
+	end = gnv_align_up(gnv_ctrl_sq_doorbell(&dev->ctrl, dev->info.queues + 1), dev->port->bar0->page);
+	ret = dev->port->ops->export_bar0(dev->port, start, (size_t)(end - start), fd);
+	if (ret)
+		return ret;
+	*offset = start;
+	*len = (size_t)(end - start);
+	return 0;
 }
 
 struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev)

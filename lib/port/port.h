@@ -23,6 +23,11 @@ struct gnv_port_ops {
 	 * success no DMA happens any more, and BAR0 must not be touched again. Return: 0, or negative when that is not proven.
 	 */
 	int (*halt)(struct gnv_port *port);
+	/*
+	 * Part of BAR0 as a DMA-BUF, for a peer. Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the
+	 * sentence.
+	 */
+	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 	/* From now on, and at most once, call @lost when the device is lost; at once if it is already. */
 	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 	/* Last: BAR0 and space go with it. The controller has been stopped. */

@@ -46,6 +46,14 @@ static void soft_close(struct gnv_port *port)
 	free(ps);
 }
 
+static int soft_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+{
+	(void)offset;
+	(void)len;
+	(void)fd;
+	return gnv_fail(-EOPNOTSUPP, "%.100s: the software controller has no BAR that another device could reach", port->address);
+}
+
 /* Nobody takes the threads of this process away. */
 static void soft_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
@@ -54,7 +62,7 @@ static void soft_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 	(void)ctx;
 }
 
-static const struct gnv_port_ops soft_ops = { "soft", soft_halt, soft_watch, soft_close };
+static const struct gnv_port_ops soft_ops = { "soft", soft_halt, soft_export, soft_watch, soft_close };
 
 /* Numbers only: whether they make sense together is the controller's to say. */
 static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)

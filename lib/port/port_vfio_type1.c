@@ -7,6 +7,7 @@
 static const struct gnv_port_ops type1_ops = {
 	.name = "vfio-type1",
 	.halt = gnv_port_vfio_halt,
+	.export_bar0 = gnv_port_vfio_export,
 	.watch = gnv_port_vfio_watch,
 	.close = gnv_port_vfio_close,
 };

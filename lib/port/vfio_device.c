@@ -72,6 +72,42 @@ int gnv_port_vfio_halt(struct gnv_port *port)
 	return ret;
 }
 
+/* Whoever can write the interrupt table can raise any interrupt of the machine. */
+static int check_interrupt_table(const struct gnv_vfio *vfio, uint64_t offset, size_t len)
+{
+	struct gnv_range range[2];
+	unsigned bar[2];
+	int ret = gnv_vfio_msix(vfio, bar, range);
+
+	if (ret == -ENOENT)
+		return 0;
+	if (ret)
+		return gnv_fail(ret, "%s: its PCI config space does not answer", vfio->bdf);
+	for (unsigned i = 0; i < 2; i++)
+		if (!bar[i] && range[i].start < offset + len && range[i].last >= offset)
+			return gnv_fail(-EOPNOTSUPP,
+					"%s: its interrupt table shares a page with the doorbells, which can therefore not be exported; a "
+					"CPU thread has to ring them",
+					vfio->bdf);
+	return 0;
+}
+
+int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+{
+	struct gnv_port_vfio *pv = pv_of(port);
+	int ret;
+
+	pthread_mutex_lock(&pv->lock);
+	if (pv->vfio.fd < 0)
+		ret = gnv_fail(-ENODEV, "%s was given back to the kernel", pv->vfio.bdf);
+	else
+		ret = check_interrupt_table(&pv->vfio, offset, len);
+	if (!ret)
+		ret = gnv_vfio_export(&pv->vfio, 0, offset, len, fd);
+	pthread_mutex_unlock(&pv->lock);
+	return ret;
+}
+
 void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
 	struct gnv_port_vfio *pv = pv_of(port);

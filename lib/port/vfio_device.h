@@ -39,6 +39,7 @@ int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci
 
 /* For the ops of the two ports. */
 int gnv_port_vfio_halt(struct gnv_port *port);
+int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 void gnv_port_vfio_close(struct gnv_port *port);
 

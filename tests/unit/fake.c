@@ -68,6 +68,15 @@ static void port_close(struct gnv_port *port)
 	gnv_container_of(port, struct fake, port)->closed++;
 }
 
+static int port_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+{
+	(void)port;
+	(void)offset;
+	(void)len;
+	(void)fd;
+	return -EOPNOTSUPP;
+}
+
 static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
 	struct fake *fake = gnv_container_of(port, struct fake, port);
@@ -76,7 +85,7 @@ static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 	fake->lost_ctx = ctx;
 }
 
-static const struct gnv_port_ops port_ops = { "fake", port_halt, port_watch, port_close };
+static const struct gnv_port_ops port_ops = { "fake", port_halt, port_export, port_watch, port_close };
 
 static uint32_t reg(struct fake *fake, unsigned offset)
 {

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of another driver, by its DMA-BUF.
+ * Invariant: the object has a descriptor of its own, so the caller may close theirs.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "gpu.h"
+#include "mem/mem.h"
+#include "os/dmabuf.h"
+#include "os/sys.h"
+
+static void dmabuf_release(struct gpunvme_mem *mem)
+{
+	if (mem->cpu)
+		gnv_sys_unmap(mem->cpu, mem->len);
+	gnv_dmabuf_close(mem->dmabuf);
+}
+
+static const struct gnv_mem_ops dmabuf_ops = { "dmabuf", dmabuf_release };
+
+static int check_range(int fd, uint64_t offset, size_t len)
+{
+	size_t page = gnv_sys_page_size();
+	uint64_t size;
+
+	if (gnv_dmabuf_size(fd, &size))
+		return gnv_fail(-EINVAL, "descriptor %d is no DMA-BUF: it has no size", fd);
+	if (!len || (offset | len) & (page - 1))
+		return gnv_fail(-EINVAL, "the part of a DMA-BUF (offset 0x%llx, %zu bytes) must begin and end on a page of %zu bytes",
+				(unsigned long long)offset, len, page);
+	if (offset > size || len > size - offset)
+		return gnv_fail(-ERANGE, "offset 0x%llx and %zu bytes are not within the %llu bytes of the DMA-BUF",
+				(unsigned long long)offset, len, (unsigned long long)size);
+	return 0;
+}
+
+GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **out)
+{
+	struct gpunvme_mem *mem;
+	void *cpu = NULL;
+	int own, ret;
+
+	if (!gpu || !out)
+		return gnv_fail(-EINVAL, "gpunvme_mem_import_dmabuf: gpu and mem must not be NULL");
+	ret = check_range(fd, offset, len);
+	if (ret)
+		return ret;
+	ret = gnv_dmabuf_dup(fd, &own);
+	if (ret)
+		return gnv_fail(ret, "no descriptor for the DMA-BUF; raise RLIMIT_NOFILE (ulimit -n)");
+	mem = calloc(1, sizeof(*mem));
+	if (!mem) {
+		gnv_dmabuf_close(own);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
+	gnv_dmabuf_map(own, offset, len, &cpu); /* no CPU address is a property, not a failure */
+	gnv_mem_init(mem, &dmabuf_ops);
+	mem->cpu = cpu;
+	mem->lane = (uintptr_t)cpu;
+	mem->len = len;
+	mem->page = gnv_sys_page_size();
+	mem->dmabuf = own;
+	mem->dmabuf_offset = offset;
+	mem->gpu = gnv_gpu_get(gpu);
+	*out = mem;
+	return 0;
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings, PRP tables and data in the BAR of another device, and the doorbells as a DMA-BUF that a third one writes to. For the guest of
+ * tests/vm: GPUNVME_TEST_URI names the controller, GPUNVME_TEST_VRAM the device with the BAR, GPUNVME_TEST_EDU the third.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <cmocka.h>
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+#include <linux/udmabuf.h>
+
+#include "mem/mem_bar.h"
+#include "mem/space_vfio.h"
+#include "nvme/qp.h"
+#include "os/iommufd.h"
+#include "util/mmio.h"
+
+#define VRAM_BAR 2u
+#define MIB (1u << 20)
+#define RINGS (4u * MIB)
+#define DATA MIB
+
+static struct gpunvme_dev *dev;
+static struct gpunvme_gpu *gpu;
+static struct gnv_bar_dev *vram;
+static bool type1;
+
+static void good(int ret)
+{
+	if (ret)
+		fail_msg("%d %s: %s", ret, gpunvme_strerror(ret), gpunvme_errmsg());
+}
+
+static int setup(void **state)
+{
+	const char *uri = getenv("GPUNVME_TEST_URI");
+
+	(void)state;
+	assert_non_null(uri);
+	type1 = strstr(uri, "type1");
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	good(gnv_bar_dev_open(getenv("GPUNVME_TEST_VRAM"), type1, &vram));
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	gpunvme_dev_close(dev);
+	gnv_bar_dev_put(vram);
+	gpunvme_gpu_close(gpu);
+	return 0;
+}
+
+static void fill(unsigned char *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = (unsigned char)(rand_r(&seed) >> 7);
+}
+
+static void bar_buffer(uint64_t offset, struct gpunvme_mem **mem, struct gpunvme_dbuf *dbuf)
+{
+	good(gnv_mem_bar(vram, gpu, VRAM_BAR, offset, DATA, mem));
+	good(gpunvme_mem_map(*mem, dev));
+	good(gpunvme_mem_dbuf(*mem, dev, dbuf));
+}
+
+static void view_of(struct gpunvme_qp *qp, struct gpunvme_dq *dq)
+{
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 1, 0, 0 };
+
+	good(gpunvme_qp_view(qp, &view, dq));
+}
+
+static bool within(const void *p, const struct gpunvme_mem *mem)
+{
+	return (const char *)p >= (const char *)mem->cpu && (const char *)p < (const char *)mem->cpu + mem->len;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* 4 KiB reads, for the record: emulated, so that only large differences mean something. */
+static void measure(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const char *what)
+{
+	struct gpunvme_req req[32];
+	double start = seconds();
+	unsigned n;
+
+	for (n = 0; n < 500; n++)
+		good(gpunvme_read(dq, dbuf, 0, n * 8, 8));
+	printf("figure: 4 KiB reads, %s, depth 1: %.0f per second\n", what, n / (seconds() - start));
+	start = seconds();
+	for (n = 0; n < 4000; n++) {
+		if (n >= 32)
+			good(gpunvme_wait(dq, &req[n % 32], 0));
+		good(gpunvme_submit_read(dq, dbuf, n % 32 * 4096, n % 1000 * 8, 8, &req[n % 32]));
+	}
+	for (n = 0; n < 32; n++)
+		good(gpunvme_wait(dq, &req[n], 0));
+	printf("figure: 4 KiB reads, %s, depth 32: %.0f per second\n", what, 4000 / (seconds() - start));
+}
+
+static void test_everything_in_the_bar(void **state)
+{
+	struct gpunvme_mem *rings, *out, *in, *host;
+	struct gpunvme_dbuf dout, din, dhost;
+	struct gpunvme_qp *plain, *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	good(gpunvme_qp_create(dev, gpu, NULL, &plain));
+	good(gpunvme_mem_alloc(gpu, DATA, NULL, &host));
+	good(gpunvme_mem_map(host, dev));
+	good(gpunvme_mem_dbuf(host, dev, &dhost));
+	view_of(plain, &dq);
+	measure(&dq, &dhost, "host memory");
+	gpunvme_qp_destroy(plain);
+
+	good(gnv_mem_bar(vram, NULL, VRAM_BAR, 0, RINGS, &rings));
+	good(gnv_arena_lend(dev->arena, rings));
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	assert_true(within(qp->sq.cpu, rings) && within(qp->cq.cpu, rings));
+	bar_buffer(RINGS, &out, &dout);
+	bar_buffer(RINGS + DATA, &in, &din);
+	view_of(qp, &dq);
+	for (uint32_t blocks = 1; blocks <= DATA >> dq.lba_shift; blocks *= 4) {
+		size_t len = (size_t)blocks << dq.lba_shift;
+
+		fill(gpunvme_mem_ptr(out), len, blocks);
+		memset(gpunvme_mem_ptr(in), 0, len);
+		good(gpunvme_write(&dq, &dout, 0, 64, blocks));
+		good(gpunvme_read(&dq, &din, 0, 64, blocks));
+		assert_memory_equal(gpunvme_mem_ptr(in), gpunvme_mem_ptr(out), len);
+		good(gpunvme_read(&dq, &dhost, 0, 64, blocks));
+		assert_memory_equal(gpunvme_mem_ptr(host), gpunvme_mem_ptr(out), len);
+	}
+	measure(&dq, &din, "all in the BAR");
+	gpunvme_qp_destroy(qp);
+	gpunvme_mem_free(out);
+	gpunvme_mem_free(in);
+	gpunvme_mem_free(host);
+}
+
+static void open_queue(struct gpunvme_qp **qp, struct gpunvme_dq *dq)
+{
+	good(gpunvme_qp_create(dev, gpu, NULL, qp));
+	view_of(*qp, dq);
+}
+
+static void test_import(void **state)
+{
+	struct gpunvme_mem *bar, *import;
+	struct gpunvme_dbuf dbar, dimport;
+	unsigned char *p;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	open_queue(&qp, &dq);
+	bar_buffer(8 * MIB, &bar, &dbar);
+	p = gpunvme_mem_ptr(bar);
+	if (type1) {
+		assert_int_equal(bar->dmabuf, -1);
+		goto out;
+	}
+	assert_int_equal(gpunvme_mem_import_dmabuf(gpu, bar->dmabuf, 0, DATA + 4096, &import), -ERANGE);
+	assert_int_equal(gpunvme_mem_import_dmabuf(gpu, bar->dmabuf, 8, 4096, &import), -EINVAL);
+	good(gpunvme_mem_import_dmabuf(gpu, bar->dmabuf, 65536, 65536, &import));
+	assert_null(gpunvme_mem_ptr(import));
+	good(gpunvme_mem_map(import, dev));
+	good(gpunvme_mem_dbuf(import, dev, &dimport));
+	fill(p, 65536, 5);
+	good(gpunvme_write(&dq, &dbar, 0, 500, 65536 >> dq.lba_shift));
+	memset(p + 65536, 0, 65536);
+	good(gpunvme_read(&dq, &dimport, 0, 500, 65536 >> dq.lba_shift));
+	assert_memory_equal(p, p + 65536, 65536);
+	gpunvme_mem_free(import);
+out:
+	gpunvme_mem_free(bar);
+	gpunvme_qp_destroy(qp);
+}
+
+/* A DMA-BUF of another exporter: today's kernels refuse it, and the library says which rule that is. */
+static void test_foreign_exporter(void **state)
+{
+	struct udmabuf_create create = { .size = DATA };
+	struct gpunvme_mem *mem;
+	int control, fd;
+
+	(void)state;
+	create.memfd = (uint32_t)memfd_create("pages", MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate((int)create.memfd, DATA), 0);
+	assert_int_equal(fcntl((int)create.memfd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	control = open("/dev/udmabuf", O_RDWR);
+	assert_true(control >= 0);
+	fd = ioctl(control, UDMABUF_CREATE, &create);
+	assert_true(fd >= 0);
+	good(gpunvme_mem_import_dmabuf(gpu, fd, 0, DATA, &mem));
+	if (type1) {
+		printf("type 1 answers %d for a DMA-BUF of udmabuf\n", gpunvme_mem_map(mem, dev));
+	} else {
+		assert_int_equal(gpunvme_mem_map(mem, dev), -EOPNOTSUPP);
+		assert_non_null(strstr(gpunvme_errmsg(), "vfio-pci"));
+	}
+	gpunvme_mem_free(mem);
+	close(fd);
+	close(control);
+	close((int)create.memfd);
+}
+
+/* A reset of the exporter kills the mapping. Old ones stay dead, new ones work, and nothing lands meanwhile. */
+static void test_revocation(void **state)
+{
+	struct gpunvme_mem *bar;
+	struct gpunvme_dbuf dbar;
+	unsigned char *p, want[4096];
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	open_queue(&qp, &dq);
+	bar_buffer(16 * MIB, &bar, &dbar);
+	p = gpunvme_mem_ptr(bar);
+	fill(want, sizeof(want), 9);
+	memcpy(p, want, sizeof(want));
+	good(gpunvme_write(&dq, &dbar, 0, 900, 4096 >> dq.lba_shift));
+	good(gnv_bar_dev_reset(vram));
+	memset(p, 0x11, 4096);
+	gpunvme_read(&dq, &dbar, 0, 900, 4096 >> dq.lba_shift); /* the status of this controller says nothing */
+	if (!type1)
+		assert_int_equal(p[0] == 0x11 && !memcmp(p, p + 1, 4095), 1);
+	good(gpunvme_mem_unmap(bar, dev));
+	good(gpunvme_mem_map(bar, dev));
+	good(gpunvme_mem_dbuf(bar, dev, &dbar));
+	good(gpunvme_read(&dq, &dbar, 0, 900, 4096 >> dq.lba_shift));
+	assert_memory_equal(p, want, 4096);
+	gpunvme_mem_free(bar);
+	gpunvme_qp_destroy(qp);
+}
+
+/* The edu device copies between a bus address and its buffer at 0x40000. */
+static void edu_copy(char *regs, uint64_t from, uint64_t to, uint64_t len, uint64_t command)
+{
+	double start = seconds();
+
+	gnv_mmio_write64(regs + 0x80, from);
+	gnv_mmio_write64(regs + 0x88, to);
+	gnv_mmio_write64(regs + 0x90, len);
+	gnv_mmio_write64(regs + 0x98, command);
+	while (gnv_mmio_read32(regs + 0x98) & 1)
+		assert_true(seconds() - start < 10);
+}
+
+static void test_peer_rings_doorbell(void **state)
+{
+	struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 4, 0 };
+	struct gpunvme_mem *doorbells, *word, *data;
+	uint64_t offset, bell, value;
+	struct gnv_space *space;
+	struct gpunvme_dbuf ddata;
+	struct gpunvme_sqe *sqe;
+	struct gpunvme_qp *qp;
+	struct gnv_vfio edu;
+	struct gnv_pci pci;
+	double start;
+	void *regs;
+	size_t len;
+	int fd;
+
+	(void)state;
+	if (type1) {
+		good(gpunvme_dev_export_doorbells(dev, &fd, &offset, &len)); /* works for group descriptors as well */
+		close(fd);
+		return;
+	}
+	good(gnv_sysfs_pci(GNV_SYSFS, getenv("GPUNVME_TEST_EDU"), &pci));
+	good(gnv_iommufd_open(&pci, &edu));
+	good(gnv_vfio_enable(&edu));
+	good(gnv_vfio_map(&edu, 0, 0, 4096, &regs));
+	good(gnv_space_iommufd_create(&edu, &space));
+	good(gpunvme_dev_export_doorbells(dev, &fd, &offset, &len));
+	assert_int_equal(offset, 4096);
+	assert_int_equal(len, 4096);
+	good(gpunvme_mem_import_dmabuf(gpu, fd, 0, len, &doorbells));
+	close(fd);
+	good(gpunvme_mem_alloc(gpu, 4096, NULL, &word));
+	good(space->ops->map(space, doorbells, &bell));
+	good(space->ops->map(space, word, &value));
+
+	good(gpunvme_qp_create(dev, gpu, &opts, &qp));
+	good(gpunvme_mem_alloc(gpu, 4096, NULL, &data));
+	good(gpunvme_mem_map(data, dev));
+	good(gpunvme_mem_dbuf(data, dev, &ddata));
+	memset(gpunvme_mem_ptr(data), 0xee, 4096);
+	sqe = qp->sq.cpu;
+	sqe[0] = (struct gpunvme_sqe){ .opc = GPUNVME_IO_READ, .cid = 7, .nsid = 1, .prp1 = ddata.iova, .cdw12 = 7 };
+	*(uint32_t *)gpunvme_mem_ptr(word) = 1; /* the new tail */
+	edu_copy(regs, value, 0x40000, 4, 1);
+	edu_copy(regs, 0x40000, bell + gnv_ctrl_sq_doorbell(&dev->ctrl, qp->qid) - offset, 4, 3);
+	for (start = seconds(); !(gnv_mmio_read32((char *)qp->cq.cpu + 12) & GPUNVME_CQE_DW3_PHASE);)
+		assert_true(seconds() - start < 10);
+	assert_int_equal(gnv_mmio_read32((char *)qp->cq.cpu + 12) & GPUNVME_CQE_DW3_CID, 7);
+	assert_int_not_equal(*(unsigned char *)gpunvme_mem_ptr(data), 0xee);
+
+	gpunvme_qp_destroy(qp);
+	gpunvme_mem_free(data);
+	good(space->ops->unmap(space, bell, len));
+	good(space->ops->unmap(space, value, 4096));
+	assert_int_equal(space->ops->unmap(space, value, 4096), -ENOENT);
+	gpunvme_mem_free(word);
+	gpunvme_mem_free(doorbells);
+	space->ops->close(space);
+	munmap(regs, 4096);
+	gnv_vfio_close(&edu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_import),	   cmocka_unit_test(test_foreign_exporter),
+		cmocka_unit_test(test_revocation), cmocka_unit_test(test_peer_rings_doorbell),
+		cmocka_unit_test(test_everything_in_the_bar),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
