@@ -3,7 +3,7 @@
 
 include(CMakePackageConfigHelpers)
 
-set(GPUNVME_HEADERS dev.h dq.h gpu.h gpunvme.h mem.h qp.h spec.h status.h)
+set(GPUNVME_HEADERS dev.h doctor.h dq.h gpu.h gpunvme.h mem.h pci.h qp.h spec.h status.h)
 set(GPUNVME_DEVICE_HEADERS device.h device_cpu.h device_platform.h device_queue.h)
 list(TRANSFORM GPUNVME_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/gpunvme/)
 list(TRANSFORM GPUNVME_DEVICE_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/device/gpunvme/)

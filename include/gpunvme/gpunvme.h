@@ -14,9 +14,11 @@
 #define GPUNVME_H
 
 #include <gpunvme/dev.h>
+#include <gpunvme/doctor.h>
 #include <gpunvme/dq.h>
 #include <gpunvme/gpu.h>
 #include <gpunvme/mem.h>
+#include <gpunvme/pci.h>
 #include <gpunvme/qp.h>
 #include <gpunvme/spec.h>
 #include <gpunvme/status.h>

@@ -112,6 +112,15 @@ static int check_block_unused(const char *path, dev_t dev)
 	return ret;
 }
 
+int gnv_os_block_unused(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	return S_ISBLK(st.st_mode) ? check_block_unused(path, st.st_rdev) : 0;
+}
+
 static int open_failed(const char *path, int err)
 {
 	switch (err) {

@@ -32,6 +32,9 @@ struct gnv_os_file {
 int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);
 void gnv_os_file_close(struct gnv_os_file *file);
 
+/* Is the block device mounted, or held, or a partition of it? Return: 0; -EBUSY, gnv_fail() says by whom; -errno of stat(). */
+int gnv_os_block_unused(const char *path);
+
 /* Everything written so far reaches the medium. Return: 0 or a negative errno. */
 int gnv_os_file_sync(const struct gnv_os_file *file);
 

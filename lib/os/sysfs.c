@@ -149,8 +149,12 @@ int gnv_sysfs_pci(const char *sys, const char *bdf, struct gnv_pci *pci)
 {
 	char text[PATH_BYTES];
 
+	char name[GNV_BDF_BYTES];
+
+	snprintf(name, sizeof(name), "%s", bdf); /* may be pci->bdf */
 	memset(pci, 0, sizeof(*pci));
-	snprintf(pci->bdf, sizeof(pci->bdf), "%s", bdf);
+	memcpy(pci->bdf, name, sizeof(name));
+	bdf = pci->bdf;
 	if (device_text(sys, bdf, "class", text, sizeof(text)))
 		return gnv_fail(-ENODEV, "there is no PCI device %s; lspci -D lists those there are", bdf);
 	pci->class_code = (uint32_t)strtoul(text, NULL, 0);

@@ -47,6 +47,8 @@ static int check_group(const char *sys, const struct gnv_pci *pci)
 {
 	struct gnv_pci other;
 
+	if (pci->group < 0)
+		return check_iommu(sys, pci);
 	for (unsigned i = 0; !gnv_sysfs_group_member(sys, pci, i, &other); i++)
 		if (!gnv_sysfs_tolerated(&other))
 			return gnv_fail(-EPERM,
@@ -57,8 +59,11 @@ static int check_group(const char *sys, const struct gnv_pci *pci)
 }
 
 const struct gnv_vfio_check gnv_vfio_checks[] = {
-	{ "nvme", check_nvme },	    { "iommu", check_iommu }, { "driver", check_driver },
-	{ "group", check_group }, { NULL, NULL },
+	{ "nvme", "it is an NVMe controller", true, check_nvme },
+	{ "iommu", "an IOMMU stands before it", true, check_iommu },
+	{ "group", "its IOMMU group has no foreign devices", true, check_group },
+	{ "driver", "vfio-pci has it", false, check_driver },
+	{ NULL, NULL, false, NULL },
 };
 
 /* Missing nodes mean "this way does not exist here": -ENODEV. */
@@ -98,8 +103,8 @@ static int check_type1(const char *sys, const struct gnv_pci *pci)
 	return check_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
 }
 
-const struct gnv_vfio_check gnv_vfio_check_iommufd = { "iommufd", check_iommufd };
-const struct gnv_vfio_check gnv_vfio_check_type1 = { "type1", check_type1 };
+const struct gnv_vfio_check gnv_vfio_check_iommufd = { "iommufd", "its device node and /dev/iommu are usable", false, check_iommufd };
+const struct gnv_vfio_check gnv_vfio_check_type1 = { "type1", "its group and /dev/vfio/vfio are usable", false, check_type1 };
 
 int gnv_vfio_check_all(const char *sys, const struct gnv_pci *pci)
 {

@@ -10,6 +10,8 @@
 
 struct gnv_vfio_check {
 	const char *name; /* one word */
+	const char *fine; /* what holds when it does */
+	bool before_bind; /* must hold before vfio-pci gets the device */
 	/* Return: 0, or a negative errno; gnv_fail() has the sentence, cause and remedy. @pci: from gnv_sysfs_pci(). */
 	int (*run)(const char *sys, const struct gnv_pci *pci);
 };

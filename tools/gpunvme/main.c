@@ -9,6 +9,10 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } verbs[] = {
+	{ "list", verb_list, "the NVMe controllers of this machine" },
+	{ "bind", verb_bind, "take a controller from the kernel for use here" },
+	{ "unbind", verb_unbind, "give it back" },
+	{ "doctor", verb_doctor, "what stands between a controller and this library" },
 	{ "identify", verb_identify, "what a controller is: limits, namespaces, health" },
 	{ "read", verb_read, "blocks to a file or standard output" },
 	{ "write", verb_write, "a file or standard input to blocks" },
@@ -18,7 +22,7 @@ static const struct verb {
 
 static int help(void)
 {
-	printf("usage: gpunvme VERB URI [options]\n\nVerbs:\n");
+	printf("usage: gpunvme VERB [URI] [options]\n\nVerbs:\n");
 	for (size_t i = 0; i < VERBS; i++)
 		printf("  %-10s %s\n", verbs[i].name, verbs[i].help);
 	printf("\nURI: soft:PATH[?key=value&...] or a PCI address. `gpunvme VERB --help` lists the options of a verb.\n");

@@ -9,6 +9,10 @@
 
 #include "common.h"
 
+int verb_list(int argc, char **argv);
+int verb_bind(int argc, char **argv);
+int verb_unbind(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
 int verb_identify(int argc, char **argv);
 int verb_read(int argc, char **argv);
 int verb_write(int argc, char **argv);

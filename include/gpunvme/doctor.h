@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why a controller can or cannot be opened on this machine. The predicates are those that gpunvme_dev_open() itself asks.
+ */
+#ifndef GPUNVME_DOCTOR_H
+#define GPUNVME_DOCTOR_H
+
+#include <gpunvme/status.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum gpunvme_verdict {
+	GPUNVME_VERDICT_OK = 0,
+	GPUNVME_VERDICT_LIMIT = 1,  /* works, but not for everything */
+	GPUNVME_VERDICT_FAILED = 2,
+	GPUNVME_VERDICT_SKIPPED = 3 /* could not be asked, because of an earlier one */
+};
+
+struct gpunvme_check {
+	char name[16];
+	int verdict; /* enum gpunvme_verdict */
+	char reason[256];
+	char remedy[256]; /* "" where there is none or none is needed */
+};
+
+/* More than there are checks. */
+#define GPUNVME_MAX_CHECKS 24
+
+/**
+ * gpunvme_doctor() - ask every predicate of opening a controller
+ * @address: DDDD:BB:DD.F
+ * @checks:  room for *count of them
+ * @count:   in: room; out: how many were filled
+ *
+ * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping; its media
+ * is not touched. Any thread may call it.
+ * Return: 0 it can be opened; -EINVAL bad address; -ENODEV no such device; otherwise as gpunvme_dev_open() would.
+ */
+GPUNVME_API int gpunvme_doctor(const char *address, struct gpunvme_check *checks, unsigned *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

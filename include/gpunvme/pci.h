@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe controllers on the PCI bus: which there are, taking one from the kernel's driver for use with gpunvme_dev_open(), and giving
+ * it back.
+ */
+#ifndef GPUNVME_PCI_H
+#define GPUNVME_PCI_H
+
+#include <gpunvme/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_pci_info {
+	size_t size;          /* set by the caller to sizeof(struct gpunvme_pci_info) */
+	char address[16];     /* DDDD:BB:DD.F */
+	char driver[32];      /* "nvme", "vfio-pci", "" none */
+	char model[41];       /* as the nvme driver says; "" with another one */
+	char serial[21];
+	char link_speed[24];  /* "8.0 GT/s PCIe"; "" unknown */
+	uint32_t link_width;  /* lanes; 0 unknown */
+	int32_t group;        /* IOMMU group; -1: no IOMMU */
+	int32_t numa;         /* -1 unknown */
+	uint16_t vendor;
+	uint16_t device;
+	uint32_t namespaces;  /* that the nvme driver made block devices of */
+	uint64_t bytes;       /* of all of them */
+	char group_other[16]; /* another device of the group that keeps VFIO away; "" none */
+	char in_use[128];     /* who uses a namespace: mounts, holders, partitions in use; "" nobody */
+};
+
+/**
+ * gpunvme_pci_info() - the n-th NVMe controller of this machine, in the order of addresses
+ * @n:    0 for the first
+ * @info: filled; info->size must be set
+ *
+ * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_pci_info(unsigned n, struct gpunvme_pci_info *info);
+
+/**
+ * gpunvme_pci_bind() - give a controller to vfio-pci
+ * @address: DDDD:BB:DD.F
+ * @user:    hand the device nodes to this user; NULL for nobody
+ *
+ * Refuses a controller one of whose namespaces is mounted, held or open exclusively, and one whose IOMMU group has devices with other
+ * drivers. On failure the former driver has it again. Needs root.
+ * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY in
+ * use; -EPERM the group; -EOPNOTSUPP no IOMMU; -ENOENT no such user; -EACCES not root.
+ */
+GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
+
+/**
+ * gpunvme_pci_unbind() - let the kernel choose the driver of a controller again
+ * @address: DDDD:BB:DD.F
+ *
+ * Waits for a process that has it open; libgpunvme lets go by itself. Needs root.
+ * Return: 0; -EINVAL bad address, or vfio-pci does not have it; -ENODEV; -EACCES not root.
+ */
+GPUNVME_API int gpunvme_pci_unbind(const char *address);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The predicates of opening a controller, one by one.
+ * Invariant: what is asked here is what port/port_pci.c asks, by the same functions.
+ */
+#include <errno.h>
+#include <gpunvme/doctor.h>
+#include <gpunvme/spec.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "os/dmabuf.h"
+#include "os/sys.h"
+#include "port/vfio_checks.h"
+#include "port/vfio_device.h"
+
+#define PLENTY (64u << 20) /* the buffer of the programs of this project */
+
+struct report {
+	struct gpunvme_check *check;
+	unsigned room;
+	unsigned count;
+	int ret; /* of the first predicate that stops an open */
+	struct gpunvme_check beyond; /* what finds no room */
+};
+
+/* `ret` 0, or the sentence of gnv_fail() is split where the remedy begins. */
+static struct gpunvme_check *add(struct report *report, const char *name, int ret, const char *fine)
+{
+	struct gpunvme_check *check = report->count < report->room ? &report->check[report->count++] : &report->beyond;
+	const char *text = ret ? gpunvme_errmsg() : fine, *split = ret ? strstr(text, "; ") : NULL;
+	int reason = split ? (int)(split - text) : (int)strlen(text);
+
+	memset(check, 0, sizeof(*check));
+	snprintf(check->name, sizeof(check->name), "%s", name);
+	snprintf(check->reason, sizeof(check->reason), "%.*s", reason, text);
+	if (split)
+		snprintf(check->remedy, sizeof(check->remedy), "%s", split + 2);
+	check->verdict = ret ? GPUNVME_VERDICT_FAILED : GPUNVME_VERDICT_OK;
+	return check;
+}
+
+static void skip(struct report *report, const char *name, const char *why)
+{
+	add(report, name, 0, why)->verdict = GPUNVME_VERDICT_SKIPPED;
+}
+
+static void check_memory(struct report *report)
+{
+	uint64_t limit = gnv_sys_lock_limit();
+
+	if (limit >= PLENTY) {
+		add(report, "memlock", 0, "enough memory may be locked");
+		return;
+	}
+	gnv_fail(-ENOMEM, "only %llu KiB may be locked, which bounds rings and buffers; raise RLIMIT_MEMLOCK (memlock in limits.conf)",
+		 (unsigned long long)limit / 1024);
+	add(report, "memlock", -ENOMEM, "")->verdict = GPUNVME_VERDICT_LIMIT;
+}
+
+/* A page of a BAR, as another device would offer it. */
+static void map_export(struct report *report, struct gnv_port *port, int fd, size_t len)
+{
+	static const struct gnv_mem_ops kind = { "bar", NULL };
+	const struct gpunvme_mem mem = { .ops = &kind, .cpu = port->bar0->cpu, .len = len, .dmabuf = fd };
+	uint64_t iova;
+	int ret = port->space->ops->map(port->space, &mem, &iova);
+
+	if (!ret)
+		port->space->ops->unmap(port->space, iova, len);
+	add(report, "peer-memory", ret, "a BAR of another device can hold rings and data")->verdict =
+		ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK;
+}
+
+/* With the port open: what peers can do. Neither stops an open. */
+static void check_peers(struct report *report, struct gnv_port *port)
+{
+	size_t page = port->bar0->page;
+	int fd, ret = port->ops->export_bar0(port, GPUNVME_REG_DOORBELLS & ~(uint64_t)(page - 1), page, &fd);
+
+	add(report, "doorbell-export", ret, "the doorbells can be exported to a peer")->verdict =
+		ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK;
+	if (ret) {
+		skip(report, "peer-memory", "not asked, for lack of an export");
+		return;
+	}
+	map_export(report, port, fd, page);
+	gnv_dmabuf_close(fd);
+}
+
+/* The nodes of both ways; one is enough. */
+static void check_ways(struct report *report, const struct gnv_pci *pci)
+{
+	int iommufd = gnv_vfio_check_iommufd.run(GNV_SYSFS, pci), type1;
+	struct gpunvme_check *first = add(report, "iommufd", iommufd, gnv_vfio_check_iommufd.fine), *second;
+
+	type1 = gnv_vfio_check_type1.run(GNV_SYSFS, pci);
+	second = add(report, "type1", type1, gnv_vfio_check_type1.fine);
+	if (iommufd && !type1)
+		first->verdict = GPUNVME_VERDICT_LIMIT;
+	if (type1 && !iommufd)
+		second->verdict = GPUNVME_VERDICT_LIMIT;
+}
+
+static void try_open(struct report *report, const struct gnv_pci *pci)
+{
+	const struct gnv_log silent = { NULL, NULL };
+	const struct gnv_vfio_way *way;
+	struct gnv_port *port;
+	char fine[64];
+	int ret = gnv_vfio_choose(NULL, pci, &way);
+
+	if (!ret)
+		ret = gnv_port_vfio_open(way, pci, &silent, &port);
+	report->ret = ret;
+	if (!ret)
+		snprintf(fine, sizeof(fine), "the kernel hands it out, by %s", port->ops->name);
+	add(report, "open", ret, ret ? "" : fine); /* isolated interrupts and other users are the kernel's to judge */
+	if (ret) {
+		skip(report, "doorbell-export", "not asked, because it cannot be opened");
+		skip(report, "peer-memory", "not asked, because it cannot be opened");
+		return;
+	}
+	check_peers(report, port);
+	port->ops->close(port);
+}
+
+static void examine(struct report *report, const struct gnv_pci *pci)
+{
+	const struct gnv_vfio_check *check;
+
+	for (check = gnv_vfio_checks; check->name; check++) {
+		int ret = check->run(GNV_SYSFS, pci);
+
+		add(report, check->name, ret, check->fine);
+		if (ret && !report->ret)
+			report->ret = ret;
+	}
+	check_memory(report);
+	if (report->ret) {
+		for (unsigned i = 0; i < 5; i++) {
+			static const char *const names[] = { "iommufd", "type1", "open", "doorbell-export", "peer-memory" };
+
+			skip(report, names[i], "not asked, because of the failure above");
+		}
+		return;
+	}
+	check_ways(report, pci);
+	try_open(report, pci);
+}
+
+GPUNVME_API int gpunvme_doctor(const char *address, struct gpunvme_check *checks, unsigned *count)
+{
+	struct report report = { .check = checks };
+	char bdf[GNV_BDF_BYTES];
+	struct gnv_pci pci;
+	int ret;
+
+	if (!address || !checks || !count)
+		return gnv_fail(-EINVAL, "gpunvme_doctor: address, checks and count must not be NULL");
+	ret = gnv_pci_parse(address, bdf);
+	if (!ret)
+		ret = gnv_sysfs_pci(GNV_SYSFS, bdf, &pci);
+	if (ret)
+		return ret;
+	report.room = *count;
+	examine(&report, &pci);
+	*count = report.count;
+	return report.ret;
+}
