@@ -35,8 +35,8 @@ struct gpunvme_check {
  * @checks:  room for *count of them
  * @count:   in: room; out: how many were filled
  *
- * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping; its media
- * is not touched. Any thread may call it.
+ * When nothing stands against it the device is opened, which resets it, to try the export of its doorbells and their mapping; its
+ * media is not touched. Any thread may call it.
  * Return: 0 it can be opened; -EINVAL bad address; -ENODEV no such device; otherwise as gpunvme_dev_open() would.
  */
 GPUNVME_API int gpunvme_doctor(const char *address, struct gpunvme_check *checks, unsigned *count);

@@ -46,10 +46,10 @@ GPUNVME_API int gpunvme_pci_info(unsigned n, struct gpunvme_pci_info *info);
  * @address: DDDD:BB:DD.F
  * @user:    hand the device nodes to this user; NULL for nobody
  *
- * Refuses a controller one of whose namespaces is mounted, held or open exclusively, and one whose IOMMU group has devices with other
- * drivers. On failure the former driver has it again. Needs root.
- * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY in
- * use; -EPERM the group; -EOPNOTSUPP no IOMMU; -ENOENT no such user; -EACCES not root.
+ * Refuses a controller one of whose namespaces is mounted, held or open exclusively, and one whose IOMMU group has devices with
+ * other drivers. On failure the former driver has it again. Needs root.
+ * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY
+ * in use; -EPERM the group; -EOPNOTSUPP no IOMMU; -ENOENT no such user; -EACCES not root.
  */
 GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
 

@@ -15,7 +15,10 @@ int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci);
 /* Is there such a user? Return: 0, -ENOENT; gnv_fail() has the sentence. */
 int gnv_bind_check_user(const char *user);
 
-/* Let a user open the device: the nodes of it become theirs, those every VFIO user shares become usable. Return: 0, -ENOENT, -errno. */
+/*
+ * Let a user open the device: its nodes become theirs, those every VFIO user shares become usable.
+ * Return: 0, -ENOENT, -errno.
+ */
 int gnv_bind_hand_over(const struct gnv_pci *pci, const char *user);
 
 /*

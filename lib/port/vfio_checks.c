@@ -103,8 +103,12 @@ static int check_type1(const char *sys, const struct gnv_pci *pci)
 	return check_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
 }
 
-const struct gnv_vfio_check gnv_vfio_check_iommufd = { "iommufd", "its device node and /dev/iommu are usable", false, check_iommufd };
-const struct gnv_vfio_check gnv_vfio_check_type1 = { "type1", "its group and /dev/vfio/vfio are usable", false, check_type1 };
+const struct gnv_vfio_check gnv_vfio_check_iommufd = {
+	.name = "iommufd", .fine = "its device node and /dev/iommu are usable", .run = check_iommufd
+};
+const struct gnv_vfio_check gnv_vfio_check_type1 = {
+	.name = "type1", .fine = "its group and /dev/vfio/vfio are usable", .run = check_type1
+};
 
 int gnv_vfio_check_all(const char *sys, const struct gnv_pci *pci)
 {
