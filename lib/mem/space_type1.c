@@ -35,6 +35,9 @@ static int type1_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
 	int ret = gnv_type1_unmap(sv->vfio, iova, len);
 
+	/* A container whose last device went has no IOMMU any more: the kernel has unmapped everything. */
+	if (ret && gnv_vfio_released(sv->vfio))
+		ret = 0;
 	if (!ret)
 		gnv_space_vfio_give(sv, iova, len);
 	return ret;

@@ -192,7 +192,15 @@ static void close_fd(int *fd)
 
 void gnv_vfio_release(struct gnv_vfio *vfio)
 {
-	close_fd(&vfio->fd);
+	int fd = vfio->fd;
+
+	__atomic_store_n(&vfio->fd, -1, __ATOMIC_RELEASE);
+	close(fd);
+}
+
+bool gnv_vfio_released(const struct gnv_vfio *vfio)
+{
+	return __atomic_load_n(&vfio->fd, __ATOMIC_ACQUIRE) < 0;
 }
 
 void gnv_vfio_close(struct gnv_vfio *vfio)

@@ -61,6 +61,9 @@ int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, 
 /* Close the device only: somebody waits for it. Its address space stays until gnv_vfio_close(). */
 void gnv_vfio_release(struct gnv_vfio *vfio);
 
+/* Was it? Any thread may ask. */
+bool gnv_vfio_released(const struct gnv_vfio *vfio);
+
 /* Close the device, then what it was attached to. Mappings of BARs are the caller's to remove before. */
 void gnv_vfio_close(struct gnv_vfio *vfio);
 
