@@ -6,6 +6,7 @@
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write).
+ * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has).
  * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
  * queue), `dstrd` (doorbell stride), `threads` (that serve). %XX stands for one byte. An unknown or repeated key is an error.
  */

@@ -6,7 +6,7 @@ _gpunvme() {
   local lanes='--gpu --queues --depth --lanes --verbose --json --help'
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'identify read write bench help --version' -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write bench help --version' -- "$cur")
     return
   fi
   case $prev in
@@ -24,6 +24,9 @@ _gpunvme() {
     return
   fi
   case $verb in
+  list | doctor) lanes='--json --help' ;;
+  bind) lanes='--user --help' ;;
+  unbind) lanes='--help' ;;
   identify) lanes='--json --verbose --help' ;;
   read) lanes="--lba --bytes --xfer $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes $lanes" ;;
