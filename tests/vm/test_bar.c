@@ -257,6 +257,27 @@ static void test_revocation(void **state)
 	gpunvme_qp_destroy(qp);
 }
 
+/* Addresses that nothing is mapped at: the controller reports what it fetches from there, and works on. */
+static void test_unmapped_address(void **state)
+{
+	struct gpunvme_dbuf nowhere = { 0, DATA, 0x7000000000ull, 0x7100000000ull, 0x7200000800ull };
+	struct gpunvme_mem *host;
+	struct gpunvme_dbuf dhost;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	open_queue(&qp, &dq);
+	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 16384 >> dq.lba_shift) & GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
+	good(gpunvme_mem_alloc(gpu, 4096, NULL, &host));
+	good(gpunvme_mem_map(host, dev));
+	good(gpunvme_mem_dbuf(host, dev, &dhost));
+	fill(gpunvme_mem_ptr(host), 4096, 3);
+	good(gpunvme_write(&dq, &dhost, 0, 40, 4096 >> dq.lba_shift));
+	gpunvme_mem_free(host);
+	gpunvme_qp_destroy(qp);
+}
+
 /* The edu device copies between a bus address and its buffer at 0x40000. */
 static void edu_copy(char *regs, uint64_t from, uint64_t to, uint64_t len, uint64_t command)
 {
@@ -337,6 +358,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_import),	   cmocka_unit_test(test_foreign_exporter),
+		cmocka_unit_test(test_unmapped_address),
 		cmocka_unit_test(test_revocation), cmocka_unit_test(test_peer_rings_doorbell),
 		cmocka_unit_test(test_everything_in_the_bar),
 	};
