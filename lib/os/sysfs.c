@@ -71,7 +71,9 @@ static void device_link(const char *sys, const char *bdf, const char *name, char
 		return;
 	target[n] = 0;
 	last = strrchr(target, '/');
-	snprintf(text, size, "%s", last ? last + 1 : target);
+	last = last ? last + 1 : target;
+	if (strlen(last) < size)
+		memcpy(text, last, strlen(last) + 1);
 }
 
 static int compare_names(const void *a, const void *b)
