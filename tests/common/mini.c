@@ -125,6 +125,15 @@ static void complete(struct mini *m)
 	}
 }
 
+void mini_turn(struct mini *m)
+{
+	if (__atomic_load_n(&m->frozen, __ATOMIC_ACQUIRE))
+		return;
+	while (fetch(m) && draw(m, 4))
+		;
+	complete(m);
+}
+
 static void *serve(void *arg)
 {
 	struct mini *m = arg;
@@ -133,11 +142,7 @@ static void *serve(void *arg)
 	while (!__atomic_load_n(&m->stop, __ATOMIC_ACQUIRE)) {
 		uint64_t before = m->fetched + m->completed;
 
-		if (!__atomic_load_n(&m->frozen, __ATOMIC_ACQUIRE)) {
-			while (fetch(m) && draw(m, 4))
-				;
-			complete(m);
-		}
+		mini_turn(m);
 		if (draw(m, 1000) < m->opts.naps) {
 			struct timespec nap = { 0, (long)draw(m, 200000) };
 
@@ -150,11 +155,16 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-void mini_start(struct mini *m)
+void mini_begin(struct mini *m)
 {
 	m->fetched = m->completed = m->q.start;
 	m->last_tail = slot_of(m->q.start, m->q.sq_depth);
 	m->random = m->opts.seed;
+}
+
+void mini_start(struct mini *m)
+{
+	mini_begin(m);
 	pthread_create(&m->thread, NULL, serve, m);
 }
 

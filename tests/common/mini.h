@@ -58,6 +58,9 @@ struct mini {
 };
 
 void mini_start(struct mini *m);
+/* Without a thread: mini_begin() once, then each mini_turn() fetches and completes a little. */
+void mini_begin(struct mini *m);
+void mini_turn(struct mini *m);
 void mini_stop(struct mini *m);
 /* Frozen: fetches nothing and completes nothing. */
 void mini_freeze(struct mini *m, bool on);
