@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What happens between the issue of an access and the wait for it: when it touches memory, in which order and in which pieces, and
+ * when its result reaches the registers. Only accesses of one wave to the same word keep their order.
+ */
+#include "gfx/memory.h"
+
+#include <string.h>
+
+static struct gfx_access *at(struct gfx_wave *w, unsigned i)
+{
+	return &w->pend[(w->first + i) % GFX_PENDING];
+}
+
+static void note(struct gfx *m, const struct gfx_wave *w, char kind, uint64_t addr, const void *data, unsigned size)
+{
+	struct gfx_note *n = &m->note[m->noted++ % (sizeof(m->note) / sizeof(m->note[0]))];
+
+	*n = (struct gfx_note){ addr, 0, m->step, (uint16_t)w->number, kind };
+	memcpy(&n->value, data, size < 8 ? size : 8);
+}
+
+static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_region *r, uint64_t addr,
+		       void *got)
+{
+	uint32_t have = (a->in->glc ? GFX_GLC : 0) | (a->in->slc ? GFX_SLC : 0) | (a->in->dlc ? GFX_DLC : 0);
+	uint32_t need = m->rules & GFX_RINGBITS ? r->flags & (GFX_GLC | GFX_SLC | GFX_DLC) : 0;
+
+	if ((have & need) != need)
+		gfx_cached_read(m, m->far, NULL, r, addr, a->piece, got);
+	else if (m->rules & GFX_CACHES && !(r->flags & GFX_UNCACHED) && !a->in->glc)
+		gfx_cached_read(m, w->l0, m->l1, r, addr, a->piece, got);
+	else
+		memcpy(got, (void *)(uintptr_t)addr, a->piece);
+}
+
+static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned piece)
+{
+	uint64_t addr = a->addr[lane] + piece * a->piece, old = 0, new;
+	const struct gfx_region *r = gfx_region_of(m, addr, a->piece, a->kind != K_LOAD);
+	uint8_t *data = (uint8_t *)a->data[lane] + piece * a->piece, *got = (uint8_t *)a->got[lane] + piece * a->piece;
+	void *memory = (void *)(uintptr_t)addr;
+
+	if (a->kind == K_LOAD) {
+		read_piece(m, w, a, r, addr, got);
+		if (a->in->x.op->id == OP_load_i8)
+			a->got[lane][0] = (uint32_t)(int8_t)got[0];
+		else if (a->in->x.op->id == OP_load_i16)
+			a->got[lane][0] = (uint32_t)(int16_t)(got[0] | got[1] << 8);
+		note(m, w, 'r', addr, got, a->piece);
+	} else if (a->kind == K_STORE) {
+		memcpy(memory, data, a->piece);
+		gfx_cache_store(w->l0, addr, a->piece, data);
+		gfx_cache_store(m->l1, addr, a->piece, data);
+		note(m, w, 'w', addr, data, a->piece);
+	} else {
+		uint64_t value = 0, compare = 0;
+
+		memcpy(&old, memory, a->piece);
+		memcpy(&value, data, a->piece);
+		memcpy(&compare, data + a->piece, a->piece);
+		new = gfx_atomic(m, a->in->x.op->id, old, value, compare, a->piece);
+		memcpy(memory, &new, a->piece);
+		memcpy(got, &old, a->piece);
+		gfx_cache_store(w->l0, addr, a->piece, NULL);
+		gfx_cache_store(m->l1, addr, a->piece, NULL);
+		note(m, w, 'a', addr, &new, a->piece);
+	}
+}
+
+static void touch_scalar(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
+{
+	unsigned i;
+
+	for (i = 0; i < a->regs; i++) {
+		const struct gfx_region *r = gfx_region_of(m, a->low + 4 * i, 4, false);
+
+		if (m->rules & GFX_CACHES && !(r->flags & GFX_UNCACHED))
+			gfx_cached_read(m, m->group[w->group].scalar, NULL, r, a->low + 4 * i, 4, &a->scalar[i]);
+		else
+			memcpy(&a->scalar[i], (void *)(uintptr_t)(a->low + 4 * i), 4);
+	}
+	a->left = 0;
+}
+
+static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned pieces);
+
+/* Older accesses of the wave to the same bytes come first. */
+static void perform_older(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, uint64_t from, uint64_t to)
+{
+	unsigned i, lane;
+
+	for (i = 0; i < w->count && at(w, i) != a; i++) {
+		struct gfx_access *o = at(w, i);
+
+		if (!o->left || o->kind == K_SCALAR || o->high <= from || to <= o->low)
+			continue;
+		for (lane = 0; lane < GFX_LANES; lane++)
+			if (o->left >> lane & 1 && o->addr[lane] < to && from < o->addr[lane] + o->size)
+				perform_lane(m, w, o, lane, 0xff);
+	}
+}
+
+static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned pieces)
+{
+	unsigned p, i, start = a->pieces > 1 ? gfx_draw(m, a->pieces) : 0;
+
+	if (a->kind == K_SCALAR) {
+		touch_scalar(m, w, a);
+		return;
+	}
+	for (i = 0; i < a->pieces; i++) {
+		p = (start + i) % a->pieces;
+		if (!(a->todo[lane] & pieces & 1u << p))
+			continue;
+		perform_older(m, w, a, a->addr[lane] + p * a->piece, a->addr[lane] + (p + 1u) * a->piece);
+		if (!(a->todo[lane] >> p & 1))
+			continue;
+		a->todo[lane] &= (uint8_t)~(1u << p);
+		touch(m, w, a, lane, p);
+	}
+	if (!a->todo[lane])
+		a->left &= ~(1u << lane);
+}
+
+static void perform_all(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
+{
+	unsigned i, start = gfx_draw(m, GFX_LANES), lane;
+
+	for (i = 0; i < GFX_LANES && a->left; i++) {
+		lane = (start + i) % GFX_LANES;
+		if (a->left >> lane & 1)
+			perform_lane(m, w, a, lane, 0xff);
+	}
+}
+
+/* May `a` load to a register that an older load has not reached? Only loads that return in order, so the younger one wins. */
+static void check_overwrite(struct gfx *m, struct gfx_wave *w, const struct gfx_access *a)
+{
+	unsigned i;
+
+	for (i = 0; i < w->count; i++) {
+		const struct gfx_access *o = at(w, i);
+
+		if (o == a || o->reg == 0xffff || o->reg >= a->reg + a->regs || a->reg >= o->reg + o->regs || !(o->lanes & a->lanes))
+			continue;
+		if (a->reg < 256 || o->vm != a->vm || o->lgkm != a->lgkm || (a->vm && a->lgkm))
+			gfx_fail(m, "loads to a register to which an older load may still return");
+	}
+}
+
+/* Registers of loads that have not been waited for. */
+static void poison(struct gfx *m, struct gfx_wave *w, const struct gfx_access *a)
+{
+	unsigned i;
+
+	if (a->reg >= 256 && a->reg + a->regs > 512)
+		gfx_fail(m, "loads beyond v255");
+	for (i = 0; i < a->regs; i++) {
+		if (a->reg >= 256)
+			w->vpoison[a->reg - 256 + i] |= a->lanes;
+		else
+			w->spoison[(a->reg + i) & 127] = 1;
+	}
+}
+
+/* The result reaches the registers. */
+static void deliver(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
+{
+	unsigned i, lane;
+
+	perform_all(m, w, a);
+	if (a->reg == 0xffff)
+		return;
+	for (i = 0; i < a->regs; i++) {
+		if (a->reg < 256) {
+			w->s[(a->reg + i) & 127] = a->scalar[i];
+			w->spoison[(a->reg + i) & 127] = 0;
+			continue;
+		}
+		w->vpoison[a->reg - 256 + i] &= ~a->lanes;
+		for (lane = 0; lane < GFX_LANES; lane++)
+			if (a->lanes >> lane & 1)
+				w->v[a->reg - 256 + i][lane] = a->got[lane][i];
+	}
+	a->reg = 0xffff;
+	for (i = 0; i < w->count; i++)
+		if (at(w, i)->reg != 0xffff)
+			poison(m, w, at(w, i));
+}
+
+static void retire(struct gfx_wave *w)
+{
+	while (w->count && !at(w, 0)->vm && !at(w, 0)->vs && !at(w, 0)->lgkm) {
+		w->first = (w->first + 1) % GFX_PENDING;
+		w->count--;
+	}
+}
+
+static bool *flag_of(struct gfx_access *a, enum gfx_counter counter)
+{
+	return counter == C_VM ? &a->vm : counter == C_VS ? &a->vs : &a->lgkm;
+}
+
+/* Wait until at most `most` accesses of a counter are outstanding; they count down in order, but for scalar loads. */
+void gfx_wait(struct gfx *m, struct gfx_wave *w, enum gfx_counter counter, unsigned most)
+{
+	unsigned i, outstanding = 0;
+	bool scalar = false;
+
+	for (i = 0; i < w->count; i++) {
+		outstanding += *flag_of(at(w, i), counter);
+		scalar |= *flag_of(at(w, i), counter) && at(w, i)->kind == K_SCALAR;
+	}
+	if (counter == C_LGKM && most && scalar)
+		return;
+	for (i = 0; i < w->count && outstanding > most; i++) {
+		struct gfx_access *a = at(w, i);
+
+		if (!*flag_of(a, counter))
+			continue;
+		*flag_of(a, counter) = false;
+		outstanding--;
+		if (!a->vm && !a->vs && !a->lgkm)
+			deliver(m, w, a);
+	}
+	retire(w);
+}
+
+struct gfx_access *gfx_access_new(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, enum gfx_kind kind)
+{
+	struct gfx_access *a;
+
+	if (w->count == GFX_PENDING) { /* a full counter stalls the wave */
+		gfx_wait(m, w, C_VM, 0);
+		gfx_wait(m, w, C_VS, 0);
+		gfx_wait(m, w, C_LGKM, 0);
+	}
+	a = at(w, w->count++);
+	a->in = in;
+	a->kind = (uint8_t)kind;
+	a->vm = a->vs = a->lgkm = false;
+	a->lanes = a->left = 0;
+	a->reg = 0xffff;
+	a->regs = 0;
+	a->pieces = 1;
+	a->low = ~0ull;
+	a->high = 0;
+	return a;
+}
+
+void gfx_access_start(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
+{
+	bool store = a->kind == K_STORE || (a->kind == K_ATOMIC && a->reg == 0xffff);
+
+	if (a->reg != 0xffff) {
+		check_overwrite(m, w, a);
+		poison(m, w, a);
+	}
+	if (!(m->rules & (store ? GFX_STORES : GFX_LATE)))
+		perform_all(m, w, a);
+	if (store ? a->left : m->rules & GFX_POISON)
+		return;
+	a->vm = a->vs = a->lgkm = false;
+	deliver(m, w, a);
+	retire(w);
+}
+
+bool gfx_stalls(struct gfx *m, struct gfx_wave *w)
+{
+	if (!w->count || !(m->rules & (GFX_LATE | GFX_STORES)) || gfx_draw(m, 100) >= m->stall)
+		return false;
+	gfx_stir(m, w);
+	return true;
+}
+
+void gfx_stir(struct gfx *m, struct gfx_wave *w)
+{
+	struct gfx_access *a;
+	unsigned lane;
+	uint32_t which;
+
+	if (!w->count)
+		return;
+	a = at(w, gfx_draw(m, w->count));
+	which = gfx_draw(m, 2) ? a->left : a->left & (gfx_draw(m, 1u << 31) ^ gfx_draw(m, 1u << 31) << 1);
+	for (lane = 0; which && lane < GFX_LANES; lane++)
+		if (which >> lane & a->left >> lane & 1)
+			perform_lane(m, w, a, lane, gfx_draw(m, 2) ? 0xff : 1u << gfx_draw(m, a->pieces));
+}

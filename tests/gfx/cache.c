@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered memories, and the caches in front of them, which forget nothing of their own accord (or little, by the seed). */
+#include "gfx/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LINES 512
+
+struct line {
+	uint64_t tag, valid; /* a bit for each byte */
+	uint32_t age;
+	uint8_t data[GFX_LINE];
+};
+
+struct gfx_cache {
+	uint32_t age; /* lines of another age are gone */
+	struct line line[LINES];
+};
+
+struct gfx_cache *gfx_cache_new(void)
+{
+	struct gfx_cache *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		abort();
+	c->age = 1;
+	return c;
+}
+
+void gfx_cache_free(struct gfx_cache *c)
+{
+	free(c);
+}
+
+void gfx_invalidate(struct gfx *m, struct gfx_wave *w, bool l1)
+{
+	(l1 ? m->l1 : w->l0)->age++;
+}
+
+void gfx_register(struct gfx *m, const char *name, const void *base, uint64_t size, uint32_t flags)
+{
+	if (m->regions == sizeof(m->region) / sizeof(m->region[0]))
+		abort();
+	m->region[m->regions++] = (struct gfx_region){ name, (uintptr_t)base, size, flags };
+}
+
+const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned size, bool write)
+{
+	unsigned i;
+
+	for (i = 0; i < m->regions; i++) {
+		const struct gfx_region *r = &m->region[i];
+
+		if (addr - r->base < r->size && size <= r->size - (addr - r->base)) {
+			if (write && r->flags & GFX_READONLY)
+				gfx_fail(m, "writes to %s at offset %#llx", r->name, (unsigned long long)(addr - r->base));
+			return r;
+		}
+	}
+	gfx_fail(m, "%s %u bytes at %#llx, which no registered memory holds", write ? "writes" : "reads", size, (unsigned long long)addr);
+}
+
+static uint64_t mask_of(uint64_t addr, unsigned size)
+{
+	return (size >= 64 ? ~0ull : (1ull << size) - 1) << (addr % GFX_LINE);
+}
+
+static struct line *slot(struct gfx_cache *c, uint64_t addr)
+{
+	struct line *l = &c->line[addr / GFX_LINE % LINES];
+
+	return l->tag == addr / GFX_LINE && l->age == c->age ? l : NULL;
+}
+
+static struct line *claim(struct gfx_cache *c, uint64_t addr)
+{
+	struct line *l = &c->line[addr / GFX_LINE % LINES];
+
+	if (l->tag != addr / GFX_LINE || l->age != c->age)
+		l->valid = 0;
+	l->tag = addr / GFX_LINE;
+	l->age = c->age;
+	return l;
+}
+
+/* Fill the line of addr with what memory holds, as far as the region goes. */
+static void fill(struct line *l, uint64_t addr, const struct gfx_region *r)
+{
+	uint64_t from = addr & ~(uint64_t)(GFX_LINE - 1), to = from + GFX_LINE;
+
+	if (from < r->base)
+		from = r->base;
+	if (to > r->base + r->size)
+		to = r->base + r->size;
+	memcpy(l->data + from % GFX_LINE, (const void *)(uintptr_t)from, to - from);
+	l->valid |= mask_of(from, (unsigned)(to - from));
+}
+
+static bool hit(struct gfx *m, struct gfx_cache *c, uint64_t addr, unsigned size, void *out)
+{
+	struct line *l = slot(c, addr);
+	uint64_t need = mask_of(addr, size);
+
+	if (!l || (l->valid & need) != need || gfx_draw(m, 100) < m->forget)
+		return false;
+	memcpy(out, l->data + addr % GFX_LINE, size);
+	return true;
+}
+
+void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *second, const struct gfx_region *r, uint64_t addr,
+		     unsigned size, void *out)
+{
+	struct line *l, *from = NULL;
+
+	if (addr % GFX_LINE + size > GFX_LINE) {
+		memcpy(out, (const void *)(uintptr_t)addr, size);
+		return;
+	}
+	if (second)
+		m->cached[m->cached_count++ % 64] = addr;
+	if (hit(m, first, addr, size, out))
+		return;
+	if (second && hit(m, second, addr, size, out)) {
+		from = slot(second, addr);
+	} else if (second) {
+		from = claim(second, addr);
+		fill(from, addr, r);
+	}
+	l = claim(first, addr);
+	if (from) {
+		memcpy(l->data, from->data, GFX_LINE);
+		l->valid = from->valid;
+	} else {
+		fill(l, addr, r);
+	}
+	memcpy(out, l->data + addr % GFX_LINE, size);
+}
+
+/* A wave sees its own stores: what a cache on their way holds is updated (data) or dropped (NULL). */
+void gfx_cache_store(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data)
+{
+	struct line *l = slot(c, addr);
+
+	if (!l)
+		return;
+	if (!data || addr % GFX_LINE + size > GFX_LINE)
+		l->valid = 0;
+	else
+		memcpy(l->data + addr % GFX_LINE, data, size);
+}
+
+void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w)
+{
+	uint64_t addr = m->cached_count ? m->cached[gfx_draw(m, m->cached_count < 64 ? m->cached_count : 64)] : 0;
+	unsigned i;
+
+	for (i = 0; addr && i < m->regions; i++) {
+		const struct gfx_region *r = &m->region[i];
+
+		if (addr - r->base >= r->size)
+			continue;
+		if (!slot(w->l0, addr))
+			fill(claim(w->l0, addr), addr, r);
+		if (!slot(m->l1, addr))
+			fill(claim(m->l1, addr), addr, r);
+	}
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An executor for gfx1100 code objects on a machine model that is nastier than any GPU. See docs/gfx-executor.md.
+ *
+ *   load.c    ELF, kernel descriptors, metadata       scalar.c  SALU, SMEM, branches, waits
+ *   decode.c  machine words to struct gfx_inst        vector.c  VALU, with valu.c
+ *   text.c    struct gfx_inst to assembler text       memory.c  memory instructions, with access.c (their life) and cache.c
+ *   run.c     waves, barriers, scheduler, launch      adversary rules are listed at enum gfx_rule
+ */
+#ifndef TESTS_GFX_GFX_H
+#define TESTS_GFX_GFX_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GFX_LANES 32
+#define GFX_LINE 64
+#define GFX_PENDING 64
+
+enum gfx_format {
+	F_NONE, F_SOP1, F_SOP2, F_SOPC, F_SOPK, F_SOPP, F_SMEM, F_VOP1, F_VOP2, F_VOPC, F_VOP3, F_VOPD, F_DS, F_FLAT, F_MUBUF, F_COUNT
+};
+
+enum gfx_op_id {
+	OP_none,
+	OP_v_cmp,
+#define OP(format, code, name, spec) OP_##name,
+#include "ops.def"
+#undef OP
+	OP_count
+};
+
+struct gfx_op {
+	uint8_t format;
+	uint16_t code, id;
+	const char *name, *spec;
+};
+
+/* One operand: role letter of ops.def, dwords, and the number as source fields encode it (256 and up: vector registers). */
+struct gfx_arg {
+	char role;
+	uint8_t width;
+	uint16_t code;
+};
+
+struct gfx_half {
+	const struct gfx_op *op;
+	uint8_t count;
+	struct gfx_arg arg[6];
+};
+
+struct gfx_inst {
+	uint64_t addr; /* in the code object */
+	uint32_t word[3], literal;
+	uint8_t len, format, segment; /* len 0: unknown */
+	bool e64, glc, slc, dlc, clamp, has_saddr;
+	uint8_t neg, abs, omod, opsel;
+	uint8_t vopc; /* VOPC: the comparison */
+	int32_t imm;  /* SIMM16, or the offset */
+	struct gfx_half x, y; /* y: second half of VOPD */
+};
+
+/* ---- The code object ---- */
+
+struct gfx_kernel {
+	const char *name;
+	uint64_t entry;
+	uint32_t lds, scratch, kernarg, user_sgprs, rsrc2, properties;
+	uint32_t explicit_size, hidden; /* metadata: bytes of explicit arguments, offset of the first hidden one (0: none) */
+};
+
+struct gfx_code {
+	uint8_t *image; /* as loaded; code address a is image + a */
+	uint64_t size, text, text_size;
+	struct gfx_inst *inst; /* one for each dword of text; decoded on first use */
+	struct gfx_kernel *kernels;
+	unsigned count;
+};
+
+struct gfx_code *gfx_load(const char *path, char *why, size_t why_size);
+void gfx_unload(struct gfx_code *code);
+const struct gfx_kernel *gfx_find(const struct gfx_code *code, const char *name);
+int gfx_metadata(struct gfx_code *code, const uint8_t *note, size_t size);
+
+/* Decode what stands at `at`, `left` bytes before the end. in->len stays 0 when it is no known instruction. */
+void gfx_decode(struct gfx_inst *in, const uint8_t *at, uint64_t left, uint64_t addr);
+void gfx_text(const struct gfx_inst *in, char *out, size_t size);
+const struct gfx_op *gfx_op_table(unsigned *count);
+
+/* ---- The machine ---- */
+
+/*
+ * What the machine may do that a simple one would not. Each rule can be switched off. "ISA" is the RDNA3 instruction set reference,
+ * "usage" LLVM's AMDGPUUsage with its memory model for gfx10 and gfx11; the statements are given in our words.
+ *
+ * POISON    A load's destination is undefined until a wait covers it. ISA 5.6: nothing but the counters tells that data arrived.
+ * LATE      Loads and atomics touch memory at any moment between issue and wait, those of different words in any order.
+ *           Usage: a wave's vector memory operations complete in any order as other parties see it, but for those of one word.
+ * STORES    Stores become visible in any order until S_WAITCNT_VSCNT covers them. Usage: a release waits for vscnt(0) first.
+ * CACHES    L0 (of a wave), L1 (of all) and the scalar cache keep a line for ever. Usage: buffer_gl0_inv and buffer_gl1_inv
+ *           drop the first two, GLC bypasses them, and nothing keeps the scalar cache coherent within a kernel.
+ *           And they fetch ahead: a line that was cached once may come back at any moment.
+ * RINGBITS  What a device writes is read fresh only with all bits its region demands (glc slc dlc for rings). Usage names no bit
+ *           that bypasses what lies behind L1, the page's type does; so the model wants all there are, and no invalidate helps.
+ * TEAR      Accesses of 16 bytes to device memory fall apart into dwords, in any order. Usage: no access above 8 bytes is atomic.
+ * SCHEDULE  Waves run in bursts, starve and change order. Usage promises no order of progress among waves.
+ * CLOCK     The real-time clock jumps ahead.
+ */
+enum gfx_rule {
+	GFX_POISON = 1, GFX_LATE = 2, GFX_STORES = 4, GFX_CACHES = 8, GFX_RINGBITS = 16, GFX_TEAR = 32, GFX_SCHEDULE = 64,
+	GFX_CLOCK = 128, GFX_NASTY = 255
+};
+
+enum gfx_bits { GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32 };
+
+struct gfx_region {
+	const char *name;
+	uint64_t base, size;
+	uint32_t flags; /* bits a fresh read needs, and GFX_UNCACHED: none, GFX_DEVICE: another party writes it */
+};
+
+enum gfx_counter { C_VM, C_VS, C_LGKM };
+enum gfx_kind { K_LOAD, K_STORE, K_ATOMIC, K_SCALAR, K_READY };
+
+/* An access that was issued and not yet waited for. Lane l is complete when todo[l] is 0; one bit for each piece. */
+struct gfx_access {
+	const struct gfx_inst *in;
+	uint8_t kind, size, piece, pieces;
+	bool vm, vs, lgkm; /* counters that have not been waited for */
+	uint32_t lanes, left; /* left: lanes with pieces to do */
+	uint64_t low, high;
+	uint8_t todo[GFX_LANES];
+	uint64_t addr[GFX_LANES];
+	uint32_t data[GFX_LANES][4], got[GFX_LANES][4];
+	uint32_t scalar[16];
+	uint16_t reg; /* first destination register; 0xffff: none */
+	uint8_t regs;
+};
+
+enum gfx_state { W_RUN, W_BARRIER, W_DONE };
+
+struct gfx_wave {
+	uint32_t s[128]; /* 106 VCC, 124 null, 125 M0, 126 EXEC */
+	uint32_t v[256][GFX_LANES];
+	uint32_t vpoison[256]; /* lanes */
+	uint8_t spoison[128];
+	bool scc, yield;
+	uint64_t pc;
+	enum gfx_state state;
+	unsigned group, number;
+	uint64_t asleep; /* starved until that step */
+	struct gfx_cache *l0; /* its own: the waves of a workgroup may run on two compute units */
+	struct gfx_access pend[GFX_PENDING];
+	unsigned first, count; /* ring */
+	uint64_t trace[16], executed;
+};
+
+struct gfx_cache;
+
+struct gfx_group {
+	uint8_t *lds;
+	uint32_t lds_size;
+	struct gfx_cache *scalar;
+};
+
+struct gfx_note {
+	uint64_t addr, value, step;
+	uint16_t wave;
+	char kind;
+};
+
+struct gfx {
+	struct gfx_code *code;
+	const struct gfx_kernel *kernel;
+	uint32_t rules;
+	/* Per cent: hits that a cache forgets, steps on which something pending happens, waits that last; lines fetched ahead. */
+	uint32_t forget, stir, stall, ahead;
+	uint64_t random, step, clock, max_steps;
+	struct gfx_region region[48];
+	unsigned regions, groups, waves, wave_of_group;
+	struct gfx_group *group;
+	struct gfx_wave *wave;
+	struct gfx_cache *l1, *far; /* far: behind L1, before memory that demands bits; nothing invalidates it */
+	uint64_t cached[64]; /* lines that plain loads have touched */
+	unsigned cached_count;
+	void (*outside)(void *ctx); /* the rest of the world: gets a turn now and then */
+	void *outside_ctx;
+	jmp_buf stop;
+	char error[512];
+	struct gfx_wave *current;
+	struct gfx_note note[32]; /* last accesses */
+	unsigned noted;
+};
+
+void gfx_register(struct gfx *m, const char *name, const void *base, uint64_t size, uint32_t flags);
+/* 0, or -1 with m->error set. The grid has `groups` x 1 x 1 groups of `width` lanes. */
+int gfx_launch(struct gfx *m, const char *kernel, uint32_t groups, uint32_t width, const void *args, uint32_t bytes);
+/* Trace of the last accesses and of the current wave's last instructions. */
+void gfx_trace(const struct gfx *m);
+_Noreturn void gfx_fail(struct gfx *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static inline uint32_t gfx_draw(struct gfx *m, uint32_t below)
+{
+	m->random = m->random * 6364136223846793005u + 1442695040888963407u;
+	return below ? (uint32_t)(m->random >> 33) % below : 0;
+}
+
+/* ---- Between the files ---- */
+
+uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_arg *a);
+void gfx_write_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *a, uint64_t value);
+void gfx_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in);
+void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in);
+void gfx_memory(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in);
+void gfx_scalar_load(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uint64_t addr);
+void gfx_ready(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uint64_t value);
+void gfx_wait(struct gfx *m, struct gfx_wave *w, enum gfx_counter counter, unsigned most);
+/* Does a wait last longer? */
+bool gfx_stalls(struct gfx *m, struct gfx_wave *w);
+void gfx_invalidate(struct gfx *m, struct gfx_wave *w, bool l1);
+/* Let some of what is pending happen. */
+void gfx_stir(struct gfx *m, struct gfx_wave *w);
+/* A line that was cached before comes back to some cache. */
+void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w);
+struct gfx_cache *gfx_cache_new(void);
+void gfx_cache_free(struct gfx_cache *c);
+uint64_t gfx_atomic(struct gfx *m, unsigned id, uint64_t old, uint64_t value, uint64_t compare, unsigned size);
+void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint32_t lanes);
+
+#endif

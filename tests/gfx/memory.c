@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* The instructions that access memory: addresses and operands of FLAT, GLOBAL, DS and SMEM, and what atomics compute. */
+#include "gfx/memory.h"
+
+#include <string.h>
+
+#define EXEC 126
+
+static int64_t widen(uint64_t v, unsigned size)
+{
+	return size == 4 ? (int32_t)v : (int64_t)v;
+}
+
+uint64_t gfx_atomic(struct gfx *m, unsigned id, uint64_t old, uint64_t value, uint64_t compare, unsigned size)
+{
+	int64_t a = widen(old, size), b = widen(value, size);
+
+	switch (id) {
+	case OP_atomic_swap_b32: case OP_atomic_swap_b64: case OP_ds_storexchg_rtn_b32:
+		return value;
+	case OP_atomic_cmpswap_b32: case OP_atomic_cmpswap_b64: case OP_ds_cmpstore_b32: case OP_ds_cmpstore_b64:
+	case OP_ds_cmpstore_rtn_b32:
+		return old == compare ? value : old;
+	case OP_atomic_add_u32: case OP_atomic_add_u64: case OP_ds_add_u32: case OP_ds_add_rtn_u32: case OP_ds_add_u64:
+	case OP_ds_add_rtn_u64:
+		return old + value;
+	case OP_atomic_sub_u32: case OP_atomic_sub_u64: case OP_ds_sub_u32: case OP_ds_sub_rtn_u32:
+		return old - value;
+	case OP_atomic_min_i32: case OP_atomic_min_i64: case OP_ds_min_i32: case OP_ds_min_rtn_i32:
+		return a < b ? old : value;
+	case OP_atomic_max_i32: case OP_atomic_max_i64: case OP_ds_max_i32: case OP_ds_max_rtn_i32:
+		return a > b ? old : value;
+	case OP_atomic_min_u32: case OP_atomic_min_u64: case OP_ds_min_u32: case OP_ds_min_rtn_u32:
+		return old < value ? old : value;
+	case OP_atomic_max_u32: case OP_atomic_max_u64: case OP_ds_max_u32: case OP_ds_max_rtn_u32:
+		return old > value ? old : value;
+	case OP_atomic_and_b32: case OP_atomic_and_b64: case OP_ds_and_b32: case OP_ds_and_rtn_b32: case OP_ds_and_b64:
+		return old & value;
+	case OP_atomic_or_b32: case OP_atomic_or_b64: case OP_ds_or_b32: case OP_ds_or_rtn_b32: case OP_ds_or_b64:
+	case OP_ds_or_rtn_b64:
+		return old | value;
+	case OP_atomic_xor_b32: case OP_atomic_xor_b64: case OP_ds_xor_b32: case OP_ds_xor_rtn_b32: case OP_ds_xor_b64:
+		return old ^ value;
+	}
+	gfx_fail(m, "this atomic is not supported");
+}
+
+static const struct gfx_arg *find(const struct gfx_inst *in, char role)
+{
+	unsigned i;
+
+	for (i = 0; i < in->x.count; i++)
+		if (in->x.arg[i].role == role)
+			return &in->x.arg[i];
+	return NULL;
+}
+
+/* Bytes of one lane's access: the width the name says, since registers are never smaller than a dword. */
+static unsigned size_of(const struct gfx_inst *in, const struct gfx_arg *data)
+{
+	const char *name = in->x.op->name;
+	size_t len = strlen(name);
+
+	if (!strcmp(name + len - 2, "b8") || !strcmp(name + len - 2, "u8") || !strcmp(name + len - 2, "i8"))
+		return 1;
+	if (!strcmp(name + len - 2, "16"))
+		return 2;
+	return 4u * data->width;
+}
+
+static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *from, struct gfx_access *a, unsigned place)
+{
+	unsigned i, lane;
+
+	gfx_check_vector(m, w, from->code - 256u, from->width, a->lanes);
+	for (i = 0; i < from->width; i++)
+		for (lane = 0; lane < GFX_LANES; lane++)
+			a->data[lane][place + i] = w->v[from->code - 256 + i][lane];
+}
+
+/* Addresses of all lanes; the pieces in which the access may fall apart. */
+static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, struct gfx_access *a)
+{
+	const struct gfx_arg *base = find(in, 'a'), *scalar = find(in, 'S');
+	uint64_t offset = (uint64_t)(int64_t)in->imm;
+	unsigned lane, reg = base->code - 256u;
+	bool split = a->size > 8 && (m->rules & GFX_TEAR);
+
+	gfx_check_vector(m, w, reg, base->width, a->lanes);
+	if (scalar)
+		offset += gfx_read_scalar(m, w, in, scalar);
+	for (lane = 0; lane < GFX_LANES; lane++) {
+		if (!(a->lanes >> lane & 1))
+			continue;
+		a->addr[lane] = w->v[reg][lane] + offset;
+		if (!scalar)
+			a->addr[lane] += (uint64_t)w->v[reg + 1][lane] << 32;
+		gfx_region_of(m, a->addr[lane], a->size, a->kind != K_LOAD);
+		if (a->kind == K_ATOMIC && a->addr[lane] % a->size)
+			gfx_fail(m, "an atomic at %#llx is not aligned", (unsigned long long)a->addr[lane]);
+		if (a->addr[lane] < a->low)
+			a->low = a->addr[lane];
+		if (a->addr[lane] + a->size > a->high)
+			a->high = a->addr[lane] + a->size;
+	}
+	a->pieces = (uint8_t)(split ? a->size / 4 : 1);
+	a->piece = (uint8_t)(a->size / a->pieces);
+	memset(a->todo, (1 << a->pieces) - 1, sizeof(a->todo));
+	a->left = a->lanes;
+}
+
+static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	const struct gfx_arg *to = find(in, 'd'), *from = find(in, 'b');
+	unsigned code = in->x.op->code, i, lane;
+	struct gfx_access *a;
+
+	a = gfx_access_new(m, w, in, code < 0x18 ? K_LOAD : code < 0x33 ? K_STORE : K_ATOMIC);
+	a->lanes = w->s[EXEC];
+	if (a->kind == K_ATOMIC)
+		a->size = (uint8_t)(code >= 0x41 ? 8 : 4);
+	else
+		a->size = (uint8_t)size_of(in, a->kind == K_LOAD ? to : from);
+	if (from)
+		copy_data(m, w, from, a, 0);
+	set_addresses(m, w, in, a);
+	for (lane = 0; lane < GFX_LANES && a->kind == K_LOAD; lane++)
+		for (i = 0; i < 4; i++)
+			a->got[lane][i] = 0;
+	if (to) {
+		a->reg = to->code;
+		a->regs = to->width;
+	}
+	a->vm = to != NULL;
+	a->vs = !to;
+	a->lgkm = in->segment == 0; /* FLAT counts twice: it might have been local memory */
+	gfx_access_start(m, w, a);
+}
+
+static uint8_t *lds_at(struct gfx *m, struct gfx_wave *w, uint32_t addr, unsigned size)
+{
+	struct gfx_group *g = &m->group[w->group];
+
+	if (addr > g->lds_size || size > g->lds_size - addr)
+		gfx_fail(m, "accesses local memory at %u, beyond its %u bytes", addr, g->lds_size);
+	return g->lds + addr;
+}
+
+/* One lane's part of a DS access of two addresses or one. */
+static void lds_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, struct gfx_access *a, unsigned lane,
+		     uint32_t addr)
+{
+	bool two = strstr(in->x.op->name, "2addr") != NULL, store = strncmp(in->x.op->name, "ds_store_", 9) == 0;
+	unsigned i, scale = strstr(in->x.op->name, "stride64") ? 64 : 1, size = two ? a->size / 2u : a->size;
+	uint64_t old = 0, value = 0, compare = 0;
+	uint8_t *p;
+
+	for (i = 0; two && i < 2; i++) {
+		p = lds_at(m, w, addr + (in->imm >> (8 * i) & 255) * scale * size, size);
+		memcpy(store ? (void *)p : (uint8_t *)a->got[lane] + i * size, store ? (uint8_t *)a->data[lane] + i * size : (void *)p, size);
+	}
+	if (two)
+		return;
+	p = lds_at(m, w, addr + (uint32_t)in->imm, size);
+	if (store) {
+		memcpy(p, a->data[lane], size);
+	} else if (strncmp(in->x.op->name, "ds_load_", 8) == 0) {
+		memcpy(a->got[lane], p, size);
+	} else {
+		memcpy(&old, p, size);
+		memcpy(&value, a->data[lane], size);
+		memcpy(&compare, (uint8_t *)a->data[lane] + size, size);
+		value = gfx_atomic(m, in->x.op->id, old, value, compare, size);
+		memcpy(p, &value, size);
+		memcpy(a->got[lane], &old, size);
+	}
+}
+
+/* Values pass between lanes through the local memory's crossbar. */
+static void permute(struct gfx_wave *w, const struct gfx_inst *in, struct gfx_access *a, unsigned reg)
+{
+	bool pull = in->x.op->id == OP_ds_bpermute_b32;
+	unsigned lane, other;
+
+	for (lane = 0; lane < GFX_LANES; lane++) {
+		other = (w->v[reg][lane] + (uint32_t)in->imm) / 4 % GFX_LANES;
+		if (pull)
+			a->got[lane][0] = a->lanes >> other & 1 ? a->data[other][0] : 0;
+		else if (a->lanes >> lane & 1)
+			a->got[other][0] = a->data[lane][0];
+	}
+}
+
+static void extend(const struct gfx_inst *in, struct gfx_access *a)
+{
+	unsigned lane;
+
+	for (lane = 0; lane < GFX_LANES; lane++) {
+		if (strstr(in->x.op->name, "_i8"))
+			a->got[lane][0] = (uint32_t)(int8_t)a->got[lane][0];
+		else if (strstr(in->x.op->name, "_i16"))
+			a->got[lane][0] = (uint32_t)(int16_t)a->got[lane][0];
+	}
+}
+
+static void local(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	const struct gfx_arg *to = find(in, 'd'), *addr = find(in, 'a'), *from = find(in, 'b'), *second = find(in, 'c');
+	struct gfx_access *a = gfx_access_new(m, w, in, K_READY);
+	unsigned lane, reg = addr->code - 256u;
+
+	a->lanes = w->s[EXEC];
+	gfx_check_vector(m, w, reg, 1, a->lanes);
+	if (from)
+		copy_data(m, w, from, a, 0);
+	if (second)
+		copy_data(m, w, second, a, from->width);
+	a->size = (uint8_t)size_of(in, to && !from ? to : from);
+	if (second && strstr(in->x.op->name, "2addr"))
+		a->size = (uint8_t)(a->size * 2);
+	memset(a->got, 0, sizeof(a->got));
+	if (in->x.op->id == OP_ds_permute_b32 || in->x.op->id == OP_ds_bpermute_b32)
+		permute(w, in, a, reg);
+	else
+		for (lane = 0; lane < GFX_LANES; lane++)
+			if (a->lanes >> lane & 1)
+				lds_lane(m, w, in, a, lane, w->v[reg][lane]);
+	extend(in, a);
+	if (to) {
+		a->reg = to->code;
+		a->regs = to->width;
+	}
+	a->lgkm = true;
+	gfx_access_start(m, w, a);
+}
+
+void gfx_scalar_load(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uint64_t addr)
+{
+	struct gfx_access *a;
+
+	gfx_region_of(m, addr, 4u * in->x.arg[0].width, false);
+	a = gfx_access_new(m, w, in, K_SCALAR);
+	a->low = addr;
+	a->high = addr + 4u * in->x.arg[0].width;
+	a->lanes = a->left = 1;
+	a->reg = in->x.arg[0].code;
+	a->regs = in->x.arg[0].width;
+	a->lgkm = true;
+	gfx_access_start(m, w, a);
+}
+
+/* A message's answer: there at once, but not to be read before the wait. */
+void gfx_ready(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uint64_t value)
+{
+	struct gfx_access *a = gfx_access_new(m, w, in, K_READY);
+
+	a->scalar[0] = (uint32_t)value;
+	a->scalar[1] = (uint32_t)(value >> 32);
+	a->reg = in->x.arg[0].code;
+	a->regs = in->x.arg[0].width;
+	a->lgkm = true;
+	gfx_access_start(m, w, a);
+}
+
+void gfx_memory(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	if (in->format == F_DS)
+		local(m, w, in);
+	else if (in->format == F_MUBUF)
+		gfx_invalidate(m, w, in->x.op->id == OP_buffer_gl1_inv);
+	else
+		flat(m, w, in);
+}
