@@ -94,7 +94,7 @@ def queue(args, folder):
     failed = 0
     for level in LEVELS:
         path = hip(HERE / "queue.hip", folder / f"queue{level}.o", level)
-        for rules, seeds in ((0, 1), (255, args.seeds or 12)):
+        for rules, seeds in ((0, 1), (255, args.seeds or 24)):
             status, text = run(args.programs / "gfx_queue", "--rules", rules, "--seed", args.seed, "--seeds", seeds, path,
                                timeout=None if args.seeds else 500)
             print(f"{level}: {text.strip()}", flush=True)
@@ -208,7 +208,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("decode", "bad_input", "math", "queue", "plants"))
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="folder of gfx_dump, gfx_math and gfx_queue")
-    parser.add_argument("--seeds", type=int, default=0, help="queue: so many seeds (default: 12, within a time limit)")
+    parser.add_argument("--seeds", type=int, default=0, help="queue: so many seeds (default: 24, within a time limit)")
     parser.add_argument("--seed", type=int, default=1, help="queue: the first seed")
     parser.add_argument("--only", default="", help="plants: those whose name matches")
     args = parser.parse_args()

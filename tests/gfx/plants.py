@@ -64,6 +64,7 @@ PLANTS = [
          "	w->count = 64;\n	w->rank = __builtin_amdgcn")]),
     ("lanes of a wave elect no leader", [
         (QUEUE, "		if (w->rank == 0)\n			err = gnvd_reserve(", "			err = gnvd_reserve(")]),
+    ("a lane that retries its submit alone", [("-DRETRY_ALONE", "", "")]),
     ("drain lock let go without release", [
         (QUEUE, "gnvd_st_release32(GNVD_STATE(dq, drain_lock), 0);", "gnvd_st32(GNVD_STATE(dq, drain_lock), 0);")]),
 ]
@@ -76,6 +77,8 @@ HARMLESS = {
 
 def change(tree, plant):
     for file, text, replacement in plant[1]:
+        if file.startswith("-D"):  # a variant of the kernels
+            continue
         path = tree / "device/gpunvme" / file
         before = path.read_text()
         mark = before.index(AMD) if file == PLATFORM and AMD in before else 0
@@ -90,7 +93,8 @@ def try_plant(args, folder, plant, number, hip, run):
     for part in ("include", "device"):
         shutil.copytree(ROOT / part, tree / part)
     change(tree, plant)
-    path = hip(HERE / "queue.hip", tree / "queue.o", "-O2", tree=tree)
+    flags = [file for file, _, _ in plant[1] if file.startswith("-D")]
+    path = hip(HERE / "queue.hip", tree / "queue.o", "-O2", tree=tree, extra=flags)
     status, text = run(args.programs / "gfx_queue", "--seeds", 6 if plant[1] else 1, "--steps", 1500000, path)
     said = ("wave ", "a lane", "the ", "command", "a command", "something", "positions")
     reason = next((line for line in reversed(text.splitlines()) if line.startswith(said)), text[-200:])

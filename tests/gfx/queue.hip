@@ -34,6 +34,13 @@ DEVICE int read_by_polling(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 	struct gpunvme_req req;
 	int ret = -GPUNVME_EAGAIN, submitted = 0;
 
+#ifdef RETRY_ALONE
+	do
+		ret = gpunvme_submit_read(dq, buf, offset, stamp, 1, &req);
+	while (ret == -GPUNVME_EAGAIN);
+	submitted = !ret;
+	ret = ret ? ret : -GPUNVME_EAGAIN;
+#endif
 	while (__builtin_amdgcn_ballot_w32(ret == -GPUNVME_EAGAIN)) {
 		if (ret == -GPUNVME_EAGAIN && !submitted) {
 			ret = gpunvme_submit_read(dq, buf, offset, stamp, 1, &req);
