@@ -257,6 +257,9 @@ GNVD_FN int gnvd_submit_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbu
  *
  * Return: 0; -GPUNVME_EAGAIN the queue is full: poll what is in flight, then try again; -GPUNVME_EMSGSIZE too long for one
  * command; see the head of this file.
+ *
+ * "In flight" includes the commands of the wave's other lanes. On a GPU a lane that tries again in a loop of its own keeps them
+ * from polling, and the wave never ends: submit and poll in one loop that the lanes leave together (by a ballot), or block.
  */
 GNVD_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
 				uint32_t nblocks, struct gpunvme_req *req)
