@@ -270,7 +270,8 @@ bool gfx_stalls(struct gfx *m, struct gfx_wave *w)
 {
 	if (!w->count || !(m->rules & (GFX_LATE | GFX_STORES)) || gfx_draw(m, 100) >= m->stall)
 		return false;
-	gfx_stir(m, w);
+	if (gfx_draw(m, 100) < m->stir + 3)
+		gfx_stir(m, w);
 	return true;
 }
 
@@ -286,5 +287,5 @@ void gfx_stir(struct gfx *m, struct gfx_wave *w)
 	which = gfx_draw(m, 2) ? a->left : a->left & (gfx_draw(m, 1u << 31) ^ gfx_draw(m, 1u << 31) << 1);
 	for (lane = 0; which && lane < GFX_LANES; lane++)
 		if (which >> lane & a->left >> lane & 1)
-			perform_lane(m, w, a, lane, gfx_draw(m, 2) ? 0xff : 1u << gfx_draw(m, a->pieces));
+			perform_lane(m, w, a, lane, gfx_draw(m, 4) ? 1u << gfx_draw(m, a->pieces) : 0xff);
 }

@@ -197,8 +197,9 @@ static const struct gfx_op *decode_memory(struct gfx_inst *in, uint64_t w, uint1
 	in->segment = (uint8_t)bits(w, 16, 2);
 	in->imm = (int32_t)(bits(w, 0, 13) << 19) >> 19;
 	field['S'] = (uint16_t)bits(w, 48, 7);
-	in->has_saddr = in->segment == 2 && field['S'] != 124;
-	return in->segment & 1 ? NULL : lookup(in->format = F_FLAT, bits(w, 18, 7));
+	in->has_saddr = in->segment && field['S'] != 124;
+	in->off = in->segment == 1 && !bits(w, 55, 1);
+	return in->segment == 3 ? NULL : lookup(in->format = F_FLAT, bits(w, 18, 7));
 }
 
 static const struct gfx_op *decode_smem(struct gfx_inst *in, uint64_t w, uint16_t *field)
@@ -220,14 +221,14 @@ static void adjust_flat(struct gfx_inst *in, const uint16_t *field)
 	unsigned i;
 
 	for (i = 0; i < h->count; i++)
-		if (h->arg[i].role == 'a' && in->has_saddr)
+		if (h->arg[i].role == 'a' && (in->has_saddr || in->segment == 1))
 			h->arg[i].width = 1;
 	if (h->op->code >= 0x33 && !in->glc) {
 		memmove(&h->arg[0], &h->arg[1], (h->count - 1u) * sizeof(h->arg[0]));
 		h->count--;
 	}
 	if (in->has_saddr)
-		h->arg[h->count++] = (struct gfx_arg){ 'S', 2, field['S'] };
+		h->arg[h->count++] = (struct gfx_arg){ 'S', in->segment == 1 ? 1 : 2, field['S'] };
 }
 
 static unsigned base_length(uint32_t w)

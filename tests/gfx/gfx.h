@@ -55,7 +55,7 @@ struct gfx_inst {
 	uint64_t addr; /* in the code object */
 	uint32_t word[3], literal;
 	uint8_t len, format, segment; /* len 0: unknown */
-	bool e64, glc, slc, dlc, clamp, has_saddr;
+	bool e64, glc, slc, dlc, clamp, has_saddr, off; /* off: scratch without a vector address */
 	uint8_t neg, abs, omod, opsel;
 	uint8_t vopc; /* VOPC: the comparison */
 	int32_t imm;  /* SIMM16, or the offset */
@@ -179,6 +179,7 @@ struct gfx {
 	uint32_t forget, stir, stall, ahead;
 	uint64_t random, step, clock, max_steps;
 	struct gfx_region region[48];
+	uint8_t *stack; /* private memory: one slice for each lane */
 	unsigned regions, groups, waves, wave_of_group;
 	struct gfx_group *group;
 	struct gfx_wave *wave;

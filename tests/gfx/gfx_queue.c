@@ -102,7 +102,7 @@ static int launch(struct gfx *m, struct world *w, const struct scenario *s, int 
 /* The manners of caches, stores and controllers change with the seed. */
 static void season(struct gfx *m, struct world *w, const struct scenario *s, uint64_t seed)
 {
-	static const uint32_t forget[] = { 0, 0, 3, 30 }, stir[] = { 1, 5, 30, 100 }, stall[] = { 0, 30, 80, 95 };
+	static const uint32_t forget[] = { 0, 0, 3, 30 }, stir[] = { 1, 5, 30, 100 }, stall[] = { 0, 30, 90, 99 };
 	unsigned i;
 
 	m->random = seed * 0x9e3779b97f4a7c15ull + 77;

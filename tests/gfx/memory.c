@@ -78,6 +78,19 @@ static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *f
 			a->data[lane][place + i] = w->v[from->code - 256 + i][lane];
 }
 
+/* Private memory: an offset into the lane's slice of the stack. */
+static uint64_t private_address(struct gfx *m, const struct gfx_wave *w, const struct gfx_inst *in, unsigned lane, uint64_t offset,
+				unsigned size)
+{
+	uint32_t slice = m->kernel->scratch;
+
+	if (in->segment != 1)
+		return offset;
+	if (offset > slice || size > slice - offset)
+		gfx_fail(m, "accesses its stack at %lld, beyond its %u bytes", (long long)offset, slice);
+	return (uintptr_t)m->stack + (w->number * GFX_LANES + lane) * (uint64_t)slice + offset;
+}
+
 /* Addresses of all lanes; the pieces in which the access may fall apart. */
 static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, struct gfx_access *a)
 {
@@ -86,15 +99,17 @@ static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_in
 	unsigned lane, reg = base->code - 256u;
 	bool split = a->size > 8 && (m->rules & GFX_TEAR);
 
-	gfx_check_vector(m, w, reg, base->width, a->lanes);
+	if (!in->off)
+		gfx_check_vector(m, w, reg, base->width, a->lanes);
 	if (scalar)
 		offset += gfx_read_scalar(m, w, in, scalar);
 	for (lane = 0; lane < GFX_LANES; lane++) {
 		if (!(a->lanes >> lane & 1))
 			continue;
-		a->addr[lane] = w->v[reg][lane] + offset;
-		if (!scalar)
+		a->addr[lane] = offset + (in->off ? 0 : w->v[reg][lane]);
+		if (base->width == 2)
 			a->addr[lane] += (uint64_t)w->v[reg + 1][lane] << 32;
+		a->addr[lane] = private_address(m, w, in, lane, a->addr[lane], a->size);
 		gfx_region_of(m, a->addr[lane], a->size, a->kind != K_LOAD);
 		if (a->kind == K_ATOMIC && a->addr[lane] % a->size)
 			gfx_fail(m, "an atomic at %#llx is not aligned", (unsigned long long)a->addr[lane]);

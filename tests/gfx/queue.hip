@@ -3,7 +3,7 @@
 #include <gpunvme/device.h>
 
 #define GLOBAL extern "C" __attribute__((global))
-#define DEVICE static __attribute__((device)) inline
+#define DEVICE static inline __attribute__((device, always_inline))
 
 #define WRONG_DATA 0x10000 // or'ed to a result: the data is not what the controller wrote
 

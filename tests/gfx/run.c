@@ -9,6 +9,7 @@
 
 #define EXEC 126
 #define MAX_LDS 65536
+#define MAX_STACK 65536 /* of a lane */
 
 static uint64_t code_base(const struct gfx *m)
 {
@@ -166,8 +167,8 @@ static int check_launch(struct gfx *m, const char *name, const struct launch *l,
 		snprintf(m->error, sizeof(m->error), "%s is compiled for waves of 64 lanes", name);
 	else if (k->lds > MAX_LDS)
 		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of local memory, there are %u", name, k->lds, MAX_LDS);
-	else if (k->scratch)
-		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of stack, which is not supported", name, k->scratch);
+	else if (k->scratch > MAX_STACK)
+		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of stack, there are %u", name, k->scratch, MAX_STACK);
 	else if (k->explicit_size != bytes)
 		snprintf(m->error, sizeof(m->error), "%s takes %u bytes of arguments, not %u", name, k->explicit_size, bytes);
 	else if (!l->groups || !l->width || l->width > 1024 || l->groups > 1024)
@@ -309,6 +310,7 @@ static void free_launch(struct gfx *m, struct launch *l)
 	gfx_cache_free(m->far);
 	free(m->wave);
 	free(m->group);
+	free(m->stack);
 	free(l->kernarg);
 	free(l->packet);
 	m->current = NULL;
@@ -326,9 +328,11 @@ static void make_groups(struct gfx *m, const struct launch *l)
 	m->group = calloc(m->groups, sizeof(*m->group));
 	m->wave = calloc(m->waves, sizeof(*m->wave));
 	m->l1 = gfx_cache_new();
+	m->stack = calloc(m->waves * GFX_LANES + 1u, m->kernel->scratch + 1u);
 	m->far = gfx_cache_new();
-	if (!m->group || !m->wave)
+	if (!m->group || !m->wave || !m->stack)
 		abort();
+	gfx_register(m, "stack", m->stack, (uint64_t)m->waves * GFX_LANES * m->kernel->scratch, 0);
 	for (i = 0; i < m->groups; i++) {
 		m->group[i].lds_size = m->kernel->lds;
 		m->group[i].lds = calloc(1, m->kernel->lds + 1u);

@@ -77,7 +77,10 @@ static void put_args(struct buffer *b, const struct gfx_inst *in, const struct g
 		if (in->format == F_VOPD && a->role == 'k')
 			continue;
 		put(b, i ? ", %s%s" : " %s%s", neg ? "-" : "", abs ? "|" : "");
-		put_operand(b, in, a->code, a->width);
+		if (in->off && a->role == 'a')
+			put(b, "off");
+		else
+			put_operand(b, in, a->code, a->width);
 		put(b, abs ? "|" : "");
 		source += is_source;
 	}
@@ -174,7 +177,7 @@ static void put_memory(struct buffer *b, const struct gfx_inst *in)
 	bool two = in->format == F_DS && strstr(in->x.op->name, "2addr");
 
 	put_args(b, in, &in->x);
-	if (in->format == F_FLAT && in->segment == 2 && !in->has_saddr)
+	if (in->format == F_FLAT && in->segment && !in->has_saddr)
 		put(b, ", off");
 	if (two) {
 		if (in->imm & 255)
@@ -222,7 +225,7 @@ void gfx_text(const struct gfx_inst *in, char *out, size_t size)
 		put_args(&b, in, &in->y);
 		return;
 	}
-	put(&b, "%s%s", in->format != F_FLAT ? "" : in->segment == 2 ? "global_" : "flat_", in->x.op->name);
+	put(&b, "%s%s", in->format != F_FLAT ? "" : in->segment == 2 ? "global_" : in->segment ? "scratch_" : "flat_", in->x.op->name);
 	if (in->format == F_FLAT || in->format == F_DS || in->format == F_MUBUF)
 		put_memory(&b, in);
 	else if (in->format <= F_SMEM)

@@ -64,6 +64,7 @@ static bool real_ops(struct gfx_lanes *v, unsigned id, const uint64_t *old)
 	case OP_v_fmac_f32: EACH(u(fmaf(f(A), f(B), f(old[l]))));
 	case OP_v_cvt_f32_i32: EACH(u((float)SA));
 	case OP_v_cvt_f32_u32: EACH(u((float)A));
+	case OP_v_cvt_f32_ubyte0: EACH(u((float)(A & 255)));
 	case OP_v_cvt_u32_f32: EACH(to_u32(f(A)));
 	case OP_v_cvt_i32_f32: EACH(to_i32(f(A)));
 	case OP_v_trunc_f32: EACH(u(truncf(f(A))));
