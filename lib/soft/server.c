@@ -2,9 +2,10 @@
 /*
  * Server threads: the loop, and how it rests.
  *
- * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond, and after half a
- * second of nothing up to three: on a virtual machine a thousand sleeps a second are 3 % of a CPU. While only I/O is outstanding it
- * sleeps in io_uring, shortly, as a doorbell may ring meanwhile. A thread without queues sleeps until it has one.
+ * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
+ * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
+ * While only I/O is outstanding it sleeps in io_uring, shortly, as a doorbell may ring meanwhile. A thread without queues sleeps
+ * until it has one.
  */
 #include "soft/state.h"
 
@@ -24,8 +25,9 @@
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
 #define IO_WAIT_MAX_US 500u
-#define LONG_IDLE_NS 500000000u
-#define LONG_SLEEP_US 3000u
+#define SLEEP_COSTLY_US 4000u
+#define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
+#define COST_SHARE 64u   /* of a CPU that sleeping may take */
 #define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
 #define DRAIN_NS 10000000000ull
 
@@ -34,6 +36,8 @@ struct pace {
 	uint64_t deadline;   /* of the next delayed command */
 	unsigned sleep_us;
 	unsigned sleeps;
+	unsigned max_us;     /* longest sleep */
+	uint64_t wall, cpu;  /* at the last look at what sleeping costs */
 };
 
 uint64_t gnv_soft_now(void)
@@ -147,13 +151,32 @@ static void begin_idle(struct gnv_soft_server *server, struct pace *pace, uint64
 	pace->idle_since = now;
 	pace->sleep_us = server->in_ring ? IO_WAIT_US : SLEEP_MIN_US;
 	pace->sleeps = 0;
+	pace->max_us = SLEEP_MAX_US;
+	pace->wall = 0;
 }
 
-static unsigned longest_sleep(const struct gnv_soft_server *server, uint64_t idle)
+static uint64_t thread_cpu(void)
 {
-	if (server->in_ring)
-		return IO_WAIT_MAX_US;
-	return idle > LONG_IDLE_NS ? LONG_SLEEP_US : SLEEP_MAX_US;
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Sleep longer if the sleeps since the last look were too dear. */
+static void weigh_sleeping(struct pace *pace, uint64_t now)
+{
+	uint64_t cpu = thread_cpu();
+
+	if (pace->wall && (cpu - pace->cpu) * COST_SHARE > now - pace->wall)
+		pace->max_us = (unsigned)gnv_min(2 * pace->max_us, SLEEP_COSTLY_US);
+	pace->wall = now;
+	pace->cpu = cpu;
+}
+
+static unsigned longest_sleep(const struct gnv_soft_server *server, const struct pace *pace)
+{
+	return server->in_ring ? IO_WAIT_MAX_US : pace->max_us;
 }
 
 static void rest(struct gnv_soft_server *server, struct pace *pace)
@@ -175,8 +198,10 @@ static void rest(struct gnv_soft_server *server, struct pace *pace)
 		gnv_uring_wait(server->ring, until(pace, now, pace->sleep_us));
 	else
 		sleep_us(until(pace, now, pace->sleep_us));
-	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, longest_sleep(server, idle));
-	if (++pace->sleeps % TIDY_SLEEPS == 0)
+	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, longest_sleep(server, pace));
+	if (++pace->sleeps % COST_SLEEPS == 0)
+		weigh_sleeping(pace, now);
+	if (pace->sleeps % TIDY_SLEEPS == 0)
 		gnv_soft_io_tidy(server);
 }
 
