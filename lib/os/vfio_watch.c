@@ -20,16 +20,16 @@
 /* fd -1 takes the eventfd back. */
 static int set_irq(const struct gnv_vfio *vfio, uint32_t index, int fd)
 {
-	struct {
-		struct vfio_irq_set set;
-		int32_t fd;
-	} arg = { .set = { .argsz = sizeof(arg),
-			   .flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
-			   .index = index,
-			   .count = 1 },
-		  .fd = fd };
+	_Alignas(struct vfio_irq_set) char arg[sizeof(struct vfio_irq_set) + sizeof(int32_t)];
+	const struct vfio_irq_set set = { .argsz = sizeof(arg),
+					  .flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
+					  .index = index,
+					  .count = 1 };
+	const int32_t eventfd = fd;
 
-	return ioctl(vfio->fd, VFIO_DEVICE_SET_IRQS, &arg) ? -errno : 0;
+	memcpy(arg, &set, sizeof(set));
+	memcpy(arg + sizeof(set), &eventfd, sizeof(eventfd)); /* the flexible array behind it */
+	return ioctl(vfio->fd, VFIO_DEVICE_SET_IRQS, arg) ? -errno : 0;
 }
 
 static bool has_irq(const struct gnv_vfio *vfio, uint32_t index)
