@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * Commands per second through the device header on an NVIDIA GPU: rings in pinned host memory, a controller of CPU threads that
- * fetches, counts and completes every command, and does no I/O.
+ * fetches, counts and completes every command, and does no I/O. With --controller gpu the rings are in the GPU's memory and warps of
+ * the same GPU play the controller, one for each queue: what remains is the cost of the algorithm without PCIe.
  *
- *   queue_rate [--threads N] [--seconds S] [--only TEXT] [--check] [--json]
+ *   queue_rate [--controller cpu|gpu] [--threads N] [--seconds S] [--only TEXT] [--check] [--json]
  *
  * Needs no NVMe and no library: descriptors are filled by hand. --check gives every command a unique stamp as its LBA, lets the
  * controller answer with a status that depends on it, out of order, and verifies that each lane gets its own status and that each
@@ -50,7 +51,7 @@ struct Point {
 struct Options {
 	int threads = 8;
 	double seconds = 0.5;
-	bool check = false, json = false;
+	bool check = false, json = false, on_gpu = false;
 	const char *only = ""; /* points whose name contains this */
 };
 
@@ -134,9 +135,65 @@ static void controller(std::vector<Queue *> mine, bool check, std::atomic<bool> 
 			check ? serve_checking(*q, random) : serve_counting(*q);
 }
 
-/* Each lane issues `rounds` reads; consecutive waves go to consecutive queues. */
-template <bool CHECK, Mode MODE>
-__global__ void __launch_bounds__(512) lanes(const struct gpunvme_dq *dqs, int queues, struct gpunvme_dbuf buf, uint32_t rounds,
+/* The controller as a warp: the same as above for up to 32 commands at once, completed in reverse. */
+__global__ void gpu_controller(Queue *queues, int count, const uint32_t *stop, bool check, uint32_t *seen_on_gpu, uint64_t limit,
+			       unsigned long long *strange_on_gpu)
+{
+	uint32_t lane = threadIdx.x & 31, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32, idle = 0;
+
+	if (warp >= (uint32_t)count)
+		return;
+	Queue &shared = queues[warp];
+	Queue q = shared;
+	for (;;) {
+		uint32_t tail = __shfl_sync(~0u, gnvd_load_ring32((uint64_t)q.sq_db), 0);
+		uint32_t cq_head = __shfl_sync(~0u, gnvd_load_ring32((uint64_t)q.cq_db), 0);
+		uint32_t n = (tail - q.head) & (q.depth - 1), room = (cq_head - q.cq_tail - 1) & (q.cq_depth - 1), status = 0;
+
+		n = n < 32 ? n : 32;
+		n = n < room ? n : room;
+		if (!n) {
+			if ((++idle & 255) == 0 && __shfl_sync(~0u, gnvd_load_ring32((uint64_t)stop), 0))
+				break;
+			continue;
+		}
+		__threadfence_system(); /* the doorbell was seen, so is what was stored before it */
+		volatile uint32_t *sqe = q.sq + 16 * ((q.head + lane) & (q.depth - 1));
+		uint32_t dw0 = lane < n ? sqe[0] : 0;
+
+		if (lane < n && check) {
+			uint64_t stamp = sqe[10] | (uint64_t)sqe[11] << 32;
+
+			if ((dw0 & 0xff) != GPUNVME_IO_READ || stamp >= limit || sqe[12] != 7 ||
+			    atomicAdd(&seen_on_gpu[stamp / 4], 1u << stamp % 4 * 8) >> stamp % 4 * 8 & 0xff)
+				atomicAdd(strange_on_gpu, 1ull);
+			status = status_of(stamp);
+			for (int i = 0; i < 16; i++)
+				sqe[i] = 0xffffffff;
+		}
+		__threadfence(); /* all SQEs were read: a completion gives their places back */
+		__syncwarp();
+		if (lane < n) {
+			uint32_t at = (q.cq_tail + n - 1 - lane) & (q.cq_depth - 1), phase = q.phase ^ (at < q.cq_tail);
+
+			__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %1, %2, %3};" : : "l"(q.cq + 4 * at), "r"(0),
+					 "r"(q.qid << 16 | ((q.head + n) & (q.depth - 1))), "r"(dw0 >> 16 | phase << 16 | status << 17)
+					 : "memory");
+		}
+		q.head = (q.head + n) & (q.depth - 1);
+		q.phase ^= q.cq_tail + n >= q.cq_depth;
+		q.cq_tail = (q.cq_tail + n) & (q.cq_depth - 1);
+		q.done += n;
+		idle = 0;
+		__syncwarp();
+	}
+	if (lane == 0)
+		shared.done = q.done;
+}
+
+/* Each lane issues `rounds` reads; consecutive waves go to consecutive queues. Blocks of 1,024 leave a lane 64 registers. */
+template <bool CHECK, Mode MODE, int BLOCK>
+__global__ void __launch_bounds__(BLOCK) lanes(const struct gpunvme_dq *dqs, int queues, struct gpunvme_dbuf buf, uint32_t rounds,
 					       unsigned long long *errors)
 {
 	uint32_t lane = gpunvme_lane();
@@ -188,7 +245,7 @@ struct Rig {
 	std::vector<uint64_t> device;
 };
 
-static void make_queue(Rig &rig, uint32_t depth, uint32_t qid)
+static void make_queue(Rig &rig, uint32_t depth, uint32_t qid, bool on_gpu)
 {
 	uint32_t cq_depth = 2 * depth, cids = cq_depth - 1 - cq_depth / 4, shift = 0;
 	Queue q = {};
@@ -197,9 +254,18 @@ static void make_queue(Rig &rig, uint32_t depth, uint32_t qid)
 	cids = cids >= 128 ? cids & ~63u : cids;
 	while (1u << shift < depth)
 		shift++;
-	q.sq = (volatile uint32_t *)pinned(64ull * depth);
-	q.cq = (volatile uint32_t *)pinned(16ull * cq_depth);
-	q.sq_db = (uint32_t *)pinned(512);
+	auto memory = [&](size_t bytes) {
+		void *p = on_gpu ? (void *)on_device(bytes, NULL) : pinned(bytes);
+
+		if (on_gpu)
+			rig.device.push_back((uint64_t)p);
+		else
+			rig.host.push_back(p);
+		return (uint32_t *)p;
+	};
+	q.sq = memory(64ull * depth);
+	q.cq = memory(16ull * cq_depth);
+	q.sq_db = memory(512);
 	q.cq_db = q.sq_db + 64;
 	q.depth = depth;
 	q.cq_depth = cq_depth;
@@ -234,11 +300,64 @@ static void make_queue(Rig &rig, uint32_t depth, uint32_t qid)
 	dq.cids = cids;
 	dq.max_blocks = 2048;
 	dq.ticks_per_ms = 1000000;
-	rig.host.insert(rig.host.end(), { (void *)q.sq, (void *)q.cq, (void *)q.sq_db });
 	rig.device.insert(rig.device.end(), { dq.state, dq.ready, dq.result, dq.cid_map, dq.stop });
 	rig.queues.push_back(q);
 	rig.dqs.push_back(dq);
 }
+
+#define CONTROLLER_LANES 256
+
+static int controller_blocks(const Point &p)
+{
+	return (p.queues * 32 + CONTROLLER_LANES - 1) / CONTROLLER_LANES;
+}
+
+/* The warps that play the controller, in a stream beside that of the lanes. Without --controller gpu only the latter. */
+struct GpuController {
+	cudaStream_t lanes, own;
+	uint32_t *stop = NULL, *seen_on_gpu = NULL;
+	Queue *queues = NULL;
+	unsigned long long *strange_on_gpu = NULL;
+
+	GpuController(const Point &p, const Options &o, Rig &rig)
+	{
+		CUDA(cudaStreamCreateWithFlags(&lanes, cudaStreamNonBlocking));
+		CUDA(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
+		CUDA(cudaDeviceSynchronize());
+		if (!o.on_gpu)
+			return;
+		stop = (uint32_t *)pinned(4);
+		queues = (Queue *)on_device(sizeof(Queue) * p.queues, rig.queues.data());
+		strange_on_gpu = (unsigned long long *)on_device(8, NULL);
+		if (o.check)
+			seen_on_gpu = (uint32_t *)on_device(stamps + 4, NULL);
+		CUDA(cudaDeviceSynchronize());
+		gpu_controller<<<controller_blocks(p), CONTROLLER_LANES, 0, own>>>(queues, p.queues, stop, o.check, seen_on_gpu, stamps, strange_on_gpu);
+		CUDA(cudaGetLastError());
+	}
+
+	/* Stop, and bring what was counted back to where the host's controller counts. */
+	void end(Rig &rig)
+	{
+		if (stop) {
+			unsigned long long odd = 0;
+
+			*(volatile uint32_t *)stop = 1;
+			CUDA(cudaStreamSynchronize(own));
+			CUDA(cudaMemcpy(rig.queues.data(), queues, sizeof(Queue) * rig.queues.size(), cudaMemcpyDeviceToHost));
+			CUDA(cudaMemcpy(&odd, strange_on_gpu, 8, cudaMemcpyDeviceToHost));
+			strange += odd;
+			if (seen_on_gpu)
+				CUDA(cudaMemcpy((void *)seen, seen_on_gpu, stamps, cudaMemcpyDeviceToHost));
+			CUDA(cudaFree(seen_on_gpu));
+			CUDA(cudaFree(queues));
+			CUDA(cudaFree(strange_on_gpu));
+			CUDA(cudaFreeHost(stop));
+		}
+		CUDA(cudaStreamDestroy(lanes));
+		CUDA(cudaStreamDestroy(own));
+	}
+};
 
 struct Result {
 	double rate, seconds;
@@ -255,31 +374,35 @@ static Result launch(const Point &p, const Options &o, uint32_t rounds)
 	unsigned long long *errors = (unsigned long long *)on_device(8, NULL);
 
 	for (int i = 0; i < p.queues; i++)
-		make_queue(rig, p.depth, i + 1);
+		make_queue(rig, p.depth, i + 1, o.on_gpu);
 	uint64_t dqs = on_device(sizeof(gpunvme_dq) * p.queues, rig.dqs.data());
 	r.issued = (uint64_t)p.blocks * p.threads_per_block * rounds;
 	if (o.check) {
 		stamps = r.issued;
 		seen = new std::atomic<uint8_t>[stamps]();
 	}
-	int n = o.threads < p.queues ? o.threads : p.queues;
+	auto kernel = p.threads_per_block > 512 ? (o.check ? lanes<true, WAVE, 1024> : lanes<false, WAVE, 1024>) :
+		      p.mode == WAVE ? (o.check ? lanes<true, WAVE, 512> : lanes<false, WAVE, 512>) :
+				       (o.check ? lanes<true, DIVERGENT, 512> : lanes<false, DIVERGENT, 512>);
+	cudaFuncAttributes loaded; /* a kernel that is loaded when first launched would wait for the controller to end */
+	CUDA(cudaFuncGetAttributes(&loaded, kernel));
+	GpuController ctrl(p, o, rig);
+	int n = o.on_gpu ? 0 : o.threads < p.queues ? o.threads : p.queues;
 	for (int t = 0; t < n; t++) {
 		std::vector<Queue *> mine;
 		for (int i = t; i < p.queues; i += n)
 			mine.push_back(&rig.queues[i]);
 		pool.emplace_back(controller, mine, o.check, &stop);
 	}
-	CUDA(cudaDeviceSynchronize());
 	auto began = std::chrono::steady_clock::now();
-	auto kernel = o.check ? (p.mode == WAVE ? lanes<true, WAVE> : lanes<true, DIVERGENT>) :
-				(p.mode == WAVE ? lanes<false, WAVE> : lanes<false, DIVERGENT>);
-	kernel<<<p.blocks, p.threads_per_block>>>((gpunvme_dq *)dqs, p.queues, buf, rounds, errors);
+	kernel<<<p.blocks, p.threads_per_block, 0, ctrl.lanes>>>((gpunvme_dq *)dqs, p.queues, buf, rounds, errors);
 	CUDA(cudaGetLastError());
-	CUDA(cudaDeviceSynchronize());
+	CUDA(cudaStreamSynchronize(ctrl.lanes));
 	r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 	stop = true;
 	for (std::thread &t : pool)
 		t.join();
+	ctrl.end(rig);
 	CUDA(cudaMemcpy(&r.errors, errors, 8, cudaMemcpyDeviceToHost));
 	for (int i = 0; i < p.queues; i++) {
 		gpunvme_dq_state state;
@@ -292,7 +415,7 @@ static Result launch(const Point &p, const Options &o, uint32_t rounds)
 		if (state.poison)
 			fprintf(stderr, "queue_rate: queue %d is poisoned by %u: completion %08x %08x, fetched %llx, pub %llx, resv %llx, cq %llx\n",
 				i, state.poison, state.poison_cqe[2], state.poison_cqe[3], (unsigned long long)state.fetched,
-				(unsigned long long)state.pub, (unsigned long long)state.resv, (unsigned long long)state.cq_pos);
+				(unsigned long long)state.pub, (unsigned long long)state.resv, (unsigned long long)state.drain);
 	}
 	if (o.check) {
 		for (uint64_t i = 0; i < stamps; i++)
@@ -333,42 +456,49 @@ int main(int argc, char **argv)
 			o.seconds = atof(argv[++i]);
 		else if (a == "--only" && i + 1 < argc)
 			o.only = argv[++i];
+		else if (a == "--controller" && i + 1 < argc && (!strcmp(argv[i + 1], "cpu") || !strcmp(argv[i + 1], "gpu")))
+			o.on_gpu = !strcmp(argv[++i], "gpu");
 		else if (a == "--check")
 			o.check = true;
 		else if (a == "--json")
 			o.json = true;
 		else {
-			fprintf(stderr, "usage: queue_rate [--threads N] [--seconds S] [--only TEXT] [--check] [--json]\n");
+			fprintf(stderr, "usage: queue_rate [--controller cpu|gpu] [--threads N] [--seconds S] [--only TEXT] [--check] [--json]\n");
 			return 2;
 		}
 	}
 	CUDA(cudaGetDeviceProperties(&prop, 0));
 	int sms = prop.multiProcessorCount;
 	if (!o.json)
-		printf("%s, %d multiprocessors; rings in pinned host memory, %d controller threads; %s\n", prop.name, sms, o.threads,
+		printf("%s, %d multiprocessors; rings in %s, %s; %s\n", prop.name, sms,
+		       o.on_gpu ? "the GPU's memory" : "pinned host memory",
+		       o.on_gpu ? "a warp of it for each queue as controller" :
+				  (std::to_string(o.threads) + " controller threads").c_str(),
 		       o.check ? "checking every command" : "counting");
 	const Point points[] = {
 		{ 1, 1, 512, 1024, WAVE, "1 queue, one multiprocessor" },
 		{ 1, 4, 512, 1024, WAVE, "1 queue" },
 		{ 2, 8, 512, 1024, WAVE, "2 queues" },
 		{ 8, 32, 512, 1024, WAVE, "8 queues" },
-		{ 32, 1, 512, 1024, WAVE, "32 queues, one multiprocessor" },
+		{ 32, 1, 1024, 1024, WAVE, "32 queues, one multiprocessor" },
 		{ 32, 128, 512, 1024, WAVE, "32 queues" },
 		{ 128, sms, 512, 1024, WAVE, "128 queues" },
 		{ 128, sms, 512, 1024, DIVERGENT, "128 queues, one lane at a time" },
 		{ 4, 4, 256, 2, WAVE, "4 queues of depth 2" },
 		{ 4, 4, 256, 16, WAVE, "4 queues of depth 16" },
 	};
-	for (const Point &p : points) {
+	for (Point p : points) {
 		if (!strstr(p.name, o.only))
 			continue;
+		if (o.on_gpu && p.blocks > sms - controller_blocks(p)) /* those that play the controller have theirs */
+			p.blocks = sms - controller_blocks(p);
 		Result r = measure(p, o);
 		bool ok = !r.errors && r.served >= r.issued && !r.poisoned && !r.lost && !strange;
 
 		bad += !ok;
 		if (o.json)
-			printf("{\"point\": \"%s\", \"queues\": %d, \"lanes\": %d, \"rate\": %.0f, \"issued\": %llu, "
-			       "\"errors\": %llu}\n", p.name, p.queues, p.blocks * p.threads_per_block, r.rate, (unsigned long long)r.issued, (unsigned long long)r.errors);
+			printf("{\"point\": \"%s\", \"controller\": \"%s\", \"queues\": %d, \"lanes\": %d, \"rate\": %.0f, \"issued\": %llu, "
+			       "\"errors\": %llu}\n", p.name, o.on_gpu ? "gpu" : "cpu", p.queues, p.blocks * p.threads_per_block, r.rate, (unsigned long long)r.issued, (unsigned long long)r.errors);
 		else
 			printf("%-32s %8d lanes %9.1f M/s  %6.1f commands a doorbell, %5.1f a drain; %llu issued, %llu served, %llu errors, "
 			       "%llu lost, %llu poisoned%s\n",

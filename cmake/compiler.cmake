@@ -3,6 +3,7 @@
 
 set(GPUNVME_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize takes them: 'address,undefined' or 'thread'")
 option(GPUNVME_WERROR "treat warnings as errors" OFF)
+option(GPUNVME_COVERAGE "count executed lines (gcc)" OFF)
 
 function(gpunvme_compile target)
   target_compile_features(${target} PRIVATE c_std_11)
@@ -11,6 +12,10 @@ function(gpunvme_compile target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wvla -Wundef -Wmissing-prototypes -Wwrite-strings -Wstrict-prototypes -Wpointer-arith
     $<$<BOOL:${GPUNVME_WERROR}>:-Werror>)
+  if(GPUNVME_COVERAGE)
+    target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic)
+    target_link_options(${target} PRIVATE --coverage)
+  endif()
   if(GPUNVME_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${GPUNVME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${GPUNVME_SANITIZE})

@@ -3,8 +3,8 @@
 
 include(CMakePackageConfigHelpers)
 
-set(GPUNVME_HEADERS dev.h doctor.h dq.h gpu.h gpunvme.h mem.h pci.h qp.h spec.h status.h)
-set(GPUNVME_DEVICE_HEADERS device.h device_cpu.h device_platform.h device_queue.h)
+set(GPUNVME_HEADERS copy.h dev.h doctor.h dq.h gpu.h gpunvme.h litmus.h mem.h pci.h peer.h qp.h service.h spec.h status.h volume.h)
+set(GPUNVME_DEVICE_HEADERS device.h device_bulk.h device_cpu.h device_platform.h device_queue.h device_volume.h)
 list(TRANSFORM GPUNVME_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/gpunvme/)
 list(TRANSFORM GPUNVME_DEVICE_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/device/gpunvme/)
 install(FILES ${GPUNVME_HEADERS} ${GPUNVME_DEVICE_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gpunvme)

@@ -331,10 +331,11 @@ struct session_opts {
 	int yes;
 	int json;
 	int verbose;
+	int copies; /* the program only copies, which lanes of any kind can do: session_copy() */
 };
 #define SESSION_OPTS_INIT                                                                                                          \
 	{                                                                                                                          \
-		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0                                                                        \
+		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0                                                                     \
 	}
 
 #define OPTION_DEV(o)                                                                                                              \
@@ -357,14 +358,19 @@ struct session_opts {
 	{                                                                                                                          \
 		"json", OPTION_FLAG, &(o)->json, 0, "         the result as one JSON object"                                       \
 	}
-#define OPTIONS_LANES(o)                                                                                                           \
-	{ "gpu", OPTION_TEXT, &(o)->gpu, 0, "G        where the lanes run: cpu[:WIDTH] (default cpu)" },                           \
-		{ "queues", OPTION_U32, &(o)->queues, 1, "N        queue pairs (default 4, or what the controller has)" },         \
-		{ "depth", OPTION_U32, &(o)->depth, 1, "N        entries of each queue, a power of two (default: up to 1024)" },   \
-		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N        lanes (default 4 for each queue)" },                              \
+#define OPTION_GPU(o)                                                                                                              \
+	{                                                                                                                          \
+		"gpu", OPTION_TEXT, &(o)->gpu, 0, "G        where the lanes run: cpu[:WIDTH], cuda:N, hsa:N (cpu)"                        \
+	}
+#define OPTION_VERBOSE(o)                                                                                                          \
 	{                                                                                                                          \
 		"verbose", OPTION_FLAG, &(o)->verbose, 0, "         show what the library logs"                                    \
 	}
+#define OPTIONS_LANES(o)                                                                                                           \
+	OPTION_GPU(o),                                                                                                             \
+		{ "queues", OPTION_U32, &(o)->queues, 1, "N        queue pairs (default 4, or what the controller has)" },         \
+		{ "depth", OPTION_U32, &(o)->depth, 1, "N        entries of each queue, a power of two (default: up to 1024)" },   \
+		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N        lanes (default 4 for each queue)" }, OPTION_VERBOSE(o)
 #define OPTIONS_END                                                                                                                \
 	{                                                                                                                          \
 		NULL, OPTION_FLAG, NULL, 0, NULL                                                                                   \
@@ -504,20 +510,33 @@ static inline int session_settle_counts(struct session *s, const struct session_
 	return GO_ON;
 }
 
+static inline int session_open_gpu(struct session *s, const struct session_opts *o)
+{
+	int ret = gpunvme_gpu_open(o->gpu, NULL, &s->gpu);
+
+	s->gpu_info.size = sizeof(s->gpu_info);
+	if (!ret)
+		ret = gpunvme_gpu_info(s->gpu, &s->gpu_info);
+	return ret ? failed("%s", why(ret)) : GO_ON;
+}
+
+/* Kernels of this program are compiled for CPU lanes; on others the library's own have to do. */
+static inline int session_on_gpu(const struct session *s)
+{
+	return s->gpu_info.kind != GPUNVME_GPU_CPU;
+}
+
 /* Opens the lanes and the queues; kernels see blocks @lba to @lba + @nblocks - 1 as 0 to @nblocks - 1 (@nblocks 0: to the end). */
 static inline int session_open_queues(struct session *s, const struct session_opts *o, uint32_t flags, uint64_t lba,
 				      uint64_t nblocks)
 {
 	struct gpunvme_view view = { sizeof(view), flags, 0, lba, nblocks };
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	int ret = gpunvme_gpu_open(o->gpu, NULL, &s->gpu);
+	int ret = session_open_gpu(s, o);
 
-	s->gpu_info.size = sizeof(s->gpu_info);
-	if (!ret)
-		ret = gpunvme_gpu_info(s->gpu, &s->gpu_info);
-	if (ret)
-		return failed("%s", why(ret));
-	if (s->gpu_info.kind != GPUNVME_GPU_CPU)
+	if (ret != GO_ON)
+		return ret;
+	if (session_on_gpu(s) && !o->copies)
 		return failed("this program is compiled for CPU lanes: use --gpu cpu");
 	ret = session_settle_counts(s, o);
 	if (ret != GO_ON)
@@ -587,6 +606,25 @@ struct lane_result {
 	uint32_t nblocks;
 	int status; /* 0: everything it did succeeded */
 };
+
+/* Has lanes of a GPU move @nblocks from @lba of the views on; the failure that comes first goes to @result. */
+static inline int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nblocks, uint32_t step,
+			       struct lane_result *result)
+{
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	double start = now_s();
+
+	copy.flags = flags;
+	copy.lanes = s->lanes;
+	copy.step = step;
+	copy.lba = lba;
+	copy.nblocks = nblocks;
+	result->status = gpunvme_copy(s->gpu, s->dq, s->queues, &s->dbuf, &copy);
+	result->lba = copy.failed_lba;
+	result->nblocks = copy.failed_nblocks;
+	s->lane_seconds += now_s() - start;
+	return result->status && !copy.failed_nblocks && !(flags & GPUNVME_COPY_FLUSH) ? failed("%s", why(result->status)) : GO_ON;
+}
 
 /* What the user can do about @status. */
 static inline const char *remedy(int status)

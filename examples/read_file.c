@@ -59,7 +59,8 @@ static int read_all(struct session *s, struct read_args *a, const struct session
 		uint64_t want = bytes - done < CHUNK ? bytes - done : CHUNK;
 
 		a->nblocks = (want + a->lba_size - 1) / a->lba_size;
-		ret = session_launch(s, s->lanes, read_chunk, a);
+		ret = session_on_gpu(s) ? session_copy(s, 0, a->lba, a->nblocks, a->step, a->result)
+					: session_launch(s, s->lanes, read_chunk, a);
 		if (ret == GO_ON)
 			ret = report_lanes(a->result, s->lanes, "read", o->lba);
 		if (ret == GO_ON)
@@ -158,6 +159,7 @@ int main(int argc, char **argv)
 	int ret;
 
 	program = "read_file";
+	o.copies = 1;
 	ret = parse_options(argc, argv, usage, defs, &file, 1);
 	if (ret != GO_ON)
 		return ret;

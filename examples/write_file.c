@@ -70,7 +70,7 @@ static int flush(struct session *s, struct write_args *a)
 	int ret;
 
 	a->result[0].status = 0;
-	ret = session_launch(s, 1, flush_once, a);
+	ret = session_on_gpu(s) ? session_copy(s, GPUNVME_COPY_FLUSH, 0, 0, 0, a->result) : session_launch(s, 1, flush_once, a);
 	if (ret == GO_ON && a->result[0].status)
 		ret = failed("the flush failed, data may not survive a power cut: %s%s", gpunvme_strerror(a->result[0].status),
 			     remedy(a->result[0].status));
@@ -90,7 +90,8 @@ static int write_all(struct session *s, struct write_args *a, const struct sessi
 
 		ret = load_chunk(s, fd, file, want, &a->nblocks);
 		if (ret == GO_ON)
-			ret = session_launch(s, s->lanes, write_chunk, a);
+			ret = session_on_gpu(s) ? session_copy(s, GPUNVME_COPY_WRITE, a->lba, a->nblocks, a->step, a->result)
+						: session_launch(s, s->lanes, write_chunk, a);
 		if (ret == GO_ON)
 			ret = report_lanes(a->result, s->lanes, "write", o->lba);
 		if (ret == GO_ON && interrupted)
@@ -172,6 +173,7 @@ int main(int argc, char **argv)
 	int ret;
 
 	program = "write_file";
+	o.copies = 1;
 	ret = parse_options(argc, argv, usage, defs, &file, 1);
 	if (ret != GO_ON)
 		return ret;

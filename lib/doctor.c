@@ -61,7 +61,7 @@ static void check_memory(struct report *report)
 /* A page of a BAR, as another device would offer it. */
 static void map_export(struct report *report, struct gnv_port *port, int fd, size_t len)
 {
-	static const struct gnv_mem_ops kind = { "bar", NULL };
+	static const struct gnv_mem_ops kind = { "bar", NULL, NULL, NULL };
 	const struct gpunvme_mem mem = { .ops = &kind, .cpu = port->bar0->cpu, .len = len, .dmabuf = fd };
 	uint64_t iova;
 	int ret = port->space->ops->map(port->space, &mem, &iova);
@@ -111,7 +111,7 @@ static void try_open(struct report *report, const struct gnv_pci *pci)
 	int ret = gnv_vfio_choose(NULL, pci, &way);
 
 	if (!ret)
-		ret = gnv_port_vfio_open(way, pci, &silent, &port);
+		ret = gnv_port_vfio_open(way, pci, NULL, &silent, &port);
 	report->ret = ret;
 	if (!ret)
 		snprintf(fine, sizeof(fine), "the kernel hands it out, by %s", port->ops->name);
@@ -125,6 +125,14 @@ static void try_open(struct report *report, const struct gnv_pci *pci)
 	port->ops->close(port);
 }
 
+/* No IOMMU: the way that has to be asked for by name. */
+static void check_without(struct report *report, const struct gnv_pci *pci)
+{
+	int ret = gnv_vfio_check_noiommu.run(GNV_SYSFS, pci);
+
+	add(report, "noiommu", ret, gnv_vfio_check_noiommu.fine)->verdict = GPUNVME_VERDICT_LIMIT;
+}
+
 static void examine(struct report *report, const struct gnv_pci *pci)
 {
 	const struct gnv_vfio_check *check;
@@ -135,6 +143,8 @@ static void examine(struct report *report, const struct gnv_pci *pci)
 		add(report, check->name, ret, check->fine);
 		if (ret && !report->ret)
 			report->ret = ret;
+		if (ret && !strcmp(check->name, "iommu"))
+			check_without(report, pci);
 	}
 	check_memory(report);
 	if (report->ret) {

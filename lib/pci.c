@@ -66,9 +66,13 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user)
 
 	if (!ret && user)
 		ret = gnv_bind_check_user(user);
-	for (const struct gnv_vfio_check *check = gnv_vfio_checks; check->name && !ret; check++)
+	for (const struct gnv_vfio_check *check = gnv_vfio_checks; check->name && !ret; check++) {
 		if (check->before_bind)
 			ret = check->run(GNV_SYSFS, &pci);
+		/* Without an IOMMU only where the administrator has already said that this may be. */
+		if (ret == -EOPNOTSUPP && gnv_sysfs_unsafe_noiommu(GNV_SYSFS) > 0)
+			ret = 0;
+	}
 	if (!ret)
 		ret = gnv_bind_vfio(GNV_SYSFS, &pci);
 	if (ret || !user)

@@ -12,7 +12,7 @@
  *   multiple of 4. A transfer must lie inside both.
  * - Every wait is bounded by the queue's command time-out. A queue on which a command timed out is poisoned: commands in flight
  *   may still end with their own status, new ones get -GPUNVME_ESHUTDOWN, and the buffers of commands that never ended belong to
- *   the device until the host has destroyed the queue.
+ *   the device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
  * - Common results, not repeated below: -GPUNVME_EINVAL zero blocks, unaligned buffer; -GPUNVME_ERANGE outside the window or the
  *   buffer; -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device
  *   broke the protocol; -GPUNVME_ENODEV it is gone; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop();
@@ -103,41 +103,80 @@ GNVD_FN void gnvd_set_blocks(const struct gpunvme_dq *dq, uint32_t opc, uint64_t
 
 /* ---- Blocking ---- */
 
+/* The next command of a transfer. Returns its blocks. */
+GNVD_FN uint32_t gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			       uint32_t nblocks, uint32_t opc, struct gnvd_cmd *c)
+{
+	uint32_t n = dbuf ? gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) : nblocks < 65536 ? nblocks : 65536;
+
+	c->dw0 = opc;
+	c->cdw12 = 0;
+	c->prp1 = c->prp2 = c->slba = 0;
+	if (opc == GPUNVME_IO_FLUSH)
+		return 0;
+	gnvd_set_blocks(dq, opc, lba, n, c);
+	if (dbuf)
+		gnvd_set_data(dq, dbuf, offset, (uint64_t)n << dq->lba_shift, c);
+	return n;
+}
+
 /*
  * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave go through the loop together until
- * the last is done. A lane stops at its first failure, which therefore is the first in LBA order.
+ * the last is done: who has a part to submit submits, all take completions in, who has a result takes it. A wave that waits for
+ * room so never sits on results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
  */
 GNVD_FN int gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf, uint64_t offset,
 			  uint64_t lba, uint32_t nblocks, uint32_t opc, int ret)
 {
+	uint32_t n = 0, turn = 0, most = gnvd_widest(dq);
 	struct gpunvme_req req = { 0, 0, 0, 0 };
+	int more = !ret, open = 0, why = 0, err;
+	uint64_t until = 0;
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
-	int more = !ret, open, err;
-	uint32_t n = 0;
 
 	while (gnvd_ballot(w, more)) {
-		if (more && opc == GPUNVME_IO_FLUSH) {
-			c.dw0 = opc;
-		} else if (more) {
-			n = dbuf ? gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) : nblocks < 65536 ? nblocks : 65536;
-			gnvd_set_blocks(dq, opc, lba, n, &c);
-			if (dbuf)
-				gnvd_set_data(dq, dbuf, offset, (uint64_t)n << dq->lba_shift, &c);
+		if (gnvd_ballot(w, more && !open)) {
+			if (!open)
+				n = gnvd_set_part(dq, dbuf, offset, lba, nblocks, opc, &c);
+			err = gnvd_try_submit(dq, w, more && !open, &c, most, &req);
+			if (more && !open && err && err != -GPUNVME_EAGAIN) {
+				ret = err;
+				more = 0;
+			}
+			open = open || (more && !err);
 		}
-		err = gnvd_submit(dq, w, more, &c, 1, &req);
-		open = more && !err;
-		if (more && err != -GPUNVME_EAGAIN) /* no room yet, and others of the wave to wait for: once more */
-			ret = err;
-		err = gnvd_wait(dq, w, open, &req, 0);
-		if (open) {
-			ret = err;
+		gnvd_help(dq, w, turn);
+		if (open && gnvd_take(dq, &req, &ret)) {
 			lba += n;
 			offset += (uint64_t)n << dq->lba_shift;
 			nblocks -= n;
-			if (req.tag) /* gave up on it */
-				gnvd_detach(dq, &req);
+			more = !ret && nblocks;
+			open = 0;
+			req.deadline = 0;
+		} else if (more && why) {
+			if (open)
+				gnvd_give_up(dq, &req, why);
+			ret = why;
+			more = open = 0;
 		}
-		more = more && !ret && (!open || nblocks);
+		if (more && (turn & 15) == 15)
+			why = open ? gnvd_look_up(dq, &req, 0, &until) : gnvd_no_room(dq, &req);
+		if ((turn & 63) == 63 && !gnvd_ballot(w, open) && most > 1)
+			most /= 2; /* narrow submitters must not starve a wide one */
+		gnvd_pause(turn++);
+	}
+	return ret;
+}
+
+GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+			uint64_t lba, uint32_t nblocks, uint32_t opc, int ret)
+{
+	struct gnvd_wave w;
+
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, site);
+		ret = gnvd_run_wave(dq, &w, dbuf, offset, lba, nblocks, opc, ret);
+		gnvd_leave(&w);
 	}
 	return ret;
 }
@@ -145,14 +184,7 @@ GNVD_FN int gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
 		     uint32_t opc, int ret)
 {
-	struct gnvd_wave w;
-
-	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, GNVD_SITE_RUN);
-		ret = gnvd_run_wave(dq, &w, dbuf, offset, lba, nblocks, opc, ret);
-		gnvd_leave(&w);
-	}
-	return ret;
+	return gnvd_run_at(dq, GNVD_SITE_RUN, dbuf, offset, lba, nblocks, opc, ret);
 }
 
 /**
@@ -222,7 +254,7 @@ GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *
 
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_SUBMIT);
-		err = gnvd_submit(dq, &w, !ret, c, 0, req);
+		err = gnvd_submit(dq, &w, !ret, c, req);
 		gnvd_leave(&w);
 	}
 	return ret ? ret : err;
@@ -394,5 +426,8 @@ GNVD_FN int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req
 	gnvd_detach(dq, req);
 	return 0;
 }
+
+#include <gpunvme/device_bulk.h>
+#include <gpunvme/device_volume.h>
 
 #endif

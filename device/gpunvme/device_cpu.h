@@ -21,7 +21,9 @@
 #error "define _POSIX_C_SOURCE=200809L or _GNU_SOURCE, or include <gpunvme/device.h> before system headers"
 #endif
 
-#define GNVD_CPU_WIDTH 32u /* widest wave */
+#if !defined(GNVD_CPU_WIDTH)
+#define GNVD_CPU_WIDTH 32u /* widest wave; at most 64 */
+#endif
 
 #if defined(__cplusplus)
 #define GNVD_THREAD_LOCAL thread_local
@@ -51,6 +53,11 @@ GNVD_FN void gnvd_order_agent(void)
 {
 }
 
+/* Nothing to do: gnvd_doorbell releases. */
+GNVD_FN void gnvd_order_system(void)
+{
+}
+
 GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
 {
 	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
@@ -62,14 +69,24 @@ GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
 	__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
-GNVD_FN void gnvd_st_release32(uint64_t a, uint32_t v)
+GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v)
 {
-	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+	__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
-GNVD_FN uint32_t gnvd_xchg32(uint64_t a, uint32_t v)
+GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 {
-	return __atomic_exchange_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+	return __atomic_exchange_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+}
+
+GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
+{
+	return gnvd_xchg64(a, v);
+}
+
+GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
+{
+	return __atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
 }
 
 GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
@@ -109,11 +126,11 @@ GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
 }
 
-GNVD_FN void gnvd_load_ring32x4(const uint64_t *a, uint32_t *v)
+GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n)
 {
 	uint32_t i;
 
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < n; i++)
 		v[i] = gnvd_load_ring32(a[i]);
 }
 
@@ -129,11 +146,6 @@ GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
 GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 {
 	(void)__atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
-}
-
-GNVD_FN void gnvd_acquire64(uint64_t a)
-{
-	(void)__atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
 }
 
 GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
@@ -199,6 +211,7 @@ struct gnvd_cpu_wave {
 	uint64_t free_groups;
 	uint32_t inside; /* lanes that are in some group */
 	uint32_t live;   /* lanes whose kernel has not returned */
+	uint32_t lanes;  /* there were */
 	uint32_t number;
 	struct gnvd_cpu_group group[GNVD_CPU_WIDTH];
 };
@@ -276,10 +289,15 @@ GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lan
 	return (uint32_t)gnvd_cpu_shfl(w, v, lane);
 }
 
-GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
+GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
 {
 	if (!gnvd_cpu_alone(w))
 		gnvd_cpu_meet(0);
+}
+
+/* Behind a gnvd_meet. */
+GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
+{
 	if (w->rank == 0)
 		__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
@@ -289,6 +307,15 @@ static inline void gnvd_cpu_close(struct gnvd_cpu_wave *wave)
 {
 	__atomic_store_n(&wave->forming->closed, 1, __ATOMIC_RELEASE);
 	wave->forming = NULL;
+}
+
+/* Nobody else can come: all lanes are in groups, or, where they must come to this one, all are in this one. */
+static inline void gnvd_cpu_close_if_all(struct gnvd_cpu_wave *wave)
+{
+	struct gnvd_cpu_group *g = wave->forming;
+
+	if (g && (g->site < GNVD_SITE_WAVE ? wave->inside : gnvd_popc(g->mask)) == wave->live)
+		gnvd_cpu_close(wave);
 }
 
 static inline void gnvd_cpu_open(struct gnvd_cpu_wave *wave, uint64_t queue, enum gnvd_site site)
@@ -303,6 +330,10 @@ static inline void gnvd_cpu_open(struct gnvd_cpu_wave *wave, uint64_t queue, enu
 	g->left = 0;
 	__atomic_store_n(&g->closed, 0, __ATOMIC_RELAXED);
 }
+
+/* Turns for which a lane waits for others: of those that may come, and of those that have to. The latter is about a second. */
+#define GNVD_CPU_MAY_COME 48u
+#define GNVD_CPU_MUST_COME (1u << 20)
 
 /*
  * Join the group that is forming, or open one. A group closes when all lanes of the wave are in groups, when somebody comes that
@@ -321,13 +352,13 @@ static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self, uint64_t queue, enu
 		gnvd_cpu_open(wave, queue, site);
 	g = wave->forming;
 	g->mask |= 1ull << self->index;
-	if (++wave->inside == wave->live)
-		gnvd_cpu_close(wave);
+	wave->inside++;
+	gnvd_cpu_close_if_all(wave);
 	pthread_mutex_unlock(&wave->lock);
 	self->group = g;
 	while (!__atomic_load_n(&g->closed, __ATOMIC_ACQUIRE)) {
 		gnvd_cpu_spin(turn++);
-		if (turn < 48)
+		if (turn < (site < GNVD_SITE_WAVE ? GNVD_CPU_MAY_COME : GNVD_CPU_MUST_COME))
 			continue;
 		pthread_mutex_lock(&wave->lock);
 		if (wave->forming == g)
@@ -399,6 +430,7 @@ static inline void *gnvd_cpu_run_lane(void *arg)
 	if (self->wave) {
 		pthread_mutex_lock(&self->wave->lock);
 		self->wave->live--;
+		gnvd_cpu_close_if_all(self->wave);
 		pthread_mutex_unlock(&self->wave->lock);
 	}
 	return NULL;
@@ -411,8 +443,8 @@ static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t wave
 	for (i = 0; i < waves; i++) {
 		pthread_mutex_init(&wave[i].lock, NULL);
 		wave[i].number = i;
-		wave[i].live = i == waves - 1 && lanes % width ? lanes % width : width;
-		wave[i].free_groups = (1ull << GNVD_CPU_WIDTH) - 1;
+		wave[i].live = wave[i].lanes = i == waves - 1 && lanes % width ? lanes % width : width;
+		wave[i].free_groups = ~0ull >> (64 - GNVD_CPU_WIDTH);
 	}
 }
 

@@ -9,12 +9,17 @@
  *
  *   gnvd_ld*, gnvd_st*        relaxed load and store of a state word
  *   gnvd_ld_after*            load; what the caller does next is ordered after what the writer did before (see there)
- *   gnvd_xchg32, gnvd_cas64, gnvd_and64, gnvd_or64   atomic, acquire and release at agent scope
- *   gnvd_or_after64           the same or, released by a gnvd_order_agent before it
- *   gnvd_load_ring32          load that no cache answers, for words the controller writes; x4: four at once; 128: four dwords whole
- *   gnvd_acquire_ring32, gnvd_acquire64  after the word was seen: everything the controller wrote before it is seen too
+ *   gnvd_xchg64, gnvd_cas32, gnvd_or64   atomic, acquire and release at agent scope
+ *   gnvd_fetch_add64, gnvd_cas64, gnvd_and64   atomic; only what depends on the value is ordered behind it
+ *   gnvd_or_after64           the same, released by what came before it: a gnvd_order_agent, or the answer of another atomic
+ *   gnvd_take64               exchange; everything the controller wrote before the word became what it was is seen too
+ *   gnvd_load_ring32          load that no cache answers, for words the controller writes; 32s: several; 128: four dwords whole
+ *   gnvd_acquire_ring32       after the word was seen: everything the controller wrote before it is seen too
  *   gnvd_store_sqe            64 bytes as four wide stores
- *   gnvd_release_to64         the wave: all earlier stores to the system, then one word
+ *   gnvd_order_agent          what comes before is seen and done before what comes behind, for all lanes
+ *   gnvd_order_system         and for the controller
+ *   gnvd_meet                 the wave: what its lanes did before comes before what its leader does behind
+ *   gnvd_release_to64         the wave: all earlier stores, then one word
  *   gnvd_doorbell             store to the controller, after everything before it
  *   gnvd_enter .. gnvd_leave  the wave: the lanes that are together here and use the same queue, fixed for the whole call
  *   GNVD_EACH_QUEUE           the block behind it runs once for each lane, with lanes of one queue at a time where a compiler knows
@@ -50,8 +55,11 @@
 #endif
 #endif
 
-/* Lanes are together only within the same of these. */
-enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT };
+/*
+ * Lanes are together only within the same of these. From GNVD_SITE_WAVE on all lanes of the wave come, by contract, and are waited
+ * for: there a wave is whole, whatever path its lanes took before.
+ */
+enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT, GNVD_SITE_WAVE, GNVD_SITE_BLOCK };
 
 /* The lanes of one call: those that were together when it began. Everything below is the same for all of them but the last two. */
 struct gnvd_wave {
@@ -110,6 +118,11 @@ GNVD_FN void gnvd_order_agent(void)
 	__asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
+GNVD_FN void gnvd_order_system(void)
+{
+	__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
 GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
 {
 	__asm__ volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(a), "r"(v) : "memory");
@@ -120,15 +133,29 @@ GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
 	__asm__ volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
 }
 
-GNVD_FN void gnvd_st_release32(uint64_t a, uint32_t v)
+GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v)
 {
-	__asm__ volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(a), "r"(v) : "memory");
+	__asm__ volatile("st.release.gpu.global.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
 }
 
-GNVD_FN uint32_t gnvd_xchg32(uint64_t a, uint32_t v)
+GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 {
-	uint32_t old;
-	__asm__ volatile("atom.acq_rel.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");
+	uint64_t old;
+	__asm__ volatile("atom.acq_rel.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.acquire.sys.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
 	return old;
 }
 
@@ -149,7 +176,7 @@ GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
 GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
 {
 	uint64_t old;
-	__asm__ volatile("atom.acquire.gpu.global.and.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	__asm__ volatile("atom.relaxed.gpu.global.and.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
 	return old;
 }
 
@@ -179,11 +206,11 @@ GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 	return v;
 }
 
-GNVD_FN void gnvd_load_ring32x4(const uint64_t *a, uint32_t *v)
+GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n)
 {
 	uint32_t i;
 
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < n; i++)
 		v[i] = gnvd_load_ring32(a[i]);
 }
 
@@ -197,11 +224,6 @@ GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 {
 	(void)a;
 	__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
-}
-
-GNVD_FN void gnvd_acquire64(uint64_t a)
-{
-	__asm__ volatile("{ .reg .u64 v; ld.acquire.sys.global.u64 v, [%0]; }" : : "l"(a) : "memory");
 }
 
 GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
@@ -249,10 +271,15 @@ GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lan
 	return r;
 }
 
+GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
+{
+	__asm__ volatile("bar.warp.sync %0;" : : "r"((uint32_t)w->mask) : "memory");
+}
+
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
-	__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
-	__asm__ volatile("bar.warp.sync %0;" : : "r"((uint32_t)w->mask) : "memory");
+	gnvd_order_agent();
+	gnvd_meet(w);
 	if (w->rank == 0)
 		gnvd_st64(a, v);
 }
@@ -263,8 +290,11 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 {
 	uint32_t mask, below, block, warp;
 
-	(void)site;
-	__asm__ volatile("{ .reg .b32 m; activemask.b32 m; match.any.sync.b64 %0, %1, m; }" : "=r"(mask) : "l"(dq->state) : "memory");
+	if (site < GNVD_SITE_WAVE)
+		__asm__ volatile("activemask.b32 %0;" : "=r"(mask) : : "memory");
+	else /* waits for every lane that has not left the kernel, and answers which those are */
+		__asm__ volatile("{ .reg .pred p; setp.eq.u32 p, 0, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(mask) : : "memory");
+	__asm__ volatile("match.any.sync.b64 %0, %1, %2;" : "=r"(mask) : "l"(dq->state), "r"(mask) : "memory");
 	__asm__("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
 	__asm__("mov.u32 %0, %%laneid;" : "=r"(w->lane));
 	__asm__("mov.u32 %0, %%ctaid.x;" : "=r"(block));
@@ -352,6 +382,13 @@ GNVD_FN void gnvd_order_agent(void)
 	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent");
 }
 
+/* The wait is explicit because compilers up to 22 drop it after a write-back. */
+GNVD_FN void gnvd_order_system(void)
+{
+	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
+	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
+}
+
 GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
 {
 	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
@@ -362,14 +399,28 @@ GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
 	__scoped_atomic_store_n(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
-GNVD_FN void gnvd_st_release32(uint64_t a, uint32_t v)
+GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v)
 {
-	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+	__scoped_atomic_store_n(GNVD_GLOBAL64(a), v, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
 }
 
-GNVD_FN uint32_t gnvd_xchg32(uint64_t a, uint32_t v)
+GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_exchange_n(GNVD_GLOBAL32(a), v, __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_exchange_n(GNVD_GLOBAL64(a), v, __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
+}
+
+/* An invalidate is local to one compute unit, so every lane that reads does this itself. */
+GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
+{
+	uint64_t old = __scoped_atomic_exchange_n(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
+{
+	return __scoped_atomic_fetch_add(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
@@ -386,7 +437,7 @@ GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
 
 GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_fetch_and(GNVD_GLOBAL64(a), v, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_fetch_and(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
@@ -422,6 +473,16 @@ GNVD_FN void gnvd_load_ring32x4(const uint64_t *a, uint32_t *v)
 			 : "v"(a[0]), "v"(a[1]), "v"(a[2]), "v"(a[3]) : "memory");
 }
 
+GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i + 4 <= n; i += 4)
+		gnvd_load_ring32x4(a + i, v + i);
+	for (; i < n; i++)
+		v[i] = gnvd_load_ring32(a[i]);
+}
+
 GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
 {
 	gnvd_v4 whole;
@@ -433,14 +494,7 @@ GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
 	v[3] = whole[3];
 }
 
-/* An invalidate is local to one compute unit, so every lane that reads does this itself. */
 GNVD_FN void gnvd_acquire_ring32(uint64_t a)
-{
-	(void)a;
-	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
-}
-
-GNVD_FN void gnvd_acquire64(uint64_t a)
 {
 	(void)a;
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
@@ -457,10 +511,9 @@ GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
 	sqe[3] = (gnvd_v4){ w[12], w[13], w[14], w[15] };
 }
 
-/* The wait before it is explicit because compilers up to 22 drop it after a write-back; the wait behind it lets the lock go. */
+/* Comes behind a gnvd_order_system, or needs none; the wait behind it lets the lock go. */
 GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
 {
-	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
 	__scoped_atomic_store_n(GNVD_GLOBAL32(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
 	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
 }
@@ -492,9 +545,15 @@ GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lan
 	return (uint32_t)__builtin_amdgcn_readlane((int)v, (int)lane);
 }
 
+/* Lanes of a wave store in order, and a fence of one is a fence of all. */
+GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
+{
+	(void)w;
+}
+
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
-	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
 	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
 	if (w->rank == 0)
 		gnvd_st64(a, v);

@@ -7,7 +7,7 @@
  *
  *   reserve   the leader takes k CIDs and k positions for the lanes that want to submit, or nothing
  *   write     each lane writes its SQE and marks its result word SUBMITTED
- *   publish   the wave releases to the system and stores one READY word; whoever gets the publish lock rings for all
+ *   publish   whoever finds the gate open rings for all, the others leave a READY word for him
  *   drain     whoever waits tries the drain lock; the holder turns completions into result words
  *   take      each lane sees its own result word, acquires, frees its CID
  *
@@ -46,7 +46,7 @@ GNVD_FN uint64_t gnvd_result_at(const struct gpunvme_dq *dq, uint32_t cid)
 
 GNVD_FN uint64_t gnvd_ready_at(const struct gpunvme_dq *dq, uint64_t pos)
 {
-	return dq->ready + 8 * (pos & ((1ull << dq->sq_shift) - 1));
+	return dq->ready + 8ull * ((uint32_t)pos & ((1u << dq->sq_shift) - 1));
 }
 
 /* The k lowest set bits of v, or all when there are fewer. */
@@ -93,9 +93,14 @@ GNVD_FN void gnvd_poison(const struct gpunvme_dq *dq, uint32_t cause)
 	gnvd_cas32(GNVD_STATE(dq, poison), 0, cause);
 }
 
-GNVD_FN int gnvd_stopped(const struct gpunvme_dq *dq)
+/* What the host asks for: 0 to go on, 1 to stop, else the GPUNVME_E* with which the queue ends, for all its lanes. */
+GNVD_FN uint32_t gnvd_control(const struct gpunvme_dq *dq)
 {
-	return gnvd_load_ring32(dq->stop) != 0;
+	uint32_t word = gnvd_load_ring32(dq->stop);
+
+	if (word > 1)
+		gnvd_poison(dq, word);
+	return word;
 }
 
 /* ---- Drain ---- */
@@ -109,93 +114,149 @@ GNVD_FN void gnvd_finish_detached(const struct gpunvme_dq *dq, uint32_t cid, uin
 	gnvd_free_cids(dq, cid & ~63u, 1ull << (cid & 63));
 }
 
-GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe, uint32_t dw2, uint32_t dw3)
+GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 {
-	uint64_t at = GNVD_STATE(dq, poison_cqe);
+	uint32_t i;
 
-	gnvd_st32(at, gnvd_load_ring32(cqe));
-	gnvd_st32(at + 4, gnvd_load_ring32(cqe + 4));
-	gnvd_st32(at + 8, dw2);
-	gnvd_st32(at + 12, dw3);
+	for (i = 0; i < 4; i++)
+		gnvd_st32(GNVD_STATE(dq, poison_cqe) + 4 * i, gnvd_load_ring32(cqe + 4 * i));
 	gnvd_poison(dq, GPUNVME_EPROTO);
 }
 
-#define GNVD_BATCH 4u /* completions each lane looks at in one go: their loads overlap */
+/*
+ * Completions each lane looks at in one go, so that their loads overlap: more of them for few fast queues, fewer for few registers.
+ * One for each lane of a wave is more than a drive completes in a round trip.
+ */
+#if defined(GPUNVME_CQ_BATCH)
+#define GNVD_BATCH GPUNVME_CQ_BATCH
+#elif defined(GNVD_CUDA)
+#define GNVD_BATCH 8u
+#else
+#define GNVD_BATCH 1u
+#endif
 
-/* Completions as one lane sees them: entry i is `count` positions behind entry i - 1. */
-struct gnvd_batch {
-	uint64_t at[GNVD_BATCH]; /* addresses */
-	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
-	uint32_t mine; /* bit i: entry i is new */
+/* What the holder of the drain lock knows. */
+struct gnvd_drain {
+	uint64_t pos;     /* completions consumed */
+	uint64_t fetched; /* as in the state */
+	uint64_t pub;     /* at least what it was when the completions were seen */
+	uint64_t rung;    /* pos at the last CQ doorbell */
 };
 
-/* Read what is at `pos` and behind. Returns how many completions, from pos on without a gap, are new. */
-GNVD_FN uint32_t gnvd_read_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, struct gnvd_batch *b)
-{
-	uint64_t mask = (1ull << dq->cq_shift) - 1;
-	uint32_t i, n, total = 0, next, ahead, is_new, whole[4];
+/* New completions as one lane sees them: entry i is `count` positions behind entry i - 1. */
+struct gnvd_batch {
+	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
+	uint32_t mine;  /* bit i: entry i is new */
+	uint32_t wrong; /* bit i: and the device broke the protocol with it */
+	uint32_t delta; /* how far the last one of this lane moves fetched */
+	uint32_t total; /* of the wave, from pos on without a gap */
+};
 
-	for (i = 0; i < GNVD_BATCH; i++)
-		b->at[i] = dq->cq + 16 * ((pos + w->rank + i * w->count) & mask);
+GNVD_FN uint64_t gnvd_cqe_at(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t i)
+{
+	return dq->cq + 16ull * (((uint32_t)pos + w->rank + i * w->count) & ((1u << dq->cq_shift) - 1));
+}
+
+/*
+ * The doorbell that a completion answers was rung behind the store of pub, but d->pub was loaded before the completion was, or
+ * beside it. Look again; after 10 ms believe that the device is wrong. Returns how far fetched may move.
+ */
+GNVD_FN uint64_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_drain *d, uint32_t delta)
+{
+	uint64_t began = gnvd_clock(), rung;
+
+	do {
+		gnvd_order_agent();
+		rung = gnvd_ld64(GNVD_STATE(dq, pub)) - d->fetched;
+	} while (delta > rung && gnvd_clock() - began < 10ull * dq->ticks_per_ms);
+	return rung;
+}
+
+/* Start to load the entries behind d->pos: where they may be read whole dwords 2 and 3, else dword 3. */
+GNVD_FN void gnvd_load_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
+			    struct gnvd_batch *b)
+{
+	uint64_t at[GNVD_BATCH];
+	uint32_t i, whole[4];
+
 	if (dq->flags & GPUNVME_DQ_CQE16) {
 		for (i = 0; i < GNVD_BATCH; i++) {
-			gnvd_load_ring128(b->at[i], whole);
+			gnvd_load_ring128(gnvd_cqe_at(dq, w, d->pos, i), whole);
 			b->dw2[i] = whole[2];
 			b->dw3[i] = whole[3];
 		}
 	} else {
-		/* Dword 3 holds the phase; once it is new the rest of the entry is. */
-		uint64_t dw3_at[GNVD_BATCH] = { b->at[0] + 12, b->at[1] + 12, b->at[2] + 12, b->at[3] + 12 };
-
-		gnvd_load_ring32x4(dw3_at, b->dw3);
+		for (i = 0; i < GNVD_BATCH; i++)
+			at[i] = gnvd_cqe_at(dq, w, d->pos, i) + 12;
+		gnvd_load_ring32s(at, b->dw3, GNVD_BATCH);
 	}
-	b->mine = 0;
+}
+
+/* Which of them are new: dword 3 holds the phase, and once it is new the rest of the entry is. */
+GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
+			   struct gnvd_batch *b)
+{
+	uint32_t mask = (1u << dq->cq_shift) - 1, i, n, next, ahead, is_new;
+	uint64_t at[GNVD_BATCH];
+
+	b->mine = b->total = 0;
 	for (i = 0; i < GNVD_BATCH; i++) {
 		ahead = w->rank + i * w->count;
-		is_new = ahead <= mask && (b->dw3[i] >> 16 & 1) == (~(uint32_t)((pos + ahead) >> dq->cq_shift) & 1);
-		n = total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
+		is_new = ahead <= mask && (b->dw3[i] >> 16 & 1) == (~(uint32_t)((d->pos + ahead) >> dq->cq_shift) & 1);
+		n = b->total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
 		b->mine |= (uint32_t)(w->rank < n) << i;
-		total += n;
+		b->total += n;
 	}
 	if (b->mine && !(dq->flags & GPUNVME_DQ_CQE16)) {
-		uint64_t dw2_at[GNVD_BATCH];
-
-		for (i = 0; i < GNVD_BATCH; i++) {
-			dw2_at[i] = (b->mine >> i & 1 ? b->at[i] : b->at[0]) + 8; /* entries that are not new are not touched */
-			gnvd_acquire_ring32(dw2_at[i] + 4); /* pairs with the controller's write of the entry */
+		for (i = 0; i < GNVD_BATCH; i++) { /* entries that are not new are not touched */
+			at[i] = gnvd_cqe_at(dq, w, d->pos, b->mine >> i & 1 ? i : 0) + 8;
+			gnvd_acquire_ring32(at[i] + 4); /* pairs with the controller's write of the entry */
 		}
-		gnvd_load_ring32x4(dw2_at, b->dw2);
+		gnvd_load_ring32s(at, b->dw2, GNVD_BATCH);
 	}
-	return total;
 }
 
 /*
- * Store completions where their owners look. A device is not trusted: a completion of another queue, of no command in flight, or
- * with an SQ head outside [fetched, pub] is wrong. Returns a bit for each wrong one; *delta is how far the last one moves fetched.
+ * A device is not trusted: a completion of another queue, of no command, or with an SQ head outside [fetched, pub] is wrong.
+ * gnvd_settle() finds those of no command in flight.
  */
-GNVD_FN uint32_t gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t fetched, uint32_t *delta)
+GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drain *d, struct gnvd_batch *b)
 {
-	uint64_t rung = gnvd_ld64(GNVD_STATE(dq, pub)) - fetched, old[GNVD_BATCH];
-	uint32_t i, cid, sqhd, wrong = 0;
+	int64_t rung = (int64_t)(d->pub - d->fetched); /* below 0 when fetched has moved past what pub was */
+	uint32_t i, sqhd;
 
-	gnvd_order_agent(); /* one for all: the results below are released behind what was read */
+	b->wrong = b->delta = 0;
 	for (i = 0; i < GNVD_BATCH; i++) {
-		old[i] = GPUNVME_RES_SUBMITTED;
 		if (!(b->mine >> i & 1))
 			continue;
-		cid = b->dw3[i] & GPUNVME_CQE_DW3_CID;
 		sqhd = b->dw2[i] & GPUNVME_CQE_DW2_SQHD;
-		*delta = (sqhd - (uint32_t)fetched) & ((1u << dq->sq_shift) - 1);
-		if (*delta > rung) { /* pub may have been loaded before the completion was: nothing above orders the two */
-			gnvd_order_agent();
-			rung = gnvd_ld64(GNVD_STATE(dq, pub)) - fetched;
-		}
-		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || *delta > rung || cid >= dq->cids)
-			wrong |= 1u << i;
-		else /* one atomic tells what the word was and makes it DONE: a second completion of the CID finds it so */
-			old[i] = gnvd_or_after64(gnvd_result_at(dq, cid), GPUNVME_RES_DONE_BIT |
+		b->delta = (sqhd - (uint32_t)d->fetched) & ((1u << dq->sq_shift) - 1);
+		if (b->delta > rung)
+			rung = (int64_t)gnvd_wait_pub(dq, d, b->delta);
+		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || b->delta > rung ||
+		    (b->dw3[i] & GPUNVME_CQE_DW3_CID) >= dq->cids)
+			b->wrong |= 1u << i;
+	}
+}
+
+/* Store completions where their owners look, behind a gnvd_order_agent. old: what was there. */
+GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t *old)
+{
+	uint32_t i;
+
+	for (i = 0; i < GNVD_BATCH; i++) {
+		old[i] = GPUNVME_RES_SUBMITTED;
+		if ((b->mine & ~b->wrong) >> i & 1) /* one atomic makes the word DONE and tells what it was */
+			old[i] = gnvd_or_after64(gnvd_result_at(dq, b->dw3[i] & GPUNVME_CQE_DW3_CID), GPUNVME_RES_DONE_BIT |
 						 (uint64_t)(b->dw3[i] >> 17) << GPUNVME_RES_STATUS_SHIFT);
 	}
+}
+
+/* Look at what the words were. Returns the bits of wrong entries: a second completion of a command finds it DONE. */
+GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old)
+{
+	uint32_t i, wrong = b->wrong;
+
 	for (i = 0; i < GNVD_BATCH; i++) {
 		if ((old[i] & GPUNVME_RES_STATE) != GPUNVME_RES_SUBMITTED)
 			wrong |= 1u << i;
@@ -205,27 +266,65 @@ GNVD_FN uint32_t gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_bat
 	return wrong;
 }
 
-/* Consume new completions at `pos`. Returns how many; *fetched moves on; *bad is set when the device broke the protocol. */
-GNVD_FN uint32_t gnvd_drain_run(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint64_t *fetched, int *bad)
+/* Take the drain lock and look for completions. Returns 0 when another wave has it. */
+GNVD_FN int gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b)
 {
-	struct gnvd_batch b;
-	uint32_t n = gnvd_read_cqes(dq, w, pos, &b), i, delta = 0, wrong, last;
-	uint64_t lanes;
+	uint64_t word = 1;
+	uint32_t poison;
 
-	if (!n)
-		return 0;
-	wrong = gnvd_deliver(dq, &b, *fetched, &delta);
-	lanes = gnvd_ballot(w, wrong != 0);
-	if (lanes) {
-		for (i = 0; i < GNVD_BATCH; i++)
-			if (w->lane == gnvd_lowest(lanes) && (wrong & (0u - wrong)) == 1u << i)
-				gnvd_poison_protocol(dq, b.at[i], b.dw2[i], b.dw3[i]);
-		*bad = 1;
-		return n;
+	if (w->rank == 0) {
+		word = gnvd_ld64(GNVD_STATE(dq, drain));
+		if (!(word & 1))
+			word = gnvd_or_after64(GNVD_STATE(dq, drain), 1);
 	}
-	last = (n - 1) % w->count;
-	*fetched += gnvd_shfl32(w, delta, gnvd_lane_of_rank(w, w->rank == last));
-	return n;
+	word = gnvd_bcast64(w, word);
+	if (word & 1)
+		return 0;
+	d->pos = word >> 1;
+	d->fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
+	d->pub = gnvd_ld64(GNVD_STATE(dq, pub));
+	d->rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
+	poison = gnvd_ld32(GNVD_STATE(dq, poison));
+	gnvd_load_cqes(dq, w, d, b);
+	gnvd_find_new(dq, w, d, b);
+	gnvd_check_cqes(dq, d, b);
+	if (gnvd_bcast32(w, poison) == GPUNVME_EPROTO)
+		b->total = 0;
+	return 1;
+}
+
+/* Deliver what was read, and read behind it meanwhile. Returns the lanes that saw the device break the protocol. */
+GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
+				 int more)
+{
+	uint64_t old[GNVD_BATCH], lanes = gnvd_ballot(w, b->wrong != 0), pos = d->pos;
+	struct gnvd_batch next;
+	uint32_t n = b->total, wrong;
+
+	gnvd_order_agent(); /* one for all: the results are released behind what was read */
+	more = more && !lanes && n == GNVD_BATCH * w->count;
+	d->pos += n;
+	if (more)
+		gnvd_load_cqes(dq, w, d, &next);
+	gnvd_deliver(dq, b, old);
+	if (!lanes) {
+		d->fetched += gnvd_shfl32(w, b->delta, gnvd_lane_of_rank(w, w->rank == (n - 1) % w->count));
+		if (w->rank == 0)
+			gnvd_st64(GNVD_STATE(dq, fetched), d->fetched);
+		if (w->rank == 0 && dq->flags & GPUNVME_DQ_STATS)
+			gnvd_add64(GNVD_STATE(dq, completions), n);
+	}
+	wrong = gnvd_settle(dq, b, old);
+	lanes = gnvd_ballot(w, wrong != 0);
+	if (lanes && w->lane == gnvd_lowest(lanes))
+		gnvd_poison_protocol(dq, gnvd_cqe_at(dq, w, pos, gnvd_popc((wrong & (0 - wrong)) - 1)));
+	b->total = 0;
+	if (more) {
+		*b = next;
+		gnvd_find_new(dq, w, d, b);
+		gnvd_check_cqes(dq, d, b);
+	}
+	return lanes;
 }
 
 #define GNVD_DRAIN_TURNS 16u /* then others may drain: the holder has results of its own to look at */
@@ -233,42 +332,27 @@ GNVD_FN uint32_t gnvd_drain_run(const struct gpunvme_dq *dq, const struct gnvd_w
 /* Turn completions into results, unless another wave is at it. */
 GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 {
-	uint64_t pos, rung, fetched, quarter = (1ull << dq->cq_shift) / 4;
-	uint32_t n, turn, got = 0;
-	int bad = 0;
+	uint32_t turn = 0;
+	uint64_t bad = 0;
+	struct gnvd_drain d;
+	struct gnvd_batch b;
 
-	if (w->rank == 0)
-		got = gnvd_ld32(GNVD_STATE(dq, drain_lock)) == 0 && gnvd_xchg32(GNVD_STATE(dq, drain_lock), 1) == 0;
-	if (!gnvd_bcast32(w, got))
+	if (!gnvd_begin_drain(dq, w, &d, &b))
 		return;
-	pos = gnvd_ld64(GNVD_STATE(dq, cq_pos));
-	rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
-	fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
-	bad = gnvd_bcast32(w, gnvd_ld32(GNVD_STATE(dq, poison))) == GPUNVME_EPROTO;
-	for (turn = 0; turn < GNVD_DRAIN_TURNS && !bad; turn++) {
-		n = gnvd_drain_run(dq, w, pos, &fetched, &bad);
-		if (!n)
-			break;
-		pos += n;
+	while (b.total && !bad) {
+		bad = gnvd_drain_turn(dq, w, &d, &b, ++turn < GNVD_DRAIN_TURNS);
+		if (d.pos - d.rung <= 1u << dq->cq_shift >> 2)
+			continue;
+		d.rung = d.pos;
 		if (w->rank == 0) {
-			gnvd_st64(GNVD_STATE(dq, fetched), fetched);
-			if (dq->flags & GPUNVME_DQ_STATS)
-				gnvd_add64(GNVD_STATE(dq, completions), n);
+			gnvd_doorbell(dq->cq_db, (uint32_t)d.pos & ((1u << dq->cq_shift) - 1));
+			gnvd_st64(GNVD_STATE(dq, cq_rung), d.pos);
 		}
-		if (pos - rung > quarter) {
-			rung = pos;
-			if (w->rank == 0)
-				gnvd_doorbell(dq->cq_db, (uint32_t)(pos & ((1ull << dq->cq_shift) - 1)));
-		}
-		if (n < GNVD_BATCH * w->count)
-			break;
 	}
 	if (w->rank == 0) {
-		gnvd_st64(GNVD_STATE(dq, cq_pos), pos);
-		gnvd_st64(GNVD_STATE(dq, cq_rung), rung);
 		if (dq->flags & GPUNVME_DQ_STATS)
 			gnvd_add64(GNVD_STATE(dq, drains), 1);
-		gnvd_st_release32(GNVD_STATE(dq, drain_lock), 0);
+		gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
 	}
 }
 
@@ -276,9 +360,10 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 
 /*
  * The end of the run of READY commands that starts at `pos`. Lanes look at runs of `stride` commands side by side, the usual case
- * being that all waves submit alike.
+ * being that all waves submit alike. The caller's own run, at `own`, is known to be READY.
  */
-GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t stride)
+GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint64_t own,
+				 uint32_t stride)
 {
 	uint32_t ahead = w->rank * stride, n, k, next;
 	uint64_t word;
@@ -286,6 +371,7 @@ GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_
 	for (;;) {
 		word = ahead < 1u << dq->sq_shift ? gnvd_ld_after64(gnvd_ready_at(dq, pos + ahead)) : 0;
 		k = word >> GPUNVME_READY_POS_SHIFT == pos + ahead ? (uint32_t)(word & GPUNVME_READY_COUNT) : 0;
+		k = pos + ahead == own ? stride : k;
 		n = gnvd_leading(w, k == stride, &next);
 		pos += (uint64_t)n * stride;
 		if (n == w->count)
@@ -297,54 +383,81 @@ GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_
 	}
 }
 
-/*
- * Announce what is READY, unless another wave is at it: that one looks again after unlocking. No fence is needed for that. The
- * loser's exchange comes before the winner's unlocking exchange, which therefore acquires the loser's READY.
- */
-GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t stride)
+/* Tell the controller of the commands up to `end`. Releases to the system all that the commands of this and other waves stored. */
+GNVD_FN void gnvd_ring(const struct gpunvme_dq *dq, uint64_t end)
 {
-	uint64_t mask = (1ull << dq->sq_shift) - 1, pub, end, ready;
-	uint32_t got, again;
+	uint32_t mask = (1u << dq->sq_shift) - 1;
 
-	do {
-		got = w->rank == 0 && gnvd_xchg32(GNVD_STATE(dq, pub_lock), 1) == 0;
-		if (!gnvd_bcast32(w, got))
-			return;
-		pub = gnvd_ld64(GNVD_STATE(dq, pub));
-		end = gnvd_scan_ready(dq, w, pub, stride);
+	gnvd_st64(GNVD_STATE(dq, pub), end); /* before the doorbell: a completion is checked against it */
+	gnvd_order_system();
+	if (dq->flags & GPUNVME_DQ_READBACK_SQE)
+		(void)gnvd_load_ring32(dq->sq + 64ull * ((uint32_t)(end - 1) & mask) + 60);
+	gnvd_doorbell(dq->sq_db, (uint32_t)end & mask);
+	if (dq->flags & GPUNVME_DQ_STATS)
+		gnvd_add64(GNVD_STATE(dq, doorbells), 1);
+}
+
+/* The count in the gate before this wave came, *pub the position up to which is announced. */
+GNVD_FN uint32_t gnvd_come(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t own, uint64_t *pub)
+{
+	uint64_t gate = gnvd_bcast64(w, w->rank == 0 ? gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1) : 0);
+
+	*pub = own + (uint64_t)((int64_t)(gate - (own << GPUNVME_GATE_SHIFT)) >> GPUNVME_GATE_SHIFT);
+	return (uint32_t)(gate & GPUNVME_GATE_CAME);
+}
+
+/*
+ * Announce the wave's `count` commands at `own`, and what else is READY, unless another wave is at it: that one is told by the
+ * count in the gate, and looks again. A wave that finds the gate open, and nobody before it, needs no READY word; any other stores
+ * it, and comes again, so that who looks again sees it.
+ */
+GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t own, uint32_t count)
+{
+	uint32_t closed, again;
+	uint64_t gate, pub, end, ready;
+
+	gnvd_meet(w); /* the commands of all lanes come before what the leader does */
+	closed = gnvd_come(dq, w, own, &pub);
+	if (closed || pub != own) {
+		gnvd_release_to64(w, gnvd_ready_at(dq, own), own << GPUNVME_READY_POS_SHIFT | count);
+		gnvd_order_agent();
+		if (closed)
+			closed = gnvd_come(dq, w, own, &pub);
+	}
+	while (!closed) {
+		end = gnvd_scan_ready(dq, w, pub, own, count);
 		again = 0;
 		if (w->rank == 0) {
-			if (end != pub) {
-				gnvd_st64(GNVD_STATE(dq, pub), end); /* before the doorbell: a completion is checked against it */
-				gnvd_order_agent(); /* pub is out, and READY was seen, so the SQEs behind it are */
-				if (dq->flags & GPUNVME_DQ_READBACK_SQE)
-					(void)gnvd_load_ring32(dq->sq + 64 * ((end - 1) & mask) + 60);
-				gnvd_doorbell(dq->sq_db, (uint32_t)(end & mask));
-				if (dq->flags & GPUNVME_DQ_STATS)
-					gnvd_add64(GNVD_STATE(dq, doorbells), 1);
+			if (end != pub)
+				gnvd_ring(dq, end);
+			gate = gnvd_xchg64(GNVD_STATE(dq, pub_gate), end << GPUNVME_GATE_SHIFT);
+			if ((gate & GPUNVME_GATE_CAME) > 1) {
+				ready = gnvd_ld64(gnvd_ready_at(dq, end));
+				again = ready && ready >> GPUNVME_READY_POS_SHIFT == end;
 			}
-			gnvd_xchg32(GNVD_STATE(dq, pub_lock), 0);
-			ready = gnvd_ld64(gnvd_ready_at(dq, end));
-			again = ready && ready >> GPUNVME_READY_POS_SHIFT == end;
 		}
-	} while (gnvd_bcast32(w, again));
+		if (!gnvd_bcast32(w, again))
+			return;
+		closed = gnvd_come(dq, w, own, &pub);
+	}
 }
 
 /* ---- Reserve and submit ---- */
 
-/* Claim up to k CIDs of one word. Returns their bits, 0 when none is free. */
-GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k, uint32_t *base)
+/* Claim up to k CIDs of one word; the first to try is number `at`, with the bits `word`. Returns their bits, 0: none is free. */
+GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint64_t word, uint32_t k, uint32_t *base)
 {
-	uint32_t words = (dq->cids + 63) / 64, at = hint % words, i;
+	uint32_t words = (dq->cids + 63) / 64, i;
 	uint64_t bits, got;
 
 	for (i = 0; i < words; i++) {
-		bits = gnvd_lowest_bits(gnvd_ld64(dq->cid_map + 8ull * at), k);
+		bits = gnvd_lowest_bits(word, k);
 		got = bits ? gnvd_and64(dq->cid_map + 8ull * at, ~bits) & bits : 0;
 		*base = 64 * at;
 		if (got)
 			return got;
 		at = at + 1 == words ? 0 : at + 1;
+		word = gnvd_ld64(dq->cid_map + 8ull * at);
 	}
 	return 0;
 }
@@ -354,14 +467,15 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 {
 	uint64_t room = (1ull << dq->sq_shift) - 1, seen;
 	uint64_t resv = gnvd_ld64(GNVD_STATE(dq, resv)), fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
-	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison));
+	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison)), at = hint % ((dq->cids + 63) / 64);
+	uint64_t word = gnvd_ld64(dq->cid_map + 8ull * at); /* with the others: four loads, one round trip */
 
 	grant->count = 0;
 	if (poison)
 		return -GPUNVME_ESHUTDOWN;
 	if (resv + k - fetched > room)
 		return 0;
-	grant->cids = gnvd_claim_cids(dq, hint, k, &grant->base);
+	grant->cids = gnvd_claim_cids(dq, at, word, k, &grant->base);
 	if (!grant->cids)
 		return 0;
 	k = gnvd_popc(grant->cids);
@@ -379,18 +493,17 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 	return 0;
 }
 
-/* Fill the slot of position `pos` and the result word of `cid`. Becomes visible with READY. */
+/* Fill the slot of position `pos` and the result word of `cid`. Becomes visible with the doorbell. */
 GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_cmd *c, uint64_t pos, uint32_t cid,
 				struct gpunvme_req *req)
 {
-	uint64_t mask = (1ull << dq->sq_shift) - 1, at = gnvd_result_at(dq, cid);
-	uint64_t gen = (gnvd_ld64(at) & ~(GNVD_GEN_ONE - 1)) + GNVD_GEN_ONE;
+	uint64_t gen = pos << GPUNVME_RES_GEN_SHIFT;
 	uint32_t sqe[16] = { c->dw0 | cid << 16, dq->nsid, 0, 0, 0, 0,
 			     (uint32_t)c->prp1, (uint32_t)(c->prp1 >> 32), (uint32_t)c->prp2, (uint32_t)(c->prp2 >> 32),
 			     (uint32_t)c->slba, (uint32_t)(c->slba >> 32), c->cdw12, 0, 0, 0 };
 
-	gnvd_st64(at, gen | GPUNVME_RES_SUBMITTED | (req ? 0 : GPUNVME_RES_DETACHED));
-	gnvd_store_sqe(dq->sq + 64 * (pos & mask), sqe);
+	gnvd_st64(gnvd_result_at(dq, cid), gen | GPUNVME_RES_SUBMITTED | (req ? 0 : GPUNVME_RES_DETACHED));
+	gnvd_store_sqe(dq->sq + 64ull * ((uint32_t)pos & ((1u << dq->sq_shift) - 1)), sqe);
 	if (req) {
 		req->gen = gen;
 		req->deadline = 0;
@@ -399,74 +512,87 @@ GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_c
 	}
 }
 
-/* A wave that holds nothing waits for room. Returns 0 to try again, or why not. */
-GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn, uint64_t *deadline,
-			 uint64_t *progress)
+/* The widest reservation of one wave: half a ring, and the CIDs of one word. */
+GNVD_FN uint32_t gnvd_widest(const struct gpunvme_dq *dq)
 {
-	uint64_t fetched;
-	int ret = 0;
+	return dq->sq_shift > 6 ? 64 : dq->sq_shift ? 1u << (dq->sq_shift - 1) : 1;
+}
 
-	if ((turn & 15) == 15 && w->rank == 0) {
-		fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
-		if (!*deadline || fetched != *progress) {
-			*deadline = gnvd_clock() + dq->cmd_timeout;
-			*progress = fetched;
-		} else if (gnvd_clock() > *deadline) {
-			ret = -GPUNVME_ETIMEDOUT;
-		}
-		if (gnvd_stopped(dq))
-			ret = -GPUNVME_ECANCELED;
-	}
-	gnvd_pause(turn);
-	return (int)gnvd_bcast32(w, (uint32_t)ret);
+/* Why a command that finds no room and will not wait is not submitted. */
+GNVD_FN int gnvd_full(const struct gpunvme_dq *dq)
+{
+	uint32_t control = gnvd_control(dq);
+
+	return control > 1 ? -GPUNVME_ESHUTDOWN : control ? -GPUNVME_ECANCELED : -GPUNVME_EAGAIN;
 }
 
 /*
- * Submit one command for each lane with `want` set; the other lanes of the wave only help. req NULL: nobody will ask. Returns each
- * lane's own result. Without room a lane gets -GPUNVME_EAGAIN; with `block` only if another lane of the wave got through, which
- * then has to be waited for first: a wave that waits for room must not sit on results that hold CIDs.
+ * Submit one command for each lane with `want` set, at most `most` of them and as far as there is room; the other lanes of the wave
+ * only help. req NULL: nobody will ask. Returns each lane's own result, -GPUNVME_EAGAIN for those without room.
  */
-GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, const struct gnvd_cmd *c, int block,
-			struct gpunvme_req *req)
+GNVD_FN int gnvd_try_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, const struct gnvd_cmd *c,
+			    uint32_t most, struct gpunvme_req *req)
 {
-	uint64_t pending = gnvd_ballot(w, want), deadline = 0, progress = 0;
-	uint32_t half = dq->sq_shift ? 1u << (dq->sq_shift - 1) : 1, limit = half < 64 ? half : 64, turn = 0, index, k;
+	uint64_t pending = gnvd_ballot(w, want);
 	struct gnvd_grant grant = { 0, 0, 0, 0 };
+	uint32_t k = gnvd_popc(pending), index;
 	int err = 0;
 
-	while (pending) {
-		k = gnvd_popc(pending);
-		if (w->rank == 0)
-			err = gnvd_reserve(dq, w->hint, k < limit ? k : limit, &grant);
-		grant.count = gnvd_bcast32(w, grant.count);
+	if (w->rank == 0)
+		err = gnvd_reserve(dq, w->hint, k < most ? k : most, &grant);
+	grant.count = gnvd_bcast32(w, grant.count);
+	if (!grant.count) {
 		err = (int)gnvd_bcast32(w, (uint32_t)err);
-		if (!grant.count) {
-			gnvd_drain(dq, w);
-			if (!err && !block && turn)
-				err = -GPUNVME_EAGAIN;
-			if (!err && block)
-				err = gnvd_no_room(dq, w, turn, &deadline, &progress);
-			if (err)
-				return want ? err : 0;
-			if (++turn % 64 == 0 && limit > 1)
-				limit /= 2; /* narrow submitters must not starve a wide one */
-			continue;
-		}
-		grant.pos = gnvd_bcast64(w, grant.pos);
-		grant.cids = gnvd_bcast64(w, grant.cids);
-		grant.base = gnvd_bcast32(w, grant.base);
-		index = gnvd_popc(pending & ((1ull << w->lane) - 1));
-		if (want && index < grant.count) {
-			gnvd_write_command(dq, c, grant.pos + index, grant.base + gnvd_nth_bit(grant.cids, index), req);
+		return err ? err : -GPUNVME_EAGAIN;
+	}
+	grant.pos = gnvd_bcast64(w, grant.pos);
+	grant.cids = gnvd_bcast64(w, grant.cids);
+	grant.base = gnvd_bcast32(w, grant.base);
+	index = gnvd_popc(pending & ((1ull << w->lane) - 1));
+	if (want && index < grant.count) {
+		gnvd_write_command(dq, c, grant.pos + index, grant.base + gnvd_nth_bit(grant.cids, index), req);
+		want = 0;
+	}
+	gnvd_publish(dq, w, grant.pos, grant.count);
+	return want ? -GPUNVME_EAGAIN : 0;
+}
+
+/* As gnvd_try_submit(), with completions taken in once where there is no room. */
+GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, const struct gnvd_cmd *c,
+			struct gpunvme_req *req)
+{
+	uint64_t pending = gnvd_ballot(w, want), left;
+	uint32_t turn = 0;
+	int err, ret = 0;
+
+	while (pending) {
+		err = gnvd_try_submit(dq, w, want, c, gnvd_widest(dq), req);
+		if (want && err != -GPUNVME_EAGAIN) {
+			ret = err;
 			want = 0;
 		}
-		gnvd_release_to64(w, gnvd_ready_at(dq, grant.pos), grant.pos << GPUNVME_READY_POS_SHIFT | grant.count);
-		gnvd_publish(dq, w, grant.count);
-		pending = gnvd_ballot(w, want);
-		block = 0;
-		turn = 0;
+		left = gnvd_ballot(w, want);
+		if (left == pending && turn++)
+			break;
+		if (left == pending)
+			gnvd_drain(dq, w);
+		pending = left;
 	}
-	return 0;
+	return want ? gnvd_full(dq) : ret;
+}
+
+/* The slow part of waiting for room. *req is of no command yet and keeps the time. Returns 0 to go on, or why not. */
+GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	uint64_t now = gnvd_clock(), fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
+
+	if (!req->deadline || fetched != req->gen) {
+		req->deadline = now + dq->cmd_timeout;
+		req->gen = fetched;
+	}
+	if (gnvd_control(dq) == 1)
+		return -GPUNVME_ECANCELED;
+	return now > req->deadline ? -GPUNVME_ETIMEDOUT : 0;
 }
 
 /* ---- Take and wait ---- */
@@ -491,11 +617,10 @@ GNVD_FN int gnvd_take(const struct gpunvme_dq *dq, struct gpunvme_req *req, int 
 	}
 	if ((word & GPUNVME_RES_STATE) != GPUNVME_RES_DONE)
 		return 0;
-	gnvd_acquire64(at); /* pairs with the drainer's release, and so with the controller's data */
+	word = gnvd_take64(at, req->gen); /* acquires: pairs with the drainer's release, and so with the controller's data */
 	status = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, word);
 	*ret = status & GPUNVME_ST_CODE ? (int)status : 0;
-	gnvd_st64(at, req->gen);
-	gnvd_free_cids(dq, req->cid & ~63u, 1ull << (req->cid & 63));
+	gnvd_or_after64(dq->cid_map + req->cid / 64 * 8, 1ull << (req->cid & 63));
 	req->tag = 0;
 	return 1;
 }
@@ -515,19 +640,34 @@ GNVD_FN void gnvd_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks, uint64_t *until)
 {
 	uint64_t now = gnvd_clock();
-	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison));
+	uint32_t control = gnvd_control(dq), poison = control > 1 ? control : gnvd_ld32(GNVD_STATE(dq, poison));
 
 	if (!req->deadline)
 		req->deadline = now + dq->cmd_timeout;
 	if (!*until)
 		*until = ticks && ticks < ~0ull - now ? now + ticks : ~0ull;
-	if (poison == GPUNVME_EPROTO || poison == GPUNVME_ENODEV)
+	if (poison == GPUNVME_EPROTO || poison == GPUNVME_ENODEV || control == GPUNVME_ESHUTDOWN)
 		return -(int)poison;
 	if (now >= req->deadline)
 		return -GPUNVME_ETIMEDOUT;
-	if (gnvd_stopped(dq))
+	if (control == 1)
 		return -GPUNVME_ECANCELED;
 	return now >= *until ? -GPUNVME_ETIMEDOUT : 0;
+}
+
+/* A lane stops to wait for a command. */
+GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, int why)
+{
+	if (why == -GPUNVME_ETIMEDOUT && gnvd_clock() >= req->deadline)
+		gnvd_poison(dq, GPUNVME_ETIMEDOUT);
+	gnvd_detach(dq, req);
+}
+
+/* A lane that waits drains, unless a service does; now and then all the same, so that nothing hangs on the service. */
+GNVD_FN void gnvd_help(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn)
+{
+	if (!(dq->flags & GPUNVME_DQ_SERVED) || (turn & 255) == 255)
+		gnvd_drain(dq, w);
 }
 
 /*
@@ -553,7 +693,7 @@ GNVD_FN int gnvd_wait(const struct gpunvme_dq *dq, const struct gnvd_wave *w, in
 			return ret;
 		if (open && (turn & 15) == 15)
 			why = gnvd_look_up(dq, req, ticks, &until);
-		gnvd_drain(dq, w);
+		gnvd_help(dq, w, turn);
 		gnvd_pause(turn++);
 	}
 }

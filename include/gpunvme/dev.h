@@ -6,7 +6,8 @@
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write).
- * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has).
+ * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has; noiommu, never taken by
+ * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE).
  * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
  * queue), `dstrd` (doorbell stride), `threads` (that serve). %XX stands for one byte. An unknown or repeated key is an error.
  */
@@ -37,8 +38,11 @@ struct gpunvme_dev_opts {
 	void *log_ctx;           /* passed to log */
 	uint32_t admin_timeout_ms; /* for one admin command; 0: 60,000 */
 	uint32_t queues;         /* I/O queue pairs to ask the controller for; 0: as many as it gives, at most 128 */
+	struct gpunvme_dev *share; /* an open device whose address space is used; NULL: one of its own */
+	uint32_t watchdog_ms;    /* so often a thread looks for queues that have ended or are silent, and recovers them; 0: no thread */
+	uint32_t reserved;       /* 0 */
 };
-#define GPUNVME_DEV_OPTS_INIT { sizeof(struct gpunvme_dev_opts), NULL, NULL, 0, 0 }
+#define GPUNVME_DEV_OPTS_INIT { sizeof(struct gpunvme_dev_opts), NULL, NULL, 0, 0, NULL, 0, 0 }
 
 /**
  * gpunvme_dev_open() - take a controller and make it ready for I/O queues
@@ -49,7 +53,12 @@ struct gpunvme_dev_opts {
  * Resets the controller, sets up the admin queue, identifies it and agrees on the number of I/O queues (Base Specification
  * 3.5.1). Any thread may call it. All or nothing: on failure nothing is left open.
  *
- * Return: 0; -EINVAL bad URI or option; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENODEV no such controller
+ * Devices that share an address space (opts->share) reach memory at the same IOVA, and memory that is mapped to several of them is
+ * pinned and counted once. Each of them can reach what is mapped for any. They must have been opened in the same way (`port`), and
+ * may be closed in any order; opts->share need only stay open during this call.
+ *
+ * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way; -EADDRINUSE memory is mapped where this device
+ * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENODEV no such controller
  * or it died; -ETIMEDOUT it did not become ready; -EOPNOTSUPP not possible on this machine or in this build; -ENOMEM; or a
  * positive NVMe status of an admin command. gpunvme_errmsg() explains.
  */
@@ -147,6 +156,24 @@ GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32
  */
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result);
+
+struct gpunvme_dbuf;
+
+/**
+ * gpunvme_dev_admin_rung() - run one admin command whose doorbell somebody else rings
+ * @dev:  an open device
+ * @cmd:  as for gpunvme_dev_admin()
+ * @page: where its data is or goes, at most one page of the controller: from gpunvme_mem_dbuf(); NULL: no data
+ * @ring: called once, when the command stands in the ring: stores @tail into the tail doorbell of the admin queue, at 1000h in
+ *        BAR0, or makes a GPU store it. Non-zero: it did not and will not
+ * @ctx:  for @ring
+ * @result: dword 0 of the completion; may be NULL
+ *
+ * Proves that a GPU's store reaches a doorbell, with nothing else of the GPU on the path. Any thread may call it.
+ * Return: as gpunvme_dev_admin(), -ETIMEDOUT, too, when the doorbell did not arrive (the device is dead then); what @ring answered.
+ */
+GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result);
 
 /**
  * gpunvme_dev_log_page() - read a log page

@@ -44,7 +44,8 @@ enum gpunvme_dq_flags {
 	GPUNVME_DQ_READBACK_SQE = 1u << 2, /* read the last SQE back before the doorbell (design: placement) */
 	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
-	GPUNVME_DQ_STATS = 1u << 5         /* keep the counters of struct gpunvme_dq_state */
+	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
+	GPUNVME_DQ_SERVED = 1u << 6        /* gpunvme_serve() runs for this queue: lanes that wait rarely drain */
 };
 
 /*
@@ -60,12 +61,11 @@ struct gpunvme_dq_state {
 	uint64_t fetched; /* positions the controller has taken out of the ring, as its completions say */
 	uint8_t pad1[120];
 	uint64_t pub; /* positions announced by the doorbell */
-	uint32_t pub_lock;
-	uint8_t pad2[116];
-	uint64_t cq_pos; /* completions consumed; only the holder of drain_lock touches it */
-	uint64_t cq_rung; /* value of cq_pos at the last CQ doorbell */
-	uint32_t drain_lock;
-	uint8_t pad3[108];
+	uint64_t pub_gate; /* who announces: the low bits of pub, and how many waves came since the gate was open (below) */
+	uint8_t pad2[112];
+	uint64_t drain; /* who drains: completions consumed << 1 | a wave is at it */
+	uint64_t cq_rung; /* completions consumed at the last CQ doorbell; only who drains touches it */
+	uint8_t pad3[112];
 	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue; set once */
 	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
 	uint32_t reserved;
@@ -79,7 +79,7 @@ struct gpunvme_dq_state {
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, fetched) == 128, "dq state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, pub) == 256, "dq state layout");
-GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, cq_pos) == 384, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, drain) == 384, "dq state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, poison) == 512, "dq state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq state layout");
 
@@ -89,8 +89,10 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
  *   bits 1:0   FREE, SUBMITTED or DONE
  *   bit  2     detached: nobody will ask, the drainer frees the CID
  *   bits 17:3  NVMe status once DONE
- *   bits 63:18 generation of the CID: the number of times it was claimed
+ *   bits 63:18 generation: the low bits of the command's position, which no two commands in flight share
  * The CID map has one bit per CID, set while free; its words are 64 bits.
+ * The gate of the doorbell is open while its low bits are 0; the others are the low bits of pub. Waves come at most
+ * twice for each command of a ring, so the count cannot run over.
  */
 #define GPUNVME_READY_COUNT 0x00000000000000ffull
 #define GPUNVME_READY_POS_SHIFT 8
@@ -103,6 +105,8 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
 #define GPUNVME_RES_STATUS 0x000000000003fff8ull
 #define GPUNVME_RES_STATUS_SHIFT 3
 #define GPUNVME_RES_GEN_SHIFT 18
+#define GPUNVME_GATE_CAME 0x00000000000fffffull
+#define GPUNVME_GATE_SHIFT 20
 
 /* A view of one queue pair: how to reach the rings, and which blocks it may touch. */
 struct gpunvme_dq {
@@ -130,7 +134,8 @@ struct gpunvme_dq {
 	uint64_t result;  /* lane address of `cids` result words */
 	uint64_t cid_map; /* lane address of the CID bit map */
 
-	uint64_t stop; /* lane address of a 32-bit word; non-zero asks the lanes to stop */
+	uint64_t stop; /* lane address of a 32-bit word of the host's: 0, 1 asks the lanes to stop, a GPUNVME_E* ends the queue;
+			  * GPUNVME_ESHUTDOWN: the controller has forgotten it, nothing more completes */
 	uint64_t cmd_timeout; /* lane clock ticks after which a silent command poisons the queue */
 
 	uint64_t lba_first; /* first block of the window */
@@ -170,5 +175,39 @@ struct gpunvme_req {
 	uint32_t cid;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
+
+#define GPUNVME_DVOL_MAGIC 0x4c4f5647u /* "GVOL" in memory order */
+
+/*
+ * Several queues as one: those of one controller, or of several controllers that form a striped volume. Block b of the volume lies
+ * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A lane needs not know: which queue it
+ * uses follows from its block and from where it runs. See volume.h (host) and device_volume.h (kernels).
+ */
+struct gpunvme_dvol {
+	uint32_t magic; /* GPUNVME_DVOL_MAGIC */
+	uint16_t major; /* those of struct gpunvme_dq */
+	uint16_t minor;
+	uint32_t size;  /* of this structure, as the library knows it */
+	uint32_t flags; /* GPUNVME_DQ_WRITE: the view may write */
+	uint32_t members; /* controllers */
+	uint32_t queues;  /* of each member */
+	uint32_t stripe_shift; /* blocks of one stripe as a power of two */
+	uint32_t lba_shift;    /* bytes of one block as a power of two */
+	uint64_t dq;        /* lane address of queues * members struct gpunvme_dq; queue q of member m is entry q * members + m */
+	uint64_t lba_first; /* first block of the window */
+	uint64_t lba_count; /* blocks in the window; kernel LBAs count from lba_first */
+	uint64_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvol) == 64, "dvol layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dvol, dq) == 32, "dvol layout");
+
+/* A data buffer of a volume: mapped to every member. */
+struct gpunvme_dvbuf {
+	uint64_t base;   /* lane address of the first byte */
+	uint64_t len;    /* bytes */
+	uint64_t member; /* lane address of one struct gpunvme_dbuf for each member */
+	uint64_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
 
 #endif

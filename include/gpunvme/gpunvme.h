@@ -13,15 +13,20 @@
 #ifndef GPUNVME_H
 #define GPUNVME_H
 
+#include <gpunvme/copy.h>
 #include <gpunvme/dev.h>
 #include <gpunvme/doctor.h>
 #include <gpunvme/dq.h>
 #include <gpunvme/gpu.h>
+#include <gpunvme/litmus.h>
 #include <gpunvme/mem.h>
 #include <gpunvme/pci.h>
+#include <gpunvme/peer.h>
 #include <gpunvme/qp.h>
+#include <gpunvme/service.h>
 #include <gpunvme/spec.h>
 #include <gpunvme/status.h>
+#include <gpunvme/volume.h>
 
 #define GPUNVME_VERSION_MAJOR 0
 #define GPUNVME_VERSION_MINOR 1

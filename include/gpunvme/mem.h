@@ -3,7 +3,7 @@
  * Memory: a range of bytes with up to three addresses: a CPU pointer, an address for the lanes, and one IOVA for each device it
  * is mapped to.
  *
- *   gpunvme_mem_alloc / _register / _import_dmabuf     make the object
+ *   gpunvme_mem_alloc / _register / _import_dmabuf     make the object; so does gpunvme_mem_bar (peer.h)
  *   gpunvme_mem_map                   let a device reach it
  *   gpunvme_mem_dbuf                  what a kernel needs to use it
  *   gpunvme_mem_unmap, gpunvme_mem_free
@@ -22,6 +22,10 @@ struct gpunvme_mem;
 
 enum gpunvme_mem_flags {
 	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
+	GPUNVME_MEM_VRAM = 1u << 1, /* memory of the GPU; -EOPNOTSUPP where it has none that a controller can write to */
+	GPUNVME_MEM_HIP = 1u << 3,  /* memory of an AMD GPU that HIP made (HIP 6 or newer); cached before HIP 7, with one log line */
+	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
+	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
 };
 
 struct gpunvme_mem_opts {
@@ -37,8 +41,10 @@ struct gpunvme_mem_opts {
  * @opts: NULL for the defaults
  * @mem:  set on success; the caller owns it
  *
- * The memory is zeroed, locked where the limits allow it, and not inherited over fork(). Any thread may call it.
- * Return: 0; -EINVAL zero length, bad option; -ENOMEM.
+ * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info: rung "vram"): create the queue
+ * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
+ * over fork(). Any thread may call it.
+ * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EOPNOTSUPP GPUNVME_MEM_VRAM is not possible.
  */
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
 				  struct gpunvme_mem **mem);
@@ -50,9 +56,12 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * @len: bytes; a multiple of the CPU page size
  * @mem: set on success
  *
+ * Memory of the GPU that comes from its runtime (hipMalloc, hsa_amd_memory_pool_allocate) is recognised, and what lanes see of it
+ * while they run is as its allocation says.
  * The caller keeps owning the bytes and must keep them mapped until gpunvme_mem_free(). For `cpu` lanes @ptr is ordinary memory.
  * Any thread may call it.
- * Return: 0; -EINVAL not page aligned or empty; -EFAULT not readable and writable memory; -EOPNOTSUPP; -ENOMEM.
+ * Return: 0; -EINVAL not page aligned or empty; -EXDEV it is another GPU's; -ERANGE it leaves its allocation; -EFAULT not readable
+ * and writable memory; -EOPNOTSUPP; -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
 
@@ -86,7 +95,9 @@ GPUNVME_API void gpunvme_mem_free(struct gpunvme_mem *mem);
  * @dev: the device; must stay open until the memory is unmapped
  *
  * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
- * Return: 0, also when it is mapped already; -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV.
+ * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and data
+ * of its GPU lie elsewhere on @dev; -EOPNOTSUPP the controller cannot reach memory of the GPU; -ENOMEM, also when the locked-memory
+ * limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue still has commands in flight.
  */
 GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 
@@ -107,7 +118,7 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
  * @dev:  a device it is mapped to
  * @dbuf: filled; plain data, valid until the memory is unmapped from @dev
  *
- * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev.
+ * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away.
  */
 GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
 

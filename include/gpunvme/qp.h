@@ -21,6 +21,11 @@ enum gpunvme_qp_flags {
 	GPUNVME_QP_SGL = 1u << 0,         /* SGL data blocks instead of PRPs; -EOPNOTSUPP where the controller has none */
 	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_info) */
 	GPUNVME_QP_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
+	GPUNVME_QP_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
+	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (service.h, or gpunvme_serve() in a kernel) */
+	GPUNVME_QP_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus() has shown it */
+	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus() has shown it */
+	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
 };
 
 struct gpunvme_qp_opts {
@@ -96,6 +101,29 @@ static inline int gpunvme_qp_view(struct gpunvme_qp *qp, const struct gpunvme_vi
  */
 GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop);
 
+/**
+ * gpunvme_qp_recover() - make a queue usable again after a time-out or a protocol error
+ * @qp: the queue pair
+ *
+ * Aborts its commands, deletes it and creates it again, with fresh rings and state. Where the controller does not answer, or
+ * refuses, it is reset, which ends every queue of the device; they are all created again. Lanes that wait get the status with which
+ * the controller ended their command, or -GPUNVME_ESHUTDOWN, and only then: the buffers are theirs again.
+ *
+ * Descriptors made before are of the old queue and stay so: take new ones with gpunvme_qp_view(). What lanes might still touch of
+ * the old queue is kept, with its queue identifier, until gpunvme_qp_release_old(). Any thread may call it, also while kernels run.
+ * With gpunvme_dev_opts.watchdog_ms a thread of the library does. A gpunvme_qp_stop() has to be said again.
+ * Return: 0; -ENOSPC no other queue identifier is free; -ENODEV, -ETIMEDOUT, -EIO the controller could not be reset: it is dead,
+ * and lanes get -GPUNVME_ENODEV; -ENOMEM; or a positive NVMe status.
+ */
+GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp);
+
+/**
+ * gpunvme_qp_release_old() - no kernel uses a view from before the last recovery any more
+ * @qp: the queue pair
+ * gpunvme_qp_destroy() implies it. Any thread may call it. Return: 0.
+ */
+GPUNVME_API int gpunvme_qp_release_old(struct gpunvme_qp *qp);
+
 struct gpunvme_qp_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_qp_info) */
 	uint32_t qid;
@@ -108,7 +136,9 @@ struct gpunvme_qp_info {
 	uint64_t doorbells; /* the rest: only with GPUNVME_QP_STATS, else 0 */
 	uint64_t drains;
 	uint64_t completions;
-	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram" */
+	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram"; with "+fwd" where a CPU thread rings the doorbells */
+	uint32_t recoveries; /* times the queue was created anew; views from before the last are over */
+	uint32_t reserved;
 };
 
 /**

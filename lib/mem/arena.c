@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The arena of a device. A chunk has one bit per page, set while used: neighbouring free pages are one run by themselves.
- * Invariant: a chunk in the list is mapped to the space; it leaves the list only after a successful unmap.
+ * Invariant: a chunk in the list is mapped to the space; it leaves the list only after a successful unmap. It is attached to a GPU
+ * while that uses blocks of it.
  */
 #include "mem/arena.h"
 
@@ -22,6 +23,12 @@ struct gnv_arena_chunk {
 	unsigned pages; /* managed here; 0 for a chunk that is one big block */
 	unsigned used;
 	uint64_t map[CHUNK_PAGES / 64];
+	bool lent;
+	bool dead; /* atomic: taken away */
+	struct gnv_mem_watch watch;
+	struct gnv_arena *arena;
+	void (*lost)(void *ctx);
+	void *ctx;
 };
 
 struct gnv_arena {
@@ -29,11 +36,13 @@ struct gnv_arena {
 	struct gnv_space *space;
 	const struct gnv_log *log;
 	size_t page;
+	struct gpunvme_gpu *source; /* whose memory it takes; NULL: the host's */
 	bool said_unlocked;
 	struct gnv_arena_chunk *chunks;
 };
 
-int gnv_arena_create(struct gnv_space *space, size_t page, const struct gnv_log *log, struct gnv_arena **arena)
+int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *source, const struct gnv_log *log,
+		     struct gnv_arena **arena)
 {
 	struct gnv_arena *made = calloc(1, sizeof(*made));
 
@@ -42,6 +51,7 @@ int gnv_arena_create(struct gnv_space *space, size_t page, const struct gnv_log 
 	pthread_mutex_init(&made->lock, NULL);
 	made->space = space;
 	made->page = page;
+	made->source = source;
 	made->log = log;
 	*arena = made;
 	return 0;
@@ -60,7 +70,23 @@ static int chunk_insert(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, 
 	return 0;
 }
 
-int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem)
+static void chunk_lost(struct gnv_mem_watch *watch)
+{
+	struct gnv_arena_chunk *chunk = gnv_container_of(watch, struct gnv_arena_chunk, watch);
+
+	__atomic_store_n(&chunk->dead, true, __ATOMIC_RELAXED);
+	chunk->lost(chunk->ctx);
+	chunk->arena->space->ops->cut(chunk->arena->space, chunk->iova, chunk->mem->len);
+}
+
+static void watch_chunk(struct gnv_arena_chunk *chunk, void (*change)(struct gpunvme_mem *, struct gnv_mem_watch *))
+{
+	pthread_mutex_lock(&chunk->mem->lock);
+	change(chunk->mem, &chunk->watch);
+	pthread_mutex_unlock(&chunk->mem->lock);
+}
+
+int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem, void (*lost)(void *ctx), void *ctx)
 {
 	struct gnv_arena_chunk *chunk;
 	int ret;
@@ -70,7 +96,8 @@ int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem)
 	chunk = calloc(1, sizeof(*chunk));
 	if (!chunk)
 		return gnv_fail(-ENOMEM, "out of memory");
-	chunk->mem = mem;
+	*chunk = (struct gnv_arena_chunk){ .mem = mem, .lent = true, .arena = arena, .lost = lost, .ctx = ctx };
+	chunk->watch.lost = chunk_lost;
 	chunk->used = 1; /* so that it stays when nothing of it is in use */
 	chunk->map[0] = 1;
 	pthread_mutex_lock(&arena->lock);
@@ -78,6 +105,8 @@ int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem)
 	pthread_mutex_unlock(&arena->lock);
 	if (ret)
 		free(chunk);
+	else
+		watch_chunk(chunk, gnv_mem_watch);
 	return ret;
 }
 
@@ -88,7 +117,8 @@ static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct
 
 	if (!chunk)
 		return gnv_fail(-ENOMEM, "out of memory");
-	ret = gnv_mem_host_alloc(len, 0, arena->log, &chunk->mem);
+	ret = arena->source ? gnv_mem_gpu_alloc(arena->source, len, &chunk->mem) :
+			      gnv_mem_host_alloc(len, arena->space->one_piece ? GPUNVME_MEM_HUGE : 0, arena->log, &chunk->mem);
 	if (ret)
 		goto free_chunk;
 	if (!chunk->mem->locked && !arena->said_unlocked) {
@@ -130,6 +160,8 @@ void gnv_arena_destroy(struct gnv_arena *arena)
 
 	for (chunk = arena->chunks; chunk; chunk = next) {
 		next = chunk->next;
+		if (chunk->lent)
+			watch_chunk(chunk, gnv_mem_unwatch);
 		if (chunk_remove(arena, chunk))
 			gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: the address space still uses them",
 				chunk->mem->len);
@@ -166,13 +198,19 @@ static int find_run(const struct gnv_arena_chunk *chunk, unsigned count)
 	return -1;
 }
 
-static int alloc_pages(struct gnv_arena *arena, unsigned count, struct gnv_arena_chunk **out, unsigned *first)
+/* May pages be taken from it? */
+static bool chunk_open(const struct gnv_arena_chunk *chunk, bool own)
+{
+	return chunk->pages && !(own && chunk->lent) && !__atomic_load_n(&chunk->dead, __ATOMIC_RELAXED);
+}
+
+static int alloc_pages(struct gnv_arena *arena, bool own, unsigned count, struct gnv_arena_chunk **out, unsigned *first)
 {
 	struct gnv_arena_chunk *chunk;
 	int at = -1, ret;
 
 	for (chunk = arena->chunks; chunk; chunk = chunk->next) {
-		at = chunk->pages ? find_run(chunk, count) : -1;
+		at = chunk_open(chunk, own) ? find_run(chunk, count) : -1;
 		if (at >= 0)
 			break;
 	}
@@ -191,15 +229,38 @@ static int alloc_pages(struct gnv_arena *arena, unsigned count, struct gnv_arena
 
 static void fill_block(struct gnv_arena_chunk *chunk, size_t offset, size_t len, struct gnv_block *block)
 {
-	block->cpu = (char *)chunk->mem->cpu + offset;
-	block->lane = chunk->mem->lane + offset;
+	block->cpu = chunk->mem->cpu ? (char *)chunk->mem->cpu + offset : NULL;
 	block->iova = chunk->iova + offset;
 	block->len = len;
 	block->chunk = chunk;
 }
 
-int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gnv_block *block)
+/* Make the block, whose pages are taken, what its user wants. With the lock held; on failure the pages stay taken. */
+static int prepare(struct gnv_arena *arena, struct gpunvme_gpu *gpu, struct gnv_block *block)
 {
+	struct gnv_arena_chunk *chunk = block->chunk;
+	uint64_t lane;
+	int ret;
+
+	if (block->iova & (arena->page - 1))
+		return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less",
+				arena->page);
+	if (!arena->source)
+		memset(block->cpu, 0, block->len);
+	if (!gpu)
+		return 0;
+	ret = gnv_mem_show(chunk->mem, gpu, 0, chunk->mem->len, &lane);
+	if (ret)
+		return ret;
+	block->gpu = gpu;
+	block->lane = lane + (block->iova - chunk->iova);
+	/* What the CPU writes to a GPU's memory may hang in a cache of the bridge: the GPU does it. */
+	return arena->source ? gnv_gpu_fill(gpu, block->lane, block->len, 0) : 0;
+}
+
+static int alloc(struct gnv_arena *arena, bool own, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block)
+{
+	struct gnv_block got = { NULL };
 	struct gnv_arena_chunk *chunk = NULL;
 	unsigned first = 0;
 	int ret;
@@ -211,18 +272,27 @@ int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gnv_block *block
 	if (len > OWN_MAPPING || arena->page > OWN_MAPPING)
 		ret = chunk_add(arena, len, 0, &chunk);
 	else
-		ret = alloc_pages(arena, (unsigned)(len / arena->page), &chunk, &first);
-	if (!ret)
-		fill_block(chunk, first * arena->page, len, block);
-	pthread_mutex_unlock(&arena->lock);
-	if (ret)
-		return ret;
-	if (!(block->iova & (arena->page - 1))) {
-		memset(block->cpu, 0, len);
-		return 0;
+		ret = alloc_pages(arena, own, (unsigned)(len / arena->page), &chunk, &first);
+	if (!ret) {
+		fill_block(chunk, first * arena->page, len, &got);
+		ret = prepare(arena, gpu, &got);
 	}
-	gnv_arena_free(arena, block);
-	return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less", arena->page);
+	pthread_mutex_unlock(&arena->lock);
+	if (!ret)
+		*block = got;
+	else
+		gnv_arena_free(arena, &got);
+	return ret;
+}
+
+int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block)
+{
+	return alloc(arena, false, len, gpu, block);
+}
+
+int gnv_arena_alloc_own(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block)
+{
+	return alloc(arena, true, len, gpu, block);
 }
 
 /* One empty chunk is kept: the next queue would map it again. */
@@ -243,6 +313,8 @@ void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 	if (!chunk)
 		return;
 	pthread_mutex_lock(&arena->lock);
+	if (block->gpu)
+		gnv_mem_hide(chunk->mem, block->gpu);
 	if (chunk->pages) {
 		flip_pages(chunk, (unsigned)((block->iova - chunk->iova) / arena->page), (unsigned)(block->len / arena->page));
 		chunk->used -= (unsigned)(block->len / arena->page);

@@ -15,15 +15,21 @@ struct gnv_arena;
 struct gnv_arena_chunk;
 
 struct gnv_block {
-	void *cpu;
-	uint64_t lane;
+	void *cpu; /* NULL where the CPU cannot reach it */
+	uint64_t lane; /* for the lanes of the GPU it was asked for; else 0 */
 	uint64_t iova; /* a multiple of the arena's page */
 	size_t len;    /* whole pages */
 	struct gnv_arena_chunk *chunk;
+	struct gpunvme_gpu *gpu; /* sees it; or NULL */
 };
 
-/* @page: a power of two of at least 4096. Memory is taken with the first block. Return: 0, -ENOMEM. */
-int gnv_arena_create(struct gnv_space *space, size_t page, const struct gnv_log *log, struct gnv_arena **arena);
+/*
+ * @page: a power of two of at least 4096
+ * @source: whose memory to take, for its own lanes; NULL: the host's
+ * Memory is taken with the first block. Return: 0, -ENOMEM.
+ */
+int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *source, const struct gnv_log *log,
+		     struct gnv_arena **arena);
 
 /* Unmap and give back everything; the device makes no DMA any more. What cannot be unmapped is leaked, and the log says so. */
 void gnv_arena_destroy(struct gnv_arena *arena);
@@ -31,15 +37,20 @@ void gnv_arena_destroy(struct gnv_arena *arena);
 /*
  * gnv_arena_lend() - take from this memory first, as long as there is room
  * @mem: at least 2 MiB, reached by CPU and lanes; the arena's from now on when this succeeds
+ * @lost: called when the memory is taken away, on any thread; after it nothing more is taken from there
  * Return: 0; -EINVAL too small; what the map of the space answers.
  */
-int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem);
+int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem, void (*lost)(void *ctx), void *ctx);
 
 /*
  * gnv_arena_alloc() - zeroed memory of at least @len bytes
- * Return: 0; what the map of the space answers; -ENOMEM; -EOPNOTSUPP the space cannot align to the page.
+ * @gpu: whose lanes use it; NULL: the host only
+ * Return: 0; what the map of the space or the GPU answers; -ENOMEM; -EOPNOTSUPP the space cannot align to the page.
  */
-int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gnv_block *block);
+int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block);
+
+/* The same, but never of memory that was lent: words by which the host speaks to lanes whose queue is lost. */
+int gnv_arena_alloc_own(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block);
 
 /* The device does not use it any more. A zeroed block is ignored; the block is zeroed. */
 void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block);

@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "gpu.h"
+#include "os/sys.h"
+#include "util/bits.h"
 #include "util/opts.h"
 
 void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops)
@@ -21,6 +22,32 @@ void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops)
 void gnv_mem_fini(struct gpunvme_mem *mem)
 {
 	pthread_mutex_destroy(&mem->lock);
+}
+
+void gnv_mem_watch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch)
+{
+	watch->next = mem->watches;
+	mem->watches = watch;
+}
+
+void gnv_mem_unwatch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch)
+{
+	struct gnv_mem_watch **link;
+
+	for (link = &mem->watches; *link != watch; link = &(*link)->next)
+		;
+	*link = watch->next;
+}
+
+void gnv_mem_lose(struct gpunvme_mem *mem, bool gone)
+{
+	struct gnv_mem_watch *watch;
+
+	pthread_mutex_lock(&mem->lock);
+	mem->gone |= gone;
+	for (watch = mem->watches; watch; watch = watch->next)
+		watch->lost(watch);
+	pthread_mutex_unlock(&mem->lock);
 }
 
 void gnv_mem_release(struct gpunvme_mem *mem)
@@ -40,6 +67,19 @@ void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len)
 		"%zu bytes could not be locked in memory; raise RLIMIT_MEMLOCK (ulimit -l) if this machine swaps (said once)", len);
 }
 
+#define OF_GPU (GPUNVME_MEM_VRAM | GPUNVME_MEM_HIP | GPUNVME_MEM_DRM)
+
+static int check_flags(uint32_t flags)
+{
+	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | OF_GPU;
+
+	if (flags & ~known)
+		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST", flags & ~known);
+	if (flags & OF_GPU && !gnv_is_pow2(flags))
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST and GPUNVME_MEM_HUGE");
+	return 0;
+}
+
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *user,
 				  struct gpunvme_mem **mem)
 {
@@ -51,6 +91,14 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
 	ret = gnv_opts_copy(&opts, sizeof(opts), user, "gpunvme_mem_opts");
 	if (ret)
 		return ret;
+	ret = check_flags(opts.flags);
+	if (ret)
+		return ret;
+	if (opts.flags & (GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
+		return gnv_mem_gpu_alloc_by(gpu, opts.flags & GPUNVME_MEM_HIP ? GNV_VRAM_HIP : GNV_VRAM_DRM, len, mem);
+	if (opts.flags & GPUNVME_MEM_VRAM ||
+	    (!(opts.flags & GPUNVME_MEM_HOST) && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
+		return gnv_mem_gpu_alloc(gpu, len, mem);
 	ret = gnv_mem_host_alloc(len, opts.flags, gnv_gpu_log(gpu), mem);
 	if (ret)
 		return ret;
@@ -66,6 +114,9 @@ GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t 
 
 	if (!gpu || !mem)
 		return gnv_fail(-EINVAL, "gpunvme_mem_register: gpu and mem must not be NULL");
+	ret = ((uintptr_t)ptr | len) & (gnv_sys_page_size() - 1) ? -ENOENT : gnv_mem_gpu_register(gpu, ptr, len, mem);
+	if (ret != -ENOENT)
+		return ret;
 	ret = gnv_mem_host_register(ptr, len, mem);
 	if (!ret)
 		(*mem)->gpu = gnv_gpu_get(gpu);

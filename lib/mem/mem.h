@@ -12,30 +12,53 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "gpu/gpu.h"
 #include "util/log.h"
 
 struct gnv_mapping; /* of this memory to one device; nvme/map.h */
+
+/* Told when the device in whose BAR the memory lies takes it away. */
+struct gnv_mem_watch {
+	struct gnv_mem_watch *next;
+	void (*lost)(struct gnv_mem_watch *watch); /* with the memory's lock held, on any thread */
+};
 
 struct gnv_mem_ops {
 	const char *kind; /* for messages: "host", "registered", ... */
 	/* Give the bytes back, not the object (gnv_mem_release() does both). Never NULL. */
 	void (*release)(struct gpunvme_mem *mem);
+	/* Make [offset, offset + len) visible to the lanes of a GPU, and undo that. Return: as the GPU's mmio_attach, mmio_detach. */
+	int (*attach)(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range);
+	int (*detach)(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+};
+
+/* A memory, or a part of it, as the lanes of one GPU see it. */
+struct gnv_sight {
+	struct gnv_sight *next; /* of this memory */
+	struct gpunvme_gpu *gpu; /* a counted reference */
+	struct gnv_gpu_range range;
+	unsigned users;
+	bool proven; /* its user has tested it */
 };
 
 struct gpunvme_mem {
 	const struct gnv_mem_ops *ops;
 	struct gpunvme_gpu *gpu; /* a counted reference, or NULL for the library's own */
 	void *cpu;               /* NULL where the CPU cannot reach it */
-	uint64_t lane;           /* address for the lanes of `gpu`; equals cpu for CPU lanes */
 	size_t len;
 	size_t page;     /* bytes of one page of the backing */
 	int dmabuf;      /* descriptor of a DMA-BUF of the bytes, or -1; the kind that has one closes it */
 	uint64_t dmabuf_offset; /* of the first byte in it */
+	bool local;      /* memory of `gpu`, not of the host */
+	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
 	bool orphan;     /* freed by its owner while a device may still write to it; released with its last mapping */
 	bool leaked;     /* a device that was closed may still write to it: the bytes are never given back */
-	pthread_mutex_t lock; /* protects maps, orphan and leaked */
+	bool gone;       /* taken away for good */
+	struct gnv_sight *sights; /* under the lock of whoever shows it */
+	pthread_mutex_t lock; /* protects maps, watches, orphan, leaked and gone */
 	struct gnv_mapping *maps;
+	struct gnv_mem_watch *watches;
 };
 
 /*
@@ -49,9 +72,49 @@ int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, st
 /* gnv_mem_host_register() - wrap memory that the caller owns. Return: 0, -EINVAL, -EFAULT, -EOPNOTSUPP, -ENOMEM. */
 int gnv_mem_host_register(void *ptr, size_t len, struct gpunvme_mem **mem);
 
+/*
+ * gnv_mem_gpu_alloc() - memory of a GPU, as its lanes prefer it
+ * gnv_mem_gpu_register() - the same of memory that its user got from the GPU's runtime; -ENOENT: it is the host's
+ * Both hold a reference to the GPU. Return: 0; what the GPU's mem_alloc and mem_register answer; -ENOMEM.
+ */
+int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, size_t len, struct gpunvme_mem **mem);
+
+/* The same in another way than the lanes' own. */
+int gnv_mem_gpu_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gpunvme_mem **mem);
+int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
+
 /* Initialise the common part of a new object (zeroed by the caller); undone by gnv_mem_fini. */
 void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops);
 void gnv_mem_fini(struct gpunvme_mem *mem);
+
+/*
+ * gnv_mem_show() - make it visible to the lanes of a GPU, once for all who ask; gnv_mem_hide() takes one request back
+ * @offset, @len: which part, the same each time for one memory
+ * @lane: the lanes' address of that part
+ *
+ * Memory of the host is mapped to its device before it is shown, and hidden from every GPU before it is released. The caller
+ * serialises the two for one memory.
+ * Return: 0; what the attaching answers; -ENOMEM. Hiding: 0; -EBUSY the GPU kept it, and the memory must outlive it.
+ */
+int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane);
+int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu);
+
+/* How it is shown to that GPU, or NULL; valid until it is hidden. */
+struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu);
+
+/* For the ops of kinds: ordinary memory of this process; memory of another driver, reached by its CPU pointer or its DMA-BUF. */
+int gnv_mem_attach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range);
+int gnv_mem_detach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+int gnv_mem_attach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len,
+			   struct gnv_gpu_range *range);
+int gnv_mem_detach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+
+/* Watch the memory, and not any more; its lock is held. */
+void gnv_mem_watch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch);
+void gnv_mem_unwatch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch);
+
+/* It was taken away: tell all who watch. @gone: it cannot be mapped again either. */
+void gnv_mem_lose(struct gpunvme_mem *mem, bool gone);
 
 /* Bytes, object and its reference to the GPU; no device has it mapped. */
 void gnv_mem_release(struct gpunvme_mem *mem);

@@ -1,30 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory in the BAR of another PCI device that is held through VFIO: what stands in for the memory of a GPU, and how a controller
- * memory buffer of a second drive is reached.
+ * Memory in the BAR of another PCI device that is held through VFIO (gpunvme/peer.h): what stands in for the memory of a GPU, and
+ * how the controller memory buffer of a second drive is reached.
  */
 #ifndef GNV_MEM_MEM_BAR_H
 #define GNV_MEM_MEM_BAR_H
 
+#include <gpunvme/peer.h>
+
 #include "mem/mem.h"
-
-/* A device held for its BARs. Counted: every memory holds a reference. */
-struct gnv_bar_dev;
-
-/* @type1: through its group instead of IOMMUFD. Return: as gpunvme_dev_open(). */
-int gnv_bar_dev_open(const char *bdf, bool type1, struct gnv_bar_dev **dev);
-void gnv_bar_dev_put(struct gnv_bar_dev *dev);
-
-/* Function reset: exports of its BARs are revoked, mappings of them are dead until made again. Return: 0, -EIO. */
-int gnv_bar_dev_reset(struct gnv_bar_dev *dev);
+#include "os/vfio.h"
 
 /*
- * gnv_mem_bar() - part of a BAR as memory
- * @gpu: may be NULL
- * Has a DMA-BUF where the kernel can export one, which IOMMUFD needs; type 1 maps the CPU's mapping.
- * Return: 0, -EOPNOTSUPP, -ENOMEM; gnv_fail() has the sentence.
+ * gnv_peer_open() - take a device and watch it
+ * @take: how, as for gnv_vfio_open()
+ * Counted: every memory in it holds a reference; gpunvme_peer_close() drops the first one. Return: as gpunvme_peer_open().
  */
-int gnv_mem_bar(struct gnv_bar_dev *dev, struct gpunvme_gpu *gpu, unsigned bar, uint64_t offset, size_t len,
+int gnv_peer_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struct gnv_log *log, struct gpunvme_peer **peer);
+
+/* gnv_mem_bar() - gpunvme_mem_bar() for the library's own use: @gpu may be NULL. */
+int gnv_mem_bar(struct gpunvme_peer *peer, struct gpunvme_gpu *gpu, unsigned bar, uint64_t offset, size_t len,
 		struct gpunvme_mem **mem);
 
 #endif

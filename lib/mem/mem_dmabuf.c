@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "gpu.h"
 #include "mem/mem.h"
 #include "os/dmabuf.h"
 #include "os/sys.h"
@@ -18,7 +17,7 @@ static void dmabuf_release(struct gpunvme_mem *mem)
 	gnv_dmabuf_close(mem->dmabuf);
 }
 
-static const struct gnv_mem_ops dmabuf_ops = { "dmabuf", dmabuf_release };
+static const struct gnv_mem_ops dmabuf_ops = { "dmabuf", dmabuf_release, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 
 static int check_range(int fd, uint64_t offset, size_t len)
 {
@@ -58,7 +57,6 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 	gnv_dmabuf_map(own, offset, len, &cpu); /* no CPU address is a property, not a failure */
 	gnv_mem_init(mem, &dmabuf_ops);
 	mem->cpu = cpu;
-	mem->lane = (uintptr_t)cpu;
 	mem->len = len;
 	mem->page = gnv_sys_page_size();
 	mem->dmabuf = own;

@@ -22,8 +22,9 @@ static void registered_release(struct gpunvme_mem *mem)
 	(void)mem; /* the bytes are the caller's */
 }
 
-static const struct gnv_mem_ops host_ops = { "host", host_release };
-static const struct gnv_mem_ops registered_ops = { "registered", registered_release };
+static const struct gnv_mem_ops host_ops = { "host", host_release, gnv_mem_attach_host, gnv_mem_detach_host };
+static const struct gnv_mem_ops registered_ops = { "registered", registered_release, gnv_mem_attach_host,
+						     gnv_mem_detach_host };
 
 static struct gpunvme_mem *object_new(const struct gnv_mem_ops *ops, void *ptr, size_t len, size_t page)
 {
@@ -33,7 +34,6 @@ static struct gpunvme_mem *object_new(const struct gnv_mem_ops *ops, void *ptr, 
 		return NULL;
 	gnv_mem_init(mem, ops);
 	mem->cpu = ptr;
-	mem->lane = (uintptr_t)ptr;
 	mem->len = len;
 	mem->page = page;
 	return mem;
@@ -59,8 +59,6 @@ int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, st
 	size_t unit = huge ? HUGE_PAGE : gnv_sys_page_size(), page;
 	void *ptr;
 
-	if (flags & ~(uint32_t)GPUNVME_MEM_HUGE)
-		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE", flags & ~(uint32_t)GPUNVME_MEM_HUGE);
 	if (!len)
 		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
 	if (len > PTRDIFF_MAX - unit)

@@ -2,11 +2,13 @@
 /*
  * Address spaces: what a controller's DMA addresses mean. One space may serve several controllers.
  *
- * An IOVA is chosen by the space, page aligned, contiguous for the whole memory. Every slot of the ops is filled.
+ * An IOVA is chosen by the space, page aligned, contiguous for the whole memory. Every slot of the ops is filled. Spaces are
+ * counted: every port that uses one holds a reference.
  */
 #ifndef GNV_MEM_SPACE_H
 #define GNV_MEM_SPACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,14 +22,32 @@ struct gnv_space_ops {
 	 * Return: 0, -ENOMEM, -ENOSPC, -EFAULT, -EOPNOTSUPP, -ENODEV; gnv_fail() has the sentence.
 	 */
 	int (*map)(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova);
-	/* Undo map. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed). */
+	/*
+	 * The device whose memory was mapped takes it away: DMA to it fails from now on. The addresses stay taken until the unmap.
+	 */
+	void (*cut)(struct gnv_space *space, uint64_t iova, size_t len);
+	/* Undo map, once. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed). */
 	int (*unmap)(struct gnv_space *space, uint64_t iova, size_t len);
-	/* Drop the space; no device uses it any more. */
+	/* The last reference went; no device uses it any more. */
 	void (*close)(struct gnv_space *space);
 };
 
 struct gnv_space {
 	const struct gnv_space_ops *ops;
+	unsigned refs;  /* atomic */
+	bool one_piece; /* maps only what is contiguous in physical memory: huge pages */
 };
+
+static inline struct gnv_space *gnv_space_get(struct gnv_space *space)
+{
+	__atomic_fetch_add(&space->refs, 1, __ATOMIC_RELAXED);
+	return space;
+}
+
+static inline void gnv_space_put(struct gnv_space *space)
+{
+	if (!__atomic_sub_fetch(&space->refs, 1, __ATOMIC_ACQ_REL))
+		space->ops->close(space);
+}
 
 #endif

@@ -9,20 +9,20 @@
 
 static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, uint64_t iova)
 {
-	int ret = gnv_iommufd_map_file(sv->vfio, mem->dmabuf, mem->dmabuf_offset, mem->len, iova);
+	int ret = gnv_iommufd_map_file(&sv->as, mem->dmabuf, mem->dmabuf_offset, mem->len, iova);
 
 	if (ret == -EOPNOTSUPP)
 		return gnv_fail(ret,
 				"the kernel refused the DMA-BUF for %s: up to Linux 7.3 IOMMUFD takes only a single range that vfio-pci "
 				"exported, not memory of a GPU driver",
-				sv->vfio->bdf);
+				sv->bdf);
 	if (ret == -ENODEV)
 		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory; map it again "
 				     "when that is over");
 	return ret ? gnv_space_vfio_refused(sv, mem, ret) : 0;
 }
 
-static int iommufd_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *out)
+int gnv_space_iommufd_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *out)
 {
 	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
 	uint64_t iova;
@@ -33,7 +33,7 @@ static int iommufd_map(struct gnv_space *space, const struct gpunvme_mem *mem, u
 	if (mem->dmabuf >= 0) {
 		ret = map_dmabuf(sv, mem, iova);
 	} else {
-		ret = gnv_iommufd_map(sv->vfio, mem->cpu, mem->len, iova);
+		ret = gnv_iommufd_map(&sv->as, mem->cpu, mem->len, iova);
 		if (ret)
 			gnv_space_vfio_refused(sv, mem, ret);
 	}
@@ -44,17 +44,26 @@ static int iommufd_map(struct gnv_space *space, const struct gpunvme_mem *mem, u
 	return ret;
 }
 
-static int iommufd_unmap(struct gnv_space *space, uint64_t iova, size_t len)
+/* The kernel has done it already: such a mapping stays dead for good. */
+static void iommufd_cut(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	(void)space;
+	(void)iova;
+	(void)len;
+}
+
+int gnv_space_iommufd_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 {
 	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
-	int ret = gnv_iommufd_unmap(sv->vfio, iova, len);
+	int ret = gnv_iommufd_unmap(&sv->as, iova, len);
 
 	if (!ret)
 		gnv_space_vfio_give(sv, iova, len);
 	return ret;
 }
 
-static const struct gnv_space_ops iommufd_ops = { "iommufd", iommufd_map, iommufd_unmap, gnv_space_vfio_close };
+static const struct gnv_space_ops iommufd_ops = { "iommufd", gnv_space_iommufd_map, iommufd_cut, gnv_space_iommufd_unmap,
+						   gnv_space_vfio_close };
 
 int gnv_space_iommufd_create(const struct gnv_vfio *vfio, struct gnv_space **space)
 {

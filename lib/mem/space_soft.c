@@ -100,6 +100,14 @@ static int retire(struct entry *e)
 	return -EBUSY;
 }
 
+/* Memory that a device could take away never comes here. */
+static void soft_cut(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	(void)space;
+	(void)iova;
+	(void)len;
+}
+
 static int soft_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 {
 	struct soft_space *soft = soft_of(space);
@@ -126,6 +134,7 @@ static void soft_close(struct gnv_space *space)
 static const struct gnv_space_ops soft_space_ops = {
 	.name = "soft",
 	.map = soft_map,
+	.cut = soft_cut,
 	.unmap = soft_unmap,
 	.close = soft_close,
 };
@@ -137,6 +146,7 @@ int gnv_soft_space_create(struct gnv_space **space)
 	if (!soft)
 		return -ENOMEM;
 	soft->base.ops = &soft_space_ops;
+	soft->base.refs = 1;
 	pthread_mutex_init(&soft->lock, NULL);
 	*space = &soft->base;
 	return 0;

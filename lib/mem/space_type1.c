@@ -18,10 +18,14 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 		return gnv_fail(-EOPNOTSUPP,
 				"type 1 cannot map %s memory, which has no address in this process; use port=iommufd (CONFIG_IOMMUFD)",
 				mem->ops->kind);
+	if (mem->local && !sv->unsafe_vram)
+		return gnv_fail(-EOPNOTSUPP,
+				"type 1 maps memory of a GPU for good, and does not learn when the driver moves it: the controller would then "
+				"write into somebody else's; unsafe-vram=1 in the URI allows it");
 	ret = gnv_space_vfio_take(sv, mem->len, &iova);
 	if (ret)
 		return ret;
-	ret = gnv_type1_map(sv->vfio, mem->cpu, mem->len, iova);
+	ret = gnv_type1_map(&sv->as, mem->cpu, mem->len, iova);
 	if (ret) {
 		gnv_space_vfio_give(sv, iova, mem->len);
 		return gnv_space_vfio_refused(sv, mem, ret);
@@ -30,20 +34,26 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 	return 0;
 }
 
+/* The kernel takes nothing away by itself here. */
+static void type1_cut(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	gnv_type1_unmap(&gnv_space_vfio_of(space)->as, iova, len);
+}
+
 static int type1_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 {
 	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
-	int ret = gnv_type1_unmap(sv->vfio, iova, len);
+	int ret = gnv_type1_unmap(&sv->as, iova, len);
 
-	/* A container whose last device went has no IOMMU any more: the kernel has unmapped everything. */
-	if (ret && gnv_vfio_released(sv->vfio))
+	/* It was cut; or the container has no IOMMU any more, whose last device was removed, and with it no mappings. */
+	if (ret == -ENOENT || (ret && gnv_type1_ranges(&sv->as, NULL, 0) < 0))
 		ret = 0;
 	if (!ret)
 		gnv_space_vfio_give(sv, iova, len);
 	return ret;
 }
 
-static const struct gnv_space_ops type1_ops = { "type1", type1_map, type1_unmap, gnv_space_vfio_close };
+static const struct gnv_space_ops type1_ops = { "type1", type1_map, type1_cut, type1_unmap, gnv_space_vfio_close };
 
 int gnv_space_type1_create(const struct gnv_vfio *vfio, struct gnv_space **space)
 {

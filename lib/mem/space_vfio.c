@@ -17,15 +17,14 @@
 #define ALIGN_MIN (64u << 10) /* so that controllers with large memory pages are served as well */
 #define ALIGN_MAX (2u << 20)  /* lets the IOMMU use large pages */
 
-/* Call `list` with a buffer that has room for all. Return: how many, or a negative errno. */
-static int kernel_ranges(const struct gnv_vfio *vfio, int (*list)(const struct gnv_vfio *, struct gnv_range *, unsigned),
-			 struct gnv_range **out)
+/* Call `ranges` with a buffer that has room for all. Return: how many, or a negative errno. */
+static int kernel_ranges(const struct gnv_space_vfio *sv, struct gnv_range **out)
 {
 	unsigned room = 32;
 
 	for (;;) {
 		struct gnv_range *range = calloc(room, sizeof(*range));
-		int count = range ? list(vfio, range, room) : -ENOMEM;
+		int count = range ? sv->ranges(&sv->as, range, room) : -ENOMEM;
 
 		if (count >= 0 && (unsigned)count <= room) {
 			*out = range;
@@ -51,10 +50,10 @@ static int exclude_windows(struct gnv_iova *iova)
 	return ret;
 }
 
-static int fill(struct gnv_space_vfio *sv, int (*list)(const struct gnv_vfio *, struct gnv_range *, unsigned))
+static int fill(struct gnv_space_vfio *sv)
 {
 	struct gnv_range *range = NULL;
-	int count = kernel_ranges(sv->vfio, list, &range), i, ret = 0;
+	int count = kernel_ranges(sv, &range), i, ret = 0;
 
 	if (count < 0)
 		return count;
@@ -67,8 +66,37 @@ static int fill(struct gnv_space_vfio *sv, int (*list)(const struct gnv_vfio *, 
 	return ret ? ret : exclude_windows(&sv->iova);
 }
 
-int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio *vfio,
-			  int (*ranges)(const struct gnv_vfio *vfio, struct gnv_range *range, unsigned room), struct gnv_space **space)
+/* Take away what lies between the ranges, which the kernel lists in ascending order. */
+static int exclude_gaps(struct gnv_iova *iova, const struct gnv_range *range, int count)
+{
+	uint64_t next = 0;
+	int i, ret = 0;
+
+	for (i = 0; i < count && !ret; i++) {
+		if (range[i].start > next)
+			ret = gnv_iova_exclude(iova, next, range[i].start - 1);
+		next = range[i].last + 1;
+	}
+	return ret || !count || !next ? ret : gnv_iova_exclude(iova, next, UINT64_MAX);
+}
+
+int gnv_space_vfio_joined(struct gnv_space *space)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+	struct gnv_range *range = NULL;
+	int count = kernel_ranges(sv, &range), ret = count;
+
+	if (count >= 0) {
+		pthread_mutex_lock(&sv->lock);
+		ret = exclude_gaps(&sv->iova, range, count);
+		pthread_mutex_unlock(&sv->lock);
+	}
+	free(range);
+	return ret ? gnv_fail(ret, "the addresses that the devices may share cannot be read: %s", strerror(-ret)) : 0;
+}
+
+int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio *vfio, gnv_space_ranges *ranges,
+			  struct gnv_space **space)
 {
 	struct gnv_space_vfio *sv = calloc(1, sizeof(*sv));
 	int ret;
@@ -76,17 +104,28 @@ int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio
 	if (!sv)
 		return gnv_fail(-ENOMEM, "out of memory");
 	sv->base.ops = ops;
-	sv->vfio = vfio;
+	sv->base.refs = 1;
+	sv->ranges = ranges;
+	memcpy(sv->bdf, vfio->bdf, sizeof(sv->bdf));
 	gnv_iova_init(&sv->iova);
-	ret = fill(sv, ranges);
+	ret = gnv_vfio_as_dup(&vfio->as, &sv->as);
+	if (ret)
+		goto free_space;
+	ret = fill(sv);
 	if (ret) {
-		gnv_iova_fini(&sv->iova);
-		free(sv);
-		return gnv_fail(ret, "%s: the usable addresses of its IOMMU cannot be read: %s", vfio->bdf, strerror(-ret));
+		gnv_fail(ret, "%s: the usable addresses of its IOMMU cannot be read: %s", vfio->bdf, strerror(-ret));
+		goto close_as;
 	}
 	pthread_mutex_init(&sv->lock, NULL);
 	*space = &sv->base;
 	return 0;
+
+close_as:
+	gnv_iova_fini(&sv->iova);
+	gnv_vfio_as_close(&sv->as);
+free_space:
+	free(sv);
+	return ret;
 }
 
 struct gnv_space_vfio *gnv_space_vfio_of(struct gnv_space *space)
@@ -100,6 +139,7 @@ void gnv_space_vfio_close(struct gnv_space *space)
 
 	pthread_mutex_destroy(&sv->lock);
 	gnv_iova_fini(&sv->iova);
+	gnv_vfio_as_close(&sv->as);
 	free(sv);
 }
 
@@ -112,7 +152,7 @@ int gnv_space_vfio_take(struct gnv_space_vfio *sv, size_t len, uint64_t *iova)
 	ret = gnv_iova_alloc(&sv->iova, len, align, iova);
 	pthread_mutex_unlock(&sv->lock);
 	if (ret)
-		return gnv_fail(ret, "%s: its IOMMU has no %zu free addresses in a row; unmap something", sv->vfio->bdf, len);
+		return gnv_fail(ret, "%s: its IOMMU has no %zu free addresses in a row; unmap something", sv->bdf, len);
 	return 0;
 }
 
@@ -125,7 +165,7 @@ void gnv_space_vfio_give(struct gnv_space_vfio *sv, uint64_t iova, size_t len)
 
 int gnv_space_vfio_refused(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, int ret)
 {
-	const char *bdf = sv->vfio->bdf;
+	const char *bdf = sv->bdf;
 	uint64_t limit = gnv_sys_lock_limit();
 
 	if (ret == -ENOMEM && limit != UINT64_MAX)

@@ -13,20 +13,38 @@
 #include "mem/space.h"
 #include "os/vfio.h"
 
+/* What the kernel says can be mapped, as gnv_iommufd_ranges(). */
+typedef int gnv_space_ranges(const struct gnv_vfio_as *as, struct gnv_range *range, unsigned room);
+
 struct gnv_space_vfio {
 	struct gnv_space base;
-	const struct gnv_vfio *vfio; /* its owner's; outlives the space */
-	pthread_mutex_t lock;        /* protects iova */
+	gnv_space_ranges *ranges;
+	struct gnv_vfio_as as;   /* its own descriptor */
+	char bdf[GNV_BDF_BYTES]; /* of the first device, for messages */
+	pthread_mutex_t lock;    /* protects iova and runs */
+	struct gnv_space_run *runs; /* space_noiommu.c */
 	struct gnv_iova iova;
+	bool unsafe_vram; /* type 1 may map memory of GPUs; set before it is used */
 };
 
-/* Spaces over an open device, by its IOMMUFD or by its container. Return: 0 or a negative errno; gnv_fail() has the sentence. */
+/*
+ * Spaces over an open device, by its IOMMUFD, by its container, or by its IOMMUFD without IOMMU. Return: 0 or a negative errno;
+ * gnv_fail() has the sentence.
+ */
 int gnv_space_iommufd_create(const struct gnv_vfio *vfio, struct gnv_space **space);
 int gnv_space_type1_create(const struct gnv_vfio *vfio, struct gnv_space **space);
+int gnv_space_noiommu_create(const struct gnv_vfio *vfio, struct gnv_space **space);
 
-/* What the two share. @ranges: what the kernel says can be mapped. */
-int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio *vfio,
-			  int (*ranges)(const struct gnv_vfio *vfio, struct gnv_range *range, unsigned room), struct gnv_space **space);
+/* The first one's map and unmap, which the last one uses. */
+int gnv_space_iommufd_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova);
+int gnv_space_iommufd_unmap(struct gnv_space *space, uint64_t iova, size_t len);
+
+/* Another device was attached: addresses it must not use are not given out any more. Return: 0, -ENOMEM, as the kernel says. */
+int gnv_space_vfio_joined(struct gnv_space *space);
+
+/* What the two share. */
+int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio *vfio, gnv_space_ranges *ranges,
+			  struct gnv_space **space);
 void gnv_space_vfio_close(struct gnv_space *space);
 struct gnv_space_vfio *gnv_space_vfio_of(struct gnv_space *space);
 

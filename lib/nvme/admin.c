@@ -27,13 +27,34 @@ int gnv_admin_start(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_a
 	admin->phase = 1;
 	ret = gnv_ctrl_disable(ctrl);
 	if (!ret)
-		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_sqe), &admin->sq);
+		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &admin->sq);
 	if (!ret)
-		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_cqe), &admin->cq);
+		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &admin->cq);
 	if (!ret)
-		ret = gnv_arena_alloc(arena, 4096, &admin->data);
+		ret = gnv_arena_alloc(arena, 4096, NULL, &admin->data);
 	if (!ret)
 		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
+	return ret;
+}
+
+int gnv_admin_restart(struct gnv_admin *admin)
+{
+	struct gnv_ctrl *ctrl = admin->ctrl;
+	int ret;
+
+	pthread_mutex_lock(&admin->lock);
+	gnv_ctrl_kill(ctrl, -ENODEV);
+	ret = gnv_ctrl_disable(ctrl);
+	if (!ret) {
+		memset(admin->sq.cpu, 0, admin->sq.len);
+		memset(admin->cq.cpu, 0, admin->cq.len);
+		admin->tail = admin->head = 0;
+		admin->phase = 1;
+		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
+	}
+	if (!ret)
+		gnv_ctrl_revive(ctrl);
+	pthread_mutex_unlock(&admin->lock);
 	return ret;
 }
 
@@ -45,14 +66,24 @@ void gnv_admin_fini(struct gnv_admin *admin)
 	pthread_mutex_destroy(&admin->lock);
 }
 
-static void submit(struct gnv_admin *admin, struct gpunvme_sqe *cmd)
+/* @bell: rings instead of the CPU; NULL: the CPU does. Return: what @bell answers; then the command was not sent. */
+static int submit(struct gnv_admin *admin, struct gpunvme_sqe *cmd, const struct gnv_bell *bell)
 {
 	struct gpunvme_sqe *ring = admin->sq.cpu;
+	uint16_t tail = (uint16_t)((admin->tail + 1) % ENTRIES);
+	int ret = 0;
 
 	cmd->cid = ++admin->cid;
 	ring[admin->tail] = *cmd;
-	admin->tail = (uint16_t)((admin->tail + 1) % ENTRIES);
-	gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_sq_doorbell(admin->ctrl, 0), admin->tail);
+	if (bell) {
+		__atomic_thread_fence(__ATOMIC_SEQ_CST); /* the entry before whatever makes somebody else ring */
+		ret = bell->ring(bell->ctx, tail);
+	} else {
+		gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_sq_doorbell(admin->ctrl, 0), tail);
+	}
+	if (!ret)
+		admin->tail = tail;
+	return ret;
 }
 
 /* The controller must still be there and well, else nothing will ever be posted. */
@@ -135,7 +166,7 @@ static int data_get(struct gnv_admin *admin, size_t len, struct gnv_block *data)
 	size_t page = admin->ctrl->page_size;
 
 	if (len > admin->data.len)
-		return gnv_arena_alloc(admin->arena, gnv_align_up(len, page) + page, data);
+		return gnv_arena_alloc(admin->arena, gnv_align_up(len, page) + page, NULL, data);
 	*data = admin->data;
 	return 0;
 }
@@ -147,14 +178,16 @@ static void data_put(struct gnv_admin *admin, struct gnv_block *data)
 }
 
 /* One command with the lock held and its data, if any, in place. */
-static int exchange(struct gnv_admin *admin, struct gpunvme_sqe *cmd, uint32_t *result)
+static int exchange(struct gnv_admin *admin, struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result)
 {
 	uint8_t opc = cmd->opc;
 	int ret = check_alive(admin);
 
 	if (ret)
 		return ret;
-	submit(admin, cmd);
+	ret = submit(admin, cmd, bell);
+	if (ret)
+		return ret;
 	ret = wait_completion(admin, opc);
 	if (ret)
 		return ret;
@@ -165,6 +198,27 @@ static int exchange(struct gnv_admin *admin, struct gpunvme_sqe *cmd, uint32_t *
 	return ret;
 }
 
+/* Return: 0 when another command may be sent. */
+static int check_usable(const struct gnv_admin *admin)
+{
+	int ret = gnv_ctrl_dead(admin->ctrl);
+
+	return ret ? gnv_fail(ret, "the controller is dead since an earlier failure; close it and open it again") : 0;
+}
+
+int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result)
+{
+	struct gpunvme_sqe sqe = *cmd;
+	int ret;
+
+	pthread_mutex_lock(&admin->lock);
+	ret = check_usable(admin);
+	if (!ret)
+		ret = exchange(admin, &sqe, bell, result);
+	pthread_mutex_unlock(&admin->lock);
+	return ret;
+}
+
 int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device, uint32_t *result)
 {
 	struct gpunvme_sqe sqe = *cmd;
@@ -172,11 +226,9 @@ int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *
 	int ret;
 
 	pthread_mutex_lock(&admin->lock);
-	ret = gnv_ctrl_dead(admin->ctrl);
-	if (ret) {
-		gnv_fail(ret, "the controller is dead since an earlier failure; close it and open it again");
+	ret = check_usable(admin);
+	if (ret)
 		goto unlock;
-	}
 	if (len) {
 		ret = data_get(admin, len, &data);
 		if (ret)
@@ -186,7 +238,7 @@ int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *
 			memcpy(data.cpu, buf, len);
 		point_at(&data, len, admin->ctrl->page_size, &sqe);
 	}
-	ret = exchange(admin, &sqe, result);
+	ret = exchange(admin, &sqe, NULL, result);
 	if (!ret && len && !to_device)
 		memcpy(buf, data.cpu, len);
 	if (!gnv_ctrl_dead(admin->ctrl)) /* else it may still write there: the arena keeps it */

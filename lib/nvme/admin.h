@@ -30,6 +30,13 @@ struct gnv_admin {
  */
 int gnv_admin_start(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms);
 
+/*
+ * Reset the controller, whatever it was doing, and begin anew: afterwards it makes no DMA but for the admin queue, and has no I/O
+ * queues. Return: 0; what disabling and enabling answer: then the controller is dead, and ctrl->enabled says whether it may make
+ * DMA.
+ */
+int gnv_admin_restart(struct gnv_admin *admin);
+
 /* Give the rings back; the controller is disabled. */
 void gnv_admin_fini(struct gnv_admin *admin);
 
@@ -42,5 +49,17 @@ void gnv_admin_fini(struct gnv_admin *admin);
  * Return: 0; -ENODEV dead or gone; -ETIMEDOUT, -EPROTO this command; -ENOMEM; or a positive NVMe status.
  */
 int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device, uint32_t *result);
+
+/* Somebody else rings the doorbell. */
+struct gnv_bell {
+	int (*ring)(void *ctx, uint32_t tail);
+	void *ctx;
+};
+
+/*
+ * gnv_admin_run_rung() - the same for a command whose data pointer is the caller's, and whose doorbell @bell rings
+ * Return: as gnv_admin_run(); or what @bell answers when it did not ring.
+ */
+int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result);
 
 #endif

@@ -41,6 +41,11 @@ int gnv_ctrl_dead(const struct gnv_ctrl *ctrl)
 	return __atomic_load_n(&ctrl->dead, __ATOMIC_RELAXED);
 }
 
+void gnv_ctrl_revive(struct gnv_ctrl *ctrl)
+{
+	__atomic_store_n(&ctrl->dead, 0, __ATOMIC_RELAXED);
+}
+
 int gnv_ctrl_status(struct gnv_ctrl *ctrl, uint32_t *csts)
 {
 	*csts = reg_read(ctrl, GPUNVME_REG_CSTS);
@@ -72,7 +77,7 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 	uint32_t csts, mpsmin;
 	int ret;
 
-	*ctrl = (struct gnv_ctrl){ .bar = bar0->cpu, .bar_lane = bar0->lane, .bar_len = bar0->len };
+	*ctrl = (struct gnv_ctrl){ .bar = bar0->cpu, .bar_len = bar0->len };
 	if (bar0->len < GPUNVME_REG_DOORBELLS + 8)
 		return gnv_fail(-EOPNOTSUPP, "BAR0 has %zu bytes, too few for an NVMe controller", bar0->len);
 	ret = gnv_ctrl_status(ctrl, &csts);

@@ -12,8 +12,7 @@
 #include "util/log.h"
 
 struct gnv_ctrl {
-	char *bar;         /* CPU address of BAR0 */
-	uint64_t bar_lane; /* its address for the lanes */
+	char *bar; /* CPU address of BAR0 */
 	size_t bar_len;
 	uint64_t cap;
 	uint32_t vs;
@@ -45,6 +44,9 @@ int gnv_ctrl_shutdown(struct gnv_ctrl *ctrl);
 /* It broke its word: nothing more is asked of it. Returns `ret`, negative. */
 int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret);
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl);
+
+/* It was reset and answers. */
+void gnv_ctrl_revive(struct gnv_ctrl *ctrl);
 
 /* Offset in BAR0 of the doorbell of SQ `qid`, and of CQ `qid`. */
 static inline size_t gnv_ctrl_sq_doorbell(const struct gnv_ctrl *ctrl, uint32_t qid)

@@ -10,10 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "nvme/doorbell.h"
 #include "nvme/features.h"
 #include "nvme/identify.h"
 #include "nvme/map.h"
+#include "nvme/place.h"
 #include "nvme/qp.h"
+#include "nvme/recover.h"
+#include "nvme/ringtest.h"
 #include "util/bits.h"
 #include "util/opts.h"
 
@@ -42,9 +46,10 @@ static void leak(struct gpunvme_dev *dev)
 	gnv_map_leak_all(dev); /* and dev with its arena and port stay as they are: the controller may be writing there */
 }
 
-/* Everything from a device whose lock and arena exist. */
+/* Everything from a device whose lock, forwarder and arena exist. */
 static void teardown(struct gpunvme_dev *dev)
 {
+	gnv_forward_fini(&dev->forward);
 	if (!stop_dma(dev)) {
 		leak(dev);
 		return;
@@ -53,24 +58,34 @@ static void teardown(struct gpunvme_dev *dev)
 		gnv_qp_release(dev->qps);
 	gnv_map_drop_all(dev);
 	gnv_admin_fini(&dev->admin);
+	gnv_place_drop_all(dev);
 	gnv_arena_destroy(dev->arena);
 	dev->port->ops->close(dev->port);
 	pthread_mutex_destroy(&dev->lock);
+	pthread_mutex_destroy(&dev->bar0_lock);
+	pthread_mutex_destroy(&dev->queues_lock);
+	pthread_mutex_destroy(&dev->place_lock);
 	free(dev->qids);
 	free(dev);
 }
 
-/* Lanes that wait must not wait for a device that will never answer. Runs on a thread of the port. */
+/* Runs on a thread of the port. */
 static void device_lost(void *ctx)
 {
 	struct gpunvme_dev *dev = ctx;
-	struct gpunvme_qp *qp;
 
 	gnv_ctrl_kill(&dev->ctrl, -ENODEV);
-	pthread_mutex_lock(&dev->lock);
-	for (qp = dev->qps; qp; qp = qp->next)
-		gnv_qp_poison(qp, GPUNVME_ENODEV);
-	pthread_mutex_unlock(&dev->lock);
+	gnv_qp_end_all(dev, GPUNVME_ENODEV);
+}
+
+static void rings_lost(void *ctx)
+{
+	gnv_qp_end_all(ctx, GPUNVME_ENODEV);
+}
+
+int gnv_dev_lend(struct gpunvme_dev *dev, struct gpunvme_mem *mem)
+{
+	return gnv_arena_lend(dev->arena, mem, rings_lost, dev);
 }
 
 static void describe(struct gpunvme_dev *dev, uint32_t default_ns)
@@ -109,10 +124,14 @@ static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts
 	int ret = gnv_admin_start(&dev->admin, &dev->ctrl, dev->arena,
 				  opts->admin_timeout_ms ? opts->admin_timeout_ms : ADMIN_TIMEOUT_MS);
 
-	if (!ret)
-		ret = gnv_identify_ctrl(dev);
+	if (ret)
+		return ret;
+	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "reset and ready");
+	ret = gnv_identify_ctrl(dev);
 	if (!ret)
 		ret = settle_queues(dev, opts->queues);
+	if (!ret)
+		gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "identified: %s, %u queues", dev->info.model, dev->info.queues);
 	return ret;
 }
 
@@ -128,15 +147,24 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 	}
 	dev->log = (struct gnv_log){ opts->log, opts->log_ctx };
 	dev->port = port;
+	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "%s: taken by %s", port->address, port->ops->name);
 	ret = gnv_ctrl_init(&dev->ctrl, port->bar0);
 	if (!ret)
-		ret = gnv_arena_create(port->space, dev->ctrl.page_size, &dev->log, &dev->arena);
+		ret = gnv_arena_create(port->space, dev->ctrl.page_size, NULL, &dev->log, &dev->arena);
 	if (ret)
 		goto free_dev;
+	dev->ring_late_ns = GNV_RINGTEST_LATE_NS;
+	dev->ring_lost_ns = GNV_RINGTEST_LOST_NS;
+	pthread_mutex_init(&dev->queues_lock, NULL);
+	pthread_mutex_init(&dev->bar0_lock, NULL);
+	pthread_mutex_init(&dev->place_lock, NULL);
 	pthread_mutex_init(&dev->lock, NULL);
+	gnv_forward_init(&dev->forward);
 	describe(dev, default_ns);
 	port->ops->watch(port, device_lost, dev);
 	ret = bring_up(dev, opts);
+	if (!ret && opts->watchdog_ms)
+		ret = gnv_watchdog_start(dev, opts->watchdog_ms);
 	if (!ret) {
 		*out = dev;
 		return 0;
@@ -154,8 +182,12 @@ close_port:
 
 static int check_opts(const struct gpunvme_dev_opts *opts)
 {
+	if (opts->reserved)
+		return gnv_fail(-EINVAL, "gpunvme_dev_opts.reserved must be 0");
 	if (opts->queues > QUEUES_MAX)
 		return gnv_fail(-EINVAL, "%u queues are more than a controller can have, %u", opts->queues, QUEUES_MAX);
+	if (opts->share && gnv_ctrl_dead(&opts->share->ctrl))
+		return gnv_fail(-ENODEV, "the device to share with is dead since an earlier failure; close it and open it again");
 	return 0;
 }
 
@@ -167,7 +199,7 @@ static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts,
 	int ret = gnv_uri_take_u32(uri, "ns", 1, GPUNVME_NSID_ALL - 1, &ns);
 
 	if (!ret)
-		ret = gnv_port_open(uri, &log, &port);
+		ret = gnv_port_open(uri, opts->share ? opts->share->port : NULL, &log, &port);
 	if (ret)
 		return ret;
 	return gnv_dev_create(port, opts, ns, dev);
@@ -199,6 +231,8 @@ GPUNVME_API void gpunvme_dev_close(struct gpunvme_dev *dev)
 
 	if (!dev)
 		return;
+	gnv_watchdog_stop(&dev->watchdog);
+	gnv_qp_drop_old(dev, NULL);
 	for (qp = dev->qps; qp; qp = next) {
 		next = qp->next;
 		if (!qp->zombie)
@@ -216,20 +250,19 @@ GPUNVME_API int gpunvme_dev_info(const struct gpunvme_dev *dev, struct gpunvme_d
 
 GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len)
 {
-	uint64_t start, end;
+	size_t start, size;
 	int ret;
 
 	if (!dev || !fd || !offset || !len)
 		return gnv_fail(-EINVAL, "gpunvme_dev_export_doorbells: dev, fd, offset and len must not be NULL");
 	if (gnv_ctrl_dead(&dev->ctrl))
 		return gnv_fail(-ENODEV, "the controller is dead since an earlier failure; close it and open it again");
-	start = GPUNVME_REG_DOORBELLS & ~(uint64_t)(dev->port->bar0->page - 1);
-	end = gnv_align_up(gnv_ctrl_sq_doorbell(&dev->ctrl, dev->info.queues + 1), dev->port->bar0->page);
-	ret = dev->port->ops->export_bar0(dev->port, start, (size_t)(end - start), fd);
+	gnv_doorbells_part(dev, &start, &size);
+	ret = dev->port->ops->export_bar0(dev->port, start, size, fd);
 	if (ret)
 		return ret;
 	*offset = start;
-	*len = (size_t)(end - start);
+	*len = size;
 	return 0;
 }
 

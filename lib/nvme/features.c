@@ -105,6 +105,28 @@ GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_
 	return gnv_admin_run(&dev->admin, &sqe, len ? buf : NULL, len, to_device, result);
 }
 
+GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result)
+{
+	struct gnv_bell bell = { ring, ctx };
+	struct gpunvme_sqe sqe;
+	int ret;
+
+	if (!dev || !cmd || !ring)
+		return gnv_fail(-EINVAL, "gpunvme_dev_admin_rung: dev, cmd and ring must not be NULL");
+	if (page && (page->len < dev->ctrl.page_size || page->iova % dev->ctrl.page_size))
+		return gnv_fail(-EINVAL, "the buffer of an admin command must be a page of the controller, %u bytes, or more",
+				dev->ctrl.page_size);
+	ret = check_command(dev, cmd);
+	if (ret)
+		return ret;
+	sqe = *cmd;
+	sqe.mptr = 0;
+	sqe.prp1 = page ? page->iova : 0;
+	sqe.prp2 = 0;
+	return gnv_admin_run_rung(&dev->admin, &sqe, &bell, result);
+}
+
 GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE, .nsid = nsid };

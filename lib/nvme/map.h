@@ -10,8 +10,12 @@ struct gnv_mapping {
 	struct gnv_mapping *next_of_dev; /* under the device's lock */
 	struct gpunvme_mem *mem;
 	struct gpunvme_dev *dev;
+	bool placed; /* gnv_place_take() was called for it */
+	bool shown; /* to the lanes of the memory's GPU */
 	struct gnv_block table; /* PRP lists; empty for small buffers */
 	struct gpunvme_dbuf dbuf;
+	bool dead; /* the memory was taken away; to be mapped again */
+	struct gnv_mem_watch watch;
 };
 
 /* Closing a device whose DMA has been stopped: undo every mapping to it, and release memory that was freed meanwhile. */

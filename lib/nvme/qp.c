@@ -9,14 +9,17 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "nvme/selftest.h"
+#include "nvme/doorbell.h"
+#include "nvme/place.h"
+#include "nvme/recover.h"
+#include "nvme/ringtest.h"
 #include "util/bits.h"
 #include "util/opts.h"
 
 #define DEPTH_AUTO 1024u
 #define TIMEOUT_MS 30000u
-#define LINE 128u
 
 uint32_t gnv_qp_cids(uint32_t cq_depth)
 {
@@ -27,15 +30,6 @@ uint32_t gnv_qp_cids(uint32_t cq_depth)
 	if (cids > 65535)
 		cids = 65535;
 	return cids >= 128 ? cids & ~63u : cids;
-}
-
-void gnv_qp_layout(uint32_t depth, uint32_t cids, struct gnv_qp_layout *layout)
-{
-	layout->ready = sizeof(struct gpunvme_dq_state);
-	layout->result = gnv_align_up(layout->ready + (size_t)depth * 8, LINE);
-	layout->cid_map = gnv_align_up(layout->result + (size_t)cids * 8, LINE);
-	layout->stop = gnv_align_up(layout->cid_map + ((size_t)cids + 63) / 64 * 8, LINE);
-	layout->size = layout->stop + LINE;
 }
 
 /* Take the lowest free queue id, and a tag that no other queue of this device had lately. */
@@ -76,10 +70,12 @@ static void give_qid(struct gpunvme_qp *qp)
 static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 {
 	uint32_t max = qp->dev->info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
-	uint32_t unknown = opts->flags & ~(uint32_t)(GPUNVME_QP_SGL | GPUNVME_QP_STATS | GPUNVME_QP_NO_SELFTEST);
+	uint32_t known = GPUNVME_QP_SGL | GPUNVME_QP_STATS | GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_FORWARD | GPUNVME_QP_SERVED |
+			 GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | GPUNVME_QP_VRAM;
 
-	if (unknown)
-		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: GPUNVME_QP_SGL, _STATS, _NO_SELFTEST", unknown);
+	if (opts->flags & ~known)
+		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QP_ flags of this version, 0x%x",
+				opts->flags & ~known, known);
 	if (opts->flags & GPUNVME_QP_SGL && !qp->dev->info.sgl)
 		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs; leave GPUNVME_QP_SGL out");
 	qp->depth = opts->depth ? opts->depth : 1u << gnv_log2(gnv_min(DEPTH_AUTO, max));
@@ -90,28 +86,32 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 	qp->cids = gnv_qp_cids(qp->cq_depth);
 	qp->flags = opts->flags;
 	qp->cmd_timeout = (uint64_t)timeout * gnv_gpu_ticks_per_ms(qp->gpu);
-	gnv_qp_layout(qp->depth, qp->cids, &qp->layout);
 	return 0;
 }
 
-static int place(struct gpunvme_qp *qp)
+static struct gnv_arena *rings(const struct gpunvme_qp *qp)
 {
-	struct gnv_arena *arena = qp->dev->arena;
-	uint64_t *cid_map;
-	uint32_t cid;
-	int ret;
+	return qp->local ? gnv_place_arena(qp->dev, qp->gpu) : qp->dev->arena;
+}
 
-	ret = gnv_arena_alloc(arena, (size_t)qp->depth * sizeof(struct gpunvme_sqe), &qp->sq);
-	if (!ret)
-		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), &qp->cq);
-	if (!ret)
-		ret = gnv_arena_alloc(arena, qp->layout.size, &qp->state);
+/* The rings and the control word, which are mapped to the controller before the lanes see them, and the state. */
+static int allocate(struct gpunvme_qp *qp)
+{
+	struct gnv_arena *arena;
+	int ret = gnv_place_take(qp->dev, qp->gpu, qp->local);
+
 	if (ret)
 		return ret;
-	cid_map = (uint64_t *)(void *)((char *)qp->state.cpu + qp->layout.cid_map);
-	for (cid = 0; cid < qp->cids; cid++)
-		cid_map[cid / 64] |= 1ull << (cid % 64);
-	return 0;
+	qp->placed = true;
+	arena = rings(qp);
+	ret = gnv_arena_alloc(arena, (size_t)qp->depth * sizeof(struct gpunvme_sqe), qp->gpu, &qp->sq);
+	if (!ret)
+		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), qp->gpu, &qp->cq);
+	if (!ret)
+		ret = gnv_arena_alloc_own(qp->dev->arena, sizeof(uint32_t), qp->gpu, &qp->control);
+	if (!ret)
+		ret = gnv_qp_state_open(qp);
+	return ret;
 }
 
 static int run(struct gpunvme_qp *qp, struct gpunvme_sqe cmd)
@@ -137,8 +137,7 @@ static int create_queues(struct gpunvme_qp *qp)
 	return ret;
 }
 
-/* Delete what exists on the controller, in reverse. Return: 0 when it has let go of the rings. */
-static int delete_queues(struct gpunvme_qp *qp)
+int gnv_qp_delete(struct gpunvme_qp *qp)
 {
 	int ret = 0;
 
@@ -155,24 +154,36 @@ static int delete_queues(struct gpunvme_qp *qp)
 	return 0;
 }
 
+int gnv_qp_place(struct gpunvme_qp *qp)
+{
+	int ret = allocate(qp);
+
+	if (!ret)
+		ret = take_qid(qp);
+	if (!ret)
+		ret = create_queues(qp);
+	return ret;
+}
+
 void gnv_qp_release(struct gpunvme_qp *qp)
 {
-	struct gnv_arena *arena = qp->dev->arena;
-
 	if (qp->qid)
 		give_qid(qp);
-	gnv_arena_free(arena, &qp->state);
-	gnv_arena_free(arena, &qp->cq);
-	gnv_arena_free(arena, &qp->sq);
+	gnv_qp_state_close(qp);
+	gnv_arena_free(qp->dev->arena, &qp->control);
+	if (qp->placed) {
+		gnv_arena_free(rings(qp), &qp->cq);
+		gnv_arena_free(rings(qp), &qp->sq);
+		gnv_place_give(qp->dev, qp->gpu, qp->local);
+	}
 	gnv_gpu_put(qp->gpu);
 	free(qp);
 }
 
-GPUNVME_API void gpunvme_qp_destroy(struct gpunvme_qp *qp)
+void gnv_qp_abandon(struct gpunvme_qp *qp)
 {
-	if (!qp)
-		return;
-	if (!delete_queues(qp)) {
+	gnv_doorbells_close(qp);
+	if (!gnv_qp_delete(qp)) {
 		gnv_qp_release(qp);
 		return;
 	}
@@ -184,70 +195,96 @@ GPUNVME_API void gpunvme_qp_destroy(struct gpunvme_qp *qp)
 	pthread_mutex_unlock(&qp->dev->lock);
 }
 
-static int bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
+GPUNVME_API void gpunvme_qp_destroy(struct gpunvme_qp *qp)
+{
+	struct gpunvme_dev *dev = qp ? qp->dev : NULL;
+
+	if (!qp)
+		return;
+	pthread_mutex_lock(&dev->queues_lock);
+	gnv_qp_drop_old(dev, qp);
+	gnv_qp_abandon(qp);
+	pthread_mutex_unlock(&dev->queues_lock);
+}
+
+/* The same queue once more, with empty rings. */
+static int create_anew(struct gpunvme_qp *qp)
+{
+	int ret = gnv_qp_delete(qp);
+
+	if (ret)
+		return ret;
+	if (qp->local) {
+		ret = gnv_gpu_fill(qp->gpu, qp->sq.lane, qp->sq.len, 0);
+		if (!ret)
+			ret = gnv_gpu_fill(qp->gpu, qp->cq.lane, qp->cq.len, 0);
+	} else {
+		memset(qp->sq.cpu, 0, qp->sq.len);
+		memset(qp->cq.cpu, 0, qp->cq.len);
+	}
+	return ret ? ret : create_queues(qp);
+}
+
+/* One round of the test of the doorbells. Return: 0 it has an answer, or needs another round; else what stops the creation. */
+static int prove_once(struct gpunvme_qp *qp, unsigned *late)
+{
+	struct gnv_ringtest test = { .data = { 0 } };
+	int ret = gnv_ringtest_run(&test, qp), anew;
+	bool works = !ret || ret == -ENOENT, fails = ret == -ETIMEDOUT || ret == -EPROTO || (ret == -EAGAIN && ++*late == 3);
+
+	if (ret)
+		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queue %u: %s", qp->qid, gpunvme_errmsg());
+	if (works || fails)
+		gnv_doorbells_judge(qp, works); /* before the queue goes: a store that still waits must not meet the next one */
+	anew = create_anew(qp);
+	if (anew)
+		return anew; /* the controller may still use the test's memory, which stays the arena's */
+	gnv_ringtest_fini(&test, qp);
+	if (fails) {
+		*late = 0;
+		return gnv_doorbells_open(qp);
+	}
+	return works || ret == -EAGAIN ? 0 : ret;
+}
+
+/* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */
+static int prove(struct gpunvme_qp *qp)
+{
+	unsigned late = 0, rounds = 0;
+	int ret = 0;
+
+	while (!ret && gnv_doorbells_doubtful(qp)) {
+		if (!qp->cq.cpu)
+			return gnv_fail(-EOPNOTSUPP, "the doorbells of queue %u cannot be tested: the CPU does not reach its rings",
+					qp->qid);
+		if (++rounds > 16)
+			return gnv_fail(-EBUSY, "the doorbells of queue %u cannot be tested while others use them; try again", qp->qid);
+		ret = prove_once(qp, &late);
+	}
+	return ret;
+}
+
+int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 {
 	int ret = set_sizes(qp, opts);
 
 	if (!ret)
-		ret = place(qp);
+		ret = gnv_qp_place(qp);
 	if (!ret)
-		ret = take_qid(qp);
-	if (!ret)
-		ret = create_queues(qp);
+		ret = gnv_doorbells_open(qp);
+	if (!ret && !(qp->flags & GPUNVME_QP_NO_SELFTEST))
+		ret = prove(qp);
 	return ret;
 }
 
-GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user,
-				  struct gpunvme_qp **out)
+void gnv_qp_end_all(struct gpunvme_dev *dev, uint32_t cause)
 {
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct gnv_selftest test = { { NULL } };
 	struct gpunvme_qp *qp;
-	char cause[512];
-	int ret;
 
-	if (!dev || !gpu || !out)
-		return gnv_fail(-EINVAL, "gpunvme_qp_create: dev, gpu and qp must not be NULL");
-	ret = gnv_opts_copy(&opts, sizeof(opts), user, "gpunvme_qp_opts");
-	if (ret)
-		return ret;
-	qp = calloc(1, sizeof(*qp));
-	if (!qp)
-		return gnv_fail(-ENOMEM, "out of memory");
-	qp->dev = dev;
-	qp->gpu = gnv_gpu_get(gpu);
-	ret = bring_up(qp, &opts);
-	if (!ret && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
-		ret = gnv_selftest_run(&test, qp);
-	if (ret) {
-		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
-		gpunvme_qp_destroy(qp);
-		gnv_fail(ret, "%s", cause);
-	} else {
-		*out = qp;
-	}
-	gnv_selftest_fini(&test); /* after the queue that may have commands for its buffers */
-	return ret;
-}
-
-void gnv_qp_poison(struct gpunvme_qp *qp, uint32_t cause)
-{
-	struct gpunvme_dq_state *state = qp->state.cpu;
-	uint32_t none = 0;
-
-	if (state)
-		__atomic_compare_exchange_n(&state->poison, &none, cause, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-}
-
-static bool has_submitted(const struct gpunvme_qp *qp)
-{
-	const uint64_t *result = (const uint64_t *)(const void *)((const char *)qp->state.cpu + qp->layout.result);
-	uint32_t cid;
-
-	for (cid = 0; cid < qp->cids; cid++)
-		if ((__atomic_load_n(&result[cid], __ATOMIC_RELAXED) & GPUNVME_RES_STATE) == GPUNVME_RES_SUBMITTED)
-			return true;
-	return false;
+	pthread_mutex_lock(&dev->lock);
+	for (qp = dev->qps; qp; qp = qp->next)
+		gnv_qp_command(qp, cause);
+	pthread_mutex_unlock(&dev->lock);
 }
 
 uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev)
@@ -256,12 +293,9 @@ uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev)
 	uint32_t qid = 0;
 
 	pthread_mutex_lock(&dev->lock);
-	for (qp = dev->qps; qp && !qid; qp = qp->next) {
-		const struct gpunvme_dq_state *state = qp->state.cpu;
-
-		if (state && (qp->zombie || __atomic_load_n(&state->poison, __ATOMIC_RELAXED)) && has_submitted(qp))
+	for (qp = dev->qps; qp && !qid; qp = qp->next)
+		if ((qp->zombie || (qp->sq_exists && gnv_qp_poisoned(qp))) && gnv_qp_in_flight(qp))
 			qid = qp->qid;
-	}
 	pthread_mutex_unlock(&dev->lock);
 	return qid;
 }

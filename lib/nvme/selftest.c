@@ -1,41 +1,122 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The self-test: one block is read into trusted host memory and into memory of the kind that data will lie in, each filled with
- * another pattern before. Data that never arrived, or arrived elsewhere, leaves the patterns, which differ.
+ * The self-test: a kernel on the lanes reads one block into trusted memory of the host, and once more into memory of the kind that
+ * data will lie in. Each was filled with a word of its own, which the lanes have in their caches when the data comes. Data that
+ * never arrived, arrived elsewhere, or is not seen leaves the fillings, which differ.
  * Invariant: reads only.
  */
 #include "nvme/selftest.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define PATTERN_TRUSTED 0xa5
-#define PATTERN_CANDIDATE 0x3c
 
-static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, size_t len, int pattern, struct gpunvme_dbuf *dbuf)
+#define FILL_TRUSTED 0xa5a5a5a5u
+#define FILL_CANDIDATE 0x3c3c3c3cu
+#define SLACK_MS 10000u /* a GPU has to start the kernel, too */
+
+static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, size_t len, uint32_t fill,
+		   struct gpunvme_dbuf *dbuf)
 {
-	int ret = gpunvme_mem_alloc(qp->gpu, len, NULL, &test->mem[i]);
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	bool local = i && qp->local;
+	int ret;
 
-	if (!ret)
-		ret = gpunvme_mem_map(test->mem[i], qp->dev);
+	opts.flags = local ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
+	ret = gpunvme_mem_alloc(qp->gpu, len, &opts, &test->mem[i]);
+	if (ret)
+		return ret;
+	test->mem[i]->exempt = !local;
+	test->seen[i] = calloc(1, len);
+	if (!test->seen[i])
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = gpunvme_mem_map(test->mem[i], qp->dev);
 	if (!ret)
 		ret = gpunvme_mem_dbuf(test->mem[i], qp->dev, dbuf);
+	if (!ret && local)
+		return gnv_gpu_fill(qp->gpu, dbuf->base, dbuf->len, fill);
 	if (!ret)
-		memset(gpunvme_mem_ptr(test->mem[i]), pattern, len);
+		memset(gpunvme_mem_ptr(test->mem[i]), (int)(fill & 0xff), dbuf->len);
 	return ret;
 }
 
 static int explain(const struct gpunvme_qp *qp, int ret)
 {
+	struct gpunvme_dq_state state;
+	const char *link = "";
+
+	gnv_qp_state_read(qp, &state);
+	if (ret == -ETIMEDOUT)
+		link = gnv_qp_completion_waits(qp, &state) ? " (the completion is in memory, but the lanes do not see it)" :
+							     " (there is no completion: the doorbell, or the command, does not arrive)";
 	if (ret > 0 || ret == -ETIMEDOUT)
-		return gnv_fail(ret, "the self-test of queue %u could not read a block: %s; GPUNVME_QP_NO_SELFTEST skips it",
-				qp->qid, gpunvme_strerror(ret));
+		return gnv_fail(ret, "the self-test of queue %u could not read a block: %s%s; GPUNVME_QP_NO_SELFTEST skips it",
+				qp->qid, gpunvme_strerror(ret), link);
 	return gnv_fail(-EIO, "the self-test of queue %u failed to read the first block: %s", qp->qid, gpunvme_strerror(ret));
+}
+
+/* Run the kernel. `out` is room for its result and for what it saw. */
+static int run(struct gpunvme_qp *qp, struct gnv_selftest_args *args, uint64_t out, size_t len, void *seen,
+	       struct gnv_selftest_result *result)
+{
+	const struct gnv_launch launch = {
+		.kernel = GNV_KERNEL_SELFTEST,
+		.args = args,
+		.args_len = sizeof(*args),
+		.lanes = 1,
+		.timeout_ms = (uint32_t)(args->dq.cmd_timeout / args->dq.ticks_per_ms) + SLACK_MS,
+	};
+	int ret;
+
+	args->result = out;
+	args->seen = out + sizeof(*result);
+	ret = qp->gpu->ops->launch(qp->gpu, &launch);
+	if (!ret)
+		ret = qp->gpu->ops->peek(qp->gpu, result, args->result, sizeof(*result));
+	if (!ret)
+		ret = qp->gpu->ops->peek(qp->gpu, seen, args->seen, len);
+	return ret;
+}
+
+static int read_block(struct gpunvme_qp *qp, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, size_t len,
+		      uint32_t fill, void *seen)
+{
+	struct gnv_selftest_args args = { .dq = *dq, .dbuf = *dbuf, .nblocks = 1, .fill = fill };
+	struct gnv_selftest_result result = { 0, 0, 0 };
+	const size_t room = sizeof(result) + len;
+	struct gnv_gpu_range out;
+	int ret = qp->gpu->ops->local_alloc(qp->gpu, room, &out);
+
+	if (ret)
+		return ret;
+	ret = run(qp, &args, out.lane, len, seen, &result);
+	if (ret != -ETIMEDOUT) /* a lane that still runs writes there */
+		qp->gpu->ops->local_free(qp->gpu, &out, room);
+	if (ret)
+		return ret;
+	if (result.strange)
+		return gnv_fail(-EIO, "the self-test of queue %u: the lanes do not see what was written to their buffer before",
+				qp->qid);
+	return result.status ? explain(qp, result.status) : 0;
+}
+
+/* What the controller sent, what lies in memory, what the lanes saw. */
+static int compare(const struct gnv_selftest *test, const struct gpunvme_qp *qp, size_t len)
+{
+	const void *sent = gpunvme_mem_ptr(test->mem[0]), *lies = gpunvme_mem_ptr(test->mem[1]);
+
+	if (!memcmp(sent, test->seen[1], len))
+		return 0;
+	if (lies && !memcmp(sent, lies, len))
+		return gnv_fail(-EIO, "the self-test of queue %u: the data is in memory, but the lanes see what was there before",
+				qp->qid);
+	return gnv_fail(-EIO, "the self-test of queue %u read one block as two: data does not land where it should", qp->qid);
 }
 
 int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp)
 {
-	static const int pattern[2] = { PATTERN_TRUSTED, PATTERN_CANDIDATE };
+	static const uint32_t fill[2] = { FILL_TRUSTED, FILL_CANDIDATE };
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dq dq;
@@ -53,22 +134,26 @@ int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp)
 	if (!dq.max_blocks)
 		return 0; /* no view of it can be made either */
 	for (i = 0; i < 2; i++) {
-		ret = prepare(test, qp, i, ns.lba_size, pattern[i], &dbuf);
+		ret = prepare(test, qp, i, ns.lba_size, fill[i], &dbuf);
+		if (!ret)
+			ret = read_block(qp, &dq, &dbuf, ns.lba_size, fill[i], test->seen[i]);
 		if (ret)
 			return ret;
-		ret = gnv_gpu_read(qp->gpu, &dq, &dbuf, 0, 1);
-		if (ret)
-			return explain(qp, ret);
 	}
-	if (memcmp(gpunvme_mem_ptr(test->mem[0]), gpunvme_mem_ptr(test->mem[1]), ns.lba_size))
-		return gnv_fail(-EIO, "the self-test of queue %u read one block as two: data does not land where it should",
-				qp->qid);
+	ret = compare(test, qp, ns.lba_size);
+	if (ret)
+		return ret;
 	gnv_qp_zero_counters(qp);
+	gnv_log(&qp->dev->log, GPUNVME_LOG_DEBUG, "queue %u: self-test passed", qp->qid);
 	return 0;
 }
 
 void gnv_selftest_fini(struct gnv_selftest *test)
 {
-	gpunvme_mem_free(test->mem[0]);
-	gpunvme_mem_free(test->mem[1]);
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		gpunvme_mem_free(test->mem[i]);
+		free(test->seen[i]);
+	}
 }

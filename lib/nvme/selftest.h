@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of a new queue pair: does what the lanes read land where it should? */
+/* The self-test of a new queue pair: does what the lanes read land where it should, and do they see it? */
 #ifndef GNV_NVME_SELFTEST_H
 #define GNV_NVME_SELFTEST_H
 
 #include "nvme/qp.h"
 
-/* Its two buffers. Zeroed before the first call. */
+/* Its two buffers, and what the lanes saw in each. Zeroed before the first call. */
 struct gnv_selftest {
 	struct gpunvme_mem *mem[2];
+	uint32_t *seen[2];
 };
 
 /*

@@ -22,6 +22,14 @@ static uint32_t dq_flags(const struct gpunvme_qp *qp)
 		flags |= GPUNVME_DQ_SGL;
 	if (qp->flags & GPUNVME_QP_STATS)
 		flags |= GPUNVME_DQ_STATS;
+	if (qp->flags & GPUNVME_QP_SERVED)
+		flags |= GPUNVME_DQ_SERVED;
+	if (qp->flags & GPUNVME_QP_CQE16)
+		flags |= GPUNVME_DQ_CQE16;
+	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory; reading the SQE back pushes it ahead. */
+	if (qp->dev->port->remote && !qp->local && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
+	    !(qp->flags & GPUNVME_QP_NO_READBACK))
+		flags |= GPUNVME_DQ_READBACK_SQE;
 	if (qp->dev->info.oncs & GPUNVME_ONCS_WRITE_ZEROES)
 		flags |= GPUNVME_DQ_WRITE_ZEROES;
 	return flags;
@@ -36,8 +44,6 @@ static uint32_t max_blocks(const struct gpunvme_dev *dev, uint32_t lba_size)
 
 void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
 {
-	const struct gnv_ctrl *ctrl = &qp->dev->ctrl;
-
 	memset(dq, 0, sizeof(*dq));
 	dq->magic = GPUNVME_DQ_MAGIC;
 	dq->major = GPUNVME_DQ_MAJOR;
@@ -48,18 +54,18 @@ void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *
 	dq->qid = qp->qid;
 	dq->nsid = ns->nsid;
 	dq->lba_shift = (uint8_t)gnv_log2(ns->lba_size);
-	dq->page_shift = (uint8_t)gnv_log2(ctrl->page_size);
+	dq->page_shift = (uint8_t)gnv_log2(qp->dev->ctrl.page_size);
 	dq->sq_shift = (uint8_t)gnv_log2(qp->depth);
 	dq->cq_shift = (uint8_t)gnv_log2(qp->cq_depth);
 	dq->sq = qp->sq.lane;
 	dq->cq = qp->cq.lane;
-	dq->sq_db = ctrl->bar_lane + gnv_ctrl_sq_doorbell(ctrl, qp->qid);
-	dq->cq_db = ctrl->bar_lane + gnv_ctrl_cq_doorbell(ctrl, qp->qid);
+	dq->sq_db = qp->sq_db;
+	dq->cq_db = qp->cq_db;
 	dq->state = qp->state.lane;
 	dq->ready = qp->state.lane + qp->layout.ready;
 	dq->result = qp->state.lane + qp->layout.result;
 	dq->cid_map = qp->state.lane + qp->layout.cid_map;
-	dq->stop = qp->state.lane + qp->layout.stop;
+	dq->stop = qp->control.lane;
 	dq->cmd_timeout = qp->cmd_timeout;
 	dq->lba_count = ns->nblocks;
 	dq->cids = qp->cids;
@@ -67,9 +73,16 @@ void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *
 	dq->ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
 }
 
-static const struct gpunvme_dq_state *state_of(const struct gpunvme_qp *qp)
+/* What follows looks at a queue that may be recovered meanwhile. */
+static int check_alive(struct gpunvme_qp *qp)
 {
-	return qp->state.cpu;
+	uint32_t qid, poison;
+
+	pthread_mutex_lock(&qp->dev->lock);
+	qid = qp->qid;
+	poison = gnv_qp_poisoned(qp);
+	pthread_mutex_unlock(&qp->dev->lock);
+	return poison ? gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_qp_recover()", qid) : 0;
 }
 
 static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
@@ -115,14 +128,17 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
 	ret = gnv_opts_copy(&view, sizeof(view), user, "gpunvme_view");
 	if (ret)
 		return ret;
-	if (__atomic_load_n(&state_of(qp)->poison, __ATOMIC_RELAXED))
-		return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; destroy it and create another", qp->qid);
+	ret = check_alive(qp);
+	if (ret)
+		return ret;
 	ret = gpunvme_ns_info(qp->dev, view.nsid, &ns);
 	if (!ret)
 		ret = check_view(qp, &ns, &view);
 	if (ret)
 		return ret;
+	pthread_mutex_lock(&qp->dev->lock);
 	gnv_qp_describe(qp, &ns, dq);
+	pthread_mutex_unlock(&qp->dev->lock);
 	dq->lba_first = view.lba;
 	dq->lba_count = view.nblocks;
 	if (view.flags & GPUNVME_VIEW_WRITE)
@@ -134,28 +150,21 @@ GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop)
 {
 	if (!qp)
 		return gnv_fail(-EINVAL, "gpunvme_qp_stop: qp must not be NULL");
-	__atomic_store_n((uint32_t *)(void *)((char *)qp->state.cpu + qp->layout.stop), stop != 0, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&qp->dev->lock);
+	gnv_qp_command(qp, stop != 0);
+	pthread_mutex_unlock(&qp->dev->lock);
 	return 0;
-}
-
-static uint32_t count_submitted(const struct gpunvme_qp *qp)
-{
-	const uint64_t *result = (const uint64_t *)(const void *)((const char *)qp->state.cpu + qp->layout.result);
-	uint32_t cid, count = 0;
-
-	for (cid = 0; cid < qp->cids; cid++)
-		count += (__atomic_load_n(&result[cid], __ATOMIC_RELAXED) & GPUNVME_RES_STATE) == GPUNVME_RES_SUBMITTED;
-	return count;
 }
 
 static void read_counters(const struct gpunvme_qp *qp, struct gpunvme_qp_info *info)
 {
-	const struct gpunvme_dq_state *state = state_of(qp);
+	struct gpunvme_dq_state state;
 
-	info->submitted = __atomic_load_n(&state->pub, __ATOMIC_RELAXED);
-	info->doorbells = __atomic_load_n(&state->doorbells, __ATOMIC_RELAXED);
-	info->drains = __atomic_load_n(&state->drains, __ATOMIC_RELAXED);
-	info->completions = __atomic_load_n(&state->completions, __ATOMIC_RELAXED);
+	gnv_qp_state_read(qp, &state);
+	info->submitted = state.pub;
+	info->doorbells = state.doorbells;
+	info->drains = state.drains;
+	info->completions = state.completions;
 }
 
 void gnv_qp_zero_counters(struct gpunvme_qp *qp)
@@ -169,6 +178,7 @@ GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *u
 
 	if (!qp)
 		return gnv_fail(-EINVAL, "gpunvme_qp_info: qp must not be NULL");
+	pthread_mutex_lock(&qp->dev->lock);
 	read_counters(qp, &info);
 	info.submitted -= qp->before.submitted;
 	info.doorbells -= qp->before.doorbells;
@@ -178,8 +188,10 @@ GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *u
 	info.depth = qp->depth;
 	info.cq_depth = qp->cq_depth;
 	info.cids = qp->cids;
-	info.poison = __atomic_load_n(&state_of(qp)->poison, __ATOMIC_RELAXED);
-	info.in_flight = count_submitted(qp);
-	snprintf(info.rung, sizeof(info.rung), "%s", qp->dev->port->rung);
+	info.poison = gnv_qp_poisoned(qp);
+	info.in_flight = gnv_qp_in_flight(qp);
+	gnv_qp_rung(qp, info.rung, sizeof(info.rung));
+	info.recoveries = qp->recoveries;
+	pthread_mutex_unlock(&qp->dev->lock);
 	return gnv_info_copy(user, &info, sizeof(info), "gpunvme_qp_info");
 }

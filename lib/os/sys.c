@@ -91,19 +91,24 @@ int gnv_sys_lock(void *ptr, size_t len)
 	return mlock(ptr, len) ? -errno : 0;
 }
 
-static bool may_lock_all(void)
+static bool has_capability(unsigned capability)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct caps[2] = { { 0 } };
 
-	return !syscall(SYS_capget, &head, caps) && caps[0].effective & 1u << CAP_IPC_LOCK;
+	return !syscall(SYS_capget, &head, caps) && caps[0].effective & 1u << capability;
+}
+
+bool gnv_sys_may_rawio(void)
+{
+	return has_capability(CAP_SYS_RAWIO);
 }
 
 uint64_t gnv_sys_lock_limit(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || may_lock_all())
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || has_capability(CAP_IPC_LOCK))
 		return UINT64_MAX;
 	return limit.rlim_cur;
 }

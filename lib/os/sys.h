@@ -31,6 +31,9 @@ int gnv_sys_may_use(const char *path);
 /* Keep it in memory. Return: 0 or -errno. */
 int gnv_sys_lock(void *ptr, size_t len);
 
+/* May it do raw I/O (CAP_SYS_RAWIO)? */
+bool gnv_sys_may_rawio(void);
+
 /* Bytes this process may lock or pin; UINT64_MAX without a limit (a capability lifts it). */
 uint64_t gnv_sys_lock_limit(void);
 

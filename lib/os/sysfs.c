@@ -20,7 +20,7 @@
 #define PATH_BYTES 512
 #define RESOURCE_MEM 0x200u /* IORESOURCE_MEM in the flags of a resource line */
 
-static int read_text(const char *path, char *text, size_t size)
+int gnv_sysfs_read(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
@@ -43,7 +43,7 @@ static int device_text(const char *sys, const char *bdf, const char *attribute, 
 	char path[PATH_BYTES];
 
 	snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/%s", sys, bdf, attribute);
-	return read_text(path, text, size);
+	return gnv_sysfs_read(path, text, size);
 }
 
 static long device_number(const char *sys, const char *bdf, const char *attribute, long unknown)
@@ -282,7 +282,7 @@ int gnv_sysfs_nvme_text(const char *sys, const struct gnv_pci *pci, const char *
 	if (nvme_folder(sys, pci, folder, sizeof(folder)))
 		return -ENOENT;
 	snprintf(path, sizeof(path), "%s/%s", folder, attribute);
-	return read_text(path, text, size);
+	return gnv_sysfs_read(path, text, size);
 }
 
 uint64_t gnv_sysfs_block_size(const char *sys, const char *name)
@@ -290,7 +290,7 @@ uint64_t gnv_sysfs_block_size(const char *sys, const char *name)
 	char path[PATH_BYTES], text[64];
 
 	snprintf(path, sizeof(path), "%s/class/block/%s/size", sys, name);
-	return read_text(path, text, sizeof(text)) ? 0 : strtoull(text, NULL, 10) * 512;
+	return gnv_sysfs_read(path, text, sizeof(text)) ? 0 : strtoull(text, NULL, 10) * 512;
 }
 
 int gnv_sysfs_write(const char *sys, const char *path, const char *text)
@@ -306,4 +306,14 @@ int gnv_sysfs_write(const char *sys, const char *path, const char *text)
 		ret = -errno;
 	close(fd);
 	return ret;
+}
+
+int gnv_sysfs_unsafe_noiommu(const char *sys)
+{
+	char path[PATH_BYTES], text[8];
+
+	snprintf(path, sizeof(path), "%s/module/vfio/parameters/enable_unsafe_noiommu_mode", sys);
+	if (gnv_sysfs_read(path, text, sizeof(text)))
+		return -ENOENT;
+	return text[0] == 'Y' || text[0] == '1';
 }

@@ -63,6 +63,12 @@ int gnv_sysfs_namespace(const char *sys, const struct gnv_pci *pci, unsigned n, 
 /* An attribute of the controller the nvme driver made of the device: "model", "serial". Return: 0, -ENOENT. */
 int gnv_sysfs_nvme_text(const char *sys, const struct gnv_pci *pci, const char *attribute, char *text, size_t size);
 
+/* The text of a file, without the white space at its end; "" on failure. Return: 0 or a negative errno. */
+int gnv_sysfs_read(const char *path, char *text, size_t size);
+
+/* Does the kernel hand out devices without IOMMU? Return: 1 or 0; -ENOENT it has no such switch. */
+int gnv_sysfs_unsafe_noiommu(const char *sys);
+
 /* Write one line to a file below sysfs. Return: 0 or a negative errno. */
 int gnv_sysfs_write(const char *sys, const char *path, const char *text);
 

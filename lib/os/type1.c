@@ -6,30 +6,13 @@
 #include "os/type1.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/vfio.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "util/log.h"
-
-static int open_node(const char *path, const char *remedy)
-{
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-
-	if (fd >= 0)
-		return fd;
-	if (errno == EACCES || errno == EPERM)
-		return gnv_fail(-EACCES, "%s: no permission; give it to your user (gpunvme bind --user NAME, or chown)", path);
-	if (errno == EBUSY)
-		return gnv_fail(-EBUSY, "%s is in use by another process; stop that first", path);
-	if (errno == ENOENT)
-		return gnv_fail(-ENODEV, "%s does not exist; %s", path, remedy);
-	return gnv_fail(-errno, "%s: cannot open: %s", path, strerror(errno));
-}
 
 static int container_failed(const struct gnv_vfio *vfio, int err)
 {
@@ -43,40 +26,29 @@ static int container_failed(const struct gnv_vfio *vfio, int err)
 	return gnv_fail(-err, "%s: no address space from VFIO type 1: %s", vfio->bdf, strerror(err));
 }
 
-static int take(const struct gnv_pci *pci, struct gnv_vfio *vfio)
+int gnv_type1_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio)
 {
 	struct vfio_group_status status = { .argsz = sizeof(status) };
 	char path[48];
+	int ret;
 
-	vfio->container = open_node(GNV_TYPE1_NODE, "load the module: modprobe vfio-pci");
-	if (vfio->container < 0)
-		return vfio->container;
+	ret = share ? gnv_vfio_as_dup(share, &vfio->as) :
+		      (vfio->as.fd = gnv_vfio_node(GNV_TYPE1_NODE, "load the module: modprobe vfio-pci"));
+	if (ret < 0)
+		return ret;
 	snprintf(path, sizeof(path), "/dev/vfio/%d", pci->group);
-	vfio->group = open_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
+	vfio->group = gnv_vfio_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
 	if (vfio->group < 0)
 		return vfio->group;
 	if (ioctl(vfio->group, VFIO_GROUP_GET_STATUS, &status) || !(status.flags & VFIO_GROUP_FLAGS_VIABLE))
 		return gnv_fail(-EPERM, "%s: another device of IOMMU group %d has a driver; unbind that one too", vfio->bdf, pci->group);
-	if (ioctl(vfio->group, VFIO_GROUP_SET_CONTAINER, &vfio->container) ||
-	    ioctl(vfio->container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+	if (ioctl(vfio->group, VFIO_GROUP_SET_CONTAINER, &vfio->as.fd) ||
+	    (!share && ioctl(vfio->as.fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU)))
 		return container_failed(vfio, errno);
 	vfio->fd = ioctl(vfio->group, VFIO_GROUP_GET_DEVICE_FD, vfio->bdf);
 	if (vfio->fd < 0)
 		return gnv_fail(-errno, "%s: VFIO does not hand out the device: %s", vfio->bdf, strerror(errno));
 	return 0;
-}
-
-int gnv_type1_open(const struct gnv_pci *pci, struct gnv_vfio *vfio)
-{
-	int ret;
-
-	gnv_vfio_init(vfio, pci);
-	ret = take(pci, vfio);
-	if (!ret)
-		ret = gnv_vfio_learn(vfio);
-	if (ret)
-		gnv_vfio_close(vfio);
-	return ret;
 }
 
 /* The chain of capabilities lies behind the structure, as offsets from its beginning. */
@@ -98,18 +70,18 @@ static unsigned copy_ranges(const char *info, uint32_t size, struct gnv_range *r
 	return 0;
 }
 
-int gnv_type1_ranges(const struct gnv_vfio *vfio, struct gnv_range *range, unsigned room)
+int gnv_type1_ranges(const struct gnv_vfio_as *as, struct gnv_range *range, unsigned room)
 {
 	struct vfio_iommu_type1_info head = { .argsz = sizeof(head) }, *info;
 	unsigned count;
 
-	if (ioctl(vfio->container, VFIO_IOMMU_GET_INFO, &head))
+	if (ioctl(as->fd, VFIO_IOMMU_GET_INFO, &head))
 		return -errno;
 	info = calloc(1, head.argsz);
 	if (!info)
 		return -ENOMEM;
 	info->argsz = head.argsz;
-	if (ioctl(vfio->container, VFIO_IOMMU_GET_INFO, info)) {
+	if (ioctl(as->fd, VFIO_IOMMU_GET_INFO, info)) {
 		free(info);
 		return -EIO;
 	}
@@ -118,7 +90,7 @@ int gnv_type1_ranges(const struct gnv_vfio *vfio, struct gnv_range *range, unsig
 	return (int)count;
 }
 
-int gnv_type1_map(const struct gnv_vfio *vfio, void *ptr, size_t len, uint64_t iova)
+int gnv_type1_map(const struct gnv_vfio_as *as, void *ptr, size_t len, uint64_t iova)
 {
 	struct vfio_iommu_type1_dma_map arg = { .argsz = sizeof(arg),
 						.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
@@ -126,14 +98,14 @@ int gnv_type1_map(const struct gnv_vfio *vfio, void *ptr, size_t len, uint64_t i
 						.iova = iova,
 						.size = len };
 
-	return ioctl(vfio->container, VFIO_IOMMU_MAP_DMA, &arg) ? -errno : 0;
+	return ioctl(as->fd, VFIO_IOMMU_MAP_DMA, &arg) ? -errno : 0;
 }
 
-int gnv_type1_unmap(const struct gnv_vfio *vfio, uint64_t iova, size_t len)
+int gnv_type1_unmap(const struct gnv_vfio_as *as, uint64_t iova, size_t len)
 {
 	struct vfio_iommu_type1_dma_unmap arg = { .argsz = sizeof(arg), .iova = iova, .size = len };
 
-	if (ioctl(vfio->container, VFIO_IOMMU_UNMAP_DMA, &arg))
+	if (ioctl(as->fd, VFIO_IOMMU_UNMAP_DMA, &arg))
 		return -errno;
 	return arg.size == len ? 0 : -ENOENT;
 }

@@ -7,16 +7,16 @@
 
 #define GNV_TYPE1_NODE "/dev/vfio/vfio"
 
-/* Return: as gnv_iommufd_open(). */
-int gnv_type1_open(const struct gnv_pci *pci, struct gnv_vfio *vfio);
+/* For gnv_vfio_open(). Return: as gnv_iommufd_take(). */
+gnv_vfio_take gnv_type1_take;
 
 /* Return: as gnv_iommufd_ranges(). */
-int gnv_type1_ranges(const struct gnv_vfio *vfio, struct gnv_range *range, unsigned room);
+int gnv_type1_ranges(const struct gnv_vfio_as *as, struct gnv_range *range, unsigned room);
 
 /* Memory of this process, a mapping of a BAR included. Return: 0, -ENOMEM, -EFAULT, another negative errno. */
-int gnv_type1_map(const struct gnv_vfio *vfio, void *ptr, size_t len, uint64_t iova);
+int gnv_type1_map(const struct gnv_vfio_as *as, void *ptr, size_t len, uint64_t iova);
 
 /* A whole mapping. Return: 0, -ENOENT, another negative errno. */
-int gnv_type1_unmap(const struct gnv_vfio *vfio, uint64_t iova, size_t len);
+int gnv_type1_unmap(const struct gnv_vfio_as *as, uint64_t iova, size_t len);
 
 #endif

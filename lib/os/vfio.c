@@ -17,11 +17,41 @@
 #include "os/uapi/vfio.h"
 #include "util/log.h"
 
-void gnv_vfio_init(struct gnv_vfio *vfio, const struct gnv_pci *pci)
+int gnv_vfio_node(const char *path, const char *remedy)
 {
-	memset(vfio, 0, sizeof(*vfio));
-	memcpy(vfio->bdf, pci->bdf, sizeof(vfio->bdf));
-	vfio->fd = vfio->iommufd = vfio->container = vfio->group = -1;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0)
+		return fd;
+	if (errno == EACCES || errno == EPERM)
+		return gnv_fail(-EACCES, "%s: no permission; give it to your user (gpunvme bind --user NAME, or chown)", path);
+	if (errno == EBUSY)
+		return gnv_fail(-EBUSY, "%s is in use by another process; stop that first", path);
+	if (errno == ENOENT)
+		return gnv_fail(-ENODEV, "%s does not exist; %s", path, remedy);
+	return gnv_fail(-errno, "%s: cannot open: %s", path, strerror(errno));
+}
+
+int gnv_vfio_as_dup(const struct gnv_vfio_as *as, struct gnv_vfio_as *own)
+{
+	int fd = fcntl(as->fd, F_DUPFD_CLOEXEC, 3);
+
+	if (fd < 0)
+		return gnv_fail(-EMFILE, "no descriptor for an address space; raise RLIMIT_NOFILE (ulimit -n)");
+	*own = (struct gnv_vfio_as){ fd, as->ioas };
+	return 0;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void gnv_vfio_as_close(struct gnv_vfio_as *as)
+{
+	close_fd(&as->fd);
 }
 
 static void learn_region(struct gnv_vfio *vfio, uint32_t index, struct gnv_vfio_region *region)
@@ -35,7 +65,7 @@ static void learn_region(struct gnv_vfio *vfio, uint32_t index, struct gnv_vfio_
 	region->mappable = info.flags & VFIO_REGION_INFO_FLAG_MMAP;
 }
 
-int gnv_vfio_learn(struct gnv_vfio *vfio)
+static int learn(struct gnv_vfio *vfio)
 {
 	struct vfio_device_info info = { .argsz = sizeof(info) };
 	unsigned i;
@@ -47,6 +77,21 @@ int gnv_vfio_learn(struct gnv_vfio *vfio)
 		learn_region(vfio, VFIO_PCI_BAR0_REGION_INDEX + i, &vfio->bar[i]);
 	learn_region(vfio, VFIO_PCI_CONFIG_REGION_INDEX, &vfio->config);
 	return 0;
+}
+
+int gnv_vfio_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio)
+{
+	int ret;
+
+	memset(vfio, 0, sizeof(*vfio));
+	memcpy(vfio->bdf, pci->bdf, sizeof(vfio->bdf));
+	vfio->fd = vfio->as.fd = vfio->group = -1;
+	ret = take(pci, share, vfio);
+	if (!ret)
+		ret = learn(vfio);
+	if (ret)
+		gnv_vfio_close(vfio);
+	return ret;
 }
 
 static int config_read(const struct gnv_vfio *vfio, unsigned at, void *value, size_t size)
@@ -183,13 +228,6 @@ int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, 
 	return 0;
 }
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
 void gnv_vfio_release(struct gnv_vfio *vfio)
 {
 	int fd = vfio->fd;
@@ -206,7 +244,6 @@ bool gnv_vfio_released(const struct gnv_vfio *vfio)
 void gnv_vfio_close(struct gnv_vfio *vfio)
 {
 	close_fd(&vfio->fd);
-	close_fd(&vfio->iommufd);
 	close_fd(&vfio->group);
-	close_fd(&vfio->container);
+	gnv_vfio_as_close(&vfio->as);
 }

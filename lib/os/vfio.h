@@ -21,23 +21,37 @@ struct gnv_vfio_region {
 	bool mappable;
 };
 
+/* An address space: its number in an IOMMUFD, or a type 1 container. Several devices may be attached to one. */
+struct gnv_vfio_as {
+	int fd; /* -1: none */
+	uint32_t ioas;
+};
+
 struct gnv_vfio {
 	char bdf[GNV_BDF_BYTES];
-	int fd;        /* -1 once released */
-	int iommufd;   /* or -1 */
-	uint32_t ioas; /* of iommufd */
-	int container; /* or -1 */
-	int group;     /* or -1 */
+	int fd; /* -1 once released */
+	struct gnv_vfio_as as;
+	int group; /* -1 where it was opened by its character device */
 	bool can_reset;
 	struct gnv_vfio_region bar[GNV_VFIO_BARS];
 	struct gnv_vfio_region config;
 };
 
-/* Nothing open yet. */
-void gnv_vfio_init(struct gnv_vfio *vfio, const struct gnv_pci *pci);
+/*
+ * gnv_vfio_open() - take a device in one of the two ways and ask what it has
+ * @take:  opens the address space, or a second descriptor of @share, and the device; what is open when it fails is closed
+ * @share: the address space to attach to; NULL makes one
+ * Return: 0 or a negative errno; gnv_fail() has the sentence.
+ */
+typedef int gnv_vfio_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio);
+int gnv_vfio_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struct gnv_vfio_as *share, struct gnv_vfio *vfio);
 
-/* After the device file is there: what it has. Return: 0 or a negative errno; gnv_fail() has the sentence. */
-int gnv_vfio_learn(struct gnv_vfio *vfio);
+/* A device node. @remedy: for where it does not exist. Return: a descriptor or a negative errno; gnv_fail() has the sentence. */
+int gnv_vfio_node(const char *path, const char *remedy);
+
+/* A descriptor of one's own of the same address space. Return: 0, -EMFILE; gnv_fail() has the sentence. */
+int gnv_vfio_as_dup(const struct gnv_vfio_as *as, struct gnv_vfio_as *own);
+void gnv_vfio_as_close(struct gnv_vfio_as *as);
 
 /* Let it decode its BARs and make DMA, which VFIO takes away at open and reset does too. Return: 0, -EIO. */
 int gnv_vfio_enable(const struct gnv_vfio *vfio);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <linux/vfio.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -14,6 +13,7 @@
 
 #include "os/vfio.h"
 #include "util/log.h"
+#include "util/thread.h"
 
 #define LOOK_AGAIN_MS 20
 
@@ -76,19 +76,6 @@ static void *watch_main(void *arg)
 	}
 }
 
-/* The thread must not be the one that runs the handlers of the application's signals. */
-static int start_thread(struct gnv_vfio_watch *watch)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&watch->thread, NULL, watch_main, watch);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -err;
-}
-
 int gnv_vfio_watch_start(struct gnv_vfio_watch *watch, const struct gnv_vfio *vfio, gnv_vfio_alarm *alarm, void *ctx)
 {
 	int ret = 0;
@@ -103,7 +90,7 @@ int gnv_vfio_watch_start(struct gnv_vfio_watch *watch, const struct gnv_vfio *vf
 		ret = watch->err < 0 ? -EMFILE : set_irq(vfio, VFIO_PCI_ERR_IRQ_INDEX, watch->err);
 	}
 	if (!ret)
-		ret = start_thread(watch);
+		ret = gnv_thread_start(&watch->thread, watch_main, watch);
 	if (!ret)
 		return 0;
 	close_events(watch);

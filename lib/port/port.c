@@ -12,18 +12,24 @@
 
 static const struct {
 	const char *scheme;
-	int (*open)(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
+	gnv_port_open_fn *open;
 } ports[] = {
 	{ "soft", gnv_port_soft_open },
 	{ "pci", gnv_port_pci_open },
 };
 
-int gnv_port_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port)
+int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
 {
 	size_t i;
 
 	for (i = 0; i < GNV_ARRAY_LEN(ports); i++)
 		if (!strcmp(ports[i].scheme, uri->scheme))
-			return ports[i].open(uri, log, port);
+			return ports[i].open(uri, share, log, port);
 	return gnv_fail(-EINVAL, "scheme '%s' is not known; valid: soft, pci", uri->scheme);
+}
+
+int gnv_port_cannot_share(const struct gnv_port *share, const char *own)
+{
+	return gnv_fail(-EINVAL, "a device opened by %s cannot share the address space of %.100s, which was opened by %s", own,
+			share->address, share->ops->name);
 }

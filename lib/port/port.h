@@ -39,18 +39,24 @@ struct gnv_port {
 	struct gpunvme_mem *bar0;
 	struct gnv_space *space;
 	const char *rung;  /* as gpunvme_qp_info.rung, for lanes that reach BAR0 and host memory directly */
+	bool remote;       /* BAR0 is a device's, not memory of the host */
 	bool read_only;    /* every write is refused */
+	bool keep;         /* a GPU did not let go of BAR0: closing leaves the device open until the process ends */
 	char address[64];
 };
 
 /*
  * Open the port that the URI names. Refuses keys that nobody took, so the caller takes its own before.
+ * @share: a port whose address space is used, or NULL
  * Return: 0 or what gpunvme_dev_open() documents.
  */
-int gnv_port_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
+int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port);
 
-int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
-int gnv_port_pci_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port);
+typedef int gnv_port_open_fn(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port);
+gnv_port_open_fn gnv_port_soft_open, gnv_port_pci_open;
+
+/* The sentence for a port that cannot share. Return: -EINVAL. */
+int gnv_port_cannot_share(const struct gnv_port *share, const char *own);
 
 /* The software controller behind a soft port, for tests and benchmarks that inject faults; NULL for other ports. */
 struct gnv_soft;

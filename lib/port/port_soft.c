@@ -24,7 +24,7 @@ static void bar_release(struct gpunvme_mem *mem)
 	(void)mem; /* the page is the controller's */
 }
 
-static const struct gnv_mem_ops bar_ops = { "bar", bar_release };
+static const struct gnv_mem_ops bar_ops = { "bar", bar_release, gnv_mem_attach_host, gnv_mem_detach_host };
 
 static int soft_halt(struct gnv_port *port)
 {
@@ -41,7 +41,7 @@ static void soft_close(struct gnv_port *port)
 	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
 
 	soft_halt(port);
-	port->space->ops->close(port->space);
+	gnv_space_put(port->space);
 	gnv_mem_fini(&ps->bar0);
 	free(ps);
 }
@@ -83,23 +83,27 @@ static void wrap_bar(struct port_soft *ps)
 {
 	gnv_mem_init(&ps->bar0, &bar_ops);
 	ps->bar0.cpu = gnv_soft_bar(ps->soft, &ps->bar0.len);
-	ps->bar0.lane = (uintptr_t)ps->bar0.cpu;
 	ps->bar0.page = 4096;
 }
 
-int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_log *log, struct gnv_port **port)
+int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 	struct port_soft *ps;
 	int ret;
 
 	ret = take_config(uri, &config);
+	if (!ret && share && share->ops != &soft_ops)
+		ret = gnv_port_cannot_share(share, "soft");
 	if (ret)
 		return ret;
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return gnv_fail(-ENOMEM, "out of memory");
-	ret = gnv_soft_space_create(&ps->port.space);
+	if (share)
+		ps->port.space = gnv_space_get(share->space);
+	else
+		ret = gnv_soft_space_create(&ps->port.space);
 	if (ret) {
 		gnv_fail(ret, "no memory for the address space of the software controller");
 		goto free_port;
@@ -117,7 +121,7 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_log *log, struct gn
 	return 0;
 
 close_space:
-	ps->port.space->ops->close(ps->port.space);
+	gnv_space_put(ps->port.space);
 free_port:
 	free(ps);
 	return ret;

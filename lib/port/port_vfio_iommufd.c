@@ -12,4 +12,4 @@ static const struct gnv_port_ops iommufd_ops = {
 	.close = gnv_port_vfio_close,
 };
 
-const struct gnv_vfio_way gnv_way_iommufd = { &iommufd_ops, gnv_iommufd_open, gnv_space_iommufd_create };
+const struct gnv_vfio_way gnv_way_iommufd = { &iommufd_ops, gnv_iommufd_take, gnv_space_iommufd_create };

@@ -12,4 +12,4 @@ static const struct gnv_port_ops type1_ops = {
 	.close = gnv_port_vfio_close,
 };
 
-const struct gnv_vfio_way gnv_way_type1 = { &type1_ops, gnv_type1_open, gnv_space_type1_create };
+const struct gnv_vfio_way gnv_way_type1 = { &type1_ops, gnv_type1_take, gnv_space_type1_create };

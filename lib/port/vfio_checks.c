@@ -14,6 +14,8 @@
 #include "os/type1.h"
 #include "util/log.h"
 
+#define NOIOMMU "noiommu-" /* how the nodes of such devices begin */
+
 static int check_nvme(const char *sys, const struct gnv_pci *pci)
 {
 	(void)sys;
@@ -23,10 +25,16 @@ static int check_nvme(const char *sys, const struct gnv_pci *pci)
 			pci->class_code, GNV_CLASS_NVME);
 }
 
+/* A device that the kernel hands out without IOMMU: it then has a group of its own all the same. */
+static bool is_bare(const struct gnv_pci *pci)
+{
+	return pci->group < 0 || !strncmp(pci->cdev, NOIOMMU, strlen(NOIOMMU));
+}
+
 static int check_iommu(const char *sys, const struct gnv_pci *pci)
 {
 	(void)sys;
-	if (pci->group >= 0)
+	if (!is_bare(pci))
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
 			"%s is behind no IOMMU; enable it in the firmware (VT-d, AMD-Vi) and in the kernel (intel_iommu=on)", pci->bdf);
@@ -103,6 +111,36 @@ static int check_type1(const char *sys, const struct gnv_pci *pci)
 	return check_node(path, "the kernel needs CONFIG_VFIO_GROUP, and the device bound to vfio-pci");
 }
 
+static int check_noiommu(const char *sys, const struct gnv_pci *pci)
+{
+	int on = gnv_sysfs_unsafe_noiommu(sys), ret;
+	char path[80];
+
+	if (!is_bare(pci))
+		return gnv_fail(-EINVAL, "%s is behind an IOMMU, which guards this machine's memory; use port=iommufd or port=type1", pci->bdf);
+	if (on < 0)
+		return gnv_fail(-EOPNOTSUPP, "this kernel hands out no device without IOMMU; that needs Linux 7.3 with CONFIG_VFIO_NOIOMMU");
+	if (!on)
+		return gnv_fail(-EPERM,
+				"devices without IOMMU are switched off; if every byte of this machine may be at the mercy of the drive: "
+				"echo 1 >/sys/module/vfio/parameters/enable_unsafe_noiommu_mode, and bind it to vfio-pci again");
+	ret = check_driver(sys, pci);
+	if (ret)
+		return ret;
+	if (strncmp(pci->cdev, NOIOMMU, strlen(NOIOMMU)))
+		return gnv_fail(-EOPNOTSUPP,
+				"%s has no device node for use without IOMMU; that needs Linux 7.3 with CONFIG_VFIO_DEVICE_CDEV, and the device "
+				"bound to vfio-pci after the switch was set",
+				pci->bdf);
+	if (!gnv_sys_may_rawio())
+		return gnv_fail(-EPERM, "a device without IOMMU needs CAP_SYS_RAWIO; run as root");
+	snprintf(path, sizeof(path), GNV_VFIO_CDEV_DIR "/%s", pci->cdev);
+	return check_node(path, "bind the device to vfio-pci again");
+}
+
+const struct gnv_vfio_check gnv_vfio_check_noiommu = {
+	.name = "noiommu", .fine = "it can be opened without IOMMU, by port=noiommu", .run = check_noiommu
+};
 const struct gnv_vfio_check gnv_vfio_check_iommufd = {
 	.name = "iommufd", .fine = "its device node and /dev/iommu are usable", .run = check_iommufd
 };
@@ -110,12 +148,21 @@ const struct gnv_vfio_check gnv_vfio_check_type1 = {
 	.name = "type1", .fine = "its group and /dev/vfio/vfio are usable", .run = check_type1
 };
 
-int gnv_vfio_check_all(const char *sys, const struct gnv_pci *pci)
+static int check_from(const struct gnv_vfio_check *check, const char *sys, const struct gnv_pci *pci)
 {
-	const struct gnv_vfio_check *check;
 	int ret = 0;
 
-	for (check = gnv_vfio_checks; check->name && !ret; check++)
+	for (; check->name && !ret; check++)
 		ret = check->run(sys, pci);
 	return ret;
+}
+
+int gnv_vfio_check_all(const char *sys, const struct gnv_pci *pci)
+{
+	return check_from(gnv_vfio_checks, sys, pci);
+}
+
+int gnv_vfio_check_any(const char *sys, const struct gnv_pci *pci)
+{
+	return check_from(gnv_vfio_checks + 1, sys, pci);
 }

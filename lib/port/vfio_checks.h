@@ -22,8 +22,10 @@ extern const struct gnv_vfio_check gnv_vfio_checks[];
 /* The ways to the device: its nodes exist and this process may use them. */
 extern const struct gnv_vfio_check gnv_vfio_check_iommufd;
 extern const struct gnv_vfio_check gnv_vfio_check_type1;
+extern const struct gnv_vfio_check gnv_vfio_check_noiommu;
 
-/* All of gnv_vfio_checks. Return: as the first that failed. */
+/* All of gnv_vfio_checks, or all but the first, which asks what kind of device it is. Return: as the first that failed. */
 int gnv_vfio_check_all(const char *sys, const struct gnv_pci *pci);
+int gnv_vfio_check_any(const char *sys, const struct gnv_pci *pci);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mem/space_vfio.h"
 #include "os/sys.h"
 #include "util/bits.h"
 
@@ -19,12 +20,15 @@ static struct gnv_port_vfio *pv_of(struct gnv_port *port)
 	return gnv_container_of(port, struct gnv_port_vfio, port);
 }
 
+static const struct gnv_vfio *vfio_of(const struct gnv_port *port)
+{
+	return &gnv_container_of(port, const struct gnv_port_vfio, port)->vfio;
+}
+
 static void bar_release(struct gpunvme_mem *mem)
 {
 	gnv_sys_unmap(mem->cpu, mem->len);
 }
-
-static const struct gnv_mem_ops bar0_ops = { "bar", bar_release };
 
 /*
  * The kernel's remover waits, for ever if need be, until the device is closed, and the owner may be asleep. So the device is given
@@ -108,6 +112,31 @@ int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int
 	return ret;
 }
 
+struct bar0_part {
+	struct gnv_port *port;
+	uint64_t offset;
+	size_t len;
+};
+
+static int export_part(void *ctx, int *fd, uint64_t *offset)
+{
+	const struct bar0_part *part = ctx;
+
+	*offset = 0;
+	return gnv_port_vfio_export(part->port, part->offset, part->len, fd);
+}
+
+static int bar0_attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
+{
+	struct gnv_port_vfio *pv = gnv_container_of(mem, struct gnv_port_vfio, bar0);
+	struct bar0_part part = { &pv->port, offset, len };
+	const struct gnv_gpu_foreign foreign = { (char *)mem->cpu + offset, len, export_part, &part };
+
+	return gpu->ops->mmio_attach(gpu, &foreign, range);
+}
+
+static const struct gnv_mem_ops bar0_ops = { "bar", bar_release, bar0_attach, gnv_mem_detach_foreign };
+
 void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
 	struct gnv_port_vfio *pv = pv_of(port);
@@ -127,14 +156,15 @@ void gnv_port_vfio_close(struct gnv_port *port)
 	gnv_vfio_watch_stop(&pv->watch);
 	bar_release(&pv->bar0);
 	gnv_mem_fini(&pv->bar0);
-	port->space->ops->close(port->space);
-	gnv_vfio_close(&pv->vfio);
+	gnv_space_put(port->space);
+	if (!port->keep)
+		gnv_vfio_close(&pv->vfio);
 	pthread_mutex_destroy(&pv->lock);
 	free(pv);
 }
 
 /* With the device taken. What it leaves behind on failure, the caller undoes by closing the device. */
-static int bring_up(struct gnv_port_vfio *pv, const struct gnv_vfio_way *way)
+static int bring_up(struct gnv_port_vfio *pv, const struct gnv_vfio_way *way, const struct gnv_port *share)
 {
 	size_t len = (size_t)(pv->vfio.bar[0].size & ~(uint64_t)(gnv_sys_page_size() - 1));
 	void *bar;
@@ -144,23 +174,24 @@ static int bring_up(struct gnv_port_vfio *pv, const struct gnv_vfio_way *way)
 		ret = gnv_vfio_map(&pv->vfio, 0, 0, len, &bar);
 	if (ret)
 		return ret;
-	ret = way->space(&pv->vfio, &pv->port.space);
+	ret = share ? gnv_space_vfio_joined(share->space) : way->space(&pv->vfio, &pv->port.space);
 	if (ret)
 		goto unmap;
+	if (share)
+		pv->port.space = gnv_space_get(share->space);
 	pv->bar0.cpu = bar;
-	pv->bar0.lane = (uintptr_t)bar;
 	pv->bar0.len = len;
 	ret = gnv_vfio_watch_start(&pv->watch, &pv->vfio, alarm_rang, pv);
 	if (!ret)
 		return 0;
-	pv->port.space->ops->close(pv->port.space);
+	gnv_space_put(pv->port.space);
 unmap:
 	gnv_sys_unmap(bar, len);
 	return ret;
 }
 
-int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_log *log,
-		       struct gnv_port **port)
+int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_port *share,
+		       const struct gnv_log *log, struct gnv_port **port)
 {
 	struct gnv_port_vfio *pv = calloc(1, sizeof(*pv));
 	int ret;
@@ -174,11 +205,12 @@ int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci
 	pv->port.ops = way->ops;
 	pv->port.bar0 = &pv->bar0;
 	pv->port.rung = "vfio-host";
+	pv->port.remote = true;
 	snprintf(pv->port.address, sizeof(pv->port.address), "%s", pci->bdf);
-	ret = way->take(pci, &pv->vfio);
+	ret = gnv_vfio_open(way->take, pci, share ? &vfio_of(share)->as : NULL, &pv->vfio);
 	if (ret)
 		goto free_port;
-	ret = bring_up(pv, way);
+	ret = bring_up(pv, way, share);
 	if (ret)
 		goto close_device;
 	*port = &pv->port;

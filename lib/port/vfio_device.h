@@ -23,19 +23,26 @@ struct gnv_port_vfio {
 /* A way to take a device and to make its address space. */
 struct gnv_vfio_way {
 	const struct gnv_port_ops *ops;
-	int (*take)(const struct gnv_pci *pci, struct gnv_vfio *vfio);
+	gnv_vfio_take *take;
 	int (*space)(const struct gnv_vfio *vfio, struct gnv_space **space);
 };
 
 extern const struct gnv_vfio_way gnv_way_iommufd; /* port_vfio_iommufd.c */
 extern const struct gnv_vfio_way gnv_way_type1;   /* port_vfio_type1.c */
+extern const struct gnv_vfio_way gnv_way_noiommu; /* port_vfio_noiommu.c */
 
-/* The way that the URI's `port` (NULL: auto) names or this machine offers. Return: 0; -EINVAL, -ENODEV, -EACCES. */
+/*
+ * The way that the URI's `port` (NULL: auto) names or this machine offers; `noiommu` only by name. Return: 0; -EINVAL, -ENODEV,
+ * -EACCES; for noiommu also -EOPNOTSUPP, -EPERM, -EBUSY.
+ */
 int gnv_vfio_choose(const char *port, const struct gnv_pci *pci, const struct gnv_vfio_way **way);
 
-/* Take the device: its controller is reset and may make DMA. Return: 0 or a negative errno; gnv_fail() has the sentence. */
-int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_log *log,
-		       struct gnv_port **port);
+/*
+ * Take the device: its controller is reset and may make DMA. @share: a port of the same way, or NULL. Return: 0 or a negative
+ * errno; gnv_fail() has the sentence.
+ */
+int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_port *share,
+		       const struct gnv_log *log, struct gnv_port **port);
 
 /* For the ops of the two ports. */
 int gnv_port_vfio_halt(struct gnv_port *port);

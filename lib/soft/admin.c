@@ -198,8 +198,20 @@ static uint16_t execute(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *k
 
 void gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
+	const struct gnv_soft_admin_fault *fault = &soft->admin_fault;
+	enum gnv_soft_verdict verdict = GNV_SOFT_GO;
 	bool kept = false;
-	uint16_t status = execute(soft, cmd, &kept);
+	uint16_t status = 0;
+
+	if (fault->decide)
+		verdict = fault->decide(fault->ctx, &cmd->sqe, &status);
+	if (verdict == GNV_SOFT_DROP) {
+		cmd->post_at = UINT64_MAX;
+		gnv_soft_park(cmd);
+		return;
+	}
+	if (verdict == GNV_SOFT_GO)
+		status = execute(soft, cmd, &kept);
 
 	if (!kept)
 		gnv_soft_finish(cmd, status);

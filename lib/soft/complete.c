@@ -136,7 +136,10 @@ static bool is_full(struct gnv_soft_cq *cq)
 	return next == cq->head;
 }
 
-/* The phase goes last, in the dword that the host polls; releasing it publishes the other three and the data. */
+/*
+ * The phase goes last, in the dword that the host polls; releasing it publishes the other three and the data. A host may look at
+ * those, too, to see whether an entry arrives whole.
+ */
 static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
 {
 	uint32_t *cqe = cq->ring + (size_t)cq->tail * CQE_DWORDS;
@@ -144,9 +147,9 @@ static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
 
 	if (status && gnv_soft_is_final(cmd->status))
 		status |= GPUNVME_ST_DNR;
-	cqe[0] = cmd->dw0;
-	cqe[1] = 0;
-	cqe[2] = cmd->sq->head | (uint32_t)cmd->sq->qid << 16;
+	__atomic_store_n(&cqe[0], cmd->dw0, __ATOMIC_RELAXED);
+	__atomic_store_n(&cqe[1], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&cqe[2], cmd->sq->head | (uint32_t)cmd->sq->qid << 16, __ATOMIC_RELAXED);
 	__atomic_store_n(&cqe[3], cmd->sqe.cid | cq->phase << 16 | status << 17, __ATOMIC_RELEASE);
 	cq->tail++;
 	if (cq->tail == cq->size) {

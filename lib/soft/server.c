@@ -11,11 +11,11 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "util/bits.h"
+#include "util/thread.h"
 
 #define BATCH 64u
 #define SPIN_NS 20000u
@@ -46,15 +46,6 @@ uint64_t gnv_soft_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
 }
 
 /* ---- The lock ---- */
@@ -187,7 +178,7 @@ static void rest(struct gnv_soft_server *server, struct pace *pace)
 		begin_idle(server, pace, now);
 	idle = now - pace->idle_since;
 	if (idle < (server->in_ring ? IO_SPIN_NS : SPIN_NS)) {
-		pause_cpu();
+		gnv_cpu_pause();
 		return;
 	}
 	if (!server->in_ring && idle < YIELD_NS) {
@@ -320,19 +311,6 @@ void gnv_soft_server_free(struct gnv_soft_server *server)
 	free(server);
 }
 
-/* Signals are the application's business: its handlers do not run on our threads. */
-static int start_thread(struct gnv_soft_server *server)
-{
-	sigset_t all, old;
-	int ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&server->thread, NULL, run, server);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -ret;
-}
-
 int gnv_soft_server_start(struct gnv_soft *soft, unsigned index)
 {
 	struct gnv_soft_server *server = new_server(soft, index);
@@ -340,7 +318,7 @@ int gnv_soft_server_start(struct gnv_soft *soft, unsigned index)
 
 	if (!server)
 		return -ENOMEM;
-	ret = start_thread(server);
+	ret = gnv_thread_start(&server->thread, run, server);
 	if (!ret) {
 		gnv_soft_server_lock(server);
 		while (!server->started)

@@ -196,3 +196,10 @@ void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *faul
 		gnv_soft_server_unlock(soft->server[i]);
 	}
 }
+
+void gnv_soft_set_admin_fault(struct gnv_soft *soft, const struct gnv_soft_admin_fault *fault)
+{
+	gnv_soft_server_lock(soft->server[0]);
+	soft->admin_fault = fault ? *fault : (struct gnv_soft_admin_fault){ 0 };
+	gnv_soft_server_unlock(soft->server[0]);
+}

@@ -66,4 +66,11 @@ struct gnv_soft_fault {
 };
 void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *fault);
 
+/* The same for each admin command; verdicts are GNV_SOFT_GO, _FAIL and _DROP. May be set at any time. */
+struct gnv_soft_admin_fault {
+	enum gnv_soft_verdict (*decide)(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status);
+	void *ctx;
+};
+void gnv_soft_set_admin_fault(struct gnv_soft *soft, const struct gnv_soft_admin_fault *fault);
+
 #endif

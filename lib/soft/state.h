@@ -170,6 +170,7 @@ struct gnv_soft {
 		uint64_t count;
 		struct gpunvme_error_log entry[GNV_SOFT_ERRORS];
 	} errors;
+	struct gnv_soft_admin_fault admin_fault; /* under the lock of server 0 */
 	unsigned servers;
 	struct gnv_soft_server *server[64];
 };

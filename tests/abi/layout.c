@@ -8,9 +8,11 @@
 #define PIN_SIZE(type, bytes) GPUNVME_STATIC_ASSERT(sizeof(struct type) == (bytes), "size of " #type)
 #define PIN(type, field, byte) GPUNVME_STATIC_ASSERT(offsetof(struct type, field) == (byte), #type "." #field)
 
-PIN_SIZE(gpunvme_dev_opts, 32);
+PIN_SIZE(gpunvme_dev_opts, 48);
 PIN(gpunvme_dev_opts, admin_timeout_ms, 24);
 PIN(gpunvme_dev_opts, queues, 28);
+PIN(gpunvme_dev_opts, share, 32);
+PIN(gpunvme_dev_opts, watchdog_ms, 40);
 PIN_SIZE(gpunvme_gpu_opts, 24);
 PIN_SIZE(gpunvme_mem_opts, 16);
 PIN_SIZE(gpunvme_qp_opts, 24);
@@ -23,14 +25,26 @@ PIN(gpunvme_dev_info, transport, 79);
 PIN_SIZE(gpunvme_ns_info, 56);
 PIN(gpunvme_ns_info, nblocks, 16);
 PIN_SIZE(gpunvme_gpu_info, 88);
-PIN_SIZE(gpunvme_qp_info, 80);
+PIN_SIZE(gpunvme_qp_info, 88);
 PIN(gpunvme_qp_info, submitted, 32);
 PIN(gpunvme_qp_info, rung, 64);
+PIN(gpunvme_qp_info, recoveries, 80);
+PIN_SIZE(gpunvme_litmus_opts, 16);
+PIN_SIZE(gpunvme_litmus_result, 200);
+PIN_SIZE(gpunvme_litmus, 1016);
 PIN_SIZE(gpunvme_dq, 160);
 PIN(gpunvme_dq, lba_first, 112);
 PIN_SIZE(gpunvme_dq_state, 768);
 PIN_SIZE(gpunvme_dbuf, 40);
 PIN_SIZE(gpunvme_req, 24);
+PIN_SIZE(gpunvme_dvol, 64);
+PIN(gpunvme_dvol, lba_first, 40);
+PIN_SIZE(gpunvme_dvbuf, 32);
+PIN_SIZE(gpunvme_copy, 56);
+PIN(gpunvme_copy, lba, 24);
+PIN_SIZE(gpunvme_volume_opts, 32);
+PIN_SIZE(gpunvme_volume_info, 48);
+PIN(gpunvme_volume_info, nblocks, 24);
 
 /* The asserts are the test. */
 int main(void)

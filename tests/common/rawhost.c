@@ -82,7 +82,7 @@ void rawhost_close(struct rawhost *h)
 	gnv_soft_destroy(h->soft);
 	/* A controller that forgot a reference is found here. */
 	assert_int_equal(h->space->ops->unmap(h->space, h->iova, RAWHOST_MEM), 0);
-	h->space->ops->close(h->space);
+	gnv_space_put(h->space);
 	free(h->cpu);
 	if (h->path[0])
 		unlink(h->path);

@@ -52,7 +52,9 @@ static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
 	for (i = 0; i < cids; i++)
 		r->cid_map[i / 64] |= 1ull << (i & 63);
 	r->state->resv = r->state->fetched = r->state->pub = start;
-	r->state->cq_pos = r->state->cq_rung = start;
+	r->state->pub_gate = start << GPUNVME_GATE_SHIFT;
+	r->state->drain = start << 1;
+	r->state->cq_rung = start;
 	r->doorbell[0] = (uint32_t)(start % depth);
 	r->doorbell[1] = (uint32_t)(start % cq_depth);
 	r->ctrl.q = (struct mini_queue){ rig_zeroed(64 * depth), rig_zeroed(16 * cq_depth), &r->doorbell[0], &r->doorbell[1],

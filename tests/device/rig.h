@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <time.h>
 
 #include "common/rig.h"
 
@@ -38,6 +39,17 @@ static inline void rig_end(struct rig *r, bool idle)
 	}
 	rig_free(r);
 }
+
+/* Kernels carry GPUNVME_DEVICE, so that tests/gfx finds them and runs them as machine code. There lanes leave a loop together. */
+#define RIG_ANY_LANE(condition) (condition)
+#define RIG_NAP_US(us) nanosleep(&(struct timespec){ 0, (long)(us) * 1000 }, NULL)
+
+/* A program whose lanes are slow counts less. */
+#ifdef SLOW_LANES
+#define RIG_COUNT(usual, slow) (slow)
+#else
+#define RIG_COUNT(usual, slow) (usual)
+#endif
 
 /* Ticks of the lane clock. */
 static inline uint64_t rig_ms(uint64_t ms)

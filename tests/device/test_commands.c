@@ -252,48 +252,50 @@ static void success_ignores_retry_bits(void **state)
 }
 
 struct pair {
-	struct rig *rig[2];
+	const struct gpunvme_dq *dq[2];
+	const struct gpunvme_dbuf *dbuf;
 	uint32_t wrong;
 };
 
-static uint16_t fail_odd(uint64_t stamp)
+static GPUNVME_DEVICE uint16_t fail_odd(uint64_t stamp)
 {
 	return stamp & 1 ? GPUNVME_SC_LBA_RANGE : 0;
 }
 
 /* Lanes of one wave on different queues. */
-static void read_alternating(void *arg)
+static GPUNVME_DEVICE void read_alternating(void *arg)
 {
-	struct pair *p = arg;
+	struct pair *p = (struct pair *)arg;
 	unsigned i;
 
 	for (i = 0; i < 40; i++) {
-		struct rig *r = p->rig[(gpunvme_lane() + i / 3) & 1];
+		const struct gpunvme_dq *dq = p->dq[(gpunvme_lane() + i / 3) & 1];
 		uint64_t stamp = gpunvme_lane() * 1000 + i;
 
-		if (gpunvme_read(&r->dq, &r->dbuf, 0, stamp, 1) != fail_odd(stamp))
+		if (gpunvme_read(dq, p->dbuf, 0, stamp, 1) != fail_odd(stamp))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
 	}
 }
 
 static void lanes_of_a_wave_may_use_different_queues(void **state)
 {
-	struct pair p = { { rig_new(3, 0), rig_new(5, 0) }, 0 };
+	struct rig *rig[2] = { rig_new(3, 0), rig_new(5, 0) };
+	struct pair p = { { &rig[0]->dq, &rig[1]->dq }, &rig[0]->dbuf, 0 };
 	unsigned i;
 
 	(void)state;
 	for (i = 0; i < 2; i++) {
-		p.rig[i]->ctrl.opts.status = fail_odd;
-		rig_start(p.rig[i]);
+		rig[i]->ctrl.opts.status = fail_odd;
+		rig_start(rig[i]);
 	}
 	assert_int_equal(gpunvme_cpu_launch(8, 4, read_alternating, &p), 0);
 	assert_int_equal(p.wrong, 0);
-	assert_int_equal(p.rig[0]->state->resv + p.rig[1]->state->resv, 320);
-	rig_end(p.rig[0], true);
-	rig_end(p.rig[1], true);
+	assert_int_equal(rig[0]->state->resv + rig[1]->state->resv, 320);
+	rig_end(rig[0], true);
+	rig_end(rig[1], true);
 }
 
-static void no_kernel(void *arg)
+static GPUNVME_DEVICE void no_kernel(void *arg)
 {
 	(void)arg;
 }

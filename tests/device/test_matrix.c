@@ -8,18 +8,19 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define ROUNDS 60u
 #else
-#define ROUNDS 200u
+#define ROUNDS RIG_COUNT(200u, 20u)
 #endif
 
 struct load {
-	struct rig *rig;
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dbuf *dbuf;
 	uint32_t rounds;
 	uint32_t *seen; /* by stamp: times the controller fetched it */
 	uint32_t wrong;
 };
 
 /* A third of all stamps fail, with a status that depends on the stamp. */
-static uint16_t status_of(uint64_t stamp)
+static GPUNVME_DEVICE uint16_t status_of(uint64_t stamp)
 {
 	uint64_t h = stamp * 0x9e3779b97f4a7c15ull;
 
@@ -33,10 +34,28 @@ static void note(void *ctx, const struct gpunvme_sqe *cmd)
 	load->seen[cmd->cdw10]++;
 }
 
-/* Lanes differ in how much they do and leave early, so waves are partly active most of the time. */
-static void kernel(void *arg)
+/* One loop for submitting and polling: see gpunvme_submit_read(). */
+static GPUNVME_DEVICE int read_by_polling(const struct load *load, uint64_t stamp)
 {
-	struct load *load = arg;
+	int ret = -GPUNVME_EAGAIN, submitted = 0;
+	struct gpunvme_req req;
+
+	while (RIG_ANY_LANE(ret == -GPUNVME_EAGAIN)) {
+		if (ret == -GPUNVME_EAGAIN && !submitted) {
+			ret = gpunvme_submit_read(load->dq, load->dbuf, 0, stamp, 1, &req);
+			submitted = !ret;
+			ret = ret ? ret : -GPUNVME_EAGAIN;
+		} else if (ret == -GPUNVME_EAGAIN) {
+			ret = gpunvme_poll(load->dq, &req);
+		}
+	}
+	return ret;
+}
+
+/* Lanes differ in how much they do and leave early, so waves are partly active most of the time. */
+static GPUNVME_DEVICE void kernel(void *arg)
+{
+	struct load *load = (struct load *)arg;
 	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes(), i;
 	uint32_t rounds = load->rounds - (lane * 7) % (load->rounds / 2);
 
@@ -45,19 +64,10 @@ static void kernel(void *arg)
 		uint16_t expect = status_of(stamp);
 		int ret;
 
-		if ((stamp * 2654435761u >> 20) % 5 == 0) {
-			struct gpunvme_req req;
-
-			do
-				ret = gpunvme_submit_read(&load->rig->dq, &load->rig->dbuf, 0, stamp, 1, &req);
-			while (ret == -GPUNVME_EAGAIN);
-			if (!ret)
-				do
-					ret = gpunvme_poll(&load->rig->dq, &req);
-				while (ret == -GPUNVME_EAGAIN);
-		} else {
-			ret = gpunvme_write(&load->rig->dq, &load->rig->dbuf, 0, stamp, 1);
-		}
+		if ((stamp * 2654435761u >> 20) % 5 == 0)
+			ret = read_by_polling(load, stamp);
+		else
+			ret = gpunvme_write(load->dq, load->dbuf, 0, stamp, 1);
 		if (ret != expect)
 			__atomic_fetch_add(&load->wrong, 1, __ATOMIC_RELAXED);
 	}
@@ -65,14 +75,15 @@ static void kernel(void *arg)
 
 static void run_matrix(unsigned shift, uint32_t width, uint32_t lanes, uint64_t start)
 {
-	struct load load = { rig_new(shift, start), width == 1 ? ROUNDS * 8 : width == 4 ? ROUNDS : ROUNDS / 10, NULL, 0 };
+	struct rig *rig = rig_new(shift, start);
+	struct load load = { &rig->dq, &rig->dbuf, width == 1 ? ROUNDS * 8 : width == 4 ? ROUNDS : ROUNDS / 10, NULL, 0 };
 	uint32_t i, lane, total = 0, expect = 0;
 
 	load.seen = rig_zeroed(4ull * load.rounds * lanes);
-	load.rig->ctrl.opts = (struct mini_opts){ .seed = shift * 100 + width, .window = 9, .idle = 30, .naps = 2, .status = status_of };
-	load.rig->ctrl.seen = note;
-	load.rig->ctrl.seen_ctx = &load;
-	rig_start(load.rig);
+	rig->ctrl.opts = (struct mini_opts){ .seed = shift * 100 + width, .window = 9, .idle = 30, .naps = 2, .status = status_of };
+	rig->ctrl.seen = note;
+	rig->ctrl.seen_ctx = &load;
+	rig_start(rig);
 	assert_int_equal(gpunvme_cpu_launch(lanes, width, kernel, &load), 0);
 	assert_int_equal(load.wrong, 0);
 	for (i = 0; i < load.rounds * lanes; i++)
@@ -80,7 +91,7 @@ static void run_matrix(unsigned shift, uint32_t width, uint32_t lanes, uint64_t 
 	for (lane = 0; lane < lanes; lane++)
 		expect += load.rounds - (lane * 7) % (load.rounds / 2);
 	assert_int_equal(total, expect);
-	rig_end(load.rig, true);
+	rig_end(rig, true);
 	free(load.seen);
 }
 

@@ -20,6 +20,55 @@ static void note(struct gfx *m, const struct gfx_wave *w, char kind, uint64_t ad
 	memcpy(&n->value, data, size < 8 ? size : 8);
 }
 
+/* Words of memory are read and written whole, whatever other threads do; the rest as it comes. */
+typedef uint32_t four __attribute__((vector_size(16)));
+
+static void read_memory(void *to, uint64_t addr, unsigned size)
+{
+	const void *from = (const void *)(uintptr_t)addr;
+	uint64_t word;
+	four words;
+
+	if (size == 4 && !(addr & 3)) {
+		word = __atomic_load_n((const uint32_t *)from, __ATOMIC_ACQUIRE);
+		memcpy(to, &word, 4);
+	} else if (size == 8 && !(addr & 7)) {
+		word = __atomic_load_n((const uint64_t *)from, __ATOMIC_ACQUIRE);
+		memcpy(to, &word, 8);
+	} else if (size == 16 && !(addr & 15)) { /* one instruction */
+		words = *(const volatile four *)from;
+		memcpy(to, &words, 16);
+	} else {
+		memcpy(to, from, size);
+	}
+}
+
+static void write_memory(uint64_t addr, const void *from, unsigned size)
+{
+	uint64_t word = 0;
+
+	memcpy(&word, from, size < 8 ? size : 8);
+	if (size == 4 && !(addr & 3))
+		__atomic_store_n((uint32_t *)(uintptr_t)addr, (uint32_t)word, __ATOMIC_SEQ_CST);
+	else if (size == 8 && !(addr & 7))
+		__atomic_store_n((uint64_t *)(uintptr_t)addr, word, __ATOMIC_SEQ_CST);
+	else
+		memcpy((void *)(uintptr_t)addr, from, size);
+}
+
+/* Puts `new` where `old` is, else answers what is there. Atomics are aligned. */
+static bool exchange(uint64_t addr, uint64_t *old, uint64_t new, unsigned size)
+{
+	uint32_t low = (uint32_t)*old;
+	bool done;
+
+	if (size == 8)
+		return __atomic_compare_exchange_n((uint64_t *)(uintptr_t)addr, old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	done = __atomic_compare_exchange_n((uint32_t *)(uintptr_t)addr, &low, (uint32_t)new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	*old = low;
+	return done;
+}
+
 static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_region *r, uint64_t addr,
 		       void *got)
 {
@@ -31,7 +80,7 @@ static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, 
 	else if (m->rules & GFX_CACHES && !(r->flags & GFX_UNCACHED) && !a->in->glc)
 		gfx_cached_read(m, w->l0, m->l1, r, addr, a->piece, got);
 	else
-		memcpy(got, (void *)(uintptr_t)addr, a->piece);
+		read_memory(got, addr, a->piece);
 }
 
 static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned piece)
@@ -39,28 +88,29 @@ static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsig
 	uint64_t addr = a->addr[lane] + piece * a->piece, old = 0, new;
 	const struct gfx_region *r = gfx_region_of(m, addr, a->piece, a->kind != K_LOAD);
 	uint8_t *data = (uint8_t *)a->data[lane] + piece * a->piece, *got = (uint8_t *)a->got[lane] + piece * a->piece;
-	void *memory = (void *)(uintptr_t)addr;
+	unsigned id = a->in->x.op->id;
 
 	if (a->kind == K_LOAD) {
 		read_piece(m, w, a, r, addr, got);
-		if (a->in->x.op->id == OP_load_i8)
+		if (id == OP_load_i8 || id == OP_load_d16_i8 || id == OP_load_d16_hi_i8)
 			a->got[lane][0] = (uint32_t)(int8_t)got[0];
-		else if (a->in->x.op->id == OP_load_i16)
+		else if (id == OP_load_i16)
 			a->got[lane][0] = (uint32_t)(int16_t)(got[0] | got[1] << 8);
 		note(m, w, 'r', addr, got, a->piece);
 	} else if (a->kind == K_STORE) {
-		memcpy(memory, data, a->piece);
+		write_memory(addr, data, a->piece);
 		gfx_cache_store(w->l0, addr, a->piece, data);
 		gfx_cache_store(m->l1, addr, a->piece, data);
 		note(m, w, 'w', addr, data, a->piece);
 	} else {
 		uint64_t value = 0, compare = 0;
 
-		memcpy(&old, memory, a->piece);
 		memcpy(&value, data, a->piece);
 		memcpy(&compare, data + a->piece, a->piece);
-		new = gfx_atomic(m, a->in->x.op->id, old, value, compare, a->piece);
-		memcpy(memory, &new, a->piece);
+		read_memory(&old, addr, a->piece);
+		do
+			new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
+		while (!exchange(addr, &old, new, a->piece));
 		memcpy(got, &old, a->piece);
 		gfx_cache_store(w->l0, addr, a->piece, NULL);
 		gfx_cache_store(m->l1, addr, a->piece, NULL);
@@ -78,7 +128,7 @@ static void touch_scalar(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 		if (m->rules & GFX_CACHES && !(r->flags & GFX_UNCACHED))
 			gfx_cached_read(m, m->group[w->group].scalar, NULL, r, a->low + 4 * i, 4, &a->scalar[i]);
 		else
-			memcpy(&a->scalar[i], (void *)(uintptr_t)(a->low + 4 * i), 4);
+			read_memory(&a->scalar[i], a->low + 4 * i, 4);
 	}
 	a->left = 0;
 }
@@ -164,6 +214,15 @@ static void poison(struct gfx *m, struct gfx_wave *w, const struct gfx_access *a
 	}
 }
 
+/* The other half of a register stays what it is. */
+static void put_part(uint32_t *to, uint32_t value, unsigned part)
+{
+	if (part == P_HIGH)
+		*to = (*to & 0xffff) | value << 16;
+	else
+		*to = part == P_LOW ? (*to & ~0xffffu) | (value & 0xffff) : value;
+}
+
 /* The result reaches the registers. */
 static void deliver(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
 {
@@ -181,7 +240,7 @@ static void deliver(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
 		w->vpoison[a->reg - 256 + i] &= ~a->lanes;
 		for (lane = 0; lane < GFX_LANES; lane++)
 			if (a->lanes >> lane & 1)
-				w->v[a->reg - 256 + i][lane] = a->got[lane][i];
+				put_part(&w->v[a->reg - 256 + i][lane], a->got[lane][i], a->part);
 	}
 	a->reg = 0xffff;
 	for (i = 0; i < w->count; i++)
@@ -242,7 +301,7 @@ struct gfx_access *gfx_access_new(struct gfx *m, struct gfx_wave *w, const struc
 	a->vm = a->vs = a->lgkm = false;
 	a->lanes = a->left = 0;
 	a->reg = 0xffff;
-	a->regs = 0;
+	a->regs = a->part = 0;
 	a->pieces = 1;
 	a->low = ~0ull;
 	a->high = 0;

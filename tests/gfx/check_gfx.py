@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: MIT
 """Compile kernels for gfx1100 and run them on the executor. Parts:
 
-decode     the decoder's text of every instruction against llvm-objdump 19; of newer versions length and opcode
+decode     the decoder's text of every instruction against llvm-objdump 19
 bad_input  files and kernels that must be refused with a message and an exit status
 math       small kernels against the same source compiled for the CPU, at -O1, -O2, -O3
 queue      the device library on queues, at -O1, -O2, -O3, with the adversary on (--seeds N: so many seeds each)
+device     the tests of tests/device with their lanes on the executor
+examples   the examples, those for HIP too, against the controller in software, their lanes on the executor
+threads    queue with the workgroups on two host threads
 plants     planted mistakes in the device headers: each must be noticed
+newer      decode (length and opcode), math and queue with the clang of scripts/newer-clang
 
-Exit status 0, 1, or 77 when clang 19 is not there.
+Exit status 0, 1, or 77 when the compiler is not there.
 """
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import re
 import shutil
@@ -18,6 +24,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -26,15 +33,31 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 
-def hip(source, out, level="-O2", tree=ROOT, version=19, target="gfx1100", extra=()):
-    subprocess.run([f"clang++-{version}", "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib",
+class Clang:
+    def __init__(self, compiler, objdump):
+        self.compiler, self.objdump = compiler, objdump
+        self.there = bool(shutil.which(compiler) and shutil.which(objdump))
+        self.exact = compiler == "clang++-19"  # the spelling of its disassembler is the decoder's
+
+    def name(self):
+        return re.search(r"clang version \d+", run(self.compiler, "--version")[1])[0]
+
+
+def newer_clang():
+    folder = run(ROOT / "scripts/newer-clang", "--have")[1].strip()
+    return Clang(f"{folder}/clang++", f"{folder}/llvm-objdump")
+
+
+CLANG = Clang("clang++-19", "llvm-objdump-19")
+
+
+def hip(source, out, level="-O2", tree=ROOT, clang=CLANG, target="gfx1100", extra=()):
+    if out.exists():
+        return out
+    subprocess.run([clang.compiler, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-ffp-contract=off",
                     f"--offload-arch={target}", level, f"-I{tree}/include", f"-I{tree}/device", "-w", *extra, "-c", str(source),
                     "-o", str(out)], check=True)
     return out
-
-
-def versions():
-    return [v for v in range(19, 31) if shutil.which(f"clang++-{v}") and shutil.which(f"llvm-objdump-{v}")]
 
 
 def run(*command, timeout=500):
@@ -44,9 +67,9 @@ def run(*command, timeout=500):
 
 # ---- decode ----
 
-def oracle(path, version):
+def oracle(path, clang):
     """address: (length, text) as llvm-objdump sees it."""
-    text = subprocess.run([f"llvm-objdump-{version}", "-d", "--mcpu=gfx1100", str(path)], check=True, capture_output=True,
+    text = subprocess.run([clang.objdump, "-d", "--mcpu=gfx1100", str(path)], check=True, capture_output=True,
                           text=True).stdout
     found = {}
     for line in text.splitlines():
@@ -56,7 +79,7 @@ def oracle(path, version):
     return found
 
 
-def compare(path, version, dump):
+def compare(path, clang, dump):
     ours = {}
     status, text = run(dump, path)
     if status:
@@ -65,10 +88,10 @@ def compare(path, version, dump):
     for line in text.splitlines():
         address, length, rest = line.split(" ", 2)
         ours[address] = (int(length), rest)
-    theirs, bad = oracle(path, version), 0
+    theirs, bad = oracle(path, clang), 0
     for address, (length, text) in theirs.items():
         got = ours.get(address, (0, "nothing"))
-        same = got == (length, text) if version == 19 else got[0] == length and got[1].split()[0] == text.split()[0]
+        same = got == (length, text) if clang.exact else got[0] == length and got[1].split()[0] == text.split()[0]
         if not same:
             bad += 1
             if bad < 10:
@@ -76,25 +99,24 @@ def compare(path, version, dump):
     return len(theirs), bad
 
 
-def decode(args, folder):
+def decode(args, folder, clang=CLANG):
     total = wrong = 0
-    for version in versions():
-        for source in (HERE / "queue.hip", HERE / "math.hip", ROOT / "tests/isa/kernels.hip"):
-            for level in LEVELS:
-                count, bad = compare(hip(source, folder / f"{source.stem}{level}-{version}.o", level, version=version), version,
-                                     args.programs / "gfx_dump")
-                total, wrong = total + count, wrong + bad
-    print(f"{total} instructions of clang {versions()}, {wrong} differ")
+    for source in (HERE / "queue.hip", HERE / "math.hip", ROOT / "tests/isa/kernels.hip"):
+        for level in LEVELS:
+            path = hip(source, folder / f"{source.stem}{level}.o", level, clang=clang)
+            count, bad = compare(path, clang, args.programs / "gfx_dump")
+            total, wrong = total + count, wrong + bad
+    print(f"{total} instructions of {clang.name()}, {wrong} differ")
     return wrong or not total
 
 
 # ---- queue ----
 
-def queue(args, folder):
+def queue(args, folder, clang=CLANG, short=24):
     failed = 0
     for level in LEVELS:
-        path = hip(HERE / "queue.hip", folder / f"queue{level}.o", level)
-        for rules, seeds in ((0, 1), (255, args.seeds or 24)):
+        path = hip(HERE / "queue.hip", folder / f"queue{level}.o", level, clang=clang)
+        for rules, seeds in ((0, 1), (255, args.seeds or short)):
             status, text = run(args.programs / "gfx_queue", "--rules", rules, "--seed", args.seed, "--seeds", seeds, path,
                                timeout=None if args.seeds else 500)
             print(f"{level}: {text.strip()}", flush=True)
@@ -103,6 +125,142 @@ def queue(args, folder):
                 keep = pathlib.Path.cwd() / f"gfx-failed{level}.o"
                 shutil.copy(path, keep)
                 print(f"the code object of the failing seed is kept as {keep}")
+    return failed
+
+
+def threads(args, folder):
+    path = hip(HERE / "queue.hip", folder / "queue.o")
+    failed = 0
+    for rules, seeds in ((0, 4), (255, args.seeds or 8)):
+        status, text = run(args.programs / "gfx_queue", "--threads", 2, "--rules", rules, "--seed", args.seed, "--seeds", seeds,
+                           "--steps", 400000000, path, timeout=None if args.seeds else 500)
+        print(f"two threads: {text.strip()}", flush=True)
+        failed += status != 0
+    return failed
+
+
+# ---- whole programs with their lanes on the executor ----
+
+def kernels_of(source):
+    """Structures and GPUNVME_DEVICE functions of a C file, word for word, as tests/abi/kernels finds them."""
+    sys.path.insert(0, str(ROOT / "tests/abi"))
+    finder = types.ModuleType("kernels")
+    exec((ROOT / "tests/abi/kernels").read_text(), finder.__dict__)
+    return finder.unit(source.read_text(), (ROOT / "examples/common.h").read_text())[1]
+
+
+def lanes_code(source, folder, level, clang=CLANG):
+    text = f"""#define RIG_ANY_LANE(x) __builtin_amdgcn_ballot_w32(x)
+#define RIG_NAP_US(us) for (unsigned n = (us) / 10; n; n--) __builtin_amdgcn_s_sleep(1)
+{kernels_of(source)}
+"""
+    if source.stem.startswith("test_"):  # calls single lane functions too
+        text += '#include "calls.hip"\n'
+    path = folder / f"{source.stem}.hip"
+    path.write_text(text)
+    return hip(path, folder / f"{source.stem}{level}.o", level, clang=clang, extra=[f"-I{HERE}"])
+
+
+# What the kernels of examples/hip use of HIP's headers.
+HIP = """#include <gpunvme/device.h>
+#define __global__ extern "C" __attribute__((global))
+#define __device__ __attribute__((device))
+struct block_index { unsigned x; };
+#define blockIdx (block_index{ __builtin_amdgcn_workgroup_id_x() })
+"""
+
+
+def hip_code(folder, level, clang=CLANG):
+    """All kernels of examples/hip; gfx_hip.c launches them."""
+    path, text = folder / "hip.hip", HIP
+    for source in sorted((ROOT / "examples/hip").glob("*.hip")):
+        parts = re.findall(r"^(?:__global__|__device__) .*?^\}\n|^static const \w+ \w+ = .*?;\n", source.read_text(), re.M | re.S)
+        text += "\n".join(parts)
+    path.write_text(text)
+    return hip(path, folder / f"hip{level}.o", level, clang=clang)
+
+
+def run_program(args, name, code, seed, rules, arguments=(), cwd=None):
+    setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": str(rules)}
+    program = args.programs / f"gfx_{name}"
+    done = subprocess.run([str(part) for part in (program, *arguments)], capture_output=True, text=True, cwd=cwd, timeout=500,
+                          env={**os.environ, **setting})
+    if done.returncode:
+        keep = pathlib.Path.cwd() / f"gfx-failed-{code.name}"
+        shutil.copy(code, keep)
+        print((done.stdout + done.stderr)[-3000:])
+        print(f"FAILED: replay with: GFX_CODE={keep} GFX_SEED={seed} GFX_RULES={rules} {program} {' '.join(map(str, arguments))}")
+    return done
+
+
+def side_by_side(function, jobs):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return sum(pool.map(lambda job: function(*job), jobs))
+
+
+def levels(args):
+    return LEVELS if args.seeds else ("-O2",)
+
+
+# The tests of tests/device, and with how many seeds each of them runs usually.
+DEVICE_TESTS = {"commands": 1, "fronts": 3, "handles": 10, "matrix": 5, "ring": 1}
+
+
+def device(args, folder):
+    def one(test, level):
+        code, passed = lanes_code(ROOT / f"tests/device/test_{test}.c", folder, level), 0
+        runs = [(args.seed + i, 255) for i in range(args.seeds or DEVICE_TESTS[test])] + [(1, 0)]
+        for seed, rules in runs:
+            done = run_program(args, f"device_{test}", code, seed, rules)
+            if done.returncode:
+                return 1
+            passed += int(re.search(r"PASSED\s*\] (\d+) test", done.stdout + done.stderr)[1])
+        print(f"{test} {level}: {passed} tests in {len(runs)} runs passed", flush=True)
+        return 0
+
+    return side_by_side(one, [(test, level) for test in DEVICE_TESTS for level in levels(args)])
+
+
+# Example and its arguments; each has an image with random bytes and a file to copy. To add one: a line here, one in CMakeLists.txt.
+EXAMPLES = [
+    ("hello", "soft:disk.img"),
+    ("write_file", "--dev soft:disk.img --gpu cpu:4 --lanes 8 --xfer 4K file"),
+    ("read_file", "--dev soft:disk.img --gpu cpu:32 --lanes 40 --xfer 4K --bytes 100000 copy"),
+    ("write_file", "--dev soft:disk.img --gpu cpu:32 --lanes 32 --depth 2 --queues 1 --xfer 2K file"),
+    ("read_file", "--dev soft:disk.img --depth 4 --queues 2 --lanes 6 --xfer 8K --bytes 100000 copy"),
+    ("many_queues", "--dev soft:disk.img --gpu cpu:32 --lanes 64 --queues 3 --rounds 2 --xfer 1K"),
+    ("many_queues", "--dev soft:disk.img --lanes 12 --queues 4 --rounds 3 --depth 2 --xfer 4K"),
+]
+
+
+def examples(args, folder):
+    def one(level, seed, rules):
+        work = folder / f"files{level}-{seed}-{rules}"
+        work.mkdir()
+        (work / "disk.img").write_bytes(os.urandom(4 << 20))
+        (work / "file").write_bytes(os.urandom(100000))
+        for name, arguments in EXAMPLES:
+            done = run_program(args, f"example_{name}", code[name, level], seed, rules, arguments.split(), cwd=work)
+            if done.returncode:
+                return 1
+            first = (work / "disk.img").read_bytes()[:100000]
+            if name == "hello":
+                wrong = f"first byte {first[0]:02x}" not in done.stdout
+            else:
+                wrong = name == "write_file" and first != (work / "file").read_bytes()
+                wrong = wrong or name == "read_file" and first != (work / "copy").read_bytes()
+            if wrong:
+                print(f"FAILED: {name} {arguments}, {level}, seed {seed}, rules {rules}: other bytes than there should be")
+                return 1
+        return run_program(args, "hip", hip_codes[level], seed, rules, ["soft:disk.img"], cwd=work).returncode
+
+    names = sorted({name for name, _ in EXAMPLES})
+    code = {(name, level): lanes_code(ROOT / f"examples/{name}.c", folder, level) for name in names for level in levels(args)}
+    hip_codes = {level: hip_code(folder, level) for level in levels(args)}
+    seeds = range(args.seed, args.seed + (args.seeds or 6))
+    jobs = [(level, seed, rules) for level in levels(args) for seed, rules in [(seed, 255) for seed in seeds] + [(1, 0)]]
+    failed = side_by_side(one, jobs)
+    print(f"{len(jobs)} runs of {len(EXAMPLES)} examples and those of HIP at {' '.join(levels(args))}, {failed} failed")
     return failed
 
 
@@ -131,7 +289,7 @@ def corrupt(args, good, folder):
     for place in places:
         for value in (0xff, data[place] ^ 0x41):
             out = patched(good, folder / "corrupt.o", lambda d, p=place, v=value: d.__setitem__(p, v))
-            code, _ = run(args.programs / "gfx_dump", "--launch", "nothing", 1, 32, out)
+            code, _ = run(args.programs / "gfx_dump", "--launch", "nothing", 32, 32, out)
             count, bad = count + 1, bad + (code not in (0, 1, 2))
             code, _ = run(args.programs / "gfx_dump", out)
             bad += code not in (0, 2)
@@ -155,18 +313,18 @@ def bad_input(args, folder):
         refused("no file", "cannot be read", 2, dump, folder / "none.o"),
         refused("a text", "not a little-endian ELF64|shorter", 2, dump, folder / "text.o"),
         refused("another GPU", "not for gfx1100", 2, dump, other),
-        refused("missing kernel", "has no kernel", 1, dump, "--launch", "nobody", 1, 32, good),
-        refused("waves of 64", "64 lanes", 1, dump, "--launch", "nothing", 1, 32, wide),
-        refused("oversized local memory", "local memory", 1, dump, "--launch", "nothing", 1, 32, huge),
-        refused("wild load", "no registered memory", 1, dump, "--launch", "wild_load", 1, 32, good),
-        refused("wild store", "no registered memory", 1, dump, "--launch", "wild_store", 1, 32, good),
-        refused("past local memory", "beyond its", 1, dump, "--launch", "past_local", 1, 32, good),
-        refused("endless kernel", "does not end", 1, dump, "--launch", "endless", 1, 32, good),
-        refused("wild jump", "where no code is", 1, dump, "--launch", "wild_jump", 1, 32, good),
-        refused("unknown instruction", "unknown instruction ffffffff", 1, dump, "--launch", "nothing", 1, 32, unknown),
-        refused("no wait for a load", "before the wait", 1, dump, "--launch", "no_wait", 1, 32, good),
-        refused("empty grid", "grid of 0", 1, dump, "--launch", "nothing", 0, 32, good),
-        refused("a good one", "good", 0, dump, "--launch", "nothing", 2, 70, good),
+        refused("missing kernel", "has no kernel", 1, dump, "--launch", "nobody", 32, 32, good),
+        refused("waves of 64", "64 lanes", 1, dump, "--launch", "nothing", 32, 32, wide),
+        refused("oversized local memory", "local memory", 1, dump, "--launch", "nothing", 32, 32, huge),
+        refused("wild load", "no registered memory", 1, dump, "--launch", "wild_load", 32, 32, good),
+        refused("wild store", "no registered memory", 1, dump, "--launch", "wild_store", 32, 32, good),
+        refused("past local memory", "beyond its", 1, dump, "--launch", "past_local", 32, 32, good),
+        refused("endless kernel", "does not end", 1, dump, "--launch", "endless", 32, 32, good),
+        refused("wild jump", "where no code is", 1, dump, "--launch", "wild_jump", 32, 32, good),
+        refused("unknown instruction", "unknown instruction ffffffff", 1, dump, "--launch", "nothing", 32, 32, unknown),
+        refused("no wait for a load", "before the wait", 1, dump, "--launch", "no_wait", 32, 32, good),
+        refused("empty grid", "grid of 0 lanes", 1, dump, "--launch", "nothing", 0, 32, good),
+        refused("a good one", "good", 0, dump, "--launch", "nothing", 120, 70, good),
         refused("no argument", "usage", 2, dump),
         refused("a bad option", "usage", 2, args.programs / "gfx_queue", "--nonsense"),
     ])
@@ -188,15 +346,19 @@ def place_of(data, symbol, size):
     raise SystemExit(f"no symbol {symbol}")
 
 
-def math(args, folder):
+def math(args, folder, clang=CLANG):
     failed = 0
-    for version in versions():
-        for level in LEVELS:
-            path = hip(HERE / "math.hip", folder / f"math{level}.o", level, version=version, extra=["-ffp-contract=off"])
-            status, text = run(args.programs / "gfx_math", path)
-            print(f"clang {version} {level}: " + "\n".join(text.strip().splitlines()[-40 if status else -1:]))
-            failed += status != 0
+    for level in LEVELS:
+        path = hip(HERE / "math.hip", folder / f"math{level}.o", level, clang=clang)
+        status, text = run(args.programs / "gfx_math", path)
+        print(f"{level}: " + "\n".join(text.strip().splitlines()[-40 if status else -1:]))
+        failed += status != 0
     return failed
+
+
+def newer(args, folder):
+    clang = newer_clang()
+    return sum([decode(args, folder, clang), math(args, folder, clang), queue(args, folder, clang, 4)])
 
 
 def plants(args, folder):
@@ -206,14 +368,14 @@ def plants(args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("decode", "bad_input", "math", "queue", "plants"))
+    parser.add_argument("part", choices=("decode", "bad_input", "math", "queue", "threads", "device", "examples", "plants", "newer"))
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="folder of gfx_dump, gfx_math and gfx_queue")
-    parser.add_argument("--seeds", type=int, default=0, help="queue: so many seeds (default: 24, within a time limit)")
-    parser.add_argument("--seed", type=int, default=1, help="queue: the first seed")
+    parser.add_argument("--seeds", type=int, default=0, help="so many seeds for queue, device and examples, at each level")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--only", default="", help="plants: those whose name matches")
     args = parser.parse_args()
-    if 19 not in versions():
-        print("skipped: clang 19 or llvm-objdump 19 is missing; scripts/setup installs them")
+    if not (newer_clang() if args.part == "newer" else CLANG).there:
+        print("skipped: no clang++ and llvm-objdump: scripts/setup test fetches clang 19 and a newer one")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         return 1 if globals()[args.part](args, pathlib.Path(folder)) else 0

@@ -28,7 +28,7 @@ static void name_comparisons(void)
 	static const char *const real[] = { "f", "lt", "eq", "le", "gt", "lg", "ge", "o",
 					    "u", "nge", "nlg", "ngt", "nle", "neq", "nlt", "t" };
 	static const char *const type[] = { NULL, NULL, "f32", "f32", NULL, NULL, "i16", "u16", "i32", "u32", "i64", "u64" };
-	static const char *const specs[] = { "k1a1b1", "k1a2b2", "a1b1", "a2b2" };
+	static const char *const specs[] = { "k1ahbh", "k1a1b1", "k1a2b2", "ahbh", "a1b1", "a2b2" };
 	unsigned code, low;
 
 	for (code = 0; code < 256; code++) {
@@ -38,7 +38,7 @@ static void name_comparisons(void)
 		snprintf(comparison_names[code], sizeof(comparison_names[code]), "v_cmp%s_%s_%s", code & 0x80 ? "x" : "",
 			 low < 0x20 ? real[low & 15] : integer[low & 7], type[low / 8]);
 		comparisons[code] = (struct gfx_op){ F_VOPC, (uint16_t)code, OP_v_cmp, comparison_names[code],
-						     specs[(code & 0x80 ? 2 : 0) + (low / 8 >= 10)] };
+						     specs[(code & 0x80 ? 3 : 0) + (low / 8 >= 10 ? 2 : low / 8 / 2 != 3)] };
 		by_code[F_VOPC][code] = &comparisons[code];
 	}
 }
@@ -62,6 +62,14 @@ static uint32_t bits(uint64_t v, unsigned low, unsigned count)
 	return (uint32_t)(v >> low) & ((1u << count) - 1);
 }
 
+struct gfx_arg gfx_operand(const char *spec, unsigned code)
+{
+	bool half = spec[1] == 'h' || spec[1] == 'H';
+
+	return (struct gfx_arg){ spec[0], (uint8_t)(half ? 1 : spec[1] == 'g' ? 16 : spec[1] - '0'),
+				 spec[1] == 'H' ? P_HIGH : half ? P_LOW : P_ALL, (uint16_t)code };
+}
+
 /* Operands by the letters of `spec`; field[letter] is what the encoding says. VOP3 forms name VCC's replacement. */
 static void operands(struct gfx_half *h, const struct gfx_op *op, const uint16_t *field, bool e64)
 {
@@ -69,7 +77,6 @@ static void operands(struct gfx_half *h, const struct gfx_op *op, const uint16_t
 	unsigned i = 0;
 
 	h->op = op;
-	h->count = 0;
 	for (; spec[0] && spec[0] != 'n'; spec += 2, i++) {
 		char role = spec[0];
 		uint16_t code;
@@ -77,8 +84,32 @@ static void operands(struct gfx_half *h, const struct gfx_op *op, const uint16_t
 		if (role == 'k' && e64)
 			role = i == 0 ? 's' : spec[2] ? 't' : 'c';
 		code = role == 'k' ? 106 : field[(unsigned char)role];
-		h->arg[h->count++] = (struct gfx_arg){ role, (uint8_t)(spec[1] == 'g' ? 16 : spec[1] - '0'), code };
+		h->arg[i] = gfx_operand(spec, code);
+		h->arg[i].role = role;
 	}
+	h->count = (uint8_t)i;
+}
+
+/* Which half of a register: short forms say so in the register's number, long ones in OP_SEL, whose bit 3 is the destination's. */
+static bool choose_halves(struct gfx_inst *in)
+{
+	unsigned i, bit, rest = in->opsel;
+
+	for (i = 0; i < in->x.count; i++) {
+		struct gfx_arg *a = &in->x.arg[i];
+
+		if (a->part != P_LOW)
+			continue;
+		bit = a->role == 'd' ? 8 : 1u << (a->role - 'a');
+		if (!in->e64 && in->format != F_VOP3 && a->code >= 384) {
+			a->code -= 128;
+			a->part = P_HIGH;
+		} else if (rest & bit) {
+			a->part = P_HIGH;
+		}
+		rest &= ~bit;
+	}
+	return !rest;
 }
 
 static bool wants_literal(const struct gfx_half *h)
@@ -155,7 +186,7 @@ static const struct gfx_op *decode_vop3(struct gfx_inst *in, uint64_t w, uint16_
 /* The halves of a dual instruction number their opcodes anew. */
 static const struct gfx_op *dual_op(unsigned code)
 {
-	static const uint8_t vop2[] = { 0x2b, 0, 0, 0x08, 0x03, 0x04, 0x05, 0, 0, 0x01, 0x10, 0x0f, 0, 0, 0, 0, 0x25, 0x18, 0x1b };
+	static const uint8_t vop2[] = { 0x2b, 0x2d, 0x2c, 0x08, 0x03, 0x04, 0x05, 0, 0, 0x01, 0x10, 0x0f, 0, 0, 0, 0, 0x25, 0x18, 0x1b };
 
 	if (code == 8)
 		return lookup(F_VOP1, 1);
@@ -169,6 +200,7 @@ static const struct gfx_op *decode_dual(struct gfx_inst *in, uint64_t w, uint16_
 	in->format = F_VOPD;
 	if (!x || !y)
 		return NULL;
+	field['L'] = 255;
 	field['d'] = (uint16_t)(256 + (bits(w, 49, 7) << 1 | !bits(w, 56, 1)));
 	field['a'] = (uint16_t)bits(w, 32, 9);
 	field['b'] = (uint16_t)(256 + bits(w, 41, 8));
@@ -228,7 +260,18 @@ static void adjust_flat(struct gfx_inst *in, const uint16_t *field)
 		h->count--;
 	}
 	if (in->has_saddr)
-		h->arg[h->count++] = (struct gfx_arg){ 'S', in->segment == 1 ? 1 : 2, field['S'] };
+		h->arg[h->count++] = gfx_operand(in->segment == 1 ? "S1" : "S2", field['S']);
+}
+
+/* A short form whose first source comes from another lane: the operand and its modifiers stand in the second word. */
+static void decode_dpp(struct gfx_inst *in, uint16_t *field)
+{
+	uint32_t w = in->word[1];
+
+	in->dpp = true;
+	field['a'] = (uint16_t)(256 + bits(w, 0, 8));
+	in->neg = (uint8_t)(bits(w, 20, 1) | bits(w, 22, 1) << 1);
+	in->abs = (uint8_t)(bits(w, 21, 1) | bits(w, 23, 1) << 1);
 }
 
 static unsigned base_length(uint32_t w)
@@ -276,17 +319,23 @@ void gfx_decode(struct gfx_inst *in, const uint8_t *at, uint64_t left, uint64_t 
 	op = decode_fields(in, w, field);
 	if (!op)
 		return;
+	if ((in->format == F_VOP1 || in->format == F_VOP2) && field['a'] == 250) {
+		len = left < 8 ? 0 : 8;
+		decode_dpp(in, field);
+	}
 	operands(&in->x, op, field, in->e64);
 	if (in->e64 || in->format == F_VOP3) /* VOP3SD has the carry where others have these */
 		for (unsigned i = 0; i < in->x.count; i++)
 			if (in->x.arg[i].role == 't')
 				in->abs = in->opsel = 0;
+	if (in->format >= F_VOP1 && in->format <= F_VOP3 && !choose_halves(in))
+		return;
 	if (in->format == F_VOPC)
 		in->vopc = (uint8_t)op->code;
 	if (in->format == F_FLAT)
 		adjust_flat(in, field);
 	if (in->format == F_SMEM && in->has_saddr)
-		in->x.arg[in->x.count++] = (struct gfx_arg){ 'S', 1, field['S'] };
+		in->x.arg[in->x.count++] = gfx_operand("S1", field['S']);
 	if (in->format <= F_VOPD && (unsupported_source(&in->x) || unsupported_source(&in->y)))
 		return;
 	if (in->format <= F_VOPD && (wants_literal(&in->x) || wants_literal(&in->y))) {

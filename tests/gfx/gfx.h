@@ -5,7 +5,8 @@
  *   load.c    ELF, kernel descriptors, metadata       scalar.c  SALU, SMEM, branches, waits
  *   decode.c  machine words to struct gfx_inst        vector.c  VALU, with valu.c
  *   text.c    struct gfx_inst to assembler text       memory.c  memory instructions, with access.c (their life) and cache.c
- *   run.c     waves, barriers, scheduler, launch      adversary rules are listed at enum gfx_rule
+ *   run.c     waves, barriers, scheduler, launch      threads.c  the same in several host threads
+ * The adversary's rules are listed at enum gfx_rule.
  */
 #ifndef TESTS_GFX_GFX_H
 #define TESTS_GFX_GFX_H
@@ -38,10 +39,12 @@ struct gfx_op {
 	const char *name, *spec;
 };
 
-/* One operand: role letter of ops.def, dwords, and the number as source fields encode it (256 and up: vector registers). */
+enum gfx_part { P_ALL, P_LOW, P_HIGH };
+
+/* One operand: role letter of ops.def, dwords or which half of one, and the number as source fields encode it (256 and up: vector). */
 struct gfx_arg {
 	char role;
-	uint8_t width;
+	uint8_t width, part;
 	uint16_t code;
 };
 
@@ -55,7 +58,7 @@ struct gfx_inst {
 	uint64_t addr; /* in the code object */
 	uint32_t word[3], literal;
 	uint8_t len, format, segment; /* len 0: unknown */
-	bool e64, glc, slc, dlc, clamp, has_saddr, off; /* off: scratch without a vector address */
+	bool e64, dpp, glc, slc, dlc, clamp, has_saddr, off; /* off: scratch without a vector address */
 	uint8_t neg, abs, omod, opsel;
 	uint8_t vopc; /* VOPC: the comparison */
 	int32_t imm;  /* SIMM16, or the offset */
@@ -86,6 +89,8 @@ int gfx_metadata(struct gfx_code *code, const uint8_t *note, size_t size);
 
 /* Decode what stands at `at`, `left` bytes before the end. in->len stays 0 when it is no known instruction. */
 void gfx_decode(struct gfx_inst *in, const uint8_t *at, uint64_t left, uint64_t addr);
+/* The operand that two letters of ops.def describe. */
+struct gfx_arg gfx_operand(const char *spec, unsigned code);
 void gfx_text(const struct gfx_inst *in, char *out, size_t size);
 const struct gfx_op *gfx_op_table(unsigned *count);
 
@@ -113,12 +118,13 @@ enum gfx_rule {
 	GFX_CLOCK = 128, GFX_NASTY = 255
 };
 
-enum gfx_bits { GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32 };
+enum gfx_bits { GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32, GFX_WHOLE = 64 };
 
 struct gfx_region {
 	const char *name;
 	uint64_t base, size;
-	uint32_t flags; /* bits a fresh read needs, and GFX_UNCACHED: none, GFX_DEVICE: another party writes it */
+	/* Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never torn. */
+	uint32_t flags;
 };
 
 enum gfx_counter { C_VM, C_VS, C_LGKM };
@@ -136,7 +142,7 @@ struct gfx_access {
 	uint32_t data[GFX_LANES][4], got[GFX_LANES][4];
 	uint32_t scalar[16];
 	uint16_t reg; /* first destination register; 0xffff: none */
-	uint8_t regs;
+	uint8_t regs, part;
 };
 
 enum gfx_state { W_RUN, W_BARRIER, W_DONE };
@@ -177,8 +183,8 @@ struct gfx {
 	uint32_t rules;
 	/* Per cent: hits that a cache forgets, steps on which something pending happens, waits that last; lines fetched ahead. */
 	uint32_t forget, stir, stall, ahead;
-	uint64_t random, step, clock, max_steps;
-	struct gfx_region region[48];
+	uint64_t random, step, clock, tick, max_steps; /* tick: how much the clock moves with each instruction; 0: 1 */
+	struct gfx_region region[136];
 	uint8_t *stack; /* private memory: one slice for each lane */
 	unsigned regions, groups, waves, wave_of_group;
 	struct gfx_group *group;
@@ -186,6 +192,8 @@ struct gfx {
 	struct gfx_cache *l1, *far; /* far: behind L1, before memory that demands bits; nothing invalidates it */
 	uint64_t cached[64]; /* lines that plain loads have touched */
 	unsigned cached_count;
+	unsigned threads; /* of the host, for the workgroups; 0 and 1: all in this one, which a seed replays exactly */
+	int *halt;        /* set by a thread that failed */
 	void (*outside)(void *ctx); /* the rest of the world: gets a turn now and then */
 	void *outside_ctx;
 	jmp_buf stop;
@@ -196,8 +204,8 @@ struct gfx {
 };
 
 void gfx_register(struct gfx *m, const char *name, const void *base, uint64_t size, uint32_t flags);
-/* 0, or -1 with m->error set. The grid has `groups` x 1 x 1 groups of `width` lanes. */
-int gfx_launch(struct gfx *m, const char *kernel, uint32_t groups, uint32_t width, const void *args, uint32_t bytes);
+/* 0, or -1 with m->error set. The grid has `lanes` x 1 x 1 lanes in groups of `width`, of which the last may be smaller. */
+int gfx_launch(struct gfx *m, const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes);
 /* Trace of the last accesses and of the current wave's last instructions. */
 void gfx_trace(const struct gfx *m);
 _Noreturn void gfx_fail(struct gfx *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -210,6 +218,9 @@ static inline uint32_t gfx_draw(struct gfx *m, uint32_t below)
 
 /* ---- Between the files ---- */
 
+/* The waves of m until they have ended. 0, or -1 with m->error set and a trace printed. gfx_run_threads: in m->threads threads. */
+int gfx_run(struct gfx *m);
+int gfx_run_threads(struct gfx *m);
 uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_arg *a);
 void gfx_write_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *a, uint64_t value);
 void gfx_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in);
@@ -227,7 +238,7 @@ void gfx_stir(struct gfx *m, struct gfx_wave *w);
 void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w);
 struct gfx_cache *gfx_cache_new(void);
 void gfx_cache_free(struct gfx_cache *c);
-uint64_t gfx_atomic(struct gfx *m, unsigned id, uint64_t old, uint64_t value, uint64_t compare, unsigned size);
+uint64_t gfx_atomic(struct gfx *m, const struct gfx_op *op, uint64_t old, uint64_t value, uint64_t compare, unsigned size);
 void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint32_t lanes);
 
 #endif

@@ -57,7 +57,7 @@ static void set(const struct gfx_arg *a, uint64_t value, bool ramp)
 		return;
 	}
 	for (lane = 0; lane < GFX_LANES; lane++) {
-		wave.v[a->code - 256][lane] = (uint32_t)value + (ramp ? lane : 0);
+		wave.v[a->code - 256][lane] = (a->part == P_HIGH ? (uint32_t)value << 16 | 0x5a5a : (uint32_t)value) + (ramp ? lane : 0);
 		wave.v[a->code - 255][lane] = (uint32_t)(value >> 32);
 	}
 }
@@ -71,7 +71,7 @@ static uint64_t get(const struct gfx_arg *a)
 }
 
 /* Operands in registers of their own; sources of a lane move that must be scalar are scalar. */
-static void place(struct gfx_inst *in, const struct test_case *t)
+static void place(struct gfx_inst *in, const struct test_case *t, bool high)
 {
 	static const char roles[] = "abcdstkL";
 	static const uint16_t scalars[] = { 2, 4, 6, 20, 20, 30, VCC, 255 };
@@ -84,7 +84,9 @@ static void place(struct gfx_inst *in, const struct test_case *t)
 			      (strstr(t->name, "readlane") && *spec == 'b') || strstr(t->name, "writelane");
 		struct gfx_arg *a = &in->x.arg[in->x.count++];
 
-		*a = (struct gfx_arg){ *spec, (uint8_t)(spec[1] - '0'), (uint16_t)(scalar ? scalars[role] : scalars[role] + 256) };
+		*a = gfx_operand(spec, scalar ? scalars[role] : scalars[role] + 256u);
+		if (a->part && high)
+			a->part = P_HIGH;
 		if (*spec == 'd' && strstr(t->name, "writelane"))
 			a->code = 256 + 20;
 		if (role < 3)
@@ -106,10 +108,14 @@ static bool check(const struct test_case *t, const struct gfx_inst *in)
 	if (strstr(t->name, "movreld"))
 		result.code = (uint16_t)(result.code + t->c);
 	got = saves ? wave.s[EXEC] : strstr(t->name, "setpc") || strstr(t->name, "swappc") ? wave.pc : get(&result);
-	if (strstr(t->name, "16") && vector && !strstr(t->name, "cvt"))
-		got &= 0xffff;
+	if (result.part)
+		got = result.part == P_HIGH ? got >> 16 : got & 0xffff;
 	if (in->format == F_SOPC)
 		got = 0;
+	if (result.part == P_HIGH && (get(&result) & 0xffff) != 0x5a5a) {
+		printf("%s writes to the other half\n", t->name);
+		return false;
+	}
 	if ((t->out != 2 && flag != t->out) || got != t->want || (saves && wave.s[20] != t->c) ||
 	    (strstr(t->name, "swappc") && wave.s[20] != 0x1000)) {
 		printf("%s of %#llx, %#llx, %#llx, %u: %#llx, flag %u; wanted %#llx, %u\n", t->name, (unsigned long long)t->a,
@@ -120,13 +126,13 @@ static bool check(const struct test_case *t, const struct gfx_inst *in)
 	return true;
 }
 
-static bool run(const struct test_case *t, const struct gfx_op *op)
+static bool run(const struct test_case *t, const struct gfx_op *op, bool high)
 {
 	struct gfx_inst in = { .format = op->format, .len = 4, .x = { .op = op } };
 	bool vector = t->name[0] == 'v';
 
 	memset(&wave, 0, sizeof(wave));
-	place(&in, t);
+	place(&in, t, high);
 	wave.pc = 0x1000;
 	wave.s[EXEC] = strstr(t->name, "saveexec") ? (uint32_t)t->c : strstr(t->name, "readfirst") ? ~7u : ~0u;
 	wave.s[VCC] = vector && t->flag ? ~0u : 0;
@@ -141,6 +147,40 @@ static bool run(const struct test_case *t, const struct gfx_op *op)
 	else
 		gfx_scalar(&machine, &wave, &in);
 	return check(t, &in);
+}
+
+/* DPP: the second word, a lane, and the lane its source comes from; 32: it reads zero, 33: it is left out. Lane 9 is not in EXEC. */
+static const struct {
+	uint32_t word;
+	unsigned lane, from;
+} moves[] = {
+	{ 0xff00b101, 4, 5 }, { 0xff00b101, 7, 6 }, { 0xff001b01, 20, 23 }, { 0xff010101, 4, 5 }, { 0xff010301, 14, 33 },
+	{ 0xff090301, 14, 32 }, { 0xff010301, 30, 33 }, { 0xff011201, 18, 16 }, { 0xff011201, 17, 33 }, { 0xff012301, 17, 30 },
+	{ 0xff014001, 18, 29 }, { 0xff014101, 9, 33 }, { 0xff014101, 10, 13 }, { 0xff015301, 25, 19 }, { 0xff016601, 9, 33 },
+	{ 0xff016601, 15, 33 }, { 0xff096601, 15, 32 }, { 0xff056601, 15, 9 }, { 0xff016601, 21, 19 },
+};
+
+static unsigned run_moves(const struct gfx_op *mov)
+{
+	struct gfx_inst in = { .format = F_VOP1, .dpp = true, .x = { mov, 2, { gfx_operand("d1", 257), gfx_operand("a1", 256) } } };
+	unsigned i, lane, bad = 0;
+
+	for (i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+		uint32_t want = moves[i].from == 33 ? 77 : moves[i].from == 32 ? 0 : 100 + moves[i].from;
+
+		for (lane = 0; lane < GFX_LANES; lane++) {
+			wave.v[0][lane] = 100 + lane;
+			wave.v[1][lane] = 77;
+		}
+		wave.s[EXEC] = ~(1u << 9);
+		in.word[1] = moves[i].word;
+		if (setjmp(machine.stop) || (gfx_vector(&machine, &wave, &in), wave.v[1][moves[i].lane] != want)) {
+			printf("DPP %08x: lane %u gets %u, wanted %u. %s\n", in.word[1], moves[i].lane, wave.v[1][moves[i].lane], want,
+			       machine.error);
+			bad++;
+		}
+	}
+	return bad;
 }
 
 static unsigned run_comparisons(void)
@@ -161,6 +201,43 @@ static unsigned run_comparisons(void)
 	return bad;
 }
 
+/* Atomics: the name without its prefix and without _rtn, what memory held, the operands, what it holds then. */
+static const struct {
+	const char *name;
+	uint64_t old, value, compare, want;
+} atomics[] = {
+	{ "swap_b32", 5, 9, 0, 9 }, { "swap_b64", 5, 1ull << 40, 0, 1ull << 40 }, { "storexchg_b32", 5, 9, 0, 9 },
+	{ "storexchg_b64", 5, 9, 0, 9 }, { "cmpswap_b32", 5, 9, 5, 9 }, { "cmpswap_b64", 5, 9, 1ull << 32 | 5, 5 },
+	{ "cmpstore_b32", 5, 9, 4, 5 }, { "cmpstore_b64", 5, 9, 5, 9 }, { "add_u32", 0xffffffff, 2, 0, 1 },
+	{ "add_u64", 0xffffffff, 2, 0, 0x100000001 }, { "sub_u32", 1, 2, 0, 0xffffffff }, { "sub_u64", 1, 2, 0, ~0ull },
+	{ "min_i32", 0xffffffff, 1, 0, 0xffffffff }, { "max_i32", 0xffffffff, 1, 0, 1 }, { "min_u32", 0xffffffff, 1, 0, 1 },
+	{ "max_u32", 0xffffffff, 1, 0, 0xffffffff }, { "min_i64", ~0ull, 1, 0, ~0ull }, { "max_i64", ~0ull, 1, 0, 1 },
+	{ "min_u64", ~0ull, 1, 0, 1 }, { "max_u64", 1, 1ull << 63, 0, 1ull << 63 }, { "and_b32", 12, 10, 0, 8 },
+	{ "and_b64", ~0ull, 1ull << 40, 0, 1ull << 40 }, { "or_b32", 12, 10, 0, 14 }, { "or_b64", 1, 1ull << 40, 0, 1ull << 40 | 1 },
+	{ "xor_b32", 12, 10, 0, 6 }, { "xor_b64", ~0ull, 1, 0, ~1ull },
+};
+
+static bool run_atomic(const struct gfx_op *op)
+{
+	const char *name = strchr(op->name, '_') + 1, *rtn = strstr(name, "_rtn");
+	unsigned i, size = name[strlen(name) - 1] == '4' ? 8 : 4;
+	char plain[32];
+
+	snprintf(plain, sizeof(plain), "%.*s%s", rtn ? (int)(rtn - name) : (int)strlen(name), name, rtn ? rtn + 4 : "");
+	for (i = 0; i < sizeof(atomics) / sizeof(atomics[0]); i++) {
+		uint64_t got, mask = size == 8 ? ~0ull : 0xffffffff;
+
+		if (strcmp(atomics[i].name, plain))
+			continue;
+		got = gfx_atomic(&machine, op, atomics[i].old, atomics[i].value, atomics[i].compare, size) & mask;
+		if (got != atomics[i].want)
+			printf("%s: %#llx\n", op->name, (unsigned long long)got);
+		return got == atomics[i].want;
+	}
+	printf("%s has no case\n", op->name);
+	return false;
+}
+
 int main(void)
 {
 	unsigned i, j, count, seen, bad = run_comparisons(), opcodes = 0;
@@ -169,13 +246,18 @@ int main(void)
 	for (i = 0; i < count; i++) {
 		bool alu = (op[i].format <= F_SOPK && op[i].format != F_SOPP) || (op[i].format >= F_VOP1 && op[i].format <= F_VOP3);
 
+		if ((op[i].format == F_FLAT && op[i].code >= 0x33) ||
+		    (op[i].format == F_DS && !strstr(op[i].name, "load") && strncmp(op[i].name, "ds_store_", 9) && !strstr(op[i].name, "permute")))
+			bad += !run_atomic(&op[i]);
 		for (j = seen = 0; j < sizeof(cases) / sizeof(cases[0]); j++) {
 			if (strcmp(cases[j].name, op[i].name))
 				continue;
 			seen++;
-			bad += !run(&cases[j], &op[i]);
+			bad += !run(&cases[j], &op[i], false);
+			bad += strchr(op[i].spec, 'h') && !run(&cases[j], &op[i], true);
 		}
 		opcodes += alu && seen;
+		bad += op[i].id == OP_v_mov_b32 ? run_moves(&op[i]) : 0;
 		if (alu && !seen && op[i].id != OP_s_waitcnt_vscnt && op[i].id != OP_s_sendmsg_rtn_b32 && op[i].id != OP_s_sendmsg_rtn_b64) {
 			printf("%s has no case\n", op[i].name);
 			bad++;

@@ -2,7 +2,7 @@
 /*
  * gfx_dump CODE-OBJECT: address, length in bytes and text of every instruction.
  * gfx_dump --opcodes: how many opcodes the executor knows.
- * gfx_dump --launch KERNEL GROUPS WIDTH CODE-OBJECT: run a kernel without arguments, or with one pointer to 4 KiB of memory.
+ * gfx_dump --launch KERNEL LANES WIDTH CODE-OBJECT: run a kernel without arguments, or with one pointer to 4 KiB of memory.
  */
 #include "gfx/gfx.h"
 
@@ -25,7 +25,7 @@ static int dump(struct gfx_code *code)
 	return 0;
 }
 
-static int launch(struct gfx_code *code, const char *name, const char *groups, const char *width)
+static int launch(struct gfx_code *code, const char *name, const char *lanes, const char *width)
 {
 	static uint32_t memory[1024];
 	uint64_t pointer = (uintptr_t)memory;
@@ -34,7 +34,7 @@ static int launch(struct gfx_code *code, const char *name, const char *groups, c
 	int ret;
 
 	gfx_register(&m, "memory", memory, sizeof(memory), 0);
-	ret = gfx_launch(&m, name, (uint32_t)strtoul(groups, NULL, 0), (uint32_t)strtoul(width, NULL, 0), &pointer,
+	ret = gfx_launch(&m, name, (uint32_t)strtoul(lanes, NULL, 0), (uint32_t)strtoul(width, NULL, 0), &pointer,
 			 k && k->explicit_size ? 8 : 0);
 	printf("%s\n", ret ? m.error : "good");
 	return ret ? 1 : 0;
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (argc != 2 && (argc != 6 || strcmp(argv[1], "--launch"))) {
-		fprintf(stderr, "usage: gfx_dump CODE-OBJECT | --opcodes | --launch KERNEL GROUPS WIDTH CODE-OBJECT\n");
+		fprintf(stderr, "usage: gfx_dump CODE-OBJECT | --opcodes | --launch KERNEL LANES WIDTH CODE-OBJECT\n");
 		return 2;
 	}
 	code = gfx_load(argv[argc - 1], why, sizeof(why));

@@ -113,17 +113,18 @@ static const struct {
 };
 
 static uint64_t steps;
+static unsigned threads;
 
 static int run(struct gfx_code *code, const char *kernel, uint32_t rules, uint32_t groups)
 {
 	uint64_t args[2] = { (uintptr_t)in, (uintptr_t)out };
-	struct gfx m = { .code = code, .rules = rules, .random = seed, .stir = 20, .stall = 40, .ahead = 1, .max_steps = 20000000 };
+	struct gfx m = { .code = code, .rules = rules, .random = seed, .stir = 20, .stall = 40, .ahead = 1, .max_steps = 20000000, .threads = threads };
 	unsigned i;
 
 	memset(out, 0, sizeof(out));
 	gfx_register(&m, "in", in, sizeof(in), GFX_READONLY);
 	gfx_register(&m, "out", out, sizeof(out), 0);
-	if (gfx_launch(&m, kernel, groups, groups == 1 ? 1 : WIDTH, args, sizeof(args))) {
+	if (gfx_launch(&m, kernel, groups == 1 ? 1 : LANES, groups == 1 ? 1 : WIDTH, args, sizeof(args))) {
 		printf("%s: %s\n", kernel, m.error);
 		return 1;
 	}
@@ -185,6 +186,7 @@ int main(int argc, char **argv)
 	for (round = 0; round < 4; round++) {
 		uint32_t rules = round & 1 ? GFX_NASTY : 0;
 
+		threads = round & 2;
 		for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++, runs++)
 			bad += (unsigned)run_function(code, i, rules);
 		for (i = 0; i < sizeof(wide) / sizeof(wide[0]); i++, runs++) {

@@ -6,43 +6,39 @@
 
 #define EXEC 126
 
-static int64_t widen(uint64_t v, unsigned size)
+static bool is(const char *name, const char *what)
 {
-	return size == 4 ? (int32_t)v : (int64_t)v;
+	return !strncmp(name, what, strlen(what));
 }
 
-uint64_t gfx_atomic(struct gfx *m, unsigned id, uint64_t old, uint64_t value, uint64_t compare, unsigned size)
+uint64_t gfx_atomic(struct gfx *m, const struct gfx_op *op, uint64_t old, uint64_t value, uint64_t compare, unsigned size)
 {
-	int64_t a = widen(old, size), b = widen(value, size);
+	const char *name = strchr(op->name, '_') + 1; /* behind atomic_ or ds_ */
+	bool is_signed = name[strlen(name) - 3] == 'i', less;
 
-	switch (id) {
-	case OP_atomic_swap_b32: case OP_atomic_swap_b64: case OP_ds_storexchg_rtn_b32:
+	if (is(name, "swap") || is(name, "storexchg"))
 		return value;
-	case OP_atomic_cmpswap_b32: case OP_atomic_cmpswap_b64: case OP_ds_cmpstore_b32: case OP_ds_cmpstore_b64:
-	case OP_ds_cmpstore_rtn_b32:
+	if (is(name, "cmp"))
 		return old == compare ? value : old;
-	case OP_atomic_add_u32: case OP_atomic_add_u64: case OP_ds_add_u32: case OP_ds_add_rtn_u32: case OP_ds_add_u64:
-	case OP_ds_add_rtn_u64:
+	if (is(name, "add"))
 		return old + value;
-	case OP_atomic_sub_u32: case OP_atomic_sub_u64: case OP_ds_sub_u32: case OP_ds_sub_rtn_u32:
+	if (is(name, "sub"))
 		return old - value;
-	case OP_atomic_min_i32: case OP_atomic_min_i64: case OP_ds_min_i32: case OP_ds_min_rtn_i32:
-		return a < b ? old : value;
-	case OP_atomic_max_i32: case OP_atomic_max_i64: case OP_ds_max_i32: case OP_ds_max_rtn_i32:
-		return a > b ? old : value;
-	case OP_atomic_min_u32: case OP_atomic_min_u64: case OP_ds_min_u32: case OP_ds_min_rtn_u32:
-		return old < value ? old : value;
-	case OP_atomic_max_u32: case OP_atomic_max_u64: case OP_ds_max_u32: case OP_ds_max_rtn_u32:
-		return old > value ? old : value;
-	case OP_atomic_and_b32: case OP_atomic_and_b64: case OP_ds_and_b32: case OP_ds_and_rtn_b32: case OP_ds_and_b64:
+	if (is(name, "and"))
 		return old & value;
-	case OP_atomic_or_b32: case OP_atomic_or_b64: case OP_ds_or_b32: case OP_ds_or_rtn_b32: case OP_ds_or_b64:
-	case OP_ds_or_rtn_b64:
+	if (is(name, "or"))
 		return old | value;
-	case OP_atomic_xor_b32: case OP_atomic_xor_b64: case OP_ds_xor_b32: case OP_ds_xor_rtn_b32: case OP_ds_xor_b64:
+	if (is(name, "xor"))
 		return old ^ value;
-	}
-	gfx_fail(m, "this atomic is not supported");
+	if (!is_signed)
+		less = old < value;
+	else
+		less = size == 4 ? (int32_t)old < (int32_t)value : (int64_t)old < (int64_t)value;
+	if (is(name, "min"))
+		return less ? old : value;
+	if (is(name, "max"))
+		return less ? value : old;
+	gfx_fail(m, "%s is not supported", op->name);
 }
 
 static const struct gfx_arg *find(const struct gfx_inst *in, char role)
@@ -75,7 +71,7 @@ static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *f
 	gfx_check_vector(m, w, from->code - 256u, from->width, a->lanes);
 	for (i = 0; i < from->width; i++)
 		for (lane = 0; lane < GFX_LANES; lane++)
-			a->data[lane][place + i] = w->v[from->code - 256 + i][lane];
+			a->data[lane][place + i] = w->v[from->code - 256 + i][lane] >> (from->part == P_HIGH ? 16 : 0);
 }
 
 /* Private memory: an offset into the lane's slice of the stack. */
@@ -97,7 +93,7 @@ static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_in
 	const struct gfx_arg *base = find(in, 'a'), *scalar = find(in, 'S');
 	uint64_t offset = (uint64_t)(int64_t)in->imm;
 	unsigned lane, reg = base->code - 256u;
-	bool split = a->size > 8 && (m->rules & GFX_TEAR);
+	bool split = a->size > 8 && (m->rules & GFX_TEAR), whole = true;
 
 	if (!in->off)
 		gfx_check_vector(m, w, reg, base->width, a->lanes);
@@ -110,7 +106,7 @@ static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_in
 		if (base->width == 2)
 			a->addr[lane] += (uint64_t)w->v[reg + 1][lane] << 32;
 		a->addr[lane] = private_address(m, w, in, lane, a->addr[lane], a->size);
-		gfx_region_of(m, a->addr[lane], a->size, a->kind != K_LOAD);
+		whole &= gfx_region_of(m, a->addr[lane], a->size, a->kind != K_LOAD)->flags & GFX_WHOLE && a->addr[lane] % 16 == 0;
 		if (a->kind == K_ATOMIC && a->addr[lane] % a->size)
 			gfx_fail(m, "an atomic at %#llx is not aligned", (unsigned long long)a->addr[lane]);
 		if (a->addr[lane] < a->low)
@@ -118,7 +114,7 @@ static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_in
 		if (a->addr[lane] + a->size > a->high)
 			a->high = a->addr[lane] + a->size;
 	}
-	a->pieces = (uint8_t)(split ? a->size / 4 : 1);
+	a->pieces = (uint8_t)(split && !whole ? a->size / 4 : 1);
 	a->piece = (uint8_t)(a->size / a->pieces);
 	memset(a->todo, (1 << a->pieces) - 1, sizeof(a->todo));
 	a->left = a->lanes;
@@ -130,7 +126,7 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	unsigned code = in->x.op->code, i, lane;
 	struct gfx_access *a;
 
-	a = gfx_access_new(m, w, in, code < 0x18 ? K_LOAD : code < 0x33 ? K_STORE : K_ATOMIC);
+	a = gfx_access_new(m, w, in, code >= 0x33 ? K_ATOMIC : to ? K_LOAD : K_STORE);
 	a->lanes = w->s[EXEC];
 	if (a->kind == K_ATOMIC)
 		a->size = (uint8_t)(code >= 0x41 ? 8 : 4);
@@ -145,6 +141,7 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	if (to) {
 		a->reg = to->code;
 		a->regs = to->width;
+		a->part = to->part;
 	}
 	a->vm = to != NULL;
 	a->vs = !to;
@@ -185,7 +182,7 @@ static void lds_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 		memcpy(&old, p, size);
 		memcpy(&value, a->data[lane], size);
 		memcpy(&compare, (uint8_t *)a->data[lane] + size, size);
-		value = gfx_atomic(m, in->x.op->id, old, value, compare, size);
+		value = gfx_atomic(m, in->x.op, old, value, compare, size);
 		memcpy(p, &value, size);
 		memcpy(a->got[lane], &old, size);
 	}

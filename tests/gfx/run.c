@@ -71,7 +71,7 @@ void gfx_trace(const struct gfx *m)
 /* ---- The state a kernel starts with (AMDGPUUsage: initial kernel execution state, kernel arguments, dispatch packet) ---- */
 
 struct launch {
-	uint32_t groups, width;
+	uint32_t lanes, width;
 	uint8_t *kernarg, *packet;
 };
 
@@ -99,19 +99,20 @@ static void make_arguments(struct gfx *m, struct launch *l, const void *args, ui
 	memcpy(l->kernarg, args, bytes);
 	if (k->hidden && k->hidden + 66 <= size + 512) {
 		hidden = l->kernarg + k->hidden;
-		put32(hidden, l->groups);
+		put32(hidden, l->lanes / l->width);
 		put32(hidden + 4, 1);
 		put32(hidden + 8, 1);
 		put16(hidden + 12, l->width);
 		put16(hidden + 14, 1);
 		put16(hidden + 16, 1);
+		put16(hidden + 18, l->lanes % l->width);
 		put16(hidden + 64, 1);
 	}
 	put16(l->packet + 2, 1);
 	put16(l->packet + 4, l->width);
 	put16(l->packet + 6, 1);
 	put16(l->packet + 8, 1);
-	put32(l->packet + 12, l->groups * l->width);
+	put32(l->packet + 12, l->lanes);
 	put32(l->packet + 16, 1);
 	put32(l->packet + 20, 1);
 	gfx_register(m, "kernel arguments", l->kernarg, size, GFX_READONLY);
@@ -128,10 +129,12 @@ static void set_pointer(struct gfx_wave *w, unsigned *at, const void *p)
 static void init_wave(struct gfx *m, struct gfx_wave *w, const struct launch *l, unsigned number)
 {
 	const struct gfx_kernel *k = m->kernel;
-	unsigned i, lane, at = 0, first = number % m->wave_of_group * GFX_LANES, live = l->width - first;
+	unsigned i, lane, at = 0, first = number % m->wave_of_group * GFX_LANES, group = number / m->wave_of_group;
+	uint32_t width = l->lanes - group * l->width < l->width ? l->lanes - group * l->width : l->width;
 
 	w->number = number;
-	w->group = number / m->wave_of_group;
+	w->group = group;
+	w->state = first < width ? W_RUN : W_DONE;
 	w->l0 = gfx_cache_new();
 	for (i = 0; i < 106; i++)
 		w->s[i] = gfx_draw(m, 1u << 31);
@@ -153,7 +156,7 @@ static void init_wave(struct gfx *m, struct gfx_wave *w, const struct launch *l,
 		w->s[at++] = 0;
 	for (lane = 0; lane < GFX_LANES; lane++)
 		w->v[0][lane] = first + lane;
-	w->s[EXEC] = live >= GFX_LANES ? ~0u : (1u << live) - 1;
+	w->s[EXEC] = width >= first + GFX_LANES ? ~0u : (1u << (width - first) % GFX_LANES) - 1;
 	w->pc = code_base(m) + k->entry;
 }
 
@@ -171,8 +174,8 @@ static int check_launch(struct gfx *m, const char *name, const struct launch *l,
 		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of stack, there are %u", name, k->scratch, MAX_STACK);
 	else if (k->explicit_size != bytes)
 		snprintf(m->error, sizeof(m->error), "%s takes %u bytes of arguments, not %u", name, k->explicit_size, bytes);
-	else if (!l->groups || !l->width || l->width > 1024 || l->groups > 1024)
-		snprintf(m->error, sizeof(m->error), "a grid of %u groups of %u lanes", l->groups, l->width);
+	else if (!l->lanes || !l->width || l->width > 1024 || l->lanes / l->width > 1024)
+		snprintf(m->error, sizeof(m->error), "a grid of %u lanes in groups of %u", l->lanes, l->width);
 	else
 		return 0;
 	return -1;
@@ -202,7 +205,7 @@ static void step(struct gfx *m, struct gfx_wave *w)
 	const struct gfx_inst *in = fetch(m, w);
 
 	m->step++;
-	m->clock++;
+	m->clock += m->tick;
 	if (in->format <= F_SMEM)
 		gfx_scalar(m, w, in);
 	else if (in->format <= F_VOPD)
@@ -214,11 +217,11 @@ static void step(struct gfx *m, struct gfx_wave *w)
 }
 
 /* A barrier opens when all waves of the group that still run have come. */
-static void open_barrier(struct gfx *m, unsigned group)
+static void open_barrier(struct gfx *m, struct gfx_wave *w)
 {
-	struct gfx_wave *w = m->wave + group * m->wave_of_group;
 	unsigned i;
 
+	w -= w->number % m->wave_of_group;
 	for (i = 0; i < m->wave_of_group; i++)
 		if (w[i].state == W_RUN)
 			return;
@@ -258,7 +261,7 @@ static void around(struct gfx *m)
 	for (i = 0; m->rules & GFX_CACHES && i < m->ahead; i++)
 		gfx_fetch_ahead(m, &m->wave[gfx_draw(m, m->waves)]);
 	if (m->rules & GFX_CLOCK && !gfx_draw(m, 1000))
-		m->clock += gfx_draw(m, 20000);
+		m->clock += gfx_draw(m, 20000) * m->tick;
 }
 
 static void execute(struct gfx *m)
@@ -273,11 +276,13 @@ static void execute(struct gfx *m)
 		while (slice-- && w->state == W_RUN && !w->yield)
 			step(m, w);
 		if (w->state != W_RUN)
-			open_barrier(m, w->group);
+			open_barrier(m, w);
 		if (m->rules & GFX_SCHEDULE && !gfx_draw(m, 60))
 			w->asleep = m->step + gfx_draw(m, 1u << gfx_draw(m, 15));
 		if (m->step > m->max_steps)
 			gfx_fail(m, "does not end within %llu instructions", (unsigned long long)m->max_steps);
+		if (m->halt && __atomic_load_n(m->halt, __ATOMIC_RELAXED))
+			gfx_fail(m, "is stopped");
 		around(m);
 	}
 }
@@ -294,6 +299,20 @@ static void drain(struct gfx *m)
 		gfx_wait(m, &m->wave[i], C_LGKM, 0);
 	}
 	m->current = NULL;
+}
+
+int gfx_run(struct gfx *m)
+{
+	if (!setjmp(m->stop)) {
+		execute(m);
+		drain(m);
+		return 0;
+	}
+	if (!m->halt || !__atomic_exchange_n(m->halt, 1, __ATOMIC_RELAXED))
+		gfx_trace(m);
+	else
+		m->error[0] = 0;
+	return -1;
 }
 
 static void free_launch(struct gfx *m, struct launch *l)
@@ -322,7 +341,7 @@ static void make_groups(struct gfx *m, const struct launch *l)
 {
 	unsigned i;
 
-	m->groups = l->groups;
+	m->groups = (l->lanes + l->width - 1) / l->width;
 	m->wave_of_group = (l->width + GFX_LANES - 1) / GFX_LANES;
 	m->waves = m->groups * m->wave_of_group;
 	m->group = calloc(m->groups, sizeof(*m->group));
@@ -344,26 +363,21 @@ static void make_groups(struct gfx *m, const struct launch *l)
 		init_wave(m, &m->wave[i], l, i);
 }
 
-int gfx_launch(struct gfx *m, const char *kernel, uint32_t groups, uint32_t width, const void *args, uint32_t bytes)
+int gfx_launch(struct gfx *m, const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
 {
-	struct launch *l = &(struct launch){ .groups = groups, .width = width };
+	struct launch *l = &(struct launch){ .lanes = lanes, .width = width };
 	unsigned regions = m->regions;
-	volatile int ret = 0;
+	int ret;
 
 	m->kernel = gfx_find(m->code, kernel);
 	m->cached_count = 0;
+	m->tick = m->tick ? m->tick : 1;
 	m->error[0] = 0;
 	if (check_launch(m, kernel, l, bytes))
 		return -1;
 	make_arguments(m, l, args, bytes);
 	make_groups(m, l);
-	if (!setjmp(m->stop)) {
-		execute(m);
-		drain(m);
-	} else {
-		ret = -1;
-		gfx_trace(m);
-	}
+	ret = m->threads > 1 && m->groups > 1 ? gfx_run_threads(m) : gfx_run(m);
 	m->regions = regions;
 	free_launch(m, l);
 	return ret;

@@ -2,6 +2,8 @@
 /* Scalar instructions: SOP1, SOP2, SOPC, SOPK, SOPP and SMEM. The program counter already points behind the instruction. */
 #include "gfx/gfx.h"
 
+#include <string.h>
+
 #define EXEC 126
 #define VCC 106
 #define NULL_REG 124
@@ -274,13 +276,8 @@ static bool save_exec(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *
 {
 	uint32_t old = w->s[EXEC], a, v;
 
-	switch (in->x.op->id) {
-	case OP_s_and_saveexec_b32: case OP_s_or_saveexec_b32: case OP_s_xor_saveexec_b32: case OP_s_and_not0_saveexec_b32:
-	case OP_s_and_not1_saveexec_b32: case OP_s_or_not1_saveexec_b32: case OP_s_xnor_saveexec_b32:
-		break;
-	default:
+	if (!strstr(in->x.op->name, "_saveexec_"))
 		return false;
-	}
 	a = (uint32_t)gfx_read_scalar(m, w, in, &in->x.arg[1]);
 	switch (in->x.op->id) {
 	case OP_s_and_saveexec_b32: v = a & old; break;

@@ -81,7 +81,7 @@ static void put_args(struct buffer *b, const struct gfx_inst *in, const struct g
 			put(b, "off");
 		else
 			put_operand(b, in, a->code, a->width);
-		put(b, abs ? "|" : "");
+		put(b, "%s%s", !in->e64 && in->format <= F_VOPC && a->part == P_HIGH ? ".h" : "", abs ? "|" : "");
 		source += is_source;
 	}
 }
@@ -196,7 +196,7 @@ static void put_vector(struct buffer *b, const struct gfx_inst *in)
 	unsigned i, sources = 0;
 
 	if (in->format != F_VOP3 && in->x.op->id != OP_v_readfirstlane_b32 && !strchr(in->x.op->spec, 'L'))
-		put(b, in->e64 ? "_e64" : "_e32");
+		put(b, in->dpp ? "_dpp" : in->e64 ? "_e64" : "_e32");
 	put_args(b, in, &in->x);
 	if (in->opsel) {
 		for (i = 0; i < in->x.count; i++)

@@ -67,6 +67,7 @@ static bool real_ops(struct gfx_lanes *v, unsigned id, const uint64_t *old)
 	case OP_v_cvt_f32_ubyte0: EACH(u((float)(A & 255)));
 	case OP_v_cvt_u32_f32: EACH(to_u32(f(A)));
 	case OP_v_cvt_i32_f32: EACH(to_i32(f(A)));
+	case OP_v_ldexp_f32: EACH(u(ldexpf(f(A), (int)SB)));
 	case OP_v_trunc_f32: EACH(u(truncf(f(A))));
 	case OP_v_ceil_f32: EACH(u(ceilf(f(A))));
 	case OP_v_rndne_f32: EACH(u(rintf(f(A))));
@@ -91,7 +92,7 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	unsigned l;
 
 	switch (id) {
-	case OP_v_cndmask_b32: EACH(C >> l & 1 ? B : A);
+	case OP_v_cndmask_b32: case OP_v_cndmask_b16: EACH(C >> l & 1 ? B : A);
 	case OP_v_min_i32: EACH((uint32_t)MIN(SA, SB));
 	case OP_v_max_i32: EACH((uint32_t)MAX(SA, SB));
 	case OP_v_min_u32: EACH(MIN(A, B));
@@ -99,16 +100,16 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	case OP_v_lshlrev_b32: EACH(B << (A & 31));
 	case OP_v_lshrrev_b32: EACH(B >> (A & 31));
 	case OP_v_ashrrev_i32: EACH((uint32_t)(SB >> (A & 31)));
-	case OP_v_and_b32: EACH(A & B);
-	case OP_v_or_b32: EACH(A | B);
-	case OP_v_xor_b32: EACH(A ^ B);
+	case OP_v_and_b32: case OP_v_and_b16: EACH(A & B);
+	case OP_v_or_b32: case OP_v_or_b16: EACH(A | B);
+	case OP_v_xor_b32: case OP_v_xor_b16: EACH(A ^ B);
 	case OP_v_xnor_b32: EACH(~(A ^ B));
-	case OP_v_add_nc_u32: case OP_v_add_nc_i32: EACH(A + B);
-	case OP_v_sub_nc_u32: case OP_v_sub_nc_i32: EACH(A - B);
+	case OP_v_add_nc_u32: case OP_v_add_nc_i32: case OP_v_add_nc_u16: EACH(A + B);
+	case OP_v_sub_nc_u32: case OP_v_sub_nc_i32: case OP_v_sub_nc_u16: EACH(A - B);
 	case OP_v_subrev_nc_u32: EACH(B - A);
 	case OP_v_mul_u32_u24: EACH((A & 0xffffff) * (B & 0xffffff));
-	case OP_v_mov_b32: EACH(A);
-	case OP_v_not_b32: EACH(~A);
+	case OP_v_mov_b32: case OP_v_mov_b16: EACH(A);
+	case OP_v_not_b32: case OP_v_not_b16: EACH(~A);
 	case OP_v_bfrev_b32: EACH(reverse(A));
 	case OP_v_clz_i32_u32: EACH(A ? (uint32_t)__builtin_clz(A) : ~0u);
 	case OP_v_ctz_i32_b32: EACH(A ? (uint32_t)__builtin_ctz(A) : ~0u);
@@ -118,21 +119,19 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	case OP_v_bcnt_u32_b32: EACH((uint32_t)__builtin_popcount(A) + B);
 	case OP_v_mbcnt_lo_u32_b32: EACH((uint32_t)__builtin_popcount(A & ((1u << l) - 1)) + B);
 	case OP_v_mbcnt_hi_u32_b32: EACH(B); /* a wave has no lanes above 31 */
-	case OP_v_mul_lo_u32: EACH(A * B);
+	case OP_v_mul_lo_u32: case OP_v_mul_lo_u16: EACH(A * B);
 	case OP_v_mul_hi_u32: EACH((uint64_t)A * B >> 32);
 	case OP_v_mul_hi_i32: EACH((uint64_t)((int64_t)SA * SB) >> 32);
 	case OP_v_lshlrev_b64: EACH(v->b[l] << (A & 63));
 	case OP_v_lshrrev_b64: EACH(v->b[l] >> (A & 63));
 	case OP_v_ashrrev_i64: EACH((int64_t)v->b[l] >> (A & 63));
-	case OP_v_add_nc_u16: EACH((uint16_t)(A + B));
-	case OP_v_sub_nc_u16: EACH((uint16_t)(A - B));
-	case OP_v_mul_lo_u16: EACH((uint16_t)(A * B));
-	case OP_v_lshlrev_b16: EACH((uint16_t)(B << (A & 15)));
+	case OP_v_lshlrev_b16: EACH(B << (A & 15));
 	case OP_v_lshrrev_b16: EACH((uint16_t)B >> (A & 15));
 	case OP_v_ashrrev_i16: EACH((uint16_t)((int16_t)B >> (A & 15)));
-	case OP_v_and_b16: EACH((uint16_t)(A & B));
-	case OP_v_or_b16: EACH((uint16_t)(A | B));
-	case OP_v_xor_b16: EACH((uint16_t)(A ^ B));
+	case OP_v_min_u16: EACH(MIN((uint16_t)A, (uint16_t)B));
+	case OP_v_max_u16: EACH(MAX((uint16_t)A, (uint16_t)B));
+	case OP_v_min_i16: EACH((uint16_t)MIN((int16_t)A, (int16_t)B));
+	case OP_v_max_i16: EACH((uint16_t)MAX((int16_t)A, (int16_t)B));
 	}
 	return false;
 }
@@ -168,6 +167,7 @@ static bool three_ops(struct gfx_lanes *v, unsigned id)
 	unsigned l;
 
 	switch (id) {
+	case OP_v_mad_u16: EACH(A * B + C);
 	case OP_v_mad_u32_u24: EACH((uint32_t)((A & 0xffffff) * (B & 0xffffff) + C));
 	case OP_v_bfe_u32: EACH(A >> (B & 31) & ((1u << (C & 31)) - 1));
 	case OP_v_bfe_i32: EACH(extract_signed(A, B & 31, C & 31));

@@ -8,7 +8,7 @@
 /* Sources and results of one half of an instruction, one 64-bit value per lane. */
 struct gfx_lanes {
 	uint64_t a[GFX_LANES], b[GFX_LANES], c[GFX_LANES], r[GFX_LANES];
-	uint32_t carry; /* out */
+	uint32_t carry, skip; /* out: carries, and lanes that DPP leaves out */
 };
 
 /* All lanes of an opcode; old: what the destination held. False: no such opcode. */

@@ -47,7 +47,7 @@ static void fetch(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, 
 		for (l = 0; a->width == 2 && l < GFX_LANES; l++)
 			out[l] |= (uint64_t)w->v[a->code - 255][l] << 32;
 	}
-	for (l = 0; in->opsel >> source & 1 && l < GFX_LANES; l++)
+	for (l = 0; a->part == P_HIGH && l < GFX_LANES; l++)
 		out[l] >>= 16;
 	if (!is_real(h->op))
 		return;
@@ -83,9 +83,41 @@ static bool cross_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst 
 	return true;
 }
 
-static bool is_16(const struct gfx_op *op)
+/* The lane that lane l of a DPP operand comes from, as the 9 bits of the control say; 32: none. */
+static unsigned dpp_lane(unsigned control, unsigned l)
 {
-	return strstr(op->name, "16") != NULL && op->id != OP_v_cvt_i32_i16 && op->id != OP_v_cvt_u32_u16 && op->id != OP_v_cmp;
+	unsigned row = l & ~15u, i = l & 15, n = control & 15;
+
+	switch (control >> 4) {
+	case 0x10: return i + n < 16 ? l + n : GFX_LANES;
+	case 0x11: return i >= n ? l - n : GFX_LANES;
+	case 0x12: return row | ((i - n) & 15);
+	case 0x14: return n ? l ^ 7 : l ^ 15;
+	case 0x15: return row | n;
+	case 0x16: return l ^ n;
+	default: return (l & ~3u) | (control >> 2 * (l & 3) & 3);
+	}
+}
+
+/* Bits 16:8 of the second word are the control, 18 lets lanes be read that EXEC leaves out, 19 makes missing lanes zero. */
+static void move_lanes(struct gfx *m, const struct gfx_wave *w, const struct gfx_inst *in, struct gfx_lanes *v)
+{
+	uint32_t word = in->word[1], readable = word >> 18 & 1 ? ~0u : w->s[EXEC];
+	uint64_t from[GFX_LANES];
+	unsigned l, other;
+
+	if (word >> 24 != 0xff || (word >> 8 & 0x1ff) >= 0x170 || (word >> 12 & 0x1f) == 0x13)
+		gfx_fail(m, "DPP control %#x is not supported", word);
+	memcpy(from, v->a, sizeof(from));
+	for (l = 0; l < GFX_LANES; l++) {
+		other = dpp_lane(word >> 8 & 0x1ff, l);
+		if (other < GFX_LANES && readable >> other & 1)
+			v->a[l] = from[other];
+		else if (word >> 19 & 1)
+			v->a[l] = 0;
+		else
+			v->skip |= 1u << l;
+	}
 }
 
 static void evaluate(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_half *h, struct gfx_lanes *v)
@@ -93,8 +125,10 @@ static void evaluate(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 	uint64_t old[GFX_LANES] = { 0 };
 	unsigned l;
 
-	v->carry = 0;
+	v->carry = v->skip = 0;
 	fetch(m, w, in, h, 'a', v->a);
+	if (in->dpp)
+		move_lanes(m, w, in, v);
 	fetch(m, w, in, h, 'b', v->b);
 	fetch(m, w, in, h, 'c', v->c);
 	if (h->op->id == OP_v_fmac_f32) {
@@ -106,11 +140,10 @@ static void evaluate(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 		gfx_fail(m, "%s has no meaning here", h->op->name);
 }
 
-static void commit(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_half *h,
-		   const struct gfx_lanes *v)
+static void commit(struct gfx *m, struct gfx_wave *w, const struct gfx_half *h, const struct gfx_lanes *v)
 {
-	uint32_t exec = w->s[EXEC], low = is_16(h->op) ? 0xffff : ~0u;
-	unsigned reg = h->arg[0].code - 256u, l, shift = in->opsel & 8 ? 16 : 0;
+	uint32_t exec = w->s[EXEC] & ~v->skip, low = h->arg[0].part ? 0xffff : ~0u;
+	unsigned reg = h->arg[0].code - 256u, l, shift = h->arg[0].part == P_HIGH ? 16 : 0;
 
 	if (h->op->id == OP_v_movreld_b32)
 		reg += w->s[125];
@@ -148,12 +181,13 @@ void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	if (in->x.op->id == OP_v_movreld_b32) {
 		fetch(m, w, in, &in->x, 'a', x.a);
 		memcpy(x.r, x.a, sizeof(x.r));
+		x.skip = x.carry = 0;
 	} else {
 		evaluate(m, w, in, &in->x, &x);
 	}
 	if (in->format == F_VOPD)
 		evaluate(m, w, in, &in->y, &y);
-	commit(m, w, in, &in->x, &x);
+	commit(m, w, &in->x, &x);
 	if (in->format == F_VOPD)
-		commit(m, w, in, &in->y, &y);
+		commit(m, w, &in->y, &y);
 }

@@ -68,7 +68,7 @@ static void arrive(struct world_queue *q)
 
 	while (q->arrived < posted) {
 		at = (uint32_t)(q->arrived % q->ctrl.q.cq_depth) * 4;
-		if (!(m->rules & GFX_TEAR)) {
+		if (!(m->rules & GFX_TEAR) || q->world->flags & GPUNVME_DQ_CQE16) {
 			memcpy(q->cq + at, q->ctrl.q.cq + at, 16);
 			q->arrived++;
 			continue;
@@ -125,11 +125,13 @@ static void make_queue(struct world *w, unsigned n, unsigned shift, uint64_t sta
 	q->result = memory(w, "result", 8 * cids, 0);
 	q->cid_map = memory(w, "cid_map", 8 * ((cids + 63) / 64), 0);
 	q->sq = memory(w, "sq", 64 * depth, ring);
-	q->cq = memory(w, "cq", 16 * cq_depth, ring | GFX_READONLY);
+	q->cq = memory(w, "cq", 16 * cq_depth, ring | GFX_READONLY | (w->flags & GPUNVME_DQ_CQE16 ? GFX_WHOLE : 0));
 	q->doorbell = memory(w, "doorbell", 8, ring);
 	for (i = 0; i < cids; i++)
 		q->cid_map[i / 64] |= 1ull << (i & 63);
-	q->state->resv = q->state->fetched = q->state->pub = q->state->cq_pos = q->state->cq_rung = start;
+	q->state->resv = q->state->fetched = q->state->pub = q->state->cq_rung = start;
+	q->state->pub_gate = start << GPUNVME_GATE_SHIFT;
+	q->state->drain = start << 1;
 	q->doorbell[0] = (uint32_t)(start % depth);
 	q->doorbell[1] = (uint32_t)(start % cq_depth);
 	q->ctrl.q = (struct mini_queue){ q->sq, memory(w, NULL, 16 * cq_depth, 0), &q->doorbell[0], &q->doorbell[1],
@@ -141,7 +143,7 @@ static void make_queue(struct world *w, unsigned n, unsigned shift, uint64_t sta
 	q->ctrl.seen_ctx = q;
 	w->dq[n] = (struct gpunvme_dq){
 		.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(*w->dq),
-		.flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_STATS, .tag = 1u << 16 | (QID + n), .qid = QID + n,
+		.flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_STATS | w->flags, .tag = 1u << 16 | (QID + n), .qid = QID + n,
 		.nsid = 1, .lba_shift = 9, .page_shift = 12, .sq_shift = (uint8_t)shift, .cq_shift = (uint8_t)(shift + 1),
 		.sq = (uintptr_t)q->sq, .cq = (uintptr_t)q->cq, .sq_db = (uintptr_t)&q->doorbell[0],
 		.cq_db = (uintptr_t)&q->doorbell[1], .state = (uintptr_t)q->state, .ready = (uintptr_t)q->ready,
@@ -150,7 +152,8 @@ static void make_queue(struct world *w, unsigned n, unsigned shift, uint64_t sta
 	};
 }
 
-struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint64_t start, uint32_t lanes, uint32_t stamps)
+struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint64_t start, uint32_t lanes, uint32_t stamps,
+			uint32_t flags)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	unsigned i;
@@ -161,6 +164,7 @@ struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint6
 	w->lanes = lanes;
 	w->stamps = stamps;
 	w->queues = queues;
+	w->flags = flags;
 	w->dq = memory(w, "descriptors", WORLD_QUEUES * sizeof(*w->dq), GFX_READONLY);
 	w->dbuf = memory(w, "buffer descriptor", sizeof(*w->dbuf), GFX_READONLY);
 	w->stop = memory(w, "stop", 4, GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE);
@@ -237,10 +241,10 @@ void world_show(const struct world *w)
 	for (i = 0; i < w->queues; i++) {
 		const struct world_queue *q = &w->queue[i];
 
-		printf("queue %u: resv %llu pub %llu fetched %llu, cq_pos %llu rung %llu, locks %u %u, poison %u, doorbells %u %u; controller: "
+		printf("queue %u: resv %llu pub %llu fetched %llu, drain %llx rung %llu, gate %llx, poison %u, doorbells %u %u; controller: "
 		       "fetched %llu completed %llu arrived %llu held %u\n", i, (unsigned long long)q->state->resv,
-		       (unsigned long long)q->state->pub, (unsigned long long)q->state->fetched, (unsigned long long)q->state->cq_pos,
-		       (unsigned long long)q->state->cq_rung, q->state->pub_lock, q->state->drain_lock, q->state->poison, q->doorbell[0],
+		       (unsigned long long)q->state->pub, (unsigned long long)q->state->fetched, (unsigned long long)q->state->drain,
+		       (unsigned long long)q->state->cq_rung, (unsigned long long)q->state->pub_gate, q->state->poison, q->doorbell[0],
 		       q->doorbell[1], (unsigned long long)q->ctrl.fetched, (unsigned long long)q->ctrl.completed,
 		       (unsigned long long)q->arrived, q->ctrl.held_count);
 	}

@@ -28,10 +28,13 @@ struct world {
 	uint8_t *data;
 	unsigned queues;
 	bool check_writes;
+	uint32_t flags;
 	uint32_t bad_write, alien; /* commands that carried wrong data; commands nobody gave */
 };
 
-struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint64_t start, uint32_t lanes, uint32_t stamps);
+/* flags: those of struct gpunvme_dq beyond the usual; with GPUNVME_DQ_CQE16 completions arrive whole. */
+struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint64_t start, uint32_t lanes, uint32_t stamps,
+			uint32_t flags);
 void world_free(struct world *w);
 void world_turn(void *world);
 uint16_t world_status(uint64_t stamp);

@@ -5,7 +5,88 @@
 #ifndef __global__
 #define __global__ __attribute__((global))
 #endif
+#if defined(__HIP__)
+#define LANES_AT_MOST(n) __attribute__((amdgpu_flat_work_group_size(1, n)))
+#else
+#define LANES_AT_MOST(n)
+#endif
 
+#ifdef PLANT_CALL
+extern "C" __attribute__((noinline)) __attribute__((device)) int planted(int v)
+{
+	__asm__ volatile("" ::: "memory");
+	return v + 1;
+}
+
+extern "C" __global__ void plant_call(int *out)
+{
+	*out = planted(*out);
+}
+#endif
+
+#ifdef PLANT_STACK
+extern "C" __global__ void plant_stack(int *out, const int *in)
+{
+	int copy[64];
+
+	for (int i = 0; i < 64; i++)
+		copy[i] = in[i];
+	*out = copy[in[64] & 63] + copy[in[65] & 63];
+}
+#endif
+
+#ifdef PLANT_REGISTERS
+extern "C" __global__ void plant_registers(int *data)
+{
+	int kept[160];
+
+	for (int i = 0; i < 160; i++)
+		kept[i] = data[64 * i + gpunvme_lane()];
+	__asm__ volatile("" ::: "memory");
+	for (int i = 0; i < 160; i++)
+		data[64 * i + gpunvme_lane()] = kept[i] + kept[159 - i];
+}
+#endif
+
+extern "C" __global__ void prim_ring_load(uint64_t at, uint32_t *out)
+{
+	*out = gnvd_load_ring32(at);
+}
+
+extern "C" __global__ void prim_publish(uint64_t sqe, uint64_t ready, uint64_t doorbell, uint64_t value)
+{
+	uint32_t words[16];
+	struct gnvd_wave w = { 1, 1, 0, 0, 0 };
+
+	for (uint32_t i = 0; i < 16; i++)
+		words[i] = (uint32_t)value + i;
+	gnvd_store_sqe(sqe, words);
+#ifndef PLANT_NO_RELEASE
+	gnvd_release_to64(&w, ready, value);
+#else
+	(void)w;
+	gnvd_st64(ready, value);
+#endif
+#ifndef PLANT_NO_WAIT
+	gnvd_order_system();
+	gnvd_doorbell(doorbell, (uint32_t)value);
+#else
+	*(volatile uint32_t *)doorbell = (uint32_t)value;
+#endif
+}
+
+extern "C" __global__ void prim_take(uint64_t word, const uint32_t *data, uint32_t *out)
+{
+#ifndef PLANT_NO_ACQUIRE
+	uint64_t seen = gnvd_take64(word, 0);
+#else
+	uint64_t seen = gnvd_ld64(word);
+#endif
+
+	*out = (uint32_t)seen + *data;
+}
+
+#ifndef PRIMS_ONLY
 extern "C" __global__ void call_read(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
@@ -40,38 +121,41 @@ extern "C" __global__ void call_many_queues(const struct gpunvme_dq *dq, const s
 	out[lane] = gpunvme_read(&dq[lane % 3], buf, lane * 4096ull, lane, 8);
 }
 
-extern "C" __global__ void prim_ring_load(uint64_t at, uint32_t *out)
+extern "C" __global__ void call_wave(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	*out = gnvd_load_ring32(at);
+	uint32_t lane = gpunvme_lane();
+	int ret = gpunvme_wave_read(&dq, &buf, lane * 4096ull, lane, lane % 3 ? 8 : GPUNVME_NO_TRANSFER);
+
+	out[lane] = ret ? ret : gpunvme_wave_write(&dq, &buf, lane * 4096ull, lane, 8);
 }
 
-extern "C" __global__ void prim_publish(uint64_t sqe, uint64_t ready, uint64_t doorbell, uint64_t value)
+extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_req *req, uint32_t count, int *out)
 {
-	uint32_t words[16];
-	struct gnvd_wave w = { 1, 1, 0, 0, 0 };
+	uint32_t lane = gpunvme_lane(), index = 0;
 
-	for (uint32_t i = 0; i < 16; i++)
-		words[i] = (uint32_t)value + i;
-	gnvd_store_sqe(sqe, words);
-#ifndef PLANT_NO_RELEASE
-	gnvd_release_to64(&w, ready, value);
-#else
-	(void)w;
-	gnvd_st64(ready, value);
-#endif
-#ifndef PLANT_NO_WAIT
-	gnvd_doorbell(doorbell, (uint32_t)value);
-#else
-	*(volatile uint32_t *)doorbell = (uint32_t)value;
-#endif
+	out[2 * lane] = gpunvme_wait_any(&dq, req + lane * count, count, dq.ticks_per_ms, &index);
+	out[2 * lane + 1] = (int)index;
 }
 
-extern "C" __global__ void prim_take(uint64_t word, const uint32_t *data, uint32_t *out)
+extern "C" __global__ void call_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop, int *out)
 {
-	uint64_t seen = gnvd_ld64(word);
-
-#ifndef PLANT_NO_ACQUIRE
-	gnvd_acquire64(word);
-#endif
-	*out = (uint32_t)seen + *data;
+	out[gpunvme_lane()] = gpunvme_serve(dq, count, stop);
 }
+
+extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+	int ret = gpunvme_volume_read(&v, &buf, lane * 4096ull, lane, 8);
+
+	ret = ret ? ret : gpunvme_volume_write(&v, &buf, lane * 4096ull, lane, 8);
+	out[lane] = ret ? ret : gpunvme_volume_flush(&v);
+}
+
+// Whole workgroups keep more in registers; of 1024 lanes they would not have enough.
+extern "C" __global__ LANES_AT_MOST(256) void call_block(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, uint64_t nblocks, int *out)
+{
+	int ret = gpunvme_block_read(&v, &buf, 0, 0, nblocks);
+
+	out[gpunvme_lane()] = ret ? ret : gpunvme_block_write(&v, &buf, 0, nblocks, nblocks);
+}
+#endif

@@ -50,7 +50,7 @@ static void expect_refusal(struct gnv_soft_config c, int error, const char *word
 	assert_null(soft);
 	if (!strstr(gpunvme_errmsg(), word))
 		fail_msg("\"%s\" does not say \"%s\"", gpunvme_errmsg(), word);
-	space->ops->close(space);
+	gnv_space_put(space);
 	assert_int_equal(count_fds(), fds);
 }
 
@@ -208,7 +208,7 @@ static int refused_in_child(const struct gnv_soft_config *c, unsigned error, con
 	if (gnv_soft_space_create(&space))
 		return 1;
 	ret = gnv_soft_create(c, space, NULL, &soft);
-	space->ops->close(space);
+	gnv_space_put(space);
 	return ret == -EOPNOTSUPP && !soft && strstr(gpunvme_errmsg(), word) ? 0 : 1;
 }
 

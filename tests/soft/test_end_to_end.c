@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From the public API to the medium and back, on whatever controller GPUNVME_TEST_URI names: the software controller over an image
- * of its own when it names none. Overwrites the first megabytes of every namespace. Success is equal bytes, never a status alone.
+ * of its own when it names none. GPUNVME_TEST_FORWARD lets a CPU thread ring the doorbells. Overwrites the first megabytes of every
+ * namespace. Success is equal bytes, never a status alone.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -106,6 +107,7 @@ static void rig_open(struct rig *r, uint32_t nsid, uint32_t depth)
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 
 	opts.depth = depth;
+	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QP_FORWARD : 0;
 	good(gpunvme_qp_create(dev, gpu, &opts, &r->qp));
 	good(gpunvme_qp_view(r->qp, &view, &r->dq));
 	good(gpunvme_mem_alloc(gpu, BYTES, NULL, &r->out));
@@ -241,15 +243,17 @@ static void test_lanes(void **state)
 {
 	static const uint32_t widths[] = { 1, 4, 32 };
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, nsids[0], 0, 0 };
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 	struct gpunvme_qp *more[QUEUES];
 	static struct work w;
 	struct rig r;
 
 	(void)state;
 	rig_open(&r, nsids[0], 16);
+	opts.flags = getenv("GPUNVME_TEST_FORWARD") ? GPUNVME_QP_FORWARD : 0;
 	w = (struct work){ .out = r.dout, .in = r.din, .step = 4096u >> r.dq.lba_shift };
 	for (unsigned i = 0; i < QUEUES; i++) {
-		good(gpunvme_qp_create(dev, gpu, NULL, &more[i]));
+		good(gpunvme_qp_create(dev, gpu, &opts, &more[i]));
 		good(gpunvme_qp_view(more[i], &view, &w.dq[i]));
 	}
 	for (unsigned i = 0; i < 3; i++) {

@@ -6,6 +6,7 @@
 #include <gpunvme/device.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct stage {
 	struct gpunvme_dbuf dbuf;
 	uint32_t queues, lanes, width, lba_size, rounds;
 	uint32_t wrong, failed;
+	bool forward;
 };
 
 static int make_image(void **state)
@@ -58,6 +60,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	view.flags = GPUNVME_VIEW_WRITE;
 	opts.depth = depth;
 	opts.flags = flags;
+	s->forward = flags & GPUNVME_QP_FORWARD;
 	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("lanes.img"), keys);
 	snprintf(spec, sizeof(spec), "cpu:%u", s->width);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
@@ -98,6 +101,7 @@ static void close_stage(struct stage *s)
 		assert_int_equal(gpunvme_qp_info(s->qp[i], &info), 0);
 		assert_int_equal(info.poison, 0);
 		assert_int_equal(info.in_flight, 0);
+		assert_string_equal(info.rung, s->forward ? "soft+fwd" : "soft");
 		gpunvme_qp_destroy(s->qp[i]);
 	}
 	assert_int_equal(gpunvme_mem_unmap(s->mem, s->dev), 0);
@@ -207,6 +211,17 @@ static void several_server_threads_work(void **state)
 	run("?threads=3", 16, GPUNVME_QP_STATS, (struct stage){ .queues = 4, .lanes = 8, .width = 1, .rounds = 3 });
 }
 
+/* A thread copies the doorbells: every width, the smallest ring, and lanes that leave and come back after it slept. */
+static void forwarded_doorbells_work(void **state)
+{
+	const uint32_t flags = GPUNVME_QP_FORWARD | GPUNVME_QP_STATS;
+
+	(void)state;
+	run("", 2, flags, (struct stage){ .queues = 1, .lanes = 3, .width = 1, .rounds = 2 });
+	run("", 32, flags, (struct stage){ .queues = 2, .lanes = 6, .width = 4, .rounds = 4 });
+	run("?threads=2&dstrd=3", 4, flags, (struct stage){ .queues = 4, .lanes = 32, .width = 32, .rounds = 1 });
+}
+
 /* A tenth of the commands late by up to 3 ms. */
 static enum gnv_soft_verdict dawdle(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
@@ -271,6 +286,53 @@ static void every_lane_gets_its_own_status(void **state)
 	close_stage(&s);
 }
 
+/* Lanes that submit and go away: the service frees what they left, and other lanes' reads end as ever. */
+static void leaving_kernel(void *arg)
+{
+	struct stage *s = arg;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < 200; i++) {
+		do
+			ret = gpunvme_submit_read(&s->dq[i & 1], &s->dbuf, 0, i, 1, NULL);
+		while (ret == -GPUNVME_EAGAIN);
+		if (ret)
+			__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
+	}
+	if (gpunvme_read(&s->dq[0], &s->dbuf, 512, 3, 1))
+		__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
+}
+
+static void a_service_takes_completions(void **state)
+{
+	struct stage s = { .queues = 2, .lanes = 4, .width = 1 };
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_service *service = NULL;
+	struct gpunvme_dq old;
+	uint32_t i, left = 1;
+
+	(void)state;
+	open_stage(&s, "", 16, GPUNVME_QP_SERVED);
+	old = s.dq[0];
+	old.major ^= 1;
+	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 0, &service), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 2, &service), 0);
+	assert_int_equal(gpunvme_cpu_launch(s.lanes, s.width, leaving_kernel, &s), 0);
+	assert_int_equal(s.failed, 0);
+	for (i = 0; i < 10000 && left; i++) { /* nobody but the service takes the rest */
+		assert_int_equal(gpunvme_qp_info(s.qp[0], &info), 0);
+		left = info.in_flight;
+		assert_int_equal(gpunvme_qp_info(s.qp[1], &info), 0);
+		left += info.in_flight;
+		usleep(1000);
+	}
+	gpunvme_service_stop(service);
+	gpunvme_service_stop(NULL);
+	close_stage(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,8 +343,10 @@ int main(void)
 		cmocka_unit_test(sgl_data_works),
 		cmocka_unit_test(small_mdts_splits),
 		cmocka_unit_test(several_server_threads_work),
+		cmocka_unit_test(forwarded_doorbells_work),
 		cmocka_unit_test(many_lanes_share_a_dawdling_queue),
 		cmocka_unit_test(every_lane_gets_its_own_status),
+		cmocka_unit_test(a_service_takes_completions),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);

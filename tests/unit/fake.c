@@ -32,6 +32,13 @@ static int space_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 	return ret;
 }
 
+static void space_cut(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	(void)iova;
+	(void)len;
+	gnv_container_of(space, struct fake, space)->cuts++;
+}
+
 static int space_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 {
 	struct fake *fake = gnv_container_of(space, struct fake, space);
@@ -53,7 +60,7 @@ static void space_close(struct gnv_space *space)
 	(void)space;
 }
 
-static const struct gnv_space_ops space_ops = { "fake", space_map, space_unmap, space_close };
+static const struct gnv_space_ops space_ops = { "fake", space_map, space_cut, space_unmap, space_close };
 
 static int port_halt(struct gnv_port *port)
 {
@@ -85,6 +92,7 @@ static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 	fake->lost_ctx = ctx;
 }
 
+static const struct gnv_mem_ops bar_ops = { "bar", NULL, gnv_mem_attach_host, gnv_mem_detach_host };
 static const struct gnv_port_ops port_ops = { "fake", port_halt, port_export, port_watch, port_close };
 
 static uint32_t reg(struct fake *fake, unsigned offset)
@@ -287,9 +295,11 @@ struct fake *fake_new(void)
 	assert_non_null(fake);
 	memset(fake, 0, sizeof(*fake));
 	fake->space.ops = &space_ops;
+	fake->space.refs = 1;
 	fake->bar0.cpu = fake->bar;
-	fake->bar0.lane = (uintptr_t)fake->bar;
 	fake->bar0.len = sizeof(fake->bar);
+	fake->bar0.page = 4096;
+	fake->bar0.ops = &bar_ops;
 	fake->port = (struct gnv_port){
 		.ops = &port_ops, .bar0 = &fake->bar0, .space = &fake->space, .rung = "fake", .address = "fake0"
 	};

@@ -12,6 +12,20 @@
 
 #include "nvme/dev.h"
 
+#ifdef __has_feature
+#define HAS_ASAN __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#else
+#define HAS_ASAN 0
+#endif
+#if HAS_ASAN
+#include <sanitizer/lsan_interface.h>
+#define leak_expected(on) ((on) ? __lsan_disable() : __lsan_enable())
+#else
+#define leak_expected(on) ((void)(on))
+#endif
+
 #define FAKE_BAR_BYTES 0x2000u
 #define FAKE_IOVA_TAG 0x5a00000000000000ull
 #define FAKE_MAX_NS 3000u
@@ -56,6 +70,7 @@ struct fake {
 	/* What happened. */
 	unsigned maps;	 /* mappings alive */
 	unsigned mapped; /* ever */
+	unsigned cuts;
 	unsigned closed;
 	unsigned halted;
 	gnv_port_lost_fn *lost; /* as the device watches the port */

@@ -138,7 +138,10 @@ static void test_gone_from_the_start(void **state)
 	struct gpunvme_dev *dev;
 
 	(void)state;
+	pthread_mutex_lock(&fake->lock);
 	memset(fake->bar, 0xff, 0x40);
+	fake->cc = ~0u; /* its thread must not take that for a command to start */
+	pthread_mutex_unlock(&fake->lock);
 	assert_int_equal(fake_open(fake, &dev), -ENODEV);
 	fake_delete(fake, false);
 }

@@ -11,20 +11,6 @@
 #include "fake.h"
 #include "nvme/qp.h"
 
-#ifdef __has_feature
-#define HAS_ASAN __has_feature(address_sanitizer)
-#elif defined(__SANITIZE_ADDRESS__)
-#define HAS_ASAN 1
-#else
-#define HAS_ASAN 0
-#endif
-#if HAS_ASAN
-#include <sanitizer/lsan_interface.h>
-#define leak_expected(on) ((on) ? __lsan_disable() : __lsan_enable())
-#else
-#define leak_expected(on) ((void)(on))
-#endif
-
 static struct gpunvme_gpu *gpu;
 static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 16, 0 };
 

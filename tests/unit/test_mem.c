@@ -13,6 +13,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "fake.h"
+#include "gpu/kernels/ptx.h"
 #include "mem/arena.h"
 
 #define KIB 1024u
@@ -41,6 +42,7 @@ static void test_gpu(void **state)
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
 	struct gpunvme_gpu *gpu;
 	size_t i;
+	int ret;
 
 	(void)state;
 	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -54,8 +56,11 @@ static void test_gpu(void **state)
 	}
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(gpunvme_gpu_open(bad[i], NULL, &gpu), -EINVAL);
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), -EOPNOTSUPP);
-	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), -EOPNOTSUPP);
+	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent", 1);
+	ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
+	assert_true(ret == -ENODEV || ret == -EOPNOTSUPP); /* the latter where it was built without */
+	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), gnv_ptx() ? -ENODEV : -EOPNOTSUPP);
 	assert_int_equal(gpunvme_gpu_open(NULL, NULL, &gpu), -EINVAL);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, NULL), -EINVAL);
 	assert_int_equal(gpunvme_gpu_info(NULL, &info), -EINVAL);
@@ -106,7 +111,7 @@ static void test_alloc(void **state)
 	assert_int_equal(gpunvme_mem_alloc(gpu, 0, NULL, &mem), -EINVAL);
 	assert_int_equal(gpunvme_mem_alloc(gpu, SIZE_MAX, NULL, &mem), -ENOMEM);
 	assert_int_equal(gpunvme_mem_alloc(gpu, SIZE_MAX / 4, NULL, &mem), -ENOMEM);
-	opts.flags = 2;
+	opts.flags = 0x100;
 	assert_int_equal(gpunvme_mem_alloc(gpu, 1, &opts, &mem), -EINVAL);
 	assert_int_equal(gpunvme_mem_alloc(NULL, 1, NULL, &mem), -EINVAL);
 	assert_int_equal(gpunvme_mem_alloc(gpu, 1, NULL, NULL), -EINVAL);
@@ -195,7 +200,7 @@ static struct gnv_arena *arena_new(struct fake *fake, size_t page)
 	static const struct gnv_log silent;
 	struct gnv_arena *arena;
 
-	assert_int_equal(gnv_arena_create(&fake->space, page, &silent, &arena), 0);
+	assert_int_equal(gnv_arena_create(&fake->space, page, NULL, &silent, &arena), 0);
 	return arena;
 }
 
@@ -209,13 +214,13 @@ static void test_arena_reuse(void **state)
 	(void)state;
 	assert_int_equal(fake->maps, 0);
 	for (i = 0; i < 512; i++) {
-		assert_int_equal(gnv_arena_alloc(arena, 1, &block[i]), 0);
+		assert_int_equal(gnv_arena_alloc(arena, 1, NULL, &block[i]), 0);
 		assert_int_equal(block[i].len, 4096);
 		assert_int_equal(block[i].iova % 4096, 0);
 		memset(block[i].cpu, 0xff, 4096);
 	}
 	assert_int_equal(fake->mapped, 1); /* 2 MiB hold all of them */
-	assert_int_equal(gnv_arena_alloc(arena, 4096, &whole), 0);
+	assert_int_equal(gnv_arena_alloc(arena, 4096, NULL, &whole), 0);
 	assert_int_equal(fake->mapped, 2);
 	gnv_arena_free(arena, &whole);
 	for (i = 0; i < 512; i += 2)
@@ -223,7 +228,7 @@ static void test_arena_reuse(void **state)
 	for (i = 1; i < 512; i += 2)
 		gnv_arena_free(arena, &block[i]);
 	assert_int_equal(fake->maps, 1);			  /* one spare chunk is kept */
-	assert_int_equal(gnv_arena_alloc(arena, MIB, &whole), 0); /* neighbours became one run */
+	assert_int_equal(gnv_arena_alloc(arena, MIB, NULL, &whole), 0); /* neighbours became one run */
 	assert_int_equal(fake->mapped, 2);
 	for (i = 0; i < MIB; i++)
 		assert_int_equal(((unsigned char *)whole.cpu)[i], 0);
@@ -241,17 +246,17 @@ static void test_arena_big_and_errors(void **state)
 	struct gnv_block big, small;
 
 	(void)state;
-	assert_int_equal(gnv_arena_alloc(arena, 5 * MIB + 1, &big), 0);
+	assert_int_equal(gnv_arena_alloc(arena, 5 * MIB + 1, NULL, &big), 0);
 	assert_int_equal(big.len, 5 * MIB + 4096);
 	assert_int_equal(fake->maps, 1);
 	gnv_arena_free(arena, &big);
 	assert_int_equal(fake->maps, 0);
-	assert_int_equal(gnv_arena_alloc(arena, 0, &small), -ENOMEM);
-	assert_int_equal(gnv_arena_alloc(arena, SIZE_MAX, &small), -ENOMEM);
+	assert_int_equal(gnv_arena_alloc(arena, 0, NULL, &small), -ENOMEM);
+	assert_int_equal(gnv_arena_alloc(arena, SIZE_MAX, NULL, &small), -ENOMEM);
 	fake->map_fails_at = fake->mapped + 1;
-	assert_int_equal(gnv_arena_alloc(arena, 1, &small), -ENOSPC);
-	assert_int_equal(gnv_arena_alloc(arena, 1, &small), 0);
-	assert_int_equal(gnv_arena_alloc(arena, 2 * MIB, &big), 0);
+	assert_int_equal(gnv_arena_alloc(arena, 1, NULL, &small), -ENOSPC);
+	assert_int_equal(gnv_arena_alloc(arena, 1, NULL, &small), 0);
+	assert_int_equal(gnv_arena_alloc(arena, 2 * MIB, NULL, &big), 0);
 	fake->unmap_busy = true;
 	gnv_arena_free(arena, &big); /* stays mapped for now */
 	assert_int_equal(fake->maps, 2);
@@ -280,7 +285,7 @@ static void test_arena_random(void **state)
 			gnv_arena_free(arena, b);
 			continue;
 		}
-		assert_int_equal(gnv_arena_alloc(arena, (seed >> 8) % (150 * KIB) + 1, b), 0);
+		assert_int_equal(gnv_arena_alloc(arena, (seed >> 8) % (150 * KIB) + 1, NULL, b), 0);
 		*(uint64_t *)b->cpu = b->iova;
 		*(uint64_t *)((char *)b->cpu + b->len - 8) = b->iova;
 	}

@@ -14,6 +14,7 @@
 #include "fake.h"
 #include "nvme/qp.h"
 #include "util/bits.h"
+#include "util/mmio.h"
 
 static struct fake *fake;
 static struct gpunvme_dev *dev;
@@ -47,8 +48,9 @@ static void *wait_for_answer(void *arg)
 }
 
 /* A lane that waits for a controller that will never answer again is told so long before its time-out. */
-static void test_lost(void **state)
+static void lose(uint32_t flags)
 {
+	struct gpunvme_qp_opts opts = plain;
 	struct gpunvme_dq_state *queue;
 	struct gpunvme_qp *qp;
 	struct gpunvme_dq dq;
@@ -56,8 +58,8 @@ static void test_lost(void **state)
 	pthread_t lane;
 	void *result;
 
-	(void)state;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	opts.flags |= flags;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 	queue = (struct gpunvme_dq_state *)(uintptr_t)dq.state;
 	assert_int_equal(pthread_create(&lane, NULL, wait_for_answer, &dq), 0);
@@ -68,6 +70,44 @@ static void test_lost(void **state)
 	assert_int_equal((intptr_t)result, -GPUNVME_ENODEV);
 	assert_int_equal((intptr_t)wait_for_answer(&dq), -GPUNVME_ESHUTDOWN);
 	assert_int_equal(gpunvme_dev_log_page(dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, log, sizeof(log)), -ENODEV);
+}
+
+static void test_lost(void **state)
+{
+	(void)state;
+	lose(0);
+}
+
+static void test_lost_forwarded(void **state)
+{
+	(void)state;
+	lose(GPUNVME_QP_FORWARD);
+}
+
+/* The lanes get words of host memory; BAR0 follows them, until the queue is deleted on the controller. */
+static void test_forward(void **state)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_qp_opts opts = plain;
+	struct gnv_bells *bells;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	opts.flags |= GPUNVME_QP_FORWARD;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_string_equal(info.rung, "fake+fwd");
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	bells = qp->bells.cpu;
+	assert_int_equal(dq.sq_db, (uintptr_t)&bells->sq);
+	assert_int_equal(dq.cq_db, (uintptr_t)&bells->cq);
+	__atomic_store_n(&bells->sq, 7, __ATOMIC_RELEASE);
+	__atomic_store_n(&bells->cq, 9, __ATOMIC_RELEASE);
+	while (gnv_mmio_read32(fake->bar + 0x1008) != 7 || gnv_mmio_read32(fake->bar + 0x100c) != 9)
+		sched_yield();
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(fake->sqs, 0);
 }
 
 static void test_cids(void **state)
@@ -345,6 +385,8 @@ int main(void)
 		TEST(test_views),
 		TEST(test_refused_deletion),
 		TEST(test_lost),
+		TEST(test_lost_forwarded),
+		TEST(test_forward),
 		TEST(test_selftest_times_out),
 	};
 

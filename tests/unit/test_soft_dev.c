@@ -15,6 +15,7 @@
 
 #include "nvme/dev.h"
 #include "soft/soft.h"
+#include "util/mmio.h"
 
 #define IMAGE_BYTES (16u << 20)
 
@@ -288,10 +289,51 @@ static void test_many(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+static int ring_admin(void *ctx, uint32_t tail)
+{
+	struct gpunvme_dev *dev = ctx;
+
+	if (!dev)
+		return -EIO;
+	gnv_mmio_write32(dev->ctrl.bar + gnv_ctrl_sq_doorbell(&dev->ctrl, 0), tail);
+	return 0;
+}
+
+/* A command whose doorbell somebody else rings, and one for which nobody does. */
+static void test_admin_rung(void **state)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = 1 };
+	struct gpunvme_sqe wrong = { .opc = GPUNVME_ADMIN_DELETE_SQ, .cdw10 = 1 };
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	const char *model;
+
+	(void)state;
+	assert_int_equal(open_soft("", &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	model = (const char *)gpunvme_mem_ptr(mem) + 24;
+	assert_int_equal(gpunvme_dev_admin_rung(dev, &cmd, &dbuf, ring_admin, NULL, NULL), -EIO);
+	assert_int_equal(model[0], 0);
+	assert_int_equal(gpunvme_dev_admin_rung(dev, &cmd, &dbuf, ring_admin, dev, NULL), 0);
+	assert_memory_equal(model, "libgpunvme", 10);
+	assert_int_equal(gpunvme_dev_admin_rung(dev, &wrong, NULL, ring_admin, dev, NULL), -EPERM);
+	dbuf.iova += 8;
+	assert_int_equal(gpunvme_dev_admin_rung(dev, &cmd, &dbuf, ring_admin, dev, NULL), -EINVAL);
+	gpunvme_mem_free(mem);
+	gpunvme_gpu_close(gpu);
+	gpunvme_dev_close(dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_admin_rung),
 		cmocka_unit_test(test_io),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_many),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "os/sys.h"
 #include "os/sysfs.h"
 #include "port/vfio_checks.h"
 #include "port/vfio_device.h"
@@ -181,15 +182,53 @@ static void test_checks(void **state)
 		if (table[i].says)
 			assert_non_null(strstr(gpunvme_errmsg(), table[i].says));
 	}
-	assert_int_equal(gnv_vfio_choose("noiommu", &pci, &way), -EINVAL);
+	assert_int_equal(gnv_vfio_choose("fast", &pci, &way), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "noiommu"));
 	assert_non_null(strstr(gpunvme_errmsg(), "type1"));
+}
+
+static void noiommu(const char *bdf, int ret, const char *says)
+{
+	struct gnv_pci pci;
+
+	assert_int_equal(gnv_sysfs_pci(root, bdf, &pci), 0);
+	assert_int_equal(gnv_vfio_check_noiommu.run(root, &pci), ret);
+	assert_non_null(strstr(gpunvme_errmsg(), says));
+}
+
+/* Step by step to a device without IOMMU; the node and the capability are this machine's. Never by itself. */
+static void test_noiommu(void **state)
+{
+	const struct gnv_vfio_way *way;
+	struct gnv_pci pci;
+
+	(void)state;
+	noiommu("0000:01:00.0", -EINVAL, "behind an IOMMU");
+	noiommu("0000:04:00.0", -EOPNOTSUPP, "Linux 7.3");
+	put("N\n", "module/vfio/parameters/enable_unsafe_noiommu_mode");
+	noiommu("0000:04:00.0", -EPERM, "echo 1");
+	put("Y\n", "module/vfio/parameters/enable_unsafe_noiommu_mode");
+	noiommu("0000:04:00.0", -ENODEV, "gpunvme bind 0000:04:00.0");
+	put(">../../../bus/pci/drivers/vfio-pci", "bus/pci/devices/0000:04:00.0/driver");
+	noiommu("0000:04:00.0", -EOPNOTSUPP, "no device node");
+	put("", "bus/pci/devices/0000:04:00.0/vfio-dev/noiommu-vfio9/dev");
+	assert_int_equal(gnv_sysfs_pci(root, "0000:04:00.0", &pci), 0);
+	assert_string_equal(pci.cdev, "noiommu-vfio9");
+	if (gnv_sys_may_rawio())
+		noiommu("0000:04:00.0", -ENODEV, "noiommu-vfio9 does not exist");
+	else
+		noiommu("0000:04:00.0", -EPERM, "CAP_SYS_RAWIO");
+	pci.group = 3; /* the kernel makes one of its own: still no IOMMU, and no other way */
+	assert_int_equal(gnv_vfio_check_all(root, &pci), -EOPNOTSUPP);
+	assert_int_equal(gnv_vfio_check_noiommu.run(root, &pci), gnv_sys_may_rawio() ? -ENODEV : -EPERM);
+	assert_true(gnv_vfio_choose(NULL, &pci, &way) < 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_address),	   cmocka_unit_test(test_device), cmocka_unit_test(test_namespaces),
-		cmocka_unit_test(test_windows), cmocka_unit_test(test_checks),
+		cmocka_unit_test(test_windows), cmocka_unit_test(test_checks), cmocka_unit_test(test_noiommu),
 	};
 
 	return cmocka_run_group_tests(tests, make_tree, remove_tree);

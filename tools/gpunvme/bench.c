@@ -5,6 +5,9 @@
  * Each lane keeps --qd commands in flight: it holds that many handles and as many parts of the buffer, submits where a handle is
  * free and polls the others in turn. Latency is the time from the submit to the poll that sees the end, so it includes the wait
  * of a finished command for its turn. Latencies go to a histogram with 16 steps to each power of two (6 % wide).
+ *
+ * On a GPU the library's own kernel moves blocks in order, one command at a time for each of lanes times --qd lanes: IOPS and
+ * bandwidth, the start of the kernels included, and no latency.
  */
 #include "verbs.h"
 
@@ -201,6 +204,29 @@ static int launch(struct bench *b)
 	return ret;
 }
 
+#define GPU_ROUNDS 64u /* commands of one lane in one kernel */
+
+/* The same with lanes of a GPU: pass after pass over the namespace, as much at a time as the buffer holds. */
+static int launch_on_gpu(struct bench *b)
+{
+	uint64_t chunk = gpunvme_mem_len(b->s.mem) / b->bs, at = 0, n;
+	struct lane_result failure = { 0, 0, 0 };
+	double start = now_s();
+	int ret = GO_ON;
+
+	b->end_ns = now_ns() + (uint64_t)b->seconds * 1000000000u;
+	while (ret == GO_ON && !failure.status && !interrupted && now_ns() < b->end_ns) {
+		at = at < b->slots ? at : 0;
+		n = b->slots - at < chunk ? b->slots - at : chunk;
+		ret = session_copy(&b->s, b->write ? GPUNVME_COPY_WRITE : 0, at * b->nblocks, n * b->nblocks, b->nblocks, &failure);
+		b->lane->ios += n;
+		at += n;
+	}
+	b->took = now_s() - start;
+	b->lane->status = failure.status;
+	return ret;
+}
+
 /* Adds all lanes up in the first one. */
 static void add_up(struct bench *b)
 {
@@ -248,6 +274,10 @@ static int report(const struct bench *b)
 			   ", \"iops\": %.0f, \"bytes_per_second\": %.0f"
 			 : "%.2f s, %" PRIu64 " commands, %" PRIu64 " errors: %.0f IOPS, %.0f bytes/s\n";
 	printf(text, b->took, sum->ios, sum->errors, iops, iops * (double)b->bs);
+	if (session_on_gpu(&b->s)) {
+		printf(b->o.json ? "}\n" : "lanes on %s\n", b->s.gpu_info.name);
+		return EXIT_DONE;
+	}
 	text = b->o.json ? ", \"latency_us\": {\"min\": %.2f, \"mean\": %.2f, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, "
 			   "\"p99.9\": %.2f, "
 			   "\"max\": %.2f}}\n"
@@ -292,8 +322,17 @@ static int prepare(struct bench *b)
 		return failed("the namespace is smaller than --bs: use %s or less",
 			      human((double)b->s.ns.nblocks * b->s.ns.lba_size));
 	ret = session_open_queues(&b->s, &b->o, b->write ? GPUNVME_VIEW_WRITE : 0, 0, 0);
-	if (ret == GO_ON)
+	if (ret == GO_ON && session_on_gpu(&b->s)) {
+		if (b->random)
+			return failed("lanes on a GPU move blocks in order here: use --rw read or write, or --gpu cpu");
+		if ((uint64_t)b->s.lanes * b->qd > 1u << 16)
+			return failed("%u lanes times --qd %u are too many: 65536 at most", b->s.lanes, b->qd);
+		b->s.lanes *= b->qd;
+		b->qd = 1;
+		ret = session_buffer(&b->s, b->bs * b->s.lanes * GPU_ROUNDS);
+	} else if (ret == GO_ON) {
 		ret = session_buffer(&b->s, b->bs * b->qd * b->s.lanes);
+	}
 	if (ret != GO_ON)
 		return ret;
 	b->lane = calloc(b->s.lanes, sizeof(*b->lane));
@@ -310,7 +349,7 @@ static int run(struct bench *b)
 	int ret = prepare(b);
 
 	if (ret == GO_ON)
-		ret = launch(b);
+		ret = session_on_gpu(&b->s) ? launch_on_gpu(b) : launch(b);
 	if (ret == GO_ON) {
 		add_up(b);
 		if (b->lane->status)
@@ -347,6 +386,7 @@ int verb_bench(int argc, char **argv)
 		ret = misused("--qd %u is too large: use 4096 or less", b.qd);
 	if (ret != GO_ON)
 		return ret;
+	b.o.copies = 1;
 	catch_signals();
 	ret = session_open(&b.s, &b.o);
 	if (ret != GO_ON)

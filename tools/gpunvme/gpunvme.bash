@@ -6,7 +6,7 @@ _gpunvme() {
   local lanes='--gpu --queues --depth --lanes --verbose --json --help'
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write bench help --version' -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write litmus coherence bench help --version' -- "$cur")
     return
   fi
   case $prev in
@@ -28,6 +28,8 @@ _gpunvme() {
   bind) lanes='--user --help' ;;
   unbind) lanes='--help' ;;
   identify) lanes='--json --verbose --help' ;;
+  coherence) lanes='--invalidate --help' ;;
+  litmus) lanes='--gpu --commands --verbose --json --help' ;;
   read) lanes="--lba --bytes --xfer $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes $lanes" ;;
   bench) lanes="--rw --bs --qd --seconds --yes $lanes" ;;

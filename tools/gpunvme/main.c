@@ -16,6 +16,8 @@ static const struct verb {
 	{ "identify", verb_identify, "what a controller is: limits, namespaces, health" },
 	{ "read", verb_read, "blocks to a file or standard output" },
 	{ "write", verb_write, "a file or standard input to blocks" },
+	{ "litmus", verb_litmus, "does this machine keep the order that queues rely on" },
+	{ "coherence", verb_coherence, "make an AMD GPU see memory as it is" },
 	{ "bench", verb_bench, "IOPS, bandwidth and latency" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))

@@ -17,7 +17,7 @@ static int read_all(struct session *s, struct copy_args *a, const struct session
 		int err = 0;
 
 		a->nblocks = (want + a->lba_size - 1) / a->lba_size;
-		ret = session_launch(s, s->lanes, copy_chunk, a);
+		ret = copy_launch(s, a);
 		if (ret == GO_ON)
 			ret = report_lanes(a->result, s->lanes, "read", o->lba);
 		if (ret == GO_ON)
@@ -99,6 +99,7 @@ int verb_read(int argc, char **argv)
 
 	if (ret != GO_ON)
 		return ret;
+	o.copies = 1;
 	if (o.json && (!file || strcmp(file, "-") == 0))
 		return misused("--json needs a FILE, as standard output carries the blocks");
 	catch_signals();

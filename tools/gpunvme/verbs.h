@@ -16,6 +16,8 @@ int verb_doctor(int argc, char **argv);
 int verb_identify(int argc, char **argv);
 int verb_read(int argc, char **argv);
 int verb_write(int argc, char **argv);
+int verb_litmus(int argc, char **argv);
+int verb_coherence(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 
 /* Parses the options of a verb and its URI; *file, when @file is not NULL, is the operand after the URI or NULL. */
@@ -65,6 +67,14 @@ static inline void copy_chunk(void *arg)
 			break;
 		}
 	}
+}
+
+/* One chunk, on whatever lanes the session has. */
+static inline int copy_launch(struct session *s, struct copy_args *a)
+{
+	if (!session_on_gpu(s))
+		return session_launch(s, s->lanes, copy_chunk, a);
+	return session_copy(s, a->write ? GPUNVME_COPY_WRITE : 0, a->lba, a->nblocks, a->step, a->result);
 }
 
 static inline void copy_flush(void *arg)

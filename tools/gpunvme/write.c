@@ -40,7 +40,7 @@ static int write_all(struct session *s, struct copy_args *a, const struct sessio
 		a->nblocks = (got + a->lba_size - 1) / a->lba_size;
 		ret = session_fits(s, "the input", o->lba + a->lba, a->nblocks);
 		if (ret == GO_ON)
-			ret = session_launch(s, s->lanes, copy_chunk, a);
+			ret = copy_launch(s, a);
 		if (ret == GO_ON)
 			ret = report_lanes(a->result, s->lanes, "write", o->lba);
 		if (ret == GO_ON && interrupted)
@@ -58,7 +58,7 @@ static int flush(struct session *s, struct copy_args *a)
 	int ret;
 
 	a->result[0].status = 0;
-	ret = session_launch(s, 1, copy_flush, a);
+	ret = session_on_gpu(s) ? session_copy(s, GPUNVME_COPY_FLUSH, 0, 0, 0, a->result) : session_launch(s, 1, copy_flush, a);
 	if (ret == GO_ON && a->result[0].status)
 		ret = failed("the flush failed, data may not survive a power cut: %s", gpunvme_strerror(a->result[0].status));
 	return ret;
@@ -128,6 +128,7 @@ int verb_write(int argc, char **argv)
 
 	if (ret != GO_ON)
 		return ret;
+	o.copies = 1;
 	catch_signals();
 	ret = open_input(file, &fd, &limit);
 	if (ret == GO_ON)

@@ -6,6 +6,7 @@
 #ifndef GNV_OS_UAPI_IOMMUFD_H
 #define GNV_OS_UAPI_IOMMUFD_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 
@@ -67,11 +68,26 @@ struct gnv_iommufd_map_file {
 };
 #define GNV_IOMMUFD_MAP_FILE _IO(GNV_IOMMUFD_TYPE, 0x8f)
 
+/* Linux 7.3, for devices without IOMMU. */
+struct gnv_iommufd_get_pa {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t ioas_id;
+	uint32_t reserved;
+	uint64_t iova;
+	uint64_t length; /* in: at most; out: how far it is contiguous */
+	uint64_t out_phys;
+};
+#define GNV_IOMMUFD_NOIOMMU_GET_PA _IO(GNV_IOMMUFD_TYPE, 0x95)
+
 _Static_assert(sizeof(struct gnv_iommufd_ioas_alloc) == 12, "uapi layout");
 _Static_assert(sizeof(struct gnv_iommufd_range) == 16, "uapi layout");
 _Static_assert(sizeof(struct gnv_iommufd_iova_ranges) == 32, "uapi layout");
 _Static_assert(sizeof(struct gnv_iommufd_map) == 40, "uapi layout");
 _Static_assert(sizeof(struct gnv_iommufd_unmap) == 24, "uapi layout");
 _Static_assert(sizeof(struct gnv_iommufd_map_file) == 40, "uapi layout");
+_Static_assert(sizeof(struct gnv_iommufd_get_pa) == 40, "uapi layout");
+_Static_assert(offsetof(struct gnv_iommufd_get_pa, iova) == 16, "uapi layout");
+_Static_assert(offsetof(struct gnv_iommufd_get_pa, out_phys) == 32, "uapi layout");
 
 #endif

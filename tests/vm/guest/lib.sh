@@ -24,13 +24,25 @@ ok() {
   fi
 }
 
-# refused NAME WORDS COMMAND...: it fails with status 1 and says WORDS
+# Driver, its override, and the command register of every device of interest.
+found() {
+  for device in $first $second $third $neighbour $vram; do
+    at=/sys/bus/pci/devices/$device
+    read -r override <"$at/driver_override"
+    echo "$device $(readlink "$at/driver") $override $(od -An -tx1 -j 4 -N 2 "$at/config")"
+  done 2>&1
+}
+
+# refused NAME WORDS COMMAND...: it fails with status 1, says WORDS and leaves every device as it was
 refused() {
   what=$1 words=$2
   shift 2
   checks=$((checks + 1))
+  before=$(found)
   "$@" >/tmp/out 2>&1
   status=$?
+  after=$(found)
+  [ "$before" = "$after" ] || complain "$what: it left '$after' and found '$before'"
   if [ $status = 1 ] && grep -q -e "$words" /tmp/out; then
     echo "ok: $what: $(tail -n 1 /tmp/out)"
   else
@@ -40,7 +52,7 @@ refused() {
 
 # The device behind a root port, which is where tests/vm/run put it.
 behind() {
-  for path in /sys/devices/pci0000:00/0000:00:"$1"/0000:*; do
+  for path in /sys/devices/pci000?:00/000?:00:"$1"/000?:*; do
     [ -e "$path/class" ] && basename "$path"
   done
 }
@@ -54,9 +66,15 @@ to_vfio() {
 first=$(behind 10.0)
 second=$(behind 11.0)
 vram=$(behind 12.0)
+third=$(behind 13.0 | head -n 1)
+neighbour=$(behind 13.0 | tail -n 1)
 edu=0000:00:08.0
 # shellcheck disable=SC2034 # for the scenarios
-readonly first second vram edu
+readonly first second third neighbour vram edu
+
+driver() {
+  basename "$(readlink "/sys/bus/pci/devices/$1/driver")"
+}
 
 # Files out and back through the programs, byte for byte. copies NAME URI BLOCK
 copies() {

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the HIP examples have in common: a controller, queues and data in the memory of HIP's current GPU. Host code only.
+ *
+ * Errors end the program with one line, `program: sentence`; whatever is open then, the kernel closes.
+ */
+#ifndef GPUNVME_EXAMPLES_HIP_SESSION_H
+#define GPUNVME_EXAMPLES_HIP_SESSION_H
+
+#include <hip/hip_runtime.h>
+
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gpunvme/gpunvme.h>
+
+extern const char *const program;
+
+[[noreturn]] inline void die(const std::string &why)
+{
+	fprintf(stderr, "%s: %s\n", program, why.c_str());
+	exit(1);
+}
+
+/* For every call of this library: 0, or the end with the library's own sentence. */
+inline void check(int ret)
+{
+	if (ret)
+		die(*gpunvme_errmsg() ? gpunvme_errmsg() : gpunvme_strerror(ret));
+}
+
+inline void check(hipError_t err, const char *what)
+{
+	if (err != hipSuccess)
+		die(std::string(what) + ": " + hipGetErrorString(err));
+}
+
+/* The library's name for the GPU on which HIP runs kernels now. */
+inline std::string current_gpu()
+{
+	char address[32];
+	int device;
+
+	check(hipGetDevice(&device), "there is no GPU that HIP can use");
+	check(hipDeviceGetPCIBusId(address, sizeof(address), device), "hipDeviceGetPCIBusId");
+	return std::string("hsa:") + address;
+}
+
+/* Memory of the GPU, from hipMalloc, that the controller reads and writes. */
+struct buffer {
+	void *ptr = nullptr;
+	gpunvme_mem *mem = nullptr;
+	gpunvme_dbuf dbuf;
+
+	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, size_t bytes)
+	{
+		bytes = (bytes + 0xffff) & ~(size_t)0xffff; /* whole pages of the GPU */
+		check(hipMalloc(&ptr, bytes), "no memory on the GPU");
+		check(gpunvme_mem_register(gpu, ptr, bytes, &mem));
+		check(gpunvme_mem_map(mem, dev));
+		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
+	}
+
+	void close()
+	{
+		gpunvme_mem_free(mem);
+		(void)hipFree(ptr);
+	}
+};
+
+struct session {
+	gpunvme_dev *dev = nullptr;
+	gpunvme_gpu *gpu = nullptr;
+	std::vector<gpunvme_qp *> qp;
+	std::vector<gpunvme_dq> view; /* one for each queue */
+	gpunvme_dq *dq = nullptr;     /* the same in the GPU's memory */
+	uint32_t queues = 0;
+	struct gpunvme_ns_info ns = {};
+	struct gpunvme_dev_info info = {};
+
+	void open(const char *uri, uint32_t flags, uint32_t want = 4)
+	{
+		gpunvme_view window = GPUNVME_VIEW_INIT;
+
+		ns.size = sizeof(ns);
+		info.size = sizeof(info);
+		window.flags = flags;
+		check(gpunvme_gpu_open(current_gpu().c_str(), nullptr, &gpu));
+		check(gpunvme_dev_open(uri, nullptr, &dev));
+		check(gpunvme_dev_info(dev, &info));
+		check(gpunvme_ns_info(dev, 0, &ns));
+		queues = info.queues < want ? info.queues : want;
+		qp.resize(queues);
+		view.resize(queues);
+		for (uint32_t i = 0; i < queues; i++) {
+			check(gpunvme_qp_create(dev, gpu, nullptr, &qp[i]));
+			check(gpunvme_qp_view(qp[i], &window, &view[i]));
+		}
+		check(hipMalloc((void **)&dq, queues * sizeof(*dq)), "no memory on the GPU");
+		check(hipMemcpy(dq, view.data(), queues * sizeof(*dq), hipMemcpyHostToDevice), "hipMemcpy");
+	}
+
+	void close()
+	{
+		for (gpunvme_qp *q : qp)
+			gpunvme_qp_destroy(q);
+		(void)hipFree(dq);
+		gpunvme_dev_close(dev);
+		gpunvme_gpu_close(gpu);
+	}
+};
+
+/* Results of the threads of one launch: 0, or why the thread stopped. */
+struct results {
+	int *status = nullptr;
+	uint32_t count;
+
+	explicit results(uint32_t threads) : count(threads)
+	{
+		check(hipHostMalloc((void **)&status, threads * sizeof(*status), hipHostMallocDefault), "hipHostMalloc");
+		memset(status, 0, threads * sizeof(*status));
+	}
+
+	~results()
+	{
+		(void)hipHostFree(status);
+	}
+
+	/* Wait for the kernel; end the program when a thread failed. */
+	void wait(const char *what) const
+	{
+		check(hipGetLastError(), what);
+		check(hipDeviceSynchronize(), what);
+		for (uint32_t i = 0; i < count; i++)
+			if (status[i])
+				die(std::string(what) + ", thread " + std::to_string(i) + ": " + gpunvme_strerror(status[i]));
+	}
+};
+
+/* "64M": digits and K, M or G. */
+inline uint64_t parse_size(const char *text)
+{
+	char *end;
+	uint64_t n = strtoull(text, &end, 10);
+	const char *unit = *end ? strchr("KMG", *end) : nullptr;
+
+	if (end == text || *text == '-' || (*end && (!unit || end[1])) || !n)
+		die(std::string("'") + text + "' is no size such as 4096, 64K or 1G");
+	return unit ? n << 10 * (unit - "KMG" + 1) : n;
+}
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Invariant: every try has a DMA-BUF of its own, because the kernel takes two imports of one for the same import. */
+#include "gpu/bar.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/dmabuf.h"
+#include "os/drm.h"
+#include "os/kfd.h"
+
+const char *const gnv_bar_way_name[GNV_BAR_WAYS] = { "interop", "drm", "kfd" };
+
+/* What the ways keep. */
+struct interop {
+	void *va;
+	int dmabuf;
+};
+
+struct drm {
+	struct gnv_drm *drm;
+	struct gnv_drm_bo bo;
+};
+
+static int interop_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
+{
+	struct interop *interop = priv;
+	int ret = gpu->interop_map(gpu->ctx, dmabuf, &interop->va);
+
+	(void)len;
+	if (ret) {
+		gnv_dmabuf_close(dmabuf);
+		return ret;
+	}
+	interop->dmabuf = dmabuf;
+	*va = interop->va;
+	return 0;
+}
+
+static int interop_unmap(const struct gnv_bar_gpu *gpu, void *priv)
+{
+	struct interop *interop = priv;
+
+	if (gpu->interop_unmap(gpu->ctx, interop->va))
+		return gnv_fail(-EBUSY,
+				"the ROCm runtime does not let go of a BAR; the device must stay open until the process ends");
+	gnv_dmabuf_close(interop->dmabuf);
+	return 0;
+}
+
+static int drm_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
+{
+	struct drm *drm = priv;
+	int ret = gnv_drm_open(gpu->sys, gpu->bdf, &drm->drm);
+
+	if (ret) {
+		gnv_dmabuf_close(dmabuf);
+		return ret;
+	}
+	ret = gnv_kfd_owns(gpu->kfd_id, gnv_drm_fd(drm->drm));
+	if (ret) {
+		gnv_dmabuf_close(dmabuf);
+		ret = ret == -EBUSY ? -EOPNOTSUPP : ret;
+	} else {
+		ret = gnv_drm_import(drm->drm, dmabuf, len, &drm->bo);
+	}
+	if (!ret)
+		*va = drm->bo.va;
+	else if (ret != -EBUSY)
+		gnv_drm_close(drm->drm);
+	return ret;
+}
+
+static int drm_unmap(const struct gnv_bar_gpu *gpu, void *priv)
+{
+	struct drm *drm = priv;
+	int ret = gnv_drm_free(drm->drm, &drm->bo);
+
+	(void)gpu;
+	if (!ret)
+		gnv_drm_close(drm->drm);
+	return ret;
+}
+
+static int kfd_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
+{
+	struct gnv_kfd_map *map = priv;
+	int ret = gnv_kfd_import(gpu->kfd_id, dmabuf, len, map);
+
+	if (!ret)
+		*va = map->va;
+	return ret;
+}
+
+static int kfd_unmap(const struct gnv_bar_gpu *gpu, void *priv)
+{
+	(void)gpu;
+	return gnv_kfd_release(priv);
+}
+
+static const struct {
+	size_t size; /* of what it keeps */
+	/* The DMA-BUF is the way's from now on. */
+	int (*map)(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va);
+	int (*unmap)(const struct gnv_bar_gpu *gpu, void *priv); /* 0, -EBUSY */
+} ways[GNV_BAR_WAYS] = {
+	[GNV_BAR_INTEROP] = { sizeof(struct interop), interop_map, interop_unmap },
+	[GNV_BAR_DRM] = { sizeof(struct drm), drm_map, drm_unmap },
+	[GNV_BAR_KFD] = { sizeof(struct gnv_kfd_map), kfd_map, kfd_unmap },
+};
+
+static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, int dmabuf, size_t len, struct gnv_bar *bar)
+{
+	void *va = NULL;
+	int ret;
+
+	bar->priv = calloc(1, ways[way].size);
+	if (!bar->priv) {
+		gnv_dmabuf_close(dmabuf);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
+	ret = ways[way].map(gpu, dmabuf, len, bar->priv, &va);
+	if (!ret) {
+		bar->way = way;
+		bar->lane = (uintptr_t)va;
+	} else if (ret != -EBUSY) {
+		free(bar->priv);
+	} /* else the kernel kept a part of it, and so do we */
+	return ret;
+}
+
+static int export_all(const struct gnv_gpu_foreign *foreign, int *dmabuf, uint64_t *offset, uint64_t *size)
+{
+	int ret = foreign->export_fd(foreign->ctx, dmabuf, offset);
+
+	if (ret)
+		return ret;
+	if (!gnv_dmabuf_size(*dmabuf, size) && *offset <= *size && foreign->len <= *size - *offset)
+		return 0;
+	gnv_dmabuf_close(*dmabuf);
+	return gnv_fail(-EINVAL, "the DMA-BUF of the doorbells is smaller than they are");
+}
+
+int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_bar *bar)
+{
+	bool kfd_first = !strncmp(gpu->gfx, "gfx94", 5);
+	const enum gnv_bar_way order[GNV_BAR_WAYS] = { GNV_BAR_INTEROP, kfd_first ? GNV_BAR_KFD : GNV_BAR_DRM,
+						       kfd_first ? GNV_BAR_DRM : GNV_BAR_KFD };
+	uint64_t offset = 0, size = 0;
+	int ret, dmabuf;
+
+	for (unsigned i = 0; i < GNV_BAR_WAYS; i++) {
+		if (gpu->distrust >> order[i] & 1)
+			continue;
+		ret = export_all(foreign, &dmabuf, &offset, &size);
+		if (ret)
+			return ret;
+		ret = try_way(gpu, order[i], dmabuf, size, bar);
+		if (!ret) {
+			bar->lane += offset;
+			gnv_log(gpu->log, GPUNVME_LOG_INFO, "%s: the GPU reaches the doorbells, by %s", gpu->bdf,
+				gnv_bar_way_name[order[i]]);
+			return 0;
+		}
+		if (ret == -EBUSY || ret == -ENOMEM || ret == -EMFILE)
+			return ret;
+		gnv_log(gpu->log, GPUNVME_LOG_INFO, "%s: the GPU cannot reach the doorbells by %s: %s", gpu->bdf,
+			gnv_bar_way_name[order[i]], gpunvme_errmsg());
+	}
+	return gnv_fail(-EOPNOTSUPP,
+			"%s: the GPU cannot reach the doorbells of the controller by any way; the log names the reasons", gpu->bdf);
+}
+
+int gnv_bar_unmap(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar)
+{
+	int ret = ways[bar->way].unmap(gpu, bar->priv);
+
+	if (!ret)
+		free(bar->priv);
+	return ret;
+}

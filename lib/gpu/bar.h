@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The doorbell pages of a controller in the address space of an AMD GPU.
+ *
+ * There are three ways, and no kernel version tells which of them work; so each is tried, and who uses the mapping tests it:
+ *
+ *   interop  the runtime's own import. Refused for what amdgpu did not export, but by newest runtimes.
+ *   drm      through libdrm, uncached. Needs a runtime that has its address space from libdrm too (ROCm 6).
+ *   kfd      the ioctl behind the runtime's. The kernel chooses the caching: uncached on gfx94x, where it therefore comes before
+ *            drm; elsewhere a store may wait in the GPU's cache.
+ */
+#ifndef GNV_GPU_BAR_H
+#define GNV_GPU_BAR_H
+
+#include "gpu/gpu.h"
+
+enum gnv_bar_way { GNV_BAR_INTEROP, GNV_BAR_DRM, GNV_BAR_KFD, GNV_BAR_WAYS };
+
+extern const char *const gnv_bar_way_name[GNV_BAR_WAYS];
+
+/* A GPU, as the ways need it. All is the caller's. */
+struct gnv_bar_gpu {
+	const char *sys; /* GNV_SYSFS */
+	const char *bdf;
+	uint32_t kfd_id;   /* "gpu_id" in KFD's topology */
+	const char *gfx;   /* "gfx1100" */
+	unsigned distrust; /* bits of ways that are left out: their mapping has failed a test */
+	const struct gnv_log *log;
+	/* The runtime's import: maps all of the DMA-BUF, which stays the caller's. Return: 0 or a negative errno with its sentence. */
+	int (*interop_map)(void *ctx, int dmabuf, void **va);
+	int (*interop_unmap)(void *ctx, void *va); /* Return: 0, or negative when the runtime keeps it */
+	void *ctx;
+};
+
+struct gnv_bar {
+	enum gnv_bar_way way;
+	uint64_t lane;
+	void *priv; /* of the way */
+};
+
+/*
+ * gnv_bar_map() - by the first way that works
+ * Each refusal goes to the log, with its reason.
+ * Return: 0; -EOPNOTSUPP no way works, or there is no DMA-BUF: let a CPU thread ring; -EBUSY a way failed half and the kernel kept
+ * its half: as gnv_bar_unmap(); -ENOMEM, -EMFILE. gnv_fail() has the sentence.
+ */
+int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_bar *bar);
+
+/*
+ * gnv_bar_unmap() - no kernel of the GPU rings any more
+ * Comes before the controller is closed: a GPU that still maps the BAR of a closed device never runs a queue of this process again.
+ * Return: 0; -EBUSY the GPU kept the mapping: the controller must stay open until the process ends.
+ */
+int gnv_bar_unmap(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar);
+
+#endif

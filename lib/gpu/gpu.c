@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The processor that runs the lanes: which kind a spec names, and what all kinds share.
+ * Invariant: the object lives until the last reference is dropped, whoever holds it.
+ */
+#include "gpu/gpu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/bits.h"
+#include "util/opts.h"
+
+#define FILL_LANES 32u
+#define READ_SLACK_MS 10000u /* a GPU has to start the kernel, too */
+
+struct gpunvme_gpu *gnv_gpu_get(struct gpunvme_gpu *gpu)
+{
+	__atomic_fetch_add(&gpu->refs, 1, __ATOMIC_RELAXED);
+	return gpu;
+}
+
+void gnv_gpu_put(struct gpunvme_gpu *gpu)
+{
+	if (__atomic_sub_fetch(&gpu->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	gpu->ops->close(gpu);
+	free(gpu);
+}
+
+const struct gnv_log *gnv_gpu_log(const struct gpunvme_gpu *gpu)
+{
+	return &gpu->log;
+}
+
+uint32_t gnv_gpu_ticks_per_ms(const struct gpunvme_gpu *gpu)
+{
+	return gpu->info.ticks_per_ms;
+}
+
+bool gnv_gpu_first_unlocked(struct gpunvme_gpu *gpu)
+{
+	return !__atomic_exchange_n(&gpu->said_unlocked, true, __ATOMIC_RELAXED);
+}
+
+int gnv_gpu_read(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t lba,
+		 uint32_t nblocks, int *result)
+{
+	struct gnv_read_args args = { .dq = *dq, .dbuf = *dbuf, .lba = lba, .nblocks = nblocks };
+	const struct gnv_launch launch = {
+		.kernel = GNV_KERNEL_READ,
+		.args = &args,
+		.args_len = sizeof(args),
+		.lanes = 1,
+		.timeout_ms = (uint32_t)(dq->cmd_timeout / dq->ticks_per_ms) + READ_SLACK_MS,
+	};
+	struct gnv_gpu_range out;
+	int32_t answer;
+	int ret = gpu->ops->local_alloc(gpu, sizeof(answer), &out);
+
+	if (ret)
+		return ret;
+	args.out = out.lane;
+	ret = gpu->ops->launch(gpu, &launch);
+	if (!ret)
+		ret = gpu->ops->peek(gpu, &answer, out.lane, sizeof(answer));
+	if (ret != -ETIMEDOUT) /* a lane that still runs writes there */
+		gpu->ops->local_free(gpu, &out, sizeof(answer));
+	if (!ret)
+		*result = answer;
+	return ret;
+}
+
+int gnv_gpu_fill(struct gpunvme_gpu *gpu, uint64_t lane, uint64_t len, uint32_t value)
+{
+	const struct gnv_fill_args args = { .at = lane, .words = len / 4, .value = value };
+	const struct gnv_launch launch = {
+		.kernel = GNV_KERNEL_FILL,
+		.args = &args,
+		.args_len = sizeof(args),
+		.lanes = FILL_LANES,
+		.timeout_ms = READ_SLACK_MS,
+	};
+
+	return gpu->ops->launch(gpu, &launch);
+}
+
+/* The kind of lanes that a spec names, and what follows its ':' (NULL: nothing). */
+static int parse_spec(const char *spec, const struct gnv_gpu_ops **ops, const char **rest)
+{
+	static const struct gnv_gpu_ops *const kinds[] = {
+		&gnv_gpu_cpu_ops,
+		&gnv_gpu_cuda_ops,
+#if GNV_WITH_HSA
+		&gnv_gpu_hsa_ops,
+#endif
+	};
+	const char *colon = strchr(spec, ':');
+	size_t len = colon ? (size_t)(colon - spec) : strlen(spec), i;
+
+	*rest = colon ? colon + 1 : NULL;
+	*ops = &gnv_gpu_cpu_ops;
+	if (!strcmp(spec, "auto"))
+		return 0;
+	for (i = 0; i < GNV_ARRAY_LEN(kinds); i++) {
+		*ops = kinds[i];
+		if (len == strlen(kinds[i]->name) && !strncmp(spec, kinds[i]->name, len))
+			return 0;
+	}
+	if (!strncmp(spec, "hsa:", 4))
+		return gnv_fail(-EOPNOTSUPP, "gpu '%s': this library was built without AMD GPUs; build it where libhsa-runtime-dev is", spec);
+	return gnv_fail(-EINVAL, "gpu '%s' is not known; valid: cpu[:WIDTH], hsa:N, hsa:BDF, cuda:N, auto", spec);
+}
+
+GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts *user, struct gpunvme_gpu **gpu)
+{
+	struct gpunvme_gpu_opts opts = GPUNVME_GPU_OPTS_INIT;
+	struct gpunvme_gpu *made;
+	const struct gnv_gpu_ops *ops;
+	const char *rest;
+	int ret;
+
+	if (!spec || !gpu)
+		return gnv_fail(-EINVAL, "gpunvme_gpu_open: spec and gpu must not be NULL");
+	ret = gnv_opts_copy(&opts, sizeof(opts), user, "gpunvme_gpu_opts");
+	if (!ret)
+		ret = parse_spec(spec, &ops, &rest);
+	if (ret)
+		return ret;
+	made = calloc(1, sizeof(*made));
+	if (!made)
+		return gnv_fail(-ENOMEM, "out of memory");
+	made->refs = 1;
+	made->log = (struct gnv_log){ opts.log, opts.log_ctx };
+	made->ops = ops;
+	ret = ops->open(made, rest);
+	if (ret) {
+		free(made);
+		return ret;
+	}
+	*gpu = made;
+	return 0;
+}
+
+GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu)
+{
+	if (gpu)
+		gnv_gpu_put(gpu);
+}
+
+GPUNVME_API int gpunvme_gpu_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info)
+{
+	if (!gpu)
+		return gnv_fail(-EINVAL, "gpunvme_gpu_info: gpu must not be NULL");
+	return gnv_info_copy(info, &gpu->info, sizeof(gpu->info), "gpunvme_gpu_info");
+}
+
+GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
+{
+	if (!gpu)
+		return gnv_fail(-EINVAL, "gpunvme_gpu_coherence: gpu must not be NULL");
+	if (what != GPUNVME_COHERENCE_HDP && what != GPUNVME_COHERENCE_INVALIDATE)
+		return gnv_fail(-EINVAL, "gpunvme_gpu_coherence: %d is neither GPUNVME_COHERENCE_HDP nor _INVALIDATE", (int)what);
+	return gpu->ops->coherence(gpu, what);
+}

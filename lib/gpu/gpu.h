@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The processor that runs the lanes, as the layers above see it. Counted references: memory and queue pairs hold one each, so
+ * gpunvme_gpu_close() may come before theirs.
+ *
+ * A kind of lanes (CPU threads, an AMD GPU, an NVIDIA GPU) is a `static const struct gnv_gpu_ops` in a file gpu_*.c and one line in
+ * the table of gpu.c. Nothing above asks which kind it is. Addresses of the lanes are uint64_t and never dereferenced here.
+ *
+ * Every function of the table may be called by any thread, several at a time, and answers 0 or a negative errno with its sentence
+ * in gnv_fail(); -EOPNOTSUPP means "not possible with these lanes", and the caller takes the next best way. What it gave out
+ * stays valid until the function that takes it back, and always until the last reference to the GPU is dropped.
+ */
+#ifndef GNV_GPU_GPU_H
+#define GNV_GPU_GPU_H
+
+#include <gpunvme/dq.h>
+#include <gpunvme/gpu.h>
+#include <stdbool.h>
+
+#include "gpu/kernels/kernels.h"
+#include "util/log.h"
+
+/* Bytes that were made visible to the lanes. */
+struct gnv_gpu_range {
+	uint64_t lane; /* address of the first byte for the lanes */
+	void *cookie;  /* the kind's own */
+	bool doubtful; /* of mmio_attach: a store may arrive late or never, so the first user tests it */
+};
+
+/* Memory that is neither the library's nor the GPU's: the doorbell pages of a controller, a DMA-BUF of another driver. */
+struct gnv_gpu_foreign {
+	void *cpu; /* the CPU's mapping, or NULL */
+	size_t len;
+	/*
+	 * A new descriptor of a DMA-BUF of exactly these bytes (from *offset in it); the caller closes it. Every import needs one of
+	 * its own. Return: 0, or a negative errno with its sentence: -EOPNOTSUPP there is none.
+	 */
+	int (*export_fd)(void *ctx, int *fd, uint64_t *offset);
+	void *ctx;
+};
+
+/* How memory of a GPU is made: by the lanes' own runtime, or as vram.h says. */
+enum gnv_vram_kind { GNV_VRAM_OWN, GNV_VRAM_HIP, GNV_VRAM_DRM };
+
+/* Data memory of a GPU's own. */
+struct gnv_gpu_bytes {
+	void *cpu; /* NULL where the CPU cannot reach it */
+	uint64_t lane;
+	size_t len;		/* at least what was asked for */
+	size_t page;		/* bytes of one page of it */
+	int dmabuf;		/* a DMA-BUF of it, closed by mem_free, or -1 */
+	uint64_t dmabuf_offset; /* of the first byte in it */
+	void *cookie;
+	enum gnv_vram_kind kind;
+};
+
+/* One run of a kernel of the library. */
+struct gnv_launch {
+	enum gnv_kernel kernel;
+	const void *args; /* copied */
+	size_t args_len;
+	uint32_t lanes;	     /* of one dimension */
+	uint32_t timeout_ms; /* the lanes' own waits are bounded by their queue; this bounds a GPU that never ends */
+};
+
+struct gnv_gpu_ops {
+	const char *name; /* before the ':' of a spec */
+	/* @rest: what follows the ':', or NULL. Fills gpu->info and gpu->priv. Return: as gpunvme_gpu_open(). */
+	int (*open)(struct gpunvme_gpu *gpu, const char *rest);
+	void (*close)(struct gpunvme_gpu *gpu);
+
+	/*
+	 * Data memory that these lanes prefer, zeroed, uncached or fine-grained for them: what a controller writes is seen. -EOPNOTSUPP:
+	 * they have none of their own, the host's is theirs.
+	 */
+	int (*mem_alloc)(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes);
+	/* The same in a way of one's choice, not GNV_VRAM_OWN; what may be cached is said in the log. */
+	int (*mem_alloc_by)(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes);
+	/* Memory of this GPU that its user got from its runtime. -ENOENT: it is not the runtime's, so it is the host's. */
+	int (*mem_register)(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes);
+	void (*mem_free)(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes);
+
+	/* Host memory, already allocated and mapped to its device, becomes visible to the lanes, uncached. */
+	int (*host_attach)(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range);
+	void (*host_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+
+	/* The same for foreign memory. */
+	int (*mmio_attach)(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range);
+	/* Return: 0; -EBUSY the GPU kept it: the device it belongs to must stay open until the process ends. */
+	int (*mmio_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+	/* A doubtful range has failed its user's test: from the next mmio_attach on it is made in another way, if there is one. */
+	void (*mmio_distrust)(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range);
+
+	/*
+	 * Memory for the state of queues: zeroed, local to the lanes and cached by them. The host reads and writes it by copying only;
+	 * words of 4 and 8 bytes that are aligned arrive whole. No atomics: the host asks the lanes through the control word.
+	 */
+	int (*local_alloc)(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range);
+	void (*local_free)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len);
+	int (*peek)(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len);
+	int (*poke)(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len);
+
+	/* Run a kernel and wait for its end. Return: 0; -ETIMEDOUT; -EIO. */
+	int (*launch)(struct gpunvme_gpu *gpu, const struct gnv_launch *launch);
+
+	/* As gpunvme_gpu_coherence(). */
+	int (*coherence)(struct gpunvme_gpu *gpu, enum gpunvme_coherence what);
+};
+
+struct gpunvme_gpu {
+	const struct gnv_gpu_ops *ops;
+	unsigned refs;	    /* atomic */
+	bool said_unlocked; /* atomic */
+	struct gnv_log log;
+	struct gpunvme_gpu_info info;
+	bool data_local; /* atomic: a queue with its data in the GPU's memory has passed its self-test: buffers go there, too */
+	void *priv; /* the kind's own */
+};
+
+extern const struct gnv_gpu_ops gnv_gpu_cpu_ops, gnv_gpu_cuda_ops;
+extern const struct gnv_gpu_ops gnv_gpu_hsa_ops; /* where GNV_WITH_HSA */
+
+struct gpunvme_gpu *gnv_gpu_get(struct gpunvme_gpu *gpu);
+void gnv_gpu_put(struct gpunvme_gpu *gpu);
+
+const struct gnv_log *gnv_gpu_log(const struct gpunvme_gpu *gpu);
+uint32_t gnv_gpu_ticks_per_ms(const struct gpunvme_gpu *gpu);
+
+/* True for the first memory that could not be locked, so that it is said once. */
+bool gnv_gpu_first_unlocked(struct gpunvme_gpu *gpu);
+
+/*
+ * gnv_gpu_read() - one lane reads `nblocks` from `lba` of the view into `dbuf`
+ * @result: what gpunvme_read() of the device header answered
+ * Return: 0, or why the lane did not run.
+ */
+int gnv_gpu_read(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t lba,
+		 uint32_t nblocks, int *result);
+
+/* Fill `len` bytes, a multiple of 4, that the lanes reach. Return: as launch. */
+int gnv_gpu_fill(struct gpunvme_gpu *gpu, uint64_t lane, uint64_t len, uint32_t value);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads of this process as lanes: every address is a pointer, and a kernel is a call.
+ * Invariant: words that lanes change while the host copies them are only touched by atomics.
+ */
+#include <gpunvme/device.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/gpu.h"
+#include "os/sys.h"
+#include "util/bits.h"
+
+#define TICKS_PER_MS 1000000u /* the lanes read CLOCK_MONOTONIC in nanoseconds */
+
+static int cpu_open(struct gpunvme_gpu *gpu, const char *rest)
+{
+	static const struct {
+		const char *text;
+		uint32_t width;
+	} widths[] = { { "1", 1 }, { "4", 4 }, { "32", 32 } };
+	size_t i;
+
+	gpu->info.kind = GPUNVME_GPU_CPU;
+	gpu->info.ticks_per_ms = TICKS_PER_MS;
+	gpu->info.width = rest ? 0 : 1;
+	for (i = 0; rest && i < GNV_ARRAY_LEN(widths); i++)
+		if (!strcmp(rest, widths[i].text))
+			gpu->info.width = widths[i].width;
+	if (!gpu->info.width)
+		return gnv_fail(-EINVAL, "gpu 'cpu:%s': the width must be 1, 4 or 32, as in 'cpu:4'", rest);
+	snprintf(gpu->info.name, sizeof(gpu->info.name), "CPU threads, %u to a wave", gpu->info.width);
+	return 0;
+}
+
+static void cpu_close(struct gpunvme_gpu *gpu)
+{
+	(void)gpu;
+}
+
+static int cpu_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)len;
+	(void)bytes;
+	return gnv_fail(-EOPNOTSUPP, "CPU lanes have no memory of their own");
+}
+
+static int cpu_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)kind;
+	(void)len;
+	(void)bytes;
+	return gnv_fail(-EOPNOTSUPP, "CPU threads have no memory of their own");
+}
+
+static int cpu_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)ptr;
+	(void)len;
+	(void)bytes;
+	return -ENOENT;
+}
+
+static void cpu_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)bytes;
+}
+
+static int cpu_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	(void)len;
+	range->lane = (uintptr_t)cpu;
+	return 0;
+}
+
+static int cpu_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+{
+	if (!foreign->cpu)
+		return gnv_fail(-EOPNOTSUPP, "the CPU has no mapping of that memory, so its lanes cannot reach it");
+	return cpu_host_attach(gpu, foreign->cpu, foreign->len, range);
+}
+
+static void cpu_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	(void)range;
+}
+
+static int cpu_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	(void)range;
+	return 0;
+}
+
+static void cpu_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	(void)range;
+}
+
+static size_t whole_pages(size_t len)
+{
+	return gnv_align_up(len, gnv_sys_page_size());
+}
+
+static int cpu_local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
+{
+	void *ptr;
+
+	(void)gpu;
+	if (gnv_sys_map(whole_pages(len), 0, false, &ptr))
+		return gnv_fail(-ENOMEM, "the system has no %zu bytes of memory for this process", len);
+	range->lane = (uintptr_t)ptr;
+	return 0;
+}
+
+static void cpu_local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
+{
+	(void)gpu;
+	gnv_sys_unmap((void *)(uintptr_t)range->lane, whole_pages(len));
+}
+
+/* One word or byte from an address to another, whole. */
+#define COPY(type, to, from)                                                                                                       \
+	__atomic_store_n((type *)(to), __atomic_load_n((const type *)(from), __ATOMIC_RELAXED), __ATOMIC_RELAXED)
+
+static void copy(uintptr_t to, uintptr_t from, size_t len)
+{
+	size_t step;
+
+	for (; len; to += step, from += step, len -= step) {
+		step = (to | from) & 3 || len < 4 ? 1 : (to | from) & 7 || len < 8 ? 4 : 8;
+		if (step == 8)
+			COPY(uint64_t, to, from);
+		else if (step == 4)
+			COPY(uint32_t, to, from);
+		else
+			COPY(uint8_t, to, from);
+	}
+}
+
+static int cpu_peek(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
+{
+	(void)gpu;
+	copy((uintptr_t)to, (uintptr_t)lane, len);
+	return 0;
+}
+
+static int cpu_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
+{
+	(void)gpu;
+	copy((uintptr_t)lane, (uintptr_t)from, len);
+	return 0;
+}
+
+static int cpu_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	union {
+		uint64_t align;
+		unsigned char bytes[1024];
+	} args;
+
+	if (launch->kernel >= GNV_KERNELS || launch->args_len > sizeof(args))
+		return gnv_fail(-EINVAL, "no such kernel, or %zu bytes of arguments", launch->args_len);
+	memcpy(args.bytes, launch->args, launch->args_len);
+	if (launch->lanes == 1)
+		gnv_kernel_cpu[launch->kernel](args.bytes); /* the caller is the lane */
+	else if (gpunvme_cpu_launch(launch->lanes, gpu->info.width, gnv_kernel_cpu[launch->kernel], args.bytes))
+		return gnv_fail(-ENOMEM, "no threads for %u lanes", launch->lanes);
+	return 0;
+}
+
+static int cpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
+{
+	(void)gpu;
+	(void)what;
+	return gnv_fail(-EOPNOTSUPP, "CPU threads need neither of it; name an AMD GPU, as in hsa:0");
+}
+
+const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
+	.name = "cpu",
+	.open = cpu_open,
+	.close = cpu_close,
+	.mem_alloc = cpu_mem_alloc,
+	.mem_alloc_by = cpu_mem_alloc_by,
+	.mem_register = cpu_mem_register,
+	.mem_free = cpu_mem_free,
+	.host_attach = cpu_host_attach,
+	.host_detach = cpu_detach,
+	.mmio_attach = cpu_mmio_attach,
+	.mmio_detach = cpu_mmio_detach,
+	.mmio_distrust = cpu_mmio_distrust,
+	.local_alloc = cpu_local_alloc,
+	.local_free = cpu_local_free,
+	.peek = cpu_peek,
+	.poke = cpu_poke,
+	.launch = cpu_launch,
+	.coherence = cpu_coherence,
+};

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVIDIA GPUs as lanes. Rings and data are host memory that is pinned and mapped to the GPU, the state of queues is the GPU's own.
+ * Controllers do not reach memory of the GPU this way: that takes a driver that exports it and an IOMMU that takes it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/gpu.h"
+#include "gpu/kernels/code_object.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/ptx.h"
+#include "os/cuda.h"
+#include "util/bits.h"
+
+#define TICKS_PER_MS 1000000u /* the lanes read %globaltimer, in nanoseconds */
+#define WARP 32u
+
+static struct gnv_cuda *cuda_of(struct gpunvme_gpu *gpu)
+{
+	return gpu->priv;
+}
+
+static int parse_index(const char *rest, unsigned *index)
+{
+	unsigned long value;
+	char *end;
+
+	if (!rest || *rest < '0' || *rest > '9')
+		return gnv_fail(-EINVAL, "gpu 'cuda:%s': a number must follow, as in 'cuda:0'", rest ? rest : "");
+	errno = 0;
+	value = strtoul(rest, &end, 10);
+	if (*end || errno || value > 1023)
+		return gnv_fail(-EINVAL, "gpu 'cuda:%s': '%s' is not the number of a GPU", rest, rest);
+	*index = (unsigned)value;
+	return 0;
+}
+
+static int cuda_open(struct gpunvme_gpu *gpu, const char *rest)
+{
+	struct gnv_cuda *cuda = NULL;
+	unsigned index = 0;
+	int ret = parse_index(rest, &index);
+
+	if (!ret && !gnv_ptx())
+		ret = gnv_fail(-EOPNOTSUPP, "this build of the library has no code for NVIDIA GPUs: it was built without clang 19; install it "
+					    "and build it again");
+	if (!ret)
+		ret = gnv_cuda_open(index, &cuda);
+	if (ret)
+		return ret;
+	ret = gnv_cuda_load(cuda, gnv_ptx(), gnv_kernel_names, GNV_KERNELS);
+	if (ret) {
+		gnv_cuda_close(cuda);
+		return ret;
+	}
+	gpu->priv = cuda;
+	gpu->info.kind = GPUNVME_GPU_CUDA;
+	gpu->info.width = WARP;
+	gpu->info.ticks_per_ms = TICKS_PER_MS;
+	snprintf(gpu->info.name, sizeof(gpu->info.name), "%s", gnv_cuda_name(cuda));
+	return 0;
+}
+
+static void cuda_close(struct gpunvme_gpu *gpu)
+{
+	gnv_cuda_close(cuda_of(gpu));
+}
+
+static int cuda_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)len;
+	(void)bytes;
+	return gnv_fail(-EOPNOTSUPP, "controllers do not reach the memory of NVIDIA GPUs; host memory serves both");
+}
+
+static int cuda_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)kind;
+	(void)len;
+	(void)bytes;
+	return gnv_fail(-EOPNOTSUPP, "memory by HIP or libdrm is that of AMD GPUs");
+}
+
+static int cuda_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	(void)len;
+	(void)bytes;
+	if (!gnv_cuda_is_device_memory(cuda_of(gpu), ptr))
+		return -ENOENT;
+	return gnv_fail(-EOPNOTSUPP, "%p is memory of an NVIDIA GPU, which controllers do not reach; use host memory", ptr);
+}
+
+static void cuda_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
+{
+	(void)gpu;
+	(void)bytes;
+}
+
+static int attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, bool io, struct gnv_gpu_range *range)
+{
+	bool ours = false;
+	int ret = gnv_cuda_register(cuda_of(gpu), cpu, len, io, &range->lane, &ours);
+
+	range->cookie = ret || !ours ? NULL : cpu;
+	return ret;
+}
+
+static int cuda_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
+{
+	return attach(gpu, cpu, len, false, range);
+}
+
+/* Pages without struct page, as a BAR's are, have to be called registers; ordinary memory that plays them must not be. */
+static int cuda_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+{
+	int ret;
+
+	if (!foreign->cpu)
+		return gnv_fail(-EOPNOTSUPP, "CUDA maps only what the CPU has mapped, and it has no mapping of that memory");
+	ret = attach(gpu, foreign->cpu, foreign->len, false, range);
+	if (ret)
+		ret = attach(gpu, foreign->cpu, foreign->len, true, range);
+	return ret == -EIO ? -EOPNOTSUPP : ret;
+}
+
+static void cuda_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	if (range->cookie)
+		gnv_cuda_unregister(cuda_of(gpu), range->cookie);
+}
+
+static int cuda_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	cuda_detach(gpu, range);
+	return 0;
+}
+
+static void cuda_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
+{
+	(void)gpu; /* nothing that is attached here is doubtful */
+	(void)range;
+}
+
+static int cuda_local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
+{
+	return gnv_cuda_alloc(cuda_of(gpu), len, &range->lane);
+}
+
+static void cuda_local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
+{
+	(void)len;
+	gnv_cuda_free(cuda_of(gpu), range->lane);
+}
+
+static int cuda_peek(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
+{
+	return gnv_cuda_read(cuda_of(gpu), to, lane, len);
+}
+
+static int cuda_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
+{
+	return gnv_cuda_write(cuda_of(gpu), lane, from, len);
+}
+
+/* Groups are all of one size, so that there are exactly as many lanes as were asked for. */
+static uint32_t group_of(uint32_t lanes)
+{
+	uint32_t group = lanes < GNV_KERNEL_GROUP ? lanes : GNV_KERNEL_GROUP;
+
+	while (lanes % group)
+		group--;
+	return group;
+}
+
+static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	uint32_t group;
+
+	if (launch->kernel >= GNV_KERNELS || !launch->lanes)
+		return gnv_fail(-EINVAL, "no such kernel, or no lanes");
+	group = group_of(launch->lanes);
+	return gnv_cuda_launch(cuda_of(gpu), launch->kernel, launch->args, launch->lanes / group, group, launch->timeout_ms);
+}
+
+static int cuda_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
+{
+	(void)gpu;
+	(void)what;
+	return gnv_fail(-EOPNOTSUPP, "an NVIDIA GPU needs neither of it; name an AMD GPU, as in hsa:0");
+}
+
+const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
+	.name = "cuda",
+	.open = cuda_open,
+	.close = cuda_close,
+	.mem_alloc = cuda_mem_alloc,
+	.mem_alloc_by = cuda_mem_alloc_by,
+	.mem_register = cuda_mem_register,
+	.mem_free = cuda_mem_free,
+	.host_attach = cuda_host_attach,
+	.host_detach = cuda_detach,
+	.mmio_attach = cuda_mmio_attach,
+	.mmio_detach = cuda_mmio_detach,
+	.mmio_distrust = cuda_mmio_distrust,
+	.local_alloc = cuda_local_alloc,
+	.local_free = cuda_local_free,
+	.peek = cuda_peek,
+	.poke = cuda_poke,
+	.launch = cuda_launch,
+	.coherence = cuda_coherence,
+};

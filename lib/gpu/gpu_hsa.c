@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An AMD GPU through ROCm's HSA runtime. Its addresses are those of the process: HSA has one address space for all.
+ * Invariant: what was attached is detached before the runtime goes, which the references to the GPU guarantee.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/bar.h"
+#include "gpu/gpu.h"
+#include "gpu/invalidate.h"
+#include "gpu/kernels/code_object.h"
+#include "gpu/vram.h"
+#include "os/amdregs.h"
+#include "os/hsa.h"
+#include "os/sys.h"
+#include "os/sysfs.h"
+#include "util/bits.h"
+#include "util/mmio.h"
+
+struct lanes {
+	struct gnv_hsa *hsa;
+	uint32_t kfd_id;   /* 0: unknown */
+	unsigned distrust; /* atomic; ways to doorbells that failed their test */
+};
+
+static struct gnv_hsa *hsa_of(const struct gpunvme_gpu *gpu)
+{
+	return ((const struct lanes *)gpu->priv)->hsa;
+}
+
+/* KFD's number of the GPU, which the runtime does not tell. */
+static uint32_t kfd_id(const struct gnv_hsa_info *info)
+{
+	char path[96], text[32];
+
+	snprintf(path, sizeof(path), GNV_SYSFS "/class/kfd/kfd/topology/nodes/%u/gpu_id", info->node);
+	gnv_sysfs_read(path, text, sizeof(text));
+	return (uint32_t)strtoul(text, NULL, 10);
+}
+
+static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
+{
+	struct gnv_code_object code;
+	const struct gnv_hsa_info *info;
+	struct lanes *lanes;
+	struct gnv_hsa *hsa;
+	int ret;
+
+	if (!rest)
+		return gnv_fail(-EINVAL, "gpu 'hsa': give its number, as in hsa:0, or its PCI address, as in hsa:0000:03:00.0");
+	ret = gnv_hsa_open(rest, &hsa);
+	if (ret)
+		return ret;
+	lanes = calloc(1, sizeof(*lanes));
+	info = gnv_hsa_info(hsa);
+	ret = lanes ? gnv_code_object_find(info->isa, &code) : gnv_fail(-ENOMEM, "out of memory");
+	if (!ret)
+		ret = gnv_hsa_load(hsa, code.elf, code.len);
+	if (ret) {
+		gnv_hsa_close(hsa);
+		free(lanes);
+		return ret;
+	}
+	lanes->hsa = hsa;
+	lanes->kfd_id = kfd_id(info);
+	gpu->priv = lanes;
+	gpu->info.kind = GPUNVME_GPU_HSA;
+	gpu->info.width = info->width;
+	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
+	snprintf(gpu->info.name, sizeof(gpu->info.name), "%.32s, %s, %s", info->name, code.gfx, info->bdf);
+	return 0;
+}
+
+static void hsa_close(struct gpunvme_gpu *gpu)
+{
+	gnv_hsa_close(hsa_of(gpu));
+	free(gpu->priv);
+}
+
+static int hsa_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	void *ptr;
+	bool cpu;
+	int ret;
+
+	len = gnv_align_up(len, gnv_sys_page_size());
+	ret = gnv_hsa_alloc(hsa_of(gpu), len, true, &ptr, &cpu);
+	if (ret)
+		return ret;
+	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu ? ptr : NULL,
+					 .lane = (uintptr_t)ptr,
+					 .len = len,
+					 .page = gnv_sys_page_size(),
+					 .cookie = ptr,
+					 .dmabuf = -1 };
+	ret = gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset);
+	if (ret) {
+		bytes->dmabuf = -1; /* lanes can use it all the same; a controller may be able to by its CPU mapping */
+		gnv_log(&gpu->log, GPUNVME_LOG_INFO, "%s", gpunvme_errmsg());
+	}
+	return 0;
+}
+
+static int hsa_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	const struct lanes *lanes = gpu->priv;
+	int ret = gnv_vram_alloc(kind, GNV_SYSFS, gnv_hsa_info(lanes->hsa)->bdf, lanes->kfd_id,
+				 gnv_align_up(len, gnv_sys_page_size()), &gpu->log, bytes);
+
+	if (ret)
+		return ret;
+	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
+	if (ret)
+		gnv_vram_free(bytes);
+	return ret;
+}
+
+static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	void *cpu = NULL;
+	uint64_t lane = 0;
+	int ret = gnv_hsa_pointer(hsa_of(gpu), ptr, len, &cpu, &lane);
+
+	if (ret)
+		return ret;
+	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu, .lane = lane, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
+	if (gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset))
+		bytes->dmabuf = -1;
+	return 0;
+}
+
+static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
+{
+	if (bytes->kind) {
+		gnv_vram_free(bytes);
+		return;
+	}
+	if (bytes->dmabuf >= 0)
+		gnv_hsa_export_close(hsa_of(gpu), bytes->dmabuf);
+	if (bytes->cookie)
+		gnv_hsa_free(hsa_of(gpu), bytes->cookie);
+}
+
+static int hsa_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
+{
+	int ret = gnv_hsa_lock(hsa_of(gpu), cpu, len, &range->lane);
+
+	range->cookie = cpu;
+	return ret;
+}
+
+static void hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	gnv_hsa_unlock(hsa_of(gpu), range->cookie);
+}
+
+static int interop_map(void *ctx, int dmabuf, void **va)
+{
+	uint64_t lane;
+	int ret = gnv_hsa_import(ctx, dmabuf, 1, &lane);
+
+	if (!ret)
+		*va = (void *)(uintptr_t)lane;
+	return ret;
+}
+
+static int interop_unmap(void *ctx, void *va)
+{
+	return gnv_hsa_unimport(ctx, (uintptr_t)va);
+}
+
+static struct gnv_bar_gpu bar_gpu(struct gpunvme_gpu *gpu)
+{
+	const struct lanes *lanes = gpu->priv;
+	const struct gnv_hsa_info *info = gnv_hsa_info(lanes->hsa);
+	const char *gfx = strstr(info->isa, "gfx");
+
+	return (struct gnv_bar_gpu){ .sys = GNV_SYSFS,
+				     .bdf = info->bdf,
+				     .kfd_id = lanes->kfd_id,
+				     .gfx = gfx ? gfx : "",
+				     .distrust = __atomic_load_n(&lanes->distrust, __ATOMIC_RELAXED),
+				     .log = &gpu->log,
+				     .interop_map = interop_map,
+				     .interop_unmap = interop_unmap,
+				     .ctx = lanes->hsa };
+}
+
+static int hsa_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+{
+	const struct gnv_bar_gpu where = bar_gpu(gpu);
+	struct gnv_bar *bar = calloc(1, sizeof(*bar));
+	int ret = bar ? gnv_bar_map(&where, foreign, bar) : gnv_fail(-ENOMEM, "out of memory");
+
+	if (ret) {
+		free(bar);
+		return ret;
+	}
+	range->lane = bar->lane;
+	range->cookie = bar;
+	range->doubtful = true;
+	return 0;
+}
+
+static int hsa_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	const struct gnv_bar_gpu where = bar_gpu(gpu);
+	int ret = gnv_bar_unmap(&where, range->cookie);
+
+	if (!ret)
+		free(range->cookie);
+	return ret;
+}
+
+static void hsa_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
+{
+	const struct gnv_bar *bar = range->cookie;
+
+	__atomic_fetch_or(&((struct lanes *)gpu->priv)->distrust, 1u << bar->way, __ATOMIC_RELAXED);
+	gnv_log(&gpu->log, GPUNVME_LOG_WARN, "doorbells that the GPU reaches by %s do not arrive in time; another way is taken",
+		gnv_bar_way_name[bar->way]);
+}
+
+static int hsa_local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
+{
+	bool cpu;
+	int ret = gnv_hsa_alloc(hsa_of(gpu), gnv_align_up(len, gnv_sys_page_size()), false, &range->cookie, &cpu);
+
+	range->lane = (uintptr_t)range->cookie;
+	return ret;
+}
+
+static void hsa_local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
+{
+	(void)len;
+	gnv_hsa_free(hsa_of(gpu), range->cookie);
+}
+
+static int hsa_peek(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
+{
+	return gnv_hsa_copy(hsa_of(gpu), to, (const void *)(uintptr_t)lane, len);
+}
+
+static int hsa_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
+{
+	return gnv_hsa_copy(hsa_of(gpu), (void *)(uintptr_t)lane, from, len);
+}
+
+static int hsa_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	char symbol[64];
+
+	if (launch->kernel >= GNV_KERNELS)
+		return gnv_fail(-EINVAL, "no such kernel");
+	snprintf(symbol, sizeof(symbol), "%s.kd", gnv_kernel_names[launch->kernel]);
+	return gnv_hsa_run(hsa_of(gpu), symbol, launch->args, launch->args_len, launch->lanes, GNV_KERNEL_GROUP,
+			   launch->timeout_ms);
+}
+
+static int hsa_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
+{
+	const struct gnv_hsa_info *info = gnv_hsa_info(hsa_of(gpu));
+
+	if (what == GPUNVME_COHERENCE_INVALIDATE)
+		return gnv_gpu_invalidate_at(GNV_SYSFS, GNV_DEBUGFS, info->bdf);
+	if (!info->hdp_flush)
+		return gnv_fail(-EOPNOTSUPP, "%s: the ROCm runtime does not show the register that flushes the CPU's writes", info->bdf);
+	gnv_mmio_write32(info->hdp_flush, 1);
+	gnv_mmio_read32(info->hdp_flush); /* comes back behind the write */
+	return 0;
+}
+
+const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
+	.name = "hsa",
+	.open = hsa_open,
+	.close = hsa_close,
+	.mem_alloc = hsa_mem_alloc,
+	.mem_alloc_by = hsa_mem_alloc_by,
+	.mem_register = hsa_mem_register,
+	.mem_free = hsa_mem_free,
+	.host_attach = hsa_host_attach,
+	.host_detach = hsa_host_detach,
+	.mmio_attach = hsa_mmio_attach,
+	.mmio_detach = hsa_mmio_detach,
+	.mmio_distrust = hsa_mmio_distrust,
+	.local_alloc = hsa_local_alloc,
+	.local_free = hsa_local_free,
+	.peek = hsa_peek,
+	.poke = hsa_poke,
+	.launch = hsa_launch,
+	.coherence = hsa_coherence,
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* GNVK_KERNEL(name) { ... }: a kernel, for each kind of lanes, whose body sees its arguments as `a`. For kernels.c only. */
+#ifndef GNV_GPU_ENTRY_H
+#define GNV_GPU_ENTRY_H
+
+#if defined(GNVD_CPU)
+#define GNVK_FN static inline
+#define GNVK_ENTRY(name)                                                                                                           \
+	static void gnvk_##name(void *args)                                                                                        \
+	{                                                                                                                          \
+		run_##name((const struct gnv_##name##_args *)args);                                                                      \
+	}
+#else
+#if defined(GNVD_AMD)
+#define GNVK_GROUP amdgpu_flat_work_group_size(1, GNV_KERNEL_GROUP)
+#else
+#define GNVK_GROUP launch_bounds(GNV_KERNEL_GROUP)
+#endif
+#define GNVK_FN static inline __attribute__((always_inline)) __attribute__((device))
+#define GNVK_ENTRY(name)                                                                                                           \
+	extern "C" __attribute__((global, GNVK_GROUP))                                                                             \
+	void gnvk_##name(struct gnv_##name##_args args)                                                                            \
+	{                                                                                                                          \
+		run_##name(&args);                                                                                                 \
+	}
+#endif
+
+#define GNVK_KERNEL(name)                                                                                                          \
+	GNVK_FN void run_##name(const struct gnv_##name##_args *a);                                                                      \
+	GNVK_ENTRY(name)                                                                                                           \
+	GNVK_FN void run_##name(const struct gnv_##name##_args *a)
+
+/* Memory of the lanes; plain accesses, which caches may answer. */
+#if defined(GNVD_AMD)
+#define GNVK_GLOBAL __attribute__((address_space(1)))
+#else
+#define GNVK_GLOBAL
+#endif
+#define GNVK_AT(type, address) ((GNVK_GLOBAL type *)(address))
+
+/* A number that all lanes of a group share. */
+GNVK_FN uint32_t gnvk_group(void)
+{
+#if defined(GNVD_CPU)
+	return gpunvme_lane();
+#else
+	return gnvd_block_number();
+#endif
+}
+
+#endif

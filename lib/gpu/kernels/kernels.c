@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* The library's own kernels, one text for all lanes: C for amdgcn, C for CPU threads. kernels.h says what they do. */
+#include "gpu/kernels/kernels.h"
+
+#include <gpunvme/device.h>
+
+#include "gpu/kernels/entry.h"
+#include "gpu/kernels/litmus.h"
+
+GNVK_KERNEL(read)
+{
+	*GNVK_AT(int32_t, a->out) = gpunvme_read(&a->dq, &a->dbuf, a->offset, a->lba, a->nblocks);
+}
+
+GNVK_KERNEL(fill)
+{
+	GNVK_GLOBAL uint32_t *to = GNVK_AT(uint32_t, a->at);
+	uint64_t i;
+
+	for (i = gpunvme_lane(); i < a->words; i += gpunvme_lanes())
+		to[i] = a->value;
+}
+
+GNVK_KERNEL(selftest)
+{
+	uint64_t words = ((uint64_t)a->nblocks << a->dq.lba_shift) / 4, i, start;
+	const GNVK_GLOBAL uint32_t *data = GNVK_AT(const uint32_t, a->dbuf.base);
+	GNVK_GLOBAL struct gnv_selftest_result *result = GNVK_AT(struct gnv_selftest_result, a->result);
+	GNVK_GLOBAL uint32_t *seen = GNVK_AT(uint32_t, a->seen);
+	uint32_t strange = 0;
+	int status;
+
+	for (i = 0; i < words; i++)
+		strange += data[i] != a->fill;
+	start = gnvd_clock();
+	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba, a->nblocks);
+	result->ticks = gnvd_clock() - start;
+	for (i = 0; i < words && !status; i++)
+		seen[i] = data[i];
+	result->strange = strange;
+	result->status = status;
+}
+
+GNVK_KERNEL(ring)
+{
+	uint64_t deadline = gnvd_clock() + a->timeout;
+	uint32_t rung = 0, go, turn = 0;
+
+	while (rung < a->rings) {
+		go = gnvd_load_ring32(a->go);
+		if (go == rung + 1) {
+			rung++;
+			gnvd_acquire_ring32(a->go); /* the command was written before */
+			gnvd_doorbell(a->doorbell, rung & a->mask);
+			deadline = gnvd_clock() + a->timeout;
+		} else if (go == ~0u || gnvd_clock() > deadline) {
+			break;
+		} else {
+			gnvd_pause(turn++);
+		}
+	}
+	*GNVK_AT(uint32_t, a->rung) = rung;
+}
+
+GNVK_KERNEL(copy)
+{
+	uint32_t lane = gpunvme_lane(), n = 0, opc = a->flush ? GPUNVME_IO_FLUSH : a->write ? GPUNVME_IO_WRITE : GPUNVME_IO_READ;
+	GNVK_GLOBAL struct gnv_copy_result *result = GNVK_AT(struct gnv_copy_result, a->result) + lane;
+	uint64_t at = (uint64_t)lane * a->step, end = a->flush ? 1 : a->nblocks, stride = (uint64_t)gpunvme_lanes() * a->step;
+	struct gpunvme_dq dq;
+	int status = 0;
+
+	/* One queue for all lanes of a group: they share the work, and its description stays in scalar registers. */
+	__builtin_memcpy(&dq, (const void *)(GNVK_AT(const struct gpunvme_dq, a->dq) + gnvk_group() % a->queues), sizeof(dq));
+	/* As gpunvme_read(), _write() and _flush(), which differ in the opcode alone, so that their code is there once. */
+	for (; at < end && !status; at += stride) {
+		n = a->flush ? 0 : end - at < a->step ? (uint32_t)(end - at) : a->step; /* a flush has no blocks to count down */
+		status = a->flush ? gnvd_check_dq(&dq) : gnvd_check_window(&dq, a->lba + at, n, (int)a->write);
+		if (!status && !a->flush)
+			status = gnvd_check_buffer(&dq, &a->dbuf, at << dq.lba_shift, n);
+		status = gnvd_run(&dq, &a->dbuf, at << dq.lba_shift, a->lba + at, n, opc, status);
+	}
+	result->lba = a->lba + at - (status ? stride : 0);
+	result->nblocks = n;
+	result->status = status;
+}
+
+GNVK_KERNEL(litmus)
+{
+	litmus_run(a);
+}
+
+#if defined(GNVD_CPU)
+#define CPU_KERNEL(upper, lower) [GNV_KERNEL_##upper] = gnvk_##lower,
+void (*const gnv_kernel_cpu[GNV_KERNELS])(void *args) = { GNV_KERNEL_LIST(CPU_KERNEL) };
+#endif

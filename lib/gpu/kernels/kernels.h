@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The library's own kernels: their names and arguments, for the host and for the lanes. What they do is in kernels.c.
+ *
+ * Kernel NAME takes one struct gnv_NAME_args by value and is the symbol gnvk_NAME in every code object; for CPU lanes it is a
+ * function that gpunvme_cpu_launch() takes. Arguments are plain data of fixed layout that begins on 8 bytes;
+ * addresses in them are those of the lanes. What a kernel writes for the host is complete when the kernel has ended. On AMD GPUs
+ * kernels use no stack, no local memory and no hidden arguments, and a group has at most GNV_KERNEL_GROUP lanes.
+ */
+#ifndef GNV_GPU_KERNELS_KERNELS_H
+#define GNV_GPU_KERNELS_KERNELS_H
+
+#include <gpunvme/dq.h>
+
+#define GNV_KERNEL_GROUP 256
+
+/* All there are, as X(enumerator, name). */
+#define GNV_KERNEL_LIST(X) X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(LITMUS, litmus)
+
+#define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
+enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
+#undef GNV_KERNEL_ENUM
+
+/* The kernels for CPU lanes, by enum gnv_kernel. */
+extern void (*const gnv_kernel_cpu[])(void *args);
+
+/* One lane reads blocks. */
+struct gnv_read_args {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	uint64_t offset;
+	uint64_t lba;
+	uint64_t out; /* of an int32_t: what gpunvme_read() answered */
+	uint32_t nblocks;
+	uint32_t reserved;
+};
+
+/* Fill memory with a word. Any number of lanes. */
+struct gnv_fill_args {
+	uint64_t at; /* a multiple of 4 */
+	uint64_t words;
+	uint32_t value;
+	uint32_t reserved;
+};
+
+/*
+ * One lane: touch every word of the buffer, which the host filled with `fill`, so that its lines are in the caches; read blocks
+ * into it; store what the lane sees then.
+ */
+struct gnv_selftest_args {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	uint64_t lba; /* in the view */
+	uint64_t seen; /* room for the blocks */
+	uint64_t result; /* struct gnv_selftest_result */
+	uint32_t nblocks;
+	uint32_t fill;
+};
+
+struct gnv_selftest_result {
+	int32_t status;   /* of gpunvme_read() */
+	uint32_t strange; /* words that were not `fill` before the read: the lane does not see what the host wrote */
+	uint64_t ticks;   /* that the read took */
+};
+
+/*
+ * One lane: for i = 1, 2, .. rings, wait until the host has stored i in *go, then store i mod (mask + 1) to the doorbell. The
+ * host goes on to i + 1 when it has seen i arrive. Ends early when the host says nothing for `timeout`, or stores ~0.
+ */
+struct gnv_ring_args {
+	uint64_t doorbell;
+	uint64_t go;     /* 32 bits, written by the host */
+	uint64_t rung;   /* 32 bits, set at the end: how many times it rang */
+	uint64_t timeout; /* ticks */
+	uint32_t rings;
+	uint32_t mask; /* entries of the queue - 1 */
+};
+
+/*
+ * Any number of lanes: each moves every lanes-th transfer of `step` blocks until its first failure. Groups take turns with the
+ * queues. With `flush` set one lane only flushes.
+ */
+struct gnv_copy_args {
+	uint64_t dq; /* array of struct gpunvme_dq */
+	struct gpunvme_dbuf dbuf;
+	uint64_t result; /* array of struct gnv_copy_result, one for each lane */
+	uint64_t lba;    /* first block, in the views */
+	uint64_t nblocks;
+	uint32_t step; /* blocks of one call */
+	uint32_t queues;
+	uint32_t write; /* else read */
+	uint32_t flush;
+};
+
+struct gnv_copy_result {
+	uint64_t lba;
+	uint32_t nblocks;
+	int32_t status; /* 0: all that the lane did succeeded */
+};
+
+/*
+ * One lane drives the rings of a queue by hand, with reads of one block, and looks for what must not happen. The queue has no other
+ * user and is of no use afterwards. Each batch of commands is checked before the next begins.
+ */
+enum gnv_litmus_mode {
+	GNV_LITMUS_READBACK = 1u << 0, /* read the last SQE back before the doorbell */
+	GNV_LITMUS_WARM_CQ = 1u << 1,  /* touch the completion entries before, so that caches hold the old ones */
+	GNV_LITMUS_WARM_DATA = 1u << 2, /* touch the data before */
+	GNV_LITMUS_RING_EACH = 1u << 3, /* a doorbell for each command, back to back */
+	GNV_LITMUS_CQE16 = 1u << 4,     /* poll whole entries, which were made unlike any completion before */
+};
+
+struct gnv_litmus_args {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf; /* two pages of the controller for each SQ slot */
+	uint64_t result; /* struct gnv_litmus_result: zero before the first launch on a queue, kept between launches */
+	uint64_t lba;
+	uint64_t timeout; /* ticks that one completion may take */
+	uint32_t commands; /* of this launch */
+	uint32_t batch; /* at most so many in flight: 1 to 32, and less than the SQ has */
+	uint32_t mode;
+	uint32_t fill; /* a word unlike the first and the last of the block */
+};
+
+enum gnv_litmus_fault {
+	GNV_LITMUS_NONE,
+	GNV_LITMUS_SILENT,  /* no completion was seen in time */
+	GNV_LITMUS_STALE,   /* a completion of a command that was not sent: an old SQE was fetched */
+	GNV_LITMUS_STATUS,  /* a command failed: an SQE was fetched in pieces, or the block cannot be read */
+	GNV_LITMUS_MISSING, /* no data where it belongs although the command succeeded */
+	GNV_LITMUS_LATE,    /* data that came after its completion */
+	GNV_LITMUS_TORN,    /* dwords of a completion that came after its phase bit */
+	GNV_LITMUS_FAULTS
+};
+
+struct gnv_litmus_result {
+	uint64_t pos;     /* commands the queue has had */
+	uint64_t at;      /* position of the completion with the fault that ended the test */
+	uint64_t worst;   /* ticks from the doorbell to a completion */
+	uint64_t total;
+	uint32_t fault;   /* enum gnv_litmus_fault that ended the test; LATE and TORN are counted and do not */
+	uint32_t seen[4]; /* the completion of the first fault */
+	uint32_t count[GNV_LITMUS_FAULTS];
+};
+
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_read_args) == 232, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_fill_args) == 24, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_selftest_args) == 232, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_ring_args) == 40, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_copy_args) == 88, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 240, "layout of the arguments");
+
+#endif

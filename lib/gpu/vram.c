@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Invariant: the CPU's mapping of the DMA-BUF goes before what it maps. */
+#include "gpu/vram.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "os/dmabuf.h"
+#include "os/drm.h"
+#include "os/hip.h"
+#include "os/kfd.h"
+#include "os/sys.h"
+
+struct gnv_vram {
+	struct gnv_hip_bytes hip;
+	struct gnv_drm *drm;
+	struct gnv_drm_bo bo;
+};
+
+static int hip_alloc(struct gnv_vram *vram, const char *bdf, size_t len, const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
+{
+	int device, ret = gnv_hip_device(bdf, &device);
+
+	if (!ret)
+		ret = gnv_hip_alloc(device, len, &vram->hip);
+	if (ret)
+		return ret;
+	if (!vram->hip.uncached)
+		gnv_log(log, GPUNVME_LOG_WARN,
+			"%zu bytes of HIP's memory are cached: what a controller writes is seen by the next kernel, not by running "
+			"ones",
+			vram->hip.len);
+	bytes->lane = (uintptr_t)vram->hip.va;
+	bytes->len = vram->hip.len;
+	bytes->dmabuf = vram->hip.dmabuf;
+	return 0;
+}
+
+static int drm_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
+		     struct gnv_gpu_bytes *bytes)
+{
+	int ret = gnv_drm_open(sys, bdf, &vram->drm);
+
+	if (ret)
+		return ret;
+	ret = gnv_kfd_owns(kfd_id, gnv_drm_fd(vram->drm));
+	if (ret == -EBUSY)
+		ret = -EOPNOTSUPP;
+	if (!ret)
+		ret = gnv_drm_alloc(vram->drm, len, &vram->bo);
+	if (ret) {
+		gnv_drm_close(vram->drm);
+		return ret;
+	}
+	bytes->lane = (uintptr_t)vram->bo.va;
+	bytes->len = vram->bo.len;
+	bytes->dmabuf = vram->bo.dmabuf;
+	return 0;
+}
+
+int gnv_vram_alloc(enum gnv_vram_kind kind, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
+		   const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
+{
+	struct gnv_vram *vram = calloc(1, sizeof(*vram));
+	int ret;
+
+	if (!vram)
+		return gnv_fail(-ENOMEM, "out of memory");
+	*bytes = (struct gnv_gpu_bytes){ .page = gnv_sys_page_size(), .dmabuf = -1, .cookie = vram, .kind = kind };
+	ret = kind == GNV_VRAM_HIP ? hip_alloc(vram, bdf, len, log, bytes) : drm_alloc(vram, sys, bdf, kfd_id, len, bytes);
+	if (ret) {
+		free(vram);
+		return ret;
+	}
+	gnv_dmabuf_map(bytes->dmabuf, 0, bytes->len, &bytes->cpu); /* no CPU address is a property, not a failure */
+	return 0;
+}
+
+void gnv_vram_free(struct gnv_gpu_bytes *bytes)
+{
+	struct gnv_vram *vram = bytes->cookie;
+
+	if (bytes->cpu)
+		gnv_sys_unmap(bytes->cpu, bytes->len);
+	if (bytes->kind == GNV_VRAM_HIP)
+		gnv_hip_free(&vram->hip);
+	else if (!gnv_drm_free(vram->drm, &vram->bo)) /* else the kernel keeps it, and the device with it */
+		gnv_drm_close(vram->drm);
+	free(vram);
+}

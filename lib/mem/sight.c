@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory as lanes see it.
+ * Invariant: a memory is attached to a GPU while somebody wants it to be, and holds a reference to that GPU as long.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mem/mem.h"
+#include "os/dmabuf.h"
+
+static struct gnv_sight **find(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
+{
+	struct gnv_sight **link;
+
+	for (link = &mem->sights; *link && (*link)->gpu != gpu; link = &(*link)->next)
+		;
+	return link;
+}
+
+struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
+{
+	return *find(mem, gpu);
+}
+
+int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane)
+{
+	struct gnv_sight **link = find(mem, gpu), *sight = *link;
+	int ret;
+
+	if (!sight) {
+		sight = calloc(1, sizeof(*sight));
+		if (!sight)
+			return gnv_fail(-ENOMEM, "out of memory");
+		ret = mem->ops->attach(mem, gpu, offset, len, &sight->range);
+		if (ret) {
+			free(sight);
+			return ret;
+		}
+		sight->gpu = gnv_gpu_get(gpu);
+		*link = sight;
+	}
+	sight->users++;
+	*lane = sight->range.lane;
+	return 0;
+}
+
+int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)
+{
+	struct gnv_sight **link = find(mem, gpu), *sight = *link;
+	int ret;
+
+	if (--sight->users)
+		return 0;
+	*link = sight->next;
+	ret = mem->ops->detach(mem, gpu, &sight->range);
+	if (!ret)
+		gnv_gpu_put(gpu); /* else the GPU stays as well */
+	free(sight);
+	return ret;
+}
+
+int gnv_mem_attach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
+{
+	return gpu->ops->host_attach(gpu, (char *)mem->cpu + offset, len, range);
+}
+
+int gnv_mem_detach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)mem;
+	gpu->ops->host_detach(gpu, range);
+	return 0;
+}
+
+struct part {
+	const struct gpunvme_mem *mem;
+	size_t offset;
+};
+
+static int export_part(void *ctx, int *fd, uint64_t *offset)
+{
+	const struct part *part = ctx;
+	int ret;
+
+	if (part->mem->dmabuf < 0)
+		return gnv_fail(-EOPNOTSUPP, "there is no DMA-BUF of that memory");
+	ret = gnv_dmabuf_dup(part->mem->dmabuf, fd);
+	if (ret)
+		return gnv_fail(ret, "no descriptor for the DMA-BUF; raise RLIMIT_NOFILE (ulimit -n)");
+	*offset = part->mem->dmabuf_offset + part->offset;
+	return 0;
+}
+
+int gnv_mem_attach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
+{
+	struct part part = { mem, offset };
+	const struct gnv_gpu_foreign foreign = { mem->cpu ? (char *)mem->cpu + offset : NULL, len, export_part, &part };
+
+	return gpu->ops->mmio_attach(gpu, &foreign, range);
+}
+
+int gnv_mem_detach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)mem;
+	return gpu->ops->mmio_detach(gpu, range);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Invariant: addresses are reserved in the process before the GPU gets them, because the runtime uses one address for both, and
+ * given back after it has let go.
+ */
+#include "os/drm.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libdrm/amdgpu.h>
+#include <libdrm/amdgpu_drm.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "os/dl.h"
+#include "util/log.h"
+
+#define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED, Linux 6.3 */
+#define IB_BYTES 4096u
+#define IB_NOPS 16u
+#define NOP 0xffff1000u /* a PM4 packet of one dword that does nothing */
+#define FENCE_NS 1000000000ull
+
+struct api {
+	__typeof__(&amdgpu_device_initialize) device_initialize;
+	__typeof__(&amdgpu_device_deinitialize) device_deinitialize;
+	__typeof__(&amdgpu_device_get_fd) device_get_fd;
+	__typeof__(&amdgpu_bo_alloc) bo_alloc;
+	__typeof__(&amdgpu_bo_import) bo_import;
+	__typeof__(&amdgpu_bo_export) bo_export;
+	__typeof__(&amdgpu_bo_free) bo_free;
+	__typeof__(&amdgpu_bo_cpu_map) bo_cpu_map;
+	__typeof__(&amdgpu_bo_cpu_unmap) bo_cpu_unmap;
+	__typeof__(&amdgpu_bo_va_op_raw) bo_va_op_raw;
+	__typeof__(&amdgpu_bo_list_create) bo_list_create;
+	__typeof__(&amdgpu_bo_list_destroy) bo_list_destroy;
+	__typeof__(&amdgpu_cs_ctx_create) cs_ctx_create;
+	__typeof__(&amdgpu_cs_ctx_free) cs_ctx_free;
+	__typeof__(&amdgpu_cs_submit) cs_submit;
+	__typeof__(&amdgpu_cs_query_fence_status) cs_query_fence_status;
+};
+
+struct gnv_drm {
+	struct api api;
+	amdgpu_device_handle dev;
+};
+
+#define FUNCTION(name)                                                                                                             \
+	{                                                                                                                          \
+		"amdgpu_" #name, offsetof(struct api, name), false                                                                 \
+	}
+static const struct gnv_dl_symbol symbols[] = {
+	FUNCTION(device_initialize), FUNCTION(device_deinitialize), FUNCTION(device_get_fd),  FUNCTION(bo_alloc),
+	FUNCTION(bo_import),	     FUNCTION(bo_export),	    FUNCTION(bo_free),	      FUNCTION(bo_cpu_map),
+	FUNCTION(bo_cpu_unmap),	     FUNCTION(bo_va_op_raw),	    FUNCTION(bo_list_create), FUNCTION(bo_list_destroy),
+	FUNCTION(cs_ctx_create),     FUNCTION(cs_ctx_free),	    FUNCTION(cs_submit),      FUNCTION(cs_query_fence_status),
+	{ NULL, 0, false }
+};
+static const char *const files[] = { "libdrm_amdgpu.so.1", NULL };
+static const struct gnv_dl library = { "libdrm_amdgpu", "GPUNVME_DRM_LIBRARY", files, symbols };
+
+/* The node of the GPU for computations: /dev/dri/renderD128, ... */
+static int open_render_node(const char *sys, const char *bdf)
+{
+	char path[300];
+	struct dirent *entry;
+	DIR *dir;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/drm", sys, bdf);
+	dir = opendir(path);
+	path[0] = 0;
+	while (dir && (entry = readdir(dir)))
+		if (!strncmp(entry->d_name, "renderD", 7))
+			snprintf(path, sizeof(path), "/dev/dri/%s", entry->d_name);
+	if (dir)
+		closedir(dir);
+	if (!path[0])
+		return gnv_fail(-ENODEV, "%s has no render node; load amdgpu for it", bdf);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 && (errno == EACCES || errno == EPERM))
+		return gnv_fail(-EACCES, "%s: no permission; add your user to the group render", path);
+	return fd < 0 ? gnv_fail(-ENODEV, "%s: cannot open: %s", path, strerror(errno)) : fd;
+}
+
+int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)
+{
+	struct gnv_drm *drm = calloc(1, sizeof(*drm));
+	uint32_t major, minor;
+	int ret, fd;
+
+	if (!drm)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = gnv_dl_load(&library, &drm->api);
+	if (ret)
+		goto free_drm;
+	ret = fd = open_render_node(sys, bdf);
+	if (fd < 0)
+		goto free_drm;
+	ret = drm->api.device_initialize(fd, &major, &minor, &drm->dev);
+	close(fd); /* libdrm has made a descriptor of its own */
+	if (ret) {
+		ret = gnv_fail(-ENODEV, "%s: libdrm cannot use the GPU: %s; is it one of AMD, with amdgpu loaded?", bdf,
+			       strerror(abs(ret)));
+		goto free_drm;
+	}
+	*out = drm;
+	return 0;
+
+free_drm:
+	free(drm);
+	return ret;
+}
+
+void gnv_drm_close(struct gnv_drm *drm)
+{
+	drm->api.device_deinitialize(drm->dev);
+	free(drm);
+}
+
+int gnv_drm_fd(const struct gnv_drm *drm)
+{
+	return drm->api.device_get_fd(drm->dev);
+}
+
+static int reserve(size_t len, void **va)
+{
+	void *got = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (got == MAP_FAILED)
+		return gnv_fail(-ENOMEM, "no %zu bytes of address space for memory of a GPU", len);
+	*va = got;
+	return 0;
+}
+
+/* Give a buffer an address in the GPU. */
+static int map(struct gnv_drm *drm, struct gnv_drm_bo *bo, uint64_t flags)
+{
+	int ret = reserve(bo->len, &bo->va);
+
+	if (ret)
+		return ret;
+	ret = drm->api.bo_va_op_raw(drm->dev, bo->bo, 0, bo->len, (uintptr_t)bo->va, AMDGPU_VM_PAGE_READABLE | flags,
+				    AMDGPU_VA_OP_MAP);
+	if (!ret)
+		return 0;
+	munmap(bo->va, bo->len);
+	bo->va = NULL;
+	return gnv_fail(ret == -ENOMEM ? ret : -EIO, "amdgpu gives %zu bytes no address in the GPU: %s", bo->len,
+			strerror(abs(ret)));
+}
+
+int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo)
+{
+	int ret = 0;
+
+	if (bo->va)
+		ret = drm->api.bo_va_op_raw(drm->dev, bo->bo, 0, bo->len, (uintptr_t)bo->va, 0, AMDGPU_VA_OP_UNMAP);
+	if (ret)
+		return gnv_fail(
+			-EBUSY,
+			"amdgpu does not let go of %zu bytes: %s; a device behind them must stay open until the process ends",
+			bo->len, strerror(abs(ret)));
+	if (bo->bo)
+		drm->api.bo_free(bo->bo);
+	if (bo->dmabuf >= 0)
+		close(bo->dmabuf);
+	if (bo->va)
+		munmap(bo->va, bo->len);
+	*bo = (struct gnv_drm_bo){ .dmabuf = -1 };
+	return 0;
+}
+
+/* After `ret`: undo, and keep its sentence unless undoing fails. */
+static int back_out(struct gnv_drm *drm, struct gnv_drm_bo *bo, int ret)
+{
+	int undone = gnv_drm_free(drm, bo);
+
+	return undone ? undone : ret;
+}
+
+int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo)
+{
+	struct amdgpu_bo_alloc_request request = { .alloc_size = len,
+						   .phys_alignment = len >= (2u << 20) ? 2u << 20 : 0,
+						   .preferred_heap = AMDGPU_GEM_DOMAIN_VRAM,
+						   .flags = AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED | AMDGPU_GEM_CREATE_VRAM_CLEARED |
+							    UNCACHED };
+	amdgpu_bo_handle handle;
+	uint32_t fd;
+	int ret;
+
+	*bo = (struct gnv_drm_bo){ .len = len, .dmabuf = -1 };
+	ret = drm->api.bo_alloc(drm->dev, &request, &handle);
+	if (ret == -EINVAL)
+		return gnv_fail(-EOPNOTSUPP, "amdgpu has no uncached memory; use Linux 6.3 or newer");
+	if (ret)
+		return gnv_fail(-ENOMEM,
+				"the GPU has no %zu bytes that the CPU can see as well: %s; enable a large BAR (Above 4G Decoding, "
+				"Resizable BAR) in the firmware",
+				len, strerror(abs(ret)));
+	bo->bo = handle;
+	ret = map(drm, bo, AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
+	if (ret)
+		return back_out(drm, bo, ret);
+	ret = drm->api.bo_export(handle, amdgpu_bo_handle_type_dma_buf_fd, &fd);
+	if (ret)
+		return back_out(drm, bo, gnv_fail(-EIO, "amdgpu exports no DMA-BUF: %s", strerror(abs(ret))));
+	bo->dmabuf = (int)fd;
+	return 0;
+}
+
+/* A command buffer that does nothing. */
+static int nop_buffer(struct gnv_drm *drm, struct gnv_drm_bo *ib)
+{
+	struct amdgpu_bo_alloc_request request = { .alloc_size = IB_BYTES, .preferred_heap = AMDGPU_GEM_DOMAIN_GTT };
+	amdgpu_bo_handle handle;
+	void *cpu;
+	int ret;
+
+	*ib = (struct gnv_drm_bo){ .len = IB_BYTES, .dmabuf = -1 };
+	ret = drm->api.bo_alloc(drm->dev, &request, &handle);
+	if (ret)
+		return gnv_fail(-ENOMEM, "amdgpu has no memory for a command: %s", strerror(abs(ret)));
+	ib->bo = handle;
+	ret = drm->api.bo_cpu_map(handle, &cpu);
+	if (ret)
+		return back_out(drm, ib, gnv_fail(-EIO, "a command buffer cannot be mapped: %s", strerror(abs(ret))));
+	for (unsigned i = 0; i < IB_NOPS; i++)
+		((uint32_t *)cpu)[i] = NOP;
+	drm->api.bo_cpu_unmap(handle);
+	ret = map(drm, ib, AMDGPU_VM_PAGE_EXECUTABLE);
+	return ret ? back_out(drm, ib, ret) : 0;
+}
+
+static int submit(struct gnv_drm *drm, amdgpu_context_handle ctx, amdgpu_bo_list_handle list, const struct gnv_drm_bo *ib)
+{
+	struct amdgpu_cs_ib_info info = { .ib_mc_address = (uintptr_t)ib->va, .size = IB_NOPS };
+	struct amdgpu_cs_request request = { .ip_type = AMDGPU_HW_IP_COMPUTE, .resources = list, .number_of_ibs = 1, .ibs = &info };
+	struct amdgpu_cs_fence fence = { .context = ctx, .ip_type = AMDGPU_HW_IP_COMPUTE };
+	uint32_t expired = 0;
+	int ret = drm->api.cs_submit(ctx, 0, &request, 1);
+
+	if (ret)
+		return gnv_fail(-EIO, "amdgpu takes no command: %s", strerror(abs(ret)));
+	fence.fence = request.seq_no;
+	ret = drm->api.cs_query_fence_status(&fence, FENCE_NS, 0, &expired);
+	if (ret || !expired)
+		return gnv_fail(-ETIMEDOUT, "the GPU did not run an empty command within a second");
+	return 0;
+}
+
+/*
+ * What amdgpu imported lies nowhere until a command names it: only then the kernel asks the exporter for addresses and makes the
+ * GPU's page table entries valid.
+ */
+static int settle(struct gnv_drm *drm, struct gnv_drm_bo *bo)
+{
+	amdgpu_context_handle ctx;
+	amdgpu_bo_list_handle list;
+	struct gnv_drm_bo ib;
+	int ret = nop_buffer(drm, &ib), undone;
+
+	if (ret)
+		return ret;
+	ret = drm->api.cs_ctx_create(drm->dev, &ctx);
+	if (ret)
+		return back_out(drm, &ib, gnv_fail(-EIO, "amdgpu takes no commands: %s", strerror(abs(ret))));
+	ret = drm->api.bo_list_create(drm->dev, 2, (amdgpu_bo_handle[]){ bo->bo, ib.bo }, NULL, &list);
+	if (ret) {
+		gnv_fail(-EIO, "amdgpu takes no list of buffers: %s", strerror(abs(ret)));
+		ret = -EIO;
+	} else {
+		ret = submit(drm, ctx, list, &ib);
+		drm->api.bo_list_destroy(list);
+	}
+	drm->api.cs_ctx_free(ctx);
+	undone = gnv_drm_free(drm, &ib);
+	return ret ? ret : undone;
+}
+
+static int import_failed(int ret)
+{
+	if (ret == -EOPNOTSUPP || ret == -EINVAL || ret == -ENOSYS)
+		return gnv_fail(
+			-EOPNOTSUPP,
+			"amdgpu cannot import the BAR: a kernel before 7.1, or no way from the GPU to the device; use Linux "
+			"7.1 or newer, and slots below one switch or a root complex that forwards");
+	if (ret == -ENODEV)
+		return gnv_fail(
+			ret, "the BAR was revoked: its device was reset or does not decode memory; map it again when that is over");
+	return gnv_fail(ret == -ENOMEM ? ret : -EIO, "amdgpu cannot import the BAR: %s", strerror(abs(ret)));
+}
+
+int gnv_drm_import(struct gnv_drm *drm, int dmabuf, size_t len, struct gnv_drm_bo *bo)
+{
+	struct amdgpu_bo_import_result got;
+	int ret;
+
+	*bo = (struct gnv_drm_bo){ .len = len, .dmabuf = dmabuf };
+	ret = drm->api.bo_import(drm->dev, amdgpu_bo_handle_type_dma_buf_fd, (uint32_t)dmabuf, &got);
+	if (ret)
+		return back_out(drm, bo, import_failed(ret));
+	bo->bo = got.buf_handle;
+	if (got.alloc_size < len)
+		return back_out(drm, bo,
+				gnv_fail(-EIO, "amdgpu imported %llu bytes of %zu", (unsigned long long)got.alloc_size, len));
+	ret = map(drm, bo, AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
+	if (!ret)
+		ret = settle(drm, bo);
+	return ret ? back_out(drm, bo, ret) : 0;
+}

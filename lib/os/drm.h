@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * GPU memory through libdrm_amdgpu, beside ROCm's runtime and in the same address space of the GPU: libdrm gives one device to
+ * whoever opens the same GPU in a process, and runtimes since ROCm 6 open theirs through it. gnv_kfd_owns() tells whether this
+ * one did.
+ *
+ * What is mapped here is not known to KFD. The kernel may move it when memory is short, and a kernel of the GPU that touches it
+ * then faults: for a GPU that does nothing else.
+ */
+#ifndef GNV_OS_DRM_H
+#define GNV_OS_DRM_H
+
+#include <stddef.h>
+
+struct gnv_drm;
+
+/* Memory in the address space of the GPU, at the same address in that of the process, where touching it faults. */
+struct gnv_drm_bo {
+	void *bo; /* libdrm's */
+	void *va;
+	size_t len;
+	int dmabuf; /* of it */
+};
+
+/*
+ * gnv_drm_open() - the GPU at a PCI address
+ * Return: 0; -ENODEV no such GPU, no libdrm; -EACCES; -EOPNOTSUPP; gnv_fail() has the sentence.
+ */
+int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **drm);
+void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
+
+/* The descriptor whose address space the GPU uses for it; stays libdrm's. */
+int gnv_drm_fd(const struct gnv_drm *drm);
+
+/* GPU memory that the GPU does not cache, with a DMA-BUF of it. @len: in pages. Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO. */
+int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);
+
+/*
+ * gnv_drm_import() - map what another driver exported, uncached
+ * @dmabuf: the object's from now on, also when this fails
+ * Return: 0; -ENODEV revoked; -EOPNOTSUPP the exporter or the kernel cannot; -ENOMEM; -EBUSY it failed half way and the kernel kept
+ * its half: the device behind it must stay open; -EIO. gnv_fail() has the sentence.
+ */
+int gnv_drm_import(struct gnv_drm *drm, int dmabuf, size_t len, struct gnv_drm_bo *bo);
+
+/*
+ * gnv_drm_free() - undo either; no kernel of the GPU uses it any more
+ * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and a device behind it must stay open.
+ */
+int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of AMD GPUs through HIP, as HIP programs have it: pointers that may be given to their kernels. */
+#ifndef GNV_OS_HIP_H
+#define GNV_OS_HIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct gnv_hip_bytes {
+	void *va; /* for kernels, and for the CPU where the GPU's BAR is large */
+	size_t len;
+	int dmabuf;    /* of it */
+	bool uncached; /* what a controller writes is seen by running kernels; else by the next one */
+	void *handle;  /* HIP's */
+};
+
+/*
+ * gnv_hip_device() - HIP's number of the GPU at a PCI address
+ * Return: 0; -ENODEV no HIP, no GPU, or not this one (HIP_VISIBLE_DEVICES hides it); -EOPNOTSUPP HIP older than 6. gnv_fail() has
+ * the sentence.
+ */
+int gnv_hip_device(const char *bdf, int *device);
+
+/*
+ * gnv_hip_alloc() - memory of the GPU, and a DMA-BUF of it
+ * @len: rounded up to what HIP hands out
+ * Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO; gnv_fail() has the sentence.
+ */
+int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes);
+void gnv_hip_free(struct gnv_hip_bytes *bytes); /* no kernel and no controller uses it any more */
+
+/*
+ * gnv_hip_pointer() - is this memory of the GPU, as hipMalloc() gives it?
+ * @base, @size: of the allocation that holds all of it
+ * Return: 0; -ENOENT it is not HIP's, so it is the host's; -EXDEV another GPU's; -ERANGE it ends behind its allocation;
+ * -EOPNOTSUPP managed memory, which wanders. gnv_fail() has the sentence, but for -ENOENT.
+ */
+int gnv_hip_pointer(int device, void *ptr, size_t len, void **base, size_t *size);
+
+#endif

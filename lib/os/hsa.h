@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * AMD GPUs through ROCm's HSA runtime (libhsa-runtime64), loaded when the first GPU is opened.
+ *
+ * Compiled only where its headers are (GNV_WITH_HSA). One struct gnv_hsa is one GPU with one queue of packets. Any thread may call;
+ * functions answer 0 or a negative errno with its sentence.
+ */
+#ifndef GNV_OS_HSA_H
+#define GNV_OS_HSA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gnv_hsa;
+struct gnv_hsa_kernel;
+
+struct gnv_hsa_info {
+	char isa[64];	     /* "amdgcn-amd-amdhsa--gfx1100" */
+	char name[64];	     /* of the product */
+	char bdf[16];	     /* PCI address */
+	uint32_t node;	     /* KFD's */
+	uint32_t width;	     /* lanes of a wave */
+	uint64_t clock_hz;   /* of the clock that lanes read */
+	uint64_t vram;	     /* bytes of its largest pool */
+	bool uncached;	     /* the runtime knows uncached memory */
+	bool data_pool;	     /* has memory in which lanes see what others write while they run */
+	uint32_t *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped; or NULL */
+};
+
+/*
+ * gnv_hsa_open() - take a GPU
+ * @which: an ordinal ("0") or a PCI address ("0000:03:00.0")
+ * Return: 0; -ENODEV no runtime, no GPU, not this one; -EOPNOTSUPP the runtime is too old; -EINVAL; -ENOMEM, -EIO.
+ */
+int gnv_hsa_open(const char *which, struct gnv_hsa **gpu);
+void gnv_hsa_close(struct gnv_hsa *gpu); /* nothing of it is in use */
+const struct gnv_hsa_info *gnv_hsa_info(const struct gnv_hsa *gpu);
+
+/*
+ * gnv_hsa_alloc() - memory of the GPU, zeroed
+ * @data: lanes see in it what others write while they run (uncached or fine-grained); else it is theirs, and cached
+ * @cpu:  set to whether the CPU reaches it at the same address
+ * Return: 0; -EOPNOTSUPP the GPU has no such memory; -ENOMEM.
+ */
+int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *cpu);
+void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr);
+
+/*
+ * gnv_hsa_export() - a DMA-BUF of part of such memory, as seen over PCIe
+ * Return: 0; -EOPNOTSUPP the runtime or the kernel cannot. The descriptor is given back by gnv_hsa_export_close().
+ */
+int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t *offset);
+void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd);
+
+/* Memory of the host, in whole pages, becomes visible to the lanes, uncached. Return: 0; -ENOMEM, -EIO. */
+int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane);
+void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu);
+
+/* Memory of another driver by its DMA-BUF. Return: 0; -EOPNOTSUPP the runtime takes only what amdgpu exported; -EIO. */
+int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane);
+int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane); /* Return: 0; -EBUSY it is still mapped */
+
+/*
+ * gnv_hsa_pointer() - whose memory is this?
+ * @cpu: the CPU's address of it, or NULL; @lane: the lanes'
+ * Return: 0 this GPU's; -ENOENT the host's; -EXDEV another GPU's; -ERANGE it leaves its allocation.
+ */
+int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane);
+
+/* Copy between the host's and the GPU's memory. Return: 0, -EIO. */
+int gnv_hsa_copy(struct gnv_hsa *gpu, void *to, const void *from, size_t len);
+
+/* Load a code object for this GPU; once. It must stay in memory. Return: 0, -EOPNOTSUPP. */
+int gnv_hsa_load(struct gnv_hsa *gpu, const void *elf, size_t len);
+
+/*
+ * gnv_hsa_run() - run a kernel of it and wait
+ * @name: its symbol, with .kd
+ * @group: lanes of a work-group
+ * Return: 0; -ETIMEDOUT it did not end in time: from now on every run answers -EIO; -ENOENT no such kernel; -EINVAL the arguments
+ * do not fit; -EIO the GPU reported an error.
+ */
+int gnv_hsa_run(struct gnv_hsa *gpu, const char *name, const void *args, size_t len, uint32_t lanes, uint32_t group,
+		uint32_t timeout_ms);
+
+#endif

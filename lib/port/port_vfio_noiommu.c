@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The port to a device that no IOMMU watches, through its character device (Linux 7.3): it can write anywhere, so nobody gets here
+ * who did not ask for it by name.
+ */
+#include "mem/space_vfio.h"
+#include "os/iommufd.h"
+#include "port/vfio_device.h"
+
+static const struct gnv_port_ops noiommu_ops = {
+	.name = "vfio-noiommu",
+	.halt = gnv_port_vfio_halt,
+	.export_bar0 = gnv_port_vfio_export,
+	.watch = gnv_port_vfio_watch,
+	.close = gnv_port_vfio_close,
+};
+
+const struct gnv_vfio_way gnv_way_noiommu = { &noiommu_ops, gnv_iommufd_take, gnv_space_noiommu_create };

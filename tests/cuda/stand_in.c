@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+#include "stand_in.h"
+
+#include <dlfcn.h>
+#include <gpunvme/device.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/kernels/kernels.h"
+#include "os/uapi/cuda.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+#define REGISTRATIONS 256
+#define ARGS_MAX 4096
+#define FUNCTIONS 64
+
+static struct stand_in self = { .devices = 1, .major = 9, .pools = 1 };
+static char context_object, module_object; /* there is one of each */
+static _Thread_local int depth;		   /* of the context stack */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *registered[REGISTRATIONS];
+
+struct function {
+	const char *name;
+	int (*launch)(uint32_t lanes, uint32_t width, void *args);
+	size_t args;
+};
+
+#define LAUNCH(upper, lower)                                                                                                       \
+	static int launch_##lower(uint32_t lanes, uint32_t width, void *args)                                                      \
+	{                                                                                                                          \
+		return gpunvme_cpu_launch(lanes, width, gnv_kernel_cpu[GNV_KERNEL_##upper], args);                                 \
+	}
+GNV_KERNEL_LIST(LAUNCH)
+
+#define FUNCTION(upper, lower) { "gnvk_" #lower, launch_##lower, sizeof(struct gnv_##lower##_args) },
+static struct function functions[FUNCTIONS] = { GNV_KERNEL_LIST(FUNCTION) };
+
+struct stream {
+	pthread_mutex_t lock;
+	int busy, orphan;
+	const struct function *kernel;
+	unsigned lanes, width;
+	uint64_t args[ARGS_MAX / 8];
+};
+
+PUBLIC struct stand_in *stand_in(void)
+{
+	return &self;
+}
+
+static void broke(const char *rule)
+{
+	if (!self.broke)
+		self.broke = rule;
+}
+
+static void count(int *counter, int by)
+{
+	if (__atomic_add_fetch(counter, by, __ATOMIC_ACQ_REL) < 0)
+		broke("something was given back twice");
+}
+
+/* Every call begins with this. */
+static int asked(const char *call, bool context)
+{
+	if (context && !depth)
+		broke(call);
+	if (!self.fail || strcmp(self.fail, call) != 0)
+		return 0;
+	if (self.skip)
+		return self.skip--, 0;
+	return self.error;
+}
+#define ASKED(context)                                                                                                             \
+	do {                                                                                                                       \
+		int error_ = asked(__func__, context);                                                                             \
+		if (error_)                                                                                                        \
+			return error_;                                                                                             \
+	} while (0)
+
+PUBLIC int cuInit(unsigned flags);
+PUBLIC int cuInit(unsigned flags)
+{
+	ASKED(false);
+	return flags ? GNV_CUDA_INVALID_VALUE : 0;
+}
+
+PUBLIC gnv_cuda_error_fn cuGetErrorString;
+PUBLIC int cuGetErrorString(int error, const char **text)
+{
+	*text = error == GNV_CUDA_OUT_OF_MEMORY ? "out of memory" : error == GNV_CUDA_NO_DEVICE ? "no device" : "some error";
+	return 0;
+}
+
+PUBLIC gnv_cuda_count_fn cuDeviceGetCount;
+PUBLIC int cuDeviceGetCount(int *devices)
+{
+	ASKED(false);
+	*devices = self.devices;
+	return 0;
+}
+
+PUBLIC gnv_cuda_device_fn cuDeviceGet;
+PUBLIC int cuDeviceGet(int *device, int index)
+{
+	ASKED(false);
+	*device = 40 + index;
+	return index < self.devices ? 0 : GNV_CUDA_INVALID_DEVICE;
+}
+
+PUBLIC gnv_cuda_name_fn cuDeviceGetName;
+PUBLIC int cuDeviceGetName(char *name, int len, int device)
+{
+	ASKED(false);
+	snprintf(name, (size_t)len, "stand-in %d", device - 40);
+	return 0;
+}
+
+PUBLIC gnv_cuda_attribute_fn cuDeviceGetAttribute;
+PUBLIC int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+	(void)device;
+	ASKED(false);
+	*value = attribute == GNV_CUDA_CAPABILITY_MAJOR ? self.major : attribute == GNV_CUDA_CAPABILITY_MINOR ? self.minor : self.pools;
+	return 0;
+}
+
+PUBLIC gnv_cuda_retain_fn cuDevicePrimaryCtxRetain;
+PUBLIC int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+	(void)device;
+	ASKED(false);
+	count(&self.contexts, 1);
+	*context = &context_object;
+	return 0;
+}
+
+PUBLIC gnv_cuda_release_fn cuDevicePrimaryCtxRelease_v2;
+PUBLIC int cuDevicePrimaryCtxRelease_v2(int device)
+{
+	(void)device;
+	count(&self.contexts, -1);
+	return 0;
+}
+
+PUBLIC gnv_cuda_push_fn cuCtxPushCurrent_v2;
+PUBLIC int cuCtxPushCurrent_v2(void *context)
+{
+	ASKED(false);
+	if (context != &context_object || !self.contexts)
+		broke("a context that does not exist was made current");
+	depth++;
+	return 0;
+}
+
+PUBLIC gnv_cuda_pop_fn cuCtxPopCurrent_v2;
+PUBLIC int cuCtxPopCurrent_v2(void **context)
+{
+	if (--depth < 0)
+		broke("no context to pop");
+	*context = &context_object;
+	return 0;
+}
+
+/* ---- Kernels ---- */
+
+PUBLIC gnv_cuda_load_fn cuModuleLoadDataEx;
+PUBLIC int cuModuleLoadDataEx(void **module, const void *image, unsigned options, int *option, void **values)
+{
+	int error = asked(__func__, true);
+
+	if (options != 2 || option[0] != GNV_CUDA_JIT_ERROR_LOG || option[1] != GNV_CUDA_JIT_ERROR_LOG_SIZE)
+		broke("cuModuleLoadDataEx: unexpected options");
+	else if (error)
+		snprintf(values[0], (size_t)(uintptr_t)values[1], "line 1: not for me\nand more");
+	if (error)
+		return error;
+	if (!strstr(image, ".version") || !strstr(image, ".target sm_"))
+		broke("cuModuleLoadDataEx: this is no PTX");
+	count(&self.modules, 1);
+	*module = &module_object;
+	return 0;
+}
+
+PUBLIC gnv_cuda_unload_fn cuModuleUnload;
+PUBLIC int cuModuleUnload(void *module)
+{
+	if (module != &module_object || !depth)
+		broke("cuModuleUnload");
+	count(&self.modules, -1);
+	return 0;
+}
+
+/* One of the library's, or a launcher NAME of the program with the size of its arguments in NAME_args. */
+static struct function *find_function(const char *name)
+{
+	char size[128];
+	struct function *f;
+	void *symbol;
+
+	for (f = functions; f->name && strcmp(f->name, name) != 0; f++)
+		;
+	if (f->name)
+		return f;
+	snprintf(size, sizeof(size), "%s_args", name);
+	symbol = dlsym(RTLD_DEFAULT, name);
+	if (!symbol || !dlsym(RTLD_DEFAULT, size) || f == functions + FUNCTIONS - 1)
+		return NULL;
+	f->name = strdup(name);
+	memcpy(&f->launch, &symbol, sizeof(symbol));
+	memcpy(&f->args, dlsym(RTLD_DEFAULT, size), sizeof(f->args));
+	return f;
+}
+
+PUBLIC gnv_cuda_function_fn cuModuleGetFunction;
+PUBLIC int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+	(void)module;
+	ASKED(true);
+	*function = find_function(name);
+	return *function ? 0 : GNV_CUDA_INVALID_VALUE;
+}
+
+static void end_stream(struct stream *s)
+{
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	count(&self.streams, -1);
+}
+
+static void *run(void *arg)
+{
+	struct stream *s = arg;
+	bool orphan;
+
+	if (s->kernel->launch(s->lanes, s->width, s->args))
+		broke("no threads for a kernel");
+	count(&self.running, -1);
+	pthread_mutex_lock(&s->lock);
+	s->busy = 0;
+	orphan = s->orphan;
+	pthread_mutex_unlock(&s->lock);
+	if (orphan)
+		end_stream(s);
+	return NULL;
+}
+
+/* A group of up to 32 lanes is one wave, so that it is a workgroup too; larger ones are waves of 32. */
+PUBLIC gnv_cuda_launch_fn cuLaunchKernel;
+PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+			  void *stream, void **params, void **extra)
+{
+	struct stream *s = stream;
+	pthread_t thread;
+
+	ASKED(true);
+	if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > 1024 || shared || extra || !s)
+		broke("cuLaunchKernel: arguments");
+	s->kernel = function;
+	memcpy(s->args, params[0], s->kernel->args);
+	s->lanes = gx * bx;
+	s->width = bx <= 32 ? bx : bx % 32 ? 1 : 32;
+	s->busy = 1;
+	count(&self.running, 1);
+	if (pthread_create(&thread, NULL, run, s))
+		return GNV_CUDA_OUT_OF_MEMORY;
+	pthread_detach(thread);
+	return 0;
+}
+
+PUBLIC gnv_cuda_stream_create_fn cuStreamCreate;
+PUBLIC int cuStreamCreate(void **stream, unsigned flags)
+{
+	struct stream *s;
+
+	ASKED(true);
+	if (flags != GNV_CUDA_STREAM_NON_BLOCKING)
+		broke("a stream that waits for the kernels of others");
+	s = calloc(1, sizeof(*s));
+	pthread_mutex_init(&s->lock, NULL);
+	count(&self.streams, 1);
+	*stream = s;
+	return 0;
+}
+
+PUBLIC gnv_cuda_stream_fn cuStreamDestroy_v2;
+PUBLIC int cuStreamDestroy_v2(void *stream)
+{
+	struct stream *s = stream;
+	bool busy;
+
+	pthread_mutex_lock(&s->lock);
+	busy = s->busy;
+	s->orphan = 1;
+	pthread_mutex_unlock(&s->lock);
+	if (!busy)
+		end_stream(s);
+	return 0;
+}
+
+PUBLIC gnv_cuda_stream_fn cuStreamQuery;
+PUBLIC int cuStreamQuery(void *stream)
+{
+	struct stream *s = stream;
+	bool busy;
+
+	ASKED(true);
+	pthread_mutex_lock(&s->lock);
+	busy = s->busy;
+	pthread_mutex_unlock(&s->lock);
+	return busy ? GNV_CUDA_NOT_READY : 0;
+}
+
+PUBLIC gnv_cuda_stream_fn cuStreamSynchronize;
+PUBLIC int cuStreamSynchronize(void *stream)
+{
+	(void)stream;
+	ASKED(true);
+	return 0;
+}
+
+/* ---- Memory ---- */
+
+static int find(const void *ptr)
+{
+	int i;
+
+	for (i = 0; i < REGISTRATIONS && registered[i] != ptr; i++)
+		;
+	return i;
+}
+
+PUBLIC gnv_cuda_register_fn cuMemHostRegister_v2;
+PUBLIC int cuMemHostRegister_v2(void *ptr, size_t len, unsigned flags)
+{
+	int ret = 0, at;
+
+	ASKED(true);
+	if (flags & GNV_CUDA_REGISTER_IOMEMORY)
+		return GNV_CUDA_INVALID_VALUE; /* as the driver says of ordinary memory */
+	if (flags != (GNV_CUDA_REGISTER_PORTABLE | GNV_CUDA_REGISTER_DEVICEMAP) || !len)
+		broke("cuMemHostRegister: arguments");
+	pthread_mutex_lock(&lock);
+	at = find(NULL);
+	if (find(ptr) < REGISTRATIONS)
+		ret = GNV_CUDA_ALREADY_REGISTERED;
+	else
+		registered[at] = ptr;
+	pthread_mutex_unlock(&lock);
+	if (!ret)
+		count(&self.registrations, 1);
+	return ret;
+}
+
+PUBLIC gnv_cuda_unregister_fn cuMemHostUnregister;
+PUBLIC int cuMemHostUnregister(void *ptr)
+{
+	int at;
+
+	pthread_mutex_lock(&lock);
+	at = find(ptr);
+	if (at < REGISTRATIONS && depth)
+		registered[at] = NULL;
+	else
+		broke("cuMemHostUnregister");
+	pthread_mutex_unlock(&lock);
+	count(&self.registrations, -1);
+	return 0;
+}
+
+PUBLIC gnv_cuda_host_pointer_fn cuMemHostGetDevicePointer_v2;
+PUBLIC int cuMemHostGetDevicePointer_v2(gnv_cuda_ptr *at, void *ptr, unsigned flags)
+{
+	ASKED(true);
+	*at = (uintptr_t)ptr;
+	return flags ? GNV_CUDA_INVALID_VALUE : 0;
+}
+
+PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
+PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
+{
+	(void)stream;
+	ASKED(true);
+	*at = (uintptr_t)aligned_alloc(256, (len + 255) & ~(size_t)255);
+	memset((void *)(uintptr_t)*at, 0xa7, len); /* whoever wants zeros says so */
+	count(&self.allocations, 1);
+	return 0;
+}
+
+PUBLIC gnv_cuda_free_fn cuMemFreeAsync;
+PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
+{
+	(void)stream;
+	free((void *)(uintptr_t)at);
+	count(&self.allocations, -1);
+	return 0;
+}
+
+PUBLIC gnv_cuda_set_fn cuMemsetD8Async;
+PUBLIC int cuMemsetD8Async(gnv_cuda_ptr at, unsigned char value, size_t len, void *stream)
+{
+	(void)stream;
+	ASKED(true);
+	memset((void *)(uintptr_t)at, value, len);
+	return 0;
+}
+
+/* Words whole, as a GPU's copies are. */
+static void copy(uintptr_t to, uintptr_t from, size_t len)
+{
+	for (; len >= 8 && !((to | from) & 7); to += 8, from += 8, len -= 8)
+		__atomic_store_n((uint64_t *)to, __atomic_load_n((const uint64_t *)from, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	for (; len; to++, from++, len--)
+		__atomic_store_n((uint8_t *)to, __atomic_load_n((const uint8_t *)from, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+PUBLIC gnv_cuda_to_device_fn cuMemcpyHtoDAsync_v2;
+PUBLIC int cuMemcpyHtoDAsync_v2(gnv_cuda_ptr at, const void *from, size_t len, void *stream)
+{
+	(void)stream;
+	ASKED(true);
+	copy((uintptr_t)at, (uintptr_t)from, len);
+	return 0;
+}
+
+PUBLIC gnv_cuda_from_device_fn cuMemcpyDtoHAsync_v2;
+PUBLIC int cuMemcpyDtoHAsync_v2(void *to, gnv_cuda_ptr at, size_t len, void *stream)
+{
+	(void)stream;
+	ASKED(true);
+	copy((uintptr_t)to, (uintptr_t)at, len);
+	return 0;
+}
+
+PUBLIC gnv_cuda_pointer_fn cuPointerGetAttribute;
+PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
+{
+	ASKED(true);
+	if (attribute != GNV_CUDA_POINTER_MEMORY_TYPE || (uintptr_t)self.device_memory != at)
+		return GNV_CUDA_INVALID_VALUE; /* not CUDA's */
+	*(unsigned *)value = GNV_CUDA_MEMORY_DEVICE;
+	return 0;
+}

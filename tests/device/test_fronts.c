@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/* The other ways to use a queue: whole waves, many handles of one lane, a service that takes the completions. */
+#include "rig.h"
+
+static enum mini_fate hold_below_100(uint64_t stamp)
+{
+	return stamp < 100 ? MINI_HOLD : MINI_COMPLETE;
+}
+
+static GPUNVME_DEVICE uint16_t status_of(uint64_t stamp)
+{
+	return stamp % 3 ? 0 : (uint16_t)(0x4000u | (1 + stamp % 0x7f));
+}
+
+static int submit(struct rig *r, uint64_t stamp, struct gpunvme_req *req)
+{
+	return gpunvme_submit_read(&r->dq, &r->dbuf, 0, stamp, 1, req);
+}
+
+/* ---- Waves ---- */
+
+struct waves {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dbuf *dbuf;
+	uint32_t rounds, wrong;
+};
+
+/* Lanes come late, each at another time; every third has nothing to do. */
+static GPUNVME_DEVICE void wave_kernel(void *arg)
+{
+	struct waves *w = (struct waves *)arg;
+	uint32_t lane = gpunvme_lane(), i;
+
+	for (i = 0; i < w->rounds; i++) {
+		uint64_t stamp = (uint64_t)i * gpunvme_lanes() + lane;
+		int idle = (lane + i) % 3 == 0, ret;
+
+		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
+		ret = gpunvme_wave_read(w->dq, w->dbuf, 0, stamp, idle ? GPUNVME_NO_TRANSFER : 1);
+		if (ret != (idle ? 0 : status_of(stamp)))
+			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static void run_waves(uint32_t lanes, uint32_t width, uint32_t rounds)
+{
+	struct rig *r = rig_new(6, 0);
+	struct waves w = { &r->dq, &r->dbuf, rounds, 0 };
+
+	r->ctrl.opts.status = status_of;
+	rig_start(r);
+	assert_int_equal(gpunvme_cpu_launch(lanes, width, wave_kernel, &w), 0);
+	assert_int_equal(w.wrong, 0);
+	/* One place in the queue for a wave: however late its lanes come, it rings once a round. Several waves may get in each other's way. */
+	assert_true(lanes > width || r->state->doorbells <= rounds);
+	rig_end(r, true);
+}
+
+static void waves_come_whole(void **state)
+{
+	(void)state;
+	run_waves(2, 1, 60);
+	run_waves(4, 4, 60);
+	run_waves(10, 4, 40);
+	run_waves(32, 32, 10);
+}
+
+/* Some lanes have left the kernel: the wave is what remains. */
+static GPUNVME_DEVICE void shrinking_kernel(void *arg)
+{
+	struct waves *w = (struct waves *)arg;
+	uint32_t i;
+
+	for (i = 0; i < 5 * (gpunvme_lane() + 1); i++)
+		if (gpunvme_wave_write(w->dq, w->dbuf, 0, 1 + 3 * (uint64_t)i, 1))
+			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void waves_do_without_lanes_that_left(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct waves w = { &r->dq, &r->dbuf, 0, 0 };
+
+	(void)state;
+	rig_start(r);
+	assert_int_equal(gpunvme_cpu_launch(4, 4, shrinking_kernel, &w), 0);
+	assert_int_equal(w.wrong, 0);
+	assert_true(r->state->doorbells <= 20);
+	rig_end(r, true);
+}
+
+static void waves_refuse_what_lanes_refuse(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+
+	(void)state;
+	rig_start(r);
+	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
+	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
+	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, GPUNVME_NO_TRANSFER), 0);
+	rig_end(r, true);
+}
+
+/* ---- Many handles ---- */
+
+/* Whatever the order, every handle is over once, with its own status. */
+static void wait_any_takes_each_once(void **state)
+{
+	struct rig *r = rig_new(5, 0);
+	struct gpunvme_req req[12];
+	uint32_t index = 0, i, round, seen;
+
+	(void)state;
+	r->ctrl.opts = (struct mini_opts){ .seed = 3, .window = 9, .idle = 30, .status = status_of };
+	rig_start(r);
+	for (round = 0; round < 50; round++) {
+		for (i = 0; i < 12; i++)
+			assert_int_equal(submit(r, round * 12 + i, &req[i]), 0);
+		for (i = 0, seen = 0; i < 12; i++) {
+			int ret = gpunvme_wait_any(&r->dq, req, 12, 0, &index);
+
+			assert_true(index < 12);
+			assert_false(seen >> index & 1);
+			assert_int_equal(ret, status_of(round * 12 + index));
+			seen |= 1u << index;
+			index++;
+		}
+		index = 5;
+		assert_int_equal(gpunvme_wait_any(&r->dq, req, 12, 0, &index), -GPUNVME_ESTALE);
+		assert_int_equal(index, 12);
+	}
+	rig_end(r, true);
+}
+
+struct holders {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dbuf *dbuf;
+	uint32_t wrong;
+};
+
+/* Lanes with different numbers of handles, in waves. */
+static GPUNVME_DEVICE void holding_kernel(void *arg)
+{
+	struct holders *h = (struct holders *)arg;
+	uint32_t lane = gpunvme_lane(), count = 1 + lane % 3, index = 0, i, round;
+	struct gpunvme_req req[3];
+	uint64_t stamp[3];
+	int ret;
+
+	for (round = 0; round < 30; round++) {
+		for (i = 0; i < count; i++) {
+			stamp[i] = 1000 * lane + 3 * round + i;
+			do
+				ret = gpunvme_submit_read(h->dq, h->dbuf, 0, stamp[i], 1, &req[i]);
+			while (ret == -GPUNVME_EAGAIN);
+			if (ret)
+				__atomic_fetch_add(&h->wrong, 1, __ATOMIC_RELAXED);
+		}
+		for (i = 0; i < count; i++) {
+			ret = gpunvme_wait_any(h->dq, req, count, 0, &index);
+			if (index >= count || ret != status_of(stamp[index]))
+				__atomic_fetch_add(&h->wrong, 1, __ATOMIC_RELAXED);
+			index++;
+		}
+	}
+}
+
+static void waves_wait_for_any(void **state)
+{
+	static const uint32_t width[] = { 1, 4, 32 };
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		struct rig *r = rig_new(7, 0);
+		struct holders h = { &r->dq, &r->dbuf, 0 };
+
+		r->ctrl.opts = (struct mini_opts){ .seed = i, .window = 7, .idle = 20, .status = status_of };
+		rig_start(r);
+		assert_int_equal(gpunvme_cpu_launch(width[i] == 32 ? 32 : 8, width[i], holding_kernel, &h), 0);
+		assert_int_equal(h.wrong, 0);
+		rig_end(r, true);
+	}
+}
+
+static void wait_any_is_bounded(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req[3], done;
+	uint64_t began = gnvd_clock();
+	uint32_t index = 7;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req[0]), 0);
+	assert_int_equal(submit(r, 2, &req[1]), 0);
+	assert_int_equal(submit(r, 3, &req[2]), 0);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, rig_ms(20), &index), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(index, 3);
+	assert_in_range(gnvd_clock() - began, rig_ms(20), rig_ms(20000));
+	assert_int_equal(r->state->poison, 0);
+	r->stop = 1;
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), -GPUNVME_ECANCELED);
+	assert_int_equal(index, 3);
+	r->stop = 0;
+	assert_int_equal(submit(r, 200, &done), 0);
+	assert_int_equal(gpunvme_wait_any(&r->dq, &done, 1, 0, &index), 0);
+	assert_int_equal(index, 0);
+	mini_release(&r->ctrl);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), 0);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), 0);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), 0);
+	rig_end(r, true);
+}
+
+static void wait_any_names_the_silent_command(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req[2];
+	uint32_t index = 0;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_below_100;
+	r->dq.cmd_timeout = rig_ms(30);
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req[0]), 0);
+	assert_int_equal(submit(r, 2, &req[1]), 0);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 2, 0, &index), -GPUNVME_ETIMEDOUT);
+	assert_true(index < 2);
+	assert_int_equal(r->state->poison, GPUNVME_ETIMEDOUT);
+	assert_int_equal(submit(r, 3, &req[0]), -GPUNVME_ESHUTDOWN);
+	rig_end(r, false);
+}
+
+static void wait_any_refuses_bad_handles(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_dq other = r->dq, reborn = r->dq;
+	struct gpunvme_req req[3] = { { 0, 0, 0, 0 } }, copy;
+	uint32_t index = 0;
+
+	(void)state;
+	other.tag = 1u << 16 | 8;
+	reborn.tag = 2u << 16 | RIG_QID;
+	rig_start(r);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 0, 0, &index), -GPUNVME_ESTALE);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), -GPUNVME_ESTALE);
+	assert_int_equal(index, 3);
+	assert_int_equal(submit(r, 1, &req[1]), 0);
+	copy = req[1];
+	assert_int_equal(gpunvme_wait_any(&other, req, 3, 0, &index), -GPUNVME_EXDEV);
+	assert_int_equal(index, 1);
+	assert_int_equal(gpunvme_wait_any(&reborn, req, 3, 0, &index), -GPUNVME_ESTALE);
+	assert_int_equal(index, 1);
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), 0);
+	assert_int_equal(index, 1);
+	req[2] = copy; /* waited for twice */
+	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), -GPUNVME_ESTALE);
+	assert_int_equal(index, 2);
+	other.major ^= 1;
+	assert_int_equal(gpunvme_wait_any(&other, req, 3, 0, &index), -GPUNVME_EPROTONOSUPPORT);
+	rig_end(r, true);
+}
+
+/* ---- Service ---- */
+
+struct served {
+	struct gpunvme_dq dq[2];
+	const struct gpunvme_dbuf *dbuf;
+	uint32_t stop, busy, wrong;
+	int ended;
+};
+
+/* Are all command identifiers free? */
+static GPUNVME_DEVICE int idle(const struct gpunvme_dq *dq)
+{
+	const uint64_t *map = (const uint64_t *)dq->cid_map;
+	uint32_t n = 0, i;
+
+	for (i = 0; i < (dq->cids + 63) / 64; i++)
+		n += (uint32_t)__builtin_popcountll(__atomic_load_n(&map[i], __ATOMIC_ACQUIRE));
+	return n == dq->cids;
+}
+
+/* Wave 0 serves; the others submit what nobody asks for, and go away. */
+static GPUNVME_DEVICE void submit_and_leave(void *arg)
+{
+	struct served *s = (struct served *)arg;
+	uint32_t lane = gpunvme_lane(), i;
+	int ret;
+
+	if (lane == 0) {
+		ret = gpunvme_serve(s->dq, 2, (uint64_t)(uintptr_t)&s->stop);
+		__atomic_store_n(&s->ended, ret ? ret : 1, __ATOMIC_RELAXED);
+		return;
+	}
+	for (i = 0; i < 300; i++) {
+		const struct gpunvme_dq *dq = &s->dq[(lane + i) & 1];
+
+		do
+			ret = gpunvme_submit_read(dq, s->dbuf, 0, 1 + 3 * (uint64_t)i + lane % 2, 1, NULL);
+		while (ret == -GPUNVME_EAGAIN);
+		if (ret || gpunvme_read(dq, s->dbuf, 0, 3 * (uint64_t)i, 1) != status_of(3 * (uint64_t)i))
+			__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
+	}
+	if (__atomic_sub_fetch(&s->busy, 1, __ATOMIC_ACQ_REL))
+		return;
+	while (!idle(&s->dq[0]) || !idle(&s->dq[1]))
+		RIG_NAP_US(10); /* only the service takes completions now */
+	__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+}
+
+static void service_takes_what_nobody_waits_for(void **state)
+{
+	struct rig *rig[2] = { rig_new(3, 0), rig_new(5, 0) };
+	struct served s = { { { 0 } }, &rig[0]->dbuf, 0, 3, 0, 0 };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		rig[i]->dq.flags |= GPUNVME_DQ_SERVED;
+		rig[i]->ctrl.opts = (struct mini_opts){ .seed = i, .window = 5, .idle = 10, .status = status_of };
+		s.dq[i] = rig[i]->dq;
+		rig_start(rig[i]);
+	}
+	assert_int_equal(gpunvme_cpu_launch(4, 1, submit_and_leave, &s), 0);
+	assert_int_equal(s.wrong, 0);
+	assert_int_equal(s.ended, 1);
+	assert_int_equal(rig[0]->state->detached_errors + rig[1]->state->detached_errors, 0);
+	rig_end(rig[0], true);
+	rig_end(rig[1], true);
+}
+
+/* A service that does not run costs time, nothing else: lanes help themselves now and then. */
+static void nothing_hangs_on_the_service(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	unsigned i;
+
+	(void)state;
+	r->dq.flags |= GPUNVME_DQ_SERVED;
+	r->ctrl.opts.status = status_of;
+	rig_start(r);
+	for (i = 0; i < 50; i++)
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), status_of(i));
+	rig_end(r, true);
+}
+
+static void service_ends_with_its_queues(void **state)
+{
+	struct rig *rig[2] = { rig_new(3, 0), rig_new(3, 0) };
+	struct served s = { { { 0 } }, NULL, 0, 0, 0, 0 };
+
+	(void)state;
+	s.dq[0] = rig[0]->dq;
+	s.dq[1] = rig[1]->dq;
+	rig_start(rig[0]);
+	rig_start(rig[1]);
+	rig[0]->state->poison = GPUNVME_ENODEV;
+	rig[1]->stop = 1;
+	assert_int_equal(gpunvme_serve(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_serve(s.dq, 0, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EINVAL);
+	s.stop = 1;
+	assert_int_equal(gpunvme_serve(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), 0);
+	s.dq[1].magic = 0;
+	assert_int_equal(gpunvme_serve(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EPROTONOSUPPORT);
+	rig_end(rig[0], false);
+	rig_end(rig[1], true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(waves_come_whole),
+		cmocka_unit_test(waves_do_without_lanes_that_left),
+		cmocka_unit_test(waves_refuse_what_lanes_refuse),
+		cmocka_unit_test(wait_any_takes_each_once),
+		cmocka_unit_test(waves_wait_for_any),
+		cmocka_unit_test(wait_any_is_bounded),
+		cmocka_unit_test(wait_any_names_the_silent_command),
+		cmocka_unit_test(wait_any_refuses_bad_handles),
+		cmocka_unit_test(service_takes_what_nobody_waits_for),
+		cmocka_unit_test(nothing_hangs_on_the_service),
+		cmocka_unit_test(service_ends_with_its_queues),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

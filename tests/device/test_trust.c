@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* What the drainer believes of a completion, checked on the function that decides. */
+#include "device/rig.h"
+
+/* Is a completion with this SQ head wrong, for a drainer that knows of `fetched` and read `pub`? */
+static bool is_wrong(struct rig *r, uint64_t fetched, uint64_t pub, uint32_t sq_head)
+{
+	struct gnvd_drain d = { .pos = fetched, .fetched = fetched, .pub = pub, .rung = 0 };
+	struct gnvd_batch b = { .mine = 1 };
+
+	b.dw2[0] = RIG_QID << 16 | sq_head;
+	b.dw3[0] = GPUNVME_CQE_DW3_PHASE;
+	gnvd_check_cqes(&r->dq, &d, &b);
+	return b.wrong != 0;
+}
+
+static void sq_head_stays_within_what_was_rung(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+
+	(void)state;
+	r->state->resv = r->state->pub = 6;
+	assert_false(is_wrong(r, 4, 6, 4));
+	assert_false(is_wrong(r, 4, 6, 6));
+	assert_true(is_wrong(r, 4, 6, 7));
+	assert_true(is_wrong(r, 4, 6, 3));
+	rig_end(r, false);
+}
+
+/* The drainer may have read pub before it moved, and moved fetched past what it read. */
+static void an_old_pub_does_not_open_the_ring(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+
+	(void)state;
+	r->state->resv = r->state->pub = 6;
+	assert_false(is_wrong(r, 4, 5, 6));
+	assert_true(is_wrong(r, 4, 5, 7));
+	assert_false(is_wrong(r, 6, 5, 6));
+	assert_true(is_wrong(r, 6, 5, 12));
+	rig_end(r, false);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sq_head_stays_within_what_was_rung),
+		cmocka_unit_test(an_old_pub_does_not_open_the_ring),
+	};
+
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* Lane functions and kernels of a program, each a launch on the executor: see lanes.h. */
+#include "gfx/lanes.h"
+
+#include "gfx/calls.h"
+
+#include <gpunvme/device.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 128 /* struct gfx has room for some more */
+
+static struct {
+	struct gfx_code *code;
+	struct gfx machine; /* rules, random numbers, the clock: what lasts from launch to launch */
+	struct gfx_region region[MOST];
+	unsigned regions;
+} all;
+
+void (*lanes_outside)(void);
+uint64_t lanes_tick = 1;
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void begin(void)
+{
+	const char *file = getenv("GFX_CODE");
+	char why[300] = "GFX_CODE names no code object";
+
+	if (all.code)
+		return;
+	all.code = file ? gfx_load(file, why, sizeof(why)) : NULL;
+	if (!all.code) {
+		printf("%s\n", why);
+		exit(2);
+	}
+	all.machine.rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
+	all.machine.random = setting("GFX_SEED", 1) * 0x9e3779b97f4a7c15ull + 77;
+	all.machine.max_steps = 60000000;
+}
+
+uint32_t lanes_draw(uint32_t below)
+{
+	begin();
+	return gfx_draw(&all.machine, below);
+}
+
+void lanes_forget(const void *base)
+{
+	unsigned i;
+
+	for (i = 0; i < all.regions; i++)
+		if (all.region[i].base == (uintptr_t)base)
+			all.region[i--] = all.region[--all.regions];
+}
+
+static void add(const char *name, const void *base, uint64_t bytes, uint32_t flags)
+{
+	if (all.regions == MOST)
+		abort();
+	all.region[all.regions++] = (struct gfx_region){ name, (uintptr_t)base, bytes, flags };
+}
+
+void lanes_memory(const char *name, const void *base, uint64_t bytes, uint32_t flags)
+{
+	lanes_forget(base);
+	add(name, base, bytes, flags);
+}
+
+void lanes_queue(const struct gpunvme_dq *dq, bool known)
+{
+	const uint32_t ring = GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE;
+	const struct {
+		const char *name;
+		uint64_t at, bytes;
+		uint32_t flags;
+	} parts[] = {
+		{ "sq", dq->sq, 64ull << dq->sq_shift, ring }, { "cq", dq->cq, 16ull << dq->cq_shift, ring | GFX_READONLY },
+		{ "sq doorbell", dq->sq_db, 4, ring }, { "cq doorbell", dq->cq_db, 4, ring },
+		{ "state", dq->state, sizeof(struct gpunvme_dq_state), 0 }, { "ready", dq->ready, 8ull << dq->sq_shift, 0 },
+		{ "result", dq->result, 8ull * dq->cids, 0 }, { "cid_map", dq->cid_map, (dq->cids + 63) / 64 * 8ull, 0 },
+		{ "stop", dq->stop, 4, ring },
+	};
+	unsigned i;
+
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (known)
+			lanes_memory(parts[i].name, (void *)(uintptr_t)parts[i].at, parts[i].bytes, parts[i].flags);
+		else
+			lanes_forget((void *)(uintptr_t)parts[i].at);
+}
+
+static void turn(void *unused)
+{
+	(void)unused;
+	if (lanes_outside)
+		lanes_outside();
+}
+
+void lanes_idle(void)
+{
+	begin();
+	all.machine.clock += 1000 * lanes_tick;
+	turn(NULL);
+}
+
+uint64_t gnvd_clock(void)
+{
+	lanes_idle();
+	return all.machine.clock;
+}
+
+void lanes_launch(const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
+{
+	static const uint32_t forget[] = { 0, 0, 3, 30 }, stir[] = { 1, 5, 30, 100 }, stall[] = { 0, 30, 90, 99 };
+	struct gfx *m = &all.machine;
+	unsigned i;
+
+	begin();
+	m->code = all.code;
+	m->step = 0;
+	m->tick = lanes_tick;
+	m->forget = forget[gfx_draw(m, 4)];
+	m->stir = stir[gfx_draw(m, 4)];
+	m->stall = stall[gfx_draw(m, 4)];
+	m->ahead = 1u << gfx_draw(m, 6);
+	m->outside = turn;
+	m->regions = 0;
+	for (i = 0; i < all.regions; i++)
+		gfx_register(m, all.region[i].name, (void *)(uintptr_t)all.region[i].base, all.region[i].size, all.region[i].flags);
+	if (!gfx_launch(m, kernel, lanes, width, args, bytes))
+		return;
+	printf("%s: %s\n", kernel, m->error);
+	exit(1);
+}
+
+static int call(struct call *c)
+{
+	unsigned before = all.regions;
+
+	begin();
+	add("call", c, sizeof(*c), 0);
+	add("descriptor", c->dq, (c->what == CALL_SERVE ? c->nblocks : 1) * sizeof(*c->dq), GFX_READONLY);
+	if (c->what == CALL_SERVE)
+		add("stop", (void *)(uintptr_t)c->lba, 4, 0);
+	if (c->dbuf)
+		add("buffer descriptor", c->dbuf, sizeof(*c->dbuf), GFX_READONLY);
+	if (c->req)
+		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->nblocks : 1) * sizeof(*c->req), 0);
+	lanes_launch("call", 1, 1, &c, sizeof(c));
+	all.regions = before;
+	return c->ret;
+}
+
+int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg)
+{
+	const struct lanes_kernel *k;
+
+	if (!lanes || !width || width > 32 || !kernel)
+		return -GPUNVME_EINVAL;
+	begin();
+	for (k = lanes_kernels; k->function && k->function != kernel; k++)
+		;
+	if (!k->function)
+		abort();
+	if (arg)
+		lanes_memory("argument", arg, k->bytes, 0);
+	lanes_launch(k->name, lanes, width, &arg, sizeof(arg));
+	lanes_forget(arg);
+	return 0;
+}
+
+/* Kernels are compiled for the host only to have an address. */
+uint32_t gpunvme_lane(void)
+{
+	abort();
+}
+
+uint32_t gpunvme_lanes(void)
+{
+	abort();
+}
+
+#define RW(name, WHAT)                                                                                                      \
+	int gpunvme_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,     \
+			   uint32_t nblocks)                                                                                \
+	{                                                                                                                   \
+		return call(&(struct call){ .what = WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, .nblocks = nblocks }); \
+	}                                                                                                                   \
+	int gpunvme_submit_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, \
+				  uint32_t nblocks, struct gpunvme_req *req)                                                \
+	{                                                                                                                   \
+		return call(&(struct call){ .what = CALL_SUBMIT_READ + WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, \
+					    .lba = lba, .nblocks = nblocks, .req = req });                                  \
+	}                                                                                                                   \
+	int gpunvme_wave_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, \
+				uint32_t nblocks)                                                                           \
+	{                                                                                                                   \
+		return call(&(struct call){ .what = CALL_WAVE_READ + WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, \
+					    .nblocks = nblocks });                                                          \
+	}
+RW(read, CALL_READ)
+RW(write, CALL_WRITE)
+
+int gpunvme_flush(const struct gpunvme_dq *dq)
+{
+	return call(&(struct call){ .what = CALL_FLUSH, .dq = dq });
+}
+
+int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks)
+{
+	return call(&(struct call){ .what = CALL_WRITE_ZEROES, .dq = dq, .lba = lba, .nblocks = nblocks });
+}
+
+int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_SUBMIT_FLUSH, .dq = dq, .req = req });
+}
+
+int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_SUBMIT_WRITE_ZEROES, .dq = dq, .lba = lba, .nblocks = nblocks, .req = req });
+}
+
+int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_POLL, .dq = dq, .req = req });
+}
+
+int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
+{
+	return call(&(struct call){ .what = CALL_WAIT, .dq = dq, .req = req, .ticks = ticks });
+}
+
+int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index)
+{
+	struct call it = { .what = CALL_WAIT_ANY, .dq = dq, .req = req, .nblocks = count, .ticks = ticks, .index = *index };
+	int ret = call(&it);
+
+	*index = it.index;
+	return ret;
+}
+
+int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
+{
+	return call(&(struct call){ .what = CALL_SERVE, .dq = dq, .nblocks = count, .lba = stop });
+}
+
+int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_ABANDON, .dq = dq, .req = req });
+}
+
+uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks)
+{
+	return (uint32_t)call(&(struct call){ .what = CALL_BLOCKS, .dq = dq, .lba = addr, .nblocks = nblocks });
+}
+
+void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes, struct gnvd_cmd *c)
+{
+	struct call it = { .what = CALL_SET_DATA, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = bytes };
+
+	call(&it);
+	c->prp1 = it.prp1;
+	c->prp2 = it.prp2;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stands before <gpunvme/device.h> for programs whose lanes run on the executor (gfx_lanes.c): the same functions, each of which is
+ * a launch of the kernel in calls.hip. So the tests of the device header and the examples run as they are, and what they test is
+ * the code that clang made of the real header for gfx1100.
+ */
+#ifndef GPUNVME_DEVICE_H
+#define GPUNVME_DEVICE_H
+
+#include <gpunvme/dq.h>
+
+#define GPUNVME_DEVICE __attribute__((unused))
+#define SLOW_LANES /* a lane takes about 10 us for what a CPU does in 100 ns */
+
+int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_flush(const struct gpunvme_dq *dq);
+int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks);
+int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
+			struct gpunvme_req *req);
+int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			 uint32_t nblocks, struct gpunvme_req *req);
+int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req);
+int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req);
+int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req);
+int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks);
+int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req);
+#define GPUNVME_NO_TRANSFER 0xffffffffu
+int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index);
+int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop);
+uint32_t gpunvme_lane(void);
+uint32_t gpunvme_lanes(void);
+int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg);
+
+/* What tests use of the header's inside. */
+struct gnvd_cmd {
+	uint64_t prp1, prp2, slba;
+	uint32_t dw0, cdw12;
+};
+void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes, struct gnvd_cmd *c);
+uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks);
+/* The lanes' clock. Who asks waits: the controller gets a turn. */
+uint64_t gnvd_clock(void);
+
+static inline uint32_t gnvd_popc(uint64_t v)
+{
+	return (uint32_t)__builtin_popcountll(v);
+}
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* The stand-in's memory: every allocation is a memfd of its own, so that its descriptor plays the DMA-BUF. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs */
+static struct standin_alloc *allocs;
+
+static void count(int *counter, int by)
+{
+	__atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+struct standin_alloc *standin_find(const void *ptr)
+{
+	struct standin_alloc *a;
+
+	pthread_mutex_lock(&lock);
+	for (a = allocs; a && ((const char *)ptr < a->ptr || (const char *)ptr >= a->ptr + a->len); a = a->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return a;
+}
+
+STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr)
+{
+	struct standin_alloc *a;
+
+	STANDIN_FAILS("amd_memory_pool_allocate");
+	if (flags & 8 && pool.handle < POOL_LOCAL)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	a->len = (size + 4095) & ~(size_t)4095;
+	a->pool = pool.handle;
+	a->fd = memfd_create("vram", MFD_CLOEXEC);
+	a->ptr = a->fd < 0 || ftruncate(a->fd, (off_t)a->len) ? MAP_FAILED
+							      : mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+	if ((void *)a->ptr == MAP_FAILED) {
+		if (a->fd >= 0)
+			close(a->fd);
+		free(a);
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	}
+	pthread_mutex_lock(&lock);
+	a->next = allocs;
+	allocs = a;
+	pthread_mutex_unlock(&lock);
+	count(&standin_counts.allocations, 1);
+	*ptr = a->ptr;
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
+{
+	struct standin_alloc *a = standin_find(ptr), **link;
+
+	if (!a || a->ptr != ptr)
+		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
+	pthread_mutex_lock(&lock);
+	for (link = &allocs; *link != a; link = &(*link)->next)
+		;
+	*link = a->next;
+	pthread_mutex_unlock(&lock);
+	munmap(a->ptr, a->len);
+	close(a->fd);
+	free(a);
+	count(&standin_counts.allocations, -1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_agent_t *agent, const uint32_t *flags,
+						     const void *ptr)
+{
+	(void)agents;
+	(void)agent;
+	(void)flags;
+	STANDIN_FAILS("amd_agents_allow_access");
+	return standin_find(ptr) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ALLOCATION;
+}
+
+STANDIN_API hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t words)
+{
+	size_t i;
+
+	STANDIN_FAILS("amd_memory_fill");
+	for (i = 0; i < words; i++)
+		__atomic_store_n((uint32_t *)ptr + i, value, __ATOMIC_RELAXED);
+	return HSA_STATUS_SUCCESS;
+}
+
+/* Words of 8 bytes, then what is left: lanes change them meanwhile. */
+STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size)
+{
+	size_t i = 0;
+
+	STANDIN_FAILS("memory_copy");
+	for (; !(((uintptr_t)to | (uintptr_t)from) & 7) && i + 8 <= size; i += 8)
+		__atomic_store_n((uint64_t *)((char *)to + i),
+				 __atomic_load_n((const uint64_t *)((const char *)from + i), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	for (; !(((uintptr_t)to | (uintptr_t)from) & 3) && i + 4 <= size; i += 4)
+		__atomic_store_n((uint32_t *)((char *)to + i),
+				 __atomic_load_n((const uint32_t *)((const char *)from + i), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	for (; i < size; i++)
+		((char *)to)[i] = ((const char *)from)[i];
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa_agent_t *agents, int count_of,
+						     hsa_amd_memory_pool_t pool, uint32_t flags, void **agent_ptr)
+{
+	STANDIN_FAILS("amd_memory_lock_to_pool");
+	if (!ptr || ((uintptr_t)ptr | size) & 4095 || count_of != 1 || agents->handle < AGENT_GPU || pool.handle > POOL_KERNARG ||
+	    flags)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	count(&standin_counts.locks, 1);
+	*agent_ptr = ptr;
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
+{
+	(void)ptr;
+	count(&standin_counts.locks, -1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t *agent, int fd, uint32_t flags, size_t *size,
+						    void **ptr, size_t *metadata_size, const void **metadata)
+{
+	struct stat st;
+
+	(void)agents;
+	(void)agent;
+	(void)flags;
+	(void)metadata_size;
+	(void)metadata;
+	STANDIN_FAILS("amd_interop_map_buffer");
+	if (fstat(fd, &st) || !st.st_size)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	*ptr = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (*ptr == MAP_FAILED)
+		return HSA_STATUS_ERROR;
+	*size = (size_t)st.st_size;
+	count(&standin_counts.imports, 1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_interop_unmap_buffer(void *ptr)
+{
+	(void)ptr; /* the mapping is left: a late access of a test's lane is an error to be seen elsewhere */
+	count(&standin_counts.imports, -1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info, void *(*alloc)(size_t),
+					      uint32_t *agents, hsa_agent_t **accessible)
+{
+	struct standin_alloc *a = standin_find(ptr);
+
+	(void)alloc;
+	(void)agents;
+	(void)accessible;
+	info->type = HSA_EXT_POINTER_TYPE_UNKNOWN;
+	if (!a)
+		return HSA_STATUS_SUCCESS;
+	info->type = HSA_EXT_POINTER_TYPE_HSA;
+	info->agentBaseAddress = a->ptr;
+	info->hostBaseAddress = standin_lacks("bar") ? NULL : a->ptr;
+	info->sizeInBytes = a->len;
+	info->agentOwner.handle = a->pool < POOL_LOCAL	? AGENT_CPU
+				  : a->pool < POOL_FINE ? AGENT_GPU + (a->pool - POOL_LOCAL)
+							: AGENT_GPU + (a->pool - POOL_FINE);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset);
+STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset)
+{
+	struct standin_alloc *a = standin_find(ptr);
+
+	STANDIN_FAILS("amd_portable_export_dmabuf");
+	if (!a || a->pool < POOL_LOCAL || (const char *)ptr + size > a->ptr + a->len)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	*fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
+	if (*fd < 0)
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	*offset = (uint64_t)((const char *)ptr - a->ptr);
+	count(&standin_counts.exports, 1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void *ptr, size_t size, int *fd, uint64_t *offset, uint64_t flags);
+STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf_v2(const void *ptr, size_t size, int *fd, uint64_t *offset, uint64_t flags)
+{
+	STANDIN_FAILS("amd_portable_export_dmabuf_v2");
+	return flags == 1 ? hsa_amd_portable_export_dmabuf(ptr, size, fd, offset) : HSA_STATUS_ERROR_INVALID_ARGUMENT;
+}
+
+STANDIN_API hsa_status_t hsa_amd_portable_close_dmabuf(int fd);
+STANDIN_API hsa_status_t hsa_amd_portable_close_dmabuf(int fd)
+{
+	close(fd);
+	count(&standin_counts.exports, -1);
+	return HSA_STATUS_SUCCESS;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* The stand-in's runtime, agents and pools. */
+#include "runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct standin_counts standin_counts;
+
+unsigned standin_number(const char *variable, unsigned otherwise)
+{
+	const char *text = getenv(variable);
+
+	return text && *text ? (unsigned)strtoul(text, NULL, 0) : otherwise;
+}
+
+bool standin_lacks(const char *what)
+{
+	const char *list = getenv("STANDIN_LACKS"), *at = list ? strstr(list, what) : NULL;
+
+	return at && (at == list || at[-1] == ',') && (!at[strlen(what)] || at[strlen(what)] == ',');
+}
+
+bool standin_fails(const char *function, hsa_status_t *status)
+{
+	static unsigned calls;
+	static char plan[128];
+	const char *now = getenv("STANDIN_FAIL");
+	char name[64];
+	unsigned n, code;
+
+	if (!now || sscanf(now, "%63[^:]:%u:%x", name, &n, &code) != 3 || strcmp(name, function))
+		return false;
+	if (strcmp(plan, now)) {
+		snprintf(plan, sizeof(plan), "%s", now);
+		__atomic_store_n(&calls, 0, __ATOMIC_RELAXED);
+	}
+	*status = (hsa_status_t)code;
+	return __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) == n;
+}
+
+STANDIN_API hsa_status_t hsa_init(void)
+{
+	STANDIN_FAILS("init");
+	if (!standin_number("STANDIN_GPUS", 1))
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	__atomic_fetch_add(&standin_counts.runtime, 1, __ATOMIC_RELAXED);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_shut_down(void)
+{
+	__atomic_fetch_sub(&standin_counts.runtime, 1, __ATOMIC_RELAXED);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_status_string(hsa_status_t status, const char **text)
+{
+	*text = status == HSA_STATUS_ERROR_OUT_OF_RESOURCES ? "out of resources" : "a status of the stand-in";
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void *value)
+{
+	switch ((unsigned)attribute) {
+	case HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY:
+		*(uint64_t *)value = 1000000000;
+		return HSA_STATUS_SUCCESS;
+	case 0x207:
+		*(uint16_t *)value = 1;
+		return HSA_STATUS_SUCCESS;
+	case 0x208:
+		*(uint16_t *)value = (uint16_t)standin_number("STANDIN_MINOR", 15);
+		return standin_number("STANDIN_MINOR", 15) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	default:
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	}
+}
+
+STANDIN_API hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t agent, void *data), void *data)
+{
+	unsigned gpus = standin_number("STANDIN_GPUS", 1), i;
+	hsa_status_t status;
+
+	STANDIN_FAILS("iterate_agents");
+	status = callback((hsa_agent_t){ AGENT_CPU }, data);
+	for (i = 0; i < gpus && i < STANDIN_GPUS_MAX && status == HSA_STATUS_SUCCESS; i++)
+		status = callback((hsa_agent_t){ AGENT_GPU + i }, data);
+	return status;
+}
+
+static hsa_status_t text(void *value, const char *from)
+{
+	char field[64] = "";
+
+	snprintf(field, sizeof(field), "%s", from);
+	memcpy(value, field, sizeof(field));
+	return HSA_STATUS_SUCCESS;
+}
+
+uint32_t standin_hdp;
+
+STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void *value)
+{
+	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU);
+
+	switch ((unsigned)attribute) {
+	case HSA_AGENT_INFO_DEVICE:
+		*(hsa_device_type_t *)value = agent.handle == AGENT_CPU ? HSA_DEVICE_TYPE_CPU : HSA_DEVICE_TYPE_GPU;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AGENT_INFO_WAVEFRONT_SIZE:
+		*(uint32_t *)value = 32;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_AGENT_INFO_PRODUCT_NAME:
+		return text(value, "Stand-in of the tests");
+	case HSA_AMD_AGENT_INFO_BDFID:
+		*(uint32_t *)value = (0x40 + gpu) << 8;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_AGENT_INFO_DOMAIN:
+		*(uint32_t *)value = 0;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_AGENT_INFO_DRIVER_NODE_ID:
+		*(uint32_t *)value = 1 + gpu;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_AGENT_INFO_HDP_FLUSH:
+		*(hsa_amd_hdp_flush_t *)value = (hsa_amd_hdp_flush_t){ standin_lacks("hdp") ? NULL : &standin_hdp, NULL };
+		return HSA_STATUS_SUCCESS;
+	case 0xa016: /* the lanes' clock is CLOCK_MONOTONIC in ns */
+		*(uint64_t *)value = 1000000000;
+		return HSA_STATUS_SUCCESS;
+	default:
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	}
+}
+
+STANDIN_API hsa_status_t hsa_agent_iterate_isas(hsa_agent_t agent, hsa_status_t (*callback)(hsa_isa_t isa, void *data), void *data)
+{
+	return callback((hsa_isa_t){ agent.handle }, data) == HSA_STATUS_INFO_BREAK ? HSA_STATUS_INFO_BREAK : HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_isa_get_info_alt(hsa_isa_t isa, hsa_isa_info_t attribute, void *value)
+{
+	const char *gfx = getenv("STANDIN_GFX");
+	char name[64];
+	int len = snprintf(name, sizeof(name), "amdgcn-amd-amdhsa--%s", gfx && *gfx ? gfx : "gfx1100") + 1;
+
+	(void)isa;
+	if (attribute == HSA_ISA_INFO_NAME_LENGTH)
+		*(uint32_t *)value = (uint32_t)len;
+	else
+		memcpy(value, name, (size_t)len);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
+							    hsa_status_t (*callback)(hsa_amd_memory_pool_t pool, void *data),
+							    void *data)
+{
+	static const char *const names[2][2] = { { "host", "kernarg" }, { "local", "fine" } };
+	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU), i;
+	bool cpu = agent.handle == AGENT_CPU;
+	uint64_t pools[2] = { cpu ? POOL_HOST : POOL_LOCAL + gpu, cpu ? POOL_KERNARG : POOL_FINE + gpu };
+	hsa_status_t status = HSA_STATUS_SUCCESS;
+
+	STANDIN_FAILS("amd_agent_iterate_memory_pools");
+	for (i = 0; i < 2 && status == HSA_STATUS_SUCCESS; i++)
+		if (!standin_lacks(names[!cpu][i]))
+			status = callback((hsa_amd_memory_pool_t){ pools[i] }, data);
+	return status;
+}
+
+STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool, hsa_amd_memory_pool_info_t attribute, void *value)
+{
+	switch (attribute) {
+	case HSA_AMD_MEMORY_POOL_INFO_SEGMENT:
+		*(hsa_amd_segment_t *)value = HSA_AMD_SEGMENT_GLOBAL;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED:
+		*(bool *)value = true;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS:
+		*(uint32_t *)value = pool.handle >= POOL_FINE || pool.handle < POOL_LOCAL
+					     ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED
+					     : HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
+		if (pool.handle == POOL_KERNARG)
+			*(uint32_t *)value |= HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_MEMORY_POOL_INFO_SIZE:
+		*(size_t *)value = STANDIN_VRAM;
+		return HSA_STATUS_SUCCESS;
+	default:
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	}
+}
+
+STANDIN_API hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, hsa_amd_memory_pool_t pool,
+							    hsa_amd_agent_memory_pool_info_t attribute, void *value)
+{
+	bool never = agent.handle == AGENT_CPU && pool.handle >= POOL_LOCAL && (pool.handle < POOL_FINE || standin_lacks("bar"));
+
+	if (attribute != HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	*(hsa_amd_memory_pool_access_t *)value =
+		never ? HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED : HSA_AMD_MEMORY_POOL_ACCESS_DISALLOWED_BY_DEFAULT;
+	return HSA_STATUS_SUCCESS;
+}

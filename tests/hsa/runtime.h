@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside of the stand-in for ROCm's HSA runtime. It is a shared library with the real one's functions, compiled against its real
+ * headers. Its GPUs have memory that is memfds, which a kernel can map for a controller as it maps a DMA-BUF, and lanes that are
+ * threads of this process; they run the C text of the kernels whose code objects they were given.
+ *
+ * The environment tells it what to play, read at each call:
+ *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
+ *   STANDIN_MINOR=N      version of AMD's extensions (15)
+ *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
+ *                        "hdp": no register to flush with
+ *   STANDIN_FAIL=F:N:S   the Nth call of function F answers status S (hexadecimal)
+ */
+#ifndef TESTS_HSA_RUNTIME_H
+#define TESTS_HSA_RUNTIME_H
+
+#include <hsa/hsa.h>
+#include <hsa/hsa_ext_amd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STANDIN_API __attribute__((visibility("default")))
+#define STANDIN_GPUS_MAX 4u
+#define STANDIN_VRAM (256ull << 20)
+
+enum { POOL_HOST = 0x100, POOL_KERNARG, POOL_LOCAL, POOL_FINE = POOL_LOCAL + STANDIN_GPUS_MAX };
+enum { AGENT_CPU = 0x10, AGENT_GPU };
+
+/* What stands between hsa_init() and the last hsa_shut_down(). A test reads it by dlsym() to see that nothing is left. */
+struct standin_counts {
+	int runtime, queues, signals, executables, readers, allocations, locks, imports, exports;
+};
+extern STANDIN_API struct standin_counts standin_counts;
+
+/* The register that flushes the CPU's writes to VRAM. */
+extern STANDIN_API uint32_t standin_hdp;
+
+struct standin_alloc {
+	struct standin_alloc *next;
+	char *ptr;
+	size_t len;
+	int fd;
+	uint64_t pool;
+};
+
+unsigned standin_number(const char *variable, unsigned otherwise);
+bool standin_lacks(const char *what);
+
+/* Does this call fail? Then *status is what it answers. */
+bool standin_fails(const char *function, hsa_status_t *status);
+
+/* The allocation that holds an address, or NULL. */
+struct standin_alloc *standin_find(const void *ptr);
+
+/* A code object: where its kernel descriptor `name` lies, or NULL. */
+const unsigned char *standin_descriptor(const void *elf, size_t len, const char *name);
+
+#define STANDIN_FAILS(function)                                                                                                    \
+	do {                                                                                                                       \
+		hsa_status_t standin_status;                                                                                       \
+		if (standin_fails(function, &standin_status))                                                                      \
+			return standin_status;                                                                                     \
+	} while (0)
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* An AMD GPU's lanes on the software controller, played by the stand-in; and everything that can be missing. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <gpunvme/gpunvme.h>
+
+#include "gpu/gpu.h"
+#include "hsa/rig.h"
+
+/* A block that the lanes of the GPU read is the image's. */
+static void test_read(void **state)
+{
+	struct gpunvme_gpu_info info = { .size = sizeof(info) };
+	struct gpunvme_qp_info about = { .size = sizeof(about) };
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	int answer = -1;
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
+	assert_int_equal(info.kind, GPUNVME_GPU_HSA);
+	assert_int_equal(info.width, 32);
+	assert_string_equal(info.name, "Stand-in of the tests, gfx1100, 0000:40:00.0");
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0); /* with its self-test, a kernel */
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 1 << 20, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(counts->locks, 3); /* rings, doorbells, buffer */
+	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, FIRST, 9, &answer), 0);
+	assert_int_equal(answer, 0);
+	for (i = 0; i < 9 * 512; i++)
+		assert_int_equal(((unsigned char *)gpunvme_mem_ptr(mem))[i], pattern(FIRST + i / 512));
+	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, dq.lba_count, 1, &answer), 0);
+	assert_int_equal(answer, -ERANGE);
+	assert_int_equal(gpunvme_qp_info(qp, &about), 0);
+	assert_int_equal(about.submitted, 1);
+	assert_int_equal(about.in_flight, 0);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_gpu_close(gpu);
+	gpunvme_dev_close(dev);
+}
+
+static void refused(const char *spec, int ret, const char *sentence)
+{
+	struct gpunvme_gpu *gpu = NULL;
+
+	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), ret);
+	assert_null(gpu);
+	if (!strstr(gpunvme_errmsg(), sentence))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	nothing_left();
+}
+
+static void test_wrong_gpu(void **state)
+{
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	refused("hsa:1", -ENODEV, "knows 1");
+	refused("hsa:0000:03:00.0", -ENODEV, "0000:03:00.0");
+	refused("hsa:x", -EINVAL, "hsa:0");
+	refused("hsa:", -EINVAL, "hsa:0");
+	refused("hsa:-1", -EINVAL, "hsa:0");
+	refused("hsa:0x", -EINVAL, "hsa:0");
+	pretend("STANDIN_GPUS", "2");
+	assert_int_equal(gpunvme_gpu_open("hsa:0000:41:00.0", NULL, &gpu), 0);
+	gpunvme_gpu_close(gpu);
+	pretend("STANDIN_GPUS", "0");
+	refused("hsa:0", -ENODEV, "0x1008");
+}
+
+static void test_lacking(void **state)
+{
+	struct gnv_gpu_bytes bytes;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	pretend("STANDIN_GFX", "gfx9999");
+	refused("hsa:0", -EOPNOTSUPP, "gfx9999");
+	pretend("STANDIN_GFX", "");
+	pretend("STANDIN_LACKS", "host,kernarg");
+	refused("hsa:0", -ENODEV, "no memory of the host");
+	pretend("STANDIN_LACKS", "local");
+	refused("hsa:0", -ENODEV, "no memory of the GPU");
+	pretend("STANDIN_LACKS", "fine");
+	pretend("STANDIN_MINOR", "7");
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 4096, &bytes), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "resizable BAR"));
+	gpunvme_gpu_close(gpu);
+	pretend("STANDIN_LACKS", "bar");
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 5000, &bytes), 0);
+	assert_null(bytes.cpu);
+	assert_true(bytes.dmabuf >= 0);
+	assert_int_equal(bytes.len, 8192);
+	gpu->ops->mem_free(gpu, &bytes);
+	gpunvme_gpu_close(gpu);
+}
+
+/* Each of the runtime's functions fails once while a GPU is opened and used. */
+static void test_failures(void **state)
+{
+	static const char *const functions[] = {
+		"init",
+		"iterate_agents",
+		"amd_agent_iterate_memory_pools",
+		"queue_create",
+		"amd_memory_pool_allocate",
+		"amd_agents_allow_access",
+		"signal_create",
+		"code_object_reader_create_from_memory",
+		"executable_create_alt",
+		"executable_load_agent_code_object",
+		"executable_freeze",
+		"amd_memory_lock_to_pool",
+		"amd_memory_fill",
+		"memory_copy",
+		"executable_get_symbol_by_name",
+	};
+	char plan[100];
+	size_t i, n;
+
+	(void)state;
+	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		for (n = 1;; n++) {
+			struct gpunvme_gpu *gpu = NULL;
+			struct gpunvme_dev *dev = NULL;
+			struct gpunvme_qp *qp = NULL;
+			int ret;
+
+			snprintf(plan, sizeof(plan), "%s:%zu:1009", functions[i], n);
+			pretend("STANDIN_FAIL", plan);
+			ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
+			if (!ret)
+				ret = gpunvme_dev_open(uri, NULL, &dev);
+			if (!ret)
+				ret = gpunvme_qp_create(dev, gpu, NULL, &qp);
+			assert_true(!ret || gpunvme_errmsg()[0]);
+			gpunvme_qp_destroy(qp);
+			gpunvme_dev_close(dev);
+			gpunvme_gpu_close(gpu);
+			nothing_left();
+			assert_true(n < 60);
+			if (!ret)
+				break;
+		}
+		assert_true(n > 1); /* the function was used */
+	}
+}
+
+/* A kernel that never ends, and one that breaks the queue: said so, and nothing more is asked of that GPU. */
+static void test_lost_kernels(void **state)
+{
+	static const struct {
+		const char *plan;
+		int ret;
+		const char *sentence;
+	} table[] = { { "dispatch:1:0", -ETIMEDOUT, "did not end" }, { "dispatch:1:29", -EIO, "0x29" } };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		struct gnv_fill_args args = { 0, 0, 0, 0 };
+		struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50 };
+		struct gpunvme_gpu *gpu;
+
+		pretend("STANDIN_FAIL", table[i].plan);
+		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+		assert_int_equal(gpu->ops->launch(gpu, &launch), table[i].ret);
+		assert_non_null(strstr(gpunvme_errmsg(), table[i].sentence));
+		assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
+		gpunvme_gpu_close(gpu);
+		nothing_left();
+	}
+}
+
+/* No runtime, something else in its place, and the real one on a machine that has a GPU or none. */
+static void test_other_libraries(void **state)
+{
+	char *standin = strdup(getenv("GPUNVME_HSA_LIBRARY"));
+	struct gpunvme_gpu *gpu = NULL;
+	int ret;
+
+	(void)state;
+	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent.so", 1);
+	refused("hsa:0", -ENODEV, "/nonexistent.so");
+	setenv("GPUNVME_HSA_LIBRARY", "libc.so.6", 1);
+	refused("hsa:0", -EOPNOTSUPP, "hsa_init");
+	unsetenv("GPUNVME_HSA_LIBRARY");
+	ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
+	print_message("the runtime of this machine: %d %s\n", ret, ret ? gpunvme_errmsg() : "");
+	assert_true(!ret || ret == -ENODEV || ret == -EOPNOTSUPP);
+	gpunvme_gpu_close(gpu);
+	setenv("GPUNVME_HSA_LIBRARY", standin, 1);
+	free(standin);
+}
+
+static void test_launch(void **state)
+{
+	struct gnv_fill_args args = { 0, 1000, 0x12345678, 0 };
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 5000 };
+	struct gnv_gpu_range range;
+	struct gpunvme_gpu *gpu;
+	uint32_t seen[1001];
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->local_alloc(gpu, sizeof(seen), &range), 0);
+	args.at = range.lane;
+	assert_int_equal(gpu->ops->launch(gpu, &launch), 0);
+	assert_int_equal(gpu->ops->peek(gpu, seen, range.lane, sizeof(seen)), 0);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(seen[i], 0x12345678);
+	assert_int_equal(seen[1000], 0);
+	launch.args_len = 1000;
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EINVAL);
+	launch.kernel = GNV_KERNELS;
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EINVAL);
+	gpu->ops->local_free(gpu, &range, sizeof(seen));
+	gpunvme_gpu_close(gpu);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, clear)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_read),	 TEST(test_wrong_gpu), TEST(test_lacking),	   TEST(test_failures),
+		TEST(test_lost_kernels), TEST(test_launch),    TEST(test_other_libraries),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

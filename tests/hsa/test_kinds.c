@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that HIP or libdrm made, for the lanes of the stand-in. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <gpunvme/gpunvme.h>
+
+#include "mem/mem.h"
+#include "unit/fake_hip.h"
+
+static struct fake_hip *hip;
+static struct gpunvme_gpu *gpu;
+
+static int begin(void **state)
+{
+	struct fake_hip *(*get)(void);
+
+	(void)state;
+	setenv("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, 1);
+	*(void **)&get = dlsym(dlopen(FAKE_HIP_LIBRARY, RTLD_NOW), "fake_hip");
+	hip = get();
+	memset(hip, 0, sizeof(*hip));
+	hip->version = 70000000;
+	hip->devices = 0x40 - 3 + 1; /* the last one is the stand-in's first */
+	return gpunvme_gpu_open("hsa:0", NULL, &gpu);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(hip->handles + hip->ranges + hip->maps, 0);
+	return 0;
+}
+
+static int alloc(struct gpunvme_gpu *of, uint32_t flags, struct gpunvme_mem **mem)
+{
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+
+	opts.flags = flags;
+	return gpunvme_mem_alloc(of, 5000, &opts, mem);
+}
+
+/* It is zeroed by a lane, which thereby shows that it reaches the memory. */
+static void test_hip(void **state)
+{
+	struct gnv_gpu_range range = { 0 };
+	struct gpunvme_mem *mem = NULL;
+	uint64_t word = 0;
+
+	(void)state;
+	for (unsigned turn = 0; turn < 2; turn++) {
+		assert_int_equal(alloc(gpu, GPUNVME_MEM_HIP, &mem), 0);
+		assert_int_equal(gpunvme_mem_len(mem), FAKE_HIP_UNIT);
+		assert_null(gpunvme_mem_ptr(mem));
+		assert_true(mem->dmabuf >= 0);
+		assert_int_equal(mem->ops->attach(mem, gpu, 0, mem->len, &range), 0);
+		assert_int_equal(gpu->ops->peek(gpu, &word, range.lane + FAKE_HIP_UNIT - 8, 8), 0);
+		assert_int_equal(word, 0);
+		word = ~0ull;
+		assert_int_equal(gpu->ops->poke(gpu, range.lane + FAKE_HIP_UNIT - 8, &word, 8), 0);
+		gpunvme_mem_free(mem);
+		assert_int_equal(hip->handles, 0);
+	}
+	hip->fails_at = hip->count + 2;
+	hip->fails_with = 2; /* out of memory */
+	assert_int_equal(alloc(gpu, GPUNVME_MEM_HIP, &mem), -ENOMEM);
+	hip->version = 50000000;
+	assert_int_equal(alloc(gpu, GPUNVME_MEM_HIP, &mem), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
+}
+
+static void test_refusals(void **state)
+{
+	struct gpunvme_mem *mem = NULL;
+	struct gpunvme_gpu *cpu;
+
+	(void)state;
+	assert_true(alloc(gpu, GPUNVME_MEM_DRM, &mem) < 0); /* no render node of that address here */
+	assert_int_equal(alloc(gpu, GPUNVME_MEM_HIP | GPUNVME_MEM_DRM, &mem), -EINVAL);
+	assert_int_equal(alloc(gpu, GPUNVME_MEM_HIP | GPUNVME_MEM_HOST, &mem), -EINVAL);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
+	assert_int_equal(alloc(cpu, GPUNVME_MEM_HIP, &mem), -EOPNOTSUPP);
+	assert_int_equal(alloc(cpu, GPUNVME_MEM_DRM, &mem), -EOPNOTSUPP);
+	gpunvme_gpu_close(cpu);
+	assert_null(mem);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(test_hip, begin, end),
+					    cmocka_unit_test_setup_teardown(test_refusals, begin, end) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where rings and data lie, and which rung of the ladder a queue gets: the software controller plays one across PCIe, whose address
+ * space and doorbells refuse, or lie, as told.
+ */
+#include <errno.h>
+#include <gpunvme/gpunvme.h>
+
+#include "gpu/gpu.h"
+#include "hsa/rig.h"
+#include "nvme/dev.h"
+
+static struct {
+	const struct gnv_space_ops *space; /* the real ones */
+	int refuse;			   /* memory of the GPU, with this errno */
+	bool lie;			   /* map other memory in its place */
+	struct gpunvme_mem *decoy;
+	unsigned maps; /* of memory of the GPU */
+	char log[4096];
+} play;
+
+static int play_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
+{
+	struct gpunvme_mem other = *mem;
+
+	if (!mem->local)
+		return play.space->map(space, mem, iova);
+	play.maps++;
+	if (play.refuse)
+		return gnv_fail(play.refuse, "the test refuses memory of the GPU");
+	if (play.lie)
+		other.cpu = (char *)play.decoy->cpu + play.decoy->len / 2;
+	return play.space->map(space, &other, iova);
+}
+
+static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(play.log + strlen(play.log), sizeof(play.log) - strlen(play.log), "%s\n", text);
+}
+
+/* A soft device that seems to be across PCIe. */
+static struct gpunvme_dev *open_remote(void)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	static struct gnv_space_ops ops;
+	struct gpunvme_dev *dev;
+
+	memset(&play, 0, sizeof(play));
+	opts.log = keep_log;
+	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
+	dev->port->remote = true;
+	dev->port->rung = "vfio-host";
+	play.space = dev->port->space->ops;
+	ops = *play.space;
+	ops.map = play_map;
+	dev->port->space->ops = &ops;
+	return dev;
+}
+
+static const char *rung_of(struct gpunvme_qp *qp)
+{
+	static struct gpunvme_qp_info info;
+
+	info.size = sizeof(info);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	return info.rung;
+}
+
+static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, struct gpunvme_mem *mem)
+{
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dq dq;
+	unsigned char seen[9 * 512];
+	int answer = -1;
+	unsigned i;
+
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, FIRST, 9, &answer), 0);
+	assert_int_equal(answer, 0);
+	assert_int_equal(gpu->ops->peek(gpu, seen, dbuf.base, sizeof(seen)), 0);
+	for (i = 0; i < sizeof(seen); i++)
+		assert_int_equal(seen[i], pattern(FIRST + i / 512));
+}
+
+/* The software controller reads into memory of the GPU, where the CPU reaches it. */
+static void test_soft_vram(void **state)
+{
+	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0 };
+	struct gpunvme_mem *mem, *host;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &host), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_string_equal(rung_of(qp), "soft+vram");
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), 0);
+	assert_true(mem->local);
+	read_back(dev, gpu, qp, mem);
+	assert_int_equal(gpunvme_mem_map(host, dev), -EXDEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_MEM_VRAM"));
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_mem_map(host, dev), 0); /* now that nothing lies in the GPU's */
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EXDEV);
+	gpunvme_mem_free(host);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	nothing_left();
+	pretend("STANDIN_LACKS", "bar");
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "no CPU address"));
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+/* All works: the top rung, and buffers follow. A recovered queue lies where it lay. */
+static void test_top(void **state)
+{
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(rung_of(qp), "vram");
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_true(mem->local);
+	read_back(dev, gpu, qp, mem);
+	assert_int_equal(gpunvme_qp_recover(qp), 0);
+	assert_string_equal(rung_of(qp), "vram");
+	read_back(dev, gpu, qp, mem);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+static void fall(const char *to, const char *why, bool direct)
+{
+	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 300 };
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gnv_mem_host_alloc(8 << 20, 0, gnv_gpu_log(gpu), &play.decoy), 0);
+	if (!direct)
+		dev->port->bar0->ops = &far; /* without a DMA-BUF */
+	play.refuse = atoi(why) ? -atoi(why) : 0;
+	play.lie = !play.refuse;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_string_equal(rung_of(qp), to);
+	assert_non_null(strstr(play.log, "rung vram does not work, trying direct-db: "));
+	assert_non_null(strstr(play.log, play.refuse ? "the test refuses" : "self-test"));
+	assert_true(play.maps > 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(dq.flags & GPUNVME_DQ_READBACK_SQE, direct ? GPUNVME_DQ_READBACK_SQE : 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	assert_false(mem->local);
+	read_back(dev, gpu, qp, mem);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	gnv_mem_release(play.decoy);
+	nothing_left();
+}
+
+/* Every refusal of the kernel, and a mapping that is not what it says, costs one rung and is told. */
+static void test_falls(void **state)
+{
+	static const int refusals[] = { EOPNOTSUPP, EINVAL, EFAULT, ENODEV, EIO, EPERM, ENOSPC };
+	char number[16];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		snprintf(number, sizeof(number), "%d", refusals[i]);
+		fall("direct-db", number, true);
+		fall("vfio-host+fwd", number, false);
+	}
+	fall("direct-db", "lie", true);
+	fall("vfio-host+fwd", "lie", false);
+}
+
+/* The runtime cannot export, or has no such memory: the rung is not possible, whoever asks. */
+static void test_no_memory(void **state)
+{
+	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM };
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	pretend("STANDIN_LACKS", "fine");
+	pretend("STANDIN_MINOR", "7");
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, &vram, &mem), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(rung_of(qp), "direct-db");
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+/* Memory that the user got from the runtime; of another GPU; beyond its end; freed while it is mapped. */
+static void test_register(void **state)
+{
+	struct gpunvme_gpu *gpu[2];
+	struct gpunvme_mem *mem;
+	struct gnv_gpu_bytes bytes;
+	void *page = NULL;
+	int i;
+
+	(void)state;
+	pretend("STANDIN_GPUS", "2");
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu[0]), 0);
+	assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &gpu[1]), 0);
+	assert_int_equal(gpu[0]->ops->mem_alloc(gpu[0], 16384, &bytes), 0);
+	assert_int_equal(gpunvme_mem_register(gpu[0], bytes.cpu, 8192, &mem), 0);
+	assert_true(mem->local);
+	gpunvme_mem_free(mem);
+	assert_int_equal(gpunvme_mem_register(gpu[1], bytes.cpu, 8192, &mem), -EXDEV);
+	assert_int_equal(gpunvme_mem_register(gpu[0], (char *)bytes.cpu + 12288, 8192, &mem), -ERANGE);
+	gpu[0]->ops->mem_free(gpu[0], &bytes);
+	assert_int_equal(posix_memalign(&page, 4096, 4096), 0);
+	assert_int_equal(gpunvme_mem_register(gpu[0], page, 4096, &mem), 0);
+	assert_false(mem->local);
+	gpunvme_mem_free(mem);
+	free(page);
+	for (i = 0; i < 2; i++)
+		gpunvme_gpu_close(gpu[i]);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, clear)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_soft_vram), TEST(test_top), TEST(test_falls), TEST(test_no_memory), TEST(test_register),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* gpunvme_copy() on CPU lanes of every width: data, results, refusals. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/image.h"
+
+#define BYTES (1u << 20)
+#define BLOCK 512u
+
+static int make_image(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("copy.img"), BYTES);
+	return 0;
+}
+
+static int remove_image(void **state)
+{
+	unlink(image_path("copy.img"));
+	return image_remove_dir(state);
+}
+
+static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gpunvme_mem *mem, const struct gpunvme_dbuf *dbuf)
+{
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	static uint8_t want[BYTES];
+	uint8_t *p = gpunvme_mem_ptr(mem);
+	uint32_t lanes, i;
+
+	for (lanes = 0; lanes <= 40; lanes += lanes ? 31 : 9) {
+		for (i = 0; i < BYTES; i++)
+			want[i] = p[i] = (uint8_t)((i * 2654435761u >> 10) + lanes);
+		copy.flags = GPUNVME_COPY_WRITE;
+		copy.lanes = lanes;
+		copy.step = lanes ? 5 : 0;
+		copy.nblocks = BYTES / BLOCK;
+		assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), 0);
+		copy.flags = GPUNVME_COPY_FLUSH;
+		assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), 0);
+		memset(p, 0, BYTES);
+		copy.flags = 0;
+		copy.lba = 7;
+		copy.nblocks -= 7;
+		assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), 0);
+		assert_memory_equal(p, want + 7 * BLOCK, BYTES - 7 * BLOCK);
+		copy.lba = 0;
+	}
+	copy.nblocks = 10;
+	copy.lba = BYTES / BLOCK - 4;
+	copy.step = 2;
+	assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	assert_int_equal(copy.failed_lba, BYTES / BLOCK);
+	copy.lanes = 65537;
+	assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), -EINVAL);
+	copy.lanes = 1;
+	assert_int_equal(gpunvme_copy(gpu, dq, 0, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_copy(NULL, dq, 1, dbuf, &copy), -EINVAL);
+	copy.reserved = 1;
+	assert_int_equal(gpunvme_copy(gpu, dq, 1, dbuf, &copy), -EINVAL);
+}
+
+static void copies_on_every_width(void **state)
+{
+	static const char *const spec[] = { "cpu", "cpu:4", "cpu:32" };
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp[2];
+	struct gpunvme_mem *mem;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_dq dq[2];
+	char uri[512];
+	unsigned i, k;
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("copy.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(gpunvme_gpu_open(spec[i], NULL, &gpu), 0);
+		for (k = 0; k < 2; k++) {
+			assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[k]), 0);
+			assert_int_equal(gpunvme_qp_view(qp[k], &view, &dq[k]), 0);
+		}
+		assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
+		assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+		assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+		round_trip(gpu, dq, mem, &dbuf);
+		gpunvme_qp_destroy(qp[0]);
+		gpunvme_qp_destroy(qp[1]);
+		gpunvme_mem_free(mem);
+		gpunvme_gpu_close(gpu);
+	}
+	gpunvme_dev_close(dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(copies_on_every_width) };
+
+	return cmocka_run_group_tests(tests, make_image, remove_image);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme_litmus() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
+ * is found out, by the test that is for it and with the right words.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/image.h"
+#include "nvme/qp.h"
+#include "soft/soft.h"
+#include "util/mmio.h"
+
+#define COMMANDS 600u
+#define TIMEOUT_MS 200u
+#define NTH 8u /* command of a queue, from which on the first that is alone gives occasion to the crime */
+
+enum crime { HONEST, FAIL, DROP, SLOW, SKIP, STALE, EARLY, TORN };
+
+struct stage {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gnv_soft_fault fault;
+	enum crime crime;
+	unsigned queue, queues; /* the crime is done on the queue-th queue that was used */
+	unsigned last, seen;    /* commands of that one */
+	bool done;
+};
+
+static void nap(unsigned ms)
+{
+	struct timespec t = { 0, ms * 1000000l };
+
+	nanosleep(&t, NULL);
+}
+
+/* Put a completion where the controller will put its next one. */
+static void forge(struct stage *s, uint32_t cid, bool whole)
+{
+	struct gpunvme_qp *qp = s->dev->qps;
+	uint32_t *entry = qp->cq.cpu;
+
+	while (gnv_mmio_read32(entry + 3) >> 16 & 1)
+		entry += 4;
+	if (whole) {
+		gnv_mmio_write32(entry, 0);
+		gnv_mmio_write32(entry + 1, 0);
+		gnv_mmio_write32(entry + 2, qp->qid << 16);
+	}
+	gnv_mmio_write32(entry + 3, 1u << 16 | cid);
+	nap(20);
+}
+
+/* Nothing else is in flight: what is forged stands where the true completion will. */
+static bool alone(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe *cmd)
+{
+	const struct gnv_ctrl *ctrl = &s->dev->ctrl;
+	uint32_t tail = gnv_mmio_read32(ctrl->bar + gnv_ctrl_sq_doorbell(ctrl, sqid));
+	const uint32_t *entry = s->dev->qps->cq.cpu;
+	uint32_t completed = 0;
+
+	for (; gnv_mmio_read32(entry + 3) >> 16 & 1; entry += 4)
+		completed++;
+	return completed == cmd->cid && tail == (cmd->cid + 1u) % s->dev->qps->depth;
+}
+
+static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	struct stage *s = ctx;
+
+	s->seen = s->dev->incarnation == s->last ? s->seen + 1 : 1;
+	s->queues += s->dev->incarnation != s->last;
+	s->last = s->dev->incarnation;
+	if (s->done || s->queues - 1 != s->queue || s->seen < NTH || !alone(s, sqid, cmd))
+		return GNV_SOFT_GO;
+	s->done = true;
+	switch (s->crime) {
+	case FAIL:
+		*status = GPUNVME_SC_INVALID_FIELD;
+		return GNV_SOFT_FAIL;
+	case DROP:
+		return GNV_SOFT_DROP;
+	case SLOW:
+		*delay_us = (TIMEOUT_MS + TIMEOUT_MS / 2) * 1000;
+		return GNV_SOFT_DELAY;
+	case SKIP:
+		return GNV_SOFT_SKIP;
+	case STALE:
+		forge(s, (cmd->cid - 64u) & 0x7fff, true);
+		return GNV_SOFT_GO;
+	case EARLY:
+		forge(s, cmd->cid, true);
+		return GNV_SOFT_GO;
+	case TORN:
+		forge(s, cmd->cid, false);
+		return GNV_SOFT_GO;
+	default:
+		return GNV_SOFT_GO;
+	}
+}
+
+static int make_image(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("litmus.img"), 4 << 20);
+	return 0;
+}
+
+static int remove_image(void **state)
+{
+	unlink(image_path("litmus.img"));
+	return image_remove_dir(state);
+}
+
+/* A run in which `crime` is done once, in test `where`. The queue before the tests' reads the block. */
+static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
+{
+	static struct stage stage;
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	char uri[512];
+
+	memset(&stage, 0, sizeof(stage));
+	stage.crime = crime;
+	stage.queue = 1 + where;
+	stage.fault = (struct gnv_soft_fault){ decide, &stage };
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("litmus.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &stage.dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &stage.gpu), 0);
+	gnv_soft_set_fault(gnv_port_soft(stage.dev->port), &stage.fault);
+	opts.commands = COMMANDS;
+	opts.timeout_ms = TIMEOUT_MS;
+	l->size = sizeof(*l);
+	assert_int_equal(gpunvme_litmus(stage.dev, stage.gpu, &opts, l), 0);
+	assert_null(stage.dev->qps);
+	gpunvme_dev_close(stage.dev);
+	gpunvme_gpu_close(stage.gpu);
+}
+
+static void test_honest(void **state)
+{
+	struct gpunvme_litmus l;
+	unsigned i;
+
+	(void)state;
+	run_with(HONEST, 0, &l);
+	assert_int_equal(l.failed, 0);
+	assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
+	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++) {
+		assert_int_equal(l.test[i].verdict, GPUNVME_LITMUS_PASSED);
+		assert_int_equal(l.test[i].commands, COMMANDS);
+		assert_true(l.test[i].mean_us > 0 && l.test[i].worst_us >= l.test[i].mean_us);
+	}
+}
+
+static void test_crimes(void **state)
+{
+	static const struct {
+		enum crime crime;
+		unsigned where;
+		const char *why;
+	} cases[] = {
+		{ FAIL, GPUNVME_LITMUS_ORDER, "fetched in pieces" },
+		{ STALE, GPUNVME_LITMUS_ORDER, "an old entry" },
+		{ DROP, GPUNVME_LITMUS_CQE, "not even when the CPU rings" },
+		{ SLOW, GPUNVME_LITMUS_DOORBELL, "doorbell did not arrive" },
+		{ SKIP, GPUNVME_LITMUS_DATA, "not where it belongs" },
+		{ EARLY, GPUNVME_LITMUS_DATA, "after its completion" },
+		{ TORN, GPUNVME_LITMUS_CQE16, "after its phase bit" },
+	};
+	struct gpunvme_litmus l;
+	unsigned i, k;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		run_with(cases[i].crime, cases[i].where, &l);
+		for (k = 0; k < GPUNVME_LITMUS_TESTS; k++) {
+			if (k != cases[i].where) {
+				assert_int_equal(l.test[k].verdict, GPUNVME_LITMUS_PASSED);
+				continue;
+			}
+			if (l.test[k].verdict != GPUNVME_LITMUS_FAILED)
+				fail_msg("case %u: %s was not noticed", i, l.test[k].name);
+			assert_true(l.test[k].faults > 0);
+			if (!strstr(l.test[k].why, cases[i].why))
+				fail_msg("%s: '%s' is not in '%s'", l.test[k].name, cases[i].why, l.test[k].why);
+		}
+		assert_int_equal(l.failed, cases[i].where != GPUNVME_LITMUS_CQE16);
+		assert_int_equal(!(l.qp_flags & GPUNVME_QP_CQE16), cases[i].where == GPUNVME_LITMUS_CQE16);
+		assert_int_equal(!(l.qp_flags & GPUNVME_QP_NO_READBACK), cases[i].where == GPUNVME_LITMUS_ORDER);
+	}
+}
+
+/* What was proven goes into queues, and a view says so. */
+static void test_flags(void **state)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	char uri[512];
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("litmus.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	opts.flags = GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* its self-test reads by 16-byte loads */
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_true(dq.flags & GPUNVME_DQ_CQE16);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_litmus(dev, NULL, NULL, NULL), -EINVAL);
+	assert_int_equal(gpunvme_litmus(NULL, gpu, NULL, NULL), -EINVAL);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_honest),
+		cmocka_unit_test(test_crimes),
+		cmocka_unit_test(test_flags),
+	};
+
+	return cmocka_run_group_tests(tests, make_image, remove_image);
+}

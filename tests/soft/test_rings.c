@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The test of doorbells that lanes ring, with CPU threads as a GPU whose first mapping of BAR0 leads nowhere, whose second is late
+ * now and then, and whose third works; and with one that has no third.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/image.h"
+#include "nvme/qp.h"
+#include "nvme/ringtest.h"
+#include "util/clock.h"
+#include "util/thread.h"
+
+#define LATE_MS 700u /* what counts as late here, where threads share a processor */
+#define DELAY_MS 1000u
+#define LOST_MS 5000u
+
+enum way { NOWHERE, SLOW, DIRECT, WAYS };
+
+/* The GPU. */
+static struct {
+	struct gnv_gpu_ops ops;
+	struct gnv_mem_ops bar0; /* the page of registers as if it were behind PCI */
+	bool distrusted[WAYS];
+	enum way last; /* how many ways there are */
+	char tries[16];
+	unsigned attached;
+	int launch_error;
+	bool keeps; /* what it has */
+	/* Of the mapping that is late. */
+	pthread_t copier;
+	unsigned hiccups;
+	bool stop;
+	char *shadow, *real;
+	size_t len;
+} gpu_of;
+
+static char log_text[8192];
+
+static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
+{
+	size_t len = strlen(log_text);
+
+	(void)ctx;
+	(void)level;
+	snprintf(log_text + len, sizeof(log_text) - len, "%s\n", line);
+}
+
+/* Copies doorbells of the shadow to the real ones; a store in the middle waits. */
+static void *copy_doorbells(void *arg)
+{
+	unsigned copied = 0;
+
+	(void)arg;
+	while (!__atomic_load_n(&gpu_of.stop, __ATOMIC_ACQUIRE)) {
+		for (size_t at = 0; at < gpu_of.len; at += 4) {
+			uint32_t value = __atomic_load_n((uint32_t *)(void *)(gpu_of.shadow + at), __ATOMIC_ACQUIRE);
+
+			if (value == ~0u)
+				continue;
+			if (++copied % GNV_RINGTEST_RINGS == GNV_RINGTEST_RINGS / 2 && gpu_of.hiccups) {
+				gpu_of.hiccups--;
+				usleep(DELAY_MS * 1000);
+			}
+			__atomic_store_n((uint32_t *)(void *)(gpu_of.shadow + at), ~0u, __ATOMIC_RELEASE);
+			__atomic_store_n((uint32_t *)(void *)(gpu_of.real + at), value, __ATOMIC_RELEASE);
+		}
+		sched_yield();
+	}
+	return NULL;
+}
+
+static int attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+{
+	enum way way = NOWHERE;
+
+	(void)gpu;
+	while (way < gpu_of.last && gpu_of.distrusted[way])
+		way++;
+	if (way == gpu_of.last)
+		return gnv_fail(-EOPNOTSUPP, "no way is left");
+	gpu_of.tries[strlen(gpu_of.tries)] = "NSD"[way];
+	gpu_of.attached++;
+	range->cookie = (void *)(uintptr_t)way;
+	range->doubtful = true;
+	range->lane = (uintptr_t)foreign->cpu;
+	if (way == DIRECT)
+		return 0;
+	gpu_of.len = foreign->len;
+	gpu_of.real = foreign->cpu;
+	gpu_of.shadow = aligned_alloc(4096, foreign->len);
+	memset(gpu_of.shadow, 0xff, foreign->len);
+	range->lane = (uintptr_t)gpu_of.shadow;
+	gpu_of.stop = false;
+	if (way == SLOW)
+		assert_int_equal(pthread_create(&gpu_of.copier, NULL, copy_doorbells, NULL), 0);
+	return 0;
+}
+
+static int detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	gpu_of.attached--;
+	if ((uintptr_t)range->cookie == DIRECT)
+		return gpu_of.keeps ? -EBUSY : 0;
+	if ((uintptr_t)range->cookie == SLOW) {
+		__atomic_store_n(&gpu_of.stop, true, __ATOMIC_RELEASE);
+		pthread_join(gpu_of.copier, NULL);
+	}
+	free(gpu_of.shadow);
+	return 0;
+}
+
+static void distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	gpu_of.distrusted[(uintptr_t)range->cookie] = true;
+}
+
+static int launch(struct gpunvme_gpu *gpu, const struct gnv_launch *what)
+{
+	if (gpu_of.launch_error)
+		return gnv_fail(gpu_of.launch_error, "the GPU hangs");
+	return gnv_gpu_cpu_ops.launch(gpu, what);
+}
+
+static struct gpunvme_gpu *gpu;
+static struct gpunvme_dev *dev;
+
+static int make_image(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("rings.img"), 1ll << 20);
+	return 0;
+}
+
+static int remove_image(void **state)
+{
+	unlink(image_path("rings.img"));
+	return image_remove_dir(state);
+}
+
+static int begin(void **state)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	char uri[512];
+
+	(void)state;
+	memset(&gpu_of, 0, sizeof(gpu_of));
+	gpu_of.ops = gnv_gpu_cpu_ops;
+	gpu_of.ops.mmio_attach = attach;
+	gpu_of.ops.mmio_detach = detach;
+	gpu_of.bar0 = (struct gnv_mem_ops){ "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
+	gpu_of.ops.mmio_distrust = distrust;
+	gpu_of.ops.launch = launch;
+	gpu_of.last = WAYS;
+	gpu_of.hiccups = 100;
+	log_text[0] = 0;
+	opts.log = listen;
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("rings.img"));
+	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(dev->ring_late_ns, GNV_RINGTEST_LATE_NS);
+	dev->ring_late_ns = LATE_MS * GNV_NS_PER_MS;
+	dev->ring_lost_ns = LOST_MS * GNV_NS_PER_MS;
+	gpu->ops = &gpu_of.ops;
+	gpu_of.bar0.release = dev->port->bar0->ops->release;
+	dev->port->bar0->ops = &gpu_of.bar0;
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(gpu_of.attached, 0);
+	return 0;
+}
+
+/* A queue that was tested is as good as new. */
+static void use(struct gpunvme_qp *qp)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dq dq;
+
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(gpunvme_read(&dq, &dbuf, 0, i, 1), 0);
+	gpunvme_mem_free(mem);
+}
+
+static void test_ladder(void **state)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_qp *qp, *second;
+
+	(void)state;
+	opts.depth = 16;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_string_equal(gpu_of.tries, "NSD");
+	assert_non_null(strstr(log_text, "did not reach the controller"));
+	assert_non_null(strstr(log_text, "was seen after"));
+	assert_false(gpu_of.distrusted[DIRECT]);
+	use(qp);
+	log_text[0] = 0;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &second), 0); /* it shares what was proven */
+	assert_string_equal(gpu_of.tries, "NSD");
+	assert_null(strstr(log_text, "doorbell"));
+	use(second);
+	gpunvme_qp_destroy(qp);
+	gpunvme_qp_destroy(second);
+}
+
+/* A drive may be busy once. */
+static void test_hiccup(void **state)
+{
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	gpu_of.distrusted[NOWHERE] = true;
+	gpu_of.hiccups = 1;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(gpu_of.tries, "S");
+	assert_non_null(strstr(log_text, "was seen after"));
+	use(qp);
+	gpunvme_qp_destroy(qp);
+}
+
+/* Without a way that works the forwarder rings. */
+static void test_forwarder(void **state)
+{
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	gpu_of.last = SLOW;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(gpu_of.tries, "N");
+	assert_non_null(strstr(log_text, "a CPU thread rings the doorbells: no way is left"));
+	use(qp);
+	gpunvme_qp_destroy(qp);
+}
+
+/* The smallest queue, and one whose creation is told to test nothing. */
+static void test_small(void **state)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	gpu_of.distrusted[NOWHERE] = gpu_of.distrusted[SLOW] = true;
+	opts.depth = 2;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	use(qp);
+	gpunvme_qp_destroy(qp);
+	gpu_of.launch_error = -EIO;
+	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	gpunvme_qp_destroy(qp);
+}
+
+/* A GPU that does not let go of BAR0: the device must not be closed behind it. */
+static void test_kept(void **state)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	gpu_of.distrusted[NOWHERE] = gpu_of.distrusted[SLOW] = gpu_of.keeps = true;
+	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_false(dev->port->keep);
+	gpunvme_qp_destroy(qp);
+	assert_true(dev->port->keep);
+	gnv_gpu_put(gpu); /* the reference that stays with it */
+}
+
+/* A GPU that runs nothing is no reason to distrust the mapping. */
+static void test_dead_gpu(void **state)
+{
+	struct gpunvme_qp *qp = NULL;
+
+	(void)state;
+	gpu_of.launch_error = -ETIMEDOUT;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "the GPU hangs"));
+	assert_null(qp);
+	assert_false(gpu_of.distrusted[NOWHERE]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_ladder, begin, end),
+		cmocka_unit_test_setup_teardown(test_hiccup, begin, end),
+		cmocka_unit_test_setup_teardown(test_forwarder, begin, end),
+		cmocka_unit_test_setup_teardown(test_small, begin, end),
+		cmocka_unit_test_setup_teardown(test_kept, begin, end),
+		cmocka_unit_test_setup_teardown(test_dead_gpu, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, make_image, remove_image);
+}

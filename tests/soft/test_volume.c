@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Volumes: several queues, several software controllers, one range of blocks. What lanes write through the volume is found in the
+ * image files where the stripes say, and comes back.
+ */
+#include <gpunvme/device.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/image.h"
+#include "nvme/dev.h"
+#include "soft/soft.h"
+
+#define MEMBERS 3u
+#define BLOCK 512u
+#define MEMBER_BLOCKS 2000u
+#define BUFFER (2u << 20)
+
+struct stage {
+	struct gpunvme_dev *dev[MEMBERS];
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_volume *vol;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dvol v;
+	struct gpunvme_dvbuf buf;
+	uint32_t members, width;
+	uint64_t lba, nblocks, offset; /* of a kernel's transfer */
+	int write, status[64];
+	uint32_t wrong;
+};
+
+static const char *member_path(uint32_t i)
+{
+	static const char *const name[MEMBERS] = { "a.img", "b.img", "c.img" };
+
+	return image_path(name[i]);
+}
+
+static int make_images(void **state)
+{
+	uint32_t i;
+
+	if (image_make_dir(state))
+		return -1;
+	for (i = 0; i < MEMBERS; i++)
+		image_make(member_path(i), MEMBER_BLOCKS * BLOCK);
+	return 0;
+}
+
+static int remove_images(void **state)
+{
+	uint32_t i;
+
+	for (i = 0; i < MEMBERS; i++)
+		unlink(member_path(i));
+	return image_remove_dir(state);
+}
+
+static void open_devices(struct stage *s, const char *keys)
+{
+	char uri[512], spec[16];
+	uint32_t i;
+
+	for (i = 0; i < s->members; i++) {
+		snprintf(uri, sizeof(uri), "soft:%s%s", member_path(i), keys);
+		assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev[i]), 0);
+	}
+	snprintf(spec, sizeof(spec), "cpu:%u", s->width);
+	assert_int_equal(gpunvme_gpu_open(spec, NULL, &s->gpu), 0);
+}
+
+static void open_stage(struct stage *s, const char *keys, uint32_t queues, uint32_t stripe)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+
+	open_devices(s, keys);
+	opts.queues = queues;
+	opts.stripe = stripe;
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_volume_create(s->dev, s->members, s->gpu, &opts, &s->vol), 0);
+	assert_int_equal(gpunvme_volume_view(s->vol, &view, &s->v), 0);
+	assert_int_equal(gpunvme_mem_alloc(s->gpu, BUFFER, NULL, &s->mem), 0);
+	assert_int_equal(gpunvme_volume_map(s->vol, s->mem, &s->buf), 0);
+}
+
+static void close_stage(struct stage *s)
+{
+	uint32_t i;
+
+	assert_int_equal(gpunvme_volume_unmap(s->vol, s->mem), 0);
+	gpunvme_volume_destroy(s->vol);
+	gpunvme_mem_free(s->mem);
+	gpunvme_gpu_close(s->gpu);
+	for (i = 0; i < s->members; i++)
+		gpunvme_dev_close(s->dev[i]);
+}
+
+static uint8_t *bytes_at(const struct stage *s, uint64_t offset)
+{
+	return (uint8_t *)(uintptr_t)s->buf.base + offset;
+}
+
+static void fill(uint8_t *p, size_t bytes, uint32_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < bytes; i++)
+		p[i] = (uint8_t)((i * 2654435761u >> 11) + seed * 59u);
+}
+
+/* The bytes of the volume as its definition says, read from the image files. */
+static void read_images(const struct stage *s, uint64_t lba, uint64_t nblocks, uint8_t *to)
+{
+	uint32_t stripe = 1u << s->v.stripe_shift;
+	FILE *file[MEMBERS];
+	uint64_t i;
+
+	for (i = 0; i < s->members; i++) {
+		file[i] = fopen(member_path((uint32_t)i), "rb");
+		assert_non_null(file[i]);
+	}
+	for (i = 0; i < nblocks; i++) {
+		uint64_t block = lba + i, in = s->members == 1 ? block : block / stripe / s->members * stripe + block % stripe;
+		FILE *f = file[s->members == 1 ? 0 : block / stripe % s->members];
+
+		assert_int_equal(fseek(f, (long)(in * BLOCK), SEEK_SET), 0);
+		assert_int_equal(fread(to + i * BLOCK, BLOCK, 1, f), 1);
+	}
+	for (i = 0; i < s->members; i++)
+		fclose(file[i]);
+}
+
+static void block_kernel(void *arg)
+{
+	struct stage *s = arg;
+
+	s->status[gpunvme_lane()] = s->write ? gpunvme_block_write(&s->v, &s->buf, s->offset, s->lba, s->nblocks)
+					     : gpunvme_block_read(&s->v, &s->buf, s->offset, s->lba, s->nblocks);
+}
+
+/* One workgroup moves the range; all its lanes get the same answer. */
+static int run_block(struct stage *s, int write, uint64_t offset, uint64_t lba, uint64_t nblocks)
+{
+	uint32_t i;
+
+	s->write = write;
+	s->offset = offset;
+	s->lba = lba;
+	s->nblocks = nblocks;
+	assert_int_equal(gpunvme_cpu_launch(s->width, s->width, block_kernel, s), 0);
+	for (i = 1; i < s->width; i++)
+		assert_int_equal(s->status[i], s->status[0]);
+	return s->status[0];
+}
+
+static void check_range(struct stage *s, uint64_t lba, uint64_t nblocks, uint32_t seed)
+{
+	size_t bytes = (size_t)nblocks * BLOCK;
+	uint64_t in = BUFFER / 2;
+
+	fill(bytes_at(s, 512), bytes, seed);
+	assert_int_equal(run_block(s, 1, 512, lba, nblocks), 0);
+	memset(bytes_at(s, in), 0xee, bytes + 8);
+	read_images(s, lba, nblocks, bytes_at(s, in));
+	assert_memory_equal(bytes_at(s, in), bytes_at(s, 512), bytes);
+	memset(bytes_at(s, in), 0xdd, bytes + 8);
+	assert_int_equal(run_block(s, 0, in, lba, nblocks), 0);
+	assert_memory_equal(bytes_at(s, in), bytes_at(s, 512), bytes);
+	assert_int_equal(*bytes_at(s, in + bytes), 0xdd); /* and not a byte more */
+}
+
+static void check_ranges(uint32_t members, uint32_t width, uint32_t queues, uint32_t stripe, const char *keys)
+{
+	static const uint32_t range[][2] = { { 0, 1 }, { 5, 1 }, { 7, 2 }, { 0, 64 }, { 3, 61 }, { 15, 1000 }, { 1, 1999 } };
+	struct stage s = { .members = members, .width = width };
+	unsigned i;
+
+	open_stage(&s, keys, queues, stripe);
+	for (i = 0; i < sizeof(range) / sizeof(range[0]); i++)
+		check_range(&s, range[i][0], range[i][1], i + members * 10 + width);
+	check_range(&s, s.v.lba_count - 33, 33, 99);
+	close_stage(&s);
+}
+
+static void one_controller_many_queues(void **state)
+{
+	(void)state;
+	check_ranges(1, 1, 3, 0, "?lba=512");
+	check_ranges(1, 4, 3, 0, "?lba=512");
+	check_ranges(1, 32, 2, 0, "?lba=512&mdts=1");
+}
+
+static void stripes_of_one_block(void **state)
+{
+	(void)state;
+	check_ranges(2, 1, 1, 1, "?lba=512");
+	check_ranges(3, 4, 2, 1, "?lba=512");
+}
+
+static void stripes_of_many_sizes(void **state)
+{
+	(void)state;
+	check_ranges(2, 4, 2, 16, "?lba=512");
+	check_ranges(3, 1, 2, 8, "?lba=512");
+	check_ranges(3, 4, 2, 256, "?lba=512");
+	check_ranges(3, 32, 1, 64, "?lba=512");
+	check_ranges(2, 4, 0, 1024, "?lba=512");
+}
+
+/* Single lanes, each with a range of its own across stripes and members. */
+static void lane_kernel(void *arg)
+{
+	struct stage *s = arg;
+	uint32_t lane = gpunvme_lane(), n = 37;
+	uint64_t out = (uint64_t)lane * n * BLOCK, in = BUFFER / 2 + out, lba = 11 + lane * 41;
+	int ret;
+
+	fill(bytes_at(s, out), n * BLOCK, lane);
+	memset(bytes_at(s, in), 0xee, n * BLOCK);
+	ret = gpunvme_volume_write(&s->v, &s->buf, out, lba, n);
+	ret = ret ? ret : gpunvme_volume_flush(&s->v);
+	ret = ret ? ret : gpunvme_volume_read(&s->v, &s->buf, in, lba, n);
+	if (ret || memcmp(bytes_at(s, out), bytes_at(s, in), n * BLOCK))
+		__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void lanes_move_their_own_ranges(void **state)
+{
+	static const uint32_t width[] = { 1, 4, 32 };
+	uint32_t lanes, i, k;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		struct stage s = { .members = 3, .width = width[i] };
+
+		open_stage(&s, "?lba=512", 2, 16);
+		lanes = width[i] == 32 ? 32 : 12;
+		assert_int_equal(gpunvme_cpu_launch(lanes, width[i], lane_kernel, &s), 0);
+		assert_int_equal(s.wrong, 0);
+		for (k = 0; k < lanes; k++) {
+			read_images(&s, 11 + k * 41, 37, bytes_at(&s, BUFFER / 2));
+			assert_memory_equal(bytes_at(&s, BUFFER / 2), bytes_at(&s, (uint64_t)k * 37 * BLOCK), 37 * BLOCK);
+		}
+		close_stage(&s);
+	}
+}
+
+/* Member blocks from 40 on fail, with a status that tells the block. */
+static enum gnv_soft_verdict fail_from_40(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	uint64_t last = cmd->cdw10 + (cmd->cdw12 & 0xffff);
+
+	(void)ctx;
+	(void)sqid;
+	(void)delay_us;
+	*status = (uint16_t)(GPUNVME_SC_LBA_RANGE + cmd->cdw10 % 3);
+	return last >= 40 ? GNV_SOFT_FAIL : GNV_SOFT_GO;
+}
+
+/*
+ * Stripes of 8 on two controllers, of which the second fails from its block 40 on: the first bad block of the volume is 88. The
+ * answer is that of the piece with it, whichever lane was first, and what lies before it has arrived.
+ */
+static void first_failure_in_lba_order(void **state)
+{
+	static const uint32_t width[] = { 1, 4, 32 };
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		struct stage s = { .members = 2, .width = width[i] };
+		struct gnv_soft_fault fault = { fail_from_40, NULL };
+
+		open_stage(&s, "?lba=512", 2, 8);
+		fill(bytes_at(&s, 0), 400 * BLOCK, i);
+		assert_int_equal(run_block(&s, 1, 0, 0, 400), 0);
+		gnv_soft_set_fault(gnv_dev_soft(s.dev[1]), &fault);
+		memset(bytes_at(&s, BUFFER / 2), 0, 400 * BLOCK);
+		assert_int_equal(run_block(&s, 0, BUFFER / 2, 0, 400) & (int)GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE + 40 % 3);
+		assert_memory_equal(bytes_at(&s, BUFFER / 2), bytes_at(&s, 0), 88 * BLOCK);
+		assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 0, 80, 20) & (int)GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE + 40 % 3);
+		assert_int_equal(run_block(&s, 0, 0, 0, 88), 0);
+		gnv_soft_set_fault(gnv_dev_soft(s.dev[1]), NULL);
+		close_stage(&s);
+	}
+}
+
+/* A lane that leaves its workgroup alone would leave its pieces out: that is an error, not silence. */
+static void deserting_kernel(void *arg)
+{
+	struct stage *s = arg;
+
+	s->status[gpunvme_lane()] = gpunvme_lane() == 2 ? 0 : gpunvme_block_read(&s->v, &s->buf, 0, 0, 100);
+}
+
+static void missing_lanes_are_noticed(void **state)
+{
+	struct stage s = { .members = 2, .width = 4 };
+
+	(void)state;
+	open_stage(&s, "?lba=512", 1, 8);
+	assert_int_equal(gpunvme_cpu_launch(4, 4, deserting_kernel, &s), 0);
+	assert_int_equal(s.status[0], -GPUNVME_EINVAL);
+	assert_int_equal(s.status[1], -GPUNVME_EINVAL);
+	assert_int_equal(s.status[3], -GPUNVME_EINVAL);
+	close_stage(&s);
+}
+
+static void bad_transfers_are_refused(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dvol v, old;
+
+	(void)state;
+	open_stage(&s, "?lba=512", 1, 8);
+	view.lba = 100;
+	view.nblocks = 50;
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_volume_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 2, 0, 1), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_write(&v, &s.buf, 0, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_volume_write(&v, &s.buf, 0, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 49, 2), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, ~0ull, 2), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER - 512, 0, 2), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER + 512, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_volume_read(&v, &s.buf, ~3ull, 0, 1), -GPUNVME_ERANGE);
+	old = v;
+	old.major ^= 1;
+	assert_int_equal(gpunvme_block_read(&old, &s.buf, 0, 0, 1), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_volume_flush(&old), -GPUNVME_EPROTONOSUPPORT);
+	/* The window's block 0 is block 100. */
+	fill(bytes_at(&s, 0), 50 * BLOCK, 5);
+	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 100, 50), 0);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER / 2, 0, 50), 0);
+	assert_memory_equal(bytes_at(&s, BUFFER / 2), bytes_at(&s, 0), 50 * BLOCK);
+	assert_int_equal(gpunvme_volume_stop(s.vol, 1), 0);
+	assert_int_equal(gpunvme_volume_stop(s.vol, 0), 0);
+	assert_int_equal(gpunvme_volume_read(&v, &s.buf, 0, 0, 50), 0);
+	close_stage(&s);
+}
+
+static void bad_volumes_are_refused(void **state)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct stage s = { .members = 2, .width = 1 };
+	struct gpunvme_dev *twice[2], *mixed[2];
+	struct gpunvme_volume *vol = NULL;
+	char uri[512];
+
+	(void)state;
+	open_devices(&s, "?lba=512&queues=3");
+	twice[0] = twice[1] = s.dev[0];
+	assert_int_equal(gpunvme_volume_create(s.dev, 0, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_volume_create(s.dev, GPUNVME_VOLUME_MAX + 1, s.gpu, NULL, &vol), -EINVAL);
+	assert_int_equal(gpunvme_volume_create(twice, 2, s.gpu, NULL, &vol), -EINVAL);
+	opts.stripe = 24;
+	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
+	opts.stripe = 4096;
+	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -ERANGE);
+	opts.stripe = 0;
+	opts.depth = 48;
+	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
+	opts.depth = 0;
+	opts.queues = 4;
+	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -ENOSPC);
+	snprintf(uri, sizeof(uri), "soft:%s?lba=4096", member_path(2));
+	mixed[0] = s.dev[0];
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &mixed[1]), 0);
+	assert_int_equal(gpunvme_volume_create(mixed, 2, s.gpu, NULL, &vol), -EINVAL);
+	assert_null(vol);
+	gpunvme_dev_close(mixed[1]);
+	gpunvme_volume_destroy(NULL);
+	gpunvme_gpu_close(s.gpu);
+	gpunvme_dev_close(s.dev[0]);
+	gpunvme_dev_close(s.dev[1]);
+}
+
+static void views_and_info(void **state)
+{
+	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct stage s = { .members = 3, .width = 1 };
+	struct gpunvme_dvbuf again;
+	struct gpunvme_dvol v;
+
+	(void)state;
+	open_stage(&s, "?lba=512&queues=5", 0, 64);
+	assert_int_equal(gpunvme_volume_info(s.vol, &info), 0);
+	assert_int_equal(info.members, 3);
+	assert_int_equal(info.queues, 5); /* what there is */
+	assert_int_equal(info.stripe, 64);
+	assert_int_equal(info.nblocks, MEMBER_BLOCKS / 64 * 64 * 3);
+	assert_int_equal(info.poisoned, 0);
+	assert_int_equal(gpunvme_volume_view(s.vol, NULL, &v), 0);
+	assert_int_equal(v.flags, 0);
+	assert_int_not_equal(v.dq, s.v.dq);
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(v.dq, s.v.dq); /* equal tables are one */
+	assert_int_equal(gpunvme_volume_map(s.vol, s.mem, &again), 0);
+	assert_int_equal(again.member, s.buf.member);
+	view.nsid = 1;
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -EINVAL);
+	view.nsid = 0;
+	view.lba = info.nblocks;
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -ERANGE);
+	assert_int_equal(gpunvme_volume_view_v(s.vol, NULL, &v, 1u << 16, sizeof(v)), -EPROTONOSUPPORT);
+	close_stage(&s);
+	open_stage(&s, "?lba=512", 1, 64);
+	gpunvme_volume_destroy(s.vol);
+	gpunvme_dev_close(s.dev[0]);
+	gpunvme_dev_close(s.dev[1]);
+	gpunvme_dev_close(s.dev[2]);
+	gpunvme_mem_free(s.mem);
+	gpunvme_gpu_close(s.gpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_controller_many_queues),
+		cmocka_unit_test(stripes_of_one_block),
+		cmocka_unit_test(stripes_of_many_sizes),
+		cmocka_unit_test(lanes_move_their_own_ranges),
+		cmocka_unit_test(first_failure_in_lba_order),
+		cmocka_unit_test(missing_lanes_are_noticed),
+		cmocka_unit_test(bad_transfers_are_refused),
+		cmocka_unit_test(bad_volumes_are_refused),
+		cmocka_unit_test(views_and_info),
+	};
+
+	return cmocka_run_group_tests(tests, make_images, remove_images);
+}

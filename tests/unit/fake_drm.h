@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* A libdrm_amdgpu without a GPU: it counts what is made, checks what it is asked, and fails where it is told to. */
+#ifndef TESTS_UNIT_FAKE_DRM_H
+#define TESTS_UNIT_FAKE_DRM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FAKE_DRM_FD 55 /* of the device */
+
+struct fake_drm {
+	unsigned fails_at;  /* the how-manieth call fails; 0: none */
+	int fails_with;	    /* negative */
+	const char *refuse; /* or the function of this name */
+	bool hangs;	    /* commands never end */
+	uint64_t import_size;
+	const char *broke; /* the first rule that was broken, or NULL */
+
+	unsigned count; /* calls that could fail */
+	unsigned devices, bos, maps, contexts, lists;
+	unsigned commands;
+	uint64_t alloc_flags, va_flags; /* of the last allocation of VRAM, and of its mapping or that of an import */
+	uint64_t va;
+	uint32_t imported;
+};
+
+/* The one of the loaded library. */
+struct fake_drm *fake_drm(void);
+
+#endif

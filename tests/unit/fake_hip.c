@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake_hip.h"
+
+#include <fcntl.h>
+#include <hip/hip_runtime_api.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "os/uapi/hip.h"
+
+static struct fake_hip state;
+static char range[2 * FAKE_HIP_UNIT];
+static bool accessible;
+
+struct fake_hip *fake_hip(void)
+{
+	return &state;
+}
+
+static void rule(bool kept, const char *what)
+{
+	if (!kept && !state.broke)
+		state.broke = what;
+}
+
+static int fails(void)
+{
+	return ++state.count == state.fails_at ? state.fails_with : 0;
+}
+
+hipError_t hipGetDeviceCount(int *count)
+{
+	*count = state.devices;
+	return state.count_error;
+}
+
+hipError_t hipRuntimeGetVersion(int *version)
+{
+	*version = state.version;
+	return 0;
+}
+
+hipError_t hipDeviceGetPCIBusId(char *text, int room, int device)
+{
+	snprintf(text, (size_t)room, "0000:%02X:00.0", 3 + device);
+	return 0;
+}
+
+const char *hipGetErrorString(hipError_t error)
+{
+	return error == hipErrorOutOfMemory ? "out of memory" : "an error";
+}
+
+hipError_t hipMemGetAllocationGranularity(size_t *unit, const hipMemAllocationProp *theirs,
+					  hipMemAllocationGranularity_flags option)
+{
+	const struct gnv_hip_prop *prop = (const void *)theirs;
+	int ret = fails();
+
+	rule(option == hipMemAllocationGranularityMinimum && prop->location.type == hipMemLocationTypeDevice, "memory of a device");
+	*unit = FAKE_HIP_UNIT;
+	return ret;
+}
+
+hipError_t hipMemCreate(hipMemGenericAllocationHandle_t *handle, size_t len, const hipMemAllocationProp *theirs,
+			unsigned long long flags)
+{
+	const struct gnv_hip_prop *prop = (const void *)theirs;
+	int ret = fails();
+
+	rule(!flags && len && len % FAKE_HIP_UNIT == 0 && prop->handle_types == hipMemHandleTypePosixFileDescriptor,
+	     "whole units that can be exported");
+	if (ret)
+		return ret;
+	if (state.no_uncached && prop->type != hipMemAllocationTypePinned)
+		return hipErrorInvalidValue;
+	state.type = prop->type;
+	state.handles++;
+	*handle = (hipMemGenericAllocationHandle_t)&state;
+	return 0;
+}
+
+hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle)
+{
+	rule((void *)handle == (void *)&state && !state.maps, "unmapped before it is released");
+	state.handles--;
+	return 0;
+}
+
+hipError_t hipMemAddressReserve(void **ptr, size_t size, size_t alignment, void *addr, unsigned long long flags)
+{
+	int ret = fails();
+
+	rule(!alignment && !addr && !flags && size <= sizeof(range), "addresses");
+	if (ret)
+		return ret;
+	*ptr = range;
+	state.ranges++;
+	return 0;
+}
+
+hipError_t hipMemAddressFree(void *ptr, size_t size)
+{
+	rule(ptr == range && size && !state.maps, "unmapped before its addresses go");
+	state.ranges--;
+	return 0;
+}
+
+hipError_t hipMemMap(void *ptr, size_t size, size_t offset, hipMemGenericAllocationHandle_t handle, unsigned long long flags)
+{
+	int ret = fails();
+
+	rule(ptr == range && size && !offset && !flags && (void *)handle == (void *)&state, "the allocation is mapped");
+	if (!ret)
+		state.maps++;
+	return ret;
+}
+
+hipError_t hipMemUnmap(void *ptr, size_t size)
+{
+	rule(ptr == range && size && state.maps, "what is mapped is unmapped");
+	state.maps--;
+	accessible = false;
+	return 0;
+}
+
+hipError_t hipMemSetAccess(void *ptr, size_t size, const hipMemAccessDesc *desc, size_t count)
+{
+	int ret = fails();
+
+	rule(ptr == range && size && count == 1 && desc->flags == hipMemAccessFlagsProtReadWrite &&
+		     desc->location.type == hipMemLocationTypeDevice,
+	     "the GPU may read and write");
+	accessible = !ret;
+	return ret;
+}
+
+hipError_t hipMemExportToShareableHandle(void *fd, hipMemGenericAllocationHandle_t handle, hipMemAllocationHandleType type,
+					 unsigned long long flags)
+{
+	int ret = fails();
+
+	rule(accessible && !flags && type == hipMemHandleTypePosixFileDescriptor && handle, "export of what is mapped");
+	if (ret)
+		return ret;
+	*(int *)fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	state.files++;
+	return 0;
+}
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t *theirs, const void *ptr)
+{
+	struct gnv_hip_attributes *attributes = (void *)theirs;
+
+	if (!state.base || (const char *)ptr < (char *)state.base || (const char *)ptr >= (char *)state.base + state.size)
+		return hipErrorInvalidValue;
+	attributes->type = state.memory_type;
+	attributes->device = state.device;
+	attributes->managed = state.managed;
+	return 0;
+}
+
+hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *size, hipDeviceptr_t ptr)
+{
+	int ret = fails();
+
+	rule((char *)ptr >= (char *)state.base, "a pointer of HIP's");
+	*base = state.base;
+	*size = state.size;
+	return ret;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* A libamdhip64 without a GPU: it counts what is made, checks what it is asked, and fails where it is told to. */
+#ifndef TESTS_UNIT_FAKE_HIP_H
+#define TESTS_UNIT_FAKE_HIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define FAKE_HIP_UNIT (2u << 20)
+
+struct fake_hip {
+	int version;
+	int devices; /* at 0000:03:00.0 and one bus further each */
+	int count_error;
+	bool no_uncached;
+	unsigned fails_at; /* the how-manieth call fails; 0: none */
+	int fails_with;
+	int memory_type, device, managed; /* what a pointer is */
+	void *base;
+	size_t size;
+	const char *broke; /* the first rule that was broken, or NULL */
+
+	unsigned count; /* calls that could fail */
+	unsigned handles, ranges, maps, files;
+	int type; /* of the last allocation */
+};
+
+/* The one of the loaded library. */
+struct fake_hip *fake_hip(void);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+#include "fake_kernel.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/vfio.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "os/uapi/iommufd.h"
+#include "os/uapi/vfio.h"
+
+struct fake_kernel fake_kernel;
+static int iommufd = -1;
+static ino_t device_inode, iommufd_inode;
+
+int __real_open(const char *path, int flags, ...);
+int __real_ioctl(int fd, unsigned long request, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...);
+
+static ino_t inode_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+void fake_kernel_reset(void)
+{
+	if (fake_kernel.req > 0)
+		close(fake_kernel.req);
+	if (fake_kernel.err > 0)
+		close(fake_kernel.err);
+	if (fake_kernel.device > 0)
+		close(fake_kernel.device);
+	if (iommufd > 0)
+		close(iommufd);
+	memset(&fake_kernel, 0, sizeof(fake_kernel));
+	fake_kernel.req = fake_kernel.err = -1;
+	fake_kernel.phys = 0x123400000;
+	fake_kernel.device = memfd_create("device", MFD_CLOEXEC);
+	iommufd = memfd_create("iommufd", MFD_CLOEXEC);
+	assert_true(fake_kernel.device > 0 && iommufd > 0 && !ftruncate(fake_kernel.device, FAKE_CONFIG + 4096));
+	device_inode = inode_of(fake_kernel.device);
+	iommufd_inode = inode_of(iommufd);
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	if (!strcmp(path, "/dev/iommu"))
+		return fcntl(iommufd, F_DUPFD_CLOEXEC, 3);
+	if (!strcmp(path, "/dev/vfio/devices/" FAKE_NODE))
+		return fcntl(fake_kernel.device, F_DUPFD_CLOEXEC, 3);
+	va_start(args, flags);
+	mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	return __real_open(path, flags, mode);
+}
+
+static int answer(int err)
+{
+	errno = err;
+	return err ? -1 : 0;
+}
+
+static int get_pa(struct gnv_iommufd_get_pa *arg)
+{
+	uint64_t at = arg->iova - fake_kernel.label, limit = fake_kernel.piece ? fake_kernel.piece : arg->length;
+
+	if (!fake_kernel.maps || arg->iova < fake_kernel.label)
+		return answer(ENOENT);
+	arg->out_phys = fake_kernel.phys + at;
+	if (fake_kernel.hole_at && at >= fake_kernel.hole_at)
+		arg->out_phys += 0x10000000;
+	else if (fake_kernel.hole_at && at + limit > fake_kernel.hole_at)
+		limit = fake_kernel.hole_at - at;
+	arg->length = limit < arg->length || fake_kernel.piece > arg->length ? limit : arg->length;
+	return 0;
+}
+
+static int on_iommufd(unsigned long request, void *arg)
+{
+	switch (request) {
+	case GNV_IOMMUFD_IOAS_ALLOC:
+		((struct gnv_iommufd_ioas_alloc *)arg)->out_ioas_id = FAKE_IOAS;
+		return 0;
+	case GNV_IOMMUFD_IOVA_RANGES: {
+		struct gnv_iommufd_iova_ranges *ranges = arg;
+
+		*(struct gnv_iommufd_range *)(uintptr_t)ranges->allowed_iovas = (struct gnv_iommufd_range){ 0, (1ull << 48) - 1 };
+		ranges->num_iovas = 1;
+		return 0;
+	}
+	case GNV_IOMMUFD_MAP:
+		fake_kernel.label = ((struct gnv_iommufd_map *)arg)->iova;
+		fake_kernel.maps++;
+		return 0;
+	case GNV_IOMMUFD_UNMAP:
+		fake_kernel.maps--;
+		return 0;
+	case GNV_IOMMUFD_NOIOMMU_GET_PA:
+		return get_pa(arg);
+	default:
+		return answer(ENOTTY);
+	}
+}
+
+static int region_info(struct vfio_region_info *info)
+{
+	if (info->index == VFIO_PCI_BAR0_REGION_INDEX) {
+		info->size = FAKE_BAR0_BYTES;
+		info->flags = VFIO_REGION_INFO_FLAG_MMAP;
+		return 0;
+	}
+	info->offset = FAKE_CONFIG;
+	info->size = info->index == VFIO_PCI_CONFIG_REGION_INDEX ? 4096 : 0;
+	return 0;
+}
+
+/* Keep what is armed, as the kernel does: descriptors of its own. */
+static int set_irqs(const struct vfio_irq_set *set)
+{
+	int *slot = set->index == VFIO_PCI_REQ_IRQ_INDEX ? &fake_kernel.req : &fake_kernel.err, fd;
+
+	memcpy(&fd, set->data, sizeof(fd));
+	if (*slot >= 0)
+		close(*slot);
+	*slot = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return 0;
+}
+
+static int on_device(unsigned long request, void *arg)
+{
+	switch (request) {
+	case VFIO_DEVICE_GET_INFO:
+		((struct vfio_device_info *)arg)->flags = VFIO_DEVICE_FLAGS_RESET | VFIO_DEVICE_FLAGS_PCI;
+		return 0;
+	case VFIO_DEVICE_GET_REGION_INFO:
+		return region_info(arg);
+	case VFIO_DEVICE_GET_IRQ_INFO:
+		((struct vfio_irq_info *)arg)->count = 1;
+		return 0;
+	case VFIO_DEVICE_SET_IRQS:
+		return set_irqs(arg);
+	case GNV_VFIO_BIND_IOMMUFD:
+	case GNV_VFIO_ATTACH_PT:
+	case VFIO_DEVICE_RESET:
+		return 0;
+	default:
+		return answer(ENOTTY);
+	}
+}
+
+static size_t arg_bytes(unsigned long request, const void *arg)
+{
+	uint32_t size = 0;
+
+	if (request != VFIO_DEVICE_RESET)
+		memcpy(&size, arg, sizeof(size)); /* every structure begins with it */
+	return size < sizeof(fake_kernel.call[0].arg) ? size : sizeof(fake_kernel.call[0].arg);
+}
+
+static int handle(ino_t inode, unsigned long request, void *arg)
+{
+	struct fake_call *call;
+
+	assert_true(fake_kernel.calls < FAKE_CALLS);
+	call = &fake_kernel.call[fake_kernel.calls++];
+	call->request = request;
+	memcpy(call->arg, arg ? arg : "", arg_bytes(request, arg));
+	if (fake_kernel.calls == fake_kernel.fail_at || request == fake_kernel.fail_request)
+		return answer(fake_kernel.fail_errno);
+	return inode == device_inode ? on_device(request, arg) : on_iommufd(request, arg);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	ino_t inode = inode_of(fd);
+	va_list args;
+	void *arg;
+	int ret;
+
+	va_start(args, request);
+	arg = va_arg(args, void *);
+	va_end(args);
+	if (inode != device_inode && inode != iommufd_inode)
+		return __real_ioctl(fd, request, arg);
+	pthread_mutex_lock(&lock);
+	ret = handle(inode, request, arg);
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+const struct fake_call *fake_kernel_call(unsigned long request, unsigned n)
+{
+	for (unsigned i = 0; i < fake_kernel.calls; i++)
+		if (fake_kernel.call[i].request == request && !n--)
+			return &fake_kernel.call[i];
+	return NULL;
+}
+
+unsigned fake_open_files(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the library asks of lanes that are not this CPU: their addresses are not pointers, what is shown to them is hidden again,
+ * and each request may be refused.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fake.h"
+#include "gpu/gpu.h"
+#include "nvme/qp.h"
+#include "util/bits.h"
+
+#define LANE 0x0000700000000000ull /* what the lanes of this test call host address 0 */
+#define LOCAL 0x0000600000000000ull
+
+static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0 };
+
+/* What is attached now, what was asked ever, and which request fails (0: none). */
+static struct {
+	unsigned hosts, mmios, locals, asked, fails_at, maps_at_attach;
+	int mmio_error;
+	bool keeps;
+	struct fake *fake;
+} seen;
+
+static bool refused(void)
+{
+	return ++seen.asked == seen.fails_at;
+}
+
+static int host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	assert_int_equal(((uintptr_t)cpu | len) & 4095, 0);
+	if (refused())
+		return gnv_fail(-ENOMEM, "refused by the test");
+	seen.hosts++;
+	seen.maps_at_attach = seen.fake->maps;
+	range->lane = LANE + (uintptr_t)cpu;
+	range->cookie = &seen;
+	return 0;
+}
+
+static void host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	assert_ptr_equal(range->cookie, &seen);
+	seen.hosts--;
+}
+
+static int mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+{
+	uint64_t offset;
+	int fd;
+
+	(void)gpu;
+	assert_int_equal(foreign->export_fd(foreign->ctx, &fd, &offset), -EOPNOTSUPP);
+	assert_int_equal((uintptr_t)foreign->cpu & 4095, 0);
+	if (seen.mmio_error)
+		return gnv_fail(seen.mmio_error, "no way to BAR0");
+	seen.mmios++;
+	range->lane = LANE + (uintptr_t)foreign->cpu;
+	return 0;
+}
+
+static int mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	(void)range;
+	seen.mmios--;
+	return seen.keeps ? gnv_fail(-EBUSY, "the GPU keeps BAR0") : 0;
+}
+
+static int local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	if (refused())
+		return gnv_fail(-ENOMEM, "refused by the test");
+	range->cookie = calloc(1, len);
+	range->lane = LOCAL + (uintptr_t)range->cookie;
+	seen.locals++;
+	return 0;
+}
+
+static void local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
+{
+	(void)gpu;
+	(void)len;
+	free(range->cookie);
+	seen.locals--;
+}
+
+static int peek(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
+{
+	(void)gpu;
+	if (refused())
+		return gnv_fail(-EIO, "refused by the test");
+	memcpy(to, (void *)(uintptr_t)(lane - LOCAL), len);
+	return 0;
+}
+
+static int poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
+{
+	(void)gpu;
+	if (refused())
+		return gnv_fail(-EIO, "refused by the test");
+	memcpy((void *)(uintptr_t)(lane - LOCAL), from, len);
+	return 0;
+}
+
+static struct gpunvme_gpu *foreign_gpu(struct fake *fake)
+{
+	static struct gnv_gpu_ops ops;
+	struct gpunvme_gpu *gpu;
+
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	ops = *gpu->ops;
+	ops.host_attach = host_attach;
+	ops.host_detach = host_detach;
+	ops.mmio_attach = mmio_attach;
+	ops.mmio_detach = mmio_detach;
+	ops.local_alloc = local_alloc;
+	ops.local_free = local_free;
+	ops.peek = peek;
+	ops.poke = poke;
+	gpu->ops = &ops;
+	memset(&seen, 0, sizeof(seen));
+	seen.fake = fake;
+	return gpu;
+}
+
+static void test_addresses(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu = foreign_gpu(fake);
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp, *other;
+	struct gpunvme_dq dq;
+	unsigned maps;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(seen.asked, 0); /* the admin queue is the host's */
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(seen.hosts, 2); /* the chunk and BAR0, once each */
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &other), 0);
+	assert_int_equal(seen.hosts, 2);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(dq.sq, LANE + (uintptr_t)qp->sq.cpu);
+	assert_int_equal(dq.cq, LANE + (uintptr_t)qp->cq.cpu);
+	assert_int_equal(dq.stop, LANE + (uintptr_t)qp->control.cpu);
+	assert_int_equal(dq.sq_db, LANE + (uintptr_t)fake->bar + 0x1008);
+	assert_int_equal(dq.cq_db, LANE + (uintptr_t)fake->bar + 0x100c);
+	assert_int_equal(dq.state, LOCAL + (uintptr_t)qp->state.cookie);
+	assert_int_equal(dq.result, dq.state + qp->layout.result);
+	assert_int_equal(((uint64_t *)qp->state.cookie)[qp->layout.cid_map / 8], ~0ull);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 20000, NULL, &mem), 0);
+	maps = fake->maps;
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(seen.maps_at_attach, maps + 1); /* the device first, then the lanes */
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(dbuf.base, LANE + (uintptr_t)gpunvme_mem_ptr(mem));
+	assert_int_equal(seen.hosts, 3);
+	assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
+	assert_int_equal(seen.hosts, 2);
+	gpunvme_qp_destroy(other);
+	assert_int_equal(seen.hosts, 2);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(info.poison, 0);
+	gpunvme_gpu_close(gpu); /* before the rest */
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+/* Each request of creating and mapping is refused once. */
+static void test_refusals(void **state)
+{
+	unsigned n;
+	int ret = 1;
+
+	(void)state;
+	for (n = 1; ret; n++) {
+		struct fake *fake = fake_new();
+		struct gpunvme_gpu *gpu = foreign_gpu(fake);
+		struct gpunvme_mem *mem = NULL;
+		struct gpunvme_dev *dev;
+		struct gpunvme_qp *qp = NULL;
+
+		assert_int_equal(fake_open(fake, &dev), 0);
+		seen.fails_at = n;
+		ret = gpunvme_qp_create(dev, gpu, &plain, &qp);
+		assert_true(!ret || !qp);
+		if (!ret)
+			ret = gpunvme_mem_alloc(gpu, 20000, NULL, &mem);
+		if (!ret)
+			ret = gpunvme_mem_map(mem, dev);
+		if (ret)
+			assert_non_null(strstr(gpunvme_errmsg(), "refused by the test"));
+		gpunvme_mem_free(mem);
+		gpunvme_qp_destroy(qp);
+		gpunvme_dev_close(dev);
+		gpunvme_gpu_close(gpu);
+		assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
+		fake_delete(fake, false);
+		assert_true(n < 50);
+	}
+	assert_true(n > 5);
+}
+
+/* BAR0 is shown where the lanes can reach it, and else a thread rings. */
+static void test_doorbells(void **state)
+{
+	static const struct gnv_mem_ops foreign = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu = foreign_gpu(fake);
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	fake->bar0.ops = &foreign;
+	fake->bar0.dmabuf = -1;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(seen.mmios, 1);
+	assert_int_equal(qp->sq_db, LANE + (uintptr_t)fake->bar + 0x1008);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(seen.mmios, 0);
+	seen.mmio_error = -EOPNOTSUPP;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_string_equal(info.rung, "fake+fwd");
+	assert_int_equal(qp->sq_db, LANE + (uintptr_t)qp->bells.cpu);
+	gpunvme_qp_destroy(qp);
+	seen.mmio_error = -EIO;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -EIO);
+	assert_int_equal(seen.hosts + seen.mmios + seen.locals, 0);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	fake_delete(fake, false);
+}
+
+/* A GPU that does not let go of BAR0: its port is told to stay open. */
+static void test_kept(void **state)
+{
+	static const struct gnv_mem_ops foreign = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	fake->bar0.ops = &foreign;
+	fake->bar0.dmabuf = -1;
+	leak_expected(1);
+	gpu = foreign_gpu(fake);
+	seen.keeps = true;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	leak_expected(0);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	assert_true(fake->port.keep);
+	gpunvme_gpu_close(gpu);
+	fake_delete(fake, false);
+}
+
+/* State that cannot be read: the queue counts as ended, and as busy. */
+static void test_unreadable(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu = foreign_gpu(fake);
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gnv_qp_poisoned(qp), 0);
+	assert_int_equal(gnv_qp_in_flight(qp), 0);
+	seen.fails_at = seen.asked + 1;
+	assert_int_equal(gnv_qp_poisoned(qp), GPUNVME_ENODEV);
+	seen.fails_at = seen.asked + 1;
+	assert_int_equal(gnv_qp_in_flight(qp), qp->cids);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	fake_delete(fake, false);
+}
+
+/* What the host says to lanes: a cause stays, whatever comes after it. */
+static void test_control(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu:4", NULL, &gpu), 0);
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_stop(qp, 1), 0);
+	assert_int_equal(*(uint32_t *)qp->control.cpu, 1);
+	assert_int_equal(gnv_qp_poisoned(qp), 0);
+	fake->lost(fake->lost_ctx);
+	assert_int_equal(gpunvme_qp_stop(qp, 0), 0);
+	assert_int_equal(*(uint32_t *)qp->control.cpu, GPUNVME_ENODEV);
+	assert_int_equal(gnv_qp_poisoned(qp), GPUNVME_ENODEV);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	fake_delete(fake, false);
+}
+
+/* Copies of any alignment; aligned words whole. */
+static void test_copies(void **state)
+{
+	unsigned char from[64], to[64];
+	struct gnv_gpu_range range;
+	struct gpunvme_gpu *gpu;
+	unsigned at, len, i;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->local_alloc(gpu, sizeof(from), &range), 0);
+	for (at = 0; at < 16; at++) {
+		for (len = 0; len < 40; len++) {
+			for (i = 0; i < sizeof(from); i++)
+				from[i] = (unsigned char)(i * 7 + len);
+			memset(to, 0xee, sizeof(to));
+			assert_int_equal(gpu->ops->poke(gpu, range.lane + at, from + at % 5, len), 0);
+			assert_int_equal(gpu->ops->peek(gpu, to + 3, range.lane + at, len), 0);
+			assert_memory_equal(to + 3, from + at % 5, len);
+			assert_int_equal(to[2], 0xee);
+			assert_int_equal(to[3 + len], 0xee);
+		}
+	}
+	gpu->ops->local_free(gpu, &range, sizeof(from));
+	gpunvme_gpu_close(gpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_addresses), cmocka_unit_test(test_refusals), cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_doorbells), cmocka_unit_test(test_kept),	   cmocka_unit_test(test_control),
+		cmocka_unit_test(test_copies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

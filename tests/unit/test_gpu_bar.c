@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* The ways for a GPU to the doorbells: their order, how one gives way to the next, and that nothing is left behind. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "calls.h"
+#include "fake_drm.h"
+#include "gpu/bar.h"
+#include "os/kfd.h"
+#include "os/uapi/kfd.h"
+
+#define BDF "0000:03:00.0"
+#define PAGE 4096u
+#define KFD_ID 77u
+
+static const char *const nodes[] = { GNV_KFD_NODE, "/dev/dri/renderD128", NULL };
+static char root[] = "/tmp/gpunvme-bar-XXXXXX";
+static struct fake_drm *fake;
+
+/* What the ways meet. */
+static struct {
+	int interop, export, owner, import, unmap; /* errors, 0: it works */
+	bool interop_kept;
+	unsigned interop_maps;
+	unsigned exports;
+	char log[2048];
+} world;
+
+static int interop_map(void *ctx, int dmabuf, void **va)
+{
+	static char bar[2 * PAGE];
+
+	(void)ctx;
+	assert_true(fcntl(dmabuf, F_GETFD) >= 0);
+	if (world.interop)
+		return gnv_fail(world.interop, "the runtime refuses");
+	world.interop_maps++;
+	*va = bar;
+	return 0;
+}
+
+static int interop_unmap(void *ctx, void *va)
+{
+	(void)ctx;
+	assert_non_null(va);
+	if (world.interop_kept)
+		return -EIO;
+	world.interop_maps--;
+	return 0;
+}
+
+static int export_fd(void *ctx, int *fd, uint64_t *offset)
+{
+	(void)ctx;
+	if (world.export)
+		return gnv_fail(world.export, "no export");
+	*fd = memfd_create("bar", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(*fd, 2 * PAGE), 0);
+	*offset = PAGE;
+	world.exports++;
+	return 0;
+}
+
+static int answer(int fd, unsigned long request, void *arg)
+{
+	struct gnv_kfd_map_memory *map = arg;
+
+	(void)fd;
+	switch (request) {
+	case GNV_KFD_GET_VERSION:
+		((struct gnv_kfd_get_version *)arg)->major = 1;
+		return 0;
+	case GNV_KFD_ACQUIRE_VM:
+		assert_int_equal(((struct gnv_kfd_acquire_vm *)arg)->drm_fd, FAKE_DRM_FD);
+		return world.owner;
+	case GNV_KFD_IMPORT_DMABUF:
+		assert_int_equal(((struct gnv_kfd_import_dmabuf *)arg)->gpu_id, KFD_ID);
+		return world.import;
+	case GNV_KFD_MAP_MEMORY:
+		map->done = 1;
+		return 0;
+	case GNV_KFD_UNMAP_MEMORY:
+		return world.unmap;
+	default:
+		return 0;
+	}
+}
+
+static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
+{
+	size_t len = strlen(world.log);
+
+	(void)ctx;
+	assert_int_equal(level, GPUNVME_LOG_INFO);
+	snprintf(world.log + len, sizeof(world.log) - len, "%s\n", line);
+}
+
+static unsigned count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static const struct gnv_log the_log = { listen, NULL };
+static struct gnv_bar_gpu gpu = { root, BDF, KFD_ID, "gfx1100", 0, &the_log, interop_map, interop_unmap, NULL };
+static const struct gnv_gpu_foreign foreign = { NULL, PAGE, export_fd, NULL };
+static unsigned fds;
+
+static int make_tree(void **state)
+{
+	struct fake_drm *(*get)(void);
+	char command[256];
+
+	(void)state;
+	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
+	*(void **)&get = dlsym(dlopen(FAKE_DRM_LIBRARY, RTLD_NOW), "fake_drm");
+	fake = get();
+	assert_non_null(mkdtemp(root));
+	snprintf(command, sizeof(command), "mkdir -p %s/bus/pci/devices/%s/drm/renderD128", root, BDF);
+	return system(command);
+}
+
+static int remove_tree(void **state)
+{
+	char command[64];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	calls_reset();
+	calls.nodes = nodes;
+	calls.ioctl = answer;
+	memset(&world, 0, sizeof(world));
+	memset(fake, 0, sizeof(*fake));
+	fake->import_size = 2 * PAGE;
+	gpu.distrust = 0;
+	gpu.gfx = "gfx1100";
+	fds = count_fds();
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	assert_int_equal(count_fds(), fds);
+	assert_int_equal(calls.fds, 0);
+	assert_int_equal(calls.ranges, 0);
+	assert_int_equal(fake->devices + fake->bos + fake->maps, 0);
+	assert_int_equal(world.interop_maps, 0);
+	if (fake->broke)
+		fail_msg("%s", fake->broke);
+	return 0;
+}
+
+static void expect(int way)
+{
+	struct gnv_bar bar;
+
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), 0);
+	assert_int_equal(bar.way, way);
+	if (way == GNV_BAR_DRM)
+		assert_int_equal(bar.lane, fake->va + PAGE); /* where the part begins */
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
+}
+
+/* One way after another is refused, with another reason, and the next one is taken. */
+static void test_ladder(void **state)
+{
+	struct gnv_bar bar;
+
+	(void)state;
+	expect(GNV_BAR_INTEROP);
+	assert_int_equal(world.exports, 1);
+	world.interop = -EINVAL;
+	expect(GNV_BAR_DRM);
+	assert_int_equal(world.exports, 3); /* each try has one of its own */
+	assert_int_equal(fake->commands, 1);
+	world.owner = EBUSY;
+	expect(GNV_BAR_KFD);
+	world.import = EOPNOTSUPP;
+	world.log[0] = 0;
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), -EOPNOTSUPP);
+	assert_non_null(strstr(world.log, "by interop: the runtime refuses"));
+	assert_non_null(strstr(world.log, "by drm: the ROCm runtime does not use libdrm"));
+	assert_non_null(strstr(world.log, "by kfd: the exporter refuses GPU 77"));
+	assert_null(strstr(world.log, "reaches"));
+}
+
+/* Where KFD maps uncached it comes before libdrm, whose mapping the kernel may move. */
+static void test_order(void **state)
+{
+	static const struct {
+		const char *gfx;
+		int way;
+	} table[] = { { "gfx942", GNV_BAR_KFD },  { "gfx90a", GNV_BAR_DRM },  { "gfx950", GNV_BAR_DRM },
+		      { "gfx1030", GNV_BAR_DRM }, { "gfx1201", GNV_BAR_DRM }, { "gfx906", GNV_BAR_DRM } };
+
+	(void)state;
+	world.interop = -EINVAL;
+	for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		gpu.gfx = table[i].gfx;
+		expect(table[i].way);
+	}
+}
+
+/* What has failed a test is left out. */
+static void test_distrust(void **state)
+{
+	struct gnv_bar bar;
+
+	(void)state;
+	gpu.distrust = 1u << GNV_BAR_INTEROP;
+	expect(GNV_BAR_DRM);
+	gpu.distrust |= 1u << GNV_BAR_DRM;
+	expect(GNV_BAR_KFD);
+	gpu.distrust |= 1u << GNV_BAR_KFD;
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), -EOPNOTSUPP);
+}
+
+static void test_refusals(void **state)
+{
+	static const struct gnv_gpu_foreign large = { NULL, 2 * PAGE, export_fd, NULL };
+	struct gnv_bar bar;
+
+	(void)state;
+	world.export = -EOPNOTSUPP;
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), -EOPNOTSUPP);
+	assert_string_equal(world.log, "");
+	world.export = 0;
+	assert_int_equal(gnv_bar_map(&gpu, &large, &bar), -EINVAL); /* it begins on its second page */
+	world.interop = -EINVAL;
+	setenv("GPUNVME_DRM_LIBRARY", "/nonexistent.so", 1);
+	expect(GNV_BAR_KFD);
+	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
+}
+
+/* A GPU that does not let go: its controller must not be closed. */
+static void test_kept(void **state)
+{
+	struct gnv_bar bar;
+
+	(void)state;
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), 0);
+	world.interop_kept = true;
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), -EBUSY);
+	world.interop_kept = false;
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
+	world.interop = -EINVAL;
+	world.owner = EBUSY;
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), 0);
+	assert_int_equal(bar.way, GNV_BAR_KFD);
+	world.unmap = ENOMEM;
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "must stay open"));
+	world.unmap = 0;
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_ladder, begin, end),
+		cmocka_unit_test_setup_teardown(test_order, begin, end),
+		cmocka_unit_test_setup_teardown(test_distrust, begin, end),
+		cmocka_unit_test_setup_teardown(test_refusals, begin, end),
+		cmocka_unit_test_setup_teardown(test_kept, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}

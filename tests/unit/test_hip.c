@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* HIP: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+#include <hip/hip_runtime_api.h>
+
+#include "fake_hip.h"
+#include "os/hip.h"
+#include "os/uapi/hip.h"
+
+/* Our names for HIP's interface against the installed header. */
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "HIP")
+SAME(GNV_HIP_INVALID_VALUE, hipErrorInvalidValue);
+SAME(GNV_HIP_OUT_OF_MEMORY, hipErrorOutOfMemory);
+SAME(GNV_HIP_NO_DEVICE, hipErrorNoDevice);
+SAME(GNV_HIP_INVALID_DEVICE, hipErrorInvalidDevice);
+SAME(GNV_HIP_NOT_SUPPORTED, hipErrorNotSupported);
+SAME(GNV_HIP_PINNED, hipMemAllocationTypePinned);
+SAME(GNV_HIP_LOCATION_DEVICE, hipMemLocationTypeDevice);
+SAME(GNV_HIP_HANDLE_FD, hipMemHandleTypePosixFileDescriptor);
+SAME(GNV_HIP_READ_WRITE, hipMemAccessFlagsProtReadWrite);
+SAME(GNV_HIP_GRANULARITY_MINIMUM, hipMemAllocationGranularityMinimum);
+SAME(sizeof(struct gnv_hip_location), sizeof(hipMemLocation));
+SAME(offsetof(struct gnv_hip_location, id), offsetof(hipMemLocation, id));
+SAME(sizeof(struct gnv_hip_access), sizeof(hipMemAccessDesc));
+SAME(offsetof(struct gnv_hip_access, flags), offsetof(hipMemAccessDesc, flags));
+SAME(sizeof(struct gnv_hip_attributes), sizeof(hipPointerAttribute_t));
+SAME(offsetof(struct gnv_hip_attributes, device), offsetof(hipPointerAttribute_t, device));
+SAME(offsetof(struct gnv_hip_attributes, managed), offsetof(hipPointerAttribute_t, isManaged));
+SAME(sizeof(struct gnv_hip_prop), sizeof(hipMemAllocationProp));
+#if HIP_VERSION_MAJOR >= 6
+SAME(GNV_HIP_MEMORY_DEVICE, hipMemoryTypeDevice);
+SAME(GNV_HIP_MEMORY_MANAGED, hipMemoryTypeManaged);
+SAME(offsetof(struct gnv_hip_prop, location), offsetof(hipMemAllocationProp, location));
+#endif
+
+static struct fake_hip *fake;
+static char memory[8192] __attribute__((aligned(4096)));
+
+static int begin(void **state)
+{
+	struct fake_hip *(*get)(void);
+	void *handle = dlopen(FAKE_HIP_LIBRARY, RTLD_NOW);
+
+	(void)state;
+	assert_non_null(handle);
+	*(void **)&get = dlsym(handle, "fake_hip");
+	fake = get();
+	memset(fake, 0, sizeof(*fake));
+	fake->version = 60443484;
+	fake->devices = 2;
+	setenv("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, 1);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	assert_int_equal(fake->handles + fake->ranges + fake->maps, 0);
+	if (fake->broke)
+		fail_msg("%s", fake->broke);
+	return 0;
+}
+
+static void test_device(void **state)
+{
+	int device = -1;
+
+	(void)state;
+	assert_int_equal(gnv_hip_device("0000:04:00.0", &device), 0);
+	assert_int_equal(device, 1);
+	assert_int_equal(gnv_hip_device("0000:05:00.0", &device), -ENODEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "HIP_VISIBLE_DEVICES"));
+	fake->count_error = hipErrorNoDevice;
+	assert_int_equal(gnv_hip_device("0000:04:00.0", &device), -ENODEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "no AMD GPU"));
+	fake->count_error = hipErrorInvalidDevice;
+	assert_int_equal(gnv_hip_device("0000:04:00.0", &device), -ENODEV);
+	fake->count_error = 999;
+	assert_int_equal(gnv_hip_device("0000:04:00.0", &device), -EIO);
+	fake->version = 50220730;
+	assert_int_equal(gnv_hip_device("0000:04:00.0", &device), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "HIP 5 is too old"));
+	setenv("GPUNVME_HIP_LIBRARY", "/nonexistent.so", 1);
+	assert_int_equal(gnv_hip_device("0000:04:00.0", &device), -ENODEV);
+	assert_int_equal(device, 1);
+}
+
+static void test_alloc(void **state)
+{
+	struct gnv_hip_bytes bytes;
+
+	(void)state;
+	assert_int_equal(gnv_hip_alloc(1, 4096, &bytes), 0);
+	assert_true(bytes.uncached);
+	assert_int_equal(bytes.len, FAKE_HIP_UNIT);
+	assert_int_equal(fake->type, GNV_HIP_UNCACHED);
+	gnv_hip_free(&bytes);
+	fake->no_uncached = true;
+	assert_int_equal(gnv_hip_alloc(1, FAKE_HIP_UNIT + 1, &bytes), 0);
+	assert_false(bytes.uncached);
+	assert_int_equal(bytes.len, 2 * FAKE_HIP_UNIT);
+	assert_int_equal(fake->type, GNV_HIP_PINNED);
+	gnv_hip_free(&bytes);
+	assert_int_equal(gnv_hip_alloc(1, SIZE_MAX, &bytes), -EIO);
+}
+
+static void test_every_step(void **state)
+{
+	struct gnv_hip_bytes bytes;
+	unsigned n;
+	int ret = -1;
+
+	(void)state;
+	fake->fails_with = hipErrorOutOfMemory;
+	for (n = 0; ret; n++) {
+		fake->count = 0;
+		fake->fails_at = n + 1;
+		ret = gnv_hip_alloc(0, 1, &bytes);
+		assert_true(!ret || ret == -ENOMEM);
+		assert_true(n < 20);
+		if (ret)
+			end(state);
+	}
+	assert_int_equal(n, 7);
+	assert_int_equal(fake->files, 1);
+	gnv_hip_free(&bytes);
+}
+
+static void test_pointer(void **state)
+{
+	void *base = NULL;
+	size_t size = 0;
+
+	(void)state;
+	fake->memory_type = GNV_HIP_MEMORY_DEVICE;
+	fake->device = 1;
+	fake->size = sizeof(memory);
+	assert_int_equal(gnv_hip_pointer(1, memory, 1, &base, &size), -ENOENT); /* HIP never heard of it */
+	fake->base = memory;
+	assert_int_equal(gnv_hip_pointer(1, memory + 4096, 4096, &base, &size), 0);
+	assert_ptr_equal(base, memory);
+	assert_int_equal(size, sizeof(memory));
+	assert_int_equal(gnv_hip_pointer(1, memory + 4096, 4097, &base, &size), -ERANGE);
+	assert_int_equal(gnv_hip_pointer(1, memory, SIZE_MAX, &base, &size), -ERANGE);
+	assert_int_equal(gnv_hip_pointer(0, memory, 4096, &base, &size), -EXDEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "GPU 1"));
+	fake->memory_type = 1; /* hipHostMalloc */
+	assert_int_equal(gnv_hip_pointer(1, memory, 4096, &base, &size), -ENOENT);
+	fake->managed = 1;
+	assert_int_equal(gnv_hip_pointer(1, memory, 4096, &base, &size), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "hipMalloc()"));
+	setenv("GPUNVME_HIP_LIBRARY", "/nonexistent.so", 1); /* a program without HIP has no such pointers */
+	assert_int_equal(gnv_hip_pointer(1, memory, 4096, &base, &size), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_device, begin, end),
+		cmocka_unit_test_setup_teardown(test_alloc, begin, end),
+		cmocka_unit_test_setup_teardown(test_every_step, begin, end),
+		cmocka_unit_test_setup_teardown(test_pointer, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of a GPU through HIP and through libdrm, with both libraries and the kernel played. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "calls.h"
+#include "fake_drm.h"
+#include "fake_hip.h"
+#include "gpu/vram.h"
+#include "os/kfd.h"
+#include "os/uapi/kfd.h"
+
+#define BDF "0000:04:00.0"
+#define KFD_ID 77u
+
+static const char *const nodes[] = { GNV_KFD_NODE, "/dev/dri/renderD128", NULL };
+static char root[] = "/tmp/gpunvme-vram-XXXXXX", log_text[512];
+static struct fake_drm *drm;
+static struct fake_hip *hip;
+static int owner;
+
+static int answer(int fd, unsigned long request, void *arg)
+{
+	(void)fd;
+	if (request == GNV_KFD_GET_VERSION) {
+		((struct gnv_kfd_get_version *)arg)->major = 1;
+		return 0;
+	}
+	assert_int_equal(request, GNV_KFD_ACQUIRE_VM);
+	return owner;
+}
+
+static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(log_text, sizeof(log_text), "%s", line);
+}
+
+static const struct gnv_log the_log = { listen, NULL };
+
+static void *state_of(const char *library, const char *function)
+{
+	void *(*get)(void);
+
+	*(void **)&get = dlsym(dlopen(library, RTLD_NOW), function);
+	return get();
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	calls_reset();
+	calls.nodes = nodes;
+	calls.ioctl = answer;
+	memset(drm, 0, sizeof(*drm));
+	memset(hip, 0, sizeof(*hip));
+	hip->version = 70000000;
+	hip->devices = 2;
+	owner = 0;
+	log_text[0] = 0;
+	return 0;
+}
+
+static int make_tree(void **state)
+{
+	char command[256];
+
+	(void)state;
+	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
+	setenv("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, 1);
+	drm = state_of(FAKE_DRM_LIBRARY, "fake_drm");
+	hip = state_of(FAKE_HIP_LIBRARY, "fake_hip");
+	assert_non_null(mkdtemp(root));
+	snprintf(command, sizeof(command), "mkdir -p %s/bus/pci/devices/%s/drm/renderD128", root, BDF);
+	return system(command);
+}
+
+static int remove_tree(void **state)
+{
+	char command[64];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command);
+}
+
+static int alloc(enum gnv_vram_kind kind, const char *bdf, struct gnv_gpu_bytes *bytes)
+{
+	return gnv_vram_alloc(kind, root, bdf, KFD_ID, 8192, &the_log, bytes);
+}
+
+static void test_hip(void **state)
+{
+	struct gnv_gpu_bytes bytes;
+
+	(void)state;
+	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
+	assert_int_equal(bytes.len, FAKE_HIP_UNIT);
+	assert_true(bytes.lane && bytes.dmabuf >= 0 && !bytes.cpu);
+	assert_string_equal(log_text, "");
+	gnv_vram_free(&bytes);
+	hip->no_uncached = true;
+	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
+	assert_non_null(strstr(log_text, "seen by the next kernel"));
+	gnv_vram_free(&bytes);
+	assert_int_equal(hip->handles + hip->ranges + hip->maps, 0);
+	assert_int_equal(alloc(GNV_VRAM_HIP, "0000:09:00.0", &bytes), -ENODEV);
+	hip->version = 50000000;
+	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), -EOPNOTSUPP);
+	assert_null(hip->broke);
+}
+
+static void test_drm(void **state)
+{
+	struct gnv_gpu_bytes bytes;
+
+	(void)state;
+	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), 0);
+	calls.fds++; /* what the library exported */
+	assert_int_equal(bytes.len, 8192);
+	assert_int_equal(bytes.lane, drm->va);
+	gnv_vram_free(&bytes);
+	assert_int_equal(calls.fds + calls.ranges + drm->bos + drm->maps + drm->devices, 0);
+	owner = EBUSY; /* the lanes would not see it */
+	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
+	owner = 0;
+	drm->refuse = "vram";
+	drm->fails_with = -ENOMEM;
+	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -ENOMEM);
+	assert_int_equal(alloc(GNV_VRAM_DRM, "0000:09:00.0", &bytes), -ENODEV);
+	assert_int_equal(calls.fds + calls.ranges + drm->bos + drm->maps + drm->devices, 0);
+	assert_null(drm->broke);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_hip, begin), cmocka_unit_test_setup(test_drm, begin) };
+
+	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}
