@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_copy() on CPU lanes of every width: data, results, refusals. */
+/* gpunvme_copy() on CPU lanes of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -69,9 +70,8 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_copy(gpu, dq, 1, dbuf, &copy), -EINVAL);
 }
 
-static void copies_on_every_width(void **state)
+static void copies_on(const char *spec)
 {
-	static const char *const spec[] = { "cpu", "cpu:4", "cpu:32" };
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_qp *qp[2];
@@ -80,32 +80,41 @@ static void copies_on_every_width(void **state)
 	struct gpunvme_dev *dev;
 	struct gpunvme_dq dq[2];
 	char uri[512];
-	unsigned i, k;
+	unsigned k;
 
-	(void)state;
 	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("copy.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	for (i = 0; i < 3; i++) {
-		assert_int_equal(gpunvme_gpu_open(spec[i], NULL, &gpu), 0);
-		for (k = 0; k < 2; k++) {
-			assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[k]), 0);
-			assert_int_equal(gpunvme_qp_view(qp[k], &view, &dq[k]), 0);
-		}
-		assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
-		assert_int_equal(gpunvme_mem_map(mem, dev), 0);
-		assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
-		round_trip(gpu, dq, mem, &dbuf);
-		gpunvme_qp_destroy(qp[0]);
-		gpunvme_qp_destroy(qp[1]);
-		gpunvme_mem_free(mem);
-		gpunvme_gpu_close(gpu);
+	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), 0);
+	for (k = 0; k < 2; k++) {
+		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[k]), 0);
+		assert_int_equal(gpunvme_qp_view(qp[k], &view, &dq[k]), 0);
 	}
+	assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	round_trip(gpu, dq, mem, &dbuf);
+	gpunvme_qp_destroy(qp[0]);
+	gpunvme_qp_destroy(qp[1]);
+	gpunvme_mem_free(mem);
+	gpunvme_gpu_close(gpu);
 	gpunvme_dev_close(dev);
+}
+
+static void copies(void **state)
+{
+	(void)state;
+	if (getenv("GPUNVME_TEST_GPU")) {
+		copies_on(getenv("GPUNVME_TEST_GPU"));
+		return;
+	}
+	copies_on("cpu");
+	copies_on("cpu:4");
+	copies_on("cpu:32");
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(copies_on_every_width) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(copies) };
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);
 }
