@@ -7,7 +7,7 @@
 
 #include "os/bind.h"
 #include "os/file.h"
-#include "os/sysfs.h"
+#include "os/topology.h"
 #include "port/vfio_checks.h"
 #include "util/opts.h"
 
@@ -46,6 +46,22 @@ GPUNVME_API int gpunvme_pci_info(unsigned n, struct gpunvme_pci_info *user)
 		if (!gnv_sysfs_tolerated(&other))
 			memcpy(info.group_other, other.bdf, sizeof(info.group_other));
 	return gnv_info_copy(user, &info, sizeof(info), "gpunvme_pci_info");
+}
+
+GPUNVME_API int gpunvme_pci_path(const char *a, const char *b, struct gpunvme_pci_path *user)
+{
+	struct gpunvme_pci_path path = { .size = sizeof(path) };
+	char bdf[2][GNV_BDF_BYTES];
+	int ret;
+
+	if (!a || !b)
+		return gnv_fail(-EINVAL, "gpunvme_pci_path: the addresses must not be NULL");
+	ret = gnv_pci_parse(a, bdf[0]);
+	if (!ret)
+		ret = gnv_pci_parse(b, bdf[1]);
+	if (!ret)
+		ret = gnv_topology_path(GNV_SYSFS, bdf[0], bdf[1], &path);
+	return ret ? ret : gnv_info_copy(user, &path, sizeof(path), "gpunvme_pci_path");
 }
 
 static int find(const char *function, const char *address, struct gnv_pci *pci)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVMe controllers on the PCI bus: which there are, taking one from the kernel's driver for use with gpunvme_dev_open(), and giving
- * it back.
+ * NVMe controllers on the PCI bus: which there are, how far they are from a GPU, taking one from the kernel's driver for use with
+ * gpunvme_dev_open(), and giving it back.
  */
 #ifndef GPUNVME_PCI_H
 #define GPUNVME_PCI_H
@@ -40,6 +40,30 @@ struct gpunvme_pci_info {
  * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_pci_info(unsigned n, struct gpunvme_pci_info *info);
+
+enum gpunvme_distance {
+	GPUNVME_SAME_SWITCH = 1,   /* below one PCIe switch */
+	GPUNVME_SAME_ROOT = 2,     /* below one root complex */
+	GPUNVME_SAME_SOCKET = 3,   /* of one processor, as far as the firmware tells */
+	GPUNVME_ACROSS_SOCKETS = 4
+};
+
+struct gpunvme_pci_path {
+	size_t size;                    /* set by the caller to sizeof(struct gpunvme_pci_path) */
+	enum gpunvme_distance distance;
+	int32_t redirect;               /* a bridge between them sends what peers exchange up to the root (ACS): 1, 0, -1 unknown */
+};
+
+/**
+ * gpunvme_pci_path() - what lies between two PCI devices, for example a GPU and a controller
+ * @a:    DDDD:BB:DD.F
+ * @b:    the other
+ * @path: filled; path->size must be set
+ *
+ * Whether bridges redirect is read from their configuration, by root only. Any thread may call it.
+ * Return: 0; -EINVAL bad address, or path->size is too small; -ENODEV no such device.
+ */
+GPUNVME_API int gpunvme_pci_path(const char *a, const char *b, struct gpunvme_pci_path *path);
 
 /**
  * gpunvme_pci_bind() - give a controller to vfio-pci

@@ -16,7 +16,7 @@
 #include "os/amdregs.h"
 #include "os/hsa.h"
 #include "os/sys.h"
-#include "os/sysfs.h"
+#include "os/topology.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 
@@ -29,16 +29,6 @@ struct lanes {
 static struct gnv_hsa *hsa_of(const struct gpunvme_gpu *gpu)
 {
 	return ((const struct lanes *)gpu->priv)->hsa;
-}
-
-/* KFD's number of the GPU, which the runtime does not tell. */
-static uint32_t kfd_id(const struct gnv_hsa_info *info)
-{
-	char path[96], text[32];
-
-	snprintf(path, sizeof(path), GNV_SYSFS "/class/kfd/kfd/topology/nodes/%u/gpu_id", info->node);
-	gnv_sysfs_read(path, text, sizeof(text));
-	return (uint32_t)strtoul(text, NULL, 10);
 }
 
 static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
@@ -65,7 +55,7 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 		return ret;
 	}
 	lanes->hsa = hsa;
-	lanes->kfd_id = kfd_id(info);
+	lanes->kfd_id = gnv_topology_kfd_id(GNV_SYSFS, info->bdf, info->node);
 	gpu->priv = lanes;
 	gpu->info.kind = GPUNVME_GPU_HSA;
 	gpu->info.width = info->width;

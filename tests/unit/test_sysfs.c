@@ -7,43 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/tree.h"
 #include "os/sys.h"
 #include "os/sysfs.h"
 #include "port/vfio_checks.h"
 #include "port/vfio_device.h"
-
-static char root[] = "/tmp/gpunvme-sysfs-XXXXXX";
-
-__attribute__((format(printf, 2, 3))) static void put(const char *text, const char *format, ...)
-{
-	char path[256], full[512];
-	va_list args;
-	char *slash;
-	FILE *f;
-
-	va_start(args, format);
-	vsnprintf(path, sizeof(path), format, args);
-	va_end(args);
-	snprintf(full, sizeof(full), "%s/%s", root, path);
-	for (slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		mkdir(full, 0755);
-		*slash = '/';
-	}
-	if (text[0] == '>') { /* a link */
-		assert_int_equal(symlink(text + 1, full), 0);
-		return;
-	}
-	f = fopen(full, "w");
-	assert_non_null(f);
-	fputs(text, f);
-	fclose(f);
-}
 
 static void put_device(const char *bdf, const char *class_code, const char *driver, int group)
 {
@@ -68,8 +39,7 @@ static void put_device(const char *bdf, const char *class_code, const char *driv
 
 static int make_tree(void **state)
 {
-	(void)state;
-	assert_non_null(mkdtemp(root));
+	assert_int_equal(tree_make(state), 0);
 	put_device("0000:01:00.0", "0x010802\n", "vfio-pci", 5);
 	put("", "bus/pci/devices/0000:01:00.0/vfio-dev/vfio3/dev");
 	put("0x00000000febf0000 0x00000000febf3fff 0x0000000000140204\n0x0 0x0 0x0\n"
@@ -85,15 +55,6 @@ static int make_tree(void **state)
 	put_device("0000:00:1c.0", "0x060400\n", "pcieport", 7);
 	put_device("0000:04:00.0", "0x010802\n", NULL, -1);
 	return 0;
-}
-
-static int remove_tree(void **state)
-{
-	char command[64];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command) != 0;
 }
 
 static void test_address(void **state)
@@ -231,5 +192,5 @@ int main(void)
 		cmocka_unit_test(test_windows), cmocka_unit_test(test_checks), cmocka_unit_test(test_noiommu),
 	};
 
-	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+	return cmocka_run_group_tests(tests, make_tree, tree_remove);
 }
