@@ -5,7 +5,7 @@
  *
  *   gpunvme_mem_alloc / _register / _import_dmabuf     make the object; so does gpunvme_mem_bar (peer.h)
  *   gpunvme_mem_map                   let a device reach it
- *   gpunvme_mem_dbuf                  what a kernel needs to use it
+ *   gpunvme_mem_dbuf                  what a kernel needs to use it; gpunvme_mem_dbuf_for: a kernel of another GPU
  *   gpunvme_mem_unmap, gpunvme_mem_free
  */
 #ifndef GPUNVME_MEM_H
@@ -121,6 +121,21 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
  * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away.
  */
 GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
+
+/**
+ * gpunvme_mem_dbuf_for() - describe mapped memory to a kernel of another GPU
+ * @mem:  memory of the host; its IOVA is one for all GPUs
+ * @dev:  a device it is mapped to
+ * @gpu:  whose lanes will use it, with queues of their own on @dev; or the memory's own
+ * @dbuf: filled; for lanes of @gpu only, valid until the memory is unmapped from @dev
+ *
+ * The first call for a GPU makes the memory visible to it, which lasts as long. A GPU keeps queues and data of one device together,
+ * so call it before that GPU's queues are created: they then lie in memory of the host, too. Any thread may call it.
+ * Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away; -EXDEV it is memory of another GPU, or queues
+ * and data of @gpu lie elsewhere on @dev; -EOPNOTSUPP, -ENOMEM, -EIO @gpu cannot reach it.
+ */
+GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+				     struct gpunvme_dbuf *dbuf);
 
 /**
  * gpunvme_mem_ptr() - the CPU's address of the memory

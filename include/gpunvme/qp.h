@@ -2,8 +2,9 @@
 /*
  * I/O queue pairs: a submission and a completion ring that lanes drive without the CPU.
  *
- * One queue pair belongs to the lanes of one GPU. Any number of them may use it at once; more queues cost memory and give
- * throughput. gpunvme_qp_view() makes the descriptor a kernel receives: which namespace, which blocks, may it write.
+ * One queue pair belongs to the lanes of one GPU, whose caches hold its state: another GPU gets queues of its own on the same
+ * controller, and may share buffers (gpunvme_mem_dbuf_for). Any number of lanes may use a queue at once; more queues cost memory
+ * and give throughput. gpunvme_qp_view() makes the descriptor a kernel receives: which namespace, which blocks, may it write.
  */
 #ifndef GPUNVME_QP_H
 #define GPUNVME_QP_H

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "nvme/guest.h"
 #include "nvme/place.h"
 #include "nvme/prp.h"
 #include "nvme/qp.h"
@@ -52,12 +53,19 @@ static int show(struct gnv_mapping *map)
 	return ret == -EOPNOTSUPP && !(mem->gpu && mem->cpu) ? 0 : ret;
 }
 
-static void hide(struct gnv_mapping *map)
+void gnv_map_hide(struct gnv_mapping *map, struct gpunvme_gpu *gpu)
 {
-	if (map->shown && gnv_mem_hide(map->mem, map->mem->gpu)) {
+	if (gnv_mem_hide(map->mem, gpu)) {
 		gnv_log(&map->dev->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", map->mem->len, gpunvme_errmsg());
 		map->mem->leaked = true;
 	}
+}
+
+static void hide(struct gnv_mapping *map)
+{
+	gnv_guests_drop(map, true);
+	if (map->shown)
+		gnv_map_hide(map, map->mem->gpu);
 }
 
 /* Another live mapping of the memory in this space: the kernel's is the same one. */
@@ -248,25 +256,42 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
 	return ret;
 }
 
-GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf)
+/* @gpu: NULL: the memory's. */
+static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_dbuf *dbuf)
 {
 	struct gnv_mapping *map;
-	pthread_mutex_t *lock;
+	uint64_t base = 0;
 	int ret = 0;
 
-	if (!mem || !dev || !dbuf)
-		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf: mem, dev and dbuf must not be NULL");
-	lock = (pthread_mutex_t *)(uintptr_t)&mem->lock;
-	pthread_mutex_lock(lock);
+	pthread_mutex_lock(&mem->lock);
 	map = find(mem, dev);
 	if (!map)
 		ret = gnv_fail(-EINVAL, "the memory is not mapped to this device; call gpunvme_mem_map() first");
 	else if (map->dead)
 		ret = gnv_fail(-ENODEV, "the memory was taken away by the device it lies in; call gpunvme_mem_map() again");
 	else
+		ret = gnv_guest_base(map, gpu ? gpu : mem->gpu, &base);
+	if (!ret) {
 		*dbuf = map->dbuf;
-	pthread_mutex_unlock(lock);
+		dbuf->base = base;
+	}
+	pthread_mutex_unlock(&mem->lock);
 	return ret;
+}
+
+GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf)
+{
+	if (!mem || !dev || !dbuf)
+		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf: mem, dev and dbuf must not be NULL");
+	return describe((struct gpunvme_mem *)(uintptr_t)mem, dev, NULL, dbuf);
+}
+
+GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+				     struct gpunvme_dbuf *dbuf)
+{
+	if (!mem || !dev || !gpu || !dbuf)
+		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf_for: mem, dev, gpu and dbuf must not be NULL");
+	return describe(mem, dev, gpu, dbuf);
 }
 
 /* Undo what can be undone; true when a device may still write. With the memory's lock held. */
@@ -321,6 +346,7 @@ void gnv_map_drop_all(struct gpunvme_dev *dev)
 			gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", mem->len, gpunvme_errmsg());
 			mem->leaked = true;
 			unlink_map(map);
+			gnv_guests_drop(map, false);
 			give_place(map);
 			free(map);
 		}
@@ -341,6 +367,7 @@ void gnv_map_leak_all(struct gpunvme_dev *dev)
 		pthread_mutex_lock(&mem->lock);
 		mem->leaked = true;
 		unlink_map(map);
+		gnv_guests_drop(map, false);
 		pthread_mutex_unlock(&mem->lock);
 		free(map); /* its table is the arena's, which is leaked whole */
 	}

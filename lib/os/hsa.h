@@ -53,7 +53,10 @@ void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr);
 int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t *offset);
 void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd);
 
-/* Memory of the host, in whole pages, becomes visible to the lanes, uncached. Return: 0; -ENOMEM, -EIO. */
+/*
+ * Memory of the host, in whole pages, becomes visible to the lanes of every GPU of the runtime, uncached. Once for each GPU that
+ * uses it, with the same address and length. Return: 0; -ENOMEM, -EIO.
+ */
 int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane);
 void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu);
 

@@ -76,7 +76,8 @@ void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd)
 int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
 {
 	void *ptr = NULL;
-	hsa_status_t status = gpu->api.amd_memory_lock_to_pool(cpu, len, &gpu->agent, 1, gpu->host, 0, &ptr);
+	/* For all GPUs: the runtime maps pages once, and counts whoever asks again without looking for which GPU. */
+	hsa_status_t status = gpu->api.amd_memory_lock_to_pool(cpu, len, NULL, 0, gpu->host, 0, &ptr);
 
 	if (status != HSA_STATUS_SUCCESS)
 		return gnv_hsa_refused(gpu, status, status == HSA_STATUS_ERROR_OUT_OF_RESOURCES ? -ENOMEM : -EIO,

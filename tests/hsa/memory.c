@@ -8,8 +8,10 @@
 
 #include "runtime.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs and locked */
 static struct standin_alloc *allocs;
+
+int standin_importers[STANDIN_GPUS_MAX];
 
 static void count(int *counter, int by)
 {
@@ -112,13 +114,74 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 	return HSA_STATUS_SUCCESS;
 }
 
+static struct locked {
+	struct locked *next;
+	void *ptr;
+	size_t size;
+	unsigned gpus; /* bit for each that sees it */
+	unsigned times;
+} *locked;
+
+static struct locked **find_locked(const void *ptr)
+{
+	struct locked **link;
+
+	for (link = &locked; *link && (*link)->ptr != ptr; link = &(*link)->next)
+		;
+	return link;
+}
+
+bool standin_sees(unsigned gpu, const void *ptr)
+{
+	const struct locked *l;
+	bool sees = false;
+
+	pthread_mutex_lock(&lock);
+	for (l = locked; l; l = l->next)
+		sees |= (const char *)ptr >= (char *)l->ptr && (const char *)ptr < (char *)l->ptr + l->size && l->gpus >> gpu & 1;
+	pthread_mutex_unlock(&lock);
+	return sees;
+}
+
+/* As ROCm's: pages that are locked already are counted once more, and seen by nobody else for it. */
+static hsa_status_t lock_pages(void *ptr, size_t size, unsigned gpus)
+{
+	hsa_status_t status = HSA_STATUS_SUCCESS;
+	struct locked **link, *l;
+
+	pthread_mutex_lock(&lock);
+	link = find_locked(ptr);
+	l = *link;
+	if (!l) {
+		l = *link = calloc(1, sizeof(*l));
+		if (l)
+			*l = (struct locked){ .ptr = ptr, .size = size, .gpus = gpus };
+	}
+	if (!l)
+		status = HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	else if (l->size != size)
+		status = HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	else
+		l->times++;
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
 STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa_agent_t *agents, int count_of,
 						     hsa_amd_memory_pool_t pool, uint32_t flags, void **agent_ptr)
 {
+	unsigned gpus = count_of ? 0 : ~0u;
+	hsa_status_t status;
+	int i;
+
 	STANDIN_FAILS("amd_memory_lock_to_pool");
-	if (!ptr || ((uintptr_t)ptr | size) & 4095 || count_of != 1 || agents->handle < AGENT_GPU || pool.handle > POOL_KERNARG ||
-	    flags)
+	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_KERNARG || flags)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	for (i = 0; i < count_of; i++)
+		gpus |= 1u << (agents[i].handle - AGENT_GPU);
+	status = lock_pages(ptr, size, gpus);
+	if (status != HSA_STATUS_SUCCESS)
+		return status;
 	count(&standin_counts.locks, 1);
 	*agent_ptr = ptr;
 	return HSA_STATUS_SUCCESS;
@@ -126,7 +189,18 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 
 STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 {
-	(void)ptr;
+	struct locked **link, *l;
+
+	pthread_mutex_lock(&lock);
+	link = find_locked(ptr);
+	l = *link;
+	if (l && !--l->times) {
+		*link = l->next;
+		free(l);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!l)
+		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
 	count(&standin_counts.locks, -1);
 	return HSA_STATUS_SUCCESS;
 }
@@ -136,19 +210,18 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 {
 	struct stat st;
 
-	(void)agents;
-	(void)agent;
 	(void)flags;
 	(void)metadata_size;
 	(void)metadata;
 	STANDIN_FAILS("amd_interop_map_buffer");
-	if (fstat(fd, &st) || !st.st_size)
+	if (agents != 1 || agent->handle < AGENT_GPU || fstat(fd, &st) || !st.st_size)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	*ptr = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (*ptr == MAP_FAILED)
 		return HSA_STATUS_ERROR;
 	*size = (size_t)st.st_size;
 	count(&standin_counts.imports, 1);
+	count(&standin_importers[agent->handle - AGENT_GPU], 1);
 	return HSA_STATUS_SUCCESS;
 }
 

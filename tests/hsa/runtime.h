@@ -34,6 +34,9 @@ struct standin_counts {
 };
 extern STANDIN_API struct standin_counts standin_counts;
 
+/* Imports ever, by each GPU. */
+extern STANDIN_API int standin_importers[STANDIN_GPUS_MAX];
+
 /* The register that flushes the CPU's writes to VRAM. */
 extern STANDIN_API uint32_t standin_hdp;
 
@@ -50,6 +53,9 @@ bool standin_lacks(const char *what);
 
 /* Does this call fail? Then *status is what it answers. */
 bool standin_fails(const char *function, hsa_status_t *status);
+
+/* Is the host's memory at this address locked for that GPU? */
+STANDIN_API bool standin_sees(unsigned gpu, const void *ptr);
 
 /* The allocation that holds an address, or NULL. */
 struct standin_alloc *standin_find(const void *ptr);
