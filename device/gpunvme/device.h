@@ -17,6 +17,7 @@
  *   buffer; -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device
  *   broke the protocol; -GPUNVME_ENODEV it is gone; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop();
  *   -GPUNVME_EPROTONOSUPPORT the descriptor is of another version than this header.
+ * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY ask for: then nothing is counted.
  */
 #ifndef GPUNVME_DEVICE_H
 #define GPUNVME_DEVICE_H

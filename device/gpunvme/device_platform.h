@@ -90,6 +90,19 @@ GNVD_FN uint32_t gnvd_lowest(uint64_t v)
 #endif
 }
 
+/* Position of the highest set bit; v must not be 0. */
+GNVD_FN uint32_t gnvd_highest(uint64_t v)
+{
+#if defined(GNVD_CUDA)
+	uint32_t at;
+
+	__asm__("bfind.u64 %0, %1;" : "=r"(at) : "l"(v));
+	return at;
+#else
+	return 63 - (uint32_t)__builtin_clzll(v);
+#endif
+}
+
 /* ------------------------------------------------------------------------------------------------------------------------ */
 #if defined(GNVD_CUDA)
 

@@ -16,7 +16,7 @@
 
 #define GPUNVME_DQ_MAGIC 0x51445647u /* "GVDQ" in memory order */
 #define GPUNVME_DQ_MAJOR 0u          /* a change makes old kernels and new libraries refuse each other */
-#define GPUNVME_DQ_MINOR 1u          /* a change only adds: reserved fields got a meaning */
+#define GPUNVME_DQ_MINOR 2u          /* a change only adds: reserved fields got a meaning */
 
 /*
  * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
@@ -45,7 +45,8 @@ enum gpunvme_dq_flags {
 	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
 	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
-	GPUNVME_DQ_SERVED = 1u << 6        /* gpunvme_serve() runs for this queue: lanes that wait rarely drain */
+	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_serve() runs for this queue: lanes that wait rarely drain */
+	GPUNVME_DQ_LATENCY = 1u << 7       /* keep times and buckets behind the result words (below) */
 };
 
 /*
@@ -74,7 +75,8 @@ struct gpunvme_dq_state {
 	uint64_t doorbells; /* counters, kept when GPUNVME_DQ_STATS is set */
 	uint64_t drains;
 	uint64_t completions;
-	uint8_t pad5[104];
+	uint64_t errors; /* completions with a status other than success */
+	uint8_t pad5[96];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, fetched) == 128, "dq state layout");
@@ -108,6 +110,15 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
 #define GPUNVME_GATE_CAME 0x00000000000fffffull
 #define GPUNVME_GATE_SHIFT 20
 
+/*
+ * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. First `cids` times: when the command of that
+ * identifier was written, by the lanes' clock; 0 once it was counted. Then the buckets: how many commands took i ticks for i below
+ * 8, or from (8 + i % 8) << (i / 8 - 1) ticks on up to where the next bucket begins, from the write of the command to the drain
+ * that found its completion. A bucket is at most an eighth of its own times wide.
+ */
+#define GPUNVME_LATENCY_STEPS 8u /* to each power of two */
+#define GPUNVME_LATENCY_BUCKETS 496u
+
 /* A view of one queue pair: how to reach the rings, and which blocks it may touch. */
 struct gpunvme_dq {
 	uint32_t magic; /* GPUNVME_DQ_MAGIC */
@@ -131,7 +142,7 @@ struct gpunvme_dq {
 
 	uint64_t state;   /* lane address of struct gpunvme_dq_state */
 	uint64_t ready;   /* lane address of 2^sq_shift READY words */
-	uint64_t result;  /* lane address of `cids` result words */
+	uint64_t result;  /* lane address of `cids` result words, and what GPUNVME_DQ_LATENCY adds */
 	uint64_t cid_map; /* lane address of the CID bit map */
 
 	uint64_t stop; /* lane address of a 32-bit word of the host's: 0, 1 asks the lanes to stop, a GPUNVME_E* ends the queue;

@@ -20,13 +20,14 @@ struct gpunvme_qp;
 
 enum gpunvme_qp_flags {
 	GPUNVME_QP_SGL = 1u << 0,         /* SGL data blocks instead of PRPs; -EOPNOTSUPP where the controller has none */
-	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_info) */
+	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_info()) */
 	GPUNVME_QP_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
 	GPUNVME_QP_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
 	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (service.h, or gpunvme_serve() in a kernel) */
 	GPUNVME_QP_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus() has shown it */
 	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus() has shown it */
 	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
+	GPUNVME_QP_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_qp_latency()) */
 };
 
 struct gpunvme_qp_opts {
@@ -133,13 +134,14 @@ struct gpunvme_qp_info {
 	uint32_t cids;      /* commands that can be in flight or unclaimed */
 	uint32_t poison;    /* 0, or the errno that ended the queue (positive) */
 	uint32_t in_flight; /* commands the controller has and has not completed */
-	uint64_t submitted; /* since creation */
+	uint64_t submitted; /* since creation or the last recovery */
 	uint64_t doorbells; /* the rest: only with GPUNVME_QP_STATS, else 0 */
 	uint64_t drains;
 	uint64_t completions;
 	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram"; with "+fwd" where a CPU thread rings the doorbells */
 	uint32_t recoveries; /* times the queue was created anew; views from before the last are over */
 	uint32_t reserved;
+	uint64_t errors; /* with GPUNVME_QP_STATS: completions with a status other than success */
 };
 
 /**
@@ -151,6 +153,40 @@ struct gpunvme_qp_info {
  * Return: 0; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *info);
+
+/*
+ * How long commands took, by the clock of the lanes: from the write of a command to the drain that found its completion. Counts
+ * only grow: the difference of two snapshots is what lies between them, the sum over queues of one GPU is theirs together.
+ */
+struct gpunvme_qp_latency {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_qp_latency) */
+	uint32_t ticks_per_ms;
+	uint32_t reserved;
+	uint64_t bucket[GPUNVME_LATENCY_BUCKETS]; /* commands by ticks; dq.h says where each bucket begins */
+};
+
+/**
+ * gpunvme_qp_latency() - how long commands took
+ * @qp:      a queue pair made with GPUNVME_QP_LATENCY
+ * @latency: filled; latency->size must be set
+ *
+ * Commands since creation or the last recovery, without the self-test's; those of kernels that were compiled with
+ * GPUNVME_COUNTERS 0 are missing. A snapshot, also while kernels run: each count is whole, a command that completes meanwhile is
+ * in it or not. Any thread may call it.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the queue was made without GPUNVME_QP_LATENCY; -EIO the lanes' memory cannot be read.
+ */
+GPUNVME_API int gpunvme_qp_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *latency);
+
+/**
+ * gpunvme_latency_ns() - the time within which a share of the commands ended
+ * @latency:     counts, of one queue or added up
+ * @per_million: the share: 500,000 is the median, 999,000 leaves one command in a thousand; 1,000,000 and more: all; 0: one
+ *
+ * Any thread may call it.
+ * Return: nanoseconds, the end of the bucket in which the share is reached: never too little, and at most an eighth and one tick
+ * too much; 0 when no command was counted.
+ */
+GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_qp_latency *latency, uint32_t per_million);
 
 #ifdef __cplusplus
 }

@@ -71,7 +71,7 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 {
 	uint32_t max = qp->dev->info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
 	uint32_t known = GPUNVME_QP_SGL | GPUNVME_QP_STATS | GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_FORWARD | GPUNVME_QP_SERVED |
-			 GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | GPUNVME_QP_VRAM;
+			 GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | GPUNVME_QP_VRAM | GPUNVME_QP_LATENCY;
 
 	if (opts->flags & ~known)
 		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QP_ flags of this version, 0x%x",

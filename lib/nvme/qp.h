@@ -10,6 +10,7 @@
 struct gnv_qp_layout {
 	size_t ready;
 	size_t result;
+	size_t buckets; /* of GPUNVME_QP_LATENCY; 0: none */
 	size_t cid_map;
 	size_t size;
 };
@@ -39,7 +40,7 @@ struct gpunvme_qp {
 	struct gnv_qp_layout layout;
 	uint64_t sq_db; /* lane addresses of the doorbells; 0 until there are any */
 	uint64_t cq_db;
-	struct gpunvme_qp_info before; /* counters when the self-test had ended */
+	struct gpunvme_dq_state before; /* counters when the self-test had ended */
 	struct gpunvme_qp *heir; /* this one was recovered and is kept for its last lanes; see nvme/recover.h */
 	uint32_t recoveries;
 	struct gnv_watched watched;
@@ -48,7 +49,7 @@ struct gpunvme_qp {
 /* Command identifiers of a queue: so few that neither completions in flight nor those not rung yet can overrun the CQ. */
 uint32_t gnv_qp_cids(uint32_t cq_depth);
 
-void gnv_qp_layout(uint32_t depth, uint32_t cids, struct gnv_qp_layout *layout);
+void gnv_qp_layout(uint32_t depth, uint32_t cids, bool latency, struct gnv_qp_layout *layout);
 
 /* Id of the first queue that is poisoned, or could not be deleted, and has commands the controller did not complete; else 0. */
 uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev);
@@ -98,7 +99,10 @@ void gnv_qp_release(struct gpunvme_qp *qp);
 /* The descriptor of a view of namespace `ns`, without checks. */
 void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq);
 
-/* Forget what the counters counted so far: gpunvme_qp_info() tells of the user's commands. */
-void gnv_qp_zero_counters(struct gpunvme_qp *qp);
+/* The buckets of a queue that has some. Return: 0, -EIO. */
+int gnv_qp_latency_read(const struct gpunvme_qp *qp, uint64_t *bucket);
+
+/* Forget what was counted so far, while no lane runs: gpunvme_qp_info() and gpunvme_qp_latency() tell of the user's commands. */
+int gnv_qp_zero_counters(struct gpunvme_qp *qp);
 
 #endif

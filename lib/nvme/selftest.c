@@ -143,7 +143,9 @@ int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp)
 	ret = compare(test, qp, ns.lba_size);
 	if (ret)
 		return ret;
-	gnv_qp_zero_counters(qp);
+	ret = gnv_qp_zero_counters(qp);
+	if (ret)
+		return ret;
 	gnv_log(&qp->dev->log, GPUNVME_LOG_DEBUG, "queue %u: self-test passed", qp->qid);
 	return 0;
 }

@@ -12,11 +12,13 @@
 #define LINE 128u
 #define WORDS 64u /* copied at once */
 
-void gnv_qp_layout(uint32_t depth, uint32_t cids, struct gnv_qp_layout *layout)
+void gnv_qp_layout(uint32_t depth, uint32_t cids, bool latency, struct gnv_qp_layout *layout)
 {
 	layout->ready = sizeof(struct gpunvme_dq_state);
 	layout->result = gnv_align_up(layout->ready + (size_t)depth * 8, LINE);
-	layout->cid_map = gnv_align_up(layout->result + (size_t)cids * 8, LINE);
+	layout->buckets = latency ? layout->result + 2 * (size_t)cids * 8 : 0;
+	layout->cid_map = latency ? layout->buckets + GPUNVME_LATENCY_BUCKETS * 8 : layout->result + (size_t)cids * 8;
+	layout->cid_map = gnv_align_up(layout->cid_map, LINE);
 	layout->size = gnv_align_up(layout->cid_map + ((size_t)cids + 63) / 64 * 8, LINE);
 }
 
@@ -41,7 +43,7 @@ int gnv_qp_state_open(struct gpunvme_qp *qp)
 {
 	int ret;
 
-	gnv_qp_layout(qp->depth, qp->cids, &qp->layout);
+	gnv_qp_layout(qp->depth, qp->cids, qp->flags & GPUNVME_QP_LATENCY, &qp->layout);
 	ret = qp->gpu->ops->local_alloc(qp->gpu, qp->layout.size, &qp->state);
 	if (ret) {
 		qp->state.lane = 0;
@@ -98,6 +100,20 @@ void gnv_qp_state_read(const struct gpunvme_qp *qp, struct gpunvme_dq_state *sta
 {
 	if (qp->gpu->ops->peek(qp->gpu, state, qp->state.lane, sizeof(*state)))
 		memset(state, 0, sizeof(*state));
+}
+
+int gnv_qp_latency_read(const struct gpunvme_qp *qp, uint64_t *bucket)
+{
+	return qp->gpu->ops->peek(qp->gpu, bucket, qp->state.lane + qp->layout.buckets, GPUNVME_LATENCY_BUCKETS * sizeof(*bucket));
+}
+
+/* The counters are the lanes': they go on, and what they were is subtracted. */
+int gnv_qp_zero_counters(struct gpunvme_qp *qp)
+{
+	static const uint64_t none[GPUNVME_LATENCY_BUCKETS];
+
+	gnv_qp_state_read(qp, &qp->before);
+	return qp->layout.buckets ? qp->gpu->ops->poke(qp->gpu, qp->state.lane + qp->layout.buckets, none, sizeof(none)) : 0;
 }
 
 bool gnv_qp_completion_waits(const struct gpunvme_qp *qp, const struct gpunvme_dq_state *state)

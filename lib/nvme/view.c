@@ -22,6 +22,8 @@ static uint32_t dq_flags(const struct gpunvme_qp *qp)
 		flags |= GPUNVME_DQ_SGL;
 	if (qp->flags & GPUNVME_QP_STATS)
 		flags |= GPUNVME_DQ_STATS;
+	if (qp->flags & GPUNVME_QP_LATENCY)
+		flags |= GPUNVME_DQ_LATENCY;
 	if (qp->flags & GPUNVME_QP_SERVED)
 		flags |= GPUNVME_DQ_SERVED;
 	if (qp->flags & GPUNVME_QP_CQE16)
@@ -161,15 +163,11 @@ static void read_counters(const struct gpunvme_qp *qp, struct gpunvme_qp_info *i
 	struct gpunvme_dq_state state;
 
 	gnv_qp_state_read(qp, &state);
-	info->submitted = state.pub;
-	info->doorbells = state.doorbells;
-	info->drains = state.drains;
-	info->completions = state.completions;
-}
-
-void gnv_qp_zero_counters(struct gpunvme_qp *qp)
-{
-	read_counters(qp, &qp->before);
+	info->submitted = state.pub - qp->before.pub;
+	info->doorbells = state.doorbells - qp->before.doorbells;
+	info->drains = state.drains - qp->before.drains;
+	info->completions = state.completions - qp->before.completions;
+	info->errors = state.errors - qp->before.errors;
 }
 
 GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *user)
@@ -180,10 +178,6 @@ GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *u
 		return gnv_fail(-EINVAL, "gpunvme_qp_info: qp must not be NULL");
 	pthread_mutex_lock(&qp->dev->lock);
 	read_counters(qp, &info);
-	info.submitted -= qp->before.submitted;
-	info.doorbells -= qp->before.doorbells;
-	info.drains -= qp->before.drains;
-	info.completions -= qp->before.completions;
 	info.qid = qp->qid;
 	info.depth = qp->depth;
 	info.cq_depth = qp->cq_depth;
@@ -194,4 +188,54 @@ GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *u
 	info.recoveries = qp->recoveries;
 	pthread_mutex_unlock(&qp->dev->lock);
 	return gnv_info_copy(user, &info, sizeof(info), "gpunvme_qp_info");
+}
+
+GPUNVME_API int gpunvme_qp_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *user)
+{
+	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	int ret;
+
+	if (!qp)
+		return gnv_fail(-EINVAL, "gpunvme_qp_latency: qp must not be NULL");
+	if (!(qp->flags & GPUNVME_QP_LATENCY))
+		return gnv_fail(-EOPNOTSUPP, "this queue keeps no latencies; create it with GPUNVME_QP_LATENCY");
+	latency.ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
+	pthread_mutex_lock(&qp->dev->lock);
+	ret = gnv_qp_latency_read(qp, latency.bucket);
+	pthread_mutex_unlock(&qp->dev->lock);
+	return ret ? ret : gnv_info_copy(user, &latency, sizeof(latency), "gpunvme_qp_latency");
+}
+
+/* The first time that belongs to a later bucket. */
+static uint64_t bucket_end(uint32_t i)
+{
+	uint32_t shift = i < GPUNVME_LATENCY_STEPS ? 0 : i / GPUNVME_LATENCY_STEPS - 1;
+
+	if (i + 1 >= GPUNVME_LATENCY_BUCKETS)
+		return UINT64_MAX;
+	return ((uint64_t)(i - GPUNVME_LATENCY_STEPS * shift) + 1) << shift;
+}
+
+GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_qp_latency *latency, uint32_t per_million)
+{
+	uint64_t all = 0, seen = 0, want, end;
+	uint32_t i;
+
+	if (!latency || !latency->ticks_per_ms)
+		return 0;
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS; i++)
+		all += latency->bucket[i];
+	if (!all)
+		return 0;
+	per_million = per_million < 1000000 ? per_million : 1000000;
+	want = all / 1000000 * per_million + (all % 1000000 * per_million + 999999) / 1000000;
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS - 1; i++) {
+		seen += latency->bucket[i];
+		if (seen && seen >= want)
+			break;
+	}
+	end = bucket_end(i);
+	return end / latency->ticks_per_ms > UINT64_MAX / 1000000 - 1
+		       ? UINT64_MAX
+		       : end / latency->ticks_per_ms * 1000000 + end % latency->ticks_per_ms * 1000000 / latency->ticks_per_ms;
 }

@@ -19,6 +19,7 @@ struct rig {
 	struct mini ctrl;
 	struct gpunvme_dq_state *state;
 	uint64_t *ready, *result, *cid_map;
+	uint64_t *buckets; /* with GPUNVME_DQ_LATENCY, behind the results */
 	uint32_t stop, doorbell[2];
 };
 
@@ -47,7 +48,8 @@ static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
 
 	r->state = rig_zeroed(sizeof(*r->state));
 	r->ready = rig_zeroed(8 * depth);
-	r->result = rig_zeroed(8 * cids);
+	r->result = rig_zeroed(8 * (2 * cids + GPUNVME_LATENCY_BUCKETS));
+	r->buckets = r->result + 2 * cids;
 	r->cid_map = rig_zeroed(8 * ((cids + 63) / 64));
 	for (i = 0; i < cids; i++)
 		r->cid_map[i / 64] |= 1ull << (i & 63);

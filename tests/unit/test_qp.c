@@ -220,7 +220,7 @@ static void test_bad_options(void **state)
 		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EINVAL);
 	}
 	opts.depth = 2;
-	opts.flags = 0x100;
+	opts.flags = 1u << 31;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EINVAL);
 	opts.flags = GPUNVME_QP_SGL | GPUNVME_QP_NO_SELFTEST;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
