@@ -12,8 +12,10 @@
 
 #include "os/dl.h"
 #include "os/hsa_table.h"
+#include "os/sysfs.h"
 #include "util/log.h"
 
+#define LISTED 8u /* GPUs in a sentence */
 #define CLOCK_HZ 100000000u /* of every GPU whose runtime is too old to tell */
 
 #define SYMBOL(name) { "hsa_" #name, offsetof(struct gnv_hsa_api, name), false },
@@ -42,8 +44,8 @@ static int start_runtime(struct gnv_hsa *gpu)
 
 	if (status == HSA_STATUS_ERROR_OUT_OF_RESOURCES)
 		return gnv_fail(-ENODEV,
-				"the HSA runtime finds no AMD GPU (0x1008): is amdgpu loaded, and may this user open /dev/kfd and "
-				"/dev/dri/renderD* (group render)?");
+				"the HSA runtime finds no AMD GPU (0x1008); load amdgpu, and let this user open /dev/kfd and "
+				"/dev/dri/renderD* (group render)");
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -ENODEV, "the runtime does not start");
 }
 
@@ -52,8 +54,10 @@ static int start_runtime(struct gnv_hsa *gpu)
 struct search {
 	struct gnv_hsa *gpu;
 	const char *bdf; /* or NULL: by ordinal */
+	char wanted[GNV_BDF_BYTES];
 	unsigned ordinal;
 	unsigned gpus;
+	char list[LISTED * 32]; /* of those there are */
 	bool found, has_cpu;
 };
 
@@ -86,20 +90,22 @@ static hsa_status_t look_at_agent(hsa_agent_t agent, void *ctx)
 		s->gpu->agent = agent;
 		memcpy(s->gpu->info.bdf, bdf, sizeof(bdf));
 	}
+	if (s->gpus < LISTED)
+		snprintf(s->list + strlen(s->list), sizeof(s->list) - strlen(s->list), "%s hsa:%u at %s", s->gpus ? "," : "", s->gpus,
+			 bdf);
 	s->gpus++;
 	return HSA_STATUS_SUCCESS;
 }
 
 static int parse_which(const char *which, struct search *s)
 {
-	unsigned domain, bus, device, function;
-	int end = 0;
+	int end = 0, ret;
 
-	if (sscanf(which, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) == 4 && !which[end]) {
-		s->bdf = which;
-		return 0;
+	if (strchr(which, ':')) {
+		ret = gnv_pci_parse(which, s->wanted);
+		s->bdf = s->wanted;
+		return ret;
 	}
-	end = 0;
 	if (which[0] >= '0' && which[0] <= '9' && sscanf(which, "%3u%n", &s->ordinal, &end) == 1 && !which[end])
 		return 0;
 	return gnv_fail(-EINVAL, "GPU '%s': give its number, as in hsa:0, or its PCI address, as in hsa:0000:03:00.0", which);
@@ -114,9 +120,8 @@ static int choose_agent(struct gnv_hsa *gpu, struct search *s, const char *which
 	if (!s->gpus || !s->has_cpu)
 		return gnv_fail(-ENODEV, "the HSA runtime finds no AMD GPU; see /sys/class/kfd/kfd/topology and the group render");
 	if (!s->found)
-		return gnv_fail(-ENODEV,
-				"there is no GPU '%s': the HSA runtime knows %u, numbered from 0 ('gpunvme gpus' lists them)",
-				which, s->gpus);
+		return gnv_fail(-ENODEV, "there is no GPU 'hsa:%s': the HSA runtime knows %u:%s%s; choose one of them", which, s->gpus,
+				s->list, s->gpus > LISTED ? " ..." : "");
 	return 0;
 }
 

@@ -72,17 +72,68 @@ static void test_wrong_gpu(void **state)
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
-	refused("hsa:1", -ENODEV, "knows 1");
+	refused("hsa:1", -ENODEV, "knows 1: hsa:0 at 0000:40:00.0;");
 	refused("hsa:0000:03:00.0", -ENODEV, "0000:03:00.0");
 	refused("hsa:x", -EINVAL, "hsa:0");
 	refused("hsa:", -EINVAL, "hsa:0");
 	refused("hsa:-1", -EINVAL, "hsa:0");
 	refused("hsa:0x", -EINVAL, "hsa:0");
 	pretend("STANDIN_GPUS", "2");
+	refused("hsa:7", -ENODEV, "'hsa:7': the HSA runtime knows 2: hsa:0 at 0000:40:00.0, hsa:1 at 0000:41:00.0;");
+	refused("hsa:0000:40:00", -EINVAL, "PCI address");
 	assert_int_equal(gpunvme_gpu_open("hsa:0000:41:00.0", NULL, &gpu), 0);
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(gpunvme_gpu_open("hsa:41:00.0", NULL, &gpu), 0);
 	gpunvme_gpu_close(gpu);
 	pretend("STANDIN_GPUS", "0");
 	refused("hsa:0", -ENODEV, "0x1008");
+}
+
+static char heard[2048];
+
+static void hear(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	assert_int_equal(level, GPUNVME_LOG_INFO);
+	snprintf(heard + strlen(heard), sizeof(heard) - strlen(heard), "%s\n", text);
+}
+
+static void auto_is(enum gpunvme_gpu_kind kind, const char *name, const char *said)
+{
+	const struct gpunvme_gpu_opts opts = { sizeof(opts), hear, NULL };
+	struct gpunvme_gpu_info info = { .size = sizeof(info) };
+	struct gpunvme_gpu *gpu;
+
+	heard[0] = 0;
+	assert_int_equal(gpunvme_gpu_open("auto", &opts, &gpu), 0);
+	assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
+	assert_int_equal(info.kind, kind);
+	assert_non_null(strstr(info.name, name));
+	assert_non_null(strstr(heard, name));
+	if (!strstr(heard, said))
+		fail_msg("'%s' is not in: %s", said, heard);
+	gpunvme_gpu_close(gpu);
+	nothing_left();
+}
+
+/* The first GPU that can be used; else the CPU, and why. */
+static void test_auto(void **state)
+{
+	(void)state;
+	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
+	auto_is(GPUNVME_GPU_HSA, "0000:40:00.0", "auto: the lanes");
+	pretend("STANDIN_GPUS", "3");
+	pretend("STANDIN_FAIL", "executable_freeze:1:1009");
+	auto_is(GPUNVME_GPU_HSA, "0000:41:00.0", "auto: not hsa:0: ");
+	unsetenv("STANDIN_FAIL");
+	pretend("STANDIN_GFX", "gfx9999");
+	auto_is(GPUNVME_GPU_CPU, "CPU", "auto: not hsa:0: this build of the library has no code for gfx9999");
+	assert_null(strstr(heard, "hsa:1")); /* the same again is not said */
+	assert_null(strstr(heard, "hsa:3"));
+	assert_non_null(strstr(heard, "auto: not cuda:0: "));
+	pretend("STANDIN_GPUS", "0");
+	auto_is(GPUNVME_GPU_CPU, "CPU", "0x1008");
+	unsetenv("GPUNVME_CUDA_LIBRARY");
 }
 
 static void test_lacking(void **state)
@@ -243,7 +294,7 @@ static void test_launch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),	 TEST(test_wrong_gpu), TEST(test_lacking),	   TEST(test_failures),
+		TEST(test_read),	 TEST(test_wrong_gpu), TEST(test_auto), TEST(test_lacking),	   TEST(test_failures),
 		TEST(test_lost_kernels), TEST(test_launch),    TEST(test_other_libraries),
 	};
 

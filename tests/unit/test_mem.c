@@ -45,6 +45,8 @@ static void test_gpu(void **state)
 	int ret;
 
 	(void)state;
+	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent", 1);
+	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
 	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		assert_int_equal(gpunvme_gpu_open(good[i], NULL, &gpu), 0);
 		assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
@@ -56,10 +58,8 @@ static void test_gpu(void **state)
 	}
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(gpunvme_gpu_open(bad[i], NULL, &gpu), -EINVAL);
-	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent", 1);
 	ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
 	assert_true(ret == -ENODEV || ret == -EOPNOTSUPP); /* the latter where it was built without */
-	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), gnv_ptx() ? -ENODEV : -EOPNOTSUPP);
 	assert_int_equal(gpunvme_gpu_open(NULL, NULL, &gpu), -EINVAL);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, NULL), -EINVAL);
