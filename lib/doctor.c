@@ -4,11 +4,11 @@
  * Invariant: what is asked here is what port/port_pci.c asks, by the same functions.
  */
 #include <errno.h>
-#include <gpunvme/doctor.h>
 #include <gpunvme/spec.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "doctor.h"
 #include "os/dmabuf.h"
 #include "os/sys.h"
 #include "port/vfio_checks.h"
@@ -16,16 +16,7 @@
 
 #define PLENTY (64u << 20) /* the buffer of the programs of this project */
 
-struct report {
-	struct gpunvme_check *check;
-	unsigned room;
-	unsigned count;
-	int ret; /* of the first predicate that stops an open */
-	struct gpunvme_check beyond; /* what finds no room */
-};
-
-/* `ret` 0, or the sentence of gnv_fail() is split where the remedy begins. */
-static struct gpunvme_check *add(struct report *report, const char *name, int ret, const char *fine)
+struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine)
 {
 	struct gpunvme_check *check = report->count < report->room ? &report->check[report->count++] : &report->beyond;
 	const char *text = ret ? gpunvme_errmsg() : fine, *split = ret ? strstr(text, "; ") : NULL;
@@ -40,26 +31,30 @@ static struct gpunvme_check *add(struct report *report, const char *name, int re
 	return check;
 }
 
-static void skip(struct report *report, const char *name, const char *why)
+void gnv_report_limit(struct gnv_report *report, const char *name, int ret, const char *fine)
 {
-	add(report, name, 0, why)->verdict = GPUNVME_VERDICT_SKIPPED;
+	gnv_report_add(report, name, ret, fine)->verdict = ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK;
 }
 
-static void check_memory(struct report *report)
+void gnv_report_skip(struct gnv_report *report, const char *name, const char *why)
+{
+	gnv_report_add(report, name, 0, why)->verdict = GPUNVME_VERDICT_SKIPPED;
+}
+
+static void check_memory(struct gnv_report *report)
 {
 	uint64_t limit = gnv_sys_lock_limit();
+	int ret = 0;
 
-	if (limit >= PLENTY) {
-		add(report, "memlock", 0, "enough memory may be locked");
-		return;
-	}
-	gnv_fail(-ENOMEM, "only %llu KiB may be locked, which bounds rings and buffers; raise RLIMIT_MEMLOCK (memlock in limits.conf)",
-		 (unsigned long long)limit / 1024);
-	add(report, "memlock", -ENOMEM, "")->verdict = GPUNVME_VERDICT_LIMIT;
+	if (limit < PLENTY)
+		ret = gnv_fail(-ENOMEM, "only %llu KiB may be locked, which bounds rings and buffers; raise RLIMIT_MEMLOCK (memlock in "
+					"limits.conf)",
+			       (unsigned long long)limit / 1024);
+	gnv_report_limit(report, "memlock", ret, "enough memory may be locked");
 }
 
 /* A page of a BAR, as another device would offer it. */
-static void map_export(struct report *report, struct gnv_port *port, int fd, size_t len)
+static void map_export(struct gnv_report *report, struct gnv_port *port, int fd, size_t len)
 {
 	static const struct gnv_mem_ops kind = { "bar", NULL, NULL, NULL };
 	const struct gpunvme_mem mem = { .ops = &kind, .cpu = port->bar0->cpu, .len = len, .dmabuf = fd };
@@ -68,20 +63,18 @@ static void map_export(struct report *report, struct gnv_port *port, int fd, siz
 
 	if (!ret)
 		port->space->ops->unmap(port->space, iova, len);
-	add(report, "peer-memory", ret, "a BAR of another device can hold rings and data")->verdict =
-		ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK;
+	gnv_report_limit(report, "peer-memory", ret, "a BAR of another device can hold rings and data");
 }
 
 /* With the port open: what peers can do. Neither stops an open. */
-static void check_peers(struct report *report, struct gnv_port *port)
+static void check_peers(struct gnv_report *report, struct gnv_port *port)
 {
 	size_t page = port->bar0->page;
 	int fd, ret = port->ops->export_bar0(port, GPUNVME_REG_DOORBELLS & ~(uint64_t)(page - 1), page, &fd);
 
-	add(report, "doorbell-export", ret, "the doorbells can be exported to a peer")->verdict =
-		ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK;
+	gnv_report_limit(report, "doorbell-export", ret, "the doorbells can be exported to a peer");
 	if (ret) {
-		skip(report, "peer-memory", "not asked, for lack of an export");
+		gnv_report_skip(report, "peer-memory", "not asked, for lack of an export");
 		return;
 	}
 	map_export(report, port, fd, page);
@@ -89,20 +82,20 @@ static void check_peers(struct report *report, struct gnv_port *port)
 }
 
 /* The nodes of both ways; one is enough. */
-static void check_ways(struct report *report, const struct gnv_pci *pci)
+static void check_ways(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	int iommufd = gnv_vfio_check_iommufd.run(GNV_SYSFS, pci), type1;
-	struct gpunvme_check *first = add(report, "iommufd", iommufd, gnv_vfio_check_iommufd.fine), *second;
+	struct gpunvme_check *first = gnv_report_add(report, "iommufd", iommufd, gnv_vfio_check_iommufd.fine), *second;
 
 	type1 = gnv_vfio_check_type1.run(GNV_SYSFS, pci);
-	second = add(report, "type1", type1, gnv_vfio_check_type1.fine);
+	second = gnv_report_add(report, "type1", type1, gnv_vfio_check_type1.fine);
 	if (iommufd && !type1)
 		first->verdict = GPUNVME_VERDICT_LIMIT;
 	if (type1 && !iommufd)
 		second->verdict = GPUNVME_VERDICT_LIMIT;
 }
 
-static void try_open(struct report *report, const struct gnv_pci *pci)
+static void try_open(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	const struct gnv_log silent = { NULL, NULL };
 	const struct gnv_vfio_way *way;
@@ -115,10 +108,10 @@ static void try_open(struct report *report, const struct gnv_pci *pci)
 	report->ret = ret;
 	if (!ret)
 		snprintf(fine, sizeof(fine), "the kernel hands it out, by %s", port->ops->name);
-	add(report, "open", ret, ret ? "" : fine); /* isolated interrupts and other users are the kernel's to judge */
+	gnv_report_add(report, "open", ret, ret ? "" : fine); /* isolated interrupts and other users are the kernel's to judge */
 	if (ret) {
-		skip(report, "doorbell-export", "not asked, because it cannot be opened");
-		skip(report, "peer-memory", "not asked, because it cannot be opened");
+		gnv_report_skip(report, "doorbell-export", "not asked, because it cannot be opened");
+		gnv_report_skip(report, "peer-memory", "not asked, because it cannot be opened");
 		return;
 	}
 	check_peers(report, port);
@@ -126,21 +119,21 @@ static void try_open(struct report *report, const struct gnv_pci *pci)
 }
 
 /* No IOMMU: the way that has to be asked for by name. */
-static void check_without(struct report *report, const struct gnv_pci *pci)
+static void check_without(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	int ret = gnv_vfio_check_noiommu.run(GNV_SYSFS, pci);
 
-	add(report, "noiommu", ret, gnv_vfio_check_noiommu.fine)->verdict = GPUNVME_VERDICT_LIMIT;
+	gnv_report_add(report, "noiommu", ret, gnv_vfio_check_noiommu.fine)->verdict = GPUNVME_VERDICT_LIMIT;
 }
 
-static void examine(struct report *report, const struct gnv_pci *pci)
+static void examine(struct gnv_report *report, const struct gnv_pci *pci)
 {
 	const struct gnv_vfio_check *check;
 
 	for (check = gnv_vfio_checks; check->name; check++) {
 		int ret = check->run(GNV_SYSFS, pci);
 
-		add(report, check->name, ret, check->fine);
+		gnv_report_add(report, check->name, ret, check->fine);
 		if (ret && !report->ret)
 			report->ret = ret;
 		if (ret && !strcmp(check->name, "iommu"))
@@ -151,7 +144,7 @@ static void examine(struct report *report, const struct gnv_pci *pci)
 		for (unsigned i = 0; i < 5; i++) {
 			static const char *const names[] = { "iommufd", "type1", "open", "doorbell-export", "peer-memory" };
 
-			skip(report, names[i], "not asked, because of the failure above");
+			gnv_report_skip(report, names[i], "not asked, because of the failure above");
 		}
 		return;
 	}
@@ -161,7 +154,7 @@ static void examine(struct report *report, const struct gnv_pci *pci)
 
 GPUNVME_API int gpunvme_doctor(const char *address, struct gpunvme_check *checks, unsigned *count)
 {
-	struct report report = { .check = checks };
+	struct gnv_report report = { .check = checks };
 	char bdf[GNV_BDF_BYTES];
 	struct gnv_pci pci;
 	int ret;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why a controller can or cannot be opened on this machine. The predicates are those that gpunvme_dev_open() itself asks.
+ * Why a controller or a GPU can or cannot be used on this machine. The predicates are those that gpunvme_dev_open(),
+ * gpunvme_gpu_open() and gpunvme_qp_create() themselves ask.
  */
 #ifndef GPUNVME_DOCTOR_H
 #define GPUNVME_DOCTOR_H
@@ -40,6 +41,19 @@ struct gpunvme_check {
  * Return: 0 it can be opened; -EINVAL bad address; -ENODEV no such device; otherwise as gpunvme_dev_open() would.
  */
 GPUNVME_API int gpunvme_doctor(const char *address, struct gpunvme_check *checks, unsigned *count);
+
+/**
+ * gpunvme_doctor_gpu() - ask every predicate of running lanes on a GPU
+ * @n:          of gpunvme_gpu_nth()
+ * @controller: URI or PCI address of a controller to try it with, or NULL
+ * @checks:     room for *count of them
+ * @count:      in: room; out: how many were filled
+ *
+ * The GPU's runtime is loaded, a kernel runs, and with a controller that can be opened a queue is made and goes again: the rung of
+ * the ladder that it reached is one of the predicates. That resets the controller and reads one block of it. Any thread may call.
+ * Return: 0 the GPU can be opened; -ENOENT there are not so many; -EINVAL; otherwise as gpunvme_gpu_open() would.
+ */
+GPUNVME_API int gpunvme_doctor_gpu(unsigned n, const char *controller, struct gpunvme_check *checks, unsigned *count);
 
 #ifdef __cplusplus
 }

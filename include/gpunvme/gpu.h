@@ -5,7 +5,7 @@
  *   cpu[:WIDTH]  threads of this process, WIDTH (1, 4 or 32; default 1) to a wave
  *   hsa:N, hsa:BDF   an AMD GPU through ROCr
  *   cuda:N           an NVIDIA GPU
- *   auto             the best there is; `cpu` where there is no GPU
+ *   auto             the first GPU that can be used, those of AMD before others; `cpu` where there is none, and the log says why
  */
 #ifndef GPUNVME_GPU_H
 #define GPUNVME_GPU_H
@@ -60,6 +60,36 @@ GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu);
  * Any thread may call it. Return: 0; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_gpu_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info);
+
+struct gpunvme_gpu_entry {
+	size_t size;                /* set by the caller to sizeof(struct gpunvme_gpu_entry) */
+	enum gpunvme_gpu_kind kind; /* not GPUNVME_GPU_CPU */
+	uint32_t node;              /* of the kernel's compute driver (KFD); AMD only */
+	char spec[24];              /* for gpunvme_gpu_open(); "" where the kernel does not list it, or only its runtime knows how */
+	char address[16];           /* on the PCI bus, DDDD:BB:DD.F */
+	char gfx[16];               /* "gfx1100"; "" unknown, or not AMD */
+	char driver[32];            /* "amdgpu"; "" none */
+	uint64_t vram;              /* bytes; 0 unknown */
+	uint64_t visible;           /* of them, to other devices and the CPU; less than vram without a large BAR */
+	uint32_t xgmi;              /* links to other GPUs beside PCIe */
+	int32_t numa;               /* -1 unknown */
+	uint16_t vendor;
+	uint16_t device;
+	uint8_t asleep;             /* runtime power management has suspended it; opening it wakes it */
+	uint8_t has_code;           /* this build of the library has kernels for it */
+	uint16_t reserved;
+};
+
+/**
+ * gpunvme_gpu_nth() - the n-th GPU of this machine
+ * @n:   0 for the first
+ * @gpu: filled; gpu->size must be set
+ *
+ * First those that the kernel's compute driver lists, in its order, which is that of ROCm; then other AMD GPUs, then NVIDIA's. No
+ * runtime is loaded and no GPU is opened or woken. gpunvme_pci_path() tells how far it is from a controller.
+ * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when gpu->size is too small.
+ */
+GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *gpu);
 
 /* What gpunvme_gpu_coherence() does. */
 enum gpunvme_coherence {

@@ -88,6 +88,16 @@ static int open_render_node(const char *sys, const char *bdf)
 	return fd < 0 ? gnv_fail(-ENODEV, "%s: cannot open: %s", path, strerror(errno)) : fd;
 }
 
+int gnv_drm_check(const char *sys, const char *bdf)
+{
+	int fd = open_render_node(sys, bdf);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)
 {
 	struct gnv_drm *drm = calloc(1, sizeof(*drm));

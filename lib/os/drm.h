@@ -29,6 +29,9 @@ struct gnv_drm_bo {
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **drm);
 void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
 
+/* Can the GPU's render node be opened? Return: 0; -ENODEV, -EACCES, with the sentence. */
+int gnv_drm_check(const char *sys, const char *bdf);
+
 /* The descriptor whose address space the GPU uses for it; stays libdrm's. */
 int gnv_drm_fd(const struct gnv_drm *drm);
 

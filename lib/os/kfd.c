@@ -55,6 +55,16 @@ static int open_node(void)
 	return fd;
 }
 
+int gnv_kfd_check(void)
+{
+	int fd = open_node();
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 static int import_failed(uint32_t gpu_id, int ret)
 {
 	switch (-ret) {

@@ -43,6 +43,9 @@ int gnv_kfd_import(uint32_t gpu_id, int dmabuf, size_t len, struct gnv_kfd_map *
  */
 int gnv_kfd_release(struct gnv_kfd_map *map);
 
+/* Can the node be opened, and does this library know its version? Return: 0; -ENODEV, -EACCES, -EOPNOTSUPP, with the sentence. */
+int gnv_kfd_check(void);
+
 /*
  * gnv_kfd_owns() - is this render node's descriptor the one whose address space KFD uses for the GPU?
  * Only after ROCm's runtime has chosen its own: else this one would be chosen, and the runtime fail.

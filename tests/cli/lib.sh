@@ -39,6 +39,12 @@ shows() {
   grep -Eq -- "$2" out || complain "$1: '$2' is not in: $(head -c 300 out)"
 }
 
+# json NAME EXPRESSION: it holds for the JSON d that the last command printed
+json() {
+  checks=$((checks + 1))
+  python3 -c "import json; d = json.load(open('out')); assert $2, d" || complain "$1: $(head -c 300 out)"
+}
+
 # refuses NAME STATUS PATTERN COMMAND...: the command exits with STATUS, says why in one line on standard error that matches
 # PATTERN, prints nothing else and leaves no new file behind.
 refuses() {

@@ -259,7 +259,7 @@ STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t 
 	struct standin_alloc *a = standin_find(ptr);
 
 	STANDIN_FAILS("amd_portable_export_dmabuf");
-	if (!a || a->pool < POOL_LOCAL || (const char *)ptr + size > a->ptr + a->len)
+	if (standin_lacks("export") || !a || a->pool < POOL_LOCAL || (const char *)ptr + size > a->ptr + a->len)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	*fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
 	if (*fd < 0)

@@ -8,7 +8,7 @@
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
  *   STANDIN_MINOR=N      version of AMD's extensions (15)
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
- *                        "hdp": no register to flush with
+ *                        "hdp": no register to flush with; "export": memory has no DMA-BUF
  *   STANDIN_FAIL=F:N:S   the Nth call of function F answers status S (hexadecimal)
  */
 #ifndef TESTS_HSA_RUNTIME_H

@@ -15,7 +15,7 @@ _gpunvme() {
     return
     ;;
   --gpu)
-    mapfile -t COMPREPLY < <(compgen -W 'cpu cpu:4 cpu:32' -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W 'auto cpu cpu:4 cpu:32 hsa:0 cuda:0' -- "$cur")
     return
     ;;
   esac

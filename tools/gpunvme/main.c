@@ -9,10 +9,10 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } verbs[] = {
-	{ "list", verb_list, "the NVMe controllers of this machine" },
+	{ "list", verb_list, "the NVMe controllers and GPUs of this machine" },
 	{ "bind", verb_bind, "take a controller from the kernel for use here" },
 	{ "unbind", verb_unbind, "give it back" },
-	{ "doctor", verb_doctor, "what stands between a controller and this library" },
+	{ "doctor", verb_doctor, "what stands between a controller, or GPUs, and this library" },
 	{ "identify", verb_identify, "what a controller is: limits, namespaces, health" },
 	{ "read", verb_read, "blocks to a file or standard output" },
 	{ "write", verb_write, "a file or standard input to blocks" },

@@ -20,6 +20,13 @@ int verb_litmus(int argc, char **argv);
 int verb_coherence(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 
+/* One more field of a JSON object. */
+static inline void json_field(const char *name, const char *text)
+{
+	printf(", \"%s\": ", name);
+	json_string(text);
+}
+
 /* Parses the options of a verb and its URI; *file, when @file is not NULL, is the operand after the URI or NULL. */
 static inline int parse_verb(int argc, char **argv, const char *usage, const struct option_def *defs, struct session_opts *o,
 			     const char **file)

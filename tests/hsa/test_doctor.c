@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* What the doctor finds at a GPU: the kernel's side is a made-up sysfs, the runtime is the stand-in. */
+#include <errno.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/gpu_tree.h"
+#include "doctor.h"
+#include "hsa/rig.h"
+
+static struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
+static unsigned count;
+
+static int begin(void **state)
+{
+	return tree_make(state);
+}
+
+static int end(void **state)
+{
+	return tree_remove(state) || clear(state);
+}
+
+static void put_gpu(unsigned gfx, unsigned heap)
+{
+	put_pci("pci0000:00/0000:00:01.0/0000:40:00.0", 0x030000, 0x1002, 0);
+	put_node(1, 77, 0x4000, gfx, heap, 16 * GIB);
+}
+
+static int examine(const char *controller)
+{
+	count = GPUNVME_MAX_CHECKS;
+	return gnv_doctor_gpu(root, 0, controller, checks, &count);
+}
+
+static void finds(const char *name, int verdict, const char *reason, const char *remedy)
+{
+	unsigned i;
+
+	for (i = 0; i < count && strcmp(checks[i].name, name); i++)
+		;
+	if (i == count)
+		fail_msg("%s was not asked", name);
+	if (checks[i].verdict != verdict || !strstr(checks[i].reason, reason) || !strstr(checks[i].remedy, remedy))
+		fail_msg("%s: verdict %d, '%s' -> '%s'", name, checks[i].verdict, checks[i].reason, checks[i].remedy);
+}
+
+/* All is well but what this machine lacks: the kernel's compute driver. */
+static void test_fine(void **state)
+{
+	(void)state;
+	put_gpu(110000, 1);
+	assert_true(examine(uri) <= 0);
+	finds("listed", GPUNVME_VERDICT_OK, "gfx1100, node 1", "");
+	finds("awake", GPUNVME_VERDICT_OK, "", "");
+	finds("large-bar", GPUNVME_VERDICT_OK, "", "");
+	finds("code-object", GPUNVME_VERDICT_OK, "", "");
+	finds("path", GPUNVME_VERDICT_SKIPPED, "no controller on the PCI bus", "");
+	finds("runtime", GPUNVME_VERDICT_OK, "", "");
+	finds("kernel", GPUNVME_VERDICT_OK, "", "");
+	finds("vram-export", GPUNVME_VERDICT_OK, "", "");
+	finds("rung", GPUNVME_VERDICT_OK, "rung soft", "");
+	examine(NULL);
+	finds("rung", GPUNVME_VERDICT_SKIPPED, "no controller", "");
+	examine("soft:/nonexistent/image");
+	finds("rung", GPUNVME_VERDICT_SKIPPED, "cannot be opened", "");
+	if (access("/dev/kfd", F_OK)) {
+		assert_int_equal(examine(uri), -ENODEV);
+		finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "load amdgpu");
+		finds("render-node", GPUNVME_VERDICT_LIMIT, "no render node", "load amdgpu");
+	}
+}
+
+static void test_limits(void **state)
+{
+	(void)state;
+	put_gpu(110000, 2);
+	put("268435456\n", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/mem_info_vis_vram_total");
+	put("suspended\n", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/power/runtime_status");
+	pretend("STANDIN_LACKS", "fine");
+	pretend("STANDIN_MINOR", "7");
+	examine(NULL);
+	finds("awake", GPUNVME_VERDICT_LIMIT, "asleep", "0000:40:00.0/power/control");
+	finds("large-bar", GPUNVME_VERDICT_LIMIT, "256 of its 16384 MiB", "resizable BAR");
+	finds("vram-export", GPUNVME_VERDICT_LIMIT, "no fine-grained memory", "");
+	finds("kernel", GPUNVME_VERDICT_OK, "", "");
+	pretend("STANDIN_LACKS", "export");
+	unsetenv("STANDIN_MINOR");
+	examine(NULL);
+	finds("vram-export", GPUNVME_VERDICT_LIMIT, "no DMA-BUF", "");
+}
+
+static void test_failures(void **state)
+{
+	static const char *const after[] = { "kernel", "vram-export", "rung" };
+	char *standin = strdup(getenv("GPUNVME_HSA_LIBRARY"));
+	size_t i;
+
+	(void)state;
+	put_gpu(80003, 1);
+	pretend("STANDIN_GPUS", "0");
+	assert_true(examine(uri) < 0);
+	finds("code-object", GPUNVME_VERDICT_FAILED, "no code for gfx803", "");
+	finds("runtime", GPUNVME_VERDICT_FAILED, "0x1008", "group render");
+	for (i = 0; i < 3; i++)
+		finds(after[i], GPUNVME_VERDICT_SKIPPED, "does not take it", "");
+	setenv("GPUNVME_HSA_LIBRARY", "libc.so.6", 1);
+	examine(NULL);
+	finds("runtime", GPUNVME_VERDICT_FAILED, "has no hsa_init()", "too old");
+	setenv("GPUNVME_HSA_LIBRARY", "/nonexistent.so", 1);
+	examine(NULL);
+	finds("runtime", GPUNVME_VERDICT_FAILED, "cannot be loaded", "GPUNVME_HSA_LIBRARY");
+	setenv("GPUNVME_HSA_LIBRARY", standin, 1);
+	free(standin);
+	unsetenv("STANDIN_GPUS");
+	pretend("STANDIN_FAIL", "dispatch:1:29");
+	assert_true(examine(NULL) < 0);
+	finds("kernel", GPUNVME_VERDICT_FAILED, "0x29", "");
+}
+
+static void test_unlisted(void **state)
+{
+	(void)state;
+	put_pci("pci0000:00/0000:00:01.0/0000:40:00.0", 0x030000, 0x1002, 0);
+	put(">../../../bus/pci/drivers/vfio-pci", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/driver");
+	assert_int_equal(examine(NULL), -ENODEV);
+	finds("listed", GPUNVME_VERDICT_FAILED, "whose driver is vfio-pci", "amdgpu");
+	finds("runtime", GPUNVME_VERDICT_SKIPPED, "does not list it", "");
+	assert_int_equal(gnv_doctor_gpu(root, 1, NULL, checks, &count), -ENOENT);
+}
+
+/* With a controller on the bus: near and far, and bridges of which only root may know. */
+static void test_path(void **state)
+{
+	(void)state;
+	put_gpu(110000, 1);
+	put_pci("pci0000:00/0000:00:02.0/0000:05:00.0", 0x010802, 0x144d, 0);
+	put_pci("pci0000:80/0000:80:02.0/0000:85:00.0", 0x010802, 0x144d, 1);
+	examine("0000:05:00.0");
+	finds("path", GPUNVME_VERDICT_OK, "one root complex", "");
+	finds("acs", GPUNVME_VERDICT_SKIPPED, "only root", "");
+	examine("pci:0000:85:00.0");
+	finds("path", GPUNVME_VERDICT_LIMIT, "different sockets", "slots of one");
+	examine("0000:99:00.0");
+	finds("path", GPUNVME_VERDICT_SKIPPED, "0000:99:00.0", "");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_fine), TEST(test_limits), TEST(test_failures), TEST(test_unlisted), TEST(test_path) };
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
