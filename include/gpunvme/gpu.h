@@ -5,7 +5,8 @@
  *   cpu[:WIDTH]  threads of this process, WIDTH (1, 4 or 32; default 1) to a wave
  *   hsa:N, hsa:BDF   an AMD GPU through ROCr
  *   cuda:N           an NVIDIA GPU
- *   auto             the first GPU that can be used, those of AMD before others; `cpu` where there is none, and the log says why
+ *   auto             the first GPU that can be used, those of AMD before others; `cpu` where there is none, and the log says why.
+ *                    The one nearest to a controller is found by gpunvme_gpu_nth() and gpunvme_pci_path().
  */
 #ifndef GPUNVME_GPU_H
 #define GPUNVME_GPU_H

@@ -25,6 +25,7 @@ struct gnv_gpu_range {
 	uint64_t lane; /* address of the first byte for the lanes */
 	void *cookie;  /* the kind's own */
 	bool doubtful; /* of mmio_attach: a store may arrive late or never, so the first user tests it */
+	bool owner;    /* what other GPUs of this kind see of the same memory ends with it: it is detached last */
 };
 
 /* Memory that is neither the library's nor the GPU's: the doorbell pages of a controller, a DMA-BUF of another driver. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory as lanes see it.
- * Invariant: a memory is attached to a GPU while somebody wants it to be, and holds a reference to that GPU as long.
+ * Invariant: a memory is attached to a GPU while somebody wants it to be, or another GPU needs it to, and holds a reference to that
+ * GPU as long.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -45,18 +46,42 @@ int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset
 	return 0;
 }
 
+/* Does what another GPU sees of the memory end with this sight? */
+static bool holds_others(const struct gpunvme_mem *mem, const struct gnv_sight *sight)
+{
+	const struct gnv_sight *other = sight->range.owner ? mem->sights : NULL;
+
+	while (other && !(other->users && other->gpu->ops == sight->gpu->ops))
+		other = other->next;
+	return other;
+}
+
+static int detach(struct gpunvme_mem *mem, struct gnv_sight **link)
+{
+	struct gnv_sight *sight = *link;
+	int ret = mem->ops->detach(mem, sight->gpu, &sight->range);
+
+	*link = sight->next;
+	if (!ret)
+		gnv_gpu_put(sight->gpu); /* else the GPU stays as well */
+	free(sight);
+	return ret;
+}
+
 int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)
 {
-	struct gnv_sight **link = find(mem, gpu), *sight = *link;
-	int ret;
+	struct gnv_sight **link = find(mem, gpu);
+	int ret = 0, kept;
 
-	if (--sight->users)
-		return 0;
-	*link = sight->next;
-	ret = mem->ops->detach(mem, gpu, &sight->range);
-	if (!ret)
-		gnv_gpu_put(gpu); /* else the GPU stays as well */
-	free(sight);
+	(*link)->users--;
+	for (link = &mem->sights; *link;) {
+		if ((*link)->users || holds_others(mem, *link)) {
+			link = &(*link)->next;
+			continue;
+		}
+		kept = detach(mem, link);
+		ret = ret ? ret : kept;
+	}
 	return ret;
 }
 

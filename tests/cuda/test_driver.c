@@ -13,6 +13,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "gpu/gpu.h"
+#include "mem/mem.h"
 #include "os/cuda.h"
 #include "os/uapi/cuda.h"
 #include "stand_in.h"
@@ -320,6 +321,36 @@ static void memory_of_the_gpu_is_refused(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* CUDA registers memory for all its GPUs at once: what the first one registered stays until the last one is done. */
+static void first_of_two_gpus_goes(void **state)
+{
+	static char page[4096] __attribute__((aligned(4096)));
+	struct gpunvme_gpu *gpu[2];
+	struct gpunvme_mem *mem;
+	uint64_t lane[2];
+	int i;
+
+	(void)state;
+	driver->devices = 2;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu[0]), 0);
+	assert_int_equal(gpunvme_gpu_open("cuda:1", NULL, &gpu[1]), 0);
+	assert_int_equal(gnv_mem_host_register(page, sizeof(page), &mem), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(gnv_mem_show(mem, gpu[i], 0, sizeof(page), &lane[i]), 0);
+	assert_int_equal(gnv_mem_hide(mem, gpu[0]), 0);
+	gpunvme_gpu_close(gpu[0]);
+	assert_int_equal(driver->registrations, 1);
+	assert_int_equal(driver->contexts, 2);
+	assert_int_equal(gnv_mem_show(mem, gpu[0], 0, sizeof(page), &lane[0]), 0); /* it is still there */
+	assert_int_equal(gnv_mem_hide(mem, gpu[1]), 0);
+	assert_int_equal(driver->registrations, 1);
+	assert_int_equal(gnv_mem_hide(mem, gpu[0]), 0);
+	assert_int_equal(driver->registrations, 0);
+	assert_int_equal(driver->contexts, 1);
+	gpunvme_gpu_close(gpu[1]);
+	gnv_mem_release(mem);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -330,6 +361,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(memory_and_kernels_fail_cleanly, reset, check),
 		cmocka_unit_test_setup_teardown(registers_of_others, reset, check),
 		cmocka_unit_test_setup_teardown(memory_of_the_gpu_is_refused, reset, check),
+		cmocka_unit_test_setup_teardown(first_of_two_gpus_goes, reset, check),
 	};
 
 	return cmocka_run_group_tests(tests, begin, finish);

@@ -34,6 +34,7 @@ static struct fake_drm *fake;
 static struct {
 	int interop, export, owner, import, unmap; /* errors, 0: it works */
 	bool interop_kept;
+	uint32_t kfd_id; /* of the GPU in hand */
 	unsigned interop_maps;
 	unsigned exports;
 	char log[2048];
@@ -87,13 +88,14 @@ static int answer(int fd, unsigned long request, void *arg)
 		assert_int_equal(((struct gnv_kfd_acquire_vm *)arg)->drm_fd, FAKE_DRM_FD);
 		return world.owner;
 	case GNV_KFD_IMPORT_DMABUF:
-		assert_int_equal(((struct gnv_kfd_import_dmabuf *)arg)->gpu_id, KFD_ID);
+		assert_int_equal(((struct gnv_kfd_import_dmabuf *)arg)->gpu_id, world.kfd_id);
 		return world.import;
 	case GNV_KFD_MAP_MEMORY:
+	case GNV_KFD_UNMAP_MEMORY: /* never to a peer of the GPU, nor from it */
+		assert_int_equal(map->count, 1);
+		assert_int_equal(*(uint32_t *)(uintptr_t)map->gpu_ids, world.kfd_id);
 		map->done = 1;
-		return 0;
-	case GNV_KFD_UNMAP_MEMORY:
-		return world.unmap;
+		return request == GNV_KFD_UNMAP_MEMORY ? world.unmap : 0;
 	default:
 		return 0;
 	}
@@ -156,6 +158,7 @@ static int begin(void **state)
 	memset(&world, 0, sizeof(world));
 	memset(fake, 0, sizeof(*fake));
 	fake->import_size = 2 * PAGE;
+	world.kfd_id = KFD_ID;
 	gpu.distrust = 0;
 	gpu.gfx = "gfx1100";
 	fds = count_fds();
@@ -279,6 +282,29 @@ static void test_kept(void **state)
 	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
 }
 
+/* Each GPU has an import, a DMA-BUF and a mapping of its own. */
+static void test_two_gpus(void **state)
+{
+	struct gnv_bar_gpu peer = gpu;
+	struct gnv_bar bar, other;
+
+	(void)state;
+	world.interop = -EINVAL;
+	gpu.gfx = peer.gfx = "gfx942";
+	peer.kfd_id = 78;
+	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), 0);
+	world.kfd_id = 78;
+	assert_int_equal(gnv_bar_map(&peer, &foreign, &other), 0);
+	assert_int_equal(bar.way, GNV_BAR_KFD);
+	assert_int_equal(other.way, GNV_BAR_KFD);
+	assert_int_equal(world.exports, 4); /* two for the runtime's import, which refuses */
+	assert_int_not_equal(bar.lane, other.lane);
+	world.kfd_id = KFD_ID;
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
+	world.kfd_id = 78;
+	assert_int_equal(gnv_bar_unmap(&peer, &other), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +313,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_distrust, begin, end),
 		cmocka_unit_test_setup_teardown(test_refusals, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),
+		cmocka_unit_test_setup_teardown(test_two_gpus, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, make_tree, remove_tree);
