@@ -47,8 +47,9 @@ static void check_memory(struct gnv_report *report)
 	int ret = 0;
 
 	if (limit < PLENTY)
-		ret = gnv_fail(-ENOMEM, "only %llu KiB may be locked, which bounds rings and buffers; raise RLIMIT_MEMLOCK (memlock in "
-					"limits.conf)",
+		ret = gnv_fail(-ENOMEM,
+			       "only %llu KiB may be locked, which bounds rings and buffers; raise RLIMIT_MEMLOCK (memlock in "
+			       "limits.conf)",
 			       (unsigned long long)limit / 1024);
 	gnv_report_limit(report, "memlock", ret, "enough memory may be locked");
 }

@@ -10,7 +10,7 @@ struct gnv_report {
 	struct gpunvme_check *check;
 	unsigned room;
 	unsigned count;
-	int ret; /* of the first predicate that stops an open */
+	int ret;		     /* of the first predicate that stops an open */
 	struct gpunvme_check beyond; /* what finds no room */
 };
 

@@ -36,7 +36,8 @@ static int check_listed(const struct gpunvme_gpu_entry *about)
 {
 	if (about->gfx[0])
 		return 0;
-	return gnv_fail(-ENODEV, "the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD",
+	return gnv_fail(-ENODEV,
+			"the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD",
 			about->address, about->driver[0] ? about->driver : "none");
 }
 
@@ -44,16 +45,19 @@ static int check_awake(const struct gpunvme_gpu_entry *about)
 {
 	if (!about->asleep)
 		return 0;
-	return gnv_fail(-EAGAIN, "it is asleep, and what exports its memory meanwhile may be refused; write 'on' to "
-				 "/sys/bus/pci/devices/%s/power/control", about->address);
+	return gnv_fail(-EAGAIN,
+			"it is asleep, and what exports its memory meanwhile may be refused; write 'on' to "
+			"/sys/bus/pci/devices/%s/power/control",
+			about->address);
 }
 
 static int check_bar(const struct gpunvme_gpu_entry *about)
 {
 	if (about->visible >= about->vram)
 		return 0;
-	return gnv_fail(-EOPNOTSUPP, "devices reach %llu of its %llu MiB, so rings and data stay in memory of the host; turn on "
-				     "resizable BAR and decoding above 4 GiB in the firmware",
+	return gnv_fail(-EOPNOTSUPP,
+			"devices reach %llu of its %llu MiB, so rings and data stay in memory of the host; turn on "
+			"resizable BAR and decoding above 4 GiB in the firmware",
 			(unsigned long long)(about->visible / MIB), (unsigned long long)(about->vram / MIB));
 }
 
@@ -95,8 +99,9 @@ static int check_redirect(const struct gpunvme_pci_path *path)
 {
 	if (path->redirect <= 0)
 		return 0;
-	return gnv_fail(-EXDEV, "bridges send what GPU and controller exchange up to the root complex (ACS), which costs time; VFIO wants "
-				"an IOMMU group for each, and pci=disable_acs_redir=... on the kernel's command line ends both");
+	return gnv_fail(-EXDEV,
+			"bridges send what GPU and controller exchange up to the root complex (ACS), which costs time; VFIO wants "
+			"an IOMMU group for each, and pci=disable_acs_redir=... on the kernel's command line ends both");
 }
 
 static void examine_path(struct patient *p)
@@ -192,8 +197,8 @@ static void examine_rung(struct patient *p)
 	opts.log = hear;
 	opts.log_ctx = p;
 	if (!p->controller || gpunvme_dev_open(p->controller, &opts, &dev)) {
-		gnv_report_skip(p->report, "rung", p->controller ? "not asked, because the controller cannot be opened" :
-								   "no controller was named");
+		gnv_report_skip(p->report, "rung",
+				p->controller ? "not asked, because the controller cannot be opened" : "no controller was named");
 		return;
 	}
 	ret = climb(p, dev, fine, sizeof(fine));
@@ -216,9 +221,10 @@ static void skip_rest(struct patient *p, const char *why)
 static void examine_runtime(struct patient *p)
 {
 	if (!p->about->spec[0]) {
-		gnv_report_skip(p->report, "runtime", p->about->kind == GPUNVME_GPU_CUDA ?
-				"which of several GPUs it is only CUDA knows; CUDA_DEVICE_ORDER=PCI_BUS_ID tells" :
-				"not asked, because the kernel does not list it");
+		gnv_report_skip(p->report, "runtime",
+				p->about->kind == GPUNVME_GPU_CUDA
+					? "which of several GPUs it is only CUDA knows; CUDA_DEVICE_ORDER=PCI_BUS_ID tells"
+					: "not asked, because the kernel does not list it");
 		skip_rest(p, "not asked, because nothing names it to a runtime");
 		return;
 	}

@@ -27,8 +27,9 @@ static int guest_open(struct gnv_mapping *map, struct gpunvme_gpu *gpu, struct g
 	int ret = 0;
 
 	if (mem->local)
-		return gnv_fail(-EXDEV, "the buffer lies in memory of another GPU, of which a completion here would not say that the "
-					"data has landed; share memory of the host (GPUNVME_MEM_HOST)");
+		return gnv_fail(-EXDEV,
+				"the buffer lies in memory of another GPU, of which a completion here would not say that the "
+				"data has landed; share memory of the host (GPUNVME_MEM_HOST)");
 	if (mem->dmabuf < 0)
 		ret = gnv_place_take(map->dev, gpu, false);
 	if (ret)

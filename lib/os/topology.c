@@ -18,7 +18,7 @@
 #define DEPTH 32u /* bridges above a device */
 #define CAP_ACS 0x000du
 #define CAPABILITIES (4096u / 8u) /* so many fit, whatever their links say */
-#define ACS_REDIRECT 0x0cu /* requests and completions of peers */
+#define ACS_REDIRECT 0x0cu	  /* requests and completions of peers */
 
 /* ---- KFD ---- */
 

@@ -6,12 +6,28 @@
 #include "common/gpu_tree.h"
 #include "doctor.h"
 #include "hsa/rig.h"
+#include "nvme/dev.h"
+#include "os/uapi/kfd.h"
+#include "unit/calls.h"
 
 static struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
 static unsigned count;
 
+static int answer(int fd, unsigned long request, void *arg)
+{
+	(void)fd;
+	assert_int_equal(request, GNV_KFD_GET_VERSION);
+	((struct gnv_kfd_get_version *)arg)->major = 1;
+	return 0;
+}
+
 static int begin(void **state)
 {
+	static const char *const nodes[] = { "/dev/kfd", "/dev/dri/renderD128", NULL };
+
+	calls_reset();
+	calls.nodes = nodes;
+	calls.ioctl = answer;
 	return tree_make(state);
 }
 
@@ -20,9 +36,26 @@ static int end(void **state)
 	return tree_remove(state) || clear(state);
 }
 
+/* The controller seems to be across PCIe. */
+static bool remote;
+
+int __real_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
+int __wrap_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
+int __wrap_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev)
+{
+	int ret = __real_gpunvme_dev_open(at, opts, dev);
+
+	if (!ret && remote) {
+		(*dev)->port->remote = true;
+		(*dev)->port->rung = "vfio-host";
+	}
+	return ret;
+}
+
 static void put_gpu(unsigned gfx, unsigned heap)
 {
 	put_pci("pci0000:00/0000:00:01.0/0000:40:00.0", 0x030000, 0x1002, 0);
+	put("", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/drm/renderD128/dev");
 	put_node(1, 77, 0x4000, gfx, heap, 16 * GIB);
 }
 
@@ -44,30 +77,41 @@ static void finds(const char *name, int verdict, const char *reason, const char 
 		fail_msg("%s: verdict %d, '%s' -> '%s'", name, checks[i].verdict, checks[i].reason, checks[i].remedy);
 }
 
-/* All is well but what this machine lacks: the kernel's compute driver. */
+/* All is well. */
 static void test_fine(void **state)
+{
+	static const char *const names[] = { "kfd",	    "listed",  "render-node", "awake",	     "large-bar",
+					     "code-object", "runtime", "kernel",      "vram-export", "rung" };
+	size_t i;
+
+	(void)state;
+	put_gpu(110000, 1);
+	assert_int_equal(examine(uri), 0);
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		finds(names[i], GPUNVME_VERDICT_OK, "", "");
+	assert_int_equal(count, i + 1);
+	finds("listed", GPUNVME_VERDICT_OK, "gfx1100, node 1", "");
+	finds("path", GPUNVME_VERDICT_SKIPPED, "no controller on the PCI bus", "");
+	finds("rung", GPUNVME_VERDICT_OK, "rung soft", "");
+	assert_int_equal(examine(NULL), 0);
+	finds("rung", GPUNVME_VERDICT_SKIPPED, "no controller", "");
+	assert_int_equal(examine("soft:/nonexistent/image"), 0);
+	finds("rung", GPUNVME_VERDICT_SKIPPED, "cannot be opened", "");
+	assert_int_equal(calls.fds, 0);
+}
+
+static void test_nodes(void **state)
 {
 	(void)state;
 	put_gpu(110000, 1);
-	assert_true(examine(uri) <= 0);
-	finds("listed", GPUNVME_VERDICT_OK, "gfx1100, node 1", "");
-	finds("awake", GPUNVME_VERDICT_OK, "", "");
-	finds("large-bar", GPUNVME_VERDICT_OK, "", "");
-	finds("code-object", GPUNVME_VERDICT_OK, "", "");
-	finds("path", GPUNVME_VERDICT_SKIPPED, "no controller on the PCI bus", "");
-	finds("runtime", GPUNVME_VERDICT_OK, "", "");
-	finds("kernel", GPUNVME_VERDICT_OK, "", "");
-	finds("vram-export", GPUNVME_VERDICT_OK, "", "");
-	finds("rung", GPUNVME_VERDICT_OK, "rung soft", "");
-	examine(NULL);
-	finds("rung", GPUNVME_VERDICT_SKIPPED, "no controller", "");
-	examine("soft:/nonexistent/image");
-	finds("rung", GPUNVME_VERDICT_SKIPPED, "cannot be opened", "");
-	if (access("/dev/kfd", F_OK)) {
-		assert_int_equal(examine(uri), -ENODEV);
-		finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "load amdgpu");
-		finds("render-node", GPUNVME_VERDICT_LIMIT, "no render node", "load amdgpu");
-	}
+	calls.open_errno = EACCES;
+	assert_int_equal(examine(NULL), -EACCES);
+	finds("kfd", GPUNVME_VERDICT_FAILED, "/dev/kfd: no permission", "group render");
+	finds("render-node", GPUNVME_VERDICT_LIMIT, "renderD128: no permission", "group render");
+	finds("kernel", GPUNVME_VERDICT_OK, "", ""); /* the stand-in needs neither */
+	calls.open_errno = ENOENT;
+	assert_int_equal(examine(NULL), -ENODEV);
+	finds("kfd", GPUNVME_VERDICT_FAILED, "does not exist", "load amdgpu");
 }
 
 static void test_limits(void **state)
@@ -128,6 +172,26 @@ static void test_unlisted(void **state)
 	assert_int_equal(gnv_doctor_gpu(root, 1, NULL, checks, &count), -ENOENT);
 }
 
+/* How far queues climb, and what stops them. */
+static void test_rung(void **state)
+{
+	(void)state;
+	put_gpu(110000, 1);
+	remote = true;
+	assert_int_equal(examine(uri), 0);
+	finds("rung", GPUNVME_VERDICT_OK, "queues reach rung vram", "");
+	pretend("STANDIN_LACKS", "fine");
+	pretend("STANDIN_MINOR", "7");
+	assert_int_equal(examine(uri), 0);
+	finds("rung", GPUNVME_VERDICT_LIMIT, "queues reach rung direct-db and none above: ", "");
+	finds("rung", GPUNVME_VERDICT_LIMIT, "no fine-grained memory", "");
+	pretend("STANDIN_FAIL", "memory_copy:5:1000"); /* in the self-test of that rung, too */
+	assert_int_equal(examine(uri), 0);
+	finds("rung", GPUNVME_VERDICT_LIMIT, "queues reach rung vfio-host+fwd and none above: ", "");
+	finds("rung", GPUNVME_VERDICT_LIMIT, "cannot be copied", "");
+	remote = false;
+}
+
 /* With a controller on the bus: near and far, and bridges of which only root may know. */
 static void test_path(void **state)
 {
@@ -148,7 +212,8 @@ static void test_path(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_fine), TEST(test_limits), TEST(test_failures), TEST(test_unlisted), TEST(test_path) };
+	const struct CMUnitTest tests[] = { TEST(test_fine),	 TEST(test_nodes),    TEST(test_rung), TEST(test_limits),
+					    TEST(test_failures), TEST(test_unlisted), TEST(test_path) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

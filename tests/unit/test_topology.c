@@ -67,8 +67,15 @@ static void test_kfd_id(void **state)
 /* Whatever the files hold: an answer, and it ends. */
 static void test_garbage(void **state)
 {
-	static const char *const junk[] = { "", "\n\n\n", "gpu", "-1", "99999999999999999999999", "0x1f", "size_in_bytes",
-					    "size_in_bytes x\nheap_type 1\n", "a b c d e f" };
+	static const char *const junk[] = { "",
+					    "\n\n\n",
+					    "gpu",
+					    "-1",
+					    "99999999999999999999999",
+					    "0x1f",
+					    "size_in_bytes",
+					    "size_in_bytes x\nheap_type 1\n",
+					    "a b c d e f" };
 	static char line[70000];
 	struct gnv_gpu_node gpu;
 	size_t i;
@@ -131,7 +138,7 @@ static void put_config(const char *bdf, int control, unsigned next)
 static void put_machine(void)
 {
 	put_pci("pci0000:00/0000:00:01.0", BRIDGE, 0x1022, 0);
-	put_pci("pci0000:00/0000:00:01.0/0000:01:00.0", BRIDGE, 0x1002, 0); /* a switch: its upper port, */
+	put_pci("pci0000:00/0000:00:01.0/0000:01:00.0", BRIDGE, 0x1002, 0);		 /* a switch: its upper port, */
 	put_pci("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0", BRIDGE, 0x1002, 0); /* and lower ones */
 	put_pci("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0", BRIDGE, 0x1002, 0);
 	put_pci("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0", VGA, 0x1002, 0);

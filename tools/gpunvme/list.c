@@ -25,7 +25,8 @@ static void print_controller_json(const struct gpunvme_pci_info *i)
 	json_field("serial", i->serial);
 	json_field("link_speed", i->link_speed);
 	printf(", \"link_width\": %u, \"group\": %d, \"numa\": %d", i->link_width, i->group, i->numa);
-	printf(", \"vendor\": %u, \"device\": %u, \"namespaces\": %u, \"bytes\": %" PRIu64, i->vendor, i->device, i->namespaces, i->bytes);
+	printf(", \"vendor\": %u, \"device\": %u, \"namespaces\": %u, \"bytes\": %" PRIu64, i->vendor, i->device, i->namespaces,
+	       i->bytes);
 	json_field("group_other", i->group_other);
 	json_field("in_use", i->in_use);
 	printf("}");
