@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* What a kernel of the benchmarks gets, and what all of them do with a command. */
+#ifndef GPUNVME_BENCH_WORK_H
+#define GPUNVME_BENCH_WORK_H
+
+#include "controller.h"
+
+#define BLOCKS 8u /* of 512 bytes: 4 KiB a command */
+
+struct work {
+	uint64_t dqs;  /* lane address of `queues` struct gpunvme_dq */
+	uint64_t peer; /* lane address of `queues` struct ticket_queue, for that queue */
+	uint64_t errors; /* lane address of a count: results that were not what the controller gave this command */
+	uint64_t samples; /* lane address of `rounds` 32-bit times, for latency */
+	uint64_t span; /* lane address of four clocks, for latency: gnvd_clock and fine_clock, before and after */
+	uint32_t queues;
+	uint32_t rounds;
+	uint32_t check; /* the controller gives statuses */
+	uint32_t lanes; /* of each wave that work, for latency */
+	struct gpunvme_dbuf buf;
+	struct gpunvme_dvol vol;
+	struct gpunvme_dvbuf vbuf;
+};
+
+/* Consecutive waves use consecutive queues. */
+GNVD_FN uint32_t queue_of(const struct work *w)
+{
+	return gnvd_wave_number() % w->queues;
+}
+
+GNVD_FN const struct gpunvme_dq *dq_of(const struct work *w, uint32_t queue)
+{
+	return (const struct gpunvme_dq *)gnvd_lane_memory(w->dqs) + queue;
+}
+
+/* The number of this lane's command, of all lanes and rounds. */
+GNVD_FN uint64_t stamp_of(uint32_t round)
+{
+	return (uint64_t)round * gpunvme_lanes() + gpunvme_lane();
+}
+
+GNVD_FN uint32_t is_wrong(const struct work *w, int ret, uint64_t stamp)
+{
+	return ret != (w->check ? (int)status_of(stamp) : 0);
+}
+
+GNVD_FN void count_errors(const struct work *w, uint32_t wrong)
+{
+	if (wrong)
+		gnvd_add64(w->errors, wrong);
+}
+
+#endif
