@@ -135,22 +135,28 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int time_point(const char *name, uint32_t lanes, uint32_t count, const struct options *o)
+/* Each call of one block, one after the other. */
+static int time_point(struct point p, const struct options *o)
 {
-	struct point p = { "ours", name, 1, 1, lanes, 64, times_32, PER_LANE, SERVE_COUNT };
-	struct outcome out = launch(&p, o, count, lanes);
-	uint32_t *t = out.samples;
-	int bad = !outcome_ok(&out);
+	uint32_t count = ON_GPU ? 200000 : 1000, *t, p50, p99, p999;
+	struct outcome out;
+	int bad;
 
+	p = fit(p);
+	out = launch(&p, o, count, true);
+	bad = !outcome_ok(&out);
+	t = out.samples;
 	qsort(t, count, sizeof(*t), by_value);
+	p50 = t[count / 2];
+	p99 = t[count / 100 * 99];
+	p999 = t[count / 1000 * 999];
 	if (o->json)
-		printf("{\"figure\": \"latency\", \"queue\": \"ours\", \"point\": \"%s\", \"controller\": \"%s\", \"lanes\": %u, \"count\": %u, "
+		printf("{\"figure\": \"latency\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"lanes\": %u, \"count\": %u, "
 		       "\"min_ns\": %u, \"p50_ns\": %u, \"p99_ns\": %u, \"p999_ns\": %u, \"max_ns\": %u, \"ok\": %s}\n",
-		       name, o->on_gpu ? "gpu" : "cpu", lanes, count, t[0], t[count / 2], t[(uint64_t)count * 99 / 100],
-		       t[(uint64_t)count * 999 / 1000], t[count - 1], bad ? "false" : "true");
+		       p.queue, p.name, o->on_gpu ? "gpu" : "cpu", p.block_lanes, count, t[0], p50, p99, p999, t[count - 1], bad ? "false" : "true");
 	else
-		printf("%-12s 50 %% within %6u ns, 99 %% %6u, 99.9 %% %6u; least %u, most %u; %u calls%s\n", name, t[count / 2],
-		       t[(uint64_t)count * 99 / 100], t[(uint64_t)count * 999 / 1000], t[0], t[count - 1], count, bad ? "  WRONG" : "");
+		printf("%-11s %-9s 50 %% within %6u ns, 99 %% %6u, 99.9 %% %6u; least %u, most %u; %u calls%s\n", p.queue, p.name, p50, p99, p999,
+		       t[0], t[count - 1], count, bad ? "  WRONG" : "");
 	fflush(stdout);
 	free(t);
 	return bad;
@@ -158,9 +164,18 @@ static int time_point(const char *name, uint32_t lanes, uint32_t count, const st
 
 static int run_latency(const struct options *o)
 {
-	uint32_t count = ON_GPU ? 200000 : 1000;
+	static const uint32_t lanes[] = { 1, 32 };
+	int bad = 0;
+	uint32_t i;
 
-	return time_point("one lane", 1, count, o) + time_point("one wave", ON_GPU ? 32 : 4, count, o);
+	for (i = 0; i < 2; i++) {
+		const char *name = lanes[i] > 1 ? "one wave" : "one lane";
+
+		bad += time_point((struct point){ "ours", name, 1, 1, lanes[i], 64, times_32, PER_LANE, SERVE_COUNT }, o);
+		bad += time_point((struct point){ "block-drain", name, 1, 1, lanes[i], 64, block_drain_times, PER_LANE, SERVE_COUNT }, o);
+		bad += time_point((struct point){ "ticket", name, 1, 1, lanes[i], 64, ticket_times, PER_LANE, SERVE_COUNT }, o);
+	}
+	return bad;
 }
 
 /*

@@ -50,29 +50,38 @@ GNVD_FN int drain_poll(const struct gpunvme_dq *dq, uint64_t pos)
 	return (int)(dw3 >> 17);
 }
 
+/* One batch: one command of each lane of the block. Returns the status that this lane takes for its own. */
+GNVD_FN int drain_batch(const struct work *w, const struct gpunvme_dq *dq, uint32_t round)
+{
+	uint32_t lane = gnvd_block_lane(), lanes = gnvd_block_lanes();
+	uint64_t at = (uint64_t)round * lanes;
+	int ret;
+
+	drain_fill(dq, &w->buf, at, lane, stamp_of(round));
+	gnvd_block_sync(dq);
+	if (!lane) {
+		gnvd_order_system();
+		gnvd_doorbell(dq->sq_db, (uint32_t)(at + lanes) & ((1u << dq->sq_shift) - 1));
+	}
+	ret = drain_poll(dq, at + lane);
+	gnvd_block_sync(dq);
+	if (!lane)
+		gnvd_doorbell(dq->cq_db, (uint32_t)(at + lanes) & ((1u << dq->cq_shift) - 1));
+	return ret;
+}
+
 /* Each block has the queue of its number. */
 GNVD_FN void read_block_drain(const struct work *w)
 {
-	uint32_t lane = gnvd_block_lane(), lanes = gnvd_block_lanes(), i, wrong = 0;
 	const struct gpunvme_dq *dq = dq_of(w, gnvd_block_number());
-	uint64_t at = 0;
+	uint32_t i, wrong = 0;
 
-	for (i = 0; i < w->rounds; i++) {
-		drain_fill(dq, &w->buf, at, lane, stamp_of(i));
-		gnvd_block_sync(dq);
-		if (!lane) {
-			gnvd_order_system();
-			gnvd_doorbell(dq->sq_db, (uint32_t)(at + lanes) & ((1u << dq->sq_shift) - 1));
-		}
-		wrong += is_wrong(w, drain_poll(dq, at + lane), stamp_of(i));
-		at += lanes;
-		gnvd_block_sync(dq);
-		if (!lane)
-			gnvd_doorbell(dq->cq_db, (uint32_t)at & ((1u << dq->cq_shift) - 1));
-	}
+	for (i = 0; i < w->rounds; i++)
+		wrong += is_wrong(w, drain_batch(w, dq, i), stamp_of(i));
 	count_errors(w, wrong);
 }
 
 KERNEL(block_drain_1024, 1024, read_block_drain(w);)
+KERNEL(block_drain_times, 1024, TIME_ROUNDS(w, drain_batch(w, dq_of(w, 0), i_));)
 
 #endif

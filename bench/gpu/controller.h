@@ -39,6 +39,9 @@ struct ring {
 	uint32_t held[HELD_MOST][2]; /* CID and stamp of commands not yet completed */
 	struct late *late; /* LATE_MOST of them, in the order in which they are due */
 	uint64_t late_in, late_out;
+	uint64_t expect; /* commands; SERVE_LATE keeps when a quarter and when a half of them were over: later some lanes have ended */
+	uint64_t mark_done[2];
+	double mark_time[2];
 };
 
 /* What SERVE_CHECK knows of all commands. */
@@ -144,6 +147,14 @@ static inline bool serve_checking(struct ring *q, struct stamps *s, bool ordered
 	return n > 0;
 }
 
+static inline void mark_time(struct ring *q, int mark, uint64_t done, double now)
+{
+	if (q->done >= done && !q->mark_done[mark]) {
+		q->mark_done[mark] = q->done;
+		q->mark_time[mark] = now;
+	}
+}
+
 static inline bool serve_late(struct ring *q)
 {
 	uint32_t tail = __atomic_load_n(q->sq_db, __ATOMIC_ACQUIRE), limit = 256;
@@ -162,6 +173,8 @@ static inline bool serve_late(struct ring *q)
 			post(q, cid, 0);
 		limit--;
 	}
+	mark_time(q, 0, q->expect / 4, now);
+	mark_time(q, 1, q->expect / 2, now);
 	return limit < 256;
 }
 

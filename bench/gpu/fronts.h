@@ -94,32 +94,6 @@ GNVD_FN void read_as_block(const struct work *w)
 	count_errors(w, wrong);
 }
 
-/* How long each call of the first lane takes, with w->lanes of its wave calling. */
-GNVD_FN void time_reads(const struct work *w)
-{
-	const struct gpunvme_dq *dq = dq_of(w, 0);
-	uint32_t i, wrong = 0;
-	uint64_t began;
-
-	if (gpunvme_lane() >= w->lanes)
-		return;
-	if (!gpunvme_lane()) {
-		gnvd_st64(w->span, gnvd_clock());
-		gnvd_st64(w->span + 8, fine_clock());
-	}
-	for (i = 0; i < w->rounds; i++) {
-		began = fine_clock();
-		wrong += gpunvme_read(dq, &w->buf, 0, stamp_of(i), BLOCKS) != 0;
-		if (!gpunvme_lane())
-			gnvd_st32(w->samples + 4ull * i, (uint32_t)(fine_clock() - began));
-	}
-	if (!gpunvme_lane()) {
-		gnvd_st64(w->span + 16, gnvd_clock());
-		gnvd_st64(w->span + 24, fine_clock());
-	}
-	count_errors(w, wrong);
-}
-
 KERNEL(lanes_512, 512, read_together(w);)
 KERNEL(lanes_768, 768, read_together(w);)
 KERNEL(lanes_1024, 1024, read_together(w);)
@@ -128,6 +102,6 @@ KERNEL(wave_512, 512, read_as_wave(w);)
 KERNEL(one_lane_32, 32, read_one_lane(w);)
 KERNEL(handles_32, 32, read_with_handles(w);)
 KERNEL(block_256, 256, read_as_block(w);)
-KERNEL(times_32, 32, time_reads(w);)
+KERNEL(times_32, 32, TIME_ROUNDS(w, gpunvme_read(dq_of(w, 0), &w->buf, 0, stamp_of(i_), BLOCKS));)
 
 #endif

@@ -106,26 +106,34 @@ static inline void collect_samples(const struct work *w, struct outcome *out)
 		out->samples[i] = (uint32_t)(out->samples[i] * scale);
 }
 
-/* timed: so many lanes of one wave call, and each round is timed; 0: rates. */
-static inline struct outcome launch(const struct point *p, const struct options *o, uint32_t rounds, uint32_t timed)
+/* Of one queue, while all its lanes were at work: at the end the unlucky are alone. */
+static inline double middle_rate(const struct ring *q)
+{
+	return (double)(q->mark_done[1] - q->mark_done[0]) / (q->mark_time[1] - q->mark_time[0]);
+}
+
+/* timed: each round of the first lane is. */
+static inline struct outcome launch(const struct point *p, const struct options *o, uint32_t rounds, bool timed)
 {
 	struct rig *r = rig_new(p->queues, p->depth, p->mode, !strcmp(p->queue, "ticket"), o->on_gpu);
 	struct work w = rig_work(r, rounds);
 	struct outcome out;
 
 	memset(&out, 0, sizeof(out));
-	out.issued = (timed ? timed : commands_per_round(p)) * rounds;
+	out.issued = commands_per_round(p) * rounds;
 	if (w.check) {
 		r->c.stamps.count = out.issued;
 		r->c.stamps.seen = (uint8_t *)calloc(out.issued, 1);
 	}
-	w.lanes = timed;
+	r->c.rings[0].expect = out.issued;
 	w.samples = timed ? rig_local(r, 4ull * rounds, NULL) : 0;
 	run_lanes(p, o, &r->c, &w, &out);
 	account(r, &w, &out);
 	if (timed)
 		collect_samples(&w, &out);
 	out.rate = (double)out.issued / out.seconds;
+	if (r->c.rings[0].mark_time[1] > r->c.rings[0].mark_time[0])
+		out.rate = middle_rate(&r->c.rings[0]);
 	free(r->c.stamps.seen);
 	rig_free(r);
 	return out;
@@ -134,13 +142,13 @@ static inline struct outcome launch(const struct point *p, const struct options 
 /* A short launch to see the pace, then one of the wanted length. */
 static inline struct outcome measure(const struct point *p, const struct options *o)
 {
-	struct outcome out = launch(p, o, 20, 0);
-	double each = (double)commands_per_round(p), rounds = out.rate * o->seconds / each;
+	struct outcome out = launch(p, o, 20, false);
+	double each = (double)commands_per_round(p), rounds = 20 * o->seconds / out.seconds;
 	double most = p->mode == SERVE_CHECK || p->mode == SERVE_ORDERED ? 4e8 / each : 1e9;
 
 	if (rounds <= 20)
 		return out;
-	return launch(p, o, (uint32_t)(rounds > most ? most : rounds), 0);
+	return launch(p, o, (uint32_t)(rounds > most ? most : rounds), false);
 }
 
 static inline bool outcome_ok(const struct outcome *r)

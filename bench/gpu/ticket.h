@@ -151,20 +151,31 @@ GNVD_FN int ticket_complete(const struct gpunvme_dq *dq, const struct ticket_que
 	return (int)(dw3 >> 17);
 }
 
+GNVD_FN int ticket_read(const struct work *w, const struct gpunvme_dq *dq, const struct ticket_queue *q, uint64_t slba)
+{
+	uint32_t cid = ticket_claim_cid(dq, q);
+
+	ticket_submit(dq, q, &w->buf, cid, slba);
+	return ticket_complete(dq, q, cid);
+}
+
+GNVD_FN const struct ticket_queue *ticket_of(const struct work *w, uint32_t queue)
+{
+	return (const struct ticket_queue *)gnvd_lane_memory(w->peer) + queue;
+}
+
 GNVD_FN void read_ticket(const struct work *w)
 {
-	const struct ticket_queue *q = (const struct ticket_queue *)gnvd_lane_memory(w->peer) + queue_of(w);
+	const struct ticket_queue *q = ticket_of(w, queue_of(w));
 	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
-	uint32_t i, cid, wrong = 0;
+	uint32_t i, wrong = 0;
 
-	for (i = 0; i < w->rounds; i++) {
-		cid = ticket_claim_cid(dq, q);
-		ticket_submit(dq, q, &w->buf, cid, stamp_of(i));
-		wrong += is_wrong(w, ticket_complete(dq, q, cid), stamp_of(i));
-	}
+	for (i = 0; i < w->rounds; i++)
+		wrong += is_wrong(w, ticket_read(w, dq, q, stamp_of(i)), stamp_of(i));
 	count_errors(w, wrong);
 }
 
 KERNEL(ticket_512, 512, read_ticket(w);)
+KERNEL(ticket_times, 512, TIME_ROUNDS(w, ticket_read(w, dq_of(w, 0), ticket_of(w, 0), stamp_of(i_)));)
 
 #endif

@@ -16,7 +16,6 @@ struct work {
 	uint32_t queues;
 	uint32_t rounds;
 	uint32_t check; /* the controller gives statuses */
-	uint32_t lanes; /* of each wave that work, for latency */
 	struct gpunvme_dbuf buf;
 	struct gpunvme_dvol vol;
 	struct gpunvme_dvbuf vbuf;
@@ -48,6 +47,29 @@ GNVD_FN void count_errors(const struct work *w, uint32_t wrong)
 {
 	if (wrong)
 		gnvd_add64(w->errors, wrong);
+}
+
+/* The body of a kernel of one block: `call` is one round of it, number i_, and the time it takes the first lane is kept. */
+#define TIME_ROUNDS(w, call)                                                                                                       \
+	uint32_t i_, wrong_ = 0;                                                                                                   \
+	uint64_t began_;                                                                                                           \
+                                                                                                                                   \
+	if (!gpunvme_lane())                                                                                                       \
+		stamp_span(w, 0);                                                                                                  \
+	for (i_ = 0; i_ < (w)->rounds; i_++) {                                                                                     \
+		began_ = fine_clock();                                                                                             \
+		wrong_ += is_wrong(w, call, stamp_of(i_));                                                                         \
+		if (!gpunvme_lane())                                                                                               \
+			gnvd_st32((w)->samples + 4ull * i_, (uint32_t)(fine_clock() - began_));                                    \
+	}                                                                                                                          \
+	if (!gpunvme_lane())                                                                                                       \
+		stamp_span(w, 16);                                                                                                 \
+	count_errors(w, wrong_);
+
+GNVD_FN void stamp_span(const struct work *w, uint32_t at)
+{
+	gnvd_st64(w->span + at, gnvd_clock());
+	gnvd_st64(w->span + at + 8, fine_clock());
 }
 
 #endif
