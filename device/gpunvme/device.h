@@ -176,7 +176,7 @@ GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const 
 
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, site);
-		ret = gnvd_run_wave(dq, &w, dbuf, offset, lba, nblocks, opc, ret);
+		GNVD_TOGETHER(w, ret = gnvd_run_wave(dq, &w, dbuf, offset, lba, nblocks, opc, ret));
 		gnvd_leave(&w);
 	}
 	return ret;
@@ -198,8 +198,8 @@ GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbu
  *
  * Return: 0; the first failure in LBA order (blocks before it were read); see the head of this file.
  */
-GNVD_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			 uint32_t nblocks)
+GPUNVME_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			    uint32_t nblocks)
 {
 	int ret = gnvd_check_window(dq, lba, nblocks, 0);
 
@@ -212,8 +212,8 @@ GNVD_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf 
  * volatile write cache is enabled. What this lane stored before the call is written; other lanes' stores must have been ordered
  * before the call by the kernel (a barrier, a fence).
  */
-GNVD_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			  uint32_t nblocks)
+GPUNVME_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			     uint32_t nblocks)
 {
 	int ret = gnvd_check_window(dq, lba, nblocks, 1);
 
@@ -225,7 +225,7 @@ GNVD_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf
  * @dq: the queue
  * Return: see the head of this file.
  */
-GNVD_FN int gpunvme_flush(const struct gpunvme_dq *dq)
+GPUNVME_FN int gpunvme_flush(const struct gpunvme_dq *dq)
 {
 	return gnvd_run(dq, NULL, 0, 0, 0, GPUNVME_IO_FLUSH, gnvd_check_dq(dq));
 }
@@ -237,7 +237,7 @@ GNVD_FN int gpunvme_flush(const struct gpunvme_dq *dq)
  * @nblocks: blocks
  * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_write().
  */
-GNVD_FN int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks)
+GPUNVME_FN int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks)
 {
 	int ret = gnvd_check_window(dq, lba, nblocks, 1);
 
@@ -255,7 +255,7 @@ GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *
 
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_SUBMIT);
-		err = gnvd_submit(dq, &w, !ret, c, req);
+		GNVD_TOGETHER(w, err = gnvd_submit(dq, &w, !ret, c, req));
 		gnvd_leave(&w);
 	}
 	return ret ? ret : err;
@@ -294,8 +294,8 @@ GNVD_FN int gnvd_submit_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbu
  * "In flight" includes the commands of the wave's other lanes. On a GPU a lane that tries again in a loop of its own keeps them
  * from polling, and the wave never ends: submit and poll in one loop that the lanes leave together (by a ballot), or block.
  */
-GNVD_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+				   uint32_t nblocks, struct gpunvme_req *req)
 {
 	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ, req);
 }
@@ -304,8 +304,8 @@ GNVD_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvm
  * gpunvme_submit_write() - start writing, as exactly one command
  * Parameters and results as gpunvme_submit_read().
  */
-GNVD_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				 uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+				    uint32_t nblocks, struct gpunvme_req *req)
 {
 	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE, req);
 }
@@ -316,7 +316,7 @@ GNVD_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunv
  * @req: as for gpunvme_submit_read()
  * Return: as gpunvme_submit_read(). A flush covers writes that were complete before it was submitted.
  */
-GNVD_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	struct gnvd_cmd c = { GPUNVME_IO_FLUSH, 0, 0, 0, 0 };
 
@@ -331,7 +331,7 @@ GNVD_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req
  * @req:     as for gpunvme_submit_read()
  * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_submit_read().
  */
-GNVD_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
 {
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
 	int ret = gnvd_check_window(dq, lba, nblocks, 1);
@@ -355,7 +355,7 @@ GNVD_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lb
  * incarnation of the queue; -GPUNVME_EXDEV it belongs to another queue; -GPUNVME_ETIMEDOUT silent for the queue's command time-out,
  * the queue is poisoned now; -GPUNVME_EPROTO; -GPUNVME_ENODEV the host says that the controller is gone.
  */
-GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	int ret = gnvd_check_dq(dq), over, late = 0;
 	uint64_t until = 0;
@@ -369,7 +369,7 @@ GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 		if (gnvd_ballot(&w, !over)) {
 			if (!over)
 				late = gnvd_look_up(dq, req, 0, &until);
-			gnvd_drain(dq, &w);
+			GNVD_TOGETHER(w, gnvd_drain(dq, &w));
 		}
 		gnvd_leave(&w);
 	}
@@ -389,7 +389,7 @@ GNVD_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
  * Return: as gpunvme_poll(), without -GPUNVME_EAGAIN. -GPUNVME_ETIMEDOUT after @ticks and -GPUNVME_ECANCELED leave the handle
  * valid and the buffer with the device: wait again, or gpunvme_abandon().
  */
-GNVD_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
+GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
 {
 	int ret = gnvd_check_dq(dq), err = 0;
 	struct gnvd_wave w;
@@ -398,7 +398,7 @@ GNVD_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, u
 		ret = gnvd_check_req(dq, req);
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_WAIT);
-		err = gnvd_wait(dq, &w, !ret, req, ticks);
+		GNVD_TOGETHER(w, err = gnvd_wait(dq, &w, !ret, req, ticks));
 		gnvd_leave(&w);
 	}
 	return ret ? ret : err;
@@ -412,7 +412,7 @@ GNVD_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, u
  * The command goes on; its buffer belongs to the device until it has completed, which nobody will be told.
  * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT.
  */
-GNVD_FN int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	int ret = gnvd_check_dq(dq);
 	uint64_t word;

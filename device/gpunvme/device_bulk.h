@@ -38,8 +38,8 @@ GNVD_FN int gnvd_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf 
  * come is waited for about a second.
  * Return: as gpunvme_read(), for this lane's own transfer; 0 for a lane without one.
  */
-GNVD_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			      uint32_t nblocks)
+GPUNVME_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+				 uint32_t nblocks)
 {
 	return gnvd_wave_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ);
 }
@@ -48,8 +48,8 @@ GNVD_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_
  * gpunvme_wave_write() - write with the whole wave
  * Parameters and rules as gpunvme_wave_read(), results as gpunvme_write().
  */
-GNVD_FN int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			       uint32_t nblocks)
+GPUNVME_FN int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+				  uint32_t nblocks)
 {
 	return gnvd_wave_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE);
 }
@@ -153,7 +153,8 @@ GNVD_FN int gnvd_wait_any(const struct gpunvme_dq *dq, const struct gnvd_wave *w
  * -GPUNVME_ECANCELED, leave all handles valid; with a handle's number that command was silent for the queue's time-out, and the
  * queue is poisoned. Others as gpunvme_wait().
  */
-GNVD_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index)
+GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks,
+				uint32_t *index)
 {
 	struct gnvd_any any = { req, count, *index < count ? *index : 0, count };
 	int ret = gnvd_check_dq(dq), err = 0;
@@ -163,7 +164,7 @@ GNVD_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *re
 		ret = gnvd_check_any(dq, &any);
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_WAIT);
-		err = gnvd_wait_any(dq, &w, !ret, &any, ticks);
+		GNVD_TOGETHER(w, err = gnvd_wait_any(dq, &w, !ret, &any, ticks));
 		gnvd_leave(&w);
 	}
 	*index = any.at;
@@ -185,7 +186,7 @@ GNVD_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *re
  * Return: 0 told to stop; -GPUNVME_ESHUTDOWN every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL no
  * queue.
  */
-GNVD_FN int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
+GPUNVME_FN int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
 {
 	struct gnvd_wave w;
 	uint32_t i, turn = 0, ended;

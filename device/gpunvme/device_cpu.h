@@ -79,9 +79,13 @@ GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 	return __atomic_exchange_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
 }
 
+/* Not one step: of a word that says DONE only its owner makes something else. */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
 {
-	return gnvd_xchg64(a, v);
+	uint64_t old = gnvd_ld_after64(a);
+
+	gnvd_st64(a, v);
+	return old;
 }
 
 GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
@@ -150,7 +154,18 @@ GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 
 GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
 {
-	__builtin_memcpy((void *)(uintptr_t)a, w, 64);
+	uint64_t *sqe = (uint64_t *)(uintptr_t)a;
+
+#define GNVD_STORE_TWO(i) __atomic_store_n(sqe + (i), w[2 * (i)] | (uint64_t)w[2 * (i) + 1] << 32, __ATOMIC_RELAXED)
+	GNVD_STORE_TWO(0);
+	GNVD_STORE_TWO(1);
+	GNVD_STORE_TWO(2);
+	GNVD_STORE_TWO(3);
+	GNVD_STORE_TWO(4);
+	GNVD_STORE_TWO(5);
+	GNVD_STORE_TWO(6);
+	GNVD_STORE_TWO(7);
+#undef GNVD_STORE_TWO
 }
 
 GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
@@ -369,6 +384,18 @@ static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self, uint64_t queue, enu
 
 #define GNVD_EACH_QUEUE(dq)
 
+/* A lane on its own is lane 0 of a wave of one, which the compiler knows in the first copy. */
+#define GNVD_TOGETHER(w, ...)                                                                                                      \
+	do {                                                                                                                       \
+		if (gnvd_cpu_alone(&(w))) {                                                                                        \
+			(w).mask = (w).count = 1;                                                                                  \
+			(w).lane = (w).rank = 0;                                                                                   \
+			__VA_ARGS__;                                                                                               \
+		} else {                                                                                                           \
+			__VA_ARGS__;                                                                                               \
+		}                                                                                                                  \
+	} while (0)
+
 GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {
 	struct gnvd_cpu_lane *self = gnvd_cpu_self;
@@ -402,12 +429,12 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
 	pthread_mutex_unlock(&wave->lock);
 }
 
-GNVD_FN uint32_t gpunvme_lane(void)
+GPUNVME_FN uint32_t gpunvme_lane(void)
 {
 	return gnvd_cpu_self ? gnvd_cpu_self->lane : 0;
 }
 
-GNVD_FN uint32_t gpunvme_lanes(void)
+GPUNVME_FN uint32_t gpunvme_lanes(void)
 {
 	return gnvd_cpu_self ? gnvd_cpu_self->launch->lanes : 1;
 }

@@ -22,6 +22,7 @@
  *   gnvd_release_to64         the wave: all earlier stores, then one word
  *   gnvd_doorbell             store to the controller, after everything before it
  *   gnvd_enter .. gnvd_leave  the wave: the lanes that are together here and use the same queue, fixed for the whole call
+ *   GNVD_TOGETHER             what a wave does; for a CPU lane on its own it is compiled once more, without ballots
  *   GNVD_EACH_QUEUE           the block behind it runs once for each lane, with lanes of one queue at a time where a compiler knows
  *                             no masks
  */
@@ -48,11 +49,14 @@
 #endif
 #else
 #define GPUNVME_DEVICE
-#if defined(GNVD_CPU)
-#define GNVD_FN static inline
-#else
 #define GNVD_FN static inline __attribute__((always_inline))
 #endif
+
+/* What kernels call. On a CPU that is a call; what is below is inlined into it, once for a lane on its own and once for waves. */
+#if defined(GNVD_CPU) && !defined(__CUDACC__)
+#define GPUNVME_FN GPUNVME_DEVICE static inline
+#else
+#define GPUNVME_FN GNVD_FN
 #endif
 
 /*
@@ -323,7 +327,7 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
 	(void)w;
 }
 
-GNVD_FN uint32_t gpunvme_lane(void)
+GPUNVME_FN uint32_t gpunvme_lane(void)
 {
 	uint32_t block, width, thread;
 
@@ -333,7 +337,7 @@ GNVD_FN uint32_t gpunvme_lane(void)
 	return block * width + thread;
 }
 
-GNVD_FN uint32_t gpunvme_lanes(void)
+GPUNVME_FN uint32_t gpunvme_lanes(void)
 {
 	uint32_t blocks, width;
 
@@ -613,12 +617,12 @@ GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
 	(void)w;
 }
 
-GNVD_FN uint32_t gpunvme_lane(void)
+GPUNVME_FN uint32_t gpunvme_lane(void)
 {
 	return __builtin_amdgcn_workgroup_id_x() * __builtin_amdgcn_workgroup_size_x() + __builtin_amdgcn_workitem_id_x();
 }
 
-GNVD_FN uint32_t gpunvme_lanes(void)
+GPUNVME_FN uint32_t gpunvme_lanes(void)
 {
 	return __builtin_amdgcn_grid_size_x();
 }
@@ -638,6 +642,10 @@ GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lan
 	return gnvd_shfl32(w, (uint32_t)v, lane) | (uint64_t)gnvd_shfl32(w, (uint32_t)(v >> 32), lane) << 32;
 #endif
 }
+
+#if !defined(GNVD_CPU)
+#define GNVD_TOGETHER(w, ...) __VA_ARGS__
+#endif
 
 /* The leader's value, for all. */
 GNVD_FN uint64_t gnvd_bcast64(const struct gnvd_wave *w, uint64_t v)

@@ -214,6 +214,12 @@ GNVD_FN void gnvd_load_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	}
 }
 
+/* Does dword 3 of the entry at pos hold the phase of this round? */
+GNVD_FN uint32_t gnvd_is_new(const struct gpunvme_dq *dq, uint64_t pos, uint32_t dw3)
+{
+	return (dw3 >> 16 & 1) == (~(uint32_t)(pos >> dq->cq_shift) & 1);
+}
+
 /* Which of them are new: dword 3 holds the phase, and once it is new the rest of the entry is. */
 GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
 			   struct gnvd_batch *b)
@@ -224,7 +230,7 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	b->mine = b->total = 0;
 	for (i = 0; i < GNVD_BATCH; i++) {
 		ahead = w->rank + i * w->count;
-		is_new = ahead <= mask && (b->dw3[i] >> 16 & 1) == (~(uint32_t)((d->pos + ahead) >> dq->cq_shift) & 1);
+		is_new = ahead <= mask && gnvd_is_new(dq, d->pos + ahead, b->dw3[i]);
 		n = b->total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
 		b->mine |= (uint32_t)(w->rank < n) << i;
 		b->total += n;
@@ -318,6 +324,9 @@ GNVD_FN int gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave
 
 	if (w->rank == 0) {
 		word = gnvd_ld64(GNVD_STATE(dq, drain));
+#if defined(GNVD_CPU) /* here a look at the ring costs less than the lock */
+		word |= !gnvd_is_new(dq, word >> 1, gnvd_load_ring32(gnvd_cqe_at(dq, w, word >> 1, 0) + 12));
+#endif
 		if (!(word & 1))
 			word = gnvd_or_after64(GNVD_STATE(dq, drain), 1);
 	}
@@ -342,7 +351,7 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 				 int more)
 {
 	uint64_t old[GNVD_BATCH], lanes = gnvd_ballot(w, b->wrong != 0), pos = d->pos;
-	struct gnvd_batch next;
+	struct gnvd_batch next = { { 0 }, { 0 }, 0, 0, 0, 0 };
 	uint32_t n = b->total, wrong;
 
 	gnvd_count(dq, b);
@@ -379,8 +388,8 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 {
 	uint32_t turn = 0;
 	uint64_t bad = 0;
-	struct gnvd_drain d;
-	struct gnvd_batch b;
+	struct gnvd_drain d = { 0, 0, 0, 0 };
+	struct gnvd_batch b = { { 0 }, { 0 }, 0, 0, 0, 0 };
 
 	if (!gnvd_begin_drain(dq, w, &d, &b))
 		return;
@@ -512,9 +521,11 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 {
 	uint64_t room = (1ull << dq->sq_shift) - 1, seen;
 	uint64_t resv = gnvd_ld64(GNVD_STATE(dq, resv)), fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
-	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison)), at = hint % ((dq->cids + 63) / 64);
-	uint64_t word = gnvd_ld64(dq->cid_map + 8ull * at); /* with the others: four loads, one round trip */
+	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison)), at;
+	uint64_t word;
 
+	at = (uint32_t)((uint64_t)(hint * 0x9e3779b1u) * ((dq->cids + 63) / 64) >> 32); /* spread, without a division */
+	word = gnvd_ld64(dq->cid_map + 8ull * at); /* with the others: four loads, one round trip */
 	grant->count = 0;
 	if (poison)
 		return -GPUNVME_ESHUTDOWN;

@@ -262,8 +262,8 @@ GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dv
  * One lane reads part after part; to have many parts in flight call it with many lanes, or use gpunvme_block_read().
  * Return: 0; the first failure in LBA order (blocks before it were read); see the head of device.h.
  */
-GNVD_FN int gpunvme_volume_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				uint32_t nblocks)
+GPUNVME_FN int gpunvme_volume_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				   uint32_t nblocks)
 {
 	return gnvd_volume_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_READ);
 }
@@ -272,8 +272,8 @@ GNVD_FN int gpunvme_volume_read(const struct gpunvme_dvol *v, const struct gpunv
  * gpunvme_volume_write() - write blocks of a volume from a buffer and wait for them
  * Parameters and results as gpunvme_volume_read(); otherwise as gpunvme_write().
  */
-GNVD_FN int gpunvme_volume_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				 uint32_t nblocks)
+GPUNVME_FN int gpunvme_volume_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				    uint32_t nblocks)
 {
 	return gnvd_volume_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE);
 }
@@ -283,7 +283,7 @@ GNVD_FN int gpunvme_volume_write(const struct gpunvme_dvol *v, const struct gpun
  * @v: the volume
  * Return: the first failure; see the head of device.h.
  */
-GNVD_FN int gpunvme_volume_flush(const struct gpunvme_dvol *v)
+GPUNVME_FN int gpunvme_volume_flush(const struct gpunvme_dvol *v)
 {
 	int ret = gnvd_check_volume(v), err;
 	uint32_t m;
@@ -424,8 +424,8 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
  * Return: the same for all lanes. 0; the failure of the first piece, in LBA order, that failed (what lies before it was read);
  * -GPUNVME_EINVAL also when lanes of the workgroup were missing; see the head of device.h.
  */
-GNVD_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-			       uint64_t nblocks)
+GPUNVME_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				  uint64_t nblocks)
 {
 	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_READ);
 }
@@ -434,8 +434,8 @@ GNVD_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvm
  * gpunvme_block_write() - write a contiguous range with a whole workgroup
  * Parameters and rules as gpunvme_block_read(). What any lane of the workgroup stored before the call is written.
  */
-GNVD_FN int gpunvme_block_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				uint64_t nblocks)
+GPUNVME_FN int gpunvme_block_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				   uint64_t nblocks)
 {
 	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE);
 }
