@@ -37,7 +37,8 @@ static int check_listed(const struct gpunvme_gpu_entry *about)
 	if (about->gfx[0])
 		return 0;
 	return gnv_fail(-ENODEV,
-			"the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD",
+			"the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD, and in a "
+			"container the GPU's render node",
 			about->address, about->driver[0] ? about->driver : "none");
 }
 
