@@ -16,10 +16,11 @@
 
 #define PLENTY (64u << 20) /* the buffer of the programs of this project */
 
-struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine)
+struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_verdict verdict, const char *text)
 {
 	struct gpunvme_check *check = report->count < report->room ? &report->check[report->count++] : &report->beyond;
-	const char *text = ret ? gpunvme_errmsg() : fine, *split = ret ? strstr(text, "; ") : NULL;
+	const bool bad = verdict == GPUNVME_VERDICT_LIMIT || verdict == GPUNVME_VERDICT_FAILED;
+	const char *split = bad ? strstr(text, "; ") : NULL;
 	int reason = split ? (int)(split - text) : (int)strlen(text);
 
 	memset(check, 0, sizeof(*check));
@@ -27,18 +28,23 @@ struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name
 	snprintf(check->reason, sizeof(check->reason), "%.*s", reason, text);
 	if (split)
 		snprintf(check->remedy, sizeof(check->remedy), "%s", split + 2);
-	check->verdict = ret ? GPUNVME_VERDICT_FAILED : GPUNVME_VERDICT_OK;
+	check->verdict = verdict;
 	return check;
+}
+
+struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine)
+{
+	return gnv_report_say(report, name, ret ? GPUNVME_VERDICT_FAILED : GPUNVME_VERDICT_OK, ret ? gpunvme_errmsg() : fine);
 }
 
 void gnv_report_limit(struct gnv_report *report, const char *name, int ret, const char *fine)
 {
-	gnv_report_add(report, name, ret, fine)->verdict = ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK;
+	gnv_report_say(report, name, ret ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK, ret ? gpunvme_errmsg() : fine);
 }
 
 void gnv_report_skip(struct gnv_report *report, const char *name, const char *why)
 {
-	gnv_report_add(report, name, 0, why)->verdict = GPUNVME_VERDICT_SKIPPED;
+	gnv_report_say(report, name, GPUNVME_VERDICT_SKIPPED, why);
 }
 
 static void check_memory(struct gnv_report *report)

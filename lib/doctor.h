@@ -14,7 +14,10 @@ struct gnv_report {
 	struct gpunvme_check beyond; /* what finds no room */
 };
 
-/* A predicate that must hold. `ret` 0, or the sentence of gnv_fail() is split where the remedy begins. */
+/* What is known of a predicate. Where it does not hold the text is split where the remedy begins. */
+struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_verdict verdict, const char *text);
+
+/* A predicate that must hold. `ret` 0, or the sentence of gnv_fail() is what is said. */
 struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine);
 
 /* One without which it works, but not for everything. */

@@ -36,10 +36,11 @@ static int check_listed(const struct gpunvme_gpu_entry *about)
 {
 	if (about->gfx[0])
 		return 0;
-	return gnv_fail(-ENODEV,
-			"the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD, and in a "
-			"container the GPU's render node",
-			about->address, about->driver[0] ? about->driver : "none");
+	return gnv_fail(
+		-ENODEV,
+		"the kernel's compute driver does not list %s, whose driver is %s; it takes amdgpu with CONFIG_HSA_AMD, and in a "
+		"container the GPU's render node",
+		about->address, about->driver[0] ? about->driver : "none");
 }
 
 static int check_awake(const struct gpunvme_gpu_entry *about)
@@ -148,7 +149,8 @@ static int run_kernel(struct gpunvme_gpu *gpu)
 		ret = gpu->ops->peek(gpu, &seen, range.lane, sizeof(seen));
 	if (!ret && seen != word)
 		ret = gnv_fail(-EIO, "a kernel ran, and what it wrote is not there; look for GPU faults in the kernel's log");
-	gpu->ops->local_free(gpu, &range, sizeof(word));
+	if (ret != -ETIMEDOUT) /* a lane that still runs writes there */
+		gpu->ops->local_free(gpu, &range, sizeof(word));
 	return ret;
 }
 
@@ -164,14 +166,50 @@ static int export_memory(struct gpunvme_gpu *gpu)
 	return ret;
 }
 
-/* "rung A does not work, trying B: why" */
-static void hear(void *ctx, enum gpunvme_log_level level, const char *text)
-{
-	struct patient *p = ctx;
-	const char *why = strstr(text, ": ");
+/* ---- How far queues climb, from what the library logs meanwhile ---- */
 
-	if (level == GPUNVME_LOG_WARN && !strncmp(text, "rung ", 5) && why)
+/* One of the ways to the doorbells; what is said of it last counts. @why: NULL: it works. */
+static void note_way(struct patient *p, const char *way, const char *why)
+{
+	struct gnv_report *report = p->report;
+	char name[16];
+	unsigned i;
+
+	snprintf(name, sizeof(name), "db-%.*s", (int)strcspn(way, ": "), way);
+	for (i = 0; i < report->count && strcmp(report->check[i].name, name); i++)
+		;
+	if (i < report->count)
+		memmove(&report->check[i], &report->check[i + 1], (--report->count - i) * sizeof(report->check[i]));
+	gnv_report_say(report, name, why ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK, why ? why : "the GPU reaches the doorbells");
+}
+
+static void hear_gpu(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	static const char refused[] = "cannot reach the doorbells by ", reached[] = "reaches the doorbells, by ",
+			  late[] = "reaches by ";
+	const char *way, *why;
+
+	(void)level;
+	if ((way = strstr(text, refused)) && (why = strstr(way, ": ")))
+		note_way(ctx, way + strlen(refused), why + 2);
+	else if ((way = strstr(text, reached)))
+		note_way(ctx, way + strlen(reached), NULL);
+	else if ((way = strstr(text, late)))
+		note_way(ctx, way + strlen(late), text);
+}
+
+/* "rung A does not work, trying B: why" and "queue N: a CPU thread rings the doorbells: why" */
+static void hear_dev(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	static const char forwarded[] = "a CPU thread rings the doorbells: ";
+	struct patient *p = ctx;
+	const char *why = strncmp(text, "rung ", 5) ? NULL : strstr(text, ": ");
+
+	(void)level;
+	if (why)
 		snprintf(p->climbed, sizeof(p->climbed), "%s", why + 2);
+	else if (!p->climbed[0] && strstr(text, forwarded))
+		snprintf(p->climbed, sizeof(p->climbed), "%s", strstr(text, forwarded));
 }
 
 static int climb(struct patient *p, struct gpunvme_dev *dev, char *fine, size_t size)
@@ -195,7 +233,7 @@ static void examine_rung(struct patient *p)
 	char fine[64] = "";
 	int ret;
 
-	opts.log = hear;
+	opts.log = hear_dev;
 	opts.log_ctx = p;
 	if (!p->controller || gpunvme_dev_open(p->controller, &opts, &dev)) {
 		gnv_report_skip(p->report, "rung",
@@ -203,40 +241,55 @@ static void examine_rung(struct patient *p)
 		return;
 	}
 	ret = climb(p, dev, fine, sizeof(fine));
-	gpunvme_dev_close(dev);
 	if (fine[0])
 		gnv_report_limit(p->report, "rung", ret, fine);
 	else
 		gnv_report_add(p->report, "rung", ret, fine);
+	gpunvme_dev_close(dev);
 }
 
-static void skip_rest(struct patient *p, const char *why)
+static void examine_memory(struct patient *p)
+{
+	gnv_report_limit(p->report, "vram-export", export_memory(p->gpu), "its memory can be offered to a controller");
+	examine_rung(p);
+}
+
+/* Of the last predicates the first `asked` were. */
+static void skip_rest(struct patient *p, unsigned asked, const char *why)
 {
 	static const char *const names[] = { "kernel", "vram-export", "rung" };
 	unsigned i;
 
-	for (i = 0; i < GNV_ARRAY_LEN(names); i++)
+	for (i = asked; i < GNV_ARRAY_LEN(names); i++)
 		gnv_report_skip(p->report, names[i], why);
 }
 
 static void examine_runtime(struct patient *p)
 {
+	struct gpunvme_gpu_opts opts = GPUNVME_GPU_OPTS_INIT;
+	int ret;
+
 	if (!p->about->spec[0]) {
 		gnv_report_skip(p->report, "runtime",
 				p->about->kind == GPUNVME_GPU_CUDA
 					? "which of several GPUs it is only CUDA knows; CUDA_DEVICE_ORDER=PCI_BUS_ID tells"
 					: "not asked, because the kernel does not list it");
-		skip_rest(p, "not asked, because nothing names it to a runtime");
+		skip_rest(p, 0, "not asked, because nothing names it to a runtime");
 		return;
 	}
-	must(p, "runtime", gpunvme_gpu_open(p->about->spec, NULL, &p->gpu), "its runtime takes it, and the library's code");
+	opts.log = hear_gpu;
+	opts.log_ctx = p;
+	must(p, "runtime", gpunvme_gpu_open(p->about->spec, &opts, &p->gpu), "its runtime takes it, and the library's code");
 	if (!p->gpu) {
-		skip_rest(p, "not asked, because the runtime does not take it");
+		skip_rest(p, 0, "not asked, because the runtime does not take it");
 		return;
 	}
-	must(p, "kernel", run_kernel(p->gpu), "a kernel of the library ran");
-	gnv_report_limit(p->report, "vram-export", export_memory(p->gpu), "its memory can be offered to a controller");
-	examine_rung(p);
+	ret = run_kernel(p->gpu);
+	must(p, "kernel", ret, "a kernel of the library ran");
+	if (ret)
+		skip_rest(p, 1, "not asked, because no kernel runs");
+	else
+		examine_memory(p);
 	gpunvme_gpu_close(p->gpu);
 }
 

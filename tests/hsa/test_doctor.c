@@ -2,6 +2,7 @@
 /* What the doctor finds at a GPU: the kernel's side is a made-up sysfs, the runtime is the stand-in. */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
+#include <sys/mman.h>
 
 #include "common/gpu_tree.h"
 #include "doctor.h"
@@ -16,7 +17,8 @@ static unsigned count;
 static int answer(int fd, unsigned long request, void *arg)
 {
 	(void)fd;
-	assert_int_equal(request, GNV_KFD_GET_VERSION);
+	if (request != GNV_KFD_GET_VERSION)
+		return ENOTTY;
 	((struct gnv_kfd_get_version *)arg)->major = 1;
 	return 0;
 }
@@ -36,8 +38,9 @@ static int end(void **state)
 	return tree_remove(state) || clear(state);
 }
 
-/* The controller seems to be across PCIe. */
+/* The controller seems to be across PCIe; its doorbells lead nowhere. */
 static bool remote;
+static int nowhere = -1;
 
 int __real_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
 int __wrap_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
@@ -48,6 +51,12 @@ int __wrap_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts,
 	if (!ret && remote) {
 		(*dev)->port->remote = true;
 		(*dev)->port->rung = "vfio-host";
+		if (nowhere >= 0) {
+			static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
+
+			(*dev)->port->bar0->ops = &far;
+			(*dev)->port->bar0->dmabuf = nowhere;
+		}
 	}
 	return ret;
 }
@@ -159,6 +168,8 @@ static void test_failures(void **state)
 	pretend("STANDIN_FAIL", "dispatch:1:29");
 	assert_true(examine(NULL) < 0);
 	finds("kernel", GPUNVME_VERDICT_FAILED, "0x29", "");
+	finds("vram-export", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
+	finds("rung", GPUNVME_VERDICT_SKIPPED, "no kernel runs", "");
 }
 
 static void test_unlisted(void **state)
@@ -192,6 +203,28 @@ static void test_rung(void **state)
 	remote = false;
 }
 
+/* The ways to the doorbells, each with its reason: the first one maps something, and rings do not arrive. */
+static void test_doorbells(void **state)
+{
+	(void)state;
+	put_gpu(110000, 1);
+	remote = true;
+	nowhere = memfd_create("bar0", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(nowhere, 1 << 20), 0);
+	assert_int_equal(examine(uri), 0);
+	finds("db-interop", GPUNVME_VERDICT_LIMIT, "do not arrive in time", "another way");
+	finds("db-drm", GPUNVME_VERDICT_LIMIT, "0000:40:00.0", "");
+	finds("db-kfd", GPUNVME_VERDICT_LIMIT, "KFD imports no DMA-BUFs", "Linux 7.1");
+	finds("rung", GPUNVME_VERDICT_LIMIT, "queues reach rung vram+fwd and none above: a CPU thread rings", "");
+	pretend("STANDIN_FAIL", "amd_interop_map_buffer:1:1000");
+	assert_int_equal(examine(uri), 0);
+	finds("db-interop", GPUNVME_VERDICT_LIMIT, "does not take that DMA-BUF", "");
+	assert_int_equal(calls.fds, 0);
+	close(nowhere);
+	nowhere = -1;
+	remote = false;
+}
+
 /* With a controller on the bus: near and far, and bridges of which only root may know. */
 static void test_path(void **state)
 {
@@ -212,8 +245,8 @@ static void test_path(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_fine),	 TEST(test_nodes),    TEST(test_rung), TEST(test_limits),
-					    TEST(test_failures), TEST(test_unlisted), TEST(test_path) };
+	const struct CMUnitTest tests[] = { TEST(test_fine),   TEST(test_nodes),    TEST(test_rung),	 TEST(test_doorbells),
+					    TEST(test_limits), TEST(test_failures), TEST(test_unlisted), TEST(test_path) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
