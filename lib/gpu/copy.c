@@ -24,6 +24,23 @@ struct run {
 	size_t views_len, results_len;
 };
 
+/* Queues and buffer of other lanes: these would fault, or see data late. */
+static int check_lanes(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf)
+{
+	uint32_t i;
+
+	for (i = 0; i < queues; i++)
+		if (gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state)))
+			return gnv_fail(-EXDEV,
+					"view %u is of a queue for other lanes than %s, or of one that is gone; name the GPU that "
+					"gpunvme_qp_create() was given",
+					i, gpu->info.name);
+	if (gpu->ops->mem_check(gpu, dbuf->base, dbuf->len) == -EXDEV)
+		return gnv_fail(-EXDEV, "the buffer is memory of another GPU than %s; allocate it for the GPU of the queue",
+				gpu->info.name);
+	return 0;
+}
+
 static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, const struct gpunvme_copy *copy,
 		   struct run *run)
 {
@@ -124,6 +141,8 @@ GPUNVME_API int gpunvme_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *d
 	ret = gnv_opts_copy(&copy, sizeof(copy), user, "gpunvme_copy");
 	if (!ret)
 		ret = prepare(dq, queues, dbuf, &copy, &run);
+	if (!ret)
+		ret = check_lanes(gpu, dq, queues, dbuf);
 	if (ret)
 		return ret;
 	ret = run_copy(gpu, dq, &run, &copy);

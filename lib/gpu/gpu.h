@@ -80,6 +80,11 @@ struct gnv_gpu_ops {
 	/* Memory of this GPU that its user got from its runtime. -ENOENT: it is not the runtime's, so it is the host's. */
 	int (*mem_register)(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes);
 	void (*mem_free)(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes);
+	/*
+	 * Is memory that lanes would use this GPU's own? Return: 0; -ENOENT its runtime does not know it, so it is the host's or was
+	 * freed; -EXDEV another GPU's; -ERANGE it runs over the end of its allocation.
+	 */
+	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
 
 	/* Host memory, already allocated and mapped to its device, becomes visible to the lanes, uncached. */
 	int (*host_attach)(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range);

@@ -71,6 +71,15 @@ static void cpu_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 	(void)bytes;
 }
 
+/* All memory of the process is theirs. */
+static int cpu_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
+{
+	(void)gpu;
+	(void)lane;
+	(void)len;
+	return 0;
+}
+
 static int cpu_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
 {
 	(void)gpu;
@@ -192,6 +201,7 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.mem_alloc_by = cpu_mem_alloc_by,
 	.mem_register = cpu_mem_register,
 	.mem_free = cpu_mem_free,
+	.mem_check = cpu_mem_check,
 	.host_attach = cpu_host_attach,
 	.host_detach = cpu_detach,
 	.mmio_attach = cpu_mmio_attach,

@@ -101,6 +101,12 @@ static void cuda_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 	(void)bytes;
 }
 
+static int cuda_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
+{
+	(void)len;
+	return gnv_cuda_is_device_memory(cuda_of(gpu), (void *)(uintptr_t)lane) ? 0 : -ENOENT;
+}
+
 static int attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, bool io, struct gnv_gpu_range *range)
 {
 	bool ours = false;
@@ -203,6 +209,7 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.mem_alloc_by = cuda_mem_alloc_by,
 	.mem_register = cuda_mem_register,
 	.mem_free = cuda_mem_free,
+	.mem_check = cuda_mem_check,
 	.host_attach = cuda_host_attach,
 	.host_detach = cuda_detach,
 	.mmio_attach = cuda_mmio_attach,

@@ -122,6 +122,14 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 	return 0;
 }
 
+static int hsa_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
+{
+	void *cpu;
+	uint64_t same;
+
+	return gnv_hsa_pointer(hsa_of(gpu), (void *)(uintptr_t)lane, len, &cpu, &same);
+}
+
 static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 {
 	if (bytes->kind) {
@@ -271,6 +279,7 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.mem_alloc_by = hsa_mem_alloc_by,
 	.mem_register = hsa_mem_register,
 	.mem_free = hsa_mem_free,
+	.mem_check = hsa_mem_check,
 	.host_attach = hsa_host_attach,
 	.host_detach = hsa_host_detach,
 	.mmio_attach = hsa_mmio_attach,

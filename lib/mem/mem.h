@@ -45,11 +45,14 @@ struct gpunvme_mem {
 	const struct gnv_mem_ops *ops;
 	struct gpunvme_gpu *gpu; /* a counted reference, or NULL for the library's own */
 	void *cpu;               /* NULL where the CPU cannot reach it */
+	uint64_t lane;           /* of local memory: where the lanes of `gpu` have it */
 	size_t len;
 	size_t page;     /* bytes of one page of the backing */
 	int dmabuf;      /* descriptor of a DMA-BUF of the bytes, or -1; the kind that has one closes it */
 	uint64_t dmabuf_offset; /* of the first byte in it */
 	bool local;      /* memory of `gpu`, not of the host */
+	bool far;        /* a device's pages: the CPU combines what it writes, and the kernel makes no direct I/O to them */
+	bool borrowed;   /* local, but its user's, who may free it at any time */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
 	bool orphan;     /* freed by its owner while a device may still write to it; released with its last mapping */
@@ -82,6 +85,18 @@ int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, size_t len, struct gpunvme_mem **
 /* The same in another way than the lanes' own. */
 int gnv_mem_gpu_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gpunvme_mem **mem);
 int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
+
+/*
+ * gnv_mem_far_get() - bytes of memory of a device (`far`) to the host's own; gnv_mem_far_put() - the other way
+ *
+ * By the CPU's mapping, or through the GPU's runtime where there is none. What was put is seen by lanes when the call returns.
+ * Return: 0; -EFAULT the memory is its user's, who has freed it; -EIO. gnv_fail() has the sentence.
+ */
+int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size_t len);
+int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *from, size_t len);
+
+/* What the CPU stored to its mapping of such memory has arrived there, and what it loads from now on is read there. */
+void gnv_mem_far_fence(const struct gpunvme_mem *mem);
 
 /* Initialise the common part of a new object (zeroed by the caller); undone by gnv_mem_fini. */
 void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops);

@@ -59,6 +59,7 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 	mem->cpu = cpu;
 	mem->len = len;
 	mem->page = gnv_sys_page_size();
+	mem->far = true;
 	mem->dmabuf = own;
 	mem->dmabuf_offset = offset;
 	mem->gpu = gnv_gpu_get(gpu);

@@ -23,7 +23,7 @@ static int gpu_attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t o
 {
 	if (gpu != mem->gpu)
 		return gnv_mem_attach_foreign(mem, gpu, offset, len, range);
-	range->lane = gnv_container_of(mem, struct mem_gpu, mem)->bytes.lane + offset;
+	range->lane = mem->lane + offset;
 	return 0;
 }
 
@@ -47,7 +47,9 @@ static int wrap(struct gpunvme_gpu *gpu, struct mem_gpu *made, int ret, struct g
 	made->mem.page = made->bytes.page;
 	made->mem.dmabuf = made->bytes.dmabuf;
 	made->mem.dmabuf_offset = made->bytes.dmabuf_offset;
+	made->mem.lane = made->bytes.lane;
 	made->mem.local = true;
+	made->mem.far = true;
 	made->mem.locked = true;
 	*mem = &made->mem;
 	return 0;
@@ -80,5 +82,6 @@ int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct 
 
 	if (!made)
 		return gnv_fail(-ENOMEM, "out of memory");
+	made->mem.borrowed = true;
 	return wrap(gpu, made, gpu->ops->mem_register(gpu, ptr, len, &made->bytes), mem);
 }

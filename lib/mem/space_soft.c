@@ -54,7 +54,7 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	struct entry *e;
 	int slot;
 
-	if (!mem->cpu)
+	if (!mem->cpu && !mem->local)
 		return gnv_fail(-EOPNOTSUPP, "the software controller cannot reach %s memory, which has no CPU address", mem->ops->kind);
 	if (!mem->len || mem->len >= SLOT_BYTES)
 		return gnv_fail(-ENOSPC, "%zu bytes do not fit the software address space", mem->len);
@@ -62,12 +62,14 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	slot = find_free(soft);
 	if (slot >= 0) {
 		e = &soft->entry[slot];
-		e->map = (struct gnv_soft_map){ .iova = GNV_SOFT_IOVA_BASE + (uint64_t)slot * SLOT_BYTES,
+		*iova = GNV_SOFT_IOVA_BASE + (uint64_t)slot * SLOT_BYTES;
+		e->map = (struct gnv_soft_map){ .iova = *iova,
 						.len = mem->len,
-						.cpu = mem->cpu,
+						.cpu = mem->cpu ? mem->cpu : (char *)(uintptr_t)*iova,
+						.far = mem->far ? mem : NULL,
+						.hidden = !mem->cpu,
 						.slot = (unsigned)slot,
 						.serial = ++soft->last_serial };
-		*iova = e->map.iova;
 		__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);
 		__atomic_store_n(&e->state, LIVE, __ATOMIC_RELEASE);
 	}
@@ -181,6 +183,22 @@ int gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const
 void gnv_soft_space_put(struct gnv_space *space, const struct gnv_soft_map *map)
 {
 	__atomic_fetch_sub(&soft_of(space)->entry[map->slot].state, 1, __ATOMIC_RELEASE);
+}
+
+int gnv_soft_map_get(const struct gnv_soft_map *map, const char *at, void *to, size_t len)
+{
+	return gnv_mem_far_get(map->far, (size_t)(at - map->cpu), to, len);
+}
+
+int gnv_soft_map_put(const struct gnv_soft_map *map, const char *at, const void *from, size_t len)
+{
+	return gnv_mem_far_put(map->far, (size_t)(at - map->cpu), from, len);
+}
+
+void gnv_soft_map_fence(const struct gnv_soft_map *map)
+{
+	if (map->far)
+		gnv_mem_far_fence(map->far);
 }
 
 uint64_t gnv_soft_space_serial(struct gnv_space *space, unsigned slot)

@@ -22,7 +22,9 @@
 struct gnv_soft_map {
 	uint64_t iova;
 	size_t len;
-	char *cpu;     /* of the first byte */
+	char *cpu;     /* of the first byte; where the CPU does not reach it, an address that nothing has */
+	const struct gpunvme_mem *far; /* memory of a device, which gnv_soft_map_get() and _put() move; NULL: the host's */
+	bool hidden;   /* the CPU does not reach it: no rings there, no lists */
 	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping for ever */
 	uint64_t serial;
 };
@@ -32,6 +34,15 @@ static inline bool gnv_soft_map_holds(const struct gnv_soft_map *map, uint64_t i
 {
 	return iova >= map->iova && iova - map->iova <= map->len && len <= map->len - (iova - map->iova);
 }
+
+/*
+ * Bytes of memory of a device to private memory and back; @at is an address as `cpu` is. Fence: as gnv_mem_far_fence(); nothing to do
+ * for memory of the host.
+ * Return: 0; -EFAULT, -EIO with a sentence.
+ */
+int gnv_soft_map_get(const struct gnv_soft_map *map, const char *at, void *to, size_t len);
+int gnv_soft_map_put(const struct gnv_soft_map *map, const char *at, const void *from, size_t len);
+void gnv_soft_map_fence(const struct gnv_soft_map *map);
 
 /* Each slot has a stretch of addresses of its own. Of an address that no slot can hold, the answer is some slot. */
 #define GNV_SOFT_IOVA_SLOT_SHIFT 44

@@ -24,13 +24,16 @@ static struct gnv_mapping *find(const struct gpunvme_mem *mem, const struct gpun
 	return map;
 }
 
-/* Its data lies where the queues of its GPU do; where memory of another driver is, its user knows. */
+/*
+ * Its data lies where the queues of its GPU do; where memory of another driver is, its user knows. A controller in software ends what
+ * it writes anywhere before it completes.
+ */
 static int take_place(struct gnv_mapping *map)
 {
 	struct gpunvme_mem *mem = map->mem;
 	int ret;
 
-	if (!mem->gpu || mem->exempt || (mem->dmabuf >= 0 && !mem->local))
+	if (!map->dev->port->remote || !mem->gpu || mem->exempt || (mem->dmabuf >= 0 && !mem->local))
 		return 0;
 	ret = gnv_place_take(map->dev, mem->gpu, mem->local);
 	map->placed = !ret;

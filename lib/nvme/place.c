@@ -28,7 +28,10 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 
 	if (ret)
 		return ret;
-	ret = space->ops->map(space, mem, &iova);
+	if (!mem->cpu && !dev->port->remote)
+		ret = gnv_fail(-EOPNOTSUPP, "the software controller cannot have rings in memory that has no CPU address");
+	if (!ret)
+		ret = space->ops->map(space, mem, &iova);
 	if (!ret)
 		ret = space->ops->unmap(space, iova, mem->len);
 	gnv_mem_release(mem);
@@ -76,7 +79,7 @@ static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 
 	if (!place)
 		return gnv_fail(-ENOMEM, "out of memory");
-	if (place->users[!local])
+	if (place->users[!local] && dev->port->remote)
 		return gnv_fail(-EXDEV,
 				"queues and buffers of this GPU lie in memory of the %s on %s, and must lie together: a completion "
 				"would not "

@@ -2,6 +2,7 @@
 /* Admin commands (Base Specification 5): dispatch, queue creation and deletion, abort. */
 #include "soft/state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/bits.h"
@@ -157,13 +158,17 @@ uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const v
 {
 	struct gnv_soft_dma *dma = &cmd->sq->server->dma;
 	uint16_t status = gnv_soft_dptr(dma, &cmd->sqe, soft->page, want, &cmd->segs);
+	char *reply;
 
 	if (status)
 		return status;
-	len = gnv_min(len, want);
-	gnv_soft_segs_write(&cmd->segs, data, len);
-	gnv_soft_segs_zero(&cmd->segs, len);
-	return 0;
+	reply = calloc(1, (size_t)want);
+	if (!reply)
+		return GPUNVME_SC_INTERNAL;
+	memcpy(reply, data, gnv_min(len, want));
+	status = gnv_soft_segs_write(dma, &cmd->segs, reply, (size_t)want);
+	free(reply);
+	return status;
 }
 
 static uint16_t execute(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *kept)

@@ -61,6 +61,7 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 		return NULL;
 	cmd = unlink_cmd(&server->free);
 	server->free_count--;
+	gnv_soft_map_fence(sq->map);
 	copy_entry(sq, &cmd->sqe);
 	sq->head = sq->head + 1 == sq->size ? 0 : sq->head + 1;
 	sq->inflight++;
@@ -150,7 +151,9 @@ static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
 	__atomic_store_n(&cqe[0], cmd->dw0, __ATOMIC_RELAXED);
 	__atomic_store_n(&cqe[1], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&cqe[2], cmd->sq->head | (uint32_t)cmd->sq->qid << 16, __ATOMIC_RELAXED);
+	gnv_soft_map_fence(cq->map);
 	__atomic_store_n(&cqe[3], cmd->sqe.cid | cq->phase << 16 | status << 17, __ATOMIC_RELEASE);
+	gnv_soft_map_fence(cq->map);
 	cq->tail++;
 	if (cq->tail == cq->size) {
 		cq->tail = 0;

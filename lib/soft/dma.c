@@ -45,6 +45,7 @@ void gnv_soft_segs_init(struct gnv_soft_segs *segs)
 	segs->slot = segs->slot_in;
 	segs->count = 0;
 	segs->cap = GNV_SOFT_SEGS;
+	segs->far = false;
 }
 
 void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs)
@@ -101,6 +102,7 @@ static uint16_t add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs, uint64
 		gnv_soft_dma_put(dma, slot);
 		return GPUNVME_SC_INTERNAL;
 	}
+	segs->far |= dma->entry[slot].map->far != NULL;
 	segs->iov[segs->count].iov_base = cpu;
 	segs->iov[segs->count].iov_len = len;
 	segs->slot[segs->count++] = (uint16_t)slot;
@@ -126,7 +128,8 @@ static uint16_t open_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 	list->left = (unsigned)gnv_min(room, need);
 	if (gnv_soft_dma_get(dma, iova, list->left * sizeof(uint64_t), &cpu, &list->slot))
 		return GPUNVME_SC_DATA_TRANSFER;
-	if ((uintptr_t)cpu % sizeof(uint64_t)) { /* memory that the host registered may start anywhere */
+	/* Memory that the host registered may start anywhere. */
+	if (dma->entry[list->slot].map->hidden || (uintptr_t)cpu % sizeof(uint64_t)) {
 		gnv_soft_dma_put(dma, list->slot);
 		return GPUNVME_SC_DATA_TRANSFER;
 	}
@@ -221,42 +224,42 @@ uint16_t gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, 
 	return status;
 }
 
-void gnv_soft_segs_write(const struct gnv_soft_segs *segs, const void *from, size_t len)
+uint16_t gnv_soft_segs_write(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, const void *from, size_t len)
 {
+	const struct gnv_soft_map *map;
 	const char *p = from;
 	size_t piece;
 	unsigned i;
 
 	for (i = 0; i < segs->count && len; i++) {
 		piece = gnv_min(len, segs->iov[i].iov_len);
-		memcpy(segs->iov[i].iov_base, p, piece);
+		map = dma->entry[segs->slot[i]].map;
+		if (!map->far)
+			memcpy(segs->iov[i].iov_base, p, piece);
+		else if (gnv_soft_map_put(map, segs->iov[i].iov_base, p, piece))
+			return GPUNVME_SC_DATA_TRANSFER;
 		p += piece;
 		len -= piece;
 	}
+	return 0;
 }
 
-void gnv_soft_segs_read(const struct gnv_soft_segs *segs, void *to, size_t len)
+uint16_t gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, void *to, size_t len)
 {
+	const struct gnv_soft_map *map;
 	char *p = to;
 	size_t piece;
 	unsigned i;
 
 	for (i = 0; i < segs->count && len; i++) {
 		piece = gnv_min(len, segs->iov[i].iov_len);
-		memcpy(p, segs->iov[i].iov_base, piece);
+		map = dma->entry[segs->slot[i]].map;
+		if (!map->far)
+			memcpy(p, segs->iov[i].iov_base, piece);
+		else if (gnv_soft_map_get(map, segs->iov[i].iov_base, p, piece))
+			return GPUNVME_SC_DATA_TRANSFER;
 		p += piece;
 		len -= piece;
 	}
-}
-
-void gnv_soft_segs_zero(const struct gnv_soft_segs *segs, size_t skip)
-{
-	size_t piece;
-	unsigned i;
-
-	for (i = 0; i < segs->count; i++) {
-		piece = gnv_min(skip, segs->iov[i].iov_len);
-		memset((char *)segs->iov[i].iov_base + piece, 0, segs->iov[i].iov_len - piece);
-		skip -= piece;
-	}
+	return 0;
 }

@@ -38,6 +38,7 @@ struct gnv_soft_segs {
 	struct iovec *iov;
 	uint16_t *slot; /* of each segment's mapping */
 	unsigned count, cap;
+	bool far; /* some lie in memory of a device: no I/O to them, only segs_read and segs_write */
 	struct iovec iov_in[GNV_SOFT_SEGS];
 	uint16_t slot_in[GNV_SOFT_SEGS];
 };
@@ -58,9 +59,8 @@ void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);
 uint16_t gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
 		       struct gnv_soft_segs *segs);
 
-/* Copy between a scatter list and private memory; @len is at most what the list covers. */
-void gnv_soft_segs_write(const struct gnv_soft_segs *segs, const void *from, size_t len);
-void gnv_soft_segs_read(const struct gnv_soft_segs *segs, void *to, size_t len);
-void gnv_soft_segs_zero(const struct gnv_soft_segs *segs, size_t skip);
+/* Copy between a scatter list and private memory; @len is at most what the list covers. Return: 0, or an NVMe status. */
+uint16_t gnv_soft_segs_write(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, const void *from, size_t len);
+uint16_t gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, void *to, size_t len);
 
 #endif

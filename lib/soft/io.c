@@ -44,15 +44,37 @@ static bool is_reading(const struct gnv_soft_cmd *cmd)
 	return cmd->op.opc == GPUNVME_IO_READ || cmd->op.opc == GPUNVME_IO_COMPARE;
 }
 
+/* ---- Data through private memory ---- */
+
+static uint16_t told(const struct gnv_soft_cmd *cmd, uint16_t status)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+
+	if (status && !server->far_refused)
+		gnv_log(&server->soft->log, GPUNVME_LOG_ERROR, "data does not reach its buffer (said once): %s", gpunvme_errmsg());
+	server->far_refused |= status != 0;
+	return status;
+}
+
+static uint16_t take_data(const struct gnv_soft_cmd *cmd, void *to, uint64_t len)
+{
+	return told(cmd, gnv_soft_segs_read(&cmd->sq->server->dma, &cmd->segs, to, (size_t)len));
+}
+
+static uint16_t give_data(const struct gnv_soft_cmd *cmd, const void *from, uint64_t len)
+{
+	return told(cmd, gnv_soft_segs_write(&cmd->sq->server->dma, &cmd->segs, from, (size_t)len));
+}
+
 /* ---- Starting ---- */
 
-/* Direct I/O wants aligned pieces; a host may have others. */
+/* Direct I/O wants aligned pieces of the host's own memory; a host may have others. */
 static bool needs_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
 {
 	uintptr_t mem = soft->file.mem_align - 1, len = soft->file.len_align - 1;
 	unsigned i;
 
-	if (cmd->op.opc == GPUNVME_IO_COMPARE)
+	if (cmd->op.opc == GPUNVME_IO_COMPARE || cmd->segs.far)
 		return true;
 	if (!soft->file.direct)
 		return false;
@@ -73,7 +95,7 @@ static uint16_t fill_bounce(struct gnv_soft_cmd *cmd)
 	uint16_t status = take_bounce(cmd, cmd->op.len);
 
 	if (!status && cmd->op.opc == GPUNVME_IO_WRITE)
-		gnv_soft_segs_read(&cmd->segs, cmd->bounce, (size_t)cmd->op.len);
+		status = take_data(cmd, cmd->bounce, cmd->op.len);
 	return status;
 }
 
@@ -98,9 +120,11 @@ static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	uint16_t status = take_bounce(cmd, cmd->op.data_len);
 	unsigned i;
 
+	if (!status)
+		status = take_data(cmd, cmd->bounce, cmd->op.data_len);
 	if (status)
 		return status;
-	gnv_soft_segs_read(&cmd->segs, cmd->bounce, cmd->op.data_len); /* ranges are checked and used from this copy */
+	/* Ranges are checked and used from this copy. */
 	range = (const void *)cmd->bounce;
 	for (i = 0; i < cmd->op.ranges && !status; i++)
 		status = gnv_soft_check_range(&soft->ns, range[i].slba, range[i].nlb);
@@ -200,31 +224,32 @@ static void end(struct gnv_soft_cmd *cmd, uint16_t status)
 	gnv_soft_finish(cmd, status);
 }
 
-static bool differs(const struct gnv_soft_cmd *cmd)
+/* What the host gave against what is stored. */
+static uint16_t compare(const struct gnv_soft_cmd *cmd)
 {
-	const char *stored = cmd->bounce;
-	unsigned i;
+	char *given = malloc((size_t)cmd->op.len);
+	uint16_t status = given ? take_data(cmd, given, cmd->op.len) : GPUNVME_SC_INTERNAL;
 
-	for (i = 0; i < cmd->segs.count; i++) {
-		if (memcmp(stored, cmd->segs.iov[i].iov_base, cmd->segs.iov[i].iov_len))
-			return true;
-		stored += cmd->segs.iov[i].iov_len;
-	}
-	return false;
+	if (!status && memcmp(cmd->bounce, given, (size_t)cmd->op.len))
+		status = GPUNVME_SC_COMPARE_FAILURE;
+	free(given);
+	return status;
 }
 
 /* All bytes moved. What remains: hand them over, and the medium, where io_uring was not asked for it in the same step. */
 static void end_data(struct gnv_soft_cmd *cmd)
 {
+	uint16_t status = 0;
+
 	if (cmd->op.opc == GPUNVME_IO_READ && cmd->bounce)
-		gnv_soft_segs_write(&cmd->segs, cmd->bounce, (size_t)cmd->op.len);
-	if (cmd->stage == GNV_SOFT_STAGE_COMPARE && differs(cmd)) {
-		end(cmd, GPUNVME_SC_COMPARE_FAILURE);
-	} else if ((is_reading(cmd) && cmd->op.fua) || (cmd->stage == GNV_SOFT_STAGE_ZERO && gnv_soft_is_durable(cmd))) {
+		status = give_data(cmd, cmd->bounce, cmd->op.len);
+	if (cmd->stage == GNV_SOFT_STAGE_COMPARE)
+		status = compare(cmd);
+	if (!status && ((is_reading(cmd) && cmd->op.fua) || (cmd->stage == GNV_SOFT_STAGE_ZERO && gnv_soft_is_durable(cmd)))) {
 		cmd->stage = GNV_SOFT_STAGE_SYNC;
 		gnv_soft_issue(cmd);
 	} else {
-		end(cmd, 0);
+		end(cmd, status);
 	}
 }
 

@@ -15,7 +15,8 @@ static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, 
 	if (gnv_soft_space_get(soft->space, at->iova, at->entries * entry, map))
 		return GPUNVME_SC_DATA_TRANSFER;
 	*ring = (*map)->cpu + (at->iova - (*map)->iova);
-	if ((uintptr_t)*ring % CQE_BYTES) { /* memory that the host registered may start anywhere; entries are written whole */
+	/* Memory that the host registered may start anywhere; entries are written whole. */
+	if ((*map)->hidden || (uintptr_t)*ring % CQE_BYTES) {
 		gnv_soft_space_put(soft->space, *map);
 		return GPUNVME_SC_DATA_TRANSFER;
 	}

@@ -21,6 +21,18 @@ static inline void gnv_mmio_write32(void *reg, uint32_t value)
 	__atomic_store_n((uint32_t *)reg, value, __ATOMIC_RELEASE);
 }
 
+/* Stores to write-combined memory leave the CPU before any later access. */
+static inline void gnv_mmio_drain(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_sfence();
+#elif defined(__aarch64__)
+	__asm__ volatile("dsb st" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 static inline uint64_t gnv_mmio_read64(const void *reg)
 {
 	uint64_t low = gnv_mmio_read32(reg);

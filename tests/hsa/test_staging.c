@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* The software controller and data in memory of the GPU: by the CPU's mapping where its BAR is large, else by staging copies. */
+#include <errno.h>
+#include <gpunvme/gpunvme.h>
+
+#include "gpu/gpu.h"
+#include "hsa/rig.h"
+#include "mem/mem.h"
+
+#define BYTES (300u * 512)
+
+static char log_text[4096];
+static uint32_t *hdp;
+
+static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	if (level <= GPUNVME_LOG_WARN)
+		snprintf(log_text + strlen(log_text), sizeof(log_text) - strlen(log_text), "%s\n", text);
+}
+
+static struct world {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *vram, *host;
+	struct gpunvme_dbuf dbuf, host_dbuf;
+	struct gpunvme_dq dq;
+} w;
+
+static void share(struct gpunvme_mem **mem, uint32_t flags, struct gpunvme_dbuf *dbuf)
+{
+	const struct gpunvme_mem_opts opts = { sizeof(opts), flags };
+
+	assert_int_equal(gpunvme_mem_alloc(w.gpu, BYTES, &opts, mem), 0);
+	assert_int_equal(gpunvme_mem_map(*mem, w.dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(*mem, w.dev, dbuf), 0);
+}
+
+/* Rings in memory of the host, one buffer there and one in the GPU's. */
+static void begin(void)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+
+	log_text[0] = '\0';
+	opts.log = keep_log;
+	hdp = dlsym(dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), "standin_hdp");
+	assert_non_null(hdp);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &w.gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, &opts, &w.dev), 0);
+	assert_int_equal(gpunvme_qp_create(w.dev, w.gpu, NULL, &w.qp), 0);
+	assert_int_equal(gpunvme_qp_view(w.qp, &view, &w.dq), 0);
+	share(&w.vram, GPUNVME_MEM_VRAM, &w.dbuf);
+	share(&w.host, GPUNVME_MEM_HOST, &w.host_dbuf);
+}
+
+static void end(void)
+{
+	gpunvme_mem_free(w.vram);
+	gpunvme_mem_free(w.host);
+	gpunvme_qp_destroy(w.qp);
+	gpunvme_dev_close(w.dev);
+	gpunvme_gpu_close(w.gpu);
+	nothing_left();
+}
+
+static void copy(uint32_t flags, const struct gpunvme_dbuf *dbuf, uint64_t lba)
+{
+	struct gpunvme_copy c = GPUNVME_COPY_INIT;
+
+	c.flags = flags;
+	c.lba = lba;
+	c.nblocks = BYTES / 512;
+	c.lanes = 32;
+	c.step = 11; /* several commands, with and without lists */
+	assert_int_equal(gpunvme_copy(w.gpu, &w.dq, 1, dbuf, &c), 0);
+}
+
+/* Blocks to the GPU's memory, from there to other blocks, and from those to the host's. */
+static void round_trip(bool reached)
+{
+	static unsigned char seen[BYTES];
+	unsigned i;
+
+	begin();
+	assert_int_equal(gpunvme_mem_ptr(w.vram) != NULL, reached);
+	*hdp = 0;
+	copy(0, &w.dbuf, FIRST);
+	assert_int_equal(*hdp, reached); /* the CPU's stores were flushed */
+	assert_int_equal(w.gpu->ops->peek(w.gpu, seen, w.dbuf.base, BYTES), 0);
+	for (i = 0; i < BYTES; i++)
+		assert_int_equal(seen[i], pattern(FIRST + i / 512));
+	for (i = 0; i < BYTES; i++)
+		seen[i] = (unsigned char)(i * 7 + i / 512);
+	assert_int_equal(w.gpu->ops->poke(w.gpu, w.dbuf.base, seen, BYTES), 0);
+	*hdp = 0;
+	copy(GPUNVME_COPY_WRITE, &w.dbuf, BLOCKS - BYTES / 512);
+	assert_int_equal(*hdp, reached); /* and what the GPU stored is loaded afresh */
+	copy(0, &w.host_dbuf, BLOCKS - BYTES / 512);
+	assert_memory_equal(gpunvme_mem_ptr(w.host), seen, BYTES);
+	assert_string_equal(log_text, "");
+	end();
+}
+
+static void test_large_bar(void **state)
+{
+	(void)state;
+	round_trip(true);
+	pretend("STANDIN_LACKS", "hdp"); /* a GPU that needs no flush */
+	begin();
+	copy(0, &w.dbuf, FIRST);
+	end();
+}
+
+static void test_no_large_bar(void **state)
+{
+	(void)state;
+	pretend("STANDIN_LACKS", "bar");
+	round_trip(false);
+}
+
+/* The runtime refuses a staging copy: that command fails, says why once, and the next one succeeds. */
+static void test_failed_copy(void **state)
+{
+	int answer = -1;
+
+	(void)state;
+	pretend("STANDIN_LACKS", "bar");
+	begin();
+	pretend("STANDIN_FAIL", "memory_copy:1:1000"); /* the second is the host's, which asks for the answer */
+	assert_int_equal(gnv_gpu_read(w.gpu, &w.dq, &w.dbuf, FIRST, 9, &answer), 0);
+	assert_int_equal(answer & (int)GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
+	assert_non_null(strstr(log_text, "does not reach its buffer (said once): GPU 0000:40:00.0: its memory cannot be copied"));
+	unsetenv("STANDIN_FAIL");
+	copy(0, &w.dbuf, FIRST);
+	end();
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, clear)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_large_bar), TEST(test_no_large_bar), TEST(test_failed_copy) };
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
