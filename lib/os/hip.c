@@ -27,8 +27,6 @@ struct api {
 	gnv_hip_unmap_fn *unmap;
 	gnv_hip_set_access_fn *set_access;
 	gnv_hip_export_fn *export_fd;
-	gnv_hip_attributes_fn *attributes;
-	gnv_hip_range_fn *range;
 };
 
 #define FUNCTION(field, name)                                                                                                      \
@@ -49,8 +47,6 @@ static const struct gnv_dl_symbol symbols[] = {
 	FUNCTION(unmap, "hipMemUnmap"),
 	FUNCTION(set_access, "hipMemSetAccess"),
 	FUNCTION(export_fd, "hipMemExportToShareableHandle"),
-	FUNCTION(attributes, "hipPointerGetAttributes"),
-	FUNCTION(range, "hipMemGetAddressRange"),
 	{ NULL, 0, false },
 };
 static const char *const files[] = { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5", NULL };
@@ -172,32 +168,4 @@ void gnv_hip_free(struct gnv_hip_bytes *bytes)
 	api.unmap(bytes->va, bytes->len);
 	api.release(bytes->handle);
 	api.unreserve(bytes->va, bytes->len);
-}
-
-int gnv_hip_pointer(int device, void *ptr, size_t len, void **base, size_t *size)
-{
-	struct gnv_hip_attributes attributes = { 0 };
-	struct api api;
-	int ret = open_api(&api), error;
-
-	if (ret)
-		return ret == -ENODEV ? -ENOENT : ret;
-	error = api.attributes(&attributes, ptr);
-	if (error == GNV_HIP_INVALID_VALUE)
-		return -ENOENT; /* it never heard of it */
-	if (error)
-		return failed(&api, "a pointer cannot be looked up", error);
-	if (attributes.managed || attributes.type == GNV_HIP_MEMORY_MANAGED)
-		return gnv_fail(-EOPNOTSUPP, "%p is managed memory, which the driver moves; use hipMalloc()", ptr);
-	if (attributes.type != GNV_HIP_MEMORY_DEVICE)
-		return -ENOENT;
-	if (attributes.device != device)
-		return gnv_fail(-EXDEV, "%p is memory of GPU %d, not of the one the lanes run on; open that one", ptr,
-				attributes.device);
-	error = api.range(base, size, ptr);
-	if (error)
-		return failed(&api, "an allocation cannot be measured", error);
-	if ((uintptr_t)ptr - (uintptr_t)*base > *size || len > *size - ((uintptr_t)ptr - (uintptr_t)*base))
-		return gnv_fail(-ERANGE, "%zu bytes at %p end behind the allocation of %zu bytes at %p", len, ptr, *size, *base);
-	return 0;
 }

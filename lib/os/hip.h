@@ -29,12 +29,4 @@ int gnv_hip_device(const char *bdf, int *device);
 int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes);
 void gnv_hip_free(struct gnv_hip_bytes *bytes); /* no kernel and no controller uses it any more */
 
-/*
- * gnv_hip_pointer() - is this memory of the GPU, as hipMalloc() gives it?
- * @base, @size: of the allocation that holds all of it
- * Return: 0; -ENOENT it is not HIP's, so it is the host's; -EXDEV another GPU's; -ERANGE it ends behind its allocation;
- * -EOPNOTSUPP managed memory, which wanders. gnv_fail() has the sentence, but for -ENOENT.
- */
-int gnv_hip_pointer(int device, void *ptr, size_t len, void **base, size_t *size);
-
 #endif

@@ -120,8 +120,12 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 	uintptr_t base, at = (uintptr_t)ptr;
 
 	if (gpu->api.amd_pointer_info(ptr, &info, NULL, NULL, NULL) != HSA_STATUS_SUCCESS ||
-	    info.type != HSA_EXT_POINTER_TYPE_HSA || info.agentOwner.handle == gpu->cpu.handle)
+	    info.type == HSA_EXT_POINTER_TYPE_UNKNOWN || info.type == HSA_EXT_POINTER_TYPE_LOCKED ||
+	    info.agentOwner.handle == gpu->cpu.handle)
 		return -ENOENT;
+	if (info.type != HSA_EXT_POINTER_TYPE_HSA)
+		return gnv_fail(-EOPNOTSUPP, "%p is memory of a GPU that was imported or mapped in pieces; use what hipMalloc() gives",
+				ptr);
 	if (info.agentOwner.handle != gpu->agent.handle)
 		return gnv_fail(-EXDEV, "%p is memory of another GPU than %s; register it with the GPU that it belongs to", ptr,
 				gpu->info.bdf);

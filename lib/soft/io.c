@@ -46,24 +46,31 @@ static bool is_reading(const struct gnv_soft_cmd *cmd)
 
 /* ---- Data through private memory ---- */
 
-static uint16_t told(const struct gnv_soft_cmd *cmd, uint16_t status)
+static void tell_lost(const struct gnv_soft_cmd *cmd, const char *why)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 
-	if (status && !server->far_refused)
-		gnv_log(&server->soft->log, GPUNVME_LOG_ERROR, "data does not reach its buffer (said once): %s", gpunvme_errmsg());
-	server->far_refused |= status != 0;
-	return status;
+	if (!server->lost_said)
+		gnv_log(&server->soft->log, GPUNVME_LOG_ERROR, "data does not reach its buffer (said once): %s", why);
+	server->lost_said = true;
 }
 
 static uint16_t take_data(const struct gnv_soft_cmd *cmd, void *to, uint64_t len)
 {
-	return told(cmd, gnv_soft_segs_read(&cmd->sq->server->dma, &cmd->segs, to, (size_t)len));
+	uint16_t status = gnv_soft_segs_read(&cmd->sq->server->dma, &cmd->segs, to, (size_t)len);
+
+	if (status)
+		tell_lost(cmd, gpunvme_errmsg());
+	return status;
 }
 
 static uint16_t give_data(const struct gnv_soft_cmd *cmd, const void *from, uint64_t len)
 {
-	return told(cmd, gnv_soft_segs_write(&cmd->sq->server->dma, &cmd->segs, from, (size_t)len));
+	uint16_t status = gnv_soft_segs_write(&cmd->sq->server->dma, &cmd->segs, from, (size_t)len);
+
+	if (status)
+		tell_lost(cmd, gpunvme_errmsg());
+	return status;
 }
 
 /* ---- Starting ---- */
@@ -306,6 +313,8 @@ static void failed(struct gnv_soft_cmd *cmd, int err)
 		cmd->stage = GNV_SOFT_STAGE_FILL;
 		gnv_soft_issue(cmd);
 	} else {
+		if (err == EFAULT)
+			tell_lost(cmd, "it was freed while it was mapped; call gpunvme_mem_free() before");
 		end(cmd, status_of(err, is_reading(cmd)));
 	}
 }

@@ -115,7 +115,7 @@ struct gnv_soft_server {
 	uint64_t busy_since;	     /* when in_ring left 0 */
 	unsigned registered;	     /* mappings registered with the ring */
 	bool buffers_refused;	     /* said once that memory cannot be registered */
-	bool far_refused;	     /* said once that memory of a device cannot be reached */
+	bool lost_said;		     /* once, that data did not reach its buffer */
 	bool stuck;		     /* stopped with I/O in flight: nothing it refers to may be freed */
 	struct gnv_soft_fault fault;
 	struct gnv_soft_counters counters;

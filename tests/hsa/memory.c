@@ -171,11 +171,13 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 						     hsa_amd_memory_pool_t pool, uint32_t flags, void **agent_ptr)
 {
 	unsigned gpus = count_of ? 0 : ~0u;
+	unsigned char resident;
 	hsa_status_t status;
 	int i;
 
 	STANDIN_FAILS("amd_memory_lock_to_pool");
-	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_KERNARG || flags)
+	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_KERNARG || flags ||
+	    mincore(ptr, 1, &resident)) /* nothing is there */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	for (i = 0; i < count_of; i++)
 		gpus |= 1u << (agents[i].handle - AGENT_GPU);
@@ -243,7 +245,7 @@ STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_i
 	info->type = HSA_EXT_POINTER_TYPE_UNKNOWN;
 	if (!a)
 		return HSA_STATUS_SUCCESS;
-	info->type = HSA_EXT_POINTER_TYPE_HSA;
+	info->type = (hsa_amd_pointer_type_t)standin_number("STANDIN_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
 	info->agentBaseAddress = a->ptr;
 	info->hostBaseAddress = standin_lacks("bar") ? NULL : a->ptr;
 	info->sizeInBytes = a->len;

@@ -75,6 +75,7 @@ static int clear(void **state)
 	unsetenv("STANDIN_MINOR");
 	unsetenv("STANDIN_LACKS");
 	unsetenv("STANDIN_FAIL");
+	unsetenv("STANDIN_POINTERS");
 	nothing_left();
 	return 0;
 }

@@ -9,6 +9,7 @@
  *   STANDIN_MINOR=N      version of AMD's extensions (15)
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF
+ *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
  *   STANDIN_FAIL=F:N:S   the Nth call of function F answers status S (hexadecimal)
  */
 #ifndef TESTS_HSA_RUNTIME_H

@@ -147,25 +147,3 @@ hipError_t hipMemExportToShareableHandle(void *fd, hipMemGenericAllocationHandle
 	state.files++;
 	return 0;
 }
-
-hipError_t hipPointerGetAttributes(hipPointerAttribute_t *theirs, const void *ptr)
-{
-	struct gnv_hip_attributes *attributes = (void *)theirs;
-
-	if (!state.base || (const char *)ptr < (char *)state.base || (const char *)ptr >= (char *)state.base + state.size)
-		return hipErrorInvalidValue;
-	attributes->type = state.memory_type;
-	attributes->device = state.device;
-	attributes->managed = state.managed;
-	return 0;
-}
-
-hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *size, hipDeviceptr_t ptr)
-{
-	int ret = fails();
-
-	rule((char *)ptr >= (char *)state.base, "a pointer of HIP's");
-	*base = state.base;
-	*size = state.size;
-	return ret;
-}

@@ -15,9 +15,6 @@ struct fake_hip {
 	bool no_uncached;
 	unsigned fails_at; /* the how-manieth call fails; 0: none */
 	int fails_with;
-	int memory_type, device, managed; /* what a pointer is */
-	void *base;
-	size_t size;
 	const char *broke; /* the first rule that was broken, or NULL */
 
 	unsigned count; /* calls that could fail */

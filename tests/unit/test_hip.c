@@ -33,18 +33,12 @@ SAME(sizeof(struct gnv_hip_location), sizeof(hipMemLocation));
 SAME(offsetof(struct gnv_hip_location, id), offsetof(hipMemLocation, id));
 SAME(sizeof(struct gnv_hip_access), sizeof(hipMemAccessDesc));
 SAME(offsetof(struct gnv_hip_access, flags), offsetof(hipMemAccessDesc, flags));
-SAME(sizeof(struct gnv_hip_attributes), sizeof(hipPointerAttribute_t));
-SAME(offsetof(struct gnv_hip_attributes, device), offsetof(hipPointerAttribute_t, device));
-SAME(offsetof(struct gnv_hip_attributes, managed), offsetof(hipPointerAttribute_t, isManaged));
 SAME(sizeof(struct gnv_hip_prop), sizeof(hipMemAllocationProp));
 #if HIP_VERSION_MAJOR >= 6
-SAME(GNV_HIP_MEMORY_DEVICE, hipMemoryTypeDevice);
-SAME(GNV_HIP_MEMORY_MANAGED, hipMemoryTypeManaged);
 SAME(offsetof(struct gnv_hip_prop, location), offsetof(hipMemAllocationProp, location));
 #endif
 
 static struct fake_hip *fake;
-static char memory[8192] __attribute__((aligned(4096)));
 
 static int begin(void **state)
 {
@@ -136,40 +130,12 @@ static void test_every_step(void **state)
 	gnv_hip_free(&bytes);
 }
 
-static void test_pointer(void **state)
-{
-	void *base = NULL;
-	size_t size = 0;
-
-	(void)state;
-	fake->memory_type = GNV_HIP_MEMORY_DEVICE;
-	fake->device = 1;
-	fake->size = sizeof(memory);
-	assert_int_equal(gnv_hip_pointer(1, memory, 1, &base, &size), -ENOENT); /* HIP never heard of it */
-	fake->base = memory;
-	assert_int_equal(gnv_hip_pointer(1, memory + 4096, 4096, &base, &size), 0);
-	assert_ptr_equal(base, memory);
-	assert_int_equal(size, sizeof(memory));
-	assert_int_equal(gnv_hip_pointer(1, memory + 4096, 4097, &base, &size), -ERANGE);
-	assert_int_equal(gnv_hip_pointer(1, memory, SIZE_MAX, &base, &size), -ERANGE);
-	assert_int_equal(gnv_hip_pointer(0, memory, 4096, &base, &size), -EXDEV);
-	assert_non_null(strstr(gpunvme_errmsg(), "GPU 1"));
-	fake->memory_type = 1; /* hipHostMalloc */
-	assert_int_equal(gnv_hip_pointer(1, memory, 4096, &base, &size), -ENOENT);
-	fake->managed = 1;
-	assert_int_equal(gnv_hip_pointer(1, memory, 4096, &base, &size), -EOPNOTSUPP);
-	assert_non_null(strstr(gpunvme_errmsg(), "hipMalloc()"));
-	setenv("GPUNVME_HIP_LIBRARY", "/nonexistent.so", 1); /* a program without HIP has no such pointers */
-	assert_int_equal(gnv_hip_pointer(1, memory, 4096, &base, &size), -ENOENT);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_device, begin, end),
 		cmocka_unit_test_setup_teardown(test_alloc, begin, end),
 		cmocka_unit_test_setup_teardown(test_every_step, begin, end),
-		cmocka_unit_test_setup_teardown(test_pointer, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

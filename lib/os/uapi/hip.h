@@ -22,7 +22,6 @@ enum { GNV_HIP_LOCATION_DEVICE = 1 };				/* hipMemLocationType */
 enum { GNV_HIP_HANDLE_FD = 1 };					/* hipMemAllocationHandleType */
 enum { GNV_HIP_READ_WRITE = 3 };				/* hipMemAccessFlags */
 enum { GNV_HIP_GRANULARITY_MINIMUM = 0 };			/* hipMemAllocationGranularity_flags */
-enum { GNV_HIP_MEMORY_DEVICE = 2, GNV_HIP_MEMORY_MANAGED = 3 }; /* hipMemoryType */
 
 struct gnv_hip_location {
 	int type;
@@ -45,15 +44,6 @@ struct gnv_hip_access {
 	int flags;
 };
 
-struct gnv_hip_attributes {
-	int type;
-	int device;
-	void *device_pointer;
-	void *host_pointer;
-	int managed;
-	unsigned flags;
-};
-
 /* The functions; the handle of an allocation is a pointer, that of a file an int. */
 typedef int gnv_hip_count_fn(int *count);
 typedef int gnv_hip_version_fn(int *version);
@@ -68,7 +58,5 @@ typedef int gnv_hip_map_fn(void *va, size_t len, size_t offset, void *handle, un
 typedef int gnv_hip_unmap_fn(void *va, size_t len);
 typedef int gnv_hip_set_access_fn(void *va, size_t len, const struct gnv_hip_access *access, size_t count);
 typedef int gnv_hip_export_fn(void *fd, void *handle, int type, unsigned long long flags);
-typedef int gnv_hip_attributes_fn(struct gnv_hip_attributes *attributes, const void *pointer);
-typedef int gnv_hip_range_fn(void **base, size_t *len, void *pointer);
 
 #endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program can do wrong with memory and GPUs: a sentence with the remedy, nothing half-open, and the rest goes on. */
+#include <errno.h>
+#include <gpunvme/gpunvme.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "hsa/rig.h"
+
+#define BYTES 65536u
+
+static char log_text[4096];
+static hsa_status_t (*user_alloc)(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr);
+static hsa_status_t (*user_free)(void *ptr);
+static hsa_status_t (*user_export)(const void *ptr, size_t size, int *fd, uint64_t *offset);
+static hsa_status_t (*user_export_close)(int fd);
+
+static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(log_text + strlen(log_text), sizeof(log_text) - strlen(log_text), "%s\n", text);
+}
+
+static void find(const char *name, void *function)
+{
+	*(void **)function = dlsym(dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), name);
+	assert_non_null(*(void **)function);
+}
+
+/* Two GPUs, each with a queue on the one controller. */
+static struct gpunvme_dev *dev;
+static struct gpunvme_gpu *gpu[2];
+static struct gpunvme_qp *qp[2];
+static struct gpunvme_dq dq[2];
+
+static int begin(void **state)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	int i;
+
+	(void)state;
+	find("hsa_amd_memory_pool_allocate", &user_alloc);
+	find("hsa_amd_memory_pool_free", &user_free);
+	find("hsa_amd_portable_export_dmabuf", &user_export);
+	find("hsa_amd_portable_close_dmabuf", &user_export_close);
+	pretend("STANDIN_GPUS", "2");
+	log_text[0] = '\0';
+	opts.log = keep_log;
+	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(gpunvme_gpu_open(i ? "hsa:1" : "hsa:0", NULL, &gpu[i]), 0);
+		assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp[i]), 0);
+		assert_int_equal(gpunvme_qp_view(qp[i], &view, &dq[i]), 0);
+	}
+	return 0;
+}
+
+static int end(void **state)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		gpunvme_qp_destroy(qp[i]);
+		gpunvme_gpu_close(gpu[i]);
+	}
+	gpunvme_dev_close(dev);
+	return clear(state);
+}
+
+/* What hipMalloc() gives. */
+static void *vram(int of, size_t len)
+{
+	void *ptr = NULL;
+
+	assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_FINE + (unsigned)of }, len, 0, &ptr), HSA_STATUS_SUCCESS);
+	return ptr;
+}
+
+static void says(const char *words)
+{
+	if (!strstr(gpunvme_errmsg(), words))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), words);
+}
+
+/* The first blocks of the pattern into the buffer. Return: as gpunvme_copy(). */
+static int copy(int lanes, int queue, const struct gpunvme_dbuf *dbuf)
+{
+	struct gpunvme_copy c = GPUNVME_COPY_INIT;
+
+	c.nblocks = BYTES / 512;
+	c.lanes = 32;
+	return gpunvme_copy(gpu[lanes], &dq[queue], 1, dbuf, &c);
+}
+
+static void share(struct gpunvme_mem *mem, struct gpunvme_dbuf *dbuf)
+{
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, dbuf), 0);
+}
+
+/* A buffer of the library's still works: whatever was refused has left nothing behind. */
+static void works(int of)
+{
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+	unsigned i;
+
+	assert_int_equal(gpunvme_mem_alloc(gpu[of], BYTES, NULL, &mem), 0);
+	share(mem, &dbuf);
+	assert_int_equal(copy(of, of, &dbuf), 0);
+	for (i = 0; i < BYTES; i++)
+		assert_int_equal(((unsigned char *)gpunvme_mem_ptr(mem))[i], pattern(i / 512));
+	gpunvme_mem_free(mem);
+}
+
+static void test_not_memory(void **state)
+{
+	struct gpunvme_mem *mem = NULL;
+	char *page = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *far = vram(0, BYTES);
+
+	(void)state;
+	assert_int_equal(gpunvme_mem_register(gpu[0], NULL, 4096, &mem), -EINVAL);
+	assert_int_equal(gpunvme_mem_register(gpu[0], page + 8, 4096, &mem), -EINVAL);
+	says("page of 4096 bytes");
+	assert_int_equal(gpunvme_mem_register(gpu[0], page, 4096, &mem), -EFAULT);
+	says("not all readable and writable");
+	munmap(page, BYTES);
+	assert_int_equal(gpunvme_mem_register(gpu[0], page, 4096, &mem), -EFAULT);
+	assert_int_equal(gpunvme_mem_register(gpu[1], far, BYTES, &mem), -EXDEV);
+	says("register it with the GPU that it belongs to");
+	assert_int_equal(gpunvme_mem_register(gpu[0], far + 4096, BYTES, &mem), -ERANGE);
+	says("not within its allocation of 65536 bytes");
+	pretend("STANDIN_POINTERS", "6"); /* of hipMemMap() */
+	assert_int_equal(gpunvme_mem_register(gpu[0], far, BYTES, &mem), -EOPNOTSUPP);
+	says("hipMalloc()");
+	unsetenv("STANDIN_POINTERS");
+	assert_null(mem);
+	user_free(far);
+	works(0);
+}
+
+/* Between registering and mapping the memory goes: the GPU cannot be given it. */
+static void test_gone_before(void **state)
+{
+	void *page = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+
+	(void)state;
+	assert_int_equal(gpunvme_mem_register(gpu[0], page, BYTES, &mem), 0);
+	munmap(page, BYTES);
+	assert_int_equal(gpunvme_mem_map(mem, dev), -EIO);
+	says("it cannot be given memory of the host");
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -EINVAL);
+	gpunvme_mem_free(mem);
+	works(0);
+}
+
+/* Commands for memory that was freed while it is mapped fail; nobody follows its address. */
+static void freed(void *ptr, bool of_gpu)
+{
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+
+	log_text[0] = '\0';
+	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
+	share(mem, &dbuf);
+	assert_int_equal(copy(0, 0, &dbuf), 0);
+	if (of_gpu)
+		assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
+	else
+		munmap(ptr, BYTES);
+	assert_int_equal(copy(0, 0, &dbuf) & (int)GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
+	gpunvme_mem_free(mem);
+	works(0);
+}
+
+static void test_freed(void **state)
+{
+	(void)state;
+	freed(mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), false);
+	assert_non_null(strstr(log_text, "does not reach its buffer (said once): it was freed while it was mapped"));
+}
+
+static void test_freed_vram(void **state)
+{
+	(void)state;
+	freed(vram(0, BYTES), true);
+	assert_non_null(strstr(log_text, "was freed while it was mapped; call gpunvme_mem_free() before"));
+	pretend("STANDIN_LACKS", "bar");
+	freed(vram(0, BYTES), true);
+}
+
+/* The DMA-BUF is the library's own from the import on. */
+static void test_closed_export(void **state)
+{
+	void *ptr = vram(0, BYTES);
+	struct gpunvme_mem *mem = NULL;
+	struct gpunvme_dbuf dbuf;
+	uint64_t offset;
+	unsigned i;
+	int fd;
+
+	(void)state;
+	assert_int_equal(user_export(ptr, BYTES, &fd, &offset), HSA_STATUS_SUCCESS);
+	assert_int_equal(gpunvme_mem_import_dmabuf(gpu[0], fd, offset, BYTES, &mem), 0);
+	user_export_close(fd);
+	share(mem, &dbuf);
+	assert_int_equal(copy(0, 0, &dbuf), 0);
+	for (i = 0; i < BYTES; i++)
+		assert_int_equal(((unsigned char *)ptr)[i], pattern(i / 512));
+	gpunvme_mem_free(mem);
+	user_free(ptr);
+	mem = NULL;
+	assert_int_equal(gpunvme_mem_import_dmabuf(gpu[0], fd, 0, BYTES, &mem), -EINVAL);
+	says("is no DMA-BUF");
+	assert_null(mem);
+	works(0);
+}
+
+/* Lanes, queue and buffer of different GPUs. */
+static void test_mixed(void **state)
+{
+	const struct gpunvme_mem_opts opts = { sizeof(opts), GPUNVME_MEM_VRAM };
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_gpu *cpu;
+	struct gpunvme_copy c = GPUNVME_COPY_INIT;
+	struct gpunvme_qp *plain;
+	struct gpunvme_dq plain_dq;
+
+	(void)state;
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], BYTES, &opts, &mem), 0);
+	share(mem, &dbuf);
+	assert_int_equal(copy(0, 0, &dbuf), 0);
+	assert_int_equal(copy(1, 1, &dbuf), -EXDEV);
+	says("the buffer is memory of another GPU");
+	says("allocate it for the GPU of the queue");
+	assert_int_equal(copy(1, 0, &dbuf), -EXDEV);
+	says("name the GPU that gpunvme_qp_create() was given");
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
+	assert_int_equal(gpunvme_qp_create(dev, cpu, NULL, &plain), 0);
+	assert_int_equal(gpunvme_qp_view(plain, NULL, &plain_dq), 0);
+	c.nblocks = 1;
+	assert_int_equal(gpunvme_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV);
+	gpunvme_qp_destroy(plain);
+	assert_int_equal(gpunvme_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV); /* a queue that is gone */
+	gpunvme_gpu_close(cpu);
+	gpunvme_mem_free(mem);
+	works(0);
+	works(1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_not_memory), TEST(test_gone_before),	 TEST(test_freed),
+		TEST(test_freed_vram), TEST(test_closed_export), TEST(test_mixed),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
