@@ -512,8 +512,11 @@ static inline int session_settle_counts(struct session *s, const struct session_
 
 static inline int session_open_gpu(struct session *s, const struct session_opts *o)
 {
-	int ret = gpunvme_gpu_open(o->gpu, NULL, &s->gpu);
+	struct gpunvme_gpu_opts opts = GPUNVME_GPU_OPTS_INIT;
+	int ret;
 
+	opts.log = o->verbose ? print_log : NULL;
+	ret = gpunvme_gpu_open(o->gpu, &opts, &s->gpu);
 	s->gpu_info.size = sizeof(s->gpu_info);
 	if (!ret)
 		ret = gpunvme_gpu_info(s->gpu, &s->gpu_info);

@@ -38,10 +38,10 @@ struct gpunvme_copy {
  * @dbuf:   the buffer
  * @copy:   what to move; says where it failed
  *
- * Any thread may call it, several at a time. It ends at the latest when the queues' command time-outs have.
+ * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for their command time-out.
  * Return: 0; the failure of the first transfer that failed, in LBA order, as the functions of <gpunvme/device.h> answer it; -EINVAL
- * no queue, no block, an option; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end its
- * kernel; -EIO the GPU failed.
+ * no queue, no block, an option; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end
+ * its kernel; -EIO the GPU failed.
  */
 GPUNVME_API int gpunvme_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf,
 			     struct gpunvme_copy *copy);

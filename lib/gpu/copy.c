@@ -18,10 +18,13 @@
 #define SLACK_MS 10000u /* to start the kernel */
 
 struct run {
+	struct gpunvme_gpu *gpu;
+	const struct gpunvme_dq *dq;
 	struct gnv_copy_args args;
 	uint32_t lanes;
 	struct gnv_gpu_range views, results;
 	size_t views_len, results_len;
+	uint64_t seen; /* of the queues' positions */
 };
 
 /* Queues and buffer of other lanes: these would fault, or see data late. */
@@ -29,6 +32,9 @@ static int check_lanes(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uin
 {
 	uint32_t i;
 
+	for (i = 0; i < queues; i++)
+		if (dq[i].magic != GPUNVME_DQ_MAGIC || dq[i].major != GPUNVME_DQ_MAJOR || !dq[i].ticks_per_ms)
+			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
 	for (i = 0; i < queues; i++)
 		if (gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state)))
 			return gnv_fail(-EXDEV,
@@ -54,6 +60,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	run->lanes = flush ? 1 : copy->lanes ? copy->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, LANES_MAX);
 	if (run->lanes > LANES_MAX)
 		return gnv_fail(-EINVAL, "%u lanes are too many for a copy: use %u or less", run->lanes, LANES_MAX);
+	run->dq = dq;
 	run->views_len = queues * sizeof(*dq);
 	run->results_len = run->lanes * sizeof(struct gnv_copy_result);
 	run->args = (struct gnv_copy_args){
@@ -63,14 +70,22 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	return 0;
 }
 
-/* As long as the lanes' own waits may take, one after another. */
-static uint32_t time_limit(const struct gpunvme_dq *dq, const struct run *run)
+/* Has any queue taken or completed a command since this was asked last? */
+static bool gets_on(void *ctx)
 {
-	uint64_t calls = run->args.nblocks / ((uint64_t)run->args.step * run->lanes) + 1;
-	uint64_t commands = calls * (run->args.step / (dq->max_blocks ? dq->max_blocks : 1) + 1);
-	uint64_t each = dq->cmd_timeout / dq->ticks_per_ms;
+	struct run *run = ctx;
+	struct gpunvme_dq_state state;
+	uint64_t sum = 0;
+	uint32_t i;
 
-	return commands > (UINT32_MAX - SLACK_MS) / (each + 1) ? UINT32_MAX : (uint32_t)(commands * each) + SLACK_MS;
+	for (i = 0; i < run->args.queues; i++) {
+		if (run->gpu->ops->peek(run->gpu, &state, run->dq[i].state, sizeof(state)))
+			return false;
+		sum += state.resv + state.drain;
+	}
+	i = sum != run->seen;
+	run->seen = sum;
+	return i;
 }
 
 static int first_failure(const struct gnv_copy_result *result, uint32_t lanes, struct gpunvme_copy *copy)
@@ -91,11 +106,21 @@ static int first_failure(const struct gnv_copy_result *result, uint32_t lanes, s
 	return first->status;
 }
 
+/* A lane waits for one command no longer than its queue's time-out, so a kernel in which nothing happens for so long hangs. */
 static int launch(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, struct run *run, struct gnv_copy_result *result)
 {
-	struct gnv_launch launch = { GNV_KERNEL_COPY, &run->args, sizeof(run->args), run->lanes, time_limit(dq, run) };
+	const struct gnv_launch launch = {
+		.kernel = GNV_KERNEL_COPY,
+		.args = &run->args,
+		.args_len = sizeof(run->args),
+		.lanes = run->lanes,
+		.timeout_ms = (uint32_t)gnv_min(dq->cmd_timeout / dq->ticks_per_ms, UINT32_MAX - SLACK_MS) + SLACK_MS,
+		.gets_on = gets_on,
+		.ctx = run,
+	};
 	int ret = gpu->ops->poke(gpu, run->views.lane, dq, run->views_len);
 
+	gets_on(run);
 	run->args.dq = run->views.lane;
 	run->args.result = run->results.lane;
 	if (!ret)
@@ -133,16 +158,16 @@ GPUNVME_API int gpunvme_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *d
 			     struct gpunvme_copy *user)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
-	struct run run = { .lanes = 0 };
+	struct run run = { .gpu = gpu };
 	int ret;
 
 	if (!gpu || !dq || !dbuf || !user)
 		return gnv_fail(-EINVAL, "gpunvme_copy: gpu, dq, dbuf and copy must not be NULL");
 	ret = gnv_opts_copy(&copy, sizeof(copy), user, "gpunvme_copy");
 	if (!ret)
-		ret = prepare(dq, queues, dbuf, &copy, &run);
-	if (!ret)
 		ret = check_lanes(gpu, dq, queues, dbuf);
+	if (!ret)
+		ret = prepare(dq, queues, dbuf, &copy, &run);
 	if (ret)
 		return ret;
 	ret = run_copy(gpu, dq, &run, &copy);

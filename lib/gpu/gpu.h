@@ -62,6 +62,9 @@ struct gnv_launch {
 	size_t args_len;
 	uint32_t lanes;	     /* of one dimension */
 	uint32_t timeout_ms; /* the lanes' own waits are bounded by their queue; this bounds a GPU that never ends */
+	/* Asked when that time is over: does the kernel get on, and may run as long again? NULL: no. */
+	bool (*gets_on)(void *ctx);
+	void *ctx;
 };
 
 struct gnv_gpu_ops {

@@ -61,6 +61,9 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	gpu->info.width = info->width;
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
 	snprintf(gpu->info.name, sizeof(gpu->info.name), "%.32s, %s, %s", info->name, code.gfx, info->bdf);
+	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%s: %llu MiB, waves of %u, clock of %u kHz, memory for data %s", gpu->info.name,
+		(unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms,
+		!info->data_pool ? "none" : info->uncached ? "uncached" : "fine-grained");
 	return 0;
 }
 
@@ -250,12 +253,13 @@ static int hsa_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, si
 static int hsa_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 {
 	char symbol[64];
+	const struct gnv_hsa_job job = { symbol,	     launch->args,	 launch->args_len, launch->lanes,
+					 GNV_KERNEL_GROUP,   launch->timeout_ms, launch->gets_on,  launch->ctx };
 
 	if (launch->kernel >= GNV_KERNELS)
 		return gnv_fail(-EINVAL, "no such kernel");
 	snprintf(symbol, sizeof(symbol), "%s.kd", gnv_kernel_names[launch->kernel]);
-	return gnv_hsa_run(hsa_of(gpu), symbol, launch->args, launch->args_len, launch->lanes, GNV_KERNEL_GROUP,
-			   launch->timeout_ms);
+	return gnv_hsa_run(hsa_of(gpu), &job);
 }
 
 static int hsa_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)

@@ -36,7 +36,7 @@ static inline bool gnv_soft_map_holds(const struct gnv_soft_map *map, uint64_t i
 }
 
 /*
- * Bytes of memory of a device to private memory and back; @at is an address as `cpu` is. Fence: as gnv_mem_far_fence(); nothing to do
+ * Bytes of memory of a device to private memory and back; @at is an address as `cpu` is. Fence: as gnv_mem_far_fence(); nothing
  * for memory of the host.
  * Return: 0; -EFAULT, -EIO with a sentence.
  */

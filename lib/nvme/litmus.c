@@ -152,7 +152,7 @@ static const char *explain(const struct litmus_run *run)
 static int run_pieces(struct litmus_run *run, uint32_t commands)
 {
 	struct gpunvme_gpu *gpu = run->qp->gpu;
-	struct gnv_launch launch = { GNV_KERNEL_LITMUS, &run->args, sizeof(run->args), 1, 0 };
+	struct gnv_launch launch = { GNV_KERNEL_LITMUS, &run->args, sizeof(run->args), 1, 0, NULL, NULL };
 	uint32_t left;
 	int ret = 0;
 

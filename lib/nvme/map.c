@@ -25,8 +25,8 @@ static struct gnv_mapping *find(const struct gpunvme_mem *mem, const struct gpun
 }
 
 /*
- * Its data lies where the queues of its GPU do; where memory of another driver is, its user knows. A controller in software ends what
- * it writes anywhere before it completes.
+ * Its data lies where the queues of its GPU do; where memory of another driver is, its user knows. A controller in software ends
+ * what it writes anywhere before it completes.
  */
 static int take_place(struct gnv_mapping *map)
 {

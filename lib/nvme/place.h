@@ -3,8 +3,8 @@
  * Where the completion queues and the data of a GPU lie on one controller: in memory of the host, or of the GPU.
  *
  * PCIe orders what a device writes towards one destination only. A completion that was seen says that the data has landed only if
- * both lie together, so on one controller all queues and buffers of one GPU do. A controller in software completes nothing before its
- * data is in place, wherever that is.
+ * both lie together, so on one controller all queues and buffers of one GPU do. A controller in software completes nothing before
+ * its data is in place, wherever that is.
  */
 #ifndef GNV_NVME_PLACE_H
 #define GNV_NVME_PLACE_H

@@ -35,7 +35,7 @@ static void *lane_main(void *arg)
 					    .timeout = (uint64_t)LANE_MS * gnv_gpu_ticks_per_ms(qp->gpu),
 					    .rings = GNV_RINGTEST_RINGS,
 					    .mask = qp->depth - 1 };
-	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS, NULL, NULL };
 	run->launched = qp->gpu->ops->launch(qp->gpu, &launch);
 	if (run->launched)
 		snprintf(run->why, sizeof(run->why), "%s", gpunvme_errmsg());

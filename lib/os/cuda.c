@@ -237,35 +237,45 @@ int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *nam
 	return ret;
 }
 
-/* The stream is given back when what it runs has ended, also when nobody waits for that any more. */
-static int run(struct gnv_cuda *cuda, void *kernel, void **params, uint32_t groups, uint32_t group_lanes, uint32_t timeout_ms)
+/* Return: CUDA's answer, GNV_CUDA_NOT_READY when the time is over. */
+static int wait_for_end(struct gnv_cuda *cuda, const struct gnv_cuda_job *job, void *stream)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(timeout_ms);
-	void *stream;
+	struct gnv_deadline deadline;
+	int error;
+
+	do {
+		deadline = gnv_deadline_in(job->timeout_ms);
+		do
+			error = cuda->api.stream_query(stream);
+		while (error == GNV_CUDA_NOT_READY && gnv_deadline_poll_again(&deadline));
+	} while (error == GNV_CUDA_NOT_READY && job->gets_on && job->gets_on(job->ctx));
+	return error;
+}
+
+/* The stream is given back when what it runs has ended, also when nobody waits for that any more. */
+static int run(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
+{
+	void *params[] = { (void *)(uintptr_t)job->args }, *stream;
 	int error = cuda->api.stream_create(&stream, GNV_CUDA_STREAM_NON_BLOCKING);
 
 	if (error)
 		return failed(cuda, "cuStreamCreate", error);
-	error = cuda->api.launch(kernel, groups, 1, 1, group_lanes, 1, 1, 0, stream, params, NULL);
+	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
 	if (!error)
-		do
-			error = cuda->api.stream_query(stream);
-		while (error == GNV_CUDA_NOT_READY && gnv_deadline_poll_again(&deadline));
+		error = wait_for_end(cuda, job, stream);
 	cuda->api.stream_destroy(stream);
 	if (error == GNV_CUDA_NOT_READY)
-		return gnv_fail(-ETIMEDOUT, "a kernel on %s did not end within %u ms", cuda->name, timeout_ms);
+		return gnv_fail(-ETIMEDOUT, "a kernel on %s did not end within %u ms", cuda->name, job->timeout_ms);
 	return error ? failed(cuda, "a kernel", error) : 0;
 }
 
-int gnv_cuda_launch(struct gnv_cuda *cuda, unsigned kernel, const void *args, uint32_t groups, uint32_t group_lanes,
-		    uint32_t timeout_ms)
+int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
 {
-	void *params[] = { (void *)(uintptr_t)args };
 	int ret = enter(cuda);
 
 	if (ret)
 		return ret;
-	ret = run(cuda, cuda->kernel[kernel], params, groups, group_lanes, timeout_ms);
+	ret = run(cuda, job);
 	leave(cuda);
 	return ret;
 }

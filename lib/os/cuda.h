@@ -34,14 +34,19 @@ const char *gnv_cuda_name(const struct gnv_cuda *cuda);
  */
 int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *names, unsigned count);
 
-/*
- * gnv_cuda_launch() - run a kernel and wait for its end
- * @kernel: index in the names given to gnv_cuda_load()
- * @args:   its only parameter; copied
- * Return: 0; -ETIMEDOUT it still runs after timeout_ms, and goes on; -EIO it faulted.
- */
-int gnv_cuda_launch(struct gnv_cuda *cuda, unsigned kernel, const void *args, uint32_t groups, uint32_t group_lanes,
-		    uint32_t timeout_ms);
+/* One run of a kernel. */
+struct gnv_cuda_job {
+	unsigned kernel;  /* index in the names given to gnv_cuda_load() */
+	const void *args; /* its only parameter; copied */
+	uint32_t groups;
+	uint32_t group_lanes;
+	uint32_t timeout_ms;
+	bool (*gets_on)(void *ctx); /* asked after that time: may it run as long again? NULL: no */
+	void *ctx;
+};
+
+/* gnv_cuda_launch() - run a kernel and wait. Return: 0; -ETIMEDOUT it did not end in time, and goes on; -EIO it faulted. */
+int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job);
 
 /*
  * gnv_cuda_register() - pin host memory and map it to the GPU

@@ -78,14 +78,23 @@ int gnv_hsa_copy(struct gnv_hsa *gpu, void *to, const void *from, size_t len);
 /* Load a code object for this GPU; once. It must stay in memory. Return: 0, -EOPNOTSUPP. */
 int gnv_hsa_load(struct gnv_hsa *gpu, const void *elf, size_t len);
 
+/* One run of a kernel. */
+struct gnv_hsa_job {
+	const char *name; /* its symbol, with .kd */
+	const void *args;
+	size_t args_len;
+	uint32_t lanes;
+	uint32_t group; /* lanes of a work-group */
+	uint32_t timeout_ms;
+	bool (*gets_on)(void *ctx); /* asked after that time: may it run as long again? NULL: no */
+	void *ctx;
+};
+
 /*
- * gnv_hsa_run() - run a kernel of it and wait
- * @name: its symbol, with .kd
- * @group: lanes of a work-group
+ * gnv_hsa_run() - run a kernel and wait
  * Return: 0; -ETIMEDOUT it did not end in time: from now on every run answers -EIO; -ENOENT no such kernel; -EINVAL the arguments
  * do not fit; -EIO the GPU reported an error.
  */
-int gnv_hsa_run(struct gnv_hsa *gpu, const char *name, const void *args, size_t len, uint32_t lanes, uint32_t group,
-		uint32_t timeout_ms);
+int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 
 #endif

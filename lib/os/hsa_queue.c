@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "os/hsa_table.h"
+#include "util/bits.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -93,7 +94,7 @@ static int find_kernel(struct gnv_hsa *gpu, const char *name, struct kernel *ker
 	return 0;
 }
 
-static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, uint32_t lanes, uint32_t group)
+static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struct gnv_hsa_job *job)
 {
 	const uint16_t header = HSA_PACKET_TYPE_KERNEL_DISPATCH << HSA_PACKET_HEADER_TYPE |
 				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
@@ -103,9 +104,9 @@ static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, uint32_t la
 	hsa_kernel_dispatch_packet_t *packet;
 
 	packet = (hsa_kernel_dispatch_packet_t *)gpu->queue->base_address + (at & (gpu->queue->size - 1));
-	packet->workgroup_size_x = (uint16_t)(lanes < group ? lanes : group);
+	packet->workgroup_size_x = (uint16_t)gnv_min(job->lanes, job->group);
 	packet->workgroup_size_y = packet->workgroup_size_z = 1;
-	packet->grid_size_x = lanes;
+	packet->grid_size_x = job->lanes;
 	packet->grid_size_y = packet->grid_size_z = 1;
 	packet->private_segment_size = kernel->private;
 	packet->group_segment_size = kernel->group;
@@ -119,9 +120,10 @@ static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, uint32_t la
 }
 
 /* Until the kernel has ended, the queue has failed or the time is over. */
-static int wait_for_end(struct gnv_hsa *gpu, const char *name, uint32_t timeout_ms)
+static int wait_for_end(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
-	uint64_t hz = 0, end = gnv_clock_ns() + timeout_ms * GNV_NS_PER_MS;
+	const uint64_t time = job->timeout_ms * GNV_NS_PER_MS;
+	uint64_t hz = 0, end = gnv_clock_ns() + time;
 	int broken;
 
 	gpu->api.system_get_info(HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY, &hz);
@@ -132,17 +134,21 @@ static int wait_for_end(struct gnv_hsa *gpu, const char *name, uint32_t timeout_
 						    HSA_WAIT_STATE_BLOCKED))
 			return 0;
 		broken = __atomic_load_n(&gpu->broken, __ATOMIC_ACQUIRE);
+		if (!broken && late && job->gets_on && job->gets_on(job->ctx)) {
+			end += time;
+			continue;
+		}
 		if (!broken && !late)
 			continue;
 		gpu->stuck = true;
 		if (broken)
-			return gnv_hsa_refused(gpu, (hsa_status_t)broken, -EIO, name);
-		return gnv_fail(-ETIMEDOUT, "GPU %s: the kernel %s did not end within %u ms", gpu->info.bdf, name, timeout_ms);
+			return gnv_hsa_refused(gpu, (hsa_status_t)broken, -EIO, job->name);
+		return gnv_fail(-ETIMEDOUT, "GPU %s: the kernel %s did not end within %u ms", gpu->info.bdf, job->name,
+				job->timeout_ms);
 	}
 }
 
-static int run_locked(struct gnv_hsa *gpu, const char *name, const void *args, size_t len, uint32_t lanes, uint32_t group,
-		      uint32_t timeout_ms)
+static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
 	struct kernel kernel = { 0, 0, 0, 0 };
 	int ret;
@@ -150,26 +156,25 @@ static int run_locked(struct gnv_hsa *gpu, const char *name, const void *args, s
 	if (gpu->stuck)
 		return gnv_fail(-EIO, "GPU %s: an earlier kernel failed or never ended; close the GPU and open it again",
 				gpu->info.bdf);
-	ret = find_kernel(gpu, name, &kernel);
+	ret = find_kernel(gpu, job->name, &kernel);
 	if (ret)
 		return ret;
-	if (len > kernel.args || kernel.args > GNV_HSA_ARGS_MAX)
-		return gnv_fail(-EINVAL, "GPU %s: %zu bytes of arguments for %s, which takes %u", gpu->info.bdf, len, name,
-				kernel.args);
+	if (job->args_len > kernel.args || kernel.args > GNV_HSA_ARGS_MAX)
+		return gnv_fail(-EINVAL, "GPU %s: %zu bytes of arguments for %s, which takes %u", gpu->info.bdf, job->args_len,
+				job->name, kernel.args);
 	memset(gpu->args, 0, kernel.args);
-	memcpy(gpu->args, args, len);
+	memcpy(gpu->args, job->args, job->args_len);
 	gpu->api.signal_store_screlease(gpu->done, 1);
-	submit(gpu, &kernel, lanes, group);
-	return wait_for_end(gpu, name, timeout_ms);
+	submit(gpu, &kernel, job);
+	return wait_for_end(gpu, job);
 }
 
-int gnv_hsa_run(struct gnv_hsa *gpu, const char *name, const void *args, size_t len, uint32_t lanes, uint32_t group,
-		uint32_t timeout_ms)
+int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
 	int ret;
 
 	pthread_mutex_lock(&gpu->lock);
-	ret = run_locked(gpu, name, args, len, lanes, group, timeout_ms);
+	ret = run_locked(gpu, job);
 	pthread_mutex_unlock(&gpu->lock);
 	return ret;
 }

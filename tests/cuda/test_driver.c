@@ -223,7 +223,7 @@ static int use_kernel(struct gpunvme_gpu *gpu)
 {
 	static uint32_t memory[100];
 	struct gnv_fill_args args = { (uintptr_t)memory, 100, 0x5a5a5a5a, 0 };
-	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 10000 };
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 10000, NULL, NULL };
 	int ret;
 
 	memset(memory, 0, sizeof(memory));
@@ -256,7 +256,7 @@ static void memory_and_kernels_fail_cleanly(void **state)
 					     "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2" };
 	static const char *const kernel[] = { "cuCtxPushCurrent_v2", "cuStreamCreate", "cuLaunchKernel", "cuStreamQuery" };
 	static const char *const host[] = { "cuCtxPushCurrent_v2", "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2" };
-	struct gnv_launch none = { GNV_KERNELS, NULL, 0, 1, 1 };
+	struct gnv_launch none = { GNV_KERNELS, NULL, 0, 1, 1, NULL, NULL };
 	struct gpunvme_gpu *gpu;
 
 	(void)state;

@@ -163,6 +163,7 @@ static void launch(struct stage *s, unsigned kernel, uint32_t groups, uint32_t g
 {
 	static uint32_t seed;
 	const uint64_t zero[2] = { 0, 0 };
+	const struct gnv_cuda_job job = { kernel, &s->args, groups, group_lanes, 60000, NULL, NULL };
 	uint8_t *p = gpunvme_mem_ptr(s->mem);
 
 	fill(p, HALF, ++seed);
@@ -170,7 +171,7 @@ static void launch(struct stage *s, unsigned kernel, uint32_t groups, uint32_t g
 	s->lanes = groups * group_lanes;
 	s->args.nblocks = nblocks;
 	assert_int_equal(s->gpu->ops->poke(s->gpu, s->words.lane, zero, sizeof(zero)), 0);
-	assert_int_equal(gnv_cuda_launch(s->cuda, kernel, &s->args, groups, group_lanes, 60000), 0);
+	assert_int_equal(gnv_cuda_launch(s->cuda, &job), 0);
 }
 
 static void run(struct stage *s, unsigned kernel, uint32_t groups, uint32_t group_lanes, uint64_t nblocks)
@@ -342,7 +343,7 @@ static void library_kernel_copies(void **state)
 static void a_launch_is_bounded(void **state)
 {
 	struct gnv_ring_args args = { .timeout = 400u * 1000000u, .rings = 1 };
-	struct gnv_launch l = { GNV_KERNEL_RING, &args, sizeof(args), 1, 60 };
+	struct gnv_launch l = { GNV_KERNEL_RING, &args, sizeof(args), 1, 60, NULL, NULL };
 	struct stage s = { .lanes = 0 };
 	uint32_t rung = 7, i;
 

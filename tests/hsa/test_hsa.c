@@ -13,6 +13,7 @@
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
+#include "util/clock.h"
 
 /* A block that the lanes of the GPU read is the image's. */
 static void test_read(void **state)
@@ -94,6 +95,8 @@ static char heard[2048];
 static void hear(void *ctx, enum gpunvme_log_level level, const char *text)
 {
 	(void)ctx;
+	if (level == GPUNVME_LOG_DEBUG)
+		return;
 	assert_int_equal(level, GPUNVME_LOG_INFO);
 	snprintf(heard + strlen(heard), sizeof(heard) - strlen(heard), "%s\n", text);
 }
@@ -229,7 +232,7 @@ static void test_lost_kernels(void **state)
 	(void)state;
 	for (i = 0; i < 2; i++) {
 		struct gnv_fill_args args = { 0, 0, 0, 0 };
-		struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50 };
+		struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, NULL, NULL };
 		struct gpunvme_gpu *gpu;
 
 		pretend("STANDIN_FAIL", table[i].plan);
@@ -240,6 +243,58 @@ static void test_lost_kernels(void **state)
 		gpunvme_gpu_close(gpu);
 		nothing_left();
 	}
+}
+
+static bool three_times(void *ctx)
+{
+	return ++*(unsigned *)ctx <= 3;
+}
+
+/* A kernel that hangs is waited for as long as something happens; a copy, no longer than its queue's time-out and the slack. */
+static void test_bounded(void **state)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 0, 200 };
+	struct gnv_fill_args args = { 0, 0, 0, 0 };
+	unsigned asked = 0;
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, three_times, &asked };
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	uint64_t start;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	copy.nblocks = BLOCKS;
+	copy.lanes = 1;
+	copy.step = 1; /* 2048 commands of 0.2 s each, if it came to that */
+	start = gnv_clock_ns();
+	pretend("STANDIN_FAIL", "dispatch:1:0");
+	assert_int_equal(gpunvme_copy(gpu, &dq, 1, &dbuf, &copy), -ETIMEDOUT);
+	assert_true(gnv_clock_ns() - start < 30000 * GNV_NS_PER_MS);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(counts->allocations, 2); /* which a lane may still use */
+	counts->allocations = 0;
+
+	pretend("STANDIN_FAIL", "dispatch:01:0");
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	start = gnv_clock_ns();
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -ETIMEDOUT);
+	assert_true(gnv_clock_ns() - start >= 200 * GNV_NS_PER_MS);
+	assert_int_equal(asked, 4);
+	gpunvme_gpu_close(gpu);
 }
 
 /* No runtime, something else in its place, and the real one on a machine that has a GPU or none. */
@@ -266,7 +321,7 @@ static void test_other_libraries(void **state)
 static void test_launch(void **state)
 {
 	struct gnv_fill_args args = { 0, 1000, 0x12345678, 0 };
-	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 5000 };
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 5000, NULL, NULL };
 	struct gnv_gpu_range range;
 	struct gpunvme_gpu *gpu;
 	uint32_t seen[1001];
@@ -294,8 +349,8 @@ static void test_launch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_read),	 TEST(test_wrong_gpu), TEST(test_auto), TEST(test_lacking),	   TEST(test_failures),
-		TEST(test_lost_kernels), TEST(test_launch),    TEST(test_other_libraries),
+		TEST(test_read),	 TEST(test_wrong_gpu), TEST(test_auto),	   TEST(test_lacking), TEST(test_failures),
+		TEST(test_lost_kernels), TEST(test_launch),    TEST(test_bounded), TEST(test_other_libraries),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
