@@ -7,7 +7,7 @@
  *   queue_path --inline N --empty  the same without the lane's part
  *
  * The difference of the last two, counted by perf stat or by valgrind, divided by N is what one command costs a lane; bench/run
- * does that.
+ * does that. bench/promises does it with one of the queue's promises left out at a time.
  */
 #include "bench.h"
 
@@ -141,13 +141,13 @@ static int measure(uint32_t qd, double seconds, int json)
 
 /* ---- The lane as controller ---- */
 
-static void run_inline(uint64_t commands, uint32_t qd, int empty)
+static void run_inline(uint64_t commands, uint32_t qd, int empty, uint32_t flags)
 {
 	struct rig *r = rig_new(SQ_SHIFT, 0);
 	struct gpunvme_req req[MAX_QD];
 	struct controller c;
 
-	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_STATS;
+	r->dq.flags = (r->dq.flags & ~(uint32_t)GPUNVME_DQ_STATS) | flags;
 	controller_init(&c, r);
 	for (uint64_t n = 0; n < commands; n += qd) {
 		for (uint32_t i = 0; i < qd && !empty; i++)
@@ -165,12 +165,14 @@ int main(int argc, char **argv)
 {
 	uint64_t ms = 1000, commands = 0;
 	uint32_t qd = 1;
-	int json = 0, empty = 0, ret;
+	int json = 0, empty = 0, stats = 0, latency = 0, ret;
 	const struct option_def defs[] = {
 		{ "ms", OPTION_U64, &ms, 1, "N        milliseconds for each number of outstanding commands (default 1000)" },
 		{ "inline", OPTION_U64, &commands, 1, "N        that many commands without a second thread" },
 		{ "qd", OPTION_U32, &qd, 1, "N        with --inline: outstanding, 1 to 64 (default 1)" },
 		{ "empty", OPTION_FLAG, &empty, 0, "         with --inline: leave out the lane's part" },
+		{ "stats", OPTION_FLAG, &stats, 0, "         with --inline: keep counters" },
+		{ "latency", OPTION_FLAG, &latency, 0, "         with --inline: keep the histogram of latencies" },
 		{ "json", OPTION_FLAG, &json, 0, "         the result as one JSON object" },
 		OPTIONS_END,
 	};
@@ -183,7 +185,7 @@ int main(int argc, char **argv)
 	if (qd > MAX_QD || ms > 600000 || commands > 1000000000)
 		return misused("--qd must be at most %u, --ms 600000, --inline 1000000000", MAX_QD);
 	if (commands) {
-		run_inline(commands, qd, empty);
+		run_inline(commands, qd, empty, (stats ? GPUNVME_DQ_STATS : 0u) | (latency ? GPUNVME_DQ_LATENCY : 0u));
 		return EXIT_DONE;
 	}
 	print_setup(json, NULL);

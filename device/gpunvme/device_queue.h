@@ -109,8 +109,7 @@ GNVD_FN uint32_t gnvd_control(const struct gpunvme_dq *dq)
 #if !defined(GPUNVME_COUNTERS)
 #define GPUNVME_COUNTERS 1
 #endif
-#define GNVD_STATS(dq) (GPUNVME_COUNTERS && (dq)->flags & GPUNVME_DQ_STATS)
-#define GNVD_LATENCY(dq) (GPUNVME_COUNTERS && (dq)->flags & GPUNVME_DQ_LATENCY)
+#define GNVD_KEEPS(dq, what) (GPUNVME_COUNTERS && (dq)->flags & (what))
 
 GNVD_FN uint64_t gnvd_written_at(const struct gpunvme_dq *dq, uint32_t cid)
 {
@@ -273,13 +272,13 @@ GNVD_FN void gnvd_count(const struct gpunvme_dq *dq, const struct gnvd_batch *b)
 	uint64_t written[GNVD_BATCH], now;
 	uint32_t i, good = b->mine & ~b->wrong, errors = 0;
 
-	if (GNVD_STATS(dq)) {
+	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS)) {
 		for (i = 0; i < GNVD_BATCH; i++)
 			errors += good >> i & 1 && b->dw3[i] >> 17 & GPUNVME_ST_CODE;
 		if (errors)
 			gnvd_add64(GNVD_STATE(dq, errors), errors);
 	}
-	if (!GNVD_LATENCY(dq) || !good)
+	if (!GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY) || !good)
 		return;
 	for (i = 0; i < GNVD_BATCH; i++) /* taken: a second completion of the same command counts nothing */
 		written[i] = good >> i & 1 ? gnvd_and64(gnvd_written_at(dq, b->dw3[i] & GPUNVME_CQE_DW3_CID), 0) : 0;
@@ -354,7 +353,8 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 	struct gnvd_batch next = { { 0 }, { 0 }, 0, 0, 0, 0 };
 	uint32_t n = b->total, wrong;
 
-	gnvd_count(dq, b);
+	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS | GPUNVME_DQ_LATENCY))
+		gnvd_count(dq, b);
 	gnvd_order_agent(); /* one for all: the results are released behind what was read */
 	more = more && !lanes && n == GNVD_BATCH * w->count;
 	d->pos += n;
@@ -365,7 +365,7 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 		d->fetched += gnvd_shfl32(w, b->delta, gnvd_lane_of_rank(w, w->rank == (n - 1) % w->count));
 		if (w->rank == 0)
 			gnvd_st64(GNVD_STATE(dq, fetched), d->fetched);
-		if (w->rank == 0 && GNVD_STATS(dq))
+		if (w->rank == 0 && GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, completions), n);
 	}
 	wrong = gnvd_settle(dq, b, old);
@@ -404,7 +404,7 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 		}
 	}
 	if (w->rank == 0) {
-		if (GNVD_STATS(dq))
+		if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, drains), 1);
 		gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
 	}
@@ -447,7 +447,7 @@ GNVD_FN void gnvd_ring(const struct gpunvme_dq *dq, uint64_t end)
 	if (dq->flags & GPUNVME_DQ_READBACK_SQE)
 		(void)gnvd_load_ring32(dq->sq + 64ull * ((uint32_t)(end - 1) & mask) + 60);
 	gnvd_doorbell(dq->sq_db, (uint32_t)end & mask);
-	if (GNVD_STATS(dq))
+	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 		gnvd_add64(GNVD_STATE(dq, doorbells), 1);
 }
 
@@ -560,7 +560,7 @@ GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_c
 
 	gnvd_st64(gnvd_result_at(dq, cid), gen | GPUNVME_RES_SUBMITTED | (req ? 0 : GPUNVME_RES_DETACHED));
 	gnvd_store_sqe(dq->sq + 64ull * ((uint32_t)pos & ((1u << dq->sq_shift) - 1)), sqe);
-	if (GNVD_LATENCY(dq))
+	if (GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY))
 		gnvd_st64(gnvd_written_at(dq, cid), gnvd_clock());
 	if (req) {
 		req->gen = gen;
