@@ -332,10 +332,11 @@ struct session_opts {
 	int json;
 	int verbose;
 	int copies; /* the program only copies, which lanes of any kind can do: session_copy() */
+	uint32_t queue_flags; /* more of enum gpunvme_qp_flags */
 };
 #define SESSION_OPTS_INIT                                                                                                          \
 	{                                                                                                                          \
-		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0                                                                     \
+		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0, 0                                                                  \
 	}
 
 #define OPTION_DEV(o)                                                                                                              \
@@ -490,7 +491,7 @@ static inline int session_open_queue(struct session *s, const struct session_opt
 	int ret;
 
 	opts.depth = o->depth;
-	opts.flags = GPUNVME_QP_STATS;
+	opts.flags = GPUNVME_QP_STATS | o->queue_flags;
 	ret = gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[i]);
 	return ret ? ret : gpunvme_qp_view(s->qp[i], view, &s->dq[i]);
 }

@@ -3,29 +3,22 @@
  * gpunvme bench: IOPS, bandwidth and latency of one access pattern.
  *
  * Each lane keeps --qd commands in flight: it holds that many handles and as many parts of the buffer, submits where a handle is
- * free and polls the others in turn. Latency is the time from the submit to the poll that sees the end, so it includes the wait
- * of a finished command for its turn. Latencies go to a histogram with 16 steps to each power of two (6 % wide).
+ * free and polls the others in turn. Latencies are those that the queues keep: from the write of a command to the drain that finds its
+ * completion. They are ends of buckets, which are an eighth of their time wide.
  *
- * On a GPU the library's own kernel moves blocks in order, one command at a time for each of lanes times --qd lanes: IOPS and
- * bandwidth, the start of the kernels included, and no latency.
+ * On a GPU the library's own kernel moves blocks in order, one command at a time for each of lanes times --qd lanes; IOPS and
+ * bandwidth include the start of the kernels.
  */
 #include "verbs.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-enum { STEPS = 16, BUCKETS = 64 * STEPS };
-
 struct bench_lane {
 	uint64_t ios;
-	uint64_t errors;
-	uint64_t sum_ns;
-	uint64_t min_ns;
-	uint64_t max_ns;
 	uint64_t sequence; /* next transfer when sequential */
 	uint64_t seed;
 	int status; /* the first failure */
-	uint32_t bucket[BUCKETS];
 };
 
 struct bench {
@@ -53,30 +46,10 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static unsigned bucket_of(uint64_t ns)
-{
-	unsigned log = 63 - (unsigned)__builtin_clzll(ns | STEPS);
-
-	return (log - 4) * STEPS + (unsigned)(ns >> (log - 4) & (STEPS - 1)) + (ns >= STEPS ? STEPS : 0);
-}
-
-/* Upper end of bucket @i in nanoseconds. */
-static uint64_t bucket_end(unsigned i)
-{
-	return i < STEPS ? i : ((uint64_t)(i % STEPS) + STEPS + 1) << (i / STEPS - 1);
-}
-
-static void count(struct bench_lane *l, uint64_t ns, int status)
+static void count(struct bench_lane *l, int status)
 {
 	__atomic_store_n(&l->ios, l->ios + 1, __ATOMIC_RELAXED); /* the progress thread looks */
-	l->sum_ns += ns;
-	l->min_ns = ns < l->min_ns ? ns : l->min_ns;
-	l->max_ns = ns > l->max_ns ? ns : l->max_ns;
-	l->bucket[bucket_of(ns)]++;
-	if (status) {
-		l->errors++;
-		l->status = l->status ? l->status : status;
-	}
+	l->status = l->status ? l->status : status;
 }
 
 static uint64_t next_slot(const struct bench *b, struct bench_lane *l)
@@ -94,7 +67,7 @@ static uint64_t next_slot(const struct bench *b, struct bench_lane *l)
 /* One handle of a lane. */
 struct flight {
 	struct gpunvme_req req;
-	uint64_t since; /* 0: free */
+	int busy;
 };
 
 /* Submits on a free handle or polls a busy one. Answers 1 when something moved, 0 when not, negative to give up. */
@@ -102,25 +75,23 @@ static int turn(struct bench *b, const struct gpunvme_dq *dq, struct bench_lane 
 {
 	int status;
 
-	if (f->since) {
+	if (f->busy) {
 		status = gpunvme_poll(dq, &f->req);
 		if (status == -GPUNVME_EAGAIN)
 			return 0;
-		count(l, now_ns() - f->since, status);
-		f->since = 0;
+		count(l, status);
+		f->busy = 0;
 	} else {
 		uint64_t lba = next_slot(b, l) * b->nblocks;
-		uint64_t since = now_ns();
 
-		if (since >= b->end_ns || interrupted)
+		if (now_ns() >= b->end_ns || interrupted)
 			return 0;
 		status = b->write ? gpunvme_submit_write(dq, &b->s.dbuf, offset, lba, b->nblocks, &f->req)
 				  : gpunvme_submit_read(dq, &b->s.dbuf, offset, lba, b->nblocks, &f->req);
 		if (status == -GPUNVME_EAGAIN)
 			return 0;
-		if (!status)
-			f->since = since;
-		else
+		f->busy = !status;
+		if (status)
 			l->status = l->status ? l->status : status;
 	}
 	return status < 0 ? status : 1;
@@ -146,14 +117,14 @@ static void bench_kernel(void *arg)
 		busy = now_ns() < b->end_ns && !interrupted;
 		for (uint32_t i = 0; i < b->qd; i++) {
 			moved |= turn(b, dq, l, &flights[i], base + i * b->bs) > 0;
-			busy |= flights[i].since != 0;
+			busy |= flights[i].busy;
 		}
 		if (!moved)
 			sched_yield();
 	}
 	/* After a failure of the queue nothing may stay in flight that the buffer still belongs to. */
 	for (uint32_t i = 0; i < b->qd; i++)
-		if (flights[i].since)
+		if (flights[i].busy)
 			gpunvme_wait(dq, &flights[i].req, 0);
 	free(flights);
 }
@@ -236,54 +207,59 @@ static void add_up(struct bench *b)
 		const struct bench_lane *l = &b->lane[i];
 
 		sum->ios += l->ios;
-		sum->errors += l->errors;
-		sum->sum_ns += l->sum_ns;
-		sum->min_ns = l->min_ns < sum->min_ns ? l->min_ns : sum->min_ns;
-		sum->max_ns = l->max_ns > sum->max_ns ? l->max_ns : sum->max_ns;
 		sum->status = sum->status ? sum->status : l->status;
-		for (unsigned k = 0; k < BUCKETS; k++)
-			sum->bucket[k] += l->bucket[k];
 	}
 }
 
-/* Microseconds below which @per_mille of all commands ended. */
-static double percentile(const struct bench_lane *sum, unsigned per_mille)
+/* What the queues counted, together. */
+static int add_queues(const struct bench *b, struct gpunvme_qp_latency *sum, uint64_t *errors)
 {
-	uint64_t want = (sum->ios * per_mille + 999) / 1000;
-	uint64_t seen = 0;
+	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	int ret;
 
-	for (unsigned k = 0; k < BUCKETS; k++) {
-		seen += sum->bucket[k];
-		if (seen >= want)
-			return (double)(bucket_end(k) < sum->max_ns ? bucket_end(k) : sum->max_ns) / 1e3;
+	for (uint32_t i = 0; i < b->s.queues; i++) {
+		ret = gpunvme_qp_info(b->s.qp[i], &info);
+		if (!ret)
+			ret = gpunvme_qp_latency(b->s.qp[i], &latency);
+		if (ret)
+			return failed("%s", why(ret));
+		*errors += info.errors;
+		sum->ticks_per_ms = latency.ticks_per_ms;
+		for (uint32_t k = 0; k < GPUNVME_LATENCY_BUCKETS; k++)
+			sum->bucket[k] += latency.bucket[k];
 	}
-	return (double)sum->max_ns / 1e3;
+	return GO_ON;
+}
+
+static double us(const struct gpunvme_qp_latency *sum, uint32_t per_million)
+{
+	return (double)gpunvme_latency_ns(sum, per_million) / 1e3;
 }
 
 static int report(const struct bench *b)
 {
-	const struct bench_lane *sum = b->lane;
-	double iops = (double)sum->ios / b->took;
-	double mean = (double)sum->sum_ns / (double)sum->ios / 1e3;
-	const char *text = b->o.json ? "{\"rw\": \"%s\", \"bs\": %" PRIu64
-				       ", \"qd\": %u, \"queues\": %u, \"lanes\": %u, \"rung\": \"%s\""
-				     : "%s of %" PRIu64 " bytes, %u in flight for each lane, %u queues, %u lanes, rung %s\n";
+	struct gpunvme_qp_latency sum = { .size = sizeof(sum) };
+	double iops = (double)b->lane->ios / b->took;
+	uint64_t errors = 0;
+	const char *text;
+	int ret = add_queues(b, &sum, &errors);
 
+	if (ret != GO_ON)
+		return ret;
+	text = b->o.json ? "{\"rw\": \"%s\", \"bs\": %" PRIu64 ", \"qd\": %u, \"queues\": %u, \"lanes\": %u, \"rung\": \"%s\""
+			 : "%s of %" PRIu64 " bytes, %u in flight for each lane, %u queues, %u lanes, rung %s\n";
 	printf(text, b->rw, b->bs, b->qd, b->s.queues, b->s.lanes, b->s.rung);
 	text = b->o.json ? ", \"seconds\": %.3f, \"ios\": %" PRIu64 ", \"errors\": %" PRIu64
 			   ", \"iops\": %.0f, \"bytes_per_second\": %.0f"
 			 : "%.2f s, %" PRIu64 " commands, %" PRIu64 " errors: %.0f IOPS, %.0f bytes/s\n";
-	printf(text, b->took, sum->ios, sum->errors, iops, iops * (double)b->bs);
-	if (session_on_gpu(&b->s)) {
-		printf(b->o.json ? "}\n" : "lanes on %s\n", b->s.gpu_info.name);
-		return EXIT_DONE;
-	}
-	text = b->o.json ? ", \"latency_us\": {\"min\": %.2f, \"mean\": %.2f, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, "
-			   "\"p99.9\": %.2f, "
+	printf(text, b->took, b->lane->ios, errors, iops, iops * (double)b->bs);
+	text = b->o.json ? ", \"latency_us\": {\"min\": %.2f, \"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, \"p99.9\": %.2f, "
 			   "\"max\": %.2f}}\n"
-			 : "latency us: min %.2f  mean %.2f  50 %% %.2f  90 %% %.2f  99 %% %.2f  99.9 %% %.2f  max %.2f\n";
-	printf(text, (double)sum->min_ns / 1e3, mean, percentile(sum, 500), percentile(sum, 900), percentile(sum, 990),
-	       percentile(sum, 999), (double)sum->max_ns / 1e3);
+			 : "latency us: min %.2f  50 %% %.2f  90 %% %.2f  99 %% %.2f  99.9 %% %.2f  max %.2f\n";
+	printf(text, us(&sum, 0), us(&sum, 500000), us(&sum, 900000), us(&sum, 990000), us(&sum, 999000), us(&sum, 1000000));
+	if (session_on_gpu(&b->s) && !b->o.json)
+		printf("lanes on %s\n", b->s.gpu_info.name);
 	return EXIT_DONE;
 }
 
@@ -337,7 +313,6 @@ static int prepare(struct bench *b)
 		return ret;
 	b->lane = calloc(b->s.lanes, sizeof(*b->lane));
 	for (uint32_t i = 0; b->lane && i < b->s.lanes; i++) {
-		b->lane[i].min_ns = UINT64_MAX;
 		b->lane[i].sequence = i;
 		b->lane[i].seed = (i + 1) * 0x9e3779b97f4a7c15ull;
 	}
@@ -387,6 +362,7 @@ int verb_bench(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	b.o.copies = 1;
+	b.o.queue_flags = GPUNVME_QP_LATENCY;
 	catch_signals();
 	ret = session_open(&b.s, &b.o);
 	if (ret != GO_ON)
