@@ -7,7 +7,8 @@
  *   test_schedule SEED       that one again
  *
  * Every command has a stamp of its own, from which the controller derives its status. At the end each stamp that was issued was
- * fetched once and its lane got that status once, all identifiers are free, and no failed command that nobody waited for is missing.
+ * fetched once and its lane got that status once, all identifiers are free, no failed command that nobody waited for is missing, and
+ * every completion was counted, of runs with an odd seed its time, too.
  */
 #include "schedule.h"
 
@@ -332,6 +333,8 @@ static void choose(uint64_t seed)
 	t.trouble_at = 1 + draw(t.lanes * 1000);
 	t.rung = t.rig->state->pub;
 	t.rig->dq.max_blocks = 2;
+	if (seed & 1)
+		t.rig->dq.flags |= GPUNVME_DQ_LATENCY;
 	if (t.trouble == SILENT)
 		t.rig->dq.cmd_timeout = 2000000;
 	for (i = 0; i < t.rig->dq.cids; i++) /* the generations of identifiers wrap too */
@@ -392,6 +395,18 @@ static void drain_rest(void)
 	}
 }
 
+static void check_counters(void)
+{
+	uint64_t completed = t.rig->ctrl.completed - t.rig->ctrl.q.start, timed = 0;
+	uint32_t i;
+
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS; i++)
+		timed += t.rig->buckets[i];
+	if (t.rig->state->completions != completed || timed != (t.seed & 1 ? completed : 0))
+		fail("%llu commands completed, %llu were counted, %llu timed", (unsigned long long)completed,
+		     (unsigned long long)t.rig->state->completions, (unsigned long long)timed);
+}
+
 static void check_end(void)
 {
 	uint32_t i;
@@ -401,6 +416,7 @@ static void check_end(void)
 		     (unsigned long long)t.rig->ctrl.fetched, (unsigned long long)t.rig->ctrl.completed,
 		     (unsigned long long)t.rig->ctrl.garbage, (unsigned long long)t.rig->state->pub,
 		     (unsigned long long)t.rig->state->resv);
+	check_counters();
 	if (t.trouble)
 		return; /* which commands a cut off transfer had issued, and who still heard of what, is open */
 	for (i = 0; i < STAMPS; i++)
