@@ -41,6 +41,11 @@ static uint32_t nth(const struct rig *r, uint64_t n)
 	return i;
 }
 
+static uint64_t fetched(struct rig *r)
+{
+	return __atomic_load_n(&r->ctrl.fetched, __ATOMIC_RELAXED);
+}
+
 static struct rig *counting(unsigned sq_shift)
 {
 	struct rig *r = rig_new(sq_shift, 0);
@@ -73,14 +78,12 @@ static void count_with(uint32_t lanes, uint32_t width, uint32_t window)
 	l.rig->ctrl.opts.window = window;
 	rig_start(l.rig);
 	assert_int_equal(gpunvme_cpu_launch(lanes, width, read_many, &l), 0);
-	mini_freeze(&l.rig->ctrl, true);
 	assert_int_equal(l.failed, (all + 2) / 3);
-	assert_int_equal(l.rig->ctrl.completed, all);
+	assert_int_equal(fetched(l.rig), all);
 	assert_int_equal(l.rig->state->completions, ON * all);
 	assert_int_equal(l.rig->state->errors, ON * l.failed);
 	assert_int_equal(timed(l.rig), ON * all);
-	assert_true(ON ? l.rig->state->doorbells >= l.rig->ctrl.doorbells : !l.rig->state->doorbells);
-	assert_true(l.rig->state->doorbells <= all);
+	assert_in_range(l.rig->state->doorbells, ON, ON * all);
 	assert_true(ON ? l.rig->state->drains > 0 : !l.rig->state->drains);
 	rig_end(l.rig, true);
 }
@@ -119,7 +122,7 @@ static void detached_commands_are_counted(void **state)
 		(void)gpunvme_read(&r->dq, &r->dbuf, 0, 1, 1);
 	assert_int_equal(r->state->detached_errors, 34);
 	assert_int_equal(r->state->errors, ON * 34);
-	assert_int_equal(timed(r), ON * (r->ctrl.completed));
+	assert_int_equal(timed(r), ON * fetched(r));
 	rig_end(r, true);
 }
 
