@@ -3,8 +3,8 @@
  * gpunvme bench: IOPS, bandwidth and latency of one access pattern.
  *
  * Each lane keeps --qd commands in flight: it holds that many handles and as many parts of the buffer, submits where a handle is
- * free and polls the others in turn. Latencies are those that the queues keep: from the write of a command to the drain that finds its
- * completion. They are ends of buckets, which are an eighth of their time wide.
+ * free and polls the others in turn. Latencies are those that the queues keep: from the write of a command to the drain that finds
+ * its completion. They are ends of buckets, which are an eighth of their time wide.
  *
  * On a GPU the library's own kernel moves blocks in order, one command at a time for each of lanes times --qd lanes; IOPS and
  * bandwidth include the start of the kernels.
