@@ -153,6 +153,7 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 		ret = gnv_arena_create(port->space, dev->ctrl.page_size, NULL, &dev->log, &dev->arena);
 	if (ret)
 		goto free_dev;
+	dev->rings = GNV_RINGTEST_RINGS;
 	dev->ring_late_ns = GNV_RINGTEST_LATE_NS;
 	dev->ring_lost_ns = GNV_RINGTEST_LOST_NS;
 	pthread_mutex_init(&dev->queues_lock, NULL);

@@ -31,7 +31,8 @@ struct gpunvme_dev {
 	struct gnv_watchdog watchdog;
 	struct gpunvme_dev_info info; /* constant once open */
 
-	uint64_t ring_late_ns; /* a doorbell that lanes ring and that is seen after this is late (ringtest.h) */
+	uint32_t rings;	       /* doorbells of a test of them (ringtest.h) */
+	uint64_t ring_late_ns; /* one that lanes ring and that is seen after this is late */
 	uint64_t ring_lost_ns; /* and lost after this */
 	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; the outermost of all */
 	pthread_mutex_t bar0_lock; /* serialises who shows BAR0 to lanes; never taken by the port's threads */

@@ -38,14 +38,19 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	return ret;
 }
 
+int gnv_place_judge(const struct gpunvme_dev *dev, bool local, int ret)
+{
+	return ret && local && ret != -ENOMEM && !gnv_ctrl_dead(&dev->ctrl) ? -EOPNOTSUPP : ret;
+}
+
 static void try_local(struct gpunvme_dev *dev, struct gnv_place *place)
 {
 	int ret = try_scratch(dev, place->gpu);
 
 	if (!ret)
 		ret = gnv_arena_create(dev->port->space, dev->ctrl.page_size, place->gpu, &dev->log, &place->arena);
-	place->tried = true;
-	place->verdict = !ret || ret == -ENOMEM ? ret : -EOPNOTSUPP;
+	place->tried = ret != -ENOMEM; /* which may pass */
+	place->verdict = gnv_place_judge(dev, true, ret);
 	snprintf(place->why, sizeof(place->why), "%s", ret ? gpunvme_errmsg() : "");
 }
 

@@ -19,6 +19,13 @@
 int gnv_place_take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local);
 void gnv_place_give(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local);
 
+/*
+ * gnv_place_judge() - how a request of such a place ended that maps memory
+ * Return: @ret; for memory of the GPU -EOPNOTSUPP whatever the kernel's reason, which gnv_fail() keeps: there is another way. Of a
+ * controller that is gone, and of memory that is used up, there is nothing to be said but that.
+ */
+int gnv_place_judge(const struct gpunvme_dev *dev, bool local, int ret);
+
 /* Rings in memory of the GPU come from here; the caller has taken its place there. */
 struct gnv_arena *gnv_place_arena(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu);
 

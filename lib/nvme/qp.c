@@ -107,6 +107,7 @@ static int allocate(struct gpunvme_qp *qp)
 	ret = gnv_arena_alloc(arena, (size_t)qp->depth * sizeof(struct gpunvme_sqe), qp->gpu, &qp->sq);
 	if (!ret)
 		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), qp->gpu, &qp->cq);
+	ret = gnv_place_judge(qp->dev, qp->local, ret);
 	if (!ret)
 		ret = gnv_arena_alloc_own(qp->dev->arena, sizeof(uint32_t), qp->gpu, &qp->control);
 	if (!ret)

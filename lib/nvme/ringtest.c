@@ -33,7 +33,7 @@ static void *lane_main(void *arg)
 					    .go = run->test->go.lane,
 					    .rung = run->test->go.lane + 64,
 					    .timeout = (uint64_t)LANE_MS * gnv_gpu_ticks_per_ms(qp->gpu),
-					    .rings = GNV_RINGTEST_RINGS,
+					    .rings = qp->dev->rings,
 					    .mask = qp->depth - 1 };
 	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS, NULL, NULL };
 	run->launched = qp->gpu->ops->launch(qp->gpu, &launch);
@@ -88,7 +88,7 @@ static int ring_by_lane(struct run *run)
 	uint32_t *go = run->test->go.cpu, i;
 	int ret = 0;
 
-	for (i = 1; i <= GNV_RINGTEST_RINGS && !ret; i++) {
+	for (i = 1; i <= run->qp->dev->rings && !ret; i++) {
 		uint64_t start;
 
 		put_command(run);
@@ -103,9 +103,21 @@ static int ring_by_lane(struct run *run)
 	return ret;
 }
 
+static char *cpu_bell(const struct run *run)
+{
+	return run->qp->dev->ctrl.bar + gnv_ctrl_sq_doorbell(&run->qp->dev->ctrl, run->qp->qid);
+}
+
+/* The CPU rings for the command that the lane's ring was lost of: if nothing comes of that either, doorbells are not to blame. */
+static int ring_again(struct run *run)
+{
+	gnv_mmio_write32(cpu_bell(run), run->sent % run->qp->depth);
+	return see(run, gnv_clock_ns(), run->qp->dev->ring_lost_ns);
+}
+
 static int ring_by_cpu(struct run *run)
 {
-	char *bell = run->qp->dev->ctrl.bar + gnv_ctrl_sq_doorbell(&run->qp->dev->ctrl, run->qp->qid);
+	char *bell = cpu_bell(run);
 	unsigned i;
 	int ret = 0;
 
@@ -177,6 +189,9 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 		return gnv_fail(-EIO, "the lane that tests the doorbells did not run: %s", run.why);
 	by_lane = run.worst;
 	run.worst = 0;
+	if (ret == -ETIMEDOUT && ring_again(&run))
+		return gnv_fail(-EIO, "the controller does not see the commands, or the CPU not the completions, of queue %u in %s memory",
+				qp->qid, qp->local ? "GPU" : "host");
 	if (!ret)
 		ret = ring_by_cpu(&run);
 	return explain(&run, ret, by_lane, run.worst);

@@ -10,8 +10,8 @@
 
 #include "nvme/qp.h"
 
+/* Each is seen within the first time, and not waited for beyond the second. Kept in the device, so that tests may change them. */
 #define GNV_RINGTEST_RINGS 1000u
-/* Each is seen within the first, and not waited for beyond the second; kept in the device, so that tests may change them. */
 #define GNV_RINGTEST_LATE_NS 1000000u
 #define GNV_RINGTEST_LOST_NS 100000000u
 
@@ -23,9 +23,10 @@ struct gnv_ringtest {
 /*
  * gnv_ringtest_run() - on a queue that exists on the controller and that nobody has used
  * Afterwards the queue is of no use: its rings have moved on.
- * Return: 0 all were seen in time; -EAGAIN all, but one of them late; -ETIMEDOUT one was not seen; -EPROTO another command was
- * completed; -ENOENT no namespace to read; other negative errnos are no answer. gnv_fail() has the sentence. The controller may
- * still have a command for the memory: the caller deletes the queue before gnv_ringtest_fini().
+ * Return: 0 all were seen in time; -EAGAIN all, but one of them late; -ETIMEDOUT one was not seen, but when the CPU rang it;
+ * -EIO nor was it then, so that it is not the doorbell, or the lane did not run; -EPROTO another command was completed; -ENOENT
+ * no namespace to read; other negative errnos are no answer. gnv_fail() has the sentence. The controller may still have a
+ * command for the memory: the caller deletes the queue before gnv_ringtest_fini().
  */
 int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp);
 void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp);

@@ -79,10 +79,10 @@ static unsigned ladder(const struct gpunvme_dev *dev, const struct gpunvme_gpu *
 	return n;
 }
 
-/* Is it the way that failed, rather than what was asked for? */
-static bool may_fall(int ret)
+/* Is it the way that failed, rather than what was asked for? Memory of the GPU may be used up where the host has some. */
+static bool may_fall(int ret, struct rung from)
 {
-	return ret == -EIO || ret == -ETIMEDOUT || ret == -EOPNOTSUPP || ret == -EXDEV;
+	return ret == -EIO || ret == -ETIMEDOUT || ret == -EOPNOTSUPP || ret == -EXDEV || (from.local && ret == -ENOMEM);
 }
 
 GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user,
@@ -104,7 +104,7 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 		ret = attempt(dev, gpu, &opts, rung[i], out);
 		if (!ret && rung[i].local && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
 			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
-		if (!ret || !may_fall(ret) || i + 1 == count)
+		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
 			break;
 		gnv_log(&dev->log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
 			names[rung[i + 1].local][rung[i + 1].forward], gpunvme_errmsg());

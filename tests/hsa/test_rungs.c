@@ -13,7 +13,11 @@
 static struct {
 	const struct gnv_space_ops *space; /* the real ones */
 	int refuse;			   /* memory of the GPU, with this errno */
-	bool lie;			   /* map other memory in its place */
+	size_t lie;			   /* map other memory in its place, if it has at most so many bytes */
+	bool apart;			   /* of the self-test's buffer the CPU has another view than the lanes, */
+	bool lanes_right;		   /* and the controller writes to the lanes' */
+	bool late; /* what was put there comes when the lanes have looked */
+	void *data; /* the place it belongs to */
 	struct gpunvme_mem *decoy;
 	unsigned maps; /* of memory of the GPU */
 	char log[4096];
@@ -28,11 +32,40 @@ static int play_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	play.maps++;
 	if (play.refuse)
 		return gnv_fail(play.refuse, "the test refuses memory of the GPU");
-	if (!play.lie)
+	if (mem->len > play.lie && !(play.lanes_right && mem->len == 4096))
 		return play.space->map(space, mem, iova);
 	other = *mem;
-	other.cpu = (char *)play.decoy->cpu + play.decoy->len / 2;
+	if (mem->len <= play.lie) {
+		play.data = mem->cpu;
+		other.cpu = (char *)play.decoy->cpu + play.decoy->len / 2;
+	}
+	if (play.lanes_right && mem->len == 4096) {
+		struct gnv_gpu_range range;
+
+		mem->ops->attach((struct gpunvme_mem *)(uintptr_t)mem, mem->gpu, 0, mem->len, &range);
+		other.cpu = (void *)(uintptr_t)range.lane;
+	}
 	return play.space->map(space, &other, iova);
+}
+
+static int play_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	int ret = gnv_gpu_hsa_ops.mem_alloc(gpu, len, bytes);
+
+	if (!ret && play.apart && bytes->len == 4096)
+		bytes->cpu = play.decoy->cpu;
+	return ret;
+}
+
+static int play_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	int ret = gnv_gpu_hsa_ops.launch(gpu, launch);
+
+	if (play.late && play.data && launch->kernel == GNV_KERNEL_SELFTEST) {
+		memcpy(play.data, (char *)play.decoy->cpu + play.decoy->len / 2, 512);
+		play.data = NULL;
+	}
+	return ret;
 }
 
 static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
@@ -186,7 +219,7 @@ static void fall(const char *to, const char *why, bool direct)
 	if (!direct)
 		dev->port->bar0->ops = &far; /* without a DMA-BUF */
 	play.refuse = atoi(why) ? -atoi(why) : 0;
-	play.lie = !play.refuse;
+	play.lie = play.refuse ? 0 : SIZE_MAX;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(rung_of(qp), to);
 	assert_non_null(strstr(play.log, "rung vram does not work, trying direct-db: "));
@@ -220,6 +253,94 @@ static void test_falls(void **state)
 	}
 	fall("direct-db", "lie", true);
 	fall("vfio-host+fwd", "lie", false);
+}
+
+/* What the self-test says of the data alone, with rings that work. */
+static void data_fails(const char *why)
+{
+	struct gnv_gpu_ops ops = gnv_gpu_hsa_ops;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	bool apart = play.apart, right = play.lanes_right, late = play.late;
+	size_t lie = play.lie;
+	struct gpunvme_dev *dev = open_remote();
+
+	play.apart = apart;
+	play.lanes_right = right;
+	play.late = late;
+	play.lie = lie;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	ops.mem_alloc = play_alloc;
+	ops.launch = play_launch;
+	gpu->ops = &ops;
+	assert_int_equal(gnv_mem_host_alloc(8 << 20, 0, gnv_gpu_log(gpu), &play.decoy), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	if (strcmp(rung_of(qp), "direct-db"))
+		fail_msg("the self-test did not say '%s': %s", why, play.log);
+	assert_non_null(strstr(play.log, "rung vram does not work, trying direct-db: the self-test"));
+	if (!strstr(play.log, why))
+		fail_msg("'%s' does not say '%s'", play.log, why);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	gnv_mem_release(play.decoy);
+	memset(&play, 0, sizeof(play));
+	nothing_left();
+}
+
+/* A first block of whatever words: the word that memory is filled with first, too. */
+static void first_block(unsigned char byte)
+{
+	FILE *file = fopen(image_path("i"), "r+");
+	unsigned char block[512];
+
+	assert_non_null(file);
+	memset(block, byte, sizeof(block));
+	assert_int_equal(fwrite(block, sizeof(block), 1, file), 1);
+	fclose(file);
+}
+
+/* Data that goes elsewhere, data that lanes do not see, and data that lanes see in memory which is not the GPU's any more. */
+static void test_data(void **state)
+{
+	static const unsigned char first[] = { 0, 0x3c, 0xa5, 0xff };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(first); i++) {
+		first_block(first[i]);
+		play.lie = 4096;
+		data_fails("data does not land where it should");
+		play.lie = 4096;
+		play.late = true;
+		data_fails("the data is in memory, but the lanes see what was there before");
+		for (unsigned right = 0; right < 2; right++) {
+			play.apart = true;
+			play.lanes_right = right;
+			data_fails("is not where the CPU sees their memory");
+		}
+	}
+	first_block((unsigned char)pattern(0));
+}
+
+/* Memory of the GPU that is used up is no reason to fail, nor for ever. */
+static void test_used_up(void **state)
+{
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	play.refuse = -ENOMEM;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(rung_of(qp), "direct-db");
+	gpunvme_qp_destroy(qp);
+	play.refuse = 0;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(rung_of(qp), "vram");
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
 }
 
 /* The runtime cannot export, or has no such memory: the rung is not possible, whoever asks. */
@@ -277,7 +398,8 @@ static void test_register(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_soft_vram), TEST(test_apart), TEST(test_top), TEST(test_falls), TEST(test_no_memory), TEST(test_register),
+		TEST(test_soft_vram), TEST(test_apart),	  TEST(test_top),	TEST(test_falls),
+		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_register),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
