@@ -155,7 +155,7 @@ static void machines_without_are_refused(void **state)
 	refused("cuda:0", -EOPNOTSUPP, "cannot use the library's kernels (CUDA error 222): line 1: not for me");
 	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
 	refused("cuda:0", -ENODEV, "GPUNVME_CUDA_LIBRARY names it");
-	setenv("GPUNVME_CUDA_LIBRARY", "libpthread.so.0", 1);
+	setenv("GPUNVME_CUDA_LIBRARY", "libc.so.6", 1);
 	refused("cuda:0", -EOPNOTSUPP, "has no cuInit()");
 	setenv("GPUNVME_CUDA_LIBRARY", path, 1);
 }

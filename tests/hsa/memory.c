@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The stand-in's memory: every allocation is a memfd of its own, so that its descriptor plays the DMA-BUF. */
+/*
+ * The stand-in's memory. Its own is in a real BAR (bar.h), whose exports are real DMA-BUFs, or else every allocation is a memfd,
+ * whose descriptor plays the DMA-BUF.
+ */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bar.h"
 #include "runtime.h"
+#include "seam.h"
 
+struct standin_moves standin_moves;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs and locked */
 static struct standin_alloc *allocs;
 
@@ -29,6 +37,70 @@ struct standin_alloc *standin_find(const void *ptr)
 	return a;
 }
 
+/* What a driver does that cannot serve an importer where memory lies: all find it elsewhere now, but who had it before. */
+static void migrate(struct standin_alloc *a)
+{
+	void *copy = malloc(a->len);
+
+	memcpy(copy, a->ptr, a->len);
+	mmap(a->ptr, a->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	memcpy(a->ptr, copy, a->len);
+	free(copy);
+	count(&standin_moves.allocations, 1);
+	if (a->len > standin_moves.largest)
+		standin_moves.largest = a->len;
+}
+
+/* STANDIN_MIGRATES=WHEN:FROM:UPTO, of whose size it is. */
+static void attached(ino_t dmabuf, bool refused)
+{
+	const char *plan = getenv("STANDIN_MIGRATES");
+	struct standin_alloc *a;
+	size_t from, upto;
+	char when[16];
+
+	if (!plan || sscanf(plan, "%15[^:]:%zu:%zu", when, &from, &upto) != 3 || strcmp(when, refused ? "refused" : "accepted"))
+		return;
+	pthread_mutex_lock(&lock);
+	for (a = allocs; a && a->dmabuf != dmabuf; a = a->next)
+		;
+	if (a && a->len >= from && a->len <= upto)
+		migrate(a);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Pages for it, with a descriptor or -1. */
+static bool back(struct standin_alloc *a)
+{
+	a->fd = -1;
+	a->ptr = a->pool >= POOL_LOCAL ? standin_bar_alloc(a->len) : NULL;
+	a->bar = a->ptr;
+	if (&seam && a->bar)
+		seam.attached = attached;
+	if (a->bar || (a->pool >= POOL_LOCAL && getenv("STANDIN_BAR")))
+		return a->bar;
+	a->fd = memfd_create("vram", MFD_CLOEXEC);
+	a->ptr = a->fd < 0 || ftruncate(a->fd, (off_t)a->len) ? MAP_FAILED
+							      : mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+	if ((void *)a->ptr != MAP_FAILED)
+		return true;
+	if (a->fd >= 0)
+		close(a->fd);
+	return false;
+}
+
+static void unback(struct standin_alloc *a)
+{
+	if (a->bar && seam_freed)
+		seam_freed(a->ptr, a->len, a->dmabuf);
+	if (a->bar) {
+		standin_bar_free(a->ptr, a->len);
+		return;
+	}
+	munmap(a->ptr, a->len);
+	close(a->fd);
+}
+
 STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr)
 {
 	struct standin_alloc *a;
@@ -41,12 +113,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	a->len = (size + 4095) & ~(size_t)4095;
 	a->pool = pool.handle;
-	a->fd = memfd_create("vram", MFD_CLOEXEC);
-	a->ptr = a->fd < 0 || ftruncate(a->fd, (off_t)a->len) ? MAP_FAILED
-							      : mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-	if ((void *)a->ptr == MAP_FAILED) {
-		if (a->fd >= 0)
-			close(a->fd);
+	if (!back(a)) {
 		free(a);
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	}
@@ -70,8 +137,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 		;
 	*link = a->next;
 	pthread_mutex_unlock(&lock);
-	munmap(a->ptr, a->len);
-	close(a->fd);
+	unback(a);
 	free(a);
 	count(&standin_counts.allocations, -1);
 	return HSA_STATUS_SUCCESS;
@@ -210,18 +276,20 @@ STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t *agent, int fd, uint32_t flags, size_t *size,
 						    void **ptr, size_t *metadata_size, const void **metadata)
 {
-	struct stat st;
+	off_t end = lseek(fd, 0, SEEK_END);
 
 	(void)flags;
 	(void)metadata_size;
 	(void)metadata;
 	STANDIN_FAILS("amd_interop_map_buffer");
-	if (agents != 1 || agent->handle < AGENT_GPU || fstat(fd, &st) || !st.st_size)
+	if (agents != 1 || agent->handle < AGENT_GPU || end <= 0 || (seam_refuses && seam_refuses(SEAM_INTEROP)))
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	*ptr = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (*ptr == MAP_FAILED)
+	*size = (size_t)end;
+	*ptr = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (*ptr == MAP_FAILED) /* no kernel maps what vfio-pci exported */
+		*ptr = seam_map ? seam_map(fd, NULL, SEAM_WAY_INTEROP, size) : NULL;
+	if (!*ptr)
 		return HSA_STATUS_ERROR;
-	*size = (size_t)st.st_size;
 	count(&standin_counts.imports, 1);
 	count(&standin_importers[agent->handle - AGENT_GPU], 1);
 	return HSA_STATUS_SUCCESS;
@@ -229,7 +297,9 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 
 STANDIN_API hsa_status_t hsa_amd_interop_unmap_buffer(void *ptr)
 {
-	(void)ptr; /* the mapping is left: a late access of a test's lane is an error to be seen elsewhere */
+	STANDIN_FAILS("amd_interop_unmap_buffer");
+	if (seam_unmap)
+		seam_unmap(ptr, true); /* else it is left: a late access of a test's lane is an error to be seen elsewhere */
 	count(&standin_counts.imports, -1);
 	return HSA_STATUS_SUCCESS;
 }
@@ -259,13 +329,15 @@ STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t 
 STANDIN_API hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *fd, uint64_t *offset)
 {
 	struct standin_alloc *a = standin_find(ptr);
+	struct stat st;
 
 	STANDIN_FAILS("amd_portable_export_dmabuf");
 	if (standin_lacks("export") || !a || a->pool < POOL_LOCAL || (const char *)ptr + size > a->ptr + a->len)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	*fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
+	*fd = a->bar ? standin_bar_export(a->ptr, a->len) : fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
 	if (*fd < 0)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	a->dmabuf = fstat(*fd, &st) ? 0 : st.st_ino;
 	*offset = (uint64_t)((const char *)ptr - a->ptr);
 	count(&standin_counts.exports, 1);
 	return HSA_STATUS_SUCCESS;

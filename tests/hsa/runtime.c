@@ -2,6 +2,8 @@
 /* The stand-in's runtime, agents and pools. */
 #include "runtime.h"
 
+#include "bar.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +39,7 @@ bool standin_fails(const char *function, hsa_status_t *status)
 		__atomic_store_n(&calls, 0, __ATOMIC_RELAXED);
 	}
 	*status = (hsa_status_t)code;
-	return __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) == n;
+	return __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) == n || !n;
 }
 
 STANDIN_API hsa_status_t hsa_init(void)
@@ -45,12 +47,15 @@ STANDIN_API hsa_status_t hsa_init(void)
 	STANDIN_FAILS("init");
 	if (!standin_number("STANDIN_GPUS", 1))
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	if (standin_bar_open())
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	__atomic_fetch_add(&standin_counts.runtime, 1, __ATOMIC_RELAXED);
 	return HSA_STATUS_SUCCESS;
 }
 
 STANDIN_API hsa_status_t hsa_shut_down(void)
 {
+	standin_bar_close();
 	__atomic_fetch_sub(&standin_counts.runtime, 1, __ATOMIC_RELAXED);
 	return HSA_STATUS_SUCCESS;
 }
@@ -104,6 +109,8 @@ uint32_t standin_hdp;
 STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void *value)
 {
 	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU);
+	uint32_t id, domain;
+	bool real = !gpu && standin_bar_address(&id, &domain);
 
 	switch ((unsigned)attribute) {
 	case HSA_AGENT_INFO_DEVICE:
@@ -115,10 +122,10 @@ STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t 
 	case HSA_AMD_AGENT_INFO_PRODUCT_NAME:
 		return text(value, "Stand-in of the tests");
 	case HSA_AMD_AGENT_INFO_BDFID:
-		*(uint32_t *)value = (0x40 + gpu) << 8;
+		*(uint32_t *)value = real ? id : (0x40 + gpu) << 8;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_DOMAIN:
-		*(uint32_t *)value = 0;
+		*(uint32_t *)value = real ? domain : 0;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_DRIVER_NODE_ID:
 		*(uint32_t *)value = 1 + gpu;

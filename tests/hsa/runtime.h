@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Inside of the stand-in for ROCm's HSA runtime. It is a shared library with the real one's functions, compiled against its real
- * headers. Its GPUs have memory that is memfds, which a kernel can map for a controller as it maps a DMA-BUF, and lanes that are
- * threads of this process; they run the C text of the kernels whose code objects they were given.
+ * headers. Its GPUs have memory that is memfds, which a kernel can map for a controller as it maps a DMA-BUF, or the BAR of a real
+ * device (bar.h), and lanes that are threads of this process; they run the C text of the kernels whose code objects they got.
  *
  * The environment tells it what to play, read at each call:
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
@@ -10,7 +10,10 @@
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
- *   STANDIN_FAIL=F:N:S   the Nth call of function F answers status S (hexadecimal)
+ *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, answers status S (hexadecimal)
+ *   STANDIN_BAR=ADDRESS  the memory is that device's BAR 2
+ *   STANDIN_MIGRATES=W:FROM:UPTO  W: "refused" or "accepted": memory whose DMA-BUF a kernel (seam.h) so answered lies in memory
+ *                        of the host from then on, for lanes and CPU, if it has at least FROM and at most UPTO bytes
  */
 #ifndef TESTS_HSA_RUNTIME_H
 #define TESTS_HSA_RUNTIME_H
@@ -21,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define STANDIN_API __attribute__((visibility("default")))
 #define STANDIN_GPUS_MAX 4u
@@ -38,6 +42,13 @@ extern STANDIN_API struct standin_counts standin_counts;
 /* Imports ever, by each GPU. */
 extern STANDIN_API int standin_importers[STANDIN_GPUS_MAX];
 
+/* Memory that was driven out of the GPU (STANDIN_MIGRATES), ever. */
+struct standin_moves {
+	int allocations;
+	size_t largest;
+};
+extern STANDIN_API struct standin_moves standin_moves;
+
 /* The register that flushes the CPU's writes to VRAM. */
 extern STANDIN_API uint32_t standin_hdp;
 
@@ -45,7 +56,9 @@ struct standin_alloc {
 	struct standin_alloc *next;
 	char *ptr;
 	size_t len;
-	int fd;
+	int fd;	      /* of a memfd */
+	bool bar;     /* it lies in the BAR, and needs none */
+	ino_t dmabuf; /* what was exported of it last, or 0 */
 	uint64_t pool;
 };
 

@@ -4,12 +4,14 @@
 #include <libdrm/amdgpu.h>
 #include <libdrm/amdgpu_drm.h>
 #include <string.h>
+#include <unistd.h>
 
 struct amdgpu_device {
 	int dummy;
 };
 struct amdgpu_bo {
-	bool used, mapped, vram, exported, cpu;
+	bool used, mapped, vram, exported, cpu, import;
+	uint32_t handle; /* of an import */
 	uint64_t size, va;
 	uint32_t data[1024];
 };
@@ -110,8 +112,10 @@ int amdgpu_bo_import(amdgpu_device_handle dev, enum amdgpu_bo_handle_type type, 
 	if (ret)
 		return ret;
 	state.imported = handle;
-	out->alloc_size = state.import_size;
-	out->buf_handle = bo_new(state.import_size);
+	out->alloc_size = state.place ? (uint64_t)lseek((int)handle, 0, SEEK_END) : state.import_size;
+	out->buf_handle = bo_new(out->alloc_size);
+	out->buf_handle->import = true;
+	out->buf_handle->handle = handle;
 	out->buf_handle->vram = true; /* its mapping is the one to look at */
 	return 0;
 }
@@ -157,6 +161,10 @@ int amdgpu_bo_va_op_raw(amdgpu_device_handle dev, amdgpu_bo_handle bo, uint64_t 
 	if (ret)
 		return ret;
 	rule(bo->mapped == (ops == AMDGPU_VA_OP_UNMAP), "mapped once, unmapped once");
+	if (bo->import && state.place)
+		ret = state.place(bo->handle, va, ops == AMDGPU_VA_OP_MAP);
+	if (ret)
+		return ret;
 	bo->mapped = ops == AMDGPU_VA_OP_MAP;
 	state.maps += bo->mapped ? 1u : -1u;
 	bo->va = va;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * VRAM that is real: with STANDIN_BAR=ADDRESS the stand-in's memory lies in BAR 2 of that PCI device, which is bound to vfio-pci
+ * (an ivshmem device of QEMU), and its DMA-BUFs are those that vfio-pci exports. The stand-in then is a GPU at that address.
+ */
+#ifndef TESTS_HSA_BAR_H
+#define TESTS_HSA_BAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The device's address in STANDIN_BAR as BDFID and domain. Return: false without it. */
+bool standin_bar_address(uint32_t *id, uint32_t *domain);
+
+/* Open it, counted. Return: 0; a negative errno, with a line on stderr. Without STANDIN_BAR: 0. */
+int standin_bar_open(void);
+void standin_bar_close(void);
+
+/* Whole pages of it. `ptr` is the address for CPU and lanes. Return: NULL when it is full, or not there. */
+char *standin_bar_alloc(size_t len);
+void standin_bar_free(char *ptr, size_t len); /* whatever was mapped over it goes */
+
+/* A DMA-BUF of a part of it. Return: the descriptor, or a negative errno. */
+int standin_bar_export(const char *ptr, size_t len);
+
+#endif

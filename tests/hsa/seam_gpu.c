@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A KFD that knows two things: whose address space a GPU has, and imports of DMA-BUFs, which it maps where it is told to: there the
+ * lanes, which are threads of this process, find the BAR.
+ */
+#include "seam_gpu.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/uapi/kfd.h"
+#include "seam.h"
+
+#define RENDER "renderD200"
+
+static struct {
+	void *va;
+	int dmabuf;
+	bool mapped;
+} import[8]; /* by handle - 1 */
+
+static int answer(int err)
+{
+	errno = err;
+	return err ? -1 : 0;
+}
+
+static int import_dmabuf(struct gnv_kfd_import_dmabuf *arg)
+{
+	int err = seam_refuses(SEAM_KFD_IMPORT);
+	unsigned i;
+
+	for (i = 0; i < 8 && import[i].va; i++)
+		;
+	if (err || i == 8)
+		return answer(err ? err : ENOMEM);
+	import[i].va = (void *)(uintptr_t)arg->va;
+	import[i].dmabuf = (int)arg->dmabuf;
+	arg->handle = i + 1;
+	return 0;
+}
+
+static int map_memory(struct gnv_kfd_map_memory *arg)
+{
+	int err = seam_refuses(SEAM_KFD_MAP);
+	size_t len;
+
+	if (err || !seam_map(import[arg->handle - 1].dmabuf, import[arg->handle - 1].va, SEAM_WAY_KFD, &len))
+		return answer(err ? err : EINVAL);
+	import[arg->handle - 1].mapped = true;
+	arg->done = 1;
+	return 0;
+}
+
+static int unmap_memory(const struct gnv_kfd_map_memory *arg)
+{
+	seam_unmap(import[arg->handle - 1].va, true);
+	import[arg->handle - 1].mapped = false;
+	return 0;
+}
+
+static int free_memory(const struct gnv_kfd_free_memory *arg)
+{
+	if (import[arg->handle - 1].mapped && !seam.broke)
+		seam.broke = "KFD: memory is unmapped before it is freed";
+	import[arg->handle - 1].va = NULL;
+	return 0;
+}
+
+bool seam_gpu_answers(int fd, unsigned long request, void *arg, int *ret)
+{
+	(void)fd;
+	if (!seam.gpu_nodes)
+		return false;
+	switch (request) {
+	case GNV_KFD_GET_VERSION:
+		*(struct gnv_kfd_get_version *)arg = (struct gnv_kfd_get_version){ 1, 18 };
+		*ret = 0;
+		break;
+	case GNV_KFD_ACQUIRE_VM:
+		*ret = answer(((struct gnv_kfd_acquire_vm *)arg)->drm_fd == SEAM_DRM_FD ? 0 : EINVAL);
+		break;
+	case GNV_KFD_IMPORT_DMABUF:
+		*ret = import_dmabuf(arg);
+		break;
+	case GNV_KFD_MAP_MEMORY:
+		*ret = map_memory(arg);
+		break;
+	case GNV_KFD_UNMAP_MEMORY:
+		*ret = unmap_memory(arg);
+		break;
+	case GNV_KFD_FREE_MEMORY:
+		*ret = free_memory(arg);
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	if (seam.gpu_nodes && (!strcmp(path, "/dev/kfd") || !strcmp(path, "/dev/dri/" RENDER)))
+		return memfd_create("node", MFD_CLOEXEC);
+	va_start(args, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+/* A GPU's folder "drm" holds the name of its render node. */
+DIR *opendir(const char *path)
+{
+	static char folder[] = "/tmp/gpunvme-seam-XXXXXX";
+	static bool made;
+	DIR *(*real)(const char *);
+	const char *end = strrchr(path, '/');
+	char name[64];
+
+	*(void **)&real = dlsym(RTLD_NEXT, "opendir");
+	if (!seam.gpu_nodes || !end || strcmp(end, "/drm"))
+		return real(path);
+	if (!made) {
+		if (!mkdtemp(folder))
+			return NULL;
+		snprintf(name, sizeof(name), "%s/" RENDER, folder);
+		made = !mkdir(name, 0700);
+	}
+	return real(folder);
+}

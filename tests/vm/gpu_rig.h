@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tests with the stand-in for an AMD GPU share, in a guest: its VRAM is the BAR of a real device (STANDIN_BAR), the
+ * controller is at GPUNVME_TEST_URI, and between the library and the kernel is the seam.
+ */
+#ifndef TESTS_VM_GPU_RIG_H
+#define TESTS_VM_GPU_RIG_H
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "gpu/gpu.h"
+#include "hsa/runtime.h"
+#include "hsa/seam.h"
+#include "nvme/qp.h"
+#include "util/clock.h"
+
+#define DATA (1u << 20)
+#define PATIENT_NS (2000 * GNV_NS_PER_MS) /* an emulated processor is away for longer than a real one */
+
+static const char *uri;
+static bool type1;
+static struct standin_counts *counts;
+static struct standin_moves *moves;
+static struct gpunvme_dev *dev;
+static struct gpunvme_gpu *gpu;
+static char journal[16384];
+
+static inline void good(int ret)
+{
+	if (ret)
+		fail_msg("%d %s: %s", ret, gpunvme_strerror(ret), gpunvme_errmsg());
+}
+
+static inline void keep_line(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	size_t len = strlen(journal);
+
+	(void)ctx;
+	(void)level;
+	snprintf(journal + len, sizeof(journal) - len, "%s\n", text);
+}
+
+static inline void said(const char *words)
+{
+	if (!strstr(journal, words))
+		fail_msg("the log does not say '%s':\n%s", words, journal);
+}
+
+static inline int find_standin(void **state)
+{
+	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
+
+	(void)state;
+	uri = getenv("GPUNVME_TEST_URI");
+	assert_true(uri && getenv("STANDIN_BAR") && library);
+	type1 = strstr(uri, "type1");
+	counts = dlsym(library, "standin_counts");
+	moves = dlsym(library, "standin_moves");
+	assert_true(counts && moves);
+	return 0;
+}
+
+static inline void open_both(const char *keys)
+{
+	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_gpu_opts gpu_opts = GPUNVME_GPU_OPTS_INIT;
+	char full[200];
+
+	dev_opts.log = gpu_opts.log = keep_line;
+	snprintf(full, sizeof(full), "%s%s", uri, keys);
+	good(gpunvme_gpu_open("hsa:0", &gpu_opts, &gpu));
+	good(gpunvme_dev_open(full, &dev_opts, &dev));
+	dev->ring_late_ns = dev->ring_lost_ns = PATIENT_NS;
+}
+
+static inline void close_both(void)
+{
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	dev = NULL;
+	gpu = NULL;
+}
+
+static inline int begin(void **state)
+{
+	(void)state;
+	journal[0] = 0;
+	seam_reset();
+	return 0;
+}
+
+/* Nothing is left, and the kernel was used in the order that it asks for. */
+static inline int end(void **state)
+{
+	const struct standin_counts none = { 0 };
+
+	(void)state;
+	unsetenv("STANDIN_MIGRATES");
+	unsetenv("STANDIN_FAIL");
+	seam.gpu_nodes = false;
+	close_both();
+	if (seam.broke)
+		fail_msg("a rule was broken: %s\n%s", seam.broke, journal);
+	assert_memory_equal(counts, &none, sizeof(none));
+	return 0;
+}
+
+static inline struct gpunvme_qp_info about(struct gpunvme_qp *qp)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+
+	good(gpunvme_qp_info(qp, &info));
+	return info;
+}
+
+static inline void is_rung(struct gpunvme_qp *qp, const char *rung)
+{
+	if (strcmp(about(qp).rung, rung))
+		fail_msg("the queue is on rung %s, not %s:\n%s", about(qp).rung, rung, journal);
+}
+
+static inline bool in_vram(const void *ptr)
+{
+	return (const char *)ptr >= seam.vram && (const char *)ptr < seam.vram + seam.vram_len;
+}
+
+static inline void buffer(uint32_t flags, struct gpunvme_mem **mem, struct gpunvme_dbuf *dbuf)
+{
+	const struct gpunvme_mem_opts opts = { sizeof(opts), flags };
+
+	good(gpunvme_mem_alloc(gpu, DATA, &opts, mem));
+	good(gpunvme_mem_map(*mem, dev));
+	good(gpunvme_mem_dbuf(*mem, dev, dbuf));
+}
+
+static inline void move(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, bool write, uint64_t lba, uint64_t nblocks)
+{
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 1, 0, 0 };
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_dq dq;
+
+	good(gpunvme_qp_view(qp, &view, &dq));
+	copy.flags = write ? GPUNVME_COPY_WRITE : 0;
+	copy.lanes = 16;
+	copy.step = 8;
+	copy.lba = lba;
+	copy.nblocks = nblocks;
+	good(gpunvme_copy(gpu, &dq, 1, dbuf, &copy));
+}
+
+static inline void scribble(void *ptr, size_t len, unsigned seed)
+{
+	unsigned char *p = ptr;
+
+	for (size_t i = 0; i < len; i++)
+		p[i] = (unsigned char)(rand_r(&seed) >> 7);
+}
+
+/* Lanes write a buffer out and read it back, with buffers that lie where the queue's rung wants them. */
+static inline void use(struct gpunvme_qp *qp, bool local)
+{
+	struct gpunvme_mem *out, *in;
+	struct gpunvme_dbuf dout, din;
+	const uint64_t blocks = 128;
+
+	buffer(0, &out, &dout);
+	buffer(0, &in, &din);
+	assert_int_equal(out->local, local);
+	assert_int_equal(in_vram(gpunvme_mem_ptr(in)), local);
+	scribble(gpunvme_mem_ptr(out), blocks * 512, (unsigned)about(qp).qid + 7);
+	memset(gpunvme_mem_ptr(in), 0, blocks * 512);
+	move(qp, &dout, true, 64, blocks);
+	move(qp, &din, false, 64, blocks);
+	assert_memory_equal(gpunvme_mem_ptr(in), gpunvme_mem_ptr(out), blocks * 512);
+	gpunvme_mem_free(out);
+	gpunvme_mem_free(in);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+#endif

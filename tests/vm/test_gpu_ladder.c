@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ladders: what a kernel with a real GPU driver refuses, or does instead, is refused and done here; a queue falls one rung,
+ * says why, and works there.
+ */
+#include "gpu_rig.h"
+#include "unit/fake_drm.h"
+
+static struct fake_drm *drm;
+
+/* Where the played libdrm gives an import an address, the BAR appears. */
+static int drm_place(uint32_t imported, uint64_t va, bool map)
+{
+	void *at = (void *)(uintptr_t)va;
+	size_t len;
+
+	if (!map)
+		seam_unmap(at, true);
+	return map && !seam_map((int)imported, at, SEAM_WAY_DRM, &len) ? -EINVAL : 0;
+}
+
+static void refuse(enum seam_call call, int err, unsigned from, unsigned count)
+{
+	seam.refuse[call].err = err;
+	seam.refuse[call].from = from;
+	seam.refuse[call].upto = from + count - 1;
+}
+
+static enum seam_call vram_call(void)
+{
+	return type1 ? SEAM_MAP_VRAM : SEAM_MAP_FILE;
+}
+
+/* A queue comes to be on this rung, and works. */
+static void lands(const char *rung)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, 2000 };
+	struct gpunvme_qp *qp;
+
+	good(gpunvme_qp_create(dev, gpu, &opts, &qp));
+	is_rung(qp, rung);
+	use(qp, !strncmp(rung, "vram", 4));
+	gpunvme_qp_destroy(qp);
+}
+
+/* A few doorbells tell as much where the time of one does not matter. */
+static void open_quick(void)
+{
+	open_both("");
+	dev->rings = 50;
+}
+
+static void start(void)
+{
+	begin(NULL);
+	seam.gpu_nodes = false;
+}
+
+/* Every refusal of memory of a GPU: of the scratch buffer, of the rings, of the data. */
+static void test_vram_refused(void **state)
+{
+	static const struct {
+		int err;
+		unsigned from;
+		const char *why[2]; /* IOMMUFD, type 1 */
+	} table[] = {
+		{ EOPNOTSUPP, 1, { "takes only a single range that vfio-pci exported", "not supported" } },
+		{ EINVAL, 1, { "Invalid argument", "Invalid argument" } },
+		{ EFAULT, 1, { "cannot be pinned", "cannot be pinned" } },
+		{ ENODEV, 1, { "was revoked", "No such device" } },
+		{ EPERM, 1, { "not permitted", "not permitted" } },
+		{ ENOSPC, 1, { "No space", "No space" } },
+		{ EBUSY, 1, { "busy", "busy" } },
+		{ EIO, 2, { "Input/output", "Input/output" } },
+		{ ENODEV, 2, { "was revoked", "No such device" } },
+		{ EINVAL, 3, { "Invalid argument", "Invalid argument" } },
+		{ EFAULT, 3, { "cannot be pinned", "cannot be pinned" } },
+		{ ENODEV, 3, { "was revoked", "No such device" } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		if (type1 && i % 3)
+			continue; /* there all errnos are treated alike */
+		start();
+		refuse(vram_call(), table[i].err, table[i].from, 1);
+		open_quick();
+		lands("direct-db");
+		said("rung vram does not work, trying direct-db: ");
+		said(table[i].why[type1]);
+		if (table[i].from == 1)
+			assert_int_equal(seam.seen[vram_call()], 1); /* only with the scratch buffer was it tried */
+		close_both();
+	}
+}
+
+/* The runtime exports nothing; or, for type 1, the CPU does not reach the memory. Nor may type 1 map it unasked. */
+static void test_no_export(void **state)
+{
+	(void)state;
+	if (type1) {
+		char *safe = strdup(uri);
+
+		*strchr(safe, '&') = 0;
+		uri = safe;
+		open_quick();
+		lands("direct-db");
+		said("rung vram does not work, trying direct-db: ");
+		said("unsafe-vram=1 in the URI allows it");
+		uri = getenv("GPUNVME_TEST_URI");
+		free(safe);
+		return;
+	}
+	seam_reset();
+	setenv("STANDIN_FAIL", "amd_portable_export_dmabuf:0:1000", 1); /* which the newer function uses */
+	open_quick();
+	lands("direct-db");
+	said("no DMA-BUF of its memory");
+	said("cannot be pinned"); /* the scratch buffer by its CPU address */
+}
+
+/* BAR0 for the lanes: the runtime's import, libdrm's, KFD's, the forwarder. */
+static void test_bar_ways(void **state)
+{
+	(void)state;
+	for (unsigned refused = 0; refused < 4; refused++) {
+		static const char *const by[] = { "by interop", "by drm", "by kfd", NULL };
+
+		start();
+		seam.gpu_nodes = true;
+		drm->refuse = refused >= 2 ? "bo_import" : NULL;
+		drm->fails_with = -EOPNOTSUPP;
+		if (refused >= 1)
+			refuse(SEAM_INTEROP, EINVAL, 1, 1000);
+		if (refused >= 3)
+			refuse(SEAM_KFD_IMPORT, EOPNOTSUPP, 1, 1000);
+		open_quick();
+		lands(by[refused] ? "vram" : "vram+fwd");
+		if (by[refused])
+			said(by[refused]);
+		else
+			said("a CPU thread rings the doorbells");
+		if (refused >= 1)
+			said("it does not take that DMA-BUF");
+		if (refused >= 2)
+			said("amdgpu cannot import the BAR: a kernel before 7.1");
+		if (refused >= 3)
+			said("the exporter refuses GPU 0: a kernel before 7.1");
+		assert_int_equal(drm->devices + drm->bos + drm->maps, 0);
+		assert_null(drm->broke);
+		close_both();
+	}
+}
+
+/* Each errno that KFD may answer, by import and by mapping. */
+static void test_kfd_refused(void **state)
+{
+	static const int errs[] = { ENOTTY, EOPNOTSUPP, EINVAL, ENODEV, EBADF, EACCES };
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * sizeof(errs) / sizeof(errs[0]); i++) {
+		start();
+		seam.gpu_nodes = true;
+		drm->refuse = "bo_import";
+		drm->fails_with = -EINVAL;
+		refuse(SEAM_INTEROP, EINVAL, 1, 1000);
+		refuse(i & 1 ? SEAM_KFD_MAP : SEAM_KFD_IMPORT, errs[i / 2], 1, 1000);
+		open_quick();
+		lands("vram+fwd");
+		said("cannot reach the doorbells by kfd");
+		close_both();
+	}
+}
+
+/* The kernel exports no BAR0 at all. */
+static void test_no_bar_export(void **state)
+{
+	static const int errs[] = { ENOTTY, EOPNOTSUPP };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		start();
+		refuse(SEAM_EXPORT, errs[i], 1, 1000);
+		open_quick();
+		lands("vram+fwd");
+		said(i ? "bind it to vfio-pci" : "needs Linux 6.19 or newer");
+		close_both();
+	}
+}
+
+/* Mappings that succeed, and whose stores never arrive, as of a GPU that keeps them in its cache: the 1,000 doorbells tell. */
+static void test_deaf(void **state)
+{
+	(void)state;
+	seam.gpu_nodes = true;
+	drm->refuse = NULL;
+	seam.deaf = SEAM_WAY_INTEROP | SEAM_WAY_DRM;
+	open_quick();
+	lands("vram");
+	said("doorbells that the GPU reaches by interop do not arrive in time");
+	said("doorbells that the GPU reaches by drm do not arrive in time");
+	said("by kfd");
+	close_both();
+	start();
+	seam.deaf = SEAM_WAY_INTEROP;
+	open_quick();
+	lands("vram+fwd");
+}
+
+/* A refused attempt drives memory out of the GPU: only the scratch buffer was put at stake. */
+static void test_migrates_refused(void **state)
+{
+	(void)state;
+	*moves = (struct standin_moves){ 0, 0 };
+	setenv("STANDIN_MIGRATES", "refused:1:1000000000", 1);
+	refuse(vram_call(), EOPNOTSUPP, 1, 1000);
+	open_quick();
+	lands("direct-db");
+	if (type1)
+		return; /* it attaches to no DMA-BUF */
+	assert_int_equal(moves->allocations, 1);
+	assert_int_equal(moves->largest, 65536);
+}
+
+/*
+ * A mapping that succeeds, of memory that then lies elsewhere: the controller goes on writing to where it was. That is caught by
+ * what the lanes read, for the data as for the rings, and doorbells are not blamed.
+ */
+static void test_migrates_accepted(void **state)
+{
+	static const struct {
+		const char *plan, *why;
+	} table[] = { { "accepted:1:16384", "data does not land where it should" },
+		      { "accepted:131072:1000000000", "the controller does not see the commands" } };
+
+	(void)state;
+	if (type1)
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		start();
+		*moves = (struct standin_moves){ 0, 0 };
+		setenv("STANDIN_MIGRATES", table[i].plan, 1);
+		open_quick();
+		memset((char *)(uintptr_t)seam.vram + (1 << 20), 0, seam.vram_len - (1 << 20)); /* no commands of earlier tests */
+		lands("direct-db");
+		assert_true(moves->allocations > 0);
+		said("rung vram does not work, trying direct-db: ");
+		said(table[i].why);
+		close_both();
+		unsetenv("STANDIN_MIGRATES");
+	}
+}
+
+static int find_drm(void **state)
+{
+	struct fake_drm *(*get)(void);
+	void *library = dlopen(getenv("GPUNVME_DRM_LIBRARY"), RTLD_NOW);
+
+	assert_non_null(library);
+	*(void **)&get = dlsym(library, "fake_drm");
+	drm = get();
+	drm->place = drm_place;
+	return find_standin(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_vram_refused), TEST(test_no_export), TEST(test_bar_ways),	    TEST(test_kfd_refused),
+		TEST(test_no_bar_export), TEST(test_deaf),     TEST(test_migrates_refused), TEST(test_migrates_accepted),
+	};
+
+	return cmocka_run_group_tests(tests, find_drm, NULL);
+}
