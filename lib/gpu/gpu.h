@@ -88,6 +88,11 @@ struct gnv_gpu_ops {
 	 * freed; -EXDEV another GPU's; -ERANGE it runs over the end of its allocation.
 	 */
 	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
+	/*
+	 * Is such memory, by its DMA-BUF or -1, still in the GPU now that a device has it? A driver may drive it out to serve that.
+	 * Return: 0, also when nobody can tell; -EIO it lies in memory of the host.
+	 */
+	int (*mem_stays)(struct gpunvme_gpu *gpu, int dmabuf);
 
 	/* Host memory, already allocated and mapped to its device, becomes visible to the lanes, uncached. */
 	int (*host_attach)(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range);

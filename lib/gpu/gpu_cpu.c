@@ -80,6 +80,13 @@ static int cpu_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	return 0;
 }
 
+static int cpu_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
+{
+	(void)gpu;
+	(void)dmabuf;
+	return 0;
+}
+
 static int cpu_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
 {
 	(void)gpu;
@@ -202,6 +209,7 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.mem_register = cpu_mem_register,
 	.mem_free = cpu_mem_free,
 	.mem_check = cpu_mem_check,
+	.mem_stays = cpu_mem_stays,
 	.host_attach = cpu_host_attach,
 	.host_detach = cpu_detach,
 	.mmio_attach = cpu_mmio_attach,

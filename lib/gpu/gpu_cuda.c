@@ -120,6 +120,13 @@ static int attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, bool io, struc
 	return ret;
 }
 
+static int cuda_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
+{
+	(void)gpu;
+	(void)dmabuf;
+	return 0;
+}
+
 static int cuda_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
 {
 	return attach(gpu, cpu, len, false, range);
@@ -216,6 +223,7 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.mem_register = cuda_mem_register,
 	.mem_free = cuda_mem_free,
 	.mem_check = cuda_mem_check,
+	.mem_stays = cuda_mem_stays,
 	.host_attach = cuda_host_attach,
 	.host_detach = cuda_detach,
 	.mmio_attach = cuda_mmio_attach,

@@ -14,6 +14,7 @@
 #include "gpu/kernels/code_object.h"
 #include "gpu/vram.h"
 #include "os/amdregs.h"
+#include "os/drm.h"
 #include "os/hsa.h"
 #include "os/sys.h"
 #include "os/topology.h"
@@ -143,6 +144,17 @@ static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 		gnv_hsa_export_close(hsa_of(gpu), bytes->dmabuf);
 	if (bytes->cookie)
 		gnv_hsa_free(hsa_of(gpu), bytes->cookie);
+}
+
+static int hsa_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
+{
+	const struct gnv_hsa_info *info = gnv_hsa_info(hsa_of(gpu));
+	uint64_t bytes;
+
+	if (dmabuf < 0 || gnv_drm_host_bytes(GNV_SYSFS, info->bdf, dmabuf, &bytes) || !bytes)
+		return 0;
+	return gnv_fail(-EIO, "%s: its driver has moved %llu bytes of its memory to the host's, to serve the controller", info->bdf,
+			(unsigned long long)bytes);
 }
 
 static int hsa_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
@@ -284,6 +296,7 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.mem_register = hsa_mem_register,
 	.mem_free = hsa_mem_free,
 	.mem_check = hsa_mem_check,
+	.mem_stays = hsa_mem_stays,
 	.host_attach = hsa_host_attach,
 	.host_detach = hsa_host_detach,
 	.mmio_attach = hsa_mmio_attach,

@@ -183,6 +183,8 @@ int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp)
 		fill = unlike(gpunvme_mem_ptr(test->mem[0]), ns.lba_size);
 	}
 	ret = compare(test, qp, ns.lba_size);
+	if (!ret && qp->local)
+		ret = qp->gpu->ops->mem_stays(qp->gpu, test->mem[1]->dmabuf);
 	if (ret)
 		return ret;
 	ret = gnv_qp_zero_counters(qp);

@@ -14,10 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "os/dl.h"
+#include "os/sysfs.h"
 #include "util/log.h"
 
 #define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED, Linux 6.3 */
@@ -96,6 +98,35 @@ int gnv_drm_check(const char *sys, const char *bdf)
 		return fd;
 	close(fd);
 	return 0;
+}
+
+/* What the kernel says of the buffers that were opened by this descriptor. */
+static int read_host_bytes(int fd, uint64_t *bytes)
+{
+	char path[48], text[4096];
+	unsigned long long kib = 0;
+	const char *line;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	if (gnv_sysfs_read(path, text, sizeof(text)))
+		return -EOPNOTSUPP;
+	line = strstr(text, "drm-memory-gtt:");
+	if (!line || !strstr(text, "drm-memory-vram:") || sscanf(line, "drm-memory-gtt: %llu KiB", &kib) != 1)
+		return -EOPNOTSUPP;
+	*bytes = kib * 1024;
+	return 0;
+}
+
+int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes)
+{
+	struct drm_prime_handle handle = { .fd = dmabuf };
+	int fd = open_render_node(sys, bdf), ret;
+
+	if (fd < 0)
+		return -EOPNOTSUPP;
+	ret = ioctl(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &handle) ? -EOPNOTSUPP : read_host_bytes(fd, bytes);
+	close(fd); /* and the handle with it */
+	return ret;
 }
 
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)

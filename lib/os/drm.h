@@ -11,6 +11,7 @@
 #define GNV_OS_DRM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct gnv_drm;
 
@@ -34,6 +35,15 @@ int gnv_drm_check(const char *sys, const char *bdf);
 
 /* The descriptor whose address space the GPU uses for it; stays libdrm's. */
 int gnv_drm_fd(const struct gnv_drm *drm);
+
+/*
+ * gnv_drm_host_bytes() - how much of a buffer of this GPU lies in memory of the host, by the kernel's word
+ * @dmabuf: exported by the GPU's driver; stays the caller's
+ * @bytes: 0: all of it lies in the GPU
+ * Opens the render node anew, so that nothing else is counted. Return: 0; -EOPNOTSUPP nobody tells: no render node, another
+ * driver's buffer, a kernel before 5.19.
+ */
+int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes);
 
 /* GPU memory that the GPU does not cache, with a DMA-BUF of it. @len: in pages. Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO. */
 int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);

@@ -51,6 +51,15 @@ static void migrate(struct standin_alloc *a)
 		standin_moves.largest = a->len;
 }
 
+static struct standin_alloc *of_dmabuf(ino_t dmabuf)
+{
+	struct standin_alloc *a;
+
+	for (a = allocs; a && a->dmabuf != dmabuf; a = a->next)
+		;
+	return a;
+}
+
 /* STANDIN_MIGRATES=WHEN:FROM:UPTO, of whose size it is. */
 static void attached(ino_t dmabuf, bool refused)
 {
@@ -62,11 +71,42 @@ static void attached(ino_t dmabuf, bool refused)
 	if (!plan || sscanf(plan, "%15[^:]:%zu:%zu", when, &from, &upto) != 3 || strcmp(when, refused ? "refused" : "accepted"))
 		return;
 	pthread_mutex_lock(&lock);
-	for (a = allocs; a && a->dmabuf != dmabuf; a = a->next)
-		;
+	a = of_dmabuf(dmabuf);
 	if (a && a->len >= from && a->len <= upto)
 		migrate(a);
 	pthread_mutex_unlock(&lock);
+}
+
+/* STANDIN_MIGRATES=whole: the kernel finds memory where it was driven to, as everyone does. */
+static int instead(ino_t dmabuf)
+{
+	const char *plan = getenv("STANDIN_MIGRATES");
+	struct standin_alloc *a;
+	int fd = -1;
+
+	pthread_mutex_lock(&lock);
+	a = plan && !strcmp(plan, "whole") ? of_dmabuf(dmabuf) : NULL;
+	if (a && a->fd < 0) {
+		a->fd = memfd_create("host", MFD_CLOEXEC);
+		if (!ftruncate(a->fd, (off_t)a->len) && pwrite(a->fd, a->ptr, a->len, 0) == (ssize_t)a->len)
+			mmap(a->ptr, a->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->fd, 0);
+	}
+	if (a)
+		fd = a->fd;
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+static uint64_t in_host(ino_t dmabuf)
+{
+	struct standin_alloc *a;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&lock);
+	a = of_dmabuf(dmabuf);
+	bytes = a && a->fd >= 0 ? a->len : 0;
+	pthread_mutex_unlock(&lock);
+	return bytes;
 }
 
 /* Pages for it, with a descriptor or -1. */
@@ -75,8 +115,11 @@ static bool back(struct standin_alloc *a)
 	a->fd = -1;
 	a->ptr = a->pool >= POOL_LOCAL ? standin_bar_alloc(a->len) : NULL;
 	a->bar = a->ptr;
-	if (&seam && a->bar)
+	if (&seam && a->bar) {
 		seam.attached = attached;
+		seam.instead = instead;
+		seam.in_host = in_host;
+	}
 	if (a->bar || (a->pool >= POOL_LOCAL && getenv("STANDIN_BAR")))
 		return a->bar;
 	a->fd = memfd_create("vram", MFD_CLOEXEC);
@@ -93,12 +136,12 @@ static void unback(struct standin_alloc *a)
 {
 	if (a->bar && seam_freed)
 		seam_freed(a->ptr, a->len, a->dmabuf);
-	if (a->bar) {
+	if (a->bar)
 		standin_bar_free(a->ptr, a->len);
-		return;
-	}
-	munmap(a->ptr, a->len);
-	close(a->fd);
+	else
+		munmap(a->ptr, a->len);
+	if (a->fd >= 0)
+		close(a->fd);
 }
 
 STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr)

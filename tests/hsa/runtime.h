@@ -13,7 +13,8 @@
  *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, answers status S (hexadecimal)
  *   STANDIN_BAR=ADDRESS  the memory is that device's BAR 2
  *   STANDIN_MIGRATES=W:FROM:UPTO  W: "refused" or "accepted": memory whose DMA-BUF a kernel (seam.h) so answered lies in memory
- *                        of the host from then on, for lanes and CPU, if it has at least FROM and at most UPTO bytes
+ *                        of the host from then on, for lanes and CPU, if it has at least FROM and at most UPTO bytes; "whole" alone:
+ *                        it is moved before it is mapped, and the controller, too, gets it there
  */
 #ifndef TESTS_HSA_RUNTIME_H
 #define TESTS_HSA_RUNTIME_H

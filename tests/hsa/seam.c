@@ -253,9 +253,13 @@ void seam_freed(const void *ptr, size_t len, ino_t dmabuf)
 
 static int map_file(int fd, struct gnv_iommufd_map_file *arg)
 {
-	int err = seam_refuses(SEAM_MAP_FILE), ret = err ? refused(err) : call(fd, GNV_IOMMUFD_MAP_FILE, arg);
+	int err = seam_refuses(SEAM_MAP_FILE), ret;
 	ino_t dmabuf = inode_of(arg->fd);
+	int instead = seam.instead && !err ? seam.instead(dmabuf) : -1;
 
+	if (instead >= 0)
+		arg->fd = instead;
+	ret = err ? refused(err) : call(fd, GNV_IOMMUFD_MAP_FILE, arg);
 	if (!ret)
 		remember_dma((struct dma){ fd, arg->iova, arg->length, dmabuf, 0 });
 	err = errno;

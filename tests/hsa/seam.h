@@ -53,6 +53,8 @@ struct seam {
 	const char *vram;
 	size_t vram_len;
 	void (*attached)(ino_t dmabuf, bool refused);
+	int (*instead)(ino_t dmabuf);	      /* memory of the host that the kernel maps for it, or -1; or NULL */
+	uint64_t (*in_host)(ino_t dmabuf); /* bytes of it that lie there; or NULL */
 };
 extern SEAM_API struct seam seam;
 

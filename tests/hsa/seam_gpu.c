@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libdrm/drm.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +23,27 @@
 #include "seam.h"
 
 #define RENDER "renderD200"
+#define FDINFO "/proc/self/fdinfo/"
 
 static struct {
 	void *va;
 	int dmabuf;
 	bool mapped;
 } import[8]; /* by handle - 1 */
+
+static ino_t prime; /* what the render node has a handle of */
+
+/* What the kernel says of that. */
+static int open_fdinfo(void)
+{
+	int fd = memfd_create("fdinfo", MFD_CLOEXEC);
+	uint64_t host = seam.in_host ? seam.in_host(prime) : 0;
+
+	dprintf(fd, "pos:\t0\ndrm-driver:\tamdgpu\ndrm-memory-vram:\t4 KiB\ndrm-memory-gtt: \t%llu KiB\n",
+		(unsigned long long)host / 1024);
+	lseek(fd, 0, SEEK_SET);
+	return fd;
+}
 
 static int answer(int err)
 {
@@ -83,6 +99,13 @@ bool seam_gpu_answers(int fd, unsigned long request, void *arg, int *ret)
 	if (!seam.gpu_nodes)
 		return false;
 	switch (request) {
+	case DRM_IOCTL_PRIME_FD_TO_HANDLE: {
+		struct stat st;
+
+		prime = fstat(((struct drm_prime_handle *)arg)->fd, &st) ? 0 : st.st_ino;
+		*ret = 0;
+		break;
+	}
 	case GNV_KFD_GET_VERSION:
 		*(struct gnv_kfd_get_version *)arg = (struct gnv_kfd_get_version){ 1, 18 };
 		*ret = 0;
@@ -115,6 +138,8 @@ int open(const char *path, int flags, ...)
 
 	if (seam.gpu_nodes && (!strcmp(path, "/dev/kfd") || !strcmp(path, "/dev/dri/" RENDER)))
 		return memfd_create("node", MFD_CLOEXEC);
+	if (seam.gpu_nodes && !strncmp(path, FDINFO, strlen(FDINFO)))
+		return open_fdinfo();
 	va_start(args, flags);
 	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
 	va_end(args);

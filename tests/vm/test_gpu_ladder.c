@@ -251,6 +251,25 @@ static void test_migrates_accepted(void **state)
 	}
 }
 
+/* It lies elsewhere for everybody: data is right, and not in the GPU. Only its driver knows. */
+static void test_migrates_whole(void **state)
+{
+	(void)state;
+	if (type1)
+		return;
+	setenv("STANDIN_MIGRATES", "whole", 1);
+	seam.gpu_nodes = true;
+	drm->refuse = NULL;
+	open_quick();
+	lands("direct-db");
+	said("rung vram does not work, trying direct-db: ");
+	said("its driver has moved 4096 bytes of its memory to the host's");
+	close_both();
+	start(); /* without a render node nobody can tell */
+	open_quick();
+	lands("vram");
+}
+
 static int find_drm(void **state)
 {
 	struct fake_drm *(*get)(void);
@@ -268,6 +287,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_vram_refused), TEST(test_no_export), TEST(test_bar_ways),	    TEST(test_kfd_refused),
 		TEST(test_no_bar_export), TEST(test_deaf),     TEST(test_migrates_refused), TEST(test_migrates_accepted),
+		TEST(test_migrates_whole),
 	};
 
 	return cmocka_run_group_tests(tests, find_drm, NULL);
