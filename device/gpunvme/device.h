@@ -80,8 +80,8 @@ GNVD_FN void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 	uint64_t addr = dbuf->iova + offset, page = 1ull << dq->page_shift, pages, entry;
 
 	c->prp1 = addr;
+	c->dw0 |= dq->flags & GPUNVME_DQ_SGL ? GPUNVME_PSDT_SGL << 8 : 0;
 	if (dq->flags & GPUNVME_DQ_SGL) {
-		c->dw0 |= GPUNVME_PSDT_SGL << 8;
 		c->prp2 = bytes | (uint64_t)GPUNVME_SGL_ID_DATA_BLOCK << 56;
 		return;
 	}
@@ -104,82 +104,101 @@ GNVD_FN void gnvd_set_blocks(const struct gpunvme_dq *dq, uint32_t opc, uint64_t
 
 /* ---- Blocking ---- */
 
-/* The next command of a transfer. Returns its blocks. */
-GNVD_FN uint32_t gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			       uint32_t nblocks, uint32_t opc, struct gnvd_cmd *c)
-{
-	uint32_t n = dbuf ? gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) : nblocks < 65536 ? nblocks : 65536;
+/* What is left of a lane's transfer. */
+struct gnvd_left {
+	uint64_t offset;
+	uint64_t lba;
+	uint32_t nblocks; /* 0: all is done */
+	int ret;          /* 0, the failure, or why the lane gives up at its next look */
+};
 
+/* Blocks of the next command of a transfer; a flush counts as one. */
+GNVD_FN uint32_t gnvd_part_blocks(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const struct gnvd_left *l,
+				  uint32_t opc)
+{
+	if (opc != GPUNVME_IO_FLUSH && dbuf)
+		return gnvd_blocks_per_command(dq, dbuf->iova + l->offset, l->nblocks);
+	return l->nblocks < 65536 ? l->nblocks : 65536;
+}
+
+/* That command, of n blocks. */
+GNVD_FN void gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const struct gnvd_left *l, uint32_t n,
+			   uint32_t opc, struct gnvd_cmd *c)
+{
 	c->dw0 = opc;
-	c->cdw12 = 0;
-	c->prp1 = c->prp2 = c->slba = 0;
 	if (opc == GPUNVME_IO_FLUSH)
-		return 0;
-	gnvd_set_blocks(dq, opc, lba, n, c);
+		return;
+	gnvd_set_blocks(dq, opc, l->lba, n, c);
 	if (dbuf)
-		gnvd_set_data(dq, dbuf, offset, (uint64_t)n << dq->lba_shift, c);
-	return n;
+		gnvd_set_data(dq, dbuf, l->offset, (uint64_t)n << dq->lba_shift, c);
 }
 
 /*
  * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave go through the loop together until
  * the last is done: who has a part to submit submits, all take completions in, who has a result takes it. A wave that waits for
  * room so never sits on results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
+ * What lives through the loop occupies registers of every lane, so a command is computed anew at each attempt.
  */
-GNVD_FN int gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf, uint64_t offset,
-			  uint64_t lba, uint32_t nblocks, uint32_t opc, int ret)
+GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf,
+			   struct gnvd_left *left, uint32_t opc)
 {
-	uint32_t n = 0, turn = 0, most = gnvd_widest(dq);
+	uint32_t n = 0, turn = 0, most = gnvd_widest(dq); /* n: blocks in flight */
 	struct gpunvme_req req = { 0, 0, 0, 0 };
-	int more = !ret, open = 0, why = 0, err;
-	uint64_t until = 0;
-	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+	struct gnvd_room room = { 0, 0 };
+	uint64_t deadline = 0;
+	struct gnvd_left l = *left;
+	int err, want, late;
 
-	while (gnvd_ballot(w, more)) {
-		if (gnvd_ballot(w, more && !open)) {
-			if (!open)
-				n = gnvd_set_part(dq, dbuf, offset, lba, nblocks, opc, &c);
-			err = gnvd_try_submit(dq, w, more && !open, &c, most, &req);
-			if (more && !open && err && err != -GPUNVME_EAGAIN) {
-				ret = err;
-				more = 0;
+	l.nblocks = l.ret ? 0 : opc == GPUNVME_IO_FLUSH ? 1 : l.nblocks;
+	while (gnvd_ballot(w, l.nblocks != 0)) {
+		want = l.nblocks && !n;
+		if (gnvd_ballot(w, want)) {
+			struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+
+			n = gnvd_opaque32(want ? gnvd_part_blocks(dq, dbuf, &l, opc) : n);
+			gnvd_set_part(dq, dbuf, &l, n, opc, &c); /* without a branch: then a compiler does it where it is stored */
+			err = gnvd_try_submit(dq, w, want, &c, most, &req);
+			late = (turn & 15) == 15 ? gnvd_no_room(dq, &room) : 0;
+			if (want && err) {
+				n = 0;
+				l.ret = err == -GPUNVME_EAGAIN ? late : err;
 			}
-			open = open || (more && !err);
+		} else {
+			room.deadline = 0;
 		}
 		gnvd_help(dq, w, turn);
-		if (open && gnvd_take(dq, &req, &ret)) {
-			lba += n;
-			offset += (uint64_t)n << dq->lba_shift;
-			nblocks -= n;
-			more = !ret && nblocks;
-			open = 0;
-			req.deadline = 0;
-		} else if (more && why) {
-			if (open)
-				gnvd_give_up(dq, &req, why);
-			ret = why;
-			more = open = 0;
+		if (n && gnvd_take_done(dq, req.cid, gnvd_ld64(gnvd_result_at(dq, req.cid)), &l.ret)) {
+			l.lba += n;
+			l.offset += (uint64_t)n << dq->lba_shift;
+			l.nblocks = l.ret ? 0 : l.nblocks - n;
+			n = 0;
+			deadline = 0;
+		} else if (l.ret && l.nblocks) {
+			if (n)
+				gnvd_give_up(dq, &req, l.ret, deadline);
+			l.nblocks = n = 0;
 		}
-		if (more && (turn & 15) == 15)
-			why = open ? gnvd_look_up(dq, &req, 0, &until) : gnvd_no_room(dq, &req);
-		if ((turn & 63) == 63 && !gnvd_ballot(w, open) && most > 1)
+		if (n && (turn & 15) == 15)
+			l.ret = gnvd_look_up(dq, &deadline, 0, NULL);
+		if ((turn & 63) == 63 && !gnvd_ballot(w, n != 0) && most > 1)
 			most /= 2; /* narrow submitters must not starve a wide one */
 		gnvd_pause(turn++);
 	}
-	return ret;
+	*left = l;
 }
 
 GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const struct gpunvme_dbuf *dbuf, uint64_t offset,
 			uint64_t lba, uint32_t nblocks, uint32_t opc, int ret)
 {
+	struct gnvd_left left = { offset, lba, nblocks, ret };
 	struct gnvd_wave w;
 
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, site);
-		GNVD_TOGETHER(w, ret = gnvd_run_wave(dq, &w, dbuf, offset, lba, nblocks, opc, ret));
+		GNVD_TOGETHER(w, gnvd_run_wave(dq, &w, dbuf, &left, opc));
 		gnvd_leave(&w);
 	}
-	return ret;
+	return left.ret;
 }
 
 GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
@@ -358,7 +377,6 @@ GPUNVME_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t
 GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	int ret = gnvd_check_dq(dq), over, late = 0;
-	uint64_t until = 0;
 	struct gnvd_wave w;
 
 	if (!ret)
@@ -368,7 +386,7 @@ GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req
 		gnvd_enter(&w, dq, GNVD_SITE_POLL);
 		if (gnvd_ballot(&w, !over)) {
 			if (!over)
-				late = gnvd_look_up(dq, req, 0, &until);
+				late = gnvd_look_up(dq, &req->deadline, 0, NULL);
 			GNVD_TOGETHER(w, gnvd_drain(dq, &w));
 		}
 		gnvd_leave(&w);

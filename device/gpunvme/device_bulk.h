@@ -104,7 +104,7 @@ GNVD_FN int gnvd_look_up_any(const struct gpunvme_dq *dq, struct gnvd_any *any, 
 	int why;
 
 	for (i = 0; i < any->count; i++) {
-		why = any->req[i].tag ? gnvd_look_up(dq, &any->req[i], ticks, until) : 0;
+		why = any->req[i].tag ? gnvd_look_up(dq, &any->req[i].deadline, ticks, until) : 0;
 		if (!why)
 			continue;
 		if (why == -GPUNVME_ETIMEDOUT && gnvd_clock() >= any->req[i].deadline)

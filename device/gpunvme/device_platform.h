@@ -21,6 +21,10 @@
  *   gnvd_meet                 the wave: what its lanes did before comes before what its leader does behind
  *   gnvd_release_to64         the wave: all earlier stores, then one word
  *   gnvd_doorbell             store to the controller, after everything before it
+ *   gnvd_same32, 64           a value that is the same for all lanes that are here: AMD GPUs keep it in scalar registers then
+ *   gnvd_join                 behind branches that lanes take on their own (see there)
+ *   gnvd_opaque32             the same number, of which a compiler for AMD GPUs knows nothing (see there)
+ *   gnvd_below                how many of these lanes are below this one
  *   gnvd_enter .. gnvd_leave  the wave: the lanes that are together here and use the same queue, fixed for the whole call
  *   GNVD_TOGETHER             what a wave does; for a CPU lane on its own it is compiled once more, without ballots
  *   GNVD_EACH_QUEUE           the block behind it runs once for each lane, with lanes of one queue at a time where a compiler knows
@@ -73,6 +77,40 @@ struct gnvd_wave {
 	uint32_t lane;  /* this lane's bit in mask */
 	uint32_t rank;  /* lanes of mask below this one; rank 0 leads */
 };
+
+GNVD_FN uint32_t gnvd_same32(uint32_t v)
+{
+#if defined(GNVD_AMD)
+	return (uint32_t)__builtin_amdgcn_readfirstlane((int)v);
+#else
+	return v;
+#endif
+}
+
+GNVD_FN uint64_t gnvd_same64(uint64_t v)
+{
+	return gnvd_same32((uint32_t)v) | (uint64_t)gnvd_same32((uint32_t)(v >> 32)) << 32;
+}
+
+/*
+ * A compiler that merges the end of a branch that some lanes take with the end of one that all take no longer knows that what comes
+ * out of the latter is the same for all lanes. This keeps them apart.
+ */
+GNVD_FN void gnvd_join(void)
+{
+#if defined(GNVD_AMD)
+	__asm__ volatile("");
+#endif
+}
+
+/* A compiler that knows nothing of the number keeps neither what it was made of nor, of a constant, a copy for the whole call. */
+GNVD_FN uint32_t gnvd_opaque32(uint32_t v)
+{
+#if defined(GNVD_AMD)
+	__asm__ volatile("" : "+v"(v));
+#endif
+	return v;
+}
 
 GNVD_FN uint32_t gnvd_popc(uint64_t v)
 {
@@ -442,6 +480,8 @@ GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
 
 GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
 {
+	v = gnvd_opaque32(v);
+	expect = gnvd_opaque32(expect);
 	__scoped_atomic_compare_exchange_n(GNVD_GLOBAL32(a), &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE);
 	return expect;
 }
@@ -537,7 +577,7 @@ GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
 
 GNVD_FN uint64_t gnvd_clock(void)
 {
-	return __builtin_readsteadycounter();
+	return gnvd_same64(__builtin_readsteadycounter()); /* a scalar, which compilers do not know */
 }
 
 GNVD_FN void gnvd_pause(uint32_t turn)
@@ -576,26 +616,25 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 		gnvd_st64(a, v);
 }
 
-GNVD_FN uint32_t gnvd_lane_id(void)
+/*
+ * Does this lane use the queue of the first lane of todo? What is read from that lane changes with todo: else a compiler that knows
+ * the address to be the same for all lanes keeps a copy for each of them through the whole call.
+ */
+GNVD_FN int gnvd_same_queue(const struct gpunvme_dq *dq, uint64_t todo)
 {
-	return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
-}
-
-/* Those of the lanes in todo that use the queue of the first of them. */
-GNVD_FN uint64_t gnvd_same_queue(const struct gpunvme_dq *dq, uint64_t todo)
-{
+	uint32_t low = (uint32_t)(dq->state ^ todo), high = (uint32_t)(dq->state >> 32 ^ todo);
 	int first = (int)gnvd_lowest(todo);
-	uint32_t low = (uint32_t)__builtin_amdgcn_readlane((int)(uint32_t)dq->state, first);
-	uint32_t high = (uint32_t)__builtin_amdgcn_readlane((int)(uint32_t)(dq->state >> 32), first);
 
-	return gnvd_ballot(NULL, dq->state == (low | (uint64_t)high << 32)) & todo;
+	low = (uint32_t)__builtin_amdgcn_readlane((int)low, first);
+	high = (uint32_t)__builtin_amdgcn_readlane((int)high, first);
+	return dq->state == ((low | (uint64_t)high << 32) ^ (uint32_t)todo ^ todo << 32);
 }
 
 /* The ballots in the loop keep a compiler from moving the block out of it. */
 #define GNVD_EACH_QUEUE(dq)                                                                                                        \
-	for (uint64_t gnvd_now, gnvd_todo = gnvd_ballot(NULL, 1);                                                                  \
-	     gnvd_todo && (gnvd_now = gnvd_same_queue(dq, gnvd_todo), 1); gnvd_todo &= ~gnvd_now)                                  \
-		if (gnvd_now >> gnvd_lane_id() & 1)
+	for (uint64_t gnvd_todo = gnvd_ballot(NULL, 1), gnvd_mine;                                                                 \
+	     gnvd_todo && (gnvd_mine = gnvd_same_queue(dq, gnvd_todo), 1); gnvd_todo &= ~gnvd_ballot(NULL, gnvd_mine != 0))         \
+		if (gnvd_mine)
 
 GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {
@@ -608,8 +647,8 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 	high = (uint32_t)(w->mask >> 32);
 	w->count = gnvd_popc(w->mask);
 	w->rank = __builtin_amdgcn_mbcnt_hi(high, __builtin_amdgcn_mbcnt_lo(low, 0));
-	w->lane = gnvd_lane_id();
-	w->hint = __builtin_amdgcn_workgroup_id_x() * 32 + __builtin_amdgcn_workitem_id_x() / 32;
+	w->lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+	w->hint = gnvd_same32(__builtin_amdgcn_workgroup_id_x() * 32 + __builtin_amdgcn_workitem_id_x() / 32);
 }
 
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
@@ -633,6 +672,16 @@ GPUNVME_FN uint32_t gpunvme_lanes(void)
 #endif
 
 /* ---- The same for all ---- */
+
+GNVD_FN uint32_t gnvd_below(const struct gnvd_wave *w, uint64_t lanes)
+{
+#if defined(GNVD_AMD)
+	(void)w;
+	return __builtin_amdgcn_mbcnt_hi((uint32_t)(lanes >> 32), __builtin_amdgcn_mbcnt_lo((uint32_t)lanes, 0));
+#else
+	return gnvd_popc(lanes & ((1ull << w->lane) - 1));
+#endif
+}
 
 GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lane)
 {

@@ -41,12 +41,12 @@ struct gnvd_grant {
 
 GNVD_FN uint64_t gnvd_result_at(const struct gpunvme_dq *dq, uint32_t cid)
 {
-	return dq->result + 8ull * cid;
+	return dq->result + 8u * cid;
 }
 
 GNVD_FN uint64_t gnvd_ready_at(const struct gpunvme_dq *dq, uint64_t pos)
 {
-	return dq->ready + 8ull * ((uint32_t)pos & ((1u << dq->sq_shift) - 1));
+	return dq->ready + 8u * ((uint32_t)pos & ((1u << dq->sq_shift) - 1));
 }
 
 /* The k lowest set bits of v, or all when there are fewer. */
@@ -164,7 +164,10 @@ struct gnvd_drain {
 	uint64_t rung;    /* pos at the last CQ doorbell */
 };
 
-/* New completions as one lane sees them: entry i is `count` positions behind entry i - 1. */
+/*
+ * New completions as one lane sees them: entry i is `count` positions behind entry i - 1. Always begun with zeroes: of what is not
+ * set on every path a compiler keeps what it was in the turn before.
+ */
 struct gnvd_batch {
 	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
 	uint32_t mine;  /* bit i: entry i is new */
@@ -175,7 +178,7 @@ struct gnvd_batch {
 
 GNVD_FN uint64_t gnvd_cqe_at(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t i)
 {
-	return dq->cq + 16ull * (((uint32_t)pos + w->rank + i * w->count) & ((1u << dq->cq_shift) - 1));
+	return dq->cq + 16u * (((uint32_t)pos + w->rank + i * w->count) & ((1u << dq->cq_shift) - 1));
 }
 
 /*
@@ -318,7 +321,7 @@ GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batc
 /* Take the drain lock and look for completions. Returns 0 when another wave has it. */
 GNVD_FN int gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b)
 {
-	uint64_t word = 1;
+	uint64_t word = 1, fetched, pub, rung;
 	uint32_t poison;
 
 	if (w->rank == 0) {
@@ -333,13 +336,17 @@ GNVD_FN int gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave
 	if (word & 1)
 		return 0;
 	d->pos = word >> 1;
-	d->fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
-	d->pub = gnvd_ld64(GNVD_STATE(dq, pub));
-	d->rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
+	fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
+	pub = gnvd_ld64(GNVD_STATE(dq, pub));
+	rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
 	poison = gnvd_ld32(GNVD_STATE(dq, poison));
 	gnvd_load_cqes(dq, w, d, b);
+	d->fetched = gnvd_same64(fetched); /* behind the loads, which overlap */
+	d->pub = gnvd_same64(pub);
+	d->rung = gnvd_same64(rung);
 	gnvd_find_new(dq, w, d, b);
 	gnvd_check_cqes(dq, d, b);
+	gnvd_join();
 	if (gnvd_bcast32(w, poison) == GPUNVME_EPROTO)
 		b->total = 0;
 	return 1;
@@ -351,7 +358,7 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 {
 	uint64_t old[GNVD_BATCH], lanes = gnvd_ballot(w, b->wrong != 0), pos = d->pos;
 	struct gnvd_batch next = { { 0 }, { 0 }, 0, 0, 0, 0 };
-	uint32_t n = b->total, wrong;
+	uint32_t n = b->total, last, wrong;
 
 	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS | GPUNVME_DQ_LATENCY))
 		gnvd_count(dq, b);
@@ -362,21 +369,24 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 		gnvd_load_cqes(dq, w, d, &next);
 	gnvd_deliver(dq, b, old);
 	if (!lanes) {
-		d->fetched += gnvd_shfl32(w, b->delta, gnvd_lane_of_rank(w, w->rank == (n - 1) % w->count));
+		last = GNVD_BATCH == 1 ? n - 1 : (n - 1) % w->count;
+		d->fetched += gnvd_shfl32(w, b->delta, gnvd_lane_of_rank(w, w->rank == last));
 		if (w->rank == 0)
 			gnvd_st64(GNVD_STATE(dq, fetched), d->fetched);
 		if (w->rank == 0 && GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, completions), n);
+		gnvd_join();
 	}
 	wrong = gnvd_settle(dq, b, old);
 	lanes = gnvd_ballot(w, wrong != 0);
-	if (lanes && w->lane == gnvd_lowest(lanes))
+	if (wrong && !gnvd_below(w, lanes))
 		gnvd_poison_protocol(dq, gnvd_cqe_at(dq, w, pos, gnvd_popc((wrong & (0 - wrong)) - 1)));
 	b->total = 0;
 	if (more) {
 		*b = next;
 		gnvd_find_new(dq, w, d, b);
 		gnvd_check_cqes(dq, d, b);
+		gnvd_join();
 	}
 	return lanes;
 }
@@ -402,6 +412,7 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 			gnvd_doorbell(dq->cq_db, (uint32_t)d.pos & ((1u << dq->cq_shift) - 1));
 			gnvd_st64(GNVD_STATE(dq, cq_rung), d.pos);
 		}
+		gnvd_join();
 	}
 	if (w->rank == 0) {
 		if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
@@ -506,12 +517,12 @@ GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint6
 
 	for (i = 0; i < words; i++) {
 		bits = gnvd_lowest_bits(word, k);
-		got = bits ? gnvd_and64(dq->cid_map + 8ull * at, ~bits) & bits : 0;
+		got = bits ? gnvd_same64(gnvd_and64(dq->cid_map + 8u * at, ~bits)) & bits : 0;
 		*base = 64 * at;
 		if (got)
 			return got;
 		at = at + 1 == words ? 0 : at + 1;
-		word = gnvd_ld64(dq->cid_map + 8ull * at);
+		word = gnvd_same64(gnvd_ld64(dq->cid_map + 8u * at));
 	}
 	return 0;
 }
@@ -525,7 +536,11 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 	uint64_t word;
 
 	at = (uint32_t)((uint64_t)(hint * 0x9e3779b1u) * ((dq->cids + 63) / 64) >> 32); /* spread, without a division */
-	word = gnvd_ld64(dq->cid_map + 8ull * at); /* with the others: four loads, one round trip */
+	word = gnvd_ld64(dq->cid_map + 8u * at); /* with the others: four loads, one round trip */
+	resv = gnvd_same64(resv);
+	fetched = gnvd_same64(fetched);
+	poison = gnvd_same32(poison);
+	word = gnvd_same64(word);
 	grant->count = 0;
 	if (poison)
 		return -GPUNVME_ESHUTDOWN;
@@ -536,14 +551,14 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 		return 0;
 	k = gnvd_popc(grant->cids);
 	while (resv + k - fetched <= room) {
-		seen = gnvd_cas64(GNVD_STATE(dq, resv), resv, resv + k);
+		seen = gnvd_same64(gnvd_cas64(GNVD_STATE(dq, resv), resv, resv + k));
 		if (seen == resv) {
 			grant->pos = resv;
 			grant->count = k;
 			return 0;
 		}
 		resv = seen;
-		fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
+		fetched = gnvd_same64(gnvd_ld_after64(GNVD_STATE(dq, fetched)));
 	}
 	gnvd_free_cids(dq, grant->base, grant->cids);
 	return 0;
@@ -559,7 +574,7 @@ GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_c
 			     (uint32_t)c->slba, (uint32_t)(c->slba >> 32), c->cdw12, 0, 0, 0 };
 
 	gnvd_st64(gnvd_result_at(dq, cid), gen | GPUNVME_RES_SUBMITTED | (req ? 0 : GPUNVME_RES_DETACHED));
-	gnvd_store_sqe(dq->sq + 64ull * ((uint32_t)pos & ((1u << dq->sq_shift) - 1)), sqe);
+	gnvd_store_sqe(dq->sq + 64u * ((uint32_t)pos & ((1u << dq->sq_shift) - 1)), sqe);
 	if (GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY))
 		gnvd_st64(gnvd_written_at(dq, cid), gnvd_clock());
 	if (req) {
@@ -606,7 +621,7 @@ GNVD_FN int gnvd_try_submit(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	grant.pos = gnvd_bcast64(w, grant.pos);
 	grant.cids = gnvd_bcast64(w, grant.cids);
 	grant.base = gnvd_bcast32(w, grant.base);
-	index = gnvd_popc(pending & ((1ull << w->lane) - 1));
+	index = gnvd_below(w, pending);
 	if (want && index < grant.count) {
 		gnvd_write_command(dq, c, grant.pos + index, grant.base + gnvd_nth_bit(grant.cids, index), req);
 		want = 0;
@@ -639,18 +654,24 @@ GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, 
 	return want ? gnvd_full(dq) : ret;
 }
 
-/* The slow part of waiting for room. *req is of no command yet and keeps the time. Returns 0 to go on, or why not. */
-GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, struct gpunvme_req *req)
-{
-	uint64_t now = gnvd_clock(), fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
+/* A wave that waits for room. */
+struct gnvd_room {
+	uint64_t fetched;  /* when it was looked at last */
+	uint64_t deadline; /* when the queue's own time-out strikes; 0 before the first look */
+};
 
-	if (!req->deadline || fetched != req->gen) {
-		req->deadline = now + dq->cmd_timeout;
-		req->gen = fetched;
+/* The slow part of waiting for room: the same for all lanes. Returns 0 to go on, or why not. */
+GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, struct gnvd_room *room)
+{
+	uint64_t now = gnvd_clock(), fetched = gnvd_same64(gnvd_ld64(GNVD_STATE(dq, fetched)));
+
+	if (!room->deadline || fetched != room->fetched) {
+		room->deadline = now + dq->cmd_timeout;
+		room->fetched = fetched;
 	}
-	if (gnvd_control(dq) == 1)
+	if (gnvd_same32(gnvd_control(dq)) == 1)
 		return -GPUNVME_ECANCELED;
-	return now > req->deadline ? -GPUNVME_ETIMEDOUT : 0;
+	return now > room->deadline ? -GPUNVME_ETIMEDOUT : 0;
 }
 
 /* ---- Take and wait ---- */
@@ -663,22 +684,32 @@ GNVD_FN int gnvd_check_req(const struct gpunvme_dq *dq, const struct gpunvme_req
 	return req->cid < dq->cids ? 0 : -GPUNVME_EINVAL;
 }
 
+/* As gnvd_take() for a command that is this lane's for certain; word: its result word. */
+GNVD_FN int gnvd_take_done(const struct gpunvme_dq *dq, uint32_t cid, uint64_t word, int *ret)
+{
+	uint32_t status;
+
+	if ((word & GPUNVME_RES_STATE) != GPUNVME_RES_DONE)
+		return 0;
+	/* acquires: pairs with the drainer's release, and so with the controller's data */
+	word = gnvd_take64(gnvd_result_at(dq, cid), word & ~(GNVD_GEN_ONE - 1));
+	status = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, word);
+	*ret = status & GPUNVME_ST_CODE ? (int)status : 0;
+	gnvd_or_after64(dq->cid_map + cid / 64 * 8, 1ull << (cid & 63));
+	return 1;
+}
+
 /* If the command is over: set *ret, free the CID and return 1. Each lane acquires for itself. */
 GNVD_FN int gnvd_take(const struct gpunvme_dq *dq, struct gpunvme_req *req, int *ret)
 {
-	uint64_t at = gnvd_result_at(dq, req->cid), word = gnvd_ld64(at);
-	uint32_t status;
+	uint64_t word = gnvd_ld64(gnvd_result_at(dq, req->cid));
 
 	if ((word ^ req->gen) >> GPUNVME_RES_GEN_SHIFT || (word & GPUNVME_RES_STATE) == GPUNVME_RES_FREE) {
 		*ret = -GPUNVME_ESTALE;
 		return 1;
 	}
-	if ((word & GPUNVME_RES_STATE) != GPUNVME_RES_DONE)
+	if (!gnvd_take_done(dq, req->cid, word, ret))
 		return 0;
-	word = gnvd_take64(at, req->gen); /* acquires: pairs with the drainer's release, and so with the controller's data */
-	status = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, word);
-	*ret = status & GPUNVME_ST_CODE ? (int)status : 0;
-	gnvd_or_after64(dq->cid_map + req->cid / 64 * 8, 1ull << (req->cid & 63));
 	req->tag = 0;
 	return 1;
 }
@@ -690,33 +721,33 @@ GNVD_FN void gnvd_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 
 	/* Drainer and owner both set a bit; whoever comes second frees. */
 	if ((old & GPUNVME_RES_STATE) == GPUNVME_RES_DONE)
-		gnvd_finish_detached(dq, req->cid, req->gen, (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, old));
+		gnvd_finish_detached(dq, req->cid, old & ~(GNVD_GEN_ONE - 1), (uint32_t)GPUNVME_FIELD_GET(GPUNVME_RES_STATUS, old));
 	req->tag = 0;
 }
 
 /* The slow part of waiting: stop word, poison, deadlines. Returns 0 to go on waiting, or why not. */
-GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks, uint64_t *until)
+GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, uint64_t *deadline, uint64_t ticks, uint64_t *until)
 {
 	uint64_t now = gnvd_clock();
 	uint32_t control = gnvd_control(dq), poison = control > 1 ? control : gnvd_ld32(GNVD_STATE(dq, poison));
 
-	if (!req->deadline)
-		req->deadline = now + dq->cmd_timeout;
-	if (!*until)
-		*until = ticks && ticks < ~0ull - now ? now + ticks : ~0ull;
+	if (!*deadline)
+		*deadline = now + dq->cmd_timeout;
+	if (ticks && !*until)
+		*until = ticks < ~0ull - now ? now + ticks : ~0ull;
 	if (poison == GPUNVME_EPROTO || poison == GPUNVME_ENODEV || control == GPUNVME_ESHUTDOWN)
 		return -(int)poison;
-	if (now >= req->deadline)
+	if (now >= *deadline)
 		return -GPUNVME_ETIMEDOUT;
 	if (control == 1)
 		return -GPUNVME_ECANCELED;
-	return now >= *until ? -GPUNVME_ETIMEDOUT : 0;
+	return ticks && now >= *until ? -GPUNVME_ETIMEDOUT : 0;
 }
 
 /* A lane stops to wait for a command. */
-GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, int why)
+GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, int why, uint64_t deadline)
 {
-	if (why == -GPUNVME_ETIMEDOUT && gnvd_clock() >= req->deadline)
+	if (why == -GPUNVME_ETIMEDOUT && gnvd_clock() >= deadline)
 		gnvd_poison(dq, GPUNVME_ETIMEDOUT);
 	gnvd_detach(dq, req);
 }
@@ -750,7 +781,7 @@ GNVD_FN int gnvd_wait(const struct gpunvme_dq *dq, const struct gnvd_wave *w, in
 		if (!gnvd_ballot(w, open))
 			return ret;
 		if (open && (turn & 15) == 15)
-			why = gnvd_look_up(dq, req, ticks, &until);
+			why = gnvd_look_up(dq, &req->deadline, ticks, &until);
 		gnvd_help(dq, w, turn);
 		gnvd_pause(turn++);
 	}

@@ -62,8 +62,9 @@ PLANTS = [
         (PLATFORM, "	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"\");\n	return old;\n", "	return old;\n")]),
     ("SQE stored behind the doorbell", [(QUEUE, WRITE + PUBLISH, PUBLISH + WRITE)]),
     ("slot word read before status", [
-        (QUEUE, "	uint64_t at = gnvd_result_at(dq, req->cid), word = gnvd_ld64(at);\n	uint32_t status;",
-         "	uint64_t at = gnvd_result_at(dq, req->cid), early = gnvd_ld64(at), word = gnvd_ld64(at);\n	uint32_t status;"),
+        (QUEUE, "	uint32_t status;\n\n	if ((word & GPUNVME_RES_STATE) != GPUNVME_RES_DONE)\n		return 0;\n",
+         "	uint64_t early = word;\n	uint32_t status;\n\n	word = gnvd_ld64(gnvd_result_at(dq, cid));\n"
+         "	if ((word & GPUNVME_RES_STATE) != GPUNVME_RES_DONE)\n		return 0;\n"),
         (QUEUE, TAKE_STATUS, TAKE_STATUS.replace("word", "early"))]),
     ("a spin lock of each lane", [
         (QUEUE, COME, "	uint64_t gate;\n\n	while ((gate = gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1)) & GPUNVME_GATE_CAME)\n"

@@ -94,6 +94,16 @@ extern "C" __global__ void call_read(struct gpunvme_dq dq, struct gpunvme_dbuf b
 	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane, 8);
 }
 
+#ifdef READ_REGISTERS
+extern "C" __global__ __attribute__((amdgpu_num_vgpr(READ_REGISTERS))) void read_in_few(struct gpunvme_dq dq, struct gpunvme_dbuf buf,
+											int *out)
+{
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane, 8);
+}
+#endif
+
 extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
