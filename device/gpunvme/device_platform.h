@@ -395,18 +395,34 @@ typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 #define GNVD_RING_BITS "sc0 sc1 nt"
 #define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
+#define GNVD_WAIT_ALL "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WRITE_BACK_AGENT "buffer_wbl2 sc1\n\t"
+#define GNVD_WRITE_BACK_SYSTEM "buffer_wbl2 sc0 sc1\n\t"
 #elif defined(__GFX12__)
 #define GNVD_RING_BITS "scope:SCOPE_SYS"
 #define GNVD_WAIT_LOADS "s_wait_loadcnt 0x0"
 #define GNVD_WAIT_STORES "s_wait_storecnt 0x0"
+#define GNVD_WAIT_ALL "s_wait_loadcnt 0x0\n\ts_wait_dscnt 0x0\n\ts_wait_storecnt 0x0"
+#define GNVD_WRITE_BACK_AGENT "global_wb scope:SCOPE_DEV\n\t"
+#define GNVD_WRITE_BACK_SYSTEM "global_wb scope:SCOPE_SYS\n\t"
 #elif defined(__GFX11__) || defined(__GFX10__)
 #define GNVD_RING_BITS "glc slc dlc"
 #define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt_vscnt null, 0x0"
+#define GNVD_WAIT_ALL "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_waitcnt_vscnt null, 0x0"
+#define GNVD_WRITE_BACK_AGENT
+#define GNVD_WRITE_BACK_SYSTEM
 #else
 #define GNVD_RING_BITS "glc slc"
 #define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
+#define GNVD_WAIT_ALL "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WRITE_BACK_AGENT
+#if defined(__gfx90a__)
+#define GNVD_WRITE_BACK_SYSTEM "buffer_wbl2\n\t"
+#else
+#define GNVD_WRITE_BACK_SYSTEM
+#endif
 #endif
 
 #if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
@@ -437,11 +453,14 @@ GNVD_FN void gnvd_order_agent(void)
 	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent");
 }
 
-/* The wait is explicit because compilers up to 22 drop it after a write-back. */
+/*
+ * A release, and no fence of the compiler's: those up to 22 leave out the wait behind a write-back, and a second one costs time. It
+ * is for all that lanes of the wave did, also through generic pointers, which the counter of LDS counts too. Who goes on to load
+ * what the controller wrote takes gnvd_load_ring32, which needs no invalidate.
+ */
 GNVD_FN void gnvd_order_system(void)
 {
-	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
-	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
+	__asm__ volatile(GNVD_WRITE_BACK_SYSTEM GNVD_WAIT_ALL ::: "memory");
 }
 
 GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
@@ -610,8 +629,7 @@ GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
 
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
-	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
-	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");
+	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system */
 	if (w->rank == 0)
 		gnvd_st64(a, v);
 }

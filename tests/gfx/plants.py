@@ -42,7 +42,7 @@ PLANTS = [
         (QUEUE, LEAVE, "			gate = __scoped_atomic_exchange_n(GNVD_GLOBAL64(GNVD_STATE(dq, pub_gate)), "
          "end << GPUNVME_GATE_SHIFT, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);\n")]),
     ("no release before READY", [
-        (PLATFORM, "	__builtin_amdgcn_fence(__ATOMIC_RELEASE, \"agent\");\n" + WAIT, "")]),
+        (PLATFORM, '	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system */\n', "")]),
     ("CQ read by a plain load", [(PLATFORM, FOUR, ONE_BY_ONE), (PLATFORM, RING, "v = *GNVD_GLOBAL32(a);")]),
     ("CQ read by a volatile load, without slc", [
         (PLATFORM, FOUR, ONE_BY_ONE), (PLATFORM, RING, "v = *(volatile __attribute__((address_space(1))) uint32_t *)a;")]),

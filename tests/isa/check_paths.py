@@ -3,7 +3,8 @@
 """Follow the paths through the machine code of public device functions, for every family of AMD GPUs:
 
 * an SQE is four 16-byte stores with no wait between them;
-* each path from an SQE to a doorbell has the write-back that the family needs, and a wait for the stores; not two write-backs;
+* each path from an SQE to a doorbell has the write-back that the family needs, and a wait for the stores; the shortest one has exactly
+  one of each, and no path waits where nothing has been stored or loaded since it waited before;
 * a doorbell is one 32-bit store at system scope;
 * the loads that poll a ring have all cache bits and their wait, and no invalidate is in their loop, but one behind it;
 * a lane polls its result word at the scope of the GPU, without bits that pass by its caches, in a loop without invalidate;
@@ -43,6 +44,8 @@ FAMILIES = [
 ]
 LOAD32, LOAD64, STORE32 = r"global_load_(dword|b32) ", r"global_load_(dwordx2|b64) ", r"global_store_(dword|b32) "
 ANY_LOAD = r"(global|flat|scratch)_load_"
+MEMORY = r"(global|flat|scratch|buffer)_(load|store|atomic|wb)"
+ANSWER = r"(global|flat)_(load|atomic)"
 MARK = "s_setprio 3"
 
 
@@ -80,8 +83,19 @@ def check_before_doorbell(f, k):
             for back in k.find(f.write_back):
                 if set(bells) & k.reach([back], f.store_wait):
                     yield "a path from a write-back to a doorbell without a wait"
-            if k.fewest(last, bells, f.write_back) != 1:
+            if k.fewest(last, bells, k.find(f.write_back)) != 1:
                 yield "more than one write-back between an SQE and its doorbell"
+        if waits(f, k) != 1:
+            yield f"{waits(f, k)} waits for stores between an SQE and its doorbell"
+        yield from check_waits(f, k, last, bells)
+
+
+def check_waits(f, k, last, bells):
+    """Waits between an SQE and its doorbell for which nothing happened since another one."""
+    before = {i for i in k.find(f.store_wait) if i in k.reach([last], MARK) and set(bells) & k.reach([i])}
+    for i in before & store_waits(f, k):
+        for again in before & k.reach([i], MEMORY, together=True):
+            yield f"'{k.text[again]}' once more, and nothing was stored or loaded between"
 
 
 def check_doorbells(f, k):
@@ -160,10 +174,17 @@ def problems(family, code):
                 yield f"{name}: {text}"
 
 
+def store_waits(family, k):
+    """Waits for stores. Where one counter counts loads and stores, those behind a load or an atomic are for its answer."""
+    one = family.store_wait == family.load_wait
+    return {i for i in k.find(family.store_wait)
+            if not (one and re.match(ANSWER, next(t for t in reversed(k.text[:i]) if re.match(MEMORY, t))))}
+
+
 def waits(family, k):
     """Waits for stores between an SQE and its doorbell on the shortest path."""
-    bells = [store for _, store in doorbells(k)]
-    return min(k.fewest(last, bells, family.store_wait) or 0 for last in k.find(f"global_store_{family.wide} ")[3::4])
+    bells, found = [store for _, store in doorbells(k)], store_waits(family, k)
+    return min(k.fewest(last, bells, found, together=True) or 0 for last in k.find(f"global_store_{family.wide} ")[3::4])
 
 
 # ---- Planted mistakes: (name, kernel, families, [(function, old, new), ...]); of several with one function the first that fits ----
@@ -172,7 +193,12 @@ PLANTS = [
     ("volatile stores of the SQE", "SUBMIT", None, [("gnvd_store_sqe", r"gnvd_v4 \*sqe", "volatile gnvd_v4 *sqe")]),
     ("an SQE in three stores", "SUBMIT", None, [("gnvd_store_sqe", r"	sqe\[3\] = [^\n]*\n", "	(void)w[15];\n")]),
     ("an agent's release before the doorbell", "SUBMIT", ("gfx90a", "gfx942", "gfx1200"), [
-        ("gnvd_order_system", r'ACQ_REL, ""', 'ACQ_REL, "agent"'), ("gnvd_release_to64", r'RELEASE, ""', 'RELEASE, "agent"')]),
+        ("gnvd_order_system", "GNVD_WRITE_BACK_SYSTEM", "GNVD_WRITE_BACK_AGENT")]),
+    ("no wait before the doorbell", "SUBMIT", None, [("gnvd_order_system", "GNVD_WAIT_ALL", '""')]),
+    ("a wait too many before the doorbell", "SUBMIT", None, [
+        ("gnvd_order_system", "GNVD_WAIT_ALL", r'GNVD_WAIT_ALL "\\n\\t" GNVD_WAIT_STORES')]),
+    ("a fence of the compiler's before the doorbell", "SUBMIT", None, [
+        ("gnvd_order_system", r"	__asm__", r'	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "");\n	__asm__')]),
     ("a doorbell at the scope of the GPU", "SUBMIT", ("gfx942", "gfx1200"), [("gnvd_doorbell", "SCOPE_SYSTEM", "SCOPE_DEVICE")]),
     ("a doorbell rung twice", "SUBMIT", None, [("gnvd_doorbell", r"(	__scoped_atomic_store_n[^\n]*\n)", r"\1\1")]),
     ("a doorbell of 64 bits", "SUBMIT", None, [("gnvd_doorbell", "GNVD_GLOBAL32", "GNVD_GLOBAL64")]),

@@ -27,24 +27,28 @@ class Kernel:
     def find(self, pattern):
         return [i for i, text in enumerate(self.text) if re.match(pattern, text)]
 
-    def reach(self, starts, avoid=""):
+    def follow(self, i, together):
+        """What can follow i; together: some lane goes each way, so that nothing is jumped over for want of lanes."""
+        return self.after[i][:1] if together and self.text[i].startswith("s_cbranch_execz") else self.after[i]
+
+    def reach(self, starts, avoid="", together=False):
         """Indices that can be executed behind `starts` when nothing that matches `avoid` is."""
-        seen, todo = set(), [n for s in starts for n in self.after[s]]
+        seen, todo = set(), [n for s in starts for n in self.follow(s, together)]
         while todo:
             i = todo.pop()
             if i in seen or (avoid and re.match(avoid, self.text[i])):
                 continue
             seen.add(i)
-            todo += self.after[i]
+            todo += self.follow(i, together)
         return seen
 
-    def fewest(self, start, ends, count):
-        """The smallest number of instructions matching `count` on a path from start to one of ends; None: no path."""
+    def fewest(self, start, ends, count, together=False):
+        """The smallest number of instructions of `count`, indices, on a path from start to one of ends; None: no path."""
         cost, todo = {start: 0}, collections.deque([start])
         while todo:
             i = todo.popleft()
-            for n in self.after[i]:
-                extra = bool(re.match(count, self.text[n]))
+            for n in self.follow(i, together):
+                extra = n in count
                 if n not in cost or cost[i] + extra < cost[n]:
                     cost[n] = cost[i] + extra
                     (todo.append if extra else todo.appendleft)(n)
