@@ -125,6 +125,12 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
 }
 
+/* Who stores it holds the drain lock, which orders him behind whoever stored before. */
+GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
+{
+	gnvd_st64(a, v);
+}
+
 GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 {
 	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
@@ -152,6 +158,16 @@ GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 	(void)__atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
 }
 
+/* The controller's CPU has the line: ask for it before the store that has to wait for it. */
+GNVD_FN void gnvd_soon(uint64_t a)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)(uintptr_t)a));
+#else
+	(void)a;
+#endif
+}
+
 GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
 {
 	uint64_t *sqe = (uint64_t *)(uintptr_t)a;
@@ -166,6 +182,7 @@ GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
 	GNVD_STORE_TWO(6);
 	GNVD_STORE_TWO(7);
 #undef GNVD_STORE_TWO
+	gnvd_soon(a + 64);
 }
 
 GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)

@@ -12,10 +12,12 @@
  *   gnvd_xchg64, gnvd_cas32, gnvd_or64   atomic, acquire and release at agent scope
  *   gnvd_fetch_add64, gnvd_cas64, gnvd_and64   atomic; only what depends on the value is ordered behind it
  *   gnvd_or_after64           the same, released by what came before it: a gnvd_order_agent, or the answer of another atomic
+ *   gnvd_max64                makes the word no less than that; who sees an older one may miss nothing by it
  *   gnvd_take64               exchange; everything the controller wrote before the word became what it was is seen too
  *   gnvd_load_ring32          load that no cache answers, for words the controller writes; 32s: several; 128: four dwords whole
  *   gnvd_acquire_ring32       after the word was seen: everything the controller wrote before it is seen too
  *   gnvd_store_sqe            64 bytes as four wide stores
+ *   gnvd_soon                 the controller will be told by this word soon
  *   gnvd_order_agent          what comes before is seen and done before what comes behind, for all lanes
  *   gnvd_order_system         and for the controller
  *   gnvd_meet                 the wave: what its lanes did before comes before what its leader does behind
@@ -198,6 +200,11 @@ GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 	uint64_t old;
 	__asm__ volatile("atom.acq_rel.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
 	return old;
+}
+
+GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
+{
+	__asm__ volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
 }
 
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
@@ -531,6 +538,11 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 	__scoped_atomic_fetch_add(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
+GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
+{
+	__scoped_atomic_fetch_max(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
 /* All cache bits the instruction set has, and the wait in the same string: the compiler does not count loads it cannot see. */
 GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
 {
@@ -712,6 +724,11 @@ GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lan
 
 #if !defined(GNVD_CPU)
 #define GNVD_TOGETHER(w, ...) __VA_ARGS__
+
+GNVD_FN void gnvd_soon(uint64_t a)
+{
+	(void)a;
+}
 #endif
 
 /* The leader's value, for all. */

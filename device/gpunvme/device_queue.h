@@ -60,6 +60,8 @@ GNVD_FN uint64_t gnvd_lowest_bits(uint64_t v, uint32_t k)
 #endif
 	if (gnvd_popc(v) <= k)
 		return v;
+	if (gnvd_popc((uint32_t)v) == k)
+		return (uint32_t)v;
 	for (step = 32; step; step >>= 1)
 		if (gnvd_popc(v & ((1ull << (at + step)) - 1)) <= k)
 			at += step;
@@ -75,6 +77,8 @@ GNVD_FN uint32_t gnvd_nth_bit(uint64_t v, uint32_t n)
 	if (!n)
 		return gnvd_lowest(v);
 #endif
+	if (!((v >> gnvd_lowest(v)) & ((v >> gnvd_lowest(v)) + 1))) /* no gap */
+		return gnvd_lowest(v) + n;
 	for (step = 32; step; step >>= 1)
 		if (gnvd_popc(v & ((1ull << (at + step)) - 1)) <= n)
 			at += step;
@@ -155,6 +159,9 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 #else
 #define GNVD_BATCH 1u
 #endif
+/* Of a narrow wave each load is a request of its own; more of them do more harm to other queues than good. */
+#define GNVD_NARROW 8u
+#define GNVD_NARROW_BATCH (GNVD_BATCH < 4u ? GNVD_BATCH : 4u)
 
 /* What the holder of the drain lock knows. */
 struct gnvd_drain {
@@ -170,6 +177,7 @@ struct gnvd_drain {
  */
 struct gnvd_batch {
 	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
+	uint32_t looked; /* entries of each lane that are looked at, the same for all lanes */
 	uint32_t mine;  /* bit i: entry i is new */
 	uint32_t wrong; /* bit i: and the device broke the protocol with it */
 	uint32_t delta; /* how far the last one of this lane moves fetched */
@@ -198,21 +206,23 @@ GNVD_FN uint64_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_dr
 
 /* Start to load the entries behind d->pos: where they may be read whole dwords 2 and 3, else dword 3. */
 GNVD_FN void gnvd_load_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
-			    struct gnvd_batch *b)
+			    struct gnvd_batch *b, uint32_t most)
 {
 	uint64_t at[GNVD_BATCH];
 	uint32_t i, whole[4];
 
 	if (dq->flags & GPUNVME_DQ_CQE16) {
-		for (i = 0; i < GNVD_BATCH; i++) {
+		for (i = 0; i < most; i++) {
+			if (i >= b->looked)
+				continue;
 			gnvd_load_ring128(gnvd_cqe_at(dq, w, d->pos, i), whole);
 			b->dw2[i] = whole[2];
 			b->dw3[i] = whole[3];
 		}
 	} else {
-		for (i = 0; i < GNVD_BATCH; i++)
-			at[i] = gnvd_cqe_at(dq, w, d->pos, i) + 12;
-		gnvd_load_ring32s(at, b->dw3, GNVD_BATCH);
+		for (i = 0; i < most; i++)
+			at[i] = gnvd_cqe_at(dq, w, d->pos, i < b->looked ? i : 0) + 12;
+		gnvd_load_ring32s(at, b->dw3, most);
 	}
 }
 
@@ -224,25 +234,25 @@ GNVD_FN uint32_t gnvd_is_new(const struct gpunvme_dq *dq, uint64_t pos, uint32_t
 
 /* Which of them are new: dword 3 holds the phase, and once it is new the rest of the entry is. */
 GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_drain *d,
-			   struct gnvd_batch *b)
+			   struct gnvd_batch *b, uint32_t most)
 {
 	uint32_t mask = (1u << dq->cq_shift) - 1, i, n, next, ahead, is_new;
 	uint64_t at[GNVD_BATCH];
 
 	b->mine = b->total = 0;
-	for (i = 0; i < GNVD_BATCH; i++) {
+	for (i = 0; i < most; i++) {
 		ahead = w->rank + i * w->count;
 		is_new = ahead <= mask && gnvd_is_new(dq, d->pos + ahead, b->dw3[i]);
-		n = b->total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
+		n = i < b->looked && b->total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
 		b->mine |= (uint32_t)(w->rank < n) << i;
 		b->total += n;
 	}
 	if (b->mine && !(dq->flags & GPUNVME_DQ_CQE16)) {
-		for (i = 0; i < GNVD_BATCH; i++) { /* entries that are not new are not touched */
+		for (i = 0; i < most; i++) { /* entries that are not new are not touched */
 			at[i] = gnvd_cqe_at(dq, w, d->pos, b->mine >> i & 1 ? i : 0) + 8;
 			gnvd_acquire_ring32(at[i] + 4); /* pairs with the controller's write of the entry */
 		}
-		gnvd_load_ring32s(at, b->dw2, GNVD_BATCH);
+		gnvd_load_ring32s(at, b->dw2, most);
 	}
 }
 
@@ -250,13 +260,13 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
  * A device is not trusted: a completion of another queue, of no command, or with an SQ head outside [fetched, pub] is wrong.
  * gnvd_settle() finds those of no command in flight.
  */
-GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drain *d, struct gnvd_batch *b)
+GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drain *d, struct gnvd_batch *b, uint32_t most)
 {
 	int64_t rung = (int64_t)(d->pub - d->fetched); /* below 0 when fetched has moved past what pub was */
 	uint32_t i, sqhd;
 
 	b->wrong = b->delta = 0;
-	for (i = 0; i < GNVD_BATCH; i++) {
+	for (i = 0; i < most; i++) {
 		if (!(b->mine >> i & 1))
 			continue;
 		sqhd = b->dw2[i] & GPUNVME_CQE_DW2_SQHD;
@@ -270,33 +280,33 @@ GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drai
 }
 
 /* Count new completions, before their identifiers can be used again. */
-GNVD_FN void gnvd_count(const struct gpunvme_dq *dq, const struct gnvd_batch *b)
+GNVD_FN void gnvd_count(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint32_t most)
 {
 	uint64_t written[GNVD_BATCH], now;
 	uint32_t i, good = b->mine & ~b->wrong, errors = 0;
 
 	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS)) {
-		for (i = 0; i < GNVD_BATCH; i++)
+		for (i = 0; i < most; i++)
 			errors += good >> i & 1 && b->dw3[i] >> 17 & GPUNVME_ST_CODE;
 		if (errors)
 			gnvd_add64(GNVD_STATE(dq, errors), errors);
 	}
 	if (!GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY) || !good)
 		return;
-	for (i = 0; i < GNVD_BATCH; i++) /* taken: a second completion of the same command counts nothing */
+	for (i = 0; i < most; i++) /* taken: a second completion of the same command counts nothing */
 		written[i] = good >> i & 1 ? gnvd_and64(gnvd_written_at(dq, b->dw3[i] & GPUNVME_CQE_DW3_CID), 0) : 0;
 	now = gnvd_clock();
-	for (i = 0; i < GNVD_BATCH; i++)
+	for (i = 0; i < most; i++)
 		if (written[i])
 			gnvd_add64(gnvd_result_at(dq, 2 * dq->cids + gnvd_bucket(now > written[i] ? now - written[i] : 0)), 1);
 }
 
 /* Store completions where their owners look, behind a gnvd_order_agent. old: what was there. */
-GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t *old)
+GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t *old, uint32_t most)
 {
 	uint32_t i;
 
-	for (i = 0; i < GNVD_BATCH; i++) {
+	for (i = 0; i < most; i++) {
 		old[i] = GPUNVME_RES_SUBMITTED;
 		if ((b->mine & ~b->wrong) >> i & 1) /* one atomic makes the word DONE and tells what it was */
 			old[i] = gnvd_or_after64(gnvd_result_at(dq, b->dw3[i] & GPUNVME_CQE_DW3_CID), GPUNVME_RES_DONE_BIT |
@@ -305,11 +315,11 @@ GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *
 }
 
 /* Look at what the words were. Returns the bits of wrong entries: a second completion of a command finds it DONE. */
-GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old)
+GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old, uint32_t most)
 {
 	uint32_t i, wrong = b->wrong;
 
-	for (i = 0; i < GNVD_BATCH; i++) {
+	for (i = 0; i < most; i++) {
 		if ((old[i] & GPUNVME_RES_STATE) != GPUNVME_RES_SUBMITTED)
 			wrong |= 1u << i;
 		else if (old[i] & GPUNVME_RES_DETACHED)
@@ -318,14 +328,15 @@ GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batc
 	return wrong;
 }
 
-/* Take the drain lock and look for completions. Returns 0 when another wave has it. */
-GNVD_FN int gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b)
+/* Take the drain lock: d->pos is known then. Returns 0 when another wave has it, else how many commands may be over, at least 1. */
+GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d)
 {
-	uint64_t word = 1, fetched, pub, rung;
-	uint32_t poison;
+	uint64_t word = 1, pub = 0;
 
 	if (w->rank == 0) {
 		word = gnvd_ld64(GNVD_STATE(dq, drain));
+		if (GNVD_BATCH > 1)
+			pub = gnvd_ld64(GNVD_STATE(dq, pub));
 #if defined(GNVD_CPU) /* here a look at the ring costs less than the lock */
 		word |= !gnvd_is_new(dq, word >> 1, gnvd_load_ring32(gnvd_cqe_at(dq, w, word >> 1, 0) + 12));
 #endif
@@ -336,56 +347,71 @@ GNVD_FN int gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave
 	if (word & 1)
 		return 0;
 	d->pos = word >> 1;
+	return GNVD_BATCH > 1 ? gnvd_bcast32(w, (int64_t)(pub - d->pos) > 0 ? (uint32_t)(pub - d->pos) : 1) : 1;
+}
+
+/*
+ * Behind the lock: look for completions, where `in_flight` commands may be over. At places for half of them: what is read in vain
+ * takes the place of commands on a full link.
+ */
+GNVD_FN void gnvd_first_look(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
+			     uint32_t in_flight, uint32_t most)
+{
+	uint64_t fetched, pub, rung;
+	uint32_t poison, i;
+
+	b->looked = 1;
+	for (i = 1; i < most; i++)
+		b->looked += 2 * i * w->count < in_flight && (w->count >= GNVD_NARROW || i < GNVD_NARROW_BATCH);
 	fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
 	pub = gnvd_ld64(GNVD_STATE(dq, pub));
 	rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
 	poison = gnvd_ld32(GNVD_STATE(dq, poison));
-	gnvd_load_cqes(dq, w, d, b);
+	gnvd_load_cqes(dq, w, d, b, most);
 	d->fetched = gnvd_same64(fetched); /* behind the loads, which overlap */
 	d->pub = gnvd_same64(pub);
 	d->rung = gnvd_same64(rung);
-	gnvd_find_new(dq, w, d, b);
-	gnvd_check_cqes(dq, d, b);
+	gnvd_find_new(dq, w, d, b, most);
+	gnvd_check_cqes(dq, d, b, most);
 	gnvd_join();
 	if (gnvd_bcast32(w, poison) == GPUNVME_EPROTO)
 		b->total = 0;
-	return 1;
 }
 
 /* Deliver what was read, and read behind it meanwhile. Returns the lanes that saw the device break the protocol. */
 GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
-				 int more)
+				 int more, uint32_t most)
 {
 	uint64_t old[GNVD_BATCH], lanes = gnvd_ballot(w, b->wrong != 0), pos = d->pos;
-	struct gnvd_batch next = { { 0 }, { 0 }, 0, 0, 0, 0 };
+	struct gnvd_batch next = { { 0 }, { 0 }, most, 0, 0, 0, 0 };
 	uint32_t n = b->total, last, wrong;
 
 	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS | GPUNVME_DQ_LATENCY))
-		gnvd_count(dq, b);
+		gnvd_count(dq, b, most);
 	gnvd_order_agent(); /* one for all: the results are released behind what was read */
-	more = more && !lanes && n == GNVD_BATCH * w->count;
+	more = more && !lanes && n == most * w->count;
 	d->pos += n;
 	if (more)
-		gnvd_load_cqes(dq, w, d, &next);
-	gnvd_deliver(dq, b, old);
+		gnvd_load_cqes(dq, w, d, &next, most);
+	gnvd_deliver(dq, b, old, most);
 	if (!lanes) {
-		last = GNVD_BATCH == 1 ? n - 1 : (n - 1) % w->count;
+		last = most == 1 ? n - 1 : (n - 1) % w->count;
 		d->fetched += gnvd_shfl32(w, b->delta, gnvd_lane_of_rank(w, w->rank == last));
 		if (w->rank == 0)
-			gnvd_st64(GNVD_STATE(dq, fetched), d->fetched);
+			gnvd_max64(GNVD_STATE(dq, fetched), d->fetched);
 		if (w->rank == 0 && GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, completions), n);
 		gnvd_join();
 	}
-	wrong = gnvd_settle(dq, b, old);
+	wrong = gnvd_settle(dq, b, old, most);
 	lanes = gnvd_ballot(w, wrong != 0);
 	if (wrong && !gnvd_below(w, lanes))
 		gnvd_poison_protocol(dq, gnvd_cqe_at(dq, w, pos, gnvd_popc((wrong & (0 - wrong)) - 1)));
 	b->total = 0;
 	if (more) {
 		*b = next;
-		gnvd_find_new(dq, w, d, b);
-		gnvd_check_cqes(dq, d, b);
+		gnvd_find_new(dq, w, d, b, most);
+		gnvd_check_cqes(dq, d, b, most);
 		gnvd_join();
 	}
 	return lanes;
@@ -393,21 +419,25 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 
 #define GNVD_DRAIN_TURNS 16u /* then others may drain: the holder has results of its own to look at */
 
-/* Turn completions into results, unless another wave is at it. */
-GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
+/*
+ * Behind the lock: turn completions into results, at most `most` entries of each lane at a time, and let it go. Who has not rung
+ * needs no release: `fetched` only grows, and the next holder finds what he has not seen of it in the completions.
+ */
+GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t in_flight, uint32_t turns,
+			   uint32_t most)
 {
-	uint32_t turn = 0;
+	uint32_t turn = 0, rung = 0;
 	uint64_t bad = 0;
-	struct gnvd_drain d = { 0, 0, 0, 0 };
-	struct gnvd_batch b = { { 0 }, { 0 }, 0, 0, 0, 0 };
+	struct gnvd_drain d = { pos, 0, 0, 0 };
+	struct gnvd_batch b = { { 0 }, { 0 }, 0, 0, 0, 0, 0 };
 
-	if (!gnvd_begin_drain(dq, w, &d, &b))
-		return;
+	gnvd_first_look(dq, w, &d, &b, in_flight, most);
 	while (b.total && !bad) {
-		bad = gnvd_drain_turn(dq, w, &d, &b, ++turn < GNVD_DRAIN_TURNS);
+		bad = gnvd_drain_turn(dq, w, &d, &b, ++turn < turns, most);
 		if (d.pos - d.rung <= 1u << dq->cq_shift >> 2)
 			continue;
 		d.rung = d.pos;
+		rung = 1;
 		if (w->rank == 0) {
 			gnvd_doorbell(dq->cq_db, (uint32_t)d.pos & ((1u << dq->cq_shift) - 1));
 			gnvd_st64(GNVD_STATE(dq, cq_rung), d.pos);
@@ -417,8 +447,23 @@ GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
 	if (w->rank == 0) {
 		if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, drains), 1);
-		gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
+		if (rung || bad) /* doorbells of successive holders come in order, and they know of the poison */
+			gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
+		else
+			gnvd_st64(GNVD_STATE(dq, drain), d.pos << 1);
 	}
+}
+
+/* Turn completions into results, unless another wave is at it. Where few are to come, one look that needs few registers. */
+GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
+{
+	struct gnvd_drain d = { 0, 0, 0, 0 };
+	uint32_t n = gnvd_begin_drain(dq, w, &d);
+
+	if (GNVD_BATCH > 1 && n && n <= w->count)
+		gnvd_drain_on(dq, w, d.pos, n, 1, 1);
+	else if (n)
+		gnvd_drain_on(dq, w, d.pos, n, GNVD_DRAIN_TURNS, GNVD_BATCH);
 }
 
 /* ---- Publish ---- */
@@ -482,12 +527,14 @@ GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	uint64_t gate, pub, end, ready;
 
 	gnvd_meet(w); /* the commands of all lanes come before what the leader does */
+	gnvd_soon(dq->sq_db);
 	closed = gnvd_come(dq, w, own, &pub);
 	if (closed || pub != own) {
 		gnvd_release_to64(w, gnvd_ready_at(dq, own), own << GPUNVME_READY_POS_SHIFT | count);
-		gnvd_order_agent();
-		if (closed)
+		if (closed) {
+			gnvd_order_agent();
 			closed = gnvd_come(dq, w, own, &pub);
+		}
 	}
 	while (!closed) {
 		end = gnvd_scan_ready(dq, w, pub, own, count);

@@ -237,15 +237,15 @@ static void a_time_is_counted_once(void **state)
 
 	(void)state;
 	b.dw3[0] = GPUNVME_CQE_DW3_PHASE | 3;
-	gnvd_count(&r->dq, &b);
+	gnvd_count(&r->dq, &b, GNVD_BATCH);
 	assert_int_equal(timed(r), 0);
 	r->result[r->dq.cids + 3] = gnvd_clock();
-	gnvd_count(&r->dq, &b);
-	gnvd_count(&r->dq, &b);
+	gnvd_count(&r->dq, &b, GNVD_BATCH);
+	gnvd_count(&r->dq, &b, GNVD_BATCH);
 	assert_int_equal(timed(r), ON);
 	b.wrong = 1;
 	r->result[r->dq.cids + 3] = gnvd_clock();
-	gnvd_count(&r->dq, &b);
+	gnvd_count(&r->dq, &b, GNVD_BATCH);
 	assert_int_equal(timed(r), ON);
 	rig_free(r);
 }

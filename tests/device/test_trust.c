@@ -10,7 +10,7 @@ static bool is_wrong(struct rig *r, uint64_t fetched, uint64_t pub, uint32_t sq_
 
 	b.dw2[0] = RIG_QID << 16 | sq_head;
 	b.dw3[0] = GPUNVME_CQE_DW3_PHASE;
-	gnvd_check_cqes(&r->dq, &d, &b);
+	gnvd_check_cqes(&r->dq, &d, &b, GNVD_BATCH);
 	return b.wrong != 0;
 }
 

@@ -56,7 +56,7 @@ PLANTS = [
         (QUEUE, "			gnvd_acquire_ring32(at[i] + 4); /* pairs with the controller's write of the entry */\n", "")]),
     ("acquire missing after the phase, the rest read by plain loads", [
         (QUEUE, "			gnvd_acquire_ring32(at[i] + 4); /* pairs with the controller's write of the entry */\n", ""),
-        (QUEUE, "		gnvd_load_ring32s(at, b->dw2, GNVD_BATCH);\n",
+        (QUEUE, "		gnvd_load_ring32s(at, b->dw2, most);\n",
          "		for (i = 0; i < GNVD_BATCH; i++)\n			b->dw2[i] = *GNVD_GLOBAL32(at[i]);\n")]),
     ("a waiter without its own acquire", [
         (PLATFORM, "	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"\");\n	return old;\n", "	return old;\n")]),
@@ -70,10 +70,10 @@ PLANTS = [
         (QUEUE, COME, "	uint64_t gate;\n\n	while ((gate = gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1)) & GPUNVME_GATE_CAME)\n"
          "		gnvd_pause(0);\n")]),
     ("CQ dword 3 read behind dwords 0 to 2", [
-        (QUEUE, "		gnvd_load_ring32s(at, b->dw3, GNVD_BATCH);\n",
+        (QUEUE, "		gnvd_load_ring32s(at, b->dw3, most);\n",
          "		uint64_t early[GNVD_BATCH];\n\n		for (i = 0; i < GNVD_BATCH; i++)\n			early[i] = at[i] - 4;\n"
-         "		gnvd_load_ring32s(early, b->dw2, GNVD_BATCH);\n		gnvd_load_ring32s(at, b->dw3, GNVD_BATCH);\n"),
-        (QUEUE, "		gnvd_load_ring32s(at, b->dw2, GNVD_BATCH);\n", "")]),
+         "		gnvd_load_ring32s(early, b->dw2, most);\n		gnvd_load_ring32s(at, b->dw3, most);\n"),
+        (QUEUE, "		gnvd_load_ring32s(at, b->dw2, most);\n", "")]),
     ("a completion read whole where it may be torn", [
         (QUEUE, "	if (dq->flags & GPUNVME_DQ_CQE16) {", "	if (1) {"),
         (QUEUE, "	if (b->mine && !(dq->flags & GPUNVME_DQ_CQE16)) {", "	if (0) {")]),
