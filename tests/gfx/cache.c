@@ -45,20 +45,31 @@ void gfx_register(struct gfx *m, const char *name, const void *base, uint64_t si
 	m->region[m->regions++] = (struct gfx_region){ name, (uintptr_t)base, size, flags };
 }
 
-const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned size, bool write)
+static const struct gfx_region *find(const struct gfx *m, uint64_t addr, uint64_t size)
 {
 	unsigned i;
 
-	for (i = 0; i < m->regions; i++) {
-		const struct gfx_region *r = &m->region[i];
+	for (i = m->regions; i--;)
+		if (addr - m->region[i].base < m->region[i].size && size <= m->region[i].size - (addr - m->region[i].base))
+			return &m->region[i];
+	return NULL;
+}
 
-		if (addr - r->base < r->size && size <= r->size - (addr - r->base)) {
-			if (write && r->flags & GFX_READONLY)
-				gfx_fail(m, "writes to %s at offset %#llx", r->name, (unsigned long long)(addr - r->base));
-			return r;
-		}
-	}
-	gfx_fail(m, "%s %u bytes at %#llx, which no registered memory holds", write ? "writes" : "reads", size, (unsigned long long)addr);
+bool gfx_knows(const struct gfx *m, uint64_t addr, uint64_t size)
+{
+	return find(m, addr, size);
+}
+
+const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned size, bool write)
+{
+	const struct gfx_region *r = find(m, addr, size);
+
+	if (!r)
+		gfx_fail_as(m, GFX_FAULT, "%s %u bytes at %#llx, which no registered memory holds", write ? "writes" : "reads", size,
+			    (unsigned long long)addr);
+	if (write && r->flags & GFX_READONLY)
+		gfx_fail_as(m, GFX_FAULT, "writes to %s at offset %#llx", r->name, (unsigned long long)(addr - r->base));
+	return r;
 }
 
 static uint64_t mask_of(uint64_t addr, unsigned size)

@@ -5,7 +5,8 @@
  *   load.c    ELF, kernel descriptors, metadata       scalar.c  SALU, SMEM, branches, waits
  *   decode.c  machine words to struct gfx_inst        vector.c  VALU, with valu.c
  *   text.c    struct gfx_inst to assembler text       memory.c  memory instructions, with access.c (their life) and cache.c
- *   run.c     waves, barriers, scheduler, launch      threads.c  the same in several host threads
+ *   run.c     waves, barriers, scheduler              threads.c  the same in several host threads
+ *   launch.c  from a packet to waves
  * The adversary's rules are listed at enum gfx_rule.
  */
 #ifndef TESTS_GFX_GFX_H
@@ -19,6 +20,7 @@
 #define GFX_LANES 32
 #define GFX_LINE 64
 #define GFX_PENDING 64
+#define GFX_REGIONS 512
 
 enum gfx_format {
 	F_NONE, F_SOP1, F_SOP2, F_SOPC, F_SOPK, F_SOPP, F_SMEM, F_VOP1, F_VOP2, F_VOPC, F_VOP3, F_VOPD, F_DS, F_FLAT, F_MUBUF, F_COUNT
@@ -83,6 +85,8 @@ struct gfx_code {
 };
 
 struct gfx_code *gfx_load(const char *path, char *why, size_t why_size);
+/* The same of a file that is in memory. It is copied. */
+struct gfx_code *gfx_load_memory(const void *elf, size_t size, char *why, size_t why_size);
 void gfx_unload(struct gfx_code *code);
 const struct gfx_kernel *gfx_find(const struct gfx_code *code, const char *name);
 int gfx_metadata(struct gfx_code *code, const uint8_t *note, size_t size);
@@ -145,6 +149,9 @@ struct gfx_access {
 	uint8_t regs, part;
 };
 
+/* What went wrong: the launch made no sense or a rule was broken; and what a GPU's driver reports too. */
+enum gfx_cause { GFX_REFUSED, GFX_FAULT, GFX_ILLEGAL, GFX_ENDLESS };
+
 enum gfx_state { W_RUN, W_BARRIER, W_DONE };
 
 struct gfx_wave {
@@ -184,8 +191,9 @@ struct gfx {
 	/* Per cent: hits that a cache forgets, steps on which something pending happens, waits that last; lines fetched ahead. */
 	uint32_t forget, stir, stall, ahead;
 	uint64_t random, step, clock, tick, max_steps; /* tick: how much the clock moves with each instruction; 0: 1 */
-	struct gfx_region region[136];
+	struct gfx_region region[GFX_REGIONS];
 	uint8_t *stack; /* private memory: one slice for each lane */
+	uint32_t slice;
 	unsigned regions, groups, waves, wave_of_group;
 	struct gfx_group *group;
 	struct gfx_wave *wave;
@@ -193,22 +201,39 @@ struct gfx {
 	uint64_t cached[64]; /* lines that plain loads have touched */
 	unsigned cached_count;
 	unsigned threads; /* of the host, for the workgroups; 0 and 1: all in this one, which a seed replays exactly */
-	int *halt;        /* set by a thread that failed */
+	int *halt;        /* set by a thread that failed, or by who wants the launch to end */
 	void (*outside)(void *ctx); /* the rest of the world: gets a turn now and then */
 	void *outside_ctx;
 	jmp_buf stop;
 	char error[512];
+	enum gfx_cause cause; /* of the error */
 	struct gfx_wave *current;
 	struct gfx_note note[32]; /* last accesses */
 	unsigned noted;
 };
 
+/* Kernels may touch that memory. Where several overlap the last counts. */
 void gfx_register(struct gfx *m, const char *name, const void *base, uint64_t size, uint32_t flags);
-/* 0, or -1 with m->error set. The grid has `lanes` x 1 x 1 lanes in groups of `width`, of which the last may be smaller. */
+/* Does one registered memory hold all of this? */
+bool gfx_knows(const struct gfx *m, uint64_t addr, uint64_t size);
+/* Draws how caches and stores behave in this run. */
+void gfx_season(struct gfx *m);
+
+/* A kernel's dispatch packet (64 bytes) and arguments (kernel->kernarg bytes), both as the kernel will see them, and what is in it. */
+struct gfx_dispatch {
+	const struct gfx_kernel *kernel;
+	uint32_t lanes, width, lds, stack; /* bytes of a group's local memory; of a lane's stack */
+	const void *kernarg, *packet;
+};
+
+/* 0, or -1 with m->error and m->cause set. */
+int gfx_dispatch(struct gfx *m, const struct gfx_dispatch *d);
+/* The same without a packet. The grid has `lanes` x 1 x 1 lanes in groups of `width`, of which the last may be smaller. */
 int gfx_launch(struct gfx *m, const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes);
 /* Trace of the last accesses and of the current wave's last instructions. */
 void gfx_trace(const struct gfx *m);
-_Noreturn void gfx_fail(struct gfx *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void gfx_fail_as(struct gfx *m, enum gfx_cause cause, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define gfx_fail(m, ...) gfx_fail_as(m, GFX_REFUSED, __VA_ARGS__)
 
 static inline uint32_t gfx_draw(struct gfx *m, uint32_t below)
 {
@@ -221,6 +246,8 @@ static inline uint32_t gfx_draw(struct gfx *m, uint32_t below)
 /* The waves of m until they have ended. 0, or -1 with m->error set and a trace printed. gfx_run_threads: in m->threads threads. */
 int gfx_run(struct gfx *m);
 int gfx_run_threads(struct gfx *m);
+/* All instructions at once: decoding on first use is for one thread. */
+void gfx_decode_all(struct gfx_code *c);
 uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_arg *a);
 void gfx_write_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *a, uint64_t value);
 void gfx_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in);

@@ -3,6 +3,7 @@
 #include "gfx/lanes.h"
 
 #include "gfx/calls.h"
+#include "gfx/rings.h"
 
 #include <gpunvme/device.h>
 #include <stdio.h>
@@ -75,25 +76,14 @@ void lanes_memory(const char *name, const void *base, uint64_t bytes, uint32_t f
 
 void lanes_queue(const struct gpunvme_dq *dq, bool known)
 {
-	const uint32_t ring = GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE;
-	const struct {
-		const char *name;
-		uint64_t at, bytes;
-		uint32_t flags;
-	} parts[] = {
-		{ "sq", dq->sq, 64ull << dq->sq_shift, ring }, { "cq", dq->cq, 16ull << dq->cq_shift, ring | GFX_READONLY },
-		{ "sq doorbell", dq->sq_db, 4, ring }, { "cq doorbell", dq->cq_db, 4, ring },
-		{ "state", dq->state, sizeof(struct gpunvme_dq_state), 0 }, { "ready", dq->ready, 8ull << dq->sq_shift, 0 },
-		{ "result", dq->result, 8ull * dq->cids, 0 }, { "cid_map", dq->cid_map, (dq->cids + 63) / 64 * 8ull, 0 },
-		{ "stop", dq->stop, 4, ring },
-	};
-	unsigned i;
+	struct gfx_region part[GFX_QUEUE_PARTS];
+	unsigned i, count = gfx_queue_parts(dq, part);
 
-	for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+	for (i = 0; i < count; i++)
 		if (known)
-			lanes_memory(parts[i].name, (void *)(uintptr_t)parts[i].at, parts[i].bytes, parts[i].flags);
+			lanes_memory(part[i].name, (void *)(uintptr_t)part[i].base, part[i].size, part[i].flags);
 		else
-			lanes_forget((void *)(uintptr_t)parts[i].at);
+			lanes_forget((void *)(uintptr_t)part[i].base);
 }
 
 static void turn(void *unused)
@@ -118,7 +108,6 @@ uint64_t gnvd_clock(void)
 
 void lanes_launch(const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
 {
-	static const uint32_t forget[] = { 0, 0, 3, 30 }, stir[] = { 1, 5, 30, 100 }, stall[] = { 0, 30, 90, 99 };
 	struct gfx *m = &all.machine;
 	unsigned i;
 
@@ -126,10 +115,7 @@ void lanes_launch(const char *kernel, uint32_t lanes, uint32_t width, const void
 	m->code = all.code;
 	m->step = 0;
 	m->tick = lanes_tick;
-	m->forget = forget[gfx_draw(m, 4)];
-	m->stir = stir[gfx_draw(m, 4)];
-	m->stall = stall[gfx_draw(m, 4)];
-	m->ahead = 1u << gfx_draw(m, 6);
+	gfx_season(m);
 	m->outside = turn;
 	m->regions = 0;
 	for (i = 0; i < all.regions; i++)

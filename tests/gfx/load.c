@@ -12,25 +12,24 @@
 #define NOTE_METADATA 32
 
 struct file {
-	uint8_t *data;
+	const uint8_t *data;
 	size_t size;
 };
 
-static bool read_file(const char *path, struct file *f)
+static uint8_t *read_file(const char *path, struct file *f)
 {
 	FILE *in = fopen(path, "rb");
+	uint8_t *data = NULL;
 	long size;
 
 	if (!in)
-		return false;
-	f->size = 0;
-	f->data = NULL;
+		return NULL;
 	if (!fseek(in, 0, SEEK_END) && (size = ftell(in)) >= 0 && size < (long)MAX_IMAGE && !fseek(in, 0, SEEK_SET)) {
-		f->data = calloc(1, (size_t)size + 1);
-		f->size = f->data ? fread(f->data, 1, (size_t)size, in) : 0;
+		data = calloc(1, (size_t)size + 1);
+		*f = (struct file){ data, data ? fread(data, 1, (size_t)size, in) : 0 };
 	}
 	fclose(in);
-	return f->data != NULL;
+	return data;
 }
 
 static const void *part(const struct file *f, uint64_t offset, uint64_t size)
@@ -49,8 +48,8 @@ static const char *check_header(const struct file *f)
 		return "not a little-endian ELF64 file";
 	if (h.e_machine != 224 || h.e_ident[EI_OSABI] != 64)
 		return "not for AMD GPUs under HSA";
-	if (h.e_ident[EI_ABIVERSION] != 3 && h.e_ident[EI_ABIVERSION] != 4)
-		return "code object version is neither 5 nor 6";
+	if (h.e_ident[EI_ABIVERSION] < 2 || h.e_ident[EI_ABIVERSION] > 4)
+		return "code object version is none of 4, 5 and 6";
 	if ((h.e_flags & 0xff) != MACHINE_GFX1100)
 		return "not for gfx1100";
 	if (h.e_phentsize != sizeof(Elf64_Phdr) || !part(f, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr)))
@@ -192,29 +191,46 @@ static const char *load_notes(struct gfx_code *c, const struct file *f, unsigned
 	return "no metadata";
 }
 
-struct gfx_code *gfx_load(const char *path, char *why, size_t why_size)
+static struct gfx_code *load(const struct file *f, const char *name, char *why, size_t why_size)
 {
 	struct gfx_code *c = calloc(1, sizeof(*c));
-	struct file f = { NULL, 0 };
-	const char *wrong;
+	const char *wrong = c ? check_header(f) : "no memory";
 	Elf64_Ehdr h;
 
-	wrong = !c || !read_file(path, &f) ? "cannot be read" : check_header(&f);
 	if (!wrong) {
-		memcpy(&h, f.data, sizeof(h));
-		wrong = load_segments(c, &f, h.e_phnum);
+		memcpy(&h, f->data, sizeof(h));
+		wrong = load_segments(c, f, h.e_phnum);
 		if (!wrong)
-			wrong = load_symbols(c, &f);
+			wrong = load_symbols(c, f);
 		if (!wrong)
-			wrong = load_notes(c, &f, h.e_phnum);
+			wrong = load_notes(c, f, h.e_phnum);
 	}
-	free(f.data);
 	if (!wrong)
 		return c;
-	snprintf(why, why_size, "%s: %s", path, wrong);
+	snprintf(why, why_size, "%s: %s", name, wrong);
 	if (c)
 		gfx_unload(c);
 	return NULL;
+}
+
+struct gfx_code *gfx_load_memory(const void *elf, size_t size, char *why, size_t why_size)
+{
+	return load(&(struct file){ elf, size }, "code object", why, why_size);
+}
+
+struct gfx_code *gfx_load(const char *path, char *why, size_t why_size)
+{
+	struct gfx_code *c;
+	struct file f;
+	uint8_t *data = read_file(path, &f);
+
+	if (!data) {
+		snprintf(why, why_size, "%s: cannot be read", path);
+		return NULL;
+	}
+	c = load(&f, path, why, why_size);
+	free(data);
+	return c;
 }
 
 void gfx_unload(struct gfx_code *c)

@@ -78,7 +78,7 @@ static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *f
 static uint64_t private_address(struct gfx *m, const struct gfx_wave *w, const struct gfx_inst *in, unsigned lane, uint64_t offset,
 				unsigned size)
 {
-	uint32_t slice = m->kernel->scratch;
+	uint32_t slice = m->slice;
 
 	if (in->segment != 1)
 		return offset;

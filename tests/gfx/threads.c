@@ -38,8 +38,7 @@ static void give_way(void *ctx)
 	sched_yield();
 }
 
-/* Decoding on first use is for one thread. */
-static void decode_all(struct gfx_code *c)
+void gfx_decode_all(struct gfx_code *c)
 {
 	uint64_t at;
 
@@ -73,7 +72,7 @@ int gfx_run_threads(struct gfx *m)
 
 	if (!part)
 		abort();
-	decode_all(m->code);
+	gfx_decode_all(m->code);
 	for (i = first = 0; i < count; i++) {
 		unsigned groups = (m->groups - first) / (count - i);
 
@@ -84,8 +83,10 @@ int gfx_run_threads(struct gfx *m)
 		pthread_join(part[i].thread, NULL);
 		m->step += part[i].m.step;
 		m->noted += part[i].m.noted;
-		if (part[i].ret && part[i].m.error[0])
+		if (part[i].ret && part[i].m.error[0]) {
 			memcpy(m->error, part[i].m.error, sizeof(m->error));
+			m->cause = part[i].m.cause;
+		}
 		ret |= part[i].ret;
 		gfx_cache_free(part[i].m.l1);
 		gfx_cache_free(part[i].m.far);

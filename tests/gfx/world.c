@@ -47,6 +47,8 @@ static void fetched(void *ctx, const struct gpunvme_sqe *cmd)
 		return;
 	}
 	w->seen[stamp]++;
+	w->before[stamp] = q->last[cmd->cid];
+	q->last[cmd->cid] = (uint32_t)stamp + 1;
 	data = (uint32_t *)(void *)(w->data + offset);
 	if (cmd->opc == GPUNVME_IO_READ) {
 		data[0] = pattern(stamp, 0);
@@ -170,6 +172,7 @@ struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint6
 	w->stop = memory(w, "stop", 4, GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE);
 	w->data = memory(w, "data", (size_t)lanes * WORLD_BLOCK, GFX_DEVICE);
 	w->seen = memory(w, NULL, 4ull * stamps, 0);
+	w->before = memory(w, NULL, 4ull * stamps, 0);
 	*w->dbuf = (struct gpunvme_dbuf){ .base = (uintptr_t)w->data, .len = (uint64_t)lanes * WORLD_BLOCK, .iova = IOVA };
 	for (i = 0; i < queues; i++)
 		make_queue(w, i, sq_shift, start);
@@ -199,6 +202,7 @@ void world_free(struct world *w)
 	free(w->stop);
 	free(w->data);
 	free(w->seen);
+	free(w->before);
 	free(w);
 }
 

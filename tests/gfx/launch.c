@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a dispatch packet to waves that can run: registers, local memory and stack as the ABI wants them (AMDGPUUsage: initial kernel
+ * execution state, kernel arguments, dispatch packet). And the packet and arguments themselves, for who has none.
+ */
+#include "gfx/gfx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXEC 126
+#define MAX_LDS 65536
+#define MAX_STACK 65536 /* of a lane */
+#define PACKET 64
+
+void gfx_season(struct gfx *m)
+{
+	static const uint32_t forget[] = { 0, 0, 3, 30 }, stir[] = { 1, 5, 30, 100 }, stall[] = { 0, 30, 90, 99 };
+
+	m->forget = forget[gfx_draw(m, 4)];
+	m->stir = stir[gfx_draw(m, 4)];
+	m->stall = stall[gfx_draw(m, 4)];
+	m->ahead = 1u << gfx_draw(m, 6);
+}
+
+/* ---- Waves ---- */
+
+static void set_pointer(struct gfx_wave *w, unsigned *at, const void *p)
+{
+	w->s[(*at)++] = (uint32_t)(uintptr_t)p;
+	w->s[(*at)++] = (uint32_t)((uintptr_t)p >> 32);
+}
+
+static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispatch *d, unsigned number)
+{
+	const struct gfx_kernel *k = m->kernel;
+	unsigned i, lane, at = 0, first = number % m->wave_of_group * GFX_LANES, group = number / m->wave_of_group;
+	uint32_t width = d->lanes - group * d->width < d->width ? d->lanes - group * d->width : d->width;
+
+	w->number = number;
+	w->group = group;
+	w->state = first < width ? W_RUN : W_DONE;
+	w->l0 = gfx_cache_new();
+	for (i = 0; i < 106; i++)
+		w->s[i] = gfx_draw(m, 1u << 31);
+	for (i = 0; i < 256; i++)
+		for (lane = 0; lane < GFX_LANES; lane++)
+			w->v[i][lane] = gfx_draw(m, 1u << 31);
+	at += k->properties & 1 ? 4 : 0;
+	if (k->properties & 2)
+		set_pointer(w, &at, d->packet);
+	at += k->properties & 4 ? 2 : 0;
+	if (k->properties & 8)
+		set_pointer(w, &at, d->kernarg);
+	at = k->user_sgprs;
+	if (k->rsrc2 >> 7 & 1)
+		w->s[at++] = w->group;
+	if (k->rsrc2 >> 8 & 1)
+		w->s[at++] = 0;
+	if (k->rsrc2 >> 9 & 1)
+		w->s[at++] = 0;
+	for (lane = 0; lane < GFX_LANES; lane++)
+		w->v[0][lane] = first + lane;
+	w->s[EXEC] = width >= first + GFX_LANES ? ~0u : (1u << (width - first) % GFX_LANES) - 1;
+	w->pc = (uintptr_t)m->code->image + k->entry;
+}
+
+static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
+{
+	unsigned i;
+
+	m->groups = (d->lanes + d->width - 1) / d->width;
+	m->wave_of_group = (d->width + GFX_LANES - 1) / GFX_LANES;
+	m->waves = m->groups * m->wave_of_group;
+	m->group = calloc(m->groups, sizeof(*m->group));
+	m->wave = calloc(m->waves, sizeof(*m->wave));
+	m->l1 = gfx_cache_new();
+	m->slice = d->stack;
+	m->stack = calloc(m->waves * GFX_LANES + 1u, m->slice + 1u);
+	m->far = gfx_cache_new();
+	if (!m->group || !m->wave || !m->stack)
+		abort();
+	gfx_register(m, "kernel arguments", d->kernarg, m->kernel->kernarg, GFX_READONLY);
+	gfx_register(m, "dispatch packet", d->packet, PACKET, GFX_READONLY);
+	gfx_register(m, "code", m->code->image, m->code->size, GFX_READONLY);
+	gfx_register(m, "stack", m->stack, (uint64_t)m->waves * GFX_LANES * m->slice, 0);
+	for (i = 0; i < m->groups; i++) {
+		m->group[i].lds_size = d->lds;
+		m->group[i].lds = calloc(1, d->lds + 1u);
+		m->group[i].scalar = gfx_cache_new();
+		if (!m->group[i].lds)
+			abort();
+	}
+	for (i = 0; i < m->waves; i++)
+		init_wave(m, &m->wave[i], d, i);
+}
+
+static void free_groups(struct gfx *m)
+{
+	unsigned i;
+
+	for (i = 0; i < m->waves; i++)
+		gfx_cache_free(m->wave[i].l0);
+	for (i = 0; i < m->groups; i++) {
+		free(m->group[i].lds);
+		gfx_cache_free(m->group[i].scalar);
+	}
+	gfx_cache_free(m->l1);
+	gfx_cache_free(m->far);
+	free(m->wave);
+	free(m->group);
+	free(m->stack);
+	m->current = NULL;
+	m->wave = NULL;
+	m->group = NULL;
+}
+
+static int check(struct gfx *m, const struct gfx_dispatch *d)
+{
+	const struct gfx_kernel *k = d->kernel;
+
+	if (!(k->properties >> 10 & 1))
+		snprintf(m->error, sizeof(m->error), "%s is compiled for waves of 64 lanes", k->name);
+	else if (d->lds > MAX_LDS)
+		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of local memory, there are %u", k->name, d->lds, MAX_LDS);
+	else if (d->stack > MAX_STACK)
+		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of stack, there are %u", k->name, d->stack, MAX_STACK);
+	else if (d->lds < k->lds || d->stack < k->scratch)
+		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of local memory and %u of stack, the packet gives %u and %u",
+			 k->name, k->lds, k->scratch, d->lds, d->stack);
+	else if (!d->lanes || !d->width || d->width > 1024 || d->lanes / d->width > 1024)
+		snprintf(m->error, sizeof(m->error), "a grid of %u lanes in groups of %u", d->lanes, d->width);
+	else
+		return 0;
+	return -1;
+}
+
+int gfx_dispatch(struct gfx *m, const struct gfx_dispatch *d)
+{
+	unsigned regions = m->regions;
+	int ret;
+
+	m->kernel = d->kernel;
+	m->cached_count = 0;
+	m->tick = m->tick ? m->tick : 1;
+	m->error[0] = 0;
+	m->cause = GFX_REFUSED;
+	if (check(m, d))
+		return -1;
+	make_groups(m, d);
+	ret = m->threads > 1 && m->groups > 1 ? gfx_run_threads(m) : gfx_run(m);
+	m->regions = regions;
+	free_groups(m);
+	return ret;
+}
+
+/* ---- For who has no packet ---- */
+
+static void put32(uint8_t *at, uint32_t v)
+{
+	memcpy(at, &v, 4);
+}
+
+static void put16(uint8_t *at, unsigned v)
+{
+	at[0] = (uint8_t)v;
+	at[1] = (uint8_t)(v >> 8);
+}
+
+static void make_packet(uint8_t *packet, uint32_t lanes, uint32_t width)
+{
+	put16(packet + 2, 1);
+	put16(packet + 4, width);
+	put16(packet + 6, 1);
+	put16(packet + 8, 1);
+	put32(packet + 12, lanes);
+	put32(packet + 16, 1);
+	put32(packet + 20, 1);
+}
+
+static void make_hidden(uint8_t *hidden, uint32_t lanes, uint32_t width)
+{
+	put32(hidden, lanes / width);
+	put32(hidden + 4, 1);
+	put32(hidden + 8, 1);
+	put16(hidden + 12, width);
+	put16(hidden + 14, 1);
+	put16(hidden + 16, 1);
+	put16(hidden + 18, lanes % width);
+	put16(hidden + 64, 1);
+}
+
+int gfx_launch(struct gfx *m, const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
+{
+	const struct gfx_kernel *k = gfx_find(m->code, kernel);
+	uint32_t size = k && k->kernarg > bytes ? k->kernarg : bytes;
+	uint8_t packet[PACKET] = { 0 }, *kernarg;
+	int ret;
+
+	if (!k || k->explicit_size != bytes) {
+		if (!k)
+			snprintf(m->error, sizeof(m->error), "the code object has no kernel '%s'", kernel);
+		else
+			snprintf(m->error, sizeof(m->error), "%s takes %u bytes of arguments, not %u", kernel, k->explicit_size, bytes);
+		return -1;
+	}
+	kernarg = calloc(1, size + 512);
+	if (!kernarg)
+		abort();
+	memcpy(kernarg, args, bytes);
+	if (width && k->hidden && k->hidden + 66 <= size + 512)
+		make_hidden(kernarg + k->hidden, lanes, width);
+	make_packet(packet, lanes, width);
+	ret = gfx_dispatch(m, &(struct gfx_dispatch){ k, lanes, width, k->lds, k->scratch, kernarg, packet });
+	free(kernarg);
+	return ret;
+}
