@@ -16,7 +16,7 @@
 #include "seam.h"
 
 struct standin_moves standin_moves;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs and locked */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs */
 static struct standin_alloc *allocs;
 
 int standin_importers[STANDIN_GPUS_MAX];
@@ -144,6 +144,26 @@ static void unback(struct standin_alloc *a)
 		close(a->fd);
 }
 
+static const char *pool_name(uint64_t pool)
+{
+	return pool == POOL_KERNARG ? "kernarg" : pool < POOL_LOCAL ? "host" : pool < POOL_FINE ? "local" : "fine";
+}
+
+/* Its GPU reaches its own memory; other memory must be given to it. */
+static unsigned owner(uint64_t pool)
+{
+	return pool < POOL_LOCAL ? 0 : 1u << (pool < POOL_FINE ? pool - POOL_LOCAL : pool - POOL_FINE);
+}
+
+static unsigned gpus_of(const hsa_agent_t *agent, size_t agents)
+{
+	unsigned gpus = 0;
+
+	for (; agents--; agent++)
+		gpus |= agent->handle < AGENT_GPU ? 0 : 1u << (agent->handle - AGENT_GPU);
+	return gpus;
+}
+
 STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t size, uint32_t flags, void **ptr)
 {
 	struct standin_alloc *a;
@@ -164,6 +184,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 	a->next = allocs;
 	allocs = a;
 	pthread_mutex_unlock(&lock);
+	standin_range_add(pool_name(a->pool), a->ptr, a->len, owner(a->pool));
 	count(&standin_counts.allocations, 1);
 	*ptr = a->ptr;
 	return HSA_STATUS_SUCCESS;
@@ -180,6 +201,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 		;
 	*link = a->next;
 	pthread_mutex_unlock(&lock);
+	standin_range_remove(a->ptr);
 	unback(a);
 	free(a);
 	count(&standin_counts.allocations, -1);
@@ -189,10 +211,9 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 STANDIN_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_agent_t *agent, const uint32_t *flags,
 						     const void *ptr)
 {
-	(void)agents;
-	(void)agent;
 	(void)flags;
 	STANDIN_FAILS("amd_agents_allow_access");
+	standin_range_allow(ptr, gpus_of(agent, agents));
 	return standin_find(ptr) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ALLOCATION;
 }
 
@@ -223,76 +244,17 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 	return HSA_STATUS_SUCCESS;
 }
 
-static struct locked {
-	struct locked *next;
-	void *ptr;
-	size_t size;
-	unsigned gpus; /* bit for each that sees it */
-	unsigned times;
-} *locked;
-
-static struct locked **find_locked(const void *ptr)
-{
-	struct locked **link;
-
-	for (link = &locked; *link && (*link)->ptr != ptr; link = &(*link)->next)
-		;
-	return link;
-}
-
-bool standin_sees(unsigned gpu, const void *ptr)
-{
-	const struct locked *l;
-	bool sees = false;
-
-	pthread_mutex_lock(&lock);
-	for (l = locked; l; l = l->next)
-		sees |= (const char *)ptr >= (char *)l->ptr && (const char *)ptr < (char *)l->ptr + l->size && l->gpus >> gpu & 1;
-	pthread_mutex_unlock(&lock);
-	return sees;
-}
-
 /* As ROCm's: pages that are locked already are counted once more, and seen by nobody else for it. */
-static hsa_status_t lock_pages(void *ptr, size_t size, unsigned gpus)
-{
-	hsa_status_t status = HSA_STATUS_SUCCESS;
-	struct locked **link, *l;
-
-	pthread_mutex_lock(&lock);
-	link = find_locked(ptr);
-	l = *link;
-	if (!l) {
-		l = *link = calloc(1, sizeof(*l));
-		if (l)
-			*l = (struct locked){ .ptr = ptr, .size = size, .gpus = gpus };
-	}
-	if (!l)
-		status = HSA_STATUS_ERROR_OUT_OF_RESOURCES;
-	else if (l->size != size)
-		status = HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	else
-		l->times++;
-	pthread_mutex_unlock(&lock);
-	return status;
-}
-
 STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa_agent_t *agents, int count_of,
 						     hsa_amd_memory_pool_t pool, uint32_t flags, void **agent_ptr)
 {
-	unsigned gpus = count_of ? 0 : ~0u;
+	unsigned gpus = count_of ? gpus_of(agents, (size_t)count_of) : ~0u;
 	unsigned char resident;
-	hsa_status_t status;
-	int i;
 
 	STANDIN_FAILS("amd_memory_lock_to_pool");
 	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_KERNARG || flags ||
-	    mincore(ptr, 1, &resident)) /* nothing is there */
+	    mincore(ptr, 1, &resident) || !standin_range_add("locked", ptr, size, gpus)) /* where something is */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	for (i = 0; i < count_of; i++)
-		gpus |= 1u << (agents[i].handle - AGENT_GPU);
-	status = lock_pages(ptr, size, gpus);
-	if (status != HSA_STATUS_SUCCESS)
-		return status;
 	count(&standin_counts.locks, 1);
 	*agent_ptr = ptr;
 	return HSA_STATUS_SUCCESS;
@@ -300,17 +262,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 
 STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 {
-	struct locked **link, *l;
-
-	pthread_mutex_lock(&lock);
-	link = find_locked(ptr);
-	l = *link;
-	if (l && !--l->times) {
-		*link = l->next;
-		free(l);
-	}
-	pthread_mutex_unlock(&lock);
-	if (!l)
+	if (!standin_range_remove(ptr))
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
 	count(&standin_counts.locks, -1);
 	return HSA_STATUS_SUCCESS;
@@ -333,6 +285,7 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 		*ptr = seam_map ? seam_map(fd, NULL, SEAM_WAY_INTEROP, size) : NULL;
 	if (!*ptr)
 		return HSA_STATUS_ERROR;
+	standin_range_add("imported", *ptr, *size, gpus_of(agent, agents));
 	count(&standin_counts.imports, 1);
 	count(&standin_importers[agent->handle - AGENT_GPU], 1);
 	return HSA_STATUS_SUCCESS;
@@ -341,6 +294,8 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 STANDIN_API hsa_status_t hsa_amd_interop_unmap_buffer(void *ptr)
 {
 	STANDIN_FAILS("amd_interop_unmap_buffer");
+	if (!standin_range_remove(ptr))
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	if (seam_unmap)
 		seam_unmap(ptr, true); /* else it is left: a late access of a test's lane is an error to be seen elsewhere */
 	count(&standin_counts.imports, -1);

@@ -2,13 +2,16 @@
 /*
  * Inside of the stand-in for ROCm's HSA runtime. It is a shared library with the real one's functions, compiled against its real
  * headers. Its GPUs have memory that is memfds, which a kernel can map for a controller as it maps a DMA-BUF, or the BAR of a real
- * device (bar.h), and lanes that are threads of this process; they run the C text of the kernels whose code objects they got.
+ * device (bar.h), and lanes that are threads of this process; lanes.h says what they run.
  *
  * The environment tells it what to play, read at each call:
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
  *   STANDIN_MINOR=N      version of AMD's extensions (15)
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
- *                        "hdp": no register to flush with; "export": memory has no DMA-BUF
+ *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
+ *                        completions fall apart (lanes "gfx")
+ *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
+ *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), and STANDIN_STEPS=N: a kernel is endless after N instructions
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
  *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, answers status S (hexadecimal)
  *   STANDIN_BAR=ADDRESS  the memory is that device's BAR 2
@@ -75,8 +78,22 @@ STANDIN_API bool standin_sees(unsigned gpu, const void *ptr);
 /* The allocation that holds an address, or NULL. */
 struct standin_alloc *standin_find(const void *ptr);
 
-/* A code object: where its kernel descriptor `name` lies, or NULL. */
-const unsigned char *standin_descriptor(const void *elf, size_t len, const char *name);
+/*
+ * Memory that GPUs may touch: each thing that was allocated, locked or mapped adds its range, and takes it back. gpus has a bit for
+ * each. A range that is there already is counted once more and keeps its GPUs.
+ */
+struct standin_range {
+	struct standin_range *next;
+	const char *name;
+	const void *ptr;
+	size_t len;
+	unsigned gpus, times;
+};
+
+STANDIN_API bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned gpus);
+void standin_range_allow(const void *ptr, unsigned gpus);
+STANDIN_API bool standin_range_remove(const void *ptr); /* false: there is none */
+void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_range *range), void *ctx);
 
 #define STANDIN_FAILS(function)                                                                                                    \
 	do {                                                                                                                       \

@@ -12,11 +12,26 @@
 
 #include <gpunvme/gpunvme.h>
 
+#include "hsa/runtime.h"
 #include "mem/mem.h"
 #include "unit/fake_hip.h"
 
 static struct fake_hip *hip;
 static struct gpunvme_gpu *gpu;
+
+/* HIP stands on the HSA runtime, which therefore knows its memory. */
+static void granted(void *ptr, size_t size, bool yes)
+{
+	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
+	__typeof__(standin_range_add) *add;
+	__typeof__(standin_range_remove) *take;
+
+	assert_non_null(library);
+	*(void **)&add = dlsym(library, "standin_range_add");
+	*(void **)&take = dlsym(library, "standin_range_remove");
+	assert_true(yes ? add("hip", ptr, size, 1) : take(ptr));
+	dlclose(library);
+}
 
 static int begin(void **state)
 {
@@ -28,6 +43,7 @@ static int begin(void **state)
 	hip = get();
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 70000000;
+	hip->granted = granted;
 	hip->devices = 0x40 - 3 + 1; /* the last one is the stand-in's first */
 	return gpunvme_gpu_open("hsa:0", NULL, &gpu);
 }

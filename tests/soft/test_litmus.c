@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme_litmus() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
- * is found out, by the test that is for it and with the right words.
+ * is found out, by the test that is for it and with the right words. On CPU lanes, or on those that GPUNVME_TEST_GPU names.
  */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,6 +36,11 @@ struct stage {
 	unsigned last, seen;    /* commands of that one */
 	bool done;
 };
+
+static const char *lanes(void)
+{
+	return getenv("GPUNVME_TEST_GPU") ? getenv("GPUNVME_TEST_GPU") : "cpu";
+}
 
 static void nap(unsigned ms)
 {
@@ -135,7 +141,7 @@ static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
 	stage.fault = (struct gnv_soft_fault){ decide, &stage };
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("litmus.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &stage.dev), 0);
-	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &stage.gpu), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &stage.gpu), 0);
 	gnv_soft_set_fault(gnv_port_soft(stage.dev->port), &stage.fault);
 	opts.commands = COMMANDS;
 	opts.timeout_ms = TIMEOUT_MS;
@@ -213,7 +219,7 @@ static void test_flags(void **state)
 	(void)state;
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("litmus.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
 	opts.flags = GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* its self-test reads by 16-byte loads */
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);

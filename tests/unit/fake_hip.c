@@ -120,6 +120,8 @@ hipError_t hipMemUnmap(void *ptr, size_t size)
 {
 	rule(ptr == range && size && state.maps, "what is mapped is unmapped");
 	state.maps--;
+	if (accessible && state.granted)
+		state.granted(ptr, size, false);
 	accessible = false;
 	return 0;
 }
@@ -132,6 +134,8 @@ hipError_t hipMemSetAccess(void *ptr, size_t size, const hipMemAccessDesc *desc,
 		     desc->location.type == hipMemLocationTypeDevice,
 	     "the GPU may read and write");
 	accessible = !ret;
+	if (accessible && state.granted)
+		state.granted(ptr, size, true);
 	return ret;
 }
 

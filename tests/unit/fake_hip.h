@@ -15,6 +15,7 @@ struct fake_hip {
 	bool no_uncached;
 	unsigned fails_at; /* the how-manieth call fails; 0: none */
 	int fails_with;
+	void (*granted)(void *ptr, size_t size, bool yes); /* memory is given to a GPU, or taken back; or NULL */
 	const char *broke; /* the first rule that was broken, or NULL */
 
 	unsigned count; /* calls that could fail */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How kernels run: as the C text that the library has for CPU lanes, or as the machine code they were given, on the executor of
+ * tests/gfx. What a packet and a code object are is the same for both.
+ */
+#ifndef TESTS_HSA_LANES_H
+#define TESTS_HSA_LANES_H
+
+#include "runtime.h"
+
+struct standin_kernel {
+	const struct standin_lanes *lanes;
+	const void *code;  /* what lanes->load() answered */
+	const void *entry; /* what lanes->find() found */
+	const char *name;  /* without .kd */
+	uint32_t kernarg, group, private; /* bytes */
+};
+
+struct standin_lanes {
+	/* Take a code object; NULL: it is none. */
+	void *(*load)(const void *elf, size_t len);
+	void (*unload)(void *code);
+	/* Fills in entry and sizes of the kernel k->name; false: there is none. */
+	bool (*find)(struct standin_kernel *k);
+	/*
+	 * Run to the end. HSA_STATUS_INFO_BREAK: *stop was set meanwhile. Any other status but success ends the queue.
+	 * The packet is correct; its arguments may lie anywhere.
+	 */
+	hsa_status_t (*run)(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu, int *stop);
+};
+
+extern const struct standin_lanes standin_lanes_cpu, standin_lanes_gfx;
+
+/* The kernel that packets call by this number, or NULL. */
+const struct standin_kernel *standin_kernel(uint64_t object);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A GPU: the machine code runs on the executor of tests/gfx, on exactly the memory that the runtime has given to that GPU. Words
+ * that others write while kernels run are known by the arguments of the library's kernels.
+ */
+#include "gpu/kernels/kernels.h"
+#include "gfx/rings.h"
+#include "lanes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define STEPS 400000000 /* a minute or so */
+#define RING (GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE)
+
+static uint64_t launches;
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void *gfx_load_object(const void *elf, size_t len)
+{
+	char why[300];
+	struct gfx_code *code = gfx_load_memory(elf, len, why, sizeof(why));
+
+	if (code)
+		gfx_decode_all(code); /* kernels may run at the same time */
+	else
+		printf("stand-in: %s\n", why);
+	return code;
+}
+
+static void gfx_unload_object(void *code)
+{
+	gfx_unload(code);
+}
+
+static bool gfx_find_kernel(struct standin_kernel *k)
+{
+	const struct gfx_kernel *found = gfx_find(k->code, k->name);
+
+	if (!found)
+		return false;
+	k->entry = found;
+	k->kernarg = found->kernarg;
+	k->group = found->lds;
+	k->private = found->scratch;
+	return true;
+}
+
+/* ---- The memory of a launch ---- */
+
+static void add_range(void *ctx, const struct standin_range *r)
+{
+	struct gfx *m = ctx;
+
+	if (m->regions < GFX_REGIONS - 64)
+		gfx_register(m, r->name, r->ptr, r->len, GFX_DEVICE);
+}
+
+/* Inside of what is known already another rule holds. */
+static void tighten(struct gfx *m, const char *name, uint64_t at, uint64_t size, uint32_t flags)
+{
+	if (gfx_knows(m, at, size) && m->regions < GFX_REGIONS - 8)
+		gfx_register(m, name, (const void *)(uintptr_t)at, size, flags);
+}
+
+static void add_queue(struct gfx *m, const struct gpunvme_dq *dq)
+{
+	struct gfx_region part[GFX_QUEUE_PARTS];
+	unsigned i, count = gfx_queue_parts(dq, part);
+
+	for (i = 0; i < count; i++)
+		tighten(m, part[i].name, part[i].base, part[i].size, part[i].flags);
+}
+
+/* The litmus kernel puts what no completion has into the ring, and asks whether it arrives whole. */
+static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
+{
+	add_queue(m, &a->dq);
+	tighten(m, "cq", a->dq.cq, 16ull << a->dq.cq_shift, RING | (standin_lacks("whole") ? 0 : GFX_WHOLE));
+}
+
+/* The queues and control words that a kernel of the library is told of. */
+static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg)
+{
+	const struct gnv_copy_args *copy = kernarg;
+	const struct gnv_ring_args *ring = kernarg;
+	uint32_t i;
+
+	if (!strcmp(kernel, "gnvk_read") || !strcmp(kernel, "gnvk_selftest"))
+		add_queue(m, kernarg);
+	if (!strcmp(kernel, "gnvk_litmus"))
+		add_litmus(m, kernarg);
+	for (i = 0; !strcmp(kernel, "gnvk_copy") && i < copy->queues && gfx_knows(m, copy->dq, (i + 1) * sizeof(struct gpunvme_dq)); i++)
+		add_queue(m, (const struct gpunvme_dq *)(uintptr_t)copy->dq + i);
+	if (!strcmp(kernel, "gnvk_ring")) {
+		tighten(m, "go", ring->go, 4, RING);
+		tighten(m, "doorbell", ring->doorbell, 4, RING);
+	}
+}
+
+/* ---- A launch ---- */
+
+/* The rest of the world has its turn, and time is what it is there, in ns; an instruction adds next to nothing. */
+static void outside(void *ctx)
+{
+	struct gfx *m = ctx;
+	struct timespec now;
+	uint64_t ns;
+
+	if (!gfx_draw(m, 64)) /* the controller's threads need the processor too */
+		nanosleep(&(struct timespec){ 0, 20000 }, NULL);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	m->clock = ns > m->clock ? ns : m->clock;
+}
+
+static hsa_status_t status_of(const struct gfx *m)
+{
+	switch (m->cause) {
+	case GFX_FAULT:
+		return (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
+	case GFX_ILLEGAL:
+		return (hsa_status_t)HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION;
+	default:
+		return HSA_STATUS_ERROR_EXCEPTION;
+	}
+}
+
+static hsa_status_t launch(struct gfx *m, const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet)
+{
+	const struct gfx_dispatch d = { k->entry,
+					packet->grid_size_x,
+					packet->workgroup_size_x,
+					packet->group_segment_size,
+					packet->private_segment_size,
+					packet->kernarg_address,
+					packet };
+
+	if (!gfx_knows(m, (uintptr_t)packet->kernarg_address, k->kernarg)) {
+		printf("stand-in: %s: its arguments are where the GPU may not look\n", k->name);
+		return (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
+	}
+	add_arguments(m, k->name, packet->kernarg_address);
+	if (!gfx_dispatch(m, &d))
+		return HSA_STATUS_SUCCESS;
+	if (!m->error[0])
+		return HSA_STATUS_INFO_BREAK; /* it was stopped */
+	printf("stand-in: %s, launch %llu: %s\n", k->name, (unsigned long long)launches, m->error);
+	return status_of(m);
+}
+
+static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu, int *stop)
+{
+	struct gfx *m = calloc(1, sizeof(*m));
+	hsa_status_t status;
+
+	if (!m)
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	m->code = (struct gfx_code *)(uintptr_t)k->code;
+	m->rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
+	m->random = (setting("GFX_SEED", 1) + __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED)) * 0x9e3779b97f4a7c15ull + 77;
+	m->max_steps = setting("STANDIN_STEPS", STEPS);
+	m->halt = stop;
+	m->outside = outside;
+	m->outside_ctx = m;
+	gfx_season(m);
+	outside(m);
+	standin_ranges(gpu, add_range, m);
+	status = launch(m, k, packet);
+	free(m);
+	return status;
+}
+
+const struct standin_lanes standin_lanes_gfx = { gfx_load_object, gfx_unload_object, gfx_find_kernel, gfx_run_kernel };

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stand-in's queues and signals. A packet is taken when its doorbell signal is stored, checked as strictly as the specification
+ * allows, and run by a thread of its own. What a GPU would report ends the queue through its callback.
+ */
+#include "lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct signal {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	hsa_signal_value_t value;
+	struct queue *queue; /* whose doorbell it is */
+};
+
+struct queue {
+	hsa_queue_t base;
+	struct signal bell; /* its lock protects the rest */
+	uint64_t written, taken;
+	unsigned gpu, running;
+	int stop;  /* kernels shall end */
+	bool dead; /* it has failed and takes nothing more */
+	void (*failed)(hsa_status_t status, hsa_queue_t *source, void *data);
+	void *data;
+	hsa_kernel_dispatch_packet_t packet[];
+};
+
+struct work {
+	hsa_kernel_dispatch_packet_t packet; /* as the kernel sees it */
+	struct queue *queue;
+};
+
+static void count(int *counter, int by)
+{
+	__atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+/* ---- Signals ---- */
+
+static void signal_init(struct signal *s, hsa_signal_value_t value)
+{
+	pthread_condattr_t attr;
+
+	memset(s, 0, sizeof(*s));
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	s->value = value;
+}
+
+static void signal_set(struct signal *s, hsa_signal_value_t value)
+{
+	pthread_mutex_lock(&s->lock);
+	s->value = value;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void signal_count_down(struct signal *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->value--;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+STANDIN_API hsa_status_t hsa_signal_create(hsa_signal_value_t value, uint32_t consumers, const hsa_agent_t *consumer,
+					   hsa_signal_t *out)
+{
+	struct signal *s;
+
+	(void)consumers;
+	(void)consumer;
+	STANDIN_FAILS("signal_create");
+	s = malloc(sizeof(*s));
+	if (!s)
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	signal_init(s, value);
+	count(&standin_counts.signals, 1);
+	out->handle = (uintptr_t)s;
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_signal_destroy(hsa_signal_t signal)
+{
+	free((struct signal *)(uintptr_t)signal.handle);
+	count(&standin_counts.signals, -1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hsa_signal_condition_t condition,
+							 hsa_signal_value_t with, uint64_t timeout, hsa_wait_state_t state)
+{
+	struct signal *s = (struct signal *)(uintptr_t)signal.handle;
+	struct timespec end;
+	hsa_signal_value_t value;
+
+	(void)condition;
+	(void)state;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += (long)(timeout % 1000000000);
+	end.tv_sec += (time_t)(timeout / 1000000000) + end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&s->lock);
+	while (s->value >= with && !pthread_cond_timedwait(&s->changed, &s->lock, &end))
+		;
+	value = s->value;
+	pthread_mutex_unlock(&s->lock);
+	return value;
+}
+
+/* ---- Packets ---- */
+
+/* What is wrong with a packet, before anything runs. */
+static hsa_status_t check(const hsa_kernel_dispatch_packet_t *p, const struct standin_kernel *k)
+{
+	const unsigned scopes = HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+
+	if ((p->header >> HSA_PACKET_HEADER_TYPE & 0xff) != HSA_PACKET_TYPE_KERNEL_DISPATCH || p->reserved0 || p->reserved2)
+		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
+	/* Without them the kernel may not see what the host has written, nor the host what the kernel has. */
+	if ((p->header & scopes) != scopes)
+		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
+	if (p->setup != 1 << HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS || p->workgroup_size_y != 1 || p->workgroup_size_z != 1 ||
+	    p->grid_size_y != 1 || p->grid_size_z != 1)
+		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT; /* more dimensions than the library ever uses are not played */
+	if (!p->workgroup_size_x || p->workgroup_size_x > 1024 || !p->grid_size_x)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	if (!k)
+		return HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
+	if (p->group_segment_size < k->group || p->private_segment_size < k->private || (uintptr_t)p->kernarg_address & 15)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	return HSA_STATUS_SUCCESS;
+}
+
+static hsa_status_t run_packet(struct work *w)
+{
+	const struct standin_kernel *k = standin_kernel(w->packet.kernel_object);
+	hsa_status_t status;
+
+	if (standin_fails("dispatch", &status))
+		return status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK; /* 0 is a kernel that hangs */
+	status = check(&w->packet, k);
+	return status != HSA_STATUS_SUCCESS ? status : k->lanes->run(k, &w->packet, w->queue->gpu, &w->queue->stop);
+}
+
+static void *run(void *arg)
+{
+	struct work *w = arg;
+	struct queue *q = w->queue;
+	hsa_status_t status = run_packet(w);
+	bool broke;
+
+	pthread_mutex_lock(&q->bell.lock);
+	broke = status != HSA_STATUS_SUCCESS && status != HSA_STATUS_INFO_BREAK && !q->dead;
+	q->dead |= broke;
+	pthread_mutex_unlock(&q->bell.lock);
+	if (status == HSA_STATUS_SUCCESS && w->packet.completion_signal.handle)
+		signal_count_down((struct signal *)(uintptr_t)w->packet.completion_signal.handle);
+	else if (broke)
+		q->failed(status, &q->base, q->data); /* and no signal */
+	pthread_mutex_lock(&q->bell.lock);
+	q->running--;
+	pthread_cond_broadcast(&q->bell.changed);
+	pthread_mutex_unlock(&q->bell.lock);
+	free(w);
+	return NULL;
+}
+
+/* A packet whose header says INVALID has not been written yet, whatever the doorbell says. */
+static void take_packets(struct queue *q, uint64_t upto)
+{
+	pthread_mutex_lock(&q->bell.lock);
+	for (; q->taken <= upto && !q->dead; q->taken++) {
+		hsa_kernel_dispatch_packet_t *packet = &q->packet[q->taken & (q->base.size - 1)];
+		struct work *w;
+		pthread_t thread;
+
+		if (__atomic_load_n(&packet->header, __ATOMIC_ACQUIRE) == HSA_PACKET_TYPE_INVALID)
+			break;
+		w = aligned_alloc(64, (sizeof(*w) + 63) & ~(size_t)63);
+		if (!w)
+			break;
+		w->queue = q;
+		w->packet = *packet;
+		__atomic_store_n(&packet->header, HSA_PACKET_TYPE_INVALID, __ATOMIC_RELEASE);
+		q->running++;
+		if (pthread_create(&thread, NULL, run, w)) {
+			q->running--;
+			free(w);
+		} else {
+			pthread_detach(thread);
+		}
+	}
+	pthread_mutex_unlock(&q->bell.lock);
+}
+
+STANDIN_API void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value)
+{
+	struct signal *s = (struct signal *)(uintptr_t)signal.handle;
+
+	signal_set(s, value);
+	if (s->queue)
+		take_packets(s->queue, (uint64_t)value);
+}
+
+/* ---- Queues ---- */
+
+STANDIN_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
+					  void (*callback)(hsa_status_t status, hsa_queue_t *source, void *data), void *data,
+					  uint32_t private_segment_size, uint32_t group_segment_size, hsa_queue_t **out)
+{
+	struct queue *q;
+	uint32_t i;
+
+	(void)type;
+	(void)private_segment_size;
+	(void)group_segment_size;
+	STANDIN_FAILS("queue_create");
+	if (!size || size & (size - 1))
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	q = calloc(1, sizeof(*q) + size * sizeof(q->packet[0]));
+	if (!q)
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	signal_init(&q->bell, 0);
+	q->bell.queue = q;
+	q->gpu = (unsigned)(agent.handle - AGENT_GPU);
+	q->base.base_address = q->packet;
+	q->base.size = size;
+	q->base.doorbell_signal.handle = (uintptr_t)&q->bell;
+	q->failed = callback;
+	q->data = data;
+	for (i = 0; i < size; i++)
+		q->packet[i].header = HSA_PACKET_TYPE_INVALID;
+	count(&standin_counts.queues, 1);
+	*out = &q->base;
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
+{
+	struct queue *q = (struct queue *)queue;
+
+	__atomic_store_n(&q->stop, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&q->bell.lock);
+	while (q->running)
+		pthread_cond_wait(&q->bell.changed, &q->bell.lock);
+	pthread_mutex_unlock(&q->bell.lock);
+	free(q);
+	count(&standin_counts.queues, -1);
+	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API uint64_t hsa_queue_add_write_index_screlease(const hsa_queue_t *queue, uint64_t value)
+{
+	struct queue *q = (struct queue *)(uintptr_t)queue;
+
+	return __atomic_fetch_add(&q->written, value, __ATOMIC_RELEASE);
+}
+
+STANDIN_API uint64_t hsa_queue_load_read_index_scacquire(const hsa_queue_t *queue)
+{
+	return __atomic_load_n(&((const struct queue *)queue)->taken, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Which memory which GPU may touch. */
+#include "runtime.h"
+
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
+static struct standin_range *ranges;
+
+static struct standin_range **find(const void *ptr)
+{
+	struct standin_range **link;
+
+	for (link = &ranges; *link && (*link)->ptr != ptr; link = &(*link)->next)
+		;
+	return link;
+}
+
+bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned gpus)
+{
+	struct standin_range *r;
+	bool fits = true;
+
+	pthread_mutex_lock(&lock);
+	r = *find(ptr);
+	if (r)
+		fits = r->len == len;
+	else
+		r = malloc(sizeof(*r));
+	if (r && r != *find(ptr)) {
+		*r = (struct standin_range){ ranges, name, ptr, len, gpus, 0 };
+		ranges = r;
+	}
+	if (r && fits)
+		r->times++;
+	pthread_mutex_unlock(&lock);
+	return r && fits;
+}
+
+void standin_range_allow(const void *ptr, unsigned gpus)
+{
+	struct standin_range *r;
+
+	pthread_mutex_lock(&lock);
+	r = *find(ptr);
+	if (r)
+		r->gpus |= gpus;
+	pthread_mutex_unlock(&lock);
+}
+
+bool standin_range_remove(const void *ptr)
+{
+	struct standin_range **link, *r;
+
+	pthread_mutex_lock(&lock);
+	link = find(ptr);
+	r = *link;
+	if (r && !--r->times) {
+		*link = r->next;
+		free(r);
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_range *range), void *ctx)
+{
+	const struct standin_range *r;
+
+	pthread_mutex_lock(&lock);
+	for (r = ranges; r; r = r->next)
+		if (r->gpus >> gpu & 1)
+			see(ctx, r);
+	pthread_mutex_unlock(&lock);
+}
+
+struct question {
+	const char *ptr;
+	bool yes;
+};
+
+static void look(void *ctx, const struct standin_range *r)
+{
+	struct question *q = ctx;
+
+	q->yes |= q->ptr >= (const char *)r->ptr && q->ptr < (const char *)r->ptr + r->len;
+}
+
+bool standin_sees(unsigned gpu, const void *ptr)
+{
+	struct question q = { ptr, false };
+
+	standin_ranges(gpu, look, &q);
+	return q.yes;
+}
