@@ -94,6 +94,32 @@ static int find_kernel(struct gnv_hsa *gpu, const char *name, struct kernel *ker
 	return 0;
 }
 
+/*
+ * What code objects from version 5 on may want behind the explicit arguments, by LLVM's AMDGPU usage: how many groups, their size,
+ * and that of the last one.
+ */
+struct hidden {
+	uint32_t groups[3];
+	uint16_t group[3];
+	uint16_t rest[3];
+	uint64_t reserved[2];
+	uint64_t offset[3];
+	uint16_t dimensions;
+	uint8_t none[190]; /* what only runtimes of languages know */
+};
+_Static_assert(sizeof(struct hidden) == 256, "layout of the arguments");
+
+static void put_hidden(void *at, uint32_t lanes, uint32_t most)
+{
+	uint32_t group = gnv_min(lanes, most);
+	const struct hidden hidden = { .groups = { lanes / group, 1, 1 },
+				       .group = { (uint16_t)group, 1, 1 },
+				       .rest = { (uint16_t)(lanes % group) },
+				       .dimensions = 1 };
+
+	memcpy(at, &hidden, sizeof(hidden));
+}
+
 static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struct gnv_hsa_job *job)
 {
 	const uint16_t header = HSA_PACKET_TYPE_KERNEL_DISPATCH << HSA_PACKET_HEADER_TYPE |
@@ -151,6 +177,7 @@ static int wait_for_end(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
 	struct kernel kernel = { 0, 0, 0, 0 };
+	bool hidden;
 	int ret;
 
 	if (gpu->stuck)
@@ -159,11 +186,14 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	ret = find_kernel(gpu, job->name, &kernel);
 	if (ret)
 		return ret;
-	if (job->args_len > kernel.args || kernel.args > GNV_HSA_ARGS_MAX)
+	hidden = kernel.args > job->args_len;
+	if (job->args_len > kernel.args || kernel.args > GNV_HSA_ARGS_MAX ||
+	    (hidden && kernel.args != job->args_len + sizeof(struct hidden)))
 		return gnv_fail(-EINVAL, "GPU %s: %zu bytes of arguments for %s, which takes %u", gpu->info.bdf, job->args_len,
 				job->name, kernel.args);
-	memset(gpu->args, 0, kernel.args);
 	memcpy(gpu->args, job->args, job->args_len);
+	if (hidden)
+		put_hidden((char *)gpu->args + job->args_len, job->lanes, job->group);
 	gpu->api.signal_store_screlease(gpu->done, 1);
 	submit(gpu, &kernel, job);
 	return wait_for_end(gpu, job);

@@ -26,8 +26,9 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void *gfx_load_object(const void *elf, size_t len)
 {
+	const char *other = getenv("STANDIN_CODE");
 	char why[300];
-	struct gfx_code *code = gfx_load_memory(elf, len, why, sizeof(why));
+	struct gfx_code *code = other ? gfx_load(other, why, sizeof(why)) : gfx_load_memory(elf, len, why, sizeof(why));
 
 	if (code)
 		gfx_decode_all(code); /* kernels may run at the same time */

@@ -11,7 +11,8 @@
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
  *                        completions fall apart (lanes "gfx")
  *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
- *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), and STANDIN_STEPS=N: a kernel is endless after N instructions
+ *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
+ *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
  *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, answers status S (hexadecimal)
  *   STANDIN_BAR=ADDRESS  the memory is that device's BAR 2

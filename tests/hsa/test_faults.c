@@ -198,6 +198,8 @@ static void test_code(void **state)
 	put32(c.descriptor, 0);
 	put32(c.descriptor + 8, 2000); /* arguments that the library has no room for */
 	assert_int_equal(run_copy(&c, c.object.len, "which takes 2000"), -EINVAL);
+	put32(c.descriptor + 8, sizeof(struct gnv_fill_args) + 8);
+	assert_int_equal(run_copy(&c, c.object.len, "which takes 32"), -EINVAL);
 	put32(c.descriptor + 8, 16);
 	assert_int_equal(run_copy(&c, c.object.len, "which takes 16"), -EINVAL);
 	put32(c.descriptor + 8, sizeof(struct gnv_fill_args));

@@ -22,7 +22,7 @@
 #include "util/mmio.h"
 
 #define COMMANDS 600u
-#define TIMEOUT_MS 200u
+#define TIMEOUT_MS 400u
 #define NTH 8u /* command of a queue, from which on the first that is alone gives occasion to the crime */
 
 enum crime { HONEST, FAIL, DROP, SLOW, SKIP, STALE, EARLY, TORN };

@@ -38,6 +38,18 @@
 #endif
 #define GNVK_AT(type, address) ((GNVK_GLOBAL type *)(address))
 
+/* Load a word as plain code does: caches have it afterwards. A volatile or an atomic load passes by them. */
+GNVK_FN void gnvk_touch(uint64_t at)
+{
+	uint32_t v = *GNVK_AT(const uint32_t, at);
+
+#if defined(GNVD_AMD)
+	__asm__ volatile("" : : "v"(v));
+#else
+	__asm__ volatile("" : : "r"(v));
+#endif
+}
+
 /* A number that all lanes of a group share. */
 GNVK_FN uint32_t gnvk_group(void)
 {

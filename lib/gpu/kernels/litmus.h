@@ -49,10 +49,14 @@ GNVK_FN void litmus_prepare(const struct gnv_litmus_args *a, uint64_t pos)
 	if (a->mode & GNV_LITMUS_CQE16)
 		for (i = 0; i < 3; i++)
 			gnvd_st32(cqe + 4 * i, UNLIKE);
-	if (a->mode & GNV_LITMUS_WARM_DATA)
-		(void)(*GNVK_AT(volatile uint32_t, first) + *GNVK_AT(volatile uint32_t, last) + gnvd_ld32(last));
-	if (a->mode & GNV_LITMUS_WARM_CQ)
-		(void)(*GNVK_AT(volatile uint32_t, cqe) + gnvd_ld32(cqe + 12));
+	if (a->mode & GNV_LITMUS_WARM_DATA) {
+		gnvk_touch(first);
+		gnvk_touch(last);
+	}
+	if (a->mode & GNV_LITMUS_WARM_CQ) {
+		gnvk_touch(cqe);
+		gnvk_touch(cqe + 12);
+	}
 }
 
 /* Everything written so far to the system, then the doorbell. */

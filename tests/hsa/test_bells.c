@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Doorbells that have to be proven: a kernel rings a thousand times as it is told, and each is seen. */
+#include <gpunvme/gpunvme.h>
+
+#include "gpu/bar.h"
+#include "gpu/gpu.h"
+#include "hsa/rig.h"
+#include "nvme/dev.h"
+#include "util/clock.h"
+
+static void *doorbells;
+static char said[4096];
+
+static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", text);
+}
+
+static int attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
+{
+	static struct gnv_bar bar; /* the first way there is */
+	int ret = gpu->ops->host_attach(gpu, (char *)mem->cpu + offset, len, range);
+
+	doorbells = range->cookie;
+	range->cookie = &bar;
+	range->doubtful = true;
+	return ret;
+}
+
+static int detach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)mem;
+	range->cookie = doorbells;
+	gpu->ops->host_detach(gpu, range);
+	return 0;
+}
+
+static void test_bells(void **state)
+{
+	static struct gnv_mem_ops doubtful;
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0 };
+	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	dev_opts.log = keep_log;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &dev), 0);
+	doubtful = *dev->port->bar0->ops;
+	doubtful.attach = attach;
+	doubtful.detach = detach;
+	dev->port->bar0->ops = &doubtful;
+	dev->ring_late_ns = 2000 * GNV_NS_PER_MS; /* threads play the lanes */
+	dev->ring_lost_ns = 10000 * GNV_NS_PER_MS;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_true(gnv_mem_sight(dev->port->bar0, gpu)->proven);
+	if (strstr(said, "doorbell"))
+		fail_msg("%s", said);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test_teardown(test_bells, clear) };
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
