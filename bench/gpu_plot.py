@@ -52,7 +52,7 @@ def queues(points):
 
     def of(controller):
         return sorted((p["queues"], p["rate"] / 1e6) for p in select(points, figure="rates", queue="ours", controller=controller, check=0)
-                      if p["point"] in names)
+                      if p["point"] in names and p["batch"] == points[0]["batch"])
     return ("million commands/s by queues",
             "set logscale x 2\nset xrange [1:128]\nset yrange [0:*]\nset xlabel 'queues of 1,024 entries'\nset xtics (1, 2, 8, 32, 128)\n" +
             lines([line(of("cpu"), "rings in host memory, CPU threads as controller", COLOURS["ours"]),
@@ -73,7 +73,7 @@ def peers(points):
 
 
 def latency(points):
-    chosen = select(points, figure="latency", controller="cpu")
+    chosen = [p for p in select(points, figure="latency", controller="cpu") if p["batch"] == points[0]["batch"]]
     data = "\n".join(f'"{p["queue"]}\\n{p["point"]}" ' + " ".join(f"{p[k] / 1000:.3f}" for k in ("p50_ns", "p99_ns", "p999_ns"))
                      for p in chosen)
     return ("one command at a time: microseconds",

@@ -16,7 +16,10 @@
  * --check (rates, peers) gives every command a unique stamp as its LBA, lets the controller answer with a status that depends on it,
  * out of order, and verifies that each lane gets its own status and that each stamp was fetched exactly once.
  *
- * Built as CUDA: nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice bench/queue_rate.cu. Built as C its lanes are threads of this
+ * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
+ *
+ * Built as CUDA: nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice bench/queue_rate.cu, for single_sm with
+ * -DGPUNVME_CQ_BATCH=2, because lanes that fill a multiprocessor have few registers each. Built as C its lanes are threads of this
  * CPU, few of them: that shows that the programs are right and nothing about speed.
  */
 #include "gpu/measure.h"
@@ -151,9 +154,9 @@ static int time_point(struct point p, const struct options *o)
 	p99 = t[count / 100 * 99];
 	p999 = t[count / 1000 * 999];
 	if (o->json)
-		printf("{\"figure\": \"latency\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"lanes\": %u, \"count\": %u, "
+		printf("{\"figure\": \"latency\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"lanes\": %u, \"batch\": %u, \"count\": %u, "
 		       "\"min_ns\": %u, \"p50_ns\": %u, \"p99_ns\": %u, \"p999_ns\": %u, \"max_ns\": %u, \"ok\": %s}\n",
-		       p.queue, p.name, o->on_gpu ? "gpu" : "cpu", p.block_lanes, count, t[0], p50, p99, p999, t[count - 1], bad ? "false" : "true");
+		       p.queue, p.name, o->on_gpu ? "gpu" : "cpu", p.block_lanes, GNVD_BATCH, count, t[0], p50, p99, p999, t[count - 1], bad ? "false" : "true");
 	else
 		printf("%-11s %-9s 50 %% within %6u ns, 99 %% %6u, 99.9 %% %6u; least %u, most %u; %u calls%s\n", p.queue, p.name, p50, p99, p999,
 		       t[0], t[count - 1], count, bad ? "  WRONG" : "");
@@ -270,7 +273,7 @@ static const struct {
 static int usage(void)
 {
 	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|head_of_line|peers] [--controller cpu|gpu] [--threads N] "
-	      "[--seconds S] [--only TEXT] [--check] [--json]\n", stderr);
+	      "[--seconds S] [--only TEXT] [--check] [--stats] [--json]\n", stderr);
 	return 2;
 }
 
@@ -285,6 +288,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->check = true;
 		else if (!strcmp(a, "--json"))
 			o->json = true;
+		else if (!strcmp(a, "--stats"))
+			o->stats = true;
 		else if (a[0] != '-')
 			o->figure = a;
 		else if (!value)
@@ -305,7 +310,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { ON_GPU ? 8u : 1u, ON_GPU ? 0.5 : 0.02, false, false, false, "", "rates", 0, NULL };
+	struct options o = { ON_GPU ? 8u : 1u, ON_GPU ? 0.5 : 0.02, false, false, false, false, "", "rates", 0, NULL };
 	int ret = parse(argc, argv, &o);
 	size_t i;
 

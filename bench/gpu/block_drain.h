@@ -73,8 +73,8 @@ GNVD_FN int drain_batch(const struct work *w, const struct gpunvme_dq *dq, uint3
 /* Each block has the queue of its number. */
 GNVD_FN void read_block_drain(const struct work *w)
 {
-	const struct gpunvme_dq *dq = dq_of(w, gnvd_block_number());
 	uint32_t i, wrong = 0;
+	OWN_DQ(dq, w, gnvd_block_number());
 
 	for (i = 0; i < w->rounds; i++)
 		wrong += is_wrong(w, drain_batch(w, dq, i), stamp_of(i));
@@ -82,6 +82,6 @@ GNVD_FN void read_block_drain(const struct work *w)
 }
 
 KERNEL(block_drain_1024, 1024, read_block_drain(w);)
-KERNEL(block_drain_times, 1024, TIME_ROUNDS(w, drain_batch(w, dq_of(w, 0), i_));)
+KERNEL(block_drain_times, 1024, OWN_DQ(dq, w, 0); TIME_ROUNDS(w, drain_batch(w, dq, i_));)
 
 #endif

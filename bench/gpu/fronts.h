@@ -8,8 +8,8 @@
 /* Each lane reads; those of a wave that are together share a place in the queue. */
 GNVD_FN void read_together(const struct work *w)
 {
-	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
 	uint32_t i, wrong = 0;
+	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++)
 		wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, stamp_of(i), BLOCKS), stamp_of(i));
@@ -19,8 +19,8 @@ GNVD_FN void read_together(const struct work *w)
 /* Lanes of a wave take turns: each call is made by one lane alone. */
 GNVD_FN void read_alone(const struct work *w)
 {
-	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
 	uint32_t i, turn, wrong = 0, lane = gpunvme_lane() % gnvd_wave_lanes();
+	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++) {
 		for (turn = 0; turn < gnvd_wave_lanes(); turn++) {
@@ -36,8 +36,8 @@ GNVD_FN void read_alone(const struct work *w)
 
 GNVD_FN void read_as_wave(const struct work *w)
 {
-	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
 	uint32_t i, wrong = 0;
+	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++)
 		wrong += is_wrong(w, gpunvme_wave_read(dq, &w->buf, 0, stamp_of(i), BLOCKS), stamp_of(i));
@@ -47,8 +47,8 @@ GNVD_FN void read_as_wave(const struct work *w)
 /* One lane of each wave, blocking. */
 GNVD_FN void read_one_lane(const struct work *w)
 {
-	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
 	uint32_t i, wrong = 0;
+	OWN_DQ(dq, w, queue_of(w));
 
 	if (gpunvme_lane() % gnvd_wave_lanes())
 		return;
@@ -62,9 +62,9 @@ GNVD_FN void read_one_lane(const struct work *w)
 /* One lane of each wave keeps HANDLES commands in flight; each round ends one. */
 GNVD_FN void read_with_handles(const struct work *w)
 {
-	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
 	uint32_t i, index = 0, wrong = 0;
 	struct gpunvme_req req[HANDLES];
+	OWN_DQ(dq, w, queue_of(w));
 
 	if (gpunvme_lane() % gnvd_wave_lanes())
 		return;
@@ -102,6 +102,6 @@ KERNEL(wave_512, 512, read_as_wave(w);)
 KERNEL(one_lane_32, 32, read_one_lane(w);)
 KERNEL(handles_32, 32, read_with_handles(w);)
 KERNEL(block_256, 256, read_as_block(w);)
-KERNEL(times_32, 32, TIME_ROUNDS(w, gpunvme_read(dq_of(w, 0), &w->buf, 0, stamp_of(i_), BLOCKS));)
+KERNEL(times_32, 32, OWN_DQ(dq, w, 0); TIME_ROUNDS(w, gpunvme_read(dq, &w->buf, 0, stamp_of(i_), BLOCKS));)
 
 #endif

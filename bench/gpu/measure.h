@@ -10,7 +10,7 @@
 struct options {
 	uint32_t threads; /* of the controller */
 	double seconds; /* for each point */
-	bool check, json, on_gpu;
+	bool check, json, on_gpu, stats;
 	const char *only; /* points whose name contains this */
 	const char *figure;
 	int groups; /* multiprocessors */
@@ -115,7 +115,7 @@ static inline double middle_rate(const struct ring *q)
 /* timed: each round of the first lane is. */
 static inline struct outcome launch(const struct point *p, const struct options *o, uint32_t rounds, bool timed)
 {
-	struct rig *r = rig_new(p->queues, p->depth, p->mode, !strcmp(p->queue, "ticket"), o->on_gpu);
+	struct rig *r = rig_new(p->queues, p->depth, p->mode, !strcmp(p->queue, "ticket"), o->on_gpu, o->stats);
 	struct work w = rig_work(r, rounds);
 	struct outcome out;
 
@@ -163,10 +163,10 @@ static inline int report(const struct point *p, const struct options *o, const s
 
 	if (o->json)
 		printf("{\"figure\": \"%s\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"threads\": %u, \"queues\": %u, "
-		       "\"depth\": %u, \"lanes\": %u, \"block_lanes\": %u, \"check\": %d, \"rate\": %.0f, \"issued\": %llu, \"served\": %llu, "
+		       "\"depth\": %u, \"lanes\": %u, \"block_lanes\": %u, \"batch\": %u, \"check\": %d, \"rate\": %.0f, \"issued\": %llu, \"served\": %llu, "
 		       "\"errors\": %llu, \"lost\": %llu, \"doorbells\": %llu, \"drains\": %llu, \"ok\": %s}\n",
 		       o->figure, p->queue, p->name, o->on_gpu ? "gpu" : "cpu", o->threads, p->queues, p->depth, p->blocks * p->block_lanes,
-		       p->block_lanes, o->check, r->rate, (unsigned long long)r->issued, (unsigned long long)r->served,
+		       p->block_lanes, GNVD_BATCH, o->check, r->rate, (unsigned long long)r->issued, (unsigned long long)r->served,
 		       (unsigned long long)r->errors, (unsigned long long)r->lost, (unsigned long long)r->doorbells,
 		       (unsigned long long)r->drains, ok ? "true" : "false");
 	else

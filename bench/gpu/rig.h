@@ -13,6 +13,7 @@ struct rig {
 	struct gpunvme_dq *dqs;
 	struct ticket_queue *tickets; /* NULL: for the library's queue */
 	bool local; /* rings in the lanes' memory */
+	bool stats; /* the queue keeps counters */
 	void *shared[1024];
 	uint64_t memory[4096];
 	uint32_t shared_count, memory_count;
@@ -75,7 +76,7 @@ static inline void make_dq(struct rig *r, const struct ring *q, struct gpunvme_d
 	dq->major = GPUNVME_DQ_MAJOR;
 	dq->minor = GPUNVME_DQ_MINOR;
 	dq->size = sizeof(*dq);
-	dq->flags = GPUNVME_DQ_STATS | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
+	dq->flags = (r->stats ? GPUNVME_DQ_STATS : 0) | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
 	dq->tag = 1u << 16 | q->qid;
 	dq->qid = q->qid;
 	dq->nsid = 1;
@@ -116,12 +117,13 @@ static inline void make_ticket(struct rig *r, const struct gpunvme_dq *dq, struc
 	free(turn);
 }
 
-static inline struct rig *rig_new(uint32_t queues, uint32_t depth, enum serve_mode mode, bool tickets, bool local)
+static inline struct rig *rig_new(uint32_t queues, uint32_t depth, enum serve_mode mode, bool tickets, bool local, bool stats)
 {
 	struct rig *r = (struct rig *)calloc(1, sizeof(*r));
 	uint32_t i;
 
 	r->local = local;
+	r->stats = stats;
 	r->c.queues = queues;
 	r->c.mode = mode;
 	r->c.rings = (struct ring *)calloc(queues, sizeof(struct ring));

@@ -167,8 +167,8 @@ GNVD_FN const struct ticket_queue *ticket_of(const struct work *w, uint32_t queu
 GNVD_FN void read_ticket(const struct work *w)
 {
 	const struct ticket_queue *q = ticket_of(w, queue_of(w));
-	const struct gpunvme_dq *dq = dq_of(w, queue_of(w));
 	uint32_t i, wrong = 0;
+	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++)
 		wrong += is_wrong(w, ticket_read(w, dq, q, stamp_of(i)), stamp_of(i));
@@ -176,6 +176,6 @@ GNVD_FN void read_ticket(const struct work *w)
 }
 
 KERNEL(ticket_512, 512, read_ticket(w);)
-KERNEL(ticket_times, 512, TIME_ROUNDS(w, ticket_read(w, dq_of(w, 0), ticket_of(w, 0), stamp_of(i_)));)
+KERNEL(ticket_times, 512, OWN_DQ(dq, w, 0); TIME_ROUNDS(w, ticket_read(w, dq, ticket_of(w, 0), stamp_of(i_)));)
 
 #endif

@@ -32,6 +32,22 @@ GNVD_FN const struct gpunvme_dq *dq_of(const struct work *w, uint32_t queue)
 	return (const struct gpunvme_dq *)gnvd_lane_memory(w->dqs) + queue;
 }
 
+/*
+ * OWN_DQ(dq, w, queue) declares dq: the descriptor of a queue, copied to memory of the block. A fence empties the cache of a
+ * multiprocessor, so that a descriptor in the GPU's memory is fetched again behind each.
+ */
+#if defined(GNVD_CUDA)
+#define OWN_DQ(dq, w, queue)                                                                                                       \
+	GNVD_SHARED struct gpunvme_dq dq##_of_wave[32];                                                                            \
+	const struct gpunvme_dq *dq = &dq##_of_wave[gnvd_block_lane() / 32];                                                       \
+                                                                                                                                   \
+	if (gnvd_block_lane() % 32 == 0)                                                                                           \
+		dq##_of_wave[gnvd_block_lane() / 32] = *dq_of(w, queue);                                                           \
+	__syncwarp()
+#else
+#define OWN_DQ(dq, w, queue) const struct gpunvme_dq *dq = dq_of(w, queue)
+#endif
+
 /* The number of this lane's command, of all lanes and rounds. */
 GNVD_FN uint64_t stamp_of(uint32_t round)
 {
