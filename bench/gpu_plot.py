@@ -51,10 +51,11 @@ def queues(points):
     names = ("1 queue", "2 queues", "8 queues", "32 queues", "128 queues")
 
     def of(controller):
-        return sorted((p["queues"], p["rate"] / 1e6) for p in select(points, figure="rates", queue="ours", controller=controller, check=0)
-                      if p["point"] in names and p["batch"] == points[0]["batch"])
+        chosen = select(points, figure="rates", queue="ours", controller=controller, check=0)
+        return sorted((p["queues"], p["rate"] / 1e6) for p in chosen if p["point"] in names and p["batch"] == points[0]["batch"])
     return ("million commands/s by queues",
-            "set logscale x 2\nset xrange [1:128]\nset yrange [0:*]\nset xlabel 'queues of 1,024 entries'\nset xtics (1, 2, 8, 32, 128)\n" +
+            "set logscale x 2\nset xrange [1:128]\nset yrange [0:*]\nset xtics (1, 2, 8, 32, 128)\n"
+            "set xlabel 'queues of 1,024 entries'\n" +
             lines([line(of("cpu"), "rings in host memory, CPU threads as controller", COLOURS["ours"]),
                    line(of("gpu"), "rings in GPU memory, warps as controller", LIGHT["ours"]),
                    line([(1, 750), (128, 750)], "what PCIe Gen5 x16 carries, about", "#888888", BARE)]))
@@ -63,9 +64,11 @@ def queues(points):
 def peers(points):
     def of(queue, controller):
         return rows(select(points, figure="peers", queue=queue, point="128 queues", controller=controller, check=0), "block_lanes")
-    own = max((p["rate"] / 1e6 for p in select(points, figure="peers", queue="ours", point="128 queues", controller="cpu")), default=0)
+    ours = select(points, figure="peers", queue="ours", point="128 queues", controller="cpu")
+    own = max((p["rate"] / 1e6 for p in ours), default=0)
     return ("million commands/s at 128 queues, by lanes of each queue",
-            "set logscale xy\nset xlabel 'lanes of each queue'\nset xtics (8, 32, 64, 128, 256, 512, 992)\nset xrange [8:1000]\nset yrange [5:1000]\n" +
+            "set logscale xy\nset xlabel 'lanes of each queue'\nset xtics (8, 32, 64, 128, 256, 512, 992)\n"
+            "set xrange [8:1000]\nset yrange [5:1000]\n" +
             lines([line([(8, own), (992, own)], "libgpunvme, 528 lanes", COLOURS["ours"], BARE),
                    line(of("block-drain", "cpu"), "block-drain queue", COLOURS["block-drain"]),
                    line(of("ticket", "cpu"), "ticket queue", COLOURS["ticket"]),
@@ -77,7 +80,7 @@ def latency(points):
     data = "\n".join(f'"{p["queue"]}\\n{p["point"]}" ' + " ".join(f"{p[k] / 1000:.3f}" for k in ("p50_ns", "p99_ns", "p999_ns"))
                      for p in chosen)
     return ("one command at a time: microseconds",
-            f"$d << END\n{data}\nEND\nset key top left\nset style data histograms\nset style fill solid\nset yrange [0:*]\n"
+            f"$d << END\n{data}\nEND\nset key inside top left\nset style data histograms\nset style fill solid\nset yrange [0:*]\n"
             "plot $d using 2:xtic(1) lc rgb '#2a6f97' title '50 %', '' using 3 lc rgb '#89b6cc' title '99 %', "
             "'' using 4 lc rgb '#cfdfe8' title '99.9 %'\n")
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the device header does on an NVIDIA GPU: rings in pinned host memory, a controller of CPU threads that fetches, counts and
- * completes every command, and does no I/O. With --controller gpu the rings are in the GPU's memory and warps of the same GPU play the
- * controller, one for each queue: what remains is the cost of the algorithm without PCIe. Needs no NVMe and no library: descriptors
- * are filled by hand.
+ * completes every command, and does no I/O. With --controller gpu the rings are in the GPU's memory and warps of the same GPU play
+ * the controller, one for each queue: what remains is the cost of the algorithm without PCIe. Needs no NVMe and no library:
+ * descriptors are filled by hand.
  *
  *   rates         commands per second by number of queues (if nothing is named)
  *   lane_scaling  from one lane to the whole GPU
@@ -13,8 +13,8 @@
  *   peers         two published algorithms on the same rings with the same controller (gpu/block_drain.h, gpu/ticket.h), over the
  *                 block sizes that they may like
  *
- * --check (rates, peers) gives every command a unique stamp as its LBA, lets the controller answer with a status that depends on it,
- * out of order, and verifies that each lane gets its own status and that each stamp was fetched exactly once.
+ * --check (rates, peers) gives every command a unique stamp as its LBA, lets the controller answer with a status that depends on
+ * it, out of order, and verifies that each lane gets its own status and that each stamp was fetched exactly once.
  *
  * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
  *
@@ -182,9 +182,9 @@ static int run_latency(const struct options *o)
 }
 
 /*
- * A caller whose n commands end together waits for the slowest: with 10 ms for one in a hundred, of I commands in flight that turned over
- * X a second at most I / (I/X + P * 10 ms) remain, where P is the chance of a late one among n. What is less is lost to others' commands.
- * handles: of each lane that issues commands.
+ * A caller whose n commands end together waits for the slowest: with 10 ms for one in a hundred, of I commands in flight that
+ * turned over X a second at most I / (I/X + P * 10 ms) remain, where P is the chance of a late one among n. What is less is lost to
+ * others' commands. handles: of each lane that issues commands.
  */
 static int compare_late(struct point p, uint32_t handles, uint32_t together, const struct options *o)
 {

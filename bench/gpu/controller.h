@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A controller that fetches, counts and completes every command and does no I/O: threads of the CPU, each for some of the queues, or,
- * with nvcc, warps of the same GPU, one for each queue. It is the same for every queue that is compared.
+ * A controller that fetches, counts and completes every command and does no I/O: threads of the CPU, each for some of the queues,
+ * or, with nvcc, warps of the same GPU, one for each queue. It is the same for every queue that is compared.
  */
 #ifndef GPUNVME_BENCH_CONTROLLER_H
 #define GPUNVME_BENCH_CONTROLLER_H

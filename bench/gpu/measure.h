@@ -165,8 +165,8 @@ static inline int report(const struct point *p, const struct options *o, const s
 		printf("{\"figure\": \"%s\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"threads\": %u, \"queues\": %u, "
 		       "\"depth\": %u, \"lanes\": %u, \"block_lanes\": %u, \"batch\": %u, \"check\": %d, \"rate\": %.0f, \"issued\": %llu, \"served\": %llu, "
 		       "\"errors\": %llu, \"lost\": %llu, \"doorbells\": %llu, \"drains\": %llu, \"ok\": %s}\n",
-		       o->figure, p->queue, p->name, o->on_gpu ? "gpu" : "cpu", o->threads, p->queues, p->depth, p->blocks * p->block_lanes,
-		       p->block_lanes, GNVD_BATCH, o->check, r->rate, (unsigned long long)r->issued, (unsigned long long)r->served,
+		       o->figure, p->queue, p->name, o->on_gpu ? "gpu" : "cpu", o->threads, p->queues, p->depth,
+		       p->blocks * p->block_lanes, p->block_lanes, GNVD_BATCH, o->check, r->rate, (unsigned long long)r->issued, (unsigned long long)r->served,
 		       (unsigned long long)r->errors, (unsigned long long)r->lost, (unsigned long long)r->doorbells,
 		       (unsigned long long)r->drains, ok ? "true" : "false");
 	else

@@ -76,7 +76,9 @@ static inline void make_dq(struct rig *r, const struct ring *q, struct gpunvme_d
 	dq->major = GPUNVME_DQ_MAJOR;
 	dq->minor = GPUNVME_DQ_MINOR;
 	dq->size = sizeof(*dq);
-	dq->flags = (r->stats ? GPUNVME_DQ_STATS : 0) | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
+	dq->flags = GPUNVME_DQ_STATS | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
+	if (!r->stats)
+		dq->flags &= ~(uint32_t)GPUNVME_DQ_STATS;
 	dq->tag = 1u << 16 | q->qid;
 	dq->qid = q->qid;
 	dq->nsid = 1;
