@@ -156,7 +156,7 @@ static int time_point(struct point p, const struct options *o)
 	if (o->json)
 		printf("{\"figure\": \"latency\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"lanes\": %u, \"batch\": %u, \"count\": %u, "
 		       "\"min_ns\": %u, \"p50_ns\": %u, \"p99_ns\": %u, \"p999_ns\": %u, \"max_ns\": %u, \"ok\": %s}\n",
-		       p.queue, p.name, o->on_gpu ? "gpu" : "cpu", p.block_lanes, GNVD_BATCH, count, t[0], p50, p99, p999, t[count - 1], bad ? "false" : "true");
+		       p.queue, p.name, o->on_gpu ? "gpu" : "cpu", p.block_lanes, ENTRIES_A_LOOK, count, t[0], p50, p99, p999, t[count - 1], bad ? "false" : "true");
 	else
 		printf("%-11s %-9s 50 %% within %6u ns, 99 %% %6u, 99.9 %% %6u; least %u, most %u; %u calls%s\n", p.queue, p.name, p50, p99, p999,
 		       t[0], t[count - 1], count, bad ? "  WRONG" : "");

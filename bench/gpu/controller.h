@@ -59,7 +59,7 @@ struct controller {
 	uint32_t stop;
 };
 
-/* Two of three commands fail, each with a status of its own. */
+/* One of three commands fails, each with a status of its own. */
 GNVD_FN uint32_t status_of(uint64_t stamp)
 {
 	uint64_t h = stamp * 0x9e3779b97f4a7c15ull;

@@ -17,6 +17,13 @@ struct options {
 	const char *machine;
 };
 
+/* What GNVD_BATCH is where the lanes run; here it is the host's. */
+#if defined(GPUNVME_CQ_BATCH)
+#define ENTRIES_A_LOOK (uint32_t)(GPUNVME_CQ_BATCH)
+#else
+#define ENTRIES_A_LOOK (ON_GPU ? 8u : 1u)
+#endif
+
 enum per { PER_LANE, PER_WAVE }; /* which of the lanes issue commands */
 
 struct point {
@@ -166,7 +173,7 @@ static inline int report(const struct point *p, const struct options *o, const s
 		       "\"depth\": %u, \"lanes\": %u, \"block_lanes\": %u, \"batch\": %u, \"check\": %d, \"rate\": %.0f, \"issued\": %llu, \"served\": %llu, "
 		       "\"errors\": %llu, \"lost\": %llu, \"doorbells\": %llu, \"drains\": %llu, \"ok\": %s}\n",
 		       o->figure, p->queue, p->name, o->on_gpu ? "gpu" : "cpu", o->threads, p->queues, p->depth,
-		       p->blocks * p->block_lanes, p->block_lanes, GNVD_BATCH, o->check, r->rate, (unsigned long long)r->issued, (unsigned long long)r->served,
+		       p->blocks * p->block_lanes, p->block_lanes, ENTRIES_A_LOOK, o->check, r->rate, (unsigned long long)r->issued, (unsigned long long)r->served,
 		       (unsigned long long)r->errors, (unsigned long long)r->lost, (unsigned long long)r->doorbells,
 		       (unsigned long long)r->drains, ok ? "true" : "false");
 	else
