@@ -141,7 +141,7 @@ static int by_value(const void *a, const void *b)
 /* Each call of one block, one after the other. */
 static int time_point(struct point p, const struct options *o)
 {
-	uint32_t count = ON_GPU ? 200000 : 1000, *t, p50, p99, p999;
+	uint32_t count = ON_GPU ? 200000 : 100, *t, p50, p99, p999;
 	struct outcome out;
 	int bad;
 
@@ -151,8 +151,8 @@ static int time_point(struct point p, const struct options *o)
 	t = out.samples;
 	qsort(t, count, sizeof(*t), by_value);
 	p50 = t[count / 2];
-	p99 = t[count / 100 * 99];
-	p999 = t[count / 1000 * 999];
+	p99 = t[(uint64_t)count * 99 / 100];
+	p999 = t[(uint64_t)count * 999 / 1000];
 	if (o->json)
 		printf("{\"figure\": \"latency\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"lanes\": %u, \"batch\": %u, \"count\": %u, "
 		       "\"min_ns\": %u, \"p50_ns\": %u, \"p99_ns\": %u, \"p999_ns\": %u, \"max_ns\": %u, \"ok\": %s}\n",
