@@ -420,8 +420,8 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 #define GNVD_DRAIN_TURNS 16u /* then others may drain: the holder has results of its own to look at */
 
 /*
- * Behind the lock: turn completions into results, at most `most` entries of each lane at a time, and let it go. Who has not rung
- * needs no release: `fetched` only grows, and the next holder finds what he has not seen of it in the completions.
+ * Behind the lock: turn completions into results, at most `most` entries of each lane at a time, and let go. On CUDA, where a
+ * release is a fence, who has not rung needs none: `fetched` only grows, and completions say what the next holder has not seen.
  */
 GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t in_flight, uint32_t turns,
 			   uint32_t most)
@@ -447,10 +447,14 @@ GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (w->rank == 0) {
 		if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, drains), 1);
-		if (rung || bad) /* doorbells of successive holders come in order, and they know of the poison */
-			gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
-		else
+#if defined(GNVD_CUDA)
+		if (!rung && !bad) {
 			gnvd_st64(GNVD_STATE(dq, drain), d.pos << 1);
+			return;
+		}
+#endif
+		(void)rung; /* doorbells of successive holders come in order, and they know of the poison */
+		gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
 	}
 }
 
