@@ -34,9 +34,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Vector registers of a kernel, at most: with clang 19 for waves of 64 lanes, for waves of 32, and with newer compilers. What they
 # took when this was written and three more, because an allocation changes by that much with any edit.
 MOST_REGISTERS = {
-    "call_read": (41, 40, 51), "call_write_flush": (42, 35, 51), "call_async": (49, 46, 54), "call_many_queues": (53, 51, 57),
-    "call_wave": (47, 39, 53), "call_wait_any": (37, 36, 38), "call_serve": (27, 26, 29), "call_volume": (71, 66, 72),
-    "call_block": (93, 86, 94),
+    "call_read": (41, 37, 47), "call_write_flush": (42, 35, 51), "call_async": (49, 46, 54), "call_many_queues": (57, 53, 58),
+    "call_wave": (47, 39, 53), "call_wait_any": (37, 36, 38), "call_serve": (27, 26, 29), "call_volume": (73, 68, 73),
+    "call_block": (97, 88, 95),
 }
 # What a blocking read can do with when a kernel asks for no more: no stack then either. gfx9 and newer compilers need more.
 READ_REGISTERS = 32
