@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "util/bits.h"
 #include "util/clock.h"
 #include "util/mmio.h"
 #include "util/thread.h"
 
 #define FIRST_NS (2000 * GNV_NS_PER_MS) /* the kernel has to begin */
-#define LANE_MS 3000u			/* the lane gives up when it hears nothing for so long */
-#define LAUNCH_MS 20000u
+#define LAUNCH_MS 20000u		/* as often as something was rung meanwhile */
 #define BY_CPU 32u
 #define STOP (~0u) /* as gnv_ring_args.go: end */
 
@@ -19,12 +19,29 @@ struct run {
 	struct gpunvme_qp *qp;
 	uint32_t nsid;
 	uint64_t prp2;
-	uint32_t sent;	/* commands, and with each completion seen the CQ's position too */
+	uint32_t sent;	/* atomic while lanes ring; commands, and with each completion seen the CQ's position too */
+	uint32_t asked; /* what it was when the launch asked last */
 	uint64_t worst; /* nanoseconds */
 	int launched;	/* what the launch answered */
 	char why[256];
 };
 
+/* For a ring that is not the question: of the CPU, or the first one. */
+static uint64_t patience(const struct run *run)
+{
+	return gnv_max(FIRST_NS, run->qp->dev->ring_lost_ns);
+}
+
+static bool gets_on(void *ctx)
+{
+	struct run *run = ctx;
+	uint32_t before = run->asked;
+
+	run->asked = __atomic_load_n(&run->sent, __ATOMIC_RELAXED);
+	return run->asked != before;
+}
+
+/* A lane that hears nothing ends by itself, after the host has given up. */
 static void *lane_main(void *arg)
 {
 	struct run *run = arg;
@@ -32,10 +49,11 @@ static void *lane_main(void *arg)
 	const struct gnv_ring_args args = { .doorbell = qp->sq_db,
 					    .go = run->test->go.lane,
 					    .rung = run->test->go.lane + 64,
-					    .timeout = (uint64_t)LANE_MS * gnv_gpu_ticks_per_ms(qp->gpu),
+					    .timeout = 2 * patience(run) / GNV_NS_PER_MS * gnv_gpu_ticks_per_ms(qp->gpu),
 					    .rings = qp->dev->rings,
 					    .mask = qp->depth - 1 };
-	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS, NULL, NULL };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS, gets_on, run };
+
 	run->launched = qp->gpu->ops->launch(qp->gpu, &launch);
 	if (run->launched)
 		snprintf(run->why, sizeof(run->why), "%s", gpunvme_errmsg());
@@ -51,7 +69,7 @@ static void put_command(struct run *run)
 				     .nsid = run->nsid,
 				     .prp1 = run->test->data.iova,
 				     .prp2 = run->prp2 };
-	run->sent++;
+	__atomic_store_n(&run->sent, run->sent + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -94,7 +112,7 @@ static int ring_by_lane(struct run *run)
 		put_command(run);
 		start = gnv_clock_ns();
 		__atomic_store_n(go, i, __ATOMIC_RELEASE);
-		ret = see(run, start, i == 1 ? FIRST_NS : run->qp->dev->ring_lost_ns);
+		ret = see(run, start, i == 1 ? patience(run) : run->qp->dev->ring_lost_ns);
 		if (i == 1)
 			run->worst = 0; /* it says when the kernel began */
 	}
@@ -112,7 +130,7 @@ static char *cpu_bell(const struct run *run)
 static int ring_again(struct run *run)
 {
 	gnv_mmio_write32(cpu_bell(run), run->sent % run->qp->depth);
-	return see(run, gnv_clock_ns(), run->qp->dev->ring_lost_ns);
+	return see(run, gnv_clock_ns(), patience(run));
 }
 
 static int ring_by_cpu(struct run *run)
@@ -127,7 +145,7 @@ static int ring_by_cpu(struct run *run)
 		put_command(run);
 		start = gnv_clock_ns();
 		gnv_mmio_write32(bell, run->sent % run->qp->depth);
-		ret = see(run, start, run->qp->dev->ring_lost_ns);
+		ret = see(run, start, patience(run));
 	}
 	return ret;
 }

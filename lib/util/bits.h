@@ -32,4 +32,9 @@ static inline uint64_t gnv_min(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static inline uint64_t gnv_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 #endif

@@ -54,8 +54,7 @@ static void test_bells(void **state)
 	doubtful.attach = attach;
 	doubtful.detach = detach;
 	dev->port->bar0->ops = &doubtful;
-	dev->ring_late_ns = 2000 * GNV_NS_PER_MS; /* threads play the lanes */
-	dev->ring_lost_ns = 10000 * GNV_NS_PER_MS;
+	dev->ring_late_ns = dev->ring_lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	assert_true(gnv_mem_sight(dev->port->bar0, gpu)->proven);
 	if (strstr(said, "doorbell"))

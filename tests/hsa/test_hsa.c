@@ -224,15 +224,16 @@ static void test_lost_kernels(void **state)
 {
 	static const struct {
 		const char *plan;
+		uint32_t timeout_ms;
 		int ret;
 		const char *sentence;
-	} table[] = { { "dispatch:1:0", -ETIMEDOUT, "did not end" }, { "dispatch:1:29", -EIO, "0x29" } };
+	} table[] = { { "dispatch:1:0", 50, -ETIMEDOUT, "did not end" }, { "dispatch:1:29", 60000, -EIO, "0x29" } };
 	size_t i;
 
 	(void)state;
 	for (i = 0; i < 2; i++) {
 		struct gnv_fill_args args = { 0, 0, 0, 0 };
-		struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, NULL, NULL };
+		struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, table[i].timeout_ms, NULL, NULL };
 		struct gpunvme_gpu *gpu;
 
 		pretend("STANDIN_FAIL", table[i].plan);
@@ -253,7 +254,7 @@ static bool three_times(void *ctx)
 /* A kernel that hangs is waited for as long as something happens; a copy, no longer than its queue's time-out and the slack. */
 static void test_bounded(void **state)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 0, 200 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 200 };
 	struct gnv_fill_args args = { 0, 0, 0, 0 };
 	unsigned asked = 0;
 	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, three_times, &asked };

@@ -207,7 +207,8 @@ static void test_top(void **state)
 static void fall(const char *to, const char *why, bool direct)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 300 };
+	const bool lies = !atoi(why); /* of which only the time-out tells */
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, lies ? 2000 : 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
@@ -218,8 +219,8 @@ static void fall(const char *to, const char *why, bool direct)
 	assert_int_equal(gnv_mem_host_alloc(8 << 20, 0, gnv_gpu_log(gpu), &play.decoy), 0);
 	if (!direct)
 		dev->port->bar0->ops = &far; /* without a DMA-BUF */
-	play.refuse = atoi(why) ? -atoi(why) : 0;
-	play.lie = play.refuse ? 0 : SIZE_MAX;
+	play.refuse = -atoi(why);
+	play.lie = lies ? SIZE_MAX : 0;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	assert_string_equal(rung_of(qp), to);
 	assert_non_null(strstr(play.log, "rung vram does not work, trying direct-db: "));
