@@ -195,6 +195,33 @@ static hsa_status_t look_at_gpu_pool(hsa_amd_memory_pool_t pool, void *ctx)
 	return HSA_STATUS_SUCCESS;
 }
 
+bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent)
+{
+	hsa_device_type_t type;
+
+	return agent.handle && gpu->api.agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type) == HSA_STATUS_SUCCESS &&
+	       type == HSA_DEVICE_TYPE_CPU;
+}
+
+/*
+ * One of the CPUs to which the runtime allows the GPU's ordinary memory: of several it may link only the nearest with the GPU. None
+ * where the BAR is small. Of the fine-grained pool the answer may be no although the BAR reaches it, in a hive of GPUs.
+ */
+static hsa_status_t look_for_cpu(hsa_agent_t agent, void *ctx)
+{
+	hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
+	struct gnv_hsa *gpu = ctx;
+
+	if (gpu->cpu_reaches || !gnv_hsa_is_cpu(gpu, agent))
+		return HSA_STATUS_SUCCESS;
+	gpu->api.amd_agent_memory_pool_get_info(agent, gpu->local, HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS, &access);
+	if (access != HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED) {
+		gpu->cpu = agent;
+		gpu->cpu_reaches = true;
+	}
+	return HSA_STATUS_SUCCESS;
+}
+
 static hsa_status_t look_at_host_pool(hsa_amd_memory_pool_t pool, void *ctx)
 {
 	struct gnv_hsa *gpu = ctx;
@@ -214,6 +241,8 @@ static int find_pools(struct gnv_hsa *gpu)
 {
 	hsa_status_t status = gpu->api.amd_agent_iterate_memory_pools(gpu->agent, look_at_gpu_pool, gpu);
 
+	if (status == HSA_STATUS_SUCCESS)
+		status = gpu->api.iterate_agents(look_for_cpu, gpu);
 	if (status == HSA_STATUS_SUCCESS)
 		status = gpu->api.amd_agent_iterate_memory_pools(gpu->cpu, look_at_host_pool, gpu);
 	if (status != HSA_STATUS_SUCCESS)

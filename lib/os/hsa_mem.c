@@ -6,14 +6,6 @@
 #include "os/hsa_table.h"
 #include "util/log.h"
 
-static bool cpu_may(const struct gnv_hsa *gpu, hsa_amd_memory_pool_t pool)
-{
-	hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
-
-	gpu->api.amd_agent_memory_pool_get_info(gpu->cpu, pool, HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS, &access);
-	return access != HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
-}
-
 /* A runtime that knows the uncached flag may still refuse it for this GPU: fine-grained memory does then. */
 static hsa_status_t allocate(struct gnv_hsa *gpu, hsa_amd_memory_pool_t pool, size_t len, bool data, void **ptr)
 {
@@ -41,7 +33,7 @@ int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *
 	status = allocate(gpu, pool, len, data, ptr);
 	if (status != HSA_STATUS_SUCCESS)
 		return gnv_hsa_refused(gpu, status, -ENOMEM, "no memory of the GPU");
-	*cpu = data && cpu_may(gpu, pool) && gpu->api.amd_agents_allow_access(2, agents, NULL, *ptr) == HSA_STATUS_SUCCESS;
+	*cpu = data && gpu->cpu_reaches && gpu->api.amd_agents_allow_access(2, agents, NULL, *ptr) == HSA_STATUS_SUCCESS;
 	status = gpu->api.amd_memory_fill(*ptr, 0, len / 4);
 	if (status == HSA_STATUS_SUCCESS)
 		return 0;
@@ -121,7 +113,7 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 
 	if (gpu->api.amd_pointer_info(ptr, &info, NULL, NULL, NULL) != HSA_STATUS_SUCCESS ||
 	    info.type == HSA_EXT_POINTER_TYPE_UNKNOWN || info.type == HSA_EXT_POINTER_TYPE_LOCKED ||
-	    info.agentOwner.handle == gpu->cpu.handle)
+	    gnv_hsa_is_cpu(gpu, info.agentOwner))
 		return -ENOENT;
 	if (info.type != HSA_EXT_POINTER_TYPE_HSA)
 		return gnv_fail(-EOPNOTSUPP, "%p is memory of a GPU that was imported or mapped in pieces; use what hipMalloc() gives",
@@ -133,7 +125,8 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 	if (at < base || len > info.sizeInBytes || at - base > info.sizeInBytes - len)
 		return gnv_fail(-ERANGE, "%p to +%zu is not within its allocation of %zu bytes", ptr, len, info.sizeInBytes);
 	*lane = at;
-	*cpu = info.hostBaseAddress ? (char *)info.hostBaseAddress + (at - base) : NULL;
+	/* The runtime has an address of the host's for what the host does not reach, too. */
+	*cpu = info.hostBaseAddress && gpu->cpu_reaches ? (char *)info.hostBaseAddress + (at - base) : NULL;
 	return 0;
 }
 

@@ -74,6 +74,7 @@ struct gnv_hsa {
 	struct gnv_hsa_info info;
 	hsa_agent_t agent;
 	hsa_agent_t cpu;
+	bool cpu_reaches;	      /* all memory of the GPU is also the CPU's, by a large BAR */
 	hsa_amd_memory_pool_t local;  /* of the GPU, cached */
 	hsa_amd_memory_pool_t data;   /* of the GPU, fine-grained; or as local */
 	hsa_amd_memory_pool_t host;   /* fine-grained memory of the host */
@@ -92,6 +93,8 @@ struct gnv_hsa {
 
 /* The sentence for a status of the runtime. Returns `ret`. */
 int gnv_hsa_refused(const struct gnv_hsa *gpu, hsa_status_t status, int ret, const char *what);
+
+bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent);
 
 /* hsa_queue.c: the queue of packets, of an agent that is chosen. */
 int gnv_hsa_queue_open(struct gnv_hsa *gpu);

@@ -315,9 +315,9 @@ STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_i
 		return HSA_STATUS_SUCCESS;
 	info->type = (hsa_amd_pointer_type_t)standin_number("STANDIN_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
 	info->agentBaseAddress = a->ptr;
-	info->hostBaseAddress = standin_lacks("bar") ? NULL : a->ptr;
+	info->hostBaseAddress = a->ptr; /* as ROCm's, whoever reaches it */
 	info->sizeInBytes = a->len;
-	info->agentOwner.handle = a->pool < POOL_LOCAL	? AGENT_CPU
+	info->agentOwner.handle = a->pool < POOL_LOCAL	? AGENT_CPU + 1 - standin_number("STANDIN_CPUS", 1) /* the farthest */
 				  : a->pool < POOL_FINE ? AGENT_GPU + (a->pool - POOL_LOCAL)
 							: AGENT_GPU + (a->pool - POOL_FINE);
 	return HSA_STATUS_SUCCESS;

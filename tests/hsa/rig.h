@@ -76,6 +76,8 @@ static int clear(void **state)
 	unsetenv("STANDIN_LACKS");
 	unsetenv("STANDIN_FAIL");
 	unsetenv("STANDIN_POINTERS");
+	unsetenv("STANDIN_CPUS");
+	unsetenv("STANDIN_HIVE");
 	nothing_left();
 	return 0;
 }

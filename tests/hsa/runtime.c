@@ -89,7 +89,9 @@ STANDIN_API hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t
 	hsa_status_t status;
 
 	STANDIN_FAILS("iterate_agents");
-	status = callback((hsa_agent_t){ AGENT_CPU }, data);
+	status = standin_number("STANDIN_CPUS", 1) > 1 ? callback((hsa_agent_t){ AGENT_CPU_FAR }, data) : HSA_STATUS_SUCCESS;
+	if (status == HSA_STATUS_SUCCESS)
+		status = callback((hsa_agent_t){ AGENT_CPU }, data);
 	for (i = 0; i < gpus && i < STANDIN_GPUS_MAX && status == HSA_STATUS_SUCCESS; i++)
 		status = callback((hsa_agent_t){ AGENT_GPU + i }, data);
 	return status;
@@ -114,7 +116,7 @@ STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t 
 
 	switch ((unsigned)attribute) {
 	case HSA_AGENT_INFO_DEVICE:
-		*(hsa_device_type_t *)value = agent.handle == AGENT_CPU ? HSA_DEVICE_TYPE_CPU : HSA_DEVICE_TYPE_GPU;
+		*(hsa_device_type_t *)value = agent.handle <= AGENT_CPU ? HSA_DEVICE_TYPE_CPU : HSA_DEVICE_TYPE_GPU;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AGENT_INFO_WAVEFRONT_SIZE:
 		*(uint32_t *)value = 32;
@@ -166,7 +168,7 @@ STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
 {
 	static const char *const names[2][2] = { { "host", "kernarg" }, { "local", "fine" } };
 	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU), i;
-	bool cpu = agent.handle == AGENT_CPU;
+	bool cpu = agent.handle <= AGENT_CPU;
 	uint64_t pools[2] = { cpu ? POOL_HOST : POOL_LOCAL + gpu, cpu ? POOL_KERNARG : POOL_FINE + gpu };
 	hsa_status_t status = HSA_STATUS_SUCCESS;
 
@@ -204,7 +206,9 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool
 STANDIN_API hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, hsa_amd_memory_pool_t pool,
 							    hsa_amd_agent_memory_pool_info_t attribute, void *value)
 {
-	bool never = agent.handle == AGENT_CPU && pool.handle >= POOL_LOCAL && (pool.handle < POOL_FINE || standin_lacks("bar"));
+	/* As ROCm's: by the link between the two; and of fine-grained memory by that among GPUs, whatever the BAR. */
+	bool far = agent.handle == AGENT_CPU_FAR || standin_lacks("bar"), fine = pool.handle >= POOL_FINE;
+	bool never = agent.handle <= AGENT_CPU && pool.handle >= POOL_LOCAL && (far || (fine && standin_number("STANDIN_HIVE", 0)));
 
 	if (attribute != HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;

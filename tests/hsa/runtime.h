@@ -6,6 +6,8 @@
  *
  * The environment tells it what to play, read at each call:
  *   STANDIN_GPUS=N       GPUs (1)                    STANDIN_GFX=gfxNNNN     their ISA (gfx1100)
+ *   STANDIN_CPUS=2       a first CPU, too, that no GPU is linked with
+ *   STANDIN_HIVE=1       GPUs are linked among each other: their fine-grained memory is not the CPU's, by the runtime's word
  *   STANDIN_MINOR=N      version of AMD's extensions (15)
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
@@ -36,7 +38,7 @@
 #define STANDIN_VRAM (256ull << 20)
 
 enum { POOL_HOST = 0x100, POOL_KERNARG, POOL_LOCAL, POOL_FINE = POOL_LOCAL + STANDIN_GPUS_MAX };
-enum { AGENT_CPU = 0x10, AGENT_GPU };
+enum { AGENT_CPU_FAR = 0xf, AGENT_CPU, AGENT_GPU };
 
 /* What stands between hsa_init() and the last hsa_shut_down(). A test reads it by dlsym() to see that nothing is left. */
 struct standin_counts {

@@ -6,6 +6,7 @@
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
 #include "mem/mem.h"
+#include "util/bits.h"
 
 #define BYTES (300u * 512)
 
@@ -71,7 +72,7 @@ static void copy(uint32_t flags, const struct gpunvme_dbuf *dbuf, uint64_t lba)
 
 	c.flags = flags;
 	c.lba = lba;
-	c.nblocks = BYTES / 512;
+	c.nblocks = (uint32_t)gnv_min(dbuf->len, BYTES) / 512;
 	c.lanes = 32;
 	c.step = 11; /* several commands, with and without lists */
 	assert_int_equal(gpunvme_copy(w.gpu, &w.dq, 1, dbuf, &c), 0);
@@ -120,6 +121,60 @@ static void test_no_large_bar(void **state)
 	round_trip(false);
 }
 
+/* What the runtime says of CPUs and memory is not what it means: of several CPUs one is linked, in a hive only ordinary memory. */
+static void test_which_cpu(void **state)
+{
+	hsa_amd_memory_pool_t pool = { POOL_HOST };
+	__typeof__(hsa_amd_memory_pool_allocate) *allocate;
+	__typeof__(hsa_amd_memory_pool_free) *give_back;
+	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), *ptr;
+	struct gpunvme_mem *mem = NULL;
+
+	(void)state;
+	pretend("STANDIN_HIVE", "1");
+	round_trip(true);
+	pretend("STANDIN_CPUS", "2");
+	round_trip(true);
+	begin();
+	*(void **)&allocate = dlsym(library, "hsa_amd_memory_pool_allocate");
+	*(void **)&give_back = dlsym(library, "hsa_amd_memory_pool_free");
+	assert_int_equal(allocate(pool, 4096, 0, &ptr), 0); /* as hipHostMalloc() does, next to the other CPU */
+	assert_int_equal(w.gpu->ops->mem_check(w.gpu, (uintptr_t)ptr, 4096), -ENOENT); /* the host's, not another GPU's */
+	assert_int_equal(gpunvme_mem_register(w.gpu, ptr, 4096, &mem), 0);
+	assert_false(mem->local);
+	gpunvme_mem_free(mem);
+	give_back(ptr);
+	end();
+}
+
+/* What a user got by hipMalloc() has an address of the CPU's by the runtime's word, also where touching that ends the process. */
+static void test_registered(void **state)
+{
+	static const char *const lacks[] = { "", "bar" };
+	static unsigned char seen[BYTES];
+	struct gnv_gpu_range range;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+
+	(void)state;
+	for (unsigned turn = 0; turn < 2; turn++) {
+		pretend("STANDIN_LACKS", lacks[turn]);
+		begin();
+		assert_int_equal(w.gpu->ops->local_alloc(w.gpu, BYTES + 4096, &range), 0);
+		assert_int_equal(gpunvme_mem_register(w.gpu, (void *)(uintptr_t)(range.lane + 4096), BYTES & ~4095u, &mem), 0);
+		assert_int_equal(!gpunvme_mem_ptr(mem), turn);
+		assert_int_equal(gpunvme_mem_map(mem, w.dev), 0);
+		assert_int_equal(gpunvme_mem_dbuf(mem, w.dev, &dbuf), 0);
+		copy(0, &dbuf, FIRST);
+		assert_int_equal(w.gpu->ops->peek(w.gpu, seen, range.lane + 4096, gpunvme_mem_len(mem)), 0);
+		for (size_t i = 0; i < gpunvme_mem_len(mem); i++)
+			assert_int_equal(seen[i], pattern(FIRST + (unsigned)i / 512));
+		gpunvme_mem_free(mem);
+		w.gpu->ops->local_free(w.gpu, &range, BYTES + 4096);
+		end();
+	}
+}
+
 /* The runtime refuses a staging copy: that command fails, says why once, and the next one succeeds. */
 static void test_failed_copy(void **state)
 {
@@ -141,7 +196,8 @@ static void test_failed_copy(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_large_bar), TEST(test_no_large_bar), TEST(test_failed_copy) };
+	const struct CMUnitTest tests[] = { TEST(test_large_bar), TEST(test_no_large_bar), TEST(test_failed_copy),
+					    TEST(test_which_cpu), TEST(test_registered) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
