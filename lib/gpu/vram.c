@@ -17,6 +17,12 @@ struct gnv_vram {
 	struct gnv_drm_bo bo;
 };
 
+static void warn_cached(const struct gnv_log *log, const char *whose, size_t len)
+{
+	gnv_log(log, GPUNVME_LOG_WARN,
+		"%zu bytes of %s are cached: what a controller writes is seen by the next kernel, not by running ones", len, whose);
+}
+
 static int hip_alloc(struct gnv_vram *vram, const char *bdf, size_t len, const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
 {
 	int device, ret = gnv_hip_device(bdf, &device);
@@ -26,10 +32,7 @@ static int hip_alloc(struct gnv_vram *vram, const char *bdf, size_t len, const s
 	if (ret)
 		return ret;
 	if (!vram->hip.uncached)
-		gnv_log(log, GPUNVME_LOG_WARN,
-			"%zu bytes of HIP's memory are cached: what a controller writes is seen by the next kernel, not by running "
-			"ones",
-			vram->hip.len);
+		warn_cached(log, "HIP's memory", vram->hip.len);
 	bytes->lane = (uintptr_t)vram->hip.va;
 	bytes->len = vram->hip.len;
 	bytes->dmabuf = vram->hip.dmabuf;
@@ -37,7 +40,7 @@ static int hip_alloc(struct gnv_vram *vram, const char *bdf, size_t len, const s
 }
 
 static int drm_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
-		     struct gnv_gpu_bytes *bytes)
+		     const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
 {
 	int ret = gnv_drm_open(sys, bdf, &vram->drm);
 
@@ -52,6 +55,8 @@ static int drm_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, ui
 		gnv_drm_close(vram->drm);
 		return ret;
 	}
+	if (!vram->bo.uncached)
+		warn_cached(log, "libdrm's memory on a GPU of the CDNA family (other families see it at once)", len);
 	bytes->lane = (uintptr_t)vram->bo.va;
 	bytes->len = vram->bo.len;
 	bytes->dmabuf = vram->bo.dmabuf;
@@ -67,7 +72,7 @@ int gnv_vram_alloc(enum gnv_vram_kind kind, const char *sys, const char *bdf, ui
 	if (!vram)
 		return gnv_fail(-ENOMEM, "out of memory");
 	*bytes = (struct gnv_gpu_bytes){ .page = gnv_sys_page_size(), .dmabuf = -1, .cookie = vram, .kind = kind };
-	ret = kind == GNV_VRAM_HIP ? hip_alloc(vram, bdf, len, log, bytes) : drm_alloc(vram, sys, bdf, kfd_id, len, bytes);
+	ret = kind == GNV_VRAM_HIP ? hip_alloc(vram, bdf, len, log, bytes) : drm_alloc(vram, sys, bdf, kfd_id, len, log, bytes);
 	if (ret) {
 		free(vram);
 		return ret;

@@ -22,7 +22,7 @@
 #include "os/sysfs.h"
 #include "util/log.h"
 
-#define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED, Linux 6.3 */
+#define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */
 #define IB_BYTES 4096u
 #define IB_NOPS 16u
 #define NOP 0xffff1000u /* a PM4 packet of one dword that does nothing */
@@ -36,6 +36,7 @@ struct api {
 	__typeof__(&amdgpu_bo_import) bo_import;
 	__typeof__(&amdgpu_bo_export) bo_export;
 	__typeof__(&amdgpu_bo_free) bo_free;
+	__typeof__(&amdgpu_bo_query_info) bo_query_info;
 	__typeof__(&amdgpu_bo_cpu_map) bo_cpu_map;
 	__typeof__(&amdgpu_bo_cpu_unmap) bo_cpu_unmap;
 	__typeof__(&amdgpu_bo_va_op_raw) bo_va_op_raw;
@@ -57,11 +58,11 @@ struct gnv_drm {
 		"amdgpu_" #name, offsetof(struct api, name), false                                                                 \
 	}
 static const struct gnv_dl_symbol symbols[] = {
-	FUNCTION(device_initialize), FUNCTION(device_deinitialize), FUNCTION(device_get_fd),  FUNCTION(bo_alloc),
-	FUNCTION(bo_import),	     FUNCTION(bo_export),	    FUNCTION(bo_free),	      FUNCTION(bo_cpu_map),
-	FUNCTION(bo_cpu_unmap),	     FUNCTION(bo_va_op_raw),	    FUNCTION(bo_list_create), FUNCTION(bo_list_destroy),
-	FUNCTION(cs_ctx_create),     FUNCTION(cs_ctx_free),	    FUNCTION(cs_submit),      FUNCTION(cs_query_fence_status),
-	{ NULL, 0, false }
+	FUNCTION(device_initialize), FUNCTION(device_deinitialize), FUNCTION(device_get_fd), FUNCTION(bo_alloc),
+	FUNCTION(bo_import),	     FUNCTION(bo_export),	    FUNCTION(bo_free),	     FUNCTION(bo_query_info),
+	FUNCTION(bo_cpu_map),	     FUNCTION(bo_cpu_unmap),	    FUNCTION(bo_va_op_raw),  FUNCTION(bo_list_create),
+	FUNCTION(bo_list_destroy),   FUNCTION(cs_ctx_create),	    FUNCTION(cs_ctx_free),   FUNCTION(cs_submit),
+	FUNCTION(cs_query_fence_status), { NULL, 0, false }
 };
 static const char *const files[] = { "libdrm_amdgpu.so.1", NULL };
 static const struct gnv_dl library = { "libdrm_amdgpu", "GPUNVME_DRM_LIBRARY", files, symbols };
@@ -225,6 +226,22 @@ static int back_out(struct gnv_drm *drm, struct gnv_drm_bo *bo, int ret)
 	return undone ? undone : ret;
 }
 
+/* When memory is short the kernel gives less than was asked for, and does not say so: the host's, or what the CPU cannot see. */
+static int check_place(struct gnv_drm *drm, const struct gnv_drm_bo *bo)
+{
+	struct amdgpu_bo_info info = { 0 };
+	int ret = drm->api.bo_query_info(bo->bo, &info);
+
+	if (ret)
+		return gnv_fail(-EIO, "amdgpu does not tell where memory lies: %s", strerror(abs(ret)));
+	if (info.preferred_heap == AMDGPU_GEM_DOMAIN_VRAM && info.alloc_flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED)
+		return 0;
+	return gnv_fail(-ENOMEM,
+			"the GPU has no %zu bytes that the CPU can see as well; enable a large BAR (Above 4G Decoding, Resizable "
+			"BAR) in the firmware, or free some of its memory",
+			bo->len);
+}
+
 int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo)
 {
 	struct amdgpu_bo_alloc_request request = { .alloc_size = len,
@@ -238,15 +255,17 @@ int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo)
 
 	*bo = (struct gnv_drm_bo){ .len = len, .dmabuf = -1 };
 	ret = drm->api.bo_alloc(drm->dev, &request, &handle);
-	if (ret == -EINVAL)
-		return gnv_fail(-EOPNOTSUPP, "amdgpu has no uncached memory; use Linux 6.3 or newer");
+	bo->uncached = !ret;
+	if (ret == -EINVAL) { /* a kernel that takes the flag from KFD only: there is still the mapping's own */
+		request.flags &= ~(uint64_t)UNCACHED;
+		ret = drm->api.bo_alloc(drm->dev, &request, &handle);
+	}
 	if (ret)
-		return gnv_fail(-ENOMEM,
-				"the GPU has no %zu bytes that the CPU can see as well: %s; enable a large BAR (Above 4G Decoding, "
-				"Resizable BAR) in the firmware",
-				len, strerror(abs(ret)));
+		return gnv_fail(-ENOMEM, "the GPU has no %zu bytes of memory: %s", len, strerror(abs(ret)));
 	bo->bo = handle;
-	ret = map(drm, bo, AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
+	ret = check_place(drm, bo);
+	if (!ret)
+		ret = map(drm, bo, AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
 	if (ret)
 		return back_out(drm, bo, ret);
 	ret = drm->api.bo_export(handle, amdgpu_bo_handle_type_dma_buf_fd, &fd);

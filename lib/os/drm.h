@@ -10,6 +10,7 @@
 #ifndef GNV_OS_DRM_H
 #define GNV_OS_DRM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,8 @@ struct gnv_drm_bo {
 	void *bo; /* libdrm's */
 	void *va;
 	size_t len;
-	int dmabuf; /* of it */
+	int dmabuf;    /* of it */
+	bool uncached; /* on every GPU; else CDNA (gfx908, gfx90a, gfx94x) may cache it, whatever its mapping asks for */
 };
 
 /*
@@ -45,7 +47,7 @@ int gnv_drm_fd(const struct gnv_drm *drm);
  */
 int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes);
 
-/* GPU memory that the GPU does not cache, with a DMA-BUF of it. @len: in pages. Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO. */
+/* GPU memory that the GPU does not cache and the CPU can see, with a DMA-BUF of it. @len: in pages. Return: 0, -ENOMEM, -EIO. */
 int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fake_drm.h"
 
+#include <errno.h>
 #include <libdrm/amdgpu.h>
 #include <libdrm/amdgpu_drm.h>
 #include <string.h>
@@ -94,6 +95,8 @@ int amdgpu_bo_alloc(amdgpu_device_handle dev, struct amdgpu_bo_alloc_request *re
 	int ret = fails(vram ? "vram" : "bo_alloc");
 
 	rule(dev == &device && request->alloc_size % 4096 == 0, "whole pages");
+	if (!ret && state.no_uncached && request->flags & 1u << 14)
+		ret = -EINVAL;
 	if (ret)
 		return ret;
 	if (vram)
@@ -135,6 +138,14 @@ int amdgpu_bo_free(amdgpu_bo_handle bo)
 	bo->used = false;
 	state.bos--;
 	return 0;
+}
+
+int amdgpu_bo_query_info(amdgpu_bo_handle bo, struct amdgpu_bo_info *info)
+{
+	rule(bo->used, "a buffer that is asked about");
+	info->preferred_heap = AMDGPU_GEM_DOMAIN_VRAM | (state.host ? AMDGPU_GEM_DOMAIN_GTT : 0u);
+	info->alloc_flags = state.alloc_flags & ~(state.unseen ? (uint64_t)AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED : 0);
+	return fails("bo_query_info");
 }
 
 int amdgpu_bo_cpu_map(amdgpu_bo_handle bo, void **cpu)

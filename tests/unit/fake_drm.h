@@ -13,6 +13,8 @@ struct fake_drm {
 	int fails_with;	    /* negative */
 	const char *refuse; /* or the function of this name */
 	bool hangs;	    /* commands never end */
+	bool no_uncached;   /* the kernel takes that flag from KFD only */
+	bool host, unseen;  /* memory of the GPU lies in the host's, or where the CPU does not see it */
 	uint64_t import_size; /* with `place` it is what the DMA-BUF has */
 	int (*place)(uint32_t imported, uint64_t va, bool map); /* called when an import gets or loses an address; or NULL */
 	const char *broke; /* the first rule that was broken, or NULL */

@@ -116,7 +116,29 @@ static void test_alloc(void **state)
 	assert_int_equal(fake->va, (uintptr_t)bo.va);
 	assert_int_equal(bo.dmabuf, 1999);
 	assert_int_equal(calls.ranges, 1);
+	assert_true(bo.uncached);
 	assert_int_equal(gnv_drm_free(drm, &bo), 0);
+}
+
+/* The kernel gives what it has: less of the flags with a refusal, less of the memory without. */
+static void test_less(void **state)
+{
+	struct gnv_drm_bo bo;
+
+	(void)state;
+	fake->no_uncached = true;
+	assert_int_equal(alloc(&bo), 0);
+	assert_int_equal(fake->alloc_flags, AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED | AMDGPU_GEM_CREATE_VRAM_CLEARED);
+	assert_true(fake->va_flags & AMDGPU_VM_MTYPE_UC);
+	assert_false(bo.uncached);
+	assert_int_equal(gnv_drm_free(drm, &bo), 0);
+	for (unsigned turn = 0; turn < 2; turn++) {
+		fake->host = !turn;
+		fake->unseen = turn;
+		assert_int_equal(alloc(&bo), -ENOMEM);
+		assert_non_null(strstr(gpunvme_errmsg(), "large BAR"));
+		nothing_left();
+	}
 }
 
 /* An import is nothing to the GPU until a command has named it. */
@@ -137,7 +159,7 @@ static void test_import(void **state)
 static void test_every_step(void **state)
 {
 	static int (*const make[])(struct gnv_drm_bo *) = { alloc, import };
-	static const unsigned steps[] = { 3, 9 };
+	static const unsigned steps[] = { 4, 9 };
 	struct gnv_drm_bo bo;
 
 	(void)state;
@@ -173,8 +195,9 @@ static void test_refusals(void **state)
 		int ret;
 		const char *says;
 	} table[] = {
-		{ true, "vram", -EINVAL, -EOPNOTSUPP, "6.3" },
-		{ true, "vram", -ENOMEM, -ENOMEM, "large BAR" },
+		{ true, "vram", -EINVAL, -ENOMEM, "no 4096 bytes" },
+		{ true, "vram", -ENOMEM, -ENOMEM, "no 4096 bytes" },
+		{ true, "bo_query_info", -EINVAL, -EIO, "where memory lies" },
 		{ true, "map", -EINVAL, -EIO, "address" },
 		{ true, "map", -ENOMEM, -ENOMEM, "address" },
 		{ true, "bo_export", -EPERM, -EIO, "DMA-BUF" },
@@ -254,6 +277,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_alloc, begin, end),
+		cmocka_unit_test_setup_teardown(test_less, begin, end),
 		cmocka_unit_test_setup_teardown(test_import, begin, end),
 		cmocka_unit_test_setup_teardown(test_every_step, begin, end),
 		cmocka_unit_test_setup_teardown(test_refusals, begin, end),

@@ -131,6 +131,12 @@ static void test_drm(void **state)
 	assert_int_equal(bytes.lane, drm->va);
 	gnv_vram_free(&bytes);
 	assert_int_equal(calls.fds + calls.ranges + drm->bos + drm->maps + drm->devices, 0);
+	assert_string_equal(log_text, "");
+	drm->no_uncached = true;
+	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), 0);
+	calls.fds++;
+	assert_non_null(strstr(log_text, "CDNA"));
+	gnv_vram_free(&bytes);
 	owner = EBUSY; /* the lanes would not see it */
 	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
