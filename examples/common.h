@@ -4,7 +4,8 @@
  * lines, and the five calls that open a controller and its queues. Everything is `static inline`; nothing here is part of the
  * library.
  *
- * An error is one line on standard error, `program: sentence`. Exit codes: 0 done, 1 failed, 2 wrong usage.
+ * An error is one line on standard error, `program: sentence`; with --json a failure is an object on standard output, too. Exit
+ * codes: 0 done, 1 failed, 2 wrong usage.
  */
 #ifndef GPUNVME_EXAMPLES_COMMON_H
 #define GPUNVME_EXAMPLES_COMMON_H
@@ -33,6 +34,7 @@ enum { GO_ON = -1 }; /* answer of functions that otherwise answer an exit code *
 /* ---- Errors ---- */
 
 static const char *program = "gpunvme";
+static int json_wanted; /* --json was given */
 
 static inline void print_error(const char *format, va_list args)
 {
@@ -42,12 +44,18 @@ static inline void print_error(const char *format, va_list args)
 	fputc('\n', stderr);
 }
 
+static inline void print_json_error(const char *format, va_list args);
+
 __attribute__((format(printf, 1, 2))) static inline int failed(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
 	print_error(format, args);
+	va_end(args);
+	va_start(args, format);
+	if (json_wanted)
+		print_json_error(format, args);
 	va_end(args);
 	return EXIT_FAILED;
 }
@@ -150,6 +158,7 @@ static inline int parse_option(int argc, char **argv, int *i, const struct optio
 		if (value)
 			return misused("--%s takes no value", defs->name);
 		*(int *)defs->value = 1;
+		json_wanted |= strcmp(defs->name, "json") == 0;
 		return GO_ON;
 	}
 	if (!value && *i + 1 < argc)
@@ -229,6 +238,16 @@ static inline void json_string(const char *text)
 			putchar(c);
 	}
 	putchar('"');
+}
+
+static inline void print_json_error(const char *format, va_list args)
+{
+	char text[2048];
+
+	vsnprintf(text, sizeof(text), format, args);
+	printf("{\"program\": \"%s\", \"error\": ", program);
+	json_string(text);
+	printf("}\n");
 }
 
 struct progress {
@@ -331,12 +350,13 @@ struct session_opts {
 	int yes;
 	int json;
 	int verbose;
+	int forward; /* a CPU thread rings the doorbells */
 	int copies; /* the program only copies, which lanes of any kind can do: session_copy() */
 	uint32_t queue_flags; /* more of enum gpunvme_qp_flags */
 };
 #define SESSION_OPTS_INIT                                                                                                          \
 	{                                                                                                                          \
-		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0, 0                                                                  \
+		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                                \
 	}
 
 #define OPTION_DEV(o)                                                                                                              \
@@ -361,7 +381,7 @@ struct session_opts {
 	}
 #define OPTION_GPU(o)                                                                                                              \
 	{                                                                                                                          \
-		"gpu", OPTION_TEXT, &(o)->gpu, 0, "G        where the lanes run: cpu[:WIDTH], cuda:N, hsa:N (cpu)"                        \
+		"gpu", OPTION_TEXT, &(o)->gpu, 0, "G        where the lanes run: cpu[:WIDTH], hsa:N, hsa:ADDRESS, cuda:N, auto (cpu)"    \
 	}
 #define OPTION_VERBOSE(o)                                                                                                          \
 	{                                                                                                                          \
@@ -371,7 +391,9 @@ struct session_opts {
 	OPTION_GPU(o),                                                                                                             \
 		{ "queues", OPTION_U32, &(o)->queues, 1, "N        queue pairs (default 4, or what the controller has)" },         \
 		{ "depth", OPTION_U32, &(o)->depth, 1, "N        entries of each queue, a power of two (default: up to 1024)" },   \
-		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N        lanes (default 4 for each queue)" }, OPTION_VERBOSE(o)
+		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N        lanes (default 4 for each queue)" },                 \
+		{ "forward", OPTION_FLAG, &(o)->forward, 0, "         a CPU thread rings the doorbells, not the lanes" },         \
+		OPTION_VERBOSE(o)
 #define OPTIONS_END                                                                                                                \
 	{                                                                                                                          \
 		NULL, OPTION_FLAG, NULL, 0, NULL                                                                                   \
@@ -491,7 +513,7 @@ static inline int session_open_queue(struct session *s, const struct session_opt
 	int ret;
 
 	opts.depth = o->depth;
-	opts.flags = GPUNVME_QP_STATS | o->queue_flags;
+	opts.flags = GPUNVME_QP_STATS | o->queue_flags | (o->forward ? GPUNVME_QP_FORWARD : 0);
 	ret = gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[i]);
 	return ret ? ret : gpunvme_qp_view(s->qp[i], view, &s->dq[i]);
 }

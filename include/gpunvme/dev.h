@@ -7,7 +7,9 @@
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write).
  * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has; noiommu, never taken by
- * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE).
+ * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
+ * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the
+ * controller writes into somebody else's).
  * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
  * queue), `dstrd` (doorbell stride), `threads` (that serve). %XX stands for one byte. An unknown or repeated key is an error.
  */

@@ -3,7 +3,7 @@
 
 _gpunvme() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
-  local lanes='--gpu --queues --depth --lanes --verbose --json --help'
+  local lanes='--gpu --queues --depth --lanes --forward --verbose --json --help'
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write litmus coherence bench help --version' -- "$cur")

@@ -100,6 +100,8 @@ int verb_read(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	o.copies = 1;
+	if (!file && isatty(STDOUT_FILENO))
+		return misused("standard output is a terminal: give a FILE, or - to have the blocks there");
 	if (o.json && (!file || strcmp(file, "-") == 0))
 		return misused("--json needs a FILE, as standard output carries the blocks");
 	catch_signals();
