@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: every try has a DMA-BUF of its own, because the kernel takes two imports of one for the same import. */
+/* Invariant: KFD gets no DMA-BUF that it may have got before: it takes two imports of one for the same, and frees it twice. */
 #include "gpu/bar.h"
 
 #include <errno.h>
@@ -26,9 +26,8 @@ struct drm {
 static int interop_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
 {
 	struct interop *interop = priv;
-	int ret = gpu->interop_map(gpu->ctx, dmabuf, &interop->va);
+	int ret = gpu->interop_map(gpu->ctx, dmabuf, len, &interop->va);
 
-	(void)len;
 	if (ret) {
 		gnv_dmabuf_close(dmabuf);
 		return ret;
@@ -110,11 +109,15 @@ static const struct {
 	[GNV_BAR_KFD] = { sizeof(struct gnv_kfd_map), kfd_map, kfd_unmap },
 };
 
-static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, int dmabuf, size_t len, struct gnv_bar *bar)
+static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, bool shared, int dmabuf, size_t len, struct gnv_bar *bar)
 {
 	void *va = NULL;
 	int ret;
 
+	if (shared && way == GNV_BAR_KFD) {
+		gnv_dmabuf_close(dmabuf);
+		return gnv_fail(-EOPNOTSUPP, "others may have imported that DMA-BUF, and KFD would take the two for one");
+	}
 	bar->priv = calloc(1, ways[way].size);
 	if (!bar->priv) {
 		gnv_dmabuf_close(dmabuf);
@@ -156,7 +159,7 @@ int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *for
 		ret = export_all(foreign, &dmabuf, &offset, &size);
 		if (ret)
 			return ret;
-		ret = try_way(gpu, order[i], dmabuf, size, bar);
+		ret = try_way(gpu, order[i], foreign->shared, dmabuf, size, bar);
 		if (!ret) {
 			bar->lane += offset;
 			gnv_log(gpu->log, GPUNVME_LOG_INFO, "%s: the GPU reaches the doorbells, by %s", gpu->bdf,

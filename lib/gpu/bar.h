@@ -6,8 +6,8 @@
  *
  *   interop  the runtime's own import. Refused for what amdgpu did not export, but by newest runtimes.
  *   drm      through libdrm, uncached. Needs a runtime that has its address space from libdrm too (ROCm 6).
- *   kfd      the ioctl behind the runtime's. The kernel chooses the caching: uncached on gfx94x, where it therefore comes before
- *            drm; elsewhere a store may wait in the GPU's cache.
+ *   kfd      the ioctl behind the runtime's, for a DMA-BUF that nobody else has. The kernel chooses the caching: uncached on
+ *            gfx94x, where it therefore comes before drm; elsewhere a store may wait in the GPU's cache.
  */
 #ifndef GNV_GPU_BAR_H
 #define GNV_GPU_BAR_H
@@ -26,8 +26,8 @@ struct gnv_bar_gpu {
 	const char *gfx;   /* "gfx1100" */
 	unsigned distrust; /* bits of ways that are left out: their mapping has failed a test */
 	const struct gnv_log *log;
-	/* The runtime's import: maps all of the DMA-BUF, which stays the caller's. Return: 0 or a negative errno with its sentence. */
-	int (*interop_map)(void *ctx, int dmabuf, void **va);
+	/* The runtime's import, of all `len` bytes; the DMA-BUF stays the caller's. Return: 0 or a negative errno with its sentence. */
+	int (*interop_map)(void *ctx, int dmabuf, size_t len, void **va);
 	int (*interop_unmap)(void *ctx, void *va); /* Return: 0, or negative when the runtime keeps it */
 	void *ctx;
 };

@@ -33,11 +33,12 @@ struct gnv_gpu_foreign {
 	void *cpu; /* the CPU's mapping, or NULL */
 	size_t len;
 	/*
-	 * A new descriptor of a DMA-BUF of exactly these bytes (from *offset in it); the caller closes it. Every import needs one of
-	 * its own. Return: 0, or a negative errno with its sentence: -EOPNOTSUPP there is none.
+	 * A descriptor of a DMA-BUF of exactly these bytes (from *offset in it); the caller closes it.
+	 * Return: 0, or a negative errno with its sentence: -EOPNOTSUPP there is none.
 	 */
 	int (*export_fd)(void *ctx, int *fd, uint64_t *offset);
 	void *ctx;
+	bool shared; /* it is the same DMA-BUF each time, which others may have imported, too; else a new one */
 };
 
 /* How memory of a GPU is made: by the lanes' own runtime, or as vram.h says. */

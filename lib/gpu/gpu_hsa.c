@@ -170,10 +170,10 @@ static void hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range
 	gnv_hsa_unlock(hsa_of(gpu), range->cookie);
 }
 
-static int interop_map(void *ctx, int dmabuf, void **va)
+static int interop_map(void *ctx, int dmabuf, size_t len, void **va)
 {
 	uint64_t lane;
-	int ret = gnv_hsa_import(ctx, dmabuf, 1, &lane);
+	int ret = gnv_hsa_import(ctx, dmabuf, len, &lane);
 
 	if (!ret)
 		*va = (void *)(uintptr_t)lane;

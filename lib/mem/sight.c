@@ -119,7 +119,7 @@ static int export_part(void *ctx, int *fd, uint64_t *offset)
 int gnv_mem_attach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
 {
 	struct part part = { mem, offset };
-	const struct gnv_gpu_foreign foreign = { mem->cpu ? (char *)mem->cpu + offset : NULL, len, export_part, &part };
+	const struct gnv_gpu_foreign foreign = { mem->cpu ? (char *)mem->cpu + offset : NULL, len, export_part, &part, true };
 
 	return gpu->ops->mmio_attach(gpu, &foreign, range);
 }

@@ -28,10 +28,13 @@ static int moved(const struct gpunvme_qp *qp)
 }
 
 /* What lanes have written is what the CPU reads. */
-static int check_view(const struct gpunvme_qp *qp, const uint32_t *cpu, size_t len, uint32_t fill)
+static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_mem *mem, size_t len, uint32_t fill)
 {
+	const uint32_t *cpu = mem->cpu;
 	size_t i;
 
+	if (cpu)
+		gnv_mem_far_fence(mem);
 	for (i = 0; cpu && i < len / 4; i++)
 		if (cpu[i] != fill)
 			return moved(qp);
@@ -62,7 +65,7 @@ static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i,
 	else if (!ret)
 		for (at = gpunvme_mem_ptr(test->mem[i]); at < (uint32_t *)gpunvme_mem_ptr(test->mem[i]) + dbuf->len / 4; at++)
 			*at = fill;
-	return ret || !local ? ret : check_view(qp, gpunvme_mem_ptr(test->mem[i]), len, fill);
+	return ret || !local ? ret : check_view(qp, test->mem[i], len, fill);
 }
 
 static int explain(const struct gpunvme_qp *qp, int ret)
@@ -143,8 +146,11 @@ static uint32_t unlike(const uint32_t *block, size_t len)
 static int compare(const struct gnv_selftest *test, const struct gpunvme_qp *qp, size_t len)
 {
 	const void *sent = gpunvme_mem_ptr(test->mem[0]), *lies = gpunvme_mem_ptr(test->mem[1]);
-	bool there = lies && !memcmp(sent, lies, len), seen = !memcmp(sent, test->seen[1], len);
+	bool there, seen = !memcmp(sent, test->seen[1], len);
 
+	if (lies && qp->local)
+		gnv_mem_far_fence(test->mem[1]);
+	there = lies && !memcmp(sent, lies, len);
 	if (seen && (there || !lies))
 		return 0;
 	if (there)

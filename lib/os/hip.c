@@ -49,7 +49,8 @@ static const struct gnv_dl_symbol symbols[] = {
 	FUNCTION(export_fd, "hipMemExportToShareableHandle"),
 	{ NULL, 0, false },
 };
-static const char *const files[] = { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5", NULL };
+static const char *const files[] = { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5",
+				     "/opt/rocm/lib/libamdhip64.so", NULL };
 static const struct gnv_dl library = { "HIP (libamdhip64)", "GPUNVME_HIP_LIBRARY", files, symbols };
 
 static int open_api(struct api *api)

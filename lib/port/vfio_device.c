@@ -130,7 +130,7 @@ static int bar0_attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t 
 {
 	struct gnv_port_vfio *pv = gnv_container_of(mem, struct gnv_port_vfio, bar0);
 	struct bar0_part part = { &pv->port, offset, len };
-	const struct gnv_gpu_foreign foreign = { (char *)mem->cpu + offset, len, export_part, &part };
+	const struct gnv_gpu_foreign foreign = { (char *)mem->cpu + offset, len, export_part, &part, false };
 
 	return gpu->ops->mmio_attach(gpu, &foreign, range);
 }

@@ -285,7 +285,7 @@ static int never(void *ctx, int *fd, uint64_t *offset)
 static void registers_of_others(void **state)
 {
 	static char page[4096] __attribute__((aligned(4096)));
-	struct gnv_gpu_foreign foreign = { page, sizeof(page), never, NULL };
+	struct gnv_gpu_foreign foreign = { page, sizeof(page), never, NULL, false };
 	struct gnv_gpu_range range;
 	struct gpunvme_gpu *gpu;
 

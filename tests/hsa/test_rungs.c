@@ -183,15 +183,19 @@ static void test_apart(void **state)
 /* All works: the top rung, and buffers follow. A recovered queue lies where it lay. */
 static void test_top(void **state)
 {
+	uint32_t *hdp = dlsym(dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), "standin_hdp");
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
 	struct gpunvme_qp *qp;
 
 	(void)state;
+	assert_non_null(hdp);
+	*hdp = 0;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(rung_of(qp), "vram");
+	assert_int_equal(*hdp, 1); /* what the self-test read of the GPU's memory was not of before */
 	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
 	assert_true(mem->local);
 	read_back(dev, gpu, qp, mem);

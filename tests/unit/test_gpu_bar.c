@@ -40,11 +40,12 @@ static struct {
 	char log[2048];
 } world;
 
-static int interop_map(void *ctx, int dmabuf, void **va)
+static int interop_map(void *ctx, int dmabuf, size_t len, void **va)
 {
 	static char bar[2 * PAGE];
 
 	(void)ctx;
+	assert_int_equal(len, sizeof(bar));
 	assert_true(fcntl(dmabuf, F_GETFD) >= 0);
 	if (world.interop)
 		return gnv_fail(world.interop, "the runtime refuses");
@@ -123,7 +124,7 @@ static unsigned count_fds(void)
 
 static const struct gnv_log the_log = { listen, NULL };
 static struct gnv_bar_gpu gpu = { root, BDF, KFD_ID, "gfx1100", 0, &the_log, interop_map, interop_unmap, NULL };
-static const struct gnv_gpu_foreign foreign = { NULL, PAGE, export_fd, NULL };
+static const struct gnv_gpu_foreign foreign = { NULL, PAGE, export_fd, NULL, false };
 static unsigned fds;
 
 static int make_tree(void **state)
@@ -243,9 +244,25 @@ static void test_distrust(void **state)
 	assert_int_equal(gnv_bar_map(&gpu, &foreign, &bar), -EOPNOTSUPP);
 }
 
+/* A DMA-BUF of which KFD may have one import already: it would count the two as one, and free it twice. */
+static void test_shared(void **state)
+{
+	static const struct gnv_gpu_foreign shared = { NULL, PAGE, export_fd, NULL, true };
+	struct gnv_bar bar;
+
+	(void)state;
+	world.interop = -EINVAL;
+	gpu.gfx = "gfx942"; /* where KFD comes first */
+	assert_int_equal(gnv_bar_map(&gpu, &shared, &bar), 0);
+	assert_int_equal(bar.way, GNV_BAR_DRM);
+	assert_int_equal(gnv_bar_unmap(&gpu, &bar), 0);
+	world.owner = EBUSY;
+	assert_int_equal(gnv_bar_map(&gpu, &shared, &bar), -EOPNOTSUPP);
+}
+
 static void test_refusals(void **state)
 {
-	static const struct gnv_gpu_foreign large = { NULL, 2 * PAGE, export_fd, NULL };
+	static const struct gnv_gpu_foreign large = { NULL, 2 * PAGE, export_fd, NULL, false };
 	struct gnv_bar bar;
 
 	(void)state;
@@ -311,6 +328,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_ladder, begin, end),
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
 		cmocka_unit_test_setup_teardown(test_distrust, begin, end),
+		cmocka_unit_test_setup_teardown(test_shared, begin, end),
 		cmocka_unit_test_setup_teardown(test_refusals, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),
 		cmocka_unit_test_setup_teardown(test_two_gpus, begin, end),
