@@ -23,7 +23,7 @@ struct gpunvme_mem;
 enum gpunvme_mem_flags {
 	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
 	GPUNVME_MEM_VRAM = 1u << 1, /* memory of the GPU; -EOPNOTSUPP where it has none that a controller can write to */
-	GPUNVME_MEM_HIP = 1u << 3,  /* memory of an AMD GPU that HIP made (HIP 6 or newer); cached before HIP 7, with one log line */
+	GPUNVME_MEM_HIP = 1u << 3,  /* memory of an AMD GPU that HIP made (HIP 6 or newer); may be cached, with one log line then */
 	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
 	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
 };

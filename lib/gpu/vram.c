@@ -20,10 +20,11 @@ struct gnv_vram {
 static void warn_cached(const struct gnv_log *log, const char *whose, size_t len)
 {
 	gnv_log(log, GPUNVME_LOG_WARN,
-		"%zu bytes of %s are cached: what a controller writes is seen by the next kernel, not by running ones", len, whose);
+		"%zu bytes of %s may be cached: what a controller writes is then seen by the next kernel, not by running ones", len, whose);
 }
 
-static int hip_alloc(struct gnv_vram *vram, const char *bdf, size_t len, const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
+static int hip_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, size_t len, const struct gnv_log *log,
+		     struct gnv_gpu_bytes *bytes)
 {
 	int device, ret = gnv_hip_device(bdf, &device);
 
@@ -31,7 +32,7 @@ static int hip_alloc(struct gnv_vram *vram, const char *bdf, size_t len, const s
 		ret = gnv_hip_alloc(device, len, &vram->hip);
 	if (ret)
 		return ret;
-	if (!vram->hip.uncached)
+	if (!gnv_drm_uncached(sys, bdf, vram->hip.dmabuf))
 		warn_cached(log, "HIP's memory", vram->hip.len);
 	bytes->lane = (uintptr_t)vram->hip.va;
 	bytes->len = vram->hip.len;
@@ -72,7 +73,8 @@ int gnv_vram_alloc(enum gnv_vram_kind kind, const char *sys, const char *bdf, ui
 	if (!vram)
 		return gnv_fail(-ENOMEM, "out of memory");
 	*bytes = (struct gnv_gpu_bytes){ .page = gnv_sys_page_size(), .dmabuf = -1, .cookie = vram, .kind = kind };
-	ret = kind == GNV_VRAM_HIP ? hip_alloc(vram, bdf, len, log, bytes) : drm_alloc(vram, sys, bdf, kfd_id, len, log, bytes);
+	ret = kind == GNV_VRAM_HIP ? hip_alloc(vram, sys, bdf, len, log, bytes) :
+				     drm_alloc(vram, sys, bdf, kfd_id, len, log, bytes);
 	if (ret) {
 		free(vram);
 		return ret;

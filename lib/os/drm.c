@@ -118,16 +118,44 @@ static int read_host_bytes(int fd, uint64_t *bytes)
 	return 0;
 }
 
+/* The render node, opened anew, and the buffer in it. Return: the descriptor; negative. */
+static int open_with(const char *sys, const char *bdf, int dmabuf, uint32_t *handle)
+{
+	struct drm_prime_handle prime = { .fd = dmabuf };
+	int fd = open_render_node(sys, bdf);
+
+	if (fd >= 0 && ioctl(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &prime)) {
+		close(fd);
+		return -EOPNOTSUPP;
+	}
+	*handle = prime.handle;
+	return fd;
+}
+
 int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes)
 {
-	struct drm_prime_handle handle = { .fd = dmabuf };
-	int fd = open_render_node(sys, bdf), ret;
+	uint32_t handle;
+	int fd = open_with(sys, bdf, dmabuf, &handle), ret;
 
 	if (fd < 0)
 		return -EOPNOTSUPP;
-	ret = ioctl(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &handle) ? -EOPNOTSUPP : read_host_bytes(fd, bytes);
+	ret = read_host_bytes(fd, bytes);
 	close(fd); /* and the handle with it */
 	return ret;
+}
+
+bool gnv_drm_uncached(const char *sys, const char *bdf, int dmabuf)
+{
+	struct drm_amdgpu_gem_create_in made = { .domain_flags = 0 };
+	struct drm_amdgpu_gem_op op = { .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)&made };
+	int fd = open_with(sys, bdf, dmabuf, &op.handle);
+	bool told;
+
+	if (fd < 0)
+		return false;
+	told = !ioctl(fd, DRM_IOCTL_AMDGPU_GEM_OP, &op);
+	close(fd);
+	return told && made.domain_flags & UNCACHED;
 }
 
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)

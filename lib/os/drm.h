@@ -47,6 +47,9 @@ int gnv_drm_fd(const struct gnv_drm *drm);
  */
 int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes);
 
+/* Was such a buffer made uncached, by the kernel's word? false also where nobody tells. */
+bool gnv_drm_uncached(const char *sys, const char *bdf, int dmabuf);
+
 /* GPU memory that the GPU does not cache and the CPU can see, with a DMA-BUF of it. @len: in pages. Return: 0, -ENOMEM, -EIO. */
 int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);
 

@@ -148,7 +148,6 @@ int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes)
 		return ret;
 	*bytes = (struct gnv_hip_bytes){ .dmabuf = -1 };
 	error = create(&api, device, GNV_HIP_UNCACHED, len, bytes);
-	bytes->uncached = !error;
 	if (error == GNV_HIP_INVALID_VALUE || error == GNV_HIP_NOT_SUPPORTED) /* before HIP 7 */
 		error = create(&api, device, GNV_HIP_PINNED, len, bytes);
 	if (error)

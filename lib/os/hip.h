@@ -3,15 +3,13 @@
 #ifndef GNV_OS_HIP_H
 #define GNV_OS_HIP_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct gnv_hip_bytes {
 	void *va; /* for kernels, and for the CPU where the GPU's BAR is large */
 	size_t len;
-	int dmabuf;    /* of it */
-	bool uncached; /* what a controller writes is seen by running kernels; else by the next one */
-	void *handle;  /* HIP's */
+	int dmabuf;   /* of it */
+	void *handle; /* HIP's */
 };
 
 /*
@@ -24,6 +22,7 @@ int gnv_hip_device(const char *bdf, int *device);
 /*
  * gnv_hip_alloc() - memory of the GPU, and a DMA-BUF of it
  * @len: rounded up to what HIP hands out
+ * Uncached is asked for. HIP 6 cannot, and HIP 7.2 says yes and forgets it: gnv_drm_uncached() tells what came of it.
  * Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO; gnv_fail() has the sentence.
  */
 int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes);

@@ -56,7 +56,7 @@ typedef hsa_status_t gnv_hsa_export_end(int fd);
 #define GNV_HSA_EXPORT_PCIE 1u
 #define GNV_HSA_POOL_UNCACHED 8u
 #define GNV_HSA_EXT_VERSION_MINOR ((hsa_system_info_t)0x208)
-#define GNV_HSA_UNCACHED_SINCE 8u /* minor version of AMD's extensions */
+#define GNV_HSA_UNCACHED_SINCE 15u /* minor version of AMD's extensions: ROCm 7.2. Version 7 ignores the flag */
 #define GNV_HSA_AGENT_CLOCK ((hsa_agent_info_t)0xa016)
 #define GNV_HSA_POOL_EXTENDED_FINE 8u /* global flag: fine-grained, atomics at system scope at the device only */
 

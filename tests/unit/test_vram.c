@@ -11,6 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
+#include <libdrm/amdgpu_drm.h>
 
 #include "calls.h"
 #include "fake_drm.h"
@@ -21,12 +22,14 @@
 
 #define BDF "0000:04:00.0"
 #define KFD_ID 77u
+#define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */
 
 static const char *const nodes[] = { GNV_KFD_NODE, "/dev/dri/renderD128", NULL };
 static char root[] = "/tmp/gpunvme-vram-XXXXXX", log_text[512];
 static struct fake_drm *drm;
 static struct fake_hip *hip;
-static int owner;
+static uint64_t created; /* flags that the kernel knows of the buffer */
+static int owner, tells;
 
 static int answer(int fd, unsigned long request, void *arg)
 {
@@ -34,6 +37,17 @@ static int answer(int fd, unsigned long request, void *arg)
 	if (request == GNV_KFD_GET_VERSION) {
 		((struct gnv_kfd_get_version *)arg)->major = 1;
 		return 0;
+	}
+	if (request == DRM_IOCTL_PRIME_FD_TO_HANDLE) {
+		((struct drm_prime_handle *)arg)->handle = 5;
+		return 0;
+	}
+	if (request == DRM_IOCTL_AMDGPU_GEM_OP) {
+		struct drm_amdgpu_gem_op *op = arg;
+
+		assert_true(op->handle == 5 && op->op == AMDGPU_GEM_OP_GET_GEM_CREATE_INFO);
+		((struct drm_amdgpu_gem_create_in *)(uintptr_t)op->value)->domain_flags = created;
+		return tells;
 	}
 	assert_int_equal(request, GNV_KFD_ACQUIRE_VM);
 	return owner;
@@ -66,7 +80,8 @@ static int begin(void **state)
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 70000000;
 	hip->devices = 2;
-	owner = 0;
+	owner = tells = 0;
+	created = UNCACHED;
 	log_text[0] = 0;
 	return 0;
 }
@@ -109,15 +124,38 @@ static void test_hip(void **state)
 	assert_true(bytes.lane && bytes.dmabuf >= 0 && !bytes.cpu);
 	assert_string_equal(log_text, "");
 	gnv_vram_free(&bytes);
-	hip->no_uncached = true;
-	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
-	assert_non_null(strstr(log_text, "seen by the next kernel"));
-	gnv_vram_free(&bytes);
-	assert_int_equal(hip->handles + hip->ranges + hip->maps, 0);
+	assert_int_equal(hip->handles + hip->ranges + hip->maps + calls.fds, 0);
 	assert_int_equal(alloc(GNV_VRAM_HIP, "0000:09:00.0", &bytes), -ENODEV);
 	hip->version = 50000000;
 	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), -EOPNOTSUPP);
 	assert_null(hip->broke);
+}
+
+static void is_cached(void)
+{
+	struct gnv_gpu_bytes bytes;
+
+	log_text[0] = 0;
+	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
+	assert_non_null(strstr(log_text, "seen by the next kernel"));
+	gnv_vram_free(&bytes);
+	assert_int_equal(hip->handles + hip->ranges + hip->maps + calls.fds, 0);
+}
+
+/* The kernel is believed, not HIP: 7.2 takes the type "uncached" and makes cached memory. */
+static void test_hip_cached(void **state)
+{
+	(void)state;
+	created = 0;
+	is_cached();
+	hip->no_uncached = true;
+	is_cached();
+	created = UNCACHED;
+	tells = EINVAL;
+	is_cached();
+	tells = 0;
+	calls.nodes = nodes + 2; /* none */
+	is_cached();
 }
 
 static void test_drm(void **state)
@@ -151,7 +189,8 @@ static void test_drm(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_hip, begin), cmocka_unit_test_setup(test_drm, begin) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_hip, begin), cmocka_unit_test_setup(test_hip_cached, begin),
+					  cmocka_unit_test_setup(test_drm, begin) };
 
 	return cmocka_run_group_tests(tests, make_tree, remove_tree);
 }
