@@ -51,19 +51,13 @@ static int interop_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 static int drm_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
 {
 	struct drm *drm = priv;
-	int ret = gnv_drm_open(gpu->sys, gpu->bdf, &drm->drm);
+	int ret = gnv_drm_open_shared(gpu->sys, gpu->bdf, gpu->kfd_id, &drm->drm);
 
 	if (ret) {
 		gnv_dmabuf_close(dmabuf);
 		return ret;
 	}
-	ret = gnv_kfd_owns(gpu->kfd_id, gnv_drm_fd(drm->drm));
-	if (ret) {
-		gnv_dmabuf_close(dmabuf);
-		ret = ret == -EBUSY ? -EOPNOTSUPP : ret;
-	} else {
-		ret = gnv_drm_import(drm->drm, dmabuf, len, &drm->bo);
-	}
+	ret = gnv_drm_import(drm->drm, dmabuf, len, &drm->bo);
 	if (!ret)
 		*va = drm->bo.va;
 	else if (ret != -EBUSY)

@@ -8,7 +8,6 @@
 #include "os/dmabuf.h"
 #include "os/drm.h"
 #include "os/hip.h"
-#include "os/kfd.h"
 #include "os/sys.h"
 
 struct gnv_vram {
@@ -43,15 +42,11 @@ static int hip_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, si
 static int drm_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
 		     const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
 {
-	int ret = gnv_drm_open(sys, bdf, &vram->drm);
+	int ret = gnv_drm_open_shared(sys, bdf, kfd_id, &vram->drm);
 
 	if (ret)
 		return ret;
-	ret = gnv_kfd_owns(kfd_id, gnv_drm_fd(vram->drm));
-	if (ret == -EBUSY)
-		ret = -EOPNOTSUPP;
-	if (!ret)
-		ret = gnv_drm_alloc(vram->drm, len, &vram->bo);
+	ret = gnv_drm_alloc(vram->drm, len, &vram->bo);
 	if (ret) {
 		gnv_drm_close(vram->drm);
 		return ret;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "os/dl.h"
+#include "os/kfd.h"
 #include "os/sysfs.h"
 #include "util/log.h"
 
@@ -193,9 +194,19 @@ void gnv_drm_close(struct gnv_drm *drm)
 	free(drm);
 }
 
-int gnv_drm_fd(const struct gnv_drm *drm)
+int gnv_drm_open_shared(const char *sys, const char *bdf, uint32_t kfd_id, struct gnv_drm **out)
 {
-	return drm->api.device_get_fd(drm->dev);
+	struct gnv_drm *drm;
+	int ret = gnv_drm_open(sys, bdf, &drm);
+
+	if (ret)
+		return ret;
+	ret = gnv_kfd_owns(kfd_id, drm->api.device_get_fd(drm->dev));
+	if (!ret)
+		*out = drm;
+	else
+		gnv_drm_close(drm);
+	return ret == -EBUSY ? -EOPNOTSUPP : ret;
 }
 
 static int reserve(size_t len, void **va)

@@ -30,13 +30,12 @@ struct gnv_drm_bo {
  * Return: 0; -ENODEV no such GPU, no libdrm; -EACCES; -EOPNOTSUPP; gnv_fail() has the sentence.
  */
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **drm);
+/* The same, if lanes of the runtime see what is mapped with it. @kfd_id: KFD's number of the GPU. -EOPNOTSUPP: they do not. */
+int gnv_drm_open_shared(const char *sys, const char *bdf, uint32_t kfd_id, struct gnv_drm **drm);
 void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
 
 /* Can the GPU's render node be opened? Return: 0; -ENODEV, -EACCES, with the sentence. */
 int gnv_drm_check(const char *sys, const char *bdf);
-
-/* The descriptor whose address space the GPU uses for it; stays libdrm's. */
-int gnv_drm_fd(const struct gnv_drm *drm);
 
 /*
  * gnv_drm_host_bytes() - how much of a buffer of this GPU lies in memory of the host, by the kernel's word

@@ -12,6 +12,7 @@
 
 #include <gpunvme/gpunvme.h>
 
+#include "common/played.h"
 #include "hsa/runtime.h"
 #include "mem/mem.h"
 #include "unit/fake_hip.h"
@@ -35,12 +36,9 @@ static void granted(void *ptr, size_t size, bool yes)
 
 static int begin(void **state)
 {
-	struct fake_hip *(*get)(void);
-
 	(void)state;
-	setenv("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, 1);
-	*(void **)&get = dlsym(dlopen(FAKE_HIP_LIBRARY, RTLD_NOW), "fake_hip");
-	hip = get();
+	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	assert_non_null(hip);
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 70000000;
 	hip->granted = granted;

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* libdrm_amdgpu: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <dlfcn.h>
-#include <sys/stat.h>
-#include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 #include <libdrm/amdgpu_drm.h>
+#include <stdint.h>
 
 #include "calls.h"
+#include "common/played.h"
+#include "common/tree.h"
 #include "fake_drm.h"
 #include "os/drm.h"
 
@@ -24,35 +17,17 @@
 #define UNCACHED (1u << 14)
 
 static const char *const nodes[] = { "/dev/dri/renderD129", NULL };
-static char root[] = "/tmp/gpunvme-drm-XXXXXX";
 static struct fake_drm *fake;
 static struct gnv_drm *drm;
 
-static int make_tree(void **state)
+static int make_world(void **state)
 {
-	struct fake_drm *(*get)(void);
-	char command[256];
-	void *handle;
-
-	(void)state;
-	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
-	handle = dlopen(FAKE_DRM_LIBRARY, RTLD_NOW);
-	assert_non_null(handle);
-	*(void **)&get = dlsym(handle, "fake_drm");
-	fake = get();
-	assert_non_null(mkdtemp(root));
-	snprintf(command, sizeof(command), "mkdir -p %s/bus/pci/devices/%s/drm/card1 %s/bus/pci/devices/%s/drm/renderD129", root,
-		 BDF, root, BDF);
-	return system(command);
-}
-
-static int remove_tree(void **state)
-{
-	char command[64];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command);
+	fake = played("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
+	if (!fake || tree_make(state))
+		return -1;
+	put("", "bus/pci/devices/%s/drm/card1/dev", BDF);
+	put("", "bus/pci/devices/%s/drm/renderD129/dev", BDF);
+	return 0;
 }
 
 static int begin(void **state)
@@ -109,7 +84,6 @@ static void test_alloc(void **state)
 	struct gnv_drm_bo bo;
 
 	(void)state;
-	assert_int_equal(gnv_drm_fd(drm), FAKE_DRM_FD);
 	assert_int_equal(alloc(&bo), 0);
 	assert_int_equal(fake->alloc_flags, AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED | AMDGPU_GEM_CREATE_VRAM_CLEARED | UNCACHED);
 	assert_int_equal(fake->va_flags, AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
@@ -285,5 +259,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_open, begin, end),
 	};
 
-	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+	return cmocka_run_group_tests(tests, make_world, tree_remove);
 }

@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The ways for a GPU to the doorbells: their order, how one gives way to the next, and that nothing is left behind. */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <cmocka.h>
 #include <gpunvme/gpunvme.h>
+#include <stdint.h>
+#include <sys/mman.h>
 
 #include "calls.h"
+#include "common/played.h"
+#include "common/tree.h"
 #include "fake_drm.h"
 #include "gpu/bar.h"
 #include "os/kfd.h"
@@ -27,7 +20,6 @@
 #define KFD_ID 77u
 
 static const char *const nodes[] = { GNV_KFD_NODE, "/dev/dri/renderD128", NULL };
-static char root[] = "/tmp/gpunvme-bar-XXXXXX";
 static struct fake_drm *fake;
 
 /* What the ways meet. */
@@ -127,27 +119,13 @@ static struct gnv_bar_gpu gpu = { root, BDF, KFD_ID, "gfx1100", 0, &the_log, int
 static const struct gnv_gpu_foreign foreign = { NULL, PAGE, export_fd, NULL, false };
 static unsigned fds;
 
-static int make_tree(void **state)
+static int make_world(void **state)
 {
-	struct fake_drm *(*get)(void);
-	char command[256];
-
-	(void)state;
-	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
-	*(void **)&get = dlsym(dlopen(FAKE_DRM_LIBRARY, RTLD_NOW), "fake_drm");
-	fake = get();
-	assert_non_null(mkdtemp(root));
-	snprintf(command, sizeof(command), "mkdir -p %s/bus/pci/devices/%s/drm/renderD128", root, BDF);
-	return system(command);
-}
-
-static int remove_tree(void **state)
-{
-	char command[64];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command);
+	fake = played("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
+	if (!fake || tree_make(state))
+		return -1;
+	put("", "bus/pci/devices/%s/drm/renderD128/dev", BDF);
+	return 0;
 }
 
 static int begin(void **state)
@@ -334,5 +312,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_two_gpus, begin, end),
 	};
 
-	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+	return cmocka_run_group_tests(tests, make_world, tree_remove);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* HIP: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 #include <gpunvme/gpunvme.h>
 #include <hip/hip_runtime_api.h>
 
+#include "common/played.h"
 #include "fake_hip.h"
 #include "os/hip.h"
 #include "os/uapi/hip.h"
@@ -42,17 +42,12 @@ static struct fake_hip *fake;
 
 static int begin(void **state)
 {
-	struct fake_hip *(*get)(void);
-	void *handle = dlopen(FAKE_HIP_LIBRARY, RTLD_NOW);
-
 	(void)state;
-	assert_non_null(handle);
-	*(void **)&get = dlsym(handle, "fake_hip");
-	fake = get();
+	fake = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	assert_non_null(fake);
 	memset(fake, 0, sizeof(*fake));
 	fake->version = 60443484;
 	fake->devices = 2;
-	setenv("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, 1);
 	return 0;
 }
 

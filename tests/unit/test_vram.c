@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of a GPU through HIP and through libdrm, with both libraries and the kernel played. */
-#include <dlfcn.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 #include <libdrm/amdgpu_drm.h>
+#include <stdint.h>
 
 #include "calls.h"
+#include "common/played.h"
+#include "common/tree.h"
 #include "fake_drm.h"
 #include "fake_hip.h"
 #include "gpu/vram.h"
@@ -25,7 +19,7 @@
 #define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */
 
 static const char *const nodes[] = { GNV_KFD_NODE, "/dev/dri/renderD128", NULL };
-static char root[] = "/tmp/gpunvme-vram-XXXXXX", log_text[512];
+static char log_text[512];
 static struct fake_drm *drm;
 static struct fake_hip *hip;
 static uint64_t created; /* flags that the kernel knows of the buffer */
@@ -62,14 +56,6 @@ static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
 
 static const struct gnv_log the_log = { listen, NULL };
 
-static void *state_of(const char *library, const char *function)
-{
-	void *(*get)(void);
-
-	*(void **)&get = dlsym(dlopen(library, RTLD_NOW), function);
-	return get();
-}
-
 static int begin(void **state)
 {
 	(void)state;
@@ -86,27 +72,14 @@ static int begin(void **state)
 	return 0;
 }
 
-static int make_tree(void **state)
+static int make_world(void **state)
 {
-	char command[256];
-
-	(void)state;
-	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
-	setenv("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, 1);
-	drm = state_of(FAKE_DRM_LIBRARY, "fake_drm");
-	hip = state_of(FAKE_HIP_LIBRARY, "fake_hip");
-	assert_non_null(mkdtemp(root));
-	snprintf(command, sizeof(command), "mkdir -p %s/bus/pci/devices/%s/drm/renderD128", root, BDF);
-	return system(command);
-}
-
-static int remove_tree(void **state)
-{
-	char command[64];
-
-	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command);
+	drm = played("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
+	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	if (!drm || !hip || tree_make(state))
+		return -1;
+	put("", "bus/pci/devices/%s/drm/renderD128/dev", BDF);
+	return 0;
 }
 
 static int alloc(enum gnv_vram_kind kind, const char *bdf, struct gnv_gpu_bytes *bytes)
@@ -192,5 +165,5 @@ int main(void)
 	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_hip, begin), cmocka_unit_test_setup(test_hip_cached, begin),
 					  cmocka_unit_test_setup(test_drm, begin) };
 
-	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+	return cmocka_run_group_tests(tests, make_world, tree_remove);
 }

@@ -4,6 +4,7 @@
  * says why, and works there.
  */
 #include "gpu_rig.h"
+#include "common/played.h"
 #include "unit/fake_drm.h"
 
 static struct fake_drm *drm;
@@ -272,12 +273,8 @@ static void test_migrates_whole(void **state)
 
 static int find_drm(void **state)
 {
-	struct fake_drm *(*get)(void);
-	void *library = dlopen(getenv("GPUNVME_DRM_LIBRARY"), RTLD_NOW);
-
-	assert_non_null(library);
-	*(void **)&get = dlsym(library, "fake_drm");
-	drm = get();
+	drm = played("GPUNVME_DRM_LIBRARY", getenv("GPUNVME_DRM_LIBRARY"), "fake_drm");
+	assert_non_null(drm);
 	drm->place = drm_place;
 	return find_standin(state);
 }
