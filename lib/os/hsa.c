@@ -297,6 +297,7 @@ int gnv_hsa_open(const char *which, struct gnv_hsa **out)
 		return ret;
 	}
 	pthread_mutex_init(&gpu->lock, NULL);
+	gnv_hsa_fault_watch(gpu);
 	*out = gpu;
 	return 0;
 }
@@ -304,6 +305,7 @@ int gnv_hsa_open(const char *which, struct gnv_hsa **out)
 void gnv_hsa_close(struct gnv_hsa *gpu)
 {
 	gnv_hsa_queue_close(gpu);
+	gnv_hsa_fault_unwatch(gpu);
 	gpu->api.shut_down();
 	pthread_mutex_destroy(&gpu->lock);
 	free(gpu);

@@ -93,7 +93,8 @@ struct gnv_hsa_job {
 /*
  * gnv_hsa_run() - run a kernel and wait
  * Return: 0; -ETIMEDOUT it did not end in time: from now on every run answers -EIO; -ENOENT no such kernel; -EINVAL the arguments
- * do not fit; -EIO the GPU reported an error.
+ * do not fit; -EIO the GPU reported an error. After a memory fault nothing of this process runs on the GPU any more, and all that
+ * would need it here answers -EIO.
  */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 

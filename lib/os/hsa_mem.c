@@ -30,6 +30,8 @@ int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *
 				"runtime wants "
 				"HSA_FORCE_FINE_GRAIN_PCIE=1",
 				gpu->info.bdf);
+	if (gnv_hsa_faulted(gpu, "an earlier kernel"))
+		return -EIO;
 	status = allocate(gpu, pool, len, data, ptr);
 	if (status != HSA_STATUS_SUCCESS)
 		return gnv_hsa_refused(gpu, status, -ENOMEM, "no memory of the GPU");
@@ -132,7 +134,10 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 
 int gnv_hsa_copy(struct gnv_hsa *gpu, void *to, const void *from, size_t len)
 {
-	hsa_status_t status = gpu->api.memory_copy(to, from, len);
+	hsa_status_t status;
 
+	if (gnv_hsa_faulted(gpu, "an earlier kernel"))
+		return -EIO;
+	status = gpu->api.memory_copy(to, from, len);
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EIO, "its memory cannot be copied");
 }

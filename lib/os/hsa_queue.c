@@ -167,6 +167,8 @@ static int wait_for_end(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 		if (!broken && !late)
 			continue;
 		gpu->stuck = true;
+		if (gnv_hsa_faulted(gpu, job->name))
+			return -EIO;
 		if (broken)
 			return gnv_hsa_refused(gpu, (hsa_status_t)broken, -EIO, job->name);
 		return gnv_fail(-ETIMEDOUT, "GPU %s: the kernel %s did not end within %u ms", gpu->info.bdf, job->name,
@@ -180,6 +182,8 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	bool hidden;
 	int ret;
 
+	if (gnv_hsa_faulted(gpu, "an earlier kernel"))
+		return -EIO;
 	if (gpu->stuck)
 		return gnv_fail(-EIO, "GPU %s: an earlier kernel failed or never ended; close the GPU and open it again",
 				gpu->info.bdf);
@@ -195,8 +199,12 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	if (hidden)
 		put_hidden((char *)gpu->args + job->args_len, job->lanes, job->group);
 	gpu->api.signal_store_screlease(gpu->done, 1);
+	__atomic_store_n(&gpu->runs, true, __ATOMIC_RELEASE);
 	submit(gpu, &kernel, job);
-	return wait_for_end(gpu, job);
+	ret = wait_for_end(gpu, job);
+	if (!ret) /* else it may run on */
+		__atomic_store_n(&gpu->runs, false, __ATOMIC_RELEASE);
+	return ret;
 }
 
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)

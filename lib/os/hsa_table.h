@@ -47,7 +47,8 @@
 	X(amd_memory_unlock)                                                                                                       \
 	X(amd_interop_map_buffer)                                                                                                  \
 	X(amd_interop_unmap_buffer)                                                                                                \
-	X(amd_pointer_info)
+	X(amd_pointer_info)                                                                                                        \
+	X(amd_register_system_event_handler)
 
 /* Newer than the oldest headers: declared here. */
 typedef hsa_status_t gnv_hsa_export_v1(const void *ptr, size_t size, int *fd, uint64_t *offset);
@@ -86,7 +87,10 @@ struct gnv_hsa {
 	void *args;
 	hsa_signal_t done;
 	bool stuck; /* a kernel never ended */
+	bool runs;  /* atomic: a kernel that has not ended */
 	int broken; /* atomic: status with which the queue ended */
+	uint64_t fault_at; /* atomic: of a memory fault, or 0 */
+	struct gnv_hsa *next; /* of those that are watched */
 };
 
 #define GNV_HSA_ARGS_MAX 1024u
@@ -99,5 +103,12 @@ bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent);
 /* hsa_queue.c: the queue of packets, of an agent that is chosen. */
 int gnv_hsa_queue_open(struct gnv_hsa *gpu);
 void gnv_hsa_queue_close(struct gnv_hsa *gpu);
+
+/* hsa_fault.c: a GPU is watched from the moment when its agent is chosen. */
+void gnv_hsa_fault_watch(struct gnv_hsa *gpu);
+void gnv_hsa_fault_unwatch(struct gnv_hsa *gpu);
+
+/* Return: 0; -EIO, with its sentence about `kernel`: a memory fault has ended all that this process does with the GPU. */
+int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel);
 
 #endif

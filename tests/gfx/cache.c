@@ -64,6 +64,7 @@ const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned si
 {
 	const struct gfx_region *r = find(m, addr, size);
 
+	m->fault = addr;
 	if (!r)
 		gfx_fail_as(m, GFX_FAULT, "%s %u bytes at %#llx, which no registered memory holds", write ? "writes" : "reads", size,
 			    (unsigned long long)addr);

@@ -207,6 +207,7 @@ struct gfx {
 	jmp_buf stop;
 	char error[512];
 	enum gfx_cause cause; /* of the error */
+	uint64_t fault;	      /* GFX_FAULT: the address, or 0 */
 	struct gfx_wave *current;
 	struct gfx_note note[32]; /* last accesses */
 	unsigned noted;

@@ -71,6 +71,7 @@ static const struct gfx_inst *fetch(struct gfx *m, struct gfx_wave *w)
 	struct gfx_inst *in;
 
 	w->trace[w->executed++ % 16] = w->pc;
+	m->fault = w->pc;
 	if (at >= m->code->text_size || at & 3)
 		gfx_fail_as(m, GFX_FAULT, "jumps to %#llx, where no code is", (unsigned long long)at);
 	in = &m->code->inst[at / 4];

@@ -152,6 +152,7 @@ char *standin_bar_alloc(size_t len)
 	if (bar.ptr && run == want) {
 		memset(&bar.taken[at - want], 1, want);
 		ptr = bar.ptr + (at - want) * PAGE;
+		mmap(ptr, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, bar.device, bar.offset + (ptr - bar.ptr));
 	}
 	pthread_mutex_unlock(&lock);
 	return ptr;
@@ -160,7 +161,7 @@ char *standin_bar_alloc(size_t len)
 void standin_bar_free(char *ptr, size_t len)
 {
 	pthread_mutex_lock(&lock);
-	mmap(ptr, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, bar.device, bar.offset + (ptr - bar.ptr));
+	mmap(ptr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	memset(&bar.taken[(size_t)(ptr - bar.ptr) / PAGE], 0, len / PAGE);
 	pthread_mutex_unlock(&lock);
 }

@@ -19,7 +19,7 @@ void standin_bar_close(void);
 
 /* Whole pages of it. `ptr` is the address for CPU and lanes. Return: NULL when it is full, or not there. */
 char *standin_bar_alloc(size_t len);
-void standin_bar_free(char *ptr, size_t len); /* whatever was mapped over it goes */
+void standin_bar_free(char *ptr, size_t len); /* whatever was mapped over it goes, and nobody reaches it */
 
 /* A DMA-BUF of a part of it. Return: the descriptor, or a negative errno. */
 int standin_bar_export(const char *ptr, size_t len);

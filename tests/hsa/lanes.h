@@ -6,7 +6,7 @@
 #ifndef TESTS_HSA_LANES_H
 #define TESTS_HSA_LANES_H
 
-#include "runtime.h"
+#include "fault.h"
 
 struct standin_kernel {
 	const struct standin_lanes *lanes;
@@ -23,10 +23,11 @@ struct standin_lanes {
 	/* Fills in entry and sizes of the kernel k->name; false: there is none. */
 	bool (*find)(struct standin_kernel *k);
 	/*
-	 * Run to the end. HSA_STATUS_INFO_BREAK: *stop was set meanwhile. Any other status but success ends the queue.
-	 * The packet is correct; its arguments may lie anywhere.
+	 * Run to the end. HSA_STATUS_INFO_BREAK: *guard->stop was set meanwhile. Any other status but success ends the queue;
+	 * HSA_STATUS_ERROR_MEMORY_FAULT is noted in the guard. The packet is correct; its arguments may lie anywhere.
 	 */
-	hsa_status_t (*run)(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu, int *stop);
+	hsa_status_t (*run)(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
+			    struct standin_guard *guard);
 };
 
 extern const struct standin_lanes standin_lanes_cpu, standin_lanes_gfx;

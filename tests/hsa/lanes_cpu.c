@@ -81,16 +81,33 @@ static bool cpu_find(struct standin_kernel *k)
 	return true;
 }
 
+struct call {
+	void (*function)(void *args);
+	void *args;
+	struct standin_guard *guard;
+};
+
+static void lane_main(void *arg)
+{
+	const struct call *c = arg;
+
+	standin_guard(c->guard);
+	c->function(c->args);
+	standin_guard(NULL);
+}
+
 /* Threads cannot be taken away as waves can: they are waited for. */
-static hsa_status_t cpu_run(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu, int *stop)
+static hsa_status_t cpu_run(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
+			    struct standin_guard *guard)
 {
 	void (*const *function)(void *args) = k->entry;
+	struct call call = { *function, packet->kernarg_address, guard };
 	uint32_t lanes = packet->grid_size_x;
 
 	(void)gpu;
-	(void)stop;
-	return gpunvme_cpu_launch(lanes, lanes < 32 ? lanes : 32, *function, packet->kernarg_address) ? HSA_STATUS_ERROR
-													: HSA_STATUS_SUCCESS;
+	if (gpunvme_cpu_launch(lanes, lanes < 32 ? lanes : 32, lane_main, &call))
+		return HSA_STATUS_ERROR;
+	return __atomic_load_n(&guard->address, __ATOMIC_RELAXED) ? (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT : HSA_STATUS_SUCCESS;
 }
 
 const struct standin_lanes standin_lanes_cpu = { cpu_load, free, cpu_find, cpu_run };

@@ -109,24 +109,44 @@ static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg
 
 /* ---- A launch ---- */
 
+struct launch {
+	struct gfx m;
+	unsigned gpu, given; /* regions of its memory */
+	unsigned taken;	     /* standin_taken() when it was last looked through */
+};
+
+/* What is taken away while a kernel runs is not the GPU's any more. */
+static void forget_taken(struct launch *l)
+{
+	unsigned now = standin_taken(), i;
+
+	for (i = 0; now != l->taken && i < l->given; i++)
+		if (!standin_has(l->gpu, l->m.region[i].base, l->m.region[i].size))
+			l->m.region[i].size = 0;
+	l->taken = now;
+}
+
 /* The rest of the world has its turn, and time is what it is there, in ns; an instruction adds next to nothing. */
 static void outside(void *ctx)
 {
-	struct gfx *m = ctx;
+	struct launch *l = ctx;
+	struct gfx *m = &l->m;
 	struct timespec now;
 	uint64_t ns;
 
 	if (!gfx_draw(m, 64)) /* the controller's threads need the processor too */
 		nanosleep(&(struct timespec){ 0, 20000 }, NULL);
+	forget_taken(l);
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	m->clock = ns > m->clock ? ns : m->clock;
 }
 
-static hsa_status_t status_of(const struct gfx *m)
+static hsa_status_t status_of(const struct gfx *m, struct standin_guard *guard)
 {
 	switch (m->cause) {
 	case GFX_FAULT:
+		standin_guard_note(guard, m->fault);
 		return (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
 	case GFX_ILLEGAL:
 		return (hsa_status_t)HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION;
@@ -135,8 +155,10 @@ static hsa_status_t status_of(const struct gfx *m)
 	}
 }
 
-static hsa_status_t launch(struct gfx *m, const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet)
+static hsa_status_t launch(struct launch *l, const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet,
+			   struct standin_guard *guard)
 {
+	struct gfx *m = &l->m;
 	const struct gfx_dispatch d = { k->entry,
 					packet->grid_size_x,
 					packet->workgroup_size_x,
@@ -147,36 +169,43 @@ static hsa_status_t launch(struct gfx *m, const struct standin_kernel *k, const 
 
 	if (!gfx_knows(m, (uintptr_t)packet->kernarg_address, k->kernarg)) {
 		printf("stand-in: %s: its arguments are where the GPU may not look\n", k->name);
+		standin_guard_note(guard, (uintptr_t)packet->kernarg_address);
 		return (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
 	}
 	add_arguments(m, k->name, packet->kernarg_address);
+	l->given = m->regions;
 	if (!gfx_dispatch(m, &d))
 		return HSA_STATUS_SUCCESS;
 	if (!m->error[0])
 		return HSA_STATUS_INFO_BREAK; /* it was stopped */
 	printf("stand-in: %s, launch %llu: %s\n", k->name, (unsigned long long)launches, m->error);
-	return status_of(m);
+	return status_of(m, guard);
 }
 
-static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu, int *stop)
+static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_kernel_dispatch_packet_t *packet, unsigned gpu,
+				   struct standin_guard *guard)
 {
-	struct gfx *m = calloc(1, sizeof(*m));
+	struct launch *l = calloc(1, sizeof(*l));
 	hsa_status_t status;
 
-	if (!m)
+	if (!l)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
-	m->code = (struct gfx_code *)(uintptr_t)k->code;
-	m->rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
-	m->random = (setting("GFX_SEED", 1) + __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED)) * 0x9e3779b97f4a7c15ull + 77;
-	m->max_steps = setting("STANDIN_STEPS", STEPS);
-	m->halt = stop;
-	m->outside = outside;
-	m->outside_ctx = m;
-	gfx_season(m);
-	outside(m);
-	standin_ranges(gpu, add_range, m);
-	status = launch(m, k, packet);
-	free(m);
+	l->gpu = gpu;
+	l->taken = standin_taken();
+	l->m.code = (struct gfx_code *)(uintptr_t)k->code;
+	l->m.rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
+	l->m.random = (setting("GFX_SEED", 1) + __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED)) * 0x9e3779b97f4a7c15ull + 77;
+	l->m.max_steps = setting("STANDIN_STEPS", STEPS);
+	l->m.halt = guard->stop;
+	l->m.outside = outside;
+	l->m.outside_ctx = l;
+	gfx_season(&l->m);
+	outside(l);
+	standin_ranges(gpu, add_range, &l->m);
+	standin_guard(guard); /* between two looks at what was taken away */
+	status = launch(l, k, packet, guard);
+	standin_guard(NULL);
+	free(l);
 	return status;
 }
 

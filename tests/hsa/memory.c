@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "bar.h"
-#include "runtime.h"
+#include "fault.h"
 #include "seam.h"
 
 struct standin_moves standin_moves;
@@ -138,8 +138,8 @@ static void unback(struct standin_alloc *a)
 		seam_freed(a->ptr, a->len, a->dmabuf);
 	if (a->bar)
 		standin_bar_free(a->ptr, a->len);
-	else
-		munmap(a->ptr, a->len);
+	else /* a lane that still uses it must not find something else there */
+		mmap(a->ptr, a->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	if (a->fd >= 0)
 		close(a->fd);
 }
@@ -149,10 +149,9 @@ static const char *pool_name(uint64_t pool)
 	return pool == POOL_KERNARG ? "kernarg" : pool < POOL_LOCAL ? "host" : pool < POOL_FINE ? "local" : "fine";
 }
 
-/* Its GPU reaches its own memory; other memory must be given to it. */
-static unsigned owner(uint64_t pool)
+static unsigned gpu_of(uint64_t pool)
 {
-	return pool < POOL_LOCAL ? 0 : 1u << (pool < POOL_FINE ? pool - POOL_LOCAL : pool - POOL_FINE);
+	return (unsigned)(pool < POOL_FINE ? pool - POOL_LOCAL : pool - POOL_FINE);
 }
 
 static unsigned gpus_of(const hsa_agent_t *agent, size_t agents)
@@ -184,7 +183,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 	a->next = allocs;
 	allocs = a;
 	pthread_mutex_unlock(&lock);
-	standin_range_add(pool_name(a->pool), a->ptr, a->len, owner(a->pool));
+	standin_range_add(pool_name(a->pool), a->ptr, a->len, a->pool < POOL_LOCAL ? 0 : 1u << gpu_of(a->pool));
 	count(&standin_counts.allocations, 1);
 	*ptr = a->ptr;
 	return HSA_STATUS_SUCCESS;
@@ -217,11 +216,23 @@ STANDIN_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_
 	return standin_find(ptr) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ALLOCATION;
 }
 
+/* What a GPU would have to do that has faulted never ends. */
+static void must_live(const void *ptr)
+{
+	const struct standin_alloc *a = standin_find(ptr);
+
+	if (!a || a->pool < POOL_LOCAL || !standin_is_dead(gpu_of(a->pool)))
+		return;
+	fprintf(stderr, "stand-in: a GPU that has faulted is asked to copy or fill\n");
+	abort();
+}
+
 STANDIN_API hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t words)
 {
 	size_t i;
 
 	STANDIN_FAILS("amd_memory_fill");
+	must_live(ptr);
 	for (i = 0; i < words; i++)
 		__atomic_store_n((uint32_t *)ptr + i, value, __ATOMIC_RELAXED);
 	return HSA_STATUS_SUCCESS;
@@ -233,6 +244,8 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 	size_t i = 0;
 
 	STANDIN_FAILS("memory_copy");
+	must_live(to);
+	must_live(from);
 	for (; !(((uintptr_t)to | (uintptr_t)from) & 7) && i + 8 <= size; i += 8)
 		__atomic_store_n((uint64_t *)((char *)to + i),
 				 __atomic_load_n((const uint64_t *)((const char *)from + i), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
@@ -317,9 +330,8 @@ STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_i
 	info->agentBaseAddress = a->ptr;
 	info->hostBaseAddress = a->ptr; /* as ROCm's, whoever reaches it */
 	info->sizeInBytes = a->len;
-	info->agentOwner.handle = a->pool < POOL_LOCAL	? AGENT_CPU + 1 - standin_number("STANDIN_CPUS", 1) /* the farthest */
-				  : a->pool < POOL_FINE ? AGENT_GPU + (a->pool - POOL_LOCAL)
-							: AGENT_GPU + (a->pool - POOL_FINE);
+	info->agentOwner.handle = a->pool < POOL_LOCAL ? AGENT_CPU + 1 - standin_number("STANDIN_CPUS", 1) /* the farthest */
+						       : AGENT_GPU + gpu_of(a->pool);
 	return HSA_STATUS_SUCCESS;
 }
 

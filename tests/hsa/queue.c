@@ -30,6 +30,10 @@ struct queue {
 struct work {
 	hsa_kernel_dispatch_packet_t packet; /* as the kernel sees it */
 	struct queue *queue;
+	struct standin_guard guard;
+	sem_t news; /* a fault, or the end */
+	hsa_status_t status;
+	bool ended; /* atomic */
 };
 
 static void count(int *counter, int by)
@@ -146,28 +150,70 @@ static hsa_status_t run_packet(struct work *w)
 	if (standin_fails("dispatch", &status))
 		return status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK; /* 0 is a kernel that hangs */
 	status = check(&w->packet, k);
-	return status != HSA_STATUS_SUCCESS ? status : k->lanes->run(k, &w->packet, w->queue->gpu, &w->queue->stop);
+	return status != HSA_STATUS_SUCCESS ? status : k->lanes->run(k, &w->packet, w->queue->gpu, &w->guard);
+}
+
+static void *lanes_main(void *arg)
+{
+	struct work *w = arg;
+
+	w->status = run_packet(w);
+	__atomic_store_n(&w->ended, true, __ATOMIC_RELEASE);
+	sem_post(&w->news);
+	return NULL;
+}
+
+/* The first failure of a queue is told, and is its end; the packet's signal stays as it is. */
+static void fail(struct queue *q, hsa_status_t status, uint64_t address)
+{
+	bool first;
+
+	pthread_mutex_lock(&q->bell.lock);
+	first = !q->dead;
+	q->dead = true;
+	pthread_mutex_unlock(&q->bell.lock);
+	if (first && status == (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT)
+		standin_fault(q->gpu, address);
+	if (first)
+		q->failed(status, &q->base, q->data);
+}
+
+/* A fault is told when it happens, whenever the lanes end. */
+static void wait_for_lanes(struct work *w)
+{
+	uint64_t address;
+
+	do {
+		while (sem_wait(&w->news))
+			;
+		address = __atomic_load_n(&w->guard.address, __ATOMIC_ACQUIRE);
+		if (address)
+			fail(w->queue, (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT, address);
+	} while (!__atomic_load_n(&w->ended, __ATOMIC_ACQUIRE));
 }
 
 static void *run(void *arg)
 {
 	struct work *w = arg;
 	struct queue *q = w->queue;
-	hsa_status_t status = run_packet(w);
-	bool broke;
+	pthread_t lanes;
 
-	pthread_mutex_lock(&q->bell.lock);
-	broke = status != HSA_STATUS_SUCCESS && status != HSA_STATUS_INFO_BREAK && !q->dead;
-	q->dead |= broke;
-	pthread_mutex_unlock(&q->bell.lock);
-	if (status == HSA_STATUS_SUCCESS && w->packet.completion_signal.handle)
+	sem_init(&w->news, 0, 0);
+	if (pthread_create(&lanes, NULL, lanes_main, w)) {
+		w->status = HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	} else {
+		wait_for_lanes(w);
+		pthread_join(lanes, NULL);
+	}
+	if (w->status == HSA_STATUS_SUCCESS && w->packet.completion_signal.handle)
 		signal_count_down((struct signal *)(uintptr_t)w->packet.completion_signal.handle);
-	else if (broke)
-		q->failed(status, &q->base, q->data); /* and no signal */
+	else if (w->status != HSA_STATUS_SUCCESS && w->status != HSA_STATUS_INFO_BREAK)
+		fail(q, w->status, w->guard.address);
 	pthread_mutex_lock(&q->bell.lock);
 	q->running--;
 	pthread_cond_broadcast(&q->bell.changed);
 	pthread_mutex_unlock(&q->bell.lock);
+	sem_destroy(&w->news);
 	free(w);
 	return NULL;
 }
@@ -176,7 +222,7 @@ static void *run(void *arg)
 static void take_packets(struct queue *q, uint64_t upto)
 {
 	pthread_mutex_lock(&q->bell.lock);
-	for (; q->taken <= upto && !q->dead; q->taken++) {
+	for (; q->taken <= upto && !q->dead && !standin_is_dead(q->gpu); q->taken++) {
 		hsa_kernel_dispatch_packet_t *packet = &q->packet[q->taken & (q->base.size - 1)];
 		struct work *w;
 		pthread_t thread;
@@ -186,8 +232,7 @@ static void take_packets(struct queue *q, uint64_t upto)
 		w = aligned_alloc(64, (sizeof(*w) + 63) & ~(size_t)63);
 		if (!w)
 			break;
-		w->queue = q;
-		w->packet = *packet;
+		*w = (struct work){ .packet = *packet, .queue = q, .guard = { &w->news, &q->stop, 0 } };
 		__atomic_store_n(&packet->header, HSA_PACKET_TYPE_INVALID, __ATOMIC_RELEASE);
 		q->running++;
 		if (pthread_create(&thread, NULL, run, w)) {

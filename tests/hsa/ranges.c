@@ -6,6 +6,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
 static struct standin_range *ranges;
+static unsigned taken; /* atomic */
 
 static struct standin_range **find(const void *ptr)
 {
@@ -58,9 +59,15 @@ bool standin_range_remove(const void *ptr)
 	if (r && !--r->times) {
 		*link = r->next;
 		free(r);
+		__atomic_fetch_add(&taken, 1, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
+}
+
+unsigned standin_taken(void)
+{
+	return __atomic_load_n(&taken, __ATOMIC_ACQUIRE);
 }
 
 void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_range *range), void *ctx)
@@ -75,21 +82,27 @@ void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_ra
 }
 
 struct question {
-	const char *ptr;
+	uint64_t at, len;
 	bool yes;
 };
 
 static void look(void *ctx, const struct standin_range *r)
 {
 	struct question *q = ctx;
+	uint64_t from = q->at - (uintptr_t)r->ptr;
 
-	q->yes |= q->ptr >= (const char *)r->ptr && q->ptr < (const char *)r->ptr + r->len;
+	q->yes |= from < r->len && q->len <= r->len - from;
+}
+
+bool standin_has(unsigned gpu, uint64_t at, uint64_t len)
+{
+	struct question q = { at, len, false };
+
+	standin_ranges(gpu, look, &q);
+	return q.yes;
 }
 
 bool standin_sees(unsigned gpu, const void *ptr)
 {
-	struct question q = { ptr, false };
-
-	standin_ranges(gpu, look, &q);
-	return q.yes;
+	return standin_has(gpu, (uintptr_t)ptr, 1);
 }

@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include "bar.h"
+#include "fault.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ STANDIN_API hsa_status_t hsa_init(void)
 STANDIN_API hsa_status_t hsa_shut_down(void)
 {
 	standin_bar_close();
-	__atomic_fetch_sub(&standin_counts.runtime, 1, __ATOMIC_RELAXED);
+	if (!__atomic_sub_fetch(&standin_counts.runtime, 1, __ATOMIC_RELAXED))
+		standin_revive();
 	return HSA_STATUS_SUCCESS;
 }
 

@@ -96,6 +96,8 @@ struct standin_range {
 STANDIN_API bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned gpus);
 void standin_range_allow(const void *ptr, unsigned gpus);
 STANDIN_API bool standin_range_remove(const void *ptr); /* false: there is none */
+unsigned standin_taken(void);				/* how many were ever removed */
+bool standin_has(unsigned gpu, uint64_t at, uint64_t len);
 void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_range *range), void *ctx);
 
 #define STANDIN_FAILS(function)                                                                                                    \

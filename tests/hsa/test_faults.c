@@ -41,46 +41,64 @@ static void fill(struct gpunvme_gpu *gpu, uint64_t at, const char *status)
 	assert_non_null(strstr(gpunvme_errmsg(), "earlier kernel"));
 }
 
-static void fill_afresh(uint64_t at, const char *status)
-{
-	struct gpunvme_gpu *gpu;
+enum where { OWN, END, PAST_END, NOTHING, WILD, OTHERS, UNLOCKED, FREED, LOCKED, NOT_ANY_MORE, PLACES };
 
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	fill(gpu, at, status);
-	gpunvme_gpu_close(gpu);
+static uint64_t address_of(struct gpunvme_gpu *gpu, enum where where, struct gnv_gpu_range *own, uint64_t others, void *page)
+{
+	struct gnv_gpu_range range;
+
+	switch (where) {
+	case OWN: return own->lane;
+	case END: return own->lane + 8192 - 256;
+	case PAST_END: return own->lane + 8192 - 252; /* one word too far */
+	case WILD: return 0x7ff123450000;
+	case OTHERS: return others;
+	case UNLOCKED: return (uintptr_t)page;
+	case FREED:
+		gpu->ops->local_free(gpu, own, 8192);
+		return own->lane;
+	case LOCKED:
+	case NOT_ANY_MORE:
+		assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, &range), 0);
+		if (where == NOT_ANY_MORE)
+			gpu->ops->host_detach(gpu, &range);
+		return range.lane;
+	default: return 0;
+	}
 }
 
+/* A fault ends all that the process does with the GPU, so that each has a runtime of its own. */
 static void test_addresses(void **state)
 {
 	struct gpunvme_gpu *gpu, *other;
-	struct gnv_gpu_range range, far;
+	struct gnv_gpu_range own, far;
+	enum where where;
 	void *page = NULL;
+	bool good;
 
 	(void)state;
 	pretend("STANDIN_GPUS", "2");
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &other), 0);
-	assert_int_equal(gpu->ops->local_alloc(gpu, 8192, &range), 0);
-	assert_int_equal(other->ops->local_alloc(other, 8192, &far), 0);
 	assert_int_equal(posix_memalign(&page, 4096, 4096), 0);
-	fill(gpu, range.lane + 8192 - 256, NULL);
-	fill_afresh(range.lane, NULL);
-	fill_afresh(range.lane + 8192 - 252, FAULT); /* one word too far */
-	fill_afresh(0, FAULT);
-	fill_afresh(0x7ff123450000, FAULT);
-	fill_afresh(far.lane, FAULT);
-	fill_afresh((uintptr_t)page, FAULT); /* not locked */
-	gpu->ops->local_free(gpu, &range, 8192);
-	fill_afresh(range.lane, FAULT);
-	assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, &range), 0);
-	fill(gpu, range.lane, NULL);
-	assert_int_equal(*(uint32_t *)page, 0x5a5a5a5a);
-	gpu->ops->host_detach(gpu, &range);
-	fill(gpu, range.lane, FAULT); /* not any more */
-	other->ops->local_free(other, &far, 8192);
+	for (where = OWN; where < PLACES; where++) {
+		good = where == OWN || where == END || where == LOCKED;
+		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+		assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &other), 0);
+		assert_int_equal(gpu->ops->local_alloc(gpu, 8192, &own), 0);
+		assert_int_equal(other->ops->local_alloc(other, 8192, &far), 0);
+		fill(gpu, address_of(gpu, where, &own, far.lane, page), good ? NULL : FAULT);
+		fill(other, far.lane, NULL);
+		if (where == LOCKED) {
+			assert_int_equal(*(uint32_t *)page, 0x5a5a5a5a);
+			gpu->ops->host_detach(gpu, &(struct gnv_gpu_range){ .cookie = page });
+		}
+		if (where != FREED)
+			gpu->ops->local_free(gpu, &own, 8192);
+		other->ops->local_free(other, &far, 8192);
+		gpunvme_gpu_close(gpu);
+		gpunvme_gpu_close(other);
+		nothing_left();
+	}
 	free(page);
-	gpunvme_gpu_close(gpu);
-	gpunvme_gpu_close(other);
 }
 
 /* ---- Kernels that never end ---- */
@@ -257,6 +275,7 @@ static int dispatch(const struct code *c, enum mistake mistake)
 	p.kernarg_address = gpu->args;
 	p.completion_signal = gpu->done;
 	spoil(&p, mistake, &args);
+	gpu->runs = true; /* so that the library takes its faults */
 	at = gpu->api.queue_add_write_index_screlease(gpu->queue, 1);
 	memcpy((hsa_kernel_dispatch_packet_t *)gpu->queue->base_address + at, &p, sizeof(p));
 	gpu->api.signal_store_screlease(gpu->queue->doorbell_signal, (hsa_signal_value_t)at);

@@ -193,6 +193,32 @@ static void test_freed_vram(void **state)
 	freed(vram(0, BYTES), true);
 }
 
+/* The controller is closed over a mapping whose memory is gone, and over a queue. */
+static void test_freed_close(void **state)
+{
+	char *ptr[2] = { vram(0, BYTES), mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) };
+	struct gpunvme_mem *mem[2];
+	struct gpunvme_dbuf dbuf;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(gpunvme_mem_register(gpu[0], ptr[i], BYTES, &mem[i]), 0);
+		share(mem[i], &dbuf);
+		assert_int_equal(copy(0, 0, &dbuf), 0);
+	}
+	user_free(ptr[0]);
+	munmap(ptr[1], BYTES);
+	assert_int_equal(copy(0, 0, &dbuf) & (int)GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
+	gpunvme_dev_close(dev);
+	qp[0] = qp[1] = NULL;
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(gpunvme_mem_map(mem[i], dev), i ? -EIO : 0);
+		gpunvme_mem_free(mem[i]);
+	}
+}
+
 /* The DMA-BUF is the library's own from the import on. */
 static void test_closed_export(void **state)
 {
@@ -260,6 +286,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_not_memory), TEST(test_gone_before),	 TEST(test_freed),
 		TEST(test_freed_vram), TEST(test_closed_export), TEST(test_mixed),
+		TEST(test_freed_close),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

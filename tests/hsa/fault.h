@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that a lane touches and its GPU does not have. */
+#ifndef TESTS_HSA_FAULT_H
+#define TESTS_HSA_FAULT_H
+
+#include <semaphore.h>
+
+#include "runtime.h"
+
+/* A launch, for those of its threads that are lanes. */
+struct standin_guard {
+	sem_t *news;
+	int *stop;	  /* set at a fault */
+	uint64_t address; /* atomic; of the page of the first fault */
+};
+
+/*
+ * This thread is a lane of that launch from now on; NULL: not any more. Where it touches what is not mapped there is a page of zeros
+ * after it, so that it goes on to its end: threads that wait for each other cannot be taken away one by one.
+ */
+void standin_guard(struct standin_guard *guard);
+void standin_guard_note(struct standin_guard *guard, uint64_t address); /* by whoever notices; a signal handler may */
+
+/*
+ * The GPU reports a fault: to the handlers of the process, which ends if none takes it, as with ROCm. All queues of that GPU are dead.
+ * Until the runtime is shut down; a real one stays so until the process ends.
+ */
+STANDIN_API void standin_fault(unsigned gpu, uint64_t address);
+bool standin_is_dead(unsigned gpu);
+void standin_revive(void); /* and forget the handlers */
+
+#endif
