@@ -28,6 +28,11 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 	ret = gnv_type1_map(&sv->as, mem->cpu, mem->len, iova);
 	if (ret) {
 		gnv_space_vfio_give(sv, iova, mem->len);
+		if (ret == -ENOSPC)
+			return gnv_fail(ret,
+					"%zu bytes are not mapped for %s: its container has as many mappings as it may; unmap buffers, or "
+					"raise dma_entry_limit of the module vfio_iommu_type1",
+					mem->len, sv->bdf);
 		return gnv_space_vfio_refused(sv, mem, ret);
 	}
 	*out = iova;
