@@ -20,6 +20,8 @@ struct kernel {
 struct executable {
 	const struct standin_lanes *lanes;
 	void *code;
+	uint64_t agent; /* whose code it is */
+	bool frozen;	/* only then a GPU has it */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects kernels */
@@ -77,19 +79,23 @@ STANDIN_API hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t 
 	struct executable *e = (struct executable *)(uintptr_t)executable.handle;
 	const struct file *from = (const struct file *)(uintptr_t)reader.handle;
 
-	(void)agent;
 	(void)options;
 	(void)loaded;
 	STANDIN_FAILS("executable_load_agent_code_object");
+	if (e->frozen)
+		return HSA_STATUS_ERROR_FROZEN_EXECUTABLE;
+	e->agent = agent.handle;
 	e->code = e->code ? NULL : e->lanes->load(from->elf, from->len); /* one is all there is room for */
 	return e->code ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
 }
 
 STANDIN_API hsa_status_t hsa_executable_freeze(hsa_executable_t executable, const char *options)
 {
-	(void)executable;
+	struct executable *e = (struct executable *)(uintptr_t)executable.handle;
+
 	(void)options;
 	STANDIN_FAILS("executable_freeze");
+	e->frozen = true;
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -150,8 +156,9 @@ STANDIN_API hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t exec
 	char plain[sizeof(((struct kernel *)0)->name)] = "";
 	struct kernel *k;
 
-	(void)agent;
 	STANDIN_FAILS("executable_get_symbol_by_name");
+	if (!e->frozen || !agent || agent->handle != e->agent)
+		return HSA_STATUS_ERROR_INVALID_EXECUTABLE;
 	if (len < 4 || len - 3 >= sizeof(plain) || strcmp(name + len - 3, ".kd") || !e->code)
 		return HSA_STATUS_ERROR_INVALID_SYMBOL_NAME;
 	memcpy(plain, name, len - 3);

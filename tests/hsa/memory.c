@@ -210,10 +210,13 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 STANDIN_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_agent_t *agent, const uint32_t *flags,
 						     const void *ptr)
 {
-	(void)flags;
+	struct standin_alloc *a = standin_find(ptr);
+
 	STANDIN_FAILS("amd_agents_allow_access");
+	if (!a || a->ptr != ptr || flags || !agents) /* an allocation, by its first byte */
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	standin_range_allow(ptr, gpus_of(agent, agents));
-	return standin_find(ptr) ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ALLOCATION;
+	return HSA_STATUS_SUCCESS;
 }
 
 /* What a GPU would have to do that has faulted never ends. */

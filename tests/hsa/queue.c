@@ -263,11 +263,9 @@ STANDIN_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_
 	struct queue *q;
 	uint32_t i;
 
-	(void)type;
-	(void)private_segment_size;
-	(void)group_segment_size;
 	STANDIN_FAILS("queue_create");
-	if (!size || size & (size - 1))
+	if (!size || size & (size - 1) || agent.handle < AGENT_GPU || type != HSA_QUEUE_TYPE_MULTI || private_segment_size != UINT32_MAX ||
+	    group_segment_size != UINT32_MAX)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	q = calloc(1, sizeof(*q) + size * sizeof(q->packet[0]));
 	if (!q)
