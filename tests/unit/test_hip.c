@@ -37,6 +37,9 @@ SAME(sizeof(struct gnv_hip_prop), sizeof(hipMemAllocationProp));
 #if HIP_VERSION_MAJOR >= 6
 SAME(offsetof(struct gnv_hip_prop, location), offsetof(hipMemAllocationProp, location));
 #endif
+#if HIP_VERSION >= 70200000
+SAME(GNV_HIP_UNCACHED, hipMemAllocationTypeUncached);
+#endif
 
 static struct fake_hip *fake;
 
