@@ -11,25 +11,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "hip/declared.h"
 #include "os/drm.h"
 #include "os/hip.h"
-#include "os/hsa_table.h"
-
-/* What hsa_table.h declares because the oldest headers lack it, against headers that have it. */
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "HSA")
-#define ALIKE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, __typeof__(theirs)), "HSA")
-#if HSA_AMD_INTERFACE_VERSION_MINOR >= 3
-SAME(GNV_HSA_EXT_VERSION_MINOR, HSA_AMD_SYSTEM_INFO_EXT_VERSION_MINOR);
-SAME(GNV_HSA_AGENT_CLOCK, HSA_AMD_AGENT_INFO_TIMESTAMP_FREQUENCY);
-SAME(GNV_HSA_POOL_EXTENDED_FINE, HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED);
-ALIKE(gnv_hsa_export_v1, hsa_amd_portable_export_dmabuf);
-ALIKE(gnv_hsa_export_end, hsa_amd_portable_close_dmabuf);
-#endif
-#if HSA_AMD_INTERFACE_VERSION_MINOR >= GNV_HSA_UNCACHED_SINCE
-SAME(GNV_HSA_POOL_UNCACHED, HSA_AMD_MEMORY_POOL_UNCACHED_FLAG);
-SAME(GNV_HSA_EXPORT_PCIE, HSA_AMD_DMABUF_MAPPING_TYPE_PCIE);
-ALIKE(gnv_hsa_export_v2, hsa_amd_portable_export_dmabuf_v2);
-#endif
+#include "os/hsa.h"
 
 void *__real_dlsym(void *handle, const char *name);
 void *__wrap_dlsym(void *handle, const char *name);

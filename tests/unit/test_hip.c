@@ -17,30 +17,6 @@
 #include "os/hip.h"
 #include "os/uapi/hip.h"
 
-/* Our names for HIP's interface against the installed header. */
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "HIP")
-SAME(GNV_HIP_INVALID_VALUE, hipErrorInvalidValue);
-SAME(GNV_HIP_OUT_OF_MEMORY, hipErrorOutOfMemory);
-SAME(GNV_HIP_NO_DEVICE, hipErrorNoDevice);
-SAME(GNV_HIP_INVALID_DEVICE, hipErrorInvalidDevice);
-SAME(GNV_HIP_NOT_SUPPORTED, hipErrorNotSupported);
-SAME(GNV_HIP_PINNED, hipMemAllocationTypePinned);
-SAME(GNV_HIP_LOCATION_DEVICE, hipMemLocationTypeDevice);
-SAME(GNV_HIP_HANDLE_FD, hipMemHandleTypePosixFileDescriptor);
-SAME(GNV_HIP_READ_WRITE, hipMemAccessFlagsProtReadWrite);
-SAME(GNV_HIP_GRANULARITY_MINIMUM, hipMemAllocationGranularityMinimum);
-SAME(sizeof(struct gnv_hip_location), sizeof(hipMemLocation));
-SAME(offsetof(struct gnv_hip_location, id), offsetof(hipMemLocation, id));
-SAME(sizeof(struct gnv_hip_access), sizeof(hipMemAccessDesc));
-SAME(offsetof(struct gnv_hip_access, flags), offsetof(hipMemAccessDesc, flags));
-SAME(sizeof(struct gnv_hip_prop), sizeof(hipMemAllocationProp));
-#if HIP_VERSION_MAJOR >= 6
-SAME(offsetof(struct gnv_hip_prop, location), offsetof(hipMemAllocationProp, location));
-#endif
-#if HIP_VERSION >= 70200000
-SAME(GNV_HIP_UNCACHED, hipMemAllocationTypeUncached);
-#endif
-
 static struct fake_hip *fake;
 
 static int begin(void **state)

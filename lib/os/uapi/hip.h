@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of HIP's interface that the library uses, so that it builds where ROCm is not installed. Layouts and numbers are those
- * of HIP 6 and 7 (tests/unit/test_hip.c compares with the installed header); HIP 5 orders struct hipMemAllocationProp differently.
+ * of HIP 6 and 7 (tests/hip/declared.h compares with the headers); HIP 5 orders struct hipMemAllocationProp differently.
  */
 #ifndef GNV_OS_UAPI_HIP_H
 #define GNV_OS_UAPI_HIP_H
