@@ -179,6 +179,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 		free(a);
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	}
+	memset(a->ptr, 0xa5, a->len); /* what somebody had there before */
 	pthread_mutex_lock(&lock);
 	a->next = allocs;
 	allocs = a;

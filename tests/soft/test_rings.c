@@ -42,7 +42,7 @@ static struct {
 	bool keeps; /* what it has */
 	/* Of the mapping that is late. */
 	pthread_t copier;
-	unsigned hiccups, delay_ms;
+	unsigned hiccups, delay_ms, copied;
 	bool stop;
 	char *shadow, *real;
 	size_t len;
@@ -62,16 +62,15 @@ static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
 /* Copies doorbells of the shadow to the real ones; a store in the middle waits. */
 static void *copy_doorbells(void *arg)
 {
-	unsigned copied = 0;
-
 	(void)arg;
+	gpu_of.copied = 0;
 	while (!__atomic_load_n(&gpu_of.stop, __ATOMIC_ACQUIRE)) {
 		for (size_t at = 0; at < gpu_of.len; at += 4) {
 			uint32_t value = __atomic_load_n((uint32_t *)(void *)(gpu_of.shadow + at), __ATOMIC_ACQUIRE);
 
 			if (value == ~0u)
 				continue;
-			if (++copied % GNV_RINGTEST_RINGS == GNV_RINGTEST_RINGS / 2 && gpu_of.hiccups) {
+			if (++gpu_of.copied % GNV_RINGTEST_RINGS == GNV_RINGTEST_RINGS / 2 && gpu_of.hiccups) {
 				gpu_of.hiccups--;
 				usleep(gpu_of.delay_ms * 1000);
 			}
@@ -175,7 +174,8 @@ static int begin(void **state)
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("rings.img"));
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(dev->ring_late_ns, GNV_RINGTEST_LATE_NS);
+	assert_int_equal(dev->rings, 1000);
+	assert_int_equal(dev->ring_late_ns, 1000000);
 	dev->ring_late_ns = LATE_MS * GNV_NS_PER_MS;
 	dev->ring_lost_ns = LOST_MS * GNV_NS_PER_MS;
 	gpu->ops = &gpu_of.ops;
@@ -244,6 +244,7 @@ static void test_hiccup(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(gpu_of.tries, "S");
 	assert_non_null(strstr(log_text, "was seen after"));
+	assert_true(gpu_of.copied >= 1000);
 	use(qp);
 	gpunvme_qp_destroy(qp);
 }
