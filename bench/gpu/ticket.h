@@ -71,12 +71,12 @@ GNVD_FN void ticket_submit(const struct gpunvme_dq *dq, const struct ticket_queu
 {
 	uint32_t mask = (1u << dq->sq_shift) - 1, turn = 0;
 	uint64_t own = gnvd_fetch_add64(TICKET(q, ticket), 1), tail, end;
-	uint32_t sqe[16] = { GPUNVME_IO_READ | cid << 16, dq->nsid, 0, 0, 0, 0, (uint32_t)buf->iova, (uint32_t)(buf->iova >> 32), 0, 0,
+	uint32_t sqe[16] = { GPUNVME_IO_READ, dq->nsid, 0, 0, 0, 0, (uint32_t)buf->iova, (uint32_t)(buf->iova >> 32), 0, 0,
 			     (uint32_t)slba, (uint32_t)(slba >> 32), BLOCKS - 1, 0, 0, 0 };
 
 	while (gnvd_ld_after64(q->turn + 8 * (own & mask)) != own)
 		ticket_pause(turn++);
-	gnvd_store_sqe(dq->sq + 64 * (own & mask), sqe);
+	gnvd_store_sqe(dq->sq + 64 * (own & mask), sqe, cid);
 	gnvd_st_release64(q->mark + 8 * (own & mask), own + 1);
 	for (turn = 0; gnvd_ld64(TICKET(q, tail)) <= own; ticket_pause(turn++)) {
 		if (!ticket_lock(TICKET(q, tail_lock)))

@@ -137,34 +137,40 @@ GNVD_FN void gnvd_set_part(const struct gpunvme_dq *dq, const struct gpunvme_dbu
  * One lane's transfer, part by part; dbuf NULL: a command without data. All lanes of the wave go through the loop together until
  * the last is done: who has a part to submit submits, all take completions in, who has a result takes it. A wave that waits for
  * room so never sits on results, which hold identifiers. A lane stops at its first failure, which is the first in LBA order.
- * What lives through the loop occupies registers of every lane, so a command is computed anew at each attempt.
+ * What lives through the loop occupies registers of every lane, so a command is computed where it is stored. `deadline` is that of
+ * the command in flight, or of the wait for room.
  */
 GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf,
 			   struct gnvd_left *left, uint32_t opc)
 {
 	uint32_t n = 0, turn = 0, most = gnvd_widest(dq); /* n: blocks in flight */
 	struct gpunvme_req req = { 0, 0, 0, 0 };
-	struct gnvd_room room = { 0, 0 };
-	uint64_t deadline = 0;
 	struct gnvd_left l = *left;
+	uint64_t deadline = 0;
+	uint32_t fetched = 0;
 	int err, want, late;
 
 	l.nblocks = l.ret ? 0 : opc == GPUNVME_IO_FLUSH ? 1 : l.nblocks;
 	while (gnvd_ballot(w, l.nblocks != 0)) {
 		want = l.nblocks && !n;
 		if (gnvd_ballot(w, want)) {
-			struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+			struct gnvd_grant grant = { 0, 0, 0, 0, 0 };
 
-			n = gnvd_opaque32(want ? gnvd_part_blocks(dq, dbuf, &l, opc) : n);
-			gnvd_set_part(dq, dbuf, &l, n, opc, &c); /* without a branch: then a compiler does it where it is stored */
-			err = gnvd_try_submit(dq, w, want, &c, most, &req);
-			late = (turn & 15) == 15 ? gnvd_no_room(dq, &room) : 0;
-			if (want && err) {
-				n = 0;
-				l.ret = err == -GPUNVME_EAGAIN ? late : err;
+			err = gnvd_find_places(dq, w, want, most, &grant);
+			if (want && !err) {
+				struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+
+				gnvd_begin_command(dq, &grant, &req);
+				n = gnvd_part_blocks(dq, dbuf, &l, opc);
+				gnvd_set_part(dq, dbuf, &l, n, opc, &c);
+				gnvd_write_command(dq, &grant, &c, req.cid);
+				deadline = 0;
 			}
-		} else {
-			room.deadline = 0;
+			if (grant.count)
+				gnvd_publish(dq, w, grant.pos, grant.count);
+			late = (turn & 15) == 15 ? gnvd_no_room(dq, want && err, &deadline, &fetched) : 0;
+			if (want && err)
+				l.ret = err == -GPUNVME_EAGAIN ? late : err;
 		}
 		gnvd_help(dq, w, turn);
 		if (n && gnvd_take_done(dq, req.cid, gnvd_ld64(gnvd_result_at(dq, req.cid)), &l.ret)) {
@@ -193,6 +199,7 @@ GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const 
 	struct gnvd_left left = { offset, lba, nblocks, ret };
 	struct gnvd_wave w;
 
+	w.hint = gnvd_hint(); /* here, because in the loop it would keep its makings in registers */
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, site);
 		GNVD_TOGETHER(w, gnvd_run_wave(dq, &w, dbuf, &left, opc));
@@ -272,6 +279,7 @@ GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *
 	struct gnvd_wave w;
 	int err = 0;
 
+	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_SUBMIT);
 		GNVD_TOGETHER(w, err = gnvd_submit(dq, &w, !ret, c, req));

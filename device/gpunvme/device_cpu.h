@@ -168,12 +168,12 @@ GNVD_FN void gnvd_soon(uint64_t a)
 #endif
 }
 
-GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
 {
 	uint64_t *sqe = (uint64_t *)(uintptr_t)a;
 
 #define GNVD_STORE_TWO(i) __atomic_store_n(sqe + (i), w[2 * (i)] | (uint64_t)w[2 * (i) + 1] << 32, __ATOMIC_RELAXED)
-	GNVD_STORE_TWO(0);
+	__atomic_store_n(sqe, w[0] | cid << 16 | (uint64_t)w[1] << 32, __ATOMIC_RELAXED);
 	GNVD_STORE_TWO(1);
 	GNVD_STORE_TWO(2);
 	GNVD_STORE_TWO(3);
@@ -421,7 +421,6 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 		w->mask = 1;
 		w->count = 1;
 		w->lane = w->rank = 0;
-		w->hint = self ? self->lane : 0;
 		return;
 	}
 	gnvd_cpu_join(self, dq->state, site);
@@ -429,7 +428,13 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 	w->count = gnvd_popc(w->mask);
 	w->lane = self->index;
 	w->rank = gnvd_popc(w->mask & ((1ull << self->index) - 1));
-	w->hint = self->wave->number;
+}
+
+GNVD_FN uint32_t gnvd_hint(void)
+{
+	struct gnvd_cpu_lane *self = gnvd_cpu_self;
+
+	return !self ? 0 : self->wave ? self->wave->number : self->lane;
 }
 
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w)

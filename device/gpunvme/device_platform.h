@@ -16,7 +16,7 @@
  *   gnvd_take64               exchange; everything the controller wrote before the word became what it was is seen too
  *   gnvd_load_ring32          load that no cache answers, for words the controller writes; 32s: several; 128: four dwords whole
  *   gnvd_acquire_ring32       after the word was seen: everything the controller wrote before it is seen too
- *   gnvd_store_sqe            64 bytes as four wide stores
+ *   gnvd_store_sqe            64 bytes as four wide stores; dword 0 comes without the CID
  *   gnvd_soon                 the controller will be told by this word soon
  *   gnvd_order_agent          what comes before is seen and done before what comes behind, for all lanes
  *   gnvd_order_system         and for the controller
@@ -27,6 +27,7 @@
  *   gnvd_join                 behind branches that lanes take on their own (see there)
  *   gnvd_opaque32             the same number, of which a compiler for AMD GPUs knows nothing (see there)
  *   gnvd_below                how many of these lanes are below this one
+ *   gnvd_hint                 a number that differs between waves, to spread them over the CID map
  *   gnvd_enter .. gnvd_leave  the wave: the lanes that are together here and use the same queue, fixed for the whole call
  *   GNVD_TOGETHER             what a wave does; for a CPU lane on its own it is compiled once more, without ballots
  *   GNVD_EACH_QUEUE           the block behind it runs once for each lane, with lanes of one queue at a time where a compiler knows
@@ -75,7 +76,7 @@ enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT
 struct gnvd_wave {
 	uint64_t mask;  /* one bit per lane */
 	uint32_t count; /* lanes in mask */
-	uint32_t hint;  /* differs between waves, to spread them over the CID map */
+	uint32_t hint;  /* of a wave that submits: gnvd_hint() */
 	uint32_t lane;  /* this lane's bit in mask */
 	uint32_t rank;  /* lanes of mask below this one; rank 0 leads */
 };
@@ -288,10 +289,10 @@ GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 	__asm__ volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
 {
 	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
-			 : : "l"(a), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+			 : : "l"(a), "r"(w[0] | cid << 16), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0+16], {%1, %2, %3, %4};"
 			 : : "l"(a), "r"(w[4]), "r"(w[5]), "r"(w[6]), "r"(w[7]) : "memory");
 	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0+32], {%1, %2, %3, %4};"
@@ -350,7 +351,7 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 
 GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {
-	uint32_t mask, below, block, warp;
+	uint32_t mask, below;
 
 	if (site < GNVD_SITE_WAVE)
 		__asm__ volatile("activemask.b32 %0;" : "=r"(mask) : : "memory");
@@ -359,12 +360,18 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 	__asm__ volatile("match.any.sync.b64 %0, %1, %2;" : "=r"(mask) : "l"(dq->state), "r"(mask) : "memory");
 	__asm__("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
 	__asm__("mov.u32 %0, %%laneid;" : "=r"(w->lane));
-	__asm__("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-	__asm__("mov.u32 %0, %%tid.x;" : "=r"(warp));
 	w->mask = mask;
 	w->count = gnvd_popc(mask);
 	w->rank = gnvd_popc(mask & below);
-	w->hint = block * 32 + warp / 32;
+}
+
+GNVD_FN uint32_t gnvd_hint(void)
+{
+	uint32_t block, thread;
+
+	__asm__("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+	__asm__("mov.u32 %0, %%tid.x;" : "=r"(thread));
+	return block * 32 + thread / 32;
 }
 
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
@@ -439,6 +446,14 @@ typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 #undef GNVD_WAVE32
 #endif
 
+/* What an atomic takes: of a constant a compiler keeps a copy for the whole call otherwise, in two registers of each lane. */
+GNVD_FN uint64_t gnvd_operand64(uint64_t v)
+{
+	if (__builtin_constant_p(v))
+		__asm__ volatile("" : "+s"(v));
+	return v;
+}
+
 GNVD_FN uint32_t gnvd_ld32(uint64_t a)
 {
 	return __scoped_atomic_load_n(GNVD_GLOBAL32(a), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
@@ -487,13 +502,13 @@ GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v)
 
 GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_exchange_n(GNVD_GLOBAL64(a), v, __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_exchange_n(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_ACQ_REL, __MEMORY_SCOPE_DEVICE);
 }
 
 /* An invalidate is local to one compute unit, so every lane that reads does this itself. */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
 {
-	uint64_t old = __scoped_atomic_exchange_n(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	uint64_t old = __scoped_atomic_exchange_n(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
 	return old;
@@ -501,7 +516,7 @@ GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
 
 GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_fetch_add(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_fetch_add(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
@@ -520,27 +535,27 @@ GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
 
 GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_fetch_and(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_fetch_and(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), v, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v)
 {
-	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	return __scoped_atomic_fetch_or(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 {
-	__scoped_atomic_fetch_add(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	__scoped_atomic_fetch_add(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
 {
-	__scoped_atomic_fetch_max(GNVD_GLOBAL64(a), v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+	__scoped_atomic_fetch_max(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 /* All cache bits the instruction set has, and the wait in the same string: the compiler does not count loads it cannot see. */
@@ -588,15 +603,22 @@ GNVD_FN void gnvd_acquire_ring32(uint64_t a)
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
 }
 
-/* Not volatile: a volatile store is followed by a full wait. The release before READY is what orders them. */
-GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w)
+/*
+ * Not volatile: a volatile store is followed by a full wait. The release before READY is what orders them. One after the other, and
+ * what is still to be made at the end, so that they share registers: a command is where most are in use.
+ */
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
 {
 	__attribute__((address_space(1))) gnvd_v4 *sqe = (__attribute__((address_space(1))) gnvd_v4 *)a;
 
-	sqe[0] = (gnvd_v4){ w[0], w[1], w[2], w[3] };
-	sqe[1] = (gnvd_v4){ w[4], w[5], w[6], w[7] };
+	__builtin_amdgcn_sched_barrier(0);
 	sqe[2] = (gnvd_v4){ w[8], w[9], w[10], w[11] };
+	__builtin_amdgcn_sched_barrier(0);
 	sqe[3] = (gnvd_v4){ w[12], w[13], w[14], w[15] };
+	__builtin_amdgcn_sched_barrier(0);
+	sqe[0] = (gnvd_v4){ w[0] | gnvd_opaque32(cid) << 16, w[1], w[2], w[3] };
+	__builtin_amdgcn_sched_barrier(0);
+	sqe[1] = (gnvd_v4){ w[4], w[5], w[6], w[7] };
 }
 
 /* Comes behind a gnvd_order_system, or needs none; the wait behind it lets the lock go. */
@@ -678,7 +700,11 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 	w->count = gnvd_popc(w->mask);
 	w->rank = __builtin_amdgcn_mbcnt_hi(high, __builtin_amdgcn_mbcnt_lo(low, 0));
 	w->lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
-	w->hint = gnvd_same32(__builtin_amdgcn_workgroup_id_x() * 32 + __builtin_amdgcn_workitem_id_x() / 32);
+}
+
+GNVD_FN uint32_t gnvd_hint(void)
+{
+	return gnvd_same32(__builtin_amdgcn_workgroup_id_x() * 32 + __builtin_amdgcn_workitem_id_x() / 32);
 }
 
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w)

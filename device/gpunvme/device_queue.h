@@ -31,12 +31,13 @@ struct gnvd_cmd {
 	uint64_t slba;
 };
 
-/* What the leader got for its wave. */
+/* What the leader got for its wave. Made anew for each attempt: else compilers keep the last one. */
 struct gnvd_grant {
 	uint64_t pos;  /* first position */
 	uint64_t cids; /* set bits of one CID map word */
 	uint32_t base; /* CID of bit 0 of that word */
 	uint32_t count;
+	uint32_t mine; /* of these, the one for this lane */
 };
 
 GNVD_FN uint64_t gnvd_result_at(const struct gpunvme_dq *dq, uint32_t cid)
@@ -143,8 +144,8 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 {
 	uint32_t i;
 
-	for (i = 0; i < 4; i++)
-		gnvd_st32(GNVD_STATE(dq, poison_cqe) + 4 * i, gnvd_load_ring32(cqe + 4 * i));
+	for (i = 0; i < 4; i++) /* one address at a time */
+		gnvd_st32(GNVD_STATE(dq, poison_cqe) + 4 * i, gnvd_load_ring32(cqe + gnvd_opaque32(4 * i)));
 	gnvd_poison(dq, GPUNVME_EPROTO);
 }
 
@@ -163,12 +164,12 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 #define GNVD_NARROW 8u
 #define GNVD_NARROW_BATCH (GNVD_BATCH < 4u ? GNVD_BATCH : 4u)
 
-/* What the holder of the drain lock knows. */
+/* What the holder of the drain lock knows. Of positions that are only compared with near ones the lower half is enough. */
 struct gnvd_drain {
 	uint64_t pos;     /* completions consumed */
 	uint64_t fetched; /* as in the state */
-	uint64_t pub;     /* at least what it was when the completions were seen */
-	uint64_t rung;    /* pos at the last CQ doorbell */
+	uint32_t pub;     /* at least what it was when the completions were seen */
+	uint32_t rung;    /* pos at the last CQ doorbell */
 };
 
 /*
@@ -193,13 +194,14 @@ GNVD_FN uint64_t gnvd_cqe_at(const struct gpunvme_dq *dq, const struct gnvd_wave
  * The doorbell that a completion answers was rung behind the store of pub, but d->pub was loaded before the completion was, or
  * beside it. Look again; after 10 ms believe that the device is wrong. Returns how far fetched may move.
  */
-GNVD_FN uint64_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_drain *d, uint32_t delta)
+GNVD_FN uint32_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_drain *d, uint32_t delta)
 {
-	uint64_t began = gnvd_clock(), rung;
+	uint64_t began = gnvd_clock();
+	uint32_t rung;
 
 	do {
 		gnvd_order_agent();
-		rung = gnvd_ld64(GNVD_STATE(dq, pub)) - d->fetched;
+		rung = (uint32_t)gnvd_ld64(GNVD_STATE(dq, pub)) - (uint32_t)d->fetched;
 	} while (delta > rung && gnvd_clock() - began < 10ull * dq->ticks_per_ms);
 	return rung;
 }
@@ -227,9 +229,9 @@ GNVD_FN void gnvd_load_cqes(const struct gpunvme_dq *dq, const struct gnvd_wave 
 }
 
 /* Does dword 3 of the entry at pos hold the phase of this round? */
-GNVD_FN uint32_t gnvd_is_new(const struct gpunvme_dq *dq, uint64_t pos, uint32_t dw3)
+GNVD_FN uint32_t gnvd_is_new(const struct gpunvme_dq *dq, uint32_t pos, uint32_t dw3)
 {
-	return (dw3 >> 16 & 1) == (~(uint32_t)(pos >> dq->cq_shift) & 1);
+	return (dw3 >> 16 & 1) == (~(pos >> dq->cq_shift) & 1);
 }
 
 /* Which of them are new: dword 3 holds the phase, and once it is new the rest of the entry is. */
@@ -242,7 +244,7 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	b->mine = b->total = 0;
 	for (i = 0; i < most; i++) {
 		ahead = w->rank + i * w->count;
-		is_new = ahead <= mask && gnvd_is_new(dq, d->pos + ahead, b->dw3[i]);
+		is_new = ahead <= mask && gnvd_is_new(dq, (uint32_t)d->pos + ahead, b->dw3[i]);
 		n = i < b->looked && b->total == i * w->count ? gnvd_leading(w, (int)is_new, &next) : 0;
 		b->mine |= (uint32_t)(w->rank < n) << i;
 		b->total += n;
@@ -262,7 +264,7 @@ GNVD_FN void gnvd_find_new(const struct gpunvme_dq *dq, const struct gnvd_wave *
  */
 GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drain *d, struct gnvd_batch *b, uint32_t most)
 {
-	int64_t rung = (int64_t)(d->pub - d->fetched); /* below 0 when fetched has moved past what pub was */
+	int32_t rung = (int32_t)(d->pub - (uint32_t)d->fetched); /* below 0 when fetched has moved past what pub was */
 	uint32_t i, sqhd;
 
 	b->wrong = b->delta = 0;
@@ -271,9 +273,9 @@ GNVD_FN void gnvd_check_cqes(const struct gpunvme_dq *dq, const struct gnvd_drai
 			continue;
 		sqhd = b->dw2[i] & GPUNVME_CQE_DW2_SQHD;
 		b->delta = (sqhd - (uint32_t)d->fetched) & ((1u << dq->sq_shift) - 1);
-		if (b->delta > rung)
-			rung = (int64_t)gnvd_wait_pub(dq, d, b->delta);
-		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || b->delta > rung ||
+		if ((int32_t)b->delta > rung)
+			rung = (int32_t)gnvd_wait_pub(dq, d, b->delta);
+		if (b->dw2[i] >> 16 != dq->qid || sqhd >> dq->sq_shift || (int32_t)b->delta > rung ||
 		    (b->dw3[i] & GPUNVME_CQE_DW3_CID) >= dq->cids)
 			b->wrong |= 1u << i;
 	}
@@ -338,7 +340,7 @@ GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd
 		if (GNVD_BATCH > 1)
 			pub = gnvd_ld64(GNVD_STATE(dq, pub));
 #if defined(GNVD_CPU) /* here a look at the ring costs less than the lock */
-		word |= !gnvd_is_new(dq, word >> 1, gnvd_load_ring32(gnvd_cqe_at(dq, w, word >> 1, 0) + 12));
+		word |= !gnvd_is_new(dq, (uint32_t)(word >> 1), gnvd_load_ring32(gnvd_cqe_at(dq, w, word >> 1, 0) + 12));
 #endif
 		if (!(word & 1))
 			word = gnvd_or_after64(GNVD_STATE(dq, drain), 1);
@@ -357,20 +359,20 @@ GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd
 GNVD_FN void gnvd_first_look(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
 			     uint32_t in_flight, uint32_t most)
 {
-	uint64_t fetched, pub, rung;
-	uint32_t poison, i;
+	uint32_t pub, rung, poison, i;
+	uint64_t fetched;
 
 	b->looked = 1;
 	for (i = 1; i < most; i++)
 		b->looked += 2 * i * w->count < in_flight && (w->count >= GNVD_NARROW || i < GNVD_NARROW_BATCH);
 	fetched = gnvd_ld64(GNVD_STATE(dq, fetched));
-	pub = gnvd_ld64(GNVD_STATE(dq, pub));
-	rung = gnvd_ld64(GNVD_STATE(dq, cq_rung));
+	pub = (uint32_t)gnvd_ld64(GNVD_STATE(dq, pub));
+	rung = (uint32_t)gnvd_ld64(GNVD_STATE(dq, cq_rung));
 	poison = gnvd_ld32(GNVD_STATE(dq, poison));
 	gnvd_load_cqes(dq, w, d, b, most);
 	d->fetched = gnvd_same64(fetched); /* behind the loads, which overlap */
-	d->pub = gnvd_same64(pub);
-	d->rung = gnvd_same64(rung);
+	d->pub = gnvd_same32(pub);
+	d->rung = gnvd_same32(rung);
 	gnvd_find_new(dq, w, d, b, most);
 	gnvd_check_cqes(dq, d, b, most);
 	gnvd_join();
@@ -434,9 +436,9 @@ GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	gnvd_first_look(dq, w, &d, &b, in_flight, most);
 	while (b.total && !bad) {
 		bad = gnvd_drain_turn(dq, w, &d, &b, ++turn < turns, most);
-		if (d.pos - d.rung <= 1u << dq->cq_shift >> 2)
+		if ((uint32_t)d.pos - d.rung <= 1u << dq->cq_shift >> 2)
 			continue;
-		d.rung = d.pos;
+		d.rung = (uint32_t)d.pos;
 		rung = 1;
 		if (w->rank == 0) {
 			gnvd_doorbell(dq->cq_db, (uint32_t)d.pos & ((1u << dq->cq_shift) - 1));
@@ -531,6 +533,8 @@ GNVD_FN void gnvd_publish(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	uint64_t gate, pub, end, ready;
 
 	gnvd_meet(w); /* the commands of all lanes come before what the leader does */
+	own = gnvd_same64(own); /* known to be: what follows is scalar then */
+	count = gnvd_same32(count);
 	gnvd_soon(dq->sq_db);
 	closed = gnvd_come(dq, w, own, &pub);
 	if (closed || pub != own) {
@@ -578,13 +582,13 @@ GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint6
 	return 0;
 }
 
-/* The leader takes up to k CIDs and as many positions, or nothing: count is 0 then, or -GPUNVME_ESHUTDOWN as an error. */
-GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k, struct gnvd_grant *grant)
+/* The leader takes up to k CIDs and as many positions, or nothing: then no bit of cids is set. */
+GNVD_FN void gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k, struct gnvd_grant *grant)
 {
 	uint64_t room = (1ull << dq->sq_shift) - 1, seen;
 	uint64_t resv = gnvd_ld64(GNVD_STATE(dq, resv)), fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
 	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison)), at;
-	uint64_t word;
+	uint64_t word, cids;
 
 	at = (uint32_t)((uint64_t)(hint * 0x9e3779b1u) * ((dq->cids + 63) / 64) >> 32); /* spread, without a division */
 	word = gnvd_ld64(dq->cid_map + 8u * at); /* with the others: four loads, one round trip */
@@ -592,48 +596,22 @@ GNVD_FN int gnvd_reserve(const struct gpunvme_dq *dq, uint32_t hint, uint32_t k,
 	fetched = gnvd_same64(fetched);
 	poison = gnvd_same32(poison);
 	word = gnvd_same64(word);
-	grant->count = 0;
-	if (poison)
-		return -GPUNVME_ESHUTDOWN;
-	if (resv + k - fetched > room)
-		return 0;
-	grant->cids = gnvd_claim_cids(dq, at, word, k, &grant->base);
-	if (!grant->cids)
-		return 0;
-	k = gnvd_popc(grant->cids);
-	while (resv + k - fetched <= room) {
+	if (poison || resv + k - fetched > room)
+		return;
+	cids = gnvd_claim_cids(dq, at, word, k, &grant->base);
+	k = gnvd_popc(cids);
+	while (cids && resv + k - fetched <= room) {
 		seen = gnvd_same64(gnvd_cas64(GNVD_STATE(dq, resv), resv, resv + k));
 		if (seen == resv) {
 			grant->pos = resv;
-			grant->count = k;
-			return 0;
+			grant->cids = cids;
+			return;
 		}
 		resv = seen;
 		fetched = gnvd_same64(gnvd_ld_after64(GNVD_STATE(dq, fetched)));
 	}
-	gnvd_free_cids(dq, grant->base, grant->cids);
-	return 0;
-}
-
-/* Fill the slot of position `pos` and the result word of `cid`. Becomes visible with the doorbell. */
-GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_cmd *c, uint64_t pos, uint32_t cid,
-				struct gpunvme_req *req)
-{
-	uint64_t gen = pos << GPUNVME_RES_GEN_SHIFT;
-	uint32_t sqe[16] = { c->dw0 | cid << 16, dq->nsid, 0, 0, 0, 0,
-			     (uint32_t)c->prp1, (uint32_t)(c->prp1 >> 32), (uint32_t)c->prp2, (uint32_t)(c->prp2 >> 32),
-			     (uint32_t)c->slba, (uint32_t)(c->slba >> 32), c->cdw12, 0, 0, 0 };
-
-	gnvd_st64(gnvd_result_at(dq, cid), gen | GPUNVME_RES_SUBMITTED | (req ? 0 : GPUNVME_RES_DETACHED));
-	gnvd_store_sqe(dq->sq + 64u * ((uint32_t)pos & ((1u << dq->sq_shift) - 1)), sqe);
-	if (GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY))
-		gnvd_st64(gnvd_written_at(dq, cid), gnvd_clock());
-	if (req) {
-		req->gen = gen;
-		req->deadline = 0;
-		req->tag = dq->tag;
-		req->cid = cid;
-	}
+	if (cids)
+		gnvd_free_cids(dq, grant->base, cids);
 }
 
 /* The widest reservation of one wave: half a ring, and the CIDs of one word. */
@@ -651,34 +629,73 @@ GNVD_FN int gnvd_full(const struct gpunvme_dq *dq)
 }
 
 /*
- * Submit one command for each lane with `want` set, at most `most` of them and as far as there is room; the other lanes of the wave
- * only help. req NULL: nobody will ask. Returns each lane's own result, -GPUNVME_EAGAIN for those without room.
+ * Places for the lanes with `want` set, at most `most` of them and as far as there is room; the other lanes of the wave only help.
+ * *grant comes empty. Returns each lane's own result, -GPUNVME_EAGAIN for those without room. Lanes store their commands next, and
+ * the wave publishes as many as *grant then counts.
  */
+GNVD_FN int gnvd_find_places(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, uint32_t most,
+			     struct gnvd_grant *grant)
+{
+	uint64_t pending = gnvd_ballot(w, want);
+	uint32_t k = gnvd_popc(pending);
+
+	if (w->rank == 0)
+		gnvd_reserve(dq, w->hint, k < most ? k : most, grant);
+	grant->cids = gnvd_bcast64(w, grant->cids);
+	grant->count = gnvd_popc(grant->cids);
+	if (!grant->count)
+		return gnvd_same32(gnvd_ld32(GNVD_STATE(dq, poison))) ? -GPUNVME_ESHUTDOWN : -GPUNVME_EAGAIN;
+	grant->pos = gnvd_bcast64(w, grant->pos);
+	grant->base = gnvd_bcast32(w, grant->base);
+	grant->mine = gnvd_below(w, pending);
+	return want && grant->mine >= grant->count ? -GPUNVME_EAGAIN : 0;
+}
+
+/* This lane's CID; its result word says SUBMITTED from now on. req NULL: nobody will ask. */
+GNVD_FN uint32_t gnvd_begin_command(const struct gpunvme_dq *dq, const struct gnvd_grant *grant, struct gpunvme_req *req)
+{
+	uint64_t gen = (grant->pos + grant->mine) << GPUNVME_RES_GEN_SHIFT;
+	uint32_t cid = grant->base + gnvd_nth_bit(grant->cids, grant->mine);
+
+	gnvd_st64(gnvd_result_at(dq, cid), gen | GPUNVME_RES_SUBMITTED | (req ? 0 : GPUNVME_RES_DETACHED));
+	if (GNVD_KEEPS(dq, GPUNVME_DQ_LATENCY))
+		gnvd_st64(gnvd_written_at(dq, cid), gnvd_clock());
+	if (req) {
+		req->gen = gen;
+		req->deadline = 0;
+		req->tag = dq->tag;
+		req->cid = cid;
+	}
+	return cid;
+}
+
+/*
+ * Fill this lane's slot. Becomes visible with the doorbell. Last of all, and made here: where a command is stored most registers
+ * are in use, and each that is kept for it counts.
+ */
+GNVD_FN void gnvd_write_command(const struct gpunvme_dq *dq, const struct gnvd_grant *grant, const struct gnvd_cmd *c,
+				uint32_t cid)
+{
+	uint32_t slot = ((uint32_t)grant->pos + grant->mine) & ((1u << dq->sq_shift) - 1);
+	uint32_t sqe[16] = { c->dw0, dq->nsid, 0, 0, 0, 0,
+			     (uint32_t)c->prp1, (uint32_t)(c->prp1 >> 32), (uint32_t)c->prp2, (uint32_t)(c->prp2 >> 32),
+			     (uint32_t)c->slba, (uint32_t)(c->slba >> 32), c->cdw12, 0, 0, 0 };
+
+	gnvd_store_sqe(dq->sq + 64u * slot, sqe, cid);
+}
+
+/* Submit one command for each lane with `want` set that finds a place. Results as gnvd_find_places(). */
 GNVD_FN int gnvd_try_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, int want, const struct gnvd_cmd *c,
 			    uint32_t most, struct gpunvme_req *req)
 {
-	uint64_t pending = gnvd_ballot(w, want);
-	struct gnvd_grant grant = { 0, 0, 0, 0 };
-	uint32_t k = gnvd_popc(pending), index;
-	int err = 0;
+	struct gnvd_grant grant = { 0, 0, 0, 0, 0 };
+	int err = gnvd_find_places(dq, w, want, most, &grant);
 
-	if (w->rank == 0)
-		err = gnvd_reserve(dq, w->hint, k < most ? k : most, &grant);
-	grant.count = gnvd_bcast32(w, grant.count);
-	if (!grant.count) {
-		err = (int)gnvd_bcast32(w, (uint32_t)err);
-		return err ? err : -GPUNVME_EAGAIN;
-	}
-	grant.pos = gnvd_bcast64(w, grant.pos);
-	grant.cids = gnvd_bcast64(w, grant.cids);
-	grant.base = gnvd_bcast32(w, grant.base);
-	index = gnvd_below(w, pending);
-	if (want && index < grant.count) {
-		gnvd_write_command(dq, c, grant.pos + index, grant.base + gnvd_nth_bit(grant.cids, index), req);
-		want = 0;
-	}
-	gnvd_publish(dq, w, grant.pos, grant.count);
-	return want ? -GPUNVME_EAGAIN : 0;
+	if (want && !err)
+		gnvd_write_command(dq, &grant, c, gnvd_begin_command(dq, &grant, req));
+	if (grant.count)
+		gnvd_publish(dq, w, grant.pos, grant.count);
+	return err;
 }
 
 /* As gnvd_try_submit(), with completions taken in once where there is no room. */
@@ -705,24 +722,18 @@ GNVD_FN int gnvd_submit(const struct gpunvme_dq *dq, const struct gnvd_wave *w, 
 	return want ? gnvd_full(dq) : ret;
 }
 
-/* A wave that waits for room. */
-struct gnvd_room {
-	uint64_t fetched;  /* when it was looked at last */
-	uint64_t deadline; /* when the queue's own time-out strikes; 0 before the first look */
-};
-
-/* The slow part of waiting for room: the same for all lanes. Returns 0 to go on, or why not. */
-GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, struct gnvd_room *room)
+/* The slow part of waiting for room, for all lanes of the wave; `waits`: those that do. Returns 0 to go on, or why not. */
+GNVD_FN int gnvd_no_room(const struct gpunvme_dq *dq, int waits, uint64_t *deadline, uint32_t *fetched)
 {
-	uint64_t now = gnvd_clock(), fetched = gnvd_same64(gnvd_ld64(GNVD_STATE(dq, fetched)));
+	uint32_t seen = gnvd_same32((uint32_t)gnvd_ld64(GNVD_STATE(dq, fetched))), control = gnvd_same32(gnvd_control(dq));
+	uint64_t now = gnvd_clock();
 
-	if (!room->deadline || fetched != room->fetched) {
-		room->deadline = now + dq->cmd_timeout;
-		room->fetched = fetched;
-	}
-	if (gnvd_same32(gnvd_control(dq)) == 1)
+	if (waits && (!*deadline || seen != *fetched))
+		*deadline = now + dq->cmd_timeout;
+	*fetched = seen;
+	if (control == 1)
 		return -GPUNVME_ECANCELED;
-	return now > room->deadline ? -GPUNVME_ETIMEDOUT : 0;
+	return now > *deadline ? -(int)gnvd_opaque32(GPUNVME_ETIMEDOUT) : 0;
 }
 
 /* ---- Take and wait ---- */
@@ -789,9 +800,9 @@ GNVD_FN int gnvd_look_up(const struct gpunvme_dq *dq, uint64_t *deadline, uint64
 	if (poison == GPUNVME_EPROTO || poison == GPUNVME_ENODEV || control == GPUNVME_ESHUTDOWN)
 		return -(int)poison;
 	if (now >= *deadline)
-		return -GPUNVME_ETIMEDOUT;
+		return -(int)gnvd_opaque32(GPUNVME_ETIMEDOUT);
 	if (control == 1)
-		return -GPUNVME_ECANCELED;
+		return -(int)gnvd_opaque32(GPUNVME_ECANCELED);
 	return ticks && now >= *until ? -GPUNVME_ETIMEDOUT : 0;
 }
 

@@ -7,6 +7,7 @@ import shutil
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+HEADER = "device.h"
 QUEUE = "device_queue.h"
 PLATFORM = "device_platform.h"
 
@@ -20,12 +21,19 @@ FOUR = """	__asm__ volatile("global_load_dword %0, %4, off " GNVD_RING_BITS "\\n
 """
 ONE_BY_ONE = "	for (int i = 0; i < 4; i++)\n		v[i] = gnvd_load_ring32(a[i]);\n"
 ORDER = "	gnvd_order_system();\n"
-WRITE = """	if (want && index < grant.count) {
-		gnvd_write_command(dq, c, grant.pos + index, grant.base + gnvd_nth_bit(grant.cids, index), req);
-		want = 0;
-	}
+WRITE = "	if (want && !err)\n		gnvd_write_command(dq, &grant, c, gnvd_begin_command(dq, &grant, req));\n"
+PUBLISH = "	if (grant.count)\n		gnvd_publish(dq, w, grant.pos, grant.count);\n"
+WRITE_PART = """			if (want && !err) {
+				struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+
+				gnvd_begin_command(dq, &grant, &req);
+				n = gnvd_part_blocks(dq, dbuf, &l, opc);
+				gnvd_set_part(dq, dbuf, &l, n, opc, &c);
+				gnvd_write_command(dq, &grant, &c, req.cid);
+				deadline = 0;
+			}
 """
-PUBLISH = "	gnvd_publish(dq, w, grant.pos, grant.count);\n"
+PUBLISH_PART = "			if (grant.count)\n				gnvd_publish(dq, w, grant.pos, grant.count);\n"
 LEAVE = "			gate = gnvd_xchg64(GNVD_STATE(dq, pub_gate), end << GPUNVME_GATE_SHIFT);\n"
 COME = "	uint64_t gate = gnvd_bcast64(w, w->rank == 0 ? gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1) : 0);\n"
 AMD = "#elif defined(GNVD_AMD)"
@@ -61,6 +69,7 @@ PLANTS = [
     ("a waiter without its own acquire", [
         (PLATFORM, "	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"\");\n	return old;\n", "	return old;\n")]),
     ("SQE stored behind the doorbell", [(QUEUE, WRITE + PUBLISH, PUBLISH + WRITE)]),
+    ("SQE of a transfer stored behind the doorbell", [(HEADER, WRITE_PART + PUBLISH_PART, PUBLISH_PART + WRITE_PART)]),
     ("slot word read before status", [
         (QUEUE, "	uint32_t status;\n\n	if ((word & GPUNVME_RES_STATE) != GPUNVME_RES_DONE)\n		return 0;\n",
          "	uint64_t early = word;\n	uint32_t status;\n\n	word = gnvd_ld64(gnvd_result_at(dq, cid));\n"
@@ -85,7 +94,7 @@ PLANTS = [
         (PLATFORM, "	w->count = gnvd_popc(w->mask);\n	w->rank = __builtin_amdgcn",
          "	w->count = 64;\n	w->rank = __builtin_amdgcn")]),
     ("lanes of a wave elect no leader", [
-        (QUEUE, "	if (w->rank == 0)\n		err = gnvd_reserve(", "	err = gnvd_reserve(")]),
+        (QUEUE, "	if (w->rank == 0)\n		gnvd_reserve(", "	gnvd_reserve(")]),
     ("a lane that retries its submit alone", [("-DRETRY_ALONE", "", "")]),
     ("drain lock let go without release", [
         (QUEUE, "gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);", "gnvd_st64(GNVD_STATE(dq, drain), d.pos << 1);")]),

@@ -31,26 +31,14 @@ TARGETS = {
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-# Vector registers of a kernel, at most: with clang 19 for waves of 64 lanes, for waves of 32, and with newer compilers. What they
-# took when this was written and three more, because an allocation changes by that much with any edit.
-MOST_REGISTERS = {
-    "call_read": (41, 37, 47), "call_write_flush": (42, 35, 51), "call_async": (49, 46, 54), "call_many_queues": (57, 53, 58),
-    "call_wave": (47, 39, 53), "call_wait_any": (37, 36, 38), "call_serve": (27, 26, 29), "call_volume": (73, 68, 73),
-    "call_block": (97, 88, 95),
-}
-# What a blocking read can do with when a kernel asks for no more: no stack then either. gfx9 and newer compilers need more.
-READ_REGISTERS = 32
+# Vector registers of a kernel, at most, with any compiler: what they took when this was written and three more, because an allocation
+# changes by that much with any edit. A blocking read has to do with 32.
+MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_async": 47, "call_many_queues": 43, "call_wave": 38, "call_wait_any": 35,
+                  "call_serve": 29, "call_volume": 59, "call_block": 81}
 MOST = 128
 
 
-def most_registers(clang, target, name):
-    column = 2 if clang.version != "19" else 0 if target.startswith("gfx9") else 1
-    return MOST_REGISTERS[name][column] if name in MOST_REGISTERS else MOST
-
-
 def compile_for(clang, target, out, defines=()):
-    if clang.version == "19" and not target.startswith("gfx9"):
-        defines = [*defines, f"READ_REGISTERS={READ_REGISTERS}"]
     text = clang.compile(HERE / "kernels.hip", target, out, extra=[f"-D{name}" for name in defines])
     return functions(text), registers(clang, out)
 
@@ -68,7 +56,7 @@ def functions(text):
     return {name: code for name, code in found.items() if code}
 
 
-def check_everywhere(clang, target, code, used):
+def check_everywhere(target, code, used):
     """What must hold for all functions."""
     bits, load_wait = TARGETS[target][:2]
     pattern = r"global_load_(dword|b32|dwordx4|b128) .*" + re.escape(bits)
@@ -87,8 +75,8 @@ def check_everywhere(clang, target, code, used):
     for name, (vector, _, stack) in used.items():
         if stack:
             yield f"{name}: {stack} bytes of stack"
-        if vector > most_registers(clang, target, name):
-            yield f"{name}: {vector} vector registers, more than {most_registers(clang, target, name)}"
+        if vector > MOST_REGISTERS.get(name, MOST):
+            yield f"{name}: {vector} vector registers, more than {MOST_REGISTERS.get(name, MOST)}"
 
 
 def check_ring_load(target, code):
@@ -132,15 +120,15 @@ def check_sqe_stores(target, code):
             yield f"{name}: {count} wide stores"
 
 
-def problems(clang, target, code, used):
-    yield from check_everywhere(clang, target, code, used)
+def problems(target, code, used):
+    yield from check_everywhere(target, code, used)
     for check in (check_ring_load, check_publish, check_take, check_sqe_stores):
         yield from check(target, code)
 
 
 def look(clang, target, folder, plant=None):
     code, used = compile_for(clang, target, folder / f"{clang.version}-{target}-{plant}.o", [plant, "PRIMS_ONLY"] if plant else [])
-    return list(problems(clang, target, code, used)), sum(len(body) for body in code.values()), used
+    return list(problems(target, code, used)), sum(len(body) for body in code.values()), used
 
 
 def main():

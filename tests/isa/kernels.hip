@@ -60,7 +60,7 @@ extern "C" __global__ void prim_publish(uint64_t sqe, uint64_t ready, uint64_t d
 
 	for (uint32_t i = 0; i < 16; i++)
 		words[i] = (uint32_t)value + i;
-	gnvd_store_sqe(sqe, words);
+	gnvd_store_sqe(sqe, words, 1);
 #ifndef PLANT_NO_RELEASE
 	gnvd_release_to64(&w, ready, value);
 #else
@@ -93,16 +93,6 @@ extern "C" __global__ void call_read(struct gpunvme_dq dq, struct gpunvme_dbuf b
 
 	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane, 8);
 }
-
-#ifdef READ_REGISTERS
-extern "C" __global__ __attribute__((amdgpu_num_vgpr(READ_REGISTERS))) void read_in_few(struct gpunvme_dq dq, struct gpunvme_dbuf buf,
-											int *out)
-{
-	uint32_t lane = gpunvme_lane();
-
-	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane, 8);
-}
-#endif
 
 extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {

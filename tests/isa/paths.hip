@@ -26,6 +26,7 @@ KERNEL path_submit(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 	struct gnvd_cmd c = { GPUNVME_IO_READ, 7, buf.iova + lane * 4096ull, 0, lane };
 	struct gnvd_wave w;
 
+	w.hint = gnvd_hint();
 	gnvd_enter(&w, &dq, GNVD_SITE_SUBMIT);
 	out[lane] = gnvd_try_submit(&dq, &w, 1, &c, gnvd_widest(&dq), NULL);
 	gnvd_leave(&w);

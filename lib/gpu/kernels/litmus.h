@@ -39,13 +39,13 @@ GNVK_FN void litmus_prepare(const struct gnv_litmus_args *a, uint64_t pos)
 	uint64_t page = litmus_page(a, pos), sq_mask = (1ull << a->dq.sq_shift) - 1, cqe = litmus_cqe_at(a, pos);
 	uint64_t first = a->dbuf.base + page, last = first + (1ull << a->dq.lba_shift) - 4, lba = a->dq.lba_first + a->lba;
 	uint64_t prp = a->dbuf.iova + page;
-	uint32_t sqe[16] = { GPUNVME_IO_READ | ((uint32_t)pos & CID_MASK) << 16, a->dq.nsid, 0, 0, 0, 0, (uint32_t)prp,
+	uint32_t sqe[16] = { GPUNVME_IO_READ, a->dq.nsid, 0, 0, 0, 0, (uint32_t)prp,
 			     (uint32_t)(prp >> 32), 0, 0, (uint32_t)lba, (uint32_t)(lba >> 32), 0, 0, 0, 0 };
 	uint32_t i;
 
 	gnvd_st32(first, a->fill);
 	gnvd_st32(last, a->fill);
-	gnvd_store_sqe(a->dq.sq + 64 * (pos & sq_mask), sqe);
+	gnvd_store_sqe(a->dq.sq + 64 * (pos & sq_mask), sqe, (uint32_t)pos & CID_MASK);
 	if (a->mode & GNV_LITMUS_CQE16)
 		for (i = 0; i < 3; i++)
 			gnvd_st32(cqe + 4 * i, UNLIKE);
