@@ -6,6 +6,14 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+/* A function or datum of what plays ROCm's HSA runtime (tests/hsa). Return: NULL: it has none of that name. */
+static inline void *played_symbol(const char *name)
+{
+	void *handle = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
+
+	return handle ? dlsym(handle, name) : NULL;
+}
+
 /* @function: returns the state. Return: that, or NULL. */
 static inline void *played(const char *variable, const char *library, const char *function)
 {

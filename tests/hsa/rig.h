@@ -3,7 +3,6 @@
 #ifndef TESTS_HSA_RIG_H
 #define TESTS_HSA_RIG_H
 
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/image.h"
+#include "common/played.h"
 #include "hsa/runtime.h"
 
 #define BLOCKS 2048u
@@ -28,13 +28,11 @@ static inline unsigned pattern(unsigned lba)
 
 static int setup(void **state)
 {
-	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
 	unsigned char block[512];
 	FILE *file;
 	unsigned i;
 
-	assert_non_null(library);
-	counts = dlsym(library, "standin_counts");
+	counts = played_symbol("standin_counts");
 	assert_non_null(counts);
 	assert_int_equal(image_make_dir(state), 0);
 	image_make(image_path("i"), BLOCKS * 512);

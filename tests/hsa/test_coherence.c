@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* gpunvme_gpu_coherence() with the stand-in for ROCm's runtime. What it does to registers is in unit/test_invalidate.c. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,12 +10,12 @@
 
 #include <gpunvme/gpunvme.h>
 
+#include "common/played.h"
 #include "runtime.h"
 
 static void test_hdp(void **state)
 {
-	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
-	uint32_t *hdp = dlsym(library, "standin_hdp");
+	uint32_t *hdp = played_symbol("standin_hdp");
 	struct gpunvme_gpu *gpu = NULL;
 
 	(void)state;

@@ -207,14 +207,13 @@ static hsa_status_t take(const hsa_amd_event_t *event, void *ctx)
 
 static void child(bool taken)
 {
-	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
 	hsa_status_t (*on_event)(hsa_amd_system_event_callback_t callback, void *data);
 	void (*fault)(unsigned gpu, uint64_t address);
 	uint64_t at = 0;
 	uint32_t word;
 
-	*(void **)&fault = dlsym(library, "standin_fault");
-	*(void **)&on_event = dlsym(library, "hsa_amd_register_system_event_handler");
+	*(void **)&fault = played_symbol("standin_fault");
+	*(void **)&on_event = played_symbol("hsa_amd_register_system_event_handler");
 	if (gpunvme_gpu_open("hsa:0", NULL, &gpu))
 		_exit(1);
 	if (taken)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that HIP or libdrm made, for the lanes of the stand-in. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,15 +22,12 @@ static struct gpunvme_gpu *gpu;
 /* HIP stands on the HSA runtime, which therefore knows its memory. */
 static void granted(void *ptr, size_t size, bool yes)
 {
-	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
 	__typeof__(standin_range_add) *add;
 	__typeof__(standin_range_remove) *take;
 
-	assert_non_null(library);
-	*(void **)&add = dlsym(library, "standin_range_add");
-	*(void **)&take = dlsym(library, "standin_range_remove");
+	*(void **)&add = played_symbol("standin_range_add");
+	*(void **)&take = played_symbol("standin_range_remove");
 	assert_true(yes ? add("hip", ptr, size, 1) : take(ptr));
-	dlclose(library);
 }
 
 static int begin(void **state)

@@ -24,7 +24,7 @@ static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
 
 static void find(const char *name, void *function)
 {
-	*(void **)function = dlsym(dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), name);
+	*(void **)function = played_symbol(name);
 	assert_non_null(*(void **)function);
 }
 

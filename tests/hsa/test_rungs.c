@@ -183,7 +183,7 @@ static void test_apart(void **state)
 /* All works: the top rung, and buffers follow. A recovered queue lies where it lay. */
 static void test_top(void **state)
 {
-	uint32_t *hdp = dlsym(dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), "standin_hdp");
+	uint32_t *hdp = played_symbol("standin_hdp");
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;

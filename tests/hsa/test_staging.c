@@ -46,7 +46,7 @@ static void begin(void)
 
 	log_text[0] = '\0';
 	opts.log = keep_log;
-	hdp = dlsym(dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), "standin_hdp");
+	hdp = played_symbol("standin_hdp");
 	assert_non_null(hdp);
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &w.gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &w.dev), 0);
@@ -127,8 +127,8 @@ static void test_which_cpu(void **state)
 	hsa_amd_memory_pool_t pool = { POOL_HOST };
 	__typeof__(hsa_amd_memory_pool_allocate) *allocate;
 	__typeof__(hsa_amd_memory_pool_free) *give_back;
-	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW), *ptr;
 	struct gpunvme_mem *mem = NULL;
+	void *ptr;
 
 	(void)state;
 	pretend("STANDIN_HIVE", "1");
@@ -136,8 +136,8 @@ static void test_which_cpu(void **state)
 	pretend("STANDIN_CPUS", "2");
 	round_trip(true);
 	begin();
-	*(void **)&allocate = dlsym(library, "hsa_amd_memory_pool_allocate");
-	*(void **)&give_back = dlsym(library, "hsa_amd_memory_pool_free");
+	*(void **)&allocate = played_symbol("hsa_amd_memory_pool_allocate");
+	*(void **)&give_back = played_symbol("hsa_amd_memory_pool_free");
 	assert_int_equal(allocate(pool, 4096, 0, &ptr), 0); /* as hipHostMalloc() does, next to the other CPU */
 	assert_int_equal(w.gpu->ops->mem_check(w.gpu, (uintptr_t)ptr, 4096), -ENOENT); /* the host's, not another GPU's */
 	assert_int_equal(gpunvme_mem_register(w.gpu, ptr, 4096, &mem), 0);

@@ -6,7 +6,6 @@
 #ifndef TESTS_VM_GPU_RIG_H
 #define TESTS_VM_GPU_RIG_H
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +17,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/played.h"
 #include "gpu/gpu.h"
 #include "hsa/runtime.h"
 #include "hsa/seam.h"
@@ -58,14 +58,12 @@ static inline void said(const char *words)
 
 static inline int find_standin(void **state)
 {
-	void *library = dlopen(getenv("GPUNVME_HSA_LIBRARY"), RTLD_NOW);
-
 	(void)state;
 	uri = getenv("GPUNVME_TEST_URI");
-	assert_true(uri && getenv("STANDIN_BAR") && library);
+	assert_true(uri && getenv("STANDIN_BAR"));
 	type1 = strstr(uri, "type1");
-	counts = dlsym(library, "standin_counts");
-	moves = dlsym(library, "standin_moves");
+	counts = played_symbol("standin_counts");
+	moves = played_symbol("standin_moves");
 	assert_true(counts && moves);
 	return 0;
 }

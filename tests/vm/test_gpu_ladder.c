@@ -4,7 +4,6 @@
  * says why, and works there.
  */
 #include "gpu_rig.h"
-#include "common/played.h"
 #include "unit/fake_drm.h"
 
 static struct fake_drm *drm;
