@@ -13,7 +13,7 @@
 /* ---- What a workgroup needs from a processor ---- */
 
 /*
- *   gnvd_block_lane, gnvd_block_lanes   number of this lane in its workgroup (x dimension), and how many there are
+ *   gnvd_block_lane, gnvd_block_lanes   number of this lane in its workgroup, of any dimensions, and how many there are
  *   gnvd_block_number                   of the workgroup
  *   gnvd_wave_lanes                     lanes of a whole wave
  *   gnvd_block_sync                     all lanes of the workgroup: what each did before, each sees behind it
@@ -70,18 +70,24 @@ GNVD_FN void gnvd_block_sync(const struct gpunvme_dq *dq)
 
 GNVD_FN uint32_t gnvd_block_lane(void)
 {
-	uint32_t v;
+	uint32_t x, y, z, nx, ny;
 
-	__asm__("mov.u32 %0, %%tid.x;" : "=r"(v));
-	return v;
+	__asm__("mov.u32 %0, %%tid.x;" : "=r"(x));
+	__asm__("mov.u32 %0, %%tid.y;" : "=r"(y));
+	__asm__("mov.u32 %0, %%tid.z;" : "=r"(z));
+	__asm__("mov.u32 %0, %%ntid.x;" : "=r"(nx));
+	__asm__("mov.u32 %0, %%ntid.y;" : "=r"(ny));
+	return x + nx * (y + ny * z);
 }
 
 GNVD_FN uint32_t gnvd_block_lanes(void)
 {
-	uint32_t v;
+	uint32_t x, y, z;
 
-	__asm__("mov.u32 %0, %%ntid.x;" : "=r"(v));
-	return v;
+	__asm__("mov.u32 %0, %%ntid.x;" : "=r"(x));
+	__asm__("mov.u32 %0, %%ntid.y;" : "=r"(y));
+	__asm__("mov.u32 %0, %%ntid.z;" : "=r"(z));
+	return x * y * z;
 }
 
 GNVD_FN uint32_t gnvd_block_number(void)
@@ -107,12 +113,14 @@ GNVD_FN void gnvd_block_sync(const struct gpunvme_dq *dq)
 
 GNVD_FN uint32_t gnvd_block_lane(void)
 {
-	return __builtin_amdgcn_workitem_id_x();
+	return __builtin_amdgcn_workitem_id_x() +
+	       __builtin_amdgcn_workgroup_size_x() *
+		       (__builtin_amdgcn_workitem_id_y() + __builtin_amdgcn_workgroup_size_y() * __builtin_amdgcn_workitem_id_z());
 }
 
 GNVD_FN uint32_t gnvd_block_lanes(void)
 {
-	return __builtin_amdgcn_workgroup_size_x();
+	return (uint32_t)__builtin_amdgcn_workgroup_size_x() * __builtin_amdgcn_workgroup_size_y() * __builtin_amdgcn_workgroup_size_z();
 }
 
 GNVD_FN uint32_t gnvd_block_number(void)
@@ -221,7 +229,7 @@ GNVD_FN uint32_t gnvd_wave_number(void)
 {
 	uint32_t width = gnvd_wave_lanes(), waves = (gnvd_block_lanes() + width - 1) / width;
 
-	return gnvd_block_number() * waves + gnvd_block_lane() / width;
+	return gnvd_block_number() * waves + gnvd_same32(gnvd_block_lane() / width);
 }
 
 /* ---- One lane's transfer ---- */

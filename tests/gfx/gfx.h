@@ -223,7 +223,8 @@ void gfx_season(struct gfx *m);
 /* A kernel's dispatch packet (64 bytes) and arguments (kernel->kernarg bytes), both as the kernel will see them, and what is in it. */
 struct gfx_dispatch {
 	const struct gfx_kernel *kernel;
-	uint32_t lanes, width, lds, stack; /* bytes of a group's local memory; of a lane's stack */
+	uint32_t grid[3], width[3]; /* lanes of the launch and of a group, of which the last ones may be smaller */
+	uint32_t lds, stack;	    /* bytes of a group's local memory; of a lane's stack */
 	const void *kernarg, *packet;
 };
 

@@ -32,14 +32,49 @@ static void set_pointer(struct gfx_wave *w, unsigned *at, const void *p)
 	w->s[(*at)++] = (uint32_t)((uintptr_t)p >> 32);
 }
 
+/* Where a group lies in the grid, and how many lanes it has in each dimension. */
+struct place {
+	uint32_t group[3], size[3];
+};
+
+static uint32_t groups_in(const struct gfx_dispatch *d, unsigned dim)
+{
+	return (d->grid[dim] + d->width[dim] - 1) / d->width[dim];
+}
+
+static struct place place_of(const struct gfx_dispatch *d, unsigned group)
+{
+	struct place p;
+	unsigned i;
+
+	for (i = 0; i < 3; i++) {
+		uint32_t rest;
+
+		p.group[i] = group % groups_in(d, i);
+		group /= groups_in(d, i);
+		rest = d->grid[i] - p.group[i] * d->width[i];
+		p.size[i] = rest < d->width[i] ? rest : d->width[i];
+	}
+	return p;
+}
+
+/* What VGPR 0 holds: x, and above it y and z if the kernel asks for so many dimensions. */
+static uint32_t place_in_group(const struct place *p, uint32_t lane, uint32_t more)
+{
+	uint32_t x = lane % p->size[0], y = lane / p->size[0] % p->size[1], z = lane / p->size[0] / p->size[1];
+
+	return x | (more >= 1 ? y << 10 : 0) | (more >= 2 ? z << 20 : 0);
+}
+
 static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispatch *d, unsigned number)
 {
 	const struct gfx_kernel *k = m->kernel;
-	unsigned i, lane, at = 0, first = number % m->wave_of_group * GFX_LANES, group = number / m->wave_of_group;
-	uint32_t width = d->lanes - group * d->width < d->width ? d->lanes - group * d->width : d->width;
+	unsigned i, lane, at = 0, first = number % m->wave_of_group * GFX_LANES;
+	struct place p = place_of(d, number / m->wave_of_group);
+	uint32_t width = p.size[0] * p.size[1] * p.size[2];
 
 	w->number = number;
-	w->group = group;
+	w->group = number / m->wave_of_group;
 	w->state = first < width ? W_RUN : W_DONE;
 	w->l0 = gfx_cache_new();
 	for (i = 0; i < 106; i++)
@@ -54,14 +89,11 @@ static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispat
 	if (k->properties & 8)
 		set_pointer(w, &at, d->kernarg);
 	at = k->user_sgprs;
-	if (k->rsrc2 >> 7 & 1)
-		w->s[at++] = w->group;
-	if (k->rsrc2 >> 8 & 1)
-		w->s[at++] = 0;
-	if (k->rsrc2 >> 9 & 1)
-		w->s[at++] = 0;
+	for (i = 0; i < 3; i++)
+		if (k->rsrc2 >> (7 + i) & 1)
+			w->s[at++] = p.group[i];
 	for (lane = 0; lane < GFX_LANES; lane++)
-		w->v[0][lane] = first + lane;
+		w->v[0][lane] = place_in_group(&p, first + lane, k->rsrc2 >> 11 & 3);
 	w->s[EXEC] = width >= first + GFX_LANES ? ~0u : (1u << (width - first) % GFX_LANES) - 1;
 	w->pc = (uintptr_t)m->code->image + k->entry;
 }
@@ -70,8 +102,8 @@ static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
 {
 	unsigned i;
 
-	m->groups = (d->lanes + d->width - 1) / d->width;
-	m->wave_of_group = (d->width + GFX_LANES - 1) / GFX_LANES;
+	m->groups = groups_in(d, 0) * groups_in(d, 1) * groups_in(d, 2);
+	m->wave_of_group = (d->width[0] * d->width[1] * d->width[2] + GFX_LANES - 1) / GFX_LANES;
 	m->waves = m->groups * m->wave_of_group;
 	m->group = calloc(m->groups, sizeof(*m->group));
 	m->wave = calloc(m->waves, sizeof(*m->wave));
@@ -116,6 +148,21 @@ static void free_groups(struct gfx *m)
 	m->group = NULL;
 }
 
+/* A group has at most 1,024 lanes, and the grid so many groups. */
+static bool fits(const struct gfx_dispatch *d)
+{
+	uint64_t lanes = 1, groups = 1;
+	unsigned i;
+
+	for (i = 0; i < 3 && lanes <= 1024 && groups <= 1024; i++) {
+		if (!d->grid[i] || !d->width[i])
+			return false;
+		lanes *= d->width[i];
+		groups *= groups_in(d, i);
+	}
+	return lanes <= 1024 && groups <= 1024;
+}
+
 static int check(struct gfx *m, const struct gfx_dispatch *d)
 {
 	const struct gfx_kernel *k = d->kernel;
@@ -129,8 +176,9 @@ static int check(struct gfx *m, const struct gfx_dispatch *d)
 	else if (d->lds < k->lds || d->stack < k->scratch)
 		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of local memory and %u of stack, the packet gives %u and %u",
 			 k->name, k->lds, k->scratch, d->lds, d->stack);
-	else if (!d->lanes || !d->width || d->width > 1024 || d->lanes / d->width > 1024)
-		snprintf(m->error, sizeof(m->error), "a grid of %u lanes in groups of %u", d->lanes, d->width);
+	else if (!fits(d))
+		snprintf(m->error, sizeof(m->error), "a grid of %u x %u x %u lanes in groups of %u x %u x %u", d->grid[0], d->grid[1],
+			 d->grid[2], d->width[0], d->width[1], d->width[2]);
 	else
 		return 0;
 	return -1;
@@ -212,7 +260,7 @@ int gfx_launch(struct gfx *m, const char *kernel, uint32_t lanes, uint32_t width
 	if (width && k->hidden && k->hidden + 66 <= size + 512)
 		make_hidden(kernarg + k->hidden, lanes, width);
 	make_packet(packet, lanes, width);
-	ret = gfx_dispatch(m, &(struct gfx_dispatch){ k, lanes, width, k->lds, k->scratch, kernarg, packet });
+	ret = gfx_dispatch(m, &(struct gfx_dispatch){ k, { lanes, 1, 1 }, { width, 1, 1 }, k->lds, k->scratch, kernarg, packet });
 	free(kernarg);
 	return ret;
 }

@@ -5,6 +5,7 @@ object in place of the embedded one. Parts:
 
 ways    code objects of version 4, 5 and 6, -O1 to -O3, the newest clang: every test must pass
 plants  planted mistakes: some test must fail
+grid    a user's kernels (grid.hip) with grids of one to three dimensions
 
 Exit status 0, 1, or 77 when there is no clang 19 or no code for gfx1100 in the library.
 """
@@ -45,10 +46,10 @@ PLANTS = [
 ]
 
 
-def build(out, tree=ROOT, compiler=CLANG, version=4, level="-O2"):
+def build(out, tree=ROOT, compiler=CLANG, version=4, level="-O2", source="lib/gpu/kernels/kernels.c"):
     subprocess.run([compiler, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib",
                     "--offload-arch=gfx1100", f"-mcode-object-version={version}", level, "-w", f"-I{tree}/include", f"-I{tree}/device",
-                    f"-I{tree}/lib", "-o", str(out), str(tree / "lib/gpu/kernels/kernels.c")], check=True)
+                    f"-I{tree}/lib", "-o", str(out), str(tree / source)], check=True)
     return out
 
 
@@ -61,6 +62,23 @@ def run(args, test, code, seed=1):
     done = subprocess.run([str(args.programs[test])], capture_output=True, text=True, errors="replace", timeout=250,
                           env={**os.environ, **setting})
     return done.returncode, done.stdout + done.stderr
+
+
+def run_grid(args, code):
+    setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "STANDIN_LANES": "gfx", "GRID_CODE": str(code)}
+    done = subprocess.run([str(args.programs["test_grid"])], capture_output=True, text=True, errors="replace", timeout=250,
+                          env={**os.environ, **setting})
+    return done.returncode, done.stdout + done.stderr
+
+
+def grid(args, folder):
+    failed = 0
+    for version, level in ((4, "-O2"), (5, "-O3"), (6, "-O1")):
+        code = build(folder / f"grid{version}.co", version=version, level=level, source="tests/hsa/grid.hip")
+        status, text = run_grid(args, code)
+        failed += status != 0
+        print(f"{'FAIL' if status else 'ok  '} code object version {version}, {level}" + (f"\n{text[-2500:]}" if status else ""), flush=True)
+    return failed
 
 
 def newer_clang():
@@ -112,9 +130,9 @@ def plants(args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("ways", "plants"))
+    parser.add_argument("part", choices=("ways", "plants", "grid"))
     parser.add_argument("runtime", type=pathlib.Path, help="the stand-in")
-    parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_litmus")
+    parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_litmus, test_grid")
     args = parser.parse_args()
     args.programs = {path.name: path for path in args.programs}
     if not shutil.which(CLANG):

@@ -160,8 +160,8 @@ static hsa_status_t launch(struct launch *l, const struct standin_kernel *k, con
 {
 	struct gfx *m = &l->m;
 	const struct gfx_dispatch d = { k->entry,
-					packet->grid_size_x,
-					packet->workgroup_size_x,
+					{ packet->grid_size_x, packet->grid_size_y, packet->grid_size_z },
+					{ packet->workgroup_size_x, packet->workgroup_size_y, packet->workgroup_size_z },
 					packet->group_segment_size,
 					packet->private_segment_size,
 					packet->kernarg_address,

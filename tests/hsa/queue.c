@@ -124,16 +124,18 @@ static hsa_status_t check(const hsa_kernel_dispatch_packet_t *p, const struct st
 {
 	const unsigned scopes = HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
 				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+	const unsigned dimensions = p->setup >> HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS;
+	const uint64_t lanes = (uint64_t)p->workgroup_size_x * p->workgroup_size_y * p->workgroup_size_z;
 
 	if ((p->header >> HSA_PACKET_HEADER_TYPE & 0xff) != HSA_PACKET_TYPE_KERNEL_DISPATCH || p->reserved0 || p->reserved2)
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
 	/* Without them the kernel may not see what the host has written, nor the host what the kernel has. */
 	if ((p->header & scopes) != scopes)
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
-	if (p->setup != 1 << HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS || p->workgroup_size_y != 1 || p->workgroup_size_z != 1 ||
-	    p->grid_size_y != 1 || p->grid_size_z != 1)
-		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT; /* more dimensions than the library ever uses are not played */
-	if (!p->workgroup_size_x || p->workgroup_size_x > 1024 || !p->grid_size_x)
+	if (dimensions < 1 || dimensions > 3 || (dimensions < 2 && (p->workgroup_size_y != 1 || p->grid_size_y != 1)) ||
+	    (dimensions < 3 && (p->workgroup_size_z != 1 || p->grid_size_z != 1)))
+		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
+	if (!lanes || lanes > 1024 || !p->grid_size_x || !p->grid_size_y || !p->grid_size_z)
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	if (!k)
 		return HSA_STATUS_ERROR_INVALID_CODE_OBJECT;
