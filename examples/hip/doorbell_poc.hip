@@ -39,6 +39,8 @@ int main(int argc, char **argv)
 	identify.cdw10 = 1; // the controller
 	check(gpunvme_dev_admin_rung(s.dev, &identify, &page.dbuf, ring, doorbell, nullptr));
 	check(hipMemcpy(model, (char *)page.ptr + 24, 40, hipMemcpyDeviceToHost), "hipMemcpy");
+	for (char *end = model + 40; end > model && end[-1] == ' ';)
+		*--end = 0;
 	printf("model in GPU memory: %s\n", model);
 	page.close();
 	s.close();

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: MIT
-// hip_read_file URI BYTES FILE: read the start of a namespace into GPU memory and from there into a file. Each thread owns a slice;
-// the queues are shared, each by every fourth group of threads.
+// hip_read_file URI BYTES FILE: read the start of a namespace into GPU memory, 64 MiB at a time, and from there into a new file. Each
+// thread owns a slice; the queues are shared, each by every fourth group of threads.
 #include "session.h"
+
+#include <algorithm>
 
 #include <gpunvme/device.h>
 
 const char *const program = "hip_read_file";
 
-__global__ void read_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t blocks, int *status)
+static const char *unfinished; // the file, until it is whole
+
+__global__ void read_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t lba, uint32_t blocks, int *status)
 {
 	const gpunvme_dq dq = queues[blockIdx.x % count]; // the same for a whole group, so that it stays in scalar registers
-	uint64_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
+	uint32_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
 
 	if (first < blocks)
-		status[gpunvme_lane()] = gpunvme_read(&dq, &buf, first << dq.lba_shift, first,
-						      (uint32_t)(blocks - first < slice ? blocks - first : slice));
+		status[gpunvme_lane()] = gpunvme_read(&dq, &buf, (uint64_t)first << dq.lba_shift, lba + first,
+						      blocks - first < slice ? blocks - first : slice);
+}
+
+static void remove_unfinished()
+{
+	if (unfinished)
+		remove(unfinished);
 }
 
 int main(int argc, char **argv)
@@ -25,24 +35,34 @@ int main(int argc, char **argv)
 
 	if (argc != 4)
 		die("usage: hip_read_file URI BYTES FILE");
-	uint64_t bytes = parse_size(argv[2]);
+	uint64_t length = parse_size(argv[2]);
 	s.open(argv[1], 0);
-	uint64_t blocks = (bytes + s.ns.lba_size - 1) / s.ns.lba_size;
-	if (blocks > s.ns.nblocks)
+	uint32_t lba_size = s.ns.lba_size;
+	if (length / lba_size + (length % lba_size != 0) > s.ns.nblocks)
 		die("the namespace has only " + std::to_string(s.ns.nblocks) + " blocks");
-	data.open(s.gpu, s.dev, blocks * s.ns.lba_size);
-	{
-		results r(groups * threads);
+	FILE *file = fopen(argv[3], "wbx"); // never over something, which could be the image itself
+	if (!file)
+		die(std::string("cannot create ") + argv[3] + ": " + strerror(errno));
+	unfinished = argv[3];
+	atexit(remove_unfinished);
+	data.open(s.gpu, s.dev, PART);
+	std::vector<char> bytes(PART);
+	results r(groups * threads);
+	for (uint64_t done = 0; done < length; done += PART) {
+		size_t part = (size_t)std::min<uint64_t>(PART, length - done);
 
-		read_slices<<<groups, threads>>>(s.dq, s.queues, data.dbuf, blocks, r.status);
+		read_slices<<<groups, threads>>>(s.dq, s.queues, data.dbuf, done / lba_size,
+						 (uint32_t)((part + lba_size - 1) / lba_size), r.status);
 		r.wait("reading");
+		check(hipMemcpy(bytes.data(), data.ptr, part, hipMemcpyDeviceToHost), "hipMemcpy");
+		if (fwrite(bytes.data(), 1, part, file) != part)
+			die(std::string("cannot write ") + argv[3] + ": " + strerror(errno));
+		progress(done + part, length);
 	}
-	std::vector<char> copy(bytes);
-	check(hipMemcpy(copy.data(), data.ptr, bytes, hipMemcpyDeviceToHost), "hipMemcpy");
-	FILE *file = fopen(argv[3], "wb");
-	if (!file || fwrite(copy.data(), 1, bytes, file) != bytes || fclose(file))
-		die(std::string("cannot write ") + argv[3]);
-	printf("read %llu bytes with %u threads and %u queues\n", (unsigned long long)bytes, groups * threads, s.queues);
+	if (fclose(file))
+		die(std::string("cannot write ") + argv[3] + ": " + strerror(errno));
+	unfinished = nullptr;
+	printf("read %llu bytes with %u threads and %u queues\n", (unsigned long long)length, groups * threads, s.queues);
 	data.close();
 	s.close();
 	return 0;

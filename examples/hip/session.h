@@ -9,7 +9,9 @@
 
 #include <hip/hip_runtime.h>
 
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +21,8 @@
 #include <gpunvme/gpunvme.h>
 
 extern const char *const program;
+
+static const size_t PART = 64 << 20; /* of a file in GPU memory at a time */
 
 [[noreturn]] inline void die(const std::string &why)
 {
@@ -104,6 +108,14 @@ struct session {
 		check(hipMemcpy(dq, view.data(), queues * sizeof(*dq), hipMemcpyHostToDevice), "hipMemcpy");
 	}
 
+	/* One queue less, for somebody else; no kernel runs on it. */
+	void release_queue()
+	{
+		gpunvme_qp_destroy(qp.back());
+		qp.pop_back();
+		queues--;
+	}
+
 	void close()
 	{
 		for (gpunvme_qp *q : qp)
@@ -141,16 +153,25 @@ struct results {
 	}
 };
 
-/* "64M": digits and K, M or G. */
+/* "64M": digits and K, M, G or T. */
 inline uint64_t parse_size(const char *text)
 {
+	static const char units[] = "KMGT";
 	char *end;
-	uint64_t n = strtoull(text, &end, 10);
-	const char *unit = *end ? strchr("KMG", *end) : nullptr;
+	uint64_t n = (errno = 0, strtoull(text, &end, 10));
+	const char *unit = *end ? strchr(units, *end) : nullptr;
+	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
 
-	if (end == text || *text == '-' || (*end && (!unit || end[1])) || !n)
+	if (*text < '0' || *text > '9' || (*end && (!unit || end[1])) || !n || errno || n << shift >> shift != n)
 		die(std::string("'") + text + "' is no size such as 4096, 64K or 1G");
-	return unit ? n << 10 * (unit - "KMG" + 1) : n;
+	return n << shift;
+}
+
+/* How far the work is, on a terminal. */
+inline void progress(uint64_t done, uint64_t total)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%3u %%%s", (unsigned)(100.0 * (double)done / (double)total), done < total ? "" : "\r     \r");
 }
 
 #endif

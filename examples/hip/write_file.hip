@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
-// hip_write_file URI FILE [--yes]: write a file from GPU memory to the start of a namespace. Each thread owns a slice; the last block
-// is filled up with zeroes. Anything but an image file may hold somebody's data and wants --yes.
+// hip_write_file URI FILE [--yes]: write a file from GPU memory to the start of a namespace, 64 MiB at a time. Each thread owns a
+// slice of them; the last block is filled up with zeroes. Anything but an image file may hold somebody's data and wants --yes.
 #include "session.h"
 
 #include <sys/stat.h>
+
+#include <algorithm>
 
 #include <gpunvme/device.h>
 
 const char *const program = "hip_write_file";
 
-__global__ void write_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t blocks, int *status)
+__global__ void write_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t lba, uint32_t blocks, int *status)
 {
-	const gpunvme_dq dq = queues[blockIdx.x % count];
-	uint64_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
+	const gpunvme_dq dq = queues[blockIdx.x % count]; // the same for a whole group, so that it stays in scalar registers
+	uint32_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
 
 	if (first < blocks)
-		status[gpunvme_lane()] = gpunvme_write(&dq, &buf, first << dq.lba_shift, first,
-						       (uint32_t)(blocks - first < slice ? blocks - first : slice));
+		status[gpunvme_lane()] = gpunvme_write(&dq, &buf, (uint64_t)first << dq.lba_shift, lba + first,
+						       blocks - first < slice ? blocks - first : slice);
 }
 
 __global__ void flush(gpunvme_dq dq, int *status)
@@ -31,27 +33,11 @@ static bool is_image(const std::string &uri)
 	return uri.rfind("soft:", 0) == 0 && stat(uri.substr(5, uri.find('?') - 5).c_str(), &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static std::vector<char> load(const char *name)
-{
-	FILE *file = fopen(name, "rb");
-	std::vector<char> bytes;
-	char part[65536];
-	size_t n;
-
-	if (!file)
-		die(std::string("cannot read ") + name);
-	while ((n = fread(part, 1, sizeof(part), file)) > 0)
-		bytes.insert(bytes.end(), part, part + n);
-	if (ferror(file) || bytes.empty())
-		die(std::string("nothing could be read from ") + name);
-	fclose(file);
-	return bytes;
-}
-
 int main(int argc, char **argv)
 {
 	const uint32_t groups = 16, threads = 64;
 	bool yes = argc == 4 && !strcmp(argv[3], "--yes");
+	struct stat st;
 	session s;
 	buffer data;
 
@@ -59,24 +45,32 @@ int main(int argc, char **argv)
 		die("usage: hip_write_file URI FILE [--yes]");
 	if (!yes && !is_image(argv[1]))
 		die(std::string("this would overwrite data on ") + argv[1] + ": add --yes if that is the drive you mean");
-	std::vector<char> bytes = load(argv[2]);
-	size_t length = bytes.size();
+	FILE *file = fopen(argv[2], "rb");
+	if (!file || fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || !st.st_size)
+		die(std::string("nothing can be read from ") + argv[2]);
+	uint64_t length = (uint64_t)st.st_size;
 	s.open(argv[1], GPUNVME_VIEW_WRITE);
-	uint64_t blocks = (length + s.ns.lba_size - 1) / s.ns.lba_size;
-	if (blocks > s.ns.nblocks)
+	uint32_t lba_size = s.ns.lba_size;
+	if (length / lba_size + (length % lba_size != 0) > s.ns.nblocks)
 		die("the namespace has only " + std::to_string(s.ns.nblocks) + " blocks");
-	bytes.resize(blocks * s.ns.lba_size);
-	data.open(s.gpu, s.dev, bytes.size());
-	check(hipMemcpy(data.ptr, bytes.data(), bytes.size(), hipMemcpyHostToDevice), "hipMemcpy");
-	{
-		results r(groups * threads);
+	data.open(s.gpu, s.dev, PART);
+	std::vector<char> bytes(PART);
+	results r(groups * threads);
+	for (uint64_t done = 0; done < length; done += PART) {
+		size_t part = (size_t)std::min<uint64_t>(PART, length - done), whole = (part + lba_size - 1) / lba_size * lba_size;
 
-		write_slices<<<groups, threads>>>(s.dq, s.queues, data.dbuf, blocks, r.status);
+		if (fread(bytes.data(), 1, part, file) != part)
+			die(std::string(argv[2]) + " ends too early");
+		std::fill(bytes.begin() + (ptrdiff_t)part, bytes.begin() + (ptrdiff_t)whole, 0);
+		check(hipMemcpy(data.ptr, bytes.data(), whole, hipMemcpyHostToDevice), "hipMemcpy");
+		write_slices<<<groups, threads>>>(s.dq, s.queues, data.dbuf, done / lba_size, (uint32_t)(whole / lba_size), r.status);
 		r.wait("writing");
-		flush<<<1, 1>>>(s.view[0], r.status);
-		r.wait("the flush");
+		progress(done + part, length);
 	}
-	printf("wrote %zu bytes with %u threads and %u queues\n", length, groups * threads, s.queues);
+	flush<<<1, 1>>>(s.view[0], r.status);
+	r.wait("the flush");
+	printf("wrote %llu bytes with %u threads and %u queues\n", (unsigned long long)length, groups * threads, s.queues);
+	fclose(file);
 	data.close();
 	s.close();
 	return 0;

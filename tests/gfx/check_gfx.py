@@ -165,6 +165,7 @@ def lanes_code(source, folder, level, clang=CLANG):
 HIP = """#include <gpunvme/device.h>
 #define __global__ extern "C" __attribute__((global))
 #define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
 struct block_index { unsigned x; };
 #define blockIdx (block_index{ __builtin_amdgcn_workgroup_id_x() })
 """
@@ -174,7 +175,7 @@ def hip_code(folder, level, clang=CLANG):
     """All kernels of examples/hip; gfx_hip.c launches them."""
     path, text = folder / "hip.hip", HIP
     for source in sorted((ROOT / "examples/hip").glob("*.hip")):
-        parts = re.findall(r"^(?:__global__|__device__) .*?^\}\n|^static const \w+ \w+ = .*?;\n", source.read_text(), re.M | re.S)
+        parts = re.findall(r"^(?:__global__|__device__|__host__ __device__) .*?^\}\n|^static const \w+ \w+ = .*?;\n", source.read_text(), re.M | re.S)
         text += "\n".join(parts)
     path.write_text(text)
     return hip(path, folder / f"hip{level}.o", level, clang=clang)

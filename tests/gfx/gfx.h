@@ -21,6 +21,7 @@
 #define GFX_LINE 64
 #define GFX_PENDING 64
 #define GFX_REGIONS 512
+#define GFX_ARGS 16
 
 enum gfx_format {
 	F_NONE, F_SOP1, F_SOP2, F_SOPC, F_SOPK, F_SOPP, F_SMEM, F_VOP1, F_VOP2, F_VOPC, F_VOP3, F_VOPD, F_DS, F_FLAT, F_MUBUF, F_COUNT
@@ -69,11 +70,17 @@ struct gfx_inst {
 
 /* ---- The code object ---- */
 
+struct gfx_place {
+	uint32_t offset, size;
+};
+
 struct gfx_kernel {
 	const char *name;
 	uint64_t entry;
 	uint32_t lds, scratch, kernarg, user_sgprs, rsrc2, properties;
 	uint32_t explicit_size, hidden; /* metadata: bytes of explicit arguments, offset of the first hidden one (0: none) */
+	struct gfx_place arg[GFX_ARGS]; /* metadata: the first explicit arguments, of which there are `args` */
+	unsigned args;
 };
 
 struct gfx_code {

@@ -102,20 +102,21 @@ static bool fine(const char *kernel)
 }
 
 /* The slices of write_file, its flush, and those of read_file: every byte comes back. */
-static bool copy(uint64_t blocks)
+static bool copy(uint32_t blocks)
 {
 	struct {
 		const struct gpunvme_dq *queues;
 		uint32_t count;
 		struct gpunvme_dbuf buf;
-		uint64_t blocks;
+		uint64_t lba;
+		uint32_t blocks;
 		int *status;
-	} slices = { it.dq, QUEUES, it.dbuf, blocks, it.status };
+	} slices = { it.dq, QUEUES, it.dbuf, 0, blocks, it.status };
 	struct {
 		struct gpunvme_dq dq;
 		int *status;
 	} flush = { it.dq[0], it.status };
-	uint64_t i, words = blocks * it.ns.lba_size / 8, *data = (uint64_t *)(void *)it.data;
+	uint64_t i, words = (uint64_t)blocks * it.ns.lba_size / 8, *data = (uint64_t *)(void *)it.data;
 
 	for (i = 0; i < words; i++)
 		data[i] = word(0, i);
@@ -139,8 +140,7 @@ static bool gather(uint64_t pieces)
 		const struct gpunvme_dq *queues;
 		uint32_t count;
 		struct gpunvme_dbuf work;
-		uint64_t pieces;
-		uint32_t steps;
+		uint64_t pieces, steps;
 		uint64_t *sums;
 		int *status;
 	} args = { it.dq, QUEUES, it.dbuf, pieces, 2, it.sums, it.status };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The metadata note of a code object: MessagePack, of which only what is needed is kept (where each kernel's arguments end). */
+/* The metadata note of a code object: MessagePack, of which only what is needed is kept (where each kernel's arguments are). */
 #include "gfx/gfx.h"
 
 #include <string.h>
@@ -112,6 +112,8 @@ static bool argument(struct reader *r, struct gfx_kernel *k)
 		k->hidden = (uint32_t)offset;
 	if (!hidden && offset + size > k->explicit_size)
 		k->explicit_size = (uint32_t)(offset + size);
+	if (!hidden && k->args < GFX_ARGS)
+		k->arg[k->args++] = (struct gfx_place){ (uint32_t)offset, (uint32_t)size };
 	return true;
 }
 
@@ -142,6 +144,8 @@ static bool kernel(struct reader *r, struct gfx_code *c)
 		if (is(&name, c->kernels[n].name)) {
 			c->kernels[n].hidden = k.hidden;
 			c->kernels[n].explicit_size = k.explicit_size;
+			c->kernels[n].args = k.args;
+			memcpy(c->kernels[n].arg, k.arg, sizeof(k.arg));
 		}
 	return name.type == T_STRING;
 }

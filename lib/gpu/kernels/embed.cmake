@@ -4,12 +4,21 @@
 # GPUs and says so when one is asked for.
 set(GPUNVME_GFX "gfx906;gfx908;gfx90a;gfx942;gfx1030;gfx1100;gfx1101;gfx1102;gfx1103;gfx1150;gfx1151;gfx1200;gfx1201" CACHE STRING
   "AMD GPUs to have kernels for (a list; empty: none)")
-find_program(GPUNVME_GPU_CLANG NAMES clang++-19 clang++-20 clang++-21 clang++-22 clang++-23 DOC "clang that compiles for AMD GPUs")
-find_program(GPUNVME_GPU_LLD NAMES ld.lld-19 ld.lld-20 ld.lld-21 ld.lld-22 ld.lld-23 ld.lld DOC "its linker")
+function(gpunvme_is_clang_19 is program)
+  execute_process(COMMAND ${program} --version OUTPUT_VARIABLE text ERROR_QUIET)
+  if(NOT text MATCHES "clang version ([0-9]+)" OR CMAKE_MATCH_1 LESS 19)
+    set(${is} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+set(rocm /opt/rocm/lib/llvm/bin /opt/rocm/llvm/bin)
+find_program(GPUNVME_GPU_CLANG NAMES clang++-19 clang++-20 clang++-21 clang++-22 clang++-23 clang++ PATHS ${rocm}
+  VALIDATOR gpunvme_is_clang_19 DOC "clang that compiles for AMD GPUs")
+find_program(GPUNVME_GPU_LLD NAMES ld.lld-19 ld.lld-20 ld.lld-21 ld.lld-22 ld.lld-23 ld.lld PATHS ${rocm} DOC "its linker")
 
 set(gfx_list "${GPUNVME_GFX}")
 if(gfx_list AND NOT (GPUNVME_GPU_CLANG AND GPUNVME_GPU_LLD))
-  message(WARNING "No code for AMD GPUs: it needs clang and lld, 19 or newer (clang-19, lld-19). CPU lanes work without.")
+  message(WARNING "Built without kernels for AMD GPUs: they need clang and lld, 19 or newer (clang-19, lld-19, or ROCm 6.4's). "
+    "CPU lanes work without.")
   set(gfx_list "")
 endif()
 

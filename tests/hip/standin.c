@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A stand-in for HIP's runtime, with what examples/hip call of it, on the stand-in for HSA's (tests/hsa): loaded in front of the real
+ * one it makes those programs run where there is no GPU. A launch takes the program's own gfx1100 code out of its fat binary, puts the
+ * arguments where that code's metadata says, and sends a packet. As with the real one a launch returns at once, launches follow each
+ * other, and copies wait for all of them.
+ */
+#include "gfx/gfx.h"
+
+#include <hip/hip_runtime_api.h>
+#include <hsa/hsa.h>
+#include <hsa/hsa_ext_amd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PACKETS 64u
+#define ARGUMENTS 4096u
+#define NAME "amdgcn-amd-amdhsa--gfx1100"
+
+void **__hipRegisterFatBinary(const void *wrapper);
+void __hipUnregisterFatBinary(void **module);
+void __hipRegisterFunction(void **module, const void *host, char *device, const char *name, unsigned limit, void *tid, void *bid,
+			   void *block, void *grid, int *wave);
+hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, hipStream_t *stream);
+
+struct module {
+	const void *elf;
+	size_t size;
+	struct gfx_code *code; /* the same, for its metadata */
+	hsa_executable_t executable;
+	bool loaded;
+};
+
+struct function {
+	struct function *next;
+	struct module *module;
+	const void *host; /* what the program calls it by */
+	const char *name;
+};
+
+/* What clang puts behind a wrapper: a head, and for each GPU where its code is. */
+struct bundle {
+	char magic[24];
+	uint64_t count;
+};
+struct bundled {
+	uint64_t offset, size, length; /* of the name behind this */
+};
+
+static struct {
+	bool ready;
+	hsa_agent_t cpu, gpu;
+	hsa_amd_memory_pool_t host, vram;
+	hsa_queue_t *queue;
+	hsa_signal_t done;
+	void *arguments;
+	int running, broken; /* broken: atomic */
+	struct function *functions;
+	dim3 grid, block;
+} it;
+
+/* ---- The GPU ---- */
+
+static hsa_status_t see_agent(hsa_agent_t agent, void *data)
+{
+	hsa_device_type_t type;
+
+	(void)data;
+	hsa_agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type);
+	if (type == HSA_DEVICE_TYPE_CPU)
+		it.cpu = agent;
+	else if (!it.gpu.handle)
+		it.gpu = agent;
+	return HSA_STATUS_SUCCESS;
+}
+
+/* hipMalloc() takes coarse-grained memory, hipHostMalloc() what both see at once. */
+static hsa_status_t see_pool(hsa_amd_memory_pool_t pool, void *data)
+{
+	uint32_t flags;
+
+	hsa_amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &flags);
+	if (data == &it.vram && flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED)
+		it.vram = pool;
+	if (data == &it.host && flags == HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED)
+		it.host = pool;
+	return HSA_STATUS_SUCCESS;
+}
+
+static void failed(hsa_status_t status, hsa_queue_t *queue, void *data)
+{
+	(void)queue;
+	(void)data;
+	__atomic_store_n(&it.broken, (int)status, __ATOMIC_RELEASE);
+}
+
+static hipError_t start(void)
+{
+	if (it.ready)
+		return hipSuccess;
+	if (hsa_init() != HSA_STATUS_SUCCESS)
+		return hipErrorNoDevice;
+	hsa_iterate_agents(see_agent, NULL);
+	if (!it.gpu.handle)
+		return hipErrorNoDevice;
+	hsa_amd_agent_iterate_memory_pools(it.gpu, see_pool, &it.vram);
+	hsa_amd_agent_iterate_memory_pools(it.cpu, see_pool, &it.host);
+	if (hsa_queue_create(it.gpu, PACKETS, HSA_QUEUE_TYPE_MULTI, failed, NULL, UINT32_MAX, UINT32_MAX, &it.queue) !=
+		    HSA_STATUS_SUCCESS ||
+	    hipHostMalloc(&it.arguments, ARGUMENTS, hipHostMallocDefault) != hipSuccess)
+		return hipErrorOutOfMemory;
+	it.ready = true;
+	return hipSuccess;
+}
+
+/* Waits for the kernel that runs. After a failure nothing works any more, as on a GPU. */
+static hipError_t settle(void)
+{
+	hipError_t ret = start();
+
+	while (ret == hipSuccess && it.running) {
+		if (__atomic_load_n(&it.broken, __ATOMIC_ACQUIRE))
+			break;
+		it.running = hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 10000000, HSA_WAIT_STATE_BLOCKED) > 0;
+		if (!it.running)
+			hsa_signal_destroy(it.done);
+	}
+	return ret == hipSuccess && it.broken ? hipErrorLaunchFailure : ret;
+}
+
+hipError_t hipGetDevice(int *device)
+{
+	*device = 0;
+	return start();
+}
+
+hipError_t hipDeviceGetPCIBusId(char *address, int len, int device)
+{
+	uint32_t place = 0, domain = 0;
+
+	(void)device;
+	hsa_agent_get_info(it.gpu, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_BDFID, &place);
+	hsa_agent_get_info(it.gpu, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_DOMAIN, &domain);
+	snprintf(address, (size_t)len, "%04x:%02x:%02x.%x", domain, place >> 8, place >> 3 & 31, place & 7);
+	return start();
+}
+
+hipError_t hipDeviceSynchronize(void)
+{
+	return settle();
+}
+
+hipError_t hipGetLastError(void)
+{
+	return it.broken ? hipErrorLaunchFailure : hipSuccess;
+}
+
+const char *hipGetErrorString(hipError_t error)
+{
+	switch (error) {
+	case hipSuccess:
+		return "no error";
+	case hipErrorNoDevice:
+		return "no ROCm-capable device is detected";
+	case hipErrorOutOfMemory:
+		return "out of memory";
+	case hipErrorLaunchFailure:
+		return "unspecified launch failure";
+	default:
+		return "unknown error";
+	}
+}
+
+/* ---- Memory ---- */
+
+hipError_t hipMalloc(void **ptr, size_t size)
+{
+	hipError_t ret = start();
+
+	if (ret == hipSuccess && hsa_amd_memory_pool_allocate(it.vram, size, 0, ptr) != HSA_STATUS_SUCCESS)
+		return hipErrorOutOfMemory;
+	return ret;
+}
+
+hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
+{
+	(void)flags;
+	if (hsa_amd_memory_pool_allocate(it.host, size, 0, ptr) != HSA_STATUS_SUCCESS)
+		return hipErrorOutOfMemory;
+	return hsa_amd_agents_allow_access(1, &it.gpu, NULL, *ptr) == HSA_STATUS_SUCCESS ? hipSuccess : hipErrorOutOfMemory;
+}
+
+hipError_t hipFree(void *ptr)
+{
+	hipError_t ret = settle();
+
+	if (ptr && hsa_amd_memory_pool_free(ptr) != HSA_STATUS_SUCCESS)
+		return hipErrorInvalidValue;
+	return ret;
+}
+
+hipError_t hipHostFree(void *ptr)
+{
+	return hipFree(ptr);
+}
+
+hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind)
+{
+	hipError_t ret = settle();
+
+	(void)kind;
+	if (ret == hipSuccess && hsa_memory_copy(to, from, size) != HSA_STATUS_SUCCESS)
+		return hipErrorInvalidValue;
+	return ret;
+}
+
+hipError_t hipMemset(void *ptr, int value, size_t size)
+{
+	hipError_t ret = settle();
+
+	if (ret == hipSuccess)
+		memset(ptr, value, size);
+	return ret;
+}
+
+/* ---- Code ---- */
+
+static void take_code(struct module *module, const void *elf, size_t size)
+{
+	char why[300];
+
+	module->elf = elf;
+	module->size = size;
+	module->code = gfx_load_memory(elf, size, why, sizeof(why));
+	if (!module->code)
+		fprintf(stderr, "stand-in: %s\n", why);
+}
+
+void **__hipRegisterFatBinary(const void *wrapper)
+{
+	struct module *module = calloc(1, sizeof(*module));
+	const struct bundle *bundle;
+	const char *at;
+	uint64_t i;
+
+	memcpy(&bundle, (const char *)wrapper + 8, sizeof(bundle));
+	if (!module || memcmp(bundle->magic, "__CLANG_OFFLOAD_BUNDLE__", sizeof(bundle->magic)) != 0)
+		abort();
+	at = (const char *)(bundle + 1);
+	for (i = 0; i < bundle->count; i++) {
+		struct bundled entry;
+
+		memcpy(&entry, at, sizeof(entry));
+		at += sizeof(entry) + entry.length;
+		if (entry.length >= strlen(NAME) && !memcmp(at - strlen(NAME), NAME, strlen(NAME)))
+			take_code(module, (const char *)bundle + entry.offset, entry.size);
+	}
+	return (void **)module;
+}
+
+void __hipUnregisterFatBinary(void **module)
+{
+	(void)module; /* the program ends */
+}
+
+void __hipRegisterFunction(void **module, const void *host, char *device, const char *name, unsigned limit, void *tid, void *bid,
+			   void *block, void *grid, int *wave)
+{
+	struct function *f = calloc(1, sizeof(*f));
+
+	(void)device, (void)limit, (void)tid, (void)bid, (void)block, (void)grid, (void)wave;
+	if (!f)
+		abort();
+	*f = (struct function){ it.functions, (struct module *)module, host, name };
+	it.functions = f;
+}
+
+static bool load(struct module *m)
+{
+	hsa_code_object_reader_t reader;
+
+	if (m->loaded || !m->code)
+		return m->loaded;
+	m->loaded = hsa_code_object_reader_create_from_memory(m->elf, m->size, &reader) == HSA_STATUS_SUCCESS &&
+		    hsa_executable_create_alt(HSA_PROFILE_FULL, HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT, NULL, &m->executable) ==
+			    HSA_STATUS_SUCCESS &&
+		    hsa_executable_load_agent_code_object(m->executable, it.gpu, reader, NULL, NULL) == HSA_STATUS_SUCCESS &&
+		    hsa_executable_freeze(m->executable, NULL) == HSA_STATUS_SUCCESS;
+	return m->loaded;
+}
+
+/* ---- Launches ---- */
+
+hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t shared, hipStream_t stream)
+{
+	(void)shared;
+	(void)stream;
+	it.grid = grid;
+	it.block = block;
+	return hipSuccess;
+}
+
+hipError_t __hipPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, hipStream_t *stream)
+{
+	*grid = it.grid;
+	*block = it.block;
+	*shared = 0;
+	*stream = NULL;
+	return hipSuccess;
+}
+
+/* Arguments where the metadata has them, then the grid (AMDGPUUsage, hidden arguments of code objects from version 5 on). */
+static void put_arguments(const struct gfx_kernel *k, void **args, dim3 grid, dim3 block)
+{
+	const uint32_t groups[3] = { grid.x, grid.y, grid.z };
+	const uint16_t group[3] = { (uint16_t)block.x, (uint16_t)block.y, (uint16_t)block.z }, dimensions = 1;
+	char *to = it.arguments, *hidden = to + k->hidden;
+	unsigned i;
+
+	memset(to, 0, ARGUMENTS);
+	for (i = 0; i < k->args; i++)
+		memcpy(to + k->arg[i].offset, args[i], k->arg[i].size);
+	if (!k->hidden)
+		return;
+	memcpy(hidden, groups, sizeof(groups));
+	memcpy(hidden + 12, group, sizeof(group));
+	memcpy(hidden + 64, &dimensions, sizeof(dimensions));
+}
+
+static void send(uint64_t object, const struct gfx_kernel *k, dim3 grid, dim3 block)
+{
+	const uint16_t header = HSA_PACKET_TYPE_KERNEL_DISPATCH << HSA_PACKET_HEADER_TYPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+	uint64_t at = hsa_queue_add_write_index_screlease(it.queue, 1);
+	hsa_kernel_dispatch_packet_t *packet = (hsa_kernel_dispatch_packet_t *)it.queue->base_address + at % PACKETS;
+
+	hsa_signal_create(1, 0, NULL, &it.done);
+	it.running = 1;
+	*packet = (hsa_kernel_dispatch_packet_t){ .header = HSA_PACKET_TYPE_INVALID,
+						  .setup = 1 << HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS,
+						  .workgroup_size_x = (uint16_t)block.x,
+						  .workgroup_size_y = 1,
+						  .workgroup_size_z = 1,
+						  .grid_size_x = grid.x * block.x,
+						  .grid_size_y = 1,
+						  .grid_size_z = 1,
+						  .private_segment_size = k->scratch,
+						  .group_segment_size = k->lds,
+						  .kernel_object = object,
+						  .kernarg_address = it.arguments,
+						  .completion_signal = it.done };
+	__atomic_store_n(&packet->header, header, __ATOMIC_RELEASE);
+	hsa_signal_store_screlease(it.queue->doorbell_signal, (hsa_signal_value_t)at);
+}
+
+hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args, size_t shared, hipStream_t stream)
+{
+	hipError_t ret = settle();
+	const struct gfx_kernel *k = NULL;
+	hsa_executable_symbol_t symbol;
+	struct function *f;
+	char name[128];
+	uint64_t object;
+
+	(void)shared;
+	(void)stream;
+	for (f = it.functions; f && f->host != host; f = f->next)
+		;
+	if (ret != hipSuccess || !f || !load(f->module))
+		return ret != hipSuccess ? ret : hipErrorInvalidDeviceFunction;
+	k = gfx_find(f->module->code, f->name);
+	snprintf(name, sizeof(name), "%s.kd", f->name);
+	if (!k || grid.y != 1 || grid.z != 1 || block.y != 1 || block.z != 1 || k->kernarg > ARGUMENTS ||
+	    hsa_executable_get_symbol_by_name(f->module->executable, name, &it.gpu, &symbol) != HSA_STATUS_SUCCESS)
+		return hipErrorInvalidDeviceFunction;
+	hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &object);
+	put_arguments(k, args, grid, block);
+	send(object, k, grid, block);
+	return hipSuccess;
+}
