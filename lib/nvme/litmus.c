@@ -76,6 +76,15 @@ static void close_run(struct litmus_run *run, struct gpunvme_gpu *gpu)
 		gpu->ops->local_free(gpu, &run->out, sizeof(run->result));
 }
 
+/* A word of the data. Memory of the host is read as such: the address that lanes have of it may be nothing to the CPU. */
+static int look(const struct litmus_run *run, struct gpunvme_gpu *gpu, size_t offset, uint32_t *word)
+{
+	if (run->mem->local)
+		return gpu->ops->peek(gpu, word, run->args.dbuf.base + offset, sizeof(*word));
+	memcpy(word, (const char *)run->mem->cpu + offset, sizeof(*word));
+	return 0;
+}
+
 /* A word that the block has neither at its start nor at its end: the block is read the ordinary way, by a queue of its own. */
 static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns, uint32_t *fill)
 {
@@ -88,9 +97,9 @@ static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const s
 	if (!ret && answer)
 		ret = gnv_fail(answer, "litmus: the first block cannot be read: %s", gpunvme_strerror(answer));
 	if (!ret)
-		ret = gpu->ops->peek(gpu, &first, run.args.dbuf.base, sizeof(first));
+		ret = look(&run, gpu, 0, &first);
 	if (!ret)
-		ret = gpu->ops->peek(gpu, &last, run.args.dbuf.base + ns->lba_size - 4, sizeof(last));
+		ret = look(&run, gpu, ns->lba_size - 4, &last);
 	close_run(&run, gpu);
 	for (*fill = 0xa5c35a3cu; *fill == first || *fill == last; ++*fill)
 		;

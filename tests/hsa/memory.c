@@ -248,6 +248,9 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 	size_t i = 0;
 
 	STANDIN_FAILS("memory_copy");
+	/* ROCm's would follow the lanes' address of locked memory, where the CPU has nothing. */
+	if (standin_is_hosts(to) && standin_is_hosts(from))
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	must_live(to);
 	must_live(from);
 	for (; !(((uintptr_t)to | (uintptr_t)from) & 7) && i + 8 <= size; i += 8)

@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
 static struct standin_range *ranges;
@@ -63,6 +64,17 @@ bool standin_range_remove(const void *ptr)
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
+}
+
+bool standin_is_hosts(const void *ptr)
+{
+	const struct standin_range *r;
+
+	pthread_mutex_lock(&lock);
+	for (r = ranges; r && ((uintptr_t)ptr - (uintptr_t)r->ptr >= r->len || !strcmp(r->name, "locked")); r = r->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return !r;
 }
 
 unsigned standin_taken(void)

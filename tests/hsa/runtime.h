@@ -94,6 +94,7 @@ struct standin_range {
 };
 
 STANDIN_API bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned gpus);
+bool standin_is_hosts(const void *ptr); /* neither allocated nor imported: the host's own, locked or not */
 void standin_range_allow(const void *ptr, unsigned gpus);
 STANDIN_API bool standin_range_remove(const void *ptr); /* false: there is none */
 unsigned standin_taken(void);				/* how many were ever removed */

@@ -116,7 +116,7 @@ static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct g
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, FIRST, 9, &answer), 0);
 	assert_int_equal(answer, 0);
-	assert_int_equal(gpu->ops->peek(gpu, seen, dbuf.base, sizeof(seen)), 0);
+	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the stand-in's lanes are the process's */
 	for (i = 0; i < sizeof(seen); i++)
 		assert_int_equal(seen[i], pattern(FIRST + i / 512));
 }

@@ -43,7 +43,7 @@ static void read_block(struct gpunvme_gpu *by, struct gpunvme_qp *qp, struct gpu
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 	assert_int_equal(gnv_gpu_read(by, &dq, &dbuf, lba, 1, &answer), 0);
 	assert_int_equal(answer, 0);
-	assert_int_equal(by->ops->peek(by, seen, dbuf.base, sizeof(seen)), 0);
+	memcpy(seen, (const void *)(uintptr_t)dbuf.base, sizeof(seen)); /* addresses of the stand-in's lanes are the process's */
 	assert_int_equal(seen[0], pattern(lba));
 	assert_int_equal(seen[511], pattern(lba));
 }
