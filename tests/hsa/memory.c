@@ -109,6 +109,17 @@ static uint64_t in_host(ino_t dmabuf)
 	return bytes;
 }
 
+/* By libdrm or KFD; its own imports the runtime knows. */
+static void mapped(void *ptr, size_t len)
+{
+	standin_range_add("bar", ptr, len, 1);
+}
+
+static void unmapped(void *ptr)
+{
+	standin_range_remove(ptr);
+}
+
 /* Pages for it, with a descriptor or -1. */
 static bool back(struct standin_alloc *a)
 {
@@ -119,6 +130,8 @@ static bool back(struct standin_alloc *a)
 		seam.attached = attached;
 		seam.instead = instead;
 		seam.in_host = in_host;
+		seam.mapped = mapped;
+		seam.unmapped = unmapped;
 	}
 	if (a->bar || (a->pool >= POOL_LOCAL && getenv("STANDIN_BAR")))
 		return a->bar;

@@ -165,6 +165,8 @@ void *seam_map(int dmabuf, void *at, enum seam_way way, size_t *len)
 	if (ptr == MAP_FAILED)
 		return NULL;
 	remember_view(ptr, e.len, e.device);
+	if (way != SEAM_WAY_INTEROP && seam.mapped)
+		seam.mapped(ptr, e.len);
 	*len = e.len;
 	return ptr;
 }
@@ -173,6 +175,8 @@ void seam_unmap(void *ptr, bool reserve)
 {
 	unsigned i;
 
+	if (seam.unmapped)
+		seam.unmapped(ptr);
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < ROOM && views[i].ptr != ptr; i++)
 		;

@@ -55,6 +55,8 @@ struct seam {
 	void (*attached)(ino_t dmabuf, bool refused);
 	int (*instead)(ino_t dmabuf);	      /* memory of the host that the kernel maps for it, or -1; or NULL */
 	uint64_t (*in_host)(ino_t dmabuf); /* bytes of it that lie there; or NULL */
+	void (*mapped)(void *ptr, size_t len); /* a BAR, for its lanes, past its runtime; or NULL */
+	void (*unmapped)(void *ptr);
 };
 extern SEAM_API struct seam seam;
 

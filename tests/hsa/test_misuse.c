@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "hsa/rig.h"
+#include "mem/mem.h"
 
 #define BYTES 65536u
 
@@ -166,6 +167,7 @@ static void freed(void *ptr, bool of_gpu)
 
 	log_text[0] = '\0';
 	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
+	assert_int_equal(mem->local, of_gpu);
 	share(mem, &dbuf);
 	assert_int_equal(copy(0, 0, &dbuf), 0);
 	if (of_gpu)

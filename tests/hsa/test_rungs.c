@@ -369,42 +369,13 @@ static void test_no_memory(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-/* Memory that the user got from the runtime; of another GPU; beyond its end; freed while it is mapped. */
-static void test_register(void **state)
-{
-	struct gpunvme_gpu *gpu[2];
-	struct gpunvme_mem *mem;
-	struct gnv_gpu_bytes bytes;
-	void *page = NULL;
-	int i;
-
-	(void)state;
-	pretend("STANDIN_GPUS", "2");
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu[0]), 0);
-	assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &gpu[1]), 0);
-	assert_int_equal(gpu[0]->ops->mem_alloc(gpu[0], 16384, &bytes), 0);
-	assert_int_equal(gpunvme_mem_register(gpu[0], bytes.cpu, 8192, &mem), 0);
-	assert_true(mem->local);
-	gpunvme_mem_free(mem);
-	assert_int_equal(gpunvme_mem_register(gpu[1], bytes.cpu, 8192, &mem), -EXDEV);
-	assert_int_equal(gpunvme_mem_register(gpu[0], (char *)bytes.cpu + 12288, 8192, &mem), -ERANGE);
-	gpu[0]->ops->mem_free(gpu[0], &bytes);
-	assert_int_equal(posix_memalign(&page, 4096, 4096), 0);
-	assert_int_equal(gpunvme_mem_register(gpu[0], page, 4096, &mem), 0);
-	assert_false(mem->local);
-	gpunvme_mem_free(mem);
-	free(page);
-	for (i = 0; i < 2; i++)
-		gpunvme_gpu_close(gpu[i]);
-}
-
 #define TEST(name) cmocka_unit_test_teardown(name, clear)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_soft_vram), TEST(test_apart),	  TEST(test_top),	TEST(test_falls),
-		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_register),
+		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

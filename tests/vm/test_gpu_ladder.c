@@ -279,7 +279,7 @@ static int find_drm(void **state)
 	return find_standin(state);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_vram_refused), TEST(test_no_export), TEST(test_bar_ways),	    TEST(test_kfd_refused),
@@ -287,5 +287,6 @@ int main(void)
 		TEST(test_migrates_whole),
 	};
 
+	cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
 	return cmocka_run_group_tests(tests, find_drm, NULL);
 }
