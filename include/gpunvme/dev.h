@@ -60,9 +60,10 @@ struct gpunvme_dev_opts {
  * may be closed in any order; opts->share need only stay open during this call.
  *
  * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way; -EADDRINUSE memory is mapped where this device
- * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENODEV no such controller
- * or it died; -ETIMEDOUT it did not become ready; -EOPNOTSUPP not possible on this machine or in this build; -ENOMEM; or a
- * positive NVMe status of an admin command. gpunvme_errmsg() explains.
+ * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no
+ * such controller or it died; -EBUSY another driver or process has it; -EACCES, -EPERM this user may not open it, or its IOMMU
+ * group stands against it; -EMFILE; -ETIMEDOUT it did not become ready; -EIO it reports a fatal error while it starts; -EOPNOTSUPP
+ * not possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
  */
 GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
 
@@ -127,7 +128,7 @@ struct gpunvme_ns_info {
  *
  * Asks the controller (Identify, CNS 00h). Any thread may call it.
  * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when its format carries
- * metadata; -ENODEV, -ETIMEDOUT; or a positive NVMe status.
+ * metadata, or its blocks are not of 512 to 65536 bytes; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_ns_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
 
@@ -138,7 +139,7 @@ GPUNVME_API int gpunvme_ns_info(struct gpunvme_dev *dev, uint32_t nsid, struct g
  * @count: in: room; out: how many there are, which may be more than there was room for
  *
  * Identify, CNS 02h. Any thread may call it.
- * Return: 0; -EINVAL; -ENODEV, -ETIMEDOUT; or a positive NVMe status.
+ * Return: 0; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count);
 
@@ -153,8 +154,7 @@ GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32
  *
  * For commands this API has no function for. Commands that create or delete queues are refused, they would pull the ground from
  * under gpunvme_qp_create(). Any thread may call it; commands run one at a time.
- * Return: 0; -EINVAL; -EPERM for a refused opcode, or one that can write media on a read-only device; -ENODEV, -ETIMEDOUT; or a
- * positive NVMe status.
+ * Return: 0; -EINVAL; -EPERM for a refused opcode, or one that can write media on a read-only device; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result);

@@ -43,7 +43,8 @@ struct gpunvme_gpu_info {
  * @gpu:  set on success; the caller owns it
  *
  * Any thread may call it.
- * Return: 0; -EINVAL bad spec; -ENODEV no such GPU; -EOPNOTSUPP this build or machine cannot use that kind; -ENOMEM.
+ * Return: 0; -EINVAL bad spec; -ENODEV no such GPU, or no runtime; -EOPNOTSUPP this build or machine cannot use that kind; -EIO its
+ * runtime refuses; -ENOMEM.
  */
 GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts *opts, struct gpunvme_gpu **gpu);
 

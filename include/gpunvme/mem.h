@@ -44,7 +44,8 @@ struct gpunvme_mem_opts {
  * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info: rung "vram"): create the queue
  * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
  * over fork(). Any thread may call it.
- * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EOPNOTSUPP GPUNVME_MEM_VRAM is not possible.
+ * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EOPNOTSUPP memory of the GPU is not possible; of
+ * GPUNVME_MEM_HIP and GPUNVME_MEM_DRM also -ENODEV the library is not installed, -EIO the GPU does not reach it.
  */
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
 				  struct gpunvme_mem **mem);
@@ -97,7 +98,8 @@ GPUNVME_API void gpunvme_mem_free(struct gpunvme_mem *mem);
  * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
  * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and data
  * of its GPU lie elsewhere on @dev; -EOPNOTSUPP the controller cannot reach memory of the GPU; -ENOMEM, also when the locked-memory
- * limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue still has commands in flight.
+ * limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue still has commands in flight; what
+ * the kernel answers to the mapping.
  */
 GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 

@@ -47,8 +47,9 @@ struct gpunvme_qp_opts {
  *
  * Places the rings, creates the CQ and then the SQ (Base Specification 5.4, 5.5) and proves the path with a self-test: one block
  * is read into trusted host memory and into the candidate placement and compared. It never writes media. Any thread may call it.
- * Return: 0; -EINVAL depth or option; -ENOSPC all queue pairs granted by the controller are in use; -ENOMEM; -ENODEV; -ETIMEDOUT;
- * -EIO the self-test failed; -EOPNOTSUPP; or a positive NVMe status.
+ * Return: 0; -EINVAL depth or option; -ENOSPC all queue pairs granted by the controller are in use; -ENOMEM; -EIO the self-test
+ * failed; -EXDEV buffers of @gpu are mapped to @dev where the rings cannot lie (mem.h); -EBUSY the doorbells could not be tested
+ * while others rang; -EOPNOTSUPP an option that is not possible here; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts,
 				  struct gpunvme_qp **qp);
@@ -87,7 +88,8 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
  *
  * Any thread may call it.
  * Return: 0; -EINVAL; -ENOENT no such namespace; -ERANGE the window leaves the namespace; -EROFS writing was asked of a read-only
- * namespace or device; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN the queue is poisoned.
+ * namespace or device; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN the queue is poisoned;
+ * otherwise as gpunvme_ns_info().
  */
 static inline int gpunvme_qp_view(struct gpunvme_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
 {
@@ -138,7 +140,7 @@ struct gpunvme_qp_info {
 	uint64_t doorbells; /* the rest: only with GPUNVME_QP_STATS, else 0 */
 	uint64_t drains;
 	uint64_t completions;
-	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram"; with "+fwd" where a CPU thread rings the doorbells */
+	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram", "soft+vram"; with "+fwd" where a CPU thread rings */
 	uint32_t recoveries; /* times the queue was created anew; views from before the last are over */
 	uint32_t reserved;
 	uint64_t errors; /* with GPUNVME_QP_STATS: completions with a status other than success */

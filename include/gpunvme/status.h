@@ -5,6 +5,10 @@
  *   negative  -errno: this library, the kernel or the machine refused (device code spells the values GPUNVME_E*, dq.h)
  *   positive  the NVMe status of the command that failed: the 15 bits above the phase tag (GPUNVME_ST_*, spec.h)
  * `if (ret)` is the whole test.
+ *
+ * Not repeated at each function of the host: -EINVAL, also when a pointer is NULL that must not be; and what asks the controller
+ * may answer -ENODEV it is gone, or dead since an earlier failure; -ETIMEDOUT it was silent for admin_timeout_ms and is dead now;
+ * -EPROTO it broke the protocol and is dead now.
  */
 #ifndef GPUNVME_STATUS_H
 #define GPUNVME_STATUS_H

@@ -100,10 +100,10 @@ static int first_failure(const struct gnv_copy_result *result, uint32_t lanes, s
 		return 0;
 	copy->failed_lba = first->lba;
 	copy->failed_nblocks = first->nblocks;
-	if (first->status < 0)
-		return gnv_fail(first->status, "lanes could not move %u blocks from block %llu of the view on", first->nblocks,
-				(unsigned long long)first->lba);
-	return first->status;
+	if (!first->nblocks)
+		return gnv_fail(first->status, "the flush of a lane failed: %s", gpunvme_strerror(first->status));
+	return gnv_fail(first->status, "lanes could not move %u blocks from block %llu of the view on: %s", first->nblocks,
+			(unsigned long long)first->lba, gpunvme_strerror(first->status));
 }
 
 /* A lane waits for one command no longer than its queue's time-out, so a kernel in which nothing happens for so long hangs. */

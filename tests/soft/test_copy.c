@@ -70,6 +70,23 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_copy(gpu, dq, 1, dbuf, &copy), -EINVAL);
 }
 
+/* A failure of the controller's is told by its status, and in words. The image ends before the namespace does. */
+static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf)
+{
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	int ret;
+
+	assert_int_equal(truncate(image_path("copy.img"), 0), 0);
+	copy.nblocks = 3;
+	copy.lba = 5;
+	ret = gpunvme_copy(gpu, dq, 2, dbuf, &copy);
+	assert_true(ret > 0);
+	assert_int_equal(copy.failed_lba, 5);
+	assert_non_null(strstr(gpunvme_errmsg(), "block 5"));
+	assert_non_null(strstr(gpunvme_errmsg(), gpunvme_strerror(ret)));
+	assert_int_equal(truncate(image_path("copy.img"), BYTES), 0);
+}
+
 static void copies_on(const char *spec)
 {
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
@@ -93,6 +110,7 @@ static void copies_on(const char *spec)
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	round_trip(gpu, dq, mem, &dbuf);
+	status_of_a_command(gpu, dq, &dbuf);
 	gpunvme_qp_destroy(qp[0]);
 	gpunvme_qp_destroy(qp[1]);
 	gpunvme_mem_free(mem);
