@@ -28,7 +28,7 @@ _gpunvme() {
   bind) lanes='--user --help' ;;
   unbind) lanes='--help' ;;
   identify) lanes='--json --verbose --help' ;;
-  coherence) lanes='--invalidate --help' ;;
+  coherence) lanes='--invalidate --json --help' ;;
   litmus) lanes='--gpu --commands --verbose --json --help' ;;
   read) lanes="--lba --bytes --xfer $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes $lanes" ;;
