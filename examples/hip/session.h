@@ -54,7 +54,14 @@ inline std::string current_gpu()
 	return std::string("hsa:") + address;
 }
 
-/* Memory of the GPU, from hipMalloc, that the controller reads and writes. */
+#ifndef hipDeviceMallocUncached /* HIP 5 */
+#define hipDeviceMallocUncached hipDeviceMallocFinegrained
+#endif
+
+/*
+ * Memory of the GPU that the controller reads and writes. hipMalloc's would be cached: a kernel that has read there would see the
+ * same again, whatever was read from the drive meanwhile.
+ */
 struct buffer {
 	void *ptr = nullptr;
 	gpunvme_mem *mem = nullptr;
@@ -63,7 +70,8 @@ struct buffer {
 	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, size_t bytes)
 	{
 		bytes = (bytes + 0xffff) & ~(size_t)0xffff; /* whole pages of the GPU */
-		check(hipMalloc(&ptr, bytes), "no memory on the GPU");
+		if (hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached) != hipSuccess)
+			check(hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocFinegrained), "no uncached memory on the GPU");
 		check(gpunvme_mem_register(gpu, ptr, bytes, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));

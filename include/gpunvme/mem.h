@@ -57,8 +57,8 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * @len: bytes; a multiple of the CPU page size
  * @mem: set on success
  *
- * Memory of the GPU that comes from its runtime (hipMalloc, hsa_amd_memory_pool_allocate) is recognised, and what lanes see of it
- * while they run is as its allocation says.
+ * Memory of the GPU from its runtime (hipExtMallocWithFlags, hipMalloc, hsa_amd_memory_pool_allocate) is recognised. Where it is
+ * cached, as hipMalloc's is, a kernel may see again what it has read there before, whatever was read since; the log says so.
  * The caller keeps owning the bytes and must keep them mapped until gpunvme_mem_free(). For `cpu` lanes @ptr is ordinary memory.
  * Any thread may call it.
  * Return: 0; -EINVAL not page aligned or empty; -EXDEV it is another GPU's; -ERANGE it leaves its allocation; -EFAULT not readable

@@ -116,10 +116,16 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 {
 	void *cpu = NULL;
 	uint64_t lane = 0;
-	int ret = gnv_hsa_pointer(hsa_of(gpu), ptr, len, &cpu, &lane);
+	bool cached = false;
+	int ret = gnv_hsa_pointer(hsa_of(gpu), ptr, len, &cpu, &lane, &cached);
 
 	if (ret)
 		return ret;
+	if (cached)
+		gnv_log(&gpu->log, GPUNVME_LOG_WARN,
+			"%zu bytes at %p are cached: what a controller writes is seen by the next kernel, and maybe not by one that has "
+			"read there before; for that take memory of hipExtMallocWithFlags(..., hipDeviceMallocUncached)",
+			len, ptr);
 	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu, .lane = lane, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
 	if (gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset))
 		bytes->dmabuf = -1;
@@ -130,8 +136,9 @@ static int hsa_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 {
 	void *cpu;
 	uint64_t same;
+	bool cached;
 
-	return gnv_hsa_pointer(hsa_of(gpu), (void *)(uintptr_t)lane, len, &cpu, &same);
+	return gnv_hsa_pointer(hsa_of(gpu), (void *)(uintptr_t)lane, len, &cpu, &same, &cached);
 }
 
 static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)

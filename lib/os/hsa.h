@@ -66,11 +66,11 @@ int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane); /* Return: 0; -EBUSY i
 
 /*
  * gnv_hsa_pointer() - whose memory is this?
- * @cpu: the CPU's address of it, or NULL; @lane: the lanes'
+ * @cpu: the CPU's address of it, or NULL; @lane: the lanes'; @cached: they may see old lines of it while they run
  * Return: 0 this GPU's; -ENOENT the host's; -EXDEV another GPU's; -ERANGE it leaves its allocation; -EOPNOTSUPP of
  * another driver's or process's, or of hipMemMap().
  */
-int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane);
+int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached);
 
 /* Copy between the host's and the GPU's memory. Return: 0, -EIO. */
 int gnv_hsa_copy(struct gnv_hsa *gpu, void *to, const void *from, size_t len);

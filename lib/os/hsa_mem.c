@@ -108,7 +108,7 @@ int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane)
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EBUSY, "it does not let go of a DMA-BUF");
 }
 
-int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane)
+int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached)
 {
 	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
 	uintptr_t base, at = (uintptr_t)ptr;
@@ -127,6 +127,7 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 	if (at < base || len > info.sizeInBytes || at - base > info.sizeInBytes - len)
 		return gnv_fail(-ERANGE, "%p to +%zu is not within its allocation of %zu bytes", ptr, len, info.sizeInBytes);
 	*lane = at;
+	*cached = info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
 	/* The runtime has an address of the host's for what the host does not reach, too. */
 	*cpu = info.hostBaseAddress && gpu->cpu_reaches ? (char *)info.hostBaseAddress + (at - base) : NULL;
 	return 0;

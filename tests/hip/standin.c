@@ -51,7 +51,7 @@ struct bundled {
 static struct {
 	bool ready;
 	hsa_agent_t cpu, gpu;
-	hsa_amd_memory_pool_t host, vram;
+	hsa_amd_memory_pool_t host, vram, fine;
 	hsa_queue_t *queue;
 	hsa_signal_t done;
 	void *arguments;
@@ -75,7 +75,7 @@ static hsa_status_t see_agent(hsa_agent_t agent, void *data)
 	return HSA_STATUS_SUCCESS;
 }
 
-/* hipMalloc() takes coarse-grained memory, hipHostMalloc() what both see at once. */
+/* hipMalloc() takes coarse-grained memory, hipExtMallocWithFlags() fine-grained, hipHostMalloc() what both see at once. */
 static hsa_status_t see_pool(hsa_amd_memory_pool_t pool, void *data)
 {
 	uint32_t flags;
@@ -83,6 +83,8 @@ static hsa_status_t see_pool(hsa_amd_memory_pool_t pool, void *data)
 	hsa_amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &flags);
 	if (data == &it.vram && flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED)
 		it.vram = pool;
+	if (data == &it.vram && flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED)
+		it.fine = pool;
 	if (data == &it.host && flags == HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED)
 		it.host = pool;
 	return HSA_STATUS_SUCCESS;
@@ -174,13 +176,24 @@ const char *hipGetErrorString(hipError_t error)
 
 /* ---- Memory ---- */
 
-hipError_t hipMalloc(void **ptr, size_t size)
+static hipError_t alloc(const hsa_amd_memory_pool_t *pool, void **ptr, size_t size)
 {
 	hipError_t ret = start();
 
-	if (ret == hipSuccess && hsa_amd_memory_pool_allocate(it.vram, size, 0, ptr) != HSA_STATUS_SUCCESS)
+	if (ret == hipSuccess && hsa_amd_memory_pool_allocate(*pool, size, 0, ptr) != HSA_STATUS_SUCCESS)
 		return hipErrorOutOfMemory;
 	return ret;
+}
+
+hipError_t hipMalloc(void **ptr, size_t size)
+{
+	return alloc(&it.vram, ptr, size);
+}
+
+/* The first kind is not there on every GPU. */
+hipError_t hipExtMallocWithFlags(void **ptr, size_t size, unsigned flags)
+{
+	return flags == hipDeviceMallocFinegrained ? alloc(&it.fine, ptr, size) : hipErrorInvalidValue;
 }
 
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)

@@ -350,6 +350,8 @@ STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_i
 	info->agentBaseAddress = a->ptr;
 	info->hostBaseAddress = a->ptr; /* as ROCm's, whoever reaches it */
 	info->sizeInBytes = a->len;
+	info->global_flags = a->pool >= POOL_LOCAL && a->pool < POOL_FINE ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED
+									  : HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED;
 	info->agentOwner.handle = a->pool < POOL_LOCAL ? AGENT_CPU + 1 - standin_number("STANDIN_CPUS", 1) /* the farthest */
 						       : AGENT_GPU + gpu_of(a->pool);
 	return HSA_STATUS_SUCCESS;

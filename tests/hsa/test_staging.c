@@ -41,6 +41,7 @@ static void share(struct gpunvme_mem **mem, uint32_t flags, struct gpunvme_dbuf 
 /* Rings in memory of the host, one buffer there and one in the GPU's. */
 static void begin(void)
 {
+	const struct gpunvme_gpu_opts gpu_opts = { sizeof(gpu_opts), keep_log, NULL };
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 
@@ -48,7 +49,7 @@ static void begin(void)
 	opts.log = keep_log;
 	hdp = played_symbol("standin_hdp");
 	assert_non_null(hdp);
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &w.gpu), 0);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", &gpu_opts, &w.gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &w.dev), 0);
 	assert_int_equal(gpunvme_qp_create(w.dev, w.gpu, NULL, &w.qp), 0);
 	assert_int_equal(gpunvme_qp_view(w.qp, &view, &w.dq), 0);
@@ -153,6 +154,7 @@ static void test_registered(void **state)
 	static const char *const lacks[] = { "", "bar" };
 	static unsigned char seen[BYTES];
 	struct gnv_gpu_range range;
+	struct gnv_gpu_bytes bytes;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_mem *mem;
 
@@ -163,6 +165,7 @@ static void test_registered(void **state)
 		assert_int_equal(w.gpu->ops->local_alloc(w.gpu, BYTES + 4096, &range), 0);
 		assert_int_equal(gpunvme_mem_register(w.gpu, (void *)(uintptr_t)(range.lane + 4096), BYTES & ~4095u, &mem), 0);
 		assert_int_equal(!gpunvme_mem_ptr(mem), turn);
+		assert_non_null(strstr(log_text, "are cached: what a controller writes is seen by the next kernel"));
 		assert_int_equal(gpunvme_mem_map(mem, w.dev), 0);
 		assert_int_equal(gpunvme_mem_dbuf(mem, w.dev, &dbuf), 0);
 		copy(0, &dbuf, FIRST);
@@ -171,6 +174,12 @@ static void test_registered(void **state)
 			assert_int_equal(seen[i], pattern(FIRST + (unsigned)i / 512));
 		gpunvme_mem_free(mem);
 		w.gpu->ops->local_free(w.gpu, &range, BYTES + 4096);
+		log_text[0] = '\0';
+		assert_int_equal(w.gpu->ops->mem_alloc(w.gpu, 8192, &bytes), 0);
+		assert_int_equal(gpunvme_mem_register(w.gpu, (void *)(uintptr_t)bytes.lane, 8192, &mem), 0);
+		assert_string_equal(log_text, "");
+		gpunvme_mem_free(mem);
+		w.gpu->ops->mem_free(w.gpu, &bytes);
 		end();
 	}
 }
