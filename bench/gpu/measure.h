@@ -167,7 +167,11 @@ static inline bool outcome_ok(const struct outcome *r)
 static inline int report(const struct point *p, const struct options *o, const struct outcome *r)
 {
 	bool ok = outcome_ok(r);
+	char counted[64] = "";
 
+	if (r->doorbells) /* the queue kept its counters */
+		snprintf(counted, sizeof(counted), "%6.1f commands a doorbell, %5.1f a drain; ", (double)r->issued / (double)r->doorbells,
+			 (double)r->issued / (double)(r->drains ? r->drains : 1));
 	if (o->json)
 		printf("{\"figure\": \"%s\", \"queue\": \"%s\", \"point\": \"%s\", \"controller\": \"%s\", \"threads\": %u, \"queues\": %u, "
 		       "\"depth\": %u, \"lanes\": %u, \"block_lanes\": %u, \"batch\": %u, \"check\": %d, \"rate\": %.0f, \"issued\": %llu, \"served\": %llu, "
@@ -177,11 +181,9 @@ static inline int report(const struct point *p, const struct options *o, const s
 		       (unsigned long long)r->errors, (unsigned long long)r->lost, (unsigned long long)r->doorbells,
 		       (unsigned long long)r->drains, ok ? "true" : "false");
 	else
-		printf("%-11s %-32s %7u lanes %9.3f M/s  %6.1f commands a doorbell, %5.1f a drain; %llu issued, %llu served, %llu errors, "
-		       "%llu lost%s\n", p->queue, p->name, p->blocks * p->block_lanes, r->rate / 1e6,
-		       (double)r->issued / (double)(r->doorbells ? r->doorbells : 1), (double)r->issued / (double)(r->drains ? r->drains : 1),
-		       (unsigned long long)r->issued, (unsigned long long)r->served, (unsigned long long)r->errors,
-		       (unsigned long long)(r->lost + r->strange), ok ? "" : "  WRONG");
+		printf("%-11s %-32s %7u lanes %9.3f M/s  %s%llu issued, %llu served, %llu errors, %llu lost%s\n", p->queue, p->name,
+		       p->blocks * p->block_lanes, r->rate / 1e6, counted, (unsigned long long)r->issued,
+		       (unsigned long long)r->served, (unsigned long long)r->errors, (unsigned long long)(r->lost + r->strange), ok ? "" : "  WRONG");
 	fflush(stdout);
 	return !ok;
 }
