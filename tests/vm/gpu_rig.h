@@ -81,6 +81,13 @@ static inline void open_both(const char *keys)
 	dev->ring_late_ns = dev->ring_lost_ns = PATIENT_NS;
 }
 
+/* A few doorbells tell as much where the time of one does not matter. */
+static inline void open_quick(void)
+{
+	open_both("");
+	dev->rings = 50;
+}
+
 static inline void close_both(void)
 {
 	gpunvme_dev_close(dev);

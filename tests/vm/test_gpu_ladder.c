@@ -43,13 +43,6 @@ static void lands(const char *rung)
 	gpunvme_qp_destroy(qp);
 }
 
-/* A few doorbells tell as much where the time of one does not matter. */
-static void open_quick(void)
-{
-	open_both("");
-	dev->rings = 50;
-}
-
 static void start(void)
 {
 	begin(NULL);

@@ -53,7 +53,7 @@ static void test_many(void **state)
 	unsigned i;
 
 	(void)state;
-	open_both("");
+	open_quick();
 	for (i = 0; i < 3; i++) {
 		good(gpunvme_qp_create(dev, gpu, NULL, &qp[i]));
 		is_rung(qp[i], "vram");
@@ -80,7 +80,7 @@ static void test_order(void **state)
 
 	(void)state;
 	for (turn = 0; turn < 3; turn++) {
-		open_both("");
+		open_quick();
 		good(gpunvme_qp_create(dev, gpu, NULL, &qp));
 		buffer(0, &mem, &dbuf);
 		use(qp, true);
