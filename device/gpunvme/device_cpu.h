@@ -432,9 +432,7 @@ GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum g
 
 GNVD_FN uint32_t gnvd_hint(void)
 {
-	struct gnvd_cpu_lane *self = gnvd_cpu_self;
-
-	return !self ? 0 : self->wave ? self->wave->number : self->lane;
+	return gnvd_cpu_self ? gnvd_cpu_self->lane : 0; /* its leader's, of a wave */
 }
 
 GNVD_FN void gnvd_leave(const struct gnvd_wave *w)
