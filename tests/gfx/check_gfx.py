@@ -324,7 +324,7 @@ def bad_input(args, folder):
         refused("wild jump", "where no code is", 1, dump, "--launch", "wild_jump", 32, 32, good),
         refused("unknown instruction", "unknown instruction ffffffff", 1, dump, "--launch", "nothing", 32, 32, unknown),
         refused("no wait for a load", "before the wait", 1, dump, "--launch", "no_wait", 32, 32, good),
-        refused("empty grid", "grid of 0 lanes", 1, dump, "--launch", "nothing", 0, 32, good),
+        refused("empty grid", "grid of 0 x 1 x 1 lanes", 1, dump, "--launch", "nothing", 0, 32, good),
         refused("a good one", "good", 0, dump, "--launch", "nothing", 120, 70, good),
         refused("no argument", "usage", 2, dump),
         refused("a bad option", "usage", 2, args.programs / "gfx_queue", "--nonsense"),
