@@ -171,6 +171,40 @@ static void wait_for_room_is_bounded(void **state)
 	rig_end(r, true);
 }
 
+static uint64_t due[3]; /* when the command with that stamp completes */
+
+static enum mini_fate hold_until_due(uint64_t stamp)
+{
+	static bool asking; /* on the executor who asks for the time gives the controller a turn */
+	uint64_t now;
+
+	if (asking)
+		return MINI_HOLD;
+	asking = true;
+	now = gnvd_clock();
+	asking = false;
+	return now < due[stamp] ? MINI_HOLD : MINI_COMPLETE;
+}
+
+/* Time spent waiting for room is not the command's: together they take longer than the time-out, each alone does not. */
+static void wait_for_room_leaves_a_command_its_time(void **state)
+{
+	struct rig *r = rig_new(1, 0);
+	struct gpunvme_req req;
+
+	(void)state;
+	r->ctrl.opts.fate = hold_until_due;
+	r->dq.cmd_timeout = rig_ms(1500);
+	due[1] = gnvd_clock() + rig_ms(1000);
+	due[2] = due[1] + rig_ms(1000);
+	rig_start(r);
+	assert_int_equal(submit(r, 1, &req), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 2, 1), 0);
+	assert_true(gnvd_clock() >= due[2]);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	rig_end(r, true);
+}
+
 static void stop_word_ends_waits(void **state)
 {
 	struct rig *r = rig_new(1, 0);
@@ -247,6 +281,7 @@ int main(void)
 		cmocka_unit_test(blocking_read_ends_at_the_time_out),
 		cmocka_unit_test(poll_notices_the_time_out),
 		cmocka_unit_test(wait_for_room_is_bounded),
+		cmocka_unit_test(wait_for_room_leaves_a_command_its_time),
 		cmocka_unit_test(stop_word_ends_waits),
 		cmocka_unit_test(device_with_MINI_BAD_CID),
 		cmocka_unit_test(device_with_MINI_TWICE),
