@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the benchmarks share beside the options, sizes and sessions of examples/common.h: the line that says where it was measured,
+ * What the benchmarks share beside the options, output and sessions of examples/common: the line that says where it was measured,
  * clocks, and a histogram of latencies. A benchmark prints a table for people or, with --json, one JSON object.
  */
 #ifndef GPUNVME_BENCH_H
 #define GPUNVME_BENCH_H
 
+#include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "common.h"
+#include "common/permission.h"
+#include "common/progress.h"
+#include "common/session.h"
+
+#include <gpunvme/device.h>
 
 /* ---- Where it was measured ---- */
 
@@ -57,9 +67,10 @@ static inline const char *file_system(const char *path)
 	}
 }
 
-/* The first thing a benchmark prints. @path: the image, or NULL. JSON: the object stays open, a comma follows. */
-static inline void print_setup(int json, const char *path)
+/* The first thing a benchmark prints. @path: the image, or NULL. With @json it is an object that the caller completes and prints. */
+static inline struct json_object *print_setup(int json, const char *path)
 {
+	struct json_object *object;
 	struct utsname os;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -67,15 +78,15 @@ static inline void print_setup(int json, const char *path)
 	if (!json) {
 		printf("%s: %s, %ld CPUs, %s %s", program, cpu_model(), cores, os.sysname, os.release);
 		printf(path ? ", %s on %s\n" : "\n", path, file_system(path));
-		return;
+		return NULL;
 	}
-	printf("{\"program\": \"%s\", \"cpu\": ", program);
-	json_string(cpu_model());
-	printf(", \"cpus\": %ld, \"kernel\": ", cores);
-	json_string(os.release);
-	printf(", \"file_system\": ");
-	json_string(file_system(path));
-	printf(", ");
+	object = json_object_new_object();
+	put_text(object, "program", program);
+	put_text(object, "cpu", cpu_model());
+	put_number(object, "cpus", cores);
+	put_text(object, "kernel", os.release);
+	put_text(object, "file_system", file_system(path));
+	return object;
 }
 
 /* ---- Clocks ---- */

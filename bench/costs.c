@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 
-#include "nvme/qp.h"
+#include "queue/qp.h"
 #include "soft/state.h"
 
 #define SETTLE_MS 1000u
@@ -70,14 +70,20 @@ static int read_once(struct session *s)
 	return ret;
 }
 
-static void report(const struct session *s, const struct session_opts *o, double idle, const struct memory *grown)
+static void report(const struct session *s, const struct session_opts *o, double idle, const struct memory *grown,
+		   struct json_object *json)
 {
 	uint64_t size = size_of_queues(s);
 
-	if (o->json) {
-		printf("\"queues\": %u, \"depth\": %u, \"idle_cpus\": %.5f, \"queue_bytes\": %" PRIu64, s->queues, o->depth, idle, size);
-		printf(", \"rss_bytes\": %" PRIu64 ", \"locked_bytes\": %" PRIu64, grown->rss, grown->locked);
-		printf(", \"command_table_bytes\": %zu}\n", COMMAND_TABLE);
+	if (json) {
+		put_count(json, "queues", s->queues);
+		put_count(json, "depth", o->depth);
+		put_real(json, "idle_cpus", idle, 5);
+		put_count(json, "queue_bytes", size);
+		put_count(json, "rss_bytes", grown->rss);
+		put_count(json, "locked_bytes", grown->locked);
+		put_count(json, "command_table_bytes", COMMAND_TABLE);
+		print_object(json);
 		return;
 	}
 	printf("  %u queues of depth %u\n", s->queues, o->depth);
@@ -88,7 +94,7 @@ static void report(const struct session *s, const struct session_opts *o, double
 	printf("  command table     %s for each thread of the controller\n", human((double)COMMAND_TABLE));
 }
 
-static int measure(struct session *s, const struct session_opts *o, double seconds)
+static int measure(struct session *s, const struct session_opts *o, double seconds, struct json_object *json)
 {
 	struct memory before = memory_now(), after;
 	double idle;
@@ -104,7 +110,7 @@ static int measure(struct session *s, const struct session_opts *o, double secon
 		idle = cpu_share(seconds);
 		after.rss -= before.rss;
 		after.locked -= before.locked;
-		report(s, o, idle, &after);
+		report(s, o, idle, &after, json);
 		ret = EXIT_DONE;
 	}
 	session_close(s);
@@ -113,14 +119,15 @@ static int measure(struct session *s, const struct session_opts *o, double secon
 
 int main(int argc, char **argv)
 {
+	struct json_object *json;
 	struct session_opts o = SESSION_OPTS_INIT;
 	struct session s;
 	uint64_t ms = 5000;
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
-		{ "queues", OPTION_U32, &o.queues, 1, "N        queue pairs (default 8)" },
-		{ "depth", OPTION_U32, &o.depth, 2, "N        entries of each (default 1024)" },
-		{ "ms", OPTION_U64, &ms, 1, "N        milliseconds of idleness that are measured (default 5000)" },
+		{ "queues", OPTION_U32, &o.queues, 1, "N", "queue pairs (default 8)" },
+		{ "depth", OPTION_U32, &o.depth, 2, "N", "entries of each (default 1024)" },
+		{ "ms", OPTION_U64, &ms, 1, "N", "milliseconds of idleness that are measured (default 5000)" },
 		OPTION_JSON(&o),
 		OPTIONS_END,
 	};
@@ -137,6 +144,6 @@ int main(int argc, char **argv)
 		return misused("a controller is missing: --dev soft:PATH");
 	if (ms > 600000)
 		return misused("--ms must be at most 600000");
-	print_setup(o.json, soft_path(o.dev, path, sizeof(path)) ? NULL : path);
-	return finish(measure(&s, &o, (double)ms / 1000));
+	json = print_setup(o.json, soft_path(o.dev, path, sizeof(path)) ? NULL : path);
+	return finish(measure(&s, &o, (double)ms / 1000, json));
 }

@@ -77,12 +77,26 @@ def peers(points):
 
 def latency(points):
     chosen = [p for p in select(points, figure="latency", controller="cpu") if p["batch"] == points[0]["batch"]]
-    data = "\n".join(f'"{p["queue"]}\\n{p["point"]}" ' + " ".join(f"{p[k] / 1000:.3f}" for k in ("p50_ns", "p99_ns", "p999_ns"))
-                     for p in chosen)
+    data = "\n".join(f'"{p["queue"]}\\n{p["point"]}" '.replace(" of", "\\nof") +
+                     " ".join(f"{p[k] / 1000:.3f}" for k in ("p50_ns", "p99_ns", "p999_ns")) for p in chosen)
     return ("one command at a time: microseconds",
             f"$d << END\n{data}\nEND\nset key inside top left\nset style data histograms\nset style fill solid\nset yrange [0:*]\n"
             "plot $d using 2:xtic(1) lc rgb '#2a6f97' title '50 %', '' using 3 lc rgb '#89b6cc' title '99 %', "
             "'' using 4 lc rgb '#cfdfe8' title '99.9 %'\n")
+
+
+PARTS = {"reserve": "#2a6f97", "write": "#5b9bbd", "publish": "#c9a227", "look and deliver": "#a23b2a", "take": "#dba79e",
+         "the rest": "#bbbbbb"}
+
+
+def parts(points):
+    """Of a copy of the header that reads the clock between the steps: "parts" is in the results only where somebody put it."""
+    data = "\n".join(f'"{p["point"]}" ' + " ".join(f"{p[name] / 1000:.3f}" for name in PARTS) for p in select(points, figure="parts"))
+    columns = ", ".join(f"{'$d' if i == 0 else chr(39) * 2} using {i + 2}{':xtic(1)' if i == 0 else ''} lc rgb '{colour}' title '{name}'"
+                        for i, (name, colour) in enumerate(PARTS.items()))
+    return ("where the time of a command goes: microseconds",
+            f"$d << END\n{data}\nEND\nset style data histograms\nset style histogram rowstacked\nset style fill solid\nset boxwidth 0.5\n"
+            f"set yrange [0:*]\nplot {columns}\n")
 
 
 def draw(results, folder):
@@ -90,7 +104,9 @@ def draw(results, folder):
     if not shutil.which("gnuplot"):
         sys.exit("plot: gnuplot is missing; install the package gnuplot-nox (scripts/setup bench)")
     machine, drawn = results["machine"], []
-    for figure in lane_scaling, queues, peers, latency:
+    for figure in lane_scaling, queues, peers, latency, parts:
+        if figure is parts and not select(results["points"], figure="parts"):
+            continue
         title, body = figure(results["points"])
         target = pathlib.Path(folder) / f"gpu-{figure.__name__.replace('_', '-')}.svg"
         head = HEAD.format(target=target, title=f"{machine['gpu']}: {title}")

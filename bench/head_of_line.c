@@ -77,7 +77,7 @@ static int measure(struct load *l, struct sum *sum)
 	return ret;
 }
 
-static int compare(struct load *l)
+static int compare(struct load *l, struct json_object *json)
 {
 	static struct sum sum[2];
 	double without, with, possible;
@@ -91,9 +91,14 @@ static int compare(struct load *l)
 	possible = l->qd / (l->qd / without + DELAY_US / 1e6 / 100);
 	p50[0] = hist_quantile(&sum[0].hist, 0.5);
 	p50[1] = hist_quantile(&sum[1].hist, 0.5);
-	if (l->o.json) {
-		printf("\"qd\": %u, \"iops_without\": %.1f, \"iops_with\": %.1f, \"iops_possible\": %.1f", l->qd, without, with, possible);
-		printf(", \"p50_us_without\": %u, \"p50_us_with\": %u}\n", p50[0], p50[1]);
+	if (json) {
+		put_count(json, "qd", l->qd);
+		put_real(json, "iops_without", without, 1);
+		put_real(json, "iops_with", with, 1);
+		put_real(json, "iops_possible", possible, 1);
+		put_count(json, "p50_us_without", p50[0]);
+		put_count(json, "p50_us_with", p50[1]);
+		print_object(json);
 		return EXIT_DONE;
 	}
 	printf("  %-24s %10s %12s %14s\n", "", "IOPS", "50 % within", "of possible");
@@ -108,11 +113,12 @@ int main(int argc, char **argv)
 	uint64_t ms = 2000;
 	const struct option_def defs[] = {
 		OPTION_DEV(&l.o),
-		{ "qd", OPTION_U32, &l.qd, 1, "N        handles (default 128)" },
-		{ "ms", OPTION_U64, &ms, 1, "N        milliseconds with and as many without delays (default 2000)" },
+		{ "qd", OPTION_U32, &l.qd, 1, "N", "handles (default 128)" },
+		{ "ms", OPTION_U64, &ms, 1, "N", "milliseconds with and as many without delays (default 2000)" },
 		OPTION_JSON(&l.o),
 		OPTIONS_END,
 	};
+	struct json_object *json;
 	char path[4096];
 	int ret;
 
@@ -127,6 +133,6 @@ int main(int argc, char **argv)
 	if (ms > 600000)
 		return misused("--ms must be at most 600000");
 	l.seconds = (double)ms / 1000;
-	print_setup(l.o.json, soft_path(l.o.dev, path, sizeof(path)) ? NULL : path);
-	return finish(compare(&l));
+	json = print_setup(l.o.json, soft_path(l.o.dev, path, sizeof(path)) ? NULL : path);
+	return finish(compare(&l, json));
 }

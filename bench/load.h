@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The load: one lane for each queue, which holds a number of handles, submits where one is free and polls the others in turn.
- * Only the functions of the device header that a user's kernel would call. As examples/common.h, all of it is `static inline`.
+ * Only the functions of the device header that a user's kernel would call. All of it is `static inline`.
  */
 #ifndef GPUNVME_BENCH_LOAD_H
 #define GPUNVME_BENCH_LOAD_H
@@ -218,7 +218,7 @@ static inline void count_queues(const struct load *l, uint64_t *doorbells, uint6
 	for (uint32_t i = 0; i < l->s.queues; i++) {
 		struct gpunvme_qp_info info = { .size = sizeof(info) };
 
-		gpunvme_qp_info(l->s.qp[i], &info);
+		gpunvme_qp_get_info(l->s.qp[i], &info);
 		*doorbells += info.doorbells;
 		*drains += info.drains;
 	}

@@ -113,9 +113,10 @@ static void lane(void *arg)
 	run->seconds = (double)(now_ns() - start) / 1e9;
 }
 
-static int measure(uint32_t qd, double seconds, int json)
+static int measure(uint32_t qd, double seconds, struct json_object *points)
 {
 	struct run run = { rig_new(SQ_SHIFT, 0), qd, now_ns() + (uint64_t)(seconds * 1e9), 0, 0 };
+	struct json_object *point;
 	struct controller c;
 	pthread_t thread;
 	double rate, each;
@@ -131,10 +132,13 @@ static int measure(uint32_t qd, double seconds, int json)
 	pthread_join(thread, NULL);
 	rate = ret ? 0 : (double)run.commands / run.seconds;
 	each = rate > 0 ? 1e9 / rate : 0;
-	if (json)
-		printf("%s{\"qd\": %u, \"commands_per_second\": %.0f}", qd > 1 ? ", " : "\"points\": [", qd, rate);
-	else
+	if (points) {
+		point = append_object(points);
+		put_count(point, "qd", qd);
+		put_real(point, "commands_per_second", rate, 0);
+	} else {
 		printf("  %3u outstanding   %6.2f million commands/s, %6.0f ns each\n", qd, rate / 1e6, each);
+	}
 	rig_free(run.rig);
 	return ret ? failed("no thread for the lane") : GO_ON;
 }
@@ -163,17 +167,18 @@ static void run_inline(uint64_t commands, uint32_t qd, int empty, uint32_t flags
 
 int main(int argc, char **argv)
 {
+	struct json_object *result, *points;
 	uint64_t ms = 1000, commands = 0;
 	uint32_t qd = 1;
 	int json = 0, empty = 0, stats = 0, latency = 0, ret;
 	const struct option_def defs[] = {
-		{ "ms", OPTION_U64, &ms, 1, "N        milliseconds for each number of outstanding commands (default 1000)" },
-		{ "inline", OPTION_U64, &commands, 1, "N        that many commands without a second thread" },
-		{ "qd", OPTION_U32, &qd, 1, "N        with --inline: outstanding, 1 to 64 (default 1)" },
-		{ "empty", OPTION_FLAG, &empty, 0, "         with --inline: leave out the lane's part" },
-		{ "stats", OPTION_FLAG, &stats, 0, "         with --inline: keep counters" },
-		{ "latency", OPTION_FLAG, &latency, 0, "         with --inline: keep the histogram of latencies" },
-		{ "json", OPTION_FLAG, &json, 0, "         the result as one JSON object" },
+		{ "ms", OPTION_U64, &ms, 1, "N", "milliseconds for each number of outstanding commands (default 1000)" },
+		{ "inline", OPTION_U64, &commands, 1, "N", "that many commands without a second thread" },
+		{ "qd", OPTION_U32, &qd, 1, "N", "with --inline: outstanding, 1 to 64 (default 1)" },
+		{ "empty", OPTION_FLAG, &empty, 0, NULL, "with --inline: leave out the lane's part" },
+		{ "stats", OPTION_FLAG, &stats, 0, NULL, "with --inline: keep counters" },
+		{ "latency", OPTION_FLAG, &latency, 0, NULL, "with --inline: keep the histogram of latencies" },
+		{ "json", OPTION_FLAG, &json, 0, NULL, "the result as one JSON object" },
 		OPTIONS_END,
 	};
 
@@ -188,11 +193,12 @@ int main(int argc, char **argv)
 		run_inline(commands, qd, empty, (stats ? GPUNVME_DQ_STATS : 0u) | (latency ? GPUNVME_DQ_LATENCY : 0u));
 		return EXIT_DONE;
 	}
-	print_setup(json, NULL);
-	ret = measure(1, (double)ms / 1000, json);
+	result = print_setup(json, NULL);
+	points = json ? put_list(result, "points") : NULL;
+	ret = measure(1, (double)ms / 1000, points);
 	if (ret == GO_ON)
-		ret = measure(64, (double)ms / 1000, json);
-	if (json)
-		printf("]}\n");
+		ret = measure(64, (double)ms / 1000, points);
+	if (json && ret == GO_ON)
+		print_object(result);
 	return finish(ret == GO_ON ? EXIT_DONE : ret);
 }

@@ -9,6 +9,8 @@
  *   lane_scaling  from one lane to the whole GPU
  *   single_sm     lanes of one multiprocessor, 32 queues
  *   latency       one command at a time: of one lane, and of one wave
+ *   ends          a controller that says nothing: how late the last lane hears of a time-out of 100 ms, and of the host's stop
+ *   hostile       a controller that does what a broken or malicious drive may do (gpu/hostile.h): every lane gets an answer in time
  *   head_of_line  one command in a hundred completes 10 ms late: what do the others lose? By front, and for the peers
  *   peers         two published algorithms on the same rings with the same controller (gpu/block_drain.h, gpu/ticket.h), over the
  *                 block sizes that they may like
@@ -18,34 +20,11 @@
  *
  * --stats: the queue keeps its counters, so that commands a doorbell and a drain are known.
  *
- * Built as CUDA: nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice bench/queue_rate.cu, for single_sm with
+ * Built as CUDA: nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib bench/queue_rate.cu, for single_sm with
  * -DGPUNVME_CQ_BATCH=2, because lanes that fill a multiprocessor have few registers each. Built as C its lanes are threads of this
  * CPU, few of them: that shows that the programs are right and nothing about speed.
  */
-#include "gpu/measure.h"
-
-/* CPU lanes are threads: small blocks, few queues. */
-static struct point fit(struct point p)
-{
-	if (!ON_GPU) {
-		p.block_lanes = p.block_lanes < 4 ? p.block_lanes : 4;
-		p.blocks = p.blocks < 2 ? p.blocks : 2;
-		p.queues = p.queues < 2 ? p.queues : 2;
-		p.depth = p.depth < 64 ? p.depth : 64; /* the handles of all lanes must fit */
-	}
-	return p;
-}
-
-/* Those that play the controller have multiprocessors of their own. */
-static uint32_t most_blocks(const struct options *o, uint32_t queues)
-{
-#if ON_GPU
-	if (o->on_gpu)
-		return o->groups - controller_blocks(queues);
-#endif
-	(void)queues;
-	return o->groups > 128 || !ON_GPU ? (uint32_t)o->groups : 128;
-}
+#include "gpu/ends.h"
 
 static int run_point(struct point p, const struct options *o)
 {
@@ -72,6 +51,8 @@ static int run_rates(const struct options *o)
 		{ "ours", "32 queues", 32, 128, 512, 1024, lanes_512, PER_LANE, SERVE_COUNT },
 		{ "ours", "128 queues", 128, all, 512, 1024, lanes_512, PER_LANE, SERVE_COUNT },
 		{ "ours", "128 queues, one lane at a time", 128, all, 512, 1024, alone_512, PER_LANE, SERVE_COUNT },
+		{ "ours", "128 queues, one lane of a wave", 128, all, 512, 1024, one_lane_512, PER_WAVE, SERVE_COUNT },
+		{ "ours", "128 queues, one command a wave", 128, all, 512, 1024, wave_one_512, PER_WAVE, SERVE_COUNT },
 		{ "ours", "4 queues of depth 2", 4, 4, 256, 2, lanes_512, PER_LANE, SERVE_COUNT },
 		{ "ours", "4 queues of depth 16", 4, 4, 256, 16, lanes_512, PER_LANE, SERVE_COUNT },
 	};
@@ -178,6 +159,7 @@ static int run_latency(const struct options *o)
 		bad += time_point((struct point){ "block-drain", name, 1, 1, lanes[i], 64, block_drain_times, PER_LANE, SERVE_COUNT }, o);
 		bad += time_point((struct point){ "ticket", name, 1, 1, lanes[i], 64, ticket_times, PER_LANE, SERVE_COUNT }, o);
 	}
+	bad += time_point((struct point){ "ours", "one command of a wave", 1, 1, 32, 64, wave_one_times, PER_WAVE, SERVE_COUNT }, o);
 	return bad;
 }
 
@@ -216,7 +198,7 @@ static int compare_late(struct point p, uint32_t handles, uint32_t together, con
 
 static int run_head_of_line(const struct options *o)
 {
-	struct point lane = { "ours", "one lane of a wave", 1, 512, 32, 1024, one_lane_32, PER_WAVE, SERVE_COUNT };
+	struct point lane = { "ours", "one lane of a wave", 1, 512, 32, 1024, one_lane_512, PER_WAVE, SERVE_COUNT };
 	struct point handles = { "ours", "one lane, 16 handles", 1, 64, 32, 1024, handles_32, PER_WAVE, SERVE_COUNT };
 	struct point wave = { "ours", "wave", 1, 32, 32, 1024, wave_512, PER_LANE, SERVE_COUNT };
 	struct point block = { "ours", "block of 128", 1, 8, 128, 1024, block_256, PER_LANE, SERVE_COUNT };
@@ -266,13 +248,13 @@ static const struct {
 	int (*run)(const struct options *o);
 } figures[] = {
 	{ "rates", run_rates }, { "lane_scaling", run_lane_scaling }, { "single_sm", run_single_sm }, { "latency", run_latency },
-	{ "head_of_line", run_head_of_line }, { "peers", run_peers },
+	{ "ends", run_ends }, { "hostile", run_hostile }, { "head_of_line", run_head_of_line }, { "peers", run_peers },
 };
 #define FIGURES (sizeof(figures) / sizeof(figures[0]))
 
 static int usage(void)
 {
-	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|head_of_line|peers] [--controller cpu|gpu] [--threads N] "
+	fputs("usage: queue_rate [rates|lane_scaling|single_sm|latency|ends|hostile|head_of_line|peers] [--controller cpu|gpu] [--threads N] "
 	      "[--seconds S] [--only TEXT] [--check] [--stats] [--json]\n", stderr);
 	return 2;
 }

@@ -6,7 +6,8 @@
 #include "bench.h"
 
 #include "mem/mem_bar.h"
-#include "nvme/qp.h"
+#include "queue/life.h"
+#include "queue/qp.h"
 
 #define MAX_STEPS 16u
 #define MAX_DEPTH 32u
@@ -94,7 +95,7 @@ static int open_queue(struct bench *b)
 	int ret = gpunvme_qp_create(b->dev, b->gpu, NULL, &b->qp);
 
 	ret = ret ? ret : gpunvme_qp_view(b->qp, NULL, &b->dq);
-	ret = ret ? ret : gpunvme_ns_info(b->dev, 0, &ns);
+	ret = ret ? ret : gpunvme_ns_get_info(b->dev, 0, &ns);
 	if (ret)
 		return ret;
 	b->nblocks = BLOCK / ns.lba_size;
@@ -159,9 +160,9 @@ int main(int argc, char **argv)
 	static struct bench b;
 	uint64_t ms = 2000;
 	const struct option_def defs[] = {
-		{ "dev", OPTION_TEXT, &dev, 0, "URI      pci: controller" },
-		{ "vram", OPTION_TEXT, &vram, 0, "ADDRESS  device bound to vfio-pci whose BAR 2 is memory" },
-		{ "ms", OPTION_U64, &ms, 1, "N        milliseconds of each measurement (default 2000)" },
+		{ "dev", OPTION_TEXT, &dev, 0, "URI", "pci: controller" },
+		{ "vram", OPTION_TEXT, &vram, 0, "ADDRESS", "device bound to vfio-pci whose BAR 2 is memory" },
+		{ "ms", OPTION_U64, &ms, 1, "N", "milliseconds of each measurement (default 2000)" },
 		OPTIONS_END,
 	};
 	int ret;

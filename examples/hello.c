@@ -6,6 +6,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include <stdio.h>
+#include <string.h>
 
 struct job {
 	struct gpunvme_dq dq;
@@ -25,6 +26,7 @@ static GPUNVME_DEVICE void read_two_blocks(void *arg)
 static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, struct gpunvme_mem *mem)
 {
 	struct job job = { .status = { 0 } };
+	int started = 0;
 	int ret = gpunvme_dev_open(uri, NULL, &dev);
 
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
@@ -36,7 +38,9 @@ static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	if (ret)
 		fprintf(stderr, "hello: %s\n", gpunvme_errmsg());
 	else
-		ret = gpunvme_cpu_launch(4, 1, read_two_blocks, &job);
+		ret = started = gpunvme_cpu_launch(4, 1, read_two_blocks, &job);
+	if (started)
+		fprintf(stderr, "hello: four lanes cannot start: %s\n", strerror(-started));
 	for (int i = 0; i < 4 && !ret; i++)
 		printf("lane %d: %s, first byte %02x\n", i, gpunvme_strerror(job.status[i]),
 		       *((unsigned char *)gpunvme_mem_ptr(mem) + ((size_t)i * 2 << job.dq.lba_shift)));

@@ -2,20 +2,27 @@
 /*
  * identify: open a controller, print what it is, close it. The shortest program that uses the library.
  */
-#include "common.h"
+#include "common/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
 
 static void print_json(const struct session *s)
 {
-	printf("{\"model\": ");
-	json_string(s->info.model);
-	printf(", \"serial\": ");
-	json_string(s->info.serial);
-	printf(", \"firmware\": ");
-	json_string(s->info.firmware);
-	printf(", \"transport\": \"%s\", \"namespace\": %u, \"lba_size\": %u, \"blocks\": %" PRIu64, s->info.transport, s->ns.nsid,
-	       s->ns.lba_size, s->ns.nblocks);
-	printf(", \"queues\": %u, \"max_depth\": %u, \"max_transfer\": %u, \"read_only\": %s}\n", s->info.queues, s->info.max_depth,
-	       s->info.max_transfer, s->ns.read_only ? "true" : "false");
+	struct json_object *json = json_object_new_object();
+
+	put_text(json, "model", s->info.model);
+	put_text(json, "serial", s->info.serial);
+	put_text(json, "firmware", s->info.firmware);
+	put_text(json, "transport", s->info.transport);
+	put_count(json, "namespace", s->ns.nsid);
+	put_count(json, "lba_size", s->ns.lba_size);
+	put_count(json, "blocks", s->ns.nblocks);
+	put_count(json, "queues", s->info.queues);
+	put_count(json, "max_depth", s->info.max_depth);
+	put_count(json, "max_transfer", s->info.max_transfer);
+	put_bool(json, "read_only", s->ns.read_only);
+	print_object(json);
 }
 
 static void print_text(const struct session *s)
@@ -36,18 +43,16 @@ int main(int argc, char **argv)
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		OPTION_JSON(&o),
-		{ "verbose", OPTION_FLAG, &o.verbose, 0, "         show what the library logs" },
+		OPTION_VERBOSE(&o),
 		OPTIONS_END,
 	};
 	struct session s;
 	int ret;
 
 	program = "identify";
-	ret = parse_options(argc, argv, "usage: identify --dev URI [--json]\nPrints what an NVMe controller is.", defs, NULL, 0);
+	ret = session_options(argc, argv, "usage: identify URI [--json]\nPrints what an NVMe controller is.", defs, &o, NULL);
 	if (ret != GO_ON)
 		return ret;
-	if (!o.dev)
-		return misused("--dev is missing, for example --dev soft:disk.img");
 	ret = session_open(&s, &o);
 	if (ret != GO_ON)
 		return ret;

@@ -6,7 +6,15 @@
  * its number, the round and the position, writes it, reads it back into the other part and compares. It uses the queue
  * i mod queues. At the end the host prints what each queue carried.
  */
-#include "common.h"
+#include "common/permission.h"
+#include "common/progress.h"
+#include "common/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <gpunvme/device.h>
 
 struct check_args {
 	const struct gpunvme_dq *dq;
@@ -52,25 +60,55 @@ static GPUNVME_DEVICE void check_rounds(void *arg)
 	a->result[lane].nblocks = a->nblocks;
 }
 
+static void show_queue(const struct gpunvme_qp_info *q, uint32_t lanes, struct json_object *list)
+{
+	struct json_object *json;
+
+	if (!list) {
+		printf("queue %3u  depth %4u  lanes %3u  commands %8" PRIu64 "  doorbells %8" PRIu64 "\n", q->qid, q->depth, lanes,
+		       q->submitted, q->doorbells);
+		return;
+	}
+	json = append_object(list);
+	put_count(json, "qid", q->qid);
+	put_count(json, "depth", q->depth);
+	put_count(json, "lanes", lanes);
+	put_count(json, "commands", q->submitted);
+	put_count(json, "doorbells", q->doorbells);
+}
+
 /* One line, or one JSON object, for each queue. */
-static int print_queues(const struct session *s, int json)
+static int show_queues(const struct session *s, struct json_object *list)
 {
 	for (uint32_t i = 0; i < s->queues; i++) {
 		struct gpunvme_qp_info q = { .size = sizeof(q) };
-		uint32_t lanes = s->lanes / s->queues + (i < s->lanes % s->queues);
-		int ret = gpunvme_qp_info(s->qp[i], &q);
+		int ret = gpunvme_qp_get_info(s->qp[i], &q);
 
 		if (ret)
 			return failed("%s", why(ret));
-		if (json)
-			printf("%s{\"qid\": %u, \"depth\": %u, \"lanes\": %u, \"commands\": %" PRIu64 ", \"doorbells\": %" PRIu64
-			       "}",
-			       i ? ", " : "", q.qid, q.depth, lanes, q.submitted, q.doorbells);
-		else
-			printf("queue %3u  depth %4u  lanes %3u  commands %8" PRIu64 "  doorbells %8" PRIu64 "\n", q.qid, q.depth,
-			       lanes, q.submitted, q.doorbells);
+		show_queue(&q, s->lanes / s->queues + (i < s->lanes % s->queues), list);
 	}
 	return GO_ON;
+}
+
+static int print_json(const struct session *s, const struct check_args *a, double bytes, double seconds)
+{
+	struct json_object *json = json_object_new_object();
+	int ret;
+
+	put_text(json, "program", program);
+	ret = show_queues(s, put_list(json, "queues"));
+	put_count(json, "lanes", s->lanes);
+	put_count(json, "rounds", a->rounds);
+	put_real(json, "bytes", bytes, 0);
+	put_real(json, "seconds", seconds, 6);
+	put_real(json, "bytes_per_second", bytes / seconds, 0);
+	put_text(json, "rung", s->rung);
+	if (ret == GO_ON)
+		print_object(json);
+	else
+		json_object_put(json);
+	return ret == GO_ON ? EXIT_DONE : ret;
 }
 
 static int report(const struct session *s, const struct session_opts *o, const struct check_args *a, double seconds)
@@ -84,17 +122,12 @@ static int report(const struct session *s, const struct session_opts *o, const s
 	if (wrong)
 		return failed("%" PRIu64 " words came back different from what was written", wrong);
 	if (o->json)
-		printf("{\"program\": \"many_queues\", \"queues\": [");
-	ret = print_queues(s, o->json);
+		return print_json(s, a, bytes, seconds);
+	ret = show_queues(s, NULL);
 	if (ret != GO_ON)
 		return ret;
-	if (o->json)
-		printf("], \"lanes\": %u, \"rounds\": %u, \"bytes\": %.0f, \"seconds\": %.6f, \"bytes_per_second\": %.0f, "
-		       "\"rung\": \"%s\"}\n",
-		       s->lanes, a->rounds, bytes, seconds, bytes / seconds, s->rung);
-	else
-		printf("wrote and verified in %.2f s: %s/s, %u queues, %u lanes on %s, rung %s\n", seconds, human(bytes / seconds),
-		       s->queues, s->lanes, s->gpu_info.name, s->rung);
+	printf("wrote and verified in %.2f s: %s/s, %u queues, %u lanes on %s, rung %s\n", seconds, human(bytes / seconds),
+	       s->queues, s->lanes, s->gpu_info.name, s->rung);
 	return EXIT_DONE;
 }
 
@@ -143,12 +176,12 @@ static int run(struct session *s, const struct session_opts *o, uint32_t rounds)
 int main(int argc, char **argv)
 {
 	static const char usage[] =
-		"usage: many_queues --dev URI [options]\nWrites and verifies blocks from the start of the namespace "
+		"usage: many_queues URI [options]\nWrites and verifies blocks from the start of the namespace "
 		"through many queues at once.";
 	struct session_opts o = SESSION_OPTS_INIT;
 	uint32_t rounds = 64;
 	const struct option_def defs[] = {
-		OPTION_DEV(&o),	 { "rounds", OPTION_U32, &rounds, 1, "N        writes and reads of each lane (default 64)" },
+		OPTION_DEV(&o),	 { "rounds", OPTION_U32, &rounds, 1, "N", "writes and reads of each lane (default 64)" },
 		OPTION_XFER(&o), OPTIONS_LANES(&o),
 		OPTION_YES(&o),	 OPTION_JSON(&o),
 		OPTIONS_END,
@@ -158,11 +191,9 @@ int main(int argc, char **argv)
 
 	program = "many_queues";
 	o.xfer = 16 * KIB;
-	ret = parse_options(argc, argv, usage, defs, NULL, 0);
+	ret = session_options(argc, argv, usage, defs, &o, NULL);
 	if (ret != GO_ON)
 		return ret;
-	if (!o.dev)
-		return misused("--dev is missing, for example --dev soft:disk.img");
 	ret = session_open(&s, &o);
 	if (ret == GO_ON) {
 		ret = run(&s, &o, rounds);

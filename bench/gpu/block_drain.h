@@ -8,7 +8,8 @@
  * lane 0 rings the completion doorbell. No atomics. The next batch starts when the slowest command of this one is over, and a lane
  * takes the status of whatever completed in its place, so statuses are its own only where the controller completes in order.
  *
- * In its favour: completions are polled with one load, and there is no time-out.
+ * In its favour: completions are polled with one load, there is no time-out, and no fence behind a completion, which the descriptions
+ * do not have: a kernel that reads what the controller wrote needs one of its own.
  */
 #ifndef GPUNVME_BENCH_BLOCK_DRAIN_H
 #define GPUNVME_BENCH_BLOCK_DRAIN_H
@@ -46,7 +47,6 @@ GNVD_FN int drain_poll(const struct gpunvme_dq *dq, uint64_t pos)
 
 	while (((dw3 = gnvd_load_ring32(at)) >> 16 & 1) != phase)
 		gnvd_pause(turn++);
-	gnvd_acquire_ring32(at);
 	return (int)(dw3 >> 17);
 }
 

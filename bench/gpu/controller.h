@@ -15,7 +15,8 @@ enum serve_mode {
 	SERVE_COUNT, /* complete in order, with success */
 	SERVE_CHECK, /* out of order; every command has a stamp, its status follows from it, a fetched entry is overwritten */
 	SERVE_ORDERED, /* as SERVE_CHECK, in order */
-	SERVE_LATE /* in order, but one command in a hundred after 10 ms */
+	SERVE_LATE, /* in order, but one command in a hundred after 10 ms */
+	SERVE_HOSTILE /* as SERVE_CHECK, but with a trick */
 };
 
 #define LATE_SECONDS 0.010
@@ -42,6 +43,10 @@ struct ring {
 	uint64_t expect; /* commands; SERVE_LATE keeps when a quarter and when a half of them were over: later some lanes have ended */
 	uint64_t mark_done[2];
 	double mark_time[2];
+	double quiet_until; /* SERVE_HOSTILE */
+	bool played;
+	uint64_t again_at; /* done: then what is in `again`, CID and status, is posted once more; 0: nothing is */
+	uint32_t again[2];
 };
 
 /* What SERVE_CHECK knows of all commands. */
@@ -56,6 +61,7 @@ struct controller {
 	uint32_t queues, threads;
 	enum serve_mode mode;
 	struct stamps stamps;
+	uint32_t trick; /* of hostile.h */
 	uint32_t stop;
 };
 
@@ -69,11 +75,17 @@ GNVD_FN uint32_t status_of(uint64_t stamp)
 
 typedef uint32_t quad __attribute__((vector_size(16)));
 
+static inline quad completion(const struct ring *q, uint32_t cid, uint32_t status)
+{
+	quad cqe = { 0, 0, q->qid << 16 | q->head, cid | q->phase << 16 | status << 17 };
+
+	return cqe;
+}
+
 /* One store, where lanes read an entry with one load; else dword 3 last. */
-static inline void post(struct ring *q, uint32_t cid, uint32_t status)
+static inline void post_entry(struct ring *q, quad cqe)
 {
 	volatile uint32_t *at = q->cq + 4 * q->cq_tail;
-	quad cqe = { 0, 0, q->qid << 16 | q->head, cid | q->phase << 16 | status << 17 };
 
 #if ON_GPU
 	*(volatile quad *)at = cqe;
@@ -85,6 +97,11 @@ static inline void post(struct ring *q, uint32_t cid, uint32_t status)
 		q->cq_tail = 0;
 		q->phase ^= 1;
 	}
+}
+
+static inline void post(struct ring *q, uint32_t cid, uint32_t status)
+{
+	post_entry(q, completion(q, cid, status));
 	q->done++;
 }
 
@@ -131,6 +148,13 @@ static inline void fetch_checked(struct ring *q, struct stamps *s)
 	q->head = q->head + 1 == q->depth ? 0 : q->head + 1;
 }
 
+static inline void drop_held(struct ring *q, uint32_t at)
+{
+	q->held_count--;
+	q->held[at][0] = q->held[q->held_count][0];
+	q->held[at][1] = q->held[q->held_count][1];
+}
+
 static inline bool serve_checking(struct ring *q, struct stamps *s, bool ordered)
 {
 	uint32_t tail = __atomic_load_n(q->sq_db, __ATOMIC_ACQUIRE), most = ordered ? 1 : HELD_MOST, at, n;
@@ -140,9 +164,7 @@ static inline bool serve_checking(struct ring *q, struct stamps *s, bool ordered
 	for (n = 0; n < 16 && q->held_count && !cq_full(q); n++) {
 		at = next_random(q) % q->held_count;
 		post(q, q->held[at][0], status_of(q->held[at][1]));
-		q->held_count--;
-		q->held[at][0] = q->held[q->held_count][0];
-		q->held[at][1] = q->held[q->held_count][1];
+		drop_held(q, at);
 	}
 	return n > 0;
 }
@@ -178,6 +200,8 @@ static inline bool serve_late(struct ring *q)
 	return limit < 256;
 }
 
+#include "hostile.h"
+
 static inline bool serve(struct controller *c, struct ring *q)
 {
 	switch (c->mode) {
@@ -185,6 +209,8 @@ static inline bool serve(struct controller *c, struct ring *q)
 		return serve_counting(q);
 	case SERVE_LATE:
 		return serve_late(q);
+	case SERVE_HOSTILE:
+		return serve_hostile(q, &c->stamps, (enum trick)c->trick);
 	default:
 		return serve_checking(q, &c->stamps, c->mode == SERVE_ORDERED);
 	}

@@ -42,6 +42,29 @@ struct outcome {
 	uint32_t *samples; /* of latency, in ns; the caller frees it */
 };
 
+/* CPU lanes are threads: small blocks, few queues. */
+static inline struct point fit(struct point p)
+{
+	if (!ON_GPU) {
+		p.block_lanes = p.block_lanes < 4 ? p.block_lanes : 4;
+		p.blocks = p.blocks < 2 ? p.blocks : 2;
+		p.queues = p.queues < 2 ? p.queues : 2;
+		p.depth = p.depth < 64 ? p.depth : 64; /* the handles of all lanes must fit */
+	}
+	return p;
+}
+
+/* Those that play the controller have multiprocessors of their own. */
+static inline uint32_t most_blocks(const struct options *o, uint32_t queues)
+{
+#if ON_GPU
+	if (o->on_gpu)
+		return o->groups - controller_blocks(queues);
+#endif
+	(void)queues;
+	return o->groups > 128 || !ON_GPU ? (uint32_t)o->groups : 128;
+}
+
 static inline uint64_t commands_per_round(const struct point *p)
 {
 	uint64_t lanes = (uint64_t)p->blocks * p->block_lanes;
@@ -122,7 +145,8 @@ static inline double middle_rate(const struct ring *q)
 /* timed: each round of the first lane is. */
 static inline struct outcome launch(const struct point *p, const struct options *o, uint32_t rounds, bool timed)
 {
-	struct rig *r = rig_new(p->queues, p->depth, p->mode, !strcmp(p->queue, "ticket"), o->on_gpu, o->stats);
+	struct rig *r = rig_new(p->queues, p->depth, p->mode, !strcmp(p->queue, "ticket"), o->on_gpu,
+				o->stats ? GPUNVME_DQ_STATS : 0);
 	struct work w = rig_work(r, rounds);
 	struct outcome out;
 

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Queues made by hand: rings where the controller is, state with the lanes, descriptors as the host library would fill them. */
+/*
+ * Queues made by hand, each word where the host library has it (lib/queue): rings and the control word in host memory, the state with the
+ * lanes, in one piece. tests/unit/test_gpu.c compares the descriptors field by field. Only with the controller on the GPU the rings
+ * are in its memory, as on the library's first rung.
+ */
 #ifndef GPUNVME_BENCH_RIG_H
 #define GPUNVME_BENCH_RIG_H
 
+#include "queue/layout.h"
 #include "ticket.h"
 
 #define RIG_IOVA 0x5a00000000100000ull
@@ -13,8 +18,8 @@ struct rig {
 	struct gpunvme_dq *dqs;
 	struct ticket_queue *tickets; /* NULL: for the library's queue */
 	bool local; /* rings in the lanes' memory */
-	bool stats; /* the queue keeps counters */
-	void *shared[1024];
+	uint32_t flags; /* of the queues: counters */
+	void *shared[2048];
 	uint64_t memory[4096];
 	uint32_t shared_count, memory_count;
 };
@@ -26,13 +31,16 @@ static inline uint64_t rig_local(struct rig *r, size_t bytes, const void *from)
 	return r->memory[r->memory_count++] = local_alloc(bytes, from);
 }
 
-static inline uint32_t *rig_ring(struct rig *r, size_t bytes)
+static inline uint32_t *rig_shared(struct rig *r, size_t bytes)
 {
-	if (r->local)
-		return (uint32_t *)(uintptr_t)rig_local(r, bytes, NULL);
 	if (r->shared_count == sizeof(r->shared) / sizeof(r->shared[0]))
 		die("too many queues");
 	return (uint32_t *)(r->shared[r->shared_count++] = shared_alloc(bytes));
+}
+
+static inline uint32_t *rig_ring(struct rig *r, size_t bytes)
+{
+	return r->local ? (uint32_t *)(uintptr_t)rig_local(r, bytes, NULL) : rig_shared(r, bytes);
 }
 
 static inline uint32_t shift_of(uint32_t depth)
@@ -60,25 +68,31 @@ static inline void make_ring(struct rig *r, struct ring *q, uint32_t depth, uint
 		q->late = (struct late *)calloc(LATE_MOST, sizeof(struct late));
 }
 
-/* CIDs: three quarters of the completion queue, as the host library does. */
+/* The state of a queue, zeroed but for its identifiers, which are free. */
+static inline void make_state(struct rig *r, const struct ring *q, struct gpunvme_dq *dq)
+{
+	struct gnv_qp_layout layout;
+	char *state;
+	uint32_t i;
+
+	dq->cids = gnv_qp_cids(q->cq_depth);
+	dq->cid_gens = gnv_qp_cid_gens(dq->cids);
+	gnv_qp_layout(q->depth, dq->cids, r->flags & GPUNVME_DQ_LATENCY, &layout);
+	state = (char *)calloc(1, layout.size);
+	for (i = 0; i < dq->cids; i++)
+		((uint64_t *)(state + layout.cid_map))[i / 64] |= 1ull << (i & 63);
+	gnv_qp_point(rig_local(r, layout.size, state), &layout, dq);
+	free(state);
+}
+
 static inline void make_dq(struct rig *r, const struct ring *q, struct gpunvme_dq *dq)
 {
-	uint32_t cids = q->cq_depth - 1 - q->cq_depth / 4, words, i;
-	uint64_t *map;
-
-	cids = cids >= 128 ? cids & ~63u : cids;
-	words = (cids + 63) / 64;
-	map = (uint64_t *)calloc(words, 8);
-	for (i = 0; i < cids; i++)
-		map[i / 64] |= 1ull << (i & 63);
 	memset(dq, 0, sizeof(*dq));
 	dq->magic = GPUNVME_DQ_MAGIC;
 	dq->major = GPUNVME_DQ_MAJOR;
 	dq->minor = GPUNVME_DQ_MINOR;
 	dq->size = sizeof(*dq);
-	dq->flags = GPUNVME_DQ_STATS | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
-	if (!r->stats)
-		dq->flags &= ~(uint32_t)GPUNVME_DQ_STATS;
+	dq->flags = r->flags | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
 	dq->tag = 1u << 16 | q->qid;
 	dq->qid = q->qid;
 	dq->nsid = 1;
@@ -90,17 +104,12 @@ static inline void make_dq(struct rig *r, const struct ring *q, struct gpunvme_d
 	dq->cq = (uintptr_t)q->cq;
 	dq->sq_db = (uintptr_t)q->sq_db;
 	dq->cq_db = (uintptr_t)q->cq_db;
-	dq->state = rig_local(r, sizeof(struct gpunvme_dq_state), NULL);
-	dq->ready = rig_local(r, 8ull * q->depth, NULL);
-	dq->result = rig_local(r, 8ull * cids, NULL);
-	dq->cid_map = rig_local(r, 8ull * words, map);
-	dq->stop = rig_local(r, 128, NULL);
+	dq->stop = (uintptr_t)rig_shared(r, sizeof(uint32_t));
 	dq->cmd_timeout = 20000000000ull;
 	dq->lba_count = 1ull << 62;
-	dq->cids = cids;
 	dq->max_blocks = 2048;
 	dq->ticks_per_ms = 1000000;
-	free(map);
+	make_state(r, q, dq);
 }
 
 /* Entry i waits for ticket i first, the last one for none before something was fetched. */
@@ -119,13 +128,13 @@ static inline void make_ticket(struct rig *r, const struct gpunvme_dq *dq, struc
 	free(turn);
 }
 
-static inline struct rig *rig_new(uint32_t queues, uint32_t depth, enum serve_mode mode, bool tickets, bool local, bool stats)
+static inline struct rig *rig_new(uint32_t queues, uint32_t depth, enum serve_mode mode, bool tickets, bool local, uint32_t flags)
 {
 	struct rig *r = (struct rig *)calloc(1, sizeof(*r));
 	uint32_t i;
 
 	r->local = local;
-	r->stats = stats;
+	r->flags = flags;
 	r->c.queues = queues;
 	r->c.mode = mode;
 	r->c.rings = (struct ring *)calloc(queues, sizeof(struct ring));

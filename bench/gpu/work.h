@@ -54,6 +54,12 @@ GNVD_FN uint64_t stamp_of(uint32_t round)
 	return (uint64_t)round * gpunvme_lanes() + gpunvme_lane();
 }
 
+/* The same, where each wave has one. */
+GNVD_FN uint64_t wave_stamp_of(uint32_t round)
+{
+	return ((uint64_t)round * gpunvme_lanes() + gpunvme_lane()) / gnvd_wave_lanes();
+}
+
 GNVD_FN uint32_t is_wrong(const struct work *w, int ret, uint64_t stamp)
 {
 	return ret != (w->check ? (int)status_of(stamp) : 0);

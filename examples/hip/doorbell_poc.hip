@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // hip_doorbell_poc URI: one Identify command. The CPU puts it into the admin queue, a kernel of one thread rings the doorbell, the
-// controller writes the answer into GPU memory. Where that works the GPU's stores reach the controller and the controller's the GPU.
+// controller writes the answer into memory of the GPU, or of the host. Where that works the GPU's stores reach the controller.
 #include "session.h"
+
+#include <array>
 
 const char *const program = "hip_doorbell_poc";
 
@@ -18,8 +20,8 @@ static int ring(void *doorbell, uint32_t tail)
 
 int main(int argc, char **argv)
 {
-	struct gpunvme_qp_info where = {};
 	gpunvme_sqe identify = {};
+	std::array<char, 4096> answer = {};
 	char model[41] = {};
 	session s;
 	buffer page;
@@ -27,21 +29,20 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		die("usage: hip_doorbell_poc URI");
 	s.open(argv[1], 0, 1);
-	where.size = sizeof(where);
-	check(gpunvme_qp_info(s.qp[0], &where));
-	if (strstr(where.rung, "+fwd"))
-		die(std::string("the GPU's stores do not reach this controller (rung ") + where.rung + "): a CPU thread rings for it");
+	if (s.rung.find("+fwd") != std::string::npos)
+		die("the GPU's stores do not reach this controller (rung " + s.rung + "): a CPU thread rings for it");
 	// The doorbells stand in a row: the admin queue's is 2 * qid places before that of queue qid.
 	char *doorbell = (char *)s.view[0].sq_db - 2 * s.view[0].qid * (4ull << s.info.dstrd);
-	page.open(s.gpu, s.dev, 4096);
-	check(hipMemset(page.ptr, 0, 4096), "hipMemset");
+	page.open(s.gpu, s.dev, s.rung, answer.size());
+	page.put(answer.data(), answer.size());
 	identify.opc = GPUNVME_ADMIN_IDENTIFY;
 	identify.cdw10 = 1; // the controller
 	check(gpunvme_dev_admin_rung(s.dev, &identify, &page.dbuf, ring, doorbell, nullptr));
-	check(hipMemcpy(model, (char *)page.ptr + 24, 40, hipMemcpyDeviceToHost), "hipMemcpy");
+	page.get(answer.data(), answer.size());
+	memcpy(model, &answer[24], 40);
 	for (char *end = model + 40; end > model && end[-1] == ' ';)
 		*--end = 0;
-	printf("model in GPU memory: %s\n", model);
+	printf("model in %s: %s\n", page.where(), model);
 	page.close();
 	s.close();
 	return 0;

@@ -4,6 +4,7 @@
 // end the CPU walks one of the chains again.
 #include "session.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <gpunvme/device.h>
@@ -65,7 +66,7 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 	copy.nblocks = PIECE / s.ns.lba_size;
 	for (uint64_t i = 0; i < steps; i++) {
 		copy.lba = sum % pieces * copy.nblocks;
-		check(gpunvme_copy(cpu, &dq, 1, &dbuf, &copy));
+		check(gpunvme_copy_run(cpu, &dq, 1, &dbuf, &copy));
 		sum = digest(sum, (const uint64_t *)gpunvme_mem_ptr(mem));
 	}
 	gpunvme_qp_destroy(qp);
@@ -76,19 +77,20 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 
 int main(int argc, char **argv)
 {
-	const uint32_t groups = 16, threads = 64, lanes = groups * threads;
 	uint64_t *sums;
 	buffer work;
 	session s;
 
 	if (argc != 3)
 		die("usage: hip_gather URI COUNT");
-	uint64_t steps = (parse_size(argv[2]) - 1) / lanes + 1;
+	const uint64_t count = parse_size(argv[2]);
+	const uint32_t threads = 64, groups = (uint32_t)std::min<uint64_t>(16, (count - 1) / threads + 1), lanes = groups * threads;
+	uint64_t steps = (count - 1) / lanes + 1;
 	s.open(argv[1], 0);
 	if (s.ns.lba_size > PIECE || s.ns.nblocks < PIECE / s.ns.lba_size)
 		die("the namespace has no 4 KiB pieces");
 	uint64_t pieces = s.ns.nblocks / (PIECE / s.ns.lba_size);
-	work.open(s.gpu, s.dev, (size_t)lanes * PIECE);
+	work.open(s.gpu, s.dev, s.rung, (size_t)lanes * PIECE);
 	check(hipHostMalloc((void **)&sums, lanes * sizeof(*sums), hipHostMallocDefault), "hipHostMalloc");
 	results r(lanes);
 	auto start = std::chrono::steady_clock::now();

@@ -45,8 +45,9 @@ int main(int argc, char **argv)
 		die(std::string("cannot create ") + argv[3] + ": " + strerror(errno));
 	unfinished = argv[3];
 	atexit(remove_unfinished);
-	data.open(s.gpu, s.dev, PART);
-	std::vector<char> bytes(PART);
+	const size_t room = (size_t)std::min<uint64_t>(PART, (length + lba_size - 1) / lba_size * lba_size);
+	data.open(s.gpu, s.dev, s.rung, room);
+	std::vector<char> bytes(room);
 	results r(groups * threads);
 	for (uint64_t done = 0; done < length; done += PART) {
 		size_t part = (size_t)std::min<uint64_t>(PART, length - done);
@@ -54,7 +55,7 @@ int main(int argc, char **argv)
 		read_slices<<<groups, threads>>>(s.dq, s.queues, data.dbuf, done / lba_size,
 						 (uint32_t)((part + lba_size - 1) / lba_size), r.status);
 		r.wait("reading");
-		check(hipMemcpy(bytes.data(), data.ptr, part, hipMemcpyDeviceToHost), "hipMemcpy");
+		data.get(bytes.data(), part);
 		if (fwrite(bytes.data(), 1, part, file) != part)
 			die(std::string("cannot write ") + argv[3] + ": " + strerror(errno));
 		progress(done + part, length);
@@ -62,7 +63,8 @@ int main(int argc, char **argv)
 	if (fclose(file))
 		die(std::string("cannot write ") + argv[3] + ": " + strerror(errno));
 	unfinished = nullptr;
-	printf("read %llu bytes with %u threads and %u queues\n", (unsigned long long)length, groups * threads, s.queues);
+	printf("read %llu bytes with %u threads and %u queues into %s, rung %s\n", (unsigned long long)length, groups * threads, s.queues,
+	       data.where(), s.rung.c_str());
 	data.close();
 	s.close();
 	return 0;

@@ -59,28 +59,56 @@ inline std::string current_gpu()
 #endif
 
 /*
- * Memory of the GPU that the controller reads and writes. hipMalloc's would be cached: a kernel that has read there would see the
- * same again, whatever was read from the drive meanwhile.
+ * Memory that the controller reads and writes. Across PCIe queues and data must lie together, and where they lie is what the ladder
+ * has found: in the GPU's memory on rung vram, and with the software controller, it is HIP's; else the library's, in the host's.
+ *
+ * HIP's is asked for uncached. hipMalloc's is cached: a kernel that has read there would see the same again, whatever was read from
+ * the drive meanwhile.
  */
 struct buffer {
-	void *ptr = nullptr;
+	void *ptr = nullptr; /* for kernels */
 	gpunvme_mem *mem = nullptr;
 	gpunvme_dbuf dbuf;
+	bool hip = false;
 
-	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, size_t bytes)
+	void open(gpunvme_gpu *gpu, gpunvme_dev *dev, const std::string &rung, size_t bytes)
 	{
 		bytes = (bytes + 0xffff) & ~(size_t)0xffff; /* whole pages of the GPU */
-		if (hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached) != hipSuccess)
+		hip = rung.rfind("vram", 0) == 0 || rung.rfind("soft", 0) == 0;
+		if (hip && hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached) != hipSuccess)
 			check(hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocFinegrained), "no uncached memory on the GPU");
-		check(gpunvme_mem_register(gpu, ptr, bytes, &mem));
+		check(hip ? gpunvme_mem_register(gpu, ptr, bytes, &mem) : gpunvme_mem_alloc(gpu, bytes, nullptr, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
+	}
+
+	/* Between kernels. */
+	void put(const void *from, size_t bytes)
+	{
+		if (hip)
+			check(hipMemcpy(ptr, from, bytes, hipMemcpyHostToDevice), "hipMemcpy");
+		else
+			memcpy(gpunvme_mem_ptr(mem), from, bytes);
+	}
+
+	void get(void *to, size_t bytes)
+	{
+		if (hip)
+			check(hipMemcpy(to, ptr, bytes, hipMemcpyDeviceToHost), "hipMemcpy");
+		else
+			memcpy(to, gpunvme_mem_ptr(mem), bytes);
+	}
+
+	const char *where() const
+	{
+		return hip ? "memory of HIP" : "memory of the host";
 	}
 
 	void close()
 	{
 		gpunvme_mem_free(mem);
-		(void)hipFree(ptr);
+		if (hip)
+			(void)hipFree(ptr);
 	}
 };
 
@@ -91,6 +119,7 @@ struct session {
 	std::vector<gpunvme_dq> view; /* one for each queue */
 	gpunvme_dq *dq = nullptr;     /* the same in the GPU's memory */
 	uint32_t queues = 0;
+	std::string rung; /* that the queues are on */
 	struct gpunvme_ns_info ns = {};
 	struct gpunvme_dev_info info = {};
 
@@ -103,8 +132,8 @@ struct session {
 		window.flags = flags;
 		check(gpunvme_gpu_open(current_gpu().c_str(), nullptr, &gpu));
 		check(gpunvme_dev_open(uri, nullptr, &dev));
-		check(gpunvme_dev_info(dev, &info));
-		check(gpunvme_ns_info(dev, 0, &ns));
+		check(gpunvme_dev_get_info(dev, &info));
+		check(gpunvme_ns_get_info(dev, 0, &ns));
 		queues = info.queues < want ? info.queues : want;
 		qp.resize(queues);
 		view.resize(queues);
@@ -112,8 +141,18 @@ struct session {
 			check(gpunvme_qp_create(dev, gpu, nullptr, &qp[i]));
 			check(gpunvme_qp_view(qp[i], &window, &view[i]));
 		}
+		rung = rung_of(qp[0]);
 		check(hipMalloc((void **)&dq, queues * sizeof(*dq)), "no memory on the GPU");
 		check(hipMemcpy(dq, view.data(), queues * sizeof(*dq), hipMemcpyHostToDevice), "hipMemcpy");
+	}
+
+	static std::string rung_of(gpunvme_qp *q)
+	{
+		struct gpunvme_qp_info about = {};
+
+		about.size = sizeof(about);
+		check(gpunvme_qp_get_info(q, &about));
+		return about.rung;
 	}
 
 	/* One queue less, for somebody else; no kernel runs on it. */

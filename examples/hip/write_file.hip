@@ -53,8 +53,9 @@ int main(int argc, char **argv)
 	uint32_t lba_size = s.ns.lba_size;
 	if (length / lba_size + (length % lba_size != 0) > s.ns.nblocks)
 		die("the namespace has only " + std::to_string(s.ns.nblocks) + " blocks");
-	data.open(s.gpu, s.dev, PART);
-	std::vector<char> bytes(PART);
+	const size_t room = (size_t)std::min<uint64_t>(PART, (length + lba_size - 1) / lba_size * lba_size);
+	data.open(s.gpu, s.dev, s.rung, room);
+	std::vector<char> bytes(room);
 	results r(groups * threads);
 	for (uint64_t done = 0; done < length; done += PART) {
 		size_t part = (size_t)std::min<uint64_t>(PART, length - done), whole = (part + lba_size - 1) / lba_size * lba_size;
@@ -62,14 +63,15 @@ int main(int argc, char **argv)
 		if (fread(bytes.data(), 1, part, file) != part)
 			die(std::string(argv[2]) + " ends too early");
 		std::fill(bytes.begin() + (ptrdiff_t)part, bytes.begin() + (ptrdiff_t)whole, 0);
-		check(hipMemcpy(data.ptr, bytes.data(), whole, hipMemcpyHostToDevice), "hipMemcpy");
+		data.put(bytes.data(), whole);
 		write_slices<<<groups, threads>>>(s.dq, s.queues, data.dbuf, done / lba_size, (uint32_t)(whole / lba_size), r.status);
 		r.wait("writing");
 		progress(done + part, length);
 	}
 	flush<<<1, 1>>>(s.view[0], r.status);
 	r.wait("the flush");
-	printf("wrote %llu bytes with %u threads and %u queues\n", (unsigned long long)length, groups * threads, s.queues);
+	printf("wrote %llu bytes with %u threads and %u queues from %s, rung %s\n", (unsigned long long)length, groups * threads, s.queues,
+	       data.where(), s.rung.c_str());
 	fclose(file);
 	data.close();
 	s.close();

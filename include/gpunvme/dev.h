@@ -5,13 +5,20 @@
  * A device is opened by URI:
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
- * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write).
+ * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write), `power` (leave, as when
+ * absent, or performance: the first power state and no changes by the drive itself, until it is closed), `hmb` (MiB of this
+ * machine's memory that a drive which asks for it may have to work in; 64 when absent, 0: none).
  * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has; noiommu, never taken by
  * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
  * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the
  * controller writes into somebody else's).
  * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
- * queue), `dstrd` (doorbell stride), `threads` (that serve). %XX stands for one byte. An unknown or repeated key is an error.
+ * queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the table of drives),
+ * `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md). %XX stands for one byte. An unknown or
+ * repeated key is an error.
+ *
+ * GPUNVME_QUIRKS in the environment replaces what the table of drives says: WORD[,WORD...] or VVVV:DDDD=WORD[,WORD...], several
+ * parted by ";"; the words are those of gpunvme_dev_info.quirks, or "none".
  */
 #ifndef GPUNVME_DEV_H
 #define GPUNVME_DEV_H
@@ -23,7 +30,12 @@
 extern "C" {
 #endif
 
-/* An open controller. Opaque. */
+/*
+ * An open controller. Opaque. Like every object of this library it belongs to the process that made it: in a child of fork() a call
+ * with it answers -ECHILD (those that return nothing do nothing, and those that only tell what never changes, as
+ * gpunvme_dev_get_info(), still tell it), and neither the child's exit nor its sleep touches the device. A child that shares its
+ * parent's memory (vfork(), clone() with CLONE_VM) is answered alike, but has the descriptors until it runs another program.
+ */
 struct gpunvme_dev;
 
 enum gpunvme_log_level { GPUNVME_LOG_ERROR = 0, GPUNVME_LOG_WARN = 1, GPUNVME_LOG_INFO = 2, GPUNVME_LOG_DEBUG = 3 };
@@ -39,7 +51,7 @@ struct gpunvme_dev_opts {
 	gpunvme_log_fn *log;     /* NULL: silent */
 	void *log_ctx;           /* passed to log */
 	uint32_t admin_timeout_ms; /* for one admin command; 0: 60,000 */
-	uint32_t queues;         /* I/O queue pairs to ask the controller for; 0: as many as it gives, at most 128 */
+	uint32_t queues;         /* I/O queue pairs to ask the controller for; 0: as many as it gives, at most 128 or the URI's `queues` */
 	struct gpunvme_dev *share; /* an open device whose address space is used; NULL: one of its own */
 	uint32_t watchdog_ms;    /* so often a thread looks for queues that have ended or are silent, and recovers them; 0: no thread */
 	uint32_t reserved;       /* 0 */
@@ -53,17 +65,20 @@ struct gpunvme_dev_opts {
  * @dev:  set on success; the caller owns it
  *
  * Resets the controller, sets up the admin queue, identifies it and agrees on the number of I/O queues (Base Specification
- * 3.5.1). Any thread may call it. All or nothing: on failure nothing is left open.
+ * 3.5.1). Then it reads some blocks in several ways, to learn which PRP lists the controller reads as it should. Any thread may
+ * call it. All or nothing: on failure nothing is left open, but for a controller that cannot be stopped: it stays this process's,
+ * with the memory that it can reach.
  *
  * Devices that share an address space (opts->share) reach memory at the same IOVA, and memory that is mapped to several of them is
  * pinned and counted once. Each of them can reach what is mapped for any. They must have been opened in the same way (`port`), and
  * may be closed in any order; opts->share need only stay open during this call.
  *
  * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way; -EADDRINUSE memory is mapped where this device
- * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no
- * such controller or it died; -EBUSY another driver or process has it; -EACCES, -EPERM this user may not open it, or its IOMMU
- * group stands against it; -EMFILE; -ETIMEDOUT it did not become ready; -EIO it reports a fatal error while it starts; -EOPNOTSUPP
- * not possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
+ * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no such
+ * controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind another controller, or somebody
+ * writes to the image or block device; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE;
+ * -ETIMEDOUT it did not become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not
+ * possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
  */
 GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
 
@@ -72,10 +87,27 @@ GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts 
  * @dev: or NULL, which does nothing
  *
  * Queue pairs and mappings of @dev must be gone before; those that are not are torn down here, in the lawful order (stop DMA,
- * unmap, free). No other thread may use @dev any more. Memory that a dead controller might still write to is leaked on purpose,
- * and the log says so.
+ * unmap, free). No other thread may use @dev any more, and nobody the queue pairs that it still has, whatever is answered. Memory
+ * that lies in it (gpunvme_mem_cmb()) is its caller's to free first: until then the answer is -EBUSY, and nothing has ended.
+ * Return: 0 the device is gone, with its queue pairs, also those that gpunvme_qp_destroy() could not delete, and no memory is
+ * mapped to it any more; -EBUSY the controller obeys neither its registers nor a function reset, or a mapping could not be undone:
+ * it may still write to what is mapped. The device then lives on, dead: call again when it was reset or has lost its power, or end
+ * the process, which resets it.
  */
-GPUNVME_API void gpunvme_dev_close(struct gpunvme_dev *dev);
+GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
+
+/**
+ * gpunvme_dev_reset() - make the controller let go of everything, and bring it back
+ * @dev: an open device, also one that is dead
+ *
+ * By its registers; where that fails, or the controller does not take back what was set, by a function reset (docs/recovery.md).
+ * All queues end for their lanes as by gpunvme_qp_recover(), and are created again; features that were set by this program are set
+ * again; memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction was
+ * refused (-EBUSY) can be destroyed afterwards. Any thread may call it.
+ * Return: 0; -ENODEV it is gone; -ETIMEDOUT, -EIO neither way brought it back: it is dead, and lanes get -GPUNVME_ENODEV; otherwise
+ * as gpunvme_qp_recover() of the first queue that did not come back.
+ */
+GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev);
 
 /* What the controller is. Strings end in NUL, without the padding of the Identify fields, other than printable bytes as '?'. */
 struct gpunvme_dev_info {
@@ -85,7 +117,9 @@ struct gpunvme_dev_info {
 	char firmware[9];
 	char transport[24];  /* "soft", "vfio-iommufd", ... */
 	char address[64];    /* the path or PCI address it was opened by */
+	uint8_t read_only;   /* opened with ro=1, or backed by a read-only image */
 	uint16_t vid;
+	uint16_t oncs;       /* GPUNVME_ONCS_* */
 	uint32_t vs;         /* version register: major << 16 | minor << 8 | tertiary */
 	uint32_t nn;         /* number of namespaces */
 	uint32_t default_ns; /* `ns` of the URI */
@@ -94,21 +128,42 @@ struct gpunvme_dev_info {
 	uint32_t max_depth;  /* CAP.MQES + 1 */
 	uint32_t queues;     /* I/O queue pairs granted */
 	uint32_t dstrd;      /* doorbells are 4 << dstrd bytes apart */
-	uint16_t oncs;       /* GPUNVME_ONCS_* */
 	uint8_t vwc;         /* a volatile write cache is present */
-	uint8_t read_only;   /* opened with ro=1, or backed by a read-only image */
 	uint8_t sgl;         /* SGLs are supported for I/O */
+	char lists[8];       /* PRP lists that it was proven to read: "any", at multiples of "64" or "512" bytes or one a "page"; or
+			      * data pointers without lists: "sgl", "none" (a page each) */
+	char quirks[224];    /* what is known to be wrong with drives of its model, "no-write-zeroes,lists-512"; "": nothing */
+	uint8_t reserved[2];
+	uint64_t hmb;       /* bytes of this machine's memory that the drive works in now, as drives without memory of their own do */
+	uint64_t hmb_asked; /* and how many it would like; 0: none */
+	char reset[16];     /* what is left when it does not obey its registers: "flr", "pm", "bus" ... as the kernel resets the
+			     * function; "slot": a hot reset of the slot, in which nothing else is; "none": only the end of its DMA */
+	uint64_t cmb;       /* bytes of memory in the drive (CMB) that can be used; 0: none */
+	uint32_t cmb_holds; /* enum gpunvme_cmb_holds: what may lie there on request */
+	uint32_t pmr;       /* 1: the drive has a Persistent Memory Region, which is somebody's data and is left alone */
+};
+
+enum gpunvme_cmb_holds {
+	GPUNVME_CMB_QUEUES = 1u << 0, /* submission queues: GPUNVME_QP_CMB */
+	GPUNVME_CMB_LISTS = 1u << 1,  /* PRP lists: GPUNVME_MEM_CMB_LISTS */
+	GPUNVME_CMB_DATA = 1u << 2    /* data: gpunvme_mem_cmb() */
 };
 
 /**
- * gpunvme_dev_info() - what the controller is
+ * gpunvme_dev_get_info() - what the controller is
  * @dev:  an open device
  * @info: filled; info->size must be set
  *
  * Any thread may call it.
  * Return: 0; -EINVAL when info->size is too small.
  */
-GPUNVME_API int gpunvme_dev_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info);
+GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info);
+
+enum gpunvme_deallocated {
+	GPUNVME_DEALLOCATED_UNKNOWN = 0, /* the drive does not say: what was there, zeroes, or anything else */
+	GPUNVME_DEALLOCATED_ZEROES = 1,
+	GPUNVME_DEALLOCATED_ONES = 2
+};
 
 struct gpunvme_ns_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_ns_info) */
@@ -118,19 +173,32 @@ struct gpunvme_ns_info {
 	uint8_t read_only; /* write protected, or the device is */
 	uint8_t nguid[16];
 	uint8_t eui64[8];
+	uint8_t reserved[7];
+	/* All in blocks, as the namespace says them; 0: it does not say. They are hints, but for the atomic ones. */
+	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB); lanes cut theirs there if it is a power of two */
+	uint32_t write_step;    /* writes are best multiples of it (NPWG) ... */
+	uint32_t write_align;   /* ... that begin at multiples of this (NPWA) ... */
+	uint32_t write_best;    /* ... and have this size (NOWS) */
+	uint32_t atomic;        /* a write up to this size is seen whole or not at all (NAWUN, AWUN) */
+	uint32_t atomic_power;  /* and is on the media whole or not at all after a power failure (NAWUPF, AWUPF) */
+	uint32_t atomic_border; /* unless it crosses a multiple of this (NABSPF) ... */
+	uint32_t atomic_first;  /* ... counted from this block on (NABO) */
+	uint32_t atomic_seen_border; /* the same for what is seen (NABSN) */
+	uint32_t deallocated;        /* enum gpunvme_deallocated: what blocks read as that were deallocated (DLFEAT) */
 };
 
 /**
- * gpunvme_ns_info() - size and format of one namespace
+ * gpunvme_ns_get_info() - size and format of one namespace
  * @dev:  an open device
  * @nsid: 1 or more; 0 stands for the device's default namespace
  * @info: filled; info->size must be set
  *
- * Asks the controller (Identify, CNS 00h). Any thread may call it.
- * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when its format carries
- * metadata, or its blocks are not of 512 to 65536 bytes; or a positive NVMe status.
+ * Asks the controller (Identify, CNS 00h; CNS 03h first where it has several command sets). Any thread may call it.
+ * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when it is zoned,
+ * key-value or of another command set than NVM, its format carries metadata (the sentence names the format to change to), or its
+ * blocks are not of 512 to 65536 bytes; or a positive NVMe status.
  */
-GPUNVME_API int gpunvme_ns_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
+GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
 
 /**
  * gpunvme_ns_list() - the active namespaces
@@ -138,8 +206,8 @@ GPUNVME_API int gpunvme_ns_info(struct gpunvme_dev *dev, uint32_t nsid, struct g
  * @nsids: room for *count numbers
  * @count: in: room; out: how many there are, which may be more than there was room for
  *
- * Identify, CNS 02h. Any thread may call it.
- * Return: 0; or a positive NVMe status.
+ * Identify, CNS 02h; where the controller refuses that, CNS 00h for each. Any thread may call it.
+ * Return: 0; -ETIMEDOUT all of it takes longer than gpunvme_dev_opts.admin_timeout_ms; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count);
 
@@ -153,8 +221,10 @@ GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32
  * @result: dword 0 of the completion; may be NULL
  *
  * For commands this API has no function for. Commands that create or delete queues are refused, they would pull the ground from
- * under gpunvme_qp_create(). Any thread may call it; commands run one at a time.
- * Return: 0; -EINVAL; -EPERM for a refused opcode, or one that can write media on a read-only device; or a positive NVMe status.
+ * under gpunvme_qp_create(). Any thread may call it; commands run one at a time. A Set Features that succeeds is kept, to be sent
+ * again after a reset.
+ * Return: 0; -ESHUTDOWN the controller is dead, or was reset meanwhile: send it again; -EINVAL; -EPERM for a refused opcode, or one
+ * that can write media on a read-only device; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result);
@@ -171,7 +241,8 @@ struct gpunvme_dbuf;
  * @ctx:  for @ring
  * @result: dword 0 of the completion; may be NULL
  *
- * Proves that a GPU's store reaches a doorbell, with nothing else of the GPU on the path. Any thread may call it.
+ * Proves that a GPU's store reaches a doorbell, with nothing else of the GPU on the path. Any thread may call it. A Set Features is
+ * kept for after a reset as by gpunvme_dev_admin(), but not with @page, whose bytes the library does not have: set it again then.
  * Return: as gpunvme_dev_admin(), -ETIMEDOUT, too, when the doorbell did not arrive (the device is dead then); what @ring answered.
  */
 GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
@@ -201,7 +272,7 @@ GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint3
 GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t *value);
 
 /**
- * gpunvme_dev_set_feature() - change a feature until the next reset
+ * gpunvme_dev_set_feature() - change a feature as long as the device is open; a reset under way sets it again
  * @dev:   an open device
  * @fid:   GPUNVME_FID_*; the number of queues is refused, it is settled when the device is opened
  * @value: command dword 11
@@ -209,6 +280,30 @@ GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  * Any thread may call it. Return: as gpunvme_dev_admin().
  */
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value);
+
+/**
+ * gpunvme_ns_get_feature() - current value of a feature that each namespace has of its own
+ * @dev:   an open device
+ * @nsid:  1 or more; 0 stands for the device's default namespace
+ * @fid:   GPUNVME_FID_*, or another that the drive knows, such as error recovery (05h) or write protection (84h)
+ * @value: dword 0 of the completion
+ *
+ * Which features are a namespace's: Base Specification 5.27.1. A drive may refuse a namespace for others. Any thread may call it.
+ * Return: as gpunvme_dev_admin(); -ENOENT the controller has no such namespace.
+ */
+GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value);
+
+/**
+ * gpunvme_ns_set_feature() - change one, as long as the device is open; a reset under way sets it again
+ * @dev:   an open device
+ * @nsid:  1 or more; 0 stands for the device's default namespace, GPUNVME_NSID_ALL for all
+ * @fid:   as above
+ * @value: command dword 11
+ *
+ * Write protection (84h) is not set again: the drive keeps it. Any thread may call it.
+ * Return: as gpunvme_dev_admin(); -ENOENT the controller has no such namespace.
+ */
+GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value);
 
 /**
  * gpunvme_dev_export_doorbells() - the doorbells as a DMA-BUF, for a peer that is to ring them

@@ -15,8 +15,8 @@
 #include <gpunvme/spec.h>
 
 #define GPUNVME_DQ_MAGIC 0x51445647u /* "GVDQ" in memory order */
-#define GPUNVME_DQ_MAJOR 0u          /* a change makes old kernels and new libraries refuse each other */
-#define GPUNVME_DQ_MINOR 2u          /* a change only adds: reserved fields got a meaning */
+#define GPUNVME_DQ_MAJOR 1u          /* a change makes old kernels and new libraries refuse each other */
+#define GPUNVME_DQ_MINOR 0u          /* a change only adds: reserved fields got a meaning */
 
 /*
  * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
@@ -46,8 +46,12 @@ enum gpunvme_dq_flags {
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
 	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
 	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_serve() runs for this queue: lanes that wait rarely drain */
-	GPUNVME_DQ_LATENCY = 1u << 7       /* keep times and buckets behind the result words (below) */
+	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets behind the result words (below) */
+	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is written whole */
 };
+
+/* The highest five bits of flags: one Write Zeroes has up to 65536 >> them blocks (WZSL). */
+#define GPUNVME_DQ_ZEROES_SHIFT 27
 
 /*
  * State shared by all lanes of one queue, in memory that is local and cacheable for them. Words that different parties write
@@ -71,7 +75,8 @@ struct gpunvme_dq_state {
 	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
 	uint32_t reserved;
 	uint64_t detached_errors; /* failed commands that nobody waited for */
-	uint8_t pad4[96];
+	uint64_t control; /* what the host said last (below) */
+	uint8_t pad4[88];
 	uint64_t doorbells; /* counters, kept when GPUNVME_DQ_STATS is set */
 	uint64_t drains;
 	uint64_t completions;
@@ -91,8 +96,14 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
  *   bits 1:0   FREE, SUBMITTED or DONE
  *   bit  2     detached: nobody will ask, the drainer frees the CID
  *   bits 17:3  NVMe status once DONE
- *   bits 63:18 generation: the low bits of the command's position, which no two commands in flight share
+ *   bits 31:18 once DONE, the generation that the completion named, and the same inverted
+ *   bits 63:32 generation: the low bits of the command's position, which no two commands in flight share
  * The CID map has one bit per CID, set while free; its words are 64 bits.
+ *
+ * The controller knows a command by its CID and, in the upper bits that `cid_gens` names, what GPUNVME_CID_GEN() makes of its
+ * generation. So a completion that comes again, and late, hardly passes for that of the next command with this CID. Commands 1, 2,
+ * 4, 8, ... apart always differ where there are three bits or more, as no three bits in a row are equal in the factor. The words
+ * are DONE for their owners only with the right generation; with its inverse, two wrong ones never make up a right one.
  * The gate of the doorbell is open while its low bits are 0; the others are the low bits of pub. Waves come at most
  * twice for each command of a ring, so the count cannot run over.
  */
@@ -106,9 +117,23 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
 #define GPUNVME_RES_DETACHED 0x0000000000000004ull
 #define GPUNVME_RES_STATUS 0x000000000003fff8ull
 #define GPUNVME_RES_STATUS_SHIFT 3
-#define GPUNVME_RES_GEN_SHIFT 18
+#define GPUNVME_RES_GEN_SHIFT 32
+#define GPUNVME_RES_NAMED 0xfffc0000u
+#define GPUNVME_CID_GENS 0xfe00u /* most that `cid_gens` may have */
+#define GPUNVME_CID_GEN(gens, pos) ((uint32_t)(pos) * 0x69969669u >> 16 & (gens))
+#define GPUNVME_RES_NAMES(gens, gen) ((gen) << 9 | ((gen) ^ (gens)) << 16)
 #define GPUNVME_GATE_CAME 0x00000000000fffffull
 #define GPUNVME_GATE_SHIFT 20
+
+/*
+ * The lanes' copy of the host's control word (struct gpunvme_dq, stop): the lanes' clock when the host's word was loaded, and in
+ * its lowest bits what that said. It holds for 1/32 ms, then whoever waits loads the host's word again, one lane for all. What is
+ * not 0 holds for 1/2 ms, so that lanes which look seldom hear of it, too. The host that takes a 1 back, and waits for a
+ * millisecond, knows that what begins then will not hear of it.
+ */
+#define GPUNVME_CONTROL_WORD 0x00000000000000ffull
+#define GPUNVME_CONTROL_SHIFT 5 /* of ticks_per_ms: for how long it holds */
+#define GPUNVME_CONTROL_SAID_SHIFT 1 /* and where it is not 0 */
 
 /*
  * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. First `cids` times: when the command of that
@@ -155,7 +180,13 @@ struct gpunvme_dq {
 	uint32_t cids;       /* command identifiers: 0 .. cids-1 */
 	uint32_t max_blocks; /* of one command: MDTS and the 16-bit NLB field */
 	uint32_t ticks_per_ms; /* of the lane clock */
-	uint32_t reserved[5];
+
+	uint32_t boundary;   /* 2^32 less the blocks at whose multiples transfers had better end (NOIOB), a power of two; 0: anywhere */
+	uint32_t atomic;     /* a write of so many blocks is written whole, and not cut for the sake of `boundary` (NAWUN, AWUN) */
+	uint32_t deallocate; /* blocks that one range of Dataset Management may have; 0: the controller has no such command */
+
+	uint32_t device; /* which of the devices that this process has opened; 0: not known */
+	uint32_t cid_gens; /* bits of a CID on the wire that tell generations, above those of cids - 1; 0: none */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq) == 160, "dq layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, sq) == 32, "dq layout");
@@ -168,7 +199,12 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, cids) == 128, "dq layout");
  * second is shifted by half a list page: any run of up to MPS/16 entries is unbroken in one of them.
  * With P = 1 << page_shift, entry i is the IOVA of page i of the buffer, at prp_a + 8i and at prp_b + 8i; prp_a is a multiple
  * of P and prp_b is P/2 past one. Both are 0 for a buffer of at most two pages, which needs no list.
+ *
+ * For a controller that errs with lists which begin anywhere, every entry has a list of its own that begins with it, at
+ * prp_a + (8i << s): s is the number in the low six bits of prp_a, which are no part of the address, and prp_b is the same.
+ * dq.max_blocks is then so small that no command needs more than the 1 << s entries of a list.
  */
+#define GPUNVME_DBUF_STRIDE 63u
 struct gpunvme_dbuf {
 	uint64_t base;  /* lane address of the first byte */
 	uint64_t len;   /* bytes */
@@ -192,7 +228,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
 /*
  * Several queues as one: those of one controller, or of several controllers that form a striped volume. Block b of the volume lies
  * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A lane needs not know: which queue it
- * uses follows from its block and from where it runs. See volume.h (host) and device_volume.h (kernels).
+ * uses follows from its block and from where it runs. See volume.h (host) and device/volume.h (kernels).
  */
 struct gpunvme_dvol {
 	uint32_t magic; /* GPUNVME_DVOL_MAGIC */
@@ -220,5 +256,121 @@ struct gpunvme_dvbuf {
 	uint64_t reserved;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
+
+#define GPUNVME_DFILE_MAGIC 0x4c494647u /* "GFIL" in memory order */
+
+/* A run of blocks of a file that lie side by side. Blocks are the namespace's. */
+struct gpunvme_dextent {
+	uint64_t pos; /* first block in the file */
+	uint64_t lba; /* and in the namespace */
+	uint64_t nblocks;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dextent) == 24, "dextent layout");
+
+/*
+ * A file as a kernel sees it: which blocks of its namespace it has. What no extent covers reads as zeroes. See file.h (host) and
+ * device_file.h (kernels).
+ */
+struct gpunvme_dfile {
+	uint32_t magic; /* GPUNVME_DFILE_MAGIC */
+	uint16_t major; /* those of struct gpunvme_dq */
+	uint16_t minor;
+	uint32_t size;  /* of this structure, as the library knows it */
+	uint32_t flags; /* GPUNVME_DQ_WRITE: its extents may be written */
+	uint32_t nsid;
+	uint32_t lba_shift; /* bytes of one block as a power of two */
+	uint32_t extents;
+	uint32_t device; /* as in struct gpunvme_dq: whose namespace it is */
+	uint64_t table; /* lane address of struct gpunvme_dextent, `extents` of them, in the order of pos, none touching another */
+	uint64_t bytes; /* of the file */
+	uint64_t reserved2[2];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfile) == 64, "dfile layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfile, table) == 32, "dfile layout");
+
+/* A lane's place in a file, its own; all 0 at first. */
+struct gpunvme_cursor {
+	uint64_t done;   /* bytes that the last call has moved */
+	uint64_t bounce; /* set by the lane: where in the buffer it has a block for itself, for what is not whole blocks */
+	uint32_t extent; /* in which the last call ended: there the next one looks first */
+	uint32_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
+
+#define GPUNVME_DPAGES_MAGIC 0x47504447u /* "GDPG" in memory order */
+
+/*
+ * A cache of pages: parts of a window of a namespace, in memory that the lanes read. See pagecache.h (host) and device_pagecache.h
+ * (kernels), which has the rules by which these words change. Each page of the window has one 64-bit word:
+ *   bits 1:0   EMPTY, READING or VALID
+ *   bit  2     used since the clock's hand came by
+ *   bits 23:3  references: lanes that have the page, or wait for it
+ *   bits 31:24 how many reads of it have failed, modulo 256
+ *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
+ * Each frame, a place for one page, has one as well: 0 free, GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number and 1.
+ */
+#define GPUNVME_PAGE_STATE 0x0000000000000003ull
+#define GPUNVME_PAGE_EMPTY 0u
+#define GPUNVME_PAGE_READING 1u
+#define GPUNVME_PAGE_VALID 2u
+#define GPUNVME_PAGE_USED 0x0000000000000004ull
+#define GPUNVME_PAGE_REF 0x0000000000000008ull /* one reference */
+#define GPUNVME_PAGE_REFS 0x0000000000fffff8ull
+#define GPUNVME_PAGE_FAILS 0x00000000ff000000ull
+#define GPUNVME_PAGE_FAILS_SHIFT 24
+#define GPUNVME_PAGE_FRAME_SHIFT 32
+#define GPUNVME_FRAME_TAKEN (~0ull)     /* a lane fills it, and has not yet said with what */
+#define GPUNVME_FRAME_LOST (~0ull - 1u) /* a read into it never ended: the device may still write there */
+
+/* State shared by all lanes of a cache, in memory that is local to them; behind it the words of the pages and of the frames. */
+struct gpunvme_pagecache_state {
+	uint64_t hand; /* of the clock: how many frames it has been at */
+	uint8_t pad0[120];
+	uint64_t hits; /* counters, kept with GPUNVME_PAGECACHE_STATS */
+	uint64_t misses;
+	uint64_t waits;
+	uint64_t evictions;
+	uint64_t failures;
+	uint64_t lost; /* frames, always counted */
+	uint8_t pad1[80];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_pagecache_state) == 256, "pagecache state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_pagecache_state, hits) == 128, "pagecache state layout");
+
+enum gpunvme_dpages_flags {
+	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_pagecache_state */
+};
+
+/* The cache as a kernel sees it. */
+struct gpunvme_dpages {
+	uint32_t magic; /* GPUNVME_DPAGES_MAGIC */
+	uint16_t major; /* those of struct gpunvme_dq */
+	uint16_t minor;
+	uint32_t size;  /* of this structure, as the library knows it */
+	uint32_t flags; /* enum gpunvme_dpages_flags */
+	uint32_t nsid;
+	uint32_t device; /* as in struct gpunvme_dq */
+	uint32_t frames; /* pages that it holds at a time */
+	uint8_t lba_shift;  /* bytes of one block as a power of two */
+	uint8_t page_shift; /* bytes of one page as a power of two, 9 to 16 and no less than lba_shift */
+	uint16_t reserved0;
+	uint64_t state; /* lane address of struct gpunvme_pagecache_state */
+	uint64_t table; /* lane address of the words of the pages */
+	uint64_t frame; /* lane address of the words of the frames */
+	uint64_t lba_first; /* first block of the window in the namespace */
+	uint64_t lba_count; /* blocks of the window; the last page may have less than the others */
+	struct gpunvme_dbuf buf; /* the frames, one behind the other */
+	uint64_t reserved[2];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dpages) == 128, "dpages layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, state) == 32, "dpages layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, buf) == 72, "dpages layout");
+
+/* A page that a lane has: its own, until gpunvme_page_put(). */
+struct gpunvme_page {
+	uint64_t base; /* lane address of its first byte */
+	uint64_t word; /* lane address of its word; 0: given back */
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_page) == 16, "page layout");
 
 #endif

@@ -6,7 +6,7 @@
  *   hsa:N, hsa:BDF   an AMD GPU through ROCr
  *   cuda:N           an NVIDIA GPU
  *   auto             the first GPU that can be used, those of AMD before others; `cpu` where there is none, and the log says why.
- *                    The one nearest to a controller is found by gpunvme_gpu_nth() and gpunvme_pci_path().
+ *                    The one nearest to a controller is found by gpunvme_gpu_nth() and gpunvme_pci_get_path().
  */
 #ifndef GPUNVME_GPU_H
 #define GPUNVME_GPU_H
@@ -30,10 +30,11 @@ struct gpunvme_gpu_opts {
 
 struct gpunvme_gpu_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_gpu_info) */
-	enum gpunvme_gpu_kind kind;
+	uint32_t kind;         /* enum gpunvme_gpu_kind */
 	uint32_t width;        /* lanes of one wave */
 	uint32_t ticks_per_ms; /* of the clock that device code reads */
 	char name[64];
+	uint32_t reserved;
 };
 
 /**
@@ -55,17 +56,17 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu);
 
 /**
- * gpunvme_gpu_info() - what it is
+ * gpunvme_gpu_get_info() - what it is
  * @gpu:  an open GPU
  * @info: filled; info->size must be set
  *
  * Any thread may call it. Return: 0; -EINVAL when info->size is too small.
  */
-GPUNVME_API int gpunvme_gpu_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info);
+GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info);
 
 struct gpunvme_gpu_entry {
 	size_t size;                /* set by the caller to sizeof(struct gpunvme_gpu_entry) */
-	enum gpunvme_gpu_kind kind; /* not GPUNVME_GPU_CPU */
+	uint32_t kind;              /* enum gpunvme_gpu_kind, not GPUNVME_GPU_CPU */
 	uint32_t node;              /* of the kernel's compute driver (KFD); AMD only */
 	char spec[24];              /* for gpunvme_gpu_open(); "" where the kernel does not list it, or only its runtime knows how */
 	char address[16];           /* on the PCI bus, DDDD:BB:DD.F */
@@ -88,7 +89,7 @@ struct gpunvme_gpu_entry {
  * @gpu: filled; gpu->size must be set
  *
  * First those that the kernel's compute driver lists, in its order, which is that of ROCm; then other AMD GPUs, then NVIDIA's. No
- * runtime is loaded and no GPU is opened or woken. gpunvme_pci_path() tells how far it is from a controller.
+ * runtime is loaded and no GPU is opened or woken. gpunvme_pci_get_path() tells how far it is from a controller.
  * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when gpu->size is too small.
  */
 GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *gpu);

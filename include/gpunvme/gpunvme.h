@@ -13,16 +13,23 @@
 #ifndef GPUNVME_H
 #define GPUNVME_H
 
+#include <gpunvme/cache.h>
 #include <gpunvme/copy.h>
 #include <gpunvme/dev.h>
 #include <gpunvme/doctor.h>
 #include <gpunvme/dq.h>
+#include <gpunvme/event.h>
+#include <gpunvme/fault.h>
+#include <gpunvme/file.h>
 #include <gpunvme/gpu.h>
 #include <gpunvme/litmus.h>
+#include <gpunvme/load.h>
 #include <gpunvme/mem.h>
+#include <gpunvme/pagecache.h>
 #include <gpunvme/pci.h>
 #include <gpunvme/peer.h>
 #include <gpunvme/qp.h>
+#include <gpunvme/server.h>
 #include <gpunvme/service.h>
 #include <gpunvme/spec.h>
 #include <gpunvme/status.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory: a range of bytes with up to three addresses: a CPU pointer, an address for the lanes, and one IOVA for each device it
- * is mapped to.
+ * is mapped to. Memory of the caller's that comes and goes: cache.h.
  *
- *   gpunvme_mem_alloc / _register / _import_dmabuf     make the object; so does gpunvme_mem_bar (peer.h)
+ *   gpunvme_mem_alloc / _register / _import_dmabuf / _cmb     make the object; so does gpunvme_mem_bar (peer.h)
  *   gpunvme_mem_map                   let a device reach it
  *   gpunvme_mem_dbuf                  what a kernel needs to use it; gpunvme_mem_dbuf_for: a kernel of another GPU
  *   gpunvme_mem_unmap, gpunvme_mem_free
@@ -26,13 +26,15 @@ enum gpunvme_mem_flags {
 	GPUNVME_MEM_HIP = 1u << 3,  /* memory of an AMD GPU that HIP made (HIP 6 or newer); may be cached, with one log line then */
 	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
 	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
+	GPUNVME_MEM_CMB_LISTS = 1u << 5, /* its PRP lists lie in the drive's own memory: mapping it fails where there is none for them */
 };
 
 struct gpunvme_mem_opts {
 	size_t size;    /* sizeof(struct gpunvme_mem_opts) */
 	uint32_t flags; /* enum gpunvme_mem_flags; an unknown bit is an error */
+	uint32_t reserved; /* 0 */
 };
-#define GPUNVME_MEM_OPTS_INIT { sizeof(struct gpunvme_mem_opts), 0 }
+#define GPUNVME_MEM_OPTS_INIT { sizeof(struct gpunvme_mem_opts), 0, 0 }
 
 /**
  * gpunvme_mem_alloc() - memory that the lanes of @gpu can use as a data buffer
@@ -41,7 +43,7 @@ struct gpunvme_mem_opts {
  * @opts: NULL for the defaults
  * @mem:  set on success; the caller owns it
  *
- * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info: rung "vram"): create the queue
+ * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info.rung: "vram"): create the queue
  * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
  * over fork(). Any thread may call it.
  * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EOPNOTSUPP memory of the GPU is not possible; of
@@ -76,19 +78,43 @@ GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t 
  *
  * gpunvme_mem_ptr() is NULL where the exporter offers the CPU no mapping (vfio-pci does not); then only the controller reaches the
  * bytes. Whether a controller can is seen by gpunvme_mem_map(): through IOMMUFD kernels up to 7.3 take only what vfio-pci exported,
- * through type 1 they take a DMA-BUF that the CPU can map. Any thread may call it.
+ * through type 1 they take a DMA-BUF that the CPU can map. Memory that its exporter may move, as the drivers of GPUs do, is mapped
+ * as the library's own of a GPU is: through type 1 with `unsafe-vram=1` only, through IOMMUFD after the device took a scratch
+ * buffer of @gpu, since an attempt that is refused moves the memory. Known to stay is what vfio-pci, udmabuf and the kernel's heaps
+ * export (exp_name in /proc/self/fdinfo). Any thread may call it.
  * Return: 0; -EINVAL no DMA-BUF, not page aligned or empty; -ERANGE outside of it; -EMFILE, -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **mem);
 
 /**
+ * gpunvme_mem_cmb() - memory in a drive as a data buffer (Controller Memory Buffer)
+ * @gpu:  the lanes, of the CPU; with a controller in software any
+ * @dev:  the drive, which takes data there: gpunvme_dev_info.cmb_holds
+ * @len:  bytes, rounded up to whole pages
+ * @opts: NULL for the defaults; the only flag is GPUNVME_MEM_CMB_LISTS
+ * @mem:  set on success; the caller owns it, and frees it before @dev is closed
+ *
+ * It is zeroed, mapped to @dev, which alone can have it, and tested: a queue that is made for that reads some blocks into it
+ * and into memory of the host. The CPU reaches it through a BAR, as slowly as a register; a reset of @dev may change what it
+ * holds. Any thread may call it.
+ * Return: 0; -EINVAL zero length, bad option; -EOPNOTSUPP @dev has no memory, or none for this, or @gpu is no CPU; -ENOSPC no
+ * room in a row, or no queue pair left for the test; -EIO @dev errs with it; -ENODEV, -ESHUTDOWN; -ENOMEM; or a positive NVMe
+ * status.
+ */
+GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, const struct gpunvme_mem_opts *opts,
+				struct gpunvme_mem **mem);
+
+/**
  * gpunvme_mem_free() - unmap from every device and release
  * @mem: or NULL
  *
- * Where a device may still write to it (gpunvme_mem_unmap() would answer -EBUSY) the memory is leaked on purpose and the log
- * says so. No other thread may use @mem any more.
+ * No other thread may use @mem any more.
+ * Return: 0 @mem is gone, and registered memory is the caller's again; -EBUSY a device may still write to it (gpunvme_mem_unmap()
+ * of that device would answer the same): @mem lives on and is mapped there, the bytes are the device's. Destroy or recover the
+ * queue that the sentence names, or close the device, then call again. Where the sentence says that a GPU did not let go of it,
+ * @mem stays until the process ends.
  */
-GPUNVME_API void gpunvme_mem_free(struct gpunvme_mem *mem);
+GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
 
 /**
  * gpunvme_mem_map() - let a device read and write this memory
@@ -96,10 +122,11 @@ GPUNVME_API void gpunvme_mem_free(struct gpunvme_mem *mem);
  * @dev: the device; must stay open until the memory is unmapped
  *
  * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
- * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and data
- * of its GPU lie elsewhere on @dev; -EOPNOTSUPP the controller cannot reach memory of the GPU; -ENOMEM, also when the locked-memory
- * limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue still has commands in flight; what
- * the kernel answers to the mapping.
+ * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and
+ * data of its GPU lie elsewhere on @dev, or it lies in another drive; -EOPNOTSUPP the controller cannot reach memory of the
+ * GPU, or takes no lists in its own (GPUNVME_MEM_CMB_LISTS: the first such mapping is tested, as gpunvme_mem_cmb() is);
+ * -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue
+ * still has commands in flight; what the kernel answers to the mapping.
  */
 GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 
@@ -110,7 +137,8 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
  *
  * The caller makes sure that no command uses the buffer. Descriptors made by gpunvme_mem_dbuf() become invalid.
  * Return: 0, also when it was not mapped; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is
- * using the memory right now: destroy the queue first.
+ * using the memory right now: destroy the queue first. Where no IOMMU keeps commands from it, as from memory in the drive or lists
+ * there, -EBUSY also while any queue of @dev has commands in flight: wait for them.
  */
 GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 
@@ -120,7 +148,7 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
  * @dev:  a device it is mapped to
  * @dbuf: filled; plain data, valid until the memory is unmapped from @dev
  *
- * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away.
+ * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ESTALE when it was taken away.
  */
 GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
 
@@ -133,7 +161,7 @@ GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpu
  *
  * The first call for a GPU makes the memory visible to it, which lasts as long. A GPU keeps queues and data of one device together,
  * so call it before that GPU's queues are created: they then lie in memory of the host, too. Any thread may call it.
- * Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away; -EXDEV it is memory of another GPU, or queues
+ * Return: 0; -EINVAL when it is not mapped to @dev; -ESTALE when it was taken away; -EXDEV it is memory of another GPU, or queues
  * and data of @gpu lie elsewhere on @dev; -EOPNOTSUPP, -ENOMEM, -EIO @gpu cannot reach it.
  */
 GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,

@@ -52,8 +52,9 @@ GPUNVME_API void gpunvme_peer_close(struct gpunvme_peer *peer);
  * gpunvme_peer_reset() - function reset
  * @peer: the device
  *
- * What is mapped of it dies, see above. Any thread may call it.
- * Return: 0; -ENODEV the kernel took it away; -EIO.
+ * What is mapped of it dies, see above, also when the reset fails. Any thread may call it.
+ * Return: 0 it was reset; -EOPNOTSUPP it has no reset, and nothing was changed; -ENODEV the kernel took it away; -EIO it was not
+ * reset.
  */
 GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer);
 

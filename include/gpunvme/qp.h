@@ -20,14 +20,17 @@ struct gpunvme_qp;
 
 enum gpunvme_qp_flags {
 	GPUNVME_QP_SGL = 1u << 0,         /* SGL data blocks instead of PRPs; -EOPNOTSUPP where the controller has none */
-	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_info()) */
+	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_get_info()) */
 	GPUNVME_QP_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
 	GPUNVME_QP_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
 	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (service.h, or gpunvme_serve() in a kernel) */
-	GPUNVME_QP_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus() has shown it */
-	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus() has shown it */
+	GPUNVME_QP_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus_run() has shown it */
+	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus_run() has shown it */
 	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
-	GPUNVME_QP_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_qp_latency()) */
+	GPUNVME_QP_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_qp_get_latency()) */
+	GPUNVME_QP_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again behind
+					     GPUNVME_COHERENCE_INVALIDATE, which has its dangers (gpu.h) */
+	GPUNVME_QP_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb) */
 };
 
 struct gpunvme_qp_opts {
@@ -35,8 +38,9 @@ struct gpunvme_qp_opts {
 	uint32_t flags;          /* enum gpunvme_qp_flags; an unknown bit is an error */
 	uint32_t depth;          /* SQ entries, a power of two from 2 to max_depth; 0: the largest power of two <= min(1024, max_depth) */
 	uint32_t cmd_timeout_ms; /* a command silent for so long poisons the queue; 0: 30,000 */
+	uint32_t reserved;       /* 0 */
 };
-#define GPUNVME_QP_OPTS_INIT { sizeof(struct gpunvme_qp_opts), 0, 0, 0 }
+#define GPUNVME_QP_OPTS_INIT { sizeof(struct gpunvme_qp_opts), 0, 0, 0, 0 }
 
 /**
  * gpunvme_qp_create() - create a completion and a submission queue
@@ -58,10 +62,12 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
  * gpunvme_qp_destroy() - delete the SQ, then the CQ, then release the rings
  * @qp: or NULL
  *
- * No kernel may use a view of it any more. Commands in flight are aborted by the controller. Buffers of timed-out commands become
- * the caller's again when this returns.
+ * No kernel may use a view of it any more. Commands in flight are aborted by the controller.
+ * Return: 0 the queue is gone, and the buffers of its commands, also of those that timed out, are the caller's again; -EBUSY the
+ * controller refused to delete it or does not answer: its commands may still move data. The queue then lives on for
+ * gpunvme_qp_get_info(), and for this call, which succeeds after a reset of the controller; gpunvme_dev_close() takes it along.
  */
-GPUNVME_API void gpunvme_qp_destroy(struct gpunvme_qp *qp);
+GPUNVME_API int gpunvme_qp_destroy(struct gpunvme_qp *qp);
 
 enum gpunvme_view_flags {
 	GPUNVME_VIEW_WRITE = 1u << 0, /* without it every write from a kernel answers -GPUNVME_EROFS */
@@ -89,7 +95,7 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
  * Any thread may call it.
  * Return: 0; -EINVAL; -ENOENT no such namespace; -ERANGE the window leaves the namespace; -EROFS writing was asked of a read-only
  * namespace or device; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN the queue is poisoned;
- * otherwise as gpunvme_ns_info().
+ * otherwise as gpunvme_ns_get_info().
  */
 static inline int gpunvme_qp_view(struct gpunvme_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)
 {
@@ -99,7 +105,8 @@ static inline int gpunvme_qp_view(struct gpunvme_qp *qp, const struct gpunvme_vi
 /**
  * gpunvme_qp_stop() - ask the lanes to stop, or let them run again
  * @qp:   the queue pair
- * @stop: non-zero: lanes that wait or want to submit get -GPUNVME_ECANCELED soon; commands in flight go on
+ * @stop: non-zero: lanes that wait or want to submit get -GPUNVME_ECANCELED soon; commands in flight go on. 0: calls of lanes
+ *        that begin when this has returned do not get it any more, for which it waits a millisecond
  *
  * Any thread may call it, also while kernels run. Return: 0.
  */
@@ -116,7 +123,8 @@ GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop);
  * Descriptors made before are of the old queue and stay so: take new ones with gpunvme_qp_view(). What lanes might still touch of
  * the old queue is kept, with its queue identifier, until gpunvme_qp_release_old(). Any thread may call it, also while kernels run.
  * With gpunvme_dev_opts.watchdog_ms a thread of the library does. A gpunvme_qp_stop() has to be said again.
- * Return: 0; -ENOSPC no other queue identifier is free; -ENODEV, -ETIMEDOUT, -EIO the controller could not be reset: it is dead,
+ * Return: 0; -ENOSPC no other queue identifier is free, and lanes of a GPU may still ring this one's doorbell: end their kernels,
+ * say so by gpunvme_qp_release_old(), and call again; -ENODEV, -ETIMEDOUT, -EIO the controller could not be reset: it is dead,
  * and lanes get -GPUNVME_ENODEV; -ENOMEM; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp);
@@ -140,21 +148,21 @@ struct gpunvme_qp_info {
 	uint64_t doorbells; /* the rest: only with GPUNVME_QP_STATS, else 0 */
 	uint64_t drains;
 	uint64_t completions;
-	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram", "soft+vram"; with "+fwd" where a CPU thread rings */
+	char rung[16]; /* "soft", "vfio-host", "direct-db", "vram", "soft+vram", "cmb", "vram+cmb"; with "+fwd" where a CPU thread rings */
 	uint32_t recoveries; /* times the queue was created anew; views from before the last are over */
 	uint32_t reserved;
 	uint64_t errors; /* with GPUNVME_QP_STATS: completions with a status other than success */
 };
 
 /**
- * gpunvme_qp_info() - how the queue is doing
+ * gpunvme_qp_get_info() - how the queue is doing
  * @qp:   the queue pair
  * @info: filled; info->size must be set
  *
  * A snapshot, also while kernels run. Any thread may call it.
  * Return: 0; -EINVAL when info->size is too small.
  */
-GPUNVME_API int gpunvme_qp_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *info);
+GPUNVME_API int gpunvme_qp_get_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *info);
 
 /*
  * How long commands took, by the clock of the lanes: from the write of a command to the drain that found its completion. Counts
@@ -168,7 +176,7 @@ struct gpunvme_qp_latency {
 };
 
 /**
- * gpunvme_qp_latency() - how long commands took
+ * gpunvme_qp_get_latency() - how long commands took
  * @qp:      a queue pair made with GPUNVME_QP_LATENCY
  * @latency: filled; latency->size must be set
  *
@@ -177,7 +185,7 @@ struct gpunvme_qp_latency {
  * in it or not. Any thread may call it.
  * Return: 0; -EINVAL; -EOPNOTSUPP the queue was made without GPUNVME_QP_LATENCY; -EIO the lanes' memory cannot be read.
  */
-GPUNVME_API int gpunvme_qp_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *latency);
+GPUNVME_API int gpunvme_qp_get_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *latency);
 
 /**
  * gpunvme_latency_ns() - the time within which a share of the commands ended

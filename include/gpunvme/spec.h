@@ -17,6 +17,11 @@
 #error "libgpunvme supports little-endian machines only"
 #endif
 
+#if defined(__cplusplus) ? __cplusplus < 201103L : !defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L
+#error "the headers of libgpunvme are C11 and C++11: compile with -std=c11 or -std=c++11, or newer"
+#include <gpunvme/needs-C11> /* is not there: a compiler stops here, instead of saying what follows from that */
+#endif
+
 #ifndef GPUNVME_FREESTANDING_TYPES
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +53,8 @@ enum gpunvme_reg {
 	GPUNVME_REG_ACQ = 0x30,   /* 64 bit: Admin Completion Queue Base Address */
 	GPUNVME_REG_CMBLOC = 0x38,
 	GPUNVME_REG_CMBSZ = 0x3c,
+	GPUNVME_REG_CMBMSC = 0x50,     /* 64 bit: Controller Memory Buffer Memory Space Control */
+	GPUNVME_REG_CMBSTS = 0x58,     /* 32 bit: Controller Memory Buffer Status */
 	GPUNVME_REG_CRTO = 0x68,       /* 32 bit: Controller Ready Timeouts */
 	GPUNVME_REG_DOORBELLS = 0x1000 /* SQ y tail: +(2y) * (4 << DSTRD); CQ y head: +(2y+1) * (4 << DSTRD) */
 };
@@ -60,6 +67,7 @@ enum gpunvme_reg {
 #define GPUNVME_CAP_NSSRS 0x0000001000000000ull
 #define GPUNVME_CAP_CSS 0x00001fe000000000ull     /* command sets; the lowest bit is the NVM command set */
 #define GPUNVME_CAP_CSS_NVM 0x0000002000000000ull
+#define GPUNVME_CAP_CSS_IO 0x0000080000000000ull    /* there may be namespaces of other command sets, and each tells its own */
 #define GPUNVME_CAP_MPSMIN 0x000f000000000000ull  /* smallest memory page: 4096 << MPSMIN */
 #define GPUNVME_CAP_MPSMAX 0x00f0000000000000ull
 #define GPUNVME_CAP_PMRS 0x0100000000000000ull
@@ -87,6 +95,21 @@ enum gpunvme_reg {
 
 #define GPUNVME_AQA_ASQS_0B 0x00000fffu
 #define GPUNVME_AQA_ACQS_0B 0x0fff0000u
+
+/* Controller Memory Buffer. CMBLOC and CMBSZ read as 0 until CMBMSC.CRE is set, where CAP.CMBS is. */
+#define GPUNVME_CMBLOC_BIR 0x00000007u
+#define GPUNVME_CMBLOC_CDPCILS 0x00000040u /* lists may lie there whose commands lie elsewhere */
+#define GPUNVME_CMBLOC_OFST 0xfffff000u  /* in the BAR, units of CMBSZ.SZU */
+#define GPUNVME_CMBSZ_SQS 0x00000001u    /* submission queues may lie there */
+#define GPUNVME_CMBSZ_CQS 0x00000002u    /* completion queues */
+#define GPUNVME_CMBSZ_LISTS 0x00000004u  /* PRP lists and SGLs */
+#define GPUNVME_CMBSZ_RDS 0x00000008u    /* data of reads */
+#define GPUNVME_CMBSZ_WDS 0x00000010u    /* data of writes */
+#define GPUNVME_CMBSZ_SZU 0x00000f00u    /* unit: 4096 << 4 * SZU */
+#define GPUNVME_CMBSZ_SZ 0xfffff000u
+#define GPUNVME_CMBMSC_CRE 0x0000000000000001ull  /* CMBLOC and CMBSZ can be read */
+#define GPUNVME_CMBMSC_CMSE 0x0000000000000002ull /* addresses from CBA on mean it */
+#define GPUNVME_CMBSTS_CBAI 0x00000001u           /* CBA is not possible */
 
 #define GPUNVME_CRTO_CRWMT 0x0000ffffu /* units of 500 ms */
 #define GPUNVME_CRTO_CRIMT 0xffff0000u
@@ -148,6 +171,8 @@ struct gpunvme_sgl {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_sgl) == 16, "SGL descriptor is 16 bytes");
 #define GPUNVME_SGL_ID_DATA_BLOCK 0x00u
+#define GPUNVME_SGL_ID_SEGMENT 0x20u	  /* points to descriptors, of which the last one is one of these two */
+#define GPUNVME_SGL_ID_LAST_SEGMENT 0x30u /* points to data blocks only */
 
 /* ---- Opcodes ---- */
 
@@ -196,6 +221,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dsm_range) == 16, "DSM range is 16 b
 #define GPUNVME_QUEUE_PC 0x00000001u       /* CDW11: physically contiguous */
 #define GPUNVME_QUEUE_IEN 0x00000002u      /* CDW11, CQ: interrupts enabled */
 #define GPUNVME_QUEUE_QPRIO 0x00000006u    /* CDW11, SQ */
+#define GPUNVME_QPRIO_MEDIUM 2u
 #define GPUNVME_QUEUE_CQID 0xffff0000u     /* CDW11, SQ */
 #define GPUNVME_QUEUE_IV 0xffff0000u       /* CDW11, CQ: interrupt vector */
 
@@ -203,7 +229,17 @@ enum gpunvme_cns { /* Identify, CDW10[7:0] (Base Specification 5.17) */
 	GPUNVME_CNS_NS = 0x00,
 	GPUNVME_CNS_CTRL = 0x01,
 	GPUNVME_CNS_ACTIVE_NS_LIST = 0x02,
-	GPUNVME_CNS_NS_DESC_LIST = 0x03
+	GPUNVME_CNS_NS_DESC_LIST = 0x03,
+	GPUNVME_CNS_CTRL_NVM = 0x06 /* of the NVM command set, whose identifier is 0 */
+};
+
+#define GPUNVME_NIDT_UUID 0x03u /* of a descriptor of CNS 03h: a UUID, 16 bytes */
+#define GPUNVME_NIDT_CSI 0x04u /* of a descriptor of CNS 03h: its command set, one byte */
+
+enum gpunvme_csi { /* Command sets (Base Specification 5.17.1, figure of command set identifiers) */
+	GPUNVME_CSI_NVM = 0x00,
+	GPUNVME_CSI_KEY_VALUE = 0x01,
+	GPUNVME_CSI_ZONED = 0x02
 };
 
 enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
@@ -213,7 +249,9 @@ enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
 	GPUNVME_FID_ERROR_RECOVERY = 0x05,
 	GPUNVME_FID_VWC = 0x06,
 	GPUNVME_FID_NUM_QUEUES = 0x07,
-	GPUNVME_FID_ASYNC_EVENT = 0x0b
+	GPUNVME_FID_ASYNC_EVENT = 0x0b,
+	GPUNVME_FID_APST = 0x0c,
+	GPUNVME_FID_HMB = 0x0d
 };
 #define GPUNVME_FEAT_SV 0x80000000u  /* Set Features CDW10: save */
 #define GPUNVME_FEAT_SEL 0x00000700u /* Get Features CDW10: current, default, saved, supported */
@@ -263,6 +301,8 @@ enum gpunvme_sc { /* status code type in bits 10:8, code in bits 7:0 */
 	GPUNVME_SC_INVALID_PRP_OFFSET = 0x013,
 	GPUNVME_SC_ATOMIC_WRITE_UNIT = 0x014,
 	GPUNVME_SC_OPERATION_DENIED = 0x015,
+	GPUNVME_SC_SANITIZE_FAILED = 0x01c,
+	GPUNVME_SC_SANITIZE_IN_PROGRESS = 0x01d,
 	GPUNVME_SC_NS_WRITE_PROTECTED = 0x020,
 	GPUNVME_SC_COMMAND_INTERRUPTED = 0x021,
 	GPUNVME_SC_TRANSIENT_TRANSPORT = 0x022,
@@ -286,6 +326,7 @@ enum gpunvme_sc { /* status code type in bits 10:8, code in bits 7:0 */
 	GPUNVME_SC_CONFLICTING_ATTRIBUTES = 0x180,
 	GPUNVME_SC_INVALID_PROTECTION = 0x181,
 	GPUNVME_SC_READ_ONLY_RANGE = 0x182,
+	GPUNVME_SC_SIZE_LIMIT = 0x183,
 
 	GPUNVME_SC_WRITE_FAULT = 0x280,
 	GPUNVME_SC_UNRECOVERED_READ = 0x281,
@@ -329,7 +370,13 @@ struct gpunvme_id_ctrl {
 	uint8_t apsta;
 	uint16_t wctemp;
 	uint16_t cctemp;
-	uint8_t reserved270[242];
+	uint16_t mtfa;
+	uint32_t hmpre; /* host memory buffer that it would like, units of 4 KiB; 0: it wants none */
+	uint32_t hmmin; /* and needs at least */
+	uint8_t reserved280[52];
+	uint32_t hmminds; /* a piece of it has at least so many units of 4 KiB; 0: no limit, as below */
+	uint16_t hmmaxd;  /* and there are at most so many pieces */
+	uint8_t reserved338[174];
 	uint8_t sqes; /* required size in bits 3:0, maximum in bits 7:4, as powers of two */
 	uint8_t cqes;
 	uint16_t maxcmd;
@@ -353,6 +400,8 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ctrl) == 4096, "Identify Controll
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, mdts) == 77, "MDTS is at byte 77");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, cntrltype) == 111, "CNTRLTYPE is at byte 111");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, oacs) == 256, "OACS is at byte 256");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, hmpre) == 272, "HMPRE is at byte 272");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, hmminds) == 332, "HMMINDS is at byte 332");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, sqes) == 512, "SQES is at byte 512");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, oncs) == 520, "ONCS is at byte 520");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, sgls) == 536, "SGLS is at byte 536");
@@ -363,6 +412,17 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, subnqn) == 768, "SUBNQN i
 #define GPUNVME_ONCS_WRITE_ZEROES 0x0008u
 #define GPUNVME_VWC_PRESENT 0x01u
 #define GPUNVME_SGLS_SUPPORT 0x00000003u /* 0: none, 1: any alignment, 2: dword aligned */
+
+struct gpunvme_id_ctrl_nvm { /* NVM Command Set Specification 4.1.5; since NVMe 2.0. 0: no limit */
+	uint8_t vsl;
+	uint8_t wzsl;
+	uint8_t wusl;
+	uint8_t dmrl;   /* of one Dataset Management: ranges, */
+	uint32_t dmrsl; /* blocks of a range, */
+	uint64_t dmsl;  /* blocks of all */
+	uint8_t reserved16[4080];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ctrl_nvm) == 4096, "Identify Controller of a command set is 4096 bytes");
 
 struct gpunvme_lbaf {
 	uint16_t ms;   /* metadata bytes per block */
@@ -384,10 +444,21 @@ struct gpunvme_id_ns { /* NVM Command Set Specification 4.1.5.1 */
 	uint8_t nmic;
 	uint8_t rescap;
 	uint8_t fpi;
-	uint8_t dlfeat;
-	uint8_t reserved34[30];
+	uint8_t dlfeat; /* bits 2:0: what deallocated blocks read as */
+	uint16_t nawun_0b; /* 0: as AWUN of the controller, and so is the next */
+	uint16_t nawupf_0b;
+	uint16_t nacwu_0b;
+	uint16_t nabsn_0b; /* 0: no boundary */
+	uint16_t nabo;
+	uint16_t nabspf_0b; /* 0: no boundary */
+	uint16_t noiob;
+	uint8_t nvmcap[16];
 	uint16_t npwg_0b;
-	uint8_t reserved66[33];
+	uint16_t npwa_0b;
+	uint16_t npdg_0b;
+	uint16_t npda_0b;
+	uint16_t nows_0b;
+	uint8_t reserved74[25];
 	uint8_t nsattr; /* bit 0: write protected */
 	uint16_t nvmsetid;
 	uint16_t endgid;
@@ -397,6 +468,8 @@ struct gpunvme_id_ns { /* NVM Command Set Specification 4.1.5.1 */
 	uint8_t reserved384[3712];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ns) == 4096, "Identify Namespace is 4096 bytes");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, noiob) == 46, "NOIOB is at byte 46");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, npwg_0b) == 64, "NPWG is at byte 64");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, nsattr) == 99, "NSATTR is at byte 99");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, nguid) == 104, "NGUID is at byte 104");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, lbaf) == 128, "LBAF0 is at byte 128");
@@ -404,7 +477,11 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ns, lbaf) == 128, "LBAF0 is at 
 #define GPUNVME_FLBAS_INDEX_LOW 0x0fu
 #define GPUNVME_FLBAS_EXTENDED 0x10u /* metadata is transferred at the end of each block */
 #define GPUNVME_FLBAS_INDEX_HIGH 0x60u
+#define GPUNVME_DPS_TYPE 0x07u /* of protection information; 0: none */
+#define GPUNVME_DLFEAT_READ 0x07u /* 0: not told, 1: zeroes, 2: ones */
 #define GPUNVME_NSATTR_WP 0x01u
+#define GPUNVME_NSFEAT_ATOMICS 0x02u /* NAWUN, NAWUPF and NACWU count */
+#define GPUNVME_NSFEAT_OPTIMAL 0x10u /* NPWG, NPWA, NPDG, NPDA and NOWS count */
 
 /* ---- Log pages ---- */
 

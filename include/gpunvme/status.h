@@ -7,8 +7,8 @@
  * `if (ret)` is the whole test.
  *
  * Not repeated at each function of the host: -EINVAL, also when a pointer is NULL that must not be; and what asks the controller
- * may answer -ENODEV it is gone, or dead since an earlier failure; -ETIMEDOUT it was silent for admin_timeout_ms and is dead now;
- * -EPROTO it broke the protocol and is dead now.
+ * may answer -ENODEV it is gone; -ESHUTDOWN it is dead since an earlier failure, and may be brought back (event.h); -ETIMEDOUT it
+ * was silent for admin_timeout_ms and is dead now; -EPROTO it broke the protocol and is dead now.
  */
 #ifndef GPUNVME_STATUS_H
 #define GPUNVME_STATUS_H

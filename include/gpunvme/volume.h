@@ -52,10 +52,12 @@ GPUNVME_API int gpunvme_volume_create(struct gpunvme_dev *const *devs, uint32_t 
  * gpunvme_volume_destroy() - delete the queues
  * @vol: or NULL
  *
- * No kernel may use a view or a buffer description of it any more; otherwise as gpunvme_qp_destroy(). Buffers stay mapped to the
- * controllers, as gpunvme_mem_map() left them.
+ * No kernel may use a view or a buffer description of it any more. Buffers stay mapped to the controllers, as gpunvme_mem_map()
+ * left them.
+ * Return: 0 all its queues are gone; -EBUSY as gpunvme_qp_destroy() of one of them: the volume lives on for this call alone. Call
+ * it before the controllers are closed.
  */
-GPUNVME_API void gpunvme_volume_destroy(struct gpunvme_volume *vol);
+GPUNVME_API int gpunvme_volume_destroy(struct gpunvme_volume *vol);
 
 /* As gpunvme_volume_view(), for a caller whose dq.h has the given version. Use the wrapper below. */
 GPUNVME_API int gpunvme_volume_view_v(struct gpunvme_volume *vol, const struct gpunvme_view *view, struct gpunvme_dvol *dvol,
@@ -105,6 +107,24 @@ GPUNVME_API int gpunvme_volume_unmap(struct gpunvme_volume *vol, struct gpunvme_
  */
 GPUNVME_API int gpunvme_volume_stop(struct gpunvme_volume *vol, int stop);
 
+/**
+ * gpunvme_volume_recover() - make the queues that have ended usable again
+ * @vol: the volume
+ *
+ * As gpunvme_qp_recover() for every queue that has ended; the others go on, unless a controller had to be reset. Queues that
+ * cannot be recovered do not keep the rest from it. Take a new view then: views made before have the old queues; descriptions by
+ * gpunvme_volume_map() stay valid. Any thread may call it, also while kernels run.
+ * Return: 0, also when none had ended; otherwise as gpunvme_qp_recover() of the first queue that did not come back.
+ */
+GPUNVME_API int gpunvme_volume_recover(struct gpunvme_volume *vol);
+
+/**
+ * gpunvme_volume_release_old() - no kernel uses a view from before the last recovery any more
+ * @vol: the volume
+ * gpunvme_volume_destroy() implies it. Any thread may call it. Return: 0.
+ */
+GPUNVME_API int gpunvme_volume_release_old(struct gpunvme_volume *vol);
+
 struct gpunvme_volume_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_volume_info) */
 	uint32_t members;  /* controllers */
@@ -118,13 +138,13 @@ struct gpunvme_volume_info {
 };
 
 /**
- * gpunvme_volume_info() - what it is and how it is doing
+ * gpunvme_volume_get_info() - what it is and how it is doing
  * @vol:  the volume
  * @info: filled; info->size must be set
  *
  * Any thread may call it, also while kernels run. Return: 0; -EINVAL when info->size is too small.
  */
-GPUNVME_API int gpunvme_volume_info(struct gpunvme_volume *vol, struct gpunvme_volume_info *info);
+GPUNVME_API int gpunvme_volume_get_info(struct gpunvme_volume *vol, struct gpunvme_volume_info *info);
 
 #ifdef __cplusplus
 }

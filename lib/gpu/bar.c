@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/dmabuf.h"
-#include "os/drm.h"
-#include "os/kfd.h"
+#include "os/amd/drm.h"
+#include "os/amd/kfd.h"
+#include "os/linux/dmabuf.h"
 
 const char *const gnv_bar_way_name[GNV_BAR_WAYS] = { "interop", "drm", "kfd" };
 
@@ -48,6 +48,14 @@ static int interop_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 	return 0;
 }
 
+static int interop_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
+{
+	(void)priv;
+	return reset ? gnv_fail(-EOPNOTSUPP, "%s: the ROCm runtime puts nothing in the place of a BAR; end kernels before the device goes",
+				gpu->bdf) :
+		       0;
+}
+
 static int drm_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
 {
 	struct drm *drm = priv;
@@ -76,6 +84,15 @@ static int drm_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 	return ret;
 }
 
+/* Before, because the kernel drops the entries at the reset. */
+static int drm_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
+{
+	struct drm *drm = priv;
+
+	(void)gpu;
+	return reset ? 0 : gnv_drm_blind(drm->drm, &drm->bo);
+}
+
 static int kfd_map(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va)
 {
 	struct gnv_kfd_map *map = priv;
@@ -92,15 +109,23 @@ static int kfd_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 	return gnv_kfd_release(priv);
 }
 
+/* Behind it, because the queues stand still then, and there is a moment without a mapping. */
+static int kfd_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
+{
+	(void)gpu;
+	return reset ? gnv_kfd_blind(priv) : 0;
+}
+
 static const struct {
 	size_t size; /* of what it keeps */
 	/* The DMA-BUF is the way's from now on. */
 	int (*map)(const struct gnv_bar_gpu *gpu, int dmabuf, size_t len, void *priv, void **va);
 	int (*unmap)(const struct gnv_bar_gpu *gpu, void *priv); /* 0, -EBUSY */
+	int (*blind)(const struct gnv_bar_gpu *gpu, void *priv, bool reset);
 } ways[GNV_BAR_WAYS] = {
-	[GNV_BAR_INTEROP] = { sizeof(struct interop), interop_map, interop_unmap },
-	[GNV_BAR_DRM] = { sizeof(struct drm), drm_map, drm_unmap },
-	[GNV_BAR_KFD] = { sizeof(struct gnv_kfd_map), kfd_map, kfd_unmap },
+	[GNV_BAR_INTEROP] = { sizeof(struct interop), interop_map, interop_unmap, interop_blind },
+	[GNV_BAR_DRM] = { sizeof(struct drm), drm_map, drm_unmap, drm_blind },
+	[GNV_BAR_KFD] = { sizeof(struct gnv_kfd_map), kfd_map, kfd_unmap, kfd_blind },
 };
 
 static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, bool shared, int dmabuf, size_t len, struct gnv_bar *bar)
@@ -120,6 +145,7 @@ static int try_way(const struct gnv_bar_gpu *gpu, enum gnv_bar_way way, bool sha
 	ret = ways[way].map(gpu, dmabuf, len, bar->priv, &va);
 	if (!ret) {
 		bar->way = way;
+		bar->blind = false;
 		bar->lane = (uintptr_t)va;
 	} else if (ret != -EBUSY) {
 		free(bar->priv);
@@ -142,8 +168,8 @@ static int export_all(const struct gnv_gpu_foreign *foreign, int *dmabuf, uint64
 int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_bar *bar)
 {
 	bool kfd_first = !strncmp(gpu->gfx, "gfx94", 5);
-	const enum gnv_bar_way order[GNV_BAR_WAYS] = { GNV_BAR_INTEROP, kfd_first ? GNV_BAR_KFD : GNV_BAR_DRM,
-						       kfd_first ? GNV_BAR_DRM : GNV_BAR_KFD };
+	const enum gnv_bar_way order[GNV_BAR_WAYS] = { kfd_first ? GNV_BAR_KFD : GNV_BAR_DRM, kfd_first ? GNV_BAR_DRM : GNV_BAR_KFD,
+						       GNV_BAR_INTEROP };
 	uint64_t offset = 0, size = 0;
 	int ret, dmabuf;
 
@@ -167,6 +193,12 @@ int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *for
 	}
 	return gnv_fail(-EOPNOTSUPP,
 			"%s: the GPU cannot reach the doorbells of the controller by any way; the log names the reasons", gpu->bdf);
+}
+
+int gnv_bar_blind(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset)
+{
+	bar->blind |= bar->way == (reset ? GNV_BAR_KFD : GNV_BAR_DRM);
+	return ways[bar->way].blind(gpu, bar->priv, reset);
 }
 
 int gnv_bar_unmap(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar)

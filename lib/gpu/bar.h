@@ -4,10 +4,12 @@
  *
  * There are three ways, and no kernel version tells which of them work; so each is tried, and who uses the mapping tests it:
  *
- *   interop  the runtime's own import. Refused for what amdgpu did not export, but by newest runtimes.
  *   drm      through libdrm, uncached. Needs a runtime that has its address space from libdrm too (ROCm 6).
  *   kfd      the ioctl behind the runtime's, for a DMA-BUF that nobody else has. The kernel chooses the caching: uncached on
  *            gfx94x, where it therefore comes before drm; elsewhere a store may wait in the GPU's cache.
+ *   interop  the runtime's own import, last: released runtimes refuse what amdgpu did not export, and one that would take it by
+ *            DRM's import without a command behind it may leave page table entries invalid (Linux 7.1 and newer), so that the
+ *            lanes' first store is a fault, after which nothing else can be tried.
  */
 #ifndef GNV_GPU_BAR_H
 #define GNV_GPU_BAR_H
@@ -34,6 +36,7 @@ struct gnv_bar_gpu {
 
 struct gnv_bar {
 	enum gnv_bar_way way;
+	bool blind; /* gnv_bar_blind() has put something else in its place, or has tried to */
 	uint64_t lane;
 	void *priv; /* of the way */
 };
@@ -45,6 +48,13 @@ struct gnv_bar {
  * its half: as gnv_bar_unmap(); -ENOMEM, -EMFILE. gnv_fail() has the sentence.
  */
 int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_bar *bar);
+
+/*
+ * gnv_bar_blind() - the device behind the mapping is given back while lanes may ring: give them memory of the host instead
+ * @reset: the device has been reset; else it is about to be. Called for both; each way does its part at the time that suits it.
+ * Return: 0; negative, with its sentence: a lane that rings from now on faults, or the driver stops all queues of the process.
+ */
+int gnv_bar_blind(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset);
 
 /*
  * gnv_bar_unmap() - no kernel of the GPU rings any more

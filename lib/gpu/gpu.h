@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "gpu/kernels/kernels.h"
+#include "util/alloc.h"
 #include "util/log.h"
 
 /* Bytes that were made visible to the lanes. */
@@ -26,6 +27,7 @@ struct gnv_gpu_range {
 	void *cookie;  /* the kind's own */
 	bool doubtful; /* of mmio_attach: a store may arrive late or never, so the first user tests it */
 	bool owner;    /* what other GPUs of this kind see of the same memory ends with it: it is detached last */
+	bool blind;    /* by mmio_blind: it leads nowhere, for good */
 };
 
 /* Memory that is neither the library's nor the GPU's: the doorbell pages of a controller, a DMA-BUF of another driver. */
@@ -90,6 +92,15 @@ struct gnv_gpu_ops {
 	 */
 	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
 	/*
+	 * Which allocation of its user's holds an address, and to be told when that is freed: alloc->freed is set, and must call
+	 * neither of these. Return: 0, told or tagged; -ENOENT the runtime does not know it.
+	 */
+	int (*mem_watch)(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc);
+	/* alloc->freed is not running any more, and will not be called. Ignored where it is not watched. */
+	void (*mem_unwatch)(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc);
+	/* Of one with a tag: is the memory there still this allocation? */
+	bool (*mem_same)(struct gpunvme_gpu *gpu, const void *ptr, const struct gnv_alloc *alloc);
+	/*
 	 * Is such memory, by its DMA-BUF or -1, still in the GPU now that a device has it? A driver may drive it out to serve that.
 	 * Return: 0, also when nobody can tell; -EIO it lies in memory of the host.
 	 */
@@ -97,12 +108,18 @@ struct gnv_gpu_ops {
 
 	/* Host memory, already allocated and mapped to its device, becomes visible to the lanes, uncached. */
 	int (*host_attach)(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range);
-	void (*host_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+	/* Return: 0; -EBUSY the GPU kept it until the process ends: the bytes must not be given to anybody else. */
+	int (*host_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
 
 	/* The same for foreign memory. */
 	int (*mmio_attach)(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range);
 	/* Return: 0; -EBUSY the GPU kept it: the device it belongs to must stay open until the process ends. */
 	int (*mmio_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+	/*
+	 * The device behind a foreign range is given back while lanes may use it: what they store is to go nowhere. Called before the
+	 * device is reset, and with @reset after it. Return: 0; negative, with its sentence: the lanes' next store may be their last.
+	 */
+	int (*mmio_blind)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset);
 	/* A doubtful range has failed its user's test: from the next mmio_attach on it is made in another way, if there is one. */
 	void (*mmio_distrust)(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range);
 
@@ -123,9 +140,11 @@ struct gnv_gpu_ops {
 };
 
 struct gpunvme_gpu {
+	uint64_t process; /* that opened it (util/process.h) */
 	const struct gnv_gpu_ops *ops;
 	unsigned refs;	    /* atomic */
 	bool said_unlocked; /* atomic */
+	bool stale_reads;   /* devices may read old lines of its memory: rings lie there only when they are asked for */
 	struct gnv_log log;
 	struct gpunvme_gpu_info info;
 	bool data_local; /* atomic: a queue with its data in the GPU's memory has passed its self-test: buffers go there, too */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
-#include "os/sys.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
 
 #define TICKS_PER_MS 1000000u /* the lanes read CLOCK_MONOTONIC in nanoseconds */
@@ -80,6 +80,28 @@ static int cpu_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	return 0;
 }
 
+static int cpu_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
+{
+	(void)gpu;
+	(void)ptr;
+	(void)alloc;
+	return -ENOENT;
+}
+
+static void cpu_mem_unwatch(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc)
+{
+	(void)gpu;
+	(void)alloc;
+}
+
+static bool cpu_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct gnv_alloc *alloc)
+{
+	(void)gpu;
+	(void)ptr;
+	(void)alloc;
+	return true;
+}
+
 static int cpu_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
 {
 	(void)gpu;
@@ -102,16 +124,19 @@ static int cpu_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign
 	return cpu_host_attach(gpu, foreign->cpu, foreign->len, range);
 }
 
-static void cpu_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+static int cpu_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
 	(void)gpu;
 	(void)range;
+	return 0;
 }
 
-static int cpu_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+/* The CPU's own mapping is replaced by its owner. */
+static int cpu_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
 	(void)gpu;
 	(void)range;
+	(void)reset;
 	return 0;
 }
 
@@ -209,11 +234,15 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.mem_register = cpu_mem_register,
 	.mem_free = cpu_mem_free,
 	.mem_check = cpu_mem_check,
+	.mem_watch = cpu_mem_watch,
+	.mem_unwatch = cpu_mem_unwatch,
+	.mem_same = cpu_mem_same,
 	.mem_stays = cpu_mem_stays,
 	.host_attach = cpu_host_attach,
 	.host_detach = cpu_detach,
 	.mmio_attach = cpu_mmio_attach,
-	.mmio_detach = cpu_mmio_detach,
+	.mmio_detach = cpu_detach,
+	.mmio_blind = cpu_mmio_blind,
 	.mmio_distrust = cpu_mmio_distrust,
 	.local_alloc = cpu_local_alloc,
 	.local_free = cpu_local_free,

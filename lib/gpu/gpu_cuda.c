@@ -12,7 +12,7 @@
 #include "gpu/kernels/code_object.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/ptx.h"
-#include "os/cuda.h"
+#include "os/nvidia/cuda.h"
 #include "util/bits.h"
 
 #define TICKS_PER_MS 1000000u /* the lanes read %globaltimer, in nanoseconds */
@@ -110,6 +110,23 @@ static int cuda_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	return 0;
 }
 
+/* Nobody tells of the end of memory, but each allocation has a number. */
+static int cuda_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
+{
+	return gnv_cuda_allocation(cuda_of(gpu), ptr, alloc) ? 0 : -ENOENT;
+}
+
+static void cuda_mem_unwatch(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc)
+{
+	(void)gpu;
+	(void)alloc;
+}
+
+static bool cuda_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct gnv_alloc *alloc)
+{
+	return gnv_cuda_tag(cuda_of(gpu), ptr) == alloc->tag;
+}
+
 static int attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, bool io, struct gnv_gpu_range *range)
 {
 	bool ours = false;
@@ -145,15 +162,17 @@ static int cuda_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreig
 	return ret == -EIO ? -EOPNOTSUPP : ret;
 }
 
-static void cuda_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+static int cuda_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
-	if (range->cookie)
-		gnv_cuda_unregister(cuda_of(gpu), range->cookie);
+	return range->cookie ? gnv_cuda_unregister(cuda_of(gpu), range->cookie) : 0;
 }
 
-static int cuda_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+/* What the driver pins of the CPU's mapping stays what it was: there is nothing to put in its place. */
+static int cuda_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
 {
-	cuda_detach(gpu, range);
+	(void)gpu;
+	(void)range;
+	(void)reset;
 	return 0;
 }
 
@@ -223,11 +242,15 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.mem_register = cuda_mem_register,
 	.mem_free = cuda_mem_free,
 	.mem_check = cuda_mem_check,
+	.mem_watch = cuda_mem_watch,
+	.mem_unwatch = cuda_mem_unwatch,
+	.mem_same = cuda_mem_same,
 	.mem_stays = cuda_mem_stays,
 	.host_attach = cuda_host_attach,
 	.host_detach = cuda_detach,
 	.mmio_attach = cuda_mmio_attach,
-	.mmio_detach = cuda_mmio_detach,
+	.mmio_detach = cuda_detach,
+	.mmio_blind = cuda_mmio_blind,
 	.mmio_distrust = cuda_mmio_distrust,
 	.local_alloc = cuda_local_alloc,
 	.local_free = cuda_local_free,

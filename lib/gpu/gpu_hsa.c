@@ -13,11 +13,11 @@
 #include "gpu/invalidate.h"
 #include "gpu/kernels/code_object.h"
 #include "gpu/vram.h"
-#include "os/amdregs.h"
-#include "os/drm.h"
-#include "os/hsa.h"
-#include "os/sys.h"
-#include "os/topology.h"
+#include "os/amd/amdregs.h"
+#include "os/amd/drm.h"
+#include "os/amd/hsa.h"
+#include "os/amd/nodes.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 
@@ -30,6 +30,33 @@ struct lanes {
 static struct gnv_hsa *hsa_of(const struct gpunvme_gpu *gpu)
 {
 	return ((const struct lanes *)gpu->priv)->hsa;
+}
+
+/*
+ * Generations whose host data path caches what devices read, and is invalidated by register. Read in source: 4.0 to 4.2 and 5.0
+ * have that register, 4.4, of gfx90a and gfx94x, has none (Linux hdp_v4_0.c, hdp_v5_0.c). Guessed: which gfx comes with which of
+ * them, above all the APUs among gfx103, and that reads by other devices meet the cache. A GPU too many loses a rung, no data.
+ */
+static bool has_stale_reads(const struct gnv_hsa_info *info)
+{
+	static const char *const kinds[] = { "gfx900", "gfx902", "gfx904", "gfx906", "gfx908", "gfx909", "gfx90c", "gfx103" };
+	const char *gfx = strstr(info->isa, "gfx");
+	size_t i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(kinds); i++)
+		if (gfx && !strncmp(gfx, kinds[i], strlen(kinds[i])))
+			return true;
+	return false;
+}
+
+/* Its own name, also where its code is that of its family. */
+static void name_gpu(struct gpunvme_gpu *gpu, const struct gnv_hsa_info *info)
+{
+	const char *gfx = strstr(info->isa, "gfx");
+
+	gfx = gfx ? gfx : info->isa;
+	snprintf(gpu->info.name, sizeof(gpu->info.name), "%.32s, %.*s, %s", info->name, (int)gnv_min(strcspn(gfx, ":"), 16u), gfx,
+		 info->bdf);
 }
 
 static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
@@ -56,14 +83,15 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 		return ret;
 	}
 	lanes->hsa = hsa;
-	lanes->kfd_id = gnv_topology_kfd_id(GNV_SYSFS, info->bdf, info->node);
+	lanes->kfd_id = gnv_kfd_id(GNV_SYSFS, info->bdf, info->node);
 	gpu->priv = lanes;
 	gpu->info.kind = GPUNVME_GPU_HSA;
 	gpu->info.width = info->width;
+	gpu->stale_reads = has_stale_reads(info);
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
-	snprintf(gpu->info.name, sizeof(gpu->info.name), "%.32s, %s, %s", info->name, code.gfx, info->bdf);
-	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%s: %llu MiB, waves of %u, clock of %u kHz, memory for data %s", gpu->info.name,
-		(unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms,
+	name_gpu(gpu, info);
+	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, memory for data %s",
+		gpu->info.name, code.gfx, (unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms,
 		!info->data_pool ? "none" : info->uncached ? "uncached" : "fine-grained");
 	return 0;
 }
@@ -121,14 +149,15 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 
 	if (ret)
 		return ret;
-	if (cached)
-		gnv_log(&gpu->log, GPUNVME_LOG_WARN,
-			"%zu bytes at %p are cached: what a controller writes is seen by the next kernel, and maybe not by one that has "
-			"read there before; for that take memory of hipExtMallocWithFlags(..., hipDeviceMallocUncached)",
-			len, ptr);
 	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu, .lane = lane, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
 	if (gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset))
 		bytes->dmabuf = -1;
+	if (cached && !gnv_drm_uncached(GNV_SYSFS, gnv_hsa_info(hsa_of(gpu))->bdf, bytes->dmabuf))
+		gnv_log(&gpu->log, GPUNVME_LOG_WARN,
+			"%zu bytes at %p may be cached by this GPU: what a controller writes is seen by the next kernel, and maybe not by one "
+			"that has read there before; memory of gpunvme_mem_alloc() is not, and with ROCm 7.2 "
+			"hipExtMallocWithFlags(..., hipDeviceMallocUncached) where the runtime passes it on",
+			len, ptr);
 	return 0;
 }
 
@@ -139,6 +168,25 @@ static int hsa_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	bool cached;
 
 	return gnv_hsa_pointer(hsa_of(gpu), (void *)(uintptr_t)lane, len, &cpu, &same, &cached);
+}
+
+static int hsa_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
+{
+	return gnv_hsa_watch(hsa_of(gpu), ptr, alloc);
+}
+
+static void hsa_mem_unwatch(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc)
+{
+	gnv_hsa_unwatch(hsa_of(gpu), alloc);
+}
+
+/* It is told, and has no tag. */
+static bool hsa_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct gnv_alloc *alloc)
+{
+	(void)gpu;
+	(void)ptr;
+	(void)alloc;
+	return true;
 }
 
 static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
@@ -166,15 +214,18 @@ static int hsa_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
 
 static int hsa_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
 {
-	int ret = gnv_hsa_lock(hsa_of(gpu), cpu, len, &range->lane);
+	bool locked = false;
+	int ret = gnv_hsa_lock(hsa_of(gpu), cpu, len, &range->lane, &locked);
 
-	range->cookie = cpu;
+	range->cookie = locked ? cpu : NULL;
 	return ret;
 }
 
-static void hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+static int hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
-	gnv_hsa_unlock(hsa_of(gpu), range->cookie);
+	if (range->cookie)
+		gnv_hsa_unlock(hsa_of(gpu), range->cookie);
+	return 0;
 }
 
 static int interop_map(void *ctx, int dmabuf, size_t len, void **va)
@@ -235,6 +286,16 @@ static int hsa_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	return ret;
 }
 
+static int hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+{
+	const struct gnv_bar_gpu where = bar_gpu(gpu);
+	struct gnv_bar *bar = range->cookie;
+	int ret = gnv_bar_blind(&where, bar, reset);
+
+	range->blind = bar->blind;
+	return ret;
+}
+
 static void hsa_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 {
 	const struct gnv_bar *bar = range->cookie;
@@ -261,12 +322,12 @@ static void hsa_local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range,
 
 static int hsa_peek(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
 {
-	return gnv_hsa_copy(hsa_of(gpu), to, (const void *)(uintptr_t)lane, len);
+	return gnv_hsa_peek(hsa_of(gpu), to, lane, len);
 }
 
 static int hsa_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
 {
-	return gnv_hsa_copy(hsa_of(gpu), (void *)(uintptr_t)lane, from, len);
+	return gnv_hsa_poke(hsa_of(gpu), lane, from, len);
 }
 
 static int hsa_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
@@ -303,11 +364,15 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.mem_register = hsa_mem_register,
 	.mem_free = hsa_mem_free,
 	.mem_check = hsa_mem_check,
+	.mem_watch = hsa_mem_watch,
+	.mem_unwatch = hsa_mem_unwatch,
+	.mem_same = hsa_mem_same,
 	.mem_stays = hsa_mem_stays,
 	.host_attach = hsa_host_attach,
 	.host_detach = hsa_host_detach,
 	.mmio_attach = hsa_mmio_attach,
 	.mmio_detach = hsa_mmio_detach,
+	.mmio_blind = hsa_mmio_blind,
 	.mmio_distrust = hsa_mmio_distrust,
 	.local_alloc = hsa_local_alloc,
 	.local_free = hsa_local_free,

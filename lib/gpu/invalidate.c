@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-#include "os/amdregs.h"
+#include "os/amd/amdregs.h"
 #include "util/bits.h"
 #include "util/clock.h"
 #include "util/log.h"

@@ -12,10 +12,12 @@
 
 #include "gpu/gpu.h"
 #include "util/thread.h"
+#include "util/process.h"
 
 #define QUEUES_MAX 1024u
 
 struct gpunvme_service {
+	uint64_t process; /* whose thread it is (util/process.h) */
 	pthread_t thread;
 	uint32_t stop; /* atomic */
 	uint32_t count;
@@ -39,6 +41,8 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 
 	if (!gpu || !dq || !out || !count || count > QUEUES_MAX)
 		return gnv_fail(-EINVAL, "gpunvme_service_start: gpu, dq and service must not be NULL, and 1 to %u queues served", QUEUES_MAX);
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
 	if (gpu->info.kind != GPUNVME_GPU_CPU)
 		return gnv_fail(-EOPNOTSUPP, "on %s a wave has to serve: call gpunvme_serve() in a kernel", gpu->info.name);
 	for (i = 0; i < count; i++)
@@ -47,6 +51,7 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 	service = calloc(1, sizeof(*service) + count * sizeof(*dq));
 	if (!service)
 		return gnv_fail(-ENOMEM, "out of memory");
+	service->process = gnv_process();
 	service->count = count;
 	memcpy(service->dq, dq, count * sizeof(*dq));
 	ret = gnv_thread_start(&service->thread, serve, service);
@@ -60,7 +65,7 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 
 GPUNVME_API void gpunvme_service_stop(struct gpunvme_service *service)
 {
-	if (!service)
+	if (!service || gnv_foreign(service->process))
 		return;
 	__atomic_store_n(&service->stop, 1, __ATOMIC_RELEASE);
 	pthread_join(service->thread, NULL);

@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "os/dmabuf.h"
-#include "os/drm.h"
-#include "os/hip.h"
-#include "os/sys.h"
+#include "os/amd/drm.h"
+#include "os/amd/hip.h"
+#include "os/linux/dmabuf.h"
+#include "os/linux/sys.h"
 
 struct gnv_vram {
 	struct gnv_hip_bytes hip;

@@ -22,13 +22,13 @@ struct gnv_arena_chunk {
 	uint64_t iova;
 	unsigned pages; /* managed here; 0 for a chunk that is one big block */
 	unsigned used;
-	uint64_t map[CHUNK_PAGES / 64];
 	bool lent;
 	bool dead; /* atomic: taken away */
 	struct gnv_mem_watch watch;
 	struct gnv_arena *arena;
 	void (*lost)(void *ctx);
 	void *ctx;
+	uint64_t map[]; /* of the pages */
 };
 
 struct gnv_arena {
@@ -38,8 +38,14 @@ struct gnv_arena {
 	size_t page;
 	struct gpunvme_gpu *source; /* whose memory it takes; NULL: the host's */
 	bool said_unlocked;
+	bool kept; /* a GPU did not let go of some of its memory */
 	struct gnv_arena_chunk *chunks;
 };
+
+static struct gnv_arena_chunk *chunk_new(uint64_t pages)
+{
+	return calloc(1, sizeof(struct gnv_arena_chunk) + (size_t)(pages + 63) / 64 * sizeof(uint64_t));
+}
 
 int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *source, const struct gnv_log *log,
 		     struct gnv_arena **arena)
@@ -55,6 +61,39 @@ int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *s
 	made->log = log;
 	*arena = made;
 	return 0;
+}
+
+int gnv_arena_over(struct gpunvme_mem *mem, uint64_t iova, size_t page, const struct gnv_log *log, struct gnv_arena **arena)
+{
+	const uint64_t pages = gnv_min(mem->len / page, INT32_MAX);
+	struct gnv_arena_chunk *chunk = chunk_new(pages);
+	int ret = chunk ? gnv_arena_create(NULL, page, NULL, log, arena) : gnv_fail(-ENOMEM, "out of memory");
+
+	if (ret) {
+		free(chunk);
+		return ret;
+	}
+	chunk->mem = mem;
+	chunk->iova = iova;
+	chunk->pages = (unsigned)pages;
+	chunk->used = 1; /* so that it stays when nothing of it is in use */
+	chunk->map[0] = 1;
+	(*arena)->chunks = chunk;
+	return 0;
+}
+
+int gnv_arena_blind(struct gnv_arena *arena, bool reset)
+{
+	struct gnv_arena_chunk *chunk;
+	int ret = 0, failed;
+
+	pthread_mutex_lock(&arena->lock);
+	for (chunk = arena->chunks; chunk; chunk = chunk->next) {
+		failed = gnv_mem_blind(chunk->mem, reset);
+		ret = ret ? ret : failed;
+	}
+	pthread_mutex_unlock(&arena->lock);
+	return ret;
 }
 
 /* Map the memory of a chunk and put it into the list. */
@@ -93,7 +132,7 @@ int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem, void (*lost
 
 	if (mem->len < CHUNK_BYTES)
 		return gnv_fail(-EINVAL, "%zu bytes are too few for rings, %u are needed", mem->len, CHUNK_BYTES);
-	chunk = calloc(1, sizeof(*chunk));
+	chunk = chunk_new(CHUNK_PAGES);
 	if (!chunk)
 		return gnv_fail(-ENOMEM, "out of memory");
 	*chunk = (struct gnv_arena_chunk){ .mem = mem, .lent = true, .arena = arena, .lost = lost, .ctx = ctx };
@@ -112,9 +151,14 @@ int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem, void (*lost
 
 static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct gnv_arena_chunk **out)
 {
-	struct gnv_arena_chunk *chunk = calloc(1, sizeof(*chunk));
+	struct gnv_arena_chunk *chunk;
 	int ret;
 
+	if (!arena->space)
+		return gnv_fail(-ENOSPC, "the %zu bytes in the drive (CMB) have no room for %zu in a row; put fewer and less deep queues, or "
+				"less data there",
+				arena->chunks->pages * arena->page, len);
+	chunk = chunk_new(CHUNK_PAGES);
 	if (!chunk)
 		return gnv_fail(-ENOMEM, "out of memory");
 	ret = arena->source ? gnv_mem_gpu_alloc(arena->source, len, &chunk->mem) :
@@ -142,20 +186,22 @@ free_chunk:
 static int chunk_remove(struct gnv_arena *arena, struct gnv_arena_chunk *chunk)
 {
 	struct gnv_arena_chunk **link;
-	int ret = arena->space->ops->unmap(arena->space, chunk->iova, chunk->mem->len);
+	int ret = arena->space ? arena->space->ops->unmap(arena->space, chunk->iova, chunk->mem->len) : 0;
 
 	if (ret)
 		return ret;
 	for (link = &arena->chunks; *link != chunk; link = &(*link)->next)
 		;
 	*link = chunk->next;
-	gnv_mem_release(chunk->mem);
+	if (!chunk->mem->leaked)
+		gnv_mem_release(chunk->mem);
 	free(chunk);
 	return 0;
 }
 
-void gnv_arena_destroy(struct gnv_arena *arena)
+int gnv_arena_destroy(struct gnv_arena *arena)
 {
+	const int ret = arena->kept ? -EBUSY : 0;
 	struct gnv_arena_chunk *chunk, *next;
 
 	for (chunk = arena->chunks; chunk; chunk = next) {
@@ -168,6 +214,7 @@ void gnv_arena_destroy(struct gnv_arena *arena)
 	}
 	pthread_mutex_destroy(&arena->lock);
 	free(arena);
+	return ret;
 }
 
 static bool page_used(const struct gnv_arena_chunk *chunk, unsigned i)
@@ -246,6 +293,7 @@ static int prepare(struct gnv_arena *arena, struct gpunvme_gpu *gpu, struct gnv_
 		return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less",
 				arena->page);
 	if (!arena->source)
+		/* quiet -Wanalyzer-null-argument: memory of the host has a pointer */
 		memset(block->cpu, 0, block->len);
 	if (!gpu)
 		return 0;
@@ -258,9 +306,15 @@ static int prepare(struct gnv_arena *arena, struct gpunvme_gpu *gpu, struct gnv_
 	return arena->source ? gnv_gpu_fill(gpu, block->lane, block->len, 0) : 0;
 }
 
+/* What is larger has memory to itself, or does not fit. */
+static size_t most_shared(const struct gnv_arena *arena)
+{
+	return arena->space ? OWN_MAPPING : arena->chunks->mem->len;
+}
+
 static int alloc(struct gnv_arena *arena, bool own, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block)
 {
-	struct gnv_block got = { NULL };
+	struct gnv_block got = { .cpu = NULL };
 	struct gnv_arena_chunk *chunk = NULL;
 	unsigned first = 0;
 	int ret;
@@ -269,7 +323,7 @@ static int alloc(struct gnv_arena *arena, bool own, size_t len, struct gpunvme_g
 		return gnv_fail(-ENOMEM, "a block of %zu bytes is not possible", len);
 	len = gnv_align_up(len, arena->page);
 	pthread_mutex_lock(&arena->lock);
-	if (len > OWN_MAPPING || arena->page > OWN_MAPPING)
+	if (len > most_shared(arena))
 		ret = chunk_add(arena, len, 0, &chunk);
 	else
 		ret = alloc_pages(arena, own, (unsigned)(len / arena->page), &chunk, &first);
@@ -306,6 +360,18 @@ static bool spare_exists(const struct gnv_arena *arena, const struct gnv_arena_c
 	return false;
 }
 
+/* By its address: it may have been blinded, and shown elsewhere since. With the lock held. */
+static void hide(struct gnv_arena *arena, const struct gnv_block *block)
+{
+	struct gnv_arena_chunk *chunk = block->chunk;
+
+	if (!gnv_mem_hide_at(chunk->mem, block->gpu, block->lane - (block->iova - chunk->iova)))
+		return;
+	gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", chunk->mem->len, gpunvme_errmsg());
+	chunk->mem->leaked = true;
+	arena->kept = true;
+}
+
 void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 {
 	struct gnv_arena_chunk *chunk = block->chunk;
@@ -314,7 +380,7 @@ void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 		return;
 	pthread_mutex_lock(&arena->lock);
 	if (block->gpu)
-		gnv_mem_hide(chunk->mem, block->gpu);
+		hide(arena, block);
 	if (chunk->pages) {
 		flip_pages(chunk, (unsigned)((block->iova - chunk->iova) / arena->page), (unsigned)(block->len / arena->page));
 		chunk->used -= (unsigned)(block->len / arena->page);

@@ -31,8 +31,21 @@ struct gnv_block {
 int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *source, const struct gnv_log *log,
 		     struct gnv_arena **arena);
 
-/* Unmap and give back everything; the device makes no DMA any more. What cannot be unmapped is leaked, and the log says so. */
-void gnv_arena_destroy(struct gnv_arena *arena);
+/*
+ * gnv_arena_over() - the same of one memory that the device reaches at @iova without a mapping, as it does its own
+ * When it is used up a request answers -ENOSPC, whatever its size. @mem: the arena's when this succeeds.
+ * Return: 0, -ENOMEM.
+ */
+int gnv_arena_over(struct gpunvme_mem *mem, uint64_t iova, size_t page, const struct gnv_log *log, struct gnv_arena **arena);
+
+/* gnv_mem_blind() of all its memory. Any thread. */
+int gnv_arena_blind(struct gnv_arena *arena, bool reset);
+
+/*
+ * Unmap and give back everything; the device makes no DMA any more. What cannot be unmapped is leaked, and what a GPU did not let
+ * go of; the log says so. Return: 0; -EBUSY the latter: the device in which such memory lies must stay open until the process ends.
+ */
+int gnv_arena_destroy(struct gnv_arena *arena);
 
 /*
  * gnv_arena_lend() - take from this memory first, as long as there is room

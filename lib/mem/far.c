@@ -6,10 +6,17 @@
 #include "mem/mem.h"
 #include "util/mmio.h"
 
-void gnv_mem_far_fence(const struct gpunvme_mem *mem)
+/* A function of SR-IOV has no register (Linux nbio_v7_9.c, nbio_v7_9_set_reg_remap): what is read comes behind what was written. */
+static void settle(const struct gpunvme_mem *mem, size_t last)
 {
 	gnv_mmio_drain();
-	mem->gpu->ops->coherence(mem->gpu, GPUNVME_COHERENCE_HDP); /* where there is no such register nothing is held back */
+	if (mem->gpu->ops->coherence(mem->gpu, GPUNVME_COHERENCE_HDP) && mem->cpu)
+		(void)*((const volatile char *)mem->cpu + last);
+}
+
+void gnv_mem_far_fence(const struct gpunvme_mem *mem)
+{
+	settle(mem, mem->len - 1);
 }
 
 /* An address of freed memory must not be followed, not by the runtime either, which would end the process. */
@@ -41,6 +48,6 @@ int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *fr
 	if (ret || !mem->cpu)
 		return ret ? ret : mem->gpu->ops->poke(mem->gpu, lane, from, len);
 	memcpy((char *)mem->cpu + offset, from, len);
-	gnv_mem_far_fence(mem);
+	settle(mem, offset + len - 1);
 	return 0;
 }

@@ -100,7 +100,7 @@ int gnv_iova_exclude(struct gnv_iova *iova, uint64_t start, uint64_t last)
 	unsigned at;
 
 	for (at = 0; at < iova->count;) {
-		struct gnv_range *range = &iova->free[at];
+		struct gnv_range *range;
 		unsigned count = iova->count;
 		int ret = grow(iova, 1);
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "os/sysfs.h"
+#include "os/linux/sysfs.h"
 
 struct gnv_iova {
 	struct gnv_range *free; /* ascending, never adjacent */

@@ -8,13 +8,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "os/sys.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
 #include "util/opts.h"
+#include "util/process.h"
 
 void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops)
 {
 	mem->ops = ops;
+	mem->process = gnv_process();
 	mem->dmabuf = -1;
 	pthread_mutex_init(&mem->lock, NULL);
 }
@@ -71,12 +73,30 @@ void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len)
 
 static int check_flags(uint32_t flags)
 {
-	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | OF_GPU;
+	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | GPUNVME_MEM_CMB_LISTS | OF_GPU;
 
 	if (flags & ~known)
-		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST", flags & ~known);
-	if (flags & OF_GPU && !gnv_is_pow2(flags))
+		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST, _CMB_LISTS",
+				flags & ~known);
+	if (flags & OF_GPU && !gnv_is_pow2(flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
 		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST and GPUNVME_MEM_HUGE");
+	return 0;
+}
+
+static int alloc(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpunvme_mem **mem)
+{
+	int ret;
+
+	if (flags & (GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
+		return gnv_mem_gpu_alloc_by(gpu, flags & GPUNVME_MEM_HIP ? GNV_VRAM_HIP : GNV_VRAM_DRM, len, mem);
+	if (flags & GPUNVME_MEM_VRAM || (!(flags & GPUNVME_MEM_HOST) && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
+		return gnv_mem_gpu_alloc(gpu, len, mem);
+	ret = gnv_mem_host_alloc(len, flags, gnv_gpu_log(gpu), mem);
+	if (ret)
+		return ret;
+	(*mem)->gpu = gnv_gpu_get(gpu);
+	if (!(*mem)->locked && gnv_gpu_first_unlocked(gpu))
+		gnv_mem_log_unlocked(gnv_gpu_log(gpu), (*mem)->len);
 	return 0;
 }
 
@@ -88,24 +108,17 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
 
 	if (!gpu || !mem)
 		return gnv_fail(-EINVAL, "gpunvme_mem_alloc: gpu and mem must not be NULL");
-	ret = gnv_opts_copy(&opts, sizeof(opts), user, "gpunvme_mem_opts");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
+	ret = gnv_opts_copy(&opts, user, gpunvme_mem_opts);
 	if (ret)
 		return ret;
-	ret = check_flags(opts.flags);
-	if (ret)
-		return ret;
-	if (opts.flags & (GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
-		return gnv_mem_gpu_alloc_by(gpu, opts.flags & GPUNVME_MEM_HIP ? GNV_VRAM_HIP : GNV_VRAM_DRM, len, mem);
-	if (opts.flags & GPUNVME_MEM_VRAM ||
-	    (!(opts.flags & GPUNVME_MEM_HOST) && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
-		return gnv_mem_gpu_alloc(gpu, len, mem);
-	ret = gnv_mem_host_alloc(len, opts.flags, gnv_gpu_log(gpu), mem);
-	if (ret)
-		return ret;
-	(*mem)->gpu = gnv_gpu_get(gpu);
-	if (!(*mem)->locked && gnv_gpu_first_unlocked(gpu))
-		gnv_mem_log_unlocked(gnv_gpu_log(gpu), (*mem)->len);
-	return 0;
+	ret = opts.reserved ? gnv_fail(-EINVAL, "gpunvme_mem_opts.reserved must be 0") : check_flags(opts.flags);
+	if (!ret)
+		ret = alloc(gpu, len, opts.flags, mem);
+	if (!ret)
+		(*mem)->lists_inside = opts.flags & GPUNVME_MEM_CMB_LISTS;
+	return ret;
 }
 
 GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem)
@@ -114,6 +127,8 @@ GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t 
 
 	if (!gpu || !mem)
 		return gnv_fail(-EINVAL, "gpunvme_mem_register: gpu and mem must not be NULL");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
 	ret = ((uintptr_t)ptr | len) & (gnv_sys_page_size() - 1) ? -ENOENT : gnv_mem_gpu_register(gpu, ptr, len, mem);
 	if (ret != -ENOENT)
 		return ret;

@@ -3,7 +3,7 @@
  * Memory objects: bytes with a CPU pointer, a lane address and, per address space, an IOVA.
  *
  * A kind of memory (host, VRAM, a foreign DMA-BUF, a device's BAR) is a `static const struct gnv_mem_ops` and one constructor.
- * Everything above works on struct gpunvme_mem. IOVAs and PRP lists belong to the mapping to a device (nvme/map.c), not here.
+ * Everything above works on struct gpunvme_mem. IOVAs and PRP lists belong to the mapping to a device (queue/mapping.h), not here.
  */
 #ifndef GNV_MEM_MEM_H
 #define GNV_MEM_MEM_H
@@ -15,7 +15,8 @@
 #include "gpu/gpu.h"
 #include "util/log.h"
 
-struct gnv_mapping; /* of this memory to one device; nvme/map.h */
+struct gnv_cached;  /* mem/cache.h */
+struct gnv_mapping; /* of this memory to one device; queue/mapping.h */
 
 /* Told when the device in whose BAR the memory lies takes it away. */
 struct gnv_mem_watch {
@@ -42,6 +43,7 @@ struct gnv_sight {
 };
 
 struct gpunvme_mem {
+	uint64_t process; /* that made it (util/process.h) */
 	const struct gnv_mem_ops *ops;
 	struct gpunvme_gpu *gpu; /* a counted reference, or NULL for the library's own */
 	void *cpu;               /* NULL where the CPU cannot reach it */
@@ -52,12 +54,18 @@ struct gpunvme_mem {
 	uint64_t dmabuf_offset; /* of the first byte in it */
 	bool local;      /* memory of `gpu`, not of the host */
 	bool far;        /* a device's pages: the CPU combines what it writes, and the kernel makes no direct I/O to them */
+	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
 	bool borrowed;   /* local, but its user's, who may free it at any time */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
-	bool orphan;     /* freed by its owner while a device may still write to it; released with its last mapping */
-	bool leaked;     /* a device that was closed may still write to it: the bytes are never given back */
+	bool orphan;     /* the library's own, freed while a device may still write to it; released with its last mapping */
+	bool leaked;     /* a GPU did not let go of it: the bytes are never given back */
 	bool gone;       /* taken away for good */
+	bool inside;     /* memory of a controller in software: mapped, and reached when that is told so */
+	bool lists_inside; /* PRP lists of its mappings lie in the memory of the drive */
+	struct gpunvme_dev *home; /* it lies in this drive, which has it at home_iova without a mapping; or NULL */
+	uint64_t home_iova;
+	struct gnv_cached *cached; /* that it belongs to, or NULL */
 	struct gnv_sight *sights; /* under the lock of whoever shows it */
 	pthread_mutex_t lock; /* protects maps, watches, orphan, leaked and gone */
 	struct gnv_mapping *maps;
@@ -114,7 +122,18 @@ void gnv_mem_fini(struct gpunvme_mem *mem);
 int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane);
 int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu);
 
-/* How it is shown to that GPU, or NULL; valid until it is hidden. */
+/* The same of memory that may have been blinded: of what was shown at @lane. */
+int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint64_t lane);
+
+/*
+ * gnv_mem_blind() - its device is given back while lanes may use it: to them it becomes memory that leads nowhere
+ * Who asks to see it afterwards, when the device is back, is shown it elsewhere. Called before the device is reset, and with @reset
+ * after it. Serialised with those above.
+ * Return: 0; negative, with its sentence: for one of the GPUs that was not possible.
+ */
+int gnv_mem_blind(struct gpunvme_mem *mem, bool reset);
+
+/* How it is shown to that GPU, or NULL: not, or it is blind; valid until it is hidden. */
 struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu);
 
 /* For the ops of kinds: ordinary memory of this process; memory of another driver, reached by its CPU pointer or its DMA-BUF. */

@@ -9,9 +9,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "os/dmabuf.h"
-#include "os/sys.h"
+#include "os/linux/dmabuf.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/process.h"
 
 struct mem_bar {
 	struct gpunvme_mem mem; /* first: what is freed */
@@ -20,6 +21,7 @@ struct mem_bar {
 };
 
 struct gpunvme_peer {
+	uint64_t process; /* that opened it (util/process.h) */
 	struct gnv_vfio vfio;
 	struct gnv_vfio_watch watch;
 	struct gnv_log log;
@@ -79,12 +81,15 @@ int gnv_peer_open(gnv_vfio_take *take, const struct gnv_pci *pci, const struct g
 	if (!peer)
 		return gnv_fail(-ENOMEM, "out of memory");
 	peer->log = *log;
+	peer->process = gnv_process();
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
 	ret = gnv_vfio_open(take, pci, NULL, &peer->vfio);
 	if (ret)
 		goto free_peer;
 	ret = gnv_vfio_enable(&peer->vfio); /* before any export: one made while memory is off is born revoked */
+	if (!ret)
+		ret = gnv_vfio_master(&peer->vfio); /* its DMA ends in an address space of its own, where nothing is */
 	if (!ret)
 		ret = gnv_vfio_watch_start(&peer->watch, &peer->vfio, alarm_rang, peer);
 	if (ret)
@@ -100,14 +105,24 @@ free_peer:
 	return ret;
 }
 
-GPUNVME_API void gpunvme_peer_close(struct gpunvme_peer *peer)
+static void put(struct gpunvme_peer *peer)
 {
-	if (!peer || __atomic_sub_fetch(&peer->refs, 1, __ATOMIC_ACQ_REL))
+	if (__atomic_sub_fetch(&peer->refs, 1, __ATOMIC_ACQ_REL))
 		return;
 	gnv_vfio_watch_stop(&peer->watch);
 	gnv_vfio_close(&peer->vfio);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
+}
+
+GPUNVME_API void gpunvme_peer_close(struct gpunvme_peer *peer)
+{
+	if (!peer)
+		return;
+	if (gnv_foreign(peer->process))
+		return;
+	gnv_log_end(&peer->log); /* memory in it may keep it open, but its user's log is the user's again */
+	put(peer);
 }
 
 static int check_held(const struct gpunvme_peer *peer)
@@ -121,14 +136,18 @@ GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer)
 
 	if (!peer)
 		return gnv_fail(-EINVAL, "gpunvme_peer_reset: peer must not be NULL");
+	if (gnv_foreign(peer->process))
+		return -ECHILD;
 	pthread_mutex_lock(&peer->lock);
 	ret = check_held(peer);
-	if (!ret)
+	if (!ret && peer->vfio.reset_way != GNV_VFIO_RESET_NONE)
 		lose_all(peer, false);
-	if (!ret && gnv_vfio_quiesce(&peer->vfio))
-		ret = gnv_fail(-EIO, "%s could not be reset", peer->vfio.bdf);
+	if (!ret)
+		ret = gnv_vfio_reset(&peer->vfio);
 	if (!ret)
 		ret = gnv_vfio_enable(&peer->vfio);
+	if (!ret)
+		ret = gnv_vfio_master(&peer->vfio);
 	pthread_mutex_unlock(&peer->lock);
 	return ret;
 }
@@ -146,7 +165,7 @@ static void bar_release(struct gpunvme_mem *mem)
 	gnv_sys_unmap(mem->cpu, mem->len);
 	if (mem->dmabuf >= 0)
 		gnv_dmabuf_close(mem->dmabuf);
-	gpunvme_peer_close(peer);
+	put(peer);
 }
 
 static const struct gnv_mem_ops bar_ops = { "bar", bar_release, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
@@ -212,5 +231,7 @@ GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *pe
 {
 	if (!gpu || !peer || !mem)
 		return gnv_fail(-EINVAL, "gpunvme_mem_bar: gpu, peer and mem must not be NULL");
+	if (gnv_foreign(peer->process))
+		return -ECHILD;
 	return gnv_mem_bar(peer, gpu, bar, offset, len, mem);
 }

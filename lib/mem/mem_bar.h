@@ -9,7 +9,7 @@
 #include <gpunvme/peer.h>
 
 #include "mem/mem.h"
-#include "os/vfio.h"
+#include "os/vfio/vfio.h"
 
 /*
  * gnv_peer_open() - take a device and watch it

@@ -5,10 +5,13 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mem/mem.h"
-#include "os/dmabuf.h"
-#include "os/sys.h"
+#include "os/linux/dmabuf.h"
+#include "os/linux/sys.h"
+#include "util/bits.h"
+#include "util/process.h"
 
 static void dmabuf_release(struct gpunvme_mem *mem)
 {
@@ -35,6 +38,23 @@ static int check_range(int fd, uint64_t offset, size_t len)
 	return 0;
 }
 
+/*
+ * BARs that vfio-pci lends, and pages of the host, stay where they are. Drivers of GPUs move theirs; all of DRM, amdgpu too, export
+ * as "drm" (drm_gem_prime_export), others by their own names. Of whom nothing is known, the worst is assumed.
+ */
+static bool may_move(int fd)
+{
+	static const char *const still[] = { "vfio_pci_core", "udmabuf", "system", "reserved", "linux,cma", "default_cma_region" };
+	char name[64];
+	size_t i;
+
+	gnv_dmabuf_exporter(fd, name, sizeof(name));
+	for (i = 0; i < GNV_ARRAY_LEN(still); i++)
+		if (!strcmp(name, still[i]))
+			return false;
+	return true;
+}
+
 GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **out)
 {
 	struct gpunvme_mem *mem;
@@ -43,6 +63,8 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 
 	if (!gpu || !out)
 		return gnv_fail(-EINVAL, "gpunvme_mem_import_dmabuf: gpu and mem must not be NULL");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
 	ret = check_range(fd, offset, len);
 	if (ret)
 		return ret;
@@ -60,6 +82,7 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 	mem->len = len;
 	mem->page = gnv_sys_page_size();
 	mem->far = true;
+	mem->moves = may_move(own);
 	mem->dmabuf = own;
 	mem->dmabuf_offset = offset;
 	mem->gpu = gnv_gpu_get(gpu);

@@ -50,6 +50,7 @@ static int wrap(struct gpunvme_gpu *gpu, struct mem_gpu *made, int ret, struct g
 	made->mem.lane = made->bytes.lane;
 	made->mem.local = true;
 	made->mem.far = true;
+	made->mem.moves = true;
 	made->mem.locked = true;
 	*mem = &made->mem;
 	return 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "mem/mem.h"
-#include "os/sys.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
 
 #define HUGE_PAGE (2u << 20)

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 
 #include "mem/mem.h"
-#include "os/dmabuf.h"
+#include "os/linux/dmabuf.h"
 
+/* A blind one is of those who have it, and of nobody else. */
 static struct gnv_sight **find(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
 {
 	struct gnv_sight **link;
 
-	for (link = &mem->sights; *link && (*link)->gpu != gpu; link = &(*link)->next)
+	for (link = &mem->sights; *link && ((*link)->gpu != gpu || (*link)->range.blind); link = &(*link)->next)
 		;
 	return link;
 }
@@ -68,12 +69,12 @@ static int detach(struct gpunvme_mem *mem, struct gnv_sight **link)
 	return ret;
 }
 
-int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)
+static int leave(struct gpunvme_mem *mem, struct gnv_sight *sight)
 {
-	struct gnv_sight **link = find(mem, gpu);
+	struct gnv_sight **link;
 	int ret = 0, kept;
 
-	(*link)->users--;
+	sight->users--;
 	for (link = &mem->sights; *link;) {
 		if ((*link)->users || holds_others(mem, *link)) {
 			link = &(*link)->next;
@@ -81,6 +82,32 @@ int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)
 		}
 		kept = detach(mem, link);
 		ret = ret ? ret : kept;
+	}
+	return ret;
+}
+
+int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)
+{
+	return leave(mem, *find(mem, gpu));
+}
+
+int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint64_t lane)
+{
+	struct gnv_sight *sight;
+
+	for (sight = mem->sights; sight->gpu != gpu || sight->range.lane != lane; sight = sight->next)
+		;
+	return leave(mem, sight);
+}
+
+int gnv_mem_blind(struct gpunvme_mem *mem, bool reset)
+{
+	struct gnv_sight *sight;
+	int ret = 0, failed;
+
+	for (sight = mem->sights; sight; sight = sight->next) {
+		failed = sight->gpu->ops->mmio_blind(sight->gpu, &sight->range, reset);
+		ret = ret ? ret : failed;
 	}
 	return ret;
 }
@@ -93,8 +120,7 @@ int gnv_mem_attach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t
 int gnv_mem_detach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
 	(void)mem;
-	gpu->ops->host_detach(gpu, range);
-	return 0;
+	return gpu->ops->host_detach(gpu, range);
 }
 
 struct part {

@@ -35,7 +35,9 @@ struct gnv_space_ops {
 struct gnv_space {
 	const struct gnv_space_ops *ops;
 	unsigned refs;  /* atomic */
+	bool by_dmabuf; /* maps what has a DMA-BUF by it: its exporter is asked, and a refusal may move the memory */
 	bool one_piece; /* maps only what is contiguous in physical memory: huge pages */
+	bool bare;	/* nothing stands between device and memory: what was unmapped can be reached all the same */
 };
 
 static inline struct gnv_space *gnv_space_get(struct gnv_space *space)

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "mem/space_vfio.h"
-#include "os/iommufd.h"
+#include "os/vfio/iommufd.h"
 
 static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, uint64_t iova)
 {
@@ -14,7 +14,7 @@ static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem 
 	if (ret == -EOPNOTSUPP)
 		return gnv_fail(ret,
 				"the kernel refused the DMA-BUF for %s: up to Linux 7.3 IOMMUFD takes only a single range that vfio-pci "
-				"exported, not memory of a GPU driver",
+				"exported, not memory of a GPU driver (patches: docs/kernel.md)",
 				sv->bdf);
 	if (ret == -ENODEV)
 		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory; map it again "
@@ -67,5 +67,9 @@ static const struct gnv_space_ops iommufd_ops = { "iommufd", gnv_space_iommufd_m
 
 int gnv_space_iommufd_create(const struct gnv_vfio *vfio, struct gnv_space **space)
 {
-	return gnv_space_vfio_create(&iommufd_ops, vfio, gnv_iommufd_ranges, space);
+	int ret = gnv_space_vfio_create(&iommufd_ops, vfio, gnv_iommufd_ranges, space);
+
+	if (!ret)
+		(*space)->by_dmabuf = true;
+	return ret;
 }

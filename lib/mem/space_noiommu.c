@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "mem/space_vfio.h"
-#include "os/iommufd.h"
+#include "os/vfio/iommufd.h"
 
 /* A memory that is pinned. */
 struct gnv_space_run {
@@ -51,6 +51,10 @@ static int find_phys(const struct gnv_space_vfio *sv, uint64_t label, size_t len
 					"%zu bytes for %s do not lie in one piece of physical memory, as they must without an IOMMU; use "
 					"GPUNVME_MEM_HUGE and at most 2 MiB for each buffer (vm.nr_hugepages)",
 					len, sv->bdf);
+		if (at > GNV_SPACE_HIGHEST || piece - 1 > GNV_SPACE_HIGHEST - at)
+			return gnv_fail(-EOPNOTSUPP,
+					"the memory for %s lies at 0x%llx, and drives exist that have only 48 bits of an address; use an IOMMU",
+					sv->bdf, (unsigned long long)at);
 		if (!done)
 			*phys = at;
 		done += (size_t)piece;
@@ -103,7 +107,14 @@ static int noiommu_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 	if (!run)
 		return -ENOENT;
 	ret = gnv_space_iommufd_unmap(space, run->label, len);
-	free(run); /* after a refusal it stays pinned until the space is closed */
+	if (ret) { /* it stays pinned, and may be asked for again */
+		pthread_mutex_lock(&sv->lock);
+		run->next = sv->runs;
+		sv->runs = run;
+		pthread_mutex_unlock(&sv->lock);
+	} else {
+		free(run);
+	}
 	return ret;
 }
 
@@ -134,6 +145,6 @@ int gnv_space_noiommu_create(const struct gnv_vfio *vfio, struct gnv_space **spa
 	int ret = gnv_space_vfio_create(&noiommu_ops, vfio, gnv_iommufd_ranges, space);
 
 	if (!ret)
-		(*space)->one_piece = true;
+		(*space)->one_piece = (*space)->by_dmabuf = (*space)->bare = true;
 	return ret;
 }

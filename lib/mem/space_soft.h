@@ -7,6 +7,8 @@
  *
  * IOVAs are non-canonical addresses on every supported CPU (top byte 0x5a), with unmapped gaps between mappings, so that a
  * pointer used as an IOVA is refused and an IOVA used as a pointer crashes at once.
+ *
+ * A host in another process chooses its addresses itself, as a machine does. Its mappings are placed.
  */
 #ifndef GNV_MEM_SPACE_SOFT_H
 #define GNV_MEM_SPACE_SOFT_H
@@ -18,13 +20,16 @@
 #define GNV_SOFT_IOVA_BASE 0x5a00000000000000ull
 #define GNV_SOFT_SPACE_SLOTS 4096u /* mappings at one time */
 
-/* A mapping as the controller sees it, valid while it holds a reference. Fields are constant. */
+/* A mapping as the controller sees it, valid while it holds a reference. Fields are constant, but for one. */
 struct gnv_soft_map {
 	uint64_t iova;
 	size_t len;
 	char *cpu;     /* of the first byte; where the CPU does not reach it, an address that nothing has */
 	const struct gpunvme_mem *far; /* memory of a device, which gnv_soft_map_get() and _put() move; NULL: the host's */
+	bool inside;   /* memory of the controller's own: there is nothing at its address until CMBMSC says so */
 	bool hidden;   /* the CPU does not reach it: no rings there, no lists */
+	bool foreign;  /* memory of another process */
+	uint32_t leaving; /* no new use of it begins (atomic) */
 	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping for ever */
 	uint64_t serial;
 };
@@ -51,8 +56,38 @@ static inline unsigned gnv_soft_iova_slot(uint64_t iova)
 	return (unsigned)(iova >> GNV_SOFT_IOVA_SLOT_SHIFT) % GNV_SOFT_SPACE_SLOTS;
 }
 
+/* Is it an address that this space has chosen? */
+static inline bool gnv_soft_iova_is_own(uint64_t iova)
+{
+	return !((iova ^ GNV_SOFT_IOVA_BASE) >> 56);
+}
+
+static inline bool gnv_soft_map_is_leaving(const struct gnv_soft_map *map)
+{
+	return __atomic_load_n(&map->leaving, __ATOMIC_RELAXED);
+}
+
+/*
+ * gnv_soft_space_place() - map memory of another process where that process says
+ * @cpu: where this one reaches it
+ * Return: 0; -EINVAL it is empty, wraps, or lies among the space's own addresses; -EEXIST it overlaps another one; -ENOSPC.
+ */
+int gnv_soft_space_place(struct gnv_space *space, uint64_t iova, size_t len, void *cpu);
+
+/*
+ * gnv_soft_space_displace() - undo that: from now on no use begins, and those that are under way are waited for
+ * @iova: of the whole mapping, placed or given up once before by this function with -EBUSY
+ * Return: 0 nobody reaches the memory any more; -EBUSY somebody still does after @ms: call it again; -ENOENT.
+ */
+int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms);
+
+/* The first half of it: nobody who does not use it already will. Return: 0, -ENOENT. */
+int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova);
+
 /* Return: 0, -ENOMEM. */
 int gnv_soft_space_create(struct gnv_space **space);
+/* The same for a controller that knows 48 bits of an address: it chooses from 2^47 to 2^48, for less than 32 GiB at a time. */
+int gnv_soft_space_create_narrow(struct gnv_space **space);
 
 /*
  * gnv_soft_space_get() - find the mapping that holds [iova, iova + len) whole and take a reference to it

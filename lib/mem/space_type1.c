@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "mem/space_vfio.h"
-#include "os/type1.h"
+#include "os/vfio/type1.h"
 
 static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *out)
 {
@@ -18,10 +18,11 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 		return gnv_fail(-EOPNOTSUPP,
 				"type 1 cannot map %s memory, which has no address in this process; use port=iommufd (CONFIG_IOMMUFD)",
 				mem->ops->kind);
-	if (mem->local && !sv->unsafe_vram)
+	if (mem->moves && !sv->unsafe_vram)
 		return gnv_fail(-EOPNOTSUPP,
-				"type 1 maps memory of a GPU for good, and does not learn when the driver moves it: the controller would then "
-				"write into somebody else's; unsafe-vram=1 in the URI allows it");
+				"type 1 maps memory of a GPU for good, and does not learn when the driver moves it%s: the controller would "
+				"then write into somebody else's; unsafe-vram=1 in the URI allows it",
+				mem->local ? "" : ", as the exporter of this DMA-BUF may");
 	ret = gnv_space_vfio_take(sv, mem->len, &iova);
 	if (ret)
 		return ret;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/sys.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
 
 #define LOWEST 0x100000u      /* below it a stray zero or small number would be an address */
@@ -43,6 +43,8 @@ static int exclude_windows(struct gnv_iova *iova)
 	struct gnv_range *range = calloc(room, sizeof(*range));
 	int ret = range ? gnv_iova_exclude(iova, 0, LOWEST - 1) : -ENOMEM;
 
+	if (!ret)
+		ret = gnv_iova_exclude(iova, GNV_SPACE_HIGHEST + 1, UINT64_MAX);
 	count = range ? (unsigned)gnv_min(gnv_sysfs_mmio(GNV_SYSFS, range, room), room) : 0;
 	for (i = 0; i < count && !ret; i++)
 		ret = gnv_iova_exclude(iova, range[i].start, range[i].last);
@@ -116,6 +118,11 @@ int gnv_space_vfio_create(const struct gnv_space_ops *ops, const struct gnv_vfio
 		gnv_fail(ret, "%s: the usable addresses of its IOMMU cannot be read: %s", vfio->bdf, strerror(-ret));
 		goto close_as;
 	}
+	if (!sv->iova.count) {
+		ret = gnv_fail(-EOPNOTSUPP, "%s: its IOMMU has no address below 2^48, which drives exist that have no more of; use another slot",
+			       vfio->bdf);
+		goto close_as;
+	}
 	pthread_mutex_init(&sv->lock, NULL);
 	*space = &sv->base;
 	return 0;
@@ -161,6 +168,16 @@ void gnv_space_vfio_give(struct gnv_space_vfio *sv, uint64_t iova, size_t len)
 	pthread_mutex_lock(&sv->lock);
 	gnv_iova_free(&sv->iova, iova, len);
 	pthread_mutex_unlock(&sv->lock);
+}
+
+int gnv_space_vfio_avoid(struct gnv_space_vfio *sv, uint64_t start, uint64_t len)
+{
+	int ret;
+
+	pthread_mutex_lock(&sv->lock);
+	ret = len - 1 > UINT64_MAX - start ? -EINVAL : gnv_iova_exclude(&sv->iova, start, start + len - 1);
+	pthread_mutex_unlock(&sv->lock);
+	return ret ? gnv_fail(ret, "%s: the addresses of its own memory cannot be kept free: %s", sv->bdf, strerror(-ret)) : 0;
 }
 
 int gnv_space_vfio_refused(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, int ret)

@@ -11,7 +11,9 @@
 #include "mem/iova.h"
 #include "mem/mem.h"
 #include "mem/space.h"
-#include "os/vfio.h"
+#include "os/vfio/vfio.h"
+
+#define GNV_SPACE_HIGHEST ((1ull << 48) - 1) /* what every drive can reach (GNV_QUIRK_ADDR_48) */
 
 /* What the kernel says can be mapped, as gnv_iommufd_ranges(). */
 typedef int gnv_space_ranges(const struct gnv_vfio_as *as, struct gnv_range *range, unsigned room);
@@ -51,6 +53,9 @@ struct gnv_space_vfio *gnv_space_vfio_of(struct gnv_space *space);
 /* Addresses for memory, and back. Return: 0, -ENOSPC, -ENOMEM; gnv_fail() has the sentence. */
 int gnv_space_vfio_take(struct gnv_space_vfio *sv, size_t len, uint64_t *iova);
 void gnv_space_vfio_give(struct gnv_space_vfio *sv, uint64_t iova, size_t len);
+
+/* Give these out no more: the device knows them as its own. Return: 0; -EINVAL, -ENOMEM; gnv_fail() has the sentence. */
+int gnv_space_vfio_avoid(struct gnv_space_vfio *sv, uint64_t start, uint64_t len);
 
 /* The sentence for a mapping the kernel refused. Returns `ret`. */
 int gnv_space_vfio_refused(const struct gnv_space_vfio *sv, const struct gpunvme_mem *mem, int ret);

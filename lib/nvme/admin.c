@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Admin commands: Base Specification 3.3 (queues), 4.1.1 (PRPs), 5 (commands).
- * Invariant: at most one command is in flight, and only while the lock is held; after a command that got no proper answer there is
- * never another.
+ * Invariant: but for requests for events at most one command is in flight, and only while the lock is held; after a command that
+ * got no proper answer there is never another.
  */
 #include "nvme/admin.h"
 
@@ -12,28 +12,27 @@
 #include "util/bits.h"
 #include "util/clock.h"
 #include "util/mmio.h"
+#include "util/process.h"
 
 #define ENTRIES 32u
+#define FIRST_AER 0xff00u /* command identifiers of requests for events; other commands have lower ones */
 
-int gnv_admin_start(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms)
+int gnv_admin_init(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms)
 {
 	int ret;
 
 	memset(admin, 0, sizeof(*admin));
 	pthread_mutex_init(&admin->lock, NULL);
+	admin->process = gnv_process();
 	admin->ctrl = ctrl;
 	admin->arena = arena;
 	admin->timeout_ms = timeout_ms;
 	admin->phase = 1;
-	ret = gnv_ctrl_disable(ctrl);
-	if (!ret)
-		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &admin->sq);
+	ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &admin->sq);
 	if (!ret)
 		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &admin->cq);
 	if (!ret)
 		ret = gnv_arena_alloc(arena, 4096, NULL, &admin->data);
-	if (!ret)
-		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
 	return ret;
 }
 
@@ -42,24 +41,30 @@ int gnv_admin_restart(struct gnv_admin *admin)
 	struct gnv_ctrl *ctrl = admin->ctrl;
 	int ret;
 
+	__atomic_fetch_add(&admin->restarts, 1, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&admin->lock);
-	gnv_ctrl_kill(ctrl, -ENODEV);
+	__atomic_fetch_sub(&admin->restarts, 1, __ATOMIC_RELAXED);
 	ret = gnv_ctrl_disable(ctrl);
 	if (!ret) {
+		gnv_arena_free(admin->arena, &admin->late);
 		memset(admin->sq.cpu, 0, admin->sq.len);
 		memset(admin->cq.cpu, 0, admin->cq.len);
 		admin->tail = admin->head = 0;
 		admin->phase = 1;
+		memset(&admin->aer, 0, sizeof(admin->aer));
 		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
 	}
 	if (!ret)
 		gnv_ctrl_revive(ctrl);
+	else
+		gnv_ctrl_kill(ctrl, ret == -ENODEV ? ret : -ESHUTDOWN);
 	pthread_mutex_unlock(&admin->lock);
 	return ret;
 }
 
 void gnv_admin_fini(struct gnv_admin *admin)
 {
+	gnv_arena_free(admin->arena, &admin->late);
 	gnv_arena_free(admin->arena, &admin->data);
 	gnv_arena_free(admin->arena, &admin->cq);
 	gnv_arena_free(admin->arena, &admin->sq);
@@ -67,13 +72,12 @@ void gnv_admin_fini(struct gnv_admin *admin)
 }
 
 /* @bell: rings instead of the CPU; NULL: the CPU does. Return: what @bell answers; then the command was not sent. */
-static int submit(struct gnv_admin *admin, struct gpunvme_sqe *cmd, const struct gnv_bell *bell)
+static int submit(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell)
 {
 	struct gpunvme_sqe *ring = admin->sq.cpu;
 	uint16_t tail = (uint16_t)((admin->tail + 1) % ENTRIES);
 	int ret = 0;
 
-	cmd->cid = ++admin->cid;
 	ring[admin->tail] = *cmd;
 	if (bell) {
 		__atomic_thread_fence(__ATOMIC_SEQ_CST); /* the entry before whatever makes somebody else ring */
@@ -95,30 +99,81 @@ static int check_alive(struct gnv_admin *admin)
 	if (ret)
 		return ret;
 	if (csts & GPUNVME_CSTS_CFS)
-		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ENODEV),
-				"the controller reports a fatal error (CSTS.CFS); close it and open "
-				"it again");
+		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
+				"the controller reports a fatal error (CSTS.CFS); call gpunvme_dev_reset(), or close it and open it again");
 	return 0;
+}
+
+static bool completion_waits(const struct gnv_admin *admin)
+{
+	const struct gpunvme_cqe *entry = (const struct gpunvme_cqe *)admin->cq.cpu + admin->head;
+
+	return GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, gnv_mmio_read32((const char *)entry + 12)) == admin->phase;
+}
+
+static void next_completion(struct gnv_admin *admin)
+{
+	admin->head = (uint16_t)((admin->head + 1) % ENTRIES);
+	if (!admin->head)
+		admin->phase ^= 1;
+	gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_cq_doorbell(admin->ctrl, 0), admin->head);
+}
+
+/* Return: true when the completion at the head was that of a request for an event. */
+static bool take_event(struct gnv_admin *admin)
+{
+	struct gpunvme_cqe cqe = ((const struct gpunvme_cqe *)admin->cq.cpu)[admin->head];
+	uint32_t i = cqe.cid - FIRST_AER;
+
+	if (cqe.cid < FIRST_AER || i >= GNV_ADMIN_AERS || !(admin->aer.sent >> i & 1) || cqe.sqid || cqe.sqhd >= ENTRIES)
+		return false;
+	admin->aer.sent &= ~(1u << i);
+	if (cqe.status >> 1 & GPUNVME_ST_CODE)
+		admin->aer.refused |= 1u << i;
+	else
+		admin->aer.answered |= 1u << i;
+	admin->aer.dw0[i] = cqe.dw0;
+	next_completion(admin);
+	return true;
+}
+
+/* Somebody resets the controller, which forgets the command. Until then it may carry it out. */
+static int check_wanted(struct gnv_admin *admin, uint8_t opc)
+{
+	if (!__atomic_load_n(&admin->restarts, __ATOMIC_ACQUIRE))
+		return 0;
+	return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
+			"admin command 0x%02x was ended by a reset of the controller; send it again", opc);
 }
 
 static int wait_completion(struct gnv_admin *admin, uint8_t opc)
 {
-	const struct gpunvme_cqe *entry = (const struct gpunvme_cqe *)admin->cq.cpu + admin->head;
 	struct gnv_deadline deadline = gnv_deadline_in(admin->timeout_ms);
 
 	do {
-		uint32_t dw3 = gnv_mmio_read32((const char *)entry + 12);
 		int ret;
 
-		if (GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, dw3) == admin->phase)
-			return 0;
+		while (completion_waits(admin))
+			if (!take_event(admin))
+				return 0;
 		ret = check_alive(admin);
+		if (!ret)
+			ret = check_wanted(admin, opc);
 		if (ret)
 			return ret;
 	} while (gnv_deadline_poll_again(&deadline));
-	gnv_ctrl_kill(admin->ctrl, -ENODEV);
-	return gnv_fail(-ETIMEDOUT, "the controller did not answer admin command 0x%02x within %u ms; close it and open it again",
+	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN);
+	return gnv_fail(-ETIMEDOUT, "the controller did not answer admin command 0x%02x within %u ms; reset it, or close and open it",
 			opc, admin->timeout_ms);
+}
+
+static int broke(struct gnv_admin *admin, const struct gpunvme_cqe *cqe)
+{
+	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN);
+	return gnv_fail(-EPROTO,
+			"the controller broke the protocol: admin completion of command %u, queue %u, head %u; the last command was %u "
+			"of queue 0",
+			cqe->cid, cqe->sqid, cqe->sqhd, admin->cid);
 }
 
 /* Take the completion at the head; it is the device's word, so all of it is checked. */
@@ -127,17 +182,9 @@ static int take_completion(struct gnv_admin *admin, uint32_t *result)
 	struct gpunvme_cqe cqe = ((const struct gpunvme_cqe *)admin->cq.cpu)[admin->head];
 	uint32_t status = cqe.status >> 1;
 
-	if (cqe.cid != admin->cid || cqe.sqid || cqe.sqhd >= ENTRIES) {
-		gnv_ctrl_kill(admin->ctrl, -ENODEV);
-		return gnv_fail(-EPROTO,
-				"the controller broke the protocol: admin completion of command %u, queue %u, head %u; expected "
-				"command %u of queue 0",
-				cqe.cid, cqe.sqid, cqe.sqhd, admin->cid);
-	}
-	admin->head = (uint16_t)((admin->head + 1) % ENTRIES);
-	if (!admin->head)
-		admin->phase ^= 1;
-	gnv_mmio_write32(admin->ctrl->bar + gnv_ctrl_cq_doorbell(admin->ctrl, 0), admin->head);
+	if (cqe.cid != admin->cid || cqe.sqid || cqe.sqhd >= ENTRIES)
+		return broke(admin, &cqe);
+	next_completion(admin);
 	if (result)
 		*result = cqe.dw0;
 	return status & GPUNVME_ST_CODE ? (int)status : 0;
@@ -171,9 +218,14 @@ static int data_get(struct gnv_admin *admin, size_t len, struct gnv_block *data)
 	return 0;
 }
 
+/* There is one late block at most: behind it is a restart, or nothing. */
 static void data_put(struct gnv_admin *admin, struct gnv_block *data)
 {
-	if (data->chunk && data->iova != admin->data.iova)
+	if (!data->chunk || data->iova == admin->data.iova)
+		return;
+	if (gnv_ctrl_dead(admin->ctrl))
+		admin->late = *data;
+	else
 		gnv_arena_free(admin->arena, data);
 }
 
@@ -185,6 +237,7 @@ static int exchange(struct gnv_admin *admin, struct gpunvme_sqe *cmd, const stru
 
 	if (ret)
 		return ret;
+	cmd->cid = admin->cid = (uint16_t)((admin->cid + 1) % FIRST_AER);
 	ret = submit(admin, cmd, bell);
 	if (ret)
 		return ret;
@@ -201,9 +254,7 @@ static int exchange(struct gnv_admin *admin, struct gpunvme_sqe *cmd, const stru
 /* Return: 0 when another command may be sent. */
 static int check_usable(const struct gnv_admin *admin)
 {
-	int ret = gnv_ctrl_dead(admin->ctrl);
-
-	return ret ? gnv_fail(ret, "the controller is dead since an earlier failure; close it and open it again") : 0;
+	return gnv_ctrl_check(admin->ctrl);
 }
 
 int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result)
@@ -211,6 +262,8 @@ int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, c
 	struct gpunvme_sqe sqe = *cmd;
 	int ret;
 
+	if (gnv_foreign(admin->process))
+		return -ECHILD;
 	pthread_mutex_lock(&admin->lock);
 	ret = check_usable(admin);
 	if (!ret)
@@ -225,6 +278,8 @@ int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *
 	struct gnv_block data = { 0 };
 	int ret;
 
+	if (gnv_foreign(admin->process))
+		return -ECHILD;
 	pthread_mutex_lock(&admin->lock);
 	ret = check_usable(admin);
 	if (ret)
@@ -241,9 +296,42 @@ int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *
 	ret = exchange(admin, &sqe, NULL, result);
 	if (!ret && len && !to_device)
 		memcpy(buf, data.cpu, len);
-	if (!gnv_ctrl_dead(admin->ctrl)) /* else it may still write there: the arena keeps it */
-		data_put(admin, &data);
+	data_put(admin, &data);
 unlock:
 	pthread_mutex_unlock(&admin->lock);
 	return ret;
+}
+
+/* ---- Requests for events ---- */
+
+void gnv_admin_request_events(struct gnv_admin *admin, unsigned want)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_ASYNC_EVENT_REQUEST };
+	unsigned i;
+
+	pthread_mutex_lock(&admin->lock);
+	for (i = 0; i < want && i < GNV_ADMIN_AERS && !gnv_ctrl_dead(admin->ctrl); i++) {
+		if ((admin->aer.sent | admin->aer.answered | admin->aer.refused) >> i & 1)
+			continue;
+		cmd.cid = (uint16_t)(FIRST_AER + i);
+		admin->aer.sent |= 1u << i;
+		submit(admin, &cmd, NULL);
+	}
+	pthread_mutex_unlock(&admin->lock);
+}
+
+unsigned gnv_admin_take_events(struct gnv_admin *admin, uint32_t events[GNV_ADMIN_AERS])
+{
+	unsigned i, n = 0;
+
+	pthread_mutex_lock(&admin->lock);
+	while (!gnv_ctrl_dead(admin->ctrl) && completion_waits(admin))
+		if (!take_event(admin)) /* and no command is in flight that it could answer */
+			broke(admin, (const struct gpunvme_cqe *)admin->cq.cpu + admin->head);
+	for (i = 0; i < GNV_ADMIN_AERS; i++)
+		if (admin->aer.answered >> i & 1)
+			events[n++] = admin->aer.dw0[i];
+	admin->aer.answered = 0;
+	pthread_mutex_unlock(&admin->lock);
+	return n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The admin queue: one command at a time, its data through a bounce buffer.
+ * The admin queue: one command at a time, its data through a bounce buffer; and requests for asynchronous events, which wait there.
  */
 #ifndef GNV_NVME_ADMIN_H
 #define GNV_NVME_ADMIN_H
@@ -8,32 +8,37 @@
 #include "mem/arena.h"
 #include "nvme/ctrl.h"
 
+#define GNV_ADMIN_AERS 4u /* Asynchronous Event Requests at most */
 #define GNV_ADMIN_MAX_DATA ((size_t)4096 * 64)
 
 struct gnv_admin {
+	uint64_t process; /* that may use it (util/process.h) */
+	uint32_t restarts; /* that are under way or wait for the lock: a command in flight ends for them (atomic) */
 	pthread_mutex_t lock; /* held for a whole command; protects all below */
 	struct gnv_ctrl *ctrl;
 	struct gnv_arena *arena;
 	struct gnv_block sq;
 	struct gnv_block cq;
 	struct gnv_block data; /* one page, for commands that need no more */
+	struct gnv_block late; /* of a command without an answer: the controller may write there until it is disabled */
 	uint32_t timeout_ms;
 	uint16_t tail;
 	uint16_t head;
 	uint16_t phase; /* 1 or 0: what a new completion carries */
 	uint16_t cid;
+	struct {
+		uint32_t sent, answered, refused; /* one bit for each request; what is none of these may be sent */
+		uint32_t dw0[GNV_ADMIN_AERS];	  /* of those answered */
+	} aer;
 };
 
-/*
- * Allocate the rings, reset and enable the controller. After a failure, too, the caller stops the controller where ctrl->enabled
- * says that it may make DMA, and then calls gnv_admin_fini(). Return: 0, -ENOMEM, or what enabling answers.
- */
-int gnv_admin_start(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms);
+/* Allocate the rings. After a failure, too, gnv_admin_fini() gives them back. Return: 0, -ENOMEM, or what the space answers. */
+int gnv_admin_init(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms);
 
 /*
- * Reset the controller, whatever it was doing, and begin anew: afterwards it makes no DMA but for the admin queue, and has no I/O
- * queues. Return: 0; what disabling and enabling answer: then the controller is dead, and ctrl->enabled says whether it may make
- * DMA.
+ * Reset the controller, whatever it was doing, and begin: afterwards it makes no DMA but for the admin queue, and has no I/O
+ * queues. A command in flight is not waited for: it ends with -ESHUTDOWN. Return: 0; what disabling and enabling answer: then the
+ * controller is dead, and ctrl->enabled says whether it may make DMA.
  */
 int gnv_admin_restart(struct gnv_admin *admin);
 
@@ -45,10 +50,21 @@ void gnv_admin_fini(struct gnv_admin *admin);
  * @cmd:  all but CID and data pointer
  * @buf:  data, copied; NULL when @len is 0
  * @to_device: the controller reads @buf
- * A command without an answer, or with a wrong one, ends the controller: it is marked dead, and its buffers stay mapped.
- * Return: 0; -ENODEV dead or gone; -ETIMEDOUT, -EPROTO this command; -ENOMEM; or a positive NVMe status.
+ * A command without an answer, or with a wrong one, ends the controller: it is marked dead, and its buffers stay mapped
+ * until it was disabled.
+ * Return: 0; -ENODEV gone; -ESHUTDOWN dead, or reset meanwhile; -ETIMEDOUT, -EPROTO this command; -ENOMEM; or a positive NVMe
+ * status.
  */
 int gnv_admin_run(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device, uint32_t *result);
+
+/*
+ * Have @want requests wait at the controller, GNV_ADMIN_AERS at most; those that it refused are not sent again before a reset. None
+ * is sent to a controller that is dead.
+ */
+void gnv_admin_request_events(struct gnv_admin *admin, unsigned want);
+
+/* What requests were answered with, dword 0 of each. A completion of anything else ends the controller. Return: how many. */
+unsigned gnv_admin_take_events(struct gnv_admin *admin, uint32_t events[GNV_ADMIN_AERS]);
 
 /* Somebody else rings the doorbell. */
 struct gnv_bell {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Controller registers: Base Specification 3.1.3 (properties), 3.5 (initialisation), 3.6 (shutdown).
+ * Controller registers: Base Specification 3.1.3 (properties), 3.5 (initialisation), 3.6 (shutdown), 8.26
+ * (controllers that are offline).
  * Invariant: every wait has a deadline, and every read of CSTS passes gnv_ctrl_status().
  */
 #include "nvme/ctrl.h"
@@ -30,10 +31,26 @@ static void reg_write(struct gnv_ctrl *ctrl, enum gpunvme_reg reg, uint32_t valu
 
 int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret)
 {
-	int alive = 0;
+	int was = __atomic_load_n(&ctrl->dead, __ATOMIC_RELAXED);
 
-	__atomic_compare_exchange_n(&ctrl->dead, &alive, ret, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	while (was != ret && (!was || ret == -ENODEV))
+		if (__atomic_compare_exchange_n(&ctrl->dead, &was, ret, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+			if (!was && ctrl->died)
+				ctrl->died(ctrl->died_ctx);
+			break;
+		}
 	return ret;
+}
+
+int gnv_ctrl_check(const struct gnv_ctrl *ctrl)
+{
+	int ret = gnv_ctrl_dead(ctrl);
+
+	if (!ret)
+		return 0;
+	if (ret == -ENODEV)
+		return gnv_fail(ret, "the controller is gone; close it, check power, slot and link, and open it again");
+	return gnv_fail(ret, "the controller is dead since an earlier failure; call gpunvme_dev_reset(), or close it and open it again");
 }
 
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl)
@@ -88,8 +105,13 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 	ctrl->dstrd = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_CAP_DSTRD, ctrl->cap);
 	ctrl->max_depth = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_CAP_MQES_0B, ctrl->cap) + 1;
 	mpsmin = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_CAP_MPSMIN, ctrl->cap);
+	if (!ctrl->cap && csts & GPUNVME_CSTS_CFS)
+		return gnv_fail(-EOPNOTSUPP,
+				"the controller is offline, as a virtual function (SR-IOV) is that got no queues; give it some from its "
+				"physical function: nvme virt-mgmt with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then -a 9");
 	if (!(ctrl->cap & GPUNVME_CAP_CSS_NVM))
-		return gnv_fail(-EOPNOTSUPP, "the controller does not offer the NVM command set (CAP 0x%llx)",
+		return gnv_fail(-EOPNOTSUPP, "the controller does not offer the NVM command set%s (CAP 0x%llx)",
+				ctrl->cap & GPUNVME_CAP_CSS_IO ? ", but others, such as that of key-value stores" : "",
 				(unsigned long long)ctrl->cap);
 	if (mpsmin > GPUNVME_FIELD_GET(GPUNVME_CAP_MPSMAX, ctrl->cap))
 		return gnv_fail(-EOPNOTSUPP, "the controller offers no memory page size (CAP 0x%llx)",
@@ -142,6 +164,8 @@ int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
 			wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);
 		reg_write(ctrl, GPUNVME_REG_CC, cc & ~(GPUNVME_CC_EN | GPUNVME_CC_SHN));
 	}
+	if (ctrl->rest_ms)
+		gnv_sleep_ms(ctrl->rest_ms);
 	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, 0, ctrl->disable_ms, false);
 	if (!ret)
 		ctrl->enabled = false;
@@ -149,6 +173,69 @@ int gnv_ctrl_disable(struct gnv_ctrl *ctrl)
 		return gnv_fail(ret, "the controller did not stop (CSTS.RDY stays 1) within %u ms; reset or power-cycle it",
 				ctrl->disable_ms);
 	return ret;
+}
+
+/* ---- Memory in the controller: Base Specification 3.1.3 (CMBLOC, CMBSZ, CMBMSC, CMBSTS), 8.2.1 ---- */
+
+/* Data goes both ways; a list may be used by any queue. */
+static uint32_t cmb_holds(uint32_t loc, uint32_t sz)
+{
+	const uint32_t data = GPUNVME_CMBSZ_RDS | GPUNVME_CMBSZ_WDS;
+
+	return (sz & GPUNVME_CMBSZ_SQS ? GPUNVME_CMB_QUEUES : 0u) | ((sz & data) == data ? GPUNVME_CMB_DATA : 0u) |
+	       (sz & GPUNVME_CMBSZ_LISTS && loc & GPUNVME_CMBLOC_CDPCILS ? GPUNVME_CMB_LISTS : 0u);
+}
+
+int gnv_ctrl_cmb(struct gnv_ctrl *ctrl, struct gnv_ctrl_cmb *cmb)
+{
+	uint32_t loc, sz, unit_shift;
+
+	if (ctrl->cap & GPUNVME_CAP_CMBS)
+		gnv_mmio_write64(ctrl->bar + GPUNVME_REG_CMBMSC, GPUNVME_CMBMSC_CRE);
+	loc = reg_read(ctrl, GPUNVME_REG_CMBLOC);
+	sz = reg_read(ctrl, GPUNVME_REG_CMBSZ);
+	if (!(sz & GPUNVME_CMBSZ_SZ) || sz == BAR_GONE)
+		return gnv_fail(-ENOENT, "the controller has no memory buffer");
+	cmb->holds = cmb_holds(loc, sz);
+	if (!cmb->holds)
+		return gnv_fail(-EOPNOTSUPP, "its memory buffer takes neither submission queues nor data (CMBSZ 0x%08x)", sz);
+	unit_shift = 12 + 4 * GPUNVME_FIELD_GET(GPUNVME_CMBSZ_SZU, sz);
+	if (unit_shift > 36)
+		return gnv_fail(-EPROTO, "its memory buffer has units that do not exist (CMBSZ 0x%08x)", sz);
+	cmb->bar = GPUNVME_FIELD_GET(GPUNVME_CMBLOC_BIR, loc);
+	cmb->offset = (uint64_t)GPUNVME_FIELD_GET(GPUNVME_CMBLOC_OFST, loc) << unit_shift;
+	cmb->size = (uint64_t)GPUNVME_FIELD_GET(GPUNVME_CMBSZ_SZ, sz) << unit_shift;
+	if (cmb->bar == 1 || cmb->bar > 5)
+		return gnv_fail(-EPROTO, "its memory buffer lies in a BAR that does not exist (CMBLOC 0x%08x)", loc);
+	return 0;
+}
+
+/* Before NVMe 1.4 there was no such register. The half that switches it on comes last: controllers take the whole address then. */
+static void write_cmb_base(struct gnv_ctrl *ctrl)
+{
+	const uint64_t value = ctrl->cmb_base | GPUNVME_CMBMSC_CRE | GPUNVME_CMBMSC_CMSE;
+
+	if (!(ctrl->cap & GPUNVME_CAP_CMBS))
+		return;
+	reg_write(ctrl, GPUNVME_REG_CMBMSC + 4, (uint32_t)(value >> 32));
+	reg_write(ctrl, GPUNVME_REG_CMBMSC, (uint32_t)value);
+}
+
+void gnv_ctrl_cmb_off(struct gnv_ctrl *ctrl)
+{
+	ctrl->cmb_base = 0;
+	if (ctrl->cap & GPUNVME_CAP_CMBS)
+		gnv_mmio_write64(ctrl->bar + GPUNVME_REG_CMBMSC, 0);
+}
+
+int gnv_ctrl_cmb_at(struct gnv_ctrl *ctrl, uint64_t base)
+{
+	ctrl->cmb_base = base;
+	write_cmb_base(ctrl);
+	if (!(ctrl->cap & GPUNVME_CAP_CMBS) || !(reg_read(ctrl, GPUNVME_REG_CMBSTS) & GPUNVME_CMBSTS_CBAI))
+		return 0;
+	gnv_ctrl_cmb_off(ctrl);
+	return gnv_fail(-EINVAL, "the controller refuses address 0x%llx for its memory buffer", (unsigned long long)base);
 }
 
 int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries)
@@ -161,6 +248,8 @@ int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t 
 		  GPUNVME_FIELD_PREP(GPUNVME_AQA_ASQS_0B, entries - 1) | GPUNVME_FIELD_PREP(GPUNVME_AQA_ACQS_0B, entries - 1));
 	gnv_mmio_write64(ctrl->bar + GPUNVME_REG_ASQ, asq);
 	gnv_mmio_write64(ctrl->bar + GPUNVME_REG_ACQ, acq);
+	if (ctrl->cmb_base) /* a function reset forgets it */
+		write_cmb_base(ctrl);
 	ctrl->enabled = true;
 	reg_write(ctrl, GPUNVME_REG_CC, cc);
 	ret = wait_status(ctrl, GPUNVME_CSTS_RDY, GPUNVME_CSTS_RDY, ctrl->ready_ms, true);

@@ -22,8 +22,12 @@ struct gnv_ctrl {
 	uint32_t ready_ms;    /* deadline of CSTS.RDY becoming 1 */
 	uint32_t disable_ms;  /* and 0 */
 	uint32_t shutdown_ms; /* of CSTS.SHST; from RTD3E once identified */
+	uint32_t rest_ms;     /* to be left alone after CC.EN was cleared */
+	uint64_t cmb_base;    /* the address that means its own memory; 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
-	int dead;             /* atomic: 0, or the negative errno with which it stopped answering */
+	int dead; /* atomic: 0; -ENODEV it is gone; -ESHUTDOWN it is not used any more, and a reset may bring it back */
+	void (*died)(void *ctx); /* told when `dead` stops to be 0, on any thread; may be NULL */
+	void *died_ctx;
 };
 
 /* Read and check what the controller is able to. Return: 0; -ENODEV; -EOPNOTSUPP it lacks what this library needs. */
@@ -38,12 +42,35 @@ int gnv_ctrl_disable(struct gnv_ctrl *ctrl);
 /* Set up the admin queue and enable; the controller is disabled. Return: 0, -ENODEV, -EIO (fatal status), -ETIMEDOUT. */
 int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries);
 
+/*
+ * gnv_ctrl_cmb() - the memory that it has in a BAR (CMBLOC, CMBSZ)
+ * Return: 0; -ENOENT none; -EOPNOTSUPP none of any use; -EPROTO what it says makes no sense; gnv_fail() has the sentence.
+ */
+struct gnv_ctrl_cmb {
+	unsigned bar;
+	uint64_t offset, size;
+	uint32_t holds; /* enum gpunvme_cmb_holds */
+};
+int gnv_ctrl_cmb(struct gnv_ctrl *ctrl, struct gnv_ctrl_cmb *cmb);
+
+/*
+ * From now on, also after resets, addresses from @base on mean that memory. One from before NVMe 1.4 cannot be told, and knows
+ * it by the addresses of the BAR. It is disabled. Return: 0; -EINVAL it disagrees.
+ */
+int gnv_ctrl_cmb_at(struct gnv_ctrl *ctrl, uint64_t base);
+
+/* No address means it any more. */
+void gnv_ctrl_cmb_off(struct gnv_ctrl *ctrl);
+
 /* Tell it that the power may go, and wait until it agrees. Return: 0, -ENODEV, -ETIMEDOUT. */
 int gnv_ctrl_shutdown(struct gnv_ctrl *ctrl);
 
-/* It broke its word: nothing more is asked of it. Returns `ret`, negative. */
+/* Nothing more is asked of it: -ENODEV, which stays, or -ESHUTDOWN. Returns `ret`. */
 int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret);
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl);
+
+/* Return: 0, -ENODEV, -ESHUTDOWN; gnv_fail() has the sentence. */
+int gnv_ctrl_check(const struct gnv_ctrl *ctrl);
 
 /* It was reset and answers. */
 void gnv_ctrl_revive(struct gnv_ctrl *ctrl);

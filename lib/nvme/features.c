@@ -7,7 +7,10 @@
 
 #include <errno.h>
 
+#include "nvme/settings.h"
 #include "util/bits.h"
+
+#define BURST 7u /* Arbitration, bits 2:0; 7: no limit */
 
 /* Opcodes that only matter here. */
 #define OPC_KEEP_ALIVE 0x18
@@ -33,6 +36,17 @@ int gnv_features_queues(struct gpunvme_dev *dev, uint32_t want, uint32_t *grante
 	return 0;
 }
 
+int gnv_features_arbitration(struct gpunvme_dev *dev, uint32_t recommended)
+{
+	uint32_t now;
+	int ret = gpunvme_dev_get_feature(dev, GPUNVME_FID_ARBITRATION, &now);
+
+	if (ret || recommended > BURST || (now & BURST) >= recommended)
+		return ret < 0 ? ret : 0;
+	ret = gpunvme_dev_set_feature(dev, GPUNVME_FID_ARBITRATION, (now & ~BURST) | recommended);
+	return ret < 0 ? ret : 0;
+}
+
 static const char *refusal(const struct gpunvme_sqe *cmd)
 {
 	switch (cmd->opc) {
@@ -42,13 +56,15 @@ static const char *refusal(const struct gpunvme_sqe *cmd)
 	case GPUNVME_ADMIN_CREATE_CQ:
 		return "queues are made by gpunvme_qp_create()";
 	case GPUNVME_ADMIN_ASYNC_EVENT_REQUEST:
-		return "it may never complete, and admin commands run one at a time";
+		return "the library sends them for programs that ask for events (gpunvme_dev_event_fd())";
 	case OPC_DOORBELL_BUFFER:
 	case OPC_VIRTUALIZATION:
 		return "it would take the queues from under their owner";
 	case GPUNVME_ADMIN_SET_FEATURES:
 		if ((cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES)
 			return "the number of queues is settled when the device is opened (gpunvme_dev_opts.queues)";
+		if ((cmd->cdw10 & 0xff) == GPUNVME_FID_HMB)
+			return "the drive gets its memory when it is opened (hmb= in the URI)";
 		return NULL;
 	default:
 		return NULL;
@@ -83,6 +99,11 @@ static int check_command(const struct gpunvme_dev *dev, const struct gpunvme_sqe
 	return 0;
 }
 
+static bool sets(const struct gpunvme_sqe *cmd)
+{
+	return cmd->opc == GPUNVME_ADMIN_SET_FEATURES;
+}
+
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result)
 {
@@ -102,7 +123,12 @@ GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_
 	sqe.mptr = 0;
 	sqe.prp1 = 0;
 	sqe.prp2 = 0;
-	return gnv_admin_run(&dev->admin, &sqe, len ? buf : NULL, len, to_device, result);
+	if (sets(&sqe))
+		gnv_settings_begin(dev);
+	ret = gnv_admin_run(&dev->admin, &sqe, len ? buf : NULL, len, to_device, result);
+	if (sets(&sqe))
+		gnv_settings_end(dev, &sqe, buf, len, ret);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
@@ -124,7 +150,12 @@ GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpu
 	sqe.mptr = 0;
 	sqe.prp1 = page ? page->iova : 0;
 	sqe.prp2 = 0;
-	return gnv_admin_run_rung(&dev->admin, &sqe, &bell, result);
+	if (sets(&sqe))
+		gnv_settings_begin(dev);
+	ret = gnv_admin_run_rung(&dev->admin, &sqe, &bell, result);
+	if (sets(&sqe))
+		gnv_settings_end(dev, &sqe, NULL, page ? dev->ctrl.page_size : 0, ret);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len)
@@ -139,18 +170,57 @@ GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint3
 	return gnv_admin_run(&dev->admin, &cmd, buf, len, false, NULL);
 }
 
+static int get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .nsid = nsid, .cdw10 = fid };
+
+	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, value);
+}
+
+static int set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .nsid = nsid, .cdw10 = fid, .cdw11 = value };
+
+	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL);
+}
+
 GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t *value)
 {
-	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = fid };
-
 	if (!dev || !value)
 		return gnv_fail(-EINVAL, "gpunvme_dev_get_feature: dev and value must not be NULL");
-	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, value);
+	return get_feature(dev, 0, fid, value);
 }
 
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value)
 {
-	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = fid, .cdw11 = value };
+	return set_feature(dev, 0, fid, value);
+}
 
-	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL);
+static int pick_namespace(const struct gpunvme_dev *dev, uint32_t *nsid)
+{
+	if (!*nsid)
+		*nsid = dev->info.default_ns;
+	if (*nsid > dev->info.nn && *nsid != GPUNVME_NSID_ALL)
+		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", *nsid, dev->info.nn);
+	return 0;
+}
+
+GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value)
+{
+	int ret;
+
+	if (!dev || !value)
+		return gnv_fail(-EINVAL, "gpunvme_ns_get_feature: dev and value must not be NULL");
+	ret = pick_namespace(dev, &nsid);
+	return ret ? ret : get_feature(dev, nsid, fid, value);
+}
+
+GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value)
+{
+	int ret;
+
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_ns_set_feature: dev must not be NULL");
+	ret = pick_namespace(dev, &nsid);
+	return ret ? ret : set_feature(dev, nsid, fid, value);
 }

@@ -13,4 +13,11 @@
  */
 int gnv_features_queues(struct gpunvme_dev *dev, uint32_t want, uint32_t *granted);
 
+/*
+ * gnv_features_arbitration() - as many commands of a queue at a time as the drive recommends, where it takes fewer (5.27.1.1)
+ * @recommended: the power of two of Identify (RAB)
+ * What the drive refuses stays as it is. Return: 0; negative: what gnv_admin_run() answers.
+ */
+int gnv_features_arbitration(struct gpunvme_dev *dev, uint32_t recommended);
+
 #endif

@@ -103,7 +103,7 @@ void gnv_forward_init(struct gnv_forward *forward)
 	pthread_cond_init(&forward->wake, NULL);
 }
 
-void gnv_forward_fini(struct gnv_forward *forward)
+void gnv_forward_stop(struct gnv_forward *forward)
 {
 	lock(forward);
 	forward->stop = true;
@@ -111,6 +111,12 @@ void gnv_forward_fini(struct gnv_forward *forward)
 	pthread_mutex_unlock(&forward->lock);
 	if (forward->running)
 		pthread_join(forward->thread, NULL);
+	forward->running = false;
+}
+
+void gnv_forward_fini(struct gnv_forward *forward)
+{
+	gnv_forward_stop(forward);
 	pthread_cond_destroy(&forward->wake);
 	pthread_mutex_destroy(&forward->lock);
 }

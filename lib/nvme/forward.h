@@ -46,7 +46,8 @@ struct gnv_forward {
 
 void gnv_forward_init(struct gnv_forward *forward);
 
-/* No queue is left. */
+/* BAR0 is not touched any more, for whatever queue. It may be stopped twice. */
+void gnv_forward_stop(struct gnv_forward *forward);
 void gnv_forward_fini(struct gnv_forward *forward);
 
 /*

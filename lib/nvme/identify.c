@@ -6,21 +6,30 @@
 #include "nvme/identify.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "util/bits.h"
+#include "util/clock.h"
 #include "util/opts.h"
 
 #define SQE_SHIFT 6u
 #define CQE_SHIFT 4u
+#define VERSION_2_0 0x00020000u
 #define SHUTDOWN_MAX_MS 60000u
 #define LIST_ENTRIES 1024u
+#define NS_ASKED 4096u /* one by one: more than drives without a list have */
 
 static int identify(struct gpunvme_dev *dev, enum gpunvme_cns cns, uint32_t nsid, void *data)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = nsid, .cdw10 = cns };
 
 	return gnv_admin_run(&dev->admin, &cmd, data, 4096, false, NULL);
+}
+
+int gnv_identify_ns(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_id_ns *id)
+{
+	return identify(dev, GPUNVME_CNS_NS, nsid, id);
 }
 
 void gnv_identify_string(const char *from, size_t len, char *to)
@@ -34,12 +43,12 @@ void gnv_identify_string(const char *from, size_t len, char *to)
 	to[len] = 0;
 }
 
-/* The largest transfer in bytes, 0 for no limit; absurd exponents end at 2 GiB, more than a command can ask for. */
-static uint32_t max_transfer(const struct gnv_ctrl *ctrl, uint8_t mdts)
+/* The largest transfer, or Write Zeroes, in bytes; 0: no limit. Absurd exponents end at 2 GiB, more than a command can ask for. */
+static uint32_t max_transfer(const struct gnv_ctrl *ctrl, uint8_t limit)
 {
-	unsigned shift = 12 + (unsigned)GPUNVME_FIELD_GET(GPUNVME_CAP_MPSMIN, ctrl->cap) + mdts;
+	unsigned shift = 12 + (unsigned)GPUNVME_FIELD_GET(GPUNVME_CAP_MPSMIN, ctrl->cap) + limit;
 
-	if (!mdts)
+	if (!limit)
 		return 0;
 	return shift > 31 ? 1u << 31 : 1u << shift;
 }
@@ -48,8 +57,9 @@ static int check_entry_size(const char *what, uint8_t sizes, unsigned shift)
 {
 	if ((sizes & 15u) <= shift && shift <= sizes >> 4)
 		return 0;
-	return gnv_fail(-EOPNOTSUPP, "the controller wants %s entries of 2^%u to 2^%u bytes, not of 2^%u", what, sizes & 15u,
-			sizes >> 4, shift);
+	return gnv_fail(-EOPNOTSUPP,
+			"the controller takes %s entries of %u to %u bytes, and this library makes them of %u: use another drive",
+			what, 1u << (sizes & 15u), 1u << (sizes >> 4), 1u << shift);
 }
 
 static void set_shutdown_deadline(struct gnv_ctrl *ctrl, uint32_t rtd3e_us)
@@ -60,6 +70,32 @@ static void set_shutdown_deadline(struct gnv_ctrl *ctrl, uint32_t rtd3e_us)
 		ms = SHUTDOWN_MAX_MS;
 	if (ms > ctrl->shutdown_ms)
 		ctrl->shutdown_ms = ms;
+}
+
+static uint32_t max_range(const struct gpunvme_id_ctrl_nvm *id)
+{
+	uint64_t most = id->dmrsl ? id->dmrsl : UINT32_MAX;
+
+	return (uint32_t)(id->dmsl ? gnv_min(id->dmsl, most) : most);
+}
+
+/* How much one command deallocates, or sets to zero. A drive of the 2.0 kind that has no such page has no limit. */
+static int identify_limits(struct gpunvme_dev *dev)
+{
+	const bool ranges = dev->info.oncs & GPUNVME_ONCS_DSM, zeroes = dev->info.oncs & GPUNVME_ONCS_WRITE_ZEROES;
+	struct gpunvme_id_ctrl_nvm id;
+	int ret;
+
+	dev->deallocate = ranges ? UINT32_MAX : 0;
+	dev->zeroes = 0;
+	if (!(ranges || zeroes) || dev->ctrl.vs < VERSION_2_0)
+		return 0;
+	ret = identify(dev, GPUNVME_CNS_CTRL_NVM, 0, &id);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	dev->deallocate = ranges ? max_range(&id) : 0;
+	dev->zeroes = max_transfer(&dev->ctrl, id.wzsl);
+	return 0;
 }
 
 int gnv_identify_ctrl(struct gpunvme_dev *dev)
@@ -77,14 +113,129 @@ int gnv_identify_ctrl(struct gpunvme_dev *dev)
 	gnv_identify_string(id.mn, sizeof(id.mn), info->model);
 	gnv_identify_string(id.sn, sizeof(id.sn), info->serial);
 	gnv_identify_string(id.fr, sizeof(id.fr), info->firmware);
+	if (memchr(id.subnqn, 0, sizeof(dev->nqn))) /* else it is none, and Linux makes one up, too */
+		memcpy(dev->nqn, id.subnqn, sizeof(dev->nqn));
 	info->vid = id.vid;
 	info->nn = id.nn;
+	dev->power.has_apst = id.apsta & 1;
+	dev->hmb.asked = info->hmb_asked = (uint64_t)id.hmpre << 12;
+	dev->hmb.least = (uint64_t)id.hmmin << 12;
+	dev->hmb.step = (uint64_t)id.hmminds << 12;
+	dev->hmb.entries = id.hmmaxd;
 	info->max_transfer = max_transfer(&dev->ctrl, id.mdts);
-	info->oncs = id.oncs;
+	info->oncs = dev->drive.quirks & GNV_QUIRK_NO_WRITE_ZEROES ? id.oncs & ~GPUNVME_ONCS_WRITE_ZEROES : id.oncs;
 	info->vwc = id.vwc & GPUNVME_VWC_PRESENT;
+	dev->burst = id.rab;
+	dev->oaes = id.oaes;
+	dev->aers = id.aerl_0b + 1u;
+	dev->awun_0b = id.awun_0b;
+	dev->awupf_0b = id.awupf_0b;
 	info->sgl = (id.sgls & GPUNVME_SGLS_SUPPORT) == 1 || (id.sgls & GPUNVME_SGLS_SUPPORT) == 2;
 	set_shutdown_deadline(&dev->ctrl, id.rtd3e);
-	return 0;
+	return identify_limits(dev);
+}
+
+/*
+ * Base Specification 5.17.2.3: descriptors of a type, a length, two reserved bytes and so many; a length of 0 ends the list.
+ * Return: the bytes of the first one of @type and @len; NULL: there is none.
+ */
+static const uint8_t *descriptor(const uint8_t list[4096], uint8_t type, uint8_t len)
+{
+	size_t at;
+
+	for (at = 0; at + 4 + len <= 4096 && list[at + 1]; at += 4u + list[at + 1])
+		if (list[at] == type && list[at + 1] == len)
+			return list + at + 4;
+	return NULL;
+}
+
+static uint8_t command_set(const uint8_t list[4096])
+{
+	const uint8_t *csi = descriptor(list, GPUNVME_NIDT_CSI, 1);
+
+	return csi ? *csi : GPUNVME_CSI_NVM;
+}
+
+int gnv_identify_uuid(struct gpunvme_dev *dev, uint32_t nsid, uint8_t uuid[16])
+{
+	const uint8_t *found;
+	uint8_t list[4096];
+	int ret = identify(dev, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
+
+	found = ret ? NULL : descriptor(list, GPUNVME_NIDT_UUID, 16);
+	if (found)
+		memcpy(uuid, found, 16);
+	return ret;
+}
+
+/* A controller that fails this has no more to say of it. */
+static int check_command_set(struct gpunvme_dev *dev, uint32_t nsid)
+{
+	static const char *const names[] = { "", "a key-value store", "zoned" };
+	uint8_t list[4096], csi;
+	int ret;
+
+	if (!(dev->ctrl.cap & GPUNVME_CAP_CSS_IO))
+		return 0;
+	ret = identify(dev, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
+	csi = ret ? GPUNVME_CSI_NVM : command_set(list);
+	if (csi == GPUNVME_CSI_NVM)
+		return ret < 0 ? ret : 0;
+	return gnv_fail(-EOPNOTSUPP,
+			"namespace %u is %s (command set %u), and this library reads and writes blocks in any order (command set 0); name "
+			"another with ns= in the URI",
+			nsid, csi < GNV_ARRAY_LEN(names) ? names[csi] : "of another kind", csi);
+}
+
+/* The fastest of the formats without metadata, or -1. */
+static int plain_format(const struct gpunvme_id_ns *id)
+{
+	int i, best = -1;
+
+	for (i = 0; i <= id->nlbaf_0b && i < (int)GNV_ARRAY_LEN(id->lbaf); i++)
+		if (!id->lbaf[i].ms && id->lbaf[i].lbads >= 9 && id->lbaf[i].lbads <= 16 &&
+		    (best < 0 || (id->lbaf[i].rp & 3) < (id->lbaf[best].rp & 3)))
+			best = i;
+	return best;
+}
+
+static int refuse_metadata(const struct gpunvme_id_ns *id, uint32_t nsid, unsigned bytes)
+{
+	unsigned type = id->dps & GPUNVME_DPS_TYPE;
+	char what[48] = "", remedy[160] = "the drive has no format without";
+	int plain = plain_format(id);
+
+	if (type)
+		snprintf(what, sizeof(what), " with protection information of type %u", type);
+	if (plain >= 0)
+		snprintf(remedy, sizeof(remedy),
+			 "give the drive to the kernel (gpunvme unbind), and nvme format --namespace-id=%u --lbaf=%d%s (which erases it)",
+			 nsid, plain, type ? " --pi=0" : "");
+	return gnv_fail(-EOPNOTSUPP, "namespace %u carries %u bytes of metadata per block%s, which this library does not use; %s", nsid,
+			bytes, what, remedy);
+}
+
+/* NVM Command Set Specification 2.1.4 (atomic operation), 5.8.2 (granularity), 4.1.5.1 (the fields). */
+static void parse_hints(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *id, struct gpunvme_ns_info *ns)
+{
+	const bool own = id->nsfeat & GPUNVME_NSFEAT_ATOMICS;
+
+	ns->boundary = dev->drive.quirks & GNV_QUIRK_STRIPE ? dev->info.max_transfer / ns->lba_size : id->noiob;
+	ns->deallocated = id->dlfeat & GPUNVME_DLFEAT_READ;
+	if (ns->deallocated > GPUNVME_DEALLOCATED_ONES)
+		ns->deallocated = GPUNVME_DEALLOCATED_UNKNOWN;
+	ns->atomic = 1u + (own && id->nawun_0b ? id->nawun_0b : dev->awun_0b);
+	ns->atomic_power = 1u + (own && id->nawupf_0b ? id->nawupf_0b : dev->awupf_0b);
+	if (own && (id->nabspf_0b || id->nabsn_0b)) {
+		ns->atomic_border = id->nabspf_0b ? 1u + id->nabspf_0b : 0;
+		ns->atomic_seen_border = id->nabsn_0b ? 1u + id->nabsn_0b : 0;
+		ns->atomic_first = id->nabo;
+	}
+	if (!(id->nsfeat & GPUNVME_NSFEAT_OPTIMAL))
+		return;
+	ns->write_step = 1u + id->npwg_0b;
+	ns->write_align = 1u + id->npwa_0b;
+	ns->write_best = 1u + id->nows_0b;
 }
 
 static int parse_ns(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *id, struct gpunvme_ns_info *ns)
@@ -99,8 +250,7 @@ static int parse_ns(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *i
 				id->nlbaf_0b + 1u);
 	format = id->lbaf[index];
 	if (format.ms)
-		return gnv_fail(-EOPNOTSUPP, "namespace %u carries %u bytes of metadata per block; format it without", ns->nsid,
-				format.ms);
+		return refuse_metadata(id, ns->nsid, format.ms);
 	if (format.lbads < 9 || format.lbads > 16)
 		return gnv_fail(-EOPNOTSUPP, "namespace %u has blocks of 2^%u bytes; supported are 512 to 65536 bytes", ns->nsid,
 				format.lbads);
@@ -110,42 +260,95 @@ static int parse_ns(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *i
 	ns->lba_size = 1u << format.lbads;
 	ns->nblocks = id->nsze;
 	ns->read_only = dev->info.read_only || id->nsattr & GPUNVME_NSATTR_WP;
+	parse_hints(dev, id, ns);
+	if (dev->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
+		return 0;
 	memcpy(ns->nguid, id->nguid, sizeof(ns->nguid));
 	memcpy(ns->eui64, id->eui64, sizeof(ns->eui64));
 	return 0;
 }
 
-GPUNVME_API int gpunvme_ns_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info)
+GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info)
 {
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	struct gpunvme_id_ns id;
 	int ret;
 
-	if (!dev || !info || info->size < sizeof(*info))
-		return gnv_fail(-EINVAL, "gpunvme_ns_info: dev and info must not be NULL, info.size must be set");
+	if (!dev || !info)
+		return gnv_fail(-EINVAL, "gpunvme_ns_get_info: dev and info must not be NULL");
+	ret = gnv_size_check(info->size, GNV_FIRST_gpunvme_ns_info, "gpunvme_ns_info");
+	if (ret)
+		return ret;
 	ns.nsid = nsid ? nsid : dev->info.default_ns;
 	if (ns.nsid > dev->info.nn)
-		return gnv_fail(-ENOENT, "namespace %u does not exist: the controller has %u", ns.nsid, dev->info.nn);
-	ret = identify(dev, GPUNVME_CNS_NS, ns.nsid, &id);
+		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", ns.nsid, dev->info.nn);
+	ret = check_command_set(dev, ns.nsid);
+	if (!ret)
+		ret = identify(dev, GPUNVME_CNS_NS, ns.nsid, &id);
 	if (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_NS)
 		return gnv_fail(-ENOENT, "namespace %u does not exist", ns.nsid);
 	if (ret)
 		return ret;
 	if (!id.nsze)
-		return gnv_fail(-ENOENT, "namespace %u is not active", ns.nsid);
+		return gnv_fail(-ENOENT, "namespace %u is not active; attach it (nvme attach-ns), or name another with ns= in the URI",
+				ns.nsid);
 	ret = parse_ns(dev, &id, &ns);
-	return ret ? ret : gnv_info_copy(info, &ns, sizeof(ns), "gpunvme_ns_info");
+	return ret ? ret : gnv_info_copy(info, &ns, gpunvme_ns_info);
+}
+
+/* All its namespaces are told within the time of one command: commands that are slow, each in time, do not add up. */
+static int check_time(const struct gpunvme_dev *dev, uint64_t end)
+{
+	if (gnv_clock_ns() < end)
+		return 0;
+	return gnv_fail(-ETIMEDOUT,
+			"the controller takes more than %u ms to tell which of %u namespaces it has; allow it more (admin_timeout_ms), or "
+			"name one with ns= in the URI",
+			dev->admin.timeout_ms, dev->info.nn);
+}
+
+/* Where the controller has no list: the first namespaces above `last` that are active. */
+static int ask_each(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32_t *list)
+{
+	struct gpunvme_id_ns id;
+	uint32_t n = 0, nsid;
+
+	memset(list, 0, LIST_ENTRIES * sizeof(*list));
+	for (nsid = last + 1; nsid <= dev->info.nn && nsid <= NS_ASKED && n < LIST_ENTRIES; nsid++) {
+		int ret = check_time(dev, end);
+
+		if (!ret)
+			ret = identify(dev, GPUNVME_CNS_NS, nsid, &id);
+		if (ret < 0)
+			return ret;
+		if (!ret && id.nsze)
+			list[n++] = nsid;
+	}
+	return 0;
+}
+
+static int next_namespaces(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32_t *list)
+{
+	int ret = check_time(dev, end);
+
+	if (!ret && !(dev->drive.quirks & GNV_QUIRK_CNS_01))
+		ret = identify(dev, GPUNVME_CNS_ACTIVE_NS_LIST, last, list);
+	if ((!ret && dev->drive.quirks & GNV_QUIRK_CNS_01) || (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_FIELD))
+		ret = ask_each(dev, last, end, list);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count)
 {
 	uint32_t list[LIST_ENTRIES], last = 0, found = 0, room, i;
+	uint64_t end;
 
 	if (!dev || !count || (*count && !nsids))
 		return gnv_fail(-EINVAL, "gpunvme_ns_list: dev, count and nsids must not be NULL");
 	room = *count;
+	end = gnv_clock_ns() + dev->admin.timeout_ms * GNV_NS_PER_MS;
 	do { /* each round asks for those above the last, so it ends */
-		int ret = identify(dev, GPUNVME_CNS_ACTIVE_NS_LIST, last, list);
+		int ret = next_namespaces(dev, last, end, list);
 
 		if (ret)
 			return ret;

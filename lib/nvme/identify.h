@@ -8,6 +8,12 @@
 /* Fill dev->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; what gnv_admin_run() answers. */
 int gnv_identify_ctrl(struct gpunvme_dev *dev);
 
+/* Identify Namespace, unchecked. Return: what gnv_admin_run() answers. */
+int gnv_identify_ns(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_id_ns *id);
+
+/* Its UUID, from the list of descriptors; untouched where it has none. Return: what gnv_admin_run() answers. */
+int gnv_identify_uuid(struct gpunvme_dev *dev, uint32_t nsid, uint8_t uuid[16]);
+
 /* Copy a padded, perhaps hostile string of `len` bytes; `to` has len + 1. */
 void gnv_identify_string(const char *from, size_t len, char *to);
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "os/linux/users.h"
 #include "util/bits.h"
 
 static const struct {
@@ -26,6 +27,14 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 		if (!strcmp(ports[i].scheme, uri->scheme))
 			return ports[i].open(uri, share, log, port);
 	return gnv_fail(-EINVAL, "scheme '%s' is not known; valid: soft, pci", uri->scheme);
+}
+
+int gnv_port_check_twins(const struct gnv_port *port, const struct gnv_identity *drive)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = port->remote ? gnv_users_of_twins(GNV_SYSFS, GNV_PROC, drive, text) : 0;
+
+	return ret == -EBUSY ? gnv_fail(ret, "a namespace of %.100s is in use through another controller: %s", port->address, text) : ret;
 }
 
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own)

@@ -9,12 +9,25 @@
 #include "mem/mem.h"
 #include "mem/space.h"
 #include "port/uri.h"
+#include "util/identity.h"
 #include "util/log.h"
 
 struct gnv_port;
 
-/* The device is no longer usable: it reported an error, or somebody takes it away. Called on a thread of the port. */
-typedef void gnv_port_lost_fn(void *ctx);
+enum gnv_port_loss {
+	GNV_PORT_ERROR, /* the device reported an error, and is not used any more; a reset may mend that */
+	GNV_PORT_LOST,	/* somebody takes it away */
+	GNV_PORT_RESET, /* it was reset, and is given away next */
+};
+
+/* Called on a thread of the port, for one thing after the other. */
+typedef void gnv_port_lost_fn(void *ctx, enum gnv_port_loss loss);
+
+/* What its registers say of memory in a controller, checked for sense only. */
+struct gnv_port_inner {
+	unsigned bar;
+	uint64_t offset, size; /* in it */
+};
 
 struct gnv_port_ops {
 	const char *name; /* "soft", "vfio-iommufd", ... as gpunvme_dev_info.transport */
@@ -24,25 +37,45 @@ struct gnv_port_ops {
 	 */
 	int (*halt)(struct gnv_port *port);
 	/*
+	 * Function reset. After success no DMA happens, and registers are as after power on and may be used; the address space, and
+	 * what is mapped there, stays. Return: 0; -EOPNOTSUPP there is none; -ENODEV it is gone; -EIO; gnv_fail() has the sentence.
+	 */
+	int (*reset)(struct gnv_port *port);
+	/*
 	 * Part of BAR0 as a DMA-BUF, for a peer. Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the
 	 * sentence.
 	 */
 	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
-	/* From now on, and at most once, call @lost when the device is lost; at once if it is already. */
+	/* From now on, and at most once for each, call @lost when the device is lost and reset; at once if it is lost already. */
 	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
+	/*
+	 * Let it make DMA, which it must not before it was disabled: an earlier owner may have left it enabled, with rings at addresses
+	 * that mean something else now. Return: 0, -EIO, -ENODEV; gnv_fail() has the sentence.
+	 */
+	int (*allow_dma)(struct gnv_port *port);
+	/*
+	 * Memory that the controller has in a BAR of its own, as much of it as lies in that, and the address of the space by which it
+	 * can be told to know it, which nothing else has. Once; released before the port is closed.
+	 * Return: 0; -EOPNOTSUPP not by this way, or not in that place; -ENODEV; -ENOSPC; -ENOMEM; gnv_fail() has the sentence.
+	 */
+	int (*inner)(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova);
 	/* Last: BAR0 and space go with it. The controller has been stopped. */
 	void (*close)(struct gnv_port *port);
 };
 
 struct gnv_port {
 	const struct gnv_port_ops *ops;
+	struct gnv_log log; /* what its threads have to say */
 	struct gpunvme_mem *bar0;
 	struct gnv_space *space;
 	const char *rung;  /* as gpunvme_qp_info.rung, for lanes that reach BAR0 and host memory directly */
+	uint32_t queues;   /* I/O queue pairs to ask for when the program does not say; 0: the library's choice */
 	bool remote;       /* BAR0 is a device's, not memory of the host */
 	bool read_only;    /* every write is refused */
-	bool keep;         /* a GPU did not let go of BAR0: closing leaves the device open until the process ends */
+	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
+	char reset_name[16]; /* of the reset it has, as gpunvme_dev_info.reset */
+	uint16_t vendor, device; /* of its PCI function; 0 and 0: it has none */
 };
 
 /*
@@ -54,6 +87,19 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 
 typedef int gnv_port_open_fn(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port);
 gnv_port_open_fn gnv_port_soft_open, gnv_port_pci_open;
+
+/*
+ * What the keys of a soft URI say of the controller (@config is valid as long as the URI), and of the drive that it is taken for,
+ * which stays as it was when they do not. Refuses other keys. Return: 0, -EINVAL.
+ */
+struct gnv_soft_config;
+int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, uint16_t *vendor, uint16_t *device);
+
+/*
+ * A namespace of an open controller may be in use through another one, which the kernel has. Return: 0, also where that cannot be
+ * seen; -EBUSY; what drive->nth() answers; gnv_fail() has the sentence.
+ */
+int gnv_port_check_twins(const struct gnv_port *port, const struct gnv_identity *drive);
 
 /* The sentence for a port that cannot share. Return: -EINVAL. */
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own);

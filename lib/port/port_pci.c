@@ -8,7 +8,7 @@
 
 #include "mem/space_vfio.h"
 #include "port/port.h"
-#include "port/vfio_checks.h"
+#include "port/refusals.h"
 #include "port/vfio_device.h"
 
 static bool is_noiommu(const char *port)

@@ -13,10 +13,13 @@
 #include "soft/soft.h"
 #include "util/bits.h"
 
+#define LOST 0xa5 /* what a function reset leaves in memory of the controller */
+
 struct port_soft {
 	struct gnv_port port;
 	struct gnv_soft *soft; /* NULL after halt */
 	struct gpunvme_mem bar0;
+	struct gpunvme_mem *inner; /* memory in the controller, or NULL */
 };
 
 static void bar_release(struct gpunvme_mem *mem)
@@ -30,17 +33,30 @@ static int soft_halt(struct gnv_port *port)
 {
 	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
 
-	if (ps->soft)
-		gnv_soft_destroy(ps->soft);
-	ps->soft = NULL;
-	return 0;
+	int ret = gnv_soft_destroy(ps->soft);
+
+	if (!ret)
+		ps->soft = NULL;
+	return ret;
+}
+
+static int soft_reset(struct gnv_port *port)
+{
+	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
+
+	int ret = ps->soft ? gnv_soft_function_reset(ps->soft) : gnv_fail(-ENODEV, "the software controller has been stopped");
+
+	if (!ret && ps->inner)
+		memset(ps->inner->cpu, LOST, ps->inner->len);
+	return ret;
 }
 
 static void soft_close(struct gnv_port *port)
 {
 	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
 
-	soft_halt(port);
+	if (soft_halt(port)) /* not of a controller that was stopped */
+		return;
 	gnv_space_put(port->space);
 	gnv_mem_fini(&ps->bar0);
 	free(ps);
@@ -62,21 +78,122 @@ static void soft_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 	(void)ctx;
 }
 
-static const struct gnv_port_ops soft_ops = { "soft", soft_halt, soft_export, soft_watch, soft_close };
+/* What it reaches is decided by the space alone, and it is born disabled. */
+static int soft_allow_dma(struct gnv_port *port)
+{
+	(void)port;
+	return 0;
+}
+
+/* Memory in the controller: mapped in the space, whose address the controller recognises as its own. */
+struct soft_inner {
+	struct gpunvme_mem mem; /* first: what is freed */
+	struct gpunvme_mem *bytes;
+	struct port_soft *ps;
+	uint64_t iova;
+};
+
+static void inner_release(struct gpunvme_mem *mem)
+{
+	struct soft_inner *inner = gnv_container_of(mem, struct soft_inner, mem);
+
+	struct gnv_space *space = inner->ps->port.space;
+
+	inner->ps->inner = NULL;
+	space->ops->unmap(space, inner->iova, inner->bytes->len);
+	gnv_mem_release(inner->bytes);
+}
+
+static const struct gnv_mem_ops inner_ops = { "cmb", inner_release, gnv_mem_attach_host, gnv_mem_detach_host };
+
+static int map_inner(struct soft_inner *inner, struct port_soft *ps)
+{
+	struct gnv_space *space = ps->port.space;
+	int ret = gnv_mem_host_alloc(gnv_soft_cmb_bytes(ps->soft), 0, &ps->port.log, &inner->bytes);
+
+	if (ret)
+		return ret;
+	inner->bytes->inside = true;
+	inner->ps = ps;
+	ret = space->ops->map(space, inner->bytes, &inner->iova);
+	if (ret)
+		gnv_mem_release(inner->bytes);
+	else
+		ps->inner = &inner->mem;
+	return ret;
+}
+
+static int soft_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+{
+	struct soft_inner *inner = calloc(1, sizeof(*inner));
+	int ret = inner ? map_inner(inner, gnv_container_of(port, struct port_soft, port)) : gnv_fail(-ENOMEM, "out of memory");
+
+	(void)where; /* as its registers say */
+	if (ret) {
+		free(inner);
+		return ret;
+	}
+	gnv_mem_init(&inner->mem, &inner_ops);
+	inner->mem.cpu = inner->bytes->cpu;
+	inner->mem.len = inner->bytes->len;
+	inner->mem.page = inner->bytes->page;
+	*iova = inner->iova;
+	*mem = &inner->mem;
+	return 0;
+}
+
+static const struct gnv_port_ops soft_ops = {
+	.name = "soft",
+	.halt = soft_halt,
+	.reset = soft_reset,
+	.export_bar0 = soft_export,
+	.watch = soft_watch,
+	.allow_dma = soft_allow_dma,
+	.inner = soft_inner,
+	.close = soft_close,
+};
+
+/* The drive it is taken for: VVVV:DDDD. */
+static int take_pci(struct gnv_uri *uri, uint16_t *vendor_id, uint16_t *device_id)
+{
+	unsigned vendor, device;
+	const char *text;
+	int used = 0;
+
+	gnv_uri_take(uri, "pci", &text);
+	if (!text)
+		return 0;
+	if (sscanf(text, "%4x:%4x%n", &vendor, &device, &used) != 2 || text[used])
+		return gnv_fail(-EINVAL, "pci=%.40s in the URI: must be vendor and device in hexadecimal, as in pci=1217:8760", text);
+	*vendor_id = (uint16_t)vendor;
+	*device_id = (uint16_t)device;
+	return 0;
+}
 
 /* Numbers only: whether they make sense together is the controller's to say. */
 static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 {
+	const char *fault;
 	uint32_t ro = 0;
 
 	config->path = uri->address;
 	if (gnv_uri_take_u32(uri, "lba", 512, 4096, &config->lba_size) || gnv_uri_take_u32(uri, "mdts", 0, 255, &config->mdts) ||
 	    gnv_uri_take_u32(uri, "queues", 1, 1024, &config->queues) || gnv_uri_take_u32(uri, "depth", 2, 65536, &config->depth) ||
 	    gnv_uri_take_u32(uri, "dstrd", 0, 8, &config->dstrd) || gnv_uri_take_u32(uri, "threads", 1, 64, &config->threads) ||
-	    gnv_uri_take_u32(uri, "ro", 0, 1, &ro))
+	    gnv_uri_take_u32(uri, "cmb", 0, 1024, &config->cmb) || gnv_uri_take_u32(uri, "ro", 0, 1, &ro))
 		return -EINVAL;
 	config->read_only = ro;
+	gnv_uri_take(uri, "fault", &fault);
+	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))
+		return -EINVAL;
 	return gnv_uri_check_taken(uri);
+}
+
+int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, uint16_t *vendor, uint16_t *device)
+{
+	int ret = take_pci(uri, vendor, device);
+
+	return ret ? ret : take_config(uri, config);
 }
 
 static void wrap_bar(struct port_soft *ps)
@@ -89,10 +206,11 @@ static void wrap_bar(struct port_soft *ps)
 int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
+	uint16_t vendor = 0, device = 0;
 	struct port_soft *ps;
 	int ret;
 
-	ret = take_config(uri, &config);
+	ret = gnv_port_soft_config(uri, &config, &vendor, &device);
 	if (!ret && share && share->ops != &soft_ops)
 		ret = gnv_port_cannot_share(share, "soft");
 	if (ret)
@@ -103,18 +221,24 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	if (share)
 		ps->port.space = gnv_space_get(share->space);
 	else
-		ret = gnv_soft_space_create(&ps->port.space);
+		ret = gnv_soft_has(&config.traits, GNV_SOFT_ADDR_48) ? gnv_soft_space_create_narrow(&ps->port.space) :
+								      gnv_soft_space_create(&ps->port.space);
 	if (ret) {
 		gnv_fail(ret, "no memory for the address space of the software controller");
 		goto free_port;
 	}
-	ret = gnv_soft_create(&config, ps->port.space, log, &ps->soft);
+	ps->port.log = *log;
+	ret = gnv_soft_create(&config, ps->port.space, &ps->port.log, &ps->soft);
 	if (ret)
 		goto close_space;
 	wrap_bar(ps);
 	ps->port.ops = &soft_ops;
 	ps->port.bar0 = &ps->bar0;
 	ps->port.rung = "soft";
+	snprintf(ps->port.reset_name, sizeof(ps->port.reset_name), "function");
+	ps->port.vendor = vendor;
+	ps->port.device = device;
+	ps->port.queues = config.queues;
 	ps->port.read_only = gnv_soft_read_only(ps->soft);
 	snprintf(ps->port.address, sizeof(ps->port.address), "%s", uri->address);
 	*port = &ps->port;

@@ -4,14 +4,17 @@
  * who did not ask for it by name.
  */
 #include "mem/space_vfio.h"
-#include "os/iommufd.h"
+#include "os/vfio/iommufd.h"
 #include "port/vfio_device.h"
 
 static const struct gnv_port_ops noiommu_ops = {
 	.name = "vfio-noiommu",
 	.halt = gnv_port_vfio_halt,
+	.reset = gnv_port_vfio_reset,
 	.export_bar0 = gnv_port_vfio_export,
 	.watch = gnv_port_vfio_watch,
+	.allow_dma = gnv_port_vfio_allow_dma,
+	.inner = gnv_port_vfio_inner,
 	.close = gnv_port_vfio_close,
 };
 

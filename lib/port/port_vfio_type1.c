@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The port through a VFIO group and a type 1 container: what kernels without IOMMUFD have. */
 #include "mem/space_vfio.h"
-#include "os/type1.h"
+#include "os/vfio/type1.h"
 #include "port/vfio_device.h"
 
 static const struct gnv_port_ops type1_ops = {
 	.name = "vfio-type1",
 	.halt = gnv_port_vfio_halt,
+	.reset = gnv_port_vfio_reset,
 	.export_bar0 = gnv_port_vfio_export,
 	.watch = gnv_port_vfio_watch,
+	.allow_dma = gnv_port_vfio_allow_dma,
+	.inner = gnv_port_vfio_inner,
 	.close = gnv_port_vfio_close,
 };
 

@@ -77,7 +77,7 @@ static int parse_scheme(const char **text, struct gnv_uri *uri)
 	while (islower((unsigned char)at[n]) || isdigit((unsigned char)at[n]) || at[n] == '-')
 		n++;
 	if (!islower((unsigned char)at[0]) || at[n] != ':' || n >= sizeof(uri->scheme))
-		return gnv_fail(-EINVAL, "'%.200s' is not a device URI; write soft:PATH or pci:DDDD:BB:DD.F", at);
+		return gnv_fail(-EINVAL, "'%.200s' is not a device URI; write soft:%.200s for an image file, or pci:DDDD:BB:DD.F", at, at);
 	memcpy(uri->scheme, at, n);
 	*text += n + 1;
 	return 0;

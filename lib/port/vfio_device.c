@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "mem/space_vfio.h"
-#include "os/sys.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
 
 static struct gnv_port_vfio *pv_of(struct gnv_port *port)
@@ -30,41 +30,6 @@ static void bar_release(struct gpunvme_mem *mem)
 	gnv_sys_unmap(mem->cpu, mem->len);
 }
 
-/*
- * The kernel's remover waits, for ever if need be, until the device is closed, and the owner may be asleep. So the device is given
- * back here: registers become a page that reads as "gone", DMA ends by a reset, the file is closed.
- */
-static void give_back(struct gnv_port_vfio *pv)
-{
-	int ret = gnv_sys_replace_ones(pv->bar0.cpu, pv->bar0.len);
-
-	if (!ret)
-		ret = gnv_vfio_quiesce(&pv->vfio);
-	if (ret) {
-		gnv_log(&pv->log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; close it", pv->vfio.bdf);
-		return;
-	}
-	gnv_vfio_release(&pv->vfio);
-	gnv_log(&pv->log, GPUNVME_LOG_WARN, "%s: the kernel wanted the device back (unbind or removal); it was released",
-		pv->vfio.bdf);
-}
-
-static void alarm_rang(void *ctx, bool must_release)
-{
-	struct gnv_port_vfio *pv = ctx;
-
-	pthread_mutex_lock(&pv->lock);
-	pv->is_lost = true;
-	if (pv->lost)
-		pv->lost(pv->lost_ctx);
-	if (must_release)
-		give_back(pv);
-	else
-		gnv_log(&pv->log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg); it is not used any more",
-			pv->vfio.bdf);
-	pthread_mutex_unlock(&pv->lock);
-}
-
 int gnv_port_vfio_halt(struct gnv_port *port)
 {
 	struct gnv_port_vfio *pv = pv_of(port);
@@ -74,6 +39,84 @@ int gnv_port_vfio_halt(struct gnv_port *port)
 	ret = gnv_vfio_quiesce(&pv->vfio);
 	pthread_mutex_unlock(&pv->lock);
 	return ret;
+}
+
+/* The kernel puts config space back as it was; that DMA is allowed again is made sure of here. */
+int gnv_port_vfio_reset(struct gnv_port *port)
+{
+	struct gnv_port_vfio *pv = pv_of(port);
+	int ret;
+
+	pthread_mutex_lock(&pv->lock);
+	ret = gnv_vfio_reset(&pv->vfio);
+	if (!ret)
+		ret = gnv_vfio_enable(&pv->vfio);
+	if (!ret)
+		ret = gnv_vfio_master(&pv->vfio);
+	pthread_mutex_unlock(&pv->lock);
+	return ret;
+}
+
+int gnv_port_vfio_allow_dma(struct gnv_port *port)
+{
+	struct gnv_port_vfio *pv = pv_of(port);
+	int ret;
+
+	pthread_mutex_lock(&pv->lock);
+	if (pv->vfio.fd < 0)
+		ret = gnv_fail(-ENODEV, "%s was given back to the kernel", pv->vfio.bdf);
+	else
+		ret = gnv_vfio_master(&pv->vfio);
+	pthread_mutex_unlock(&pv->lock);
+	return ret;
+}
+
+/*
+ * The kernel's remover waits, for ever if need be, until the device is closed, and the owner may be asleep. So the device is given
+ * back here: registers become a page that reads as "gone", DMA ends by a reset, the file is closed.
+ */
+static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ctx)
+{
+	int ret = gnv_sys_replace_ones(pv->bar0.cpu, pv->bar0.len);
+
+	pthread_mutex_lock(&pv->lock);
+	if (!ret && pv->inner)
+		ret = gnv_sys_replace_ones(pv->inner->cpu, pv->inner->len);
+	pthread_mutex_unlock(&pv->lock);
+	if (!ret)
+		ret = gnv_port_vfio_halt(&pv->port);
+	if (ret) {
+		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; close it", pv->vfio.bdf);
+		return;
+	}
+	if (lost)
+		lost(ctx, GNV_PORT_RESET);
+	pthread_mutex_lock(&pv->lock);
+	gnv_vfio_release(&pv->vfio);
+	pthread_mutex_unlock(&pv->lock);
+	gnv_log(&pv->port.log, GPUNVME_LOG_WARN, "%s: the kernel wanted the device back (unbind or removal); it was released",
+		pv->vfio.bdf);
+}
+
+static void alarm_rang(void *ctx, bool must_release)
+{
+	struct gnv_port_vfio *pv = ctx;
+	gnv_port_lost_fn *lost;
+	void *lost_ctx;
+
+	pthread_mutex_lock(&pv->lock);
+	pv->is_lost = true;
+	pv->loss = must_release ? GNV_PORT_LOST : GNV_PORT_ERROR;
+	lost = pv->lost;
+	lost_ctx = pv->lost_ctx;
+	pthread_mutex_unlock(&pv->lock); /* who shows BAR0 to a GPU has the locks of its caller, and wants ours */
+	if (lost)
+		lost(lost_ctx, must_release ? GNV_PORT_LOST : GNV_PORT_ERROR);
+	if (must_release)
+		give_back(pv, lost, lost_ctx);
+	else
+		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the PCI bus reported an error of the device (see dmesg); it is not used any more",
+			pv->vfio.bdf);
 }
 
 /* Whoever can write the interrupt table can raise any interrupt of the machine. */
@@ -96,15 +139,21 @@ static int check_interrupt_table(const struct gnv_vfio *vfio, uint64_t offset, s
 	return 0;
 }
 
+int gnv_port_vfio_held(const struct gnv_port_vfio *pv)
+{
+	if ((pv->is_lost && pv->loss == GNV_PORT_LOST) || pv->vfio.fd < 0)
+		return gnv_fail(-ENODEV, "%s was given back to the kernel, or will be", pv->vfio.bdf);
+	return 0;
+}
+
 int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
 {
 	struct gnv_port_vfio *pv = pv_of(port);
 	int ret;
 
 	pthread_mutex_lock(&pv->lock);
-	if (pv->vfio.fd < 0)
-		ret = gnv_fail(-ENODEV, "%s was given back to the kernel", pv->vfio.bdf);
-	else
+	ret = gnv_port_vfio_held(pv);
+	if (!ret)
 		ret = check_interrupt_table(&pv->vfio, offset, len);
 	if (!ret)
 		ret = gnv_vfio_export(&pv->vfio, 0, offset, len, fd);
@@ -145,7 +194,7 @@ void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ct
 	pv->lost = lost;
 	pv->lost_ctx = ctx;
 	if (pv->is_lost)
-		lost(ctx);
+		lost(ctx, pv->loss);
 	pthread_mutex_unlock(&pv->lock);
 }
 
@@ -190,6 +239,20 @@ unmap:
 	return ret;
 }
 
+/* The kernel tries its methods in the order of this file, and the first almost always does. */
+static void name_reset(struct gnv_port_vfio *pv)
+{
+	char path[96], text[64] = "", *name = pv->port.reset_name;
+
+	snprintf(path, sizeof(path), GNV_SYSFS "/bus/pci/devices/%s/reset_method", pv->vfio.bdf);
+	if (pv->vfio.reset_way == GNV_VFIO_RESET_FUNCTION)
+		gnv_sysfs_read(path, text, sizeof(text));
+	text[strcspn(text, " ")] = 0;
+	if (pv->vfio.reset_way != GNV_VFIO_RESET_FUNCTION)
+		snprintf(text, sizeof(text), "%s", pv->vfio.reset_way == GNV_VFIO_RESET_SLOT ? "slot" : "none");
+	snprintf(name, sizeof(pv->port.reset_name), "%.15s", *text ? text : "function");
+}
+
 int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_port *share,
 		       const struct gnv_log *log, struct gnv_port **port)
 {
@@ -201,15 +264,18 @@ int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci
 	gnv_mem_init(&pv->bar0, &bar0_ops);
 	pv->bar0.page = gnv_sys_page_size();
 	pthread_mutex_init(&pv->lock, NULL);
-	pv->log = *log;
+	pv->port.log = *log;
 	pv->port.ops = way->ops;
 	pv->port.bar0 = &pv->bar0;
 	pv->port.rung = "vfio-host";
 	pv->port.remote = true;
 	snprintf(pv->port.address, sizeof(pv->port.address), "%s", pci->bdf);
+	pv->port.vendor = pci->vendor;
+	pv->port.device = pci->device;
 	ret = gnv_vfio_open(way->take, pci, share ? &vfio_of(share)->as : NULL, &pv->vfio);
 	if (ret)
 		goto free_port;
+	name_reset(pv);
 	ret = bring_up(pv, way, share);
 	if (ret)
 		goto close_device;

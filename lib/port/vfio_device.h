@@ -5,19 +5,20 @@
 
 #include <pthread.h>
 
-#include "os/vfio.h"
+#include "os/vfio/vfio.h"
 #include "port/port.h"
 
 struct gnv_port_vfio {
 	struct gnv_port port;
 	struct gnv_vfio vfio;
 	struct gpunvme_mem bar0;
-	struct gnv_log log;
 	struct gnv_vfio_watch watch;
 	pthread_mutex_t lock; /* protects all below, and vfio.fd against the watcher */
 	gnv_port_lost_fn *lost;
 	void *lost_ctx;
 	bool is_lost;
+	struct gpunvme_mem *inner; /* vfio_inner.c; NULL: none */
+	enum gnv_port_loss loss;
 };
 
 /* A way to take a device and to make its address space. */
@@ -38,16 +39,22 @@ extern const struct gnv_vfio_way gnv_way_noiommu; /* port_vfio_noiommu.c */
 int gnv_vfio_choose(const char *port, const struct gnv_pci *pci, const struct gnv_vfio_way **way);
 
 /*
- * Take the device: its controller is reset and may make DMA. @share: a port of the same way, or NULL. Return: 0 or a negative
- * errno; gnv_fail() has the sentence.
+ * Take the device: its controller is reset where it can be, and makes no DMA before gnv_port_ops.allow_dma. @share: a port of
+ * the same way, or NULL. Return: 0 or a negative errno; gnv_fail() has the sentence.
  */
 int gnv_port_vfio_open(const struct gnv_vfio_way *way, const struct gnv_pci *pci, const struct gnv_port *share,
 		       const struct gnv_log *log, struct gnv_port **port);
 
-/* For the ops of the two ports. */
+/* For the ops of the three ports. */
 int gnv_port_vfio_halt(struct gnv_port *port);
+int gnv_port_vfio_reset(struct gnv_port *port);
 int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
+int gnv_port_vfio_allow_dma(struct gnv_port *port);
+int gnv_port_vfio_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova);
 void gnv_port_vfio_close(struct gnv_port *port);
+
+/* Is the device still this process's, and will be? With the lock held. Return: 0, -ENODEV. */
+int gnv_port_vfio_held(const struct gnv_port_vfio *pv);
 
 #endif

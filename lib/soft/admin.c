@@ -53,8 +53,10 @@ static uint16_t create_cq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 	status = check_ring(soft, sqe, &ring);
 	if (status)
 		return status;
-	/* There are no interrupts; a host that asked for one would wait for ever. */
-	if (sqe->cdw11 & (GPUNVME_QUEUE_IEN | GPUNVME_QUEUE_IV))
+	ring.interrupts = sqe->cdw11 & GPUNVME_QUEUE_IEN;
+	ring.vector = (uint16_t)GPUNVME_FIELD_GET(GPUNVME_QUEUE_IV, sqe->cdw11);
+	/* A host that asked for one that does not exist would wait for ever. */
+	if ((ring.interrupts || ring.vector) && ring.vector >= soft->config.irq.vectors)
 		return GPUNVME_SC_INVALID_VECTOR;
 	return gnv_soft_cq_new(soft, &ring);
 }
@@ -70,6 +72,9 @@ static uint16_t create_sq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 	if (!soft->cqs[cqid])
 		return GPUNVME_SC_CQ_INVALID;
 	status = check_ring(soft, sqe, &ring);
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_PRIO) &&
+	    GPUNVME_FIELD_GET(GPUNVME_QUEUE_QPRIO, sqe->cdw11) != GPUNVME_QPRIO_MEDIUM)
+		return GPUNVME_SC_INVALID_FIELD;
 	return status ? status : gnv_soft_sq_new(soft, &ring, (uint16_t)cqid);
 }
 
@@ -203,21 +208,12 @@ static uint16_t execute(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *k
 
 void gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
-	const struct gnv_soft_admin_fault *fault = &soft->admin_fault;
-	enum gnv_soft_verdict verdict = GNV_SOFT_GO;
 	bool kept = false;
-	uint16_t status = 0;
+	uint16_t status;
 
-	if (fault->decide)
-		verdict = fault->decide(fault->ctx, &cmd->sqe, &status);
-	if (verdict == GNV_SOFT_DROP) {
-		cmd->post_at = UINT64_MAX;
-		gnv_soft_park(cmd);
+	if ((soft->faulty || soft->admin_fault.decide) && !gnv_soft_meet(cmd))
 		return;
-	}
-	if (verdict == GNV_SOFT_GO)
-		status = execute(soft, cmd, &kept);
-
+	status = execute(soft, cmd, &kept);
 	if (!kept)
 		gnv_soft_finish(cmd, status);
 }

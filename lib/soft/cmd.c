@@ -15,9 +15,16 @@ uint16_t gnv_soft_check_flags(const struct gpunvme_sqe *sqe, bool sgl_allowed)
 	return 0;
 }
 
-uint16_t gnv_soft_check_range(const struct gnv_soft_ns *ns, uint64_t slba, uint64_t nlb)
+static uint16_t check_blocks(const struct gnv_soft_ns *ns, uint64_t slba, uint64_t nlb)
 {
 	return slba > ns->blocks || nlb > ns->blocks - slba ? GPUNVME_SC_LBA_RANGE : 0;
+}
+
+uint16_t gnv_soft_check_range(const struct gnv_soft_ns *ns, const struct gpunvme_dsm_range *range)
+{
+	if (ns->max_range && range->nlb > ns->max_range)
+		return GPUNVME_SC_SIZE_LIMIT;
+	return check_blocks(ns, range->slba, range->nlb);
 }
 
 bool gnv_soft_is_final(uint16_t status)
@@ -46,14 +53,15 @@ static uint16_t parse_blocks(const struct gpunvme_sqe *sqe, const struct gnv_sof
 	uint64_t slba = sqe->cdw10 | (uint64_t)sqe->cdw11 << 32;
 	uint32_t nlb = (sqe->cdw12 & GPUNVME_RW_NLB_0B) + 1;
 	bool moves_data = sqe->opc != GPUNVME_IO_WRITE_ZEROES;
+	uint32_t limit = moves_data ? ns->max_transfer : ns->max_zeroes;
 
 	if (sqe->cdw12 & GPUNVME_RW_PRINFO)
 		return GPUNVME_SC_INVALID_PROTECTION;
 	if (sqe->opc == GPUNVME_IO_WRITE && (sqe->cdw12 & RW_DTYPE))
 		return GPUNVME_SC_INVALID_FIELD;
-	if (moves_data && ns->max_transfer && nlb > ns->max_transfer >> ns->lba_shift)
+	if (limit && nlb > limit >> ns->lba_shift)
 		return GPUNVME_SC_INVALID_FIELD;
-	if (gnv_soft_check_range(ns, slba, nlb))
+	if (check_blocks(ns, slba, nlb))
 		return GPUNVME_SC_LBA_RANGE;
 	op->fua = sqe->cdw12 & GPUNVME_RW_FUA;
 	op->deallocate = sqe->opc == GPUNVME_IO_WRITE_ZEROES && (sqe->cdw12 & GPUNVME_RW_DEAC);

@@ -18,6 +18,8 @@ struct gnv_soft_ns {
 	uint64_t blocks; /* in the namespace */
 	uint32_t lba_shift;
 	uint32_t max_transfer; /* bytes one command may move; 0: no limit but the NLB field */
+	uint32_t max_range;    /* blocks of one range of Dataset Management; 0: no limit */
+	uint32_t max_zeroes;   /* bytes of one Write Zeroes; 0: no limit */
 	bool read_only;
 };
 
@@ -37,8 +39,8 @@ struct gnv_soft_op {
  */
 uint16_t gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns *ns, struct gnv_soft_op *op);
 
-/* Status for a range of blocks: 0, or LBA Out of Range. Used for the ranges of Dataset Management, too. */
-uint16_t gnv_soft_check_range(const struct gnv_soft_ns *ns, uint64_t slba, uint64_t nlb);
+/* Status for a range of Dataset Management: 0, LBA Out of Range, or Command Size Limit Exceeded. */
+uint16_t gnv_soft_check_range(const struct gnv_soft_ns *ns, const struct gpunvme_dsm_range *range);
 
 /* The fields that every command has: fused operation, reserved flags, PSDT. Return: 0 or a status. */
 uint16_t gnv_soft_check_flags(const struct gpunvme_sqe *sqe, bool sgl_allowed);

@@ -3,6 +3,7 @@
 #include "soft/state.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #define CQE_DWORDS 4u
 #define SQE_QWORDS 8u
@@ -40,7 +41,7 @@ static uint32_t read_tail(struct gnv_soft_sq *sq)
  */
 static void copy_entry(const struct gnv_soft_sq *sq, struct gpunvme_sqe *sqe)
 {
-	const uint64_t *from = sq->ring + (size_t)sq->head * SQE_QWORDS;
+	const uint64_t *from = sq->ring + (size_t)sq->head * sq->words;
 	union {
 		uint64_t word[SQE_QWORDS];
 		struct gpunvme_sqe sqe;
@@ -69,6 +70,9 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 	cmd->status = 0;
 	cmd->dw0 = 0;
 	cmd->post_at = 0;
+	cmd->stalled = false;
+	cmd->counted = false;
+	cmd->verdict = GNV_SOFT_GO;
 	return cmd;
 }
 
@@ -78,15 +82,17 @@ unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 	struct gnv_soft_cmd *cmd;
 	unsigned n = 0;
 
-	if (sq->closed)
+	if (sq->closed || sq->stuck)
 		return 0;
 	sq->tail = read_tail(sq);
 	/* A host that leaves its completion queue full gets no new work done, or it would use up the commands of the others. */
-	while (n < max && sq->head != sq->tail && !sq->closed && !sq->cq->held) {
+	while (n < max && sq->head != sq->tail && !sq->closed && !sq->stuck && !sq->cq->held) {
 		cmd = fetch_one(sq);
 		if (!cmd)
 			break;
 		n++;
+		if (!gnv_soft_enter(cmd))
+			continue;
 		if (sq->qid)
 			gnv_soft_io_start(cmd);
 		else
@@ -101,6 +107,7 @@ void gnv_soft_discard(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 
+	gnv_soft_leave(cmd);
 	gnv_soft_segs_clear(&server->dma, &cmd->segs);
 	free(cmd->bounce);
 	cmd->bounce = NULL;
@@ -137,36 +144,80 @@ static bool is_full(struct gnv_soft_cq *cq)
 	return next == cq->head;
 }
 
+/* Time passes between the dwords of an entry, which is written the wrong way round. */
+static void tear(uint32_t *cqe, uint32_t dw3, uint32_t us)
+{
+	const struct timespec t = { .tv_nsec = (long)us * 1000 };
+
+	__atomic_store_n(&cqe[3], dw3, __ATOMIC_RELEASE);
+	nanosleep(&t, NULL);
+}
+
 /*
  * The phase goes last, in the dword that the host polls; releasing it publishes the other three and the data. A host may look at
  * those, too, to see whether an entry arrives whole.
  */
-static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
+static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, uint32_t status)
 {
 	uint32_t *cqe = cq->ring + (size_t)cq->tail * CQE_DWORDS;
-	uint32_t status = cmd->status;
+	uint32_t dw2 = cmd->sq->head | (uint32_t)cmd->sq->qid << 16;
+	uint32_t dw3 = cmd->sqe.cid | cq->phase << 16 | status << 17;
 
-	if (status && gnv_soft_is_final(cmd->status))
-		status |= GPUNVME_ST_DNR;
+	if (cmd->verdict)
+		gnv_soft_mishap_entry(cmd, &dw2, &dw3);
+	if (cmd->verdict == GNV_SOFT_TORN)
+		tear(cqe, dw3, cmd->number);
 	__atomic_store_n(&cqe[0], cmd->dw0, __ATOMIC_RELAXED);
 	__atomic_store_n(&cqe[1], 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&cqe[2], cmd->sq->head | (uint32_t)cmd->sq->qid << 16, __ATOMIC_RELAXED);
+	__atomic_store_n(&cqe[2], dw2, __ATOMIC_RELAXED);
 	gnv_soft_map_fence(cq->map);
-	__atomic_store_n(&cqe[3], cmd->sqe.cid | cq->phase << 16 | status << 17, __ATOMIC_RELEASE);
+	__atomic_store_n(&cqe[3], dw3, __ATOMIC_RELEASE);
 	gnv_soft_map_fence(cq->map);
+	if (cq->interrupts)
+		cq->posted = cq->server->posted = true;
 	cq->tail++;
 	if (cq->tail == cq->size) {
 		cq->tail = 0;
 		cq->phase ^= 1;
 	}
+}
+
+static void post(struct gnv_soft_cq *cq, struct gnv_soft_cmd *cmd)
+{
+	uint32_t status = cmd->status & ~GNV_SOFT_AS_IS;
+
+	if (status && !(cmd->status & GNV_SOFT_AS_IS) && gnv_soft_is_final(cmd->status))
+		status |= GPUNVME_ST_DNR;
+	gnv_soft_leave(cmd);
+	put_entry(cq, cmd, status);
+	if (cmd->verdict == GNV_SOFT_TWICE) {
+		cmd->verdict = GNV_SOFT_GO;
+		if (cmd->number && !cmd->sq->closed) {
+			cmd->post_at = gnv_soft_now() + (uint64_t)cmd->number * 1000;
+			gnv_soft_park(cmd);
+			return;
+		}
+		if (!is_full(cq))
+			put_entry(cq, cmd, status);
+	}
 	gnv_soft_discard(cmd);
+}
+
+bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_cq *cq = cmd->sq->cq;
+
+	if (cq->held || is_full(cq))
+		return false;
+	put_entry(cq, cmd, 0);
+	return true;
 }
 
 static void post_or_hold(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_cq *cq = cmd->sq->cq;
 
-	if (cmd->sq->dead) {
+	if (cmd->sq->dead || cmd->verdict == GNV_SOFT_EARLY) {
 		gnv_soft_discard(cmd);
 	} else if (!cq->held && !is_full(cq)) {
 		post(cq, cmd);
@@ -234,7 +285,10 @@ unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next)
 			continue;
 		}
 		unlink_cmd(at);
-		post_or_hold(cmd);
+		if (cmd->stalled)
+			gnv_soft_io_start(cmd);
+		else
+			post_or_hold(cmd);
 		n++;
 	}
 	return n;

@@ -8,26 +8,32 @@
 #include "util/bits.h"
 
 #define SGL_ALIGN 3u
+#define SGL_MOST 65536u /* descriptors of one command */
 #define PRP_ALIGN 3u
+#define HALF_LIST 256u /* entries, of a page of 4096 bytes */
 
-int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot)
+int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t address, size_t len, char **cpu, unsigned *slot)
 {
-	unsigned s = gnv_soft_iova_slot(iova);
-	struct gnv_soft_dma_entry *e = &dma->entry[s];
-	const struct gnv_soft_map *map;
+	const uint64_t iova = gnv_soft_dma_address(dma, address);
+	struct gnv_soft_dma_entry *e = &dma->entry[gnv_soft_iova_is_own(iova) ? gnv_soft_iova_slot(iova) : dma->last];
+	const struct gnv_soft_map *map = e->map;
 
-	if (e->refs) {
-		map = e->map;
-		if (!gnv_soft_map_holds(map, iova, len))
-			return -EFAULT;
-	} else {
+	if (!e->refs || !gnv_soft_map_holds(map, iova, len) || gnv_soft_map_is_leaving(map)) {
 		if (gnv_soft_space_get(dma->space, iova, len, &map))
 			return -EFAULT;
+		if (!gnv_soft_dma_open(dma, map)) {
+			gnv_soft_space_put(dma->space, map);
+			return -EFAULT;
+		}
+		e = &dma->entry[map->slot];
 		e->map = map;
+		if (e->refs)
+			gnv_soft_space_put(dma->space, map); /* one for all */
 	}
 	e->refs++;
+	dma->last = map->slot;
 	*cpu = map->cpu + (iova - map->iova);
-	*slot = s;
+	*slot = map->slot;
 	return 0;
 }
 
@@ -85,13 +91,24 @@ static int grow(struct gnv_soft_segs *segs)
 	return 0;
 }
 
+/* Data for its own memory lands in the page beside the right one, by the drive that is played. */
+static int find_data(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot)
+{
+	int ret = gnv_soft_dma_get(dma, iova, len, cpu, slot);
+
+	if (ret || !dma->entry[*slot].map->inside || !gnv_soft_has(&dma->traits, GNV_SOFT_CMB_DATA))
+		return ret;
+	gnv_soft_dma_put(dma, *slot);
+	return gnv_soft_dma_get(dma, iova ^ 4096u, len, cpu, slot);
+}
+
 static uint16_t add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs, uint64_t iova, size_t len)
 {
 	struct iovec *last = segs->count ? &segs->iov[segs->count - 1] : NULL;
 	unsigned slot;
 	char *cpu;
 
-	if (gnv_soft_dma_get(dma, iova, len, &cpu, &slot))
+	if (find_data(dma, iova, len, &cpu, &slot))
 		return GPUNVME_SC_DATA_TRANSFER;
 	if (last && (char *)last->iov_base + last->iov_len == cpu && segs->slot[segs->count - 1] == slot) {
 		last->iov_len += len;
@@ -128,6 +145,10 @@ static uint16_t open_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 	list->left = (unsigned)gnv_min(room, need);
 	if (gnv_soft_dma_get(dma, iova, list->left * sizeof(uint64_t), &cpu, &list->slot))
 		return GPUNVME_SC_DATA_TRANSFER;
+	if (dma->entry[list->slot].map->inside && gnv_soft_has(&dma->traits, GNV_SOFT_CMB_LISTS)) {
+		gnv_soft_dma_put(dma, list->slot);
+		return GPUNVME_SC_INVALID_CMB_USE;
+	}
 	/* Memory that the host registered may start anywhere. */
 	if (dma->entry[list->slot].map->hidden || (uintptr_t)cpu % sizeof(uint64_t)) {
 		gnv_soft_dma_put(dma, list->slot);
@@ -141,12 +162,15 @@ static uint16_t open_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 static uint16_t walk_list_page(struct gnv_soft_dma *dma, struct list_page *list, uint32_t page, uint64_t *len, uint64_t *next,
 			       struct gnv_soft_segs *segs)
 {
+	const bool halved = gnv_soft_has(&dma->traits, GNV_SOFT_LISTS_HALF);
 	uint16_t status = 0;
 	uint64_t prp, piece;
 
 	*next = 0;
 	while (*len && !status) {
 		prp = __atomic_load_n(list->entry++, __ATOMIC_RELAXED); /* once: the host may be changing it */
+		if (halved && (uintptr_t)list->entry % 4096 == HALF_LIST * 8)
+			list->entry -= HALF_LIST;
 		if (prp & (page - 1))
 			return GPUNVME_SC_INVALID_PRP_OFFSET;
 		if (--list->left == 0 && *len > page) {
@@ -180,10 +204,22 @@ static uint16_t walk_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 	return 0;
 }
 
+/* What is wrong with the drive that is played. */
+static uint16_t skew_list(const struct gnv_soft_dma *dma, uint64_t *iova)
+{
+	const struct gnv_soft_traits *traits = &dma->traits;
+
+	if (gnv_soft_has(traits, GNV_SOFT_LISTS_FAIL) && *iova & (traits->number[GNV_SOFT_LISTS_FAIL] - 1))
+		return GPUNVME_SC_INVALID_PRP_OFFSET;
+	if (gnv_soft_has(traits, GNV_SOFT_LISTS_ROUND))
+		*iova &= ~((uint64_t)traits->number[GNV_SOFT_LISTS_ROUND] - 1);
+	return 0;
+}
+
 static uint16_t walk_prp(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
 			 struct gnv_soft_segs *segs)
 {
-	uint64_t first = gnv_min(len, page - (sqe->prp1 & (page - 1)));
+	uint64_t first = gnv_min(len, page - (sqe->prp1 & (page - 1))), list = sqe->prp2;
 	uint16_t status;
 
 	if (sqe->prp1 & PRP_ALIGN)
@@ -192,25 +228,97 @@ static uint16_t walk_prp(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe
 	len -= first;
 	if (status || !len)
 		return status;
-	if (len > page)
-		return walk_list(dma, sqe->prp2, page, len, segs);
+	if (len > page) {
+		status = skew_list(dma, &list);
+		return status ? status : walk_list(dma, list, page, len, segs);
+	}
 	if (sqe->prp2 & (page - 1))
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
 	return add(dma, segs, sqe->prp2, (size_t)len);
 }
 
+/* ---- SGLs (Base Specification 4.1.2) ---- */
+
+/* The command's own descriptor, or one of a segment, each read once. */
+struct sgl_walk {
+	struct gnv_soft_dma *dma;
+	struct gnv_soft_segs *segs;
+	uint64_t len;	/* still to be covered */
+	unsigned count; /* descriptors of segments so far: a list that points to itself ends, too */
+};
+
+static uint16_t add_block(struct sgl_walk *w, const struct gpunvme_sgl *sgl)
+{
+	if (sgl->length > w->len)
+		return GPUNVME_SC_INVALID_SGL_LENGTH;
+	if (sgl->addr & SGL_ALIGN || sgl->reserved[0] || sgl->reserved[1] || sgl->reserved[2])
+		return GPUNVME_SC_INVALID_FIELD;
+	w->len -= sgl->length;
+	return sgl->length ? add(w->dma, w->segs, sgl->addr, sgl->length) : 0;
+}
+
+static uint16_t read_descriptor(struct sgl_walk *w, uint64_t iova, struct gpunvme_sgl *sgl)
+{
+	bool hidden;
+	unsigned slot;
+	char *cpu;
+
+	if (++w->count > SGL_MOST)
+		return GPUNVME_SC_INVALID_SGL_COUNT;
+	if (gnv_soft_dma_get(w->dma, iova, sizeof(*sgl), &cpu, &slot))
+		return GPUNVME_SC_DATA_TRANSFER;
+	hidden = w->dma->entry[slot].map->hidden;
+	if (!hidden)
+		memcpy(sgl, cpu, sizeof(*sgl));
+	gnv_soft_dma_put(w->dma, slot);
+	return hidden ? GPUNVME_SC_DATA_TRANSFER : 0;
+}
+
+static bool is_segment(const struct gpunvme_sgl *sgl)
+{
+	return sgl->id == GPUNVME_SGL_ID_SEGMENT || sgl->id == GPUNVME_SGL_ID_LAST_SEGMENT;
+}
+
+/* The descriptors that *segment points to; the next segment goes to its place, or a data block when this was the last one. */
+static uint16_t walk_segment(struct sgl_walk *w, struct gpunvme_sgl *segment)
+{
+	const struct gpunvme_sgl at = *segment;
+	uint16_t status = 0;
+	uint32_t i;
+
+	if (!at.length || at.length % sizeof(at) || at.addr & SGL_ALIGN)
+		return GPUNVME_SC_INVALID_SGL_SEGMENT;
+	for (i = 0; i < at.length / sizeof(at) && !status; i++) {
+		status = read_descriptor(w, at.addr + i * sizeof(at), segment);
+		if (status)
+			return status;
+		if (segment->id == GPUNVME_SGL_ID_DATA_BLOCK)
+			status = add_block(w, segment);
+		else if (!is_segment(segment))
+			return GPUNVME_SC_INVALID_SGL_TYPE;
+		else if (at.id == GPUNVME_SGL_ID_LAST_SEGMENT || i + 1 < at.length / sizeof(at))
+			return GPUNVME_SC_INVALID_SGL_SEGMENT;
+	}
+	return status;
+}
+
 static uint16_t walk_sgl(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint64_t len, struct gnv_soft_segs *segs)
 {
+	struct sgl_walk w = { dma, segs, len, 0 };
 	struct gpunvme_sgl sgl;
+	uint16_t status = 0;
 
 	memcpy(&sgl, (const char *)sqe + offsetof(struct gpunvme_sqe, prp1), sizeof(sgl));
-	if (sgl.id != GPUNVME_SGL_ID_DATA_BLOCK)
+	if (sgl.id == GPUNVME_SGL_ID_DATA_BLOCK) {
+		if (gnv_soft_has(&dma->traits, GNV_SOFT_SGL_SHORT))
+			sgl.addr += 512; /* the host's mapping has room behind a buffer, or the command fails */
+		status = add_block(&w, &sgl);
+	} else if (!is_segment(&sgl)) {
 		return GPUNVME_SC_INVALID_SGL_TYPE;
-	if (sgl.length != len)
-		return GPUNVME_SC_INVALID_SGL_LENGTH;
-	if (sgl.addr & SGL_ALIGN || sgl.reserved[0] || sgl.reserved[1] || sgl.reserved[2])
-		return GPUNVME_SC_INVALID_FIELD;
-	return add(dma, segs, sgl.addr, (size_t)len);
+	}
+	while (!status && is_segment(&sgl))
+		status = walk_segment(&w, &sgl);
+	return status || !w.len ? status : GPUNVME_SC_INVALID_SGL_LENGTH;
 }
 
 uint16_t gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,

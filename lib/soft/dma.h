@@ -15,6 +15,7 @@
 #include <gpunvme/spec.h>
 
 #include "mem/space_soft.h"
+#include "soft/trait.h"
 
 struct gnv_soft_dma_entry {
 	const struct gnv_soft_map *map; /* valid while refs > 0 */
@@ -26,6 +27,9 @@ struct gnv_soft_dma_entry {
 
 struct gnv_soft_dma {
 	struct gnv_space *space;
+	struct gnv_soft_traits traits;
+	unsigned last; /* slot that was found last */
+	uint64_t cmb_base; /* the address that means the controller's own memory; 0: none; written before queues exist */
 	struct gnv_soft_dma_entry entry[GNV_SOFT_SPACE_SLOTS];
 };
 
@@ -42,6 +46,18 @@ struct gnv_soft_segs {
 	struct iovec iov_in[GNV_SOFT_SEGS];
 	uint16_t slot_in[GNV_SOFT_SEGS];
 };
+
+/* May the mapping be reached? */
+static inline bool gnv_soft_dma_open(const struct gnv_soft_dma *dma, const struct gnv_soft_map *map)
+{
+	return !map->inside || map->iova == dma->cmb_base;
+}
+
+/* What the drive that is played makes of an address. */
+static inline uint64_t gnv_soft_dma_address(const struct gnv_soft_dma *dma, uint64_t iova)
+{
+	return gnv_soft_has(&dma->traits, GNV_SOFT_ADDR_48) ? iova & ((1ull << 48) - 1) : iova;
+}
 
 /* Take a reference. Return: 0, -EFAULT. */
 int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot);

@@ -4,14 +4,17 @@
 
 #define TYPE_ERROR 0u
 #define TYPE_SMART 1u
-#define CONFIG_TEMPERATURE 0x02u /* Asynchronous Event Configuration */
+#define TYPE_NOTICE 2u
 
 static const struct {
 	uint8_t type, info, lid;
+	uint32_t config; /* its bit of the Asynchronous Event Configuration; 0: it cannot be switched off */
 } events[GNV_SOFT_EVENTS] = {
-	[GNV_SOFT_EVENT_DOORBELL_REGISTER] = { TYPE_ERROR, 0, GPUNVME_LID_ERROR },
-	[GNV_SOFT_EVENT_DOORBELL_VALUE] = { TYPE_ERROR, 1, GPUNVME_LID_ERROR },
-	[GNV_SOFT_EVENT_TEMPERATURE] = { TYPE_SMART, 1, GPUNVME_LID_SMART },
+	[GNV_SOFT_EVENT_DOORBELL_REGISTER] = { TYPE_ERROR, 0, GPUNVME_LID_ERROR, 0 },
+	[GNV_SOFT_EVENT_DOORBELL_VALUE] = { TYPE_ERROR, 1, GPUNVME_LID_ERROR, 0 },
+	[GNV_SOFT_EVENT_TEMPERATURE] = { TYPE_SMART, 1, GPUNVME_LID_SMART, 0x02 },
+	[GNV_SOFT_EVENT_NAMESPACE] = { TYPE_NOTICE, 0, GNV_SOFT_LID_CHANGED_NS, 0x100 },
+	[GNV_SOFT_EVENT_FIRMWARE] = { TYPE_NOTICE, 1, GPUNVME_LID_FIRMWARE, 0x200 },
 };
 
 void gnv_soft_raise(struct gnv_soft *soft, enum gnv_soft_event event)
@@ -47,7 +50,7 @@ static bool may_report(const struct gnv_soft *soft, unsigned event)
 
 static bool is_wanted(const struct gnv_soft *soft, unsigned event)
 {
-	return event != GNV_SOFT_EVENT_TEMPERATURE || (soft->features.async_event & CONFIG_TEMPERATURE);
+	return !events[event].config || (soft->features.async_event & events[event].config);
 }
 
 unsigned gnv_soft_events_poll(struct gnv_soft *soft)

@@ -16,7 +16,7 @@
 #define TEMP_THSEL_UNDER 0x00100000u
 #define TEMP_RESERVED 0xffc00000u
 #define RECOVERY_TLER 0x0000ffffu
-#define ASYNC_SUPPORTED 0x000000ffu /* critical warnings of the SMART log */
+#define ASYNC_SUPPORTED (0x000000ffu | GNV_SOFT_OAES) /* critical warnings of the SMART log, notices */
 
 enum { SEL_CURRENT, SEL_DEFAULT, SEL_SAVED, SEL_SUPPORTED };
 
@@ -29,7 +29,13 @@ static uint32_t all_queues(const struct gnv_soft *soft)
 
 static struct gnv_soft_features defaults(const struct gnv_soft *soft)
 {
-	return (struct gnv_soft_features){ .arbitration = 0x7, /* no limit */
+	const bool sleepy = gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY);
+
+	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
+
+	return (struct gnv_soft_features){ .arbitration = hints ? 0x2 : 0x7, /* no limit */
+					   .power = sleepy ? GNV_SOFT_DEEPEST : 0,
+					   .apst = sleepy,
 					   .temp_over = 350,
 					   .queues = all_queues(soft) };
 }
@@ -100,14 +106,36 @@ static uint16_t set_async_event(struct gnv_soft *soft, uint32_t value)
 	return status;
 }
 
+static uint32_t deepest(const struct gnv_soft *soft)
+{
+	return gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY) ? GNV_SOFT_DEEPEST : 0;
+}
+
+/* With a table of 256 bytes, which is kept to be shown. */
+static uint16_t set_apst(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_dma *dma = &cmd->sq->server->dma;
+	uint16_t status;
+
+	if (!deepest(soft) || cmd->sqe.cdw11 & ~1u)
+		return GPUNVME_SC_INVALID_FIELD;
+	status = gnv_soft_dptr(dma, &cmd->sqe, soft->page, sizeof(soft->features.apst_table), &cmd->segs);
+	if (!status)
+		status = gnv_soft_segs_read(dma, &cmd->segs, soft->features.apst_table, sizeof(soft->features.apst_table));
+	if (!status)
+		__atomic_store_n(&soft->features.apst, cmd->sqe.cdw11, __ATOMIC_RELAXED); /* I/O queues look at it */
+	return status;
+}
+
 static uint16_t set_value(struct gnv_soft *soft, uint8_t fid, uint32_t value, uint32_t *dw0)
 {
 	switch (fid) {
 	case GPUNVME_FID_ARBITRATION:
 		return set_plain(&soft->features.arbitration, value, ~ARBITRATION_RESERVED);
 	case GPUNVME_FID_POWER:
-		/* one power state; the workload hint is taken and ignored */
-		return value & POWER_STATE ? GPUNVME_SC_INVALID_FIELD : set_plain(&soft->features.power, value, ~POWER_RESERVED);
+		/* the workload hint is taken and ignored */
+		return (value & POWER_STATE) > deepest(soft) ? GPUNVME_SC_INVALID_FIELD
+							     : set_plain(&soft->features.power, value, ~POWER_RESERVED);
 	case GPUNVME_FID_TEMP_THRESHOLD:
 		return set_temperature(soft, value);
 	case GPUNVME_FID_ERROR_RECOVERY:
@@ -157,6 +185,10 @@ uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	uint8_t fid = (uint8_t)cmd->sqe.cdw10;
 	uint32_t ignored;
 
+	if (fid == GPUNVME_FID_APST)
+		return set_apst(soft, cmd);
+	if (fid == GPUNVME_FID_HMB)
+		return gnv_soft_hmb_set(soft, &cmd->sqe);
 	if (!get_value(&soft->features, true, fid, 0, &ignored))
 		return GPUNVME_SC_INVALID_FIELD;
 	if (cmd->sqe.cdw10 & GPUNVME_FEAT_SV)
@@ -175,6 +207,13 @@ uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	uint32_t value;
 	bool known;
 
+	if (fid == GPUNVME_FID_APST && deepest(soft) && sel == SEL_CURRENT) {
+		cmd->dw0 = soft->features.apst;
+		return gnv_soft_reply(soft, cmd, soft->features.apst_table, sizeof(soft->features.apst_table),
+				      sizeof(soft->features.apst_table));
+	}
+	if (fid == GPUNVME_FID_HMB && sel == SEL_CURRENT)
+		return gnv_soft_hmb_get(soft, cmd);
 	if (sel == SEL_CURRENT)
 		known = get_value(&soft->features, write_back, fid, cmd->sqe.cdw11, &value);
 	else /* what cannot be saved reads as its default */

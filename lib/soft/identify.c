@@ -14,6 +14,7 @@
 #define ONCS_SAVE_SELECT 0x10u /* Get Features knows SEL, Set Features SV */
 #define VWC_FLUSH_ALL 0x06u    /* Flush accepts the broadcast namespace */
 #define SGLS_DWORD 2u
+#define DLFEAT_UNSAID 0x08u /* Write Zeroes may deallocate */
 #define DLFEAT_ZEROES 0x09u /* deallocated blocks read as zeroes; Write Zeroes may deallocate */
 #define KELVIN_WARNING 350u
 #define KELVIN_CRITICAL 360u
@@ -46,13 +47,13 @@ static void put_be64(uint8_t *to, uint64_t v)
 /* A locally administered EUI-64; an NGUID is the same identity, twice as long. */
 static void put_eui64(const struct gnv_soft *soft, uint8_t *to)
 {
-	put_be64(to, image_id(soft));
+	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 1 : image_id(soft));
 	to[0] = (uint8_t)((to[0] & ~1u) | 2u);
 }
 
 static void put_nguid(const struct gnv_soft *soft, uint8_t *to)
 {
-	put_be64(to, mix(image_id(soft)));
+	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 0 : mix(image_id(soft)));
 	put_eui64(soft, to + 8);
 }
 
@@ -81,16 +82,24 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 {
 	put_names(soft, id);
 	id->mdts = (uint8_t)soft->config.mdts;
-	id->ver = 0x00010400u;
+	id->ver = soft->version;
 	id->rtd3e = RTD3E_US;
 	id->cntrltype = CNTRLTYPE_IO;
 	id->acl_0b = GNV_SOFT_ABORTS - 1;
+	id->oaes = GNV_SOFT_OAES;
 	id->aerl_0b = GNV_SOFT_AERS - 1;
 	id->frmw = 0x03; /* one slot, read-only */
 	id->lpa = LPA_EXTENDED;
 	id->elpe_0b = GNV_SOFT_ERRORS - 1;
 	id->wctemp = KELVIN_WARNING;
 	id->cctemp = KELVIN_CRITICAL;
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY)) {
+		id->npss_0b = GNV_SOFT_DEEPEST;
+		id->apsta = 1;
+	}
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS))
+		id->rab = 5;
+	gnv_soft_hmb_describe(soft, id);
 	id->sqes = 0x66;
 	id->cqes = 0x44;
 	id->nn = 1;
@@ -99,16 +108,36 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	id->sgls = SGLS_DWORD;
 }
 
+/* NVM Command Set Specification 4.1.5.1, of a drive with pages of 8 blocks and stripes of 256. */
+static void fill_hints(struct gpunvme_id_ns *id)
+{
+	id->nsfeat = GPUNVME_NSFEAT_ATOMICS | GPUNVME_NSFEAT_OPTIMAL;
+	id->noiob = 256;
+	id->npwg_0b = id->npwa_0b = 7;
+	id->nows_0b = 63;
+	id->nawun_0b = 31;
+	id->nawupf_0b = 15;
+	id->nabspf_0b = 127;
+	id->nabo = 8;
+}
+
 static void fill_ns(const struct gnv_soft *soft, struct gpunvme_id_ns *id)
 {
 	id->nsze = soft->ns.blocks;
 	id->ncap = soft->ns.blocks;
 	id->nuse = soft->ns.blocks;
-	id->dlfeat = DLFEAT_ZEROES;
+	id->dlfeat = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
 	id->nsattr = soft->ns.read_only ? GPUNVME_NSATTR_WP : 0;
 	put_nguid(soft, id->nguid);
 	put_eui64(soft, id->eui64);
 	id->lbaf[0].lbads = (uint8_t)soft->ns.lba_shift;
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS))
+		fill_hints(id);
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_FORMAT)) {
+		id->nlbaf_0b = 1;
+		id->lbaf[0].rp = 2;
+		id->lbaf[1].lbads = (uint8_t)(soft->ns.lba_shift == 9 ? 12 : 9);
+	}
 }
 
 static void fill_descriptors(const struct gnv_soft *soft, uint8_t *list)
@@ -128,10 +157,13 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		uint32_t nsids[IDENTIFY_BYTES / 4];
 		struct gpunvme_id_ctrl ctrl;
 		struct gpunvme_id_ns ns;
+		struct gpunvme_id_ctrl_nvm limits;
 	} data;
 	uint32_t nsid = cmd->sqe.nsid;
 
 	memset(&data, 0, sizeof(data));
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_CNS) && (cmd->sqe.cdw10 & 0xffu) > GPUNVME_CNS_CTRL)
+		return GPUNVME_SC_INVALID_FIELD;
 	switch (cmd->sqe.cdw10 & 0xffu) {
 	case GPUNVME_CNS_CTRL:
 		fill_ctrl(soft, &data.ctrl);
@@ -139,17 +171,24 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	case GPUNVME_CNS_NS:
 		if (nsid != 1)
 			return GPUNVME_SC_INVALID_NS;
-		fill_ns(soft, &data.ns);
+		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
+			fill_ns(soft, &data.ns);
 		break;
 	case GPUNVME_CNS_ACTIVE_NS_LIST:
 		if (nsid >= GPUNVME_NSID_ALL - 1)
 			return GPUNVME_SC_INVALID_NS;
-		data.nsids[0] = nsid < 1;
+		data.nsids[0] = nsid < 1 && !gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED);
 		break;
 	case GPUNVME_CNS_NS_DESC_LIST:
 		if (nsid != 1)
 			return GPUNVME_SC_INVALID_NS;
 		fill_descriptors(soft, data.bytes);
+		break;
+	case GPUNVME_CNS_CTRL_NVM:
+		if (!soft->ns.max_range || cmd->sqe.cdw11 >> 24)
+			return GPUNVME_SC_INVALID_FIELD;
+		data.limits.dmrsl = soft->ns.max_range;
+		data.limits.wzsl = GNV_SOFT_WZSL;
 		break;
 	default:
 		return GPUNVME_SC_INVALID_FIELD;

@@ -51,7 +51,7 @@ static void tell_lost(const struct gnv_soft_cmd *cmd, const char *why)
 	struct gnv_soft_server *server = cmd->sq->server;
 
 	if (!server->lost_said)
-		gnv_log(&server->soft->log, GPUNVME_LOG_ERROR, "data does not reach its buffer (said once): %s", why);
+		gnv_log(server->soft->log, GPUNVME_LOG_ERROR, "data does not reach its buffer (said once): %s", why);
 	server->lost_said = true;
 }
 
@@ -112,29 +112,38 @@ static uint16_t start_rw(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	return needs_bounce(soft, cmd) ? fill_bounce(cmd) : 0;
 }
 
+/* It is a hint, and a drive may leave the old data. */
+static bool leaves(const struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_range *range)
+{
+	return gnv_soft_has(&cmd->sq->server->soft->config.traits, GNV_SOFT_UNSAID) && range->slba % 2;
+}
+
 /* The next range that has blocks; op.ranges when there is none. */
 static void next_range(struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = (const void *)cmd->bounce;
 
-	while (cmd->done < cmd->op.ranges && !range[cmd->done].nlb)
+	while (cmd->done < cmd->op.ranges && (!range[cmd->done].nlb || leaves(cmd, &range[cmd->done])))
 		cmd->done++;
 }
 
 static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range;
-	uint16_t status = take_bounce(cmd, cmd->op.data_len);
+	const unsigned ones = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;
+	uint16_t status = take_bounce(cmd, GNV_SOFT_RANGES + ones);
 	unsigned i;
 
-	if (!status)
+	if (!status) {
+		memset(cmd->bounce + GNV_SOFT_RANGES, 0xff, ones);
 		status = take_data(cmd, cmd->bounce, cmd->op.data_len);
+	}
 	if (status)
 		return status;
 	/* Ranges are checked and used from this copy. */
 	range = (const void *)cmd->bounce;
 	for (i = 0; i < cmd->op.ranges && !status; i++)
-		status = gnv_soft_check_range(&soft->ns, range[i].slba, range[i].nlb);
+		status = gnv_soft_check_range(&soft->ns, &range[i]);
 	cmd->stage = GNV_SOFT_STAGE_DSM;
 	next_range(cmd);
 	return status;
@@ -151,6 +160,8 @@ static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		return 0;
 	case GPUNVME_IO_WRITE_ZEROES:
 		cmd->stage = __atomic_load_n(&soft->no_zero_range, __ATOMIC_RELAXED) ? GNV_SOFT_STAGE_FILL : GNV_SOFT_STAGE_ZERO;
+		if (gnv_soft_has(&soft->config.traits, GNV_SOFT_ZEROES))
+			cmd->stage = GNV_SOFT_STAGE_SYNC;
 		return 0;
 	case GPUNVME_IO_DSM:
 		return start_dsm(soft, cmd);
@@ -159,32 +170,54 @@ static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	}
 }
 
-/* Ask the fault hook. Return: true when the command goes on to its I/O. */
-static bool pass_fault(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+/* The state of the drive that is played. Return: 0 it serves; or the status. */
+static uint16_t denied(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
+{
+	static const struct {
+		enum gnv_soft_trait trait;
+		uint16_t status;
+	} states[] = {
+		{ GNV_SOFT_LOCKED, GPUNVME_SC_ACCESS_DENIED },
+		{ GNV_SOFT_SANITIZING, GPUNVME_SC_SANITIZE_IN_PROGRESS },
+		{ GNV_SOFT_FORMATTING, GPUNVME_SC_FORMAT_IN_PROGRESS },
+		{ GNV_SOFT_RESERVED, GPUNVME_SC_RESERVATION_CONFLICT },
+		{ GNV_SOFT_ACTIVATING, GPUNVME_SC_NS_NOT_READY },
+	};
+	size_t i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(states); i++)
+		if (gnv_soft_has(&soft->config.traits, states[i].trait))
+			return states[i].status;
+	if (is_reading(cmd))
+		return 0;
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_RESERVED_WRITE))
+		return GPUNVME_SC_RESERVATION_CONFLICT;
+	return gnv_soft_has(&soft->config.traits, GNV_SOFT_WORN) && cmd->op.opc != GPUNVME_IO_FLUSH ? GPUNVME_SC_READ_ONLY_RANGE : 0;
+}
+
+/* Data that goes wrong does so in memory of the controller's own. */
+static bool meet(struct gnv_soft_cmd *cmd)
 {
 	uint16_t status = 0;
-	uint32_t delay_us = 0;
 
-	if (!server->fault.decide)
-		return true;
-	switch (server->fault.decide(server->fault.ctx, cmd->sq->qid, &cmd->sqe, &status, &delay_us)) {
-	case GNV_SOFT_GO:
-		return true;
-	case GNV_SOFT_DELAY:
-		cmd->post_at = gnv_soft_now() + (uint64_t)delay_us * 1000;
-		return true;
-	case GNV_SOFT_DROP:
-		cmd->post_at = UINT64_MAX;
-		gnv_soft_park(cmd);
+	if (!gnv_soft_meet(cmd))
 		return false;
-	case GNV_SOFT_SKIP:
-		status = 0;
-		break;
-	case GNV_SOFT_FAIL:
-		break;
-	}
-	gnv_soft_finish(cmd, status);
-	return false;
+	if (cmd->verdict == GNV_SOFT_FLIP && !cmd->bounce)
+		status = fill_bounce(cmd);
+	if (status)
+		gnv_soft_finish(cmd, status);
+	else if (cmd->verdict == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_WRITE)
+		gnv_soft_mishap_data(cmd);
+	return !status;
+}
+
+/* A drive that stalls at lists which it does not like. */
+static bool hangs(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
+{
+	const struct gnv_soft_traits *traits = &soft->config.traits;
+
+	return gnv_soft_has(traits, GNV_SOFT_LISTS_HANG) && cmd->op.data_len > 2 * soft->page &&
+	       (cmd->sqe.flags & GPUNVME_SQE_PSDT) == GPUNVME_PSDT_PRP && cmd->sqe.prp2 & (traits->number[GNV_SOFT_LISTS_HANG] - 1);
 }
 
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
@@ -193,13 +226,20 @@ void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 	struct gnv_soft *soft = server->soft;
 	uint16_t status = gnv_soft_parse(&cmd->sqe, &soft->ns, &cmd->op);
 
+	if (!status)
+		status = denied(soft, cmd);
+	if (hangs(soft, cmd)) {
+		cmd->post_at = UINT64_MAX;
+		gnv_soft_park(cmd);
+		return;
+	}
 	if (!status && cmd->op.data_len)
 		status = gnv_soft_dptr(&server->dma, &cmd->sqe, soft->page, cmd->op.data_len, &cmd->segs);
 	if (!status)
 		status = prepare(soft, cmd);
 	if (status)
 		gnv_soft_finish(cmd, status);
-	else if (!pass_fault(server, cmd))
+	else if ((soft->faulty || server->fault.decide) && !meet(cmd))
 		return;
 	else if (cmd->stage == GNV_SOFT_STAGE_DSM && (!cmd->op.deallocate || cmd->done == cmd->op.ranges))
 		gnv_soft_finish(cmd, 0);
@@ -248,6 +288,8 @@ static void end_data(struct gnv_soft_cmd *cmd)
 {
 	uint16_t status = 0;
 
+	if (cmd->verdict == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_READ)
+		gnv_soft_mishap_data(cmd);
 	if (cmd->op.opc == GPUNVME_IO_READ && cmd->bounce)
 		status = give_data(cmd, cmd->bounce, cmd->op.len);
 	if (cmd->stage == GNV_SOFT_STAGE_COMPARE)
@@ -325,6 +367,8 @@ void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res)
 
 	if (--server->in_ring == 0)
 		server->counters.busy_ns += gnv_soft_now() - server->busy_since;
+	if (cmd->verdict)
+		res = gnv_soft_mishap_io(cmd, res);
 	if (cmd->stage == GNV_SOFT_STAGE_DSM) { /* a hint: whether the file system could follow it does not matter */
 		cmd->done++;
 		next_range(cmd);

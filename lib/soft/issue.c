@@ -9,6 +9,7 @@
 
 #define REGISTER_AFTER 64u	  /* uses of a mapping before it is worth pinning */
 #define REGISTER_MAX (1ull << 30) /* the kernel's limit for one buffer */
+#define VECTORS_MAX 1024u /* the kernel's, UIO_MAXIOV; what lies behind them is asked for next */
 #define ZERO_BYTES 65536u
 
 static char zeroes[ZERO_BYTES] __attribute__((aligned(4096))); /* never written */
@@ -18,7 +19,7 @@ static char zeroes[ZERO_BYTES] __attribute__((aligned(4096))); /* never written 
 static void explain_refusal(struct gnv_soft_server *server, int err)
 {
 	if (!server->buffers_refused)
-		gnv_log(&server->soft->log, GPUNVME_LOG_INFO,
+		gnv_log(server->soft->log, GPUNVME_LOG_INFO,
 			"data memory is not registered with io_uring (%s); I/O works, a little slower; a larger locked-memory "
 			"limit (ulimit -l) helps",
 			strerror(-err));
@@ -38,6 +39,8 @@ static int buffer_of(struct gnv_soft_server *server, const struct gnv_soft_cmd *
 		e->counted = e->map->serial;
 		e->uses = 0;
 	}
+	if (e->map->foreign)
+		return -1; /* whose owner may put other pages in the place of those that were pinned */
 	if (e->uses > REGISTER_AFTER || ++e->uses != REGISTER_AFTER || e->map->len > REGISTER_MAX)
 		return -1;
 	ret = gnv_uring_set_buffer(server->ring, slot, e->map->cpu, e->map->len);
@@ -76,7 +79,7 @@ static int issue_rw(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 {
 	bool write = cmd->op.opc == GPUNVME_IO_WRITE;
 	const struct iovec *iov = &cmd->segs.iov[cmd->seg];
-	unsigned count = cmd->segs.count - cmd->seg;
+	unsigned count = (unsigned)gnv_min(cmd->segs.count - cmd->seg, VECTORS_MAX);
 	int buffer = -1;
 
 	if (cmd->bounce) {
@@ -105,11 +108,23 @@ static int issue_fill(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 	return gnv_uring_rw(server->ring, true, cmd->segs.iov_in, n, cmd->op.offset + cmd->done, -1, gnv_soft_is_durable(cmd), cmd);
 }
 
+/* Where a drive says nothing of deallocated blocks they read as zeroes or ones (NVM Command Set Specification, DLFEAT). */
+static int issue_ones(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_range *range)
+{
+	const unsigned shift = server->soft->ns.lba_shift;
+
+	cmd->flat.iov_base = cmd->bounce + GNV_SOFT_RANGES;
+	cmd->flat.iov_len = (size_t)gnv_min((uint64_t)range->nlb << shift, GNV_SOFT_FILL);
+	return gnv_uring_rw(server->ring, true, &cmd->flat, 1, range->slba << shift, -1, false, cmd);
+}
+
 static int issue_dsm(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = (const void *)cmd->bounce;
 	unsigned shift = server->soft->ns.lba_shift;
 
+	if (gnv_soft_has(&server->soft->config.traits, GNV_SOFT_UNSAID))
+		return issue_ones(server, cmd, &range[cmd->done]);
 	return gnv_uring_zero(server->ring, range[cmd->done].slba << shift, (uint64_t)range[cmd->done].nlb << shift, true, cmd);
 }
 

@@ -11,6 +11,10 @@
 
 #define LOG_RAE 0x00008000u
 #define WARN_TEMPERATURE 0x02u
+#define WARN_SPARE 0x01u
+#define WARN_RELIABILITY 0x04u
+#define WARN_READ_ONLY 0x08u
+#define WARN_BACKUP 0x10u
 #define NO_LOCATION 0xffffu
 #define NS_PER_MINUTE 60000000000ull
 #define NS_PER_HOUR (60 * NS_PER_MINUTE)
@@ -46,8 +50,15 @@ static size_t fill_errors(struct gnv_soft *soft, struct gpunvme_error_log *log)
 uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft)
 {
 	const struct gnv_soft_features *f = &soft->features;
+	const struct gnv_soft_traits *t = &soft->config.traits;
+	uint8_t warning = GNV_SOFT_TEMPERATURE >= f->temp_over || GNV_SOFT_TEMPERATURE <= f->temp_under ? WARN_TEMPERATURE : 0;
 
-	return GNV_SOFT_TEMPERATURE >= f->temp_over || GNV_SOFT_TEMPERATURE <= f->temp_under ? WARN_TEMPERATURE : 0;
+	warning |= gnv_soft_has(t, GNV_SOFT_HOT) ? WARN_TEMPERATURE : 0;
+	warning |= gnv_soft_has(t, GNV_SOFT_SPARE) ? WARN_SPARE : 0;
+	warning |= gnv_soft_has(t, GNV_SOFT_UNRELIABLE) ? WARN_RELIABILITY : 0;
+	warning |= gnv_soft_has(t, GNV_SOFT_BACKUP) ? WARN_BACKUP : 0;
+	warning |= gnv_soft_has(t, GNV_SOFT_WORN) ? WARN_READ_ONLY : 0;
+	return warning;
 }
 
 static struct gnv_soft_counters sum_counters(struct gnv_soft *soft)
@@ -98,11 +109,11 @@ static size_t fill_smart(struct gnv_soft *soft, struct gpunvme_smart_log *log)
 	return sizeof(*log);
 }
 
-static size_t fill_firmware(struct gpunvme_firmware_log *log)
+static size_t fill_firmware(const struct gnv_soft *soft, struct gpunvme_firmware_log *log)
 {
 	char text[16];
 
-	log->afi = 1;
+	log->afi = gnv_soft_has(&soft->config.traits, GNV_SOFT_STAGED) ? 1 | 2 << 4 : 1;
 	snprintf(text, sizeof(text), "%d.%d.%d", GPUNVME_VERSION_MAJOR, GPUNVME_VERSION_MINOR, GPUNVME_VERSION_PATCH);
 	memset(log->frs[0], ' ', sizeof(log->frs[0]));
 	memcpy(log->frs[0], text, gnv_min(strlen(text), sizeof(log->frs[0])));
@@ -114,6 +125,7 @@ union log_data {
 	struct gpunvme_error_log errors[GNV_SOFT_ERRORS];
 	struct gpunvme_smart_log smart;
 	struct gpunvme_firmware_log firmware;
+	uint32_t changed[1024]; /* namespaces: none is ever */
 };
 
 /* Size of the page; 0: there is no such page. */
@@ -126,7 +138,9 @@ static size_t fill(struct gnv_soft *soft, uint8_t lid, union log_data *data)
 	case GPUNVME_LID_SMART:
 		return fill_smart(soft, &data->smart);
 	case GPUNVME_LID_FIRMWARE:
-		return fill_firmware(&data->firmware);
+		return fill_firmware(soft, &data->firmware);
+	case GNV_SOFT_LID_CHANGED_NS:
+		return sizeof(data->changed);
 	default:
 		return 0;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queues as objects: made, emptied, freed (Base Specification 3.3, 5.4 to 5.7). Thread 0 calls all of this. */
+/* Queues as objects: made, emptied, freed (Base Specification 3.3, 5.4 to 5.7). Thread 0 calls all of this but the last. */
 #include "soft/state.h"
 
 #include <stdlib.h>
@@ -10,13 +10,16 @@
 static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
 			 void **ring)
 {
-	if (at->iova & (soft->page - 1))
+	const uint64_t iova = gnv_soft_dma_address(&soft->server[0]->dma, at->iova);
+	const bool cq = entry == CQE_BYTES;
+
+	if (iova & (soft->page - 1))
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
-	if (gnv_soft_space_get(soft->space, at->iova, at->entries * entry, map))
+	if (gnv_soft_space_get(soft->space, iova, at->entries * entry, map))
 		return GPUNVME_SC_DATA_TRANSFER;
-	*ring = (*map)->cpu + (at->iova - (*map)->iova);
-	/* Memory that the host registered may start anywhere; entries are written whole. */
-	if ((*map)->hidden || (uintptr_t)*ring % CQE_BYTES) {
+	*ring = (*map)->cpu + (iova - (*map)->iova);
+	/* Memory that the host registered may start anywhere; entries are written whole. In its own there are no completion queues. */
+	if ((*map)->hidden || ((*map)->inside && cq) || !gnv_soft_dma_open(&soft->server[0]->dma, *map) || (uintptr_t)*ring % CQE_BYTES) {
 		gnv_soft_space_put(soft->space, *map);
 		return GPUNVME_SC_DATA_TRANSFER;
 	}
@@ -44,6 +47,8 @@ uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
 	cq->ring = ring;
 	cq->size = at->entries;
 	cq->qid = at->qid;
+	cq->interrupts = at->interrupts;
+	cq->vector = at->vector;
 	cq->phase = 1;
 	cq->bad = UINT64_MAX;
 	cq->held_end = &cq->held;
@@ -61,18 +66,20 @@ uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
 
 uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid)
 {
+	const size_t entry = at->qid && gnv_soft_has(&soft->config.traits, GNV_SOFT_SQE_128) ? 2 * SQE_BYTES : SQE_BYTES;
 	struct gnv_soft_sq *sq = calloc(1, sizeof(*sq));
 	uint16_t status;
 	void *ring;
 
 	if (!sq)
 		return GPUNVME_SC_INTERNAL;
-	status = get_ring(soft, at, SQE_BYTES, &sq->map, &ring);
+	status = get_ring(soft, at, entry, &sq->map, &ring);
 	if (status) {
 		free(sq);
 		return status;
 	}
 	sq->ring = ring;
+	sq->words = (uint32_t)(entry / sizeof(*sq->ring));
 	sq->size = at->entries;
 	sq->qid = at->qid;
 	sq->bad = UINT64_MAX;
@@ -149,10 +156,10 @@ static void sweep_held(struct gnv_soft_cq *cq, const struct gnv_soft_sq *sq)
 	cq->held_end = end;
 }
 
-/* A delayed command did its I/O and keeps its own status; a dropped one never will. */
+/* A delayed command did its I/O and keeps its own status; a dropped one, and one that has not begun, never will. */
 static void end_parked(struct gnv_soft_cmd *cmd)
 {
-	bool dropped = cmd->post_at == UINT64_MAX;
+	bool dropped = cmd->post_at == UINT64_MAX || cmd->stalled;
 
 	cmd->post_at = 0;
 	gnv_soft_finish(cmd, dropped ? GPUNVME_SC_ABORT_SQ_DELETED : cmd->status);
@@ -211,4 +218,22 @@ bool gnv_soft_is_quiet(struct gnv_soft *soft)
 		gnv_soft_server_unlock(soft->server[i]);
 	}
 	return quiet;
+}
+
+static bool lies_in(const struct gnv_soft_map *map, uint64_t iova, uint64_t len)
+{
+	return map->iova >= iova && map->iova - iova < len;
+}
+
+bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len)
+{
+	bool found = false;
+	unsigned qid;
+
+	gnv_soft_server_lock(soft->server[0]);
+	for (qid = 0; qid <= soft->config.queues && !found; qid++)
+		found = (soft->sqs[qid] && lies_in(soft->sqs[qid]->map, iova, len)) ||
+			(soft->cqs[qid] && lies_in(soft->cqs[qid]->map, iova, len));
+	gnv_soft_server_unlock(soft->server[0]);
+	return found;
 }

@@ -10,10 +10,11 @@
 
 #include "util/mmio.h"
 
-#define VERSION_1_4 0x00010400u
 #define READY_TIMEOUT 60ull /* units of 500 ms: a reset waits for I/O in flight */
 #define IOSQES 6u
 #define IOCQES 4u
+#define CMB_BAR 2u
+#define CMB_MIB 2u /* of CMBSZ: units of 1 MiB */
 
 static void *reg(struct gnv_soft *soft, unsigned offset)
 {
@@ -31,22 +32,53 @@ static void set_csts(struct gnv_soft *soft, uint32_t csts)
 	gnv_mmio_write32(reg(soft, GPUNVME_REG_CSTS), csts);
 }
 
+/*
+ * Memory of its own: Base Specification 3.1.3 (CMBLOC, CMBSZ, CMBMSC, CMBSTS), 8.2.1. As QEMU's (nvme_cmb_enable_regs() of its
+ * hw/nvme/ctrl.c) it takes all but completion queues. On this page the first two are there whatever CMBMSC.CRE says.
+ */
+static uint32_t cmb_loc(const struct gnv_soft *soft)
+{
+	return soft->config.cmb ? GPUNVME_CMBLOC_CDPCILS | CMB_BAR : 0;
+}
+
+static uint32_t cmb_size(const struct gnv_soft *soft)
+{
+	const uint32_t takes = GPUNVME_CMBSZ_SQS | GPUNVME_CMBSZ_LISTS | GPUNVME_CMBSZ_RDS | GPUNVME_CMBSZ_WDS;
+
+	return soft->config.cmb ? GPUNVME_FIELD_PREP(GPUNVME_CMBSZ_SZ, soft->config.cmb) |
+					  GPUNVME_FIELD_PREP(GPUNVME_CMBSZ_SZU, CMB_MIB) | takes :
+				  0;
+}
+
+static void cmb_enable(struct gnv_soft *soft)
+{
+	const uint64_t msc = gnv_mmio_read64(reg(soft, GPUNVME_REG_CMBMSC));
+	unsigned i;
+
+	for (i = 0; i < soft->servers; i++)
+		soft->server[i]->dma.cmb_base = soft->config.cmb && msc & GPUNVME_CMBMSC_CMSE ? msc & ~(uint64_t)0xfff : 0;
+}
+
 /* Give read-only registers their values back. */
 static void restore(struct gnv_soft *soft)
 {
-	static const uint16_t zero[] = { GPUNVME_REG_INTMS,  GPUNVME_REG_INTMC, GPUNVME_REG_NSSR,
-					 GPUNVME_REG_CMBLOC, GPUNVME_REG_CMBSZ, GPUNVME_REG_CRTO };
+	const struct {
+		uint16_t at;
+		uint32_t value;
+	} constant[] = { { GPUNVME_REG_INTMS, 0 },	{ GPUNVME_REG_INTMC, 0 },	       { GPUNVME_REG_NSSR, 0 },
+			 { GPUNVME_REG_CMBSTS, 0 },	{ GPUNVME_REG_CMBLOC, cmb_loc(soft) }, { GPUNVME_REG_CMBSZ, cmb_size(soft) },
+			 { GPUNVME_REG_CRTO, 0 } };
 	unsigned i;
 
 	if (gnv_mmio_read64(reg(soft, GPUNVME_REG_CAP)) != soft->cap)
 		gnv_mmio_write64(reg(soft, GPUNVME_REG_CAP), soft->cap);
-	if (gnv_mmio_read32(reg(soft, GPUNVME_REG_VS)) != VERSION_1_4)
-		gnv_mmio_write32(reg(soft, GPUNVME_REG_VS), VERSION_1_4);
+	if (gnv_mmio_read32(reg(soft, GPUNVME_REG_VS)) != soft->version)
+		gnv_mmio_write32(reg(soft, GPUNVME_REG_VS), soft->version);
 	if (gnv_mmio_read32(reg(soft, GPUNVME_REG_CSTS)) != soft->csts)
 		gnv_mmio_write32(reg(soft, GPUNVME_REG_CSTS), soft->csts);
-	for (i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
-		if (gnv_mmio_read32(reg(soft, zero[i])))
-			gnv_mmio_write32(reg(soft, zero[i]), 0);
+	for (i = 0; i < sizeof(constant) / sizeof(constant[0]); i++)
+		if (gnv_mmio_read32(reg(soft, constant[i].at)) != constant[i].value)
+			gnv_mmio_write32(reg(soft, constant[i].at), constant[i].value);
 }
 
 static void clear_doorbells(struct gnv_soft *soft)
@@ -64,7 +96,11 @@ void gnv_soft_regs_init(struct gnv_soft *soft)
 	soft->cap = GPUNVME_FIELD_PREP(GPUNVME_CAP_MQES_0B, (uint64_t)soft->config.depth - 1) | GPUNVME_CAP_CQR |
 		    GPUNVME_FIELD_PREP(GPUNVME_CAP_TO, READY_TIMEOUT) |
 		    GPUNVME_FIELD_PREP(GPUNVME_CAP_DSTRD, (uint64_t)soft->config.dstrd) | GPUNVME_CAP_CSS_NVM |
-		    GPUNVME_FIELD_PREP(GPUNVME_CAP_MPSMAX, (uint64_t)GNV_SOFT_MAX_MPS);
+		    GPUNVME_FIELD_PREP(GPUNVME_CAP_MPSMAX, (uint64_t)GNV_SOFT_MAX_MPS) | (soft->config.cmb ? GPUNVME_CAP_CMBS : 0);
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_OFFLINE)) { /* as nvme_mmio_read() of QEMU's hw/nvme/ctrl.c */
+		soft->cap = 0;
+		soft->csts = GPUNVME_CSTS_CFS;
+	}
 	restore(soft);
 }
 
@@ -83,7 +119,8 @@ static bool make_admin_queues(struct gnv_soft *soft)
 	struct gnv_soft_ring sq = { .iova = gnv_mmio_read64(reg(soft, GPUNVME_REG_ASQ)),
 				    .entries = GPUNVME_FIELD_GET(GPUNVME_AQA_ASQS_0B, aqa) + 1 };
 	struct gnv_soft_ring cq = { .iova = gnv_mmio_read64(reg(soft, GPUNVME_REG_ACQ)),
-				    .entries = GPUNVME_FIELD_GET(GPUNVME_AQA_ACQS_0B, aqa) + 1 };
+				    .entries = GPUNVME_FIELD_GET(GPUNVME_AQA_ACQS_0B, aqa) + 1,
+				    .interrupts = soft->config.irq.vectors != 0 };
 
 	if (sq.entries < 2 || cq.entries < 2 || gnv_soft_cq_new(soft, &cq))
 		return false;
@@ -94,19 +131,33 @@ static bool make_admin_queues(struct gnv_soft *soft)
 	return true;
 }
 
+/* A drive that dies when it is woken too early. */
+static bool hasty(const struct gnv_soft *soft)
+{
+	return gnv_soft_has(&soft->config.traits, GNV_SOFT_HASTY) && soft->off_ns && gnv_soft_now() - soft->off_ns < 2000000000u;
+}
+
+void gnv_soft_fatal(struct gnv_soft *soft)
+{
+	soft->state = GNV_SOFT_FATAL;
+	set_csts(soft, soft->csts | GPUNVME_CSTS_CFS);
+}
+
 static void enable(struct gnv_soft *soft, uint32_t cc)
 {
+	if (soft->stubborn == GNV_SOFT_FAILS)
+		cc = 0; /* which is no legal value */
 	gnv_soft_features_reset(soft);
 	clear_doorbells(soft);
+	cmb_enable(soft);
 	soft->page = 4096u << GPUNVME_FIELD_GET(GPUNVME_CC_MPS, cc);
-	if (cc_is_legal(cc) && make_admin_queues(soft)) {
+	if (!hasty(soft) && cc_is_legal(cc) && make_admin_queues(soft)) {
 		soft->state = GNV_SOFT_READY;
 		set_csts(soft, GPUNVME_CSTS_RDY);
 		return;
 	}
-	soft->state = GNV_SOFT_FATAL;
-	set_csts(soft, GPUNVME_CSTS_CFS);
-	gnv_log(&soft->log, GPUNVME_LOG_ERROR,
+	gnv_soft_fatal(soft);
+	gnv_log(soft->log, GPUNVME_LOG_ERROR,
 		"soft controller: CC.EN was set with an illegal CC (0x%08x), AQA, ASQ or ACQ; CSTS.CFS is set", cc);
 }
 
@@ -115,6 +166,7 @@ static void enable(struct gnv_soft *soft, uint32_t cc)
 static void begin_reset(struct gnv_soft *soft)
 {
 	gnv_soft_quiesce(soft, true);
+	soft->hmb.on = false;
 	soft->state = GNV_SOFT_RESETTING;
 }
 
@@ -132,6 +184,7 @@ static bool end_reset(struct gnv_soft *soft)
 			gnv_soft_cq_free(soft, (uint16_t)qid);
 	clear_doorbells(soft);
 	soft->state = GNV_SOFT_OFF;
+	soft->off_ns = gnv_soft_now();
 	set_csts(soft, 0);
 	return true;
 }
@@ -139,6 +192,7 @@ static bool end_reset(struct gnv_soft *soft)
 static void begin_shutdown(struct gnv_soft *soft)
 {
 	gnv_soft_quiesce(soft, false);
+	soft->hmb.on = false;
 	soft->state = GNV_SOFT_STOPPING;
 	set_csts(soft, (soft->csts & ~GPUNVME_CSTS_SHST) | GPUNVME_CSTS_SHST_BUSY);
 }
@@ -151,10 +205,33 @@ static bool end_shutdown(struct gnv_soft *soft)
 		return false;
 	ret = soft->file.read_only ? 0 : gnv_os_file_sync(&soft->file);
 	if (ret)
-		gnv_log(&soft->log, GPUNVME_LOG_ERROR, "soft controller: flushing the image at shutdown failed: %s",
+		gnv_log(soft->log, GPUNVME_LOG_ERROR, "soft controller: flushing the image at shutdown failed: %s",
 			strerror(-ret));
 	soft->state = GNV_SOFT_STOPPED;
 	set_csts(soft, (soft->csts & ~GPUNVME_CSTS_SHST) | GPUNVME_CSTS_SHST_DONE);
+	return true;
+}
+
+/* Return: true when it is done. Once it was taken back it is a controller reset, which CC.EN decides about afterwards. */
+static bool reset_function(struct gnv_soft *soft)
+{
+	uint32_t asked = GNV_SOFT_ASKED;
+
+	if (soft->state != GNV_SOFT_RESETTING)
+		begin_reset(soft);
+	if (!end_reset(soft) || !__atomic_compare_exchange_n(&soft->function_reset, &asked, GNV_SOFT_BEING_DONE, false,
+							     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return false;
+	gnv_mmio_write32(reg(soft, GPUNVME_REG_CC), 0);
+	gnv_mmio_write32(reg(soft, GPUNVME_REG_AQA), 0);
+	gnv_mmio_write64(reg(soft, GPUNVME_REG_ASQ), 0);
+	gnv_mmio_write64(reg(soft, GPUNVME_REG_ACQ), 0);
+	gnv_mmio_write64(reg(soft, GPUNVME_REG_CMBMSC), 0);
+	soft->shn_seen = 0;
+	soft->hmb.known = false;
+	if (!soft->for_ever)
+		soft->stubborn = GNV_SOFT_WILLING;
+	__atomic_store_n(&soft->function_reset, GNV_SOFT_UNASKED, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -173,6 +250,39 @@ static void scan_doorbells(struct gnv_soft *soft)
 	gnv_soft_raise(soft, GNV_SOFT_EVENT_DOORBELL_REGISTER);
 }
 
+/* ---- Faults ---- */
+
+/* A rule decides what becomes of each change of CC.EN. */
+static void judge_enable(struct gnv_soft *soft, bool enabled)
+{
+	enum gnv_soft_verdict verdict = gnv_soft_fault_judge_enable(&soft->config.rules, enabled);
+
+	soft->was_enabled = enabled;
+	soft->stubborn = verdict == GNV_SOFT_UNREADY ? GNV_SOFT_NOT_READY :
+			 verdict == GNV_SOFT_DIES    ? GNV_SOFT_FAILS :
+			 verdict == GNV_SOFT_HOLDS   ? GNV_SOFT_DEAF :
+						       GNV_SOFT_WILLING;
+}
+
+/* Return: true when there is no controller any more; of a dead one only CSTS tells. */
+static bool meet_doom(struct gnv_soft *soft)
+{
+	uint32_t doom = __atomic_load_n(&soft->doom, __ATOMIC_RELAXED);
+	unsigned at;
+
+	if (!doom)
+		return false;
+	gnv_soft_quiesce(soft, true);
+	if (doom == GNV_SOFT_ONES) {
+		for (at = 0; at < GPUNVME_REG_DOORBELLS; at += 4)
+			gnv_mmio_write32(reg(soft, at), UINT32_MAX);
+		return true;
+	}
+	__atomic_store_n(&soft->doom, GNV_SOFT_GO, __ATOMIC_RELAXED);
+	gnv_soft_fatal(soft);
+	return false;
+}
+
 bool gnv_soft_regs_poll(struct gnv_soft *soft)
 {
 	uint32_t cc = gnv_mmio_read32(reg(soft, GPUNVME_REG_CC));
@@ -180,9 +290,22 @@ bool gnv_soft_regs_poll(struct gnv_soft *soft)
 	bool shutdown = shn && shn != soft->shn_seen;
 	bool enabled = cc & GPUNVME_CC_EN;
 
+	if (meet_doom(soft))
+		return false;
 	restore(soft);
+	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_OFFLINE))
+		return false;
+	if (soft->faulty && enabled != soft->was_enabled)
+		judge_enable(soft, enabled);
+	gnv_soft_hmb_work(soft);
+	if (__atomic_load_n(&soft->function_reset, __ATOMIC_ACQUIRE))
+		return reset_function(soft);
 	if (soft->state == GNV_SOFT_RESETTING)
 		return end_reset(soft);
+	if (!enabled && soft->stubborn == GNV_SOFT_DEAF)
+		return false;
+	if (enabled && soft->state == GNV_SOFT_OFF && soft->stubborn == GNV_SOFT_NOT_READY)
+		return false;
 	soft->shn_seen = shn;
 	if (!enabled && soft->state != GNV_SOFT_OFF && (soft->csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS))) {
 		begin_reset(soft);

@@ -29,7 +29,6 @@
 #define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
 #define COST_SHARE 64u   /* of a CPU that sleeping may take */
 #define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
-#define DRAIN_NS 10000000000ull
 
 struct pace {
 	uint64_t idle_since; /* 0: busy */
@@ -57,8 +56,25 @@ void gnv_soft_server_lock(struct gnv_soft_server *server)
 	__atomic_fetch_sub(&server->wanted, 1, __ATOMIC_RELAXED);
 }
 
+/* One interrupt for all that was posted under the lock, whoever posted it. */
+static void interrupt(struct gnv_soft_server *server)
+{
+	const struct gnv_soft_irq *irq = &server->soft->config.irq;
+	struct gnv_soft_cq *cq;
+
+	server->posted = false;
+	for (cq = server->cqs; cq; cq = cq->next) {
+		if (!cq->posted)
+			continue;
+		cq->posted = false;
+		irq->raise(irq->ctx, cq->vector);
+	}
+}
+
 void gnv_soft_server_unlock(struct gnv_soft_server *server)
 {
+	if (server->posted)
+		interrupt(server);
 	pthread_mutex_unlock(&server->lock);
 }
 
@@ -228,15 +244,14 @@ static void serve(struct gnv_soft_server *server)
 	}
 }
 
-/* The kernel still reads and writes host memory for what is in the ring: wait for it, but not for ever. */
+/* The kernel still reads and writes host memory for what is in the ring; whoever stops the server waits, but not for ever. */
 static void drain(struct gnv_soft_server *server)
 {
-	uint64_t end = gnv_soft_now() + DRAIN_NS;
 	struct gnv_uring_done done[BATCH];
 	unsigned n;
 
 	gnv_soft_quiesce_server(server, true);
-	while (server->in_ring && gnv_soft_now() < end) {
+	while (server->in_ring) {
 		gnv_uring_submit(server->ring);
 		gnv_uring_wait(server->ring, IO_WAIT_US);
 		n = gnv_uring_reap(server->ring, done, BATCH);
@@ -244,7 +259,6 @@ static void drain(struct gnv_soft_server *server)
 		complete(done, n);
 		gnv_soft_server_unlock(server);
 	}
-	server->stuck = server->in_ring;
 }
 
 /* ---- Start and stop ---- */
@@ -268,8 +282,8 @@ static void *run(void *arg)
 		return NULL;
 	serve(server);
 	drain(server);
-	if (!server->stuck)
-		gnv_uring_close(server->ring);
+	gnv_uring_close(server->ring);
+	__atomic_store_n(&server->ended, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -295,6 +309,7 @@ static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
 	server->soft = soft;
 	server->index = index;
 	server->dma.space = soft->space;
+	server->dma.traits = soft->config.traits;
 	pthread_mutexattr_init(&recursive);
 	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&server->lock, &recursive);
@@ -343,8 +358,14 @@ void gnv_soft_server_ask_stop(struct gnv_soft_server *server)
 	gnv_soft_server_unlock(server);
 }
 
-bool gnv_soft_server_join(struct gnv_soft_server *server)
+bool gnv_soft_server_join(struct gnv_soft_server *server, struct gnv_deadline *deadline)
 {
+	if (server->joined)
+		return true;
+	while (!__atomic_load_n(&server->ended, __ATOMIC_ACQUIRE))
+		if (!gnv_deadline_poll_again(deadline))
+			return false;
 	pthread_join(server->thread, NULL);
-	return !server->stuck;
+	server->joined = true;
+	return true;
 }

@@ -6,9 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/linux/shared.h"
+#include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/clock.h"
 
 #define BAR_PAGE 4096u
+#define PATIENCE_MS 10000u
 
 static int check_config(const struct gnv_soft_config *c)
 {
@@ -24,30 +28,70 @@ static int check_config(const struct gnv_soft_config *c)
 		return gnv_fail(-EINVAL, "queue depth %u is not possible; use 2 to 65536", c->depth);
 	if (c->dstrd > 8)
 		return gnv_fail(-EINVAL, "doorbell stride %u is too large; use 0 to 8", c->dstrd);
+	if (c->cmb > 1024)
+		return gnv_fail(-EINVAL, "%u MiB of memory in the controller are too many; use 0 to 1024", c->cmb);
 	if (c->threads < 1 || c->threads > 64)
 		return gnv_fail(-EINVAL, "%u threads cannot be used; use 1 to 64", c->threads);
 	return 0;
+}
+
+/* A BAR that another process maps is one of a PCI function: a power of two, and 16 KiB at least (PCIe transport 2.1.10). */
+static int alloc_bar(struct gnv_soft *soft, size_t used)
+{
+	void *bar;
+
+	soft->bar_len = (size_t)gnv_align_up(used, BAR_PAGE);
+	if (soft->config.shared) {
+		soft->bar_len = (size_t)2 << gnv_log2(gnv_max(used, 4 * BAR_PAGE) - 1);
+		if (gnv_shared_create(soft->bar_len, &soft->bar_fd, &bar))
+			return -ENOMEM;
+		soft->bar = bar;
+		return 0;
+	}
+	soft->bar = aligned_alloc(BAR_PAGE, soft->bar_len);
+	if (soft->bar)
+		memset(soft->bar, 0, soft->bar_len);
+	return soft->bar ? 0 : -ENOMEM;
+}
+
+static void free_bar(struct gnv_soft *soft)
+{
+	if (soft->bar_fd < 0) {
+		free(soft->bar);
+		return;
+	}
+	memset(soft->bar, 0xff, soft->bar_len); /* whoever has it mapped reads what a function that is not there answers */
+	gnv_shared_destroy(soft->bar_fd, soft->bar, soft->bar_len);
 }
 
 static int alloc_parts(struct gnv_soft *soft)
 {
 	size_t doorbells = (size_t)2 * (soft->config.queues + 1) * (4u << soft->config.dstrd);
 
-	soft->bar_len = (size_t)gnv_align_up(GPUNVME_REG_DOORBELLS + doorbells, BAR_PAGE);
-	soft->bar = aligned_alloc(BAR_PAGE, soft->bar_len);
 	soft->sqs = calloc(soft->config.queues + 1, sizeof(*soft->sqs));
 	soft->cqs = calloc(soft->config.queues + 1, sizeof(*soft->cqs));
-	if (!soft->bar || !soft->sqs || !soft->cqs)
+	if (!soft->sqs || !soft->cqs || alloc_bar(soft, GPUNVME_REG_DOORBELLS + doorbells))
 		return gnv_fail(-ENOMEM, "no memory for a soft controller with %u queues", soft->config.queues);
-	memset(soft->bar, 0, soft->bar_len);
 	return 0;
+}
+
+/* What opening the image could not make sure of. */
+static void warn_of_file(const struct gnv_soft *soft, const char *path)
+{
+	if (soft->file.unseen)
+		gnv_log(soft->log, GPUNVME_LOG_WARN,
+			"%s: %u processes could not be looked at, and one may have it open; root sees them all", path,
+			soft->file.unseen);
+	if (soft->file.unlocked)
+		gnv_log(soft->log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so nobody keeps a second writer away",
+			path, strerror(soft->file.unlocked));
 }
 
 static void free_parts(struct gnv_soft *soft)
 {
 	gnv_os_file_close(&soft->file);
 	pthread_mutex_destroy(&soft->errors.lock);
-	free(soft->bar);
+	free_bar(soft);
 	free(soft->sqs);
 	free(soft->cqs);
 	free(soft);
@@ -61,6 +105,12 @@ static void describe_ns(struct gnv_soft *soft)
 	soft->ns.blocks = soft->file.size >> soft->ns.lba_shift;
 	soft->ns.max_transfer = c->mdts ? 4096u << c->mdts : 0;
 	soft->ns.read_only = soft->file.read_only;
+	soft->version = 0x00010400u;
+	if (!gnv_soft_has(&c->traits, GNV_SOFT_HINTS))
+		return;
+	soft->version = 0x00020000u; /* since then drives tell these limits */
+	soft->ns.max_range = GNV_SOFT_RANGE;
+	soft->ns.max_zeroes = 4096u << GNV_SOFT_WZSL;
 }
 
 static int explain_start(int ret)
@@ -71,19 +121,27 @@ static int explain_start(int ret)
 				"the seccomp profile of the container");
 	if (ret == -EOPNOTSUPP)
 		return gnv_fail(ret, "this kernel has no io_uring that the soft controller can use; it needs Linux 5.11 or later");
+	if (ret == -ENOMEM && gnv_sys_lock_limit() != UINT64_MAX)
+		return gnv_fail(ret,
+				"no memory for io_uring, whose rings count as locked memory, of which this user may have %llu KiB; raise "
+				"RLIMIT_MEMLOCK (ulimit -l)",
+				(unsigned long long)gnv_sys_lock_limit() / 1024);
+	if (ret == -EAGAIN)
+		return gnv_fail(ret, "cannot start a thread of the soft controller: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
 	return gnv_fail(ret, "cannot start a thread of the soft controller: %s", strerror(-ret));
 }
 
 /* Return: false when I/O is stuck, so that nothing may be freed. */
 static bool stop_servers(struct gnv_soft *soft)
 {
+	struct gnv_deadline deadline = gnv_deadline_in(soft->patience_ms);
 	bool clean = true;
 	unsigned i;
 
 	for (i = 0; i < soft->servers; i++)
 		gnv_soft_server_ask_stop(soft->server[i]);
 	for (i = 0; i < soft->servers; i++)
-		clean = gnv_soft_server_join(soft->server[i]) && clean;
+		clean = gnv_soft_server_join(soft->server[i], &deadline) && clean;
 	return clean;
 }
 
@@ -117,8 +175,10 @@ static int start_servers(struct gnv_soft *soft)
 		return 0;
 	}
 	for (; i < soft->config.threads; i++) {
+		struct gnv_deadline deadline = gnv_deadline_in(soft->patience_ms);
+
 		gnv_soft_server_ask_stop(soft->server[i]);
-		gnv_soft_server_join(soft->server[i]);
+		gnv_soft_server_join(soft->server[i], &deadline); /* it had nothing to do yet */
 		gnv_soft_server_free(soft->server[i]);
 	}
 	return explain_start(ret);
@@ -137,16 +197,19 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	soft->config = *config;
 	soft->config.path = NULL; /* the caller's; not used after this function */
 	soft->space = space;
-	if (log)
-		soft->log = *log;
+	soft->log = log;
+	soft->faulty = config->rules.count != 0;
+	soft->patience_ms = PATIENCE_MS;
 	soft->born_ns = gnv_soft_now();
 	soft->page = 4096;
 	soft->file.fd = -1;
+	soft->bar_fd = -1;
 	pthread_mutex_init(&soft->errors.lock, NULL);
 	ret = gnv_os_file_open(config->path, config->lba_size, config->read_only, &soft->file);
 	if (!ret)
 		ret = alloc_parts(soft);
 	if (!ret) {
+		warn_of_file(soft, config->path);
 		describe_ns(soft);
 		gnv_soft_features_reset(soft);
 		gnv_soft_regs_init(soft);
@@ -160,18 +223,20 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	return 0;
 }
 
-void gnv_soft_destroy(struct gnv_soft *soft)
+static int stuck(int ret)
+{
+	return gnv_fail(ret, "I/O of the software controller is stuck in the kernel; look at the storage below its image");
+}
+
+int gnv_soft_destroy(struct gnv_soft *soft)
 {
 	if (!soft)
-		return;
-	if (!stop_servers(soft)) {
-		gnv_log(&soft->log, GPUNVME_LOG_ERROR,
-			"soft controller: I/O is stuck in the kernel; its memory is kept for ever, as the kernel may still write "
-			"to it");
-		return;
-	}
+		return 0;
+	if (!stop_servers(soft))
+		return stuck(-EBUSY);
 	free_servers(soft);
 	free_parts(soft);
+	return 0;
 }
 
 void *gnv_soft_bar(struct gnv_soft *soft, size_t *len)
@@ -179,6 +244,16 @@ void *gnv_soft_bar(struct gnv_soft *soft, size_t *len)
 	if (len)
 		*len = soft->bar_len;
 	return soft->bar;
+}
+
+int gnv_soft_bar_fd(const struct gnv_soft *soft)
+{
+	return soft->bar_fd;
+}
+
+size_t gnv_soft_cmb_bytes(const struct gnv_soft *soft)
+{
+	return (size_t)soft->config.cmb << 20;
 }
 
 bool gnv_soft_read_only(const struct gnv_soft *soft)
@@ -195,6 +270,31 @@ void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *faul
 		soft->server[i]->fault = fault ? *fault : (struct gnv_soft_fault){ 0 };
 		gnv_soft_server_unlock(soft->server[i]);
 	}
+}
+
+void gnv_soft_set_stubborn(struct gnv_soft *soft, enum gnv_soft_stubborn how, bool for_ever)
+{
+	gnv_soft_server_lock(soft->server[0]);
+	soft->stubborn = how;
+	soft->for_ever = for_ever;
+	gnv_soft_server_unlock(soft->server[0]);
+}
+
+/* Thread 0 does it, which owns the registers. */
+int gnv_soft_function_reset(struct gnv_soft *soft)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(soft->patience_ms);
+	uint32_t asked = GNV_SOFT_ASKED;
+
+	__atomic_store_n(&soft->function_reset, GNV_SOFT_ASKED, __ATOMIC_RELEASE);
+	while (gnv_deadline_poll_again(&deadline))
+		if (__atomic_load_n(&soft->function_reset, __ATOMIC_ACQUIRE) == GNV_SOFT_UNASKED)
+			return 0;
+	if (__atomic_compare_exchange_n(&soft->function_reset, &asked, GNV_SOFT_UNASKED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return stuck(-EIO);
+	while (__atomic_load_n(&soft->function_reset, __ATOMIC_ACQUIRE) != GNV_SOFT_UNASKED)
+		gnv_sleep_ms(1); /* for its last few instructions */
+	return 0;
 }
 
 void gnv_soft_set_admin_fault(struct gnv_soft *soft, const struct gnv_soft_admin_fault *fault)

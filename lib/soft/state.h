@@ -16,18 +16,27 @@
 
 #include <gpunvme/spec.h>
 
-#include "os/file.h"
-#include "os/uring.h"
+#include "os/linux/file.h"
+#include "os/linux/uring.h"
 #include "soft/cmd.h"
 #include "soft/dma.h"
 #include "soft/soft.h"
+#include "util/clock.h"
 
 #define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
 #define GNV_SOFT_CMDS_ADMIN 16u /* of them kept for the admin queue, so that stuck I/O can always be aborted */
+#define GNV_SOFT_LID_CHANGED_NS 0x04
+#define GNV_SOFT_OAES 0x00000300u /* notices: namespace attributes, firmware activation */
 #define GNV_SOFT_AERS 4u	/* Asynchronous Event Requests outstanding */
 #define GNV_SOFT_ERRORS 64u	/* entries of the error log */
 #define GNV_SOFT_ABORTS 4u
 #define GNV_SOFT_MAX_MPS 4u	  /* CAP.MPSMAX: 64 KiB */
+#define GNV_SOFT_DEEPEST 2u	  /* power state of one that sleeps */
+#define GNV_SOFT_HMB_PIECES 32u	  /* HMMAXD */
+#define GNV_SOFT_RANGE 1024u	  /* blocks that one with hints deallocates by a range */
+#define GNV_SOFT_WZSL 5u	  /* and its limit for Write Zeroes: 128 KiB */
+#define GNV_SOFT_RANGES 4096u	  /* bytes of the ranges of a command, at most */
+#define GNV_SOFT_FILL 65536u	  /* bytes that one which says nothing of deallocated blocks sets to ones, of a range */
 #define GNV_SOFT_TEMPERATURE 310u /* kelvin, for ever */
 
 struct gnv_soft_server;
@@ -45,6 +54,9 @@ struct gnv_soft_cq {
 	uint64_t bad;	/* doorbell value that was refused last; UINT64_MAX: none */
 	uint32_t sqs;	/* submission queues that complete here */
 	uint16_t qid;
+	bool interrupts; /* the host wants them, by this vector */
+	bool posted;	 /* something since the last one */
+	uint16_t vector;
 	struct gnv_soft_cmd *held, **held_end; /* completions that wait for room, oldest first */
 };
 
@@ -54,12 +66,14 @@ struct gnv_soft_sq {
 	struct gnv_soft_cq *cq;
 	const struct gnv_soft_map *map;
 	const uint64_t *ring;
+	uint32_t words; /* of 8 bytes, of an entry */
 	uint32_t *doorbell;
 	uint32_t size, head, tail;
 	uint64_t bad;	   /* as in the completion queue */
 	uint32_t inflight; /* commands fetched and not yet completed, whatever keeps them */
 	uint16_t qid;
 	bool closed;		      /* fetch nothing more, hold no completion for it */
+	bool stuck;		      /* GNV_SOFT_STUCK: the same, but its completions are still posted */
 	bool dead;		      /* controller reset: its commands vanish without completions */
 	struct gnv_soft_cmd *deleter; /* the Delete I/O Submission Queue that waits for inflight to become 0 */
 };
@@ -82,10 +96,14 @@ struct gnv_soft_cmd {
 	uint16_t status;
 	uint32_t dw0;
 	uint64_t post_at; /* GNV_SOFT_DELAY: no completion before this time, in ns; 0: none; UINT64_MAX: never (dropped) */
+	bool stalled;	  /* GNV_SOFT_STALL: it begins at post_at */
+	bool counted;	  /* limit.c */
+	enum gnv_soft_verdict verdict; /* what is still to be done wrong */
+	uint32_t number;
 	uint64_t done;	  /* bytes of op.len that are done; Dataset Management: ranges */
 	unsigned seg;	  /* first vector not yet done */
 	unsigned retries;
-	char *bounce;	   /* private copy of the data, or NULL */
+	char *bounce;	   /* private copy of the data, or NULL; of Dataset Management the ranges, and behind them what is written */
 	struct iovec flat; /* the one vector of an I/O through `bounce` */
 	struct gnv_soft_segs segs;
 };
@@ -111,12 +129,14 @@ struct gnv_soft_server {
 	struct gnv_soft_cmd *free;
 	unsigned free_count;
 	struct gnv_soft_cmd *parked; /* delayed and dropped commands */
+	bool posted;		     /* to a queue of its own that has interrupts, since the last one */
 	unsigned in_ring;	     /* commands in io_uring */
 	uint64_t busy_since;	     /* when in_ring left 0 */
 	unsigned registered;	     /* mappings registered with the ring */
 	bool buffers_refused;	     /* said once that memory cannot be registered */
 	bool lost_said;		     /* once, that data did not reach its buffer */
-	bool stuck;		     /* stopped with I/O in flight: nothing it refers to may be freed */
+	bool ended;		     /* its thread has nothing in flight any more, and returns (atomic) */
+	bool joined;
 	struct gnv_soft_fault fault;
 	struct gnv_soft_counters counters;
 	struct gnv_uring *ring;
@@ -135,28 +155,47 @@ enum gnv_soft_state {
 	GNV_SOFT_STOPPED
 };
 
+/* Who asks takes it back when it lasts too long, but not while it is done. */
+enum gnv_soft_asked { GNV_SOFT_UNASKED, GNV_SOFT_ASKED, GNV_SOFT_BEING_DONE };
+
 struct gnv_soft_features {
 	uint32_t arbitration, power, temp_over, temp_under, error_recovery, async_event;
+	uint32_t apst;
+	uint64_t apst_table[32];
 	uint32_t queues; /* granted, both numbers zero-based as in the feature */
+};
+
+/* Memory of the host that the played drive works in; thread 0's. */
+struct gnv_soft_hmb {
+	bool on;
+	bool known; /* what follows was given before, and not forgotten since */
+	uint64_t list;
+	uint32_t pages, count, next;
+	struct gnv_soft_hmb_piece {
+		uint64_t iova, pages;
+	} piece[GNV_SOFT_HMB_PIECES];
 };
 
 struct gnv_soft {
 	struct gnv_soft_config config;
 	struct gnv_space *space;
-	struct gnv_log log;
+	const struct gnv_log *log;
 	struct gnv_os_file file;
 	struct gnv_soft_ns ns; /* constant */
+	uint32_t version;      /* of the specification; constant */
 	uint32_t page;	       /* CC.MPS in bytes; written before queues exist */
 	bool write_back;       /* volatile write cache enabled (atomic) */
 	bool no_zero_range;    /* the file system cannot zero a range (atomic) */
 	char *bar;
 	size_t bar_len;
+	int bar_fd; /* -1: memory of this process alone */
 	uint64_t cap;
 	uint32_t csts;
 	uint32_t shn_seen;
 	uint32_t scan; /* next doorbell to check for writes to queues that do not exist */
 	enum gnv_soft_state state;
 	struct gnv_soft_features features;
+	struct gnv_soft_hmb hmb;
 	struct gnv_soft_sq **sqs; /* by queue identifier, [0] is the admin queue */
 	struct gnv_soft_cq **cqs;
 	unsigned deleting;  /* submission queues with a deleter */
@@ -166,12 +205,22 @@ struct gnv_soft {
 	uint32_t events;	/* raised and not reported, 1 << GNV_SOFT_EVENT_* (atomic) */
 	uint32_t events_masked; /* event types reported and not cleared by reading their log page */
 	uint64_t born_ns;
+	uint64_t off_ns; /* when it was reset last; 0: never */
 	struct {
 		pthread_mutex_t lock; /* any thread */
 		uint64_t count;
 		struct gpunvme_error_log entry[GNV_SOFT_ERRORS];
 	} errors;
-	struct gnv_soft_admin_fault admin_fault; /* under the lock of server 0 */
+	uint32_t flying;     /* limit.c: I/O commands in flight, and the identifiers of all that are (atomic) */
+	uint32_t tags[65536 / 32];
+	bool faulty;	    /* there are rules; constant */
+	struct gnv_soft_admin_fault admin_fault; /* under the lock of server 0, as the next two */
+	enum gnv_soft_stubborn stubborn;
+	bool for_ever;	    /* no reset makes it willing */
+	bool was_enabled;   /* CC.EN at the last look, for the rules */
+	uint32_t doom;	    /* GNV_SOFT_CFS or _ONES: what thread 0 has to see to (atomic) */
+	uint32_t function_reset; /* enum gnv_soft_asked (atomic) */
+	uint32_t patience_ms;	 /* with I/O that is stuck in the kernel */
 	unsigned servers;
 	struct gnv_soft_server *server[64];
 };
@@ -181,8 +230,8 @@ struct gnv_soft {
 /* Return: 0, -ENOMEM, -EAGAIN (no thread), or what gnv_uring_open() answers. */
 int gnv_soft_server_start(struct gnv_soft *soft, unsigned index);
 void gnv_soft_server_ask_stop(struct gnv_soft_server *server);
-/* Wait for the thread. Return: false when I/O is stuck in the kernel: then the server and all it refers to must stay. */
-bool gnv_soft_server_join(struct gnv_soft_server *server);
+/* Wait for the thread. Return: false when I/O is stuck in the kernel: then all must stay, and it may be called again. */
+bool gnv_soft_server_join(struct gnv_soft_server *server, struct gnv_deadline *deadline);
 void gnv_soft_server_free(struct gnv_soft_server *server);
 void gnv_soft_server_lock(struct gnv_soft_server *server);
 void gnv_soft_server_unlock(struct gnv_soft_server *server);
@@ -191,6 +240,8 @@ uint64_t gnv_soft_now(void);
 /* ---- regs.c: registers (Base Specification 3.1.3, 3.5, 3.6) ---- */
 
 void gnv_soft_regs_init(struct gnv_soft *soft);
+/* CSTS.CFS: nothing but a reset helps. */
+void gnv_soft_fatal(struct gnv_soft *soft);
 /* Act on what the host wrote. Return: true when something happened. */
 bool gnv_soft_regs_poll(struct gnv_soft *soft);
 uint32_t *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq);
@@ -201,6 +252,8 @@ struct gnv_soft_ring {
 	uint64_t iova;
 	uint32_t entries;
 	uint16_t qid;
+	bool interrupts; /* of a completion queue, by this vector */
+	uint16_t vector;
 };
 /* Return: 0 or a status. */
 uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at);
@@ -228,6 +281,25 @@ void gnv_soft_park(struct gnv_soft_cmd *cmd);
 unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next);
 /* Abort a parked command. Return: true when it was found. */
 bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16_t cid);
+
+/* Post what a success of this command would be, and keep it. Return: false when there is no room. */
+bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
+
+/* ---- mishap.c: commands that meet with a fault ---- */
+
+/* Return: true when the command is executed now; else it was seen to. */
+bool gnv_soft_meet(struct gnv_soft_cmd *cmd);
+/* What io_uring is made to have answered, what the data in cmd->bounce is made to be, and dwords of the completion. */
+int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res);
+void gnv_soft_mishap_data(const struct gnv_soft_cmd *cmd);
+void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
+
+/* ---- limit.c: commands that are too much for the drive ---- */
+
+/* A command was fetched. Return: false it was too much: the controller dies of it. */
+bool gnv_soft_enter(struct gnv_soft_cmd *cmd);
+/* The host is about to hear of its end, or never will; once more does nothing. */
+void gnv_soft_leave(struct gnv_soft_cmd *cmd);
 
 /* ---- io.c: execution of I/O commands ---- */
 
@@ -258,10 +330,20 @@ uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft);
 /* Send @len bytes of @data to the host, zero-padded to @want. Return: 0 or a status. */
 uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const void *data, size_t len, uint64_t want);
 
+/* ---- hmb.c: memory of the host that a drive works in (Base Specification 8.9), thread 0 ---- */
+
+void gnv_soft_hmb_describe(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id);
+uint16_t gnv_soft_hmb_set(struct gnv_soft *soft, const struct gpunvme_sqe *sqe);
+uint16_t gnv_soft_hmb_get(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+/* Look at one page of it, and die when it is not as it was left; of a wild drive also write where it must not. */
+void gnv_soft_hmb_work(struct gnv_soft *soft);
+
 enum gnv_soft_event {					/* values: position in soft->events */
 		      GNV_SOFT_EVENT_DOORBELL_REGISTER, /* write to the doorbell of a queue that does not exist */
 		      GNV_SOFT_EVENT_DOORBELL_VALUE,
 		      GNV_SOFT_EVENT_TEMPERATURE,
+		      GNV_SOFT_EVENT_NAMESPACE, /* nothing here raises it but tests, nor the next */
+		      GNV_SOFT_EVENT_FIRMWARE,
 		      GNV_SOFT_EVENTS
 };
 void gnv_soft_raise(struct gnv_soft *soft, enum gnv_soft_event event); /* any thread */

@@ -20,6 +20,13 @@ static inline uint64_t gnv_clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+static inline void gnv_sleep_ms(uint32_t ms)
+{
+	const struct timespec pause = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&pause, NULL);
+}
+
 struct gnv_deadline {
 	uint64_t at; /* gnv_clock_ns() */
 	unsigned polls;

@@ -11,8 +11,9 @@
 
 /* Where an object's log lines go; fn may be NULL. */
 struct gnv_log {
-	gpunvme_log_fn *fn;
+	gpunvme_log_fn *fn; /* atomic, as the next but one */
 	void *ctx;
+	uint32_t calls; /* under way */
 };
 
 /* Store the sentence for this thread (cause, then remedy; no newline) and return `ret`. Keeps errno. */
@@ -20,5 +21,11 @@ int gnv_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3))
 
 /* One line to the callback. Keeps errno. */
 void gnv_log(const struct gnv_log *log, enum gpunvme_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/*
+ * What keeps the object alive has nothing more to say to its user: the callback is not called any more, and when this returns it
+ * does not run either. A call that lasts longer than a second, such as the one that this was called from, is not waited for.
+ */
+void gnv_log_end(struct gnv_log *log);
 
 #endif

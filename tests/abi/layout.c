@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes and offsets that programs have compiled in. A change here breaks users: give the structure a new field at its end, or
- * raise GPUNVME_DQ_MAJOR. The layouts of dq.h and spec.h have their asserts beside them.
+ * Sizes and offsets that programs have compiled in. A structure only grows at its end, then its size here changes and nothing else;
+ * what old programs see of that is tests/abi/old. For dq.h raise GPUNVME_DQ_MAJOR. The layouts of dq.h and spec.h have their asserts beside them.
  */
 #include <gpunvme/gpunvme.h>
 
@@ -19,17 +19,28 @@ PIN_SIZE(gpunvme_qp_opts, 24);
 PIN(gpunvme_qp_opts, depth, 12);
 PIN_SIZE(gpunvme_view, 32);
 PIN(gpunvme_view, lba, 16);
-PIN_SIZE(gpunvme_dev_info, 216);
+PIN_SIZE(gpunvme_dev_info, 488);
+PIN(gpunvme_dev_info, hmb, 440);
 PIN(gpunvme_dev_info, model, 8);
 PIN(gpunvme_dev_info, transport, 79);
-PIN_SIZE(gpunvme_ns_info, 56);
+PIN_SIZE(gpunvme_dev_status, 24);
+PIN(gpunvme_dev_status, generation, 16);
+PIN_SIZE(gpunvme_event, 48);
+PIN(gpunvme_event, qp, 24);
+PIN(gpunvme_event, detail, 40);
+PIN_SIZE(gpunvme_fault, 224);
+PIN(gpunvme_fault, word, 16);
+PIN_SIZE(gpunvme_ns_info, 96);
+PIN(gpunvme_ns_info, boundary, 56);
 PIN(gpunvme_ns_info, nblocks, 16);
 PIN_SIZE(gpunvme_gpu_info, 88);
 PIN_SIZE(gpunvme_gpu_entry, 136);
 PIN(gpunvme_gpu_entry, vram, 104);
 PIN(gpunvme_gpu_entry, asleep, 132);
 PIN_SIZE(gpunvme_pci_path, 16);
-PIN_SIZE(gpunvme_pci_info, 320);
+PIN_SIZE(gpunvme_pci_info, 336);
+PIN(gpunvme_pci_info, payload, 320);
+PIN(gpunvme_pci_info, unseen, 164);
 PIN_SIZE(gpunvme_check, 532);
 PIN_SIZE(gpunvme_qp_info, 96);
 PIN(gpunvme_qp_info, submitted, 32);
@@ -38,17 +49,39 @@ PIN(gpunvme_qp_info, recoveries, 80);
 PIN(gpunvme_qp_info, errors, 88);
 PIN_SIZE(gpunvme_qp_latency, 16 + 8 * 496);
 PIN(gpunvme_qp_latency, bucket, 16);
-PIN_SIZE(gpunvme_litmus_opts, 16);
+PIN_SIZE(gpunvme_server_opts, 24);
+PIN(gpunvme_server_opts, log_ctx, 16);
+PIN_SIZE(gpunvme_litmus_opts, 32);
 PIN_SIZE(gpunvme_litmus_result, 200);
-PIN_SIZE(gpunvme_litmus, 1016);
+PIN_SIZE(gpunvme_litmus, 1024);
+PIN(gpunvme_litmus, test, 24);
 PIN_SIZE(gpunvme_dq, 160);
 PIN(gpunvme_dq, lba_first, 112);
 PIN_SIZE(gpunvme_dq_state, 768);
+PIN(gpunvme_dq_state, detached_errors, 536);
+PIN(gpunvme_dq_state, control, 544);
 PIN_SIZE(gpunvme_dbuf, 40);
+PIN_SIZE(gpunvme_mem_use, 56);
+PIN_SIZE(gpunvme_file_opts, 24);
+PIN_SIZE(gpunvme_file_info, 88);
+PIN(gpunvme_file_info, uuid, 56);
+PIN_SIZE(gpunvme_dirent, 40);
+PIN_SIZE(gpunvme_dfile, 64);
+PIN_SIZE(gpunvme_cursor, 24);
+PIN_SIZE(gpunvme_pagecache_opts, 40);
+PIN(gpunvme_pagecache_opts, lba, 24);
+PIN_SIZE(gpunvme_pagecache_info, 72);
+PIN(gpunvme_pagecache_info, hits, 32);
+PIN_SIZE(gpunvme_dpages, 128);
+PIN_SIZE(gpunvme_page, 16);
+PIN_SIZE(gpunvme_cache_info, 64);
+PIN(gpunvme_cache_info, used, 60);
 PIN_SIZE(gpunvme_req, 24);
 PIN_SIZE(gpunvme_dvol, 64);
 PIN(gpunvme_dvol, lba_first, 40);
 PIN_SIZE(gpunvme_dvbuf, 32);
+PIN_SIZE(gpunvme_load, 56);
+PIN(gpunvme_load, commands, 32);
 PIN_SIZE(gpunvme_copy, 56);
 PIN(gpunvme_copy, lba, 24);
 PIN_SIZE(gpunvme_volume_opts, 32);

@@ -26,15 +26,16 @@ def sources(root, *folders, endings=(".c", ".h")):
 
 
 def planted(plants, check):
-    """Runs `check` on a tree for each (path, text) and answers those in which it finds nothing."""
+    """Runs `check` on a tree for each (path, text, ...) and answers those in which it finds nothing."""
     missed = []
-    for path, text in plants:
+    for plant in plants:
         with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder) / path
-            file.parent.mkdir(parents=True)
-            file.write_text(text)
+            for path, text in zip(plant[::2], plant[1::2]):
+                file = pathlib.Path(folder) / path
+                file.parent.mkdir(parents=True)
+                file.write_text(text)
             if not check(pathlib.Path(folder)):
-                missed.append(f"{path}: {text!r}")
+                missed.append(repr(plant))
     return missed
 
 

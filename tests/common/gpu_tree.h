@@ -8,7 +8,7 @@
 #define GIB (1ull << 30)
 
 /* A PCI device at its place, "pci0000:00/0000:00:01.0/0000:03:00.0". */
-static void put_pci(const char *place, unsigned class_code, unsigned vendor, int numa)
+static inline void put_pci(const char *place, unsigned class_code, unsigned vendor, int numa)
 {
 	const char *bdf = strrchr(place, '/') + 1;
 	char text[256];
@@ -24,7 +24,7 @@ static void put_pci(const char *place, unsigned class_code, unsigned vendor, int
 }
 
 /* A node of KFD with one bank of memory of the given heap: 1 visible, 2 not all of it. */
-static void put_node(unsigned node, unsigned gpu_id, unsigned location, unsigned gfx, unsigned heap, unsigned long long vram)
+static inline void put_node(unsigned node, unsigned gpu_id, unsigned location, unsigned gfx, unsigned heap, unsigned long long vram)
 {
 	char text[256];
 
@@ -35,6 +35,16 @@ static void put_node(unsigned node, unsigned gpu_id, unsigned location, unsigned
 	put(text, "class/kfd/kfd/topology/nodes/%u/properties", node);
 	snprintf(text, sizeof(text), "heap_type %u\nsize_in_bytes %llu\nflags 0\n", heap, vram);
 	put(text, "class/kfd/kfd/topology/nodes/%u/mem_banks/0/properties", node);
+}
+
+/* One of a card's partitions, with a render node. */
+static inline void put_partition(unsigned node, unsigned gpu_id, unsigned location, unsigned render, unsigned long long vram)
+{
+	char text[256];
+
+	put_node(node, gpu_id, location, 90402, 2, vram);
+	snprintf(text, sizeof(text), "gfx_target_version 90402\nlocation_id %u\ndomain 0\ndrm_render_minor %u\n", location, render);
+	put(text, "class/kfd/kfd/topology/nodes/%u/properties", node);
 }
 
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#define TORN (~0u) /* no queue's number: dword 2 is not there when the phase is */
+
 static uint32_t draw(struct mini *m, uint32_t below)
 {
 	m->random = m->random * 6364136223846793005u + 1442695040888963407u;
@@ -28,9 +30,10 @@ static void put_cqe(struct mini *m, uint32_t sqhd, uint32_t sqid, uint32_t cid, 
 	uint32_t *cqe = m->q.cq + 4 * slot_of(m->completed, m->q.cq_depth);
 	uint32_t phase = ~(uint32_t)(m->completed / m->q.cq_depth) & 1;
 
-	cqe[0] = 0;
-	cqe[1] = 0;
-	cqe[2] = sqid << 16 | sqhd;
+	cqe[0] = (uint32_t)m->random; /* of what a command does not say anything there a drive may leave what it likes */
+	cqe[1] = (uint32_t)(m->random >> 32);
+	if (sqid != TORN)
+		cqe[2] = sqid << 16 | sqhd;
 	__atomic_store_n(&cqe[3], status << 17 | phase << 16 | cid, __ATOMIC_RELEASE);
 	__atomic_store_n(&m->completed, m->completed + 1, __ATOMIC_RELAXED);
 }
@@ -51,8 +54,16 @@ static void mini_post(struct mini *m, const struct gpunvme_sqe *cmd, uint64_t st
 		case MINI_TWICE:
 			put_cqe(m, sqhd, sqid, cid, status);
 			break;
+		case MINI_LATE:
+			m->late = true;
+			m->late_cid = cid;
+			m->late_status = status;
+			break;
 		case MINI_BAD_SQID:
 			sqid ^= 0x40;
+			break;
+		case MINI_TORN:
+			sqid = TORN;
 			break;
 		case MINI_SQHD_AHEAD:
 			sqhd = (sqhd + 1) % m->q.sq_depth;
@@ -131,6 +142,10 @@ void mini_turn(struct mini *m)
 		return;
 	while (fetch(m) && draw(m, 4))
 		;
+	if (m->late && m->held_count && !cq_is_full(m)) {
+		m->late = false;
+		put_cqe(m, slot_of(m->fetched, m->q.sq_depth), m->q.qid, m->late_cid, m->late_status);
+	}
 	complete(m);
 }
 

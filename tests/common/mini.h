@@ -29,7 +29,7 @@ enum mini_fate {
 };
 
 /* What a hostile controller does to a completion it is about to post; see mini_post in mini.c. */
-enum mini_crime { MINI_HONEST, MINI_BAD_CID, MINI_IDLE_CID, MINI_TWICE, MINI_BAD_SQID, MINI_SQHD_AHEAD, MINI_SQHD_BIG };
+enum mini_crime { MINI_HONEST, MINI_BAD_CID, MINI_IDLE_CID, MINI_TWICE, MINI_LATE, MINI_BAD_SQID, MINI_SQHD_AHEAD, MINI_SQHD_BIG, MINI_TORN };
 
 struct mini_opts {
 	uint32_t seed;
@@ -50,6 +50,8 @@ struct mini {
 	/* The controller's own, read by tests after mini_stop() or through atomics. */
 	uint64_t fetched, completed, garbage, full, doorbells;
 	uint32_t cq_tail, last_tail;
+	uint32_t late_cid, late_status; /* of MINI_LATE, when `late`: a copy comes once another command is there */
+	bool late;
 	uint64_t random;
 	unsigned held_count;
 	struct gpunvme_sqe held[MINI_MAX_HELD];

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS 5000u
+struct rawhost host;
 
 static uint64_t now_ms(void)
 {
@@ -111,7 +111,7 @@ void rawhost_write64(struct rawhost *h, unsigned offset, uint64_t value)
 
 bool rawhost_wait32(struct rawhost *h, unsigned offset, uint32_t mask, uint32_t value)
 {
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + RAWHOST_SOON;
 
 	while ((rawhost_read32(h, offset) & mask) != value) {
 		if (now_ms() > end)
@@ -133,7 +133,7 @@ void rawhost_ring_cq(struct rawhost *h, const struct rawhost_queue *q, uint32_t 
 
 uint32_t rawhost_enable(struct rawhost *h)
 {
-	uint64_t end = now_ms() + WAIT_MS;
+	uint64_t end = now_ms() + RAWHOST_SOON;
 	uint32_t csts;
 
 	place(h, &h->admin, 0, h->admin.sq_size, h->admin.cq_size);
@@ -221,7 +221,7 @@ uint16_t rawhost_run(struct rawhost *h, struct rawhost_queue *q, const struct gp
 	uint16_t cid = rawhost_submit(h, q, sqe);
 	struct gpunvme_cqe done;
 
-	if (!rawhost_reap(h, q, &done, WAIT_MS, true))
+	if (!rawhost_reap(h, q, &done, RAWHOST_SOON, true))
 		return 0xffff;
 	assert_int_equal(done.cid, cid);
 	assert_int_equal(done.sqid, q->qid);
@@ -272,4 +272,46 @@ bool rawhost_is_filled(const struct rawhost *h, uint32_t at, size_t len, uint32_
 		if ((uint8_t)rawhost_data(h, at)[i] != pattern(i, seed))
 			return false;
 	return true;
+}
+
+int rawhost_setup_disabled(void **state)
+{
+	return rawhost_open(&host, *state);
+}
+
+int rawhost_setup_enabled(void **state)
+{
+	assert_int_equal(rawhost_open(&host, *state), 0);
+	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);
+	return 0;
+}
+
+int rawhost_setup(void **state)
+{
+	rawhost_start(&host, *state);
+	return 0;
+}
+
+int rawhost_teardown(void **state)
+{
+	(void)state;
+	rawhost_close(&host);
+	return 0;
+}
+
+uint16_t rawhost_admin(const struct gpunvme_sqe *sqe, struct gpunvme_cqe *cqe)
+{
+	return rawhost_run(&host, &host.admin, sqe, cqe);
+}
+
+uint16_t rawhost_io(const struct gpunvme_sqe *sqe)
+{
+	return rawhost_run(&host, &host.io, sqe, NULL);
+}
+
+uint16_t rawhost_read_block(void)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
+
+	return rawhost_io(&sqe);
 }

@@ -21,6 +21,7 @@
 #define RAWHOST_MEM (8u << 20)
 #define RAWHOST_DATA 0x40000u /* offset of the test's own memory */
 #define RAWHOST_IMAGE (4u << 20)
+#define RAWHOST_SOON 60000u /* ms; the longest wait for what comes, on a machine that has other work, too */
 #define RAWHOST_ENTRIES 16u /* of each queue, unless a test says otherwise */
 
 struct rawhost_queue {
@@ -83,5 +84,22 @@ uint64_t rawhost_iova(const struct rawhost *h, uint32_t at);
 char *rawhost_data(const struct rawhost *h, uint32_t at);
 void rawhost_fill(const struct rawhost *h, uint32_t at, size_t len, uint32_t seed);
 bool rawhost_is_filled(const struct rawhost *h, uint32_t at, size_t len, uint32_t seed);
+
+/*
+ * The host of the test that runs, made and unmade by cmocka around it. The test's initial state is the configuration of its
+ * controller, NULL for defaults.
+ */
+extern struct rawhost host;
+int rawhost_setup_disabled(void **state);
+int rawhost_setup_enabled(void **state);
+int rawhost_setup(void **state); /* enabled, with an I/O queue pair */
+int rawhost_teardown(void **state);
+#define RAWHOST_TEST(test) RAWHOST_TEST_WITH(test, NULL)
+#define RAWHOST_TEST_WITH(test, config) cmocka_unit_test_prestate_setup_teardown(test, rawhost_setup, rawhost_teardown, config)
+
+/* One command of that host, as rawhost_run(). */
+uint16_t rawhost_admin(const struct gpunvme_sqe *sqe, struct gpunvme_cqe *cqe);
+uint16_t rawhost_io(const struct gpunvme_sqe *sqe);
+uint16_t rawhost_read_block(void);
 
 #endif

@@ -40,6 +40,14 @@ static inline uint32_t rig_cids(uint32_t cq_depth)
 	return n >= 128 ? n & ~63u : n;
 }
 
+/* The bits above those of the CIDs, at most seven. */
+static inline uint32_t rig_cid_gens(uint32_t cids)
+{
+	uint32_t bits = cids > 1 ? 32 - (uint32_t)__builtin_clz(cids - 1) : 0;
+
+	return 0xffffu & ~0u << (bits > 9 ? bits : 9);
+}
+
 /* A queue of 2^sq_shift entries on which `start` commands have already passed. ctrl.opts may be set before rig_start(). */
 static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
 {
@@ -77,6 +85,7 @@ static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
 		.state = (uintptr_t)r->state, .ready = (uintptr_t)r->ready,
 		.result = (uintptr_t)r->result, .cid_map = (uintptr_t)r->cid_map, .stop = (uintptr_t)&r->stop,
 		.cmd_timeout = 60000000000ull, .lba_count = 1ull << 62, .cids = cids, .max_blocks = 2048, .ticks_per_ms = 1000000,
+		.cid_gens = rig_cid_gens(cids),
 	};
 	r->dbuf = (struct gpunvme_dbuf){ .base = 0, .len = RIG_BUFFER, .iova = RIG_IOVA, .prp_a = 0x5a00000020000000ull,
 					 .prp_b = 0x5a00000030000800ull };

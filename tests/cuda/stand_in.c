@@ -6,20 +6,25 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "gpu/kernels/kernels.h"
-#include "os/uapi/cuda.h"
+#include "os/nvidia/uapi/cuda.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 #define REGISTRATIONS 256
 #define ARGS_MAX 4096
 #define FUNCTIONS 64
 
-static struct stand_in self = { .devices = 1, .major = 9, .pools = 1 };
+static void forget(void);
+static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget };
 static char context_object, module_object; /* there is one of each */
 static _Thread_local int depth;		   /* of the context stack */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *registered[REGISTRATIONS];
+static struct {
+	char *ptr; /* NULL: free */
+	size_t len;
+} registered[REGISTRATIONS];
 
 struct function {
 	const char *name;
@@ -38,6 +43,7 @@ GNV_KERNEL_LIST(LAUNCH)
 static struct function functions[FUNCTIONS] = { GNV_KERNEL_LIST(FUNCTION) };
 
 struct stream {
+	struct stream *next; /* of all there are */
 	pthread_mutex_t lock;
 	int busy, orphan;
 	const struct function *kernel;
@@ -62,11 +68,33 @@ static void count(int *counter, int by)
 		broke("something was given back twice");
 }
 
-/* Every call begins with this. */
+/*
+ * What waits for all kernels of the context, as seen with driver 580.159 on an H200: loading and unloading code, unregistering memory,
+ * releasing the context. Not: registering, streams, and all that is ordered by streams.
+ */
+static void wait_for_kernels(const char *call)
+{
+	const struct timespec ms = { 0, 1000000 };
+	unsigned waited;
+
+	for (waited = 0; __atomic_load_n(&self.running, __ATOMIC_ACQUIRE) && waited < 30000; waited++)
+		nanosleep(&ms, NULL);
+	if (waited == 30000) {
+		fprintf(stderr, "stand-in: %s waits for a kernel that does not end\n", call);
+		broke(call);
+	}
+}
+
+/*
+ * Every call begins with this. After a kernel has failed all answer what it ended with but those on the stack of contexts and those
+ * that retain and release one (seen with the same driver).
+ */
 static int asked(const char *call, bool context)
 {
 	if (context && !depth)
 		broke(call);
+	if (context && self.sticky)
+		return self.sticky;
 	if (!self.fail || strcmp(self.fail, call) != 0)
 		return 0;
 	if (self.skip)
@@ -141,6 +169,8 @@ PUBLIC gnv_cuda_release_fn cuDevicePrimaryCtxRelease_v2;
 PUBLIC int cuDevicePrimaryCtxRelease_v2(int device)
 {
 	(void)device;
+	if (self.contexts == 1)
+		wait_for_kernels(__func__);
 	count(&self.contexts, -1);
 	return 0;
 }
@@ -177,6 +207,7 @@ PUBLIC int cuModuleLoadDataEx(void **module, const void *image, unsigned options
 		snprintf(values[0], (size_t)(uintptr_t)values[1], "line 1: not for me\nand more");
 	if (error)
 		return error;
+	wait_for_kernels(__func__);
 	if (!strstr(image, ".version") || !strstr(image, ".target sm_"))
 		broke("cuModuleLoadDataEx: this is no PTX");
 	count(&self.modules, 1);
@@ -187,8 +218,10 @@ PUBLIC int cuModuleLoadDataEx(void **module, const void *image, unsigned options
 PUBLIC gnv_cuda_unload_fn cuModuleUnload;
 PUBLIC int cuModuleUnload(void *module)
 {
-	if (module != &module_object || !depth)
+	ASKED(true);
+	if (module != &module_object)
 		broke("cuModuleUnload");
+	wait_for_kernels(__func__);
 	count(&self.modules, -1);
 	return 0;
 }
@@ -223,8 +256,17 @@ PUBLIC int cuModuleGetFunction(void **function, void *module, const char *name)
 	return *function ? 0 : GNV_CUDA_INVALID_VALUE;
 }
 
+static struct stream *streams; /* protected by `lock` */
+
 static void end_stream(struct stream *s)
 {
+	struct stream **link;
+
+	pthread_mutex_lock(&lock);
+	for (link = &streams; *link != s; link = &(*link)->next)
+		;
+	*link = s->next;
+	pthread_mutex_unlock(&lock);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 	count(&self.streams, -1);
@@ -237,13 +279,15 @@ static void *run(void *arg)
 
 	if (s->kernel->launch(s->lanes, s->width, s->args))
 		broke("no threads for a kernel");
-	count(&self.running, -1);
+	if (self.kernel_error)
+		self.sticky = self.kernel_error;
 	pthread_mutex_lock(&s->lock);
 	s->busy = 0;
 	orphan = s->orphan;
 	pthread_mutex_unlock(&s->lock);
 	if (orphan)
 		end_stream(s);
+	count(&self.running, -1);
 	return NULL;
 }
 
@@ -280,6 +324,10 @@ PUBLIC int cuStreamCreate(void **stream, unsigned flags)
 		broke("a stream that waits for the kernels of others");
 	s = calloc(1, sizeof(*s));
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_lock(&lock);
+	s->next = streams;
+	streams = s;
+	pthread_mutex_unlock(&lock);
 	count(&self.streams, 1);
 	*stream = s;
 	return 0;
@@ -297,7 +345,7 @@ PUBLIC int cuStreamDestroy_v2(void *stream)
 	pthread_mutex_unlock(&s->lock);
 	if (!busy)
 		end_stream(s);
-	return 0;
+	return self.sticky;
 }
 
 PUBLIC gnv_cuda_stream_fn cuStreamQuery;
@@ -323,15 +371,18 @@ PUBLIC int cuStreamSynchronize(void *stream)
 
 /* ---- Memory ---- */
 
-static int find(const void *ptr)
+/* The one that shares a byte with that range. */
+static int find(const char *ptr, size_t len)
 {
 	int i;
 
-	for (i = 0; i < REGISTRATIONS && registered[i] != ptr; i++)
+	for (i = 0; i < REGISTRATIONS && (!registered[i].ptr || ptr >= registered[i].ptr + registered[i].len ||
+					  registered[i].ptr >= ptr + len); i++)
 		;
 	return i;
 }
 
+/* What overlaps is refused as what is the same (seen with driver 580.159). */
 PUBLIC gnv_cuda_register_fn cuMemHostRegister_v2;
 PUBLIC int cuMemHostRegister_v2(void *ptr, size_t len, unsigned flags)
 {
@@ -343,11 +394,14 @@ PUBLIC int cuMemHostRegister_v2(void *ptr, size_t len, unsigned flags)
 	if (flags != (GNV_CUDA_REGISTER_PORTABLE | GNV_CUDA_REGISTER_DEVICEMAP) || !len)
 		broke("cuMemHostRegister: arguments");
 	pthread_mutex_lock(&lock);
-	at = find(NULL);
-	if (find(ptr) < REGISTRATIONS)
+	for (at = 0; at < REGISTRATIONS - 1 && registered[at].ptr; at++)
+		;
+	if (find(ptr, len) < REGISTRATIONS || (self.host.id && (uintptr_t)ptr - (uintptr_t)self.host.ptr < self.host.len)) {
 		ret = GNV_CUDA_ALREADY_REGISTERED;
-	else
-		registered[at] = ptr;
+	} else {
+		registered[at].ptr = ptr;
+		registered[at].len = len;
+	}
 	pthread_mutex_unlock(&lock);
 	if (!ret)
 		count(&self.registrations, 1);
@@ -359,10 +413,12 @@ PUBLIC int cuMemHostUnregister(void *ptr)
 {
 	int at;
 
+	ASKED(true);
+	wait_for_kernels(__func__);
 	pthread_mutex_lock(&lock);
-	at = find(ptr);
-	if (at < REGISTRATIONS && depth)
-		registered[at] = NULL;
+	at = find(ptr, 1);
+	if (at < REGISTRATIONS && registered[at].ptr == ptr)
+		registered[at].ptr = NULL;
 	else
 		broke("cuMemHostUnregister");
 	pthread_mutex_unlock(&lock);
@@ -373,9 +429,14 @@ PUBLIC int cuMemHostUnregister(void *ptr)
 PUBLIC gnv_cuda_host_pointer_fn cuMemHostGetDevicePointer_v2;
 PUBLIC int cuMemHostGetDevicePointer_v2(gnv_cuda_ptr *at, void *ptr, unsigned flags)
 {
+	bool known;
+
 	ASKED(true);
+	pthread_mutex_lock(&lock);
+	known = find(ptr, 1) < REGISTRATIONS || (self.host.id && (uintptr_t)ptr - (uintptr_t)self.host.ptr < self.host.len);
+	pthread_mutex_unlock(&lock);
 	*at = (uintptr_t)ptr;
-	return flags ? GNV_CUDA_INVALID_VALUE : 0;
+	return flags || !known ? GNV_CUDA_INVALID_VALUE : 0;
 }
 
 PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
@@ -395,7 +456,7 @@ PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
 	(void)stream;
 	free((void *)(uintptr_t)at);
 	count(&self.allocations, -1);
-	return 0;
+	return self.sticky;
 }
 
 PUBLIC gnv_cuda_set_fn cuMemsetD8Async;
@@ -437,9 +498,35 @@ PUBLIC int cuMemcpyDtoHAsync_v2(void *to, gnv_cuda_ptr at, size_t len, void *str
 PUBLIC gnv_cuda_pointer_fn cuPointerGetAttribute;
 PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 {
-	ASKED(true);
-	if (attribute != GNV_CUDA_POINTER_MEMORY_TYPE || (uintptr_t)self.device_memory != at)
+	ASKED(attribute != GNV_CUDA_POINTER_TAG); /* of which driver 580 tells without a context, too */
+	if (attribute == GNV_CUDA_POINTER_MEMORY_TYPE && (uintptr_t)self.device_memory == at) {
+		*(unsigned *)value = GNV_CUDA_MEMORY_DEVICE;
+		return 0;
+	}
+	if (!self.host.id || at - (uintptr_t)self.host.ptr >= self.host.len)
 		return GNV_CUDA_INVALID_VALUE; /* not CUDA's */
-	*(unsigned *)value = GNV_CUDA_MEMORY_DEVICE;
+	if (attribute == GNV_CUDA_POINTER_TAG)
+		*(uint64_t *)value = self.host.id;
+	else if (attribute == GNV_CUDA_POINTER_BASE)
+		*(gnv_cuda_ptr *)value = (uintptr_t)self.host.ptr;
+	else if (attribute == GNV_CUDA_POINTER_LEN)
+		*(size_t *)value = self.host.len;
+	else
+		*(unsigned *)value = 1; /* CU_MEMORYTYPE_HOST */
 	return 0;
+}
+
+/* As if another process began: the driver has taken what the first one had. */
+static void forget(void)
+{
+	struct stream *s;
+
+	wait_for_kernels(__func__);
+	while ((s = streams)) {
+		streams = s->next;
+		free(s);
+	}
+	memset(registered, 0, sizeof(registered));
+	self.kernel_error = self.sticky = 0;
+	self.contexts = self.streams = self.modules = self.registrations = self.allocations = 0;
 }

@@ -7,14 +7,25 @@
 #ifndef TESTS_CUDA_STAND_IN_H
 #define TESTS_CUDA_STAND_IN_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 struct stand_in {
 	const char *fail; /* the call that answers `error`, or NULL */
 	int error;
 	unsigned skip; /* calls of it that succeed before */
+	int kernel_error; /* with which the next kernel ends, and all that comes then (sticky) */
+	int sticky;
 	int devices, major, minor, pools;
 	/* What exists (atomic). */
 	int contexts, streams, modules, registrations, allocations, running;
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
+	void (*forget)(void);
+	struct {
+		char *ptr;
+		size_t len;
+		uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID: of each allocation its own, also at the same address */
+	} host; /* what cuMemHostAlloc() gave */
 	const char *broke;   /* the first rule that was broken */
 };
 

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* The CUDA driver: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
-#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/image.h"
+#include "common/played.h"
+#include "common/refused.h"
 #include "gpu/gpu.h"
 #include "mem/mem.h"
-#include "os/cuda.h"
-#include "os/uapi/cuda.h"
+#include "os/nvidia/cuda.h"
+#include "os/nvidia/uapi/cuda.h"
 #include "stand_in.h"
 
 #if defined(__has_include)
@@ -29,6 +32,11 @@ SAME(GNV_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
 SAME(GNV_CUDA_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
 SAME(GNV_CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
 SAME(GNV_CUDA_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+SAME(GNV_CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS);
+SAME(GNV_CUDA_LAUNCH_TIMEOUT, CUDA_ERROR_LAUNCH_TIMEOUT);
+SAME(GNV_CUDA_ASSERT, CUDA_ERROR_ASSERT);
+SAME(GNV_CUDA_HARDWARE_STACK_ERROR, CUDA_ERROR_HARDWARE_STACK_ERROR);
+SAME(GNV_CUDA_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED);
 SAME(GNV_CUDA_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
 SAME(GNV_CUDA_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
 SAME(GNV_CUDA_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
@@ -37,6 +45,9 @@ SAME(GNV_CUDA_REGISTER_IOMEMORY, CU_MEMHOSTREGISTER_IOMEMORY);
 SAME(GNV_CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
 SAME(GNV_CUDA_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 SAME(GNV_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
+SAME(GNV_CUDA_POINTER_TAG, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+SAME(GNV_CUDA_POINTER_BASE, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+SAME(GNV_CUDA_POINTER_LEN, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
 SAME(GNV_CUDA_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 SAME(GNV_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 SAME(GNV_CUDA_MEMORY_POOLS, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
@@ -51,22 +62,20 @@ static char *path; /* of the stand-in */
 
 static int begin(void **state)
 {
-	struct stand_in *(*get)(void);
-	void *handle = dlopen(getenv("GPUNVME_CUDA_LIBRARY") ? getenv("GPUNVME_CUDA_LIBRARY") : "", RTLD_NOW);
+	if (image_make_dir(state))
+		return -1;
+	const char *library = getenv("GPUNVME_CUDA_LIBRARY");
 
 	(void)state;
-	assert_non_null(handle);
-	*(void **)&get = dlsym(handle, "stand_in");
-	driver = get();
-	path = strdup(getenv("GPUNVME_CUDA_LIBRARY"));
-	return 0;
+	path = strdup(library ? library : "");
+	driver = played("GPUNVME_CUDA_LIBRARY", path, "stand_in");
+	return !driver;
 }
 
 static int finish(void **state)
 {
-	(void)state;
 	free(path);
-	return 0;
+	return image_remove_dir(state);
 }
 
 static int reset(void **state)
@@ -79,6 +88,7 @@ static int reset(void **state)
 	driver->minor = 0;
 	driver->pools = 1;
 	driver->device_memory = NULL;
+	driver->host.id = 0;
 	return 0;
 }
 
@@ -96,16 +106,6 @@ static int check(void **state)
 	return 0;
 }
 
-static void refused(const char *spec, int expect, const char *text)
-{
-	struct gpunvme_gpu *gpu = NULL;
-
-	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), expect);
-	assert_null(gpu);
-	if (!strstr(gpunvme_errmsg(), text))
-		fail_msg("'%s' is not in: %s", text, gpunvme_errmsg());
-}
-
 static void open_says_what_it_is(void **state)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
@@ -114,7 +114,7 @@ static void open_says_what_it_is(void **state)
 	(void)state;
 	driver->devices = 3;
 	assert_int_equal(gpunvme_gpu_open("cuda:2", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
+	assert_int_equal(gpunvme_gpu_get_info(gpu, &info), 0);
 	assert_int_equal(info.kind, GPUNVME_GPU_CUDA);
 	assert_int_equal(info.width, 32);
 	assert_int_equal(info.ticks_per_ms, 1000000);
@@ -125,13 +125,13 @@ static void open_says_what_it_is(void **state)
 static void bad_specs_are_refused(void **state)
 {
 	(void)state;
-	refused("cuda", -EINVAL, "a number must follow");
-	refused("cuda:", -EINVAL, "a number must follow");
-	refused("cuda:-1", -EINVAL, "a number must follow");
-	refused("cuda:x", -EINVAL, "a number must follow");
-	refused("cuda:0x1", -EINVAL, "not the number");
-	refused("cuda:99999999999999999999", -EINVAL, "not the number");
-	refused("cuda:1", -ENODEV, "CUDA has 1 GPUs");
+	gpu_refused("cuda", -EINVAL, "a number must follow");
+	gpu_refused("cuda:", -EINVAL, "a number must follow");
+	gpu_refused("cuda:-1", -EINVAL, "a number must follow");
+	gpu_refused("cuda:x", -EINVAL, "a number must follow");
+	gpu_refused("cuda:0x1", -EINVAL, "not the number");
+	gpu_refused("cuda:99999999999999999999", -EINVAL, "not the number");
+	gpu_refused("cuda:1", -ENODEV, "CUDA has 1 GPUs");
 }
 
 static void machines_without_are_refused(void **state)
@@ -139,24 +139,24 @@ static void machines_without_are_refused(void **state)
 	(void)state;
 	driver->fail = "cuInit";
 	driver->error = GNV_CUDA_NO_DEVICE;
-	refused("cuda:0", -ENODEV, "no GPU can be used");
+	gpu_refused("cuda:0", -ENODEV, "no GPU can be used");
 	driver->fail = NULL;
 	driver->devices = 0;
-	refused("cuda:0", -ENODEV, "CUDA has 0 GPUs");
+	gpu_refused("cuda:0", -ENODEV, "CUDA has 0 GPUs");
 	driver->devices = 1;
 	driver->major = 7;
-	refused("cuda:0", -EOPNOTSUPP, "compute capability 7.0");
+	gpu_refused("cuda:0", -EOPNOTSUPP, "compute capability 7.0");
 	driver->minor = 5;
 	driver->pools = 0;
-	refused("cuda:0", -EOPNOTSUPP, "memory pools");
+	gpu_refused("cuda:0", -EOPNOTSUPP, "memory pools");
 	driver->pools = 1;
 	driver->fail = "cuModuleLoadDataEx";
 	driver->error = 222;
-	refused("cuda:0", -EOPNOTSUPP, "cannot use the library's kernels (CUDA error 222): line 1: not for me");
+	gpu_refused("cuda:0", -EOPNOTSUPP, "cannot use the library's kernels (CUDA error 222): line 1: not for me");
 	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
-	refused("cuda:0", -ENODEV, "GPUNVME_CUDA_LIBRARY names it");
+	gpu_refused("cuda:0", -ENODEV, "GPUNVME_CUDA_LIBRARY names it");
 	setenv("GPUNVME_CUDA_LIBRARY", "libc.so.6", 1);
-	refused("cuda:0", -EOPNOTSUPP, "has no cuInit()");
+	gpu_refused("cuda:0", -EOPNOTSUPP, "has no cuInit()");
 	setenv("GPUNVME_CUDA_LIBRARY", path, 1);
 }
 
@@ -177,7 +177,7 @@ static void every_failing_step_of_open_leaves_nothing(void **state)
 	}
 	driver->fail = "cuDeviceGetAttribute";
 	for (driver->skip = i = 0; i < 3; driver->skip = ++i)
-		refused("cuda:0", -ENOMEM, "out of memory");
+		gpu_refused("cuda:0", -ENOMEM, "out of memory");
 	check(state);
 }
 
@@ -266,10 +266,10 @@ static void memory_and_kernels_fail_cleanly(void **state)
 	driver->fail = kernel[3];
 	assert_int_equal(use_kernel(gpu), -EIO);
 	driver->fail = NULL;
-	with_failures(host, 3, gpu, use_host);
-	assert_int_equal(gpu->ops->launch(gpu, &none), -EINVAL);
 	while (__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE) || __atomic_load_n(&driver->streams, __ATOMIC_ACQUIRE) > 1)
 		; /* the kernel that nobody waited for */
+	with_failures(host, 3, gpu, use_host);
+	assert_int_equal(gpu->ops->launch(gpu, &none), -EINVAL);
 	gpunvme_gpu_close(gpu);
 }
 
@@ -351,9 +351,163 @@ static void first_of_two_gpus_goes(void **state)
 	gnv_mem_release(mem);
 }
 
+/* Memory that the program has registered in part: lanes must not run over the end of that. */
+static void registered_in_part(void **state)
+{
+	static char pages[3 * 4096] __attribute__((aligned(4096)));
+	struct gnv_gpu_range range, whole;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 4096, &range), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 8192, &whole), -EINVAL); /* its end is not */
+	assert_non_null(strstr(gpunvme_errmsg(), "register all of them, or none"));
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, 8192, &whole), -EINVAL); /* nor its begin */
+	gpu->ops->host_detach(gpu, &range);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &whole), 0);
+	gpu->ops->host_detach(gpu, &whole);
+	gpunvme_gpu_close(gpu);
+}
+
+/* A kernel that failed is the end of the context: what comes later says so, and closing ends. */
+static void a_kernel_fails(void **state)
+{
+	static uint32_t memory[1];
+	static char page[4096] __attribute__((aligned(4096)));
+	struct gnv_fill_args args = { (uintptr_t)memory, 1, 1, 0 };
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 10000, NULL, NULL };
+	struct gnv_gpu_range range, local;
+	struct gpunvme_gpu *gpu;
+	uint32_t word;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, page, sizeof(page), &range), 0);
+	assert_int_equal(gpu->ops->local_alloc(gpu, 4096, &local), 0);
+	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "start the program anew"));
+	assert_int_equal(gpu->ops->peek(gpu, &word, local.lane, 4), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "a kernel, this one or an earlier one, failed"));
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
+	gpu->ops->local_free(gpu, &local, 4096);
+	gpu->ops->host_detach(gpu, &range);
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(driver->contexts, 0);
+	driver->forget();
+}
+
+/* Memory that such a kernel may use is not given back: not the caller's, and none of the library's own is unmapped. */
+static void its_memory_stays(struct gpunvme_dev *dev, struct gpunvme_mem *theirs, struct gpunvme_mem *ours)
+{
+	unsigned char *bytes = gpunvme_mem_ptr(ours);
+
+	assert_int_equal(gpunvme_mem_free(theirs), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "stay its own until the process ends"));
+	assert_int_equal(gpunvme_mem_free(ours), -EBUSY);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	assert_int_equal(gpunvme_mem_free(theirs), -EBUSY); /* nor later */
+	bytes[0] = 1;
+}
+
+/* A kernel that does not end: nothing that the driver would have wait for it is asked for, and closing returns. */
+static void a_kernel_does_not_end(void **state)
+{
+	static char bytes[4096] __attribute__((aligned(4096)));
+	static struct gpunvme_mem *theirs, *ours; /* they stay, for LeakSanitizer, too */
+	static struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	char uri[300];
+	static struct {
+		uint32_t go, bell, rung;
+	} memory;
+	const struct gnv_ring_args args = { .go = (uintptr_t)&memory.go, .doorbell = (uintptr_t)&memory.bell,
+					    .rung = (uintptr_t)&memory.rung, .timeout = 1ull << 60, .rings = 1 };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 50, NULL, NULL };
+	static char page[4096] __attribute__((aligned(4096)));
+	struct gnv_gpu_range range;
+
+	(void)state;
+	image_make(image_path("i"), 1 << 20);
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("i"));
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_mem_register(gpu, bytes, sizeof(bytes), &theirs), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, sizeof(bytes), NULL, &ours), 0);
+	assert_int_equal(gpunvme_mem_map(theirs, dev), 0);
+	assert_int_equal(gpunvme_mem_map(ours, dev), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, page, sizeof(page), &range), 0);
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -ETIMEDOUT);
+	assert_int_equal(gpu->ops->host_detach(gpu, &range), -EBUSY);
+	its_memory_stays(dev, theirs, ours);
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(driver->running, 1);
+	assert_int_equal(driver->contexts, 1);
+	assert_int_equal(driver->modules, 1);
+	assert_int_equal(driver->registrations, 3);
+	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE) || __atomic_load_n(&driver->streams, __ATOMIC_ACQUIRE) > 1)
+		;
+	driver->forget();
+}
+
+/*
+ * gpunvme_mem_get(): an allocation is known by its number. Freed and given out again at the same address it has another one, and what
+ * was mapped for the old one is not found.
+ */
+static void allocations_by_their_number(void **state)
+{
+	struct gpunvme_cache_info info = { .size = sizeof(info) };
+	struct gpunvme_mem_use use;
+	struct gpunvme_mem *first;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	char uri[300];
+
+	image_make(image_path("i"), 1 << 20);
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("i"));
+	driver->host.ptr = aligned_alloc(65536, 4 * 65536);
+	driver->host.len = 3 * 65536 + 4096;
+	driver->host.id = 7;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr + 3 * 65536 + 100, 8, 0, &use), 0);
+	assert_int_equal(use.offset, 100);
+	assert_int_equal(use.dbuf.len, 4096); /* a part as far as it goes */
+	assert_int_equal(gpunvme_mem_put(&use), 0);
+	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr, 8, 0, &use), 0);
+	assert_int_equal(use.dbuf.len, 65536);
+	first = use.mem;
+	assert_int_equal(gpunvme_mem_put(&use), 0);
+	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr + 4096, 8, 0, &use), 0);
+	assert_ptr_equal(use.mem, first);
+	driver->host.id = 8; /* freed while it is in use, too */
+	assert_int_equal(gpunvme_mem_put(&use), 0);
+	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr, 8, 0, &use), 0);
+	assert_int_equal(gpunvme_cache_get_info(dev, &info), 0);
+	assert_int_equal(info.hits, 1);
+	assert_int_equal(info.misses, 3);
+	assert_true(info.stale >= 1);
+	assert_int_equal(info.entries, 2);
+	assert_int_equal(gpunvme_mem_put(&use), 0);
+	driver->host.id = 0; /* nobody's any more: as memory of malloc() */
+	assert_int_equal(gpunvme_mem_get(gpu, dev, driver->host.ptr, 8, 0, &use), 0);
+	assert_int_equal(gpunvme_mem_put(&use), 0);
+	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	free(driver->host.ptr);
+	remove(image_path("i"));
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(registered_in_part, reset, check),
+		cmocka_unit_test_setup_teardown(a_kernel_fails, reset, check),
+		cmocka_unit_test_setup_teardown(a_kernel_does_not_end, reset, check),
 		cmocka_unit_test_setup_teardown(open_says_what_it_is, reset, check),
 		cmocka_unit_test_setup_teardown(bad_specs_are_refused, reset, check),
 		cmocka_unit_test_setup_teardown(machines_without_are_refused, reset, check),
@@ -362,6 +516,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(registers_of_others, reset, check),
 		cmocka_unit_test_setup_teardown(memory_of_the_gpu_is_refused, reset, check),
 		cmocka_unit_test_setup_teardown(first_of_two_gpus_goes, reset, check),
+		cmocka_unit_test_setup_teardown(allocations_by_their_number, reset, check),
 	};
 
 	return cmocka_run_group_tests(tests, begin, finish);

@@ -51,6 +51,14 @@ static inline void rig_end(struct rig *r, bool idle)
 #define RIG_COUNT(usual, slow) (usual)
 #endif
 
+/* What gpunvme_qp_stop() does. */
+static inline void rig_stop(struct rig *r, uint32_t stop)
+{
+	__atomic_store_n(&r->stop, stop, __ATOMIC_RELEASE);
+	if (!stop)
+		RIG_NAP_US(1000);
+}
+
 /* Ticks of the lane clock. */
 static inline uint64_t rig_ms(uint64_t ms)
 {

@@ -3,7 +3,7 @@
  * Lanes as coroutines of one thread, and a scheduler that decides before every access to shared memory which of them goes on. The
  * decisions come from a seed, so a run can be repeated. Included instead of <gpunvme/device.h>, by one source file of a program.
  *
- * The primitives of device_cpu.h stay as they are: between its inclusion and that of the queue algorithm their names become macros
+ * The primitives of device/cpu.h stay as they are: between its inclusion and that of the queue algorithm their names become macros
  * that take a step first. Waiting (pause, yield) always lets another lane go on, and the clock counts steps.
  *
  * Under the thread sanitizer each coroutine is a thread whose order with others comes from atomics only: races are found although
@@ -39,6 +39,7 @@ struct coroutine {
 	char *stack;
 	void *tsan;
 	void *self; /* gnvd_cpu_self of this lane */
+	int64_t ahead; /* its clock */
 	void (*run)(unsigned number);
 	bool over;
 };
@@ -53,6 +54,7 @@ static struct {
 	uint32_t stay; /* one step in so many lets another go on */
 	void (*check)(void); /* before each step */
 	void (*stuck)(void); /* more than `limit` steps; must not return */
+	void (*load)(uint64_t at, bool done); /* before and behind each load of one ring word, or NULL */
 } schedule;
 
 static void **schedule_self(void); /* where gnvd_cpu_self is */
@@ -104,7 +106,7 @@ NO_TSAN static int schedule_yield(void)
 
 NO_TSAN static uint64_t schedule_clock(void)
 {
-	return schedule.now;
+	return schedule.now + (schedule.active ? (uint64_t)schedule.co[schedule.current].ahead : 0);
 }
 
 NO_TSAN static void schedule_main(void)
@@ -124,7 +126,7 @@ NO_TSAN static void schedule_add(unsigned i, void (*run)(unsigned number), void 
 {
 	struct coroutine *co = &schedule.co[i];
 
-	*co = (struct coroutine){ .run = run, .self = self, .stack = malloc(SCHEDULE_STACK), .tsan = __tsan_create_fiber(0) };
+	*co = (struct coroutine){ .run = run, .self = self, .ahead = co->ahead, .stack = malloc(SCHEDULE_STACK), .tsan = __tsan_create_fiber(0) };
 	if (!co->stack || getcontext(&co->context))
 		abort();
 	co->context.uc_stack.ss_sp = co->stack;
@@ -156,11 +158,23 @@ NO_TSAN static void schedule_run(void)
 
 #define GNVD_CPU_WIDTH 64u
 #define sched_yield schedule_yield
-#include <gpunvme/device_platform.h>
+#include <gpunvme/device/platform.h>
 
 static void **schedule_self(void)
 {
 	return (void **)(void *)&gnvd_cpu_self;
+}
+
+NO_TSAN static uint32_t schedule_load(uint64_t at)
+{
+	uint32_t word;
+
+	if (schedule.load)
+		schedule.load(at, false);
+	word = gnvd_load_ring32(at);
+	if (schedule.load)
+		schedule.load(at, true);
+	return word;
 }
 
 #define STEP1(f, a) (schedule_step(), f(a))
@@ -181,7 +195,8 @@ static void **schedule_self(void)
 #define gnvd_add64(a, v) STEP2(gnvd_add64, a, v)
 #define gnvd_fetch_add64(a, v) STEP2(gnvd_fetch_add64, a, v)
 #define gnvd_take64(a, v) STEP2(gnvd_take64, a, v)
-#define gnvd_load_ring32(a) STEP1(gnvd_load_ring32, a)
+#define gnvd_load_ring32(a) STEP1(schedule_load, a)
+#define gnvd_polled_in_vain() schedule_step() /* its counter is a thread's, and coroutines share theirs */
 #define gnvd_store_sqe(a, w, cid) STEP3(gnvd_store_sqe, a, w, cid)
 #define gnvd_release_to64(w, a, v) STEP3(gnvd_release_to64, w, a, v)
 #define gnvd_doorbell(a, v) (schedule_step(), schedule_doorbell(a, v), gnvd_doorbell(a, v))

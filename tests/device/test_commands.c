@@ -6,6 +6,8 @@
 
 struct record {
 	struct gpunvme_sqe cmd[64];
+	struct gpunvme_dsm_range range[64];
+	const struct gpunvme_dsm_range *at; /* where the range stands when a command is fetched; NULL: nowhere */
 	uint32_t count;
 };
 
@@ -13,8 +15,11 @@ static void keep(void *ctx, const struct gpunvme_sqe *cmd)
 {
 	struct record *record = ctx;
 
-	if (record->count < 64)
-		record->cmd[record->count++] = *cmd;
+	if (record->count == 64)
+		return;
+	if (record->at)
+		record->range[record->count] = *record->at;
+	record->cmd[record->count++] = *cmd;
 }
 
 static struct rig *recorded(struct record *record)
@@ -86,6 +91,28 @@ static void asynchronous_submit_is_one_command(void **state)
 	rig_end(r, true);
 }
 
+/* A controller that sets 1024 blocks by a command is asked for no more. */
+static void zeroes_keep_to_the_limit(void **state)
+{
+	struct record record;
+	struct gpunvme_req req;
+	struct rig *r = recorded(&record);
+
+	(void)state;
+	r->dq.flags |= 6u << GPUNVME_DQ_ZEROES_SHIFT;
+	assert_int_equal(gpunvme_submit_write_zeroes(&r->dq, 0, 1025, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_write_zeroes(&r->dq, 5000, 1024, &req), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	assert_int_equal(gpunvme_write_zeroes(&r->dq, 7, 2050), 0);
+	rig_end(r, true);
+	assert_int_equal(record.count, 4);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(record.cmd[i].opc, GPUNVME_IO_WRITE_ZEROES);
+		assert_int_equal(record.cmd[i].cdw10, i ? 7 + (i - 1) * 1024 : 5000);
+		assert_int_equal(record.cmd[i].cdw12, i < 3 ? 1023 : 1);
+	}
+}
+
 static void command_has_the_fields_of_the_specification(void **state)
 {
 	struct record record;
@@ -117,6 +144,101 @@ static void command_has_the_fields_of_the_specification(void **state)
 		assert_int_equal(c[i].nsid, 5);
 		assert_int_equal(c[i].flags | c[i].prp2 | c[i].mptr | c[i].cdw2 | c[i].cdw3 | c[i].cdw13 | c[i].cdw14 | c[i].cdw15, 0);
 	}
+}
+
+/* Every part of a transfer asks for the media, by each way to write. */
+static void forced_writes_say_so(void **state)
+{
+	struct record record;
+	struct rig *r = recorded(&record);
+	struct gpunvme_req req;
+	uint32_t i;
+
+	(void)state;
+	r->dq.max_blocks = 8;
+	assert_int_equal(gpunvme_write_fua(&r->dq, &r->dbuf, 0, 5, 20), 0);
+	assert_int_equal(gpunvme_submit_write_fua(&r->dq, &r->dbuf, 0, 5, 8, &req), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	assert_int_equal(gpunvme_wave_write_fua(&r->dq, &r->dbuf, 0, 5, 8), 0);
+	r->dq.flags = 0;
+	assert_int_equal(gpunvme_write_fua(&r->dq, &r->dbuf, 0, 5, 20), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_submit_write_fua(&r->dq, &r->dbuf, 0, 5, 8, &req), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_wave_write_fua(&r->dq, &r->dbuf, 0, 5, 8), -GPUNVME_EROFS);
+	rig_end(r, true);
+	assert_int_equal(record.count, 5);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(record.cmd[i].opc, GPUNVME_IO_WRITE);
+		assert_int_equal(record.cmd[i].flags, 0);
+		assert_int_equal(record.cmd[i].cdw12, GPUNVME_RW_FUA | (i == 2 ? 3 : 7));
+	}
+}
+
+static void is_deallocation(const struct record *record, uint32_t i, uint64_t slba, uint32_t nblocks)
+{
+	const struct gpunvme_sqe *c = &record->cmd[i];
+
+	assert_int_equal(c->opc, GPUNVME_IO_DSM);
+	assert_int_equal(c->nsid, 1);
+	assert_int_equal(c->prp1, RIG_IOVA + 16);
+	assert_int_equal(c->cdw10, 0);
+	assert_int_equal(c->cdw11, GPUNVME_DSM_AD);
+	assert_int_equal(c->flags | c->prp2 | c->mptr | c->cdw2 | c->cdw3 | c->cdw12 | c->cdw13 | c->cdw14 | c->cdw15, 0);
+	assert_int_equal(record->range[i].attributes, 0);
+	assert_int_equal(record->range[i].nlb, nblocks);
+	assert_int_equal(record->range[i].slba, slba);
+}
+
+/* The range stands in the buffer before the controller fetches the command, and no command has more than it may have. */
+static void deallocation_is_a_range_in_the_buffer(void **state)
+{
+	struct gpunvme_dsm_range room[4];
+	struct gpunvme_dbuf dbuf = { (uintptr_t)room, sizeof(room), RIG_IOVA, 0, 0 };
+	struct record record;
+	struct rig *r = recorded(&record);
+	struct gpunvme_req req;
+
+	(void)state;
+	memset(room, 0xee, sizeof(room));
+	record.at = &room[1];
+	r->dq.lba_first = 0x1200000000ull;
+	r->dq.deallocate = 1000;
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 16, 7, 2100), 0);
+	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 16, 9, 1000, &req), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	rig_end(r, true);
+	assert_int_equal(record.count, 4);
+	is_deallocation(&record, 0, 0x1200000007ull, 1000);
+	is_deallocation(&record, 1, 0x1200000007ull + 1000, 1000);
+	is_deallocation(&record, 2, 0x1200000007ull + 2000, 100);
+	is_deallocation(&record, 3, 0x1200000009ull, 1000);
+	assert_int_equal(room[0].nlb & room[2].nlb, 0xeeeeeeee);
+}
+
+static void deallocation_is_refused(void **state)
+{
+	struct gpunvme_dsm_range room[1];
+	struct gpunvme_dbuf dbuf = { (uintptr_t)room, sizeof(room), RIG_IOVA, 0, 0 };
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req;
+
+	(void)state;
+	rig_start(r);
+	r->dq.lba_count = 1000;
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 1), -GPUNVME_EOPNOTSUPP);
+	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 0, 0, 1, &req), -GPUNVME_EOPNOTSUPP);
+	r->dq.deallocate = 100;
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 999, 2), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 4, 0, 1), -GPUNVME_ERANGE); /* no room for a range */
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 2, 0, 1), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 0, 0, 101, &req), -GPUNVME_EMSGSIZE);
+	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 0, 0, 1, &req), -GPUNVME_EROFS);
+	r->dq.major ^= 1;
+	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 1), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(r->state->resv, 0);
+	rig_end(r, true);
 }
 
 /* The tables as the host builds them, as a controller would read them. */
@@ -214,6 +336,82 @@ static void transfer_is_split_by_the_limit(void **state)
 		lba += record.cmd[i].cdw12 + 1;
 	}
 	assert_int_equal(lba, 1234);
+}
+
+/* The blocks of the commands that a transfer becomes, which follow one another. */
+static void is_cut(const struct record *record, uint64_t slba, const uint32_t *want, uint32_t count)
+{
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	assert_int_equal(record->count, count);
+	for (i = 0; i < count; i++) {
+		assert_int_equal(record->cmd[i].cdw10 | (uint64_t)record->cmd[i].cdw11 << 32, slba + bytes / 512);
+		assert_int_equal((record->cmd[i].cdw12 & GPUNVME_RW_NLB_0B) + 1, want[i]);
+		assert_int_equal(record->cmd[i].prp1, RIG_IOVA + bytes);
+		bytes += want[i] * 512ull;
+	}
+}
+
+/* Boundaries count from the first block of the namespace, not of the view. */
+static void transfer_is_cut_at_the_boundary(void **state)
+{
+	static const uint32_t parts[] = { 106, 256, 256, 256, 126 }, few[] = { 100, 6, 100, 100, 44 };
+	struct record record;
+	struct rig *r = recorded(&record);
+
+	(void)state;
+	r->dq.lba_first = 100;
+	r->dq.boundary = -256u;
+	r->dq.atomic = 1;
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50, 1000), 0);
+	is_cut(&record, 150, parts, 5);
+	record.count = 0;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 50, 1000), 0);
+	is_cut(&record, 150, parts, 5);
+	record.count = 0;
+	r->dq.max_blocks = 100;
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50, 350), 0);
+	is_cut(&record, 150, few, 5);
+	rig_end(r, true);
+}
+
+/* What the drive writes whole stays one command, unless the boundary is where it does not. */
+static void whole_writes_are_not_cut(void **state)
+{
+	static const uint32_t whole[] = { 32 }, cut[] = { 6, 26 }, larger[] = { 6, 27 }, one[] = { 33 }, far[] = { 4, 28 };
+	struct record record;
+	struct rig *r = recorded(&record);
+	struct gpunvme_req req;
+
+	(void)state;
+	r->dq.boundary = -256u;
+	r->dq.atomic = 32;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250, 32), 0);
+	is_cut(&record, 250, whole, 1);
+	record.count = 0;
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 250, 32), 0);
+	is_cut(&record, 250, cut, 2);
+	record.count = 0;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250, 33), 0);
+	is_cut(&record, 250, larger, 2);
+	record.count = 0;
+	assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, 250, 33, &req), 0);
+	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
+	is_cut(&record, 250, one, 1);
+	record.count = 0;
+	r->dq.flags |= GPUNVME_DQ_TORN;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250, 32), 0);
+	is_cut(&record, 250, cut, 2);
+	record.count = 0;
+	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_TORN;
+	r->dq.boundary = 0;
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0xfffffffc, 32), 0);
+	is_cut(&record, 0xfffffffc, whole, 1);
+	record.count = 0;
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0xfffffffc, 32), 0);
+	is_cut(&record, 0xfffffffc, far, 2); /* needless and harmless */
+	rig_end(r, true);
 }
 
 static uint16_t fail_from_300(uint64_t stamp)
@@ -315,9 +513,15 @@ int main(void)
 		cmocka_unit_test(bad_arguments_are_refused),
 		cmocka_unit_test(asynchronous_submit_is_one_command),
 		cmocka_unit_test(command_has_the_fields_of_the_specification),
+		cmocka_unit_test(zeroes_keep_to_the_limit),
+		cmocka_unit_test(forced_writes_say_so),
+		cmocka_unit_test(deallocation_is_a_range_in_the_buffer),
+		cmocka_unit_test(deallocation_is_refused),
 		cmocka_unit_test(every_transfer_has_its_prp_list_unbroken),
 		cmocka_unit_test(sgl_describes_the_whole_transfer),
 		cmocka_unit_test(transfer_is_split_by_the_limit),
+		cmocka_unit_test(transfer_is_cut_at_the_boundary),
+		cmocka_unit_test(whole_writes_are_not_cut),
 		cmocka_unit_test(first_failure_in_lba_order_is_returned),
 		cmocka_unit_test(success_ignores_retry_bits),
 		cmocka_unit_test(lanes_of_a_wave_may_use_different_queues),

@@ -89,6 +89,42 @@ static void waves_do_without_lanes_that_left(void **state)
 	rig_end(r, true);
 }
 
+/* One transfer for a wave, whose lanes come late, each at another time, and all get its status. */
+static GPUNVME_DEVICE void wave_one_kernel(void *arg)
+{
+	struct waves *w = (struct waves *)arg;
+	uint32_t lane = gpunvme_lane(), width = gnvd_wave_lanes(), i;
+	int ret;
+
+	for (i = 0; i < w->rounds; i++) {
+		uint64_t stamp = (uint64_t)i * gpunvme_lanes() + lane / width;
+
+		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
+		ret = i % 2 ? gpunvme_wave_read_one(w->dq, w->dbuf, 0, stamp, 1) : gpunvme_wave_write_one(w->dq, w->dbuf, 0, stamp, 1);
+		if (ret != status_of(stamp))
+			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static void waves_share_one_transfer(void **state)
+{
+	static const uint32_t shapes[][2] = { { 2, 1 }, { 8, 4 }, { 32, 32 } };
+	uint32_t i, rounds = 20;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		struct rig *r = rig_new(3, 0);
+		struct waves w = { &r->dq, &r->dbuf, rounds, 0 };
+
+		r->ctrl.opts.status = status_of;
+		rig_start(r);
+		assert_int_equal(gpunvme_cpu_launch(shapes[i][0], shapes[i][1], wave_one_kernel, &w), 0);
+		assert_int_equal(w.wrong, 0);
+		assert_int_equal(r->state->pub, shapes[i][0] / shapes[i][1] * rounds); /* no lane but one of each wave had a command */
+		rig_end(r, true);
+	}
+}
+
 static void waves_refuse_what_lanes_refuse(void **state)
 {
 	struct rig *r = rig_new(4, 0);
@@ -97,6 +133,8 @@ static void waves_refuse_what_lanes_refuse(void **state)
 	rig_start(r);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
 	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
 	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 0, 1), -GPUNVME_EROFS);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, GPUNVME_NO_TRANSFER), 0);
@@ -202,10 +240,10 @@ static void wait_any_is_bounded(void **state)
 	assert_int_equal(index, 3);
 	assert_in_range(gnvd_clock() - began, rig_ms(20), rig_ms(20000));
 	assert_int_equal(r->state->poison, 0);
-	r->stop = 1;
+	rig_stop(r, 1);
 	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), -GPUNVME_ECANCELED);
 	assert_int_equal(index, 3);
-	r->stop = 0;
+	rig_stop(r, 0);
 	assert_int_equal(submit(r, 200, &done), 0);
 	assert_int_equal(gpunvme_wait_any(&r->dq, &done, 1, 0, &index), 0);
 	assert_int_equal(index, 0);
@@ -376,6 +414,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waves_come_whole),
 		cmocka_unit_test(waves_do_without_lanes_that_left),
+		cmocka_unit_test(waves_share_one_transfer),
 		cmocka_unit_test(waves_refuse_what_lanes_refuse),
 		cmocka_unit_test(wait_any_takes_each_once),
 		cmocka_unit_test(waves_wait_for_any),

@@ -24,7 +24,7 @@ static void sq_head_stays_within_what_was_rung(void **state)
 	assert_false(is_wrong(r, 4, 6, 6));
 	assert_true(is_wrong(r, 4, 6, 7));
 	assert_true(is_wrong(r, 4, 6, 3));
-	rig_end(r, false);
+	rig_free(r);
 }
 
 /* The drainer may have read pub before it moved, and moved fetched past what it read. */
@@ -38,7 +38,7 @@ static void an_old_pub_does_not_open_the_ring(void **state)
 	assert_true(is_wrong(r, 4, 5, 7));
 	assert_false(is_wrong(r, 6, 5, 6));
 	assert_true(is_wrong(r, 6, 5, 12));
-	rig_end(r, false);
+	rig_free(r);
 }
 
 int main(void)

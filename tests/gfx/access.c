@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static struct gfx_access *at(struct gfx_wave *w, unsigned i)
-{
-	return &w->pend[(w->first + i) % GFX_PENDING];
-}
-
 static void note(struct gfx *m, const struct gfx_wave *w, char kind, uint64_t addr, const void *data, unsigned size)
 {
 	struct gfx_note *n = &m->note[m->noted++ % (sizeof(m->note) / sizeof(m->note[0]))];
@@ -69,6 +64,43 @@ static bool exchange(uint64_t addr, uint64_t *old, uint64_t new, unsigned size)
 	return done;
 }
 
+static bool keeps(const struct gfx *m)
+{
+	return m->l2s && m->rules & GFX_CACHES;
+}
+
+/* Does this scope pass by the L2 that keeps things? */
+static bool passes(const struct gfx *m, const struct gfx_access *a)
+{
+	unsigned scope = gfx_scope(a->in);
+
+	return scope == 3 || (scope == 2 && m->several);
+}
+
+static void read_kept(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_region *r, uint64_t addr, void *got)
+{
+	struct gfx_cache *l2 = gfx_second_cache(m, w);
+
+	if (r->flags & GFX_UNCACHED || passes(m, a)) {
+		read_memory(got, addr, a->piece);
+		gfx_cache_overlay(l2, addr, a->piece, got);
+	} else if (gfx_scope(a->in)) {
+		gfx_cached_read(m, l2, NULL, r, addr, a->piece, got);
+	} else {
+		gfx_cached_read(m, w->l0, l2, r, addr, a->piece, got);
+	}
+}
+
+static void write_kept(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_region *r, uint64_t addr,
+		       const void *data)
+{
+	struct gfx_cache *l2 = gfx_second_cache(m, w);
+
+	gfx_cache_keep(l2, addr, a->piece, data);
+	if (r->flags & (GFX_UNCACHED | GFX_BELL) || passes(m, a))
+		gfx_cache_clean(l2, addr, a->piece);
+}
+
 static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_region *r, uint64_t addr,
 		       void *got)
 {
@@ -77,6 +109,8 @@ static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, 
 
 	if ((have & need) != need)
 		gfx_cached_read(m, m->far, NULL, r, addr, a->piece, got);
+	else if (keeps(m))
+		read_kept(m, w, a, r, addr, got);
 	else if (m->rules & GFX_CACHES && !(r->flags & GFX_UNCACHED) && !a->in->glc)
 		gfx_cached_read(m, w->l0, m->l1, r, addr, a->piece, got);
 	else
@@ -98,7 +132,10 @@ static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsig
 			a->got[lane][0] = (uint32_t)(int16_t)(got[0] | got[1] << 8);
 		note(m, w, 'r', addr, got, a->piece);
 	} else if (a->kind == K_STORE) {
-		write_memory(addr, data, a->piece);
+		if (keeps(m))
+			write_kept(m, w, a, r, addr, data);
+		else
+			write_memory(addr, data, a->piece);
 		gfx_cache_store(w->l0, addr, a->piece, data);
 		gfx_cache_store(m->l1, addr, a->piece, data);
 		note(m, w, 'w', addr, data, a->piece);
@@ -107,14 +144,30 @@ static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsig
 
 		memcpy(&value, data, a->piece);
 		memcpy(&compare, data + a->piece, a->piece);
+		if (keeps(m))
+			gfx_cache_clean(gfx_second_cache(m, w), addr, a->piece);
 		read_memory(&old, addr, a->piece);
 		do
 			new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
 		while (!exchange(addr, &old, new, a->piece));
 		memcpy(got, &old, a->piece);
 		gfx_cache_store(w->l0, addr, a->piece, NULL);
-		gfx_cache_store(m->l1, addr, a->piece, NULL);
+		gfx_cache_store(gfx_second_cache(m, w), addr, a->piece, NULL);
 		note(m, w, 'a', addr, &new, a->piece);
+	}
+}
+
+/* Scalar loads of less than a dword. */
+static void choose_part(struct gfx_access *a)
+{
+	unsigned id = a->in->x.op->id;
+	uint32_t value = a->scalar[0] >> 8 * (a->addr[0] & 3);
+
+	switch (id) {
+	case OP_s_load_u8: a->scalar[0] = (uint8_t)value; break;
+	case OP_s_load_i8: a->scalar[0] = (uint32_t)(int8_t)value; break;
+	case OP_s_load_u16: a->scalar[0] = (uint16_t)value; break;
+	case OP_s_load_i16: a->scalar[0] = (uint32_t)(int16_t)value; break;
 	}
 }
 
@@ -130,6 +183,7 @@ static void touch_scalar(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 		else
 			read_memory(&a->scalar[i], a->low + 4 * i, 4);
 	}
+	choose_part(a);
 	a->left = 0;
 }
 
@@ -140,15 +194,29 @@ static void perform_older(struct gfx *m, struct gfx_wave *w, struct gfx_access *
 {
 	unsigned i, lane;
 
-	for (i = 0; i < w->count && at(w, i) != a; i++) {
-		struct gfx_access *o = at(w, i);
+	for (i = 0; i < w->count && gfx_pending(w, i) != a; i++) {
+		struct gfx_access *o = gfx_pending(w, i);
 
 		if (!o->left || o->kind == K_SCALAR || o->high <= from || to <= o->low)
 			continue;
-		for (lane = 0; lane < GFX_LANES; lane++)
+		for (lane = 0; lane < m->lanes; lane++)
 			if (o->left >> lane & 1 && o->addr[lane] < to && from < o->addr[lane] + o->size)
 				perform_lane(m, w, o, lane, 0xff);
 	}
+}
+
+static void perform_all(struct gfx *m, struct gfx_wave *w, struct gfx_access *a);
+
+/* A write-back is for all that the wave stored before. */
+static void perform_back(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
+{
+	unsigned i;
+
+	a->left = 0;
+	for (i = 0; i < w->count && gfx_pending(w, i) != a; i++)
+		perform_all(m, w, gfx_pending(w, i));
+	if (keeps(m))
+		gfx_write_back(m, w, gfx_scope(a->in));
 }
 
 static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned pieces)
@@ -157,6 +225,10 @@ static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 
 	if (a->kind == K_SCALAR) {
 		touch_scalar(m, w, a);
+		return;
+	}
+	if (a->kind == K_BACK) {
+		perform_back(m, w, a);
 		return;
 	}
 	for (i = 0; i < a->pieces; i++) {
@@ -170,15 +242,15 @@ static void perform_lane(struct gfx *m, struct gfx_wave *w, struct gfx_access *a
 		touch(m, w, a, lane, p);
 	}
 	if (!a->todo[lane])
-		a->left &= ~(1u << lane);
+		a->left &= ~(1ull << lane);
 }
 
 static void perform_all(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
 {
-	unsigned i, start = gfx_draw(m, GFX_LANES), lane;
+	unsigned i, start = gfx_draw(m, m->lanes), lane;
 
-	for (i = 0; i < GFX_LANES && a->left; i++) {
-		lane = (start + i) % GFX_LANES;
+	for (i = 0; i < m->lanes && a->left; i++) {
+		lane = (start + i) % m->lanes;
 		if (a->left >> lane & 1)
 			perform_lane(m, w, a, lane, 0xff);
 	}
@@ -190,7 +262,7 @@ static void check_overwrite(struct gfx *m, struct gfx_wave *w, const struct gfx_
 	unsigned i;
 
 	for (i = 0; i < w->count; i++) {
-		const struct gfx_access *o = at(w, i);
+		const struct gfx_access *o = gfx_pending(w, i);
 
 		if (o == a || o->reg == 0xffff || o->reg >= a->reg + a->regs || a->reg >= o->reg + o->regs || !(o->lanes & a->lanes))
 			continue;
@@ -238,19 +310,24 @@ static void deliver(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
 			continue;
 		}
 		w->vpoison[a->reg - 256 + i] &= ~a->lanes;
-		for (lane = 0; lane < GFX_LANES; lane++)
+		for (lane = 0; lane < m->lanes; lane++)
 			if (a->lanes >> lane & 1)
 				put_part(&w->v[a->reg - 256 + i][lane], a->got[lane][i], a->part);
 	}
 	a->reg = 0xffff;
 	for (i = 0; i < w->count; i++)
-		if (at(w, i)->reg != 0xffff)
-			poison(m, w, at(w, i));
+		if (gfx_pending(w, i)->reg != 0xffff)
+			poison(m, w, gfx_pending(w, i));
+}
+
+static bool over(const struct gfx_access *a)
+{
+	return !a->vm && !a->vs && !a->lgkm && !a->km;
 }
 
 static void retire(struct gfx_wave *w)
 {
-	while (w->count && !at(w, 0)->vm && !at(w, 0)->vs && !at(w, 0)->lgkm) {
+	while (w->count && over(gfx_pending(w, 0))) {
 		w->first = (w->first + 1) % GFX_PENDING;
 		w->count--;
 	}
@@ -258,7 +335,7 @@ static void retire(struct gfx_wave *w)
 
 static bool *flag_of(struct gfx_access *a, enum gfx_counter counter)
 {
-	return counter == C_VM ? &a->vm : counter == C_VS ? &a->vs : &a->lgkm;
+	return counter == C_VM ? &a->vm : counter == C_VS ? &a->vs : counter == C_KM ? &a->km : &a->lgkm;
 }
 
 /* Wait until at most `most` accesses of a counter are outstanding; they count down in order, but for scalar loads. */
@@ -268,19 +345,19 @@ void gfx_wait(struct gfx *m, struct gfx_wave *w, enum gfx_counter counter, unsig
 	bool scalar = false;
 
 	for (i = 0; i < w->count; i++) {
-		outstanding += *flag_of(at(w, i), counter);
-		scalar |= *flag_of(at(w, i), counter) && at(w, i)->kind == K_SCALAR;
+		outstanding += *flag_of(gfx_pending(w, i), counter);
+		scalar |= *flag_of(gfx_pending(w, i), counter) && gfx_pending(w, i)->kind == K_SCALAR;
 	}
-	if (counter == C_LGKM && most && scalar)
+	if (most && scalar)
 		return;
 	for (i = 0; i < w->count && outstanding > most; i++) {
-		struct gfx_access *a = at(w, i);
+		struct gfx_access *a = gfx_pending(w, i);
 
 		if (!*flag_of(a, counter))
 			continue;
 		*flag_of(a, counter) = false;
 		outstanding--;
-		if (!a->vm && !a->vs && !a->lgkm)
+		if (over(a))
 			deliver(m, w, a);
 	}
 	retire(w);
@@ -294,14 +371,16 @@ struct gfx_access *gfx_access_new(struct gfx *m, struct gfx_wave *w, const struc
 		gfx_wait(m, w, C_VM, 0);
 		gfx_wait(m, w, C_VS, 0);
 		gfx_wait(m, w, C_LGKM, 0);
+		gfx_wait(m, w, C_KM, 0);
 	}
-	a = at(w, w->count++);
+	a = gfx_pending(w, w->count++);
 	a->in = in;
 	a->kind = (uint8_t)kind;
-	a->vm = a->vs = a->lgkm = false;
+	a->vm = a->vs = a->lgkm = a->km = false;
 	a->lanes = a->left = 0;
 	a->reg = 0xffff;
 	a->regs = a->part = 0;
+	a->flags = 0;
 	a->pieces = 1;
 	a->low = ~0ull;
 	a->high = 0;
@@ -310,17 +389,18 @@ struct gfx_access *gfx_access_new(struct gfx *m, struct gfx_wave *w, const struc
 
 void gfx_access_start(struct gfx *m, struct gfx_wave *w, struct gfx_access *a)
 {
-	bool store = a->kind == K_STORE || (a->kind == K_ATOMIC && a->reg == 0xffff);
+	bool store = a->kind == K_STORE || a->kind == K_BACK || (a->kind == K_ATOMIC && a->reg == 0xffff);
 
 	if (a->reg != 0xffff) {
 		check_overwrite(m, w, a);
 		poison(m, w, a);
 	}
+	gfx_check_waits(m, w, a);
 	if (!(m->rules & (store ? GFX_STORES : GFX_LATE)))
 		perform_all(m, w, a);
-	if (store ? a->left : m->rules & GFX_POISON)
+	if (store ? a->left || m->rules & GFX_WAITS : m->rules & (GFX_POISON | GFX_WAITS))
 		return;
-	a->vm = a->vs = a->lgkm = false;
+	a->vm = a->vs = a->lgkm = a->km = false;
 	deliver(m, w, a);
 	retire(w);
 }
@@ -338,13 +418,15 @@ void gfx_stir(struct gfx *m, struct gfx_wave *w)
 {
 	struct gfx_access *a;
 	unsigned lane;
-	uint32_t which;
+	uint64_t which;
 
 	if (!w->count)
 		return;
-	a = at(w, gfx_draw(m, w->count));
-	which = gfx_draw(m, 2) ? a->left : a->left & (gfx_draw(m, 1u << 31) ^ gfx_draw(m, 1u << 31) << 1);
-	for (lane = 0; which && lane < GFX_LANES; lane++)
+	a = gfx_pending(w, gfx_draw(m, w->count));
+	which = a->left;
+	if (gfx_draw(m, 2))
+		which &= gfx_draw(m, 1u << 31) ^ (uint64_t)gfx_draw(m, 1u << 31) << 1 ^ (uint64_t)gfx_draw(m, m->lanes > 32 ? 1u << 31 : 1) << 33;
+	for (lane = 0; which && lane < m->lanes; lane++)
 		if (which >> lane & a->left >> lane & 1)
 			perform_lane(m, w, a, lane, gfx_draw(m, 4) ? 1u << gfx_draw(m, a->pieces) : 0xff);
 }

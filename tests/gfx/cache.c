@@ -8,7 +8,7 @@
 #define LINES 512
 
 struct line {
-	uint64_t tag, valid; /* a bit for each byte */
+	uint64_t tag, valid, dirty; /* a bit for each byte; dirty: memory has not got it yet */
 	uint32_t age;
 	uint8_t data[GFX_LINE];
 };
@@ -85,10 +85,31 @@ static struct line *slot(struct gfx_cache *c, uint64_t addr)
 	return l->tag == addr / GFX_LINE && l->age == c->age ? l : NULL;
 }
 
+/* Words whole, whatever other threads do. */
+static void clean(struct line *l)
+{
+	uint64_t base = l->tag * GFX_LINE;
+	uint32_t word;
+	unsigned i;
+
+	for (i = 0; l->dirty && i < GFX_LINE; i++) {
+		if (!(i & 3) && (l->dirty >> i & 15) == 15) {
+			memcpy(&word, l->data + i, 4);
+			__atomic_store_n((uint32_t *)(uintptr_t)(base + i), word, __ATOMIC_SEQ_CST);
+			i += 3;
+		} else if (l->dirty >> i & 1) {
+			*(uint8_t *)(uintptr_t)(base + i) = l->data[i];
+		}
+	}
+	l->dirty = 0;
+}
+
 static struct line *claim(struct gfx_cache *c, uint64_t addr)
 {
 	struct line *l = &c->line[addr / GFX_LINE % LINES];
 
+	if (l->tag != addr / GFX_LINE)
+		clean(l);
 	if (l->tag != addr / GFX_LINE || l->age != c->age)
 		l->valid = 0;
 	l->tag = addr / GFX_LINE;
@@ -105,8 +126,19 @@ static void fill(struct line *l, uint64_t addr, const struct gfx_region *r)
 		from = r->base;
 	if (to > r->base + r->size)
 		to = r->base + r->size;
-	memcpy(l->data + from % GFX_LINE, (const void *)(uintptr_t)from, to - from);
 	l->valid |= mask_of(from, (unsigned)(to - from));
+	if (!l->dirty)
+		memcpy(l->data + from % GFX_LINE, (const void *)(uintptr_t)from, to - from);
+	for (; l->dirty && from < to; from++)
+		if (!(l->dirty >> from % GFX_LINE & 1))
+			l->data[from % GFX_LINE] = *(const uint8_t *)(uintptr_t)from;
+}
+
+/* A cache gets what the one behind it has. */
+static void take_over(struct line *to, const struct line *from)
+{
+	memcpy(to->data, from->data, GFX_LINE);
+	to->valid = from->valid;
 }
 
 static bool hit(struct gfx *m, struct gfx_cache *c, uint64_t addr, unsigned size, void *out)
@@ -126,6 +158,7 @@ void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *s
 	struct line *l, *from = NULL;
 
 	if (addr % GFX_LINE + size > GFX_LINE) {
+		gfx_cache_clean(second ? second : first, addr, size);
 		memcpy(out, (const void *)(uintptr_t)addr, size);
 		return;
 	}
@@ -140,30 +173,102 @@ void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *s
 		fill(from, addr, r);
 	}
 	l = claim(first, addr);
-	if (from) {
-		memcpy(l->data, from->data, GFX_LINE);
-		l->valid = from->valid;
-	} else {
+	if (from)
+		take_over(l, from);
+	else
 		fill(l, addr, r);
-	}
 	memcpy(out, l->data + addr % GFX_LINE, size);
 }
 
 /* A wave sees its own stores: what a cache on their way holds is updated (data) or dropped (NULL). */
 void gfx_cache_store(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data)
 {
+	unsigned first = GFX_LINE - addr % GFX_LINE;
 	struct line *l = slot(c, addr);
 
+	if (size > first)
+		gfx_cache_store(c, addr + first, size - first, data ? (const uint8_t *)data + first : NULL);
 	if (!l)
 		return;
-	if (!data || addr % GFX_LINE + size > GFX_LINE)
+	size = size < first ? size : first;
+	if (!data)
 		l->valid = 0;
 	else
 		memcpy(l->data + addr % GFX_LINE, data, size);
 }
 
+/* ---- An L2 that keeps what is written ---- */
+
+struct gfx_cache *gfx_second_cache(struct gfx *m, const struct gfx_wave *w)
+{
+	return m->l2s ? m->l2[w->group % m->l2s] : m->l1;
+}
+
+void gfx_cache_keep(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data)
+{
+	unsigned first = addr % GFX_LINE + size > GFX_LINE ? GFX_LINE - addr % GFX_LINE : size;
+	struct line *l = claim(c, addr);
+
+	memcpy(l->data + addr % GFX_LINE, data, first);
+	l->valid |= mask_of(addr, first);
+	l->dirty |= mask_of(addr, first);
+	if (first < size)
+		gfx_cache_keep(c, addr + first, size - first, (const uint8_t *)data + first);
+}
+
+void gfx_cache_clean(struct gfx_cache *c, uint64_t addr, unsigned size)
+{
+	uint64_t at = addr & ~(uint64_t)(GFX_LINE - 1);
+
+	for (; at < addr + size; at += GFX_LINE)
+		if (slot(c, at))
+			clean(slot(c, at));
+}
+
+void gfx_cache_overlay(struct gfx_cache *c, uint64_t addr, unsigned size, void *data)
+{
+	const struct line *l;
+	unsigned i;
+
+	for (i = 0; i < size; i++) {
+		l = slot(c, addr + i);
+		if (l && l->dirty >> (addr + i) % GFX_LINE & 1)
+			((uint8_t *)data)[i] = l->data[(addr + i) % GFX_LINE];
+	}
+}
+
+void gfx_invalidate_scope(struct gfx *m, struct gfx_wave *w, unsigned scope)
+{
+	struct gfx_cache *c = gfx_second_cache(m, w);
+	unsigned i;
+
+	w->l0->age++;
+	for (i = 0; i < LINES && (scope == 3 || (scope == 2 && m->several)); i++)
+		c->line[i].valid &= c->line[i].dirty;
+}
+
+void gfx_write_back(struct gfx *m, struct gfx_wave *w, unsigned scope)
+{
+	struct gfx_cache *c = gfx_second_cache(m, w);
+	unsigned i;
+
+	for (i = 0; i < LINES && (scope == 3 || (scope == 2 && m->several)); i++)
+		clean(&c->line[i]);
+}
+
+void gfx_write_back_all(struct gfx *m)
+{
+	unsigned i, n;
+
+	for (n = 0; n < m->l2s; n++)
+		for (i = 0; i < LINES; i++)
+			clean(&m->l2[n]->line[i]);
+}
+
 void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w)
 {
+	struct gfx_cache *second = gfx_second_cache(m, w);
+	struct line *from;
 	uint64_t addr = m->cached_count ? m->cached[gfx_draw(m, m->cached_count < 64 ? m->cached_count : 64)] : 0;
 	unsigned i;
 
@@ -172,9 +277,12 @@ void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w)
 
 		if (addr - r->base >= r->size)
 			continue;
+		from = slot(second, addr);
+		if (!from) {
+			from = claim(second, addr);
+			fill(from, addr, r);
+		}
 		if (!slot(w->l0, addr))
-			fill(claim(w->l0, addr), addr, r);
-		if (!slot(m->l1, addr))
-			fill(claim(m->l1, addr), addr, r);
+			take_over(claim(w->l0, addr), from);
 	}
 }

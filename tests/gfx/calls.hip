@@ -22,8 +22,15 @@ extern "C" __attribute__((global)) void call(struct call *c)
 	case CALL_WAIT: c->ret = gpunvme_wait(dq, c->req, c->ticks); break;
 	case CALL_WAVE_READ: c->ret = gpunvme_wave_read(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
 	case CALL_WAVE_WRITE: c->ret = gpunvme_wave_write(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
+	case CALL_WAVE_READ_ONE: c->ret = gpunvme_wave_read_one(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
+	case CALL_WAVE_WRITE_ONE: c->ret = gpunvme_wave_write_one(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
 	case CALL_WAIT_ANY: c->ret = gpunvme_wait_any(dq, c->req, c->nblocks, c->ticks, &c->index); break;
 	case CALL_SERVE: c->ret = gpunvme_serve(dq, c->nblocks, c->lba); break;
+	case CALL_WRITE_FUA: c->ret = gpunvme_write_fua(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
+	case CALL_SUBMIT_WRITE_FUA: c->ret = gpunvme_submit_write_fua(dq, c->dbuf, c->offset, c->lba, c->nblocks, c->req); break;
+	case CALL_WAVE_WRITE_FUA: c->ret = gpunvme_wave_write_fua(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
+	case CALL_DEALLOCATE: c->ret = gpunvme_deallocate(dq, c->dbuf, c->offset, c->lba, c->nblocks); break;
+	case CALL_SUBMIT_DEALLOCATE: c->ret = gpunvme_submit_deallocate(dq, c->dbuf, c->offset, c->lba, c->nblocks, c->req); break;
 	case CALL_ABANDON: c->ret = gpunvme_abandon(dq, c->req); break;
 	case CALL_SET_DATA:
 		gnvd_set_data(dq, c->dbuf, c->offset, c->lba, &cmd);

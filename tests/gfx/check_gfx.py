@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compile kernels for gfx1100 and run them on the executor. Parts:
+"""Compile kernels for AMD GPUs (--target, usually all that the executor knows) and run them on the executor. Parts:
 
 decode     the decoder's text of every instruction against llvm-objdump 19
 bad_input  files and kernels that must be refused with a message and an exit status
@@ -10,11 +10,15 @@ device     the tests of tests/device with their lanes on the executor
 examples   the examples, those for HIP too, against the controller in software, their lanes on the executor
 threads    queue with the workgroups on two host threads
 plants     planted mistakes in the device headers: each must be noticed
+rules      machine code with mistakes: each must be noticed by the one rule that is about it
 newer      decode (length and opcode), math and queue with the clang of scripts/newer-clang
+compilers  queue, one seed of each scenario, with every clang there is, those of Debian's ROCm 6.4 and 7.2 among them, at all levels, with
+           link-time optimisation and with loops as they are written: usually each compiler with one of these, --seeds N all of them
 
 Exit status 0, 1, or 77 when the compiler is not there.
 """
 import argparse
+import collections
 import concurrent.futures
 import os
 import pathlib
@@ -28,9 +32,19 @@ import types
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+NASTY = 511  # enum gfx_rule
 LEVELS = ("-O1", "-O2", "-O3")
+# Name, what the compiler is told, what llvm-objdump is told, and at which levels it runs usually; the long mode takes all.
+Target = collections.namedtuple("Target", "name flags show levels")
+TARGETS = [
+    Target("gfx1100", ("--offload-arch=gfx1100",), ("--mcpu=gfx1100",), LEVELS),
+    Target("gfx1100-wave64", ("--offload-arch=gfx1100", "-mwavefrontsize64"), ("--mcpu=gfx1100", "--mattr=+wavefrontsize64"), ("-O2",)),
+    Target("gfx942", ("--offload-arch=gfx942",), ("--mcpu=gfx942",), ("-O2",)),
+    Target("gfx1200", ("--offload-arch=gfx1200",), ("--mcpu=gfx1200",), ("-O2",)),
+]
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
+from compiled import compile_once  # noqa: E402
 
 
 class Clang:
@@ -51,12 +65,15 @@ def newer_clang():
 CLANG = Clang("clang++-19", "llvm-objdump-19")
 
 
-def hip(source, out, level="-O2", tree=ROOT, clang=CLANG, target="gfx1100", extra=()):
+def hip(source, out, level="-O2", tree=ROOT, clang=CLANG, target=TARGETS[0].flags, extra=()):
     if out.exists():
         return out
-    subprocess.run([clang.compiler, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-ffp-contract=off",
-                    f"--offload-arch={target}", level, f"-I{tree}/include", f"-I{tree}/device", "-w", *extra, "-c", str(source),
-                    "-o", str(out)], check=True)
+    command = [clang.compiler, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-ffp-contract=off",
+               *target, level, f"-I{tree}/include", f"-I{tree}/device", "-w", *extra, "-c", str(source)]
+    if tree == ROOT and ROOT in source.parents:
+        compile_once(command, out)
+    else:  # no other test has that
+        subprocess.run([*command, "-o", str(out)], check=True)
     return out
 
 
@@ -67,9 +84,9 @@ def run(*command, timeout=500):
 
 # ---- decode ----
 
-def oracle(path, clang):
+def oracle(path, clang, target):
     """address: (length, text) as llvm-objdump sees it."""
-    text = subprocess.run([clang.objdump, "-d", "--mcpu=gfx1100", str(path)], check=True, capture_output=True,
+    text = subprocess.run([clang.objdump, "-d", *target.show, str(path)], check=True, capture_output=True,
                           text=True).stdout
     found = {}
     for line in text.splitlines():
@@ -79,7 +96,7 @@ def oracle(path, clang):
     return found
 
 
-def compare(path, clang, dump):
+def compare(path, clang, target, dump):
     ours = {}
     status, text = run(dump, path)
     if status:
@@ -88,7 +105,7 @@ def compare(path, clang, dump):
     for line in text.splitlines():
         address, length, rest = line.split(" ", 2)
         ours[address] = (int(length), rest)
-    theirs, bad = oracle(path, clang), 0
+    theirs, bad = oracle(path, clang, target), 0
     for address, (length, text) in theirs.items():
         got = ours.get(address, (0, "nothing"))
         same = got == (length, text) if clang.exact else got[0] == length and got[1].split()[0] == text.split()[0]
@@ -100,38 +117,42 @@ def compare(path, clang, dump):
 
 
 def decode(args, folder, clang=CLANG):
-    total = wrong = 0
-    for source in (HERE / "queue.hip", HERE / "math.hip", ROOT / "tests/isa/kernels.hip"):
-        for level in LEVELS:
-            path = hip(source, folder / f"{source.stem}{level}.o", level, clang=clang)
-            count, bad = compare(path, clang, args.programs / "gfx_dump")
-            total, wrong = total + count, wrong + bad
-    print(f"{total} instructions of {clang.name()}, {wrong} differ")
-    return wrong or not total
+    def one(target):
+        total = wrong = 0
+        for source in (HERE / "queue.hip", HERE / "math.hip", ROOT / "tests/isa/kernels.hip"):
+            for level in LEVELS if args.seeds else target.levels:
+                path = hip(source, folder / f"{source.stem}-{target.name}{level}.o", level, clang=clang, target=target.flags)
+                count, bad = compare(path, clang, target, args.programs / "gfx_dump")
+                total, wrong = total + count, wrong + bad
+        print(f"{target.name}: {total} instructions of {clang.name()}, {wrong} differ", flush=True)
+        return wrong or not total
+
+    return side_by_side(one, [(target,) for target in args.targets])
 
 
 # ---- queue ----
 
-def queue(args, folder, clang=CLANG, short=24):
-    failed = 0
-    for level in LEVELS:
-        path = hip(HERE / "queue.hip", folder / f"queue{level}.o", level, clang=clang)
-        for rules, seeds in ((0, 1), (255, args.seeds or short)):
+def queue(args, folder, clang=CLANG, short=11):
+    def one(target, level):
+        path, failed = hip(HERE / "queue.hip", folder / f"queue-{target.name}{level}.o", level, clang=clang, target=target.flags), 0
+        for rules, seeds in ((0, 1), (NASTY, args.seeds or short)):
             status, text = run(args.programs / "gfx_queue", "--rules", rules, "--seed", args.seed, "--seeds", seeds, path,
                                timeout=None if args.seeds else 500)
-            print(f"{level}: {text.strip()}", flush=True)
+            print(f"{target.name} {level}: {text.strip()}", flush=True)
             if status:
                 failed += 1
-                keep = pathlib.Path.cwd() / f"gfx-failed{level}.o"
+                keep = pathlib.Path.cwd() / f"gfx-failed-{path.name}"
                 shutil.copy(path, keep)
                 print(f"the code object of the failing seed is kept as {keep}")
-    return failed
+        return failed
+
+    return sum(one(target, level) for target in args.targets for level in (LEVELS if args.seeds else target.levels))
 
 
 def threads(args, folder):
-    path = hip(HERE / "queue.hip", folder / "queue.o")
+    path = hip(HERE / "queue.hip", folder / "queue.o", target=args.targets[0].flags)
     failed = 0
-    for rules, seeds in ((0, 4), (255, args.seeds or 8)):
+    for rules, seeds in ((0, 4), (NASTY, args.seeds or 8)):
         status, text = run(args.programs / "gfx_queue", "--threads", 2, "--rules", rules, "--seed", args.seed, "--seeds", seeds,
                            "--steps", 400000000, path, timeout=None if args.seeds else 500)
         print(f"two threads: {text.strip()}", flush=True)
@@ -146,19 +167,23 @@ def kernels_of(source):
     sys.path.insert(0, str(ROOT / "tests/abi"))
     finder = types.ModuleType("kernels")
     exec((ROOT / "tests/abi/kernels").read_text(), finder.__dict__)
-    return finder.unit(source.read_text(), (ROOT / "examples/common.h").read_text())[1]
+    text = source.read_text()
+    if '#include "common/copy.h"' in text:
+        text += (ROOT / "examples/common/copy.c").read_text()
+    return finder.unit(text, (ROOT / "examples/common/session.h").read_text())[1]
 
 
-def lanes_code(source, folder, level, clang=CLANG):
-    text = f"""#define RIG_ANY_LANE(x) __builtin_amdgcn_ballot_w32(x)
+def lanes_code(source, folder, level, target):
+    text = f"""#define RIG_ANY_LANE(x) gnvd_ballot(0, x)
 #define RIG_NAP_US(us) for (unsigned n = (us) / 10; n; n--) __builtin_amdgcn_s_sleep(1)
+#define READS_EACH 60
 {kernels_of(source)}
 """
     if source.stem.startswith("test_"):  # calls single lane functions too
         text += '#include "calls.hip"\n'
-    path = folder / f"{source.stem}.hip"
+    path = folder / f"{source.stem}-{target.name}{level}.hip"
     path.write_text(text)
-    return hip(path, folder / f"{source.stem}{level}.o", level, clang=clang, extra=[f"-I{HERE}"])
+    return hip(path, path.with_suffix(".o"), level, target=target.flags, extra=[f"-I{HERE}"])
 
 
 # What the kernels of examples/hip use of HIP's headers.
@@ -171,14 +196,14 @@ struct block_index { unsigned x; };
 """
 
 
-def hip_code(folder, level, clang=CLANG):
-    """All kernels of examples/hip; gfx_hip.c launches them."""
-    path, text = folder / "hip.hip", HIP
-    for source in sorted((ROOT / "examples/hip").glob("*.hip")):
+def hip_code(folder, level, target):
+    """All kernels of examples/hip; gfx_hip.c launches them, but that of file_sum, which tests/hip/first_minute does."""
+    path, text = folder / f"hip-{target.name}{level}.hip", HIP
+    for source in sorted(set((ROOT / "examples/hip").glob("*.hip")) - {ROOT / "examples/hip/file_sum.hip"}):
         parts = re.findall(r"^(?:__global__|__device__|__host__ __device__) .*?^\}\n|^static const \w+ \w+ = .*?;\n", source.read_text(), re.M | re.S)
         text += "\n".join(parts)
     path.write_text(text)
-    return hip(path, folder / f"hip{level}.o", level, clang=clang)
+    return hip(path, path.with_suffix(".o"), level, target=target.flags)
 
 
 def run_program(args, name, code, seed, rules, arguments=(), cwd=None):
@@ -203,45 +228,44 @@ def levels(args):
     return LEVELS if args.seeds else ("-O2",)
 
 
-# The tests of tests/device, and with how many seeds each of them runs usually.
-DEVICE_TESTS = {"commands": 1, "fronts": 3, "handles": 10, "matrix": 5, "ring": 1}
+DEVICE_TESTS = ("commands", "fronts", "handles", "matrix", "ring")  # of tests/device
 
 
 def device(args, folder):
-    def one(test, level):
-        code, passed = lanes_code(ROOT / f"tests/device/test_{test}.c", folder, level), 0
-        runs = [(args.seed + i, 255) for i in range(args.seeds or DEVICE_TESTS[test])] + [(1, 0)]
+    def one(test, level, target):
+        code, passed = lanes_code(ROOT / f"tests/device/test_{test}.c", folder, level, target), 0
+        runs = [(args.seed + i, NASTY) for i in range(args.seeds or 1)] + ([(1, 0)] if target == args.targets[0] else [])
         for seed, rules in runs:
             done = run_program(args, f"device_{test}", code, seed, rules)
             if done.returncode:
                 return 1
             passed += int(re.search(r"PASSED\s*\] (\d+) test", done.stdout + done.stderr)[1])
-        print(f"{test} {level}: {passed} tests in {len(runs)} runs passed", flush=True)
+        print(f"{test} {target.name} {level}: {passed} tests in {len(runs)} runs passed", flush=True)
         return 0
 
-    return side_by_side(one, [(test, level) for test in DEVICE_TESTS for level in levels(args)])
+    return side_by_side(one, [(test, level, target) for test in DEVICE_TESTS for level in levels(args) for target in args.targets])
 
 
 # Example and its arguments; each has an image with random bytes and a file to copy. To add one: a line here, one in CMakeLists.txt.
 EXAMPLES = [
     ("hello", "soft:disk.img"),
     ("write_file", "--dev soft:disk.img --gpu cpu:4 --lanes 8 --xfer 4K file"),
-    ("read_file", "--dev soft:disk.img --gpu cpu:32 --lanes 40 --xfer 4K --bytes 100000 copy"),
+    ("read_file", "--dev soft:disk.img --gpu cpu:32 --lanes 40 --xfer 4K --bytes 100000 --force copy"),
     ("write_file", "--dev soft:disk.img --gpu cpu:32 --lanes 32 --depth 2 --queues 1 --xfer 2K file"),
-    ("read_file", "--dev soft:disk.img --depth 4 --queues 2 --lanes 6 --xfer 8K --bytes 100000 copy"),
+    ("read_file", "--dev soft:disk.img --depth 4 --queues 2 --lanes 6 --xfer 8K --bytes 100000 --force copy"),
     ("many_queues", "--dev soft:disk.img --gpu cpu:32 --lanes 64 --queues 3 --rounds 2 --xfer 1K"),
     ("many_queues", "--dev soft:disk.img --lanes 12 --queues 4 --rounds 3 --depth 2 --xfer 4K"),
 ]
 
 
 def examples(args, folder):
-    def one(level, seed, rules):
-        work = folder / f"files{level}-{seed}-{rules}"
+    def one(target, level, seed, rules):
+        work = folder / f"files-{target.name}{level}-{seed}-{rules}"
         work.mkdir()
         (work / "disk.img").write_bytes(os.urandom(4 << 20))
         (work / "file").write_bytes(os.urandom(100000))
         for name, arguments in EXAMPLES:
-            done = run_program(args, f"example_{name}", code[name, level], seed, rules, arguments.split(), cwd=work)
+            done = run_program(args, f"example_{name}", code[name, target, level], seed, rules, arguments.split(), cwd=work)
             if done.returncode:
                 return 1
             first = (work / "disk.img").read_bytes()[:100000]
@@ -251,15 +275,15 @@ def examples(args, folder):
                 wrong = name == "write_file" and first != (work / "file").read_bytes()
                 wrong = wrong or name == "read_file" and first != (work / "copy").read_bytes()
             if wrong:
-                print(f"FAILED: {name} {arguments}, {level}, seed {seed}, rules {rules}: other bytes than there should be")
+                print(f"FAILED: {name} {arguments}, {target.name}, {level}, seed {seed}, rules {rules}: other bytes than there should be")
                 return 1
-        return run_program(args, "hip", hip_codes[level], seed, rules, ["soft:disk.img"], cwd=work).returncode
+        return run_program(args, "hip", hip_codes[target, level], seed, rules, ["soft:disk.img"], cwd=work).returncode
 
     names = sorted({name for name, _ in EXAMPLES})
-    code = {(name, level): lanes_code(ROOT / f"examples/{name}.c", folder, level) for name in names for level in levels(args)}
-    hip_codes = {level: hip_code(folder, level) for level in levels(args)}
-    seeds = range(args.seed, args.seed + (args.seeds or 6))
-    jobs = [(level, seed, rules) for level in levels(args) for seed, rules in [(seed, 255) for seed in seeds] + [(1, 0)]]
+    kinds = [(target, level) for target in args.targets for level in levels(args)]
+    code = {(name, *kind): lanes_code(ROOT / f"examples/{name}.c", folder, kind[1], kind[0]) for name in names for kind in kinds}
+    hip_codes = {kind: hip_code(folder, kind[1], kind[0]) for kind in kinds}
+    jobs = [(*kind, args.seed + i, NASTY) for kind in kinds for i in range(args.seeds or (2 if kind == kinds[0] else 1))] + [(*kinds[0], 1, 0)]
     failed = side_by_side(one, jobs)
     print(f"{len(jobs)} runs of {len(EXAMPLES)} examples and those of HIP at {' '.join(levels(args))}, {failed} failed")
     return failed
@@ -305,17 +329,19 @@ def corrupt(args, good, folder):
 def bad_input(args, folder):
     dump, source = args.programs / "gfx_dump", HERE / "bad.hip"
     good = hip(source, folder / "bad.o")
-    other = hip(source, folder / "other.o", target="gfx1030")
+    other = hip(source, folder / "other.o", target=["--offload-arch=gfx1030"])
     wide = hip(source, folder / "wide.o", extra=["-mwavefrontsize64"])
+    half = patched(good, folder / "half.o", lambda d: d.__setitem__(place_of(d, b"nothing.kd", 64)[0] + 57, 0))
     (folder / "text.o").write_text("not a code object")
     unknown = patched(good, folder / "unknown.o", lambda d: d.__setitem__(slice(*place_of(d, b"nothing", 8)), b"\xff" * 8))
     huge = patched(good, folder / "huge.o", lambda d: d.__setitem__(slice(*place_of(d, b"nothing.kd", 4)), b"\0\0\2\0"))
     failed = sum([
         refused("no file", "cannot be read", 2, dump, folder / "none.o"),
         refused("a text", "not a little-endian ELF64|shorter", 2, dump, folder / "text.o"),
-        refused("another GPU", "not for gfx1100", 2, dump, other),
+        refused("another GPU", "for none of gfx1100, gfx942 and gfx1200", 2, dump, other),
         refused("missing kernel", "has no kernel", 1, dump, "--launch", "nobody", 32, 32, good),
-        refused("waves of 64", "64 lanes", 1, dump, "--launch", "nothing", 32, 32, wide),
+        refused("waves of two sizes", "waves of 32 lanes, some of 64", 2, dump, half),
+        refused("waves of 64", "good", 0, dump, "--launch", "nothing", 120, 70, wide),
         refused("oversized local memory", "local memory", 1, dump, "--launch", "nothing", 32, 32, huge),
         refused("wild load", "no registered memory", 1, dump, "--launch", "wild_load", 32, 32, good),
         refused("wild store", "no registered memory", 1, dump, "--launch", "wild_store", 32, 32, good),
@@ -348,18 +374,58 @@ def place_of(data, symbol, size):
 
 
 def math(args, folder, clang=CLANG):
-    failed = 0
-    for level in LEVELS:
-        path = hip(HERE / "math.hip", folder / f"math{level}.o", level, clang=clang)
+    def one(target, level):
+        path = hip(HERE / "math.hip", folder / f"math-{target.name}{level}.o", level, clang=clang, target=target.flags)
         status, text = run(args.programs / "gfx_math", path)
-        print(f"{level}: " + "\n".join(text.strip().splitlines()[-40 if status else -1:]))
-        failed += status != 0
-    return failed
+        print(f"{target.name} {level}: " + "\n".join(text.strip().splitlines()[-40 if status else -1:]))
+        return status != 0
+
+    return sum(one(target, level) for target in args.targets for level in (LEVELS if args.seeds else target.levels))
 
 
 def newer(args, folder):
     clang = newer_clang()
-    return sum([decode(args, folder, clang), math(args, folder, clang), queue(args, folder, clang, 4)])
+    return sum([decode(args, folder, clang), math(args, folder, clang), queue(args, folder, clang, 2)])
+
+
+WAYS = (("-O0",), ("-O1",), ("-O2",), ("-O3",), ("-O2", "-fno-unroll-loops"), ("-O3", "-foffload-lto"))
+
+
+def all_clangs():
+    """Clang 19, the newest one, and those that come with ROCm in the suites of Debian."""
+    found = [CLANG, newer_clang()]
+    for suite in ("sid", "experimental"):
+        folder = pathlib.Path(run(ROOT / "scripts/newer-clang", "--have", suite)[1].strip() or "/nowhere").parent / "tree/usr/lib"
+        programs = {re.search(r"llvm-(\d+)", str(path))[1]: path for path in folder.glob("llvm-*/bin/clang++")}
+        found += [Clang(str(programs[version]), CLANG.objdump) for version in sorted(programs)]
+    return list({clang.name(): clang for clang in found if clang.there}.values())
+
+
+def device_h_refuses(clang, way, target):
+    """Code that lacks waits: device.h says so. Returns whether it is such code, and whether it is refused."""
+    if not (clang.name().endswith(" 21") and target.name.startswith("gfx1100") and way == ("-O0",)):
+        return False, False
+    status, text = run(clang.compiler, "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", *target.flags, *way, f"-I{ROOT}/include",
+                       f"-I{ROOT}/device", "-fsyntax-only", HERE / "queue.hip")
+    return True, bool(status and "clang 21 leaves out waits" in text)
+
+
+def compilers(args, folder):
+    def one(clang, way, target):
+        path = folder / f"{clang.name().split()[-1]}-{target.name}{''.join(way)}.o"
+        lacks_waits, refused = device_h_refuses(clang, way, target)
+        if lacks_waits:
+            print(f"{clang.name()} {target.name} {' '.join(way)}: {'refused at compile time' if refused else 'FAIL: is not refused'}", flush=True)
+            return not refused
+        hip(HERE / "queue.hip", path, way[0], clang=clang, target=target.flags, extra=way[1:])
+        slow = way == ("-O0",)  # all is on the stack, by generic pointers: millions of instructions for each scenario
+        status, text = run(args.programs / "gfx_queue", "--rules", NASTY, "--seed", args.seed, "--seeds", 1 if slow else args.seeds or 1,
+                           *(("--case", 0) if slow else ()), path, timeout=None)
+        print(f"{clang.name()} {target.name} {' '.join(way)}: {text.strip()[-600:]}", flush=True)
+        return status != 0
+
+    jobs = [(clang, way, target) for clang in all_clangs() for way in WAYS for target in args.targets]
+    return side_by_side(one, jobs if args.seeds else jobs[4::11])
 
 
 def plants(args, folder):
@@ -367,14 +433,24 @@ def plants(args, folder):
     return check_plants(args, folder, hip, run)
 
 
+def rules(args, folder):
+    from machine import check_rules
+    return check_rules(args, folder, types.SimpleNamespace(hip=hip, run=run, clang=CLANG.compiler, program=args.programs / "gfx_queue"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("decode", "bad_input", "math", "queue", "threads", "device", "examples", "plants", "newer"))
+    parser.add_argument("part", choices=("decode", "bad_input", "math", "queue", "threads", "device", "examples", "plants", "rules", "newer", "compilers"))
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="folder of gfx_dump, gfx_math and gfx_queue")
     parser.add_argument("--seeds", type=int, default=0, help="so many seeds for queue, device and examples, at each level")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--only", default="", help="plants: those whose name matches")
+    parser.add_argument("--compare", type=pathlib.Path, metavar="ROWS",
+                        help="plants: seeds needed without and with the wait detector, added to that file, and docs/gfx-plants.md of all of it")
+    parser.add_argument("--target", action="append", choices=[target.name for target in TARGETS], help="usually all")
     args = parser.parse_args()
+    args.programs = args.programs.resolve()
+    args.targets = [target for target in TARGETS if not args.target or target.name in args.target]
     if not (newer_clang() if args.part == "newer" else CLANG).there:
         print("skipped: no clang++ and llvm-objdump: scripts/setup test fetches clang 19 and a newer one")
         return 77

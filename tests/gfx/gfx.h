@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An executor for gfx1100 code objects on a machine model that is nastier than any GPU. See docs/gfx-executor.md.
+ * An executor for AMD GPUs' code objects (gfx1100, gfx942, gfx1200) on a machine model that is nastier than any GPU. See
+ * docs/gfx-executor.md.
  *
  *   load.c    ELF, kernel descriptors, metadata       scalar.c  SALU, SMEM, branches, waits
- *   decode.c  machine words to struct gfx_inst        vector.c  VALU, with valu.c
+ *   decode.c  machine words to struct gfx_inst,       vector.c  VALU, with valu.c
+ *             with decode9.c and decode12.c
  *   text.c    struct gfx_inst to assembler text       memory.c  memory instructions, with access.c (their life) and cache.c
  *   run.c     waves, barriers, scheduler              threads.c  the same in several host threads
  *   launch.c  from a packet to waves
@@ -17,14 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GFX_LANES 32
+#define GFX_LANES 64 /* of a wave, at most */
 #define GFX_LINE 64
 #define GFX_PENDING 64
 #define GFX_REGIONS 512
 #define GFX_ARGS 16
+#define GFX_L2 4
 
 enum gfx_format {
-	F_NONE, F_SOP1, F_SOP2, F_SOPC, F_SOPK, F_SOPP, F_SMEM, F_VOP1, F_VOP2, F_VOPC, F_VOP3, F_VOPD, F_DS, F_FLAT, F_MUBUF, F_COUNT
+	F_NONE, F_SOP1, F_SOP2, F_SOPC, F_SOPK, F_SOPP, F_SMEM, F_VOP1, F_VOP2, F_VOPC, F_VOP3, F_VOP3P, F_VOPD, F_DS, F_FLAT, F_MUBUF, F_COUNT
 };
 
 enum gfx_op_id {
@@ -33,13 +36,24 @@ enum gfx_op_id {
 #define OP(format, code, name, spec) OP_##name,
 #include "ops.def"
 #undef OP
+#define SAME(format, code, name, spec, as)
+#define NEW(format, code, name, spec) OP_##name,
+#define GONE(format, code)
+#include "ops9.def"
+#include "ops12.def"
+#undef SAME
+#undef NEW
+#undef GONE
 	OP_count
 };
 
+enum gfx_isa { ISA_11, ISA_9, ISA_12, ISA_COUNT };
+
+/* An opcode of some instruction set. What it does is said in gfx11's words: id and name, and code for SOPC, SOPK and FLAT. */
 struct gfx_op {
 	uint8_t format;
 	uint16_t code, id;
-	const char *name, *spec;
+	const char *name, *spec, *text; /* text: its name in that set */
 };
 
 enum gfx_part { P_ALL, P_LOW, P_HIGH };
@@ -60,15 +74,26 @@ struct gfx_half {
 struct gfx_inst {
 	uint64_t addr; /* in the code object */
 	uint32_t word[3], literal;
-	uint8_t len, format, segment; /* len 0: unknown */
-	bool e64, dpp, glc, slc, dlc, clamp, has_saddr, off; /* off: scratch without a vector address */
-	uint8_t neg, abs, omod, opsel;
+	uint8_t len, format, segment, isa; /* len 0: unknown */
+	uint8_t scope, hint;		   /* gfx12: the fields SCOPE and TH */
+	bool e64, dpp, sdwa, glc, slc, dlc, clamp, has_saddr, off; /* off: scratch without a vector address */
+	uint8_t neg, abs, omod, opsel, opsel_hi;
+	uint8_t sel[3], sext, unused; /* SDWA: parts of both sources and of the destination, and what becomes of its rest */
 	uint8_t vopc; /* VOPC: the comparison */
 	int32_t imm;  /* SIMM16, or the offset */
 	struct gfx_half x, y; /* y: second half of VOPD */
 };
 
 /* ---- The code object ---- */
+
+/* A family of GPUs: what the memory model of LLVM's AMDGPUUsage says of it. */
+struct gfx_family {
+	const char *name;
+	uint32_t machine; /* as in the ELF header's flags */
+	enum gfx_isa isa;
+	bool one_counter; /* vmcnt counts stores, too */
+	unsigned l2s; /* at most so many L2 that keep what is written until it is written back, and what was read until they are told */
+};
 
 struct gfx_place {
 	uint32_t offset, size;
@@ -84,11 +109,12 @@ struct gfx_kernel {
 };
 
 struct gfx_code {
+	const struct gfx_family *family;
 	uint8_t *image; /* as loaded; code address a is image + a */
 	uint64_t size, text, text_size;
 	struct gfx_inst *inst; /* one for each dword of text; decoded on first use */
 	struct gfx_kernel *kernels;
-	unsigned count;
+	unsigned count, lanes; /* kernels; lanes of a wave, 32 or 64 */
 };
 
 struct gfx_code *gfx_load(const char *path, char *why, size_t why_size);
@@ -98,12 +124,12 @@ void gfx_unload(struct gfx_code *code);
 const struct gfx_kernel *gfx_find(const struct gfx_code *code, const char *name);
 int gfx_metadata(struct gfx_code *code, const uint8_t *note, size_t size);
 
-/* Decode what stands at `at`, `left` bytes before the end. in->len stays 0 when it is no known instruction. */
-void gfx_decode(struct gfx_inst *in, const uint8_t *at, uint64_t left, uint64_t addr);
-/* The operand that two letters of ops.def describe. */
-struct gfx_arg gfx_operand(const char *spec, unsigned code);
+/* Decode what stands `at` bytes behind the begin of the text. in->len stays 0 when it is no known instruction. */
+void gfx_decode(const struct gfx_code *code, uint64_t at, struct gfx_inst *in);
+/* The operand that two letters of ops.def describe, in a wave of so many lanes. */
+struct gfx_arg gfx_operand(const char *spec, unsigned code, unsigned lanes);
 void gfx_text(const struct gfx_inst *in, char *out, size_t size);
-const struct gfx_op *gfx_op_table(unsigned *count);
+const struct gfx_op *gfx_op_table(enum gfx_isa isa, unsigned *count);
 
 /* ---- The machine ---- */
 
@@ -123,30 +149,47 @@ const struct gfx_op *gfx_op_table(unsigned *count);
  * TEAR      Accesses of 16 bytes to device memory fall apart into dwords, in any order. Usage: no access above 8 bytes is atomic.
  * SCHEDULE  Waves run in bursts, starve and change order. Usage promises no order of progress among waves.
  * CLOCK     The real-time clock jumps ahead.
+ * CACHES    on gfx942: L1 (of a wave, as in tgsplit mode) and the scalar cache as above; sc0 or sc1 bypasses L1, buffer_inv drops it.
+ *           There are one or several L2, as the seed wills, for usage lets an agent be configured so. They keep what was stored without
+ *           sc1 until buffer_wbl2: with sc1, which does nothing where there is one L2, for other waves, with sc0 and sc1 for other devices. And what was read until buffer_inv: with sc1 where there are several,
+ *           with sc0 and sc1 always. A load with sc1 passes by where there are several, one with sc0 and sc1 always; so do atomics.
+ * CACHES    on gfx12: L0 (of a wave, as in WGP mode) answers loads of SCOPE_CU, the one L2 those up to SCOPE_DEV and keeps what was
+ *           stored so until global_wb scope:SCOPE_SYS; global_inv drops what is below its scope. Usage, Memory Model GFX12: reads may hit,
+ *           and writes stay, in a cache whose scope is at least theirs; invalidates are for the caches below their own.
+ * WAITS     Not a liberty but a check, which needs no luck: a release (GFX_RELEASED) is stored, or anything behind a doorbell
+ *           (GFX_BELL), before the counter of what comes before was waited for; or a release without the write-back that the family
+ *           needs. Usage: the sequences of store atomic release at agent and system scope.
  */
 enum gfx_rule {
 	GFX_POISON = 1, GFX_LATE = 2, GFX_STORES = 4, GFX_CACHES = 8, GFX_RINGBITS = 16, GFX_TEAR = 32, GFX_SCHEDULE = 64,
-	GFX_CLOCK = 128, GFX_NASTY = 255
+	GFX_CLOCK = 128, GFX_WAITS = 256, GFX_NASTY = 511
 };
 
-enum gfx_bits { GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32, GFX_WHOLE = 64 };
+enum gfx_bits {
+	GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32, GFX_WHOLE = 64, GFX_BELL = 128,
+	GFX_RELEASED = 256, GFX_STACK = 512
+};
 
 struct gfx_region {
 	const char *name;
 	uint64_t base, size;
-	/* Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never torn. */
+	/*
+	 * Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never torn;
+	 * GFX_BELL: a register of a device; GFX_RELEASED: a store to it tells, a device if it is a register, else other waves, that all
+	 * before it has been done; GFX_STACK: nobody else looks there.
+	 */
 	uint32_t flags;
 };
 
-enum gfx_counter { C_VM, C_VS, C_LGKM };
-enum gfx_kind { K_LOAD, K_STORE, K_ATOMIC, K_SCALAR, K_READY };
+enum gfx_counter { C_VM, C_VS, C_LGKM, C_KM }; /* gfx12: loadcnt, storecnt, dscnt, kmcnt */
+enum gfx_kind { K_LOAD, K_STORE, K_ATOMIC, K_SCALAR, K_READY, K_BACK };
 
 /* An access that was issued and not yet waited for. Lane l is complete when todo[l] is 0; one bit for each piece. */
 struct gfx_access {
 	const struct gfx_inst *in;
 	uint8_t kind, size, piece, pieces;
-	bool vm, vs, lgkm; /* counters that have not been waited for */
-	uint32_t lanes, left; /* left: lanes with pieces to do */
+	bool vm, vs, lgkm, km; /* counters that have not been waited for */
+	uint64_t lanes, left; /* left: lanes with pieces to do */
 	uint64_t low, high;
 	uint8_t todo[GFX_LANES];
 	uint64_t addr[GFX_LANES];
@@ -154,6 +197,7 @@ struct gfx_access {
 	uint32_t scalar[16];
 	uint16_t reg; /* first destination register; 0xffff: none */
 	uint8_t regs, part;
+	uint32_t flags; /* of all regions it touches */
 };
 
 /* What went wrong: the launch made no sense or a rule was broken; and what a GPU's driver reports too. */
@@ -162,9 +206,10 @@ enum gfx_cause { GFX_REFUSED, GFX_FAULT, GFX_ILLEGAL, GFX_ENDLESS };
 enum gfx_state { W_RUN, W_BARRIER, W_DONE };
 
 struct gfx_wave {
-	uint32_t s[128]; /* 106 VCC, 124 null, 125 M0, 126 EXEC */
+	uint32_t s[128]; /* 106 VCC, 124 null, 125 M0, 126 EXEC; masks of 64 lanes take the next one, too */
 	uint32_t v[256][GFX_LANES];
-	uint32_t vpoison[256]; /* lanes */
+	uint32_t acc[256][GFX_LANES]; /* gfx942's other registers, where compilers keep what has no room */
+	uint64_t vpoison[256]; /* lanes */
 	uint8_t spoison[128];
 	bool scc, yield;
 	uint64_t pc;
@@ -174,6 +219,9 @@ struct gfx_wave {
 	struct gfx_cache *l0; /* its own: the waves of a workgroup may run on two compute units */
 	struct gfx_access pend[GFX_PENDING];
 	unsigned first, count; /* ring */
+	unsigned signals;      /* barriers at which it has arrived */
+	/* The last store that other devices, or waves, cannot see yet because it was not written back; or NULL. */
+	const struct gfx_inst *kept, *kept_near;
 	uint64_t trace[16], executed;
 };
 
@@ -197,13 +245,17 @@ struct gfx {
 	uint32_t rules;
 	/* Per cent: hits that a cache forgets, steps on which something pending happens, waits that last; lines fetched ahead. */
 	uint32_t forget, stir, stall, ahead;
+	uint32_t season; /* how many L2 there are */
 	uint64_t random, step, clock, tick, max_steps; /* tick: how much the clock moves with each instruction; 0: 1 */
 	struct gfx_region region[GFX_REGIONS];
 	uint8_t *stack; /* private memory: one slice for each lane */
 	uint32_t slice;
-	unsigned regions, groups, waves, wave_of_group;
+	unsigned regions, groups, waves, wave_of_group, lanes; /* lanes: of a wave */
 	struct gfx_group *group;
 	struct gfx_wave *wave;
+	struct gfx_cache *l2[GFX_L2]; /* where the family has them; else L1 stands in their place */
+	unsigned l2s;
+	bool several; /* L2, even if here is but one */
 	struct gfx_cache *l1, *far; /* far: behind L1, before memory that demands bits; nothing invalidates it */
 	uint64_t cached[64]; /* lines that plain loads have touched */
 	unsigned cached_count;
@@ -244,6 +296,43 @@ void gfx_trace(const struct gfx *m);
 _Noreturn void gfx_fail_as(struct gfx *m, enum gfx_cause cause, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define gfx_fail(m, ...) gfx_fail_as(m, GFX_REFUSED, __VA_ARGS__)
 
+#define GFX_PRIVATE 0x20000000000000ull /* where generic pointers find the stack: the aperture, whose upper half is this */
+
+#define GFX_VCC 106
+#define GFX_EXEC 126
+
+/* VCC or EXEC, of the lanes there are. */
+static inline uint64_t gfx_mask(const struct gfx *m, const struct gfx_wave *w, unsigned reg)
+{
+	return w->s[reg] | (m->lanes > 32 ? (uint64_t)w->s[reg + 1] << 32 : 0);
+}
+
+static inline void gfx_set_exec(const struct gfx *m, struct gfx_wave *w, uint64_t lanes)
+{
+	w->s[GFX_EXEC] = (uint32_t)lanes;
+	if (m->lanes > 32)
+		w->s[GFX_EXEC + 1] = (uint32_t)(lanes >> 32);
+}
+
+/* gfx942: 0 wave, 1 work-group, 2 agent, 3 system; gfx12: 0 compute unit, 1 shader engine, 2 device, 3 system. */
+static inline unsigned gfx_scope(const struct gfx_inst *in)
+{
+	return in->isa == ISA_12 ? in->scope : in->glc | (unsigned)in->dlc << 1;
+}
+
+/* What s_waitcnt lets be outstanding. */
+static inline unsigned gfx_wait_vm(const struct gfx_inst *in)
+{
+	unsigned imm = (uint16_t)in->imm;
+
+	return in->isa == ISA_9 ? (imm & 15) | (imm >> 14 & 3) << 4 : imm >> 10 & 63;
+}
+
+static inline unsigned gfx_wait_lgkm(const struct gfx_inst *in)
+{
+	return in->isa == ISA_9 ? in->imm >> 8 & 15 : in->imm >> 4 & 63;
+}
+
 static inline uint32_t gfx_draw(struct gfx *m, uint32_t below)
 {
 	m->random = m->random * 6364136223846793005u + 1442695040888963407u;
@@ -268,6 +357,11 @@ void gfx_wait(struct gfx *m, struct gfx_wave *w, enum gfx_counter counter, unsig
 /* Does a wait last longer? */
 bool gfx_stalls(struct gfx *m, struct gfx_wave *w);
 void gfx_invalidate(struct gfx *m, struct gfx_wave *w, bool l1);
+/* Invalidates and write-backs of gfx942 and gfx12, by scope. */
+void gfx_invalidate_scope(struct gfx *m, struct gfx_wave *w, unsigned scope);
+void gfx_write_back(struct gfx *m, struct gfx_wave *w, unsigned scope);
+/* Everything, at the end of a kernel. */
+void gfx_write_back_all(struct gfx *m);
 /* Let some of what is pending happen. */
 void gfx_stir(struct gfx *m, struct gfx_wave *w);
 /* A line that was cached before comes back to some cache. */
@@ -275,6 +369,6 @@ void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w);
 struct gfx_cache *gfx_cache_new(void);
 void gfx_cache_free(struct gfx_cache *c);
 uint64_t gfx_atomic(struct gfx *m, const struct gfx_op *op, uint64_t old, uint64_t value, uint64_t compare, unsigned size);
-void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint32_t lanes);
+void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint64_t lanes);
 
 #endif

@@ -6,22 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE 3 /* where vector results are looked at */
-#define VCC 106
-#define EXEC 126
 
 struct test_case {
 	const char *name;
 	uint64_t a, b, c;
 	unsigned flag;
 	uint64_t want;
-	unsigned out;
+	unsigned out, lanes; /* lanes: 0: any */
 };
 
 static const struct test_case cases[] = {
-#define CASE(name, a, b, c, flag, want, out) { #name, (uint64_t)(a), (uint64_t)(b), (uint64_t)(c), flag, (uint64_t)(want), out },
+#define ROW(lanes, name, a, b, c, flag, want, out) \
+	{ #name, (uint64_t)(a), (uint64_t)(b), (uint64_t)(c), flag, (uint64_t)(want), out, lanes },
+#define CASE(...) ROW(0, __VA_ARGS__)
+#define CASE32(...) ROW(32, __VA_ARGS__)
+#define CASE64(...) ROW(64, __VA_ARGS__)
 #include "gfx/cases.def"
 #undef CASE
+#undef CASE32
+#undef CASE64
+#undef ROW
 };
 
 /* Type and condition of a comparison as in its opcode, and what it says of a and b. */
@@ -44,8 +48,14 @@ static const struct {
 	{ 0x5d, 1ull << 32, 0, true }, { 0x5e, 0, 1ull << 40, false },
 };
 
-static struct gfx machine;
+static struct gfx machine = { .lanes = 32 };
 static struct gfx_wave wave;
+
+/* The one where vector results are looked at. */
+static unsigned lane_of_interest(void)
+{
+	return machine.lanes - 29;
+}
 
 static void set(const struct gfx_arg *a, uint64_t value, bool ramp)
 {
@@ -65,7 +75,8 @@ static void set(const struct gfx_arg *a, uint64_t value, bool ramp)
 static uint64_t get(const struct gfx_arg *a)
 {
 	unsigned base = a->code < 256 ? a->code : a->code - 256u;
-	uint64_t low = a->code < 256 ? wave.s[base] : wave.v[base][LANE], high = a->code < 256 ? wave.s[base + 1] : wave.v[base + 1][LANE];
+	uint64_t low = a->code < 256 ? wave.s[base] : wave.v[base][lane_of_interest()];
+	uint64_t high = a->code < 256 ? wave.s[base + 1] : wave.v[base + 1][lane_of_interest()];
 
 	return a->width == 2 ? low | high << 32 : low;
 }
@@ -74,17 +85,17 @@ static uint64_t get(const struct gfx_arg *a)
 static void place(struct gfx_inst *in, const struct test_case *t, bool high)
 {
 	static const char roles[] = "abcdstkL";
-	static const uint16_t scalars[] = { 2, 4, 6, 20, 20, 30, VCC, 255 };
+	static const uint16_t scalars[] = { 2, 4, 6, 20, 20, 30, GFX_VCC, 255 };
 	const char *spec = in->x.op->spec;
 	bool ramp = strstr(t->name, "lane_b32") != NULL && t->name[2] == 'r';
 
 	for (; *spec && *spec != 'n'; spec += 2) {
 		unsigned role = (unsigned)(strchr(roles, *spec) - roles);
-		bool scalar = t->name[0] == 's' || *spec == 's' || *spec == 't' || *spec == 'k' || *spec == 'L' ||
+		bool scalar = in->format <= F_SMEM || *spec == 's' || *spec == 't' || *spec == 'k' || *spec == 'L' ||
 			      (strstr(t->name, "readlane") && *spec == 'b') || strstr(t->name, "writelane");
 		struct gfx_arg *a = &in->x.arg[in->x.count++];
 
-		*a = gfx_operand(spec, scalar ? scalars[role] : scalars[role] + 256u);
+		*a = gfx_operand(spec, scalar ? scalars[role] : scalars[role] + 256u, machine.lanes);
 		if (a->part && high)
 			a->part = P_HIGH;
 		if (*spec == 'd' && strstr(t->name, "writelane"))
@@ -100,14 +111,15 @@ static void place(struct gfx_inst *in, const struct test_case *t, bool high)
 
 static bool check(const struct test_case *t, const struct gfx_inst *in)
 {
-	bool vector = t->name[0] == 'v', saves = strstr(t->name, "saveexec") != NULL;
-	unsigned flag = vector ? wave.s[in->x.count > 1 && in->x.arg[1].role == 't' ? 30 : VCC] >> LANE & 1 : wave.scc;
+	bool vector = in->format > F_SMEM, saves = strstr(t->name, "saveexec") != NULL;
+	unsigned mask = in->x.count > 1 && in->x.arg[1].role == 't' ? 30 : GFX_VCC;
+	unsigned flag = vector ? gfx_mask(&machine, &wave, mask) >> lane_of_interest() & 1 : wave.scc;
 	struct gfx_arg result = in->x.arg[0];
 	uint64_t got;
 
 	if (strstr(t->name, "movreld"))
 		result.code = (uint16_t)(result.code + t->c);
-	got = saves ? wave.s[EXEC] : strstr(t->name, "setpc") || strstr(t->name, "swappc") ? wave.pc : get(&result);
+	got = saves ? gfx_mask(&machine, &wave, GFX_EXEC) : strstr(t->name, "setpc") || strstr(t->name, "swappc") ? wave.pc : get(&result);
 	if (result.part)
 		got = result.part == P_HIGH ? got >> 16 : got & 0xffff;
 	if (in->format == F_SOPC)
@@ -116,10 +128,10 @@ static bool check(const struct test_case *t, const struct gfx_inst *in)
 		printf("%s writes to the other half\n", t->name);
 		return false;
 	}
-	if ((t->out != 2 && flag != t->out) || got != t->want || (saves && wave.s[20] != t->c) ||
+	if ((t->out != 2 && flag != t->out) || got != t->want || (saves && gfx_mask(&machine, &wave, 20) != t->c) ||
 	    (strstr(t->name, "swappc") && wave.s[20] != 0x1000)) {
-		printf("%s of %#llx, %#llx, %#llx, %u: %#llx, flag %u; wanted %#llx, %u\n", t->name, (unsigned long long)t->a,
-		       (unsigned long long)t->b, (unsigned long long)t->c, t->flag, (unsigned long long)got, flag,
+		printf("%s of %#llx, %#llx, %#llx, %u in %u lanes: %#llx, flag %u; wanted %#llx, %u\n", t->name, (unsigned long long)t->a,
+		       (unsigned long long)t->b, (unsigned long long)t->c, t->flag, machine.lanes, (unsigned long long)got, flag,
 		       (unsigned long long)t->want, t->out);
 		return false;
 	}
@@ -128,14 +140,14 @@ static bool check(const struct test_case *t, const struct gfx_inst *in)
 
 static bool run(const struct test_case *t, const struct gfx_op *op, bool high)
 {
-	struct gfx_inst in = { .format = op->format, .len = 4, .x = { .op = op } };
-	bool vector = t->name[0] == 'v';
+	struct gfx_inst in = { .format = op->format, .len = 4, .opsel_hi = 7, .x = { .op = op } };
+	bool vector = op->format > F_SMEM;
 
 	memset(&wave, 0, sizeof(wave));
 	place(&in, t, high);
 	wave.pc = 0x1000;
-	wave.s[EXEC] = strstr(t->name, "saveexec") ? (uint32_t)t->c : strstr(t->name, "readfirst") ? ~7u : ~0u;
-	wave.s[VCC] = vector && t->flag ? ~0u : 0;
+	gfx_set_exec(&machine, &wave, strstr(t->name, "saveexec") ? t->c : strstr(t->name, "readfirst") ? ~0ull << lane_of_interest() : ~0ull);
+	wave.s[GFX_VCC] = wave.s[GFX_VCC + 1] = vector && t->flag ? ~0u : 0;
 	wave.s[125] = strstr(t->name, "movreld") ? (uint32_t)t->c : 0;
 	wave.scc = !vector && t->flag;
 	if (setjmp(machine.stop)) {
@@ -162,7 +174,7 @@ static const struct {
 
 static unsigned run_moves(const struct gfx_op *mov)
 {
-	struct gfx_inst in = { .format = F_VOP1, .dpp = true, .x = { mov, 2, { gfx_operand("d1", 257), gfx_operand("a1", 256) } } };
+	struct gfx_inst in = { .format = F_VOP1, .dpp = true, .x = { mov, 2, { gfx_operand("d1", 257, 32), gfx_operand("a1", 256, 32) } } };
 	unsigned i, lane, bad = 0;
 
 	for (i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
@@ -172,7 +184,7 @@ static unsigned run_moves(const struct gfx_op *mov)
 			wave.v[0][lane] = 100 + lane;
 			wave.v[1][lane] = 77;
 		}
-		wave.s[EXEC] = ~(1u << 9);
+		wave.s[GFX_EXEC] = ~(1u << 9);
 		in.word[1] = moves[i].word;
 		if (setjmp(machine.stop) || (gfx_vector(&machine, &wave, &in), wave.v[1][moves[i].lane] != want)) {
 			printf("DPP %08x: lane %u gets %u, wanted %u. %s\n", in.word[1], moves[i].lane, wave.v[1][moves[i].lane], want,
@@ -191,9 +203,9 @@ static unsigned run_comparisons(void)
 	for (i = 0; i < sizeof(comparisons) / sizeof(comparisons[0]); i++) {
 		struct gfx_inst in = { .format = F_VOPC, .vopc = comparisons[i].code };
 
-		a[LANE] = comparisons[i].a;
-		b[LANE] = comparisons[i].b;
-		if ((gfx_compare(&in, a, b) >> LANE & 1) == comparisons[i].want)
+		a[35] = comparisons[i].a;
+		b[35] = comparisons[i].b;
+		if ((gfx_compare(&in, a, b, 64) >> 35 & 1) == comparisons[i].want)
 			continue;
 		printf("comparison %#x is wrong\n", comparisons[i].code);
 		bad++;
@@ -238,32 +250,55 @@ static bool run_atomic(const struct gfx_op *op)
 	return false;
 }
 
-int main(void)
+/* All cases of an opcode, in waves of both sizes (of 64 where there are no others). Returns how many failed. */
+static unsigned run_cases(enum gfx_isa isa, const struct gfx_op *op, unsigned *seen)
 {
-	unsigned i, j, count, seen, bad = run_comparisons(), opcodes = 0;
-	const struct gfx_op *op = gfx_op_table(&count);
+	unsigned j, bad = 0;
+
+	for (j = *seen = 0; j < sizeof(cases) / sizeof(cases[0]); j++) {
+		if (strcmp(cases[j].name, op->name))
+			continue;
+		++*seen;
+		for (machine.lanes = isa == ISA_9 ? 64 : 32; machine.lanes <= 64; machine.lanes += 32) {
+			if (cases[j].lanes && cases[j].lanes != machine.lanes)
+				continue;
+			bad += !run(&cases[j], op, false);
+			bad += strchr(op->spec, 'h') && !run(&cases[j], op, true);
+		}
+		machine.lanes = 32;
+	}
+	return bad;
+}
+
+/* Every opcode of a set. */
+static unsigned run_isa(enum gfx_isa isa)
+{
+	unsigned i, count, seen, bad = 0, opcodes = 0;
+	const struct gfx_op *op = gfx_op_table(isa, &count);
 
 	for (i = 0; i < count; i++) {
-		bool alu = (op[i].format <= F_SOPK && op[i].format != F_SOPP) || (op[i].format >= F_VOP1 && op[i].format <= F_VOP3);
+		bool alu = (op[i].format <= F_SOPK && op[i].format != F_SOPP) || (op[i].format >= F_VOP1 && op[i].format <= F_VOP3P);
 
 		if ((op[i].format == F_FLAT && op[i].code >= 0x33) ||
 		    (op[i].format == F_DS && !strstr(op[i].name, "load") && strncmp(op[i].name, "ds_store_", 9) && !strstr(op[i].name, "permute")))
 			bad += !run_atomic(&op[i]);
-		for (j = seen = 0; j < sizeof(cases) / sizeof(cases[0]); j++) {
-			if (strcmp(cases[j].name, op[i].name))
-				continue;
-			seen++;
-			bad += !run(&cases[j], &op[i], false);
-			bad += strchr(op[i].spec, 'h') && !run(&cases[j], &op[i], true);
-		}
+		bad += run_cases(isa, &op[i], &seen);
 		opcodes += alu && seen;
-		bad += op[i].id == OP_v_mov_b32 ? run_moves(&op[i]) : 0;
-		if (alu && !seen && op[i].id != OP_s_waitcnt_vscnt && op[i].id != OP_s_sendmsg_rtn_b32 && op[i].id != OP_s_sendmsg_rtn_b64) {
-			printf("%s has no case\n", op[i].name);
+		bad += isa == ISA_11 && op[i].id == OP_v_mov_b32 ? run_moves(&op[i]) : 0;
+		if (alu && !seen && op[i].id != OP_s_waitcnt_vscnt && op[i].id != OP_s_barrier_signal && op[i].id != OP_s_set_gpr_idx_on && !strstr(op[i].text, "accvgpr") && op[i].id != OP_s_sendmsg_rtn_b32 && op[i].id != OP_s_sendmsg_rtn_b64) {
+			printf("%s has no case\n", op[i].text);
 			bad++;
 		}
 	}
-	printf("%u opcodes, %u cases, %u comparisons, %u wrong\n", opcodes, (unsigned)(sizeof(cases) / sizeof(cases[0])),
+	printf("%s: %u opcodes\n", isa == ISA_9 ? "gfx942" : isa == ISA_12 ? "gfx1200, where it differs" : "gfx1100", opcodes);
+	return bad;
+}
+
+int main(void)
+{
+	unsigned bad = run_comparisons() + run_isa(ISA_11) + run_isa(ISA_9) + run_isa(ISA_12);
+
+	printf("%u cases, %u comparisons, %u wrong\n", (unsigned)(sizeof(cases) / sizeof(cases[0])),
 	       (unsigned)(sizeof(comparisons) / sizeof(comparisons[0])), bad);
 	return bad != 0;
 }

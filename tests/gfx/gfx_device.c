@@ -12,6 +12,7 @@
 #define mini_start lanes_mini_start
 #define mini_stop lanes_mini_stop
 #define sched_yield() lanes_idle()
+#define READS_EACH 60
 #include SOURCE
 #undef mini_start
 #undef mini_stop

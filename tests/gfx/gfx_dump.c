@@ -18,7 +18,7 @@ static int dump(struct gfx_code *code)
 	uint64_t at;
 
 	for (at = 0; at < code->text_size; at += in.len ? in.len : 4) {
-		gfx_decode(&in, code->image + code->text + at, code->text_size - at, code->text + at);
+		gfx_decode(code, at, &in);
 		gfx_text(&in, text, sizeof(text));
 		printf("%" PRIx64 " %u %s\n", code->text + at, in.len, text);
 	}
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 	int ret;
 
 	if (argc == 2 && !strcmp(argv[1], "--opcodes")) {
-		gfx_op_table(&count);
+		gfx_op_table(ISA_11, &count);
 		printf("%u opcodes besides comparisons\n", count);
 		return 0;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An example with its lanes on the executor: everything else, the library and the controller in software with its threads, is real.
- * SOURCE is the example, KERNELS what it launches: K(function, argument).
+ * SOURCE is the example, KERNELS what it launches: K(function, argument). What opens queues and launches lanes is compiled in the
+ * same unit, so that this file sees every queue, buffer and table.
  */
 #include "gfx/lanes.h"
 
@@ -57,6 +58,12 @@ int example(int argc, char **argv);
 #define gpunvme_qp_view(qp, view, dq) open_view(qp, view, dq)
 #define gpunvme_mem_alloc(gpu, bytes, opts, mem) allocate(gpu, bytes, opts, mem)
 #define calloc(count, bytes) table(count, bytes)
+#ifdef COPIES
+#include "common/copy.c"
+#endif
+#ifdef SESSION
+#include "common/session.c"
+#endif
 #include SOURCE
 #undef main
 

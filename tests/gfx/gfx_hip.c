@@ -42,7 +42,7 @@ static int open_all(const char *uri)
 	int ret = gpunvme_dev_open(uri, NULL, &it.dev), i;
 
 	it.ns.size = sizeof(it.ns);
-	ret = ret ? ret : gpunvme_ns_info(it.dev, 0, &it.ns);
+	ret = ret ? ret : gpunvme_ns_get_info(it.dev, 0, &it.ns);
 	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &it.gpu);
 	for (i = 0; i < QUEUES && !ret; i++) {
 		ret = gpunvme_qp_create(it.dev, it.gpu, NULL, &it.qp[i]);

@@ -43,7 +43,7 @@ static void begin(void)
 	}
 	all.machine.rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
 	all.machine.random = setting("GFX_SEED", 1) * 0x9e3779b97f4a7c15ull + 77;
-	all.machine.max_steps = 60000000;
+	all.machine.max_steps = 1000000000; /* in a season of slow memory kernels take thirty times their usual steps */
 }
 
 uint32_t lanes_draw(uint32_t below)
@@ -137,6 +137,8 @@ static int call(struct call *c)
 		add("stop", (void *)(uintptr_t)c->lba, 4, 0);
 	if (c->dbuf)
 		add("buffer descriptor", c->dbuf, sizeof(*c->dbuf), GFX_READONLY);
+	if (c->what == CALL_DEALLOCATE || c->what == CALL_SUBMIT_DEALLOCATE)
+		add("buffer", (void *)(uintptr_t)c->dbuf->base, c->dbuf->len, 0);
 	if (c->req)
 		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->nblocks : 1) * sizeof(*c->req), 0);
 	lanes_launch("call", 1, 1, &c, sizeof(c));
@@ -173,6 +175,11 @@ uint32_t gpunvme_lanes(void)
 	abort();
 }
 
+uint32_t gnvd_wave_lanes(void)
+{
+	abort();
+}
+
 #define RW(name, WHAT)                                                                                                      \
 	int gpunvme_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,     \
 			   uint32_t nblocks)                                                                                \
@@ -193,6 +200,17 @@ uint32_t gpunvme_lanes(void)
 	}
 RW(read, CALL_READ)
 RW(write, CALL_WRITE)
+RW(write_fua, CALL_WRITE_FUA)
+
+#define ONE(name, WHAT)                                                                                                     \
+	int gpunvme_wave_##name##_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, \
+				      uint32_t nblocks)                                                                     \
+	{                                                                                                                   \
+		return call(&(struct call){ .what = CALL_WAVE_READ_ONE + WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, \
+					    .nblocks = nblocks });                                                          \
+	}
+ONE(read, CALL_READ)
+ONE(write, CALL_WRITE)
 
 int gpunvme_flush(const struct gpunvme_dq *dq)
 {
@@ -212,6 +230,18 @@ int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
 {
 	return call(&(struct call){ .what = CALL_SUBMIT_WRITE_ZEROES, .dq = dq, .lba = lba, .nblocks = nblocks, .req = req });
+}
+
+int gpunvme_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks)
+{
+	return call(&(struct call){ .what = CALL_DEALLOCATE, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, .nblocks = nblocks });
+}
+
+int gpunvme_submit_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			      uint32_t nblocks, struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_SUBMIT_DEALLOCATE, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba,
+				    .nblocks = nblocks, .req = req });
 }
 
 int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)

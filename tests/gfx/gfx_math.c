@@ -25,6 +25,7 @@ static const struct {
 #undef MATH
 };
 
+static unsigned wave_lanes;
 static uint64_t in[3 * LANES], out[LANES], want[LANES], seed = 1;
 
 static uint64_t draw(void)
@@ -73,17 +74,18 @@ static void expect_ballot(void)
 {
 	unsigned i, lane, wave;
 
-	for (wave = 0; wave < LANES; wave += 32) {
-		uint32_t votes = 0, first = 32;
+	for (wave = 0; wave < LANES; wave += wave_lanes) {
+		uint32_t first = wave_lanes;
+		uint64_t votes = 0;
 
-		for (lane = 0; lane < 32; lane++) {
+		for (lane = 0; lane < wave_lanes; lane++) {
 			uint32_t v = (uint32_t)in[3 * (wave + lane)];
 
-			if (v % 5 && first == 32)
+			if (v % 5 && first == wave_lanes)
 				first = lane;
-			votes |= (v % 5 ? v & 1 : 0) << lane;
+			votes |= (uint64_t)(v % 5 ? v & 1 : 0) << lane;
 		}
-		for (lane = 0; lane < 32; lane++) {
+		for (lane = 0; lane < wave_lanes; lane++) {
 			uint32_t other = (uint32_t)in[3 * (wave + (lane ^ 1))];
 
 			i = wave + lane;
@@ -91,8 +93,8 @@ static void expect_ballot(void)
 				want[i] = 5;
 				continue;
 			}
-			want[i] = votes | (uint64_t)__builtin_popcount(votes & ((1u << lane) - 1)) << 32 |
-				  (in[3 * (wave + first)] & 0xff) << 40 | (uint64_t)(other % 5 ? other & 0xff : 0) << 48;
+			want[i] = votes * 0x10001 + (uint64_t)__builtin_popcountll(votes & ((1ull << lane) - 1)) +
+				  ((in[3 * (wave + first)] & 0xff) << 40) + ((uint64_t)(other % 5 ? other & 0xff : 0) << 48);
 		}
 	}
 }
@@ -183,6 +185,7 @@ int main(int argc, char **argv)
 		printf("%s\n", why);
 		return 2;
 	}
+	wave_lanes = code->lanes;
 	for (round = 0; round < 4; round++) {
 		uint32_t rules = round & 1 ? GFX_NASTY : 0;
 

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXEC 126
 #define MAX_LDS 65536
 #define MAX_STACK 65536 /* of a lane */
 #define PACKET 64
+#define TTMP 108
 
 void gfx_season(struct gfx *m)
 {
@@ -22,6 +22,7 @@ void gfx_season(struct gfx *m)
 	m->stir = stir[gfx_draw(m, 4)];
 	m->stall = stall[gfx_draw(m, 4)];
 	m->ahead = 1u << gfx_draw(m, 6);
+	m->season = gfx_draw(m, 1u << 16);
 }
 
 /* ---- Waves ---- */
@@ -69,7 +70,7 @@ static uint32_t place_in_group(const struct place *p, uint32_t lane, uint32_t mo
 static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispatch *d, unsigned number)
 {
 	const struct gfx_kernel *k = m->kernel;
-	unsigned i, lane, at = 0, first = number % m->wave_of_group * GFX_LANES;
+	unsigned i, lane, at = 0, first = number % m->wave_of_group * m->lanes;
 	struct place p = place_of(d, number / m->wave_of_group);
 	uint32_t width = p.size[0] * p.size[1] * p.size[2];
 
@@ -80,7 +81,7 @@ static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispat
 	for (i = 0; i < 106; i++)
 		w->s[i] = gfx_draw(m, 1u << 31);
 	for (i = 0; i < 256; i++)
-		for (lane = 0; lane < GFX_LANES; lane++)
+		for (lane = 0; lane < m->lanes; lane++)
 			w->v[i][lane] = gfx_draw(m, 1u << 31);
 	at += k->properties & 1 ? 4 : 0;
 	if (k->properties & 2)
@@ -89,12 +90,14 @@ static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispat
 	if (k->properties & 8)
 		set_pointer(w, &at, d->kernarg);
 	at = k->user_sgprs;
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 3 && m->code->family->isa != ISA_12; i++)
 		if (k->rsrc2 >> (7 + i) & 1)
 			w->s[at++] = p.group[i];
-	for (lane = 0; lane < GFX_LANES; lane++)
+	w->s[TTMP + 9] = p.group[0]; /* where gfx12 looks for it */
+	w->s[TTMP + 7] = p.group[1] | p.group[2] << 16;
+	for (lane = 0; lane < m->lanes; lane++)
 		w->v[0][lane] = place_in_group(&p, first + lane, k->rsrc2 >> 11 & 3);
-	w->s[EXEC] = width >= first + GFX_LANES ? ~0u : (1u << (width - first) % GFX_LANES) - 1;
+	gfx_set_exec(m, w, width >= first + m->lanes ? ~0ull : (1ull << (width - first) % m->lanes) - 1);
 	w->pc = (uintptr_t)m->code->image + k->entry;
 }
 
@@ -103,20 +106,23 @@ static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
 	unsigned i;
 
 	m->groups = groups_in(d, 0) * groups_in(d, 1) * groups_in(d, 2);
-	m->wave_of_group = (d->width[0] * d->width[1] * d->width[2] + GFX_LANES - 1) / GFX_LANES;
+	m->wave_of_group = (d->width[0] * d->width[1] * d->width[2] + m->lanes - 1) / m->lanes;
 	m->waves = m->groups * m->wave_of_group;
 	m->group = calloc(m->groups, sizeof(*m->group));
 	m->wave = calloc(m->waves, sizeof(*m->wave));
 	m->l1 = gfx_cache_new();
 	m->slice = d->stack;
-	m->stack = calloc(m->waves * GFX_LANES + 1u, m->slice + 1u);
+	m->stack = calloc(m->waves * m->lanes + 1u, m->slice + 1u);
 	m->far = gfx_cache_new();
+	for (m->l2s = 0; m->l2s < (m->code->family->l2s ? 1 + m->season % m->code->family->l2s : 0); m->l2s++)
+		m->l2[m->l2s] = gfx_cache_new();
+	m->several = m->l2s > 1;
 	if (!m->group || !m->wave || !m->stack)
 		abort();
 	gfx_register(m, "kernel arguments", d->kernarg, m->kernel->kernarg, GFX_READONLY);
 	gfx_register(m, "dispatch packet", d->packet, PACKET, GFX_READONLY);
 	gfx_register(m, "code", m->code->image, m->code->size, GFX_READONLY);
-	gfx_register(m, "stack", m->stack, (uint64_t)m->waves * GFX_LANES * m->slice, 0);
+	gfx_register(m, "stack", m->stack, (uint64_t)m->waves * m->lanes * m->slice, GFX_STACK);
 	for (i = 0; i < m->groups; i++) {
 		m->group[i].lds_size = d->lds;
 		m->group[i].lds = calloc(1, d->lds + 1u);
@@ -140,6 +146,8 @@ static void free_groups(struct gfx *m)
 	}
 	gfx_cache_free(m->l1);
 	gfx_cache_free(m->far);
+	for (i = 0; i < m->l2s; i++)
+		gfx_cache_free(m->l2[i]);
 	free(m->wave);
 	free(m->group);
 	free(m->stack);
@@ -167,9 +175,7 @@ static int check(struct gfx *m, const struct gfx_dispatch *d)
 {
 	const struct gfx_kernel *k = d->kernel;
 
-	if (!(k->properties >> 10 & 1))
-		snprintf(m->error, sizeof(m->error), "%s is compiled for waves of 64 lanes", k->name);
-	else if (d->lds > MAX_LDS)
+	if (d->lds > MAX_LDS)
 		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of local memory, there are %u", k->name, d->lds, MAX_LDS);
 	else if (d->stack > MAX_STACK)
 		snprintf(m->error, sizeof(m->error), "%s wants %u bytes of stack, there are %u", k->name, d->stack, MAX_STACK);
@@ -190,6 +196,7 @@ int gfx_dispatch(struct gfx *m, const struct gfx_dispatch *d)
 	int ret;
 
 	m->kernel = d->kernel;
+	m->lanes = m->code->lanes;
 	m->cached_count = 0;
 	m->tick = m->tick ? m->tick : 1;
 	m->error[0] = 0;

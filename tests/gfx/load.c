@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Code objects: an ELF file for gfx1100 and its kernel descriptors. Nothing in the file is trusted. */
+/* Code objects: an ELF file for one of the families below and its kernel descriptors. Nothing in the file is trusted. */
 #include "gfx/gfx.h"
 
 #include <elf.h>
@@ -7,9 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MACHINE_GFX1100 0x41
 #define MAX_IMAGE (64u << 20)
 #define NOTE_METADATA 32
+
+static const struct gfx_family families[] = {
+	{ "gfx1100", 0x41, ISA_11, false, 0 },
+	{ "gfx11-generic", 0x54, ISA_11, false, 0 },
+	{ "gfx942", 0x4c, ISA_9, true, GFX_L2 },
+	{ "gfx1200", 0x48, ISA_12, false, 1 },
+	{ "gfx1201", 0x4e, ISA_12, false, 1 },
+	{ "gfx12-generic", 0x59, ISA_12, false, 1 },
+};
 
 struct file {
 	const uint8_t *data;
@@ -37,6 +45,16 @@ static const void *part(const struct file *f, uint64_t offset, uint64_t size)
 	return offset <= f->size && size <= f->size - offset ? f->data + offset : NULL;
 }
 
+static const struct gfx_family *family_of(const Elf64_Ehdr *h)
+{
+	unsigned i;
+
+	for (i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+		if (families[i].machine == (h->e_flags & 0xff))
+			return &families[i];
+	return NULL;
+}
+
 static const char *check_header(const struct file *f)
 {
 	Elf64_Ehdr h;
@@ -50,8 +68,8 @@ static const char *check_header(const struct file *f)
 		return "not for AMD GPUs under HSA";
 	if (h.e_ident[EI_ABIVERSION] < 2 || h.e_ident[EI_ABIVERSION] > 4)
 		return "code object version is none of 4, 5 and 6";
-	if ((h.e_flags & 0xff) != MACHINE_GFX1100)
-		return "not for gfx1100";
+	if (!family_of(&h))
+		return "for none of gfx1100, gfx942 and gfx1200";
 	if (h.e_phentsize != sizeof(Elf64_Phdr) || !part(f, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr)))
 		return "program headers lie outside the file";
 	if (h.e_shentsize != sizeof(Elf64_Shdr) || !part(f, h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr)))
@@ -138,6 +156,18 @@ static bool add_kernel(struct gfx_code *c, const char *name, uint64_t at)
 	return true;
 }
 
+/* A kernel descriptor says whether its waves have 32 lanes. */
+static const char *wave_size(struct gfx_code *c)
+{
+	unsigned i;
+
+	c->lanes = c->family->isa != ISA_9 && c->kernels[0].properties >> 10 & 1 ? 32 : 64;
+	for (i = 1; i < c->count; i++)
+		if ((c->kernels[i].properties ^ c->kernels[0].properties) >> 10 & 1)
+			return "some kernels have waves of 32 lanes, some of 64";
+	return NULL;
+}
+
 static const char *load_symbols(struct gfx_code *c, const struct file *f)
 {
 	Elf64_Shdr s, strings;
@@ -166,29 +196,47 @@ static const char *load_symbols(struct gfx_code *c, const struct file *f)
 			if (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, ".kd") && !add_kernel(c, name, symbol.st_value))
 				return "a kernel descriptor is corrupt";
 		}
-		return c->count ? NULL : "no kernel";
+		return c->count ? wave_size(c) : "no kernel";
 	}
 	return "no symbol table";
 }
 
+/* Link-time optimisation in several parts leaves a note of each, which a runtime takes together. */
+static const char *load_metadata(struct gfx_code *c, const uint8_t *at, uint64_t left, unsigned *found)
+{
+	uint32_t n[3]; /* bytes of name, bytes of description, type */
+	uint64_t name, all;
+
+	for (; left >= sizeof(n); at += all, left -= all) {
+		memcpy(n, at, sizeof(n));
+		name = sizeof(n) + ((n[0] + 3ull) & ~3ull);
+		all = name + ((n[1] + 3ull) & ~3ull);
+		if (all > left)
+			return "a note is longer than its segment";
+		if (n[0] != 7 || n[2] != NOTE_METADATA)
+			continue;
+		if (gfx_metadata(c, at + name, n[1]))
+			return "the metadata is corrupt";
+		++*found;
+	}
+	return NULL;
+}
+
 static const char *load_notes(struct gfx_code *c, const struct file *f, unsigned count)
 {
-	unsigned i;
+	const char *wrong = NULL;
+	unsigned i, found = 0;
 
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < count && !wrong; i++) {
 		Elf64_Phdr p = program_header(f, i);
-		uint32_t n[3]; /* bytes of name, bytes of description, type */
 
 		if (p.p_type != PT_NOTE)
 			continue;
-		if (!part(f, p.p_offset, p.p_filesz) || p.p_filesz < 20)
+		if (!part(f, p.p_offset, p.p_filesz))
 			return "a note lies outside the file";
-		memcpy(n, f->data + p.p_offset, 12);
-		if (n[0] != 7 || n[2] != NOTE_METADATA || n[1] > p.p_filesz - 20)
-			continue;
-		return gfx_metadata(c, f->data + p.p_offset + 20, n[1]) ? "the metadata is corrupt" : NULL;
+		wrong = load_metadata(c, f->data + p.p_offset, p.p_filesz, &found);
 	}
-	return "no metadata";
+	return wrong || found ? wrong : "no metadata";
 }
 
 static struct gfx_code *load(const struct file *f, const char *name, char *why, size_t why_size)
@@ -199,6 +247,7 @@ static struct gfx_code *load(const struct file *f, const char *name, char *why, 
 
 	if (!wrong) {
 		memcpy(&h, f->data, sizeof(h));
+		c->family = family_of(&h);
 		wrong = load_segments(c, f, h.e_phnum);
 		if (!wrong)
 			wrong = load_symbols(c, f);

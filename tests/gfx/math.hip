@@ -14,6 +14,13 @@ typedef long int64_t;
 #define DEVICE static __attribute__((device)) inline
 #define SHARED static __attribute__((shared))
 
+#define BALLOT(x) __builtin_amdgcn_ballot_w64(x)
+
+DEVICE uint32_t below(uint64_t lanes)
+{
+	return __builtin_amdgcn_mbcnt_hi((uint32_t)(lanes >> 32), __builtin_amdgcn_mbcnt_lo((uint32_t)lanes, 0));
+}
+
 DEVICE uint32_t lane_number(void)
 {
 	return __builtin_amdgcn_workgroup_id_x() * __builtin_amdgcn_workgroup_size_x() + __builtin_amdgcn_workitem_id_x();
@@ -84,25 +91,26 @@ GLOBAL void w_atomics(const uint64_t *in, uint64_t *out)
 // Ballot, rank among the voters, values handed from lane to lane; some lanes have left.
 GLOBAL void w_ballot(const uint64_t *in, uint64_t *out)
 {
-	uint32_t i = lane_number(), value = (uint32_t)in[3 * i], votes, rank, lane = __builtin_amdgcn_mbcnt_lo(~0u, 0);
+	uint32_t i = lane_number(), value = (uint32_t)in[3 * i], rank, lane = below(~0ul);
+	uint64_t votes;
 
 	if (value % 5 == 0) {
 		out[i] = 5;
 		return;
 	}
-	votes = __builtin_amdgcn_ballot_w32(value & 1);
-	rank = __builtin_amdgcn_mbcnt_lo(votes, 0);
-	out[i] = votes | (uint64_t)rank << 32 | (uint64_t)(__builtin_amdgcn_readfirstlane(value) & 0xff) << 40 |
-		 (uint64_t)(__builtin_amdgcn_ds_bpermute(4 * (lane ^ 1), value) & 0xff) << 48;
+	votes = BALLOT(value & 1);
+	rank = below(votes);
+	out[i] = votes * 0x10001 + rank + ((uint64_t)(__builtin_amdgcn_readfirstlane(value) & 0xff) << 40) +
+		 ((uint64_t)(__builtin_amdgcn_ds_bpermute(4 * (lane ^ 1), value) & 0xff) << 48);
 }
 
 // A lock that the lanes of a wave take one by one, as a loop around a ballot: no increment is lost.
 GLOBAL void w_lock(const uint64_t *in, uint64_t *out)
 {
-	uint32_t *lock = (uint32_t *)&out[0], waiting = 1, lane = __builtin_amdgcn_mbcnt_lo(~0u, 0);
+	uint32_t *lock = (uint32_t *)&out[0], waiting = 1, lane = below(~0ul);
 
-	while (uint32_t who = __builtin_amdgcn_ballot_w32(waiting)) {
-		if (waiting && lane == (uint32_t)__builtin_ctz(who) &&
+	while (uint64_t who = BALLOT(waiting)) {
+		if (waiting && lane == (uint32_t)__builtin_ctzl(who) &&
 		    !__scoped_atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE, __MEMORY_SCOPE_DEVICE)) {
 			out[1] += in[3 * lane_number()];
 			__scoped_atomic_store_n(lock, 0, __ATOMIC_RELEASE, __MEMORY_SCOPE_DEVICE);

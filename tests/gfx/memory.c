@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define EXEC 126
-
 static bool is(const char *name, const char *what)
 {
 	return !strncmp(name, what, strlen(what));
@@ -70,7 +68,7 @@ static void copy_data(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *f
 
 	gfx_check_vector(m, w, from->code - 256u, from->width, a->lanes);
 	for (i = 0; i < from->width; i++)
-		for (lane = 0; lane < GFX_LANES; lane++)
+		for (lane = 0; lane < m->lanes; lane++)
 			a->data[lane][place + i] = w->v[from->code - 256 + i][lane] >> (from->part == P_HIGH ? 16 : 0);
 }
 
@@ -80,11 +78,13 @@ static uint64_t private_address(struct gfx *m, const struct gfx_wave *w, const s
 {
 	uint32_t slice = m->slice;
 
-	if (in->segment != 1)
+	if (in->segment == 0 && offset >> 32 == GFX_PRIVATE >> 32)
+		offset &= 0xffffffff;
+	else if (in->segment != 1)
 		return offset;
 	if (offset > slice || size > slice - offset)
 		gfx_fail(m, "accesses its stack at %lld, beyond its %u bytes", (long long)offset, slice);
-	return (uintptr_t)m->stack + (w->number * GFX_LANES + lane) * (uint64_t)slice + offset;
+	return (uintptr_t)m->stack + (w->number * m->lanes + lane) * (uint64_t)slice + offset;
 }
 
 /* Addresses of all lanes; the pieces in which the access may fall apart. */
@@ -93,20 +93,23 @@ static void set_addresses(struct gfx *m, struct gfx_wave *w, const struct gfx_in
 	const struct gfx_arg *base = find(in, 'a'), *scalar = find(in, 'S');
 	uint64_t offset = (uint64_t)(int64_t)in->imm;
 	unsigned lane, reg = base->code - 256u;
+	uint32_t flags;
 	bool split = a->size > 8 && (m->rules & GFX_TEAR), whole = true;
 
 	if (!in->off)
 		gfx_check_vector(m, w, reg, base->width, a->lanes);
 	if (scalar)
 		offset += gfx_read_scalar(m, w, in, scalar);
-	for (lane = 0; lane < GFX_LANES; lane++) {
+	for (lane = 0; lane < m->lanes; lane++) {
 		if (!(a->lanes >> lane & 1))
 			continue;
 		a->addr[lane] = offset + (in->off ? 0 : w->v[reg][lane]);
 		if (base->width == 2)
 			a->addr[lane] += (uint64_t)w->v[reg + 1][lane] << 32;
 		a->addr[lane] = private_address(m, w, in, lane, a->addr[lane], a->size);
-		whole &= gfx_region_of(m, a->addr[lane], a->size, a->kind != K_LOAD)->flags & GFX_WHOLE && a->addr[lane] % 16 == 0;
+		flags = gfx_region_of(m, a->addr[lane], a->size, a->kind != K_LOAD)->flags;
+		whole &= flags & GFX_WHOLE && a->addr[lane] % 16 == 0;
+		a->flags |= flags;
 		if (a->kind == K_ATOMIC && a->addr[lane] % a->size)
 			gfx_fail(m, "an atomic at %#llx is not aligned", (unsigned long long)a->addr[lane]);
 		if (a->addr[lane] < a->low)
@@ -127,7 +130,7 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	struct gfx_access *a;
 
 	a = gfx_access_new(m, w, in, code >= 0x33 ? K_ATOMIC : to ? K_LOAD : K_STORE);
-	a->lanes = w->s[EXEC];
+	a->lanes = gfx_mask(m, w, GFX_EXEC);
 	if (a->kind == K_ATOMIC)
 		a->size = (uint8_t)(code >= 0x41 ? 8 : 4);
 	else
@@ -135,7 +138,7 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	if (from)
 		copy_data(m, w, from, a, 0);
 	set_addresses(m, w, in, a);
-	for (lane = 0; lane < GFX_LANES && a->kind == K_LOAD; lane++)
+	for (lane = 0; lane < m->lanes && a->kind == K_LOAD; lane++)
 		for (i = 0; i < 4; i++)
 			a->got[lane][i] = 0;
 	if (to) {
@@ -143,8 +146,8 @@ static void flat(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 		a->regs = to->width;
 		a->part = to->part;
 	}
-	a->vm = to != NULL;
-	a->vs = !to;
+	a->vm = to || m->code->family->one_counter;
+	a->vs = !a->vm;
 	a->lgkm = in->segment == 0; /* FLAT counts twice: it might have been local memory */
 	gfx_access_start(m, w, a);
 }
@@ -188,14 +191,14 @@ static void lds_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 	}
 }
 
-/* Values pass between lanes through the local memory's crossbar. */
-static void permute(struct gfx_wave *w, const struct gfx_inst *in, struct gfx_access *a, unsigned reg)
+/* Values pass between lanes through the local memory's crossbar, which knows 32 of them: each half of a wave of 64 is on its own. */
+static void permute(const struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, struct gfx_access *a, unsigned reg)
 {
 	bool pull = in->x.op->id == OP_ds_bpermute_b32;
 	unsigned lane, other;
 
-	for (lane = 0; lane < GFX_LANES; lane++) {
-		other = (w->v[reg][lane] + (uint32_t)in->imm) / 4 % GFX_LANES;
+	for (lane = 0; lane < m->lanes; lane++) {
+		other = (lane & 32) + (w->v[reg][lane] + (uint32_t)in->imm) / 4 % 32;
 		if (pull)
 			a->got[lane][0] = a->lanes >> other & 1 ? a->data[other][0] : 0;
 		else if (a->lanes >> lane & 1)
@@ -203,11 +206,11 @@ static void permute(struct gfx_wave *w, const struct gfx_inst *in, struct gfx_ac
 	}
 }
 
-static void extend(const struct gfx_inst *in, struct gfx_access *a)
+static void extend(const struct gfx *m, const struct gfx_inst *in, struct gfx_access *a)
 {
 	unsigned lane;
 
-	for (lane = 0; lane < GFX_LANES; lane++) {
+	for (lane = 0; lane < m->lanes; lane++) {
 		if (strstr(in->x.op->name, "_i8"))
 			a->got[lane][0] = (uint32_t)(int8_t)a->got[lane][0];
 		else if (strstr(in->x.op->name, "_i16"))
@@ -221,7 +224,7 @@ static void local(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	struct gfx_access *a = gfx_access_new(m, w, in, K_READY);
 	unsigned lane, reg = addr->code - 256u;
 
-	a->lanes = w->s[EXEC];
+	a->lanes = gfx_mask(m, w, GFX_EXEC);
 	gfx_check_vector(m, w, reg, 1, a->lanes);
 	if (from)
 		copy_data(m, w, from, a, 0);
@@ -232,12 +235,12 @@ static void local(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 		a->size = (uint8_t)(a->size * 2);
 	memset(a->got, 0, sizeof(a->got));
 	if (in->x.op->id == OP_ds_permute_b32 || in->x.op->id == OP_ds_bpermute_b32)
-		permute(w, in, a, reg);
+		permute(m, w, in, a, reg);
 	else
-		for (lane = 0; lane < GFX_LANES; lane++)
+		for (lane = 0; lane < m->lanes; lane++)
 			if (a->lanes >> lane & 1)
 				lds_lane(m, w, in, a, lane, w->v[reg][lane]);
-	extend(in, a);
+	extend(m, in, a);
 	if (to) {
 		a->reg = to->code;
 		a->regs = to->width;
@@ -246,18 +249,26 @@ static void local(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	gfx_access_start(m, w, a);
 }
 
+/* gfx12 counts what goes to scalar registers by itself. */
+static void count_scalar(struct gfx_access *a)
+{
+	a->km = a->in->isa == ISA_12;
+	a->lgkm = !a->km;
+}
+
 void gfx_scalar_load(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uint64_t addr)
 {
 	struct gfx_access *a;
 
-	gfx_region_of(m, addr, 4u * in->x.arg[0].width, false);
+	gfx_region_of(m, addr & ~3ull, 4u * in->x.arg[0].width, false);
 	a = gfx_access_new(m, w, in, K_SCALAR);
-	a->low = addr;
-	a->high = addr + 4u * in->x.arg[0].width;
+	a->addr[0] = addr;
+	a->low = addr & ~3ull;
+	a->high = a->low + 4u * in->x.arg[0].width;
 	a->lanes = a->left = 1;
 	a->reg = in->x.arg[0].code;
 	a->regs = in->x.arg[0].width;
-	a->lgkm = true;
+	count_scalar(a);
 	gfx_access_start(m, w, a);
 }
 
@@ -270,7 +281,32 @@ void gfx_ready(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, uin
 	a->scalar[1] = (uint32_t)(value >> 32);
 	a->reg = in->x.arg[0].code;
 	a->regs = in->x.arg[0].width;
-	a->lgkm = true;
+	count_scalar(a);
+	gfx_access_start(m, w, a);
+}
+
+static void write_back(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	struct gfx_access *a = gfx_access_new(m, w, in, K_BACK);
+
+	a->lanes = a->left = 1;
+	a->vm = m->code->family->one_counter;
+	a->vs = !a->vm;
+	if (gfx_scope(in) == 3)
+		w->kept = NULL;
+	if (gfx_scope(in) >= 2)
+		w->kept_near = NULL;
+	gfx_access_start(m, w, a);
+}
+
+/* gfx12's is counted like a load, and over at once: it is not reordered with what is pending or to come. */
+static void invalidate(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	struct gfx_access *a = gfx_access_new(m, w, in, K_READY);
+
+	if (gfx_scope(in))
+		gfx_invalidate_scope(m, w, gfx_scope(in));
+	a->vm = true;
 	gfx_access_start(m, w, a);
 }
 
@@ -278,6 +314,12 @@ void gfx_memory(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	if (in->format == F_DS)
 		local(m, w, in);
+	else if (in->x.op->id == OP_buffer_wbl2 || in->x.op->id == OP_wb)
+		write_back(m, w, in);
+	else if (in->x.op->id == OP_inv)
+		invalidate(m, w, in);
+	else if (in->x.op->id == OP_buffer_inv)
+		gfx_invalidate_scope(m, w, gfx_scope(in));
 	else if (in->format == F_MUBUF)
 		gfx_invalidate(m, w, in->x.op->id == OP_buffer_gl1_inv);
 	else

@@ -9,6 +9,19 @@ const struct gfx_region *gfx_region_of(struct gfx *m, uint64_t addr, unsigned si
 void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *second, const struct gfx_region *r, uint64_t addr,
 		     unsigned size, void *out);
 void gfx_cache_store(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data);
+/* L1 or L2, whichever is behind a wave's first cache. */
+struct gfx_cache *gfx_second_cache(struct gfx *m, const struct gfx_wave *w);
+/* What is stored stays there; what stays there goes to memory; what stays there is laid over what memory said. */
+void gfx_cache_keep(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data);
+void gfx_cache_clean(struct gfx_cache *c, uint64_t addr, unsigned size);
+void gfx_cache_overlay(struct gfx_cache *c, uint64_t addr, unsigned size, void *data);
+static inline struct gfx_access *gfx_pending(struct gfx_wave *w, unsigned i)
+{
+	return &w->pend[(w->first + i) % GFX_PENDING];
+}
+
+/* `a` is about to be issued: an error if something should have been waited for. */
+void gfx_check_waits(struct gfx *m, struct gfx_wave *w, const struct gfx_access *a);
 /* Queue an access that gfx_memory or gfx_scalar_load built, or do it at once where the rules say so. */
 struct gfx_access *gfx_access_new(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, enum gfx_kind kind);
 void gfx_access_start(struct gfx *m, struct gfx_wave *w, struct gfx_access *a);

@@ -41,7 +41,7 @@ DEVICE int read_by_polling(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 	submitted = !ret;
 	ret = ret ? ret : -GPUNVME_EAGAIN;
 #endif
-	while (__builtin_amdgcn_ballot_w32(ret == -GPUNVME_EAGAIN)) {
+	while (gnvd_ballot(0, ret == -GPUNVME_EAGAIN)) {
 		if (ret == -GPUNVME_EAGAIN && !submitted) {
 			ret = gpunvme_submit_read(dq, buf, offset, stamp, 1, &req);
 			submitted = !ret;
@@ -89,6 +89,15 @@ GLOBAL void many(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, st
 
 	for (uint32_t i = 0; i < rounds; i++)
 		work.out[i * lanes + lane] = one(&dq[(lane + i) % work.queues], buf, lane * 512ull, (uint64_t)i * lanes + lane);
+}
+
+// Each half of a wave of 64 lanes uses a queue of its own: leaders beyond lane 31.
+GLOBAL void halves(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, struct work work)
+{
+	uint32_t lane = gpunvme_lane(), lanes = gpunvme_lanes(), rounds = rounds_of(&work, lane);
+
+	for (uint32_t i = 0; i < rounds; i++)
+		work.out[i * lanes + lane] = one(&dq[lane / 32 % work.queues], buf, lane * 512ull, (uint64_t)i * lanes + lane);
 }
 
 // Several commands of a lane in flight at once, and waits in another order.

@@ -16,10 +16,10 @@ static inline unsigned gfx_queue_parts(const struct gpunvme_dq *dq, struct gfx_r
 	const struct gfx_region all[GFX_QUEUE_PARTS] = {
 		{ "sq", dq->sq, 64ull << dq->sq_shift, ring },
 		{ "cq", dq->cq, 16ull << dq->cq_shift, ring | GFX_READONLY | whole },
-		{ "sq doorbell", dq->sq_db, 4, ring },
-		{ "cq doorbell", dq->cq_db, 4, ring },
+		{ "sq doorbell", dq->sq_db, 4, ring | GFX_BELL | GFX_RELEASED },
+		{ "cq doorbell", dq->cq_db, 4, ring | GFX_BELL },
 		{ "state", dq->state, sizeof(struct gpunvme_dq_state), 0 },
-		{ "ready", dq->ready, 8ull << dq->sq_shift, 0 },
+		{ "ready", dq->ready, 8ull << dq->sq_shift, GFX_RELEASED },
 		{ "result", dq->result, 8ull * dq->cids, 0 },
 		{ "cid_map", dq->cid_map, (dq->cids + 63) / 64 * 8ull, 0 },
 		{ "stop", dq->stop, 4, ring },

@@ -76,7 +76,7 @@ static const struct gfx_inst *fetch(struct gfx *m, struct gfx_wave *w)
 		gfx_fail_as(m, GFX_FAULT, "jumps to %#llx, where no code is", (unsigned long long)at);
 	in = &m->code->inst[at / 4];
 	if (!in->len)
-		gfx_decode(in, m->code->image + m->code->text + at, m->code->text_size - at, m->code->text + at);
+		gfx_decode(m->code, at, in);
 	if (!in->len)
 		gfx_fail_as(m, GFX_ILLEGAL, "unknown instruction %08x %08x %08x", in->word[0], in->word[1], in->word[2]);
 	w->pc += in->len;
@@ -99,17 +99,17 @@ static void step(struct gfx *m, struct gfx_wave *w)
 		gfx_stir(m, w);
 }
 
-/* A barrier opens when all waves of the group that still run have come. */
+/* A barrier opens when all waves of the group that have not ended have said that they have come. */
 static void open_barrier(struct gfx *m, struct gfx_wave *w)
 {
-	unsigned i;
+	unsigned i, least = ~0u;
 
 	w -= w->number % m->wave_of_group;
 	for (i = 0; i < m->wave_of_group; i++)
-		if (w[i].state == W_RUN)
-			return;
+		if (w[i].state != W_DONE && w[i].signals < least)
+			least = w[i].signals;
 	for (i = 0; i < m->wave_of_group; i++)
-		if (w[i].state == W_BARRIER)
+		if (w[i].state == W_BARRIER && w[i].signals <= least)
 			w[i].state = W_RUN;
 }
 
@@ -158,8 +158,7 @@ static void execute(struct gfx *m)
 		slice = m->rules & GFX_SCHEDULE ? 1 + gfx_draw(m, 1u << gfx_draw(m, 9)) : 64;
 		while (slice-- && w->state == W_RUN && !w->yield)
 			step(m, w);
-		if (w->state != W_RUN)
-			open_barrier(m, w);
+		open_barrier(m, w);
 		if (m->rules & GFX_SCHEDULE && !gfx_draw(m, 60))
 			w->asleep = m->step + gfx_draw(m, 1u << gfx_draw(m, 15));
 		if (m->step > m->max_steps)
@@ -180,7 +179,9 @@ static void drain(struct gfx *m)
 		gfx_wait(m, &m->wave[i], C_VS, 0);
 		gfx_wait(m, &m->wave[i], C_VM, 0);
 		gfx_wait(m, &m->wave[i], C_LGKM, 0);
+		gfx_wait(m, &m->wave[i], C_KM, 0);
 	}
+	gfx_write_back_all(m);
 	m->current = NULL;
 }
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Scalar instructions: SOP1, SOP2, SOPC, SOPK, SOPP and SMEM. The program counter already points behind the instruction. */
-#include "gfx/gfx.h"
+#include "gfx/valu.h"
 
 #include <string.h>
 
-#define EXEC 126
-#define VCC 106
 #define NULL_REG 124
 
 /* 64-bit signed operations extend a literal's sign, others fill with zeros. */
@@ -39,6 +37,8 @@ uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_ins
 		return a->width == 2 ? (uint64_t)(192 - (int64_t)a->code) : (uint32_t)(192 - (int32_t)a->code);
 	if (a->code >= 240 && a->code <= 248)
 		return reals[a->code - 240];
+	if (a->code == 237) /* src_private_base */
+		return a->width == 2 ? GFX_PRIVATE : GFX_PRIVATE >> 32;
 	if (a->code == 253)
 		return w->scc;
 	if (a->code == 255)
@@ -79,7 +79,9 @@ static uint64_t logic(unsigned id, uint64_t a, uint64_t b, bool *known)
 	case OP_s_or_b32: case OP_s_or_b64: return a | b;
 	case OP_s_xor_b32: case OP_s_xor_b64: return a ^ b;
 	case OP_s_nand_b32: return (uint32_t)~(a & b);
+	case OP_s_nand_b64: return ~(a & b);
 	case OP_s_nor_b32: return (uint32_t)~(a | b);
+	case OP_s_nor_b64: return ~(a | b);
 	case OP_s_xnor_b32: return (uint32_t)~(a ^ b);
 	case OP_s_xnor_b64: return ~(a ^ b);
 	case OP_s_and_not1_b32: case OP_s_and_not1_b64: return a & ~b;
@@ -169,6 +171,9 @@ static uint64_t arithmetic(struct gfx_wave *w, unsigned id, uint64_t a, uint64_t
 	case OP_s_mul_hi_u32: return a * b >> 32;
 	case OP_s_mul_hi_i32: return (uint64_t)((int64_t)(int32_t)a * (int32_t)b) >> 32;
 	case OP_s_cselect_b32: case OP_s_cselect_b64: return w->scc ? a : b;
+	case OP_s_add_nc_u64: return a + b;
+	case OP_s_sub_nc_u64: return a - b;
+	case OP_s_mul_u64: return a * b;
 	case OP_s_bfm_b32: return (uint64_t)mask_of(a & 31) << (b & 31);
 	}
 	*known = false;
@@ -192,9 +197,12 @@ static bool compare(unsigned id, uint64_t a, uint64_t b, bool is_signed)
 static void compare_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	uint64_t a = gfx_read_scalar(m, w, in, &in->x.arg[0]), b = gfx_read_scalar(m, w, in, &in->x.arg[1]);
-	unsigned code = in->x.op->code;
+	unsigned code = in->x.op->code; /* gfx11's, whatever the set */
+	struct gfx_inst real = { .vopc = (uint8_t)(0x10 | (code & 15)) };
 
-	if (code < 12)
+	if (code >= 0x40)
+		w->scc = gfx_compare(&real, &a, &b, 1);
+	else if (code < 12)
 		w->scc = compare(code % 6, a, b, code < 6);
 	else if (code < 16)
 		w->scc = (a >> (b & (code < 14 ? 31 : 63)) & 1) == (code & 1);
@@ -237,6 +245,24 @@ static void immediate(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *
 	gfx_write_scalar(m, w, &in->x.arg[0], (uint32_t)sum);
 }
 
+/* gfx12's waits, which name a counter, or two; nothing here has the other counters. */
+static void wait12(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	unsigned low = (unsigned)in->imm & 63, high = (unsigned)in->imm >> 8 & 63;
+
+	switch (in->x.op->id) {
+	case OP_s_wait_loadcnt: gfx_wait(m, w, C_VM, low); break;
+	case OP_s_wait_storecnt: gfx_wait(m, w, C_VS, low); break;
+	case OP_s_wait_dscnt: gfx_wait(m, w, C_LGKM, low); break;
+	case OP_s_wait_kmcnt: gfx_wait(m, w, C_KM, low); break;
+	case OP_s_wait_loadcnt_dscnt: gfx_wait(m, w, C_VM, high); gfx_wait(m, w, C_LGKM, low); break;
+	case OP_s_wait_storecnt_dscnt: gfx_wait(m, w, C_VS, high); gfx_wait(m, w, C_LGKM, low); break;
+	case OP_s_wait_idle:
+		for (low = C_VM; low <= C_KM; low++)
+			gfx_wait(m, w, (enum gfx_counter)low, 0);
+	}
+}
+
 static void program(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	bool taken = false;
@@ -245,27 +271,34 @@ static void program(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 	case OP_s_branch: taken = true; break;
 	case OP_s_cbranch_scc0: taken = !w->scc; break;
 	case OP_s_cbranch_scc1: taken = w->scc; break;
-	case OP_s_cbranch_vccz: taken = !w->s[VCC]; break;
-	case OP_s_cbranch_vccnz: taken = w->s[VCC] != 0; break;
-	case OP_s_cbranch_execz: taken = !w->s[EXEC]; break;
-	case OP_s_cbranch_execnz: taken = w->s[EXEC] != 0; break;
+	case OP_s_cbranch_vccz: taken = !gfx_mask(m, w, GFX_VCC); break;
+	case OP_s_cbranch_vccnz: taken = gfx_mask(m, w, GFX_VCC) != 0; break;
+	case OP_s_cbranch_execz: taken = !gfx_mask(m, w, GFX_EXEC); break;
+	case OP_s_cbranch_execnz: taken = gfx_mask(m, w, GFX_EXEC) != 0; break;
 	case OP_s_waitcnt:
 		if (stall(m, w, in))
 			break;
-		if ((in->imm >> 10 & 63) != 63)
-			gfx_wait(m, w, C_VM, in->imm >> 10 & 63);
-		if ((in->imm >> 4 & 63) != 63)
-			gfx_wait(m, w, C_LGKM, in->imm >> 4 & 63);
+		if (gfx_wait_vm(in) != 63)
+			gfx_wait(m, w, C_VM, gfx_wait_vm(in));
+		if (gfx_wait_lgkm(in) != (in->isa == ISA_9 ? 15 : 63))
+			gfx_wait(m, w, C_LGKM, gfx_wait_lgkm(in));
 		break;
 	case OP_s_endpgm:
 		w->state = W_DONE;
 		break;
 	case OP_s_barrier:
+		w->signals++;
+		w->state = W_BARRIER;
+		break;
+	case OP_s_barrier_wait:
 		w->state = W_BARRIER;
 		break;
 	case OP_s_sleep:
 		w->yield = true;
 		break;
+	default:
+		if (in->isa == ISA_12 && w->count && !strncmp(in->x.op->name, "s_wait_", 7) && !stall(m, w, in))
+			wait12(m, w, in);
 	}
 	if (taken)
 		w->pc += (uint64_t)((int64_t)in->imm * 4);
@@ -274,22 +307,27 @@ static void program(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 /* EXEC saved, and combined with the source. */
 static bool save_exec(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
-	uint32_t old = w->s[EXEC], a, v;
+	const char *name = in->x.op->name;
+	uint64_t old, a, v;
 
-	if (!strstr(in->x.op->name, "_saveexec_"))
+	if (!strstr(name, "_saveexec_"))
 		return false;
-	a = (uint32_t)gfx_read_scalar(m, w, in, &in->x.arg[1]);
+	old = gfx_mask(m, w, GFX_EXEC);
+	a = gfx_read_scalar(m, w, in, &in->x.arg[1]);
 	switch (in->x.op->id) {
-	case OP_s_and_saveexec_b32: v = a & old; break;
-	case OP_s_or_saveexec_b32: v = a | old; break;
-	case OP_s_xor_saveexec_b32: v = a ^ old; break;
-	case OP_s_xnor_saveexec_b32: v = ~(a ^ old); break;
-	case OP_s_and_not0_saveexec_b32: v = ~a & old; break;
-	case OP_s_and_not1_saveexec_b32: v = a & ~old; break;
+	case OP_s_and_saveexec_b32: case OP_s_and_saveexec_b64: v = a & old; break;
+	case OP_s_or_saveexec_b32: case OP_s_or_saveexec_b64: v = a | old; break;
+	case OP_s_xor_saveexec_b32: case OP_s_xor_saveexec_b64: v = a ^ old; break;
+	case OP_s_xnor_saveexec_b32: case OP_s_xnor_saveexec_b64: v = ~(a ^ old); break;
+	case OP_s_and_not0_saveexec_b32: case OP_s_and_not0_saveexec_b64: v = ~a & old; break;
+	case OP_s_and_not1_saveexec_b32: case OP_s_and_not1_saveexec_b64: v = a & ~old; break;
 	default: v = a | ~old; break;
 	}
+	if ((strstr(name, "_b64") != NULL) != (m->lanes == 64))
+		gfx_fail(m, "%s in a wave of %u lanes", name, m->lanes);
 	gfx_write_scalar(m, w, &in->x.arg[0], old);
-	w->s[EXEC] = v;
+	v &= m->lanes == 64 ? ~0ull : 0xffffffff;
+	gfx_set_exec(m, w, v);
 	w->scc = v != 0;
 	return true;
 }
@@ -301,6 +339,11 @@ static bool special(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 	uint64_t target;
 
 	switch (in->x.op->id) {
+	case OP_s_barrier_signal:
+		if (to.code != 193) /* -1: all of the group */
+			gfx_fail(m, "barrier %u is not supported", to.code);
+		w->signals++;
+		return true;
 	case OP_s_getpc_b64:
 		gfx_write_scalar(m, w, &to, w->pc);
 		return true;
@@ -327,6 +370,24 @@ static bool special(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 	}
 }
 
+/* gfx12 has the real operations of vectors for scalars, too. */
+static uint64_t real(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	struct gfx_lanes v = { .count = 1 };
+	unsigned i;
+
+	for (i = 1; i < in->x.count; i++) {
+		const struct gfx_arg *a = &in->x.arg[i];
+
+		*(a->role == 'a' ? v.a : a->role == 'b' ? v.b : v.c) = gfx_read_scalar(m, w, in, a);
+	}
+	if (in->x.op->id == OP_v_fmac_f32)
+		v.c[0] = gfx_read_scalar(m, w, in, &in->x.arg[0]);
+	if (!gfx_compute(&v, in->x.op->id, v.c))
+		gfx_fail(m, "%s has no meaning here", in->x.op->name);
+	return v.r[0];
+}
+
 static void compute(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	uint64_t a = gfx_read_scalar(m, w, in, &in->x.arg[1]), b = 0, r;
@@ -346,7 +407,7 @@ static void compute(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 			known = true;
 			r = plain_unary(id, a, old ? gfx_read_scalar(m, w, in, &in->x.arg[0]) : 0, &known);
 			if (!known)
-				gfx_fail(m, "%s has no meaning here", in->x.op->name);
+				r = real(m, w, in);
 		}
 	}
 	gfx_write_scalar(m, w, &in->x.arg[0], r);
@@ -358,19 +419,29 @@ static void load(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 
 	if (in->has_saddr)
 		addr += gfx_read_scalar(m, w, in, &in->x.arg[2]);
-	gfx_scalar_load(m, w, in, addr & ~3ull);
+	gfx_scalar_load(m, w, in, in->x.op->code < 8 ? addr & ~3ull : addr);
+}
+
+static void memory(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	if (in->x.op->id == OP_s_memtime || in->x.op->id == OP_s_memrealtime)
+		gfx_ready(m, w, in, m->clock);
+	else
+		load(m, w, in);
 }
 
 void gfx_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	if (in->format == F_SOPP)
 		program(m, w, in);
+	else if (in->x.op->id == OP_s_set_gpr_idx_on)
+		gfx_fail(m, "registers that an index chooses are not supported");
 	else if (in->format == F_SOPC)
 		compare_scalar(m, w, in);
 	else if (in->format == F_SOPK)
 		immediate(m, w, in);
 	else if (in->format == F_SMEM)
-		load(m, w, in);
+		memory(m, w, in);
 	else if (in->format == F_SOP2 || !special(m, w, in))
 		compute(m, w, in);
 }

@@ -44,18 +44,23 @@ void gfx_decode_all(struct gfx_code *c)
 
 	for (at = 0; at < c->text_size; at += 4)
 		if (!c->inst[at / 4].len)
-			gfx_decode(&c->inst[at / 4], c->image + c->text + at, c->text_size - at, c->text + at);
+			gfx_decode(c, at, &c->inst[at / 4]);
 }
 
 /* Workgroups from `first` on. The world outside belongs to the first part. */
 static void start(struct part *p, struct gfx *m, unsigned first, unsigned groups, unsigned *running, int *halt)
 {
+	unsigned i;
+
 	p->m = *m;
 	p->m.random = m->random + 0x9e3779b97f4a7c15ull * (first + 1);
 	p->m.wave += first * m->wave_of_group;
 	p->m.waves = groups * m->wave_of_group;
 	p->m.l1 = gfx_cache_new();
 	p->m.far = gfx_cache_new();
+	p->m.several = p->m.l2s > 0;
+	for (i = 0; i < p->m.l2s; i++)
+		p->m.l2[i] = gfx_cache_new();
 	p->m.halt = halt;
 	p->running = running;
 	p->outside = first ? NULL : m->outside;
@@ -90,6 +95,8 @@ int gfx_run_threads(struct gfx *m)
 		ret |= part[i].ret;
 		gfx_cache_free(part[i].m.l1);
 		gfx_cache_free(part[i].m.far);
+		for (first = 0; first < part[i].m.l2s; first++)
+			gfx_cache_free(part[i].m.l2[first]);
 	}
 	free(part);
 	return ret;

@@ -7,7 +7,7 @@
 
 #define EACH(expression)                                \
 	do {                                            \
-		for (l = 0; l < GFX_LANES; l++)         \
+		for (l = 0; l < v->count; l++)          \
 			v->r[l] = (uint64_t)(expression); \
 		return true;                            \
 	} while (0)
@@ -92,7 +92,7 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	unsigned l;
 
 	switch (id) {
-	case OP_v_cndmask_b32: case OP_v_cndmask_b16: EACH(C >> l & 1 ? B : A);
+	case OP_v_cndmask_b32: case OP_v_cndmask_b16: EACH(v->c[l] >> l & 1 ? B : A);
 	case OP_v_min_i32: EACH((uint32_t)MIN(SA, SB));
 	case OP_v_max_i32: EACH((uint32_t)MAX(SA, SB));
 	case OP_v_min_u32: EACH(MIN(A, B));
@@ -109,6 +109,7 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	case OP_v_subrev_nc_u32: EACH(B - A);
 	case OP_v_mul_u32_u24: EACH((A & 0xffffff) * (B & 0xffffff));
 	case OP_v_mov_b32: case OP_v_mov_b16: EACH(A);
+	case OP_v_mov_b64: EACH(v->a[l]);
 	case OP_v_not_b32: case OP_v_not_b16: EACH(~A);
 	case OP_v_bfrev_b32: EACH(reverse(A));
 	case OP_v_clz_i32_u32: EACH(A ? (uint32_t)__builtin_clz(A) : ~0u);
@@ -117,8 +118,8 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	case OP_v_cvt_u32_u16: EACH((uint16_t)A);
 	case OP_v_bfm_b32: EACH(((1u << (A & 31)) - 1) << (B & 31));
 	case OP_v_bcnt_u32_b32: EACH((uint32_t)__builtin_popcount(A) + B);
-	case OP_v_mbcnt_lo_u32_b32: EACH((uint32_t)__builtin_popcount(A & ((1u << l) - 1)) + B);
-	case OP_v_mbcnt_hi_u32_b32: EACH(B); /* a wave has no lanes above 31 */
+	case OP_v_mbcnt_lo_u32_b32: EACH((uint32_t)__builtin_popcount(l < 32 ? A & ((1u << l) - 1) : A) + B);
+	case OP_v_mbcnt_hi_u32_b32: EACH((uint32_t)__builtin_popcount(l < 32 ? 0 : A & ((1u << (l - 32)) - 1)) + B);
 	case OP_v_mul_lo_u32: case OP_v_mul_lo_u16: EACH(A * B);
 	case OP_v_mul_hi_u32: EACH((uint64_t)A * B >> 32);
 	case OP_v_mul_hi_i32: EACH((uint64_t)((int64_t)SA * SB) >> 32);
@@ -187,6 +188,7 @@ static bool three_ops(struct gfx_lanes *v, unsigned id)
 	case OP_v_perm_b32: EACH(permute(A, B, C));
 	case OP_v_xad_u32: EACH((A ^ B) + C);
 	case OP_v_lshl_add_u32: EACH((A << (B & 31)) + C);
+	case OP_v_lshl_add_u64: EACH((v->a[l] << (B & 7)) + v->c[l]);
 	case OP_v_add_lshl_u32: EACH((A + B) << (C & 31));
 	case OP_v_add3_u32: EACH(A + B + C);
 	case OP_v_lshl_or_b32: EACH(A << (B & 31) | C);
@@ -204,19 +206,19 @@ static bool carry_ops(struct gfx_lanes *v, unsigned id)
 	if (id != OP_v_add_co_u32 && id != OP_v_sub_co_u32 && id != OP_v_subrev_co_u32 && id != OP_v_add_co_ci_u32 &&
 	    id != OP_v_sub_co_ci_u32 && id != OP_v_subrev_co_ci_u32 && id != OP_v_mad_u64_u32 && id != OP_v_mad_i64_i32)
 		return false;
-	for (l = 0; l < GFX_LANES; l++) {
+	for (l = 0; l < v->count; l++) {
 		bool reversed = id == OP_v_subrev_co_u32 || id == OP_v_subrev_co_ci_u32;
 
-		in = id == OP_v_add_co_ci_u32 || id == OP_v_sub_co_ci_u32 || id == OP_v_subrev_co_ci_u32 ? C >> l & 1 : 0;
+		in = id == OP_v_add_co_ci_u32 || id == OP_v_sub_co_ci_u32 || id == OP_v_subrev_co_ci_u32 ? v->c[l] >> l & 1 : 0;
 		x = reversed ? B : A;
 		y = reversed ? A : B;
 		if (id == OP_v_mad_u64_u32 || id == OP_v_mad_i64_i32) {
 			x = id == OP_v_mad_u64_u32 ? x * y : (uint64_t)((int64_t)SA * SB);
 			sum = x + v->c[l];
-			v->carry |= (uint32_t)(sum < x) << l;
+			v->carry |= (uint64_t)(sum < x) << l;
 		} else {
 			sum = id == OP_v_add_co_u32 || id == OP_v_add_co_ci_u32 ? x + y + in : x - y - in;
-			v->carry |= (uint32_t)(sum >> 32 & 1) << l;
+			v->carry |= (sum >> 32 & 1) << l;
 		}
 		v->r[l] = sum;
 	}
@@ -255,24 +257,24 @@ static bool holds_real(unsigned condition, float x, float y)
 	return !unordered && holds(condition, x < y, x == y);
 }
 
-uint32_t gfx_compare(const struct gfx_inst *in, const uint64_t *a, const uint64_t *b)
+uint64_t gfx_compare(const struct gfx_inst *in, const uint64_t *a, const uint64_t *b, unsigned lanes)
 {
 	unsigned type = in->vopc >> 3 & 15, condition = in->vopc & 7, l;
-	uint32_t mask = 0;
+	uint64_t mask = 0;
 
-	for (l = 0; l < GFX_LANES; l++) {
+	for (l = 0; l < lanes; l++) {
 		uint64_t x = a[l], y = b[l];
 		int64_t sx, sy;
 
 		if (type < 6) {
-			mask |= (uint32_t)holds_real(in->vopc & 15, f(x), f(y)) << l;
+			mask |= (uint64_t)holds_real(in->vopc & 15, f(x), f(y)) << l;
 			continue;
 		}
 		x = type < 8 ? (uint16_t)x : type < 10 ? (uint32_t)x : x;
 		y = type < 8 ? (uint16_t)y : type < 10 ? (uint32_t)y : y;
 		sx = type < 8 ? (int16_t)x : type < 10 ? (int32_t)x : (int64_t)x;
 		sy = type < 8 ? (int16_t)y : type < 10 ? (int32_t)y : (int64_t)y;
-		mask |= (uint32_t)holds(condition, type & 1 ? x < y : sx < sy, x == y) << l;
+		mask |= (uint64_t)holds(condition, type & 1 ? x < y : sx < sy, x == y) << l;
 	}
 	return mask;
 }

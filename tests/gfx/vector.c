@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-#define EXEC 126
-
-void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint32_t lanes)
+void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint64_t lanes)
 {
 	unsigned i;
 
@@ -14,7 +12,7 @@ void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned 
 		if (i > 255)
 			gfx_fail(m, "v%u does not exist", i);
 		if (w->vpoison[i] & lanes)
-			gfx_fail(m, "uses v%u before the wait for its load (lanes %08x)", i, w->vpoison[i] & lanes);
+			gfx_fail(m, "uses v%u before the wait for its load (lanes %llx)", i, (unsigned long long)(w->vpoison[i] & lanes));
 	}
 }
 
@@ -38,22 +36,22 @@ static void fetch(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, 
 		return;
 	if (a->code < 256) {
 		v = gfx_read_scalar(m, w, in, a);
-		for (l = 0; l < GFX_LANES; l++)
+		for (l = 0; l < m->lanes; l++)
 			out[l] = v;
 	} else {
-		gfx_check_vector(m, w, a->code - 256u, a->width, w->s[EXEC]);
-		for (l = 0; l < GFX_LANES; l++)
+		gfx_check_vector(m, w, a->code - 256u, a->width, gfx_mask(m, w, GFX_EXEC));
+		for (l = 0; l < m->lanes; l++)
 			out[l] = w->v[a->code - 256][l];
-		for (l = 0; a->width == 2 && l < GFX_LANES; l++)
+		for (l = 0; a->width == 2 && l < m->lanes; l++)
 			out[l] |= (uint64_t)w->v[a->code - 255][l] << 32;
 	}
-	for (l = 0; a->part == P_HIGH && l < GFX_LANES; l++)
+	for (l = 0; a->part == P_HIGH && l < m->lanes; l++)
 		out[l] >>= 16;
 	if (!is_real(h->op))
 		return;
-	for (l = 0; in->abs >> source & 1 && l < GFX_LANES; l++)
+	for (l = 0; in->abs >> source & 1 && l < m->lanes; l++)
 		out[l] &= 0x7fffffff;
-	for (l = 0; in->neg >> source & 1 && l < GFX_LANES; l++)
+	for (l = 0; in->neg >> source & 1 && l < m->lanes; l++)
 		out[l] ^= 0x80000000;
 }
 
@@ -63,14 +61,22 @@ static bool cross_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst 
 	const struct gfx_arg *to = &in->x.arg[0], *from = &in->x.arg[1];
 	unsigned id = in->x.op->id, lane;
 
+	if (id == OP_v_s_rcp_f32) {
+		struct gfx_lanes v = { .count = 1 };
+
+		fetch(m, w, in, &in->x, 'a', v.a);
+		gfx_compute(&v, OP_v_rcp_f32, NULL);
+		gfx_write_scalar(m, w, to, v.r[0]);
+		return true;
+	}
 	if (id != OP_v_readfirstlane_b32 && id != OP_v_readlane_b32 && id != OP_v_writelane_b32)
 		return false;
 	if (id == OP_v_readfirstlane_b32)
-		lane = w->s[EXEC] ? (unsigned)__builtin_ctz(w->s[EXEC]) : 0;
+		lane = gfx_mask(m, w, GFX_EXEC) ? (unsigned)__builtin_ctzll(gfx_mask(m, w, GFX_EXEC)) : 0;
 	else
-		lane = gfx_read_scalar(m, w, in, &in->x.arg[2]) & 31;
+		lane = gfx_read_scalar(m, w, in, &in->x.arg[2]) & (m->lanes - 1);
 	if (id == OP_v_writelane_b32) {
-		gfx_check_vector(m, w, to->code - 256u, 1, 1u << lane);
+		gfx_check_vector(m, w, to->code - 256u, 1, 1ull << lane);
 		w->v[to->code - 256][lane] = (uint32_t)gfx_read_scalar(m, w, in, from);
 		return true;
 	}
@@ -78,8 +84,31 @@ static bool cross_lane(struct gfx *m, struct gfx_wave *w, const struct gfx_inst 
 		gfx_write_scalar(m, w, to, gfx_read_scalar(m, w, in, from));
 		return true;
 	}
-	gfx_check_vector(m, w, from->code - 256u, 1, 1u << lane);
+	gfx_check_vector(m, w, from->code - 256u, 1, 1ull << lane);
 	gfx_write_scalar(m, w, to, w->v[from->code - 256][lane]);
+	return true;
+}
+
+/* Between the registers and gfx942's others. */
+static bool other_registers(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	unsigned id = in->x.op->id, to = in->x.arg[0].code - 256u, l;
+	uint64_t v[GFX_LANES], exec = gfx_mask(m, w, GFX_EXEC);
+
+	if (id != OP_v_accvgpr_read_b32 && id != OP_v_accvgpr_write_b32)
+		return false;
+	if (id == OP_v_accvgpr_write_b32)
+		fetch(m, w, in, &in->x, 'a', v);
+	else
+		gfx_check_vector(m, w, to, 1, exec);
+	for (l = 0; l < m->lanes; l++) {
+		if (!(exec >> l & 1))
+			continue;
+		if (id == OP_v_accvgpr_write_b32)
+			w->acc[to][l] = (uint32_t)v[l];
+		else
+			w->v[to][l] = w->acc[(in->x.arg[1].code - 256u) & 255][l];
+	}
 	return true;
 }
 
@@ -102,21 +131,47 @@ static unsigned dpp_lane(unsigned control, unsigned l)
 /* Bits 16:8 of the second word are the control, 18 lets lanes be read that EXEC leaves out, 19 makes missing lanes zero. */
 static void move_lanes(struct gfx *m, const struct gfx_wave *w, const struct gfx_inst *in, struct gfx_lanes *v)
 {
-	uint32_t word = in->word[1], readable = word >> 18 & 1 ? ~0u : w->s[EXEC];
-	uint64_t from[GFX_LANES];
+	uint64_t from[GFX_LANES], readable = in->word[1] >> 18 & 1 ? ~0ull : gfx_mask(m, w, GFX_EXEC);
+	uint32_t word = in->word[1];
 	unsigned l, other;
 
 	if (word >> 24 != 0xff || (word >> 8 & 0x1ff) >= 0x170 || (word >> 12 & 0x1f) == 0x13)
 		gfx_fail(m, "DPP control %#x is not supported", word);
 	memcpy(from, v->a, sizeof(from));
-	for (l = 0; l < GFX_LANES; l++) {
+	for (l = 0; l < m->lanes; l++) {
 		other = dpp_lane(word >> 8 & 0x1ff, l);
 		if (other < GFX_LANES && readable >> other & 1)
 			v->a[l] = from[other];
 		else if (word >> 19 & 1)
 			v->a[l] = 0;
 		else
-			v->skip |= 1u << l;
+			v->skip |= 1ull << l;
+	}
+}
+
+/* SDWA: a byte or word of a source, extended. */
+static void choose_part(const struct gfx *m, const struct gfx_inst *in, unsigned source, uint64_t *v)
+{
+	unsigned sel = in->sel[source], shift = sel < 4 ? 8 * sel : 16 * (sel - 4), width = sel < 4 ? 8 : 16, l;
+
+	for (l = 0; sel < 6 && l < m->lanes; l++) {
+		v[l] = v[l] >> shift & ((1u << width) - 1);
+		if (in->sext >> source & 1)
+			v[l] = (uint32_t)((int32_t)((uint32_t)v[l] << (32 - width)) >> (32 - width));
+	}
+}
+
+/* Both sources of one half of an instruction. */
+static void fetch_two(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_half *h, struct gfx_lanes *v)
+{
+	fetch(m, w, in, h, 'a', v->a);
+	if (in->dpp)
+		move_lanes(m, w, in, v);
+	fetch(m, w, in, h, 'b', v->b);
+	if (in->sdwa) {
+		choose_part(m, in, 0, v->a);
+		if (in->format != F_VOP1)
+			choose_part(m, in, 1, v->b);
 	}
 }
 
@@ -126,57 +181,79 @@ static void evaluate(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *i
 	unsigned l;
 
 	v->carry = v->skip = 0;
-	fetch(m, w, in, h, 'a', v->a);
-	if (in->dpp)
-		move_lanes(m, w, in, v);
-	fetch(m, w, in, h, 'b', v->b);
+	fetch_two(m, w, in, h, v);
 	fetch(m, w, in, h, 'c', v->c);
+	for (l = 0; h->op->id == OP_v_pk_mov_b32 && l < m->lanes; l++)
+		v->r[l] = (uint32_t)(v->a[l] >> 32 * (in->opsel & 1)) | (uint64_t)(uint32_t)(v->b[l] >> 32 * (in->opsel >> 1 & 1)) << 32;
+	if (h->op->id == OP_v_pk_mov_b32)
+		return;
 	if (h->op->id == OP_v_fmac_f32) {
-		gfx_check_vector(m, w, h->arg[0].code - 256u, 1, w->s[EXEC]);
-		for (l = 0; l < GFX_LANES; l++)
+		gfx_check_vector(m, w, h->arg[0].code - 256u, 1, gfx_mask(m, w, GFX_EXEC));
+		for (l = 0; l < m->lanes; l++)
 			old[l] = w->v[h->arg[0].code - 256][l];
 	}
 	if (!gfx_compute(v, h->op->id, old))
 		gfx_fail(m, "%s has no meaning here", h->op->name);
 }
 
-static void commit(struct gfx *m, struct gfx_wave *w, const struct gfx_half *h, const struct gfx_lanes *v)
+/* SDWA: the destination, of which the rest is cleared, sign-extended or kept. */
+static uint32_t put_part(const struct gfx_inst *in, uint32_t old, uint32_t value)
 {
-	uint32_t exec = w->s[EXEC] & ~v->skip, low = h->arg[0].part ? 0xffff : ~0u;
+	unsigned sel = in->sel[2], shift = sel < 4 ? 8 * sel : 16 * (sel - 4), width = sel < 4 ? 8 : 16;
+	uint32_t mask = sel < 6 ? ((1u << width) - 1) << shift : ~0u, rest = in->unused == 2 ? old & ~mask : 0;
+
+	if (sel >= 6)
+		return value;
+	value = value << shift & mask;
+	if (in->unused == 1 && value >> (shift + width - 1) & 1)
+		rest = ~mask & ~((1u << shift) - 1);
+	return value | rest;
+}
+
+static void commit(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_half *h, const struct gfx_lanes *v)
+{
+	uint64_t exec = gfx_mask(m, w, GFX_EXEC) & ~v->skip;
+	uint32_t low = h->arg[0].part ? 0xffff : ~0u;
 	unsigned reg = h->arg[0].code - 256u, l, shift = h->arg[0].part == P_HIGH ? 16 : 0;
 
 	if (h->op->id == OP_v_movreld_b32)
 		reg += w->s[125];
 	gfx_check_vector(m, w, reg, h->arg[0].width, exec);
-	for (l = 0; l < GFX_LANES; l++) {
+	if (h->op->spec[1] == 'z')
+		low = 0xffff;
+	for (l = 0; l < m->lanes; l++) {
 		if (!(exec >> l & 1))
 			continue;
+		if (in->sdwa || h->op->spec[1] == 'z') {
+			w->v[reg][l] = in->sdwa ? put_part(in, w->v[reg][l], (uint32_t)v->r[l] & low) : (uint32_t)v->r[l] & low;
+			continue;
+		}
 		w->v[reg][l] = (w->v[reg][l] & ~(low << shift)) | ((uint32_t)v->r[l] & low) << shift;
 		if (h->arg[0].width == 2)
 			w->v[reg + 1][l] = (uint32_t)(v->r[l] >> 32);
 	}
-	if (h->count > 1 && (h->arg[1].role == 't' || (h->arg[1].role == 'k' && h->count > 4)))
+	if (h->count > 1 && (h->arg[1].role == 't' || h->arg[1].role == 'k'))
 		gfx_write_scalar(m, w, &h->arg[1], v->carry & exec);
 }
 
 void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	struct gfx_lanes x, y;
-	uint32_t mask;
+	uint64_t mask;
 
-	if (in->clamp || in->omod)
+	x.count = y.count = m->lanes;
+	if (in->omod || (in->clamp && in->x.op->id != OP_v_sub_nc_u32))
 		gfx_fail(m, "output modifiers are not supported");
 	if (in->x.op->id == OP_v_cmp) {
-		fetch(m, w, in, &in->x, 'a', x.a);
-		fetch(m, w, in, &in->x, 'b', x.b);
-		mask = gfx_compare(in, x.a, x.b) & w->s[EXEC];
+		fetch_two(m, w, in, &in->x, &x);
+		mask = gfx_compare(in, x.a, x.b, m->lanes) & gfx_mask(m, w, GFX_EXEC);
 		if (in->vopc & 0x80)
-			w->s[EXEC] = mask;
+			gfx_set_exec(m, w, mask);
 		else
 			gfx_write_scalar(m, w, &in->x.arg[0], mask);
 		return;
 	}
-	if (cross_lane(m, w, in))
+	if (cross_lane(m, w, in) || other_registers(m, w, in))
 		return;
 	if (in->x.op->id == OP_v_movreld_b32) {
 		fetch(m, w, in, &in->x, 'a', x.a);
@@ -185,9 +262,11 @@ void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	} else {
 		evaluate(m, w, in, &in->x, &x);
 	}
+	for (unsigned l = 0; in->clamp && l < m->lanes; l++) /* a difference below 0 is 0 */
+		x.r[l] = (uint32_t)x.b[l] > (uint32_t)x.a[l] ? 0 : x.r[l];
 	if (in->format == F_VOPD)
 		evaluate(m, w, in, &in->y, &y);
-	commit(m, w, &in->x, &x);
+	commit(m, w, in, &in->x, &x);
 	if (in->format == F_VOPD)
-		commit(m, w, &in->y, &y);
+		commit(m, w, in, &in->y, &y);
 }

@@ -2,6 +2,8 @@
 /* The world around a kernel: see world.h. Everything in it happens on the turns that the executor gives it. */
 #include "gfx/world.h"
 
+#include "gfx/rings.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +49,6 @@ static void fetched(void *ctx, const struct gpunvme_sqe *cmd)
 		return;
 	}
 	w->seen[stamp]++;
-	w->before[stamp] = q->last[cmd->cid];
-	q->last[cmd->cid] = (uint32_t)stamp + 1;
 	data = (uint32_t *)(void *)(w->data + offset);
 	if (cmd->opc == GPUNVME_IO_READ) {
 		data[0] = pattern(stamp, 0);
@@ -117,18 +117,18 @@ static void preset_phases(uint32_t *cq, uint32_t depth, uint64_t start)
 
 static void make_queue(struct world *w, unsigned n, unsigned shift, uint64_t start)
 {
-	const uint32_t ring = GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE;
+	struct gfx_region part[GFX_QUEUE_PARTS];
 	struct world_queue *q = &w->queue[n];
 	uint32_t depth = 1u << shift, cq_depth = 2 * depth, cids = cids_for(cq_depth), i;
 
 	q->world = w;
-	q->state = memory(w, "state", sizeof(*q->state), 0);
-	q->ready = memory(w, "ready", 8 * depth, 0);
-	q->result = memory(w, "result", 8 * cids, 0);
-	q->cid_map = memory(w, "cid_map", 8 * ((cids + 63) / 64), 0);
-	q->sq = memory(w, "sq", 64 * depth, ring);
-	q->cq = memory(w, "cq", 16 * cq_depth, ring | GFX_READONLY | (w->flags & GPUNVME_DQ_CQE16 ? GFX_WHOLE : 0));
-	q->doorbell = memory(w, "doorbell", 8, ring);
+	q->state = memory(w, NULL, sizeof(*q->state), 0);
+	q->ready = memory(w, NULL, 8 * depth, 0);
+	q->result = memory(w, NULL, 8 * cids, 0);
+	q->cid_map = memory(w, NULL, 8 * ((cids + 63) / 64), 0);
+	q->sq = memory(w, NULL, 64 * depth, 0);
+	q->cq = memory(w, NULL, 16 * cq_depth, 0);
+	q->doorbell = memory(w, NULL, 8, 0);
 	for (i = 0; i < cids; i++)
 		q->cid_map[i / 64] |= 1ull << (i & 63);
 	q->state->resv = q->state->fetched = q->state->pub = q->state->cq_rung = start;
@@ -151,7 +151,10 @@ static void make_queue(struct world *w, unsigned n, unsigned shift, uint64_t sta
 		.cq_db = (uintptr_t)&q->doorbell[1], .state = (uintptr_t)q->state, .ready = (uintptr_t)q->ready,
 		.result = (uintptr_t)q->result, .cid_map = (uintptr_t)q->cid_map, .stop = (uintptr_t)w->stop,
 		.cmd_timeout = 1ull << 40, .lba_count = 1ull << 62, .cids = cids, .max_blocks = 2048, .ticks_per_ms = 100000,
+		.cid_gens = 0xffffu & ~0u << (cids > 1 << 9 ? 32 - __builtin_clz(cids - 1) : 9),
 	};
+	for (i = gfx_queue_parts(&w->dq[n], part); i--;)
+		gfx_register(w->m, part[i].name, (void *)(uintptr_t)part[i].base, part[i].size, part[i].flags);
 }
 
 struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint64_t start, uint32_t lanes, uint32_t stamps,
@@ -169,10 +172,9 @@ struct world *world_new(struct gfx *m, unsigned queues, unsigned sq_shift, uint6
 	w->flags = flags;
 	w->dq = memory(w, "descriptors", WORLD_QUEUES * sizeof(*w->dq), GFX_READONLY);
 	w->dbuf = memory(w, "buffer descriptor", sizeof(*w->dbuf), GFX_READONLY);
-	w->stop = memory(w, "stop", 4, GFX_GLC | GFX_SLC | GFX_DLC | GFX_DEVICE);
+	w->stop = memory(w, NULL, 4, 0);
 	w->data = memory(w, "data", (size_t)lanes * WORLD_BLOCK, GFX_DEVICE);
 	w->seen = memory(w, NULL, 4ull * stamps, 0);
-	w->before = memory(w, NULL, 4ull * stamps, 0);
 	*w->dbuf = (struct gpunvme_dbuf){ .base = (uintptr_t)w->data, .len = (uint64_t)lanes * WORLD_BLOCK, .iova = IOVA };
 	for (i = 0; i < queues; i++)
 		make_queue(w, i, sq_shift, start);
@@ -202,7 +204,6 @@ void world_free(struct world *w)
 	free(w->stop);
 	free(w->data);
 	free(w->seen);
-	free(w->before);
 	free(w);
 }
 

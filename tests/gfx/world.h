@@ -16,7 +16,6 @@ struct world_queue {
 	struct mini ctrl;
 	uint64_t arrived;  /* completions that lanes can see whole */
 	uint32_t dwords;   /* of the next one */
-	uint32_t last[1u << 16]; /* by identifier: 1 + its last command */
 	struct world *world;
 };
 
@@ -25,7 +24,7 @@ struct world {
 	struct world_queue queue[WORLD_QUEUES];
 	struct gpunvme_dq *dq;
 	struct gpunvme_dbuf *dbuf;
-	uint32_t *stop, *seen, *before, lanes, stamps; /* before[s]: 1 + the command that had the identifier of s before it; 0: none */
+	uint32_t *stop, *seen, lanes, stamps;
 	uint8_t *data;
 	unsigned queues;
 	bool check_writes;

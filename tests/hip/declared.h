@@ -7,8 +7,8 @@
 #include <hip/hip_runtime_api.h>
 #include <stddef.h>
 
-#include "os/hsa_table.h"
-#include "os/uapi/hip.h"
+#include "os/amd/hsa_table.h"
+#include "os/amd/uapi/hip.h"
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "ROCm")
 #define ALIKE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, __typeof__(theirs)), "ROCm")

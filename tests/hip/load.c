@@ -12,9 +12,9 @@
 #include <stdio.h>
 
 #include "hip/declared.h"
-#include "os/drm.h"
-#include "os/hip.h"
-#include "os/hsa.h"
+#include "os/amd/drm.h"
+#include "os/amd/hip.h"
+#include "os/amd/hsa.h"
 
 void *__real_dlsym(void *handle, const char *name);
 void *__wrap_dlsym(void *handle, const char *name);

@@ -15,8 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/uapi/iommufd.h"
-#include "os/uapi/vfio.h"
+#include "os/vfio/uapi/iommufd.h"
+#include "os/vfio/uapi/vfio.h"
 #include "seam.h"
 
 #define PAGE 4096u

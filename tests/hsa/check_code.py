@@ -88,8 +88,8 @@ def newer_clang():
 
 
 def ways(args, folder):
-    built = [(f"code object version {v}", build(folder / f"v{v}.co", version=v)) for v in (4, 5, 6)]
-    built += [(level, build(folder / f"{level}.co", level=level)) for level in ("-O1", "-O3")]
+    built = [(f"code object version {v}, {level}", build(folder / f"v{v}.co", version=v, level=level))
+             for v, level in ((4, "-O1"), (5, "-O2"), (6, "-O3"))]
     if newer_clang():
         built.append(("the newest clang", build(folder / "newer.co", compiler=newer_clang())))
     failed = 0

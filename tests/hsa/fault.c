@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "fault.h"
 
+#include "pause.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@ static struct {
 	hsa_amd_system_event_callback_t call;
 	void *data;
 } handler[8];
-static unsigned handlers, dead; /* atomic */
+static unsigned handlers, dead, told; /* atomic */
 
 void standin_guard_note(struct standin_guard *guard, uint64_t address)
 {
@@ -56,6 +58,7 @@ void standin_guard(struct standin_guard *guard)
 	struct sigaction now;
 
 	guarded = guard;
+	standin_lane(guard);
 	pthread_mutex_lock(&lock);
 	sigaction(SIGSEGV, NULL, &now);
 	if (guard && now.sa_sigaction != caught) {
@@ -76,19 +79,55 @@ STANDIN_API hsa_status_t hsa_amd_register_system_event_handler(hsa_amd_system_ev
 	return HSA_STATUS_SUCCESS;
 }
 
+static bool tell(const hsa_amd_event_t *event)
+{
+	bool taken = false;
+	unsigned i;
+
+	for (i = 0; i < sizeof(handler) / sizeof(handler[0]) && i < __atomic_load_n(&handlers, __ATOMIC_RELAXED); i++)
+		taken |= handler[i].call && handler[i].call(event, handler[i].data) == HSA_STATUS_SUCCESS;
+	return taken;
+}
+
+/*
+ * The first of the process only: after it Runtime::VMFaultHandler (ROCr 6.4, runtime.cpp) answers false, and who waits for events
+ * takes it off its list. Where no handler takes the first, the runtime ends the process.
+ */
 void standin_fault(unsigned gpu, uint64_t address)
 {
 	const hsa_amd_event_t event = { .event_type = HSA_AMD_GPU_MEMORY_FAULT_EVENT,
 					.memory_fault = { { AGENT_GPU + gpu }, address, HSA_AMD_MEMORY_FAULT_PAGE_NOT_PRESENT } };
-	bool taken = false;
-	unsigned i;
 
 	__atomic_fetch_or(&dead, 1u << gpu, __ATOMIC_RELAXED);
-	for (i = 0; i < sizeof(handler) / sizeof(handler[0]) && i < __atomic_load_n(&handlers, __ATOMIC_RELAXED); i++)
-		taken |= handler[i].call && handler[i].call(&event, handler[i].data) == HSA_STATUS_SUCCESS;
-	if (taken)
+	if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) || tell(&event))
 		return;
 	fprintf(stderr, "stand-in: memory fault of GPU %u at %#llx, and no handler takes it\n", gpu, (unsigned long long)address);
+	abort();
+}
+
+/* Runtime::HwExceptionHandler (ROCr 6.4): as with a fault. The driver has reset the GPU, and with it all of this process there. */
+void standin_gpu_reset(unsigned gpu)
+{
+	const hsa_amd_event_t event = { .event_type = (hsa_amd_event_type_t)1, .memory_fault = { { AGENT_GPU + gpu }, 0, 0 } };
+
+	__atomic_fetch_or(&dead, 1u << gpu, __ATOMIC_RELAXED);
+	if (tell(&event))
+		return;
+	fprintf(stderr, "stand-in: GPU %u was reset, and no handler takes it\n", gpu);
+	abort();
+}
+
+/*
+ * The driver refuses to free memory: Runtime::FreeMemory (ROCr 6.4, runtime.cpp) tells of a memory error by the thread that frees, and
+ * ends the process where no handler takes it.
+ */
+void standin_not_freed(unsigned gpu, uint64_t address)
+{
+	const hsa_amd_event_t event = { .event_type = (hsa_amd_event_type_t)2, .memory_fault = { { AGENT_GPU + gpu }, address, 1 } };
+
+	if (tell(&event))
+		return;
+	fprintf(stderr, "stand-in: memory at %#llx is not freed, and no handler takes it\n", (unsigned long long)address);
 	abort();
 }
 
@@ -101,4 +140,5 @@ void standin_revive(void)
 {
 	__atomic_store_n(&handlers, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&dead, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&told, 0, __ATOMIC_RELAXED);
 }

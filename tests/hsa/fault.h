@@ -26,6 +26,8 @@ void standin_guard_note(struct standin_guard *guard, uint64_t address); /* by wh
  * Until the runtime is shut down; a real one stays so until the process ends.
  */
 STANDIN_API void standin_fault(unsigned gpu, uint64_t address);
+STANDIN_API void standin_gpu_reset(unsigned gpu); /* in the same way */
+void standin_not_freed(unsigned gpu, uint64_t address); /* to the handlers, too; the GPU lives */
 bool standin_is_dead(unsigned gpu);
 void standin_revive(void); /* and forget the handlers */
 

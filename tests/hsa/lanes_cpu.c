@@ -107,7 +107,7 @@ static hsa_status_t cpu_run(const struct standin_kernel *k, const hsa_kernel_dis
 	(void)gpu;
 	if (packet->grid_size_y != 1 || packet->grid_size_z != 1)
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT; /* more than the library's own kernels ever have */
-	if (gpunvme_cpu_launch(lanes, lanes < 32 ? lanes : 32, lane_main, &call))
+	if (gpunvme_cpu_launch(lanes, lanes < standin_wave() ? lanes : standin_wave(), lane_main, &call))
 		return HSA_STATUS_ERROR;
 	return __atomic_load_n(&guard->address, __ATOMIC_RELAXED) ? (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT : HSA_STATUS_SUCCESS;
 }

@@ -62,7 +62,7 @@ static void add_range(void *ctx, const struct standin_range *r)
 	struct gfx *m = ctx;
 
 	if (m->regions < GFX_REGIONS - 64)
-		gfx_register(m, r->name, r->ptr, r->len, GFX_DEVICE);
+		gfx_register(m, r->name, r->lane, r->len, GFX_DEVICE);
 }
 
 /* Inside of what is known already another rule holds. */
@@ -92,6 +92,7 @@ static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
 static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg)
 {
 	const struct gnv_copy_args *copy = kernarg;
+	const struct gnv_load_args *load = kernarg;
 	const struct gnv_ring_args *ring = kernarg;
 	uint32_t i;
 
@@ -101,6 +102,8 @@ static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg
 		add_litmus(m, kernarg);
 	for (i = 0; !strcmp(kernel, "gnvk_copy") && i < copy->queues && gfx_knows(m, copy->dq, (i + 1) * sizeof(struct gpunvme_dq)); i++)
 		add_queue(m, (const struct gpunvme_dq *)(uintptr_t)copy->dq + i);
+	for (i = 0; !strcmp(kernel, "gnvk_load") && i < load->queues && gfx_knows(m, load->dq, (i + 1) * sizeof(struct gpunvme_dq)); i++)
+		add_queue(m, (const struct gpunvme_dq *)(uintptr_t)load->dq + i);
 	if (!strcmp(kernel, "gnvk_ring")) {
 		tighten(m, "go", ring->go, 4, RING);
 		tighten(m, "doorbell", ring->doorbell, 4, RING);

@@ -4,16 +4,22 @@
  * whose descriptor plays the DMA-BUF.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bar.h"
 #include "fault.h"
+#include "freed.h"
 #include "seam.h"
+
+/* Smaller allocations are pieces of blocks of that size (ROCr 6.4, MemoryRegion::fragment_allocator_), and the driver moves blocks. */
+#define BLOCK (2u << 20)
 
 struct standin_moves standin_moves;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects allocs */
@@ -47,6 +53,8 @@ static void migrate(struct standin_alloc *a)
 	memcpy(a->ptr, copy, a->len);
 	free(copy);
 	count(&standin_moves.allocations, 1);
+	if (a->asked < BLOCK)
+		count(&standin_moves.neighbours, 1);
 	if (a->len > standin_moves.largest)
 		standin_moves.largest = a->len;
 }
@@ -159,12 +167,12 @@ static void unback(struct standin_alloc *a)
 
 static const char *pool_name(uint64_t pool)
 {
-	return pool == POOL_KERNARG ? "kernarg" : pool < POOL_LOCAL ? "host" : pool < POOL_FINE ? "local" : "fine";
+	return pool == POOL_KERNARG ? "kernarg" : pool < POOL_LOCAL ? "host" : pool < POOL_FINE ? "local" : pool < POOL_EXTENDED ? "fine" : "extended";
 }
 
 static unsigned gpu_of(uint64_t pool)
 {
-	return (unsigned)(pool < POOL_FINE ? pool - POOL_LOCAL : pool - POOL_FINE);
+	return (unsigned)((pool - POOL_LOCAL) % STANDIN_GPUS_MAX);
 }
 
 static unsigned gpus_of(const hsa_agent_t *agent, size_t agents)
@@ -188,6 +196,8 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	a->len = (size + 4095) & ~(size_t)4095;
 	a->pool = pool.handle;
+	a->asked = size;
+	a->uncached = flags & 8 && standin_number("STANDIN_MINOR", 15) >= 15;
 	if (!back(a)) {
 		free(a);
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
@@ -206,14 +216,22 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool
 STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 {
 	struct standin_alloc *a = standin_find(ptr), **link;
+	hsa_status_t status;
 
+	if (!ptr)
+		return HSA_STATUS_SUCCESS;
 	if (!a || a->ptr != ptr)
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
+	if (standin_fails("amd_memory_pool_free", &status)) {
+		standin_not_freed(a->pool < POOL_LOCAL ? 0 : gpu_of(a->pool), (uintptr_t)ptr);
+		return status;
+	}
 	pthread_mutex_lock(&lock);
 	for (link = &allocs; *link != a; link = &(*link)->next)
 		;
 	*link = a->next;
 	pthread_mutex_unlock(&lock);
+	standin_tell_freed(a->ptr, a->len);
 	standin_range_remove(a->ptr);
 	unback(a);
 	free(a);
@@ -233,26 +251,70 @@ STANDIN_API hsa_status_t hsa_amd_agents_allow_access(uint32_t agents, const hsa_
 	return HSA_STATUS_SUCCESS;
 }
 
-/* What a GPU would have to do that has faulted never ends. */
+static int running[STANDIN_GPUS_MAX]; /* atomic: lanes */
+
+void standin_lanes_run(unsigned gpu, int more)
+{
+	__atomic_fetch_add(&running[gpu], more, __ATOMIC_RELAXED);
+}
+
+/*
+ * Copies and fills are kernels of the GPU (ROCr 6.4, GpuAgent::DmaCopy and DmaFill: the blit kernel, waited for without limit). They
+ * need units that no other kernel has; and what a GPU would have to do that has faulted never ends.
+ */
 static void must_live(const void *ptr)
 {
 	const struct standin_alloc *a = standin_find(ptr);
+	const struct timespec ms = { 0, 1000000 };
 
-	if (!a || a->pool < POOL_LOCAL || !standin_is_dead(gpu_of(a->pool)))
+	if (!a || a->pool < POOL_LOCAL)
+		return;
+	while (__atomic_load_n(&running[gpu_of(a->pool)], __ATOMIC_RELAXED) >= (int)standin_number("STANDIN_UNITS", INT_MAX))
+		nanosleep(&ms, NULL);
+	if (!standin_is_dead(gpu_of(a->pool)))
 		return;
 	fprintf(stderr, "stand-in: a GPU that has faulted is asked to copy or fill\n");
 	abort();
 }
+
+/* One at a time: RuntimeMutex of the copies (ROCr 6.4, GpuAgent::blit_lock_). */
+static pthread_mutex_t copies = PTHREAD_MUTEX_INITIALIZER;
 
 STANDIN_API hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t words)
 {
 	size_t i;
 
 	STANDIN_FAILS("amd_memory_fill");
+	pthread_mutex_lock(&copies);
 	must_live(ptr);
 	for (i = 0; i < words; i++)
 		__atomic_store_n((uint32_t *)ptr + i, value, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&copies);
 	return HSA_STATUS_SUCCESS;
+}
+
+/*
+ * Memory that the runtime did not make it locks for the copy, and where the GPU has no shared virtual memory (HSA_USE_SVM=0, a kernel
+ * without HSA_AMD_SVM) that is a userptr, for which the kernel must be able to write the pages (ROCr 6.4, Runtime::CopyMemory; libhsakmt
+ * fmm.c, fmm_register_memory).
+ */
+static bool lockable(const void *ptr, size_t size)
+{
+	const uintptr_t from = (uintptr_t)ptr & ~(uintptr_t)4095;
+
+	return !standin_is_hosts(ptr) || standin_find(ptr) || !madvise((void *)from, (uintptr_t)ptr + size - from, MADV_POPULATE_WRITE);
+}
+
+/*
+ * Of what libdrm or KFD mapped the runtime knows nothing, and takes it for the host's: where both sides are that the CPU copies
+ * (ROCr 6.4, Runtime::CopyMemory, is_system_mem), at an address that is only reserved there.
+ */
+static void must_be_known(const void *ptr)
+{
+	if (!standin_is_unknown(ptr))
+		return;
+	fprintf(stderr, "stand-in: a copy of memory that the runtime has not mapped: the CPU finds nothing there\n");
+	abort();
 }
 
 /* Words of 8 bytes, then what is left: lanes change them meanwhile. */
@@ -261,9 +323,14 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 	size_t i = 0;
 
 	STANDIN_FAILS("memory_copy");
+	must_be_known(to);
+	must_be_known(from);
 	/* ROCm's would follow the lanes' address of locked memory, where the CPU has nothing. */
 	if (standin_is_hosts(to) && standin_is_hosts(from))
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	if (!lockable(from, size))
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	pthread_mutex_lock(&copies);
 	must_live(to);
 	must_live(from);
 	for (; !(((uintptr_t)to | (uintptr_t)from) & 7) && i + 8 <= size; i += 8)
@@ -274,6 +341,7 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 				 __atomic_load_n((const uint32_t *)((const char *)from + i), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 	for (; i < size; i++)
 		((char *)to)[i] = ((const char *)from)[i];
+	pthread_mutex_unlock(&copies);
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -286,10 +354,11 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 
 	STANDIN_FAILS("amd_memory_lock_to_pool");
 	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_KERNARG || flags ||
-	    mincore(ptr, 1, &resident) || !standin_range_add("locked", ptr, size, gpus)) /* where something is */
+	    mincore(ptr, 1, &resident) || standin_find(ptr) || /* libhsakmt: an object of its own without a userptr is no handle */
+	    !standin_range_add("locked", ptr, size, gpus)) /* where something is */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	count(&standin_counts.locks, 1);
-	*agent_ptr = ptr;
+	*agent_ptr = standin_number("STANDIN_ALIAS", 0) ? (void *)(uintptr_t)standin_range_alias(ptr) : ptr;
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -301,6 +370,21 @@ STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 	return HSA_STATUS_SUCCESS;
 }
 
+/*
+ * The runtime takes what amdgpu has exported, and nothing else: libhsakmt asks KFD of whom a DMA-BUF is (hsakmt_fmm_register_graphics_
+ * handle), which answers -EINVAL for others' (Linux amdgpu_amdkfd.c, amdgpu_amdkfd_get_dmabuf_info). A newer one may (STANDIN_INTEROP).
+ */
+static bool takes(int fd)
+{
+	struct stat st;
+	bool own;
+
+	pthread_mutex_lock(&lock);
+	own = !fstat(fd, &st) && of_dmabuf(st.st_ino);
+	pthread_mutex_unlock(&lock);
+	return own || standin_number("STANDIN_INTEROP", 0);
+}
+
 STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t *agent, int fd, uint32_t flags, size_t *size,
 						    void **ptr, size_t *metadata_size, const void **metadata)
 {
@@ -310,6 +394,8 @@ STANDIN_API hsa_status_t hsa_amd_interop_map_buffer(uint32_t agents, hsa_agent_t
 	(void)metadata_size;
 	(void)metadata;
 	STANDIN_FAILS("amd_interop_map_buffer");
+	if (!takes(fd))
+		return HSA_STATUS_ERROR;
 	if (agents != 1 || agent->handle < AGENT_GPU || end <= 0 || (seam_refuses && seam_refuses(SEAM_INTEROP)))
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
 	*size = (size_t)end;
@@ -335,23 +421,37 @@ STANDIN_API hsa_status_t hsa_amd_interop_unmap_buffer(void *ptr)
 	return HSA_STATUS_SUCCESS;
 }
 
+static bool tell_agents(const struct standin_alloc *a, void *(*alloc)(size_t), uint32_t *agents, hsa_agent_t **accessible)
+{
+	unsigned i;
+
+	*accessible = alloc(STANDIN_GPUS_MAX * sizeof(**accessible));
+	*agents = 0;
+	for (i = 0; *accessible && i < STANDIN_GPUS_MAX; i++)
+		if (standin_has(i, (uintptr_t)a->ptr, 1))
+			(*accessible)[(*agents)++].handle = AGENT_GPU + i;
+	return *accessible;
+}
+
 STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_info_t *info, void *(*alloc)(size_t),
 					      uint32_t *agents, hsa_agent_t **accessible)
 {
 	struct standin_alloc *a = standin_find(ptr);
 
-	(void)alloc;
-	(void)agents;
-	(void)accessible;
-	info->type = HSA_EXT_POINTER_TYPE_UNKNOWN;
+	if (!info->size)
+		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	info->type = standin_is_locked(ptr) ? HSA_EXT_POINTER_TYPE_LOCKED : HSA_EXT_POINTER_TYPE_UNKNOWN;
 	if (!a)
 		return HSA_STATUS_SUCCESS;
+	if (alloc && agents && accessible && !tell_agents(a, alloc, agents, accessible))
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	info->type = (hsa_amd_pointer_type_t)standin_number("STANDIN_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
 	info->agentBaseAddress = a->ptr;
 	info->hostBaseAddress = a->ptr; /* as ROCm's, whoever reaches it */
-	info->sizeInBytes = a->len;
-	info->global_flags = a->pool >= POOL_LOCAL && a->pool < POOL_FINE ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED
-									  : HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED;
+	info->sizeInBytes = a->asked; /* not what it was rounded up to (ROCr 6.4, size_requested) */
+	info->global_flags = standin_pool_flags(a->pool);
+	if (a->uncached) /* so ROCr shows what KFD made so (runtime.cpp, Runtime::PtrInfo) */
+		info->global_flags |= HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT;
 	info->agentOwner.handle = a->pool < POOL_LOCAL ? AGENT_CPU + 1 - standin_number("STANDIN_CPUS", 1) /* the farthest */
 						       : AGENT_GPU + gpu_of(a->pool);
 	return HSA_STATUS_SUCCESS;

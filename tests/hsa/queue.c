@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct signal {
 	pthread_mutex_t lock;
@@ -22,6 +23,7 @@ struct queue {
 	unsigned gpu, running;
 	int stop;  /* kernels shall end */
 	bool dead; /* it has failed and takes nothing more */
+	bool faulted;
 	void (*failed)(hsa_status_t status, hsa_queue_t *source, void *data);
 	void *data;
 	hsa_kernel_dispatch_packet_t packet[];
@@ -103,7 +105,8 @@ STANDIN_API hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hs
 	struct timespec end;
 	hsa_signal_value_t value;
 
-	(void)condition;
+	if (condition != HSA_SIGNAL_CONDITION_LT)
+		abort(); /* the only one that is played */
 	(void)state;
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_nsec += (long)(timeout % 1000000000);
@@ -152,7 +155,12 @@ static hsa_status_t run_packet(struct work *w)
 	if (standin_fails("dispatch", &status))
 		return status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK; /* 0 is a kernel that hangs */
 	status = check(&w->packet, k);
-	return status != HSA_STATUS_SUCCESS ? status : k->lanes->run(k, &w->packet, w->queue->gpu, &w->guard);
+	if (status != HSA_STATUS_SUCCESS)
+		return status;
+	standin_lanes_run(w->queue->gpu, (int)w->packet.grid_size_x);
+	status = k->lanes->run(k, &w->packet, w->queue->gpu, &w->guard);
+	standin_lanes_run(w->queue->gpu, -(int)w->packet.grid_size_x);
+	return status;
 }
 
 static void *lanes_main(void *arg)
@@ -165,19 +173,38 @@ static void *lanes_main(void *arg)
 	return NULL;
 }
 
-/* The first failure of a queue is told, and is its end; the packet's signal stays as it is. */
+/*
+ * What else is told of a fault, before or after it (STANDIN_ALSO): a wave's own exception, which ROCr's trap handler names an
+ * aperture violation (trap_handler.s), comes by the queue's callback, on the same thread in any order.
+ */
+static void tell_also(struct queue *q, const char *when)
+{
+	const char *also = getenv("STANDIN_ALSO");
+
+	if (also && !strcmp(also, when))
+		q->failed((hsa_status_t)HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION, &q->base, q->data);
+}
+
+/*
+ * The first failure of a queue is told, and is its end; the packet's signal stays as it is. A fault is told to the process alone:
+ * AqlQueue::ExceptionHandler (ROCr 6.4, amd_aql_queue.cpp) keeps it from the queue's callback.
+ */
 static void fail(struct queue *q, hsa_status_t status, uint64_t address)
 {
-	bool first;
+	bool first, fault = status == (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT;
 
 	pthread_mutex_lock(&q->bell.lock);
 	first = !q->dead;
 	q->dead = true;
+	q->faulted |= first && fault;
 	pthread_mutex_unlock(&q->bell.lock);
-	if (first && status == (hsa_status_t)HSA_STATUS_ERROR_MEMORY_FAULT)
-		standin_fault(q->gpu, address);
-	if (first)
+	if (first && !fault)
 		q->failed(status, &q->base, q->data);
+	if (!first || !fault)
+		return;
+	tell_also(q, "before");
+	standin_fault(q->gpu, address);
+	tell_also(q, "after");
 }
 
 /* A fault is told when it happens, whenever the lanes end. */
@@ -291,6 +318,19 @@ STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)
 {
 	struct queue *q = (struct queue *)queue;
 
+	/*
+	 * After a fault ~AqlQueue waits for a handler that said it would not come again, for ever (ROCr up to 6.4,
+	 * AqlQueue::ExceptionHandler); where the GPU is dead no queue of it is taken off any more.
+	 */
+	while (q->faulted || standin_number("STANDIN_QUEUE_STAYS", 0))
+		pause();
+	/*
+	 * A wave that waits for what never answers cannot be saved: after 9 s (queue_preemption_timeout_ms) the driver resets the GPU
+	 * (Linux kfd_device_queue_manager.c, unmap_queues_cpsch; amdgpu_amdkfd_gpu_reset), and destroying succeeds all the same
+	 * (ROCr 6.4, AqlQueue::Inactivate only asserts).
+	 */
+	if (standin_number("STANDIN_WEDGED", 0) && q->taken)
+		standin_gpu_reset(q->gpu);
 	__atomic_store_n(&q->stop, 1, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&q->bell.lock);
 	while (q->running)

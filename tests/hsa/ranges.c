@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
 static struct standin_range *ranges;
@@ -30,7 +31,7 @@ bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned g
 	else
 		r = malloc(sizeof(*r));
 	if (r && r != *find(ptr)) {
-		*r = (struct standin_range){ ranges, name, ptr, len, gpus, 0 };
+		*r = (struct standin_range){ ranges, name, ptr, ptr, len, gpus, gpus, 0 };
 		ranges = r;
 	}
 	if (r && fits)
@@ -45,9 +46,36 @@ void standin_range_allow(const void *ptr, unsigned gpus)
 
 	pthread_mutex_lock(&lock);
 	r = *find(ptr);
-	if (r)
-		r->gpus |= gpus;
+	if (r) /* who is not named loses it (libhsakmt fmm.c, fmm_map_to_gpu_nodes); the owner does not */
+		r->gpus = gpus | r->owners;
 	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * ROCr 6.4, MemoryRegion::Lock: where there is no shared virtual memory locked pages are a userptr, which lies where the driver puts it.
+ * Only shared pages can be in two places.
+ */
+const void *standin_range_alias(const void *ptr)
+{
+	struct standin_range *r;
+	const void *lane;
+
+	pthread_mutex_lock(&lock);
+	r = *find(ptr);
+	if (r->lane == r->ptr) {
+		lane = mremap((void *)(uintptr_t)ptr, 0, r->len, MREMAP_MAYMOVE);
+		r->lane = lane == MAP_FAILED ? r->ptr : lane;
+	}
+	lane = r->lane;
+	pthread_mutex_unlock(&lock);
+	return lane;
+}
+
+/* A lane that comes late must not find something else there. */
+static void drop(const struct standin_range *r)
+{
+	if (r->lane != r->ptr)
+		mmap((void *)(uintptr_t)r->lane, r->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 bool standin_range_remove(const void *ptr)
@@ -59,6 +87,7 @@ bool standin_range_remove(const void *ptr)
 	r = *link;
 	if (r && !--r->times) {
 		*link = r->next;
+		drop(r);
 		free(r);
 		__atomic_fetch_add(&taken, 1, __ATOMIC_RELEASE);
 	}
@@ -75,6 +104,28 @@ bool standin_is_hosts(const void *ptr)
 		;
 	pthread_mutex_unlock(&lock);
 	return !r;
+}
+
+bool standin_is_unknown(const void *ptr)
+{
+	const struct standin_range *r;
+
+	pthread_mutex_lock(&lock);
+	for (r = ranges; r && ((uintptr_t)ptr - (uintptr_t)r->ptr >= r->len || strcmp(r->name, "bar")); r = r->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+bool standin_is_locked(const void *ptr)
+{
+	const struct standin_range *r;
+
+	pthread_mutex_lock(&lock);
+	for (r = ranges; r && ((uintptr_t)ptr - (uintptr_t)r->ptr >= r->len || strcmp(r->name, "locked")); r = r->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 unsigned standin_taken(void)
@@ -101,7 +152,7 @@ struct question {
 static void look(void *ctx, const struct standin_range *r)
 {
 	struct question *q = ctx;
-	uint64_t from = q->at - (uintptr_t)r->ptr;
+	uint64_t from = q->at - (uintptr_t)r->lane;
 
 	q->yes |= from < r->len && q->len <= r->len - from;
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/image.h"
@@ -60,6 +62,34 @@ static inline void nothing_left(void)
 	assert_memory_equal(counts, &none, sizeof(none));
 }
 
+/* What GPUs keep that were closed after a fault: nothing of them can be undone, and so all of it stays. */
+static inline void left_by_faults(int gpus)
+{
+	const struct standin_counts left = {
+		.runtime = gpus, .queues = gpus, .signals = gpus, .executables = gpus, .allocations = 2 * gpus
+	};
+
+	assert_memory_equal(counts, &left, sizeof(left));
+}
+
+/* In a process of its own, as a fault stays one for as long as the process lives; and bounded, as closing after one may hang. */
+static inline void apart(void (*body)(void *arg), void *arg)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		setenv("CMOCKA_TEST_ABORT", "1", 1);
+		alarm(120);
+		body(arg);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail_msg("its process ended with status 0x%x", (unsigned)status);
+}
+
 static inline void pretend(const char *variable, const char *value)
 {
 	setenv(variable, value, 1);
@@ -74,8 +104,14 @@ static int clear(void **state)
 	unsetenv("STANDIN_LACKS");
 	unsetenv("STANDIN_FAIL");
 	unsetenv("STANDIN_POINTERS");
+	unsetenv("STANDIN_EXTENDED");
 	unsetenv("STANDIN_CPUS");
 	unsetenv("STANDIN_HIVE");
+	unsetenv("STANDIN_ALSO");
+	unsetenv("STANDIN_UNITS");
+	unsetenv("STANDIN_QUEUE_STAYS");
+	unsetenv("STANDIN_WEDGED");
+	unsetenv("STANDIN_INTEROP");
 	nothing_left();
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "bar.h"
 #include "fault.h"
+#include "pause.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,15 +51,18 @@ STANDIN_API hsa_status_t hsa_init(void)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	if (standin_bar_open())
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
-	__atomic_fetch_add(&standin_counts.runtime, 1, __ATOMIC_RELAXED);
+	if (!__atomic_fetch_add(&standin_counts.runtime, 1, __ATOMIC_RELAXED))
+		standin_pauses(true);
 	return HSA_STATUS_SUCCESS;
 }
 
 STANDIN_API hsa_status_t hsa_shut_down(void)
 {
 	standin_bar_close();
-	if (!__atomic_sub_fetch(&standin_counts.runtime, 1, __ATOMIC_RELAXED))
+	if (!__atomic_sub_fetch(&standin_counts.runtime, 1, __ATOMIC_RELAXED)) {
+		standin_pauses(false);
 		standin_revive();
+	}
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -110,6 +114,13 @@ static hsa_status_t text(void *value, const char *from)
 
 uint32_t standin_hdp;
 
+unsigned standin_wave(void)
+{
+	const char *gfx = getenv("STANDIN_GFX");
+
+	return gfx && !strncmp(gfx, "gfx9", 4) ? 64 : 32;
+}
+
 STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void *value)
 {
 	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU);
@@ -120,8 +131,8 @@ STANDIN_API hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t 
 	case HSA_AGENT_INFO_DEVICE:
 		*(hsa_device_type_t *)value = agent.handle <= AGENT_CPU ? HSA_DEVICE_TYPE_CPU : HSA_DEVICE_TYPE_GPU;
 		return HSA_STATUS_SUCCESS;
-	case HSA_AGENT_INFO_WAVEFRONT_SIZE:
-		*(uint32_t *)value = 32;
+	case HSA_AGENT_INFO_WAVEFRONT_SIZE: /* KFD's simd topology (Linux kfd_crat.c; ROCr 6.4, GpuAgent::GetInfo) */
+		*(uint32_t *)value = standin_wave();
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_PRODUCT_NAME:
 		return text(value, "Stand-in of the tests");
@@ -164,6 +175,16 @@ STANDIN_API hsa_status_t hsa_isa_get_info_alt(hsa_isa_t isa, hsa_isa_info_t attr
 	return HSA_STATUS_SUCCESS;
 }
 
+uint32_t standin_pool_flags(uint64_t pool)
+{
+	if (pool >= POOL_EXTENDED)
+		return 8; /* HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED, which old headers lack */
+	if (pool >= POOL_LOCAL && pool < POOL_FINE)
+		return HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
+	return HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED |
+	       (pool == POOL_KERNARG ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT : 0);
+}
+
 STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
 							    hsa_status_t (*callback)(hsa_amd_memory_pool_t pool, void *data),
 							    void *data)
@@ -172,13 +193,17 @@ STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
 	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU), i;
 	bool cpu = agent.handle <= AGENT_CPU;
 	uint64_t pools[2] = { cpu ? POOL_HOST : POOL_LOCAL + gpu, cpu ? POOL_KERNARG : POOL_FINE + gpu };
+	const hsa_amd_memory_pool_t extended = { POOL_EXTENDED + gpu };
+	unsigned more = cpu ? 0 : standin_number("STANDIN_EXTENDED", 0);
 	hsa_status_t status = HSA_STATUS_SUCCESS;
 
 	STANDIN_FAILS("amd_agent_iterate_memory_pools");
+	if (more == 2)
+		status = callback(extended, data);
 	for (i = 0; i < 2 && status == HSA_STATUS_SUCCESS; i++)
 		if (!standin_lacks(names[!cpu][i]))
 			status = callback((hsa_amd_memory_pool_t){ pools[i] }, data);
-	return status;
+	return more == 1 && status == HSA_STATUS_SUCCESS ? callback(extended, data) : status;
 }
 
 STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool, hsa_amd_memory_pool_info_t attribute, void *value)
@@ -191,11 +216,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool
 		*(bool *)value = true;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS:
-		*(uint32_t *)value = pool.handle >= POOL_FINE || pool.handle < POOL_LOCAL
-					     ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED
-					     : HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
-		if (pool.handle == POOL_KERNARG)
-			*(uint32_t *)value |= HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT;
+		*(uint32_t *)value = standin_pool_flags(pool.handle);
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_MEMORY_POOL_INFO_SIZE:
 		*(size_t *)value = STANDIN_VRAM;
@@ -209,7 +230,7 @@ STANDIN_API hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, h
 							    hsa_amd_agent_memory_pool_info_t attribute, void *value)
 {
 	/* As ROCm's: by the link between the two; and of fine-grained memory by that among GPUs, whatever the BAR. */
-	bool far = agent.handle == AGENT_CPU_FAR || standin_lacks("bar"), fine = pool.handle >= POOL_FINE;
+	bool far = agent.handle == AGENT_CPU_FAR || standin_lacks("bar"), fine = pool.handle >= POOL_FINE && pool.handle < POOL_EXTENDED;
 	bool never = agent.handle <= AGENT_CPU && pool.handle >= POOL_LOCAL && (far || (fine && standin_number("STANDIN_HIVE", 0)));
 
 	if (attribute != HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS)

@@ -15,7 +15,15 @@
  *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
  *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
  *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded
+ *   STANDIN_EXTENDED=1, 2  GPUs have extended fine-grained memory, too, and it is listed last or first
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
+ *   STANDIN_UNITS=N      copies wait while N lanes or more run there
+ *   STANDIN_ALSO=before, after  beside a fault the queue tells of an aperture violation
+ *   STANDIN_QUEUE_STAYS=1  destroying a queue never returns, as it does after a fault
+ *   STANDIN_WEDGED=1     destroying a queue that ran something resets its GPU
+ *   STANDIN_PAUSES=MS    all lanes stand still for up to MS, again and again, as while the kernel moves pages
+ *   STANDIN_ALIAS=1      lanes find locked memory at other addresses than the CPU
+ *   STANDIN_INTEROP=1    the runtime imports DMA-BUFs of others, too
  *   STANDIN_FAIL=F:N:S   the Nth call of function F, or each with N = 0, answers status S (hexadecimal)
  *   STANDIN_BAR=ADDRESS  the memory is that device's BAR 2
  *   STANDIN_MIGRATES=W:FROM:UPTO  W: "refused" or "accepted": memory whose DMA-BUF a kernel (seam.h) so answered lies in memory
@@ -25,6 +33,9 @@
 #ifndef TESTS_HSA_RUNTIME_H
 #define TESTS_HSA_RUNTIME_H
 
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && !defined(LITTLEENDIAN_CPU)
+#define LITTLEENDIAN_CPU /* hsa.h sees it by itself on x86 only */
+#endif
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
 #include <pthread.h>
@@ -37,12 +48,18 @@
 #define STANDIN_GPUS_MAX 4u
 #define STANDIN_VRAM (256ull << 20)
 
-enum { POOL_HOST = 0x100, POOL_KERNARG, POOL_LOCAL, POOL_FINE = POOL_LOCAL + STANDIN_GPUS_MAX };
+enum {
+	POOL_HOST = 0x100,
+	POOL_KERNARG,
+	POOL_LOCAL,
+	POOL_FINE = POOL_LOCAL + STANDIN_GPUS_MAX,
+	POOL_EXTENDED = POOL_FINE + STANDIN_GPUS_MAX,
+};
 enum { AGENT_CPU_FAR = 0xf, AGENT_CPU, AGENT_GPU };
 
 /* What stands between hsa_init() and the last hsa_shut_down(). A test reads it by dlsym() to see that nothing is left. */
 struct standin_counts {
-	int runtime, queues, signals, executables, readers, allocations, locks, imports, exports;
+	int runtime, queues, signals, executables, readers, allocations, locks, imports, exports, notifiers;
 };
 extern STANDIN_API struct standin_counts standin_counts;
 
@@ -52,6 +69,7 @@ extern STANDIN_API int standin_importers[STANDIN_GPUS_MAX];
 /* Memory that was driven out of the GPU (STANDIN_MIGRATES), ever. */
 struct standin_moves {
 	int allocations;
+	int neighbours; /* whose block others have a share of: those go with it */
 	size_t largest;
 };
 extern STANDIN_API struct standin_moves standin_moves;
@@ -62,7 +80,8 @@ extern STANDIN_API uint32_t standin_hdp;
 struct standin_alloc {
 	struct standin_alloc *next;
 	char *ptr;
-	size_t len;
+	size_t len, asked; /* rounded up, and as it was */
+	bool uncached;
 	int fd;	      /* of a memfd */
 	bool bar;     /* it lies in the BAR, and needs none */
 	ino_t dmabuf; /* what was exported of it last, or 0 */
@@ -71,12 +90,19 @@ struct standin_alloc {
 
 unsigned standin_number(const char *variable, unsigned otherwise);
 bool standin_lacks(const char *what);
+unsigned standin_wave(void); /* lanes of one, by STANDIN_GFX: 64 on gfx9 */
+
+/* Global flags of a pool: one of three kinds (ROCr, MemoryRegion::GetInfo). */
+uint32_t standin_pool_flags(uint64_t pool);
 
 /* Does this call fail? Then *status is what it answers. */
 bool standin_fails(const char *function, hsa_status_t *status);
 
 /* Is the host's memory at this address locked for that GPU? */
 STANDIN_API bool standin_sees(unsigned gpu, const void *ptr);
+
+/* So many more lanes run on that GPU, or less. */
+void standin_lanes_run(unsigned gpu, int more);
 
 /* The allocation that holds an address, or NULL. */
 struct standin_alloc *standin_find(const void *ptr);
@@ -89,12 +115,16 @@ struct standin_range {
 	struct standin_range *next;
 	const char *name;
 	const void *ptr;
+	const void *lane; /* where GPUs find it: there, or elsewhere (STANDIN_ALIAS) */
 	size_t len;
-	unsigned gpus, times;
+	unsigned gpus, owners, times;
 };
 
 STANDIN_API bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned gpus);
+const void *standin_range_alias(const void *ptr); /* lanes find it elsewhere from now on; where they do */
 bool standin_is_hosts(const void *ptr); /* neither allocated nor imported: the host's own, locked or not */
+bool standin_is_locked(const void *ptr);
+bool standin_is_unknown(const void *ptr); /* mapped past the runtime, by libdrm or KFD */
 void standin_range_allow(const void *ptr, unsigned gpus);
 STANDIN_API bool standin_range_remove(const void *ptr); /* false: there is none */
 unsigned standin_taken(void);				/* how many were ever removed */

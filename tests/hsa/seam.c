@@ -15,8 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/uapi/iommufd.h"
-#include "os/uapi/vfio.h"
+#include "os/vfio/uapi/iommufd.h"
+#include "os/vfio/uapi/vfio.h"
 #include "seam_gpu.h"
 
 #define ROOM 512u
@@ -190,6 +190,36 @@ void seam_unmap(void *ptr, bool reserve)
 	pthread_mutex_unlock(&lock);
 }
 
+void seam_blind(void *ptr, size_t len)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ROOM && views[i].ptr != ptr; i++)
+		;
+	rule(i < ROOM && views[i].len <= len, "memory takes the place of a BAR that the GPU does not map");
+	if (i < ROOM) {
+		mmap(ptr, views[i].len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		views[i].device = -1; /* no longer that device's */
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/*
+ * Before a device is reset the kernel moves its DMA-BUFs away from who imported them (Linux vfio_pci_dmabuf.c, vfio_pci_dma_buf_move),
+ * and amdgpu drops the page table entries (amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify): who stores there now has a fault.
+ */
+static void bars_vanish(int device)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ROOM; i++)
+		if (views[i].ptr && views[i].device == device)
+			mprotect(views[i].ptr, views[i].len, PROT_NONE);
+	pthread_mutex_unlock(&lock);
+}
+
 /* ---- What controllers have ---- */
 
 static void remember_dma(struct dma dma)
@@ -349,6 +379,9 @@ int ioctl(int fd, unsigned long request, ...)
 		break;
 	case VFIO_DEVICE_FEATURE:
 		return feature(fd, arg);
+	case VFIO_DEVICE_RESET:
+		bars_vanish(fd);
+		break;
 	default:
 		break;
 	}

@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "os/uapi/kfd.h"
+#include "os/amd/uapi/kfd.h"
 #include "seam.h"
 
 #define RENDER "renderD200"
@@ -27,20 +27,26 @@
 
 static struct {
 	void *va;
-	int dmabuf;
+	int dmabuf; /* or -1: memory of the host */
+	size_t len; /* of that */
 	bool mapped;
 } import[8]; /* by handle - 1 */
 
-static ino_t prime; /* what the render node has a handle of */
+static ino_t prime; /* what the render node, since it was opened last, has a handle of; or 0 */
 
-/* What the kernel says of that. */
+/*
+ * What the kernel says of that. Each opening of a render node maps the seq64 buffer of the whole device, 2 MiB in memory of the host,
+ * into the new address space (Linux 7.2 amdgpu_kms.c, amdgpu_driver_open_kms; amdgpu_seq64.c, amdgpu_seq64_map), and it is counted
+ * (amdgpu_fdinfo.c, amdgpu_show_fdinfo); with it lie page tables, on an APU in the same memory.
+ */
+#define OPENED_KIB 2064u
 static int open_fdinfo(void)
 {
 	int fd = memfd_create("fdinfo", MFD_CLOEXEC);
-	uint64_t host = seam.in_host ? seam.in_host(prime) : 0;
+	uint64_t host = prime && seam.in_host ? seam.in_host(prime) : 0;
 
 	dprintf(fd, "pos:\t0\ndrm-driver:\tamdgpu\ndrm-memory-vram:\t4 KiB\ndrm-memory-gtt: \t%llu KiB\n",
-		(unsigned long long)host / 1024);
+		OPENED_KIB + (unsigned long long)host / 1024);
 	lseek(fd, 0, SEEK_SET);
 	return fd;
 }
@@ -66,11 +72,34 @@ static int import_dmabuf(struct gnv_kfd_import_dmabuf *arg)
 	return 0;
 }
 
+/* Memory of the host where an import was, whose addresses are the process's still. */
+static int alloc_memory(struct gnv_kfd_alloc_memory *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < 8 && import[i].va; i++)
+		;
+	if (i == 8 || !(arg->flags & GNV_KFD_ALLOC_GTT))
+		return answer(EINVAL);
+	import[i].va = (void *)(uintptr_t)arg->va;
+	import[i].dmabuf = -1;
+	import[i].len = arg->size;
+	arg->handle = i + 1;
+	return 0;
+}
+
 static int map_memory(struct gnv_kfd_map_memory *arg)
 {
 	int err = seam_refuses(SEAM_KFD_MAP);
 	size_t len;
 
+	if (import[arg->handle - 1].dmabuf < 0) {
+		mmap(import[arg->handle - 1].va, import[arg->handle - 1].len, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		import[arg->handle - 1].mapped = true;
+		arg->done = 1;
+		return 0;
+	}
 	if (err || !seam_map(import[arg->handle - 1].dmabuf, import[arg->handle - 1].va, SEAM_WAY_KFD, &len))
 		return answer(err ? err : EINVAL);
 	import[arg->handle - 1].mapped = true;
@@ -80,7 +109,8 @@ static int map_memory(struct gnv_kfd_map_memory *arg)
 
 static int unmap_memory(const struct gnv_kfd_map_memory *arg)
 {
-	seam_unmap(import[arg->handle - 1].va, true);
+	if (import[arg->handle - 1].dmabuf >= 0)
+		seam_unmap(import[arg->handle - 1].va, true);
 	import[arg->handle - 1].mapped = false;
 	return 0;
 }
@@ -116,6 +146,9 @@ bool seam_gpu_answers(int fd, unsigned long request, void *arg, int *ret)
 	case GNV_KFD_IMPORT_DMABUF:
 		*ret = import_dmabuf(arg);
 		break;
+	case GNV_KFD_ALLOC_MEMORY:
+		*ret = alloc_memory(arg);
+		break;
 	case GNV_KFD_MAP_MEMORY:
 		*ret = map_memory(arg);
 		break;
@@ -136,6 +169,8 @@ int open(const char *path, int flags, ...)
 	va_list args;
 	mode_t mode;
 
+	if (seam.gpu_nodes && !strcmp(path, "/dev/dri/" RENDER))
+		prime = 0;
 	if (seam.gpu_nodes && (!strcmp(path, "/dev/kfd") || !strcmp(path, "/dev/dri/" RENDER)))
 		return memfd_create("node", MFD_CLOEXEC);
 	if (seam.gpu_nodes && !strncmp(path, FDINFO, strlen(FDINFO)))

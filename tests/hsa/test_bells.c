@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Doorbells that have to be proven: a kernel rings a thousand times as it is told, and each is seen. */
 #include <gpunvme/gpunvme.h>
+#include <pthread.h>
 
 #include "gpu/bar.h"
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
 #include "nvme/dev.h"
 #include "util/clock.h"
+
+#define STILL_MS 5000u
 
 static void *doorbells;
 static char said[4096];
@@ -40,7 +43,7 @@ static int detach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_g
 static void test_bells(void **state)
 {
 	static struct gnv_mem_ops doubtful;
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -64,9 +67,55 @@ static void test_bells(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+static void *stop_lanes(void *arg)
+{
+	unsigned (*evict)(unsigned ms);
+
+	(void)arg;
+	*(void **)&evict = played_symbol("standin_evict");
+	while (!evict(STILL_MS)) /* until there are lanes */
+		;
+	return NULL;
+}
+
+/*
+ * The driver stops all lanes for longer than a command may take, and their clock goes on: what was completed meanwhile has not timed out.
+ */
+static void test_still(void **state)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 16, STILL_MS / 2, 0 };
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	copy.nblocks = BLOCKS;
+	copy.step = 1;
+	copy.lanes = 8;
+	assert_int_equal(pthread_create(&thread, NULL, stop_lanes, NULL), 0);
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	pthread_join(thread, NULL);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test_teardown(test_bells, clear) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test_teardown(test_bells, clear), cmocka_unit_test_teardown(test_still, clear) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 
 #include "common/gpu_tree.h"
-#include "doctor.h"
 #include "hsa/rig.h"
+#include "machine/doctor.h"
 #include "nvme/dev.h"
-#include "os/uapi/kfd.h"
+#include "os/amd/uapi/kfd.h"
 #include "unit/calls.h"
 
 static struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
@@ -70,11 +70,14 @@ static void put_gpu(unsigned gfx, unsigned heap)
 
 static int examine(const char *controller)
 {
+	struct gnv_report report = { .count = 0 };
+	int ret = gnv_doctor_gpu(root, 0, controller, &report);
+
 	count = GPUNVME_MAX_CHECKS;
-	return gnv_doctor_gpu(root, 0, controller, checks, &count);
+	return report.count ? gnv_report_put(&report, checks, &count, sizeof(*checks)) : ret;
 }
 
-static void finds(const char *name, int verdict, const char *reason, const char *remedy)
+static void finds(const char *name, enum gpunvme_verdict verdict, const char *reason, const char *remedy)
 {
 	unsigned i;
 
@@ -83,7 +86,7 @@ static void finds(const char *name, int verdict, const char *reason, const char 
 	if (i == count)
 		fail_msg("%s was not asked", name);
 	if (checks[i].verdict != verdict || !strstr(checks[i].reason, reason) || !strstr(checks[i].remedy, remedy))
-		fail_msg("%s: verdict %d, '%s' -> '%s'", name, checks[i].verdict, checks[i].reason, checks[i].remedy);
+		fail_msg("%s: verdict %u, '%s' -> '%s'", name, checks[i].verdict, checks[i].reason, checks[i].remedy);
 }
 
 /* All is well. */
@@ -180,7 +183,7 @@ static void test_unlisted(void **state)
 	assert_int_equal(examine(NULL), -ENODEV);
 	finds("listed", GPUNVME_VERDICT_FAILED, "whose driver is vfio-pci", "amdgpu");
 	finds("runtime", GPUNVME_VERDICT_SKIPPED, "does not list it", "");
-	assert_int_equal(gnv_doctor_gpu(root, 1, NULL, checks, &count), -ENOENT);
+	assert_int_equal(gnv_doctor_gpu(root, 1, NULL, &(struct gnv_report){ .count = 0 }), -ENOENT);
 }
 
 /* How far queues climb, and what stops them. */
@@ -208,6 +211,7 @@ static void test_doorbells(void **state)
 {
 	(void)state;
 	put_gpu(110000, 1);
+	pretend("STANDIN_INTEROP", "1");
 	remote = true;
 	nowhere = memfd_create("bar0", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(nowhere, 1 << 20), 0);

@@ -3,6 +3,7 @@
  * What can go wrong on a GPU that runs the real code, and what the library says then: addresses that are not its, code that is none,
  * kernels that never end, packets that are malformed. With the lanes of the executor only.
  */
+#include <elf.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@
 #include "gpu/gpu.h"
 #include "gpu/kernels/code_object.h"
 #include "hsa/rig.h"
-#include "os/hsa_table.h"
+#include "os/amd/hsa_table.h"
 #include "util/clock.h"
 
 #define FAULT "0x2b"
@@ -67,38 +68,43 @@ static uint64_t address_of(struct gpunvme_gpu *gpu, enum where where, struct gnv
 	}
 }
 
-/* A fault ends all that the process does with the GPU, so that each has a runtime of its own. */
-static void test_addresses(void **state)
+static void touch(void *arg)
 {
+	const enum where where = *(enum where *)arg;
+	const bool good = where == OWN || where == END || where == LOCKED;
 	struct gpunvme_gpu *gpu, *other;
 	struct gnv_gpu_range own, far;
-	enum where where;
 	void *page = NULL;
-	bool good;
+
+	assert_int_equal(posix_memalign(&page, 4096, 4096), 0);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &other), 0);
+	assert_int_equal(gpu->ops->local_alloc(gpu, 8192, &own), 0);
+	assert_int_equal(other->ops->local_alloc(other, 8192, &far), 0);
+	fill(gpu, address_of(gpu, where, &own, far.lane, page), good ? NULL : FAULT);
+	fill(other, far.lane, NULL);
+	if (where == LOCKED) {
+		assert_int_equal(*(uint32_t *)page, 0x5a5a5a5a);
+		gpu->ops->host_detach(gpu, &(struct gnv_gpu_range){ .cookie = page });
+	}
+	if (where != FREED)
+		gpu->ops->local_free(gpu, &own, 8192);
+	other->ops->local_free(other, &far, 8192);
+	gpunvme_gpu_close(gpu);
+	gpunvme_gpu_close(other);
+	left_by_faults(!good);
+	free(page);
+}
+
+/* A fault ends all that the process does with the GPU, so that each has a process of its own. */
+static void test_addresses(void **state)
+{
+	enum where where;
 
 	(void)state;
 	pretend("STANDIN_GPUS", "2");
-	assert_int_equal(posix_memalign(&page, 4096, 4096), 0);
-	for (where = OWN; where < PLACES; where++) {
-		good = where == OWN || where == END || where == LOCKED;
-		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-		assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &other), 0);
-		assert_int_equal(gpu->ops->local_alloc(gpu, 8192, &own), 0);
-		assert_int_equal(other->ops->local_alloc(other, 8192, &far), 0);
-		fill(gpu, address_of(gpu, where, &own, far.lane, page), good ? NULL : FAULT);
-		fill(other, far.lane, NULL);
-		if (where == LOCKED) {
-			assert_int_equal(*(uint32_t *)page, 0x5a5a5a5a);
-			gpu->ops->host_detach(gpu, &(struct gnv_gpu_range){ .cookie = page });
-		}
-		if (where != FREED)
-			gpu->ops->local_free(gpu, &own, 8192);
-		other->ops->local_free(other, &far, 8192);
-		gpunvme_gpu_close(gpu);
-		gpunvme_gpu_close(other);
-		nothing_left();
-	}
-	free(page);
+	for (where = OWN; where < PLACES; where++)
+		apart(touch, &where);
 }
 
 /* ---- Kernels that never end ---- */
@@ -150,6 +156,20 @@ struct code {
 	uint64_t entry; /* in the copy */
 };
 
+/* Where in the file an address of the code is. */
+static uint64_t in_file(const unsigned char *elf, uint64_t address)
+{
+	const Elf64_Ehdr *header = (const void *)elf;
+	const Elf64_Phdr *segment = (const void *)(elf + header->e_phoff);
+	unsigned i;
+
+	for (i = 0; i < header->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD && address - segment[i].p_vaddr < segment[i].p_filesz)
+			return address - segment[i].p_vaddr + segment[i].p_offset;
+	fail_msg("no segment holds 0x%llx", (unsigned long long)address);
+	return 0;
+}
+
 /* The kernel descriptor by the fill kernel's argument bytes: nothing else begins a line of 64 bytes so. */
 static void copy_code(struct code *c)
 {
@@ -165,7 +185,7 @@ static void copy_code(struct code *c)
 		assert_true(at + 128 < c->object.len);
 	c->descriptor = c->copy + at;
 	memcpy(&offset, c->descriptor + 16, 8);
-	c->entry = at + (uint64_t)offset - 4096; /* the code's addresses are a page further than its bytes */
+	c->entry = in_file(c->copy, at + (uint64_t)offset);
 }
 
 /* Load the copy and run its fill kernel. What the last call answered; its words are checked. */
@@ -292,22 +312,28 @@ static int dispatch(const struct code *c, enum mistake mistake)
 	return broken;
 }
 
-static void test_packets(void **state)
+static void make_mistake(void *arg)
 {
-	enum mistake mistake;
+	const enum mistake mistake = *(enum mistake *)arg;
 	struct code c;
 	int broken;
 
-	(void)state;
 	copy_code(&c);
 	put32(c.descriptor, 4096);
 	put32(c.descriptor + 4, 256);
-	for (mistake = NONE; mistake < MISTAKES; mistake++) {
-		broken = dispatch(&c, mistake);
-		if (broken != (answers[mistake] ? (int)strtol(answers[mistake], NULL, 0) : 0))
-			fail_msg("mistake %d ended with 0x%x", mistake, (unsigned)broken);
-	}
+	broken = dispatch(&c, mistake);
+	if (broken != (answers[mistake] ? (int)strtol(answers[mistake], NULL, 0) : 0))
+		fail_msg("mistake %d ended with 0x%x", mistake, (unsigned)broken);
 	free(c.copy);
+}
+
+static void test_packets(void **state)
+{
+	enum mistake mistake;
+
+	(void)state;
+	for (mistake = NONE; mistake < MISTAKES; mistake++)
+		apart(make_mistake, &mistake);
 }
 
 /* ---- Loads that fall apart ---- */
@@ -317,7 +343,7 @@ static void test_torn(void **state)
 {
 	const struct gpunvme_litmus_result *cqe16;
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	struct gpunvme_litmus litmus = { .size = sizeof(litmus) };
+	struct gpunvme_litmus litmus = GPUNVME_LITMUS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	unsigned turns;
@@ -329,7 +355,7 @@ static void test_torn(void **state)
 	opts.commands = 300;
 	cqe16 = &litmus.test[GPUNVME_LITMUS_CQE16];
 	for (turns = 0; turns < 50 && cqe16->verdict != GPUNVME_LITMUS_FAILED; turns++) {
-		assert_int_equal(gpunvme_litmus(dev, gpu, &opts, &litmus), 0);
+		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &litmus), 0);
 		assert_int_equal(litmus.failed, 0);
 	}
 	assert_int_equal(cqe16->verdict, GPUNVME_LITMUS_FAILED);

@@ -10,6 +10,7 @@
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
+#include "os/amd/hsa_table.h"
 #include "util/clock.h"
 
 #define BYTES 4096u
@@ -97,26 +98,11 @@ static void works(const char *which)
 	gpunvme_gpu_close(other);
 }
 
-static int begin(void **state)
-{
-	(void)state;
-	pretend("STANDIN_GPUS", "2");
-	return gpunvme_gpu_open("hsa:0", NULL, &gpu);
-}
-
-static int end(void **state)
-{
-	gpunvme_gpu_close(gpu);
-	nothing_left();
-	works("hsa:0"); /* the stand-in's GPU does, in a new runtime */
-	return clear(state);
-}
-
-static void test_freed(void **state)
+static void body_freed(void *arg)
 {
 	struct waiter w = { 0 };
 
-	(void)state;
+	(void)arg;
 	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &w.go), 0);
 	start(&w);
 	gpu->ops->local_free(gpu, &w.go, BYTES);
@@ -125,12 +111,12 @@ static void test_freed(void **state)
 }
 
 /* Memory of the host that goes while the GPU has it. */
-static void test_unmapped(void **state)
+static void body_unmapped(void *arg)
 {
 	void *page = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct waiter w = { 0 };
 
-	(void)state;
+	(void)arg;
 	assert_int_equal(gpu->ops->host_attach(gpu, page, BYTES, &w.go), 0);
 	start(&w);
 	munmap(page, BYTES);
@@ -139,24 +125,21 @@ static void test_unmapped(void **state)
 }
 
 /* Memory that is there and not the GPU's any more, which only the executor can tell. */
-static void test_detached(void **state)
+static void body_detached(void *arg)
 {
 	void *page = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const char *lanes = getenv("STANDIN_LANES");
 	struct waiter w = { 0 };
 
-	(void)state;
-	if (lanes && !strcmp(lanes, "gfx")) {
-		assert_int_equal(gpu->ops->host_attach(gpu, page, BYTES, &w.go), 0);
-		start(&w);
-		gpu->ops->host_detach(gpu, &w.go);
-		faulted(&w);
-	}
+	(void)arg;
+	assert_int_equal(gpu->ops->host_attach(gpu, page, BYTES, &w.go), 0);
+	start(&w);
+	gpu->ops->host_detach(gpu, &w.go);
+	faulted(&w);
 	munmap(page, BYTES);
 }
 
 /* With queues and buffers, of which nothing can be used and everything be given back. */
-static void test_queue(void **state)
+static void body_queue(void *arg)
 {
 	struct gpunvme_copy c = GPUNVME_COPY_INIT;
 	struct gpunvme_mem_opts vram = GPUNVME_MEM_OPTS_INIT;
@@ -168,7 +151,7 @@ static void test_queue(void **state)
 	struct waiter w = { 0 };
 	unsigned i;
 
-	(void)state;
+	(void)arg;
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
@@ -183,7 +166,7 @@ static void test_queue(void **state)
 	gpu->ops->local_free(gpu, &w.go, BYTES);
 	faulted(&w);
 	c.nblocks = 128;
-	assert_int_equal(gpunvme_copy(gpu, &dq, 1, &dbuf, &c), -EIO);
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &c), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel touched memory at");
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &none), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel touched memory at");
@@ -241,13 +224,175 @@ static void test_others(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+/* ---- In processes of their own ---- */
+
+/* Another GPU goes on, and closing the one that faulted ends: its queue, which never would, and the rest of it are left. */
+static void with_gpu(void *arg)
+{
+	void (*const body)(void *) = *(void (**)(void *))arg;
+
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	body(NULL);
+	gpunvme_gpu_close(gpu);
+	left_by_faults(2); /* with the one of faulted() */
+	works("hsa:1");
+	left_by_faults(2);
+}
+
+static void run(void (*body)(void *))
+{
+	pretend("STANDIN_GPUS", "2");
+	apart(with_gpu, &body);
+}
+
+static void test_freed(void **state)
+{
+	(void)state;
+	run(body_freed);
+}
+
+static void test_unmapped(void **state)
+{
+	(void)state;
+	run(body_unmapped);
+}
+
+static void test_detached(void **state)
+{
+	const char *lanes = getenv("STANDIN_LANES");
+
+	(void)state;
+	if (lanes && !strcmp(lanes, "gfx"))
+		run(body_detached);
+}
+
+static void test_queue(void **state)
+{
+	(void)state;
+	run(body_queue);
+}
+
+/* The queue tells of the same fault in another way, earlier or later: what the fault says stands. */
+static void test_also(void **state)
+{
+	(void)state;
+	pretend("STANDIN_ALSO", "before");
+	run(body_freed);
+	pretend("STANDIN_ALSO", "after");
+	run(body_freed);
+}
+
+/* The GPU is reset while a kernel of the library runs: the process goes on without it. */
+static void body_reset(void *arg)
+{
+	void (*reset)(unsigned gpu);
+	struct waiter w = { 0 };
+	uint32_t word;
+
+	(void)arg;
+	*(void **)&reset = played_symbol("standin_gpu_reset");
+	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &w.go), 0);
+	start(&w);
+	reset(0);
+	pthread_join(w.thread, NULL);
+	assert_int_equal(w.ret, -EIO);
+	says(w.said, "its driver has reset it (dmesg says why), and gnvk_ring.kd with it");
+	assert_int_equal(gpu->ops->peek(gpu, &word, w.rest.lane, 4), -EIO);
+	gpunvme_gpu_close(gpu);
+	_exit(0);
+}
+
+static void test_reset(void **state)
+{
+	(void)state;
+	run(body_reset);
+}
+
+/* A kernel that the driver cannot take off the GPU: closing resets that, and who opens it again in this process is told. */
+static void body_wedged(void *arg)
+{
+	struct gnv_fill_args args = { 0, 0, 0, 0 };
+	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, NULL, NULL };
+
+	(void)arg;
+	pretend("STANDIN_FAIL", "dispatch:1:0");
+	pretend("STANDIN_WEDGED", "1");
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -ETIMEDOUT);
+	gpunvme_gpu_close(gpu);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
+	says(gpunvme_errmsg(), "its driver has reset it");
+	gpunvme_gpu_close(gpu);
+	_exit(0);
+}
+
+static void test_wedged(void **state)
+{
+	(void)state;
+	run(body_wedged);
+}
+
+/* Memory of the library's own that the driver does not free is lost, and no reason to end a process; a user's the runtime decides. */
+static void body_kept(void *arg)
+{
+	struct gnv_gpu_range range;
+
+	(void)arg;
+	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &range), 0);
+	pretend("STANDIN_FAIL", "amd_memory_pool_free:1:1");
+	gpu->ops->local_free(gpu, &range, BYTES);
+	unsetenv("STANDIN_FAIL");
+	works("hsa:0");
+	gpunvme_gpu_close(gpu);
+	_exit(0);
+}
+
+static void test_kept(void **state)
+{
+	(void)state;
+	run(body_kept);
+}
+
+/* Of a second fault in a process nobody is told: its kernel is late, and then nothing more is asked of that GPU either. */
+static void body_second(void *arg)
+{
+	struct gnv_fill_args args = { 0x7ff123450000, 64, 0, 0 };
+	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 500, NULL, NULL };
+	struct gpunvme_gpu *other;
+	struct gnv_gpu_range range;
+	uint32_t word;
+
+	(void)arg;
+	assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &other), 0);
+	(*(struct gnv_hsa **)other->priv)->bound.ms = 300;
+	assert_int_equal(other->ops->local_alloc(other, BYTES, &range), 0);
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
+	args.at += 1 << 20;
+	assert_int_equal(other->ops->launch(other, &launch), -ETIMEDOUT);
+	assert_int_equal(other->ops->peek(other, &word, range.lane, 4), -EIO);
+	assert_int_equal(other->ops->poke(other, range.lane, &word, 4), -EIO);
+	says(gpunvme_errmsg(), "an earlier kernel failed or never ended");
+	other->ops->local_free(other, &range, BYTES);
+	assert_int_equal(other->ops->local_alloc(other, BYTES, &range), -EIO);
+	gpunvme_gpu_close(gpu);
+	gpunvme_gpu_close(other); /* its queue does not end: given up after a while */
+	_exit(0);
+}
+
+static void test_second(void **state)
+{
+	(void)state;
+	run(body_second);
+}
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_others), /* first, because it forks */
-		TEST(test_freed), TEST(test_unmapped), TEST(test_detached), TEST(test_queue),
+	const struct CMUnitTest tests[] = { /* all fork, with no thread */
+		cmocka_unit_test(test_others),	      cmocka_unit_test_teardown(test_freed, clear),
+		cmocka_unit_test_teardown(test_unmapped, clear), cmocka_unit_test_teardown(test_detached, clear),
+		cmocka_unit_test_teardown(test_queue, clear),	 cmocka_unit_test_teardown(test_also, clear),
+		cmocka_unit_test_teardown(test_reset, clear),	 cmocka_unit_test_teardown(test_second, clear),
+		cmocka_unit_test_teardown(test_wedged, clear),	 cmocka_unit_test_teardown(test_kept, clear),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -8,7 +8,7 @@
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
-#include "os/hsa_table.h"
+#include "os/amd/hsa_table.h"
 #include "util/clock.h"
 
 #define LANES_MAX 2048u
@@ -93,7 +93,7 @@ static uint64_t submitted(void)
 {
 	struct gpunvme_volume_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_volume_info(vol, &info), 0);
+	assert_int_equal(gpunvme_volume_get_info(vol, &info), 0);
 	return info.submitted;
 }
 
@@ -157,9 +157,9 @@ static void check(const char *kernel, const struct shape *s, uint64_t nblocks, u
 	work.nblocks = nblocks;
 	memset(data, 0xee, BLOCKS * 512);
 	memset(answer, 0xee, sizeof(answer));
-	assert_int_equal(gnv_hsa_copy(lanes, out, answer, sizeof(answer)), 0);
+	assert_int_equal(gnv_hsa_poke(lanes, (uintptr_t)out, answer, sizeof(answer)), 0);
 	run(kernel, s);
-	assert_int_equal(gnv_hsa_copy(lanes, answer, out, sizeof(answer)), 0);
+	assert_int_equal(gnv_hsa_peek(lanes, answer, (uintptr_t)out, sizeof(answer)), 0);
 	for (i = 0; i < count; i++)
 		if (answer[i])
 			fail_msg("%s, groups of %u x %u x %u: lane %u has %d", kernel, s->group[0], s->group[1], s->group[2], i, answer[i]);

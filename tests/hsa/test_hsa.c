@@ -11,12 +11,15 @@
 
 #include <gpunvme/gpunvme.h>
 
+#include "common/refused.h"
 #include "gpu/gpu.h"
+#include "gpu/kernels/code_object.h"
 #include "hsa/rig.h"
+#include "util/bits.h"
 #include "util/clock.h"
 
 /* A block that the lanes of the GPU read is the image's. */
-static void test_read(void **state)
+static void read_on(const char *name, uint32_t width)
 {
 	struct gpunvme_gpu_info info = { .size = sizeof(info) };
 	struct gpunvme_qp_info about = { .size = sizeof(about) };
@@ -29,12 +32,11 @@ static void test_read(void **state)
 	int answer = -1;
 	unsigned i;
 
-	(void)state;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
+	assert_int_equal(gpunvme_gpu_get_info(gpu, &info), 0);
 	assert_int_equal(info.kind, GPUNVME_GPU_HSA);
-	assert_int_equal(info.width, 32);
-	assert_string_equal(info.name, "Stand-in of the tests, gfx1100, 0000:40:00.0");
+	assert_int_equal(info.width, width);
+	assert_string_equal(info.name, name);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0); /* with its self-test, a kernel */
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
@@ -48,7 +50,7 @@ static void test_read(void **state)
 		assert_int_equal(((unsigned char *)gpunvme_mem_ptr(mem))[i], pattern(FIRST + i / 512));
 	assert_int_equal(gnv_gpu_read(gpu, &dq, &dbuf, dq.lba_count, 1, &answer), 0);
 	assert_int_equal(answer, -ERANGE);
-	assert_int_equal(gpunvme_qp_info(qp, &about), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &about), 0);
 	assert_int_equal(about.submitted, 1);
 	assert_int_equal(about.in_flight, 0);
 	gpunvme_mem_free(mem);
@@ -57,14 +59,42 @@ static void test_read(void **state)
 	gpunvme_dev_close(dev);
 }
 
+static void test_read(void **state)
+{
+	(void)state;
+	read_on("Stand-in of the tests, gfx1100, 0000:40:00.0", 32);
+}
+
+/* Another GPU: the code is its own or its family's, as far as this build has it; as machine code, it is executed. */
+static void test_read_on_others(void **state)
+{
+	static const struct {
+		const char *gfx, *name;
+		uint32_t width;
+	} others[] = {
+		{ "gfx1152", "Stand-in of the tests, gfx1152, 0000:40:00.0", 32 },
+		{ "gfx942:sramecc+:xnack-", "Stand-in of the tests, gfx942, 0000:40:00.0", 64 },
+	};
+	struct gnv_code_object code;
+	unsigned i, tried = 0;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(others); i++) {
+		if (gnv_code_object_find(others[i].gfx, &code))
+			continue;
+		pretend("STANDIN_GFX", others[i].gfx);
+		read_on(others[i].name, others[i].width);
+		tried++;
+	}
+	if (!tried) {
+		print_message("this build has no code for them\n");
+		skip();
+	}
+}
+
 static void refused(const char *spec, int ret, const char *sentence)
 {
-	struct gpunvme_gpu *gpu = NULL;
-
-	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), ret);
-	assert_null(gpu);
-	if (!strstr(gpunvme_errmsg(), sentence))
-		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	gpu_refused(spec, ret, sentence);
 	nothing_left();
 }
 
@@ -109,7 +139,7 @@ static void auto_is(enum gpunvme_gpu_kind kind, const char *name, const char *sa
 
 	heard[0] = 0;
 	assert_int_equal(gpunvme_gpu_open("auto", &opts, &gpu), 0);
-	assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
+	assert_int_equal(gpunvme_gpu_get_info(gpu, &info), 0);
 	assert_int_equal(info.kind, kind);
 	assert_non_null(strstr(info.name, name));
 	assert_non_null(strstr(heard, name));
@@ -258,7 +288,7 @@ static bool three_times(void *ctx)
 /* A kernel that hangs is waited for as long as something happens; a copy, no longer than its queue's time-out and the slack. */
 static void test_bounded(void **state)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 200 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 0, 200, 0 };
 	struct gnv_fill_args args = { 0, 0, 0, 0 };
 	unsigned asked = 0;
 	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, three_times, &asked };
@@ -284,10 +314,11 @@ static void test_bounded(void **state)
 	copy.step = 1; /* 2048 commands of 0.2 s each, if it came to that */
 	start = gnv_clock_ns();
 	pretend("STANDIN_FAIL", "dispatch:1:0");
-	assert_int_equal(gpunvme_copy(gpu, &dq, 1, &dbuf, &copy), -ETIMEDOUT);
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), -ETIMEDOUT);
 	assert_true(gnv_clock_ns() - start < 30000 * GNV_NS_PER_MS);
-	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_mem_free(mem), -EBUSY); /* a GPU that hangs is not asked what is in flight */
+	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_mem_free(mem), 0);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(counts->allocations, 2); /* which a lane may still use */
@@ -351,11 +382,55 @@ static void test_launch(void **state)
 
 #define TEST(name) cmocka_unit_test_teardown(name, clear)
 
+/* gfx9 has waves of 64 lanes, which a kernel's ballots and shuffles then have. */
+static void test_wide(void **state)
+{
+	struct gpunvme_gpu_info info = { .size = sizeof(info) };
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	unsigned i;
+	int ret;
+
+	(void)state;
+	if (getenv("STANDIN_LANES") && !strcmp(getenv("STANDIN_LANES"), "gfx"))
+		skip(); /* the executor is a gfx11 */
+	pretend("STANDIN_GFX", "gfx90a");
+	ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
+	if (ret == -EOPNOTSUPP)
+		skip(); /* this build has no code for it */
+	assert_int_equal(ret, 0);
+	assert_int_equal(gpunvme_gpu_get_info(gpu, &info), 0);
+	assert_int_equal(info.width, 64);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	copy.nblocks = BLOCKS;
+	copy.step = 4;
+	copy.lanes = 200; /* three waves, and one that is not full */
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	for (i = 0; i < BLOCKS * 512; i++)
+		if (((unsigned char *)gpunvme_mem_ptr(mem))[i] != pattern(i / 512))
+			fail_msg("byte %u is 0x%x", i, ((unsigned char *)gpunvme_mem_ptr(mem))[i]);
+	gpunvme_mem_free(mem);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_read),	 TEST(test_wrong_gpu), TEST(test_auto),	   TEST(test_lacking), TEST(test_failures),
 		TEST(test_lost_kernels), TEST(test_launch),    TEST(test_bounded), TEST(test_other_libraries),
+		TEST(test_wide),	 TEST(test_read_on_others),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

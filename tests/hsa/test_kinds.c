@@ -5,12 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include <gpunvme/gpunvme.h>
 
+#include "common/image.h"
 #include "common/played.h"
 #include "hsa/runtime.h"
 #include "mem/mem.h"
@@ -18,6 +20,22 @@
 
 static struct fake_hip *hip;
 static struct gpunvme_gpu *gpu;
+static char uri[300];
+
+static int setup(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("i"), 1 << 20);
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("i"));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	remove(image_path("i"));
+	return image_remove_dir(state);
+}
 
 /* HIP stands on the HSA runtime, which therefore knows its memory. */
 static void granted(void *ptr, size_t size, bool yes)
@@ -87,6 +105,25 @@ static void test_hip(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
 }
 
+/*
+ * The software controller has copies made where the CPU has no address, and the runtime makes none of what it has not allocated: it
+ * takes that for the host's (ROCr 6.4, Runtime::CopyMemory).
+ */
+static void test_out_of_reach(void **state)
+{
+	struct gpunvme_mem *mem = NULL;
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(alloc(gpu, GPUNVME_MEM_HIP, &mem), 0);
+	assert_null(gpunvme_mem_ptr(mem));
+	assert_int_equal(gpunvme_mem_map(mem, dev), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "without GPUNVME_MEM_DRM"));
+	gpunvme_mem_free(mem);
+	gpunvme_dev_close(dev);
+}
+
 static void test_refusals(void **state)
 {
 	struct gpunvme_mem *mem = NULL;
@@ -106,7 +143,8 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(test_hip, begin, end),
+					    cmocka_unit_test_setup_teardown(test_out_of_reach, begin, end),
 					    cmocka_unit_test_setup_teardown(test_refusals, begin, end) };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, setup, teardown);
 }

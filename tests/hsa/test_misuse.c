@@ -7,6 +7,7 @@
 
 #include "hsa/rig.h"
 #include "mem/mem.h"
+#include "os/amd/hsa_table.h"
 
 #define BYTES 65536u
 
@@ -91,14 +92,14 @@ static void says(const char *words)
 		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), words);
 }
 
-/* The first blocks of the pattern into the buffer. Return: as gpunvme_copy(). */
+/* The first blocks of the pattern into the buffer. Return: as gpunvme_copy_run(). */
 static int copy(int lanes, int queue, const struct gpunvme_dbuf *dbuf)
 {
 	struct gpunvme_copy c = GPUNVME_COPY_INIT;
 
 	c.nblocks = BYTES / 512;
 	c.lanes = 32;
-	return gpunvme_copy(gpu[lanes], &dq[queue], 1, dbuf, &c);
+	return gpunvme_copy_run(gpu[lanes], &dq[queue], 1, dbuf, &c);
 }
 
 static void share(struct gpunvme_mem *mem, struct gpunvme_dbuf *dbuf)
@@ -146,6 +147,135 @@ static void test_not_memory(void **state)
 	assert_null(mem);
 	user_free(far);
 	works(0);
+}
+
+/*
+ * What hipHostMalloc() gives is the runtime's own memory, which it does not lock again. Whoever had access to it keeps it.
+ */
+static void test_host_memory(void **state)
+{
+	hsa_status_t (*allow)(uint32_t agents, const hsa_agent_t *agent, const uint32_t *flags, const void *ptr);
+	bool (*sees)(unsigned gpu, const void *ptr);
+	const hsa_agent_t second = { AGENT_GPU + 1 };
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+	void *ptr = NULL;
+	unsigned i;
+
+	(void)state;
+	find("hsa_amd_agents_allow_access", &allow);
+	find("standin_sees", &sees);
+	assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_HOST }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
+	assert_int_equal(allow(1, &second, NULL, ptr), HSA_STATUS_SUCCESS);
+	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
+	share(mem, &dbuf);
+	assert_int_equal(copy(0, 0, &dbuf), 0);
+	for (i = 0; i < BYTES; i++)
+		assert_int_equal(((unsigned char *)ptr)[i], pattern(i / 512));
+	assert_true(sees(0, ptr) && sees(1, ptr));
+	gpunvme_mem_free(mem);
+	assert_int_equal(gpunvme_mem_register(gpu[0], (char *)ptr + BYTES / 2, BYTES, &mem), -EFAULT); /* over its end */
+	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
+	works(0);
+}
+
+/* Whether running lanes may see old lines of registered memory depends on the kind of GPU, and the log says so. */
+static void test_cached(void **state)
+{
+	static const struct {
+		const char *gfx;
+		uint64_t pool;
+		uint32_t flags;
+		bool cached;
+	} table[] = {
+		{ "gfx1100", POOL_LOCAL, 0, true },  { "gfx1100", POOL_LOCAL, 8, false }, { "gfx1100", POOL_FINE, 0, false },
+		{ "gfx906", POOL_FINE, 0, false },   { "gfx90a", POOL_FINE, 0, true },	   { "gfx90a", POOL_FINE, 8, false },
+		{ "gfx942", POOL_FINE, 0, true },    { "gfx942", POOL_FINE, 8, false },   { "gfx1201", POOL_FINE, 0, true },
+		{ "gfx1201", POOL_FINE, 8, false },
+	};
+	struct gnv_log log = { .fn = keep_log };
+	size_t i;
+
+	(void)state;
+	gpu[0]->log = log;
+	for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		struct gpunvme_mem *mem;
+		void *ptr = NULL;
+
+		log_text[0] = '\0';
+		snprintf((*(struct gnv_hsa **)gpu[0]->priv)->info.isa, 64, "amdgcn-amd-amdhsa--%s", table[i].gfx);
+		assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ table[i].pool }, BYTES, table[i].flags, &ptr), HSA_STATUS_SUCCESS);
+		assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
+		if (!!strstr(log_text, "may be cached by this GPU") != table[i].cached)
+			fail_msg("%s, pool 0x%x, flags %u: '%s'", table[i].gfx, (unsigned)table[i].pool, table[i].flags, log_text);
+		gpunvme_mem_free(mem);
+		assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
+	}
+	gpu[0]->log.fn = NULL;
+}
+
+/* gfx12 caches fine-grained memory too: without a runtime that makes uncached memory there is none for data, whatever is forced. */
+static void test_gfx12(void **state)
+{
+	struct gnv_hsa *hsa;
+	void *ptr;
+	bool cpu;
+
+	(void)state;
+	pretend("STANDIN_GFX", "gfx1201");
+	pretend("STANDIN_MINOR", "7");
+	assert_int_equal(gnv_hsa_open("0", &hsa), 0);
+	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), -EOPNOTSUPP);
+	says("which ROCm has from 7.2 on");
+	assert_null(strstr(gpunvme_errmsg(), "HSA_FORCE_FINE_GRAIN_PCIE"));
+	gnv_hsa_close(hsa);
+	pretend("STANDIN_MINOR", "15");
+	assert_int_equal(gnv_hsa_open("0", &hsa), 0);
+	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), 0);
+	gnv_hsa_free(hsa, ptr);
+	pretend("STANDIN_FAIL", "amd_memory_pool_allocate:1:1001"); /* the flag is refused: nothing less will do */
+	assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &cpu), -ENOMEM);
+	gnv_hsa_close(hsa);
+}
+
+/* Of two kinds of fine-grained memory each family has one that is better, in whichever order they are told (docs/amd.md). */
+static void test_extended(void **state)
+{
+	static const struct {
+		const char *gfx;
+		uint32_t kind; /* as in global_flags */
+		bool cached;
+	} table[] = {
+		{ "gfx942", 8, true },
+		{ "gfx950", 8, true },
+		{ "gfx90a", HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED, true },
+		{ "gfx906", HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED, false },
+		{ "gfx1100", HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED, false },
+	};
+	hsa_status_t (*ask)(const void *ptr, hsa_amd_pointer_info_t *info, void *(*alloc)(size_t), uint32_t *agents, hsa_agent_t **able);
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+	bool cached, reached;
+	struct gnv_hsa *hsa;
+	void *ptr, *cpu;
+	uint64_t lane;
+	size_t i;
+
+	(void)state;
+	find("hsa_amd_pointer_info", &ask);
+	pretend("STANDIN_MINOR", "7"); /* no uncached memory, which would be better than both */
+	for (i = 0; i < 2 * sizeof(table) / sizeof(table[0]); i++) {
+		pretend("STANDIN_EXTENDED", i & 1 ? "2" : "1");
+		pretend("STANDIN_GFX", table[i / 2].gfx);
+		assert_int_equal(gnv_hsa_open("0", &hsa), 0);
+		assert_int_equal(gnv_hsa_alloc(hsa, BYTES, true, &ptr, &reached), 0);
+		assert_int_equal(ask(ptr, &info, NULL, NULL, NULL), HSA_STATUS_SUCCESS);
+		if (info.global_flags != table[i / 2].kind)
+			fail_msg("%s, order %zu: memory with flags 0x%x", table[i / 2].gfx, i & 1, info.global_flags);
+		assert_int_equal(gnv_hsa_pointer(hsa, ptr, BYTES, &cpu, &lane, &cached), 0);
+		assert_int_equal(cached, table[i / 2].cached);
+		gnv_hsa_free(hsa, ptr);
+		gnv_hsa_close(hsa);
+	}
 }
 
 /* Between registering and mapping the memory goes: the GPU cannot be given it. */
@@ -258,7 +388,7 @@ static void test_closed_export(void **state)
 /* Lanes, queue and buffer of different GPUs. */
 static void test_mixed(void **state)
 {
-	const struct gpunvme_mem_opts opts = { sizeof(opts), GPUNVME_MEM_VRAM };
+	const struct gpunvme_mem_opts opts = { sizeof(opts), GPUNVME_MEM_VRAM, 0 };
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_gpu *cpu;
@@ -279,9 +409,9 @@ static void test_mixed(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, cpu, NULL, &plain), 0);
 	assert_int_equal(gpunvme_qp_view(plain, NULL, &plain_dq), 0);
 	c.nblocks = 1;
-	assert_int_equal(gpunvme_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV);
+	assert_int_equal(gpunvme_copy_run(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV);
 	gpunvme_qp_destroy(plain);
-	assert_int_equal(gpunvme_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV); /* a queue that is gone */
+	assert_int_equal(gpunvme_copy_run(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV); /* a queue that is gone */
 	gpunvme_gpu_close(cpu);
 	gpunvme_mem_free(mem);
 	works(0);
@@ -294,6 +424,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_not_memory), TEST(test_gone_before),	 TEST(test_freed),
+		TEST(test_host_memory), TEST(test_cached), TEST(test_gfx12), TEST(test_extended),
 		TEST(test_freed_vram), TEST(test_closed_export), TEST(test_mixed),
 		TEST(test_freed_close),
 	};

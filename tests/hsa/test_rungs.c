@@ -17,6 +17,8 @@ static struct {
 	bool apart;			   /* of the self-test's buffer the CPU has another view than the lanes, */
 	bool lanes_right;		   /* and the controller writes to the lanes' */
 	bool late; /* what was put there comes when the lanes have looked */
+	bool no_registers;
+	unsigned invalidations;
 	void *data; /* the place it belongs to */
 	struct gpunvme_mem *decoy;
 	unsigned maps; /* of memory of the GPU */
@@ -99,7 +101,7 @@ static const char *rung_of(struct gpunvme_qp *qp)
 	static struct gpunvme_qp_info info;
 
 	info.size = sizeof(info);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	return info.rung;
 }
 
@@ -124,8 +126,8 @@ static void read_back(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct g
 /* The software controller reads into memory of the GPU, where the CPU reaches it. */
 static void test_soft_vram(void **state)
 {
-	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM };
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0 };
+	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM, 0 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0, 0 };
 	struct gpunvme_mem *mem, *host;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -159,8 +161,8 @@ static void test_soft_vram(void **state)
 /* Across PCIe, data in memory of the host and rings in the GPU's, or the other way round, would not be ordered. */
 static void test_apart(void **state)
 {
-	const struct gpunvme_mem_opts in_host = { sizeof(in_host), GPUNVME_MEM_HOST };
-	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0 };
+	const struct gpunvme_mem_opts in_host = { sizeof(in_host), GPUNVME_MEM_HOST, 0 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_VRAM, 16, 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *host;
@@ -208,11 +210,83 @@ static void test_top(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* Recovered only when the program says that no kernel has an old view. */
+static void is_over(struct gpunvme_qp *qp)
+{
+	struct gpunvme_dq dq;
+
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
+	assert_int_equal(gpunvme_qp_recover(qp), -ENOSPC);
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_qp_release_old()"));
+	assert_int_equal(gpunvme_qp_release_old(qp), 0);
+	assert_int_equal(gpunvme_qp_recover(qp), 0);
+}
+
+/*
+ * All identifiers are in use, and the host cannot lock lanes of a GPU out that ring an old doorbell late: the queue stays over, by a
+ * recovery as by a reset, and others go on.
+ */
+static void test_every_identifier_in_use(void **state)
+{
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp[2];
+	char few[320];
+
+	(void)state;
+	snprintf(few, sizeof(few), "%s?queues=2", uri);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(few, NULL, &dev), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 8192, NULL, &mem), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp[i]), 0);
+	for (unsigned turn = 0; turn < 3; turn++) {
+		assert_int_equal(gpunvme_qp_recover(qp[0]), -ENOSPC);
+		read_back(dev, gpu, qp[1], mem);
+		is_over(qp[0]);
+		read_back(dev, gpu, qp[0], mem);
+		assert_int_equal(gpunvme_dev_reset(dev), -ENOSPC);
+		is_over(qp[0]);
+		is_over(qp[1]);
+		read_back(dev, gpu, qp[0], mem);
+		read_back(dev, gpu, qp[1], mem);
+	}
+	assert_int_equal(gpunvme_mem_free(mem), 0);
+	assert_int_equal(gpunvme_qp_destroy(qp[0]), 0);
+	assert_int_equal(gpunvme_qp_destroy(qp[1]), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	gpunvme_gpu_close(gpu);
+}
+
+/* A GPU of whose memory devices may read old lines: rings lie there only for who asks. */
+static void test_stale_reads(void **state)
+{
+	const struct gpunvme_qp_opts asked = { sizeof(asked), GPUNVME_QP_VRAM, 16, 0, 0 };
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_false(gpu->stale_reads); /* gfx1100 */
+	gpu->stale_reads = true;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(rung_of(qp), "direct-db");
+	assert_non_null(strstr(play.log, "rung vram is not tried: controllers may read old lines"));
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &asked, &qp), 0);
+	assert_string_equal(rung_of(qp), "vram");
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
 static void fall(const char *to, const char *why, bool direct)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	const bool lies = !atoi(why); /* of which only the time-out tells */
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, lies ? 2000 : 0 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, lies ? 2000 : 0, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
@@ -293,6 +367,55 @@ static void data_fails(const char *why)
 	nothing_left();
 }
 
+/* Old translations (or whatever an invalidation cures): the lanes see what was there before, until they are invalidated. */
+static int play_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
+{
+	if (what != GPUNVME_COHERENCE_INVALIDATE)
+		return gnv_gpu_hsa_ops.coherence(gpu, what);
+	play.invalidations++;
+	if (play.no_registers)
+		return gnv_fail(-ENOENT, "there are no such registers");
+	play.lie = 0;
+	return 0;
+}
+
+static void with_invalidation(uint32_t flags, bool no_registers, const char *rung, const char *says)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), flags, 16, 0, 0 };
+	struct gpunvme_dev *dev = open_remote();
+	struct gnv_gpu_ops ops = gnv_gpu_hsa_ops;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	ops.launch = play_launch;
+	ops.coherence = play_coherence;
+	gpu->ops = &ops;
+	assert_int_equal(gnv_mem_host_alloc(8 << 20, 0, gnv_gpu_log(gpu), &play.decoy), 0);
+	play.lie = 4096;
+	play.late = true;
+	play.no_registers = no_registers;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_string_equal(rung_of(qp), rung);
+	assert_int_equal(play.invalidations, flags ? 1 : 0);
+	if (!strstr(play.log, says))
+		fail_msg("'%s' does not say '%s'", play.log, says);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	gnv_mem_release(play.decoy);
+	memset(&play, 0, sizeof(play));
+	nothing_left();
+}
+
+static void test_invalidates(void **state)
+{
+	(void)state;
+	with_invalidation(0, false, "direct-db", "the lanes see what was there before");
+	with_invalidation(GPUNVME_QP_INVALIDATE, false, "vram", "were invalidated, and rung vram is tried again: the self-test");
+	with_invalidation(GPUNVME_QP_INVALIDATE, true, "direct-db", "are not invalidated: there are no such registers");
+}
+
 /* A first block of whatever words: the word that memory is filled with first, too. */
 static void first_block(unsigned char byte)
 {
@@ -351,7 +474,7 @@ static void test_used_up(void **state)
 /* The runtime cannot export, or has no such memory: the rung is not possible, whoever asks. */
 static void test_no_memory(void **state)
 {
-	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM };
+	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM, 0 };
 	struct gpunvme_dev *dev = open_remote();
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_mem *mem;
@@ -375,7 +498,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_soft_vram), TEST(test_apart),	  TEST(test_top),	TEST(test_falls),
-		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory),
+		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_stale_reads),
+		TEST(test_invalidates),
+		TEST(test_every_identifier_in_use),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

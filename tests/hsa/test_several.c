@@ -130,8 +130,8 @@ static void test_buffer(void **state)
 /* What cannot be shared, and that a refusal leaves nothing. */
 static void test_refusals(void **state)
 {
-	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM };
-	const struct gpunvme_qp_opts local = { sizeof(local), GPUNVME_QP_VRAM, 16, 0 };
+	const struct gpunvme_mem_opts vram = { sizeof(vram), GPUNVME_MEM_VRAM, 0 };
+	const struct gpunvme_qp_opts local = { sizeof(local), GPUNVME_QP_VRAM, 16, 0, 0 };
 	struct gpunvme_mem *mem, *host;
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_qp *qp;
@@ -167,7 +167,7 @@ static void test_refusals(void **state)
 static void test_doorbells(void **state)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
-	const struct gpunvme_qp_opts untested = { sizeof(untested), GPUNVME_QP_NO_SELFTEST, 16, 0 };
+	const struct gpunvme_qp_opts untested = { sizeof(untested), GPUNVME_QP_NO_SELFTEST, 16, 0, 0 };
 	const struct gnv_mem_ops *near = dev->port->bar0->ops;
 	struct gpunvme_qp *qp[3];
 	int *importers = played_symbol("standin_importers"), before[2], fd = memfd_create("bar0", MFD_CLOEXEC);
@@ -175,6 +175,7 @@ static void test_doorbells(void **state)
 
 	(void)state;
 	assert_non_null(importers);
+	pretend("STANDIN_INTEROP", "1");
 	memcpy(before, importers, sizeof(before));
 	assert_int_equal(ftruncate(fd, (off_t)dev->port->bar0->len + 65536), 0);
 	dev->port->bar0->ops = &far;

@@ -8,16 +8,16 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 ptx=$out/kernels.ptx
+PATH=$PATH:/usr/local/cuda/bin
 if command -v nvcc >/dev/null 2>&1; then
   nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -x cu -I"$root/include" -I"$root/device" -ptx "$here/kernels.hip" -o "$ptx"
-  nvcc -arch=sm_90 -O3 -std=c++17 -x cu -I"$root/include" -I"$root/device" -Xptxas -v -c "$here/kernels.hip" -o "$out/kernels.o" \
-    2>"$out/ptxas" || { cat "$out/ptxas"; exit 1; }
+  ptxas -arch=sm_90 -v "$ptx" -o "$out/kernels.o" 2>"$out/ptxas" || { cat "$out/ptxas"; exit 1; }
   if grep -E 'stack frame' "$out/ptxas" | grep -vE ' 0 bytes stack frame'; then
     echo "a kernel needs a stack"
     exit 1
   fi
   echo "nvcc: $(grep -c 'Used' "$out/ptxas") kernels, registers: $(sed -n 's/.*Used \([0-9]*\) registers.*/\1/p' "$out/ptxas" | tr '\n' ' ')"
-  nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -c "$root/bench/queue_rate.cu" \
+  nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -c "$root/bench/queue_rate.cu" \
     -o "$out/queue_rate.o"
 elif command -v clang++-19 >/dev/null 2>&1; then
   clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \

@@ -220,12 +220,11 @@ PLANTS = [
 
 
 def plant(tree, edits):
-    """Change the first of the functions that is there, in its AMD version."""
-    path = tree / "device/gpunvme/device_platform.h"
+    """Change the first of the functions that is there."""
+    path = tree / "device/gpunvme/device/amd.h"
     text = path.read_text()
-    amd = text.index("#elif defined(GNVD_AMD)")
     for function, old, new in edits:
-        body = re.compile(rf"(GNVD_FN [^\n]*\b{function}\([^;]*?\)\n\{{\n.*?\n\}}\n)", re.S).search(text, amd)
+        body = re.search(rf"(GNVD_FN [^\n]*\b{function}\([^;]*?\)\n\{{\n.*?\n\}}\n)", text, re.S)
         if not body:
             continue
         changed = re.sub(old, new, body[1], count=1)

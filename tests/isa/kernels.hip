@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the ISA test compiles for every GPU: whole calls, and single primitives whose machine code is checked in isolation.
-#include <gpunvme/device.h>
+#include <gpunvme/device_array.h>
+#include <gpunvme/device_file.h>
 
 #ifndef __global__
 #define __global__ __attribute__((global))
@@ -102,6 +103,14 @@ extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme
 	out[lane] = ret ? ret : gpunvme_flush(&dq);
 }
 
+extern "C" __global__ void call_forced(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+	int ret = gpunvme_write_fua(&dq, &buf, lane * 4096ull, lane, 8);
+
+	out[lane] = ret ? ret : gpunvme_deallocate(&dq, &buf, lane * 16ull, 8 * lane, 8);
+}
+
 extern "C" __global__ void call_async(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
@@ -129,6 +138,11 @@ extern "C" __global__ void call_wave(struct gpunvme_dq dq, struct gpunvme_dbuf b
 	out[lane] = ret ? ret : gpunvme_wave_write(&dq, &buf, lane * 4096ull, lane, 8);
 }
 
+extern "C" __global__ void call_wave_one(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
+{
+	out[gpunvme_lane()] = gpunvme_wave_read_one(&dq, &buf, 0, 0, 8);
+}
+
 extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_req *req, uint32_t count, int *out)
 {
 	uint32_t lane = gpunvme_lane(), index = 0;
@@ -149,6 +163,55 @@ extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvb
 
 	ret = ret ? ret : gpunvme_volume_write(&v, &buf, lane * 4096ull, lane, 8);
 	out[lane] = ret ? ret : gpunvme_volume_flush(&v);
+}
+
+extern "C" __global__ void call_file(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+	struct gpunvme_cursor cur = { 0, lane * 4096ull, 0, 0 };
+
+	out[lane] = gpunvme_file_read(&dq, &file, &cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
+}
+
+extern "C" __global__ void call_file_write(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+	struct gpunvme_cursor cur = { 0, 0, 0, 0 };
+
+	out[lane] = gpunvme_file_write(&dq, &file, &cur, &buf, lane * 4096ull, lane * 4096ull, 4096);
+}
+
+extern "C" __global__ void call_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::array<uint64_t> a(&dq, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error();
+}
+
+extern "C" __global__ void call_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = gpunvme_array_get_range(&dq, &pages, 100ull * lane, 100, 8, to + 100ull * lane);
+}
+
+extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
+{
+	struct gpunvme_page page = { 0, 0 };
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = (uint64_t)gpunvme_page_get(&dq, &pages, lane / 7, &page);
+	if (page.word)
+		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
+	gpunvme_page_put(&dq, &page);
+}
+
+extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = gpunvme_volume_deallocate(&v, &buf, lane * 16ull, 1000 * lane, 1000);
 }
 
 // Whole workgroups keep more in registers; of 1024 lanes they would not have enough.

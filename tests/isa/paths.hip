@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels whose paths check_paths.py follows through the machine code. The doorbell is marked by an instruction that compilers never
 // emit, so that the store behind it is known. ONLY selects one kernel.
-#include <gpunvme/device_platform.h>
+#include <gpunvme/device/platform.h>
 
 GNVD_FN void marked_doorbell(uint64_t a, uint32_t v)
 {

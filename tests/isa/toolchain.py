@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The compilers that the ISA tests use: clang 19, and the newest one that scripts/newer-clang has fetched."""
+"""The compilers that the ISA tests use: clang 19, and the newest one that scripts/newer-clang has fetched; and those of ROCm beside it."""
 import pathlib
 import re
 import shutil
@@ -12,7 +12,8 @@ class Clang:
     def __init__(self, clang, objdump, readelf):
         self.name, self.objdump, self.readelf = str(clang), str(objdump), str(readelf)
         text = subprocess.run([self.name, "--version"], check=True, capture_output=True, text=True).stdout
-        self.version = re.search(r"version (\d+)", text)[1]
+        self.release = re.search(r"version (\d+[\d.]*)", text)[1]
+        self.version = self.release.split(".")[0]
 
     def compile(self, source, target, out, tree=ROOT, extra=()):
         """
@@ -37,6 +38,16 @@ def compilers():
     if done.returncode == 0:
         found.append(Clang(folder / "clang++", folder / "llvm-objdump", folder / "llvm-readelf"))
     return found
+
+
+def rocm_compilers():
+    """Those that come with ROCm in the suites of Debian that scripts/newer-clang has fetched; the newest disassembler reads them."""
+    found, newest = [], compilers()
+    for suite in ("sid", "experimental"):
+        done = subprocess.run([ROOT / "scripts/newer-clang", "--have", suite], capture_output=True, text=True)
+        programs = sorted(pathlib.Path(done.stdout.strip()).parent.glob("tree/usr/lib/llvm-*/bin/clang++")) if done.returncode == 0 else []
+        found += [Clang(program, newest[-1].objdump, newest[-1].readelf) for program in programs]
+    return list({clang.version: clang for clang in found if clang.version not in [c.version for c in newest]}.values())
 
 
 def registers(clang, out):

@@ -9,32 +9,6 @@
 
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
-static int enable_host(void **state)
-{
-	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
-
-	(void)state;
-	c.queues = 8;
-	c.depth = 64;
-	assert_int_equal(rawhost_open(&host, &c), 0);
-	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);
-	return 0;
-}
-
-static int close_host(void **state)
-{
-	(void)state;
-	rawhost_close(&host);
-	return 0;
-}
-
-static uint16_t admin(const struct gpunvme_sqe *sqe, struct gpunvme_cqe *cqe)
-{
-	return rawhost_run(&host, &host.admin, sqe, cqe);
-}
-
 struct admin_case {
 	const char *what;
 	struct gpunvme_sqe sqe;
@@ -53,7 +27,7 @@ static void run_table(const struct admin_case *c, size_t n)
 	for (; n; n--, c++) {
 		sqe = c->sqe;
 		sqe.prp1 = c->prp_add == UNMAPPED ? 0x1000 : rawhost_iova(&host, 0) + c->prp_add;
-		status = admin(&sqe, NULL);
+		status = rawhost_admin(&sqe, NULL);
 		if (status != c->status)
 			fail_msg("%s: status 0x%x instead of 0x%x", c->what, status, c->status);
 	}
@@ -103,7 +77,7 @@ static void bad_queue_commands_get_their_status(void **state)
 
 	(void)state;
 	assert_int_equal(rawhost_create_pair(&host, &host.io, 1, 4, 4), 0);
-	assert_int_equal(admin(&cq2, NULL), 0);
+	assert_int_equal(rawhost_admin(&cq2, NULL), 0);
 	run_table(cases, sizeof(cases) / sizeof(cases[0]));
 }
 
@@ -148,7 +122,7 @@ static void identify_controller_says_what_it_can(void **state)
 	const struct gpunvme_id_ctrl *id = (const void *)rawhost_data(&host, 0);
 
 	(void)state;
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	assert_memory_equal(id->mn, "libgpunvme soft controller ", 27);
 	assert_int_equal(id->mdts, 8);
 	assert_int_equal(id->sqes, 0x66);
@@ -169,7 +143,7 @@ static void identify_over_two_pages_lands_in_both(void **state)
 
 	(void)state;
 	rawhost_fill(&host, 0, 32768, 1);
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	assert_memory_equal(rawhost_data(&host, 4096 - 64 + 24), "libgpunvme soft controller", 26);
 	assert_int_equal(*(uint8_t *)rawhost_data(&host, 16384 + 512 - 64), 0x66);
 	assert_true(rawhost_is_filled(&host, 0, 4096 - 64, 1)); /* and nowhere else */
@@ -181,7 +155,7 @@ static void identify_namespace_has_size_and_format(void **state)
 	const struct gpunvme_id_ns *id = (const void *)rawhost_data(&host, 0);
 
 	(void)state;
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	assert_int_equal(id->nsze, RAWHOST_IMAGE / 512);
 	assert_int_equal(id->nlbaf_0b, 0);
 	assert_int_equal(id->lbaf[0].lbads, 9);
@@ -195,11 +169,11 @@ static void active_namespaces_are_one(void **state)
 
 	(void)state;
 	rawhost_fill(&host, 0, 4096, 3);
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	assert_int_equal(list[0], 1);
 	assert_int_equal(list[1], 0);
 	sqe.nsid = 1;
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	assert_int_equal(list[0], 0);
 }
 
@@ -210,10 +184,10 @@ static void descriptors_repeat_the_names_of_the_namespace(void **state)
 	const uint8_t *list = (const void *)rawhost_data(&host, 0);
 
 	(void)state;
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	sqe.cdw10 = 0;
 	sqe.prp1 = rawhost_iova(&host, 4096);
-	assert_int_equal(admin(&sqe, NULL), 0);
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 	assert_int_equal(list[0], 1);
 	assert_memory_equal(list + 4, id->eui64, 8);
 	assert_int_equal(list[12], 2);
@@ -226,7 +200,7 @@ static uint32_t get_feature(uint32_t cdw10, uint32_t cdw11)
 	struct gpunvme_sqe sqe = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = cdw10, .cdw11 = cdw11 };
 	struct gpunvme_cqe cqe;
 
-	assert_int_equal(admin(&sqe, &cqe), 0);
+	assert_int_equal(rawhost_admin(&sqe, &cqe), 0);
 	return cqe.dw0;
 }
 
@@ -234,7 +208,7 @@ static uint16_t set_feature(uint32_t fid, uint32_t value, uint32_t *dw0)
 {
 	struct gpunvme_sqe sqe = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = fid, .cdw11 = value };
 	struct gpunvme_cqe cqe;
-	uint16_t status = admin(&sqe, &cqe);
+	uint16_t status = rawhost_admin(&sqe, &cqe);
 
 	if (dw0)
 		*dw0 = cqe.dw0;
@@ -302,17 +276,18 @@ static void new_queues_start_with_cleared_doorbells(void **state)
 	(void)state;
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(rawhost_create_pair(&host, &host.io, 1, 4, 4), 0);
-		assert_int_equal(rawhost_run(&host, &host.io, &flush, NULL), 0);
-		assert_int_equal(rawhost_run(&host, &host.io, &flush, NULL), 0);
-		assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 1 }, NULL), 0);
-		assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 1 }, NULL), 0);
+		assert_int_equal(rawhost_io(&flush), 0);
+		assert_int_equal(rawhost_io(&flush), 0);
+		assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 1 }, NULL), 0);
+		assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 1 }, NULL), 0);
 	}
 }
 
-#define TEST_ENABLED(f) cmocka_unit_test_setup_teardown(f, enable_host, close_host)
+#define TEST_ENABLED(f) cmocka_unit_test_prestate_setup_teardown(f, rawhost_setup_enabled, rawhost_teardown, &eight)
 
 int main(void)
 {
+	struct gnv_soft_config eight = GNV_SOFT_CONFIG_INIT;
 	const struct CMUnitTest tests[] = {
 		TEST_ENABLED(bad_queue_commands_get_their_status),
 		TEST_ENABLED(bad_admin_commands_get_their_status),
@@ -329,5 +304,7 @@ int main(void)
 		TEST_ENABLED(new_queues_start_with_cleared_doorbells),
 	};
 
+	eight.queues = 8;
+	eight.depth = 64;
 	return cmocka_run_group_tests_name("controller_admin", tests, NULL, NULL);
 }

@@ -10,34 +10,6 @@
 
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
-static int start_host(void **state)
-{
-	(void)state;
-	rawhost_start(&host, NULL);
-	return 0;
-}
-
-static int close_host(void **state)
-{
-	(void)state;
-	rawhost_close(&host);
-	return 0;
-}
-
-static uint16_t admin(const struct gpunvme_sqe *sqe, struct gpunvme_cqe *cqe)
-{
-	return rawhost_run(&host, &host.admin, sqe, cqe);
-}
-
-static uint16_t read_block(void)
-{
-	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
-
-	return rawhost_run(&host, &host.io, &sqe, NULL);
-}
-
 /* ---- Fault hook: the verdict of the test, for commands on block `lba` only ---- */
 
 struct verdict {
@@ -74,9 +46,9 @@ static void injected_failure_has_the_status_asked_for(void **state)
 
 	(void)state;
 	inject(&v);
-	assert_int_equal(read_block(), GPUNVME_SC_WRITE_FAULT);
+	assert_int_equal(rawhost_read_block(), GPUNVME_SC_WRITE_FAULT);
 	gnv_soft_set_fault(host.soft, NULL);
-	assert_int_equal(read_block(), 0);
+	assert_int_equal(rawhost_read_block(), 0);
 	assert_int_equal(v.asked, 1);
 }
 
@@ -87,7 +59,7 @@ static void skipped_commands_touch_nothing(void **state)
 	(void)state;
 	rawhost_fill(&host, 0, 512, 1);
 	inject(&v);
-	assert_int_equal(read_block(), 0);
+	assert_int_equal(rawhost_read_block(), 0);
 	assert_true(rawhost_is_filled(&host, 0, 512, 1));
 }
 
@@ -98,7 +70,7 @@ static void bad_commands_never_reach_the_fault_hook(void **state)
 
 	(void)state;
 	inject(&v);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_LBA_RANGE);
 	assert_int_equal(v.asked, 0);
 }
 
@@ -116,9 +88,9 @@ static void delayed_commands_are_overtaken_and_complete_in_time(void **state)
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	first = rawhost_submit(&host, &host.io, &slow);
 	rawhost_submit(&host, &host.io, &fast);
-	assert_true(rawhost_reap(&host, &host.io, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_not_equal(cqe.cid, first);
-	assert_true(rawhost_reap(&host, &host.io, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, first);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	assert_true((b.tv_sec - a.tv_sec) * 1000000000ll + b.tv_nsec - a.tv_nsec >= 50000000);
@@ -133,7 +105,7 @@ static uint32_t abort_cid(uint16_t sqid, uint16_t cid)
 	struct gpunvme_cqe cqe;
 
 	do
-		assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+		assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	while (cqe.cid != me);
 	assert_int_equal(cqe.status >> 1, 0);
 	return cqe.dw0;
@@ -150,7 +122,7 @@ static void parked_command_is_aborted(enum gnv_soft_verdict what)
 	cid = rawhost_submit(&host, &host.io, &sqe);
 	assert_false(rawhost_reap(&host, &host.io, &cqe, 100, true));
 	assert_int_equal(abort_cid(1, cid), 0);
-	assert_true(rawhost_reap(&host, &host.io, &cqe, 1000, true));
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, cid);
 	assert_int_equal(cqe.status >> 1 & GPUNVME_ST_CODE, GPUNVME_SC_ABORT_REQUESTED);
 }
@@ -192,7 +164,7 @@ static void stuck_commands_leave_room_for_abort(void **state)
 	}
 	assert_int_equal(abort_cid(2, 0), 0);
 	q = (struct rawhost_queue){ .qid = 2, .cq_size = 256, .phase = 1, .cq = (void *)(host.cpu + 2 * 0x8000 + 0x4000) };
-	assert_true(rawhost_reap(&host, &q, &cqe, 1000, true));
+	assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, 0);
 }
 
@@ -206,10 +178,10 @@ static void deleting_a_queue_ends_its_commands(void **state)
 	inject(&v);
 	rawhost_submit(&host, &host.io, &sqe);
 	assert_false(rawhost_reap(&host, &host.io, &cqe, 50, true));
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 1 }, NULL), 0);
-	assert_true(rawhost_reap(&host, &host.io, &cqe, 1000, true));
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 1 }, NULL), 0);
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.status >> 1, GPUNVME_SC_ABORT_SQ_DELETED);
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 1 }, NULL), 0);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 1 }, NULL), 0);
 }
 
 static void queue_with_a_full_completion_queue_can_be_deleted(void **state)
@@ -223,9 +195,9 @@ static void queue_with_a_full_completion_queue_can_be_deleted(void **state)
 	for (i = 0; i < 10; i++)
 		rawhost_put(&q, &sqe);
 	rawhost_ring_sq(&host, &q, q.tail);
-	assert_true(rawhost_reap(&host, &q, NULL, 5000, false));
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 2 }, NULL), 0);
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 2 }, NULL), 0);
+	assert_true(rawhost_reap(&host, &q, NULL, RAWHOST_SOON, false));
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 2 }, NULL), 0);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 2 }, NULL), 0);
 }
 
 /* ---- Events ---- */
@@ -246,7 +218,7 @@ static void event_requests_stay_outstanding_up_to_the_limit(void **state)
 		request_event();
 	assert_false(rawhost_reap(&host, &host.admin, &cqe, 50, true));
 	fifth = request_event();
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, fifth);
 	assert_int_equal(cqe.status >> 1 & GPUNVME_ST_CODE, GPUNVME_SC_AER_LIMIT);
 }
@@ -259,10 +231,10 @@ static void event_request_can_be_aborted(void **state)
 
 	(void)state;
 	rawhost_submit(&host, &host.admin, &sqe);
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, cid);
 	assert_int_equal(cqe.status >> 1 & GPUNVME_ST_CODE, GPUNVME_SC_ABORT_REQUESTED);
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.dw0, 0);
 }
 
@@ -274,7 +246,7 @@ static uint16_t get_log(uint8_t lid, uint32_t bytes, uint32_t offset, bool retai
 				   .cdw10 = (bytes / 4 - 1) << 16 | (retain ? 0x8000u : 0) | lid,
 				   .cdw12 = offset };
 
-	return admin(&sqe, NULL);
+	return rawhost_admin(&sqe, NULL);
 }
 
 static void event_comes_again_only_after_its_log_was_read(void **state)
@@ -284,7 +256,7 @@ static void event_comes_again_only_after_its_log_was_read(void **state)
 	(void)state;
 	request_event();
 	rawhost_ring_sq(&host, &host.io, 1000);
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.dw0, 0x00010100);
 	rawhost_ring_sq(&host, &host.io, 1001);
 	assert_int_equal(get_log(GPUNVME_LID_ERROR, 64, 0, true), 0);
@@ -293,9 +265,9 @@ static void event_comes_again_only_after_its_log_was_read(void **state)
 	/* the request is outstanding, so this completion is the log's and the next the event's */
 	rawhost_submit(&host, &host.admin,
 		       &(struct gpunvme_sqe){ .opc = 2, .prp1 = rawhost_iova(&host, 0), .cdw10 = 15u << 16 | 1 });
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.dw0, 0);
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.dw0, 0x00010100);
 }
 
@@ -304,9 +276,9 @@ static void deleting_queues_is_no_event(void **state)
 	struct gpunvme_cqe cqe;
 
 	(void)state;
-	assert_int_equal(read_block(), 0);
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 1 }, NULL), 0);
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 1 }, NULL), 0);
+	assert_int_equal(rawhost_read_block(), 0);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = 1 }, NULL), 0);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 4, .cdw10 = 1 }, NULL), 0);
 	request_event();
 	assert_false(rawhost_reap(&host, &host.admin, &cqe, 500, true)); /* long enough to look at every doorbell */
 }
@@ -316,35 +288,33 @@ static void temperature_over_the_threshold_is_an_event(void **state)
 	struct gpunvme_cqe cqe;
 
 	(void)state;
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 9, .cdw10 = 0x0b, .cdw11 = 2 }, NULL), 0);
-	assert_int_equal(admin(&(struct gpunvme_sqe){ .opc = 9, .cdw10 = 4, .cdw11 = 300 }, NULL), 0);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 9, .cdw10 = 0x0b, .cdw11 = 2 }, NULL), 0);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 9, .cdw10 = 4, .cdw11 = 300 }, NULL), 0);
 	request_event();
-	assert_true(rawhost_reap(&host, &host.admin, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.dw0, 0x00020101);
 	assert_int_equal(get_log(GPUNVME_LID_SMART, 512, 0, false), 0);
 	assert_int_equal(*(uint8_t *)rawhost_data(&host, 0), 2);
 }
 
-#define TEST_STARTED(f) cmocka_unit_test_setup_teardown(f, start_host, close_host)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST_STARTED(injected_failure_has_the_status_asked_for),
-		TEST_STARTED(skipped_commands_touch_nothing),
-		TEST_STARTED(bad_commands_never_reach_the_fault_hook),
-		TEST_STARTED(delayed_commands_are_overtaken_and_complete_in_time),
-		TEST_STARTED(dropped_command_can_be_aborted),
-		TEST_STARTED(delayed_command_can_be_aborted),
-		TEST_STARTED(abort_of_nothing_says_not_aborted),
-		TEST_STARTED(stuck_commands_leave_room_for_abort),
-		TEST_STARTED(deleting_a_queue_ends_its_commands),
-		TEST_STARTED(queue_with_a_full_completion_queue_can_be_deleted),
-		TEST_STARTED(event_requests_stay_outstanding_up_to_the_limit),
-		TEST_STARTED(event_request_can_be_aborted),
-		TEST_STARTED(event_comes_again_only_after_its_log_was_read),
-		TEST_STARTED(deleting_queues_is_no_event),
-		TEST_STARTED(temperature_over_the_threshold_is_an_event),
+		RAWHOST_TEST(injected_failure_has_the_status_asked_for),
+		RAWHOST_TEST(skipped_commands_touch_nothing),
+		RAWHOST_TEST(bad_commands_never_reach_the_fault_hook),
+		RAWHOST_TEST(delayed_commands_are_overtaken_and_complete_in_time),
+		RAWHOST_TEST(dropped_command_can_be_aborted),
+		RAWHOST_TEST(delayed_command_can_be_aborted),
+		RAWHOST_TEST(abort_of_nothing_says_not_aborted),
+		RAWHOST_TEST(stuck_commands_leave_room_for_abort),
+		RAWHOST_TEST(deleting_a_queue_ends_its_commands),
+		RAWHOST_TEST(queue_with_a_full_completion_queue_can_be_deleted),
+		RAWHOST_TEST(event_requests_stay_outstanding_up_to_the_limit),
+		RAWHOST_TEST(event_request_can_be_aborted),
+		RAWHOST_TEST(event_comes_again_only_after_its_log_was_read),
+		RAWHOST_TEST(deleting_queues_is_no_event),
+		RAWHOST_TEST(temperature_over_the_threshold_is_an_event),
 	};
 
 	return cmocka_run_group_tests_name("controller_events", tests, NULL, NULL);

@@ -25,8 +25,6 @@
 #include "common/image.h"
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
 static int count_fds(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -106,9 +104,9 @@ static void image_of_one_block_works(void **state)
 	image_make(c.path, 512);
 	rawhost_start(&host, &c);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 1, 1, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_LBA_RANGE);
 	rawhost_close(&host);
 	unlink(image_path("image"));
 }
@@ -125,7 +123,7 @@ static void image_without_write_permission_is_served_read_only(void **state)
 	rawhost_start(&host, &c);
 	assert_true(gnv_soft_read_only(host.soft));
 	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), GPUNVME_SC_NS_WRITE_PROTECTED);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_NS_WRITE_PROTECTED);
 	rawhost_close(&host);
 	unlink(image_path("image"));
 }
@@ -178,7 +176,7 @@ static void identity_stays_from_one_run_to_the_next(void **state)
 	for (i = 0; i < 2; i++) {
 		rawhost_start(&host, &c);
 		sqe.prp1 = rawhost_iova(&host, 0);
-		assert_int_equal(rawhost_run(&host, &host.admin, &sqe, NULL), 0);
+		assert_int_equal(rawhost_admin(&sqe, NULL), 0);
 		memcpy(serial[i], rawhost_data(&host, 4), 20);
 		rawhost_close(&host);
 	}
@@ -246,8 +244,8 @@ static void forbidden_io_uring_is_named(void **state)
 
 /* ---- Block devices ---- */
 
-/* A loop device on an image of its own, gone when its descriptor is. Return: descriptor, or -1. */
-static int make_loop(char *path, size_t size)
+/* A loop device on an image, its own where that is NULL, gone when its descriptor is. Return: descriptor, or -1. */
+static int make_loop(char *path, size_t size, const char *image)
 {
 	int control = open("/dev/loop-control", O_RDWR), file, loop, n;
 	struct loop_config config = { .info.lo_flags = LO_FLAGS_AUTOCLEAR };
@@ -257,14 +255,20 @@ static int make_loop(char *path, size_t size)
 	n = ioctl(control, LOOP_CTL_GET_FREE);
 	close(control);
 	snprintf(path, size, "/dev/loop%d", n);
-	file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+	file = image ? open(image, O_RDWR | O_CLOEXEC) : open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	loop = open(path, O_RDWR | O_CLOEXEC);
 	config.fd = (uint32_t)file;
-	if (n < 0 || file < 0 || loop < 0 || ftruncate(file, 16 << 20) || ioctl(loop, LOOP_CONFIGURE, &config)) {
+	if (n < 0 || file < 0 || loop < 0 || (!image && ftruncate(file, 16 << 20)) || ioctl(loop, LOOP_CONFIGURE, &config)) {
 		close(loop);
 		loop = -1;
 	}
 	close(file);
+	if (loop >= 0) {
+		int writer = loop;
+
+		loop = open(path, O_RDONLY | O_CLOEXEC); /* somebody who could write would be in the way */
+		close(writer);
+	}
 	return loop;
 }
 
@@ -275,7 +279,7 @@ static void block_device_in_use_is_refused(void **state)
 	int loop, held;
 
 	(void)state;
-	loop = make_loop(path, sizeof(path));
+	loop = make_loop(path, sizeof(path), NULL);
 	if (loop < 0)
 		SKIP("no loop devices");
 	c.path = path;
@@ -297,26 +301,157 @@ static void block_device_is_served_and_claimed(void **state)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
 	struct gpunvme_sqe sqe;
-	char path[32];
-	int loop;
+	char path[32], who[32];
+	int loop, other;
 
 	(void)state;
-	loop = make_loop(path, sizeof(path));
+	loop = make_loop(path, sizeof(path), NULL);
 	if (loop < 0)
 		SKIP("no loop devices");
 	c.path = path;
 	rawhost_start(&host, &c);
 	rawhost_fill(&host, 0, 4096, 3);
 	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 32760, 8, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 32760, 8, 8192);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	assert_true(rawhost_is_filled(&host, 8192, 4096, 3));
 	sqe = (struct gpunvme_sqe){ .opc = GPUNVME_IO_WRITE_ZEROES, .nsid = 1, .cdw10 = 32760, .cdw12 = 7 };
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	expect_refusal(c, -EBUSY, path);
 	rawhost_close(&host);
+	other = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(other >= 0);
+	snprintf(who, sizeof(who), "process %d (", (int)getpid());
+	expect_refusal(c, -EBUSY, who);
+	close(other);
+	rawhost_start(&host, &c);
+	rawhost_close(&host);
 	close(loop);
+}
+
+/* ---- Two who open one image ---- */
+
+/* Another process opens it and says how that ended. */
+static int opened_by_a_child(const struct gnv_soft_config *c, bool stay, pid_t *pid)
+{
+	int pipes[2], ret = 1;
+	struct gnv_space *space;
+	struct gnv_soft *soft;
+
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	*pid = fork();
+	if (!*pid) {
+		ret = gnv_soft_space_create(&space);
+		if (!ret)
+			ret = gnv_soft_create(c, space, NULL, &soft);
+		if (write(pipes[1], &ret, sizeof(ret)) != sizeof(ret))
+			_exit(1);
+		while (stay)
+			pause();
+		_exit(0);
+	}
+	close(pipes[1]);
+	assert_int_equal(read(pipes[0], &ret, sizeof(ret)), sizeof(ret));
+	close(pipes[0]);
+	return ret;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void second_writer_is_refused(void **state)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT, reader;
+	char who[64];
+	pid_t pid;
+
+	(void)state;
+	c.path = image_path("image");
+	image_make(c.path, 1 << 20);
+	reader = c;
+	reader.read_only = true;
+	rawhost_start(&host, &c);
+	expect_refusal(c, -EBUSY, "this process has it open already");
+	expect_refusal(reader, -EBUSY, "this process");
+	assert_int_equal(opened_by_a_child(&c, false, &pid), -EBUSY);
+	end_child(pid);
+	rawhost_close(&host);
+
+	assert_int_equal(opened_by_a_child(&c, true, &pid), 0);
+	snprintf(who, sizeof(who), "process %d (", (int)pid);
+	expect_refusal(c, -EBUSY, who);
+	end_child(pid);
+	rawhost_start(&host, &c); /* a lock goes with its process */
+	rawhost_close(&host);
+	unlink(image_path("image"));
+}
+
+static void readers_share_an_image(void **state)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT, writer;
+	pid_t pid;
+
+	(void)state;
+	c.path = image_path("image");
+	image_make(c.path, 1 << 20);
+	writer = c;
+	c.read_only = true;
+	rawhost_start(&host, &c);
+	assert_int_equal(opened_by_a_child(&c, true, &pid), 0);
+	expect_refusal(writer, -EBUSY, "process");
+	end_child(pid);
+	rawhost_close(&host);
+	rawhost_start(&host, &writer);
+	rawhost_close(&host);
+	unlink(image_path("image"));
+}
+
+/* A child that sleeps with the descriptors of its parent does not keep the image. */
+static void lock_ends_with_the_device(void **state)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
+	pid_t pid;
+
+	(void)state;
+	c.path = image_path("image");
+	image_make(c.path, 1 << 20);
+	rawhost_start(&host, &c);
+	pid = fork();
+	while (!pid)
+		pause();
+	rawhost_close(&host);
+	rawhost_start(&host, &c);
+	rawhost_close(&host);
+	end_child(pid);
+	unlink(image_path("image"));
+}
+
+/* A loop device writes to its image through the kernel, without a lock. */
+static void image_of_a_loop_device_is_refused(void **state)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
+	char path[32], file[128];
+	int loop;
+
+	(void)state;
+	snprintf(file, sizeof(file), "%s", image_path("image"));
+	image_make(file, 1 << 20);
+	loop = make_loop(path, sizeof(path), file);
+	if (loop < 0) {
+		unlink(file);
+		SKIP("no loop devices");
+	}
+	c.path = file;
+	expect_refusal(c, -EBUSY, path);
+	c.read_only = true;
+	rawhost_start(&host, &c);
+	rawhost_close(&host);
+	close(loop);
+	unlink(file);
 }
 
 int main(void)
@@ -334,6 +469,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(forbidden_io_uring_is_named, image_make_dir, image_remove_dir),
 		cmocka_unit_test_setup_teardown(block_device_in_use_is_refused, image_make_dir, image_remove_dir),
 		cmocka_unit_test_setup_teardown(block_device_is_served_and_claimed, image_make_dir, image_remove_dir),
+		cmocka_unit_test_setup_teardown(second_writer_is_refused, image_make_dir, image_remove_dir),
+		cmocka_unit_test_setup_teardown(readers_share_an_image, image_make_dir, image_remove_dir),
+		cmocka_unit_test_setup_teardown(lock_ends_with_the_device, image_make_dir, image_remove_dir),
+		cmocka_unit_test_setup_teardown(image_of_a_loop_device_is_refused, image_make_dir, image_remove_dir),
 	};
 
 	return cmocka_run_group_tests_name("controller_image", tests, NULL, NULL);

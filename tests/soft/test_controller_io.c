@@ -9,52 +9,11 @@
 
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
-static int start_host(void **state)
-{
-	(void)state;
-	rawhost_start(&host, NULL);
-	return 0;
-}
-
-static int start_4k_host(void **state)
-{
-	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
-
-	(void)state;
-	c.lba_size = 4096;
-	rawhost_start(&host, &c);
-	return 0;
-}
-
-static int start_read_only_host(void **state)
-{
-	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
-
-	(void)state;
-	c.read_only = true;
-	rawhost_start(&host, &c);
-	return 0;
-}
-
-static int close_host(void **state)
-{
-	(void)state;
-	rawhost_close(&host);
-	return 0;
-}
-
-static uint16_t run(const struct gpunvme_sqe *sqe)
-{
-	return rawhost_run(&host, &host.io, sqe, NULL);
-}
-
 static uint16_t rw(uint8_t opc, uint64_t lba, uint32_t blocks, uint32_t at)
 {
 	struct gpunvme_sqe sqe = rawhost_rw(&host, opc, lba, blocks, at);
 
-	return run(&sqe);
+	return rawhost_io(&sqe);
 }
 
 struct io_case {
@@ -106,7 +65,7 @@ static void bad_commands_get_their_status(void **state)
 		if (!(sqe.prp1 >> 56))
 			sqe.prp1 += rawhost_iova(&host, 0);
 		sqe.prp2 += rawhost_iova(&host, 0);
-		status = run(&sqe);
+		status = rawhost_io(&sqe);
 		if (status != bad_io[i].status)
 			fail_msg("%s: status 0x%x instead of 0x%x", bad_io[i].what, status, bad_io[i].status);
 	}
@@ -157,18 +116,18 @@ static void forced_unit_access_reads_and_writes(void **state)
 	(void)state;
 	rawhost_fill(&host, 0, 4096, 10);
 	sqe.cdw12 |= GPUNVME_RW_FUA;
-	assert_int_equal(run(&sqe), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 9, 8, 8192);
 	sqe.cdw12 |= GPUNVME_RW_FUA;
-	assert_int_equal(run(&sqe), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	assert_true(rawhost_is_filled(&host, 8192, 4096, 10));
 }
 
 static void flush_of_one_and_of_all_namespaces_succeeds(void **state)
 {
 	(void)state;
-	assert_int_equal(run(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .nsid = 1 }), 0);
-	assert_int_equal(run(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .nsid = GPUNVME_NSID_ALL }), 0);
+	assert_int_equal(rawhost_io(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .nsid = 1 }), 0);
+	assert_int_equal(rawhost_io(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .nsid = GPUNVME_NSID_ALL }), 0);
 }
 
 static void compare_tells_equal_from_different(void **state)
@@ -188,7 +147,7 @@ static void zero_blocks(uint32_t flags)
 
 	rawhost_fill(&host, 0, 8192, 12);
 	assert_int_equal(rw(GPUNVME_IO_WRITE, 0, 16, 0), 0);
-	assert_int_equal(run(&sqe), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	assert_int_equal(rw(GPUNVME_IO_READ, 0, 16, 16384), 0);
 	assert_true(rawhost_is_filled(&host, 16384, 3 * 512, 12));
 	assert_memory_equal(rawhost_data(&host, 16384 + 3 * 512), zeroes, 8 * 512);
@@ -212,7 +171,7 @@ static void write_zeroes_may_exceed_mdts(void **state)
 	struct gpunvme_sqe sqe = { .opc = GPUNVME_IO_WRITE_ZEROES, .nsid = 1, .cdw12 = LAST - 1 };
 
 	(void)state;
-	assert_int_equal(run(&sqe), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 }
 
 static void deallocated_ranges_read_zero(void **state)
@@ -227,7 +186,7 @@ static void deallocated_ranges_read_zero(void **state)
 	range[0] = (struct gpunvme_dsm_range){ 0, 8, 8 };
 	range[1] = (struct gpunvme_dsm_range){ 0, 0, 0 };
 	range[2] = (struct gpunvme_dsm_range){ 0, 1, 0 };
-	assert_int_equal(run(&sqe), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	assert_int_equal(rw(GPUNVME_IO_READ, 0, 16, 16384), 0);
 	assert_memory_equal(rawhost_data(&host, 16384), zeroes, 512);
 	assert_memory_equal(rawhost_data(&host, 16384 + 512), rawhost_data(&host, 512), 7 * 512);
@@ -244,7 +203,7 @@ static void deallocation_outside_the_namespace_is_refused_whole(void **state)
 	assert_int_equal(rw(GPUNVME_IO_WRITE, 0, 8, 0), 0);
 	range[0] = (struct gpunvme_dsm_range){ 0, 8, 0 };
 	range[1] = (struct gpunvme_dsm_range){ 0, 2, LAST - 1 };
-	assert_int_equal(run(&sqe), GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_LBA_RANGE);
 	assert_int_equal(rw(GPUNVME_IO_READ, 0, 8, 16384), 0);
 	assert_true(rawhost_is_filled(&host, 16384, 4096, 14));
 }
@@ -257,34 +216,36 @@ static void read_only_controller_refuses_to_write(void **state)
 	assert_true(gnv_soft_read_only(host.soft));
 	assert_int_equal(rw(GPUNVME_IO_WRITE, 0, 1, 0), GPUNVME_SC_NS_WRITE_PROTECTED);
 	assert_int_equal(rw(GPUNVME_IO_WRITE_ZEROES, 0, 1, 0), GPUNVME_SC_NS_WRITE_PROTECTED);
-	assert_int_equal(run(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_DSM, .nsid = 1, .prp1 = rawhost_iova(&host, 0) }),
+	assert_int_equal(rawhost_io(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_DSM, .nsid = 1, .prp1 = rawhost_iova(&host, 0) }),
 			 GPUNVME_SC_NS_WRITE_PROTECTED);
 	assert_int_equal(rw(GPUNVME_IO_READ, 0, 1, 0), 0);
-	assert_int_equal(run(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .nsid = 1 }), 0);
-	assert_int_equal(rawhost_run(&host, &host.admin, &identify, NULL), 0);
+	assert_int_equal(rawhost_io(&(struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .nsid = 1 }), 0);
+	assert_int_equal(rawhost_admin(&identify, NULL), 0);
 	assert_int_equal(((struct gpunvme_id_ns *)(void *)rawhost_data(&host, 0))->nsattr, GPUNVME_NSATTR_WP);
 }
 
-#define TEST_STARTED(f) cmocka_unit_test_setup_teardown(f, start_host, close_host)
-
 int main(void)
 {
+	struct gnv_soft_config blocks_4k = GNV_SOFT_CONFIG_INIT;
+	struct gnv_soft_config read_only = GNV_SOFT_CONFIG_INIT;
 	const struct CMUnitTest tests[] = {
-		TEST_STARTED(bad_commands_get_their_status),
-		TEST_STARTED(final_errors_say_do_not_retry),
-		TEST_STARTED(what_was_written_is_read),
-		TEST_STARTED(the_last_block_can_be_written_and_read),
-		cmocka_unit_test_setup_teardown(blocks_of_4096_bytes_work, start_4k_host, close_host),
-		TEST_STARTED(forced_unit_access_reads_and_writes),
-		TEST_STARTED(flush_of_one_and_of_all_namespaces_succeeds),
-		TEST_STARTED(compare_tells_equal_from_different),
-		TEST_STARTED(write_zeroes_zeroes_just_its_blocks),
-		TEST_STARTED(write_zeroes_with_deallocation_reads_zero),
-		TEST_STARTED(write_zeroes_may_exceed_mdts),
-		TEST_STARTED(deallocated_ranges_read_zero),
-		TEST_STARTED(deallocation_outside_the_namespace_is_refused_whole),
-		cmocka_unit_test_setup_teardown(read_only_controller_refuses_to_write, start_read_only_host, close_host),
+		RAWHOST_TEST(bad_commands_get_their_status),
+		RAWHOST_TEST(final_errors_say_do_not_retry),
+		RAWHOST_TEST(what_was_written_is_read),
+		RAWHOST_TEST(the_last_block_can_be_written_and_read),
+		RAWHOST_TEST_WITH(blocks_of_4096_bytes_work, &blocks_4k),
+		RAWHOST_TEST(forced_unit_access_reads_and_writes),
+		RAWHOST_TEST(flush_of_one_and_of_all_namespaces_succeeds),
+		RAWHOST_TEST(compare_tells_equal_from_different),
+		RAWHOST_TEST(write_zeroes_zeroes_just_its_blocks),
+		RAWHOST_TEST(write_zeroes_with_deallocation_reads_zero),
+		RAWHOST_TEST(write_zeroes_may_exceed_mdts),
+		RAWHOST_TEST(deallocated_ranges_read_zero),
+		RAWHOST_TEST(deallocation_outside_the_namespace_is_refused_whole),
+		RAWHOST_TEST_WITH(read_only_controller_refuses_to_write, &read_only),
 	};
 
+	read_only.read_only = true;
+	blocks_4k.lba_size = 4096;
 	return cmocka_run_group_tests_name("controller_io", tests, NULL, NULL);
 }

@@ -8,34 +8,6 @@
 
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
-static int start_host(void **state)
-{
-	(void)state;
-	rawhost_start(&host, NULL);
-	return 0;
-}
-
-static int close_host(void **state)
-{
-	(void)state;
-	rawhost_close(&host);
-	return 0;
-}
-
-static uint16_t admin(const struct gpunvme_sqe *sqe, struct gpunvme_cqe *cqe)
-{
-	return rawhost_run(&host, &host.admin, sqe, cqe);
-}
-
-static uint16_t read_block(void)
-{
-	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
-
-	return rawhost_run(&host, &host.io, &sqe, NULL);
-}
-
 static uint16_t get_log(uint8_t lid, uint32_t bytes, uint32_t offset, bool retain)
 {
 	struct gpunvme_sqe sqe = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE,
@@ -44,7 +16,7 @@ static uint16_t get_log(uint8_t lid, uint32_t bytes, uint32_t offset, bool retai
 				   .cdw10 = (bytes / 4 - 1) << 16 | (retain ? 0x8000u : 0) | lid,
 				   .cdw12 = offset };
 
-	return admin(&sqe, NULL);
+	return rawhost_admin(&sqe, NULL);
 }
 
 static void error_log_holds_the_newest_error_first(void **state)
@@ -54,9 +26,8 @@ static void error_log_holds_the_newest_error_first(void **state)
 	uint16_t cid = host.io.next_cid;
 
 	(void)state;
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), GPUNVME_SC_LBA_RANGE);
-	assert_int_equal(rawhost_run(&host, &host.io, &(struct gpunvme_sqe){ .opc = 0x7f, .nsid = 9 }, NULL),
-			 GPUNVME_SC_INVALID_OPCODE);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(rawhost_io(&(struct gpunvme_sqe){ .opc = 0x7f, .nsid = 9 }), GPUNVME_SC_INVALID_OPCODE);
 	assert_int_equal(get_log(GPUNVME_LID_ERROR, 256, 0, false), 0);
 	assert_int_equal(log[0].error_count, 2);
 	assert_int_equal(log[0].nsid, 9);
@@ -74,9 +45,9 @@ static void smart_log_counts_what_was_done(void **state)
 	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 16, 8192);
 
 	(void)state;
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
-	assert_int_equal(read_block(), 0);
-	assert_int_equal(read_block(), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
+	assert_int_equal(rawhost_read_block(), 0);
+	assert_int_equal(rawhost_read_block(), 0);
 	assert_int_equal(get_log(GPUNVME_LID_SMART, 512, 0, false), 0);
 	assert_int_equal(log->host_writes[0], 1);
 	assert_int_equal(log->host_reads[0], 2);
@@ -110,15 +81,13 @@ static void log_offset_skips_and_the_end_reads_zero(void **state)
 	assert_int_equal((uint8_t)rawhost_data(&host, 0)[0], 10);
 }
 
-#define TEST_STARTED(f) cmocka_unit_test_setup_teardown(f, start_host, close_host)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST_STARTED(error_log_holds_the_newest_error_first),
-		TEST_STARTED(smart_log_counts_what_was_done),
-		TEST_STARTED(firmware_log_has_one_slot),
-		TEST_STARTED(log_offset_skips_and_the_end_reads_zero),
+		RAWHOST_TEST(error_log_holds_the_newest_error_first),
+		RAWHOST_TEST(smart_log_counts_what_was_done),
+		RAWHOST_TEST(firmware_log_has_one_slot),
+		RAWHOST_TEST(log_offset_skips_and_the_end_reads_zero),
 	};
 
 	return cmocka_run_group_tests_name("controller_log", tests, NULL, NULL);

@@ -9,37 +9,6 @@
 
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
-static int start_host(void **state)
-{
-	(void)state;
-	rawhost_start(&host, NULL);
-	return 0;
-}
-
-static int start_threads_host(void **state)
-{
-	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
-
-	(void)state;
-	c.threads = 3;
-	rawhost_start(&host, &c);
-	return 0;
-}
-
-static int close_host(void **state)
-{
-	(void)state;
-	rawhost_close(&host);
-	return 0;
-}
-
-static uint16_t run(const struct gpunvme_sqe *sqe)
-{
-	return rawhost_run(&host, &host.io, sqe, NULL);
-}
-
 static void phase_flips_at_every_wrap(void **state)
 {
 	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
@@ -68,13 +37,13 @@ static void full_completion_queue_holds_completions_back(void **state)
 		rawhost_put(&q, &sqe);
 	rawhost_ring_sq(&host, &q, q.tail);
 	for (i = 0; i < 3; i++) {
-		assert_true(rawhost_reap(&host, &q, &cqe, 5000, false));
+		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, false));
 		seen |= 1u << cqe.cid;
 	}
 	assert_false(rawhost_reap(&host, &q, &cqe, 50, false)); /* three fit a queue of four */
 	rawhost_ring_cq(&host, &q, q.head);
 	for (i = 3; i < 10; i++) {
-		assert_true(rawhost_reap(&host, &q, &cqe, 5000, true));
+		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 		assert_int_equal(seen & 1u << cqe.cid, 0);
 		seen |= 1u << cqe.cid;
 	}
@@ -103,13 +72,13 @@ static void two_submission_queues_share_a_completion_queue(void **state)
 	struct gpunvme_cqe cqe;
 
 	(void)state;
-	assert_int_equal(rawhost_run(&host, &host.admin, &create, NULL), 0);
+	assert_int_equal(rawhost_admin(&create, NULL), 0);
 	second.qid = 2;
 	second.sq = (void *)rawhost_data(&host, 0x10000);
 	rawhost_submit(&host, &second, &flush);
-	assert_true(rawhost_reap(&host, &host.io, &cqe, 5000, true));
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.sqid, 2);
-	assert_int_equal(rawhost_run(&host, &host.io, &flush, NULL), 0);
+	assert_int_equal(rawhost_io(&flush), 0);
 }
 
 static void every_queue_of_several_threads_is_served(void **state)
@@ -124,8 +93,8 @@ static void every_queue_of_several_threads_is_served(void **state)
 		assert_int_equal(rawhost_run(&host, &q[i], &sqe, NULL), 0);
 	}
 	for (i = 2; i < 6; i++)
-		assert_int_equal(rawhost_run(&host, &host.admin, &(struct gpunvme_sqe){ .opc = 0, .cdw10 = i }, NULL), 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+		assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 0, .cdw10 = i }, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 }
 
 static void mapping_is_free_once_its_commands_completed(void **state)
@@ -140,26 +109,26 @@ static void mapping_is_free_once_its_commands_completed(void **state)
 	for (i = 0; i < 200; i++) { /* often enough for its registration with io_uring */
 		if (!i || i == 100)
 			assert_int_equal(host.space->ops->map(host.space, &mem, &sqe.prp1), 0);
-		assert_int_equal(run(&sqe), 0);
+		assert_int_equal(rawhost_io(&sqe), 0);
 		if (i == 99 || i == 199)
 			assert_int_equal(host.space->ops->unmap(host.space, sqe.prp1, 4096), 0);
 	}
-	assert_int_equal(run(&sqe), GPUNVME_SC_DATA_TRANSFER);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_DATA_TRANSFER);
 	assert_int_equal(host.space->ops->unmap(host.space, sqe.prp1, 4096), -ENOENT);
 }
 
-#define TEST_STARTED(f) cmocka_unit_test_setup_teardown(f, start_host, close_host)
-
 int main(void)
 {
+	struct gnv_soft_config threads = GNV_SOFT_CONFIG_INIT;
 	const struct CMUnitTest tests[] = {
-		TEST_STARTED(phase_flips_at_every_wrap),
-		TEST_STARTED(full_completion_queue_holds_completions_back),
-		TEST_STARTED(queues_of_two_entries_work),
-		TEST_STARTED(two_submission_queues_share_a_completion_queue),
-		cmocka_unit_test_setup_teardown(every_queue_of_several_threads_is_served, start_threads_host, close_host),
-		TEST_STARTED(mapping_is_free_once_its_commands_completed),
+		RAWHOST_TEST(phase_flips_at_every_wrap),
+		RAWHOST_TEST(full_completion_queue_holds_completions_back),
+		RAWHOST_TEST(queues_of_two_entries_work),
+		RAWHOST_TEST(two_submission_queues_share_a_completion_queue),
+		RAWHOST_TEST_WITH(every_queue_of_several_threads_is_served, &threads),
+		RAWHOST_TEST(mapping_is_free_once_its_commands_completed),
 	};
 
+	threads.threads = 3;
 	return cmocka_run_group_tests_name("controller_queue", tests, NULL, NULL);
 }

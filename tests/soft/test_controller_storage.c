@@ -12,8 +12,6 @@
 #include "common/image.h"
 #include "common/rawhost.h"
 
-static struct rawhost host;
-
 static void full_file_system_reaches_the_command(void **state)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
@@ -30,13 +28,13 @@ static void full_file_system_reaches_the_command(void **state)
 	rawhost_fill(&host, 0, 8192, 1);
 	for (i = 0; i < 100; i++) {
 		sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, i * 16, 16, 0);
-		status = rawhost_run(&host, &host.io, &sqe, NULL);
+		status = rawhost_io(&sqe);
 		assert_true(!status || status == GPUNVME_SC_CAPACITY_EXCEEDED);
 		full += status != 0;
 		good += !status;
 	}
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 16, 16384);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	assert_true(rawhost_is_filled(&host, 16384, 8192, 1));
 	rawhost_close(&host);
 	assert_true(full > 60);
@@ -58,15 +56,15 @@ static void write_zeroes_works_where_ranges_cannot_be_zeroed(void **state)
 	rawhost_start(&host, &c);
 	rawhost_fill(&host, 0, 8192, 1);
 	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 16, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &zero, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
+	assert_int_equal(rawhost_io(&zero), 0);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 16, 16384);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	assert_memory_equal(rawhost_data(&host, 16384 + 2048), zeroes, 2048);
 	assert_memory_equal(rawhost_data(&host, 16384 + 4096), rawhost_data(&host, 4096), 4096);
 	zero.cdw10 = 0;
 	zero.cdw12 = 2047;
-	assert_int_equal(rawhost_run(&host, &host.io, &zero, NULL), 0);
+	assert_int_equal(rawhost_io(&zero), 0);
 	rawhost_close(&host);
 }
 
@@ -81,9 +79,9 @@ static void truncated_image_fails_its_reads(void **state)
 	rawhost_start(&host, &c);
 	assert_int_equal(truncate(image_path("image"), 4096), 0);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 4, 8, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), GPUNVME_SC_UNRECOVERED_READ);
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_UNRECOVERED_READ);
 	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 8, 0);
-	assert_int_equal(rawhost_run(&host, &host.io, &sqe, NULL), 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
 	rawhost_close(&host);
 	unlink(image_path("image"));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_copy() on CPU lanes of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
+/* gpunvme_copy_run() on CPU lanes of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,8 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "nvme/dev.h"
+#include "soft/soft.h"
 
 #define BYTES (1u << 20)
 #define BLOCK 512u
@@ -45,29 +47,29 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 		copy.lanes = lanes;
 		copy.step = lanes ? 5 : 0;
 		copy.nblocks = BYTES / BLOCK;
-		assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), 0);
+		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), 0);
 		copy.flags = GPUNVME_COPY_FLUSH;
-		assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), 0);
+		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), 0);
 		memset(p, 0, BYTES);
 		copy.flags = 0;
 		copy.lba = 7;
 		copy.nblocks -= 7;
-		assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), 0);
+		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), 0);
 		assert_memory_equal(p, want + 7 * BLOCK, BYTES - 7 * BLOCK);
 		copy.lba = 0;
 	}
 	copy.nblocks = 10;
 	copy.lba = BYTES / BLOCK - 4;
 	copy.step = 2;
-	assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
 	assert_int_equal(copy.failed_lba, BYTES / BLOCK);
 	copy.lanes = 65537;
-	assert_int_equal(gpunvme_copy(gpu, dq, 2, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
 	copy.lanes = 1;
-	assert_int_equal(gpunvme_copy(gpu, dq, 0, dbuf, &copy), -EINVAL);
-	assert_int_equal(gpunvme_copy(NULL, dq, 1, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 0, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_copy_run(NULL, dq, 1, dbuf, &copy), -EINVAL);
 	copy.reserved = 1;
-	assert_int_equal(gpunvme_copy(gpu, dq, 1, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 1, dbuf, &copy), -EINVAL);
 }
 
 /* A failure of the controller's is told by its status, and in words. The image ends before the namespace does. */
@@ -79,7 +81,7 @@ static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq
 	assert_int_equal(truncate(image_path("copy.img"), 0), 0);
 	copy.nblocks = 3;
 	copy.lba = 5;
-	ret = gpunvme_copy(gpu, dq, 2, dbuf, &copy);
+	ret = gpunvme_copy_run(gpu, dq, 2, dbuf, &copy);
 	assert_true(ret > 0);
 	assert_int_equal(copy.failed_lba, 5);
 	assert_non_null(strstr(gpunvme_errmsg(), "block 5"));
@@ -130,9 +132,79 @@ static void copies(void **state)
 	copies_on("cpu:32");
 }
 
+/* The commands that a queue was given, and those of them that want the media. */
+struct seen {
+	uint32_t all, forced;
+};
+
+static enum gnv_soft_verdict count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	struct seen *seen = ctx;
+
+	(void)status;
+	(void)delay_us;
+	__atomic_fetch_add(&seen->all, sqid != 0, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&seen->forced, sqid && cmd->opc == GPUNVME_IO_WRITE && cmd->cdw12 & GPUNVME_RW_FUA, __ATOMIC_RELAXED);
+	return GNV_SOFT_GO;
+}
+
+/* Without a step of the caller's a copy is one command where the drive writes so much whole. */
+static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
+{
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	struct gpunvme_qp_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_dq dq;
+	struct seen seen = { 0, 0 };
+	const struct gnv_soft_fault fault = { count_forced, &seen };
+	char uri[512];
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("copy.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	dq.atomic = 1024; /* 512 KiB */
+	copy.flags = GPUNVME_COPY_WRITE;
+	copy.nblocks = 1024;
+	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &after), 0);
+	assert_int_equal(after.submitted - before.submitted, 1);
+	copy.nblocks++;
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
+	assert_int_equal(before.submitted - after.submitted, 3);
+	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(__atomic_load_n(&seen.all, __ATOMIC_RELAXED), 3);
+	assert_int_equal(__atomic_load_n(&seen.forced, __ATOMIC_RELAXED), 0);
+	copy.flags |= GPUNVME_COPY_FUA;
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(__atomic_load_n(&seen.forced, __ATOMIC_RELAXED), 3);
+	copy.flags = GPUNVME_COPY_FUA;
+	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), -EINVAL);
+	gpunvme_qp_destroy(qp);
+	gpunvme_mem_free(mem);
+	gpunvme_gpu_close(gpu);
+	gpunvme_dev_close(dev);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(copies) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(copies),
+		cmocka_unit_test(whole_writes_stay_one_command_and_forced_ones_say_so),
+	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);
 }

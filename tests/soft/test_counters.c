@@ -97,7 +97,7 @@ static struct gpunvme_qp_latency latency_of(const struct stage *s)
 {
 	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
 
-	assert_int_equal(gpunvme_qp_latency(s->qp, &latency), 0);
+	assert_int_equal(gpunvme_qp_get_latency(s->qp, &latency), 0);
 	return latency;
 }
 
@@ -105,7 +105,7 @@ static struct gpunvme_qp_info info_of(const struct stage *s)
 {
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
 
-	assert_int_equal(gpunvme_qp_info(s->qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(s->qp, &info), 0);
 	return info;
 }
 
@@ -190,7 +190,7 @@ static void *watch(void *arg)
 	uint32_t i;
 
 	for (; !__atomic_load_n(&s->over, __ATOMIC_ACQUIRE); s->looks++) {
-		s->odd += gpunvme_qp_latency(s->qp, &latency) || gpunvme_qp_info(s->qp, &info);
+		s->odd += gpunvme_qp_get_latency(s->qp, &latency) || gpunvme_qp_get_info(s->qp, &info);
 		for (i = 0; i < GPUNVME_LATENCY_BUCKETS; i++)
 			s->odd += latency.bucket[i] < last.bucket[i];
 		s->odd += sum(&latency) > info.submitted;
@@ -227,14 +227,14 @@ static void a_queue_without_latencies_says_so(void **state)
 
 	(void)state;
 	open_stage(&s, "cpu", GPUNVME_QP_STATS, NULL);
-	assert_int_equal(gpunvme_qp_latency(s.qp, &latency), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_qp_get_latency(s.qp, &latency), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_QP_LATENCY"));
-	assert_int_equal(gpunvme_qp_latency(NULL, &latency), -EINVAL);
+	assert_int_equal(gpunvme_qp_get_latency(NULL, &latency), -EINVAL);
 	close_stage(&s);
 	open_stage(&s, "cpu", GPUNVME_QP_LATENCY, NULL);
 	latency.size--;
-	assert_int_equal(gpunvme_qp_latency(s.qp, &latency), -EINVAL);
-	assert_int_equal(gpunvme_qp_latency(s.qp, NULL), -EINVAL);
+	assert_int_equal(gpunvme_qp_get_latency(s.qp, &latency), -EINVAL);
+	assert_int_equal(gpunvme_qp_get_latency(s.qp, NULL), -EINVAL);
 	close_stage(&s);
 }
 

@@ -17,6 +17,8 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/good.h"
+
 #define BYTES (2u << 20)
 #define MAX_NS 8u
 
@@ -35,12 +37,6 @@ static void print_line(void *ctx, enum gpunvme_log_level level, const char *text
 }
 
 /* A result that should be 0, with the library's words when it is not. */
-static void good(int ret)
-{
-	if (ret)
-		fail_msg("%d %s: %s", ret, gpunvme_strerror(ret), gpunvme_errmsg());
-}
-
 static void open_dev(void)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
@@ -70,7 +66,7 @@ static int setup(void **state)
 	good(gpunvme_ns_list(dev, all, &count));
 	for (uint32_t i = 0; i < count && i < MAX_NS; i++) {
 		struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-		int ret = gpunvme_ns_info(dev, all[i], &ns);
+		int ret = gpunvme_ns_get_info(dev, all[i], &ns);
 
 		if (ret == -EOPNOTSUPP) /* with metadata: a clear refusal is all that is promised */
 			assert_non_null(strstr(gpunvme_errmsg(), "metadata"));
@@ -178,6 +174,58 @@ static void test_sizes(void **state)
 		round_trip(&r, 512, 1024, 11, (1u << 20) / block - 1);
 		round_trip(&r, 0, 0, 1, all);
 		good(gpunvme_flush(&r.dq));
+		rig_close(&r);
+	}
+}
+
+/* All that was there, or all as the drive says that deallocated blocks read: it is a hint. The software controller follows it. */
+static void is_deallocated(const struct rig *r, uint32_t nsid, const unsigned char *was, const unsigned char *is, size_t len)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	unsigned char gone;
+	size_t i;
+
+	good(gpunvme_ns_get_info(dev, nsid, &ns));
+	gone = ns.deallocated == GPUNVME_DEALLOCATED_ONES ? 0xff : 0;
+	if (!own_image && memcmp(was, is, len) == 0)
+		return;
+	if (!own_image && ns.deallocated == GPUNVME_DEALLOCATED_UNKNOWN)
+		return;
+	for (i = 0; i < len; i++)
+		if (is[i] != gone)
+			fail_msg("byte %zu of deallocated blocks of %u bytes is %02x", i, 1u << r->dq.lba_shift, is[i]);
+}
+
+/* What is written by force comes back, and what is deallocated goes, with nothing beside it. */
+static void test_forced_and_deallocated(void **state)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct rig r;
+
+	(void)state;
+	good(gpunvme_dev_get_info(dev, &info));
+	for (uint32_t i = 0; i < ns_count; i++) {
+		const uint32_t all = 256, from = 24, n = 130;
+		size_t len;
+
+		rig_open(&r, nsids[i], 0);
+		len = (size_t)all << r.dq.lba_shift;
+		fill(r.pout, len, nsids[i] + 77);
+		good(gpunvme_write_fua(&r.dq, &r.dout, 0, 5, all));
+		memset(r.pin, 0xee, BYTES);
+		good(gpunvme_read(&r.dq, &r.din, 0, 5, all));
+		assert_memory_equal(r.pin, r.pout, len);
+		if (info.oncs & GPUNVME_ONCS_DSM) {
+			good(gpunvme_deallocate(&r.dq, &r.din, BYTES - 4096 - 8, 5 + from, n)); /* across two pages */
+			good(gpunvme_read(&r.dq, &r.din, 0, 5, all));
+			assert_memory_equal(r.pin, r.pout, (size_t)from << r.dq.lba_shift);
+			is_deallocated(&r, nsids[i], r.pout + ((size_t)from << r.dq.lba_shift), r.pin + ((size_t)from << r.dq.lba_shift),
+				       (size_t)n << r.dq.lba_shift);
+			assert_memory_equal(r.pin + ((size_t)(from + n) << r.dq.lba_shift), r.pout + ((size_t)(from + n) << r.dq.lba_shift),
+					    (size_t)(all - from - n) << r.dq.lba_shift);
+		} else {
+			assert_int_equal(gpunvme_deallocate(&r.dq, &r.din, 0, 5, 1), -GPUNVME_EOPNOTSUPP);
+		}
 		rig_close(&r);
 	}
 }
@@ -319,7 +367,7 @@ static void test_refusals(void **state)
 
 	(void)state;
 	assert_true(gpunvme_dev_admin(dev, &bad, NULL, 0, 0, NULL) > 0);
-	assert_int_equal(gpunvme_ns_info(dev, 4000, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_info(dev, 4000, &ns), -ENOENT);
 	good(gpunvme_dev_get_feature(dev, GPUNVME_FID_NUM_QUEUES, &value));
 	rig_open(&r, nsids[0], 0);
 	wide = r.dq;
@@ -335,6 +383,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),	     cmocka_unit_test(test_depths), cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_write_zeroes), cmocka_unit_test(test_reopen), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_forced_and_deallocated),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -65,7 +65,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	snprintf(spec, sizeof(spec), "cpu:%u", s->width);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open(spec, NULL, &s->gpu), 0);
-	assert_int_equal(gpunvme_ns_info(s->dev, 0, &ns), 0);
+	assert_int_equal(gpunvme_ns_get_info(s->dev, 0, &ns), 0);
 	s->lba_size = ns.lba_size;
 	for (i = 0; i < s->queues; i++) {
 		assert_int_equal(gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[i]), 0);
@@ -98,7 +98,7 @@ static void close_stage(struct stage *s)
 	uint32_t i;
 
 	for (i = 0; i < s->queues; i++) {
-		assert_int_equal(gpunvme_qp_info(s->qp[i], &info), 0);
+		assert_int_equal(gpunvme_qp_get_info(s->qp[i], &info), 0);
 		assert_int_equal(info.poison, 0);
 		assert_int_equal(info.in_flight, 0);
 		assert_string_equal(info.rung, s->forward ? "soft+fwd" : "soft");
@@ -322,9 +322,9 @@ static void a_service_takes_completions(void **state)
 	assert_int_equal(gpunvme_cpu_launch(s.lanes, s.width, leaving_kernel, &s), 0);
 	assert_int_equal(s.failed, 0);
 	for (i = 0; i < 10000 && left; i++) { /* nobody but the service takes the rest */
-		assert_int_equal(gpunvme_qp_info(s.qp[0], &info), 0);
+		assert_int_equal(gpunvme_qp_get_info(s.qp[0], &info), 0);
 		left = info.in_flight;
-		assert_int_equal(gpunvme_qp_info(s.qp[1], &info), 0);
+		assert_int_equal(gpunvme_qp_get_info(s.qp[1], &info), 0);
 		left += info.in_flight;
 		usleep(1000);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme_litmus() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
+ * gpunvme_litmus_run() on the software controller: nothing to object to an honest one; a controller that does something forbidden once
  * is found out, by the test that is for it and with the right words. On CPU lanes, or on those that GPUNVME_TEST_GPU names.
  */
 #include <errno.h>
@@ -17,12 +17,13 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/qp.h"
+#include "queue/qp.h"
 #include "soft/soft.h"
 #include "util/mmio.h"
 
 #define COMMANDS 600u
-#define TIMEOUT_MS 400u
+#define TIMEOUT_MS 1500u /* where a command does not come in time; what a busy machine holds up elsewhere may take long */
+#define LONG_MS 60000u
 #define NTH 8u /* command of a queue, from which on the first that is alone gives occasion to the crime */
 
 enum crime { HONEST, FAIL, DROP, SLOW, SKIP, STALE, EARLY, TORN };
@@ -128,11 +129,22 @@ static int remove_image(void **state)
 	return image_remove_dir(state);
 }
 
+/* Grows up to all commands of all tests. */
+static void count_progress(void *ctx, uint64_t done, uint64_t total)
+{
+	uint64_t *last = ctx;
+
+	assert_int_equal(total, COMMANDS * GPUNVME_LITMUS_TESTS);
+	assert_in_range(done, *last, total);
+	*last = done;
+}
+
 /* A run in which `crime` is done once, in test `where`. The queue before the tests' reads the block. */
 static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
 {
 	static struct stage stage;
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	uint64_t done = 0;
 	char uri[512];
 
 	memset(&stage, 0, sizeof(stage));
@@ -144,9 +156,12 @@ static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
 	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &stage.gpu), 0);
 	gnv_soft_set_fault(gnv_port_soft(stage.dev->port), &stage.fault);
 	opts.commands = COMMANDS;
-	opts.timeout_ms = TIMEOUT_MS;
-	l->size = sizeof(*l);
-	assert_int_equal(gpunvme_litmus(stage.dev, stage.gpu, &opts, l), 0);
+	opts.timeout_ms = crime == HONEST ? LONG_MS : TIMEOUT_MS;
+	opts.progress = count_progress;
+	opts.progress_ctx = &done;
+	*l = (struct gpunvme_litmus)GPUNVME_LITMUS_INIT;
+	assert_int_equal(gpunvme_litmus_run(stage.dev, stage.gpu, &opts, l), 0);
+	assert_int_equal(done, COMMANDS * GPUNVME_LITMUS_TESTS);
 	assert_null(stage.dev->qps);
 	gpunvme_dev_close(stage.dev);
 	gpunvme_gpu_close(stage.gpu);
@@ -210,6 +225,7 @@ static void test_crimes(void **state)
 static void test_flags(void **state)
 {
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_qp *qp;
@@ -225,8 +241,13 @@ static void test_flags(void **state)
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 	assert_true(dq.flags & GPUNVME_DQ_CQE16);
 	gpunvme_qp_destroy(qp);
-	assert_int_equal(gpunvme_litmus(dev, NULL, NULL, NULL), -EINVAL);
-	assert_int_equal(gpunvme_litmus(NULL, gpu, NULL, NULL), -EINVAL);
+	assert_int_equal(gpunvme_litmus_run(dev, NULL, NULL, &l), -EINVAL);
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, NULL, NULL), -EINVAL);
+	l.stride--;
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, NULL, &l), -EINVAL);
+	l.stride += 2; /* as many would not fit */
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, NULL, &l), -EINVAL);
+	assert_int_equal(gpunvme_litmus_run(NULL, gpu, NULL, &l), -EINVAL);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }

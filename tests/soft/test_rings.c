@@ -19,14 +19,15 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/qp.h"
-#include "nvme/ringtest.h"
+#include "queue/qp.h"
+#include "queue/ringtest.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define LATE_MS 700u /* what counts as late here, where threads share a processor */
-#define DELAY_MS 1000u
-#define LOST_MS 5000u
+#define LATE_MS 1500u /* what counts as late here, where threads share a processor with other work */
+#define DELAY_MS 3000u
+#define LOST_MS 20000u
+#define NOWHERE_MS 100u /* lost, and nothing can hold up what leads nowhere */
 
 enum way { NOWHERE, SLOW, DIRECT, WAYS };
 
@@ -39,6 +40,7 @@ static struct {
 	char tries[16];
 	unsigned attached;
 	int launch_error;
+	unsigned stalls; /* launches in which the lane stands still in the middle */
 	bool keeps; /* what it has */
 	/* Of the mapping that is late. */
 	pthread_t copier;
@@ -48,6 +50,7 @@ static struct {
 	size_t len;
 } gpu_of;
 
+static struct gpunvme_dev *dev;
 static char log_text[8192];
 
 static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
@@ -93,6 +96,7 @@ static int attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign
 		return gnv_fail(-EOPNOTSUPP, "no way is left");
 	gpu_of.tries[strlen(gpu_of.tries)] = "NSD"[way];
 	gpu_of.attached++;
+	dev->ring_lost_ns = (way == NOWHERE ? NOWHERE_MS : gpu_of.stalls ? LATE_MS : LOST_MS) * GNV_NS_PER_MS;
 	range->cookie = (void *)(uintptr_t)way;
 	range->doubtful = true;
 	range->lane = (uintptr_t)foreign->cpu;
@@ -129,15 +133,56 @@ static void distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 	gpu_of.distrusted[(uintptr_t)range->cookie] = true;
 }
 
+/* What the host says to the lane, and does not get there while that stands still. */
+struct relay {
+	pthread_t thread;
+	uint32_t *from, to;
+	bool stop; /* atomic */
+};
+
+static void *relay_main(void *arg)
+{
+	struct relay *r = arg;
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
+		uint32_t go = __atomic_load_n(r->from, __ATOMIC_ACQUIRE);
+
+		if (go < GNV_RINGTEST_RINGS / 2 || go == ~0u)
+			__atomic_store_n(&r->to, go, __ATOMIC_RELEASE);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/*
+ * All queues of a process stand still while the kernel moves pages that its GPU maps, for 100 ms at least after TTM has evicted
+ * (Linux kfd_priv.h, PROCESS_RESTORE_TIME_MS).
+ */
+static int launch_stalled(struct gpunvme_gpu *gpu, const struct gnv_launch *what)
+{
+	struct gnv_ring_args args = *(const struct gnv_ring_args *)what->args;
+	struct relay r = { .from = (uint32_t *)(uintptr_t)args.go };
+	struct gnv_launch other = *what;
+	int ret;
+
+	gpu_of.stalls--;
+	args.go = (uintptr_t)&r.to;
+	other.args = &args;
+	assert_int_equal(pthread_create(&r.thread, NULL, relay_main, &r), 0);
+	ret = gnv_gpu_cpu_ops.launch(gpu, &other);
+	__atomic_store_n(&r.stop, true, __ATOMIC_RELEASE);
+	pthread_join(r.thread, NULL);
+	return ret;
+}
+
 static int launch(struct gpunvme_gpu *gpu, const struct gnv_launch *what)
 {
 	if (gpu_of.launch_error)
 		return gnv_fail(gpu_of.launch_error, "the GPU hangs");
-	return gnv_gpu_cpu_ops.launch(gpu, what);
+	return gpu_of.stalls && what->kernel == GNV_KERNEL_RING ? launch_stalled(gpu, what) : gnv_gpu_cpu_ops.launch(gpu, what);
 }
 
 static struct gpunvme_gpu *gpu;
-static struct gpunvme_dev *dev;
 
 static int make_image(void **state)
 {
@@ -177,7 +222,6 @@ static int begin(void **state)
 	assert_int_equal(dev->rings, 1000);
 	assert_int_equal(dev->ring_late_ns, 1000000);
 	dev->ring_late_ns = LATE_MS * GNV_NS_PER_MS;
-	dev->ring_lost_ns = LOST_MS * GNV_NS_PER_MS;
 	gpu->ops = &gpu_of.ops;
 	gpu_of.bar0.release = dev->port->bar0->ops->release;
 	dev->port->bar0->ops = &gpu_of.bar0;
@@ -240,11 +284,27 @@ static void test_hiccup(void **state)
 	(void)state;
 	gpu_of.distrusted[NOWHERE] = true;
 	gpu_of.hiccups = 1;
-	gpu_of.delay_ms = LOST_MS * 7 / 10;
+	gpu_of.delay_ms = DELAY_MS;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
 	assert_string_equal(gpu_of.tries, "S");
 	assert_non_null(strstr(log_text, "was seen after"));
 	assert_true(gpu_of.copied >= 1000);
+	use(qp);
+	gpunvme_qp_destroy(qp);
+}
+
+/* Lanes that stand still once say nothing of the way to the doorbells. */
+static void test_still(void **state)
+{
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	gpu_of.distrusted[NOWHERE] = gpu_of.distrusted[SLOW] = true;
+	gpu_of.stalls = 1;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_string_equal(gpu_of.tries, "D");
+	assert_false(gpu_of.distrusted[DIRECT]);
+	assert_non_null(strstr(log_text, "the GPU stood still"));
 	use(qp);
 	gpunvme_qp_destroy(qp);
 }
@@ -315,6 +375,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_ladder, begin, end),
 		cmocka_unit_test_setup_teardown(test_hiccup, begin, end),
+		cmocka_unit_test_setup_teardown(test_still, begin, end),
 		cmocka_unit_test_setup_teardown(test_forwarder, begin, end),
 		cmocka_unit_test_setup_teardown(test_small, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),

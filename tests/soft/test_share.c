@@ -18,6 +18,7 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/good.h"
 #include "mem/mem.h"
 
 #define BYTES (1u << 20)
@@ -31,12 +32,6 @@ struct side {
 static char image[2][40] = { "/tmp/gpunvme-share-XXXXXX", "/tmp/gpunvme-share-XXXXXX" };
 static char uri[2][256];
 static struct gpunvme_gpu *gpu;
-
-static void good(int ret)
-{
-	if (ret)
-		fail_msg("%d %s: %s", ret, gpunvme_strerror(ret), gpunvme_errmsg());
-}
 
 static int setup(void **state)
 {

@@ -25,6 +25,7 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/good.h"
 #include "common/image.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -174,12 +175,6 @@ static void run(void *(*main)(void *), int ret[2])
 	pthread_join(thread, NULL);
 	if (ret[0])
 		SKIP("this kernel has no syscall user dispatch");
-}
-
-static void good(int ret)
-{
-	if (ret)
-		fail_msg("%d %s: %s", ret, gpunvme_strerror(ret), gpunvme_errmsg());
 }
 
 static void test_no_calls(void **state)

@@ -4,10 +4,12 @@
  * image files where the stripes say, and comes back.
  */
 #include <gpunvme/device.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -396,7 +398,7 @@ static void views_and_info(void **state)
 
 	(void)state;
 	open_stage(&s, "?lba=512&queues=5", 0, 64);
-	assert_int_equal(gpunvme_volume_info(s.vol, &info), 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &info), 0);
 	assert_int_equal(info.members, 3);
 	assert_int_equal(info.queues, 5); /* what there is */
 	assert_int_equal(info.stripe, 64);
@@ -415,7 +417,7 @@ static void views_and_info(void **state)
 	view.nsid = 0;
 	view.lba = info.nblocks;
 	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -ERANGE);
-	assert_int_equal(gpunvme_volume_view_v(s.vol, NULL, &v, 1u << 16, sizeof(v)), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_volume_view_v(s.vol, NULL, &v, (GPUNVME_DQ_MAJOR + 1) << 16, sizeof(v)), -EPROTONOSUPPORT);
 	close_stage(&s);
 	open_stage(&s, "?lba=512", 1, 64);
 	gpunvme_volume_destroy(s.vol);
@@ -424,6 +426,217 @@ static void views_and_info(void **state)
 	gpunvme_dev_close(s.dev[2]);
 	gpunvme_mem_free(s.mem);
 	gpunvme_gpu_close(s.gpu);
+}
+
+static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	uint32_t *left = ctx;
+
+	(void)sqid;
+	(void)cmd;
+	(void)status;
+	(void)delay_us;
+	if (!__atomic_load_n(left, __ATOMIC_RELAXED))
+		return GNV_SOFT_GO;
+	__atomic_fetch_sub(left, 1, __ATOMIC_RELAXED);
+	return GNV_SOFT_DROP;
+}
+
+/* Lanes of this view wait for the second member for 300 ms: it loses the command, while others of a busy machine only are late. */
+static void be_quick(struct stage *s)
+{
+	struct gpunvme_dq *dq = (struct gpunvme_dq *)(uintptr_t)s->v.dq;
+
+	for (uint32_t q = 0; q < s->v.queues; q++)
+		dq[q * s->v.members + 1].cmd_timeout = 300 * dq->ticks_per_ms;
+}
+
+/* A member loses commands: its queue comes back, the others were never gone, the old view ends and its table with it. */
+static void volumes_recover(void **state)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct stage s = { .members = 2, .width = 1 };
+	uint32_t left = 0, i;
+	const struct gnv_soft_fault fault = { lose, &left };
+
+	(void)state;
+	open_devices(&s, "?lba=512");
+	opts.queues = 2;
+	opts.stripe = 8;
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_volume_create(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
+	assert_int_equal(gpunvme_mem_alloc(s.gpu, BUFFER, NULL, &s.mem), 0);
+	assert_int_equal(gpunvme_volume_map(s.vol, s.mem, &s.buf), 0);
+	gnv_soft_set_fault(gnv_dev_soft(s.dev[1]), &fault);
+	assert_int_equal(gpunvme_volume_recover(s.vol), 0); /* nothing to do */
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
+		be_quick(&s);
+		fill(bytes_at(&s, 0), 64 * BLOCK, i);
+		__atomic_store_n(&left, 1, __ATOMIC_RELAXED);
+		assert_int_equal(gpunvme_volume_write(&s.v, &s.buf, 0, 0, 64), -GPUNVME_ETIMEDOUT);
+		assert_int_equal(gpunvme_volume_get_info(s.vol, &info), 0);
+		assert_int_equal(info.poisoned, 1);
+		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), -ESHUTDOWN);
+		assert_int_equal(gpunvme_volume_recover(s.vol), 0);
+		assert_int_equal(gpunvme_volume_release_old(s.vol), 0);
+		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
+		assert_int_equal(gpunvme_volume_write(&s.v, &s.buf, 0, 0, 64), 0);
+		memset(bytes_at(&s, 64 * BLOCK), 0, 64 * BLOCK);
+		assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 64 * BLOCK, 0, 64), 0);
+		assert_memory_equal(bytes_at(&s, 0), bytes_at(&s, 64 * BLOCK), 64 * BLOCK);
+	}
+	close_stage(&s);
+}
+
+static uint64_t commands_of(struct stage *s, int write, uint64_t nblocks)
+{
+	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+
+	assert_int_equal(gpunvme_volume_get_info(s->vol, &before), 0);
+	assert_int_equal(run_block(s, write, 0, 5, nblocks), 0);
+	assert_int_equal(gpunvme_volume_get_info(s->vol, &after), 0);
+	return after.submitted - before.submitted;
+}
+
+/* A workgroup spreads over its lanes what the drive does not write whole, and leaves whole what it does. */
+static void whole_writes_stay_one_command(void **state)
+{
+	struct stage s = { .members = 1, .width = 4 };
+
+	(void)state;
+	open_stage(&s, "?lba=512&fault=hints", 2, 0); /* writes 32 blocks whole */
+	assert_int_equal(commands_of(&s, 1, 32), 1);
+	assert_true(commands_of(&s, 1, 33) > 1);
+	assert_true(commands_of(&s, 0, 32) > 1);
+	close_stage(&s);
+	s = (struct stage){ .members = 2, .width = 4 };
+	open_stage(&s, "?lba=512&fault=hints", 2, 32);
+	assert_int_equal(commands_of(&s, 1, 27), 1);
+	assert_int_equal(commands_of(&s, 1, 28), 2); /* of them one block in the next stripe */
+	close_stage(&s);
+}
+
+static enum gnv_soft_verdict count_forced(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	(void)status;
+	(void)delay_us;
+	__atomic_fetch_add((uint32_t *)ctx, sqid && cmd->opc == GPUNVME_IO_WRITE && cmd->cdw12 & GPUNVME_RW_FUA, __ATOMIC_RELAXED);
+	return GNV_SOFT_GO;
+}
+
+/* Every member is asked for the media. */
+static void forced_writes_reach_all_members(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	uint32_t forced = 0, i;
+	const struct gnv_soft_fault fault = { count_forced, &forced };
+
+	(void)state;
+	open_stage(&s, "?lba=512", 1, 8);
+	for (i = 0; i < s.members; i++)
+		gnv_soft_set_fault(gnv_dev_soft(s.dev[i]), &fault);
+	assert_int_equal(gpunvme_volume_write(&s.v, &s.buf, 0, 0, 32), 0);
+	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 0);
+	assert_int_equal(gpunvme_volume_write_fua(&s.v, &s.buf, 0, 0, 32), 0);
+	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 4);
+	assert_int_equal(gpunvme_block_write_fua(&s.v, &s.buf, 0, 0, 32), 0);
+	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 8);
+	close_stage(&s);
+}
+
+/* Is this range of the images zero, and nothing beside it? */
+static void is_hole(struct stage *s, uint64_t lba, uint64_t nblocks, uint64_t all)
+{
+	memset(bytes_at(s, 0) + lba * BLOCK, 0, nblocks * BLOCK);
+	read_images(s, 0, all, bytes_at(s, BUFFER / 2));
+	assert_memory_equal(bytes_at(s, BUFFER / 2), bytes_at(s, 0), all * BLOCK);
+}
+
+/* Each member gets one range, whatever the stripes, and none where a member has none of it or has no leave to write. */
+static void deallocated_blocks_read_as_zeroes(void **state)
+{
+	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct stage s = { .members = 3, .width = 1 };
+	const uint64_t scratch = BUFFER - 16;
+	struct gpunvme_dvol v;
+
+	(void)state;
+	open_stage(&s, "?lba=512", 2, 8);
+	fill(bytes_at(&s, 0), 1500 * BLOCK, 7);
+	assert_int_equal(run_block(&s, 1, 0, 0, 1500), 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, 13, 1000), 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
+	assert_int_equal(after.submitted - before.submitted, 3);
+	is_hole(&s, 13, 1000, 1500);
+	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, 1300, 9), 0);
+	is_hole(&s, 1300, 9, 1500);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(before.submitted - after.submitted, 2);
+	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, BUFFER - 8, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, s.v.lba_count, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_volume_deallocate(&v, &s.buf, scratch, 0, 1), -GPUNVME_EROFS);
+	is_hole(&s, 0, 0, 1500);
+	close_stage(&s);
+}
+
+/* A drive that deallocates 1024 blocks by a range is given no more. */
+static void deallocation_keeps_to_the_limit(void **state)
+{
+	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct stage s = { .members = 1, .width = 1 };
+
+	(void)state;
+	open_stage(&s, "?lba=512&fault=hints", 1, 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, 0, 3, 1500), 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
+	assert_int_equal(after.submitted - before.submitted, 2);
+	close_stage(&s);
+}
+
+static enum gnv_soft_verdict keep_queues(void *refuse, const struct gpunvme_sqe *cmd, uint16_t *status)
+{
+	*status = GPUNVME_SC_INTERNAL;
+	return __atomic_load_n((uint32_t *)refuse, __ATOMIC_RELAXED) && cmd->opc == GPUNVME_ADMIN_DELETE_SQ ? GNV_SOFT_FAIL : GNV_SOFT_GO;
+}
+
+/*
+ * A volume that cannot be made, on controllers that do not let go of the queues it has got so far: nobody holds these, so their
+ * devices do, and are rid of them when the controllers are willing again.
+ */
+static void failed_volumes_leave_nothing(void **state)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct stage s = { .members = 2, .width = 1 };
+	uint32_t refuse = 1, i;
+	const struct gnv_soft_admin_fault fault = { keep_queues, &refuse };
+	struct gpunvme_qp *other, *qp[2];
+
+	(void)state;
+	open_devices(&s, "?queues=2");
+	assert_int_equal(gpunvme_qp_create(s.dev[1], s.gpu, NULL, &other), 0);
+	for (i = 0; i < 2; i++)
+		gnv_soft_set_admin_fault(gnv_dev_soft(s.dev[i]), &fault);
+	opts.queues = 2;
+	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &s.vol), -ENOSPC);
+	assert_int_equal(gpunvme_qp_create(s.dev[0], s.gpu, NULL, &qp[0]), -ENOSPC);
+	__atomic_store_n(&refuse, 0, __ATOMIC_RELAXED);
+	assert_int_equal(gpunvme_qp_create(s.dev[0], s.gpu, NULL, &qp[0]), 0);
+	assert_int_equal(gpunvme_qp_create(s.dev[0], s.gpu, NULL, &qp[1]), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(gpunvme_qp_destroy(qp[i]), 0);
+	assert_int_equal(gpunvme_qp_destroy(other), 0); /* the other device's goes with the next that is destroyed */
+	assert_null(s.dev[1]->qps);
+	gpunvme_gpu_close(s.gpu);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(gpunvme_dev_close(s.dev[i]), 0);
 }
 
 int main(void)
@@ -438,7 +651,14 @@ int main(void)
 		cmocka_unit_test(bad_transfers_are_refused),
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(views_and_info),
+		cmocka_unit_test(volumes_recover),
+		cmocka_unit_test(failed_volumes_leave_nothing),
+		cmocka_unit_test(whole_writes_stay_one_command),
+		cmocka_unit_test(forced_writes_reach_all_members),
+		cmocka_unit_test(deallocated_blocks_read_as_zeroes),
+		cmocka_unit_test(deallocation_keeps_to_the_limit),
 	};
 
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
 	return cmocka_run_group_tests(tests, make_images, remove_images);
 }

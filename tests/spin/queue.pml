@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue algorithm of device/gpunvme/device_queue.h, for a model checker: waves that reserve, write, publish, drain and take, a
+ * The queue algorithm of device/gpunvme/device/ (queue.h), for a model checker: waves that reserve, write, publish, drain and take, a
  * controller that fetches in order and completes in any order. One shared access is one step. docs/queue-model.md says what is
  * proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
@@ -11,6 +11,8 @@
  * nobody can go on is a deadlock the checker reports. Memory keeps order, but for the two words whose order nothing else provides: a
  * READY word lies in a store buffer until that drains by itself or its lane orders, and pub comes as late as it may, behind the
  * doorbell.
+ *
+ * A lane on its own asks for an identifier before it knows of room; with LOOKS it looks first, as on AMD GPUs.
  */
 #ifndef PLANT
 #define PLANT 0
@@ -28,6 +30,10 @@
 #define ROOM D
 #else
 #define ROOM (D - 1)
+#endif
+
+#if LANES == 1 && !defined(LOOKS)
+#define GUESS
 #endif
 
 #define FREE 0
@@ -292,13 +298,28 @@ inline publish()
 /* gnvd_reserve() of at most k: n positions from p on, and their CIDs in bits; n == 0: nothing. */
 inline reserve()
 {
-	r = resv;
-	f = fetched;
 	n = 0;
 	bits = 0;
+#ifdef GUESS
+	atomic {
+		if
+		:: bits = 1
+		:: bits = 2
+		fi;
+		bits = bits & map;
+		map = map & ~bits
+	}
+#endif
+	r = resv;
+	f = fetched;
 	if
-	:: r + k - f > ROOM
-	:: else ->
+#if PLANT == 19
+	:: r + k - f > ROOM -> bits = 0
+#else
+	:: r + k - f > ROOM -> map = map | bits; bits = 0
+#endif
+	:: r + k - f <= ROOM && bits -> n = 1
+	:: r + k - f <= ROOM && !bits ->
 		q = map;
 		atomic { /* the k lowest bits of what was seen, as far as they are still free */
 			i = 0;
@@ -315,22 +336,23 @@ inline reserve()
 			od;
 			i = 0
 		}
-		if
-		:: bits == 0
-		:: else ->
-			do
-			:: r + n - f <= ROOM ->
-				atomic {
-					if
-					:: resv == r -> resv = r + n; ORDERED; p = r; break
-					:: else -> r = resv
-					fi
-				}
-				f = fetched
-			:: else -> map = map | bits; n = 0; bits = 0; break
-			od
-		fi
 	fi;
+	if
+	:: bits == 0
+	:: else ->
+		do
+		:: r + n - f <= ROOM ->
+			atomic {
+				if
+				:: resv == r -> resv = r + n; ORDERED; p = r; break
+				:: else -> r = resv
+				fi
+			}
+			f = fetched
+		:: else -> map = map | bits; n = 0; bits = 0; break
+		od
+	fi;
+	q = 0;
 	r = 0;
 	f = 0;
 	k = 0

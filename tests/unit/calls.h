@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls of lib/os/kfd.c, drm.c and amdregs.c, played: the linker sends them here (--wrap). Descriptors and ranges of
+ * The system calls of lib/os/amd/kfd.c, drm.c and amdregs.c, played: the linker sends them here (--wrap). Descriptors and ranges of
  * addresses are counted, one call can be made to fail, and a test answers the ioctls.
  */
 #ifndef TESTS_UNIT_CALLS_H

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "queue/life.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 
@@ -70,6 +72,23 @@ static int port_halt(struct gnv_port *port)
 	return fake->halt_fails ? -EIO : 0;
 }
 
+static int port_reset(struct gnv_port *port)
+{
+	struct fake *fake = gnv_container_of(port, struct fake, port);
+
+	pthread_mutex_lock(&fake->lock);
+	fake->resets++;
+	if (!fake->reset_ret) {
+		fake->fault = FAKE_WELL;
+		fake->cqs = fake->sqs = 0;
+		fake->cc = 0;
+		gnv_mmio_write32(fake->bar + GPUNVME_REG_CC, 0);
+		gnv_mmio_write32(fake->bar + GPUNVME_REG_CSTS, 0);
+	}
+	pthread_mutex_unlock(&fake->lock);
+	return fake->reset_ret;
+}
+
 static void port_close(struct gnv_port *port)
 {
 	gnv_container_of(port, struct fake, port)->closed++;
@@ -93,7 +112,49 @@ static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 }
 
 static const struct gnv_mem_ops bar_ops = { "bar", NULL, gnv_mem_attach_host, gnv_mem_detach_host };
-static const struct gnv_port_ops port_ops = { "fake", port_halt, port_export, port_watch, port_close };
+/* Never while it is enabled. */
+static int port_allow_dma(struct gnv_port *port)
+{
+	struct fake *fake = gnv_container_of(port, struct fake, port);
+
+	fake->let_loose += !(gnv_mmio_read32(fake->bar + GPUNVME_REG_CC) & GPUNVME_CC_EN);
+	return 0;
+}
+
+static int refuse_detach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)mem;
+	(void)gpu;
+	(void)range;
+	return gnv_fail(-EBUSY, "the GPU keeps it");
+}
+
+static int port_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+{
+	struct fake *fake = gnv_container_of(port, struct fake, port);
+	const struct gnv_log silent = { .fn = NULL };
+	static struct gnv_mem_ops stays;
+	int ret;
+
+	fake->inner = *where;
+	if (fake->no_inner)
+		return gnv_fail(-EOPNOTSUPP, "no memory in it");
+	*iova = FAKE_CMB_IOVA;
+	if (fake->inner_stays)
+		leak_expected(true);
+	ret = gnv_mem_host_alloc((size_t)gnv_min(where->size, fake->inner_room ? fake->inner_room : FAKE_CMB_BAR), 0, &silent, mem);
+	if (fake->inner_stays)
+		leak_expected(false);
+	if (!ret && fake->inner_stays) {
+		stays = *(*mem)->ops;
+		stays.detach = refuse_detach;
+		(*mem)->ops = &stays;
+	}
+	return ret;
+}
+
+static const struct gnv_port_ops port_ops = { "fake", port_halt, port_reset, port_export, port_watch, port_allow_dma, port_inner,
+					     port_close };
 
 static uint32_t reg(struct fake *fake, unsigned offset)
 {
@@ -169,6 +230,12 @@ static void identify(struct fake *fake, const struct gpunvme_sqe *cmd)
 	case GPUNVME_CNS_NS:
 		memcpy(fake->data, &fake->ns, 4096);
 		break;
+	case GPUNVME_CNS_NS_DESC_LIST:
+		memcpy(fake->data, fake->desc, 4096);
+		break;
+	case GPUNVME_CNS_CTRL_NVM:
+		memcpy(fake->data, &fake->limits, 4096);
+		break;
 	default:
 		for (i = 0; i < fake->ns_count && n < 1024; i++)
 			if (fake->ns_list[i] > cmd->nsid)
@@ -202,6 +269,14 @@ static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32
 		fake->sqs--;
 		return 0;
 	case GPUNVME_ADMIN_IDENTIFY:
+		if (fake->slow_us)
+			usleep(fake->slow_us);
+		if (fake->no_list && (cmd->cdw10 & 0xff) == GPUNVME_CNS_ACTIVE_NS_LIST)
+			return fake->list_status ? fake->list_status : GPUNVME_SC_INVALID_FIELD;
+		if (fake->no_desc && (cmd->cdw10 & 0xff) == GPUNVME_CNS_NS_DESC_LIST)
+			return GPUNVME_SC_INVALID_FIELD;
+		if (fake->no_limits && (cmd->cdw10 & 0xff) == GPUNVME_CNS_CTRL_NVM)
+			return GPUNVME_SC_INVALID_FIELD;
 		identify(fake, cmd);
 		return 0;
 	case GPUNVME_ADMIN_SET_FEATURES:
@@ -314,6 +389,7 @@ struct fake *fake_new(void)
 	fake->ns.nsze = 1000;
 	fake->ns.lbaf[0].lbads = 9;
 	fake->granted = 15 | 15 << 16;
+	fake->admin_ms = 20000;
 	fake_set_cap(fake, FAKE_CAP);
 	gnv_mmio_write32(fake->bar + GPUNVME_REG_VS, 0x10400);
 	pthread_mutex_init(&fake->lock, NULL);
@@ -325,8 +401,18 @@ int fake_open(struct fake *fake, struct gpunvme_dev **dev)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 
-	opts.admin_timeout_ms = 300;
+	opts.admin_timeout_ms = fake->admin_ms;
 	return gnv_dev_create(&fake->port, &opts, 1, dev);
+}
+
+void fake_hurry(struct fake *fake, struct gpunvme_dev *dev)
+{
+	fake->admin_ms = 300;
+	fake_set_cap(fake, (FAKE_CAP & ~GPUNVME_CAP_TO) | 1ull << 24);
+	if (dev) {
+		dev->admin.timeout_ms = fake->admin_ms;
+		dev->ctrl.ready_ms = dev->ctrl.disable_ms = 500;
+	}
 }
 
 void fake_delete(struct fake *fake, bool leaked)

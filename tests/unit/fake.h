@@ -28,6 +28,8 @@
 
 #define FAKE_BAR_BYTES 0x2000u
 #define FAKE_IOVA_TAG 0x5a00000000000000ull
+#define FAKE_CMB_IOVA 0x5b00000000000000ull
+#define FAKE_CMB_BAR (16u << 20) /* in which it lies, unless told otherwise */
 #define FAKE_MAX_NS 3000u
 
 enum fake_fault {
@@ -59,13 +61,25 @@ struct fake {
 	uint16_t status;
 	struct gpunvme_id_ctrl id;
 	struct gpunvme_id_ns ns;
+	uint8_t desc[4096]; /* CNS 03h */
+	bool no_desc;	    /* Invalid Field for it */
+	struct gpunvme_id_ctrl_nvm limits; /* CNS 06h */
+	bool no_limits;	    /* Invalid Field for it */
+	bool no_list;	    /* and for the list of namespaces, */
+	uint16_t list_status; /* or this */
+	uint32_t slow_us;   /* Identify takes so long */
+	uint32_t admin_ms;  /* of fake_open() */
 	uint32_t *ns_list;
 	uint32_t ns_count;
 	uint32_t granted; /* dword 0 of Set Features, number of queues */
 	bool halt_fails;
+	int reset_ret;	/* of the function reset; 0 also ends the fault */
 	bool no_shutdown;
 	unsigned map_fails_at; /* the how-manieth map is refused; 0: none */
 	bool unmap_busy;
+	size_t inner_room; /* of the BAR of memory in the controller, which may say to have more; 0: FAKE_CMB_BAR */
+	bool no_inner; /* memory in the controller cannot be reached */
+	bool inner_stays; /* GPUs do not let go of it */
 
 	/* What happened. */
 	unsigned maps;	 /* mappings alive */
@@ -73,6 +87,9 @@ struct fake {
 	unsigned cuts;
 	unsigned closed;
 	unsigned halted;
+	struct gnv_port_inner inner; /* memory in the controller that was asked for */
+	unsigned let_loose; /* allowed to make DMA, while disabled */
+	unsigned resets; /* of the function */
 	gnv_port_lost_fn *lost; /* as the device watches the port */
 	void *lost_ctx;
 	unsigned commands;
@@ -91,10 +108,13 @@ struct fake {
 
 struct fake *fake_new(void);
 void fake_set_cap(struct fake *fake, uint64_t cap);
-#define FAKE_CAP (1023ull | 1ull << 24 | GPUNVME_CAP_CSS_NVM | GPUNVME_CAP_CQR)
+#define FAKE_CAP (1023ull | 40ull << 24 | GPUNVME_CAP_CSS_NVM | GPUNVME_CAP_CQR) /* it may take 20 s, on a machine with other work */
 
-/* Create a device on it, with a short admin time-out. */
+/* Create a device on it, with an admin time-out of as much. */
 int fake_open(struct fake *fake, struct gpunvme_dev **dev);
+
+/* For a test in which it does not answer: a command may take 300 ms, CC.EN 500. @dev: NULL before it is opened. */
+void fake_hurry(struct fake *fake, struct gpunvme_dev *dev);
 
 /* Stop the thread, check that nothing is left mapped and the port was closed once (unless told that a leak is expected), free it. */
 void fake_delete(struct fake *fake, bool leaked);

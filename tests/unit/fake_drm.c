@@ -12,6 +12,8 @@ struct amdgpu_device {
 };
 struct amdgpu_bo {
 	bool used, mapped, vram, exported, cpu, import;
+	bool placed; /* the GPU's page tables have it */
+	bool left;   /* unmapped, and they may have it still */
 	uint32_t handle; /* of an import */
 	uint64_t size, va;
 	uint32_t data[1024];
@@ -128,6 +130,7 @@ int amdgpu_bo_export(amdgpu_bo_handle bo, enum amdgpu_bo_handle_type type, uint3
 	int ret = fails("bo_export");
 
 	rule(bo->used && type == amdgpu_bo_handle_type_dma_buf_fd, "export of a buffer");
+	rule(bo->placed, "the GPU has it before a controller gets it");
 	*handle = 1999;
 	return ret;
 }
@@ -135,6 +138,7 @@ int amdgpu_bo_export(amdgpu_bo_handle bo, enum amdgpu_bo_handle_type type, uint3
 int amdgpu_bo_free(amdgpu_bo_handle bo)
 {
 	rule(bo->used && !bo->mapped && !bo->cpu, "a buffer is unmapped before it is freed");
+	rule(!bo->left || !bo->import, "the GPU has let go of an import before it is freed");
 	bo->used = false;
 	state.bos--;
 	return 0;
@@ -163,20 +167,67 @@ int amdgpu_bo_cpu_unmap(amdgpu_bo_handle bo)
 	return 0;
 }
 
+static struct amdgpu_bo *mapped_at(uint64_t va)
+{
+	for (unsigned i = 0; i < 8; i++)
+		if (bos[i].used && bos[i].mapped && bos[i].va == va)
+			return &bos[i];
+	return NULL;
+}
+
+/* What the page tables say changes here. */
+static int place(struct amdgpu_bo *bo, bool map)
+{
+	int ret = 0;
+
+	if (bo->placed != map && bo->import && state.place)
+		ret = state.place(bo->handle, bo->va, map);
+	bo->placed = map && !ret;
+	bo->left = false;
+	return ret;
+}
+
+/* In one step: there is always something at the address. */
+static void replace(struct amdgpu_bo *bo, uint64_t va, uint64_t flags)
+{
+	struct amdgpu_bo *old = mapped_at(va);
+
+	rule(old && old->size >= bo->size && !bo->import && flags & AMDGPU_VM_PAGE_WRITEABLE, "memory in the place of an import");
+	if (!old)
+		return;
+	old->mapped = old->placed = false;
+	bo->mapped = bo->placed = true;
+	bo->va = va;
+	state.replaced++;
+	if (state.blind)
+		state.blind(va, bo->size);
+}
+
+/*
+ * Nothing but its arguments is told of: amdgpu_gem_va_update_vm() keeps errors for itself, and gives up in silence while the address
+ * space is being evicted (Linux 7.2 amdgpu_gem.c; 6.12 the same). So the page tables change when the next command runs.
+ */
 int amdgpu_bo_va_op_raw(amdgpu_device_handle dev, amdgpu_bo_handle bo, uint64_t offset, uint64_t size, uint64_t va, uint64_t flags,
 			uint32_t ops)
 {
-	int ret = fails(ops == AMDGPU_VA_OP_MAP ? "map" : "unmap");
+	int ret = fails(ops == AMDGPU_VA_OP_MAP ? "map" : ops == AMDGPU_VA_OP_REPLACE ? "replace" : "unmap");
 
 	rule(dev == &device && bo->used && !offset && size <= bo->size && va && va % 4096 == 0, "a mapping of the buffer");
 	if (ret)
 		return ret;
 	rule(bo->mapped == (ops == AMDGPU_VA_OP_UNMAP), "mapped once, unmapped once");
-	if (bo->import && state.place)
-		ret = state.place(bo->handle, va, ops == AMDGPU_VA_OP_MAP);
-	if (ret)
-		return ret;
+	if (ops == AMDGPU_VA_OP_MAP && state.taken) {
+		rule(va != state.taken_at, "an address is tried once");
+		state.taken_at = va;
+		state.taken--;
+		return -EINVAL;
+	}
+	if (ops == AMDGPU_VA_OP_REPLACE) {
+		replace(bo, va, flags);
+		return 0;
+	}
 	bo->mapped = ops == AMDGPU_VA_OP_MAP;
+	bo->left = !bo->mapped && bo->placed;
 	state.maps += bo->mapped ? 1u : -1u;
 	bo->va = va;
 	if (bo->mapped && bo->vram) {
@@ -191,11 +242,11 @@ int amdgpu_bo_list_create(amdgpu_device_handle dev, uint32_t count, amdgpu_bo_ha
 {
 	int ret = fails("bo_list_create");
 
-	rule(dev == &device && count == 2 && !prios, "the buffer and the command");
+	rule(dev == &device && (count == 1 || count == 2) && !prios, "the command, and the buffer");
 	if (ret)
 		return ret;
 	list.bo[0] = bo[0];
-	list.bo[1] = bo[1];
+	list.bo[1] = count > 1 ? bo[1] : NULL;
 	*out = &list;
 	state.lists++;
 	return 0;
@@ -229,7 +280,7 @@ int amdgpu_cs_ctx_free(amdgpu_context_handle ctx)
 
 int amdgpu_cs_submit(amdgpu_context_handle ctx, uint64_t flags, struct amdgpu_cs_request *request, uint32_t count)
 {
-	struct amdgpu_bo *ib = list.bo[1];
+	struct amdgpu_bo *ib = list.bo[0];
 	int ret = fails("cs_submit");
 
 	rule(ctx == &context && !flags && count == 1 && request->ip_type == AMDGPU_HW_IP_COMPUTE && request->resources == &list,
@@ -237,6 +288,13 @@ int amdgpu_cs_submit(amdgpu_context_handle ctx, uint64_t flags, struct amdgpu_cs
 	rule(request->number_of_ibs == 1 && ib->mapped && request->ibs->ib_mc_address == ib->va, "the command is mapped");
 	for (unsigned i = 0; i < request->ibs->size; i++)
 		rule(ib->data[i] == 0xffff1000u, "it does nothing");
+	if (ret || state.no_rings)
+		return ret ? ret : -EINVAL;
+	for (unsigned i = 0; i < 8; i++)
+		if (bos[i].used && bos[i].left)
+			place(&bos[i], false);
+	if (list.bo[1])
+		ret = place(list.bo[1], true);
 	if (ret)
 		return ret;
 	state.commands++;

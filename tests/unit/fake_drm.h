@@ -13,17 +13,20 @@ struct fake_drm {
 	int fails_with;	    /* negative */
 	const char *refuse; /* or the function of this name */
 	bool hangs;	    /* commands never end */
+	bool no_rings; /* there are no kernel queues: amdgpu.user_queue=2, or GC 12.1 (Linux gfx_v12_1.c, disable_kq) */
+	unsigned taken; /* so many addresses are something else's in the GPU */
 	bool no_uncached;   /* the kernel takes that flag from KFD only */
 	bool host, unseen;  /* memory of the GPU lies in the host's, or where the CPU does not see it */
 	uint64_t import_size; /* with `place` it is what the DMA-BUF has */
 	int (*place)(uint32_t imported, uint64_t va, bool map); /* called when an import gets or loses an address; or NULL */
+	void (*blind)(uint64_t va, uint64_t size);		 /* called when memory of the host takes its place there; or NULL */
 	const char *broke; /* the first rule that was broken, or NULL */
 
 	unsigned count; /* calls that could fail */
 	unsigned devices, bos, maps, contexts, lists;
-	unsigned commands;
+	unsigned commands, replaced;
 	uint64_t alloc_flags, va_flags; /* of the last allocation of VRAM, and of its mapping or that of an import */
-	uint64_t va;
+	uint64_t va, taken_at;
 	uint32_t imported;
 };
 

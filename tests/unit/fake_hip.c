@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "os/uapi/hip.h"
+#include "os/amd/uapi/hip.h"
 
 static struct fake_hip state;
 static char range[2 * FAKE_HIP_UNIT];

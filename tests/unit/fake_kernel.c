@@ -16,8 +16,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "os/uapi/iommufd.h"
-#include "os/uapi/vfio.h"
+#include "os/vfio/uapi/iommufd.h"
+#include "os/vfio/uapi/vfio.h"
 
 struct fake_kernel fake_kernel;
 static int iommufd = -1;
@@ -76,6 +76,47 @@ static int answer(int err)
 	return err ? -1 : 0;
 }
 
+/* As iommufd_ioas_iova_ranges() (Linux iommufd/ioas.c): as many as there is room for, how many there are, and -EMSGSIZE where more. */
+static int iova_ranges(struct gnv_iommufd_iova_ranges *arg)
+{
+	struct gnv_iommufd_range *range = (struct gnv_iommufd_range *)(uintptr_t)arg->allowed_iovas;
+	const unsigned first = fake_kernel.first_range, count = FAKE_RANGES - first, room = arg->num_iovas;
+
+	for (uint64_t i = 0; i < room && i < count; i++)
+		range[i] = (struct gnv_iommufd_range){ (first + i) << 43, ((first + i + 1) << 43) - FAKE_ALIGN - 1 };
+	arg->num_iovas = count;
+	arg->out_iova_alignment = FAKE_ALIGN;
+	return answer(room < count ? EMSGSIZE : 0);
+}
+
+static int map(const struct gnv_iommufd_map *arg)
+{
+	if (fake_kernel.maps == FAKE_MAPS || (arg->iova | arg->length) % 4096 || arg->iova % FAKE_ALIGN)
+		return answer(EINVAL);
+	fake_kernel.label = arg->iova;
+	fake_kernel.map[fake_kernel.maps].iova = arg->iova;
+	fake_kernel.map[fake_kernel.maps++].len = arg->length;
+	return 0;
+}
+
+/* As iommufd_ioas_unmap(): whole mappings only, and how many bytes they had; none is an error. */
+static int unmap(struct gnv_iommufd_unmap *arg)
+{
+	uint64_t bytes = 0;
+	unsigned i = 0;
+
+	while (i < fake_kernel.maps) {
+		if (fake_kernel.map[i].iova < arg->iova || fake_kernel.map[i].iova + fake_kernel.map[i].len > arg->iova + arg->length) {
+			i++;
+			continue;
+		}
+		bytes += fake_kernel.map[i].len;
+		fake_kernel.map[i] = fake_kernel.map[--fake_kernel.maps];
+	}
+	arg->length = bytes;
+	return answer(bytes ? 0 : ENOENT);
+}
+
 static int get_pa(struct gnv_iommufd_get_pa *arg)
 {
 	uint64_t at = arg->iova - fake_kernel.label, limit = fake_kernel.piece ? fake_kernel.piece : arg->length;
@@ -97,20 +138,12 @@ static int on_iommufd(unsigned long request, void *arg)
 	case GNV_IOMMUFD_IOAS_ALLOC:
 		((struct gnv_iommufd_ioas_alloc *)arg)->out_ioas_id = FAKE_IOAS;
 		return 0;
-	case GNV_IOMMUFD_IOVA_RANGES: {
-		struct gnv_iommufd_iova_ranges *ranges = arg;
-
-		*(struct gnv_iommufd_range *)(uintptr_t)ranges->allowed_iovas = (struct gnv_iommufd_range){ 0, (1ull << 48) - 1 };
-		ranges->num_iovas = 1;
-		return 0;
-	}
+	case GNV_IOMMUFD_IOVA_RANGES:
+		return iova_ranges(arg);
 	case GNV_IOMMUFD_MAP:
-		fake_kernel.label = ((struct gnv_iommufd_map *)arg)->iova;
-		fake_kernel.maps++;
-		return 0;
+		return map(arg);
 	case GNV_IOMMUFD_UNMAP:
-		fake_kernel.maps--;
-		return 0;
+		return unmap(arg);
 	case GNV_IOMMUFD_NOIOMMU_GET_PA:
 		return get_pa(arg);
 	default:
@@ -142,20 +175,56 @@ static int set_irqs(const struct vfio_irq_set *set)
 	return 0;
 }
 
+/* As vfio_pci_ioctl_get_pci_hot_reset_info() of Linux 7.2: no room is an answer, with how many there are. */
+static int hot_reset_info(struct vfio_pci_hot_reset_info *info)
+{
+	const uint32_t room = (info->argsz - (uint32_t)sizeof(*info)) / (uint32_t)sizeof(info->devices[0]);
+
+	if (!fake_kernel.slot)
+		return answer(ENODEV);
+	info->count = fake_kernel.slot;
+	info->flags = 3; /* numbers of an IOMMUFD, and all of them are the caller's (uapi of Linux 6.6) */
+	if (fake_kernel.slot > room)
+		return answer(ENOSPC);
+	memset(info->devices, 0, fake_kernel.slot * sizeof(info->devices[0]));
+	return 0;
+}
+
+/* By character device it wants no groups, and all affected devices in the caller's IOMMUFD. */
+static int hot_reset(const struct vfio_pci_hot_reset *reset)
+{
+	if (reset->argsz < sizeof(*reset) || reset->flags || reset->count)
+		return answer(EINVAL);
+	return answer(fake_kernel.slot == 1 ? 0 : EPERM);
+}
+
+/* Before it is bound a device answers nothing else (Linux vfio_main.c, vfio_device_fops_unl_ioctl: access_granted). */
 static int on_device(unsigned long request, void *arg)
 {
+	if (!fake_kernel.bound && request != GNV_VFIO_BIND_IOMMUFD)
+		return answer(EINVAL);
 	switch (request) {
 	case VFIO_DEVICE_GET_INFO:
-		((struct vfio_device_info *)arg)->flags = VFIO_DEVICE_FLAGS_RESET | VFIO_DEVICE_FLAGS_PCI;
+		((struct vfio_device_info *)arg)->flags = (fake_kernel.no_reset ? 0 : VFIO_DEVICE_FLAGS_RESET) | VFIO_DEVICE_FLAGS_PCI;
 		return 0;
 	case VFIO_DEVICE_GET_REGION_INFO:
 		return region_info(arg);
+	case VFIO_DEVICE_GET_PCI_HOT_RESET_INFO:
+		return hot_reset_info(arg);
+	case VFIO_DEVICE_PCI_HOT_RESET:
+		return hot_reset(arg);
 	case VFIO_DEVICE_GET_IRQ_INFO:
 		((struct vfio_irq_info *)arg)->count = 1;
 		return 0;
 	case VFIO_DEVICE_SET_IRQS:
 		return set_irqs(arg);
+	case VFIO_DEVICE_FEATURE: /* a DMA-BUF is any file here */
+		return ((struct vfio_device_feature *)arg)->flags & VFIO_DEVICE_FEATURE_PROBE ?
+			       0 :
+			       fcntl(fake_kernel.device, F_DUPFD_CLOEXEC, 3);
 	case GNV_VFIO_BIND_IOMMUFD:
+		fake_kernel.bound = true;
+		return 0;
 	case GNV_VFIO_ATTACH_PT:
 	case VFIO_DEVICE_RESET:
 		return 0;

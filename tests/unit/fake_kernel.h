@@ -15,6 +15,9 @@
 #define FAKE_BAR0_BYTES 0x4000u
 #define FAKE_CONFIG 0x10000u /* offset of config space in the device's file */
 #define FAKE_CALLS 256u
+#define FAKE_MAPS 64u
+#define FAKE_RANGES 40u	   /* of usable addresses, from 8 TiB to the next each, but its last piece: more than 48 bits */
+#define FAKE_ALIGN 0x10000u /* of IOVAs, as with pages of 64 KiB */
 
 struct fake_call {
 	unsigned long request;
@@ -26,6 +29,9 @@ extern struct fake_kernel {
 	unsigned fail_at; /* the how-manieth call of ioctl() fails, 0: none */
 	unsigned long fail_request; /* every such one does */
 	int fail_errno;
+	bool no_reset; /* the device has no function reset */
+	unsigned slot; /* functions that a hot reset of its slot takes along; 0: there is none */
+	unsigned first_range; /* of FAKE_RANGES, that it tells of */
 	uint64_t phys;	/* of the first byte of every mapping */
 	uint64_t piece; /* GET_PA tells of at most so much; 0: of what is asked for */
 	size_t hole_at; /* from this byte of a mapping on, memory lies elsewhere; 0: nowhere */
@@ -33,7 +39,11 @@ extern struct fake_kernel {
 	/* What happened. */
 	struct fake_call call[FAKE_CALLS];
 	unsigned calls;
+	bool bound;
 	unsigned maps; /* alive */
+	struct {
+		uint64_t iova, len;
+	} map[FAKE_MAPS];
 	uint64_t label; /* of the last one */
 	int req, err;	/* eventfds that were armed, duplicates of them; -1 */
 	int device;	/* its file */

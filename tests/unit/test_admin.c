@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Admin commands of the user: data, refusals, a controller that dies, many threads. */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,6 +80,53 @@ static void test_admin_refusals(void **state)
 	fake_delete(fake, false);
 }
 
+static struct gpunvme_sqe last_command(struct fake *fake)
+{
+	struct gpunvme_sqe last;
+
+	pthread_mutex_lock(&fake->lock);
+	last = fake->last;
+	pthread_mutex_unlock(&fake->lock);
+	return last;
+}
+
+/* Features of namespaces name theirs, after a reset as well. */
+static void test_namespace_features(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	uint32_t value;
+
+	(void)state;
+	fake->id.nn = 3;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_ns_get_feature(dev, 2, 5, &value), 0);
+	assert_int_equal(value, 5);
+	assert_int_equal(last_command(fake).nsid, 2);
+	assert_int_equal(gpunvme_ns_get_feature(dev, 0, 5, &value), 0);
+	assert_int_equal(last_command(fake).nsid, 1);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 5, &value), 0);
+	assert_int_equal(last_command(fake).nsid, 0);
+	assert_int_equal(gpunvme_ns_set_feature(dev, GPUNVME_NSID_ALL, 5, 8), 0);
+	assert_int_equal(last_command(fake).nsid, GPUNVME_NSID_ALL);
+	assert_int_equal(gpunvme_ns_set_feature(dev, 3, 5, 9), 0);
+	assert_int_equal(last_command(fake).cdw11, 9);
+	assert_int_equal(gpunvme_dev_reset(dev), 0);
+	assert_int_equal(last_command(fake).opc, GPUNVME_ADMIN_SET_FEATURES);
+	assert_int_equal(last_command(fake).nsid, 3);
+	assert_int_equal(last_command(fake).cdw11, 9);
+	value = last_command(fake).cid;
+	assert_int_equal(gpunvme_ns_get_feature(dev, 4, 5, &value), -ENOENT);
+	assert_int_equal(gpunvme_ns_set_feature(dev, 4, 5, 9), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_feature(dev, 1, 5, NULL), -EINVAL);
+	assert_int_equal(gpunvme_ns_get_feature(NULL, 1, 5, &value), -EINVAL);
+	assert_int_equal(gpunvme_ns_set_feature(NULL, 1, 5, 9), -EINVAL);
+	assert_int_equal(gpunvme_ns_set_feature(dev, 1, GPUNVME_FID_NUM_QUEUES, 9), -EPERM);
+	assert_int_equal(last_command(fake).cid, value);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
 static void test_read_only(void **state)
 {
 	struct gpunvme_sqe format = { .opc = 0x80 }, vendor = { .opc = 0xc0 }, abort = { .opc = GPUNVME_ADMIN_ABORT };
@@ -119,14 +167,48 @@ static void test_dead_after_timeout(void **state)
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
+	fake_hurry(fake, dev);
 	fake->fault_opc = 0xc2;
 	fake->fault = FAKE_SILENT;
 	assert_int_equal(gpunvme_dev_admin(dev, &(struct gpunvme_sqe){ .opc = 0xc2, .cdw10 = 40000 }, buf, 40000, 0, NULL),
 			 -ETIMEDOUT);
 	commands = count_commands(fake);
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -ENODEV);
-	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), -ENODEV);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -ESHUTDOWN);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), -ESHUTDOWN);
 	assert_int_equal(count_commands(fake), commands);
+	gpunvme_dev_close(dev);
+	free(buf);
+	fake_delete(fake, false);
+}
+
+/* What a command that got no answer would still be written to is nobody's, until the controller was disabled: not for ever. */
+static void test_data_after_reset(void **state)
+{
+	const struct gpunvme_sqe cmd = { .opc = 0xc2, .cdw10 = 40000 };
+	struct fake *fake = fake_new();
+	struct gnv_block other;
+	struct gpunvme_dev *dev;
+	uint64_t first = 0;
+	unsigned i;
+	char *buf = calloc(1, 40000);
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	fake_hurry(fake, dev);
+	for (i = 0; i < 3; i++) {
+		fake->fault_opc = cmd.opc;
+		fake->fault = FAKE_SILENT;
+		assert_int_equal(gpunvme_dev_admin(dev, &cmd, buf, 40000, 0, NULL), -ETIMEDOUT);
+		assert_int_equal(last_command(fake).opc, cmd.opc);
+		first = first ? first : last_command(fake).prp1;
+		assert_int_equal(last_command(fake).prp1, first);
+		assert_int_equal(gnv_arena_alloc(dev->arena, 40000, NULL, &other), 0);
+		assert_int_not_equal(other.iova, first);
+		gnv_arena_free(dev->arena, &other);
+		fake->fault = FAKE_WELL;
+		assert_int_equal(gpunvme_dev_reset(dev), 0);
+	}
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, buf, 40000, 0, NULL), 0);
 	gpunvme_dev_close(dev);
 	free(buf);
 	fake_delete(fake, false);
@@ -172,11 +254,67 @@ static void test_threads(void **state)
 	fake_delete(fake, false);
 }
 
+/* Nobody waits for the answer to a request for an event; a wrong one ends the controller all the same. */
+static void answers_request_with(enum fake_fault fault)
+{
+	struct gpunvme_event event = { .size = sizeof(event) };
+	struct fake *fake = fake_new();
+	struct pollfd ready = { -1, POLLIN, 0 };
+	struct gpunvme_dev *dev;
+	uint32_t value;
+
+	assert_int_equal(fake_open(fake, &dev), 0);
+	fake->fault_opc = GPUNVME_ADMIN_ASYNC_EVENT_REQUEST;
+	fake->fault = fault;
+	assert_int_equal(gpunvme_dev_event_fd(dev, &ready.fd), 0);
+	assert_int_equal(poll(&ready, 1, 60000), 1);
+	assert_int_equal(gpunvme_dev_next_event(dev, &event), 0);
+	assert_int_equal(event.type, GPUNVME_EVENT_LOST);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), -ESHUTDOWN);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+static void test_wrong_events(void **state)
+{
+	(void)state;
+	answers_request_with(FAKE_WRONG_CID);
+	answers_request_with(FAKE_WRONG_SQID);
+	answers_request_with(FAKE_WRONG_SQHD);
+}
+
+/* A controller that does not know the command works on, and is not asked again. */
+static void test_no_events(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	unsigned commands;
+	uint32_t value;
+	int fd;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_dev_event_fd(dev, &fd), 0);
+	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), 0);
+	commands = count_commands(fake);
+	assert_int_equal(poll(&(struct pollfd){ fd, POLLIN, 0 }, 1, 300), 0);
+	assert_int_equal(count_commands(fake), commands);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_admin_data),	   cmocka_unit_test(test_admin_refusals), cmocka_unit_test(test_read_only),
-		cmocka_unit_test(test_dead_after_timeout), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_admin_data),
+		cmocka_unit_test(test_admin_refusals),
+		cmocka_unit_test(test_namespace_features),
+		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_dead_after_timeout),
+		cmocka_unit_test(test_data_after_reset),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_wrong_events),
+		cmocka_unit_test(test_no_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

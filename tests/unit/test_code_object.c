@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #define MACHINE_AMDGPU 224
 #define ABI_HSA 64
 #define ABI_V4 2
+#define ABI_V6 4
 
 /* The kernel descriptor: LLVM's AMDGPU usage, "kernel descriptor". */
 struct descriptor {
@@ -44,7 +46,8 @@ static const struct {
 } machines[] = {
 	{ "gfx906", 0x2f },  { "gfx908", 0x30 },  { "gfx90a", 0x3f },  { "gfx942", 0x4c },  { "gfx1030", 0x36 },
 	{ "gfx1100", 0x41 }, { "gfx1101", 0x46 }, { "gfx1102", 0x47 }, { "gfx1103", 0x44 }, { "gfx1150", 0x43 },
-	{ "gfx1151", 0x4a }, { "gfx1200", 0x48 }, { "gfx1201", 0x4e },
+	{ "gfx1151", 0x4a }, { "gfx1200", 0x48 }, { "gfx1201", 0x4e }, { "gfx9-generic", 0x51 }, { "gfx9-4-generic", 0x5f },
+	{ "gfx10-3-generic", 0x53 }, { "gfx11-generic", 0x54 }, { "gfx12-generic", 0x59 },
 };
 
 static const Elf64_Shdr *section_of(const Elf64_Ehdr *elf, uint32_t type)
@@ -83,6 +86,11 @@ static const Elf64_Sym *find_symbol(const Elf64_Ehdr *elf, const char *name)
 	return NULL;
 }
 
+static bool is_generic(const struct gnv_code_object *object)
+{
+	return strstr(object->gfx, "-generic") != NULL;
+}
+
 static void check_kernel(const struct gnv_code_object *object, unsigned kernel)
 {
 	const struct descriptor *d;
@@ -95,7 +103,10 @@ static void check_kernel(const struct gnv_code_object *object, unsigned kernel)
 	assert_int_equal(symbol->st_size, sizeof(*d));
 	d = loaded(object->elf, symbol->st_value);
 	assert_non_null(d);
-	assert_int_equal(d->arguments, args_len[kernel]); /* no hidden arguments */
+	if (is_generic(object)) /* version 6: hidden arguments may follow */
+		assert_in_range(d->arguments, args_len[kernel], args_len[kernel] + 7 + 256);
+	else
+		assert_int_equal(d->arguments, args_len[kernel]);
 	assert_int_equal(d->stack, 0);
 	assert_int_equal(d->local, 0);
 	assert_non_null(loaded(object->elf, symbol->st_value + (uint64_t)d->entry));
@@ -110,7 +121,7 @@ static void check_object(const struct gnv_code_object *object)
 	assert_memory_equal(elf->e_ident, ELFMAG, SELFMAG);
 	assert_int_equal(elf->e_machine, MACHINE_AMDGPU);
 	assert_int_equal(elf->e_ident[EI_OSABI], ABI_HSA);
-	assert_int_equal(elf->e_ident[EI_ABIVERSION], ABI_V4);
+	assert_int_equal(elf->e_ident[EI_ABIVERSION], is_generic(object) ? ABI_V6 : ABI_V4);
 	for (i = 0; i < GNV_ARRAY_LEN(machines); i++)
 		if (!strcmp(machines[i].gfx, object->gfx))
 			assert_int_equal(elf->e_flags & 0xff, machines[i].mach);
@@ -158,11 +169,69 @@ static void test_find(void **state)
 	assert_int_equal(gnv_code_object_find("", &object), -EOPNOTSUPP);
 }
 
+static bool embedded(const char *gfx)
+{
+	struct gnv_code_object object;
+	unsigned i;
+
+	for (i = 0; !gnv_code_object_at(i, &object); i++)
+		if (!strcmp(object.gfx, gfx))
+			return true;
+	return false;
+}
+
+/* What ROCr calls GPUs (core/runtime/isa.cpp, its registry), what each may have besides, and whose generic code it loads. */
+static const struct {
+	const char *gfx, *generic;
+	bool sramecc, xnack;
+} isas[] = {
+	{ "gfx803", "", false, false }, { "gfx900", "gfx9-generic", false, true }, { "gfx902", "gfx9-generic", false, true },
+	{ "gfx904", "gfx9-generic", false, true }, { "gfx906", "gfx9-generic", true, true }, { "gfx908", "", true, true },
+	{ "gfx909", "gfx9-generic", false, true }, { "gfx90a", "", true, true }, { "gfx90c", "gfx9-generic", false, true },
+	{ "gfx942", "gfx9-4-generic", true, true }, { "gfx950", "gfx9-4-generic", true, true }, { "gfx1010", "", false, true },
+	{ "gfx1011", "", false, true }, { "gfx1012", "", false, true }, { "gfx1013", "", false, true },
+	{ "gfx1030", "gfx10-3-generic", false, false }, { "gfx1031", "gfx10-3-generic", false, false },
+	{ "gfx1032", "gfx10-3-generic", false, false }, { "gfx1033", "gfx10-3-generic", false, false },
+	{ "gfx1034", "gfx10-3-generic", false, false }, { "gfx1035", "gfx10-3-generic", false, false },
+	{ "gfx1036", "gfx10-3-generic", false, false }, { "gfx1100", "gfx11-generic", false, false },
+	{ "gfx1101", "gfx11-generic", false, false }, { "gfx1102", "gfx11-generic", false, false },
+	{ "gfx1103", "gfx11-generic", false, false }, { "gfx1150", "gfx11-generic", false, false },
+	{ "gfx1151", "gfx11-generic", false, false }, { "gfx1152", "gfx11-generic", false, false },
+	{ "gfx1153", "gfx11-generic", false, false }, { "gfx1200", "gfx12-generic", false, false },
+	{ "gfx1201", "gfx12-generic", false, false },
+};
+
+static void test_isa(const char *gfx, const char *generic, const char *sramecc, const char *xnack)
+{
+	const char *want = embedded(gfx) ? gfx : embedded(generic) ? generic : NULL;
+	struct gnv_code_object object;
+	char name[64];
+
+	snprintf(name, sizeof(name), "amdgcn-amd-amdhsa--%s%s%s", gfx, sramecc, xnack);
+	assert_int_equal(gnv_code_object_find(name, &object), want ? 0 : -EOPNOTSUPP);
+	if (want)
+		assert_string_equal(object.gfx, want);
+}
+
+/* A GPU's own object, else its family's, whatever features its name has. */
+static void test_isas(void **state)
+{
+	static const char *const sramecc[] = { "", ":sramecc-", ":sramecc+" }, *const xnack[] = { "", ":xnack-", ":xnack+" };
+	unsigned i, s, x;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(isas); i++)
+		for (s = 0; s < (isas[i].sramecc ? 3 : 1); s++)
+			for (x = 0; x < (isas[i].xnack ? 3 : 1); x++)
+				test_isa(isas[i].gfx, isas[i].generic, sramecc[s], xnack[x]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_find),
+		cmocka_unit_test(test_isas),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

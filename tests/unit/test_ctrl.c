@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening, identifying and administering controllers that misbehave: each fault has its error, and leaves nothing behind. */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,8 @@
 
 #include "fake.h"
 #include "nvme/identify.h"
+#include "queue/life.h"
+#include "util/clock.h"
 #include "util/mmio.h"
 
 static void test_open(void **state)
@@ -21,7 +24,7 @@ static void test_open(void **state)
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_string_equal(info.model, "Fake Drive");
 	assert_string_equal(info.serial, "S?N");
 	assert_string_equal(info.firmware, "1.0");
@@ -32,10 +35,11 @@ static void test_open(void **state)
 	assert_int_equal(info.max_transfer, 4096 << 5);
 	assert_int_equal(info.page_size, 4096);
 	assert_int_equal(info.vs, 0x10400);
+	assert_int_equal(fake->let_loose, 1);
 	assert_int_equal(info.size, sizeof(info));
-	info.size--;
-	assert_int_equal(gpunvme_dev_info(dev, &info), -EINVAL);
-	assert_int_equal(gpunvme_dev_info(NULL, &info), -EINVAL);
+	info.size = 439; /* what the first release had, less one */
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), -EINVAL);
+	assert_int_equal(gpunvme_dev_get_info(NULL, &info), -EINVAL);
 	assert_null(gnv_dev_soft(dev));
 	gpunvme_dev_close(dev);
 	gpunvme_dev_close(NULL);
@@ -86,7 +90,7 @@ static void test_larger_pages(void **state)
 		return;
 	}
 	assert_int_equal(ret, 0);
-	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_int_equal(info.page_size, 8192);
 	assert_int_equal(info.max_transfer, 8192 << 5);
 	assert_int_equal(gnv_mmio_read32(fake->bar + GPUNVME_REG_CC) & GPUNVME_CC_MPS, 1 << 7);
@@ -108,7 +112,7 @@ static void test_faults_at_open(void **state)
 		{ FAKE_WRONG_CID, -EPROTO, GPUNVME_ADMIN_IDENTIFY },
 		{ FAKE_WRONG_SQID, -EPROTO, GPUNVME_ADMIN_IDENTIFY },
 		{ FAKE_WRONG_SQHD, -EPROTO, GPUNVME_ADMIN_IDENTIFY },
-		{ FAKE_FATAL, -ENODEV, GPUNVME_ADMIN_IDENTIFY },
+		{ FAKE_FATAL, -ESHUTDOWN, GPUNVME_ADMIN_IDENTIFY },
 		{ FAKE_GONE, -ENODEV, GPUNVME_ADMIN_IDENTIFY },
 		{ FAKE_STATUS, GPUNVME_SC_INTERNAL | GPUNVME_ST_DNR, GPUNVME_ADMIN_IDENTIFY },
 		{ FAKE_STATUS, GPUNVME_SC_INTERNAL | GPUNVME_ST_DNR, GPUNVME_ADMIN_SET_FEATURES },
@@ -124,6 +128,9 @@ static void test_faults_at_open(void **state)
 		fake->fault = table[i].fault;
 		fake->fault_opc = table[i].opc;
 		fake->status = GPUNVME_SC_INTERNAL | GPUNVME_ST_DNR;
+		fake->reset_ret = -EIO;
+		if (table[i].ret == -ETIMEDOUT)
+			fake_hurry(fake, NULL);
 		if (fake_open(fake, &dev) != table[i].ret)
 			fail_msg("case %zu: %s", i, gpunvme_errmsg());
 		assert_null(dev);
@@ -146,6 +153,27 @@ static void test_gone_from_the_start(void **state)
 	fake_delete(fake, false);
 }
 
+/* What CC.EN does not bring up, the function reset does. */
+static void test_function_reset_at_open(void **state)
+{
+	static const enum fake_fault fault[] = { FAKE_NEVER_READY, FAKE_FATAL_AT_ENABLE };
+	struct gpunvme_dev *dev;
+	struct fake *fake;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		fake = fake_new();
+		if (fault[i] == FAKE_NEVER_READY)
+			fake_hurry(fake, NULL);
+		fake->fault = fault[i];
+		assert_int_equal(fake_open(fake, &dev), 0);
+		assert_int_equal(fake->resets, 1);
+		assert_int_equal(gpunvme_dev_close(dev), 0);
+		fake_delete(fake, false);
+	}
+}
+
 /* Insane Identify data ends in an error or is cut to size, never in a broken device. */
 static void test_insane_identify(void **state)
 {
@@ -157,11 +185,14 @@ static void test_insane_identify(void **state)
 	(void)state;
 	for (i = 0; i < 4; i++) {
 		static const uint8_t sizes[4][2] = { { 0x77, 0x44 }, { 0x55, 0x44 }, { 0x66, 0x55 }, { 0x00, 0x00 } };
+		static const char *const says[4] = { "submission queue entries of 128 to 128 bytes", "entries of 32 to 32",
+						     "completion queue entries of 32 to 32", "use another drive" };
 
 		fake = fake_new();
 		fake->id.sqes = sizes[i][0];
 		fake->id.cqes = sizes[i][1];
 		assert_int_equal(fake_open(fake, &dev), -EOPNOTSUPP);
+		assert_non_null(strstr(gpunvme_errmsg(), says[i]));
 		fake_delete(fake, false);
 	}
 	fake = fake_new();
@@ -171,7 +202,7 @@ static void test_insane_identify(void **state)
 	fake->granted = 0xffffffff;
 	fake->no_shutdown = false;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_int_equal(strlen(info.model), 40);
 	assert_int_equal(info.model[0], '?');
 	assert_int_equal(info.max_transfer, 1u << 31);
@@ -179,6 +210,114 @@ static void test_insane_identify(void **state)
 	assert_int_equal(info.sgl, 0); /* 3 is reserved */
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
+}
+
+static struct {
+	unsigned lines; /* atomic */
+	bool slow;	/* a call lasts 300 ms */
+	bool inside;	/* atomic: one has begun */
+} heard;
+
+static void hear(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)level;
+	(void)text;
+	assert_ptr_equal(ctx, &heard);
+	__atomic_store_n(&heard.inside, true, __ATOMIC_RELEASE);
+	if (heard.slow)
+		gnv_sleep_ms(300);
+	__atomic_fetch_add(&heard.lines, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * A device that fails to open, and whose controller nothing stops: its port lives on and has things to say, its user has gone. The
+ * last line that is heard says that it could not be stopped.
+ */
+static void test_silent_after_failed_open(void **state)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev = NULL;
+	unsigned lines;
+
+	(void)state;
+	memset(&heard, 0, sizeof(heard));
+	opts.log = hear;
+	opts.log_ctx = &heard;
+	fake_hurry(fake, NULL); /* to be disabled */
+	fake->port.log = (struct gnv_log){ .fn = hear, .ctx = &heard }; /* as gnv_port_open() has it */
+	fake->fault = FAKE_NEVER_DISABLED;
+	fake->halt_fails = true;
+	fake->id.sqes = 0;
+	leak_expected(true);
+	assert_int_equal(gnv_dev_create(&fake->port, &opts, 1, &dev), -EOPNOTSUPP);
+	leak_expected(false);
+	assert_int_equal(fake->halted, 1);
+	lines = heard.lines;
+	assert_true(lines > 0);
+	dev = fake->lost_ctx;
+	gnv_log(&fake->port.log, GPUNVME_LOG_ERROR, "the kernel wants the device back");
+	gnv_log(&dev->log, GPUNVME_LOG_ERROR, "a GPU faults");
+	assert_int_equal(heard.lines, lines);
+	fake_delete(fake, true);
+}
+
+static char log_text[1024];
+
+static void keep(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(log_text + strlen(log_text), sizeof(log_text) - strlen(log_text), "%s\n", text);
+}
+
+/* Which way a controller that does not stop was made harmless. */
+static void test_says_by_what_force(void **state)
+{
+	static const char *const ways[][2] = { { "function", "halting it by a reset of the function" },
+					       { "slot", "halting it by a reset of its slot" },
+					       { "none", "halting it by the end of its bus mastering" } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		struct fake *fake = fake_new();
+		struct gpunvme_dev *dev;
+
+		log_text[0] = 0;
+		snprintf(fake->port.reset_name, sizeof(fake->port.reset_name), "%s", ways[i][0]);
+		assert_int_equal(fake_open(fake, &dev), 0);
+		dev->log = (struct gnv_log){ .fn = keep };
+		fake_hurry(fake, dev);
+		fake->fault = FAKE_NEVER_DISABLED;
+		assert_int_equal(gpunvme_dev_close(dev), 0);
+		assert_non_null(strstr(log_text, ways[i][1]));
+		fake_delete(fake, false);
+	}
+}
+
+static void *say_something(void *log)
+{
+	gnv_log(log, GPUNVME_LOG_INFO, "something");
+	return NULL;
+}
+
+/* A call that is under way when the log ends has ended afterwards. */
+static void test_log_end(void **state)
+{
+	struct gnv_log log = { .fn = hear, .ctx = &heard };
+	pthread_t thread;
+
+	(void)state;
+	memset(&heard, 0, sizeof(heard));
+	heard.slow = true;
+	assert_int_equal(pthread_create(&thread, NULL, say_something, &log), 0);
+	while (!__atomic_load_n(&heard.inside, __ATOMIC_ACQUIRE))
+		sched_yield();
+	gnv_log_end(&log);
+	assert_int_equal(__atomic_load_n(&heard.lines, __ATOMIC_ACQUIRE), 1);
+	pthread_join(thread, NULL);
+	say_something(&log);
+	assert_int_equal(heard.lines, 1);
 }
 
 /* Deadlines come from the controller, but no longer than a man waits. */
@@ -194,7 +333,7 @@ static void test_deadlines(void **state)
 	gnv_mmio_write32(fake->bar + GPUNVME_REG_CRTO, 7);
 	assert_int_equal(gnv_ctrl_init(&ctrl, &fake->bar0), 0);
 	assert_int_equal(ctrl.ready_ms, 500); /* CRTO does not count */
-	fake_set_cap(fake, FAKE_CAP | 1ull << 59);
+	fake_set_cap(fake, (FAKE_CAP & ~GPUNVME_CAP_TO) | 1ull << 24 | 1ull << 59);
 	assert_int_equal(gnv_ctrl_init(&ctrl, &fake->bar0), 0);
 	assert_int_equal(ctrl.ready_ms, 3500);
 	assert_int_equal(ctrl.disable_ms, 500);
@@ -230,7 +369,7 @@ static void test_queue_count(void **state)
 	opts.queues = 8;
 	assert_int_equal(gnv_dev_create(&fake->port, &opts, 1, &dev), 0);
 	assert_int_equal(fake->last.cdw11, 7 | 7 << 16);
-	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_int_equal(info.queues, 3);
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
@@ -269,22 +408,265 @@ static void test_namespaces(void **state)
 	count = 4;
 	assert_int_equal(gpunvme_ns_list(dev, list, &count), -EPROTO);
 
-	assert_int_equal(gpunvme_ns_info(dev, 0, &ns), 0);
+	assert_int_equal(gpunvme_ns_get_info(dev, 0, &ns), 0);
 	assert_int_equal(ns.nsid, 1);
 	assert_int_equal(ns.lba_size, 512);
 	assert_int_equal(ns.nblocks, 1000);
 	assert_int_equal(ns.read_only, 0);
 	fake->ns.nsattr = 1;
-	assert_int_equal(gpunvme_ns_info(dev, 7, &ns), 0);
+	assert_int_equal(gpunvme_ns_get_info(dev, 7, &ns), 0);
 	assert_int_equal(ns.read_only, 1);
-	assert_int_equal(gpunvme_ns_info(dev, FAKE_MAX_NS + 1, &ns), -ENOENT);
-	assert_int_equal(gpunvme_ns_info(dev, GPUNVME_NSID_ALL, &ns), -ENOENT);
-	assert_int_equal(gpunvme_ns_info(dev, 1, NULL), -EINVAL);
-	assert_int_equal(gpunvme_ns_info(NULL, 1, &ns), -EINVAL);
+	assert_int_equal(gpunvme_ns_get_info(dev, FAKE_MAX_NS + 1, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_info(dev, GPUNVME_NSID_ALL, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, NULL), -EINVAL);
+	assert_int_equal(gpunvme_ns_get_info(NULL, 1, &ns), -EINVAL);
 	ns.size = 4;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EINVAL);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EINVAL);
 	gpunvme_dev_close(dev);
 	free(fake->ns_list);
+	fake_delete(fake, false);
+}
+
+/* Without a list they are asked for one by one: each in time, all of them together not. That is no reason to give the controller up. */
+static void test_slow_namespaces(void **state)
+{
+	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	uint32_t count = 0;
+
+	(void)state;
+	fake->id.nn = FAKE_MAX_NS;
+	fake->no_list = true;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_ns_list(dev, NULL, &count), 0);
+	assert_int_equal(count, FAKE_MAX_NS);
+	fake->slow_us = 2000;
+	dev->admin.timeout_ms = 3000;
+	count = 0;
+	assert_int_equal(gpunvme_ns_list(dev, NULL, &count), -ETIMEDOUT);
+	assert_non_null(strstr(gpunvme_errmsg(), "namespaces"));
+	assert_int_equal(gpunvme_dev_state(dev, &status), 0);
+	assert_int_equal(status.state, GPUNVME_STATE_ALIVE);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	fake_delete(fake, false);
+}
+
+/* What a namespace says about itself, and a program that was built before the library told of it. */
+static void test_hints(void **state)
+{
+	union {
+		struct gpunvme_ns_info info;
+		unsigned char bytes[sizeof(struct gpunvme_ns_info)];
+	} old = { .bytes = { 0 } };
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	fake->id.awun_0b = 7;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	fake->ns.noiob = 256;
+	fake->ns.nawun_0b = 15; /* these do not count yet */
+	fake->ns.npwg_0b = 7;
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	assert_int_equal(ns.boundary, 256);
+	assert_int_equal(ns.atomic, 8);
+	assert_int_equal(ns.atomic_power, 1);
+	assert_int_equal(ns.atomic_border, 0);
+	assert_int_equal(ns.write_step, 0);
+	fake->ns.nsfeat = GPUNVME_NSFEAT_ATOMICS | GPUNVME_NSFEAT_OPTIMAL;
+	fake->ns.nabspf_0b = 63;
+	fake->ns.nabsn_0b = 31;
+	fake->ns.nabo = 5;
+	fake->ns.npwa_0b = 3;
+	fake->ns.nows_0b = 127;
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	assert_int_equal(ns.atomic, 16);
+	assert_int_equal(ns.atomic_power, 1);
+	assert_int_equal(ns.atomic_border, 64);
+	assert_int_equal(ns.atomic_seen_border, 32);
+	assert_int_equal(ns.atomic_first, 5);
+	assert_int_equal(ns.write_step, 8);
+	assert_int_equal(ns.write_align, 4);
+	assert_int_equal(ns.write_best, 128);
+	memset(&old, 0xa5, sizeof(old));
+	old.info.size = offsetof(struct gpunvme_ns_info, boundary);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &old.info), 0);
+	assert_int_equal(old.info.nblocks, 1000);
+	assert_int_equal(old.info.size, offsetof(struct gpunvme_ns_info, boundary));
+	assert_int_equal(old.info.boundary, 0xa5a5a5a5);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+/* How much a drive deallocates by a range: what it says from NVMe 2.0 on. */
+static void deallocates(uint32_t vs, uint16_t oncs, uint32_t dmrsl, uint64_t dmsl, bool no_limits, uint32_t want)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+
+	gnv_mmio_write32(fake->bar + GPUNVME_REG_VS, vs);
+	fake->id.oncs = oncs;
+	fake->limits.dmrsl = dmrsl;
+	fake->limits.dmsl = dmsl;
+	fake->no_limits = no_limits;
+	fake->ns.dlfeat = 0x19;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(dev->deallocate, want);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	assert_int_equal(ns.deallocated, GPUNVME_DEALLOCATED_ZEROES);
+	fake->ns.dlfeat = 0x07;
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	assert_int_equal(ns.deallocated, GPUNVME_DEALLOCATED_UNKNOWN);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+static void test_deallocate(void **state)
+{
+	(void)state;
+	deallocates(0x10400, 0, 0, 0, false, 0);
+	deallocates(0x10400, GPUNVME_ONCS_DSM, 5, 5, false, UINT32_MAX); /* not asked */
+	deallocates(0x20000, 0, 5, 5, false, 0);
+	deallocates(0x20000, GPUNVME_ONCS_DSM, 0, 0, false, UINT32_MAX);
+	deallocates(0x20000, GPUNVME_ONCS_DSM, 5, 7, false, 5);
+	deallocates(0x20100, GPUNVME_ONCS_DSM, 7, 5, false, 5);
+	deallocates(0x20000, GPUNVME_ONCS_DSM, 0, 1ull << 40, false, UINT32_MAX);
+	deallocates(0x20000, GPUNVME_ONCS_DSM, 5, 5, true, UINT32_MAX);
+}
+
+/* How much it sets to zero by one command: a power of two of its smallest pages (WZSL). */
+static void test_limit_of_zeroes(void **state)
+{
+	static const struct {
+		uint32_t vs;
+		uint16_t oncs;
+		uint8_t wzsl;
+		bool no_limits;
+		uint32_t want;
+	} cases[] = {
+		{ 0x10400, GPUNVME_ONCS_WRITE_ZEROES, 3, false, 0 }, /* not asked */
+		{ 0x20000, GPUNVME_ONCS_WRITE_ZEROES, 3, false, 32768 },
+		{ 0x20000, GPUNVME_ONCS_WRITE_ZEROES, 0, false, 0 },
+		{ 0x20000, GPUNVME_ONCS_WRITE_ZEROES, 255, false, 1u << 31 },
+		{ 0x20000, GPUNVME_ONCS_WRITE_ZEROES, 3, true, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake *fake = fake_new();
+		struct gpunvme_dev *dev;
+
+		gnv_mmio_write32(fake->bar + GPUNVME_REG_VS, cases[i].vs);
+		fake->id.oncs = cases[i].oncs;
+		fake->limits.wzsl = cases[i].wzsl;
+		fake->limits.dmrsl = 7;
+		fake->no_limits = cases[i].no_limits;
+		assert_int_equal(fake_open(fake, &dev), 0);
+		assert_int_equal(dev->zeroes, cases[i].want);
+		assert_int_equal(dev->deallocate, 0); /* it has no such command */
+		gpunvme_dev_close(dev);
+		fake_delete(fake, false);
+	}
+}
+
+static void is_refused(struct gpunvme_dev *dev, const char *word, const char *other)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), word));
+	assert_non_null(strstr(gpunvme_errmsg(), other));
+}
+
+/* A format with metadata: what it carries, and which command ends that. */
+static void test_metadata(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	fake->ns.lbaf[0].ms = 8;
+	is_refused(dev, "8 bytes of metadata per block, which", "no format without");
+	fake->ns.nlbaf_0b = 4;
+	fake->ns.lbaf[1] = (struct gpunvme_lbaf){ .ms = 64, .lbads = 12 };
+	fake->ns.lbaf[2] = (struct gpunvme_lbaf){ .lbads = 9, .rp = 2 };
+	fake->ns.lbaf[3] = (struct gpunvme_lbaf){ .lbads = 12, .rp = 1 };
+	fake->ns.lbaf[4] = (struct gpunvme_lbaf){ .lbads = 0 }; /* there is none */
+	is_refused(dev, "nvme format --namespace-id=1 --lbaf=3 (which erases it)", "gpunvme unbind");
+	fake->ns.dps = 2 | 8;
+	is_refused(dev, "protection information of type 2", "--lbaf=3 --pi=0");
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+static void describe(struct fake *fake, uint8_t csi)
+{
+	static const uint8_t uuid_first[] = { 3, 16, 0, 0, [20] = GPUNVME_NIDT_CSI, 1, 0, 0 };
+
+	memcpy(fake->desc, uuid_first, sizeof(uuid_first));
+	fake->desc[24] = csi;
+}
+
+/* Command sets of namespaces are asked where there may be several. */
+static void test_command_sets(void **state)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	fake_set_cap(fake, FAKE_CAP | GPUNVME_CAP_CSS_IO);
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0); /* an empty list */
+	describe(fake, GPUNVME_CSI_NVM);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	describe(fake, GPUNVME_CSI_ZONED);
+	is_refused(dev, "namespace 1 is zoned", "ns=");
+	describe(fake, GPUNVME_CSI_KEY_VALUE);
+	is_refused(dev, "namespace 1 is a key-value store", "ns=");
+	describe(fake, 7);
+	is_refused(dev, "of another kind (command set 7)", "ns=");
+	fake->no_desc = true;
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	fake->no_desc = false;
+	memset(fake->desc, 0xff, sizeof(fake->desc)); /* ends outside */
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+	fake = fake_new(); /* not asked: such drives are older than the list */
+	describe(fake, GPUNVME_CSI_ZONED);
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
+/* No format is recommended that does not exist, or that this library could not use. */
+static void test_insane_formats(void **state)
+{
+	static const uint8_t lbads[] = { 0, 8, 17, 63, 255 };
+	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
+	struct fake *fake = fake_new();
+	unsigned count, i, k, said;
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	fake->ns.nlbaf_0b = 1;
+	fake->ns.lbaf[0].rp = 2;
+	for (i = 0; i <= sizeof(lbads); i++) {
+		fake->ns.lbaf[1].lbads = i < sizeof(lbads) ? lbads[i] : 12;
+		count = GPUNVME_MAX_CHECKS;
+		assert_int_equal(gpunvme_doctor_drive(dev, checks, &count), 0);
+		for (k = said = 0; k < count; k++)
+			said += !strcmp(checks[k].name, "format");
+		assert_int_equal(said, i == sizeof(lbads));
+	}
+	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
 }
 
@@ -297,31 +679,31 @@ static void test_insane_namespace(void **state)
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	fake->ns.lbaf[0].lbads = 8;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EOPNOTSUPP);
 	fake->ns.lbaf[0].lbads = 63;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EOPNOTSUPP);
 	fake->ns.lbaf[0].lbads = 12;
 	fake->ns.lbaf[0].ms = 8;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EOPNOTSUPP);
 	fake->ns.lbaf[0].ms = 0;
 	fake->ns.flbas = 1; /* of one format */
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EPROTO);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EPROTO);
 	fake->ns.flbas = 0x60; /* the high bits do not count */
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), 0);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
 	fake->ns.nlbaf_0b = 255;
 	fake->ns.flbas = 0x6f;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EOPNOTSUPP); /* format 63 is empty */
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EOPNOTSUPP); /* format 63 is empty */
 	fake->ns.flbas = 0;
 	fake->ns.nsze = ~0ull;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -EPROTO);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EPROTO);
 	fake->ns.nsze = 0;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -ENOENT);
 	fake->fault_opc = GPUNVME_ADMIN_IDENTIFY;
 	fake->status = GPUNVME_SC_INVALID_NS | GPUNVME_ST_DNR;
 	fake->fault = FAKE_STATUS;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -ENOENT);
 	fake->status = GPUNVME_SC_INTERNAL;
-	assert_int_equal(gpunvme_ns_info(dev, 1, &ns), GPUNVME_SC_INTERNAL);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), GPUNVME_SC_INTERNAL);
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
 }
@@ -333,13 +715,23 @@ int main(void)
 		cmocka_unit_test(test_capabilities),
 		cmocka_unit_test(test_larger_pages),
 		cmocka_unit_test(test_faults_at_open),
+		cmocka_unit_test(test_function_reset_at_open),
 		cmocka_unit_test(test_gone_from_the_start),
 		cmocka_unit_test(test_insane_identify),
 		cmocka_unit_test(test_strings),
+		cmocka_unit_test(test_silent_after_failed_open),
+		cmocka_unit_test(test_log_end), cmocka_unit_test(test_says_by_what_force),
 		cmocka_unit_test(test_deadlines),
 		cmocka_unit_test(test_queue_count),
 		cmocka_unit_test(test_namespaces),
+		cmocka_unit_test(test_slow_namespaces),
+		cmocka_unit_test(test_hints),
+		cmocka_unit_test(test_deallocate),
+		cmocka_unit_test(test_limit_of_zeroes),
+		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_command_sets),
 		cmocka_unit_test(test_insane_namespace),
+		cmocka_unit_test(test_insane_formats),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,41 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* libdrm_amdgpu: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
 #include <errno.h>
+#include <fcntl.h>
 #include <gpunvme/gpunvme.h>
 #include <libdrm/amdgpu_drm.h>
 #include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "calls.h"
-#include "common/played.h"
-#include "common/tree.h"
-#include "fake_drm.h"
-#include "os/drm.h"
+#include "amdgpu.h"
+#include "common/gpu_tree.h"
+#include "os/amd/drm.h"
+#include "os/linux/dmabuf.h"
 
-#define BDF "0000:03:00.0"
 #define DMABUF 1900
 #define PAGE 4096u
 #define UNCACHED (1u << 14)
 
-static const char *const nodes[] = { "/dev/dri/renderD129", NULL };
-static struct fake_drm *fake;
 static struct gnv_drm *drm;
-
-static int make_world(void **state)
-{
-	fake = played("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
-	if (!fake || tree_make(state))
-		return -1;
-	put("", "bus/pci/devices/%s/drm/card1/dev", BDF);
-	put("", "bus/pci/devices/%s/drm/renderD129/dev", BDF);
-	return 0;
-}
 
 static int begin(void **state)
 {
 	(void)state;
-	calls_reset();
-	calls.nodes = nodes;
-	memset(fake, 0, sizeof(*fake));
+	begin_world(NULL);
 	fake->import_size = PAGE;
 	drm = NULL;
 	assert_int_equal(gnv_drm_open(root, BDF, &drm), 0);
@@ -45,22 +32,11 @@ static int begin(void **state)
 	return 0;
 }
 
-static void nothing_left(void)
-{
-	assert_int_equal(fake->bos + fake->maps + fake->lists + fake->contexts, 0);
-	assert_int_equal(calls.fds, 0);
-	assert_int_equal(calls.ranges, 0);
-}
-
 static int end(void **state)
 {
-	(void)state;
 	nothing_left();
 	gnv_drm_close(drm);
-	assert_int_equal(fake->devices, 0);
-	if (fake->broke)
-		fail_msg("%s", fake->broke);
-	return 0;
+	return end_world(state);
 }
 
 /* The DMA-BUF counts as a descriptor. */
@@ -86,6 +62,7 @@ static void test_alloc(void **state)
 	(void)state;
 	assert_int_equal(alloc(&bo), 0);
 	assert_int_equal(fake->alloc_flags, AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED | AMDGPU_GEM_CREATE_VRAM_CLEARED | UNCACHED);
+	assert_int_equal(fake->commands, 1); /* only then the GPU certainly has it */
 	assert_int_equal(fake->va_flags, AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_MTYPE_UC);
 	assert_int_equal(fake->va, (uintptr_t)bo.va);
 	assert_int_equal(bo.dmabuf, 1999);
@@ -133,7 +110,7 @@ static void test_import(void **state)
 static void test_every_step(void **state)
 {
 	static int (*const make[])(struct gnv_drm_bo *) = { alloc, import };
-	static const unsigned steps[] = { 4, 9 };
+	static const unsigned steps[] = { 10, 9 }, all[] = { 12, 10 };
 	struct gnv_drm_bo bo;
 
 	(void)state;
@@ -148,7 +125,7 @@ static void test_every_step(void **state)
 		fake->fails_at = 0;
 		fake->count = 0;
 		assert_int_equal(make[which](&bo), 0);
-		assert_int_equal(fake->count, steps[which] + which); /* an import also unmaps its command */
+		assert_int_equal(fake->count, all[which]); /* the command is unmapped, and an allocation exported */
 		assert_int_equal(gnv_drm_free(drm, &bo), 0);
 		nothing_left();
 	}
@@ -181,7 +158,6 @@ static void test_refusals(void **state)
 		{ false, "bo_import", -ENOMEM, -ENOMEM, "import" },
 		{ false, "bo_alloc", -ENOMEM, -ENOMEM, "command" },
 		{ false, "cs_submit", -ENODEV, -EIO, "command" },
-		{ false, "cs_query_fence_status", -ETIME, -ETIMEDOUT, "second" },
 	};
 	struct gnv_drm_bo bo;
 
@@ -194,15 +170,44 @@ static void test_refusals(void **state)
 		fake->refuse = NULL;
 		nothing_left();
 	}
-	fake->hangs = true;
-	assert_int_equal(import(&bo), -ETIMEDOUT);
-	fake->hangs = false;
 	fake->import_size = 0;
 	assert_int_equal(import(&bo), -EIO);
 	calls.fails_at = calls.count + 1; /* no addresses */
 	calls.fails_with = ENOMEM;
 	fake->import_size = PAGE;
 	assert_int_equal(import(&bo), -ENOMEM);
+}
+
+/* An address that is free in the process need not be so in the GPU, where the runtime has mapped what the CPU has elsewhere. */
+static void test_taken(void **state)
+{
+	struct gnv_drm_bo bo;
+
+	(void)state;
+	fake->taken = 2;
+	assert_int_equal(import(&bo), 0);
+	assert_int_equal(fake->va, (uintptr_t)bo.va);
+	assert_int_equal(calls.ranges, 1); /* those in vain are given back */
+	assert_int_equal(gnv_drm_free(drm, &bo), 0);
+	fake->taken = 100;
+	assert_int_equal(alloc(&bo), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "no address in the GPU"));
+	assert_true(fake->taken > 90);
+	fake->taken = 0;
+}
+
+/* Without kernel queues no command says that a mapping is there: nothing is given out that a lane might not find. */
+static void test_no_rings(void **state)
+{
+	struct gnv_drm_bo bo;
+
+	(void)state;
+	fake->no_rings = true;
+	assert_int_equal(import(&bo), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "takes no command"));
+	nothing_left();
+	assert_int_equal(alloc(&bo), -EIO);
+	nothing_left();
 }
 
 /* What the kernel keeps stays: a device behind it must not be closed. */
@@ -247,6 +252,120 @@ static void test_open(void **state)
 	assert_null(other);
 }
 
+/*
+ * ROCm as TheRock builds it loads a libdrm of its own, librocm_sysdeps_drm_amdgpu.so.1. Whichever the runtime has loaded is asked:
+ * a second one would open a second descriptor, and KFD says -EBUSY to that (Linux kfd_process.c, kfd_process_device_init_vm).
+ */
+static void test_runtimes_copy(void **state)
+{
+	struct fake_drm *(*get)(void), *theirs;
+	void *handle = dlopen(FAKE_DRM_ROCM_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	struct gnv_drm *other = NULL;
+
+	(void)state;
+	assert_non_null(handle);
+	*(void **)&get = dlsym(handle, "fake_drm");
+	theirs = get();
+	assert_ptr_not_equal(theirs, fake);
+	unsetenv("GPUNVME_DRM_LIBRARY");
+	assert_int_equal(gnv_drm_open(root, BDF, &other), 0);
+	assert_int_equal(theirs->devices, 1);
+	gnv_drm_close(other);
+	assert_int_equal(theirs->devices, 0);
+	setenv("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, 1);
+	dlclose(handle);
+}
+
+/* A partition's render node is not among its card's, and KFD names it. */
+static void test_partition(void **state)
+{
+	static const char *const partitions[] = { "/dev/dri/renderD131", NULL };
+	struct gnv_drm *other = NULL;
+
+	(void)state;
+	put_partition(4, 104, 0x303, 131, GIB);
+	calls.nodes = partitions;
+	assert_int_equal(gnv_drm_open(root, "0000:03:00.3", &other), 0);
+	assert_int_equal(gnv_drm_check(root, "0000:03:00.2"), -ENODEV); /* no such partition: the card's node is not there */
+	gnv_drm_close(other);
+}
+
+/*
+ * The device behind an import is going: its address leads to memory of the host, without a moment in which it leads nowhere, since the
+ * kernel drops the entries of an import whose exporter moves it (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify).
+ */
+static void test_blind(void **state)
+{
+	struct gnv_drm_bo bo;
+	void *va;
+
+	(void)state;
+	assert_int_equal(import(&bo), 0);
+	va = bo.va;
+	fake->refuse = "replace";
+	fake->fails_with = -ENOMEM;
+	assert_int_equal(gnv_drm_blind(drm, &bo), -EIO);
+	assert_null(bo.blind);
+	fake->refuse = NULL;
+	assert_int_equal(gnv_drm_blind(drm, &bo), 0);
+	assert_int_equal(gnv_drm_blind(drm, &bo), 0); /* once */
+	assert_int_equal(fake->replaced, 1);
+	assert_ptr_equal(bo.va, va);
+	assert_int_equal(fake->maps, 1);
+	assert_int_equal(gnv_drm_free(drm, &bo), 0);
+}
+
+/* What the kernel keeps is no loss of the library's. */
+static void keep(void)
+{
+	const uint64_t size = fake->import_size;
+
+	memset(fake, 0, sizeof(*fake));
+	fake->devices = 1;
+	fake->import_size = size;
+	calls.ranges = calls.fds = 0;
+}
+
+/* Unmapping has succeeded, and nothing says that the GPU has let go: the device must stay. */
+static void test_not_let_go(void **state)
+{
+	struct gnv_drm_bo bo;
+
+	(void)state;
+	assert_int_equal(import(&bo), 0);
+	fake->refuse = "cs_submit";
+	fake->fails_with = -ENODEV;
+	assert_int_equal(gnv_drm_free(drm, &bo), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "must stay open"));
+	keep();
+	fake->hangs = true; /* the command was taken, and its end is not seen: maybe the GPU has the import */
+	assert_int_equal(import(&bo), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "within a second"));
+	keep();
+}
+
+/* The DMA-BUF of an import may be one that no child has. When it is given back its number may be anybody's, and a child keeps that. */
+static void test_number_given_back(void **state)
+{
+	int source = open("/dev/null", O_RDWR | O_CLOEXEC), own, other, status;
+	struct gnv_drm_bo bo;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(gnv_dmabuf_dup(source, &own), 0);
+	assert_int_equal(gnv_drm_import(drm, own, PAGE, &bo), 0);
+	assert_int_equal(gnv_drm_free(drm, &bo), 0);
+	other = dup2(source, own);
+	assert_int_equal(other, own);
+	pid = fork();
+	if (!pid)
+		_exit(fcntl(other, F_GETFD) < 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(other);
+	close(source);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,8 +374,15 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_import, begin, end),
 		cmocka_unit_test_setup_teardown(test_every_step, begin, end),
 		cmocka_unit_test_setup_teardown(test_refusals, begin, end),
+		cmocka_unit_test_setup_teardown(test_taken, begin, end),
+		cmocka_unit_test_setup_teardown(test_no_rings, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),
 		cmocka_unit_test_setup_teardown(test_open, begin, end),
+		cmocka_unit_test_setup_teardown(test_blind, begin, end),
+		cmocka_unit_test_setup_teardown(test_runtimes_copy, begin, end),
+		cmocka_unit_test_setup_teardown(test_partition, begin, end),
+		cmocka_unit_test_setup_teardown(test_number_given_back, begin, end),
+		cmocka_unit_test_setup_teardown(test_not_let_go, begin, end), /* last: something is kept */
 	};
 
 	return cmocka_run_group_tests(tests, make_world, tree_remove);

@@ -13,13 +13,16 @@
 
 #include "fake.h"
 #include "gpu/gpu.h"
-#include "nvme/qp.h"
+#include "queue/qp.h"
 #include "util/bits.h"
+
+#pragma GCC diagnostic ignored "-Wunused-function" /* the rig brings kernels */
+#include "gpu/rig.h"
 
 #define LANE 0x0000700000000000ull /* what the lanes of this test call host address 0 */
 #define LOCAL 0x0000600000000000ull
 
-static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0 };
+static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0, 0 };
 
 /* What is attached now, what was asked ever, and which request fails (0: none). */
 static struct {
@@ -47,11 +50,12 @@ static int host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gn
 	return 0;
 }
 
-static void host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+static int host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
 	(void)gpu;
 	assert_ptr_equal(range->cookie, &seen);
 	seen.hosts--;
+	return 0;
 }
 
 static int mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
@@ -77,7 +81,7 @@ static int mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	return seen.keeps ? gnv_fail(-EBUSY, "the GPU keeps BAR0") : 0;
 }
 
-static int local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
+static int lanes_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
 {
 	(void)gpu;
 	if (refused())
@@ -88,7 +92,7 @@ static int local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range
 	return 0;
 }
 
-static void local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
+static void lanes_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
 {
 	(void)gpu;
 	(void)len;
@@ -125,8 +129,8 @@ static struct gpunvme_gpu *foreign_gpu(struct fake *fake)
 	ops.host_detach = host_detach;
 	ops.mmio_attach = mmio_attach;
 	ops.mmio_detach = mmio_detach;
-	ops.local_alloc = local_alloc;
-	ops.local_free = local_free;
+	ops.local_alloc = lanes_alloc;
+	ops.local_free = lanes_free;
 	ops.peek = peek;
 	ops.poke = poke;
 	gpu->ops = &ops;
@@ -174,7 +178,7 @@ static void test_addresses(void **state)
 	assert_int_equal(seen.hosts, 2);
 	gpunvme_qp_destroy(other);
 	assert_int_equal(seen.hosts, 2);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_int_equal(info.poison, 0);
 	gpunvme_gpu_close(gpu); /* before the rest */
 	gpunvme_mem_free(mem);
@@ -240,7 +244,7 @@ static void test_doorbells(void **state)
 	assert_int_equal(seen.mmios, 0);
 	seen.mmio_error = -EOPNOTSUPP;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_string_equal(info.rung, "fake+fwd");
 	assert_int_equal(qp->sq_db, LANE + (uintptr_t)qp->bells.cpu);
 	gpunvme_qp_destroy(qp);
@@ -300,6 +304,79 @@ static void test_unreadable(void **state)
 	fake_delete(fake, false);
 }
 
+/* Where a lane's address lies. The rig's are pointers, so it is asked which of its lists has them. */
+enum where { NOWHERE, HOST_MEMORY, LANE_MEMORY, BAR };
+
+static enum where library_has(const struct fake *fake, const struct gpunvme_qp *qp, uint64_t at)
+{
+	uint64_t host = at - LANE, bar = (uintptr_t)fake->bar;
+
+	if (host >= bar && host < bar + FAKE_BAR_BYTES)
+		return BAR;
+	if (host == (uintptr_t)qp->sq.cpu || host == (uintptr_t)qp->cq.cpu || host == (uintptr_t)qp->control.cpu)
+		return HOST_MEMORY;
+	return at == LOCAL + (uintptr_t)qp->state.cookie ? LANE_MEMORY : NOWHERE;
+}
+
+static enum where rig_has(const struct rig *r, uint64_t at)
+{
+	uint32_t i;
+
+	for (i = 0; i < r->shared_count; i++)
+		if (at - (uintptr_t)r->shared[i] < 512)
+			return at == (uintptr_t)r->c.rings[0].sq_db || at == (uintptr_t)r->c.rings[0].cq_db ? BAR : HOST_MEMORY;
+	for (i = 0; i < r->memory_count; i++)
+		if (at - r->memory[i] < 65536)
+			return LANE_MEMORY;
+	return NOWHERE;
+}
+
+/* The benchmarks' queues, made by hand, are what programs get from the library: else they measure something else. */
+static void test_rig(void **state)
+{
+	static const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 256, 0, 0 };
+	struct rig *r = rig_new(1, 256, SERVE_COUNT, false, false, 0);
+	const struct gpunvme_dq *b = &r->dqs[0];
+	struct gpunvme_dq_state fresh = { 0 };
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu = foreign_gpu(fake);
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq a;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &a), 0);
+	assert_memory_equal(&a, b, offsetof(struct gpunvme_dq, flags)); /* magic, version, size */
+	assert_int_equal(a.flags & ~(GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_READBACK_SQE), b->flags); /* the controller's */
+	assert_int_equal(a.qid, b->qid);
+	assert_int_equal(a.nsid, b->nsid);
+	assert_int_equal(a.page_shift, b->page_shift);
+	assert_int_equal(a.sq_shift, b->sq_shift);
+	assert_int_equal(a.cq_shift, b->cq_shift);
+	assert_int_equal(library_has(fake, qp, a.sq), rig_has(r, b->sq));
+	assert_int_equal(library_has(fake, qp, a.cq), rig_has(r, b->cq));
+	assert_int_equal(library_has(fake, qp, a.sq_db), rig_has(r, b->sq_db));
+	assert_int_equal(library_has(fake, qp, a.cq_db), rig_has(r, b->cq_db));
+	assert_int_equal(library_has(fake, qp, a.stop), rig_has(r, b->stop));
+	assert_int_equal(library_has(fake, qp, a.state), rig_has(r, b->state));
+	assert_int_not_equal(rig_has(r, b->stop), NOWHERE);
+	assert_int_equal(a.ready - a.state, b->ready - b->state);
+	assert_int_equal(a.result - a.state, b->result - b->state);
+	assert_int_equal(a.cid_map - a.state, b->cid_map - b->state);
+	assert_int_equal(a.cids, b->cids);
+	assert_int_equal(a.ticks_per_ms, b->ticks_per_ms);
+	assert_memory_equal((void *)(uintptr_t)(a.state - LOCAL), &fresh, sizeof(fresh));
+	assert_memory_equal((void *)(uintptr_t)b->state, &fresh, sizeof(fresh));
+	assert_memory_equal((void *)(uintptr_t)(a.cid_map - LOCAL), (void *)(uintptr_t)b->cid_map, b->cids / 8);
+	gpunvme_qp_destroy(qp);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	fake_delete(fake, false);
+	rig_free(r);
+}
+
 /* What the host says to lanes: a cause stays, whatever comes after it. */
 static void test_control(void **state)
 {
@@ -316,7 +393,7 @@ static void test_control(void **state)
 	assert_int_equal(gpunvme_qp_stop(qp, 1), 0);
 	assert_int_equal(*(uint32_t *)qp->control.cpu, 1);
 	assert_int_equal(gnv_qp_poisoned(qp), 0);
-	fake->lost(fake->lost_ctx);
+	fake->lost(fake->lost_ctx, GNV_PORT_LOST);
 	assert_int_equal(gpunvme_qp_stop(qp, 0), 0);
 	assert_int_equal(*(uint32_t *)qp->control.cpu, GPUNVME_ENODEV);
 	assert_int_equal(gnv_qp_poisoned(qp), GPUNVME_ENODEV);
@@ -358,7 +435,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_refusals), cmocka_unit_test(test_unreadable),
-		cmocka_unit_test(test_doorbells), cmocka_unit_test(test_kept),	   cmocka_unit_test(test_control),
+		cmocka_unit_test(test_doorbells), cmocka_unit_test(test_kept),	   cmocka_unit_test(test_rig),
+		cmocka_unit_test(test_control),
 		cmocka_unit_test(test_copies),
 	};
 

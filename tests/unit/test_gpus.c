@@ -5,7 +5,7 @@
 
 #include "common/gpu_tree.h"
 #include "gpu/kernels/code_object.h"
-#include "gpus.h"
+#include "machine/gpus.h"
 
 #define VGA 0x030000u
 #define ACCELERATOR 0x120000u
@@ -58,6 +58,30 @@ static void test_amd(void **state)
 	setenv("ROCR_VISIBLE_DEVICES", "1", 1);
 	assert_int_equal(gnv_gpus_nth(root, 0, &gpu), 0);
 	assert_string_equal(gpu.spec, "hsa:0000:03:00.0");
+}
+
+/* Partitions of one card: each has an address of its own for the runtimes, and the card's driver and place. */
+static void test_partitions(void **state)
+{
+	struct gpunvme_gpu_entry gpu;
+
+	(void)state;
+	put_pci("pci0000:00/0000:00:01.0/0000:05:00.0", ACCELERATOR, 0x1002, 1);
+	put_driver("pci0000:00/0000:00:01.0/0000:05:00.0", "amdgpu");
+	for (unsigned i = 0; i < 8; i++)
+		put_partition(1 + i, 100 + i, 0x500 + i, 128 + i, GIB);
+	setenv("ROCR_VISIBLE_DEVICES", "0", 1);
+	for (unsigned i = 0; i < 8; i++) {
+		char spec[32];
+
+		snprintf(spec, sizeof(spec), "hsa:0000:05:00.%u", i);
+		assert_int_equal(gnv_gpus_nth(root, i, &gpu), 0);
+		assert_string_equal(gpu.spec, spec);
+		assert_string_equal(gpu.driver, "amdgpu");
+		assert_int_equal(gpu.vendor, 0x1002);
+		assert_int_equal(gpu.numa, 1);
+	}
+	assert_int_equal(gnv_gpus_nth(root, 8, &gpu), -ENOENT); /* the card itself is one of them */
 }
 
 /* Code for what this build was made for, and nothing else. */
@@ -127,7 +151,7 @@ static void test_public(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_amd), TEST(test_code), TEST(test_nvidia), TEST(test_public) };
+	const struct CMUnitTest tests[] = { TEST(test_amd), TEST(test_partitions), TEST(test_code), TEST(test_nvidia), TEST(test_public) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,8 @@
 
 #include "common/played.h"
 #include "fake_hip.h"
-#include "os/hip.h"
-#include "os/uapi/hip.h"
+#include "os/amd/hip.h"
+#include "os/amd/uapi/hip.h"
 
 static struct fake_hip *fake;
 

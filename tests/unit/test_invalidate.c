@@ -15,7 +15,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "gpu/invalidate.h"
-#include "os/uapi/amdregs.h"
+#include "os/amd/uapi/amdregs.h"
 
 #define BDF "0000:03:00.0"
 #define BASE 0x1260u

@@ -13,8 +13,8 @@
 #include <sys/ioctl.h>
 
 #include "calls.h"
-#include "os/kfd.h"
-#include "os/uapi/kfd.h"
+#include "os/amd/kfd.h"
+#include "os/amd/uapi/kfd.h"
 
 #define GPU 0x4e21u
 #define HANDLE 0x700000001ull
@@ -47,6 +47,8 @@ static struct {
 	unsigned major;
 	int refuse[0x20];     /* errno for the ioctl of this number */
 	unsigned interrupted; /* calls that a signal interrupts first */
+	unsigned interrupted_late; /* of mapping and unmapping, when the page tables are done with */
+	bool begun;
 	bool no_success;
 	bool imported, mapped;
 	uint64_t va;
@@ -89,8 +91,13 @@ static int answer(int fd, unsigned long request, void *arg)
 		assert_int_equal(map->handle, HANDLE);
 		assert_int_equal(map->n_devices, 1); /* never a peer */
 		assert_int_equal(*(uint32_t *)(uintptr_t)map->device_ids_array_ptr, GPU);
-		assert_int_equal(map->n_success, 0);
+		assert_int_equal(map->n_success, kfd.begun); /* what is done is not asked for again */
+		kfd.begun = kfd.interrupted_late;
 		map->n_success = !kfd.no_success;
+		if (kfd.interrupted_late) {
+			kfd.interrupted_late--;
+			return EINTR;
+		}
 		kfd.mapped = request == AMDKFD_IOC_MAP_MEMORY_TO_GPU && !kfd.no_success;
 		calls_note(request == AMDKFD_IOC_MAP_MEMORY_TO_GPU ? 'M' : 'U');
 		return 0;
@@ -226,6 +233,23 @@ static void test_odd(void **state)
 	nothing_left();
 }
 
+/*
+ * A signal comes while the kernel waits for the page tables: the call has changed them, says how many GPUs are done, and wants to be made
+ * again with that, for what is left is the flush of translations (Linux kfd_chardev.c, kfd_ioctl_unmap_memory_from_gpu).
+ */
+static void test_interrupted_late(void **state)
+{
+	struct gnv_kfd_map map;
+
+	(void)state;
+	kfd.interrupted_late = 50;
+	assert_int_equal(import(&map), 0);
+	assert_true(kfd.mapped);
+	kfd.interrupted_late = 50;
+	assert_int_equal(gnv_kfd_release(&map), 0);
+	nothing_left();
+}
+
 /* What the kernel keeps stays open here too: closing the BAR's device would end the GPU's queues. */
 static void test_kept(void **state)
 {
@@ -273,6 +297,7 @@ int main(void)
 		cmocka_unit_test_setup(test_import, begin),	cmocka_unit_test_setup(test_refusals, begin),
 		cmocka_unit_test_setup(test_every_step, begin), cmocka_unit_test_setup(test_odd, begin),
 		cmocka_unit_test_setup(test_kept, begin),	cmocka_unit_test_setup(test_owner, begin),
+		cmocka_unit_test_setup(test_interrupted_late, begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

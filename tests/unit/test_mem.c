@@ -49,7 +49,7 @@ static void test_gpu(void **state)
 	setenv("GPUNVME_CUDA_LIBRARY", "/nonexistent.so", 1);
 	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		assert_int_equal(gpunvme_gpu_open(good[i], NULL, &gpu), 0);
-		assert_int_equal(gpunvme_gpu_info(gpu, &info), 0);
+		assert_int_equal(gpunvme_gpu_get_info(gpu, &info), 0);
 		assert_int_equal(info.kind, GPUNVME_GPU_CPU);
 		assert_int_equal(info.width, width[i]);
 		assert_int_equal(info.ticks_per_ms, 1000000);
@@ -63,7 +63,7 @@ static void test_gpu(void **state)
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), gnv_ptx() ? -ENODEV : -EOPNOTSUPP);
 	assert_int_equal(gpunvme_gpu_open(NULL, NULL, &gpu), -EINVAL);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, NULL), -EINVAL);
-	assert_int_equal(gpunvme_gpu_info(NULL, &info), -EINVAL);
+	assert_int_equal(gpunvme_gpu_get_info(NULL, &info), -EINVAL);
 	gpunvme_gpu_close(NULL);
 }
 
@@ -80,8 +80,8 @@ static void test_sizes_of_structures(void **state)
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cpu", &narrow, &gpu), -EINVAL);
 	assert_int_equal(gpunvme_gpu_open("cpu", &wide.opts, &gpu), 0);
-	assert_int_equal(gpunvme_gpu_info(gpu, &info), -EINVAL);
-	assert_int_equal(gpunvme_gpu_info(gpu, NULL), -EINVAL);
+	assert_int_equal(gpunvme_gpu_get_info(gpu, &info), -EINVAL);
+	assert_int_equal(gpunvme_gpu_get_info(gpu, NULL), -EINVAL);
 	gpunvme_gpu_close(gpu);
 	wide.more = 1;
 	assert_int_equal(gpunvme_gpu_open("cpu", &wide.opts, &gpu), -EINVAL);
@@ -122,7 +122,7 @@ static void test_alloc(void **state)
 
 static void test_huge(void **state)
 {
-	struct gpunvme_mem_opts opts = { sizeof(opts), GPUNVME_MEM_HUGE };
+	struct gpunvme_mem_opts opts = { sizeof(opts), GPUNVME_MEM_HUGE, 0 };
 	struct gpunvme_gpu_opts gpu_opts = GPUNVME_GPU_OPTS_INIT;
 	unsigned lines = 0;
 	struct gpunvme_gpu *gpu;
@@ -141,24 +141,38 @@ static void test_huge(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-/* A child must not share pages that are under DMA: they are not even mapped there. */
-static void test_fork(void **state)
+static bool is_mapped_in_a_child(void *page)
 {
-	struct gpunvme_gpu *gpu = gpu_open();
-	struct gpunvme_mem *mem;
 	unsigned char resident;
 	int status = -1;
 	pid_t child;
 
-	(void)state;
-	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
-	assert_int_equal(mincore(gpunvme_mem_ptr(mem), 4096, &resident), 0);
+	assert_int_equal(mincore(page, 4096, &resident), 0);
 	child = fork();
 	assert_true(child >= 0);
 	if (!child)
-		_exit(mincore(gpunvme_mem_ptr(mem), 4096, &resident) == -1 && errno == ENOMEM ? 0 : 1);
+		_exit(mincore(page, 4096, &resident) == -1 && errno == ENOMEM ? 0 : 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* A child must not share pages that are under DMA: they are not even mapped there. */
+static void test_fork(void **state)
+{
+	char *probe = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct gpunvme_gpu *gpu = gpu_open();
+	struct gpunvme_mem *mem;
+
+	(void)state;
+	assert_true(probe != MAP_FAILED);
+	if (madvise(probe, 4096, MADV_DONTFORK) || is_mapped_in_a_child(probe)) {
+		print_message("fork() ignores MADV_DONTFORK here, as qemu-user does\n");
+		skip();
+	}
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_false(is_mapped_in_a_child(gpunvme_mem_ptr(mem)));
+	munmap(probe, 4096);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(gpu);
 }
@@ -294,6 +308,65 @@ static void test_arena_random(void **state)
 	fake_delete(fake, false);
 }
 
+/* ---- Memory of a device that is given back, and comes again ---- */
+
+static unsigned attached, detached[4];
+
+static int play_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	(void)foreign;
+	*range = (struct gnv_gpu_range){ .lane = 0x1000ull * ++attached };
+	return 0;
+}
+
+static int play_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
+{
+	(void)gpu;
+	detached[range->lane / 0x1000]++;
+	return 0;
+}
+
+static int play_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
+{
+	(void)gpu;
+	range->blind |= !reset;
+	return 0;
+}
+
+/* Who has it keeps what leads nowhere; who asks for it after the reset is shown it anew; each hides their own. */
+static void test_blind(void **state)
+{
+	static const struct gnv_gpu_ops gpu_ops = {
+		.name = "played", .mmio_attach = play_attach, .mmio_detach = play_detach, .mmio_blind = play_blind
+	};
+	static const struct gnv_mem_ops mem_ops = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
+	struct gpunvme_gpu gpu = { .ops = &gpu_ops, .refs = 1 };
+	struct gpunvme_mem mem = { .len = 4096 };
+	uint64_t old, same, anew;
+
+	(void)state;
+	gnv_mem_init(&mem, &mem_ops);
+	assert_int_equal(gnv_mem_show(&mem, &gpu, 0, 4096, &old), 0);
+	assert_int_equal(gnv_mem_show(&mem, &gpu, 0, 4096, &same), 0);
+	assert_int_equal(same, old);
+	assert_int_equal(gnv_mem_blind(&mem, false), 0);
+	assert_int_equal(gnv_mem_blind(&mem, true), 0);
+	assert_null(gnv_mem_sight(&mem, &gpu));
+	assert_int_equal(gnv_mem_show(&mem, &gpu, 0, 4096, &anew), 0);
+	assert_int_not_equal(anew, old);
+	assert_int_equal(gnv_mem_sight(&mem, &gpu)->range.lane, anew);
+	assert_int_equal(gnv_mem_hide_at(&mem, &gpu, anew), 0);
+	assert_int_equal(detached[2], 1);
+	assert_int_equal(gnv_mem_hide_at(&mem, &gpu, old), 0);
+	assert_int_equal(detached[1], 0); /* one of two */
+	assert_int_equal(gnv_mem_hide_at(&mem, &gpu, old), 0);
+	assert_int_equal(detached[1], 1);
+	assert_null(mem.sights);
+	assert_int_equal(gpu.refs, 1);
+	gnv_mem_fini(&mem);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +379,7 @@ int main(void)
 		cmocka_unit_test(test_arena_reuse),
 		cmocka_unit_test(test_arena_random),
 		cmocka_unit_test(test_arena_big_and_errors),
+		cmocka_unit_test(test_blind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

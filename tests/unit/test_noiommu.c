@@ -15,11 +15,13 @@
 #include <cmocka.h>
 
 #include "fake_kernel.h"
+#include "mem/space_vfio.h"
 #include "mem/arena.h"
-#include "os/uapi/iommufd.h"
-#include "os/uapi/vfio.h"
-#include "port/vfio_checks.h"
+#include "os/vfio/uapi/iommufd.h"
+#include "os/vfio/uapi/vfio.h"
+#include "port/refusals.h"
 #include "port/vfio_device.h"
+#include "util/bits.h"
 
 #define PAGE 4096u
 #define BYTES (8 * PAGE)
@@ -77,10 +79,115 @@ static void test_open(void **state)
 	}
 	assert_int_equal(word(fake_kernel_call(GNV_VFIO_ATTACH_PT, 0), 8), FAKE_IOAS);
 	assert_int_equal(pread(fake_kernel.device, &command, 2, FAKE_CONFIG + PCI_COMMAND), 2);
-	assert_int_equal(command, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	assert_int_equal(command, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	assert_int_equal(port->ops->allow_dma(port), 0);
+	assert_int_equal(pread(fake_kernel.device, &command, 2, FAKE_CONFIG + PCI_COMMAND), 2);
+	assert_int_equal(command, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE | PCI_COMMAND_MASTER);
 	assert_string_equal(port->ops->name, "vfio-noiommu");
-	assert_true(port->space->one_piece);
+	assert_true(port->space->one_piece && port->space->bare);
 	assert_true(fake_kernel.req >= 0 && fake_kernel.err >= 0);
+}
+
+/* Until there are no more. Return: how many bytes. */
+static uint64_t take_all(struct gnv_space *space)
+{
+	struct gnv_space_vfio *sv = gnv_space_vfio_of(space);
+	uint64_t sum = 0, iova;
+
+	for (size_t len = 1ull << 42; len >= 1 << 20; len /= 2)
+		while (!gnv_space_vfio_take(sv, len, &iova)) {
+			assert_true(iova >= PAGE && iova < 1ull << 48 && len <= (1ull << 48) - iova);
+			sum += len;
+		}
+	return sum;
+}
+
+/*
+ * Whatever the IOMMU can do, and wherever it begins: drives exist that have only 48 bits of an address. Rings, lists, mappings and
+ * memory for a drive to work in have theirs from here, by IOMMUFD and by type 1.
+ */
+static void test_48_bits(void **state)
+{
+	static const unsigned first[] = { 0, 1, 16, 31 }; /* the last begins at 2^48 - 2^43 */
+	struct gnv_port *made;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+		fake_kernel_reset();
+		fake_kernel.first_range = first[i];
+		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &made), 0);
+		assert_true(take_all(made->space) > (uint64_t)(32 - first[i]) * 7 << 40);
+		made->ops->close(made);
+	}
+	fake_kernel_reset();
+	fake_kernel.first_range = 32;
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &made), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "no address below 2^48"));
+	fake_kernel_reset();
+}
+
+/* Where nothing translates, memory has the address that it has; and so has memory in a drive, as its BAR says. */
+static void test_48_bits_of_others(void **state)
+{
+	static const struct {
+		uint64_t at;
+		bool good;
+	} cases[] = { { (1ull << 48) - BYTES, true }, { (1ull << 48) - PAGE, false }, { 1ull << 48, false }, { 1ull << 51, false } };
+	const struct gnv_port_inner where = { 0, 0, BYTES };
+	struct gpunvme_mem *inner;
+	uint64_t iova;
+
+	(void)state;
+	_Static_assert(FAKE_BAR0_BYTES <= BYTES, "");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const uint64_t bar = cases[i].good ? cases[i].at + BYTES - FAKE_BAR0_BYTES : cases[i].at;
+		const uint32_t words[] = { (uint32_t)bar | PCI_BASE_ADDRESS_MEM_TYPE_64, (uint32_t)(bar >> 32) };
+
+		fake_kernel.phys = cases[i].at;
+		fake_kernel.piece = i ? PAGE : 0;
+		assert_int_equal(port->space->ops->map(port->space, mem, &iova), cases[i].good ? 0 : -EOPNOTSUPP);
+		if (cases[i].good)
+			assert_int_equal(port->space->ops->unmap(port->space, iova, BYTES), 0);
+		else
+			assert_non_null(strstr(gpunvme_errmsg(), "48 bits of an address"));
+		assert_int_equal(fake_kernel.maps, 0);
+		assert_int_equal(pwrite(fake_kernel.device, words, 8, FAKE_CONFIG + PCI_BASE_ADDRESS_0), 8);
+		assert_int_equal(port->ops->inner(port, &where, &inner, &iova), cases[i].good ? 0 : -EOPNOTSUPP);
+		if (cases[i].good)
+			gnv_mem_release(inner);
+		else
+			assert_non_null(strstr(gpunvme_errmsg(), "48 bits of an address"));
+	}
+}
+
+static uint64_t free_addresses(const struct gnv_iova *iova)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < iova->count; i++)
+		sum += iova->free[i].last - iova->free[i].start + 1;
+	return sum;
+}
+
+/* Memory in a drive that says to have more than its BAR takes of the addresses, which others may share, no more than the BAR has. */
+static void test_memory_inside(void **state)
+{
+	const struct gnv_port_inner where = { 0, PAGE, 1ull << 50 };
+	const struct gnv_iova *iova = &gnv_space_vfio_of(port->space)->iova;
+	const uint64_t bar = gnv_align_up(iova->free[iova->count - 1].start, PAGE) + PAGE, before = free_addresses(iova);
+	const uint32_t words[] = { (uint32_t)bar | PCI_BASE_ADDRESS_MEM_TYPE_64, (uint32_t)(bar >> 32) };
+	struct gpunvme_mem *inner;
+	uint64_t address;
+
+	(void)state;
+	assert_int_equal(pwrite(fake_kernel.device, words, 8, FAKE_CONFIG + PCI_BASE_ADDRESS_0), 8);
+	port->space->bare = false; /* where nothing translates there is nothing to share */
+	assert_int_equal(port->ops->inner(port, &where, &inner, &address), 0);
+	port->space->bare = true;
+	assert_int_equal(address, bar + PAGE);
+	assert_int_equal(inner->len, FAKE_BAR0_BYTES - PAGE);
+	assert_int_equal(before - free_addresses(iova), inner->len);
+	gnv_mem_release(inner);
 }
 
 /* The kernel may tell page by page: one address is made of them, and every call asks for the rest. */
@@ -112,6 +219,22 @@ static void test_addresses(void **state)
 	assert_int_equal(quad(call, 8), label);
 	assert_int_equal(quad(call, 16), BYTES);
 	assert_int_equal(port->space->ops->unmap(port->space, iova, BYTES), -ENOENT);
+	assert_int_equal(fake_kernel.maps, 0);
+}
+
+/* What the kernel does not let go of today it may let go of tomorrow. */
+static void test_unmap_again(void **state)
+{
+	uint64_t iova;
+
+	(void)state;
+	assert_int_equal(port->space->ops->map(port->space, mem, &iova), 0);
+	fake_kernel.fail_request = GNV_IOMMUFD_UNMAP;
+	fake_kernel.fail_errno = EBUSY;
+	assert_true(port->space->ops->unmap(port->space, iova, BYTES) < 0);
+	assert_int_equal(fake_kernel.maps, 1);
+	fake_kernel.fail_request = 0;
+	assert_int_equal(port->space->ops->unmap(port->space, iova, BYTES), 0);
 	assert_int_equal(fake_kernel.maps, 0);
 }
 
@@ -225,8 +348,10 @@ static void test_close_with_mapping(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	TEST(test_addresses),	TEST(test_pieces),	       TEST(test_kernel_refuses),
-		TEST(test_arena),	TEST(test_failing_open), TEST(test_close_with_mapping),
+		TEST(test_open),	   TEST(test_48_bits),	       TEST(test_addresses),
+		TEST(test_memory_inside),  TEST(test_48_bits_of_others),
+		TEST(test_unmap_again),	   TEST(test_pieces),	       TEST(test_kernel_refuses),
+		TEST(test_arena),	   TEST(test_failing_open),    TEST(test_close_with_mapping),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Queue pairs over a scripted controller: sizes, order of commands, failures half way, views. */
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,14 +13,14 @@
 #include <sched.h>
 
 #include "fake.h"
-#include "nvme/qp.h"
+#include "queue/qp.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 
 static struct fake *fake;
 static struct gpunvme_dev *dev;
 static struct gpunvme_gpu *gpu;
-static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0 };
+static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFTEST, 0, 0, 0 };
 
 static int setup(void **state)
 {
@@ -65,7 +66,7 @@ static void lose(uint32_t flags)
 	assert_int_equal(pthread_create(&lane, NULL, wait_for_answer, &dq), 0);
 	while (!__atomic_load_n(&queue->pub, __ATOMIC_ACQUIRE))
 		sched_yield();
-	fake->lost(fake->lost_ctx);
+	fake->lost(fake->lost_ctx, GNV_PORT_LOST);
 	pthread_join(lane, &result);
 	assert_int_equal((intptr_t)result, -GPUNVME_ENODEV);
 	assert_int_equal((intptr_t)wait_for_answer(&dq), -GPUNVME_ESHUTDOWN);
@@ -96,7 +97,7 @@ static void test_forward(void **state)
 	(void)state;
 	opts.flags |= GPUNVME_QP_FORWARD;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_string_equal(info.rung, "fake+fwd");
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 	bells = qp->bells.cpu;
@@ -136,7 +137,7 @@ static void test_create(void **state)
 	assert_int_equal(fake->order[1], GPUNVME_ADMIN_CREATE_SQ);
 	assert_int_equal(fake->last.cdw10, 1 | 1023u << 16);
 	assert_int_equal(fake->last.cdw11, 1 | 1u << 16);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_int_equal(info.qid, 1);
 	assert_int_equal(info.depth, 1024);
 	assert_int_equal(info.cq_depth, 1024); /* MQES has no more */
@@ -231,8 +232,8 @@ static void test_bad_options(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, NULL), -EINVAL);
 	assert_null(qp);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	assert_int_equal(gpunvme_qp_info(qp, &info), -EINVAL);
-	assert_int_equal(gpunvme_qp_info(NULL, &info), -EINVAL);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), -EINVAL);
+	assert_int_equal(gpunvme_qp_get_info(NULL, &info), -EINVAL);
 	assert_int_equal(gpunvme_qp_stop(NULL, 1), -EINVAL);
 }
 
@@ -245,7 +246,7 @@ static void test_small_depths(void **state)
 	(void)state;
 	for (opts.depth = 2; opts.depth <= 512; opts.depth *= 2) {
 		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-		assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+		assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 		assert_int_equal(info.cq_depth, 2 * opts.depth);
 		assert_int_equal(info.cids, gnv_qp_cids(2 * opts.depth));
 		gpunvme_qp_destroy(qp);
@@ -279,11 +280,12 @@ static void test_dead_while_creating(void **state)
 	struct gpunvme_qp *qp = NULL;
 
 	(void)state;
+	fake_hurry(fake, dev);
 	fake->fault = FAKE_SILENT;
 	fake->fault_opc = GPUNVME_ADMIN_CREATE_SQ;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -ETIMEDOUT);
 	assert_non_null(strstr(gpunvme_errmsg(), "0x01"));
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -ENODEV);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), -ESHUTDOWN);
 	assert_null(qp);
 }
 
@@ -300,6 +302,98 @@ static void test_refused_deletion(void **state)
 	fake->fault = FAKE_WELL;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &other), 0);
 	assert_int_equal(other->qid, 2); /* 1 is still the controller's */
+}
+
+/* Closing goes from queue to queue; one that was never made and could not be deleted, either, must not go meanwhile. */
+static void test_close_beside_refused_deletion(void **state)
+{
+	const struct gpunvme_qp_opts tested = { sizeof(tested), 0, 4, 50, 0 };
+	struct gpunvme_qp *first, *failed = NULL, *last;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &first), 0);
+	fake->fault = FAKE_STATUS;
+	fake->status = GPUNVME_SC_INTERNAL;
+	fake->fault_opc = GPUNVME_ADMIN_DELETE_SQ;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &tested, &failed), -ETIMEDOUT);
+	assert_null(failed);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &last), 0);
+	assert_ptr_equal(dev->qps, last);
+	assert_true(last->next->zombie && !last->next->kept);
+	assert_ptr_equal(last->next->next, first);
+	fake->fault = FAKE_WELL;
+	mallopt(M_PERTURB, 0x5a); /* what is freed cannot be mistaken for what it was */
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	mallopt(M_PERTURB, 0);
+	dev = NULL;
+	assert_int_equal(fake->last.opc, GPUNVME_ADMIN_DELETE_CQ);
+	assert_int_equal(fake->last.cdw10, 1); /* the first, which comes last */
+}
+
+static void is_hinted(struct gpunvme_qp *qp, uint32_t boundary, uint32_t atomic, uint32_t torn)
+{
+	struct gpunvme_dq dq;
+
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(dq.boundary, (uint32_t)-boundary);
+	assert_int_equal(dq.atomic, atomic);
+	assert_int_equal(dq.flags & GPUNVME_DQ_TORN, torn ? GPUNVME_DQ_TORN : 0);
+}
+
+/* What a namespace says of boundaries and whole writes, for lanes. */
+static void test_view_hints(void **state)
+{
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	is_hinted(qp, 0, 1, 0);
+	fake->ns.nsfeat = GPUNVME_NSFEAT_ATOMICS;
+	fake->ns.nawun_0b = 31;
+	fake->ns.nawupf_0b = 7;
+	is_hinted(qp, 0, 32, 0);
+	fake->ns.noiob = 128;
+	is_hinted(qp, 128, 32, 0);
+	fake->ns.nabspf_0b = 63; /* there it is still seen whole */
+	is_hinted(qp, 128, 32, 0);
+	fake->ns.nabsn_0b = 127;
+	is_hinted(qp, 128, 32, 1);
+	fake->ns.nabo = 64; /* 128 is no border of what is seen any more */
+	is_hinted(qp, 128, 32, 0);
+	fake->ns.nabo = 0;
+	fake->ns.noiob = 96; /* no power of two */
+	is_hinted(qp, 0, 32, 0);
+	fake->ns.noiob = 4; /* less than a page */
+	is_hinted(qp, 0, 32, 0);
+	fake->ns.nawun_0b = 0xffff;
+	is_hinted(qp, 0, 256, 0); /* what one command carries */
+	gpunvme_qp_destroy(qp);
+}
+
+/* Write Zeroes of a controller that has a limit, in bytes, for lanes, in blocks. Of less than a block it is not offered. */
+static void test_view_zeroes(void **state)
+{
+	static const struct {
+		uint32_t most;
+		uint8_t lbads;
+		uint32_t want;
+	} cases[] = { { 0, 9, 65536 }, { 8192, 9, 16 }, { 8192, 13, 1 }, { 8192, 16, 0 }, { 1u << 25, 9, 65536 }, { 1u << 31, 9, 65536 } };
+	const uint8_t lbads = fake->ns.lbaf[0].lbads;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	dev->info.oncs |= GPUNVME_ONCS_WRITE_ZEROES;
+	for (i = 0; i < GNV_ARRAY_LEN(cases); i++) {
+		dev->zeroes = cases[i].most;
+		fake->ns.lbaf[0].lbads = cases[i].lbads;
+		assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+		assert_int_equal(dq.flags & GPUNVME_DQ_WRITE_ZEROES ? gnvd_most_zeroes(&dq) : 0, cases[i].want);
+	}
+	fake->ns.lbaf[0].lbads = lbads;
+	gpunvme_qp_destroy(qp);
 }
 
 static void test_views(void **state)
@@ -343,8 +437,8 @@ static void test_views(void **state)
 	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -ENOENT);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, NULL), -EINVAL);
 	assert_int_equal(gpunvme_qp_view(NULL, NULL, &dq), -EINVAL);
-	assert_int_equal(gpunvme_qp_view_v(qp, NULL, &dq, 1 << 16, sizeof(dq)), -EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_qp_view_v(qp, NULL, &dq, 0, sizeof(dq) + 8), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_qp_view_v(qp, NULL, &dq, (GPUNVME_DQ_MAJOR + 1) << 16, sizeof(dq)), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_qp_view_v(qp, NULL, &dq, GPUNVME_DQ_MAJOR << 16, sizeof(dq) + 8), -EPROTONOSUPPORT);
 	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->poison = ETIMEDOUT;
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
 }
@@ -352,7 +446,7 @@ static void test_views(void **state)
 /* The fake never completes I/O: the self-test times out, and its buffers are freed after the queue. */
 static void test_selftest_times_out(void **state)
 {
-	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 4, 50 };
+	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 4, 50, 0 };
 	struct gpunvme_qp *qp = NULL;
 	unsigned maps = fake->maps;
 
@@ -383,7 +477,10 @@ int main(void)
 		TEST(test_refused_creation),
 		TEST(test_dead_while_creating),
 		TEST(test_views),
+		TEST(test_view_hints),
+		TEST(test_view_zeroes),
 		TEST(test_refused_deletion),
+		TEST(test_close_beside_refused_deletion),
 		TEST(test_lost),
 		TEST(test_lost_forwarded),
 		TEST(test_forward),

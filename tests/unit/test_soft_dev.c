@@ -63,7 +63,7 @@ static void test_info(void **state)
 
 	(void)state;
 	assert_int_equal(open_soft("?queues=8&depth=256&lba=4096&dstrd=2", &dev), 0);
-	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_string_equal(info.transport, "soft");
 	assert_string_equal(info.address, path);
 	assert_int_equal(info.queues, 8);
@@ -71,10 +71,10 @@ static void test_info(void **state)
 	assert_int_equal(info.dstrd, 2);
 	assert_int_equal(info.read_only, 0);
 	assert_true(strlen(info.model) > 0);
-	assert_int_equal(gpunvme_ns_info(dev, 0, &ns), 0);
+	assert_int_equal(gpunvme_ns_get_info(dev, 0, &ns), 0);
 	assert_int_equal(ns.lba_size, 4096);
 	assert_int_equal(ns.nblocks, IMAGE_BYTES / 4096);
-	assert_int_equal(gpunvme_ns_info(dev, 2, &ns), -ENOENT);
+	assert_int_equal(gpunvme_ns_get_info(dev, 2, &ns), -ENOENT);
 	assert_int_equal(gpunvme_ns_list(dev, list, &count), 0);
 	assert_int_equal(count, 1);
 	assert_int_equal(list[0], 1);
@@ -88,7 +88,7 @@ static void test_info(void **state)
 /* Write, read back and compare through one queue at several offsets and lengths, deep enough to be split and to need lists. */
 static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t depth, uint32_t flags)
 {
-	struct gpunvme_qp_opts opts = { sizeof(opts), flags | GPUNVME_QP_STATS, depth, 5000 };
+	struct gpunvme_qp_opts opts = { sizeof(opts), flags | GPUNVME_QP_STATS, depth, 5000, 0 };
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_mem *mem;
@@ -100,7 +100,7 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 	size_t i;
 
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_int_equal(info.submitted + info.doorbells + info.completions + info.in_flight, 0); /* without the self-test */
 	assert_string_equal(info.rung, "soft");
 	view.flags = GPUNVME_VIEW_WRITE;
@@ -119,7 +119,7 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 		assert_int_equal(gpunvme_read(&dq, &dbuf, (4u << 20) - 512, n % 100, n), 0);
 		assert_memory_equal(p, p + (4u << 20) - 512, bytes < (4u << 20) - 512 ? bytes : (4u << 20) - 512);
 	}
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_true(info.submitted > 0);
 	assert_int_equal(info.completions, info.submitted);
 	assert_int_equal(info.in_flight, 0);
@@ -140,7 +140,7 @@ static void test_io(void **state)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		assert_int_equal(open_soft(keys[i], &dev), 0);
-		assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+		assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 		exercise(dev, gpu, 2, 0);
 		exercise(dev, gpu, 4, 0);
 		exercise(dev, gpu, 0, 0);
@@ -163,7 +163,7 @@ static void test_read_only(void **state)
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(open_soft("?ro=1", &dev), 0);
-	assert_int_equal(gpunvme_dev_info(dev, &info), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
 	assert_int_equal(info.read_only, 1);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
@@ -187,7 +187,7 @@ static enum gnv_soft_verdict drop_reads(void *ctx, uint16_t sqid, const struct g
 static void test_dropped_command(void **state)
 {
 	static const struct gnv_soft_fault fault = { drop_reads, NULL };
-	struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 8, 100 };
+	struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 8, 100, 0 };
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -210,14 +210,15 @@ static void test_dropped_command(void **state)
 	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8), -GPUNVME_ESHUTDOWN);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
-	assert_int_equal(gpunvme_qp_info(qp, &info), 0);
+	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_int_equal(info.poison, ETIMEDOUT);
 	assert_int_equal(info.in_flight, 1);
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), -EBUSY);
-	gpunvme_mem_free(freed);
+	assert_int_equal(gpunvme_mem_free(freed), -EBUSY);
 	gpunvme_qp_destroy(qp);
 	assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
-	gpunvme_mem_free(mem);
+	assert_int_equal(gpunvme_mem_free(mem), 0);
+	assert_int_equal(gpunvme_mem_free(freed), 0);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 }
@@ -229,7 +230,7 @@ struct worker {
 
 static void *work(void *arg)
 {
-	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0 };
+	struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
 	struct worker *w = arg;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;

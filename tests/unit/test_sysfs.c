@@ -11,9 +11,11 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/tree.h"
-#include "os/sys.h"
-#include "os/sysfs.h"
-#include "port/vfio_checks.h"
+#include "os/linux/sys.h"
+#include "machine/doctor.h"
+#include "machine/link.h"
+#include "os/linux/sysfs.h"
+#include "port/refusals.h"
 #include "port/vfio_device.h"
 
 static void put_device(const char *bdf, const char *class_code, const char *driver, int group)
@@ -26,6 +28,8 @@ static void put_device(const char *bdf, const char *class_code, const char *driv
 	put("0\n", "bus/pci/devices/%s/numa_node", bdf);
 	put("8.0 GT/s PCIe\n", "bus/pci/devices/%s/current_link_speed", bdf);
 	put("4\n", "bus/pci/devices/%s/current_link_width", bdf);
+	put("16.0 GT/s PCIe\n", "bus/pci/devices/%s/max_link_speed", bdf);
+	put("4\n", "bus/pci/devices/%s/max_link_width", bdf);
 	if (driver) {
 		snprintf(text, sizeof(text), ">../../../bus/pci/drivers/%s", driver);
 		put(text, "bus/pci/devices/%s/driver", bdf);
@@ -54,6 +58,20 @@ static int make_tree(void **state)
 	put_device("0000:03:00.1", "0x020000\n", "e1000e", 7);
 	put_device("0000:00:1c.0", "0x060400\n", "pcieport", 7);
 	put_device("0000:04:00.0", "0x010802\n", NULL, -1);
+	put_device("0000:00:17.0", "0x010400\n", "ahci", 8); /* Intel RST */
+	put_device("0000:00:1f.2", "0x010601\n", "ahci", 9);
+	put("2\n", "bus/pci/devices/0000:00:1f.2/remapped_nvme");
+	put_device("0000:00:1f.3", "0x010601\n", "ahci", 9);
+	put("0\n", "bus/pci/devices/0000:00:1f.3/remapped_nvme");
+	put_device("0000:00:0e.0", "0x010400\n", "vmd", 10);
+	put(">../../../devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0/10000:e1:00.0", "bus/pci/devices/10000:e1:00.0");
+	put("", "devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0/10000:e1:00.0/resource");
+	put_device("10000:e1:00.0", "0x010802\n", "nvme", 10);
+	put_device("0000:05:00.1", "0x010802\n", "vfio-pci", 11);
+	put(">../../../0000:05:00.0", "bus/pci/devices/0000:05:00.1/physfn");
+	put("", "bus/0000:05:00.0/class");
+	put("removable\n", "bus/pci/devices/0000:02:00.0/removable");
+	put("fixed\n", "bus/pci/devices/0000:03:00.0/removable");
 	return 0;
 }
 
@@ -72,6 +90,128 @@ static void test_address(void **state)
 		assert_int_equal(gnv_pci_parse(bad[i], bdf), -EINVAL);
 }
 
+/* x4 at half the speed is the most common disappointment. */
+static void test_link(void **state)
+{
+	static const struct {
+		unsigned width, max_width;
+		const char *speed, *max_speed;
+		int verdict;
+	} cases[] = {
+		{ 4, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_OK },
+		{ 4, 4, "8.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_LIMIT },
+		{ 2, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_LIMIT },
+		{ 4, 4, "8.0 GT/s PCIe", "Unknown", GPUNVME_VERDICT_SKIPPED },
+		{ 0, 4, "", "16.0 GT/s PCIe", GPUNVME_VERDICT_SKIPPED },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct gnv_pci pci = { .link_width = cases[i].width, .max_width = cases[i].max_width };
+		struct gnv_report report = { .count = 0 };
+		const struct gpunvme_check *check = report.check;
+
+		strcpy(pci.link_speed, cases[i].speed);
+		strcpy(pci.max_speed, cases[i].max_speed);
+		gnv_doctor_link(&report, &pci);
+		assert_int_equal(report.count, 1);
+		assert_int_equal(check->verdict, cases[i].verdict);
+		assert_int_equal(!*check->remedy, check->verdict != GPUNVME_VERDICT_LIMIT);
+	}
+}
+
+/* In the machine, in a case behind a cable, a virtual function. */
+static void test_seat(void **state)
+{
+	static const struct {
+		const char *bdf, *reason, *remedy;
+		int verdict;
+	} cases[] = {
+		{ "0000:01:00.0", "it sits in this machine", "", GPUNVME_VERDICT_OK },
+		{ "0000:02:00.0", "in a case behind a cable", "into a slot", GPUNVME_VERDICT_LIMIT },
+		{ "0000:03:00.0", "it sits in this machine", "", GPUNVME_VERDICT_OK },
+		{ "0000:05:00.1", "a virtual function of 0000:05:00.0,", "nvme virt-mgmt", GPUNVME_VERDICT_LIMIT },
+	};
+	struct gnv_pci pci;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct gnv_report report = { .count = 0 };
+
+		assert_int_equal(gnv_sysfs_pci(root, cases[i].bdf, &pci), 0);
+		gnv_doctor_seat(&report, root, &pci);
+		assert_int_equal(report.count, 1);
+		assert_int_equal(report.check[0].verdict, cases[i].verdict);
+		assert_non_null(strstr(report.check[0].reason, cases[i].reason));
+		assert_non_null(strstr(report.check[0].remedy, cases[i].remedy));
+	}
+}
+
+#define PORT "0000:20:01.0"
+#define DRIVE "0000:21:00.0"
+
+/* A configuration space of `len` bytes with a PCI Express capability: what it can do, device control, link control. */
+static void put_config(const char *place, size_t len, unsigned can, unsigned control, unsigned link)
+{
+	unsigned char config[256] = { [0x34] = 0x40, [0x40] = 0x05, [0x41] = 0x80, [0x80] = 0x10 };
+	char path[512];
+	FILE *f;
+
+	config[0x84] = (unsigned char)can;
+	config[0x88] = (unsigned char)control;
+	config[0x89] = (unsigned char)(control >> 8);
+	config[0x90] = (unsigned char)link;
+	put("", "%s/config", place);
+	snprintf(path, sizeof(path), "%s/%s/config", root, place);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite(config, 1, len, f), len);
+	fclose(f);
+}
+
+static void test_transfers(void **state)
+{
+	static const struct {
+		size_t len;
+		unsigned can, port_can, control, link;
+		uint32_t payload, most, request;
+		int aspm;
+		const char *says;
+	} cases[] = {
+		{ 256, 2, 2, 2 << 5 | 2 << 12, 0, 512, 512, 512, 0, "all it can do" },
+		{ 256, 2, 1, 1 << 5 | 2 << 12, 0, 256, 256, 512, 0, "all it can do" },	/* the port can do no more */
+		{ 256, 2, 1, 0 << 5 | 2 << 12, 0, 128, 256, 512, 0, "packets of 128" },
+		{ 256, 1, 1, 1 << 5 | 0 << 12, 0, 256, 256, 128, 0, "at most 128 bytes" },
+		{ 256, 1, 1, 1 << 5 | 5 << 12, 2, 256, 256, 4096, 2, "ASPM L1" },
+		{ 256, 1, 1, 1 << 5 | 5 << 12, 3, 256, 256, 4096, 3, "L0s and L1" },
+		{ 64, 2, 2, 2 << 5 | 2 << 12, 3, 0, 0, 0, -1, NULL },			/* as others than root see it */
+		{ 0x90, 2, 2, 2 << 5 | 2 << 12, 3, 0, 0, 0, -1, NULL },			/* cut off */
+	};
+	const struct gnv_pci pci = { .bdf = DRIVE };
+
+	(void)state;
+	put(">../../../devices/pci0000:00/" PORT, "bus/pci/devices/" PORT);
+	put(">../../../devices/pci0000:00/" PORT "/" DRIVE, "bus/pci/devices/" DRIVE);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct gnv_report report = { .count = 0 };
+		struct gnv_link link;
+
+		put_config("devices/pci0000:00/" PORT, 256, cases[i].port_can, 0, 0);
+		put_config("devices/pci0000:00/" PORT "/" DRIVE, cases[i].len, cases[i].can, cases[i].control, cases[i].link);
+		gnv_link_read(root, DRIVE, &link);
+		assert_int_equal(link.payload, cases[i].payload);
+		assert_int_equal(link.payload_most, cases[i].most);
+		assert_int_equal(link.read_request, cases[i].request);
+		assert_int_equal(link.aspm, cases[i].aspm);
+		gnv_doctor_transfers(&report, root, &pci);
+		assert_int_equal(report.count, cases[i].says != NULL);
+		if (cases[i].says)
+			assert_non_null(strstr(report.check[0].reason, cases[i].says));
+		if (cases[i].says)
+			assert_int_equal(!*report.check[0].remedy, report.check[0].verdict == GPUNVME_VERDICT_OK);
+	}
+}
+
 static void test_device(void **state)
 {
 	struct gnv_pci pci;
@@ -85,13 +225,15 @@ static void test_device(void **state)
 	assert_int_equal(pci.numa, 0);
 	assert_int_equal(pci.link_width, 4);
 	assert_string_equal(pci.link_speed, "8.0 GT/s PCIe");
+	assert_int_equal(pci.max_width, 4);
+	assert_string_equal(pci.max_speed, "16.0 GT/s PCIe");
 	assert_string_equal(pci.driver, "vfio-pci");
 	assert_string_equal(pci.cdev, "vfio3");
 	assert_int_equal(gnv_sysfs_nth(root, GNV_CLASS_NVME, 3, &pci), 0);
 	assert_string_equal(pci.bdf, "0000:04:00.0");
 	assert_int_equal(pci.group, -1);
 	assert_string_equal(pci.driver, "");
-	assert_int_equal(gnv_sysfs_nth(root, GNV_CLASS_NVME, 4, &pci), -ENOENT);
+	assert_int_equal(gnv_sysfs_nth(root, GNV_CLASS_NVME, 6, &pci), -ENOENT);
 }
 
 static void test_namespaces(void **state)
@@ -132,6 +274,11 @@ static void test_checks(void **state)
 		      { "0000:02:00.0", -EBUSY, "gpunvme bind 0000:02:00.0" },
 		      { "0000:03:00.0", -EPERM, "0000:03:00.1" },
 		      { "0000:03:00.1", -ENODEV, "gpunvme list" },
+		      { "0000:00:17.0", -ENODEV, "hides its drives, as Intel RST" },
+		      { "0000:00:1f.2", -ENODEV, "switch it to AHCI" },
+		      { "0000:00:1f.3", -ENODEV, "gpunvme list" },
+		      { "10000:e1:00.0", -EPERM, "behind the RAID function 0000:00:0e.0 (Intel VMD)" },
+		      { "0000:05:00.1", 0, NULL },
 		      { "0000:04:00.0", -EOPNOTSUPP, "IOMMU" } };
 	const struct gnv_vfio_way *way;
 	struct gnv_pci pci;
@@ -188,8 +335,9 @@ static void test_noiommu(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address),	   cmocka_unit_test(test_device), cmocka_unit_test(test_namespaces),
+		cmocka_unit_test(test_address),	   cmocka_unit_test(test_link), cmocka_unit_test(test_seat), cmocka_unit_test(test_device), cmocka_unit_test(test_namespaces),
 		cmocka_unit_test(test_windows), cmocka_unit_test(test_checks), cmocka_unit_test(test_noiommu),
+		cmocka_unit_test(test_transfers),
 	};
 
 	return cmocka_run_group_tests(tests, make_tree, tree_remove);

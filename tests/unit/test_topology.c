@@ -4,7 +4,8 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/gpu_tree.h"
-#include "os/topology.h"
+#include "machine/topology.h"
+#include "os/amd/nodes.h"
 
 #define NVME 0x010802u
 #define BRIDGE 0x060400u
@@ -15,8 +16,8 @@ static void test_gpus(void **state)
 	struct gnv_gpu_node gpu;
 
 	(void)state;
-	assert_int_equal(gnv_topology_gpu(root, 0, &gpu), -ENOENT); /* no KFD */
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:03:00.0", 1), 0);
+	assert_int_equal(gnv_kfd_gpu(root, 0, &gpu), -ENOENT); /* no KFD */
+	assert_int_equal(gnv_kfd_id(root, "0000:03:00.0", 1), 0);
 	put("0\n", "class/kfd/kfd/topology/nodes/0/gpu_id");
 	put_node(1, 4711, 0x300, 110000, 1, 24 * GIB);
 	put_node(2, 4712, 0x8508, 90010, 2, 64 * GIB);
@@ -28,21 +29,21 @@ static void test_gpus(void **state)
 	put("type 11\n", "class/kfd/kfd/topology/nodes/7/io_links/1/properties");
 	put("type 11\n", "class/kfd/kfd/topology/nodes/7/io_links/2/properties");
 
-	assert_int_equal(gnv_topology_gpu(root, 0, &gpu), 0);
+	assert_int_equal(gnv_kfd_gpu(root, 0, &gpu), 0);
 	assert_string_equal(gpu.bdf, "0000:03:00.0");
 	assert_string_equal(gpu.gfx, "gfx1100");
 	assert_int_equal(gpu.node, 1);
 	assert_int_equal(gpu.kfd_id, 4711);
 	assert_true(gpu.vram == 24 * GIB && gpu.visible == 24 * GIB && !gpu.asleep && !gpu.xgmi);
-	assert_int_equal(gnv_topology_gpu(root, 1, &gpu), 0);
+	assert_int_equal(gnv_kfd_gpu(root, 1, &gpu), 0);
 	assert_string_equal(gpu.bdf, "0000:85:01.0");
 	assert_string_equal(gpu.gfx, "gfx90a");
 	assert_true(gpu.vram == 64 * GIB && gpu.visible == 256u << 20 && gpu.asleep);
-	assert_int_equal(gnv_topology_gpu(root, 2, &gpu), 0);
+	assert_int_equal(gnv_kfd_gpu(root, 2, &gpu), 0);
 	assert_string_equal(gpu.bdf, "0001:00:00.0");
 	assert_string_equal(gpu.gfx, "gfx942");
 	assert_int_equal(gpu.xgmi, 2);
-	assert_int_equal(gnv_topology_gpu(root, 3, &gpu), -ENOENT);
+	assert_int_equal(gnv_kfd_gpu(root, 3, &gpu), -ENOENT);
 }
 
 /* Where GPUs are hidden the runtime counts nodes by itself: the address decides. */
@@ -55,13 +56,53 @@ static void test_kfd_id(void **state)
 	put_node(3, 30, 0x400, 110000, 1, GIB);
 	put_node(4, 40, 0x500, 90402, 1, GIB); /* two partitions of one GPU */
 	put_node(5, 50, 0x500, 90402, 1, GIB);
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:03:00.0", 1), 20);
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:04:00.0", 2), 30);
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:04:00.0", 3), 30);
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:05:00.0", 4), 40);
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:05:00.0", 5), 50);
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:05:00.0", 3), 0); /* either */
-	assert_int_equal(gnv_topology_kfd_id(root, "0000:09:00.0", 2), 0);
+	assert_int_equal(gnv_kfd_id(root, "0000:03:00.0", 1), 20);
+	assert_int_equal(gnv_kfd_id(root, "0000:04:00.0", 2), 30);
+	assert_int_equal(gnv_kfd_id(root, "0000:04:00.0", 3), 30);
+	assert_int_equal(gnv_kfd_id(root, "0000:05:00.0", 4), 40);
+	assert_int_equal(gnv_kfd_id(root, "0000:05:00.0", 5), 50);
+	assert_int_equal(gnv_kfd_id(root, "0000:05:00.0", 3), 0); /* either */
+	assert_int_equal(gnv_kfd_id(root, "0000:09:00.0", 2), 0);
+}
+
+/*
+ * One card as eight partitions (CPX): KFD adds their numbers to the card's address and gives each a render node (Linux
+ * kfd_topology.c, kfd_topology_add_device: location_id, drm_render_minor), and PCI knows function 0 only.
+ */
+static void test_partitions(void **state)
+{
+	struct gpunvme_pci_path path;
+	struct gnv_gpu_node gpu;
+	char bdf[GNV_BDF_BYTES], card[GNV_BDF_BYTES];
+	unsigned i;
+
+	(void)state;
+	put_pci("pci0000:00/0000:00:01.0", BRIDGE, 0x1022, 0);
+	put_pci("pci0000:00/0000:00:01.0/0000:05:00.0", 0x120000, 0x1002, 0);
+	put_pci("pci0000:00/0000:00:02.0", BRIDGE, 0x1022, 0);
+	put_pci("pci0000:00/0000:00:02.0/0000:06:00.0", NVME, 0x144d, 0);
+	put("68719476736\n", "bus/pci/devices/0000:05:00.0/mem_info_vis_vram_total");
+	put("suspended\n", "bus/pci/devices/0000:05:00.0/power/runtime_status");
+	for (i = 0; i < 8; i++)
+		put_partition(1 + i, 100 + i, 0x500 + i, 128 + i, 24 * GIB);
+	for (i = 0; i < 8; i++) {
+		snprintf(bdf, sizeof(bdf), "0000:05:00.%u", i);
+		assert_int_equal(gnv_kfd_gpu(root, i, &gpu), 0);
+		assert_string_equal(gpu.bdf, bdf);
+		assert_int_equal(gpu.render, 128 + i);
+		assert_true(gpu.visible == 24 * GIB && gpu.asleep);
+		assert_int_equal(gnv_kfd_render(root, bdf), 128 + i);
+		assert_int_equal(gnv_kfd_id(root, bdf, 1 + i), 100 + i);
+		gnv_kfd_card(root, bdf, card);
+		assert_string_equal(card, "0000:05:00.0");
+		assert_int_equal(gnv_topology_path(root, bdf, "0000:06:00.0", &path), 0);
+		assert_int_equal(path.distance, GPUNVME_SAME_ROOT);
+	}
+	gnv_kfd_card(root, "0000:06:00.0", card);
+	assert_string_equal(card, "0000:06:00.0");
+	put_node(9, 109, 0x500, 90402, 2, GIB); /* without a render node, at an address that a partition has */
+	assert_int_equal(gnv_kfd_render(root, "0000:05:00.0"), 0);
+	assert_int_equal(gnv_kfd_render(root, "0000:07:00.0"), 0);
 }
 
 /* Whatever the files hold: an answer, and it ends. */
@@ -94,7 +135,7 @@ static void test_garbage(void **state)
 	put("io_links_count 18446744073709551615\nlocation_id 4294967295\ndomain 4294967295\ngfx_target_version 4294967295\n",
 	    "class/kfd/kfd/topology/nodes/41/properties");
 	put("", "class/kfd/kfd/topology/nodes/42/gpu_id/is_a_folder");
-	for (i = 0; !gnv_topology_gpu(root, (unsigned)i, &gpu); i++)
+	for (i = 0; !gnv_kfd_gpu(root, (unsigned)i, &gpu); i++)
 		assert_true(gpu.kfd_id && strlen(gpu.bdf) == 12 && strlen(gpu.gfx) < sizeof(gpu.gfx));
 	assert_true(i >= 11);
 	assert_string_equal(gpu.bdf, "ffff:ff:1f.7");
@@ -214,9 +255,9 @@ static void test_public(void **state)
 	struct gpunvme_pci_path path = { .size = sizeof(path) };
 
 	(void)state;
-	assert_int_equal(gpunvme_pci_path(NULL, "0000:00:00.0", &path), -EINVAL);
-	assert_int_equal(gpunvme_pci_path("disk.img", "0000:00:00.0", &path), -EINVAL);
-	assert_int_equal(gpunvme_pci_path("fffe:00:00.0", "fffe:00:01.0", &path), -ENODEV);
+	assert_int_equal(gpunvme_pci_get_path(NULL, "0000:00:00.0", &path), -EINVAL);
+	assert_int_equal(gpunvme_pci_get_path("disk.img", "0000:00:00.0", &path), -EINVAL);
+	assert_int_equal(gpunvme_pci_get_path("fffe:00:00.0", "fffe:00:01.0", &path), -ENODEV);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, tree_make, tree_remove)
@@ -224,7 +265,7 @@ static void test_public(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_gpus), TEST(test_kfd_id), TEST(test_garbage), TEST(test_distance), TEST(test_acs), TEST(test_public),
+		TEST(test_gpus), TEST(test_kfd_id), TEST(test_partitions), TEST(test_garbage), TEST(test_distance), TEST(test_acs), TEST(test_public),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

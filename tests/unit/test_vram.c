@@ -5,22 +5,13 @@
 #include <libdrm/amdgpu_drm.h>
 #include <stdint.h>
 
-#include "calls.h"
-#include "common/played.h"
-#include "common/tree.h"
-#include "fake_drm.h"
+#include "amdgpu.h"
 #include "fake_hip.h"
 #include "gpu/vram.h"
-#include "os/kfd.h"
-#include "os/uapi/kfd.h"
 
-#define BDF "0000:04:00.0"
-#define KFD_ID 77u
 #define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */
 
-static const char *const nodes[] = { GNV_KFD_NODE, "/dev/dri/renderD128", NULL };
 static char log_text[512];
-static struct fake_drm *drm;
 static struct fake_hip *hip;
 static uint64_t created; /* flags that the kernel knows of the buffer */
 static int owner, tells;
@@ -54,15 +45,12 @@ static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
 	snprintf(log_text, sizeof(log_text), "%s", line);
 }
 
-static const struct gnv_log the_log = { listen, NULL };
+static struct gnv_log the_log = { .fn = listen };
 
 static int begin(void **state)
 {
 	(void)state;
-	calls_reset();
-	calls.nodes = nodes;
-	calls.ioctl = answer;
-	memset(drm, 0, sizeof(*drm));
+	begin_world(answer);
 	memset(hip, 0, sizeof(*hip));
 	hip->version = 70000000;
 	hip->devices = 2;
@@ -72,14 +60,10 @@ static int begin(void **state)
 	return 0;
 }
 
-static int make_world(void **state)
+static int make_both(void **state)
 {
-	drm = played("GPUNVME_DRM_LIBRARY", FAKE_DRM_LIBRARY, "fake_drm");
 	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
-	if (!drm || !hip || tree_make(state))
-		return -1;
-	put("", "bus/pci/devices/%s/drm/renderD128/dev", BDF);
-	return 0;
+	return hip ? make_world(state) : -1;
 }
 
 static int alloc(enum gnv_vram_kind kind, const char *bdf, struct gnv_gpu_bytes *bytes)
@@ -139,11 +123,12 @@ static void test_drm(void **state)
 	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), 0);
 	calls.fds++; /* what the library exported */
 	assert_int_equal(bytes.len, 8192);
-	assert_int_equal(bytes.lane, drm->va);
+	assert_int_equal(bytes.lane, fake->va);
 	gnv_vram_free(&bytes);
-	assert_int_equal(calls.fds + calls.ranges + drm->bos + drm->maps + drm->devices, 0);
+	nothing_left();
+	assert_int_equal(fake->devices, 0);
 	assert_string_equal(log_text, "");
-	drm->no_uncached = true;
+	fake->no_uncached = true;
 	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), 0);
 	calls.fds++;
 	assert_non_null(strstr(log_text, "CDNA"));
@@ -152,18 +137,19 @@ static void test_drm(void **state)
 	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
 	owner = 0;
-	drm->refuse = "vram";
-	drm->fails_with = -ENOMEM;
+	fake->refuse = "vram";
+	fake->fails_with = -ENOMEM;
 	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -ENOMEM);
 	assert_int_equal(alloc(GNV_VRAM_DRM, "0000:09:00.0", &bytes), -ENODEV);
-	assert_int_equal(calls.fds + calls.ranges + drm->bos + drm->maps + drm->devices, 0);
-	assert_null(drm->broke);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_hip, begin), cmocka_unit_test_setup(test_hip_cached, begin),
-					  cmocka_unit_test_setup(test_drm, begin) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_hip, begin, end_world),
+		cmocka_unit_test_setup_teardown(test_hip_cached, begin, end_world),
+		cmocka_unit_test_setup_teardown(test_drm, begin, end_world),
+	};
 
-	return cmocka_run_group_tests(tests, make_world, tree_remove);
+	return cmocka_run_group_tests(tests, make_both, tree_remove);
 }

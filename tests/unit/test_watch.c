@@ -8,11 +8,16 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <linux/pci_regs.h>
 #include <linux/vfio.h>
 #include <cmocka.h>
 
 #include "fake_kernel.h"
+#include "mem/mem_bar.h"
+#include "os/vfio/uapi/vfio.h"
 #include "port/vfio_device.h"
+#include "queue/life.h"
+#include "util/bits.h"
 #include "util/clock.h"
 #include "util/mmio.h"
 
@@ -51,6 +56,7 @@ static void start(struct gnv_vfio_watch *watch, struct heard *heard)
 
 	*heard = (struct heard){ 0, 0 };
 	fake_kernel.calls = 0;
+	fake_kernel.bound = true;
 	assert_int_equal(gnv_vfio_watch_start(watch, &vfio, hear, heard), 0);
 }
 
@@ -111,8 +117,20 @@ static void test_refused(void **state)
 	assert_int_equal(fake_open_files(), before);
 }
 
-static void count_lost(void *ctx)
+static unsigned resets; /* atomic */
+
+/* The device is reset only behind the news that it is lost. */
+static void count_lost(void *ctx, enum gnv_port_loss loss)
 {
+	if (loss == GNV_PORT_LOST)
+		__atomic_fetch_add((unsigned *)ctx, 1, __ATOMIC_RELAXED);
+	else if (__atomic_load_n((unsigned *)ctx, __ATOMIC_RELAXED))
+		__atomic_fetch_add(&resets, 1, __ATOMIC_RELAXED);
+}
+
+static void count_any(void *ctx, enum gnv_port_loss loss)
+{
+	(void)loss;
 	__atomic_fetch_add((unsigned *)ctx, 1, __ATOMIC_RELAXED);
 }
 
@@ -122,7 +140,8 @@ static void *use_port(void *arg)
 	int fd;
 
 	for (unsigned i = 0; i < 100; i++) {
-		port->ops->export_bar0(port, 4096, 4096, &fd);
+		if (!port->ops->export_bar0(port, 4096, 4096, &fd))
+			close(fd);
 		gnv_mmio_read32((char *)port->bar0->cpu + 0x1c);
 	}
 	return NULL;
@@ -152,6 +171,7 @@ static void test_device_goes(void **state)
 		port->ops->close(port);
 		assert_non_null(fake_kernel_call(VFIO_DEVICE_RESET, 0));
 	}
+	assert_int_equal(resets, 20); /* told before the file was closed, when GPUs still can change what they map */
 	close(fake_kernel.req);
 	close(fake_kernel.err);
 	fake_kernel.req = fake_kernel.err = -1;
@@ -175,12 +195,220 @@ static void test_asked_late(void **state)
 	port->ops->close(port);
 }
 
+/* After an error that a reset may mend the doorbells can still be exported; once the device is given back they cannot. */
+static void test_export_after_error(void **state)
+{
+	struct gnv_port *port;
+	unsigned lost = 0;
+	int fd;
+
+	(void)state;
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+	port->ops->watch(port, count_any, &lost);
+	ring(fake_kernel.err);
+	becomes(&lost, 1);
+	assert_int_equal(port->ops->export_bar0(port, 4096, 4096, &fd), 0);
+	close(fd);
+	ring(fake_kernel.req);
+	becomes(&lost, 3);
+	assert_int_equal(port->ops->export_bar0(port, 4096, 4096, &fd), -ENODEV);
+	port->ops->close(port);
+}
+
+static uint16_t command_register(void)
+{
+	uint16_t command;
+
+	assert_int_equal(pread(fake_kernel.device, &command, 2, FAKE_CONFIG + PCI_COMMAND), 2);
+	return command;
+}
+
+static void poke(unsigned reg, uint64_t value, size_t bytes)
+{
+	assert_int_equal(pwrite(fake_kernel.device, &value, bytes, reg), bytes);
+}
+
+/*
+ * A device that VFIO cannot reset, left enabled by a process that was killed: as long as it does not stop, its rings may be anywhere in
+ * the address space, and it must not reach that.
+ */
+static void test_found_enabled(void **state)
+{
+	const struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gnv_port *port;
+
+	(void)state;
+	fake_kernel.no_reset = true;
+	poke(GPUNVME_REG_CAP, 1ull << 37 | 1ull << 24 | 63, 8); /* NVM commands, half a second, 64 entries */
+	poke(GPUNVME_REG_VS, 0x10400, 4);
+	poke(GPUNVME_REG_CC, GPUNVME_CC_EN, 4);
+	poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_RDY, 4);
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+	assert_int_equal(command_register(), PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	assert_int_equal(gnv_dev_create(port, &opts, 1, &dev), -ETIMEDOUT);
+	assert_int_equal(command_register(), PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+}
+
+/*
+ * A device that the kernel cannot reset by its function: its slot is, if nothing else is in it; else only the end of its DMA is left.
+ */
+static void test_slot(void **state)
+{
+	static const struct {
+		unsigned slot;
+		const char *name;
+		int reset;
+	} cases[] = { { 1, "slot", 0 }, { 2, "none", -EOPNOTSUPP }, { 0, "none", -EOPNOTSUPP } };
+	const struct fake_call *call;
+	struct gnv_port *port;
+	uint32_t arg[3];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fake_kernel_reset();
+		fake_kernel.no_reset = true;
+		fake_kernel.slot = cases[i].slot;
+		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+		assert_string_equal(port->reset_name, cases[i].name);
+		assert_int_equal(port->ops->allow_dma(port), 0);
+		assert_int_equal(port->ops->reset(port), cases[i].reset);
+		call = fake_kernel_call(VFIO_DEVICE_PCI_HOT_RESET, 0);
+		assert_int_equal(!call, cases[i].reset != 0);
+		if (call) {
+			memcpy(arg, call->arg, sizeof(arg));
+			assert_int_equal(arg[0], sizeof(arg));
+			assert_int_equal(arg[1] | arg[2], 0); /* no flags, no groups */
+		} else {
+			assert_non_null(strstr(gpunvme_errmsg(), "not alone in its slot"));
+		}
+		assert_int_equal(port->ops->halt(port), 0);
+		assert_int_equal(!fake_kernel_call(VFIO_DEVICE_PCI_HOT_RESET, 1), cases[i].reset != 0);
+		assert_int_equal(!(command_register() & PCI_COMMAND_MASTER), cases[i].reset != 0);
+		assert_null(fake_kernel_call(VFIO_DEVICE_RESET, 0));
+		port->ops->close(port);
+	}
+	fake_kernel_reset();
+	fake_kernel.no_reset = true;
+	fake_kernel.slot = 1;
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+	assert_int_equal(port->ops->allow_dma(port), 0);
+	fake_kernel.fail_request = VFIO_DEVICE_PCI_HOT_RESET;
+	fake_kernel.fail_errno = EAGAIN;
+	assert_int_equal(port->ops->reset(port), -EIO);
+	assert_int_equal(port->ops->halt(port), 0);
+	assert_false(command_register() & PCI_COMMAND_MASTER);
+	port->ops->close(port);
+}
+
+/* Interrupts that are not isolated: the sentence names the switch and what it gives up. */
+static void test_not_isolated(void **state)
+{
+	struct gnv_port *port;
+
+	(void)state;
+	fake_kernel.fail_request = GNV_VFIO_BIND_IOMMUFD;
+	fake_kernel.fail_errno = EPERM;
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), -EPERM);
+	assert_non_null(strstr(gpunvme_errmsg(), "any interrupt of this machine"));
+	assert_non_null(strstr(gpunvme_errmsg(), "iommufd/parameters/allow_unsafe_interrupts"));
+}
+
+static void count_line(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)level;
+	(void)text;
+	__atomic_fetch_add((unsigned *)ctx, 1, __ATOMIC_RELAXED);
+}
+
+struct lender {
+	struct gpunvme_peer *peer;
+	struct gpunvme_mem *mem;
+	struct gnv_mem_watch watch;
+	unsigned lost, lines;
+};
+
+static void mem_lost(struct gnv_mem_watch *watch)
+{
+	__atomic_fetch_add(&gnv_container_of(watch, struct lender, watch)->lost, 1, __ATOMIC_RELAXED);
+}
+
+static void lend(struct lender *l)
+{
+	struct gnv_log log = { .fn = count_line, .ctx = &l->lines };
+
+	*l = (struct lender){ .watch.lost = mem_lost };
+	assert_int_equal(gnv_peer_open(gnv_way_iommufd.take, &pci, &log, &l->peer), 0);
+	assert_int_equal(gnv_mem_bar(l->peer, NULL, 0, 0, 4096, &l->mem), 0);
+	pthread_mutex_lock(&l->mem->lock);
+	gnv_mem_watch(l->mem, &l->watch);
+	pthread_mutex_unlock(&l->mem->lock);
+}
+
+static void take_back(struct lender *l)
+{
+	pthread_mutex_lock(&l->mem->lock);
+	gnv_mem_unwatch(l->mem, &l->watch);
+	pthread_mutex_unlock(&l->mem->lock);
+	assert_int_equal(gpunvme_mem_free(l->mem), 0);
+}
+
+/* Success is said of a reset only, and a device that has none is left as it is. */
+static void test_peer_reset(void **state)
+{
+	struct lender l;
+
+	(void)state;
+	lend(&l);
+	assert_int_equal(gpunvme_peer_reset(l.peer), 0);
+	assert_int_equal(l.lost, 1);
+	fake_kernel.fail_request = VFIO_DEVICE_RESET;
+	fake_kernel.fail_errno = EAGAIN;
+	assert_int_equal(gpunvme_peer_reset(l.peer), -EIO);
+	assert_int_equal(l.lost, 2);
+	gpunvme_peer_close(l.peer);
+	take_back(&l);
+
+	fake_kernel_reset();
+	fake_kernel.no_reset = true;
+	lend(&l);
+	assert_int_equal(gpunvme_peer_reset(l.peer), -EOPNOTSUPP);
+	assert_int_equal(l.lost, 0);
+	assert_true(command_register() & PCI_COMMAND_MASTER);
+	gpunvme_peer_close(l.peer);
+	take_back(&l);
+}
+
+/* Memory keeps a closed peer alive, but not its user's log. */
+static void test_silent_after_close(void **state)
+{
+	struct lender l;
+
+	(void)state;
+	lend(&l);
+	gpunvme_peer_close(l.peer);
+	ring(fake_kernel.err);
+	becomes(&l.lost, 1);
+	ring(fake_kernel.req);
+	becomes(&l.lost, 2);
+	take_back(&l); /* waits for the watcher */
+	assert_int_equal(l.lines, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_alarms, setup),	 cmocka_unit_test_setup(test_stop, setup),
-		cmocka_unit_test_setup(test_refused, setup),	 cmocka_unit_test_setup(test_device_goes, setup),
+		cmocka_unit_test_setup(test_alarms, setup),
+		cmocka_unit_test_setup(test_stop, setup),
+		cmocka_unit_test_setup(test_refused, setup),
+		cmocka_unit_test_setup(test_device_goes, setup),
 		cmocka_unit_test_setup(test_asked_late, setup),
+		cmocka_unit_test_setup(test_export_after_error, setup),
+		cmocka_unit_test_setup(test_found_enabled, setup),
+		cmocka_unit_test_setup(test_slot, setup),
+		cmocka_unit_test_setup(test_not_isolated, setup),
+		cmocka_unit_test_setup(test_peer_reset, setup),
+		cmocka_unit_test_setup(test_silent_after_close, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@
 #include "gpu/gpu.h"
 #include "hsa/runtime.h"
 #include "hsa/seam.h"
-#include "nvme/qp.h"
+#include "queue/qp.h"
 #include "util/clock.h"
 
 #define DATA (1u << 20)
@@ -124,7 +124,7 @@ static inline struct gpunvme_qp_info about(struct gpunvme_qp *qp)
 {
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
 
-	good(gpunvme_qp_info(qp, &info));
+	good(gpunvme_qp_get_info(qp, &info));
 	return info;
 }
 
@@ -141,7 +141,7 @@ static inline bool in_vram(const void *ptr)
 
 static inline void buffer(uint32_t flags, struct gpunvme_mem **mem, struct gpunvme_dbuf *dbuf)
 {
-	const struct gpunvme_mem_opts opts = { sizeof(opts), flags };
+	const struct gpunvme_mem_opts opts = { sizeof(opts), flags, 0 };
 
 	good(gpunvme_mem_alloc(gpu, DATA, &opts, mem));
 	good(gpunvme_mem_map(*mem, dev));
@@ -160,7 +160,7 @@ static inline void move(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, 
 	copy.step = 8;
 	copy.lba = lba;
 	copy.nblocks = nblocks;
-	good(gpunvme_copy(gpu, &dq, 1, dbuf, &copy));
+	good(gpunvme_copy_run(gpu, &dq, 1, dbuf, &copy));
 }
 
 static inline void scribble(void *ptr, size_t len, unsigned seed)

@@ -19,6 +19,11 @@ static int drm_place(uint32_t imported, uint64_t va, bool map)
 	return map && !seam_map((int)imported, at, SEAM_WAY_DRM, &len) ? -EINVAL : 0;
 }
 
+static void drm_blind(uint64_t va, uint64_t size)
+{
+	seam_blind((void *)(uintptr_t)va, size);
+}
+
 static void refuse(enum seam_call call, int err, unsigned from, unsigned count)
 {
 	seam.refuse[call].err = err;
@@ -34,7 +39,7 @@ static enum seam_call vram_call(void)
 /* A queue comes to be on this rung, and works. */
 static void lands(const char *rung)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, 2000 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, 2000, 0 };
 	struct gpunvme_qp *qp;
 
 	good(gpunvme_qp_create(dev, gpu, &opts, &qp));
@@ -113,21 +118,21 @@ static void test_no_export(void **state)
 	said("cannot be pinned"); /* the scratch buffer by its CPU address */
 }
 
-/* BAR0 for the lanes: the runtime's import, libdrm's, KFD's, the forwarder. */
+/* BAR0 for the lanes: libdrm's import, KFD's, the runtime's, the forwarder. */
 static void test_bar_ways(void **state)
 {
 	(void)state;
 	for (unsigned refused = 0; refused < 4; refused++) {
-		static const char *const by[] = { "by interop", "by drm", "by kfd", NULL };
+		static const char *const by[] = { "by drm", "by kfd", "by interop", NULL };
 
 		start();
 		seam.gpu_nodes = true;
-		drm->refuse = refused >= 2 ? "bo_import" : NULL;
+		drm->refuse = refused >= 1 ? "bo_import" : NULL;
 		drm->fails_with = -EOPNOTSUPP;
-		if (refused >= 1)
-			refuse(SEAM_INTEROP, EINVAL, 1, 1000);
-		if (refused >= 3)
+		if (refused >= 2)
 			refuse(SEAM_KFD_IMPORT, EOPNOTSUPP, 1, 1000);
+		if (refused >= 3)
+			refuse(SEAM_INTEROP, EINVAL, 1, 1000);
 		open_quick();
 		lands(by[refused] ? "vram" : "vram+fwd");
 		if (by[refused])
@@ -135,15 +140,49 @@ static void test_bar_ways(void **state)
 		else
 			said("a CPU thread rings the doorbells");
 		if (refused >= 1)
-			said("it does not take that DMA-BUF");
-		if (refused >= 2)
 			said("amdgpu cannot import the BAR: a kernel before 7.1");
-		if (refused >= 3)
+		if (refused >= 2)
 			said("the exporter refuses GPU 0: a kernel before 7.1");
+		if (refused >= 3)
+			said("it does not take that DMA-BUF");
 		assert_int_equal(drm->devices + drm->bos + drm->maps, 0);
 		assert_null(drm->broke);
 		close_both();
 	}
+}
+
+/*
+ * The controller is given back, by the steps of the removal's alarm, while lanes ring: they ring on, into nothing. By libdrm at any
+ * time; by KFD not between reset and replacement, when the driver has stopped the queues.
+ */
+static void test_given_back(void **state)
+{
+	(void)state;
+	for (unsigned by_kfd = 0; by_kfd < 2; by_kfd++) {
+		struct gpunvme_qp *qp;
+		struct gpunvme_dq dq;
+
+		start();
+		seam.gpu_nodes = true;
+		drm->refuse = by_kfd ? "bo_import" : NULL;
+		drm->fails_with = -EOPNOTSUPP;
+		open_quick();
+		good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+		said(by_kfd ? "by kfd" : "by drm");
+		good(gpunvme_qp_view(qp, NULL, &dq));
+		gnv_ctrl_kill(&dev->ctrl, -ENODEV);
+		gnv_dev_blind(dev, false);
+		good(dev->port->ops->halt(dev->port));
+		if (!by_kfd)
+			good(gnv_gpu_fill(gpu, dq.cq_db, 4, 0));
+		gnv_dev_blind(dev, true);
+		good(gnv_gpu_fill(gpu, dq.cq_db, 4, 0));
+		gpunvme_qp_destroy(qp);
+		close_both();
+		assert_null(drm->broke);
+		assert_null(seam.broke);
+	}
+	drm->refuse = NULL;
 }
 
 /* Each errno that KFD may answer, by import and by mapping. */
@@ -188,10 +227,9 @@ static void test_deaf(void **state)
 	(void)state;
 	seam.gpu_nodes = true;
 	drm->refuse = NULL;
-	seam.deaf = SEAM_WAY_INTEROP | SEAM_WAY_DRM;
+	seam.deaf = SEAM_WAY_DRM;
 	open_quick();
 	lands("vram");
-	said("doorbells that the GPU reaches by interop do not arrive in time");
 	said("doorbells that the GPU reaches by drm do not arrive in time");
 	said("by kfd");
 	close_both();
@@ -199,13 +237,14 @@ static void test_deaf(void **state)
 	seam.deaf = SEAM_WAY_INTEROP;
 	open_quick();
 	lands("vram+fwd");
+	said("doorbells that the GPU reaches by interop do not arrive in time");
 }
 
 /* A refused attempt drives memory out of the GPU: only the scratch buffer was put at stake. */
 static void test_migrates_refused(void **state)
 {
 	(void)state;
-	*moves = (struct standin_moves){ 0, 0 };
+	*moves = (struct standin_moves){ 0, 0, 0 };
 	setenv("STANDIN_MIGRATES", "refused:1:1000000000", 1);
 	refuse(vram_call(), EOPNOTSUPP, 1, 1000);
 	open_quick();
@@ -213,7 +252,8 @@ static void test_migrates_refused(void **state)
 	if (type1)
 		return; /* it attaches to no DMA-BUF */
 	assert_int_equal(moves->allocations, 1);
-	assert_int_equal(moves->largest, 65536);
+	assert_int_equal(moves->largest, 2 << 20);
+	assert_int_equal(moves->neighbours, 0);
 }
 
 /*
@@ -232,7 +272,7 @@ static void test_migrates_accepted(void **state)
 		return;
 	for (unsigned i = 0; i < 2; i++) {
 		start();
-		*moves = (struct standin_moves){ 0, 0 };
+		*moves = (struct standin_moves){ 0, 0, 0 };
 		setenv("STANDIN_MIGRATES", table[i].plan, 1);
 		open_quick();
 		memset((char *)(uintptr_t)seam.vram + (1 << 20), 0, seam.vram_len - (1 << 20)); /* no commands of earlier tests */
@@ -269,6 +309,7 @@ static int find_drm(void **state)
 	drm = played("GPUNVME_DRM_LIBRARY", getenv("GPUNVME_DRM_LIBRARY"), "fake_drm");
 	assert_non_null(drm);
 	drm->place = drm_place;
+	drm->blind = drm_blind;
 	return find_standin(state);
 }
 
@@ -276,7 +317,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_vram_refused), TEST(test_no_export), TEST(test_bar_ways),	    TEST(test_kfd_refused),
-		TEST(test_no_bar_export), TEST(test_deaf),     TEST(test_migrates_refused), TEST(test_migrates_accepted),
+		TEST(test_given_back), TEST(test_no_bar_export), TEST(test_deaf),     TEST(test_migrates_refused), TEST(test_migrates_accepted),
 		TEST(test_migrates_whole),
 	};
 

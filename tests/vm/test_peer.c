@@ -19,8 +19,10 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/good.h"
 #include "mem/mem_bar.h"
-#include "nvme/qp.h"
+#include "queue/life.h"
+#include "queue/qp.h"
 
 #define BAR 2u
 #define MIB (1u << 20)
@@ -34,12 +36,6 @@ static struct gpunvme_gpu *gpu;
 static struct gpunvme_dev *dev;
 static struct gpunvme_peer *peer;
 static unsigned said; /* atomic: lines of the peer's log */
-
-static void good(int ret)
-{
-	if (ret)
-		fail_msg("%d %s: %s", ret, gpunvme_strerror(ret), gpunvme_errmsg());
-}
 
 static void count_line(void *ctx, enum gpunvme_log_level level, const char *text)
 {
@@ -234,7 +230,7 @@ static void reset(void)
 /* What was mapped stays dead; mapped again, by name or by taking it away first, it works. */
 static void revive(struct rig *r, bool unmap)
 {
-	assert_int_equal(gpunvme_mem_dbuf(r->mem, dev, &r->dbuf), -ENODEV);
+	assert_int_equal(gpunvme_mem_dbuf(r->mem, dev, &r->dbuf), -ESTALE);
 	gpunvme_qp_destroy(r->qp);
 	if (unmap)
 		good(gpunvme_mem_unmap(r->mem, dev));
@@ -330,7 +326,7 @@ static void test_unbind(void **state)
 	open_rig(&r);
 	compare(&r, 11);
 	during_io(&r, unbind);
-	assert_int_equal(gpunvme_mem_dbuf(r.mem, dev, &r.dbuf), -ENODEV);
+	assert_int_equal(gpunvme_mem_dbuf(r.mem, dev, &r.dbuf), -ESTALE);
 	assert_int_equal(gpunvme_peer_reset(peer), -ENODEV);
 	assert_int_equal(gpunvme_mem_bar(gpu, peer, BAR, 0, 4096, &more), -ENODEV);
 	gpunvme_qp_destroy(r.qp);

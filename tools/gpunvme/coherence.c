@@ -4,18 +4,23 @@
  */
 #include "verbs.h"
 
-static int do_one(struct gpunvme_gpu *gpu, enum gpunvme_coherence what, const char *name, const char *meaning, int json)
+#include <stdio.h>
+
+static int do_one(struct gpunvme_gpu *gpu, enum gpunvme_coherence what, const char *name, const char *meaning,
+		  struct json_object *flushes)
 {
 	int ret = gpunvme_gpu_coherence(gpu, what);
 	const char *result = ret ? "FAILED" : "done";
+	struct json_object *flush;
 
-	if (!json) {
+	if (!flushes) {
 		printf("%-12s %-6s %s\n", name, result, ret ? why(ret) : meaning);
 		return ret;
 	}
-	printf("%s{\"name\": \"%s\", \"result\": \"%s\"", what == GPUNVME_COHERENCE_HDP ? "" : ", ", name, result);
-	json_field("why", ret ? why(ret) : "");
-	putchar('}');
+	flush = append_object(flushes);
+	put_text(flush, "name", name);
+	put_text(flush, "result", result);
+	put_text(flush, "why", ret ? why(ret) : "");
 	return ret;
 }
 
@@ -25,10 +30,11 @@ int verb_coherence(int argc, char **argv)
 	int invalidate = 0, json = 0, bad;
 	const struct option_def defs[] = {
 		{ "invalidate", OPTION_FLAG, &invalidate, 0,
-		  "         empty the GPU's caches through its registers, too (root, RDNA3)" },
-		{ "json", OPTION_FLAG, &json, 0, "         the result as one JSON object" },
+		  NULL, "empty the GPU's caches through its registers, too (root, RDNA3)" },
+		{ "json", OPTION_FLAG, &json, 0, NULL, "the result as one JSON object" },
 		OPTIONS_END,
 	};
+	struct json_object *result = NULL, *flushes = NULL;
 	struct gpunvme_gpu *gpu = NULL;
 	int ret =
 		parse_options(argc, argv, "usage: gpunvme coherence GPU [--invalidate] [--json]\nMake an AMD GPU see memory as it is, once.",
@@ -46,15 +52,15 @@ int verb_coherence(int argc, char **argv)
 	if (ret)
 		return failed("%s", why(ret));
 	if (json) {
-		printf("{\"gpu\": ");
-		json_string(spec[0]);
-		printf(", \"flushes\": [");
+		result = json_object_new_object();
+		put_text(result, "gpu", spec[0]);
+		flushes = put_list(result, "flushes");
 	}
-	bad = do_one(gpu, GPUNVME_COHERENCE_HDP, "hdp-flush", "what the CPU wrote to memory of the GPU is visible to it", json);
+	bad = do_one(gpu, GPUNVME_COHERENCE_HDP, "hdp-flush", "what the CPU wrote to memory of the GPU is visible to it", flushes);
 	if (invalidate)
-		bad |= do_one(gpu, GPUNVME_COHERENCE_INVALIDATE, "invalidate", "its caches hold nothing old", json);
+		bad |= do_one(gpu, GPUNVME_COHERENCE_INVALIDATE, "invalidate", "its caches hold nothing old", flushes);
 	if (json)
-		printf("]}\n");
+		print_object(result);
 	gpunvme_gpu_close(gpu);
 	return bad ? EXIT_FAILED : EXIT_DONE;
 }

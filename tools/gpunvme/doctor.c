@@ -2,6 +2,9 @@
 /* gpunvme doctor: what stands between a controller, or a GPU, and this library. */
 #include "verbs.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* One examination. */
 struct findings {
 	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
@@ -9,11 +12,11 @@ struct findings {
 	int ret;
 };
 
-static const char *verdict(int v)
+static const char *verdict(uint32_t v)
 {
 	static const char *const words[] = { "ok", "limit", "FAILED", "skipped" };
 
-	return (unsigned)v < 4 ? words[v] : "?";
+	return v < 4 ? words[v] : "?";
 }
 
 static void print_findings(const struct findings *f)
@@ -27,37 +30,49 @@ static void print_findings(const struct findings *f)
 	}
 }
 
-static void print_findings_json(const struct findings *f)
+static void add_findings(struct json_object *object, const struct findings *f)
 {
-	printf("\"can_open\": %s, \"checks\": [", f->ret ? "false" : "true");
-	for (unsigned i = 0; i < f->count; i++) {
-		const struct gpunvme_check *check = &f->checks[i];
+	struct json_object *list;
 
-		printf("%s{\"name\": ", i ? ", " : "");
-		json_string(check->name);
-		json_field("verdict", verdict(check->verdict));
-		json_field("reason", check->reason);
-		json_field("remedy", check->remedy);
-		printf("}");
+	put_bool(object, "can_open", !f->ret);
+	list = put_list(object, "checks");
+	for (unsigned i = 0; i < f->count; i++) {
+		struct json_object *check = append_object(list);
+
+		put_text(check, "name", f->checks[i].name);
+		put_text(check, "verdict", verdict(f->checks[i].verdict));
+		put_text(check, "reason", f->checks[i].reason);
+		put_text(check, "remedy", f->checks[i].remedy);
 	}
-	printf("]");
 }
 
-static void print_controller(const char *address, const struct findings *f, int json)
+static void show_controller(const char *address, const struct findings *f, struct json_object *result)
 {
-	if (!json) {
+	if (!result) {
 		print_findings(f);
 		return;
 	}
-	printf("\"address\": ");
-	json_string(address);
-	printf(", ");
-	print_findings_json(f);
-	printf(", ");
+	put_text(result, "address", address);
+	add_findings(result, f);
+}
+
+static void show_gpu(const struct gpunvme_gpu_entry *gpu, const struct findings *f, struct json_object *list)
+{
+	struct json_object *object;
+
+	if (!list) {
+		printf("\nGPU %s %s %s\n", gpu->address, gpu->gfx, gpu->spec);
+		print_findings(f);
+		return;
+	}
+	object = append_object(list);
+	put_text(object, "spec", gpu->spec);
+	put_text(object, "address", gpu->address);
+	add_findings(object, f);
 }
 
 /* How many can be opened. */
-static unsigned examine_gpus(const char *address, int json)
+static unsigned examine_gpus(const char *address, struct json_object *list)
 {
 	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
 	unsigned n, usable = 0;
@@ -67,19 +82,9 @@ static unsigned examine_gpus(const char *address, int json)
 
 		f.ret = gpunvme_doctor_gpu(n, address, f.checks, &f.count);
 		usable += !f.ret;
-		if (json) {
-			printf("%s{\"spec\": ", n ? ", " : "");
-			json_string(gpu.spec);
-			json_field("address", gpu.address);
-			printf(", ");
-			print_findings_json(&f);
-			printf("}");
-		} else {
-			printf("\nGPU %s %s %s\n", gpu.address, gpu.gfx, gpu.spec);
-			print_findings(&f);
-		}
+		show_gpu(&gpu, &f, list);
 	}
-	if (!n && !json)
+	if (!n && !list)
 		printf("%sno GPU on this machine; lanes can be threads of the CPU\n", address ? "\n" : "");
 	return usable;
 }
@@ -88,10 +93,11 @@ int verb_doctor(int argc, char **argv)
 {
 	struct findings controller = { .count = GPUNVME_MAX_CHECKS };
 	const char *address = NULL;
+	struct json_object *result;
 	unsigned usable;
 	int json = 0;
 	const struct option_def defs[] = {
-		{ "json", OPTION_FLAG, &json, 0, "         one JSON object" },
+		{ "json", OPTION_FLAG, &json, 0, NULL, "one JSON object" },
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv, "usage: gpunvme doctor [ADDRESS] [--json]", defs, &address, 1);
@@ -104,14 +110,11 @@ int verb_doctor(int argc, char **argv)
 		controller.ret = gpunvme_doctor(address, controller.checks, &controller.count);
 	if (address && !controller.checks[0].name[0])
 		return failed("%s", why(controller.ret));
-	if (json)
-		printf("{");
+	result = json ? json_object_new_object() : NULL;
 	if (address)
-		print_controller(address, &controller, json);
-	if (json)
-		printf("\"gpus\": [");
-	usable = examine_gpus(address, json);
-	if (json)
-		printf("]}\n");
+		show_controller(address, &controller, result);
+	usable = examine_gpus(address, result ? put_list(result, "gpus") : NULL);
+	if (result)
+		print_object(result);
 	return (address ? !controller.ret : usable > 0) ? EXIT_DONE : EXIT_FAILED;
 }

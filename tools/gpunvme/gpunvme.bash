@@ -1,12 +1,25 @@
 # SPDX-License-Identifier: MIT
 # bash completion for gpunvme
 
+# Addresses of NVMe controllers. Bash parts words at ':' (COMP_WORDBREAKS): what is before the last of them is typed already.
+_gpunvme_addresses() {
+  local word=${COMP_LINE:0:COMP_POINT} class address before=
+  word=${word##* }
+  [[ $COMP_WORDBREAKS != *:* ]] || before=${word%"${word##*:}"}
+  for class in "${GPUNVME_SYSFS:-/sys}"/bus/pci/devices/*/class; do
+    [[ -r $class && $(<"$class") = 0x010802 ]] || continue
+    address=${class%/class}
+    address=${address##*/}
+    [[ $address != "$word"* ]] || COMPREPLY+=("${address#"$before"}")
+  done
+}
+
 _gpunvme() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]}
-  local lanes='--gpu --queues --depth --lanes --forward --verbose --json --help'
+  local lanes='--dev --gpu --queues --depth --lanes --forward --cmb --invalidate --verbose --json --help'
   COMPREPLY=()
-  if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write litmus coherence bench help --version' -- "$cur")
+  if ((COMP_CWORD == 1)) || [ "$verb$COMP_CWORD" = help2 ]; then
+    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write discard ls cat extents litmus faults coherence report bench serve soak accept help --version' -- "$cur")
     return
   fi
   case $prev in
@@ -19,19 +32,34 @@ _gpunvme() {
     return
     ;;
   esac
+  if [ "$prev" = --user ]; then
+    mapfile -t COMPREPLY < <(compgen -u -- "$cur")
+    return
+  fi
   if [[ $cur != -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -f -- "${cur#soft:}")
+    [[ $cur == *' '* ]] || _gpunvme_addresses
+    case $verb in bind | unbind | doctor) return ;; esac
+    compopt -o filenames 2>/dev/null # blanks are quoted
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "${cur#soft:}")
     return
   fi
   case $verb in
-  list | doctor) lanes='--json --help' ;;
+  list | doctor | faults) lanes='--json --help' ;;
   bind) lanes='--user --help' ;;
   unbind) lanes='--help' ;;
-  identify) lanes='--json --verbose --help' ;;
+  identify) lanes='--dev --json --verbose --help' ;;
   coherence) lanes='--invalidate --json --help' ;;
-  litmus) lanes='--gpu --commands --verbose --json --help' ;;
-  read) lanes="--lba --bytes --xfer $lanes" ;;
-  write) lanes="--lba --bytes --xfer --yes $lanes" ;;
+  report) lanes='--gpu --output --help' ;;
+  litmus) lanes='--dev --gpu --commands --verbose --json --help' ;;
+  read) lanes="--lba --bytes --xfer --force $lanes" ;;
+  write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
+  discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;
+  serve) lanes='--vfio-user --dev --yes --verbose --help' ;;
+  ls) lanes='--dev --partition --verbose --help' ;;
+  cat) lanes='--dev --partition --map --verbose --help' ;;
+  extents) lanes='--help' ;;
+  accept) lanes='--dev --yes --read-only --overwrite --seconds --power --after --output --force --verbose --help' ;;
+  soak) lanes="--seconds --commands --timeout --calm --yes $lanes" ;;
   bench) lanes="--rw --bs --qd --seconds --yes $lanes" ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$lanes" -- "$cur")

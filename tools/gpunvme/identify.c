@@ -4,6 +4,11 @@
  */
 #include "verbs.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 enum { MAX_NS = 64 };
 
 struct report {
@@ -11,8 +16,11 @@ struct report {
 	struct gpunvme_smart_log smart;
 	int has_smart;
 	struct gpunvme_ns_info ns[MAX_NS];
+	char why[MAX_NS][320]; /* it cannot be used, or "" */
 	uint32_t count; /* of ns */
 	uint32_t total; /* active namespaces */
+	struct gpunvme_check check[GPUNVME_MAX_CHECKS];
+	unsigned checks;
 };
 
 static unsigned kelvin(const struct gpunvme_smart_log *log)
@@ -38,14 +46,38 @@ static int collect(struct report *r)
 	r->count = r->total < MAX_NS ? r->total : MAX_NS;
 	for (uint32_t i = 0; i < r->count; i++) {
 		r->ns[i].size = sizeof(r->ns[i]);
-		ret = gpunvme_ns_info(r->s.dev, nsid[i], &r->ns[i]);
+		ret = gpunvme_ns_get_info(r->s.dev, nsid[i], &r->ns[i]);
 		if (ret && ret != -EOPNOTSUPP)
 			return failed("cannot identify namespace %u: %s", nsid[i], why(ret));
 		r->ns[i].nsid = nsid[i];
+		snprintf(r->why[i], sizeof(r->why[i]), "%s", ret ? gpunvme_errmsg() : "");
 	}
+	r->checks = GPUNVME_MAX_CHECKS;
+	ret = gpunvme_doctor_drive(r->s.dev, r->check, &r->checks);
+	if (ret)
+		return failed("the controller died: %s", why(ret));
 	/* A controller without this log is no failure of identify. */
 	r->has_smart = gpunvme_dev_log_page(r->s.dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, &r->smart, sizeof(r->smart)) == 0;
 	return GO_ON;
+}
+
+/* Memory of the drive's own. */
+static void print_inside(const struct gpunvme_dev_info *d)
+{
+	static const char *const what[] = { "submission queues", "PRP lists", "data" };
+	const char *between = "for ";
+
+	if (d->cmb)
+		printf("memory inside  %s", human((double)d->cmb));
+	for (uint32_t i = 0; i < 3; i++)
+		if (d->cmb && d->cmb_holds >> i & 1) {
+			printf(", %s%s", between, what[i]);
+			between = "";
+		}
+	if (d->cmb)
+		printf(", on request\n");
+	if (d->pmr)
+		printf("persistent     a region of memory (PMR), left alone\n");
 }
 
 static void print_limits(const struct gpunvme_dev_info *d)
@@ -59,6 +91,11 @@ static void print_limits(const struct gpunvme_dev_info *d)
 	printf("features      %s%s%s%s%s\n", d->oncs & GPUNVME_ONCS_WRITE_ZEROES ? " write-zeroes" : "",
 	       d->oncs & GPUNVME_ONCS_DSM ? " deallocate" : "", d->vwc ? " volatile-cache" : "", d->sgl ? " sgl" : "",
 	       d->read_only ? " read-only" : "");
+	if (d->hmb_asked)
+		printf("host memory    %u MiB, of the %u that the drive asks for\n", (unsigned)(d->hmb >> 20), (unsigned)(d->hmb_asked >> 20));
+	print_inside(d);
+	printf("reset          %s\n", strcmp(d->reset, "none") ? d->reset : "none but of its registers; its DMA can be ended");
+	printf("PRP lists      %s%s%s\n", d->lists, *d->quirks ? "; known of its model: " : "", d->quirks);
 }
 
 static void print_health(const struct gpunvme_smart_log *log)
@@ -72,73 +109,159 @@ static void print_health(const struct gpunvme_smart_log *log)
 	       counter(log->power_on_hours), counter(log->power_cycles), counter(log->unsafe_shutdowns));
 }
 
+static const char *deallocated_name(const struct gpunvme_ns_info *ns)
+{
+	static const char *const names[] = { "unknown", "zeroes", "ones" };
+
+	return names[ns->deallocated < 3 ? ns->deallocated : GPUNVME_DEALLOCATED_UNKNOWN];
+}
+
+static void print_hints(const struct gpunvme_ns_info *ns)
+{
+	if (ns->deallocated)
+		printf("               deallocated blocks read as %s\n", deallocated_name(ns));
+	if (ns->write_step)
+		printf("               best written in multiples of %u blocks, at multiples of %u, by %u at once\n", ns->write_step,
+		       ns->write_align, ns->write_best);
+	if (ns->boundary)
+		printf("               transfers across a multiple of %u blocks are slower\n", ns->boundary);
+	if (ns->atomic <= 1 && ns->atomic_power <= 1)
+		return;
+	printf("               writes of up to %u blocks are seen whole, of %u are whole after a power failure", ns->atomic,
+	       ns->atomic_power);
+	if (ns->atomic_border)
+		printf(", not across multiples of %u from block %u on", ns->atomic_border, ns->atomic_first);
+	printf("\n");
+}
+
+static void print_namespace(const struct gpunvme_ns_info *ns, const char *why)
+{
+	if (*why) {
+		printf("namespace %-4u not usable: %s\n", ns->nsid, why);
+		return;
+	}
+	printf("namespace %-4u %" PRIu64 " blocks of %u bytes, %s%s\n", ns->nsid, ns->nblocks, ns->lba_size,
+	       human((double)ns->nblocks * ns->lba_size), ns->read_only ? ", read-only" : "");
+	print_hints(ns);
+}
+
 static void print_text(const struct report *r)
 {
 	print_limits(&r->s.info);
-	for (uint32_t i = 0; i < r->count; i++) {
-		const struct gpunvme_ns_info *ns = &r->ns[i];
-
-		if (!ns->lba_size)
-			printf("namespace %-4u in a format with metadata, which this library does not use\n", ns->nsid);
-		else
-			printf("namespace %-4u %" PRIu64 " blocks of %u bytes, %s%s\n", ns->nsid, ns->nblocks, ns->lba_size,
-			       human((double)ns->nblocks * ns->lba_size), ns->read_only ? ", read-only" : "");
-	}
+	for (uint32_t i = 0; i < r->count; i++)
+		print_namespace(&r->ns[i], r->why[i]);
 	if (r->total > r->count)
 		printf("               and %u more\n", r->total - r->count);
 	if (r->has_smart)
 		print_health(&r->smart);
 	else
 		printf("health         not reported by this controller\n");
+	for (unsigned i = 0; i < r->checks; i++) {
+		const struct gpunvme_check *check = &r->check[i];
+
+		if (check->verdict == GPUNVME_VERDICT_OK && strcmp(check->name, "write-cache"))
+			continue;
+		printf("%-14s %s\n", check->name, check->reason);
+		if (*check->remedy)
+			printf("               -> %s\n", check->remedy);
+	}
 }
 
-static void print_json_health(const struct gpunvme_smart_log *log)
+static void add_health(struct json_object *health, const struct gpunvme_smart_log *log)
 {
-	printf(", \"health\": {\"critical_warning\": %u, \"temperature_c\": %d, \"percent_used\": %u, \"available_spare\": %u",
-	       log->critical_warning, (int)kelvin(log) - 273, log->percent_used, log->avail_spare);
-	printf(", \"data_units_read\": %" PRIu64 ", \"data_units_written\": %" PRIu64 ", \"media_errors\": %" PRIu64,
-	       counter(log->data_units_read), counter(log->data_units_written), counter(log->media_errors));
-	printf(", \"power_on_hours\": %" PRIu64 ", \"power_cycles\": %" PRIu64 ", \"unsafe_shutdowns\": %" PRIu64 "}",
-	       counter(log->power_on_hours), counter(log->power_cycles), counter(log->unsafe_shutdowns));
+	put_count(health, "critical_warning", log->critical_warning);
+	put_number(health, "temperature_c", (int)kelvin(log) - 273);
+	put_count(health, "percent_used", log->percent_used);
+	put_count(health, "available_spare", log->avail_spare);
+	put_count(health, "data_units_read", counter(log->data_units_read));
+	put_count(health, "data_units_written", counter(log->data_units_written));
+	put_count(health, "media_errors", counter(log->media_errors));
+	put_count(health, "power_on_hours", counter(log->power_on_hours));
+	put_count(health, "power_cycles", counter(log->power_cycles));
+	put_count(health, "unsafe_shutdowns", counter(log->unsafe_shutdowns));
+}
+
+static void add_controller(struct json_object *json, const struct gpunvme_dev_info *d)
+{
+	char version[32];
+
+	snprintf(version, sizeof(version), "%u.%u.%u", d->vs >> 16, d->vs >> 8 & 0xff, d->vs & 0xff);
+	put_text(json, "model", d->model);
+	put_text(json, "serial", d->serial);
+	put_text(json, "firmware", d->firmware);
+	put_text(json, "transport", d->transport);
+	put_text(json, "address", d->address);
+	put_count(json, "vid", d->vid);
+	put_text(json, "version", version);
+	put_count(json, "queues", d->queues);
+	put_count(json, "max_depth", d->max_depth);
+	put_count(json, "max_transfer", d->max_transfer);
+	put_count(json, "page_size", d->page_size);
+	put_count(json, "oncs", d->oncs);
+	put_bool(json, "volatile_cache", d->vwc);
+	put_bool(json, "sgl", d->sgl);
+	put_count(json, "hmb", d->hmb);
+	put_count(json, "hmb_asked", d->hmb_asked);
+	put_count(json, "cmb", d->cmb);
+	put_count(json, "cmb_holds", d->cmb_holds);
+	put_bool(json, "pmr", d->pmr);
+	put_text(json, "reset", d->reset);
+	put_text(json, "lists", d->lists);
+	put_text(json, "quirks", d->quirks);
+}
+
+static void add_namespace(struct json_object *json, const struct gpunvme_ns_info *ns, const char *why)
+{
+	put_count(json, "nsid", ns->nsid);
+	put_count(json, "lba_size", ns->lba_size);
+	put_count(json, "blocks", ns->nblocks);
+	put_bool(json, "read_only", ns->read_only);
+	put_text(json, "refused", why);
+	put_count(json, "boundary", ns->boundary);
+	put_count(json, "write_step", ns->write_step);
+	put_count(json, "write_align", ns->write_align);
+	put_count(json, "write_best", ns->write_best);
+	put_count(json, "atomic", ns->atomic);
+	put_count(json, "atomic_power", ns->atomic_power);
+	put_count(json, "atomic_border", ns->atomic_border);
+	put_count(json, "atomic_first", ns->atomic_first);
+	put_count(json, "atomic_seen_border", ns->atomic_seen_border);
+	put_text(json, "deallocated", deallocated_name(ns));
 }
 
 static void print_json(const struct report *r)
 {
-	const struct gpunvme_dev_info *d = &r->s.info;
+	struct json_object *json = json_object_new_object(), *list;
 
-	printf("{\"model\": ");
-	json_string(d->model);
-	printf(", \"serial\": ");
-	json_string(d->serial);
-	printf(", \"firmware\": ");
-	json_string(d->firmware);
-	printf(", \"transport\": ");
-	json_string(d->transport);
-	printf(", \"address\": ");
-	json_string(d->address);
-	printf(", \"vid\": %u, \"version\": \"%u.%u.%u\"", d->vid, d->vs >> 16, d->vs >> 8 & 0xff, d->vs & 0xff);
-	printf(", \"queues\": %u, \"max_depth\": %u, \"max_transfer\": %u, \"page_size\": %u, \"oncs\": %u", d->queues,
-	       d->max_depth, d->max_transfer, d->page_size, d->oncs);
-	printf(", \"volatile_cache\": %s, \"sgl\": %s, \"namespaces\": [", d->vwc ? "true" : "false", d->sgl ? "true" : "false");
+	add_controller(json, &r->s.info);
+	list = put_list(json, "namespaces");
 	for (uint32_t i = 0; i < r->count; i++)
-		printf("%s{\"nsid\": %u, \"lba_size\": %u, \"blocks\": %" PRIu64 ", \"read_only\": %s}", i ? ", " : "",
-		       r->ns[i].nsid, r->ns[i].lba_size, r->ns[i].nblocks, r->ns[i].read_only ? "true" : "false");
-	printf("]");
+		add_namespace(append_object(list), &r->ns[i], r->why[i]);
 	if (r->has_smart)
-		print_json_health(&r->smart);
-	printf("}\n");
+		add_health(put_object(json, "health"), &r->smart);
+	list = put_list(json, "conditions");
+	for (unsigned i = 0; i < r->checks; i++) {
+		struct json_object *check = append_object(list);
+
+		put_text(check, "name", r->check[i].name);
+		put_bool(check, "ok", r->check[i].verdict == GPUNVME_VERDICT_OK);
+		put_text(check, "reason", r->check[i].reason);
+		put_text(check, "remedy", r->check[i].remedy);
+	}
+	print_object(json);
 }
 
 int verb_identify(int argc, char **argv)
 {
 	struct session_opts o = SESSION_OPTS_INIT;
 	const struct option_def defs[] = {
+		OPTION_DEV(&o),
 		OPTION_JSON(&o),
-		{ "verbose", OPTION_FLAG, &o.verbose, 0, "         show what the library logs" },
+		OPTION_VERBOSE(&o),
 		OPTIONS_END,
 	};
 	static struct report r;
-	int ret = parse_verb(argc, argv, "usage: gpunvme identify URI [--json]", defs, &o, NULL);
+	int ret = session_options(argc, argv, "usage: gpunvme identify URI [--json]", defs, &o, NULL);
 
 	if (ret == GO_ON)
 		ret = session_open(&r.s, &o);

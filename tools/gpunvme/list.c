@@ -2,34 +2,50 @@
 /* gpunvme list: controllers and GPUs of this machine, and how far they are from each other. */
 #include "verbs.h"
 
+#include <stdio.h>
+
 static const char *const distances[] = { "?", "same switch", "same root complex", "same socket", "across sockets" };
 
 static void print_controller(const struct gpunvme_pci_info *i)
 {
+	static const char *const states[] = { "off", "L0s", "L1", "L0s and L1" };
+
 	printf("%s  %-9s  group %-3d numa %-2d  x%u %s\n", i->address, *i->driver ? i->driver : "no driver", i->group, i->numa,
 	       i->link_width, i->link_speed);
 	if (*i->model)
 		printf("    %s, serial %s, %u namespaces, %s\n", i->model, i->serial, i->namespaces, human((double)i->bytes));
+	if (i->payload)
+		printf("    packets of %u bytes, %u possible; reads of %u bytes; link sleep (ASPM) %s\n", i->payload, i->payload_most,
+		       i->read_request, i->aspm > 0 ? states[i->aspm & 3] : "off");
 	if (*i->in_use)
 		printf("    in use: %s\n", i->in_use);
+	else if (i->unseen)
+		printf("    %u processes may have it open and could not be looked at; root sees them all\n", i->unseen);
 	if (*i->group_other)
 		printf("    shares its IOMMU group with %s\n", i->group_other);
 }
 
-static void print_controller_json(const struct gpunvme_pci_info *i)
+static void add_controller(struct json_object *json, const struct gpunvme_pci_info *i)
 {
-	printf("{\"address\": ");
-	json_string(i->address);
-	json_field("driver", i->driver);
-	json_field("model", i->model);
-	json_field("serial", i->serial);
-	json_field("link_speed", i->link_speed);
-	printf(", \"link_width\": %u, \"group\": %d, \"numa\": %d", i->link_width, i->group, i->numa);
-	printf(", \"vendor\": %u, \"device\": %u, \"namespaces\": %u, \"bytes\": %" PRIu64, i->vendor, i->device, i->namespaces,
-	       i->bytes);
-	json_field("group_other", i->group_other);
-	json_field("in_use", i->in_use);
-	printf("}");
+	put_text(json, "address", i->address);
+	put_text(json, "driver", i->driver);
+	put_text(json, "model", i->model);
+	put_text(json, "serial", i->serial);
+	put_text(json, "link_speed", i->link_speed);
+	put_count(json, "link_width", i->link_width);
+	put_number(json, "group", i->group);
+	put_number(json, "numa", i->numa);
+	put_count(json, "vendor", i->vendor);
+	put_count(json, "device", i->device);
+	put_count(json, "namespaces", i->namespaces);
+	put_count(json, "bytes", i->bytes);
+	put_text(json, "group_other", i->group_other);
+	put_text(json, "in_use", i->in_use);
+	put_count(json, "unseen", i->unseen);
+	put_count(json, "payload", i->payload);
+	put_count(json, "payload_most", i->payload_most);
+	put_count(json, "read_request", i->read_request);
+	put_number(json, "aspm", i->aspm);
 }
 
 static void print_gpu(const struct gpunvme_gpu_entry *g)
@@ -47,97 +63,101 @@ static void print_gpu(const struct gpunvme_gpu_entry *g)
 		printf("    this build has no code for it\n");
 }
 
-static void print_gpu_json(const struct gpunvme_gpu_entry *g)
+static void add_gpu(struct json_object *json, const struct gpunvme_gpu_entry *g)
 {
-	printf("{\"kind\": \"%s\"", g->kind == GPUNVME_GPU_HSA ? "hsa" : "cuda");
-	json_field("spec", g->spec);
-	json_field("address", g->address);
-	json_field("gfx", g->gfx);
-	json_field("driver", g->driver);
-	printf(", \"vram\": %" PRIu64 ", \"visible\": %" PRIu64 ", \"node\": %u, \"xgmi\": %u, \"numa\": %d", g->vram, g->visible,
-	       g->node, g->xgmi, g->numa);
-	printf(", \"vendor\": %u, \"device\": %u", g->vendor, g->device);
-	printf(", \"asleep\": %s, \"has_code\": %s", g->asleep ? "true" : "false", g->has_code ? "true" : "false");
+	put_text(json, "kind", g->kind == GPUNVME_GPU_HSA ? "hsa" : "cuda");
+	put_text(json, "spec", g->spec);
+	put_text(json, "address", g->address);
+	put_text(json, "gfx", g->gfx);
+	put_text(json, "driver", g->driver);
+	put_count(json, "vram", g->vram);
+	put_count(json, "visible", g->visible);
+	put_count(json, "node", g->node);
+	put_count(json, "xgmi", g->xgmi);
+	put_number(json, "numa", g->numa);
+	put_count(json, "vendor", g->vendor);
+	put_count(json, "device", g->device);
+	put_bool(json, "asleep", g->asleep);
+	put_bool(json, "has_code", g->has_code);
+}
+
+static void add_path(struct json_object *json, const char *controller, const struct gpunvme_pci_path *path)
+{
+	put_text(json, "controller", controller);
+	put_text(json, "distance", distances[path->distance]);
+	if (path->redirect < 0)
+		json_object_object_add(json, "acs_redirect", NULL);
+	else
+		put_bool(json, "acs_redirect", path->redirect);
 }
 
 /* From a GPU to each controller. */
-static void print_paths(const struct gpunvme_gpu_entry *g, int json)
+static void show_paths(const struct gpunvme_gpu_entry *g, struct json_object *list)
 {
 	static const char *const acs[] = { "", ", bridges redirect to the root (ACS)" };
 	struct gpunvme_pci_info info = { .size = sizeof(info) };
 	struct gpunvme_pci_path path = { .size = sizeof(path) };
-	unsigned n, shown = 0;
 
-	for (n = 0; gpunvme_pci_info(n, &info) == 0; n++) {
-		if (gpunvme_pci_path(g->address, info.address, &path))
+	for (unsigned n = 0; gpunvme_pci_get_info(n, &info) == 0; n++) {
+		if (gpunvme_pci_get_path(g->address, info.address, &path))
 			continue;
-		if (!json) {
+		if (list)
+			add_path(append_object(list), info.address, &path);
+		else
 			printf("    to %s: %s%s\n", info.address, distances[path.distance], acs[path.redirect > 0]);
-			continue;
-		}
-		printf("%s{\"controller\": ", shown++ ? ", " : "");
-		json_string(info.address);
-		json_field("distance", distances[path.distance]);
-		printf(", \"acs_redirect\": %s}", path.redirect < 0 ? "null" : path.redirect ? "true" : "false");
 	}
 }
 
-static unsigned list_controllers(int json)
+static void show_controllers(struct json_object *list)
 {
 	struct gpunvme_pci_info info = { .size = sizeof(info) };
 	unsigned n;
 
-	for (n = 0; gpunvme_pci_info(n, &info) == 0; n++) {
-		if (json && n)
-			printf(", ");
-		if (json)
-			print_controller_json(&info);
+	for (n = 0; gpunvme_pci_get_info(n, &info) == 0; n++) {
+		if (list)
+			add_controller(append_object(list), &info);
 		else
 			print_controller(&info);
 	}
-	return n;
+	if (!n && !list)
+		printf("this machine has no NVMe controllers on its PCI bus\n");
 }
 
-static unsigned list_gpus(int json)
+static void show_gpus(struct json_object *list)
 {
 	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
+	struct json_object *object = NULL;
 	unsigned n;
 
 	for (n = 0; gpunvme_gpu_nth(n, &gpu) == 0; n++) {
-		if (json) {
-			printf("%s", n ? ", " : "");
-			print_gpu_json(&gpu);
-			printf(", \"paths\": [");
-			print_paths(&gpu, json);
-			printf("]}");
+		if (list) {
+			object = append_object(list);
+			add_gpu(object, &gpu);
 		} else {
 			print_gpu(&gpu);
-			print_paths(&gpu, json);
 		}
+		show_paths(&gpu, list ? put_list(object, "paths") : NULL);
 	}
-	return n;
+	if (!n && !list)
+		printf("this machine has no GPUs that lanes can run on\n");
 }
 
 int verb_list(int argc, char **argv)
 {
+	struct json_object *result;
 	int json = 0;
 	const struct option_def defs[] = {
-		{ "json", OPTION_FLAG, &json, 0, "         one JSON object" },
+		{ "json", OPTION_FLAG, &json, 0, NULL, "one JSON object" },
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv, "usage: gpunvme list [--json]", defs, NULL, 0);
 
 	if (ret != GO_ON)
 		return ret;
-	if (json)
-		printf("{\"controllers\": [");
-	if (!list_controllers(json) && !json)
-		printf("this machine has no NVMe controllers on its PCI bus\n");
-	if (json)
-		printf("], \"gpus\": [");
-	if (!list_gpus(json) && !json)
-		printf("this machine has no GPUs that lanes can run on\n");
-	if (json)
-		printf("]}\n");
+	result = json ? json_object_new_object() : NULL;
+	show_controllers(result ? put_list(result, "controllers") : NULL);
+	show_gpus(result ? put_list(result, "gpus") : NULL);
+	if (result)
+		print_object(result);
 	return EXIT_DONE;
 }

@@ -4,6 +4,11 @@
  */
 #include "verbs.h"
 
+#include "common/progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
 static const char *const meaning[GPUNVME_LITMUS_TESTS] = {
 	[GPUNVME_LITMUS_ORDER] = "entries are written before their doorbell",
 	[GPUNVME_LITMUS_CQE] = "completions are seen although caches held the entry",
@@ -29,37 +34,63 @@ static void print_table(const struct session *s, const struct gpunvme_litmus *l)
 
 static void print_json(const struct session *s, const struct gpunvme_litmus *l)
 {
-	printf("{\"device\": ");
-	json_string(s->info.model);
-	printf(", \"lanes\": ");
-	json_string(s->gpu_info.name);
-	printf(", \"failed\": %u, \"cqe16\": %s, \"no_readback\": %s, \"tests\": {", l->failed,
-	       l->qp_flags & GPUNVME_QP_CQE16 ? "true" : "false", l->qp_flags & GPUNVME_QP_NO_READBACK ? "true" : "false");
+	struct json_object *json = json_object_new_object(), *tests;
+
+	put_text(json, "device", s->info.model);
+	put_text(json, "lanes", s->gpu_info.name);
+	put_count(json, "failed", l->failed);
+	put_bool(json, "cqe16", (l->qp_flags & GPUNVME_QP_CQE16) != 0);
+	put_bool(json, "no_readback", (l->qp_flags & GPUNVME_QP_NO_READBACK) != 0);
+	tests = put_object(json, "tests");
 	for (unsigned i = 0; i < GPUNVME_LITMUS_TESTS; i++) {
 		const struct gpunvme_litmus_result *t = &l->test[i];
+		struct json_object *test = put_object(tests, t->name);
 
-		printf("%s\"%s\": {\"verdict\": \"%s\", \"commands\": %" PRIu64 ", \"faults\": %u, \"mean_us\": %.2f, \"worst_us\": %.2f, "
-		       "\"why\": ", i ? ", " : "", t->name, verdict[t->verdict], t->commands, t->faults, t->mean_us, t->worst_us);
-		json_string(t->why);
-		putchar('}');
+		put_text(test, "verdict", verdict[t->verdict]);
+		put_count(test, "commands", t->commands);
+		put_count(test, "faults", t->faults);
+		put_real(test, "mean_us", t->mean_us, 2);
+		put_real(test, "worst_us", t->worst_us, 2);
+		put_text(test, "why", t->why);
 	}
-	printf("}}\n");
+	print_object(json);
+}
+
+static void show_progress(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)total;
+	progress_show(ctx, done);
+}
+
+/* Takes long: somebody who watches sees how long. */
+static int run_tests(struct session *s, struct gpunvme_litmus_opts *opts, struct gpunvme_litmus *l)
+{
+	struct progress bar;
+	int ret;
+
+	progress_start(&bar, (uint64_t)opts->commands * GPUNVME_LITMUS_TESTS, "commands");
+	opts->progress = show_progress;
+	opts->progress_ctx = &bar;
+	ret = gpunvme_litmus_run(s->dev, s->gpu, opts, l);
+	progress_end(&bar);
+	return ret ? failed("%s", why(ret)) : GO_ON;
 }
 
 int verb_litmus(int argc, char **argv)
 {
 	struct session_opts o = SESSION_OPTS_INIT;
-	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	struct gpunvme_litmus l = { .size = sizeof(l) };
+	struct gpunvme_litmus_opts opts = { .size = sizeof(opts), .commands = 100000 };
+	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 	struct session s;
 	const struct option_def defs[] = {
+		OPTION_DEV(&o),
 		OPTION_GPU(&o),
-		{ "commands", OPTION_U32, &opts.commands, 1, "N        of each test (default 100000)" },
+		{ "commands", OPTION_U32, &opts.commands, 1, "N", "of each test (default 100000)" },
 		OPTION_JSON(&o),
 		OPTION_VERBOSE(&o),
 		OPTIONS_END,
 	};
-	int ret = parse_verb(argc, argv,
+	int ret = session_options(argc, argv,
 			     "usage: gpunvme litmus URI [options]\nDoes this machine keep the order that queues rely on? Only reads.",
 			     defs, &o, NULL);
 
@@ -68,10 +99,8 @@ int verb_litmus(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	ret = session_open_gpu(&s, &o);
-	if (ret == GO_ON) {
-		ret = gpunvme_litmus(s.dev, s.gpu, &opts, &l);
-		ret = ret ? failed("%s", why(ret)) : GO_ON;
-	}
+	if (ret == GO_ON)
+		ret = run_tests(&s, &opts, &l);
 	if (ret == GO_ON) {
 		(o.json ? print_json : print_table)(&s, &l);
 		ret = l.failed ? EXIT_FAILED : EXIT_DONE;

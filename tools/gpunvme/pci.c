@@ -4,6 +4,8 @@
  */
 #include "verbs.h"
 
+#include <string.h>
+
 /* The one operand. */
 static int parse_address(int argc, char **argv, const char *usage, const struct option_def *defs, const char **address)
 {
@@ -22,7 +24,7 @@ int verb_bind(int argc, char **argv)
 {
 	const char *address = NULL, *user = NULL;
 	const struct option_def defs[] = {
-		{ "user", OPTION_TEXT, &user, 0, "NAME     let this user open it" },
+		{ "user", OPTION_TEXT, &user, 0, "NAME", "let this user open it" },
 		OPTIONS_END,
 	};
 	int ret = parse_address(argc, argv, "usage: gpunvme bind ADDRESS [--user NAME]", defs, &address);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The embedded code objects. code_objects.inc, written when the build is configured, has a line EMBED(name, "file") for each. */
+/* The embedded code objects. code_objects.inc, which configuring writes, has a line EMBED(symbol, "name", "file") of each. */
 #include "gpu/kernels/code_object.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "util/bits.h"
 #include "util/log.h"
 
-#define EMBED(name, file)                                                                                                          \
+#define EMBED(name, gfx, file)                                                                                                     \
 	extern const char gnv_code_##name[], gnv_code_end_##name[];                                                                \
 	__asm__(".pushsection .rodata\n\t.balign 256\n"                                                                            \
 		"\t.globl gnv_code_" #name "\n\t.hidden gnv_code_" #name "\ngnv_code_" #name ":\n\t.incbin \"" file "\"\n"         \
@@ -20,10 +20,21 @@
 static const struct {
 	const char *gfx, *start, *end;
 } embedded[] = {
-#define EMBED(name, file) { #name, gnv_code_##name, gnv_code_end_##name },
+#define EMBED(name, gfx, file) { gfx, gnv_code_##name, gnv_code_end_##name },
 #include "code_objects.inc"
 #undef EMBED
 	{ NULL, NULL, NULL },
+};
+
+/* Which GPUs a generic object serves, by LLVM's AMDGPUUsage, "generic processors". */
+static const struct {
+	const char *generic, *serves;
+} generics[] = {
+	{ "gfx9-generic", "gfx900 gfx902 gfx904 gfx906 gfx909 gfx90c" },
+	{ "gfx9-4-generic", "gfx942 gfx950" },
+	{ "gfx10-3-generic", "gfx1030 gfx1031 gfx1032 gfx1033 gfx1034 gfx1035 gfx1036" },
+	{ "gfx11-generic", "gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153" },
+	{ "gfx12-generic", "gfx1200 gfx1201" },
 };
 
 #define KERNEL_NAME(upper, lower) [GNV_KERNEL_##upper] = "gnvk_" #lower,
@@ -31,7 +42,9 @@ const char *const gnv_kernel_names[GNV_KERNELS] = { GNV_KERNEL_LIST(KERNEL_NAME)
 
 int gnv_code_object_at(unsigned index, struct gnv_code_object *object)
 {
-	if (index >= GNV_ARRAY_LEN(embedded) - 1)
+	size_t count = GNV_ARRAY_LEN(embedded) - 1;
+
+	if (index >= count)
 		return -ENOENT;
 	object->gfx = embedded[index].gfx;
 	object->elf = embedded[index].start;
@@ -56,18 +69,39 @@ static int explain(const char *gfx, size_t len)
 			(int)len, gfx, list, (int)len, gfx);
 }
 
-int gnv_code_object_find(const char *gfx, struct gnv_code_object *object)
+static bool is_embedded(const char *gfx, size_t len, struct gnv_code_object *object)
 {
-	const char *name = strstr(gfx, "gfx") ? strstr(gfx, "gfx") : gfx;
-	size_t len = gnv_min(strcspn(name, ":"), 64u);
 	struct gnv_code_object o;
 	unsigned i;
 
 	for (i = 0; !gnv_code_object_at(i, &o); i++) {
-		if (strlen(o.gfx) == len && !memcmp(o.gfx, name, len)) {
+		if (strlen(o.gfx) == len && !memcmp(o.gfx, gfx, len)) {
 			*object = o;
-			return 0;
+			return true;
 		}
 	}
+	return false;
+}
+
+/* Is it one of these words? */
+static bool is_among(const char *words, const char *gfx, size_t len)
+{
+	for (; *words; words += strcspn(words, " "), words += strspn(words, " "))
+		if (strcspn(words, " ") == len && !memcmp(words, gfx, len))
+			return true;
+	return false;
+}
+
+int gnv_code_object_find(const char *gfx, struct gnv_code_object *object)
+{
+	const char *name = strstr(gfx, "gfx") ? strstr(gfx, "gfx") : gfx;
+	size_t len = gnv_min(strcspn(name, ":"), 64u);
+	unsigned i;
+
+	if (is_embedded(name, len, object))
+		return 0;
+	for (i = 0; i < GNV_ARRAY_LEN(generics); i++)
+		if (is_among(generics[i].serves, name, len) && is_embedded(generics[i].generic, strlen(generics[i].generic), object))
+			return 0;
 	return explain(name, len);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The library's kernels as machine code for AMD GPUs, embedded when the library was built (kernels/CMakeLists.txt). Code objects of
- * version 4, which every ROCm from 4.1 on loads.
+ * version 4, which every ROCm from 4.1 on loads; and behind them generic ones of version 6, for the rest of each family,
+ * which need a ROCm that loads those (hsa-runtime's registry of ISAs names them).
  */
 #ifndef GNV_GPU_KERNELS_CODE_OBJECT_H
 #define GNV_GPU_KERNELS_CODE_OBJECT_H
@@ -9,7 +10,7 @@
 #include <stddef.h>
 
 struct gnv_code_object {
-	const char *gfx; /* as in "gfx1100", without features */
+	const char *gfx; /* as in "gfx1100" or "gfx11-generic", without features */
 	const void *elf;
 	size_t len;
 };
@@ -21,7 +22,7 @@ extern const char *const gnv_kernel_names[];
 int gnv_code_object_at(unsigned index, struct gnv_code_object *object);
 
 /*
- * gnv_code_object_find() - the code for one GPU
+ * gnv_code_object_find() - the code for one GPU: its own, else that of its family
  * @gfx:    name of the GPU, as in "gfx90a" or "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"; only the middle matters
  * @object: set on success; constant memory of the library
  * Return: 0; -EOPNOTSUPP with a sentence that says which GPUs this build has code for and how to get others.

@@ -2,8 +2,9 @@
 # The library's kernels: as C for CPU lanes; embedded, as code objects for AMD GPUs and as PTX for NVIDIA GPUs, of which one text does
 # for all from compute capability 7.5 on. clang 19 and lld 19 are all that needs; without them the library is built without code for
 # GPUs and says so when one is asked for.
-set(GPUNVME_GFX "gfx906;gfx908;gfx90a;gfx942;gfx1030;gfx1100;gfx1101;gfx1102;gfx1103;gfx1150;gfx1151;gfx1200;gfx1201" CACHE STRING
-  "AMD GPUs to have kernels for (a list; empty: none)")
+set(GPUNVME_GFX "gfx906;gfx908;gfx90a;gfx942;gfx1030;gfx1100;gfx1101;gfx1102;gfx1103;gfx1150;gfx1151;gfx1200;gfx1201;\
+gfx9-generic;gfx9-4-generic;gfx10-3-generic;gfx11-generic;gfx12-generic" CACHE STRING
+  "AMD GPUs to have kernels for (a list; empty: none); those that end in -generic serve the rest of a family")
 function(gpunvme_is_clang_19 is program)
   execute_process(COMMAND ${program} --version OUTPUT_VARIABLE text ERROR_QUIET)
   if(NOT text MATCHES "clang version ([0-9]+)" OR CMAKE_MATCH_1 LESS 19)
@@ -27,17 +28,33 @@ set(made ${CMAKE_CURRENT_BINARY_DIR}/gpu/kernels)
 set(objects "")
 set(lines "")
 foreach(gfx IN LISTS gfx_list)
+  # A generic one wants version 6, of which clang 19 warns that it is new, and a compiler that knows it: gfx9-4-generic clang 20.
+  set(version -mcode-object-version=4 -Werror)
+  if(gfx MATCHES "-generic$")
+    set(version -mcode-object-version=6)
+    execute_process(COMMAND ${GPUNVME_GPU_CLANG} --target=amdgcn-amd-amdhsa -mcpu=${gfx} -nogpulib -E -x c /dev/null
+      RESULT_VARIABLE unknown OUTPUT_QUIET ERROR_QUIET)
+    if(unknown)
+      message(STATUS "No kernels for ${gfx}: ${GPUNVME_GPU_CLANG} does not know it")
+      continue()
+    endif()
+  endif()
   set(object ${made}/${gfx}.co)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${GPUNVME_GPU_CLANG} -x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib --offload-arch=${gfx}
-      -mcode-object-version=4 -O2 -Wall -Wextra -Werror -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/device
+    COMMAND ${GPUNVME_GPU_CLANG} -x hip --cuda-device-only -fuse-cuid=none --no-gpu-bundle-output -nogpuinc -nogpulib --offload-arch=${gfx}
+      ${version} -O2 -Wall -Wextra -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/device
       -I${PROJECT_SOURCE_DIR}/lib -MD -MF ${object}.d -o ${object} ${here}/kernels.c
     DEPENDS ${here}/kernels.c DEPFILE ${object}.d COMMENT "Kernels for ${gfx}" VERBATIM)
   list(APPEND objects ${object})
-  string(APPEND lines "EMBED(${gfx}, \"${object}\")\n")
+  string(MAKE_C_IDENTIFIER ${gfx} symbol)
+  string(APPEND lines "EMBED(${symbol}, \"${gfx}\", \"${object}\")\n")
 endforeach()
 file(CONFIGURE OUTPUT ${made}/code_objects.inc CONTENT "${lines}" @ONLY)
-target_sources(gpunvme_objects PRIVATE ${here}/code_object.c ${here}/kernels.c)
+target_sources(gpunvme_objects PRIVATE ${here}/code_object.c)
+add_library(gpunvme_kernels OBJECT ${here}/kernels.c) # the GPUs that tests play run them, too
+gpunvme_compile(gpunvme_kernels)
+target_include_directories(gpunvme_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(gpunvme_kernels PRIVATE gpunvme_device)
 set_source_files_properties(${here}/code_object.c PROPERTIES OBJECT_DEPENDS "${objects}" INCLUDE_DIRECTORIES ${made})
 
 option(GPUNVME_PTX "have kernels for NVIDIA GPUs" ON)

@@ -50,6 +50,23 @@ GNVK_FN void gnvk_touch(uint64_t at)
 #endif
 }
 
+/* GNVK_OWN_DQ(dq, from): a descriptor that is the same for all lanes of a wave, where they reach it soonest, as *dq. */
+#if defined(GNVD_CUDA)
+#define GNVK_OWN_DQ(dq, from)                                                                                                      \
+	GNVD_SHARED struct gpunvme_dq dq##_of_wave[GNV_KERNEL_GROUP / 32];                                                         \
+	const struct gpunvme_dq *dq = &dq##_of_wave[gnvd_block_lane() / 32];                                                       \
+                                                                                                                                   \
+	if (gnvd_block_lane() % 32 == 0)                                                                                           \
+		dq##_of_wave[gnvd_block_lane() / 32] = *(from);                                                                    \
+	gnvd_block_sync(dq)
+#else
+#define GNVK_OWN_DQ(dq, from)                                                                                                      \
+	struct gpunvme_dq dq##_own;                                                                                                \
+	const struct gpunvme_dq *dq = &dq##_own;                                                                                   \
+                                                                                                                                   \
+	__builtin_memcpy(&dq##_own, (const void *)(from), sizeof(dq##_own))
+#endif
+
 /* A number that all lanes of a group share. */
 GNVK_FN uint32_t gnvk_group(void)
 {

@@ -64,9 +64,9 @@ GNVK_KERNEL(ring)
 
 GNVK_KERNEL(copy)
 {
-	uint32_t lane = gpunvme_lane(), n = 0, opc = a->flush ? GPUNVME_IO_FLUSH : a->write ? GPUNVME_IO_WRITE : GPUNVME_IO_READ;
+	uint32_t lane = gpunvme_lane(), n = 0, op = a->op & (GPUNVME_RW_FUA | 3), flush = op == GPUNVME_IO_FLUSH; /* 3: no other opcode */
 	GNVK_GLOBAL struct gnv_copy_result *result = GNVK_AT(struct gnv_copy_result, a->result) + lane;
-	uint64_t at = (uint64_t)lane * a->step, end = a->flush ? 1 : a->nblocks, stride = (uint64_t)gpunvme_lanes() * a->step;
+	uint64_t at = (uint64_t)lane * a->step, end = flush ? 1 : a->nblocks, stride = (uint64_t)gpunvme_lanes() * a->step;
 	struct gpunvme_dq dq;
 	int status = 0;
 
@@ -74,14 +74,42 @@ GNVK_KERNEL(copy)
 	__builtin_memcpy(&dq, (const void *)(GNVK_AT(const struct gpunvme_dq, a->dq) + gnvk_group() % a->queues), sizeof(dq));
 	/* As gpunvme_read(), _write() and _flush(), which differ in the opcode alone, so that their code is there once. */
 	for (; at < end && !status; at += stride) {
-		n = a->flush ? 0 : end - at < a->step ? (uint32_t)(end - at) : a->step; /* a flush has no blocks to count down */
-		status = a->flush ? gnvd_check_dq(&dq) : gnvd_check_window(&dq, a->lba + at, n, (int)a->write);
-		if (!status && !a->flush)
+		n = flush ? 0 : end - at < a->step ? (uint32_t)(end - at) : a->step; /* a flush has no blocks to count down */
+		status = flush ? gnvd_check_dq(&dq) : gnvd_check_window(&dq, a->lba + at, n, GNVD_OPC(op) == GPUNVME_IO_WRITE);
+		if (!status && !flush)
 			status = gnvd_check_buffer(&dq, &a->dbuf, at << dq.lba_shift, n);
-		status = gnvd_run(&dq, &a->dbuf, at << dq.lba_shift, a->lba + at, n, opc, status);
+		status = gnvd_run(&dq, &a->dbuf, at << dq.lba_shift, a->lba + at, n, op, status);
 	}
 	result->lba = a->lba + at - (status ? stride : 0);
 	result->nblocks = n;
+	result->status = status;
+}
+
+GNVK_KERNEL(load)
+{
+	GNVK_GLOBAL struct gnv_load_result *result = GNVK_AT(struct gnv_load_result, a->result) + gpunvme_lane();
+	uint64_t began = gnvd_clock(), done = 0, slot = (a->seed + gpunvme_lane()) % a->slots;
+	uint64_t random = (a->seed + gpunvme_lane() + 1) * 0x9e3779b97f4a7c15ull, offset;
+	uint32_t opc = a->write ? GPUNVME_IO_WRITE : GPUNVME_IO_READ;
+	int status = 0;
+	GNVK_OWN_DQ(dq, GNVK_AT(const struct gpunvme_dq, a->dq) + gnvd_wave_number() % a->queues);
+
+	offset = gpunvme_lane() % a->places * ((uint64_t)a->nblocks << dq->lba_shift);
+	while (!status && gnvd_clock() - began < a->ticks) {
+		if (a->random) {
+			random ^= random << 13;
+			random ^= random >> 7;
+			random ^= random << 17;
+			slot = random % a->slots;
+		}
+		status = gnvd_check_window(dq, slot * a->nblocks, a->nblocks, (int)a->write);
+		status = gnvd_run(dq, &a->dbuf, offset, slot * a->nblocks, a->nblocks, opc, status);
+		done += !status;
+		slot = (slot + gpunvme_lanes()) % a->slots;
+	}
+	result->commands = done;
+	result->began = began;
+	result->ended = gnvd_clock();
 	result->status = status;
 }
 

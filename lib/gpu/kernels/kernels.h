@@ -15,7 +15,9 @@
 #define GNV_KERNEL_GROUP 256
 
 /* All there are, as X(enumerator, name). */
-#define GNV_KERNEL_LIST(X) X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(LITMUS, litmus)
+#define GNV_KERNEL_LIST(X)                                                                                                         \
+	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(LOAD, load) \
+	X(LITMUS, litmus)
 
 #define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
 enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
@@ -78,7 +80,7 @@ struct gnv_ring_args {
 
 /*
  * Any number of lanes: each moves every lanes-th transfer of `step` blocks until its first failure. Groups take turns with the
- * queues. With `flush` set one lane only flushes.
+ * queues. To flush there is one lane.
  */
 struct gnv_copy_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
@@ -88,14 +90,39 @@ struct gnv_copy_args {
 	uint64_t nblocks;
 	uint32_t step; /* blocks of one call */
 	uint32_t queues;
-	uint32_t write; /* else read */
-	uint32_t flush;
+	uint32_t op; /* GPUNVME_IO_READ, _WRITE, that with GPUNVME_RW_FUA, or _FLUSH */
+	uint32_t reserved;
 };
 
 struct gnv_copy_result {
 	uint64_t lba;
 	uint32_t nblocks;
 	int32_t status; /* 0: all that the lane did succeeded */
+};
+
+/*
+ * Any number of lanes: each issues commands of `nblocks` for some time, one after another, until its first failure. Waves take
+ * turns with the queues, lanes with the places of the buffer.
+ */
+struct gnv_load_args {
+	uint64_t dq; /* array of struct gpunvme_dq */
+	struct gpunvme_dbuf dbuf;
+	uint64_t result; /* array of struct gnv_load_result, one for each lane */
+	uint64_t ticks;  /* for which commands are begun */
+	uint64_t slots;  /* places of a command in the view */
+	uint64_t places; /* in the buffer */
+	uint64_t seed;   /* of random places, or the first one */
+	uint32_t nblocks;
+	uint32_t queues;
+	uint32_t write;
+	uint32_t random;
+};
+
+struct gnv_load_result {
+	uint64_t commands; /* that succeeded */
+	uint64_t began, ended; /* lane clock */
+	int32_t status; /* the failure, or 0 */
+	uint32_t reserved;
 };
 
 /*
@@ -148,6 +175,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_fill_args) == 24, "layout of the argumen
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_selftest_args) == 232, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_ring_args) == 40, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_copy_args) == 88, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 240, "layout of the arguments");
 
 #endif

@@ -50,6 +50,39 @@ refused() {
   fi
 }
 
+# busy URI [OPTIONS]: endless I/O in the background as $load, with its outcome in /tmp/load; the controller has been taken, and lanes
+# had a second to begin.
+busy() {
+  gpunvme bench "$@" --seconds 300 --verbose >/tmp/load 2>&1 &
+  load=$!
+  left=600
+  until [ $(($(od -An -tu1 -j 4 -N 1 "/sys/bus/pci/devices/${1%%\?*}/config") & 4)) = 4 ] || [ $left = 0 ]; do
+    sleep 0.1
+    left=$((left - 1))
+  done
+  sleep 1
+}
+
+# ended NAME WORDS: the load ends by itself, far below its command time-out, and says WORDS
+ended() {
+  checks=$((checks + 1))
+  left=60
+  while kill -0 "$load" 2>/dev/null && [ $left -gt 0 ]; do
+    sleep 1
+    left=$((left - 1))
+  done
+  if kill -9 "$load" 2>/dev/null; then
+    complain "$1: still running after 60 s: $(cat /tmp/load)"
+    return
+  fi
+  wait "$load"
+  status=$?
+  [ $status = 1 ] || complain "$1: status $status: $(cat /tmp/load)"
+  grep -q "$2" /tmp/load || complain "$1: $(cat /tmp/load)"
+  grep -q "leaked" /tmp/load && complain "$1: $(cat /tmp/load)"
+  echo "ok: $1: $(tail -n 1 /tmp/load)"
+}
+
 # The device behind a root port, which is where tests/vm/run put it.
 behind() {
   for path in /sys/devices/pci000?:00/000?:00:"$1"/000?:*; do
@@ -82,7 +115,7 @@ copies() {
     head -c $bytes /dev/urandom >/tmp/file
     rm -f /tmp/copy
     ok "$1, write $bytes" write_file --dev "$2" --yes --lba 5 --queues 2 /tmp/file
-    ok "$1, read $bytes" read_file --dev "$2" --lba 5 --bytes $bytes --queues 2 /tmp/copy
+    ok "$1, read $bytes" read_file --dev "$2" --lba 5 --bytes $bytes --queues 2 --force /tmp/copy
     ok "$1, compare $bytes" cmp /tmp/file /tmp/copy
   done
 }

@@ -14,24 +14,35 @@
 
 int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
 int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
 int gpunvme_flush(const struct gpunvme_dq *dq);
 int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks);
 int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
 			struct gpunvme_req *req);
 int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
 			 uint32_t nblocks, struct gpunvme_req *req);
+int gpunvme_submit_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			     uint32_t nblocks, struct gpunvme_req *req);
 int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req);
 int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req);
+int gpunvme_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_submit_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			      uint32_t nblocks, struct gpunvme_req *req);
 int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req);
 int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks);
 int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req);
 #define GPUNVME_NO_TRANSFER 0xffffffffu
 int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
 int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_wave_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			   uint32_t nblocks);
+int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
 int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index);
 int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop);
 uint32_t gpunvme_lane(void);
 uint32_t gpunvme_lanes(void);
+uint32_t gnvd_wave_lanes(void);
 int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg);
 
 /* What tests use of the header's inside. */

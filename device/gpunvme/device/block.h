@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A workgroup's transfer: one range of a volume, cut into pieces that spread over lanes, queues and members. Only device.h includes
+ * this; its rules hold here too.
+ */
+#ifndef GPUNVME_DEVICE_BLOCK_H
+#define GPUNVME_DEVICE_BLOCK_H
+
+#include <gpunvme/device/volume.h>
+
+/*
+ * Pieces: within a stripe and within one command, small enough that every lane gets one, but no smaller than a page of 4 KiB.
+ * max_blocks may be any number; the PRP lists carry 256 pages from any place of a page. What the drive writes whole is one piece.
+ */
+GNVD_FN uint32_t gnvd_piece_shift(const struct gpunvme_dvol *v, const struct gnvd_part *p, uint32_t op)
+{
+	const struct gpunvme_dq *dq = gnvd_member_dq(v, p->m, 0);
+	uint32_t shift = 2u * dq->page_shift - 4u - v->lba_shift;
+	int together = v->members == 1 || p->begin >> v->stripe_shift == (p->end - 1) >> v->stripe_shift; /* in the buffer */
+
+	if (GNVD_OPC(op) == GPUNVME_IO_WRITE && together && p->end - p->begin <= dq->atomic)
+		return 63;
+	shift = v->members > 1 && v->stripe_shift < shift ? v->stripe_shift : shift;
+	while (shift && 1ull << shift > dq->max_blocks)
+		shift--;
+	while (shift + v->lba_shift > 12 && (p->end - p->begin) >> shift < p->slots)
+		shift--;
+	return shift;
+}
+
+/* Which of the waves serve member `m`, and which of their lanes is this? With fewer waves than members a wave serves several. */
+GNVD_FN void gnvd_share_out(const struct gpunvme_dvol *v, uint32_t m, struct gnvd_part *p)
+{
+	uint32_t width = gnvd_wave_lanes(), lanes = gnvd_block_lanes(), waves = (lanes + width - 1) / width;
+	uint32_t lane = gnvd_block_lane(), wave = lane / width, here = 1, rank = 0, last = wave;
+
+	if (waves > v->members) {
+		here = (waves - m + v->members - 1) / v->members;
+		rank = wave / v->members;
+		last = m + (here - 1) * v->members;
+	}
+	p->m = m;
+	p->slot = rank * width + lane % width;
+	p->slots = (here - 1) * width + (last == waves - 1 ? lanes - last * width : width);
+}
+
+/*
+ * All lanes of the wave move the pieces of one member. `failed` is the first failure so far: distance from the start of the
+ * transfer in bits 63:16, result in bits 15:0 (an error with bit 15).
+ */
+GNVD_FN uint64_t gnvd_move_part(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, const struct gnvd_part *p,
+				uint32_t op, uint64_t failed)
+{
+	uint64_t first = p->begin >> p->shift, last = (p->end - 1) >> p->shift, round, rounds = (last - first) / p->slots + 1;
+	uint64_t mine = failed;
+
+	for (round = 0; round < rounds; round++) {
+		uint64_t piece = first + round * p->slots + p->slot, from = piece << p->shift, to = (piece + 1) << p->shift, lba;
+		uint32_t turn = gnvd_wave_number() + (uint32_t)round;
+		int ret = piece <= last && mine == ~0ull ? 0 : GNVD_IDLE;
+
+		from = from < p->begin ? p->begin : from;
+		to = to > p->end ? p->end : to;
+		lba = from + (((from >> v->stripe_shift) * (v->members - 1) + p->m) << v->stripe_shift);
+		ret = gnvd_run_at(gnvd_member_dq(v, p->m, turn), GNVD_SITE_WAVE, gnvd_member_dbuf(buf, p->m),
+				  p->offset + ((lba - p->lba) << v->lba_shift), from, (uint32_t)(to - from), op, ret);
+		if (ret && ret != GNVD_IDLE)
+			mine = (lba - p->lba) << 16 | (ret > 0 ? (uint64_t)ret : 0x8000u + (uint64_t)-ret);
+	}
+	return mine < failed ? mine : failed;
+}
+
+GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+			  uint64_t nblocks, uint32_t op)
+{
+	uint32_t width = gnvd_wave_lanes(), waves = (gnvd_block_lanes() + width - 1) / width, came, m;
+	int ret = gnvd_check_transfer(v, buf, offset, lba, nblocks, GNVD_OPC(op) == GPUNVME_IO_WRITE);
+	const struct gpunvme_dq *any;
+	uint64_t failed = ~0ull;
+	struct gnvd_part p;
+
+	if (ret) /* the same for all: they came with the same arguments */
+		return ret;
+	any = gnvd_member_dq(v, 0, 0);
+	p.lba = lba + v->lba_first;
+	p.offset = offset;
+	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
+		gnvd_block_sync(any); /* what the others stored goes out with this lane's */
+	for (m = gnvd_block_lane() / width % v->members; m < v->members; m += waves) {
+		gnvd_share_out(v, m, &p);
+		if (!gnvd_member_range(v, p.lba, nblocks, &p))
+			continue;
+		p.shift = gnvd_piece_shift(v, &p, op);
+		failed = gnvd_move_part(v, buf, &p, op, failed);
+	}
+	failed = gnvd_block_min(any, failed, &came);
+	if (failed != ~0ull)
+		return failed & 0x8000 ? -(int)(failed & 0x7fff) : (int)(failed & 0x7fff);
+	return came == gnvd_block_lanes() ? 0 : -GPUNVME_EINVAL;
+}
+
+/**
+ * gpunvme_block_read() - read a contiguous range with a whole workgroup
+ * @v:       the volume
+ * @buf:     the buffer; its bytes are valid for all lanes of the workgroup when the call returns 0
+ * @offset:  bytes from the start of the buffer
+ * @lba:     first block, counted from the window
+ * @nblocks: blocks, any number
+ *
+ * All lanes of the workgroup (CPU lanes: of the wave) call together with the same arguments. The range is cut into pieces that
+ * spread over lanes, queues and members; a lane that meets a failure stops. Uses a few bytes of workgroup memory.
+ * Return: the same for all lanes. 0; the failure of the first piece, in LBA order, that failed (what lies before it was read);
+ * -GPUNVME_EINVAL also when lanes of the workgroup were missing; see the head of device.h.
+ */
+GPUNVME_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				  uint64_t nblocks)
+{
+	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_READ);
+}
+
+/**
+ * gpunvme_block_write() - write a contiguous range with a whole workgroup
+ * Parameters and rules as gpunvme_block_read(). What any lane of the workgroup stored before the call is written.
+ */
+GPUNVME_FN int gpunvme_block_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				   uint64_t nblocks)
+{
+	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE);
+}
+
+/**
+ * gpunvme_block_write_fua() - write a contiguous range with a whole workgroup, durably
+ * Parameters and rules as gpunvme_block_write(); otherwise as gpunvme_write_fua().
+ */
+GPUNVME_FN int gpunvme_block_write_fua(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
+				       uint64_t nblocks)
+{
+	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE | GPUNVME_RW_FUA);
+}
+
+#endif

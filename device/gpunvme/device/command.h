@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Commands from the arguments of a call: what is checked before anything is submitted, and the fields that follow from it.
+ */
+#ifndef GPUNVME_DEVICE_COMMAND_H
+#define GPUNVME_DEVICE_COMMAND_H
+
+#include <gpunvme/device/queue.h>
+
+/* What a call asks for, `op`, is an opcode, and GPUNVME_RW_FUA where its data is to be on the media. */
+#define GNVD_OPC(op) ((op) & 0xffu)
+
+/* May this header work on that descriptor? */
+GNVD_FN int gnvd_check_dq(const struct gpunvme_dq *dq)
+{
+	return dq->magic == GPUNVME_DQ_MAGIC && dq->major == GPUNVME_DQ_MAJOR ? 0 : -GPUNVME_EPROTONOSUPPORT;
+}
+
+GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, int write)
+{
+	int ret = gnvd_check_dq(dq);
+
+	if (ret)
+		return ret;
+	if (!nblocks)
+		return -GPUNVME_EINVAL;
+	if (write && !(dq->flags & GPUNVME_DQ_WRITE))
+		return -GPUNVME_EROFS;
+	return lba <= dq->lba_count && nblocks <= dq->lba_count - lba ? 0 : -GPUNVME_ERANGE;
+}
+
+GNVD_FN int gnvd_check_bytes(const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes)
+{
+	if ((dbuf->iova + offset) & 3)
+		return -GPUNVME_EINVAL;
+	return offset <= dbuf->len && bytes <= dbuf->len - offset ? 0 : -GPUNVME_ERANGE;
+}
+
+GNVD_FN int gnvd_check_buffer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint32_t nblocks)
+{
+	return gnvd_check_bytes(dbuf, offset, (uint64_t)nblocks << dq->lba_shift);
+}
+
+GNVD_FN int gnvd_check_range(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			     uint32_t nblocks)
+{
+	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+
+	if (!ret && !dq->deallocate)
+		ret = -GPUNVME_EOPNOTSUPP;
+	return ret ? ret : gnvd_check_bytes(dbuf, offset, sizeof(struct gpunvme_dsm_range));
+}
+
+/* Blocks that one Write Zeroes can set. */
+GNVD_FN uint32_t gnvd_most_zeroes(const struct gpunvme_dq *dq)
+{
+	return 65536u >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT);
+}
+
+/* Blocks that one command can move to or from `addr`. */
+GNVD_FN uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks)
+{
+	uint64_t page = 1ull << dq->page_shift, limit = dq->max_blocks;
+
+	/* The PRP copies keep 1 + page/16 pages unbroken. */
+	if (!(dq->flags & GPUNVME_DQ_SGL)) {
+		uint64_t span = ((page + (page * (page / 16))) - (addr & (page - 1))) >> dq->lba_shift;
+
+		limit = span < limit ? span : limit;
+	}
+	return nblocks < limit ? nblocks : (uint32_t)limit;
+}
+
+/*
+ * Of the blocks from lba on, those up to where the drive likes transfers to end. A write that it makes whole is not cut. Without a
+ * boundary multiples of 2^32 blocks are one, which does no harm. `more` are those behind the first; what it is made of is hidden,
+ * because else it would stay in a register for the command.
+ */
+GNVD_FN uint32_t gnvd_to_boundary(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, uint32_t op)
+{
+	uint32_t more = ~(gnvd_opaque32((uint32_t)dq->lba_first + (uint32_t)lba) | dq->boundary);
+
+	if (GNVD_OPC(op) == GPUNVME_IO_WRITE && nblocks <= dq->atomic && !(dq->flags & GPUNVME_DQ_TORN))
+		return nblocks;
+	return (nblocks - 1 < more ? nblocks - 1 : more) + 1;
+}
+
+/* The data pointer: PRP1 and PRP2, or an SGL data block. Nothing is written, the lists were built when the buffer was mapped. */
+GNVD_FN void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes,
+			   struct gnvd_cmd *c)
+{
+	uint64_t addr = dbuf->iova + offset, page = 1ull << dq->page_shift, pages, entry, list;
+
+	c->prp1 = addr;
+	c->dw0 |= dq->flags & GPUNVME_DQ_SGL ? GPUNVME_PSDT_SGL << 8 : 0;
+	if (dq->flags & GPUNVME_DQ_SGL) {
+		c->prp2 = bytes | (uint64_t)GPUNVME_SGL_ID_DATA_BLOCK << 56;
+		return;
+	}
+	pages = ((addr & (page - 1)) + bytes + page - 1) >> dq->page_shift;
+	if (pages <= 2) {
+		c->prp2 = pages == 2 ? (addr & ~(page - 1)) + page : 0;
+		return;
+	}
+	entry = ((addr - (dbuf->iova & ~(page - 1))) >> dq->page_shift) + 1;
+	list = (entry & (page / 8 - 1)) + pages - 1 <= page / 8 ? dbuf->prp_a : dbuf->prp_b;
+	c->prp2 = (list & ~(uint64_t)GPUNVME_DBUF_STRIDE) + (8 * entry << (list & GPUNVME_DBUF_STRIDE));
+}
+
+GNVD_FN void gnvd_set_blocks(const struct gpunvme_dq *dq, uint32_t op, uint64_t lba, uint32_t nblocks, struct gnvd_cmd *c)
+{
+	c->dw0 = GNVD_OPC(op);
+	c->slba = dq->lba_first + lba;
+	c->cdw12 = (nblocks - 1) | (op & GPUNVME_RW_FUA);
+	c->prp1 = c->prp2 = 0;
+}
+
+/* Deallocate n blocks: its one range stands in the buffer, and goes to the controller as the data of a write does. */
+GNVD_FN void gnvd_set_range(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			    uint32_t nblocks, struct gnvd_cmd *c)
+{
+	uint64_t at = dbuf->base + offset, first = dq->lba_first + lba;
+
+	gnvd_st32(at, 0);
+	gnvd_st32(at + offsetof(struct gpunvme_dsm_range, nlb), nblocks);
+	gnvd_st32(at + offsetof(struct gpunvme_dsm_range, slba), (uint32_t)first);
+	gnvd_st32(at + offsetof(struct gpunvme_dsm_range, slba) + 4, (uint32_t)(first >> 32));
+	c->dw0 = GPUNVME_IO_DSM;
+	c->slba = (uint64_t)GPUNVME_DSM_AD << 32; /* CDW11; CDW10 is 0: one range */
+	gnvd_set_data(dq, dbuf, offset, sizeof(struct gpunvme_dsm_range), c);
+}
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CPU threads as lanes: what platform.h asks for of memory and time. What a wave of threads is stands in cpu_wave.h, who starts
+ * them in cpu_launch.h.
+ */
+#ifndef GPUNVME_DEVICE_CPU_H
+#define GPUNVME_DEVICE_CPU_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#if !defined(CLOCK_MONOTONIC)
+#error "define _POSIX_C_SOURCE=200809L or _GNU_SOURCE, or include <gpunvme/device.h> before system headers"
+#endif
+
+/* ---- Numbers ---- */
+
+GNVD_FN uint32_t gnvd_same32(uint32_t v)
+{
+	return v;
+}
+
+GNVD_FN void gnvd_join(void)
+{
+}
+
+GNVD_FN uint32_t gnvd_opaque32(uint32_t v)
+{
+	return v;
+}
+
+GNVD_FN uint32_t gnvd_popc(uint64_t v)
+{
+	/* A CPU's baseline may have no instruction for it, and a lane on its own asks for one bit at most. */
+	if (!(v & (v - 1)))
+		return v != 0;
+	return (uint32_t)__builtin_popcountll(v);
+}
+
+GNVD_FN uint32_t gnvd_lowest(uint64_t v)
+{
+	return (uint32_t)__builtin_ctzll(v);
+}
+
+GNVD_FN uint32_t gnvd_highest(uint64_t v)
+{
+	return 63 - (uint32_t)__builtin_clzll(v);
+}
+
+/* ---- Words of the state ---- */
+
+GNVD_FN uint32_t gnvd_ld32(uint64_t a)
+{
+	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
+}
+
+GNVD_FN uint64_t gnvd_ld64(uint64_t a)
+{
+	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_RELAXED);
+}
+
+GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
+{
+	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
+}
+
+/* Nothing to do: gnvd_ld_after64 has acquired. */
+GNVD_FN void gnvd_order_agent(void)
+{
+}
+
+/* Nothing to do: gnvd_doorbell releases. */
+GNVD_FN void gnvd_order_system(void)
+{
+}
+
+GNVD_FN void gnvd_st32(uint64_t a, uint32_t v)
+{
+	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
+}
+
+GNVD_FN void gnvd_st64(uint64_t a, uint64_t v)
+{
+	/* Release, because `fetched` and freed result words hand ring slots over; free of charge on x86. */
+	__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v)
+{
+	__atomic_store_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
+{
+	return __atomic_exchange_n((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+}
+
+/* Not one step: of a word that says DONE only its owner makes something else. */
+GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
+{
+	uint64_t old = gnvd_ld_after64(a);
+
+	gnvd_st64(a, v);
+	return old;
+}
+
+GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v)
+{
+	return __atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+}
+
+GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v)
+{
+	__atomic_compare_exchange_n((uint32_t *)(uintptr_t)a, &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return expect;
+}
+
+GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v)
+{
+	__atomic_compare_exchange_n((uint64_t *)(uintptr_t)a, &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return expect;
+}
+
+GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v)
+{
+	return __atomic_fetch_and((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQUIRE);
+}
+
+GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v)
+{
+	return __atomic_fetch_or((uint64_t *)(uintptr_t)a, v, __ATOMIC_ACQ_REL);
+}
+
+GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v)
+{
+	return gnvd_or64(a, v);
+}
+
+GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
+{
+	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
+}
+
+/* Who stores it holds the drain lock, which orders him behind whoever stored before. */
+GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
+{
+	gnvd_st64(a, v);
+}
+
+/* ---- Rings and doorbells ---- */
+
+GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)
+{
+	return __atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_RELAXED);
+}
+
+GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		v[i] = gnvd_load_ring32(a[i]);
+}
+
+/* No CPU promises 16 bytes whole, so the host does not set GPUNVME_DQ_CQE16 for CPU lanes; dword 3 first all the same. */
+GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v)
+{
+	uint32_t i;
+
+	for (i = 4; i--;)
+		v[i] = __atomic_load_n((const uint32_t *)(uintptr_t)a + i, __ATOMIC_ACQUIRE);
+}
+
+GNVD_FN void gnvd_acquire_ring32(uint64_t a)
+{
+	(void)__atomic_load_n((const uint32_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
+}
+
+/* The controller's CPU has the line: ask for it before the store that has to wait for it. */
+GNVD_FN void gnvd_soon(uint64_t a)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)(uintptr_t)a));
+#else
+	(void)a;
+#endif
+}
+
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid)
+{
+	uint64_t *sqe = (uint64_t *)(uintptr_t)a;
+
+#define GNVD_STORE_TWO(i) __atomic_store_n(sqe + (i), w[2 * (i)] | (uint64_t)w[2 * (i) + 1] << 32, __ATOMIC_RELAXED)
+	__atomic_store_n(sqe, w[0] | cid << 16 | (uint64_t)w[1] << 32, __ATOMIC_RELAXED);
+	GNVD_STORE_TWO(1);
+	GNVD_STORE_TWO(2);
+	GNVD_STORE_TWO(3);
+	GNVD_STORE_TWO(4);
+	GNVD_STORE_TWO(5);
+	GNVD_STORE_TWO(6);
+	GNVD_STORE_TWO(7);
+#undef GNVD_STORE_TWO
+	gnvd_soon(a + 64);
+}
+
+GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v)
+{
+	__atomic_store_n((uint32_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
+}
+
+/* ---- Time ---- */
+
+GNVD_FN uint64_t gnvd_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+GNVD_FN void gnvd_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Spin, then yield, then sleep: a lane that waits long must not take the core from the controller's thread. */
+GNVD_FN void gnvd_pause(uint32_t turn)
+{
+	if (turn < 64) {
+		gnvd_cpu_relax();
+	} else if (turn < 4096) {
+		sched_yield();
+	} else {
+		struct timespec nap = { 0, 50000 };
+
+		nanosleep(&nap, NULL);
+	}
+}
+
+#include <gpunvme/device/cpu_wave.h>
+#include <gpunvme/device/cpu_launch.h>
+
+/* The controller may be a thread that waits for this core: about every 10 us it gets a chance. */
+GNVD_FN void gnvd_polled_in_vain(void)
+{
+	static GNVD_THREAD_LOCAL uint32_t polls;
+
+	if (++polls % 128 == 0)
+		sched_yield();
+}
+
+#endif

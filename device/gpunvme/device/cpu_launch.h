@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starts CPU threads as the lanes of a kernel.
+ */
+#ifndef GPUNVME_DEVICE_CPU_LAUNCH_H
+#define GPUNVME_DEVICE_CPU_LAUNCH_H
+
+static inline void *gnvd_cpu_run_lane(void *arg)
+{
+	struct gnvd_cpu_lane *self = (struct gnvd_cpu_lane *)arg;
+	int cancelled;
+
+	pthread_mutex_lock(&self->launch->gate);
+	cancelled = self->launch->cancelled;
+	pthread_mutex_unlock(&self->launch->gate);
+	if (cancelled)
+		return NULL;
+	gnvd_cpu_self = self;
+	self->launch->kernel(self->launch->arg);
+	gnvd_cpu_self = NULL;
+	if (self->wave) {
+		pthread_mutex_lock(&self->wave->lock);
+		self->wave->live--;
+		gnvd_cpu_close_if_all(self->wave);
+		pthread_mutex_unlock(&self->wave->lock);
+	}
+	return NULL;
+}
+
+static inline void gnvd_cpu_waves_init(struct gnvd_cpu_wave *wave, uint32_t waves, uint32_t lanes, uint32_t width)
+{
+	uint32_t i;
+
+	for (i = 0; i < waves; i++) {
+		pthread_mutex_init(&wave[i].lock, NULL);
+		wave[i].number = i;
+		wave[i].live = wave[i].lanes = i == waves - 1 && lanes % width ? lanes % width : width;
+		wave[i].free_groups = ~0ull >> (64 - GNVD_CPU_WIDTH);
+	}
+}
+
+/* Start all lanes or none, and wait for them. */
+static inline int gnvd_cpu_run(struct gnvd_cpu_launch *launch, struct gnvd_cpu_lane *lane, struct gnvd_cpu_wave *wave,
+			       uint32_t width)
+{
+	uint32_t i, started;
+	int ret = 0;
+
+	pthread_mutex_init(&launch->gate, NULL);
+	pthread_mutex_lock(&launch->gate);
+	for (started = 0; started < launch->lanes; started++) {
+		struct gnvd_cpu_lane *l = &lane[started];
+
+		l->wave = width > 1 ? &wave[started / width] : NULL;
+		l->index = started % width;
+		l->lane = started;
+		l->launch = launch;
+		ret = -pthread_create(&l->thread, NULL, gnvd_cpu_run_lane, l);
+		if (ret)
+			break;
+	}
+	launch->cancelled = ret != 0;
+	pthread_mutex_unlock(&launch->gate);
+	for (i = 0; i < started; i++)
+		pthread_join(lane[i].thread, NULL);
+	pthread_mutex_destroy(&launch->gate);
+	return ret;
+}
+
+/**
+ * gpunvme_cpu_launch() - run a kernel on CPU threads as lanes
+ * @lanes:  number of lanes, one thread each
+ * @width:  lanes of one wave: 1 to 32; the last wave may be narrower
+ * @kernel: called once on each lane with @arg; gpunvme_lane() tells them apart
+ * @arg:    the kernel's argument, shared by all lanes
+ *
+ * Returns when all lanes have returned. Any thread may call it, several at a time.
+ * Return: 0; -EINVAL lanes or width out of range; -ENOMEM; -EAGAIN no more threads (then no lane has run the kernel).
+ */
+static inline int gpunvme_cpu_launch(uint32_t lanes, uint32_t width, void (*kernel)(void *arg), void *arg)
+{
+	struct gnvd_cpu_launch launch;
+	struct gnvd_cpu_lane *lane;
+	struct gnvd_cpu_wave *wave;
+	uint32_t waves, i;
+	int ret = -ENOMEM;
+
+	if (!lanes || !width || width > GNVD_CPU_WIDTH || !kernel)
+		return -EINVAL;
+	waves = lanes / width + (lanes % width != 0);
+	launch.kernel = kernel;
+	launch.arg = arg;
+	launch.lanes = lanes;
+	lane = (struct gnvd_cpu_lane *)calloc(lanes, sizeof(*lane));
+	wave = (struct gnvd_cpu_wave *)calloc(waves, sizeof(*wave));
+	if (lane && wave) {
+		gnvd_cpu_waves_init(wave, waves, lanes, width);
+		ret = gnvd_cpu_run(&launch, lane, wave, width);
+		for (i = 0; i < waves; i++)
+			pthread_mutex_destroy(&wave[i].lock);
+	}
+	free(wave);
+	free(lane);
+	return ret;
+}
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the queue needs from a processor. This page lists all of it, as declarations with their contracts; cuda.h, amd.h and
+ * cpu.h each define every one of them, and whoever brings another kind of lanes writes a fourth such file.
+ *
+ * Addresses are 64-bit integers and are cast to the global address space by the platform, so that GPUs use global instead of
+ * flat accesses. Words of the queue state are atomic at agent (whole device) scope; rings and doorbells are shared with the
+ * controller and need system scope. The primitives that order name the word they order on, so that a race detector understands
+ * the CPU build.
+ */
+#ifndef GPUNVME_DEVICE_PLATFORM_H
+#define GPUNVME_DEVICE_PLATFORM_H
+
+#include <gpunvme/dq.h>
+
+#if defined(__CUDA_ARCH__)
+#define GNVD_CUDA 1
+#elif defined(__HIP_DEVICE_COMPILE__) || (defined(__AMDGCN__) && !defined(__HIP__))
+#define GNVD_AMD 1
+#else
+#define GNVD_CPU 1
+#endif
+
+#if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__)
+/* Attributes instead of __host__ __device__: they work without the vendor's headers. */
+#define GPUNVME_DEVICE __attribute__((host)) __attribute__((device))
+#if defined(__CUDACC__) && !defined(__clang__)
+#define GNVD_FN static __forceinline__ __attribute__((host)) __attribute__((device))
+#else
+#define GNVD_FN static inline __attribute__((always_inline)) __attribute__((host)) __attribute__((device))
+#endif
+#else
+#define GPUNVME_DEVICE
+#ifdef GPUNVME_CALLS /* for builds that look for mistakes: a tenth of the code to compile, slower lanes */
+#define GNVD_FN __attribute__((unused)) static
+#else
+#define GNVD_FN static inline __attribute__((always_inline))
+#endif
+#endif
+
+/* What kernels call. On a CPU that is a call; what is below is inlined into it, once for a lane on its own and once for waves. */
+#if defined(GNVD_CPU) && !defined(__CUDACC__)
+#define GPUNVME_FN GPUNVME_DEVICE static inline
+#else
+#define GPUNVME_FN GNVD_FN
+#endif
+
+/*
+ * Lanes are together only within the same of these. From GNVD_SITE_WAVE on all lanes of the wave come, by contract, and are waited
+ * for: there a wave is whole, whatever path its lanes took before.
+ */
+enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT, GNVD_SITE_PAGE, GNVD_SITE_UNPAGE, GNVD_SITE_ARRAY,
+		 GNVD_SITE_WAVE, GNVD_SITE_BLOCK };
+
+/* The lanes of one call: those that were together when it began. Everything below is the same for all of them but the last two. */
+struct gnvd_wave {
+	uint64_t mask;  /* one bit per lane */
+	uint32_t count; /* lanes in mask */
+	uint32_t hint;  /* of a wave that submits: gnvd_hint() */
+	uint32_t lane;  /* this lane's bit in mask */
+	uint32_t rank;  /* lanes of mask below this one; rank 0 leads */
+};
+
+/* ---- Numbers ---- */
+
+GNVD_FN uint32_t gnvd_popc(uint64_t v);    /* set bits */
+GNVD_FN uint32_t gnvd_lowest(uint64_t v);  /* position of the lowest set bit; v must not be 0 */
+GNVD_FN uint32_t gnvd_highest(uint64_t v); /* position of the highest set bit; v must not be 0 */
+
+/* A value that is the same for all lanes that are here: AMD GPUs keep it in scalar registers then. */
+GNVD_FN uint32_t gnvd_same32(uint32_t v);
+
+/*
+ * A compiler that merges the end of a branch that some lanes take with the end of one that all take no longer knows that what
+ * comes out of the latter is the same for all lanes. This keeps them apart.
+ */
+GNVD_FN void gnvd_join(void);
+
+/* A compiler that knows nothing of the number keeps neither what it was made of nor, of a constant, a copy for the whole call. */
+GNVD_FN uint32_t gnvd_opaque32(uint32_t v);
+
+/* ---- Words of the state: atomic for all lanes of the device, relaxed where nothing else is said ---- */
+
+GNVD_FN uint32_t gnvd_ld32(uint64_t a);
+GNVD_FN uint64_t gnvd_ld64(uint64_t a);
+GNVD_FN void gnvd_st32(uint64_t a, uint32_t v);
+GNVD_FN void gnvd_st64(uint64_t a, uint64_t v);
+
+/* Load; the caller's stores that depend on it come after what the writer did before. Who goes on to load orders first. */
+GNVD_FN uint64_t gnvd_ld_after64(uint64_t a);
+
+/* Store; what this lane did before comes before it. */
+GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v);
+
+/* The old value of each is the answer. Acquire and release: */
+GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v);
+GNVD_FN uint32_t gnvd_cas32(uint64_t a, uint32_t expect, uint32_t v);
+/* Release: */
+GNVD_FN uint64_t gnvd_or64(uint64_t a, uint64_t v);
+/* Only what depends on the value is ordered behind it: */
+GNVD_FN uint64_t gnvd_fetch_add64(uint64_t a, uint64_t v);
+GNVD_FN uint64_t gnvd_cas64(uint64_t a, uint64_t expect, uint64_t v);
+GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v);
+/* The same, released by what came before it: a gnvd_order_agent, or the answer of another atomic. */
+GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v);
+
+/* Without an answer. max: makes the word no less than that; who sees an older one may miss nothing by it. */
+GNVD_FN void gnvd_add64(uint64_t a, uint64_t v);
+GNVD_FN void gnvd_max64(uint64_t a, uint64_t v);
+
+/* Exchange of a word that says DONE; what the controller wrote before the word became that is seen by this lane, too. */
+GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v);
+
+/* What comes before is seen and done before what comes behind, for all lanes. */
+GNVD_FN void gnvd_order_agent(void);
+
+/* And for the controller. */
+GNVD_FN void gnvd_order_system(void);
+
+/* ---- Rings and doorbells: shared with the controller ---- */
+
+/* Load that no cache answers, for words the controller or the host writes. Several: their round trips overlap. */
+GNVD_FN uint32_t gnvd_load_ring32(uint64_t a);
+GNVD_FN void gnvd_load_ring32s(const uint64_t *a, uint32_t *v, uint32_t n);
+
+/* Four dwords that arrive whole, where the descriptor says so (GPUNVME_DQ_CQE16). */
+GNVD_FN void gnvd_load_ring128(uint64_t a, uint32_t *v);
+
+/* After the word was seen: everything the controller wrote before it is seen, too. */
+GNVD_FN void gnvd_acquire_ring32(uint64_t a);
+
+/* 64 bytes as four wide stores; dword 0 comes without the CID. Ordered by what comes before READY and the doorbell. */
+GNVD_FN void gnvd_store_sqe(uint64_t a, const uint32_t *w, uint32_t cid);
+
+/* The controller will be told by this word soon. */
+GNVD_FN void gnvd_soon(uint64_t a);
+
+/* Store to the controller, behind a gnvd_order_system. Doorbells of successive holders of gate or drain lock arrive in order. */
+GNVD_FN void gnvd_doorbell(uint64_t a, uint32_t v);
+
+/* ---- Time ---- */
+
+/* Ticks of one clock for all lanes of a queue; dq->ticks_per_ms of them are a millisecond. Never goes back for one lane. */
+GNVD_FN uint64_t gnvd_clock(void);
+
+/* A lane waits and has looked `turn` times in vain: let others have the processor. */
+GNVD_FN void gnvd_pause(uint32_t turn);
+
+/* A lane has polled in vain, and may go on so for ever: where lanes keep others from running, every so often give way. */
+GNVD_FN void gnvd_polled_in_vain(void);
+
+/* ---- The wave: the lanes that are together here and use the same queue, fixed for the whole call ---- */
+
+/* Fill w but for the hint. gnvd_leave() ends what it began. */
+GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site);
+GNVD_FN void gnvd_leave(const struct gnvd_wave *w);
+
+/* A number that differs between waves, to spread them over the CID map. */
+GNVD_FN uint32_t gnvd_hint(void);
+
+/*
+ * GNVD_EACH_QUEUE(dq) { }   the block runs once for each lane, with lanes of one queue at a time where a compiler knows no masks
+ * GNVD_APART(w, alone, together)   what a wave does, and what a lane on its own does, where that is compiled apart, without ballots
+ */
+
+#define GNVD_TOGETHER(w, what) GNVD_APART(w, what, what)
+
+/* Collectives: every lane of the wave comes. The lanes with pred set; the value of another lane. */
+GNVD_FN uint64_t gnvd_ballot(const struct gnvd_wave *w, int pred);
+GNVD_FN uint32_t gnvd_shfl32(const struct gnvd_wave *w, uint32_t v, uint32_t lane);
+GNVD_FN uint64_t gnvd_shfl64(const struct gnvd_wave *w, uint64_t v, uint32_t lane);
+
+/* May this lane do what one of those that are here does for all? At least one is told so; more than one costs time only. */
+GNVD_FN int gnvd_first(void);
+
+/* How many of these lanes are below this one. */
+GNVD_FN uint32_t gnvd_below(const struct gnvd_wave *w, uint64_t lanes);
+
+/* What its lanes did before comes before what its leader does behind. */
+GNVD_FN void gnvd_meet(const struct gnvd_wave *w);
+
+/* All earlier stores of the wave, then one word, by the leader. */
+GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v);
+
+/* ---- The workgroup ---- */
+
+/* This lane in its workgroup, of any dimensions, and how many there are; the workgroup's number; lanes of a whole wave. */
+GNVD_FN uint32_t gnvd_block_lane(void);
+GNVD_FN uint32_t gnvd_block_lanes(void);
+GNVD_FN uint32_t gnvd_block_number(void);
+GNVD_FN uint32_t gnvd_wave_lanes(void);
+
+/* All lanes of the workgroup come: what each did before, each sees behind it. */
+GNVD_FN void gnvd_block_sync(const struct gpunvme_dq *dq);
+
+/* The smallest of the lanes' values, for all of them; *came: how many took part. */
+GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_t *came);
+
+/* ---- The launch ---- */
+
+/* Number of this lane in the launch (x dimension), and how many there are. */
+GPUNVME_FN uint32_t gpunvme_lane(void);
+GPUNVME_FN uint32_t gpunvme_lanes(void);
+
+/* ---- Made of these ---- */
+
+GNVD_FN uint64_t gnvd_same64(uint64_t v)
+{
+	return gnvd_same32((uint32_t)v) | (uint64_t)gnvd_same32((uint32_t)(v >> 32)) << 32;
+}
+
+#if defined(GNVD_CUDA)
+#include <gpunvme/device/cuda.h>
+#elif defined(GNVD_AMD)
+#include <gpunvme/device/amd.h>
+#else
+#include <gpunvme/device/cpu.h>
+#endif
+
+/* The leader's value, for all. */
+GNVD_FN uint64_t gnvd_bcast64(const struct gnvd_wave *w, uint64_t v)
+{
+	return gnvd_shfl64(w, v, gnvd_lowest(w->mask));
+}
+
+GNVD_FN uint32_t gnvd_bcast32(const struct gnvd_wave *w, uint32_t v)
+{
+	return gnvd_shfl32(w, v, gnvd_lowest(w->mask));
+}
+
+/*
+ * How many ranks, from the leader on, have pred set without a gap; *next is the lane of the first that has not (undefined when
+ * all have).
+ */
+GNVD_FN uint32_t gnvd_leading(const struct gnvd_wave *w, int pred, uint32_t *next)
+{
+	uint64_t not_set = gnvd_ballot(w, !pred);
+
+	*next = not_set ? gnvd_lowest(not_set) : 0;
+	return not_set ? gnvd_popc(w->mask & ((not_set & (~not_set + 1)) - 1)) : w->count;
+}
+
+/* The lane that has the given rank (below w->count). */
+GNVD_FN uint32_t gnvd_lane_of_rank(const struct gnvd_wave *w, int is_it)
+{
+	return gnvd_lowest(gnvd_ballot(w, is_it));
+}
+
+#endif

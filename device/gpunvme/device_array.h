@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An array larger than memory, from a kernel: elements of 4, 8 or 16 bytes, side by side from the first byte of a cache's window
+ * on, and ranges of them. What device_pagecache.h says holds here too; a lane has a page for no longer than its call.
+ */
+#ifndef GPUNVME_DEVICE_ARRAY_H
+#define GPUNVME_DEVICE_ARRAY_H
+
+#include <gpunvme/device_pagecache.h>
+
+/* What is left of a lane's transfer, in bytes of the window. `value`: one element, in registers; NULL: to memory at `to`. */
+struct gnvd_elements {
+	uint64_t pos;
+	uint64_t left;
+	uint64_t to;
+	uint32_t *value;
+};
+
+/* From a page. Whole words: elements are no smaller, and lie at multiples of their size. */
+GNVD_FN void gnvd_copy_elements(const struct gnvd_elements *e, uint64_t from, uint64_t n)
+{
+	const uint32_t *words = (const uint32_t *)gnvd_lane_memory(from);
+	uint64_t i;
+
+	if (!e->value) {
+		for (i = 0; i < n; i += 4)
+			gnvd_st32(e->to + i, words[i / 4]);
+		return;
+	}
+	e->value[0] = words[0];
+	if (n >= 8)
+		e->value[1] = words[1];
+	if (n == 16) {
+		e->value[2] = words[2];
+		e->value[3] = words[3];
+	}
+}
+
+/*
+ * All lanes of the wave, page by page: each lane copies and gives back what it got before it looks for more, so that two frames
+ * serve any number of lanes. One that finds no frame tries again for as long as a command may take. Answers each lane's result.
+ */
+GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int ret,
+			      struct gnvd_elements *e)
+{
+	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
+	int open = !ret && e->left, err;
+	uint32_t turn = 0;
+
+	while (gnvd_ballot(w, open)) {
+		page = e->pos >> cache->page_shift;
+		err = gnvd_get_pages(dq, w, cache, open, page, &base);
+		n = size - (e->pos & (size - 1));
+		n = n < e->left ? n : e->left;
+		if (open && !err)
+			gnvd_copy_elements(e, base + (e->pos & (size - 1)), n);
+		gnvd_unrefer(w, open && !err, gnvd_page_at(cache, page));
+		if (open && !err) {
+			e->pos += n;
+			e->to += n;
+			e->left -= n;
+			until = 0;
+			open = e->left != 0;
+		}
+		if (!gnvd_ballot(w, open && err))
+			continue;
+		now = gnvd_clock();
+		until = until ? until : now + dq->cmd_timeout;
+		if (open && err && (err != -GPUNVME_EAGAIN || now > until)) {
+			ret = err;
+			open = 0;
+		}
+		gnvd_pause(turn++);
+	}
+	return ret;
+}
+
+/* `count` elements of `bytes` bytes from number `index` on: within the window? Fills e but for where they go. */
+GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint64_t count,
+				uint32_t bytes, struct gnvd_elements *e)
+{
+	uint32_t shift = bytes == 16 ? 4 : bytes == 8 ? 3 : 2;
+	uint64_t all = cache->lba_count << cache->lba_shift >> shift;
+	int ret = gnvd_check_page(dq, cache, 0);
+
+	e->pos = index << shift;
+	e->left = count << shift;
+	if (ret)
+		return ret;
+	if (bytes != 1u << shift)
+		return -GPUNVME_EINVAL;
+	return index <= all && count <= all - index ? 0 : -GPUNVME_ERANGE;
+}
+
+GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, int ret, struct gnvd_elements *e)
+{
+	struct gnvd_wave w;
+	int err = ret;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_ARRAY);
+		GNVD_TOGETHER(w, err = gnvd_get_elements(dq, &w, cache, ret, e));
+		gnvd_leave(&w);
+	}
+	return err;
+}
+
+/**
+ * gpunvme_array_get() - one element
+ * @dq:    the queue by which its page is read if it is not there
+ * @cache: the cache; element 0 is at the first byte of its window
+ * @index: number of the element
+ * @bytes: of an element: 4, 8 or 16; a constant
+ * @value: the element, on success; a variable of the lane's
+ *
+ * Return: 0; -GPUNVME_EINVAL no such size; -GPUNVME_ERANGE it lies beyond the end of the window; -GPUNVME_EAGAIN for as long as a
+ * command may take lanes had all pages that the cache can hold; others as gpunvme_page_get().
+ */
+GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
+				 void *value)
+{
+	uint32_t words[4] = { 0, 0, 0, 0 };
+	struct gnvd_elements e = { 0, 0, 0, words };
+	int ret = gnvd_check_elements(dq, cache, index, 1, bytes, &e);
+
+	ret = gnvd_run_elements(dq, cache, ret, &e);
+	if (!ret)
+		__builtin_memcpy(value, words, bytes);
+	return ret;
+}
+
+/**
+ * gpunvme_array_get_range() - elements that lie side by side
+ * @dq:    as gpunvme_array_get()
+ * @cache: the cache
+ * @index: number of the first element
+ * @count: how many; 0 does nothing
+ * @bytes: of an element: 4, 8 or 16
+ * @to:    where they go: memory of the lanes, a multiple of 4
+ *
+ * Each lane has a range of its own. Where a wave reads one row together, gpunvme_page_get() and a loop over its words are faster.
+ * Return: as gpunvme_array_get(); with a failure some of the elements may have been stored.
+ */
+GPUNVME_FN int gpunvme_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
+				       uint64_t count, uint32_t bytes, void *to)
+{
+	struct gnvd_elements e = { 0, 0, 0, NULL };
+	int ret = gnvd_check_elements(dq, cache, index, count, bytes, &e);
+
+	e.to = (uint64_t)(uintptr_t)to;
+	if (!ret && (e.to & 3))
+		ret = -GPUNVME_EINVAL;
+	return gnvd_run_elements(dq, cache, ret, &e);
+}
+
+#if defined(__cplusplus)
+#define GNVD_MEMBER GPUNVME_DEVICE inline __attribute__((always_inline))
+
+namespace gpunvme {
+
+/* The same for C++: a[i], a.range(i, n, to). A lane has its own; what fails first stays in error(), and such elements are T(). */
+template <typename T> class array {
+	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "elements have 4, 8 or 16 bytes");
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+	int failed;
+
+public:
+	GNVD_MEMBER array(const struct gpunvme_dq *queue, const struct gpunvme_dpages *pages) : dq(queue), cache(pages), failed(0)
+	{
+	}
+
+	GNVD_MEMBER uint64_t size() const
+	{
+		return (cache->lba_count << cache->lba_shift) / sizeof(T);
+	}
+
+	GNVD_MEMBER int error() const
+	{
+		return failed;
+	}
+
+	GNVD_MEMBER T operator[](uint64_t index)
+	{
+		T value = T();
+		int ret = gpunvme_array_get(dq, cache, index, sizeof(T), &value);
+
+		failed = failed ? failed : ret;
+		return value;
+	}
+
+	GNVD_MEMBER int range(uint64_t index, uint64_t count, T *to)
+	{
+		int ret = gpunvme_array_get_range(dq, cache, index, count, sizeof(T), to);
+
+		failed = failed ? failed : ret;
+		return ret;
+	}
+};
+
+}
+#endif
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cache of pages from a kernel: a namespace, or a window of it, of which the pages in use lie in memory (pagecache.h).
+ *
+ * A kernel receives a struct gpunvme_dpages (from gpunvme_pagecache_view) beside the queue. gpunvme_page_get() gives a lane a page,
+ * read if it was not there, which stays until the lane's gpunvme_page_put(); elements without pages are device_array.h's. The rules
+ * of <gpunvme/device.h> hold here too, and:
+ *
+ * - The queue's view must have the cache's blocks, and be of its device and namespace. Which queue a lane names is its own choice.
+ * - Lanes of a wave that come together for the same page pay for it once: one atomic, one read.
+ * - A lane may have many pages. When lanes have them all, who wants another gets -GPUNVME_EAGAIN at once: nobody waits for a lane.
+ *
+ * How it works. Each page of the window has a word (dq.h), and all that happens to the page is one atomic on that word:
+ *
+ *   EMPTY -> READING   compare-and-swap, by a lane that has a reference: it alone reads
+ *   READING -> VALID   by that lane, with the frame into which it has read
+ *   READING -> EMPTY   by that lane, with its failure, and one more in the count of failures
+ *   VALID -> EMPTY     compare-and-swap of a word without references, by a lane that needs its frame
+ *
+ * A lane adds its reference first, and looks then: a VALID page cannot go any more. If it is not, the lane goes on looking until it
+ * is (one of those that look reads), or until the count of failures is another than at first: then the failure is this lane's, too.
+ * What holds at any time:
+ *
+ * - A frame belongs to the VALID page whose word names it, to the one lane that took it, or it is free or lost; the word of a frame
+ *   says in which page's word to look, and may be out of date.
+ * - A frame is written by nobody while its page has a reference, and read by no lane that has none.
+ * - A word says all that is to be known of its page, so a compare-and-swap that finds what was seen before is right, whatever
+ *   happened between: there is nothing to be mistaken for something else, and no need of a generation.
+ * - While a page is READING its word changes by references only, so the reader's end is one addition.
+ * - Who reads waits for the device alone, which a queue bounds, and never for a frame; who waits for a page waits for a reader. A
+ *   wave goes through its waits together, so that no lane waits for one that cannot run. The clock passes by what has references or
+ *   is being read, and gives up after two rounds of the cache.
+ * - Where reads that never ended have taken all frames, a lane is told how the queue ended, at once.
+ * - A frame is used again after a read that has ended, with any status. One of a read that was given up (time-out, stop, a device
+ *   that is gone or broke the protocol) is lost, until the host finds that the device has no command: it may still write there.
+ */
+#ifndef GPUNVME_DEVICE_PAGECACHE_H
+#define GPUNVME_DEVICE_PAGECACHE_H
+
+#include <gpunvme/device.h>
+
+#define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
+#define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for a page: its reader may wait for room, too */
+#define GNVD_NEAR 128u /* frames that the clock's hand passes on behalf of one lane, before any unreferenced one is good enough */
+
+GNVD_FN uint64_t gnvd_page_at(const struct gpunvme_dpages *cache, uint64_t page)
+{
+	return cache->table + 8 * page;
+}
+
+GNVD_FN uint64_t gnvd_frame_at(const struct gpunvme_dpages *cache, uint32_t frame)
+{
+	return cache->frame + 8ull * frame;
+}
+
+GNVD_FN uint32_t gnvd_page_state(uint64_t word)
+{
+	return (uint32_t)(word & GPUNVME_PAGE_STATE);
+}
+
+/* Lanes of a wave that use several caches at once are counted for one of them. */
+GNVD_FN void gnvd_count_pages(const struct gpunvme_dpages *cache, const struct gnvd_wave *w, uint64_t at, uint64_t lanes)
+{
+	if (GPUNVME_COUNTERS && cache->flags & GPUNVME_DPAGES_STATS && lanes && w->rank == 0)
+		gnvd_add64(at, gnvd_popc(lanes));
+}
+
+/* ---- References ---- */
+
+/*
+ * Add `one` to the word at `at`, for each lane with `take` set; answers what the word was before, perhaps with the references of
+ * other lanes of the wave. The lanes of the first two words that several want are counted by their first one, the others act at
+ * once.
+ */
+GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, uint64_t one)
+{
+	uint64_t todo = gnvd_ballot(w, take), old = 0, same, theirs;
+	uint32_t first, turn;
+	int mine;
+
+	for (turn = 0; turn < 2 && todo; turn++) {
+		first = gnvd_lowest(todo);
+		theirs = gnvd_shfl64(w, at, first);
+		mine = take && at == theirs;
+		same = gnvd_ballot(w, mine);
+		if (gnvd_popc(same) == 1)
+			break;
+		theirs = 0;
+		if (w->lane == first)
+			theirs = gnvd_fetch_add64(at, one * gnvd_popc(same));
+		theirs = gnvd_shfl64(w, theirs, first);
+		if (mine) {
+			old = theirs;
+			take = 0;
+		}
+		todo &= ~same;
+	}
+	if (take)
+		old = gnvd_fetch_add64(at, one);
+	return old;
+}
+
+/* What the lanes have read of their pages comes before others may take these. */
+GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
+{
+	gnvd_order_agent();
+	gnvd_meet(w);
+	gnvd_refer(w, take, at, 0ull - GPUNVME_PAGE_REF);
+}
+
+/* ---- Frames ---- */
+
+/* Take the frame if it is free, or if its page has no reference and was not used lately; with `any`, though it was. */
+GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, int any, uint32_t *evicted)
+{
+	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
+
+	if (!owner)
+		return gnvd_cas64(gnvd_frame_at(cache, frame), 0, GPUNVME_FRAME_TAKEN) == 0;
+	if (owner >= GPUNVME_FRAME_LOST)
+		return 0;
+	at = gnvd_page_at(cache, owner - 1);
+	word = gnvd_ld64(at);
+	if ((word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID || word >> GPUNVME_PAGE_FRAME_SHIFT != frame)
+		return 0;
+	if (word & GPUNVME_PAGE_USED && !any) {
+		gnvd_cas64(at, word, word & ~GPUNVME_PAGE_USED);
+		return 0;
+	}
+	if (gnvd_cas64(at, word, word & GPUNVME_PAGE_FAILS) != word)
+		return 0;
+	(void)gnvd_ld_after64(at); /* what the lanes that gave it back have read, they have read */
+	*evicted = 1;
+	return 1;
+}
+
+/* A frame for this lane alone; cache->frames: there is none. */
+GNVD_FN uint32_t gnvd_find_frame(const struct gpunvme_dpages *cache, uint32_t *evicted)
+{
+	uint32_t frames = cache->frames, near = frames < GNVD_NEAR / 2 ? 2 * frames : GNVD_NEAR, frame = 0, i;
+
+	for (i = 0; i < near + frames; i++) {
+		if (i < near)
+			frame = (uint32_t)gnvd_fetch_add64(GNVD_PAGES_STATE(cache, hand), 1) % frames;
+		else
+			frame = frame + 1 < frames ? frame + 1 : 0;
+		if (gnvd_take_frame(cache, frame, i >= near, evicted)) {
+			gnvd_order_agent();
+			return frame;
+		}
+	}
+	return frames;
+}
+
+/* Of a read that failed. */
+GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame, int why)
+{
+	int lost = why == -GPUNVME_ETIMEDOUT || why == -GPUNVME_ECANCELED || why == -GPUNVME_EPROTO || why == -GPUNVME_ENODEV;
+
+	gnvd_st64(gnvd_frame_at(cache, frame), lost ? GPUNVME_FRAME_LOST : 0);
+	if (lost)
+		gnvd_add64(GNVD_PAGES_STATE(cache, lost), 1);
+}
+
+/* ---- Reading ---- */
+
+/* Blocks of a page: the window's last one may have less. */
+GNVD_FN uint32_t gnvd_page_blocks(const struct gpunvme_dpages *cache, uint64_t page)
+{
+	uint32_t all = 1u << (cache->page_shift - cache->lba_shift);
+	uint64_t left = cache->lba_count - (page << (cache->page_shift - cache->lba_shift));
+
+	return left < all ? (uint32_t)left : all;
+}
+
+/* Can the page be read by this queue? Asked before anybody waits for the lane that reads, or makes room for it. */
+GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page)
+{
+	uint64_t lba = cache->lba_first + (page << (cache->page_shift - cache->lba_shift)) - dq->lba_first;
+
+	if (cache->nsid != dq->nsid || cache->lba_shift != dq->lba_shift || (cache->device && dq->device && cache->device != dq->device))
+		return -GPUNVME_EXDEV;
+	return gnvd_check_window(dq, lba, gnvd_page_blocks(cache, page), 0);
+}
+
+/* Where and what to read of a page into a frame, and why not. */
+GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame,
+			    struct gnvd_left *left)
+{
+	left->offset = (uint64_t)frame << cache->page_shift;
+	left->lba = cache->lba_first + (page << (cache->page_shift - cache->lba_shift)) - dq->lba_first;
+	left->nblocks = gnvd_page_blocks(cache, page);
+	left->ret = 0;
+	if (frame >= cache->frames) /* which may be because the queue has ended, and its reads with it */
+		left->ret = gnvd_ld32(GNVD_STATE(dq, poison)) ? -GPUNVME_ESHUTDOWN : gnvd_full(dq);
+}
+
+/*
+ * The end of READING, by the lane that began it, as one addition to what the word was then. The owner's word comes first: who finds
+ * the page VALID without references finds its frame's owner, too, at the latest at the next round.
+ */
+GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame, uint64_t word, int ret)
+{
+	uint32_t result = ret ? (uint32_t)ret : frame;
+	uint64_t add = (uint64_t)(result - (uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT)) << GPUNVME_PAGE_FRAME_SHIFT;
+
+	if (!ret)
+		gnvd_st64(gnvd_frame_at(cache, frame), page + 1);
+	else if (frame < cache->frames)
+		gnvd_drop_frame(cache, frame, ret);
+	if (!ret)
+		add += GPUNVME_PAGE_VALID - GPUNVME_PAGE_READING + GPUNVME_PAGE_USED;
+	else
+		add += ((word + (1ull << GPUNVME_PAGE_FAILS_SHIFT)) & GPUNVME_PAGE_FAILS) - (word & GPUNVME_PAGE_FAILS) - GPUNVME_PAGE_READING;
+	gnvd_order_agent();
+	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
+}
+
+/* All lanes of the wave come; those with `mine` set end READING, of the word as it was before. Answers who had a frame. */
+GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				  int mine, uint64_t page, uint64_t word)
+{
+	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
+	uint32_t frame = 0, evicted = 0;
+	uint64_t misses;
+	int ret;
+
+	if (mine) {
+		frame = gnvd_find_frame(cache, &evicted);
+		gnvd_set_fetch(dq, cache, page, frame, &left);
+	}
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
+	gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
+	ret = left.ret;
+	if (mine)
+		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);
+	mine = mine && frame < cache->frames;
+	misses = gnvd_ballot(w, mine);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, misses), misses);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, failures), gnvd_ballot(w, mine && ret));
+	return misses;
+}
+
+/* Has the wave waited for too long? Readers end in the time of their queues, so this is for what should not be. */
+GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, uint64_t *deadline)
+{
+	uint64_t now = gnvd_clock();
+
+	if (!*deadline)
+		*deadline = now + GNVD_PAGE_WAIT * dq->cmd_timeout;
+	return now > *deadline;
+}
+
+/* What a lane sees of a page that it has referred to and that was not there. */
+enum gnvd_look { GNVD_LOOK_AGAIN, GNVD_LOOK_MINE, GNVD_LOOK_OVER };
+
+GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *word, int *ret)
+{
+	*word = gnvd_ld_after64(at);
+	if (gnvd_page_state(*word) == GPUNVME_PAGE_VALID)
+		return GNVD_LOOK_OVER;
+	if ((*word ^ first) & GPUNVME_PAGE_FAILS) {
+		*ret = (int)(uint32_t)(*word >> GPUNVME_PAGE_FRAME_SHIFT);
+		return GNVD_LOOK_OVER;
+	}
+	if (gnvd_page_state(*word) == GPUNVME_PAGE_EMPTY && gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)
+		return GNVD_LOOK_MINE;
+	return GNVD_LOOK_AGAIN;
+}
+
+/*
+ * The pages that were not there, of the lanes with `open` set; they have references. All lanes of the wave go through the loop
+ * together: what one of them has begun to read is read before any looks again, and their time begins anew (once a lane at most).
+ * Answers each lane's result; *word: its page's.
+ */
+GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int open,
+		      uint64_t page, uint64_t *word)
+{
+	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), mine;
+	enum gnvd_look look;
+	uint32_t turn = 0;
+	int ret = 0;
+
+	while (gnvd_ballot(w, open)) {
+		look = GNVD_LOOK_AGAIN;
+		if (open)
+			look = gnvd_look_at_page(gnvd_page_at(cache, page), first, word, &ret);
+		open = open && look != GNVD_LOOK_OVER;
+		mine = gnvd_ballot(w, look == GNVD_LOOK_MINE);
+		if (mine) {
+			waits &= ~gnvd_fetch_pages(dq, w, cache, look == GNVD_LOOK_MINE, page, *word);
+			deadline = turn = 0;
+			continue;
+		}
+		if ((turn & 15) == 15 && gnvd_page_late(dq, &deadline) && open) {
+			ret = -GPUNVME_ETIMEDOUT;
+			open = 0;
+		}
+		gnvd_pause(turn++);
+	}
+	waits &= gnvd_ballot(w, ret != -GPUNVME_EAGAIN);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, waits), waits);
+	return ret;
+}
+
+/* ---- Pages ---- */
+
+/* May this header work on the cache, and has it the page? */
+GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page)
+{
+	if (cache->magic != GPUNVME_DPAGES_MAGIC || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
+		return -GPUNVME_EPROTONOSUPPORT;
+	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
+}
+
+/*
+ * A page for each lane with `want` set: 0, *base is where it lies, and the lane has a reference; or why not. A reference too many,
+ * half of what the word can count, is the last before others' would run over.
+ */
+GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
+			   uint64_t page, uint64_t *base)
+{
+	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF), hits;
+	int full = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2;
+	int open = want && !full && gnvd_page_state(word) != GPUNVME_PAGE_VALID, ret = full ? -GPUNVME_EAGAIN : 0;
+
+	hits = gnvd_ballot(w, want && !full && !open);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, hits), hits);
+	if (want && !full && !open && !(word & GPUNVME_PAGE_USED))
+		gnvd_or_after64(at, GPUNVME_PAGE_USED);
+	if (open)
+		ret = gnvd_check_fetch(dq, cache, page);
+	open = open && !ret;
+	if (gnvd_ballot(w, open))
+		ret = gnvd_miss(dq, w, cache, open, page, &word) | ret;
+	if (gnvd_ballot(w, ret != 0))
+		gnvd_unrefer(w, ret != 0, at);
+	gnvd_order_agent(); /* the word before the bytes */
+	*base = cache->buf.base + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
+	return ret;
+}
+
+/**
+ * gpunvme_page_get() - have a page, and keep it
+ * @dq:    the queue by which it is read if it is not there
+ * @cache: the cache
+ * @page:  its number, counted from the first of the window
+ * @p:     set on success: its bytes are at p->base, for this lane, until gpunvme_page_put(). What lies behind the window's last
+ *         block in its last page is not defined
+ *
+ * Return: 0; -GPUNVME_EAGAIN lanes have, or are reading, all pages that the cache can hold, or this one has a million references:
+ * put some back; -GPUNVME_ERANGE there is no such page, or the queue's view has not its blocks; -GPUNVME_EXDEV the queue is another
+ * namespace's, or another device's; why the page could not be read, for all lanes that waited for it: see the head of device.h.
+ * After a failure the next call tries again.
+ */
+GPUNVME_FN int gpunvme_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
+				struct gpunvme_page *p)
+{
+	int ret = gnvd_check_page(dq, cache, page), err = 0;
+	uint64_t base = 0;
+	struct gnvd_wave w;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_PAGE);
+		GNVD_TOGETHER(w, err = gnvd_get_pages(dq, &w, cache, !ret, page, &base));
+		gnvd_leave(&w);
+	}
+	ret = ret ? ret : err;
+	if (!ret) {
+		p->base = base;
+		p->word = gnvd_page_at(cache, page);
+	}
+	return ret;
+}
+
+/**
+ * gpunvme_page_put() - give a page back
+ * @dq: as gpunvme_page_get(), any of the device's
+ * @p:  the page; consumed, this lane reads it no more
+ * Any lane may do it for the one that got the page, behind a barrier or fence of the kernel.
+ * Return: 0; -GPUNVME_ESTALE it was given back.
+ */
+GPUNVME_FN int gpunvme_page_put(const struct gpunvme_dq *dq, struct gpunvme_page *p)
+{
+	int has = p->word != 0;
+	struct gnvd_wave w;
+
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, GNVD_SITE_UNPAGE);
+		GNVD_TOGETHER(w, gnvd_unrefer(&w, has, p->word));
+		gnvd_leave(&w);
+	}
+	p->word = 0;
+	return has ? 0 : -GPUNVME_ESTALE;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+#include "copy_file.h"
+#include "permission.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Is the open or named file @st the image under the controller? */
+static int is_image(const struct copy_file *f, const struct stat *st)
+{
+	struct stat image;
+
+	return soft_stat(f->o->dev, &image) == 0 && image.st_dev == st->st_dev && image.st_ino == st->st_ino;
+}
+
+/* ---- Output ---- */
+
+int copy_file_write(struct copy_file *f, const void *buf, size_t len)
+{
+	for (size_t done = 0; done < len;) {
+		ssize_t n = write(f->fd, (const char *)buf + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+/* A file without a name in the folder of the output; where the file system knows no such thing, one with a name of its own. */
+static int open_part(struct copy_file *f)
+{
+	char *folder = strdup(f->target);
+
+	f->fd = folder ? open(dirname(folder), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
+	free(folder);
+	f->named = f->fd < 0;
+	if (f->named)
+		f->fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	return f->fd < 0 ? failed("cannot create '%s': %s", f->path, strerror(errno)) : GO_ON;
+}
+
+/* What there is under the name already: devices and pipes are written to, a file is replaced where its own name leads. */
+static int open_existing(struct copy_file *f, const struct stat *st)
+{
+	if (is_image(f, st))
+		return failed("'%s' is the image itself: name another file", f->name);
+	if (!f->path)
+		return GO_ON;
+	if (!S_ISREG(st->st_mode)) {
+		f->fd = open(f->path, O_WRONLY | O_CLOEXEC);
+		return f->fd < 0 ? failed("cannot create '%s': %s", f->path, strerror(errno)) : GO_ON;
+	}
+	if (!f->o->force)
+		return failed("'%s' exists: add --force to replace it", f->path);
+	f->target = realpath(f->path, NULL);
+	return f->target ? GO_ON : failed("cannot create '%s': %s", f->path, strerror(errno));
+}
+
+int copy_file_create(struct copy_file *f)
+{
+	struct stat st;
+	int ret = GO_ON;
+
+	f->fd = f->path ? -1 : STDOUT_FILENO;
+	if ((f->path ? stat(f->path, &st) : fstat(f->fd, &st)) == 0)
+		ret = open_existing(f, &st);
+	else if (f->path)
+		f->target = strdup(f->path);
+	if (ret != GO_ON || !f->target)
+		return ret;
+	if (asprintf(&f->part, "%s.%d.part", f->target, (int)getpid()) < 0)
+		return failed("no memory for a name");
+	return open_part(f);
+}
+
+/* Gives the complete file its name, in one step. File systems that cannot refuse to replace (NFS) rely on open_existing(). */
+static int publish(struct copy_file *f)
+{
+	char self[32];
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
+	if (!f->named && linkat(AT_FDCWD, self, AT_FDCWD, f->part, AT_SYMLINK_FOLLOW) < 0)
+		return failed("cannot create '%s': %s", f->part, strerror(errno));
+	f->named = 1;
+	if (renameat2(AT_FDCWD, f->part, AT_FDCWD, f->target, f->o->force ? 0 : RENAME_NOREPLACE) == 0 ||
+	    (errno == EINVAL && rename(f->part, f->target) == 0))
+		return GO_ON;
+	return failed("cannot create '%s': %s", f->path, strerror(errno));
+}
+
+int copy_file_finish(struct copy_file *f, int ret)
+{
+	if (ret == GO_ON && f->part)
+		ret = publish(f);
+	if (f->path && f->fd >= 0 && close(f->fd) < 0 && ret == GO_ON)
+		ret = failed("cannot write '%s': %s", f->path, strerror(errno));
+	if (ret != GO_ON && f->named)
+		unlink(f->part);
+	free(f->part);
+	free(f->target);
+	return ret;
+}
+
+/* ---- Input ---- */
+
+/* Waits for input, and looks meanwhile whether somebody has pressed Ctrl-C. */
+static void await_input(int fd)
+{
+	struct pollfd input = { fd, POLLIN, 0 };
+
+	while (!interrupted && poll(&input, 1, 200) == 0)
+		;
+}
+
+ssize_t copy_file_read(struct copy_file *f, void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n;
+
+		await_input(f->fd);
+		if (interrupted)
+			break;
+		n = read(f->fd, (char *)buf + done, len - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int copy_file_open(struct copy_file *f, uint64_t *bytes, int *endless)
+{
+	struct stat st;
+
+	f->fd = f->path ? open(f->path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+	if (f->fd < 0 || fstat(f->fd, &st) < 0)
+		return failed("cannot open '%s': %s", f->name, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return failed("'%s' is a directory: name a file", f->name);
+	if (is_image(f, &st))
+		return failed("'%s' is the image itself: name another file", f->name);
+	*endless = *bytes == UINT64_MAX;
+	if (!f->path || !S_ISREG(st.st_mode))
+		return GO_ON;
+	if (st.st_size == 0)
+		return failed("'%s' is empty: there is nothing to write", f->name);
+	if (*bytes > (uint64_t)st.st_size)
+		*bytes = (uint64_t)st.st_size;
+	*endless = 0;
+	return GO_ON;
+}
+
+/* ---- Both ---- */
+
+void copy_file_name(struct copy_file *f, const struct session_opts *opts, const char *path, const char *stream)
+{
+	*f = (struct copy_file){ .o = opts, .fd = -1 };
+	f->path = path && strcmp(path, "-") != 0 ? path : NULL;
+	f->name = f->path ? f->path : stream;
+}
+
+void copy_file_close(struct copy_file *f)
+{
+	if (f->path && f->fd >= 0)
+		close(f->fd);
+}

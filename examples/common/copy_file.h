@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* The file of a copy: input that may be a pipe, output that appears under its name when it is complete. */
+#ifndef GPUNVME_EXAMPLES_COPY_FILE_H
+#define GPUNVME_EXAMPLES_COPY_FILE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "session.h"
+
+struct copy_file {
+	const struct session_opts *o;
+	const char *path; /* NULL: standard input or output */
+	const char *name; /* for sentences */
+	int fd;
+	char *target; /* path that an output file will have */
+	char *part;   /* and has before it is complete, if @named */
+	int named;
+};
+
+/* @path NULL or "-" is the stream. */
+void copy_file_name(struct copy_file *f, const struct session_opts *opts, const char *path, const char *stream);
+
+/* Output. Refuses what is there already without --force, and the image itself. Then copy_file_finish(), in any case. */
+int copy_file_create(struct copy_file *f);
+/* Return: 0 or -errno. */
+int copy_file_write(struct copy_file *f, const void *buf, size_t len);
+/* Gives the file its name if @ret says that all went well, else leaves nothing behind. Return: @ret, or what went wrong here. */
+int copy_file_finish(struct copy_file *f, int ret);
+
+/*
+ * Input. *bytes: at most so many; afterwards how many there are in a regular file. *endless: it ends where it ends, at *bytes at
+ * the latest. Then copy_file_close(), in any case.
+ */
+int copy_file_open(struct copy_file *f, uint64_t *bytes, int *endless);
+/* Reads until @len bytes, the end of the file, or a signal. Return: bytes, or -errno. */
+ssize_t copy_file_read(struct copy_file *f, void *buf, size_t len);
+void copy_file_close(struct copy_file *f);
+
+#endif

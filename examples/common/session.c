@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+#include "session.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <gpunvme/device.h>
+
+void session_log(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	static const char *const name[] = { "error", "warning", "info", "debug" };
+	const struct session_opts *o = ctx;
+
+	if (!o || o->verbose || level <= GPUNVME_LOG_WARN)
+		fprintf(stderr, "%s: [%s] %s\n", program, (unsigned)level < 4 ? name[level] : "log", text);
+}
+
+int session_options(int argc, char **argv, const char *usage, const struct option_def *defs, struct session_opts *o,
+		    const char **file)
+{
+	const char *operand[2] = { NULL, NULL };
+	const char **next = operand;
+	int ret = parse_options(argc, argv, usage, defs, operand, file ? 2 : 1);
+
+	if (ret != GO_ON)
+		return ret;
+	if (!o->dev)
+		o->dev = *next++;
+	if (!o->dev)
+		return misused("which controller? Give a URI, for example --dev soft:disk.img");
+	if (file && next < operand + 2)
+		*file = *next++;
+	if (next < operand + 2 && *next)
+		return misused("'%s' is one argument too many; try --help", *next);
+	return GO_ON;
+}
+
+void session_close(struct session *s)
+{
+	int held;
+
+	for (uint32_t i = 0; s->qp && i < s->queues; i++)
+		gpunvme_qp_destroy(s->qp[i]);
+	held = gpunvme_mem_free(s->mem);
+	gpunvme_dev_close(s->dev);
+	if (held)
+		gpunvme_mem_free(s->mem); /* a queue that could not be deleted went with the controller */
+	gpunvme_gpu_close(s->gpu);
+	free(s->qp);
+	free(s->dq);
+	memset(s, 0, sizeof(*s));
+}
+
+int session_open(struct session *s, const struct session_opts *o)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	int ret;
+
+	memset(s, 0, sizeof(*s));
+	s->uri = o->dev;
+	s->info.size = sizeof(s->info);
+	s->ns.size = sizeof(s->ns);
+	opts.log = o->verbose ? session_log : NULL;
+	opts.queues = o->queues;
+	ret = gpunvme_dev_open(o->dev, &opts, &s->dev);
+	if (!ret)
+		ret = gpunvme_dev_get_info(s->dev, &s->info);
+	if (!ret)
+		ret = gpunvme_ns_get_info(s->dev, 0, &s->ns);
+	if (!ret)
+		return GO_ON;
+	failed("%s", why(ret));
+	session_close(s);
+	return EXIT_FAILED;
+}
+
+int soft_path(const char *uri, char *path, size_t room)
+{
+	size_t n = 0;
+
+	if (strncmp(uri, "soft:", 5) != 0)
+		return -EINVAL;
+	for (uri += 5; *uri && *uri != '?'; uri++) {
+		unsigned byte = (unsigned char)*uri;
+
+		if (*uri == '%' && sscanf(uri + 1, "%2x", &byte) == 1)
+			uri += 2;
+		if (n + 1 >= room)
+			return -EINVAL;
+		path[n++] = (char)byte;
+	}
+	path[n] = '\0';
+	return 0;
+}
+
+int soft_stat(const char *uri, struct stat *st)
+{
+	char path[4096];
+
+	if (soft_path(uri, path, sizeof(path)) || stat(path, st) < 0)
+		return -EINVAL;
+	return 0;
+}
+
+static int session_open_queue(struct session *s, const struct session_opts *o, const struct gpunvme_view *view, uint32_t i)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	int ret;
+
+	opts.depth = o->depth;
+	opts.flags = GPUNVME_QP_STATS | o->queue_flags | (o->forward ? GPUNVME_QP_FORWARD : 0) |
+		     (o->cmb ? GPUNVME_QP_CMB : 0) | (o->invalidate ? GPUNVME_QP_INVALIDATE : 0);
+	opts.cmd_timeout_ms = o->timeout_ms;
+	ret = gpunvme_qp_create(s->dev, s->gpu, &opts, &s->qp[i]);
+	return ret ? ret : gpunvme_qp_view(s->qp[i], view, &s->dq[i]);
+}
+
+static int session_settle_counts(struct session *s, const struct session_opts *o)
+{
+	uint32_t width = s->gpu_info.width ? s->gpu_info.width : 1;
+
+	if (o->queues > s->info.queues)
+		return failed("asked for %u queues, but the controller granted %u: use --queues %u or less", o->queues,
+			      s->info.queues, s->info.queues);
+	s->queues = o->queues ? o->queues : s->info.queues < 4 ? s->info.queues : 4;
+	if (o->lanes > 1u << 16)
+		return failed("%u lanes are too many for this program: use --lanes %u or less", o->lanes, 1u << 16);
+	s->lanes = o->lanes ? o->lanes : 4 * s->queues;
+	s->lanes += (width - s->lanes % width) % width;
+	return GO_ON;
+}
+
+int session_open_gpu(struct session *s, const struct session_opts *o)
+{
+	struct gpunvme_gpu_opts opts = GPUNVME_GPU_OPTS_INIT;
+	int ret;
+
+	opts.log = o->verbose ? session_log : NULL;
+	ret = gpunvme_gpu_open(o->gpu, &opts, &s->gpu);
+	s->gpu_info.size = sizeof(s->gpu_info);
+	if (!ret)
+		ret = gpunvme_gpu_get_info(s->gpu, &s->gpu_info);
+	return ret ? failed("%s", why(ret)) : GO_ON;
+}
+
+int session_on_gpu(const struct session *s)
+{
+	return s->gpu_info.kind != GPUNVME_GPU_CPU;
+}
+
+int session_open_queues(struct session *s, const struct session_opts *o, uint32_t flags, uint64_t lba, uint64_t nblocks)
+{
+	struct gpunvme_view view = { sizeof(view), flags, 0, lba, nblocks };
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	int ret = session_open_gpu(s, o);
+
+	if (ret != GO_ON)
+		return ret;
+	if (session_on_gpu(s) && !o->copies)
+		return failed("this program is compiled for CPU lanes: use --gpu cpu");
+	ret = session_settle_counts(s, o);
+	if (ret != GO_ON)
+		return ret;
+	s->qp = calloc(s->queues, sizeof(*s->qp));
+	s->dq = calloc(s->queues, sizeof(*s->dq));
+	if (!s->qp || !s->dq)
+		return failed("no memory for %u queues", s->queues);
+	for (uint32_t i = 0; i < s->queues; i++) {
+		ret = session_open_queue(s, o, &view, i);
+		if (ret)
+			return failed("%s", why(ret));
+	}
+	ret = gpunvme_qp_get_info(s->qp[0], &info);
+	if (ret)
+		return failed("%s", why(ret));
+	memcpy(s->rung, info.rung, sizeof(s->rung));
+	return GO_ON;
+}
+
+int session_buffer(struct session *s, uint64_t bytes)
+{
+	int ret = gpunvme_mem_alloc(s->gpu, (size_t)bytes, NULL, &s->mem);
+
+	if (!ret)
+		ret = gpunvme_mem_map(s->mem, s->dev);
+	if (!ret)
+		ret = gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf);
+	return ret ? failed("%s", why(ret)) : GO_ON;
+}
+
+int session_launch(struct session *s, uint32_t lanes, void (*kernel)(void *arg), void *arg)
+{
+	uint32_t width = s->gpu_info.width ? s->gpu_info.width : 1;
+	double start = now_s();
+	int ret = gpunvme_cpu_launch(lanes, lanes < width ? 1 : width, kernel, arg);
+
+	s->lane_seconds += now_s() - start;
+	if (ret == -EAGAIN) /* of pthread_create(); of a queue it means something else */
+		return failed("cannot run %u lanes: no more threads can be started (ulimit -u, ulimit -v); use fewer (--lanes)",
+			      lanes);
+	return ret ? failed("cannot run %u lanes: %s; use fewer (--lanes)", lanes, strerror(-ret)) : GO_ON;
+}
+
+int session_step(const struct session *s, const struct session_opts *o, uint32_t *step)
+{
+	if (o->xfer % s->ns.lba_size)
+		return failed("--xfer %" PRIu64 " is not a multiple of the block size, %u bytes", o->xfer, s->ns.lba_size);
+	if (o->xfer > CHUNK)
+		return failed("--xfer %" PRIu64 " is too large: use %" PRIu64 " or less", o->xfer, (uint64_t)CHUNK);
+	*step = (uint32_t)(o->xfer / s->ns.lba_size);
+	return GO_ON;
+}
+
+int session_fits(const struct session *s, const char *what, uint64_t lba, uint64_t nblocks)
+{
+	if (lba < s->ns.nblocks && nblocks <= s->ns.nblocks - lba)
+		return GO_ON;
+	if (lba >= s->ns.nblocks)
+		return failed("%s needs blocks from %" PRIu64 " on, but the namespace ends with block %" PRIu64
+			      ": use a lower --lba, or fewer bytes",
+			      what, lba, s->ns.nblocks - 1);
+	return failed("%s needs blocks %" PRIu64 " to %" PRIu64 ", but the namespace ends with block %" PRIu64
+		      " of %u bytes: %s fit there at most",
+		      what, lba, lba + nblocks - 1, s->ns.nblocks - 1, s->ns.lba_size,
+		      human((double)(s->ns.nblocks - lba) * s->ns.lba_size));
+}
+
+int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nblocks, uint32_t step, struct lane_result *result)
+{
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	double start = now_s();
+
+	copy.flags = flags;
+	copy.lanes = s->lanes;
+	copy.step = step;
+	copy.lba = lba;
+	copy.nblocks = nblocks;
+	result->status = gpunvme_copy_run(s->gpu, s->dq, s->queues, &s->dbuf, &copy);
+	result->lba = copy.failed_lba;
+	result->nblocks = copy.failed_nblocks;
+	s->lane_seconds += now_s() - start;
+	return result->status && !copy.failed_nblocks && !(flags & GPUNVME_COPY_FLUSH) ? failed("%s", why(result->status)) : GO_ON;
+}
+
+int report_lanes(const struct lane_result *result, uint32_t lanes, const char *verb, uint64_t lba)
+{
+	const struct lane_result *first = NULL;
+
+	for (uint32_t i = 0; i < lanes; i++)
+		if (result[i].status && (!first || result[i].lba < first->lba))
+			first = &result[i];
+	if (!first)
+		return GO_ON;
+	return failed("%s of blocks %" PRIu64 " to %" PRIu64 " failed: %s%s", verb, lba + first->lba,
+		      lba + first->lba + first->nblocks - 1, gpunvme_strerror(first->status), remedy(first->status));
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session: a controller, lanes, queues and one data buffer, opened from options that all programs spell alike. The order is
+ * session_open(), session_open_queues(), session_buffer(), work, session_close(), which undoes whatever was done.
+ *
+ * Every function that can fail has then said why, and answers an exit code, or else GO_ON.
+ */
+#ifndef GPUNVME_EXAMPLES_SESSION_H
+#define GPUNVME_EXAMPLES_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gpunvme/gpunvme.h>
+
+#include "options.h"
+#include "output.h"
+
+struct stat;
+
+#define CHUNK (64 * MIB) /* of a file in memory at a time */
+
+struct session_opts {
+	const char *dev;
+	const char *gpu;
+	uint64_t lba;
+	uint64_t xfer;
+	uint32_t queues;
+	uint32_t depth;
+	uint32_t lanes;
+	int yes;
+	int force;
+	int json;
+	int verbose;
+	int forward;	      /* a CPU thread rings the doorbells */
+	int cmb;	      /* submission queues in the drive's memory */
+	int invalidate;	      /* GPUNVME_QP_INVALIDATE */
+	int fua;	      /* what is written is on the media at once */
+	int copies;	      /* the program only copies, which lanes of any kind can do: session_copy() */
+	uint32_t queue_flags; /* more of enum gpunvme_qp_flags */
+	uint32_t timeout_ms;  /* of a command; 0: the library's */
+};
+#define SESSION_OPTS_INIT                                                                                                          \
+	{                                                                                                                          \
+		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                   \
+	}
+
+/* Options for the table of parse_options(); @o is the struct session_opts. */
+#define OPTION_DEV(o)                                                                                                              \
+	{                                                                                                                          \
+		"dev", OPTION_TEXT, &(o)->dev, 0, "URI", "controller: soft:PATH[?key=value&...] or a PCI address"                  \
+	}
+#define OPTION_LBA(o)                                                                                                              \
+	{                                                                                                                          \
+		"lba", OPTION_U64, &(o)->lba, 0, "N", "first block (default 0)"                                                    \
+	}
+#define OPTION_XFER(o)                                                                                                             \
+	{                                                                                                                          \
+		"xfer", OPTION_SIZE, &(o)->xfer, 1, "SIZE", "bytes a lane moves with one call (default 256K)"                      \
+	}
+#define OPTION_YES(o)                                                                                                              \
+	{                                                                                                                          \
+		"yes", OPTION_FLAG, &(o)->yes, 0, NULL, "do write to a target that is not an image file"                           \
+	}
+#define OPTION_FORCE(o)                                                                                                            \
+	{                                                                                                                          \
+		"force", OPTION_FLAG, &(o)->force, 0, NULL, "replace FILE if it exists"                                            \
+	}
+#define OPTION_JSON(o)                                                                                                             \
+	{                                                                                                                          \
+		"json", OPTION_FLAG, &(o)->json, 0, NULL, "the result as one JSON object"                                          \
+	}
+#define OPTION_GPU(o)                                                                                                              \
+	{                                                                                                                          \
+		"gpu", OPTION_TEXT, &(o)->gpu, 0, "G", "where the lanes run: cpu[:WIDTH], hsa:N, hsa:ADDRESS, cuda:N, auto (cpu)"  \
+	}
+#define OPTION_VERBOSE(o)                                                                                                          \
+	{                                                                                                                          \
+		"verbose", OPTION_FLAG, &(o)->verbose, 0, NULL, "show what the library logs"                                       \
+	}
+#define OPTIONS_LANES(o)                                                                                                           \
+	OPTION_GPU(o), { "queues", OPTION_U32, &(o)->queues, 1, "N", "queue pairs (default 4, or what the controller has)" },      \
+		{ "depth", OPTION_U32, &(o)->depth, 1, "N", "entries of each queue, a power of two (default: up to 1024)" },       \
+		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N", "lanes (default 4 for each queue)" },                                  \
+		{ "forward", OPTION_FLAG, &(o)->forward, 0, NULL, "a CPU thread rings the doorbells, not the lanes" },             \
+		{ "cmb", OPTION_FLAG, &(o)->cmb, 0, NULL, "submission queues in the drive's own memory (CMB)" },                    \
+		{ "invalidate", OPTION_FLAG, &(o)->invalidate, 0, NULL, "empty the caches of an AMD GPU that sees old data (root)" },    \
+		OPTION_VERBOSE(o)
+
+/*
+ * parse_options() for a program that wants a controller, by --dev or as the first operand, and, if @file is not NULL, one more
+ * operand; *file stays NULL when it is not there.
+ */
+int session_options(int argc, char **argv, const char *usage, const struct option_def *defs, struct session_opts *o,
+		    const char **file);
+
+struct session {
+	const char *uri;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp **qp;
+	struct gpunvme_dq *dq; /* one view for each queue */
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dev_info info;
+	struct gpunvme_ns_info ns;
+	struct gpunvme_gpu_info gpu_info;
+	uint32_t queues;
+	uint32_t lanes;
+	double lane_seconds; /* how long lanes have run so far */
+	char rung[16];
+};
+
+/* What the library logs, as lines of standard error; only errors and warnings when @ctx has options without --verbose. */
+void session_log(void *ctx, enum gpunvme_log_level level, const char *text);
+
+/* Opens the controller and asks what it is. On failure everything is closed again. */
+int session_open(struct session *s, const struct session_opts *o);
+
+/* Opens the lanes alone; session_open_queues() does it, too. */
+int session_open_gpu(struct session *s, const struct session_opts *o);
+
+/* Opens the lanes and the queues; kernels see blocks @lba to @lba + @nblocks - 1 as 0 to @nblocks - 1 (@nblocks 0: to the end). */
+int session_open_queues(struct session *s, const struct session_opts *o, uint32_t flags, uint64_t lba, uint64_t nblocks);
+
+/* A data buffer that lanes and controller both reach: s->mem and s->dbuf. */
+int session_buffer(struct session *s, uint64_t bytes);
+
+/* Stops DMA before memory goes: queues, buffer, controller, lanes. */
+void session_close(struct session *s);
+
+/* Checks --xfer and answers it in blocks. */
+int session_step(const struct session *s, const struct session_opts *o, uint32_t *step);
+
+/* Do @nblocks from @lba on lie in the namespace? @what is the subject of the sentence. */
+int session_fits(const struct session *s, const char *what, uint64_t lba, uint64_t nblocks);
+
+/* Kernels of a program are compiled for CPU lanes; on others the library's own have to do. */
+int session_on_gpu(const struct session *s);
+
+/* Runs @kernel on @lanes lanes and waits until all have returned. */
+int session_launch(struct session *s, uint32_t lanes, void (*kernel)(void *arg), void *arg);
+
+/* What a lane reports: its first failure, as it stops there. */
+struct lane_result {
+	uint64_t lba; /* in the view */
+	uint32_t nblocks;
+	int status; /* 0: everything it did succeeded */
+};
+
+/* Has lanes of a GPU move @nblocks from @lba of the views on; the failure that comes first goes to @result. */
+int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nblocks, uint32_t step, struct lane_result *result);
+
+/* Says in words which failure comes first in block order. @lba is the first block of the view. */
+int report_lanes(const struct lane_result *result, uint32_t lanes, const char *verb, uint64_t lba);
+
+/* The path of a soft: URI without its keys, percent signs decoded; -EINVAL for any other URI. */
+int soft_path(const char *uri, char *path, size_t room);
+
+/* What lies under a soft: URI; -EINVAL when @uri is no such thing. */
+int soft_stat(const char *uri, struct stat *st);
+
+#endif

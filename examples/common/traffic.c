@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "traffic.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <gpunvme/device.h>
+
+uint64_t traffic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int traffic_init(struct traffic *t)
+{
+	t->lane = calloc(t->lanes, sizeof(*t->lane));
+	for (uint32_t i = 0; t->lane && i < t->lanes; i++) {
+		t->lane[i].sequence = i;
+		t->lane[i].seed = (i + 1) * 0x9e3779b97f4a7c15ull;
+	}
+	return t->lane ? 0 : -ENOMEM;
+}
+
+uint64_t traffic_ios(const struct traffic *t)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < t->lanes; i++)
+		n += __atomic_load_n(&t->lane[i].ios, __ATOMIC_RELAXED);
+	return n;
+}
+
+/* The first failure stays, but for the end of the queue, after which nothing moves. */
+static void note(struct traffic_lane *l, int status)
+{
+	if (!l->status || (l->status > 0 && status < 0))
+		l->status = status;
+}
+
+static void count(struct traffic_lane *l, int status)
+{
+	__atomic_store_n(&l->ios, l->ios + 1, __ATOMIC_RELAXED); /* others look */
+	note(l, status);
+}
+
+static uint64_t next_slot(const struct traffic *t, struct traffic_lane *l)
+{
+	if (!t->random) {
+		l->sequence += t->lanes;
+		return (l->sequence - t->lanes) % t->slots;
+	}
+	l->seed ^= l->seed << 13;
+	l->seed ^= l->seed >> 7;
+	l->seed ^= l->seed << 17;
+	return l->seed % t->slots;
+}
+
+/* One handle of a lane. */
+struct flight {
+	struct gpunvme_req req;
+	int busy;
+};
+
+static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
+{
+	uint64_t lba = next_slot(t, l) * t->nblocks;
+
+	return t->write ? gpunvme_submit_write(dq, t->dbuf, offset, lba, t->nblocks, &f->req)
+			: gpunvme_submit_read(dq, t->dbuf, offset, lba, t->nblocks, &f->req);
+}
+
+/* Submits on a free handle or polls a busy one. Answers 1 when something moved, 0 when not, negative to give up. */
+static int turn(const struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
+{
+	int status;
+
+	if (f->busy) {
+		status = gpunvme_poll(dq, &f->req);
+		if (status == -GPUNVME_EAGAIN)
+			return 0;
+		count(l, status);
+		f->busy = 0;
+	} else {
+		if (traffic_ns() >= t->end_ns || interrupted)
+			return 0;
+		status = submit(t, dq, l, f, offset);
+		if (status == -GPUNVME_EAGAIN)
+			return 0;
+		f->busy = !status;
+		note(l, status);
+	}
+	return status < 0 ? status : 1;
+}
+
+void traffic_kernel(void *arg)
+{
+	struct traffic *t = arg;
+	uint32_t number = gpunvme_lane();
+	struct traffic_lane *l = &t->lane[number];
+	const struct gpunvme_dq *dq = &t->dq[number % t->queues];
+	struct flight *flights = calloc(t->qd, sizeof(*flights));
+	uint64_t base = (uint64_t)number * t->qd * t->bs;
+	int busy = 1;
+
+	if (!flights) {
+		l->status = -ENOMEM;
+		return;
+	}
+	while (busy && l->status >= 0) {
+		int moved = 0;
+
+		busy = traffic_ns() < t->end_ns && !interrupted;
+		for (uint32_t i = 0; i < t->qd; i++) {
+			moved |= turn(t, dq, l, &flights[i], base + i * t->bs) > 0;
+			busy |= flights[i].busy;
+		}
+		if (!moved)
+			sched_yield();
+	}
+	/* After a failure of the queue nothing may stay in flight that the buffer still belongs to. */
+	for (uint32_t i = 0; i < t->qd; i++)
+		if (flights[i].busy)
+			gpunvme_wait(dq, &flights[i].req, 0);
+	free(flights);
+}

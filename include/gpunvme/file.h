@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files: which blocks of a namespace a file has, so that kernels read and write it by name (gpunvme/device_file.h).
+ *
+ *   gpunvme_file_open     from a file system that nobody has mounted: ext2, ext3 and ext4
+ *   gpunvme_map_make      while a file system is mounted read-only: the blocks of a file as text; ext4 and XFS
+ *   gpunvme_file_map      from that text, once the library has the drive
+ *   gpunvme_file_view     what a kernel receives
+ *   gpunvme_file_list     what a directory has
+ *
+ * A file here is a table that was true when it was made. Nothing keeps the file system from changing the file afterwards, but that
+ * it is not mounted: whoever opens a drive by `pci:` has that, and `soft:` refuses what somebody else has mounted or writes to.
+ * Kernels never change what a file system knows of a file: size, times and extents stay.
+ */
+#ifndef GPUNVME_FILE_H
+#define GPUNVME_FILE_H
+
+#include <gpunvme/dev.h>
+#include <gpunvme/dq.h>
+#include <gpunvme/gpu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_file;
+
+enum gpunvme_file_flags {
+	GPUNVME_FILE_WRITE = 1u << 0, /* kernels may write in place */
+};
+
+struct gpunvme_file_opts {
+	size_t size;        /* sizeof(struct gpunvme_file_opts) */
+	uint32_t flags;     /* enum gpunvme_file_flags; an unknown bit is an error */
+	uint32_t nsid;      /* 0: the device's default namespace */
+	uint32_t partition; /* its number, as Linux counts; 0: the file system begins where the namespace does. A map knows its own */
+	uint32_t reserved;  /* 0 */
+};
+#define GPUNVME_FILE_OPTS_INIT { sizeof(struct gpunvme_file_opts), 0, 0, 0, 0 }
+
+/**
+ * gpunvme_file_open() - find a file by its name on a file system that is not mounted
+ * @dev:  the device; needs one free queue pair while the call lasts
+ * @path: from the root of the file system; symbolic links are followed within it
+ * @opts: NULL for the defaults
+ * @file: set on success; the caller owns it
+ *
+ * Reads ext2, ext3 and ext4 with libext2fs, through the library. Everything on the drive is untrusted. Any thread may call it.
+ * Return: 0; -EINVAL an option, or a path that leaves the root; -ENOENT, -ENOTDIR, -EISDIR, -ELOOP as of any path; -EOPNOTSUPP
+ * another file system, one with a feature that is not known, a file that is no regular file, encrypted, compressed or stored in its
+ * inode, for writing also one that fs-verity protects or that is immutable or for appending, or this build has no libext2fs;
+ * -EBUSY its journal waits to be replayed, or it was not unmounted; -EUCLEAN it is damaged, or knows itself that it has errors;
+ * -ENXIO no such partition; -EROFS; -ENOMEM; otherwise as gpunvme_qp_create() and gpunvme_read().
+ */
+GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
+				  struct gpunvme_file **file);
+
+/**
+ * gpunvme_file_close() - forget it
+ * @file: or NULL
+ * No kernel may use a view of it any more. May come after the device was closed.
+ */
+GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file);
+
+/**
+ * gpunvme_map_make() - the blocks of a file on a mounted file system, as text
+ * @path: of the file
+ * @text: set on success; the caller frees it with free()
+ *
+ * The file system must be mounted read-only and be ext4 or XFS, on an NVMe namespace or a partition of one: what is written later
+ * would not be in the map, and the map is refused when anything was. XFS writes to its superblock also when it is mounted
+ * read-only: it must have been unmounted, and mounted with the options ro and norecovery. Asks the kernel (FIEMAP), and reads the
+ * superblock from the block device, which needs the right to. Any thread may call it.
+ * Return: 0; -EOPNOTSUPP another file system, no regular file, or one that has no blocks of its own on the drive: encrypted,
+ * compressed, in its inode, on a real-time device, or behind device mapper or md; -EBUSY the file system is mounted for writing,
+ * or the file has data that is not allocated yet; -ENOMEM; as open() and read() of the path and the block device answer.
+ */
+GPUNVME_API int gpunvme_map_make(const char *path, char **text);
+
+/**
+ * gpunvme_file_map() - a file from its map
+ * @dev:  the device; needs one free queue pair while the call lasts
+ * @text: what gpunvme_map_make() gave, NUL-terminated
+ * @opts: NULL for the defaults
+ * @file: set on success; the caller owns it
+ *
+ * Reads the superblock that the map was made under, and compares: nothing may have been written to the file system since. On XFS
+ * this does not show when it was mounted for writing and the machine then stopped: read by such a map what you can check; writing
+ * is refused. Any thread may call it.
+ * Return: 0; -EINVAL an option, or the text is no map, was cut off or edited; -ESTALE the file system is another one, or has been
+ * written to since; -ERANGE the map has blocks that the namespace has not; -EOPNOTSUPP the file must not be written in place;
+ * -EBUSY the journal waits to be replayed; -EROFS; -ENOMEM; otherwise as gpunvme_qp_create() and gpunvme_read().
+ */
+GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, const struct gpunvme_file_opts *opts,
+				 struct gpunvme_file **file);
+
+struct gpunvme_file_info {
+	size_t size;    /* set by the caller to sizeof(struct gpunvme_file_info) */
+	uint64_t bytes; /* of the file */
+	uint64_t inode;
+	int64_t mtime;  /* seconds since 1970 ... */
+	uint32_t mtime_ns; /* ... and nanoseconds */
+	uint32_t generation; /* of the inode, which is used again */
+	uint32_t block;      /* bytes of a block of the file system */
+	uint32_t lba_size;   /* of the namespace */
+	uint32_t nsid;
+	uint32_t extents;
+	uint8_t uuid[16]; /* of the file system */
+	char fs[8];       /* "ext4", "xfs" */
+	uint32_t writable; /* opened with GPUNVME_FILE_WRITE */
+	uint32_t reserved;
+};
+
+/**
+ * gpunvme_file_get_info() - what it is
+ * @file: the file
+ * @info: filled; info->size must be set
+ *
+ * Any thread may call it. Return: 0; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_file_get_info(const struct gpunvme_file *file, struct gpunvme_file_info *info);
+
+/**
+ * gpunvme_file_get_extents() - which blocks of the namespace it has
+ * @file:    the file
+ * @first:   number of the first extent that is wanted
+ * @extents: room for *count
+ * @count:   in: room; out: how many were stored
+ *
+ * In the order of the file, merged where they lie side by side. What none covers reads as zeroes. Any thread may call it.
+ * Return: 0, -EINVAL.
+ */
+GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32_t first, struct gpunvme_dextent *extents,
+					 uint32_t *count);
+
+/* As gpunvme_file_view(), for a caller whose dq.h has the given version. Use the wrapper below. */
+GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *dfile,
+				    uint32_t version, uint32_t size);
+
+/**
+ * gpunvme_file_view() - a file for kernels
+ * @file:  the file
+ * @gpu:   whose lanes will use it
+ * @dfile: filled; plain data, valid until gpunvme_file_close()
+ *
+ * Puts the table of its extents into memory of the lanes, once for each GPU. Any thread may call it.
+ * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ENOMEM; what the GPU answers.
+ */
+static inline int gpunvme_file_view(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *dfile)
+{
+	return gpunvme_file_view_v(file, gpu, dfile, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR, (uint32_t)sizeof(*dfile));
+}
+
+enum gpunvme_dirent_type { GPUNVME_DIRENT_OTHER, GPUNVME_DIRENT_FILE, GPUNVME_DIRENT_DIR, GPUNVME_DIRENT_LINK };
+
+/* One name of a directory. */
+struct gpunvme_dirent {
+	const char *name; /* as the file system has it, which may be any bytes but '/' and NUL; valid during the call */
+	uint64_t inode;
+	uint64_t bytes;
+	int64_t mtime; /* seconds since 1970 */
+	uint32_t type; /* enum gpunvme_dirent_type */
+	uint32_t reserved;
+};
+
+/* Called for each name, "." and ".." left out, in the order of the directory. Non-zero ends it. */
+typedef int gpunvme_dirent_fn(void *ctx, const struct gpunvme_dirent *entry);
+
+/**
+ * gpunvme_file_list() - what a directory of a file system has that is not mounted
+ * @dev:  as gpunvme_file_open()
+ * @path: of a directory, or of a file, which is then the only name
+ * @opts: as gpunvme_file_open(); NULL for the defaults
+ * @fn:   called for each name; may call nothing of the library
+ * @ctx:  for @fn
+ *
+ * Return: 0; what @fn answered; as gpunvme_file_open().
+ */
+GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
+				  gpunvme_dirent_fn *fn, void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

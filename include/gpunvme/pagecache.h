@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cache of pages: kernels read a namespace, or a window of it, as an array that is larger than memory.
+ *
+ *   gpunvme_pagecache_create    memory for so many pages, mapped to the device
+ *   gpunvme_pagecache_view      what a kernel receives, beside the view of a queue
+ *   gpunvme_pagecache_destroy
+ *
+ * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>. The cache reads only; what others
+ * write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped once and
+ * found again: cache.h.
+ */
+#ifndef GPUNVME_PAGECACHE_H
+#define GPUNVME_PAGECACHE_H
+
+#include <gpunvme/dev.h>
+#include <gpunvme/dq.h>
+#include <gpunvme/gpu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_pagecache;
+
+enum gpunvme_pagecache_flags {
+	GPUNVME_PAGECACHE_STATS = 1u << 0, /* count hits, misses, waits, evictions and failures */
+};
+
+struct gpunvme_pagecache_opts {
+	size_t size;        /* sizeof(struct gpunvme_pagecache_opts) */
+	uint32_t flags;     /* enum gpunvme_pagecache_flags; an unknown bit is an error */
+	uint32_t nsid;      /* 0: the device's default namespace */
+	uint32_t page_size; /* bytes, a power of two from 512 to 65536, no less than a block; 0: 4096, or a block that is larger */
+	uint32_t frames;    /* pages that it holds at a time; 0: 4096; no more than the window has are made */
+	uint64_t lba;       /* first block of the window */
+	uint64_t nblocks;   /* blocks of the window; 0: up to the end of the namespace */
+};
+#define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0 }
+
+/**
+ * gpunvme_pagecache_create() - a cache of pages in memory of the lanes
+ * @dev:   the device
+ * @gpu:   whose lanes will use it; create its first queue before, so that the pages lie where that found them to be best
+ * @opts:  NULL for the defaults
+ * @cache: set on success; the caller owns it, and destroys it, where that is not -EBUSY before the device is closed
+ *
+ * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
+ * for each frame. Any thread may call it.
+ * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; -ERANGE the window is not
+ * within the namespace; -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_mem_alloc() and gpunvme_mem_map().
+ */
+GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+					 const struct gpunvme_pagecache_opts *opts, struct gpunvme_pagecache **cache);
+
+/**
+ * gpunvme_pagecache_destroy() - give its memory back
+ * @cache: or NULL
+ *
+ * No kernel may use a view of it any more. Reads that were stopped or that timed out may still be under way.
+ * Return: 0 @cache is gone; -EBUSY the device may still write to a page, as gpunvme_mem_free(): nothing was given back; destroy or
+ * recover the queue that the sentence names, or close the device, then call again.
+ */
+GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
+
+/* As gpunvme_pagecache_view(), for a caller whose dq.h has the given version. Use the wrapper below. */
+GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct gpunvme_dpages *pages, uint32_t version,
+					 uint32_t size);
+
+/**
+ * gpunvme_pagecache_view() - a cache for kernels
+ * @cache: the cache
+ * @pages: filled; plain data, valid until gpunvme_pagecache_destroy()
+ *
+ * It outlives the queues: after a recovery only theirs is to be taken anew. But a frame whose read was given up (a time-out, a
+ * stop, a queue that ended) is lost, as info.lost tells, because the device may still write there. This call gives such frames
+ * back, also to kernels that run, where no queue of the device has a command in flight (gpunvme_qp_info.in_flight): after the
+ * recovery of a queue that ended, or when somebody has taken the completions of one that was stopped (service.h). When all are lost
+ * gpunvme_page_get() answers -GPUNVME_EAGAIN until then. Any thread may call it.
+ * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; as gpunvme_mem_dbuf().
+ */
+static inline int gpunvme_pagecache_view(struct gpunvme_pagecache *cache, struct gpunvme_dpages *pages)
+{
+	return gpunvme_pagecache_view_v(cache, pages, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR, (uint32_t)sizeof(*pages));
+}
+
+struct gpunvme_pagecache_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_pagecache_info) */
+	uint32_t page_size;
+	uint32_t frames;
+	uint64_t pages; /* of the window */
+	uint64_t lost;  /* frames that reads which were given up have taken out of use */
+	uint64_t hits;  /* from here on only with GPUNVME_PAGECACHE_STATS: lanes that found their page there */
+	uint64_t misses;    /* reads of a page */
+	uint64_t waits;     /* lanes that waited for another lane's read; with hits and misses all but those told -GPUNVME_EAGAIN */
+	uint64_t evictions; /* pages that made room for others */
+	uint64_t failures;  /* reads that failed */
+};
+
+/**
+ * gpunvme_pagecache_get_info() - how the cache is doing
+ * @cache: the cache
+ * @info:  filled; info->size must be set
+ *
+ * A snapshot, also while kernels run. Any thread may call it.
+ * Return: 0; -EINVAL when info->size is too small; -EIO the lanes' memory cannot be read.
+ */
+GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, struct gpunvme_pagecache_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

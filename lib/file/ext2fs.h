@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* ext2, ext3 and ext4 by libext2fs; where GNV_WITH_EXT4. */
+#ifndef GNV_FILE_EXT2FS_H
+#define GNV_FILE_EXT2FS_H
+
+#include "file/fs.h"
+
+/* As struct gnv_fs wants them. */
+int gnv_ext2fs_find(struct gnv_reader *r, const char *path, struct gpunvme_file *file);
+int gnv_ext2fs_list(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx);
+
+#endif

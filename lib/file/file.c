@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Files by name and what all of them share. */
+#include "file/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/map.h"
+#include "file/partition.h"
+#include "util/bits.h"
+#include "util/checked.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+/* ---- Extents ---- */
+
+struct gpunvme_file *gnv_file_new(void)
+{
+	struct gpunvme_file *file = calloc(1, sizeof(*file));
+
+	if (!file) {
+		gnv_fail(-ENOMEM, "out of memory");
+		return NULL;
+	}
+	file->process = gnv_process();
+	file->info.size = sizeof(file->info);
+	pthread_mutex_init(&file->lock, NULL);
+	return file;
+}
+
+static int grow(struct gpunvme_file *file)
+{
+	const uint32_t room = file->room ? 2 * file->room : 16;
+	struct gnv_extent *more;
+
+	if (file->extents < file->room)
+		return 0;
+	more = room > file->room ? realloc(file->extent, room * sizeof(*more)) : NULL;
+	if (!more)
+		return gnv_fail(-ENOMEM, "out of memory");
+	file->extent = more;
+	file->room = room;
+	return 0;
+}
+
+int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t len)
+{
+	struct gnv_extent *last = file->extents ? &file->extent[file->extents - 1] : NULL;
+	uint64_t end;
+	int ret;
+
+	if (!len || gnv_add_overflow(pos, len, &end) || gnv_add_overflow(at, len, &end) || (last && pos < last->pos + last->len))
+		return gnv_fail(-EUCLEAN, "the extents of the file make no sense: check its file system");
+	if (last && pos == last->pos + last->len && at == last->at + last->len) {
+		last->len += len;
+		return 0;
+	}
+	ret = grow(file);
+	if (!ret)
+		file->extent[file->extents++] = (struct gnv_extent){ pos, at, len };
+	return ret;
+}
+
+static int seal(struct gnv_extent *e, uint64_t first, uint64_t bytes, const struct gpunvme_ns_info *ns)
+{
+	if (e->at > bytes || e->len > bytes - e->at)
+		return gnv_fail(-EUCLEAN, "the file has blocks that lie outside its file system: check it");
+	e->at += first;
+	if ((e->pos | e->at | e->len) % ns->lba_size)
+		return gnv_fail(-EOPNOTSUPP, "the blocks of the file system are not whole blocks of namespace %u, which have %u bytes",
+				ns->nsid, ns->lba_size);
+	e->pos /= ns->lba_size;
+	e->at /= ns->lba_size;
+	e->len /= ns->lba_size;
+	return 0;
+}
+
+int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
+{
+	const struct gpunvme_ns_info *ns = &r->ns;
+	const uint64_t end = file->info.bytes / ns->lba_size + (file->info.bytes % ns->lba_size != 0);
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < file->extents && !ret; i++)
+		ret = seal(&file->extent[i], r->first, r->bytes, ns);
+	if (ret)
+		return ret;
+	while (file->extents && file->extent[file->extents - 1].pos >= end)
+		file->extents--;
+	if (file->extents) {
+		struct gnv_extent *last = &file->extent[file->extents - 1];
+
+		last->len = gnv_min(last->len, end - last->pos);
+	}
+	file->info.extents = file->extents;
+	file->info.lba_size = ns->lba_size;
+	file->info.nsid = ns->nsid;
+	file->device = r->dq.device;
+	return 0;
+}
+
+int gnv_file_permit(struct gpunvme_file *file, const struct gpunvme_file_opts *opts, const struct gpunvme_ns_info *ns)
+{
+	if (!(opts->flags & GPUNVME_FILE_WRITE))
+		return 0;
+	if (file->unwritable)
+		return gnv_fail(-EOPNOTSUPP, "the file cannot be written in place: %s", file->unwritable);
+	if (ns->read_only)
+		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
+				ns->nsid);
+	file->info.writable = 1;
+	return 0;
+}
+
+/* ---- By name ---- */
+
+int gnv_file_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts *user)
+{
+	int ret = gnv_opts_copy(opts, user, gpunvme_file_opts);
+
+	if (!ret && (opts->flags & ~(uint32_t)GPUNVME_FILE_WRITE || opts->reserved))
+		ret = gnv_fail(-EINVAL, "unknown file flags 0x%x; valid: GPUNVME_FILE_WRITE", opts->flags);
+	return ret;
+}
+
+/* How deep a path ends, with the name of @len bytes at @name behind @depth others; negative: above the root. */
+static int deeper(int depth, const char *name, size_t len)
+{
+	if (!len || (len == 1 && name[0] == '.'))
+		return depth;
+	return len == 2 && name[0] == '.' && name[1] == '.' ? depth - 1 : depth + 1;
+}
+
+static int check_path(const char *path)
+{
+	int depth = 0;
+	size_t len;
+
+	if (strlen(path) >= 4096)
+		return gnv_fail(-ENAMETOOLONG, "the path has more than 4095 bytes");
+	for (; *path && depth >= 0; path += len + (path[len] == '/')) {
+		len = strcspn(path, "/");
+		depth = deeper(depth, path, len);
+	}
+	return depth < 0 ? gnv_fail(-EINVAL, "the path leaves the root of the file system by \"..\"") : 0;
+}
+
+/* The file system that a call is about. Return: 0, then the reader is open. */
+static int open_fs(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts, struct gnv_reader *r,
+		   struct gnv_super *super)
+{
+	int ret = check_path(path);
+
+	if (!ret)
+		ret = gnv_reader_open(dev, opts->nsid, r);
+	if (ret)
+		return ret;
+	ret = opts->partition ? gnv_partition_select(r, opts->partition) : 0;
+	if (!ret)
+		ret = gnv_super_read(r, super);
+	if (!ret && !super->fs->find)
+		ret = gnv_fail(-EOPNOTSUPP, super->fs == &gnv_fs_ext4
+			       ? "this build of the library has no libext2fs: install it (libext2fs-dev) and build again"
+			       : "a file on XFS is found by its map only: mount it with -o ro,norecovery, `gpunvme extents FILE >map`, "
+				 "and give the text to gpunvme_file_map()");
+	if (ret)
+		gnv_reader_close(r);
+	return ret;
+}
+
+static int find(struct gnv_reader *r, const struct gnv_super *super, const char *path, const struct gpunvme_file_opts *opts,
+		struct gpunvme_file **out)
+{
+	struct gpunvme_file *file = gnv_file_new();
+	int ret;
+
+	if (!file)
+		return -ENOMEM;
+	memcpy(file->info.fs, super->fs->name, sizeof(file->info.fs));
+	memcpy(file->info.uuid, super->uuid, sizeof(super->uuid));
+	ret = super->fs->find(r, path, file);
+	gnv_map_freeze(file, super);
+	if (!ret)
+		ret = gnv_file_seal(file, r);
+	if (!ret)
+		ret = gnv_file_permit(file, opts, &r->ns);
+	if (ret)
+		gpunvme_file_close(file);
+	else
+		*out = file;
+	return ret;
+}
+
+GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
+				  struct gpunvme_file **file)
+{
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
+	struct gnv_super super;
+	struct gnv_reader r;
+	int ret;
+
+	if (!dev || !path || !file)
+		return gnv_fail(-EINVAL, "gpunvme_file_open: dev, path and file must not be NULL");
+	ret = gnv_file_opts(&opts, user);
+	if (!ret)
+		ret = open_fs(dev, path, &opts, &r, &super);
+	if (ret)
+		return ret;
+	ret = find(&r, &super, path, &opts, file);
+	gnv_reader_close(&r);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
+				  gpunvme_dirent_fn *fn, void *ctx)
+{
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
+	struct gnv_super super;
+	struct gnv_reader r;
+	int ret;
+
+	if (!dev || !path || !fn)
+		return gnv_fail(-EINVAL, "gpunvme_file_list: dev, path and fn must not be NULL");
+	ret = gnv_file_opts(&opts, user);
+	if (!ret)
+		ret = open_fs(dev, path, &opts, &r, &super);
+	if (ret)
+		return ret;
+	ret = super.fs->list(&r, path, fn, ctx);
+	gnv_reader_close(&r);
+	return ret;
+}
+
+GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file)
+{
+	if (!file || gnv_foreign(file->process))
+		return;
+	gnv_shown_drop(file);
+	pthread_mutex_destroy(&file->lock);
+	free(file->extent);
+	free(file);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* A file: its extents, in bytes of the namespace while they are gathered, and what identifies it. */
+#ifndef GNV_FILE_FILE_H
+#define GNV_FILE_FILE_H
+
+#include <gpunvme/file.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "file/reader.h"
+#include "util/log.h"
+
+/* A run of bytes of a file that lie side by side. */
+struct gnv_extent {
+	uint64_t pos; /* in the file */
+	uint64_t at;  /* in the file system; from gnv_file_seal() on in the namespace, and all three in blocks */
+	uint64_t len;
+};
+
+struct gnv_shown; /* view.c: the table in memory of a GPU's lanes */
+
+struct gpunvme_file {
+	uint64_t process;
+	uint32_t device; /* the number that queues of its device have (struct gpunvme_dq) */
+	struct gpunvme_file_info info;
+	struct gnv_extent *extent;
+	uint32_t extents, room;
+	const char *unwritable; /* why it may not be written in place, or NULL */
+	pthread_mutex_t lock; /* protects what follows */
+	struct gnv_shown *shown;
+};
+
+/* Return: the file, or NULL with its sentence (-ENOMEM). */
+struct gpunvme_file *gnv_file_new(void);
+
+/*
+ * gnv_file_add() - the next extent, in bytes; one that continues the last is merged with it
+ * Return: 0; -EUCLEAN it overlaps the last or lies before it; -ENOMEM.
+ */
+int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t len);
+
+/*
+ * gnv_file_seal() - from bytes of a file system to blocks of a namespace
+ * @r: where the file system lies
+ * What lies behind the end of the file goes. Return: 0; -EUCLEAN an extent leaves the file system; -EOPNOTSUPP one is not whole
+ * blocks of the namespace.
+ */
+int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r);
+
+/* What the options ask for: may it be written? Return: 0, -EOPNOTSUPP, -EROFS. */
+int gnv_file_permit(struct gpunvme_file *file, const struct gpunvme_file_opts *opts, const struct gpunvme_ns_info *ns);
+
+/* Known options over the defaults. Return: 0, -EINVAL. */
+int gnv_file_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts *user);
+
+void gnv_shown_drop(struct gpunvme_file *file);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file systems that are known. Each is a `static const struct gnv_fs` in a file of its name and one line in fs.c. What a
+ * superblock says is untrusted.
+ */
+#ifndef GNV_FILE_FS_H
+#define GNV_FILE_FS_H
+
+#include <stdbool.h>
+
+#include "file/file.h"
+#include "file/reader.h"
+
+#define GNV_FS_HEAD 4096u /* bytes from the begin of a file system that hold every superblock */
+
+struct gnv_fs {
+	char name[8];
+	uint64_t magic; /* by which statfs() knows it */
+	uint32_t super; /* its superblock: where, ... */
+	uint32_t bytes; /* ... and how large */
+	/* Is it that? Then *uuid is its UUID in the head. */
+	bool (*known)(const uint8_t *head, const uint8_t **uuid);
+	/*
+	 * Does it stand as it was unmounted, with no journal that waits and no errors? Return: 0, -EBUSY, -EUCLEAN. NULL: the superblock
+	 * does not tell. Its maps do not serve for writing then.
+	 */
+	int (*check)(const uint8_t *head);
+	/* Has it features with which blocks must not be written in place, or ones that are unknown? NULL: no. */
+	bool (*frozen)(const uint8_t *head);
+	/* Find a file; path is checked. Fills extents and info. NULL: it can only be mapped. Return: as gpunvme_file_open(). */
+	int (*find)(struct gnv_reader *r, const char *path, struct gpunvme_file *file);
+	/* As gpunvme_file_list(). */
+	int (*list)(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx);
+};
+
+extern const struct gnv_fs gnv_fs_ext4, gnv_fs_xfs;
+
+/* What a superblock tells. */
+struct gnv_super {
+	const struct gnv_fs *fs;
+	uint8_t uuid[16];
+	uint64_t sum; /* of all its bytes: any mount for writing changes some */
+	bool frozen;  /* it has features with which blocks must not be written in place */
+};
+
+/* Return: 0; -EOPNOTSUPP no file system that is known; -EBUSY it was not unmounted; -EUCLEAN it has noted errors. */
+int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super);
+int gnv_super_read(struct gnv_reader *r, struct gnv_super *super);
+
+/* By the number of statfs(); NULL: unknown. */
+const struct gnv_fs *gnv_fs_by_magic(uint64_t magic);
+const struct gnv_fs *gnv_fs_by_name(const char *name);
+
+/* FNV-1a, of 64 bits. */
+uint64_t gnv_sum(const void *bytes, size_t len);
+
+#endif

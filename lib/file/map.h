@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* A file as text. What comes back from text is untrusted. */
+#ifndef GNV_FILE_MAP_H
+#define GNV_FILE_MAP_H
+
+#include "file/fs.h"
+
+struct gnv_map {
+	struct gpunvme_file *file; /* its info is set, its extents are bytes of the file system */
+	struct gnv_super super;
+	uint64_t first; /* where the file system begins in the namespace, in bytes */
+	uint64_t bytes; /* and how many it has */
+	char serial[41]; /* of the drive, without white space; for people */
+};
+
+/* Return: 0, *text is the caller's to free; -ENOMEM. */
+int gnv_map_write(const struct gnv_map *map, char **text);
+
+/* Return: 0, map->file is the caller's to close; -EINVAL no map, cut off or edited; -ENOMEM. */
+int gnv_map_read(const char *text, struct gnv_map *map);
+
+/* Words of a map for why a file must not be written in place; what they mean stands in map.c. NULL: it may. */
+const char *gnv_map_reason(const char *word);
+
+/* A file is as unwritable as its file system. */
+void gnv_map_freeze(struct gpunvme_file *file, const struct gnv_super *super);
+
+#endif

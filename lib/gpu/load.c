@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Loads by the library's own kernel. */
+#include <gpunvme/load.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "gpu/run.h"
+#include "util/bits.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define LANES_AUTO 64u /* for each queue */
+
+static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, const struct gpunvme_load *load,
+		   struct gnv_run *run, struct gnv_load_args *args)
+{
+	uint64_t bytes = (uint64_t)load->nblocks << dq->lba_shift;
+
+	if (load->flags & ~(uint32_t)(GPUNVME_LOAD_WRITE | GPUNVME_LOAD_RANDOM))
+		return gnv_fail(-EINVAL, "unknown load flags 0x%x; valid: GPUNVME_LOAD_WRITE, _RANDOM", load->flags);
+	if (!queues || !load->nblocks || !load->ms)
+		return gnv_fail(-EINVAL, "gpunvme_load_run: no queue, no block to move, or no time");
+	if (load->nblocks > dq->lba_count || bytes > dbuf->len)
+		return gnv_fail(-ERANGE, "a command of %u blocks is larger than the view or the buffer", load->nblocks);
+	run->lanes = load->lanes ? load->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
+	if (run->lanes > GNV_RUN_LANES_MAX)
+		return gnv_fail(-EINVAL, "%u lanes are too many for a load: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
+	run->ms = load->ms;
+	*args = (struct gnv_load_args){
+		.dbuf = *dbuf, .ticks = (uint64_t)load->ms * dq->ticks_per_ms, .slots = dq->lba_count / load->nblocks,
+		.places = dbuf->len / bytes, .seed = load->seed, .nblocks = load->nblocks, .queues = queues,
+		.write = (load->flags & GPUNVME_LOAD_WRITE) != 0, .random = (load->flags & GPUNVME_LOAD_RANDOM) != 0,
+	};
+	return 0;
+}
+
+static int add_up(const struct gnv_load_result *result, const struct gnv_run *run, const struct gnv_load_args *args,
+		  struct gpunvme_load *load)
+{
+	uint64_t began = UINT64_MAX, ended = 0;
+	int status = 0;
+	uint32_t i;
+
+	load->commands = 0;
+	for (i = 0; i < run->lanes; i++) {
+		load->commands += result[i].commands;
+		began = gnv_min(began, result[i].began);
+		ended = result[i].ended > ended ? result[i].ended : ended;
+		status = status ? status : result[i].status;
+	}
+	load->took_ns = (uint64_t)((double)(ended - began) * 1e6 / run->dq->ticks_per_ms);
+	load->next = args->random ? load->seed * 6364136223846793005u + 1442695040888963407u : load->seed + load->commands;
+	return status ? gnv_fail(status, "a command of the load failed: %s", gpunvme_strerror(status)) : 0;
+}
+
+GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+				 const struct gpunvme_dbuf *dbuf, struct gpunvme_load *user)
+{
+	struct gpunvme_load load = GPUNVME_LOAD_INIT;
+	struct gnv_load_args args;
+	struct gnv_run run = {
+		.gpu = gpu, .dq = dq, .queues = queues, .kernel = GNV_KERNEL_LOAD, .args = &args, .args_len = sizeof(args),
+		.args_dq = &args.dq, .args_result = &args.result, .result_size = sizeof(struct gnv_load_result),
+	};
+	int ret;
+
+	if (!gpu || !dq || !dbuf || !user)
+		return gnv_fail(-EINVAL, "gpunvme_load_run: gpu, dq, dbuf and load must not be NULL");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
+	ret = gnv_opts_copy(&load, user, gpunvme_load);
+	if (!ret)
+		ret = gnv_run_check(gpu, dq, queues, dbuf);
+	if (!ret)
+		ret = prepare(dq, queues, dbuf, &load, &run, &args);
+	if (ret)
+		return ret;
+	run.result = calloc(run.lanes, run.result_size);
+	if (!run.result)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = gnv_run_kernel(&run);
+	if (!ret)
+		ret = add_up(run.result, &run, &args, &load);
+	free(run.result);
+	user->commands = load.commands;
+	user->took_ns = load.took_ns;
+	user->next = load.next;
+	return ret;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The library's own kernels on queues of the user's.
+ * Invariant: memory that a lane may still write to (its kernel did not end in time) is not given back.
+ */
+#include "gpu/run.h"
+
+#include <errno.h>
+
+#include "util/bits.h"
+
+#define SLACK_MS 10000u /* to start the kernel */
+
+int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf)
+{
+	uint32_t i;
+
+	for (i = 0; i < queues; i++)
+		if (dq[i].magic != GPUNVME_DQ_MAGIC || dq[i].major != GPUNVME_DQ_MAJOR || !dq[i].ticks_per_ms)
+			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
+	for (i = 0; i < queues; i++)
+		if (gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state)))
+			return gnv_fail(-EXDEV,
+					"view %u is of a queue for other lanes than %s, or of one that is gone; name the GPU that "
+					"gpunvme_qp_create() was given",
+					i, gpu->info.name);
+	if (gpu->ops->mem_check(gpu, dbuf->base, dbuf->len) == -EXDEV)
+		return gnv_fail(-EXDEV, "the buffer is memory of another GPU than %s; allocate it for the GPU of the queue",
+				gpu->info.name);
+	return 0;
+}
+
+/* Has any queue taken or completed a command since this was asked last? */
+static bool gets_on(void *ctx)
+{
+	struct gnv_run *run = ctx;
+	struct gpunvme_dq_state state;
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < run->queues; i++) {
+		if (run->gpu->ops->peek(run->gpu, &state, run->dq[i].state, sizeof(state)))
+			return false;
+		sum += state.resv + state.drain;
+	}
+	i = sum != run->seen;
+	run->seen = sum;
+	return i;
+}
+
+/* A lane waits for one command no longer than its queue's time-out, so a kernel in which nothing happens for so long hangs. */
+static int launch(struct gnv_run *run)
+{
+	uint64_t ms = run->dq->cmd_timeout / run->dq->ticks_per_ms + run->ms;
+	const struct gnv_launch launch = {
+		.kernel = run->kernel,
+		.args = run->args,
+		.args_len = run->args_len,
+		.lanes = run->lanes,
+		.timeout_ms = (uint32_t)gnv_min(ms, UINT32_MAX - SLACK_MS) + SLACK_MS,
+		.gets_on = gets_on,
+		.ctx = run,
+	};
+	int ret = run->gpu->ops->poke(run->gpu, run->views.lane, run->dq, run->queues * sizeof(*run->dq));
+
+	gets_on(run);
+	*run->args_dq = run->views.lane;
+	*run->args_result = run->results.lane;
+	if (!ret)
+		ret = run->gpu->ops->launch(run->gpu, &launch);
+	return ret ? ret : run->gpu->ops->peek(run->gpu, run->result, run->results.lane, run->lanes * run->result_size);
+}
+
+int gnv_run_kernel(struct gnv_run *run)
+{
+	const struct gnv_gpu_ops *ops = run->gpu->ops;
+	size_t views_len = run->queues * sizeof(*run->dq), results_len = run->lanes * run->result_size;
+	int ret = ops->local_alloc(run->gpu, views_len, &run->views);
+
+	if (ret)
+		return ret;
+	ret = ops->local_alloc(run->gpu, results_len, &run->results);
+	if (!ret) {
+		ret = launch(run);
+		if (ret == -ETIMEDOUT) /* a lane that still runs uses them */
+			return ret;
+		ops->local_free(run->gpu, &run->results, results_len);
+	}
+	ops->local_free(run->gpu, &run->views, views_len);
+	return ret;
+}

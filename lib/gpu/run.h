@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* A kernel of the library's own on queues of the user's: descriptors go to the lanes, one result for each lane comes back. */
+#ifndef GNV_GPU_RUN_H
+#define GNV_GPU_RUN_H
+
+#include "gpu/gpu.h"
+
+#define GNV_RUN_LANES_MAX 65536u
+
+struct gnv_run {
+	struct gpunvme_gpu *gpu;
+	const struct gpunvme_dq *dq;
+	uint32_t queues;
+	uint32_t lanes;
+	enum gnv_kernel kernel;
+	void *args;
+	size_t args_len;
+	uint64_t *args_dq;     /* the two fields of the arguments that are filled here: lane addresses of the descriptors */
+	uint64_t *args_result; /* and of the results */
+	void *result;          /* where they are copied to */
+	size_t result_size;    /* of one lane */
+	uint32_t ms;           /* the kernel's own time, beside that of its commands */
+	struct gnv_gpu_range views, results;
+	uint64_t seen; /* of the queues' positions */
+};
+
+/* Queues and buffer of other lanes: these would fault, or see data late. Return: 0, -EINVAL, -EXDEV. */
+int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf);
+
+/* It ends at the latest when its queues have moved nothing for their command time-out. Return: 0, -ENOMEM, -ETIMEDOUT, -EIO. */
+int gnv_run_kernel(struct gnv_run *run);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Taking a PCI device from its driver and giving it back. Needs root; functions take the root of sysfs, "/sys" but in tests. */
+#ifndef GNV_MACHINE_BIND_H
+#define GNV_MACHINE_BIND_H
+
+#include "os/linux/sysfs.h"
+
+/*
+ * gnv_bind_vfio() - give a controller to vfio-pci, unless anybody uses its namespaces
+ * Its namespaces are held exclusively from the check until the nvme driver has let go. On failure the former driver has it again.
+ * Return: 0, also when it has it already; -EBUSY, -EACCES, -ENODEV, another negative errno. gnv_fail() has the sentence.
+ */
+int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci);
+
+/*
+ * Let a user open the device: its nodes become theirs, those every VFIO user shares become usable.
+ * Return: 0, -ENOENT, -errno.
+ */
+int gnv_bind_hand_over(const struct gnv_pci *pci, const char *user);
+
+/*
+ * gnv_bind_default() - take it from vfio-pci and let the kernel choose its driver again
+ * Waits for a process that has it open, until that lets go. Return: as gnv_bind_vfio().
+ */
+int gnv_bind_default(const char *sys, const struct gnv_pci *pci);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* What a doctor writes down: lib/machine/doctor.c about controllers, lib/machine/doctor_gpu.c about GPUs. */
+#ifndef GNV_MACHINE_DOCTOR_H
+#define GNV_MACHINE_DOCTOR_H
+
+#include <gpunvme/doctor.h>
+#include <gpunvme/gpu.h>
+
+#include "os/linux/sysfs.h"
+
+struct gnv_report {
+	struct gpunvme_check check[GPUNVME_MAX_CHECKS];
+	unsigned count;
+	int ret;		     /* of the first predicate that stops an open */
+	struct gpunvme_check beyond; /* what finds no room */
+};
+
+/* What is known of a predicate. Where it does not hold the text is split where the remedy begins. */
+struct gpunvme_check *gnv_report_say(struct gnv_report *report, const char *name, enum gpunvme_verdict verdict, const char *text);
+
+/* A predicate that must hold. `ret` 0, or the sentence of gnv_fail() is what is said. */
+struct gpunvme_check *gnv_report_add(struct gnv_report *report, const char *name, int ret, const char *fine);
+
+/* One without which it works, but not for everything. */
+void gnv_report_limit(struct gnv_report *report, const char *name, int ret, const char *fine);
+
+/* One that could not be asked. */
+void gnv_report_skip(struct gnv_report *report, const char *name, const char *why);
+
+/* To the caller's checks, of @stride bytes each, as many as *@count has room for. Return: report->ret. */
+int gnv_report_put(const struct gnv_report *report, void *checks, unsigned *count, size_t stride);
+
+/* The PCIe link as it was trained, against what the device can do. */
+void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci);
+
+/* In the machine, in a case behind a cable, or a virtual function. */
+void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
+
+/* How much one packet and one read of it carry, and whether the link sleeps; nothing where only root may know. */
+void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
+
+/*
+ * gnv_doctor_gpu() - gpunvme_doctor_gpu() with another sysfs
+ * @controller: its URI, or NULL
+ */
+int gnv_doctor_gpu(const char *sys, unsigned n, const char *controller, struct gnv_report *report);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* PCIe links, as the kernel read them from the link capabilities and status of the function (PCIe Base Specification 7.5.3). */
+#include "machine/link.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine/doctor.h"
+#include "util/log.h"
+
+#define FIRST_CAPABILITY 0x34u
+#define CAP_EXPRESS 0x10u
+#define CAP_BYTES 0x14u /* of it that are looked at */
+#define FEW 512u	/* bytes of a read request below which drives of today are slower */
+
+static uint32_t word(const unsigned char *at)
+{
+	return at[0] | (uint32_t)at[1] << 8;
+}
+
+/* The PCI Express capability, or NULL; what root alone may read is missing for others. */
+static const unsigned char *express(const unsigned char *config, size_t got)
+{
+	unsigned at, hops;
+
+	if (got <= 64)
+		return NULL;
+	at = config[FIRST_CAPABILITY] & 0xfcu;
+	for (hops = 0; hops < 48 && at >= 64 && at + CAP_BYTES <= got; hops++, at = config[at + 1] & 0xfcu)
+		if (config[at] == CAP_EXPRESS)
+			return config + at;
+	return NULL;
+}
+
+/* Three bits; the upper two values are reserved. */
+static uint32_t bytes_of(uint32_t bits)
+{
+	return (bits & 7) > 5 ? 0 : 128u << (bits & 7);
+}
+
+static void read_one(const char *sys, const char *bdf, struct gnv_link *link)
+{
+	unsigned char config[256];
+	const unsigned char *cap = express(config, gnv_sysfs_config(sys, bdf, config, sizeof(config)));
+
+	*link = (struct gnv_link){ .aspm = -1 };
+	if (!cap)
+		return;
+	link->payload_most = bytes_of(word(cap + 4));
+	link->payload = bytes_of(word(cap + 8) >> 5);
+	link->read_request = bytes_of(word(cap + 8) >> 12);
+	link->aspm = (int)(word(cap + 16) & 3);
+}
+
+/* The port above, "" where there is none. */
+static void find_port(const char *sys, const char *bdf, char port[GNV_BDF_BYTES])
+{
+	char path[PATH_MAX], *slash;
+
+	port[0] = 0;
+	if (gnv_sysfs_place(sys, bdf, path))
+		return;
+	slash = strrchr(path, '/');
+	if (slash)
+		*slash = 0;
+	slash = strrchr(path, '/');
+	if (slash && gnv_pci_parse(slash + 1, port))
+		port[0] = 0;
+}
+
+void gnv_link_read(const char *sys, const char *bdf, struct gnv_link *link)
+{
+	char port[GNV_BDF_BYTES];
+	struct gnv_link above;
+
+	read_one(sys, bdf, link);
+	find_port(sys, bdf, port);
+	if (!link->payload || !port[0])
+		return;
+	read_one(sys, port, &above);
+	if (above.payload_most && above.payload_most < link->payload_most)
+		link->payload_most = above.payload_most;
+}
+
+/* Each with the words for it. */
+static int judge(const struct gnv_link *link)
+{
+	static const char *const states[] = { "", "L0s", "L1", "L0s and L1" };
+
+	if (link->payload < link->payload_most)
+		return gnv_fail(-EIO,
+				"its link carries packets of %u bytes where drive and port can do %u; start the kernel with pci=pcie_bus_perf",
+				link->payload, link->payload_most);
+	if (link->read_request < FEW)
+		return gnv_fail(-EIO, "it reads at most %u bytes of memory at a time; start the kernel with pci=pcie_bus_perf",
+				link->read_request);
+	if (link->aspm > 0)
+		return gnv_fail(-EIO,
+				"its link saves power when it is idle (ASPM %s), and takes microseconds to wake up; echo performance "
+				">/sys/module/pcie_aspm/parameters/policy",
+				states[link->aspm]);
+	return 0;
+}
+
+void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
+{
+	struct gnv_link link;
+	char fine[120];
+
+	gnv_link_read(sys, pci->bdf, &link);
+	if (!link.payload)
+		return; /* not root */
+	snprintf(fine, sizeof(fine), "its link carries packets of %u bytes, all it can do, reads of %u, and does not sleep (ASPM)",
+		 link.payload, link.read_request);
+	gnv_report_limit(report, "transfers", judge(&link), fine);
+}
+
+void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci)
+{
+	const double is = strtod(pci->link_speed, NULL), could = strtod(pci->max_speed, NULL);
+	char fine[96];
+	int ret = 0;
+
+	if (!pci->link_width || !pci->max_width || is <= 0 || could <= 0) {
+		gnv_report_skip(report, "link", "the kernel does not know its PCIe link");
+		return;
+	}
+	snprintf(fine, sizeof(fine), "its PCIe link has x%u at %.1f GT/s, all it can do", pci->link_width, is);
+	if (pci->link_width < pci->max_width || is < could)
+		ret = gnv_fail(-EIO,
+			       "its PCIe link has x%u at %.1f GT/s, and it could do x%u at %.1f; put it into a slot that gives "
+			       "that, and seat it "
+			       "again (a link may also be slow while nothing uses it)",
+			       pci->link_width, is, pci->max_width, could);
+	gnv_report_limit(report, "link", ret, fine);
+}

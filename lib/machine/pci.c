@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* Controllers on the PCI bus, for the user: what os/linux/sysfs.c reads and machine/bind.c changes. */
+#include <errno.h>
+#include <gpunvme/pci.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "machine/bind.h"
+#include "machine/link.h"
+#include "machine/topology.h"
+#include "os/linux/node.h"
+#include "os/linux/users.h"
+#include "port/refusals.h"
+#include "util/opts.h"
+
+static void describe_namespaces(const struct gnv_pci *pci, struct gpunvme_pci_info *info)
+{
+	char name[64], text[GNV_USERS_TEXT];
+
+	while (!gnv_sysfs_namespace(GNV_SYSFS, pci, info->namespaces, name, sizeof(name))) {
+		info->namespaces++;
+		info->bytes += gnv_sysfs_block_size(GNV_SYSFS, name);
+	}
+	if (gnv_users_find(GNV_SYSFS, GNV_PROC, pci, text, &info->unseen) == -EBUSY)
+		snprintf(info->in_use, sizeof(info->in_use), "%.*s", (int)strcspn(text, ";"), text);
+}
+
+GPUNVME_API int gpunvme_pci_get_info(unsigned n, struct gpunvme_pci_info *user)
+{
+	struct gpunvme_pci_info info = { .size = sizeof(info) };
+	struct gnv_pci pci, other;
+	struct gnv_link link;
+
+	if (gnv_sysfs_nth(GNV_SYSFS, GNV_CLASS_NVME, n, &pci))
+		return gnv_fail(-ENOENT, "this machine has no %u NVMe controllers", n + 1);
+	memcpy(info.address, pci.bdf, sizeof(info.address));
+	memcpy(info.driver, pci.driver, sizeof(info.driver));
+	snprintf(info.link_speed, sizeof(info.link_speed), "%.23s", pci.link_speed);
+	gnv_sysfs_nvme_text(GNV_SYSFS, &pci, "model", info.model, sizeof(info.model));
+	gnv_sysfs_nvme_text(GNV_SYSFS, &pci, "serial", info.serial, sizeof(info.serial));
+	info.link_width = pci.link_width;
+	info.group = pci.group;
+	info.numa = pci.numa;
+	info.vendor = pci.vendor;
+	info.device = pci.device;
+	gnv_link_read(GNV_SYSFS, pci.bdf, &link);
+	info.payload = link.payload;
+	info.payload_most = link.payload_most;
+	info.read_request = link.read_request;
+	info.aspm = link.aspm;
+	describe_namespaces(&pci, &info);
+	for (unsigned i = 0; !info.group_other[0] && !gnv_sysfs_group_member(GNV_SYSFS, &pci, i, &other); i++)
+		if (!gnv_sysfs_tolerated(&other))
+			memcpy(info.group_other, other.bdf, sizeof(info.group_other));
+	return gnv_info_copy(user, &info, gpunvme_pci_info);
+}
+
+GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvme_pci_path *user)
+{
+	struct gpunvme_pci_path path = { .size = sizeof(path) };
+	char bdf[2][GNV_BDF_BYTES];
+	int ret;
+
+	if (!a || !b)
+		return gnv_fail(-EINVAL, "gpunvme_pci_get_path: the addresses must not be NULL");
+	ret = gnv_pci_parse(a, bdf[0]);
+	if (!ret)
+		ret = gnv_pci_parse(b, bdf[1]);
+	if (!ret)
+		ret = gnv_topology_path(GNV_SYSFS, bdf[0], bdf[1], &path);
+	return ret ? ret : gnv_info_copy(user, &path, gpunvme_pci_path);
+}
+
+static int find(const char *function, const char *address, struct gnv_pci *pci)
+{
+	char bdf[GNV_BDF_BYTES];
+	int ret;
+
+	if (!address)
+		return gnv_fail(-EINVAL, "%s: address must not be NULL", function);
+	ret = gnv_pci_parse(address, bdf);
+	return ret ? ret : gnv_sysfs_pci(GNV_SYSFS, bdf, pci);
+}
+
+GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user)
+{
+	struct gnv_pci pci;
+	int ret = find("gpunvme_pci_bind", address, &pci);
+
+	if (!ret && user)
+		ret = gnv_node_user(user);
+	for (const struct gnv_vfio_check *check = gnv_vfio_checks; check->name && !ret; check++) {
+		if (check->before_bind)
+			ret = check->run(GNV_SYSFS, &pci);
+		/* Without an IOMMU only where the administrator has already said that this may be. */
+		if (ret == -EOPNOTSUPP && gnv_sysfs_unsafe_noiommu(GNV_SYSFS) > 0)
+			ret = 0;
+	}
+	if (!ret)
+		ret = gnv_bind_vfio(GNV_SYSFS, &pci);
+	if (ret || !user)
+		return ret;
+	ret = gnv_sysfs_pci(GNV_SYSFS, pci.bdf, &pci); /* it has a node now */
+	return ret ? ret : gnv_bind_hand_over(&pci, user);
+}
+
+GPUNVME_API int gpunvme_pci_unbind(const char *address)
+{
+	struct gnv_pci pci;
+	int ret = find("gpunvme_pci_unbind", address, &pci);
+
+	return ret ? ret : gnv_bind_default(GNV_SYSFS, &pci);
+}

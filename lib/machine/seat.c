@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a drive sits, as far as that bounds its use: in a case behind a cable, or in another function of itself. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "machine/doctor.h"
+
+static bool is_removable(const char *sys, const struct gnv_pci *pci)
+{
+	char path[128], text[16];
+
+	snprintf(path, sizeof(path), "%.60s/bus/pci/devices/%s/removable", sys, pci->bdf);
+	return !gnv_sysfs_read(path, text, sizeof(text)) && !strcmp(text, "removable");
+}
+
+/* Of a virtual function the place of the one that it belongs to. Return: false for any other. */
+static bool find_physical(const char *sys, const struct gnv_pci *pci, char place[PATH_MAX])
+{
+	char link[GNV_BDF_BYTES + 8];
+
+	snprintf(link, sizeof(link), "%s/physfn", pci->bdf);
+	return !gnv_sysfs_place(sys, link, place);
+}
+
+/* Base Specification 8.26: a secondary controller without resources stays offline. */
+static void say_virtual(struct gnv_report *report, const char *physical)
+{
+	char text[400];
+
+	snprintf(text, sizeof(text),
+		 "it is a virtual function of %.15s, and stays offline until that gives it queues and interrupts; "
+		 "nvme virt-mgmt on that one, with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then -a 9",
+		 strrchr(physical, '/') + 1);
+	gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT, text);
+}
+
+/* The kernel calls removable what is behind a port that faces outwards (pci_set_removable() in drivers/pci/probe.c). */
+void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
+{
+	char physical[PATH_MAX];
+	const bool away = is_removable(sys, pci), virtual = find_physical(sys, pci, physical);
+
+	if (away)
+		gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT,
+			       "it is in a case behind a cable (Thunderbolt, USB4), which makes it slower, and its queues end when that "
+			       "is pulled; put it into a slot of the machine to measure");
+	if (virtual)
+		say_virtual(report, physical);
+	if (!away && !virtual)
+		gnv_report_say(report, "seat", GPUNVME_VERDICT_OK, "it sits in this machine");
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asynchronous events of the controller (Base Specification 5.2), for programs that ask for events: a thread looks every 100 ms
+ * whether the controller has answered a request, reads the log page that the answer names, and requests again. Nothing interrupts
+ * a controller that this library drives, so somebody must look; without events asked for there is neither thread nor request.
+ */
+#ifndef GNV_NVME_ASYNC_H
+#define GNV_NVME_ASYNC_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct gpunvme_dev;
+
+struct gnv_async {
+	pthread_mutex_t lock; /* protects what follows; admin commands run with it held */
+	pthread_cond_t wake;
+	pthread_t thread;
+	bool running, stop;
+	bool set; /* the controller was told which events are wanted */
+};
+
+void gnv_async_init(struct gnv_async *async);
+
+/* From the first call on. Return: 0; -EAGAIN there is no thread; gnv_fail() has the sentence. */
+int gnv_async_start(struct gpunvme_dev *dev);
+
+/* When it returns nothing is touched any more, and nothing begins again. It may be stopped twice. */
+void gnv_async_stop(struct gpunvme_dev *dev);
+void gnv_async_fini(struct gnv_async *async);
+
+#endif

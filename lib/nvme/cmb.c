@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Base Specification 3.1.3 (CMBLOC, CMBSZ, CMBMSC, CMBSTS, PMRCAP), 8.2.1. */
+#include "nvme/cmb.h"
+
+#include <errno.h>
+
+#include "util/bits.h"
+
+#define LEAST ((size_t)64 << 10) /* less is not worth the trouble */
+
+/* Whoever blinds lanes looks at it, on threads of the port. */
+static struct gnv_arena *exchange(struct gpunvme_dev *dev, struct gnv_arena *arena)
+{
+	struct gnv_arena *was;
+
+	pthread_mutex_lock(&dev->bar0_lock);
+	was = dev->cmb;
+	dev->cmb = arena;
+	pthread_mutex_unlock(&dev->bar0_lock);
+	return was;
+}
+
+/* What can be reached, which may be less than it says. A page is the arena's own. */
+static int check_size(size_t len, size_t page)
+{
+	if (len >= gnv_max(LEAST, 2 * page))
+		return 0;
+	return gnv_fail(-EOPNOTSUPP, "its memory buffer has only %zu bytes that can be reached, and pages of %zu", len, page);
+}
+
+static int make_arena(struct gpunvme_dev *dev, const struct gnv_ctrl_cmb *cmb)
+{
+	const struct gnv_port_inner where = { cmb->bar, cmb->offset, cmb->size };
+	struct gnv_arena *arena;
+	struct gpunvme_mem *mem;
+	uint64_t iova;
+	int ret;
+
+	ret = dev->port->ops->inner(dev->port, &where, &mem, &iova);
+	if (ret)
+		return ret;
+	ret = check_size(mem->len, dev->ctrl.page_size);
+	if (!ret)
+		ret = gnv_ctrl_cmb_at(&dev->ctrl, iova);
+	if (!ret) {
+		ret = gnv_arena_over(mem, iova, dev->ctrl.page_size, &dev->log, &arena);
+		if (ret)
+			gnv_ctrl_cmb_off(&dev->ctrl);
+	}
+	if (ret) {
+		gnv_mem_release(mem);
+		return ret;
+	}
+	dev->info.cmb = mem->len;
+	dev->info.cmb_holds = cmb->holds;
+	exchange(dev, arena);
+	return 0;
+}
+
+void gnv_cmb_open(struct gpunvme_dev *dev)
+{
+	struct gnv_ctrl_cmb cmb;
+	int ret;
+
+	dev->info.pmr = !!(dev->ctrl.cap & GPUNVME_CAP_PMRS);
+	if (dev->info.pmr)
+		gnv_log(&dev->log, GPUNVME_LOG_INFO, "the drive has a Persistent Memory Region, which is left alone");
+	ret = gnv_ctrl_cmb(&dev->ctrl, &cmb);
+	if (!ret)
+		ret = make_arena(dev, &cmb);
+	if (!ret) {
+		gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "%llu KiB of memory in the drive can be used",
+			(unsigned long long)dev->info.cmb / 1024);
+	} else {
+		gnv_log(&dev->log, ret == -ENOENT ? GPUNVME_LOG_DEBUG : GPUNVME_LOG_INFO, "no memory in the drive is used: %s", gpunvme_errmsg());
+	}
+}
+
+int gnv_cmb_check(const struct gpunvme_dev *dev, enum gpunvme_cmb_holds what)
+{
+	static const char *const names[] = { "submission queues", "PRP lists of commands that lie elsewhere", "data of reads and writes" };
+
+	if (!dev->cmb)
+		return gnv_fail(-EOPNOTSUPP, "the controller has no memory of its own that can be used here (CMB); leave the request for it "
+				"out");
+	if (!(dev->info.cmb_holds & what))
+		return gnv_fail(-EOPNOTSUPP, "the memory of the controller (CMB) takes no %s; leave the request for it out",
+				names[gnv_log2(what)]);
+	return 0;
+}
+
+void gnv_cmb_close(struct gpunvme_dev *dev)
+{
+	struct gnv_arena *arena = exchange(dev, NULL);
+
+	if (arena && gnv_arena_destroy(arena))
+		dev->port->keep = true;
+}

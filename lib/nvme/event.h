@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What has happened to a device, for its program. Any thread may call, with any lock but this one's. */
+#ifndef GNV_NVME_EVENT_H
+#define GNV_NVME_EVENT_H
+
+#include <gpunvme/event.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#define GNV_EVENTS 64u
+
+struct gnv_events {
+	pthread_mutex_t lock; /* protects what follows; the innermost of all */
+	int fd;               /* -1: nobody has asked */
+	unsigned first, count;
+	uint32_t missed;
+	struct gpunvme_event event[GNV_EVENTS];
+	uint64_t generation; /* atomic */
+	bool resetting;      /* atomic */
+};
+
+void gnv_events_init(struct gnv_events *events);
+void gnv_events_fini(struct gnv_events *events);
+
+/* @qp, @mem: or NULL. */
+void gnv_events_add(struct gnv_events *events, enum gpunvme_event_type type, struct gpunvme_qp *qp, struct gpunvme_mem *mem);
+
+/* The same for an event of the controller; @dw0: of the completion that told. */
+void gnv_events_tell(struct gnv_events *events, enum gpunvme_event_type type, uint32_t dw0);
+
+/* A reset begins; ends, with a new generation or without success. What a reset makes of the controller is told by its end. */
+void gnv_events_reset(struct gnv_events *events);
+void gnv_events_reset_ended(struct gnv_events *events, bool alive);
+
+/* The controller is not to be used any more; nothing during a reset. */
+void gnv_events_lost(void *events);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Base Specification 5.17.2.1 (HMPRE, HMMIN, HMMINDS, HMMAXD), 5.27.1.10 (Host Memory Buffer), 8.9.
+ * Invariant: what was given once stays as it is, and mapped, until DMA has been stopped: a drive that was told to leave it is not
+ * believed.
+ */
+#include "nvme/hmb.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "util/bits.h"
+
+#define ENABLE 1u
+#define RETURNED 2u
+#define PIECE (2u << 20) /* where memory must be one piece: a huge page */
+
+static unsigned mib(uint64_t bytes)
+{
+	return (unsigned)(bytes >> 20);
+}
+
+/* ---- Memory ---- */
+
+static int add_piece(struct gpunvme_dev *dev, size_t len)
+{
+	const uint32_t flags = dev->port->space->one_piece ? GPUNVME_MEM_HUGE : 0;
+	struct gnv_hmb_piece *piece = &dev->hmb.piece[dev->hmb.pieces];
+	int ret = gnv_mem_host_alloc(len, flags, &dev->log, &piece->mem);
+
+	if (ret)
+		return ret;
+	ret = dev->port->space->ops->map(dev->port->space, piece->mem, &piece->iova);
+	if (ret) {
+		gnv_mem_release(piece->mem);
+		return ret;
+	}
+	dev->hmb.pieces++;
+	return piece->iova & (dev->ctrl.page_size - 1) ? gnv_fail(-EOPNOTSUPP, "the address space aligns to less than its pages") : 0;
+}
+
+int gnv_hmb_drop(struct gpunvme_dev *dev)
+{
+	struct gnv_space *space = dev->port->space;
+
+	while (dev->hmb.pieces) {
+		struct gnv_hmb_piece *piece = &dev->hmb.piece[dev->hmb.pieces - 1];
+
+		if (space->ops->unmap(space, piece->iova, piece->mem->len))
+			return gnv_fail(-EBUSY,
+					"%s: the memory that the drive works in (hmb) is still mapped and stays; close it again, or end "
+					"the process",
+					dev->port->address);
+		gnv_mem_release(piece->mem);
+		dev->hmb.pieces--;
+	}
+	gnv_arena_free(dev->arena, &dev->hmb.list);
+	free(dev->hmb.piece);
+	dev->hmb.piece = NULL;
+	dev->hmb.size = 0;
+	return 0;
+}
+
+static void write_list(struct gpunvme_dev *dev)
+{
+	struct gnv_hmb_entry *entry = dev->hmb.list.cpu;
+	unsigned i;
+
+	for (i = 0; i < dev->hmb.pieces; i++)
+		entry[i] = (struct gnv_hmb_entry){ .iova = dev->hmb.piece[i].iova,
+						   .pages = (uint32_t)(dev->hmb.piece[i].mem->len / dev->ctrl.page_size) };
+}
+
+/* So many bytes, as one piece if the address space can. What is there when it fails gnv_hmb_drop() takes back. */
+static int take(struct gpunvme_dev *dev, uint64_t size)
+{
+	const uint64_t len = dev->port->space->one_piece ? PIECE : size;
+	const size_t pieces = (size_t)(size / len);
+	int ret;
+
+	dev->hmb.piece = calloc(pieces, sizeof(*dev->hmb.piece));
+	if (!dev->hmb.piece)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = gnv_arena_alloc(dev->arena, pieces * sizeof(struct gnv_hmb_entry), NULL, &dev->hmb.list);
+	while (!ret && dev->hmb.pieces < pieces)
+		ret = add_piece(dev, (size_t)len);
+	if (ret)
+		return ret;
+	dev->hmb.size = size;
+	write_list(dev);
+	return 0;
+}
+
+/* The next smaller size that the drive could use, in whole pieces; 0: there is none. */
+static uint64_t fit(const struct gpunvme_dev *dev, uint64_t size)
+{
+	const bool pieces = dev->port->space->one_piece;
+	const uint64_t unit = pieces ? PIECE : dev->ctrl.page_size, most = dev->hmb.entries ? dev->hmb.entries : UINT32_MAX;
+
+	size -= size % unit;
+	if (pieces)
+		size = gnv_min(size, most * PIECE);
+	return size < dev->hmb.least || (pieces ? PIECE : size) < dev->hmb.step ? 0 : size;
+}
+
+/* As much as there is. Return: 0, also where there is none; -EBUSY. */
+static int find(struct gpunvme_dev *dev, uint64_t size)
+{
+	for (size = fit(dev, size); size; size = fit(dev, size / 2)) {
+		int ret;
+
+		if (!take(dev, size))
+			return 0;
+		gnv_log(&dev->log, GPUNVME_LOG_INFO, "no %u MiB for the drive to work in: %s", mib(size), gpunvme_errmsg());
+		ret = gnv_hmb_drop(dev);
+		if (ret)
+			return ret;
+	}
+	gnv_log(&dev->log, GPUNVME_LOG_WARN,
+		"the drive asks for %u MiB of this machine's memory, at least %llu KiB, and gets none: it may be slow; raise hmb= in the URI "
+		"or the locked-memory limit",
+		mib(dev->hmb.asked), (unsigned long long)dev->hmb.least / 1024);
+	return 0;
+}
+
+/* ---- The drive ---- */
+
+static int set(struct gpunvme_dev *dev, uint32_t how)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_HMB, .cdw11 = how };
+	int ret;
+
+	if (how) {
+		cmd.cdw12 = (uint32_t)(dev->hmb.size / dev->ctrl.page_size);
+		cmd.cdw13 = (uint32_t)dev->hmb.list.iova;
+		cmd.cdw14 = (uint32_t)(dev->hmb.list.iova >> 32);
+		cmd.cdw15 = dev->hmb.pieces;
+	}
+	ret = gnv_admin_run(&dev->admin, &cmd, NULL, 0, true, NULL);
+	__atomic_store_n(&dev->hmb.on, !ret && how, __ATOMIC_RELAXED);
+	return ret;
+}
+
+int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t most)
+{
+	int ret;
+
+	if (!dev->hmb.asked || !most)
+		return 0;
+	ret = find(dev, gnv_min(dev->hmb.asked, (uint64_t)most << 20));
+	if (ret || !dev->hmb.size)
+		return ret;
+	ret = set(dev, ENABLE);
+	if (ret < 0)
+		return ret;
+	if (ret) {
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive asks for memory of this machine and refuses it: %s", gpunvme_errmsg());
+		return 0; /* so it says: the memory stays */
+	}
+	gnv_log(&dev->log, GPUNVME_LOG_INFO, "the drive works in %u MiB of this machine's memory; it asks for %u", mib(dev->hmb.size),
+		mib(dev->hmb.asked));
+	return 0;
+}
+
+int gnv_hmb_return(struct gpunvme_dev *dev)
+{
+	uint32_t how;
+	int ret;
+
+	if (!dev->hmb.size)
+		return 0;
+	how = gnv_hmb_used(dev) ? ENABLE | RETURNED : ENABLE;
+	ret = set(dev, how);
+	if (ret > 0 && how & RETURNED) /* it does not know it any more, as after a function reset */
+		ret = set(dev, ENABLE);
+	if (ret > 0)
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "after its reset the drive does not take the memory that it asks for: %s",
+			gpunvme_errmsg());
+	return ret < 0 ? ret : 0;
+}
+
+void gnv_hmb_take_back(struct gpunvme_dev *dev)
+{
+	if (gnv_hmb_used(dev) && !gnv_ctrl_dead(&dev->ctrl) && set(dev, 0))
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive does not leave the memory that it works in before it is stopped: %s",
+			gpunvme_errmsg());
+}
+
+uint64_t gnv_hmb_used(const struct gpunvme_dev *dev)
+{
+	return __atomic_load_n(&dev->hmb.on, __ATOMIC_RELAXED) ? dev->hmb.size : 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host Memory Buffer: memory of this machine that a drive asks for to work in, as drives without memory of their own do. `hmb` of
+ * the URI.
+ *
+ * It is mapped for the drive and nobody else: no lane and no CPU ever looks at it, and nothing else lies in its pages. The drive
+ * keeps it over resets, and it is given back after the drive's DMA has been stopped, never earlier.
+ */
+#ifndef GNV_NVME_HMB_H
+#define GNV_NVME_HMB_H
+
+#include "nvme/dev.h"
+
+#define GNV_HMB_MIB 64u	      /* at most so many, when the URI does not say */
+#define GNV_HMB_MAX_MIB 4096u /* that the URI may name */
+
+struct gnv_hmb_piece {
+	struct gpunvme_mem *mem;
+	uint64_t iova;
+};
+
+/* One descriptor entry (Base Specification 5.27.1.10). */
+struct gnv_hmb_entry {
+	uint64_t iova;
+	uint32_t pages; /* of the controller */
+	uint32_t reserved;
+};
+
+/*
+ * gnv_hmb_give() - give the drive what it asks for, before the first queue
+ * @mib: at most so many MiB; 0: nothing
+ * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
+ * same, and is offered again after a reset.
+ * Return: 0; negative: what gnv_admin_run() answers, or -EBUSY, and then gnv_hmb_drop() has something left to do.
+ */
+int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t mib);
+
+/*
+ * After a reset: the same memory, with what the drive had there, if it had it. A drive that does not want it back, nor as new,
+ * works without until the next reset. Return: 0; negative: what gnv_admin_run() answers.
+ */
+int gnv_hmb_return(struct gpunvme_dev *dev);
+
+/* Tell the drive to leave it, where it still listens. The memory stays. */
+void gnv_hmb_take_back(struct gpunvme_dev *dev);
+
+/* The drive makes no DMA: unmap and free. Return: 0; -EBUSY what is left is still mapped: call again. */
+int gnv_hmb_drop(struct gpunvme_dev *dev);
+
+/* Bytes that the drive uses now. Any thread. */
+uint64_t gnv_hmb_used(const struct gpunvme_dev *dev);
+
+#endif

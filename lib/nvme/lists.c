@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The proof of PRP lists: Base Specification 4.1.1.
+ * Invariant: whatever entry of the page of the list, or of its neighbours, a controller takes for another one is the address of
+ * memory of the proof.
+ */
+#include "nvme/lists.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nvme/condition.h"
+#include "nvme/ioq.h"
+#include "nvme/reset.h"
+#include "nvme/settings.h"
+#include "util/bits.h"
+#include "util/clock.h"
+
+#define READ_MS 2000u
+#define SMALL 4u	 /* pages */
+#define LARGE (4u << 20) /* bytes */
+#define PIECE (2u << 20) /* the most that lies in one piece of physical memory, where that is needed */
+
+/* A block for all: what is right, what came through a list, where nothing may arrive, the list between two pages of traps. */
+struct proof {
+	struct gpunvme_dev *dev;
+	struct gpunvme_ns_info ns;
+	struct gnv_ioq q;
+	struct gnv_block data;
+	size_t page;
+	size_t pages; /* of the largest transfer */
+	char *right, *got;
+	uint64_t got_iova, trap_iova, list_iova;
+	uint64_t *list;
+	size_t failed_pages, failed_at; /* of the list that was not read as it should */
+};
+
+static const char *const names[] = { "any", "64", "512", "page", "sgl", "none" };
+
+const char *gnv_lists_name(enum gnv_lists lists)
+{
+	return names[lists];
+}
+
+static struct gpunvme_sqe read_command(const struct proof *p, size_t first, size_t pages)
+{
+	const uint32_t blocks = (uint32_t)(p->page / p->ns.lba_size);
+
+	return (struct gpunvme_sqe){
+		.opc = GPUNVME_IO_READ, .nsid = p->ns.nsid, .cdw10 = blocks * (uint32_t)first, .cdw12 = blocks * (uint32_t)pages - 1
+	};
+}
+
+/* A page at a time, by so many commands at a time. */
+static int read_right(struct proof *p, size_t batch)
+{
+	struct gpunvme_sqe cmd[GNV_IOQ_BATCH];
+	size_t done, n, i;
+	int ret = 0;
+
+	for (done = 0; done < p->pages && !ret; done += n) {
+		n = gnv_min(p->pages - done, batch);
+		for (i = 0; i < n; i++) {
+			cmd[i] = read_command(p, done + i, 1);
+			cmd[i].prp1 = p->data.iova + (done + i) * p->page;
+		}
+		ret = gnv_ioq_run(&p->q, cmd, (uint32_t)n, READ_MS);
+	}
+	return ret;
+}
+
+/* What a page does not get keeps bytes that the blocks do not have. */
+static void spoil(struct proof *p)
+{
+	size_t i, words = p->pages * p->page / 8;
+
+	for (i = 0; i < words; i++)
+		((uint64_t *)(void *)p->got)[i] = ~((const uint64_t *)(const void *)p->right)[i];
+	for (i = 0; i < 3 * p->page / 8; i++)
+		(p->list - p->page / 8)[i] = p->trap_iova;
+}
+
+/* The list, when there is one, at `at` of its page. */
+static void point(struct proof *p, struct gpunvme_sqe *cmd, size_t pages, size_t at)
+{
+	size_t i;
+
+	cmd->prp1 = p->got_iova;
+	cmd->prp2 = pages == 2 ? p->got_iova + p->page : p->list_iova + at;
+	for (i = 1; i < pages && pages > 2; i++)
+		p->list[at / 8 + i - 1] = p->got_iova + i * p->page;
+}
+
+static void point_sgl(const struct proof *p, struct gpunvme_sqe *cmd, size_t pages)
+{
+	cmd->flags = GPUNVME_PSDT_SGL;
+	cmd->prp1 = p->got_iova;
+	cmd->prp2 = pages * p->page | (uint64_t)GPUNVME_SGL_ID_DATA_BLOCK << 56;
+}
+
+/* One transfer. Return: 0; -EIO it came out wrong, or as an error; -ETIMEDOUT, -EPROTO, -ESHUTDOWN, -ENODEV. */
+static int try_one(struct proof *p, enum gnv_lists lists, size_t pages, size_t at)
+{
+	struct gpunvme_sqe cmd = read_command(p, 0, pages);
+	int ret;
+
+	spoil(p);
+	if (lists == GNV_LISTS_SGL)
+		point_sgl(p, &cmd, pages);
+	else
+		point(p, &cmd, pages, at);
+	p->failed_pages = pages;
+	p->failed_at = at;
+	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
+	if (ret > 0 || (!ret && memcmp(p->right, p->got, pages * p->page)))
+		ret = -EIO;
+	return ret;
+}
+
+/* Every list of so many pages that the header could make, at the places where controllers are known to trip. */
+static int try_places(struct proof *p, enum gnv_lists lists, size_t pages)
+{
+	const size_t stride = gnv_prp_span(lists, p->page) / p->page * 8, list = (pages - 1) * 8, half = p->page / 2;
+	const size_t places[] = { 8, 504, 64, 512, p->page - list, 24, 192, 256, half - 64, half - 8, half, half + 512 };
+	const size_t count = pages > SMALL ? 5 : GNV_ARRAY_LEN(places);
+	size_t i;
+	int ret = 0;
+
+	if (lists == GNV_LISTS_SGL || lists == GNV_LISTS_PAGE || pages < 3)
+		return try_one(p, lists, pages, 0);
+	for (i = 0; i < count && !ret; i++)
+		if (places[i] + list <= p->page && !(stride && places[i] % stride))
+			ret = try_one(p, lists, pages, places[i]);
+	return ret;
+}
+
+static int try_lists(struct proof *p, enum gnv_lists lists)
+{
+	const size_t span = gnv_prp_span(lists, p->page), most = span ? gnv_min(p->pages, span / p->page + 1) : p->pages;
+	size_t pages;
+	int ret = 0;
+
+	if (lists == GNV_LISTS_NONE)
+		return try_one(p, lists, 2, 0);
+	for (pages = 2; pages <= SMALL && pages <= most && !ret; pages++)
+		ret = try_places(p, lists, pages);
+	return ret || most <= SMALL ? ret : try_places(p, lists, most);
+}
+
+/* After silence nobody knows what the controller still does. */
+static int begin_anew(struct proof *p)
+{
+	int ret = gnv_reset(p->dev, NULL);
+
+	if (!ret) {
+		gnv_ioq_forget(&p->q);
+		ret = gnv_settings_apply(p->dev);
+	}
+	if (!ret)
+		ret = gnv_ioq_close(&p->q);
+	return ret ? ret : gnv_ioq_open(&p->q, p->dev, 1);
+}
+
+/* From the first that may do to the first that does. */
+static int find(struct proof *p)
+{
+	struct gpunvme_dev *dev = p->dev;
+	int ret, anew = 0;
+
+	for (;; dev->lists++) {
+		if (dev->lists == GNV_LISTS_SGL && !dev->info.sgl)
+			continue;
+		ret = try_lists(p, dev->lists);
+		if (!ret || ret == -ENODEV)
+			return ret;
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "lists \"%s\": a read of %zu pages with its list at byte %zu of a page %s",
+			names[dev->lists], p->failed_pages, p->failed_at,
+			ret == -EIO ? "came out wrong" : "did not end as it should; resetting the controller");
+		if (ret != -EIO)
+			anew = begin_anew(p);
+		if (anew)
+			return anew;
+		if (dev->lists == GNV_LISTS_NONE)
+			return gnv_fail(-EIO, "the drive does not read two pages of memory as it should; use another drive");
+	}
+}
+
+static int prepare(struct proof *p)
+{
+	struct gpunvme_dev *dev = p->dev;
+	size_t most = dev->info.max_transfer ? dev->info.max_transfer / p->page : SIZE_MAX;
+	int ret;
+
+	if (dev->port->space->one_piece)
+		most = gnv_min(most, gnv_max(PIECE / 2 / p->page, 2) - 2);
+	p->pages = gnv_min(gnv_min(most, 1 + p->page / 16), p->ns.nblocks * p->ns.lba_size / p->page);
+	if (p->ns.lba_size > p->page || p->pages < 2)
+		return gnv_fail(-ENOENT, "the namespace has no two blocks of a page to read");
+	p->pages = gnv_min(p->pages, gnv_min(LARGE / p->page, 65536 / (p->page / p->ns.lba_size)));
+	ret = gnv_arena_alloc(dev->arena, (2 * p->pages + 4) * p->page, NULL, &p->data);
+	if (ret)
+		return ret;
+	p->right = p->data.cpu;
+	p->got = p->right + p->pages * p->page;
+	p->got_iova = p->data.iova + p->pages * p->page;
+	p->trap_iova = p->got_iova + p->pages * p->page;
+	p->list_iova = p->trap_iova + 2 * p->page;
+	p->list = (uint64_t *)(void *)(p->got + (p->pages + 2) * p->page);
+	return gnv_ioq_open(&p->q, dev, 1);
+}
+
+/* Without something to compare with. */
+static int unproven(struct gpunvme_dev *dev, const char *why)
+{
+	dev->lists_unproven = true;
+	gnv_log(&dev->log, GPUNVME_LOG_WARN, "PRP lists could not be proven, \"%s\" are used: %s", names[dev->lists], why);
+	return 0;
+}
+
+static int read_anew(struct proof *p, size_t batch)
+{
+	int ret = begin_anew(p);
+
+	return ret ? ret : read_right(p, batch);
+}
+
+/* The commands that it died of had high identifiers. With low ones it is a drive that can be used. */
+static int read_with_few_cids(struct proof *p)
+{
+	struct gpunvme_dev *dev = p->dev;
+	int ret;
+
+	dev->drive.quirks |= GNV_QUIRK_FEW_CIDS;
+	ret = read_anew(p, GNV_IOQ_BATCH);
+	if (ret < 0)
+		return ret;
+	gnv_quirks_text(dev->drive.quirks, dev->info.quirks);
+	gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive dies of high command identifiers (CSTS.CFS), and not of low ones: %s",
+		gnv_quirk_sentence(GNV_QUIRK_FEW_CIDS));
+	return ret;
+}
+
+/* It died of reads. Once may be chance; what it does not die of tells why. */
+static int read_again(struct proof *p)
+{
+	int ret = read_anew(p, GNV_IOQ_BATCH);
+
+	if (ret == -ESHUTDOWN)
+		ret = read_with_few_cids(p);
+	if (ret != -ESHUTDOWN)
+		return ret;
+	ret = read_anew(p, 1);
+	if (ret == -ESHUTDOWN)
+		return gnv_fail(-EIO, "the drive dies when it reads (CSTS.CFS), each time; use another drive");
+	return ret ? ret :
+		     gnv_fail(-EIO, "the drive dies of %u commands at a time (CSTS.CFS), and does not of one; use another drive",
+			      GNV_IOQ_BATCH);
+}
+
+static int prove(struct proof *p)
+{
+	int ret = read_right(p, GNV_IOQ_BATCH);
+
+	if (ret == -ESHUTDOWN)
+		ret = read_again(p);
+	p->dev->read_status = ret;
+	if (ret > 0)
+		return unproven(p->dev, gnv_condition_of(ret) ? gnv_condition_of(ret) : gpunvme_strerror(ret));
+	if (ret == -ETIMEDOUT || ret == -EPROTO) {
+		unproven(p->dev, gpunvme_errmsg());
+		return begin_anew(p);
+	}
+	return ret ? ret : find(p);
+}
+
+int gnv_lists_prove(struct gpunvme_dev *dev)
+{
+	struct proof p = { .dev = dev, .page = dev->ctrl.page_size, .ns = { .size = sizeof(p.ns) } };
+	const uint64_t began = gnv_clock_ns();
+	int ret = gpunvme_ns_get_info(dev, 0, &p.ns);
+	const bool readable = !ret;
+
+	dev->lists = dev->drive.quirks & GNV_QUIRK_LISTS_512 ? GNV_LISTS_512 : GNV_LISTS_ANY;
+	if (readable)
+		ret = prepare(&p);
+	if (ret == -ENOENT || ret > 0 || (!readable && !gnv_ctrl_dead(&dev->ctrl)))
+		ret = unproven(dev, gpunvme_errmsg());
+	else if (!ret)
+		ret = prove(&p);
+	if (!ret && p.q.dev)
+		ret = gnv_ioq_close(&p.q);
+	if (ret)
+		return ret; /* its memory stays the arena's: the device is closed next */
+	gnv_arena_free(dev->arena, &p.data);
+	snprintf(dev->info.lists, sizeof(dev->info.lists), "%s", names[dev->lists]);
+	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "lists \"%s\", after %llu us", names[dev->lists],
+		(unsigned long long)(gnv_clock_ns() - began) / 1000);
+	return 0;
+}

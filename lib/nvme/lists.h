@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PRP lists that a controller reads as it should, proven when it is opened: nothing that this library builds its data pointers of
+ * is believed. The specification lets a list begin at any multiple of 8 bytes; hosts hardly ever do it, and drives err.
+ */
+#ifndef GNV_NVME_LISTS_H
+#define GNV_NVME_LISTS_H
+
+#include "nvme/dev.h"
+
+/*
+ * gnv_lists_prove() - settle dev->lists, before the first mapping
+ * Reads the same blocks a page at a time and through lists of several sizes and places; media is not written. A controller that
+ * does not return the same is given stricter ones, which the log says. Where there is nothing to read the lists stay unproven,
+ * which the log says, too.
+ * Return: 0; -EIO it does not even read two pages as it should; -ENOMEM; -ENODEV; what a reset answers that it needed.
+ */
+int gnv_lists_prove(struct gpunvme_dev *dev);
+
+/* As gpunvme_dev_info.lists. */
+const char *gnv_lists_name(enum gnv_lists lists);
+
+#endif

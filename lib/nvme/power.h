@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* How deep a drive may sleep: `power` of the URI. */
+#ifndef GNV_NVME_POWER_H
+#define GNV_NVME_POWER_H
+
+#include "nvme/dev.h"
+
+enum gnv_power {
+	GNV_POWER_LEAVE,       /* as it is, but a drive that does not wake up from its deepest state is kept from it */
+	GNV_POWER_PERFORMANCE, /* the first power state, and no other by itself */
+};
+
+/* Return: 0; -EINVAL no such word; gnv_fail() has the sentence. NULL: leave. */
+int gnv_power_parse(const char *word, enum gnv_power *power);
+
+/*
+ * gnv_power_apply() - settle it, for resets to come as well
+ * What the drive refuses is said in the log. Return: 0; negative: what gnv_admin_run() answers.
+ */
+int gnv_power_apply(struct gpunvme_dev *dev, enum gnv_power power);
+
+/* As it was found. A drive that does not answer loses it with its reset anyway. */
+void gnv_power_restore(struct gpunvme_dev *dev);
+
+#endif

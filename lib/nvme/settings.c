@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Base Specification 4.4 (a reset restores saved values, or defaults), 5.27 (Set Features).
+ * Invariant: of commands that set the same thing only the last is kept, in the order in which they came.
+ */
+#include "nvme/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/features.h"
+
+#define FID_VECTOR 0x09
+#define FID_TIMESTAMP 0x0e
+#define FID_WRITE_PROTECT 0x84
+#define THRESHOLD_OF 0x003f0000u /* of CDW11: which sensor, over or under */
+#define VECTOR_OF 0x0000ffffu
+
+struct gnv_setting {
+	struct gnv_setting *next;
+	struct gpunvme_sqe cmd;
+	size_t len;
+	unsigned char data[];
+};
+
+static uint8_t fid_of(const struct gpunvme_sqe *cmd)
+{
+	return (uint8_t)cmd->cdw10;
+}
+
+/* Not those that live through a reset, or would be wrong after it: the time goes on. */
+static bool is_kept(const struct gpunvme_sqe *cmd)
+{
+	return fid_of(cmd) != GPUNVME_FID_NUM_QUEUES && fid_of(cmd) != FID_TIMESTAMP && fid_of(cmd) != FID_WRITE_PROTECT;
+}
+
+/* The part of CDW11 that says what is set, rather than to what. */
+static uint32_t subject(const struct gpunvme_sqe *cmd)
+{
+	switch (fid_of(cmd)) {
+	case GPUNVME_FID_TEMP_THRESHOLD:
+		return cmd->cdw11 & THRESHOLD_OF;
+	case FID_VECTOR:
+		return cmd->cdw11 & VECTOR_OF;
+	default:
+		return 0;
+	}
+}
+
+/* With the lock held. */
+static void forget(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd)
+{
+	struct gnv_setting **link = &dev->settings, *old;
+
+	while ((old = *link)) {
+		if (fid_of(&old->cmd) != fid_of(cmd) || old->cmd.nsid != cmd->nsid || subject(&old->cmd) != subject(cmd)) {
+			link = &old->next;
+			continue;
+		}
+		*link = old->next;
+		free(old);
+	}
+}
+
+/* With the lock held, too. */
+static void note(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const void *data, size_t len)
+{
+	struct gnv_setting *setting = len && !data ? NULL : calloc(1, sizeof(*setting) + len), **link;
+
+	forget(dev, cmd);
+	for (link = &dev->settings; *link; link = &(*link)->next)
+		;
+	*link = setting;
+	if (!setting) {
+		gnv_log(&dev->log, GPUNVME_LOG_ERROR, "feature 0x%02x is not kept for after a reset (%s); set it again then", fid_of(cmd),
+			len && !data ? "its data is not the library's" : "no memory");
+		return;
+	}
+	setting->cmd = *cmd;
+	setting->cmd.cdw10 &= ~GPUNVME_FEAT_SV; /* it is saved; again would only wear the drive */
+	setting->len = len;
+	if (len)
+		memcpy(setting->data, data, len);
+}
+
+void gnv_settings_begin(struct gpunvme_dev *dev)
+{
+	pthread_mutex_lock(&dev->settings_lock);
+}
+
+void gnv_settings_end(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const void *data, size_t len, int ret)
+{
+	if (!ret && is_kept(cmd))
+		note(dev, cmd, data, len);
+	pthread_mutex_unlock(&dev->settings_lock);
+}
+
+static int apply(struct gpunvme_dev *dev, struct gnv_setting *setting)
+{
+	int ret = gnv_admin_run(&dev->admin, &setting->cmd, setting->len ? setting->data : NULL, setting->len, true, NULL);
+	char cause[400];
+
+	if (!ret)
+		return 0;
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	return gnv_fail(ret, "after its reset the controller does not take feature 0x%02x back: %s", fid_of(&setting->cmd), cause);
+}
+
+int gnv_settings_apply(struct gpunvme_dev *dev)
+{
+	struct gnv_setting *setting;
+	uint32_t granted = 0;
+	int ret = gnv_features_queues(dev, dev->info.queues, &granted);
+
+	if (!ret && granted < dev->info.queues)
+		return gnv_fail(-EIO, "after its reset the controller grants %u queues, before it had granted %u", granted,
+				dev->info.queues);
+	pthread_mutex_lock(&dev->settings_lock);
+	for (setting = dev->settings; setting && !ret; setting = setting->next)
+		ret = apply(dev, setting);
+	pthread_mutex_unlock(&dev->settings_lock);
+	return ret;
+}
+
+void gnv_settings_drop(struct gpunvme_dev *dev)
+{
+	struct gnv_setting *setting;
+
+	while ((setting = dev->settings)) {
+		dev->settings = setting->next;
+		free(setting);
+	}
+}

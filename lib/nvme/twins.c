@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#include "nvme/twins.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "nvme/identify.h"
+#include "util/bits.h"
+#include "util/clock.h"
+
+#define ASKED 1024u /* namespaces */
+#define VS_1_3 0x10300u
+
+struct shelf {
+	struct gpunvme_dev *dev;
+	uint32_t nsid[ASKED];
+	uint32_t count;
+	bool filled;
+	uint64_t end; /* of all questions together */
+};
+
+static int fill(struct shelf *shelf)
+{
+	uint32_t count = ASKED;
+	int ret = shelf->filled ? 0 : gpunvme_ns_list(shelf->dev, shelf->nsid, &count);
+
+	if (ret > 0)
+		ret = gnv_fail(-EIO, "whether its namespaces are in use through another controller cannot be told: %.150s", gpunvme_errmsg());
+	if (!ret && !shelf->filled)
+		shelf->count = (uint32_t)gnv_min(count, ASKED);
+	shelf->filled = !ret;
+	return ret;
+}
+
+/* An identifier that cannot be told is none. */
+static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
+{
+	struct shelf *shelf = ctx;
+	struct gpunvme_dev *dev = shelf->dev;
+	struct gpunvme_id_ns id;
+	int ret = fill(shelf);
+
+	if (ret || n >= shelf->count)
+		return ret ? ret : -ENOENT;
+	if (gnv_clock_ns() > shelf->end)
+		return gnv_fail(-ETIMEDOUT, "the drive takes too long to identify its namespaces, which another controller may serve, too");
+	memset(ns, 0, sizeof(*ns));
+	ns->nsid = shelf->nsid[n];
+	if (dev->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
+		return 0;
+	ret = gnv_identify_ns(dev, ns->nsid, &id);
+	if (!ret) {
+		memcpy(ns->nguid, id.nguid, sizeof(ns->nguid));
+		memcpy(ns->eui64, id.eui64, sizeof(ns->eui64));
+	}
+	if (ret >= 0 && dev->ctrl.vs >= VS_1_3 && !(dev->drive.quirks & (GNV_QUIRK_NO_DESCRIPTORS | GNV_QUIRK_CNS_01)))
+		ret = gnv_identify_uuid(dev, ns->nsid, ns->uuid);
+	return ret < 0 ? ret : 0;
+}
+
+int gnv_twins_check(struct gpunvme_dev *dev)
+{
+	struct shelf shelf = { .dev = dev, .end = gnv_clock_ns() + dev->admin.timeout_ms * GNV_NS_PER_MS };
+	struct gnv_identity drive = { .nth = nth, .ctx = &shelf };
+
+	memcpy(drive.serial, dev->info.serial, sizeof(drive.serial));
+	memcpy(drive.model, dev->info.model, sizeof(drive.model));
+	if (!(dev->drive.quirks & GNV_QUIRK_GARBAGE_NQN))
+		memcpy(drive.nqn, dev->nqn, sizeof(drive.nqn));
+	return gnv_port_check_twins(dev->port, &drive);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of AMD GPUs through HIP, as HIP programs have it: pointers that may be given to their kernels. */
+#ifndef GNV_OS_AMD_HIP_H
+#define GNV_OS_AMD_HIP_H
+
+#include <stddef.h>
+
+struct gnv_hip_bytes {
+	void *va; /* for kernels, and for the CPU where the GPU's BAR is large */
+	size_t len;
+	int dmabuf;   /* of it */
+	void *handle; /* HIP's */
+};
+
+/*
+ * gnv_hip_device() - HIP's number of the GPU at a PCI address
+ * Return: 0; -ENODEV no HIP, no GPU, or not this one (HIP_VISIBLE_DEVICES hides it); -EOPNOTSUPP HIP older than 6. gnv_fail() has
+ * the sentence.
+ */
+int gnv_hip_device(const char *bdf, int *device);
+
+/*
+ * gnv_hip_alloc() - memory of the GPU, and a DMA-BUF of it
+ * @len: rounded up to what HIP hands out
+ * Uncached is asked for. HIP 6 cannot, and HIP 7.2 says yes and forgets it: gnv_drm_uncached() tells what came of it.
+ * Return: 0, -ENOMEM, -EOPNOTSUPP, -EIO; gnv_fail() has the sentence.
+ */
+int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes);
+void gnv_hip_free(struct gnv_hip_bytes *bytes); /* no kernel and no controller uses it any more */
+
+#endif

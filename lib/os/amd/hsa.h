@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * AMD GPUs through ROCm's HSA runtime (libhsa-runtime64), loaded when the first GPU is opened.
+ *
+ * Compiled only where its headers are (GNV_WITH_HSA). One struct gnv_hsa is one GPU with one queue of packets. Any thread may call;
+ * functions answer 0 or a negative errno with its sentence.
+ */
+#ifndef GNV_OS_AMD_HSA_H
+#define GNV_OS_AMD_HSA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/alloc.h"
+
+struct gnv_hsa;
+struct gnv_hsa_kernel;
+
+struct gnv_hsa_info {
+	char isa[64];	     /* "amdgcn-amd-amdhsa--gfx1100" */
+	char name[64];	     /* of the product */
+	char bdf[16];	     /* PCI address */
+	uint32_t node;	     /* KFD's */
+	uint32_t width;	     /* lanes of a wave */
+	uint64_t clock_hz;   /* of the clock that lanes read */
+	uint64_t vram;	     /* bytes of its largest pool */
+	bool uncached;	     /* the runtime knows uncached memory */
+	bool data_pool;	     /* has memory in which lanes see what others write while they run */
+	uint32_t *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped; or NULL */
+};
+
+/*
+ * gnv_hsa_open() - take a GPU
+ * @which: an ordinal ("0") or a PCI address ("0000:03:00.0")
+ * Return: 0; -ENODEV no runtime, no GPU, not this one; -EOPNOTSUPP the runtime is too old; -EINVAL; -ENOMEM, -EIO.
+ */
+int gnv_hsa_open(const char *which, struct gnv_hsa **gpu);
+/* Nothing of it is in use. After a fault, or where its queue does not end, all of it stays until the process ends. */
+void gnv_hsa_close(struct gnv_hsa *gpu);
+const struct gnv_hsa_info *gnv_hsa_info(const struct gnv_hsa *gpu);
+
+/*
+ * gnv_hsa_alloc() - memory of the GPU, zeroed
+ * @data: lanes see in it what others write while they run (uncached or fine-grained); else it is theirs, and cached
+ * @cpu:  set to whether the CPU reaches it at the same address
+ * Return: 0; -EOPNOTSUPP the GPU has no such memory; -ENOMEM.
+ */
+int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *cpu);
+void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr);
+
+/*
+ * gnv_hsa_export() - a DMA-BUF of part of such memory, as seen over PCIe
+ * Return: 0; -EOPNOTSUPP the runtime or the kernel cannot. The descriptor is given back by gnv_hsa_export_close().
+ */
+int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t *offset);
+void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd);
+
+/*
+ * Memory of the host, in whole pages, becomes visible to the lanes of every GPU of the runtime, uncached. Once for each GPU that
+ * uses it, with the same address and length. @locked: false: it is the runtime's own (hipHostMalloc), is not unlocked, and stays
+ * visible until its owner frees it. Return: 0; -ENOMEM, -EIO, -ERANGE.
+ */
+int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, bool *locked);
+void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu);
+
+/* Memory of another driver by its DMA-BUF. Return: 0; -EOPNOTSUPP the runtime takes only what amdgpu exported; -EIO. */
+int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane);
+int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane); /* Return: 0; -EBUSY it is still mapped */
+
+/*
+ * gnv_hsa_pointer() - whose memory is this?
+ * @cpu: the CPU's address of it, or NULL; @lane: the lanes'; @cached: they may see old lines of it while they run
+ * Return: 0 this GPU's; -ENOENT the host's; -EXDEV another GPU's; -ERANGE it leaves its allocation; -EOPNOTSUPP of
+ * another driver's or process's, or of hipMemMap().
+ */
+int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached);
+
+/*
+ * gnv_hsa_watch() - be told when the allocation that holds an address is freed; alloc->freed is set
+ * gnv_hsa_unwatch() - when it returns alloc->freed is not running, and will not be called
+ * What alloc->freed does ends without either of them.
+ * Return: 0; -ENOENT it is not the runtime's.
+ */
+int gnv_hsa_watch(struct gnv_hsa *gpu, const void *ptr, struct gnv_alloc *alloc);
+void gnv_hsa_unwatch(struct gnv_hsa *gpu, struct gnv_alloc *alloc);
+
+/*
+ * Copy out of and into the GPU's memory; words of 4 and 8 bytes that are aligned arrive whole. `from` may be constant.
+ * Return: 0; -EIO, also when it does not happen within 10 s, as beside kernels that fill the GPU.
+ */
+int gnv_hsa_peek(struct gnv_hsa *gpu, void *to, uint64_t lane, size_t len);
+int gnv_hsa_poke(struct gnv_hsa *gpu, uint64_t lane, const void *from, size_t len);
+
+/* Load a code object for this GPU; once. It must stay in memory. Return: 0, -EOPNOTSUPP. */
+int gnv_hsa_load(struct gnv_hsa *gpu, const void *elf, size_t len);
+
+/* One run of a kernel. */
+struct gnv_hsa_job {
+	const char *name; /* its symbol, with .kd */
+	const void *args;
+	size_t args_len;
+	uint32_t lanes;
+	uint32_t group; /* lanes of a work-group */
+	uint32_t timeout_ms;
+	bool (*gets_on)(void *ctx); /* asked after that time: may it run as long again? NULL: no */
+	void *ctx;
+};
+
+/*
+ * gnv_hsa_run() - run a kernel and wait
+ * Return: 0; -ETIMEDOUT it did not end in time: from now on every run answers -EIO; -ENOENT no such kernel; -EINVAL the arguments
+ * do not fit; -EIO the GPU reported an error. After a memory fault or a reset nothing of this process runs on the GPU any more, and
+ * all that would need it here answers -EIO.
+ */
+int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory faults. The runtime tells of one to the whole process, by handlers that cannot be taken back, and ends the process where
+ * none takes it. So there is one handler for all GPUs that are open. It takes a fault only while a kernel of the library runs on
+ * that GPU; with one of somebody else's what the runtime does is right. So with a reset of the GPU, which it tells alike.
+ *
+ * The driver stops every queue of this process on that GPU, and those that come later. Copies by the GPU would never end either. A
+ * GPU that has faulted stays in the list when it is closed, so that who opens it again learns of it.
+ *
+ * It also tells, by the thread that frees, of memory that the driver does not free (Runtime::FreeMemory), and ends the process
+ * unless a handler takes that. Of the library's own memory it is taken: the memory is lost, and nothing else.
+ *
+ * Only the first fault of a process is told (ROCr, Runtime::VMFaultHandler): it ends the watch for all GPUs.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "os/amd/hsa_table.h"
+#include "util/log.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects gpus */
+static struct gnv_hsa *gpus;
+static _Thread_local bool freeing; /* memory of the library's */
+
+static hsa_status_t handle(const hsa_amd_event_t *event, void *ctx)
+{
+	const bool reset = event->event_type == GNV_HSA_EVENT_RESET;
+	bool ours = false;
+	struct gnv_hsa *gpu;
+
+	(void)ctx;
+	if (event->event_type == GNV_HSA_EVENT_NOT_FREED)
+		return freeing ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR;
+	if (event->event_type != HSA_AMD_GPU_MEMORY_FAULT_EVENT && !reset)
+		return HSA_STATUS_ERROR;
+	pthread_mutex_lock(&lock);
+	for (gpu = gpus; gpu; gpu = gpu->next) {
+		if (gpu->agent.handle != event->memory_fault.agent.handle)
+			continue;
+		ours |= __atomic_load_n(&gpu->runs, __ATOMIC_ACQUIRE);
+		if (!reset)
+			__atomic_store_n(&gpu->fault_at, event->memory_fault.virtual_address, __ATOMIC_RELAXED);
+		__atomic_store_n(&gpu->broken, reset ? GNV_HSA_WAS_RESET : (int)HSA_STATUS_ERROR_MEMORY_FAULT, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&lock);
+	return ours ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR;
+}
+
+void gnv_hsa_pool_free(struct gnv_hsa *gpu, void *ptr)
+{
+	freeing = true;
+	gpu->api.amd_memory_pool_free(ptr);
+	freeing = false;
+}
+
+void gnv_hsa_fault_watch(struct gnv_hsa *gpu)
+{
+	struct gnv_hsa *same;
+
+	pthread_mutex_lock(&lock);
+	if (!gpus) /* a runtime that lived on has the handler twice, which does no harm */
+		gpu->api.amd_register_system_event_handler(handle, NULL);
+	for (same = gpus; same && same->agent.handle != gpu->agent.handle; same = same->next)
+		;
+	if (same) {
+		gpu->fault_at = __atomic_load_n(&same->fault_at, __ATOMIC_RELAXED);
+		gpu->broken = gnv_hsa_faulted(same, "") ? __atomic_load_n(&same->broken, __ATOMIC_RELAXED) : 0;
+	}
+	gpu->next = gpus;
+	gpus = gpu;
+	pthread_mutex_unlock(&lock);
+}
+
+void gnv_hsa_fault_unwatch(struct gnv_hsa *gpu)
+{
+	struct gnv_hsa **link;
+
+	pthread_mutex_lock(&lock);
+	for (link = &gpus; *link != gpu; link = &(*link)->next)
+		;
+	*link = gpu->next;
+	pthread_mutex_unlock(&lock);
+}
+
+int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
+{
+	uint64_t at = __atomic_load_n(&gpu->fault_at, __ATOMIC_RELAXED);
+	int broken = __atomic_load_n(&gpu->broken, __ATOMIC_ACQUIRE);
+	char where[40] = "memory";
+
+	if (broken == GNV_HSA_WAS_RESET)
+		return gnv_fail(-EIO,
+				"GPU %s: its driver has reset it (dmesg says why), and %s with it; start the program anew, for nothing more "
+				"of it runs on this GPU",
+				gpu->info.bdf, kernel);
+	if (broken != (int)HSA_STATUS_ERROR_MEMORY_FAULT)
+		return 0;
+	if (at)
+		snprintf(where, sizeof(where), "memory at 0x%llx", (unsigned long long)at);
+	return gnv_fail(-EIO,
+			"GPU %s: %s touched %s that the GPU does not have (status 0x2b): it was freed or unmapped while in use, "
+			"or is another's; free memory after the kernels that use it, and start the program anew, for the driver "
+			"runs nothing more of it on this GPU",
+			gpu->info.bdf, kernel, where);
+}
+
+int gnv_hsa_usable(const struct gnv_hsa *gpu)
+{
+	if (gnv_hsa_faulted(gpu, "an earlier kernel"))
+		return -EIO;
+	if (!__atomic_load_n(&gpu->stuck, __ATOMIC_ACQUIRE))
+		return 0;
+	return gnv_fail(-EIO, "GPU %s: an earlier kernel failed or never ended; close the GPU and open it again", gpu->info.bdf);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of the GPU, memory of the host for it, and DMA-BUFs of both directions. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "os/amd/hsa_table.h"
+#include "util/bits.h"
+#include "util/log.h"
+
+#define AGENTS 64u /* more than a machine has */
+
+/* A runtime that knows the uncached flag may still refuse it for this GPU: fine-grained memory does then. */
+static hsa_status_t allocate(struct gnv_hsa *gpu, hsa_amd_memory_pool_t pool, size_t len, bool data, void **ptr)
+{
+	hsa_status_t status = HSA_STATUS_ERROR;
+
+	if (data && gpu->info.uncached)
+		status = gpu->api.amd_memory_pool_allocate(pool, len, GNV_HSA_POOL_UNCACHED, ptr);
+	if (status != HSA_STATUS_SUCCESS && !(data && (pool.handle == gpu->local.handle || gnv_hsa_is(gpu, "gfx12"))))
+		status = gpu->api.amd_memory_pool_allocate(pool, len, 0, ptr);
+	return status;
+}
+
+/* gfx12 caches fine-grained memory like any other (Linux gmc_v12_0.c, gmc_v12_0_get_vm_pte): only the uncached flag is honoured. */
+static int no_data_pool(const struct gnv_hsa *gpu)
+{
+	if (gnv_hsa_is(gpu, "gfx12"))
+		return gnv_fail(-EOPNOTSUPP,
+				"GPU %s has no memory for data that running lanes see: a GPU of its kind (gfx12) needs uncached memory, which "
+				"ROCm has from 7.2 on",
+				gpu->info.bdf);
+	return gnv_fail(-EOPNOTSUPP,
+			"GPU %s has no fine-grained memory for data: resizable BAR may be off in the firmware, or the runtime wants "
+			"HSA_FORCE_FINE_GRAIN_PCIE=1",
+			gpu->info.bdf);
+}
+
+static int fill(struct gnv_hsa *gpu, void *ptr, size_t len)
+{
+	const struct gnv_hsa_call call = { GNV_HSA_FILL, ptr, NULL, len };
+	hsa_status_t status = HSA_STATUS_SUCCESS;
+	int ret = gnv_hsa_bounded(gpu, &call, gpu->bound.ms, &status);
+
+	if (!ret && status == HSA_STATUS_SUCCESS)
+		return 0;
+	if (ret != -EIO) /* else the kernel that fills it may come yet */
+		gnv_hsa_pool_free(gpu, ptr);
+	return ret ? -EIO : gnv_hsa_refused(gpu, status, -ENOMEM, "its memory cannot be filled");
+}
+
+int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *cpu)
+{
+	hsa_amd_memory_pool_t pool = data ? gpu->data : gpu->local;
+	hsa_agent_t agents[2] = { gpu->agent, gpu->cpu };
+	hsa_status_t status;
+
+	if (data && !gpu->info.data_pool)
+		return no_data_pool(gpu);
+	if (gnv_hsa_usable(gpu))
+		return -EIO;
+	status = allocate(gpu, pool, len, data, ptr);
+	if (status != HSA_STATUS_SUCCESS)
+		return gnv_hsa_refused(gpu, status, -ENOMEM, "no memory of the GPU");
+	*cpu = data && gpu->cpu_reaches && gpu->api.amd_agents_allow_access(2, agents, NULL, *ptr) == HSA_STATUS_SUCCESS;
+	return fill(gpu, *ptr, len);
+}
+
+/* A copy that is under way, and that nobody waits for, may use it. */
+void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr)
+{
+	if (!gnv_hsa_bound_left(gpu))
+		gnv_hsa_pool_free(gpu, ptr);
+}
+
+int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t *offset)
+{
+	hsa_status_t status = HSA_STATUS_ERROR;
+
+	if (!gpu->api.export_v1 && !gpu->api.export_v2)
+		return gnv_fail(-EOPNOTSUPP, "this HSA runtime is too old to export memory as a DMA-BUF; ROCm 6 does");
+	if (gpu->api.export_v2)
+		status = gpu->api.export_v2(ptr, len, fd, offset, GNV_HSA_EXPORT_PCIE);
+	if (status != HSA_STATUS_SUCCESS && gpu->api.export_v1)
+		status = gpu->api.export_v1(ptr, len, fd, offset);
+	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EOPNOTSUPP, "no DMA-BUF of its memory");
+}
+
+void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd)
+{
+	if (!gpu->api.export_end || gpu->api.export_end(fd) != HSA_STATUS_SUCCESS)
+		close(fd);
+}
+
+static int lock_pages(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
+{
+	void *ptr = NULL;
+	/* For all GPUs: the runtime maps pages once, and counts whoever asks again without looking for which GPU. */
+	hsa_status_t status = gpu->api.amd_memory_lock_to_pool(cpu, len, NULL, 0, gpu->host, 0, &ptr);
+
+	if (status != HSA_STATUS_SUCCESS)
+		return gnv_hsa_refused(gpu, status, status == HSA_STATUS_ERROR_OUT_OF_RESOURCES ? -ENOMEM : -EIO,
+				       "it cannot be given memory of the host");
+	*lane = (uintptr_t)ptr;
+	return 0;
+}
+
+/* GPUs that may use an allocation, and this one with them. */
+struct sharers {
+	hsa_agent_t agent[AGENTS + 1];
+	uint32_t count;
+};
+
+/* What the runtime allocates for its answer is not freed by it, and there is one answer at a time. */
+static _Thread_local hsa_agent_t answer[AGENTS];
+
+static void *answer_room(size_t bytes)
+{
+	return bytes <= sizeof(answer) ? answer : NULL;
+}
+
+static void add_sharer(struct sharers *sharers, hsa_agent_t agent)
+{
+	uint32_t i;
+
+	for (i = 0; i < sharers->count && sharers->agent[i].handle != agent.handle; i++)
+		;
+	if (i == sharers->count && i <= AGENTS)
+		sharers->agent[sharers->count++] = agent;
+}
+
+/* The runtime tells the bytes that it was asked for, and their last page is theirs, too. */
+static int check_within(const hsa_amd_pointer_info_t *info, const void *base, const void *ptr, size_t len)
+{
+	const size_t size = gnv_align_up(info->sizeInBytes, GNV_HSA_PAGE), at = (uintptr_t)ptr - (uintptr_t)base;
+
+	if (ptr >= base && len <= size && at <= size - len)
+		return 0;
+	return gnv_fail(-ERANGE, "%p to +%zu is not within its allocation of %zu bytes", ptr, len, info->sizeInBytes);
+}
+
+/*
+ * Memory of the host that is the runtime's own, as of hipHostMalloc(): it cannot be locked (libhsakmt fmm.c, fmm_register_memory),
+ * and need not be. Giving it to a GPU takes it from those that are not named.
+ * Return: 0; -ENOENT it is not; negative.
+ */
+static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
+{
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+	struct sharers sharers = { .count = 0 };
+	hsa_agent_t *able = NULL;
+	uint32_t count = 0, i;
+	hsa_status_t status = gpu->api.amd_pointer_info(cpu, &info, answer_room, &count, &able);
+
+	if (status != HSA_STATUS_SUCCESS || info.type != HSA_EXT_POINTER_TYPE_HSA || !gnv_hsa_is_cpu(gpu, info.agentOwner))
+		return -ENOENT;
+	if (check_within(&info, info.hostBaseAddress, cpu, len))
+		return -ERANGE;
+	*lane = (uintptr_t)info.agentBaseAddress + (size_t)((char *)cpu - (char *)info.hostBaseAddress);
+	for (i = 0; able && i < count; i++)
+		add_sharer(&sharers, able[i]);
+	add_sharer(&sharers, gpu->agent);
+	if (sharers.count == count) /* it was among them */
+		return 0;
+	status = gpu->api.amd_agents_allow_access(sharers.count, sharers.agent, NULL, info.agentBaseAddress);
+	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EIO, "it cannot be given memory of the runtime's");
+}
+
+int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, bool *locked)
+{
+	int own = share_own(gpu, cpu, len, lane);
+
+	*locked = own == -ENOENT;
+	return *locked ? lock_pages(gpu, cpu, len, lane) : own;
+}
+
+void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu)
+{
+	gpu->api.amd_memory_unlock(cpu);
+}
+
+int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane)
+{
+	size_t size = 0;
+	void *ptr = NULL;
+	hsa_status_t status = gpu->api.amd_interop_map_buffer(1, &gpu->agent, fd, 0, &size, &ptr, NULL, NULL);
+
+	if (status != HSA_STATUS_SUCCESS)
+		return gnv_hsa_refused(gpu, status, -EOPNOTSUPP, "it does not take that DMA-BUF");
+	if (size < len) {
+		gpu->api.amd_interop_unmap_buffer(ptr);
+		return gnv_fail(-EIO, "GPU %s: it mapped %zu bytes of a DMA-BUF of %zu", gpu->info.bdf, size, len);
+	}
+	*lane = (uintptr_t)ptr;
+	return 0;
+}
+
+int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane)
+{
+	hsa_status_t status = gpu->api.amd_interop_unmap_buffer((void *)(uintptr_t)lane);
+
+	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EBUSY, "it does not let go of a DMA-BUF");
+}
+
+/*
+ * May lanes that run see old lines of memory with these flags? By what the kernel makes of them (Linux gmc_v9_0.c,
+ * gmc_v9_0_get_coherence_flags; gmc_v10_0_get_vm_pte, gmc_v11_0, gmc_v12_0): uncached is so everywhere, and the runtime shows it as
+ * KERNARG_INIT. Fine-grained is uncached on gfx906 and RDNA2 and 3 only; gfx908, gfx90a and gfx94x cache it, gfx12 too.
+ */
+static bool may_be_cached(const struct gnv_hsa *gpu, uint32_t flags)
+{
+	static const char *const caching[] = { "gfx908", "gfx90a", "gfx94", "gfx95", "gfx12" };
+	unsigned i;
+
+	if (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT)
+		return false;
+	for (i = 0; i < GNV_ARRAY_LEN(caching) && !gnv_hsa_is(gpu, caching[i]); i++)
+		;
+	return flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED || i < GNV_ARRAY_LEN(caching);
+}
+
+int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached)
+{
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+
+	if (gpu->api.amd_pointer_info(ptr, &info, NULL, NULL, NULL) != HSA_STATUS_SUCCESS ||
+	    info.type == HSA_EXT_POINTER_TYPE_UNKNOWN || info.type == HSA_EXT_POINTER_TYPE_LOCKED ||
+	    gnv_hsa_is_cpu(gpu, info.agentOwner))
+		return -ENOENT;
+	if (info.type != HSA_EXT_POINTER_TYPE_HSA)
+		return gnv_fail(-EOPNOTSUPP, "%p is memory of a GPU that was imported or mapped in pieces; use what hipMalloc() gives",
+				ptr);
+	if (info.agentOwner.handle != gpu->agent.handle)
+		return gnv_fail(-EXDEV, "%p is memory of another GPU than %s; register it with the GPU that it belongs to", ptr,
+				gpu->info.bdf);
+	if (check_within(&info, info.agentBaseAddress, ptr, len))
+		return -ERANGE;
+	*lane = (uintptr_t)ptr;
+	*cached = may_be_cached(gpu, info.global_flags);
+	/* The runtime has an address of the host's for what the host does not reach, too. */
+	*cpu = NULL;
+	if (info.hostBaseAddress && gpu->cpu_reaches)
+		*cpu = (char *)info.hostBaseAddress + ((char *)ptr - (char *)info.agentBaseAddress);
+	return 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the kernel's compute driver (/dev/kfd) does beside ROCm's runtime, in the same process: it lets a GPU reach the BAR of
+ * another device. The runtime's own import asks AMDKFD_IOC_GET_DMABUF_INFO first, which refuses what amdgpu did not export; the
+ * ioctls behind it do not.
+ *
+ * The GPU's address space must be that of the runtime, so the runtime is initialised first.
+ */
+#ifndef GNV_OS_AMD_KFD_H
+#define GNV_OS_AMD_KFD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GNV_KFD_NODE "/dev/kfd"
+
+/* A BAR in the address space of one GPU, at the same address in that of the process, where touching it faults. */
+struct gnv_kfd_map {
+	int kfd;	 /* an own descriptor of the node */
+	int dmabuf;	 /* the one that was imported */
+	uint32_t gpu_id; /* KFD's number of the GPU, as in its topology */
+	uint64_t handle; /* KFD's */
+	bool empty;	 /* nothing is mapped any more */
+	void *va;
+	size_t len;
+};
+
+/*
+ * gnv_kfd_import() - map a DMA-BUF into a GPU
+ * @gpu_id: the only GPU it is mapped to: a second one would follow a NULL pointer in the kernel
+ * @dmabuf: exported for this call alone, and the mapping's from now on, also when this fails: the kernel counts two imports of
+ *          one DMA-BUF as one
+ * @len:    of the DMA-BUF, in pages
+ * Return: 0; -ENODEV no KFD, or the BAR was revoked; -EACCES; -EOPNOTSUPP this kernel or pair of devices cannot; -EBUSY it failed
+ * half way and the kernel kept its half: the device behind the DMA-BUF must stay open; another negative errno. gnv_fail() has the
+ * sentence.
+ */
+int gnv_kfd_import(uint32_t gpu_id, int dmabuf, size_t len, struct gnv_kfd_map *map);
+
+/*
+ * gnv_kfd_blind() - put memory of the host in the place of a mapping, whose device has just been reset
+ * The kernel has stopped the queues of this process then, and tries to start them again; it cannot while a mapping leads to what
+ * is gone (Linux amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_restore_process_bos). Lanes go on, and what they store goes nowhere.
+ * Return: 0; -EBUSY the kernel kept the mapping; another negative errno: nothing is mapped, and lanes that store there fault.
+ */
+int gnv_kfd_blind(struct gnv_kfd_map *map);
+
+/*
+ * gnv_kfd_release() - undo it; no kernel of the GPU uses the mapping any more
+ * Must come before the device behind the DMA-BUF is closed: else the GPU's queues of this process never run again.
+ * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and that device must stay open.
+ */
+int gnv_kfd_release(struct gnv_kfd_map *map);
+
+/* Can the node be opened, and does this library know its version? Return: 0; -ENODEV, -EACCES, -EOPNOTSUPP, with the sentence. */
+int gnv_kfd_check(void);
+
+/*
+ * gnv_kfd_owns() - is this render node's descriptor the one whose address space KFD uses for the GPU?
+ * Only after ROCm's runtime has chosen its own: else this one would be chosen, and the runtime fail.
+ * Return: 0 yes; -EBUSY another one is; -ENODEV, -EACCES, -EINVAL. gnv_fail() has the sentence.
+ */
+int gnv_kfd_owns(uint32_t gpu_id, int drm_fd);
+
+#endif

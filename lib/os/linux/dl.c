@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/dl.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/log.h"
+
+static int open_library(const struct gnv_dl *dl, void **handle)
+{
+	const char *named = secure_getenv(dl->variable), *const * file;
+
+	if (named && *named) {
+		*handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+		if (!*handle)
+			return gnv_fail(-ENODEV, "%s cannot be loaded: %s; %s names it", dl->what, dlerror(), dl->variable);
+		return 0;
+	}
+	for (unsigned load = 0; load < 2; load++) { /* first the one that the program has loaded: two would not know each other */
+		for (file = dl->files; *file; file++) {
+			*handle = dlopen(*file, RTLD_NOW | RTLD_LOCAL | (load ? 0 : RTLD_NOLOAD));
+			if (*handle)
+				return 0;
+		}
+	}
+	return gnv_fail(-ENODEV, "%s is not installed here; install it, or name its file in %s", dl->what, dl->variable);
+}
+
+int gnv_dl_load(const struct gnv_dl *dl, void *table)
+{
+	const struct gnv_dl_symbol *symbol;
+	void *handle;
+	int ret = open_library(dl, &handle);
+
+	for (symbol = dl->symbols; !ret && symbol->name; symbol++)
+		if (!symbol->optional && !dlsym(handle, symbol->name))
+			ret = gnv_fail(-EOPNOTSUPP, "%s has no %s(); it is too old or another library", dl->what, symbol->name);
+	for (symbol = dl->symbols; !ret && symbol->name; symbol++) {
+		void *function = dlsym(handle, symbol->name);
+
+		memcpy((char *)table + symbol->at, &function, sizeof(function));
+	}
+	return ret; /* on failure too it stays loaded */
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/drive.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "util/log.h"
+
+#define PATH_BYTES 512
+#define NAME_BYTES 64
+
+/* "dev" in a folder of sysfs. False: it has no node. */
+static bool device_number(const char *folder, uint64_t *dev)
+{
+	char path[PATH_BYTES + 8], text[32];
+	unsigned maj, min;
+
+	snprintf(path, sizeof(path), "%s/dev", folder);
+	if (gnv_sysfs_read(path, text, sizeof(text)) || sscanf(text, "%u:%u", &maj, &min) != 2)
+		return false;
+	*dev = makedev(maj, min);
+	return true;
+}
+
+static void add(struct gnv_nodes *nodes, enum gnv_opened_kind kind, const char *folder, const char *name)
+{
+	struct gnv_opened *more;
+	uint64_t dev;
+
+	if (!device_number(folder, &dev))
+		return; /* hidden, or of a kind that this kernel makes no block device of */
+	for (unsigned i = 0; i < nodes->count; i++)
+		if (nodes->node[i].kind == kind && nodes->node[i].dev == dev)
+			return;
+	more = realloc(nodes->node, (nodes->count + 1) * sizeof(*more));
+	if (!more) {
+		nodes->short_of_memory = true;
+		return;
+	}
+	nodes->node = more;
+	more[nodes->count] = (struct gnv_opened){ .kind = kind, .dev = dev };
+	snprintf(more[nodes->count++].name, sizeof(more->name), "/dev/%.30s", name);
+}
+
+/* A disk or a partition, and the partitions of a disk. */
+static void add_block(struct gnv_nodes *nodes, const char *name)
+{
+	char folder[PATH_BYTES], path[PATH_BYTES], part[NAME_BYTES], text[8];
+
+	snprintf(folder, sizeof(folder), "%s/class/block/%s", nodes->sys, name);
+	add(nodes, GNV_OPENED_BLOCK, folder, name);
+	for (unsigned i = 0; !gnv_sysfs_entry(folder, name, i, part, sizeof(part)); i++) {
+		snprintf(path, sizeof(path), "%.300s/%s/partition", folder, part);
+		if (gnv_sysfs_read(path, text, sizeof(text)))
+			continue;
+		snprintf(path, sizeof(path), "%.300s/%s", folder, part);
+		add(nodes, GNV_OPENED_BLOCK, path, part);
+	}
+}
+
+/* A disk of the nvme driver, "nvme0n1", has a twin for commands, "ng0n1". */
+static void add_disk(struct gnv_nodes *nodes, const char *disk)
+{
+	char folder[PATH_BYTES], name[NAME_BYTES];
+
+	add_block(nodes, disk);
+	snprintf(name, sizeof(name), "ng%.40s", disk + strlen("nvme"));
+	snprintf(folder, sizeof(folder), "%s/class/nvme-generic/%s", nodes->sys, name);
+	add(nodes, GNV_OPENED_CHAR, folder, name);
+}
+
+static void text_of(const char *folder, const char *entry, const char *attribute, char text[NAME_BYTES])
+{
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%.300s/%.60s/%s", folder, entry, attribute);
+	gnv_sysfs_read(path, text, NAME_BYTES);
+	if (!text[strspn(text, "0 -")])
+		text[0] = 0; /* nothing but zeroes: it has none */
+}
+
+/* Do both report the text, and the same? 1 yes, 0 one of them has none, -1 no. */
+static int compare(const char *folder_a, const char *a, const char *folder_b, const char *b, const char *attribute)
+{
+	char text_a[NAME_BYTES], text_b[NAME_BYTES];
+
+	text_of(folder_a, a, attribute, text_a);
+	text_of(folder_b, b, attribute, text_b);
+	if (!text_a[0] || !text_b[0])
+		return 0;
+	return strcmp(text_a, text_b) ? -1 : 1;
+}
+
+static bool one_subsystem(const char *a, const char *b)
+{
+	return compare(a, ".", b, ".", "serial") > 0 && compare(a, ".", b, ".", "subsysnqn") > 0;
+}
+
+/* As Linux' multipath: within a subsystem the NSID tells, unless an identifier says otherwise. */
+static bool one_namespace(const char *folder_a, const char *a, const char *folder_b, const char *b)
+{
+	static const char *const identifiers[] = { "uuid", "nguid", "eui" };
+	bool same = compare(folder_a, a, folder_b, b, "nsid") > 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		int order = compare(folder_a, a, folder_b, b, identifiers[i]);
+
+		if (order < 0)
+			return false;
+		same |= order > 0;
+	}
+	return same;
+}
+
+static void add_twins_of(struct gnv_nodes *nodes, const char *own, const char *other)
+{
+	char a[NAME_BYTES], b[NAME_BYTES], disk[NAME_BYTES];
+
+	for (unsigned i = 0; !gnv_sysfs_disk(own, i, a, disk, sizeof(disk)); i++)
+		for (unsigned k = 0; !gnv_sysfs_disk(other, k, b, disk, sizeof(disk)); k++)
+			if (one_namespace(own, a, other, b))
+				add_disk(nodes, disk);
+}
+
+/* Disks of other controllers that are namespaces of this one. */
+static void add_twins(struct gnv_nodes *nodes, const char *own)
+{
+	const char *self = strrchr(own, '/') + 1;
+	char class[PATH_BYTES], name[NAME_BYTES], other[PATH_BYTES];
+
+	snprintf(class, sizeof(class), "%s/class/nvme", nodes->sys);
+	for (unsigned i = 0; !gnv_sysfs_entry(class, "nvme", i, name, sizeof(name)); i++) {
+		snprintf(other, sizeof(other), "%.300s/%s", class, name);
+		if (strcmp(name, self) && one_subsystem(own, other))
+			add_twins_of(nodes, own, other);
+	}
+}
+
+/* ---- Of a drive that the nvme driver does not have ---- */
+
+/* Hexadecimal digits in any grouping, as sysfs writes identifiers. */
+static bool parse_identifier(const char *text, uint8_t *id, size_t len)
+{
+	size_t digits = 0;
+
+	memset(id, 0, len);
+	for (; *text; text++) {
+		const char *hex = "0123456789abcdef", *digit = strchr(hex, tolower((unsigned char)*text));
+
+		if (!digit)
+			continue;
+		if (digits == 2 * len)
+			return false;
+		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | (digit - hex));
+		digits++;
+	}
+	return digits == 2 * len;
+}
+
+static bool is_zero(const uint8_t *id, size_t len)
+{
+	while (len && !id[len - 1])
+		len--;
+	return !len;
+}
+
+/* As compare(), of what the controller says. */
+static int compare_with(const char *folder, const char *entry, const char *attribute, const uint8_t *own, size_t len)
+{
+	char text[NAME_BYTES];
+	uint8_t id[16];
+
+	text_of(folder, entry, attribute, text);
+	if (is_zero(own, len) || !parse_identifier(text, id, len) || is_zero(id, len))
+		return 0;
+	return memcmp(own, id, len) ? -1 : 1;
+}
+
+/* As one_namespace(). */
+static bool is_namespace(const struct gnv_identity_ns *own, const char *folder, const char *entry)
+{
+	char text[NAME_BYTES];
+	int order[3];
+	bool same;
+
+	text_of(folder, entry, "nsid", text);
+	same = strtoul(text, NULL, 10) == own->nsid;
+	order[0] = compare_with(folder, entry, "uuid", own->uuid, sizeof(own->uuid));
+	order[1] = compare_with(folder, entry, "nguid", own->nguid, sizeof(own->nguid));
+	order[2] = compare_with(folder, entry, "eui", own->eui64, sizeof(own->eui64));
+	for (unsigned i = 0; i < 3; i++) {
+		if (order[i] < 0)
+			return false;
+		same |= order[i] > 0;
+	}
+	return same;
+}
+
+/* Return: 0, or what the controller answers when it is asked. */
+static int add_shared(struct gnv_nodes *nodes, const struct gnv_identity *drive, const char *other)
+{
+	char entry[NAME_BYTES], disk[NAME_BYTES];
+	struct gnv_identity_ns ns;
+	uint32_t n = 0;
+	int ret;
+
+	while (!(ret = drive->nth(drive->ctx, n++, &ns)))
+		for (unsigned i = 0; !gnv_sysfs_disk(other, i, entry, disk, sizeof(disk)); i++)
+			if (is_namespace(&ns, other, entry))
+				add_disk(nodes, disk);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+static bool is_text(const char *folder, const char *attribute, const char *text)
+{
+	char path[PATH_BYTES], got[256];
+
+	snprintf(path, sizeof(path), "%.300s/%s", folder, attribute);
+	return !gnv_sysfs_read(path, got, sizeof(got)) && !strcmp(got, text);
+}
+
+static bool is_of_subsystem(const struct gnv_identity *drive, const char *folder)
+{
+	return drive->serial[0] && is_text(folder, "serial", drive->serial) &&
+	       (drive->nqn[0] ? is_text(folder, "subsysnqn", drive->nqn) : is_text(folder, "model", drive->model));
+}
+
+int gnv_drive_twin_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive)
+{
+	char class[PATH_BYTES], name[NAME_BYTES], other[PATH_BYTES];
+	int ret = 0;
+
+	snprintf(class, sizeof(class), "%s/class/nvme", nodes->sys);
+	for (unsigned i = 0; !ret && !gnv_sysfs_entry(class, "nvme", i, name, sizeof(name)); i++) {
+		snprintf(other, sizeof(other), "%.300s/%s", class, name);
+		if (is_of_subsystem(drive, other))
+			ret = add_shared(nodes, drive, other);
+	}
+	return !ret && nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : ret;
+}
+
+int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci)
+{
+	char folder[PATH_BYTES], entry[NAME_BYTES], disk[NAME_BYTES];
+
+	if (gnv_sysfs_nvme_folder(nodes->sys, pci, folder, sizeof(folder)))
+		return 0; /* another driver, or none */
+	add(nodes, GNV_OPENED_CHAR, folder, strrchr(folder, '/') + 1);
+	for (unsigned i = 0; !gnv_sysfs_disk(folder, i, entry, disk, sizeof(disk)); i++)
+		add_disk(nodes, disk);
+	add_twins(nodes, folder);
+	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
+}
+
+int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
+{
+	char path[PATH_BYTES], target[PATH_BYTES];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", nodes->sys, major(dev), minor(dev));
+	n = readlink(path, target, sizeof(target) - 1);
+	if (n <= 0)
+		return 0;
+	target[n] = 0;
+	add_block(nodes, strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
+	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
+}
+
+bool gnv_drive_is_partition(const struct gnv_nodes *nodes, const struct gnv_opened *node)
+{
+	char path[PATH_BYTES], text[8];
+
+	snprintf(path, sizeof(path), "%s/dev/block/%u:%u/partition", nodes->sys, major(node->dev), minor(node->dev));
+	return !gnv_sysfs_read(path, text, sizeof(text));
+}

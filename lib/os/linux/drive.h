@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The nodes by which a drive can be used: disks, their partitions, their generic nodes (ngXnY) and its own (nvmeX); and those of
+ * every disk behind another controller that is one of its namespaces.
+ *
+ * Two disks are one namespace when their controllers report the same subsystem and serial number, and the disks the same identifier
+ * (UUID, NGUID, EUI64), or the same NSID, and no different identifier. Linux shows no identifiers of the models that it knows to
+ * report garbage, and two drives have two serial numbers, so two drives of one model are two.
+ */
+#ifndef GNV_OS_LINUX_DRIVE_H
+#define GNV_OS_LINUX_DRIVE_H
+
+#include "os/linux/openers.h"
+#include "os/linux/sysfs.h"
+#include "util/identity.h"
+
+struct gnv_nodes {
+	const char *sys;	 /* the root of sysfs, set by the caller */
+	struct gnv_opened *node; /* the caller frees it */
+	unsigned count;
+	bool short_of_memory;
+};
+
+/* Those of a drive. Return: 0, also when the nvme driver does not have it; -ENOMEM; gnv_fail() has the sentence. */
+int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci);
+
+/*
+ * Those behind other controllers, of a drive that the nvme driver does not have and that says of itself what it is.
+ * Return: 0; -ENOMEM; what drive->nth() answers; gnv_fail() has the sentence.
+ */
+int gnv_drive_twin_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive);
+
+/* A block device and its partitions. Return: as gnv_drive_nodes(). */
+int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev);
+
+/* Is it a partition? */
+bool gnv_drive_is_partition(const struct gnv_nodes *nodes, const struct gnv_opened *node);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/extents.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "os/linux/sysfs.h"
+#include "util/log.h"
+
+#define AT_ONCE 256u /* extents of one question */
+#define HEAD_ALIGN 4096u
+#define MOUNTS "/proc/self/mountinfo"
+#define SECTOR 512u /* in which sysfs counts */
+
+/* ---- A file ---- */
+
+static int refuse(const char *path, const char *why)
+{
+	return gnv_fail(-EOPNOTSUPP, "%s has no blocks of its own that can be mapped: %s", path, why);
+}
+
+/* Inode flags of linux/fs.h; a file system that has none of them refuses to tell. */
+static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
+{
+	struct fsxattr x = { 0 };
+	int flags = 0, generation = 0;
+
+	if (!ioctl(fd, FS_IOC_GETFLAGS, &flags)) {
+		if (flags & FS_ENCRYPT_FL)
+			return refuse(path, "it is encrypted");
+		if (flags & FS_COMPR_FL)
+			return refuse(path, "it is compressed");
+		m->verity = flags & FS_VERITY_FL;
+		m->immutable = flags & (FS_IMMUTABLE_FL | FS_APPEND_FL);
+	}
+	if (!ioctl(fd, FS_IOC_FSGETXATTR, &x) && x.fsx_xflags & FS_XFLAG_REALTIME)
+		return refuse(path, "it is on a real-time device");
+	if (!ioctl(fd, FS_IOC_GETVERSION, &generation))
+		m->generation = (uint32_t)generation;
+	return 0;
+}
+
+/*
+ * Fields of Documentation/filesystems/proc.rst, 3.5: the last ones, behind a dash alone, are the superblock's: type, device and
+ * options. XFS writes its superblock also when it is mounted read-only, and when that ends (seen on 7.2), but not without recovery.
+ */
+static bool is_still(const char *super)
+{
+	char type[16], option[4];
+
+	if (!super || sscanf(super, " - %15s %*s %3[^, \n]", type, option) != 2 || strcmp(option, "ro") != 0)
+		return false;
+	return strcmp(type, "xfs") != 0 || strstr(super, ",norecovery");
+}
+
+bool gnv_os_stands_still(const char *mountinfo, uint64_t dev)
+{
+	FILE *f = fopen(mountinfo, "re");
+	bool found = false, writable = false;
+	unsigned major_of, minor_of;
+	char *line = NULL;
+	size_t room = 0;
+
+	while (f && getline(&line, &room, f) > 0) {
+		if (sscanf(line, "%*u %*u %u:%u", &major_of, &minor_of) != 2 || major_of != major(dev) || minor_of != minor(dev))
+			continue;
+		found = true;
+		writable |= !is_still(strstr(line, " - "));
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found && !writable;
+}
+
+static int describe(int fd, const char *path, struct gnv_os_mapped *m)
+{
+	struct stat st;
+	struct statfs fs;
+
+	if (fstat(fd, &st) || fstatfs(fd, &fs))
+		return gnv_fail(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return refuse(path, "it is no regular file");
+	*m = (struct gnv_os_mapped){
+		.fs = (uint64_t)fs.f_type & UINT32_MAX,
+		.dev = st.st_dev,
+		.inode = st.st_ino,
+		.bytes = (uint64_t)st.st_size,
+		.mtime = st.st_mtim.tv_sec,
+		.mtime_ns = (uint32_t)st.st_mtim.tv_nsec,
+		.block = (uint32_t)st.st_blksize,
+	};
+	return check_inode(fd, path, m);
+}
+
+/* Flags of linux/fiemap.h, each as Documentation/filesystems/fiemap.rst says it. */
+static int check_extent(const char *path, uint32_t flags)
+{
+	if (flags & (FIEMAP_EXTENT_DATA_ENCRYPTED | FIEMAP_EXTENT_ENCODED))
+		return refuse(path, "it is encrypted or compressed");
+	if (flags & (FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_DATA_TAIL | FIEMAP_EXTENT_NOT_ALIGNED))
+		return refuse(path, "its data is among the file system's own");
+	if (flags & (FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN))
+		return gnv_fail(-EBUSY, "%s has data that is not allocated yet: somebody writes to it; end that, and try again", path);
+	return 0;
+}
+
+/* The extents of one answer. *pos: where the next question begins; *last: there is none. */
+static int take(const char *path, const struct fiemap *map, struct gnv_os_mapped *m, uint64_t *pos, bool *last,
+		gnv_os_extent_fn *fn, void *ctx)
+{
+	int ret = 0;
+
+	*last = !map->fm_mapped_extents;
+	for (uint32_t i = 0; i < map->fm_mapped_extents && !ret; i++) {
+		const struct fiemap_extent *e = &map->fm_extents[i];
+
+		ret = check_extent(path, e->fe_flags);
+		if (!ret && !(e->fe_flags & FIEMAP_EXTENT_UNWRITTEN))
+			ret = fn(ctx, e->fe_logical, e->fe_physical, e->fe_length);
+		m->shared |= e->fe_flags & FIEMAP_EXTENT_SHARED;
+		*last |= e->fe_flags & FIEMAP_EXTENT_LAST;
+		if (e->fe_length)
+			*pos = e->fe_logical + e->fe_length;
+	}
+	return ret;
+}
+
+static int ask(int fd, const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
+{
+	struct fiemap *map = calloc(1, sizeof(*map) + AT_ONCE * sizeof(map->fm_extents[0]));
+	uint64_t pos = 0, before;
+	bool last = false;
+	int ret = map ? 0 : gnv_fail(-ENOMEM, "out of memory");
+
+	while (!ret && !last) {
+		before = pos;
+		*map = (struct fiemap){ .fm_start = pos, .fm_length = UINT64_MAX - pos, .fm_flags = FIEMAP_FLAG_SYNC,
+					.fm_extent_count = AT_ONCE };
+		if (ioctl(fd, FS_IOC_FIEMAP, map))
+			ret = gnv_fail(-errno, "%s: its file system does not tell where it lies: %s", path, strerror(errno));
+		else
+			ret = take(path, map, m, &pos, &last, fn, ctx);
+		last |= pos <= before;
+	}
+	free(map);
+	return ret;
+}
+
+int gnv_os_map(const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
+
+	if (fd < 0)
+		return gnv_fail(-errno, "%s: %s", path, strerror(errno));
+	ret = describe(fd, path, m);
+	m->still = !ret && gnv_os_stands_still(MOUNTS, m->dev);
+	if (!ret)
+		ret = ask(fd, path, m, fn, ctx);
+	m->still = m->still && gnv_os_stands_still(MOUNTS, m->dev);
+	close(fd);
+	return ret;
+}
+
+/* ---- What it lies on ---- */
+
+static uint64_t number(const char *folder, const char *name)
+{
+	char path[512], text[32];
+
+	snprintf(path, sizeof(path), "%.400s/%.40s", folder, name);
+	return gnv_sysfs_read(path, text, sizeof(text)) ? 0 : strtoull(text, NULL, 10);
+}
+
+/* The serial number that the nvme driver shows beside the disk, or beside the subsystem of several paths. */
+static bool serial_of(const char *disk, char serial[41])
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%.400s/device/serial", disk);
+	if (gnv_sysfs_read(path, serial, 41) || !serial[0])
+		return false;
+	for (char *c = serial; *c; c++)
+		*c = *c > ' ' && *c < 127 ? *c : '_';
+	return true;
+}
+
+int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns)
+{
+	char folder[256], path[272], name[64], text[512], *entry;
+	bool part;
+
+	snprintf(folder, sizeof(folder), "%.180s/dev/block/%u:%u", sys, major(dev), minor(dev));
+	snprintf(path, sizeof(path), "%s/uevent", folder);
+	if (gnv_sysfs_read(path, text, sizeof(text)) || !(entry = strstr(text, "DEVNAME=")) ||
+	    sscanf(entry, "DEVNAME=%50s", name) != 1 || strncmp(name, "nvme", 4) != 0)
+		return gnv_fail(-EOPNOTSUPP, "the file system is not on an NVMe namespace or a partition of one, but on block device %u:%u",
+				major(dev), minor(dev));
+	*ns = (struct gnv_os_namespace){ .first = number(folder, "start") * SECTOR, .bytes = number(folder, "size") * SECTOR };
+	snprintf(ns->node, sizeof(ns->node), "/dev/%.50s", name);
+	part = number(folder, "partition") != 0;
+	snprintf(path, sizeof(path), "%s%s", folder, part ? "/.." : "");
+	if (!serial_of(path, ns->serial))
+		snprintf(ns->serial, sizeof(ns->serial), "unknown");
+	return 0;
+}
+
+int gnv_os_head(const char *node, void *buf, size_t len)
+{
+	int fd = open(node, O_RDONLY | O_DIRECT | O_CLOEXEC), ret = 0;
+	void *own = aligned_alloc(HEAD_ALIGN, len);
+	ssize_t n;
+
+	if (fd < 0) {
+		ret = gnv_fail(-errno, "%s: %s; its superblock has to be read: do it as root", node, strerror(errno));
+	} else {
+		n = own ? pread(fd, own, len, 0) : -1;
+		if (n != (ssize_t)len)
+			ret = gnv_fail(-EIO, "the superblock on %s cannot be read", node);
+		else
+			memcpy(buf, own, len);
+		close(fd);
+	}
+	free(own);
+	return ret;
+}

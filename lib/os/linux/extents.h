@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Where the kernel says that a file of a mounted file system lies (FIEMAP), and on what. */
+#ifndef GNV_OS_LINUX_EXTENTS_H
+#define GNV_OS_LINUX_EXTENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gnv_os_mapped {
+	uint64_t fs; /* f_type of statfs() */
+	uint64_t dev;
+	uint64_t inode;
+	uint64_t bytes;
+	int64_t mtime;
+	uint32_t mtime_ns;
+	uint32_t generation; /* 0: the file system does not say */
+	uint32_t block;
+	bool still; /* read-only wherever it is mounted, before and after it was asked for extents */
+	bool shared, verity, immutable;
+};
+
+/* Called for each extent that is on the drive and was written, in order. Return: 0, or what ends it. */
+typedef int gnv_os_extent_fn(void *ctx, uint64_t pos, uint64_t at, uint64_t len);
+
+/*
+ * gnv_os_map() - a file's extents, after a sync of it
+ * Return: 0; what @fn answered; -EOPNOTSUPP no regular file, or its data lies nowhere as it is; -EBUSY data is not allocated yet;
+ * an errno of open(), fsync() or the ioctl. gnv_fail() has the sentence.
+ */
+int gnv_os_map(const char *path, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
+
+/*
+ * Is the file system on a block device mounted, and its superblock read-only, and XFS's without recovery? A mount can be read-only,
+ * a bind mount above all, of a file system that others write to. @mountinfo: of /proc.
+ */
+bool gnv_os_stands_still(const char *mountinfo, uint64_t dev);
+
+struct gnv_os_namespace {
+	char node[64];	 /* the block device, "/dev/nvme0n1p2" */
+	char serial[41]; /* of the drive, without white space */
+	uint64_t first;	 /* where the block device begins in the namespace, in bytes */
+	uint64_t bytes;	 /* and how many it has */
+};
+
+/* The namespace that a block device is, or is a partition of. Return: 0; -EOPNOTSUPP it is neither. */
+int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns);
+
+/* The first bytes of a block device as they are on the drive; @len a multiple of 4096. Return: 0, -EIO, an errno of open(). */
+int gnv_os_head(const char *node, void *buf, size_t len);
+
+#endif

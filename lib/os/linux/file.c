@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/linux/fork.h"
+#include "os/linux/users.h"
+#include "util/bits.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define PROBE_BYTES 4096u
+/* The kernel ends an io_uring, and what it holds, some time after its process: milliseconds, or seconds on a busy machine. */
+#define DYING_MS 10000
+
+/* Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them. */
+static int check_block_unused(const char *path, dev_t dev, struct gnv_os_file *file)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = gnv_users_of_block(GNV_SYSFS, GNV_PROC, dev, !file->read_only, text, &file->unseen);
+
+	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, text) : ret;
+}
+
+static int open_failed(const char *path, int err)
+{
+	switch (err) {
+	case ENOENT:
+		return gnv_fail(-ENOENT, "%s: no such file; create it first, for example with truncate -s 1G", path);
+	case EACCES:
+	case EPERM:
+		return gnv_fail(-EACCES, "%s: no permission to read it; change its mode or the user", path);
+	case EBUSY:
+		return gnv_fail(-EBUSY, "%s: the block device is in use (mounted, held, or open exclusively); stop its user first",
+				path);
+	default:
+		return gnv_fail(-err, "%s: cannot open: %s", path, strerror(err));
+	}
+}
+
+static bool refuses_writes(int err)
+{
+	return err == EACCES || err == EROFS || err == EPERM || err == ETXTBSY;
+}
+
+static int open_waiting(const char *path, int flags)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
+	int fd;
+
+	do {
+		gnv_fork_begin();
+		fd = gnv_fork_keep(open(path, flags));
+	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(&deadline));
+	return fd;
+}
+
+/* Open with the wanted rights, giving up the right to write when the image refuses it. Return: descriptor or negative errno. */
+static int open_mode(const char *path, int flags, bool *read_only)
+{
+	int fd = -1;
+
+	if (!*read_only) {
+		fd = open_waiting(path, flags | O_RDWR);
+		if (fd < 0 && !refuses_writes(errno))
+			return -errno;
+	}
+	if (fd < 0) {
+		fd = open_waiting(path, flags | O_RDONLY);
+		*read_only = true;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static int check_kind(const char *path, const struct stat *st)
+{
+	if (S_ISDIR(st->st_mode))
+		return gnv_fail(-EISDIR, "%s is a directory; name an image file or a block device", path);
+	if (!S_ISREG(st->st_mode) && !S_ISBLK(st->st_mode))
+		return gnv_fail(-EINVAL, "%s is neither a regular file nor a block device", path);
+	return 0;
+}
+
+static int find_size(const char *path, const struct stat *st, uint32_t block, struct gnv_os_file *file)
+{
+	file->size = (uint64_t)st->st_size;
+	if (file->block && ioctl(file->fd, BLKGETSIZE64, &file->size))
+		return gnv_fail(-errno, "%s: cannot read the size of the device: %s", path, strerror(errno));
+	if (file->size < block)
+		return gnv_fail(-EINVAL,
+				"%s has %llu bytes, less than one block of %u; make it larger, for example with truncate -s 1G",
+				path, (unsigned long long)file->size, block);
+	if (file->size % block)
+		return gnv_fail(-EINVAL,
+				"%s has %llu bytes, not a multiple of the block size %u; change its size or the block size", path,
+				(unsigned long long)file->size, block);
+	return 0;
+}
+
+/*
+ * Direct I/O is used for everything or for nothing: two ways to one file would be two views of it. So it must work for single
+ * blocks, and reading is how one finds out: what the file system says about itself depends on its version.
+ */
+static bool probe_direct(struct gnv_os_file *file, uint32_t block)
+{
+	static const uint32_t aligns[] = { 512, PROBE_BYTES };
+	uint64_t offset = file->size >= 2ull * block ? block : 0;
+	char *mem = aligned_alloc(PROBE_BYTES, 3 * PROBE_BYTES);
+	bool works = false;
+	unsigned i;
+
+	if (!mem)
+		return false;
+	for (i = 0; i < GNV_ARRAY_LEN(aligns) && !works; i++) {
+		works = block <= PROBE_BYTES && pread(file->fd, mem + aligns[i], block, (off_t)offset) == (ssize_t)block;
+		file->mem_align = aligns[i];
+	}
+	file->len_align = block;
+	free(mem);
+	return works;
+}
+
+static void choose_direct(struct gnv_os_file *file, uint32_t block)
+{
+	/* O_NONBLOCK goes: io_uring would answer -EAGAIN instead of waiting. */
+	int flags = fcntl(file->fd, F_GETFL) & ~O_NONBLOCK;
+
+	file->direct = !fcntl(file->fd, F_SETFL, flags | O_DIRECT) && probe_direct(file, block);
+	if (!file->direct)
+		fcntl(file->fd, F_SETFL, flags);
+}
+
+/* All of it, so that a virtual machine that locks some bytes of its image is met, too. */
+static int set_lock(const struct gnv_os_file *file, short type)
+{
+	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
+
+	return fcntl(file->fd, F_OFD_SETLK, &lock) ? -errno : 0;
+}
+
+static int lock_image(const char *path, struct gnv_os_file *file)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
+	char text[GNV_USERS_TEXT];
+	bool locked;
+	int ret;
+
+	do {
+		ret = set_lock(file, file->read_only ? F_RDLCK : F_WRLCK);
+		locked = ret == -EAGAIN || ret == -EACCES;
+		file->unlocked = -ret;
+		if (file->read_only && !locked)
+			return 0;
+		ret = gnv_users_of_image(GNV_SYSFS, GNV_PROC, file->fd, locked, text);
+	} while (ret == -EAGAIN && gnv_deadline_poll_again(&deadline));
+	return ret ? gnv_fail(-EBUSY, "%s is in use: %s", path, text) : 0;
+}
+
+static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
+{
+	struct stat st;
+	int ret;
+
+	if (fstat(file->fd, &st))
+		return gnv_fail(-errno, "%s: cannot inspect: %s", path, strerror(errno));
+	ret = check_kind(path, &st);
+	if (ret)
+		return ret;
+	if (file->block != S_ISBLK(st.st_mode))
+		return gnv_fail(-EBUSY, "%s was replaced while it was being opened; try again", path);
+	ret = find_size(path, &st, block, file);
+	if (!ret && !file->block)
+		ret = lock_image(path, file);
+	if (ret)
+		return ret;
+	file->dev = file->block ? st.st_rdev : st.st_dev;
+	file->ino = file->block ? 0 : st.st_ino;
+	choose_direct(file, block);
+	return 0;
+}
+
+int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file)
+{
+	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY; /* a FIFO put in the place of the image must not hang us */
+	struct stat st;
+	int ret;
+
+	*file = (struct gnv_os_file){ .fd = -1, .read_only = read_only };
+	if (stat(path, &st))
+		return open_failed(path, errno);
+	ret = check_kind(path, &st);
+	if (ret)
+		return ret;
+	file->block = S_ISBLK(st.st_mode);
+	if (file->block) {
+		ret = check_block_unused(path, st.st_rdev, file);
+		if (ret)
+			return ret;
+		flags |= O_EXCL;
+	}
+	/* Root may write what its mode protects; whoever took the write bits away did not mean that. */
+	if (!file->block && !(st.st_mode & 0222))
+		file->read_only = true;
+	file->fd = open_mode(path, flags, &file->read_only);
+	if (file->fd < 0)
+		return open_failed(path, -file->fd);
+	ret = inspect(path, block, file);
+	if (ret)
+		gnv_os_file_close(file);
+	return ret;
+}
+
+void gnv_os_file_close(struct gnv_os_file *file)
+{
+	if (file->fd < 0)
+		return;
+	set_lock(file, F_UNLCK); /* a child of fork() may have the descriptor, too, and with it the lock */
+	gnv_fork_close(file->fd);
+	file->fd = -1;
+}
+
+int gnv_os_file_sync(const struct gnv_os_file *file)
+{
+	return fdatasync(file->fd) ? -errno : 0;
+}

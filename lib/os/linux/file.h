@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opening the file or block device that a software controller serves, and refusing what must not be written.
+ */
+#ifndef GNV_OS_LINUX_FILE_H
+#define GNV_OS_LINUX_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gnv_os_file {
+	int fd;
+	uint64_t size; /* bytes */
+	uint64_t dev;  /* identity: device and inode; of a block device, its number and 0 */
+	uint64_t ino;
+	uint32_t mem_align; /* that every piece of memory should have, where `direct`; a guess */
+	uint32_t len_align; /* of every length and offset, where `direct` */
+	bool direct;	    /* opened with O_DIRECT */
+	bool read_only;
+	bool block;
+	int unlocked;	 /* errno with which the file system refused a lock; 0: locked, or a block device */
+	unsigned unseen; /* processes that may have it open and could not be looked at */
+};
+
+/*
+ * gnv_os_file_open() - open an image
+ * @block: bytes of one logical block: the size must be a multiple of it, and direct I/O is used when single blocks can be
+ * @read_only: do not even ask for write access; without it an image that cannot be written is opened read-only
+ *
+ * A block device is claimed exclusively for as long as it is open, so nobody can mount it meanwhile. A regular file is locked:
+ * exclusively, or, read-only, together with other readers. The lock is the descriptor's own, so a second opener in this process is
+ * refused as one in another is.
+ * Return: 0; -EINVAL, -ENOENT, -EACCES, -EISDIR, -EBUSY (mounted or held, it or a partition of it; locked by another opener;
+ * open for writing), or another errno of open(). gnv_fail() has the sentence.
+ */
+int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);
+void gnv_os_file_close(struct gnv_os_file *file);
+
+/* Everything written so far reaches the medium. Return: 0 or a negative errno. */
+int gnv_os_file_sync(const struct gnv_os_file *file);
+
+#endif

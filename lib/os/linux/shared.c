@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/memfd.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "util/bits.h"
+#include "util/log.h"
+
+/* Of linux/fcntl.h, which cannot be included beside fcntl.h; that has them with _GNU_SOURCE only. */
+#define ADD_SEALS (1024 + 9)
+#define GET_SEALS (1024 + 10)
+#define SEAL_SEAL 0x1
+#define SEAL_SHRINK 0x2
+#define SEAL_GROW 0x4
+
+int gnv_shared_create(size_t len, int *out, void **ptr)
+{
+	int fd = (int)syscall(SYS_memfd_create, "gpunvme", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *got = MAP_FAILED;
+
+	if (fd < 0)
+		return -errno;
+	if (!ftruncate(fd, (off_t)len) && !fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW | SEAL_SEAL))
+		got = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (got == MAP_FAILED) {
+		close(fd);
+		return -ENOMEM;
+	}
+	*out = fd;
+	*ptr = got;
+	return 0;
+}
+
+void gnv_shared_destroy(int fd, void *ptr, size_t len)
+{
+	munmap(ptr, len);
+	close(fd);
+}
+
+int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *shared)
+{
+	int seals = fcntl(fd, GET_SEALS);
+	uint64_t page, into;
+	struct statfs fs;
+	struct stat st;
+	void *got;
+
+	if (seals < 0 || !(seals & SEAL_SHRINK))
+		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; a QEMU needs "
+					"memory-backend-memfd with share=on");
+	if (fstat(fd, &st))
+		return gnv_fail(-errno, "memory cannot be looked at: %s", strerror(errno));
+	if (st.st_size < 0 || len > (uint64_t)st.st_size || offset > (uint64_t)st.st_size - len)
+		return gnv_fail(-EINVAL, "memory of %lld bytes has no %llu bytes at %llu", (long long)st.st_size,
+				(unsigned long long)len, (unsigned long long)offset);
+	/* A hole can be punched into them in spite of the seal, and then there may be none left: SIGBUS. */
+	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type == HUGETLBFS_MAGIC)
+		return gnv_fail(-EPERM, "memory of huge pages could end this process; a QEMU leaves hugetlb=on out");
+	page = st.st_blksize > 0 && gnv_is_pow2((uint64_t)st.st_blksize) ? (uint64_t)st.st_blksize : 4096;
+	into = offset & (page - 1);
+	got = mmap(NULL, gnv_align_up(into + len, page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - into));
+	if (got == MAP_FAILED)
+		return gnv_fail(-errno, "memory cannot be mapped: %s", strerror(errno));
+	*shared = (struct gnv_shared){ (char *)got + into, got, gnv_align_up(into + len, page) };
+	return 0;
+}
+
+void gnv_shared_unmap(const struct gnv_shared *shared)
+{
+	if (shared->base)
+		munmap(shared->base, shared->len);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that two processes have by a descriptor (memfd). It is sealed against shrinking, as whoever could cut it off would end the
+ * other process with SIGBUS.
+ */
+#ifndef GNV_OS_LINUX_SHARED_H
+#define GNV_OS_LINUX_SHARED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Memory of this process, zeroed, to be given to another one; sealed in its size. Return: 0, -ENOMEM, -EMFILE. */
+int gnv_shared_create(size_t len, int *fd, void **ptr);
+void gnv_shared_destroy(int fd, void *ptr, size_t len);
+
+/* A mapping of another process's memory. */
+struct gnv_shared {
+	char *ptr; /* of the first byte asked for */
+	void *base; /* of the mapping, which begins at a page of the file's */
+	size_t len;
+};
+
+/*
+ * gnv_shared_map() - map a descriptor that came from somebody who is not trusted, readable and writable
+ * Return: 0; -EPERM it is not sealed against shrinking; -EINVAL the range is not in it, or does not begin at a page; -EACCES it may
+ * not be written; -ENOMEM, -ENODEV; gnv_fail() has the sentence.
+ */
+int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *shared);
+void gnv_shared_unmap(const struct gnv_shared *shared);
+
+#endif

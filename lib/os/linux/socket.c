@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "util/log.h"
+
+/* ---- Listening ---- */
+
+static int open_socket(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	return fd < 0 ? gnv_fail(-errno, "no socket can be made: %s", strerror(errno)) : fd;
+}
+
+/* Does somebody listen there? */
+static bool answers(const struct sockaddr_un *at)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool yes;
+
+	if (fd < 0)
+		return true;
+	yes = !connect(fd, (const struct sockaddr *)at, sizeof(*at)) || errno != ECONNREFUSED;
+	close(fd);
+	return yes;
+}
+
+/* Make room for a socket where one was left behind. */
+static int clear_path(const struct sockaddr_un *at)
+{
+	struct stat st;
+
+	if (lstat(at->sun_path, &st))
+		return errno == ENOENT ? 0 : gnv_fail(-errno, "%s: %s", at->sun_path, strerror(errno));
+	if (!S_ISSOCK(st.st_mode))
+		return gnv_fail(-EEXIST, "%s exists and is no socket; choose another path", at->sun_path);
+	if (answers(at))
+		return gnv_fail(-EADDRINUSE, "%s: somebody listens there already; choose another path, or end that server",
+				at->sun_path);
+	return unlink(at->sun_path) && errno != ENOENT ? gnv_fail(-errno, "%s: an old socket cannot be removed: %s", at->sun_path,
+								   strerror(errno))
+						       : 0;
+}
+
+static int bind_here(struct gnv_socket *s, const struct sockaddr_un *at)
+{
+	struct stat st;
+
+	if (bind(s->fd, (const struct sockaddr *)at, sizeof(*at)))
+		return gnv_fail(-errno, "%s: no socket can be made there: %s", at->sun_path, strerror(errno));
+	if (chmod(at->sun_path, 0600) || lstat(at->sun_path, &st) || listen(s->fd, 1)) {
+		int err = errno;
+
+		unlink(at->sun_path);
+		return gnv_fail(-err, "%s: cannot listen: %s", at->sun_path, strerror(err));
+	}
+	s->dev = st.st_dev;
+	s->ino = st.st_ino;
+	return 0;
+}
+
+int gnv_socket_listen(const char *path, struct gnv_socket *s)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int ret;
+
+	if (!path[0] || strlen(path) >= sizeof(at.sun_path))
+		return gnv_fail(-ENAMETOOLONG, "the path of a socket has 1 to %zu bytes, and this one %zu", sizeof(at.sun_path) - 1,
+				strlen(path));
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	snprintf(s->path, sizeof(s->path), "%s", path);
+	ret = clear_path(&at);
+	if (ret)
+		return ret;
+	s->fd = open_socket();
+	if (s->fd < 0)
+		return s->fd;
+	ret = bind_here(s, &at);
+	if (ret)
+		close(s->fd);
+	return ret;
+}
+
+void gnv_socket_close(struct gnv_socket *s)
+{
+	struct stat st;
+
+	if (!lstat(s->path, &st) && st.st_dev == s->dev && st.st_ino == s->ino)
+		unlink(s->path);
+	close(s->fd);
+}
+
+int gnv_socket_accept(const struct gnv_socket *s)
+{
+	int fd = accept(s->fd, NULL, NULL);
+
+	if (fd < 0)
+		return -errno;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
+void gnv_socket_hang_up(int fd)
+{
+	close(fd);
+}
+
+unsigned gnv_socket_wait(int a, int b, bool write, int ms)
+{
+	struct pollfd on[2] = { { .fd = a, .events = POLLIN },
+				{ .fd = b, .events = (short)(write ? POLLOUT : POLLIN) } };
+	unsigned ready = 0;
+
+	if (poll(on, 2, ms) > 0)
+		ready = (on[0].revents ? 1u : 0) | (on[1].revents ? 2u : 0);
+	return ready;
+}
+
+/* ---- Messages ---- */
+
+static void collect(struct msghdr *msg, struct gnv_socket_fds *fds)
+{
+	struct cmsghdr *c;
+	size_t i, n;
+	int fd;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (fds->count < GNV_SOCKET_FDS) {
+				fds->fd[fds->count++] = fd;
+			} else {
+				fds->lost = true;
+				close(fd);
+			}
+		}
+	}
+	fds->lost |= (msg->msg_flags & MSG_CTRUNC) != 0;
+}
+
+long gnv_socket_receive(int fd, void *to, size_t len, struct gnv_socket_fds *fds)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(GNV_SOCKET_FDS * sizeof(int))];
+	struct iovec iov = { to, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	ssize_t got;
+
+	do {
+		got = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	collect(&msg, fds);
+	return got;
+}
+
+long gnv_socket_send(int fd, const void *from, size_t len, int with)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { (void *)(uintptr_t)from, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t sent;
+
+	if (with >= 0) {
+		memset(control, 0, sizeof(control));
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+		*CMSG_FIRSTHDR(&msg) =
+			(struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), &with, sizeof(with));
+	}
+	do {
+		sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : sent;
+}
+
+void gnv_socket_drop(struct gnv_socket_fds *fds)
+{
+	while (fds->count)
+		if (fds->fd[--fds->count] >= 0)
+			close(fds->fd[fds->count]);
+	fds->lost = false;
+}
+
+bool gnv_socket_is_event(int fd)
+{
+	char link[48], name[32];
+	ssize_t len;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	len = readlink(link, name, sizeof(name) - 1);
+	if (len < 0)
+		return false;
+	name[len] = 0;
+	return strcmp(name, "anon_inode:[eventfd]") == 0 && !fcntl(fd, F_SETFL, O_NONBLOCK | O_RDWR);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* A local socket that serves one client after the other; messages with descriptors (unix(7), SCM_RIGHTS). */
+#ifndef GNV_OS_LINUX_SOCKET_H
+#define GNV_OS_LINUX_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GNV_SOCKET_FDS 16u /* with one message */
+
+struct gnv_socket {
+	int fd;
+	uint64_t dev, ino; /* of the path, which is removed only while it is this socket's */
+	char path[108];
+};
+
+/* Descriptors that came; whoever takes one sets it to -1. */
+struct gnv_socket_fds {
+	unsigned count;
+	bool lost; /* there were more than have room, or than this process may have */
+	int fd[GNV_SOCKET_FDS];
+};
+
+/*
+ * gnv_socket_listen() - make a socket that this user may connect to
+ * A socket that nobody listens to any more is replaced.
+ * Return: 0; -EADDRINUSE somebody listens there; -EEXIST it is a file of another kind; -ENAMETOOLONG; as the system says of the
+ * path; gnv_fail() has the sentence.
+ */
+int gnv_socket_listen(const char *path, struct gnv_socket *socket);
+void gnv_socket_close(struct gnv_socket *socket);
+
+/* Return: a descriptor, or a negative errno, -EAGAIN when nobody is there. */
+int gnv_socket_accept(const struct gnv_socket *socket);
+void gnv_socket_hang_up(int fd);
+
+/*
+ * Wait until one of both can be read, at most @ms (-1: for ever). @b may be -1. @write: until @b can be written, too.
+ * Return: bit 0 for @a, bit 1 for @b.
+ */
+unsigned gnv_socket_wait(int a, int b, bool write, int ms);
+
+/* Without waiting, of bytes up to @len. Return: how many; 0 the client has gone; -EAGAIN; another negative errno. */
+long gnv_socket_receive(int fd, void *to, size_t len, struct gnv_socket_fds *fds);
+/* Without waiting, and with a descriptor unless it is -1. Return: bytes; -EAGAIN; another negative errno. */
+long gnv_socket_send(int fd, const void *from, size_t len, int with);
+
+/* Close those that nobody has taken. */
+void gnv_socket_drop(struct gnv_socket_fds *fds);
+
+/* Is it an eventfd? Then writes to it do not wait from now on. */
+bool gnv_socket_is_event(int fd);
+
+#endif

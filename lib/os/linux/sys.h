@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of this process, as the operating system gives it. */
+#ifndef GNV_OS_LINUX_SYS_H
+#define GNV_OS_LINUX_SYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of a small page. */
+size_t gnv_sys_page_size(void);
+
+/*
+ * gnv_sys_map() - anonymous private memory, zeroed, not inherited over fork()
+ * @len:  a multiple of the page size, and of @align
+ * @align: 0, or a power of two of at least a page that the address is a multiple of
+ * @huge: from the reserved 2 MiB pages (hugetlb); without it, transparent huge pages are asked for where @align is that large
+ * Return: 0, -ENOMEM.
+ */
+int gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
+void gnv_sys_unmap(void *ptr, size_t len);
+
+/*
+ * Put private memory full of ones in the place of a mapping, at once: no access in between sees neither. Return: 0, -ENOMEM.
+ */
+int gnv_sys_replace_ones(void *ptr, size_t len);
+
+/* May this process open the node for reading and writing? Return: 0, -ENOENT, -EACCES. */
+int gnv_sys_may_use(const char *path);
+
+/* Keep it in memory. Return: 0 or -errno. */
+int gnv_sys_lock(void *ptr, size_t len);
+
+/* May it do raw I/O (CAP_SYS_RAWIO)? */
+bool gnv_sys_may_rawio(void);
+
+/* Bytes this process may lock or pin; UINT64_MAX without a limit (a capability lifts it). */
+uint64_t gnv_sys_lock_limit(void);
+
+/*
+ * gnv_sys_probe() - is all of it mapped, readable and writable?
+ * Never touches the bytes. Return: 0; -EFAULT it is not; -EOPNOTSUPP the system does not tell.
+ */
+int gnv_sys_probe(const void *ptr, size_t len);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/uring.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "os/linux/fork.h"
+#include "util/bits.h"
+
+#ifndef RWF_DSYNC
+#define RWF_DSYNC 0x00000002
+#endif
+
+struct gnv_uring {
+	struct io_uring io;
+	bool buffers;
+	bool file; /* the file is registered, as index 0 */
+	int fd;
+};
+
+/* The cheapest way of being told about completions that this kernel knows, best first. */
+static const unsigned setup_flags[] = {
+	IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+	IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+	0,
+};
+
+/* A ring holds its file open, and so would a child that has the ring. */
+static int queue_init(struct gnv_uring *ring, unsigned entries, unsigned flags)
+{
+	int ret;
+
+	gnv_fork_begin();
+	ret = io_uring_queue_init(entries, &ring->io, flags);
+	gnv_fork_keep(ret ? -1 : ring->io.ring_fd);
+	return ret;
+}
+
+static void queue_exit(struct gnv_uring *ring)
+{
+	gnv_fork_forget(ring->io.ring_fd);
+	io_uring_queue_exit(&ring->io);
+	gnv_fork_keep(-1);
+}
+
+/* Rings count as locked memory of the user; those of a process that has just ended still do for a moment. */
+static int setup_within_limit(struct gnv_uring *ring, unsigned entries, unsigned flags)
+{
+	struct timespec nap = { 0, 10000000 };
+	unsigned turn, n;
+	int ret = -ENOMEM;
+
+	for (turn = 0; turn < 100 && ret == -ENOMEM; turn++) {
+		if (turn)
+			nanosleep(&nap, NULL);
+		for (n = entries; n >= 16 && ret == -ENOMEM; n /= 2)
+			ret = queue_init(ring, n, flags);
+	}
+	return ret;
+}
+
+static int setup(struct gnv_uring *ring, unsigned entries)
+{
+	int ret = -EINVAL;
+	unsigned i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(setup_flags) && ret == -EINVAL; i++)
+		ret = setup_within_limit(ring, entries, setup_flags[i]);
+	if (ret == -ENOSYS || ret == -EINVAL)
+		return -EOPNOTSUPP;
+	if (!ret && !(ring->io.features & IORING_FEAT_EXT_ARG)) {
+		queue_exit(ring);
+		return -EOPNOTSUPP;
+	}
+	return ret;
+}
+
+int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **out)
+{
+	struct gnv_uring *ring = calloc(1, sizeof(*ring));
+	int ret;
+
+	if (!ring)
+		return -ENOMEM;
+	ret = setup(ring, entries);
+	if (ret) {
+		free(ring);
+		return ret;
+	}
+	io_uring_ring_dontfork(&ring->io);
+	io_uring_register_ring_fd(&ring->io);
+	ring->fd = fd;
+	ring->file = !io_uring_register_files(&ring->io, &fd, 1);
+	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
+	*out = ring;
+	return 0;
+}
+
+void gnv_uring_close(struct gnv_uring *ring)
+{
+	if (!ring)
+		return;
+	/* Closing a ring drops its file some time later; a block device must be free for others when this returns. */
+	if (ring->file)
+		io_uring_unregister_files(&ring->io);
+	queue_exit(ring);
+	free(ring);
+}
+
+static struct io_uring_sqe *next_sqe(struct gnv_uring *ring)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring->io);
+
+	if (!sqe) {
+		io_uring_submit(&ring->io);
+		sqe = io_uring_get_sqe(&ring->io);
+	}
+	return sqe;
+}
+
+static void finish_sqe(const struct gnv_uring *ring, struct io_uring_sqe *sqe, void *tag)
+{
+	if (ring->file)
+		sqe->flags |= IOSQE_FIXED_FILE;
+	io_uring_sqe_set_data(sqe, tag);
+}
+
+static int file_of(const struct gnv_uring *ring)
+{
+	return ring->file ? 0 : ring->fd;
+}
+
+int gnv_uring_rw(struct gnv_uring *ring, bool write, const struct iovec *iov, unsigned count, uint64_t offset, int buffer,
+		 bool durable, void *tag)
+{
+	struct io_uring_sqe *sqe = next_sqe(ring);
+	int fd = file_of(ring);
+
+	if (!sqe)
+		return -EBUSY;
+	if (count > 1 && write)
+		io_uring_prep_writev(sqe, fd, iov, (unsigned)gnv_min(count, GNV_URING_MAX_IOV), offset);
+	else if (count > 1)
+		io_uring_prep_readv(sqe, fd, iov, (unsigned)gnv_min(count, GNV_URING_MAX_IOV), offset);
+	else if (buffer >= 0 && write)
+		io_uring_prep_write_fixed(sqe, fd, iov->iov_base, (unsigned)iov->iov_len, offset, buffer);
+	else if (buffer >= 0)
+		io_uring_prep_read_fixed(sqe, fd, iov->iov_base, (unsigned)iov->iov_len, offset, buffer);
+	else if (write)
+		io_uring_prep_write(sqe, fd, iov->iov_base, (unsigned)iov->iov_len, offset);
+	else
+		io_uring_prep_read(sqe, fd, iov->iov_base, (unsigned)iov->iov_len, offset);
+	if (write && durable)
+		sqe->rw_flags = RWF_DSYNC; /* quiet sparse: the kernel's own header makes the constant so */
+	finish_sqe(ring, sqe, tag);
+	return 0;
+}
+
+int gnv_uring_sync(struct gnv_uring *ring, void *tag)
+{
+	struct io_uring_sqe *sqe = next_sqe(ring);
+
+	if (!sqe)
+		return -EBUSY;
+	io_uring_prep_fsync(sqe, file_of(ring), IORING_FSYNC_DATASYNC);
+	finish_sqe(ring, sqe, tag);
+	return 0;
+}
+
+int gnv_uring_zero(struct gnv_uring *ring, uint64_t offset, uint64_t len, bool deallocate, void *tag)
+{
+	int mode = FALLOC_FL_KEEP_SIZE | (deallocate ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE);
+	struct io_uring_sqe *sqe = next_sqe(ring);
+
+	if (!sqe)
+		return -EBUSY;
+	io_uring_prep_fallocate(sqe, file_of(ring), mode, (off_t)offset, (off_t)len);
+	finish_sqe(ring, sqe, tag);
+	return 0;
+}
+
+int gnv_uring_submit(struct gnv_uring *ring)
+{
+	int ret;
+
+	if (!io_uring_sq_ready(&ring->io))
+		return 0;
+	ret = io_uring_submit(&ring->io);
+	if (ret == -EBUSY || ret == -EINTR)
+		return -EAGAIN;
+	return ret < 0 ? ret : 0;
+}
+
+unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max)
+{
+	struct io_uring_cqe *cqe;
+	unsigned n = 0;
+
+	while (n < max && !io_uring_peek_cqe(&ring->io, &cqe)) {
+		done[n].tag = io_uring_cqe_get_data(cqe);
+		done[n].res = cqe->res;
+		io_uring_cqe_seen(&ring->io, cqe);
+		n++;
+	}
+	return n;
+}
+
+void gnv_uring_wait(struct gnv_uring *ring, unsigned usec)
+{
+	struct __kernel_timespec timeout = { .tv_sec = usec / 1000000u, .tv_nsec = (long long)(usec % 1000000u) * 1000 };
+	struct io_uring_cqe *cqe;
+
+	io_uring_wait_cqe_timeout(&ring->io, &cqe, &timeout);
+}
+
+int gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len)
+{
+	struct iovec iov = { .iov_base = len ? ptr : NULL, .iov_len = len };
+	__u64 tag = 0;
+	int ret;
+
+	if (!ring->buffers)
+		return -EOPNOTSUPP;
+	ret = io_uring_register_buffers_update_tag(&ring->io, slot, &iov, &tag, 1);
+	return ret < 0 ? ret : 0;
+}

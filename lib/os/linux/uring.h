@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * io_uring on one open file, for one thread.
+ *
+ * The thread that opens a ring is the only one that may use it. Requests are queued, then handed to the kernel together by
+ * gnv_uring_submit(); each comes back once from gnv_uring_reap() with the tag it was queued with. Buffers and vectors stay
+ * untouched by the caller until then.
+ */
+#ifndef GNV_OS_LINUX_URING_H
+#define GNV_OS_LINUX_URING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define GNV_URING_MAX_IOV 1024u /* vectors of one request; the rest is for the next one */
+
+struct gnv_uring;
+
+struct gnv_uring_done {
+	void *tag;
+	int res; /* bytes, or a negative errno */
+};
+
+/*
+ * @entries: requests that may be in flight at one time
+ * @buffers: slots for gnv_uring_set_buffer(); 0 for none
+ * Return: 0; -ENOMEM; -EOPNOTSUPP the kernel has no io_uring, or it is too old; -EPERM it is switched off here.
+ */
+int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
+void gnv_uring_close(struct gnv_uring *ring);
+
+/*
+ * gnv_uring_rw() - queue a read or write at @offset
+ * @buffer: slot of the registered buffer that holds all of the single vector; -1: none
+ * @durable: a write that completes only when the data is on the medium
+ * Return: 0; -EBUSY too many requests in flight.
+ */
+int gnv_uring_rw(struct gnv_uring *ring, bool write, const struct iovec *iov, unsigned count, uint64_t offset, int buffer,
+		 bool durable, void *tag);
+int gnv_uring_sync(struct gnv_uring *ring, void *tag);
+
+/* Zero a range (@deallocate: give its storage back as well). It reads as zeroes afterwards. */
+int gnv_uring_zero(struct gnv_uring *ring, uint64_t offset, uint64_t len, bool deallocate, void *tag);
+
+/* Hand queued requests to the kernel. Return: 0; -EAGAIN some stay queued for the next call; another errno: the ring is broken. */
+int gnv_uring_submit(struct gnv_uring *ring);
+
+/* Completed requests, at most @max. Never waits. */
+unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
+
+/* Sleep until a request completes, but not longer. */
+void gnv_uring_wait(struct gnv_uring *ring, unsigned usec);
+
+/*
+ * gnv_uring_set_buffer() - register memory in a slot, replacing what was there; len 0 empties it
+ * Requests that use the old buffer are not disturbed. Return: 0, or an errno (-ENOMEM: over the locked-memory limit).
+ */
+int gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len);
+
+#endif

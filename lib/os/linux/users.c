@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Invariant: looking changes nothing. What holds a drive while its driver is changed is a list of exclusive opens, which the kernel
+ * ends with the process.
+ */
+#include "os/linux/users.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "os/linux/drive.h"
+#include "os/linux/fork.h"
+#include "util/log.h"
+
+#define PATH_BYTES 512
+#define NAME_BYTES 64
+#define HOLDERS_DEEP 4 /* encryption over volumes over a RAID */
+
+struct gnv_hold {
+	int *fd;
+	unsigned count;
+};
+
+/* Where it is mounted in the mount namespace of this process. The exclusive open decides; this finds the words. */
+static bool is_mounted(const char *proc, uint64_t dev, char point[GNV_USERS_TEXT])
+{
+	char path[PATH_BYTES], line[1024];
+	bool found = false;
+	unsigned a, b;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/self/mountinfo", proc);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%*d %*d %u:%u %*s %255s", &a, &b, point) == 3 && makedev(a, b) == dev;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool has_holder(const char *sys, uint64_t dev, char *name, size_t size)
+{
+	char folder[PATH_BYTES];
+
+	snprintf(folder, sizeof(folder), "%s/dev/block/%u:%u/holders", sys, major(dev), minor(dev));
+	return !gnv_sysfs_entry(folder, "", 0, name, size);
+}
+
+/* What this machine cannot be without. */
+static bool is_of_system(const char *point)
+{
+	static const char *const points[] = { "/", "/usr", "/var", "/boot", "/boot/efi", "/efi" };
+
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+		if (!strcmp(point, points[i]))
+			return true;
+	return false;
+}
+
+/* Is the holder of a disk (device mapper, RAID), or what holds that, mounted where the machine runs from? */
+static bool bears_system(const char *sys, const char *proc, const char *holder, char point[GNV_USERS_TEXT])
+{
+	char name[GNV_USERS_TEXT], path[PATH_BYTES], text[32];
+	unsigned a, b;
+
+	snprintf(name, sizeof(name), "%s", holder);
+	for (unsigned depth = 0; depth < HOLDERS_DEEP; depth++) {
+		snprintf(path, sizeof(path), "%.300s/class/block/%.60s/dev", sys, name);
+		if (gnv_sysfs_read(path, text, sizeof(text)) || sscanf(text, "%u:%u", &a, &b) != 2)
+			return false;
+		if (is_mounted(proc, makedev(a, b), point) && is_of_system(point))
+			return true;
+		if (!has_holder(sys, makedev(a, b), name, sizeof(name)))
+			return false;
+	}
+	return false;
+}
+
+/* A loop device keeps what is below it open without being a process or an exclusive user. */
+static bool has_loop(const char *sys, const struct gnv_opened *what, char *name, size_t size)
+{
+	char class[PATH_BYTES], path[PATH_BYTES], file[PATH_BYTES];
+	struct statx st;
+
+	snprintf(class, sizeof(class), "%s/class/block", sys);
+	for (unsigned i = 0; !gnv_sysfs_entry(class, "loop", i, name, size); i++) {
+		snprintf(path, sizeof(path), "%.300s/%.60s/loop/backing_file", class, name);
+		/* Its file system may not answer any more: what the kernel has at hand will do. */
+		if (!gnv_sysfs_read(path, file, sizeof(file)) &&
+		    !statx(AT_FDCWD, file, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st) &&
+		    gnv_opened_is(what, &st))
+			return true;
+	}
+	return false;
+}
+
+static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
+{
+	char by[GNV_USERS_TEXT], point[GNV_USERS_TEXT];
+
+	if (is_mounted(proc, node->dev, by) && is_of_system(by))
+		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %s is mounted on %.60s; take another drive", node->name, by);
+	else if (is_mounted(proc, node->dev, by))
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted on %.150s; unmount it first", node->name, by);
+	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) && bears_system(nodes->sys, proc, by, point))
+		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %.60s holds %s and is mounted on %.60s; take another drive", by,
+			 node->name, point);
+	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || has_loop(nodes->sys, node, by, sizeof(by)))
+		snprintf(text, GNV_USERS_TEXT, "%s is held by %.60s; stop that first", node->name, by);
+	else
+		return 0;
+	return -EBUSY;
+}
+
+static int is_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_openers_how how, const struct gnv_hold *hold,
+		     char text[GNV_USERS_TEXT], unsigned *unseen)
+{
+	const struct gnv_openers_query query = { .what = nodes->node,
+						 .count = nodes->count,
+						 .how = how,
+						 .own = hold ? hold->fd : NULL,
+						 .owned = hold ? hold->count : 0 };
+	struct gnv_opener who;
+
+	if (!gnv_openers_find(proc, &query, &who, unseen))
+		return 0;
+	snprintf(text, GNV_USERS_TEXT, "process %d (%s) has %s open; end it, or let it close that", who.pid, who.command,
+		 who.what->name);
+	return -EBUSY;
+}
+
+static int look(const struct gnv_nodes *nodes, const char *proc, char text[GNV_USERS_TEXT])
+{
+	int ret = 0;
+
+	text[0] = 0;
+	for (unsigned i = 0; i < nodes->count && !ret; i++)
+		if (nodes->node[i].kind == GNV_OPENED_BLOCK)
+			ret = is_held(nodes, proc, &nodes->node[i], text);
+	return ret;
+}
+
+int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci, char text[GNV_USERS_TEXT], unsigned *unseen)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	int ret = gnv_drive_nodes(&nodes, pci);
+
+	if (unseen)
+		*unseen = 0;
+	if (!ret)
+		ret = look(&nodes, proc, text);
+	if (!ret)
+		ret = is_opened(&nodes, proc, GNV_OPENERS_ANY, NULL, text, unseen);
+	free(nodes.node);
+	return ret;
+}
+
+int gnv_users_check(const char *sys, const char *proc, const struct gnv_pci *pci)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = gnv_users_find(sys, proc, pci, text, NULL);
+
+	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", pci->bdf, text) : ret;
+}
+
+int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	int ret = gnv_drive_block_nodes(&nodes, dev);
+
+	if (unseen)
+		*unseen = 0;
+	text[0] = 0;
+	if (!ret)
+		ret = look(&nodes, proc, text);
+	if (!ret && writers)
+		ret = is_opened(&nodes, proc, GNV_OPENERS_WRITING, NULL, text, unseen);
+	free(nodes.node);
+	return ret;
+}
+
+/* Mounts of other mount namespaces are seen by no list: only trying tells, where this user may. */
+static int is_exclusive(const struct gnv_nodes *nodes, char text[GNV_USERS_TEXT])
+{
+	for (unsigned i = 0; i < nodes->count; i++) {
+		const struct gnv_opened *node = &nodes->node[i];
+		int fd;
+
+		if (node->kind != GNV_OPENED_BLOCK || gnv_drive_is_partition(nodes, node))
+			continue;
+		gnv_fork_begin();
+		fd = gnv_fork_keep(open(node->name, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
+		if (fd >= 0) {
+			gnv_fork_close(fd);
+		} else if (errno == EBUSY) {
+			snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first",
+				 node->name);
+			return -EBUSY;
+		}
+	}
+	return 0;
+}
+
+int gnv_users_of_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT])
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	int ret = gnv_drive_twin_nodes(&nodes, drive);
+
+	text[0] = 0;
+	if (!ret)
+		ret = look(&nodes, proc, text);
+	if (!ret)
+		ret = is_opened(&nodes, proc, GNV_OPENERS_ANY, NULL, text, NULL);
+	if (!ret)
+		ret = is_exclusive(&nodes, text);
+	free(nodes.node);
+	return ret;
+}
+
+static int say_locked(const char *proc, const struct gnv_opened *image, int fd, char text[GNV_USERS_TEXT])
+{
+	const struct gnv_openers_query query = { .what = image, .count = 1, .own = &fd, .owned = 1, .how = GNV_OPENERS_LOCKED };
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct gnv_opener who;
+
+	if (gnv_openers_find(proc, &query, &who, NULL) && who.pid == getpid())
+		snprintf(text, GNV_USERS_TEXT, "this process has it open already; share that device, or close it first");
+	else if (who.what)
+		snprintf(text, GNV_USERS_TEXT, "process %d (%s) has locked it; end that first", who.pid, who.command);
+	else if (!fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK && lock.l_pid > 0)
+		snprintf(text, GNV_USERS_TEXT, "process %d has locked it; end that first", (int)lock.l_pid);
+	else
+		return -EAGAIN;
+	return -EBUSY;
+}
+
+int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT])
+{
+	struct gnv_opened image = { .kind = GNV_OPENED_FILE };
+	char name[NAME_BYTES];
+	struct stat st;
+
+	snprintf(text, GNV_USERS_TEXT, "%s",
+		 locked ? "a process that this user may not look at has locked it; root sees which" : "");
+	if (fstat(fd, &st))
+		return 0;
+	image.dev = st.st_dev;
+	image.ino = st.st_ino;
+	if (locked)
+		return say_locked(proc, &image, fd, text);
+	if (has_loop(sys, &image, name, sizeof(name)))
+		snprintf(text, GNV_USERS_TEXT, "/dev/%.60s is made of it; detach that first (losetup -d), or open that", name);
+	return text[0] ? -EBUSY : 0;
+}
+
+/* ---- Holding it ---- */
+
+static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node, int err)
+{
+	if (err == EBUSY)
+		return gnv_fail(-EBUSY,
+				"%s is in use: %s is mounted or open exclusively, perhaps in a container; stop its user first",
+				pci->bdf, node->name);
+	if (err == ENOENT)
+		return gnv_fail(-ENOENT,
+				"%s: the kernel has made the disk %s of it, which is missing from this /dev, so whether it is in "
+				"use cannot be "
+				"told; do it where /dev is complete",
+				pci->bdf, node->name);
+	return gnv_fail(-err, "%s: whether %s is in use cannot be told: %s", pci->bdf, node->name, strerror(err));
+}
+
+/* Read-only: a disk that refuses writes can be in use all the same. */
+static int hold_node(const struct gnv_pci *pci, const struct gnv_opened *node, struct gnv_hold *hold)
+{
+	struct stat st;
+	int fd;
+
+	gnv_fork_begin();
+	fd = gnv_fork_keep(open(node->name, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
+	if (fd < 0)
+		return open_failed(pci, node, errno);
+	hold->fd[hold->count++] = fd;
+	if (fstat(fd, &st) || !S_ISBLK(st.st_mode) || st.st_rdev != node->dev)
+		return open_failed(pci, node, ENOENT);
+	return 0;
+}
+
+/* With the disks held. */
+static int check_opened(const struct gnv_nodes *nodes, const char *proc, const struct gnv_pci *pci, const struct gnv_hold *hold)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+
+	if (is_opened(nodes, proc, GNV_OPENERS_ANY, hold, text, &unseen))
+		return gnv_fail(-EBUSY, "%s is in use: %s", pci->bdf, text);
+	if (unseen && nodes->count)
+		return gnv_fail(
+			-EACCES,
+			"%s: %u processes could not be looked at, and one may have it open; run as root, with CAP_SYS_PTRACE",
+			pci->bdf, unseen);
+	return 0;
+}
+
+static int hold_all(const struct gnv_nodes *nodes, const char *proc, const struct gnv_pci *pci, struct gnv_hold *hold)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = look(nodes, proc, text); /* first: it has the better words */
+
+	if (!ret)
+		ret = is_opened(nodes, proc, GNV_OPENERS_ANY, NULL, text, NULL);
+	if (ret)
+		return gnv_fail(ret, "%s is in use: %s", pci->bdf, text);
+	hold->fd = calloc(nodes->count + 1, sizeof(*hold->fd));
+	if (!hold->fd)
+		return gnv_fail(-ENOMEM, "out of memory");
+	for (unsigned i = 0; i < nodes->count && !ret; i++)
+		if (nodes->node[i].kind == GNV_OPENED_BLOCK && !gnv_drive_is_partition(nodes, &nodes->node[i]))
+			ret = hold_node(pci, &nodes->node[i], hold);
+	return ret ? ret : check_opened(nodes, proc, pci, hold);
+}
+
+int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **out)
+{
+	struct gnv_hold *hold = calloc(1, sizeof(*hold));
+	struct gnv_nodes nodes = { .sys = sys };
+	int ret = hold ? gnv_drive_nodes(&nodes, pci) : gnv_fail(-ENOMEM, "out of memory");
+
+	if (!ret)
+		ret = hold_all(&nodes, proc, pci, hold);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
+}
+
+void gnv_users_release(struct gnv_hold *hold)
+{
+	if (!hold)
+		return;
+	while (hold->count)
+		gnv_fork_close(hold->fd[--hold->count]);
+	free(hold->fd);
+	free(hold);
+}

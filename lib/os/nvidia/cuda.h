@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVIDIA GPUs through the CUDA driver, which is loaded when the first one is opened.
+ *
+ * Everything happens in the GPU's primary context, which CUDA programs of the same process use too: their kernels can use the
+ * addresses. The caller's own current context is left as it was. Copies and kernels go through streams of their own that wait for
+ * nobody else's kernels, so a kernel that never ends does not hold up the host. Any thread may call all of it.
+ */
+#ifndef GNV_OS_NVIDIA_CUDA_H
+#define GNV_OS_NVIDIA_CUDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/alloc.h"
+
+struct gnv_cuda;
+
+/*
+ * gnv_cuda_open() - take a GPU
+ * @index: CUDA's number of it
+ * Return: 0; -ENODEV no driver, no GPU, or not that many; -EOPNOTSUPP driver or GPU too old; -ENOMEM; -EIO. gnv_fail() has the
+ * sentence, here and below.
+ */
+int gnv_cuda_open(unsigned index, struct gnv_cuda **cuda);
+void gnv_cuda_close(struct gnv_cuda *cuda);
+
+const char *gnv_cuda_name(const struct gnv_cuda *cuda);
+
+/*
+ * gnv_cuda_load() - make kernels ready to run
+ * @ptx:   text, ends with NUL
+ * @names: of the kernels, @count of them
+ * Return: 0; -EOPNOTSUPP this driver or GPU cannot use the code; -ENOMEM; -EIO.
+ */
+int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *names, unsigned count);
+
+/* One run of a kernel. */
+struct gnv_cuda_job {
+	unsigned kernel;  /* index in the names given to gnv_cuda_load() */
+	const void *args; /* its only parameter; copied */
+	uint32_t groups;
+	uint32_t group_lanes;
+	uint32_t timeout_ms;
+	bool (*gets_on)(void *ctx); /* asked after that time: may it run as long again? NULL: no */
+	void *ctx;
+};
+
+/* gnv_cuda_launch() - run a kernel and wait. Return: 0; -ETIMEDOUT it did not end in time, and goes on; -EIO it faulted. */
+int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job);
+
+/*
+ * gnv_cuda_register() - pin host memory and map it to the GPU
+ * @io:   the bytes are registers of another device
+ * @at:   the GPU's address of the first byte
+ * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before
+ * Return: 0; -EOPNOTSUPP the driver does not take such memory; -EINVAL the program has registered a part of it; -ENOMEM; -EIO.
+ * Unregistering, as opening and closing, waits for kernels that run, whosever they are. After one of gnv_cuda_launch() that did not
+ * end it answers -EBUSY, and changes nothing: the pages stay pinned until the process ends.
+ */
+int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);
+int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);
+
+/* Memory of the GPU, zeroed. gnv_cuda_alloc() returns 0, -ENOMEM, -EIO. */
+int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at);
+void gnv_cuda_free(struct gnv_cuda *cuda, uint64_t at);
+
+/* Copies, complete when they return 0; else -EIO. */
+int gnv_cuda_read(struct gnv_cuda *cuda, void *to, uint64_t at, size_t len);
+int gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
+
+/*
+ * gnv_cuda_tag() - the number of the allocation that holds an address, no other one's in this process; 0: it is none of CUDA's
+ * gnv_cuda_allocation() - the same, and its bounds in whole pages. Return: false: it is none of CUDA's.
+ */
+uint64_t gnv_cuda_tag(struct gnv_cuda *cuda, const void *ptr);
+bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_alloc *alloc);
+
+/* Is this a pointer to memory of a GPU (cuMemAlloc, cudaMalloc)? */
+bool gnv_cuda_is_device_memory(struct gnv_cuda *cuda, const void *ptr);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of the CUDA driver's interface (libcuda) that the library uses, so that it builds where CUDA is not installed. Numbers
+ * and types are those of CUDA 11.2 and newer (tests/unit/test_cuda.c compares with the installed header). On the machines that the
+ * library runs on CUDAAPI is empty.
+ */
+#ifndef GNV_OS_NVIDIA_UAPI_CUDA_H
+#define GNV_OS_NVIDIA_UAPI_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum gnv_cuda_result {
+	GNV_CUDA_SUCCESS = 0,
+	GNV_CUDA_INVALID_VALUE = 1,
+	GNV_CUDA_OUT_OF_MEMORY = 2,
+	GNV_CUDA_NO_DEVICE = 100,
+	GNV_CUDA_INVALID_DEVICE = 101,
+	GNV_CUDA_NOT_READY = 600,
+	GNV_CUDA_ILLEGAL_ADDRESS = 700,
+	GNV_CUDA_LAUNCH_TIMEOUT = 702,
+	GNV_CUDA_ASSERT = 710,
+	GNV_CUDA_ALREADY_REGISTERED = 712,
+	GNV_CUDA_HARDWARE_STACK_ERROR = 714,
+	GNV_CUDA_LAUNCH_FAILED = 719,
+	GNV_CUDA_NOT_PERMITTED = 800,
+	GNV_CUDA_NOT_SUPPORTED = 801,
+};
+
+enum { GNV_CUDA_REGISTER_PORTABLE = 1, GNV_CUDA_REGISTER_DEVICEMAP = 2, GNV_CUDA_REGISTER_IOMEMORY = 4 };
+enum { GNV_CUDA_STREAM_NON_BLOCKING = 1 };
+enum { GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
+/* CU_POINTER_ATTRIBUTE_BUFFER_ID, _RANGE_START_ADDR, _RANGE_SIZE */
+enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
+enum { GNV_CUDA_CAPABILITY_MAJOR = 75, GNV_CUDA_CAPABILITY_MINOR = 76, GNV_CUDA_MEMORY_POOLS = 115 }; /* device attributes */
+enum { GNV_CUDA_JIT_ERROR_LOG = 5, GNV_CUDA_JIT_ERROR_LOG_SIZE = 6 };
+
+typedef uint64_t gnv_cuda_ptr; /* CUdeviceptr */
+
+/* The functions; CUdevice is an int, every other handle a pointer. */
+typedef int gnv_cuda_init_fn(unsigned flags);
+typedef int gnv_cuda_error_fn(int error, const char **text);
+typedef int gnv_cuda_count_fn(int *count);
+typedef int gnv_cuda_device_fn(int *device, int index);
+typedef int gnv_cuda_name_fn(char *name, int len, int device);
+typedef int gnv_cuda_attribute_fn(int *value, int attribute, int device);
+typedef int gnv_cuda_retain_fn(void **context, int device);
+typedef int gnv_cuda_release_fn(int device);
+typedef int gnv_cuda_push_fn(void *context);
+typedef int gnv_cuda_pop_fn(void **context);
+typedef int gnv_cuda_load_fn(void **module, const void *image, unsigned options, int *option, void **values);
+typedef int gnv_cuda_unload_fn(void *module);
+typedef int gnv_cuda_function_fn(void **function, void *module, const char *name);
+typedef int gnv_cuda_launch_fn(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			       unsigned shared, void *stream, void **params, void **extra);
+typedef int gnv_cuda_stream_create_fn(void **stream, unsigned flags);
+typedef int gnv_cuda_stream_fn(void *stream); /* destroy, query, synchronise */
+typedef int gnv_cuda_register_fn(void *ptr, size_t len, unsigned flags);
+typedef int gnv_cuda_unregister_fn(void *ptr);
+typedef int gnv_cuda_host_pointer_fn(gnv_cuda_ptr *at, void *ptr, unsigned flags);
+typedef int gnv_cuda_alloc_fn(gnv_cuda_ptr *at, size_t len, void *stream);
+typedef int gnv_cuda_free_fn(gnv_cuda_ptr at, void *stream);
+typedef int gnv_cuda_set_fn(gnv_cuda_ptr at, unsigned char value, size_t len, void *stream);
+typedef int gnv_cuda_to_device_fn(gnv_cuda_ptr at, const void *from, size_t len, void *stream);
+typedef int gnv_cuda_from_device_fn(void *to, gnv_cuda_ptr at, size_t len, void *stream);
+typedef int gnv_cuda_pointer_fn(void *value, int attribute, gnv_cuda_ptr at);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The host's side of a page cache: its memory, and what kernels need to use it. What happens to a page is the lanes' business.
+ * Invariant: the words of pages and frames live as long as a device may write to a frame.
+ */
+#include <gpunvme/pagecache.h>
+
+#include <errno.h>
+#include <gpunvme/mem.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "gpu/gpu.h"
+#include "nvme/dev.h"
+#include "queue/qp.h"
+#include "util/bits.h"
+#include "util/checked.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define PAGE_MIN 512u
+#define PAGE_MAX 65536u
+#define PAGE_AUTO 4096u
+#define FRAMES_AUTO 4096u
+#define WORDS 64u /* copied at once */
+
+struct gpunvme_pagecache {
+	uint64_t process;
+	struct gpunvme_gpu *gpu; /* a counted reference */
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem; /* the frames */
+	struct gnv_gpu_range words; /* state, words of the pages, words of the frames */
+	size_t words_len;
+	uint64_t pages;
+	struct gpunvme_dpages view; /* without buf */
+	pthread_mutex_t lock; /* protects all below */
+	uint64_t given_back;  /* frames that were lost */
+};
+
+/* ---- Options ---- */
+
+static int check_page(struct gpunvme_pagecache_opts *opts, const struct gpunvme_ns_info *ns)
+{
+	if (!opts->page_size)
+		opts->page_size = (uint32_t)gnv_max(PAGE_AUTO, ns->lba_size);
+	if (!gnv_is_pow2(opts->page_size) || opts->page_size < PAGE_MIN || opts->page_size > PAGE_MAX)
+		return gnv_fail(-EINVAL, "a page of %u bytes is not possible: take a power of two from %u to %u", opts->page_size, PAGE_MIN,
+				PAGE_MAX);
+	if (opts->page_size < ns->lba_size)
+		return gnv_fail(-EINVAL, "a page of %u bytes is less than a block of namespace %u: take %u or more", opts->page_size,
+				ns->nsid, ns->lba_size);
+	return 0;
+}
+
+static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gpunvme_ns_info *ns)
+{
+	uint64_t end;
+	int ret = check_page(opts, ns);
+
+	if (ret)
+		return ret;
+	if (opts->flags & ~(uint32_t)GPUNVME_PAGECACHE_STATS)
+		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS",
+				opts->flags & ~(uint32_t)GPUNVME_PAGECACHE_STATS);
+	if (!opts->nblocks && opts->lba < ns->nblocks)
+		opts->nblocks = ns->nblocks - opts->lba;
+	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > ns->nblocks)
+		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within namespace %u of %llu blocks", (unsigned long long)opts->lba,
+				(unsigned long long)opts->nblocks, ns->nsid, (unsigned long long)ns->nblocks);
+	return 0;
+}
+
+/* ---- Creation ---- */
+
+static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagecache_opts *opts, const struct gpunvme_ns_info *ns)
+{
+	uint32_t blocks = opts->page_size / ns->lba_size, frames = opts->frames ? opts->frames : FRAMES_AUTO;
+
+	cache->pages = opts->nblocks / blocks + (opts->nblocks % blocks != 0);
+	cache->view = (struct gpunvme_dpages){
+		.magic = GPUNVME_DPAGES_MAGIC,
+		.major = GPUNVME_DQ_MAJOR,
+		.minor = GPUNVME_DQ_MINOR,
+		.size = sizeof(cache->view),
+		.flags = opts->flags & GPUNVME_PAGECACHE_STATS ? GPUNVME_DPAGES_STATS : 0,
+		.nsid = ns->nsid,
+		.device = cache->dev->number,
+		.frames = (uint32_t)gnv_min(frames, cache->pages),
+		.lba_shift = (uint8_t)gnv_log2(ns->lba_size),
+		.page_shift = (uint8_t)gnv_log2(opts->page_size),
+		.lba_first = opts->lba,
+		.lba_count = opts->nblocks,
+	};
+}
+
+static int make_words(struct gpunvme_pagecache *cache)
+{
+	const uint64_t frames = cache->view.frames;
+	uint64_t len;
+	int ret;
+
+	if (gnv_mul_overflow(cache->pages + frames, sizeof(uint64_t), &len) || len > SIZE_MAX - sizeof(struct gpunvme_pagecache_state))
+		return gnv_fail(-ENOMEM, "%llu pages are more than memory can have words for; take larger pages or a smaller window",
+				(unsigned long long)cache->pages);
+	cache->words_len = (size_t)len + sizeof(struct gpunvme_pagecache_state);
+	ret = cache->gpu->ops->local_alloc(cache->gpu, cache->words_len, &cache->words);
+	if (ret)
+		return gnv_fail(ret, "the lanes have no %zu bytes for the words of %llu pages; take larger pages or a smaller window",
+				cache->words_len, (unsigned long long)cache->pages);
+	cache->view.state = cache->words.lane;
+	cache->view.table = cache->view.state + sizeof(struct gpunvme_pagecache_state);
+	cache->view.frame = cache->view.table + cache->pages * sizeof(uint64_t);
+	return 0;
+}
+
+static int make_frames(struct gpunvme_pagecache *cache)
+{
+	size_t len;
+	int ret;
+
+	if (gnv_mul_overflow((size_t)cache->view.frames, (size_t)1 << cache->view.page_shift, &len))
+		return gnv_fail(-ENOMEM, "%u pages of %u bytes are more than an address can have; take fewer", cache->view.frames,
+				1u << cache->view.page_shift);
+	ret = gpunvme_mem_alloc(cache->gpu, len, NULL, &cache->mem);
+	return ret ? ret : gpunvme_mem_map(cache->mem, cache->dev);
+}
+
+static void drop(struct gpunvme_pagecache *cache)
+{
+	if (cache->words.lane)
+		cache->gpu->ops->local_free(cache->gpu, &cache->words, cache->words_len);
+	pthread_mutex_destroy(&cache->lock);
+	gnv_gpu_put(cache->gpu);
+	free(cache);
+}
+
+GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+					 const struct gpunvme_pagecache_opts *user, struct gpunvme_pagecache **out)
+{
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct gpunvme_pagecache *cache;
+	int ret;
+
+	if (!dev || !gpu || !out)
+		return gnv_fail(-EINVAL, "gpunvme_pagecache_create: dev, gpu and cache must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	ret = gnv_opts_copy(&opts, user, gpunvme_pagecache_opts);
+	if (!ret)
+		ret = gpunvme_ns_get_info(dev, opts.nsid, &ns);
+	if (!ret)
+		ret = check_opts(&opts, &ns);
+	if (ret)
+		return ret;
+	cache = calloc(1, sizeof(*cache));
+	if (!cache)
+		return gnv_fail(-ENOMEM, "out of memory");
+	cache->process = dev->process;
+	cache->dev = dev;
+	cache->gpu = gnv_gpu_get(gpu);
+	pthread_mutex_init(&cache->lock, NULL);
+	describe(cache, &opts, &ns);
+	ret = make_words(cache);
+	if (!ret)
+		ret = make_frames(cache);
+	if (ret) {
+		gpunvme_mem_free(cache->mem); /* nobody has used it yet */
+		drop(cache);
+		return ret;
+	}
+	*out = cache;
+	return 0;
+}
+
+GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache)
+{
+	int ret;
+
+	if (!cache)
+		return 0;
+	if (gnv_foreign(cache->process))
+		return -ECHILD;
+	ret = gpunvme_mem_free(cache->mem);
+	if (!ret)
+		drop(cache);
+	return ret;
+}
+
+/* ---- Frames that were lost ---- */
+
+static bool is_quiet(struct gpunvme_dev *dev)
+{
+	bool over = false;
+
+	return !gnv_qp_first_busy(dev, true, &over) && !__atomic_load_n(&dev->unstoppable, __ATOMIC_RELAXED);
+}
+
+/*
+ * Of `n` frames. The words come first: a command that had not ended when its frame was lost is not over before the device is quiet,
+ * and no lane touches the word of a lost frame. Return: false when there is no use in going on.
+ */
+static bool give_back_some(struct gpunvme_pagecache *cache, uint64_t at, uint32_t n)
+{
+	uint64_t words[WORDS], none = 0;
+	uint32_t i, lost = 0;
+
+	if (cache->gpu->ops->peek(cache->gpu, words, at, n * sizeof(*words)))
+		return false;
+	for (i = 0; i < n; i++)
+		lost += words[i] == GPUNVME_FRAME_LOST;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* gnvd_end_reading() */
+	if (!lost)
+		return true;
+	if (!is_quiet(cache->dev))
+		return false;
+	for (i = 0; i < n; i++)
+		if (words[i] == GPUNVME_FRAME_LOST) {
+			if (cache->gpu->ops->poke(cache->gpu, at + i * sizeof(none), &none, sizeof(none)))
+				return false;
+			cache->given_back++;
+		}
+	return true;
+}
+
+/* With the lock held: who looked before another gave back, and acts after, would take a frame that was lost again since. */
+static void give_back(struct gpunvme_pagecache *cache)
+{
+	struct gpunvme_pagecache_state state;
+	uint32_t i;
+
+	if (cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state)) || state.lost <= cache->given_back)
+		return;
+	for (i = 0; i < cache->view.frames; i += WORDS)
+		if (!give_back_some(cache, cache->view.frame + 8ull * i, (uint32_t)gnv_min(cache->view.frames - i, WORDS)))
+			return;
+}
+
+/* ---- What it tells ---- */
+
+GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct gpunvme_dpages *pages, uint32_t version,
+					 uint32_t size)
+{
+	struct gpunvme_dbuf buf;
+	int ret;
+
+	if (!cache || !pages)
+		return gnv_fail(-EINVAL, "gpunvme_pagecache_view: cache and pages must not be NULL");
+	if (gnv_foreign(cache->process))
+		return -ECHILD;
+	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*pages))
+		return gnv_fail(-EPROTONOSUPPORT,
+				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
+				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
+	ret = gpunvme_mem_dbuf(cache->mem, cache->dev, &buf);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&cache->lock);
+	give_back(cache);
+	pthread_mutex_unlock(&cache->lock);
+	*pages = cache->view;
+	pages->buf = buf;
+	return 0;
+}
+
+GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, struct gpunvme_pagecache_info *user)
+{
+	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gpunvme_pagecache_state state;
+	uint64_t given_back;
+	int ret;
+
+	if (!cache)
+		return gnv_fail(-EINVAL, "gpunvme_pagecache_get_info: cache must not be NULL");
+	if (gnv_foreign(cache->process))
+		return -ECHILD;
+	pthread_mutex_lock(&cache->lock);
+	given_back = cache->given_back;
+	ret = cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state));
+	pthread_mutex_unlock(&cache->lock);
+	if (ret)
+		return ret;
+	info.page_size = 1u << cache->view.page_shift;
+	info.frames = cache->view.frames;
+	info.pages = cache->pages;
+	info.lost = state.lost > given_back ? state.lost - given_back : 0; /* a lane counts its frame after it has lost it */
+	info.hits = state.hits;
+	info.misses = state.misses;
+	info.waits = state.waits;
+	info.evictions = state.evictions;
+	info.failures = state.failures;
+	return gnv_info_copy(user, &info, gpunvme_pagecache_info);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Devices that lend their BARs: which way they are opened. What they do is mem/mem_bar.c. */
+#include <errno.h>
+#include <string.h>
+
+#include "mem/mem_bar.h"
+#include "port/uri.h"
+#include "port/refusals.h"
+#include "port/vfio_device.h"
+#include "util/opts.h"
+
+static int open_parsed(struct gnv_uri *uri, const struct gnv_log *log, struct gpunvme_peer **peer)
+{
+	const struct gnv_vfio_way *way;
+	char bdf[GNV_BDF_BYTES];
+	struct gnv_pci pci;
+	const char *name;
+	int ret = 0;
+
+	gnv_uri_take(uri, "port", &name);
+	if (strcmp(uri->scheme, "pci"))
+		ret = gnv_fail(-EINVAL, "only PCI devices lend their BARs; valid scheme: pci");
+	if (!ret)
+		ret = gnv_uri_check_taken(uri);
+	if (!ret)
+		ret = gnv_pci_parse(uri->address, bdf);
+	if (!ret)
+		ret = gnv_sysfs_pci(GNV_SYSFS, bdf, &pci);
+	if (!ret)
+		ret = gnv_vfio_check_any(GNV_SYSFS, &pci);
+	if (!ret)
+		ret = gnv_vfio_choose(name, &pci, &way);
+	return ret ? ret : gnv_peer_open(way->take, &pci, log, peer);
+}
+
+GPUNVME_API int gpunvme_peer_open(const char *text, const struct gpunvme_peer_opts *user, struct gpunvme_peer **peer)
+{
+	struct gpunvme_peer_opts opts = GPUNVME_PEER_OPTS_INIT;
+	struct gnv_log log;
+	struct gnv_uri uri;
+	int ret;
+
+	if (!text || !peer)
+		return gnv_fail(-EINVAL, "gpunvme_peer_open: uri and peer must not be NULL");
+	ret = gnv_opts_copy(&opts, user, gpunvme_peer_opts);
+	if (!ret)
+		ret = gnv_uri_parse(text, &uri);
+	if (ret)
+		return ret;
+	log = (struct gnv_log){ .fn = opts.log, .ctx = opts.log_ctx };
+	ret = open_parsed(&uri, &log, peer);
+	gnv_uri_fini(&uri);
+	return ret;
+}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of callers, mapped to a device once and found again.
+ *
+ * Locks, in the order they are taken: making, that of whoever tells that memory is freed, the cache's, a memory's. So an entry is
+ * watched, and not any more, without the cache's lock.
+ */
+#include "queue/cache.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem/cache.h"
+#include "queue/map.h"
+#include "util/bits.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define PART 65536u /* of memory that a runtime knows, as much is mapped at once */
+
+/* ---- Ending ---- */
+
+/* Of one that is gone, and that nobody is told about. With the lock held. Return: 0; -EBUSY a device may still write there. */
+static int end(struct gnv_cache *cache, struct gnv_cached *entry)
+{
+	int ret;
+
+	entry->mem->cached = NULL;
+	ret = gpunvme_mem_free(entry->mem);
+	if (ret) {
+		entry->mem->cached = entry;
+		entry->ending = false;
+		return ret;
+	}
+	gnv_cache_drop(cache, entry);
+	free(entry);
+	return 0;
+}
+
+/* With the lock, which is given up; the last holder takes the cache along. */
+static void unlock(struct gnv_cache *cache)
+{
+	const bool last = !cache->holders;
+
+	pthread_mutex_unlock(&cache->lock);
+	if (last)
+		gnv_cache_destroy(cache);
+}
+
+/* As end(), without the lock, of one that its caller has taken or used last. */
+static int retire(struct gnv_cache *cache, struct gnv_cached *entry)
+{
+	int ret;
+
+	entry->gpu->ops->mem_unwatch(entry->gpu, &entry->alloc);
+	pthread_mutex_lock(&cache->lock);
+	ret = end(cache, entry);
+	unlock(cache);
+	return ret;
+}
+
+/* With the lock held. Return: it is the caller's to end. */
+static bool take(struct gnv_cache *cache, struct gnv_cached *entry)
+{
+	gnv_cache_unlist(cache, entry);
+	entry->ending = !entry->users;
+	return entry->ending;
+}
+
+/* The memory is about to be another's: no device is to reach it. While its device closes the mapping is the device's to end. */
+static void told(struct gnv_alloc *alloc)
+{
+	struct gnv_cached *entry = gnv_container_of(alloc, struct gnv_cached, alloc);
+	struct gnv_cache *cache = entry->cache;
+
+	pthread_mutex_lock(&cache->lock);
+	entry->freed = true;
+	if (entry->listed) { /* else somebody ends it, or its last user will */
+		cache->info.stale++;
+		if (take(cache, entry))
+			entry->ending = false;
+		if (!entry->users && !cache->closing)
+			end(cache, entry);
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* What could not be ended before, and that nobody is told about any more. With the lock held. */
+static void try_again(struct gnv_cache *cache)
+{
+	struct gnv_cached *entry, *next;
+
+	for (entry = cache->gone.oldest; entry; entry = next) {
+		next = entry->newer;
+		if (!entry->users && !entry->ending)
+			end(cache, entry);
+	}
+}
+
+/* All that overlaps is found no more, and ended unless it is in use; with @gpu NULL whosever. */
+static void end_overlap(struct gnv_cache *cache, const struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to)
+{
+	struct gnv_cached *entry;
+	bool ours;
+
+	do {
+		pthread_mutex_lock(&cache->lock);
+		entry = gnv_cache_overlap(cache, gpu, from, to);
+		ours = entry && take(cache, entry);
+		pthread_mutex_unlock(&cache->lock);
+		if (ours)
+			retire(cache, entry);
+	} while (entry);
+}
+
+static void evict(struct gnv_cache *cache)
+{
+	struct gnv_cached *entry;
+
+	do {
+		pthread_mutex_lock(&cache->lock);
+		entry = gnv_cache_victim(cache);
+		if (entry) {
+			take(cache, entry);
+			cache->info.evictions++;
+		}
+		pthread_mutex_unlock(&cache->lock);
+		if (entry)
+			retire(cache, entry); /* or later */
+	} while (entry);
+}
+
+/* The same by a holder of the cache, who ends to be one. */
+static void evict_last(struct gnv_cache *cache)
+{
+	evict(cache);
+	pthread_mutex_lock(&cache->lock);
+	cache->holders--;
+	unlock(cache);
+}
+
+/* ---- Making ---- */
+
+static void widen(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
+{
+	entry->from = gnv_min(entry->from, from);
+	entry->to = gnv_max(entry->to, to);
+}
+
+static bool same_alloc(const struct gnv_alloc *a, const struct gnv_alloc *b)
+{
+	return a->base == b->base && a->tag == b->tag;
+}
+
+/*
+ * Which bytes to map: of an allocation whole parts, as far as they belong to it; of other memory whole pages. What is listed there
+ * already becomes part of it, so that neighbours do not drive each other out.
+ */
+static void choose_range(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
+{
+	const struct gnv_alloc *alloc = &entry->alloc;
+	struct gnv_cache *cache = entry->cache;
+	struct gnv_cached *other;
+	uintptr_t at;
+
+	entry->from = from & ~(cache->page - 1);
+	entry->to = gnv_align_up(to, cache->page);
+	if (alloc->len)
+		widen(entry, gnv_max(from & ~(uintptr_t)(PART - 1), alloc->base & ~(cache->page - 1)),
+		      gnv_min(gnv_align_up(to, PART), gnv_align_up(alloc->base + alloc->len, cache->page)));
+	pthread_mutex_lock(&cache->lock);
+	for (at = entry->from; (other = gnv_cache_overlap(cache, entry->gpu, at, entry->to)); at = other->to) {
+		if (!same_alloc(&other->alloc, alloc))
+			continue; /* of one that is not there any more */
+		if (!alloc->base && !(entry->kept && other->kept))
+			continue; /* of memory that nobody tells of: the neighbour may go while this is in use */
+		widen(entry, other->from, other->to);
+		entry->kept &= other->kept;
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+static int map(struct gnv_cached *entry, struct gpunvme_dev *dev)
+{
+	int ret = gpunvme_mem_register(entry->gpu, (void *)entry->from, entry->to - entry->from, &entry->mem);
+
+	if (ret)
+		return ret;
+	ret = gpunvme_mem_map(entry->mem, dev);
+	if (!ret)
+		ret = gpunvme_mem_dbuf(entry->mem, dev, &entry->dbuf);
+	if (ret)
+		gnv_map_free(entry->mem); /* no command has seen it */
+	return ret;
+}
+
+/* With the lock held. */
+static void lend(struct gnv_cached *entry, uintptr_t from, struct gpunvme_mem_use *use)
+{
+	use->mem = entry->mem;
+	use->offset = from - entry->from;
+	use->dbuf = entry->dbuf;
+}
+
+static bool hit(struct gnv_cache *cache, struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to, struct gpunvme_mem_use *use)
+{
+	struct gnv_cached *entry;
+	bool good;
+
+	pthread_mutex_lock(&cache->lock);
+	entry = gnv_cache_find(cache, gpu, from, to);
+	good = entry && (!entry->alloc.tag || gpu->ops->mem_same(gpu, (void *)from, &entry->alloc));
+	if (good) {
+		gnv_cache_use(cache, entry);
+		lend(entry, from, use);
+		cache->info.hits++;
+	} else if (entry) { /* to be replaced */
+		cache->info.stale++;
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return good;
+}
+
+/* Return: 0; negative, the entry is not in the table. */
+static int list(struct gnv_cached *entry, uintptr_t from, struct gpunvme_mem_use *use)
+{
+	struct gnv_cache *cache = entry->cache;
+	int ret;
+
+	pthread_mutex_lock(&cache->lock);
+	ret = gnv_cache_reserve(cache);
+	if (!ret && entry->freed)
+		ret = gnv_fail(-EFAULT, "the memory was freed while it was being mapped");
+	if (!ret) {
+		entry->users = 1;
+		gnv_cache_list(cache, entry);
+		cache->holders++;
+		cache->info.misses++;
+		lend(entry, from, use);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return ret;
+}
+
+static int fill(struct gnv_cached *entry, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, struct gpunvme_mem_use *use)
+{
+	struct gpunvme_gpu *gpu = entry->gpu;
+	int ret = gpu->ops->mem_watch(gpu, (void *)from, &entry->alloc);
+
+	entry->kept |= !ret;
+	choose_range(entry, from, to);
+	ret = map(entry, dev);
+	if (ret)
+		goto unwatch;
+	entry->mem->cached = entry;
+	end_overlap(entry->cache, gpu, entry->from, entry->to);
+	ret = list(entry, from, use);
+	if (!ret)
+		return 0;
+	entry->mem->cached = NULL;
+	gnv_map_free(entry->mem); /* no command has seen it */
+unwatch:
+	gpu->ops->mem_unwatch(gpu, &entry->alloc);
+	return ret;
+}
+
+static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, bool keep,
+		struct gpunvme_mem_use *use)
+{
+	struct gnv_cached *entry = calloc(1, sizeof(*entry));
+	int ret;
+
+	if (!entry)
+		return gnv_fail(-ENOMEM, "out of memory");
+	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->cache, .kept = keep, .alloc.freed = told };
+	ret = fill(entry, dev, from, to, use);
+	if (ret)
+		free(entry);
+	return ret;
+}
+
+static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, bool keep,
+		struct gpunvme_mem_use *use)
+{
+	struct gnv_cache *cache = dev->cache;
+	int ret;
+
+	pthread_mutex_lock(&cache->making);
+	pthread_mutex_lock(&cache->lock);
+	try_again(cache);
+	pthread_mutex_unlock(&cache->lock);
+	ret = hit(cache, gpu, from, to, use) ? 0 : make(gpu, dev, from, to, keep, use);
+	pthread_mutex_unlock(&cache->making);
+	evict(cache);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, void *ptr, size_t len, uint32_t flags,
+				struct gpunvme_mem_use *use)
+{
+	uintptr_t from = (uintptr_t)ptr;
+	int ret;
+
+	if (!gpu || !dev || !use)
+		return gnv_fail(-EINVAL, "gpunvme_mem_get: gpu, dev and use must not be NULL");
+	if (gnv_forked(dev->process) || gnv_forked(gpu->process))
+		return -ECHILD;
+	if (!ptr || !len || len > PTRDIFF_MAX || from > UINTPTR_MAX - len - PART)
+		return gnv_fail(-EINVAL, "gpunvme_mem_get: %p and %zu bytes are no memory", ptr, len);
+	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
+		return gnv_fail(-EINVAL, "gpunvme_mem_get: unknown flags 0x%x; valid: GPUNVME_GET_KEEP", flags);
+	ret = gnv_ctrl_check(&dev->ctrl);
+	if (ret || hit(dev->cache, gpu, from, from + len, use))
+		return ret;
+	return miss(gpu, dev, from, from + len, flags & GPUNVME_GET_KEEP, use);
+}
+
+/* ---- Giving back ---- */
+
+GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use)
+{
+	struct gnv_cached *entry;
+	struct gnv_cache *cache;
+	bool last, over;
+	int ret = 0;
+
+	if (!use || !use->mem)
+		return 0;
+	if (gnv_forked(use->mem->process))
+		return -ECHILD;
+	entry = use->mem->cached;
+	if (!entry)
+		return gnv_fail(-EINVAL, "gpunvme_mem_put: the memory is not of gpunvme_mem_get()");
+	cache = entry->cache;
+	pthread_mutex_lock(&cache->lock);
+	last = entry->users == 1 && !(entry->listed && entry->kept);
+	if (last && entry->listed)
+		gnv_cache_unlist(cache, entry);
+	if (!last)
+		gnv_cache_unuse(cache, entry);
+	over = !last && gnv_cache_victim(cache);
+	cache->holders += over; /* the device may be closed, and take it along */
+	pthread_mutex_unlock(&cache->lock);
+	if (last)
+		ret = retire(cache, entry);
+	else if (over)
+		evict_last(cache);
+	if (!ret)
+		memset(use, 0, sizeof(*use));
+	return ret;
+}
+
+static bool any_left(struct gnv_cache *cache, uintptr_t from, uintptr_t to)
+{
+	const struct gnv_cached *entry;
+
+	pthread_mutex_lock(&cache->lock);
+	try_again(cache);
+	for (entry = cache->gone.oldest; entry && !(entry->from < to && entry->to > from); entry = entry->newer)
+		;
+	pthread_mutex_unlock(&cache->lock);
+	return entry;
+}
+
+GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t len)
+{
+	uintptr_t from = (uintptr_t)ptr, to = ptr ? from + len : UINTPTR_MAX;
+
+	if (!dev || to < from)
+		return gnv_fail(-EINVAL, "gpunvme_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	end_overlap(dev->cache, NULL, from, to);
+	if (!any_left(dev->cache, from, to))
+		return 0;
+	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() for each "
+				"gpunvme_mem_get(), and recover or destroy queues that have ended");
+}
+
+GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
+{
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_cache_set_limit: dev must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&dev->cache->lock);
+	dev->cache->info.limit = bytes;
+	pthread_mutex_unlock(&dev->cache->lock);
+	evict(dev->cache);
+	return 0;
+}
+
+GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_cache_info *info)
+{
+	struct gpunvme_cache_info now;
+
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_cache_get_info: dev must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&dev->cache->lock);
+	gnv_cache_describe(dev->cache, &now);
+	pthread_mutex_unlock(&dev->cache->lock);
+	return gnv_info_copy(info, &now, gpunvme_cache_info);
+}
+
+/* ---- The end of the device ---- */
+
+void gnv_cache_close(struct gnv_cache *cache)
+{
+	pthread_mutex_lock(&cache->lock);
+	cache->closing = true;
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void gnv_cache_end(struct gnv_cache *cache)
+{
+	end_overlap(cache, NULL, 0, UINTPTR_MAX);
+	pthread_mutex_lock(&cache->lock);
+	try_again(cache);
+	cache->holders--;
+	unlock(cache);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* The end of a device's cache of mapped memory (mem/cache.h). */
+#ifndef GNV_QUEUE_CACHE_H
+#define GNV_QUEUE_CACHE_H
+
+#include "nvme/dev.h"
+
+/* The device begins to close: who frees memory ends no mapping to it any more. */
+void gnv_cache_close(struct gnv_cache *cache);
+
+/* Nothing is mapped to the device any more. What is in use lives on, until it is put. */
+void gnv_cache_end(struct gnv_cache *cache);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* The doorbells of a controller, and of one queue for its lanes. */
+#ifndef GNV_QUEUE_DOORBELL_H
+#define GNV_QUEUE_DOORBELL_H
+
+#include <stdbool.h>
+
+#include "nvme/dev.h"
+
+/*
+ * gnv_doorbells_open() - set qp->sq_db and qp->cq_db, where the lanes ring for a queue that exists on the controller
+ * BAR0 itself where the lanes reach it; else, or with GPUNVME_QP_FORWARD, words that the forwarder copies.
+ * Return: 0; what the GPU's mmio_attach answers, but -EOPNOTSUPP; -ENOMEM, -EAGAIN.
+ */
+int gnv_doorbells_open(struct gpunvme_qp *qp);
+
+/* No lane rings any more. A queue that was not opened is ignored. */
+void gnv_doorbells_close(struct gpunvme_qp *qp);
+
+/* Is it open by a mapping of BAR0 that has to be tested (queue/ringtest.h) before the lanes use it? */
+bool gnv_doorbells_doubtful(struct gpunvme_qp *qp);
+
+/* The answer, for every queue of this GPU. When it failed the queue's doorbells are closed, and are mapped in another way next. */
+void gnv_doorbells_judge(struct gpunvme_qp *qp, bool works);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Invariant: memory in a drive is mapped to that drive only, which knows it by its own addresses; the drive is closed after it is
+ * freed.
+ */
+#include "queue/inner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/cmb.h"
+#include "queue/late.h"
+#include "queue/map.h"
+#include "queue/selftest.h"
+#include "util/bits.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define DEPTH 16u
+#define PAGES 8u /* enough for a list */
+
+struct inner {
+	struct gpunvme_mem mem; /* first: what is freed */
+	struct gnv_block block;
+	bool given; /* to its user, who frees it */
+};
+
+static void inner_release(struct gpunvme_mem *mem)
+{
+	struct inner *inner = gnv_container_of(mem, struct inner, mem);
+
+	gnv_arena_free(mem->home->cmb, &inner->block);
+	if (inner->given) /* last: another thread may close the drive then */
+		__atomic_fetch_sub(&mem->home->inner_given, 1, __ATOMIC_RELEASE);
+}
+
+static const struct gnv_mem_ops inner_ops = { "drive", inner_release, gnv_mem_attach_host, gnv_mem_detach_host };
+
+/* ---- The proof: reads by a queue of its own, with the lanes that will use it ---- */
+
+static int test_with(struct gpunvme_qp *qp, struct gpunvme_mem *mem)
+{
+	struct gnv_selftest test = { { NULL, mem }, { NULL, NULL } };
+	char cause[400];
+	int ret = gnv_map_add(mem, qp->dev);
+
+	if (!ret)
+		ret = gnv_selftest_memory(&test, qp, PAGES * qp->dev->ctrl.page_size);
+	snprintf(cause, sizeof(cause), "%s", ret ? gpunvme_errmsg() : "");
+	gnv_qp_discard(qp);
+	test.mem[1] = NULL; /* is its owner's */
+	gnv_selftest_fini(&test);
+	return ret ? gnv_fail(ret, "%s", cause) : 0;
+}
+
+static int prove(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_mem *mem)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_qp *qp;
+	int ret;
+
+	opts.depth = gnv_min(DEPTH, dev->info.max_depth);
+	opts.flags = GPUNVME_QP_NO_SELFTEST; /* its memory is tested instead */
+	ret = gpunvme_qp_create(dev, gpu, &opts, &qp);
+	return ret ? ret : test_with(qp, mem);
+}
+
+static int prove_lists(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	const struct gnv_log silent = { .fn = NULL };
+	struct gpunvme_mem *mem;
+	int ret = gnv_mem_host_alloc(PAGES * dev->ctrl.page_size, dev->port->space->one_piece ? GPUNVME_MEM_HUGE : 0, &silent, &mem);
+
+	if (ret)
+		return ret;
+	mem->gpu = gnv_gpu_get(gpu);
+	mem->lists_inside = true;
+	ret = prove(dev, gpu, mem);
+	gnv_map_free(mem);
+	return ret;
+}
+
+int gnv_inner_prove_lists(struct gpunvme_dev *dev)
+{
+	struct gpunvme_gpu *cpu;
+	char cause[400];
+	int ret = gnv_cmb_check(dev, GPUNVME_CMB_LISTS);
+
+	if (ret || __atomic_load_n(&dev->cmb_lists_proven, __ATOMIC_ACQUIRE))
+		return ret;
+	ret = gpunvme_gpu_open("cpu", NULL, &cpu);
+	if (ret)
+		return ret;
+	ret = prove_lists(dev, cpu);
+	snprintf(cause, sizeof(cause), "%s", ret ? gpunvme_errmsg() : "");
+	gpunvme_gpu_close(cpu);
+	if (ret)
+		return gnv_fail(ret, "PRP lists in the drive's memory (CMB) were not proven, leave GPUNVME_MEM_CMB_LISTS out: %s", cause);
+	__atomic_store_n(&dev->cmb_lists_proven, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* ---- The kind of memory ---- */
+
+static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, struct inner **out)
+{
+	struct inner *inner = calloc(1, sizeof(*inner));
+	struct gpunvme_mem *mem;
+	int ret;
+
+	if (!inner)
+		return gnv_fail(-ENOMEM, "out of memory");
+	gnv_late_sweep(dev);
+	ret = gnv_arena_alloc(dev->cmb, len, NULL, &inner->block);
+	if (ret) {
+		free(inner);
+		return ret;
+	}
+	mem = &inner->mem;
+	gnv_mem_init(mem, &inner_ops);
+	mem->gpu = gnv_gpu_get(gpu);
+	mem->cpu = inner->block.cpu;
+	mem->len = inner->block.len;
+	mem->page = dev->port->bar0->page;
+	mem->home = dev;
+	mem->home_iova = inner->block.iova;
+	mem->locked = true;
+	mem->far = dev->port->remote;
+	*out = inner;
+	return 0;
+}
+
+static int check(const struct gpunvme_gpu *gpu, const struct gpunvme_dev *dev, size_t len)
+{
+	int ret = gnv_ctrl_check(&dev->ctrl);
+
+	if (!ret)
+		ret = gnv_cmb_check(dev, GPUNVME_CMB_DATA);
+	if (ret)
+		return ret;
+	if (!len)
+		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
+	/* Its stores to the drive and its doorbell are not ordered: what is written could be older than the command. */
+	if (dev->port->remote && gpu->info.kind != GPUNVME_GPU_CPU)
+		return gnv_fail(-EOPNOTSUPP, "data in the drive's memory is for lanes of the CPU: commands may overtake what a GPU has "
+				"stored there; use memory of the host");
+	return 0;
+}
+
+GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, const struct gpunvme_mem_opts *user,
+				struct gpunvme_mem **mem)
+{
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	struct inner *inner = NULL;
+	int ret;
+
+	if (!gpu || !dev || !mem)
+		return gnv_fail(-EINVAL, "gpunvme_mem_cmb: gpu, dev and mem must not be NULL");
+	if (gnv_foreign(gpu->process) || gnv_foreign(dev->process))
+		return -ECHILD;
+	ret = gnv_opts_copy(&opts, user, gpunvme_mem_opts);
+	if (!ret && (opts.reserved || opts.flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
+		ret = gnv_fail(-EINVAL, "memory in a drive takes no flag but GPUNVME_MEM_CMB_LISTS");
+	if (!ret)
+		ret = check(gpu, dev, len);
+	if (!ret && opts.flags)
+		ret = gnv_inner_prove_lists(dev);
+	if (!ret)
+		ret = make(gpu, dev, len, &inner);
+	if (ret)
+		return ret;
+	inner->mem.lists_inside = opts.flags;
+	ret = prove(dev, gpu, &inner->mem);
+	if (ret) {
+		gnv_map_free(&inner->mem);
+		return ret;
+	}
+	inner->given = true;
+	__atomic_fetch_add(&dev->inner_given, 1, __ATOMIC_RELAXED);
+	*mem = &inner->mem;
+	return 0;
+}

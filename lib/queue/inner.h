@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Data and PRP lists in the memory of a drive (nvme/cmb.h): the kind of memory, and the proof that a drive reads its own lists. */
+#ifndef GNV_QUEUE_INNER_H
+#define GNV_QUEUE_INNER_H
+
+#include "nvme/dev.h"
+
+/*
+ * gnv_inner_prove_lists() - may lists of mappings to this device lie in its memory? Asked once, by reads through some
+ * Return: 0; -EOPNOTSUPP it takes none; -EIO it errs with them; -ENOSPC no queue pair, or no room there; what creating a queue
+ * answers; or a positive NVMe status.
+ */
+int gnv_inner_prove_lists(struct gpunvme_dev *dev);
+
+#endif

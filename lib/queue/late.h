@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PRP lists of mappings that are gone. A command in flight may still make the controller fetch its list, and behind an IOMMU nobody
+ * waits for it: its list is not another mapping's until it has ended.
+ */
+#ifndef GNV_QUEUE_LATE_H
+#define GNV_QUEUE_LATE_H
+
+#include "queue/mapping.h"
+
+/* A mapping that consists of nothing but its lists becomes the device's. With dev->lock held. */
+void gnv_late_add(struct gpunvme_dev *dev, struct gnv_mapping *map);
+
+/* Give back what no command in flight can need; before something is allocated where lists lie. */
+void gnv_late_sweep(struct gpunvme_dev *dev);
+
+/* Give back everything; the device makes no DMA any more. */
+void gnv_late_drop(struct gpunvme_dev *dev);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Invariant, the law of teardown: DMA is stopped, then IOVAs are unmapped, then memory is given back. Where DMA cannot be proven
+ * stopped, what the controller can reach stays, and so does the device.
+ */
+#include "queue/life.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mem/cache.h"
+#include "nvme/cmb.h"
+#include "nvme/features.h"
+#include "nvme/hmb.h"
+#include "nvme/lists.h"
+#include "nvme/power.h"
+#include "nvme/settings.h"
+#include "queue/cache.h"
+#include "queue/late.h"
+#include "queue/map.h"
+#include "queue/place.h"
+#include "queue/qp.h"
+#include "queue/recover.h"
+#include "queue/ringtest.h"
+#include "queue/watchdog.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define QUEUES_MAX 65535u
+
+/* Everything from a device whose lock, forwarder and arena exist. Return: 0; -EBUSY, then it can be called again. */
+static int teardown(struct gpunvme_dev *dev)
+{
+	int ret;
+
+	gnv_forward_stop(&dev->forward);
+	__atomic_store_n(&dev->unstoppable, !gnv_dev_stop_dma(dev), __ATOMIC_RELAXED);
+	gnv_ctrl_kill(&dev->ctrl, -ESHUTDOWN);
+	if (dev->unstoppable)
+		return gnv_fail(-EBUSY,
+				"the controller at %s could not be stopped: its queues, and all memory mapped to it, stay its own; "
+				"close it again when it was reset or has lost its power, or end the process",
+				dev->info.address);
+	while (dev->qps)
+		gnv_qp_release(dev->qps);
+	ret = gnv_map_drop_all(dev);
+	if (!ret)
+		ret = gnv_hmb_drop(dev);
+	if (ret)
+		return ret;
+	gnv_late_drop(dev);
+	gnv_cache_end(dev->cache);
+	gnv_forward_fini(&dev->forward);
+	gnv_admin_fini(&dev->admin);
+	gnv_place_drop_all(dev);
+	gnv_cmb_close(dev);
+	gnv_arena_destroy(dev->arena);
+	dev->port->ops->close(dev->port);
+	pthread_mutex_destroy(&dev->lock);
+	pthread_mutex_destroy(&dev->bar0_lock);
+	pthread_mutex_destroy(&dev->queues_lock);
+	pthread_mutex_destroy(&dev->place_lock);
+	pthread_mutex_destroy(&dev->settings_lock);
+	gnv_settings_drop(dev);
+	gnv_events_fini(&dev->events);
+	gnv_async_fini(&dev->async);
+	free(dev->qids);
+	free(dev);
+	return 0;
+}
+
+/*
+ * Of a device that could not be opened, and not be closed either: nobody will call again. What the controller can reach is its own
+ * for ever, with the threads of its port, and the log is its user's again.
+ */
+static void leave(struct gpunvme_dev *dev)
+{
+	gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
+	gnv_log_end(&dev->log);
+	gnv_log_end(&dev->port->log);
+}
+
+/* Runs on a thread of the port. */
+static void device_lost(void *ctx, enum gnv_port_loss loss)
+{
+	struct gpunvme_dev *dev = ctx;
+
+	gnv_ctrl_kill(&dev->ctrl, loss == GNV_PORT_ERROR ? -ESHUTDOWN : -ENODEV);
+	gnv_qp_end_all(dev, GPUNVME_ENODEV);
+	gnv_dev_blind(dev, loss == GNV_PORT_RESET);
+}
+
+static void rings_lost(void *ctx)
+{
+	gnv_qp_end_all(ctx, GPUNVME_ENODEV);
+}
+
+int gnv_dev_lend(struct gpunvme_dev *dev, struct gpunvme_mem *mem)
+{
+	return gnv_arena_lend(dev->arena, mem, rings_lost, dev);
+}
+
+/* It may make DMA, once it is known to be disabled. */
+static int let_loose(struct gpunvme_dev *dev)
+{
+	int ret = gnv_ctrl_disable(&dev->ctrl);
+	char cause[240];
+
+	if (ret == -ETIMEDOUT) {
+		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", cause, dev->port->reset_name);
+		if (dev->port->ops->reset(dev->port))
+			return gnv_fail(ret, "%s", cause);
+		ret = 0;
+	}
+	return ret ? ret : dev->port->ops->allow_dma(dev->port);
+}
+
+/* The controller disabled and harmless, and what its memory is kept in. Return: 0, or nothing is left to free. */
+static int prepare(struct gpunvme_dev *dev)
+{
+	struct gnv_port *port = dev->port;
+	int ret = gnv_quirks_find(port->vendor, port->device, &dev->drive);
+
+	if (!ret)
+		ret = gnv_quirks_refuse(&dev->drive);
+	if (!ret)
+		ret = gnv_ctrl_init(&dev->ctrl, port->bar0);
+	if (!ret)
+		ret = let_loose(dev);
+	if (!ret)
+		ret = gnv_cache_create(&dev->cache);
+	if (ret)
+		return ret;
+	ret = gnv_arena_create(port->space, dev->ctrl.page_size, NULL, &dev->log, &dev->arena);
+	if (ret)
+		gnv_cache_destroy(dev->cache);
+	return ret;
+}
+
+/* The parts that cannot fail. */
+static void init_parts(struct gpunvme_dev *dev)
+{
+	dev->rings = GNV_RINGTEST_RINGS;
+	dev->ring_late_ns = GNV_RINGTEST_LATE_NS;
+	dev->ring_lost_ns = GNV_RINGTEST_LOST_NS;
+	pthread_mutex_init(&dev->queues_lock, NULL);
+	pthread_mutex_init(&dev->bar0_lock, NULL);
+	pthread_mutex_init(&dev->place_lock, NULL);
+	pthread_mutex_init(&dev->settings_lock, NULL);
+	pthread_mutex_init(&dev->lock, NULL);
+	gnv_forward_init(&dev->forward);
+	gnv_events_init(&dev->events);
+	gnv_async_init(&dev->async);
+	dev->ctrl.died = gnv_events_lost;
+	dev->ctrl.died_ctx = &dev->events;
+}
+
+static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts)
+{
+	char cause[512];
+	int ret;
+
+	dev->port->ops->watch(dev->port, device_lost, dev);
+	ret = gnv_dev_bring_up(dev, opts);
+	if (!ret && opts->watchdog_ms)
+		ret = gnv_watchdog_start(dev, opts->watchdog_ms);
+	if (!ret)
+		return 0;
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	if (teardown(dev))
+		leave(dev);
+	return gnv_fail(ret, "%s", cause);
+}
+
+/* Of the devices of this process; 0 says that it is not known. */
+static uint32_t next_number(void)
+{
+	static uint32_t last;
+	uint32_t number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+
+	return number ? number : __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
+
+int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, uint32_t default_ns, struct gpunvme_dev **out)
+{
+	struct gpunvme_dev *dev = calloc(1, sizeof(*dev));
+	int ret;
+
+	if (!dev) {
+		port->ops->close(port);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
+	dev->log = (struct gnv_log){ .fn = opts->log, .ctx = opts->log_ctx };
+	dev->port = port;
+	dev->process = gnv_process();
+	dev->number = next_number();
+	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "%s: taken by %s", port->address, port->ops->name);
+	ret = prepare(dev);
+	if (ret) {
+		free(dev);
+		port->ops->close(port);
+		return ret;
+	}
+	init_parts(dev);
+	gnv_dev_describe(dev, default_ns);
+	ret = bring_up(dev, opts);
+	if (!ret)
+		*out = dev;
+	return ret;
+}
+
+static int check_opts(const struct gpunvme_dev_opts *opts)
+{
+	if (opts->reserved)
+		return gnv_fail(-EINVAL, "gpunvme_dev_opts.reserved must be 0");
+	if (opts->queues > QUEUES_MAX)
+		return gnv_fail(-EINVAL, "%u queues are more than a controller can have, %u", opts->queues, QUEUES_MAX);
+	if (opts->share && gnv_foreign(opts->share->process))
+		return -ECHILD;
+	return opts->share ? gnv_ctrl_check(&opts->share->ctrl) : 0;
+}
+
+/* Keys of every URI. */
+struct wishes {
+	uint32_t ns;
+	enum gnv_power power;
+	uint32_t hmb_mib;
+};
+
+/* Queues and mappings come after the proof. */
+static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *opts, const struct wishes *wish,
+			 struct gpunvme_dev **out)
+{
+	struct gpunvme_dev *dev;
+	char cause[512];
+	int ret = gnv_dev_create(port, opts, wish->ns, &dev);
+
+	if (ret)
+		return ret;
+	ret = gnv_power_apply(dev, wish->power); /* reads may be what a drive does not wake up for */
+	if (!ret)
+		ret = gnv_lists_prove(dev);
+	if (!ret)
+		ret = gnv_features_arbitration(dev, dev->burst);
+	if (!ret)
+		ret = gnv_hmb_give(dev, wish->hmb_mib);
+	if (!ret) {
+		*out = dev;
+		return 0;
+	}
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	if (gpunvme_dev_close(dev))
+		leave(dev);
+	return gnv_fail(ret, "%s", cause);
+}
+
+static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev)
+{
+	const struct gnv_log log = { .fn = opts->log, .ctx = opts->log_ctx };
+	struct gnv_port *port = NULL;
+	struct wishes wish = { 1, GNV_POWER_LEAVE, GNV_HMB_MIB };
+	const char *word;
+	int ret = gnv_uri_take_u32(uri, "ns", 1, GPUNVME_NSID_ALL - 1, &wish.ns);
+
+	gnv_uri_take(uri, "power", &word);
+	if (!ret)
+		ret = gnv_power_parse(word, &wish.power);
+	if (!ret)
+		ret = gnv_uri_take_u32(uri, "hmb", 0, GNV_HMB_MAX_MIB, &wish.hmb_mib);
+	if (!ret)
+		ret = gnv_port_open(uri, opts->share ? opts->share->port : NULL, &log, &port);
+	if (ret)
+		return ret;
+	return create_proven(port, opts, &wish, dev);
+}
+
+GPUNVME_API int gpunvme_dev_open(const char *text, const struct gpunvme_dev_opts *user, struct gpunvme_dev **dev)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct gnv_uri uri;
+	int ret;
+
+	if (!text || !dev)
+		return gnv_fail(-EINVAL, "gpunvme_dev_open: uri and dev must not be NULL");
+	ret = gnv_opts_copy(&opts, user, gpunvme_dev_opts);
+	if (!ret)
+		ret = check_opts(&opts);
+	if (!ret)
+		ret = gnv_uri_parse(text, &uri);
+	if (ret)
+		return ret;
+	ret = open_parsed(&uri, &opts, dev);
+	gnv_uri_fini(&uri);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
+{
+	struct gpunvme_qp *qp, *next;
+
+	if (!dev)
+		return 0;
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	if (__atomic_load_n(&dev->inner_given, __ATOMIC_ACQUIRE))
+		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s; free them by gpunvme_mem_free(), then close it", dev->inner_given,
+				dev->info.address);
+	gnv_async_stop(dev);
+	gnv_watchdog_stop(dev);
+	dev->closing = true;
+	gnv_cache_close(dev->cache);
+	gnv_qp_drop_old(dev, NULL);
+	for (qp = dev->qps; qp; qp = next) {
+		next = qp->next;
+		if (!qp->zombie)
+			gpunvme_qp_destroy(qp); /* what it cannot delete is released after the controller has stopped */
+	}
+	gnv_power_restore(dev);
+	gnv_hmb_take_back(dev);
+	return teardown(dev);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The host side of the litmus tests (gpu/kernels/litmus.h is the lanes'): a queue pair for each, launches in pieces so that no
+ * kernel runs long, and, when a completion stays away, the question which link of the chain is broken.
+ * Invariant: the queue is deleted before its buffer goes, as a failed test leaves commands in flight.
+ */
+#include <gpunvme/litmus.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/kernels/kernels.h"
+#include "queue/map.h"
+#include "queue/qp.h"
+#include "util/bits.h"
+#include "util/clock.h"
+#include "util/mmio.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define COMMANDS 100000u
+#define TIMEOUT_MS 2000u
+#define PIECE 2048u /* commands of one launch */
+#define DEPTH 64u
+#define BATCH 32u
+
+struct litmus_run {
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gnv_gpu_range out; /* struct gnv_litmus_result */
+	struct gnv_litmus_args args;
+	struct gnv_litmus_result result;
+	const struct gpunvme_litmus_opts *opts;
+	uint64_t before; /* commands of the tests before this one */
+};
+
+static const struct {
+	const char *name;
+	uint32_t mode;
+} kinds[GPUNVME_LITMUS_TESTS] = {
+	[GPUNVME_LITMUS_ORDER] = { "order", 0 },
+	[GPUNVME_LITMUS_CQE] = { "cqe", GNV_LITMUS_WARM_CQ },
+	[GPUNVME_LITMUS_DATA] = { "data", GNV_LITMUS_WARM_DATA },
+	[GPUNVME_LITMUS_DOORBELL] = { "doorbell", GNV_LITMUS_RING_EACH },
+	[GPUNVME_LITMUS_CQE16] = { "cqe16", GNV_LITMUS_CQE16 },
+};
+
+/* A queue, and two pages of data for each of its entries. */
+static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	int ret;
+
+	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	opts.depth = 1u << gnv_log2(gnv_min(DEPTH, dev->info.max_depth));
+	ret = gpunvme_qp_create(dev, gpu, &opts, &run->qp);
+	if (!ret)
+		ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->ctrl.page_size, NULL, &run->mem);
+	if (!ret)
+		ret = gpunvme_mem_map(run->mem, dev);
+	if (!ret)
+		ret = gpunvme_mem_dbuf(run->mem, dev, &run->args.dbuf);
+	if (!ret)
+		ret = gpu->ops->local_alloc(gpu, sizeof(run->result), &run->out);
+	if (ret)
+		return ret;
+	gnv_qp_describe(run->qp, ns, &run->args.dq);
+	run->args.result = run->out.lane;
+	run->args.batch = (uint32_t)gnv_min(BATCH, opts.depth - 1);
+	return 0;
+}
+
+static void close_run(struct litmus_run *run, struct gpunvme_gpu *gpu)
+{
+	gpunvme_qp_destroy(run->qp);
+	gnv_map_free(run->mem);
+	if (run->out.lane)
+		gpu->ops->local_free(gpu, &run->out, sizeof(run->result));
+}
+
+/* A word of the data. Memory of the host is read as such: the address that lanes have of it may be nothing to the CPU. */
+static int look(const struct litmus_run *run, struct gpunvme_gpu *gpu, size_t offset, uint32_t *word)
+{
+	if (run->mem->local)
+		return gpu->ops->peek(gpu, word, run->args.dbuf.base + offset, sizeof(*word));
+	memcpy(word, (const char *)run->mem->cpu + offset, sizeof(*word));
+	return 0;
+}
+
+/* A word that the block has neither at its start nor at its end: the block is read the ordinary way, by a queue of its own. */
+static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns, uint32_t *fill)
+{
+	struct litmus_run run = { .qp = NULL };
+	uint32_t first = 0, last = 0;
+	int answer = 0, ret = open_run(&run, dev, gpu, ns);
+
+	if (!ret)
+		ret = gnv_gpu_read(gpu, &run.args.dq, &run.args.dbuf, 0, 1, &answer);
+	if (!ret && answer)
+		ret = gnv_fail(answer, "litmus: the first block cannot be read: %s", gpunvme_strerror(answer));
+	if (!ret)
+		ret = look(&run, gpu, 0, &first);
+	if (!ret)
+		ret = look(&run, gpu, ns->lba_size - 4, &last);
+	close_run(&run, gpu);
+	for (*fill = 0xa5c35a3cu; *fill == first || *fill == last; ++*fill)
+		;
+	return ret;
+}
+
+/* Has the controller completed the command at queue position `pos`, whatever the lanes see? */
+static bool completed(const struct litmus_run *run, uint64_t pos)
+{
+	const struct gpunvme_dq *dq = &run->args.dq;
+	uint32_t slot = (uint32_t)(pos & ((1ull << dq->cq_shift) - 1));
+	const uint32_t *cq = run->qp->cq.cpu;
+
+	if (!cq)
+		return false; /* out of the CPU's sight */
+	return (gnv_mmio_read32(cq + 4 * slot + 3) >> 16 & 1) == (~(uint32_t)(pos >> dq->cq_shift) & 1);
+}
+
+/* No completion was seen: is it there, does the controller want another doorbell, or nothing? */
+static const char *broken_link(const struct litmus_run *run)
+{
+	const struct gnv_ctrl *ctrl = &run->qp->dev->ctrl;
+	uint32_t mask = run->qp->depth - 1;
+	struct gnv_deadline d;
+
+	if (completed(run, run->result.at))
+		return "the completion is in memory, but the lanes do not see it";
+	gnv_mmio_write32(ctrl->bar + gnv_ctrl_sq_doorbell(ctrl, run->qp->qid), (uint32_t)run->result.pos & mask);
+	d = gnv_deadline_in(run->opts->timeout_ms);
+	do {
+		if (completed(run, run->result.at))
+			return "the controller answered when the CPU rang: the lanes' doorbell did not arrive";
+	} while (gnv_deadline_poll_again(&d));
+	return "the controller does not answer, not even when the CPU rings";
+}
+
+static const char *explain(const struct litmus_run *run)
+{
+	static const char *const texts[GNV_LITMUS_FAULTS] = {
+		[GNV_LITMUS_STALE] = "the controller executed an old entry of the submission queue",
+		[GNV_LITMUS_STATUS] = "a command failed: its entry was fetched in pieces, or the block became unreadable",
+		[GNV_LITMUS_MISSING] = "a command succeeded, but its data is not where it belongs",
+		[GNV_LITMUS_LATE] = "data came after its completion",
+		[GNV_LITMUS_TORN] = "parts of a completion came after its phase bit",
+	};
+	uint32_t i;
+
+	if (run->result.fault == GNV_LITMUS_SILENT)
+		return broken_link(run);
+	if (run->result.fault)
+		return texts[run->result.fault];
+	for (i = GNV_LITMUS_FAULTS; i-- > 0;)
+		if (run->result.count[i])
+			return texts[i];
+	return NULL;
+}
+
+/* Runs the kernel until all commands are done or a fault ends it. */
+static int run_pieces(struct litmus_run *run)
+{
+	const struct gpunvme_litmus_opts *opts = run->opts;
+	struct gpunvme_gpu *gpu = run->qp->gpu;
+	struct gnv_launch launch = { GNV_KERNEL_LITMUS, &run->args, sizeof(run->args), 1, 0, NULL, NULL };
+	uint32_t left;
+	int ret = 0;
+
+	launch.timeout_ms = 60000 + 4 * opts->timeout_ms;
+	for (left = opts->commands; left && !ret && !run->result.fault; left -= run->args.commands) {
+		run->args.commands = (uint32_t)gnv_min(left, PIECE);
+		ret = gpu->ops->launch(gpu, &launch);
+		if (ret == -ETIMEDOUT)
+			run->out.lane = 0; /* a lane that still runs writes there: it is leaked */
+		if (!ret)
+			ret = gpu->ops->peek(gpu, &run->result, run->out.lane, sizeof(run->result));
+		if (opts->progress)
+			opts->progress(opts->progress_ctx, run->before + opts->commands - left + run->args.commands,
+				       (uint64_t)opts->commands * GPUNVME_LITMUS_TESTS);
+	}
+	return ret;
+}
+
+static int run_test(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns, unsigned kind,
+		    const struct gpunvme_litmus_opts *opts, uint32_t fill, struct gpunvme_litmus_result *r)
+{
+	struct litmus_run run = { .opts = opts, .before = (uint64_t)kind * opts->commands };
+	double us = (double)gnv_gpu_ticks_per_ms(gpu) / 1000;
+	const char *why;
+	unsigned i;
+	int ret;
+
+	ret = open_run(&run, dev, gpu, ns);
+	if (!ret) {
+		run.args.mode = kinds[kind].mode;
+		run.args.fill = fill;
+		run.args.timeout = (uint64_t)opts->timeout_ms * gnv_gpu_ticks_per_ms(gpu);
+		ret = run_pieces(&run);
+	}
+	if (!ret) {
+		why = explain(&run);
+		r->verdict = why ? GPUNVME_LITMUS_FAILED : GPUNVME_LITMUS_PASSED;
+		snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
+		r->commands = run.result.pos;
+		r->mean_us = run.result.pos ? (double)run.result.total / (double)run.result.pos / us : 0;
+		r->worst_us = (double)run.result.worst / us;
+		for (i = 0; i < GNV_LITMUS_FAULTS; i++)
+			r->faults += run.result.count[i];
+	}
+	close_run(&run, gpu);
+	return ret;
+}
+
+/* What the verdicts allow. */
+static void conclude(struct gpunvme_litmus *l)
+{
+	unsigned i;
+
+	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
+		l->failed += i != GPUNVME_LITMUS_CQE16 && l->test[i].verdict != GPUNVME_LITMUS_PASSED;
+	if (l->test[GPUNVME_LITMUS_ORDER].verdict == GPUNVME_LITMUS_PASSED)
+		l->qp_flags |= GPUNVME_QP_NO_READBACK;
+	if (l->test[GPUNVME_LITMUS_CQE16].verdict == GPUNVME_LITMUS_PASSED)
+		l->qp_flags |= GPUNVME_QP_CQE16;
+}
+
+/* The tests one by one, because the caller's may be larger or smaller. */
+static int give(struct gpunvme_litmus *to, const struct gpunvme_litmus *l)
+{
+	gnv_array_put(to->test, &to->tests, to->stride, l->test, l->stride, l->tests);
+	to->qp_flags = l->qp_flags;
+	to->failed = l->failed;
+	return 0;
+}
+
+static int check_result(const struct gpunvme_litmus *result)
+{
+	int ret;
+
+	if (!result)
+		return gnv_fail(-EINVAL, "gpunvme_litmus_run: result must not be NULL");
+	ret = gnv_size_check(result->size, GNV_FIRST_gpunvme_litmus, "gpunvme_litmus");
+	if (!ret)
+		ret = gnv_stride_check(result->stride, gpunvme_litmus_result);
+	if (!ret && offsetof(struct gpunvme_litmus, test) + (uint64_t)result->stride * result->tests > result->size)
+		ret = gnv_fail(-EINVAL, "gpunvme_litmus has no room for %u tests; initialise it with GPUNVME_LITMUS_INIT", result->tests);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *user,
+				   struct gpunvme_litmus *result)
+{
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	uint32_t fill;
+	unsigned i;
+	int ret;
+
+	if (!dev || !gpu)
+		return gnv_fail(-EINVAL, "gpunvme_litmus_run: dev and gpu must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	ret = check_result(result);
+	if (!ret)
+		ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);
+	if (!ret)
+		ret = gpunvme_ns_get_info(dev, 0, &ns);
+	if (ret)
+		return ret;
+	opts.commands = opts.commands ? opts.commands : COMMANDS;
+	opts.timeout_ms = opts.timeout_ms ? opts.timeout_ms : TIMEOUT_MS;
+	ret = choose_fill(dev, gpu, &ns, &fill);
+	for (i = 0; i < GPUNVME_LITMUS_TESTS && !ret; i++)
+		ret = run_test(dev, gpu, &ns, i, &opts, fill, &l.test[i]);
+	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
+		l.test[i].name = kinds[i].name;
+	conclude(&l);
+	return ret ? ret : give(result, &l);
+}

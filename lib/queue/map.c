@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The public functions for mapping memory to devices, and when they may undo it.
+ * Invariant: bytes are given back only when no mapping is left.
+ */
+#include "queue/map.h"
+
+#include <errno.h>
+
+#include "queue/guest.h"
+#include "queue/inner.h"
+#include "queue/mapping.h"
+#include "queue/qp.h"
+#include "util/clock.h"
+#include "util/process.h"
+
+static struct gnv_mapping *find(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+
+	for (map = mem->maps; map && map->dev != dev; map = map->next_of_mem)
+		;
+	return map;
+}
+
+/* Does nothing keep the controller from what is unmapped? No IOMMU stands before memory of its own. */
+static bool lies_open(const struct gnv_mapping *map)
+{
+	return map->dev->port->space->bare || map->mem->home || gnv_mapping_lists_inside(map);
+}
+
+/*
+ * A command that timed out may still move data: into any buffer, the host does not know which. What lies open is not safe from
+ * those of a queue that is well, either; but they are of users, who never had what is @ours.
+ */
+static int check_quiet(const struct gnv_mapping *map, bool ours)
+{
+	struct gpunvme_dev *dev = map->dev;
+	bool over = false;
+	uint32_t qid;
+
+	if (__atomic_load_n(&dev->unstoppable, __ATOMIC_RELAXED))
+		return gnv_fail(-EBUSY,
+				"the controller at %s could not be stopped and may still write to the memory; close it again "
+				"when it was reset or has lost its power",
+				dev->info.address);
+	qid = gnv_qp_first_busy(dev, !ours && lies_open(map), &over);
+	if (!qid)
+		return 0;
+	if (!over)
+		return gnv_fail(-EBUSY,
+				"queue %u has commands in flight, which may be for this memory, and no IOMMU would keep them from it; wait "
+				"for them, or recover or destroy the queue",
+				qid);
+	return gnv_fail(-EBUSY,
+			"queue %u has ended and the controller still has commands of it, which may be for this memory; "
+			"recover or destroy the queue, or close the device, then try again",
+			qid);
+}
+
+int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+	int ret = gnv_ctrl_check(&dev->ctrl);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&mem->lock);
+	map = find(mem, dev);
+	if (map && map->dead) {
+		ret = check_quiet(map, false);
+		if (!ret)
+			ret = gnv_mapping_remove(map);
+		map = NULL;
+	}
+	if (!ret && !map)
+		ret = gnv_mapping_add(mem, dev);
+	pthread_mutex_unlock(&mem->lock);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
+{
+	int ret = 0;
+
+	if (!mem || !dev)
+		return gnv_fail(-EINVAL, "gpunvme_mem_map: mem and dev must not be NULL");
+	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
+		return -ECHILD;
+	if (mem->lists_inside && !gnv_ctrl_check(&dev->ctrl))
+		ret = gnv_inner_prove_lists(dev);
+	return ret ? ret : gnv_map_add(mem, dev);
+}
+
+GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+	int ret = 0;
+
+	if (!mem || !dev)
+		return gnv_fail(-EINVAL, "gpunvme_mem_unmap: mem and dev must not be NULL");
+	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&mem->lock);
+	map = find(mem, dev);
+	if (map)
+		ret = check_quiet(map, false);
+	if (map && !ret)
+		ret = gnv_mapping_remove(map);
+	pthread_mutex_unlock(&mem->lock);
+	return ret;
+}
+
+/* @gpu: NULL: the memory's. */
+static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_dbuf *dbuf)
+{
+	struct gnv_mapping *map;
+	uint64_t base = 0;
+	int ret = 0;
+
+	pthread_mutex_lock(&mem->lock);
+	map = find(mem, dev);
+	if (!map)
+		ret = gnv_fail(-EINVAL, "the memory is not mapped to this device; call gpunvme_mem_map() first");
+	else if (map->dead)
+		ret = gnv_fail(-ESTALE, "the memory was taken away by the device it lies in; call gpunvme_mem_map() again");
+	else
+		ret = gnv_guest_base(map, gpu ? gpu : mem->gpu, &base);
+	if (!ret) {
+		*dbuf = map->dbuf;
+		dbuf->base = base;
+	}
+	pthread_mutex_unlock(&mem->lock);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf)
+{
+	if (!mem || !dev || !dbuf)
+		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf: mem, dev and dbuf must not be NULL");
+	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
+		return -ECHILD;
+	return describe((struct gpunvme_mem *)(uintptr_t)mem, dev, NULL, dbuf);
+}
+
+GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+				     struct gpunvme_dbuf *dbuf)
+{
+	if (!mem || !dev || !gpu || !dbuf)
+		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf_for: mem, dev, gpu and dbuf must not be NULL");
+	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
+		return -ECHILD;
+	return describe(mem, dev, gpu, dbuf);
+}
+
+/* With the memory's lock held. Return: 0 no device has it any more; -EBUSY one may still write. */
+static int unmap_from_all(struct gpunvme_mem *mem, bool ours)
+{
+	struct gnv_mapping *map, *next;
+	int ret = 0, kept;
+
+	for (map = mem->maps; map; map = next) {
+		next = map->next_of_mem;
+		kept = check_quiet(map, ours);
+		if (!kept)
+			kept = gnv_mapping_remove(map);
+		ret = ret ? ret : kept;
+	}
+	if (!ret && mem->leaked)
+		return gnv_fail(-EBUSY, "a GPU did not let go of %zu bytes; they stay its own until the process ends", mem->len);
+	return ret ? -EBUSY : 0;
+}
+
+static int free_memory(struct gpunvme_mem *mem, bool ours)
+{
+	int ret;
+
+	pthread_mutex_lock(&mem->lock);
+	ret = unmap_from_all(mem, ours);
+	mem->orphan = ours;
+	pthread_mutex_unlock(&mem->lock);
+	if (!ret)
+		gnv_mem_release(mem);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem)
+{
+	if (!mem)
+		return 0;
+	if (mem->cached)
+		return gnv_fail(-EINVAL, "the memory is of gpunvme_mem_get(); give it back by gpunvme_mem_put()");
+	return gnv_foreign(mem->process) ? -ECHILD : free_memory(mem, false);
+}
+
+void gnv_map_free(struct gpunvme_mem *mem)
+{
+	if (mem)
+		free_memory(mem, true);
+}
+
+/* With the lock of its memory, which is taken inside-out: who frees it meanwhile waits for the device's. */
+static struct gnv_mapping *lock_first(struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+	bool locked;
+
+	for (;;) {
+		pthread_mutex_lock(&dev->lock);
+		map = dev->maps;
+		locked = !map || !pthread_mutex_trylock(&map->mem->lock);
+		pthread_mutex_unlock(&dev->lock);
+		if (locked)
+			return map;
+		gnv_sleep_ms(1);
+	}
+}
+
+int gnv_map_drop_all(struct gpunvme_dev *dev)
+{
+	struct gnv_mapping *map;
+	bool release;
+	int ret = 0;
+
+	while (!ret && (map = lock_first(dev))) {
+		struct gpunvme_mem *mem = map->mem;
+
+		ret = gnv_mapping_remove(map);
+		release = mem->orphan && !mem->leaked && !mem->maps;
+		pthread_mutex_unlock(&mem->lock);
+		if (release)
+			gnv_mem_release(mem);
+	}
+	return ret ? -EBUSY : 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that is mapped to devices: what the public functions for it and the library itself ask. */
+#ifndef GNV_QUEUE_MAP_H
+#define GNV_QUEUE_MAP_H
+
+#include "nvme/dev.h"
+
+/* gpunvme_mem_map() of memory whose lists may lie where it wants them. */
+int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
+
+/* Free memory of the library's own, for which nobody comes again: where a device may still write to it, when that is closed. */
+void gnv_map_free(struct gpunvme_mem *mem);
+
+/*
+ * Closing a device whose DMA has been stopped: undo every mapping to it, and release what gnv_map_free() had to leave. Return: 0;
+ * -EBUSY a mapping stands, as it was, and so do those after it.
+ */
+int gnv_map_drop_all(struct gpunvme_dev *dev);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* One memory mapped to one device: an IOVA, the PRP tables, sight for the lanes. */
+#ifndef GNV_QUEUE_MAPPING_H
+#define GNV_QUEUE_MAPPING_H
+
+#include "nvme/dev.h"
+
+struct gnv_guest; /* queue/guest.h */
+
+struct gnv_mapping {
+	struct gnv_mapping *next_of_mem; /* under the memory's lock */
+	struct gnv_mapping *next_of_dev; /* under the device's lock */
+	struct gpunvme_mem *mem;
+	struct gpunvme_dev *dev;
+	bool placed; /* gnv_place_take() was called for it */
+	bool shown; /* to the lanes of the memory's GPU */
+	struct gnv_guest *guests; /* under the memory's lock */
+	struct gnv_block table; /* PRP lists; empty for small buffers */
+	struct gnv_arena *table_of; /* the arena that it is of */
+	struct gpunvme_dbuf dbuf;
+	bool dead; /* the memory was taken away; to be mapped again */
+	struct gnv_mem_watch watch;
+};
+
+/* Make one, with the memory's lock held. Return: 0; what gpunvme_mem_map() answers, with nothing changed. */
+int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
+
+/* Undo and free one, with the memory's lock held. Return: 0; what the address space answers: the mapping stands as it was. */
+int gnv_mapping_remove(struct gnv_mapping *map);
+
+/* Does it have lists in the drive? */
+bool gnv_mapping_lists_inside(const struct gnv_mapping *map);
+
+/* The controller was reset, and may have lost what its memory held: lists that lie there are written again. */
+void gnv_mapping_refill(struct gpunvme_dev *dev);
+
+/* The lanes of a GPU see the memory no more; what the GPU keeps is leaked. */
+void gnv_mapping_hide(struct gnv_mapping *map, struct gpunvme_gpu *gpu);
+
+#endif

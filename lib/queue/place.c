@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Invariant: of one GPU and one device, only one of the two counts of users is not zero. */
+#include "queue/place.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/*
+ * What a refusal drives out of the GPU's memory is the whole block that the runtime has from the driver, and of less than 2 MiB
+ * others have their share of one: memory of HIP's, too (ROCr 6.4, MemoryRegion's fragment allocator).
+ */
+#define SCRATCH (2u << 20)
+
+struct gnv_place {
+	struct gnv_place *next;
+	struct gpunvme_gpu *gpu; /* a counted reference */
+	struct gnv_arena *arena; /* of its memory; NULL until it was tried */
+	bool tried;
+	int verdict; /* of the try */
+	char why[256];
+	unsigned users[2]; /* in memory of the host, and of the GPU */
+};
+
+/* Does the address space take memory of the GPU? */
+static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	struct gnv_space *space = dev->port->space;
+	struct gpunvme_mem *mem;
+	uint64_t iova;
+	int ret = gnv_mem_gpu_alloc(gpu, SCRATCH, &mem);
+
+	if (ret)
+		return ret;
+	if (!mem->cpu && !dev->port->remote)
+		ret = gnv_fail(-EOPNOTSUPP, "the software controller cannot have rings in memory that has no CPU address");
+	if (!ret)
+		ret = space->ops->map(space, mem, &iova);
+	if (!ret)
+		ret = space->ops->unmap(space, iova, mem->len);
+	gnv_mem_release(mem);
+	return ret;
+}
+
+int gnv_place_judge(const struct gpunvme_dev *dev, bool local, int ret)
+{
+	return ret && local && ret != -ENOMEM && !gnv_ctrl_dead(&dev->ctrl) ? -EOPNOTSUPP : ret;
+}
+
+static void try_local(struct gpunvme_dev *dev, struct gnv_place *place)
+{
+	int ret = try_scratch(dev, place->gpu);
+
+	if (!ret)
+		ret = gnv_arena_create(dev->port->space, dev->ctrl.page_size, place->gpu, &dev->log, &place->arena);
+	place->tried = ret != -ENOMEM; /* which may pass */
+	place->verdict = gnv_place_judge(dev, true, ret);
+	snprintf(place->why, sizeof(place->why), "%s", ret ? gpunvme_errmsg() : "");
+}
+
+static struct gnv_place *find(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu)
+{
+	struct gnv_place *place;
+
+	for (place = dev->places; place && place->gpu != gpu; place = place->next)
+		;
+	return place;
+}
+
+static struct gnv_place *find_or_add(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	struct gnv_place *place = find(dev, gpu);
+
+	if (place)
+		return place;
+	place = calloc(1, sizeof(*place));
+	if (!place)
+		return NULL;
+	place->gpu = gnv_gpu_get(gpu);
+	place->next = dev->places;
+	dev->places = place;
+	return place;
+}
+
+static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
+{
+	struct gnv_place *place = find_or_add(dev, gpu);
+
+	if (!place)
+		return gnv_fail(-ENOMEM, "out of memory");
+	if (place->users[!local] && dev->port->remote)
+		return gnv_fail(-EXDEV,
+				"queues and buffers of this GPU lie in memory of the %s on %s, and must lie together: a completion "
+				"would not "
+				"say that the data has landed; use GPUNVME_MEM_%s, or create the queue first",
+				local ? "host" : "GPU", dev->port->address, local ? "HOST" : "VRAM");
+	if (local && !place->tried)
+		try_local(dev, place);
+	if (local && place->verdict)
+		return gnv_fail(place->verdict, "%s cannot use memory of the GPU: %s", dev->port->address, place->why);
+	place->users[local]++;
+	return 0;
+}
+
+int gnv_place_take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
+{
+	int ret;
+
+	pthread_mutex_lock(&dev->place_lock);
+	ret = take(dev, gpu, local);
+	pthread_mutex_unlock(&dev->place_lock);
+	return ret;
+}
+
+static int try_foreign(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	struct gnv_place *place = find_or_add(dev, gpu);
+
+	if (!place)
+		return gnv_fail(-ENOMEM, "out of memory");
+	if (!place->tried)
+		try_local(dev, place);
+	if (!place->verdict)
+		return 0;
+	return gnv_fail(place->verdict,
+			"%s did not take a scratch buffer of the GPU, and the DMA-BUF, which a refusal may move, was not tried: %s; import "
+			"it with the GPU that it is of",
+			dev->port->address, place->why);
+}
+
+int gnv_place_try(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	int ret;
+
+	if (!dev->port->space->by_dmabuf)
+		return 0;
+	pthread_mutex_lock(&dev->place_lock);
+	ret = try_foreign(dev, gpu);
+	pthread_mutex_unlock(&dev->place_lock);
+	return ret;
+}
+
+/* A GPU that was not tried need not be remembered, so that it can go before the device does. */
+void gnv_place_give(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
+{
+	struct gnv_place **link, *place;
+
+	pthread_mutex_lock(&dev->place_lock);
+	for (link = &dev->places; (*link)->gpu != gpu; link = &(*link)->next)
+		;
+	place = *link;
+	if (!--place->users[local] && !place->tried) {
+		*link = place->next;
+		gnv_gpu_put(gpu);
+		free(place);
+	}
+	pthread_mutex_unlock(&dev->place_lock);
+}
+
+struct gnv_arena *gnv_place_arena(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	struct gnv_arena *arena;
+
+	pthread_mutex_lock(&dev->place_lock);
+	arena = find(dev, gpu)->arena;
+	pthread_mutex_unlock(&dev->place_lock);
+	return arena;
+}
+
+void gnv_place_drop_all(struct gpunvme_dev *dev)
+{
+	struct gnv_place *place;
+
+	while ((place = dev->places)) {
+		dev->places = place->next;
+		if (place->arena)
+			gnv_arena_destroy(place->arena);
+		gnv_gpu_put(place->gpu);
+		free(place);
+	}
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Creating and deleting queue pairs: Base Specification 5.4, 5.5 (create), 5.6, 5.7 (delete).
+ * Invariant: rings are zeroed before the controller learns of them (an old phase tag would be a completion), and given back only
+ * after it was told to forget them and agreed, or was stopped.
+ */
+#include "queue/qp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/cmb.h"
+#include "nvme/ioq.h"
+#include "queue/doorbell.h"
+#include "queue/late.h"
+#include "queue/place.h"
+#include "queue/recover.h"
+#include "queue/ringtest.h"
+#include "util/bits.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define DEPTH_AUTO 1024u
+#define TIMEOUT_MS 30000u
+
+/* Take the lowest free queue id, or that of the queue it replaces. With dev->lock held. */
+static void find_qid(struct gpunvme_qp *qp, bool inherit)
+{
+	struct gpunvme_dev *dev = qp->dev;
+	uint32_t qid = 1;
+
+	while (qid <= dev->info.queues && dev->qids[qid / 64] >> (qid % 64) & 1)
+		qid++;
+	if (qid > dev->info.queues && !inherit)
+		return;
+	if (qid > dev->info.queues) {
+		qid = qp->from->qid;
+		qp->from->qid_passed_on = true;
+	}
+	dev->qids[qid / 64] |= 1ull << (qid % 64);
+	qp->qid = qid;
+	qp->tag = (uint32_t)++dev->incarnation << 16 | qid;
+	qp->next = dev->qps;
+	dev->qps = qp;
+}
+
+/* An identifier, and a tag that no other queue of this device had lately. */
+static int take_qid(struct gpunvme_qp *qp)
+{
+	struct gpunvme_dev *dev = qp->dev;
+	bool inherit = false;
+	int ret;
+
+	do {
+		pthread_mutex_lock(&dev->lock);
+		find_qid(qp, inherit);
+		pthread_mutex_unlock(&dev->lock);
+		if (qp->qid)
+			return 0;
+		if (!qp->from)
+			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use; destroy one", dev->info.queues);
+		ret = gnv_qp_hush(qp->from);
+		inherit = !ret;
+	} while (inherit);
+	return ret;
+}
+
+static void give_qid(struct gpunvme_qp *qp)
+{
+	struct gpunvme_dev *dev = qp->dev;
+	struct gpunvme_qp **link;
+
+	pthread_mutex_lock(&dev->lock);
+	for (link = &dev->qps; *link != qp; link = &(*link)->next)
+		;
+	*link = qp->next;
+	if (!qp->qid_passed_on)
+		dev->qids[qp->qid / 64] &= ~(1ull << (qp->qid % 64));
+	pthread_mutex_unlock(&dev->lock);
+}
+
+static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
+{
+	uint32_t max = qp->dev->info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
+	uint32_t known = GPUNVME_QP_SGL | GPUNVME_QP_STATS | GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_FORWARD | GPUNVME_QP_SERVED |
+			 GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | GPUNVME_QP_VRAM | GPUNVME_QP_LATENCY | GPUNVME_QP_INVALIDATE |
+			 GPUNVME_QP_CMB;
+
+	if (opts->flags & ~known)
+		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QP_ flags of this version, 0x%x",
+				opts->flags & ~known, known);
+	if (opts->flags & GPUNVME_QP_SGL && !qp->dev->info.sgl)
+		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs; leave GPUNVME_QP_SGL out");
+	if (opts->flags & GPUNVME_QP_CMB && gnv_cmb_check(qp->dev, GPUNVME_CMB_QUEUES))
+		return -EOPNOTSUPP;
+	/* Reading the command back would push nothing: the data is on its way to other memory. */
+	if (opts->flags & GPUNVME_QP_CMB && qp->dev->port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
+	    !(opts->flags & GPUNVME_QP_NO_READBACK))
+		return gnv_fail(-EOPNOTSUPP, "commands in the drive's memory may overtake what lanes of a GPU have stored for them; leave "
+				"GPUNVME_QP_CMB out, or add GPUNVME_QP_NO_READBACK where a litmus test has shown that nothing overtakes");
+	qp->depth = opts->depth ? opts->depth : 1u << gnv_log2(gnv_min(DEPTH_AUTO, max));
+	if (!gnv_is_pow2(qp->depth) || qp->depth < 2 || qp->depth > max)
+		return gnv_fail(-EINVAL, "a queue depth of %u is not possible: it must be a power of two from 2 to %u", qp->depth,
+				max);
+	qp->cq_depth = qp->depth <= max / 2 ? 2 * qp->depth : qp->depth;
+	qp->cids = gnv_qp_cids(qp->dev->drive.quirks & GNV_QUIRK_FEW_CIDS ? qp->depth : qp->cq_depth);
+	qp->cid_gens = qp->dev->drive.quirks & GNV_QUIRK_FEW_CIDS ? 0 : gnv_qp_cid_gens(qp->cids);
+	qp->flags = opts->flags;
+	qp->cmd_timeout = (uint64_t)timeout * gnv_gpu_ticks_per_ms(qp->gpu);
+	return 0;
+}
+
+static struct gnv_arena *rings(const struct gpunvme_qp *qp)
+{
+	return qp->local ? gnv_place_arena(qp->dev, qp->gpu) : qp->dev->arena;
+}
+
+static struct gnv_arena *sq_ring(const struct gpunvme_qp *qp)
+{
+	return qp->flags & GPUNVME_QP_CMB ? qp->dev->cmb : rings(qp);
+}
+
+/* The rings and the control word, which are mapped to the controller before the lanes see them, and the state. */
+static int allocate(struct gpunvme_qp *qp)
+{
+	struct gnv_arena *arena;
+	int ret = gnv_place_take(qp->dev, qp->gpu, qp->local);
+
+	if (ret)
+		return ret;
+	qp->placed = true;
+	gnv_late_sweep(qp->dev);
+	arena = rings(qp);
+	ret = gnv_arena_alloc(sq_ring(qp), (size_t)qp->depth * sizeof(struct gpunvme_sqe), qp->gpu, &qp->sq);
+	if (!ret)
+		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), qp->gpu, &qp->cq);
+	ret = gnv_place_judge(qp->dev, qp->local, ret);
+	if (!ret)
+		ret = gnv_arena_alloc_own(qp->dev->arena, sizeof(uint32_t), qp->gpu, &qp->control);
+	if (!ret)
+		ret = gnv_qp_state_open(qp);
+	return ret;
+}
+
+static int run(struct gpunvme_qp *qp, struct gpunvme_sqe cmd)
+{
+	return gnv_admin_run(&qp->dev->admin, &cmd, NULL, 0, false, NULL);
+}
+
+static int create_queues(struct gpunvme_qp *qp)
+{
+	int ret = run(qp, gnv_ioq_create_cq(qp->qid, qp->cq.iova, qp->cq_depth));
+
+	qp->cq_exists = ret <= 0; /* without an answer nobody knows */
+	if (ret)
+		return ret;
+	ret = run(qp, gnv_ioq_create_sq(qp->dev, qp->qid, qp->sq.iova, qp->depth));
+	__atomic_store_n(&qp->sq_exists, ret <= 0, __ATOMIC_RELAXED);
+	return ret;
+}
+
+int gnv_qp_delete(struct gpunvme_qp *qp)
+{
+	int ret = 0;
+
+	if (qp->sq_exists)
+		ret = run(qp, (struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_SQ, .cdw10 = qp->qid });
+	if (ret)
+		return ret;
+	__atomic_store_n(&qp->sq_exists, false, __ATOMIC_RELAXED);
+	if (qp->cq_exists)
+		ret = run(qp, (struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_CQ, .cdw10 = qp->qid });
+	if (ret)
+		return ret;
+	qp->cq_exists = false;
+	return 0;
+}
+
+int gnv_qp_place(struct gpunvme_qp *qp)
+{
+	int ret = allocate(qp);
+
+	if (!ret)
+		ret = take_qid(qp);
+	if (!ret)
+		ret = create_queues(qp);
+	return ret;
+}
+
+void gnv_qp_release(struct gpunvme_qp *qp)
+{
+	if (qp->qid)
+		give_qid(qp);
+	gnv_qp_state_close(qp);
+	gnv_arena_free(qp->dev->arena, &qp->control);
+	if (qp->placed) {
+		gnv_arena_free(rings(qp), &qp->cq);
+		gnv_arena_free(sq_ring(qp), &qp->sq);
+		gnv_place_give(qp->dev, qp->gpu, qp->local);
+	}
+	gnv_gpu_put(qp->gpu);
+	free(qp);
+}
+
+int gnv_qp_abandon(struct gpunvme_qp *qp)
+{
+	char cause[256];
+
+	gnv_doorbells_close(qp);
+	if (!gnv_qp_delete(qp)) {
+		gnv_qp_release(qp);
+		return 0;
+	}
+	pthread_mutex_lock(&qp->dev->lock);
+	qp->zombie = true;
+	pthread_mutex_unlock(&qp->dev->lock);
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	gnv_fail(-EBUSY,
+		 "queue %u could not be deleted, its rings and all buffers stay the controller's until that is reset or closed: %s",
+		 qp->qid, cause);
+	gnv_log(&qp->dev->log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
+	return -EBUSY;
+}
+
+void gnv_qp_sweep(struct gpunvme_dev *dev)
+{
+	struct gpunvme_qp *qp, *next;
+
+	for (qp = dev->qps; qp; qp = next) {
+		next = qp->next;
+		if (qp->zombie && !qp->kept && !gnv_qp_delete(qp))
+			gnv_qp_release(qp);
+	}
+}
+
+/* @kept: the caller still has it when it could not be deleted. */
+static int destroy(struct gpunvme_qp *qp, bool kept)
+{
+	struct gpunvme_dev *dev = qp->dev;
+	int ret;
+
+	pthread_mutex_lock(&dev->queues_lock);
+	gnv_qp_drop_old(dev, qp);
+	qp->kept = kept;
+	ret = gnv_qp_abandon(qp);
+	if (!ret && !dev->closing) /* which goes through the list itself */
+		gnv_qp_sweep(dev);
+	pthread_mutex_unlock(&dev->queues_lock);
+	return ret;
+}
+
+void gnv_qp_discard(struct gpunvme_qp *qp)
+{
+	if (qp)
+		destroy(qp, false);
+}
+
+GPUNVME_API int gpunvme_qp_destroy(struct gpunvme_qp *qp)
+{
+	if (!qp)
+		return 0;
+	return gnv_foreign(qp->dev->process) ? -ECHILD : destroy(qp, true);
+}
+
+/* The same queue once more, with empty rings. */
+static int create_anew(struct gpunvme_qp *qp)
+{
+	int ret = gnv_qp_delete(qp);
+
+	if (ret)
+		return ret;
+	if (qp->local) {
+		ret = gnv_gpu_fill(qp->gpu, qp->sq.lane, qp->sq.len, 0);
+		if (!ret)
+			ret = gnv_gpu_fill(qp->gpu, qp->cq.lane, qp->cq.len, 0);
+	} else {
+		memset(qp->sq.cpu, 0, qp->sq.len);
+		memset(qp->cq.cpu, 0, qp->cq.len);
+	}
+	return ret ? ret : create_queues(qp);
+}
+
+/* One round of the test of the doorbells. Return: 0 it has an answer, or needs another round; else what stops the creation. */
+static int prove_once(struct gpunvme_qp *qp, unsigned *late)
+{
+	struct gnv_ringtest test = { .data = { 0 } };
+	int ret = gnv_ringtest_run(&test, qp), anew;
+	bool works = !ret || ret == -ENOENT, fails = ret == -ETIMEDOUT || ret == -EPROTO || (ret == -EAGAIN && ++*late == 3);
+
+	if (ret)
+		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queue %u: %s", qp->qid, gpunvme_errmsg());
+	if (works || fails)
+		gnv_doorbells_judge(qp, works); /* before the queue goes: a store that still waits must not meet the next one */
+	anew = create_anew(qp);
+	if (anew)
+		return anew; /* the controller may still use the test's memory, which stays the arena's */
+	gnv_ringtest_fini(&test, qp);
+	if (fails) {
+		*late = 0;
+		return gnv_doorbells_open(qp);
+	}
+	return works || ret == -EAGAIN ? 0 : ret;
+}
+
+/* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */
+static int prove(struct gpunvme_qp *qp)
+{
+	unsigned late = 0, rounds = 0;
+	int ret = 0;
+
+	while (!ret && gnv_doorbells_doubtful(qp)) {
+		if (!qp->cq.cpu)
+			return gnv_fail(-EOPNOTSUPP, "the doorbells of queue %u cannot be tested: the CPU does not reach its rings",
+					qp->qid);
+		if (++rounds > 16)
+			return gnv_fail(-EBUSY, "the doorbells of queue %u cannot be tested while others use them; try again",
+					qp->qid);
+		ret = prove_once(qp, &late);
+	}
+	return ret;
+}
+
+int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
+{
+	int ret = set_sizes(qp, opts);
+
+	if (!ret)
+		ret = gnv_qp_place(qp);
+	if (!ret)
+		ret = gnv_doorbells_open(qp);
+	if (!ret && !(qp->flags & GPUNVME_QP_NO_SELFTEST))
+		ret = prove(qp);
+	return ret;
+}
+
+void gnv_qp_end_all(struct gpunvme_dev *dev, uint32_t cause)
+{
+	struct gpunvme_qp *qp;
+
+	pthread_mutex_lock(&dev->lock);
+	for (qp = dev->qps; qp; qp = qp->next)
+		gnv_qp_command(qp, cause);
+	pthread_mutex_unlock(&dev->lock);
+}
+
+bool gnv_qp_may_reach(const struct gpunvme_qp *qp)
+{
+	return qp->zombie || __atomic_load_n(&qp->sq_exists, __ATOMIC_RELAXED);
+}
+
+uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev, bool well, bool *over)
+{
+	struct gpunvme_qp *qp;
+	uint32_t qid = 0;
+
+	pthread_mutex_lock(&dev->lock);
+	for (qp = dev->qps; qp && !qid; qp = qp->next)
+		if (gnv_qp_may_reach(qp) && (well || qp->zombie || gnv_qp_poisoned(qp)) && gnv_qp_in_flight(qp)) {
+			qid = qp->qid;
+			*over = qp->zombie || gnv_qp_poisoned(qp);
+		}
+	pthread_mutex_unlock(&dev->lock);
+	return qid;
+}

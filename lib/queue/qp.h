@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* I/O queue pairs. */
+#ifndef GNV_QUEUE_QP_H
+#define GNV_QUEUE_QP_H
+
+#include "gpu/gpu.h"
+#include "nvme/dev.h"
+#include "queue/layout.h"
+#include "queue/watchdog.h"
+
+struct gpunvme_qp {
+	struct gpunvme_qp *next; /* of the device, under its lock */
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu; /* a counted reference */
+	uint32_t qid; /* from here on a recovery replaces everything, under dev->lock */
+	bool qid_passed_on;       /* it is the identifier of another queue now, and nothing of this one rings its doorbell */
+	bool lanes_gone;          /* its user said so */
+	bool gate_held;           /* by gnv_qp_hush() */
+	struct gpunvme_qp *from;  /* while this one is made: the queue it replaces */
+	uint32_t tag;
+	uint32_t depth;
+	uint32_t cq_depth;
+	uint32_t cids;
+	uint32_t cid_gens; /* as struct gpunvme_dq has it */
+	uint32_t flags; /* enum gpunvme_qp_flags */
+	uint64_t cmd_timeout; /* ticks of the lanes */
+	bool cq_exists; /* on the controller */
+	bool sq_exists; /* written atomically: who unmaps memory asks */
+	bool local;  /* the rings lie in the GPU's memory */
+	bool placed; /* gnv_place_take() was called for it */
+	bool zombie; /* its deletion failed: the controller may go on using its memory */
+	bool kept;   /* a zombie that its owner holds, and will destroy again; else it is the device's */
+	struct gnv_block sq;
+	struct gnv_block cq;
+	struct gnv_block control; /* host memory with the word by which the host speaks to the lanes */
+	struct gnv_gpu_range state; /* the GPU's; 0 until there is one */
+	struct gnv_block bells; /* struct gnv_bells where the forwarder rings; empty where the lanes do */
+	struct gnv_forward_queue *forward; /* where the forwarder rings */
+	struct gnv_qp_layout layout;
+	uint64_t sq_db; /* lane addresses of the doorbells; 0 until there are any */
+	uint64_t cq_db;
+	uint64_t mark; /* position; for queue/late.c */
+	struct gpunvme_dq_state before; /* counters when the self-test had ended */
+	struct gpunvme_qp *heir; /* this one was recovered and is kept for its last lanes; see queue/recover.h */
+	uint32_t recoveries;
+	struct gnv_watched watched;
+};
+
+/*
+ * Id of the first queue with commands that the controller did not complete and that may reach memory which is unmapped now; else 0.
+ * Behind an IOMMU that takes a queue that is poisoned or could not be deleted, as lanes wait for the others. @well: those count,
+ * too. @over: it is a queue that has ended.
+ */
+uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev, bool well, bool *over);
+
+/* Lanes that wait on any queue of the device must not wait for what will never come. Any thread may call. */
+void gnv_qp_end_all(struct gpunvme_dev *dev, uint32_t cause);
+
+/*
+ * Everything the host says to lanes goes through the control word, in host memory: 0 go on, 1 stop, or a GPUNVME_E* that ends the
+ * queue, for good. While lanes wait one of them looks at it now and then, for all (dq.h, GPUNVME_CONTROL_WORD).
+ */
+void gnv_qp_command(struct gpunvme_qp *qp, uint32_t word);
+
+/* As gpunvme_qp_stop(), for several queues at a time. */
+void gnv_qp_stop(struct gpunvme_qp *const *qp, uint32_t count, bool stop);
+
+/* 0, or the GPUNVME_E* that ended the queue: found by the lanes, or told by the host. */
+uint32_t gnv_qp_poisoned(const struct gpunvme_qp *qp);
+
+/*
+ * Of a queue that is over: from now on no lane rings its doorbells, however late it comes. Return: 0; -ENOSPC that cannot be made
+ * sure of while kernels run; gnv_fail() has the sentence.
+ */
+int gnv_qp_hush(struct gpunvme_qp *qp);
+
+/* Make and drop the state of the queue in the lanes' memory. Return: 0, -ENOMEM, -EIO. */
+int gnv_qp_state_open(struct gpunvme_qp *qp);
+void gnv_qp_state_close(struct gpunvme_qp *qp);
+
+/* Commands that the controller has and has not completed. What cannot be read counts as in flight. */
+uint32_t gnv_qp_in_flight(const struct gpunvme_qp *qp);
+
+/* May the controller have commands of it? With dev->lock held. */
+bool gnv_qp_may_reach(const struct gpunvme_qp *qp);
+
+/* Of the next command; what cannot be read is UINT64_MAX. */
+uint64_t gnv_qp_position(const struct gpunvme_qp *qp);
+
+/* Of the oldest command that the controller has and has not completed; UINT64_MAX: of none. What cannot be read is 0. */
+uint64_t gnv_qp_oldest(const struct gpunvme_qp *qp);
+
+/* The state words, without the arrays; zeroed where they cannot be read. */
+void gnv_qp_state_read(const struct gpunvme_qp *qp, struct gpunvme_dq_state *state);
+
+/* Everything but the self-test, of a queue whose dev, gpu and local are set. On failure gnv_qp_abandon(). */
+int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts);
+
+/* Its rung, as in gpunvme_qp_info. */
+void gnv_qp_rung(const struct gpunvme_qp *qp, char *rung, size_t size);
+/* Memory, an identifier, and existence on the controller. On failure gnv_qp_abandon() takes back what was done. */
+int gnv_qp_place(struct gpunvme_qp *qp);
+
+/* Delete what exists on the controller, in reverse. Return: 0 when it has let go of the rings. */
+int gnv_qp_delete(struct gpunvme_qp *qp);
+
+/* What its views carry, which no other queue of the device had lately; 0: there is no queue. */
+uint32_t gnv_qp_tag(const struct gpunvme_qp *qp);
+
+/* Delete and release it. Return: 0; -EBUSY the controller does not let go of it: it is a zombie now. May be tried again. */
+int gnv_qp_abandon(struct gpunvme_qp *qp);
+
+/* For a queue that no program has: it is its device's where it cannot be deleted, and goes with a sweep, a reset, or the device. */
+void gnv_qp_discard(struct gpunvme_qp *qp);
+
+/* Try once more to delete the queues that nobody has. With queues_lock held. */
+void gnv_qp_sweep(struct gpunvme_dev *dev);
+
+/* Is there a completion at the place where the lanes will look next? */
+bool gnv_qp_completion_waits(const struct gpunvme_qp *qp, const struct gpunvme_dq_state *state);
+
+/* Release a queue whose memory the controller does not use any more: it was deleted, or the controller has been stopped. */
+void gnv_qp_release(struct gpunvme_qp *qp);
+
+/* The descriptor of a view of namespace `ns`, without checks. */
+void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq);
+
+/* The buckets of a queue that has some. Return: 0, -EIO. */
+int gnv_qp_latency_read(const struct gpunvme_qp *qp, uint64_t *bucket);
+
+/* Forget what was counted so far, while no lane runs: _get_info() and _get_latency() tell of the user's commands. */
+int gnv_qp_zero_counters(struct gpunvme_qp *qp);
+
+#endif

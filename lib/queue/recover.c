@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recovering queues: Base Specification 5.1 (Abort), 5.6 and 5.7 (delete), 3.7.2 (controller reset).
+ * Invariant: lanes are told that a queue is over only after the controller has let go of it, because what they get then is the
+ * permission to use their buffers for something else.
+ */
+#include "queue/recover.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvme/reset.h"
+#include "queue/doorbell.h"
+#include "queue/mapping.h"
+#include "util/bits.h"
+#include "util/process.h"
+
+#define ABORTS 64u /* one at a time; the deletion of the queue does the rest */
+#define WORDS 64u
+
+/* ---- Making the controller let go ---- */
+
+/* Ask for the end of one command, by its CID on the wire. Return: 0 however it answers; negative when it does not. */
+static int abort_command(struct gpunvme_qp *qp, uint32_t cid)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_ABORT, .cdw10 = qp->qid | cid << 16 };
+	int ret = gnv_admin_run(&qp->dev->admin, &cmd, NULL, 0, false, NULL);
+
+	return ret < 0 ? ret : 0;
+}
+
+static int abort_all(struct gpunvme_qp *qp)
+{
+	uint64_t words[WORDS];
+	uint32_t gens = qp->cid_gens, cid, done = 0;
+	int ret = 0;
+
+	for (cid = 0; cid < qp->cids && done < ABORTS && !ret; cid++) {
+		uint32_t n = (uint32_t)gnv_min(qp->cids - cid, WORDS);
+
+		if (cid % WORDS == 0 &&
+		    qp->gpu->ops->peek(qp->gpu, words, qp->state.lane + qp->layout.result + 8ull * cid, (size_t)n * 8))
+			return 0;
+		if (!gnv_qp_is_open(gens, words[cid % WORDS]))
+			continue;
+		ret = abort_command(qp, cid | GPUNVME_CID_GEN(gens, words[cid % WORDS] >> GPUNVME_RES_GEN_SHIFT));
+		done++;
+	}
+	return ret;
+}
+
+/* No late ring of an old lane reaches the controller any more. */
+static void silence(struct gpunvme_qp *qp)
+{
+	if (qp->bells.cpu)
+		gnv_forward_remove(&qp->dev->forward, qp->forward);
+}
+
+static int forget(struct gpunvme_qp *qp)
+{
+	int ret = qp->sq_exists ? abort_all(qp) : 0;
+
+	if (!ret)
+		ret = gnv_qp_delete(qp);
+	return ret;
+}
+
+/* ---- Going on ---- */
+
+static struct gpunvme_qp *twin(struct gpunvme_qp *qp)
+{
+	struct gpunvme_qp *fresh = calloc(1, sizeof(*fresh));
+
+	if (!fresh)
+		return NULL;
+	fresh->dev = qp->dev;
+	fresh->gpu = gnv_gpu_get(qp->gpu);
+	fresh->local = qp->local;
+	fresh->depth = qp->depth;
+	fresh->cq_depth = qp->cq_depth;
+	fresh->cids = qp->cids;
+	fresh->cid_gens = qp->cid_gens;
+	fresh->flags = qp->flags;
+	fresh->cmd_timeout = qp->cmd_timeout;
+	fresh->recoveries = qp->recoveries + 1;
+	fresh->from = qp->qid_passed_on ? NULL : qp;
+	return fresh;
+}
+
+/* Exchange what two queues are, but for their places in the list, and what is read without a lock because it never changes. */
+static void exchange(struct gpunvme_qp *qp, struct gpunvme_qp *fresh)
+{
+	const size_t from = offsetof(struct gpunvme_qp, qid), len = sizeof(*qp) - from;
+	char was[sizeof(*qp)];
+
+	pthread_mutex_lock(&qp->dev->lock);
+	memcpy(was, (char *)qp + from, len);
+	memcpy((char *)qp + from, (char *)fresh + from, len);
+	memcpy((char *)fresh + from, was, len);
+	fresh->heir = qp;
+	pthread_mutex_unlock(&qp->dev->lock);
+}
+
+/* New rings for a queue that the controller has forgotten. On failure it stays as it is: over. */
+static int replace(struct gpunvme_qp *qp)
+{
+	struct gpunvme_qp *fresh = twin(qp);
+	char cause[512];
+	int ret;
+
+	if (!fresh)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = gnv_qp_place(fresh);
+	if (!ret)
+		ret = gnv_doorbells_open(fresh);
+	if (ret) {
+		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		gnv_qp_abandon(fresh);
+		return gnv_fail(ret, "queue %u was deleted, and cannot be created anew: %s", qp->qid, cause);
+	}
+	fresh->from = NULL;
+	exchange(qp, fresh);
+	gnv_log(&qp->dev->log, GPUNVME_LOG_WARN, "queue %u: over; it goes on as queue %u", fresh->qid, qp->qid);
+	return 0;
+}
+
+/* ---- Controller reset ---- */
+
+/* The controller was disabled: it knows of no queue. Those that were given up before can go, the others end for their lanes. */
+static void end_all(struct gpunvme_dev *dev)
+{
+	struct gpunvme_qp *qp, *next;
+
+	for (qp = dev->qps; qp; qp = next) {
+		next = qp->next;
+		__atomic_store_n(&qp->sq_exists, false, __ATOMIC_RELAXED);
+		qp->cq_exists = false;
+		if (qp->zombie && !qp->kept)
+			gnv_qp_release(qp);
+		else
+			gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
+	}
+}
+
+/* The end of the line: nothing more is asked of it, and nobody waits for it. */
+static void give_up(struct gpunvme_dev *dev)
+{
+	struct gpunvme_qp *qp;
+
+	gnv_ctrl_kill(&dev->ctrl, -ESHUTDOWN);
+	for (qp = dev->qps; qp; qp = qp->next)
+		gnv_qp_command(qp, GPUNVME_ENODEV);
+}
+
+/* @asked: whose failure to come back is told; NULL: the first. With queues_lock held. */
+static int reset(struct gpunvme_dev *dev, const struct gpunvme_qp *asked)
+{
+	struct gpunvme_qp *qp;
+	int ret, first;
+
+	gnv_events_reset(&dev->events);
+	for (qp = dev->qps; qp; qp = qp->next)
+		silence(qp);
+	first = gnv_reset(dev, end_all);
+	if (first) {
+		give_up(dev);
+		gnv_events_reset_ended(&dev->events, false);
+		return first;
+	}
+	gnv_mapping_refill(dev);
+	for (qp = dev->qps; qp; qp = qp->next) {
+		ret = qp->heir || qp->zombie ? 0 : replace(qp);
+		if (ret)
+			gnv_log(&dev->log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
+		if (ret && (qp == asked || (!asked && !first)))
+			first = ret;
+	}
+	gnv_events_reset_ended(&dev->events, true);
+	return first;
+}
+
+/* ---- All of it ---- */
+
+int gnv_qp_recover(struct gpunvme_qp *qp)
+{
+	int ret;
+
+	silence(qp);
+	ret = forget(qp);
+	if (ret) {
+		gnv_log(&qp->dev->log, GPUNVME_LOG_WARN, "queue %u: %s; resetting the controller, which ends all its queues",
+			qp->qid, gpunvme_errmsg());
+		return reset(qp->dev, qp);
+	}
+	gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
+	ret = replace(qp);
+	if (!ret)
+		gnv_events_add(&qp->dev->events, GPUNVME_EVENT_RECOVERED, qp, NULL);
+	return ret;
+}
+
+void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp)
+{
+	struct gpunvme_qp *old, *next;
+
+	for (old = dev->qps; old; old = next) {
+		next = old->next;
+		if (!old->heir || (qp && old->heir != qp))
+			continue;
+		gnv_doorbells_close(old);
+		gnv_qp_release(old);
+	}
+}
+
+GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp)
+{
+	int ret;
+
+	if (!qp)
+		return gnv_fail(-EINVAL, "gpunvme_qp_recover: qp must not be NULL");
+	if (gnv_foreign(qp->dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&qp->dev->queues_lock);
+	ret = qp->zombie ? gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qp->qid)
+			 : gnv_qp_recover(qp);
+	pthread_mutex_unlock(&qp->dev->queues_lock);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev)
+{
+	int ret;
+
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_dev_reset: dev must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&dev->queues_lock);
+	ret = dev->closing ? gnv_fail(-ESHUTDOWN, "the device is being closed; call gpunvme_dev_close() again") : reset(dev, NULL);
+	pthread_mutex_unlock(&dev->queues_lock);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_qp_release_old(struct gpunvme_qp *qp)
+{
+	if (!qp)
+		return gnv_fail(-EINVAL, "gpunvme_qp_release_old: qp must not be NULL");
+	if (gnv_foreign(qp->dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&qp->dev->queues_lock);
+	gnv_qp_drop_old(qp->dev, qp);
+	qp->lanes_gone = !qp->sq_exists; /* all its views are old */
+	pthread_mutex_unlock(&qp->dev->queues_lock);
+	return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recovering a queue: the controller is made to let go of its rings, by deleting it or by a reset, and the same gpunvme_qp goes on
+ * with others under another identifier. What lanes may still touch of the old one (rings, state, control word, doorbell) is kept
+ * as a queue of its own in the list of the device, with `heir` set, until the lanes are known to be gone: a doorbell that is rung
+ * late is then the doorbell of a queue that does not exist.
+ */
+#ifndef GNV_QUEUE_RECOVER_H
+#define GNV_QUEUE_RECOVER_H
+
+#include "queue/qp.h"
+
+/* With queues_lock held. Return: as gpunvme_qp_recover(). */
+int gnv_qp_recover(struct gpunvme_qp *qp);
+
+/* Give back what was kept of the queue, or with NULL of all. With queues_lock held, or when nobody else uses the device. */
+void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp);
+
+#endif

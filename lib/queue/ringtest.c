@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/ringtest.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "util/bits.h"
+#include "util/clock.h"
+#include "util/mmio.h"
+#include "util/thread.h"
+
+#define FIRST_NS (2000 * GNV_NS_PER_MS) /* the kernel has to begin */
+#define LAUNCH_MS 20000u		/* as often as something was rung meanwhile */
+#define BY_CPU 32u
+#define STOP (~0u) /* as gnv_ring_args.go: end */
+
+struct run {
+	struct gnv_ringtest *test;
+	struct gpunvme_qp *qp;
+	uint32_t nsid;
+	uint64_t prp2;
+	uint32_t sent;	/* atomic while lanes ring; commands, and with each completion seen the CQ's position too */
+	uint32_t asked; /* what it was when the launch asked last */
+	uint64_t worst; /* nanoseconds */
+	int launched;	/* what the launch answered */
+	char why[256];
+};
+
+/* For a ring that is not the question: of the CPU, or the first one. */
+static uint64_t patience(const struct run *run)
+{
+	return gnv_max(FIRST_NS, run->qp->dev->ring_lost_ns);
+}
+
+static bool gets_on(void *ctx)
+{
+	struct run *run = ctx;
+	uint32_t before = run->asked;
+
+	run->asked = __atomic_load_n(&run->sent, __ATOMIC_RELAXED);
+	return run->asked != before;
+}
+
+/* A lane that hears nothing ends by itself, after the host has given up. */
+static void *lane_main(void *arg)
+{
+	struct run *run = arg;
+	struct gpunvme_qp *qp = run->qp;
+	const struct gnv_ring_args args = { .doorbell = qp->sq_db,
+					    .go = run->test->go.lane,
+					    .rung = run->test->go.lane + 64,
+					    .timeout = 2 * patience(run) / GNV_NS_PER_MS * gnv_gpu_ticks_per_ms(qp->gpu),
+					    .rings = qp->dev->rings,
+					    .mask = qp->depth - 1 };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS, gets_on, run };
+
+	run->launched = qp->gpu->ops->launch(qp->gpu, &launch);
+	if (run->launched)
+		snprintf(run->why, sizeof(run->why), "%s", gpunvme_errmsg());
+	return NULL;
+}
+
+static void put_command(struct run *run)
+{
+	struct gpunvme_sqe *sqe = (struct gpunvme_sqe *)run->qp->sq.cpu + run->sent % run->qp->depth;
+
+	*sqe = (struct gpunvme_sqe){ .opc = GPUNVME_IO_READ,
+				     .cid = (uint16_t)run->sent,
+				     .nsid = run->nsid,
+				     .prp1 = run->test->data.iova,
+				     .prp2 = run->prp2 };
+	__atomic_store_n(&run->sent, run->sent + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* The completion of the command sent last. What it says of the block does not matter here. */
+static int see(struct run *run, uint64_t start, uint64_t limit)
+{
+	struct gpunvme_qp *qp = run->qp;
+	uint32_t at = run->sent - 1, phase = ~(at / qp->cq_depth) & 1;
+	const struct gpunvme_cqe *cqe = (const struct gpunvme_cqe *)qp->cq.cpu + at % qp->cq_depth;
+	const uint32_t *last = &((const uint32_t *)(const void *)cqe)[3];
+	uint64_t now = start;
+	uint32_t dw3;
+
+	for (;;) {
+		dw3 = __atomic_load_n(last, __ATOMIC_ACQUIRE);
+		if (!!(dw3 & GPUNVME_CQE_DW3_PHASE) == phase)
+			break;
+		if (now - start > limit)
+			return -ETIMEDOUT;
+		gnv_cpu_pause();
+		now = gnv_clock_ns();
+	}
+	now = gnv_clock_ns();
+	if ((dw3 & GPUNVME_CQE_DW3_CID) != (uint16_t)at)
+		return -EPROTO;
+	gnv_mmio_write32(qp->dev->ctrl.bar + gnv_ctrl_cq_doorbell(&qp->dev->ctrl, qp->qid), (at + 1) % qp->cq_depth);
+	if (now - start > run->worst)
+		run->worst = now - start;
+	return 0;
+}
+
+static int ring_by_lane(struct run *run)
+{
+	uint32_t *go = run->test->go.cpu, i;
+	int ret = 0;
+
+	for (i = 1; i <= run->qp->dev->rings && !ret; i++) {
+		uint64_t start;
+
+		put_command(run);
+		start = gnv_clock_ns();
+		__atomic_store_n(go, i, __ATOMIC_RELEASE);
+		ret = see(run, start, i == 1 ? patience(run) : run->qp->dev->ring_lost_ns);
+		if (i == 1)
+			run->worst = 0; /* it says when the kernel began */
+	}
+	if (ret)
+		__atomic_store_n(go, STOP, __ATOMIC_RELEASE);
+	return ret;
+}
+
+static char *cpu_bell(const struct run *run)
+{
+	return run->qp->dev->ctrl.bar + gnv_ctrl_sq_doorbell(&run->qp->dev->ctrl, run->qp->qid);
+}
+
+/*
+ * The CPU rings for the command that the lane's ring was lost of: if nothing comes of that either, doorbells are not to blame.
+ * With the same value, which a controller may report if the lane's comes yet (Invalid Doorbell Write Value): behind a greater
+ * one the lane's would be a step back, and that means commands that nobody wrote.
+ */
+static int ring_again(struct run *run)
+{
+	gnv_mmio_write32(cpu_bell(run), run->sent % run->qp->depth);
+	return see(run, gnv_clock_ns(), patience(run));
+}
+
+/* Lanes stand still while the kernel moves pages, for 100 ms and more: then the lane has not rung, or its ring has come by now. */
+static bool stood_still(struct run *run)
+{
+	const uint32_t *rung = (const uint32_t *)(const void *)((const char *)run->test->go.cpu + 64);
+
+	return *rung < run->sent || !see(run, gnv_clock_ns(), 0);
+}
+
+static int ring_by_cpu(struct run *run)
+{
+	char *bell = cpu_bell(run);
+	unsigned i;
+	int ret = 0;
+
+	for (i = 0; i < BY_CPU && !ret; i++) {
+		uint64_t start;
+
+		put_command(run);
+		start = gnv_clock_ns();
+		gnv_mmio_write32(bell, run->sent % run->qp->depth);
+		ret = see(run, start, patience(run));
+	}
+	return ret;
+}
+
+/* One block of data, and the list of its pages where it has more than two. */
+static int place(struct run *run)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct gpunvme_dev *dev = run->qp->dev;
+	struct gnv_ringtest *test = run->test;
+	size_t page = dev->ctrl.page_size, at;
+	int ret = gpunvme_ns_get_info(dev, 0, &ns);
+
+	if (ret)
+		return ret == -EOPNOTSUPP ? -ENOENT : ret;
+	run->nsid = ns.nsid;
+	ret = gnv_arena_alloc(dev->arena, ns.lba_size, NULL, &test->data);
+	if (!ret)
+		ret = gnv_arena_alloc(dev->arena, page, NULL, &test->list);
+	if (!ret)
+		ret = gnv_arena_alloc(dev->arena, 128, run->qp->gpu, &test->go);
+	if (ret || ns.lba_size <= page)
+		return ret;
+	run->prp2 = ns.lba_size <= 2 * page ? test->data.iova + page : test->list.iova;
+	for (at = page; at < ns.lba_size; at += page)
+		((uint64_t *)test->list.cpu)[at / page - 1] = test->data.iova + at;
+	return 0;
+}
+
+static int explain(const struct run *run, int ret, uint64_t by_lane, uint64_t by_cpu)
+{
+	uint32_t qid = run->qp->qid;
+
+	if (ret == -ETIMEDOUT)
+		return gnv_fail(ret, "a doorbell that the GPU rang (%u of queue %u) did not reach the controller", run->sent, qid);
+	if (ret == -EPROTO)
+		return gnv_fail(ret, "the controller completed another command than the GPU rang for on queue %u", qid);
+	if (!ret && by_lane > by_cpu + run->qp->dev->ring_late_ns)
+		return gnv_fail(-EAGAIN, "a doorbell that the GPU rang was seen after %llu us; %llu when the CPU rings",
+				(unsigned long long)by_lane / 1000, (unsigned long long)by_cpu / 1000);
+	return ret;
+}
+
+int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
+{
+	struct run run = { .test = test, .qp = qp };
+	uint64_t by_lane = 0;
+	pthread_t thread;
+	int ret = place(&run);
+
+	if (ret)
+		return ret;
+	ret = gnv_thread_start(&thread, lane_main, &run);
+	if (ret)
+		return gnv_fail(ret, "no thread for the test of the doorbells");
+	ret = ring_by_lane(&run);
+	pthread_join(thread, NULL); /* bounded: by its time-out, by STOP */
+	if (run.launched)
+		return gnv_fail(-EIO, "the lane that tests the doorbells did not run: %s", run.why);
+	by_lane = run.worst;
+	run.worst = 0;
+	if (ret == -ETIMEDOUT && stood_still(&run))
+		return gnv_fail(-EAGAIN, "the GPU stood still when it was to ring (doorbell %u of queue %u): nothing for %llu ms", run.sent,
+				qp->qid, (unsigned long long)(qp->dev->ring_lost_ns / GNV_NS_PER_MS));
+	if (ret == -ETIMEDOUT && ring_again(&run))
+		return gnv_fail(-EIO, "the controller does not see the commands, or the CPU not the completions, of queue %u in %s memory",
+				qp->qid, qp->local ? "GPU" : "host");
+	if (!ret)
+		ret = ring_by_cpu(&run);
+	return explain(&run, ret, by_lane, run.worst);
+}
+
+void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp)
+{
+	gnv_arena_free(qp->dev->arena, &test->go);
+	gnv_arena_free(qp->dev->arena, &test->list);
+	gnv_arena_free(qp->dev->arena, &test->data);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which way a queue takes: the ladder. From the top: rings and data in the GPU's memory; in the host's, with doorbells that the
+ * lanes ring; the same, rung by a CPU thread. Only a self-test says that a way works, so without one the top is not tried.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "queue/qp.h"
+#include "queue/selftest.h"
+#include "util/bits.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+struct rung {
+	bool local;   /* rings and data in the GPU's memory */
+	bool forward; /* a CPU thread rings */
+};
+
+void gnv_qp_rung(const struct gpunvme_qp *qp, char *rung, size_t size)
+{
+	const struct gnv_port *port = qp->dev->port;
+	const char *name = port->rung;
+
+	if (qp->flags & GPUNVME_QP_CMB)
+		name = qp->local ? "vram+cmb" : "cmb";
+	else if (port->remote && qp->local)
+		name = "vram";
+	else if (port->remote && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU)
+		name = "direct-db";
+	snprintf(rung, size, "%.9s%s%s", name, qp->local && !port->remote ? "+vram" : "", qp->bells.cpu ? "+fwd" : "");
+}
+
+static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user, struct rung rung,
+		   struct gpunvme_qp **out)
+{
+	struct gnv_selftest test = { { NULL }, { NULL } };
+	struct gpunvme_qp_opts opts = *user;
+	struct gpunvme_qp *qp = calloc(1, sizeof(*qp));
+	char cause[512];
+	int ret;
+
+	if (!qp)
+		return gnv_fail(-ENOMEM, "out of memory");
+	opts.flags |= rung.forward ? (uint32_t)GPUNVME_QP_FORWARD : 0;
+	qp->dev = dev;
+	qp->gpu = gnv_gpu_get(gpu);
+	qp->local = rung.local;
+	pthread_mutex_lock(&dev->queues_lock); /* the watchdog sees it when it is finished */
+	gnv_qp_sweep(dev);
+	ret = gnv_qp_bring_up(qp, &opts);
+	if (!ret)
+		gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "queue %u: created", qp->qid);
+	if (!ret && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
+		ret = gnv_selftest_run(&test, qp);
+	if (ret) {
+		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		gnv_qp_abandon(qp);
+		gnv_fail(ret, "%s", cause);
+	} else {
+		*out = qp;
+	}
+	pthread_mutex_unlock(&dev->queues_lock);
+	gnv_selftest_fini(&test); /* after the queue that may have commands for its buffers */
+	return ret;
+}
+
+/*
+ * An owner of an RX 7900 XTX saw old completions in uncached memory until the GPU's translations were invalidated: rings in its
+ * memory get a second chance behind that, where the user allows it.
+ */
+static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts, struct rung rung,
+			 struct gpunvme_qp **out)
+{
+	int ret = attempt(dev, gpu, opts, rung, out);
+	char cause[400];
+
+	if (!(opts->flags & GPUNVME_QP_INVALIDATE) || !rung.local || (ret != -EIO && ret != -ETIMEDOUT))
+		return ret;
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	if (gpu->ops->coherence(gpu, GPUNVME_COHERENCE_INVALIDATE)) {
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
+		return gnv_fail(ret, "%s", cause);
+	}
+	gnv_log(&dev->log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and rung vram is tried again: %s", cause);
+	return attempt(dev, gpu, opts, rung, out);
+}
+
+/* The ways to try, best first. */
+static unsigned ladder(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu, uint32_t flags, struct rung rung[3])
+{
+	const bool other = gpu->info.kind != GPUNVME_GPU_CPU && dev->port->remote;
+	unsigned n = 0;
+
+	if (flags & (GPUNVME_QP_VRAM | GPUNVME_QP_FORWARD) || !other) {
+		rung[n++] = (struct rung){ flags & GPUNVME_QP_VRAM, flags & GPUNVME_QP_FORWARD };
+		return n;
+	}
+	if (!(flags & GPUNVME_QP_NO_SELFTEST) && !gpu->stale_reads)
+		rung[n++] = (struct rung){ true, false };
+	rung[n++] = (struct rung){ false, false };
+	rung[n++] = (struct rung){ false, true };
+	return n;
+}
+
+/* Is it the way that failed, rather than what was asked for? Memory of the GPU may be used up where the host has some. */
+static bool may_fall(int ret, struct rung from)
+{
+	return ret == -EIO || ret == -ETIMEDOUT || ret == -EOPNOTSUPP || ret == -EXDEV || (from.local && ret == -ENOMEM);
+}
+
+GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user,
+				  struct gpunvme_qp **out)
+{
+	static const char *const names[2][2] = { { "direct-db", "vfio-host+fwd" }, { "vram", "vram+fwd" } };
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct rung rung[3];
+	unsigned count, i;
+	int ret;
+
+	if (!dev || !gpu || !out)
+		return gnv_fail(-EINVAL, "gpunvme_qp_create: dev, gpu and qp must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	ret = gnv_opts_copy(&opts, user, gpunvme_qp_opts);
+	if (!ret && opts.reserved)
+		ret = gnv_fail(-EINVAL, "gpunvme_qp_opts.reserved must be 0");
+	if (ret)
+		return ret;
+	count = ladder(dev, gpu, opts.flags, rung);
+	if (gpu->stale_reads && dev->port->remote && !(opts.flags & GPUNVME_QP_VRAM))
+		gnv_log(&dev->log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
+			"litmus passes with GPUNVME_QP_VRAM ask for it");
+	for (i = 0; i < count; i++) {
+		ret = attempt_twice(dev, gpu, &opts, rung[i], out);
+		if (!ret && rung[i].local && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
+			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
+		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
+			break;
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
+			names[rung[i + 1].local][rung[i + 1].forward], gpunvme_errmsg());
+	}
+	return ret;
+}

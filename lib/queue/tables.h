@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Tables of descriptors in memory that is local to lanes. Equal ones are one; none changes while it exists. Any thread may call. */
+#ifndef GNV_QUEUE_TABLES_H
+#define GNV_QUEUE_TABLES_H
+
+#include <pthread.h>
+
+#include "gpu/gpu.h"
+
+enum gnv_table_kind { GNV_TABLE_VIEWS, GNV_TABLE_BUFFERS };
+
+struct gnv_table {
+	struct gnv_table *next;
+	enum gnv_table_kind kind;
+	struct gnv_gpu_range range;
+	size_t bytes;
+	_Alignas(8) unsigned char content[]; /* what was written there */
+};
+
+struct gnv_tables {
+	struct gpunvme_gpu *gpu;
+	pthread_mutex_t lock; /* protects what follows */
+	struct gnv_table *first;
+};
+
+void gnv_tables_init(struct gnv_tables *tables, struct gpunvme_gpu *gpu);
+void gnv_tables_fini(struct gnv_tables *tables);
+
+/* Lane address of a table with this content. Return: 0, -ENOMEM, what the GPU answers. */
+int gnv_tables_place(struct gnv_tables *tables, enum gnv_table_kind kind, const void *content, size_t bytes, uint64_t *lane);
+
+/* Drop the tables for which @is_old says so. */
+void gnv_tables_drop(struct gnv_tables *tables, bool (*is_old)(const void *ctx, const struct gnv_table *table), const void *ctx);
+
+#endif

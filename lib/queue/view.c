@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a queue pair tells: views for kernels, counters, the stop word.
+ * Invariant: a view never reaches outside its namespace, and may write only where the namespace and the device may be written.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "queue/qp.h"
+#include "util/bits.h"
+#include "util/checked.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define MAX_BLOCKS 65536u /* of one command: NLB has 16 bits */
+
+/* Is every multiple of the boundary a border, across which nothing is written whole? */
+static bool has_borders(uint32_t boundary, uint32_t border, uint32_t first)
+{
+	return border && !(boundary % border) && !(first % border);
+}
+
+static bool is_torn(const struct gpunvme_ns_info *ns)
+{
+	return has_borders(ns->boundary, ns->atomic_seen_border, ns->atomic_first) &&
+	       has_borders(ns->boundary, ns->atomic_border, ns->atomic_first);
+}
+
+/* As in struct gpunvme_dq. Lanes have no time for one that is no power of two, nor for one smaller than a page. */
+static uint32_t boundary_of(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns)
+{
+	bool useful = gnv_is_pow2(ns->boundary) && (uint64_t)ns->boundary * ns->lba_size >= qp->dev->ctrl.page_size;
+
+	return useful ? -ns->boundary : 0;
+}
+
+static uint32_t dq_flags(const struct gpunvme_qp *qp)
+{
+	uint32_t flags = 0;
+
+	if (qp->flags & GPUNVME_QP_SGL || qp->dev->lists == GNV_LISTS_SGL)
+		flags |= GPUNVME_DQ_SGL;
+	if (qp->flags & GPUNVME_QP_STATS)
+		flags |= GPUNVME_DQ_STATS;
+	if (qp->flags & GPUNVME_QP_LATENCY)
+		flags |= GPUNVME_DQ_LATENCY;
+	if (qp->flags & GPUNVME_QP_SERVED)
+		flags |= GPUNVME_DQ_SERVED;
+	if (qp->flags & GPUNVME_QP_CQE16)
+		flags |= GPUNVME_DQ_CQE16;
+	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory; reading the SQE back pushes it ahead. */
+	if (qp->dev->port->remote && !qp->local && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
+	    !(qp->flags & GPUNVME_QP_NO_READBACK))
+		flags |= GPUNVME_DQ_READBACK_SQE;
+	return flags;
+}
+
+/* Write Zeroes, and of how many blocks: a power of two, as the limit is one of bytes. MDTS is none of its limits. */
+static uint32_t zeroes_flags(const struct gpunvme_dev *dev, uint32_t lba_size)
+{
+	const uint32_t most = dev->zeroes ? (uint32_t)gnv_min(MAX_BLOCKS, dev->zeroes / lba_size) : MAX_BLOCKS;
+
+	if (!most || !(dev->info.oncs & GPUNVME_ONCS_WRITE_ZEROES))
+		return 0;
+	return GPUNVME_DQ_WRITE_ZEROES | (gnv_log2(MAX_BLOCKS) - gnv_log2(most)) << GPUNVME_DQ_ZEROES_SHIFT;
+}
+
+static uint32_t max_blocks(const struct gpunvme_dev *dev, uint32_t lba_size)
+{
+	const size_t span = gnv_prp_span(dev->lists, dev->ctrl.page_size);
+	uint32_t max = dev->info.max_transfer;
+
+	if (span && (!max || span < max))
+		max = (uint32_t)span;
+	return max ? (uint32_t)gnv_min(MAX_BLOCKS, max / lba_size) : MAX_BLOCKS;
+}
+
+void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
+{
+	memset(dq, 0, sizeof(*dq));
+	dq->magic = GPUNVME_DQ_MAGIC;
+	dq->major = GPUNVME_DQ_MAJOR;
+	dq->minor = GPUNVME_DQ_MINOR;
+	dq->size = sizeof(*dq);
+	dq->flags = dq_flags(qp) | zeroes_flags(qp->dev, ns->lba_size);
+	dq->tag = qp->tag;
+	dq->qid = qp->qid;
+	dq->nsid = ns->nsid;
+	dq->lba_shift = (uint8_t)gnv_log2(ns->lba_size);
+	dq->page_shift = (uint8_t)gnv_log2(qp->dev->ctrl.page_size);
+	dq->sq_shift = (uint8_t)gnv_log2(qp->depth);
+	dq->cq_shift = (uint8_t)gnv_log2(qp->cq_depth);
+	dq->sq = qp->sq.lane;
+	dq->cq = qp->cq.lane;
+	dq->sq_db = qp->sq_db;
+	dq->cq_db = qp->cq_db;
+	gnv_qp_point(qp->state.lane, &qp->layout, dq);
+	dq->stop = qp->control.lane;
+	dq->cmd_timeout = qp->cmd_timeout;
+	dq->lba_count = ns->nblocks;
+	dq->cids = qp->cids;
+	dq->cid_gens = qp->cid_gens;
+	dq->max_blocks = max_blocks(qp->dev, ns->lba_size);
+	dq->ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
+	dq->deallocate = qp->dev->deallocate;
+	dq->device = qp->dev->number;
+	dq->boundary = boundary_of(qp, ns);
+	dq->atomic = (uint32_t)gnv_min(dq->max_blocks, gnv_max(ns->atomic, ns->atomic_power));
+	if (dq->boundary && is_torn(ns))
+		dq->flags |= GPUNVME_DQ_TORN;
+}
+
+uint32_t gnv_qp_tag(const struct gpunvme_qp *qp)
+{
+	uint32_t tag;
+
+	if (!qp)
+		return 0;
+	pthread_mutex_lock(&qp->dev->lock);
+	tag = qp->tag;
+	pthread_mutex_unlock(&qp->dev->lock);
+	return tag;
+}
+
+/* What follows looks at a queue that may be recovered meanwhile. */
+static int check_alive(struct gpunvme_qp *qp)
+{
+	uint32_t qid, poison;
+	bool zombie;
+
+	pthread_mutex_lock(&qp->dev->lock);
+	qid = qp->qid;
+	zombie = qp->zombie;
+	poison = gnv_qp_poisoned(qp);
+	pthread_mutex_unlock(&qp->dev->lock);
+	if (zombie)
+		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qid);
+	return poison ? gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_qp_recover()", qid) : 0;
+}
+
+static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
+{
+	uint64_t end;
+
+	if (!view->nblocks && view->lba < ns->nblocks)
+		view->nblocks = ns->nblocks - view->lba;
+	if (!view->nblocks || gnv_add_overflow(view->lba, view->nblocks, &end) || end > ns->nblocks)
+		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within namespace %u of %llu blocks",
+				(unsigned long long)view->lba, (unsigned long long)view->nblocks, ns->nsid,
+				(unsigned long long)ns->nblocks);
+	return 0;
+}
+
+static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
+{
+	if (view->flags & ~(uint32_t)GPUNVME_VIEW_WRITE)
+		return gnv_fail(-EINVAL, "unknown view flags 0x%x; valid: GPUNVME_VIEW_WRITE",
+				view->flags & ~(uint32_t)GPUNVME_VIEW_WRITE);
+	if (view->flags & GPUNVME_VIEW_WRITE && ns->read_only)
+		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
+				ns->nsid);
+	if (!max_blocks(qp->dev, ns->lba_size))
+		return gnv_fail(-EOPNOTSUPP, "the controller transfers at most %u bytes, less than a block of namespace %u",
+				qp->dev->info.max_transfer, ns->nsid);
+	return check_window(ns, view);
+}
+
+GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_view *user, struct gpunvme_dq *dq, uint32_t version,
+				  uint32_t size)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	int ret;
+
+	if (!qp || !dq)
+		return gnv_fail(-EINVAL, "gpunvme_qp_view: qp and dq must not be NULL");
+	if (gnv_foreign(qp->dev->process))
+		return -ECHILD;
+	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*dq))
+		return gnv_fail(-EPROTONOSUPPORT,
+				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
+				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
+	ret = gnv_opts_copy(&view, user, gpunvme_view);
+	if (ret)
+		return ret;
+	ret = check_alive(qp);
+	if (ret)
+		return ret;
+	ret = gpunvme_ns_get_info(qp->dev, view.nsid, &ns);
+	if (!ret)
+		ret = check_view(qp, &ns, &view);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&qp->dev->lock);
+	gnv_qp_describe(qp, &ns, dq);
+	pthread_mutex_unlock(&qp->dev->lock);
+	dq->lba_first = view.lba;
+	dq->lba_count = view.nblocks;
+	if (view.flags & GPUNVME_VIEW_WRITE)
+		dq->flags |= GPUNVME_DQ_WRITE;
+	return 0;
+}
+
+/* For as long as a lane may believe a copy of the word (dq.h, GPUNVME_CONTROL_SAID_SHIFT), and longer. */
+static const struct timespec forgotten = { 0, 1000000 };
+
+void gnv_qp_stop(struct gpunvme_qp *const *qp, uint32_t count, bool stop)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		pthread_mutex_lock(&qp[i]->dev->lock);
+		gnv_qp_command(qp[i], stop);
+		pthread_mutex_unlock(&qp[i]->dev->lock);
+	}
+	if (!stop)
+		nanosleep(&forgotten, NULL);
+}
+
+GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop)
+{
+	if (!qp)
+		return gnv_fail(-EINVAL, "gpunvme_qp_stop: qp must not be NULL");
+	if (gnv_foreign(qp->dev->process))
+		return -ECHILD;
+	gnv_qp_stop(&qp, 1, stop != 0);
+	return 0;
+}
+
+static void read_counters(const struct gpunvme_qp *qp, struct gpunvme_qp_info *info)
+{
+	struct gpunvme_dq_state state;
+
+	gnv_qp_state_read(qp, &state);
+	info->submitted = state.pub - qp->before.pub;
+	info->doorbells = state.doorbells - qp->before.doorbells;
+	info->drains = state.drains - qp->before.drains;
+	info->completions = state.completions - qp->before.completions;
+	info->errors = state.errors - qp->before.errors;
+}
+
+GPUNVME_API int gpunvme_qp_get_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *user)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+
+	if (!qp)
+		return gnv_fail(-EINVAL, "gpunvme_qp_get_info: qp must not be NULL");
+	if (gnv_foreign(qp->dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&qp->dev->lock);
+	read_counters(qp, &info);
+	info.qid = qp->qid;
+	info.depth = qp->depth;
+	info.cq_depth = qp->cq_depth;
+	info.cids = qp->cids;
+	info.poison = gnv_qp_poisoned(qp);
+	info.in_flight = gnv_qp_in_flight(qp);
+	gnv_qp_rung(qp, info.rung, sizeof(info.rung));
+	info.recoveries = qp->recoveries;
+	pthread_mutex_unlock(&qp->dev->lock);
+	return gnv_info_copy(user, &info, gpunvme_qp_info);
+}
+
+GPUNVME_API int gpunvme_qp_get_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *user)
+{
+	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	int ret;
+
+	if (!qp)
+		return gnv_fail(-EINVAL, "gpunvme_qp_get_latency: qp must not be NULL");
+	if (gnv_foreign(qp->dev->process))
+		return -ECHILD;
+	if (!(qp->flags & GPUNVME_QP_LATENCY))
+		return gnv_fail(-EOPNOTSUPP, "this queue keeps no latencies; create it with GPUNVME_QP_LATENCY");
+	latency.ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
+	pthread_mutex_lock(&qp->dev->lock);
+	ret = gnv_qp_latency_read(qp, latency.bucket);
+	pthread_mutex_unlock(&qp->dev->lock);
+	return ret ? ret : gnv_info_copy(user, &latency, gpunvme_qp_latency);
+}
+
+/* The first time that belongs to a later bucket. */
+static uint64_t bucket_end(uint32_t i)
+{
+	uint32_t shift = i < GPUNVME_LATENCY_STEPS ? 0 : i / GPUNVME_LATENCY_STEPS - 1;
+
+	if (i + 1 >= GPUNVME_LATENCY_BUCKETS)
+		return UINT64_MAX;
+	return ((uint64_t)(i - GPUNVME_LATENCY_STEPS * shift) + 1) << shift;
+}
+
+GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_qp_latency *latency, uint32_t per_million)
+{
+	uint64_t all = 0, seen = 0, want, end;
+	uint32_t i;
+
+	if (!latency || !latency->ticks_per_ms)
+		return 0;
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS; i++)
+		all += latency->bucket[i];
+	if (!all)
+		return 0;
+	per_million = per_million < 1000000 ? per_million : 1000000;
+	want = all / 1000000 * per_million + (all % 1000000 * per_million + 999999) / 1000000;
+	for (i = 0; i < GPUNVME_LATENCY_BUCKETS - 1; i++) {
+		seen += latency->bucket[i];
+		if (seen && seen >= want)
+			break;
+	}
+	end = bucket_end(i);
+	return end / latency->ticks_per_ms > UINT64_MAX / 1000000 - 1
+		       ? UINT64_MAX
+		       : end / latency->ticks_per_ms * 1000000 + end % latency->ticks_per_ms * 1000000 / latency->ticks_per_ms;
+}

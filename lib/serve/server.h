@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A server and its parts. One thread (server.c) accepts clients and answers their messages (session.c); the controller has threads
+ * of its own, which know registers, memory and interrupts only.
+ */
+#ifndef GNV_SERVE_SERVER_H
+#define GNV_SERVE_SERVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "os/linux/socket.h"
+#include "serve/function.h"
+#include "serve/regions.h"
+#include "serve/vectors.h"
+#include "serve/wire.h"
+#include "soft/soft.h"
+#include "util/log.h"
+
+struct gpunvme_server {
+	uint64_t process; /* whose threads these are (util/process.h) */
+	struct gnv_log log;
+	struct gnv_space *space;
+	struct gnv_soft *soft;
+	struct gnv_socket socket;
+	int wake;      /* set to stop the thread */
+	uint32_t stop; /* atomic */
+	pthread_t thread;
+	bool joined;
+	uint16_t vendor, device;
+	struct gnv_function function;
+	struct gnv_vectors vectors;
+	struct gnv_regions regions;
+	/* Of the client that is there. */
+	int client;
+	bool greeted; /* VERSION was agreed on */
+	struct gnv_socket_fds fds;
+	uint8_t message[GNV_WIRE_LONGEST], reply[GNV_WIRE_LONGEST];
+};
+
+/* Serve one client until it goes or the server stops. @client is closed. */
+void gnv_session_run(struct gpunvme_server *server, int client);
+
+#endif

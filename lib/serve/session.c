@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One client: its messages, one after the other, each with an answer. What is wrong with a message is answered with an errno and
+ * told to the log; where the stream itself cannot be understood any more, the client is sent away.
+ */
+#include "serve/server.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "util/bits.h"
+#include "util/mmio.h"
+
+#define SEND_MS 10000 /* for a client that does not read */
+
+/* An answer under construction. */
+struct answer {
+	size_t len; /* behind the header */
+	int fd;	    /* that goes with it; -1: none */
+};
+
+static uint8_t *body(struct gpunvme_server *s)
+{
+	return s->reply + sizeof(struct gnv_wire_header);
+}
+
+static void answer_with(struct gpunvme_server *s, struct answer *a, const void *from, size_t len)
+{
+	memcpy(body(s) + a->len, from, len);
+	a->len += len;
+}
+
+/* ---- What it asks ---- */
+
+static int greet(struct gpunvme_server *s, const struct gnv_wire_version *version, struct answer *a)
+{
+	static const char capabilities[] = "{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":65536,"
+					   "\"max_dma_maps\":1024,\"pgsizes\":4096}}";
+	const struct gnv_wire_version ours = { 0, 0 };
+
+	_Static_assert(GNV_WIRE_FDS == 16 && GNV_WIRE_DATA == 65536 && GNV_REGIONS == 1024, "as the capabilities say");
+	if (version->major)
+		return gnv_fail(-EPROTONOSUPPORT, "the client speaks version %u of vfio-user; this server speaks 0", version->major);
+	s->greeted = true;
+	answer_with(s, a, &ours, sizeof(ours));
+	answer_with(s, a, capabilities, sizeof(capabilities));
+	return 0;
+}
+
+static int map(struct gpunvme_server *s, const struct gnv_wire_map *map)
+{
+	const uint32_t both = GNV_WIRE_READABLE | GNV_WIRE_WRITABLE;
+	int fd = s->fds.count ? s->fds.fd[0] : -1;
+
+	/* What the controller may not write, as a ROM, it cannot use: the host says by commands what is written. */
+	return gnv_regions_add(&s->regions, map->address, map->size, (map->flags & both) == both ? fd : -1, map->offset);
+}
+
+static int unmap(struct gpunvme_server *s, const struct gnv_wire_unmap *unmap, struct answer *a)
+{
+	int ret;
+
+	if (unmap->flags & ~GNV_WIRE_UNMAP_ALL)
+		return gnv_fail(-EINVAL, "DMA_UNMAP: flags 0x%x are not known", unmap->flags);
+	if (unmap->flags && (unmap->address || unmap->size))
+		return gnv_fail(-EINVAL, "DMA_UNMAP of all and of a range at once");
+	if (unmap->flags)
+		ret = s->regions.count ? gnv_regions_remove(&s->regions, 0, UINT64_MAX) : 0;
+	else
+		ret = gnv_regions_remove(&s->regions, unmap->address, unmap->size);
+	answer_with(s, a, unmap, sizeof(*unmap));
+	return ret;
+}
+
+static void tell_info(struct gpunvme_server *s, struct answer *a)
+{
+	const struct gnv_wire_info info = { sizeof(info), GNV_WIRE_INFO_RESET | GNV_WIRE_INFO_PCI, GNV_REGION_COUNT, GNV_IRQ_COUNT };
+
+	answer_with(s, a, &info, sizeof(info));
+}
+
+static int tell_region(struct gpunvme_server *s, uint32_t index, struct answer *a)
+{
+	struct gnv_wire_region region = { .argsz = sizeof(region), .index = index, .size = gnv_function_size(&s->function, index) };
+
+	if (index >= GNV_REGION_COUNT)
+		return gnv_fail(-EINVAL, "DEVICE_GET_REGION_INFO of region %u, of %u", index, GNV_REGION_COUNT);
+	if (region.size)
+		region.flags = GNV_WIRE_READABLE | GNV_WIRE_WRITABLE;
+	if (index == GNV_REGION_BAR0) {
+		region.flags |= GNV_WIRE_REGION_MMAP;
+		a->fd = gnv_soft_bar_fd(s->soft);
+	}
+	answer_with(s, a, &region, sizeof(region));
+	return 0;
+}
+
+static int tell_irq(struct gpunvme_server *s, uint32_t index, struct answer *a)
+{
+	struct gnv_wire_irq irq = { .argsz = sizeof(irq), .index = index };
+
+	if (index >= GNV_IRQ_COUNT)
+		return gnv_fail(-EINVAL, "DEVICE_GET_IRQ_INFO of kind %u, of %u", index, GNV_IRQ_COUNT);
+	if (index == GNV_IRQ_MSIX) {
+		irq.flags = GNV_WIRE_IRQ_EVENTFD | GNV_WIRE_IRQ_NORESIZE;
+		irq.count = s->vectors.count;
+	}
+	answer_with(s, a, &irq, sizeof(irq));
+	return 0;
+}
+
+/* ---- Interrupts ---- */
+
+static int give_events(struct gpunvme_server *s, const struct gnv_wire_irqs *irqs)
+{
+	unsigned i;
+
+	for (i = 0; i < s->fds.count; i++)
+		if (!gnv_socket_is_event(s->fds.fd[i]))
+			return gnv_fail(-EINVAL, "DEVICE_SET_IRQS: descriptor %u is no eventfd", i);
+	for (i = 0; i < irqs->count; i++) {
+		gnv_vectors_set(&s->vectors, irqs->start + i, i < s->fds.count ? s->fds.fd[i] : -1);
+		if (i < s->fds.count)
+			s->fds.fd[i] = -1;
+	}
+	return 0;
+}
+
+static int set_irqs(struct gpunvme_server *s, const struct gnv_wire_irqs *irqs, const uint8_t *wanted)
+{
+	unsigned i, count = irqs->index == GNV_IRQ_MSIX ? s->vectors.count : 0;
+
+	if (irqs->index >= GNV_IRQ_COUNT || irqs->start > count || irqs->count > count - irqs->start)
+		return gnv_fail(-EINVAL, "DEVICE_SET_IRQS: %u interrupts from %u on, kind %u, of %u", irqs->count, irqs->start, irqs->index,
+				count);
+	if (!(irqs->flags & GNV_WIRE_IRQ_TRIGGER))
+		return gnv_fail(-EINVAL, "DEVICE_SET_IRQS: masking is the client's, as MSI-X tables are (flags 0x%x)", irqs->flags);
+	if (irqs->flags & GNV_WIRE_IRQ_EVENTFDS)
+		return give_events(s, irqs);
+	if (irqs->flags & GNV_WIRE_IRQ_NONE && !irqs->count && count) {
+		gnv_vectors_clear(&s->vectors);
+		return 0;
+	}
+	for (i = 0; i < irqs->count; i++)
+		if (irqs->flags & GNV_WIRE_IRQ_NONE || wanted[i])
+			gnv_vectors_raise(&s->vectors, irqs->start + i);
+	return 0;
+}
+
+/* ---- Regions ---- */
+
+static int reset(struct gpunvme_server *s)
+{
+	int ret = gnv_soft_function_reset(s->soft);
+	size_t len;
+
+	if (ret)
+		return ret;
+	gnv_vectors_forget(&s->vectors);
+	gnv_soft_bar(s->soft, &len);
+	gnv_function_init(&s->function, s->vendor, s->device, len, s->vectors.count);
+	return 0;
+}
+
+/* The controller looks at registers while they are written, so a register is one store; so do clients that map them. */
+static void access_bar0(struct gpunvme_server *s, const struct gnv_wire_access *at, const uint8_t *data, uint8_t *out)
+{
+	uint8_t *bar = (uint8_t *)gnv_soft_bar(s->soft, NULL) + at->offset;
+	uint32_t i = 0, word;
+
+	while (i < at->count) {
+		if ((at->offset + i) % sizeof(word) || at->count - i < sizeof(word)) {
+			if (data)
+				__atomic_store_n(&bar[i], data[i], __ATOMIC_RELEASE);
+			else
+				out[i] = __atomic_load_n(&bar[i], __ATOMIC_ACQUIRE);
+			i++;
+			continue;
+		}
+		if (data) {
+			memcpy(&word, &data[i], sizeof(word));
+			gnv_mmio_write32(bar + i, word);
+		} else {
+			word = gnv_mmio_read32(bar + i);
+			memcpy(&out[i], &word, sizeof(word));
+		}
+		i += sizeof(word);
+	}
+}
+
+/* Of a read when @data is NULL. The MSI-X table reads as zeroes: the client has its own. */
+static int access_region(struct gpunvme_server *s, const struct gnv_wire_access *at, const uint8_t *data, struct answer *a)
+{
+	uint64_t size = gnv_function_size(&s->function, at->region);
+	uint8_t *out = body(s) + sizeof(*at);
+
+	if (at->offset > size || at->count > size - at->offset)
+		return gnv_fail(-EINVAL, "access to %u bytes at 0x%llx of region %u, which has %llu", at->count,
+				(unsigned long long)at->offset, at->region, (unsigned long long)size);
+	answer_with(s, a, at, sizeof(*at));
+	if (!data) {
+		memset(out, 0, at->count);
+		a->len += at->count;
+	}
+	if (at->region == GNV_REGION_BAR0)
+		access_bar0(s, at, data, out);
+	if (at->region != GNV_REGION_CONFIG)
+		return 0;
+	if (data)
+		return gnv_function_write(&s->function, at->offset, data, at->count) ? reset(s) : 0;
+	memcpy(out, s->function.config + at->offset, at->count);
+	return 0;
+}
+
+/* ---- Messages ---- */
+
+static int carry_out(struct gpunvme_server *s, const struct gnv_wire_request *r, struct answer *a)
+{
+	if (!s->greeted && r->command != GNV_WIRE_VERSION)
+		return gnv_fail(-EINVAL, "the client sent command %u before VERSION", r->command);
+	switch (r->command) {
+	case GNV_WIRE_VERSION:
+		return greet(s, &r->u.version, a);
+	case GNV_WIRE_DMA_MAP:
+		return map(s, &r->u.map);
+	case GNV_WIRE_DMA_UNMAP:
+		return unmap(s, &r->u.unmap, a);
+	case GNV_WIRE_GET_INFO:
+		tell_info(s, a);
+		return 0;
+	case GNV_WIRE_GET_REGION_INFO:
+		return tell_region(s, r->u.region.index, a);
+	case GNV_WIRE_GET_IRQ_INFO:
+		return tell_irq(s, r->u.irq.index, a);
+	case GNV_WIRE_SET_IRQS:
+		return set_irqs(s, &r->u.irqs, r->data);
+	case GNV_WIRE_REGION_READ:
+		return access_region(s, &r->u.access, NULL, a);
+	case GNV_WIRE_REGION_WRITE:
+		return access_region(s, &r->u.access, r->data, a);
+	default: /* GNV_WIRE_RESET: the parser lets nothing else through */
+		return reset(s);
+	}
+}
+
+static bool stopped(const struct gpunvme_server *s)
+{
+	return __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE);
+}
+
+/* The rest of a message, or of its header. Return: 1; 0 the client has gone; negative errno. */
+static int receive(struct gpunvme_server *s, uint8_t *to, size_t len)
+{
+	long got;
+
+	while (len) {
+		got = gnv_socket_receive(s->client, to, len, &s->fds);
+		if (got > 0) {
+			to += got;
+			len -= (size_t)got;
+			continue;
+		}
+		if (got != -EAGAIN)
+			return (int)got;
+		gnv_socket_wait(s->wake, s->client, false, -1);
+		if (stopped(s))
+			return -ESHUTDOWN;
+	}
+	return 1;
+}
+
+static int send_all(struct gpunvme_server *s, size_t len, int fd)
+{
+	const uint8_t *from = s->reply;
+	long sent;
+
+	while (len) {
+		sent = gnv_socket_send(s->client, from, len, fd);
+		if (sent > 0) {
+			from += sent;
+			len -= (size_t)sent;
+			fd = -1;
+			continue;
+		}
+		if (sent != -EAGAIN)
+			return (int)sent;
+		if (!gnv_socket_wait(s->wake, s->client, true, SEND_MS))
+			return gnv_fail(-ETIMEDOUT, "the client does not read its answers");
+		if (stopped(s))
+			return -ESHUTDOWN;
+	}
+	return 0;
+}
+
+static int answer(struct gpunvme_server *s, const struct gnv_wire_header *to, const struct answer *a, int ret)
+{
+	struct gnv_wire_header h = { to->id, to->command, (uint32_t)(sizeof(h) + a->len), GNV_WIRE_REPLY, 0 };
+
+	if (to->flags & GNV_WIRE_NO_REPLY)
+		return 0;
+	if (ret) {
+		h.size = sizeof(h);
+		h.flags |= GNV_WIRE_ERROR;
+		h.error = (uint32_t)-ret;
+	}
+	memcpy(s->reply, &h, sizeof(h));
+	return send_all(s, h.size, ret ? -1 : a->fd);
+}
+
+/* One message. Return: 1; 0 the client has gone; a negative errno when it must go, with a sentence but for -ESHUTDOWN. */
+static int serve_one(struct gpunvme_server *s)
+{
+	struct answer a = { 0, -1 };
+	struct gnv_wire_request request;
+	struct gnv_wire_header header;
+	int ret = receive(s, s->message, sizeof(header));
+
+	if (ret <= 0)
+		return ret;
+	memcpy(&header, s->message, sizeof(header));
+	ret = gnv_wire_check(&header);
+	if (ret)
+		return ret;
+	ret = receive(s, s->message + sizeof(header), header.size - sizeof(header));
+	if (ret == 0)
+		return gnv_fail(-EPROTO, "the client has gone in the middle of a message");
+	if (ret < 0)
+		return ret;
+	if (s->fds.lost)
+		return gnv_fail(-EPROTO, "the client sent more descriptors than the %u that one message may have, or than this process may open",
+				GNV_WIRE_FDS);
+	ret = gnv_wire_parse(&header, s->message + sizeof(header), s->fds.count, &request);
+	if (!ret)
+		ret = carry_out(s, &request, &a);
+	gnv_socket_drop(&s->fds);
+	if (ret)
+		gnv_log(&s->log, ret == -EOPNOTSUPP ? GPUNVME_LOG_DEBUG : GPUNVME_LOG_WARN, "%s: %s", s->socket.path, gpunvme_errmsg());
+	ret = answer(s, &header, &a, ret);
+	return ret ? ret : 1;
+}
+
+/* The controller is as after power on, and reaches nothing of a client's. Return: 0; negative when I/O is stuck. */
+static int clean(struct gpunvme_server *s)
+{
+	int ret;
+
+	gnv_vectors_clear(&s->vectors);
+	ret = reset(s);
+	if (!ret && s->regions.count)
+		ret = gnv_regions_remove(&s->regions, 0, UINT64_MAX);
+	if (ret)
+		gnv_log(&s->log, GPUNVME_LOG_ERROR, "%s: %s", s->socket.path, gpunvme_errmsg());
+	return ret;
+}
+
+void gnv_session_run(struct gpunvme_server *s, int client)
+{
+	int ret;
+
+	s->client = client;
+	s->greeted = false;
+	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: a client has come", s->socket.path);
+	ret = clean(s); /* what was stuck when the last one went may still be */
+	while (ret >= 0) {
+		ret = serve_one(s);
+		if (!ret)
+			break;
+	}
+	if (ret && ret != -ESHUTDOWN && ret != -ECONNRESET && ret != -EPIPE)
+		gnv_log(&s->log, GPUNVME_LOG_WARN, "%s: %s; it is sent away", s->socket.path, gpunvme_errmsg());
+	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: the client has gone", s->socket.path);
+	gnv_socket_drop(&s->fds);
+	gnv_socket_hang_up(client);
+	clean(s);
+}

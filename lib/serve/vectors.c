@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/vectors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "os/linux/event.h"
+
+int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count)
+{
+	unsigned i;
+
+	vectors->vector = calloc(count, sizeof(*vectors->vector));
+	if (!vectors->vector)
+		return -ENOMEM;
+	for (i = 0; i < count; i++)
+		vectors->vector[i].fd = -1;
+	vectors->count = count;
+	pthread_rwlock_init(&vectors->lock, NULL);
+	return 0;
+}
+
+void gnv_vectors_fini(struct gnv_vectors *vectors)
+{
+	gnv_vectors_clear(vectors);
+	pthread_rwlock_destroy(&vectors->lock);
+	free(vectors->vector);
+}
+
+void gnv_vectors_raise(void *ctx, unsigned number)
+{
+	struct gnv_vectors *vectors = ctx;
+	struct gnv_vector *v = &vectors->vector[number];
+
+	pthread_rwlock_rdlock(&vectors->lock);
+	if (v->fd >= 0)
+		gnv_event_set(v->fd);
+	else
+		__atomic_store_n(&v->pending, 1, __ATOMIC_RELAXED);
+	pthread_rwlock_unlock(&vectors->lock);
+}
+
+void gnv_vectors_set(struct gnv_vectors *vectors, unsigned number, int fd)
+{
+	struct gnv_vector *v = &vectors->vector[number];
+
+	pthread_rwlock_wrlock(&vectors->lock);
+	if (v->fd >= 0)
+		gnv_event_close(v->fd);
+	v->fd = fd;
+	if (fd >= 0 && __atomic_exchange_n(&v->pending, 0, __ATOMIC_RELAXED))
+		gnv_event_set(fd);
+	pthread_rwlock_unlock(&vectors->lock);
+}
+
+void gnv_vectors_clear(struct gnv_vectors *vectors)
+{
+	unsigned i;
+
+	for (i = 0; i < vectors->count; i++)
+		gnv_vectors_set(vectors, i, -1);
+}
+
+void gnv_vectors_forget(struct gnv_vectors *vectors)
+{
+	unsigned i;
+
+	for (i = 0; i < vectors->count; i++)
+		__atomic_store_n(&vectors->vector[i].pending, 0, __ATOMIC_RELAXED);
+}

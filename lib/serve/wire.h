@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages of vfio-user, as QEMU's documentation specifies them (docs/interop/vfio-user.rst, version 0.0 of the protocol): layouts,
+ * and the only place that reads what a client sent. Integers are of the host's order, as both ends are on one machine.
+ */
+#ifndef GNV_SERVE_WIRE_H
+#define GNV_SERVE_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GNV_WIRE_DATA 65536u /* of one read or write: what is told as max_data_xfer_size */
+#define GNV_WIRE_FDS 16u     /* with one message: max_msg_fds */
+#define GNV_WIRE_LONGEST (sizeof(struct gnv_wire_header) + sizeof(struct gnv_wire_access) + GNV_WIRE_DATA)
+
+enum gnv_wire_command {
+	GNV_WIRE_VERSION = 1,
+	GNV_WIRE_DMA_MAP = 2,
+	GNV_WIRE_DMA_UNMAP = 3,
+	GNV_WIRE_GET_INFO = 4,
+	GNV_WIRE_GET_REGION_INFO = 5,
+	GNV_WIRE_GET_IRQ_INFO = 7,
+	GNV_WIRE_SET_IRQS = 8,
+	GNV_WIRE_REGION_READ = 9,
+	GNV_WIRE_REGION_WRITE = 10,
+	GNV_WIRE_RESET = 13
+};
+
+#define GNV_WIRE_TYPE 0x0fu /* flags: 0 a command, 1 a reply */
+#define GNV_WIRE_REPLY 0x01u
+#define GNV_WIRE_NO_REPLY 0x10u
+#define GNV_WIRE_ERROR 0x20u
+
+struct gnv_wire_header {
+	uint16_t id;
+	uint16_t command;
+	uint32_t size; /* of all, with this */
+	uint32_t flags;
+	uint32_t error;
+};
+
+struct gnv_wire_version {
+	uint16_t major, minor;
+};
+
+#define GNV_WIRE_READABLE 1u
+#define GNV_WIRE_WRITABLE 2u
+struct gnv_wire_map {
+	uint32_t argsz, flags;
+	uint64_t offset; /* in the descriptor */
+	uint64_t address, size;
+};
+
+#define GNV_WIRE_UNMAP_ALL 2u
+struct gnv_wire_unmap {
+	uint32_t argsz, flags;
+	uint64_t address, size;
+};
+
+#define GNV_WIRE_INFO_RESET 1u
+#define GNV_WIRE_INFO_PCI 2u
+struct gnv_wire_info {
+	uint32_t argsz, flags;
+	uint32_t regions, irqs;
+};
+
+#define GNV_WIRE_REGION_MMAP 4u
+struct gnv_wire_region {
+	uint32_t argsz, flags;
+	uint32_t index, cap_offset;
+	uint64_t size, offset;
+};
+
+#define GNV_WIRE_IRQ_EVENTFD 1u
+#define GNV_WIRE_IRQ_NORESIZE 8u
+struct gnv_wire_irq {
+	uint32_t argsz, flags;
+	uint32_t index, count;
+};
+
+#define GNV_WIRE_IRQ_NONE 0x01u
+#define GNV_WIRE_IRQ_BOOL 0x02u
+#define GNV_WIRE_IRQ_EVENTFDS 0x04u
+#define GNV_WIRE_IRQ_TRIGGER 0x20u
+struct gnv_wire_irqs {
+	uint32_t argsz, flags;
+	uint32_t index, start, count;
+};
+
+struct gnv_wire_access {
+	uint64_t offset;
+	uint32_t region, count;
+};
+
+/* One request, whose lengths and counts are right. Whether its values make sense is for whoever carries it out. */
+struct gnv_wire_request {
+	uint16_t command;
+	const uint8_t *data; /* of a write, and the booleans of SET_IRQS; in the message */
+	union {
+		struct gnv_wire_version version;
+		struct gnv_wire_map map;
+		struct gnv_wire_unmap unmap;
+		struct gnv_wire_region region;
+		struct gnv_wire_irq irq;
+		struct gnv_wire_irqs irqs;
+		struct gnv_wire_access access;
+	} u;
+};
+
+/* Is this the beginning of a command? Without that nobody knows where the next one begins. Return: 0; -EPROTO with a sentence. */
+int gnv_wire_check(const struct gnv_wire_header *header);
+
+/*
+ * gnv_wire_parse() - read the rest of a message
+ * @header:  checked
+ * @payload: the header->size - 16 bytes behind it
+ * @fds:     descriptors that came along
+ * Return: 0; -EINVAL, -EOPNOTSUPP with a sentence.
+ */
+int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload, unsigned fds, struct gnv_wire_request *request);
+
+#endif

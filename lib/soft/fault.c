@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+#include "soft/fault.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gpunvme/fault.h>
+
+#include "util/bits.h"
+#include "util/log.h"
+#include "util/opts.h"
+
+#define SECONDS_10 10000000u
+#define BYTES (1u << 31)
+
+enum sort {
+	STATE,
+	POWER_OF_2, /* the number of a state */
+	RULE,
+	ANY_QUEUE, /* a rule that befalls admin commands, too */
+	ENABLE,	   /* a rule that befalls no commands */
+	SEED
+};
+
+static const struct word {
+	const char *word, *number; /* NULL: it takes none */
+	uint32_t max;
+	enum sort sort;
+	unsigned value; /* enum gnv_soft_trait, or enum gnv_soft_verdict */
+	const char *text;
+} words[] = {
+	{ "lists-round", "BYTES", 4096, POWER_OF_2, GNV_SOFT_LISTS_ROUND,
+	  "looks for a PRP list at the multiple of BYTES below its address" },
+	{ "lists-fail", "BYTES", BYTES, POWER_OF_2, GNV_SOFT_LISTS_FAIL,
+	  "refuses a list that does not begin at a multiple of BYTES" },
+	{ "lists-hang", "BYTES", BYTES, POWER_OF_2, GNV_SOFT_LISTS_HANG, "never ends a command with such a list" },
+	{ "lists-half", NULL, 0, STATE, GNV_SOFT_LISTS_HALF, "goes on at the start of the page where a list runs over its middle" },
+	{ "sgl-short", NULL, 0, STATE, GNV_SOFT_SGL_SHORT, "puts data by an SGL 512 bytes further" },
+	{ "zeroes", NULL, 0, STATE, GNV_SOFT_ZEROES, "Write Zeroes succeeds and writes nothing" },
+	{ "cns", NULL, 0, STATE, GNV_SOFT_CNS, "Identify knows CNS 0 and 1 only" },
+	{ "ids", NULL, 0, STATE, GNV_SOFT_IDS, "has the identifiers of all its kind" },
+	{ "hasty", NULL, 0, STATE, GNV_SOFT_HASTY, "dies when it is enabled within two seconds of a reset" },
+	{ "prio", NULL, 0, STATE, GNV_SOFT_PRIO, "refuses submission queues that are not of medium priority" },
+	{ "locked", NULL, 0, STATE, GNV_SOFT_LOCKED, "denies reads and writes: TCG Opal" },
+	{ "sanitizing", NULL, 0, STATE, GNV_SOFT_SANITIZING, "reads and writes end with the status of an erasure" },
+	{ "formatting", NULL, 0, STATE, GNV_SOFT_FORMATTING, "reads and writes end with the status of a format" },
+	{ "reserved", NULL, 0, STATE, GNV_SOFT_RESERVED, "another host has reserved it" },
+	{ "reserved-write", NULL, 0, STATE, GNV_SOFT_RESERVED_WRITE, "another host has reserved it, and lets others read" },
+	{ "activating", NULL, 0, STATE, GNV_SOFT_ACTIVATING, "new firmware is at work, its namespace not yet ready" },
+	{ "offline", NULL, 0, STATE, GNV_SOFT_OFFLINE, "is a virtual function without queues" },
+	{ "worn", NULL, 0, STATE, GNV_SOFT_WORN, "warns that it is read-only for ever, and refuses writes" },
+	{ "hot", NULL, 0, STATE, GNV_SOFT_HOT, "warns of its temperature" },
+	{ "spare", NULL, 0, STATE, GNV_SOFT_SPARE, "warns that few spare blocks are left" },
+	{ "unreliable", NULL, 0, STATE, GNV_SOFT_UNRELIABLE, "warns that it is not reliable any more" },
+	{ "backup", NULL, 0, STATE, GNV_SOFT_BACKUP, "warns that what keeps its cache over a loss of power has failed" },
+	{ "detached", NULL, 0, STATE, GNV_SOFT_DETACHED, "its namespace is not attached" },
+	{ "staged", NULL, 0, STATE, GNV_SOFT_STAGED, "firmware waits for a reset" },
+	{ "slow-format", NULL, 0, STATE, GNV_SOFT_SLOW_FORMAT, "calls another format faster" },
+	{ "hints", NULL, 0, STATE, GNV_SOFT_HINTS,
+	  "no error: tells how it is best written to, what it writes whole, and limits of what one command deallocates or zeroes" },
+	{ "unsaid", NULL, 0, STATE, GNV_SOFT_UNSAID,
+	  "no error: does not say what deallocated blocks read as: some ones, others what they held" },
+	{ "sleepy", NULL, 0, STATE, GNV_SOFT_SLEEPY, "no error: has three power states, and is in the last" },
+	{ "no-wake", NULL, 0, STATE, GNV_SOFT_NO_WAKE,
+	  "with the one before: dies of an I/O command while it may go to its last power state by itself" },
+	{ "hmb", "MIB", 1024, POWER_OF_2, GNV_SOFT_HMB,
+	  "no error: asks for so much of the host's memory, and dies when anybody else writes to it" },
+	{ "hmb-wild", NULL, 0, STATE, GNV_SOFT_HMB_WILD,
+	  "with the one before: writes around that memory, and into it when it is not its own" },
+	{ "cmb-data", NULL, 0, STATE, GNV_SOFT_CMB_DATA, "with cmb=MIB: puts data for its own memory a page beside its place" },
+	{ "cmb-lists", NULL, 0, STATE, GNV_SOFT_CMB_LISTS,
+	  "with cmb=MIB: refuses lists that lie in its own memory, which it says to take" },
+	{ "addr-48", NULL, 0, STATE, GNV_SOFT_ADDR_48, "knows 48 bits of an address, and ignores the others" },
+	{ "sqe-128", NULL, 0, STATE, GNV_SOFT_SQE_128, "takes the entries of I/O submission queues for 128 bytes long" },
+	{ "one-command", NULL, 0, STATE, GNV_SOFT_ONE_COMMAND, "dies of a second I/O command in flight" },
+	{ "shared-tags", NULL, 0, STATE, GNV_SOFT_SHARED_TAGS,
+	  "dies of a command with the identifier of one that is in flight in another queue, the admin queue included" },
+	{ "few-cids", "NUMBER", 65535, STATE, GNV_SOFT_FEW_CIDS, "dies of an I/O command whose identifier is NUMBER or more" },
+
+	{ "delay", "US", SECONDS_10, ANY_QUEUE, GNV_SOFT_DELAY, "the completion comes US microseconds later" },
+	{ "shuffle", "US", SECONDS_10, ANY_QUEUE, GNV_SOFT_SHUFFLE,
+	  "the same for any time up to US, so that completions overtake each other" },
+	{ "lose", NULL, 0, ANY_QUEUE, GNV_SOFT_DROP, "the command is taken and never completed" },
+	{ "twice", "US", SECONDS_10, ANY_QUEUE, GNV_SOFT_TWICE, "its completion is posted again, US microseconds later; 0: at once" },
+	{ "early", "US", SECONDS_10, RULE, GNV_SOFT_EARLY,
+	  "its completion is posted at once, and its data moves US microseconds later" },
+	{ "torn", "US", 10000, ANY_QUEUE, GNV_SOFT_TORN,
+	  "the dword with the phase is written US microseconds before the other three of its completion" },
+	{ "cid", "MASK", 0xffff, ANY_QUEUE, GNV_SOFT_CID, "the completion names another command: MASK is XORed into the CID" },
+	{ "sqid", "MASK", 0xffff, ANY_QUEUE, GNV_SOFT_SQID, "the completion names another queue: MASK is XORed into the SQID" },
+	{ "sqhd", "MASK", 0xffff, ANY_QUEUE, GNV_SOFT_SQHD,
+	  "the completion tells another head of the queue: MASK is XORed into SQHD" },
+	{ "phase", NULL, 0, ANY_QUEUE, GNV_SOFT_PHASE, "the completion has the phase of the lap before, so that nobody sees it" },
+	{ "status", "CODE", 0x7ff, ANY_QUEUE, GNV_SOFT_FAIL,
+	  "the command ends with the NVMe status CODE, type and code, and does nothing" },
+	{ "skip", NULL, 0, RULE, GNV_SOFT_SKIP, "the command does nothing and succeeds: a lost write, a read that brings nothing" },
+	{ "flip", NULL, 0, RULE, GNV_SOFT_FLIP, "one bit of the data of a read or a write is another, and the command succeeds" },
+	{ "stray", "BLOCKS", 1u << 20, RULE, GNV_SOFT_STRAY, "a read or a write goes to the blocks BLOCKS further, and succeeds" },
+	{ "io-short", NULL, 0, RULE, GNV_SOFT_SHORT,
+	  "no error: the storage below moves half of what it is asked for, and the rest when it is asked again" },
+	{ "io-error", "ERRNO", 133, RULE, GNV_SOFT_ERRNO,
+	  "the storage below fails with this number of errno: 5 is EIO, 28 ENOSPC" },
+	{ "stuck", NULL, 0, ANY_QUEUE, GNV_SOFT_STUCK,
+	  "the command is never completed, and nothing more is taken from its queue until that is deleted" },
+	{ "cfs", NULL, 0, ANY_QUEUE, GNV_SOFT_CFS, "the controller stops at the command, and says so by CSTS.CFS" },
+	{ "ones", NULL, 0, ANY_QUEUE, GNV_SOFT_ONES,
+	  "at the command the controller is gone: its registers are all ones, for ever" },
+	{ "event", "KIND", 5, ANY_QUEUE, GNV_SOFT_EVENT,
+	  "an asynchronous event: 1 invalid doorbell, 2 its value, 3 temperature, 4 namespace, 5 firmware" },
+	{ "unready", NULL, 0, ENABLE, GNV_SOFT_UNREADY, "CC.EN that is set changes nothing" },
+	{ "dies", NULL, 0, ENABLE, GNV_SOFT_DIES, "CC.EN that is set sets CSTS.CFS" },
+	{ "deaf", NULL, 0, ENABLE, GNV_SOFT_HOLDS, "CC.EN that is cleared changes nothing: the controller goes on" },
+	{ "seed", "NUMBER", UINT32_MAX, SEED, 0, "no error: decides which commands a share is, for all rules" },
+};
+
+struct rest { /* of a word: what stands behind a colon */
+	const char *at;
+	size_t len;
+};
+
+/* ---- Conditions ---- */
+
+static bool take_number(struct rest text, uint64_t max, uint64_t *number)
+{
+	char digits[24] = "";
+	char *end;
+
+	if (!text.len || text.len >= sizeof(digits) || text.at[0] < '0' || text.at[0] > '9')
+		return false;
+	memcpy(digits, text.at, text.len);
+	errno = 0;
+	*number = strtoull(digits, &end, strncmp(digits, "0x", 2) ? 10 : 16);
+	return !*end && !errno && *number <= max;
+}
+
+static bool is_word(struct rest text, const char *word)
+{
+	return strlen(word) == text.len && !memcmp(text.at, word, text.len);
+}
+
+static bool set_op(struct gnv_soft_rule *rule, struct rest value)
+{
+	static const struct {
+		const char *name;
+		uint16_t opc;
+	} ops[] = { { "read", GPUNVME_IO_READ },       { "write", GPUNVME_IO_WRITE },	      { "flush", GPUNVME_IO_FLUSH },
+		    { "compare", GPUNVME_IO_COMPARE }, { "zeroes", GPUNVME_IO_WRITE_ZEROES }, { "deallocate", GPUNVME_IO_DSM } };
+	uint64_t number = 0;
+	size_t i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(ops) && !is_word(value, ops[i].name); i++)
+		;
+	if (i == GNV_ARRAY_LEN(ops) && !take_number(value, 0xff, &number))
+		return false;
+	rule->op = i < GNV_ARRAY_LEN(ops) ? ops[i].opc : (uint16_t)number;
+	return true;
+}
+
+static bool set_lba(struct gnv_soft_rule *rule, struct rest value)
+{
+	const char *dash = memchr(value.at, '-', value.len);
+	struct rest first = { value.at, dash ? (size_t)(dash - value.at) : value.len };
+	struct rest last = { dash ? dash + 1 : value.at, dash ? value.len - first.len - 1 : value.len };
+
+	return take_number(first, UINT64_MAX, &rule->first) && take_number(last, UINT64_MAX - 1, &rule->last) &&
+	       rule->first <= rule->last;
+}
+
+static bool set_queue(struct gnv_soft_rule *rule, struct rest value)
+{
+	uint64_t number;
+
+	if (!take_number(value, 1024, &number))
+		return false;
+	rule->queue = (uint16_t)number;
+	return true;
+}
+
+static bool set_p(struct gnv_soft_rule *rule, struct rest value)
+{
+	char text[24] = "";
+	char *end;
+	double p;
+
+	if (!value.len || value.len >= sizeof(text) || !strchr("0123456789.", value.at[0]))
+		return false;
+	memcpy(text, value.at, value.len);
+	p = strtod(text, &end);
+	rule->p = (uint64_t)(p * 4294967296.0);
+	return !*end && p > 0 && p <= 1;
+}
+
+static bool set_count(struct gnv_soft_rule *rule, struct rest value)
+{
+	return take_number(value, UINT64_MAX, &rule->count) && rule->count;
+}
+
+static bool set_after(struct gnv_soft_rule *rule, struct rest value)
+{
+	return take_number(value, UINT64_MAX, &rule->after);
+}
+
+static bool set_flag(struct gnv_soft_rule *rule, struct rest value, uint32_t flag)
+{
+	uint64_t number;
+
+	if (rule->verdict != GNV_SOFT_FAIL || !take_number(value, 1, &number))
+		return false;
+	rule->number |= GNV_SOFT_AS_IS | (number ? flag : 0);
+	return true;
+}
+
+static bool set_dnr(struct gnv_soft_rule *rule, struct rest value)
+{
+	return set_flag(rule, value, GPUNVME_ST_DNR);
+}
+
+static bool set_more(struct gnv_soft_rule *rule, struct rest value)
+{
+	return set_flag(rule, value, GPUNVME_ST_MORE);
+}
+
+static const struct condition {
+	const char *key, *value;
+	bool of_commands;
+	bool (*set)(struct gnv_soft_rule *rule, struct rest value);
+	const char *text;
+} conditions[] = {
+	{ "op", "OPCODE", true, set_op, "commands of this opcode: read, write, flush, compare, zeroes, deallocate, or a number" },
+	{ "lba", "FIRST[-LAST]", true, set_lba, "commands that touch one of these blocks" },
+	{ "queue", "ID", true, set_queue, "commands of this queue, 0 is the admin queue; without it: of any I/O queue" },
+	{ "p", "SHARE", false, set_p, "this share of them, from 0 to 1; which ones is decided by the seed" },
+	{ "after", "N", false, set_after, "none of the first N of them" },
+	{ "count", "N", false, set_count, "no more than N are hit" },
+	{ "dnr", "0|1", true, set_dnr,
+	  "of status: the bit Do Not Retry; without this and more= it is set where trying again is of no use" },
+	{ "more", "0|1", true, set_more, "of status: the bit More" },
+};
+
+/* ---- Parsing ---- */
+
+/* What is before the next @end; *rest goes behind it. */
+static struct rest split(struct rest *rest, char end)
+{
+	const char *at = memchr(rest->at, end, rest->len);
+	struct rest part = { rest->at, at ? (size_t)(at - rest->at) : rest->len };
+	size_t gone = at ? part.len + 1 : part.len;
+
+	rest->at += gone;
+	rest->len -= gone;
+	return part;
+}
+
+static int bad_condition(struct rest given)
+{
+	return gnv_fail(
+		-EINVAL,
+		"fault=: '%.*s' is no condition here; they are op=, lba=FIRST[-LAST], queue=, p=, after=, count= and, of status, "
+		"dnr= and more=; `gpunvme faults` explains them",
+		(int)gnv_min(given.len, 40), given.at);
+}
+
+static int set_condition(struct gnv_soft_rule *rule, const struct word *word, struct rest given)
+{
+	struct rest value = given, key = split(&value, '=');
+	size_t i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(conditions); i++)
+		if (is_word(key, conditions[i].key))
+			break;
+	if (i == GNV_ARRAY_LEN(conditions) || (word->sort == ENABLE && conditions[i].of_commands) ||
+	    !conditions[i].set(rule, value))
+		return bad_condition(given);
+	if (word->sort == RULE && rule->queue == 0)
+		return gnv_fail(-EINVAL, "fault=%s befalls reads and writes, and the queue 0 has none: leave queue=0 away",
+				word->word);
+	return 0;
+}
+
+static int add_rule(const struct word *word, uint32_t number, struct rest rest, struct gnv_soft_rules *rules)
+{
+	struct gnv_soft_rule rule = { .verdict = (enum gnv_soft_verdict)word->value,
+				      .number = number,
+				      .op = GNV_SOFT_ANY,
+				      .queue = GNV_SOFT_ANY,
+				      .last = UINT64_MAX,
+				      .p = 1ull << 32 };
+	int ret = 0;
+
+	if (rules->count == GNV_SOFT_RULES)
+		return gnv_fail(-EINVAL, "fault= has more than %u mishaps; leave some away", GNV_SOFT_RULES);
+	while (rest.len && !ret)
+		ret = set_condition(&rule, word, split(&rest, ':'));
+	if (!ret)
+		rules->rule[rules->count++] = rule;
+	return ret;
+}
+
+static int take_word_number(const struct word *word, struct rest *rest, uint32_t *number)
+{
+	const unsigned least = word->sort == ANY_QUEUE && word->value == GNV_SOFT_TWICE ? 0 : 1;
+	struct rest given = split(rest, ':');
+	uint64_t value;
+
+	if (!take_number(given, word->max, &value) || value < least || (word->sort == POWER_OF_2 && !gnv_is_pow2(value)))
+		return gnv_fail(-EINVAL, "fault=%s:%.*s: %s must be a %s from %u to %u", word->word, (int)gnv_min(given.len, 40),
+				given.at, word->number, word->sort == POWER_OF_2 ? "power of two" : "number", least, word->max);
+	*number = (uint32_t)value;
+	return 0;
+}
+
+static int parse_one(struct rest text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules)
+{
+	struct rest rest = text, name = split(&rest, ':');
+	uint32_t number = 0;
+	size_t i;
+	int ret;
+
+	for (i = 0; i < GNV_ARRAY_LEN(words) && !is_word(name, words[i].word); i++)
+		;
+	if (i == GNV_ARRAY_LEN(words))
+		return gnv_fail(-EINVAL, "fault=%.*s is not known; `gpunvme faults` lists what is", (int)gnv_min(text.len, 40),
+				text.at);
+	ret = words[i].number ? take_word_number(&words[i], &rest, &number) : 0;
+	if (!ret && text.at[text.len - 1] == ':')
+		ret = bad_condition(rest);
+	if (ret)
+		return ret;
+	if (words[i].sort == RULE || words[i].sort == ANY_QUEUE || words[i].sort == ENABLE)
+		return add_rule(&words[i], number, rest, rules);
+	if (rest.len)
+		return bad_condition(rest);
+	if (words[i].sort == SEED) {
+		rules->seed = number;
+		return 0;
+	}
+	traits->set |= 1ull << words[i].value;
+	traits->number[words[i].value] = number;
+	return 0;
+}
+
+int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules)
+{
+	for (;;) {
+		size_t len = strcspn(text, ",");
+		int ret = parse_one((struct rest){ text, len }, traits, rules);
+
+		if (ret || !text[len])
+			return ret;
+		text += len + 1;
+	}
+}
+
+/* ---- The list ---- */
+
+static void describe(struct gpunvme_fault *fault, uint32_t kind, const char *word, const char *number, const char *text)
+{
+	fault->kind = kind;
+	snprintf(fault->word, sizeof(fault->word), "%s", word);
+	snprintf(fault->number, sizeof(fault->number), "%s", number ? number : "");
+	snprintf(fault->text, sizeof(fault->text), "%s", text);
+}
+
+int gpunvme_fault_nth(unsigned n, struct gpunvme_fault *fault)
+{
+	struct gpunvme_fault f = GPUNVME_FAULT_INIT;
+
+	if (n >= GNV_ARRAY_LEN(words) + GNV_ARRAY_LEN(conditions))
+		return gnv_fail(-ENOENT, "there are %zu words of fault=", GNV_ARRAY_LEN(words) + GNV_ARRAY_LEN(conditions));
+	if (n < GNV_ARRAY_LEN(words)) {
+		describe(&f, words[n].sort <= POWER_OF_2 ? GPUNVME_FAULT_STATE : GPUNVME_FAULT_MISHAP, words[n].word,
+			 words[n].number, words[n].text);
+		f.max = words[n].max;
+	} else {
+		n -= (unsigned)GNV_ARRAY_LEN(words);
+		describe(&f, GPUNVME_FAULT_CONDITION, conditions[n].key, conditions[n].value, conditions[n].text);
+	}
+	return gnv_info_copy(fault, &f, gpunvme_fault);
+}

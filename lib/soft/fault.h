@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a software controller does wrong: `fault=` in its URI. One table of words drives parser and list; a word is a state of the
+ * drive (soft/trait.h) or a rule: a verdict, its number, and which commands it befalls.
+ *
+ * A rule judges by the number of a command among those that match it, and by the seed: the n-th is hit or not in each run alike.
+ */
+#ifndef GNV_SOFT_FAULT_H
+#define GNV_SOFT_FAULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gpunvme/spec.h>
+
+#include "soft/trait.h"
+
+/* What becomes of a command; "number" is the rule's, or what a hook gives as its delay. */
+enum gnv_soft_verdict {
+	GNV_SOFT_GO,	  /* execute it */
+	GNV_SOFT_FAIL,	  /* complete it with *status, without I/O */
+	GNV_SOFT_DELAY,	  /* execute it, and post its completion no sooner than `number` us later */
+	GNV_SOFT_DROP,	  /* never complete it (until abort, queue deletion or reset) */
+	GNV_SOFT_SKIP,	  /* complete it with success, without I/O */
+	GNV_SOFT_STALL,	  /* begin its I/O, from the look-up of its addresses on, no sooner than `number` us later */
+	GNV_SOFT_SHUFFLE, /* as DELAY, for a time up to `number` us that differs */
+	GNV_SOFT_TWICE,	  /* its completion is posted again, number microseconds later */
+	GNV_SOFT_EARLY,	  /* complete it with success, and begin its I/O `number` us later */
+	GNV_SOFT_TORN,	  /* the dword with the phase is written `number` us before the other three */
+	GNV_SOFT_CID,	  /* `number` is XORed into the CID of the completion, */
+	GNV_SOFT_SQID,	  /* into its SQID, */
+	GNV_SOFT_SQHD,	  /* into its SQHD, */
+	GNV_SOFT_PHASE,	  /* or its phase is that of the lap before */
+	GNV_SOFT_FLIP,	  /* one bit of its data is another */
+	GNV_SOFT_STRAY,	  /* it moves the blocks `number` further */
+	GNV_SOFT_SHORT,	  /* the first I/O of it moves half of what was asked for */
+	GNV_SOFT_ERRNO,	  /* its I/O ends with the errno `number` */
+	GNV_SOFT_STUCK,	  /* never complete it, and take nothing more from its queue until that is deleted */
+	GNV_SOFT_CFS,	  /* the controller stops, and says so by CSTS.CFS */
+	GNV_SOFT_ONES,	  /* the controller is gone: its registers are all ones, for ever */
+	GNV_SOFT_EVENT,	  /* execute it, and raise the asynchronous event `number` */
+	GNV_SOFT_UNREADY, /* as the stubborn of soft.h, in each CC.EN that is set */
+	GNV_SOFT_DIES,
+	GNV_SOFT_HOLDS	  /* ... or cleared */
+};
+
+/* In a status: it goes out as it is; without, DNR is set where trying again is of no use. */
+#define GNV_SOFT_AS_IS 0x8000u
+
+#define GNV_SOFT_RULES 16u
+#define GNV_SOFT_ANY 0xffffu
+
+struct gnv_soft_rule {
+	enum gnv_soft_verdict verdict;
+	uint32_t number; /* of FAIL: the status, and GNV_SOFT_AS_IS */
+	uint16_t op;	 /* opcode, or GNV_SOFT_ANY */
+	uint16_t queue;	 /* GNV_SOFT_ANY: each but the admin queue */
+	uint64_t first, last; /* the blocks; all of them are any command, also one that has none */
+	uint64_t p;	 /* of 2^32 */
+	uint64_t after, count; /* matches that are let off, hits; 0: no end */
+	uint64_t matched, hits; /* atomic */
+};
+
+struct gnv_soft_rules {
+	uint32_t count, seed;
+	struct gnv_soft_rule rule[GNV_SOFT_RULES];
+};
+
+/* Return: 0; -EINVAL; gnv_fail() has the sentence. @traits and @rules are added to. */
+int gnv_soft_fault_parse(const char *text, struct gnv_soft_traits *traits, struct gnv_soft_rules *rules);
+
+/*
+ * gnv_soft_fault_judge() - does a rule befall this command?
+ * @status, @number: set for the verdict: the rule's; of SHUFFLE and FLIP a random one
+ */
+enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
+					   uint16_t *status, uint32_t *number);
+
+/* The same for CC.EN, which the host has just set or cleared: GO, UNREADY, DIES, HOLDS. */
+enum gnv_soft_verdict gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set);
+
+#endif

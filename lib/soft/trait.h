@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is wrong with the drive that a software controller plays, for its whole life: some words of `fault=` in its URI, which
+ * soft/fault.c reads. Each is something that drives exist for, or that the specification names.
+ */
+#ifndef GNV_SOFT_TRAIT_H
+#define GNV_SOFT_TRAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum gnv_soft_trait {
+	GNV_SOFT_LISTS_ROUND, /* a PRP list is looked for at the multiple of NUMBER below its address */
+	GNV_SOFT_LISTS_FAIL,  /* a PRP list that does not begin at a multiple of NUMBER is an error */
+	GNV_SOFT_LISTS_HANG,  /* ... is a command that never ends */
+	GNV_SOFT_LISTS_HALF,  /* a PRP list that runs over the middle of its page goes on at the page's start */
+	GNV_SOFT_SGL_SHORT,   /* data by an SGL is a block short */
+	GNV_SOFT_ZEROES,      /* Write Zeroes succeeds and writes nothing */
+	GNV_SOFT_CNS,	      /* Identify knows CNS 0 and 1 */
+	GNV_SOFT_IDS,	      /* every drive has the same EUI-64 and NGUID */
+	GNV_SOFT_HASTY,	      /* enabled within two seconds of a reset it dies */
+	GNV_SOFT_PRIO,	      /* submission queues must be of medium priority */
+	GNV_SOFT_LOCKED,      /* reads and writes are denied: TCG Opal */
+	GNV_SOFT_SANITIZING,
+	GNV_SOFT_FORMATTING,
+	GNV_SOFT_RESERVED,    /* by another host */
+	GNV_SOFT_RESERVED_WRITE, /* the same, which lets others read */
+	GNV_SOFT_ACTIVATING,  /* new firmware is at work, its namespace not yet ready */
+	GNV_SOFT_OFFLINE,     /* a virtual function without queues */
+	GNV_SOFT_WORN,        /* read-only for ever */
+	GNV_SOFT_HOT,
+	GNV_SOFT_SPARE,       /* few spare blocks are left */
+	GNV_SOFT_UNRELIABLE,
+	GNV_SOFT_BACKUP,      /* what keeps its cache over a loss of power has failed */
+	GNV_SOFT_DETACHED,    /* its namespace is not attached to this controller */
+	GNV_SOFT_STAGED,      /* firmware waits for a reset */
+	GNV_SOFT_SLOW_FORMAT, /* another format would be faster */
+	GNV_SOFT_HINTS,	      /* tells how it is best written to, and what it writes whole */
+	GNV_SOFT_UNSAID,      /* keeps from the host what deallocated blocks read as */
+	GNV_SOFT_SLEEPY, /* has three power states and goes to the last by itself */
+	GNV_SOFT_NO_WAKE, /* with the one before: does not come back from there for an I/O command */
+	GNV_SOFT_HMB,	  /* asks for NUMBER MiB of host memory, works in it, and dies when somebody else does */
+	GNV_SOFT_HMB_WILD, /* with the one before: writes around that memory, and into it when it is not its own */
+	GNV_SOFT_CMB_DATA,  /* data for memory of its own lands beside its place */
+	GNV_SOFT_CMB_LISTS, /* lists in memory of its own are errors, although it says that it takes them */
+	GNV_SOFT_ADDR_48,     /* addresses have 48 bits; the others are ignored */
+	GNV_SOFT_SQE_128,     /* I/O submission queues have entries of 128 bytes, whatever CC says */
+	GNV_SOFT_ONE_COMMAND, /* dies of a second I/O command in flight */
+	GNV_SOFT_SHARED_TAGS, /* dies of a command whose identifier is in flight in another queue */
+	GNV_SOFT_FEW_CIDS,    /* dies of an I/O command whose identifier is NUMBER or more */
+	GNV_SOFT_TRAITS
+};
+
+struct gnv_soft_traits {
+	uint64_t set; /* 1 << enum gnv_soft_trait */
+	uint32_t number[GNV_SOFT_TRAITS];
+};
+
+static inline bool gnv_soft_has(const struct gnv_soft_traits *traits, enum gnv_soft_trait trait)
+{
+	return traits->set >> trait & 1;
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* An allocation that the user of a GPU's runtime made, and that the library wants to know the end of. */
+#ifndef GNV_UTIL_ALLOC_H
+#define GNV_UTIL_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gnv_alloc {
+	struct gnv_alloc *next; /* of those that are watched */
+	bool watched;
+	uintptr_t base;
+	size_t len;
+	uint64_t tag; /* not 0: nobody tells; no other allocation of this process has, or will have, the same */
+	/* Called once when it is freed, on that thread and before it can be given out again. It may end the struct itself. */
+	void (*freed)(struct gnv_alloc *alloc);
+};
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a controller says of itself, for finding its namespaces behind other controllers of this machine.
+ */
+#ifndef GNV_UTIL_IDENTITY_H
+#define GNV_UTIL_IDENTITY_H
+
+#include <stdint.h>
+
+/* A namespace; an identifier of nothing but zeroes is none. */
+struct gnv_identity_ns {
+	uint32_t nsid;
+	uint8_t uuid[16];
+	uint8_t nguid[16];
+	uint8_t eui64[8];
+};
+
+struct gnv_identity {
+	char serial[21];
+	char model[41];
+	char nqn[224]; /* of its subsystem; "": none that is believed, so the model stands for it */
+	/* The n-th of its namespaces; the controller is asked only when another one is of its subsystem. Return: 0; -ENOENT; an errno. */
+	int (*nth)(void *ctx, uint32_t n, struct gnv_identity_ns *ns);
+	void *ctx;
+};
+
+#endif

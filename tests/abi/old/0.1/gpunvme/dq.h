@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The device queue descriptor: what the host library hands to a kernel.
+ *
+ * These structures are compiled into users' kernels, so they are an ABI: fixed widths, no pointers, no implicit padding.
+ * Addresses are 64-bit integers that are valid for the lanes that run the kernel (a GPU virtual address, or a CPU pointer for
+ * CPU lanes); an IOVA is an address that only the controller understands. Never store one kind in a field of the other.
+ *
+ * A kernel receives `struct gpunvme_dq` and `struct gpunvme_dbuf` by value or by pointer and passes pointers to them to the
+ * functions of <gpunvme/device.h>. It never writes them.
+ */
+#ifndef GPUNVME_DQ_H
+#define GPUNVME_DQ_H
+
+#include <gpunvme/spec.h>
+
+#define GPUNVME_DQ_MAGIC 0x51445647u /* "GVDQ" in memory order */
+#define GPUNVME_DQ_MAJOR 1u          /* a change makes old kernels and new libraries refuse each other */
+#define GPUNVME_DQ_MINOR 0u          /* a change only adds: reserved fields got a meaning */
+
+/*
+ * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
+ * Linux errno values, spelled out because device code has no <errno.h>.
+ */
+#define GPUNVME_EAGAIN 11           /* the queue is full: try again after a poll */
+#define GPUNVME_EBUSY 16            /* still owned by the device */
+#define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
+#define GPUNVME_ENODEV 19           /* the controller is gone */
+#define GPUNVME_EINVAL 22           /* bad argument: zero blocks, unaligned buffer */
+#define GPUNVME_EROFS 30            /* a write through a read-only view */
+#define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
+#define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
+#define GPUNVME_EMSGSIZE 90         /* an asynchronous submit must fit one command */
+#define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header */
+#define GPUNVME_EOPNOTSUPP 95       /* the controller does not offer this command */
+#define GPUNVME_ESHUTDOWN 108       /* the queue is poisoned: no new commands */
+#define GPUNVME_ETIMEDOUT 110       /* the deadline passed */
+#define GPUNVME_ESTALE 116          /* the handle is old or was consumed */
+#define GPUNVME_ECANCELED 125       /* the host asked the lanes to stop */
+
+enum gpunvme_dq_flags {
+	GPUNVME_DQ_WRITE = 1u << 0,        /* the view may write */
+	GPUNVME_DQ_SGL = 1u << 1,          /* data pointers are SGL data block descriptors instead of PRPs */
+	GPUNVME_DQ_READBACK_SQE = 1u << 2, /* read the last SQE back before the doorbell (design: placement) */
+	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
+	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
+	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
+	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_serve() runs for this queue: lanes that wait rarely drain */
+	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets behind the result words (below) */
+	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is written whole */
+};
+
+/*
+ * State shared by all lanes of one queue, in memory that is local and cacheable for them. Words that different parties write
+ * stand on lines of their own. Zeroed by the host before the first use (and whenever the queue is created again).
+ *
+ * Positions are 64-bit counts of commands since the queue was created and never wrap: SQ slot = position mod depth.
+ *   fetched <= pub <= resv <= fetched + depth - 1
+ */
+struct gpunvme_dq_state {
+	uint64_t resv; /* positions handed out to lanes */
+	uint8_t pad0[120];
+	uint64_t fetched; /* positions the controller has taken out of the ring, as its completions say */
+	uint8_t pad1[120];
+	uint64_t pub; /* positions announced by the doorbell */
+	uint64_t pub_gate; /* who announces: the low bits of pub, and how many waves came since the gate was open (below) */
+	uint8_t pad2[112];
+	uint64_t drain; /* who drains: completions consumed << 1 | a wave is at it */
+	uint64_t cq_rung; /* completions consumed at the last CQ doorbell; only who drains touches it */
+	uint8_t pad3[112];
+	uint32_t poison; /* 0, or the GPUNVME_E* that ended the queue; set once */
+	uint32_t poison_cqe[4]; /* the completion that broke the protocol, when poison is GPUNVME_EPROTO */
+	uint32_t reserved;
+	uint64_t detached_errors; /* failed commands that nobody waited for */
+	uint64_t control; /* what the host said last (below) */
+	uint8_t pad4[88];
+	uint64_t doorbells; /* counters, kept when GPUNVME_DQ_STATS is set */
+	uint64_t drains;
+	uint64_t completions;
+	uint64_t errors; /* completions with a status other than success */
+	uint8_t pad5[96];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, fetched) == 128, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, pub) == 256, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, drain) == 384, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, poison) == 512, "dq state layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq state layout");
+
+/*
+ * One 64-bit word per SQ slot says "the run of commands that starts here is written": position in bits 63:8, number of
+ * commands in bits 7:0. One 64-bit word per command identifier is its result:
+ *   bits 1:0   FREE, SUBMITTED or DONE
+ *   bit  2     detached: nobody will ask, the drainer frees the CID
+ *   bits 17:3  NVMe status once DONE
+ *   bits 31:18 once DONE, the generation that the completion named, and the same inverted
+ *   bits 63:32 generation: the low bits of the command's position, which no two commands in flight share
+ * The CID map has one bit per CID, set while free; its words are 64 bits.
+ *
+ * The controller knows a command by its CID and, in the upper bits that `cid_gens` names, what GPUNVME_CID_GEN() makes of its
+ * generation. So a completion that comes again, and late, does not pass for that of the next command with this CID. Commands 1, 2,
+ * 4, 8, ... apart always differ where there are three bits or more, as no three bits in a row are equal in the factor. The words
+ * are DONE for their owners only with the right generation; with its inverse, two wrong ones never make up a right one.
+ * The gate of the doorbell is open while its low bits are 0; the others are the low bits of pub. Waves come at most
+ * twice for each command of a ring, so the count cannot run over.
+ */
+#define GPUNVME_READY_COUNT 0x00000000000000ffull
+#define GPUNVME_READY_POS_SHIFT 8
+#define GPUNVME_RES_STATE 0x0000000000000003ull
+#define GPUNVME_RES_FREE 0u
+#define GPUNVME_RES_SUBMITTED 1u
+#define GPUNVME_RES_DONE_BIT 2u /* DONE is SUBMITTED with this bit */
+#define GPUNVME_RES_DONE 3u
+#define GPUNVME_RES_DETACHED 0x0000000000000004ull
+#define GPUNVME_RES_STATUS 0x000000000003fff8ull
+#define GPUNVME_RES_STATUS_SHIFT 3
+#define GPUNVME_RES_GEN_SHIFT 32
+#define GPUNVME_RES_NAMED 0xfffc0000u
+#define GPUNVME_CID_GENS 0xfe00u /* most that `cid_gens` may have */
+#define GPUNVME_CID_GEN(gens, pos) ((uint32_t)(pos) * 0x69969669u >> 16 & (gens))
+#define GPUNVME_RES_NAMES(gens, gen) ((gen) << 9 | ((gen) ^ (gens)) << 16)
+#define GPUNVME_GATE_CAME 0x00000000000fffffull
+#define GPUNVME_GATE_SHIFT 20
+
+/*
+ * The lanes' copy of the host's control word (struct gpunvme_dq, stop): the lanes' clock when the host's word was loaded, and in
+ * its lowest bits what that said. It holds for 1/32 ms, then whoever waits loads the host's word again, one lane for all. What is
+ * not 0 holds for 1/2 ms, so that lanes which look seldom hear of it, too. The host that takes a 1 back, and waits for a
+ * millisecond, knows that what begins then will not hear of it.
+ */
+#define GPUNVME_CONTROL_WORD 0x00000000000000ffull
+#define GPUNVME_CONTROL_SHIFT 5 /* of ticks_per_ms: for how long it holds */
+#define GPUNVME_CONTROL_SAID_SHIFT 1 /* and where it is not 0 */
+
+/*
+ * With GPUNVME_DQ_LATENCY two arrays of 64-bit words follow the `cids` result words. First `cids` times: when the command of that
+ * identifier was written, by the lanes' clock; 0 once it was counted. Then the buckets: how many commands took i ticks for i below
+ * 8, or from (8 + i % 8) << (i / 8 - 1) ticks on up to where the next bucket begins, from the write of the command to the drain
+ * that found its completion. A bucket is at most an eighth of its own times wide.
+ */
+#define GPUNVME_LATENCY_STEPS 8u /* to each power of two */
+#define GPUNVME_LATENCY_BUCKETS 496u
+
+/* A view of one queue pair: how to reach the rings, and which blocks it may touch. */
+struct gpunvme_dq {
+	uint32_t magic; /* GPUNVME_DQ_MAGIC */
+	uint16_t major;
+	uint16_t minor;
+	uint32_t size; /* of this structure, as the library knows it */
+	uint32_t flags; /* enum gpunvme_dq_flags */
+
+	uint32_t tag; /* names the queue and its incarnation; a handle carries it */
+	uint32_t qid;
+	uint32_t nsid;
+	uint8_t lba_shift;  /* block size as a power of two, 9 to 16 */
+	uint8_t page_shift; /* memory page of the controller (CC.MPS), 12 or more */
+	uint8_t sq_shift;   /* SQ depth as a power of two */
+	uint8_t cq_shift;   /* CQ depth as a power of two */
+
+	uint64_t sq;    /* lane address of the submission ring */
+	uint64_t cq;    /* lane address of the completion ring */
+	uint64_t sq_db; /* lane address of the SQ tail doorbell (32 bits) */
+	uint64_t cq_db; /* lane address of the CQ head doorbell (32 bits) */
+
+	uint64_t state;   /* lane address of struct gpunvme_dq_state */
+	uint64_t ready;   /* lane address of 2^sq_shift READY words */
+	uint64_t result;  /* lane address of `cids` result words, and what GPUNVME_DQ_LATENCY adds */
+	uint64_t cid_map; /* lane address of the CID bit map */
+
+	uint64_t stop; /* lane address of a 32-bit word of the host's: 0, 1 asks the lanes to stop, a GPUNVME_E* ends the queue;
+			  * GPUNVME_ESHUTDOWN: the controller has forgotten it, nothing more completes */
+	uint64_t cmd_timeout; /* lane clock ticks after which a silent command poisons the queue */
+
+	uint64_t lba_first; /* first block of the window */
+	uint64_t lba_count; /* blocks in the window; kernel LBAs count from lba_first */
+
+	uint32_t cids;       /* command identifiers: 0 .. cids-1 */
+	uint32_t max_blocks; /* of one command: MDTS and the 16-bit NLB field */
+	uint32_t ticks_per_ms; /* of the lane clock */
+
+	uint32_t boundary;   /* 2^32 less the blocks at whose multiples transfers had better end (NOIOB), a power of two; 0: anywhere */
+	uint32_t atomic;     /* a write of so many blocks is written whole, and not cut for the sake of `boundary` (NAWUN, AWUN) */
+	uint32_t deallocate; /* blocks that one range of Dataset Management may have; 0: the controller has no such command */
+
+	uint32_t device; /* which of the devices that this process has opened; 0: not known */
+	uint32_t cid_gens; /* bits of a CID on the wire that tell generations, above those of cids - 1; 0: none */
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq) == 160, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, sq) == 32, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, state) == 64, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, stop) == 96, "dq layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq, cids) == 128, "dq layout");
+
+/*
+ * A data buffer as a kernel sees it. Its PRP entries were written once, when the host mapped it, in two copies of which the
+ * second is shifted by half a list page: any run of up to MPS/16 entries is unbroken in one of them.
+ * With P = 1 << page_shift, entry i is the IOVA of page i of the buffer, at prp_a + 8i and at prp_b + 8i; prp_a is a multiple
+ * of P and prp_b is P/2 past one. Both are 0 for a buffer of at most two pages, which needs no list.
+ *
+ * For a controller that errs with lists which begin anywhere, every entry has a list of its own that begins with it, at
+ * prp_a + (8i << s): s is the number in the low six bits of prp_a, which are no part of the address, and prp_b is the same.
+ * dq.max_blocks is then so small that no command needs more than the 1 << s entries of a list.
+ */
+#define GPUNVME_DBUF_STRIDE 63u
+struct gpunvme_dbuf {
+	uint64_t base;  /* lane address of the first byte */
+	uint64_t len;   /* bytes */
+	uint64_t iova;  /* of the first byte; contiguous for the whole buffer */
+	uint64_t prp_a; /* IOVA */
+	uint64_t prp_b; /* IOVA */
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dbuf) == 40, "dbuf layout");
+
+/* A command in flight. Filled by gpunvme_submit_*; opaque to kernels; may be copied, but only one copy may be waited for. */
+struct gpunvme_req {
+	uint64_t gen; /* generation of the CID, shifted as in the result word */
+	uint64_t deadline; /* lane clock when the queue's own time-out strikes; 0 until the first fruitless poll */
+	uint32_t tag;
+	uint32_t cid;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
+
+#define GPUNVME_DVOL_MAGIC 0x4c4f5647u /* "GVOL" in memory order */
+
+/*
+ * Several queues as one: those of one controller, or of several controllers that form a striped volume. Block b of the volume lies
+ * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A lane needs not know: which queue it
+ * uses follows from its block and from where it runs. See volume.h (host) and device/volume.h (kernels).
+ */
+struct gpunvme_dvol {
+	uint32_t magic; /* GPUNVME_DVOL_MAGIC */
+	uint16_t major; /* those of struct gpunvme_dq */
+	uint16_t minor;
+	uint32_t size;  /* of this structure, as the library knows it */
+	uint32_t flags; /* GPUNVME_DQ_WRITE: the view may write */
+	uint32_t members; /* controllers */
+	uint32_t queues;  /* of each member */
+	uint32_t stripe_shift; /* blocks of one stripe as a power of two */
+	uint32_t lba_shift;    /* bytes of one block as a power of two */
+	uint64_t dq;        /* lane address of queues * members struct gpunvme_dq; queue q of member m is entry q * members + m */
+	uint64_t lba_first; /* first block of the window */
+	uint64_t lba_count; /* blocks in the window; kernel LBAs count from lba_first */
+	uint64_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvol) == 64, "dvol layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dvol, dq) == 32, "dvol layout");
+
+/* A data buffer of a volume: mapped to every member. */
+struct gpunvme_dvbuf {
+	uint64_t base;   /* lane address of the first byte */
+	uint64_t len;    /* bytes */
+	uint64_t member; /* lane address of one struct gpunvme_dbuf for each member */
+	uint64_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
+
+#define GPUNVME_DFILE_MAGIC 0x4c494647u /* "GFIL" in memory order */
+
+/* A run of blocks of a file that lie side by side. Blocks are the namespace's. */
+struct gpunvme_dextent {
+	uint64_t pos; /* first block in the file */
+	uint64_t lba; /* and in the namespace */
+	uint64_t nblocks;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dextent) == 24, "dextent layout");
+
+/*
+ * A file as a kernel sees it: which blocks of its namespace it has. What no extent covers reads as zeroes. See file.h (host) and
+ * device_file.h (kernels).
+ */
+struct gpunvme_dfile {
+	uint32_t magic; /* GPUNVME_DFILE_MAGIC */
+	uint16_t major; /* those of struct gpunvme_dq */
+	uint16_t minor;
+	uint32_t size;  /* of this structure, as the library knows it */
+	uint32_t flags; /* GPUNVME_DQ_WRITE: its extents may be written */
+	uint32_t nsid;
+	uint32_t lba_shift; /* bytes of one block as a power of two */
+	uint32_t extents;
+	uint32_t device; /* as in struct gpunvme_dq: whose namespace it is */
+	uint64_t table; /* lane address of struct gpunvme_dextent, `extents` of them, in the order of pos, none touching another */
+	uint64_t bytes; /* of the file */
+	uint64_t reserved2[2];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfile) == 64, "dfile layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfile, table) == 32, "dfile layout");
+
+/* A lane's place in a file, its own; all 0 at first. */
+struct gpunvme_cursor {
+	uint64_t done;   /* bytes that the last call has moved */
+	uint64_t bounce; /* set by the lane: where in the buffer it has a block for itself, for what is not whole blocks */
+	uint32_t extent; /* in which the last call ended: there the next one looks first */
+	uint32_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory: a range of bytes with up to three addresses: a CPU pointer, an address for the lanes, and one IOVA for each device it
+ * is mapped to.
+ *
+ *   gpunvme_mem_alloc / _register / _import_dmabuf     make the object; so does gpunvme_mem_bar (peer.h)
+ *   gpunvme_mem_map                   let a device reach it
+ *   gpunvme_mem_dbuf                  what a kernel needs to use it; gpunvme_mem_dbuf_for: a kernel of another GPU
+ *   gpunvme_mem_unmap, gpunvme_mem_free
+ */
+#ifndef GPUNVME_MEM_H
+#define GPUNVME_MEM_H
+
+#include <gpunvme/dq.h>
+#include <gpunvme/gpu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_mem;
+
+enum gpunvme_mem_flags {
+	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
+	GPUNVME_MEM_VRAM = 1u << 1, /* memory of the GPU; -EOPNOTSUPP where it has none that a controller can write to */
+	GPUNVME_MEM_HIP = 1u << 3,  /* memory of an AMD GPU that HIP made (HIP 6 or newer); may be cached, with one log line then */
+	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
+	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
+};
+
+struct gpunvme_mem_opts {
+	size_t size;    /* sizeof(struct gpunvme_mem_opts) */
+	uint32_t flags; /* enum gpunvme_mem_flags; an unknown bit is an error */
+	uint32_t reserved; /* 0 */
+};
+#define GPUNVME_MEM_OPTS_INIT { sizeof(struct gpunvme_mem_opts), 0, 0 }
+
+/**
+ * gpunvme_mem_alloc() - memory that the lanes of @gpu can use as a data buffer
+ * @gpu:  the lanes
+ * @len:  bytes, rounded up to whole pages
+ * @opts: NULL for the defaults
+ * @mem:  set on success; the caller owns it
+ *
+ * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info.rung: "vram"): create the queue
+ * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
+ * over fork(). Any thread may call it.
+ * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EOPNOTSUPP memory of the GPU is not possible; of
+ * GPUNVME_MEM_HIP and GPUNVME_MEM_DRM also -ENODEV the library is not installed, -EIO the GPU does not reach it.
+ */
+GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
+				  struct gpunvme_mem **mem);
+
+/**
+ * gpunvme_mem_register() - use memory the caller already has
+ * @gpu: the lanes that will use it
+ * @ptr: its first byte; a multiple of the CPU page size
+ * @len: bytes; a multiple of the CPU page size
+ * @mem: set on success
+ *
+ * Memory of the GPU from its runtime (hipExtMallocWithFlags, hipMalloc, hsa_amd_memory_pool_allocate) is recognised. Where it is
+ * cached, as hipMalloc's is, a kernel may see again what it has read there before, whatever was read since; the log says so.
+ * The caller keeps owning the bytes and must keep them mapped until gpunvme_mem_free(). For `cpu` lanes @ptr is ordinary memory.
+ * Any thread may call it.
+ * Return: 0; -EINVAL not page aligned or empty; -EXDEV it is another GPU's; -ERANGE it leaves its allocation; -EFAULT not readable
+ * and writable memory; -EOPNOTSUPP; -ENOMEM.
+ */
+GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
+
+/**
+ * gpunvme_mem_import_dmabuf() - use memory of another driver
+ * @gpu:    the lanes that will use it
+ * @fd:     a DMA-BUF; not kept, the caller may close it
+ * @offset: of the first byte in it; a multiple of the CPU page size
+ * @len:    bytes; a multiple of the CPU page size
+ * @mem:    set on success
+ *
+ * gpunvme_mem_ptr() is NULL where the exporter offers the CPU no mapping (vfio-pci does not); then only the controller reaches the
+ * bytes. Whether a controller can is seen by gpunvme_mem_map(): through IOMMUFD kernels up to 7.3 take only what vfio-pci exported,
+ * through type 1 they take a DMA-BUF that the CPU can map. Any thread may call it.
+ * Return: 0; -EINVAL no DMA-BUF, not page aligned or empty; -ERANGE outside of it; -EMFILE, -ENOMEM.
+ */
+GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **mem);
+
+/**
+ * gpunvme_mem_free() - unmap from every device and release
+ * @mem: or NULL
+ *
+ * No other thread may use @mem any more.
+ * Return: 0 @mem is gone, and registered memory is the caller's again; -EBUSY a device may still write to it (gpunvme_mem_unmap()
+ * of that device would answer the same): @mem lives on and is mapped there, the bytes are the device's. Destroy or recover the
+ * queue that the sentence names, or close the device, then call again.
+ */
+GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
+
+/**
+ * gpunvme_mem_map() - let a device read and write this memory
+ * @mem: the memory
+ * @dev: the device; must stay open until the memory is unmapped
+ *
+ * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
+ * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and data
+ * of its GPU lie elsewhere on @dev; -EOPNOTSUPP the controller cannot reach memory of the GPU; -ENOMEM, also when the locked-memory
+ * limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue still has commands in flight; what
+ * the kernel answers to the mapping.
+ */
+GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
+
+/**
+ * gpunvme_mem_unmap() - end that
+ * @mem: the memory
+ * @dev: the device
+ *
+ * The caller makes sure that no command uses the buffer. Descriptors made by gpunvme_mem_dbuf() become invalid.
+ * Return: 0, also when it was not mapped; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is
+ * using the memory right now: destroy the queue first.
+ */
+GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
+
+/**
+ * gpunvme_mem_dbuf() - describe mapped memory to a kernel
+ * @mem:  the memory
+ * @dev:  a device it is mapped to
+ * @dbuf: filled; plain data, valid until the memory is unmapped from @dev
+ *
+ * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away.
+ */
+GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
+
+/**
+ * gpunvme_mem_dbuf_for() - describe mapped memory to a kernel of another GPU
+ * @mem:  memory of the host; its IOVA is one for all GPUs
+ * @dev:  a device it is mapped to
+ * @gpu:  whose lanes will use it, with queues of their own on @dev; or the memory's own
+ * @dbuf: filled; for lanes of @gpu only, valid until the memory is unmapped from @dev
+ *
+ * The first call for a GPU makes the memory visible to it, which lasts as long. A GPU keeps queues and data of one device together,
+ * so call it before that GPU's queues are created: they then lie in memory of the host, too. Any thread may call it.
+ * Return: 0; -EINVAL when it is not mapped to @dev; -ENODEV when it was taken away; -EXDEV it is memory of another GPU, or queues
+ * and data of @gpu lie elsewhere on @dev; -EOPNOTSUPP, -ENOMEM, -EIO @gpu cannot reach it.
+ */
+GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
+				     struct gpunvme_dbuf *dbuf);
+
+/**
+ * gpunvme_mem_ptr() - the CPU's address of the memory
+ * @mem: the memory
+ * Return: the pointer, or NULL where the CPU cannot reach it.
+ */
+GPUNVME_API void *gpunvme_mem_ptr(const struct gpunvme_mem *mem);
+
+/**
+ * gpunvme_mem_len() - its size
+ * @mem: the memory
+ * Return: bytes.
+ */
+GPUNVME_API size_t gpunvme_mem_len(const struct gpunvme_mem *mem);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe controllers on the PCI bus: which there are, how far they are from a GPU, taking one from the kernel's driver for use with
+ * gpunvme_dev_open(), and giving it back.
+ */
+#ifndef GPUNVME_PCI_H
+#define GPUNVME_PCI_H
+
+#include <gpunvme/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_pci_info {
+	size_t size;          /* set by the caller to sizeof(struct gpunvme_pci_info) */
+	char address[16];     /* DDDD:BB:DD.F */
+	char driver[32];      /* "nvme", "vfio-pci", "" none */
+	char model[41];       /* as the nvme driver says; "" with another one */
+	char serial[21];
+	char link_speed[26];  /* "8.0 GT/s PCIe"; "" unknown */
+	uint32_t link_width;  /* lanes; 0 unknown */
+	int32_t group;        /* IOMMU group; -1: no IOMMU */
+	int32_t numa;         /* -1 unknown */
+	uint16_t vendor;
+	uint16_t device;
+	uint32_t namespaces;  /* that the nvme driver made block devices of */
+	uint32_t unseen;      /* processes that could not be looked at, and may have one open; as root 0 */
+	uint64_t bytes;       /* of all of them */
+	char group_other[16]; /* another device of the group that keeps VFIO away; "" none */
+	char in_use[128];     /* who uses a namespace: mounts, holders, processes that have it open; "" nobody was seen */
+};
+
+/**
+ * gpunvme_pci_get_info() - the n-th NVMe controller of this machine, in the order of addresses
+ * @n:    0 for the first
+ * @info: filled; info->size must be set
+ *
+ * Any thread may call it. Return: 0; -ENOENT there are not so many; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_pci_get_info(unsigned n, struct gpunvme_pci_info *info);
+
+enum gpunvme_distance {
+	GPUNVME_SAME_SWITCH = 1,   /* below one PCIe switch */
+	GPUNVME_SAME_ROOT = 2,     /* below one root complex */
+	GPUNVME_SAME_SOCKET = 3,   /* of one processor, as far as the firmware tells */
+	GPUNVME_ACROSS_SOCKETS = 4
+};
+
+struct gpunvme_pci_path {
+	size_t size;                    /* set by the caller to sizeof(struct gpunvme_pci_path) */
+	uint32_t distance;              /* enum gpunvme_distance */
+	int32_t redirect;               /* a bridge between them sends what peers exchange up to the root (ACS): 1, 0, -1 unknown */
+};
+
+/**
+ * gpunvme_pci_get_path() - what lies between two PCI devices, for example a GPU and a controller
+ * @a:    DDDD:BB:DD.F
+ * @b:    the other
+ * @path: filled; path->size must be set
+ *
+ * Whether bridges redirect is read from their configuration, by root only. Any thread may call it.
+ * Return: 0; -EINVAL bad address, or path->size is too small; -ENODEV no such device.
+ */
+GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvme_pci_path *path);
+
+/**
+ * gpunvme_pci_bind() - give a controller to vfio-pci
+ * @address: DDDD:BB:DD.F
+ * @user:    hand the device's nodes to this user, who must be root or in the group gpunvme, whose members may use /dev/iommu;
+ *           NULL for nobody
+ *
+ * Refuses a controller one of whose namespaces is mounted, held or opened by any process, by its disk, a partition, ngXnY or nvmeX,
+ * or behind another controller of the same drive, and one whose IOMMU group has devices with other drivers. Processes of other PID
+ * namespaces are not seen unless they mount it or open it exclusively. On failure the former driver has it again. Needs root.
+ * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY
+ * in use; -EPERM the IOMMU group, or the user is not in the group gpunvme; -EOPNOTSUPP no IOMMU; -ENOENT no such user or group, or
+ * a disk is not in /dev; -EACCES not root, or not allowed to look at all processes.
+ */
+GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
+
+/**
+ * gpunvme_pci_unbind() - let the kernel choose the driver of a controller again
+ * @address: DDDD:BB:DD.F
+ *
+ * Waits for a process that has it open; libgpunvme lets go by itself. Needs root.
+ * Return: 0; -EINVAL bad address, or vfio-pci does not have it; -ENODEV; -EACCES not root.
+ */
+GPUNVME_API int gpunvme_pci_unbind(const char *address);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of the stand-in: an allocation has left the map and is about to be given back. */
+#ifndef TESTS_HSA_FREED_H
+#define TESTS_HSA_FREED_H
+
+#include "runtime.h"
+
+void standin_tell_freed(void *ptr, size_t len);
+
+#endif

@@ -1,0 +1,781 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files by name, from images that the file system's own tools have made of a folder: lanes read what is in the folder, byte for byte,
+ * from any byte on; writes land in place and nowhere else; what must be refused is, with its reason.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/device_file.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/image.h"
+#include "file/map.h"
+#include "os/linux/extents.h"
+
+#define LANES 8u
+#define AREA 32768u  /* of a lane in the buffer: room for a read and bytes around it */
+#define BOUNCE 4096u /* behind that */
+#define ODD "deep/deeper/deepest/\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93"
+
+/* ---- A folder and its images ---- */
+
+static void run(const char *format, ...)
+{
+	char command[2048];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	if (system(command))
+		fail_msg("failed: %s", command);
+}
+
+static uint8_t byte_at(uint64_t i)
+{
+	return (uint8_t)(i * 2654435761u >> 13 ^ i >> 9);
+}
+
+static void fill(const char *name, uint64_t from, uint64_t len)
+{
+	FILE *f;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/tree/%s", image_dir, name);
+	f = fopen(path, access(path, F_OK) ? "w" : "r+");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, (long)from, SEEK_SET), 0);
+	for (uint64_t i = from; i < from + len; i++)
+		fputc(byte_at(i), f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static int make_tree(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	run("mkdir -p %s/tree/deep/deeper/deepest %s/tree/gaps", image_dir, image_dir);
+	run("cd %s/tree && : >empty && ln -s plain link && ln -s /deep/deeper way && ln -s b a && ln -s a b", image_dir);
+	fill("plain", 0, 300001);
+	fill("short", 0, 5);
+	fill("sparse", 8192, 5000);
+	fill("sparse", 200000, 70000);
+	fill(ODD, 0, 20000);
+	for (int i = 0; i < 100; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "gaps/%02d", i);
+		fill(name, 0, 4096);
+	}
+	fill("fragmented", 0, 400000);
+	return 0;
+}
+
+static int remove_tree(void **state)
+{
+	run("rm -rf %s/tree %s/*.img %s/*.map", image_dir, image_dir, image_dir);
+	return image_remove_dir(state);
+}
+
+/* Every second small file goes, and a large one takes their place. The last is allocated and never written but for its begin. */
+static void make_image(const char *options)
+{
+	FILE *f;
+
+	run("cd %s && mv tree/fragmented fragmented && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -d tree %s fs.img 12M && mv fragmented tree/",
+	    image_dir, options);
+	run("cd %s && for i in 01 03 05 07 09 11 13 15 17 19 21 23 25 27 29 31 33 35 37 39; do echo rm gaps/$i; done >cmds.img", image_dir);
+	f = fopen(image_path("cmds.img"), "a");
+	assert_non_null(f);
+	fprintf(f, "write tree/fragmented fragmented\nwrite tree/short unwritten\n");
+	if (strcmp(options, "-t ext2 -b 1024") != 0)
+		fprintf(f, "fallocate unwritten 8 15\nsif unwritten size 16384\n");
+	fprintf(f, "sif fragmented mtime @1700000000\n");
+	fclose(f);
+	run("cd %s && PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir);
+}
+
+/* ---- Lanes ---- */
+
+struct rig {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	uint32_t width;
+};
+
+static void rig_open(struct rig *r, const char *lanes, uint32_t lba, uint32_t flags)
+{
+	const struct gpunvme_view view = { sizeof(view), flags, 0, 0, 0 };
+	char uri[256];
+
+	r->width = strcmp(lanes, "cpu") == 0 ? 1 : 4;
+	snprintf(uri, sizeof(uri), "soft:%s?lba=%u", image_path("fs.img"), lba);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &r->dev), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
+	assert_int_equal(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp), 0);
+	assert_int_equal(gpunvme_qp_view(r->qp, &view, &r->dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(r->gpu, LANES * (AREA + BOUNCE), NULL, &r->mem), 0);
+	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
+}
+
+static void rig_close(struct rig *r)
+{
+	assert_int_equal(gpunvme_qp_destroy(r->qp), 0);
+	assert_int_equal(gpunvme_mem_free(r->mem), 0);
+	gpunvme_gpu_close(r->gpu);
+	assert_int_equal(gpunvme_dev_close(r->dev), 0);
+}
+
+struct job {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dfile file;
+	struct gpunvme_cursor cur[LANES];
+	uint64_t offset[LANES], pos[LANES], len[LANES];
+	int status[LANES], write;
+};
+
+static GPUNVME_DEVICE void move(void *arg)
+{
+	struct job *j = (struct job *)arg;
+	uint32_t l = gpunvme_lane();
+
+	j->status[l] = j->write ? gpunvme_file_write(&j->dq, &j->file, &j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l]) :
+				  gpunvme_file_read(&j->dq, &j->file, &j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l]);
+}
+
+static void job_of(struct rig *r, struct gpunvme_file *file, struct job *j)
+{
+	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf };
+	assert_int_equal(gpunvme_file_view(file, r->gpu, &j->file), 0);
+	for (uint32_t l = 0; l < LANES; l++)
+		j->cur[l].bounce = LANES * AREA + l * BOUNCE;
+}
+
+/* Random reads; every byte of a lane's area must be as the file has it, or as it was before. */
+static void check_reads(struct rig *r, struct gpunvme_file *file, const uint8_t *want, uint64_t bytes)
+{
+	uint8_t *p = gpunvme_mem_ptr(r->mem);
+	uint64_t random = 12345;
+	struct job j;
+
+	job_of(r, file, &j);
+	assert_int_equal(j.file.bytes, bytes);
+	for (int round = 0; round < 8; round++) {
+		memset(p, 0xa5, LANES * AREA);
+		for (uint32_t l = 0; l < LANES; l++) {
+			random = random * 6364136223846793005u + 1442695040888963407u;
+			j.pos[l] = (random >> 20) % (bytes + 4000) & (round % 2 ? ~0ull : ~4095ull);
+			j.len[l] = (random >> 40) % (round % 4 == 1 ? 5000 : AREA - 64);
+			j.offset[l] = l * AREA + (round % 4 == 1 ? (random >> 33) % 64 : 0);
+		}
+		assert_int_equal(gpunvme_cpu_launch(LANES, r->width, move, &j), 0);
+		for (uint32_t l = 0; l < LANES; l++) {
+			uint64_t n = j.pos[l] >= bytes ? 0 : bytes - j.pos[l] < j.len[l] ? bytes - j.pos[l] : j.len[l];
+			uint8_t *area = p + (uint64_t)l * AREA, *at = p + j.offset[l];
+
+			assert_int_equal(j.status[l], 0);
+			assert_int_equal(j.cur[l].done, n);
+			assert_memory_equal(at, want + (n ? j.pos[l] : 0), n);
+			while (area < at)
+				assert_int_equal(*area++, 0xa5);
+			for (at += n; at < p + (l + 1) * (uint64_t)AREA; at++)
+				assert_int_equal(*at, 0xa5);
+		}
+	}
+}
+
+static uint8_t *load(const char *name, uint64_t *bytes)
+{
+	char path[300];
+	uint8_t *data;
+	struct stat st;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tree/%s", image_dir, name);
+	assert_int_equal(stat(path, &st), 0);
+	*bytes = (uint64_t)st.st_size;
+	data = calloc(1, *bytes + 16384);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fread(data, 1, *bytes, f), *bytes);
+	fclose(f);
+	return data;
+}
+
+static void check_file(struct rig *r, const char *path, const char *source, uint64_t bytes_or_0)
+{
+	struct gpunvme_file *file;
+	uint64_t bytes;
+	uint8_t *want = load(source, &bytes);
+
+	if (gpunvme_file_open(r->dev, path, NULL, &file))
+		fail_msg("%s: %s", path, gpunvme_errmsg());
+	check_reads(r, file, want, bytes_or_0 ? bytes_or_0 : bytes);
+	gpunvme_file_close(file);
+	free(want);
+}
+
+static void all_files(const char *options, const char *lanes, uint32_t lba)
+{
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	const bool extents = !strstr(options, "ext2") && !strstr(options, "ext3");
+	struct gpunvme_file *file;
+	struct rig r;
+
+	make_image(options);
+	rig_open(&r, lanes, lba, 0);
+	check_file(&r, "/plain", "plain", 0);
+	check_file(&r, "link", "plain", 0);
+	check_file(&r, "short", "short", 0);
+	check_file(&r, "/empty", "empty", 0);
+	check_file(&r, "/sparse", "sparse", 0);
+	check_file(&r, "way/deepest/" "\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93", ODD, 0);
+	check_file(&r, "/deep/../fragmented", "fragmented", 0);
+	if (extents)
+		check_file(&r, "/unwritten", "short", 16384);
+	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &file), 0);
+	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
+	assert_true(info.extents > (strstr(options, "bigalloc") ? 2 : 10));
+	assert_int_equal(info.bytes, 400000);
+	assert_int_equal(info.mtime, 1700000000);
+	assert_string_equal(info.fs, "ext4");
+	gpunvme_file_close(file);
+	rig_close(&r);
+}
+
+/* ---- Writing ---- */
+
+static int write_one(struct rig *r, struct gpunvme_file *file, uint64_t offset, uint64_t pos, uint64_t len, uint64_t *done)
+{
+	struct job j;
+
+	job_of(r, file, &j);
+	j.write = 1;
+	j.offset[0] = offset;
+	j.pos[0] = pos;
+	j.len[0] = len;
+	assert_int_equal(gpunvme_cpu_launch(1, 1, move, &j), 0);
+	*done = j.cur[0].done;
+	return j.status[0];
+}
+
+static void open_for_writing(struct rig *r, const char *path, struct gpunvme_file **file)
+{
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
+
+	opts.flags = GPUNVME_FILE_WRITE;
+	assert_int_equal(gpunvme_file_open(r->dev, path, &opts, file), 0);
+}
+
+/* As the file system's own tools see it: the file has what was written, and nothing else has changed. */
+static void check_dump(const char *name, const uint8_t *want, uint64_t bytes)
+{
+	uint8_t *got = malloc(bytes + 1);
+	FILE *f;
+
+	run("cd %s && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'dump %s dump.img' fs.img 2>/dev/null", image_dir, name);
+	f = fopen(image_path("dump.img"), "r");
+	assert_non_null(f);
+	assert_non_null(got);
+	assert_int_equal(fread(got, 1, bytes + 1, f), bytes);
+	assert_memory_equal(got, want, bytes);
+	fclose(f);
+	free(got);
+}
+
+static void writes_in_place(void **state)
+{
+	struct gpunvme_file *file;
+	uint64_t done, bytes;
+	struct rig r;
+	uint8_t *p, *want = load("fragmented", &bytes);
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, GPUNVME_VIEW_WRITE);
+	p = gpunvme_mem_ptr(r.mem);
+	for (uint32_t i = 0; i < LANES * AREA; i++)
+		p[i] = (uint8_t)(i * 7 >> 2);
+	open_for_writing(&r, "/fragmented", &file);
+	assert_int_equal(write_one(&r, file, 512, 1536, 200704, &done), 0);
+	assert_int_equal(done, 200704);
+	memcpy(want + 1536, p + 512, 200704);
+	assert_int_equal(write_one(&r, file, 0, 0, 511, &done), -EINVAL);
+	assert_int_equal(write_one(&r, file, 0, 1, 512, &done), -EINVAL);
+	assert_int_equal(write_one(&r, file, 2, 0, 512, &done), -EINVAL);
+	assert_int_equal(write_one(&r, file, 0, 399872, 512, &done), -ERANGE); /* 400000 bytes: it would end behind them */
+	assert_int_equal(write_one(&r, file, 0, 399360, 512, &done), 0);
+	memcpy(want + 399360, p, 512);
+	gpunvme_file_close(file);
+	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &file), 0);
+	assert_int_equal(write_one(&r, file, 0, 0, 512, &done), -EROFS);
+	gpunvme_file_close(file);
+	open_for_writing(&r, "/sparse", &file);
+	assert_int_equal(write_one(&r, file, 0, 0, 512, &done), -EOPNOTSUPP);
+	assert_int_equal(write_one(&r, file, 0, 12288, 8192, &done), -EOPNOTSUPP); /* its data ends at 13192 */
+	assert_int_equal(done, 1024);
+	gpunvme_file_close(file);
+	rig_close(&r);
+	check_dump("fragmented", want, bytes);
+	free(want);
+	want = load("plain", &bytes);
+	check_dump("plain", want, bytes);
+	free(want);
+	run("cd %s && PATH=$PATH:/sbin:/usr/sbin e2fsck -fn fs.img >debugfs.img 2>&1", image_dir);
+}
+
+/* Two drives with the same image: what lies there on one must not be looked for on the other. */
+static void files_of_another_drive(void **state)
+{
+	struct gpunvme_file *file;
+	struct rig one, other;
+	struct job j;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&one, "cpu", 512, GPUNVME_VIEW_WRITE);
+	run("cd %s && mv fs.img one.img && cp one.img fs.img", image_dir);
+	rig_open(&other, "cpu", 512, GPUNVME_VIEW_WRITE);
+	open_for_writing(&one, "/plain", &file);
+	job_of(&other, file, &j);
+	j.len[0] = 512;
+	for (j.write = 0; j.write < 2; j.write++) {
+		assert_int_equal(gpunvme_cpu_launch(1, 1, move, &j), 0);
+		assert_int_equal(j.status[0], -EXDEV);
+		assert_int_equal(j.cur[0].done, 0);
+	}
+	run("cd %s && cmp one.img fs.img", image_dir);
+	j.file.device = 0; /* as a library before 0.5 of dq.h has made it */
+	j.write = 0;
+	assert_int_equal(gpunvme_cpu_launch(1, 1, move, &j), 0);
+	assert_int_equal(j.status[0], 0);
+	gpunvme_file_close(file);
+	rig_close(&other);
+	rig_close(&one);
+}
+
+/* ---- Refusals ---- */
+
+static void refused_open(struct rig *r, const char *path, uint32_t flags, uint32_t partition, int error, const char *words)
+{
+	const struct gpunvme_file_opts opts = { sizeof(opts), flags, 0, partition, 0 };
+	struct gpunvme_file *file = NULL;
+	int ret = gpunvme_file_open(r->dev, path, &opts, &file);
+
+	if (ret != error || !strstr(gpunvme_errmsg(), words) || file)
+		fail_msg("%s: %d instead of %d: %s", path, ret, error, gpunvme_errmsg());
+}
+
+static void debugfs(const char *commands)
+{
+	run("cd %s && printf '%s' >cmds.img && PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir, commands);
+}
+
+/* After the file system was changed by commands. */
+static void refused_then(const char *commands, const char *path, uint32_t flags, int error, const char *words)
+{
+	struct rig r;
+
+	debugfs(commands);
+	rig_open(&r, "cpu", 512, 0);
+	refused_open(&r, path, flags, 0, error, words);
+	rig_close(&r);
+}
+
+static void paths_and_files_are_refused(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024 -O inline_data -I 256");
+	rig_open(&r, "cpu", 512, 0);
+	refused_open(&r, "/absent", 0, 0, -ENOENT, "/absent is not there");
+	refused_open(&r, "/deep", 0, 0, -EISDIR, "directory");
+	refused_open(&r, "/plain/x", 0, 0, -ENOTDIR, "no directory");
+	refused_open(&r, "/a", 0, 0, -ELOOP, "lead to each other");
+	refused_open(&r, "/deep/../../plain", 0, 0, -EINVAL, "leaves the root");
+	refused_open(&r, "/short", 0, 0, -EOPNOTSUPP, "stored in its inode");
+	refused_open(&r, "/plain", 0x80, 0, -EINVAL, "GPUNVME_FILE_WRITE");
+	refused_open(&r, "/plain", 0, 1, -ENXIO, "no partition table");
+	rig_close(&r);
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 4096, 0);
+	refused_open(&r, "/fragmented", 0, 0, -EOPNOTSUPP, "not whole blocks of namespace 1");
+	rig_close(&r);
+	refused_then("sif plain flags 0x80800\n", "/plain", 0, -EOPNOTSUPP, "encrypted");
+	refused_then("sif plain flags 0x80004\n", "/plain", 0, -EOPNOTSUPP, "compressed");
+	refused_then("sif plain flags 0x180000\n", "/plain", GPUNVME_FILE_WRITE, -EOPNOTSUPP, "fs-verity");
+	refused_then("sif plain flags 0x80010\n", "/plain", GPUNVME_FILE_WRITE, -EOPNOTSUPP, "immutable");
+	refused_then("ssv state 0\n", "/plain", 0, -EBUSY, "not unmounted");
+	refused_then("ssv state 3\n", "/plain", 0, -EUCLEAN, "errors of its own");
+	refused_then("ssv state 1\nfeature needs_recovery\n", "/plain", 0, -EBUSY, "journal");
+	refused_then("feature -needs_recovery\nssv feature_incompat 0x8002c2\n", "/plain", 0, -EOPNOTSUPP, "feature");
+	make_image("-t ext4 -b 1024");
+	run("truncate -s 4M %s", image_path("fs.img"));
+	rig_open(&r, "cpu", 512, 0);
+	refused_open(&r, "/plain", 0, 0, -EUCLEAN, "cut off");
+	rig_close(&r);
+	run("truncate -s 0 %s && truncate -s 4M %s", image_path("fs.img"), image_path("fs.img"));
+	rig_open(&r, "cpu", 512, 0);
+	refused_open(&r, "/plain", 0, 0, -EOPNOTSUPP, "no ext2");
+	rig_close(&r);
+}
+
+/* Blocks that its features forbid to write are read only; a bit that has no name yet is one of those. */
+static void features_forbid_writing(void **state)
+{
+	static const char *const features[] = { "feature shared_blocks", "feature read-only", "ssv feature_ro_compat 0x40000003" };
+	struct gpunvme_file *file;
+	struct rig r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
+		make_image("-t ext4 -b 1024 -O ^metadata_csum");
+		debugfs(features[i]);
+		rig_open(&r, "cpu", 512, 0);
+		refused_open(&r, "/plain", GPUNVME_FILE_WRITE, 0, -EOPNOTSUPP, "feature");
+		assert_int_equal(gpunvme_file_open(r.dev, "/plain", NULL, &file), 0);
+		gpunvme_file_close(file);
+		rig_close(&r);
+	}
+}
+
+/* A block of block numbers that are all its own, where a file of three levels has its first. */
+static void blocks_that_lead_to_themselves(void **state)
+{
+	uint8_t block[1024];
+	struct rig r;
+	int fd;
+
+	(void)state;
+	make_image("-t ext2 -b 1024");
+	debugfs("sif plain block[TIND] 9000\n");
+	for (size_t i = 0; i < sizeof(block); i += 4)
+		memcpy(block + i, &(uint8_t[4]){ 9000 & 0xff, 9000 >> 8 }, 4);
+	fd = open(image_path("fs.img"), O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, block, sizeof(block), 9000 * 1024), sizeof(block));
+	close(fd);
+	rig_open(&r, "cpu", 512, 0);
+	refused_open(&r, "/plain", 0, 0, -EUCLEAN, "more blocks than its file system");
+	rig_close(&r);
+}
+
+/* ---- Maps ---- */
+
+/* The map that the kernel's answers would make: of the same superblock and extents. */
+static char *map_of(struct rig *r, const char *path)
+{
+	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };
+	struct gpunvme_dextent extent;
+	struct gpunvme_file *file;
+	struct gnv_reader reader;
+	uint32_t one = 1;
+	char *text;
+
+	assert_int_equal(gpunvme_file_open(r->dev, path, NULL, &file), 0);
+	assert_int_equal(gnv_reader_open(r->dev, 0, &reader), 0);
+	assert_int_equal(gnv_super_read(&reader, &map.super), 0);
+	gnv_reader_close(&reader);
+	map.file = gnv_file_new();
+	assert_non_null(map.file);
+	map.file->info = file->info;
+	for (uint32_t i = 0; !gpunvme_file_get_extents(file, i, &extent, &one) && one; i++)
+		assert_int_equal(gnv_file_add(map.file, extent.pos * 512, extent.lba * 512, extent.nblocks * 512), 0);
+	assert_int_equal(gnv_map_write(&map, &text), 0);
+	gpunvme_file_close(map.file);
+	gpunvme_file_close(file);
+	return text;
+}
+
+static void refused_map(struct rig *r, const char *text, int error, const char *words)
+{
+	struct gpunvme_file *file = NULL;
+	int ret = gpunvme_file_map(r->dev, text, NULL, &file);
+
+	if (ret != error || !strstr(gpunvme_errmsg(), words) || file)
+		fail_msg("%d instead of %d: %s", ret, error, gpunvme_errmsg());
+}
+
+/* The same with other words in it, and the sum that belongs to them. */
+static void refused_edit(struct rig *r, const char *text, const char *old, const char *new)
+{
+	const char *at = strstr(text, old), *end = strstr(text, "\nend ") + 1;
+	char *edited = malloc(strlen(text) + strlen(new) + 1);
+	int len;
+
+	assert_non_null(edited);
+	assert_non_null(at);
+	len = sprintf(edited, "%.*s%s%.*s", (int)(at - text), text, new, (int)(end - at - (long)strlen(old)), at + strlen(old));
+	sprintf(edited + len, "end %016llx\n", (unsigned long long)gnv_sum(edited, (size_t)len));
+	refused_map(r, edited, -EINVAL, "makes no sense");
+	free(edited);
+}
+
+static void edited_maps(void **state)
+{
+	struct rig r;
+	char *text;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	text = map_of(&r, "/fragmented");
+	refused_edit(&r, text, "place ok", "place elsewhere");
+	refused_edit(&r, text, "extent 0 ", "extent -0 ");
+	refused_edit(&r, text, "extent 0 ", "extent 99999999999999999999 ");
+	refused_edit(&r, text, "extent 0 ", "extent ");
+	free(text);
+	rig_close(&r);
+}
+
+static void maps_of_what_must_not_be_written(void **state)
+{
+	const struct gpunvme_file_opts writing = { sizeof(writing), GPUNVME_FILE_WRITE, 0, 0, 0 };
+	struct gpunvme_file *file = NULL;
+	struct rig r;
+	char *text;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	debugfs("feature shared_blocks\n");
+	rig_open(&r, "cpu", 512, 0);
+	text = map_of(&r, "/fragmented");
+	assert_int_equal(gpunvme_file_map(r.dev, text, &writing, &file), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "feature"));
+	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	gpunvme_file_close(file);
+	rig_close(&r);
+	debugfs("ssv state 0\n");
+	rig_open(&r, "cpu", 512, 0);
+	refused_map(&r, text, -EBUSY, "not unmounted");
+	rig_close(&r);
+	debugfs("ssv state 3\n");
+	rig_open(&r, "cpu", 512, 0);
+	refused_map(&r, text, -EUCLEAN, "errors of its own");
+	rig_close(&r);
+	free(text);
+}
+
+static void mounts(const char *format, ...)
+{
+	va_list args;
+	FILE *f = fopen(image_path("mounts.img"), "w");
+
+	assert_non_null(f);
+	va_start(args, format);
+	vfprintf(f, format, args);
+	va_end(args);
+	fclose(f);
+}
+
+/* Lines as Documentation/filesystems/proc.rst has them (3.5): what counts is the superblock's option, not the mount's. */
+static void what_stands_still(void **state)
+{
+	const uint64_t dev = makedev(259, 3);
+
+	(void)state;
+	mounts("36 35 259:3 / /mnt ro,noatime shared:1 - ext4 /dev/nvme0n1p1 ro,errors=remount-ro\n");
+	assert_true(gnv_os_stands_still(image_path("mounts.img"), dev));
+	assert_false(gnv_os_stands_still(image_path("mounts.img"), makedev(259, 4)));
+	mounts("36 35 259:3 / /mnt ro,noatime - ext4 /dev/nvme0n1p1 rw\n");
+	assert_false(gnv_os_stands_still(image_path("mounts.img"), dev));
+	mounts("36 35 259:3 / /mnt/- ro - ext4 /dev/nvme0n1p1 ro\n37 35 259:4 / /a rw - ext4 x rw\n38 35 259:3 /x /b ro - ext4 x rw,a=b\n");
+	assert_false(gnv_os_stands_still(image_path("mounts.img"), dev));
+	mounts("36 35 259:3 / /mnt ro - xfs /dev/nvme0n1p1 ro,attr2,noquota\n"); /* XFS writes all the same */
+	assert_false(gnv_os_stands_still(image_path("mounts.img"), dev));
+	mounts("36 35 259:3 / /mnt ro - xfs /dev/nvme0n1p1 rw,norecovery\n");
+	assert_false(gnv_os_stands_still(image_path("mounts.img"), dev));
+	mounts("36 35 259:3 / /mnt ro - xfs /dev/nvme0n1p1 ro,norecovery,attr2\n");
+	assert_true(gnv_os_stands_still(image_path("mounts.img"), dev));
+	mounts("nonsense\n36 35 259:3 / /mnt ro\n");
+	assert_false(gnv_os_stands_still(image_path("mounts.img"), dev));
+	assert_false(gnv_os_stands_still(image_path("absent.img"), dev));
+}
+
+static void maps(void **state)
+{
+	struct gpunvme_file *file;
+	uint64_t bytes;
+	uint8_t *want = load("fragmented", &bytes);
+	struct rig r;
+	char *text, *edited;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu:4", 512, 0);
+	text = map_of(&r, "/fragmented");
+	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	check_reads(&r, file, want, bytes);
+	gpunvme_file_close(file);
+	refused_map(&r, "hello", -EINVAL, "no map");
+	refused_map(&r, "gpunvme-map 2\n", -EINVAL, "another version");
+	edited = strdup(text);
+	assert_non_null(edited);
+	edited[strlen(edited) - 30] = '\0';
+	refused_map(&r, edited, -EINVAL, "cut off");
+	strcpy(edited, text);
+	strstr(edited, "extent ")[8]++;
+	refused_map(&r, edited, -EINVAL, "changed after");
+	rig_close(&r);
+	debugfs("ssv mnt_count 9\n");
+	rig_open(&r, "cpu", 512, 0);
+	refused_map(&r, text, -ESTALE, "mounted for writing after");
+	rig_close(&r);
+	debugfs("feature needs_recovery\n");
+	rig_open(&r, "cpu", 512, 0);
+	refused_map(&r, text, -EBUSY, "waits to be replayed");
+	rig_close(&r);
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	refused_map(&r, text, -ESTALE, "another file system");
+	rig_close(&r);
+	run("truncate -s 6M %s", image_path("fs.img"));
+	rig_open(&r, "cpu", 512, 0);
+	refused_map(&r, text, -ERANGE, "ends behind namespace 1");
+	rig_close(&r);
+	free(edited);
+	free(text);
+	free(want);
+}
+
+/* Of XFS only the superblock is looked at. */
+static void maps_of_xfs(void **state)
+{
+	struct gpunvme_file_opts writing = GPUNVME_FILE_OPTS_INIT;
+	struct gnv_map map = { .serial = "TEST", .bytes = 1u << 20 };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file *file = NULL;
+	uint8_t head[GNV_FS_HEAD] = "XFSB";
+	struct rig r;
+	char *text;
+
+	(void)state;
+	writing.flags = GPUNVME_FILE_WRITE;
+	run("rm -f %s && truncate -s 1M %s", image_path("fs.img"), image_path("fs.img"));
+	run("printf XFSB | dd of=%s conv=notrunc status=none", image_path("fs.img"));
+	assert_int_equal(gnv_super_of(head, &map.super), 0);
+	map.file = gnv_file_new();
+	assert_non_null(map.file);
+	map.file->info.block = 4096;
+	map.file->info.bytes = 4096;
+	assert_int_equal(gnv_file_add(map.file, 0, 8192, 4096), 0);
+	assert_int_equal(gnv_map_write(&map, &text), 0);
+	gpunvme_file_close(map.file);
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_map(r.dev, text, &writing, &file), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "only be read"));
+	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
+	assert_memory_equal(info.fs, "xfs\0\0\0\0", sizeof(info.fs));
+	gpunvme_file_close(file);
+	rig_close(&r);
+	free(text);
+}
+
+/* The kernel is asked about files of this machine, whatever they lie on: nothing is made up, and what cannot be is refused. */
+static void maps_of_this_machine(void **state)
+{
+	char *text = NULL, path[300];
+	int ret;
+
+	(void)state;
+	assert_int_equal(gpunvme_map_make("/absent/file", &text), -ENOENT);
+	assert_int_equal(gpunvme_map_make("/", &text), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "no regular file"));
+	assert_int_equal(gpunvme_map_make("/proc/version", &text), -EOPNOTSUPP);
+	snprintf(path, sizeof(path), "%s/tree/plain", image_dir);
+	ret = gpunvme_map_make(path, &text); /* the folder is writable, so the file system is mounted so */
+	assert_true(ret == -EBUSY || ret == -EOPNOTSUPP);
+	assert_null(text);
+}
+
+/* ---- Damage ---- */
+
+static int count(void *ctx, const struct gpunvme_dirent *entry)
+{
+	*(uint64_t *)ctx += strlen(entry->name) + entry->bytes;
+	return 0;
+}
+
+/* Bytes of the metadata are anything: each call ends, and answers. */
+static void damaged_images(void **state)
+{
+	uint64_t random = 99, sum = 0, bytes;
+	struct gpunvme_file *file;
+	struct rig r;
+	int fd, opened = 0;
+
+	(void)state;
+	make_image("-t ext4 -b 1024 -O ^metadata_csum");
+	for (int i = 0; i < 25; i++) {
+		fd = open(image_path("fs.img"), O_RDWR);
+		assert_true(fd >= 0);
+		bytes = (uint64_t)lseek(fd, 0, SEEK_END);
+		for (int k = 0; k < 20; k++) {
+			random = random * 6364136223846793005u + 1442695040888963407u;
+			assert_int_equal(pwrite(fd, &random, 4, (off_t)(4096 + (random >> 33) % (bytes / 16))), 4);
+		}
+		close(fd);
+		rig_open(&r, "cpu", 512, 0);
+		for (int k = 0; k < 2; k++) {
+			if (!gpunvme_file_open(r.dev, k ? "/fragmented" : ODD, NULL, &file)) {
+				opened++;
+				gpunvme_file_close(file);
+			}
+		}
+		gpunvme_file_list(r.dev, "/", NULL, count, &sum);
+		rig_close(&r);
+	}
+	assert_true(opened > 0 && sum > 0); /* not all was lost at once */
+}
+
+static void ext4_of_every_kind(void **state)
+{
+	(void)state;
+	all_files("-t ext4 -b 4096 -O 64bit,metadata_csum", "cpu", 512);
+	all_files("-t ext4 -b 4096", "cpu", 4096);
+	all_files("-t ext4 -b 1024 -O ^metadata_csum,^64bit", "cpu", 512);
+	all_files("-t ext4 -b 2048", "cpu", 512);
+	all_files("-t ext4 -b 1024 -O bigalloc -C 16384", "cpu", 512);
+	all_files("-t ext3 -b 1024", "cpu", 512);
+	all_files("-t ext2 -b 1024", "cpu:4", 512);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ext4_of_every_kind),
+		cmocka_unit_test(writes_in_place),
+		cmocka_unit_test(files_of_another_drive),
+		cmocka_unit_test(paths_and_files_are_refused),
+		cmocka_unit_test(features_forbid_writing),
+		cmocka_unit_test(blocks_that_lead_to_themselves),
+		cmocka_unit_test(edited_maps),
+		cmocka_unit_test(maps_of_what_must_not_be_written),
+		cmocka_unit_test(what_stands_still),
+		cmocka_unit_test(maps),
+		cmocka_unit_test(maps_of_xfs),
+		cmocka_unit_test(maps_of_this_machine),
+		cmocka_unit_test(damaged_images),
+	};
+
+	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}

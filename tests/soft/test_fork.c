@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a child of fork() may do with what its parent opened: nothing, quickly, and without its parent noticing. On the controller that
+ * GPUNVME_TEST_URI names; the software controller over an image of its own when it names none.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/good.h"
+
+static char image[] = "/tmp/gpunvme-fork-XXXXXX";
+static char uri[256];
+static bool own_image;
+
+/* All that a parent can have. */
+static struct gpunvme_dev *dev;
+static struct gpunvme_gpu *gpu;
+static struct gpunvme_qp *qp;
+static struct gpunvme_mem *mem;
+static struct gpunvme_volume *vol;
+static struct gpunvme_dq dq;
+static struct gpunvme_dbuf dbuf;
+
+static int setup(void **state)
+{
+	const char *given = getenv("GPUNVME_TEST_URI");
+	int fd;
+
+	(void)state;
+	if (given) {
+		snprintf(uri, sizeof(uri), "%s", given);
+		return 0;
+	}
+	own_image = true;
+	fd = mkstemp(image);
+	snprintf(uri, sizeof(uri), "soft:%s", image);
+	return fd < 0 || ftruncate(fd, 16 << 20) || close(fd);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return own_image ? unlink(image) : 0;
+}
+
+static void open_all(void)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+
+	opts.queues = 1;
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_volume_create(&dev, 1, gpu, &opts, &vol));
+	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_map(mem, dev));
+	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
+}
+
+static void close_all(void)
+{
+	good(gpunvme_volume_destroy(vol));
+	good(gpunvme_mem_free(mem));
+	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(gpu);
+}
+
+/* The parent's device works. */
+static void works(void)
+{
+	uint32_t value;
+
+	good(gpunvme_read(&dq, &dbuf, 0, 0, 1));
+	good(gpunvme_dev_get_feature(dev, GPUNVME_FID_NUM_QUEUES, &value));
+}
+
+/* ---- In the child: exit status 0, or the line that is wrong ---- */
+
+#define IS_REFUSED(call)                                                                                                           \
+	do {                                                                                                                       \
+		if ((call) != -ECHILD || !strstr(gpunvme_errmsg(), "fork()"))                                                      \
+			return __LINE__;                                                                                           \
+	} while (0)
+
+static int call_device(void)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct gpunvme_sqe identify = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = 1 };
+	struct gpunvme_dev_opts share = GPUNVME_DEV_OPTS_INIT;
+	uint32_t value, count = 1;
+	struct gpunvme_dev *other;
+	char page[4096];
+
+	share.share = dev;
+	IS_REFUSED(gpunvme_dev_open(uri, &share, &other));
+	IS_REFUSED(gpunvme_dev_get_feature(dev, GPUNVME_FID_NUM_QUEUES, &value));
+	IS_REFUSED(gpunvme_dev_log_page(dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, page, 512));
+	IS_REFUSED(gpunvme_dev_admin(dev, &identify, page, sizeof(page), 0, NULL));
+	IS_REFUSED(gpunvme_ns_get_info(dev, 1, &ns));
+	IS_REFUSED(gpunvme_ns_list(dev, &value, &count));
+	IS_REFUSED(gpunvme_dev_reset(dev));
+	return 0;
+}
+
+static int call_queue(void)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_dq view;
+	struct gpunvme_qp *other;
+
+	IS_REFUSED(gpunvme_qp_create(dev, gpu, NULL, &other));
+	IS_REFUSED(gpunvme_qp_view(qp, NULL, &view));
+	IS_REFUSED(gpunvme_qp_get_info(qp, &info));
+	IS_REFUSED(gpunvme_qp_stop(qp, 1));
+	IS_REFUSED(gpunvme_qp_recover(qp));
+	IS_REFUSED(gpunvme_qp_release_old(qp));
+	IS_REFUSED(gpunvme_qp_destroy(qp));
+	return 0;
+}
+
+static int call_memory(void)
+{
+	struct gpunvme_dvbuf dvbuf;
+	struct gpunvme_dbuf buf;
+	struct gpunvme_mem *other;
+
+	IS_REFUSED(gpunvme_mem_alloc(gpu, 4096, NULL, &other));
+	IS_REFUSED(gpunvme_mem_map(mem, dev));
+	IS_REFUSED(gpunvme_mem_unmap(mem, dev));
+	IS_REFUSED(gpunvme_mem_dbuf(mem, dev, &buf));
+	IS_REFUSED(gpunvme_volume_map(vol, mem, &dvbuf));
+	IS_REFUSED(gpunvme_volume_unmap(vol, mem));
+	IS_REFUSED(gpunvme_volume_stop(vol, 1));
+	IS_REFUSED(gpunvme_volume_recover(vol));
+	IS_REFUSED(gpunvme_volume_release_old(vol));
+	IS_REFUSED(gpunvme_mem_free(mem));
+	return 0;
+}
+
+static int close_in_child(void)
+{
+	IS_REFUSED(gpunvme_volume_destroy(vol));
+	IS_REFUSED(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(gpu);
+	return 0;
+}
+
+/* No descriptor is left that leads to an image, a ring or a device. Sanitizers' malloc() may hang here: the fork was at any moment. */
+static int holds_nothing(void)
+{
+	static const char *const what[] = { "io_uring", "vfio", "iommu", "gpunvme-fork" };
+	char path[64], link[256];
+	unsigned seen = 0;
+	ssize_t n;
+
+	for (unsigned fd = 0; fd < 1024; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%u", fd);
+		n = readlink(path, link, sizeof(link) - 1);
+		seen += n > 0;
+		link[n > 0 ? n : 0] = 0;
+		for (unsigned i = 0; i < 4; i++)
+			if (strncmp(link, "/sys/", 5) && strstr(link, what[i])) { /* a folder of sysfs, being read, holds no device */
+				fprintf(stderr, "a child has %s\n", link);
+				return __LINE__;
+			}
+	}
+	return seen ? 0 : __LINE__;
+}
+
+/* And no mapping: it would keep the device open as a descriptor does. */
+static int maps_nothing(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	int ret = 0;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "vfio") || strstr(line, "io_uring"))
+			ret = __LINE__;
+	return maps ? ret | fclose(maps) : __LINE__;
+}
+
+static int all_refused(void)
+{
+	int ret = call_device();
+
+	ret = ret ? ret : call_queue();
+	ret = ret ? ret : call_memory();
+	return ret ? ret : close_in_child();
+}
+
+static int exits_only(void)
+{
+	return 0;
+}
+
+/* Its own devices are the child's as any process's. */
+static int opens_its_own(void)
+{
+	char own[] = "/tmp/gpunvme-fork-XXXXXX", soft[64];
+	int fd = mkstemp(own), ret;
+
+	snprintf(soft, sizeof(soft), "soft:%s", own);
+	ret = fd < 0 || ftruncate(fd, 16 << 20) || close(fd) ? __LINE__ : gpunvme_dev_open(soft, NULL, &dev);
+	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
+	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp);
+	ret = ret ? ret : gpunvme_qp_destroy(qp);
+	ret = ret ? ret : gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	unlink(own);
+	return ret ? __LINE__ : 0;
+}
+
+/* exec() as a shell would see it. */
+static int executes(void)
+{
+	execl("/bin/sh", "sh", "-c", "ls -l /proc/self/fd | grep -E 'io_uring|vfio|iommu|gpunvme-fork' && exit 1; exit 0",
+	      (char *)NULL);
+	return __LINE__;
+}
+
+/* ---- In the parent ---- */
+
+static void run(pid_t pid, int (*child)(void))
+{
+	int status;
+
+	if (!pid) {
+		alarm(60); /* a child that hangs is ended */
+		_exit(child() ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void test_child(void **state)
+{
+	int (*const child[])(void) = { all_refused, exits_only, holds_nothing, maps_nothing, opens_its_own, executes };
+
+	(void)state;
+	open_all();
+	for (unsigned i = 0; i < sizeof(child) / sizeof(child[0]); i++) {
+		run(fork(), child[i]);
+		works();
+	}
+	close_all();
+}
+
+/* No handler of fork() runs here. */
+static void test_bare_clone(void **state)
+{
+	(void)state;
+	open_all();
+	run((pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0), all_refused);
+	works();
+	close_all();
+}
+
+static int in_shared_memory(void *child)
+{
+	alarm(60);
+	return (*(int (**)(void))child)() ? 1 : 0;
+}
+
+/* As vfork() and posix_spawn() make it: no handler, the parent's very memory, and a file table of its own. */
+static void test_shared_memory(void **state)
+{
+	int (*child)(void) = all_refused;
+	char *stack = malloc(1 << 20);
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_non_null(stack);
+	open_all();
+	pid = clone(in_shared_memory, stack + (1 << 20), CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	works();
+	close_all();
+	free(stack);
+}
+
+/* A child that sleeps keeps nothing: its parent closes, and opens again at once. */
+static void test_sleeping_child(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	open_all();
+	pid = fork();
+	while (!pid)
+		pause();
+	close_all();
+	for (unsigned i = 0; i < 3; i++) {
+		open_all();
+		works();
+		close_all();
+	}
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static bool stop;
+
+static void *open_and_close(void *arg)
+{
+	struct gpunvme_dev *one;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		if (!gpunvme_dev_open(arg, NULL, &one))
+			gpunvme_dev_close(one);
+	return NULL;
+}
+
+/* fork() at any moment of another thread's opening and closing: nothing hangs, nothing is inherited. */
+static void test_any_moment(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	stop = false;
+	assert_int_equal(pthread_create(&thread, NULL, open_and_close, uri), 0);
+	for (unsigned i = 0; i < (own_image ? 100 : 10); i++)
+		run(fork(), holds_nothing);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_child),
+		cmocka_unit_test(test_bare_clone),
+		cmocka_unit_test(test_shared_memory),
+		cmocka_unit_test(test_sleeping_child),
+		cmocka_unit_test(test_any_moment),
+	};
+
+#ifdef __SANITIZE_THREAD__
+	(void)tests, (void)setup, (void)teardown;
+	puts("skipped: the thread sanitizer does not follow the child of a process with threads");
+	return 77;
+#else
+	return cmocka_run_group_tests(tests, setup, teardown);
+#endif
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Drives that work in memory of the host (`fault=hmb:MIB`): they find there what they left, over a thousand resets, or are dead; and
+ * a wild one (`hmb-wild`) that writes around that memory, and into it when it is not its own, hits nothing else.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/drive.h"
+#include "common/good.h"
+#include "common/image.h"
+#include "nvme/hmb.h"
+#include "nvme/reset.h"
+#include "soft/soft.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define BYTES (1u << 20)
+#define BLOCK 512u
+
+static struct gpunvme_dev_info info_of(const struct gpunvme_dev *dev)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+
+	good(gpunvme_dev_get_info(dev, &info));
+	return info;
+}
+
+/* What the drive says itself. */
+static bool drive_has_it(struct gpunvme_dev *dev, uint32_t *pages)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = GPUNVME_FID_HMB };
+	static uint32_t attributes[1024];
+	uint32_t on;
+
+	good(gpunvme_dev_admin(dev, &cmd, attributes, sizeof(attributes), 0, &on));
+	*pages = attributes[0];
+	return on;
+}
+
+static void test_given(void **state)
+{
+	static const struct {
+		const char *keys;
+		uint64_t asked, used;
+	} cases[] = {
+		{ "ro=0", 0, 0 },
+		{ "fault=hmb:16", 16 * MIB, 16 * MIB },
+		{ "fault=hmb:16&hmb=0", 16 * MIB, 0 },
+		{ "fault=hmb:16&hmb=7", 16 * MIB, 7 * MIB },
+		{ "fault=hmb:16&hmb=3", 16 * MIB, 0 }, /* it needs 4 */
+		{ "fault=hmb:128", 128 * MIB, 64 * MIB },
+		{ "fault=hmb:128&hmb=100", 128 * MIB, 100 * MIB },
+		{ "fault=hmb:1&hmb=4096", 1 * MIB, 1 * MIB },
+	};
+	struct gpunvme_dev *dev;
+	uint32_t pages;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		good(open_drive(cases[i].keys, &dev));
+		assert_int_equal(info_of(dev).hmb_asked, cases[i].asked);
+		assert_int_equal(info_of(dev).hmb, cases[i].used);
+		if (cases[i].asked) {
+			assert_int_equal(drive_has_it(dev, &pages), cases[i].used != 0);
+			assert_int_equal(pages * 4096ull, cases[i].used);
+		}
+		assert_int_equal(has_logged("may be slow"), cases[i].asked && !cases[i].used && !strstr(cases[i].keys, "hmb=0"));
+		good(gpunvme_dev_close(dev));
+		assert_false(has_logged("host memory buffer"));
+	}
+	assert_int_equal(open_drive("hmb=4097", &dev), -EINVAL);
+	assert_int_equal(open_drive("hmb=x", &dev), -EINVAL);
+}
+
+/* No program gives a drive memory by hand: it would write where it likes. */
+static void test_by_hand(void **state)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_HMB, .cdw11 = 1 };
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	good(open_drive("fault=hmb:4", &dev));
+	assert_int_equal(gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL), -EPERM);
+	assert_non_null(strstr(gpunvme_errmsg(), "hmb="));
+	assert_int_equal(gpunvme_dev_set_feature(dev, GPUNVME_FID_HMB, 0), -EPERM);
+	good(gpunvme_dev_close(dev));
+}
+
+static void let_go(struct gpunvme_dev *dev)
+{
+	(void)dev;
+}
+
+static struct {
+	unsigned given, returned, taken; /* atomic: Set Features of it */
+	bool refuse;			 /* atomic */
+} seen;
+
+static enum gnv_soft_verdict watch(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+{
+	(void)ctx;
+	*status = GPUNVME_SC_INTERNAL;
+	if (cmd->opc != GPUNVME_ADMIN_SET_FEATURES || (cmd->cdw10 & 0xff) != GPUNVME_FID_HMB)
+		return GNV_SOFT_GO;
+	__atomic_fetch_add(cmd->cdw11 == 1 ? &seen.given : cmd->cdw11 ? &seen.returned : &seen.taken, 1, __ATOMIC_RELAXED);
+	return __atomic_load_n(&seen.refuse, __ATOMIC_RELAXED) ? GNV_SOFT_FAIL : GNV_SOFT_GO;
+}
+
+static void watch_features(struct gpunvme_dev *dev)
+{
+	static const struct gnv_soft_admin_fault fault = { watch, NULL };
+
+	memset(&seen, 0, sizeof(seen));
+	gnv_soft_set_admin_fault(gnv_dev_soft(dev), &fault);
+}
+
+static void test_resets(void **state)
+{
+	struct gpunvme_dev *dev;
+	uint32_t pages;
+
+	(void)state;
+	good(open_drive("fault=hmb:2", &dev));
+	watch_features(dev);
+	for (unsigned i = 0; i < 1000; i++) {
+		good(gnv_reset(dev, let_go));
+		assert_int_equal(info_of(dev).hmb, 2 * MIB);
+	}
+	assert_true(drive_has_it(dev, &pages)); /* and finds its marks, or it would be dead */
+	assert_int_equal(seen.returned, 1000);
+	assert_int_equal(seen.given, 0);
+	gnv_soft_set_stubborn(gnv_dev_soft(dev), GNV_SOFT_FAILS, false);
+	good(gnv_reset(dev, let_go)); /* by the function: it forgets */
+	assert_int_equal(seen.given, 1);
+	assert_int_equal(info_of(dev).hmb, 2 * MIB);
+	assert_true(drive_has_it(dev, &pages));
+	good(gpunvme_dev_close(dev));
+	assert_int_equal(seen.taken, 1);
+	assert_false(has_logged("host memory buffer"));
+}
+
+static void test_refused(void **state)
+{
+	struct gpunvme_dev *dev;
+	uint32_t pages;
+
+	(void)state;
+	good(open_drive("fault=hmb:2", &dev));
+	watch_features(dev);
+	__atomic_store_n(&seen.refuse, true, __ATOMIC_RELAXED);
+	good(gnv_reset(dev, let_go));
+	assert_true(has_logged("does not take the memory that it asks for"));
+	assert_int_equal(info_of(dev).hmb, 0);
+	assert_false(drive_has_it(dev, &pages));
+	__atomic_store_n(&seen.refuse, false, __ATOMIC_RELAXED);
+	good(gnv_reset(dev, let_go));
+	assert_int_equal(info_of(dev).hmb, 2 * MIB);
+	__atomic_store_n(&seen.refuse, true, __ATOMIC_RELAXED);
+	good(gpunvme_dev_close(dev)); /* it keeps it, and is stopped */
+	assert_true(has_logged("does not leave the memory"));
+}
+
+/* The played drive is no stand-in that would not notice. */
+static void test_touched(void **state)
+{
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem;
+
+	(void)state;
+	good(open_drive("fault=hmb:1", &dev));
+	mem = dev->hmb.piece[0].mem;
+	assert_int_equal(mem->len, MIB);
+	__atomic_store_n((uint64_t *)mem->cpu, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < 5000 && !has_logged("somebody else wrote"); i++)
+		usleep(1000);
+	assert_true(has_logged("somebody else wrote"));
+	assert_int_equal(gpunvme_dev_get_feature(dev, GPUNVME_FID_VWC, &(uint32_t){ 0 }), -ESHUTDOWN);
+	good(gpunvme_dev_close(dev));
+}
+
+/* ---- Wild ---- */
+
+struct job {
+	struct gpunvme_dq *dq;
+	struct gpunvme_dbuf *dbuf;
+	bool write;
+	int status;
+};
+
+static void run_job(void *arg)
+{
+	struct job *j = arg;
+
+	j->status = j->write ? gpunvme_write(j->dq, j->dbuf, 0, 0, BYTES / BLOCK) : gpunvme_read(j->dq, j->dbuf, 0, 0, BYTES / BLOCK);
+}
+
+static void move(struct gpunvme_qp *qp, struct gpunvme_dbuf *dbuf, bool write)
+{
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	struct gpunvme_dq dq;
+	struct job job = { &dq, dbuf, write, 0 };
+
+	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_cpu_launch(1, 1, run_job, &job));
+	good(job.status);
+}
+
+static void fill(unsigned char *data, unsigned round)
+{
+	for (size_t i = 0; i < BYTES; i += 8)
+		memcpy(data + i, &(uint64_t){ (i + 1) * 0x9e3779b97f4a7c15ull ^ round }, 8);
+}
+
+static void test_wild(void **state)
+{
+	static unsigned char expected[BYTES];
+	struct gpunvme_mem *mem[2]; /* one after the other: mapped before and after the drive's own */
+	struct gpunvme_dbuf dbuf[2];
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	good(open_drive("fault=hmb:4,hmb-wild", &dev));
+	assert_int_equal(info_of(dev).hmb, 4 * MIB);
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	for (unsigned i = 0; i < 2; i++) {
+		good(gpunvme_mem_alloc(gpu, BYTES, NULL, &mem[i]));
+		good(gpunvme_mem_map(mem[i], dev));
+		good(gpunvme_mem_dbuf(mem[i], dev, &dbuf[i]));
+	}
+	for (unsigned round = 0; round < 20; round++) {
+		fill(expected, round);
+		memcpy(gpunvme_mem_ptr(mem[0]), expected, BYTES);
+		move(qp, &dbuf[0], true);
+		assert_memory_equal(gpunvme_mem_ptr(mem[0]), expected, BYTES);
+		good(gpunvme_dev_reset(dev));
+		good(gpunvme_qp_release_old(qp));
+		memset(gpunvme_mem_ptr(mem[1]), 0, BYTES);
+		move(qp, &dbuf[1], false);
+		assert_memory_equal(gpunvme_mem_ptr(mem[1]), expected, BYTES);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		good(gpunvme_mem_free(mem[i]));
+	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(gpu);
+}
+
+static int setup(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	drive_make("hmb", 4 << 20);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	drive_remove();
+	return image_remove_dir(state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_given),	cmocka_unit_test(test_by_hand), cmocka_unit_test(test_resets),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_touched), cmocka_unit_test(test_wild),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

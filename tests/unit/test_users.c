@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who uses a drive, over a made-up sysfs and procfs. /dev/null and its like stand for the nodes of the drive, so that what a process
+ * "has open" is a real character device; block devices are looked at in tests/vm/guest/users.
+ */
+#include <errno.h>
+#include <gpunvme/status.h>
+
+#include "common/tree.h"
+#include "os/linux/users.h"
+
+static char proc[64];
+static const struct gnv_pci drive = { .bdf = "0000:01:00.0", .driver = "nvme" };
+
+/* A namespace in the folder of its controller. `disk` has the block device; "" is one that Linux makes none of. */
+static void put_namespace(const char *folder, const char *entry, const char *disk, const char *number, const char *nguid)
+{
+	const char *n = strrchr(entry, 'n') + 1;
+
+	put(n, "%s/%s/nsid", folder, entry);
+	if (nguid[0])
+		put(nguid, "%s/%s/nguid", folder, entry);
+	if (disk[0])
+		put(number, "class/block/%s/dev", disk);
+}
+
+static void put_controller(const char *folder, const char *name, const char *serial, const char *nqn)
+{
+	char target[256];
+
+	put(serial, "%s/serial", folder);
+	put(nqn, "%s/subsysnqn", folder);
+	snprintf(target, sizeof(target), ">%s/%s", root, folder);
+	put(target, "class/nvme/%s", name);
+}
+
+#define OWN "bus/pci/devices/0000:01:00.0/nvme/nvme0"
+#define OTHER "bus/pci/devices/0000:02:00.0/nvme/nvme1"
+
+static int make(void **state)
+{
+	assert_int_equal(tree_make(state), 0);
+	snprintf(proc, sizeof(proc), "%s/proc", root);
+	put_controller(OWN, "nvme0", "S1\n", "nqn.one\n");
+	put("1:9\n", OWN "/dev"); /* urandom */
+	put_namespace(OWN, "nvme0n1", "nvme0n1", "259:0\n", "0123\n");
+	put("1\n", "class/block/nvme0n1/nvme0n1p1/partition");
+	put("259:1\n", "class/block/nvme0n1/nvme0n1p1/dev");
+	put("1:3\n", "class/nvme-generic/ng0n1/dev"); /* null */
+	put("sleep\n", "proc/4711/comm");
+	put(">/dev/zero", "proc/4711/fd/3");
+	put("", "proc/4712/fd/nothing-yet");
+	put("", "proc/self/mountinfo");
+	put("", "proc/uptime");
+	return 0;
+}
+
+static void used(int ret, const char *says)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen = 99;
+
+	assert_int_equal(gnv_users_find(root, proc, &drive, text, &unseen), ret);
+	assert_int_equal(unseen, 0);
+	if (!strstr(text, says))
+		fail_msg("'%s' does not say '%s'", text, says);
+	if (!ret)
+		assert_string_equal(text, "");
+	assert_int_equal(gnv_users_check(root, proc, &drive), ret);
+}
+
+static void test_opened(void **state)
+{
+	(void)state;
+	used(0, "");
+	put(">/dev/null", "proc/4711/fd/12");
+	used(-EBUSY, "process 4711 (sleep) has /dev/ng0n1 open; ");
+	put("evil\x1b[2J\n", "proc/4711/comm");
+	used(-EBUSY, "process 4711 (evil?[2J) has");
+}
+
+/* Its first thread has ended: what its folder lists is nothing. */
+static void test_thread_opened(void **state)
+{
+	(void)state;
+	put("", "proc/4712/task/4712/fd/nothing-yet");
+	put(">/dev/null", "proc/4712/task/4713/fd/12");
+	used(-EBUSY, "process 4712 (?) has /dev/ng0n1 open; ");
+}
+
+static void test_controller_opened(void **state)
+{
+	(void)state;
+	put(">/dev/urandom", "proc/4711/fd/12");
+	used(-EBUSY, "process 4711 (sleep) has /dev/nvme0 open; ");
+}
+
+/* A controller without namespaces that Linux knows: only its own node counts. */
+static void test_none(void **state)
+{
+	const struct gnv_pci other = { .bdf = "0000:09:00.0" };
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	assert_int_equal(gnv_users_find(root, proc, &other, text, NULL), 0);
+	assert_string_equal(text, "");
+}
+
+static void test_mounted(void **state)
+{
+	(void)state;
+	put("23 1 259:1 / /home\\040dir rw - ext4 /dev/nvme0n1p1 rw\n", "proc/self/mountinfo");
+	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /home\\040dir; unmount");
+}
+
+/* The drive that the machine runs from, at once or through LUKS and LVM. */
+static void test_system(void **state)
+{
+	(void)state;
+	put("23 1 259:1 / / rw - ext4 /dev/nvme0n1p1 rw\n", "proc/self/mountinfo");
+	used(-EBUSY, "this machine runs from it, /dev/nvme0n1p1 is mounted on /; take another drive");
+}
+
+static void test_system_held(void **state)
+{
+	(void)state;
+	put("", "dev/block/259:1/holders/dm-0");
+	put("253:0\n", "class/block/dm-0/dev");
+	put("", "dev/block/253:0/holders/dm-1");
+	put("253:1\n", "class/block/dm-1/dev");
+	used(-EBUSY, "/dev/nvme0n1p1 is held by dm-0; ");
+	put("23 1 253:1 / /boot rw - ext4 /dev/dm-1 rw\n", "proc/self/mountinfo");
+	used(-EBUSY, "runs from it, dm-0 holds /dev/nvme0n1p1 and is mounted on /boot; take");
+}
+
+static void test_held(void **state)
+{
+	(void)state;
+	put("", "dev/block/259:0/holders/dm-3");
+	used(-EBUSY, "/dev/nvme0n1 is held by dm-3; ");
+}
+
+/* Its second controller has the same namespace, and there it is mounted. */
+static void put_twin(const char *serial, const char *nqn, const char *nguid)
+{
+	put_controller(OTHER, "nvme1", serial, nqn);
+	put_namespace(OTHER, "nvme1n5", "nvme1n5", "259:9\n", nguid);
+	put("23 1 259:9 / /srv rw - xfs /dev/nvme1n5 rw\n", "proc/self/mountinfo");
+}
+
+static void test_second_controller(void **state)
+{
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "0123\n");
+	used(-EBUSY, "/dev/nvme1n5 is mounted on /srv");
+}
+
+static void test_second_opened(void **state)
+{
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put("", "proc/self/mountinfo");
+	used(0, "");
+	put("1:5\n", "class/nvme-generic/ng1n5/dev");
+	used(-EBUSY, "process 4711 (sleep) has /dev/ng1n5 open");
+}
+
+/* Two drives of one model that Linux does not know to report garbage; and what else is not the same namespace. */
+static void test_two_drives(void **state)
+{
+	static const char *const other[][3] = {
+		{ "S2\n", "nqn.one\n", "0123\n" }, /* the model's identifier */
+		{ "S1\n", "nqn.two\n", "0123\n" },
+		{ "S1\n", "nqn.one\n", "0124\n" },
+		{ "S1\n", "nqn.one\n", "0000-00\n" }, /* has none, and another NSID */
+	};
+
+	for (unsigned i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
+		tree_remove(state);
+		make(state);
+		put_twin(other[i][0], other[i][1], other[i][2]);
+		used(0, "");
+	}
+}
+
+/* Of two identifiers one agrees: garbage in one of them. */
+static void test_one_identifier_differs(void **state)
+{
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put("aa\n", OWN "/nvme0n1/uuid");
+	used(-EBUSY, "nvme1n5");
+	put("bb\n", OTHER "/nvme1n5/uuid");
+	used(0, "");
+}
+
+/* Linux shows no identifiers of a model that reports garbage: within one subsystem the NSID is one all the same. */
+static void test_no_identifiers(void **state)
+{
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "");
+	used(0, "");
+	put("1\n", OTHER "/nvme1n5/nsid");
+	used(-EBUSY, "/dev/nvme1n5 is mounted on /srv");
+	put("S2\n", OTHER "/serial");
+	used(0, "");
+}
+
+/* With multipath there is one disk for both, and the paths are hidden. */
+static void test_multipath(void **state)
+{
+	(void)state;
+	put_controller(OTHER, "nvme1", "S1\n", "nqn.one\n");
+	put_namespace(OTHER, "nvme0c1n1", "", "", "0123\n");
+	used(0, "");
+	put("23 1 259:0 / /srv rw - xfs /dev/nvme0n1 rw\n", "proc/self/mountinfo");
+	used(-EBUSY, "/dev/nvme0n1 is mounted on /srv");
+}
+
+/* ---- Of a drive that vfio-pci has ---- */
+
+static const struct gnv_identity_ns *own_ns; /* up to an NSID of 0 */
+static unsigned asked;
+
+static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
+{
+	assert_ptr_equal(ctx, &asked);
+	asked++;
+	if (!own_ns[n].nsid)
+		return -ENOENT;
+	*ns = own_ns[n];
+	return 0;
+}
+
+static int twins(const char *serial, const char *nqn, const struct gnv_identity_ns *ns, char text[GNV_USERS_TEXT])
+{
+	struct gnv_identity said = { .nth = nth, .ctx = &asked };
+
+	snprintf(said.serial, sizeof(said.serial), "%s", serial);
+	snprintf(said.model, sizeof(said.model), "Fast Drive");
+	snprintf(said.nqn, sizeof(said.nqn), "%s", nqn);
+	own_ns = ns;
+	asked = 0;
+	return gnv_users_of_twins(root, proc, &said, text);
+}
+
+/* The kernel has its other controller: what it says of its namespaces and what sysfs says of the disks decide. */
+static void test_bound_twin(void **state)
+{
+	static const struct gnv_identity_ns one = { .nsid = 5, .nguid = { 0x01, 0x23 } }, none = { 0 };
+	const struct gnv_identity_ns same[] = { none, one, none }, *second = &same[1];
+	const struct gnv_identity_ns elsewhere[] = { { .nsid = 9, .nguid = { 0x01, 0x23 } }, none };
+	const struct gnv_identity_ns other[] = { { .nsid = 5, .nguid = { 0x01, 0x24 } }, none };
+	const struct gnv_identity_ns eui[] = { { .nsid = 9, .eui64 = { 1, 2, 3, 4, 5, 6, 7, 8 } }, none };
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "01230000-0000-0000-0000-000000000000\n");
+	assert_int_equal(twins("S1", "nqn.one", second, text), -EBUSY);
+	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv; unmount it first");
+	assert_int_equal(twins("S1", "nqn.one", elsewhere, text), -EBUSY); /* the identifier says so */
+	assert_int_equal(twins("S1", "nqn.one", other, text), 0);	   /* and so here */
+	assert_int_equal(twins("S1", "nqn.one", eui, text), 0);
+	put("01 02 03 04 05 06 07 08\n", OTHER "/nvme1n5/eui");
+	assert_int_equal(twins("S1", "nqn.one", eui, text), -EBUSY);
+	put("not an identifier\n", OTHER "/nvme1n5/nguid");
+	assert_int_equal(twins("S1", "nqn.one", other, text), -EBUSY); /* the NSID */
+}
+
+/* A controller that is of no other's subsystem is not even asked. */
+static void test_bound_stranger(void **state)
+{
+	static const struct gnv_identity_ns ns[] = { { .nsid = 5 }, { 0 } };
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "");
+	assert_int_equal(twins("S2", "nqn.one", ns, text), 0);
+	assert_int_equal(twins("S1", "nqn.two", ns, text), 0);
+	assert_int_equal(twins("", "nqn.one", ns, text), 0);
+	assert_int_equal(twins("S1", "", ns, text), 0); /* the model */
+	assert_int_equal(asked, 0);
+	put("Fast Drive      \n", OTHER "/model");
+	assert_int_equal(twins("S1", "", ns, text), -EBUSY);
+	assert_int_equal(twins("S1", "nqn.one", ns, text), -EBUSY);
+	put("", "proc/self/mountinfo");
+	assert_int_equal(twins("S1", "nqn.one", ns, text), 0);
+	put("1:5\n", "class/nvme-generic/ng1n5/dev");
+	assert_int_equal(twins("S1", "nqn.one", ns, text), -EBUSY);
+	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));
+}
+
+static void hold(int ret, const char *says)
+{
+	struct gnv_hold *held;
+
+	assert_int_equal(gnv_users_hold(root, proc, &drive, &held), ret);
+	if (!ret)
+		gnv_users_release(held);
+	else
+		assert_non_null(strstr(gpunvme_errmsg(), says));
+}
+
+/* Namespaces that Linux makes no block device of are free when nobody has their other nodes open. */
+static void test_without_block_node(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -r %s/class/block/nvme0n1", root);
+	assert_int_equal(system(command), 0);
+	used(0, "");
+	hold(0, "");
+	put(">/dev/null", "proc/4711/fd/12");
+	hold(-EBUSY, "0000:01:00.0 is in use: process 4711 (sleep) has /dev/ng0n1 open");
+}
+
+/* A block device that sysfs has and /dev has not: nobody can say that it is free. */
+static void test_no_node_in_dev(void **state)
+{
+	(void)state;
+	put_namespace(OWN, "nvme0n7777", "nvme0n7777", "259:77\n", "77\n");
+	hold(-ENOENT, "is missing from this /dev");
+}
+
+/* A user who may not look into other processes is told so. */
+static void test_unseen(void **state)
+{
+	char text[GNV_USERS_TEXT], path[256];
+	unsigned unseen = 0;
+
+	(void)state;
+	if (!geteuid()) {
+		snprintf(path, sizeof(path), "chmod 711 %s; chmod -R a+rX %s/*; chmod 0 %s/4712/fd", root, root, proc);
+		assert_int_equal(system(path), 0);
+		assert_int_equal(seteuid(65534), 0);
+	}
+	assert_int_equal(gnv_users_find(root, proc, &drive, text, &unseen), 0);
+	if (!getuid())
+		assert_int_equal(seteuid(0), 0);
+	assert_int_equal(unseen, getuid() ? 0 : 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make, tree_remove)
+		TEST(test_opened),
+		TEST(test_thread_opened),
+		TEST(test_controller_opened),
+		TEST(test_none),
+		TEST(test_mounted),
+		TEST(test_system),
+		TEST(test_system_held),
+		TEST(test_held),
+		TEST(test_second_controller),
+		TEST(test_second_opened),
+		TEST(test_two_drives),
+		TEST(test_one_identifier_differs),
+		TEST(test_no_identifiers),
+		TEST(test_multipath),
+		TEST(test_bound_twin),
+		TEST(test_bound_stranger),
+		TEST(test_without_block_node),
+		TEST(test_no_node_in_dev),
+		TEST(test_unseen),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme accept: does this drive do what this library asks of drives, and how well? Ten minutes, a line for each row, and a file
+ * in JSON for docs/drives.md. Writes only to a drive that is empty, and only with --yes.
+ */
+#include "accept.h"
+#include "blank.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const verdicts[] = { "passed", "limit", "FAILED", "skipped" };
+
+static const struct row {
+	const char *name;
+	int (*run)(struct accept *a);
+} rows[] = {
+	{ "state", row_state },		  { "formats", row_formats }, { "lists", row_lists },	    { "sizes", row_sizes },
+	{ "alignments", row_alignments }, { "edges", row_edges },     { "commands", row_commands }, { "queues", row_queues },
+	{ "depths", row_depths },	  { "abort", row_abort },     { "recover", row_recover },   { "reset", row_reset },
+	{ "rates", row_rates },		  { "stamps", row_stamps },   { "health", row_health },	    { "power", row_power },
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const struct row after_row = { "after", row_after };
+
+/* ---- A row ---- */
+
+struct watch {
+	struct accept *a;
+	struct progress bar;
+	pthread_mutex_t lock; /* of the terminal */
+	pthread_t thread;
+	int on, done;
+};
+
+static void *show_progress(void *arg)
+{
+	struct watch *w = arg;
+	const struct timespec nap = { 0, 200000000 };
+
+	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE)) {
+		pthread_mutex_lock(&w->lock);
+		progress_show(&w->bar, (uint64_t)((now_s() - w->a->start) * 10));
+		pthread_mutex_unlock(&w->lock);
+		nanosleep(&nap, NULL);
+	}
+	return NULL;
+}
+
+static void watch_start(struct watch *w, struct accept *a)
+{
+	w->a = a;
+	pthread_mutex_init(&w->lock, NULL);
+	progress_start(&w->bar, (uint64_t)(a->seconds * 10), "");
+	w->on = isatty(STDERR_FILENO) && pthread_create(&w->thread, NULL, show_progress, w) == 0;
+}
+
+static void watch_end(struct watch *w)
+{
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	if (w->on)
+		pthread_join(w->thread, NULL);
+	w->on = 0;
+	progress_end(&w->bar);
+}
+
+static void print_row(struct watch *w, const struct row *row, int verdict, const char *text)
+{
+	pthread_mutex_lock(&w->lock);
+	progress_end(&w->bar);
+	printf("%-8s %-11s %s\n", verdicts[verdict], row->name, text);
+	fflush(stdout);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* The standing queue as a row wants it, whatever the one before did to it. Return: 0 or the library's answer. */
+static int make_ready(struct accept *a)
+{
+	struct gpunvme_dev_status state = { .size = sizeof(state) };
+	int ret = gpunvme_dev_state(a->s.dev, &state);
+
+	if (!ret && state.state == GPUNVME_STATE_DEAD)
+		ret = gpunvme_dev_reset(a->s.dev);
+	if (ret)
+		return ret;
+	if (!a->qp)
+		return accept_open_queue(a, 0);
+	ret = accept_view(a, a->qp, &a->dq);
+	if (ret != -ESHUTDOWN)
+		return ret;
+	ret = gpunvme_qp_recover(a->qp);
+	if (!ret)
+		ret = gpunvme_qp_release_old(a->qp); /* else it takes the place of a queue */
+	return ret ? ret : accept_view(a, a->qp, &a->dq);
+}
+
+static void run_row(struct accept *a, struct watch *w, const struct row *row, const char **dead)
+{
+	struct json_object *figures = append_object(json_object_object_get(a->report, "rows"));
+	double start = now_s();
+	int verdict, ret = 0;
+
+	a->figures = figures;
+	put_text(figures, "name", row->name);
+	a->text[0] = '\0';
+	if (!*dead && !interrupted && row->run != row_state)
+		ret = make_ready(a);
+	if (interrupted && !*dead)
+		*dead = "interrupted";
+	if (*dead) {
+		verdict = ACCEPT_SKIPPED;
+		accept_say(a, "not asked: %s", *dead);
+	} else if (ret) {
+		verdict = accept_fail(a, "%s", why(ret));
+		*dead = "no queue works any more";
+	} else {
+		verdict = row->run(a);
+	}
+	put_text(figures, "verdict", verdicts[verdict]);
+	put_text(figures, "text", a->text);
+	put_real(figures, "seconds", now_s() - start, 3);
+	put_count(a->report, "failed",
+		  json_object_get_uint64(json_object_object_get(a->report, "failed")) + (verdict == ACCEPT_FAILED));
+	print_row(w, row, verdict, a->text);
+}
+
+static int run_rows(struct accept *a)
+{
+	struct watch w = { .done = 0 };
+	const char *dead = NULL;
+
+	put_list(a->report, "rows");
+	put_count(a->report, "failed", 0);
+	watch_start(&w, a);
+	for (size_t i = 0; i < ROWS; i++) {
+		if (rows[i].run == row_power)
+			watch_end(&w); /* it asks */
+		run_row(a, &w, &rows[i], &dead);
+	}
+	pthread_mutex_destroy(&w.lock);
+	return GO_ON;
+}
+
+static int finish_report(struct accept *a)
+{
+	uint64_t bad = json_object_get_uint64(json_object_object_get(a->report, "failed"));
+	int ret;
+
+	put_bool(a->report, "interrupted", interrupted != 0);
+	put_real(a->report, "seconds", now_s() - a->start, 1);
+	ret = accept_save(a);
+	if (ret)
+		return failed("cannot write '%s': %s", a->output, strerror(-ret));
+	printf("%" PRIu64 " of %zu rows failed; %s has it all: please send it in (docs/drives.md)\n", bad, ROWS, a->output);
+	return bad || interrupted ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* ---- May it be used? ---- */
+
+#define END MIB /* how much of each end is looked at */
+#define SMALLEST (4 * MIB)
+
+/* Reads both ends to the buffer, a page at a time, as no drive errs with that. */
+static int read_ends(struct accept *a, struct blank_end *first, struct blank_end *last)
+{
+	const uint64_t n = END / a->lba_size < a->s.ns.nblocks ? END / a->lba_size : a->s.ns.nblocks;
+	const uint64_t lba = a->s.ns.nblocks - n;
+	int status = accept_move(a, ACCEPT_READ, 0, 0, (uint32_t)n, a->page_blocks);
+
+	if (!status)
+		status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, lba, (uint32_t)n, a->page_blocks);
+	*first = (struct blank_end){ (unsigned char *)a->data, n * a->lba_size, 0 };
+	*last = (struct blank_end){ (unsigned char *)a->data + ACCEPT_BACK, n * a->lba_size, lba * a->lba_size };
+	return status;
+}
+
+static int check_blank(struct accept *a)
+{
+	struct blank_end first, last;
+	char seen[128];
+	int status = read_ends(a, &first, &last);
+
+	if (status)
+		return failed("whether %s is empty cannot be told, because it cannot be read: %s; --read-only tells what works", a->o.dev,
+			      accept_why(status));
+	if (a->overwrite || blank_check(&first, &last, a->lba_size, seen))
+		return GO_ON;
+	return failed("%s, serial %s, %s, is not empty: there is %s; take another drive, or add --overwrite to lose that",
+		      a->s.info.model, a->s.info.serial, human((double)a->s.ns.nblocks * a->lba_size), seen);
+}
+
+static int check_permission(const struct accept *a)
+{
+	if (!a->write)
+		return GO_ON;
+	if (a->s.ns.read_only || a->s.info.read_only)
+		return failed("%s is read-only: add --read-only for the rows that only read", a->o.dev);
+	if (a->o.yes)
+		return GO_ON;
+	return failed(
+		"this would overwrite %s, serial %s, %s: add --yes if that is the drive you mean, or --read-only to only read",
+		a->s.info.model, a->s.info.serial, human((double)a->s.ns.nblocks * a->s.ns.lba_size));
+}
+
+static int check_output(const struct accept *a)
+{
+	struct stat st, image;
+
+	if (stat(a->output, &st) < 0)
+		return GO_ON;
+	if (soft_stat(a->o.dev, &image) == 0 && image.st_dev == st.st_dev && image.st_ino == st.st_ino)
+		return failed("'%s' is the image itself: name another with --output", a->output);
+	if (!S_ISREG(st.st_mode))
+		return failed("'%s' is no file: name another with --output", a->output);
+	return a->replace ? GO_ON : failed("'%s' exists: add --force to replace it, or name another with --output", a->output);
+}
+
+/* ---- The whole ---- */
+
+static int inspect(struct accept *a)
+{
+	int ret = accept_prepare(a);
+
+	accept_describe(a);
+	put_bool(a->report, "read_only", !a->write);
+	a->has_smart = !gpunvme_dev_log_page(a->s.dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, &a->before, sizeof(a->before));
+	if (a->area * a->lba_size < SMALLEST / 2)
+		return failed("the namespace is too small for this: %s at least", human(SMALLEST));
+	if (a->write)
+		ret = ret ? failed("whether %s is empty cannot be told: %s; --read-only tells what works", a->o.dev, why(ret)) :
+			    check_blank(a);
+	else
+		ret = GO_ON; /* without a queue the rows tell why */
+	if (ret == GO_ON && a->write)
+		fprintf(stderr, "%s, serial %s, %s, is overwritten\n", a->s.info.model, a->s.info.serial,
+			human((double)a->s.ns.nblocks * a->s.ns.lba_size));
+	if (ret == GO_ON)
+		ret = run_rows(a);
+	return ret == GO_ON ? finish_report(a) : ret;
+}
+
+static int verify_after(struct accept *a)
+{
+	struct watch w = { .done = 0 };
+	const char *dead = NULL;
+	int ret = accept_prepare(a);
+
+	if (ret)
+		return failed("%s", why(ret));
+	put_list(a->report, "rows");
+	put_count(a->report, "failed", 0);
+	pthread_mutex_init(&w.lock, NULL);
+	progress_start(&w.bar, 0, "");
+	run_row(a, &w, &after_row, &dead);
+	pthread_mutex_destroy(&w.lock);
+	return json_object_get_uint64(json_object_object_get(a->report, "failed")) ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* Only to read, and the device is told so, too. */
+static int make_read_only(struct accept *a, char *uri, size_t room)
+{
+	const char *keys = strchr(a->o.dev, '?');
+
+	if (a->write || (keys && (strstr(keys, "?ro=1") || strstr(keys, "&ro=1"))))
+		return GO_ON;
+	if (keys && (strstr(keys, "?ro=") || strstr(keys, "&ro=")))
+		return misused("only to read does not go with a device that is opened for writing ('%s')", a->o.dev);
+	if (snprintf(uri, room, "%s%cro=1", a->o.dev, strchr(a->o.dev, '?') ? '&' : '?') >= (int)room)
+		return failed("'%s' is too long", a->o.dev);
+	a->o.dev = uri;
+	return GO_ON;
+}
+
+static int accept_drive(struct accept *a)
+{
+	char uri[4096];
+	int ret = make_read_only(a, uri, sizeof(uri));
+
+	if (ret == GO_ON && !a->after)
+		ret = check_output(a);
+	if (ret != GO_ON)
+		return ret;
+	a->start = now_s();
+	a->report = json_object_new_object();
+	put_text(a->report, "program", "gpunvme accept 0.1.0");
+	ret = accept_connect(a);
+	if (ret == GO_ON)
+		ret = check_permission(a);
+	if (ret == GO_ON)
+		ret = a->after ? verify_after(a) : inspect(a);
+	if (a->s.dev) {
+		accept_close_queue(a);
+		session_close(&a->s);
+	}
+	json_object_put(a->report);
+	return ret;
+}
+
+int verb_accept(int argc, char **argv)
+{
+	static struct accept a = { .o = SESSION_OPTS_INIT, .output = "gpunvme-accept.json" };
+	uint32_t seconds = 600;
+	const struct option_def defs[] = {
+		OPTION_DEV(&a.o),
+		{ "yes", OPTION_FLAG, &a.o.yes, 0, NULL, "do overwrite the drive" },
+		{ "read-only", OPTION_FLAG, &a.read_only, 0, NULL, "only the rows that read" },
+		{ "overwrite", OPTION_FLAG, &a.overwrite, 0, NULL, "go on although the drive is not empty" },
+		{ "seconds", OPTION_U32, &seconds, 1, "N", "how long in all (default 600)" },
+		{ "power", OPTION_FLAG, &a.power, 0, NULL, "ask for a loss of power at the end, also where there is no terminal" },
+		{ "after", OPTION_TEXT, &a.after, 0, "FILE", "only verify, after a loss of power, what FILE says was durable" },
+		{ "output", OPTION_TEXT, &a.output, 0, "FILE", "the report (default gpunvme-accept.json)" },
+		{ "force", OPTION_FLAG, &a.replace, 0, NULL, "replace the report if it exists" },
+		OPTION_VERBOSE(&a.o),
+		OPTIONS_END,
+	};
+	int ret = session_options(argc, argv,
+				  "usage: gpunvme accept URI --yes|--read-only [options]\nExamines an empty drive for ten minutes; "
+				  "a line for each row, and a report to send in.",
+				  defs, &a.o, NULL);
+
+	if (ret != GO_ON)
+		return ret;
+	if (a.read_only && (a.o.yes || a.overwrite || a.power))
+		return misused("--read-only does not go with --yes, --overwrite or --power");
+	a.write = !a.read_only && !a.after;
+	a.seconds = seconds;
+	a.run = (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
+	catch_signals();
+	return accept_drive(&a);
+}

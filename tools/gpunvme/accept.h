@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme accept, in parts: accept.c runs the rows, the other files accept_*.c have them. A row is one function. It says in one
+ * sentence what it has found (accept_say() or accept_fail()), puts figures into a->figures, leaves no queue but the standing one,
+ * and answers a verdict.
+ */
+#ifndef GPUNVME_ACCEPT_H
+#define GPUNVME_ACCEPT_H
+
+#include "stamp.h"
+#include "verbs.h"
+
+#include "common/progress.h"
+
+enum accept_verdict { ACCEPT_PASSED, ACCEPT_LIMIT, ACCEPT_FAILED, ACCEPT_SKIPPED };
+
+enum accept_op { ACCEPT_READ, ACCEPT_WRITE };
+
+struct accept {
+	struct session s; /* controller, lanes and buffer */
+	struct session_opts o;
+	struct gpunvme_qp *qp; /* the standing queue */
+	struct gpunvme_dq dq;
+	char *data;    /* the buffer; rows use all of it */
+	uint64_t area; /* blocks from 0 on that rows read and write */
+	uint32_t lba_size;
+	uint32_t page_blocks; /* that a command without a PRP list moves */
+	int write;
+	uint64_t run; /* names the stamps */
+	uint64_t generation;
+	double start, seconds; /* of the whole */
+	const char *output, *after;
+	int replace, overwrite, read_only, power;
+	uint64_t moved[2];		 /* bytes that the row of rates has read and written */
+	struct gpunvme_smart_log before; /* as it was at the start */
+	int has_smart;
+	struct json_object *report, *figures; /* the whole; of the row that runs */
+	char text[320];
+};
+
+/* The buffer: where rows put transfers, and where the same blocks are read to in the safest way, for comparison. */
+#define ACCEPT_PLACE (8 * MIB)
+#define ACCEPT_BACK (8 * MIB)
+#define ACCEPT_LARGEST (2 * MIB) /* transfer */
+
+/* ---- For rows ---- */
+
+/* The sentence of a row. Both answer what a row answers: ACCEPT_PASSED, ACCEPT_FAILED. */
+__attribute__((format(printf, 2, 3))) int accept_say(struct accept *a, const char *format, ...);
+__attribute__((format(printf, 2, 3))) int accept_fail(struct accept *a, const char *format, ...);
+
+/* The standing queue, of @depth entries (0: the default). Return: 0 or what the library answers. */
+int accept_open_queue(struct accept *a, uint32_t depth);
+void accept_close_queue(struct accept *a);
+
+/* A view of the whole namespace through @qp, with the right to write if the run has it. */
+int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq *dq);
+
+/* Controller, lanes, buffer, standing queue. Return: GO_ON or an exit code; 0 or the library's answer. */
+int accept_connect(struct accept *a);
+int accept_prepare(struct accept *a);
+
+/* Moves blocks with one lane, @step of them with one call, to or from @offset of the buffer. Return: the status. */
+int accept_move(struct accept *a, enum accept_op op, uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t step);
+
+/* What a status means, in words. */
+const char *accept_why(int status);
+
+/* The stamp of block @lba in the generation of now. */
+struct stamp accept_stamp(const struct accept *a, uint64_t lba);
+
+/* What the drive is, into the report; without its serial number, as the report is for others. */
+void accept_describe(struct accept *a);
+
+/* Writes the report as it is to its file. Return: 0 or a negative errno. */
+int accept_save(struct accept *a);
+
+/* ---- The rows ---- */
+
+int row_state(struct accept *a);
+int row_formats(struct accept *a);
+int row_lists(struct accept *a);
+int row_sizes(struct accept *a);
+int row_alignments(struct accept *a);
+int row_edges(struct accept *a);
+int row_commands(struct accept *a);
+int row_queues(struct accept *a);
+int row_depths(struct accept *a);
+int row_abort(struct accept *a);
+int row_recover(struct accept *a);
+int row_reset(struct accept *a);
+int row_rates(struct accept *a);
+int row_stamps(struct accept *a);
+int row_health(struct accept *a);
+int row_power(struct accept *a);
+
+/* `--after FILE`: was what the drive called durable there after it had lost its power? */
+int row_after(struct accept *a);
+
+#endif

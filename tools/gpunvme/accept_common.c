@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* What all rows of gpunvme accept use: the session, the standing queue, transfers, sentences, and the file of the report. */
+#include "accept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <gpunvme/device.h>
+
+/* ---- What a row says ---- */
+
+int accept_say(struct accept *a, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(a->text, sizeof(a->text), format, args);
+	va_end(args);
+	return ACCEPT_PASSED;
+}
+
+int accept_fail(struct accept *a, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(a->text, sizeof(a->text), format, args);
+	va_end(args);
+	return ACCEPT_FAILED;
+}
+
+const char *accept_why(int status)
+{
+	return gpunvme_strerror(status);
+}
+
+struct stamp accept_stamp(const struct accept *a, uint64_t lba)
+{
+	return (struct stamp){ .run = a->run, .lba = lba, .generation = a->generation };
+}
+
+int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq *dq)
+{
+	const struct gpunvme_view view = { sizeof(view), a->write ? GPUNVME_VIEW_WRITE : 0, 0, 0, 0 };
+
+	return gpunvme_qp_view(qp, &view, dq);
+}
+
+int accept_open_queue(struct accept *a, uint32_t depth)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	int ret;
+
+	opts.flags = GPUNVME_QP_STATS | GPUNVME_QP_LATENCY;
+	opts.depth = depth;
+	ret = gpunvme_qp_create(a->s.dev, a->s.gpu, &opts, &a->qp);
+	return ret ? ret : accept_view(a, a->qp, &a->dq);
+}
+
+void accept_close_queue(struct accept *a)
+{
+	gpunvme_qp_destroy(a->qp);
+	a->qp = NULL;
+}
+
+struct transfer {
+	struct accept *a;
+	enum accept_op op;
+	uint64_t offset, lba;
+	uint32_t nblocks, step;
+	int status;
+};
+
+static void transfer_kernel(void *arg)
+{
+	struct transfer *t = arg;
+	const struct gpunvme_dbuf *dbuf = &t->a->s.dbuf;
+
+	for (uint32_t at = 0, n; at < t->nblocks && !t->status; at += n) {
+		uint64_t offset = t->offset + (uint64_t)at * t->a->lba_size;
+
+		n = t->nblocks - at < t->step ? t->nblocks - at : t->step;
+		t->status = t->op == ACCEPT_WRITE ? gpunvme_write(&t->a->dq, dbuf, offset, t->lba + at, n)
+						  : gpunvme_read(&t->a->dq, dbuf, offset, t->lba + at, n);
+	}
+}
+
+int accept_move(struct accept *a, enum accept_op op, uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t step)
+{
+	struct transfer t = { a, op, offset, lba, nblocks, step, 0 };
+	int ret = gpunvme_cpu_launch(1, 1, transfer_kernel, &t);
+
+	return ret ? ret : t.status;
+}
+
+/* ---- The session ---- */
+
+int accept_connect(struct accept *a)
+{
+	int ret = session_open(&a->s, &a->o);
+
+	if (ret != GO_ON)
+		return ret;
+	a->lba_size = a->s.ns.lba_size;
+	a->page_blocks = a->s.info.page_size > a->lba_size ? a->s.info.page_size / a->lba_size : 1;
+	a->area = a->s.ns.nblocks / 2;
+	if (a->area > ACCEPT_PLACE / a->lba_size)
+		a->area = ACCEPT_PLACE / a->lba_size;
+	return session_open_gpu(&a->s, &a->o);
+}
+
+int accept_prepare(struct accept *a)
+{
+	int ret = session_buffer(&a->s, 2 * ACCEPT_PLACE);
+
+	if (ret != GO_ON)
+		return -ENOMEM;
+	a->data = gpunvme_mem_ptr(a->s.mem);
+	return accept_open_queue(a, 0);
+}
+
+/* ---- The report ---- */
+
+void accept_describe(struct accept *a)
+{
+	const struct gpunvme_dev_info *d = &a->s.info;
+	struct json_object *drive = put_object(a->report, "drive");
+	struct gpunvme_pci_info pci = { .size = sizeof(pci) };
+	struct utsname host;
+	char version[32];
+
+	snprintf(version, sizeof(version), "%u.%u.%u", d->vs >> 16, d->vs >> 8 & 0xff, d->vs & 0xff);
+	put_text(drive, "model", d->model);
+	put_text(drive, "firmware", d->firmware);
+	put_text(drive, "version", version);
+	put_count(drive, "vendor", d->vid);
+	for (unsigned n = 0; !strncmp(d->transport, "vfio", 4) && !gpunvme_pci_get_info(n, &pci); n++)
+		if (!strcmp(pci.address, d->address)) {
+			put_count(drive, "device", pci.device);
+			put_text(drive, "link_speed", pci.link_speed);
+			put_count(drive, "link_width", pci.link_width);
+		}
+	put_text(drive, "transport", d->transport);
+	put_count(drive, "bytes", a->s.ns.nblocks * a->s.ns.lba_size);
+	put_count(drive, "lba_size", a->s.ns.lba_size);
+	put_count(drive, "max_transfer", d->max_transfer);
+	put_count(drive, "max_depth", d->max_depth);
+	put_count(drive, "queues", d->queues);
+	put_text(drive, "lists", d->lists);
+	put_text(drive, "quirks", d->quirks);
+	if (uname(&host) == 0) {
+		put_text(a->report, "kernel", host.release);
+		put_text(a->report, "machine", host.machine);
+	}
+}
+
+/* Only then does a loss of power leave the new name. @path is changed. */
+static int sync_folder(char *path)
+{
+	const int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int ret = fd < 0 || fsync(fd) ? -errno : 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* A new file takes the place of the old one in one step: the power may go while it is written. */
+int accept_save(struct accept *a)
+{
+	const char *text = json_object_to_json_string_ext(a->report, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+	char part[4096];
+	FILE *f;
+	int fd, ok;
+
+	if (snprintf(part, sizeof(part), "%s.XXXXXX", a->output) >= (int)sizeof(part))
+		return -ENAMETOOLONG;
+	fd = mkostemp(part, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	f = fdopen(fd, "w");
+	ok = f && fprintf(f, "%s\n", text) > 0 && fflush(f) == 0 && fchmod(fd, 0644) == 0 && fsync(fd) == 0;
+	ok = (f ? fclose(f) : close(fd)) == 0 && ok;
+	if (ok && rename(part, a->output) == 0)
+		return sync_folder(part);
+	ok = errno;
+	unlink(part);
+	return -ok;
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rows about data: what one command moves, from where to where. Each transfer is compared with the same blocks moved a page at a
+ * time, for which no drive needs a PRP list; those that were written bear stamps, so that a block in the wrong place says so.
+ */
+#include "accept.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <gpunvme/device.h>
+
+#define UNTOUCHED 0xee
+#define GUARD 64     /* bytes on either side of a transfer that must stay as they were */
+#define LEAST (256 * KIB) /* of the largest transfer */
+#define LONG 1048576 /* a transfer that is not made from everywhere */
+#define SIZES(list) (sizeof(list) / sizeof((list)[0]))
+
+/* ---- One transfer ---- */
+
+/* Two commands of the drive, within what is worth its time. */
+static uint32_t largest(const struct accept *a)
+{
+	uint64_t blocks = 2ull * a->dq.max_blocks;
+
+	if (blocks < LEAST / a->lba_size)
+		blocks = LEAST / a->lba_size;
+	if (blocks > ACCEPT_LARGEST / a->lba_size)
+		blocks = ACCEPT_LARGEST / a->lba_size;
+	return (uint32_t)(blocks < a->area ? blocks : a->area);
+}
+
+static int differ(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
+{
+	const char *got = a->data + offset, *right = a->data + ACCEPT_BACK;
+	char is[96], should[96];
+	uint32_t i = 0;
+
+	while (i < nblocks - 1 && !memcmp(got + (size_t)i * a->lba_size, right + (size_t)i * a->lba_size, a->lba_size))
+		i++;
+	got += (size_t)i * a->lba_size;
+	right += (size_t)i * a->lba_size;
+	return accept_fail(
+		a, "%u blocks from %" PRIu64 " on, to byte %" PRIu64 " of a page: where block %" PRIu64 " should be (%s) is %s",
+		nblocks, lba, offset % a->s.info.page_size, lba + i, stamp_tell(right, a->lba_size, a->run, should),
+		stamp_tell(got, a->lba_size, a->run, is));
+}
+
+static int broke(struct accept *a, const char *what, uint64_t lba, uint32_t nblocks, int status)
+{
+	return accept_fail(a, "%s of %u blocks from %" PRIu64 " on: %s", what, nblocks, lba, accept_why(status));
+}
+
+/* Writes the blocks with one call, and sees them on the drive by the safe way. */
+static int check_write(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
+{
+	struct stamp stamp;
+	char text[96];
+	uint64_t bad;
+	int status;
+
+	a->generation++;
+	stamp = accept_stamp(a, lba);
+	stamp_fill(a->data + offset, a->lba_size, &stamp, nblocks);
+	status = accept_move(a, ACCEPT_WRITE, offset, lba, nblocks, nblocks);
+	if (status)
+		return broke(a, "a write", lba, nblocks, status);
+	status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, lba, nblocks, a->page_blocks);
+	if (status)
+		return broke(a, "a read, page by page,", lba, nblocks, status);
+	bad = stamp_check(a->data + ACCEPT_BACK, a->lba_size, &stamp, nblocks);
+	if (bad == nblocks)
+		return ACCEPT_PASSED;
+	return accept_fail(
+		a, "block %" PRIu64 " after a write of %u from %" PRIu64 " on, from byte %" PRIu64 " of a page: there is %s",
+		lba + bad, nblocks, lba, offset % a->s.info.page_size,
+		stamp_tell(a->data + ACCEPT_BACK + bad * a->lba_size, a->lba_size, a->run, text));
+}
+
+static int is_untouched(const char *bytes)
+{
+	for (int i = 0; i < GUARD; i++)
+		if ((unsigned char)bytes[i] != UNTOUCHED)
+			return 0;
+	return 1;
+}
+
+/* Reads the blocks with one call, and compares with what the safe way has brought. */
+static int check_read(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
+{
+	const size_t len = (size_t)nblocks * a->lba_size;
+	char *to = a->data + offset;
+	int status;
+
+	memset(to - (offset < GUARD ? 0 : GUARD), UNTOUCHED, len + 2 * GUARD - (offset < GUARD ? GUARD : 0));
+	status = accept_move(a, ACCEPT_READ, offset, lba, nblocks, nblocks);
+	if (status)
+		return broke(a, "a read", lba, nblocks, status);
+	if (memcmp(to, a->data + ACCEPT_BACK, len) != 0)
+		return differ(a, lba, nblocks, offset);
+	if (!is_untouched(to + len) || (offset >= GUARD && !is_untouched(to - GUARD)))
+		return accept_fail(
+			a, "a read of %u blocks from %" PRIu64 " on, to byte %" PRIu64 " of a page, wrote beside its buffer",
+			nblocks, lba, offset % a->s.info.page_size);
+	return ACCEPT_PASSED;
+}
+
+static int check(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
+{
+	int ret = ACCEPT_PASSED, status = 0;
+
+	if (a->write)
+		ret = check_write(a, lba, nblocks, offset);
+	else
+		status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, lba, nblocks, a->page_blocks);
+	if (status)
+		return broke(a, "a read, page by page,", lba, nblocks, status);
+	return ret == ACCEPT_PASSED ? check_read(a, lba, nblocks, offset) : ret;
+}
+
+static const char *how(const struct accept *a)
+{
+	return a->write ? "written and read" : "read";
+}
+
+/* ---- What the drive says of itself ---- */
+
+int row_state(struct accept *a)
+{
+	static const char *const words[] = { "ok", "limit", "FAILED", "skipped" };
+	struct json_object *list = put_list(a->figures, "checks");
+	struct gpunvme_check check[GPUNVME_MAX_CHECKS];
+	unsigned n = GPUNVME_MAX_CHECKS;
+	int worst = ACCEPT_PASSED, ret = gpunvme_doctor_drive(a->s.dev, check, &n);
+
+	if (ret)
+		return accept_fail(a, "%s", why(ret));
+	accept_say(a, "it has nothing to complain of");
+	for (unsigned i = 0; i < n; i++) {
+		const int is = check[i].verdict == GPUNVME_VERDICT_FAILED  ? ACCEPT_FAILED
+			       : check[i].verdict == GPUNVME_VERDICT_LIMIT ? ACCEPT_LIMIT
+									   : ACCEPT_PASSED;
+		struct json_object *one = append_object(list);
+
+		put_text(one, "name", check[i].name);
+		put_text(one, "verdict", words[check[i].verdict & 3]);
+		put_text(one, "reason", check[i].reason);
+		if (is <= worst)
+			continue;
+		worst = is;
+		accept_say(a, "%s%s%s", check[i].reason, *check[i].remedy ? "; " : "", check[i].remedy);
+	}
+	return worst;
+}
+
+static void put_format(struct accept *a, struct json_object *list, const struct gpunvme_lbaf *f, int in_use)
+{
+	struct json_object *one = append_object(list);
+	const size_t at = strlen(a->text);
+
+	put_count(one, "lba_size", 1ull << (f->lbads & 31));
+	put_count(one, "metadata", f->ms);
+	put_count(one, "relative_performance", f->rp & 3);
+	put_bool(one, "in_use", in_use);
+	snprintf(a->text + at, sizeof(a->text) - at, "%s%u", at ? ", " : "", 1u << (f->lbads & 31));
+	if (f->ms)
+		snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), "+%u", f->ms);
+	if (in_use)
+		snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " (in use)");
+}
+
+/* Reads which there are; formatting is not for this program. */
+int row_formats(struct accept *a)
+{
+	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = a->s.ns.nsid };
+	struct json_object *list = put_list(a->figures, "formats");
+	struct gpunvme_id_ns id;
+	unsigned now;
+	int ret = gpunvme_dev_admin(a->s.dev, &cmd, &id, sizeof(id), 0, NULL);
+
+	if (ret)
+		return accept_fail(a, "%s", why(ret));
+	now = (id.flbas & GPUNVME_FLBAS_INDEX_LOW) | (id.nlbaf_0b > 15 ? (id.flbas & GPUNVME_FLBAS_INDEX_HIGH) >> 1 : 0);
+	for (unsigned i = 0; i <= id.nlbaf_0b && i < 64; i++)
+		if (id.lbaf[i].lbads)
+			put_format(a, list, &id.lbaf[i], i == now);
+	put_count(a->figures, "write_step", a->s.ns.write_step);
+	put_count(a->figures, "write_best", a->s.ns.write_best);
+	put_count(a->figures, "boundary", a->s.ns.boundary);
+	put_count(a->figures, "atomic", a->s.ns.atomic);
+	put_count(a->figures, "atomic_power", a->s.ns.atomic_power);
+	snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " bytes");
+	return ACCEPT_PASSED;
+}
+
+/* ---- Transfers ---- */
+
+/* The list of a transfer from page p of the buffer begins 8 (p + 1) bytes into a page. */
+int row_lists(struct accept *a)
+{
+	static const uint32_t from[] = { 0, 2, 7, 23, 31, 62, 63, 127, 253, 254, 255, 256, 500, 508, 510, 511, 512 };
+	static const uint32_t pages[] = { 3, 4, 5, 33, 257 };
+	const uint32_t page = a->s.info.page_size;
+	unsigned n = 0;
+	int ret = ACCEPT_PASSED;
+
+	for (size_t i = 0; i < SIZES(from); i++)
+		for (size_t k = 0; k < SIZES(pages) && ret == ACCEPT_PASSED && !interrupted; k++) {
+			const uint64_t bytes = (uint64_t)pages[k] * page, offset = (uint64_t)from[i] * page;
+
+			if (bytes > (uint64_t)largest(a) * a->lba_size || offset + bytes + GUARD > ACCEPT_PLACE ||
+			    (bytes >= LONG && i % 4))
+				continue;
+			ret = check(a, (i * 3) % (a->area - bytes / a->lba_size + 1), (uint32_t)(bytes / a->lba_size), offset);
+			n++;
+		}
+	if (ret != ACCEPT_PASSED)
+		return ret;
+	put_text(a->figures, "lists", a->s.info.lists);
+	put_count(a->figures, "transfers", n);
+	accept_say(a, "%u transfers %s through lists all over a page; the drive gets \"%s\"", n, how(a), a->s.info.lists);
+	return strcmp(a->s.info.lists, "any") ? ACCEPT_LIMIT : ACCEPT_PASSED;
+}
+
+/* Every power of two, one less, one more. */
+int row_sizes(struct accept *a)
+{
+	const uint32_t most = largest(a);
+	unsigned n = 0;
+	int ret = ACCEPT_PASSED;
+
+	for (uint64_t size = 1; size <= most; size *= 2)
+		for (uint64_t blocks = size > 1 ? size - 1 : 1; blocks <= size + 1 && blocks <= most; blocks++) {
+			ret = check(a, (n * 5) % (a->area - blocks + 1), (uint32_t)blocks, 0);
+			if (ret != ACCEPT_PASSED || interrupted)
+				return ret;
+			n++;
+		}
+	ret = check(a, 0, most < a->dq.max_blocks ? most : a->dq.max_blocks, 0);
+	put_count(a->figures, "largest_command", (uint64_t)a->dq.max_blocks * a->lba_size);
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "%u sizes up to %u blocks %s; %u blocks are the most for one command", n + 1, most, how(a),
+			   a->dq.max_blocks);
+	return ret;
+}
+
+/* A buffer may begin at every multiple of 4 bytes. */
+int row_alignments(struct accept *a)
+{
+	static const uint32_t at[] = { 4, 8, 12, 60, 64, 128, 508, 512, 516, 1024, 2044, 2048, 3072, 4092 };
+	static const uint32_t bytes[] = { 512, 4096, 8192, 16384, 65536, 1048576 };
+	unsigned n = 0;
+	int ret = ACCEPT_PASSED;
+
+	for (size_t i = 0; i < SIZES(at); i++)
+		for (size_t k = 0; k < SIZES(bytes) && !interrupted; k++) {
+			const uint32_t blocks = bytes[k] < a->lba_size ? 1 : bytes[k] / a->lba_size;
+
+			if (blocks > largest(a) || (bytes[k] >= LONG && i % 4))
+				continue;
+			ret = check(a, (i * 7) % (a->area - blocks + 1), blocks, a->s.info.page_size * i + at[i]);
+			if (ret != ACCEPT_PASSED)
+				return ret;
+			n++;
+		}
+	accept_say(a, "%u transfers %s, from %zu places in a page, 4 bytes the smallest", n, how(a), SIZES(at));
+	return ret;
+}
+
+/* The last block, and what ends with it. */
+int row_edges(struct accept *a)
+{
+	static const uint32_t blocks[] = { 1, 2, 7, 8, 9, 64 };
+	int ret = ACCEPT_PASSED;
+
+	for (size_t i = 0; i < SIZES(blocks) && ret == ACCEPT_PASSED; i++)
+		if (blocks[i] <= largest(a))
+			ret = check(a, a->s.ns.nblocks - blocks[i], blocks[i], 0);
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "%s up to the last block, %" PRIu64, how(a), a->s.ns.nblocks - 1);
+	return ret;
+}
+
+/* ---- Other commands ---- */
+
+struct commands {
+	struct accept *a;
+	uint64_t lba;
+	uint32_t nblocks;
+	int flush, zero; /* statuses */
+};
+
+static void commands_kernel(void *arg)
+{
+	struct commands *c = arg;
+
+	c->flush = gpunvme_flush(&c->a->dq);
+	c->zero = c->a->write ? gpunvme_write_zeroes(&c->a->dq, c->lba, c->nblocks) : -GPUNVME_EROFS;
+}
+
+/* The middle of blocks that bear stamps is set to zero: the middle is, and nothing else. */
+static int check_zeroes(struct accept *a, const struct commands *c)
+{
+	const uint32_t around = c->nblocks, all = 3 * around;
+	const struct stamp first = accept_stamp(a, c->lba - around), last = accept_stamp(a, c->lba + around);
+	char text[96];
+	int status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, c->lba - around, all, a->page_blocks);
+
+	if (status)
+		return broke(a, "a read, page by page,", c->lba - around, all, status);
+	for (uint32_t i = 0; i < around; i++) {
+		const char *block = a->data + ACCEPT_BACK + (size_t)(around + i) * a->lba_size;
+
+		if (strcmp(stamp_tell(block, a->lba_size, a->run, text), "zeroes") != 0)
+			return accept_fail(a, "Write Zeroes says that it succeeded, but block %" PRIu64 " is %s", c->lba + i,
+					   stamp_tell(block, a->lba_size, a->run, text));
+	}
+	if (stamp_check(a->data + ACCEPT_BACK, a->lba_size, &first, around) == around &&
+	    stamp_check(a->data + ACCEPT_BACK + (size_t)2 * around * a->lba_size, a->lba_size, &last, around) == around)
+		return ACCEPT_PASSED;
+	return accept_fail(a, "Write Zeroes of %u blocks from %" PRIu64 " on has changed blocks beside them", around, c->lba);
+}
+
+/* Read and Write are in all other rows. Compare is no command of lanes; what a deallocated block reads as is the drive's to say. */
+int row_commands(struct accept *a)
+{
+	const uint32_t around = a->area / 4 < 40 ? (uint32_t)(a->area / 4) : 40;
+	struct commands c = { a, around, around, 0, 0 };
+	const char *zeroes = a->write ? "write zeroes" : "write zeroes not asked";
+	int ret = a->write ? check_write(a, 0, 3 * around, 0) : ACCEPT_PASSED;
+
+	if (ret == ACCEPT_PASSED && gpunvme_cpu_launch(1, 1, commands_kernel, &c))
+		ret = accept_fail(a, "no lane could be started");
+	if (ret != ACCEPT_PASSED)
+		return ret;
+	if (c.flush)
+		return accept_fail(a, "a flush: %s", accept_why(c.flush));
+	if (c.zero == -GPUNVME_EOPNOTSUPP)
+		zeroes = "no write zeroes";
+	else if (a->write)
+		ret = c.zero ? broke(a, "write zeroes", c.lba, c.nblocks, c.zero) : check_zeroes(a, &c);
+	put_bool(a->figures, "write_zeroes", a->write && !c.zero);
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "%s, flush, %s", a->write ? "read, write" : "read", zeroes);
+	return ret;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows about queues: how many, how deep, full, aborted, recovered and reset under I/O; and the long run over all blocks. */
+#include "accept_churn.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gpunvme/device.h>
+
+#define EACH 32 /* commands on each queue */
+#define FEW 4	/* lanes on one queue */
+#define ROUNDS 3
+#define SLOTS 64 /* of the buffer, that the commands of a full queue share */
+#define IN_FLIGHT 16
+#define DEEPEST 65536u
+
+/* ---- How many ---- */
+
+struct queues {
+	struct gpunvme_qp **qp;
+	struct gpunvme_dq *dq;
+	uint32_t count;
+};
+
+static void close_queues(struct queues *q)
+{
+	for (uint32_t i = 0; q->qp && i < q->count; i++)
+		gpunvme_qp_destroy(q->qp[i]);
+	free(q->qp);
+	free(q->dq);
+}
+
+/* All that are left beside the standing one. */
+static int open_queues(struct accept *a, struct queues *q)
+{
+	int ret = 0;
+
+	q->count = a->s.info.queues - 1;
+	q->qp = calloc(q->count + 1, sizeof(struct gpunvme_qp *));
+	q->dq = calloc(q->count + 1, sizeof(*q->dq));
+	if (!q->qp || !q->dq)
+		return accept_fail(a, "no memory for %u queues", q->count);
+	for (uint32_t i = 0; i < q->count && !ret; i++) {
+		ret = gpunvme_qp_create(a->s.dev, a->s.gpu, NULL, &q->qp[i]);
+		if (!ret)
+			ret = accept_view(a, q->qp[i], &q->dq[i]);
+		if (ret)
+			return accept_fail(a, "queue %u of %u: %s", i + 2, q->count + 1, why(ret));
+	}
+	return ACCEPT_PASSED;
+}
+
+static int use_queues(struct accept *a, const struct queues *q)
+{
+	struct churn *c = churn_open(a, q->count + 1);
+	int ret;
+
+	if (!c)
+		return ACCEPT_FAILED;
+	for (uint32_t i = 1; i < churn_lanes(c); i++)
+		churn_use(c, i, &q->dq[i - 1]);
+	ret = churn_run(c, EACH, 0, NULL);
+	if (ret == ACCEPT_PASSED)
+		ret = churn_verify(c);
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "%u queue pairs at once, %u commands on each of %u", q->count + 1, EACH, churn_lanes(c));
+	churn_close(c);
+	return ret;
+}
+
+int row_queues(struct accept *a)
+{
+	struct queues q = { NULL, NULL, 0 };
+	int ret = open_queues(a, &q);
+
+	if (ret == ACCEPT_PASSED)
+		ret = use_queues(a, &q);
+	put_count(a->figures, "queues", a->s.info.queues);
+	close_queues(&q);
+	return ret;
+}
+
+/* ---- How deep, and full ---- */
+
+struct fill {
+	struct accept *a;
+	struct gpunvme_req *req;
+	uint64_t filled; /* the most commands that were in flight or unclaimed */
+	uint32_t passes;
+	int status;
+};
+
+/* Reads of one page each until the queue takes no more, then waits for all; the rings turn over. */
+static void fill_kernel(void *arg)
+{
+	struct fill *f = arg;
+	const struct accept *a = f->a;
+	const uint64_t bytes = (uint64_t)a->page_blocks * a->lba_size;
+
+	for (uint32_t pass = 0; pass < f->passes && !f->status; pass++) {
+		uint32_t n = 0;
+		int status = 0;
+
+		while (!status && n < a->dq.cids) {
+			const uint64_t slot = n % SLOTS;
+
+			status = gpunvme_submit_read(&a->dq, &a->s.dbuf, slot * bytes, slot * a->page_blocks % a->area,
+						     a->page_blocks, &f->req[n]);
+			n += !status;
+		}
+		f->filled = n > f->filled ? n : f->filled;
+		f->status = status == -GPUNVME_EAGAIN ? 0 : status;
+		for (uint32_t i = 0; i < n; i++) {
+			status = gpunvme_wait(&a->dq, &f->req[i], 0);
+			f->status = f->status ? f->status : status;
+		}
+	}
+}
+
+static int fill_queue(struct accept *a, uint32_t depth)
+{
+	const uint32_t used =
+		SLOTS * a->page_blocks < a->area ? SLOTS * a->page_blocks : (uint32_t)(a->area / a->page_blocks * a->page_blocks);
+	const size_t bytes = (size_t)used * a->lba_size;
+	struct fill f = { a, calloc(a->dq.cids, sizeof(*f.req)), 0, depth < 1024 ? 3 : 1, 0 };
+	int ret = accept_move(a, ACCEPT_READ, ACCEPT_BACK, 0, used, a->page_blocks);
+
+	memset(a->data, 0xee, bytes);
+	if (!ret)
+		ret = f.req ? gpunvme_cpu_launch(1, 1, fill_kernel, &f) : -ENOMEM;
+	free(f.req);
+	if (ret || f.status)
+		return accept_fail(a, "a full queue of %u entries: %s", depth, accept_why(ret ? ret : f.status));
+	/* One entry of a ring always stays free; more than a ring are commands that have ended and were not asked for. */
+	if (f.filled < depth - 1 && f.filled < a->dq.cids)
+		return accept_fail(a, "a queue of %u entries took only %" PRIu64 " commands", depth, f.filled);
+	if (f.filled >= SLOTS && memcmp(a->data, a->data + ACCEPT_BACK, bytes) != 0)
+		return accept_fail(a, "a full queue of %u entries: its commands brought other data than commands one by one",
+				   depth);
+	return ACCEPT_PASSED;
+}
+
+int row_depths(struct accept *a)
+{
+	uint32_t most = a->s.info.max_depth < DEEPEST ? a->s.info.max_depth : DEEPEST, depth, last = 0;
+	int ret = ACCEPT_PASSED;
+
+	for (depth = 2; depth <= most && ret == ACCEPT_PASSED && !interrupted; depth *= 2) {
+		accept_close_queue(a); /* a drive may have no other */
+		ret = accept_open_queue(a, depth);
+		ret = ret ? accept_fail(a, "a queue of %u entries: %s", depth, why(ret)) : fill_queue(a, depth);
+		last = depth;
+	}
+	accept_close_queue(a);
+	put_count(a->figures, "deepest", last);
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "queues of 2 to %u entries, each filled up", last);
+	return ret;
+}
+
+/* ---- Aborted ---- */
+
+struct aborts {
+	struct accept *a;
+	uint32_t asked, done; /* commands that the drive says it has aborted; that ended so */
+	int status;
+	char why[200];
+};
+
+static int ask_abort(struct aborts *x, const struct gpunvme_req *req)
+{
+	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_ABORT, .cdw10 = x->a->dq.qid | req->cid << 16 };
+	uint32_t result = 1;
+	int ret = gpunvme_dev_admin(x->a->s.dev, &cmd, NULL, 0, 0, &result);
+
+	x->asked += !ret && !(result & 1);
+	if (ret)
+		snprintf(x->why, sizeof(x->why), "%s", why(ret));
+	return ret;
+}
+
+static void abort_kernel(void *arg)
+{
+	struct aborts *x = arg;
+	const struct accept *a = x->a;
+	const uint64_t most =
+		a->dq.max_blocks < ACCEPT_BACK / IN_FLIGHT / a->lba_size ? a->dq.max_blocks : ACCEPT_BACK / IN_FLIGHT / a->lba_size;
+	const uint32_t blocks = (uint32_t)(most < a->area ? most : a->area);
+	struct gpunvme_req req[IN_FLIGHT];
+	uint32_t n = 0;
+	int status = 0, ret = 0;
+
+	while (!status && n < IN_FLIGHT) {
+		status = gpunvme_submit_read(&a->dq, &a->s.dbuf, n * (ACCEPT_PLACE / IN_FLIGHT), 0, blocks, &req[n]);
+		n += !status;
+	}
+	for (uint32_t i = n; i-- > 0 && !ret;)
+		ret = ask_abort(x, &req[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		int end = gpunvme_wait(&a->dq, &req[i], 0);
+
+		if (end > 0 && (end & (int)GPUNVME_ST_CODE) == GPUNVME_SC_ABORT_REQUESTED)
+			x->done++;
+		else if (end)
+			x->status = end;
+	}
+	if (status && status != -GPUNVME_EAGAIN)
+		x->status = status;
+	if (ret)
+		x->status = ret;
+}
+
+/* A drive may end a command before it hears of it; then both say so. */
+int row_abort(struct accept *a)
+{
+	struct aborts x = { .a = a };
+	int ret = gpunvme_cpu_launch(1, 1, abort_kernel, &x);
+
+	put_count(a->figures, "aborted", x.done);
+	if (ret || x.status)
+		return accept_fail(a, "%s", *x.why ? x.why : accept_why(ret ? ret : x.status));
+	if (x.done != x.asked) {
+		accept_say(a, "the drive says that it has aborted %u commands, and %u ended so", x.asked, x.done);
+		return ACCEPT_LIMIT;
+	}
+	accept_say(a, "of %u reads in flight %u were aborted, the others ended well", IN_FLIGHT, x.done);
+	return ACCEPT_PASSED;
+}
+
+/* ---- Recovered and reset under I/O ---- */
+
+static int recover(struct accept *a)
+{
+	return gpunvme_qp_recover(a->qp);
+}
+
+static int reset(struct accept *a)
+{
+	return gpunvme_dev_reset(a->s.dev);
+}
+
+static int view_again(struct accept *a, struct churn *c)
+{
+	int ret = gpunvme_qp_release_old(a->qp);
+
+	if (!ret)
+		ret = accept_view(a, a->qp, &a->dq);
+	if (ret)
+		return accept_fail(a, "%s", why(ret));
+	for (uint32_t i = 0; i < churn_lanes(c); i++)
+		churn_use(c, i, &a->dq);
+	return ACCEPT_PASSED;
+}
+
+static int under_fire(struct accept *a, int (*act)(struct accept *a), const char *what)
+{
+	struct churn *c = churn_open(a, FEW);
+	int ret = c ? ACCEPT_PASSED : ACCEPT_FAILED;
+	double start = now_s();
+
+	for (int round = 0; round < ROUNDS && ret == ACCEPT_PASSED && !interrupted; round++) {
+		ret = churn_run(c, 0, 0, act);
+		if (ret == ACCEPT_PASSED)
+			ret = view_again(a, c);
+		if (ret == ACCEPT_PASSED)
+			ret = churn_verify(c);
+	}
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "%u times with %u lanes at work, %.0f ms each: %s", ROUNDS, churn_lanes(c),
+			   (now_s() - start) * 1e3 / ROUNDS, what);
+	if (c)
+		churn_close(c);
+	return ret;
+}
+
+int row_recover(struct accept *a)
+{
+	return under_fire(a, recover, "commands aborted, the queue deleted and made again; every block is right");
+}
+
+int row_reset(struct accept *a)
+{
+	return under_fire(a, reset, "the controller reset; every block is right");
+}
+
+/* ---- The long run ---- */
+
+#define VERIFY_S 2.0
+
+int row_stamps(struct accept *a)
+{
+	const double left = a->start + a->seconds - VERIFY_S - now_s(), least = a->seconds < 20 ? a->seconds / 20 : 1;
+	struct churn *c = churn_open(a, FEW);
+	int ret;
+
+	if (!c)
+		return ACCEPT_FAILED;
+	ret = churn_run(c, 0, left > least ? left : least, NULL);
+	if (ret == ACCEPT_PASSED)
+		ret = churn_verify(c);
+	put_count(a->figures, "commands", churn_done(c));
+	if (ret == ACCEPT_PASSED)
+		accept_say(a, "%" PRIu64 " %s of %s at random places, then every block: all right", churn_done(c),
+			   a->write ? "writes and reads" : "reads", human(16 * KIB));
+	churn_close(c);
+	return ret;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme extents, ls, cat: where a file lies; what a directory has, and a file's bytes, of a file system that nobody has mounted.
+ * cat reads with one lane, as a kernel on a GPU would.
+ */
+#include "verbs.h"
+
+#include "common/progress.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <gpunvme/device_file.h>
+
+#define PIECE (1 * MIB)
+#define BOUNCE (64 * KIB) /* the largest block that a namespace can have */
+
+int verb_extents(int argc, char **argv)
+{
+	const struct option_def defs[] = { OPTIONS_END };
+	const char *path = NULL;
+	char *text;
+	int ret = parse_options(argc, argv,
+				"usage: gpunvme extents FILE\nPrints where a file lies on its drive, for gpunvme_file_map(). "
+				"Its file system must be mounted read-only.",
+				defs, &path, 1);
+
+	if (ret != GO_ON)
+		return ret;
+	if (!path)
+		return misused("which file? Give its path");
+	ret = gpunvme_map_make(path, &text);
+	if (ret)
+		return failed("%s", why(ret));
+	fputs(text, stdout);
+	free(text);
+	return EXIT_DONE;
+}
+
+/* ---- On a drive ---- */
+
+struct files {
+	struct session_opts o;
+	const char *path, *map;
+	uint32_t partition;
+	struct session s;
+};
+
+#define FILES_OPTIONS(f)                                                                                                           \
+	OPTION_DEV(&(f)->o), OPTION_VERBOSE(&(f)->o),                                                                              \
+	{                                                                                                                          \
+		"partition", OPTION_U32, &(f)->partition, 1, "N",                                                                  \
+			"the partition that has the file system (default: none, the namespace has)"                                \
+	}
+
+static int open_files(int argc, char **argv, const char *usage, const struct option_def *defs, struct files *f)
+{
+	int ret = session_options(argc, argv, usage, defs, &f->o, &f->path);
+
+	if (ret != GO_ON)
+		return ret;
+	if (!f->path && !f->map)
+		return misused("which path in the file system? Give it after the URI, for example /; cat takes --map FILE in its place, too");
+	if (f->path && f->map)
+		return misused("a map is of one file: give no path with it");
+	f->o.queues = 1;
+	catch_signals();
+	return session_open(&f->s, &f->o);
+}
+
+/*
+ * A name may have any bytes; a terminal must not obey them: those below a space, DEL, and 80h to 9fh, also as U+0080 to U+009F. In
+ * the UTF-8 of other characters these stay.
+ */
+static void print_name(const char *name)
+{
+	unsigned left = 0; /* bytes that belong to the character */
+
+	for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+		const bool inner = *c >= 0x80 && *c < 0xc0;
+
+		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+			c++;
+		else if (*c >= ' ' && *c != 127 && (!inner || left)) {
+			putchar(*c);
+			left = inner ? left - 1 : *c >= 0xf0 ? 3 : *c >= 0xe0 ? 2 : *c >= 0xc0;
+			continue;
+		}
+		putchar('?');
+		left = 0;
+	}
+}
+
+static int print_entry(void *ctx, const struct gpunvme_dirent *entry)
+{
+	const time_t mtime = (time_t)entry->mtime;
+	char when[32] = "?";
+	struct tm tm;
+
+	(void)ctx;
+	if (gmtime_r(&mtime, &tm))
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
+	printf("%c %12llu %s ", "?-dl"[entry->type & 3], (unsigned long long)entry->bytes, when);
+	print_name(entry->name);
+	putchar('\n');
+	return interrupted ? -EINTR : 0;
+}
+
+int verb_ls(int argc, char **argv)
+{
+	struct files f = { .o = SESSION_OPTS_INIT };
+	const struct option_def defs[] = { FILES_OPTIONS(&f), OPTIONS_END };
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
+	int ret = open_files(argc, argv, "usage: gpunvme ls URI PATH [options]\nA directory of an unmounted ext4. Times are UTC.", defs,
+			     &f);
+
+	if (ret != GO_ON)
+		return ret;
+	opts.partition = f.partition;
+	ret = gpunvme_file_list(f.s.dev, f.path, &opts, print_entry, NULL);
+	if (ret == -EINTR)
+		ret = failed("interrupted");
+	else
+		ret = ret ? failed("%s", why(ret)) : EXIT_DONE;
+	session_close(&f.s);
+	return ret;
+}
+
+/* ---- cat ---- */
+
+struct cat {
+	struct session *s;
+	struct gpunvme_dfile file;
+	struct gpunvme_cursor cur;
+	uint64_t pos;
+	int status;
+};
+
+static GPUNVME_DEVICE void read_piece(void *arg)
+{
+	struct cat *c = (struct cat *)arg;
+
+	c->status = gpunvme_file_read(c->s->dq, &c->file, &c->cur, &c->s->dbuf, 0, c->pos, PIECE);
+}
+
+static int cat_all(struct cat *c)
+{
+	int ret = GO_ON;
+
+	c->cur.bounce = PIECE;
+	while (ret == GO_ON && c->pos < c->file.bytes) {
+		ret = session_launch(c->s, 1, read_piece, c);
+		if (ret == GO_ON && fwrite(gpunvme_mem_ptr(c->s->mem), 1, c->cur.done, stdout) != c->cur.done)
+			ret = failed("standard output: %s", strerror(errno));
+		c->pos += c->cur.done;
+		if (ret == GO_ON && c->status)
+			ret = failed("byte %llu cannot be read: %s%s", (unsigned long long)c->pos, gpunvme_strerror(c->status),
+				     remedy(c->status));
+		if (ret == GO_ON && interrupted)
+			ret = failed("interrupted");
+	}
+	return ret == GO_ON ? EXIT_DONE : ret;
+}
+
+static int cat_file(struct files *f, struct gpunvme_file *file)
+{
+	struct cat c = { .s = &f->s };
+	int ret;
+
+	ret = session_open_queues(&f->s, &f->o, 0, 0, 0);
+	if (ret == GO_ON)
+		ret = session_buffer(&f->s, PIECE + BOUNCE);
+	if (ret != GO_ON)
+		return ret;
+	ret = gpunvme_file_view(file, f->s.gpu, &c.file);
+	return ret ? failed("%s", why(ret)) : cat_all(&c);
+}
+
+static int read_map(const char *path, char **text)
+{
+	FILE *in = fopen(path, "r");
+	size_t room = 0;
+	ssize_t len;
+
+	*text = NULL;
+	if (!in)
+		return failed("%s: %s", path, strerror(errno));
+	len = getdelim(text, &room, '\0', in);
+	fclose(in);
+	return len < 0 ? failed("%s is empty, or no file: give what `gpunvme extents` has printed", path) : GO_ON;
+}
+
+/* By its map, or by its name. */
+static int find_file(struct files *f, struct gpunvme_file **file)
+{
+	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
+	char *text = NULL;
+	int ret = f->map ? read_map(f->map, &text) : GO_ON;
+
+	opts.partition = f->partition;
+	if (ret == GO_ON) {
+		ret = f->map ? gpunvme_file_map(f->s.dev, text, &opts, file) : gpunvme_file_open(f->s.dev, f->path, &opts, file);
+		ret = ret ? failed("%s", why(ret)) : GO_ON;
+	}
+	free(text);
+	return ret;
+}
+
+int verb_cat(int argc, char **argv)
+{
+	struct files f = { .o = SESSION_OPTS_INIT };
+	const struct option_def defs[] = {
+		FILES_OPTIONS(&f),
+		{ "map", OPTION_TEXT, &f.map, 0, "FILE", "what `gpunvme extents` printed of the file, instead of its path" },
+		OPTIONS_END,
+	};
+	struct gpunvme_file *file;
+	int ret = open_files(argc, argv,
+			     "usage: gpunvme cat URI PATH|--map FILE [options]\nA file of an unmounted ext4, or by its map, to standard output.",
+			     defs, &f);
+
+	if (ret != GO_ON)
+		return ret;
+	ret = find_file(&f, &file);
+	if (ret == GO_ON) {
+		ret = cat_file(&f, file);
+		gpunvme_file_close(file);
+	}
+	session_close(&f.s);
+	return ret;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme report: what somebody who is not there has to know about this machine, in one file. Each row is a command of
+ * docs/hardware.md in a process of its own, so that a fault of the GPU, a driver that hangs or a crash ends that row and no other.
+ * Nothing is written to a drive: the one row that writes has an image of its own.
+ */
+#include "verbs.h"
+
+#include "child.h"
+#include "common/progress.h"
+#include "machine.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECONDS 58.0 /* for all rows: the last may take two more to be ended */
+#define WORDS 16
+#define SERIALS 32
+#define IMAGE_BYTES (64 * MIB)
+
+struct row {
+	const char *name;
+	const char *question;
+	double seconds;
+	const char *words[WORDS]; /* behind `gpunvme`; DEV, GPU and ADDRESS stand for what they are here */
+	int no_drm;		  /* as if libdrm were not there */
+};
+
+#define GPU "--gpu", "GPU"
+#define READ "read", "DEV", GPU, "--bytes", "4K", "--verbose"
+#define BENCH "bench", "DEV", "--seconds", "1", "--json"
+
+/* As in docs/hardware.md, what is safe of it. */
+static const struct row rows[] = {
+	{ "list", "what there is, and how far from each other", 5, { "list", "--json" }, 0 },
+	{ "doctor", "what of this machine is in the way", 10, { "doctor", "ADDRESS", "--json" }, 0 },
+	{ "identify", "which controller it is", 10, { "identify", "DEV", "--json" }, 0 },
+	{ "write-image", "does the runtime load, do the kernels run", 10, { "write", "IMAGE", GPU, "--verbose", "FILE" }, 0 },
+	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },
+	{ "coherence", "is memory of the GPU seen as the CPU writes it", 5, { "coherence", "GPU", "--json" }, 0 },
+	{ "rung", "which way doorbells take, and how far queues climb", 10, { READ, "/dev/null" }, 0 },
+	{ "rung-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
+	{ "rung-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },
+	{ "litmus", "is the order kept", 15, { "litmus", "DEV", GPU, "--commands", "2000", "--verbose", "--json" }, 0 },
+	{ "latency", "one command at a time", 8, { BENCH, GPU, "--qd", "1", "--lanes", "1" }, 0 },
+	{ "rate", "many commands", 8, { BENCH, GPU }, 0 },
+	{ "rate-forward", "with doorbells that the CPU rings", 8, { BENCH, GPU, "--forward" }, 0 },
+	{ "rate-cpu", "with lanes of the CPU", 8, { BENCH, "--gpu", "cpu" }, 0 },
+	{ "again", "has everything come back", 10, { READ, "/dev/null" }, 0 },
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+struct report {
+	const char *dev, *gpu;
+	char *address; /* NULL: it is no PCI device */
+	char folder[512]; /* of the image */
+	char image[544], file[544], copy[544];
+	double end;
+	struct json_object *json;
+	char *serial[SERIALS]; /* which nobody else has to know */
+	unsigned serials;
+};
+
+/* ---- One row ---- */
+
+/* Return: its words in @argv, ended by NULL; those that mean nothing here are left out. */
+static void spell(const struct report *r, const struct row *row, const char **argv)
+{
+	const struct {
+		const char *name, *value;
+	} here[] = { { "DEV", r->dev },	    { "GPU", r->gpu },	 { "ADDRESS", r->address },
+		     { "IMAGE", r->image }, { "FILE", r->file }, { "COPY", r->copy } };
+	unsigned n = 0;
+
+	argv[n++] = "gpunvme";
+	for (unsigned i = 0; i < WORDS && row->words[i]; i++) {
+		const char *word = row->words[i];
+
+		for (size_t k = 0; k < sizeof(here) / sizeof(here[0]); k++)
+			if (!strcmp(row->words[i], here[k].name))
+				word = here[k].value;
+		if (word)
+			argv[n++] = word;
+	}
+	argv[n] = NULL;
+}
+
+/* Names that tell one drive from all others are taken out of what it says, and remembered. */
+static void hide_serials(struct report *r, struct json_object *json)
+{
+	struct json_object *serial;
+
+	if (json_object_is_type(json, json_type_array))
+		for (size_t i = 0; i < json_object_array_length(json); i++)
+			hide_serials(r, json_object_array_get_idx(json, i));
+	if (!json_object_is_type(json, json_type_object))
+		return;
+	if (json_object_object_get_ex(json, "serial", &serial)) {
+		if (r->serials < SERIALS && json_object_get_string_len(serial) > 3)
+			r->serial[r->serials++] = strdup(json_object_get_string(serial));
+		json_object_object_add(json, "serial", json_object_new_string("(not told)"));
+	}
+	json_object_object_foreach(json, name, value)
+	{
+		(void)name;
+		hide_serials(r, value);
+	}
+}
+
+static void put_lines(struct json_object *row, const char *name, char *text)
+{
+	struct json_object *list = put_list(row, name);
+	char *line, *rest;
+
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		json_object_array_add(list, json_object_new_string(line));
+}
+
+static void put_output(struct report *r, struct json_object *row, char *out, char *err)
+{
+	struct json_object *said = *out == '{' ? json_tokener_parse(out) : NULL;
+
+	if (!said && *out == '{') /* cut off: what is to be hidden in it is not known */
+		snprintf(out, 2, "?");
+	if (said) {
+		hide_serials(r, said);
+		json_object_object_add(row, "result", said);
+	} else {
+		put_lines(row, "output", out);
+	}
+	put_lines(row, "log", err);
+}
+
+static void run_row(struct report *r, const struct row *row, struct json_object *json)
+{
+	double left = r->end - now_s();
+	const char *argv[WORDS + 2];
+	struct json_object *command;
+	struct child c;
+
+	spell(r, row, argv);
+	put_text(json, "name", row->name);
+	put_text(json, "question", row->question);
+	command = put_list(json, "command");
+	if (row->no_drm)
+		json_object_array_add(command, json_object_new_string("GPUNVME_DRM_LIBRARY=/nonexistent"));
+	for (unsigned i = 0; argv[i]; i++)
+		json_object_array_add(command, json_object_new_string(argv[i]));
+	if (row->no_drm)
+		setenv("GPUNVME_DRM_LIBRARY", "/nonexistent", 1);
+	child_run(argv, left < row->seconds ? left : row->seconds, &c);
+	if (row->no_drm)
+		unsetenv("GPUNVME_DRM_LIBRARY");
+	put_text(json, "verdict", c.verdict);
+	put_real(json, "seconds", c.seconds, 2);
+	if (c.out && c.err)
+		put_output(r, json, c.out, c.err);
+	child_free(&c);
+}
+
+/* ---- The whole ---- */
+
+static int make_image(struct report *r)
+{
+	const char *tmp = getenv("TMPDIR");
+	char block[4096];
+	FILE *file;
+	int fd;
+
+	if (snprintf(r->folder, sizeof(r->folder), "%s/gpunvme-XXXXXX", tmp && *tmp ? tmp : "/tmp") >= (int)sizeof(r->folder))
+		return failed("the name of the folder %s is too long: set TMPDIR", tmp);
+	if (!mkdtemp(r->folder))
+		return failed("%s: %s; set TMPDIR to a folder that can be written to", r->folder, strerror(errno));
+	snprintf(r->image, sizeof(r->image), "%s/image", r->folder);
+	snprintf(r->file, sizeof(r->file), "%s/file", r->folder);
+	snprintf(r->copy, sizeof(r->copy), "%s/copy", r->folder);
+	fd = open(r->image, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+	file = fopen(r->file, "we");
+	for (unsigned i = 0; file && i < 256; i++) {
+		memset(block, (int)(i * 7 + 1), sizeof(block));
+		fwrite(block, sizeof(block), 1, file);
+	}
+	if (fd < 0 || ftruncate(fd, IMAGE_BYTES) || !file || fclose(file)) {
+		close(fd);
+		return failed("no space for an image in %s: set TMPDIR", r->folder);
+	}
+	close(fd);
+	memmove(r->image + 5, r->image, strlen(r->image) + 1);
+	memcpy(r->image, "soft:", 5);
+	return GO_ON;
+}
+
+static void remove_image(const struct report *r)
+{
+	unlink(r->image + 5);
+	unlink(r->file);
+	unlink(r->copy);
+	rmdir(r->folder);
+}
+
+/* Of what read-image has read. */
+static void put_comparison(const struct report *r)
+{
+	static char a[MIB], b[MIB];
+	FILE *file = fopen(r->file, "re"), *copy = fopen(r->copy, "re");
+	int same = file && copy && fread(a, sizeof(a), 1, file) == 1 && fread(b, sizeof(b), 1, copy) == 1 && !memcmp(a, b, sizeof(a));
+
+	put_bool(r->json, "image_is_the_same", same);
+	if (file)
+		fclose(file);
+	if (copy)
+		fclose(copy);
+}
+
+static void run_rows(struct report *r)
+{
+	struct json_object *list = put_list(r->json, "rows");
+	struct progress bar;
+
+	r->end = now_s() + SECONDS;
+	progress_start(&bar, ROWS, "rows");
+	for (unsigned i = 0; i < ROWS && !interrupted; i++) {
+		run_row(r, &rows[i], append_object(list));
+		progress_show(&bar, i + 1);
+	}
+	progress_end(&bar);
+}
+
+static const char *field(struct json_object *json, const char *name)
+{
+	return json_object_get_string(json_object_object_get(json, name));
+}
+
+static void print_list(FILE *file, struct json_object *list, const char *before, const char *behind)
+{
+	for (size_t i = 0; list && i < json_object_array_length(list); i++)
+		fprintf(file, "%s%s%s", before, json_object_get_string(json_object_array_get_idx(list, i)), behind);
+}
+
+static void print_pretty(FILE *file, struct json_object *json)
+{
+	if (json)
+		fprintf(file, "%s\n", json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+}
+
+static void print_row(FILE *file, struct json_object *row)
+{
+	fprintf(file, "\n== %s: %s? %s, %s s\n$", field(row, "name"), field(row, "question"), field(row, "verdict"),
+		field(row, "seconds"));
+	print_list(file, json_object_object_get(row, "command"), " ", "");
+	fprintf(file, "\n");
+	print_list(file, json_object_object_get(row, "log"), "  ", "\n");
+	print_list(file, json_object_object_get(row, "output"), "  ", "\n");
+	print_pretty(file, json_object_object_get(row, "result"));
+}
+
+static void print_all(const struct report *r, FILE *file)
+{
+	struct json_object *list = json_object_object_get(r->json, "rows");
+
+	fprintf(file, "gpunvme report: %s with %s\n", r->dev, r->gpu);
+	print_pretty(file, json_object_object_get(r->json, "machine"));
+	for (size_t i = 0; i < json_object_array_length(list); i++)
+		print_row(file, json_object_array_get_idx(list, i));
+	fprintf(file, "\n== JSON\n%s\n", json_object_to_json_string_ext(r->json, JSON_C_TO_STRING_PLAIN));
+}
+
+/* On standard output: a line for each row. */
+static void print_summary(const struct report *r)
+{
+	struct json_object *list = json_object_object_get(r->json, "rows");
+
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		struct json_object *row = json_object_array_get_idx(list, i);
+
+		printf("%-14s %-16s %6s s  %s\n", field(row, "name"), field(row, "verdict"), field(row, "seconds"), field(row, "question"));
+	}
+}
+
+/* Whole words only: somebody's serial number is "second". */
+static void blot_out(const struct report *r, char *text)
+{
+	for (unsigned i = 0; i < r->serials; i++) {
+		const size_t len = strlen(r->serial[i]);
+
+		for (char *at = text; (at = strstr(at, r->serial[i])); at += len)
+			if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[len]))
+				memset(at, 'x', len);
+	}
+}
+
+/* Never over a file that is there. */
+static int write_file(const struct report *r, const char *path)
+{
+	size_t size = 0;
+	char *text = NULL;
+	FILE *memory = open_memstream(&text, &size), *file;
+	int bad = !memory;
+
+	if (memory) {
+		print_all(r, memory);
+		bad = fclose(memory);
+	}
+	file = bad ? NULL : fopen(path, "wxe");
+	if (file) {
+		blot_out(r, text);
+		bad = fwrite(text, size, 1, file) != 1;
+		bad |= fclose(file);
+	}
+	free(text);
+	return file && !bad ? GO_ON : failed("cannot write %s: %s", path, strerror(errno));
+}
+
+/* The first GPU, where none is named. */
+static const char *choose_gpu(void)
+{
+	static struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
+
+	return gpunvme_gpu_nth(0, &gpu) || !*gpu.spec ? "cpu" : gpu.spec;
+}
+
+static int make_report(struct report *r, const char *path)
+{
+	int ret;
+
+	if (access(path, F_OK) == 0)
+		return failed("cannot write %s: %s", path, strerror(EEXIST));
+	ret = make_image(r);
+	if (ret != GO_ON)
+		return ret;
+	if (!r->dev)
+		r->dev = r->image;
+	r->json = json_object_new_object();
+	put_text(r->json, "device", r->dev);
+	put_text(r->json, "lanes", r->gpu);
+	put_machine(put_object(r->json, "machine"));
+	run_rows(r);
+	put_comparison(r);
+	ret = write_file(r, path);
+	if (ret == GO_ON) {
+		print_summary(r);
+		printf("\nall of it is in %s; look it through, and attach it to an issue\n", path);
+		ret = EXIT_DONE;
+	}
+	remove_image(r);
+	json_object_put(r->json);
+	for (unsigned i = 0; i < r->serials; i++)
+		free(r->serial[i]);
+	return ret;
+}
+
+int verb_report(int argc, char **argv)
+{
+	struct report r = { .dev = NULL };
+	const char *path = NULL;
+	char name[64];
+	time_t now = time(NULL);
+	struct tm day;
+	const struct option_def defs[] = {
+		{ "gpu", OPTION_TEXT, &r.gpu, 0, "GPU", "lanes: hsa:0, cuda:0, cpu; the first GPU otherwise" },
+		{ "output", OPTION_TEXT, &path, 0, "FILE", "the file (default gpunvme-report-TIME.txt)" },
+		OPTIONS_END,
+	};
+	int ret = parse_options(argc, argv,
+				"usage: gpunvme report [URI] [options]\nWhat works on this machine, in one file, within a minute. Writes to no drive.",
+				defs, &r.dev, 1);
+
+	if (ret != GO_ON)
+		return ret;
+	strftime(name, sizeof(name), "gpunvme-report-%Y%m%d-%H%M%S.txt", gmtime_r(&now, &day));
+	if (!r.gpu)
+		r.gpu = choose_gpu();
+	if (r.dev && strncmp(r.dev, "soft:", 5) != 0)
+		r.address = strdup(strncmp(r.dev, "pci:", 4) ? r.dev : r.dev + 4);
+	if (r.address)
+		r.address[strcspn(r.address, "?")] = '\0';
+	catch_signals();
+	ret = make_report(&r, path ? path : name);
+	free(r.address);
+	return ret;
+}

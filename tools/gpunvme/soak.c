@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme soak: does a drive, and this library, keep what was written, whatever happens in between? Rounds of CPU lanes that write,
+ * read, flush and deallocate; in every other round a queue is stopped or recovered, or the controller reset, while they run. What
+ * had ended is brought back between rounds, and at the end all that was written is read once more.
+ */
+#include "soak.h"
+
+#include "common/permission.h"
+#include "common/progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUND 64u	/* commands of a lane in a round, at most */
+#define LAST_READS 1000 /* rounds in which all blocks must have been read back at the end */
+#define STORY 8		/* commands that are told of a block which is wrong */
+
+static uint64_t sum(const struct soak *k)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < k->s.lanes; i++)
+		n += __atomic_load_n(&k->lane[i].commands, __ATOMIC_RELAXED);
+	return n;
+}
+
+static const struct soak_lane *wrong_lane(const struct soak *k)
+{
+	for (uint32_t i = 0; i < k->s.lanes; i++)
+		if (k->lane[i].wrong)
+			return &k->lane[i];
+	return NULL;
+}
+
+/* ---- What is done to lanes ---- */
+
+struct blow {
+	struct soak *k;
+	uint64_t at; /* commands after which it comes */
+	uint32_t kind, queue;
+	int ended; /* atomic: the lanes have */
+	int ret;
+	char why[320];
+};
+
+static int strike(struct blow *b)
+{
+	struct soak *k = b->k;
+	int ret;
+
+	switch (b->kind) {
+	case 0:
+		k->stops++;
+		ret = gpunvme_qp_stop(k->s.qp[b->queue], 1);
+		return ret ? ret : gpunvme_qp_stop(k->s.qp[b->queue], 0);
+	case 1:
+		k->recoveries++;
+		return gpunvme_qp_recover(k->s.qp[b->queue]);
+	default:
+		k->resets++;
+		return gpunvme_dev_reset(k->s.dev);
+	}
+}
+
+static void *blow_main(void *arg)
+{
+	struct blow *b = arg;
+	const struct timespec nap = { 0, 200000 };
+
+	while (sum(b->k) < b->at && !__atomic_load_n(&b->ended, __ATOMIC_ACQUIRE))
+		nanosleep(&nap, NULL);
+	b->ret = strike(b);
+	snprintf(b->why, sizeof(b->why), "%s", b->ret ? why(b->ret) : "");
+	return NULL;
+}
+
+/* Every other round, in turn. */
+static int launch(struct soak *k)
+{
+	struct blow b = { .k = k,
+			  .at = sum(k) + (uint64_t)k->share * k->s.lanes / 2,
+			  .kind = k->rounds / 2 % 3,
+			  .queue = k->rounds / 6 % k->s.queues };
+	const bool struck = !k->calm && k->share && k->rounds % 2;
+	pthread_t thread;
+	int ret;
+
+	if (struck && pthread_create(&thread, NULL, blow_main, &b))
+		return failed("no thread could be started");
+	ret = session_launch(&k->s, k->s.lanes, soak_kernel, k);
+	__atomic_store_n(&b.ended, 1, __ATOMIC_RELEASE);
+	if (struck)
+		pthread_join(thread, NULL);
+	return b.ret ? failed("after %" PRIu64 " commands: %s", sum(k), b.why) : ret;
+}
+
+/* ---- Rounds ---- */
+
+/* What a lane was told by its queue ends that queue; buffers are the lanes' again when it was recovered. */
+static int repair(struct soak *k)
+{
+	for (uint32_t q = 0; q < k->s.queues; q++) {
+		struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+		bool ended = false;
+		int ret = 0;
+
+		for (uint32_t i = q; i < k->s.lanes; i += k->s.queues) {
+			ended = ended || k->lane[i].status;
+			k->lane[i].status = 0;
+		}
+		if (ended) {
+			k->recoveries++;
+			ret = gpunvme_qp_recover(k->s.qp[q]);
+		}
+		gpunvme_qp_release_old(k->s.qp[q]);
+		if (!ret)
+			ret = gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
+		if (ret)
+			return failed("after %" PRIu64 " commands: %s", sum(k), why(ret));
+	}
+	return GO_ON;
+}
+
+static int do_round(struct soak *k, uint32_t share)
+{
+	int ret;
+
+	k->share = share;
+	ret = launch(k);
+	k->rounds++;
+	return ret == GO_ON ? repair(k) : ret;
+}
+
+static bool is_over(const struct soak *k)
+{
+	return interrupted || wrong_lane(k) || (k->commands ? sum(k) >= k->commands : now_s() - k->start >= k->seconds);
+}
+
+static bool has_read_all(const struct soak *k)
+{
+	for (uint32_t i = 0; i < k->s.lanes; i++)
+		if (k->lane[i].read_back < k->nblocks)
+			return false;
+	return true;
+}
+
+static int read_back(struct soak *k)
+{
+	int ret = GO_ON;
+
+	for (int i = 0; i < LAST_READS && ret == GO_ON && !wrong_lane(k); i++) {
+		if (has_read_all(k))
+			return GO_ON;
+		ret = do_round(k, 0);
+	}
+	if (ret != GO_ON || wrong_lane(k) || has_read_all(k))
+		return ret;
+	return failed("at the end not all blocks could be read back: commands fail too often");
+}
+
+static int soak(struct soak *k)
+{
+	struct progress bar;
+	int ret = GO_ON;
+
+	progress_start(&bar, k->commands ? k->commands : k->seconds, k->commands ? "commands" : "");
+	k->start = now_s();
+	while (ret == GO_ON && !is_over(k)) {
+		const uint64_t left = k->commands ? (k->commands - sum(k) + k->s.lanes - 1) / k->s.lanes : ROUND;
+
+		ret = do_round(k, left < ROUND ? (uint32_t)left : ROUND);
+		progress_show(&bar, k->commands ? sum(k) : (uint64_t)(now_s() - k->start));
+	}
+	if (ret == GO_ON && !wrong_lane(k) && !interrupted)
+		ret = read_back(k);
+	k->took = now_s() - k->start;
+	progress_end(&bar);
+	return ret;
+}
+
+/* ---- The report ---- */
+
+static void add_up(struct soak *k, struct soak_lane *all)
+{
+	memset(all, 0, sizeof(*all));
+	for (uint32_t i = 0; i < k->s.lanes; i++) {
+		const struct soak_lane *l = &k->lane[i];
+
+		all->commands += l->commands;
+		all->blocks += l->blocks;
+		all->verified += l->verified;
+		for (int op = 0; op < SOAK_OPS; op++)
+			all->count[op] += l->count[op];
+		for (uint32_t j = 0; j < SOAK_STATUSES; j++) {
+			uint32_t to = 0;
+
+			while (to < SOAK_STATUSES - 1 && all->statuses[to].count &&
+			       all->statuses[to].status != l->statuses[j].status)
+				to++;
+			all->statuses[to].status = all->statuses[to].count || l->statuses[j].count ? l->statuses[j].status : 0;
+			all->statuses[to].count += l->statuses[j].count;
+		}
+	}
+}
+
+/* The drive's doing: not what a lane is told when its queue was stopped, recovered or reset under it. */
+static bool is_error(const struct soak *k, int status)
+{
+	const bool aborted = status == GPUNVME_SC_ABORT_REQUESTED || status == GPUNVME_SC_ABORT_SQ_DELETED;
+
+	if (status > 0)
+		return k->calm || !aborted;
+	return status == -GPUNVME_ETIMEDOUT || status == -GPUNVME_EPROTO;
+}
+
+static uint64_t errors_of(const struct soak *k, const struct soak_lane *all)
+{
+	uint64_t n = 0;
+
+	for (uint32_t j = 0; j < SOAK_STATUSES; j++)
+		n += is_error(k, all->statuses[j].status) ? all->statuses[j].count : 0;
+	return n;
+}
+
+/* The last commands that touched the block, the oldest first; in *@n, how many. */
+static void find_story(const struct soak_lane *l, const struct soak_past *story[STORY], uint32_t *n)
+{
+	const uint64_t have = l->commands < SOAK_PAST ? l->commands : SOAK_PAST;
+
+	*n = 0;
+	for (uint64_t i = 1; i <= have && *n < STORY; i++) {
+		const struct soak_past *p = &l->past[(l->commands - i) % SOAK_PAST];
+
+		if (p->op != SOAK_FLUSH && l->where >= p->at && l->where < p->at + p->nblocks)
+			story[(*n)++] = p;
+	}
+}
+
+static void expected(const struct soak_block *b, char text[96])
+{
+	const char *const same = b->zero && b->ones ? "zeroes or ones" : b->zero ? "zeroes" : b->ones ? "ones" : "";
+	const char *const or = b->zero || b->ones ? " or " : "";
+
+	if (b->first > b->last)
+		snprintf(text, 96, "%s", same);
+	else if (b->first == b->last)
+		snprintf(text, 96, "generation %u%s%s", b->first, or, same);
+	else
+		snprintf(text, 96, "generation %u to %u%s%s", b->first, b->last, or, same);
+}
+
+static void tell_wrong(const struct soak_lane *l)
+{
+	const struct soak_past *story[STORY];
+	char text[96];
+	uint32_t n;
+
+	expected(&l->block[l->where], text);
+	find_story(l, story, &n);
+	printf("block %" PRIu64 " should hold %s, and holds %s; its last commands:\n", l->lba + l->where, text, l->found);
+	while (n--) {
+		printf("  %10" PRIu64 " %-12s %u blocks from %" PRIu64, story[n]->n, soak_ops[story[n]->op], story[n]->nblocks,
+		       l->lba + story[n]->at);
+		if (story[n]->version)
+			printf(", generation %u", story[n]->version);
+		printf(": %s\n", gpunvme_strerror(story[n]->status));
+	}
+}
+
+static void put_wrong(struct json_object *json, const struct soak_lane *l)
+{
+	struct json_object *wrong = put_object(json, "wrong"), *list;
+	const struct soak_past *story[STORY];
+	char text[96];
+	uint32_t n;
+
+	expected(&l->block[l->where], text);
+	put_count(wrong, "block", l->lba + l->where);
+	put_text(wrong, "expected", text);
+	put_text(wrong, "found", l->found);
+	list = put_list(wrong, "commands");
+	find_story(l, story, &n);
+	while (n--) {
+		struct json_object *past = append_object(list);
+
+		put_count(past, "number", story[n]->n);
+		put_text(past, "command", soak_ops[story[n]->op]);
+		put_count(past, "lba", l->lba + story[n]->at);
+		put_count(past, "blocks", story[n]->nblocks);
+		put_count(past, "generation", story[n]->version);
+		put_number(past, "status", story[n]->status);
+	}
+}
+
+static void print_json(const struct soak *k, const struct soak_lane *all)
+{
+	struct json_object *json = json_object_new_object(), *part;
+
+	put_text(json, "device", k->o.dev);
+	put_text(json, "rung", k->s.rung);
+	put_count(json, "queues", k->s.queues);
+	put_count(json, "lanes", k->s.lanes);
+	put_real(json, "seconds", k->took, 3);
+	put_count(json, "commands", all->commands);
+	put_count(json, "blocks", all->blocks);
+	put_count(json, "verified", all->verified);
+	part = put_object(json, "counts");
+	for (int op = 0; op < SOAK_OPS; op++)
+		put_count(part, soak_ops[op], all->count[op]);
+	part = put_object(json, "statuses");
+	for (uint32_t j = 0; j < SOAK_STATUSES; j++)
+		if (all->statuses[j].count)
+			put_count(part, gpunvme_strerror(all->statuses[j].status), all->statuses[j].count);
+	put_count(json, "errors", errors_of(k, all));
+	put_count(json, "rounds", k->rounds);
+	put_count(json, "stops", k->stops);
+	put_count(json, "recoveries", k->recoveries);
+	put_count(json, "resets", k->resets);
+	put_bool(json, "interrupted", interrupted != 0);
+	if (wrong_lane(k))
+		put_wrong(json, wrong_lane(k));
+	print_object(json);
+}
+
+static void print_text(const struct soak *k, const struct soak_lane *all)
+{
+	printf("%s: %" PRIu64 " commands on %" PRIu64 " blocks in %.1f s, %" PRIu64 " blocks read and compared\n", k->s.rung,
+	       all->commands, all->blocks, k->took, all->verified);
+	for (int op = 0; op < SOAK_OPS; op++)
+		printf("%s%" PRIu64 " %s", op ? ", " : "", all->count[op], soak_ops[op]);
+	printf("\n%" PRIu64 " stops, %" PRIu64 " recoveries, %" PRIu64 " resets\n", k->stops, k->recoveries, k->resets);
+	for (uint32_t j = 0; j < SOAK_STATUSES; j++)
+		if (all->statuses[j].count)
+			printf("%10" PRIu64 " times: %s\n", all->statuses[j].count, gpunvme_strerror(all->statuses[j].status));
+	if (wrong_lane(k))
+		tell_wrong(wrong_lane(k));
+}
+
+static int report(struct soak *k)
+{
+	struct soak_lane all;
+
+	add_up(k, &all);
+	(k->o.json ? print_json : print_text)(k, &all);
+	fflush(stdout);
+	if (wrong_lane(k))
+		fprintf(stderr, "%s: block %" PRIu64 " does not hold what was written to it\n", program,
+			wrong_lane(k)->lba + wrong_lane(k)->where);
+	else if (errors_of(k, &all) && !strstr(k->o.dev, "fault="))
+		fprintf(stderr, "%s: %" PRIu64 " commands failed, though no block is wrong\n", program, errors_of(k, &all));
+	else if (interrupted)
+		fprintf(stderr, "%s: interrupted after %.1f s: what was read until then is as it was written\n", program, k->took);
+	else
+		return EXIT_DONE;
+	return EXIT_FAILED;
+}
+
+/* ---- The verb ---- */
+
+/* Unasked not even of an image: it is not written, it is destroyed. */
+static int check_permission(const struct soak *k)
+{
+	if (k->s.ns.read_only || k->s.info.read_only || k->o.yes)
+		return session_may_write(&k->s, &k->o);
+	return failed("this would overwrite %s, serial %s, %s: add --yes if that is the drive you mean", k->s.info.model, k->s.info.serial,
+		      human((double)k->s.ns.nblocks * k->s.ns.lba_size));
+}
+
+static int prepare(struct soak *k)
+{
+	uint64_t most = SOAK_CHUNK / k->s.ns.lba_size;
+	int ret = session_open_queues(&k->s, &k->o, GPUNVME_VIEW_WRITE, 0, 0);
+
+	if (ret != GO_ON)
+		return ret;
+	if (k->s.info.max_transfer && most > k->s.info.max_transfer / k->s.ns.lba_size)
+		most = k->s.info.max_transfer / k->s.ns.lba_size;
+	k->nblocks = k->s.ns.nblocks / k->s.lanes < SOAK_BLOCKS ? (uint32_t)(k->s.ns.nblocks / k->s.lanes) : SOAK_BLOCKS;
+	k->most = k->nblocks < most ? k->nblocks : (uint32_t)most;
+	if (!k->most)
+		return failed("%u lanes are too many for %" PRIu64 " blocks: use fewer (--lanes)", k->s.lanes, k->s.ns.nblocks);
+	k->run = (uint64_t)time(NULL) << 20 ^ (uint64_t)clock();
+	ret = session_buffer(&k->s, (uint64_t)k->s.lanes * SOAK_CHUNK);
+	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u lanes", k->s.lanes) : ret;
+}
+
+int verb_soak(int argc, char **argv)
+{
+	static struct soak k = { .o = SESSION_OPTS_INIT, .seconds = 10 };
+	const struct option_def defs[] = {
+		OPTION_DEV(&k.o),
+		{ "seconds", OPTION_U32, &k.seconds, 1, "N", "how long (default 10)" },
+		{ "commands", OPTION_U64, &k.commands, 1, "N", "how many commands, in place of a time" },
+		{ "timeout", OPTION_U32, &k.o.timeout_ms, 1, "MS", "after which a command is taken for lost (default 30000)" },
+		{ "calm", OPTION_FLAG, &k.calm, 0, NULL, "do not stop, recover and reset under the lanes" },
+		OPTIONS_LANES(&k.o),
+		OPTION_YES(&k.o),
+		OPTION_JSON(&k.o),
+		OPTIONS_END,
+	};
+	int ret = session_options(
+		argc, argv,
+		"usage: gpunvme soak URI [options]\nWrites stamped blocks, reads them back, and tells which are wrong. "
+		"Destroys data.",
+		defs, &k.o, NULL);
+
+	if (ret != GO_ON)
+		return ret;
+	catch_signals();
+	ret = session_open(&k.s, &k.o);
+	if (ret != GO_ON)
+		return ret;
+	ret = check_permission(&k);
+	if (ret == GO_ON)
+		ret = prepare(&k);
+	if (ret == GO_ON)
+		ret = soak(&k);
+	if (ret == GO_ON)
+		ret = report(&k);
+	soak_lanes_close(&k);
+	session_close(&k.s); /* and forgets how many lanes there are */
+	return ret;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows.
+ *
+ * Each lane has blocks of its own and knows of each which versions it may hold: the one that was acknowledged last, and those whose
+ * write ended in any other way since; zeroes, where they were asked for. Blocks are stamped (stamp.h), so that one which holds
+ * anything else is noticed, and told apart.
+ */
+#ifndef GPUNVME_SOAK_H
+#define GPUNVME_SOAK_H
+
+#include "stamp.h"
+#include "verbs.h"
+
+#define SOAK_BLOCKS 4096u     /* of a lane, at most */
+#define SOAK_CHUNK (64 * KIB) /* of one command, at most */
+#define SOAK_PAST 2048u	      /* commands of a lane that are remembered */
+#define SOAK_STATUSES 32u     /* different ones that are counted */
+
+enum soak_op { SOAK_READ, SOAK_WRITE, SOAK_FUA, SOAK_FLUSH, SOAK_ZEROES, SOAK_DEALLOCATE, SOAK_OPS };
+
+struct soak_block {
+	uint32_t first, last; /* versions it may hold; first > last: none */
+	uint8_t zero, ones;   /* it may hold zeroes; ones */
+	uint8_t known;	      /* it was written, or set to zero, since the beginning */
+};
+
+struct soak_past {
+	uint64_t n; /* the how many-th command of the lane */
+	enum soak_op op;
+	uint32_t at, nblocks;
+	uint32_t version; /* 0: it writes no stamps */
+	int status;
+};
+
+struct soak_lane {
+	struct soak *soak;
+	uint32_t queue;
+	uint64_t lba;	 /* of its first block */
+	uint64_t offset; /* of its part of the buffer */
+	struct soak_block *block;
+	struct soak_past *past;
+	uint64_t seed;
+	uint64_t commands, blocks, verified; /* atomic: commands, by the lane */
+	uint64_t count[SOAK_OPS];
+	uint64_t errors;    /* commands whose status was not 0 */
+	uint32_t read_back; /* blocks that the last reading has seen */
+	int status;	    /* by which the queue ended this round */
+	struct {
+		int status;
+		uint64_t count;
+	} statuses[SOAK_STATUSES]; /* other than 0 */
+	int wrong;		   /* a block was */
+	uint32_t where;		   /* it is, of its blocks */
+	char found[96];
+};
+
+struct soak {
+	struct session s;
+	struct session_opts o;
+	uint32_t seconds;
+	uint64_t commands; /* in all; 0: for `seconds` */
+	int calm;
+	uint32_t nblocks, most; /* of a lane, of a command */
+	uint64_t run;
+	struct soak_lane *lane;
+	uint32_t share; /* commands of each lane in this round; 0: read all blocks */
+	uint32_t rounds;
+	uint64_t stops, recoveries, resets;
+	double start, took;
+};
+
+/* Return: 0, -ENOMEM. */
+int soak_lanes_open(struct soak *k);
+void soak_lanes_close(struct soak *k);
+
+/* The kernel of one round: a share of commands, or the end: all blocks that are known are read. @arg is the struct soak. */
+void soak_kernel(void *arg);
+
+extern const char *const soak_ops[SOAK_OPS];
+
+#endif
