@@ -291,8 +291,8 @@ static void test_partition(void **state)
 }
 
 /*
- * The device behind an import is going: its address leads to memory of the host, without a moment in which it leads nowhere, since the
- * kernel drops the entries of an import whose exporter moves it (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify).
+ * The device behind an import is going: its address leads to memory of the host, since the kernel drops the entries of an import whose
+ * exporter moves it (Linux amdgpu_dma_buf.c, amdgpu_dma_buf_move_notify).
  */
 static void test_blind(void **state)
 {
