@@ -258,6 +258,45 @@ static int read_again(struct proof *p)
 			      GNV_IOQ_BATCH);
 }
 
+/*
+ * With entries of 128 bytes a drive finds its second command where the third will be: one is put there, which brings the same to
+ * another place. The queues are new, and the identifiers low: such a drive may take no others.
+ */
+static int check_entries(struct proof *p)
+{
+	struct gpunvme_sqe cmd = read_command(p, 0, 1), *ring = p->q.sq.cpu;
+	int ret;
+
+	cmd.prp1 = p->data.iova;
+	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
+	if (ret)
+		return ret;
+	spoil(p);
+	ring[2] = cmd;
+	ring[2].prp1 = p->got_iova;
+	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
+	return ret || memcmp(p->right, p->got, p->page) ?
+		       ret :
+		       gnv_fail(-EOPNOTSUPP, "the drive takes entries of submission queues for 128 bytes long, and this library makes them "
+					     "of 64; use another drive");
+}
+
+/* Reads were not answered, or others than were asked for. */
+static int read_in_vain(struct proof *p, int why)
+{
+	const uint32_t quirks = p->dev->drive.quirks;
+	int ret;
+
+	unproven(p->dev, gpunvme_errmsg());
+	ret = begin_anew(p);
+	if (ret || why != -EPROTO)
+		return ret;
+	p->dev->drive.quirks |= GNV_QUIRK_FEW_CIDS;
+	ret = check_entries(p);
+	p->dev->drive.quirks = quirks;
+	return ret == -EOPNOTSUPP || ret == -ENODEV ? ret : begin_anew(p);
+}
+
 static int prove(struct proof *p)
 {
 	int ret = read_right(p, GNV_IOQ_BATCH);
@@ -267,10 +306,8 @@ static int prove(struct proof *p)
 	p->dev->read_status = ret;
 	if (ret > 0)
 		return unproven(p->dev, gnv_condition_of(ret) ? gnv_condition_of(ret) : gpunvme_strerror(ret));
-	if (ret == -ETIMEDOUT || ret == -EPROTO) {
-		unproven(p->dev, gpunvme_errmsg());
-		return begin_anew(p);
-	}
+	if (ret == -ETIMEDOUT || ret == -EPROTO)
+		return read_in_vain(p, ret);
 	return ret ? ret : find(p);
 }
 

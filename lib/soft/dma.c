@@ -10,7 +10,8 @@
 #define SGL_ALIGN 3u
 #define SGL_MOST 65536u /* descriptors of one command */
 #define PRP_ALIGN 3u
-#define HALF_LIST 256u /* entries, of a page of 4096 bytes */
+#define PAGE_BITS 4095ull /* of the pages of drives that are played */
+#define HALF_LIST 256u /* entries */
 
 int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t address, size_t len, char **cpu, unsigned *slot)
 {
@@ -169,7 +170,7 @@ static uint16_t walk_list_page(struct gnv_soft_dma *dma, struct list_page *list,
 	*next = 0;
 	while (*len && !status) {
 		prp = __atomic_load_n(list->entry++, __ATOMIC_RELAXED); /* once: the host may be changing it */
-		if (halved && (uintptr_t)list->entry % 4096 == HALF_LIST * 8)
+		if (halved && (uintptr_t)list->entry % (PAGE_BITS + 1) == HALF_LIST * 8)
 			list->entry -= HALF_LIST;
 		if (prp & (page - 1))
 			return GPUNVME_SC_INVALID_PRP_OFFSET;
@@ -213,6 +214,8 @@ static uint16_t skew_list(const struct gnv_soft_dma *dma, uint64_t *iova)
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
 	if (gnv_soft_has(traits, GNV_SOFT_LISTS_ROUND))
 		*iova &= ~((uint64_t)traits->number[GNV_SOFT_LISTS_ROUND] - 1);
+	if (gnv_soft_has(traits, GNV_SOFT_LISTS_AT) && (*iova & PAGE_BITS) == traits->number[GNV_SOFT_LISTS_AT])
+		*iova &= ~PAGE_BITS;
 	return 0;
 }
 

@@ -36,6 +36,8 @@ static const struct word {
 	{ "lists-fail", "BYTES", BYTES, POWER_OF_2, GNV_SOFT_LISTS_FAIL,
 	  "refuses a list that does not begin at a multiple of BYTES" },
 	{ "lists-hang", "BYTES", BYTES, POWER_OF_2, GNV_SOFT_LISTS_HANG, "never ends a command with such a list" },
+	{ "lists-at", "BYTES", 4095, STATE, GNV_SOFT_LISTS_AT,
+	  "looks at the start of the page for a list that begins BYTES into it" },
 	{ "lists-half", NULL, 0, STATE, GNV_SOFT_LISTS_HALF, "goes on at the start of the page where a list runs over its middle" },
 	{ "sgl-short", NULL, 0, STATE, GNV_SOFT_SGL_SHORT, "puts data by an SGL 512 bytes further" },
 	{ "zeroes", NULL, 0, STATE, GNV_SOFT_ZEROES, "Write Zeroes succeeds and writes nothing" },

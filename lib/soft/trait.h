@@ -13,6 +13,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_LISTS_ROUND, /* a PRP list is looked for at the multiple of NUMBER below its address */
 	GNV_SOFT_LISTS_FAIL,  /* a PRP list that does not begin at a multiple of NUMBER is an error */
 	GNV_SOFT_LISTS_HANG,  /* ... is a command that never ends */
+	GNV_SOFT_LISTS_AT,    /* a PRP list at byte NUMBER of its page is looked for at the page's start */
 	GNV_SOFT_LISTS_HALF,  /* a PRP list that runs over the middle of its page goes on at the page's start */
 	GNV_SOFT_SGL_SHORT,   /* data by an SGL is a block short */
 	GNV_SOFT_ZEROES,      /* Write Zeroes succeeds and writes nothing */
