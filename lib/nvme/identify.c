@@ -27,6 +27,14 @@ static int identify(struct gpunvme_dev *dev, enum gpunvme_cns cns, uint32_t nsid
 	return gnv_admin_run(&dev->admin, &cmd, data, 4096, false, NULL);
 }
 
+bool gnv_identify_knows(const struct gpunvme_dev *dev, enum gpunvme_cns cns)
+{
+	const uint32_t quirks = dev->drive.quirks;
+
+	return !(quirks & GNV_QUIRK_CNS_01 && cns > GPUNVME_CNS_CTRL) &&
+	       !(quirks & GNV_QUIRK_NO_DESCRIPTORS && cns == GPUNVME_CNS_NS_DESC_LIST);
+}
+
 int gnv_identify_ns(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_id_ns *id)
 {
 	return identify(dev, GPUNVME_CNS_NS, nsid, id);
@@ -88,7 +96,7 @@ static int identify_limits(struct gpunvme_dev *dev)
 
 	dev->deallocate = ranges ? UINT32_MAX : 0;
 	dev->zeroes = 0;
-	if (!(ranges || zeroes) || dev->ctrl.vs < VERSION_2_0)
+	if (!(ranges || zeroes) || dev->ctrl.vs < VERSION_2_0 || !gnv_identify_knows(dev, GPUNVME_CNS_CTRL_NVM))
 		return 0;
 	ret = identify(dev, GPUNVME_CNS_CTRL_NVM, 0, &id);
 	if (ret)
@@ -175,7 +183,7 @@ static int check_command_set(struct gpunvme_dev *dev, uint32_t nsid)
 	uint8_t list[4096], csi;
 	int ret;
 
-	if (!(dev->ctrl.cap & GPUNVME_CAP_CSS_IO))
+	if (!(dev->ctrl.cap & GPUNVME_CAP_CSS_IO) || !gnv_identify_knows(dev, GPUNVME_CNS_NS_DESC_LIST))
 		return 0;
 	ret = identify(dev, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
 	csi = ret ? GPUNVME_CSI_NVM : command_set(list);
@@ -329,11 +337,12 @@ static int ask_each(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32
 
 static int next_namespaces(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32_t *list)
 {
+	const bool has_list = gnv_identify_knows(dev, GPUNVME_CNS_ACTIVE_NS_LIST);
 	int ret = check_time(dev, end);
 
-	if (!ret && !(dev->drive.quirks & GNV_QUIRK_CNS_01))
+	if (!ret && has_list)
 		ret = identify(dev, GPUNVME_CNS_ACTIVE_NS_LIST, last, list);
-	if ((!ret && dev->drive.quirks & GNV_QUIRK_CNS_01) || (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_FIELD))
+	if ((!ret && !has_list) || (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_FIELD))
 		ret = ask_each(dev, last, end, list);
 	return ret;
 }

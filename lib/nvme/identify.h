@@ -8,6 +8,9 @@
 /* Fill dev->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; what gnv_admin_run() answers. */
 int gnv_identify_ctrl(struct gpunvme_dev *dev);
 
+/* Whether the drive may be asked that: some err with most of Identify (port/quirks.h). */
+bool gnv_identify_knows(const struct gpunvme_dev *dev, enum gpunvme_cns cns);
+
 /* Identify Namespace, unchecked. Return: what gnv_admin_run() answers. */
 int gnv_identify_ns(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_id_ns *id);
 

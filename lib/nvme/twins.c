@@ -53,7 +53,7 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 		memcpy(ns->nguid, id.nguid, sizeof(ns->nguid));
 		memcpy(ns->eui64, id.eui64, sizeof(ns->eui64));
 	}
-	if (ret >= 0 && dev->ctrl.vs >= VS_1_3 && !(dev->drive.quirks & (GNV_QUIRK_NO_DESCRIPTORS | GNV_QUIRK_CNS_01)))
+	if (ret >= 0 && dev->ctrl.vs >= VS_1_3 && gnv_identify_knows(dev, GPUNVME_CNS_NS_DESC_LIST))
 		ret = gnv_identify_uuid(dev, ns->nsid, ns->uuid);
 	return ret < 0 ? ret : 0;
 }

@@ -269,6 +269,7 @@ static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32
 		fake->sqs--;
 		return 0;
 	case GPUNVME_ADMIN_IDENTIFY:
+		fake->cns |= 1u << (cmd->cdw10 & 31);
 		if (fake->slow_us)
 			usleep(fake->slow_us);
 		if (fake->no_list && (cmd->cdw10 & 0xff) == GPUNVME_CNS_ACTIVE_NS_LIST)

@@ -93,6 +93,7 @@ struct fake {
 	gnv_port_lost_fn *lost; /* as the device watches the port */
 	void *lost_ctx;
 	unsigned commands;
+	uint32_t cns; /* that Identify was asked for, as bits */
 	unsigned cqs, sqs;	 /* that exist */
 	unsigned char order[64]; /* opcodes of queue commands, as they came */
 	unsigned orders;
