@@ -33,11 +33,14 @@ static void bar_release(struct gpunvme_mem *mem)
 int gnv_port_vfio_halt(struct gnv_port *port)
 {
 	struct gnv_port_vfio *pv = pv_of(port);
+	bool ended;
 	int ret;
 
 	pthread_mutex_lock(&pv->lock);
-	ret = gnv_vfio_quiesce(&pv->vfio);
+	ret = gnv_vfio_quiesce(&pv->vfio, &ended);
 	pthread_mutex_unlock(&pv->lock);
+	if (ended && pv->vfio.reset_way != GNV_VFIO_RESET_NONE)
+		gnv_log(&port->log, GPUNVME_LOG_WARN, "%s: its reset failed; its bus mastering was ended instead", pv->vfio.bdf);
 	return ret;
 }
 

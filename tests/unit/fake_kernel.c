@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/pci_regs.h>
 #include <linux/vfio.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#include <gpunvme/spec.h>
 
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
@@ -47,6 +50,7 @@ void fake_kernel_reset(void)
 		close(iommufd);
 	memset(&fake_kernel, 0, sizeof(fake_kernel));
 	fake_kernel.req = fake_kernel.err = -1;
+	fake_kernel.command_at_reset = FAKE_NO_RESET;
 	fake_kernel.phys = 0x123400000;
 	fake_kernel.device = memfd_create("device", MFD_CLOEXEC);
 	iommufd = memfd_create("iommufd", MFD_CLOEXEC);
@@ -60,7 +64,7 @@ int __wrap_open(const char *path, int flags, ...)
 	va_list args;
 	mode_t mode;
 
-	if (!strcmp(path, "/dev/iommu"))
+	if (!strcmp(path, "/dev/iommu") || !strcmp(path, "/dev/vfio/vfio"))
 		return fcntl(iommufd, F_DUPFD_CLOEXEC, 3);
 	if (!strcmp(path, "/dev/vfio/devices/" FAKE_NODE))
 		return fcntl(fake_kernel.device, F_DUPFD_CLOEXEC, 3);
@@ -76,17 +80,40 @@ static int answer(int err)
 	return err ? -1 : 0;
 }
 
+static struct gnv_iommufd_range usable(uint64_t i)
+{
+	return (struct gnv_iommufd_range){ (fake_kernel.first_range + i) << 43, ((fake_kernel.first_range + i + 1) << 43) - FAKE_ALIGN - 1 };
+}
+
 /* As iommufd_ioas_iova_ranges() (Linux iommufd/ioas.c): as many as there is room for, how many there are, and -EMSGSIZE where more. */
 static int iova_ranges(struct gnv_iommufd_iova_ranges *arg)
 {
 	struct gnv_iommufd_range *range = (struct gnv_iommufd_range *)(uintptr_t)arg->allowed_iovas;
-	const unsigned first = fake_kernel.first_range, count = FAKE_RANGES - first, room = arg->num_iovas;
+	const unsigned count = FAKE_RANGES - fake_kernel.first_range, room = arg->num_iovas;
 
 	for (uint64_t i = 0; i < room && i < count; i++)
-		range[i] = (struct gnv_iommufd_range){ (first + i) << 43, ((first + i + 1) << 43) - FAKE_ALIGN - 1 };
+		range[i] = usable(i);
 	arg->num_iovas = count;
 	arg->out_iova_alignment = FAKE_ALIGN;
 	return answer(room < count ? EMSGSIZE : 0);
+}
+
+/* As vfio_iommu_type1_get_info(): where there is no room, how much it takes; behind the structure its capabilities. */
+static int type1_info(struct vfio_iommu_type1_info *info)
+{
+	struct vfio_iommu_type1_info_cap_iova_range *cap = (void *)(info + 1);
+	const uint32_t count = FAKE_RANGES - fake_kernel.first_range;
+	const uint32_t need = (uint32_t)(sizeof(*info) + sizeof(*cap) + count * sizeof(cap->iova_ranges[0]));
+	const bool room = info->argsz >= need;
+
+	*info = (struct vfio_iommu_type1_info){ .argsz = need, .flags = VFIO_IOMMU_INFO_CAPS, .cap_offset = room ? sizeof(*info) : 0 };
+	if (!room)
+		return 0;
+	cap->header = (struct vfio_info_cap_header){ .id = VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE, .version = 1 };
+	cap->nr_iovas = count;
+	for (uint32_t i = 0; i < count; i++)
+		cap->iova_ranges[i] = (struct vfio_iova_range){ usable(i).start, usable(i).last };
+	return 0;
 }
 
 static int map(const struct gnv_iommufd_map *arg)
@@ -140,6 +167,8 @@ static int on_iommufd(unsigned long request, void *arg)
 		return 0;
 	case GNV_IOMMUFD_IOVA_RANGES:
 		return iova_ranges(arg);
+	case VFIO_IOMMU_GET_INFO:
+		return type1_info(arg);
 	case GNV_IOMMUFD_MAP:
 		return map(arg);
 	case GNV_IOMMUFD_UNMAP:
@@ -190,12 +219,26 @@ static int hot_reset_info(struct vfio_pci_hot_reset_info *info)
 	return 0;
 }
 
+/* What stands in the registers of an NVMe controller is forgotten. */
+static int forget_all(void)
+{
+	const uint64_t zero = 0;
+	uint16_t command;
+
+	if (pread(fake_kernel.device, &command, 2, FAKE_CONFIG + PCI_COMMAND) != 2 ||
+	    pwrite(fake_kernel.device, &zero, 8, GPUNVME_REG_CC) != 8 || pwrite(fake_kernel.device, &zero, 4, GPUNVME_REG_CSTS) != 4)
+		return answer(EIO);
+	if (fake_kernel.command_at_reset == FAKE_NO_RESET)
+		fake_kernel.command_at_reset = command;
+	return 0;
+}
+
 /* By character device it wants no groups, and all affected devices in the caller's IOMMUFD. */
 static int hot_reset(const struct vfio_pci_hot_reset *reset)
 {
 	if (reset->argsz < sizeof(*reset) || reset->flags || reset->count)
 		return answer(EINVAL);
-	return answer(fake_kernel.slot == 1 ? 0 : EPERM);
+	return fake_kernel.slot == 1 ? forget_all() : answer(EPERM);
 }
 
 /* Before it is bound a device answers nothing else (Linux vfio_main.c, vfio_device_fops_unl_ioctl: access_granted). */
@@ -225,8 +268,9 @@ static int on_device(unsigned long request, void *arg)
 	case GNV_VFIO_BIND_IOMMUFD:
 		fake_kernel.bound = true;
 		return 0;
-	case GNV_VFIO_ATTACH_PT:
 	case VFIO_DEVICE_RESET:
+		return forget_all();
+	case GNV_VFIO_ATTACH_PT:
 		return 0;
 	default:
 		return answer(ENOTTY);

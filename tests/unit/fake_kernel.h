@@ -14,6 +14,7 @@
 #define FAKE_IOAS 5u
 #define FAKE_BAR0_BYTES 0x4000u
 #define FAKE_CONFIG 0x10000u /* offset of config space in the device's file */
+#define FAKE_NO_RESET 0x10000u
 #define FAKE_CALLS 256u
 #define FAKE_MAPS 64u
 #define FAKE_RANGES 40u	   /* of usable addresses, from 8 TiB to the next each, but its last piece: more than 48 bits */
@@ -45,6 +46,7 @@ extern struct fake_kernel {
 		uint64_t iova, len;
 	} map[FAKE_MAPS];
 	uint64_t label; /* of the last one */
+	unsigned command_at_reset; /* the Command register before the first reset; FAKE_NO_RESET: there was none */
 	int req, err;	/* eventfds that were armed, duplicates of them; -1 */
 	int device;	/* its file */
 } fake_kernel;

@@ -4,6 +4,7 @@
  * calls, physical addresses piece by piece, what is refused, and that every failure leaves nothing behind.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/pci_regs.h>
 #include <linux/vfio.h>
 #include <setjmp.h>
@@ -17,6 +18,8 @@
 #include "fake_kernel.h"
 #include "mem/space_vfio.h"
 #include "mem/arena.h"
+#include "os/vfio/iommufd.h"
+#include "os/vfio/type1.h"
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
 #include "port/refusals.h"
@@ -109,21 +112,25 @@ static uint64_t take_all(struct gnv_space *space)
 static void test_48_bits(void **state)
 {
 	static const unsigned first[] = { 0, 1, 16, 31 }; /* the last begins at 2^48 - 2^43 */
-	struct gnv_port *made;
+	static int (*const create[])(const struct gnv_vfio *, struct gnv_space **) = { gnv_space_iommufd_create, gnv_space_type1_create };
+	struct gnv_vfio vfio = { .bdf = "0000:04:00.0", .as = { .ioas = FAKE_IOAS } };
+	struct gnv_space *space;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
-		fake_kernel_reset();
-		fake_kernel.first_range = first[i];
-		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &made), 0);
-		assert_true(take_all(made->space) > (uint64_t)(32 - first[i]) * 7 << 40);
-		made->ops->close(made);
+	fake_kernel_reset();
+	for (size_t way = 0; way < 2; way++) {
+		vfio.as.fd = open(way ? GNV_TYPE1_NODE : GNV_IOMMUFD_NODE, O_RDWR);
+		for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+			fake_kernel.first_range = first[i];
+			assert_int_equal(create[way](&vfio, &space), 0);
+			assert_true(take_all(space) > (uint64_t)(32 - first[i]) * 7 << 40);
+			gnv_space_put(space);
+		}
+		fake_kernel.first_range = 32;
+		assert_int_equal(create[way](&vfio, &space), -EOPNOTSUPP);
+		assert_non_null(strstr(gpunvme_errmsg(), "no address below 2^48"));
+		close(vfio.as.fd);
 	}
-	fake_kernel_reset();
-	fake_kernel.first_range = 32;
-	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &made), -EOPNOTSUPP);
-	assert_non_null(strstr(gpunvme_errmsg(), "no address below 2^48"));
-	fake_kernel_reset();
 }
 
 /* Where nothing translates, memory has the address that it has; and so has memory in a drive, as its BAR says. */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -228,26 +229,101 @@ static void poke(unsigned reg, uint64_t value, size_t bytes)
 	assert_int_equal(pwrite(fake_kernel.device, &value, bytes, reg), bytes);
 }
 
-/*
- * A device that VFIO cannot reset, left enabled by a process that was killed: as long as it does not stop, its rings may be anywhere in
- * the address space, and it must not reach that.
- */
-static void test_found_enabled(void **state)
+/* A controller that was left enabled. It stops when CC.EN is cleared, if it obeys, and dies when that is set. */
+struct left {
+	bool obeys, over;	/* the latter atomic */
+	uint16_t at_end, at_start; /* the Command register when CC.EN was cleared for the first time, and when it was set */
+};
+
+static void *play_left(void *arg)
+{
+	struct left *left = arg;
+	bool enabled = true, now;
+	uint32_t cc;
+
+	while (!__atomic_load_n(&left->over, __ATOMIC_ACQUIRE)) {
+		assert_int_equal(pread(fake_kernel.device, &cc, 4, GPUNVME_REG_CC), 4);
+		now = cc & GPUNVME_CC_EN;
+		if (enabled && !now && !left->at_end)
+			left->at_end = command_register();
+		if (enabled && !now && left->obeys)
+			poke(GPUNVME_REG_CSTS, 0, 4);
+		if (!enabled && now) {
+			left->at_start = command_register();
+			poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_CFS, 4);
+		}
+		enabled = now;
+		usleep(20);
+	}
+	return NULL;
+}
+
+static int open_left(struct left *left, const struct gnv_port *share)
 {
 	const struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gnv_port *port;
+	pthread_t thread;
+	int ret;
 
-	(void)state;
-	fake_kernel.no_reset = true;
 	poke(GPUNVME_REG_CAP, 1ull << 37 | 1ull << 24 | 63, 8); /* NVM commands, half a second, 64 entries */
 	poke(GPUNVME_REG_VS, 0x10400, 4);
 	poke(GPUNVME_REG_CC, GPUNVME_CC_EN, 4);
 	poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_RDY, 4);
-	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, share, &silent, &port), 0);
 	assert_int_equal(command_register(), PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
-	assert_int_equal(gnv_dev_create(port, &opts, 1, &dev), -ETIMEDOUT);
-	assert_int_equal(command_register(), PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	assert_int_equal(pthread_create(&thread, NULL, play_left, left), 0);
+	ret = gnv_dev_create(port, &opts, 1, &dev);
+	__atomic_store_n(&left->over, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	return ret;
+}
+
+/*
+ * A device left enabled by a program that is gone, as are its queues: as long as it does not stop, they may be anywhere in the address
+ * space, which may be that of another device, and it must not reach that. It is stopped or reset, and then may make DMA.
+ */
+static void test_found_enabled(void **state)
+{
+	static const struct {
+		bool obeys, no_reset;
+		unsigned slot;
+		int ret; /* -EIO: it came to be enabled again */
+	} cases[] = { { true, true, 0, -EIO }, { false, false, 0, -EIO }, { false, true, 1, -EIO }, { false, true, 0, -ETIMEDOUT } };
+	const uint16_t still = PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE, master = still | PCI_COMMAND_MASTER;
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		struct left left = { .obeys = cases[i / 2].obeys };
+		const uint16_t none = 0;
+		struct gnv_port *first = NULL;
+
+		fake_kernel_reset();
+		fake_kernel.no_reset = cases[i / 2].no_reset;
+		fake_kernel.slot = cases[i / 2].slot;
+		if (i & 1) {
+			assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &first), 0);
+			assert_int_equal(pwrite(fake_kernel.device, &none, 2, FAKE_CONFIG + PCI_COMMAND), 2); /* the other has its own */
+		}
+		assert_int_equal(open_left(&left, first), cases[i / 2].ret);
+		assert_int_equal(left.at_end, still);
+		assert_int_equal(left.at_start, cases[i / 2].ret == -EIO ? master : 0);
+		if (!left.obeys)
+			assert_int_equal(fake_kernel.command_at_reset, cases[i / 2].ret == -EIO ? still : FAKE_NO_RESET);
+		if (cases[i / 2].ret != -EIO)
+			assert_int_equal(command_register(), still);
+		if (first)
+			first->ops->close(first);
+	}
+}
+
+static char last_line[256];
+
+static void keep_line(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(last_line, sizeof(last_line), "%s", text);
 }
 
 /*
@@ -260,6 +336,7 @@ static void test_slot(void **state)
 		const char *name;
 		int reset;
 	} cases[] = { { 1, "slot", 0 }, { 2, "none", -EOPNOTSUPP }, { 0, "none", -EOPNOTSUPP } };
+	const struct gnv_log kept = { .fn = keep_line };
 	const struct fake_call *call;
 	struct gnv_port *port;
 	uint32_t arg[3];
@@ -291,13 +368,14 @@ static void test_slot(void **state)
 	fake_kernel_reset();
 	fake_kernel.no_reset = true;
 	fake_kernel.slot = 1;
-	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &kept, &port), 0);
 	assert_int_equal(port->ops->allow_dma(port), 0);
 	fake_kernel.fail_request = VFIO_DEVICE_PCI_HOT_RESET;
 	fake_kernel.fail_errno = EAGAIN;
 	assert_int_equal(port->ops->reset(port), -EIO);
 	assert_int_equal(port->ops->halt(port), 0);
 	assert_false(command_register() & PCI_COMMAND_MASTER);
+	assert_string_equal(last_line, "0000:04:00.0: its reset failed; its bus mastering was ended instead");
 	port->ops->close(port);
 }
 

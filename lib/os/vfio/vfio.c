@@ -183,10 +183,11 @@ int gnv_vfio_reset(const struct gnv_vfio *vfio)
 	return 0;
 }
 
-int gnv_vfio_quiesce(const struct gnv_vfio *vfio)
+int gnv_vfio_quiesce(const struct gnv_vfio *vfio, bool *ended)
 {
 	uint16_t command;
 
+	*ended = false;
 	if (vfio->fd < 0 || !gnv_vfio_reset(vfio))
 		return 0; /* released: closing it reset it */
 	if (config_read(vfio, PCI_COMMAND, &command, sizeof(command)))
@@ -196,7 +197,8 @@ int gnv_vfio_quiesce(const struct gnv_vfio *vfio)
 	command &= (uint16_t)~PCI_COMMAND_MASTER;
 	if (config_write(vfio, PCI_COMMAND, &command, sizeof(command)) || config_read(vfio, PCI_COMMAND, &command, sizeof(command)))
 		return -EIO;
-	return command & PCI_COMMAND_MASTER ? -EIO : 0;
+	*ended = !(command & PCI_COMMAND_MASTER);
+	return *ended ? 0 : -EIO;
 }
 
 int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr)
