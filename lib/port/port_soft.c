@@ -10,6 +10,7 @@
 
 #include "mem/space_soft.h"
 #include "port/port.h"
+#include "port/quirks.h"
 #include "soft/soft.h"
 #include "util/bits.h"
 
@@ -203,6 +204,17 @@ static void wrap_bar(struct port_soft *ps)
 	ps->bar0.page = 4096;
 }
 
+/* Like an IOMMU's, where the drive that is played is known to have no more than 48 bits of an address. */
+static int make_space(const struct gnv_soft_config *config, uint16_t vendor, uint16_t device, struct gnv_space **space)
+{
+	struct gnv_drive drive;
+
+	gnv_quirks_find(vendor, device, &drive); /* what is malformed in the environment, opening tells */
+	if (gnv_soft_has(&config->traits, GNV_SOFT_ADDR_48) || drive.quirks & GNV_QUIRK_ADDR_48)
+		return gnv_soft_space_create_narrow(space);
+	return gnv_soft_space_create(space);
+}
+
 int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
@@ -221,8 +233,7 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	if (share)
 		ps->port.space = gnv_space_get(share->space);
 	else
-		ret = gnv_soft_has(&config.traits, GNV_SOFT_ADDR_48) ? gnv_soft_space_create_narrow(&ps->port.space) :
-								      gnv_soft_space_create(&ps->port.space);
+		ret = make_space(&config, vendor, device, &ps->port.space);
 	if (ret) {
 		gnv_fail(ret, "no memory for the address space of the software controller");
 		goto free_port;

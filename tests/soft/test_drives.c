@@ -513,6 +513,7 @@ static void test_48_bits(void **state)
 
 	(void)state;
 	check_48_bits("fault=addr-48,hmb:4&cmb=4");
+	check_48_bits("fault=hmb:4&cmb=4&pci=1d0f:8061");
 	/* A space of others, whose addresses it does not have. */
 	good(open_drive("ro=1", &wide));
 	share.share = wide;
