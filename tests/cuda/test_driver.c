@@ -244,9 +244,9 @@ static int use_host(struct gpunvme_gpu *gpu)
 	ret = gpu->ops->host_attach(gpu, memory, sizeof(memory), &again); /* as memory that a program registered itself */
 	assert_int_equal(ret, 0);
 	assert_int_equal(again.lane, range.lane);
-	gpu->ops->host_detach(gpu, &again);
+	assert_int_equal(gpu->ops->host_detach(gpu, &again), 0);
 	assert_int_equal(driver->registrations, 1);
-	gpu->ops->host_detach(gpu, &range);
+	assert_int_equal(gpu->ops->host_detach(gpu, &range), 0);
 	return 0;
 }
 
@@ -364,9 +364,9 @@ static void registered_in_part(void **state)
 	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 8192, &whole), -EINVAL); /* its end is not */
 	assert_non_null(strstr(gpunvme_errmsg(), "register all of them, or none"));
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, 8192, &whole), -EINVAL); /* nor its begin */
-	gpu->ops->host_detach(gpu, &range);
+	assert_int_equal(gpu->ops->host_detach(gpu, &range), 0);
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &whole), 0);
-	gpu->ops->host_detach(gpu, &whole);
+	assert_int_equal(gpu->ops->host_detach(gpu, &whole), 0);
 	gpunvme_gpu_close(gpu);
 }
 
@@ -392,7 +392,8 @@ static void a_kernel_fails(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "a kernel, this one or an earlier one, failed"));
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
 	gpu->ops->local_free(gpu, &local, 4096);
-	gpu->ops->host_detach(gpu, &range);
+	assert_int_equal(gpu->ops->host_detach(gpu, &range), -EBUSY); /* the driver has it still */
+	assert_non_null(strstr(gpunvme_errmsg(), "stays registered until the process ends: a kernel"));
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(driver->contexts, 0);
 	driver->forget();

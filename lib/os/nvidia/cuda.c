@@ -354,14 +354,18 @@ int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uin
  */
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
 {
-	int ret = is_stuck(cuda) ? gnv_fail(-EBUSY, "a kernel on %s did not end, and may still use the memory at %p", cuda->name, ptr) :
-				   enter(cuda);
+	int error;
 
-	if (ret)
-		return ret;
-	cuda->api.host_unregister(ptr);
+	if (is_stuck(cuda))
+		return gnv_fail(-EBUSY, "a kernel on %s did not end, and may still use the memory at %p", cuda->name, ptr);
+	if (enter(cuda))
+		return -EBUSY;
+	error = cuda->api.host_unregister(ptr);
 	leave(cuda);
-	return 0;
+	if (!error)
+		return 0;
+	failed(cuda, "host memory stays registered until the process ends", error);
+	return -EBUSY;
 }
 
 int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at)
