@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 	memcpy(model, &answer[24], 40);
 	for (char *end = model + 40; end > model && end[-1] == ' ';)
 		*--end = 0;
-	printf("model in %s: %s\n", page.where(), model);
+	printf("model in %s, rung %s: %s\n", page.where(), s.rung.c_str(), model);
 	page.close();
 	s.close();
 	return 0;

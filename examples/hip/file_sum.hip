@@ -73,7 +73,8 @@ int main(int argc, char **argv)
 		sum += sums[i];
 	if (argc > 3 && sum_of(argv[3]) != sum)
 		die("the copy has another sum");
-	printf("%016llx  %llu bytes, %u threads\n", (unsigned long long)sum, (unsigned long long)view.bytes, groups * threads);
+	printf("%016llx  %llu bytes, %u threads, in %s, rung %s\n", (unsigned long long)sum, (unsigned long long)view.bytes,
+	       groups * threads, data.where(), s.rung.c_str());
 	(void)hipHostFree(sums);
 	gpunvme_file_close(file);
 	data.close();

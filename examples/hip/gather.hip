@@ -97,8 +97,8 @@ int main(int argc, char **argv)
 	gather<<<groups, threads>>>(s.dq, s.queues, work.dbuf, pieces, steps, sums, r.status);
 	r.wait("gathering");
 	std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-	printf("%llu pieces of 4 KiB in %.3f s: %.0f a second\n", (unsigned long long)(steps * lanes), took.count(),
-	       (double)(steps * lanes) / took.count());
+	printf("%llu pieces of 4 KiB in %.3f s: %.0f a second, in %s, rung %s\n", (unsigned long long)(steps * lanes), took.count(),
+	       (double)(steps * lanes) / took.count(), work.where(), s.rung.c_str());
 	s.release_queue();
 	if (walk_again(s, lanes - 1, pieces, steps) != sums[lanes - 1])
 		die("a chain read again by the CPU has another sum: the GPU has seen other data");

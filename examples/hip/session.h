@@ -43,6 +43,12 @@ inline void check(hipError_t err, const char *what)
 		die(std::string(what) + ": " + hipGetErrorString(err));
 }
 
+inline void warn(void *, gpunvme_log_level level, const char *text)
+{
+	if (level <= GPUNVME_LOG_WARN)
+		fprintf(stderr, "%s: %s\n", program, text);
+}
+
 /* The library's name for the GPU on which HIP runs kernels now. */
 inline std::string current_gpu()
 {
@@ -63,7 +69,7 @@ inline std::string current_gpu()
  * has found: in the GPU's memory on rung vram, and with the software controller, it is HIP's; else the library's, in the host's.
  *
  * HIP's is asked for uncached. hipMalloc's is cached: a kernel that has read there would see the same again, whatever was read from
- * the drive meanwhile.
+ * the drive meanwhile. HIP may give that all the same, with success: the library's warning tells.
  */
 struct buffer {
 	void *ptr = nullptr; /* for kernels */
@@ -75,8 +81,8 @@ struct buffer {
 	{
 		bytes = (bytes + 0xffff) & ~(size_t)0xffff; /* whole pages of the GPU */
 		hip = rung.rfind("vram", 0) == 0 || rung.rfind("soft", 0) == 0;
-		if (hip && hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached) != hipSuccess)
-			check(hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocFinegrained), "no uncached memory on the GPU");
+		if (hip)
+			check(hipExtMallocWithFlags(&ptr, bytes, hipDeviceMallocUncached), "no memory on the GPU");
 		check(hip ? gpunvme_mem_register(gpu, ptr, bytes, &mem) : gpunvme_mem_alloc(gpu, bytes, nullptr, &mem));
 		check(gpunvme_mem_map(mem, dev));
 		check(gpunvme_mem_dbuf(mem, dev, &dbuf));
@@ -126,12 +132,15 @@ struct session {
 	void open(const char *uri, uint32_t flags, uint32_t want = 4)
 	{
 		gpunvme_view window = GPUNVME_VIEW_INIT;
+		gpunvme_gpu_opts gpu_opts = GPUNVME_GPU_OPTS_INIT;
+		gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
 
 		ns.size = sizeof(ns);
 		info.size = sizeof(info);
 		window.flags = flags;
-		check(gpunvme_gpu_open(current_gpu().c_str(), nullptr, &gpu));
-		check(gpunvme_dev_open(uri, nullptr, &dev));
+		gpu_opts.log = dev_opts.log = warn;
+		check(gpunvme_gpu_open(current_gpu().c_str(), &gpu_opts, &gpu));
+		check(gpunvme_dev_open(uri, &dev_opts, &dev));
 		check(gpunvme_dev_get_info(dev, &info));
 		check(gpunvme_ns_get_info(dev, 0, &ns));
 		queues = info.queues < want ? info.queues : want;

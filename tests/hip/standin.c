@@ -190,10 +190,13 @@ hipError_t hipMalloc(void **ptr, size_t size)
 	return alloc(&it.vram, ptr, size);
 }
 
-/* The first kind is not there on every GPU. */
+/* Uncached is fine-grained, and where there is none coarse memory, without a word (clr, Device::deviceLocalAlloc). */
 hipError_t hipExtMallocWithFlags(void **ptr, size_t size, unsigned flags)
 {
-	return flags == hipDeviceMallocFinegrained ? alloc(&it.fine, ptr, size) : hipErrorInvalidValue;
+	hipError_t ret = start();
+
+	(void)flags;
+	return ret == hipSuccess ? alloc(it.fine.handle ? &it.fine : &it.vram, ptr, size) : ret;
 }
 
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
