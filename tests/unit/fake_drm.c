@@ -14,6 +14,7 @@ struct amdgpu_bo {
 	bool used, mapped, vram, exported, cpu, import;
 	bool placed; /* the GPU's page tables have it */
 	bool left;   /* unmapped, and they may have it still */
+	bool instead; /* of an import */
 	uint32_t handle; /* of an import */
 	uint64_t size, va;
 	uint32_t data[1024];
@@ -182,12 +183,14 @@ static int place(struct amdgpu_bo *bo, bool map)
 
 	if (bo->placed != map && bo->import && state.place)
 		ret = state.place(bo->handle, bo->va, map);
+	if (map && !bo->placed && bo->instead && state.blind)
+		state.blind(bo->va, bo->size);
 	bo->placed = map && !ret;
 	bo->left = false;
 	return ret;
 }
 
-/* In one step: there is always something at the address. */
+/* The old entries are cleared, and the new ones written, or neither is done before the next command. */
 static void replace(struct amdgpu_bo *bo, uint64_t va, uint64_t flags)
 {
 	struct amdgpu_bo *old = mapped_at(va);
@@ -196,11 +199,9 @@ static void replace(struct amdgpu_bo *bo, uint64_t va, uint64_t flags)
 	if (!old)
 		return;
 	old->mapped = old->placed = false;
-	bo->mapped = bo->placed = true;
+	bo->mapped = bo->instead = true;
 	bo->va = va;
 	state.replaced++;
-	if (state.blind)
-		state.blind(va, bo->size);
 }
 
 /*

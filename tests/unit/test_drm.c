@@ -297,6 +297,7 @@ static void test_partition(void **state)
 static void test_blind(void **state)
 {
 	struct gnv_drm_bo bo;
+	unsigned commands;
 	void *va;
 
 	(void)state;
@@ -307,9 +308,11 @@ static void test_blind(void **state)
 	assert_int_equal(gnv_drm_blind(drm, &bo), -EIO);
 	assert_null(bo.blind);
 	fake->refuse = NULL;
+	commands = fake->commands;
 	assert_int_equal(gnv_drm_blind(drm, &bo), 0);
 	assert_int_equal(gnv_drm_blind(drm, &bo), 0); /* once */
 	assert_int_equal(fake->replaced, 1);
+	assert_int_equal(fake->commands, commands + 1); /* else nothing may lie there yet */
 	assert_ptr_equal(bo.va, va);
 	assert_int_equal(fake->maps, 1);
 	assert_int_equal(gnv_drm_free(drm, &bo), 0);
