@@ -5,6 +5,7 @@
  */
 #include "queue/late.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "queue/qp.h"
@@ -17,14 +18,14 @@ static void mark_queues(struct gpunvme_dev *dev)
 		qp->mark = gnv_qp_position(qp);
 }
 
-static bool is_waited_for(const struct gpunvme_dev *dev)
+/* Return: a queue with commands from before the marks, or NULL. */
+static const struct gpunvme_qp *waited_for(const struct gpunvme_dev *dev)
 {
-	const struct gpunvme_qp *qp;
+	const struct gpunvme_qp *qp = dev->qps;
 
-	for (qp = dev->qps; qp; qp = qp->next)
-		if (gnv_qp_may_reach(qp) && gnv_qp_oldest(qp) < qp->mark)
-			return true;
-	return false;
+	while (qp && !(gnv_qp_may_reach(qp) && gnv_qp_oldest(qp) < qp->mark))
+		qp = qp->next;
+	return qp;
 }
 
 static void give_back(struct gnv_mapping *map)
@@ -54,7 +55,7 @@ static struct gnv_mapping *take(struct gpunvme_dev *dev)
 		dev->late.fresh = NULL;
 		mark_queues(dev);
 	}
-	if (!first || is_waited_for(dev))
+	if (!first || waited_for(dev))
 		return NULL;
 	dev->late.marked = NULL;
 	return first;
@@ -70,6 +71,22 @@ void gnv_late_sweep(struct gpunvme_dev *dev)
 		pthread_mutex_unlock(&dev->lock);
 		give_back(map);
 	} while (map);
+}
+
+int gnv_late_explain(struct gpunvme_dev *dev, int ret)
+{
+	const struct gpunvme_qp *qp;
+	char cause[300];
+
+	pthread_mutex_lock(&dev->lock);
+	qp = dev->late.marked ? waited_for(dev) : NULL;
+	if (qp) {
+		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		gnv_fail(ret, "%s; PRP lists of unmapped memory wait for commands of queue %u that were in flight: let them end, or recover it",
+			 cause, qp->qid);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return ret;
 }
 
 void gnv_late_drop(struct gpunvme_dev *dev)

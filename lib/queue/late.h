@@ -14,6 +14,9 @@ void gnv_late_add(struct gpunvme_dev *dev, struct gnv_mapping *map);
 /* Give back what no command in flight can need; before something is allocated where lists lie. */
 void gnv_late_sweep(struct gpunvme_dev *dev);
 
+/* There was no room for lists, as gnv_fail() has said: it says of what waits here, too. Return: @ret. */
+int gnv_late_explain(struct gpunvme_dev *dev, int ret);
+
 /* Give back everything; the device makes no DMA any more. */
 void gnv_late_drop(struct gpunvme_dev *dev);
 

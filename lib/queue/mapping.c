@@ -117,9 +117,10 @@ static int add_table(struct gnv_mapping *map)
 	gnv_late_sweep(dev);
 	map->table_of = map->mem->lists_inside ? dev->cmb : dev->arena;
 	ret = gnv_arena_alloc(map->table_of, size, NULL, &map->table);
-	if (!ret)
-		fill_table(map);
-	return ret;
+	if (ret)
+		return gnv_late_explain(dev, ret);
+	fill_table(map);
+	return 0;
 }
 
 void gnv_mapping_refill(struct gpunvme_dev *dev)

@@ -176,6 +176,10 @@ static void test_unstoppable(void **state)
 	assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
 	assert_int_equal(fake->halted, 2);
 	fake->halt_fails = false;
+	fake->fault = FAKE_WELL; /* it would come back, and its user has said that it must not */
+	assert_int_equal(gpunvme_dev_reset(dev), -ESHUTDOWN);
+	assert_non_null(strstr(gpunvme_errmsg(), "the device is being closed; call gpunvme_dev_close() again"));
+	assert_int_equal(fake->resets, 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	fake_delete(fake, false);
@@ -207,6 +211,44 @@ static void test_bare(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "in flight"));
 	*result = 0;
 	assert_int_equal(gpunvme_mem_free(mem), 0);
+	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	fake_delete(fake, false);
+}
+
+/* A command that nobody waits for keeps the lists of what is unmapped after it: when there is no room for more, it is named. */
+static void test_lists_kept(void **state)
+{
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	unsigned i;
+	int ret;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 65536, NULL, &mem), 0);
+	((struct gpunvme_dq_state *)(uintptr_t)dq.state)->resv = 6;
+	((uint64_t *)(uintptr_t)dq.result)[3] = 5ull << GPUNVME_RES_GEN_SHIFT | GPUNVME_RES_SUBMITTED;
+	for (i = 0, ret = 0; i < 1000 && !ret; i++) {
+		fake->map_fails_at = fake->mapped + 2; /* the second of a call is more memory for lists */
+		ret = gpunvme_mem_map(mem, dev);
+		if (!ret)
+			assert_int_equal(gpunvme_mem_unmap(mem, dev), 0);
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_non_null(strstr(gpunvme_errmsg(), "commands of queue 1 that were in flight"));
+	assert_non_null(strstr(gpunvme_errmsg(), "recover"));
+	fake->map_fails_at = fake->mapped + 2;
+	assert_int_equal(gpunvme_qp_recover(qp), 0);
+	fake->map_fails_at = fake->mapped + 2;
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0); /* where theirs lay */
+	assert_int_equal(gpunvme_mem_free(mem), 0);
+	fake->map_fails_at = 0;
 	assert_int_equal(gpunvme_qp_destroy(qp), 0);
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);
@@ -260,6 +302,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_two_devices), cmocka_unit_test(test_small_and_errors), cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_unstoppable), cmocka_unit_test(test_threads), cmocka_unit_test(test_bare),
+		cmocka_unit_test(test_lists_kept),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
