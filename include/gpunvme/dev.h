@@ -73,6 +73,9 @@ struct gpunvme_dev_opts {
  * pinned and counted once. Each of them can reach what is mapped for any. They must have been opened in the same way (`port`), and
  * may be closed in any order; opts->share need only stay open during this call.
  *
+ * A namespace that another controller of this machine serves, too, is held there (its disk is opened exclusively, where this user
+ * may) until the device is closed, so that nobody mounts it.
+ *
  * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way; -EADDRINUSE memory is mapped where this device
  * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no such
  * controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind another controller, or somebody
@@ -104,8 +107,8 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
  * All queues end for their lanes as by gpunvme_qp_recover(), and are created again; features that were set by this program are set
  * again; memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction was
  * refused (-EBUSY) can be destroyed afterwards. Any thread may call it.
- * Return: 0; -ENODEV it is gone; -ETIMEDOUT, -EIO neither way brought it back: it is dead, and lanes get -GPUNVME_ENODEV; otherwise
- * as gpunvme_qp_recover() of the first queue that did not come back.
+ * Return: 0; -ENODEV it is gone; -ESHUTDOWN gpunvme_dev_close() was called; -ETIMEDOUT, -EIO neither way brought it back: it is
+ * dead, and lanes get -GPUNVME_ENODEV; otherwise as gpunvme_qp_recover() of the first queue that did not come back.
  */
 GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev);
 

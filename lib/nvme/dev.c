@@ -120,7 +120,7 @@ int gnv_dev_bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opt
 	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "reset and ready");
 	ret = gnv_identify_ctrl(dev);
 	if (!ret)
-		ret = gnv_twins_check(dev);
+		ret = gnv_twins_hold(dev);
 	if (!ret)
 		ret = settle_queues(dev, opts->queues);
 	if (!ret)

@@ -58,7 +58,7 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 	return ret < 0 ? ret : 0;
 }
 
-int gnv_twins_check(struct gpunvme_dev *dev)
+int gnv_twins_hold(struct gpunvme_dev *dev)
 {
 	struct shelf shelf = { .dev = dev, .end = gnv_clock_ns() + dev->admin.timeout_ms * GNV_NS_PER_MS };
 	struct gnv_identity drive = { .nth = nth, .ctx = &shelf };
@@ -67,5 +67,5 @@ int gnv_twins_check(struct gpunvme_dev *dev)
 	memcpy(drive.model, dev->info.model, sizeof(drive.model));
 	if (!(dev->drive.quirks & GNV_QUIRK_GARBAGE_NQN))
 		memcpy(drive.nqn, dev->nqn, sizeof(drive.nqn));
-	return gnv_port_check_twins(dev->port, &drive);
+	return gnv_port_hold_twins(dev->port, &drive);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A namespace that two controllers share is one medium: the kernel may have it mounted behind the other one. Binding asks sysfs
- * about that (os/linux/drive.h); a drive that is bound already is asked itself, when it is opened.
+ * about that (os/linux/drive.h); a drive that is bound already is asked itself, when it is opened, and the disk is held until
+ * it is closed.
  */
 #ifndef GNV_NVME_TWINS_H
 #define GNV_NVME_TWINS_H
@@ -9,6 +10,6 @@
 #include "nvme/dev.h"
 
 /* Return: 0; -EBUSY a namespace is in use elsewhere; what the controller answers; gnv_fail() has the sentence. */
-int gnv_twins_check(struct gpunvme_dev *dev);
+int gnv_twins_hold(struct gpunvme_dev *dev);
 
 #endif

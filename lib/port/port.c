@@ -29,12 +29,26 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 	return gnv_fail(-EINVAL, "scheme '%s' is not known; valid: soft, pci", uri->scheme);
 }
 
-int gnv_port_check_twins(const struct gnv_port *port, const struct gnv_identity *drive)
+int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
 {
-	char text[GNV_USERS_TEXT];
-	int ret = port->remote ? gnv_users_of_twins(GNV_SYSFS, GNV_PROC, drive, text) : 0;
+	char text[GNV_USERS_TEXT] = "";
+	int ret = port->remote ? gnv_users_hold_twins(GNV_SYSFS, GNV_PROC, drive, text, &port->twins) : 0;
 
-	return ret == -EBUSY ? gnv_fail(ret, "a namespace of %.100s is in use through another controller: %s", port->address, text) : ret;
+	if (ret == -EBUSY)
+		return gnv_fail(ret, "a namespace of %.100s is in use through another controller: %s", port->address, text);
+	if (!ret && text[0])
+		gnv_log(&port->log, GPUNVME_LOG_WARN,
+			"a namespace of %s has another controller, whose disk could not be held, so that somebody may mount it: %s; bind that "
+			"controller, too, or run as root", port->address, text);
+	return ret;
+}
+
+void gnv_port_close(struct gnv_port *port)
+{
+	struct gnv_hold *twins = port->twins;
+
+	port->ops->close(port);
+	gnv_users_release(twins);
 }
 
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own)

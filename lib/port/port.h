@@ -13,6 +13,7 @@
 #include "util/log.h"
 
 struct gnv_port;
+struct gnv_hold;
 
 enum gnv_port_loss {
 	GNV_PORT_ERROR, /* the device reported an error, and is not used any more; a reset may mend that */
@@ -74,6 +75,7 @@ struct gnv_port {
 	bool read_only;    /* every write is refused */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
+	struct gnv_hold *twins;	 /* disks of its namespaces behind other controllers */
 	char reset_name[16]; /* of the reset it has, as gpunvme_dev_info.reset */
 	uint16_t vendor, device; /* of its PCI function; 0 and 0: it has none */
 };
@@ -96,10 +98,14 @@ struct gnv_soft_config;
 int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, uint16_t *vendor, uint16_t *device);
 
 /*
- * A namespace of an open controller may be in use through another one, which the kernel has. Return: 0, also where that cannot be
- * seen; -EBUSY; what drive->nth() answers; gnv_fail() has the sentence.
+ * A namespace of an open controller may be in use through another one, which the kernel has; its disk there is held until the
+ * port is closed, where this user may. Once. Return: 0, also where nothing can be seen; -EBUSY; -ENOMEM; what drive->nth()
+ * answers; gnv_fail() has the sentence.
  */
-int gnv_port_check_twins(const struct gnv_port *port, const struct gnv_identity *drive);
+int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
+
+/* By its ops->close, and what it held. */
+void gnv_port_close(struct gnv_port *port);
 
 /* The sentence for a port that cannot share. Return: -EINVAL. */
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own);

@@ -56,7 +56,7 @@ static int teardown(struct gpunvme_dev *dev)
 	gnv_place_drop_all(dev);
 	gnv_cmb_close(dev);
 	gnv_arena_destroy(dev->arena);
-	dev->port->ops->close(dev->port);
+	gnv_port_close(dev->port);
 	pthread_mutex_destroy(&dev->lock);
 	pthread_mutex_destroy(&dev->bar0_lock);
 	pthread_mutex_destroy(&dev->queues_lock);
@@ -189,7 +189,7 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 	int ret;
 
 	if (!dev) {
-		port->ops->close(port);
+		gnv_port_close(port);
 		return gnv_fail(-ENOMEM, "out of memory");
 	}
 	dev->log = (struct gnv_log){ .fn = opts->log, .ctx = opts->log_ctx };
@@ -200,7 +200,7 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 	ret = prepare(dev);
 	if (ret) {
 		free(dev);
-		port->ops->close(port);
+		gnv_port_close(port);
 		return ret;
 	}
 	init_parts(dev);

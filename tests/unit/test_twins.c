@@ -16,8 +16,8 @@ static struct gnv_identity_ns last; /* that was told */
 static bool nqn_told;
 
 /* The linker sends the library's call here (--wrap). It asks for all of them, as that of a machine with such a controller does. */
-int __wrap_gnv_port_check_twins(const struct gnv_port *port, const struct gnv_identity *drive);
-int __wrap_gnv_port_check_twins(const struct gnv_port *port, const struct gnv_identity *drive)
+int __wrap_gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
+int __wrap_gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
 {
 	struct gnv_identity_ns ns;
 	int ret;

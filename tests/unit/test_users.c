@@ -4,10 +4,15 @@
  * "has open" is a real character device; block devices are looked at in tests/vm/guest/users.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <gpunvme/status.h>
 
 #include "common/tree.h"
 #include "os/linux/users.h"
+
+/* The linker sends the library's calls here (--wrap): the disk of a twin is played. */
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
 
 static char proc[64];
 static const struct gnv_pci drive = { .bdf = "0000:01:00.0", .driver = "nvme" };
@@ -232,8 +237,12 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 	return 0;
 }
 
+static struct gnv_hold *held;
+
 static int twins(const char *serial, const char *nqn, const struct gnv_identity_ns *ns, char text[GNV_USERS_TEXT])
 {
+	int ret;
+
 	struct gnv_identity said = { .nth = nth, .ctx = &asked };
 
 	snprintf(said.serial, sizeof(said.serial), "%s", serial);
@@ -241,7 +250,11 @@ static int twins(const char *serial, const char *nqn, const struct gnv_identity_
 	snprintf(said.nqn, sizeof(said.nqn), "%s", nqn);
 	own_ns = ns;
 	asked = 0;
-	return gnv_users_of_twins(root, proc, &said, text);
+	held = NULL;
+	ret = gnv_users_hold_twins(root, proc, &said, text, &held);
+	assert_true(!ret == !!held);
+	gnv_users_release(held);
+	return ret;
 }
 
 /* The kernel has its other controller: what it says of its namespaces and what sysfs says of the disks decide. */
@@ -290,10 +303,66 @@ static void test_bound_stranger(void **state)
 	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));
 }
 
+/* ---- Holding ---- */
+
+static struct {
+	int error;    /* of opening a disk */
+	bool with_it; /* somebody else opens it, too */
+	int fd;	      /* of the disk */
+} disk = { .fd = -1 };
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	if (strcmp(path, "/dev/nvme1n5"))
+		return __real_open(path, flags);
+	assert_true(flags & O_EXCL && flags & O_CLOEXEC);
+	if (disk.with_it)
+		put(">/dev/null", "proc/4711/fd/12");
+	errno = disk.error;
+	return disk.fd = disk.error ? -1 : __real_open("/dev/full", O_RDONLY | O_CLOEXEC);
+}
+
+static int hold_twin(char text[GNV_USERS_TEXT])
+{
+	const struct gnv_identity_ns ns[] = { { .nsid = 5 }, { 0 } };
+	struct gnv_identity said = { .serial = "S1", .nqn = "nqn.one", .nth = nth, .ctx = &asked };
+
+	own_ns = ns;
+	held = NULL;
+	return gnv_users_hold_twins(root, proc, &said, text, &held);
+}
+
+/* The other controller's disk is this process's alone for as long as the drive is open. */
+static void test_twin_held(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "");
+	put("1:3\n", "class/nvme-generic/ng1n5/dev");
+	put("", "proc/self/mountinfo");
+	assert_int_equal(hold_twin(text), 0);
+	assert_string_equal(text, "");
+	assert_true(disk.fd >= 0 && fcntl(disk.fd, F_GETFD) >= 0);
+	gnv_users_release(held);
+	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
+	disk.error = EBUSY;
+	assert_int_equal(hold_twin(text), -EBUSY);
+	assert_non_null(strstr(text, "/dev/nvme1n5 is mounted or open exclusively, perhaps in a container; stop its user first"));
+	disk.error = EACCES; /* a user who may open the drive, and not this */
+	assert_int_equal(hold_twin(text), 0);
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied");
+	gnv_users_release(held);
+	disk.error = 0;
+	disk.with_it = true;
+	assert_int_equal(hold_twin(text), -EBUSY);
+	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));
+	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
+	disk.with_it = false;
+}
+
 static void hold(int ret, const char *says)
 {
-	struct gnv_hold *held;
-
 	assert_int_equal(gnv_users_hold(root, proc, &drive, &held), ret);
 	if (!ret)
 		gnv_users_release(held);
@@ -361,6 +430,7 @@ int main(void)
 		TEST(test_multipath),
 		TEST(test_bound_twin),
 		TEST(test_bound_stranger),
+		TEST(test_twin_held),
 		TEST(test_without_block_node),
 		TEST(test_no_node_in_dev),
 		TEST(test_unseen),

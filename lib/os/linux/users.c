@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: looking changes nothing. What holds a drive while its driver is changed is a list of exclusive opens, which the kernel
- * ends with the process.
+ * Invariant: looking changes nothing. What holds a drive while its driver is changed, and its namespaces behind other controllers
+ * while it is open, is a list of exclusive opens, which the kernel ends with the process.
  */
 #include "os/linux/users.h"
 
@@ -185,44 +185,6 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
 	return ret;
 }
 
-/* Mounts of other mount namespaces are seen by no list: only trying tells, where this user may. */
-static int is_exclusive(const struct gnv_nodes *nodes, char text[GNV_USERS_TEXT])
-{
-	for (unsigned i = 0; i < nodes->count; i++) {
-		const struct gnv_opened *node = &nodes->node[i];
-		int fd;
-
-		if (node->kind != GNV_OPENED_BLOCK || gnv_drive_is_partition(nodes, node))
-			continue;
-		gnv_fork_begin();
-		fd = gnv_fork_keep(open(node->name, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
-		if (fd >= 0) {
-			gnv_fork_close(fd);
-		} else if (errno == EBUSY) {
-			snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first",
-				 node->name);
-			return -EBUSY;
-		}
-	}
-	return 0;
-}
-
-int gnv_users_of_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT])
-{
-	struct gnv_nodes nodes = { .sys = sys };
-	int ret = gnv_drive_twin_nodes(&nodes, drive);
-
-	text[0] = 0;
-	if (!ret)
-		ret = look(&nodes, proc, text);
-	if (!ret)
-		ret = is_opened(&nodes, proc, GNV_OPENERS_ANY, NULL, text, NULL);
-	if (!ret)
-		ret = is_exclusive(&nodes, text);
-	free(nodes.node);
-	return ret;
-}
-
 static int say_locked(const char *proc, const struct gnv_opened *image, int fd, char text[GNV_USERS_TEXT])
 {
 	const struct gnv_openers_query query = { .what = image, .count = 1, .own = &fd, .owned = 1, .how = GNV_OPENERS_LOCKED };
@@ -277,13 +239,17 @@ static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node,
 }
 
 /* Read-only: a disk that refuses writes can be in use all the same. */
+static int open_exclusively(const char *path)
+{
+	gnv_fork_begin();
+	return gnv_fork_keep(open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
+}
+
 static int hold_node(const struct gnv_pci *pci, const struct gnv_opened *node, struct gnv_hold *hold)
 {
+	int fd = open_exclusively(node->name);
 	struct stat st;
-	int fd;
 
-	gnv_fork_begin();
-	fd = gnv_fork_keep(open(node->name, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
 	if (fd < 0)
 		return open_failed(pci, node, errno);
 	hold->fd[hold->count++] = fd;
@@ -308,6 +274,11 @@ static int check_opened(const struct gnv_nodes *nodes, const char *proc, const s
 	return 0;
 }
 
+static bool is_disk(const struct gnv_nodes *nodes, const struct gnv_opened *node)
+{
+	return node->kind == GNV_OPENED_BLOCK && !gnv_drive_is_partition(nodes, node);
+}
+
 static int hold_all(const struct gnv_nodes *nodes, const char *proc, const struct gnv_pci *pci, struct gnv_hold *hold)
 {
 	char text[GNV_USERS_TEXT];
@@ -317,23 +288,85 @@ static int hold_all(const struct gnv_nodes *nodes, const char *proc, const struc
 		ret = is_opened(nodes, proc, GNV_OPENERS_ANY, NULL, text, NULL);
 	if (ret)
 		return gnv_fail(ret, "%s is in use: %s", pci->bdf, text);
-	hold->fd = calloc(nodes->count + 1, sizeof(*hold->fd));
-	if (!hold->fd)
-		return gnv_fail(-ENOMEM, "out of memory");
 	for (unsigned i = 0; i < nodes->count && !ret; i++)
-		if (nodes->node[i].kind == GNV_OPENED_BLOCK && !gnv_drive_is_partition(nodes, &nodes->node[i]))
+		if (is_disk(nodes, &nodes->node[i]))
 			ret = hold_node(pci, &nodes->node[i], hold);
 	return ret ? ret : check_opened(nodes, proc, pci, hold);
 }
 
-int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **out)
+/* With room for all disks. */
+static int make_hold(const struct gnv_nodes *nodes, struct gnv_hold **out)
 {
 	struct gnv_hold *hold = calloc(1, sizeof(*hold));
+
+	if (hold)
+		hold->fd = calloc(nodes->count + 1, sizeof(*hold->fd));
+	if (hold && hold->fd) {
+		*out = hold;
+		return 0;
+	}
+	free(hold);
+	return gnv_fail(-ENOMEM, "out of memory");
+}
+
+int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **out)
+{
 	struct gnv_nodes nodes = { .sys = sys };
-	int ret = hold ? gnv_drive_nodes(&nodes, pci) : gnv_fail(-ENOMEM, "out of memory");
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_nodes(&nodes, pci);
 
 	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
 		ret = hold_all(&nodes, proc, pci, hold);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
+}
+
+/* Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may. */
+static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	int fd = open_exclusively(disk->name);
+
+	if (fd >= 0) {
+		hold->fd[hold->count++] = fd;
+	} else if (errno == EBUSY) {
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+		return -EBUSY;
+	} else {
+		snprintf(text, GNV_USERS_TEXT, "%s: %s", disk->name, strerror(errno));
+	}
+	return 0;
+}
+
+static int hold_twins(const struct gnv_nodes *nodes, const char *proc, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	int ret = look(nodes, proc, text);
+
+	if (!ret)
+		ret = is_opened(nodes, proc, GNV_OPENERS_ANY, NULL, text, NULL);
+	for (unsigned i = 0; i < nodes->count && !ret; i++)
+		if (is_disk(nodes, &nodes->node[i]))
+			ret = hold_twin(&nodes->node[i], hold, text);
+	return ret ? ret : is_opened(nodes, proc, GNV_OPENERS_ANY, hold, text, NULL);
+}
+
+int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
+			 struct gnv_hold **out)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_twin_nodes(&nodes, drive);
+
+	text[0] = 0;
+	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
+		ret = hold_twins(&nodes, proc, hold, text);
 	free(nodes.node);
 	if (ret)
 		gnv_users_release(hold);

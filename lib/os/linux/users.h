@@ -44,11 +44,14 @@ void gnv_users_release(struct gnv_hold *hold);
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen);
 
 /*
- * gnv_users_of_twins() - somebody who uses a namespace of a drive through another controller
+ * gnv_users_hold_twins() - nobody uses a namespace of a drive through another controller, and, where this user may open its disk
+ * there, nobody can begin to by mounting it
  * @drive: what it says of itself; the nvme driver does not have it
+ * @text:  with 0: a disk that could not be held, and why, or ""
  * Return: as gnv_users_find(), or what drive->nth() answers.
  */
-int gnv_users_of_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT]);
+int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
+			 struct gnv_hold **hold);
 
 /*
  * gnv_users_of_image() - who has a lock on a regular file that this process could not get, or has made a loop device of it
