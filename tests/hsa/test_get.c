@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/quiet.h"
 #include "hsa/rig.h"
 
 #define PART 65536u
@@ -320,6 +321,21 @@ static void test_threads(void **state)
 }
 
 /* A second controller has an image of its own. */
+/* The allocation is known by what the runtime told before, and the runtime is not asked again. */
+static void test_a_hit_is_no_system_call(void **state)
+{
+	char *ptr = make(POOL_FINE, BYTES);
+	struct gpunvme_mem_use a = get(0, ptr, 100);
+	struct quiet q = { .gpu = gpu, .dev = dev[0], .ptr = ptr };
+
+	(void)state;
+	put(&a);
+	assert_true(quiet_hits(&q));
+	if (!q.no_seccomp)
+		assert_int_equal(info(0).hits, QUIET_HITS);
+	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
+}
+
 static int make_images(void **state)
 {
 	int ret = setup(state);
@@ -346,6 +362,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_close, begin, end),
 		cmocka_unit_test_setup_teardown(test_not_told, begin, end),
 		cmocka_unit_test_setup_teardown(test_threads, begin, end),
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+		cmocka_unit_test_setup_teardown(test_a_hit_is_no_system_call, begin, end),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, make_images, remove_images);

@@ -9,16 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "common/quiet.h"
 #include "nvme/dev.h"
 #include "soft/soft.h"
 
@@ -460,45 +458,17 @@ static void test_threads(void **state)
 	assert_int_equal(info().bytes, 0);
 }
 
-struct quiet {
-	struct gpunvme_mem_use use;
-	unsigned turns;
-	bool done, no_seccomp; /* done: atomic */
-};
-
-/* From here on a system call is the end of the thread. */
-static void *only_compute(void *arg)
-{
-	struct quiet *q = arg;
-	int ret = 0;
-
-	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) {
-		q->no_seccomp = true;
-		return NULL;
-	}
-	while (!ret && q->turns--) {
-		ret = gpunvme_mem_get(gpu, dev, memory + PAGE, 100, 0, &q->use);
-		ret = ret ? ret : gpunvme_mem_put(&q->use);
-	}
-	__atomic_store_n(&q->done, !ret, __ATOMIC_RELEASE);
-	syscall(SYS_exit, 0);
-	return NULL;
-}
-
 static void test_a_hit_is_no_system_call(void **state)
 {
 	struct gpunvme_mem_use a = get(memory, BYTES, GPUNVME_GET_KEEP);
-	struct quiet q = { .turns = 1000 };
-	pthread_t thread;
+	struct quiet q = { .gpu = gpu, .dev = dev, .ptr = memory + PAGE };
 
 	(void)state;
 	put(&a);
-	assert_int_equal(pthread_create(&thread, NULL, only_compute, &q), 0);
-	pthread_join(thread, NULL);
+	assert_true(quiet_hits(&q));
 	if (q.no_seccomp)
 		SKIP("no seccomp here");
-	assert_true(__atomic_load_n(&q.done, __ATOMIC_ACQUIRE));
-	assert_int_equal(info().hits, 1000);
+	assert_int_equal(info().hits, QUIET_HITS);
 	assert_int_equal(gpunvme_cache_forget(dev, NULL, 0), 0);
 }
 
