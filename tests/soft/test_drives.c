@@ -594,6 +594,7 @@ static const struct {
 	bool unreadable;
 } states[] = {
 	{ "delay=", "read", "blocks can be read", "", GPUNVME_VERDICT_OK, false },
+	{ "ro=0", "write-cache", "on: what is written is safe once it was flushed", "", GPUNVME_VERDICT_OK, false },
 	{ "fault=locked", "read", "locked by a password", "sedutil-cli", GPUNVME_VERDICT_FAILED, true },
 	{ "fault=sanitizing", "read", "erasing itself", "wait", GPUNVME_VERDICT_FAILED, true },
 	{ "fault=formatting", "read", "being formatted", "wait", GPUNVME_VERDICT_FAILED, true },
@@ -807,6 +808,44 @@ static void test_no_wake(void **state)
 	}
 }
 
+static uint32_t was_set; /* features, as bits (atomic) */
+
+static enum gnv_soft_verdict watch_features(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
+{
+	(void)ctx;
+	(void)status;
+	if (cmd->opc == GPUNVME_ADMIN_SET_FEATURES)
+		__atomic_fetch_or(&was_set, 1u << (cmd->cdw10 & 31), __ATOMIC_RELAXED);
+	return GNV_SOFT_GO;
+}
+
+/* Of all that can be set only what is asked for is: what opening has set comes again with a reset. The write cache is left as it is. */
+static void test_features_left(void **state)
+{
+	static const struct gnv_soft_admin_fault watch = { watch_features, NULL };
+	static const struct {
+		const char *keys;
+		uint32_t set;
+	} cases[] = {
+		{ "ro=0", 1u << GPUNVME_FID_NUM_QUEUES },
+		{ "fault=sleepy,hints,hmb:4&power=performance",
+		  1u << GPUNVME_FID_NUM_QUEUES | 1u << GPUNVME_FID_ARBITRATION | 1u << GPUNVME_FID_POWER | 1u << GPUNVME_FID_APST |
+			  1u << GPUNVME_FID_HMB },
+	};
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		good(open_drive(cases[i].keys, &dev));
+		was_set = 0;
+		gnv_soft_set_admin_fault(gnv_dev_soft(dev), &watch);
+		good(gpunvme_dev_reset(dev));
+		assert_int_equal(feature(dev, GPUNVME_FID_VWC), 1);
+		good(gpunvme_dev_close(dev));
+		assert_int_equal(was_set, cases[i].set);
+	}
+}
+
 /* A drive that recommends 32 commands of a queue at a time, and takes 4 until it is told. */
 static void test_burst(void **state)
 {
@@ -948,7 +987,7 @@ int main(void)
 		cmocka_unit_test(test_refused),	   cmocka_unit_test(test_priority),    cmocka_unit_test(test_hasty),
 		cmocka_unit_test(test_namespaces), cmocka_unit_test(test_identifiers), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_states),	   cmocka_unit_test(test_unwritable), cmocka_unit_test(test_offline),	       cmocka_unit_test(test_power),
-		cmocka_unit_test(test_one_piece), cmocka_unit_test(test_each_place), cmocka_unit_test(test_each_size),
+		cmocka_unit_test(test_one_piece), cmocka_unit_test(test_each_place), cmocka_unit_test(test_each_size), cmocka_unit_test(test_features_left),
 		cmocka_unit_test(test_burst), cmocka_unit_test(test_limited), cmocka_unit_test(test_few_cids), cmocka_unit_test(test_power_at_close), cmocka_unit_test(test_no_wake), cmocka_unit_test(test_proof_is_short), cmocka_unit_test(test_48_bits),
 		cmocka_unit_test(test_write_zeroes), cmocka_unit_test(test_limit_of_zeroes), cmocka_unit_test(test_stripe), cmocka_unit_test(test_refused_words),
 	};

@@ -14,7 +14,7 @@
 
 enum accept_verdict { ACCEPT_PASSED, ACCEPT_LIMIT, ACCEPT_FAILED, ACCEPT_SKIPPED };
 
-enum accept_op { ACCEPT_READ, ACCEPT_WRITE };
+enum accept_op { ACCEPT_READ, ACCEPT_WRITE, ACCEPT_FUA, ACCEPT_FLUSH, ACCEPT_ZEROES, ACCEPT_DEALLOCATE };
 
 struct accept {
 	struct session s; /* controller, lanes and buffer */
@@ -60,7 +60,10 @@ int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq
 int accept_connect(struct accept *a);
 int accept_prepare(struct accept *a);
 
-/* Moves blocks with one lane, @step of them with one call, to or from @offset of the buffer. Return: the status. */
+/*
+ * One lane has the drive do that with the blocks, @step of them with one call, and moves them to or from @offset of the buffer, where
+ * deallocation needs 16 bytes. Return: the status.
+ */
 int accept_move(struct accept *a, enum accept_op op, uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t step);
 
 /* What a status means, in words. */

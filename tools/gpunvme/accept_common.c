@@ -79,17 +79,36 @@ struct transfer {
 	int status;
 };
 
+static int carry_out(const struct transfer *t, uint64_t offset, uint64_t lba, uint32_t n)
+{
+	const struct gpunvme_dbuf *dbuf = &t->a->s.dbuf;
+	const struct gpunvme_dq *dq = &t->a->dq;
+
+	switch (t->op) {
+	case ACCEPT_READ:
+		return gpunvme_read(dq, dbuf, offset, lba, n);
+	case ACCEPT_WRITE:
+		return gpunvme_write(dq, dbuf, offset, lba, n);
+	case ACCEPT_FUA:
+		return gpunvme_write_fua(dq, dbuf, offset, lba, n);
+	case ACCEPT_ZEROES:
+		return gpunvme_write_zeroes(dq, lba, n);
+	case ACCEPT_DEALLOCATE:
+		return gpunvme_deallocate(dq, dbuf, offset, lba, n);
+	default:
+		return gpunvme_flush(dq);
+	}
+}
+
 static void transfer_kernel(void *arg)
 {
 	struct transfer *t = arg;
-	const struct gpunvme_dbuf *dbuf = &t->a->s.dbuf;
 
 	for (uint32_t at = 0, n; at < t->nblocks && !t->status; at += n) {
 		uint64_t offset = t->offset + (uint64_t)at * t->a->lba_size;
 
 		n = t->nblocks - at < t->step ? t->nblocks - at : t->step;
-		t->status = t->op == ACCEPT_WRITE ? gpunvme_write(&t->a->dq, dbuf, offset, t->lba + at, n)
-						  : gpunvme_read(&t->a->dq, dbuf, offset, t->lba + at, n);
+		t->status = carry_out(t, offset, t->lba + at, n);
 	}
 }
 

@@ -54,7 +54,7 @@ static int broke(struct accept *a, const char *what, uint64_t lba, uint32_t nblo
 }
 
 /* Writes the blocks with one call, and sees them on the drive by the safe way. */
-static int check_write(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
+static int check_write(struct accept *a, enum accept_op op, uint64_t lba, uint32_t nblocks, uint64_t offset)
 {
 	struct stamp stamp;
 	char text[96];
@@ -64,7 +64,7 @@ static int check_write(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_
 	a->generation++;
 	stamp = accept_stamp(a, lba);
 	stamp_fill(a->data + offset, a->lba_size, &stamp, nblocks);
-	status = accept_move(a, ACCEPT_WRITE, offset, lba, nblocks, nblocks);
+	status = accept_move(a, op, offset, lba, nblocks, nblocks);
 	if (status)
 		return broke(a, "a write", lba, nblocks, status);
 	status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, lba, nblocks, a->page_blocks);
@@ -112,7 +112,7 @@ static int check(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offs
 	int ret = ACCEPT_PASSED, status = 0;
 
 	if (a->write)
-		ret = check_write(a, lba, nblocks, offset);
+		ret = check_write(a, ACCEPT_WRITE, lba, nblocks, offset);
 	else
 		status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, lba, nblocks, a->page_blocks);
 	if (status)
@@ -285,64 +285,69 @@ int row_edges(struct accept *a)
 
 /* ---- Other commands ---- */
 
-struct commands {
-	struct accept *a;
-	uint64_t lba;
-	uint32_t nblocks;
-	int flush, zero; /* statuses */
-};
-
-static void commands_kernel(void *arg)
+/* What a block may hold after it was set to zero, or, by its own word, after it was deallocated, which is no more than a hint. */
+static bool may_hold(const struct accept *a, enum accept_op op, const char *block, const struct stamp *stamp)
 {
-	struct commands *c = arg;
+	const uint32_t as = a->s.ns.deallocated;
+	const unsigned char first = (unsigned char)*block;
 
-	c->flush = gpunvme_flush(&c->a->dq);
-	c->zero = c->a->write ? gpunvme_write_zeroes(&c->a->dq, c->lba, c->nblocks) : -GPUNVME_EROFS;
+	if (!memcmp(block, block + 1, a->lba_size - 1) && (!first || first == 0xff))
+		return op == ACCEPT_ZEROES ? !first : as != (first ? GPUNVME_DEALLOCATED_ZEROES : GPUNVME_DEALLOCATED_ONES);
+	return op == ACCEPT_DEALLOCATE && stamp_check(block, a->lba_size, stamp, 1);
 }
 
-/* The middle of blocks that bear stamps is set to zero: the middle is, and nothing else. */
-static int check_zeroes(struct accept *a, const struct commands *c)
+/* The middle of three times so many blocks that bear stamps is set to zero, or not needed any more: it, and nothing else. */
+static int check_middle(struct accept *a, enum accept_op op, const char *name, uint32_t n)
 {
-	const uint32_t around = c->nblocks, all = 3 * around;
-	const struct stamp first = accept_stamp(a, c->lba - around), last = accept_stamp(a, c->lba + around);
+	const struct stamp first = accept_stamp(a, 0), last = accept_stamp(a, 2ull * n);
+	const char *back = a->data + ACCEPT_BACK;
 	char text[96];
-	int status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, c->lba - around, all, a->page_blocks);
+	int status = accept_move(a, op, 0, n, n, n);
 
+	if (status == -GPUNVME_EOPNOTSUPP)
+		return ACCEPT_SKIPPED;
 	if (status)
-		return broke(a, "a read, page by page,", c->lba - around, all, status);
-	for (uint32_t i = 0; i < around; i++) {
-		const char *block = a->data + ACCEPT_BACK + (size_t)(around + i) * a->lba_size;
+		return broke(a, name, n, n, status);
+	status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, 0, 3 * n, a->page_blocks);
+	if (status)
+		return broke(a, "a read, page by page,", 0, 3 * n, status);
+	for (uint32_t i = n; i < 2 * n; i++) {
+		const char *block = back + (size_t)i * a->lba_size;
+		const struct stamp stamp = accept_stamp(a, i);
 
-		if (strcmp(stamp_tell(block, a->lba_size, a->run, text), "zeroes") != 0)
-			return accept_fail(a, "Write Zeroes says that it succeeded, but block %" PRIu64 " is %s", c->lba + i,
+		if (!may_hold(a, op, block, &stamp))
+			return accept_fail(a, "%s says that it succeeded, but block %u is %s", name, i,
 					   stamp_tell(block, a->lba_size, a->run, text));
 	}
-	if (stamp_check(a->data + ACCEPT_BACK, a->lba_size, &first, around) == around &&
-	    stamp_check(a->data + ACCEPT_BACK + (size_t)2 * around * a->lba_size, a->lba_size, &last, around) == around)
+	if (stamp_check(back, a->lba_size, &first, n) == n &&
+	    stamp_check(back + (size_t)2 * n * a->lba_size, a->lba_size, &last, n) == n)
 		return ACCEPT_PASSED;
-	return accept_fail(a, "Write Zeroes of %u blocks from %" PRIu64 " on has changed blocks beside them", around, c->lba);
+	return accept_fail(a, "%s of %u blocks from %u on has changed blocks beside them", name, n, n);
 }
 
-/* Read and Write are in all other rows. Compare is no command of lanes; what a deallocated block reads as is the drive's to say. */
+/* All that lanes have, but for Read and Write, which are in all other rows. Compare is none of them. */
 int row_commands(struct accept *a)
 {
-	const uint32_t around = a->area / 4 < 40 ? (uint32_t)(a->area / 4) : 40;
-	struct commands c = { a, around, around, 0, 0 };
-	const char *zeroes = a->write ? "write zeroes" : "write zeroes not asked";
-	int ret = a->write ? check_write(a, 0, 3 * around, 0) : ACCEPT_PASSED;
+	const uint32_t n = a->area / 4 < 40 ? (uint32_t)(a->area / 4) : 40;
+	int zeroes = ACCEPT_SKIPPED, deallocate = ACCEPT_SKIPPED;
+	int ret = a->write ? check_write(a, ACCEPT_WRITE, 0, 3 * n, 0) : ACCEPT_PASSED, status;
 
-	if (ret == ACCEPT_PASSED && gpunvme_cpu_launch(1, 1, commands_kernel, &c))
-		ret = accept_fail(a, "no lane could be started");
 	if (ret != ACCEPT_PASSED)
 		return ret;
-	if (c.flush)
-		return accept_fail(a, "a flush: %s", accept_why(c.flush));
-	if (c.zero == -GPUNVME_EOPNOTSUPP)
-		zeroes = "no write zeroes";
-	else if (a->write)
-		ret = c.zero ? broke(a, "write zeroes", c.lba, c.nblocks, c.zero) : check_zeroes(a, &c);
-	put_bool(a->figures, "write_zeroes", a->write && !c.zero);
-	if (ret == ACCEPT_PASSED)
-		accept_say(a, "%s, flush, %s", a->write ? "read, write" : "read", zeroes);
-	return ret;
+	status = accept_move(a, ACCEPT_FLUSH, 0, 0, 1, 1);
+	if (status)
+		return accept_fail(a, "a flush: %s", accept_why(status));
+	if (!a->write)
+		return accept_say(a, "read, flush");
+	zeroes = check_middle(a, ACCEPT_ZEROES, "Write Zeroes", n);
+	if (zeroes != ACCEPT_FAILED)
+		ret = check_write(a, ACCEPT_FUA, 0, 3 * n, 0);
+	if (zeroes != ACCEPT_FAILED && ret == ACCEPT_PASSED)
+		deallocate = check_middle(a, ACCEPT_DEALLOCATE, "Deallocate", n);
+	put_bool(a->figures, "write_zeroes", zeroes == ACCEPT_PASSED);
+	put_bool(a->figures, "deallocate", deallocate == ACCEPT_PASSED);
+	if (zeroes == ACCEPT_FAILED || ret != ACCEPT_PASSED || deallocate == ACCEPT_FAILED)
+		return ACCEPT_FAILED;
+	return accept_say(a, "read, write, write through the cache, flush, %swrite zeroes, %sdeallocate",
+			  zeroes == ACCEPT_PASSED ? "" : "no ", deallocate == ACCEPT_PASSED ? "" : "no ");
 }
