@@ -61,8 +61,8 @@ int accept_connect(struct accept *a);
 int accept_prepare(struct accept *a);
 
 /*
- * One lane has the drive do that with the blocks, @step of them with one call, and moves them to or from @offset of the buffer, where
- * deallocation needs 16 bytes. Return: the status.
+ * One lane has the drive do that with the blocks, @step of them with one call, and moves them to or from @offset of the buffer,
+ * where deallocation needs 16 bytes. Return: the status.
  */
 int accept_move(struct accept *a, enum accept_op op, uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t step);
 
