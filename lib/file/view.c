@@ -37,6 +37,8 @@ GPUNVME_API int gpunvme_file_get_info(const struct gpunvme_file *file, struct gp
 {
 	if (!file)
 		return gnv_fail(-EINVAL, "gpunvme_file_get_info: file must not be NULL");
+	if (gnv_foreign(file->process))
+		return -ECHILD;
 	return gnv_info_copy(info, &file->info, gpunvme_file_info);
 }
 
@@ -47,6 +49,8 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 
 	if (!file || !count || (*count && !extents))
 		return gnv_fail(-EINVAL, "gpunvme_file_get_extents: file, extents and count must not be NULL");
+	if (gnv_foreign(file->process))
+		return -ECHILD;
 	n = first < file->extents ? (uint32_t)gnv_min(*count, file->extents - first) : 0;
 	for (i = 0; i < n; i++) {
 		const struct gnv_extent *e = &file->extent[first + i];

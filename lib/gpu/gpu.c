@@ -99,6 +99,8 @@ GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunv
 {
 	if (!gpu)
 		return gnv_fail(-EINVAL, "gpunvme_gpu_get_info: gpu must not be NULL");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
 	return gnv_info_copy(info, &gpu->info, gpunvme_gpu_info);
 }
 

@@ -15,6 +15,7 @@
 #include "nvme/twins.h"
 #include "util/bits.h"
 #include "util/opts.h"
+#include "util/process.h"
 
 #define ADMIN_TIMEOUT_MS 60000u
 #define QUEUES_AUTO 128u
@@ -134,6 +135,8 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
 
 	if (!dev)
 		return gnv_fail(-EINVAL, "gpunvme_dev_get_info: dev must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
 	now = dev->info;
 	now.hmb = gnv_hmb_used(dev);
 	return gnv_info_copy(info, &now, gpunvme_dev_info);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -369,6 +370,47 @@ static void files_of_another_drive(void **state)
 	gpunvme_file_close(file);
 	rig_close(&other);
 	rig_close(&one);
+}
+
+/* Exit status 0, or the line that is wrong. */
+static int refused_in_child(struct rig *r, struct gpunvme_file *file)
+{
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_dextent extent;
+	struct gpunvme_dfile dfile;
+	struct gpunvme_file *other;
+	uint32_t count = 1;
+
+	if (gpunvme_file_open(r->dev, "/plain", NULL, &other) != -ECHILD)
+		return __LINE__;
+	if (gpunvme_file_get_info(file, &info) != -ECHILD)
+		return __LINE__;
+	if (gpunvme_file_get_extents(file, 0, &extent, &count) != -ECHILD)
+		return __LINE__;
+	gpunvme_file_close(file);
+	return gpunvme_file_view(file, r->gpu, &dfile) == -ECHILD ? 0 : __LINE__;
+}
+
+static void files_in_a_child(void **state)
+{
+	struct gpunvme_file *file;
+	struct rig r;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_open(r.dev, "/plain", NULL, &file), 0);
+	pid = fork();
+	if (!pid) {
+		alarm(60); /* a child that hangs is ended */
+		_exit(refused_in_child(&r, file) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	gpunvme_file_close(file);
+	rig_close(&r);
 }
 
 /* ---- Refusals ---- */
@@ -765,6 +807,7 @@ int main(void)
 		cmocka_unit_test(ext4_of_every_kind),
 		cmocka_unit_test(writes_in_place),
 		cmocka_unit_test(files_of_another_drive),
+		cmocka_unit_test(files_in_a_child),
 		cmocka_unit_test(paths_and_files_are_refused),
 		cmocka_unit_test(features_forbid_writing),
 		cmocka_unit_test(blocks_that_lead_to_themselves),

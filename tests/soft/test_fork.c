@@ -155,6 +155,71 @@ static int call_memory(void)
 	return 0;
 }
 
+static int call_events(void)
+{
+	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	struct gpunvme_event event = { .size = sizeof(event) };
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_check checks[32];
+	unsigned count = 32;
+	uint32_t value;
+	int fd;
+
+	IS_REFUSED(gpunvme_dev_state(dev, &status));
+	IS_REFUSED(gpunvme_dev_event_fd(dev, &fd));
+	IS_REFUSED(gpunvme_dev_next_event(dev, &event));
+	IS_REFUSED(gpunvme_dev_get_info(dev, &info));
+	IS_REFUSED(gpunvme_dev_set_feature(dev, GPUNVME_FID_TEMP_THRESHOLD, 300));
+	IS_REFUSED(gpunvme_ns_get_feature(dev, 1, GPUNVME_FID_TEMP_THRESHOLD, &value));
+	IS_REFUSED(gpunvme_ns_set_feature(dev, 1, GPUNVME_FID_TEMP_THRESHOLD, 300));
+	IS_REFUSED(gpunvme_dev_export_doorbells(dev, &fd, &(uint64_t){ 0 }, &(size_t){ 0 }));
+	IS_REFUSED(gpunvme_doctor_drive(dev, checks, &count));
+	return 0;
+}
+
+static int call_lanes(void)
+{
+	struct gpunvme_gpu_info info = { .size = sizeof(info) };
+	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
+	struct gpunvme_litmus litmus = GPUNVME_LITMUS_INIT;
+	struct gpunvme_copy copy = { .size = sizeof(copy) };
+	struct gpunvme_load load = { .size = sizeof(load) };
+	struct gpunvme_pagecache *cache;
+	struct gpunvme_service *service;
+	char *bytes = gpunvme_mem_ptr(mem);
+	struct gpunvme_mem *other;
+
+	IS_REFUSED(gpunvme_gpu_get_info(gpu, &info));
+	IS_REFUSED(gpunvme_qp_get_latency(qp, &latency));
+	IS_REFUSED(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy));
+	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
+	IS_REFUSED(gpunvme_litmus_run(dev, gpu, NULL, &litmus));
+	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &service));
+	IS_REFUSED(gpunvme_pagecache_create(dev, gpu, NULL, &cache));
+	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
+	IS_REFUSED(gpunvme_mem_import_dmabuf(gpu, 0, 0, 4096, &other));
+	IS_REFUSED(gpunvme_mem_cmb(gpu, dev, 4096, NULL, &other));
+	return 0;
+}
+
+static int call_the_rest(void)
+{
+	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_cache_info cached = { .size = sizeof(cached) };
+	struct gpunvme_dvol dvol;
+	struct gpunvme_mem_use use;
+	struct gpunvme_dbuf buf;
+
+	IS_REFUSED(gpunvme_mem_dbuf_for(mem, dev, gpu, &buf));
+	IS_REFUSED(gpunvme_volume_get_info(vol, &info));
+	IS_REFUSED(gpunvme_volume_view(vol, NULL, &dvol));
+	IS_REFUSED(gpunvme_mem_get(gpu, dev, &use, sizeof(use), 0, &use));
+	IS_REFUSED(gpunvme_cache_forget(dev, NULL, 0));
+	IS_REFUSED(gpunvme_cache_set_limit(dev, 0));
+	IS_REFUSED(gpunvme_cache_get_info(dev, &cached));
+	return 0;
+}
+
 static int close_in_child(void)
 {
 	IS_REFUSED(gpunvme_volume_destroy(vol));
@@ -204,6 +269,11 @@ static int all_refused(void)
 
 	ret = ret ? ret : call_queue();
 	ret = ret ? ret : call_memory();
+	ret = ret ? ret : call_events();
+	ret = ret ? ret : call_lanes();
+	ret = ret ? ret : call_the_rest();
+	if (ret)
+		fprintf(stderr, "line %d: %s\n", ret, gpunvme_errmsg());
 	return ret ? ret : close_in_child();
 }
 
