@@ -216,6 +216,42 @@ static void test_bare(void **state)
 	fake_delete(fake, false);
 }
 
+/* The device in whose BAR memory lies takes it away: its user is told which, and may map it again. */
+static void test_taken_away(void **state)
+{
+	struct gpunvme_event event = { .size = sizeof(event) };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	int fd;
+
+	(void)state;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_dev_event_fd(dev, &fd), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, 4096, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	gnv_mem_lose(mem, false);
+	assert_int_equal(fake->cuts, 1);
+	assert_int_equal(gpunvme_dev_next_event(dev, &event), 0);
+	assert_int_equal(event.type, GPUNVME_EVENT_MEM_REVOKED);
+	assert_ptr_equal(event.mem, mem);
+	assert_null(event.qp);
+	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
+	assert_int_equal(*(uint32_t *)(uintptr_t)dq.stop, GPUNVME_ENODEV);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -ESTALE);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_mem_free(mem), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	fake_delete(fake, false);
+}
+
 /* A command that nobody waits for keeps the lists of what is unmapped after it: when there is no room for more, it is named. */
 static void test_lists_kept(void **state)
 {
@@ -302,7 +338,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_two_devices), cmocka_unit_test(test_small_and_errors), cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_unstoppable), cmocka_unit_test(test_threads), cmocka_unit_test(test_bare),
-		cmocka_unit_test(test_lists_kept),
+		cmocka_unit_test(test_lists_kept), cmocka_unit_test(test_taken_away),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
