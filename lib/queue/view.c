@@ -77,6 +77,17 @@ static uint32_t max_blocks(const struct gpunvme_dev *dev, uint32_t lba_size)
 	return max ? (uint32_t)gnv_min(MAX_BLOCKS, max / lba_size) : MAX_BLOCKS;
 }
 
+/*
+ * Lists carry page/16 pages from any place of a page, and one more where the buffer lies well: behind that a long write would go on
+ * in the middle of what the drive likes to write at once (NPWG). All other limits are powers of two.
+ */
+static uint32_t whole_steps(const struct gpunvme_ns_info *ns, const struct gpunvme_dq *dq)
+{
+	const uint64_t listed = 1ull << (2 * dq->page_shift - 4) >> dq->lba_shift;
+
+	return ns->write_step && !(dq->flags & GPUNVME_DQ_SGL) ? (uint32_t)gnv_min(dq->max_blocks, listed) : dq->max_blocks;
+}
+
 void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
 {
 	memset(dq, 0, sizeof(*dq));
@@ -103,6 +114,7 @@ void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *
 	dq->cids = qp->cids;
 	dq->cid_gens = qp->cid_gens;
 	dq->max_blocks = max_blocks(qp->dev, ns->lba_size);
+	dq->max_blocks = whole_steps(ns, dq);
 	dq->ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
 	dq->deallocate = qp->dev->deallocate;
 	dq->device = qp->dev->number;

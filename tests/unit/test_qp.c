@@ -370,6 +370,40 @@ static void test_view_hints(void **state)
 	gpunvme_qp_destroy(qp);
 }
 
+/* The most that one command takes, from any place of a page. */
+static void is_cut_at(struct gpunvme_qp *qp, uint32_t lower, uint32_t upper)
+{
+	struct gpunvme_dq dq;
+
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
+	assert_int_equal(gnvd_blocks_per_command(&dq, 512, 1000000), lower);
+	assert_int_equal(gnvd_blocks_per_command(&dq, 0, 1000000), upper);
+}
+
+/* A long write that begins where the drive likes it goes on there behind each cut. */
+static void test_view_steps(void **state)
+{
+	const struct gpunvme_qp_opts sgl = { sizeof(sgl), GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_SGL, 16, 0, 0 };
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	dev->info.max_transfer = 0;
+	dev->info.sgl = 1;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	is_cut_at(qp, 2055, 2056); /* a page more than 1 MiB */
+	fake->ns.nsfeat = GPUNVME_NSFEAT_OPTIMAL;
+	fake->ns.npwg_0b = 31;
+	is_cut_at(qp, 2048, 2048);
+	dev->info.max_transfer = 128 * 1024;
+	is_cut_at(qp, 256, 256);
+	gpunvme_qp_destroy(qp);
+	dev->info.max_transfer = 0;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &sgl, &qp), 0);
+	is_cut_at(qp, 65536, 65536);
+	gpunvme_qp_destroy(qp);
+	fake->ns.nsfeat = 0;
+}
+
 /* Write Zeroes of a controller that has a limit, in bytes, for lanes, in blocks. Of less than a block it is not offered. */
 static void test_view_zeroes(void **state)
 {
@@ -478,6 +512,7 @@ int main(void)
 		TEST(test_dead_while_creating),
 		TEST(test_views),
 		TEST(test_view_hints),
+		TEST(test_view_steps),
 		TEST(test_view_zeroes),
 		TEST(test_refused_deletion),
 		TEST(test_close_beside_refused_deletion),
