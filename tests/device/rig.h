@@ -44,6 +44,12 @@ static inline void rig_end(struct rig *r, bool idle)
 #define RIG_ANY_LANE(condition) (condition)
 #define RIG_NAP_US(us) nanosleep(&(struct timespec){ 0, (long)(us) * 1000 }, NULL)
 
+/* What kernels use beside the queue: tests/gfx has to know all memory. RIG_WRITTEN: the controller writes it. */
+#ifndef RIG_MEMORY
+#define RIG_MEMORY(name, base, bytes, flags) ((void)0)
+#define RIG_FORGET(base) ((void)0)
+#endif
+
 /* A program whose lanes are slow counts less. */
 #ifdef SLOW_LANES
 #define RIG_COUNT(usual, slow) (slow)

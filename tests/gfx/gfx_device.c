@@ -13,6 +13,10 @@
 #define mini_stop lanes_mini_stop
 #define sched_yield() lanes_idle()
 #define READS_EACH 60
+#define RIG_MEMORY(name, base, bytes, flags) lanes_memory(name, base, bytes, flags)
+#define RIG_FORGET(base) lanes_forget(base)
+#define RIG_READONLY GFX_READONLY
+#define RIG_WRITTEN GFX_DEVICE
 #include SOURCE
 #undef mini_start
 #undef mini_stop

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""Mistakes in the page cache for the executor to find: each changes a copy of device_pagecache.h, and tests/device/test_pages.c must fail."""
+import os
+import re
+import shutil
+import subprocess
+
+from plants import ROOT, change
+
+SEEDS = 12
+PAGES = "device_pagecache.h"
+COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
+CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
+
+PLANTS = [
+    ("the bytes before the word", "	gnvd_order_agent(); /* the word before the bytes */\n", ""),
+    ("a page with references goes", COMPARE, "gnvd_page_state(word) != GPUNVME_PAGE_VALID"),
+    ("an old word of a frame is believed", " || word >> GPUNVME_PAGE_FRAME_SHIFT != frame)", ")"),
+    ("who begins to read does not compare", CLAIM, "(gnvd_fetch_add64(at, GPUNVME_PAGE_READING), 1))"),
+]
+
+
+def check_page_plants(args, folder, code_of):
+    """Each on the next one of the targets; with --target or --only on all."""
+    failed = 0
+    for number, (name, text, replacement) in enumerate(plant for plant in PLANTS if re.search(args.only, plant[0])):
+        for target in args.targets if args.target or args.only else [args.targets[number % len(args.targets)]]:
+            tree = folder / f"pages{number}-{target.name}"
+            for part in ("include", "device"):
+                shutil.copytree(ROOT / part, tree / part)
+            change(tree, (name, [(PAGES, text, replacement)]))
+            seed = first_noticed(args, code_of(tree, target))
+            failed += not seed
+            print(f"{'ok  ' if seed else 'FAIL'} {target.name}: {name}: {f'seed {seed}' if seed else 'not noticed'}", flush=True)
+    return failed
+
+
+def first_noticed(args, code):
+    for seed in range(1, SEEDS + 1):
+        setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511"}
+        done = subprocess.run([str(args.programs / "gfx_device_pages")], capture_output=True, env={**os.environ, **setting}, timeout=300)
+        if done.returncode:
+            return seed
+    return 0
