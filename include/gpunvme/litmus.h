@@ -34,8 +34,10 @@ struct gpunvme_litmus_opts {
 	/* NULL, or called on the caller's thread now and then: commands of all tests so far, of as many as there will be. */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *progress_ctx;
+	uint32_t qp_flags; /* GPUNVME_QP_VRAM: rings and data in the GPU's memory; or 0: in the host's */
+	uint32_t reserved;
 };
-#define GPUNVME_LITMUS_OPTS_INIT { sizeof(struct gpunvme_litmus_opts), 0, 0, NULL, NULL }
+#define GPUNVME_LITMUS_OPTS_INIT { sizeof(struct gpunvme_litmus_opts), 0, 0, NULL, NULL, 0, 0 }
 
 struct gpunvme_litmus_result {
 	const char *name;        /* "order", "cqe", ...; a constant */
@@ -52,7 +54,8 @@ struct gpunvme_litmus {
 	uint32_t tests;  /* in `test` */
 	/*
 	 * What was proven, as flags for gpunvme_qp_create() on the same controller and GPU: GPUNVME_QP_CQE16, GPUNVME_QP_NO_READBACK.
-	 * CQE16 alone may fail without harm: it allows a shortcut.
+	 * CQE16 alone may fail without harm: it allows a shortcut. With GPUNVME_QP_VRAM where that was asked for and nothing failed: then
+	 * the others hold there, and else in memory of the host.
 	 */
 	uint32_t qp_flags;
 	uint32_t failed; /* tests but CQE16 that failed or could not run: queues of this kind lose data here */
@@ -70,8 +73,8 @@ struct gpunvme_litmus {
  * @result: filled; initialise it with GPUNVME_LITMUS_INIT
  *
  * Takes seconds to minutes. Each test has a queue pair of its own. Any thread may call it, several at a time.
- * Return: 0 the tests ran, and @result says what they found; -EINVAL; -ENOENT, -EOPNOTSUPP no namespace to read; what
- * gpunvme_qp_create() and gpunvme_mem_alloc() answer; a positive NVMe status when a block cannot be read at all.
+ * Return: 0 the tests ran, and @result says what they found; -EINVAL bad arguments, other flags; -ENOENT, -EOPNOTSUPP no namespace to
+ * read; what gpunvme_qp_create() and gpunvme_mem_alloc() answer; a positive NVMe status when a block cannot be read at all.
  */
 GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *opts,
 				   struct gpunvme_litmus *result);

@@ -49,14 +49,16 @@ static const struct {
 /* A queue, and two pages of data for each of its entries. */
 static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns)
 {
+	const uint32_t where = run->opts->qp_flags & GPUNVME_QP_VRAM ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
+	const struct gpunvme_mem_opts mem = { sizeof(mem), where, 0 }; /* with the rings */
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 	int ret;
 
-	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	opts.flags = GPUNVME_QP_NO_SELFTEST | run->opts->qp_flags;
 	opts.depth = 1u << gnv_log2(gnv_min(DEPTH, dev->info.max_depth));
 	ret = gpunvme_qp_create(dev, gpu, &opts, &run->qp);
 	if (!ret)
-		ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->ctrl.page_size, NULL, &run->mem);
+		ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->ctrl.page_size, &mem, &run->mem);
 	if (!ret)
 		ret = gpunvme_mem_map(run->mem, dev);
 	if (!ret)
@@ -89,9 +91,10 @@ static int look(const struct litmus_run *run, struct gpunvme_gpu *gpu, size_t of
 }
 
 /* A word that the block has neither at its start nor at its end: the block is read the ordinary way, by a queue of its own. */
-static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns, uint32_t *fill)
+static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns,
+		       const struct gpunvme_litmus_opts *opts, uint32_t *fill)
 {
-	struct litmus_run run = { .qp = NULL };
+	struct litmus_run run = { .opts = opts };
 	uint32_t first = 0, last = 0;
 	int answer = 0, ret = open_run(&run, dev, gpu, ns);
 
@@ -215,7 +218,7 @@ static int run_test(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const stru
 }
 
 /* What the verdicts allow. */
-static void conclude(struct gpunvme_litmus *l)
+static void conclude(struct gpunvme_litmus *l, uint32_t asked)
 {
 	unsigned i;
 
@@ -225,6 +228,8 @@ static void conclude(struct gpunvme_litmus *l)
 		l->qp_flags |= GPUNVME_QP_NO_READBACK;
 	if (l->test[GPUNVME_LITMUS_CQE16].verdict == GPUNVME_LITMUS_PASSED)
 		l->qp_flags |= GPUNVME_QP_CQE16;
+	if (!l->failed)
+		l->qp_flags |= asked;
 }
 
 /* The tests one by one, because the caller's may be larger or smaller. */
@@ -267,17 +272,19 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	ret = check_result(result);
 	if (!ret)
 		ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);
+	if (!ret && (opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM || opts.reserved))
+		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0, and reserved must be 0");
 	if (!ret)
 		ret = gpunvme_ns_get_info(dev, 0, &ns);
 	if (ret)
 		return ret;
 	opts.commands = opts.commands ? opts.commands : COMMANDS;
 	opts.timeout_ms = opts.timeout_ms ? opts.timeout_ms : TIMEOUT_MS;
-	ret = choose_fill(dev, gpu, &ns, &fill);
+	ret = choose_fill(dev, gpu, &ns, &opts, &fill);
 	for (i = 0; i < GPUNVME_LITMUS_TESTS && !ret; i++)
 		ret = run_test(dev, gpu, &ns, i, &opts, fill, &l.test[i]);
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
 		l.test[i].name = kinds[i].name;
-	conclude(&l);
+	conclude(&l, opts.qp_flags);
 	return ret ? ret : give(result, &l);
 }

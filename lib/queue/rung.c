@@ -131,7 +131,7 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	count = ladder(dev, gpu, opts.flags, rung);
 	if (gpu->stale_reads && dev->port->remote && !(opts.flags & GPUNVME_QP_VRAM))
 		gnv_log(&dev->log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
-			"litmus passes with GPUNVME_QP_VRAM ask for it");
+			"gpunvme litmus --vram passes ask for it by GPUNVME_QP_VRAM");
 	for (i = 0; i < count; i++) {
 		ret = attempt_twice(dev, gpu, &opts, rung[i], out);
 		if (!ret && rung[i].local && !(opts.flags & GPUNVME_QP_NO_SELFTEST))

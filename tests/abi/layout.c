@@ -51,7 +51,7 @@ PIN_SIZE(gpunvme_qp_latency, 16 + 8 * 496);
 PIN(gpunvme_qp_latency, bucket, 16);
 PIN_SIZE(gpunvme_server_opts, 24);
 PIN(gpunvme_server_opts, log_ctx, 16);
-PIN_SIZE(gpunvme_litmus_opts, 32);
+PIN_SIZE(gpunvme_litmus_opts, 40);
 PIN_SIZE(gpunvme_litmus_result, 200);
 PIN_SIZE(gpunvme_litmus, 1024);
 PIN(gpunvme_litmus, test, 24);

@@ -22,7 +22,7 @@ static struct {
 	void *data; /* the place it belongs to */
 	struct gpunvme_mem *decoy;
 	unsigned maps; /* of memory of the GPU */
-	char log[4096];
+	char log[4096], rung[16];
 } play;
 
 static int play_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
@@ -282,6 +282,64 @@ static void test_stale_reads(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* Each family, by its name: reads of devices meet a cache there, or none. */
+static void test_families(void **state)
+{
+	static const struct {
+		const char *gfx;
+		bool stale;
+	} of[] = { { "gfx906", true },	{ "gfx908", true },  { "gfx90c", true },   { "gfx1030", true },	 { "gfx1036", true },
+		   { "gfx90a", false }, { "gfx942", false }, { "gfx1100", false }, { "gfx1151", false }, { "gfx1201", false } };
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		pretend("STANDIN_GFX", of[i].gfx);
+		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+		if (gpu->stale_reads != of[i].stale)
+			fail_msg("%s", of[i].gfx);
+		gpunvme_gpu_close(gpu);
+	}
+}
+
+/* What a queue of litmus is on. */
+static void see_rung(void *ctx, uint64_t done, uint64_t total)
+{
+	const struct gpunvme_dev *dev = ctx;
+
+	(void)done;
+	(void)total;
+	snprintf(play.rung, sizeof(play.rung), "%s", rung_of(dev->qps));
+}
+
+/* The order is asked for on the rung that nobody gets unasked; and behind it, though data may go to the GPU now, in the host's memory. */
+static void test_litmus_vram(void **state)
+{
+	struct gpunvme_dev *dev = open_remote();
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	gpu->stale_reads = gpu->data_local = true;
+	opts.commands = 200;
+	opts.timeout_ms = 60000;
+	opts.progress = see_rung;
+	opts.progress_ctx = dev;
+	for (unsigned vram = 0; vram < 2; vram++) {
+		opts.qp_flags = vram ? GPUNVME_QP_VRAM : 0;
+		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), 0);
+		assert_int_equal(l.failed, 0);
+		assert_string_equal(play.rung, vram ? "vram" : "direct-db");
+		assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | opts.qp_flags);
+	}
+	opts.qp_flags = GPUNVME_QP_VRAM | GPUNVME_QP_FORWARD;
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	gpunvme_gpu_close(gpu);
+}
+
 static void fall(const char *to, const char *why, bool direct)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
@@ -498,7 +556,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_soft_vram), TEST(test_apart),	  TEST(test_top),	TEST(test_falls),
-		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_stale_reads),
+		TEST(test_data),      TEST(test_used_up), TEST(test_no_memory), TEST(test_stale_reads), TEST(test_families), TEST(test_litmus_vram),
 		TEST(test_invalidates),
 		TEST(test_every_identifier_in_use),
 	};

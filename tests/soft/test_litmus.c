@@ -140,7 +140,7 @@ static void count_progress(void *ctx, uint64_t done, uint64_t total)
 }
 
 /* A run in which `crime` is done once, in test `where`. The queue before the tests' reads the block. */
-static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
+static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct gpunvme_litmus *l)
 {
 	static struct stage stage;
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
@@ -157,6 +157,7 @@ static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
 	gnv_soft_set_fault(gnv_port_soft(stage.dev->port), &stage.fault);
 	opts.commands = COMMANDS;
 	opts.timeout_ms = crime == HONEST ? LONG_MS : TIMEOUT_MS;
+	opts.qp_flags = qp_flags;
 	opts.progress = count_progress;
 	opts.progress_ctx = &done;
 	*l = (struct gpunvme_litmus)GPUNVME_LITMUS_INIT;
@@ -165,6 +166,11 @@ static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
 	assert_null(stage.dev->qps);
 	gpunvme_dev_close(stage.dev);
 	gpunvme_gpu_close(stage.gpu);
+}
+
+static void run_with(enum crime crime, unsigned where, struct gpunvme_litmus *l)
+{
+	run_on(0, crime, where, l);
 }
 
 static void test_honest(void **state)
@@ -221,6 +227,24 @@ static void test_crimes(void **state)
 	}
 }
 
+/* Rings and data in the GPU's memory: the same is noticed there. */
+static void test_vram(void **state)
+{
+	struct gpunvme_litmus l;
+
+	(void)state;
+	if (!strcmp(lanes(), "cpu"))
+		SKIP("no memory of a GPU");
+	run_on(GPUNVME_QP_VRAM, HONEST, 0, &l);
+	assert_int_equal(l.failed, 0);
+	assert_int_equal(l.qp_flags, GPUNVME_QP_VRAM | GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
+	run_on(GPUNVME_QP_VRAM, STALE, GPUNVME_LITMUS_ORDER, &l);
+	assert_non_null(strstr(l.test[GPUNVME_LITMUS_ORDER].why, "an old entry"));
+	assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16);
+	run_on(GPUNVME_QP_VRAM, EARLY, GPUNVME_LITMUS_DATA, &l);
+	assert_non_null(strstr(l.test[GPUNVME_LITMUS_DATA].why, "after its completion"));
+}
+
 /* What was proven goes into queues, and a view says so. */
 static void test_flags(void **state)
 {
@@ -257,6 +281,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_honest),
 		cmocka_unit_test(test_crimes),
+		cmocka_unit_test(test_vram),
 		cmocka_unit_test(test_flags),
 	};
 

@@ -28,7 +28,8 @@ static void print_table(const struct session *s, const struct gpunvme_litmus *l)
 		printf("%-10s %10" PRIu64 " %8u %10.1f %10.1f  %s: %s\n", t->name, t->commands, t->faults, t->mean_us, t->worst_us,
 		       verdict[t->verdict], *t->why ? t->why : meaning[i]);
 	}
-	printf("proven for gpunvme_qp_create():%s%s%s\n", l->qp_flags & GPUNVME_QP_CQE16 ? " GPUNVME_QP_CQE16" : "",
+	printf("proven for gpunvme_qp_create():%s%s%s%s\n", l->qp_flags & GPUNVME_QP_VRAM ? " GPUNVME_QP_VRAM" : "",
+	       l->qp_flags & GPUNVME_QP_CQE16 ? " GPUNVME_QP_CQE16" : "",
 	       l->qp_flags & GPUNVME_QP_NO_READBACK ? " GPUNVME_QP_NO_READBACK" : "", l->qp_flags ? "" : " nothing");
 }
 
@@ -41,6 +42,7 @@ static void print_json(const struct session *s, const struct gpunvme_litmus *l)
 	put_count(json, "failed", l->failed);
 	put_bool(json, "cqe16", (l->qp_flags & GPUNVME_QP_CQE16) != 0);
 	put_bool(json, "no_readback", (l->qp_flags & GPUNVME_QP_NO_READBACK) != 0);
+	put_bool(json, "vram", (l->qp_flags & GPUNVME_QP_VRAM) != 0);
 	tests = put_object(json, "tests");
 	for (unsigned i = 0; i < GPUNVME_LITMUS_TESTS; i++) {
 		const struct gpunvme_litmus_result *t = &l->test[i];
@@ -82,10 +84,12 @@ int verb_litmus(int argc, char **argv)
 	struct gpunvme_litmus_opts opts = { .size = sizeof(opts), .commands = 100000 };
 	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 	struct session s;
+	int vram = 0;
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		OPTION_GPU(&o),
 		{ "commands", OPTION_U32, &opts.commands, 1, "N", "of each test (default 100000)" },
+		{ "vram", OPTION_FLAG, &vram, 0, NULL, "with rings and data in the GPU's memory" },
 		OPTION_JSON(&o),
 		OPTION_VERBOSE(&o),
 		OPTIONS_END,
@@ -98,6 +102,7 @@ int verb_litmus(int argc, char **argv)
 		ret = session_open(&s, &o);
 	if (ret != GO_ON)
 		return ret;
+	opts.qp_flags = vram ? GPUNVME_QP_VRAM : 0;
 	ret = session_open_gpu(&s, &o);
 	if (ret == GO_ON)
 		ret = run_tests(&s, &opts, &l);
