@@ -73,8 +73,8 @@ struct gpunvme_litmus {
  * @result: filled; initialise it with GPUNVME_LITMUS_INIT
  *
  * Takes seconds to minutes. Each test has a queue pair of its own. Any thread may call it, several at a time.
- * Return: 0 the tests ran, and @result says what they found; -EINVAL bad arguments, other flags; -ENOENT, -EOPNOTSUPP no namespace to
- * read; what gpunvme_qp_create() and gpunvme_mem_alloc() answer; a positive NVMe status when a block cannot be read at all.
+ * Return: 0 the tests ran, and @result says what they found; -EINVAL bad arguments, other flags; -ENOENT, -EOPNOTSUPP no namespace
+ * to read; what gpunvme_qp_create() and gpunvme_mem_alloc() answer; a positive NVMe status when a block cannot be read at all.
  */
 GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *opts,
 				   struct gpunvme_litmus *result);
