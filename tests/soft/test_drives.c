@@ -220,7 +220,7 @@ static void test_proof_is_short(void **state)
 	} cases[] = {
 		{ "ro=0", 256 },	   { "mdts=0", 257 },	       { "mdts=0&lba=4096", 257 },	{ "mdts=1", 2 },
 		{ "fault=lists-round:64", 256 },   { "fault=lists-round:4096", 256 }, { "fault=lists-fail:2147483648", 256 },
-		{ "fault=lists-half", 256 },	   { "fault=lists-fail:2147483648,sgl-short", 256 },
+		{ "fault=lists-half", 256 },	   { "fault=lists-at:8", 256 },	      { "fault=lists-at:2048", 256 },	{ "fault=lists-fail:2147483648,sgl-short", 256 },
 	};
 
 	(void)state;

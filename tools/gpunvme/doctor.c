@@ -2,12 +2,13 @@
 /* gpunvme doctor: what stands between a controller, or a GPU, and this library. */
 #include "verbs.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 /* One examination. */
 struct findings {
-	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
+	struct gpunvme_check checks[2 * GPUNVME_MAX_CHECKS]; /* of a drive before it is opened, and then */
 	unsigned count;
 	int ret;
 };
@@ -89,6 +90,36 @@ static unsigned examine_gpus(const char *address, struct json_object *list)
 	return usable;
 }
 
+static bool has_row(const struct findings *f, const struct gpunvme_check *check)
+{
+	for (unsigned i = 0; i < f->count; i++)
+		if (!strcmp(f->checks[i].name, check->name) && !strcmp(f->checks[i].reason, check->reason))
+			return true;
+	return false;
+}
+
+/* Nothing is in the way of opening it: what does it say of itself? What was known before is not said twice. */
+static void ask_drive(const char *address, struct findings *f)
+{
+	struct findings said = { .count = GPUNVME_MAX_CHECKS };
+	struct gpunvme_dev *dev;
+	int ret = gpunvme_dev_open(address, NULL, &dev);
+
+	if (!ret) {
+		ret = gpunvme_doctor_drive(dev, said.checks, &said.count);
+		for (unsigned i = 0; i < said.count && !ret; i++)
+			if (!has_row(f, &said.checks[i]))
+				f->checks[f->count++] = said.checks[i];
+		gpunvme_dev_close(dev);
+	}
+	if (!ret)
+		return;
+	f->checks[f->count] = (struct gpunvme_check){ .verdict = GPUNVME_VERDICT_SKIPPED };
+	snprintf(f->checks[f->count].name, sizeof(f->checks[0].name), "drive");
+	snprintf(f->checks[f->count].reason, sizeof(f->checks[0].reason), "%.200s", why(ret));
+	f->count++;
+}
+
 int verb_doctor(int argc, char **argv)
 {
 	struct findings controller = { .count = GPUNVME_MAX_CHECKS };
@@ -110,6 +141,8 @@ int verb_doctor(int argc, char **argv)
 		controller.ret = gpunvme_doctor(address, controller.checks, &controller.count);
 	if (address && !controller.checks[0].name[0])
 		return failed("%s", why(controller.ret));
+	if (address && !controller.ret)
+		ask_drive(address, &controller);
 	result = json ? json_object_new_object() : NULL;
 	if (address)
 		show_controller(address, &controller, result);
