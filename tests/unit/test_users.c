@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <gpunvme/status.h>
 
 #include "common/tree.h"
@@ -336,6 +337,8 @@ static int hold_twin(char text[GNV_USERS_TEXT])
 static void test_twin_held(void **state)
 {
 	char text[GNV_USERS_TEXT];
+	pid_t child;
+	int status;
 
 	(void)state;
 	put_twin("S1\n", "nqn.one\n", "");
@@ -344,6 +347,11 @@ static void test_twin_held(void **state)
 	assert_int_equal(hold_twin(text), 0);
 	assert_string_equal(text, "");
 	assert_true(disk.fd >= 0 && fcntl(disk.fd, F_GETFD) >= 0);
+	child = fork();
+	if (!child)
+		_exit(fcntl(disk.fd, F_GETFD) >= 0); /* the parent's alone */
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 	gnv_users_release(held);
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	disk.error = EBUSY;
