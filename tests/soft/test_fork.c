@@ -34,6 +34,7 @@ static struct gpunvme_gpu *gpu;
 static struct gpunvme_qp *qp;
 static struct gpunvme_mem *mem;
 static struct gpunvme_volume *vol;
+static struct gpunvme_pagecache *cache;
 static struct gpunvme_dq dq;
 static struct gpunvme_dbuf dbuf;
 
@@ -61,9 +62,12 @@ static int teardown(void **state)
 
 static void open_all(void)
 {
+	struct gpunvme_pagecache_opts pages = GPUNVME_PAGECACHE_OPTS_INIT;
 	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
 
 	opts.queues = 1;
+	pages.page_size = 4096;
+	pages.frames = 8;
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
 	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
@@ -72,10 +76,12 @@ static void open_all(void)
 	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
+	good(gpunvme_pagecache_create(dev, gpu, &pages, &cache));
 }
 
 static void close_all(void)
 {
+	good(gpunvme_pagecache_destroy(cache));
 	good(gpunvme_volume_destroy(vol));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_qp_destroy(qp));
@@ -184,7 +190,7 @@ static int call_lanes(void)
 	struct gpunvme_litmus litmus = GPUNVME_LITMUS_INIT;
 	struct gpunvme_copy copy = { .size = sizeof(copy) };
 	struct gpunvme_load load = { .size = sizeof(load) };
-	struct gpunvme_pagecache *cache;
+	struct gpunvme_pagecache *more;
 	struct gpunvme_service *service;
 	char *bytes = gpunvme_mem_ptr(mem);
 	struct gpunvme_mem *other;
@@ -195,7 +201,7 @@ static int call_lanes(void)
 	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
 	IS_REFUSED(gpunvme_litmus_run(dev, gpu, NULL, &litmus));
 	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &service));
-	IS_REFUSED(gpunvme_pagecache_create(dev, gpu, NULL, &cache));
+	IS_REFUSED(gpunvme_pagecache_create(dev, gpu, NULL, &more));
 	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
 	IS_REFUSED(gpunvme_mem_import_dmabuf(gpu, 0, 0, 4096, &other));
 	IS_REFUSED(gpunvme_mem_cmb(gpu, dev, 4096, NULL, &other));
@@ -206,6 +212,8 @@ static int call_the_rest(void)
 {
 	struct gpunvme_volume_info info = { .size = sizeof(info) };
 	struct gpunvme_cache_info cached = { .size = sizeof(cached) };
+	struct gpunvme_pagecache_info pages = { .size = sizeof(pages) };
+	struct gpunvme_dpages dpages;
 	struct gpunvme_dvol dvol;
 	struct gpunvme_mem_use use;
 	struct gpunvme_dbuf buf;
@@ -217,6 +225,9 @@ static int call_the_rest(void)
 	IS_REFUSED(gpunvme_cache_forget(dev, NULL, 0));
 	IS_REFUSED(gpunvme_cache_set_limit(dev, 0));
 	IS_REFUSED(gpunvme_cache_get_info(dev, &cached));
+	IS_REFUSED(gpunvme_pagecache_get_info(cache, &pages));
+	IS_REFUSED(gpunvme_pagecache_view(cache, &dpages));
+	IS_REFUSED(gpunvme_pagecache_destroy(cache));
 	return 0;
 }
 
