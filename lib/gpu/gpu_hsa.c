@@ -90,8 +90,9 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	gpu->stale_reads = has_stale_reads(info);
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
 	name_gpu(gpu, info);
-	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, memory for data %s",
-		gpu->info.name, code.gfx, (unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms,
+	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG,
+		"%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, HSA extensions 1.%u, memory for data %s", gpu->info.name,
+		code.gfx, (unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms, info->version,
 		!info->data_pool ? "none" : info->uncached ? "uncached" : "fine-grained");
 	return 0;
 }

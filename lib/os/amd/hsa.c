@@ -153,8 +153,9 @@ static void describe(struct gnv_hsa *gpu)
 		info->clock_hz = CLOCK_HZ;
 	if (gpu->api.agent_get_info(gpu->agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_HDP_FLUSH, &hdp) == HSA_STATUS_SUCCESS)
 		info->hdp_flush = hdp.HDP_MEM_FLUSH_CNTL;
-	info->uncached = gpu->api.system_get_info(GNV_HSA_EXT_VERSION_MINOR, &minor) == HSA_STATUS_SUCCESS &&
-			 minor >= GNV_HSA_UNCACHED_SINCE;
+	if (gpu->api.system_get_info(GNV_HSA_EXT_VERSION_MINOR, &minor) == HSA_STATUS_SUCCESS)
+		info->version = minor;
+	info->uncached = info->version >= GNV_HSA_UNCACHED_SINCE;
 	gpu->api.agent_iterate_isas(gpu->agent, first_isa, gpu);
 }
 

@@ -25,6 +25,7 @@ struct gnv_hsa_info {
 	uint32_t width;	     /* lanes of a wave */
 	uint64_t clock_hz;   /* of the clock that lanes read */
 	uint64_t vram;	     /* bytes of its largest pool */
+	uint32_t version;    /* the minor one of AMD's extensions of HSA, as the runtime has them; 0: unknown */
 	bool uncached;	     /* the runtime knows uncached memory */
 	bool data_pool;	     /* has memory in which lanes see what others write while they run */
 	uint32_t *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped; or NULL */
