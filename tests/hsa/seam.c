@@ -213,6 +213,8 @@ static void bars_vanish(int device)
 {
 	unsigned i;
 
+	if (seam.evict)
+		seam.evict();
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < ROOM; i++)
 		if (views[i].ptr && views[i].device == device)

@@ -57,6 +57,7 @@ struct seam {
 	uint64_t (*in_host)(ino_t dmabuf); /* bytes of it that lie there; or NULL */
 	void (*mapped)(void *ptr, size_t len); /* a BAR, for its lanes, past its runtime; or NULL */
 	void (*unmapped)(void *ptr);
+	void (*evict)(void); /* its queues stand still, since a BAR that they map is going; or NULL */
 };
 extern SEAM_API struct seam seam;
 

@@ -3,8 +3,13 @@
  * The ladders: what a kernel with a real GPU driver refuses, or does instead, is refused and done here; a queue falls one rung,
  * says why, and works there.
  */
+#include <pthread.h>
+#include <unistd.h>
+
 #include "gpu_rig.h"
 #include "unit/fake_drm.h"
+
+#define EVICTED_MS 5000u
 
 static struct fake_drm *drm;
 
@@ -151,36 +156,91 @@ static void test_bar_ways(void **state)
 	}
 }
 
-/*
- * The controller is given back, by the steps of the removal's alarm, while lanes ring: they ring on, into nothing. By libdrm at any
- * time; by KFD not between reset and replacement, when the driver has stopped the queues.
- */
-static void test_given_back(void **state)
+static struct {
+	uint64_t doorbell;
+	unsigned rung; /* atomic */
+	bool stop;     /* atomic */
+	int ret;
+} ringer;
+
+/* Lanes that ring and ring, whatever becomes of the device. */
+static void *keep_ringing(void *arg)
 {
+	(void)arg;
+	while (!ringer.ret && !__atomic_load_n(&ringer.stop, __ATOMIC_RELAXED)) {
+		ringer.ret = gnv_gpu_fill(gpu, ringer.doorbell, 4, 0);
+		__atomic_add_fetch(&ringer.rung, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void ring_more(unsigned times)
+{
+	const unsigned until = __atomic_load_n(&ringer.rung, __ATOMIC_RELAXED) + times;
+
+	while (__atomic_load_n(&ringer.rung, __ATOMIC_RELAXED) < until && !ringer.ret)
+		usleep(1000);
+}
+
+/* As KFD does with a process whose import is moved: until long after the replacement no lane runs. */
+static void evict(void)
+{
+	unsigned (*evict_all)(unsigned ms) = NULL;
+
+	*(void **)&evict_all = played_symbol("standin_evict");
+	evict_all(EVICTED_MS);
+	usleep(100000); /* who has begun a store has done it */
+}
+
+static void tell_driver(const char *file)
+{
+	FILE *to = fopen(file, "w");
+
+	assert_non_null(to);
+	assert_true(fprintf(to, "%.12s", uri) == 12);
+	assert_int_equal(fclose(to), 0);
+}
+
+/*
+ * An administrator unbinds the controller while lanes ring: they ring on, into nothing. By libdrm memory of the host is there before the
+ * reset; by KFD behind it, and in between the driver has stopped the queues.
+ */
+static void test_unbound(void **state)
+{
+	char unbind[100];
+
 	(void)state;
+	snprintf(unbind, sizeof(unbind), "/sys/bus/pci/devices/%.12s/driver/unbind", uri);
 	for (unsigned by_kfd = 0; by_kfd < 2; by_kfd++) {
 		struct gpunvme_qp *qp;
 		struct gpunvme_dq dq;
+		pthread_t thread;
 
 		start();
 		seam.gpu_nodes = true;
+		seam.evict = by_kfd ? evict : NULL;
 		drm->refuse = by_kfd ? "bo_import" : NULL;
 		drm->fails_with = -EOPNOTSUPP;
 		open_quick();
 		good(gpunvme_qp_create(dev, gpu, NULL, &qp));
 		said(by_kfd ? "by kfd" : "by drm");
 		good(gpunvme_qp_view(qp, NULL, &dq));
-		gnv_ctrl_kill(&dev->ctrl, -ENODEV);
-		gnv_dev_blind(dev, false);
-		good(dev->port->ops->halt(dev->port));
-		if (!by_kfd)
-			good(gnv_gpu_fill(gpu, dq.cq_db, 4, 0));
-		gnv_dev_blind(dev, true);
-		good(gnv_gpu_fill(gpu, dq.cq_db, 4, 0));
+		memset(&ringer, 0, sizeof(ringer));
+		ringer.doorbell = dq.cq_db;
+		assert_int_equal(pthread_create(&thread, NULL, keep_ringing, NULL), 0);
+		ring_more(10);
+		tell_driver(unbind);
+		ring_more(10);
+		__atomic_store_n(&ringer.stop, true, __ATOMIC_RELAXED);
+		pthread_join(thread, NULL);
+		good(ringer.ret);
 		gpunvme_qp_destroy(qp);
 		close_both();
+		said("it was released");
+		seam.evict = NULL;
 		assert_null(drm->broke);
 		assert_null(seam.broke);
+		tell_driver("/sys/bus/pci/drivers_probe");
 	}
 	drm->refuse = NULL;
 }
@@ -317,7 +377,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_vram_refused), TEST(test_no_export), TEST(test_bar_ways),	    TEST(test_kfd_refused),
-		TEST(test_given_back), TEST(test_no_bar_export), TEST(test_deaf),     TEST(test_migrates_refused), TEST(test_migrates_accepted),
+		TEST(test_unbound), TEST(test_no_bar_export), TEST(test_deaf),     TEST(test_migrates_refused), TEST(test_migrates_accepted),
 		TEST(test_migrates_whole),
 	};
 
