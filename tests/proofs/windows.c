@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a call may touch, and how it is cut into commands: any view and buffer (all 64 bits of each number), blocks of 512 bytes to
+ * 64 KiB, pages of 4 KiB to 128 MiB, any boundary that is a power of two.
+ */
+#include "proofs.h"
+
+#include <gpunvme/device.h>
+
+/* A view as gpunvme_qp_view() makes them. */
+static struct gpunvme_dq any_view(void)
+{
+	struct gpunvme_dq dq;
+
+	TAKE(dq.lba_shift >= 9 && dq.lba_shift <= 16 && dq.page_shift >= 12 && dq.page_shift <= 27);
+	TAKE(dq.lba_first <= ~0ull - dq.lba_count);
+	TAKE(dq.max_blocks && dq.max_blocks <= 65536 && dq.atomic <= dq.max_blocks);
+	TAKE(!dq.boundary || !((0 - dq.boundary) & (0 - dq.boundary - 1)));
+	return dq;
+}
+
+/* What is let through lies in the window and in the buffer, and nothing that does is refused. */
+void prove_checks(void)
+{
+	const struct gpunvme_dq dq = any_view();
+	struct gpunvme_dbuf dbuf;
+	uint64_t lba = nondet_64(), offset = nondet_64(), bytes;
+	uint32_t nblocks = nondet_32();
+	int write = nondet_bit();
+	__uint128_t end = (__uint128_t)lba + nblocks;
+
+	TAKE(dq.magic == GPUNVME_DQ_MAGIC && dq.major == GPUNVME_DQ_MAJOR);
+	PROVE(!gnvd_check_window(&dq, lba, nblocks, write) ==
+	      (nblocks && end <= dq.lba_count && (!write || dq.flags & GPUNVME_DQ_WRITE)));
+	bytes = (uint64_t)nblocks << dq.lba_shift;
+	end = (__uint128_t)offset + bytes;
+	PROVE(!gnvd_check_buffer(&dq, &dbuf, offset, nblocks) == (end <= dbuf.len && !((dbuf.iova + offset) & 3)));
+}
+
+/* The command of a part: blocks of the window, and so many as 16 bits of NLB can say. */
+void prove_part(void)
+{
+	const struct gpunvme_dq dq = any_view();
+	struct gpunvme_dbuf dbuf;
+	struct gnvd_left l = { nondet_64(), nondet_64(), nondet_32(), 0 };
+	struct gnvd_cmd c;
+	const uint32_t op = nondet_bit() ? GPUNVME_IO_READ : nondet_bit() ? GPUNVME_IO_WRITE : GPUNVME_IO_WRITE | GPUNVME_RW_FUA;
+	uint64_t blocks = 0ull - dq.boundary & 0xffffffff, first;
+	uint32_t n;
+
+	TAKE(l.nblocks && l.lba <= dq.lba_count && l.nblocks <= dq.lba_count - l.lba);
+	n = gnvd_part_blocks(&dq, &dbuf, &l, op);
+	PROVE(n && n <= l.nblocks && n <= dq.max_blocks && n <= 65536);
+	gnvd_set_blocks(&dq, op, l.lba, n, &c);
+	PROVE(c.slba >= dq.lba_first && c.slba + n <= dq.lba_first + dq.lba_count);
+	PROVE((c.cdw12 & 0xffff) + 1 == n && (c.cdw12 & ~0xffffu) == (op & GPUNVME_RW_FUA));
+	first = c.slba & (blocks - 1);
+	if (blocks && (GNVD_OPC(op) == GPUNVME_IO_READ || dq.flags & GPUNVME_DQ_TORN))
+		PROVE(first + n <= blocks);
+}
+
+/* Commands without data, and those whose range lies in a buffer. */
+void prove_part_without_data(void)
+{
+	const struct gpunvme_dq dq = any_view();
+	struct gpunvme_dbuf dbuf;
+	struct gnvd_left l = { nondet_64(), nondet_64(), nondet_32(), 0 };
+	uint32_t n;
+
+	TAKE(l.nblocks && dq.flags >> GPUNVME_DQ_ZEROES_SHIFT <= 16);
+	n = gnvd_part_blocks(&dq, NULL, &l, GPUNVME_IO_WRITE_ZEROES);
+	PROVE(n && n <= l.nblocks && n <= 65536u >> (dq.flags >> GPUNVME_DQ_ZEROES_SHIFT));
+	TAKE(dq.deallocate);
+	n = gnvd_part_blocks(&dq, &dbuf, &l, GPUNVME_IO_DSM);
+	PROVE(n && n <= l.nblocks && n <= dq.deallocate);
+}
