@@ -179,7 +179,8 @@ struct gpunvme_ns_info {
 	uint8_t reserved[7];
 	/* All in blocks, as the namespace says them; 0: it does not say. They are hints, but for the atomic ones. */
 	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB); lanes cut theirs there if it is a power of two */
-	uint32_t write_step;    /* writes are best multiples of it (NPWG): long ones are cut there if it is a power of two ... */
+	uint32_t write_step;    /* writes are best multiples of it (NPWG): where a drive says it, no command of lanes has more than
+	                         * a list of one page describes (1 MiB with pages of 4 KiB), so that long transfers go on at one ... */
 	uint32_t write_align;   /* ... that begin at multiples of this (NPWA) ... */
 	uint32_t write_best;    /* ... and have this size (NOWS) */
 	uint32_t atomic;        /* a write up to this size is seen whole or not at all (NAWUN, AWUN) */

@@ -54,8 +54,8 @@ struct gpunvme_litmus {
 	uint32_t tests;  /* in `test` */
 	/*
 	 * What was proven, as flags for gpunvme_qp_create() on the same controller and GPU: GPUNVME_QP_CQE16, GPUNVME_QP_NO_READBACK.
-	 * CQE16 alone may fail without harm: it allows a shortcut. With GPUNVME_QP_VRAM where that was asked for and nothing failed: then
-	 * the others hold there, and else in memory of the host.
+	 * CQE16 alone may fail without harm: it allows a shortcut. Where GPUNVME_QP_VRAM was asked for, with that flag, or 0 when
+	 * something failed: nothing was proven of memory of the host.
 	 */
 	uint32_t qp_flags;
 	uint32_t failed; /* tests but CQE16 that failed or could not run: queues of this kind lose data here */

@@ -136,8 +136,9 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
  * @dev: the device
  *
  * The caller makes sure that no command uses the buffer. Descriptors made by gpunvme_mem_dbuf() become invalid. Its PRP lists,
- * about 1/256 of its size and two pages at least, stay @dev's until every command that is in flight now has ended: who leaves one
- * to itself and goes on to map and unmap collects them, until gpunvme_qp_recover() or gpunvme_qp_destroy() of its queue.
+ * about 1/256 of its size and two pages at least (more where the drive takes stricter lists), stay @dev's until every command that
+ * is in flight now has ended: who leaves one to itself and goes on to map and unmap collects them, until gpunvme_qp_recover() or
+ * gpunvme_qp_destroy() of its queue.
  * Return: 0, also when it was not mapped; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is
  * using the memory right now: destroy the queue first. Where no IOMMU keeps commands from it, as from memory in the drive or lists
  * there, -EBUSY also while any queue of @dev has commands in flight: wait for them.

@@ -228,8 +228,8 @@ static void conclude(struct gpunvme_litmus *l, uint32_t asked)
 		l->qp_flags |= GPUNVME_QP_NO_READBACK;
 	if (l->test[GPUNVME_LITMUS_CQE16].verdict == GPUNVME_LITMUS_PASSED)
 		l->qp_flags |= GPUNVME_QP_CQE16;
-	if (!l->failed)
-		l->qp_flags |= asked;
+	if (asked)
+		l->qp_flags = l->failed ? 0 : l->qp_flags | asked; /* queues elsewhere are other queues */
 }
 
 /* The tests one by one, because the caller's may be larger or smaller. */

@@ -117,6 +117,8 @@ static GPUNVME_DEVICE void page_kernel(void *arg)
 			bad |= words[i % 512] != page + 1 || words[256] != page + 1;
 			bad |= gpunvme_page_put(p->dq, &got) != 0;
 		}
+		if (ret == -GPUNVME_EAGAIN)
+			RIG_NAP_US(50);
 		if (bad || (ret != status_of(page * 8) && ret != -GPUNVME_EAGAIN))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(ret == -GPUNVME_EAGAIN ? &p->again : &p->right, 1, __ATOMIC_RELAXED);

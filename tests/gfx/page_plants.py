@@ -38,7 +38,8 @@ def check_page_plants(args, folder, code_of):
 def first_noticed(args, code):
     for seed in range(1, SEEDS + 1):
         setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511"}
-        done = subprocess.run([str(args.programs / "gfx_device_pages")], capture_output=True, env={**os.environ, **setting}, timeout=300)
-        if done.returncode:
+        done = subprocess.run([str(args.programs / "gfx_device_pages")], capture_output=True, text=True, env={**os.environ, **setting},
+                              timeout=300)
+        if "FAILED" in done.stdout + done.stderr:
             return seed
     return 0

@@ -320,7 +320,6 @@ static void test_threads(void **state)
 	assert_int_equal(counts->notifiers, 0);
 }
 
-/* A second controller has an image of its own. */
 /* The allocation is known by what the runtime told before, and the runtime is not asked again. */
 static void test_a_hit_is_no_system_call(void **state)
 {
@@ -336,6 +335,7 @@ static void test_a_hit_is_no_system_call(void **state)
 	assert_int_equal(user_free(ptr), HSA_STATUS_SUCCESS);
 }
 
+/* A second controller has an image of its own. */
 static int make_images(void **state)
 {
 	int ret = setup(state);

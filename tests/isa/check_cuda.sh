@@ -18,7 +18,7 @@ if command -v nvcc >/dev/null 2>&1; then
   fi
   echo "nvcc: $(grep -c 'Used' "$out/ptxas") kernels, registers: $(sed -n 's/.*Used \([0-9]*\) registers.*/\1/p' "$out/ptxas" | tr '\n' ' ')"
   # Not optimised, which takes a fifth of the time: what it warns of is the front end's.
-  nvcc -arch=sm_90 -G -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx "$root/bench/queue_rate.cu" \
+  nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx "$root/bench/queue_rate.cu" \
     -o "$out/queue_rate.ptx"
 elif command -v clang++-19 >/dev/null 2>&1; then
   clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \

@@ -240,9 +240,11 @@ static void test_vram(void **state)
 	assert_int_equal(l.qp_flags, GPUNVME_QP_VRAM | GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
 	run_on(GPUNVME_QP_VRAM, STALE, GPUNVME_LITMUS_ORDER, &l);
 	assert_non_null(strstr(l.test[GPUNVME_LITMUS_ORDER].why, "an old entry"));
-	assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16);
+	assert_int_equal(l.qp_flags, 0); /* the host's memory was not tried */
 	run_on(GPUNVME_QP_VRAM, EARLY, GPUNVME_LITMUS_DATA, &l);
 	assert_non_null(strstr(l.test[GPUNVME_LITMUS_DATA].why, "after its completion"));
+	assert_int_equal(l.test[GPUNVME_LITMUS_ORDER].verdict, GPUNVME_LITMUS_PASSED);
+	assert_int_equal(l.qp_flags, 0);
 }
 
 /* What was proven goes into queues, and a view says so. */

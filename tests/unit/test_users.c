@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <gpunvme/status.h>
 
@@ -14,6 +16,8 @@
 /* The linker sends the library's calls here (--wrap): the disk of a twin is played. */
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
+int __real_fstat(int fd, struct stat *st);
+int __wrap_fstat(int fd, struct stat *st);
 
 static char proc[64];
 static const struct gnv_pci drive = { .bdf = "0000:01:00.0", .driver = "nvme" };
@@ -243,7 +247,6 @@ static struct gnv_hold *held;
 static int twins(const char *serial, const char *nqn, const struct gnv_identity_ns *ns, char text[GNV_USERS_TEXT])
 {
 	int ret;
-
 	struct gnv_identity said = { .nth = nth, .ctx = &asked };
 
 	snprintf(said.serial, sizeof(said.serial), "%s", serial);
@@ -310,7 +313,19 @@ static struct {
 	int error;    /* of opening a disk */
 	bool with_it; /* somebody else opens it, too */
 	int fd;	      /* of the disk */
+	dev_t number; /* 0: it is no block device */
 } disk = { .fd = -1 };
+
+int __wrap_fstat(int fd, struct stat *st)
+{
+	int ret = __real_fstat(fd, st);
+
+	if (fd == disk.fd && disk.number) {
+		st->st_mode = S_IFBLK;
+		st->st_rdev = disk.number;
+	}
+	return ret;
+}
 
 int __wrap_open(const char *path, int flags, ...)
 {
@@ -344,6 +359,7 @@ static void test_twin_held(void **state)
 	put_twin("S1\n", "nqn.one\n", "");
 	put("1:3\n", "class/nvme-generic/ng1n5/dev");
 	put("", "proc/self/mountinfo");
+	disk.number = makedev(259, 9);
 	assert_int_equal(hold_twin(text), 0);
 	assert_string_equal(text, "");
 	assert_true(disk.fd >= 0 && fcntl(disk.fd, F_GETFD) >= 0);
@@ -362,6 +378,12 @@ static void test_twin_held(void **state)
 	assert_string_equal(text, "/dev/nvme1n5: Permission denied");
 	gnv_users_release(held);
 	disk.error = 0;
+	disk.number = makedev(259, 8);
+	assert_int_equal(hold_twin(text), 0);
+	assert_string_equal(text, "/dev/nvme1n5 is another file in this /dev");
+	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
+	gnv_users_release(held);
+	disk.number = makedev(259, 9);
 	disk.with_it = true;
 	assert_int_equal(hold_twin(text), -EBUSY);
 	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));

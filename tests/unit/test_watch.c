@@ -266,7 +266,8 @@ static int open_left(struct left *left, const struct gnv_port *share)
 	pthread_t thread;
 	int ret;
 
-	poke(GPUNVME_REG_CAP, 1ull << 37 | 1ull << 24 | 63, 8); /* NVM commands, half a second, 64 entries */
+	/* NVM commands, 64 entries, and one second where it is waited for in vain */
+	poke(GPUNVME_REG_CAP, 1ull << 37 | (left->obeys ? 40ull : 2ull) << 24 | 63, 8);
 	poke(GPUNVME_REG_VS, 0x10400, 4);
 	poke(GPUNVME_REG_CC, GPUNVME_CC_EN, 4);
 	poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_RDY, 4);

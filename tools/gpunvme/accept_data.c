@@ -66,7 +66,7 @@ static int check_write(struct accept *a, enum accept_op op, uint64_t lba, uint32
 	stamp_fill(a->data + offset, a->lba_size, &stamp, nblocks);
 	status = accept_move(a, op, offset, lba, nblocks, nblocks);
 	if (status)
-		return broke(a, "a write", lba, nblocks, status);
+		return broke(a, op == ACCEPT_FUA ? "a write through the cache" : "a write", lba, nblocks, status);
 	status = accept_move(a, ACCEPT_READ, ACCEPT_BACK, lba, nblocks, a->page_blocks);
 	if (status)
 		return broke(a, "a read, page by page,", lba, nblocks, status);

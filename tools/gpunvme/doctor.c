@@ -98,6 +98,18 @@ static bool has_row(const struct findings *f, const struct gpunvme_check *check)
 	return false;
 }
 
+/* It cannot be used after all. The library's sentence ends with the remedy. */
+static void put_refusal(struct findings *f, int ret)
+{
+	struct gpunvme_check *check = &f->checks[f->count++];
+	const char *text = why(ret), *remedy = strstr(text, "; ");
+
+	*check = (struct gpunvme_check){ .name = "drive", .verdict = GPUNVME_VERDICT_FAILED };
+	snprintf(check->reason, sizeof(check->reason), "%.*s", remedy ? (int)(remedy - text) : (int)strlen(text), text);
+	snprintf(check->remedy, sizeof(check->remedy), "%s", remedy ? remedy + 2 : "");
+	f->ret = ret;
+}
+
 /* Nothing is in the way of opening it: what does it say of itself? What was known before is not said twice. */
 static void ask_drive(const char *address, struct findings *f)
 {
@@ -112,12 +124,8 @@ static void ask_drive(const char *address, struct findings *f)
 				f->checks[f->count++] = said.checks[i];
 		gpunvme_dev_close(dev);
 	}
-	if (!ret)
-		return;
-	f->checks[f->count] = (struct gpunvme_check){ .verdict = GPUNVME_VERDICT_SKIPPED };
-	snprintf(f->checks[f->count].name, sizeof(f->checks[0].name), "drive");
-	snprintf(f->checks[f->count].reason, sizeof(f->checks[0].reason), "%.200s", why(ret));
-	f->count++;
+	if (ret)
+		put_refusal(f, ret);
 }
 
 int verb_doctor(int argc, char **argv)

@@ -39,7 +39,7 @@ struct row {
 /* As in docs/hardware.md, what is safe of it. */
 static const struct row rows[] = {
 	{ "list", "what there is, and how far from each other", 5, { "list", "--json" }, 0 },
-	{ "doctor", "what of this machine is in the way", 10, { "doctor", "ADDRESS", "--json" }, 0 },
+	{ "doctor", "what of this machine is in the way", 20, { "doctor", "ADDRESS", "--json" }, 0 },
 	{ "identify", "which controller it is", 10, { "identify", "DEV", "--json" }, 0 },
 	{ "write-image", "does the runtime load, do the kernels run", 10, { "write", "IMAGE", GPU, "--verbose", "FILE" }, 0 },
 	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },

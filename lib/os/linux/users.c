@@ -245,17 +245,22 @@ static int open_exclusively(const char *path)
 	return gnv_fork_keep(open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
 }
 
+/* A /dev that is a container's, or was not kept up to date, may have another file there. */
+static bool is_of(int fd, const struct gnv_opened *node)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISBLK(st.st_mode) && st.st_rdev == node->dev;
+}
+
 static int hold_node(const struct gnv_pci *pci, const struct gnv_opened *node, struct gnv_hold *hold)
 {
 	int fd = open_exclusively(node->name);
-	struct stat st;
 
 	if (fd < 0)
 		return open_failed(pci, node, errno);
 	hold->fd[hold->count++] = fd;
-	if (fstat(fd, &st) || !S_ISBLK(st.st_mode) || st.st_rdev != node->dev)
-		return open_failed(pci, node, ENOENT);
-	return 0;
+	return is_of(fd, node) ? 0 : open_failed(pci, node, ENOENT);
 }
 
 /* With the disks held. */
@@ -332,8 +337,11 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 {
 	int fd = open_exclusively(disk->name);
 
-	if (fd >= 0) {
+	if (fd >= 0 && is_of(fd, disk)) {
 		hold->fd[hold->count++] = fd;
+	} else if (fd >= 0) {
+		gnv_fork_close(fd);
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev", disk->name);
 	} else if (errno == EBUSY) {
 		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
 		return -EBUSY;

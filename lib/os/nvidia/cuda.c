@@ -362,7 +362,7 @@ int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
 		return -EBUSY;
 	error = cuda->api.host_unregister(ptr);
 	leave(cuda);
-	if (!error)
+	if (!error || error == GNV_CUDA_NOT_REGISTERED) /* the program has done it */
 		return 0;
 	failed(cuda, "host memory stays registered until the process ends", error);
 	return -EBUSY;

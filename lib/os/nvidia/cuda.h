@@ -57,7 +57,8 @@ int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job);
  * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before
  * Return: 0; -EOPNOTSUPP the driver does not take such memory; -EINVAL the program has registered a part of it; -ENOMEM; -EIO.
  * Unregistering, as opening and closing, waits for kernels that run, whosever they are. After one of gnv_cuda_launch() that did not
- * end it answers -EBUSY, and changes nothing: the pages stay pinned until the process ends.
+ * end, and where the driver refuses, as it does after a kernel that failed, it answers -EBUSY, and changes nothing: the pages stay
+ * pinned until the process ends.
  */
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);
