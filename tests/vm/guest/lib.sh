@@ -24,6 +24,24 @@ ok() {
   fi
 }
 
+# node ADDRESS: the name of a controller
+node() {
+  basename "/sys/bus/pci/devices/$1/nvme/"nvme*
+}
+
+# disk ADDRESS: the block device of its first namespace, once the kernel has scanned it; a kernel with multipath names it after the
+# subsystem, and what lies below the controller is one of its paths
+disk() {
+  left=300
+  block=
+  until [ -b "$block" ] || [ $left = 0 ]; do
+    sleep 0.1
+    left=$((left - 1))
+    block=/dev/$(basename "/sys/bus/pci/devices/$1/nvme/"nvme*/nvme*n1 | sed 's/c[0-9]*n/n/')
+  done
+  echo "$block"
+}
+
 # Driver, its override, and the command register of every device of interest.
 found() {
   for device in $first $second $third $neighbour $vram; do
