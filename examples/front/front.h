@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the applications need of CPU lanes, of CUDA and of HIP, so that each is one text: FILE.c is a program of CPU lanes,
+ * FILE.cu and FILE.hip include it. A wave is a workgroup, and a CPU lane is a wave of its own.
+ *
+ * FRONT_FN                    a function of kernels
+ * FRONT_WIDTH                 lanes of a wave, in kernels
+ * front_together()            all lanes of the wave come: what each did before, each sees behind it
+ * FRONT_KERNEL(name, type)    name(const struct type *) becomes a kernel: front_run_NAME(waves, &arg) runs it and waits,
+ *                             front_start_NAME(stream, waves, &arg) starts it, front_busy(stream) says whether it runs
+ *
+ * Errors end the program with one line, `program: sentence`: die(), check().
+ */
+#ifndef GPUNVME_EXAMPLES_FRONT_H
+#define GPUNVME_EXAMPLES_FRONT_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+struct front {
+	const struct gpunvme_dq *dq; /* queues, for kernels */
+	uint32_t queues;
+	uint32_t flying; /* commands that they take at a time, all together */
+	uint32_t lba_size;
+	uint64_t nblocks;
+	struct gpunvme_dbuf dbuf; /* a buffer for the queues */
+};
+
+#if defined(__CUDACC__)
+#include "cuda.h"
+#elif defined(__HIP__)
+#include "hip.h"
+#else
+#include "cpu.h"
+#endif
+
+/*
+ * front_open() opens controller, lanes, queues and a buffer of @bytes; front_close() ends them. front_shared() is memory that
+ * the CPU and kernels have at the same address, front_local() is the lanes' own; both are zero, and live as long as the
+ * program.
+ */
+
+FRONT_FN uint32_t front_lane(void)
+{
+	return gpunvme_lane() % FRONT_WIDTH;
+}
+
+FRONT_FN uint32_t front_wave(void)
+{
+	return gpunvme_lane() / FRONT_WIDTH;
+}
+
+FRONT_FN uint32_t front_waves(void)
+{
+	return gpunvme_lanes() / FRONT_WIDTH;
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What CUDA and HIP call alike, but for the prefix: FRONT_API(Malloc) is cudaMalloc or hipMalloc. Only cuda.h and hip.h include
+ * this.
+ */
+#ifndef GPUNVME_EXAMPLES_FRONT_GPU_H
+#define GPUNVME_EXAMPLES_FRONT_GPU_H
+
+#define FRONT_FN static __device__ __forceinline__
+#define FRONT_WAVES 512u
+
+typedef FRONT_API(Stream_t) front_stream;
+
+static session front_session;
+
+static inline void *front_shared(size_t bytes)
+{
+	void *p;
+
+	check(FRONT_HOST_ALLOC(&p, bytes), "no pinned memory");
+	return memset(p, 0, bytes);
+}
+
+static inline void *front_local(size_t bytes)
+{
+	void *p;
+
+	check(FRONT_API(Malloc)(&p, bytes), "no memory on the GPU");
+	check(FRONT_API(Memset)(p, 0, bytes), "memset");
+	return p;
+}
+
+static inline void front_put(void *local, const void *from, size_t bytes)
+{
+	check(FRONT_API(Memcpy)(local, from, bytes, FRONT_API(MemcpyHostToDevice)), "memcpy");
+}
+
+static inline void front_stream_open(front_stream *stream)
+{
+	check(FRONT_API(StreamCreateWithFlags)(stream, FRONT_API(StreamNonBlocking)), "no stream");
+}
+
+static inline int front_busy(const front_stream *stream)
+{
+	FRONT_API(Error_t) err = FRONT_API(StreamQuery)(*stream);
+
+	if (err != FRONT_API(ErrorNotReady))
+		check(err, "a kernel");
+	return err == FRONT_API(ErrorNotReady);
+}
+
+/* Of the queues; what follows is the same for both. */
+static inline void front_queues(struct front *f)
+{
+	struct gpunvme_qp_info qp = {};
+
+	qp.size = sizeof(qp);
+	check(gpunvme_qp_get_info(front_session.qp[0], &qp));
+	f->dq = front_session.dq;
+	f->flying = f->queues * (qp.depth - 1);
+	f->lba_size = front_session.ns.lba_size;
+	f->nblocks = front_session.ns.nblocks;
+}
+
+FRONT_FN void front_together()
+{
+	__syncthreads();
+}
+
+#define FRONT_KERNEL(name, type)                                                                                                   \
+	__global__ void name##_kernel(const struct type arg)                                                                       \
+	{                                                                                                                          \
+		name(&arg);                                                                                                        \
+	}                                                                                                                          \
+	static inline void front_start_##name(const front_stream *stream, uint32_t waves, const struct type *arg)                  \
+	{                                                                                                                          \
+		name##_kernel<<<waves, front_width(), 0, *stream>>>(*arg);                                                         \
+		check(FRONT_API(GetLastError)(), #name);                                                                           \
+	}                                                                                                                          \
+	static inline void front_run_##name(uint32_t waves, const struct type *arg)                                                \
+	{                                                                                                                          \
+		front_stream stream = 0;                                                                                           \
+                                                                                                                                   \
+		front_start_##name(&stream, waves, arg);                                                                           \
+		check(FRONT_API(DeviceSynchronize)(), #name);                                                                      \
+	}
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * search IMAGE: nearest neighbours in a graph that lies on a drive (search_data makes one), by waves that read what they find
+ * they need; then once more by the twin, whose reads and steps the CPU starts, on the same data; and compares.
+ *
+ * --delay US    what the drive takes for a read, beyond what the file takes (0)
+ * --slots N     queries at a time
+ * --beam N      nodes that a query reads together (4; at most 32)
+ * --list N      best nodes that a query remembers (64; 10 to 128)
+ * --threads N   of the controller in software, and of the twin (2)
+ */
+#include <getopt.h>
+
+#include "twin.h"
+
+#ifdef __cplusplus
+const char *const program = FRONT_NAME "_search";
+#else
+const char *const program = "search";
+#endif
+
+struct setting {
+	const char *path;
+	uint64_t delay; /* of the drive, in microseconds */
+	uint32_t slots, beam, length, threads;
+};
+
+struct run {
+	const char *who;
+	double seconds;
+	uint64_t launches;
+	struct search_job job;
+};
+
+static const char usage[] = "usage: search IMAGE [--delay US] [--slots N] [--beam N] [--list N] [--threads N]";
+
+static uint32_t number(const char *text, uint32_t least, uint32_t most)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || n < least || n > most)
+		die(usage);
+	return (uint32_t)n;
+}
+
+static struct setting settings(int argc, char **argv)
+{
+	static const struct option known[] = { { "delay", 1, NULL, 'd' }, { "slots", 1, NULL, 's' }, { "beam", 1, NULL, 'b' },
+					       { "list", 1, NULL, 'l' }, { "threads", 1, NULL, 't' }, { NULL, 0, NULL, 0 } };
+	struct setting set = { NULL, 0, FRONT_WAVES, 4, 64, 2 };
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (c == 'd')
+			set.delay = number(optarg, 0, 10000000);
+		else if (c == 's')
+			set.slots = number(optarg, 1, 1u << 16);
+		else if (c == 'b')
+			set.beam = number(optarg, 1, SEARCH_BEAM);
+		else if (c == 'l')
+			set.length = number(optarg, SEARCH_TOP, SEARCH_LIST);
+		else if (c == 't')
+			set.threads = number(optarg, 1, 64);
+		else
+			die(usage);
+	}
+	if (optind + 1 != argc)
+		die(usage);
+	set.path = argv[optind];
+	return set;
+}
+
+/* Head and queries of the image. */
+static struct search_query *load(const char *path, struct search_head *head)
+{
+	struct search_query *query = NULL;
+	FILE *in = fopen(path, "rb");
+
+	if (!in)
+		die(strerror(errno));
+	if (fread(head, sizeof(*head), 1, in) != 1 || head->magic != SEARCH_MAGIC || !head->queries || head->start >= head->nodes)
+		die("this is no data set of search_data");
+	query = (struct search_query *)calloc(head->queries, sizeof(*query));
+	if (!query || fseek(in, (long)(((uint64_t)head->nodes + 1) * SEARCH_NODE), SEEK_SET) ||
+	    fread(query, sizeof(*query), head->queries, in) != head->queries)
+		die("the data set ends too early");
+	fclose(in);
+	return query;
+}
+
+static void prepare(struct run *r, const char *who, const struct setting *set, const struct search_head *head,
+		    const struct search_query *query)
+{
+	struct search_query *local = (struct search_query *)front_local(head->queries * sizeof(*local));
+	struct search_job *job = &r->job;
+
+	memset(r, 0, sizeof(*r));
+	r->who = who;
+	front_put(local, query, head->queries * sizeof(*local));
+	job->query = local;
+	job->count = head->queries;
+	job->start = head->start;
+	job->beam = set->beam;
+	job->length = set->length;
+	job->list = (uint64_t *)front_local((uint64_t)set->slots * SEARCH_LIST * sizeof(*job->list));
+	job->found = (uint64_t *)front_local((uint64_t)set->slots * SEARCH_BEAM * SEARCH_DEGREE * sizeof(*job->found));
+	job->answer = (uint32_t(*)[SEARCH_TOP])front_shared(head->queries * sizeof(*job->answer));
+	job->reads = (uint32_t *)front_shared(head->queries * sizeof(*job->reads));
+	job->status = (int *)front_shared(sizeof(*job->status));
+}
+
+static void run_lanes(struct run *r, const struct setting *set)
+{
+	uint64_t start;
+	char uri[4200];
+
+	snprintf(uri, sizeof(uri), "soft:%s?threads=%u&ro=1", set->path, set->threads);
+	if (set->delay)
+		snprintf(uri + strlen(uri), 64, "&fault=delay:%llu:op=read", (unsigned long long)set->delay);
+	front_open(&r->job.front, uri, 0, (size_t)set->slots * set->beam * SEARCH_NODE);
+	if (r->job.front.flying < set->slots * set->beam)
+		die("the queues are too short: fewer --slots or a smaller --beam");
+	r->job.blocks = (unsigned char *)(uintptr_t)r->job.front.dbuf.base;
+	r->job.slot = (struct search_slot *)front_local(set->slots * sizeof(*r->job.slot));
+	start = reader_now();
+	front_run_search_whole(set->slots, &r->job);
+	r->seconds = (double)(reader_now() - start) * 1e-9;
+	r->launches = 1;
+	front_close(&r->job.front);
+	if (*r->job.status)
+		die(gpunvme_strerror(*r->job.status));
+}
+
+static void run_twin(struct run *r, const struct setting *set)
+{
+	uint32_t threads = set->threads < set->slots ? set->threads : set->slots, next = 0, i;
+	struct twin *twin = (struct twin *)calloc(threads, sizeof(*twin));
+	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
+	uint64_t start;
+
+	r->job.blocks = (unsigned char *)front_shared((size_t)set->slots * set->beam * SEARCH_NODE);
+	r->job.slot = (struct search_slot *)front_shared(set->slots * sizeof(*r->job.slot));
+	start = reader_now();
+	for (i = 0; i < threads; i++) {
+		twin[i].job = &r->job;
+		twin[i].path = set->path;
+		twin[i].delay = set->delay;
+		twin[i].next = &next;
+		twin[i].first = (uint32_t)((uint64_t)set->slots * i / threads);
+		twin[i].slots = (uint32_t)((uint64_t)set->slots * (i + 1) / threads) - twin[i].first;
+		if (pthread_create(&thread[i], NULL, twin_run, &twin[i]))
+			die("no more threads");
+	}
+	for (i = 0; i < threads; i++) {
+		pthread_join(thread[i], NULL);
+		r->launches += twin[i].launches;
+		if (twin[i].status)
+			die(strerror(-twin[i].status));
+	}
+	r->seconds = (double)(reader_now() - start) * 1e-9;
+	free(twin);
+	free(thread);
+}
+
+/* Which share of the exact answers was found. */
+static double recall(const struct run *r, const struct search_query *query)
+{
+	uint64_t found = 0;
+	uint32_t q, i, j;
+
+	for (q = 0; q < r->job.count; q++)
+		for (i = 0; i < SEARCH_TOP; i++)
+			for (j = 0; j < SEARCH_TOP; j++)
+				found += r->job.answer[q][i] == query[q].answer[j];
+	return (double)found / ((double)r->job.count * SEARCH_TOP);
+}
+
+static void report(const struct run *r, const struct search_query *query)
+{
+	uint64_t reads = 0;
+	uint32_t q;
+
+	for (q = 0; q < r->job.count; q++)
+		reads += r->job.reads[q];
+	printf("%s: %.0f queries a second, %.1f reads a query, recall@10 %.3f, %.1f MB read, %llu launches\n", r->who,
+	       r->job.count / r->seconds, (double)reads / r->job.count, recall(r, query), (double)reads * SEARCH_NODE * 1e-6,
+	       (unsigned long long)r->launches);
+}
+
+int main(int argc, char **argv)
+{
+	struct setting set = settings(argc, argv);
+	struct search_head head;
+	struct search_query *query = load(set.path, &head);
+	struct run lanes, twin;
+
+	prepare(&lanes, "lanes", &set, &head, query);
+	run_lanes(&lanes, &set);
+	report(&lanes, query);
+	prepare(&twin, "twin", &set, &head, query);
+	run_twin(&twin, &set);
+	report(&twin, query);
+	if (memcmp(lanes.job.answer, twin.job.answer, head.queries * sizeof(*lanes.job.answer)))
+		die("the answers differ");
+	printf("the same answers; lanes have %.2f of the twin's rate\n", twin.seconds / lanes.seconds);
+	free(query);
+	return 0;
+}

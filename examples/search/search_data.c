@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * search_data FILE NODES [QUERIES]: makes a data set for the search (search.h), the same one each time. Points lie in clusters
+ * of some 256; a node's neighbours are near ones of its own and of the nearest clusters, those left out that another neighbour
+ * is nearer to, and four points anywhere. The answers are found by brute force.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search.h"
+
+#define CLUSTER 256u
+#define LATENT 12u /* dimensions in which clusters lie */
+#define CLOSE 4u   /* clusters among which a node finds its neighbours */
+#define NEAR 20u   /* neighbours that are chosen; the others are those that chose this node */
+#define FAR 4u
+#define BYTES (SEARCH_WORDS * 4)
+
+struct near {
+	uint32_t far, node;
+};
+
+struct data {
+	uint32_t nodes, clusters, queries;
+	unsigned char (*point)[BYTES];
+	unsigned char (*centre)[BYTES];
+	uint32_t (*close)[CLOSE];
+	uint32_t (*next)[SEARCH_DEGREE];
+	float axis[LATENT][BYTES];
+};
+
+static uint64_t seed = 1;
+
+static uint64_t dice(void)
+{
+	uint64_t z = seed += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+/* About -2 to 2, bell-shaped. */
+static float bell(void)
+{
+	uint64_t v = dice();
+
+	return (float)((v & 0xffff) + (v >> 16 & 0xffff) + (v >> 32 & 0xffff) + (v >> 48)) / 65536.0f - 2.0f;
+}
+
+static uint32_t distance(const unsigned char *a, const unsigned char *b)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < BYTES; i++) {
+		int d = a[i] - b[i];
+
+		sum += (uint32_t)(d * d);
+	}
+	return sum;
+}
+
+static unsigned char byte_of(float v)
+{
+	return v < 0 ? 0 : v > 255 ? 255 : (unsigned char)v;
+}
+
+static void make_centre(struct data *d, unsigned char *centre)
+{
+	float place[LATENT];
+
+	for (uint32_t l = 0; l < LATENT; l++)
+		place[l] = bell();
+	for (uint32_t i = 0; i < BYTES; i++) {
+		float v = 128;
+
+		for (uint32_t l = 0; l < LATENT; l++)
+			v += place[l] * d->axis[l][i];
+		centre[i] = byte_of(v);
+	}
+}
+
+/* A point of the cluster, off its centre along the same axes and a little in each dimension. */
+static void make_point(struct data *d, uint32_t cluster, unsigned char *point)
+{
+	float place[LATENT];
+
+	for (uint32_t l = 0; l < LATENT; l++)
+		place[l] = bell() * 0.6f;
+	for (uint32_t i = 0; i < BYTES; i++) {
+		float v = d->centre[cluster][i] + 4 * bell();
+
+		for (uint32_t l = 0; l < LATENT; l++)
+			v += place[l] * d->axis[l][i];
+		point[i] = byte_of(v);
+	}
+}
+
+/* Puts @n into the list of the @room nearest, which holds @*count. */
+static void keep(struct near *list, uint32_t *count, uint32_t room, struct near n)
+{
+	uint32_t at = *count;
+
+	if (at == room && (n.far > list[at - 1].far || (n.far == list[at - 1].far && n.node > list[at - 1].node)))
+		return;
+	if (at == room)
+		at--;
+	else
+		++*count;
+	for (; at && (list[at - 1].far > n.far || (list[at - 1].far == n.far && list[at - 1].node > n.node)); at--)
+		list[at] = list[at - 1];
+	list[at] = n;
+}
+
+static void find_close(struct data *d)
+{
+	for (uint32_t c = 0; c < d->clusters; c++) {
+		struct near list[CLOSE];
+		uint32_t count = 0;
+
+		for (uint32_t i = 0; i < d->clusters; i++)
+			keep(list, &count, CLOSE, (struct near){ distance(d->centre[c], d->centre[i]), i });
+		for (uint32_t i = 0; i < CLOSE; i++)
+			d->close[c][i] = i < count ? list[i].node : c;
+	}
+}
+
+static uint32_t links(const struct data *d, uint32_t node)
+{
+	uint32_t n = 0;
+
+	while (n < SEARCH_DEGREE && d->next[node][n] != SEARCH_NOBODY)
+		n++;
+	return n;
+}
+
+static void link_to(struct data *d, uint32_t from, uint32_t to)
+{
+	uint32_t n = links(d, from);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (d->next[from][i] == to)
+			return;
+	if (n < SEARCH_DEGREE && from != to)
+		d->next[from][n] = to;
+}
+
+/* Of @list, the nearest first: those to which no other that was taken is much nearer. */
+static void choose(struct data *d, uint32_t node, const struct near *list, uint32_t count)
+{
+	uint32_t taken = 0, j;
+
+	for (uint32_t i = 0; i < count && taken < NEAR; i++) {
+		for (j = 0; j < taken; j++)
+			if (distance(d->point[d->next[node][j]], d->point[list[i].node]) * 1.2f < (float)list[i].far)
+				break;
+		if (j == taken)
+			d->next[node][taken++] = list[i].node;
+	}
+	for (uint32_t i = 0; i < count && links(d, node) < NEAR; i++)
+		link_to(d, node, list[i].node);
+}
+
+/* Point i is of cluster i modulo their number. */
+static void make_graph(struct data *d)
+{
+	memset(d->next, 0xff, (size_t)d->nodes * sizeof(*d->next));
+	for (uint32_t node = 0; node < d->nodes; node++) {
+		const uint32_t *close = d->close[node % d->clusters];
+		struct near list[128];
+		uint32_t count = 0;
+
+		for (uint32_t c = 0; c < CLOSE && (!c || close[c] != close[0]); c++)
+			for (uint32_t i = close[c]; i < d->nodes; i += d->clusters)
+				if (i != node)
+					keep(list, &count, 128, (struct near){ distance(d->point[node], d->point[i]), i });
+		choose(d, node, list, count);
+		for (uint32_t i = 0; i < FAR; i++)
+			link_to(d, node, (uint32_t)(dice() % d->nodes));
+	}
+	for (uint32_t node = 0; node < d->nodes; node++)
+		for (uint32_t i = 0; i < NEAR && d->next[node][i] != SEARCH_NOBODY; i++)
+			link_to(d, d->next[node][i], node);
+}
+
+static int write_graph(const struct data *d, FILE *out)
+{
+	struct search_head head = { SEARCH_MAGIC, d->nodes, d->queries, 0, { 0 } };
+	static struct search_node node;
+
+	if (fwrite(&head, sizeof(head), 1, out) != 1)
+		return -errno;
+	for (uint32_t n = 0; n < d->nodes; n++) {
+		memset(&node, 0, sizeof(node));
+		node.number = n;
+		memcpy(node.vector, d->point[n], BYTES);
+		memcpy(node.next, d->next[n], sizeof(node.next));
+		for (uint32_t i = 0; i < links(d, n); i++)
+			for (uint32_t w = 0; w < SEARCH_WORDS; w++)
+				memcpy(&node.vectors[w][i], d->point[node.next[i]] + 4 * (size_t)w, 4);
+		if (fwrite(&node, sizeof(node), 1, out) != 1)
+			return -errno;
+	}
+	return 0;
+}
+
+static int write_queries(struct data *d, FILE *out)
+{
+	uint64_t bytes = (uint64_t)d->queries * sizeof(struct search_query);
+
+	for (uint32_t q = 0; q < d->queries; q++) {
+		struct near list[SEARCH_TOP];
+		struct search_query query;
+		uint32_t count = 0;
+
+		make_point(d, (uint32_t)(dice() % d->clusters), (unsigned char *)query.vector);
+		for (uint32_t n = 0; n < d->nodes; n++)
+			keep(list, &count, SEARCH_TOP, (struct near){ distance((unsigned char *)query.vector, d->point[n]), n });
+		for (uint32_t i = 0; i < SEARCH_TOP; i++)
+			query.answer[i] = list[i].node;
+		if (fwrite(&query, sizeof(query), 1, out) != 1)
+			return -errno;
+	}
+	for (; bytes % SEARCH_NODE; bytes++) /* whole blocks, whatever their size */
+		if (putc(0, out) == EOF)
+			return -errno;
+	return 0;
+}
+
+static int make(struct data *d, FILE *out)
+{
+	int ret;
+
+	d->clusters = (d->nodes + CLUSTER - 1) / CLUSTER;
+	d->point = calloc(d->nodes, sizeof(*d->point));
+	d->centre = calloc(d->clusters, sizeof(*d->centre));
+	d->close = calloc(d->clusters, sizeof(*d->close));
+	d->next = calloc(d->nodes, sizeof(*d->next));
+	if (!d->point || !d->centre || !d->close || !d->next)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < LATENT * BYTES; i++)
+		d->axis[i / BYTES][i % BYTES] = 12 * bell();
+	for (uint32_t c = 0; c < d->clusters; c++)
+		make_centre(d, d->centre[c]);
+	for (uint32_t n = 0; n < d->nodes; n++)
+		make_point(d, n % d->clusters, d->point[n]);
+	find_close(d);
+	make_graph(d);
+	ret = write_graph(d, out);
+	return ret ? ret : write_queries(d, out);
+}
+
+int main(int argc, char **argv)
+{
+	static struct data d;
+	FILE *out;
+	int ret;
+
+	d.nodes = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+	d.queries = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1000;
+	if (argc < 3 || argc > 4 || d.nodes < 2 * SEARCH_DEGREE || d.nodes > 1u << 30 || !d.queries) {
+		fprintf(stderr, "usage: search_data FILE NODES [QUERIES], with at least 64 nodes, each of 4 KiB\n");
+		return 2;
+	}
+	out = fopen(argv[1], "wx"); /* never over something */
+	ret = out ? make(&d, out) : -errno;
+	if (out && fclose(out) && !ret)
+		ret = -errno;
+	free(d.point);
+	free(d.centre);
+	free(d.close);
+	free(d.next);
+	if (ret)
+		fprintf(stderr, "search_data: %s: %s\n", argv[1], strerror(-ret));
+	else
+		printf("%u nodes, %u queries\n", d.nodes, d.queries);
+	return ret != 0;
+}
