@@ -7,7 +7,7 @@
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write), `power` (leave, as when
  * absent, or performance: the first power state and no changes by the drive itself, until it is closed), `hmb` (MiB of this
- * machine's memory that a drive which asks for it may have to work in; 64 when absent, 0: none).
+ * machine's memory that a drive which asks for it may have to work in, and reaches alone; 64 when absent, 0: none).
  * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has; noiommu, never taken by
  * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
  * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the
@@ -70,16 +70,17 @@ struct gpunvme_dev_opts {
  * with the memory that it can reach.
  *
  * Devices that share an address space (opts->share) reach memory at the same IOVA, and memory that is mapped to several of them is
- * pinned and counted once. Each of them can reach what is mapped for any. They must have been opened in the same way (`port`), and
- * may be closed in any order; opts->share need only stay open during this call.
+ * pinned and counted once. Each of them can reach what is mapped for any, so no drive of them works in memory of this machine: the
+ * one that opts->share names leaves what it had, for good. They must have been opened in the same way (`port`), and may be closed in
+ * any order; opts->share need only stay open during this call.
  *
  * A namespace that another controller of this machine serves, too, is held there (its disk is opened exclusively, where this user
  * may) until the device is closed, so that nobody mounts it.
  *
- * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way; -EADDRINUSE memory is mapped where this device
+ * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way, or `hmb` goes with it; -EADDRINUSE memory is mapped where this device
  * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no such
  * controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind another controller, or somebody
- * writes to the image or block device; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE;
+ * writes to the image or block device, or opts->share keeps memory that it works in, as its `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE;
  * -ETIMEDOUT it did not become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not
  * possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
  */

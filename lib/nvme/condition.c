@@ -218,8 +218,8 @@ static void ask_hmb(struct report *r)
 	if (!asked)
 		return;
 	snprintf(text, sizeof(text), used ? "the drive works in %u MiB of this machine's memory, and asks for %u" :
-		 "the drive has %u MiB of this machine's memory to work in, and asks for %u; without it may be slow: hmb= in the URI", used,
-		 asked);
+		 "the drive has %u MiB of this machine's memory to work in, and asks for %u; without it may be slow: %s", used, asked,
+		 gnv_hmb_denied(r->dev) ? "do not share its address space" : "hmb= in the URI");
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);
 }
 

@@ -64,6 +64,8 @@ struct gpunvme_dev {
 		struct gnv_block list; /* that tells the drive of them */
 		uint64_t size;	       /* of all together */
 		bool on;	       /* the drive has it (atomic) */
+		bool named;	       /* the URI says how much; constant once open */
+		bool shared;	       /* others reach its address space, or have: it gets none (atomic) */
 	} hmb;
 	struct gnv_arena *cmb; /* memory in the controller; NULL: none; constant once open */
 	bool cmb_lists_proven; /* it reads lists that lie there as it should (atomic) */

@@ -137,16 +137,35 @@ static int set(struct gpunvme_dev *dev, uint32_t how)
 		cmd.cdw15 = dev->hmb.pieces;
 	}
 	ret = gnv_admin_run(&dev->admin, &cmd, NULL, 0, true, NULL);
-	__atomic_store_n(&dev->hmb.on, !ret && how, __ATOMIC_RELAXED);
+	if (how || !ret)
+		__atomic_store_n(&dev->hmb.on, how && !ret, __ATOMIC_RELAXED);
 	return ret;
 }
 
-int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t most)
+static int refuse(struct gpunvme_dev *dev)
+{
+	__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
+	if (dev->hmb.named)
+		return gnv_fail(-EINVAL,
+				"memory for %s to work in (hmb) would be reached by the devices that share its address space; leave hmb= out, "
+				"or open it without sharing",
+				dev->port->address);
+	gnv_log(&dev->log, GPUNVME_LOG_WARN,
+		"the drive asks for %u MiB of this machine's memory and gets none, as it shares its address space: it may be slow",
+		mib(dev->hmb.asked));
+	return 0;
+}
+
+int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t most, bool alone)
 {
 	int ret;
 
+	dev->hmb.named = most != GNV_HMB_UNSAID;
+	most = dev->hmb.named ? most : GNV_HMB_MIB;
 	if (!dev->hmb.asked || !most)
 		return 0;
+	if (!alone)
+		return refuse(dev);
 	ret = find(dev, gnv_min(dev->hmb.asked, (uint64_t)most << 20));
 	if (ret || !dev->hmb.size)
 		return ret;
@@ -167,7 +186,7 @@ int gnv_hmb_return(struct gpunvme_dev *dev)
 	uint32_t how;
 	int ret;
 
-	if (!dev->hmb.size)
+	if (!dev->hmb.size || gnv_hmb_denied(dev))
 		return 0;
 	how = gnv_hmb_used(dev) ? ENABLE | RETURNED : ENABLE;
 	ret = set(dev, how);
@@ -177,6 +196,38 @@ int gnv_hmb_return(struct gpunvme_dev *dev)
 		gnv_log(&dev->log, GPUNVME_LOG_WARN, "after its reset the drive does not take the memory that it asks for: %s",
 			gpunvme_errmsg());
 	return ret < 0 ? ret : 0;
+}
+
+static int leave(struct gpunvme_dev *dev)
+{
+	int ret;
+
+	if (dev->hmb.named)
+		return gnv_fail(-EBUSY,
+				"%s works in memory of this machine (hmb), which a device that shares its address space would reach; open it "
+				"without hmb=, or do not share",
+				dev->port->address);
+	ret = gnv_hmb_used(dev) ? set(dev, 0) : 0;
+	if (ret > 0)
+		return gnv_fail(-EBUSY, "%s does not leave the memory that it works in (hmb), and cannot share its address space: %s",
+				dev->port->address, gpunvme_strerror(ret));
+	if (!ret)
+		gnv_log(&dev->log, GPUNVME_LOG_WARN,
+			"the drive leaves the memory of this machine that it works in, as its address space is shared: it may be slow");
+	return ret;
+}
+
+int gnv_hmb_make_way(struct gpunvme_dev *dev)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&dev->queues_lock);
+	if (dev->hmb.size && !gnv_hmb_denied(dev))
+		ret = leave(dev);
+	if (!ret)
+		__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&dev->queues_lock);
+	return ret;
 }
 
 void gnv_hmb_take_back(struct gpunvme_dev *dev)
@@ -189,4 +240,9 @@ void gnv_hmb_take_back(struct gpunvme_dev *dev)
 uint64_t gnv_hmb_used(const struct gpunvme_dev *dev)
 {
 	return __atomic_load_n(&dev->hmb.on, __ATOMIC_RELAXED) ? dev->hmb.size : 0;
+}
+
+bool gnv_hmb_denied(const struct gpunvme_dev *dev)
+{
+	return __atomic_load_n(&dev->hmb.shared, __ATOMIC_RELAXED);
 }

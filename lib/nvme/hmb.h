@@ -3,8 +3,9 @@
  * Host Memory Buffer: memory of this machine that a drive asks for to work in, as drives without memory of their own do. `hmb` of
  * the URI.
  *
- * It is mapped for the drive and nobody else: no lane and no CPU ever looks at it, and nothing else lies in its pages. The drive
- * keeps it over resets, and it is given back after the drive's DMA has been stopped, never earlier.
+ * It is mapped for the drive and nobody else: no lane and no CPU ever looks at it, nothing else lies in its pages, and a drive that
+ * shares its address space has none. The drive keeps it over resets, and it is given back after the drive's DMA has been stopped,
+ * never earlier.
  */
 #ifndef GNV_NVME_HMB_H
 #define GNV_NVME_HMB_H
@@ -12,6 +13,7 @@
 #include "nvme/dev.h"
 
 #define GNV_HMB_MIB 64u	      /* at most so many, when the URI does not say */
+#define GNV_HMB_UNSAID UINT32_MAX
 #define GNV_HMB_MAX_MIB 4096u /* that the URI may name */
 
 struct gnv_hmb_piece {
@@ -28,12 +30,20 @@ struct gnv_hmb_entry {
 
 /*
  * gnv_hmb_give() - give the drive what it asks for, before the first queue
- * @mib: at most so many MiB; 0: nothing
+ * @mib:   at most so many MiB; 0: nothing; GNV_HMB_UNSAID
+ * @alone: no other device reaches its address space, else it gets nothing
  * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
  * same, and is offered again after a reset.
- * Return: 0; negative: what gnv_admin_run() answers, or -EBUSY, and then gnv_hmb_drop() has something left to do.
+ * Return: 0; -EINVAL so many were asked for, and it is not alone; negative: what gnv_admin_run() answers, or -EBUSY, and then
+ * gnv_hmb_drop() has something left to do.
  */
-int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t mib);
+int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t mib, bool alone);
+
+/*
+ * Another device is about to reach its address space: the drive leaves that memory, for good. Any thread.
+ * Return: 0; -EBUSY it was asked for by `hmb`, or the drive does not leave it; what gnv_admin_run() answers.
+ */
+int gnv_hmb_make_way(struct gpunvme_dev *dev);
 
 /*
  * After a reset: the same memory, with what the drive had there, if it had it. A drive that does not want it back, nor as new,
@@ -49,5 +59,8 @@ int gnv_hmb_drop(struct gpunvme_dev *dev);
 
 /* Bytes that the drive uses now. Any thread. */
 uint64_t gnv_hmb_used(const struct gpunvme_dev *dev);
+
+/* It gets none, because it is not alone in its address space. Any thread. */
+bool gnv_hmb_denied(const struct gpunvme_dev *dev);
 
 #endif

@@ -245,7 +245,7 @@ static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *o
 	if (!ret)
 		ret = gnv_features_arbitration(dev, dev->burst);
 	if (!ret)
-		ret = gnv_hmb_give(dev, wish->hmb_mib);
+		ret = gnv_hmb_give(dev, wish->hmb_mib, !opts->share);
 	if (!ret) {
 		*out = dev;
 		return 0;
@@ -260,7 +260,7 @@ static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts,
 {
 	const struct gnv_log log = { .fn = opts->log, .ctx = opts->log_ctx };
 	struct gnv_port *port = NULL;
-	struct wishes wish = { 1, GNV_POWER_LEAVE, GNV_HMB_MIB };
+	struct wishes wish = { 1, GNV_POWER_LEAVE, GNV_HMB_UNSAID };
 	const char *word;
 	int ret = gnv_uri_take_u32(uri, "ns", 1, GPUNVME_NSID_ALL - 1, &wish.ns);
 
@@ -273,7 +273,11 @@ static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts,
 		ret = gnv_port_open(uri, opts->share ? opts->share->port : NULL, &log, &port);
 	if (ret)
 		return ret;
-	return create_proven(port, opts, &wish, dev);
+	ret = opts->share ? gnv_hmb_make_way(opts->share) : 0;
+	if (!ret)
+		return create_proven(port, opts, &wish, dev);
+	gnv_port_close(port);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_dev_open(const char *text, const struct gpunvme_dev_opts *user, struct gpunvme_dev **dev)

@@ -173,6 +173,82 @@ static void test_refused(void **state)
 	assert_true(has_logged("does not leave the memory"));
 }
 
+static int join(struct gpunvme_dev *first, const char *keys, struct gpunvme_dev **dev)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	char uri[320];
+
+	opts.share = first;
+	snprintf(uri, sizeof(uri), "soft:%s?%s", image_path("other"), keys);
+	return gpunvme_dev_open(uri, &opts, dev);
+}
+
+static void assert_without(struct gpunvme_dev *dev)
+{
+	struct gpunvme_check check[32];
+	unsigned count = 32, i;
+	uint32_t pages;
+
+	assert_int_equal(info_of(dev).hmb, 0);
+	assert_false(drive_has_it(dev, &pages));
+	good(gpunvme_doctor_drive(dev, check, &count));
+	for (i = 0; i < count && strcmp(check[i].name, "host-memory"); i++)
+		;
+	assert_true(i < count && check[i].verdict == GPUNVME_VERDICT_LIMIT && strstr(check[i].remedy, "do not share its address space"));
+}
+
+/* Where others reach the address space there is no such memory: the drive alone reaches it, or has none. */
+static void test_shared(void **state)
+{
+	struct gpunvme_dev *a, *b;
+
+	(void)state;
+	image_make(image_path("other"), 1 << 20);
+	good(open_drive("fault=hmb:4", &a));
+	assert_int_equal(info_of(a).hmb, 4 * MIB);
+	assert_int_equal(join(a, "fault=hmb:2&hmb=2", &b), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "leave hmb= out"));
+	good(join(a, "fault=hmb:2", &b));
+	assert_true(has_logged("leaves the memory"));
+	assert_without(a);
+	assert_without(b);
+	good(gnv_reset(a, let_go));
+	assert_without(a);
+	good(gpunvme_dev_close(a));
+	good(open_drive("ro=0", &a)); /* without a wish */
+	good(gpunvme_dev_close(b));
+	good(join(a, "hmb=2", &b)); /* nor this one */
+	good(gpunvme_dev_close(b));
+	good(gpunvme_dev_close(a));
+	remove(image_path("other"));
+}
+
+/* Who asked for it by name, or does not let go of it, is not joined. */
+static void test_not_joined(void **state)
+{
+	struct gpunvme_dev *a, *b;
+	uint32_t pages;
+
+	(void)state;
+	image_make(image_path("other"), 1 << 20);
+	good(open_drive("fault=hmb:4&hmb=4", &a));
+	assert_int_equal(join(a, "ro=0", &b), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "open it without hmb="));
+	assert_int_equal(info_of(a).hmb, 4 * MIB);
+	good(gpunvme_dev_close(a));
+	good(open_drive("fault=hmb:4", &a));
+	watch_features(a);
+	__atomic_store_n(&seen.refuse, true, __ATOMIC_RELAXED);
+	assert_int_equal(join(a, "ro=0", &b), -EBUSY);
+	assert_int_equal(info_of(a).hmb, 4 * MIB);
+	__atomic_store_n(&seen.refuse, false, __ATOMIC_RELAXED);
+	good(gnv_reset(a, let_go));
+	assert_int_equal(seen.returned, 1);
+	assert_true(drive_has_it(a, &pages));
+	good(gpunvme_dev_close(a));
+	remove(image_path("other"));
+}
+
 /* The played drive is no stand-in that would not notice. */
 static void test_touched(void **state)
 {
@@ -280,6 +356,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_given),	cmocka_unit_test(test_by_hand), cmocka_unit_test(test_resets),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_touched), cmocka_unit_test(test_wild),
+		cmocka_unit_test(test_shared),	cmocka_unit_test(test_not_joined),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

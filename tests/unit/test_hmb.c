@@ -42,7 +42,7 @@ static void test_command(void **state)
 	unsigned before = fake->maps;
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64), 0);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	assert_int_equal(gnv_hmb_used(dev), 8 * MIB);
 	assert_int_equal(fake->maps, before + 1);
 	assert_int_equal(fake->last.opc, GPUNVME_ADMIN_SET_FEATURES);
@@ -83,7 +83,7 @@ static void test_how_much(void **state)
 		struct fake *fake = hungry(&dev);
 
 		fake->space.one_piece = cases[i].one_piece;
-		assert_int_equal(gnv_hmb_give(dev, cases[i].most), 0);
+		assert_int_equal(gnv_hmb_give(dev, cases[i].most, true), 0);
 		assert_int_equal(gnv_hmb_used(dev), cases[i].used);
 		assert_int_equal(dev->hmb.pieces, cases[i].pieces);
 		fake->space.one_piece = false;
@@ -101,7 +101,7 @@ static void test_nonsense(void **state)
 	fake->id.hmpre = 1;
 	fake->id.hmmin = fake->id.hmminds = ~0u;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gnv_hmb_give(dev, GNV_HMB_MAX_MIB), 0);
+	assert_int_equal(gnv_hmb_give(dev, GNV_HMB_MAX_MIB, true), 0);
 	assert_int_equal(gnv_hmb_used(dev), 0);
 	close_all(fake, dev);
 }
@@ -114,7 +114,7 @@ static void test_no_room(void **state)
 
 	(void)state;
 	fake->map_fails_at = fake->mapped + 1;
-	assert_int_equal(gnv_hmb_give(dev, 64), 0);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	assert_int_equal(gnv_hmb_used(dev), 4 * MIB);
 	close_all(fake, dev);
 }
@@ -135,7 +135,7 @@ static void test_refused(void **state)
 	fake->fault = FAKE_STATUS;
 	fake->fault_opc = GPUNVME_ADMIN_SET_FEATURES;
 	fake->status = GPUNVME_SC_INVALID_FIELD;
-	assert_int_equal(gnv_hmb_give(dev, 64), 0);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	assert_int_equal(gnv_hmb_used(dev), 0);
 	assert_int_equal(fake->maps, before + 1);
 	fake->fault = FAKE_WELL;
@@ -157,7 +157,7 @@ static void test_silent(void **state)
 	fake_hurry(fake, dev);
 	fake->fault = FAKE_SILENT;
 	fake->fault_opc = GPUNVME_ADMIN_SET_FEATURES;
-	assert_int_equal(gnv_hmb_give(dev, 64), -ETIMEDOUT);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), -ETIMEDOUT);
 	assert_int_equal(fake->maps, before + 1);
 	fake->fault = FAKE_WELL;
 	close_all(fake, dev);
@@ -171,7 +171,7 @@ static void test_unstoppable(void **state)
 	unsigned before = fake->maps;
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64), 0);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	fake_hurry(fake, dev);
 	fake->fault = FAKE_NEVER_DISABLED;
 	fake->halt_fails = true;
@@ -189,7 +189,7 @@ static void test_still_mapped(void **state)
 	struct fake *fake = hungry(&dev);
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64), 0);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	fake->unmap_busy = true;
 	assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "hmb"));
@@ -210,7 +210,7 @@ static void test_lost(void **state)
 		struct fake *fake = hungry(&dev);
 		unsigned commands;
 
-		assert_int_equal(gnv_hmb_give(dev, 64), 0);
+		assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 		fake->lost(fake->lost_ctx, loss[i]);
 		commands = fake->commands;
 		assert_int_equal(gpunvme_dev_close(dev), 0);
@@ -225,7 +225,7 @@ static void test_reset(void **state)
 	struct fake *fake = hungry(&dev);
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64), 0);
+	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	assert_int_equal(gnv_reset(dev, let_go), 0);
 	assert_int_equal(fake->last.cdw10, GPUNVME_FID_HMB);
 	assert_int_equal(fake->last.cdw11, 3); /* with what it had there */
