@@ -71,17 +71,18 @@ struct gpunvme_dev_opts {
  *
  * Devices that share an address space (opts->share) reach memory at the same IOVA, and memory that is mapped to several of them is
  * pinned and counted once. Each of them can reach what is mapped for any, so no drive of them works in memory of this machine: the
- * one that opts->share names leaves what it had, for good. They must have been opened in the same way (`port`), and may be closed in
- * any order; opts->share need only stay open during this call.
+ * one that opts->share names leaves what it had, for good. They must have been opened in the same way (`port`), and may be closed
+ * in any order; opts->share need only stay open during this call.
  *
  * A namespace that another controller of this machine serves, too, is held there (its disk is opened exclusively, where this user
  * may) until the device is closed, so that nobody mounts it.
  *
- * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way, or `hmb` goes with it; -EADDRINUSE memory is mapped where this device
- * must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no namespace `ns`; -ENODEV no such
- * controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind another controller, or somebody
- * writes to the image or block device, or opts->share keeps memory that it works in, as its `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE;
- * -ETIMEDOUT it did not become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not
+ * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way or does not go with `hmb`; -EADDRINUSE memory is
+ * mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no
+ * namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind
+ * another controller, or somebody writes to the image or block device, or opts->share keeps memory that its `hmb` asked for;
+ * -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not become ready;
+ * -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not
  * possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
  */
 GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);

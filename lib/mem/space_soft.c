@@ -188,6 +188,11 @@ int gnv_soft_space_create_narrow(struct gnv_space **space)
 	return create(NARROW_BASE, NARROW_SHIFT, space);
 }
 
+bool gnv_soft_space_is_narrow(struct gnv_space *space)
+{
+	return soft_of(space)->first == NARROW_BASE;
+}
+
 /* Add a reference only to a live mapping, so that one being retired stays retired. */
 static bool take(struct entry *e)
 {

@@ -88,6 +88,8 @@ int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova);
 int gnv_soft_space_create(struct gnv_space **space);
 /* The same for a controller that knows 48 bits of an address: it chooses from 2^47 to 2^48, for less than 32 GiB at a time. */
 int gnv_soft_space_create_narrow(struct gnv_space **space);
+/* Does it choose addresses as that one does? */
+bool gnv_soft_space_is_narrow(struct gnv_space *space);
 
 /*
  * gnv_soft_space_get() - find the mapping that holds [iova, iova + len) whole and take a reference to it

@@ -204,15 +204,31 @@ static void wrap_bar(struct port_soft *ps)
 	ps->bar0.page = 4096;
 }
 
-/* Like an IOMMU's, where the drive that is played is known to have no more than 48 bits of an address. */
-static int make_space(const struct gnv_soft_config *config, uint16_t vendor, uint16_t device, struct gnv_space **space)
+/* Is the drive that is played known to have no more than 48 bits of an address? */
+static bool knows_48_bits(const struct gnv_soft_config *config, uint16_t vendor, uint16_t device)
 {
 	struct gnv_drive drive;
 
 	gnv_quirks_find(vendor, device, &drive); /* what is malformed in the environment, opening tells */
-	if (gnv_soft_has(&config->traits, GNV_SOFT_ADDR_48) || drive.quirks & GNV_QUIRK_ADDR_48)
-		return gnv_soft_space_create_narrow(space);
-	return gnv_soft_space_create(space);
+	return gnv_soft_has(&config->traits, GNV_SOFT_ADDR_48) || drive.quirks & GNV_QUIRK_ADDR_48;
+}
+
+/* For such a drive like an IOMMU's. */
+static int take_space(const struct gnv_port *share, bool narrow, struct gnv_space **space)
+{
+	int ret;
+
+	if (share && narrow && !gnv_soft_space_is_narrow(share->space))
+		return gnv_fail(-EINVAL,
+				"a drive that knows 48 bits of an address cannot share the address space of %.100s, which has more; open it "
+				"first, and share its own",
+				share->address);
+	if (share) {
+		*space = gnv_space_get(share->space);
+		return 0;
+	}
+	ret = narrow ? gnv_soft_space_create_narrow(space) : gnv_soft_space_create(space);
+	return ret ? gnv_fail(ret, "no memory for the address space of the software controller") : 0;
 }
 
 int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
@@ -230,14 +246,9 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return gnv_fail(-ENOMEM, "out of memory");
-	if (share)
-		ps->port.space = gnv_space_get(share->space);
-	else
-		ret = make_space(&config, vendor, device, &ps->port.space);
-	if (ret) {
-		gnv_fail(ret, "no memory for the address space of the software controller");
+	ret = take_space(share, knows_48_bits(&config, vendor, device), &ps->port.space);
+	if (ret)
 		goto free_port;
-	}
 	ps->port.log = *log;
 	ret = gnv_soft_create(&config, ps->port.space, &ps->port.log, &ps->soft);
 	if (ret)

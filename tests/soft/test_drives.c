@@ -507,20 +507,37 @@ static void check_48_bits(const char *keys)
 /* Whatever is given to a drive of 48 bits has no more: rings, lists, data, memory to work in, memory in the drive. It would err. */
 static void test_48_bits(void **state)
 {
-	struct gpunvme_dev_opts share = GPUNVME_DEV_OPTS_INIT;
-	struct gpunvme_dev *wide, *dev;
-	char uri[320];
-
 	(void)state;
 	check_48_bits("fault=addr-48,hmb:4&cmb=4");
 	check_48_bits("fault=hmb:4&cmb=4&pci=1d0f:8061");
-	/* A space of others, whose addresses it does not have. */
-	good(open_drive("ro=1", &wide));
-	share.share = wide;
-	snprintf(uri, sizeof(uri), "soft:%s?ro=1&fault=addr-48", drive_image);
-	assert_int_equal(gpunvme_dev_open(uri, &share, &dev), -EIO);
-	assert_non_null(strstr(gpunvme_errmsg(), "fatal error while it starts (CSTS.CFS)"));
-	good(gpunvme_dev_close(wide));
+}
+
+/* It joins no space whose addresses have more, and who joins its own gets no more. */
+static void test_48_bits_shared(void **state)
+{
+	static const char *const keys[] = { "ro=1&fault=addr-48", "ro=1&pci=1d0f:8061" };
+	struct gpunvme_dev_opts share = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_dev *first, *dev;
+	char uri[320];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		good(open_drive("ro=1", &first));
+		share.share = first;
+		snprintf(uri, sizeof(uri), "soft:%s?%s", drive_image, keys[i]);
+		assert_int_equal(gpunvme_dev_open(uri, &share, &dev), -EINVAL);
+		assert_non_null(strstr(gpunvme_errmsg(), "48 bits of an address cannot share"));
+		good(gpunvme_dev_close(first));
+		good(open_drive(keys[i], &first));
+		share.share = first;
+		for (unsigned k = 0; k < 2; k++) { /* one that knows more, one of its kind */
+			snprintf(uri, sizeof(uri), "soft:%s?%s", drive_image, k ? keys[i] : "ro=1");
+			good(gpunvme_dev_open(uri, &share, &dev));
+			below_48_bits(dev->admin.sq.iova, dev->admin.sq.len);
+			good(gpunvme_dev_close(dev));
+		}
+		good(gpunvme_dev_close(first));
+	}
 }
 
 /* It dies when it is enabled within two seconds of a reset, as a reset under way does. */
@@ -988,7 +1005,7 @@ int main(void)
 		cmocka_unit_test(test_namespaces), cmocka_unit_test(test_identifiers), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_states),	   cmocka_unit_test(test_unwritable), cmocka_unit_test(test_offline),	       cmocka_unit_test(test_power),
 		cmocka_unit_test(test_one_piece), cmocka_unit_test(test_each_place), cmocka_unit_test(test_each_size), cmocka_unit_test(test_features_left),
-		cmocka_unit_test(test_burst), cmocka_unit_test(test_limited), cmocka_unit_test(test_few_cids), cmocka_unit_test(test_power_at_close), cmocka_unit_test(test_no_wake), cmocka_unit_test(test_proof_is_short), cmocka_unit_test(test_48_bits),
+		cmocka_unit_test(test_burst), cmocka_unit_test(test_limited), cmocka_unit_test(test_few_cids), cmocka_unit_test(test_power_at_close), cmocka_unit_test(test_no_wake), cmocka_unit_test(test_proof_is_short), cmocka_unit_test(test_48_bits),	cmocka_unit_test(test_48_bits_shared),
 		cmocka_unit_test(test_write_zeroes), cmocka_unit_test(test_limit_of_zeroes), cmocka_unit_test(test_stripe), cmocka_unit_test(test_refused_words),
 	};
 
