@@ -32,20 +32,27 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
 {
 	char text[GNV_USERS_TEXT] = "";
-	int ret = port->remote ? gnv_users_hold_twins(GNV_SYSFS, GNV_PROC, drive, text, &port->twins) : 0;
+	struct gnv_hold *twins = NULL;
+	int ret = port->remote ? gnv_users_hold_twins(GNV_SYSFS, GNV_PROC, drive, text, &twins) : 0;
 
 	if (ret == -EBUSY)
 		return gnv_fail(ret, "a namespace of %.100s is in use through another controller: %s", port->address, text);
 	if (!ret && text[0])
 		gnv_log(&port->log, GPUNVME_LOG_WARN,
-			"a namespace of %s has another controller, whose disk could not be held, so that somebody may mount it: %s; bind that "
-			"controller, too, or run as root", port->address, text);
+			"a namespace of %s has another controller, whose disk could not be held, so that somebody may mount it: %s",
+			port->address, text);
+	__atomic_store_n(&port->twins, twins, __ATOMIC_RELEASE);
 	return ret;
+}
+
+void gnv_port_leave_twins(struct gnv_port *port)
+{
+	gnv_users_release(__atomic_exchange_n(&port->twins, NULL, __ATOMIC_ACQ_REL));
 }
 
 void gnv_port_close(struct gnv_port *port)
 {
-	struct gnv_hold *twins = port->twins;
+	struct gnv_hold *twins = __atomic_exchange_n(&port->twins, NULL, __ATOMIC_ACQ_REL);
 
 	port->ops->close(port);
 	gnv_users_release(twins);

@@ -75,7 +75,7 @@ struct gnv_port {
 	bool read_only;    /* every write is refused */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
-	struct gnv_hold *twins;	 /* disks of its namespaces behind other controllers */
+	struct gnv_hold *twins;	 /* disks of its namespaces behind other controllers (atomic) */
 	char reset_name[16]; /* of the reset it has, as gpunvme_dev_info.reset */
 	uint16_t vendor, device; /* of its PCI function; 0 and 0: it has none */
 };
@@ -103,6 +103,9 @@ int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, ui
  * answers; gnv_fail() has the sentence.
  */
 int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
+
+/* Nobody uses the controller any more: what gnv_port_hold_twins() held is let go. Any thread. */
+void gnv_port_leave_twins(struct gnv_port *port);
 
 /* By its ops->close, and what it held. */
 void gnv_port_close(struct gnv_port *port);

@@ -375,12 +375,17 @@ static void test_twin_held(void **state)
 	assert_non_null(strstr(text, "/dev/nvme1n5 is mounted or open exclusively, perhaps in a container; stop its user first"));
 	disk.error = EACCES; /* a user who may open the drive, and not this */
 	assert_int_equal(hold_twin(text), 0);
-	assert_string_equal(text, "/dev/nvme1n5: Permission denied");
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
+	gnv_users_release(held);
+	disk.error = ENOENT; /* no root helps */
+	assert_int_equal(hold_twin(text), 0);
+	assert_string_equal(text, "/dev/nvme1n5: No such file or directory; bind that controller, too, or do it where /dev is complete");
 	gnv_users_release(held);
 	disk.error = 0;
 	disk.number = makedev(259, 8);
 	assert_int_equal(hold_twin(text), 0);
-	assert_string_equal(text, "/dev/nvme1n5 is another file in this /dev");
+	assert_string_equal(text,
+			    "/dev/nvme1n5 is another file in this /dev; bind that controller, too, or do it where /dev is complete");
 	assert_int_equal(fcntl(disk.fd, F_GETFD), -1);
 	gnv_users_release(held);
 	disk.number = makedev(259, 9);

@@ -15,6 +15,7 @@
 
 #include "fake_kernel.h"
 #include "mem/mem_bar.h"
+#include "os/linux/users.h"
 #include "os/vfio/uapi/vfio.h"
 #include "port/vfio_device.h"
 #include "queue/life.h"
@@ -194,6 +195,24 @@ static void test_asked_late(void **state)
 	port->ops->watch(port, count_lost, &lost);
 	assert_int_equal(lost, 1);
 	port->ops->close(port);
+}
+
+/* What was held beside the device is let go with it, not when its owner wakes up and closes it. */
+static void test_twins_left(void **state)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(10000);
+	const struct gnv_identity nobody = { .nth = NULL };
+	char text[GNV_USERS_TEXT];
+	struct gnv_port *port;
+
+	(void)state;
+	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+	assert_int_equal(gnv_users_hold_twins("/nowhere", "/nowhere", &nobody, text, &port->twins), 0);
+	assert_non_null(port->twins);
+	ring(fake_kernel.req);
+	while (__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE))
+		assert_true(gnv_deadline_poll_again(&deadline));
+	gnv_port_close(port);
 }
 
 /* After an error that a reset may mend the doorbells can still be exported; once the device is given back they cannot. */
@@ -482,6 +501,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, setup),
 		cmocka_unit_test_setup(test_device_goes, setup),
 		cmocka_unit_test_setup(test_asked_late, setup),
+		cmocka_unit_test_setup(test_twins_left, setup),
 		cmocka_unit_test_setup(test_export_after_error, setup),
 		cmocka_unit_test_setup(test_found_enabled, setup),
 		cmocka_unit_test_setup(test_slot, setup),

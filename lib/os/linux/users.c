@@ -341,12 +341,16 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 		hold->fd[hold->count++] = fd;
 	} else if (fd >= 0) {
 		gnv_fork_close(fd);
-		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev", disk->name);
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; bind that controller, too, or do it where /dev is complete",
+			 disk->name);
 	} else if (errno == EBUSY) {
 		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
 		return -EBUSY;
 	} else {
-		snprintf(text, GNV_USERS_TEXT, "%s: %s", disk->name, strerror(errno));
+		const bool may_not = errno == EACCES || errno == EPERM;
+
+		snprintf(text, GNV_USERS_TEXT, "%s: %s; bind that controller, too, or %s", disk->name, strerror(errno),
+			 may_not ? "run as root" : "do it where /dev is complete");
 	}
 	return 0;
 }
