@@ -8,6 +8,9 @@
 #define FRONT_WAVES 32u /* as many as the processor likes to switch between */
 #define QUEUES 4u
 
+#include <pthread.h>
+#include <sched.h>
+
 extern const char *const program;
 
 struct front_cpu {
@@ -20,7 +23,6 @@ struct front_cpu {
 
 static struct front_cpu front_cpu;
 
-typedef int front_stream; /* a launch is a call */
 
 static inline void die(const char *why)
 {
@@ -90,14 +92,63 @@ static inline void front_put(void *local, const void *from, size_t bytes)
 	memcpy(local, from, bytes);
 }
 
-static inline void front_stream_open(front_stream *stream)
+/* A stream is a thread that does one launch after the other, with one lane. */
+#define FRONT_LAUNCHES 4u /* that wait in a stream, at most */
+
+struct front_launch {
+	void (*kernel)(void *arg);
+	_Alignas(16) unsigned char arg[256];
+};
+
+typedef struct front_stream {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct front_launch launch[FRONT_LAUNCHES];
+	uint64_t begun, ended; /* launches; the latter atomic */
+} front_stream;
+
+static inline void *front_stream_run(void *arg)
 {
-	*stream = 0;
+	front_stream *s = arg;
+
+	for (uint64_t n = 0;; n++) { /* until the program ends */
+		pthread_mutex_lock(&s->lock);
+		while (s->begun == n)
+			pthread_cond_wait(&s->more, &s->lock);
+		pthread_mutex_unlock(&s->lock);
+		s->launch[n % FRONT_LAUNCHES].kernel(s->launch[n % FRONT_LAUNCHES].arg);
+		__atomic_store_n(&s->ended, n + 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
 }
 
-static inline int front_busy(const front_stream *stream)
+static inline void front_stream_open(front_stream *s)
 {
-	return *stream;
+	memset(s, 0, sizeof(*s));
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->more, NULL);
+	if (pthread_create(&s->thread, NULL, front_stream_run, s) || pthread_detach(s->thread))
+		die("no more threads");
+}
+
+static inline int front_busy(front_stream *s)
+{
+	return __atomic_load_n(&s->ended, __ATOMIC_ACQUIRE) != s->begun;
+}
+
+static inline void front_start(front_stream *s, void (*kernel)(void *arg), const void *arg, size_t bytes)
+{
+	struct front_launch *l = &s->launch[s->begun % FRONT_LAUNCHES];
+
+	while (s->begun - __atomic_load_n(&s->ended, __ATOMIC_ACQUIRE) >= FRONT_LAUNCHES)
+		sched_yield();
+	l->kernel = kernel;
+	memcpy(l->arg, arg, bytes);
+	pthread_mutex_lock(&s->lock);
+	s->begun++;
+	pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
 }
 
 static inline void front_together(void)
@@ -116,11 +167,11 @@ static inline void front_together(void)
 		if (ret)                                                                                                           \
 			die(gpunvme_strerror(ret));                                                                                \
 	}                                                                                                                          \
-	static inline void front_start_##name(const front_stream *stream, uint32_t waves, struct type *arg)                        \
+	static inline void front_start_##name(front_stream *stream, uint32_t waves, const struct type *arg)                        \
 	{                                                                                                                          \
-		(void)stream;                                                                                                      \
+		_Static_assert(sizeof(*arg) <= sizeof(stream->launch[0].arg), "an argument is larger than a launch");              \
 		(void)waves;                                                                                                       \
-		name(arg);                                                                                                         \
+		front_start(stream, name##_kernel, arg, sizeof(*arg));                                                             \
 	}
 
 #endif

@@ -40,7 +40,7 @@ static inline void front_stream_open(front_stream *stream)
 	check(FRONT_API(StreamCreateWithFlags)(stream, FRONT_API(StreamNonBlocking)), "no stream");
 }
 
-static inline int front_busy(const front_stream *stream)
+static inline int front_busy(front_stream *stream)
 {
 	FRONT_API(Error_t) err = FRONT_API(StreamQuery)(*stream);
 

@@ -47,9 +47,9 @@ FRONT_FN uint32_t search_square(uint32_t a, uint32_t b)
 	uint32_t sum = 0, i;
 
 	for (i = 0; i < 32; i += 8) {
-		int d = (int)(a >> i & 255) - (int)(b >> i & 255);
+		uint32_t x = a >> i & 255, y = b >> i & 255, d = x > y ? x - y : y - x;
 
-		sum += (uint32_t)(d * d);
+		sum += d * d;
 	}
 	return sum;
 }

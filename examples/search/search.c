@@ -110,24 +110,31 @@ static void prepare(struct run *r, const char *who, const struct setting *set, c
 	job->status = (int *)front_shared(sizeof(*job->status));
 }
 
-static void run_lanes(struct run *r, const struct setting *set)
+/* Controller, lanes and queues; room for the beams of all slots. */
+static void open_front(struct front *f, const struct setting *set)
 {
-	uint64_t start;
 	char uri[4200];
 
 	snprintf(uri, sizeof(uri), "soft:%s?threads=%u&ro=1", set->path, set->threads);
 	if (set->delay)
 		snprintf(uri + strlen(uri), 64, "&fault=delay:%llu:op=read", (unsigned long long)set->delay);
-	front_open(&r->job.front, uri, 0, (size_t)set->slots * set->beam * SEARCH_NODE);
-	if (r->job.front.flying < set->slots * set->beam)
+	front_open(f, uri, 0, (size_t)set->slots * set->beam * SEARCH_NODE);
+	if (f->flying < set->slots * set->beam)
 		die("the queues are too short: fewer --slots or a smaller --beam");
-	r->job.blocks = (unsigned char *)(uintptr_t)r->job.front.dbuf.base;
+}
+
+static void run_lanes(struct run *r, const struct setting *set, const struct front *f)
+{
+	uint64_t start;
+
+	r->job.front = *f;
+	r->job.blocks = (unsigned char *)(uintptr_t)f->dbuf.base;
 	r->job.slot = (struct search_slot *)front_local(set->slots * sizeof(*r->job.slot));
 	start = reader_now();
 	front_run_search_whole(set->slots, &r->job);
 	r->seconds = (double)(reader_now() - start) * 1e-9;
 	r->launches = 1;
-	front_close(&r->job.front);
+	front_close(f);
 	if (*r->job.status)
 		die(gpunvme_strerror(*r->job.status));
 }
@@ -194,9 +201,11 @@ int main(int argc, char **argv)
 	struct search_head head;
 	struct search_query *query = load(set.path, &head);
 	struct run lanes, twin;
+	struct front front;
 
+	open_front(&front, &set);
 	prepare(&lanes, "lanes", &set, &head, query);
-	run_lanes(&lanes, &set);
+	run_lanes(&lanes, &set, &front);
 	report(&lanes, query);
 	prepare(&twin, "twin", &set, &head, query);
 	run_twin(&twin, &set);

@@ -148,6 +148,31 @@ hipError_t hipDeviceGetPCIBusId(char *address, int len, int device)
 	return start();
 }
 
+/* That of gfx1100; nothing else is asked for. */
+hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device)
+{
+	(void)device;
+	*value = 32;
+	return attribute == hipDeviceAttributeWarpSize ? start() : hipErrorInvalidValue;
+}
+
+/* One launch runs at a time, whatever its stream: here each is the same. */
+hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags)
+{
+	(void)flags;
+	*stream = NULL;
+	return start();
+}
+
+hipError_t hipStreamQuery(hipStream_t stream)
+{
+	(void)stream;
+	if (it.running && !it.broken &&
+	    hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 0, HSA_WAIT_STATE_ACTIVE) > 0)
+		return hipErrorNotReady;
+	return settle();
+}
+
 hipError_t hipDeviceSynchronize(void)
 {
 	return settle();
