@@ -30,7 +30,8 @@ enum gpunvme_qp_flags {
 	GPUNVME_QP_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_qp_get_latency()) */
 	GPUNVME_QP_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again behind
 					     GPUNVME_COHERENCE_INVALIDATE, which has its dangers (gpu.h) */
-	GPUNVME_QP_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb) */
+	GPUNVME_QP_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless reads are found to take
+					     clearly longer so; with GPUNVME_QP_NO_SELFTEST whatever they take */
 };
 
 struct gpunvme_qp_opts {

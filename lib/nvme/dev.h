@@ -29,6 +29,8 @@ struct gnv_setting;
 struct gnv_soft;
 struct gnv_watchdog;
 
+enum gnv_cmb_place { GNV_CMB_ABOVE = 1, GNV_CMB_BELOW };
+
 struct gpunvme_dev {
 	uint64_t process; /* that opened it (util/process.h) */
 	uint32_t number; /* which of this process' devices; never 0 */
@@ -68,6 +70,7 @@ struct gpunvme_dev {
 		bool shared;	       /* others reach its address space, or have: it gets none (atomic) */
 	} hmb;
 	struct gnv_arena *cmb; /* memory in the controller; NULL: none; constant once open */
+	uint32_t cmb_place[3]; /* of queues there, by the kind of lanes: 0 not known, enum gnv_cmb_place (atomic) */
 	bool cmb_lists_proven; /* it reads lists that lie there as it should (atomic) */
 	unsigned inner_given;  /* memories of users that lie there (atomic) */
 	int read_status; /* of the first read, while it was opened; constant once open */

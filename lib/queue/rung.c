@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which way a queue takes: the ladder. From the top: rings and data in the GPU's memory; in the host's, with doorbells that the
- * lanes ring; the same, rung by a CPU thread. Only a self-test says that a way works, so without one the top is not tried.
+ * lanes ring; the same, rung by a CPU thread. Only a self-test says that a way works, so without one the top is not tried. A queue
+ * in the drive's memory, where it is asked for, is above or below these as it was measured.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "queue/qp.h"
 #include "queue/selftest.h"
+#include "queue/weigh.h"
 #include "util/bits.h"
 #include "util/opts.h"
 #include "util/process.h"
@@ -110,13 +112,67 @@ static bool may_fall(int ret, struct rung from)
 	return ret == -EIO || ret == -ETIMEDOUT || ret == -EOPNOTSUPP || ret == -EXDEV || (from.local && ret == -ENOMEM);
 }
 
+static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts, struct gpunvme_qp **out)
+{
+	static const char *const names[2][2] = { { "direct-db", "vfio-host+fwd" }, { "vram", "vram+fwd" } };
+	struct rung rung[3];
+	const unsigned count = ladder(dev, gpu, opts->flags, rung);
+	unsigned i;
+	int ret = 0;
+
+	for (i = 0; i < count; i++) {
+		ret = attempt_twice(dev, gpu, opts, rung[i], out);
+		if (!ret && rung[i].local && !(opts->flags & GPUNVME_QP_NO_SELFTEST))
+			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
+		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
+			break;
+		gnv_log(&dev->log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
+			names[rung[i + 1].local][rung[i + 1].forward], gpunvme_errmsg());
+	}
+	return ret;
+}
+
+/* The first queue in the drive's memory that works is compared with one that lies elsewhere, and decides for those that come. */
+static void settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opts, uint32_t *place)
+{
+	struct gpunvme_dev *dev = (*qp)->dev;
+	struct gpunvme_qp *other, *loser;
+	bool below;
+
+	if (climb(dev, (*qp)->gpu, opts, &other)) {
+		gnv_log(&dev->log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
+		return;
+	}
+	below = gnv_weigh(*qp, other);
+	__atomic_store_n(place, below ? GNV_CMB_BELOW : GNV_CMB_ABOVE, __ATOMIC_RELAXED);
+	loser = below ? *qp : other;
+	*qp = below ? other : *qp;
+	gnv_qp_discard(loser);
+}
+
+/* In the drive's memory, if that is not slower. What is not to be tested is not compared either. */
+static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts,
+			  struct gpunvme_qp **out)
+{
+	uint32_t *place = &dev->cmb_place[gpu->info.kind - 1];
+	struct gpunvme_qp_opts without = *opts;
+	int ret;
+
+	without.flags &= ~(uint32_t)GPUNVME_QP_CMB;
+	if (__atomic_load_n(place, __ATOMIC_RELAXED) == GNV_CMB_BELOW) {
+		gnv_log(&dev->log, GPUNVME_LOG_INFO, "a queue does not lie in the drive's memory, as that is slower");
+		return climb(dev, gpu, &without, out);
+	}
+	ret = climb(dev, gpu, opts, out);
+	if (!ret && !__atomic_load_n(place, __ATOMIC_RELAXED))
+		settle(out, &without, place);
+	return ret;
+}
+
 GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *user,
 				  struct gpunvme_qp **out)
 {
-	static const char *const names[2][2] = { { "direct-db", "vfio-host+fwd" }, { "vram", "vram+fwd" } };
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	struct rung rung[3];
-	unsigned count, i;
 	int ret;
 
 	if (!dev || !gpu || !out)
@@ -128,18 +184,10 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 		ret = gnv_fail(-EINVAL, "gpunvme_qp_opts.reserved must be 0");
 	if (ret)
 		return ret;
-	count = ladder(dev, gpu, opts.flags, rung);
 	if (gpu->stale_reads && dev->port->remote && !(opts.flags & GPUNVME_QP_VRAM))
 		gnv_log(&dev->log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
 			"gpunvme litmus --vram passes ask for it by GPUNVME_QP_VRAM");
-	for (i = 0; i < count; i++) {
-		ret = attempt_twice(dev, gpu, &opts, rung[i], out);
-		if (!ret && rung[i].local && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
-			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
-		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
-			break;
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
-			names[rung[i + 1].local][rung[i + 1].forward], gpunvme_errmsg());
-	}
-	return ret;
+	if (opts.flags & GPUNVME_QP_CMB && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
+		return climb_with_cmb(dev, gpu, &opts, out);
+	return climb(dev, gpu, &opts, out);
 }

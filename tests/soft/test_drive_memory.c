@@ -21,6 +21,7 @@
 #include "common/good.h"
 #include "common/image.h"
 #include "nvme/dev.h"
+#include "queue/qp.h"
 #include "soft/soft.h"
 
 #define MIB ((size_t)1 << 20)
@@ -38,6 +39,7 @@ static struct gpunvme_dev *open_drive(const char *keys)
 
 	snprintf(uri, sizeof(uri), "soft:%s?%s", image, keys);
 	good(gpunvme_dev_open(uri, NULL, &dev));
+	dev->cmb_place[GPUNVME_GPU_CPU - 1] = GNV_CMB_ABOVE; /* whatever would be measured on a machine with other work */
 	return dev;
 }
 
@@ -137,6 +139,58 @@ static void test_all_places(void **state)
 		good(gpunvme_mem_free(host));
 		good(gpunvme_mem_free(mem));
 	}
+	good(gpunvme_dev_close(dev));
+}
+
+/* Reads through one queue take long. */
+static enum gnv_soft_verdict slow_queue(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	(void)cmd;
+	(void)status;
+	*delay_us = 5000;
+	return sqid == *(const uint16_t *)ctx ? GNV_SOFT_STALL : GNV_SOFT_GO;
+}
+
+/* A queue lies where reads take less, and the first one decides for the next; what is not to be tested lies where it was asked for. */
+static void test_measured(void **state)
+{
+	uint16_t slow; /* of the two that are compared: 1 lies in the drive */
+	const struct gnv_soft_fault fault = { slow_queue, &slow }, none = { NULL, NULL };
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	struct gpunvme_qp *qp[3];
+
+	(void)state;
+	for (slow = 1; slow <= 2; slow++) {
+		struct gpunvme_dev *dev = open_drive("cmb=8");
+
+		dev->cmb_place[GPUNVME_GPU_CPU - 1] = 0;
+		gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
+		qp[0] = open_queue(dev, GPUNVME_QP_CMB | GPUNVME_QP_LATENCY | GPUNVME_QP_STATS);
+		gnv_soft_set_fault(gnv_dev_soft(dev), &none);
+		qp[1] = open_queue(dev, GPUNVME_QP_CMB);
+		qp[2] = open_queue(dev, GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST);
+		for (unsigned i = 0; i < 3; i++) {
+			good(gpunvme_qp_get_info(qp[i], &info));
+			assert_int_equal(inside(dev, qp[i]->sq.iova), i == 2 || slow == 2);
+			assert_int_equal(!strcmp(info.rung, "cmb"), i == 2 || slow == 2);
+			assert_int_equal(info.submitted, 0);
+			good(gpunvme_qp_destroy(qp[i]));
+		}
+		good(gpunvme_dev_close(dev));
+	}
+}
+
+/* With one queue there is nothing to compare. */
+static void test_not_measured(void **state)
+{
+	struct gpunvme_dev *dev = open_drive("cmb=8&queues=1");
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	dev->cmb_place[GPUNVME_GPU_CPU - 1] = 0;
+	qp = open_queue(dev, GPUNVME_QP_CMB);
+	assert_true(inside(dev, qp->sq.iova));
+	good(gpunvme_qp_destroy(qp));
 	good(gpunvme_dev_close(dev));
 }
 
@@ -374,6 +428,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_places),
+		cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_not_measured),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_drives_that_err),
 		cmocka_unit_test(test_reset),

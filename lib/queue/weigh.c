@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/weigh.h"
+
+#include "queue/map.h"
+#include "util/bits.h"
+
+#define ROUNDS 4u
+#define ROUND_MS 2u
+#define CLEARLY 8u /* by the eighth part: less is noise */
+
+/* The best of the rounds is what nothing disturbed. */
+static int time_reads(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, uint64_t *best)
+{
+	struct gpunvme_load load = GPUNVME_LOAD_INIT;
+	struct gpunvme_dq dq;
+	int ret = gpunvme_qp_view(qp, NULL, &dq);
+
+	load.lanes = load.nblocks = 1;
+	load.ms = ROUND_MS;
+	if (!ret)
+		ret = gpunvme_load_run(qp->gpu, &dq, 1, dbuf, &load);
+	if (!ret && load.commands)
+		*best = gnv_min(*best, load.took_ns / load.commands);
+	return ret;
+}
+
+static int time_both(struct gpunvme_qp *qp, struct gpunvme_qp *other, struct gpunvme_mem *mem, uint64_t best[2])
+{
+	struct gpunvme_dbuf dbuf;
+	unsigned i;
+	int ret = gpunvme_mem_map(mem, qp->dev);
+
+	if (!ret)
+		ret = gpunvme_mem_dbuf(mem, qp->dev, &dbuf);
+	for (i = 0; i < 2 * ROUNDS && !ret; i++)
+		ret = time_reads(i % 2 ? other : qp, &dbuf, &best[i % 2]);
+	for (i = 0; i < 2 && !ret; i++)
+		ret = gnv_qp_zero_counters(i ? other : qp);
+	return ret;
+}
+
+bool gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other)
+{
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	uint64_t best[2] = { UINT64_MAX, UINT64_MAX };
+	struct gpunvme_mem *mem;
+	int ret;
+
+	opts.flags = qp->local ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
+	ret = gpunvme_mem_alloc(qp->gpu, qp->dev->ctrl.page_size, &opts, &mem);
+	if (!ret) {
+		mem->exempt = !qp->local;
+		ret = time_both(qp, other, mem, best);
+		gnv_map_free(mem);
+	}
+	if (ret) {
+		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
+		return false;
+	}
+	gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "a read takes %llu ns with its queue in the drive's memory, and %llu ns without",
+		(unsigned long long)best[0], (unsigned long long)best[1]);
+	return best[0] - best[0] / CLEARLY > best[1];
+}

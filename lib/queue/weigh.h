@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* The place of queues in the drive on the ladder: above or below the same in other memory, as reads take less or more. */
+#ifndef GNV_QUEUE_WEIGH_H
+#define GNV_QUEUE_WEIGH_H
+
+#include "queue/qp.h"
+
+/*
+ * gnv_weigh() - time reads of one block, one by one, of two new queues with the same lanes, in turn
+ * Where the device has nothing to read there is nothing to compare, and the log says what stood against it. Never writes media.
+ * Return: true: those of @other take clearly less.
+ */
+bool gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other);
+
+#endif
