@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 extern const char *const program;
 
@@ -60,6 +61,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 	check(gpunvme_mem_dbuf(c->mem, c->dev, &f->dbuf));
 	f->dq = c->dq;
 	f->flying = f->queues * (qp.depth - 1);
+	f->ticks = c->dq[0].ticks_per_ms;
 	f->lba_size = ns.lba_size;
 	f->nblocks = ns.nblocks;
 }
@@ -153,6 +155,29 @@ static inline void front_start(front_stream *s, void (*kernel)(void *arg), const
 
 static inline void front_together(void)
 {
+}
+
+static inline void front_meet(uint32_t *count, uint32_t n)
+{
+	uint32_t turn;
+
+	__atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
+	for (turn = 0; __atomic_load_n(count, __ATOMIC_ACQUIRE) < n; turn++)
+		gnvd_pause(turn < 128 ? turn : ~0u); /* soon asleep: the controller's threads have to run, too */
+}
+
+static inline void front_tell(uint64_t *word, uint64_t v)
+{
+	__atomic_store_n(word, v, __ATOMIC_RELEASE);
+}
+
+/* What a GPU would do, this processor need not. */
+static inline void front_work(uint64_t ticks, uint64_t ticks_per_ms)
+{
+	uint64_t us = ticks * 1000 / ticks_per_ms;
+	struct timespec nap = { (time_t)(us / 1000000), (long)(us % 1000000 * 1000) };
+
+	nanosleep(&nap, NULL);
 }
 
 #define FRONT_KERNEL(name, type)                                                                                                   \

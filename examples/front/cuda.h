@@ -23,7 +23,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 	front_session.buffer(bytes);
 	f->dbuf = front_session.dbuf;
 	f->queues = front_session.queues();
-	front_queues(f);
+	front_queues(f, front_session.dq[0]);
 }
 
 static inline void front_close(const struct front *)

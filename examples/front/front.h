@@ -6,6 +6,10 @@
  * FRONT_FN                    a function of kernels
  * FRONT_WIDTH                 lanes of a wave, in kernels
  * front_together()            all lanes of the wave come: what each did before, each sees behind it
+ * front_meet(&count, n)       the same for n waves; count begins with 0 and is used once
+ * front_tell(&word, v)        the CPU sees the word after all that this lane did and saw
+ * front_clock()               for all lanes the same
+ * front_work(ticks, per_ms)   the lane has something else to do for that long
  * FRONT_KERNEL(name, type)    name(const struct type *) becomes a kernel: front_run_NAME(waves, &arg) runs it and waits,
  *                             front_start_NAME(stream, waves, &arg) starts it, front_busy(stream) says whether it runs
  *
@@ -29,6 +33,7 @@ struct front {
 	uint32_t flying; /* commands that they take at a time, all together */
 	uint32_t lba_size;
 	uint64_t nblocks;
+	uint64_t ticks; /* of front_clock() in a millisecond */
 	struct gpunvme_dbuf dbuf; /* a buffer for the queues */
 };
 
@@ -45,6 +50,22 @@ struct front {
  * the CPU and kernels have at the same address, front_local() is the lanes' own; both are zero, and live as long as the
  * program.
  */
+
+/* A number from the command line, or the end with @usage. */
+static inline uint64_t front_number(const char *text, uint64_t least, uint64_t most, const char *usage)
+{
+	char *end;
+	unsigned long long n = (errno = 0, strtoull(text, &end, 10));
+
+	if (*text < '0' || *text > '9' || *end || errno || n < least || n > most)
+		die(usage);
+	return n;
+}
+
+FRONT_FN uint64_t front_clock(void)
+{
+	return gnvd_clock();
+}
 
 FRONT_FN uint32_t front_lane(void)
 {

@@ -50,7 +50,7 @@ static inline int front_busy(front_stream *stream)
 }
 
 /* Of the queues; what follows is the same for both. */
-static inline void front_queues(struct front *f)
+static inline void front_queues(struct front *f, const gpunvme_dq &first)
 {
 	struct gpunvme_qp_info qp = {};
 
@@ -58,6 +58,7 @@ static inline void front_queues(struct front *f)
 	check(gpunvme_qp_get_info(front_session.qp[0], &qp));
 	f->dq = front_session.dq;
 	f->flying = f->queues * (qp.depth - 1);
+	f->ticks = first.ticks_per_ms;
 	f->lba_size = front_session.ns.lba_size;
 	f->nblocks = front_session.ns.nblocks;
 }
@@ -65,6 +66,33 @@ static inline void front_queues(struct front *f)
 FRONT_FN void front_together()
 {
 	__syncthreads();
+}
+
+FRONT_FN void front_meet(uint32_t *count, uint32_t n)
+{
+	__syncthreads();
+	if (!threadIdx.x) {
+		__threadfence();
+		atomicAdd(count, 1u);
+		while (atomicAdd(count, 0u) < n)
+			;
+		__threadfence();
+	}
+	__syncthreads();
+}
+
+FRONT_FN void front_tell(uint64_t *word, uint64_t v)
+{
+	__threadfence_system();
+	*(volatile uint64_t *)word = v;
+}
+
+FRONT_FN void front_work(uint64_t ticks, uint64_t)
+{
+	uint64_t start = gnvd_clock();
+
+	while (gnvd_clock() - start < ticks)
+		;
 }
 
 #define FRONT_KERNEL(name, type)                                                                                                   \

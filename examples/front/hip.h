@@ -34,7 +34,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 	front_buffer.open(front_session.gpu, front_session.dev, front_session.rung, bytes);
 	f->dbuf = front_buffer.dbuf;
 	f->queues = front_session.queues;
-	front_queues(f);
+	front_queues(f, front_session.view[0]);
 }
 
 static inline void front_close(const struct front *)

@@ -36,12 +36,7 @@ static const char usage[] = "usage: search IMAGE [--delay US] [--slots N] [--bea
 
 static uint32_t number(const char *text, uint32_t least, uint32_t most)
 {
-	char *end;
-	unsigned long n = strtoul(text, &end, 10);
-
-	if (*text < '0' || *text > '9' || *end || n < least || n > most)
-		die(usage);
-	return (uint32_t)n;
+	return (uint32_t)front_number(text, least, most, usage);
 }
 
 static struct setting settings(int argc, char **argv)

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kvcache IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
+ * read and write by themselves; then once more by the twin, whose reads, writes and layers the CPU starts. Everything that was
+ * moved is checked.
+ *
+ * --make BYTES      make the image, a file that is not there yet, instead
+ * --requests N      at a time (1)
+ * --layers N        of the model (80)
+ * --layer BYTES     what a layer of a request has (524288)
+ * --fragment BYTES  that lie together: 4096 to 65536 (16384)
+ * --added N         fragments that a layer adds (2)
+ * --work US         that a layer of a request takes (200)
+ * --waves N         for each request
+ * --delay US        what the drive takes for a read or write, beyond what the file takes (0)
+ * --threads N       of the controller in software, and of the twin (2)
+ */
+#include <getopt.h>
+
+#include "twin.h"
+
+#ifdef __cplusplus
+const char *const program = FRONT_NAME "_kvcache";
+#else
+const char *const program = "kvcache";
+#endif
+
+struct setting {
+	const char *path;
+	uint64_t make, delay, work, threads, layer;
+	struct kv_job job;
+};
+
+static const char usage[] = "usage: kvcache IMAGE [--make BYTES] [--requests N] [--layers N] [--layer BYTES] [--fragment BYTES] "
+			    "[--added N] [--work US] [--waves N] [--delay US] [--threads N]";
+
+static uint64_t number(uint64_t least, uint64_t most)
+{
+	return front_number(optarg, least, most, usage);
+}
+
+static void set_option(struct setting *set, int c)
+{
+	switch (c) {
+	case 'm':
+		set->make = number(1 << 16, 1ull << 40);
+		break;
+	case 'r':
+		set->job.requests = (uint32_t)number(1, 1024);
+		break;
+	case 'l':
+		set->job.layers = (uint32_t)number(1, 1024);
+		break;
+	case 'L':
+		set->layer = number(4096, 1 << 24);
+		break;
+	case 'f':
+		set->job.bytes = (uint32_t)number(4096, 65536);
+		break;
+	case 'a':
+		set->job.added = (uint32_t)number(0, 32);
+		break;
+	case 'w':
+		set->work = number(0, 1000000);
+		break;
+	case 'W':
+		set->job.waves = (uint32_t)number(1, 64);
+		break;
+	case 'd':
+		set->delay = number(0, 10000000);
+		break;
+	case 't':
+		set->threads = number(1, 64);
+		break;
+	default:
+		die(usage);
+	}
+}
+
+static void settings(struct setting *set, int argc, char **argv)
+{
+	static const struct option known[] = { { "make", 1, NULL, 'm' },     { "requests", 1, NULL, 'r' }, { "layers", 1, NULL, 'l' },
+					       { "layer", 1, NULL, 'L' },    { "fragment", 1, NULL, 'f' }, { "added", 1, NULL, 'a' },
+					       { "work", 1, NULL, 'w' },     { "waves", 1, NULL, 'W' },	   { "delay", 1, NULL, 'd' },
+					       { "threads", 1, NULL, 't' },  { NULL, 0, NULL, 0 } };
+	struct kv_job *job = &set->job;
+	int c;
+
+	memset(set, 0, sizeof(*set));
+	set->layer = 512 << 10;
+	set->work = 200;
+	set->threads = 2;
+	job->requests = 1;
+	job->layers = 80;
+	job->bytes = 16384;
+	job->added = 2;
+	job->waves = FRONT_WAVES / 8;
+	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1)
+		set_option(set, c);
+	if (optind + 1 != argc)
+		die(usage);
+	set->path = argv[optind];
+	job->fragments = (uint32_t)(set->layer / job->bytes);
+	if (job->bytes % 4096 || set->layer % job->bytes || !job->fragments)
+		die("fragments have whole blocks of 4096 bytes, and layers whole fragments");
+	if (job->waves > job->fragments)
+		job->waves = job->fragments;
+	if (job->fragments > job->waves * KV_OWN || job->added > job->waves)
+		die("too few waves for so many fragments: more --waves");
+}
+
+/* An image in which each sector says where it lies. */
+static int make(const struct setting *set)
+{
+	FILE *out = fopen(set->path, "wbx");
+	uint64_t word[KV_SECTOR / 8], sector;
+
+	if (!out)
+		die(strerror(errno));
+	memset(word, 0, sizeof(word));
+	for (sector = 0; sector < set->make / KV_SECTOR; sector++) {
+		word[0] = KV_MARK(sector, 0);
+		if (fwrite(word, sizeof(word), 1, out) != 1)
+			die(strerror(errno));
+	}
+	if (fclose(out))
+		die(strerror(errno));
+	printf("%llu bytes\n", (unsigned long long)(sector * KV_SECTOR));
+	return 0;
+}
+
+static uint64_t mix(uint64_t v)
+{
+	v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9ull;
+	v = (v ^ v >> 27) * 0x94d049bb133111ebull;
+	return v ^ v >> 31;
+}
+
+static void shuffle(uint32_t *v, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = count; i > 1; i--) {
+		uint32_t other = (uint32_t)(mix(i) % i), was = v[i - 1];
+
+		v[i - 1] = v[other];
+		v[other] = was;
+	}
+}
+
+/* Numbers from @first on, of @count, in any order. */
+static uint32_t *places(uint32_t first, uint32_t count)
+{
+	uint32_t *v = (uint32_t *)calloc(count + 1, sizeof(*v)), i;
+
+	if (!v)
+		die("out of memory");
+	for (i = 0; i < count; i++)
+		v[i] = first + i;
+	shuffle(v, count);
+	return v;
+}
+
+/* Where everything lies: three quarters of the drive are read, and what is new goes to the rest. Return: the CPU's copy. */
+static uint32_t *place_all(struct kv_job *job, uint64_t size)
+{
+	uint32_t slots = (uint32_t)(size / job->bytes), layers = job->requests * job->layers, request, l, i;
+	uint32_t *old = places(0, slots * 3ull / 4), *added = places((uint32_t)(slots * 3ull / 4), slots - (uint32_t)(slots * 3ull / 4));
+	uint32_t each = job->fragments + job->added, pages = job->layers * job->fragments;
+	uint32_t *place = (uint32_t *)calloc((size_t)layers * each, sizeof(*place)), *local;
+
+	if ((uint64_t)layers * job->fragments > slots * 3ull / 4 || (uint64_t)layers * job->added > slots - slots * 3ull / 4)
+		die("the image is too small for all fragments: a larger --make, or fewer --requests");
+	for (l = 0; l < layers; l++)
+		for (i = 0; i < each; i++)
+			place[(size_t)l * each + i] = i < job->fragments ? old[l * job->fragments + i] :
+									   added[l * job->added + i - job->fragments];
+	local = (uint32_t *)front_local((size_t)layers * each * sizeof(*local));
+	front_put(local, place, (size_t)layers * each * sizeof(*local));
+	job->place = local;
+	local = (uint32_t *)front_local((size_t)job->requests * pages * sizeof(*local));
+	free(old);
+	old = places(0, pages);
+	for (request = 0; request < job->requests; request++)
+		front_put(local + (size_t)request * pages, old, pages * sizeof(*old));
+	job->page = local;
+	free(old);
+	free(added);
+	return place;
+}
+
+struct run {
+	const char *who;
+	struct kv_job job;
+	uint64_t launches;
+	uint64_t bytes;
+};
+
+static void prepare(struct run *r, const struct kv_job *job, const char *who, uint32_t number_of_run)
+{
+	size_t layers = (size_t)job->requests * job->layers;
+
+	r->who = who;
+	r->job = *job;
+	r->launches = 1;
+	r->bytes = (uint64_t)layers * job->fragments * job->bytes;
+	r->job.run = number_of_run;
+	r->job.met = (uint32_t *)front_local(2 * layers * sizeof(*r->job.met));
+	r->job.stamp = (struct kv_stamp *)front_shared(layers * sizeof(*r->job.stamp));
+	r->job.zero = (uint64_t *)front_shared(sizeof(*r->job.zero));
+	r->job.status = (int *)front_shared(sizeof(*r->job.status));
+	front_run_kv_clock(1, &r->job);
+}
+
+static void run_twin(struct run *r, const struct setting *set)
+{
+	uint32_t threads = set->threads < r->job.requests ? (uint32_t)set->threads : r->job.requests, i, q;
+	struct twin *twin = (struct twin *)calloc(threads, sizeof(*twin));
+	struct twin_request *request = (struct twin_request *)calloc(r->job.requests, sizeof(*request));
+	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
+
+	for (q = 0; q < r->job.requests; q++)
+		front_stream_open(&request[q].stream);
+	front_run_kv_clock(1, &r->job);
+	for (r->launches = i = 0; i < threads; i++) {
+		twin[i].job = &r->job;
+		twin[i].path = set->path;
+		twin[i].delay = set->delay;
+		twin[i].first = r->job.requests * i / threads;
+		twin[i].requests = r->job.requests * (i + 1) / threads - twin[i].first;
+		twin[i].request = request + twin[i].first;
+		if (pthread_create(&thread[i], NULL, twin_run, &twin[i]))
+			die("no more threads");
+	}
+	for (i = 0; i < threads; i++) {
+		pthread_join(thread[i], NULL);
+		r->launches += twin[i].launches;
+		if (twin[i].status)
+			die(strerror(-twin[i].status));
+	}
+	free(twin);
+	free(thread); /* streams may not have seen yet that they are idle: requests stay */
+}
+
+/* What was added lies on the drive. */
+static void check_added(const struct run *r, const char *path, const uint32_t *place)
+{
+	const struct kv_job *job = &r->job;
+	uint32_t each = job->fragments + job->added, l, i;
+	unsigned char *bytes = (unsigned char *)malloc(job->bytes);
+	FILE *in = fopen(path, "rb");
+	uint64_t word, sector, s;
+
+	if (!in || !bytes)
+		die(strerror(errno));
+	for (l = 0; l < job->requests * job->layers; l++)
+		for (i = job->fragments; i < each; i++) {
+			sector = (uint64_t)place[(size_t)l * each + i] * job->bytes / KV_SECTOR;
+			if (fseek(in, (long)(sector * KV_SECTOR), SEEK_SET) || fread(bytes, job->bytes, 1, in) != 1)
+				die("the image cannot be read");
+			for (s = 0; s < job->bytes / KV_SECTOR; s++) {
+				memcpy(&word, bytes + s * KV_SECTOR, sizeof(word));
+				if (word != KV_MARK(sector + s, job->run))
+					die("what was added is not on the drive");
+			}
+		}
+	fclose(in);
+	free(bytes);
+}
+
+/* Return: milliseconds to the last layer, the mean of all requests. */
+static double report(const struct run *r)
+{
+	double first = 0, last = 0, between = 0, most = 0, stalled, per_ms = (double)r->job.front.ticks;
+	uint32_t q;
+
+	if (*r->job.status)
+		die(*r->job.status == KV_WRONG ? "a fragment is not the one that was wanted" : gpunvme_strerror(*r->job.status));
+	for (q = 0; q < r->job.requests; q++) {
+		const struct kv_stamp *s = r->job.stamp + (size_t)q * r->job.layers;
+		double end = (double)(s[r->job.layers - 1].end - *r->job.zero) / per_ms;
+
+		first += (double)(s[0].begin - *r->job.zero) / per_ms;
+		last += end;
+		most = end > most ? end : most;
+		between += (double)(s[r->job.layers - 1].end - s[0].begin) / per_ms;
+	}
+	last /= r->job.requests;
+	stalled = 1 - (double)r->job.work / per_ms * r->job.layers * r->job.requests / between;
+	printf("%s: first layer after %.2f ms, last %.2f ms, %.0f %% stalled, %.2f GB/s, %llu launches\n", r->who,
+	       first / r->job.requests, last, 100 * stalled, (double)r->bytes / most * 1e-6,
+	       (unsigned long long)r->launches);
+	return last;
+}
+
+/* Controller, lanes and queues; and room for what every request has under way. */
+static void open_front(struct setting *set)
+{
+	struct kv_job *job = &set->job;
+	char uri[4200];
+
+	snprintf(uri, sizeof(uri), "soft:%s?threads=%u", set->path, (unsigned)set->threads);
+	if (set->delay)
+		snprintf(uri + strlen(uri), 64, "&fault=delay:%llu", (unsigned long long)set->delay);
+	front_open(&job->front, uri, GPUNVME_VIEW_WRITE, kv_landing(job, job->requests, 0, 0));
+	job->landing = (unsigned char *)(uintptr_t)job->front.dbuf.base;
+	job->pages = (unsigned char *)front_local((size_t)job->requests * job->layers * job->fragments * job->bytes);
+	job->work = set->work * job->front.ticks / 1000;
+	if (job->front.flying / job->front.queues < 2ull * job->requests * (job->fragments + job->added) / job->front.queues)
+		die("the queues are too short for so many fragments at a time");
+}
+
+static int is_image(const char *path)
+{
+	uint64_t word = 0;
+	FILE *in = fopen(path, "rb");
+	int is;
+
+	if (!in)
+		die(strerror(errno));
+	is = fread(&word, sizeof(word), 1, in) == 1 && word == KV_MARK(0, 0);
+	fclose(in);
+	return is;
+}
+
+int main(int argc, char **argv)
+{
+	struct setting set;
+	struct run lanes, twin;
+	uint32_t *place;
+	double ratio;
+
+	settings(&set, argc, argv);
+	if (set.make)
+		return make(&set);
+	if (!is_image(set.path))
+		die("this is no image that --make has made");
+	open_front(&set);
+	place = place_all(&set.job, set.job.front.nblocks * set.job.front.lba_size);
+	prepare(&lanes, &set.job, "lanes", 1);
+	front_run_kv_whole(set.job.requests * set.job.waves, &lanes.job);
+	front_close(&set.job.front);
+	ratio = report(&lanes);
+	check_added(&lanes, set.path, place);
+	prepare(&twin, &set.job, "twin", 2);
+	twin.job.landing = (unsigned char *)front_shared(kv_landing(&set.job, set.job.requests, 0, 0));
+	run_twin(&twin, &set);
+	ratio /= report(&twin);
+	check_added(&twin, set.path, place);
+	printf("everything is where it belongs; the lanes' last layer comes after %.2f of the twin's time\n", ratio);
+	free(place);
+	return 0;
+}
