@@ -340,6 +340,18 @@ enum gpunvme_sc { /* status code type in bits 10:8, code in bits 7:0 */
 
 /* ---- Identify data structures (Base Specification 5.17.2); unused bytes are reserved arrays ---- */
 
+struct gpunvme_power_state { /* Power State Descriptor */
+	uint16_t mp;
+	uint8_t reserved2;
+	uint8_t flags;
+	uint32_t enlat; /* us to go there, at most; 0: it does not say, and so is the next */
+	uint32_t exlat; /* us to come back */
+	uint8_t rrt, rrl, rwt, rwl; /* ranks among its states: throughput and latency of reads and of writes; 0 is the best */
+	uint8_t reserved16[16];
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_power_state) == 32, "a power state descriptor is 32 bytes");
+#define GPUNVME_PSD_NOPS 0x02u /* no I/O command is carried out there: one ends the state */
+
 struct gpunvme_id_ctrl {
 	uint16_t vid;
 	uint16_t ssvid;
@@ -394,8 +406,11 @@ struct gpunvme_id_ctrl {
 	uint32_t sgls;
 	uint8_t reserved540[228];
 	char subnqn[256];
-	uint8_t reserved1024[3072];
+	uint8_t reserved1024[1024];
+	struct gpunvme_power_state psd[32]; /* npss_0b + 1 of them count */
+	uint8_t reserved3072[1024];
 };
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, psd) == 2048, "PSD0 is at byte 2048");
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ctrl) == 4096, "Identify Controller is 4096 bytes");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, mdts) == 77, "MDTS is at byte 77");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, cntrltype) == 111, "CNTRLTYPE is at byte 111");

@@ -67,6 +67,8 @@ static const struct word {
 	{ "sleepy", NULL, 0, STATE, GNV_SOFT_SLEEPY, "no error: has three power states, and is in the last" },
 	{ "no-wake", NULL, 0, STATE, GNV_SOFT_NO_WAKE,
 	  "with the one before: dies of an I/O command while it may go to its last power state by itself" },
+	{ "slow-wake", "US", SECONDS_10, STATE, GNV_SOFT_SLOW_WAKE,
+	  "with sleepy: takes US microseconds to come back from its last power state, and claims to take 1000" },
 	{ "hmb", "MIB", 1024, POWER_OF_2, GNV_SOFT_HMB,
 	  "no error: asks for so much of the host's memory, and dies when anybody else writes to it" },
 	{ "hmb-wild", NULL, 0, STATE, GNV_SOFT_HMB_WILD,

@@ -127,15 +127,24 @@ static uint16_t set_apst(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	return status;
 }
 
+/* The workload hint is taken and ignored. */
+static uint16_t set_power(struct gnv_soft *soft, uint32_t value)
+{
+	const uint32_t state = value & POWER_STATE;
+
+	if (state > deepest(soft))
+		return GPUNVME_SC_INVALID_FIELD;
+	__atomic_store_n(&soft->asleep, state && gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_WAKE), __ATOMIC_RELAXED);
+	return set_plain(&soft->features.power, value, ~POWER_RESERVED);
+}
+
 static uint16_t set_value(struct gnv_soft *soft, uint8_t fid, uint32_t value, uint32_t *dw0)
 {
 	switch (fid) {
 	case GPUNVME_FID_ARBITRATION:
 		return set_plain(&soft->features.arbitration, value, ~ARBITRATION_RESERVED);
 	case GPUNVME_FID_POWER:
-		/* the workload hint is taken and ignored */
-		return (value & POWER_STATE) > deepest(soft) ? GPUNVME_SC_INVALID_FIELD
-							     : set_plain(&soft->features.power, value, ~POWER_RESERVED);
+		return set_power(soft, value);
 	case GPUNVME_FID_TEMP_THRESHOLD:
 		return set_temperature(soft, value);
 	case GPUNVME_FID_ERROR_RECOVERY:

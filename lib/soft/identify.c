@@ -96,6 +96,7 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY)) {
 		id->npss_0b = GNV_SOFT_DEEPEST;
 		id->apsta = 1;
+		id->psd[GNV_SOFT_DEEPEST] = (struct gpunvme_power_state){ .flags = GPUNVME_PSD_NOPS, .enlat = 500, .exlat = 1000 };
 	}
 	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS))
 		id->rab = 5;

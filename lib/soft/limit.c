@@ -37,10 +37,20 @@ static bool is_too_much(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	return io && gnv_soft_has(traits, GNV_SOFT_FEW_CIDS) && cmd->sqe.cid >= traits->number[GNV_SOFT_FEW_CIDS];
 }
 
+/* The first command for its blocks ends its sleep. */
+static void wake(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft *soft = cmd->sq->server->soft;
+
+	if (cmd->sq->qid && __atomic_load_n(&soft->asleep, __ATOMIC_RELAXED) && __atomic_exchange_n(&soft->asleep, 0, __ATOMIC_RELAXED))
+		cmd->post_at = gnv_soft_now() + soft->config.traits.number[GNV_SOFT_SLOW_WAKE] * 1000ull;
+}
+
 bool gnv_soft_enter(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft *soft = cmd->sq->server->soft;
 
+	wake(cmd);
 	if (!is_limited(soft) || !is_too_much(soft, cmd))
 		return true;
 	__atomic_store_n(&soft->doom, GNV_SOFT_CFS, __ATOMIC_RELAXED);

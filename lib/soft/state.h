@@ -211,6 +211,7 @@ struct gnv_soft {
 		uint64_t count;
 		struct gpunvme_error_log entry[GNV_SOFT_ERRORS];
 	} errors;
+	uint32_t asleep;     /* told to go to its last power state, where it is slow to wake (atomic) */
 	uint32_t flying;     /* limit.c: I/O commands in flight, and the identifiers of all that are (atomic) */
 	uint32_t tags[65536 / 32];
 	bool faulty;	    /* there are rules; constant */

@@ -40,6 +40,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_UNSAID,      /* keeps from the host what deallocated blocks read as */
 	GNV_SOFT_SLEEPY, /* has three power states and goes to the last by itself */
 	GNV_SOFT_NO_WAKE, /* with the one before: does not come back from there for an I/O command */
+	GNV_SOFT_SLOW_WAKE, /* with the first: takes NUMBER us to come back */
 	GNV_SOFT_HMB,	  /* asks for NUMBER MiB of host memory, works in it, and dies when somebody else does */
 	GNV_SOFT_HMB_WILD, /* with the one before: writes around that memory, and into it when it is not its own */
 	GNV_SOFT_CMB_DATA,  /* data for memory of its own lands beside its place */

@@ -66,6 +66,12 @@ int accept_prepare(struct accept *a);
  */
 int accept_move(struct accept *a, enum accept_op op, uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t step);
 
+/*
+ * For the row of rates: does a drive wake up from its last power state as fast as it says? Adds to the sentence where it does not,
+ * and figures. No queue is open before, the standing one may be behind it. Return: the verdict.
+ */
+int accept_claim_wake(struct accept *a);
+
 /* What a status means, in words. */
 const char *accept_why(int status);
 

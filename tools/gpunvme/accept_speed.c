@@ -23,7 +23,9 @@ static const struct pattern {
 } patterns[] = {
 	{ "write", 1, 0, 128 * 1024, 2, 8 }, { "write one", 1, 1, 4096, 1, 1 }, { "write many", 1, 1, 4096, MOST_LANES, 64 },
 	{ "read", 0, 0, 128 * 1024, 2, 8 },  { "read one", 0, 1, 4096, 1, 1 },	{ "read many", 0, 1, 4096, MOST_LANES, 64 },
+	{ "write liked", 1, 1, 0, 2, 8 },    { "write beside", 1, 1, 0, 2, 8 }, /* as it says that it likes them, and not so */
 };
+enum { LIKED = 6, BESIDE };
 #define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
 
 struct measure {
@@ -32,6 +34,7 @@ struct measure {
 	struct gpunvme_dq dq[MOST_LANES];
 	uint32_t queues;
 	uint64_t first, blocks; /* the window */
+	uint32_t liked;		/* blocks of a write that the drive likes; 0: it does not say, or likes any */
 	uint64_t written;	/* of its blocks, in order */
 	double per_s[PATTERNS], us[PATTERNS];
 };
@@ -103,9 +106,11 @@ static int status_of(const struct traffic *t)
 /* Reads what was written: a drive answers for blocks that it has never seen without looking. */
 static void set_size(const struct measure *m, const struct pattern *p, struct traffic *t)
 {
-	const uint64_t blocks = m->a->write && (p->random || !p->write) && m->written ? m->written : m->blocks;
+	uint64_t blocks = m->a->write && (p->random || !p->write) && m->written ? m->written : m->blocks;
 
-	t->nblocks = p->bytes < m->a->lba_size ? 1 : p->bytes / m->a->lba_size;
+	if (blocks > m->blocks) /* which begins later than what was written */
+		blocks = m->blocks;
+	t->nblocks = !p->bytes ? m->liked : p->bytes < m->a->lba_size ? 1 : p->bytes / m->a->lba_size;
 	if (t->nblocks > m->dq->max_blocks)
 		t->nblocks = m->dq->max_blocks;
 	if (t->nblocks > blocks)
@@ -176,18 +181,52 @@ static void tell_rates(const struct measure *m)
 		   writes);
 }
 
+/* What it says of writes is a hint, and nothing to fail by. */
+static void tell_writes(const struct measure *m)
+{
+	const double bytes = (double)m->liked * m->a->lba_size;
+	const size_t at = strlen(m->a->text);
+	char liked[32];
+
+	if (!m->liked)
+		return;
+	snprintf(liked, sizeof(liked), "%s", human(m->per_s[LIKED] * bytes));
+	snprintf(m->a->text + at, sizeof(m->a->text) - at, "; writes as it likes them %s/s, half a step beside %s/s", liked,
+		 human(m->per_s[BESIDE] * bytes));
+}
+
+/* The window of a pattern: for writes that the drive likes from a multiple of what it says on, for the others half of that beside. */
+static void set_window(struct measure *m, size_t i)
+{
+	const uint32_t step = m->a->s.ns.write_align > m->a->s.ns.write_step ? m->a->s.ns.write_align : m->a->s.ns.write_step;
+
+	m->first = m->a->write ? m->a->area : 0;
+	if (i >= LIKED)
+		m->first += step - m->first % step + (i == BESIDE ? step / 2 : 0);
+	m->blocks = m->a->s.ns.nblocks - m->first;
+}
+
+/* What it says of writes, if that tells anything and lanes may have such a write. */
+static uint32_t liked_blocks(const struct accept *a)
+{
+	const struct gpunvme_ns_info *ns = &a->s.ns;
+	const uint32_t n = ns->write_best ? ns->write_best : ns->write_step;
+
+	return a->write && ns->write_step > 1 && ns->write_align <= a->area && (uint64_t)n * a->lba_size <= ACCEPT_LARGEST ? n : 0;
+}
+
 int row_rates(struct accept *a)
 {
-	struct measure m = { .a = a, .first = a->write ? a->area : 0 };
+	struct measure m = { .a = a, .liked = liked_blocks(a) };
 	const struct stamp stamp = accept_stamp(a, 0);
 	int ret = 0;
 
 	accept_close_queue(a); /* a drive may have no other */
 	stamp_fill(a->data, a->lba_size, &stamp, 2 * ACCEPT_PLACE / a->lba_size); /* what is left is known as ours */
-	m.blocks = a->s.ns.nblocks - m.first;
 	for (size_t i = 0; i < PATTERNS && !ret && !interrupted; i++) {
-		if (patterns[i].write && !a->write)
+		if ((patterns[i].write && !a->write) || (i >= LIKED && !m.liked))
 			continue;
+		set_window(&m, i);
 		ret = open_queues(&m, patterns[i].lanes);
 		if (ret)
 			accept_fail(a, "%s: %s", patterns[i].name, why(ret));
@@ -198,7 +237,8 @@ int row_rates(struct accept *a)
 	if (ret)
 		return ACCEPT_FAILED;
 	tell_rates(&m);
-	return ACCEPT_PASSED;
+	tell_writes(&m);
+	return accept_claim_wake(a);
 }
 
 /* ---- Health ---- */
