@@ -39,7 +39,9 @@ MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_forced": 51, "c
                   "call_block": 81, "call_file": 56, "call_file_write": 54, "call_array": 76, "call_range": 76,
                   "call_page": 62}
 MOST = 128
-# Loads of a blocking read, scalar ones, too: layouts of PRP lists and what else its descriptors say comes with the words it had.
+# Loads of a blocking read, scalar ones, too. Layouts of PRP lists have none of their own: without the copy of the host's word in the state
+# (gnvd_control(), 2) and the generations of identifiers (cid_gens, 1) there are 45, with layouts and without, by clang 19 for gfx90a, gfx942,
+# gfx1100 and gfx1201.
 LOAD, MOST_LOADS = r"(global|flat|s|ds)_(load|read)", 48
 
 

@@ -195,7 +195,7 @@ static void tell_writes(const struct measure *m)
 		 human(m->per_s[BESIDE] * bytes));
 }
 
-/* The window of a pattern: for writes that the drive likes from a multiple of what it says on, for the others half of that beside. */
+/* The window of a pattern: for writes that the drive likes from a multiple of what it says on, for the others half that beside. */
 static void set_window(struct measure *m, size_t i)
 {
 	const uint32_t step = m->a->s.ns.write_align > m->a->s.ns.write_step ? m->a->s.ns.write_align : m->a->s.ns.write_step;
