@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * PRP lists. What a lane makes of a transfer: PRP1, PRP2 and which entries of a list the controller takes, for any page that CC.MPS
- * can name (4 KiB to 128 MiB), any offset and any length, in a buffer of up to 2^44 bytes. How long a table is: buffers of up to 2^28
- * pages of these sizes. What the host writes to it: buffers of 3 to PAGES pages anywhere, pages of 64 bytes, so that a page of memory
- * has 8 entries and few cross from one to the next; the functions know no other size of page than the one they are given.
+ * can name (4 KiB to 128 MiB), any offset and any length, in a buffer of up to 2^44 bytes. How long a table is: buffers of up to
+ * 2^28 pages of these sizes. What the host writes to it: buffers of 3 to PAGES pages anywhere, pages of 64 bytes, so that a page of
+ * memory has 8 entries and few cross from one to the next; the functions know no other size of page than the one they are given.
  * The two meet in entry i of a table, which is the address of page i.
  */
 #include "proofs.h"

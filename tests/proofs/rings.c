@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Positions and rings, for one lane at a time. The phase, the gate and what is believed of a completion: any 64-bit position, rings of 2
- * to 65536 entries. Reserving and draining: positions below 2^44, rings of ENTRIES entries, whose words may hold anything. The search
+ * Positions and rings, for one lane at a time. The phase, the gate and what is believed of a completion: any 64-bit position, rings of
+ * 2 to 65536 entries. Reserving and draining: positions below 2^44, rings of ENTRIES entries, whose words may hold anything. The search
  * for READY commands: the same below position 64. How lanes meet is the model's (tests/spin) and the schedules' to check.
  */
 #include "proofs.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The page cache of device/gpunvme/device_pagecache.h, for a model checker: waves whose lanes get pages, read their bytes and put them
- * back, a device whose reads succeed, fail, or are given up and write later, and a host that gives lost frames back.
+ * The page cache of device/gpunvme/device_pagecache.h, for a model checker: waves whose lanes get pages, read their bytes and put
+ * them back, a device whose reads succeed, fail, or are given up and write later, and a host that gives lost frames back.
  * docs/queue-model.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
- * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up. One shared access is one step; a word is one access,
- * whatever it says. The clock's hand points anywhere, and has one look. A lane that would look in vain sleeps until its look changes something, so that
- * a page for which somebody waits for ever is a deadlock the checker reports: the time-out of gnvd_page_late() is never needed.
+ * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up. One shared
+ * access is one step; a word is one access, whatever it says. The clock's hand points anywhere, and has one look. A lane that would
+ * look in vain sleeps until its look changes something, so that a page for which somebody waits for ever is a deadlock the checker
+ * reports: the time-out of gnvd_page_late() is never needed.
  */
 #ifndef PLANT
 #define PLANT 0
