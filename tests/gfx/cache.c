@@ -272,17 +272,17 @@ void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w)
 	uint64_t addr = m->cached_count ? m->cached[gfx_draw(m, m->cached_count < 64 ? m->cached_count : 64)] : 0;
 	unsigned i;
 
-	for (i = 0; addr && i < m->regions; i++) {
-		const struct gfx_region *r = &m->region[i];
-
-		if (addr - r->base >= r->size)
-			continue;
-		from = slot(second, addr);
-		if (!from) {
-			from = claim(second, addr);
-			fill(from, addr, r);
-		}
-		if (!slot(w->l0, addr))
-			take_over(claim(w->l0, addr), from);
+	from = slot(second, addr);
+	if (!addr || (from && slot(w->l0, addr)))
+		return;
+	for (i = 0; i < m->regions && addr - m->region[i].base >= m->region[i].size; i++)
+		;
+	if (i == m->regions)
+		return;
+	if (!from) {
+		from = claim(second, addr);
+		fill(from, addr, &m->region[i]);
 	}
+	if (!slot(w->l0, addr))
+		take_over(claim(w->l0, addr), from);
 }

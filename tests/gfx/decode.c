@@ -7,14 +7,14 @@
 
 #define COUNT(array) (unsigned)(sizeof(array) / sizeof((array)[0]))
 
-static const struct gfx_op ops11[] = {
-#define OP(format, code, name, spec) { F_##format, code, OP_##name, #name, #spec, #name },
+static struct gfx_op ops11[] = {
+#define OP(format, code, name, spec) { F_##format, code, OP_##name, #name, #spec, #name, false, false },
 #include "ops.def"
 #undef OP
 };
 
-#define SAME(format, code, name, spec, as) { F_##format, code, OP_##as, NULL, #spec, #name },
-#define NEW(format, code, name, spec) { F_##format, code, OP_##name, #name, #spec, #name },
+#define SAME(format, code, name, spec, as) { F_##format, code, OP_##as, NULL, #spec, #name, false, false },
+#define NEW(format, code, name, spec) { F_##format, code, OP_##name, #name, #spec, #name, false, false },
 #define GONE(format, code)
 static struct gfx_op ops9[] = {
 #include "ops9.def"
@@ -31,7 +31,7 @@ static struct gfx_op ops12[] = {
 static const struct gfx_op gone12[] = {
 #define SAME(format, code, name, spec, as)
 #define NEW(format, code, name, spec)
-#define GONE(format, code) { F_##format, code, OP_none, NULL, NULL, NULL },
+#define GONE(format, code) { F_##format, code, OP_none, NULL, NULL, NULL, false, false },
 #include "ops12.def"
 #undef SAME
 #undef NEW
@@ -61,11 +61,17 @@ static void name_comparisons(void)
 			 low < 0x20 ? real[low & 15] : integer[low & 7], type[low / 8]);
 		comparisons[code] = (struct gfx_op){ F_VOPC, (uint16_t)code, OP_v_cmp, comparison_names[code],
 						     specs[(code & 0x80 ? 3 : 0) + (low / 8 >= 10 ? 2 : low / 8 / 2 != 3)],
-						     comparison_names[code] };
+						     comparison_names[code], low < 0x20, false };
 		by_code[ISA_11][F_VOPC][code] = by_code[ISA_12][F_VOPC][code] = &comparisons[code];
 		if (!(code & 0x80)) /* there they write EXEC besides, and no compiler uses them */
 			by_code[ISA_9][F_VOPC][code9[low / 8] | (low & 7)] = &comparisons[code];
 	}
+}
+
+static void mark(struct gfx_op *op)
+{
+	op->real = strstr(op->name, "_f32") != NULL;
+	op->saves = strstr(op->name, "_saveexec_") != NULL;
 }
 
 /* What ops9.def or ops12.def says an instruction is the same as. */
@@ -87,6 +93,7 @@ static void add_set(enum gfx_isa isa, struct gfx_op *op, size_t count)
 	for (i = 0; i < count; i++) {
 		by_code[isa][op[i].format][op[i].code] = &op[i];
 		adopt(&op[i]);
+		mark(&op[i]);
 	}
 }
 
@@ -98,6 +105,7 @@ static void fill(void)
 	if (filled)
 		return;
 	for (i = 0; i < COUNT(ops11); i++) {
+		mark(&ops11[i]);
 		by_code[ISA_11][ops11[i].format][ops11[i].code] = &ops11[i];
 		by_code[ISA_12][ops11[i].format][ops11[i].code] = ops11[i].format == F_MUBUF ? NULL : &ops11[i];
 	}

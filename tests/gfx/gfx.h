@@ -54,6 +54,7 @@ struct gfx_op {
 	uint8_t format;
 	uint16_t code, id;
 	const char *name, *spec, *text; /* text: its name in that set */
+	bool real, saves;		/* by the name: _f32, _saveexec_ */
 };
 
 enum gfx_part { P_ALL, P_LOW, P_HIGH };
@@ -205,21 +206,21 @@ enum gfx_cause { GFX_REFUSED, GFX_FAULT, GFX_ILLEGAL, GFX_ENDLESS };
 
 enum gfx_state { W_RUN, W_BARRIER, W_DONE };
 
-struct gfx_wave {
+struct gfx_wave { /* what every turn looks at comes first */
+	enum gfx_state state;
+	bool scc, yield;
+	unsigned first, count; /* ring of `pend` */
+	uint64_t asleep; /* starved until that step */
+	uint64_t pc;
+	struct gfx_cache *l0; /* its own: the waves of a workgroup may run on two compute units */
+	unsigned group, number;
+	unsigned signals; /* barriers at which it has arrived */
 	uint32_t s[128]; /* 106 VCC, 124 null, 125 M0, 126 EXEC; masks of 64 lanes take the next one, too */
 	uint32_t v[256][GFX_LANES];
 	uint32_t acc[256][GFX_LANES]; /* gfx942's other registers, where compilers keep what has no room */
 	uint64_t vpoison[256]; /* lanes */
 	uint8_t spoison[128];
-	bool scc, yield;
-	uint64_t pc;
-	enum gfx_state state;
-	unsigned group, number;
-	uint64_t asleep; /* starved until that step */
-	struct gfx_cache *l0; /* its own: the waves of a workgroup may run on two compute units */
 	struct gfx_access pend[GFX_PENDING];
-	unsigned first, count; /* ring */
-	unsigned signals;      /* barriers at which it has arrived */
 	/* The last store that other devices, or waves, cannot see yet because it was not written back; or NULL. */
 	const struct gfx_inst *kept, *kept_near;
 	uint64_t trace[16], executed;

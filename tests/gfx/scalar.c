@@ -307,10 +307,9 @@ static void program(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 /* EXEC saved, and combined with the source. */
 static bool save_exec(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
-	const char *name = in->x.op->name;
 	uint64_t old, a, v;
 
-	if (!strstr(name, "_saveexec_"))
+	if (!in->x.op->saves)
 		return false;
 	old = gfx_mask(m, w, GFX_EXEC);
 	a = gfx_read_scalar(m, w, in, &in->x.arg[1]);
@@ -323,8 +322,8 @@ static bool save_exec(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *
 	case OP_s_and_not1_saveexec_b32: case OP_s_and_not1_saveexec_b64: v = a & ~old; break;
 	default: v = a | ~old; break;
 	}
-	if ((strstr(name, "_b64") != NULL) != (m->lanes == 64))
-		gfx_fail(m, "%s in a wave of %u lanes", name, m->lanes);
+	if (in->x.arg[0].width != m->lanes / 32)
+		gfx_fail(m, "%s in a wave of %u lanes", in->x.op->name, m->lanes);
 	gfx_write_scalar(m, w, &in->x.arg[0], old);
 	v &= m->lanes == 64 ? ~0ull : 0xffffffff;
 	gfx_set_exec(m, w, v);

@@ -16,15 +16,9 @@ void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned 
 	}
 }
 
-static bool is_real(const struct gfx_op *op)
-{
-	return strstr(op->name, "_f32") != NULL;
-}
-
 static void fetch(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_half *h, char role, uint64_t *out)
 {
-	static const char order[] = "abc";
-	unsigned i, l, source = (unsigned)(strchr(order, role) - order);
+	unsigned i, l, source = (unsigned)(role - 'a');
 	const struct gfx_arg *a = NULL;
 	uint64_t v;
 
@@ -47,7 +41,7 @@ static void fetch(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, 
 	}
 	for (l = 0; a->part == P_HIGH && l < m->lanes; l++)
 		out[l] >>= 16;
-	if (!is_real(h->op))
+	if (!h->op->real)
 		return;
 	for (l = 0; in->abs >> source & 1 && l < m->lanes; l++)
 		out[l] &= 0x7fffffff;
