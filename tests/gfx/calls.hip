@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernel behind lanes/gpunvme/device.h. check_gfx.py puts the kernels of a test or an example in front of it.
+// The kernel behind lanes/gpunvme/device.h: a code object of its own, which all tests share.
 #include <gpunvme/device.h>
 
 #include "calls.h"

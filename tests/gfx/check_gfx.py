@@ -42,9 +42,10 @@ TARGETS = [
     Target("gfx942", ("--offload-arch=gfx942",), ("--mcpu=gfx942",), ("-O2",)),
     Target("gfx1200", ("--offload-arch=gfx1200",), ("--mcpu=gfx1200",), ("-O2",)),
 ]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "tests/isa"), str(ROOT / "tests/common")]
 sys.dont_write_bytecode = True
 from compiled import compile_once  # noqa: E402
+from toolchain import command as isa_command  # noqa: E402
 
 
 class Clang:
@@ -117,12 +118,17 @@ def compare(path, clang, target, dump):
 
 
 def decode(args, folder, clang=CLANG):
+    def compiled(source, target, level):
+        path = folder / f"{source.stem}-{target.name}{level}.o"
+        if source.stem == "kernels" and level == "-O2" and target.flags == (f"--offload-arch={target.name}",):
+            compile_once(isa_command(clang.compiler, source, target.name), path)  # isa.amd has that
+        return hip(source, path, level, clang=clang, target=target.flags)
+
     def one(target):
         total = wrong = 0
         for source in (HERE / "queue.hip", HERE / "math.hip", ROOT / "tests/isa/kernels.hip"):
             for level in LEVELS if args.seeds else target.levels:
-                path = hip(source, folder / f"{source.stem}-{target.name}{level}.o", level, clang=clang, target=target.flags)
-                count, bad = compare(path, clang, target, args.programs / "gfx_dump")
+                count, bad = compare(compiled(source, target, level), clang, target, args.programs / "gfx_dump")
                 total, wrong = total + count, wrong + bad
         print(f"{target.name}: {total} instructions of {clang.name()}, {wrong} differ", flush=True)
         return wrong or not total
@@ -179,8 +185,6 @@ def lanes_code(source, folder, level, target, tree=ROOT):
 #define READS_EACH 60
 {kernels_of(source)}
 """
-    if source.stem.startswith("test_") and "gpunvme_page_get" not in text:  # calls single lane functions too
-        text += '#include "calls.hip"\n'
     path = folder / f"{source.stem}-{target.name}{level}.hip"
     path.write_text(text)
     return hip(path, path.with_suffix(".o"), level, tree=tree, target=target.flags, extra=[f"-I{HERE}"])
@@ -206,16 +210,17 @@ def hip_code(folder, level, target):
     return hip(path, path.with_suffix(".o"), level, target=target.flags)
 
 
-def run_program(args, name, code, seed, rules, arguments=(), cwd=None):
-    setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": str(rules)}
+def run_program(args, name, code, seed, rules, arguments=(), cwd=None, calls=None):
+    files = {"GFX_CODE": code, "GFX_CALLS": calls} if calls else {"GFX_CODE": code}
+    setting = {"GFX_SEED": str(seed), "GFX_RULES": str(rules)}
     program = args.programs / f"gfx_{name}"
     done = subprocess.run([str(part) for part in (program, *arguments)], capture_output=True, text=True, cwd=cwd, timeout=500,
-                          env={**os.environ, **setting})
+                          env={**os.environ, **{key: str(path) for key, path in files.items()}, **setting})
     if done.returncode:
-        keep = pathlib.Path.cwd() / f"gfx-failed-{code.name}"
-        shutil.copy(code, keep)
+        for key, path in files.items():
+            setting[key] = shutil.copy(path, pathlib.Path.cwd() / f"gfx-failed-{path.name}")
         print((done.stdout + done.stderr)[-3000:])
-        print(f"FAILED: replay with: GFX_CODE={keep} GFX_SEED={seed} GFX_RULES={rules} {program} {' '.join(map(str, arguments))}")
+        print("FAILED: replay with:", *[f"{key}={value}" for key, value in setting.items()], program, *arguments)
     return done
 
 
@@ -233,17 +238,23 @@ DEVICE_TESTS = ("commands", "fronts", "handles", "matrix", "pages", "ring")  # o
 
 def device(args, folder):
     def one(test, level, target):
-        code, passed = lanes_code(ROOT / f"tests/device/test_{test}.c", folder, level, target), 0
+        source, passed = ROOT / f"tests/device/test_{test}.c", 0
+        code = lanes_code(source, folder, level, target) if "gpunvme_cpu_launch" in source.read_text() else calls[level, target]
         runs = [(args.seed + i, NASTY) for i in range(args.seeds or 1)] + ([(1, 0)] if target == args.targets[0] else [])
         for seed, rules in runs:
-            done = run_program(args, f"device_{test}", code, seed, rules)
+            done = run_program(args, f"device_{test}", code, seed, rules, calls=calls[level, target])
             if done.returncode:
                 return 1
             passed += int(re.search(r"PASSED\s*\] (\d+) test", done.stdout + done.stderr)[1])
         print(f"{test} {target.name} {level}: {passed} tests in {len(runs)} runs passed", flush=True)
         return 0
 
-    return side_by_side(one, [(test, level, target) for test in DEVICE_TESTS for level in levels(args) for target in args.targets])
+    def single(level, target):
+        calls[level, target] = hip(HERE / "calls.hip", folder / f"calls-{target.name}{level}.o", level, target=target.flags)
+        return 0
+
+    calls, kinds = {}, [(level, target) for level in levels(args) for target in args.targets]
+    return side_by_side(single, kinds) + side_by_side(one, [(test, *kind) for test in DEVICE_TESTS for kind in kinds])
 
 
 # Example and its arguments; each has an image with random bytes and a file to copy. To add one: a line here, one in CMakeLists.txt.

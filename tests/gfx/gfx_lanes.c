@@ -13,7 +13,7 @@
 #define MOST 128 /* struct gfx has room for some more */
 
 static struct {
-	struct gfx_code *code;
+	struct gfx_code *code, *calls; /* kernels, and that of calls.hip, where the program launches it */
 	struct gfx machine; /* rules, random numbers, the clock: what lasts from launch to launch */
 	struct gfx_region region[MOST];
 	unsigned regions;
@@ -29,21 +29,33 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static void begin(void)
+static struct gfx_code *code_of(const char *name)
 {
-	const char *file = getenv("GFX_CODE");
-	char why[300] = "GFX_CODE names no code object";
+	const char *file = getenv(name);
+	struct gfx_code *code;
+	char why[300];
 
-	if (all.code)
-		return;
-	all.code = file ? gfx_load(file, why, sizeof(why)) : NULL;
-	if (!all.code) {
+	snprintf(why, sizeof(why), "%s names no code object", name);
+	code = file ? gfx_load(file, why, sizeof(why)) : NULL;
+	if (!code) {
 		printf("%s\n", why);
 		exit(2);
 	}
+	return code;
+}
+
+static void load(void)
+{
+	all.code = code_of("GFX_CODE");
 	all.machine.rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
 	all.machine.random = setting("GFX_SEED", 1) * 0x9e3779b97f4a7c15ull + 77;
 	all.machine.max_steps = 1000000000; /* in a season of slow memory kernels take thirty times their usual steps */
+}
+
+static void begin(void)
+{
+	if (!all.code)
+		load();
 }
 
 uint32_t lanes_draw(uint32_t below)
@@ -106,13 +118,12 @@ uint64_t gnvd_clock(void)
 	return all.machine.clock;
 }
 
-void lanes_launch(const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
+static void launch(struct gfx_code *code, const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
 {
 	struct gfx *m = &all.machine;
 	unsigned i;
 
-	begin();
-	m->code = all.code;
+	m->code = code;
 	m->step = 0;
 	m->tick = lanes_tick;
 	gfx_season(m);
@@ -126,11 +137,19 @@ void lanes_launch(const char *kernel, uint32_t lanes, uint32_t width, const void
 	exit(1);
 }
 
+void lanes_launch(const char *kernel, uint32_t lanes, uint32_t width, const void *args, uint32_t bytes)
+{
+	begin();
+	launch(all.code, kernel, lanes, width, args, bytes);
+}
+
 static int call(struct call *c)
 {
 	unsigned before = all.regions;
 
 	begin();
+	if (!all.calls)
+		all.calls = code_of("GFX_CALLS");
 	add("call", c, sizeof(*c), 0);
 	add("descriptor", c->dq, (c->what == CALL_SERVE ? c->nblocks : 1) * sizeof(*c->dq), GFX_READONLY);
 	if (c->what == CALL_SERVE)
@@ -141,7 +160,7 @@ static int call(struct call *c)
 		add("buffer", (void *)(uintptr_t)c->dbuf->base, c->dbuf->len, 0);
 	if (c->req)
 		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->nblocks : 1) * sizeof(*c->req), 0);
-	lanes_launch("call", 1, 1, &c, sizeof(c));
+	launch(all.calls, "call", 1, 1, &c, sizeof(c));
 	all.regions = before;
 	return c->ret;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lanes on the executor for whole programs: gfx_lanes.c implements lanes/gpunvme/device.h by launches. Environment: GFX_CODE, the
- * code object; GFX_SEED and GFX_RULES (1 and all). A launch that fails prints why and how to replay it, and ends the program.
+ * code object; GFX_CALLS, that of calls.hip, if the program calls lane functions; GFX_SEED and GFX_RULES (1 and all). A launch that
+ * fails prints why and how to replay it, and ends the program.
  */
 #ifndef TESTS_GFX_LANES_H
 #define TESTS_GFX_LANES_H

@@ -4,8 +4,21 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests/common"))
+from compiled import compile_once  # noqa: E402
+
+
+def command(compiler, source, target, tree=ROOT, extra=()):
+    """
+    What compiles for one GPU. Groups have at most 256 lanes: with the 1,024 that compilers assume when nothing is said, a lane of
+    gfx906 has only 64 registers.
+    """
+    return [compiler, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", f"--offload-arch={target}",
+            "--gpu-max-threads-per-block=256", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{tree}/include", f"-I{tree}/device", *extra,
+            "-c", str(source)]
 
 
 class Clang:
@@ -16,13 +29,12 @@ class Clang:
         self.version = self.release.split(".")[0]
 
     def compile(self, source, target, out, tree=ROOT, extra=()):
-        """
-        Compile for one GPU; the text of the disassembler. Groups have at most 256 lanes: with the 1,024 that compilers assume when
-        nothing is said, a lane of gfx906 has only 64 registers.
-        """
-        subprocess.run([self.name, "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib",
-                        f"--offload-arch={target}", "--gpu-max-threads-per-block=256", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{tree}/include", f"-I{tree}/device",
-                        *extra, "-c", str(source), "-o", str(out)], check=True)
+        """Compile for one GPU; the text of the disassembler. gfx.decode wants some of that, too."""
+        told = command(self.name, source, target, tree, extra)
+        if tree == ROOT and not extra:
+            compile_once(told, out)
+        else:
+            subprocess.run([*told, "-o", str(out)], check=True)
         return subprocess.run([self.objdump, "-d", f"--mcpu={target}", str(out)], check=True, capture_output=True, text=True).stdout
 
     def notes(self, out):

@@ -13,7 +13,7 @@ def key_of(command):
     """Of all that the result hangs on: the compiler, what it is told, and every line that it reads."""
     clang = pathlib.Path(shutil.which(command[0])).resolve()
     version = subprocess.run([str(clang), "--version"], check=True, capture_output=True).stdout
-    read = subprocess.run([*command, "-E"], check=True, stdout=subprocess.PIPE).stdout
+    read = subprocess.run([*[part for part in command if part != "-c"], "-E"], check=True, stdout=subprocess.PIPE).stdout
     return hashlib.sha256(repr((clang, clang.stat().st_mtime_ns, version, command, read)).encode()).hexdigest()
 
 
