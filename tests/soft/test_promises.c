@@ -214,13 +214,25 @@ static struct outcome meet(const struct promise *p)
 	return o;
 }
 
+/* Most of them are waits. Of the sanitizers one meets with those of even number, the other one with the rest. */
+#if defined(__SANITIZE_ADDRESS__)
+#define FIRST 0
+#define STEP 2
+#elif defined(__SANITIZE_THREAD__)
+#define FIRST 1
+#define STEP 2
+#else
+#define FIRST 0
+#define STEP 1
+#endif
+
 static void every_mishap_is_answered(void **state)
 {
 	const char *n = getenv("GPUNVME_PROMISES");
 	unsigned times = n ? (unsigned)atoi(n) : 1;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(promises) / sizeof(promises[0]); i++) {
+	for (size_t i = FIRST; i < sizeof(promises) / sizeof(promises[0]); i += STEP) {
 		struct outcome worst = { 0 };
 
 		for (unsigned k = 0; k < times; k++) {
