@@ -185,14 +185,14 @@ static inline void front_work(uint64_t ticks, uint64_t ticks_per_ms)
 	{                                                                                                                          \
 		name((const struct type *)arg);                                                                                    \
 	}                                                                                                                          \
-	static inline void front_run_##name(uint32_t waves, struct type *arg)                                                      \
+	__attribute__((unused)) static inline void front_run_##name(uint32_t waves, struct type *arg)                              \
 	{                                                                                                                          \
 		int ret = gpunvme_cpu_launch(waves, FRONT_WIDTH, name##_kernel, arg);                                              \
                                                                                                                                    \
 		if (ret)                                                                                                           \
 			die(gpunvme_strerror(ret));                                                                                \
 	}                                                                                                                          \
-	static inline void front_start_##name(front_stream *stream, uint32_t waves, const struct type *arg)                        \
+	__attribute__((unused)) static inline void front_start_##name(front_stream *stream, uint32_t waves, const struct type *arg) \
 	{                                                                                                                          \
 		_Static_assert(sizeof(*arg) <= sizeof(stream->launch[0].arg), "an argument is larger than a launch");              \
 		(void)waves;                                                                                                       \
