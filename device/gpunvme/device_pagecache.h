@@ -23,6 +23,8 @@
  *
  * - A frame belongs to the VALID page whose word names it, to the one lane that took it, or it is free or lost; the word of a frame
  *   says in which page's word to look, and may be out of date.
+ * - Where the device does not reach the lanes' own memory, a frame is two: the device writes one, from which the reader's wave copies
+ *   to the other before the page is VALID, and the others read that. A late write hits the first, which nobody reads then.
  * - A frame is written by nobody while its page has a reference, and read by no lane that has none.
  * - A word says all that is to be known of its page, so a compare-and-swap that finds what was seen before is right, whatever
  *   happened between: there is nothing to be mistaken for something else, and no need of a generation.
@@ -41,6 +43,7 @@
 
 #define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
 #define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for a page: its reader may wait for room, too */
+#define GNVD_COPY 8u /* words of a page that a lane copies at once */
 #define GNVD_NEAR 128u /* frames that the clock's hand passes on behalf of one lane, before any unreferenced one is good enough */
 
 GNVD_FN uint64_t gnvd_page_at(const struct gpunvme_dpages *cache, uint64_t page)
@@ -216,6 +219,30 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
 }
 
+/*
+ * What the device has put down for the lanes with `mine` set goes to where lanes read it: page by page, by all lanes together, and
+ * as many words at once as hide the way to the host's memory.
+ */
+GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine, uint32_t frame)
+{
+	uint64_t todo = gnvd_ballot(w, mine), at, word[GNVD_COPY];
+	uint32_t words = 1u << (cache->page_shift - 3), i, k;
+	const uint64_t *from;
+
+	for (; todo; todo &= todo - 1) {
+		at = (uint64_t)gnvd_shfl32(w, frame, gnvd_lowest(todo)) << cache->page_shift;
+		from = (const uint64_t *)gnvd_lane_memory(cache->buf.base + at);
+		for (i = w->rank; i < words; i += GNVD_COPY * w->count) {
+			for (k = 0; k < GNVD_COPY; k++)
+				word[k] = i + k * w->count < words ? from[i + k * w->count] : 0;
+			for (k = 0; k < GNVD_COPY; k++)
+				if (i + k * w->count < words)
+					gnvd_st64(cache->local + at + 8ull * (i + k * w->count), word[k]);
+		}
+	}
+	gnvd_meet(w); /* before any of them says that its page is there */
+}
+
 /* All lanes of the wave come; those with `mine` set end READING, of the word as it was before. Answers who had a frame. */
 GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				  int mine, uint64_t page, uint64_t word)
@@ -232,6 +259,8 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
 	gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
 	ret = left.ret;
+	if (cache->local)
+		gnvd_copy_frames(w, cache, mine && !ret, frame);
 	if (mine)
 		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);
 	mine = mine && frame < cache->frames;
@@ -336,7 +365,7 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (gnvd_ballot(w, ret != 0))
 		gnvd_unrefer(w, ret != 0, at);
 	gnvd_order_agent(); /* the word before the bytes */
-	*base = cache->buf.base + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
+	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
 	return ret;
 }
 

@@ -359,8 +359,9 @@ struct gpunvme_dpages {
 	uint64_t frame; /* lane address of the words of the frames */
 	uint64_t lba_first; /* first block of the window in the namespace */
 	uint64_t lba_count; /* blocks of the window; the last page may have less than the others */
-	struct gpunvme_dbuf buf; /* the frames, one behind the other */
-	uint64_t reserved[2];
+	struct gpunvme_dbuf buf; /* the frames, one behind the other, as the device writes them */
+	uint64_t local; /* lane address of the frames in the lanes' own memory, where pages are read from; 0: from buf itself */
+	uint64_t reserved;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dpages) == 128, "dpages layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, state) == 32, "dpages layout");

@@ -25,6 +25,12 @@ struct gpunvme_pagecache;
 
 enum gpunvme_pagecache_flags {
 	GPUNVME_PAGECACHE_STATS = 1u << 0, /* count hits, misses, waits, evictions and failures */
+	/*
+	 * Where the frames lie in the host's memory and the lanes have memory of their own, frames are doubled: the wave that read a
+	 * page copies it to the lanes' memory, from which all others have it. These ask for that everywhere, or nowhere.
+	 */
+	GPUNVME_PAGECACHE_LANDING = 1u << 1,
+	GPUNVME_PAGECACHE_IN_PLACE = 1u << 2,
 };
 
 struct gpunvme_pagecache_opts {
@@ -46,8 +52,8 @@ struct gpunvme_pagecache_opts {
  * @cache: set on success; the caller owns it, and destroys it, where that is not -EBUSY before the device is closed
  *
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
- * for each frame. Any thread may call it.
- * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; -ERANGE the window is not
+ * for each frame, and frames * page_size bytes more where pages are copied there (enum gpunvme_pagecache_flags). Any thread may call it.
+ * Return: 0; -EINVAL an option: both of the flags that exclude each other, the page size is no power of two, out of range, or less than a block; -ERANGE the window is not
  * within the namespace; -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_mem_alloc() and gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,

@@ -144,6 +144,7 @@ struct gpunvme_gpu {
 	const struct gnv_gpu_ops *ops;
 	unsigned refs;	    /* atomic */
 	bool said_unlocked; /* atomic */
+	bool own_memory;    /* local_alloc gives the GPU's, which its lanes reach sooner than the host's */
 	bool stale_reads;   /* devices may read old lines of its memory: rings lie there only when they are asked for */
 	struct gnv_log log;
 	struct gpunvme_gpu_info info;

@@ -57,6 +57,7 @@ static int cuda_open(struct gpunvme_gpu *gpu, const char *rest)
 		return ret;
 	}
 	gpu->priv = cuda;
+	gpu->own_memory = true;
 	gpu->info.kind = GPUNVME_GPU_CUDA;
 	gpu->info.width = WARP;
 	gpu->info.ticks_per_ms = TICKS_PER_MS;

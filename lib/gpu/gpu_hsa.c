@@ -85,6 +85,7 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	lanes->hsa = hsa;
 	lanes->kfd_id = gnv_kfd_id(GNV_SYSFS, info->bdf, info->node);
 	gpu->priv = lanes;
+	gpu->own_memory = true;
 	gpu->info.kind = GPUNVME_GPU_HSA;
 	gpu->info.width = info->width;
 	gpu->stale_reads = has_stale_reads(info);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "gpu/gpu.h"
+#include "mem/mem.h"
 #include "nvme/dev.h"
 #include "queue/qp.h"
 #include "util/bits.h"
@@ -23,12 +24,16 @@
 #define PAGE_AUTO 4096u
 #define FRAMES_AUTO 4096u
 #define WORDS 64u /* copied at once */
+#define WAYS (GPUNVME_PAGECACHE_LANDING | GPUNVME_PAGECACHE_IN_PLACE)
+#define FLAGS ((uint32_t)(GPUNVME_PAGECACHE_STATS | WAYS))
 
 struct gpunvme_pagecache {
 	uint64_t process;
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	struct gpunvme_dev *dev;
 	struct gpunvme_mem *mem; /* the frames */
+	struct gnv_gpu_range local; /* where lanes read them, if not there */
+	size_t frames_len;
 	struct gnv_gpu_range words; /* state, words of the pages, words of the frames */
 	size_t words_len;
 	uint64_t pages;
@@ -59,9 +64,10 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gpunvme_
 
 	if (ret)
 		return ret;
-	if (opts->flags & ~(uint32_t)GPUNVME_PAGECACHE_STATS)
-		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS",
-				opts->flags & ~(uint32_t)GPUNVME_PAGECACHE_STATS);
+	if (opts->flags & ~FLAGS)
+		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE", opts->flags & ~FLAGS);
+	if ((opts->flags & WAYS) == WAYS)
+		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
 	if (!opts->nblocks && opts->lba < ns->nblocks)
 		opts->nblocks = ns->nblocks - opts->lba;
 	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > ns->nblocks)
@@ -113,7 +119,23 @@ static int make_words(struct gpunvme_pagecache *cache)
 	return 0;
 }
 
-static int make_frames(struct gpunvme_pagecache *cache)
+/* A second place for the frames, near the lanes, where the first is not. */
+static int make_local(struct gpunvme_pagecache *cache, uint32_t flags)
+{
+	bool far = cache->gpu->own_memory && !cache->mem->local;
+	int ret;
+
+	if (!(flags & GPUNVME_PAGECACHE_LANDING) && (!far || flags & GPUNVME_PAGECACHE_IN_PLACE))
+		return 0;
+	ret = cache->gpu->ops->local_alloc(cache->gpu, cache->frames_len, &cache->local);
+	if (ret)
+		return gnv_fail(ret, "the lanes have no %zu bytes for %u pages; take fewer, or GPUNVME_PAGECACHE_IN_PLACE", cache->frames_len,
+				cache->view.frames);
+	cache->view.local = cache->local.lane;
+	return 0;
+}
+
+static int make_frames(struct gpunvme_pagecache *cache, uint32_t flags)
 {
 	size_t len;
 	int ret;
@@ -121,12 +143,16 @@ static int make_frames(struct gpunvme_pagecache *cache)
 	if (gnv_mul_overflow((size_t)cache->view.frames, (size_t)1 << cache->view.page_shift, &len))
 		return gnv_fail(-ENOMEM, "%u pages of %u bytes are more than an address can have; take fewer", cache->view.frames,
 				1u << cache->view.page_shift);
+	cache->frames_len = len;
 	ret = gpunvme_mem_alloc(cache->gpu, len, NULL, &cache->mem);
-	return ret ? ret : gpunvme_mem_map(cache->mem, cache->dev);
+	ret = ret ? ret : gpunvme_mem_map(cache->mem, cache->dev);
+	return ret ? ret : make_local(cache, flags);
 }
 
 static void drop(struct gpunvme_pagecache *cache)
 {
+	if (cache->local.lane)
+		cache->gpu->ops->local_free(cache->gpu, &cache->local, cache->frames_len);
 	if (cache->words.lane)
 		cache->gpu->ops->local_free(cache->gpu, &cache->words, cache->words_len);
 	pthread_mutex_destroy(&cache->lock);
@@ -163,7 +189,7 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
 	describe(cache, &opts, &ns);
 	ret = make_words(cache);
 	if (!ret)
-		ret = make_frames(cache);
+		ret = make_frames(cache, opts.flags);
 	if (ret) {
 		gpunvme_mem_free(cache->mem); /* nobody has used it yet */
 		drop(cache);

@@ -19,7 +19,7 @@ struct cache {
 	struct rig *r;
 	struct gpunvme_dpages *view;
 	struct gpunvme_pagecache_state *state;
-	uint64_t *table, *frame, *bytes;
+	uint64_t *table, *frame, *bytes, *local; /* local: where lanes read pages, which they copy; or NULL */
 };
 
 /* Every sixth page cannot be read. */
@@ -38,7 +38,7 @@ static void fill(void *ctx, const struct gpunvme_sqe *cmd)
 		__atomic_store_n(&to[i], cmd->cdw10 / 8ull + 1, __ATOMIC_RELAXED);
 }
 
-static struct cache *cache_new(uint32_t frames)
+static struct cache *cache_new(uint32_t frames, bool copies)
 {
 	struct cache *c = rig_zeroed(sizeof(*c));
 
@@ -51,11 +51,12 @@ static struct cache *cache_new(uint32_t frames)
 	c->table = rig_zeroed(8 * PAGES);
 	c->frame = rig_zeroed(8 * frames);
 	c->bytes = rig_zeroed(PAGE * frames);
+	c->local = copies ? rig_zeroed(PAGE * frames) : NULL;
 	*c->view = (struct gpunvme_dpages){
 		.magic = GPUNVME_DPAGES_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(*c->view),
 		.flags = GPUNVME_DPAGES_STATS, .nsid = 1, .frames = frames, .lba_shift = 9, .page_shift = 12,
 		.state = (uintptr_t)c->state, .table = (uintptr_t)c->table, .frame = (uintptr_t)c->frame, .lba_count = PAGES * 8,
-		.buf = c->r->dbuf,
+		.buf = c->r->dbuf, .local = (uintptr_t)c->local,
 	};
 	c->view->buf.base = (uintptr_t)c->bytes;
 	c->view->buf.len = PAGE * frames;
@@ -64,6 +65,8 @@ static struct cache *cache_new(uint32_t frames)
 	RIG_MEMORY("words of pages", c->table, 8 * PAGES, 0);
 	RIG_MEMORY("words of frames", c->frame, 8 * frames, 0);
 	RIG_MEMORY("frames", c->bytes, PAGE * frames, RIG_WRITTEN);
+	if (copies)
+		RIG_MEMORY("frames of the lanes", c->local, PAGE * frames, 0);
 	rig_start(c->r);
 	return c;
 }
@@ -71,7 +74,7 @@ static struct cache *cache_new(uint32_t frames)
 /* Nobody has a page or reads one, and each frame is free or the page's that names it. */
 static void cache_end(struct cache *c)
 {
-	void *all[] = { c->view, c->state, c->table, c->frame, c->bytes };
+	void *all[] = { c->view, c->state, c->table, c->frame, c->bytes, c->local };
 	uint64_t owner;
 	uint32_t i;
 
@@ -88,7 +91,7 @@ static void cache_end(struct cache *c)
 			assert_int_equal(c->table[owner - 1] >> GPUNVME_PAGE_FRAME_SHIFT, i);
 		}
 	}
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < 5 + (c->local != NULL); i++) {
 		RIG_FORGET(all[i]);
 		free(all[i]);
 	}
@@ -152,9 +155,9 @@ static GPUNVME_DEVICE void waiting_kernel(void *arg)
 	p->right = gpunvme_page_get(p->dq, p->cache, 0, &got) == -GPUNVME_ETIMEDOUT;
 }
 
-static void run(void (*kernel)(void *arg), uint32_t frames, uint32_t lanes, uint32_t width, uint32_t rounds)
+static void run(void (*kernel)(void *arg), uint32_t frames, bool copies, uint32_t lanes, uint32_t width, uint32_t rounds)
 {
-	struct cache *c = cache_new(frames);
+	struct cache *c = cache_new(frames, copies);
 	struct pages p = { &c->r->dq, c->view, rounds, 0, 0, 0 };
 
 	assert_int_equal(gpunvme_cpu_launch(lanes, width, kernel, &p), 0);
@@ -168,22 +171,30 @@ static void run(void (*kernel)(void *arg), uint32_t frames, uint32_t lanes, uint
 static void pages_are_what_was_asked_for(void **state)
 {
 	(void)state;
-	run(page_kernel, 12, 8, 1, RIG_COUNT(400, 40));
-	run(page_kernel, 30, 32, 32, RIG_COUNT(100, 20));
-	run(page_kernel, 12, 16, 4, RIG_COUNT(200, 20));
+	run(page_kernel, 12, false, 8, 1, RIG_COUNT(400, 40));
+	run(page_kernel, 30, false, 32, 32, RIG_COUNT(100, 20));
+	run(page_kernel, 12, false, 16, 4, RIG_COUNT(200, 20));
 }
 
 static void elements_are_what_was_asked_for(void **state)
 {
 	(void)state;
-	run(element_kernel, 2, 8, 1, RIG_COUNT(200, 20));
-	run(element_kernel, 3, 64, 32, RIG_COUNT(60, 8));
+	run(element_kernel, 2, false, 8, 1, RIG_COUNT(200, 20));
+	run(element_kernel, 3, false, 64, 32, RIG_COUNT(60, 8));
+}
+
+static void copied_pages_are_what_was_asked_for(void **state)
+{
+	(void)state;
+	run(page_kernel, 12, true, 8, 1, RIG_COUNT(400, 16));
+	run(page_kernel, 30, true, 32, 32, RIG_COUNT(100, 8));
+	run(element_kernel, 3, true, 64, 32, RIG_COUNT(60, 4));
 }
 
 /* No reader comes back: who waits gives up, later than any reader may take, and keeps nothing. */
 static void waiting_is_bounded(void **state)
 {
-	struct cache *c = cache_new(2);
+	struct cache *c = cache_new(2, false);
 	struct pages p = { &c->r->dq, c->view, 1, 0, 0, 0 };
 	uint64_t before;
 
@@ -204,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_are_what_was_asked_for),
 		cmocka_unit_test(elements_are_what_was_asked_for),
+		cmocka_unit_test(copied_pages_are_what_was_asked_for),
 		cmocka_unit_test(waiting_is_bounded),
 	};
 

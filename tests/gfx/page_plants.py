@@ -11,9 +11,12 @@ SEEDS = 12
 PAGES = "device_pagecache.h"
 COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
+COPY = "	if (cache->local)\n		gnvd_copy_frames(w, cache, mine && !ret, frame);\n"
+END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
 PLANTS = [
     ("the bytes before the word", "	gnvd_order_agent(); /* the word before the bytes */\n", ""),
+    ("a page is there before its copy", COPY + END, END + COPY),
     ("a page with references goes", COMPARE, "gnvd_page_state(word) != GPUNVME_PAGE_VALID"),
     ("an old word of a frame is believed", " || word >> GPUNVME_PAGE_FRAME_SHIFT != frame)", ")"),
     ("who begins to read does not compare", CLAIM, "(gnvd_fetch_add64(at, GPUNVME_PAGE_READING), 1))"),

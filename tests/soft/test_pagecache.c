@@ -25,6 +25,8 @@
 #define SALT 0x5eed00000000ull
 #define LANES_MOST 256u
 
+static uint32_t way; /* GPUNVME_PAGECACHE_LANDING: pages are copied; 0: as the lanes have it, which is in place */
+
 struct stage {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -83,12 +85,13 @@ static void open_stage(struct stage *s, const char *keys, uint32_t page_size, ui
 	qp.cmd_timeout_ms = s->timeout_ms;
 	assert_int_equal(gpunvme_qp_create(s->dev, s->gpu, &qp, &s->qp), 0);
 	view_queue(s);
-	opts.flags = GPUNVME_PAGECACHE_STATS;
+	opts.flags = GPUNVME_PAGECACHE_STATS | way;
 	opts.page_size = page_size;
 	opts.frames = frames;
 	opts.lba = s->lba;
 	assert_int_equal(gpunvme_pagecache_create(s->dev, s->gpu, &opts, &s->cache), 0);
 	assert_int_equal(gpunvme_pagecache_view(s->cache, &s->pages), 0);
+	assert_int_equal(s->pages.local != 0, way != 0);
 }
 
 /* A device that does not let go of its queue may write to pages until it is closed. */
@@ -701,8 +704,10 @@ static void bad_options_are_refused(void **state)
 	opts.lba = UINT64_MAX;
 	refuses(&s, &opts, -ERANGE, "not within namespace");
 	opts = (struct gpunvme_pagecache_opts)GPUNVME_PAGECACHE_OPTS_INIT;
-	opts.flags = 6;
-	refuses(&s, &opts, -EINVAL, "flags 0x6");
+	opts.flags = 9;
+	refuses(&s, &opts, -EINVAL, "flags 0x8");
+	opts.flags = GPUNVME_PAGECACHE_LANDING | GPUNVME_PAGECACHE_IN_PLACE;
+	refuses(&s, &opts, -EINVAL, "both be copied and stay");
 	opts.flags = 0;
 	opts.nsid = 9;
 	assert_int_not_equal(gpunvme_pagecache_create(s.dev, s.gpu, &opts, &cache), 0);
@@ -735,5 +740,18 @@ int main(void)
 		cmocka_unit_test(bad_options_are_refused),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	const struct CMUnitTest copied[] = {
+		cmocka_unit_test(elements_are_right),
+		cmocka_unit_test(two_frames_serve_many_lanes),
+		cmocka_unit_test(hot_page_is_read_once),
+		cmocka_unit_test(ranges_cross_pages),
+		cmocka_unit_test(ends_are_answered),
+		cmocka_unit_test(kept_pages_stay),
+		cmocka_unit_test(errors_belong_to_their_page),
+		cmocka_unit_test(lost_frames_come_back),
+	};
+	int failed = cmocka_run_group_tests(tests, make_image, remove_image);
+
+	way = GPUNVME_PAGECACHE_LANDING;
+	return failed + cmocka_run_group_tests(copied, make_image, remove_image);
 }
