@@ -23,8 +23,8 @@
  *
  * - A frame belongs to the VALID page whose word names it, to the one lane that took it, or it is free or lost; the word of a frame
  *   says in which page's word to look, and may be out of date.
- * - Where the device does not reach the lanes' own memory, a frame is two: the device writes one, from which the reader's wave copies
- *   to the other before the page is VALID, and the others read that. A late write hits the first, which nobody reads then.
+ * - Where the device does not reach the lanes' own memory, a frame is two: the device writes one, from which the reader's wave
+ *   copies to the other before the page is VALID, and the others read that. A late write hits the first, which nobody reads then.
  * - A frame is written by nobody while its page has a reference, and read by no lane that has none.
  * - A word says all that is to be known of its page, so a compare-and-swap that finds what was seen before is right, whatever
  *   happened between: there is nothing to be mistaken for something else, and no need of a generation.
@@ -39,34 +39,9 @@
 #ifndef GPUNVME_DEVICE_PAGECACHE_H
 #define GPUNVME_DEVICE_PAGECACHE_H
 
-#include <gpunvme/device.h>
+#include <gpunvme/device/frame.h>
 
-#define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
 #define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for a page: its reader may wait for room, too */
-#define GNVD_COPY 8u /* words of a page that a lane copies at once */
-#define GNVD_NEAR 128u /* frames that the clock's hand passes on behalf of one lane, before any unreferenced one is good enough */
-
-GNVD_FN uint64_t gnvd_page_at(const struct gpunvme_dpages *cache, uint64_t page)
-{
-	return cache->table + 8 * page;
-}
-
-GNVD_FN uint64_t gnvd_frame_at(const struct gpunvme_dpages *cache, uint32_t frame)
-{
-	return cache->frame + 8ull * frame;
-}
-
-GNVD_FN uint32_t gnvd_page_state(uint64_t word)
-{
-	return (uint32_t)(word & GPUNVME_PAGE_STATE);
-}
-
-/* Lanes of a wave that use several caches at once are counted for one of them. */
-GNVD_FN void gnvd_count_pages(const struct gpunvme_dpages *cache, const struct gnvd_wave *w, uint64_t at, uint64_t lanes)
-{
-	if (GPUNVME_COUNTERS && cache->flags & GPUNVME_DPAGES_STATS && lanes && w->rank == 0)
-		gnvd_add64(at, gnvd_popc(lanes));
-}
 
 /* ---- References ---- */
 
@@ -109,60 +84,6 @@ GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 	gnvd_order_agent();
 	gnvd_meet(w);
 	gnvd_refer(w, take, at, 0ull - GPUNVME_PAGE_REF);
-}
-
-/* ---- Frames ---- */
-
-/* Take the frame if it is free, or if its page has no reference and was not used lately; with `any`, though it was. */
-GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, int any, uint32_t *evicted)
-{
-	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
-
-	if (!owner)
-		return gnvd_cas64(gnvd_frame_at(cache, frame), 0, GPUNVME_FRAME_TAKEN) == 0;
-	if (owner >= GPUNVME_FRAME_LOST)
-		return 0;
-	at = gnvd_page_at(cache, owner - 1);
-	word = gnvd_ld64(at);
-	if ((word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID || word >> GPUNVME_PAGE_FRAME_SHIFT != frame)
-		return 0;
-	if (word & GPUNVME_PAGE_USED && !any) {
-		gnvd_cas64(at, word, word & ~GPUNVME_PAGE_USED);
-		return 0;
-	}
-	if (gnvd_cas64(at, word, word & GPUNVME_PAGE_FAILS) != word)
-		return 0;
-	(void)gnvd_ld_after64(at); /* what the lanes that gave it back have read, they have read */
-	*evicted = 1;
-	return 1;
-}
-
-/* A frame for this lane alone; cache->frames: there is none. */
-GNVD_FN uint32_t gnvd_find_frame(const struct gpunvme_dpages *cache, uint32_t *evicted)
-{
-	uint32_t frames = cache->frames, near = frames < GNVD_NEAR / 2 ? 2 * frames : GNVD_NEAR, frame = 0, i;
-
-	for (i = 0; i < near + frames; i++) {
-		if (i < near)
-			frame = (uint32_t)gnvd_fetch_add64(GNVD_PAGES_STATE(cache, hand), 1) % frames;
-		else
-			frame = frame + 1 < frames ? frame + 1 : 0;
-		if (gnvd_take_frame(cache, frame, i >= near, evicted)) {
-			gnvd_order_agent();
-			return frame;
-		}
-	}
-	return frames;
-}
-
-/* Of a read that failed. */
-GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame, int why)
-{
-	int lost = why == -GPUNVME_ETIMEDOUT || why == -GPUNVME_ECANCELED || why == -GPUNVME_EPROTO || why == -GPUNVME_ENODEV;
-
-	gnvd_st64(gnvd_frame_at(cache, frame), lost ? GPUNVME_FRAME_LOST : 0);
-	if (lost)
-		gnvd_add64(GNVD_PAGES_STATE(cache, lost), 1);
 }
 
 /* ---- Reading ---- */
@@ -217,30 +138,6 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 		add += ((word + (1ull << GPUNVME_PAGE_FAILS_SHIFT)) & GPUNVME_PAGE_FAILS) - (word & GPUNVME_PAGE_FAILS) - GPUNVME_PAGE_READING;
 	gnvd_order_agent();
 	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
-}
-
-/*
- * What the device has put down for the lanes with `mine` set goes to where lanes read it: page by page, by all lanes together, and
- * as many words at once as hide the way to the host's memory.
- */
-GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine, uint32_t frame)
-{
-	uint64_t todo = gnvd_ballot(w, mine), at, word[GNVD_COPY];
-	uint32_t words = 1u << (cache->page_shift - 3), i, k;
-	const uint64_t *from;
-
-	for (; todo; todo &= todo - 1) {
-		at = (uint64_t)gnvd_shfl32(w, frame, gnvd_lowest(todo)) << cache->page_shift;
-		from = (const uint64_t *)gnvd_lane_memory(cache->buf.base + at);
-		for (i = w->rank; i < words; i += GNVD_COPY * w->count) {
-			for (k = 0; k < GNVD_COPY; k++)
-				word[k] = i + k * w->count < words ? from[i + k * w->count] : 0;
-			for (k = 0; k < GNVD_COPY; k++)
-				if (i + k * w->count < words)
-					gnvd_st64(cache->local + at + 8ull * (i + k * w->count), word[k]);
-		}
-	}
-	gnvd_meet(w); /* before any of them says that its page is there */
 }
 
 /* All lanes of the wave come; those with `mine` set end READING, of the word as it was before. Answers who had a frame. */

@@ -52,9 +52,11 @@ struct gpunvme_pagecache_opts {
  * @cache: set on success; the caller owns it, and destroys it, where that is not -EBUSY before the device is closed
  *
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
- * for each frame, and frames * page_size bytes more where pages are copied there (enum gpunvme_pagecache_flags). Any thread may call it.
- * Return: 0; -EINVAL an option: both of the flags that exclude each other, the page size is no power of two, out of range, or less than a block; -ERANGE the window is not
- * within the namespace; -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_mem_alloc() and gpunvme_mem_map().
+ * for each frame, and frames * page_size bytes more where pages are copied there (enum gpunvme_pagecache_flags). Any thread may
+ * call it.
+ * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown, or
+ * excludes another; -ERANGE the window is not within the namespace; -ENOMEM; otherwise as gpunvme_ns_get_info(),
+ * gpunvme_mem_alloc() and gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *opts, struct gpunvme_pagecache **cache);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "gpu/gpu.h"
-#include "mem/mem.h"
 #include "nvme/dev.h"
 #include "queue/qp.h"
 #include "util/bits.h"
@@ -65,7 +64,8 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gpunvme_
 	if (ret)
 		return ret;
 	if (opts->flags & ~FLAGS)
-		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE", opts->flags & ~FLAGS);
+		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE",
+				opts->flags & ~FLAGS);
 	if ((opts->flags & WAYS) == WAYS)
 		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
 	if (!opts->nblocks && opts->lba < ns->nblocks)
@@ -122,7 +122,7 @@ static int make_words(struct gpunvme_pagecache *cache)
 /* A second place for the frames, near the lanes, where the first is not. */
 static int make_local(struct gpunvme_pagecache *cache, uint32_t flags)
 {
-	bool far = cache->gpu->own_memory && !cache->mem->local;
+	bool far = cache->gpu->own_memory && !__atomic_load_n(&cache->gpu->data_local, __ATOMIC_RELAXED);
 	int ret;
 
 	if (!(flags & GPUNVME_PAGECACHE_LANDING) && (!far || flags & GPUNVME_PAGECACHE_IN_PLACE))
