@@ -69,8 +69,8 @@ static void check_memory(struct gnv_report *report)
 	gnv_report_limit(report, "memlock", ret, "enough memory may be locked");
 }
 
-/* A page of a BAR, as another device would offer it. */
-static void map_export(struct gnv_report *report, struct gnv_port *port, int fd, size_t len)
+/* A part of a BAR, as another device would offer it; its descriptor is closed. */
+static int map_export(struct gnv_port *port, int fd, size_t len)
 {
 	static const struct gnv_mem_ops kind = { "bar", NULL, NULL, NULL };
 	const struct gpunvme_mem mem = { .ops = &kind, .cpu = port->bar0->cpu, .len = len, .dmabuf = fd };
@@ -79,22 +79,41 @@ static void map_export(struct gnv_report *report, struct gnv_port *port, int fd,
 
 	if (!ret)
 		port->space->ops->unmap(port->space, iova, len);
-	gnv_report_limit(report, "peer-memory", ret, "a BAR of another device can hold rings and data");
+	gnv_dmabuf_close(fd);
+	return ret;
 }
 
-/* With the port open: what peers can do. Neither stops an open. */
+/*
+ * Does IOMMUFD take memory of whoever offers its addresses, or of vfio-pci alone? The kernels that do the one take several ranges
+ * (contrib/kernel), and those that do the other a single one.
+ */
+static void check_gpu_memory(struct gnv_report *report, struct gnv_port *port, uint64_t offset, size_t page)
+{
+	int fd, ret = gnv_port_vfio_export_twice(port, offset, page, &fd);
+
+	if (!ret)
+		ret = map_export(port, fd, 2 * page);
+	if (ret == -EOPNOTSUPP)
+		ret = gnv_fail(ret, "IOMMUFD of this kernel takes device memory of vfio-pci only, so queues and data stay out of a "
+				    "GPU's memory; that needs a patched kernel (docs/kernel.md)");
+	gnv_report_limit(report, "gpu-memory", ret, "IOMMUFD takes a GPU's memory from a driver that offers it");
+}
+
+/* With the port open: what peers can do. None of it stops an open. */
 static void check_peers(struct gnv_report *report, struct gnv_port *port)
 {
-	size_t page = port->bar0->page;
-	int fd, ret = port->ops->export_bar0(port, GPUNVME_REG_DOORBELLS & ~(uint64_t)(page - 1), page, &fd);
+	const size_t page = port->bar0->page;
+	const uint64_t offset = GPUNVME_REG_DOORBELLS & ~(uint64_t)(page - 1);
+	int fd, ret = port->ops->export_bar0(port, offset, page, &fd);
 
 	gnv_report_limit(report, "doorbell-export", ret, "the doorbells can be exported to a peer");
 	if (ret) {
 		gnv_report_skip(report, "peer-memory", "not asked, for lack of an export");
 		return;
 	}
-	map_export(report, port, fd, page);
-	gnv_dmabuf_close(fd);
+	gnv_report_limit(report, "peer-memory", map_export(port, fd, page), "a BAR of another device can hold rings and data");
+	if (port->space->by_dmabuf)
+		check_gpu_memory(report, port, offset, page);
 }
 
 /* What nobody uses, but should know of. */

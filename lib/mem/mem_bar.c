@@ -181,7 +181,7 @@ static int map_bar(struct mem_bar *bar, unsigned index, uint64_t offset, size_t 
 		ret = gnv_vfio_map(&peer->vfio, index, offset, len, &bar->mem.cpu);
 	if (ret)
 		return ret;
-	ret = gnv_vfio_export(&peer->vfio, index, offset, len, &bar->mem.dmabuf);
+	ret = gnv_vfio_export(&peer->vfio, index, offset, len, 1, &bar->mem.dmabuf);
 	if (!ret || peer->vfio.group >= 0)
 		return 0;
 	gnv_sys_unmap(bar->mem.cpu, len);

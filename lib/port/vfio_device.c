@@ -150,7 +150,7 @@ int gnv_port_vfio_held(const struct gnv_port_vfio *pv)
 	return 0;
 }
 
-int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+static int export_times(struct gnv_port *port, uint64_t offset, size_t len, unsigned times, int *fd)
 {
 	struct gnv_port_vfio *pv = pv_of(port);
 	int ret;
@@ -160,9 +160,19 @@ int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int
 	if (!ret)
 		ret = check_interrupt_table(&pv->vfio, offset, len);
 	if (!ret)
-		ret = gnv_vfio_export(&pv->vfio, 0, offset, len, fd);
+		ret = gnv_vfio_export(&pv->vfio, 0, offset, len, times, fd);
 	pthread_mutex_unlock(&pv->lock);
 	return ret;
+}
+
+int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+{
+	return export_times(port, offset, len, 1, fd);
+}
+
+int gnv_port_vfio_export_twice(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+{
+	return export_times(port, offset, len, 2, fd);
 }
 
 struct bar0_part {

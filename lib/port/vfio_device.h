@@ -54,6 +54,9 @@ int gnv_port_vfio_allow_dma(struct gnv_port *port);
 int gnv_port_vfio_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova);
 void gnv_port_vfio_close(struct gnv_port *port);
 
+/* A part of BAR0 in two ranges of one DMA-BUF, each all of it. Return: as export_bar0. */
+int gnv_port_vfio_export_twice(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
+
 /* Is the device still this process's, and will be? With the lock held. Return: 0, -ENODEV. */
 int gnv_port_vfio_held(const struct gnv_port_vfio *pv);
 

@@ -68,7 +68,7 @@ static int export_part(void *ctx, int *fd, uint64_t *offset)
 	pthread_mutex_lock(&pv->lock);
 	ret = gnv_port_vfio_held(pv);
 	if (!ret)
-		ret = gnv_vfio_export(&pv->vfio, part->inner->bar, part->inner->offset + part->offset, part->len, fd);
+		ret = gnv_vfio_export(&pv->vfio, part->inner->bar, part->inner->offset + part->offset, part->len, 1, fd);
 	pthread_mutex_unlock(&pv->lock);
 	return ret;
 }

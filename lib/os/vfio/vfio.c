@@ -286,15 +286,20 @@ static int export_failed(const struct gnv_vfio *vfio, int err)
 	return gnv_fail(-err, "%s: the kernel refused to export the BAR as DMA-BUF: %s", vfio->bdf, strerror(err));
 }
 
-int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, int *fd)
+int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, unsigned times, int *fd)
 {
-	struct gnv_vfio_feature_dma_buf feature = { .argsz = sizeof(feature),
-						    .flags = VFIO_DEVICE_FEATURE_GET | GNV_VFIO_FEATURE_DMA_BUF,
-						    .region_index = bar,
-						    .open_flags = O_RDWR | O_CLOEXEC,
-						    .nr_ranges = 1,
-						    .offset = offset,
-						    .length = len };
+	struct {
+		struct gnv_vfio_feature_dma_buf once;
+		uint64_t offset, length;
+	} feature = { { .argsz = sizeof(feature.once),
+			.flags = VFIO_DEVICE_FEATURE_GET | GNV_VFIO_FEATURE_DMA_BUF,
+			.region_index = bar,
+			.open_flags = O_RDWR | O_CLOEXEC,
+			.nr_ranges = times,
+			.offset = offset,
+			.length = len },
+		      offset,
+		      len };
 	struct vfio_device_feature probe = {
 		.argsz = sizeof(probe), .flags = VFIO_DEVICE_FEATURE_PROBE | VFIO_DEVICE_FEATURE_GET | GNV_VFIO_FEATURE_DMA_BUF
 	};
@@ -304,6 +309,8 @@ int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, 
 		return export_failed(vfio, errno);
 	if (!fd)
 		return 0;
+	if (times == 2)
+		feature.once.argsz = sizeof(feature);
 	got = ioctl(vfio->fd, VFIO_DEVICE_FEATURE, &feature);
 	if (got < 0)
 		return export_failed(vfio, errno);

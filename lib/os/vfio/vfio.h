@@ -86,10 +86,11 @@ int gnv_vfio_msix(const struct gnv_vfio *vfio, unsigned bar[2], struct gnv_range
 
 /*
  * gnv_vfio_export() - part of a BAR as a DMA-BUF
+ * @times: 1; 2: it is in it twice, as two ranges
  * @fd: set to a new descriptor; NULL only asks whether the kernel can
  * Return: 0; -EOPNOTSUPP the kernel cannot; another negative errno. gnv_fail() has the sentence.
  */
-int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, int *fd);
+int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, uint64_t len, unsigned times, int *fd);
 
 /* Close the device only: somebody waits for it. Its address space stays until gnv_vfio_close(). */
 void gnv_vfio_release(struct gnv_vfio *vfio);
