@@ -276,7 +276,7 @@ def examples(args, folder):
         (work / "disk.img").write_bytes(os.urandom(4 << 20))
         (work / "file").write_bytes(os.urandom(100000))
         for name, arguments in EXAMPLES:
-            done = run_program(args, f"example_{name}", code[name, target, level], seed, rules, arguments.split(), cwd=work)
+            done = run_program(args, f"example_{name}", code[alike[name], target, level], seed, rules, arguments.split(), cwd=work)
             if done.returncode:
                 return 1
             first = (work / "disk.img").read_bytes()[:100000]
@@ -288,12 +288,17 @@ def examples(args, folder):
             if wrong:
                 print(f"FAILED: {name} {arguments}, {target.name}, {level}, seed {seed}, rules {rules}: other bytes than there should be")
                 return 1
-        return run_program(args, "hip", hip_codes[target, level], seed, rules, ["soft:disk.img"], cwd=work).returncode
+        return run_program(args, "hip", code["hip", target, level], seed, rules, ["soft:disk.img"], cwd=work).returncode
 
-    names = sorted({name for name, _ in EXAMPLES})
+    def build(name, target, level):
+        of = (folder, level, target)
+        code[name, target, level] = hip_code(*of) if name == "hip" else lanes_code(ROOT / f"examples/{name}.c", *of)
+        return 0
+
+    kernels = {kernels_of(ROOT / f"examples/{name}.c"): name for name, _ in EXAMPLES}
+    alike, code = {name: kernels[kernels_of(ROOT / f"examples/{name}.c")] for name, _ in EXAMPLES}, {}
     kinds = [(target, level) for target in args.targets for level in levels(args)]
-    code = {(name, *kind): lanes_code(ROOT / f"examples/{name}.c", folder, kind[1], kind[0]) for name in names for kind in kinds}
-    hip_codes = {kind: hip_code(folder, kind[1], kind[0]) for kind in kinds}
+    side_by_side(build, [(name, *kind) for name in ("hip", *kernels.values()) for kind in kinds])
     jobs = [(*kind, args.seed + i, NASTY) for kind in kinds for i in range(args.seeds or (2 if kind == kinds[0] else 1))] + [(*kinds[0], 1, 0)]
     failed = side_by_side(one, jobs)
     print(f"{len(jobs)} runs of {len(EXAMPLES)} examples and those of HIP at {' '.join(levels(args))}, {failed} failed")
