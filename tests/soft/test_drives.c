@@ -978,6 +978,34 @@ static void test_each_size(void **state)
 	}
 }
 
+/* The largest reads with their list at so many bytes of a page are errors. */
+static enum gnv_soft_verdict fail_place(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	(void)sqid;
+	(void)delay_us;
+	*status = GPUNVME_SC_INTERNAL;
+	return (cmd->cdw12 & 0xffff) + 1 == 256 * 8 && (cmd->prp2 & 4095) == *(const unsigned *)ctx ? GNV_SOFT_FAIL : GNV_SOFT_GO;
+}
+
+/* Nor one that trips over one place, and there over its longest list alone. From 24 on that runs across the middle. */
+static void test_each_place_of_the_longest(void **state)
+{
+	static const unsigned places[] = { 8, 24, 256, 504 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct gpunvme_dev *dev = make_unproven("mdts=8", NULL); /* 256 pages are the most */
+		unsigned place = places[i];
+		const struct gnv_soft_fault fault = { fail_place, &place };
+
+		gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
+		good(gnv_lists_prove(dev));
+		if (!strcmp(dev->info.lists, "any"))
+			fail_msg("a list of 255 entries at %u was not tried", place);
+		good(gpunvme_dev_close(dev));
+	}
+}
+
 static const struct gnv_space_ops *space_ops;
 
 static int map_one_piece(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
@@ -1032,7 +1060,7 @@ int main(void)
 		cmocka_unit_test(test_namespaces), cmocka_unit_test(test_identifiers), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_states),	   cmocka_unit_test(test_unwritable), cmocka_unit_test(test_offline),	       cmocka_unit_test(test_power),
 		cmocka_unit_test(test_one_piece), cmocka_unit_test(test_each_place), cmocka_unit_test(test_each_size), cmocka_unit_test(test_features_left),
-		cmocka_unit_test(test_burst), cmocka_unit_test(test_limited), cmocka_unit_test(test_few_cids), cmocka_unit_test(test_power_at_close), cmocka_unit_test(test_no_wake), cmocka_unit_test(test_proof_is_short), cmocka_unit_test(test_silence_is_short), cmocka_unit_test(test_48_bits),	cmocka_unit_test(test_48_bits_shared),
+		cmocka_unit_test(test_burst), cmocka_unit_test(test_limited), cmocka_unit_test(test_few_cids), cmocka_unit_test(test_power_at_close), cmocka_unit_test(test_no_wake), cmocka_unit_test(test_each_place_of_the_longest), cmocka_unit_test(test_proof_is_short), cmocka_unit_test(test_silence_is_short), cmocka_unit_test(test_48_bits),	cmocka_unit_test(test_48_bits_shared),
 		cmocka_unit_test(test_write_zeroes), cmocka_unit_test(test_limit_of_zeroes), cmocka_unit_test(test_stripe), cmocka_unit_test(test_refused_words),
 	};
 
