@@ -23,6 +23,8 @@ struct front_cpu {
 };
 
 static struct front_cpu front_cpu;
+static void *front_kept[256]; /* what lives as long as the program */
+static uint32_t front_keeps;
 
 
 static inline void die(const char *why)
@@ -79,8 +81,11 @@ static inline void *front_shared(size_t bytes)
 {
 	void *p = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 
-	if (!p)
+	uint32_t place = __atomic_fetch_add(&front_keeps, 1, __ATOMIC_RELAXED);
+
+	if (!p || place >= sizeof(front_kept) / sizeof(*front_kept))
 		die("out of memory");
+	front_kept[place] = p;
 	return memset(p, 0, bytes);
 }
 
@@ -164,6 +169,11 @@ static inline void front_meet(uint32_t *count, uint32_t n)
 	__atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
 	for (turn = 0; __atomic_load_n(count, __ATOMIC_ACQUIRE) < n; turn++)
 		gnvd_pause(turn < 128 ? turn : ~0u); /* soon asleep: the controller's threads have to run, too */
+}
+
+static inline void front_fail(int *status, int ret)
+{
+	__atomic_store_n(status, ret, __ATOMIC_RELAXED);
 }
 
 static inline void front_tell(uint64_t *word, uint64_t v)

@@ -7,6 +7,7 @@
  * FRONT_WIDTH                 lanes of a wave, in kernels
  * front_together()            all lanes of the wave come: what each did before, each sees behind it
  * front_meet(&count, n)       the same for n waves; count begins with 0 and is used once
+ * front_fail(&status, why)    any lane that failed says why
  * front_tell(&word, v)        the CPU sees the word after all that this lane did and saw
  * front_clock()               for all lanes the same
  * front_work(ticks, per_ms)   the lane has something else to do for that long

@@ -81,6 +81,11 @@ FRONT_FN void front_meet(uint32_t *count, uint32_t n)
 	__syncthreads();
 }
 
+FRONT_FN void front_fail(int *status, int ret)
+{
+	*(volatile int *)status = ret;
+}
+
 FRONT_FN void front_tell(uint64_t *word, uint64_t v)
 {
 	__threadfence_system();

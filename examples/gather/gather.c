@@ -77,7 +77,7 @@ FRONT_FN void gather_rows(const struct gather_job *job)
 		front_together();
 	}
 	if (ret)
-		*job->status = ret;
+		front_fail(job->status, ret);
 }
 
 FRONT_KERNEL(gather_rows, gather_job)

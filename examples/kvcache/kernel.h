@@ -65,7 +65,7 @@ FRONT_FN void kv_keep(const struct kv_job *job, uint32_t request, uint32_t layer
 	for (word = front_lane(); word < job->bytes / 8; word += FRONT_WIDTH) {
 		to[word] = from[word];
 		if (word % (KV_SECTOR / 8) == 0 && from[word] != KV_MARK(first + word / (KV_SECTOR / 8), 0))
-			*job->status = KV_WRONG;
+			front_fail(job->status, KV_WRONG);
 	}
 }
 
@@ -179,7 +179,7 @@ FRONT_FN void kv_whole(const struct kv_job *job)
 		}
 	}
 	if (lane.status)
-		*job->status = lane.status;
+		front_fail(job->status, lane.status);
 }
 
 FRONT_FN void kv_clock(const struct kv_job *job)

@@ -216,7 +216,7 @@ static void run_twin(struct run *r, const struct setting *set)
 {
 	uint32_t threads = set->threads < r->job.requests ? (uint32_t)set->threads : r->job.requests, i, q;
 	struct twin *twin = (struct twin *)calloc(threads, sizeof(*twin));
-	struct twin_request *request = (struct twin_request *)calloc(r->job.requests, sizeof(*request));
+	struct twin_request *request = (struct twin_request *)front_shared(r->job.requests * sizeof(*request));
 	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
 
 	for (q = 0; q < r->job.requests; q++)
@@ -239,7 +239,7 @@ static void run_twin(struct run *r, const struct setting *set)
 			die(strerror(-twin[i].status));
 	}
 	free(twin);
-	free(thread); /* streams may not have seen yet that they are idle: requests stay */
+	free(thread);
 }
 
 /* What was added lies on the drive. */

@@ -177,8 +177,10 @@ FRONT_FN void search_read(const struct search_job *job, uint32_t s)
 		err = gpunvme_wait(dq, &req[i], 0);
 		ret = ret ? ret : err;
 	}
-	if (ret)
-		slot->status = *job->status = ret;
+	if (ret) {
+		front_fail(&slot->status, ret);
+		front_fail(job->status, ret);
+	}
 	front_together();
 }
 

@@ -137,7 +137,7 @@ static void run_lanes(struct run *r, const struct setting *set, const struct fro
 static void run_twin(struct run *r, const struct setting *set)
 {
 	uint32_t threads = set->threads < set->slots ? set->threads : set->slots, next = 0, i;
-	struct twin *twin = (struct twin *)calloc(threads, sizeof(*twin));
+	struct twin *twin = (struct twin *)front_shared(threads * sizeof(*twin));
 	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
 	uint64_t start;
 
@@ -161,8 +161,7 @@ static void run_twin(struct run *r, const struct setting *set)
 			die(strerror(-twin[i].status));
 	}
 	r->seconds = (double)(reader_now() - start) * 1e-9;
-	free(twin);
-	free(thread);
+	free(thread); /* not the twins: their streams wait for launches until the program ends */
 }
 
 /* Which share of the exact answers was found. */
