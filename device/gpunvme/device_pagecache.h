@@ -45,12 +45,20 @@
 
 /* ---- References ---- */
 
+GNVD_FN uint64_t gnvd_add_refs(uint64_t at, uint64_t refs, int ask)
+{
+	if (ask)
+		return gnvd_fetch_add64(at, refs);
+	gnvd_add64(at, refs);
+	return 0;
+}
+
 /*
- * Add `one` to the word at `at`, for each lane with `take` set; answers what the word was before, perhaps with the references of
- * other lanes of the wave. The lanes of the first two words that several want are counted by their first one, the others act at
+ * Add `one` to the word at `at`, for each lane with `take` set. With `ask`, a constant, it answers what the word was before, perhaps
+ * with the references of other lanes of the wave; without, nobody waits for the memory. The lanes of the first two words that several want are counted by their first one, the others act at
  * once.
  */
-GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, uint64_t one)
+GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, uint64_t one, int ask)
 {
 	uint64_t todo = gnvd_ballot(w, take), old = 0, same, theirs;
 	uint32_t first, turn;
@@ -65,8 +73,9 @@ GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, ui
 			break;
 		theirs = 0;
 		if (w->lane == first)
-			theirs = gnvd_fetch_add64(at, one * gnvd_popc(same));
-		theirs = gnvd_shfl64(w, theirs, first);
+			theirs = gnvd_add_refs(at, one * gnvd_popc(same), ask);
+		if (ask)
+			theirs = gnvd_shfl64(w, theirs, first);
 		if (mine) {
 			old = theirs;
 			take = 0;
@@ -74,7 +83,7 @@ GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, ui
 		todo &= ~same;
 	}
 	if (take)
-		old = gnvd_fetch_add64(at, one);
+		old = gnvd_add_refs(at, one, ask);
 	return old;
 }
 
@@ -83,7 +92,7 @@ GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 {
 	gnvd_order_agent();
 	gnvd_meet(w);
-	gnvd_refer(w, take, at, 0ull - GPUNVME_PAGE_REF);
+	gnvd_refer(w, take, at, 0ull - GPUNVME_PAGE_REF, 0);
 }
 
 /* ---- Reading ---- */
@@ -246,7 +255,7 @@ GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dp
 GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
 			   uint64_t page, uint64_t *base)
 {
-	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF), hits;
+	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
 	int full = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2;
 	int open = want && !full && gnvd_page_state(word) != GPUNVME_PAGE_VALID, ret = full ? -GPUNVME_EAGAIN : 0;
 
