@@ -18,10 +18,12 @@
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
 #include "seam.h"
+#include "vram_test.h"
 
 #define PAGE 4096u
 #define BAR 2u
 #define PAGES_MAX 65536u
+#define NODE_BYTES (64u << 20) /* what the exporter of a patched kernel has */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -31,6 +33,7 @@ static struct {
 	size_t pages;
 	off_t offset; /* of the BAR in the device's file */
 	bool taken[PAGES_MAX];
+	int dmabuf[PAGES_MAX]; /* that begins at this page, of the exporter */
 } bar = { .device = -1, .iommufd = -1 };
 
 static int call(int fd, unsigned long request, void *arg)
@@ -67,8 +70,24 @@ static int open_node(void)
 	return (int)syscall(SYS_openat, AT_FDCWD, node, O_RDWR | O_CLOEXEC);
 }
 
+static const char *node(void)
+{
+	return getenv("STANDIN_VRAM");
+}
+
+/* Room for the buffers that the exporter gives (contrib/kernel/vram_test.c). */
+static int bring_up_node(void)
+{
+	bar.device = (int)syscall(SYS_openat, AT_FDCWD, node(), O_RDWR | O_CLOEXEC);
+	if (bar.device < 0)
+		return -errno;
+	bar.pages = NODE_BYTES / PAGE;
+	bar.ptr = mmap(NULL, NODE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return bar.ptr == MAP_FAILED ? -errno : 0;
+}
+
 /* A device answers only when it is bound; its memory only when it decodes. */
-static int bring_up(void)
+static int bring_up_device(void)
 {
 	struct gnv_vfio_bind_iommufd bind = { .argsz = sizeof(bind) };
 	struct vfio_region_info config = { .argsz = sizeof(config), .index = VFIO_PCI_CONFIG_REGION_INDEX };
@@ -119,7 +138,7 @@ int standin_bar_open(void)
 		return 0;
 	pthread_mutex_lock(&lock);
 	if (!bar.users++) {
-		ret = bring_up();
+		ret = node() ? bring_up_node() : bring_up_device();
 		if (ret) {
 			fprintf(stderr, "stand-in: %s cannot be its memory: %s\n", getenv("STANDIN_BAR"), strerror(-ret));
 			put_down();
@@ -141,6 +160,20 @@ void standin_bar_close(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* The pages at `ptr`, from where they are. */
+static bool place(char *ptr, size_t len)
+{
+	struct vram_test_alloc alloc = { .size = len };
+	int fd = bar.device;
+
+	if (node()) {
+		if (call(bar.device, VRAM_TEST_ALLOC, &alloc))
+			return false;
+		fd = bar.dmabuf[(size_t)(ptr - bar.ptr) / PAGE] = alloc.fd;
+	}
+	return mmap(ptr, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, node() ? 0 : bar.offset + (ptr - bar.ptr)) == ptr;
+}
+
 char *standin_bar_alloc(size_t len)
 {
 	size_t want = len / PAGE, at = 0, run = 0;
@@ -149,10 +182,9 @@ char *standin_bar_alloc(size_t len)
 	pthread_mutex_lock(&lock);
 	for (; at < bar.pages && run < want; at++)
 		run = bar.taken[at] ? 0 : run + 1;
-	if (bar.ptr && run == want) {
+	if (bar.ptr && run == want && place(bar.ptr + (at - want) * PAGE, len)) {
 		memset(&bar.taken[at - want], 1, want);
 		ptr = bar.ptr + (at - want) * PAGE;
-		mmap(ptr, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, bar.device, bar.offset + (ptr - bar.ptr));
 	}
 	pthread_mutex_unlock(&lock);
 	return ptr;
@@ -163,6 +195,8 @@ void standin_bar_free(char *ptr, size_t len)
 	pthread_mutex_lock(&lock);
 	mmap(ptr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	memset(&bar.taken[(size_t)(ptr - bar.ptr) / PAGE], 0, len / PAGE);
+	if (node())
+		syscall(SYS_close, bar.dmabuf[(size_t)(ptr - bar.ptr) / PAGE]);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -176,5 +210,7 @@ int standin_bar_export(const char *ptr, size_t len)
 						    .offset = (uint64_t)(ptr - bar.ptr),
 						    .length = len };
 
+	if (node())
+		return (int)syscall(SYS_fcntl, bar.dmabuf[(size_t)(ptr - bar.ptr) / PAGE], F_DUPFD_CLOEXEC, 3);
 	return call(bar.device, VFIO_DEVICE_FEATURE, &feature);
 }
