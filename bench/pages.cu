@@ -215,7 +215,9 @@ int main(int argc, char **argv)
 
 	if (argc < 2 || argc > 3)
 		die("usage: pages URI [MIB]");
-	frames = (argc > 2 ? strtoull(argv[2], nullptr, 10) : 256) << 20 >> 12;
+	frames = (argc > 2 ? strtoull(argv[2], nullptr, 10) : 1024) << 20 >> 12;
+	if (frames < 132ull * 4 * BLOCK)
+		die("each lane needs a page of its own: give 528 MiB or more");
 	check(cudaFree(nullptr), "there is no GPU that CUDA can use");
 	check(gpunvme_gpu_open("cuda:0", nullptr, &gpu));
 	check(gpunvme_dev_open(argv[1], nullptr, &dev));

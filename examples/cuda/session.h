@@ -52,7 +52,7 @@ struct session {
 	gpunvme_dbuf dbuf;
 	struct gpunvme_ns_info ns = {};
 
-	void open(const char *uri, uint32_t flags)
+	void open(const char *uri, uint32_t flags, size_t want = 4)
 	{
 		struct gpunvme_dev_info info = {};
 		gpunvme_view window = GPUNVME_VIEW_INIT;
@@ -66,7 +66,7 @@ struct session {
 		check(gpunvme_dev_open(uri, nullptr, &dev));
 		check(gpunvme_dev_get_info(dev, &info));
 		check(gpunvme_ns_get_info(dev, 0, &ns));
-		qp.resize(info.queues < 4 ? info.queues : 4);
+		qp.resize(info.queues < want ? info.queues : want);
 		check(cudaMallocManaged(&dq, qp.size() * sizeof(*dq)), "cudaMallocManaged");
 		check(cudaMallocManaged(&status, LANES * sizeof(*status)), "cudaMallocManaged");
 		memset(status, 0, LANES * sizeof(*status));

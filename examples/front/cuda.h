@@ -19,7 +19,7 @@ static inline uint32_t front_width()
 
 static inline void front_open(struct front *f, const char *uri, uint32_t flags, size_t bytes)
 {
-	front_session.open(uri, flags);
+	front_session.open(uri, flags, FRONT_QUEUES);
 	front_session.buffer(bytes);
 	f->dbuf = front_session.dbuf;
 	f->queues = front_session.queues();

@@ -8,6 +8,7 @@
 
 #define FRONT_FN static __device__ __forceinline__
 #define FRONT_WAVES 512u
+#define FRONT_QUEUES 32u /* a controller in software has a thread for some of them */
 
 typedef FRONT_API(Stream_t) front_stream;
 

@@ -30,7 +30,7 @@ static inline uint32_t front_width()
 
 static inline void front_open(struct front *f, const char *uri, uint32_t flags, size_t bytes)
 {
-	front_session.open(uri, flags);
+	front_session.open(uri, flags, FRONT_QUEUES);
 	front_buffer.open(front_session.gpu, front_session.dev, front_session.rung, bytes);
 	f->dbuf = front_buffer.dbuf;
 	f->queues = front_session.queues;

@@ -212,7 +212,7 @@ static void prepare(struct run *r, const struct kv_job *job, const char *who, ui
 	front_run_kv_clock(1, &r->job);
 }
 
-static void run_twin(struct run *r, const struct setting *set)
+static void run_twin(struct run *r, const struct setting *set, const uint32_t *place)
 {
 	uint32_t threads = set->threads < r->job.requests ? (uint32_t)set->threads : r->job.requests, i, q;
 	struct twin *twin = (struct twin *)calloc(threads, sizeof(*twin));
@@ -224,6 +224,7 @@ static void run_twin(struct run *r, const struct setting *set)
 	front_run_kv_clock(1, &r->job);
 	for (r->launches = i = 0; i < threads; i++) {
 		twin[i].job = &r->job;
+		twin[i].place = place;
 		twin[i].path = set->path;
 		twin[i].delay = set->delay;
 		twin[i].first = r->job.requests * i / threads;
@@ -344,7 +345,7 @@ int main(int argc, char **argv)
 	check_added(&lanes, set.path, place);
 	prepare(&twin, &set.job, "twin", 2);
 	twin.job.landing = (unsigned char *)front_shared(kv_landing(&set.job, set.job.requests, 0, 0));
-	run_twin(&twin, &set);
+	run_twin(&twin, &set, place);
 	ratio /= report(&twin);
 	check_added(&twin, set.path, place);
 	printf("everything is where it belongs; the lanes' last layer comes after %.2f of the twin's time\n", ratio);

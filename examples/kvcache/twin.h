@@ -21,6 +21,7 @@ struct twin_request {
 
 struct twin {
 	struct kv_job *job;
+	const uint32_t *place; /* that of the job for the CPU, which does not reach the lanes' memory */
 	const char *path;
 	uint64_t delay;
 	uint32_t first, requests; /* its own */
@@ -33,10 +34,12 @@ struct twin {
 static inline void twin_move(struct twin *t, uint32_t r, uint32_t layer, uint32_t first, uint32_t count, int write)
 {
 	uint32_t request = t->first + r, i;
+	struct kv_job job = *t->job;
 
+	job.place = t->place;
 	for (i = first; i < first + count; i++)
-		reader_add(&t->reader, write, t->job->landing + kv_landing(t->job, request, layer, i), t->job->bytes,
-			   kv_place(t->job, request, layer, i), (uint64_t)r * 4 + layer % 2 * 2 + (uint64_t)write);
+		reader_add(&t->reader, write, job.landing + kv_landing(&job, request, layer, i), job.bytes,
+			   kv_place(&job, request, layer, i), (uint64_t)r * 4 + layer % 2 * 2 + (uint64_t)write);
 }
 
 /* What a request can do next, it does. Return: whether it is over. */
