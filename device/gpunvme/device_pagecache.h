@@ -54,9 +54,9 @@ GNVD_FN uint64_t gnvd_add_refs(uint64_t at, uint64_t refs, int ask)
 }
 
 /*
- * Add `one` to the word at `at`, for each lane with `take` set. With `ask`, a constant, it answers what the word was before, perhaps
- * with the references of other lanes of the wave; without, nobody waits for the memory. The lanes of the first two words that several want are counted by their first one, the others act at
- * once.
+ * Add `one` to the word at `at`, for each lane with `take` set. With `ask`, a constant, it answers what the word was before,
+ * perhaps with the references of other lanes of the wave; without, nobody waits for the memory. The lanes of the first two words
+ * that several want are counted by their first one, the others act at once.
  */
 GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, uint64_t one, int ask)
 {
