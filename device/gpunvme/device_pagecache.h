@@ -165,8 +165,7 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
 	gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
 	ret = left.ret;
-	if (cache->local)
-		gnvd_copy_frames(w, cache, mine && !ret, frame);
+	gnvd_copy_frames(w, cache, mine && !ret, frame);
 	if (mine)
 		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);
 	mine = mine && frame < cache->frames;

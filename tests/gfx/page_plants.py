@@ -11,7 +11,7 @@ SEEDS = 12
 PAGES, FRAMES = "device_pagecache.h", "device/frame.h"
 COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
-COPY = "	if (cache->local)\n		gnvd_copy_frames(w, cache, mine && !ret, frame);\n"
+COPY = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
 PLANTS = [

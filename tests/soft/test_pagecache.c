@@ -33,7 +33,7 @@ struct stage {
 	struct gpunvme_qp *qp;
 	struct gpunvme_pagecache *cache;
 	struct gpunvme_dq dq;
-	struct gpunvme_dpages pages;
+	struct gpunvme_dpages pages, other;
 	uint32_t lanes, width, rounds;
 	uint32_t timeout_ms;
 	uint64_t lba; /* of the cache's window */
@@ -150,6 +150,44 @@ static uint32_t next_random(uint64_t *seed)
 }
 
 /* ---- Elements ---- */
+
+/* Lanes of a wave in two caches, with other places, sizes and numbers of frames. */
+static void get_of_two(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t seed = gpunvme_lane() + 1, value, i;
+	uint32_t round;
+
+	for (round = 0; round < s->rounds; round++) {
+		i = next_random(&seed) % WORDS;
+		note(s, !gpunvme_array_get(&s->dq, gpunvme_lane() % 3 ? &s->pages : &s->other, i, 8, &value) && value == SALT + i);
+	}
+}
+
+static void two_caches(uint32_t flags)
+{
+	struct stage s = { .lanes = 64, .width = 32, .rounds = 24 };
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_pagecache *cache;
+
+	open_stage(&s, "", 4096, 40);
+	opts.page_size = 512;
+	opts.frames = 30;
+	opts.flags = flags;
+	assert_int_equal(gpunvme_pagecache_create(s.dev, s.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_pagecache_view(cache, &s.other), 0);
+	run(&s, get_of_two);
+	assert_int_equal(s.wrong, 0);
+	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	close_stage(&s);
+}
+
+static void wave_uses_two_caches(void **state)
+{
+	(void)state;
+	two_caches(GPUNVME_PAGECACHE_LANDING);
+	two_caches(GPUNVME_PAGECACHE_IN_PLACE);
+}
 
 /* Neighbours at first, then anywhere; elements of all sizes. */
 static void get_elements(void *arg)
@@ -742,6 +780,7 @@ int main(void)
 
 	const struct CMUnitTest copied[] = {
 		cmocka_unit_test(elements_are_right),
+		cmocka_unit_test(wave_uses_two_caches),
 		cmocka_unit_test(two_frames_serve_many_lanes),
 		cmocka_unit_test(hot_page_is_read_once),
 		cmocka_unit_test(ranges_cross_pages),

@@ -141,7 +141,7 @@ GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v)
 
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 {
-	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELAXED);
+	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
 /* Who stores it holds the drain lock, which orders him behind whoever stored before. */

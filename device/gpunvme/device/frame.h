@@ -9,7 +9,6 @@
 #include <gpunvme/device.h>
 
 #define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
-#define GNVD_COPY 8u /* words of a page that a lane copies at once */
 #define GNVD_NEAR 128u /* frames that the clock's hand passes on behalf of one lane, before any unreferenced one is good enough */
 
 GNVD_FN uint64_t gnvd_page_at(const struct gpunvme_dpages *cache, uint64_t page)
@@ -88,24 +87,34 @@ GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame,
 
 /*
  * What the device has put down for the lanes with `mine` set goes to where lanes read it: page by page, by all lanes together, and
- * as many words at once as hide the way to the host's memory.
+ * as many words at once as hide the way to the host's memory. Lanes of a wave may use several caches; all copy for all.
  */
 GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine, uint32_t frame)
 {
-	uint64_t todo = gnvd_ballot(w, mine), at, word[GNVD_COPY];
-	uint32_t words = 1u << (cache->page_shift - 3), i, k;
+	uint64_t todo = gnvd_ballot(w, mine && cache->local), at = (uint64_t)frame << cache->page_shift, to, a, b, c, d;
+	uint32_t words, first, n = w->count, i;
 	const uint64_t *from;
 
+	if (!todo)
+		return;
+	gnvd_meet(w); /* what a lane has acquired with its completion, all have */
 	for (; todo; todo &= todo - 1) {
-		at = (uint64_t)gnvd_shfl32(w, frame, gnvd_lowest(todo)) << cache->page_shift;
-		from = (const uint64_t *)gnvd_lane_memory(cache->buf.base + at);
-		for (i = w->rank; i < words; i += GNVD_COPY * w->count) {
-			for (k = 0; k < GNVD_COPY; k++)
-				word[k] = i + k * w->count < words ? from[i + k * w->count] : 0;
-			for (k = 0; k < GNVD_COPY; k++)
-				if (i + k * w->count < words)
-					gnvd_st64(cache->local + at + 8ull * (i + k * w->count), word[k]);
+		first = gnvd_lowest(todo);
+		from = (const uint64_t *)gnvd_lane_memory(gnvd_shfl64(w, cache->buf.base + at, first));
+		to = gnvd_shfl64(w, cache->local + at, first);
+		words = gnvd_shfl32(w, 1u << (cache->page_shift - 3), first);
+		for (i = w->rank; i + 3 * n < words; i += 4 * n) {
+			a = from[i];
+			b = from[i + n];
+			c = from[i + 2 * n];
+			d = from[i + 3 * n];
+			gnvd_st64(to + 8ull * i, a);
+			gnvd_st64(to + 8ull * (i + n), b);
+			gnvd_st64(to + 8ull * (i + 2 * n), c);
+			gnvd_st64(to + 8ull * (i + 3 * n), d);
 		}
+		for (; i < words; i += n)
+			gnvd_st64(to + 8ull * i, from[i]);
 	}
 	gnvd_meet(w); /* before any of them says that its page is there */
 }

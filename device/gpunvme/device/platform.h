@@ -104,7 +104,10 @@ GNVD_FN uint64_t gnvd_and64(uint64_t a, uint64_t v);
 /* The same, released by what came before it: a gnvd_order_agent, or the answer of another atomic. */
 GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v);
 
-/* Without an answer. max: makes the word no less than that; who sees an older one may miss nothing by it. */
+/*
+ * Without an answer; released by a gnvd_order_agent before it. max: makes the word no less than that; who sees an older one may
+ * miss nothing by it.
+ */
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v);
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v);
 
