@@ -71,8 +71,8 @@ struct gpunvme_dev_opts {
  *
  * Devices that share an address space (opts->share) reach memory at the same IOVA, and memory that is mapped to several of them is
  * pinned and counted once. Each of them can reach what is mapped for any, so no drive of them works in memory of this machine: the
- * one that opts->share names leaves what it had, for good. They must have been opened in the same way (`port`), and may be closed
- * in any order; opts->share need only stay open during this call.
+ * one that opts->share names leaves what it had, for good, also if this call fails after that. They must have been opened in the
+ * same way (`port`), and may be closed in any order; opts->share need only stay open during this call.
  *
  * A namespace that another controller of this machine serves, too, is held there (its disk is opened exclusively, where this user
  * may) until the device is closed, so that nobody mounts it.

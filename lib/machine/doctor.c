@@ -111,8 +111,11 @@ static void check_peers(struct gnv_report *report, struct gnv_port *port)
 		gnv_report_skip(report, "peer-memory", "not asked, for lack of an export");
 		return;
 	}
-	gnv_report_limit(report, "peer-memory", map_export(port, fd, page), "a BAR of another device can hold rings and data");
-	if (port->space->by_dmabuf)
+	ret = map_export(port, fd, page);
+	gnv_report_limit(report, "peer-memory", ret, "a BAR of another device can hold rings and data");
+	if (ret)
+		gnv_report_skip(report, "gpu-memory", "not asked, as peer-memory fails");
+	else if (port->space->by_dmabuf)
 		check_gpu_memory(report, port, offset, page);
 }
 

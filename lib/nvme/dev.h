@@ -29,7 +29,7 @@ struct gnv_setting;
 struct gnv_soft;
 struct gnv_watchdog;
 
-enum gnv_cmb_place { GNV_CMB_ABOVE = 1, GNV_CMB_BELOW };
+enum gnv_cmb_place { GNV_CMB_ABOVE = 1, GNV_CMB_BELOW, GNV_CMB_OPEN }; /* open: somebody measures */
 
 struct gpunvme_dev {
 	uint64_t process; /* that opened it (util/process.h) */

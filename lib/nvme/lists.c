@@ -170,10 +170,13 @@ static int begin_again(struct proof *p)
 	struct gpunvme_sqe cmd = read_command(p, 0, 1);
 	int ret = begin_anew(p);
 
+	if (ret)
+		return ret;
 	cmd.prp1 = p->data.iova;
-	if (!ret && !gnv_ioq_run(&p->q, &cmd, 1, READ_MS))
+	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
+	if (!ret)
 		p->list_ms = AGAIN_MS;
-	return ret;
+	return ret < 0 ? begin_anew(p) : 0; /* what did not end may end under the next command's identifier */
 }
 
 /* From the first that may do to the first that does. */

@@ -2,7 +2,7 @@
 /*
  * Which way a queue takes: the ladder. From the top: rings and data in the GPU's memory; in the host's, with doorbells that the
  * lanes ring; the same, rung by a CPU thread. Only a self-test says that a way works, so without one the top is not tried. A queue
- * in the drive's memory, where it is asked for, is above or below these as it was measured.
+ * in the drive's memory, where it is asked for, is above these, or not taken at all, as it was measured.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -133,21 +133,24 @@ static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct 
 }
 
 /* The first queue in the drive's memory that works is compared with one that lies elsewhere, and decides for those that come. */
-static void settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opts, uint32_t *place)
+static uint32_t settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opts)
 {
 	struct gpunvme_dev *dev = (*qp)->dev;
-	struct gpunvme_qp *other, *loser;
-	bool below;
+	struct gpunvme_qp *other = NULL;
+	bool below = false;
+	int ret = climb(dev, (*qp)->gpu, opts, &other);
 
-	if (climb(dev, (*qp)->gpu, opts, &other)) {
+	ret = ret ? ret : gnv_weigh(*qp, other, &below);
+	if (ret)
 		gnv_log(&dev->log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
-		return;
+	if (other && ret) /* where measuring ended the one, the other is what works */
+		below = gnv_qp_poisoned(*qp) && !gnv_qp_poisoned(other);
+	if (other) {
+		gnv_qp_discard(below ? *qp : other);
+		*qp = below ? other : *qp;
 	}
-	below = gnv_weigh(*qp, other);
-	__atomic_store_n(place, below ? GNV_CMB_BELOW : GNV_CMB_ABOVE, __ATOMIC_RELAXED);
-	loser = below ? *qp : other;
-	*qp = below ? other : *qp;
-	gnv_qp_discard(loser);
+	(void)gnv_qp_zero_counters(*qp);
+	return below ? GNV_CMB_BELOW : ret ? 0 : GNV_CMB_ABOVE;
 }
 
 /* In the drive's memory, if that is not slower. What is not to be tested is not compared either. */
@@ -156,6 +159,7 @@ static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 {
 	uint32_t *place = &dev->cmb_place[gpu->info.kind - 1];
 	struct gpunvme_qp_opts without = *opts;
+	uint32_t open = 0;
 	int ret;
 
 	without.flags &= ~(uint32_t)GPUNVME_QP_CMB;
@@ -164,8 +168,8 @@ static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, cons
 		return climb(dev, gpu, &without, out);
 	}
 	ret = climb(dev, gpu, opts, out);
-	if (!ret && !__atomic_load_n(place, __ATOMIC_RELAXED))
-		settle(out, &without, place);
+	if (!ret && __atomic_compare_exchange_n(place, &open, GNV_CMB_OPEN, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		__atomic_store_n(place, settle(out, &without), __ATOMIC_RELAXED);
 	return ret;
 }
 

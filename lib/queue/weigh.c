@@ -34,12 +34,10 @@ static int time_both(struct gpunvme_qp *qp, struct gpunvme_qp *other, struct gpu
 		ret = gpunvme_mem_dbuf(mem, qp->dev, &dbuf);
 	for (i = 0; i < 2 * ROUNDS && !ret; i++)
 		ret = time_reads(i % 2 ? other : qp, &dbuf, &best[i % 2]);
-	for (i = 0; i < 2 && !ret; i++)
-		ret = gnv_qp_zero_counters(i ? other : qp);
 	return ret;
 }
 
-bool gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other)
+int gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	uint64_t best[2] = { UINT64_MAX, UINT64_MAX };
@@ -53,11 +51,10 @@ bool gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other)
 		ret = time_both(qp, other, mem, best);
 		gnv_map_free(mem);
 	}
-	if (ret) {
-		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
-		return false;
-	}
+	if (ret)
+		return ret;
 	gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "a read takes %llu ns with its queue in the drive's memory, and %llu ns without",
 		(unsigned long long)best[0], (unsigned long long)best[1]);
-	return best[0] - best[0] / CLEARLY > best[1];
+	*slower = best[0] - best[0] / CLEARLY > best[1];
+	return 0;
 }

@@ -7,9 +7,9 @@
 
 /*
  * gnv_weigh() - time reads of one block, one by one, of two new queues with the same lanes, in turn
- * Where the device has nothing to read there is nothing to compare, and the log says what stood against it. Never writes media.
- * Return: true: those of @other take clearly less.
+ * @slower: those of @other take clearly less
+ * Never writes media. Return: 0; negative, with its sentence: they were not compared, and either may have ended.
  */
-bool gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other);
+int gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower);
 
 #endif
