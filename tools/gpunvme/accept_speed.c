@@ -184,7 +184,7 @@ static void tell_rates(const struct measure *m)
 /* What it says of writes is a hint, and nothing to fail by. */
 static void tell_writes(const struct measure *m)
 {
-	const double bytes = (double)m->liked * m->a->lba_size;
+	const double bytes = (double)(m->liked < m->dq->max_blocks ? m->liked : m->dq->max_blocks) * m->a->lba_size;
 	const size_t at = strlen(m->a->text);
 	char liked[32];
 
@@ -210,7 +210,8 @@ static void set_window(struct measure *m, size_t i)
 static uint32_t liked_blocks(const struct accept *a)
 {
 	const struct gpunvme_ns_info *ns = &a->s.ns;
-	const uint32_t n = ns->write_best ? ns->write_best : ns->write_step;
+	const bool best = ns->write_best && ns->write_step && !(ns->write_best % ns->write_step);
+	const uint32_t n = best ? ns->write_best : ns->write_step;
 
 	return a->write && ns->write_step > 1 && ns->write_align <= a->area && (uint64_t)n * a->lba_size <= ACCEPT_LARGEST ? n : 0;
 }
