@@ -24,6 +24,7 @@ const char *const program = "pages";
 #define WAVE 32u
 #define BLOCK 256u
 #define DEPTH 1024u
+#define WITH_CACHE __global__ __launch_bounds__(BLOCK, 2) /* else registers let one block run on each multiprocessor */
 
 struct job {
 	const struct gpunvme_dq *dq; /* of each queue */
@@ -51,7 +52,7 @@ __device__ static void copy_wave(uint64_t *to, const uint64_t *from)
 		target[i] = source[i];
 }
 
-__global__ static void pages_by_cache(struct job j)
+WITH_CACHE static void pages_by_cache(struct job j)
 {
 	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
@@ -77,7 +78,7 @@ __global__ static void pages_plain(struct job j)
 		copy_wave(j.to + wave * (PAGE / 8), j.plain + mix(wave + i * waves) % j.count * (PAGE / 8));
 }
 
-__global__ static void elements_by_cache(struct job j)
+WITH_CACHE static void elements_by_cache(struct job j)
 {
 	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0, value = 0;
@@ -102,7 +103,7 @@ __global__ static void elements_plain(struct job j)
 }
 
 /* Lane by lane pages that no other has: pages from `count` on. */
-__global__ static void misses_by_cache(struct job j)
+WITH_CACHE static void misses_by_cache(struct job j)
 {
 	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;

@@ -62,7 +62,7 @@ static inline void front_open(struct front *f, const char *uri, uint32_t flags, 
 	check(gpunvme_mem_map(c->mem, c->dev));
 	check(gpunvme_mem_dbuf(c->mem, c->dev, &f->dbuf));
 	f->dq = c->dq;
-	f->flying = f->queues * (qp.depth - 1);
+	f->depth = qp.depth;
 	f->ticks = c->dq[0].ticks_per_ms;
 	f->lba_size = ns.lba_size;
 	f->nblocks = ns.nblocks;

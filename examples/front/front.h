@@ -6,7 +6,7 @@
  * FRONT_FN                    a function of kernels
  * FRONT_WIDTH                 lanes of a wave, in kernels
  * front_together()            all lanes of the wave come: what each did before, each sees behind it
- * front_meet(&count, n)       the same for n waves; count begins with 0 and is used once
+ * front_meet(&count, n)       the same for n waves that run at the same time; count begins with 0 and is used once
  * front_fail(&status, why)    any lane that failed says why
  * front_tell(&word, v)        the CPU sees the word after all that this lane did and saw
  * front_clock()               for all lanes the same
@@ -31,7 +31,7 @@
 struct front {
 	const struct gpunvme_dq *dq; /* queues, for kernels */
 	uint32_t queues;
-	uint32_t flying; /* commands that they take at a time, all together */
+	uint32_t depth; /* of each */
 	uint32_t lba_size;
 	uint64_t nblocks;
 	uint64_t ticks; /* of front_clock() in a millisecond */
@@ -51,6 +51,15 @@ struct front {
  * the CPU and kernels have at the same address, front_local() is the lanes' own; both are zero, and live as long as the
  * program.
  */
+
+/*
+ * May @waves, queue by queue in turn, have @each commands under way? Submitting does not wait for room, and a place is free a
+ * little after its command's result is there.
+ */
+static inline int front_fits(const struct front *f, uint32_t waves, uint64_t each)
+{
+	return (waves + f->queues - 1) / f->queues * each <= f->depth - f->depth / 8 - 1;
+}
 
 /* A number from the command line, or the end with @usage. */
 static inline uint64_t front_number(const char *text, uint64_t least, uint64_t most, const char *usage)

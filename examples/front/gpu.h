@@ -28,12 +28,14 @@ static inline void *front_local(size_t bytes)
 
 	check(FRONT_API(Malloc)(&p, bytes), "no memory on the GPU");
 	check(FRONT_API(Memset)(p, 0, bytes), "memset");
+	check(FRONT_API(DeviceSynchronize)(), "memset"); /* streams of others do not wait for it */
 	return p;
 }
 
 static inline void front_put(void *local, const void *from, size_t bytes)
 {
 	check(FRONT_API(Memcpy)(local, from, bytes, FRONT_API(MemcpyHostToDevice)), "memcpy");
+	check(FRONT_API(DeviceSynchronize)(), "memcpy");
 }
 
 static inline void front_stream_open(front_stream *stream)
@@ -58,7 +60,7 @@ static inline void front_queues(struct front *f, const gpunvme_dq &first)
 	qp.size = sizeof(qp);
 	check(gpunvme_qp_get_info(front_session.qp[0], &qp));
 	f->dq = front_session.dq;
-	f->flying = f->queues * (qp.depth - 1);
+	f->depth = qp.depth;
 	f->ticks = first.ticks_per_ms;
 	f->lba_size = front_session.ns.lba_size;
 	f->nblocks = front_session.ns.nblocks;

@@ -161,7 +161,7 @@ int main(int argc, char **argv)
 	job.matrix = job.front.nblocks * job.front.lba_size / job.row;
 	if (!job.matrix)
 		die("the image has no whole row");
-	if (job.front.flying < job.slots * job.fan)
+	if (!front_fits(&job.front, job.slots, job.fan))
 		die("the queues are too short: fewer --slots or a smaller --fan");
 	job.rows = (const unsigned char *)(uintptr_t)job.front.dbuf.base;
 	job.sum = (uint32_t *)front_shared((size_t)job.nodes * job.row);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * kvcache IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
- * read and write by themselves; then once more by the twin, whose reads, writes and layers the CPU starts. Everything that was
- * moved is checked.
+ * read and write by themselves; then once more by the twin, whose reads, writes and layers the CPU starts. Every
+ * fragment is looked at when it lands, and what was added is read back.
  *
  * --make BYTES      make the image, a file that is not there yet, instead
  * --requests N      at a time (1)
@@ -164,12 +164,14 @@ static uint32_t *places(uint32_t first, uint32_t count)
 /* Where everything lies: three quarters of the drive are read, and what is new goes to the rest. Return: the CPU's copy. */
 static uint32_t *place_all(struct kv_job *job, uint64_t size)
 {
+	uint64_t edge = size / 4 * 3; /* the same for fragments of any size */
 	uint32_t slots = (uint32_t)(size / job->bytes), layers = job->requests * job->layers, request, l, i;
-	uint32_t *old = places(0, slots * 3ull / 4), *added = places((uint32_t)(slots * 3ull / 4), slots - (uint32_t)(slots * 3ull / 4));
+	uint32_t olds = (uint32_t)(edge / job->bytes), first = (uint32_t)((edge + job->bytes - 1) / job->bytes);
+	uint32_t *old = places(0, olds), *added = places(first, slots - first);
 	uint32_t each = job->fragments + job->added, pages = job->layers * job->fragments;
 	uint32_t *place = (uint32_t *)calloc((size_t)layers * each, sizeof(*place)), *local;
 
-	if ((uint64_t)layers * job->fragments > slots * 3ull / 4 || (uint64_t)layers * job->added > slots - slots * 3ull / 4)
+	if ((uint64_t)layers * job->fragments > olds || (uint64_t)layers * job->added > slots - first)
 		die("the image is too small for all fragments: a larger --make, or fewer --requests");
 	for (l = 0; l < layers; l++)
 		for (i = 0; i < each; i++)
@@ -307,7 +309,7 @@ static void open_front(struct setting *set)
 	job->landing = (unsigned char *)(uintptr_t)job->front.dbuf.base;
 	job->pages = (unsigned char *)front_local((size_t)job->requests * job->layers * job->fragments * job->bytes);
 	job->work = set->work * job->front.ticks / 1000;
-	if (job->front.flying / job->front.queues < 2ull * job->requests * (job->fragments + job->added) / job->front.queues)
+	if (!front_fits(&job->front, job->requests * job->waves, 2ull * ((job->fragments + job->waves - 1) / job->waves) + 2))
 		die("the queues are too short for so many fragments at a time");
 }
 
@@ -348,7 +350,7 @@ int main(int argc, char **argv)
 	run_twin(&twin, &set, place);
 	ratio /= report(&twin);
 	check_added(&twin, set.path, place);
-	printf("everything is where it belongs; the lanes' last layer comes after %.2f of the twin's time\n", ratio);
+	printf("every fragment is the right one; the lanes' last layer comes after %.2f of the twin's time\n", ratio);
 	free(place);
 	return 0;
 }

@@ -196,6 +196,7 @@ FRONT_FN void search_whole(const struct search_job *job)
 			if (!slot->status)
 				search_take(job, s);
 		}
+		front_together(); /* all have seen that it is over before one begins the next */
 	}
 }
 

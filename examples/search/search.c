@@ -114,7 +114,7 @@ static void open_front(struct front *f, const struct setting *set)
 	if (set->delay)
 		snprintf(uri + strlen(uri), 64, "&fault=delay:%llu:op=read", (unsigned long long)set->delay);
 	front_open(f, uri, 0, (size_t)set->slots * set->beam * SEARCH_NODE);
-	if (f->flying < set->slots * set->beam)
+	if (!front_fits(f, set->slots, set->beam))
 		die("the queues are too short: fewer --slots or a smaller --beam");
 }
 
@@ -139,12 +139,14 @@ static void run_twin(struct run *r, const struct setting *set)
 	uint32_t threads = set->threads < set->slots ? set->threads : set->slots, next = 0, i;
 	struct twin *twin = (struct twin *)front_shared(threads * sizeof(*twin));
 	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
+	pthread_barrier_t prepared;
 	uint64_t start;
 
 	r->job.blocks = (unsigned char *)front_shared((size_t)set->slots * set->beam * SEARCH_NODE);
 	r->job.slot = (struct search_slot *)front_shared(set->slots * sizeof(*r->job.slot));
-	start = reader_now();
+	pthread_barrier_init(&prepared, NULL, threads + 1);
 	for (i = 0; i < threads; i++) {
+		twin[i].prepared = &prepared;
 		twin[i].job = &r->job;
 		twin[i].path = set->path;
 		twin[i].delay = set->delay;
@@ -154,6 +156,8 @@ static void run_twin(struct run *r, const struct setting *set)
 		if (pthread_create(&thread[i], NULL, twin_run, &twin[i]))
 			die("no more threads");
 	}
+	pthread_barrier_wait(&prepared);
+	start = reader_now();
 	for (i = 0; i < threads; i++) {
 		pthread_join(thread[i], NULL);
 		r->launches += twin[i].launches;
@@ -161,6 +165,7 @@ static void run_twin(struct run *r, const struct setting *set)
 			die(strerror(-twin[i].status));
 	}
 	r->seconds = (double)(reader_now() - start) * 1e-9;
+	pthread_barrier_destroy(&prepared);
 	free(thread); /* not the twins: their streams wait for launches until the program ends */
 }
 

@@ -20,6 +20,7 @@ struct twin {
 	const char *path;
 	uint64_t delay;
 	uint32_t first, slots; /* of the slots: its own */
+	pthread_barrier_t *prepared; /* all threads and the clock begin together */
 	uint32_t *next;	       /* the query that nobody has yet, for all threads */
 	uint64_t launches;
 	int status;
@@ -104,23 +105,33 @@ static inline void twin_turn(struct twin *t)
 	}
 }
 
-static inline void *twin_run(void *arg)
+/* Return: the file. */
+static inline int twin_prepare(struct twin *t)
 {
-	struct twin *t = (struct twin *)arg;
-	uint32_t s, l;
 	int fd = reader_file(t->path, 0);
+	uint32_t l;
 
 	t->status = fd < 0 ? fd : reader_open(&t->reader, fd, t->slots * t->job->beam, t->delay,
 					      t->job->blocks + (uint64_t)t->first * t->job->beam * SEARCH_NODE,
 					      (uint64_t)t->slots * t->job->beam * SEARCH_NODE);
-	if (t->status)
-		return NULL;
 	t->missing = (uint32_t *)calloc(t->slots, sizeof(*t->missing));
 	t->ready = (uint32_t *)calloc(t->slots, sizeof(*t->ready));
 	for (l = 0; l < TWIN_LAUNCHES; l++) {
 		t->batch[l] = (uint32_t *)front_shared(t->slots * sizeof(**t->batch));
 		front_stream_open(&t->stream[l]);
 	}
+	return fd;
+}
+
+static inline void *twin_run(void *arg)
+{
+	struct twin *t = (struct twin *)arg;
+	int fd = twin_prepare(t);
+	uint32_t s;
+
+	pthread_barrier_wait(t->prepared);
+	if (t->status)
+		return NULL;
 	t->live = t->slots;
 	for (s = t->first; s < t->first + t->slots; s++)
 		twin_next(t, s);
