@@ -298,8 +298,8 @@ int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, 
 			.nr_ranges = times,
 			.offset = offset,
 			.length = len },
-		      offset,
-		      len };
+		      0,
+		      0 };
 	struct vfio_device_feature probe = {
 		.argsz = sizeof(probe), .flags = VFIO_DEVICE_FEATURE_PROBE | VFIO_DEVICE_FEATURE_GET | GNV_VFIO_FEATURE_DMA_BUF
 	};
@@ -309,8 +309,11 @@ int gnv_vfio_export(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, 
 		return export_failed(vfio, errno);
 	if (!fd)
 		return 0;
-	if (times == 2)
+	if (times == 2) {
 		feature.once.argsz = sizeof(feature);
+		feature.offset = offset;
+		feature.length = len;
+	}
 	got = ioctl(vfio->fd, VFIO_DEVICE_FEATURE, &feature);
 	if (got < 0)
 		return export_failed(vfio, errno);
