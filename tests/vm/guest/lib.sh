@@ -29,12 +29,12 @@ node() {
   basename "/sys/bus/pci/devices/$1/nvme/"nvme*
 }
 
-# disk ADDRESS: the block device of its first namespace, once the kernel has scanned it; a kernel with multipath names it after the
-# subsystem, and what lies below the controller is one of its paths
+# disk ADDRESS: the block device of its first namespace, once the kernel has scanned it and reads it; a kernel with multipath names it
+# after the subsystem, and what lies below the controller is one of its paths
 disk() {
   left=300
   block=
-  until [ -b "$block" ] || [ $left = 0 ]; do
+  until [ -b "$block" ] && [ "$(head -c 512 "$block" 2>/dev/null | wc -c)" = 512 ] || [ $left = 0 ]; do
     sleep 0.1
     left=$((left - 1))
     block=/dev/$(basename "/sys/bus/pci/devices/$1/nvme/"nvme*/nvme*n1 | sed 's/c[0-9]*n/n/')
