@@ -355,12 +355,17 @@ static void deletion_is_not_answered(void **state)
 	deletion_fails(GNV_SOFT_DROP, 4);
 }
 
-static void *write_for_ever(void *stop)
-{
-	struct gpunvme_dq dq = t.dq[0];
+struct writer {
+	struct gpunvme_dq dq; /* old most of the time */
+	uint32_t stop;	      /* atomic */
+};
 
-	while (!__atomic_load_n((uint32_t *)stop, __ATOMIC_RELAXED)) /* by a view that is old most of the time */
-		gpunvme_write(&dq, &t.dbuf, 0, 100, 1);
+static void *write_for_ever(void *arg)
+{
+	struct writer *w = arg;
+
+	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED))
+		gpunvme_write(&w->dq, &t.dbuf, 0, 100, 1);
 	return NULL;
 }
 
@@ -380,19 +385,21 @@ static void submit_late(const struct gpunvme_dq *old)
 /* Where no other identifier is free a queue keeps its own, and lanes that go on with an old view ring nothing. */
 static void identifiers_run_out(uint32_t queues, uint32_t flags)
 {
-	uint32_t stop = 0, i;
+	struct writer writer = { .stop = 0 };
 	struct gpunvme_dq old;
 	pthread_t lane;
+	uint32_t i;
 
 	open_all(1, queues, LONG_MS, 0, flags);
-	assert_int_equal(pthread_create(&lane, NULL, write_for_ever, &stop), 0);
+	writer.dq = t.dq[0];
+	assert_int_equal(pthread_create(&lane, NULL, write_for_ever, &writer), 0);
 	for (i = 0; i < 50; i++) {
 		old = t.dq[0];
 		assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
 		submit_late(&old);
 		check_work(1);
 	}
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&writer.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(lane, NULL);
 	assert_int_equal(info_of(0).recoveries, 50);
 	assert_int_equal(info_of(0).poison, 0);
