@@ -124,8 +124,8 @@ static int try_one(struct proof *p, enum gnv_lists lists, size_t pages, size_t a
 static int try_places(struct proof *p, enum gnv_lists lists, size_t pages)
 {
 	const size_t stride = gnv_prp_span(lists, p->page) / p->page * 8, list = (pages - 1) * 8, half = p->page / 2;
-	const size_t places[] = { 8, 504, 64, 512, p->page - list, 24, 256, 192, half - 64, half - 8, half, half + 512 };
-	const size_t count = pages > SMALL ? 7 : GNV_ARRAY_LEN(places);
+	const size_t places[] = { 8, 504, 64, 512, p->page - list, 24, 256, half - 8, 192, half - 64, half, half + 512 };
+	const size_t count = pages > SMALL ? 8 : GNV_ARRAY_LEN(places);
 	size_t i;
 	int ret = 0;
 

@@ -14,7 +14,7 @@
 #include "util/bits.h"
 #include "util/mmio.h"
 
-static void *dma(uint64_t iova)
+void *fake_dma(uint64_t iova)
 {
 	return (void *)(uintptr_t)(iova & ~FAKE_IOVA_TAG);
 }
@@ -72,6 +72,12 @@ static int port_halt(struct gnv_port *port)
 	return fake->halt_fails ? -EIO : 0;
 }
 
+static void forget_queues(struct fake *fake)
+{
+	fake->cqs = fake->sqs = 0;
+	memset(fake->ioq, 0, sizeof(fake->ioq));
+}
+
 static int port_reset(struct gnv_port *port)
 {
 	struct fake *fake = gnv_container_of(port, struct fake, port);
@@ -80,7 +86,7 @@ static int port_reset(struct gnv_port *port)
 	fake->resets++;
 	if (!fake->reset_ret) {
 		fake->fault = FAKE_WELL;
-		fake->cqs = fake->sqs = 0;
+		forget_queues(fake);
 		fake->cc = 0;
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CC, 0);
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CSTS, 0);
@@ -195,7 +201,7 @@ static void watch_cc(struct fake *fake)
 	if (changed & GPUNVME_CC_EN && !(cc & GPUNVME_CC_EN) && fake->fault != FAKE_NEVER_DISABLED &&
 	    reg(fake, GPUNVME_REG_CSTS) != ~0u) {
 		set_csts(fake, ~0u, 0);
-		fake->cqs = fake->sqs = 0;
+		forget_queues(fake);
 	}
 	if (changed & GPUNVME_CC_SHN && cc & GPUNVME_CC_SHN && !fake->no_shutdown)
 		set_csts(fake, GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_DONE);
@@ -211,11 +217,11 @@ static void transfer(struct fake *fake, const struct gpunvme_sqe *cmd, size_t le
 		uint64_t at = cmd->prp1;
 
 		if (i)
-			at = len <= 2 * page ? cmd->prp2 : ((uint64_t *)dma(cmd->prp2))[i - 1];
+			at = len <= 2 * page ? cmd->prp2 : ((uint64_t *)fake_dma(cmd->prp2))[i - 1];
 		if (to_host)
-			memcpy(dma(at), fake->data + done, part);
+			memcpy(fake_dma(at), fake->data + done, part);
 		else
-			memcpy(fake->data + done, dma(at), part);
+			memcpy(fake->data + done, fake_dma(at), part);
 	}
 }
 
@@ -245,6 +251,25 @@ static void identify(struct fake *fake, const struct gpunvme_sqe *cmd)
 	transfer(fake, cmd, 4096, true);
 }
 
+/* Where its rings lie; deleted ones lie nowhere. */
+static void note_queue(struct fake *fake, const struct gpunvme_sqe *cmd)
+{
+	const uint32_t qid = cmd->cdw10 & 0xffff, entries = (cmd->cdw10 >> 16) + 1;
+	struct fake_ioq *q = &fake->ioq[qid];
+
+	if (qid > FAKE_IO_QUEUES)
+		return;
+	if (cmd->opc == GPUNVME_ADMIN_CREATE_CQ)
+		*q = (struct fake_ioq){ .cq = cmd->prp1, .cq_entries = entries, .phase = 1 };
+	if (cmd->opc == GPUNVME_ADMIN_CREATE_SQ) {
+		q->sq = cmd->prp1;
+		q->sq_entries = entries;
+		memset(fake->bar + GPUNVME_REG_DOORBELLS + 8 * (size_t)qid, 0, 8);
+	}
+	if (cmd->opc == GPUNVME_ADMIN_DELETE_SQ || cmd->opc == GPUNVME_ADMIN_DELETE_CQ)
+		q->sq = 0;
+}
+
 static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32_t *result)
 {
 	uint32_t count = (fake->granted & 0xffff) + 1;
@@ -255,6 +280,8 @@ static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32
 		fake->order[fake->orders++] = cmd->opc;
 	if (queue && (cmd->cdw10 & 0xffff) > count)
 		return GPUNVME_SC_INVALID_QID;
+	if (queue)
+		note_queue(fake, cmd);
 	switch (cmd->opc) {
 	case GPUNVME_ADMIN_CREATE_CQ:
 		fake->cqs++;
@@ -300,7 +327,7 @@ static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32
 static void complete(struct fake *fake, const struct gpunvme_sqe *cmd, enum fake_fault fault, uint32_t result, uint16_t status)
 {
 	uint64_t acq = gnv_mmio_read64(fake->bar + GPUNVME_REG_ACQ);
-	struct gpunvme_cqe *cqe = (struct gpunvme_cqe *)dma(acq) + fake->cq_tail;
+	struct gpunvme_cqe *cqe = (struct gpunvme_cqe *)fake_dma(acq) + fake->cq_tail;
 	uint32_t cid = cmd->cid ^ (fault == FAKE_WRONG_CID), sqhd = fault == FAKE_WRONG_SQHD ? 0x8000 : fake->head;
 
 	cqe->dw0 = result;
@@ -319,7 +346,7 @@ static void watch_doorbell(struct fake *fake)
 
 	if (!(reg(fake, GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY) || reg(fake, GPUNVME_REG_DOORBELLS) == fake->head)
 		return;
-	fake->last = ((struct gpunvme_sqe *)dma(asq))[fake->head];
+	fake->last = ((struct gpunvme_sqe *)fake_dma(asq))[fake->head];
 	fake->head = (fake->head + 1) % 32;
 	fake->commands++;
 	if (fake->last.opc == fake->fault_opc)
@@ -342,6 +369,32 @@ static void watch_doorbell(struct fake *fake)
 	complete(fake, &fake->last, fault, result, status);
 }
 
+static void complete_io(struct fake *fake, uint32_t qid, const struct gpunvme_sqe *cmd, uint16_t status)
+{
+	struct fake_ioq *q = &fake->ioq[qid];
+	struct gpunvme_cqe *cqe = (struct gpunvme_cqe *)fake_dma(q->cq) + q->cq_tail;
+
+	gnv_mmio_write32((char *)cqe + 8, q->head | qid << 16);
+	gnv_mmio_write32((char *)cqe + 12, cmd->cid | q->phase << 16 | (uint32_t)status << 17);
+	q->cq_tail = (q->cq_tail + 1) % q->cq_entries;
+	q->phase ^= !q->cq_tail;
+}
+
+static void watch_queue(struct fake *fake, uint32_t qid)
+{
+	const unsigned bells = GPUNVME_REG_DOORBELLS + 8 * qid;
+	struct fake_ioq *q = &fake->ioq[qid];
+	struct gpunvme_sqe cmd;
+	uint16_t status;
+
+	while (q->sq && q->head != reg(fake, bells) && (q->cq_tail + 1) % q->cq_entries != reg(fake, bells + 4)) {
+		cmd = ((struct gpunvme_sqe *)fake_dma(q->sq))[q->head];
+		q->head = (q->head + 1) % q->sq_entries;
+		if (fake->io(fake, &cmd, &status))
+			complete_io(fake, qid, &cmd, status);
+	}
+}
+
 static void *serve(void *arg)
 {
 	const struct timespec pause = { 0, 20000 };
@@ -353,6 +406,8 @@ static void *serve(void *arg)
 		stop = fake->stop;
 		watch_cc(fake);
 		watch_doorbell(fake);
+		for (uint32_t qid = 1; fake->io && qid <= FAKE_IO_QUEUES; qid++)
+			watch_queue(fake, qid);
 		pthread_mutex_unlock(&fake->lock);
 		nanosleep(&pause, NULL);
 	} while (!stop);
@@ -403,6 +458,7 @@ int fake_open(struct fake *fake, struct gpunvme_dev **dev)
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 
 	opts.admin_timeout_ms = fake->admin_ms;
+	opts.log = fake->log;
 	return gnv_dev_create(&fake->port, &opts, 1, dev);
 }
 

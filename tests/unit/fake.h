@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A port for tests: a page that plays BAR0, an address space that counts, and a thread that plays as much of a controller as
- * lib/nvme needs, and misbehaves as told. It does no I/O.
+ * lib/nvme needs, and misbehaves as told. I/O it does where a test has a function for it.
  */
 #ifndef TESTS_UNIT_FAKE_H
 #define TESTS_UNIT_FAKE_H
@@ -48,6 +48,19 @@ enum fake_fault {
 	FAKE_GONE
 };
 
+#define FAKE_IO_QUEUES 4u /* the highest of those that have any */
+
+struct fake_ioq {
+	uint64_t sq, cq; /* 0: there is none */
+	uint32_t sq_entries, cq_entries;
+	uint32_t head, cq_tail, phase;
+};
+
+struct fake;
+
+/* An I/O command, on the thread of the controller. Return: false, it is never answered. */
+typedef bool fake_io_fn(struct fake *fake, const struct gpunvme_sqe *cmd, uint16_t *status);
+
 struct fake {
 	struct gnv_port port;
 	struct gnv_space space;
@@ -69,6 +82,8 @@ struct fake {
 	uint16_t list_status; /* or this */
 	uint32_t slow_us;   /* Identify takes so long */
 	uint32_t admin_ms;  /* of fake_open() */
+	gpunvme_log_fn *log; /* and this */
+	fake_io_fn *io;	    /* NULL: I/O commands are not looked at */
 	uint32_t *ns_list;
 	uint32_t ns_count;
 	uint32_t granted; /* dword 0 of Set Features, number of queues */
@@ -105,7 +120,11 @@ struct fake {
 	bool stop;
 	uint32_t cc;
 	uint32_t head, cq_tail, phase;
+	struct fake_ioq ioq[FAKE_IO_QUEUES + 1];
 };
+
+/* What lies at an address that it was given. */
+void *fake_dma(uint64_t iova);
 
 struct fake *fake_new(void);
 void fake_set_cap(struct fake *fake, uint64_t cap);
