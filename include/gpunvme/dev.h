@@ -77,9 +77,9 @@ struct gpunvme_dev_opts {
  * A namespace that another controller of this machine serves, too, is held there (its disk is opened exclusively, where this user
  * may) until the device is closed, so that nobody mounts it.
  *
- * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way or does not go with `hmb`; -EADDRINUSE memory is
- * mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the path; -ENOENT no
- * namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind
+ * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way, or `hmb` does not go with it or with noiommu;
+ * -EADDRINUSE memory is mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the
+ * path; -ENOENT no namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind
  * another controller, or somebody writes to the image or block device, or opts->share keeps memory that its `hmb` asked for;
  * -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not become ready;
  * -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not

@@ -219,7 +219,8 @@ static void ask_hmb(struct report *r)
 		return;
 	snprintf(text, sizeof(text), used ? "the drive works in %u MiB of this machine's memory, and asks for %u" :
 		 "the drive has %u MiB of this machine's memory to work in, and asks for %u; without it may be slow: %s", used, asked,
-		 gnv_hmb_denied(r->dev) ? "do not share its address space" : "hmb= in the URI");
+		 !gnv_hmb_denied(r->dev) ? "hmb= in the URI" : r->dev->port->space->bare ? "only behind an IOMMU is it the drive's alone" :
+		 "do not share its address space");
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);
 }
 

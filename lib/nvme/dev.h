@@ -22,7 +22,6 @@
 #include "util/log.h"
 
 struct gnv_cache;
-struct gnv_hmb_piece;
 struct gnv_mapping;
 struct gnv_place;
 struct gnv_setting;
@@ -59,12 +58,11 @@ struct gpunvme_dev {
 		uint64_t table[32]; /* of autonomous transitions */
 	} power;
 	struct {
-		uint64_t asked, least, step; /* bytes: as much as it likes and needs, and the least of a piece; constant once open */
-		uint32_t entries;	     /* at most so many pieces; 0: no limit */
-		uint32_t pieces;
-		struct gnv_hmb_piece *piece;
-		struct gnv_block list; /* that tells the drive of them */
-		uint64_t size;	       /* of all together */
+		uint64_t asked, least, step; /* bytes: as much as it likes and needs, and the least at one place; constant once open */
+		struct gpunvme_mem *mem;
+		uint64_t iova;
+		struct gnv_block list; /* that tells the drive of it */
+		uint64_t size;	       /* 0: nothing is mapped */
 		bool on;	       /* the drive has it (atomic) */
 		bool named;	       /* the URI says how much; constant once open */
 		bool shared;	       /* others reach its address space, or have: it gets none (atomic) */

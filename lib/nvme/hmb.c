@@ -7,13 +7,12 @@
 #include "nvme/hmb.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "util/bits.h"
 
 #define ENABLE 1u
 #define RETURNED 2u
-#define PIECE (2u << 20) /* where memory must be one piece: a huge page */
 
 static unsigned mib(uint64_t bytes)
 {
@@ -22,85 +21,48 @@ static unsigned mib(uint64_t bytes)
 
 /* ---- Memory ---- */
 
-static int add_piece(struct gpunvme_dev *dev, size_t len)
-{
-	const uint32_t flags = dev->port->space->one_piece ? GPUNVME_MEM_HUGE : 0;
-	struct gnv_hmb_piece *piece = &dev->hmb.piece[dev->hmb.pieces];
-	int ret = gnv_mem_host_alloc(len, flags, &dev->log, &piece->mem);
-
-	if (ret)
-		return ret;
-	ret = dev->port->space->ops->map(dev->port->space, piece->mem, &piece->iova);
-	if (ret) {
-		gnv_mem_release(piece->mem);
-		return ret;
-	}
-	dev->hmb.pieces++;
-	return piece->iova & (dev->ctrl.page_size - 1) ? gnv_fail(-EOPNOTSUPP, "the address space aligns to less than its pages") : 0;
-}
-
 int gnv_hmb_drop(struct gpunvme_dev *dev)
 {
 	struct gnv_space *space = dev->port->space;
 
-	while (dev->hmb.pieces) {
-		struct gnv_hmb_piece *piece = &dev->hmb.piece[dev->hmb.pieces - 1];
-
-		if (space->ops->unmap(space, piece->iova, piece->mem->len))
-			return gnv_fail(-EBUSY,
-					"%s: the memory that the drive works in (hmb) is still mapped and stays; close it again, or end "
-					"the process",
-					dev->port->address);
-		gnv_mem_release(piece->mem);
-		dev->hmb.pieces--;
-	}
+	if (dev->hmb.size && space->ops->unmap(space, dev->hmb.iova, dev->hmb.mem->len))
+		return gnv_fail(-EBUSY,
+				"%s: the memory that the drive works in (hmb) is still mapped and stays; close it again, or end "
+				"the process",
+				dev->port->address);
+	if (dev->hmb.mem)
+		gnv_mem_release(dev->hmb.mem);
 	gnv_arena_free(dev->arena, &dev->hmb.list);
-	free(dev->hmb.piece);
-	dev->hmb.piece = NULL;
+	dev->hmb.mem = NULL;
 	dev->hmb.size = 0;
 	return 0;
 }
 
-static void write_list(struct gpunvme_dev *dev)
-{
-	struct gnv_hmb_entry *entry = dev->hmb.list.cpu;
-	unsigned i;
-
-	for (i = 0; i < dev->hmb.pieces; i++)
-		entry[i] = (struct gnv_hmb_entry){ .iova = dev->hmb.piece[i].iova,
-						   .pages = (uint32_t)(dev->hmb.piece[i].mem->len / dev->ctrl.page_size) };
-}
-
-/* So many bytes, as one piece if the address space can. What is there when it fails gnv_hmb_drop() takes back. */
+/* So many bytes, in one piece: however few the drive takes (HMMAXD), that is none too many. What is there when it fails gnv_hmb_drop() takes back. */
 static int take(struct gpunvme_dev *dev, uint64_t size)
 {
-	const uint64_t len = dev->port->space->one_piece ? PIECE : size;
-	const size_t pieces = (size_t)(size / len);
-	int ret;
+	struct gnv_hmb_entry entry = { .pages = (uint32_t)(size / dev->ctrl.page_size) };
+	int ret = gnv_arena_alloc(dev->arena, sizeof(entry), NULL, &dev->hmb.list);
 
-	dev->hmb.piece = calloc(pieces, sizeof(*dev->hmb.piece));
-	if (!dev->hmb.piece)
-		return gnv_fail(-ENOMEM, "out of memory");
-	ret = gnv_arena_alloc(dev->arena, pieces * sizeof(struct gnv_hmb_entry), NULL, &dev->hmb.list);
-	while (!ret && dev->hmb.pieces < pieces)
-		ret = add_piece(dev, (size_t)len);
+	if (!ret)
+		ret = gnv_mem_host_alloc((size_t)size, 0, &dev->log, &dev->hmb.mem);
+	if (!ret)
+		ret = dev->port->space->ops->map(dev->port->space, dev->hmb.mem, &dev->hmb.iova);
 	if (ret)
 		return ret;
+	entry.iova = dev->hmb.iova;
+	memcpy(dev->hmb.list.cpu, &entry, sizeof(entry));
 	dev->hmb.size = size;
-	write_list(dev);
+	if (entry.iova & (dev->ctrl.page_size - 1))
+		return gnv_fail(-EOPNOTSUPP, "the address space aligns to less than its pages");
 	return 0;
 }
 
-/* The next smaller size that the drive could use, in whole pieces; 0: there is none. */
+/* The next smaller size that the drive could use; 0: there is none. */
 static uint64_t fit(const struct gpunvme_dev *dev, uint64_t size)
 {
-	const bool pieces = dev->port->space->one_piece;
-	const uint64_t unit = pieces ? PIECE : dev->ctrl.page_size, most = dev->hmb.entries ? dev->hmb.entries : UINT32_MAX;
-
-	size -= size % unit;
-	if (pieces)
-		size = gnv_min(size, most * PIECE);
-	return size < dev->hmb.least || (pieces ? PIECE : size) < dev->hmb.step ? 0 : size;
+	size -= size % dev->ctrl.page_size;
+	return size < dev->hmb.least || size < dev->hmb.step ? 0 : size;
 }
 
 /* As much as there is. Return: 0, also where there is none; -EBUSY. */
@@ -134,7 +96,7 @@ static int set(struct gpunvme_dev *dev, uint32_t how)
 		cmd.cdw12 = (uint32_t)(dev->hmb.size / dev->ctrl.page_size);
 		cmd.cdw13 = (uint32_t)dev->hmb.list.iova;
 		cmd.cdw14 = (uint32_t)(dev->hmb.list.iova >> 32);
-		cmd.cdw15 = dev->hmb.pieces;
+		cmd.cdw15 = 1;
 	}
 	ret = gnv_admin_run(&dev->admin, &cmd, NULL, 0, true, NULL);
 	if (how || !ret)
@@ -144,15 +106,22 @@ static int set(struct gpunvme_dev *dev, uint32_t how)
 
 static int refuse(struct gpunvme_dev *dev)
 {
+	const bool bare = dev->port->space->bare;
+
 	__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
+	if (dev->hmb.named && bare)
+		return gnv_fail(-EINVAL,
+				"without an IOMMU nothing keeps other devices from memory for %s to work in (hmb), nor the drive "
+				"from what was that memory; leave hmb= out",
+				dev->port->address);
 	if (dev->hmb.named)
 		return gnv_fail(-EINVAL,
 				"memory for %s to work in (hmb) would be reached by the devices that share its address space; leave hmb= out, "
 				"or open it without sharing",
 				dev->port->address);
 	gnv_log(&dev->log, GPUNVME_LOG_WARN,
-		"the drive asks for %u MiB of this machine's memory and gets none, as it shares its address space: it may be slow",
-		mib(dev->hmb.asked));
+		"the drive asks for %u MiB of this machine's memory and gets none, as %s: it may be slow", mib(dev->hmb.asked),
+		bare ? "no IOMMU stands before it" : "it shares its address space");
 	return 0;
 }
 
@@ -164,7 +133,7 @@ int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t most, bool alone)
 	most = dev->hmb.named ? most : GNV_HMB_MIB;
 	if (!dev->hmb.asked || !most)
 		return 0;
-	if (!alone)
+	if (!alone || dev->port->space->bare)
 		return refuse(dev);
 	ret = find(dev, gnv_min(dev->hmb.asked, (uint64_t)most << 20));
 	if (ret || !dev->hmb.size)

@@ -4,8 +4,9 @@
  * the URI.
  *
  * It is mapped for the drive and nobody else: no lane and no CPU ever looks at it, nothing else lies in its pages, and a drive that
- * shares its address space has none. The drive keeps it over resets, and it is given back after the drive's DMA has been stopped,
- * never earlier.
+ * shares its address space, or that no IOMMU watches, has none: it writes there whenever it likes, and what was memory of a process
+ * that was killed may be somebody's by then. The drive keeps it over resets, and it is given back after the drive's DMA has been
+ * stopped, never earlier.
  */
 #ifndef GNV_NVME_HMB_H
 #define GNV_NVME_HMB_H
@@ -15,11 +16,6 @@
 #define GNV_HMB_MIB 64u	      /* at most so many, when the URI does not say */
 #define GNV_HMB_UNSAID UINT32_MAX
 #define GNV_HMB_MAX_MIB 4096u /* that the URI may name */
-
-struct gnv_hmb_piece {
-	struct gpunvme_mem *mem;
-	uint64_t iova;
-};
 
 /* One descriptor entry (Base Specification 5.27.1.10). */
 struct gnv_hmb_entry {
@@ -31,10 +27,10 @@ struct gnv_hmb_entry {
 /*
  * gnv_hmb_give() - give the drive what it asks for, before the first queue
  * @mib:   at most so many MiB; 0: nothing; GNV_HMB_UNSAID
- * @alone: no other device reaches its address space, else it gets nothing
+ * @alone: no other device is in its address space, else it gets nothing, as without an IOMMU
  * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
  * same, and is offered again after a reset.
- * Return: 0; -EINVAL so many were asked for, and it is not alone; negative: what gnv_admin_run() answers, or -EBUSY, and then
+ * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: what gnv_admin_run() answers, or -EBUSY, and then
  * gnv_hmb_drop() has something left to do.
  */
 int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t mib, bool alone);
@@ -60,7 +56,7 @@ int gnv_hmb_drop(struct gpunvme_dev *dev);
 /* Bytes that the drive uses now. Any thread. */
 uint64_t gnv_hmb_used(const struct gpunvme_dev *dev);
 
-/* It gets none, because it is not alone in its address space. Any thread. */
+/* It gets none, because others reach what it does. Any thread. */
 bool gnv_hmb_denied(const struct gpunvme_dev *dev);
 
 #endif

@@ -129,7 +129,6 @@ int gnv_identify_ctrl(struct gpunvme_dev *dev)
 	dev->hmb.asked = info->hmb_asked = (uint64_t)id.hmpre << 12;
 	dev->hmb.least = (uint64_t)id.hmmin << 12;
 	dev->hmb.step = (uint64_t)id.hmminds << 12;
-	dev->hmb.entries = id.hmmaxd;
 	info->max_transfer = max_transfer(&dev->ctrl, id.mdts);
 	info->oncs = dev->drive.quirks & GNV_QUIRK_NO_WRITE_ZEROES ? id.oncs & ~GPUNVME_ONCS_WRITE_ZEROES : id.oncs;
 	info->vwc = id.vwc & GPUNVME_VWC_PRESENT;

@@ -513,9 +513,8 @@ static void check_48_bits(const char *keys)
 	below_48_bits(r.dbuf.iova, BYTES);
 	below_48_bits(r.dbuf.prp_a, 1);
 	below_48_bits(r.dbuf.prp_b, 1);
-	assert_int_equal(r.dev->hmb.pieces, 1);
 	below_48_bits(r.dev->hmb.list.iova, r.dev->hmb.list.len);
-	below_48_bits(r.dev->hmb.piece[0].iova, r.dev->hmb.piece[0].mem->len);
+	below_48_bits(r.dev->hmb.iova, r.dev->hmb.size);
 	below_48_bits(r.dev->ctrl.cmb_base, r.dev->info.cmb);
 	check_data(&r);
 	opts.flags = GPUNVME_QP_CMB;

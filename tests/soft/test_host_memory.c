@@ -263,7 +263,7 @@ static void test_touched(void **state)
 
 	(void)state;
 	good(open_drive("fault=hmb:1", &dev));
-	mem = dev->hmb.piece[0].mem;
+	mem = dev->hmb.mem;
 	assert_int_equal(mem->len, MIB);
 	__atomic_store_n((uint64_t *)mem->cpu, 1, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < 5000 && !has_logged("somebody else wrote"); i++)

@@ -15,7 +15,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* A controller that asks for 8 MiB, at least 1, in pieces of 64 KiB or more. */
+/* A controller that asks for 8 MiB, at least 1, 64 KiB at one place or more, at three places at most. */
 static struct fake *hungry(struct gpunvme_dev **dev)
 {
 	struct fake *fake = fake_new();
@@ -32,6 +32,11 @@ static void close_all(struct fake *fake, struct gpunvme_dev *dev)
 {
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);
+}
+
+static void let_go(struct gpunvme_dev *dev)
+{
+	(void)dev;
 }
 
 static void test_command(void **state)
@@ -68,13 +73,8 @@ static void test_how_much(void **state)
 {
 	static const struct {
 		uint32_t most; /* MiB */
-		bool one_piece;
-		uint64_t used, pieces;
-	} cases[] = {
-		{ 0, false, 0, 0 },	     { 1, false, MIB, 1 },	{ 3, false, 3 * MIB, 1 },
-		{ 4096, false, 8 * MIB, 1 }, { 1, true, 0, 0 },		{ 2, true, 2 * MIB, 1 },
-		{ 5, true, 4 * MIB, 2 },     { 64, true, 6 * MIB, 3 }, /* three pieces are the most */
-	};
+		uint64_t used;
+	} cases[] = { { 0, 0 }, { 1, MIB }, { 3, 3 * MIB }, { 4096, 8 * MIB } };
 	size_t i;
 
 	(void)state;
@@ -82,13 +82,38 @@ static void test_how_much(void **state)
 		struct gpunvme_dev *dev;
 		struct fake *fake = hungry(&dev);
 
-		fake->space.one_piece = cases[i].one_piece;
 		assert_int_equal(gnv_hmb_give(dev, cases[i].most, true), 0);
 		assert_int_equal(gnv_hmb_used(dev), cases[i].used);
-		assert_int_equal(dev->hmb.pieces, cases[i].pieces);
-		fake->space.one_piece = false;
 		close_all(fake, dev);
 	}
+}
+
+/* Without an IOMMU no memory is the drive's alone, and what a killed process leaves is somebody's before the drive is stopped. */
+static void test_bare(void **state)
+{
+	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
+	unsigned count = GPUNVME_MAX_CHECKS, i, before;
+	struct gpunvme_dev *dev;
+	struct fake *fake = hungry(&dev);
+
+	(void)state;
+	before = fake->maps;
+	fake->space.bare = true;
+	assert_int_equal(gnv_hmb_give(dev, 64, true), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "without an IOMMU"));
+	assert_int_equal(gnv_hmb_give(dev, GNV_HMB_UNSAID, true), 0);
+	assert_int_equal(gnv_hmb_used(dev), 0);
+	assert_int_equal(fake->maps, before);
+	assert_int_equal(gpunvme_doctor_drive(dev, checks, &count), 0);
+	for (i = 0; i < count && strcmp(checks[i].name, "host-memory"); i++)
+		;
+	assert_int_not_equal(i, count);
+	assert_int_equal(checks[i].verdict, GPUNVME_VERDICT_LIMIT);
+	assert_non_null(strstr(checks[i].remedy, "only behind an IOMMU"));
+	assert_int_equal(gnv_reset(dev, let_go), 0);
+	assert_int_equal(gnv_hmb_used(dev), 0);
+	fake->space.bare = false;
+	close_all(fake, dev);
 }
 
 /* What a drive says of itself makes no sense: it gets nothing, and works. */
@@ -117,11 +142,6 @@ static void test_no_room(void **state)
 	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
 	assert_int_equal(gnv_hmb_used(dev), 4 * MIB);
 	close_all(fake, dev);
-}
-
-static void let_go(struct gpunvme_dev *dev)
-{
-	(void)dev;
 }
 
 /* That it does not use it is its word only: the memory stays until it is stopped. It may want it after a reset, as new. */
@@ -193,7 +213,7 @@ static void test_still_mapped(void **state)
 	fake->unmap_busy = true;
 	assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "hmb"));
-	assert_int_equal(dev->hmb.pieces, 1);
+	assert_non_null(dev->hmb.mem);
 	fake->unmap_busy = false;
 	close_all(fake, dev);
 }
@@ -240,7 +260,7 @@ int main(void)
 		cmocka_unit_test(test_command),	    cmocka_unit_test(test_how_much),	cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_no_room),	    cmocka_unit_test(test_refused),	cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_unstoppable), cmocka_unit_test(test_still_mapped), cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_reset),	    cmocka_unit_test(test_bare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
