@@ -79,11 +79,11 @@ struct gpunvme_dev_opts {
  *
  * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way, or `hmb` does not go with it or with noiommu;
  * -EADDRINUSE memory is mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the
- * path; -ENOENT no namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a namespace of it behind
- * another controller, or somebody writes to the image or block device, or opts->share keeps memory that its `hmb` asked for;
- * -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not become ready;
- * -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not
- * possible on this machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
+ * path; -ENOENT no namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a
+ * namespace of it behind another controller, or somebody writes to the image or block device, or opts->share keeps memory that its
+ * `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not
+ * become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not possible on this machine
+ * or in this build; -ENOMEM; or a positive NVMe status of an admin command.
  */
 GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
 

@@ -35,6 +35,8 @@ struct gpunvme_pci_info {
 	uint32_t payload_most; /* that the drive and the port above it can do */
 	uint32_t read_request; /* bytes that one read of the drive asks for at most (Max_Read_Request_Size) */
 	int32_t aspm;          /* power states the link goes to by itself: 1 L0s, 2 L1, 3 both, 0 none; -1 unknown */
+	char link_speed_most[28]; /* that the drive can do, as link_speed */
+	uint32_t link_width_most; /* and how many lanes */
 };
 
 /**

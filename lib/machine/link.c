@@ -85,37 +85,56 @@ void gnv_link_read(const char *sys, const char *bdf, struct gnv_link *link)
 		link->payload_most = above.payload_most;
 }
 
-/* Each with the words for it. */
-static int judge(const struct gnv_link *link)
+static void say_payload(struct gnv_report *report, const struct gnv_link *link)
+{
+	char fine[80];
+	int ret = 0;
+
+	snprintf(fine, sizeof(fine), "its link carries packets of %u bytes, all that drive and port can do", link->payload);
+	if (link->payload < link->payload_most)
+		ret = gnv_fail(-EIO,
+			       "its link carries packets of %u bytes where drive and port can do %u; start the kernel with pci=pcie_bus_perf",
+			       link->payload, link->payload_most);
+	gnv_report_limit(report, "payload", ret, fine);
+}
+
+static void say_read_request(struct gnv_report *report, const struct gnv_link *link)
+{
+	char fine[80];
+	int ret = 0;
+
+	snprintf(fine, sizeof(fine), "it reads up to %u bytes of memory at a time", link->read_request);
+	if (link->read_request < FEW)
+		ret = gnv_fail(-EIO, "it reads at most %u bytes of memory at a time; start the kernel with pci=pcie_bus_perf",
+			       link->read_request);
+	gnv_report_limit(report, "read-request", ret, fine);
+}
+
+static void say_aspm(struct gnv_report *report, const struct gnv_link *link)
 {
 	static const char *const states[] = { "", "L0s", "L1", "L0s and L1" };
+	int ret = 0;
 
-	if (link->payload < link->payload_most)
-		return gnv_fail(-EIO,
-				"its link carries packets of %u bytes where drive and port can do %u; start the kernel with pci=pcie_bus_perf",
-				link->payload, link->payload_most);
-	if (link->read_request < FEW)
-		return gnv_fail(-EIO, "it reads at most %u bytes of memory at a time; start the kernel with pci=pcie_bus_perf",
-				link->read_request);
 	if (link->aspm > 0)
-		return gnv_fail(-EIO,
-				"its link saves power when it is idle (ASPM %s), and takes microseconds to wake up; echo performance "
-				">/sys/module/pcie_aspm/parameters/policy",
-				states[link->aspm]);
-	return 0;
+		ret = gnv_fail(-EIO,
+			       "its link saves power when it is idle (ASPM %s), and takes microseconds to wake up; echo performance "
+			       ">/sys/module/pcie_aspm/parameters/policy",
+			       states[link->aspm]);
+	gnv_report_limit(report, "aspm", ret, "its link does not sleep (ASPM)");
 }
 
 void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
 {
 	struct gnv_link link;
-	char fine[120];
 
 	gnv_link_read(sys, pci->bdf, &link);
-	if (!link.payload)
-		return; /* not root */
-	snprintf(fine, sizeof(fine), "its link carries packets of %u bytes, all it can do, reads of %u, and does not sleep (ASPM)",
-		 link.payload, link.read_request);
-	gnv_report_limit(report, "transfers", judge(&link), fine);
+	if (!link.payload) {
+		gnv_report_skip(report, "payload", "only root may know what its link carries, and whether that sleeps");
+		return;
+	}
+	say_payload(report, &link);
+	say_read_request(report, &link);
+	say_aspm(report, &link);
 }
 
 void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci)

@@ -38,7 +38,9 @@ GPUNVME_API int gpunvme_pci_get_info(unsigned n, struct gpunvme_pci_info *user)
 	snprintf(info.link_speed, sizeof(info.link_speed), "%.23s", pci.link_speed);
 	gnv_sysfs_nvme_text(GNV_SYSFS, &pci, "model", info.model, sizeof(info.model));
 	gnv_sysfs_nvme_text(GNV_SYSFS, &pci, "serial", info.serial, sizeof(info.serial));
+	snprintf(info.link_speed_most, sizeof(info.link_speed_most), "%.23s", pci.max_speed);
 	info.link_width = pci.link_width;
+	info.link_width_most = pci.max_width;
 	info.group = pci.group;
 	info.numa = pci.numa;
 	info.vendor = pci.vendor;

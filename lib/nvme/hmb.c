@@ -38,7 +38,10 @@ int gnv_hmb_drop(struct gpunvme_dev *dev)
 	return 0;
 }
 
-/* So many bytes, in one piece: however few the drive takes (HMMAXD), that is none too many. What is there when it fails gnv_hmb_drop() takes back. */
+/*
+ * So many bytes, in one piece: however few the drive takes (HMMAXD), that is none too many. What is there when it fails
+ * gnv_hmb_drop() takes back.
+ */
 static int take(struct gpunvme_dev *dev, uint64_t size)
 {
 	struct gnv_hmb_entry entry = { .pages = (uint32_t)(size / dev->ctrl.page_size) };

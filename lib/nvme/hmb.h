@@ -30,8 +30,8 @@ struct gnv_hmb_entry {
  * @alone: no other device is in its address space, else it gets nothing, as without an IOMMU
  * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
  * same, and is offered again after a reset.
- * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: what gnv_admin_run() answers, or -EBUSY, and then
- * gnv_hmb_drop() has something left to do.
+ * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: what gnv_admin_run() answers, or -EBUSY,
+ * and then gnv_hmb_drop() has something left to do.
  */
 int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t mib, bool alone);
 

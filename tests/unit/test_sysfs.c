@@ -176,16 +176,17 @@ static void test_transfers(void **state)
 		unsigned can, port_can, control, link;
 		uint32_t payload, most, request;
 		int aspm;
-		const char *says;
+		const char *says[3]; /* of packets, reads and sleep; the first NULL: it cannot be known */
+		unsigned limits;     /* bits: which of them are */
 	} cases[] = {
-		{ 256, 2, 2, 2 << 5 | 2 << 12, 0, 512, 512, 512, 0, "all it can do" },
-		{ 256, 2, 1, 1 << 5 | 2 << 12, 0, 256, 256, 512, 0, "all it can do" },	/* the port can do no more */
-		{ 256, 2, 1, 0 << 5 | 2 << 12, 0, 128, 256, 512, 0, "packets of 128" },
-		{ 256, 1, 1, 1 << 5 | 0 << 12, 0, 256, 256, 128, 0, "at most 128 bytes" },
-		{ 256, 1, 1, 1 << 5 | 5 << 12, 2, 256, 256, 4096, 2, "ASPM L1" },
-		{ 256, 1, 1, 1 << 5 | 5 << 12, 3, 256, 256, 4096, 3, "L0s and L1" },
-		{ 64, 2, 2, 2 << 5 | 2 << 12, 3, 0, 0, 0, -1, NULL },			/* as others than root see it */
-		{ 0x90, 2, 2, 2 << 5 | 2 << 12, 3, 0, 0, 0, -1, NULL },			/* cut off */
+		{ 256, 2, 2, 2 << 5 | 2 << 12, 0, 512, 512, 512, 0, { "packets of 512 bytes, all", "up to 512", "does not sleep" }, 0 },
+		{ 256, 2, 1, 1 << 5 | 2 << 12, 0, 256, 256, 512, 0, { "packets of 256 bytes, all", "512", "not" }, 0 }, /* the port's most */
+		{ 256, 2, 1, 0 << 5 | 2 << 12, 0, 128, 256, 512, 0, { "packets of 128 bytes where drive and port can do 256", "512", "not" }, 1 },
+		{ 256, 1, 1, 1 << 5 | 0 << 12, 0, 256, 256, 128, 0, { "256", "at most 128 bytes", "not" }, 2 },
+		{ 256, 1, 1, 1 << 5 | 5 << 12, 2, 256, 256, 4096, 2, { "256", "4096", "ASPM L1" }, 4 },
+		{ 256, 1, 1, 0 << 5 | 1 << 12, 3, 128, 256, 256, 3, { "packets of 128", "at most 256", "L0s and L1" }, 7 },
+		{ 64, 2, 2, 2 << 5 | 2 << 12, 3, 0, 0, 0, -1, { NULL, NULL, NULL }, 0 },   /* as others than root see it */
+		{ 0x90, 2, 2, 2 << 5 | 2 << 12, 3, 0, 0, 0, -1, { NULL, NULL, NULL }, 0 }, /* cut off */
 	};
 	const struct gnv_pci pci = { .bdf = DRIVE };
 
@@ -204,11 +205,16 @@ static void test_transfers(void **state)
 		assert_int_equal(link.read_request, cases[i].request);
 		assert_int_equal(link.aspm, cases[i].aspm);
 		gnv_doctor_transfers(&report, root, &pci);
-		assert_int_equal(report.count, cases[i].says != NULL);
-		if (cases[i].says)
-			assert_non_null(strstr(report.check[0].reason, cases[i].says));
-		if (cases[i].says)
-			assert_int_equal(!*report.check[0].remedy, report.check[0].verdict == GPUNVME_VERDICT_OK);
+		assert_int_equal(report.count, cases[i].says[0] ? 3 : 1);
+		if (!cases[i].says[0])
+			assert_int_equal(report.check[0].verdict, GPUNVME_VERDICT_SKIPPED);
+		for (unsigned k = 0; k < 3 && cases[i].says[0]; k++) {
+			const bool limit = cases[i].limits >> k & 1;
+
+			assert_non_null(strstr(report.check[k].reason, cases[i].says[k]));
+			assert_int_equal(report.check[k].verdict, limit ? GPUNVME_VERDICT_LIMIT : GPUNVME_VERDICT_OK);
+			assert_int_equal(*report.check[k].remedy != 0, limit);
+		}
 	}
 }
 

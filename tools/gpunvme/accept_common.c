@@ -166,6 +166,8 @@ void accept_describe(struct accept *a)
 			put_count(drive, "device", pci.device);
 			put_text(drive, "link_speed", pci.link_speed);
 			put_count(drive, "link_width", pci.link_width);
+			put_text(drive, "link_speed_most", pci.link_speed_most);
+			put_count(drive, "link_width_most", pci.link_width_most);
 		}
 	put_text(drive, "transport", d->transport);
 	put_count(drive, "bytes", a->s.ns.nblocks * a->s.ns.lba_size);

@@ -10,8 +10,11 @@ static void print_controller(const struct gpunvme_pci_info *i)
 {
 	static const char *const states[] = { "off", "L0s", "L1", "L0s and L1" };
 
-	printf("%s  %-9s  group %-3d numa %-2d  x%u %s\n", i->address, *i->driver ? i->driver : "no driver", i->group, i->numa,
+	printf("%s  %-9s  group %-3d numa %-2d  x%u %s", i->address, *i->driver ? i->driver : "no driver", i->group, i->numa,
 	       i->link_width, i->link_speed);
+	if (i->link_width_most)
+		printf(", of x%u %s", i->link_width_most, i->link_speed_most);
+	printf("\n");
 	if (*i->model)
 		printf("    %s, serial %s, %u namespaces, %s\n", i->model, i->serial, i->namespaces, human((double)i->bytes));
 	if (i->payload)
@@ -33,6 +36,8 @@ static void add_controller(struct json_object *json, const struct gpunvme_pci_in
 	put_text(json, "serial", i->serial);
 	put_text(json, "link_speed", i->link_speed);
 	put_count(json, "link_width", i->link_width);
+	put_text(json, "link_speed_most", i->link_speed_most);
+	put_count(json, "link_width_most", i->link_width_most);
 	put_number(json, "group", i->group);
 	put_number(json, "numa", i->numa);
 	put_count(json, "vendor", i->vendor);
