@@ -474,7 +474,7 @@ def main():
     args.programs = args.programs.resolve()
     args.targets = [target for target in TARGETS if not args.target or target.name in args.target]
     if not (newer_clang() if args.part == "newer" else CLANG).there:
-        print("skipped: no clang++ and llvm-objdump: scripts/setup test fetches clang 19 and a newer one")
+        print("skipped: no clang++ and llvm-objdump: scripts/setup test installs clang 19, scripts/setup long fetches a newer one")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         return 1 if globals()[args.part](args, pathlib.Path(folder)) else 0
