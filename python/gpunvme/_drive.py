@@ -109,7 +109,7 @@ class Drive:
             return ask(lib.gpunvme_doctor_drive_v, self._dev)
 
     def read(self, into: Any, offset: int = 0) -> None:
-        """Fills an array: any contiguous, writable memory with the buffer protocol, or with DLPack in memory of the host."""
+        """Fills an array: any contiguous, writable memory with the buffer protocol, or with DLPack in memory of the host or of a GPU."""
         target = view(into, True)
         self._read([(offset, len(target))], target)
 
@@ -171,7 +171,7 @@ class Drive:
             for at, offset, length in self._steps(pieces, len(target)):
                 skip = offset % block
                 self._copy(0, offset // block, -(-(skip + length) // block))
-                ffi.memmove(target + at, self._bytes() + skip, length)
+                target.put(at, self._bytes() + skip, length)
 
     def _write(self, pieces: list[Piece], source: Any, durable: bool) -> None:
         block = self.block_size
@@ -180,7 +180,7 @@ class Drive:
         flags = lib.GPUNVME_COPY_WRITE | (lib.GPUNVME_COPY_FUA if durable else 0)
         with self._lock:
             for at, offset, length in self._steps(pieces, len(source)):
-                ffi.memmove(self._bytes(), source + at, length)
+                source.get(at, self._bytes(), length)
                 self._copy(flags, offset // block, length // block)
 
     def _bytes(self) -> Any:

@@ -15,12 +15,11 @@ from gpunvme._memory import view
 class Tensor:
     """An array that speaks DLPack only, as tensors do."""
 
-    def __init__(self, array, device=1):
+    def __init__(self, array):
         self.array = array
-        self.device = device
 
     def __dlpack_device__(self):
-        return self.device, 0
+        return 1, 0
 
     def __dlpack__(self):
         return self.array.__dlpack__()
@@ -63,7 +62,7 @@ def test_dlpack_keeps_and_frees():
 
 
 @pytest.mark.parametrize("bad, why", [(numpy.zeros(64)[::2], "contiguous"), (Tensor(numpy.zeros((4, 4))[:, :2]), "contiguous"),
-                                      (Tensor(numpy.zeros(4), 2), "memory of a GPU"), (b"1234", "read-only|not writable|writable"),
+                                      (b"1234", "read-only|not writable|writable"),
                                       (5, "buffer|bytes-like")])
 def test_refuses_arrays(drive, bad, why):
     with pytest.raises((ValueError, TypeError, BufferError), match=why):

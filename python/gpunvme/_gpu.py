@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Memory of a GPU, which the CPU cannot follow: its driver copies, from and to the buffer of a drive."""
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Any, Iterator
+
+import cffi
+
+from ._library import Error
+
+ffi = cffi.FFI()
+ffi.cdef("""
+    int cuInit(unsigned flags);
+    int cuDeviceGet(int *device, int ordinal);
+    int cuDevicePrimaryCtxRetain(void **context, int device);
+    int cuDevicePrimaryCtxRelease_v2(int device);
+    int cuCtxPushCurrent_v2(void *context);
+    int cuCtxPopCurrent_v2(void **context);
+    int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
+    int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
+    int cuGetErrorString(int error, const char **text);
+
+    int hipGetDevice(int *device);
+    int hipSetDevice(int device);
+    int hipMemcpy(uintptr_t to, uintptr_t from, size_t size, int kind);
+    const char *hipGetErrorString(int error);
+""")
+
+
+def _load(variable: str, *names: str) -> Any:
+    """The driver of whoever made the array; the variable is the one that the C library reads."""
+    reasons = []
+    for name in [os.environ[variable]] if variable in os.environ else names:
+        try:
+            return ffi.dlopen(name)
+        except OSError as reason:
+            reasons.append(str(reason))
+    raise Error(-errno.ENOSYS, f"no driver copies to the memory of the array's GPU ({'; '.join(reasons)}); {variable} names another one")
+
+
+class Cuda:
+    """A device of CUDA, by its primary context, in which torch, JAX and CuPy work."""
+
+    stream = 1  # the default stream, behind which copies wait: __dlpack__(stream=) of the array API
+
+    def __init__(self, ordinal: int):
+        self._lib = _load("GPUNVME_CUDA_LIBRARY", "libcuda.so.1", "libcuda.so")
+        self._check(self._lib.cuInit(0))
+        device = ffi.new("int *")
+        self._check(self._lib.cuDeviceGet(device, ordinal))
+        self._device = device[0]
+
+    def _check(self, error: int) -> None:
+        if error:
+            text = ffi.new("const char **")
+            known = not self._lib.cuGetErrorString(error, text) and text[0]
+            raise Error(-errno.EIO, f"the CUDA driver: {ffi.string(text[0]).decode() if known else error}")
+
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[None]:
+        context = ffi.new("void **")
+        self._check(self._lib.cuDevicePrimaryCtxRetain(context, self._device))
+        try:
+            self._check(self._lib.cuCtxPushCurrent_v2(context[0]))
+            try:
+                yield
+            finally:
+                self._lib.cuCtxPopCurrent_v2(context)
+        finally:
+            self._lib.cuDevicePrimaryCtxRelease_v2(self._device)
+
+    def put(self, to: int, source: Any, size: int) -> None:
+        with self._current():
+            self._check(self._lib.cuMemcpyHtoD_v2(to, source, size))
+
+    def get(self, target: Any, source: int, size: int) -> None:
+        with self._current():
+            self._check(self._lib.cuMemcpyDtoH_v2(target, source, size))
+
+
+class Hip:
+    """A device of HIP."""
+
+    stream = 0
+    DEFAULT = 4  # hipMemcpyDefault: the addresses tell where they are
+
+    def __init__(self, device: int):
+        self._lib = _load("GPUNVME_HIP_LIBRARY", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5",
+                          "/opt/rocm/lib/libamdhip64.so")
+        self._device = device
+
+    def _check(self, error: int) -> None:
+        if error:
+            raise Error(-errno.EIO, f"HIP: {ffi.string(self._lib.hipGetErrorString(error)).decode()}")
+
+    def _copy(self, to: int, source: int, size: int) -> None:
+        before = ffi.new("int *")
+        self._check(self._lib.hipGetDevice(before))
+        self._check(self._lib.hipSetDevice(self._device))
+        try:
+            self._check(self._lib.hipMemcpy(to, source, size, self.DEFAULT))
+        finally:
+            self._lib.hipSetDevice(before[0])
+
+    def put(self, to: int, source: Any, size: int) -> None:
+        self._copy(to, int(ffi.cast("uintptr_t", source)), size)
+
+    def get(self, target: Any, source: int, size: int) -> None:
+        self._copy(int(ffi.cast("uintptr_t", target)), source, size)
