@@ -38,13 +38,6 @@ void gnv_dev_blind(struct gpunvme_dev *dev, bool reset)
 			gpunvme_errmsg());
 }
 
-static const char *force_of(const struct gpunvme_dev *dev)
-{
-	if (!strcmp(dev->info.reset, "none"))
-		return "the end of its bus mastering, for want of a reset";
-	return strcmp(dev->info.reset, "slot") ? "a reset of the function" : "a reset of its slot";
-}
-
 /* Politely, then by CC.EN, then by force. */
 bool gnv_dev_stop_dma(struct gpunvme_dev *dev)
 {
@@ -54,7 +47,7 @@ bool gnv_dev_stop_dma(struct gpunvme_dev *dev)
 		gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s", gpunvme_errmsg());
 	if (!gnv_ctrl_disable(&dev->ctrl))
 		return true;
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), force_of(dev));
+	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), gnv_port_force(dev->port));
 	gnv_dev_blind(dev, false);
 	dev->ctrl.enabled = dev->port->ops->halt(dev->port);
 	gnv_dev_blind(dev, true);

@@ -58,6 +58,13 @@ void gnv_port_close(struct gnv_port *port)
 	gnv_users_release(twins);
 }
 
+const char *gnv_port_force(const struct gnv_port *port)
+{
+	if (!strcmp(port->reset_name, "none"))
+		return "the end of its bus mastering, for want of a reset";
+	return strcmp(port->reset_name, "slot") ? "a reset of the function" : "a reset of its slot";
+}
+
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own)
 {
 	return gnv_fail(-EINVAL, "a device opened by %s cannot share the address space of %.100s, which was opened by %s", own,

@@ -80,6 +80,9 @@ struct gnv_port {
 	uint16_t vendor, device; /* of its PCI function; 0 and 0: it has none */
 };
 
+/* How ops->halt() ends its DMA, in words; where that fails the port says what it has done instead. */
+const char *gnv_port_force(const struct gnv_port *port);
+
 /*
  * Open the port that the URI names. Refuses keys that nobody took, so the caller takes its own before.
  * @share: a port whose address space is used, or NULL

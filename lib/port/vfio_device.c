@@ -98,8 +98,9 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	gnv_vfio_release(&pv->vfio);
 	pthread_mutex_unlock(&pv->lock);
 	gnv_port_leave_twins(&pv->port); /* another program may use them now */
-	gnv_log(&pv->port.log, GPUNVME_LOG_WARN, "%s: the kernel wanted the device back (unbind or removal); it was released",
-		pv->vfio.bdf);
+	gnv_log(&pv->port.log, GPUNVME_LOG_WARN,
+		"%s: the kernel wanted the device back (unbind or removal); its DMA was ended by %s, and it was released", pv->vfio.bdf,
+		gnv_port_force(&pv->port));
 }
 
 static void alarm_rang(void *ctx, bool must_release)

@@ -399,6 +399,38 @@ static void test_slot(void **state)
 	port->ops->close(port);
 }
 
+/* A device that the kernel wants back: what ended its DMA is said, too. */
+static void test_given_back_how(void **state)
+{
+	static const struct {
+		bool no_reset;
+		unsigned slot;
+		const char *how;
+	} cases[] = { { false, 1, "by a reset of the function," }, { true, 1, "by a reset of its slot," }, { true, 2, "by the end of its bus mastering" } };
+	const struct gnv_log kept = { .fn = keep_line };
+	struct gnv_port *port;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct gnv_deadline deadline = gnv_deadline_in(10000);
+		const struct gnv_identity nobody = { .nth = NULL };
+		char text[GNV_USERS_TEXT];
+
+		fake_kernel_reset();
+		fake_kernel.no_reset = cases[i].no_reset;
+		fake_kernel.slot = cases[i].slot;
+		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &kept, &port), 0);
+		assert_int_equal(gnv_users_hold_twins("/nowhere", "/nowhere", &nobody, text, &port->twins), 0);
+		assert_int_equal(port->ops->allow_dma(port), 0);
+		ring(fake_kernel.req);
+		while (__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE))
+			assert_true(gnv_deadline_poll_again(&deadline));
+		port->ops->close(port); /* with the thread that spoke */
+		if (!strstr(last_line, cases[i].how))
+			fail_msg("%s: %s", cases[i].how, last_line);
+	}
+}
+
 /* Interrupts that are not isolated: the sentence names the switch and what it gives up. */
 static void test_not_isolated(void **state)
 {
@@ -507,6 +539,7 @@ int main(void)
 		cmocka_unit_test_setup(test_slot, setup),
 		cmocka_unit_test_setup(test_not_isolated, setup),
 		cmocka_unit_test_setup(test_peer_reset, setup),
+		cmocka_unit_test_setup(test_given_back_how, setup),
 		cmocka_unit_test_setup(test_silent_after_close, setup),
 	};
 
