@@ -332,6 +332,7 @@ int verb_accept(int argc, char **argv)
 		return misused("--read-only does not go with --yes, --overwrite or --power");
 	a.write = !a.read_only && !a.after;
 	a.seconds = seconds;
+	a.o.queues = ACCEPT_QUEUES;
 	a.run = (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
 	catch_signals();
 	return accept_drive(&a);

@@ -41,6 +41,7 @@ struct accept {
 /* The buffer: where rows put transfers, and where the same blocks are read to in the safest way, for comparison. */
 #define ACCEPT_PLACE (8 * MIB)
 #define ACCEPT_BACK (8 * MIB)
+#define ACCEPT_QUEUES 65535u /* that are asked for; a drive gives what it has */
 #define ACCEPT_LARGEST (2 * MIB) /* transfer */
 
 /* ---- For rows ---- */

@@ -171,27 +171,30 @@ static void put_format(struct accept *a, struct json_object *list, const struct 
 		snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " (in use)");
 }
 
-/* Reads which there are; formatting is not for this program. */
+/* Reads which there are. Formatting is not for this program: it may take an hour, and leave a drive that nobody wanted so. */
 int row_formats(struct accept *a)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = a->s.ns.nsid };
 	struct json_object *list = put_list(a->figures, "formats");
 	struct gpunvme_id_ns id;
-	unsigned now;
+	unsigned now, others = 0;
 	int ret = gpunvme_dev_admin(a->s.dev, &cmd, &id, sizeof(id), 0, NULL);
 
 	if (ret)
 		return accept_fail(a, "%s", why(ret));
 	now = (id.flbas & GPUNVME_FLBAS_INDEX_LOW) | (id.nlbaf_0b > 15 ? (id.flbas & GPUNVME_FLBAS_INDEX_HIGH) >> 1 : 0);
 	for (unsigned i = 0; i <= id.nlbaf_0b && i < 64; i++)
-		if (id.lbaf[i].lbads)
+		if (id.lbaf[i].lbads) {
 			put_format(a, list, &id.lbaf[i], i == now);
+			others += i != now;
+		}
 	put_count(a->figures, "write_step", a->s.ns.write_step);
 	put_count(a->figures, "write_best", a->s.ns.write_best);
 	put_count(a->figures, "boundary", a->s.ns.boundary);
 	put_count(a->figures, "atomic", a->s.ns.atomic);
 	put_count(a->figures, "atomic_power", a->s.ns.atomic_power);
-	snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " bytes");
+	snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " bytes%s",
+		 others ? "; for another: nvme format --lbaf, and this again" : "");
 	return ACCEPT_PASSED;
 }
 
