@@ -23,6 +23,9 @@ TITLE = """# What a call takes on each AMD GPU
 
 Made by `tests/isa/table.py` from the machine code of `tests/isa/kernels.hip` (clang {release}, -O2, groups of at most 256 lanes); nothing
 was run on a GPU. These are instructions of the text, not of a path through it: a call that ends at once executes a part of them.{missing}
+
+Of the 48 loads of a read two are of the copy of the host's word that each GPU has for itself, and one of the generations that identifiers
+carry: with both taken out of the header there are 45, whether PRP lists have layouts or not (gfx90a, gfx942, gfx1100 and gfx1201 were tried).
 """
 
 
