@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table behind quirks.h: facts from nvme_id_table of Linux 7, drivers/nvme/host/pci.c. Where Linux has two entries for one
+ * The table behind quirks.h: facts from nvme_id_table of Linux 7.3, drivers/nvme/host/pci.c. Where Linux has two entries for one
  * pair, of which only the first counts there, both count here: the names tell drives that may carry either firmware.
  */
 #ifndef GNV_PORT_DRIVES_H
@@ -29,6 +29,7 @@ static const struct {
 	{ 0x1c58, 0x0003, GNV_QUIRK_SLOW_READY, "HGST adapter" },
 	{ 0x1c58, 0x0023, GNV_QUIRK_SLOW_READY, "WDC SN200" },
 	{ 0x1c5f, 0x0540, GNV_QUIRK_SLOW_READY, "Memblaze PBlaze4" },
+	{ 0x1c5f, 0x0555, GNV_QUIRK_NO_DESCRIPTORS, "Memblaze PBlaze5" },
 	{ 0x144d, 0xa821, GNV_QUIRK_SLOW_READY, "Samsung PM1725" },
 	{ 0x144d, 0xa822, GNV_QUIRK_SLOW_READY | GNV_QUIRK_NO_WRITE_ZEROES | GNV_QUIRK_GARBAGE_NQN, "Samsung PM1725a" },
 	{ 0x15b7, 0x5009, GNV_QUIRK_NO_DEEPEST_PS, "SanDisk SN550" },
@@ -43,6 +44,7 @@ static const struct {
 	{ 0x1cc1, 0x8201, GNV_QUIRK_NO_DEEPEST_PS | GNV_QUIRK_GARBAGE_NQN, "ADATA SX8200PNP" },
 	{ 0x1344, 0x5407, GNV_QUIRK_GARBAGE_NQN, "Micron 5407" },
 	{ 0x1344, 0x6001, GNV_QUIRK_GARBAGE_IDS, "Micron Nitro" },
+	{ 0x1344, 0x6004, GNV_QUIRK_LISTS_512, "Micron 4100AT" },
 	{ 0x1c5c, 0x1504, GNV_QUIRK_NO_WRITE_ZEROES, "SK hynix PC400" },
 	{ 0x1c5c, 0x174a, GNV_QUIRK_GARBAGE_IDS, "SK hynix P31" },
 	{ 0x1c5c, 0x1d59, GNV_QUIRK_NO_WRITE_ZEROES, "SK hynix BC901" },

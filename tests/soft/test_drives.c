@@ -165,7 +165,8 @@ static void test_lists(void **state)
 		{ "fault=lists-fail:2147483648,sgl-short", "none" },
 		{ "fault=lists-half", "64" },
 		{ "fault=lists-hang:64", "64" },
-		{ "pci=1217:8760", "512" }, /* by the table alone: the drive would read any */
+		{ "pci=1217:8760", "512" }, /* by the table alone: the drives would read any */
+		{ "pci=1344:6004", "512" },
 	};
 	size_t i;
 

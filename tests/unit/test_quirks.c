@@ -26,6 +26,7 @@ static void test_known(void **state)
 	(void)state;
 	assert_int_equal(look(0x1217, 0x8760, NULL).quirks, GNV_QUIRK_LISTS_512);
 	assert_string_equal(look(0x1217, 0x8760, NULL).name, "O2 Micro 64 GB");
+	assert_int_equal(look(0x1c5f, 0x0555, "").quirks, GNV_QUIRK_NO_DESCRIPTORS);
 	assert_int_equal(look(0x144d, 0xa822, "").quirks, GNV_QUIRK_SLOW_READY | GNV_QUIRK_NO_WRITE_ZEROES | GNV_QUIRK_GARBAGE_NQN);
 	assert_int_equal(look(0x1d0f, 0xcd02, NULL).quirks, GNV_QUIRK_ADDR_48);
 	/* Both names of a pair that Linux lists twice. */
