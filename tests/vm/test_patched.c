@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -28,11 +27,11 @@
 #include "queue/mapping.h"
 #include "queue/qp.h"
 #include "util/clock.h"
+#include "vm/lanes.h"
 
 #define MIB (1u << 20)
 #define RINGS (4u * MIB)
 #define BAR_BYTES (64u * MIB)
-#define LANES 4u
 #define CMD_MS 3000u
 #define SOON_NS (10000 * GNV_NS_PER_MS)
 
@@ -269,56 +268,6 @@ static void test_move(void **state)
 	close_rig(&r);
 }
 
-static struct load {
-	struct rig *rig;
-	unsigned rounds; /* atomic */
-	unsigned ended;  /* atomic: lanes */
-	bool stop;	 /* atomic */
-	int ret[LANES];
-	pthread_t thread[LANES];
-	uint64_t start;
-} load;
-
-static void *lane_main(void *arg)
-{
-	unsigned lane = (unsigned)(uintptr_t)arg;
-	int ret = 0;
-
-	while (!ret && !__atomic_load_n(&load.stop, __ATOMIC_RELAXED)) {
-		ret = gpunvme_read(&load.rig->dq, &load.rig->dbuf, lane * 65536, lane * 128, 65536 >> load.rig->dq.lba_shift);
-		__atomic_fetch_add(&load.rounds, 1, __ATOMIC_RELAXED);
-	}
-	load.ret[lane] = ret;
-	__atomic_fetch_add(&load.ended, 1, __ATOMIC_RELAXED);
-	return NULL;
-}
-
-static void wait_rounds(unsigned more)
-{
-	unsigned from = __atomic_load_n(&load.rounds, __ATOMIC_RELAXED);
-
-	load.start = gnv_clock_ns();
-	while (__atomic_load_n(&load.rounds, __ATOMIC_RELAXED) - from < more && __atomic_load_n(&load.ended, __ATOMIC_RELAXED) < LANES) {
-		assert_true(gnv_clock_ns() - load.start < SOON_NS);
-		usleep(1000);
-	}
-}
-
-static void load_begin(struct rig *r)
-{
-	load = (struct load){ .rig = r };
-	for (unsigned i = 0; i < LANES; i++)
-		assert_int_equal(pthread_create(&load.thread[i], NULL, lane_main, (void *)(uintptr_t)i), 0);
-	wait_rounds(100);
-}
-
-static void load_end(void)
-{
-	__atomic_store_n(&load.stop, true, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < LANES; i++)
-		pthread_join(load.thread[i], NULL);
-}
-
 /* All of the memory, past its driver: what a DMA that still comes would change. */
 static unsigned char *whole_bar(void)
 {
@@ -370,13 +319,13 @@ static void taken_from_data(void (*event)(void))
 	assert_non_null(before);
 	open_rig(&r);
 	compare(&r, 30);
-	load_begin(&r);
+	lanes_begin(&r.dq, &r.dbuf);
 	event();
 	bar = whole_bar();
 	memset(bar, 0x11, BAR_BYTES);
 	memcpy(before, bar, BAR_BYTES);
-	wait_rounds(100);
-	load_end();
+	lanes_wait(100);
+	lanes_end();
 	assert_memory_equal(before, bar, BAR_BYTES);
 	munmap(bar, BAR_BYTES);
 	free(before);
@@ -408,20 +357,22 @@ static void test_unbind_data(void **state)
 /* The controller fetches commands from nowhere and dies of it; lanes hear of that, and the next controller has its rings elsewhere. */
 static void taken_from_rings(void (*event)(void))
 {
+	uint64_t start;
 	struct rig r;
 
 	good(gnv_dev_lend(dev, buffer(RINGS)));
 	open_rig(&r);
 	compare(&r, 40);
-	load_begin(&r);
+	lanes_begin(&r.dq, &r.dbuf);
 	event();
-	load.start = gnv_clock_ns();
-	while (__atomic_load_n(&load.ended, __ATOMIC_RELAXED) < LANES) {
-		assert_true(gnv_clock_ns() - load.start < SOON_NS);
+	start = gnv_clock_ns();
+	while (!lanes_all_ended()) {
+		assert_true(gnv_clock_ns() - start < SOON_NS);
 		usleep(1000);
 	}
-	load_end();
-	print_message("figure: lanes ended %.3f s after the rings went, with %d\n", (double)(gnv_clock_ns() - load.start) / 1e9, load.ret[0]);
+	lanes_end();
+	print_message("figure: lanes ended %.3f s after the rings went, with %d\n", (double)(gnv_clock_ns() - start) / 1e9,
+		      lanes.ret[0]);
 	close_rig(&r);
 	gpunvme_dev_close(dev);
 	if (event == unbind)

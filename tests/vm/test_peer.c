@@ -5,7 +5,6 @@
  * memory buffer.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -23,11 +22,11 @@
 #include "mem/mem_bar.h"
 #include "queue/life.h"
 #include "queue/qp.h"
+#include "vm/lanes.h"
 
 #define BAR 2u
 #define MIB (1u << 20)
 #define BAR_BYTES (64u * MIB)
-#define LANES 4u
 #define SOON 5.0 /* seconds; the time-out of a command is 30 */
 
 static const char *uri, *vram;
@@ -177,49 +176,20 @@ static void test_closed_first(void **state)
 	open_peer();
 }
 
-static struct load {
-	struct rig *rig;
-	unsigned rounds; /* atomic */
-	unsigned ended;  /* atomic: lanes */
-	bool stop;       /* atomic */
-	int ret[LANES];
-} load;
-
-static void *lane_main(void *arg)
-{
-	unsigned lane = (unsigned)(uintptr_t)arg;
-	int ret = 0;
-
-	while (!ret && !__atomic_load_n(&load.stop, __ATOMIC_RELAXED)) {
-		ret = gpunvme_read(&load.rig->dq, &load.rig->dbuf, lane * 65536, lane * 128, 65536 >> load.rig->dq.lba_shift);
-		__atomic_fetch_add(&load.rounds, 1, __ATOMIC_RELAXED);
-	}
-	load.ret[lane] = ret;
-	__atomic_fetch_add(&load.ended, 1, __ATOMIC_RELAXED);
-	return NULL;
-}
-
 /* Lanes at work, `event`, and all of them end with the right words and in time. */
 static void during_io(struct rig *r, void (*event)(void))
 {
-	pthread_t thread[LANES];
 	double start;
 
-	load = (struct load){ .rig = r };
-	for (unsigned i = 0; i < LANES; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, lane_main, (void *)(uintptr_t)i), 0);
-	while (__atomic_load_n(&load.rounds, __ATOMIC_RELAXED) < 100)
-		usleep(1000);
+	lanes_begin(&r->dq, &r->dbuf);
 	start = seconds();
 	event();
-	while (__atomic_load_n(&load.ended, __ATOMIC_RELAXED) < LANES && seconds() - start < SOON)
+	while (!lanes_all_ended() && seconds() - start < SOON)
 		usleep(1000);
 	printf("figure: lanes told after %.3f s\n", seconds() - start);
-	__atomic_store_n(&load.stop, true, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < LANES; i++) {
-		pthread_join(thread[i], NULL);
-		assert_true(load.ret[i] == -GPUNVME_ENODEV || load.ret[i] == -GPUNVME_ESHUTDOWN);
-	}
+	lanes_end();
+	for (unsigned i = 0; i < LANES; i++)
+		assert_true(lanes.ret[i] == -GPUNVME_ENODEV || lanes.ret[i] == -GPUNVME_ESHUTDOWN);
 }
 
 static void reset(void)
