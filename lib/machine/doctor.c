@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "machine/doctor.h"
-#include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
 #include "port/quirks.h"
 #include "port/refusals.h"
@@ -69,36 +68,6 @@ static void check_memory(struct gnv_report *report)
 	gnv_report_limit(report, "memlock", ret, "enough memory may be locked");
 }
 
-/* A part of a BAR, as another device would offer it; its descriptor is closed. */
-static int map_export(struct gnv_port *port, int fd, size_t len)
-{
-	static const struct gnv_mem_ops kind = { "bar", NULL, NULL, NULL };
-	const struct gpunvme_mem mem = { .ops = &kind, .cpu = port->bar0->cpu, .len = len, .dmabuf = fd };
-	uint64_t iova;
-	int ret = port->space->ops->map(port->space, &mem, &iova);
-
-	if (!ret)
-		port->space->ops->unmap(port->space, iova, len);
-	gnv_dmabuf_close(fd);
-	return ret;
-}
-
-/*
- * Does IOMMUFD take memory of whoever offers its addresses, or of vfio-pci alone? The kernels that do the one take several ranges
- * (contrib/kernel), and those that do the other a single one.
- */
-static void check_gpu_memory(struct gnv_report *report, struct gnv_port *port, uint64_t offset, size_t page)
-{
-	int fd, ret = gnv_port_vfio_export_twice(port, offset, page, &fd);
-
-	if (!ret)
-		ret = map_export(port, fd, 2 * page);
-	if (ret == -EOPNOTSUPP)
-		ret = gnv_fail(ret, "IOMMUFD of this kernel takes device memory of vfio-pci only, so queues and data stay out of a "
-				    "GPU's memory; that needs a patched kernel (docs/kernel.md)");
-	gnv_report_limit(report, "gpu-memory", ret, "IOMMUFD takes a GPU's memory from a driver that offers it");
-}
-
 /* With the port open: what peers can do. None of it stops an open. */
 static void check_peers(struct gnv_report *report, struct gnv_port *port)
 {
@@ -111,12 +80,13 @@ static void check_peers(struct gnv_report *report, struct gnv_port *port)
 		gnv_report_skip(report, "peer-memory", "not asked, for lack of an export");
 		return;
 	}
-	ret = map_export(port, fd, page);
+	ret = gnv_port_map_export(port, fd, page);
 	gnv_report_limit(report, "peer-memory", ret, "a BAR of another device can hold rings and data");
 	if (ret)
 		gnv_report_skip(report, "gpu-memory", "not asked, as peer-memory fails");
 	else if (port->space->by_dmabuf)
-		check_gpu_memory(report, port, offset, page);
+		gnv_report_limit(report, "gpu-memory", gnv_port_takes_foreign(port),
+				 "IOMMUFD takes a GPU's memory from a driver that offers it");
 }
 
 /* What nobody uses, but should know of. */

@@ -113,6 +113,12 @@ void gnv_port_leave_twins(struct gnv_port *port);
 /* By its ops->close, and what it held. */
 void gnv_port_close(struct gnv_port *port);
 
+/*
+ * Does IOMMUFD take memory of a driver that is not vfio-pci? Of a port whose space maps by DMA-BUF, and seldom: it tries it.
+ * Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the sentence.
+ */
+int gnv_port_takes_foreign(struct gnv_port *port);
+
 /* The sentence for a port that cannot share. Return: -EINVAL. */
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own);
 

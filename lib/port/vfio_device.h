@@ -57,6 +57,9 @@ void gnv_port_vfio_close(struct gnv_port *port);
 /* A part of BAR0 in two ranges of one DMA-BUF, each all of it. Return: as export_bar0. */
 int gnv_port_vfio_export_twice(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 
+/* Part of BAR0 mapped and unmapped, as another device would offer it; closes @fd. Return: as the space's map. */
+int gnv_port_map_export(struct gnv_port *port, int fd, size_t len);
+
 /* Is the device still this process's, and will be? With the lock held. Return: 0, -ENODEV. */
 int gnv_port_vfio_held(const struct gnv_port_vfio *pv);
 

@@ -22,6 +22,16 @@ struct gnv_place {
 	unsigned users[2]; /* in memory of the host, and of the GPU */
 };
 
+/* IOMMUFD got no addresses: it asks nobody, or the GPU's driver offers none. */
+static int no_addresses(struct gnv_port *port)
+{
+	int ret = gnv_port_takes_foreign(port);
+
+	return ret ? ret
+		   : gnv_fail(-EOPNOTSUPP, "IOMMUFD of this kernel takes a GPU's memory, but the GPU's driver offers none of this "
+					   "(docs/kernel.md has what it refuses)");
+}
+
 /* Does the address space take memory of the GPU? */
 static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
@@ -36,6 +46,8 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 		ret = gnv_fail(-EOPNOTSUPP, "the software controller cannot have rings in memory that has no CPU address");
 	if (!ret)
 		ret = space->ops->map(space, mem, &iova);
+	if (ret == -EOPNOTSUPP && mem->dmabuf >= 0 && space->by_dmabuf && !space->bare)
+		ret = no_addresses(dev->port);
 	if (!ret)
 		ret = space->ops->unmap(space, iova, mem->len);
 	gnv_mem_release(mem);

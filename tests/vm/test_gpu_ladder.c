@@ -59,6 +59,13 @@ static void start(void)
 	seam.gpu_nodes = false;
 }
 
+/* Whose doing it is: this kernel's, or, where contrib/kernel is, the driver's. The library finds that out by asking. */
+static const char *why_no_addresses(void)
+{
+	return access("/sys/bus/pci/drivers/vram-test", F_OK) ? "takes device memory of vfio-pci only"
+							      : "the GPU's driver offers none of this";
+}
+
 /* Every refusal of memory of a GPU: of the scratch buffer, of the rings, of the data. */
 static void test_vram_refused(void **state)
 {
@@ -67,7 +74,7 @@ static void test_vram_refused(void **state)
 		unsigned from;
 		const char *why[2]; /* IOMMUFD, type 1 */
 	} table[] = {
-		{ EOPNOTSUPP, 1, { "takes only a single range that vfio-pci exported", "not supported" } },
+		{ EOPNOTSUPP, 1, { NULL, "not supported" } },
 		{ EINVAL, 1, { "Invalid argument", "Invalid argument" } },
 		{ EFAULT, 1, { "cannot be pinned", "cannot be pinned" } },
 		{ ENODEV, 1, { "was revoked", "No such device" } },
@@ -83,6 +90,7 @@ static void test_vram_refused(void **state)
 		{ EFAULT, 3, { "cannot be pinned", "cannot be pinned" } },
 		{ ENODEV, 3, { "was revoked", "No such device" } },
 	};
+	bool asked;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -91,9 +99,10 @@ static void test_vram_refused(void **state)
 		open_quick();
 		lands("direct-db");
 		said("rung vram does not work, trying direct-db: ");
-		said(table[i].why[type1]);
+		asked = !table[i].why[type1]; /* with a page of the drive's */
+		said(asked ? why_no_addresses() : table[i].why[type1]);
 		if (table[i].from == 1)
-			assert_int_equal(seam.seen[vram_call()], 1); /* only with the scratch buffer was it tried */
+			assert_int_equal(seam.seen[vram_call()], 1 + asked); /* only with the scratch buffer was it tried */
 		close_both();
 	}
 }
