@@ -408,7 +408,7 @@ struct gpunvme_id_ctrl {
 	char subnqn[256];
 	uint8_t reserved1024[1024];
 	struct gpunvme_power_state psd[32]; /* npss_0b + 1 of them count */
-	uint8_t reserved3072[1024];
+	uint8_t vs[1024]; /* its vendor's own */
 };
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, psd) == 2048, "PSD0 is at byte 2048");
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_id_ctrl) == 4096, "Identify Controller is 4096 bytes");

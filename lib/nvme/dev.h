@@ -49,6 +49,7 @@ struct gpunvme_dev {
 	uint32_t zeroes; /* bytes of one Write Zeroes; 0: no limit but that of the command */
 	uint32_t oaes;
 	uint32_t burst; /* recommended, as a power of two (RAB) */
+	uint32_t stripe; /* bytes at whose multiples transfers had better end, of drives that are known for it; 0: nothing is known */
 	char nqn[224]; /* of its subsystem, as it says */
 	uint32_t aers; /* requests for events that it takes */
 	struct gnv_drive drive; /* what is known of it; constant once open */

@@ -15,6 +15,7 @@
 
 #define SQE_SHIFT 6u
 #define CQE_SHIFT 4u
+#define STRIPE_BYTE 3 /* of the vendor's */
 #define VERSION_2_0 0x00020000u
 #define SHUTDOWN_MAX_MS 60000u
 #define LIST_ENTRIES 1024u
@@ -87,6 +88,14 @@ static uint32_t max_range(const struct gpunvme_id_ctrl_nvm *id)
 	return (uint32_t)(id->dmsl ? gnv_min(id->dmsl, most) : most);
 }
 
+/* The fourth of the vendor's bytes says it as MDTS does its limit, as Linux once read it; today it takes the largest transfer. */
+static uint32_t stripe(const struct gpunvme_dev *dev, const struct gpunvme_id_ctrl *id)
+{
+	if (!(dev->drive.quirks & GNV_QUIRK_STRIPE))
+		return 0;
+	return max_transfer(&dev->ctrl, id->vs[STRIPE_BYTE] ? id->vs[STRIPE_BYTE] : id->mdts);
+}
+
 /* How much one command deallocates, or sets to zero. A drive of the 2.0 kind that has no such page has no limit. */
 static int identify_limits(struct gpunvme_dev *dev)
 {
@@ -130,6 +139,7 @@ int gnv_identify_ctrl(struct gpunvme_dev *dev)
 	dev->hmb.least = (uint64_t)id.hmmin << 12;
 	dev->hmb.step = (uint64_t)id.hmminds << 12;
 	info->max_transfer = max_transfer(&dev->ctrl, id.mdts);
+	dev->stripe = stripe(dev, &id);
 	info->oncs = dev->drive.quirks & GNV_QUIRK_NO_WRITE_ZEROES ? id.oncs & ~GPUNVME_ONCS_WRITE_ZEROES : id.oncs;
 	info->vwc = id.vwc & GPUNVME_VWC_PRESENT;
 	dev->burst = id.rab;
@@ -227,7 +237,7 @@ static void parse_hints(const struct gpunvme_dev *dev, const struct gpunvme_id_n
 {
 	const bool own = id->nsfeat & GPUNVME_NSFEAT_ATOMICS;
 
-	ns->boundary = dev->drive.quirks & GNV_QUIRK_STRIPE ? dev->info.max_transfer / ns->lba_size : id->noiob;
+	ns->boundary = dev->drive.quirks & GNV_QUIRK_STRIPE ? dev->stripe / ns->lba_size : id->noiob;
 	ns->deallocated = id->dlfeat & GPUNVME_DLFEAT_READ;
 	if (ns->deallocated > GPUNVME_DEALLOCATED_ONES)
 		ns->deallocated = GPUNVME_DEALLOCATED_UNKNOWN;

@@ -645,6 +645,32 @@ static void test_command_sets(void **state)
 	fake_delete(fake, false);
 }
 
+/* The vendor's byte, where a drive is known for its stripes; without it the largest transfer. Nonsense is far off. */
+static void test_stripe(void **state)
+{
+	static const struct {
+		const char *words;
+		uint8_t said;
+		uint32_t boundary; /* blocks of 512 */
+	} cases[] = { { "stripe", 3, 64 }, { "stripe", 0, 256 }, { "stripe", 255, 1u << 22 }, { "none", 3, 0 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+		struct fake *fake = fake_new(); /* 128 KiB are the most */
+		struct gpunvme_dev *dev;
+
+		fake->id.vs[3] = cases[i].said;
+		setenv("GPUNVME_QUIRKS", cases[i].words, 1);
+		assert_int_equal(fake_open(fake, &dev), 0);
+		unsetenv("GPUNVME_QUIRKS");
+		assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
+		assert_int_equal(ns.boundary, cases[i].boundary);
+		assert_int_equal(gpunvme_dev_close(dev), 0);
+		fake_delete(fake, false);
+	}
+}
+
 /* No format is recommended that does not exist, or that this library could not use. */
 static void test_insane_formats(void **state)
 {
@@ -731,7 +757,7 @@ int main(void)
 		cmocka_unit_test(test_metadata),
 		cmocka_unit_test(test_command_sets),
 		cmocka_unit_test(test_insane_namespace),
-		cmocka_unit_test(test_insane_formats),
+		cmocka_unit_test(test_stripe),	cmocka_unit_test(test_insane_formats),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
