@@ -48,8 +48,8 @@
 GNVD_FN uint64_t gnvd_add_refs(uint64_t at, uint64_t refs, int ask)
 {
 	if (ask)
-		return gnvd_fetch_add64(at, refs);
-	gnvd_add64(at, refs);
+		return gnvd_fetch_add_acquire64(at, refs);
+	gnvd_add_release64(at, refs);
 	return 0;
 }
 
@@ -90,8 +90,7 @@ GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, ui
 /* What the lanes have read of their pages comes before others may take these. */
 GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 {
-	gnvd_order_agent();
-	gnvd_meet(w);
+	gnvd_meet_release(w);
 	gnvd_refer(w, take, at, 0ull - GPUNVME_PAGE_REF, 0);
 }
 
@@ -265,11 +264,13 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (open)
 		ret = gnvd_check_fetch(dq, cache, page);
 	open = open && !ret;
-	if (gnvd_ballot(w, open))
+	if (gnvd_ballot(w, open)) {
 		ret = gnvd_miss(dq, w, cache, open, page, &word) | ret;
+		gnvd_order_agent();
+	}
 	if (gnvd_ballot(w, ret != 0))
 		gnvd_unrefer(w, ret != 0, at);
-	gnvd_order_agent(); /* the word before the bytes */
+	gnvd_meet_acquire(w); /* the word before the bytes */
 	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
 	return ret;
 }

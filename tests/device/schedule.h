@@ -194,6 +194,8 @@ NO_TSAN static uint32_t schedule_load(uint64_t at)
 #define gnvd_or_after64(a, v) STEP2(gnvd_or_after64, a, v)
 #define gnvd_add64(a, v) STEP2(gnvd_add64, a, v)
 #define gnvd_fetch_add64(a, v) STEP2(gnvd_fetch_add64, a, v)
+#define gnvd_fetch_add_acquire64(a, v) STEP2(gnvd_fetch_add_acquire64, a, v)
+#define gnvd_add_release64(a, v) STEP2(gnvd_add_release64, a, v)
 #define gnvd_take64(a, v) STEP2(gnvd_take64, a, v)
 #define gnvd_load_ring32(a) STEP1(schedule_load, a)
 #define gnvd_polled_in_vain() schedule_step() /* its counter is a thread's, and coroutines share theirs */

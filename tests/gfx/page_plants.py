@@ -11,11 +11,13 @@ SEEDS = 12
 PAGES, FRAMES = "device_pagecache.h", "device/frame.h"
 COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
+FENCE, MEET = "		gnvd_order_agent();\n", "	gnvd_meet_acquire(w); /* the word before the bytes */\n"
+ORDER = FENCE + "	}\n	if (gnvd_ballot(w, ret != 0))\n		gnvd_unrefer(w, ret != 0, at);\n" + MEET
 COPY = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
 PLANTS = [
-    ("the bytes before the word", PAGES, "	gnvd_order_agent(); /* the word before the bytes */\n", ""),
+    ("the bytes before the word", PAGES, ORDER, ORDER.replace(FENCE, "").replace(MEET, "")),
     ("a page is there before its copy", PAGES, COPY + END, END + COPY),
     ("a page with references goes", FRAMES, COMPARE, "gnvd_page_state(word) != GPUNVME_PAGE_VALID"),
     ("an old word of a frame is believed", FRAMES, " || word >> GPUNVME_PAGE_FRAME_SHIFT != frame)", ")"),

@@ -14,13 +14,15 @@ typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 #define GNVD_RING_BITS "sc0 sc1 nt"
 #define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
-#define GNVD_WAIT_ALL "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WAIT_READS "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WAIT_ALL GNVD_WAIT_READS
 #define GNVD_WRITE_BACK_AGENT "buffer_wbl2 sc1\n\t"
 #define GNVD_WRITE_BACK_SYSTEM "buffer_wbl2 sc0 sc1\n\t"
 #elif defined(__GFX12__)
 #define GNVD_RING_BITS "scope:SCOPE_SYS"
 #define GNVD_WAIT_LOADS "s_wait_loadcnt 0x0"
 #define GNVD_WAIT_STORES "s_wait_storecnt 0x0"
+#define GNVD_WAIT_READS "s_wait_loadcnt 0x0\n\ts_wait_dscnt 0x0\n\ts_wait_kmcnt 0x0"
 #define GNVD_WAIT_ALL "s_wait_loadcnt 0x0\n\ts_wait_dscnt 0x0\n\ts_wait_storecnt 0x0"
 #define GNVD_WRITE_BACK_AGENT "global_wb scope:SCOPE_DEV\n\t"
 #define GNVD_WRITE_BACK_SYSTEM "global_wb scope:SCOPE_SYS\n\t"
@@ -28,14 +30,16 @@ typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 #define GNVD_RING_BITS "glc slc dlc"
 #define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt_vscnt null, 0x0"
-#define GNVD_WAIT_ALL "s_waitcnt vmcnt(0) lgkmcnt(0)\n\ts_waitcnt_vscnt null, 0x0"
+#define GNVD_WAIT_READS "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WAIT_ALL GNVD_WAIT_READS "\n\ts_waitcnt_vscnt null, 0x0"
 #define GNVD_WRITE_BACK_AGENT
 #define GNVD_WRITE_BACK_SYSTEM
 #else
 #define GNVD_RING_BITS "glc slc"
 #define GNVD_WAIT_LOADS "s_waitcnt vmcnt(0)"
 #define GNVD_WAIT_STORES "s_waitcnt vmcnt(0)"
-#define GNVD_WAIT_ALL "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WAIT_READS "s_waitcnt vmcnt(0) lgkmcnt(0)"
+#define GNVD_WAIT_ALL GNVD_WAIT_READS
 #define GNVD_WRITE_BACK_AGENT
 #if defined(__gfx90a__)
 #define GNVD_WRITE_BACK_SYSTEM "buffer_wbl2\n\t"
@@ -189,6 +193,17 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
 {
 	__scoped_atomic_fetch_max(GNVD_GLOBAL64(a), gnvd_operand64(v), __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
+}
+
+/* The meeting has the fence, once for a wave. */
+GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v)
+{
+	return gnvd_fetch_add64(a, v);
+}
+
+GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v)
+{
+	gnvd_add64(a, v);
 }
 
 /* ---- Rings and doorbells ---- */

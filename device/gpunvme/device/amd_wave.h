@@ -39,6 +39,19 @@ GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
 	(void)w;
 }
 
+GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w)
+{
+	(void)w;
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+}
+
+/* What was read has arrived: lanes that only read have nothing to write back, and no cache to empty. */
+GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w)
+{
+	(void)w;
+	__asm__ volatile(GNVD_WAIT_READS ::: "memory");
+}
+
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
 	__asm__ volatile(GNVD_WRITE_BACK_AGENT GNVD_WAIT_ALL ::: "memory"); /* as gnvd_order_system */

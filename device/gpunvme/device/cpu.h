@@ -144,6 +144,16 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 	__atomic_fetch_add((uint64_t *)(uintptr_t)a, v, __ATOMIC_RELEASE);
 }
 
+GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v)
+{
+	return gnvd_fetch_add64(a, v);
+}
+
+GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v)
+{
+	gnvd_add64(a, v);
+}
+
 /* Who stores it holds the drain lock, which orders him behind whoever stored before. */
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v)
 {

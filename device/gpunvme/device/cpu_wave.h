@@ -139,6 +139,16 @@ GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
 		gnvd_cpu_meet(0);
 }
 
+GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w)
+{
+	gnvd_meet(w);
+}
+
+GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w)
+{
+	gnvd_meet(w);
+}
+
 /* Behind a gnvd_meet. */
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {

@@ -153,6 +153,19 @@ GNVD_FN void gnvd_add64(uint64_t a, uint64_t v)
 	__asm__ volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
 }
 
+/* A warp is on one multiprocessor: what one lane acquires or releases is all lanes', behind or before a meeting. */
+GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v)
+{
+	uint64_t old;
+	__asm__ volatile("atom.acquire.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");
+	return old;
+}
+
+GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v)
+{
+	__asm__ volatile("red.release.gpu.global.add.u64 [%0], %1;" : : "l"(a), "l"(v) : "memory");
+}
+
 /* ---- Rings and doorbells ---- */
 
 GNVD_FN uint32_t gnvd_load_ring32(uint64_t a)

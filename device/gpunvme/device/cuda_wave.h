@@ -49,6 +49,16 @@ GNVD_FN void gnvd_meet(const struct gnvd_wave *w)
 		__asm__ volatile("bar.warp.sync %0;" : : "r"((uint32_t)w->mask) : "memory");
 }
 
+GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w)
+{
+	gnvd_meet(w);
+}
+
+GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w)
+{
+	gnvd_meet(w);
+}
+
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v)
 {
 	gnvd_order_agent();

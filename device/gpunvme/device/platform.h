@@ -182,6 +182,16 @@ GNVD_FN uint32_t gnvd_below(const struct gnvd_wave *w, uint64_t lanes);
 /* What its lanes did before comes before what its leader does behind. */
 GNVD_FN void gnvd_meet(const struct gnvd_wave *w);
 
+/*
+ * Words that guard memory which lanes only read. All lanes of the wave come to the meeting, some of them to the word. What others
+ * did before they changed it, in order, comes before what these lanes do behind gnvd_meet_acquire; what these lanes read before
+ * gnvd_meet_release comes before the addition.
+ */
+GNVD_FN uint64_t gnvd_fetch_add_acquire64(uint64_t a, uint64_t v); /* the old value; gnvd_meet_acquire comes next */
+GNVD_FN void gnvd_meet_acquire(const struct gnvd_wave *w);
+GNVD_FN void gnvd_meet_release(const struct gnvd_wave *w);
+GNVD_FN void gnvd_add_release64(uint64_t a, uint64_t v); /* without an answer; behind gnvd_meet_release */
+
 /* All earlier stores of the wave, then one word, by the leader. */
 GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v);
 
