@@ -8,31 +8,31 @@
 
 #include <gpunvme/device_pagecache.h>
 
-/* What is left of a lane's transfer, in bytes of the window. `value`: one element, in registers; NULL: to memory at `to`. */
+/* What is left of a lane's transfer, in bytes of the window. `value`: one element of `bytes`; else to memory at `to`. */
 struct gnvd_elements {
 	uint64_t pos;
 	uint64_t left;
 	uint64_t to;
 	uint32_t *value;
+	uint32_t bytes;
 };
 
-/* From a page. Whole words: elements are no smaller, and lie at multiples of their size. */
+/* From a page. Elements are 4, 8 or 16 bytes and lie at multiples of that, so that one load has each. */
 GNVD_FN void gnvd_copy_elements(const struct gnvd_elements *e, uint64_t from, uint64_t n)
 {
-	const uint32_t *words = (const uint32_t *)gnvd_lane_memory(from);
+	const void *at = gnvd_lane_memory(from);
+	const uint32_t *words = (const uint32_t *)at;
 	uint64_t i;
 
 	if (!e->value) {
 		for (i = 0; i < n; i += 4)
 			gnvd_st32(e->to + i, words[i / 4]);
-		return;
-	}
-	e->value[0] = words[0];
-	if (n >= 8)
-		e->value[1] = words[1];
-	if (n == 16) {
-		e->value[2] = words[2];
-		e->value[3] = words[3];
+	} else if (e->bytes == 16) {
+		__builtin_memcpy(e->value, __builtin_assume_aligned(at, 16), 16);
+	} else if (e->bytes == 8) {
+		__builtin_memcpy(e->value, __builtin_assume_aligned(at, 8), 8);
+	} else {
+		e->value[0] = words[0];
 	}
 }
 
@@ -121,7 +121,7 @@ GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunv
 				 void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
-	struct gnvd_elements e = { 0, 0, 0, words };
+	struct gnvd_elements e = { 0, 0, 0, words, bytes };
 	int ret = gnvd_check_elements(dq, cache, index, 1, bytes, &e);
 
 	ret = gnvd_run_elements(dq, cache, ret, &e);
@@ -145,7 +145,7 @@ GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunv
 GPUNVME_FN int gpunvme_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 				       uint64_t count, uint32_t bytes, void *to)
 {
-	struct gnvd_elements e = { 0, 0, 0, NULL };
+	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
 	int ret = gnvd_check_elements(dq, cache, index, count, bytes, &e);
 
 	e.to = (uint64_t)(uintptr_t)to;
