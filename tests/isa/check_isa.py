@@ -11,12 +11,13 @@ import argparse
 import concurrent.futures
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 from table import documented, stale  # noqa: E402
-from toolchain import compilers, registers, rocm_compilers  # noqa: E402
+from toolchain import command, compilers, registers, rocm_compilers  # noqa: E402
 
 TARGETS = {
     # target: (cache bits of a ring load, wait for loads, wait for stores, invalidate, 16-byte store)
@@ -63,15 +64,13 @@ def functions(text):
     return {name: code for name, code in found.items() if code}
 
 
-def check_everywhere(target, code, used):
-    """What must hold for all functions."""
+def check_ring_waits(target, code):
+    """Every ring load is waited for at once."""
     bits, load_wait = TARGETS[target][:2]
     pattern = r"global_load_(dword|b32|dwordx4|b128) .*" + re.escape(bits)
     ring = 0
     for name, body in code.items():
         for i, line in enumerate(body):
-            if re.match(r"(scratch_|flat_(load|store|atomic)|s_swappc)", line):
-                yield f"{name}: {line}"
             if re.match(pattern, line):  # several may share one wait
                 ring += 1
                 after = next(later for later in body[i + 1:] if not re.match(pattern, later))
@@ -79,6 +78,14 @@ def check_everywhere(target, code, used):
                     yield f"{name}: ring load is followed by '{after}'"
     if not ring:
         yield "no ring load with all cache bits"
+
+
+def check_everywhere(target, code, used):
+    """What must hold for all functions."""
+    for name, body in code.items():
+        for line in body:
+            if re.match(r"(scratch_|flat_(load|store|atomic)|s_swappc)", line):
+                yield f"{name}: {line}"
     for name, (vector, _, stack) in used.items():
         if stack:
             yield f"{name}: {stack} bytes of stack"
@@ -92,8 +99,8 @@ def check_ring_load(target, code):
         yield "prim_ring_load: cache bits are missing"
 
 
-def check_publish(target, code):
-    """SQE, wait, READY, wait, doorbell, wait."""
+def check_publish(target, code, unoptimised=False):
+    """SQE, wait, READY, wait, doorbell, wait. What is not optimised may wait between the stores of an SQE, too."""
     store_wait, wide = TARGETS[target][2], TARGETS[target][4]
     kinds = {"sqe": rf"global_store_{wide} ", "ready": r"global_store_(dwordx2|b64) ", "doorbell": r"global_store_(dword|b32) ",
              "wait": store_wait}
@@ -101,6 +108,8 @@ def check_publish(target, code):
     squeezed = [kind for i, kind in enumerate(order) if kind != "wait" or i == 0 or order[i - 1] != "wait"]
     while squeezed and squeezed[0] == "wait":
         squeezed.pop(0)
+    if unoptimised:
+        squeezed = [kind for i, kind in enumerate(squeezed) if kind != "wait" or squeezed[i + 1:i + 2] != ["sqe"]]
     want = ["sqe"] * 4 + ["wait", "ready", "wait", "doorbell", "wait"]
     if squeezed[:len(want)] != want:
         yield f"prim_publish: order is {' '.join(squeezed)}"
@@ -135,8 +144,15 @@ def check_sqe_stores(target, code):
 
 def problems(target, code, used):
     yield from check_everywhere(target, code, used)
-    for check in (check_ring_load, check_publish, check_take, check_sqe_stores, check_loads):
+    for check in (check_ring_waits, check_ring_load, check_publish, check_take, check_sqe_stores, check_loads):
         yield from check(target, code)
+
+
+def problems_unoptimised(target, code):
+    """All is on the stack at -O0, and calls take half a minute to compile: the primitives' order, waits and cache bits hold all the same."""
+    for check in (check_ring_waits, check_ring_load, check_take):
+        yield from check(target, code)
+    yield from check_publish(target, code, True)
 
 
 def look(clang, target, folder, plant=None):
@@ -145,7 +161,15 @@ def look(clang, target, folder, plant=None):
     return found, sum(len(body) for body in code.values()), used
 
 
-WAYS = (("-O1",), ("-O2",), ("-O3",), ("-fno-unroll-loops",), ("-foffload-lto",))
+WAYS = (("-O0", "-DPRIMS_ONLY"), ("-O1",), ("-O2",), ("-O3",), ("-fno-unroll-loops",), ("-foffload-lto",))
+
+
+def refused(clang, target, way):
+    """Code without waits, which device.h is to refuse: whether this is it, and what is wrong."""
+    if not (clang.version == "21" and target.startswith("gfx11") and way[0] == "-O0"):
+        return False, []
+    done = subprocess.run([*command(clang.name, HERE / "kernels.hip", target, extra=way), "-o", "/dev/null"], capture_output=True, text=True)
+    return True, [] if done.returncode and "clang 21 leaves out waits" in done.stderr else ["is not refused at compile time"]
 
 
 def everything(only):
@@ -154,7 +178,12 @@ def everything(only):
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(2) as pool:
         def one(job):
             clang, way, target = job
+            known, wrong = refused(clang, target, way)
+            if known:
+                return wrong
             code, used = compile_for(clang, target, pathlib.Path(name) / f"{clang.version}{target}{way[0]}.o", way=way)
+            if way[0] == "-O0":
+                return list(problems_unoptimised(target, code))
             return [text for text in problems(target, code, used) if way == ("-O2",) or ", more than" not in text]  # the bounds are -O2's
 
         jobs = [(clang, way, target) for clang in compilers() + rocm_compilers() for way in WAYS for target in TARGETS]
