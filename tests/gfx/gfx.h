@@ -209,6 +209,7 @@ enum gfx_state { W_RUN, W_BARRIER, W_DONE };
 struct gfx_wave { /* what every turn looks at comes first */
 	enum gfx_state state;
 	bool scc, yield;
+	uint8_t indexed; /* gfx942: bits of s_set_gpr_idx_on */
 	unsigned first, count; /* ring of `pend` */
 	uint64_t asleep; /* starved until that step */
 	uint64_t pc;
@@ -300,6 +301,7 @@ _Noreturn void gfx_fail_as(struct gfx *m, enum gfx_cause cause, const char *form
 #define GFX_PRIVATE 0x20000000000000ull /* where generic pointers find the stack: the aperture, whose upper half is this */
 
 #define GFX_VCC 106
+#define GFX_M0 125
 #define GFX_EXEC 126
 
 /* VCC or EXEC, of the lanes there are. */

@@ -100,7 +100,9 @@ static void place(struct gfx_inst *in, const struct test_case *t, bool high)
 			a->part = P_HIGH;
 		if (*spec == 'd' && strstr(t->name, "writelane"))
 			a->code = 256 + 20;
-		if (role < 3)
+		if (strstr(t->name, "movrels") && role == 0)
+			set(&(struct gfx_arg){ .code = (uint16_t)(a->code + t->c) }, t->a, false);
+		else if (role < 3)
 			set(a, role == 0 ? t->a : role == 1 ? t->b : t->c, ramp && role == 0);
 		else if (*spec == 'd')
 			set(a, in->format == F_SOPK ? t->a : t->c, false);
@@ -148,7 +150,7 @@ static bool run(const struct test_case *t, const struct gfx_op *op, bool high)
 	wave.pc = 0x1000;
 	gfx_set_exec(&machine, &wave, strstr(t->name, "saveexec") ? t->c : strstr(t->name, "readfirst") ? ~0ull << lane_of_interest() : ~0ull);
 	wave.s[GFX_VCC] = wave.s[GFX_VCC + 1] = vector && t->flag ? ~0u : 0;
-	wave.s[125] = strstr(t->name, "movreld") ? (uint32_t)t->c : 0;
+	wave.s[GFX_M0] = strstr(t->name, "movrel") ? (uint32_t)t->c : 0;
 	wave.scc = !vector && t->flag;
 	if (setjmp(machine.stop)) {
 		printf("%s: %s\n", t->name, machine.error);

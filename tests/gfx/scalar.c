@@ -194,6 +194,13 @@ static bool compare(unsigned id, uint64_t a, uint64_t b, bool is_signed)
 	}
 }
 
+/* From now on an index moves registers of vector instructions; what would be the second source says which. */
+static void index_registers(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
+{
+	w->indexed = in->word[0] >> 8 & 15;
+	w->s[GFX_M0] = (w->s[GFX_M0] & 0xffff0f00) | (uint32_t)w->indexed << 12 | (gfx_read_scalar(m, w, in, &in->x.arg[0]) & 255);
+}
+
 static void compare_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
 	uint64_t a = gfx_read_scalar(m, w, in, &in->x.arg[0]), b = gfx_read_scalar(m, w, in, &in->x.arg[1]);
@@ -296,6 +303,9 @@ static void program(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 	case OP_s_sleep:
 		w->yield = true;
 		break;
+	case OP_s_set_gpr_idx_off:
+		w->indexed = 0;
+		break;
 	default:
 		if (in->isa == ISA_12 && w->count && !strncmp(in->x.op->name, "s_wait_", 7) && !stall(m, w, in))
 			wait12(m, w, in);
@@ -334,7 +344,7 @@ static bool save_exec(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *
 /* Jumps and what else is no function of its operands. */
 static bool special(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 {
-	struct gfx_arg to = in->x.arg[0];
+	struct gfx_arg to = in->x.arg[0], from = in->x.arg[1];
 	uint64_t target;
 
 	switch (in->x.op->id) {
@@ -360,9 +370,13 @@ static bool special(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in
 			gfx_fail(m, "message %u is not supported", in->word[0] & 255);
 		gfx_ready(m, w, in, m->clock);
 		return true;
-	case OP_s_movreld_b32:
-		to.code = (uint16_t)((to.code + w->s[125]) & 127);
+	case OP_s_movreld_b32: case OP_s_movreld_b64:
+		to.code = (uint16_t)((to.code + w->s[GFX_M0]) & 127);
 		gfx_write_scalar(m, w, &to, gfx_read_scalar(m, w, in, &in->x.arg[1]));
+		return true;
+	case OP_s_movrels_b32: case OP_s_movrels_b64:
+		from.code = (uint16_t)((from.code + w->s[GFX_M0]) & 127);
+		gfx_write_scalar(m, w, &to, gfx_read_scalar(m, w, in, &from));
 		return true;
 	default:
 		return save_exec(m, w, in);
@@ -434,7 +448,7 @@ void gfx_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	if (in->format == F_SOPP)
 		program(m, w, in);
 	else if (in->x.op->id == OP_s_set_gpr_idx_on)
-		gfx_fail(m, "registers that an index chooses are not supported");
+		index_registers(m, w, in);
 	else if (in->format == F_SOPC)
 		compare_scalar(m, w, in);
 	else if (in->format == F_SOPK)

@@ -87,6 +87,11 @@ static uint32_t reverse(uint32_t x)
 	return r;
 }
 
+static int64_t low24(uint32_t x)
+{
+	return (int32_t)(x << 8) >> 8;
+}
+
 static bool two_ops(struct gfx_lanes *v, unsigned id)
 {
 	unsigned l;
@@ -108,7 +113,10 @@ static bool two_ops(struct gfx_lanes *v, unsigned id)
 	case OP_v_sub_nc_u32: case OP_v_sub_nc_i32: case OP_v_sub_nc_u16: EACH(A - B);
 	case OP_v_subrev_nc_u32: EACH(B - A);
 	case OP_v_mul_u32_u24: EACH((A & 0xffffff) * (B & 0xffffff));
-	case OP_v_mov_b32: case OP_v_mov_b16: EACH(A);
+	case OP_v_mul_hi_u32_u24: EACH((uint64_t)(A & 0xffffff) * (B & 0xffffff) >> 32);
+	case OP_v_mul_i32_i24: EACH((uint32_t)(low24(A) * low24(B)));
+	case OP_v_mul_hi_i32_i24: EACH((uint32_t)(low24(A) * low24(B) >> 32));
+	case OP_v_mov_b32: case OP_v_mov_b16: case OP_v_movreld_b32: case OP_v_movrels_b32: EACH(A);
 	case OP_v_mov_b64: EACH(v->a[l]);
 	case OP_v_not_b32: case OP_v_not_b16: EACH(~A);
 	case OP_v_bfrev_b32: EACH(reverse(A));
@@ -169,6 +177,7 @@ static bool three_ops(struct gfx_lanes *v, unsigned id)
 
 	switch (id) {
 	case OP_v_mad_u16: EACH(A * B + C);
+	case OP_v_mad_i32_i24: EACH((uint32_t)(low24(A) * low24(B)) + C);
 	case OP_v_mad_u32_u24: EACH((uint32_t)((A & 0xffffff) * (B & 0xffffff) + C));
 	case OP_v_bfe_u32: EACH(A >> (B & 31) & ((1u << (C & 31)) - 1));
 	case OP_v_bfe_i32: EACH(extract_signed(A, B & 31, C & 31));

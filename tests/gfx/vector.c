@@ -16,9 +16,17 @@ void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned 
 	}
 }
 
+/* How far an index moves the registers of a vector instruction's source (bit 0) or destination (bit 3). */
+static unsigned moved(const struct gfx_wave *w, const struct gfx_half *h, unsigned bit)
+{
+	if (h->op->id == (bit ? OP_v_movreld_b32 : OP_v_movrels_b32))
+		return w->s[GFX_M0];
+	return w->indexed >> bit & 1 ? w->s[GFX_M0] & 255 : 0;
+}
+
 static void fetch(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_half *h, char role, uint64_t *out)
 {
-	unsigned i, l, source = (unsigned)(role - 'a');
+	unsigned i, l, reg, source = (unsigned)(role - 'a');
 	const struct gfx_arg *a = NULL;
 	uint64_t v;
 
@@ -33,11 +41,12 @@ static void fetch(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, 
 		for (l = 0; l < m->lanes; l++)
 			out[l] = v;
 	} else {
-		gfx_check_vector(m, w, a->code - 256u, a->width, gfx_mask(m, w, GFX_EXEC));
+		reg = a->code - 256u + moved(w, h, 0);
+		gfx_check_vector(m, w, reg, a->width, gfx_mask(m, w, GFX_EXEC));
 		for (l = 0; l < m->lanes; l++)
-			out[l] = w->v[a->code - 256][l];
+			out[l] = w->v[reg][l];
 		for (l = 0; a->width == 2 && l < m->lanes; l++)
-			out[l] |= (uint64_t)w->v[a->code - 255][l] << 32;
+			out[l] |= (uint64_t)w->v[reg + 1][l] << 32;
 	}
 	for (l = 0; a->part == P_HIGH && l < m->lanes; l++)
 		out[l] >>= 16;
@@ -210,8 +219,7 @@ static void commit(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in,
 	uint32_t low = h->arg[0].part ? 0xffff : ~0u;
 	unsigned reg = h->arg[0].code - 256u, l, shift = h->arg[0].part == P_HIGH ? 16 : 0;
 
-	if (h->op->id == OP_v_movreld_b32)
-		reg += w->s[125];
+	reg += moved(w, h, 3);
 	gfx_check_vector(m, w, reg, h->arg[0].width, exec);
 	if (h->op->spec[1] == 'z')
 		low = 0xffff;
@@ -238,6 +246,8 @@ void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	x.count = y.count = m->lanes;
 	if (in->omod || (in->clamp && in->x.op->id != OP_v_sub_nc_u32))
 		gfx_fail(m, "output modifiers are not supported");
+	if (w->indexed && in->x.op->id != OP_v_mov_b32)
+		gfx_fail(m, "%s of registers that an index chooses is not supported", in->x.op->name);
 	if (in->x.op->id == OP_v_cmp) {
 		fetch_two(m, w, in, &in->x, &x);
 		mask = gfx_compare(in, x.a, x.b, m->lanes) & gfx_mask(m, w, GFX_EXEC);
@@ -249,13 +259,7 @@ void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	}
 	if (cross_lane(m, w, in) || other_registers(m, w, in))
 		return;
-	if (in->x.op->id == OP_v_movreld_b32) {
-		fetch(m, w, in, &in->x, 'a', x.a);
-		memcpy(x.r, x.a, sizeof(x.r));
-		x.skip = x.carry = 0;
-	} else {
-		evaluate(m, w, in, &in->x, &x);
-	}
+	evaluate(m, w, in, &in->x, &x);
 	for (unsigned l = 0; in->clamp && l < m->lanes; l++) /* a difference below 0 is 0 */
 		x.r[l] = (uint32_t)x.b[l] > (uint32_t)x.a[l] ? 0 : x.r[l];
 	if (in->format == F_VOPD)
