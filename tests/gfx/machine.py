@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from plants import HERE, NASTY, PLANTS, ROOT, change, look
+from plants import HERE, NASTY, PLANTS, ROOT, change, look, one_kernel
 
 # Bits of enum gfx_rule. A load that may be used at once is over at once, so LATE needs POISON, and what falls apart falls apart LATE:
 # they count where the rules they need do not find the mistake.
@@ -160,7 +160,7 @@ def good(job, rule, seed):
 
 def check_rules(args, folder, tools):
     """Usually every third mistake with the rules that must find it; --seeds: all of them; --compare: all with each rule, into a table."""
-    (folder / "mixed.hip").write_text((HERE / "queue.hip").read_text().split("\nGLOBAL void many")[0])
+    (folder / "mixed.hip").write_text(one_kernel("mixed"))
     for target in args.targets:
         tools.hip(folder / "mixed.hip", folder / f"{target.name}.S", target=target.flags, extra=("-S",))
     jobs = [job for target in args.targets for job in jobs_of(target) if re.search(args.only, job.name)]
