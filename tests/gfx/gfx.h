@@ -338,8 +338,13 @@ static inline unsigned gfx_wait_lgkm(const struct gfx_inst *in)
 
 static inline uint32_t gfx_draw(struct gfx *m, uint32_t below)
 {
+	uint32_t drawn;
+
 	m->random = m->random * 6364136223846793005u + 1442695040888963407u;
-	return below ? (uint32_t)(m->random >> 33) % below : 0;
+	drawn = (uint32_t)(m->random >> 33);
+	if (!(below & (below - 1))) /* a division less */
+		return below ? drawn & (below - 1) : 0;
+	return drawn % below;
 }
 
 /* ---- Between the files ---- */

@@ -49,7 +49,7 @@ static void load(void)
 	all.code = code_of("GFX_CODE");
 	all.machine.rules = (uint32_t)setting("GFX_RULES", GFX_NASTY);
 	all.machine.random = setting("GFX_SEED", 1) * 0x9e3779b97f4a7c15ull + 77;
-	all.machine.max_steps = 1000000000; /* in a season of slow memory kernels take thirty times their usual steps */
+	all.machine.max_steps = setting("GFX_STEPS", 1000000000); /* in a season of slow memory kernels take thirty times their usual steps */
 }
 
 static void begin(void)

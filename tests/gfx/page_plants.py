@@ -8,6 +8,7 @@ import subprocess
 from plants import ROOT, change
 
 SEEDS = 12
+STEPS = 30000000  # instructions of a launch: what is endless by a mistake is not waited for, another seed shows it
 PAGES, FRAMES = "device_pagecache.h", "device/frame.h"
 COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
@@ -42,7 +43,7 @@ def check_page_plants(args, folder, code_of):
 
 def first_noticed(args, code):
     for seed in range(1, SEEDS + 1):
-        setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511"}
+        setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511", "GFX_STEPS": str(STEPS)}
         done = subprocess.run([str(args.programs / "gfx_device_pages")], capture_output=True, text=True, env={**os.environ, **setting},
                               timeout=300)
         if "FAILED" in done.stdout + done.stderr:
