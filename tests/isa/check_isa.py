@@ -132,6 +132,17 @@ def check_take(target, code):
         yield "prim_take: no invalidate between the result word and the data"
 
 
+def check_refer(target, code):
+    """Between two additions: invalidate, load, wait for it."""
+    kinds = {"add": r"global_atomic_add", "invalidate": TARGETS[target][3].split()[0], "load": r"global_load_(dwordx2|b64) ",
+             "wait": TARGETS[target][1]}
+    order = [kind for line in code["prim_refer"] for kind, pattern in kinds.items() if re.match(pattern, line)]
+    adds = [i for i, kind in enumerate(order) if kind == "add"]
+    between = order[adds[0] + 1:adds[-1]]
+    if "load" not in between or "invalidate" not in between[:between.index("load")] or "wait" not in between[between.index("load"):]:
+        yield f"prim_refer: order is {' '.join(order)}"
+
+
 def check_sqe_stores(target, code):
     wide = TARGETS[target][4]
     for name in ("call_read", "call_async", "call_many_queues", "call_wave", "call_volume", "call_block"):
@@ -144,7 +155,7 @@ def check_sqe_stores(target, code):
 
 def problems(target, code, used):
     yield from check_everywhere(target, code, used)
-    for check in (check_ring_waits, check_ring_load, check_publish, check_take, check_sqe_stores, check_loads):
+    for check in (check_ring_waits, check_ring_load, check_publish, check_take, check_refer, check_sqe_stores, check_loads):
         yield from check(target, code)
 
 
@@ -224,7 +235,7 @@ def main():
         if not list(check_loads("gfx1100", {"call_read": ["global_load_b32 "] * (MOST_LOADS + 1)})):
             print("a read with more loads was not noticed")
             failed += 1
-        plants = ("PLANT_NO_RELEASE", "PLANT_NO_WAIT", "PLANT_NO_ACQUIRE", "PLANT_CALL", "PLANT_STACK", "PLANT_REGISTERS")
+        plants = ("PLANT_NO_RELEASE", "PLANT_NO_WAIT", "PLANT_NO_ACQUIRE", "PLANT_NO_MEET_ACQUIRE", "PLANT_NO_MEET_RELEASE", "PLANT_CALL", "PLANT_STACK", "PLANT_REGISTERS")
         jobs = [] if args.table else [(clangs[0], target, folder, plant) for plant in plants for target in ("gfx90a",
                                       "gfx1100", "gfx1201")]
         for job, (found, _, _) in zip(jobs, pool.map(lambda job: look(*job), jobs)):

@@ -87,6 +87,24 @@ extern "C" __global__ void prim_take(uint64_t word, const uint32_t *data, uint32
 	*out = (uint32_t)seen + *data;
 }
 
+extern "C" __global__ void prim_refer(struct gpunvme_dq dq, uint64_t word, const uint64_t *data, uint64_t *out)
+{
+	struct gnvd_wave w;
+	uint64_t v;
+
+	gnvd_enter(&w, &dq, GNVD_SITE_PAGE);
+	v = gnvd_fetch_add_acquire64(word, 1);
+#ifndef PLANT_NO_MEET_ACQUIRE
+	gnvd_meet_acquire(&w);
+#endif
+	v += data[w.lane];
+#ifndef PLANT_NO_MEET_RELEASE
+	gnvd_meet_release(&w);
+#endif
+	gnvd_add_release64(word + 8, 1);
+	out[w.lane] = v;
+}
+
 #ifndef PRIMS_ONLY
 extern "C" __global__ void call_read(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
