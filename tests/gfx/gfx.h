@@ -149,7 +149,8 @@ const struct gfx_op *gfx_op_table(enum gfx_isa isa, unsigned *count);
  *           that bypasses what lies behind L1, the page's type does; so the model wants all there are, and no invalidate helps.
  * TEAR      Accesses of 16 bytes to device memory fall apart into dwords, in any order. Usage: no access above 8 bytes is atomic.
  * SCHEDULE  Waves run in bursts, starve and change order. Usage promises no order of progress among waves.
- * CLOCK     The real-time clock jumps ahead.
+ * CLOCK     The real-time clock jumps ahead. It counts at a rate of its own (usage: s_sendmsg_rtn and s_memrealtime), and nothing says how
+ *           long an instruction takes.
  * CACHES    on gfx942: L1 (of a wave, as in tgsplit mode) and the scalar cache as above; sc0 or sc1 bypasses L1, buffer_inv drops it.
  *           There are one or several L2, as the seed wills, for usage lets an agent be configured so. They keep what was stored without
  *           sc1 until buffer_wbl2: with sc1, which does nothing where there is one L2, for other waves, with sc0 and sc1 for other devices. And what was read until buffer_inv: with sc1 where there are several,
