@@ -24,18 +24,7 @@ const char *const program = "pages";
 #define WAVE 32u
 #define BLOCK 256u
 #define DEPTH 1024u
-
-/* Blocks of a multiprocessor: of 64 registers pages that are there are found without the stack, of 128 the others are read without. */
-#define HITS __global__ __launch_bounds__(BLOCK, 4)
-#define MISSES __global__ __launch_bounds__(BLOCK, 2)
-
-/* dq: the descriptor of the block's queue, in memory of the block, because what is acquired empties the cache of a multiprocessor. */
-#define OWN_DQ(dq, j)                                    \
-	__shared__ gpunvme_dq dq;                        \
-                                                         \
-	if (threadIdx.x == 0)                            \
-		dq = j.dq[blockIdx.x % j.queues];        \
-	__syncthreads()
+#define WITH_CACHE __global__ __launch_bounds__(BLOCK, 2) /* else registers let one block run on each multiprocessor */
 
 struct job {
 	const struct gpunvme_dq *dq; /* of each queue */
@@ -63,9 +52,9 @@ __device__ static void copy_wave(uint64_t *to, const uint64_t *from)
 		target[i] = source[i];
 }
 
-HITS static void pages_by_cache(struct job j)
+WITH_CACHE static void pages_by_cache(struct job j)
 {
-	OWN_DQ(dq, j);
+	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 	struct gpunvme_page page;
 
@@ -89,9 +78,9 @@ __global__ static void pages_plain(struct job j)
 		copy_wave(j.to + wave * (PAGE / 8), j.plain + mix(wave + i * waves) % j.count * (PAGE / 8));
 }
 
-HITS static void elements_by_cache(struct job j)
+WITH_CACHE static void elements_by_cache(struct job j)
 {
-	OWN_DQ(dq, j);
+	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0, value = 0;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -114,9 +103,9 @@ __global__ static void elements_plain(struct job j)
 }
 
 /* Lane by lane pages that no other has: pages from `count` on. */
-MISSES static void misses_by_cache(struct job j)
+WITH_CACHE static void misses_by_cache(struct job j)
 {
-	OWN_DQ(dq, j);
+	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
 	struct gpunvme_page page;
 
@@ -130,9 +119,9 @@ MISSES static void misses_by_cache(struct job j)
 	}
 }
 
-MISSES static void misses_plain(struct job j)
+__global__ static void misses_plain(struct job j)
 {
-	OWN_DQ(dq, j);
+	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, blocks = PAGE >> dq.lba_shift;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -144,9 +133,9 @@ MISSES static void misses_plain(struct job j)
 }
 
 /* Every page of the first `count`, so that it is there. */
-MISSES static void warm(struct job j)
+__global__ static void warm(struct job j)
 {
-	OWN_DQ(dq, j);
+	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
 	struct gpunvme_page page;
 
 	for (uint64_t i = gpunvme_lane(); i < j.count; i += (uint64_t)gridDim.x * blockDim.x)

@@ -236,37 +236,6 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 	return ret;
 }
 
-#if defined(GNVD_CUDA)
-/*
- * A function that is called, because reading takes more registers than finding: of a kernel that is bound to few, what does not fit
- * is stored where a page is read, not where it is found. It gets copies, because what has its address taken lies in memory,
- * whether it is called or not.
- */
-static inline __attribute__((noinline)) GPUNVME_DEVICE int gnvd_miss_called(const struct gpunvme_dq *dq, struct gnvd_wave w,
-									    const struct gpunvme_dpages *cache, int open,
-									    uint64_t page, uint64_t *word)
-{
-	int ret = 0;
-
-	GNVD_TOGETHER(w, ret = gnvd_miss(dq, &w, cache, open, page, word));
-	return ret;
-}
-
-GNVD_FN int gnvd_miss_apart(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int open,
-			    uint64_t page, uint64_t *word)
-{
-	const struct gpunvme_dq own = *dq;
-	const struct gpunvme_dpages pages = *cache;
-	uint64_t seen = *word;
-	int ret = gnvd_miss_called(&own, *w, &pages, open, page, &seen);
-
-	*word = seen;
-	return ret;
-}
-#else
-#define gnvd_miss_apart gnvd_miss
-#endif
-
 /* ---- Pages ---- */
 
 /* May this header work on the cache, and has it the page? */
@@ -296,7 +265,7 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 		ret = gnvd_check_fetch(dq, cache, page);
 	open = open && !ret;
 	if (gnvd_ballot(w, open)) {
-		ret = gnvd_miss_apart(dq, w, cache, open, page, &word) | ret;
+		ret = gnvd_miss(dq, w, cache, open, page, &word) | ret;
 		gnvd_order_agent();
 	}
 	if (gnvd_ballot(w, ret != 0))

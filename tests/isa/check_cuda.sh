@@ -12,9 +12,10 @@ PATH=$PATH:/usr/local/cuda/bin
 if command -v nvcc >/dev/null 2>&1; then
   nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -x cu -I"$root/include" -I"$root/device" -ptx "$here/kernels.hip" -o "$ptx"
   ptxas -arch=sm_90 -v "$ptx" -o "$out/kernels.o" 2>"$out/ptxas" || { cat "$out/ptxas"; exit 1; }
-  # Pages that are not there are read by a function that is called, which has one.
-  awk '/Function properties for/ { name = $NF } / bytes stack frame/ && $1 && name !~ /^call_(array|range|page)$|gnvd_miss_called/ {
-    print name " needs a stack"; bad = 1 } END { exit bad }' "$out/ptxas" || exit 1
+  if grep -E 'stack frame' "$out/ptxas" | grep -vE ' 0 bytes stack frame'; then
+    echo "a kernel needs a stack"
+    exit 1
+  fi
   echo "nvcc: $(grep -c 'Used' "$out/ptxas") kernels, registers: $(sed -n 's/.*Used \([0-9]*\) registers.*/\1/p' "$out/ptxas" | tr '\n' ' ')"
   # Not optimised, which takes a fifth of the time: what it warns of is the front end's.
   nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx "$root/bench/queue_rate.cu" \
@@ -30,8 +31,7 @@ else
   exit 77
 fi
 
-# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached; references to a page order its bytes.
-for pattern in 'st.relaxed.sys.global.v4.u32' 'ld.relaxed.sys.global.u32' 'st.relaxed.sys.global.u32' 'fence.acq_rel.sys' \
-  'atom.acquire.gpu.global.add.u64' 'red.release.gpu.global.add.u64'; do
+# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached.
+for pattern in 'st.relaxed.sys.global.v4.u32' 'ld.relaxed.sys.global.u32' 'st.relaxed.sys.global.u32' 'fence.acq_rel.sys'; do
   grep -qF "$pattern" "$ptx" || { echo "no $pattern in the PTX"; exit 1; }
 done
