@@ -186,7 +186,8 @@ enum gpunvme_admin_opc { /* Base Specification 5 */
 	GPUNVME_ADMIN_ABORT = 0x08,
 	GPUNVME_ADMIN_SET_FEATURES = 0x09,
 	GPUNVME_ADMIN_GET_FEATURES = 0x0a,
-	GPUNVME_ADMIN_ASYNC_EVENT_REQUEST = 0x0c
+	GPUNVME_ADMIN_ASYNC_EVENT_REQUEST = 0x0c,
+	GPUNVME_ADMIN_FORMAT_NVM = 0x80
 };
 
 enum gpunvme_io_opc { /* NVM Command Set Specification 3 */
@@ -230,8 +231,13 @@ enum gpunvme_cns { /* Identify, CDW10[7:0] (Base Specification 5.17) */
 	GPUNVME_CNS_CTRL = 0x01,
 	GPUNVME_CNS_ACTIVE_NS_LIST = 0x02,
 	GPUNVME_CNS_NS_DESC_LIST = 0x03,
-	GPUNVME_CNS_CTRL_NVM = 0x06 /* of the NVM command set, whose identifier is 0 */
+	GPUNVME_CNS_CTRL_NVM = 0x06, /* of the NVM command set, whose identifier is 0 */
+	GPUNVME_CNS_ALLOCATED_NS_LIST = 0x10
 };
+
+/* Format NVM (Base Specification 5.14), CDW10: the format; no more is used. */
+#define GPUNVME_FORMAT_LBAFL 0x0000000fu
+#define GPUNVME_FORMAT_LBAFU 0x00003000u
 
 #define GPUNVME_NIDT_UUID 0x03u /* of a descriptor of CNS 03h: a UUID, 16 bytes */
 #define GPUNVME_NIDT_CSI 0x04u /* of a descriptor of CNS 03h: its command set, one byte */
@@ -422,6 +428,9 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, oncs) == 520, "ONCS is at
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, sgls) == 536, "SGLS is at byte 536");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, subnqn) == 768, "SUBNQN is at byte 768");
 
+#define GPUNVME_OACS_FORMAT 0x0002u /* has Format NVM */
+#define GPUNVME_OACS_NS_MGMT 0x0008u
+#define GPUNVME_FNA_FORMAT_ALL 0x01u /* which takes all namespaces of the subsystem */
 #define GPUNVME_ONCS_COMPARE 0x0001u
 #define GPUNVME_ONCS_DSM 0x0004u
 #define GPUNVME_ONCS_WRITE_ZEROES 0x0008u

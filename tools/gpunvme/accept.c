@@ -16,8 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const verdicts[] = { "passed", "limit", "FAILED", "skipped" };
-
 static const struct row {
 	const char *name;
 	int (*run)(struct accept *a);
@@ -25,7 +23,8 @@ static const struct row {
 	{ "state", row_state },		  { "formats", row_formats }, { "lists", row_lists },	    { "sizes", row_sizes },
 	{ "alignments", row_alignments }, { "edges", row_edges },     { "commands", row_commands }, { "queues", row_queues },
 	{ "depths", row_depths },	  { "abort", row_abort },     { "recover", row_recover },   { "reset", row_reset },
-	{ "rates", row_rates },		  { "stamps", row_stamps },   { "health", row_health },	    { "power", row_power },
+	{ "rates", row_rates },		  { "stamps", row_stamps },   { "health", row_health },	    { "reformat", row_reformat },
+	{ "power", row_power },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -76,7 +75,10 @@ static void print_row(struct watch *w, const struct row *row, int verdict, const
 {
 	pthread_mutex_lock(&w->lock);
 	progress_end(&w->bar);
-	printf("%-8s %-11s %s\n", verdicts[verdict], row->name, text);
+	printf("%-8s %-11s ", accept_word(verdict), row->name);
+	for (; *text; text++)
+		printf("%c%s", *text, *text == '\n' ? "                     " : "");
+	printf("\n");
 	fflush(stdout);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -111,8 +113,10 @@ static void run_row(struct accept *a, struct watch *w, const struct row *row, co
 	a->figures = figures;
 	put_text(figures, "name", row->name);
 	a->text[0] = '\0';
-	if (!*dead && !interrupted && row->run != row_state)
+	if (!*dead && !interrupted && a->s.dev && row->run != row_state)
 		ret = make_ready(a);
+	if (!*dead && !a->s.dev)
+		*dead = "the drive is not open any more";
 	if (interrupted && !*dead)
 		*dead = "interrupted";
 	if (*dead) {
@@ -124,7 +128,7 @@ static void run_row(struct accept *a, struct watch *w, const struct row *row, co
 	} else {
 		verdict = row->run(a);
 	}
-	put_text(figures, "verdict", verdicts[verdict]);
+	put_text(figures, "verdict", accept_word(verdict));
 	put_text(figures, "text", a->text);
 	put_real(figures, "seconds", now_s() - start, 3);
 	put_count(a->report, "failed",
@@ -141,8 +145,8 @@ static int run_rows(struct accept *a)
 	put_count(a->report, "failed", 0);
 	watch_start(&w, a);
 	for (size_t i = 0; i < ROWS; i++) {
-		if (rows[i].run == row_power)
-			watch_end(&w); /* it asks */
+		if (rows[i].run == row_reformat)
+			watch_end(&w); /* nobody knows how long it takes, and the next one asks */
 		run_row(a, &w, &rows[i], &dead);
 	}
 	pthread_mutex_destroy(&w.lock);
@@ -314,6 +318,7 @@ int verb_accept(int argc, char **argv)
 		{ "read-only", OPTION_FLAG, &a.read_only, 0, NULL, "only the rows that read" },
 		{ "overwrite", OPTION_FLAG, &a.overwrite, 0, NULL, "go on although the drive is not empty" },
 		{ "seconds", OPTION_U32, &seconds, 1, "N", "how long in all (default 600)" },
+		{ "formats", OPTION_FLAG, &a.formats, 0, NULL, "format it to each block size that it has, and back" },
 		{ "power", OPTION_FLAG, &a.power, 0, NULL, "ask for a loss of power at the end, also where there is no terminal" },
 		{ "after", OPTION_TEXT, &a.after, 0, "FILE", "only verify, after a loss of power, what FILE says was durable" },
 		{ "output", OPTION_TEXT, &a.output, 0, "FILE", "the report (default gpunvme-accept.json)" },
@@ -328,8 +333,12 @@ int verb_accept(int argc, char **argv)
 
 	if (ret != GO_ON)
 		return ret;
-	if (a.read_only && (a.o.yes || a.overwrite || a.power))
-		return misused("--read-only does not go with --yes, --overwrite or --power");
+	if (a.read_only && (a.o.yes || a.overwrite || a.power || a.formats))
+		return misused("--read-only does not go with --yes, --overwrite, --formats or --power");
+	if (a.after && (a.overwrite || a.formats))
+		return misused("--after only reads: it does not go with --overwrite or --formats");
+	if (a.formats && !a.o.yes)
+		return misused("--formats formats the drive, and needs --yes");
 	a.write = !a.read_only && !a.after;
 	a.seconds = seconds;
 	a.o.queues = ACCEPT_QUEUES;

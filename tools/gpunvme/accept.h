@@ -30,12 +30,12 @@ struct accept {
 	uint64_t generation;
 	double start, seconds; /* of the whole */
 	const char *output, *after;
-	int replace, overwrite, read_only, power;
+	int replace, overwrite, read_only, power, formats;
 	uint64_t moved[2];		 /* bytes that the row of rates has read and written */
 	struct gpunvme_smart_log before; /* as it was at the start */
 	int has_smart;
 	struct json_object *report, *figures; /* the whole; of the row that runs */
-	char text[320];
+	char text[2048]; /* a row may say more than a line */
 };
 
 /* The buffer: where rows put transfers, and where the same blocks are read to in the safest way, for comparison. */
@@ -61,17 +61,32 @@ int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq
 int accept_connect(struct accept *a);
 int accept_prepare(struct accept *a);
 
+/* Both anew, as the drive is now. Return: 0; -ENODEV: it does not come back; or what the library answers. */
+int accept_reconnect(struct accept *a);
+
 /*
  * One lane has the drive do that with the blocks, @step of them with one call, and moves them to or from @offset of the buffer,
  * where deallocation needs 16 bytes. Return: the status.
  */
 int accept_move(struct accept *a, enum accept_op op, uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t step);
 
+/* Blocks of the largest transfer of a row: two commands of the drive, within what is worth its time. */
+uint32_t accept_largest(const struct accept *a);
+
+/*
+ * Writes stamps to the blocks with one call, if the run may, and reads them back page by page, which no drive errs with, and with
+ * one call; from and to @offset of the buffer. Return: a verdict, with the sentence if it is ACCEPT_FAILED.
+ */
+int accept_check(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset);
+
 /*
  * For the row of rates: does a drive wake up from its last power state as fast as it says? Adds to the sentence where it does not,
  * and figures. No queue is open before, the standing one may be behind it. Return: the verdict.
  */
 int accept_claim_wake(struct accept *a);
+
+/* A verdict, as lines and report have it. */
+const char *accept_word(int verdict);
 
 /* What a status means, in words. */
 const char *accept_why(int status);
@@ -102,6 +117,7 @@ int row_reset(struct accept *a);
 int row_rates(struct accept *a);
 int row_stamps(struct accept *a);
 int row_health(struct accept *a);
+int row_reformat(struct accept *a);
 int row_power(struct accept *a);
 
 /* `--after FILE`: was what the drive called durable there after it had lost its power? */

@@ -37,6 +37,13 @@ int accept_fail(struct accept *a, const char *format, ...)
 	return ACCEPT_FAILED;
 }
 
+const char *accept_word(int verdict)
+{
+	static const char *const words[] = { "passed", "limit", "FAILED", "skipped" };
+
+	return words[verdict & 3];
+}
+
 const char *accept_why(int status)
 {
 	return gpunvme_strerror(status);
@@ -144,6 +151,13 @@ int accept_prepare(struct accept *a)
 		return -ENOMEM;
 	a->data = gpunvme_mem_ptr(a->s.mem);
 	return accept_open_queue(a, 0);
+}
+
+int accept_reconnect(struct accept *a)
+{
+	accept_close_queue(a);
+	session_close(&a->s);
+	return accept_connect(a) == GO_ON ? accept_prepare(a) : -ENODEV;
 }
 
 /* ---- The report ---- */

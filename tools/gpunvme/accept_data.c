@@ -20,8 +20,7 @@
 
 /* ---- One transfer ---- */
 
-/* Two commands of the drive, within what is worth its time. */
-static uint32_t largest(const struct accept *a)
+uint32_t accept_largest(const struct accept *a)
 {
 	uint64_t blocks = 2ull * a->dq.max_blocks;
 
@@ -107,7 +106,7 @@ static int check_read(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t
 	return ACCEPT_PASSED;
 }
 
-static int check(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
+int accept_check(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offset)
 {
 	int ret = ACCEPT_PASSED, status = 0;
 
@@ -155,49 +154,6 @@ int row_state(struct accept *a)
 	return worst;
 }
 
-static void put_format(struct accept *a, struct json_object *list, const struct gpunvme_lbaf *f, int in_use)
-{
-	struct json_object *one = append_object(list);
-	const size_t at = strlen(a->text);
-
-	put_count(one, "lba_size", 1ull << (f->lbads & 31));
-	put_count(one, "metadata", f->ms);
-	put_count(one, "relative_performance", f->rp & 3);
-	put_bool(one, "in_use", in_use);
-	snprintf(a->text + at, sizeof(a->text) - at, "%s%u", at ? ", " : "", 1u << (f->lbads & 31));
-	if (f->ms)
-		snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), "+%u", f->ms);
-	if (in_use)
-		snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " (in use)");
-}
-
-/* Reads which there are. Formatting is not for this program: it may take an hour, and leave a drive that nobody wanted so. */
-int row_formats(struct accept *a)
-{
-	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = a->s.ns.nsid };
-	struct json_object *list = put_list(a->figures, "formats");
-	struct gpunvme_id_ns id;
-	unsigned now, others = 0;
-	int ret = gpunvme_dev_admin(a->s.dev, &cmd, &id, sizeof(id), 0, NULL);
-
-	if (ret)
-		return accept_fail(a, "%s", why(ret));
-	now = (id.flbas & GPUNVME_FLBAS_INDEX_LOW) | (id.nlbaf_0b > 15 ? (id.flbas & GPUNVME_FLBAS_INDEX_HIGH) >> 1 : 0);
-	for (unsigned i = 0; i <= id.nlbaf_0b && i < 64; i++)
-		if (id.lbaf[i].lbads) {
-			put_format(a, list, &id.lbaf[i], i == now);
-			others += i != now;
-		}
-	put_count(a->figures, "write_step", a->s.ns.write_step);
-	put_count(a->figures, "write_best", a->s.ns.write_best);
-	put_count(a->figures, "boundary", a->s.ns.boundary);
-	put_count(a->figures, "atomic", a->s.ns.atomic);
-	put_count(a->figures, "atomic_power", a->s.ns.atomic_power);
-	snprintf(a->text + strlen(a->text), sizeof(a->text) - strlen(a->text), " bytes%s",
-		 others ? "; for another: nvme format --lbaf, and this again" : "");
-	return ACCEPT_PASSED;
-}
-
 /* ---- Transfers ---- */
 
 /* The list of a transfer from page p of the buffer begins 8 (p + 1) bytes into a page. */
@@ -213,10 +169,10 @@ int row_lists(struct accept *a)
 		for (size_t k = 0; k < SIZES(pages) && ret == ACCEPT_PASSED && !interrupted; k++) {
 			const uint64_t bytes = (uint64_t)pages[k] * page, offset = (uint64_t)from[i] * page;
 
-			if (bytes > (uint64_t)largest(a) * a->lba_size || offset + bytes + GUARD > ACCEPT_PLACE ||
+			if (bytes > (uint64_t)accept_largest(a) * a->lba_size || offset + bytes + GUARD > ACCEPT_PLACE ||
 			    (bytes >= LONG && i % 4))
 				continue;
-			ret = check(a, (i * 3) % (a->area - bytes / a->lba_size + 1), (uint32_t)(bytes / a->lba_size), offset);
+			ret = accept_check(a, (i * 3) % (a->area - bytes / a->lba_size + 1), (uint32_t)(bytes / a->lba_size), offset);
 			n++;
 		}
 	if (ret != ACCEPT_PASSED)
@@ -230,18 +186,18 @@ int row_lists(struct accept *a)
 /* Every power of two, one less, one more. */
 int row_sizes(struct accept *a)
 {
-	const uint32_t most = largest(a);
+	const uint32_t most = accept_largest(a);
 	unsigned n = 0;
 	int ret = ACCEPT_PASSED;
 
 	for (uint64_t size = 1; size <= most; size *= 2)
 		for (uint64_t blocks = size > 1 ? size - 1 : 1; blocks <= size + 1 && blocks <= most; blocks++) {
-			ret = check(a, (n * 5) % (a->area - blocks + 1), (uint32_t)blocks, 0);
+			ret = accept_check(a, (n * 5) % (a->area - blocks + 1), (uint32_t)blocks, 0);
 			if (ret != ACCEPT_PASSED || interrupted)
 				return ret;
 			n++;
 		}
-	ret = check(a, 0, most < a->dq.max_blocks ? most : a->dq.max_blocks, 0);
+	ret = accept_check(a, 0, most < a->dq.max_blocks ? most : a->dq.max_blocks, 0);
 	put_count(a->figures, "largest_command", (uint64_t)a->dq.max_blocks * a->lba_size);
 	if (ret == ACCEPT_PASSED)
 		accept_say(a, "%u sizes up to %u blocks %s; %u blocks are the most for one command", n + 1, most, how(a),
@@ -261,9 +217,9 @@ int row_alignments(struct accept *a)
 		for (size_t k = 0; k < SIZES(bytes) && !interrupted; k++) {
 			const uint32_t blocks = bytes[k] < a->lba_size ? 1 : bytes[k] / a->lba_size;
 
-			if (blocks > largest(a) || (bytes[k] >= LONG && i % 4))
+			if (blocks > accept_largest(a) || (bytes[k] >= LONG && i % 4))
 				continue;
-			ret = check(a, (i * 7) % (a->area - blocks + 1), blocks, a->s.info.page_size * i + at[i]);
+			ret = accept_check(a, (i * 7) % (a->area - blocks + 1), blocks, a->s.info.page_size * i + at[i]);
 			if (ret != ACCEPT_PASSED)
 				return ret;
 			n++;
@@ -279,8 +235,8 @@ int row_edges(struct accept *a)
 	int ret = ACCEPT_PASSED;
 
 	for (size_t i = 0; i < SIZES(blocks) && ret == ACCEPT_PASSED; i++)
-		if (blocks[i] <= largest(a))
-			ret = check(a, a->s.ns.nblocks - blocks[i], blocks[i], 0);
+		if (blocks[i] <= accept_largest(a))
+			ret = accept_check(a, a->s.ns.nblocks - blocks[i], blocks[i], 0);
 	if (ret == ACCEPT_PASSED)
 		accept_say(a, "%s up to the last block, %" PRIu64, how(a), a->s.ns.nblocks - 1);
 	return ret;

@@ -6,6 +6,7 @@
  */
 #include "accept.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -167,14 +168,10 @@ static int verify(struct accept *a, const struct promise *p)
 /* Everything anew: the device that was open may be gone. */
 static int reconnect(struct accept *a)
 {
-	int ret;
+	const int ret = accept_reconnect(a);
 
-	accept_close_queue(a);
-	session_close(&a->s);
-	ret = accept_connect(a);
-	if (ret != GO_ON)
+	if (ret == -ENODEV)
 		return accept_fail(a, "the drive does not come back; once it does: gpunvme accept ADDRESS --after %s", a->output);
-	ret = accept_prepare(a);
 	return ret ? accept_fail(a, "after the loss of power: %s", why(ret)) : ACCEPT_PASSED;
 }
 

@@ -58,7 +58,7 @@ _gpunvme() {
   ls) lanes='--dev --partition --verbose --help' ;;
   cat) lanes='--dev --partition --map --verbose --help' ;;
   extents) lanes='--help' ;;
-  accept) lanes='--dev --yes --read-only --overwrite --seconds --power --after --output --force --verbose --help' ;;
+  accept) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
   soak) lanes="--seconds --commands --timeout --calm --yes $lanes" ;;
   bench) lanes="--rw --bs --qd --seconds --yes $lanes" ;;
   esac
