@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import functools
 import os
 from typing import Any, Iterator
 
@@ -21,6 +23,7 @@ ffi.cdef("""
     int cuCtxPopCurrent_v2(void **context);
     int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
     int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
+    int cuStreamSynchronize(void *stream);
     int cuGetErrorString(int error, const char **text);
 
     int hipGetDevice(int *device);
@@ -30,15 +33,23 @@ ffi.cdef("""
 """)
 
 
+@functools.lru_cache
+def _open(variable: str, names: tuple[str, ...]) -> Any:
+    reasons = []
+    for mode in (os.RTLD_NOLOAD, 0):  # one that is loaded first: two would not know each other's memory
+        for name in names:
+            try:
+                ctypes.CDLL(name, mode)
+                return ffi.dlopen(name)
+            except OSError as reason:
+                reasons.append(str(reason))
+    raise Error(-errno.ENOSYS, f"no driver copies to the memory of the array's GPU ({'; '.join(reasons)}); {variable} names another one")
+
+
 def _load(variable: str, *names: str) -> Any:
     """The driver of whoever made the array; the variable is the one that the C library reads."""
-    reasons = []
-    for name in [os.environ[variable]] if variable in os.environ else names:
-        try:
-            return ffi.dlopen(name)
-        except OSError as reason:
-            reasons.append(str(reason))
-    raise Error(-errno.ENOSYS, f"no driver copies to the memory of the array's GPU ({'; '.join(reasons)}); {variable} names another one")
+    named = os.environ.get(variable)
+    return _open(variable, (named,) if named else names)
 
 
 class Cuda:
@@ -60,7 +71,8 @@ class Cuda:
             raise Error(-errno.EIO, f"the CUDA driver: {ffi.string(text[0]).decode() if known else error}")
 
     @contextlib.contextmanager
-    def _current(self) -> Iterator[None]:
+    def current(self) -> Iterator[None]:
+        """Calls of this thread are for this device."""
         context = ffi.new("void **")
         self._check(self._lib.cuDevicePrimaryCtxRetain(context, self._device))
         try:
@@ -73,11 +85,12 @@ class Cuda:
             self._lib.cuDevicePrimaryCtxRelease_v2(self._device)
 
     def put(self, to: int, source: Any, size: int) -> None:
-        with self._current():
+        with self.current():
             self._check(self._lib.cuMemcpyHtoD_v2(to, source, size))
+            self._check(self._lib.cuStreamSynchronize(ffi.NULL))  # from memory that is not pinned it may be under way
 
     def get(self, target: Any, source: int, size: int) -> None:
-        with self._current():
+        with self.current():
             self._check(self._lib.cuMemcpyDtoH_v2(target, source, size))
 
 
@@ -96,17 +109,21 @@ class Hip:
         if error:
             raise Error(-errno.EIO, f"HIP: {ffi.string(self._lib.hipGetErrorString(error)).decode()}")
 
-    def _copy(self, to: int, source: int, size: int) -> None:
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """Calls of this thread are for this device."""
         before = ffi.new("int *")
         self._check(self._lib.hipGetDevice(before))
         self._check(self._lib.hipSetDevice(self._device))
         try:
-            self._check(self._lib.hipMemcpy(to, source, size, self.DEFAULT))
+            yield
         finally:
             self._lib.hipSetDevice(before[0])
 
     def put(self, to: int, source: Any, size: int) -> None:
-        self._copy(to, int(ffi.cast("uintptr_t", source)), size)
+        with self.current():
+            self._check(self._lib.hipMemcpy(to, int(ffi.cast("uintptr_t", source)), size, self.DEFAULT))
 
     def get(self, target: Any, source: int, size: int) -> None:
-        self._copy(int(ffi.cast("uintptr_t", target)), source, size)
+        with self.current():
+            self._check(self._lib.hipMemcpy(int(ffi.cast("uintptr_t", target)), source, size, self.DEFAULT))

@@ -78,7 +78,11 @@ def _from_dlpack(array: Any) -> Host | Device:
     if kind not in HOST and kind not in GPU:
         raise ValueError(f"the array lies in memory of a device that this module does not know ({kind} in dlpack.h); move it to the host")
     driver = GPU[kind](device) if kind in GPU else None
-    capsule = array.__dlpack__(stream=driver.stream) if driver else array.__dlpack__()
+    if driver:
+        with driver.current():  # torch gives out arrays of the current device alone
+            capsule = array.__dlpack__(stream=driver.stream)
+    else:
+        capsule = array.__dlpack__()
     tensor = ffi.cast("DLTensor *", _pointer(capsule, b"dltensor"))[0]  # a DLManagedTensor begins with it
     if not _contiguous(tensor):
         raise ValueError("the array is not contiguous; make a copy that is")
@@ -97,5 +101,8 @@ def view(array: Any, writable: bool) -> Host | Device:
         return Host(ffi.from_buffer("char[]", array, require_writable=writable))
     except TypeError:
         if not hasattr(array, "__dlpack__"):
+            raise
+    except BufferError:  # arrays of JAX in memory of a GPU; they do not change, so nothing is read into them
+        if writable or not hasattr(array, "__dlpack__") or int(array.__dlpack_device__()[0]) not in GPU:
             raise
     return _from_dlpack(array)

@@ -18,6 +18,10 @@
 #define INVALID_CONTEXT 201
 
 static char *window, *memory; /* its addresses, and what is there */
+static struct {
+	void *bytes, *to;
+	size_t size;
+} staged; /* a copy that has not landed */
 static int started, retained, depth, hip_device;
 
 uintptr_t played_memory(void)
@@ -37,7 +41,7 @@ void *played_bytes(void)
 /* Return: contexts that are held or current; the device of HIP that is current. */
 int played_left(void)
 {
-	return retained + depth + hip_device;
+	return retained + depth + hip_device + !!staged.bytes;
 }
 
 static void *follow(uintptr_t at, size_t size)
@@ -94,9 +98,28 @@ static int copy(void *to, const void *from, size_t size)
 	return 0;
 }
 
+/* From memory that is not pinned it lands later ("API synchronization behavior" of the driver's documents): when the stream has ended. */
 int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size)
 {
-	return depth ? copy(follow(to, size), from, size) : INVALID_CONTEXT;
+	if (!depth)
+		return INVALID_CONTEXT;
+	if (!follow(to, size) || staged.bytes)
+		return INVALID_VALUE;
+	staged.bytes = malloc(size);
+	staged.to = follow(to, size);
+	staged.size = size;
+	return copy(staged.bytes, from, size);
+}
+
+int cuStreamSynchronize(void *stream)
+{
+	if (!depth || stream)
+		return INVALID_CONTEXT;
+	if (staged.bytes)
+		memcpy(staged.to, staged.bytes, staged.size);
+	free(staged.bytes);
+	staged.bytes = NULL;
+	return 0;
 }
 
 int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Arrays in memory of a GPU that is played (gpu.c)."""
 import ctypes
-import gc
 import os
 import pathlib
 import subprocess
@@ -10,6 +9,7 @@ import numpy
 import pytest
 
 import gpunvme
+from gpunvme import _memory
 
 CUDA, MANAGED, ROCM, VULKAN = 2, 13, 10, 7
 
@@ -22,9 +22,10 @@ class Managed(ctypes.Structure):
 
 
 class Tensor:
-    """An array of float32 in memory of a device."""
+    """An array of float32 in memory of a device; it is given out while that is the current one."""
 
-    def __init__(self, address, shape, kind, device=1, offset=0):
+    def __init__(self, address, shape, kind, device=1, offset=0, gpu=None):
+        self.gpu = gpu
         self.managed = Managed(address, (kind, device), len(shape), (2, 32, 1, 0), (ctypes.c_int64 * len(shape))(*shape), None, offset)
         self.asked = []
 
@@ -32,7 +33,7 @@ class Tensor:
         return tuple(self.managed.device)
 
     def __dlpack__(self, *, stream=None):
-        self.asked.append(stream)
+        self.asked.append((stream, self.gpu.played_left() if self.gpu else None))
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.managed), b"dltensor", None)
@@ -59,13 +60,13 @@ def memory(gpu, monkeypatch):
     assert gpu.played_left() == 0
 
 
-@pytest.mark.parametrize("kind, stream", [(CUDA, 1), (MANAGED, 1), (ROCM, 0)])
-def test_moves(writable, image, content, memory, kind, stream):
+@pytest.mark.parametrize("kind, asked", [(CUDA, (1, 2)), (MANAGED, (1, 2)), (ROCM, (0, 1))])
+def test_moves(writable, image, content, gpu, memory, kind, asked):
     address, data = memory
     data[:] = 7
-    tensor = Tensor(address, (2, 1 << 20, 2), kind, offset=64)
+    tensor = Tensor(address, (2, 1 << 20, 2), kind, offset=64, gpu=gpu)
     writable.read(tensor, 1000)
-    assert tensor.asked == [stream]
+    assert tensor.asked == [asked]
     assert (data[64:64 + (16 << 20)] == content[1000:1000 + (16 << 20)]).all()
     assert (data[:64] == 7).all() and (data[64 + (16 << 20):] == 7).all()
     data[:] = numpy.random.default_rng(20).integers(0, 256, data.size, numpy.uint8)
@@ -92,4 +93,19 @@ def test_no_driver(drive, memory, monkeypatch):
         drive.read(Tensor(memory[0], (16,), CUDA))
     with pytest.raises(ValueError, match="does not know"):
         drive.read(Tensor(memory[0], (16,), VULKAN))
-    gc.collect()
+    monkeypatch.setenv("GPUNVME_CUDA_LIBRARY", "")  # as if it were not set
+    with pytest.raises(gpunvme.Error, match="libcuda|CUDA driver"):
+        drive.read(Tensor(memory[0], (16,), CUDA))
+
+
+def test_arrays_that_never_change(writable, image, memory, monkeypatch):
+    """Those of JAX answer BufferError for what is in memory of a GPU."""
+    def refuse(*_, **__):
+        raise BufferError("only defined for CPU buffers")
+
+    address, data = memory
+    monkeypatch.setattr(_memory.ffi, "from_buffer", refuse)
+    writable.write(Tensor(address, (128,), CUDA), 1024)
+    assert (numpy.fromfile(image, numpy.uint8)[1024:1536] == data[:512]).all()
+    with pytest.raises(BufferError):
+        writable.read(Tensor(address, (128,), CUDA))
