@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Single instructions: every ALU opcode of ops.def against the hand-written cases of cases.def, and comparisons. */
+/* Single instructions: every ALU opcode of ops.def against the hand-written cases of cases.def, comparisons, and what is refused. */
 #include "gfx/valu.h"
 
 #include <stdio.h>
@@ -197,6 +197,54 @@ static unsigned run_moves(const struct gfx_op *mov)
 	return bad;
 }
 
+/* Registers that there are not, named by the instruction or reached by way of M0: the operands, and what is said. */
+static const struct {
+	const char *name;
+	uint16_t to, from;
+	uint32_t m0;
+	const char *want;
+} refusals[] = {
+	{ "v_movreld_b32", 256, 257, 0xffffffff, "v4294967295 does not exist" },
+	{ "v_movreld_b32", 257, 257, 255, "v256 does not exist" },
+	{ "v_movrels_b32", 256, 257, 0xfffffffe, "v4294967295 does not exist" },
+	{ "v_movrels_b32", 256, 257, 255, "v256 does not exist" },
+	{ "s_movreld_b64", 4, 2, 123, "s128 does not exist" },
+	{ "s_movrels_b64", 4, 2, 125, "s128 does not exist" },
+	{ "s_mov_b64", 127, 2, 0, "s128 does not exist" },
+	{ "s_mov_b64", 4, 127, 0, "s128 does not exist" },
+};
+
+static bool refuses(const struct gfx_op *op, unsigned i)
+{
+	struct gfx_inst in = { .format = op->format, .x = { op, 2, { gfx_operand(op->spec, refusals[i].to, 32),
+								     gfx_operand(op->spec + 2, refusals[i].from, 32) } } };
+
+	memset(&wave, 0, sizeof(wave));
+	gfx_set_exec(&machine, &wave, ~0ull);
+	wave.s[GFX_M0] = refusals[i].m0;
+	if (setjmp(machine.stop)) {
+		if (strcmp(machine.error, refusals[i].want))
+			printf("%s says '%s', wanted '%s'\n", op->name, machine.error, refusals[i].want);
+		return !strcmp(machine.error, refusals[i].want);
+	}
+	(op->format > F_SMEM ? gfx_vector : gfx_scalar)(&machine, &wave, &in);
+	printf("%s was not refused, wanted '%s'\n", op->name, refusals[i].want);
+	return false;
+}
+
+static unsigned run_refusals(void)
+{
+	unsigned i, j, count, bad = 0;
+	const struct gfx_op *op = gfx_op_table(ISA_11, &count);
+
+	for (i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		for (j = 0; j < count && strcmp(op[j].name, refusals[i].name);)
+			j++;
+		bad += j == count || !refuses(&op[j], i);
+	}
+	return bad;
+}
+
 static unsigned run_comparisons(void)
 {
 	uint64_t a[GFX_LANES] = { 0 }, b[GFX_LANES] = { 0 };
@@ -298,9 +346,9 @@ static unsigned run_isa(enum gfx_isa isa)
 
 int main(void)
 {
-	unsigned bad = run_comparisons() + run_isa(ISA_11) + run_isa(ISA_9) + run_isa(ISA_12);
+	unsigned bad = run_comparisons() + run_refusals() + run_isa(ISA_11) + run_isa(ISA_9) + run_isa(ISA_12);
 
-	printf("%u cases, %u comparisons, %u wrong\n", (unsigned)(sizeof(cases) / sizeof(cases[0])),
-	       (unsigned)(sizeof(comparisons) / sizeof(comparisons[0])), bad);
+	printf("%u cases, %u comparisons, %u refusals, %u wrong\n", (unsigned)(sizeof(cases) / sizeof(cases[0])),
+	       (unsigned)(sizeof(comparisons) / sizeof(comparisons[0])), (unsigned)(sizeof(refusals) / sizeof(refusals[0])), bad);
 	return bad != 0;
 }

@@ -17,6 +17,13 @@ static uint64_t literal(const struct gfx_inst *in, unsigned width)
 	return in->literal;
 }
 
+/* The last register has no other half. */
+static void check_pair(struct gfx *m, const struct gfx_arg *a)
+{
+	if (a->width == 2 && a->code == 127)
+		gfx_fail(m, "s128 does not exist");
+}
+
 uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in, const struct gfx_arg *a)
 {
 	static const uint32_t reals[] = { 0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000, 0xc0000000, 0x40800000,
@@ -26,6 +33,7 @@ uint64_t gfx_read_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_ins
 	if (a->code < 128) {
 		if (a->code == NULL_REG)
 			return 0;
+		check_pair(m, a);
 		if (w->spoison[a->code] || (a->width == 2 && w->spoison[a->code + 1]))
 			gfx_fail(m, "reads scalar register %u before the wait for its load", a->code);
 		v = w->s[a->code];
@@ -50,6 +58,7 @@ void gfx_write_scalar(struct gfx *m, struct gfx_wave *w, const struct gfx_arg *a
 {
 	if (a->code == NULL_REG)
 		return;
+	check_pair(m, a);
 	if (w->spoison[a->code] || (a->width == 2 && w->spoison[a->code + 1]))
 		gfx_fail(m, "writes scalar register %u while a load to it is in flight", a->code);
 	w->s[a->code] = (uint32_t)value;

@@ -8,7 +8,7 @@ void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned 
 {
 	unsigned i;
 
-	for (i = reg; i < reg + count; i++) {
+	for (i = reg; i - reg < count; i++) { /* M0 may have moved reg anywhere */
 		if (i > 255)
 			gfx_fail(m, "v%u does not exist", i);
 		if (w->vpoison[i] & lanes)
