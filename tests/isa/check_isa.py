@@ -160,7 +160,10 @@ def problems(target, code, used):
 
 
 def problems_unoptimised(target, code):
-    """All is on the stack at -O0, and calls take half a minute to compile: the primitives' order, waits and cache bits hold all the same."""
+    """
+    All is on the stack at -O0, and calls take half a minute to compile: the primitives' order, waits and cache bits hold all the same.
+    That of prim_refer is not looked at: its load is a flat one there, as those of the stack between the additions are.
+    """
     for check in (check_ring_waits, check_ring_load, check_take):
         yield from check(target, code)
     yield from check_publish(target, code, True)
