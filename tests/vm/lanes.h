@@ -6,8 +6,10 @@
 #include <pthread.h>
 #include <unistd.h>
 #include <gpunvme/device.h>
+#include "util/clock.h"
 
 #define LANES 4u
+#define SOON_NS (10000 * GNV_NS_PER_MS) /* what lanes have to do comes within that, or they hang */
 
 static struct lanes {
 	const struct gpunvme_dq *dq;
@@ -42,9 +44,13 @@ static bool lanes_all_ended(void)
 static void lanes_wait(unsigned rounds)
 {
 	unsigned from = __atomic_load_n(&lanes.rounds, __ATOMIC_RELAXED);
+	uint64_t start = gnv_clock_ns();
 
-	while (__atomic_load_n(&lanes.rounds, __ATOMIC_RELAXED) - from < rounds && !lanes_all_ended())
+	while (__atomic_load_n(&lanes.rounds, __ATOMIC_RELAXED) - from < rounds && !lanes_all_ended()) {
+		if (gnv_clock_ns() - start > SOON_NS)
+			fail_msg("lanes hang: %u of %u rounds", __atomic_load_n(&lanes.rounds, __ATOMIC_RELAXED) - from, rounds);
 		usleep(1000);
+	}
 }
 
 static void lanes_begin(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf)

@@ -33,7 +33,6 @@
 #define RINGS (4u * MIB)
 #define BAR_BYTES (64u * MIB)
 #define CMD_MS 3000u
-#define SOON_NS (10000 * GNV_NS_PER_MS)
 
 static char folder[64]; /* of the exporter's device */
 static struct gpunvme_gpu *gpu;
