@@ -2,10 +2,13 @@
 /*
  * Loaded in front of gpunvme: the controller in software, which cannot be formatted, says that it was. Its blocks stay as they are.
  * FORMATS has words: "all", a format takes all namespaces, of which there are two; "refuse", it has no other after all; "stuck", it
- * does not go back.
+ * does not go back; "mute", it does not answer to that; "vague", it says that it failed, and did it; "deadly", in another format it dies
+ * of reads.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <gpunvme/gpunvme.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +27,20 @@ static int format(uint32_t to)
 {
 	if ((to && has("refuse")) || (!to && has("stuck")))
 		return INVALID_FORMAT;
+	if (!to && has("mute"))
+		return -ETIMEDOUT;
 	now = to;
-	return 0;
+	return to && has("vague") ? GPUNVME_SC_INTERNAL : 0;
+}
+
+int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev)
+{
+	int (*real)(const char *, const struct gpunvme_dev_opts *, struct gpunvme_dev **);
+	char made[512];
+
+	snprintf(made, sizeof(made), "%s%s", uri, now && has("deadly") ? ",cfs:op=read" : "");
+	*(void **)&real = dlsym(RTLD_NEXT, "gpunvme_dev_open");
+	return real(made, opts, dev);
 }
 
 static int list_two(uint32_t *list, size_t len)

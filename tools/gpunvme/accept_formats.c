@@ -2,10 +2,12 @@
 /*
  * Rows about formats of blocks: which the drive has; and, with --formats, whether each of them works. The drive is formatted to one
  * after the other, and at the end to that which it came with, whatever has happened meanwhile. Only this program knows which that
- * was, so it says so before it begins, and nothing that can be caught ends it in between.
+ * was, so it says so before it begins. In between SIGINT and SIGTERM wait, and SIGHUP, SIGPIPE and SIGQUIT are ignored. Format goes
+ * to a controller that was opened without reading from it: the way back needs no format that works, only a drive that takes it.
  */
 #include "accept.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +15,8 @@
 #include <string.h>
 
 #define PATIENCE_MS (4 * 3600 * 1000u) /* large drives that write every block take hours */
+#define INVALID_FORMAT 0x10au
+#define NO_NAMESPACE (GPUNVME_NSID_ALL - 1) /* that a drive has */
 #define SIZES(list) (sizeof(list) / sizeof((list)[0]))
 
 /* ---- Which there are ---- */
@@ -94,6 +98,7 @@ struct trial {
 	int worst;
 	uint64_t random;
 	char cause[256], lines[1536];
+	char uri[4096]; /* of its controller, without a namespace that could be read */
 };
 
 /* Without metadata, and with blocks that the library uses. */
@@ -108,6 +113,22 @@ static int has_others(const struct trial *t)
 		if (i != t->came && is_usable(&t->id.lbaf[i]))
 			return 1;
 	return 0;
+}
+
+/* Return: 0; -EINVAL: there is no room. */
+static int name_controller(struct trial *t)
+{
+	const char *dev = t->a->o.dev, *key = dev + strcspn(dev, "?");
+	int at = snprintf(t->uri, sizeof(t->uri), "%.*s?ns=%u", (int)(key - dev), dev, NO_NAMESPACE);
+
+	while (*key && at < (int)sizeof(t->uri)) {
+		const int len = (int)strcspn(++key, "&");
+
+		if (strncmp(key, "ns=", 3) != 0)
+			at += snprintf(t->uri + at, sizeof(t->uri) - (size_t)at, "&%.*s", len, key);
+		key += len;
+	}
+	return at < (int)sizeof(t->uri) ? 0 : -EINVAL;
 }
 
 /* Namespaces of the subsystem, those included that no controller has; where that cannot be told, many. */
@@ -145,10 +166,33 @@ static int begin(struct trial *t)
 		not = "it has no other format without metadata";
 	else if (id.fna & GPUNVME_FNA_FORMAT_ALL && namespaces(a, &id) > 1)
 		not = "it formats all of its namespaces at once, and has more than this one";
+	else if (name_controller(t))
+		not = "its URI is too long";
 	if (!not)
 		return ACCEPT_PASSED;
 	accept_say(a, "not tried: %s", not);
 	return ACCEPT_SKIPPED;
+}
+
+/* Patience is for Format alone: a drive that answers nothing is found before, within the library's time. */
+static int open_controller(const struct trial *t, struct gpunvme_dev **dev)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_dev *probe;
+	int ret = gpunvme_dev_open(t->uri, &opts, &probe);
+
+	if (!ret)
+		ret = gpunvme_dev_close(probe);
+	opts.admin_timeout_ms = PATIENCE_MS;
+	return ret ? ret : gpunvme_dev_open(t->uri, &opts, dev);
+}
+
+/* With these the drive is in the format that it was in. */
+static int is_refused(int status)
+{
+	const unsigned code = (unsigned)status & GPUNVME_ST_CODE;
+
+	return status > 0 && (code == INVALID_FORMAT || code == GPUNVME_SC_INVALID_FIELD || code == GPUNVME_SC_INVALID_OPCODE);
 }
 
 /* Opens the drive for this one command, which may take so long, and leaves it closed. Return: the library's answer. */
@@ -158,20 +202,19 @@ static int format_to(struct trial *t, unsigned format, double *took)
 					 .nsid = t->nsid,
 					 .cdw10 = GPUNVME_FIELD_PREP(GPUNVME_FORMAT_LBAFL, format & 15) |
 						  GPUNVME_FIELD_PREP(GPUNVME_FORMAT_LBAFU, format >> 4) };
-	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev = NULL;
 	int ret, closed;
 
+	fprintf(stderr, "formatting to %u bytes (format %u)\n", 1u << t->id.lbaf[format].lbads, format);
 	accept_close_queue(t->a);
 	session_close(&t->a->s);
-	opts.admin_timeout_ms = PATIENCE_MS;
-	ret = gpunvme_dev_open(t->a->o.dev, &opts, &dev);
+	ret = open_controller(t, &dev);
 	*took = now_s();
-	if (!ret)
+	if (!ret) {
 		ret = gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL);
+		t->changed |= !is_refused(ret);
+	}
 	*took = now_s() - *took;
-	if (ret <= 0)
-		t->changed = 1;
 	snprintf(t->cause, sizeof(t->cause), "%s", why(ret));
 	closed = gpunvme_dev_close(dev);
 	if (!ret && closed)
@@ -228,7 +271,7 @@ static int use_format(struct trial *t, unsigned format, unsigned *n)
 	return interrupted ? ACCEPT_SKIPPED : ACCEPT_PASSED;
 }
 
-/* A line for the format, and an object of the report. What a drive refuses leaves it as it was. */
+/* A line for the format, and an object of the report. */
 static void try_format(struct trial *t, unsigned format)
 {
 	struct json_object *one = append_object(t->list);
@@ -241,7 +284,7 @@ static void try_format(struct trial *t, unsigned format)
 	if (!ret) {
 		verdict = use_format(t, format, &n);
 	} else {
-		verdict = ret > 0 ? ACCEPT_LIMIT : ACCEPT_FAILED;
+		verdict = is_refused(ret) ? ACCEPT_LIMIT : ACCEPT_FAILED;
 		accept_say(a, "cannot be formatted so: %s", t->cause);
 	}
 	put_count(one, "format", format);
@@ -266,6 +309,8 @@ static int put_back(struct trial *t)
 
 	for (int tries = 0; tries < 3; tries++) {
 		ret = t->changed ? format_to(t, t->came, &took) : 0;
+		if (ret == -ETIMEDOUT)
+			break; /* the next would be waited for as long */
 		if (!ret) {
 			ret = accept_reconnect(t->a);
 			if (!ret)
@@ -305,7 +350,8 @@ static int try_all(struct trial *t)
 int row_reformat(struct accept *a)
 {
 	struct trial t = { .a = a, .nsid = a->s.ns.nsid, .random = a->run | 1 };
-	void (*hangup)(int), (*pipe)(int);
+	static const int ignored[] = { SIGHUP, SIGPIPE, SIGQUIT }; /* terminal and reader may go: the format goes back */
+	void (*before[SIZES(ignored)])(int);
 	int ret;
 
 	if (!a->formats) {
@@ -316,10 +362,10 @@ int row_reformat(struct accept *a)
 	if (ret != ACCEPT_PASSED)
 		return ret;
 	t.list = put_list(a->figures, "tried");
-	hangup = signal(SIGHUP, SIG_IGN); /* the terminal may go, and so may who reads the lines: the format goes back */
-	pipe = signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < SIZES(ignored); i++)
+		before[i] = signal(ignored[i], SIG_IGN);
 	ret = try_all(&t);
-	signal(SIGHUP, hangup);
-	signal(SIGPIPE, pipe);
+	for (size_t i = 0; i < SIZES(ignored); i++)
+		signal(ignored[i], before[i]);
 	return ret;
 }
