@@ -43,13 +43,13 @@ static void lose_all(struct gpunvme_peer *peer, bool gone)
 static void give_back(struct gpunvme_peer *peer)
 {
 	struct mem_bar *bar;
+	enum gnv_vfio_end end;
 	int ret = 0;
-	bool ended;
 
 	for (bar = peer->mems; bar && !ret; bar = bar->next)
 		ret = gnv_sys_replace_ones(bar->mem.cpu, bar->mem.len);
 	if (!ret)
-		ret = gnv_vfio_quiesce(&peer->vfio, &ended);
+		ret = gnv_vfio_quiesce(&peer->vfio, &end);
 	if (ret) {
 		gnv_log(&peer->log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; free the memory in it and close it",
 			peer->vfio.bdf);

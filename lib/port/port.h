@@ -115,7 +115,8 @@ void gnv_port_close(struct gnv_port *port);
 
 /*
  * Does IOMMUFD take memory of a driver that is not vfio-pci? Of a port whose space maps by DMA-BUF, and seldom: it tries it.
- * Return: 0; -EOPNOTSUPP; -ENODEV; another negative errno; gnv_fail() has the sentence.
+ * Return: 0; -EOPNOTSUPP; -ENOENT: that cannot be told, for want of an export; -ENODEV; another negative errno; gnv_fail() has the
+ * sentence.
  */
 int gnv_port_takes_foreign(struct gnv_port *port);
 

@@ -30,18 +30,28 @@ static void bar_release(struct gpunvme_mem *mem)
 	gnv_sys_unmap(mem->cpu, mem->len);
 }
 
-int gnv_port_vfio_halt(struct gnv_port *port)
+/* Return: 0, and what ended its DMA; -EIO. */
+static int halt(struct gnv_port_vfio *pv, const char **how)
 {
-	struct gnv_port_vfio *pv = pv_of(port);
-	bool ended;
+	enum gnv_vfio_end end;
 	int ret;
 
 	pthread_mutex_lock(&pv->lock);
-	ret = gnv_vfio_quiesce(&pv->vfio, &ended);
+	ret = gnv_vfio_quiesce(&pv->vfio, &end);
 	pthread_mutex_unlock(&pv->lock);
-	if (ended && pv->vfio.reset_way != GNV_VFIO_RESET_NONE)
-		gnv_log(&port->log, GPUNVME_LOG_WARN, "%s: its reset failed; its bus mastering was ended instead", pv->vfio.bdf);
-	return ret;
+	*how = end == GNV_VFIO_END_GONE ? "its removal" : gnv_port_force(&pv->port);
+	if (ret || end != GNV_VFIO_END_MASTER || pv->vfio.reset_way == GNV_VFIO_RESET_NONE)
+		return ret;
+	*how = "the end of its bus mastering";
+	gnv_log(&pv->port.log, GPUNVME_LOG_WARN, "%s: its reset failed; its bus mastering was ended instead", pv->vfio.bdf);
+	return 0;
+}
+
+int gnv_port_vfio_halt(struct gnv_port *port)
+{
+	const char *how;
+
+	return halt(pv_of(port), &how);
 }
 
 /* The kernel puts config space back as it was; that DMA is allowed again is made sure of here. */
@@ -81,13 +91,14 @@ int gnv_port_vfio_allow_dma(struct gnv_port *port)
 static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ctx)
 {
 	int ret = gnv_sys_replace_ones(pv->bar0.cpu, pv->bar0.len);
+	const char *how;
 
 	pthread_mutex_lock(&pv->lock);
 	if (!ret && pv->inner)
 		ret = gnv_sys_replace_ones(pv->inner->cpu, pv->inner->len);
 	pthread_mutex_unlock(&pv->lock);
 	if (!ret)
-		ret = gnv_port_vfio_halt(&pv->port);
+		ret = halt(pv, &how);
 	if (ret) {
 		gnv_log(&pv->port.log, GPUNVME_LOG_ERROR, "%s: the kernel wants the device back; close it", pv->vfio.bdf);
 		return;
@@ -100,7 +111,7 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	gnv_port_leave_twins(&pv->port); /* another program may use them now */
 	gnv_log(&pv->port.log, GPUNVME_LOG_WARN,
 		"%s: the kernel wanted the device back (unbind or removal); its DMA was ended by %s, and it was released", pv->vfio.bdf,
-		gnv_port_force(&pv->port));
+		how);
 }
 
 static void alarm_rang(void *ctx, bool must_release)

@@ -28,8 +28,9 @@ int gnv_port_takes_foreign(struct gnv_port *port)
 	const size_t page = port->bar0->page;
 	int fd, ret = gnv_port_vfio_export_twice(port, GPUNVME_REG_DOORBELLS & ~(uint64_t)(page - 1), page, &fd);
 
-	if (!ret)
-		ret = gnv_port_map_export(port, fd, 2 * page);
+	if (ret)
+		return ret == -EOPNOTSUPP ? -ENOENT : ret;
+	ret = gnv_port_map_export(port, fd, 2 * page);
 	if (ret == -EOPNOTSUPP)
 		return gnv_fail(ret, "IOMMUFD of this kernel takes device memory of vfio-pci only, so queues and data stay out of a GPU's "
 				     "memory; that needs a patched kernel (docs/kernel.md)");

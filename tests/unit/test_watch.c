@@ -16,6 +16,7 @@
 #include "fake_kernel.h"
 #include "mem/mem_bar.h"
 #include "os/linux/users.h"
+#include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
 #include "port/vfio_device.h"
 #include "queue/life.h"
@@ -235,6 +236,30 @@ static void test_export_after_error(void **state)
 	port->ops->close(port);
 }
 
+/* Where BAR0 cannot be exported nobody knows which memory IOMMUFD takes. */
+static void test_takes_foreign(void **state)
+{
+	static const struct {
+		unsigned long fails;
+		int ret;
+		const char *says;
+	} cases[] = { { GNV_IOMMUFD_MAP_FILE, -EOPNOTSUPP, "takes device memory of vfio-pci only" },
+		      { VFIO_DEVICE_FEATURE, -ENOENT, "cannot export a BAR" } };
+	struct gnv_port *port;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fake_kernel_reset();
+		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
+		fake_kernel.fail_request = cases[i].fails;
+		fake_kernel.fail_errno = EOPNOTSUPP;
+		assert_int_equal(gnv_port_takes_foreign(port), cases[i].ret);
+		if (!strstr(gpunvme_errmsg(), cases[i].says))
+			fail_msg("%zu: %s", i, gpunvme_errmsg());
+		port->ops->close(port);
+	}
+}
+
 static uint16_t command_register(void)
 {
 	uint16_t command;
@@ -405,8 +430,13 @@ static void test_given_back_how(void **state)
 	static const struct {
 		bool no_reset;
 		unsigned slot;
+		bool fails, gone;
 		const char *how;
-	} cases[] = { { false, 1, "by a reset of the function," }, { true, 1, "by a reset of its slot," }, { true, 2, "by the end of its bus mastering" } };
+	} cases[] = { { false, 1, false, false, "by a reset of the function," },
+		      { true, 1, false, false, "by a reset of its slot," },
+		      { true, 2, false, false, "by the end of its bus mastering, for want of a reset," },
+		      { false, 1, true, false, "by the end of its bus mastering," },
+		      { false, 1, true, true, "by its removal," } };
 	const struct gnv_log kept = { .fn = keep_line };
 	struct gnv_port *port;
 
@@ -422,6 +452,10 @@ static void test_given_back_how(void **state)
 		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &kept, &port), 0);
 		assert_int_equal(gnv_users_hold_twins("/nowhere", "/nowhere", &nobody, text, &port->twins), 0);
 		assert_int_equal(port->ops->allow_dma(port), 0);
+		fake_kernel.fail_request = cases[i].fails ? VFIO_DEVICE_RESET : 0;
+		fake_kernel.fail_errno = EAGAIN;
+		if (cases[i].gone)
+			poke(FAKE_CONFIG + PCI_COMMAND, 0xffff, 2);
 		ring(fake_kernel.req);
 		while (__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE))
 			assert_true(gnv_deadline_poll_again(&deadline));
@@ -535,6 +569,7 @@ int main(void)
 		cmocka_unit_test_setup(test_asked_late, setup),
 		cmocka_unit_test_setup(test_twins_left, setup),
 		cmocka_unit_test_setup(test_export_after_error, setup),
+		cmocka_unit_test_setup(test_takes_foreign, setup),
 		cmocka_unit_test_setup(test_found_enabled, setup),
 		cmocka_unit_test_setup(test_slot, setup),
 		cmocka_unit_test_setup(test_not_isolated, setup),

@@ -183,22 +183,22 @@ int gnv_vfio_reset(const struct gnv_vfio *vfio)
 	return 0;
 }
 
-int gnv_vfio_quiesce(const struct gnv_vfio *vfio, bool *ended)
+int gnv_vfio_quiesce(const struct gnv_vfio *vfio, enum gnv_vfio_end *end)
 {
 	uint16_t command;
 
-	*ended = false;
+	*end = GNV_VFIO_END_RESET;
 	if (vfio->fd < 0 || !gnv_vfio_reset(vfio))
 		return 0; /* released: closing it reset it */
 	if (config_read(vfio, PCI_COMMAND, &command, sizeof(command)))
 		return -EIO;
-	if (command == 0xffff)
-		return 0; /* not there any more */
+	*end = command == 0xffff ? GNV_VFIO_END_GONE : GNV_VFIO_END_MASTER;
+	if (*end == GNV_VFIO_END_GONE)
+		return 0;
 	command &= (uint16_t)~PCI_COMMAND_MASTER;
 	if (config_write(vfio, PCI_COMMAND, &command, sizeof(command)) || config_read(vfio, PCI_COMMAND, &command, sizeof(command)))
 		return -EIO;
-	*ended = !(command & PCI_COMMAND_MASTER);
-	return *ended ? 0 : -EIO;
+	return command & PCI_COMMAND_MASTER ? -EIO : 0;
 }
 
 int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr)

@@ -69,11 +69,13 @@ int gnv_vfio_master(const struct gnv_vfio *vfio);
  * released; -EIO; gnv_fail() has the sentence. */
 int gnv_vfio_reset(const struct gnv_vfio *vfio);
 
+enum gnv_vfio_end { GNV_VFIO_END_RESET, GNV_VFIO_END_MASTER, GNV_VFIO_END_GONE };
+
 /*
- * A reset, or, where there is none or it fails, the end of bus mastering: after success it makes no DMA. @ended: it was the latter.
- * Return: 0, -EIO.
+ * A reset, or, where there is none or it fails, the end of bus mastering: after success it makes no DMA. @end: which it was, or
+ * that it is not there any more. Return: 0, -EIO.
  */
-int gnv_vfio_quiesce(const struct gnv_vfio *vfio, bool *ended);
+int gnv_vfio_quiesce(const struct gnv_vfio *vfio, enum gnv_vfio_end *end);
 
 /* Map part of a BAR; offset and length in pages. Return: 0 or a negative errno; gnv_fail() has the sentence. */
 int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len, void **ptr);
