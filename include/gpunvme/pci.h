@@ -31,7 +31,7 @@ struct gpunvme_pci_info {
 	uint64_t bytes;       /* of all of them */
 	char group_other[16]; /* another device of the group that keeps VFIO away; "" none */
 	char in_use[128];     /* who uses a namespace: mounts, holders, processes that have it open; "" nobody was seen */
-	uint32_t payload;      /* bytes of one packet on the link (Max_Payload_Size); 0: only root may know, as all that follows */
+	uint32_t payload;      /* bytes of one packet on the link (Max_Payload_Size); 0, as all that follows: only root may know; none */
 	uint32_t payload_most; /* that the drive and the port above it can do */
 	uint32_t read_request; /* bytes that one read of the drive asks for at most (Max_Read_Request_Size) */
 	int32_t aspm;          /* power states the link goes to by itself: 1 L0s, 2 L1, 3 both, 0 none; -1 unknown */

@@ -36,7 +36,7 @@ void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci);
 /* In the machine, in a case behind a cable, or a virtual function. */
 void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
 
-/* How much one packet and one read of it carry, and whether the link sleeps, a row each; skipped where only root may know. */
+/* How much one packet and one read of it carry, and whether the link sleeps, a row each; skipped where it is not known. */
 void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
 
 /*

@@ -11,6 +11,7 @@
 #include "machine/doctor.h"
 #include "util/log.h"
 
+#define HEADER 64u /* bytes */
 #define FIRST_CAPABILITY 0x34u
 #define CAP_EXPRESS 0x10u
 #define CAP_BYTES 0x14u /* of it that are looked at */
@@ -21,15 +22,15 @@ static uint32_t word(const unsigned char *at)
 	return at[0] | (uint32_t)at[1] << 8;
 }
 
-/* The PCI Express capability, or NULL; what root alone may read is missing for others. */
+/* The PCI Express capability, or NULL. */
 static const unsigned char *express(const unsigned char *config, size_t got)
 {
 	unsigned at, hops;
 
-	if (got <= 64)
+	if (got <= HEADER)
 		return NULL;
 	at = config[FIRST_CAPABILITY] & 0xfcu;
-	for (hops = 0; hops < 48 && at >= 64 && at + CAP_BYTES <= got; hops++, at = config[at + 1] & 0xfcu)
+	for (hops = 0; hops < 48 && at >= HEADER && at + CAP_BYTES <= got; hops++, at = config[at + 1] & 0xfcu)
 		if (config[at] == CAP_EXPRESS)
 			return config + at;
 	return NULL;
@@ -44,9 +45,10 @@ static uint32_t bytes_of(uint32_t bits)
 static void read_one(const char *sys, const char *bdf, struct gnv_link *link)
 {
 	unsigned char config[256];
-	const unsigned char *cap = express(config, gnv_sysfs_config(sys, bdf, config, sizeof(config)));
+	const size_t got = gnv_sysfs_config(sys, bdf, config, sizeof(config));
+	const unsigned char *cap = express(config, got);
 
-	*link = (struct gnv_link){ .aspm = -1 };
+	*link = (struct gnv_link){ .aspm = -1, .shown = got > HEADER };
 	if (!cap)
 		return;
 	link->payload_most = bytes_of(word(cap + 4));
@@ -129,7 +131,8 @@ void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const stru
 
 	gnv_link_read(sys, pci->bdf, &link);
 	if (!link.payload) {
-		gnv_report_skip(report, "payload", "only root may know what its link carries, and whether that sleeps");
+		gnv_report_skip(report, "payload",
+				link.shown ? "it has no PCI Express link" : "only root may know what its link carries, and whether that sleeps");
 		return;
 	}
 	say_payload(report, &link);
