@@ -111,7 +111,6 @@ static int refuse(struct gpunvme_dev *dev)
 {
 	const bool bare = dev->port->space->bare;
 
-	__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
 	if (dev->hmb.named && bare)
 		return gnv_fail(-EINVAL,
 				"without an IOMMU nothing keeps other devices from memory for %s to work in (hmb), nor the drive "
@@ -134,9 +133,11 @@ int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t most, bool alone)
 
 	dev->hmb.named = most != GNV_HMB_UNSAID;
 	most = dev->hmb.named ? most : GNV_HMB_MIB;
+	if (!alone || dev->port->space->bare)
+		__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
 	if (!dev->hmb.asked || !most)
 		return 0;
-	if (!alone || dev->port->space->bare)
+	if (gnv_hmb_denied(dev))
 		return refuse(dev);
 	ret = find(dev, gnv_min(dev->hmb.asked, (uint64_t)most << 20));
 	if (ret || !dev->hmb.size)

@@ -88,28 +88,54 @@ static void test_how_much(void **state)
 	}
 }
 
+/* What the doctor would have the user do about it. */
+static void assert_remedy(struct gpunvme_dev *dev, const char *words)
+{
+	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
+	unsigned count = GPUNVME_MAX_CHECKS, i;
+
+	assert_int_equal(gpunvme_doctor_drive(dev, checks, &count), 0);
+	for (i = 0; i < count && strcmp(checks[i].name, "host-memory"); i++)
+		;
+	assert_int_not_equal(i, count);
+	assert_int_equal(checks[i].verdict, GPUNVME_VERDICT_LIMIT);
+	assert_non_null(strstr(checks[i].remedy, words));
+}
+
+/* None by hmb=0: only where it could have some is that the remedy. */
+static void test_none(void **state)
+{
+	static const char *const words[] = { "hmb= in the URI", "do not share", "only behind an IOMMU", "only behind an IOMMU" };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 4; i++) {
+		struct gpunvme_dev *dev;
+		struct fake *fake = hungry(&dev);
+
+		fake->space.bare = i & 2;
+		assert_int_equal(gnv_hmb_give(dev, 0, !(i & 1)), 0);
+		assert_remedy(dev, words[i]);
+		fake->space.bare = false;
+		close_all(fake, dev);
+	}
+}
+
 /* Without an IOMMU no memory is the drive's alone, and what a killed process leaves is somebody's before the drive is stopped. */
 static void test_bare(void **state)
 {
-	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
-	unsigned count = GPUNVME_MAX_CHECKS, i, before;
 	struct gpunvme_dev *dev;
 	struct fake *fake = hungry(&dev);
+	unsigned before = fake->maps;
 
 	(void)state;
-	before = fake->maps;
 	fake->space.bare = true;
 	assert_int_equal(gnv_hmb_give(dev, 64, true), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "without an IOMMU"));
 	assert_int_equal(gnv_hmb_give(dev, GNV_HMB_UNSAID, true), 0);
 	assert_int_equal(gnv_hmb_used(dev), 0);
 	assert_int_equal(fake->maps, before);
-	assert_int_equal(gpunvme_doctor_drive(dev, checks, &count), 0);
-	for (i = 0; i < count && strcmp(checks[i].name, "host-memory"); i++)
-		;
-	assert_int_not_equal(i, count);
-	assert_int_equal(checks[i].verdict, GPUNVME_VERDICT_LIMIT);
-	assert_non_null(strstr(checks[i].remedy, "only behind an IOMMU"));
+	assert_remedy(dev, "only behind an IOMMU");
 	assert_int_equal(gnv_reset(dev, let_go), 0);
 	assert_int_equal(gnv_hmb_used(dev), 0);
 	fake->space.bare = false;
@@ -260,7 +286,7 @@ int main(void)
 		cmocka_unit_test(test_command),	    cmocka_unit_test(test_how_much),	cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_no_room),	    cmocka_unit_test(test_refused),	cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_unstoppable), cmocka_unit_test(test_still_mapped), cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_reset),	    cmocka_unit_test(test_bare),
+		cmocka_unit_test(test_reset),	    cmocka_unit_test(test_bare),		cmocka_unit_test(test_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
