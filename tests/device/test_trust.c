@@ -2,6 +2,9 @@
 /* What the drainer believes of a completion, checked on the function that decides. */
 #include "device/rig.h"
 
+#include <pthread.h>
+#include <time.h>
+
 /* Is a completion with this SQ head wrong, for a drainer that knows of `fetched` and read `pub`? */
 static bool is_wrong(struct rig *r, uint64_t fetched, uint64_t pub, uint32_t sq_head)
 {
@@ -41,11 +44,38 @@ static void an_old_pub_does_not_open_the_ring(void **state)
 	rig_free(r);
 }
 
+static void *ring_later(void *arg)
+{
+	const struct timespec pause = { 0, 2000000 };
+	struct rig *r = arg;
+
+	nanosleep(&pause, NULL);
+	__atomic_store_n(&r->state->pub, 7, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* What pub is seen to be may still lie behind fetched: that, too, is waited for. */
+static void a_pub_behind_fetched_is_waited_for(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	pthread_t thread;
+
+	(void)state;
+	r->state->resv = 7;
+	r->state->pub = 5;
+	assert_int_equal(pthread_create(&thread, NULL, ring_later, r), 0);
+	assert_false(is_wrong(r, 6, 5, 7));
+	pthread_join(thread, NULL);
+	assert_true(is_wrong(r, 6, 7, 9));
+	rig_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sq_head_stays_within_what_was_rung),
 		cmocka_unit_test(an_old_pub_does_not_open_the_ring),
+		cmocka_unit_test(a_pub_behind_fetched_is_waited_for),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));

@@ -84,7 +84,7 @@ GNVD_FN uint64_t gnvd_cqe_at(const struct gpunvme_dq *dq, const struct gnvd_wave
 
 /*
  * The doorbell that a completion answers was rung behind the store of pub, but d->pub was loaded before the completion was, or
- * beside it. Look again; after 10 ms believe that the device is wrong. Returns how far fetched may move.
+ * beside it. Look again; after 10 ms believe the device wrong. Returns how far fetched may move; as int32_t, below 0: not at all.
  */
 GNVD_FN uint32_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_drain *d, uint32_t delta)
 {
@@ -94,7 +94,7 @@ GNVD_FN uint32_t gnvd_wait_pub(const struct gpunvme_dq *dq, const struct gnvd_dr
 	do {
 		gnvd_order_agent();
 		rung = (uint32_t)gnvd_ld64(GNVD_STATE(dq, pub)) - (uint32_t)d->fetched;
-	} while (delta > rung && gnvd_clock() - began < 10ull * dq->ticks_per_ms);
+	} while ((int32_t)(delta - rung) > 0 && gnvd_clock() - began < 10ull * dq->ticks_per_ms);
 	return rung;
 }
 
