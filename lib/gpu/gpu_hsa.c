@@ -292,8 +292,11 @@ static int hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, 
 {
 	const struct gnv_bar_gpu where = bar_gpu(gpu);
 	struct gnv_bar *bar = range->cookie;
-	int ret = gnv_bar_blind(&where, bar, reset);
+	int ret;
 
+	if (!range->doubtful)
+		return 0; /* registers in memory of the host stay what they are, and the cookie is no BAR */
+	ret = gnv_bar_blind(&where, bar, reset);
 	range->blind = bar->blind;
 	return ret;
 }

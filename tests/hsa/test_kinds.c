@@ -16,6 +16,7 @@
 #include "common/played.h"
 #include "hsa/runtime.h"
 #include "mem/mem.h"
+#include "nvme/dev.h"
 #include "unit/fake_hip.h"
 
 static struct fake_hip *hip;
@@ -124,6 +125,22 @@ static void test_out_of_reach(void **state)
 	gpunvme_dev_close(dev);
 }
 
+/* What lanes see of a controller in software is memory of the host, also when the device is given back or its function reset. */
+static void test_given_back(void **state)
+{
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	assert_int_equal(gnv_mem_blind(dev->port->bar0, false), 0);
+	assert_int_equal(gnv_mem_blind(dev->port->bar0, true), 0);
+	assert_int_equal(gpunvme_dev_reset(dev), 0);
+	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+}
+
 static void test_refusals(void **state)
 {
 	struct gpunvme_mem *mem = NULL;
@@ -144,6 +161,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(test_hip, begin, end),
 					    cmocka_unit_test_setup_teardown(test_out_of_reach, begin, end),
+					    cmocka_unit_test_setup_teardown(test_given_back, begin, end),
 					    cmocka_unit_test_setup_teardown(test_refusals, begin, end) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
