@@ -171,7 +171,9 @@ static int start_servers(struct gnv_soft *soft)
 			i--;
 	}
 	if (!ret) {
+		gnv_soft_server_lock(soft->server[0]); /* which reads it; the registers order that only for hosts of this process */
 		soft->servers = soft->config.threads;
+		gnv_soft_server_unlock(soft->server[0]);
 		return 0;
 	}
 	for (; i < soft->config.threads; i++) {
