@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Life of a server: controller, socket, thread.
- * Invariant: the controller is destroyed before the memory of a client is unmapped, and before the space that it makes DMA through.
+ * Invariant: the controller is destroyed before the memory of a client is unmapped, and before the space that it makes DMA through;
+ * a client is hung up on when nothing reaches its memory any more.
  */
 #include <gpunvme/server.h>
 
@@ -103,6 +104,8 @@ static int end_controller(struct gpunvme_server *s)
 	s->soft = NULL;
 	while (s->regions.count)
 		gnv_shared_unmap(&s->regions.region[--s->regions.count].memory);
+	if (s->client >= 0)
+		gnv_socket_hang_up(s->client);
 	gnv_space_put(s->space);
 	gnv_vectors_fini(&s->vectors);
 	return 0;
@@ -162,6 +165,7 @@ GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const 
 		return gnv_fail(-ENOMEM, "out of memory");
 	s->process = gnv_process();
 	s->log = (struct gnv_log){ o.log, o.log_ctx, 0 };
+	s->client = -1;
 	s->vendor = VENDOR;
 	s->device = DEVICE;
 	ret = read_uri(uri, &parsed, &config, s);

@@ -33,13 +33,13 @@ struct gpunvme_server {
 	struct gnv_vectors vectors;
 	struct gnv_regions regions;
 	/* Of the client that is there. */
-	int client;
+	int client; /* -1: none */
 	bool greeted; /* VERSION was agreed on */
 	struct gnv_socket_fds fds;
 	uint8_t message[GNV_WIRE_LONGEST], reply[GNV_WIRE_LONGEST];
 };
 
-/* Serve one client until it goes or the server stops. @client is closed. */
+/* Serve one client until it goes or the server stops. @client is closed when nothing reaches its memory any more. */
 void gnv_session_run(struct gpunvme_server *server, int client);
 
 #endif

@@ -12,6 +12,7 @@
 #include "util/mmio.h"
 
 #define SEND_MS 10000 /* for a client that does not read */
+#define RETRY_MS 1000
 
 /* An answer under construction. */
 struct answer {
@@ -353,6 +354,18 @@ static int clean(struct gpunvme_server *s)
 	return ret;
 }
 
+/* The end of the connection tells the client that its memory is its own again, so what is stuck in the kernel is waited for. */
+static void let_go(struct gpunvme_server *s)
+{
+	while (clean(s)) {
+		gnv_socket_wait(s->wake, -1, false, RETRY_MS);
+		if (stopped(s))
+			return; /* gpunvme_server_stop() goes on */
+	}
+	gnv_socket_hang_up(s->client);
+	s->client = -1;
+}
+
 void gnv_session_run(struct gpunvme_server *s, int client)
 {
 	int ret;
@@ -360,16 +373,12 @@ void gnv_session_run(struct gpunvme_server *s, int client)
 	s->client = client;
 	s->greeted = false;
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: a client has come", s->socket.path);
-	ret = clean(s); /* what was stuck when the last one went may still be */
-	while (ret >= 0) {
+	do {
 		ret = serve_one(s);
-		if (!ret)
-			break;
-	}
+	} while (ret > 0);
 	if (ret && ret != -ESHUTDOWN && ret != -ECONNRESET && ret != -EPIPE)
 		gnv_log(&s->log, GPUNVME_LOG_WARN, "%s: %s; it is sent away", s->socket.path, gpunvme_errmsg());
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: the client has gone", s->socket.path);
 	gnv_socket_drop(&s->fds);
-	gnv_socket_hang_up(client);
-	clean(s);
+	let_go(s);
 }

@@ -463,6 +463,85 @@ static void unmapping_waits_for_io(void **state)
 	close(events[1]);
 }
 
+/* I/O to the client's memory under way, and not finished. */
+static void begin_io(int *events)
+{
+	int before;
+
+	attach();
+	give_events(events);
+	make_queues(events[0]);
+	__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
+	submit(1, rw(GPUNVME_IO_READ, 0));
+	before = __atomic_load_n(&held, __ATOMIC_ACQUIRE);
+	while (__atomic_load_n(&held, __ATOMIC_ACQUIRE) < before + 10)
+		usleep(1000);
+}
+
+/* The server hangs up, but not before the I/O has ended. */
+static void is_let_go_after_io(const int *events)
+{
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+
+	assert_int_equal(poll(&p, 1, 300), 0);
+	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
+	assert_int_equal(receive(), -1);
+	detach();
+	close(events[0]);
+	close(events[1]);
+}
+
+/* What a client hears as the end of the connection tells it that its memory is its own. */
+static void hanging_up_waits_for_io(void **state)
+{
+	int events[2];
+
+	(void)state;
+	begin_io(events);
+	assert_int_equal(shutdown(sock, SHUT_WR), 0);
+	is_let_go_after_io(events);
+}
+
+/* Another server, which a test may stop: from now on `path` is its socket. */
+static struct gpunvme_server *start_other(void)
+{
+	struct gpunvme_server *other;
+	char uri[160];
+
+	image_make(image_path("other.img"), 1 << 20);
+	snprintf(uri, sizeof(uri), "soft:%s?queues=4", image_path("other.img"));
+	snprintf(path, sizeof(path), "%s", image_path("other"));
+	assert_int_equal(gpunvme_server_start(uri, path, NULL, &other), 0);
+	return other;
+}
+
+static void forget_other(void)
+{
+	unlink(image_path("other.img"));
+	snprintf(path, sizeof(path), "%s", image_path("socket"));
+}
+
+static void *stop_it(void *arg)
+{
+	assert_int_equal(gpunvme_server_stop(arg), 0);
+	return NULL;
+}
+
+static void stopping_waits_for_io(void **state)
+{
+	struct gpunvme_server *other;
+	int events[2];
+	pthread_t thread;
+
+	(void)state;
+	other = start_other();
+	begin_io(events);
+	assert_int_equal(pthread_create(&thread, NULL, stop_it, other), 0);
+	is_let_go_after_io(events);
+	pthread_join(thread, NULL);
+	forget_other();
+}
+
 static void unmapping_rings_resets(void **state)
 {
 	int events[2];
@@ -665,13 +744,9 @@ static void stopping_does_not_wait_for_the_client(void **state)
 {
 	uint32_t info[8] = { 32 };
 	struct gpunvme_server *other;
-	char uri[160];
 
 	(void)state;
-	image_make(image_path("other.img"), 1 << 20);
-	snprintf(uri, sizeof(uri), "soft:%s?queues=4", image_path("other.img"));
-	snprintf(path, sizeof(path), "%s", image_path("other"));
-	assert_int_equal(gpunvme_server_start(uri, path, NULL, &other), 0);
+	other = start_other();
 	connect_now();
 	assert_int_equal(version(0), 0);
 	assert_int_equal(ask(5, info, sizeof(info), NULL, 0), 0);
@@ -685,8 +760,7 @@ static void stopping_does_not_wait_for_the_client(void **state)
 	assert_int_equal(receive(), -1);
 	hang_up();
 	assert_int_equal(access(path, F_OK), -1);
-	unlink(image_path("other.img"));
-	snprintf(path, sizeof(path), "%s", image_path("socket"));
+	forget_other();
 }
 
 static int start_at(const char *uri, const char *at)
@@ -766,6 +840,8 @@ int main(void)
 		cmocka_unit_test(a_vector_that_does_not_exist_is_refused),
 		cmocka_unit_test(an_interrupt_waits_for_its_descriptor),
 		cmocka_unit_test(unmapping_waits_for_io),
+		cmocka_unit_test(hanging_up_waits_for_io),
+		cmocka_unit_test(stopping_waits_for_io),
 		cmocka_unit_test(unmapping_rings_resets),
 		cmocka_unit_test(configuration_space_is_a_pci_functions),
 		cmocka_unit_test(the_next_client_finds_it_as_after_power_on),
