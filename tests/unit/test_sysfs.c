@@ -78,7 +78,7 @@ static int make_tree(void **state)
 static void test_address(void **state)
 {
 	static const char *const bad[] = { "", "1:2:3", "0000:01:00.8", "0000:01:20.0", "0000:01:00", "0000:01:00.0x", "-1:00.0",
-					   "00000:01:00.0", " 01:00.0", "0000:01:00.0 " };
+					   "00000:01:00.0", " 01:00.0", "0000:01:00.0 ", "0000:-1:00.0", "0000: 1:00.0", "0000:+1:00.0" };
 	char bdf[GNV_BDF_BYTES];
 
 	(void)state;

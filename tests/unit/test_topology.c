@@ -73,7 +73,7 @@ static void test_partitions(void **state)
 {
 	struct gpunvme_pci_path path;
 	struct gnv_gpu_node gpu;
-	char bdf[GNV_BDF_BYTES], card[GNV_BDF_BYTES];
+	char bdf[GNV_BDF_BYTES], card[GNV_BDF_BYTES], long_card[GNV_BDF_BYTES + 1];
 	unsigned i;
 
 	(void)state;
@@ -100,6 +100,10 @@ static void test_partitions(void **state)
 	}
 	gnv_kfd_card(root, "0000:06:00.0", card);
 	assert_string_equal(card, "0000:06:00.0");
+	memset(long_card, 'x', sizeof(long_card));
+	gnv_kfd_card(root, "ffffffff:00:00.0", long_card); /* longer than an address, and no device */
+	assert_int_equal(strnlen(long_card, GNV_BDF_BYTES), GNV_BDF_BYTES - 1);
+	assert_int_equal(long_card[GNV_BDF_BYTES], 'x');
 	put_node(9, 109, 0x500, 90402, 2, GIB); /* without a render node, at an address that a partition has */
 	assert_int_equal(gnv_kfd_render(root, "0000:05:00.0"), 0);
 	assert_int_equal(gnv_kfd_render(root, "0000:07:00.0"), 0);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -121,6 +122,52 @@ static void test_mounted(void **state)
 	(void)state;
 	put("23 1 259:1 / /home\\040dir rw - ext4 /dev/nvme0n1p1 rw\n", "proc/self/mountinfo");
 	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /home\\040dir; unmount");
+}
+
+/* A line is as long as the paths in it; and what a user has called a folder goes to a terminal. */
+static void test_mounted_oddly(void **state)
+{
+	char deep[1201], line[1400];
+
+	(void)state;
+	memset(deep, 'd', sizeof(deep) - 1);
+	deep[sizeof(deep) - 1] = 0;
+	snprintf(line, sizeof(line), "23 1 259:1 /%s /srv/a\x1b[2Jb rw - ext4 /dev/nvme0n1p1 rw\n", deep);
+	put(line, "proc/self/mountinfo");
+	used(-EBUSY, "/dev/nvme0n1p1 is mounted on /srv/a?[2Jb; unmount");
+}
+
+/* Whatever the image is called, its loop device is found. */
+static void test_loop(void **state)
+{
+	static const char *const ends[] = { "disk.img", "disk.img ", "disk.img\n", NULL };
+	char text[GNV_USERS_TEXT], path[PATH_MAX], line[PATH_MAX + 2], deep[PATH_MAX - 64];
+	int fd;
+
+	(void)state;
+	memset(deep, 'd', 600);
+	for (int i = 200; i < 600; i += 200)
+		deep[i] = '/';
+	strcpy(deep + 600, "/disk.img");
+	put("", "%s/folder", "images");
+	for (unsigned i = 0; i < 4; i++) {
+		const char *end = ends[i] ? ends[i] : deep;
+
+		snprintf(path, sizeof(path), "%s/images", root);
+		for (const char *slash = strchr(end, '/'); slash; slash = strchr(slash + 1, '/')) {
+			snprintf(path, sizeof(path), "%s/images/%.*s", root, (int)(slash - end), end);
+			assert_int_equal(mkdir(path, 0755), 0);
+		}
+		snprintf(path, sizeof(path), "%s/images/%s", root, end);
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), 0);
+		snprintf(line, sizeof(line), "%s\n", path);
+		put(line, "class/block/loop%u/loop/backing_file", i);
+		assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), -EBUSY);
+		assert_non_null(strstr(text, " is made of it; detach that first"));
+		close(fd);
+	}
 }
 
 /* The drive that the machine runs from, at once or through LUKS and LVM. */
@@ -330,7 +377,7 @@ int __wrap_fstat(int fd, struct stat *st)
 int __wrap_open(const char *path, int flags, ...)
 {
 	if (strcmp(path, "/dev/nvme1n5"))
-		return __real_open(path, flags);
+		return __real_open(path, flags, 0600);
 	assert_true(flags & O_EXCL && flags & O_CLOEXEC);
 	if (disk.with_it)
 		put(">/dev/null", "proc/4711/fd/12");
@@ -454,6 +501,8 @@ int main(void)
 		TEST(test_controller_opened),
 		TEST(test_none),
 		TEST(test_mounted),
+		TEST(test_mounted_oddly),
+		TEST(test_loop),
 		TEST(test_system),
 		TEST(test_system_held),
 		TEST(test_held),

@@ -69,12 +69,13 @@ static void device_path(char *path, size_t size, const char *sys, const char *bd
 /* KFD adds the number of a partition to the address that it tells (Linux kfd_topology.c, kfd_topology_add_device). */
 void gnv_kfd_card(const char *sys, const char *bdf, char card[GNV_BDF_BYTES])
 {
-	char path[PATH_MAX], text[32];
+	char path[PATH_MAX], text[32], *dot;
 
 	snprintf(card, GNV_BDF_BYTES, "%s", bdf);
 	device_path(path, sizeof(path), sys, bdf, "class");
-	if (gnv_sysfs_read(path, text, sizeof(text)) && strchr(card, '.'))
-		strcpy(strchr(card, '.'), ".0");
+	dot = strchr(card, '.'); /* a domain of eight digits leaves room for the point alone */
+	if (gnv_sysfs_read(path, text, sizeof(text)) && dot)
+		snprintf(dot, (size_t)(card + GNV_BDF_BYTES - dot), ".0");
 }
 
 static void read_memory(const char *sys, struct gnv_gpu_node *gpu)

@@ -141,7 +141,8 @@ int gnv_pci_parse(const char *text, char bdf[GNV_BDF_BYTES])
 		if (sscanf(text, "%2x:%2x.%1x%n", &bus, &slot, &function, &end) != 3 || end < 0 || text[end])
 			end = -1;
 	}
-	if (end < 0 || !isxdigit((unsigned char)text[0]) || slot > 31 || function > 7)
+	/* sscanf() takes signs and white space, too. */
+	if (end < 0 || text[strspn(text, "0123456789abcdefABCDEF:.")] || slot > 31 || function > 7)
 		return gnv_fail(-EINVAL, "'%.100s' is not a PCI address; write DDDD:BB:DD.F as lspci -D shows it", text);
 	snprintf(bdf, GNV_BDF_BYTES, "%04x:%02x:%02x.%x", domain & 0xffff, bus & 0xff, slot & 0x1f, function & 7);
 	return 0;

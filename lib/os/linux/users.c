@@ -16,6 +16,7 @@
 
 #include "os/linux/drive.h"
 #include "os/linux/fork.h"
+#include "os/linux/loop.h"
 #include "util/log.h"
 
 #define PATH_BYTES 512
@@ -27,20 +28,35 @@ struct gnv_hold {
 	unsigned count;
 };
 
-/* Where it is mounted in the mount namespace of this process. The exclusive open decides; this finds the words. */
+/* Names that others chose go to terminals. */
+static void tame(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 127)
+			*text = '?';
+}
+
+/*
+ * Where it is mounted in the mount namespace of this process. The exclusive open decides; this finds the words. A line has no
+ * bounds: what is mounted may lie deep in its file system.
+ */
 static bool is_mounted(const char *proc, uint64_t dev, char point[GNV_USERS_TEXT])
 {
-	char path[PATH_BYTES], line[1024];
+	char path[PATH_BYTES], *line = NULL;
 	bool found = false;
+	size_t room = 0;
 	unsigned a, b;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/self/mountinfo", proc);
 	f = fopen(path, "re");
-	while (f && !found && fgets(line, sizeof(line), f))
+	while (f && !found && getline(&line, &room, f) > 0)
 		found = sscanf(line, "%*d %*d %u:%u %*s %255s", &a, &b, point) == 3 && makedev(a, b) == dev;
+	free(line);
 	if (f)
 		fclose(f);
+	if (found)
+		tame(point);
 	return found;
 }
 
@@ -82,24 +98,6 @@ static bool bears_system(const char *sys, const char *proc, const char *holder, 
 	return false;
 }
 
-/* A loop device keeps what is below it open without being a process or an exclusive user. */
-static bool has_loop(const char *sys, const struct gnv_opened *what, char *name, size_t size)
-{
-	char class[PATH_BYTES], path[PATH_BYTES], file[PATH_BYTES];
-	struct statx st;
-
-	snprintf(class, sizeof(class), "%s/class/block", sys);
-	for (unsigned i = 0; !gnv_sysfs_entry(class, "loop", i, name, size); i++) {
-		snprintf(path, sizeof(path), "%.300s/%.60s/loop/backing_file", class, name);
-		/* Its file system may not answer any more: what the kernel has at hand will do. */
-		if (!gnv_sysfs_read(path, file, sizeof(file)) &&
-		    !statx(AT_FDCWD, file, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st) &&
-		    gnv_opened_is(what, &st))
-			return true;
-	}
-	return false;
-}
-
 static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct gnv_opened *node, char text[GNV_USERS_TEXT])
 {
 	char by[GNV_USERS_TEXT], point[GNV_USERS_TEXT];
@@ -111,7 +109,7 @@ static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct
 	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) && bears_system(nodes->sys, proc, by, point))
 		snprintf(text, GNV_USERS_TEXT, "this machine runs from it, %.60s holds %s and is mounted on %.60s; take another drive", by,
 			 node->name, point);
-	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || has_loop(nodes->sys, node, by, sizeof(by)))
+	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || gnv_loop_of(nodes->sys, node, by, sizeof(by)))
 		snprintf(text, GNV_USERS_TEXT, "%s is held by %.60s; stop that first", node->name, by);
 	else
 		return 0;
@@ -216,7 +214,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	image.ino = st.st_ino;
 	if (locked)
 		return say_locked(proc, &image, fd, text);
-	if (has_loop(sys, &image, name, sizeof(name)))
+	if (gnv_loop_of(sys, &image, name, sizeof(name)))
 		snprintf(text, GNV_USERS_TEXT, "/dev/%.60s is made of it; detach that first (losetup -d), or open that", name);
 	return text[0] ? -EBUSY : 0;
 }
