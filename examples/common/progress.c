@@ -92,10 +92,12 @@ static void on_signal(int number)
 
 void catch_signals(void)
 {
-	struct sigaction action;
+	struct sigaction action, before;
 
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = on_signal;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN) /* as nohup has it */
+		sigaction(SIGHUP, &action, NULL);
 }

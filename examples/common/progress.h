@@ -25,7 +25,7 @@ void progress_start(struct progress *p, uint64_t total, const char *unit);
 void progress_show(struct progress *p, uint64_t done);
 void progress_end(const struct progress *p);
 
-/* After catch_signals(): the number of the SIGINT or SIGTERM that came, or 0. */
+/* After catch_signals(): the number of the SIGINT, SIGTERM or, unless that is ignored, SIGHUP that came, or 0. */
 extern volatile sig_atomic_t interrupted;
 void catch_signals(void);
 

@@ -87,9 +87,11 @@ int soft_path(const char *uri, char *path, size_t room)
 		return -EINVAL;
 	for (uri += 5; *uri && *uri != '?'; uri++) {
 		unsigned byte = (unsigned char)*uri;
+		int taken = 0;
 
-		if (*uri == '%' && sscanf(uri + 1, "%2x", &byte) == 1)
-			uri += 2;
+		if (*uri == '%' && sscanf(uri + 1, "%2x%n", &byte, &taken) == 1 && taken != 2)
+			return -EINVAL; /* the library says why */
+		uri += taken;
 		if (n + 1 >= room)
 			return -EINVAL;
 		path[n++] = (char)byte;

@@ -48,6 +48,7 @@ static int serve(const struct session_opts *o, const char *socket)
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
 	sigprocmask(SIG_BLOCK, &ends, &before);
 	catch_signals();
 	opts.log = session_log;
