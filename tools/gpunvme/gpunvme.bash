@@ -49,7 +49,7 @@ _gpunvme() {
   unbind) lanes='--help' ;;
   identify) lanes='--dev --json --verbose --help' ;;
   coherence) lanes='--invalidate --json --help' ;;
-  report) lanes='--gpu --output --help' ;;
+  report) lanes='--gpu --output --seconds --help' ;;
   litmus) lanes='--dev --gpu --commands --vram --verbose --json --help' ;;
   read) lanes="--lba --bytes --xfer --force $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;

@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECONDS 58.0 /* for all rows: the last may take two more to be ended */
+#define SECONDS 60   /* for all rows, unless asked otherwise */
+#define LAST_WORDS 2 /* of them, which the last row may take to be ended */
 #define WORDS 16
 #define SERIALS 32
 #define IMAGE_BYTES (64 * MIB)
@@ -27,7 +28,7 @@
 struct row {
 	const char *name;
 	const char *question;
-	double seconds;
+	double seconds; /* of SECONDS */
 	const char *words[WORDS]; /* behind `gpunvme`; DEV, GPU and ADDRESS stand for what they are here */
 	int no_drm;		  /* as if libdrm were not there */
 };
@@ -61,6 +62,7 @@ struct report {
 	char *address; /* NULL: it is no PCI device */
 	char folder[512]; /* of the image */
 	char image[544], file[544], copy[544];
+	uint32_t seconds;
 	double end;
 	struct json_object *json;
 	char *serial[SERIALS]; /* which nobody else has to know */
@@ -139,7 +141,7 @@ static void put_output(struct report *r, struct json_object *row, char *out, cha
 
 static void run_row(struct report *r, const struct row *row, struct json_object *json)
 {
-	double left = r->end - now_s();
+	double left = r->end - now_s(), share = row->seconds * r->seconds / SECONDS;
 	const char *argv[WORDS + 2];
 	struct json_object *command;
 	struct child c;
@@ -154,7 +156,7 @@ static void run_row(struct report *r, const struct row *row, struct json_object 
 		json_object_array_add(command, json_object_new_string(argv[i]));
 	if (row->no_drm)
 		setenv("GPUNVME_DRM_LIBRARY", "/nonexistent", 1);
-	child_run(argv, left < row->seconds ? left : row->seconds, &c);
+	child_run(argv, left < share ? left : share, &c);
 	if (row->no_drm)
 		unsetenv("GPUNVME_DRM_LIBRARY");
 	put_text(json, "verdict", c.verdict);
@@ -223,7 +225,7 @@ static void run_rows(struct report *r)
 	struct json_object *list = put_list(r->json, "rows");
 	struct progress bar;
 
-	r->end = now_s() + SECONDS;
+	r->end = now_s() + r->seconds - LAST_WORDS;
 	progress_start(&bar, ROWS, "rows");
 	for (unsigned i = 0; i < ROWS && !interrupted; i++) {
 		run_row(r, &rows[i], append_object(list));
@@ -357,7 +359,7 @@ static int make_report(struct report *r, const char *path)
 
 int verb_report(int argc, char **argv)
 {
-	struct report r = { .dev = NULL };
+	struct report r = { .seconds = SECONDS };
 	const char *path = NULL;
 	char name[64];
 	time_t now = time(NULL);
@@ -365,6 +367,7 @@ int verb_report(int argc, char **argv)
 	const struct option_def defs[] = {
 		{ "gpu", OPTION_TEXT, &r.gpu, 0, "GPU", "lanes: hsa:0, cuda:0, cpu; the first GPU otherwise" },
 		{ "output", OPTION_TEXT, &path, 0, "FILE", "the file (default gpunvme-report-TIME.txt)" },
+		{ "seconds", OPTION_U32, &r.seconds, 10, "N", "how long at most (default 60); more for a slow machine" },
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv,
