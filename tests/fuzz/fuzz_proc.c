@@ -11,12 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/loop.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -63,6 +65,8 @@ int __real_statx(int dir, const char *path, int flags, unsigned mask, struct sta
 int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
 int __real_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st);
+int __real_ioctl(int fd, unsigned long request, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...);
 
 static struct {
 	bool on;
@@ -286,8 +290,27 @@ int __wrap_fstat(int fd, struct stat *st)
 {
 	if (!play.on)
 		return __real_fstat(fd, st);
-	*st = (struct stat){ .st_mode = S_IFBLK, .st_rdev = makedev(259, next() % 4), .st_dev = makedev(0, next() % 4), .st_ino = next() % 4 };
+	*st = (struct stat){ .st_mode = S_IFBLK, .st_rdev = makedev(next() % 2 ? 259 : 7, next() % 4), .st_dev = makedev(0, next() % 4), .st_ino = next() % 4 };
 	return next() == 255 ? -1 : 0;
+}
+
+/* Of loop devices. */
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	struct loop_info64 *info;
+	va_list args;
+
+	va_start(args, request);
+	info = va_arg(args, struct loop_info64 *);
+	va_end(args);
+	if (!play.on || request != LOOP_GET_STATUS64)
+		return __real_ioctl(fd, request, info);
+	if (next() < 32) {
+		errno = ENXIO;
+		return -1;
+	}
+	*info = (struct loop_info64){ .lo_device = next() % 4, .lo_rdevice = 259 << 8 | next() % 4, .lo_inode = next() % 4 };
+	return 0;
 }
 
 /* ---- What is asked ---- */

@@ -434,7 +434,7 @@ static void lock_ends_with_the_device(void **state)
 static void image_of_a_loop_device_is_refused(void **state)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
-	char path[32], file[128];
+	char path[32], file[128], other[128];
 	int loop;
 
 	(void)state;
@@ -450,6 +450,20 @@ static void image_of_a_loop_device_is_refused(void **state)
 	c.read_only = true;
 	rawhost_start(&host, &c);
 	rawhost_close(&host);
+	c.read_only = false;
+	snprintf(other, sizeof(other), "%s", image_path("renamed"));
+	assert_int_equal(rename(file, other), 0);
+	c.path = other;
+	expect_refusal(c, -EBUSY, path);
+	image_make(file, 1 << 20); /* another has its name */
+	expect_refusal(c, -EBUSY, path);
+	c.path = file;
+	rawhost_start(&host, &c);
+	rawhost_close(&host);
+	unlink(file);
+	assert_int_equal(link(other, file), 0); /* and it a second one, when its own goes */
+	unlink(other);
+	expect_refusal(c, -EBUSY, path);
 	close(loop);
 	unlink(file);
 }

@@ -6,6 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/loop.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -14,11 +18,13 @@
 #include "common/tree.h"
 #include "os/linux/users.h"
 
-/* The linker sends the library's calls here (--wrap): the disk of a twin is played. */
+/* The linker sends the library's calls here (--wrap): the disk of a twin is played, and loop devices. */
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __real_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st);
+int __real_ioctl(int fd, unsigned long request, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...);
 
 static char proc[64];
 static const struct gnv_pci drive = { .bdf = "0000:01:00.0", .driver = "nvme" };
@@ -168,6 +174,117 @@ static void test_loop(void **state)
 		assert_non_null(strstr(text, " is made of it; detach that first"));
 		close(fd);
 	}
+}
+
+/* The nodes of loop devices; one tells of itself what lo_ioctl() in drivers/block/loop.c does, to who may open it. */
+static struct {
+	int error, fd;
+	bool none; /* nothing is bound to it */
+	uint32_t major, asked;
+	struct loop_info64 info;
+} loop;
+
+static int open_loop(const char *path, int flags)
+{
+	assert_int_equal(strspn(path + 9, "0123"), 1);
+	assert_int_equal(flags, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	loop.asked++;
+	errno = loop.error;
+	return loop.fd = loop.error ? -1 : __real_open("/dev/full", O_RDONLY | O_CLOEXEC);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	va_list args;
+	void *arg;
+
+	va_start(args, request);
+	arg = va_arg(args, void *);
+	va_end(args);
+	if (fd != loop.fd)
+		return __real_ioctl(fd, request, arg);
+	assert_int_equal(request, LOOP_GET_STATUS64);
+	if (loop.none) {
+		errno = ENXIO;
+		return -1;
+	}
+	*(struct loop_info64 *)arg = loop.info;
+	return 0;
+}
+
+/* Is an image found to be below loop0, whose file the kernel calls @name, and was the device asked? */
+static void below(int fd, const char *name, bool found, uint32_t asked)
+{
+	char text[GNV_USERS_TEXT], line[PATH_MAX + 2];
+
+	loop.asked = 0;
+	snprintf(line, sizeof(line), "%s\n", name);
+	put(line, "class/block/loop0/loop/backing_file");
+	assert_int_equal(gnv_users_of_image(root, proc, fd, false, text), found ? -EBUSY : 0);
+	assert_string_equal(text, found ? "/dev/loop0 is made of it; detach that first (losetup -d), or open that" : "");
+	assert_int_equal(loop.asked, asked);
+}
+
+/* As huge_encode_dev(). */
+static uint64_t packed(uint64_t dev)
+{
+	return (minor(dev) & 0xff) | major(dev) << 8 | (uint64_t)(minor(dev) & ~0xffu) << 12;
+}
+
+/* It was renamed, and another has its name; it was deleted; it has a second name, and the first is gone. */
+static void test_loop_of_another_name(void **state)
+{
+	char name[PATH_MAX], other[PATH_MAX], gone[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	(void)state;
+	put("", "images/other.img");
+	put("", "images/renamed.img");
+	snprintf(name, sizeof(name), "%s/images/renamed.img", root);
+	snprintf(other, sizeof(other), "%s/images/other.img", root);
+	snprintf(gone, sizeof(gone), "%s/images/first.img (deleted)", root);
+	fd = __real_open(name, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0 && !__real_fstat(fd, &st));
+	memset(&loop, 0, sizeof(loop));
+	loop.major = 7;
+	loop.info.lo_device = packed(st.st_dev);
+	loop.info.lo_inode = st.st_ino;
+	below(fd, other, true, 1);
+	below(fd, gone, true, 1);
+	below(fd, name, true, 0);     /* by its name, as who may not open the node sees it */
+	below(fd, "/proc/self/stat", false, 0); /* another file system may not answer */
+	loop.info.lo_inode++;
+	below(fd, other, false, 1);
+	loop.info.lo_inode--;
+	loop.info.lo_device = packed(makedev(major(st.st_dev), minor(st.st_dev) ^ 0x100));
+	below(fd, other, false, 1);
+	loop.info.lo_device = packed(st.st_dev);
+	loop.major = 1; /* something else in this /dev */
+	below(fd, gone, false, 1);
+	loop.major = 7;
+	loop.none = true;
+	below(fd, gone, false, 1);
+	loop.error = EACCES;
+	below(fd, gone, false, 1);
+	memset(&loop, 0, sizeof(loop));
+	close(fd);
+}
+
+/* A loop device over the drive, whose node has another name by now. */
+static void test_loop_of_a_disk(void **state)
+{
+	(void)state;
+	memset(&loop, 0, sizeof(loop));
+	loop.major = 7;
+	loop.info.lo_rdevice = packed(makedev(259, 0));
+	put("/dev/gone\n", "class/block/loop0/loop/backing_file");
+	used(-EBUSY, "/dev/nvme0n1 is held by loop0; ");
+	loop.info.lo_rdevice = packed(makedev(259, 0x1000));
+	used(0, "");
+	loop.info.lo_rdevice = packed(makedev(258, 0));
+	used(0, "");
+	memset(&loop, 0, sizeof(loop));
 }
 
 /* The drive that the machine runs from, at once or through LUKS and LVM. */
@@ -367,6 +484,10 @@ int __wrap_fstat(int fd, struct stat *st)
 {
 	int ret = __real_fstat(fd, st);
 
+	if (fd == loop.fd && loop.major) {
+		st->st_mode = S_IFBLK;
+		st->st_rdev = makedev(loop.major, 0);
+	}
 	if (fd == disk.fd && disk.number) {
 		st->st_mode = S_IFBLK;
 		st->st_rdev = disk.number;
@@ -376,6 +497,8 @@ int __wrap_fstat(int fd, struct stat *st)
 
 int __wrap_open(const char *path, int flags, ...)
 {
+	if (!strncmp(path, "/dev/loop", 9))
+		return open_loop(path, flags);
 	if (strcmp(path, "/dev/nvme1n5"))
 		return __real_open(path, flags, 0600);
 	assert_true(flags & O_EXCL && flags & O_CLOEXEC);
@@ -503,6 +626,8 @@ int main(void)
 		TEST(test_mounted),
 		TEST(test_mounted_oddly),
 		TEST(test_loop),
+		TEST(test_loop_of_another_name),
+		TEST(test_loop_of_a_disk),
 		TEST(test_system),
 		TEST(test_system_held),
 		TEST(test_held),

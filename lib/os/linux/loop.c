@@ -3,9 +3,15 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/loop.h>
+#include <linux/major.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "os/linux/fork.h"
 #include "os/linux/sysfs.h"
 
 #define PATH_BYTES 512
@@ -24,18 +30,61 @@ static bool read_backing_file(const char *path, char file[PATH_MAX + 1])
 	return n;
 }
 
+/* The device number as the kernel packs it (huge_encode_dev() in include/linux/kdev_t.h): 12 bits of major, 20 of minor. */
+static bool is_number(uint64_t packed, uint64_t dev)
+{
+	return (packed >> 8 & 0xfff) == major(dev) && ((packed & 0xff) | (packed >> 12 & 0xfff00)) == minor(dev);
+}
+
+/* Its identity as the device itself tells it, for who may open its node, which for a moment keeps nobody out. */
+static bool is_made_of(const char *name, const struct gnv_opened *what)
+{
+	struct loop_info64 info = { 0 };
+	char node[PATH_BYTES];
+	bool told = false;
+	struct stat st;
+	int fd;
+
+	snprintf(node, sizeof(node), "/dev/%.60s", name);
+	gnv_fork_begin();
+	fd = gnv_fork_keep(open(node, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+	if (fd < 0)
+		return false;
+	if (!fstat(fd, &st) && S_ISBLK(st.st_mode) && major(st.st_rdev) == LOOP_MAJOR)
+		told = !ioctl(fd, LOOP_GET_STATUS64, &info);
+	gnv_fork_close(fd);
+	if (what->kind == GNV_OPENED_BLOCK)
+		return told && is_number(info.lo_rdevice, what->dev);
+	return told && is_number(info.lo_device, what->dev) && info.lo_inode == what->ino;
+}
+
+/*
+ * The name that the kernel tells comes first. It leads elsewhere when the image was renamed, and nowhere when it was deleted: then
+ * the device is asked, but not about an image on another file system, which may not answer any more and would not let go of us.
+ */
+static bool is_loop_of(const char *name, const char *file, const struct gnv_opened *what)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, file, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st))
+		return is_made_of(name, what);
+	if (gnv_opened_is(what, &st))
+		return true;
+	if (what->kind == GNV_OPENED_FILE && makedev(st.stx_dev_major, st.stx_dev_minor) != what->dev)
+		return false;
+	if (what->kind == GNV_OPENED_BLOCK && S_ISREG(st.stx_mode))
+		return false;
+	return is_made_of(name, what);
+}
+
 bool gnv_loop_of(const char *sys, const struct gnv_opened *what, char *name, size_t size)
 {
 	char class[PATH_BYTES], path[PATH_BYTES], file[PATH_MAX + 1];
-	struct statx st;
 
 	snprintf(class, sizeof(class), "%s/class/block", sys);
 	for (unsigned i = 0; !gnv_sysfs_entry(class, "loop", i, name, size); i++) {
 		snprintf(path, sizeof(path), "%.300s/%.60s/loop/backing_file", class, name);
-		/* Its file system may not answer any more: what the kernel has at hand will do. */
-		if (read_backing_file(path, file) &&
-		    !statx(AT_FDCWD, file, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st) &&
-		    gnv_opened_is(what, &st))
+		if (read_backing_file(path, file) && is_loop_of(name, file, what))
 			return true;
 	}
 	return false;

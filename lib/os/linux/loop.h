@@ -11,7 +11,8 @@
 /*
  * gnv_loop_of() - a loop device that is made of a file or of a block device
  * @name: of it, "loop0"
- * Not seen: one whose file has another name by now, or none, because the kernel tells of it by name alone.
+ * The kernel tells everybody the name of its file, and who may open its node the identity. Not seen without that right: one whose
+ * file has another name by now, or none. Not seen at all: one whose name another file system has meanwhile covered.
  */
 bool gnv_loop_of(const char *sys, const struct gnv_opened *what, char *name, size_t size);
 
