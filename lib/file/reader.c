@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
+#include "mem/mem.h"
 #include "util/bits.h"
 
 static int open_queue(struct gnv_reader *r, uint32_t nsid)
@@ -21,8 +22,10 @@ static int open_queue(struct gnv_reader *r, uint32_t nsid)
 		ret = gpunvme_qp_view(r->qp, &view, &r->dq);
 	if (!ret)
 		ret = gpunvme_mem_alloc(r->gpu, GNV_READER_CHUNK, NULL, &r->mem);
-	if (!ret)
+	if (!ret) {
+		r->mem->ours = true;
 		ret = gpunvme_mem_map(r->mem, r->dev);
+	}
 	return ret ? ret : gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf);
 }
 
@@ -38,7 +41,7 @@ int gnv_reader_open(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_reader *r
 	return ret;
 }
 
-/* What could not be deleted stays with its device, which takes the queue along; the memory is the library's own. */
+/* What could not be deleted stays with its device, which takes the queue along, and the memory behind it. */
 void gnv_reader_close(struct gnv_reader *r)
 {
 	gpunvme_qp_destroy(r->qp);

@@ -58,6 +58,7 @@ struct gpunvme_mem {
 	bool borrowed;   /* local, but its user's, who may free it at any time */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
+	bool ours;       /* the library's own, got by the public call: who frees it does not come again */
 	bool orphan;     /* the library's own, freed while a device may still write to it; released with its last mapping */
 	bool leaked;     /* a GPU did not let go of it: the bytes are never given back */
 	bool gone;       /* taken away for good */

@@ -190,7 +190,7 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem)
 		return 0;
 	if (mem->cached)
 		return gnv_fail(-EINVAL, "the memory is of gpunvme_mem_get(); give it back by gpunvme_mem_put()");
-	return gnv_foreign(mem->process) ? -ECHILD : free_memory(mem, false);
+	return gnv_foreign(mem->process) ? -ECHILD : free_memory(mem, mem->ours);
 }
 
 void gnv_map_free(struct gpunvme_mem *mem)

@@ -18,6 +18,8 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "file/reader.h"
+#include "mem/mem.h"
 #include "nvme/dev.h"
 #include "soft/soft.h"
 #include "util/clock.h"
@@ -29,6 +31,10 @@
 #define STALL_US 900000u
 #define OWN 0xa5
 #define MEDIA 0x77
+
+/* The linker sends the library's calls here (--wrap). */
+void __real_gnv_mem_release(struct gpunvme_mem *mem);
+void __wrap_gnv_mem_release(struct gpunvme_mem *mem);
 
 static struct {
 	struct gpunvme_dev *dev;
@@ -283,6 +289,42 @@ static void refused_queue_only_ends(void **state)
 	let_go("qmd");
 }
 
+static struct {
+	const struct gpunvme_mem *mem;
+	unsigned times;
+} released;
+
+void __wrap_gnv_mem_release(struct gpunvme_mem *mem)
+{
+	released.times += mem == released.mem;
+	__real_gnv_mem_release(mem);
+}
+
+/* The library's own buffer, by which files are looked for, of a drive that never answers: the device takes it along. */
+static void reader_loses_nothing(void **state)
+{
+	static const struct gnv_soft_fault fault = { stall, NULL };
+	struct gnv_reader reader;
+	char bytes[512];
+
+	(void)state;
+	for (int refused = 0; refused < 2; refused++) {
+		open_all(refused ? GNV_SOFT_FAIL : GNV_SOFT_GO, false);
+		gnv_soft_set_fault(gnv_dev_soft(t.dev), NULL);
+		assert_int_equal(gnv_reader_open(t.dev, 0, &reader), 0);
+		gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
+		reader.dq.cmd_timeout = TIMEOUT_MS * reader.dq.ticks_per_ms;
+		assert_int_equal(gnv_reader_read(&reader, 0, bytes, sizeof(bytes)), -GPUNVME_ETIMEDOUT);
+		released.mem = reader.mem;
+		released.times = 0;
+		gnv_reader_close(&reader);
+		assert_int_equal(released.times, !refused);
+		t.deletion = GNV_SOFT_GO;
+		let_go("wqmdm");
+		assert_int_equal(released.times, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +334,7 @@ int main(void)
 		cmocka_unit_test(volume_is_refused),
 		cmocka_unit_test(nobody_waits),
 		cmocka_unit_test(refused_queue_only_ends),
+		cmocka_unit_test(reader_loses_nothing),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
