@@ -211,8 +211,18 @@ GNVD_FN uint64_t gnvd_block_min(const struct gpunvme_dq *dq, uint64_t v, uint32_
 
 /* ---- The launch ---- */
 
-/* Number of this lane in the launch (x dimension), and how many there are. */
+/**
+ * gpunvme_lane() - number of this lane in the launch, from 0 on, counted along the x dimension
+ *
+ * Return: less than gpunvme_lanes(); 0 on a thread that no launch has made.
+ */
 GPUNVME_FN uint32_t gpunvme_lane(void);
+
+/**
+ * gpunvme_lanes() - how many lanes the launch has, along the x dimension
+ *
+ * Return: at least 1.
+ */
 GPUNVME_FN uint32_t gpunvme_lanes(void);
 
 /* ---- Made of these ---- */
