@@ -21,7 +21,18 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/gpunvme-config-version.cm
 install(FILES ${PROJECT_BINARY_DIR}/gpunvme-config.cmake ${PROJECT_BINARY_DIR}/gpunvme-config-version.cmake
   DESTINATION ${package_dir})
 
-# The .pc file finds its prefix from its own place, so that a tree may be moved.
+# The .pc file finds its prefix from its own place, so that a tree may be moved; not where the place was given in full, as some
+# distributions do.
 file(RELATIVE_PATH GPUNVME_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(GPUNVME_PC_PREFIX "\${pcfiledir}/${GPUNVME_PC_PREFIX}")
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(GPUNVME_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+endif()
+foreach(dir LIBDIR INCLUDEDIR)
+  set(GPUNVME_PC_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
+  if(IS_ABSOLUTE ${CMAKE_INSTALL_${dir}})
+    set(GPUNVME_PC_${dir} ${CMAKE_INSTALL_${dir}})
+  endif()
+endforeach()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/gpunvme.pc.in ${PROJECT_BINARY_DIR}/gpunvme.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gpunvme.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
