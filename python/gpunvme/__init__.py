@@ -15,9 +15,10 @@ import errno
 from typing import Any, Iterator
 
 from ._drive import Drive
+from ._file import File
 from ._library import Error, Info, ask, check, ffi, info, lib, sized
 
-__all__ = ["Drive", "Error", "Info", "controllers", "doctor", "doctor_gpu", "gpus", "version"]
+__all__ = ["Drive", "Error", "File", "Info", "controllers", "doctor", "doctor_gpu", "gpus", "version"]
 
 
 def version() -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, Sequence
 
+from ._file import File, encoded, listing, options
 from ._library import Info, ask, check, ffi, info, lib, sized
 from ._memory import view
 
@@ -132,6 +133,25 @@ class Drive:
         with self._lock:
             self._copy(lib.GPUNVME_COPY_FLUSH, 0, 0)
 
+    def open(self, path: str | bytes, *, partition: int = 0, write: bool = False) -> File:
+        """A file by its name, on an ext2, ext3 or ext4 that nobody has mounted.
+
+        partition: as Linux counts; 0: the file system begins where the namespace does
+        write: it may be written in place
+        """
+        with self._held():
+            return File(self, self._make("file", lib.gpunvme_file_open, self._dev, encoded(path), options(self, partition, write)))
+
+    def open_map(self, text: str, *, write: bool = False) -> File:
+        """A file by the map that `gpunvme extents FILE` made of it while its file system, ext4 or XFS, was mounted read-only."""
+        with self._held():
+            return File(self, self._make("file", lib.gpunvme_file_map, self._dev, encoded(text), options(self, 0, write)))
+
+    def files(self, path: str | bytes = "/", *, partition: int = 0) -> list[Info]:
+        """The names of a directory: name, type ("file", "directory", "link" or "other"), bytes, inode and mtime of each."""
+        with self._held():
+            return listing(self._dev, path, options(self, partition, False))
+
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Nobody closes the drive meanwhile."""
@@ -150,25 +170,30 @@ class Drive:
         copy.lanes = max(1, -(-(nblocks << self._dq.lba_shift) // TRANSFER))
         check(lib.gpunvme_copy_run(self._gpu, self._dq, 1, self._dbuf, copy))
 
-    def _steps(self, pieces: list[Piece], have: int) -> Iterator[tuple[int, int, int]]:
-        """What one buffer takes at a time: its place in the array, its offset on the drive, its length."""
+    def _steps(self, pieces: Sequence[tuple[int | None, int]], have: int) -> Iterator[tuple[int, int | None, int]]:
+        """What one buffer takes at a time: its place in the array, its offset on the drive, None: zeroes, its length."""
         at = 0
-        if any(offset < 0 or length < 0 for offset, length in pieces):
+        if any(length < 0 or offset is not None and offset < 0 for offset, length in pieces):
             raise ValueError("offset and length of a piece are not negative")
         if sum(length for _, length in pieces) != have:
             raise ValueError(f"the pieces have {sum(length for _, length in pieces)} bytes, the array {have}")
         for offset, length in pieces:
-            end = offset + length
-            while offset < end:
-                step = min(end - offset, BUFFER - offset % self.block_size)
+            while length:
+                step = min(length, BUFFER - (offset or 0) % self.block_size)
                 yield at, offset, step
                 at += step
-                offset += step
+                length -= step
+                if offset is not None:
+                    offset += step
 
-    def _read(self, pieces: list[Piece], target: Any) -> None:
+    def _read(self, pieces: Sequence[tuple[int | None, int]], target: Any) -> None:
         block = self.block_size
         with self._lock:
             for at, offset, length in self._steps(pieces, len(target)):
+                if offset is None:
+                    ffi.memmove(self._bytes(), bytes(length), length)
+                    target.put(at, self._bytes(), length)
+                    continue
                 skip = offset % block
                 self._copy(0, offset // block, -(-(skip + length) // block))
                 target.put(at, self._bytes() + skip, length)
@@ -181,7 +206,7 @@ class Drive:
         with self._lock:
             for at, offset, length in self._steps(pieces, len(source)):
                 source.get(at, self._bytes(), length)
-                self._copy(flags, offset // block, length // block)
+                self._copy(flags, (offset or 0) // block, length // block)
 
     def _bytes(self) -> Any:
         return ffi.cast("char *", lib.gpunvme_mem_ptr(self._mem))

@@ -43,7 +43,8 @@ def test_every_function_is_there():
 
 def test_explains_itself():
     members = [getattr(gpunvme, name) for name in gpunvme.__all__]
-    members += [member for name, member in inspect.getmembers(gpunvme.Drive) if not name.startswith("_")]
+    for kind in (gpunvme.Drive, gpunvme.File):
+        members += [member for name, member in inspect.getmembers(kind) if not name.startswith("_")]
     for member in members:
         assert inspect.getdoc(member), member
         if inspect.isfunction(member):

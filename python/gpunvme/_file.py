@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Files of a file system that nobody has mounted, by their names."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+from ._library import Info, check, ffi, info, lib, sized
+from ._memory import view
+
+if TYPE_CHECKING:
+    from ._drive import Drive
+
+TYPES = ("other", "file", "directory", "link")
+
+
+class File:
+    """A file of a drive, as Drive.open() and Drive.open_map() give it: where it lay when it was opened. len() is its bytes.
+
+    It needs its drive, and no closing. Any thread may use it.
+    """
+
+    def __init__(self, drive: Drive, handle: Any):
+        self._drive = drive
+        self._handle = ffi.gc(handle, lib.gpunvme_file_close)
+        found = sized("gpunvme_file_info")
+        check(lib.gpunvme_file_get_info(self._handle, found))
+        self.info: Info = info(found)  #: what it is (struct gpunvme_file_info)
+        self._extents = ffi.new("struct gpunvme_dextent[]", self.info.extents)
+        count = ffi.new("uint32_t *", self.info.extents)
+        check(lib.gpunvme_file_get_extents(self._handle, 0, self._extents, count))
+
+    def __len__(self) -> int:
+        return self.info.bytes
+
+    def read(self, into: Any, offset: int = 0) -> None:
+        """Fills an array, as Drive.read() does, with bytes of the file from an offset on; holes are zeroes."""
+        target = view(into, True)
+        self._check(offset, len(target))
+        self._drive._read(list(self._pieces(offset, len(target))), target)
+
+    def write(self, data: Any, offset: int = 0, *, durable: bool = False) -> None:
+        """Writes an array in place: whole blocks of the drive that the file has. Its size, its times and its holes stay as they are.
+
+        durable: it is on the media when this ends.
+        """
+        source = view(data, False)
+        self._check(offset, len(source))
+        if not self.info.writable:
+            raise ValueError("the file was opened for reading: Drive.open(path, write=True)")
+        pieces = list(self._pieces(offset, len(source)))
+        if any(at is None for at, _ in pieces):
+            raise ValueError("the file has a hole there, which cannot be written in place")
+        self._drive._write([(at, length) for at, length in pieces if at is not None], source, durable)
+
+    def _check(self, offset: int, length: int) -> None:
+        if offset < 0 or length > len(self) - offset:
+            raise ValueError(f"bytes {offset} to {offset + length} are not of the file, which has {len(self)}")
+
+    def _after(self, at: int) -> int:
+        """The first extent that ends behind a byte."""
+        low, high = 0, len(self._extents)
+        while low < high:
+            middle = (low + high) // 2
+            extent = self._extents[middle]
+            if (extent.pos + extent.nblocks) * self.info.lba_size <= at:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _pieces(self, at: int, length: int) -> Iterator[tuple[int | None, int]]:
+        """Of a range of the file: offset on the drive, or None of a hole, and length."""
+        block, first, end = self.info.lba_size, self._drive._dq.lba_first, at + length
+        for i in range(self._after(at), len(self._extents)):
+            extent = self._extents[i]
+            begin = extent.pos * block
+            if at < min(begin, end):
+                yield None, min(begin, end) - at
+                at = min(begin, end)
+            if at == end:
+                return
+            n = min(begin + extent.nblocks * block, end) - at
+            if extent.lba < first:
+                raise ValueError("the file lies before the part of the namespace that the drive was opened for")
+            yield (extent.lba - first) * block + at - begin, n
+            at += n
+        if at < end:
+            yield None, end - at
+
+
+def options(drive: Drive, partition: int, write: bool) -> Any:
+    """Of the functions of file.h."""
+    chosen = sized("gpunvme_file_opts")
+    chosen.flags = lib.GPUNVME_FILE_WRITE if write else 0
+    chosen.nsid = drive._dq.nsid
+    chosen.partition = partition
+    return chosen
+
+
+def listing(dev: Any, path: str | bytes, chosen: Any) -> list[Info]:
+    """What a directory has."""
+    found: list[Info] = []
+
+    @ffi.callback("gpunvme_dirent_fn")
+    def one(_: Any, entry: Any) -> int:
+        found.append(Info(name=ffi.string(entry.name).decode(errors="surrogateescape"), inode=entry.inode, bytes=entry.bytes,
+                          mtime=entry.mtime, type=TYPES[entry.type]))
+        return 0
+
+    check(lib.gpunvme_file_list(dev, encoded(path), chosen, one, ffi.NULL))
+    return found
+
+
+def encoded(path: str | bytes) -> bytes:
+    """As the file system has it: names may be any bytes."""
+    return path if isinstance(path, bytes) else path.encode(errors="surrogateescape")

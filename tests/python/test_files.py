@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""Files by name, from an ext4 that mke2fs makes of a folder, against what is in the folder."""
+import errno
+import os
+import shutil
+import subprocess
+
+import numpy
+import pytest
+
+import gpunvme
+
+PATH = f"{os.environ['PATH']}:/sbin:/usr/sbin"
+NAMES = {"plain": 300001, "empty": 0, "deep/\u00fcml\u00e4ut \u2713": 20000, "large": 9 << 20}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    if not shutil.which("mke2fs", path=PATH):
+        pytest.skip("mke2fs is not installed (e2fsprogs)")
+    folder = tmp_path_factory.mktemp("files")
+    random = numpy.random.default_rng(15)
+    for name, size in NAMES.items():
+        (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "tree" / name).write_bytes(random.bytes(size))
+    with open(folder / "tree/sparse", "wb") as sparse:
+        for at, size in ((8192, 5000), (200000, 70000)):
+            sparse.seek(at)
+            sparse.write(random.bytes(size))
+        sparse.truncate(12 << 20)
+    (folder / "tree" / os.fsdecode(b"no \xff text")).write_bytes(b"x")
+    (folder / "tree/link").symlink_to("plain")
+    return folder
+
+
+@pytest.fixture
+def image(tree):
+    path = tree / "fs.img"
+    path.unlink(missing_ok=True)
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-d", tree / "tree", path, "32M"], check=True, env={"PATH": PATH})
+    return path
+
+
+@pytest.fixture
+def disk(image):
+    with gpunvme.Drive(f"soft:{image}") as opened:
+        try:
+            opened.files()
+        except gpunvme.Error as error:
+            if "libext2fs" in str(error):
+                pytest.skip(str(error))
+            raise
+        yield opened
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sparse", "link"])
+def test_reads(disk, tree, name):
+    want = (tree / "tree" / name).read_bytes()
+    file = disk.open(f"/{name}")
+    assert len(file) == len(want) == file.info.bytes and file.info.fs == "ext4"
+    for offset, size in [(0, len(want)), (1, 1), (511, 1026), (8191, 6000), (199999, 3), (len(want) - 1, 1), (len(want), 0)]:
+        if 0 <= offset <= len(want) - size:
+            array = numpy.full(size, 0xa5, numpy.uint8)
+            file.read(array, offset)
+            assert array.tobytes() == want[offset:offset + size], (offset, size)
+
+
+def test_reads_of_what_is_not_there(disk):
+    file = disk.open("plain")
+    array = numpy.full(100, 7, numpy.uint8)
+    for offset in (-1, 300000, 1 << 62):
+        with pytest.raises(ValueError, match="are not of the file, which has 300001"):
+            file.read(array, offset)
+    assert (array == 7).all()
+    for path, error in (("/absent", errno.ENOENT), ("/deep", errno.EISDIR), ("/../x", errno.EINVAL)):
+        with pytest.raises(gpunvme.Error) as refused:
+            disk.open(path)
+        assert refused.value.errno == error
+    with pytest.raises(gpunvme.Error) as refused:
+        disk.open("/plain", partition=3)
+    assert refused.value.errno == errno.ENXIO
+
+
+def test_names(disk):
+    found = {one.name: one for one in disk.files("/")}
+    assert {name: one.type for name, one in found.items()} == {
+        "plain": "file", "empty": "file", "deep": "directory", "large": "file", "sparse": "file", "link": "link",
+        os.fsdecode(b"no \xff text"): "file", "lost+found": "directory"}
+    assert found["plain"].bytes == 300001 and found["plain"].inode > 10
+    assert [one.name for one in disk.files("/deep")] == ["\u00fcml\u00e4ut \u2713"]
+    assert len(disk.open(os.fsdecode(b"no \xff text"))) == 1
+
+
+def test_writes_in_place(image, disk, tree):
+    with pytest.raises(ValueError, match="opened for reading"):
+        disk.open("plain").write(bytes(512))
+    disk.close()
+    want = bytearray((tree / "tree/large").read_bytes())
+    data = numpy.random.default_rng(16).integers(0, 256, 5 << 20, numpy.uint8)
+    with gpunvme.Drive(f"soft:{image}", write=True) as writable:
+        file = writable.open("large", write=True)
+        file.write(data, 1024, durable=True)
+        want[1024:1024 + len(data)] = data.tobytes()
+        with pytest.raises(ValueError, match="multiples of the block size"):
+            file.write(bytes(100))
+        with pytest.raises(ValueError, match="hole"):
+            writable.open("sparse", write=True).write(bytes(1024), 0)
+    out = subprocess.run(["debugfs", "-R", f"dump large {tree}/out", image], check=True, env={"PATH": PATH}, capture_output=True)
+    assert (tree / "out").read_bytes() == want, out.stderr
+    subprocess.run(["e2fsck", "-fn", image], check=True, env={"PATH": PATH}, capture_output=True)
+
+
+def test_window(image):
+    with gpunvme.Drive(f"soft:{image}", lba=1 << 15) as part, pytest.raises(ValueError, match="lies before the part"):
+        part.open("plain").read(bytearray(300001))
+    with gpunvme.Drive(f"soft:{image}", nblocks=8) as part, pytest.raises(gpunvme.Error) as refused:
+        part.open("plain").read(bytearray(300001))
+    assert refused.value.errno == errno.ERANGE
+
+
+def test_closed_drive(disk):
+    file = disk.open("plain")
+    disk.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.read(bytearray(1))
+    with pytest.raises(ValueError, match="closed"):
+        disk.open("plain")
+
+
+def test_map_that_is_none(disk):
+    with pytest.raises(gpunvme.Error) as refused:
+        disk.open_map("no map")
+    assert refused.value.errno == errno.EINVAL
