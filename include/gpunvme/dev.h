@@ -283,7 +283,8 @@ GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  * @fid:   GPUNVME_FID_*; the number of queues is refused, it is settled when the device is opened
  * @value: command dword 11
  *
- * Any thread may call it. Return: as gpunvme_dev_admin().
+ * Any thread may call it. Return: as gpunvme_dev_admin(); -EINVAL the feature has a structure beside dword 11 (Base Specification
+ * 5.27.1), which gpunvme_dev_admin() takes.
  */
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value);
 

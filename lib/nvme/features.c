@@ -170,17 +170,36 @@ GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint3
 	return gnv_admin_run(&dev->admin, &cmd, buf, len, false, NULL);
 }
 
+/*
+ * Base Specification 5.27.1: features with a structure beside dword 11: LBA ranges, APST, HMB, time, host behaviour, enhanced
+ * metadata, host identifier.
+ */
+static bool has_data(uint8_t fid)
+{
+	return fid == 0x03 || (fid >= GPUNVME_FID_APST && fid <= 0x0e) || fid == 0x16 || (fid >= 0x7d && fid <= 0x7f) || fid == 0x81;
+}
+
+/* And those that may have one: what no revision before 2.1 knows, and the vendors' own. */
+static bool may_have_data(uint8_t fid)
+{
+	return has_data(fid) || (fid > 0x1a && fid < 0x80) || fid > 0x84;
+}
+
+/* What comes beside the value, which nobody wants, needs a place all the same: the drive would put it at address 0. */
 static int get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .nsid = nsid, .cdw10 = fid };
+	char data[4096];
 
-	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, value);
+	return gpunvme_dev_admin(dev, &cmd, data, may_have_data(fid) ? sizeof(data) : 0, 0, value);
 }
 
 static int set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .nsid = nsid, .cdw10 = fid, .cdw11 = value };
 
+	if (has_data(fid) && fid != GPUNVME_FID_HMB) /* which is refused as such */
+		return gnv_fail(-EINVAL, "feature 0x%02x has data, not a value alone: set it by gpunvme_dev_admin()", fid);
 	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL);
 }
 
