@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzz target: a controller that lies to the host library, in its registers and in what it answers.
+ *
+ * Input: byte 0 how it begins and ends (enum manner), byte 1 the size of BAR0, byte 2 what the program asks for, byte 3 how many
+ * registers it has wrong, each of 5 bytes; then, for each command that it fetches, one byte of enum fate and what that needs. When there
+ * is no more it is honest. The clock is its own: each look at it is a turn of the controller, and a wait that nothing ends is soon over.
+ * Properties: every wait ends; doorbells are within their rings and BAR0; data pointers and rings lie in memory that is mapped, for
+ * as many bytes as the command moves; what the library believes is within what it promises; sentences are printable; the port is
+ * closed once, with nothing mapped, and after the controller has stopped.
+ */
+#include <errno.h>
+#include <gpunvme/doctor.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "nvme/features.h"
+#include "nvme/hmb.h"
+#include "nvme/identify.h"
+#include "nvme/lists.h"
+#include "nvme/power.h"
+#include "queue/life.h"
+#include "util/bits.h"
+
+#define IOVA_TAG 0x5a00000000000000ull
+#define QUEUES 4u
+#define MAPS 64u
+#define CALLS 400000u /* of the clock, more than every wait of one input together */
+#define CAP (63ull | 1ull << 24 | GPUNVME_CAP_CSS_NVM | GPUNVME_CAP_CQR)
+
+/* Bits of byte 0. */
+enum manner { NEVER_READY = 1, FATAL_AT_ENABLE = 2, GONE_AT_ENABLE = 4, NEVER_DISABLED = 8, ENABLED_AT_FIRST = 16, NO_RESET = 32 };
+
+enum fate { STATUS = 8, PATCHED, RANDOM, WRONG, LOST, CSTS, TWICE, REGISTER, FATES };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int __real_clock_gettime(clockid_t id, struct timespec *now);
+int __wrap_clock_gettime(clockid_t id, struct timespec *now);
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
+
+struct queue {
+	uint64_t sq, cq; /* 0: there is none */
+	uint32_t sq_entries, cq_entries, head, tail, phase;
+};
+
+static struct {
+	const uint8_t *at, *end;
+	uint8_t manner;
+	bool on, running, allowed; /* running: it would make DMA; allowed: and may */
+	uint64_t now;
+	unsigned calls, idle, closed, maps;
+	char *bar;
+	size_t bar_len, page;
+	uint32_t cc, dstrd;
+	struct queue queue[QUEUES + 1];
+	uint16_t events[GNV_ADMIN_AERS]; /* identifiers of requests, and how many */
+	unsigned waiting;
+	_Alignas(8) uint8_t data[GNV_ADMIN_MAX_DATA];
+	struct {
+		uint64_t iova;
+		size_t len;
+	} map[MAPS];
+	struct gnv_port port;
+	struct gnv_space space;
+	struct gpunvme_mem bar0;
+} m;
+
+static void check(int ok)
+{
+	if (!ok)
+		__builtin_trap();
+}
+
+static uint32_t next(void)
+{
+	return m.at < m.end ? *m.at++ : 0;
+}
+
+static uint32_t next32(void)
+{
+	const uint32_t a = next(), b = next(), c = next();
+
+	return a | b << 8 | c << 16 | next() << 24;
+}
+
+static uint32_t *reg(size_t offset)
+{
+	check(offset + 4 <= m.bar_len);
+	return (uint32_t *)(void *)(m.bar + offset);
+}
+
+/* A register in error. What no machine has the memory for, pages above 16 KiB, is left out. */
+static void wrong_register(void)
+{
+	const size_t offset = next() * 4 % 256;
+
+	*reg(offset) = next32();
+	*reg(GPUNVME_REG_CAP + 4) &= ~(12u << 16);
+}
+
+/* ---- Memory ---- */
+
+/* It is this library's to give addresses that are mapped. */
+static void *dma(uint64_t iova, size_t len)
+{
+	unsigned i;
+
+	for (i = 0; i < MAPS; i++)
+		if (iova - m.map[i].iova < m.map[i].len && len <= m.map[i].len - (iova - m.map[i].iova))
+			return (void *)(uintptr_t)(iova & ~IOVA_TAG);
+	check(0);
+	return NULL;
+}
+
+static int space_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
+{
+	unsigned i;
+
+	(void)space;
+	for (i = 0; i < MAPS && m.map[i].len; i++)
+		;
+	check(i < MAPS);
+	*iova = m.map[i].iova = (uintptr_t)mem->cpu | IOVA_TAG;
+	m.map[i].len = mem->len;
+	m.maps++;
+	return 0;
+}
+
+static int space_unmap(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	unsigned i;
+
+	(void)space;
+	for (i = 0; i < MAPS && (m.map[i].iova != iova || !m.map[i].len); i++)
+		;
+	check(i < MAPS && m.map[i].len == len);
+	m.map[i].len = 0;
+	m.maps--;
+	return 0;
+}
+
+static void space_cut(struct gnv_space *space, uint64_t iova, size_t len)
+{
+	(void)space, (void)iova, (void)len;
+}
+
+static void space_close(struct gnv_space *space)
+{
+	(void)space;
+}
+
+static const struct gnv_space_ops space_ops = { "fuzz", space_map, space_cut, space_unmap, space_close };
+
+/* ---- The port ---- */
+
+static int port_halt(struct gnv_port *port)
+{
+	(void)port;
+	m.running = false;
+	memset(m.queue, 0, sizeof(m.queue));
+	return 0;
+}
+
+static int port_reset(struct gnv_port *port)
+{
+	if (m.manner & NO_RESET)
+		return gnv_fail(-EOPNOTSUPP, "no reset");
+	port_halt(port);
+	m.waiting = 0;
+	m.manner &= (uint8_t)~NEVER_DISABLED;
+	*reg(GPUNVME_REG_CC) = *reg(GPUNVME_REG_CSTS) = m.cc = 0;
+	return 0;
+}
+
+static int port_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd)
+{
+	(void)port, (void)offset, (void)len, (void)fd;
+	return -EOPNOTSUPP;
+}
+
+static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
+{
+	(void)port, (void)lost, (void)ctx;
+}
+
+static int port_allow_dma(struct gnv_port *port)
+{
+	(void)port;
+	check(!m.running);
+	m.allowed = true;
+	return 0;
+}
+
+static int port_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+{
+	(void)port, (void)mem, (void)iova;
+	check(where->bar <= 5 && where->bar != 1 && where->size);
+	return gnv_fail(-EOPNOTSUPP, "no memory in it");
+}
+
+static void port_close(struct gnv_port *port)
+{
+	(void)port;
+	check(!(m.running && m.allowed) && !m.maps);
+	m.closed++;
+}
+
+static const struct gnv_port_ops port_ops = { "fuzz",	    port_halt,	    port_reset, port_export,
+					      port_watch, port_allow_dma, port_inner, port_close };
+static const struct gnv_mem_ops bar_ops = { "bar", NULL, gnv_mem_attach_host, gnv_mem_detach_host };
+
+/* ---- Commands ---- */
+
+/* The bytes of a command, from and to where PRP1, PRP2 or one SGL data block says. Every piece is looked up. */
+static void transfer(const struct gpunvme_sqe *cmd, size_t len, bool to_host)
+{
+	const uint64_t *list = NULL;
+	size_t done, part, entry = 0;
+	uint64_t at = cmd->prp1;
+
+	check(len <= sizeof(m.data));
+	if ((cmd->flags & 0xc0) == GPUNVME_PSDT_SGL) {
+		check((uint32_t)cmd->prp2 == len);
+		part = len;
+	} else {
+		part = gnv_min(len, m.page - (at & (m.page - 1)));
+		if (len - part > m.page) {
+			check((cmd->prp2 & (m.page - 1)) / 8 + (len - part + m.page - 1) / m.page <= m.page / 8);
+			list = dma(cmd->prp2, (len - part + m.page - 1) / m.page * 8);
+		}
+	}
+	for (done = 0; done < len; done += part) {
+		if (done) {
+			at = list ? list[entry++] : cmd->prp2;
+			part = gnv_min(len - done, m.page);
+			check(!(at & (m.page - 1)));
+		}
+		if (to_host)
+			memcpy(dma(at, part), m.data + done, part);
+		else
+			memcpy(m.data + done, dma(at, part), part);
+	}
+}
+
+static size_t identify(const struct gpunvme_sqe *cmd)
+{
+	struct gpunvme_id_ctrl *id = (void *)m.data;
+	struct gpunvme_id_ns *ns = (void *)m.data;
+
+	switch (cmd->cdw10 & 0xff) {
+	case GPUNVME_CNS_CTRL:
+		*id = (struct gpunvme_id_ctrl){ .sqes = 0x66, .cqes = 0x44, .nn = 4, .mdts = 2, .aerl_0b = 3, .hmpre = 16, .apsta = 1,
+						.npss_0b = 1, .oncs = 0xc, .sgls = 1, .vwc = 1, .lpa = 2, .mn = "Fuzz", .sn = "1" };
+		break;
+	case GPUNVME_CNS_NS:
+		*ns = (struct gpunvme_id_ns){ .nsze = 64, .lbaf = { { .lbads = 12 }, { .lbads = 9, .rp = 1 } }, .nlbaf_0b = 1 };
+		break;
+	case GPUNVME_CNS_ACTIVE_NS_LIST:
+		for (uint32_t i = cmd->nsid + 1; i <= 4; i++)
+			((uint32_t *)(void *)m.data)[i - cmd->nsid - 1] = i;
+		break;
+	default:;
+	}
+	return 4096;
+}
+
+static void note_queue(const struct gpunvme_sqe *cmd)
+{
+	const uint32_t qid = cmd->cdw10 & 0xffff, entries = (cmd->cdw10 >> 16) + 1;
+	struct queue *q = &m.queue[qid <= QUEUES ? qid : 0];
+
+	check(qid);
+	if (qid > QUEUES)
+		return;
+	if (cmd->opc == GPUNVME_ADMIN_CREATE_CQ) {
+		*q = (struct queue){ .cq = cmd->prp1, .cq_entries = entries, .phase = 1 };
+		dma(q->cq, entries * sizeof(struct gpunvme_cqe));
+	} else if (cmd->opc == GPUNVME_ADMIN_CREATE_SQ) {
+		q->sq = cmd->prp1;
+		q->sq_entries = entries;
+		dma(q->sq, entries * sizeof(*cmd));
+		*reg(GPUNVME_REG_DOORBELLS + 2 * (size_t)qid * (4u << m.dstrd)) = 0;
+	} else {
+		q->sq = 0;
+	}
+}
+
+/* What an honest one does. Return: bytes for the host, in m.data. */
+static size_t execute(const struct gpunvme_sqe *cmd, bool admin, uint32_t *result)
+{
+	size_t len = 0;
+
+	memset(m.data, 0, 8192);
+	*result = 0;
+	if (!admin) {
+		len = ((cmd->cdw12 & 0xffff) + 1) * (size_t)4096;
+		check(len <= sizeof(m.data) && cmd->opc == GPUNVME_IO_READ);
+		for (size_t i = 0; i < len / 8; i++)
+			((uint64_t *)(void *)m.data)[i] = cmd->cdw10 * 512u + i;
+		return len;
+	}
+	switch (cmd->opc) {
+	case GPUNVME_ADMIN_CREATE_CQ:
+	case GPUNVME_ADMIN_CREATE_SQ:
+	case GPUNVME_ADMIN_DELETE_CQ:
+	case GPUNVME_ADMIN_DELETE_SQ:
+		note_queue(cmd);
+		return 0;
+	case GPUNVME_ADMIN_IDENTIFY:
+		return identify(cmd);
+	case GPUNVME_ADMIN_SET_FEATURES:
+	case GPUNVME_ADMIN_GET_FEATURES:
+		*result = (cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES ? (QUEUES - 1) * 0x10001u : cmd->cdw11;
+		return (cmd->cdw10 & 0xff) == GPUNVME_FID_APST && cmd->opc == GPUNVME_ADMIN_GET_FEATURES ? 256 : 0;
+	case GPUNVME_ADMIN_GET_LOG_PAGE:
+		return 4 * ((size_t)(cmd->cdw10 >> 16) + 1);
+	default:
+		return 0;
+	}
+}
+
+static void post(struct queue *q, struct gpunvme_cqe cqe)
+{
+	struct gpunvme_cqe *ring = dma(q->cq, q->cq_entries * sizeof(cqe));
+
+	cqe.status = (uint16_t)((cqe.status & ~1u) ^ q->phase);
+	ring[q->tail] = cqe;
+	q->tail = (q->tail + 1) % q->cq_entries;
+	q->phase ^= !q->tail;
+}
+
+/* Spoil the data, or some bytes of it. */
+static void spoil(enum fate fate, size_t len)
+{
+	uint32_t n = 1 + next() % 8, x = n;
+
+	for (size_t i = 0; fate == RANDOM && i < len; i++)
+		m.data[i] = (uint8_t)(x = x * 1664525u + 1013904223u);
+	for (; fate == PATCHED && n; n--) {
+		const uint32_t at = next() | next() << 8;
+
+		for (uint32_t left = next() % 9; left && len; left--)
+			m.data[(at + left) % len] = (uint8_t)next();
+	}
+}
+
+static void serve(struct queue *q, const struct gpunvme_sqe *cmd)
+{
+	const uint32_t byte = next();
+	const enum fate fate = byte % FATES;
+	struct gpunvme_cqe cqe = { .sqid = (uint16_t)(q - m.queue), .sqhd = (uint16_t)q->head, .cid = cmd->cid };
+	size_t len;
+
+	if (byte >= 0xf0 && m.waiting) /* and an event, before */
+		post(&m.queue[0], (struct gpunvme_cqe){ .dw0 = next32(), .cid = m.events[--m.waiting] });
+	if (cmd->opc == GPUNVME_ADMIN_ASYNC_EVENT_REQUEST && q == m.queue) {
+		check(m.waiting < GNV_ADMIN_AERS);
+		m.events[m.waiting++] = cmd->cid;
+		return;
+	}
+	len = execute(cmd, q == m.queue, &cqe.dw0);
+	if (fate == STATUS)
+		cqe.status = (uint16_t)((next() | next() << 8) << 1);
+	if (fate == PATCHED || fate == RANDOM)
+		spoil(fate, len);
+	if (fate == PATCHED && !len)
+		cqe.dw0 = next32();
+	if (len && fate != STATUS)
+		transfer(cmd, len, true);
+	if (fate == CSTS)
+		*reg(GPUNVME_REG_CSTS) = next() % 4 ? next32() : UINT32_MAX;
+	if (fate == REGISTER)
+		wrong_register();
+	if (fate == WRONG) {
+		cqe.cid ^= (uint16_t)next();
+		cqe.sqid ^= (uint16_t)(next() % 4);
+		cqe.sqhd ^= (uint16_t)(next() << 4);
+		cqe.status ^= (uint16_t)(next() % 2);
+	}
+	if (fate != LOST)
+		post(q, cqe);
+	if (fate == TWICE)
+		post(q, cqe);
+}
+
+/* ---- Turns ---- */
+
+static void enable(void)
+{
+	const uint32_t aqa = *reg(GPUNVME_REG_AQA);
+
+	m.running = true;
+	m.waiting = 0;
+	m.page = 4096u << (m.cc >> 7 & 15);
+	memset(m.queue, 0, sizeof(m.queue));
+	m.queue[0] = (struct queue){ .sq_entries = (aqa & 0xfff) + 1, .cq_entries = (aqa >> 16 & 0xfff) + 1, .phase = 1 };
+	m.queue[0].sq = *reg(GPUNVME_REG_ASQ) | (uint64_t)*reg(GPUNVME_REG_ASQ + 4) << 32;
+	m.queue[0].cq = *reg(GPUNVME_REG_ACQ) | (uint64_t)*reg(GPUNVME_REG_ACQ + 4) << 32;
+	*reg(GPUNVME_REG_DOORBELLS) = 0;
+	if (m.manner & GONE_AT_ENABLE)
+		*reg(GPUNVME_REG_CSTS) = UINT32_MAX;
+	else if (m.manner & FATAL_AT_ENABLE)
+		*reg(GPUNVME_REG_CSTS) |= GPUNVME_CSTS_CFS;
+	else if (!(m.manner & NEVER_READY))
+		*reg(GPUNVME_REG_CSTS) = GPUNVME_CSTS_RDY;
+}
+
+static void look_at_cc(void)
+{
+	const uint32_t cc = *reg(GPUNVME_REG_CC), changed = cc ^ m.cc;
+
+	m.cc = cc;
+	if (changed & cc & GPUNVME_CC_EN)
+		enable();
+	if (changed & ~cc & GPUNVME_CC_EN && !(m.manner & NEVER_DISABLED && *reg(GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY)) {
+		m.running = false;
+		memset(m.queue, 0, sizeof(m.queue));
+		if (*reg(GPUNVME_REG_CSTS) != UINT32_MAX)
+			*reg(GPUNVME_REG_CSTS) = 0;
+	}
+	if (changed & GPUNVME_CC_SHN && cc & GPUNVME_CC_SHN)
+		*reg(GPUNVME_REG_CSTS) |= GPUNVME_CSTS_SHST_DONE;
+}
+
+static bool look_at_queue(struct queue *q)
+{
+	const uint32_t tail = *reg(GPUNVME_REG_DOORBELLS + 2 * (size_t)(q - m.queue) * (4u << m.dstrd));
+	struct gpunvme_sqe cmd;
+
+	if (!q->sq || !m.running)
+		return false;
+	check(tail < q->sq_entries);
+	if (q->head == tail)
+		return false;
+	memcpy(&cmd, (char *)dma(q->sq, q->sq_entries * sizeof(cmd)) + q->head * sizeof(cmd), sizeof(cmd));
+	q->head = (q->head + 1) % q->sq_entries;
+	serve(q, &cmd);
+	return true;
+}
+
+/* Time flies while nothing happens. */
+static void turn(void)
+{
+	bool busy = false;
+
+	check(++m.calls < CALLS);
+	look_at_cc();
+	for (unsigned i = 0; i <= QUEUES && GPUNVME_REG_DOORBELLS + (2 * (size_t)i + 1) * (4u << m.dstrd) <= m.bar_len; i++)
+		busy |= look_at_queue(&m.queue[i]);
+	m.idle = busy ? 0 : m.idle + 1;
+	m.now += 10000ull << gnv_min(m.idle / 8, 20);
+}
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *now)
+{
+	if (!m.on || id != CLOCK_MONOTONIC)
+		return __real_clock_gettime(id, now);
+	turn();
+	*now = (struct timespec){ (time_t)(m.now / 1000000000u), (long)(m.now % 1000000000u) };
+	return 0;
+}
+
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
+{
+	(void)left;
+	m.now += (uint64_t)pause->tv_sec * 1000000000u + (uint64_t)pause->tv_nsec;
+	return 0;
+}
+
+/* ---- The program ---- */
+
+static void check_text(const char *text, size_t size)
+{
+	check(memchr(text, 0, size) != NULL);
+	for (; *text; text++)
+		check((unsigned char)*text >= ' ' && (unsigned char)*text < 127);
+}
+
+static void said(int ret)
+{
+	if (ret < 0)
+		check_text(gpunvme_errmsg(), 512);
+	check(ret > -200 && ret <= 0x7fff);
+}
+
+static void check_info(const struct gpunvme_dev *dev)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+
+	check(!gpunvme_dev_get_info(dev, &info));
+	check_text(info.model, sizeof(info.model));
+	check_text(info.serial, sizeof(info.serial));
+	check_text(info.firmware, sizeof(info.firmware));
+	check(info.page_size >= 4096 && !(info.page_size & (info.page_size - 1)));
+	check(info.max_depth >= 2 && info.max_depth <= 65536);
+	check(info.queues >= 1 && info.queues <= gnv_ctrl_max_queues(&dev->ctrl));
+	check(gnv_ctrl_cq_doorbell(&dev->ctrl, info.queues) + 4 <= m.bar_len);
+	check(!info.max_transfer || info.max_transfer >= info.page_size);
+}
+
+static void check_namespaces(struct gpunvme_dev *dev)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	uint32_t nsids[4], count = GNV_ARRAY_LEN(nsids);
+	int ret = gpunvme_ns_list(dev, nsids, &count);
+
+	said(ret);
+	for (uint32_t i = 0; !ret && i < count && i < GNV_ARRAY_LEN(nsids); i++)
+		check(nsids[i] && nsids[i] <= dev->info.nn && (!i || nsids[i] > nsids[i - 1]));
+	ret = gpunvme_ns_get_info(dev, next() % 5, &ns);
+	said(ret);
+	if (ret)
+		return;
+	check(ns.lba_size >= 512 && ns.lba_size <= 65536 && !(ns.lba_size & (ns.lba_size - 1)));
+	check(ns.nblocks && ns.nblocks <= UINT64_MAX / ns.lba_size && ns.atomic);
+}
+
+static void check_doctor(struct gpunvme_dev *dev)
+{
+	struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
+	unsigned count = GPUNVME_MAX_CHECKS;
+
+	gpunvme_doctor_drive_v(dev, checks, &count, sizeof(checks[0]));
+	check(count && count <= GPUNVME_MAX_CHECKS);
+	for (unsigned i = 0; i < count; i++) {
+		check_text(checks[i].reason, sizeof(checks[i].reason));
+		check_text(checks[i].remedy, sizeof(checks[i].remedy));
+	}
+}
+
+static void use(struct gpunvme_dev *dev, uint32_t wants)
+{
+	uint32_t events[GNV_ADMIN_AERS], value;
+	uint8_t uuid[16], page[512];
+
+	check_info(dev);
+	said(gnv_power_apply(dev, wants & 1 ? GNV_POWER_PERFORMANCE : GNV_POWER_LEAVE));
+	if (wants & 2)
+		said(gnv_lists_prove(dev));
+	said(gnv_features_arbitration(dev, dev->burst));
+	said(gnv_hmb_give(dev, wants & 4 ? 1 : GNV_HMB_UNSAID, true));
+	if (wants & 8)
+		gnv_admin_request_events(&dev->admin, dev->aers);
+	check_namespaces(dev);
+	said(gnv_identify_uuid(dev, 1, uuid));
+	if (wants & 16)
+		check_doctor(dev);
+	said(gpunvme_dev_log_page(dev, (uint8_t)next(), GPUNVME_NSID_ALL, page, sizeof(page)));
+	said(gpunvme_dev_get_feature(dev, (uint8_t)next(), &value));
+	check(gnv_admin_take_events(&dev->admin, events) <= GNV_ADMIN_AERS);
+	if (wants & 32) {
+		said(gpunvme_dev_reset(dev));
+		check_namespaces(dev);
+	}
+}
+
+static void begin(const uint8_t *data, size_t size)
+{
+	memset(&m, 0, sizeof(m));
+	m.at = data;
+	m.end = data + size;
+	m.manner = (uint8_t)next();
+	m.bar_len = GPUNVME_REG_DOORBELLS + 16u + next() * 16u;
+	m.bar = aligned_alloc(16, m.bar_len);
+	check(m.bar != NULL);
+	memset(m.bar, 0, m.bar_len);
+	*reg(GPUNVME_REG_CAP) = (uint32_t)CAP;
+	*reg(GPUNVME_REG_CAP + 4) = (uint32_t)(CAP >> 32);
+	*reg(GPUNVME_REG_VS) = 0x00020000;
+	m.page = 4096;
+	m.running = m.manner & ENABLED_AT_FIRST;
+	m.cc = *reg(GPUNVME_REG_CC) = m.running ? GPUNVME_CC_EN : 0;
+	*reg(GPUNVME_REG_CSTS) = m.running ? GPUNVME_CSTS_RDY : 0;
+	m.space = (struct gnv_space){ .ops = &space_ops, .refs = 1 };
+	m.bar0 = (struct gpunvme_mem){ .cpu = m.bar, .len = m.bar_len, .page = 4096, .ops = &bar_ops };
+	m.port = (struct gnv_port){ .ops = &port_ops, .bar0 = &m.bar0, .space = &m.space, .rung = "fuzz", .address = "fuzz",
+				    .reset_name = "none" };
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_dev *dev = NULL;
+	uint32_t wants;
+	int ret;
+
+	if (size < 4 || size > 4096)
+		return 0;
+	begin(data, size);
+	wants = next();
+	for (uint32_t n = next() % 16; n; n--)
+		wrong_register();
+	m.cc = *reg(GPUNVME_REG_CC);
+	m.dstrd = *reg(GPUNVME_REG_CAP + 4) & 15;
+	opts.admin_timeout_ms = 1000;
+	m.on = true;
+	ret = gnv_dev_create(&m.port, &opts, 1, &dev);
+	said(ret);
+	check(!ret == !!dev && !!ret == m.closed);
+	if (dev) {
+		use(dev, wants);
+		check(!gpunvme_dev_close(dev));
+	}
+	m.on = false;
+	check(m.closed == 1 && !m.maps);
+	free(m.bar);
+	return 0;
+}
