@@ -51,10 +51,10 @@ GNVD_FN int gnvd_check_range(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return ret ? ret : gnvd_check_bytes(dbuf, offset, sizeof(struct gpunvme_dsm_range));
 }
 
-/* Blocks that one Write Zeroes can set. */
+/* Blocks that one Write Zeroes can set, at least one. */
 GNVD_FN uint32_t gnvd_most_zeroes(const struct gpunvme_dq *dq)
 {
-	return 65536u >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT);
+	return (65535u >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT)) + 1;
 }
 
 /* Blocks that one command can move to or from `addr`. */
