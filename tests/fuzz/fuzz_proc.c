@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gpunvme/gpunvme.h>
 #include <limits.h>
 #include <linux/loop.h>
 #include <stdarg.h>
@@ -36,6 +37,7 @@
 #include "util/log.h"
 
 #define LONGEST 5000u /* bytes of a file */
+#define BUFFER 32768u
 #define DIRS 8u	      /* open at a time */
 #define A_FD 100000   /* of a played file */
 #define A_USER 3      /* up to here what is asked has names in its sentences that users chose; others have the kernel's */
@@ -443,15 +445,45 @@ static void ask_rest(void)
 	}
 }
 
+static uint64_t next_number(void)
+{
+	uint64_t n = 0;
+
+	for (unsigned bytes = next() % 9; bytes; bytes--)
+		n = n << 8 | next();
+	return next() % 2 ? n * 4096 : n;
+}
+
+/* A part of a DMA-BUF of eight pages, which memory of a file stands for; who exports it is read from fdinfo. */
+static void ask_dmabuf(void)
+{
+	const uint64_t offset = next_number(), len = next_number();
+	struct gpunvme_gpu *gpu = NULL;
+	struct gpunvme_mem *mem = NULL;
+	int ret;
+
+	check(!gpunvme_gpu_open("cpu", NULL, &gpu));
+	ret = gpunvme_mem_import_dmabuf(gpu, play.memory, offset, len, &mem);
+	check(!ret == !!mem && (ret == 0 || ret == -EINVAL || ret == -ERANGE || ret == -EMFILE));
+	if (!ret) {
+		check(len && !((offset | len) & 4095) && offset < BUFFER && len <= BUFFER - offset);
+		check(gpunvme_mem_len(mem) == len && gpunvme_mem_ptr(mem));
+		memset(gpunvme_mem_ptr(mem), 0xa5, len);
+		check(!gpunvme_mem_free(mem));
+	}
+	gpunvme_gpu_close(gpu);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static void (*const ask[])(void) = { ask_users, ask_block, ask_twins, ask_image, ask_pci, ask_gpus, ask_places, ask_rest };
-	const unsigned which = size ? data[0] % GNV_ARRAY_LEN(ask) : 0;
+	static void (*const ask[])(void) = { ask_users, ask_block, ask_twins, ask_image, ask_pci, ask_gpus, ask_places, ask_rest, ask_dmabuf };
+	const unsigned which = !size ? 0 : data[0] > 250 ? GNV_ARRAY_LEN(ask) - 1 : data[0] % (GNV_ARRAY_LEN(ask) - 1);
 
 	if (!size || size > LONGEST / 2)
 		return 0;
 	if (!play.memory)
 		play.memory = memfd_create("disk", MFD_CLOEXEC);
+	check(!ftruncate(play.memory, BUFFER));
 	play.at = data + 1;
 	play.end = data + size;
 	gnv_fail(0, "%s", "");
