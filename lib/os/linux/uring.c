@@ -5,6 +5,7 @@
 #include <liburing.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "os/linux/fork.h"
@@ -62,13 +63,13 @@ static int setup_within_limit(struct gnv_uring *ring, unsigned entries, unsigned
 	return ret;
 }
 
-static int setup(struct gnv_uring *ring, unsigned entries)
+static int setup(struct gnv_uring *ring, unsigned entries, unsigned more)
 {
 	int ret = -EINVAL;
 	unsigned i;
 
 	for (i = 0; i < GNV_ARRAY_LEN(setup_flags) && ret == -EINVAL; i++)
-		ret = setup_within_limit(ring, entries, setup_flags[i]);
+		ret = setup_within_limit(ring, entries, setup_flags[i] | more);
 	if (ret == -ENOSYS || ret == -EINVAL)
 		return -EOPNOTSUPP;
 	if (!ret && !(ring->io.features & IORING_FEAT_EXT_ARG)) {
@@ -78,14 +79,14 @@ static int setup(struct gnv_uring *ring, unsigned entries)
 	return ret;
 }
 
-int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **out)
+static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned more, struct gnv_uring **out)
 {
 	struct gnv_uring *ring = calloc(1, sizeof(*ring));
 	int ret;
 
 	if (!ring)
 		return -ENOMEM;
-	ret = setup(ring, entries);
+	ret = setup(ring, entries, more);
 	if (ret) {
 		free(ring);
 		return ret;
@@ -97,6 +98,16 @@ int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring 
 	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
 	*out = ring;
 	return 0;
+}
+
+int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring)
+{
+	return open_ring(entries, buffers, fd, 0, ring);
+}
+
+int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring)
+{
+	return open_ring(entries, 0, fd, IORING_SETUP_SQE128, ring);
 }
 
 void gnv_uring_close(struct gnv_uring *ring)
@@ -182,6 +193,21 @@ int gnv_uring_zero(struct gnv_uring *ring, uint64_t offset, uint64_t len, bool d
 	return 0;
 }
 
+int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, void *tag)
+{
+	struct io_uring_sqe *sqe = next_sqe(ring);
+
+	if (!sqe)
+		return -EBUSY;
+	memset(sqe, 0, offsetof(struct io_uring_sqe, cmd) + GNV_URING_COMMAND);
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = file_of(ring);
+	sqe->cmd_op = op;
+	memcpy(sqe->cmd, cmd, gnv_min(len, GNV_URING_COMMAND));
+	finish_sqe(ring, sqe, tag);
+	return 0;
+}
+
 int gnv_uring_submit(struct gnv_uring *ring)
 {
 	int ret;
@@ -214,6 +240,18 @@ void gnv_uring_wait(struct gnv_uring *ring, unsigned usec)
 	struct io_uring_cqe *cqe;
 
 	io_uring_wait_cqe_timeout(&ring->io, &cqe, &timeout);
+}
+
+int gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
+{
+	struct __kernel_timespec timeout = { .tv_sec = usec / 1000000u, .tv_nsec = (long long)(usec % 1000000u) * 1000 };
+	struct io_uring_cqe *cqe;
+	int ret;
+
+	if (!usec)
+		return gnv_uring_submit(ring);
+	ret = io_uring_submit_and_wait_timeout(&ring->io, &cqe, 1, &timeout, NULL);
+	return ret >= 0 || ret == -ETIME || ret == -EINTR || ret == -EBUSY ? 0 : ret;
 }
 
 int gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len)

@@ -31,6 +31,18 @@ struct gnv_uring_done {
 int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
 void gnv_uring_close(struct gnv_uring *ring);
 
+/* The same for requests that carry up to GNV_URING_COMMAND bytes, to a driver that takes them. No registered buffers. */
+#define GNV_URING_COMMAND 80u
+int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring);
+
+/*
+ * gnv_uring_command() - queue a command to the driver of the file, on a wide ring
+ * @op:  the driver's number for it
+ * @cmd: @len bytes, copied
+ * Return: 0; -EBUSY too many requests in flight.
+ */
+int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, void *tag);
+
 /*
  * gnv_uring_rw() - queue a read or write at @offset
  * @buffer: slot of the registered buffer that holds all of the single vector; -1: none
@@ -52,6 +64,13 @@ unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, uns
 
 /* Sleep until a request completes, but not longer. */
 void gnv_uring_wait(struct gnv_uring *ring, unsigned usec);
+
+/*
+ * gnv_uring_turn() - hand queued requests to the kernel, and sleep until a request completes, but not longer; with one system call
+ * @usec: 0: do not sleep
+ * Return: 0; as gnv_uring_submit().
+ */
+int gnv_uring_turn(struct gnv_uring *ring, unsigned usec);
 
 /*
  * gnv_uring_set_buffer() - register memory in a slot, replacing what was there; len 0 empties it

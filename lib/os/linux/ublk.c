@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/ublk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/linux/fork.h"
+#include "os/linux/uring.h"
+#include "os/linux/users.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define CONTROL "/dev/ublk-control"
+#define RING 16 /* the smallest there is */
+#define CONTROL_MS 30000
+#define NODE_MS 5000 /* for udev, where devtmpfs has not made it at once */
+
+/* A command and what it reads and writes: the kernel's until it has answered. */
+struct call {
+	struct gnv_ublk_ctrl cmd;
+	unsigned char buf[256];
+};
+
+static int open_control(void)
+{
+	int fd;
+
+	gnv_fork_begin();
+	fd = gnv_fork_keep(open(CONTROL, O_RDWR | O_CLOEXEC));
+	if (fd >= 0)
+		return fd;
+	if (errno == ENOENT || errno == ENXIO || errno == ENODEV)
+		return gnv_fail(-EOPNOTSUPP, "there is no " CONTROL ": load the driver by modprobe ublk_drv (CONFIG_BLK_DEV_UBLK)");
+	if (errno == EACCES || errno == EPERM)
+		return gnv_fail(-EACCES, CONTROL ": no permission; block devices are made by root (CAP_SYS_ADMIN)");
+	return gnv_fail(-errno, CONTROL " cannot be opened: %s", strerror(errno));
+}
+
+/* Return: 0, and what the driver answered; -ETIMEDOUT it has the command still. */
+static int send(int fd, uint32_t op, struct call *call, int *answer)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(CONTROL_MS);
+	struct gnv_uring_done done;
+	struct gnv_uring *ring;
+	int ret = gnv_uring_open_wide(RING, fd, &ring);
+
+	if (ret)
+		return gnv_fail(ret, "no io_uring for commands to ublk: %s", strerror(-ret));
+	ret = gnv_uring_command(ring, op, &call->cmd, sizeof(call->cmd), call);
+	if (!ret)
+		ret = gnv_uring_turn(ring, 0);
+	while (!ret && !gnv_uring_reap(ring, &done, 1)) {
+		if (gnv_clock_ns() > deadline.at)
+			ret = -ETIMEDOUT;
+		gnv_uring_wait(ring, 100000);
+	}
+	if (!ret)
+		*answer = done.res;
+	gnv_uring_close(ring);
+	return ret;
+}
+
+static int explain(int answer)
+{
+	if (answer == -EOPNOTSUPP)
+		return gnv_fail(answer, "the ublk driver does not know this command: it takes Linux 6.4 or newer");
+	if (answer == -EPERM)
+		return gnv_fail(-EACCES, "block devices are made by root (CAP_SYS_ADMIN)");
+	return answer;
+}
+
+int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
+{
+	struct call *call = calloc(1, sizeof(*call));
+	int fd, answer = 0, ret;
+
+	if (!call || len > sizeof(call->buf)) {
+		free(call);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
+	call->cmd = (struct gnv_ublk_ctrl){ .id = id, .queue = GNV_UBLK_NO_QUEUE, .data = (uint64_t)getpid() };
+	if (buf) {
+		memcpy(call->buf, buf, len);
+		call->cmd.addr = (uintptr_t)call->buf;
+		call->cmd.len = (uint16_t)len;
+	}
+	fd = open_control();
+	if (fd < 0) {
+		free(call);
+		return fd;
+	}
+	ret = send(fd, op, call, &answer);
+	gnv_fork_close(fd);
+	if (ret == -ETIMEDOUT) /* the kernel may yet write to it */
+		return gnv_fail(ret, "the ublk driver did not carry out a command on device %u within %u s", id, CONTROL_MS / 1000);
+	if (!ret && answer >= 0 && buf)
+		memcpy(buf, call->buf, len);
+	free(call);
+	return ret ? ret : explain(answer);
+}
+
+int gnv_ublk_open(uint32_t id)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(NODE_MS);
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/ublkc%u", id);
+	do {
+		gnv_fork_begin();
+		fd = gnv_fork_keep(open(path, O_RDWR | O_CLOEXEC));
+	} while (fd < 0 && (errno == ENOENT || errno == EACCES || errno == EBUSY) && gnv_deadline_poll_again(&deadline));
+	return fd < 0 ? gnv_fail(-errno, "%s cannot be opened: %s", path, strerror(errno)) : fd;
+}
+
+void gnv_ublk_close(int fd)
+{
+	gnv_fork_close(fd);
+}
+
+static size_t map_len(uint32_t depth)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (depth * sizeof(struct gnv_ublk_desc) + page - 1) / page * page;
+}
+
+int gnv_ublk_map(int fd, uint32_t queue, uint32_t depth, const struct gnv_ublk_desc **desc)
+{
+	void *at = mmap(NULL, map_len(depth), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)(queue * map_len(GNV_UBLK_MAX_DEPTH)));
+
+	if (at == MAP_FAILED)
+		return -errno;
+	*desc = at;
+	return 0;
+}
+
+void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth)
+{
+	munmap((void *)desc, map_len(depth));
+}
+
+int gnv_ublk_users(uint32_t id, char *text)
+{
+	struct stat st;
+	char path[32];
+	unsigned unseen;
+
+	*text = '\0';
+	snprintf(path, sizeof(path), "/dev/ublkb%u", id);
+	if (stat(path, &st) || !S_ISBLK(st.st_mode))
+		return 0;
+	return gnv_users_of_block(GNV_SYSFS, GNV_PROC, st.st_rdev, true, text, &unseen);
+}

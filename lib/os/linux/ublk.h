@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Block devices of the kernel whose requests this process carries out (ublk_drv): commands to its control node, and the node of a
+ * device from which its queues are served. What goes through the queues is os/linux/uring.h's.
+ */
+#ifndef GNV_OS_LINUX_UBLK_H
+#define GNV_OS_LINUX_UBLK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "os/linux/uapi/ublk.h"
+
+/*
+ * gnv_ublk_control() - one command to /dev/ublk-control
+ * @op:   GNV_UBLK_GET_DEV_INFO and so on
+ * @id:   of the device
+ * @buf:  @len bytes, in and out; NULL: none
+ * Who starts a device says which process this is. It waits up to half a minute: a stop waits for requests. Any thread.
+ * Return: as the driver says; -EOPNOTSUPP no ublk, or one older than Linux 6.4; -EACCES; -ETIMEDOUT. gnv_fail() has a sentence for
+ * what does not depend on the command.
+ */
+int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len);
+
+/*
+ * gnv_ublk_open() - the node of a device that was just added
+ * It is this process's alone, also over fork(). Return: a descriptor; negative errno, gnv_fail() has the sentence.
+ */
+int gnv_ublk_open(uint32_t id);
+void gnv_ublk_close(int fd);
+
+/* The requests of a queue, one for each tag, read-only. Return: 0, or a negative errno. */
+int gnv_ublk_map(int fd, uint32_t queue, uint32_t depth, const struct gnv_ublk_desc **desc);
+void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth);
+
+/*
+ * gnv_ublk_users() - who has the disk of a device mounted, or open
+ * @text: who, or "" (users.h); GNV_USERS_TEXT bytes
+ * Return: 0 nobody that is known of; -EBUSY.
+ */
+int gnv_ublk_users(uint32_t id, char *text);
+
+#endif
