@@ -33,6 +33,7 @@
 #include <gpunvme/service.h>
 #include <gpunvme/spec.h>
 #include <gpunvme/status.h>
+#include <gpunvme/ublk.h>
 #include <gpunvme/volume.h>
 
 #define GPUNVME_VERSION_MAJOR 0

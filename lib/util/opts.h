@@ -45,6 +45,8 @@ enum {
 	GNV_FIRST_gpunvme_qp_latency = 3984,
 	GNV_FIRST_gpunvme_qp_opts = 24,
 	GNV_FIRST_gpunvme_server_opts = 24,
+	GNV_FIRST_gpunvme_ublk_info = 80,
+	GNV_FIRST_gpunvme_ublk_opts = 32,
 	GNV_FIRST_gpunvme_view = 32,
 	GNV_FIRST_gpunvme_volume_info = 48,
 	GNV_FIRST_gpunvme_volume_opts = 32,

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A namespace as a block device of the kernel (ublk), served from queues of this library: the file system of a drive that VFIO gave
+ * to this process can be mounted, while kernels on a GPU use queues of their own on the same drive. Needs the driver ublk_drv of
+ * Linux 6.4 or newer, and root.
+ */
+#ifndef GPUNVME_UBLK_H
+#define GPUNVME_UBLK_H
+
+#include <gpunvme/dev.h>
+#include <gpunvme/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A block device that is served. Opaque; belongs to the process that made it. */
+struct gpunvme_ublk;
+
+enum gpunvme_ublk_flags {
+	GPUNVME_UBLK_READ_ONLY = 1u << 0, /* the kernel may only read */
+	GPUNVME_UBLK_RECOVER = 1u << 1,   /* go on with the block device `id`, whose server has died */
+	GPUNVME_UBLK_ID = 1u << 2,        /* the number `id` and no other; else the kernel chooses */
+	GPUNVME_UBLK_FORCE = 1u << 3,     /* gpunvme_ublk_remove() only: although it is mounted or opened */
+};
+
+struct gpunvme_ublk_opts {
+	size_t size;         /* sizeof(struct gpunvme_ublk_opts) */
+	uint32_t flags;      /* enum gpunvme_ublk_flags; an unknown bit is an error */
+	uint32_t id;         /* N of /dev/ublkbN */
+	uint32_t queues;     /* queue pairs, each with a thread; 0: 4, or what the controller and the number of CPUs allow */
+	uint32_t depth;      /* requests in flight on each; 0: 64; at most 1024 */
+	uint32_t max_bytes;  /* of a request, each has a buffer of so many; 0: 128 KiB; less where one command carries less */
+	uint32_t reserved;   /* 0 */
+};
+#define GPUNVME_UBLK_OPTS_INIT { sizeof(struct gpunvme_ublk_opts), 0, 0, 0, 0, 0, 0 }
+
+/**
+ * gpunvme_ublk_start() - make a namespace a block device of the kernel
+ * @dev:  an open device; must outlive the block device. Other queues of it may be used all the while
+ * @nsid: 0: the device's default namespace
+ * @opts: NULL for the defaults; not kept
+ * @ublk: set on success; the caller owns it
+ *
+ * The kernel then has /dev/ublkbN: its reads, writes (also FUA), flushes, discards and zeroes become one command each, on queue
+ * pairs of their own. Threads of the library carry them; they sleep when there is nothing to do. A queue that times out is
+ * recovered, and its requests are sent up to three times.
+ *
+ * When this process dies, /dev/ublkbN stays, and who uses it waits, until GPUNVME_UBLK_RECOVER goes on with it on the same
+ * namespace (size and identity are checked; the numbers of queues, depth and max_bytes are those of before), or
+ * gpunvme_ublk_remove() ends it. Requests that the dead server had begun are carried out again.
+ *
+ * Who reads or writes blocks of a mounted file system by other queues sees, and destroys, what the kernel's caches do not tell:
+ * that is the caller's to know, as for two hosts on one drive. Any thread may call it.
+ * Return: 0; -EINVAL; -EOPNOTSUPP no ublk_drv, or an older one, or blocks larger than a page; -EACCES not root; -EEXIST the number
+ * is taken; -EROFS the namespace is read-only and opts->flags do not say so; with GPUNVME_UBLK_RECOVER: -ENODEV no such block
+ * device, -EBUSY it still has a server, -EXDEV it was of another namespace; as gpunvme_qp_create() and gpunvme_mem_map(); -ENOMEM;
+ * -ETIMEDOUT the driver does not answer.
+ */
+GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const struct gpunvme_ublk_opts *opts,
+				   struct gpunvme_ublk **ublk);
+
+struct gpunvme_ublk_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_ublk_info) */
+	uint32_t id; /* N of /dev/ublkbN */
+	uint32_t nsid;
+	uint32_t queues;
+	uint32_t depth;
+	uint32_t max_bytes;
+	uint32_t recoveries; /* times a queue was recovered after a time-out */
+	uint64_t requests;   /* carried out */
+	uint64_t failed;     /* of these, how many failed */
+	char path[32];       /* "/dev/ublkbN" */
+};
+
+/**
+ * gpunvme_ublk_get_info() - what the block device is, and how it is doing
+ * @ublk: that is served
+ * @info: filled; info->size must be set
+ *
+ * A snapshot. Any thread may call it.
+ * Return: 0; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *ublk, struct gpunvme_ublk_info *info);
+
+/**
+ * gpunvme_ublk_stop() - take the block device from the kernel and end its queues
+ * @ublk: or NULL
+ *
+ * Not while anybody has it mounted or open: all goes on then. Drivers without UBLK_F_SAFE_STOP_DEV (Linux 7.2.13 has it) cannot
+ * refuse by themselves: there the library looks who uses it, and who opens it in that moment gets errors.
+ * Return: 0; -EBUSY it is mounted or opened, as the sentence says, or one of its queue pairs cannot be deleted
+ * (gpunvme_qp_destroy()): call it again; -ETIMEDOUT the driver does not answer; -ECHILD in a child of fork().
+ */
+GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *ublk);
+
+/**
+ * gpunvme_ublk_remove() - end a block device whose server has died
+ * @id:    N of /dev/ublkbN
+ * @flags: 0, or GPUNVME_UBLK_FORCE: although somebody has it mounted or open, whose waiting requests then fail
+ *
+ * Any thread may call it, and needs no device.
+ * Return: 0; -ENODEV no such block device; -EBUSY it has a server, which has to end it, or it is in use; -EOPNOTSUPP, -EACCES,
+ * -ETIMEDOUT as gpunvme_ublk_start().
+ */
+GPUNVME_API int gpunvme_ublk_remove(uint32_t id, uint32_t flags);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

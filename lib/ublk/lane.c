@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The thread of one queue.
+ * Invariant: of every tag either the driver has a command of ours, and may send a request, or we have the request and owe the
+ * answer; while the controller may write to a tag's buffer the driver is not answered, unless the controller is dead, and then with
+ * an error, for which the driver does not look at the buffer.
+ */
+#include <gpunvme/device.h>
+
+#include <errno.h>
+
+#include "ublk/ublk.h"
+#include "util/clock.h"
+
+#define TRIES 3u       /* of a request whose queue had to be recovered; the kernel's own driver has 5 (nvme_core.max_retries) */
+#define SPIN_NS 100000 /* since the last completion: then it sleeps between two looks */
+#define NAP_US 50
+#define IDLE_US 1000000
+#define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
+#define REAP 64u
+
+static bool leaving(const struct gnv_ublk_lane *l)
+{
+	return __atomic_load_n(&l->ublk->leave, __ATOMIC_ACQUIRE);
+}
+
+/* ---- The driver ---- */
+
+static int tell(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t, uint32_t op, int result)
+{
+	const struct gnv_ublk_io io = { (uint16_t)l->number, (uint16_t)(t - l->tag), result, (uintptr_t)gpunvme_mem_ptr(t->mem) };
+	int ret = gnv_uring_command(l->ring, op, &io, sizeof(io), t);
+
+	if (!ret) {
+		t->where = GNV_UBLK_AWAITED;
+		l->awaited++;
+	}
+	return ret;
+}
+
+/* Its ring has an entry for each tag, so there is always room. */
+static void answer(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t, int ret)
+{
+	__atomic_add_fetch(&l->requests, 1, __ATOMIC_RELAXED);
+	if (ret)
+		__atomic_add_fetch(&l->failed, 1, __ATOMIC_RELAXED);
+	if (tell(l, t, GNV_UBLK_COMMIT_AND_FETCH, gnv_ublk_result(t, ret)))
+		t->where = GNV_UBLK_GONE;
+}
+
+/* A request has come, or the news that none will. */
+static void take(struct gnv_ublk_lane *l, const struct gnv_uring_done *done)
+{
+	struct gnv_ublk_tag *t = done->tag;
+
+	l->awaited--;
+	if (done->res) { /* GNV_UBLK_ABORTED, or our command was refused */
+		t->where = GNV_UBLK_GONE;
+		return;
+	}
+	t->desc = l->desc[t - l->tag];
+	t->where = GNV_UBLK_READY;
+	t->tries = 0;
+	l->ready++;
+}
+
+static bool take_all(struct gnv_ublk_lane *l)
+{
+	struct gnv_uring_done done[REAP];
+	unsigned i, n = gnv_uring_reap(l->ring, done, REAP);
+
+	for (i = 0; i < n; i++)
+		take(l, &done[i]);
+	return n;
+}
+
+/* ---- The controller ---- */
+
+/* Results that say nothing of a command, but that its queue has ended. */
+static bool ends_queue(int ret)
+{
+	return ret == -GPUNVME_ESHUTDOWN || ret == -GPUNVME_ETIMEDOUT || ret == -GPUNVME_EPROTO || ret == -GPUNVME_ENODEV ||
+	       ret == -GPUNVME_ESTALE;
+}
+
+static void send_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
+{
+	int ret = l->dead ? -GPUNVME_ENODEV : gnv_ublk_send(l, t);
+
+	if (ret == -GPUNVME_EAGAIN)
+		return;
+	if (!l->dead && ends_queue(ret)) {
+		l->broken = true;
+		return;
+	}
+	l->ready--;
+	if (ret) {
+		answer(l, t, ret);
+		return;
+	}
+	t->where = GNV_UBLK_SENT;
+	l->sent++;
+}
+
+/* Return: something is over. */
+static bool poll_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
+{
+	int ret = gpunvme_poll(&l->dq, &t->req);
+
+	if (ret == -GPUNVME_EAGAIN)
+		return false;
+	if (ends_queue(ret)) {
+		l->broken = true;
+		return false;
+	}
+	l->sent--;
+	answer(l, t, ret);
+	return true;
+}
+
+static bool look_at_tags(struct gnv_ublk_lane *l)
+{
+	struct gnv_ublk_tag *t, *end = l->tag + l->ublk->info.depth;
+	bool moved = false;
+
+	for (t = l->tag; t < end && (l->sent || l->ready) && !l->broken; t++) {
+		if (t->where == GNV_UBLK_SENT)
+			moved |= poll_tag(l, t);
+		else if (t->where == GNV_UBLK_READY)
+			send_tag(l, t);
+	}
+	return moved;
+}
+
+/* ---- A queue that has ended ---- */
+
+static int view(struct gnv_ublk_lane *l, struct gpunvme_dq *dq)
+{
+	const struct gpunvme_view v = { sizeof(v), l->ublk->read_only ? 0 : GPUNVME_VIEW_WRITE, l->ublk->ns.nsid, 0, 0 };
+
+	return gpunvme_qp_view(l->qp, &v, dq);
+}
+
+/* Somebody may have recovered it already: a watchdog, or a reset for the sake of another queue. */
+static int renew(struct gnv_ublk_lane *l)
+{
+	struct gpunvme_dq dq;
+	int ret = view(l, &dq);
+
+	if (ret || dq.tag == l->dq.tag) {
+		ret = gpunvme_qp_recover(l->qp);
+		if (!ret)
+			ret = view(l, &dq);
+	}
+	if (ret)
+		return ret;
+	gpunvme_qp_release_old(l->qp);
+	l->dq = dq;
+	__atomic_add_fetch(&l->recoveries, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* The controller has let go of every command: those are sent again, as it is not known which were carried out. */
+static void recover(struct gnv_ublk_lane *l)
+{
+	struct gnv_ublk_tag *t, *end = l->tag + l->ublk->info.depth;
+	int ret = renew(l);
+
+	l->broken = false;
+	l->dead = ret;
+	l->next_try = gnv_clock_ns() + DEAD_NS;
+	for (t = l->tag; t < end; t++) {
+		if (t->where != GNV_UBLK_SENT)
+			continue;
+		l->sent--;
+		l->ready++;
+		t->where = GNV_UBLK_READY;
+		if (!ret && ++t->tries < TRIES)
+			continue;
+		l->ready--;
+		answer(l, t, -EIO);
+	}
+}
+
+/* The program may have reset the device, which brings its queues back. */
+static void look_again(struct gnv_ublk_lane *l)
+{
+	struct gpunvme_dq dq;
+
+	if (gnv_clock_ns() < l->next_try)
+		return;
+	l->next_try = gnv_clock_ns() + DEAD_NS;
+	if (view(l, &dq) || dq.tag == l->dq.tag)
+		return;
+	gpunvme_qp_release_old(l->qp);
+	l->dq = dq;
+	l->dead = false;
+}
+
+/* ---- Life ---- */
+
+static int fetch_all(struct gnv_ublk_lane *l)
+{
+	struct gnv_uring_done done;
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < l->ublk->info.depth && !ret; i++)
+		ret = tell(l, &l->tag[i], GNV_UBLK_FETCH, 0);
+	if (!ret)
+		ret = gnv_uring_turn(l->ring, 0);
+	/* The driver refuses at once; the last queue of a block device that is recovered may have a request now. */
+	if (ret || !gnv_uring_reap(l->ring, &done, 1))
+		return ret;
+	take(l, &done);
+	return done.res;
+}
+
+static int turn(struct gnv_ublk_lane *l)
+{
+	bool moved = take_all(l);
+	unsigned nap = 0;
+	int ret;
+
+	if (l->dead)
+		look_again(l);
+	moved |= look_at_tags(l);
+	if (l->broken)
+		recover(l);
+	if (moved)
+		l->moved = gnv_clock_ns();
+	if (!l->sent && !l->ready)
+		nap = IDLE_US;
+	else if (gnv_clock_ns() - l->moved > SPIN_NS)
+		nap = NAP_US;
+	ret = gnv_uring_turn(l->ring, nap);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
+static int begin(struct gnv_ublk_lane *l)
+{
+	int ret = gnv_uring_open_wide(l->ublk->info.depth, l->ublk->fd, &l->ring);
+
+	if (!ret)
+		ret = fetch_all(l);
+	return ret;
+}
+
+void *gnv_ublk_lane_run(void *arg)
+{
+	struct gnv_ublk_lane *l = arg;
+	int ret = begin(l);
+
+	__atomic_store_n(&l->state, ret, __ATOMIC_RELEASE);
+	while (!ret && (l->sent || l->ready || (l->awaited && !leaving(l))))
+		ret = turn(l);
+	gnv_uring_close(l->ring);
+	return NULL;
+}

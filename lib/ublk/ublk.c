@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Life of a block device that is served.
+ * Invariant: the driver is told to start, or to go on, only when every queue waits for requests; queue pairs and buffers end after
+ * the threads that use them.
+ */
+#include <gpunvme/ublk.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/linux/users.h"
+#include "ublk/ublk.h"
+#include "util/bits.h"
+#include "util/clock.h"
+#include "util/opts.h"
+#include "util/process.h"
+#include "util/thread.h"
+
+#define QUEUES 4u
+#define DEPTH 64u
+#define DEPTH_MAX 1024u
+#define BYTES (128u << 10)
+#define BYTES_MAX (1u << 20) /* what the PRP list of one command is sure to describe */
+#define PAGE 4096u
+#define BEGIN_MS 30000 /* for threads to start */
+#define DYING_MS 10000 /* until the kernel has taken down a server that was killed */
+#define SETTLE_MS 1000 /* for those who look at every new disk: udev */
+
+/* ---- Queues ---- */
+
+static void close_lane(struct gnv_ublk_lane *l, uint32_t depth)
+{
+	uint32_t i;
+
+	for (i = 0; l->tag && i < depth; i++)
+		gpunvme_mem_free(l->tag[i].mem);
+	free(l->tag);
+	l->tag = NULL;
+}
+
+static int open_tag(struct gpunvme_ublk *u, struct gnv_ublk_tag *t)
+{
+	int ret = gpunvme_mem_alloc(u->gpu, u->info.max_bytes, NULL, &t->mem);
+
+	if (!ret)
+		ret = gpunvme_mem_map(t->mem, u->dev);
+	return ret ? ret : gpunvme_mem_dbuf(t->mem, u->dev, &t->dbuf);
+}
+
+static int open_lane(struct gpunvme_ublk *u, struct gnv_ublk_lane *l)
+{
+	uint32_t i;
+	int ret;
+
+	l->tag = calloc(u->info.depth, sizeof(*l->tag));
+	if (!l->tag)
+		return gnv_fail(-ENOMEM, "out of memory");
+	for (i = 0; i < u->info.depth; i++) {
+		ret = open_tag(u, &l->tag[i]);
+		if (ret)
+			return ret;
+	}
+	ret = gnv_ublk_map(u->fd, l->number, u->info.depth, &l->desc);
+	return ret ? gnv_fail(ret, "the requests of queue %u cannot be mapped: %s", l->number, strerror(-ret)) : 0;
+}
+
+/* Of an SQ with room for them all: a ring of n holds n - 1. */
+static uint32_t sq_depth(uint32_t requests)
+{
+	uint32_t depth = 2;
+
+	while (depth <= requests)
+		depth *= 2;
+	return depth;
+}
+
+/* As many as were asked for, or, where nobody asked, as there are. */
+static int make_queues(struct gpunvme_ublk *u, uint32_t wanted)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), 0, 0 };
+	const struct gpunvme_view view = { sizeof(view), u->read_only ? 0 : GPUNVME_VIEW_WRITE, u->ns.nsid, 0, 0 };
+	uint32_t count = wanted ? wanted : QUEUES;
+	struct gnv_ublk_lane *l;
+	int ret = 0;
+
+	u->lane = calloc(count, sizeof(*u->lane));
+	if (!u->lane)
+		return gnv_fail(-ENOMEM, "out of memory");
+	for (u->lanes = 0; u->lanes < count && !ret; u->lanes += !ret) {
+		l = &u->lane[u->lanes];
+		l->ublk = u;
+		l->number = u->lanes;
+		l->state = GNV_UBLK_STARTING;
+		ret = gpunvme_qp_create(u->dev, u->gpu, &opts, &l->qp);
+		if (!ret)
+			ret = gpunvme_qp_view(l->qp, &view, &l->dq);
+		if (ret)
+			gpunvme_qp_destroy(l->qp);
+	}
+	return ret == -ENOSPC && !wanted && u->lanes ? 0 : ret;
+}
+
+/* Return: 0; what gpunvme_qp_destroy() says of one that stays. */
+static int end_queues(struct gpunvme_ublk *u)
+{
+	int ret = 0;
+
+	while (u->lanes && !ret) {
+		ret = gpunvme_qp_destroy(u->lane[u->lanes - 1].qp);
+		if (ret)
+			return ret;
+		close_lane(&u->lane[--u->lanes], u->info.depth);
+	}
+	return 0;
+}
+
+/* ---- Threads ---- */
+
+static int start_lanes(struct gpunvme_ublk *u)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(BEGIN_MS);
+	struct gnv_ublk_lane *l;
+	int ret = 0, state;
+
+	for (l = u->lane; l < u->lane + u->lanes && !ret; l++) {
+		ret = gnv_thread_start(&l->thread, gnv_ublk_lane_run, l);
+		l->started = !ret;
+	}
+	if (ret)
+		return gnv_fail(ret, "no thread for a queue of the block device; the limit of threads is reached (ulimit -u)");
+	for (l = u->lane; l < u->lane + u->lanes; l++) {
+		do
+			state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
+		while (state == GNV_UBLK_STARTING && gnv_deadline_poll_again(&deadline));
+		if (state)
+			return gnv_fail(state < 0 ? state : -ETIMEDOUT, "queue %u of the block device cannot be served: %s", l->number,
+					state < 0 ? strerror(-state) : "its thread did not start");
+	}
+	return 0;
+}
+
+/* And nothing of theirs keeps the driver's device. */
+static void join_lanes(struct gpunvme_ublk *u)
+{
+	struct gnv_ublk_lane *l;
+
+	__atomic_store_n(&u->leave, 1, __ATOMIC_RELEASE);
+	for (l = u->lane; l < u->lane + u->lanes; l++) {
+		if (l->started)
+			pthread_join(l->thread, NULL);
+		l->started = false;
+		if (l->desc)
+			gnv_ublk_unmap(l->desc, u->info.depth);
+		l->desc = NULL;
+	}
+	if (u->fd >= 0)
+		gnv_ublk_close(u->fd);
+	u->fd = -1;
+}
+
+/* ---- The driver ---- */
+
+static int get_info(uint32_t id, struct gnv_ublk_info *info)
+{
+	int ret = gnv_ublk_control(GNV_UBLK_GET_DEV_INFO, id, info, sizeof(*info));
+
+	return ret == -ENODEV ? gnv_fail(ret, "there is no block device %u of ublk", id) : ret;
+}
+
+static int add(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, uint64_t mark)
+{
+	struct gnv_ublk_info *info = &u->info;
+	int ret;
+
+	info->queues = (uint16_t)u->lanes;
+	info->id = o->flags & GPUNVME_UBLK_ID ? o->id : GNV_UBLK_ANY_ID;
+	info->pid = -1;
+	info->flags = GNV_UBLK_F_USER_RECOVERY | GNV_UBLK_F_USER_RECOVERY_REISSUE;
+	info->mark = mark;
+	ret = gnv_ublk_control(GNV_UBLK_ADD_DEV, info->id, info, sizeof(*info));
+	if (ret == -EEXIST)
+		return gnv_fail(ret, "there is a block device %u of ublk already; choose another number", o->id);
+	if (ret < 0)
+		return ret == -EOPNOTSUPP || ret == -EACCES ? ret : gnv_fail(ret, "the ublk driver makes no device: %s", strerror(-ret));
+	u->added = true;
+	while (u->lanes > info->queues) /* it makes no more than there are CPUs */
+		gpunvme_qp_destroy(u->lane[--u->lanes].qp);
+	return 0;
+}
+
+static int set_params(struct gpunvme_ublk *u, bool cache)
+{
+	struct gnv_ublk_params params;
+	int ret;
+
+	gnv_ublk_describe(u, &u->lane->dq, cache, &params);
+	ret = gnv_ublk_control(GNV_UBLK_SET_PARAMS, u->info.id, &params, sizeof(params));
+	return ret < 0 ? gnv_fail(ret, "the ublk driver refuses the disk's size or limits: %s", strerror(-ret)) : 0;
+}
+
+/* Both wait in the driver for what gnv_ublk_lane_run() has done already. */
+static int go(struct gpunvme_ublk *u, uint32_t op)
+{
+	int ret = gnv_ublk_control(op, u->info.id, NULL, 0);
+
+	return ret < 0 ? gnv_fail(ret, "the ublk driver does not start device %u: %s", u->info.id, strerror(-ret)) : 0;
+}
+
+/* ---- Going on with the device of a server that has died ---- */
+
+static int fits(const struct gnv_ublk_info *info, uint64_t mark)
+{
+	if (info->mark != mark)
+		return gnv_fail(-EXDEV, "block device %u is of another namespace than this; name the one that it was served from", info->id);
+	if (!(info->flags & GNV_UBLK_F_USER_RECOVERY))
+		return gnv_fail(-EINVAL, "block device %u is not one that another server may go on with", info->id);
+	if (info->max_bytes > BYTES_MAX || !info->depth || info->depth > DEPTH_MAX)
+		return gnv_fail(-EINVAL, "block device %u has requests that this library does not serve", info->id);
+	return 0;
+}
+
+/* The kernel takes down the rings of a process some time after its end. */
+static int await_death(uint32_t id, struct gnv_ublk_info *info)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
+	int ret;
+
+	do {
+		ret = gnv_ublk_control(GNV_UBLK_START_RECOVERY, id, NULL, 0);
+		if (ret != -EBUSY)
+			break;
+		ret = get_info(id, info);
+		if (ret)
+			return ret;
+		ret = -EBUSY;
+	} while (gnv_deadline_poll_again(&deadline));
+	if (ret == -EBUSY)
+		return gnv_fail(ret, "block device %u is served by process %d; end that one first", id, info->pid);
+	return ret < 0 ? gnv_fail(ret, "the ublk driver does not give block device %u to this process: %s", id, strerror(-ret)) : 0;
+}
+
+static int adopt(struct gpunvme_ublk *u, uint32_t id, uint64_t mark)
+{
+	struct gnv_ublk_info info = { .id = id };
+	struct gnv_ublk_params params = { .len = sizeof(params) };
+	int ret = get_info(id, &info);
+
+	if (!ret)
+		ret = fits(&info, mark);
+	if (!ret)
+		ret = gnv_ublk_control(GNV_UBLK_GET_PARAMS, id, &params, sizeof(params));
+	if (!ret && !(params.basic.attrs & GNV_UBLK_ATTR_READ_ONLY) && u->read_only)
+		ret = gnv_fail(-EROFS, "block device %u is written to, and the namespace, or what was asked, is read-only", id);
+	if (!ret)
+		ret = await_death(id, &info);
+	u->info = info;
+	return ret;
+}
+
+/* ---- Start ---- */
+
+static int check_opts(const struct gpunvme_ublk_opts *o)
+{
+	const uint32_t known = GPUNVME_UBLK_READ_ONLY | GPUNVME_UBLK_RECOVER | GPUNVME_UBLK_ID;
+
+	if (o->flags & ~known || o->reserved)
+		return gnv_fail(-EINVAL, "unknown flags 0x%x; valid: GPUNVME_UBLK_READ_ONLY, _RECOVER, _ID", o->flags & ~known);
+	if (o->flags & GPUNVME_UBLK_RECOVER && (o->queues || o->depth || o->max_bytes))
+		return gnv_fail(-EINVAL, "a block device that is recovered keeps its queues, depth and max_bytes: leave them 0");
+	if (o->depth > DEPTH_MAX || o->queues > UINT16_MAX)
+		return gnv_fail(-EINVAL, "%u queues of %u requests are too many: use depths up to %u", o->queues, o->depth, DEPTH_MAX);
+	if (o->max_bytes && (o->max_bytes < PAGE || o->max_bytes > BYTES_MAX || o->max_bytes % PAGE))
+		return gnv_fail(-EINVAL, "requests of %u bytes: use a multiple of %u from %u to %u", o->max_bytes, PAGE, PAGE, BYTES_MAX);
+	return 0;
+}
+
+static int check_namespace(struct gpunvme_ublk *u, const struct gpunvme_dev_info *dev, const struct gpunvme_ublk_opts *o)
+{
+	const uint32_t most = (1u << (31 - __builtin_clz(dev->max_depth))) - 1; /* as of sq_depth() */
+
+	if (u->ns.lba_size > PAGE)
+		return gnv_fail(-EOPNOTSUPP, "the blocks of namespace %u have %u bytes, and ublk takes at most %u; format it otherwise",
+				u->ns.nsid, u->ns.lba_size, PAGE);
+	if ((u->ns.read_only || dev->read_only) && !u->read_only)
+		return gnv_fail(-EROFS, "namespace %u is read-only; ask for a block device that is, too", u->ns.nsid);
+	u->info.depth = (uint16_t)(o->depth ? o->depth : gnv_min(DEPTH, most));
+	if (u->info.depth > most)
+		return gnv_fail(-EINVAL, "a depth of %u is more than queues of this controller hold; use %u or less", u->info.depth, most);
+	return 0;
+}
+
+/* One request is one command. */
+static int choose_bytes(struct gpunvme_ublk *u, uint32_t wanted)
+{
+	uint64_t most = (uint64_t)u->lane->dq.max_blocks << u->lane->dq.lba_shift;
+
+	if (u->info.max_bytes) /* a block device that is recovered */
+		return u->info.max_bytes <= most ? 0 : gnv_fail(-EINVAL, "its requests are longer than one command of this controller");
+	most = gnv_min(most, wanted ? wanted : BYTES) / PAGE * PAGE;
+	if (!most)
+		return gnv_fail(-EOPNOTSUPP, "a command of this controller carries less than %u bytes, which ublk wants at least", PAGE);
+	u->info.max_bytes = (uint32_t)most;
+	return 0;
+}
+
+/* What is done when anything fails: the driver keeps a block device that it had before. */
+static void undo(struct gpunvme_ublk *u)
+{
+	join_lanes(u);
+	end_queues(u);
+	if (u->added)
+		gnv_ublk_control(GNV_UBLK_DEL_DEV, u->info.id, NULL, 0);
+	gpunvme_gpu_close(u->gpu);
+	free(u->lane);
+	free(u);
+}
+
+static int serve(struct gpunvme_ublk *u)
+{
+	uint32_t i;
+	int ret = 0;
+
+	u->fd = gnv_ublk_open(u->info.id);
+	if (u->fd < 0)
+		return u->fd;
+	for (i = 0; i < u->lanes && !ret; i++)
+		ret = open_lane(u, &u->lane[i]);
+	return ret ? ret : start_lanes(u);
+}
+
+static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, const struct gpunvme_dev_info *dev)
+{
+	const bool recover = o->flags & GPUNVME_UBLK_RECOVER;
+	const uint64_t mark = gnv_ublk_mark(dev, &u->ns);
+	int ret = check_namespace(u, dev, o);
+
+	if (!ret && recover)
+		ret = adopt(u, o->id, mark);
+	if (!ret)
+		ret = gpunvme_gpu_open("cpu", NULL, &u->gpu);
+	if (!ret)
+		ret = make_queues(u, recover ? u->info.queues : o->queues);
+	if (!ret)
+		ret = choose_bytes(u, o->max_bytes);
+	if (!ret && !recover)
+		ret = add(u, o, mark);
+	if (!ret && !recover)
+		ret = set_params(u, dev->vwc);
+	if (!ret)
+		ret = serve(u);
+	return ret ? ret : go(u, recover ? GNV_UBLK_END_RECOVERY : GNV_UBLK_START_DEV);
+}
+
+GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const struct gpunvme_ublk_opts *opts,
+				   struct gpunvme_ublk **out)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_ublk_opts o = GPUNVME_UBLK_OPTS_INIT;
+	struct gpunvme_ublk *u;
+	int ret;
+
+	if (!dev || !out)
+		return gnv_fail(-EINVAL, "gpunvme_ublk_start: dev and ublk must not be NULL");
+	ret = gnv_opts_copy(&o, opts, gpunvme_ublk_opts);
+	if (!ret)
+		ret = check_opts(&o);
+	if (!ret)
+		ret = gpunvme_dev_get_info(dev, &info);
+	if (ret)
+		return ret;
+	u = calloc(1, sizeof(*u));
+	if (!u)
+		return gnv_fail(-ENOMEM, "out of memory");
+	u->process = gnv_process();
+	u->dev = dev;
+	u->fd = -1;
+	u->read_only = o.flags & GPUNVME_UBLK_READ_ONLY;
+	u->ns.size = sizeof(u->ns);
+	ret = gpunvme_ns_get_info(dev, nsid, &u->ns);
+	if (!ret)
+		ret = start(u, &o, &info);
+	if (ret) {
+		undo(u);
+		return ret;
+	}
+	*out = u;
+	return 0;
+}
+
+/* ---- What it is ---- */
+
+GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunvme_ublk_info *out)
+{
+	struct gpunvme_ublk_info info = { .size = sizeof(info) };
+	uint32_t i;
+
+	if (!u)
+		return gnv_fail(-EINVAL, "gpunvme_ublk_get_info: ublk must not be NULL");
+	info.id = u->info.id;
+	info.nsid = u->ns.nsid;
+	info.queues = u->lanes;
+	info.depth = u->info.depth;
+	info.max_bytes = u->info.max_bytes;
+	snprintf(info.path, sizeof(info.path), "/dev/ublkb%u", u->info.id);
+	for (i = 0; i < u->lanes; i++) {
+		info.requests += __atomic_load_n(&u->lane[i].requests, __ATOMIC_RELAXED);
+		info.failed += __atomic_load_n(&u->lane[i].failed, __ATOMIC_RELAXED);
+		info.recoveries += __atomic_load_n(&u->lane[i].recoveries, __ATOMIC_RELAXED);
+	}
+	return gnv_info_copy(out, &info, gpunvme_ublk_info);
+}
+
+/* ---- Stop ---- */
+
+static int in_use(uint32_t id, const char *text)
+{
+	return gnv_fail(-EBUSY, "/dev/ublkb%u is in use: %s", id, *text ? text : "somebody has it open; end that first");
+}
+
+/* Old drivers stop a disk whatever is mounted from it: the library looks, and who comes between gets errors. */
+static int stop_disk(uint32_t id, uint64_t flags)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(SETTLE_MS);
+	const bool safe = flags & GNV_UBLK_F_SAFE_STOP;
+	char text[GNV_USERS_TEXT];
+	int ret;
+
+	do {
+		ret = safe ? 0 : gnv_ublk_users(id, text);
+		if (!ret)
+			ret = gnv_ublk_control(safe ? GNV_UBLK_TRY_STOP_DEV : GNV_UBLK_STOP_DEV, id, NULL, 0);
+	} while (ret == -EBUSY && gnv_deadline_poll_again(&deadline));
+	if (ret == -ENODEV) /* somebody else did */
+		return 0;
+	if (ret != -EBUSY)
+		return ret;
+	gnv_ublk_users(id, text);
+	return in_use(id, text);
+}
+
+static int remove_device(uint32_t id)
+{
+	int ret = gnv_ublk_control(GNV_UBLK_DEL_DEV, id, NULL, 0);
+
+	return ret == -ENODEV ? 0 : ret;
+}
+
+GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *u)
+{
+	int ret = 0;
+
+	if (!u)
+		return 0;
+	if (gnv_foreign(u->process))
+		return -ECHILD;
+	if (u->fd >= 0) {
+		ret = stop_disk(u->info.id, u->info.flags);
+		if (ret)
+			return ret;
+		join_lanes(u);
+	}
+	ret = end_queues(u);
+	if (!ret)
+		ret = remove_device(u->info.id);
+	if (ret)
+		return ret;
+	gpunvme_gpu_close(u->gpu);
+	free(u->lane);
+	free(u);
+	return 0;
+}
+
+GPUNVME_API int gpunvme_ublk_remove(uint32_t id, uint32_t flags)
+{
+	struct gnv_ublk_info info = { .id = id };
+	int ret;
+
+	if (flags & ~(uint32_t)GPUNVME_UBLK_FORCE)
+		return gnv_fail(-EINVAL, "unknown flags 0x%x; valid: GPUNVME_UBLK_FORCE", flags);
+	ret = get_info(id, &info);
+	if (ret)
+		return ret;
+	if (info.state == GNV_UBLK_LIVE)
+		return gnv_fail(-EBUSY, "block device %u is served by process %d, which has to end it", id, info.pid);
+	if (info.state != GNV_UBLK_DEAD)
+		ret = flags & GPUNVME_UBLK_FORCE ? gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0) : stop_disk(id, info.flags);
+	return ret ? ret : remove_device(id);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A block device that is served, and its parts. Each queue of the driver has a thread (lane.c), which is the CPU lane of a queue
+ * pair of its own: it takes requests from the driver, sends each as one command (request.c), and tells the driver what came of it.
+ */
+#ifndef GNV_UBLK_UBLK_H
+#define GNV_UBLK_UBLK_H
+
+#include <gpunvme/mem.h>
+#include <gpunvme/qp.h>
+#include <gpunvme/ublk.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "os/linux/ublk.h"
+#include "os/linux/uring.h"
+
+/* A request that this process has, or may get, from the driver. */
+enum gnv_ublk_where {
+	GNV_UBLK_GONE,	 /* the driver will send none any more */
+	GNV_UBLK_AWAITED, /* the driver's */
+	GNV_UBLK_READY,	 /* to be sent */
+	GNV_UBLK_SENT,	 /* the controller has it */
+};
+
+struct gnv_ublk_tag {
+	enum gnv_ublk_where where;
+	unsigned tries;
+	struct gnv_ublk_desc desc; /* the driver's, read once */
+	struct gpunvme_mem *mem;   /* the buffer between driver and controller */
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_req req;
+};
+
+struct gnv_ublk_lane {
+	struct gpunvme_ublk *ublk;
+	uint32_t number;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	struct gnv_ublk_tag *tag; /* of ublk->depth */
+	const struct gnv_ublk_desc *desc;
+	/* Of the thread alone. */
+	struct gnv_uring *ring;
+	uint32_t awaited, ready, sent; /* tags in each state */
+	bool broken;		       /* the queue is poisoned: recover it */
+	bool dead;		       /* and could not be recovered */
+	uint64_t next_try;	       /* of a dead one (gnv_clock_ns()) */
+	uint64_t moved;		       /* when anything last completed */
+	/* Atomic. */
+	uint64_t requests, failed;
+	uint32_t recoveries;
+	int32_t state; /* GNV_UBLK_STARTING, 0: it waits for requests, or a negative errno */
+	pthread_t thread;
+	bool started;
+};
+#define GNV_UBLK_STARTING 1
+
+struct gpunvme_ublk {
+	uint64_t process; /* whose threads these are (util/process.h) */
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_ns_info ns;
+	struct gnv_ublk_info info; /* as the driver has it */
+	bool read_only;
+	bool added;  /* the driver has the device, and it is ours to remove */
+	int fd;	     /* its node; -1 */
+	uint32_t leave; /* atomic: threads end, whatever the driver waits for */
+	uint32_t lanes;
+	struct gnv_ublk_lane *lane;
+};
+
+/* Thread of a lane; @arg: struct gnv_ublk_lane. */
+void *gnv_ublk_lane_run(void *arg);
+
+/*
+ * gnv_ublk_send() - a request of the driver's as one command
+ * Return: as gpunvme_submit_read(); -EINVAL, -EOPNOTSUPP of the request.
+ */
+int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag);
+
+/* What the driver is told of a command that ended with @ret: bytes, or a negative errno. */
+int gnv_ublk_result(const struct gnv_ublk_tag *tag, int ret);
+
+/* What the block device is like, from namespace and queue. @max_bytes of a request. */
+void gnv_ublk_describe(const struct gpunvme_ublk *ublk, const struct gpunvme_dq *dq, bool cache, struct gnv_ublk_params *params);
+
+/* Names the namespace among all, so that nobody goes on with the block device of another. */
+uint64_t gnv_ublk_mark(const struct gpunvme_dev_info *dev, const struct gpunvme_ns_info *ns);
+
+#endif
