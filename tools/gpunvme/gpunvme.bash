@@ -54,7 +54,7 @@ _gpunvme() {
   read) lanes="--lba --bytes --xfer --force $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
   discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;
-  serve) lanes='--vfio-user --dev --yes --verbose --help' ;;
+  serve) lanes='--vfio-user --ublk --id --recover --remove --force --ro --queues --depth --dev --yes --verbose --help' ;;
   ls) lanes='--dev --partition --verbose --help' ;;
   cat) lanes='--dev --partition --map --verbose --help' ;;
   extents) lanes='--help' ;;

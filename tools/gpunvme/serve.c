@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme serve: the software controller for a virtual machine, until a signal ends it.
+ * gpunvme serve: the software controller for a virtual machine, or a namespace as a block device of the kernel, until a signal
+ * ends it.
  */
+#include "serve.h"
 #include "verbs.h"
 
 #include "common/progress.h"
@@ -32,7 +34,19 @@ static int may_serve(const struct session_opts *o)
 }
 
 /* Signals are let in only while it waits, so that none is missed. */
-static void wait_for_signal(const sigset_t *before)
+void block_signals(sigset_t *before)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, before);
+	catch_signals();
+}
+
+void wait_for_signal(const sigset_t *before)
 {
 	while (!interrupted)
 		sigsuspend(before);
@@ -42,15 +56,10 @@ static int serve(const struct session_opts *o, const char *socket)
 {
 	struct gpunvme_server_opts opts = GPUNVME_SERVER_OPTS_INIT;
 	struct gpunvme_server *server;
-	sigset_t ends, before;
+	sigset_t before;
 	int ret;
 
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGINT);
-	sigaddset(&ends, SIGTERM);
-	sigaddset(&ends, SIGHUP);
-	sigprocmask(SIG_BLOCK, &ends, &before);
-	catch_signals();
+	block_signals(&before);
 	opts.log = session_log;
 	opts.log_ctx = (void *)(uintptr_t)o;
 	ret = gpunvme_server_start(o->dev, socket, &opts, &server);
@@ -63,26 +72,54 @@ static int serve(const struct session_opts *o, const char *socket)
 	return ret ? failed("%s", why(ret)) : EXIT_DONE;
 }
 
+/* Which of the ways, and with what it goes. */
+static int run(struct session_opts *o, const struct serve_opts *s)
+{
+	int ret;
+
+	if (s->remove != NOT_GIVEN)
+		return serve_remove(s);
+	if (!o->dev)
+		return misused("which controller? Give a URI, for example soft:disk.img");
+	if (!s->socket == !s->ublk)
+		return misused("where? Give --vfio-user SOCKET, the path of a socket that it makes, or --ublk for a block device of the kernel");
+	ret = s->ro ? GO_ON : may_serve(o);
+	if (ret != GO_ON)
+		return ret;
+	return s->ublk ? serve_ublk(o, s) : serve(o, s->socket);
+}
+
 int verb_serve(int argc, char **argv)
 {
 	struct session_opts o = SESSION_OPTS_INIT;
-	const char *socket = NULL;
+	struct serve_opts s = { .id = NOT_GIVEN, .recover = NOT_GIVEN, .remove = NOT_GIVEN };
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
-		{ "vfio-user", OPTION_TEXT, &socket, 0, "SOCKET", "path of the socket that is made; QEMU's vfio-user-pci connects to it" },
+		{ "vfio-user", OPTION_TEXT, &s.socket, 0, "SOCKET", "path of the socket that is made; QEMU's vfio-user-pci connects to it" },
+		{ "ublk", OPTION_FLAG, &s.ublk, 0, NULL, "a block device of the kernel, /dev/ublkbN, served from queues of this process" },
+		{ "id", OPTION_U32, &s.id, 0, "N", "the number of the block device (the kernel chooses)" },
+		{ "recover", OPTION_U32, &s.recover, 0, "N", "go on with block device N, whose server has died" },
+		{ "remove", OPTION_U32, &s.remove, 0, "N", "no server: end block device N, whose server has died" },
+		{ "force", OPTION_FLAG, &s.force, 0, NULL, "with --remove: although somebody has it mounted or open" },
+		{ "ro", OPTION_FLAG, &s.ro, 0, NULL, "a block device that can only be read" },
+		{ "queues", OPTION_U32, &o.queues, 1, "N", "queue pairs of the block device (default 4, or what there are)" },
+		{ "depth", OPTION_U32, &o.depth, 1, "N", "requests in flight on each (default 64)" },
 		OPTION_YES(&o),
 		OPTION_VERBOSE(&o),
 		OPTIONS_END,
 	};
-	int ret = session_options(argc, argv,
-				  "usage: gpunvme serve --vfio-user SOCKET soft:PATH[?key=value&...] [options]\n"
-				  "An NVMe controller for a virtual machine. Whoever may connect reads and writes the image.",
-				  defs, &o, NULL);
+	const char *operand[1] = { NULL };
+	int ret = parse_options(argc, argv,
+				"usage: gpunvme serve --vfio-user SOCKET soft:PATH[?key=value&...] [options]\n"
+				"       gpunvme serve --ublk URI [options]\n"
+				"An NVMe controller for a virtual machine, or a namespace as a block device of the kernel. Whoever may\n"
+				"connect, or open the block device, reads and writes what is there.",
+				defs, operand, 1);
 
 	if (ret != GO_ON)
 		return ret;
-	if (!socket)
-		return misused("where? Give --vfio-user SOCKET, the path of a socket that it makes");
-	ret = may_serve(&o);
-	return ret == GO_ON ? serve(&o, socket) : ret;
+	if (operand[0] && o.dev)
+		return misused("'%s' is one argument too many; try --help", operand[0]);
+	o.dev = o.dev ? o.dev : operand[0];
+	return run(&o, &s);
 }

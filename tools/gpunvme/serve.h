@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* The two ways of gpunvme serve. */
+#ifndef GPUNVME_TOOL_SERVE_H
+#define GPUNVME_TOOL_SERVE_H
+
+#include <signal.h>
+#include <stdint.h>
+
+#include "common/session.h"
+
+#define NOT_GIVEN UINT32_MAX
+
+struct serve_opts {
+	const char *socket;
+	int ublk, force, ro;
+	uint32_t id, recover, remove; /* of block devices, or NOT_GIVEN */
+};
+
+/* No signal that ends the program is missed between these two. */
+void block_signals(sigset_t *before);
+void wait_for_signal(const sigset_t *before);
+
+/* Answer an exit code. */
+int serve_ublk(const struct session_opts *o, const struct serve_opts *s);
+int serve_remove(const struct serve_opts *s);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme serve --ublk: a namespace as a block device of the kernel. It ends when a signal comes and nobody uses the block device.
+ */
+#include "serve.h"
+#include "verbs.h"
+
+#include "common/progress.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static void say(const struct session_opts *o, const struct gpunvme_ublk *ublk)
+{
+	struct gpunvme_ublk_info info = { .size = sizeof(info) };
+
+	gpunvme_ublk_get_info(ublk, &info);
+	printf("%s is %s, with %u queues of %u requests of %u KiB; end it with Ctrl-C when it is not mounted\n", o->dev, info.path,
+	       info.queues, info.depth, info.max_bytes >> 10);
+	fflush(stdout);
+}
+
+/* Asked to end while it is mounted it goes on, and says so. */
+static int wait_and_stop(struct gpunvme_ublk *ublk, const sigset_t *before)
+{
+	int ret;
+
+	do {
+		wait_for_signal(before);
+		interrupted = 0;
+		ret = gpunvme_ublk_stop(ublk);
+		if (ret)
+			fprintf(stderr, "gpunvme: it goes on: %s\n", gpunvme_errmsg());
+	} while (ret == -EBUSY);
+	return ret ? EXIT_FAILED : EXIT_DONE;
+}
+
+int serve_ublk(const struct session_opts *o, const struct serve_opts *s)
+{
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+	const int recover = s->recover != NOT_GIVEN;
+	struct gpunvme_ublk *ublk;
+	struct session session;
+	sigset_t before;
+	int ret;
+
+	if (recover && (s->id != NOT_GIVEN || o->queues || o->depth))
+		return misused("--recover keeps number, queues and depth of the block device: leave --id, --queues and --depth out");
+	opts.flags = s->ro ? GPUNVME_UBLK_READ_ONLY : 0;
+	if (recover || s->id != NOT_GIVEN)
+		opts.flags |= recover ? GPUNVME_UBLK_RECOVER : GPUNVME_UBLK_ID;
+	opts.id = recover ? s->recover : s->id;
+	opts.queues = o->queues;
+	opts.depth = o->depth;
+	block_signals(&before);
+	ret = session_open(&session, o);
+	if (ret != GO_ON)
+		return ret;
+	ret = gpunvme_ublk_start(session.dev, 0, &opts, &ublk);
+	if (ret) {
+		ret = failed("%s", why(ret));
+	} else {
+		say(o, ublk);
+		ret = wait_and_stop(ublk, &before);
+	}
+	session_close(&session);
+	return ret;
+}
+
+int serve_remove(const struct serve_opts *s)
+{
+	int ret = gpunvme_ublk_remove(s->remove, s->force ? GPUNVME_UBLK_FORCE : 0);
+
+	return ret ? failed("%s", why(ret)) : EXIT_DONE;
+}
