@@ -14,7 +14,7 @@
 #include "serve/function.h"
 #include "serve/regions.h"
 #include "serve/vectors.h"
-#include "serve/wire.h"
+#include "wire/wire.h"
 #include "soft/soft.h"
 #include "util/log.h"
 

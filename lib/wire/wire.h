@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages of vfio-user, as QEMU's documentation specifies them (docs/interop/vfio-user.rst, version 0.0 of the protocol): layouts,
- * and the only place that reads what a client sent. Integers are of the host's order, as both ends are on one machine.
+ * Messages of vfio-user, as QEMU's documentation specifies them (docs/interop/vfio-user.rst, version 0 of the protocol): layouts,
+ * and the only place that reads what a client sent (request.c, for lib/serve) and what a server answered (reply.c, for lib/port).
+ * Integers are of the host's order, as both ends are on one machine.
  */
-#ifndef GNV_SERVE_WIRE_H
-#define GNV_SERVE_WIRE_H
+#ifndef GNV_WIRE_WIRE_H
+#define GNV_WIRE_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,10 +67,25 @@ struct gnv_wire_info {
 };
 
 #define GNV_WIRE_REGION_MMAP 4u
+#define GNV_WIRE_REGION_CAPS 8u
 struct gnv_wire_region {
 	uint32_t argsz, flags;
-	uint32_t index, cap_offset;
-	uint64_t size, offset;
+	uint32_t index, cap_offset; /* of the first capability, from here */
+	uint64_t size, offset;      /* in the descriptor */
+};
+
+/* Capabilities of a region and the one that says which parts of it can be mapped, as in linux/vfio.h. */
+#define GNV_WIRE_CAP_SPARSE 1u
+struct gnv_wire_cap {
+	uint16_t id, version;
+	uint32_t next; /* from the beginning of the region's information; 0: none */
+};
+struct gnv_wire_sparse {
+	struct gnv_wire_cap cap;
+	uint32_t count, reserved; /* areas follow */
+};
+struct gnv_wire_area {
+	uint64_t offset, size; /* in the region */
 };
 
 #define GNV_WIRE_IRQ_EVENTFD 1u
@@ -119,5 +135,33 @@ int gnv_wire_check(const struct gnv_wire_header *header);
  * Return: 0; -EINVAL, -EOPNOTSUPP with a sentence.
  */
 int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload, unsigned fds, struct gnv_wire_request *request);
+
+/* ---- What a server answers ---- */
+
+/*
+ * gnv_wire_check_reply() - is this the answer to what was asked?
+ * @least, @most: bytes that it has behind the header
+ * Return: 0; a negative errno that the server answered, and then a sentence says so and nothing but @got->size bytes must be read
+ * on; -EPROTO with a sentence, and nobody knows where the next message begins: @lost is set.
+ */
+int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most, bool *lost);
+
+/* A region as its server offers it, checked for sense. */
+#define GNV_WIRE_AREAS 8u
+struct gnv_wire_offer {
+	uint32_t flags;
+	uint64_t size;
+	uint64_t file;  /* where it begins in the descriptor */
+	unsigned count; /* of areas that can be mapped: whole pages in it, and in the file's range, that do not overlap */
+	struct gnv_wire_area area[GNV_WIRE_AREAS];
+};
+
+/*
+ * gnv_wire_parse_offer() - read the answer to DEVICE_GET_REGION_INFO
+ * @payload, @len: at least a struct gnv_wire_region
+ * @fds: descriptors that came along
+ * Return: 0; -EPROTO with a sentence.
+ */
+int gnv_wire_parse_offer(const uint8_t *payload, size_t len, uint32_t index, unsigned fds, struct gnv_wire_offer *offer);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/wire.h"
+#include "wire/wire.h"
 
 #include <errno.h>
 #include <string.h>
