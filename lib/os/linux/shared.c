@@ -31,7 +31,9 @@ int gnv_shared_create(size_t len, int *out, void **ptr)
 		return -errno;
 	if (!ftruncate(fd, (off_t)len) && !fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW | SEAL_SEAL))
 		got = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (got == MAP_FAILED) {
+	if (got == MAP_FAILED || madvise(got, len, MADV_DONTFORK)) {
+		if (got != MAP_FAILED)
+			munmap(got, len);
 		close(fd);
 		return -ENOMEM;
 	}
@@ -46,25 +48,42 @@ void gnv_shared_destroy(int fd, void *ptr, size_t len)
 	close(fd);
 }
 
-int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *shared)
+/* Is the range there, and will it stay? */
+static int check_range(int fd, uint64_t offset, uint64_t len, struct stat *st)
 {
-	int seals = fcntl(fd, GET_SEALS);
-	uint64_t page, into;
 	struct statfs fs;
-	struct stat st;
-	void *got;
 
-	if (seals < 0 || !(seals & SEAL_SHRINK))
-		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; a QEMU needs "
-					"memory-backend-memfd with share=on");
-	if (fstat(fd, &st))
+	if (fstat(fd, st))
 		return gnv_fail(-errno, "memory cannot be looked at: %s", strerror(errno));
-	if (st.st_size < 0 || len > (uint64_t)st.st_size || offset > (uint64_t)st.st_size - len)
-		return gnv_fail(-EINVAL, "memory of %lld bytes has no %llu bytes at %llu", (long long)st.st_size,
+	if (st->st_size < 0 || len > (uint64_t)st->st_size || offset > (uint64_t)st->st_size - len)
+		return gnv_fail(-EINVAL, "memory of %lld bytes has no %llu bytes at %llu", (long long)st->st_size,
 				(unsigned long long)len, (unsigned long long)offset);
 	/* A hole can be punched into them in spite of the seal, and then there may be none left: SIGBUS. */
 	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type == HUGETLBFS_MAGIC)
 		return gnv_fail(-EPERM, "memory of huge pages could end this process; a QEMU leaves hugetlb=on out");
+	return 0;
+}
+
+static bool is_sealed(int fd)
+{
+	int seals = fcntl(fd, GET_SEALS);
+
+	return seals >= 0 && seals & SEAL_SHRINK;
+}
+
+int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *shared)
+{
+	uint64_t page, into;
+	struct stat st;
+	void *got;
+	int ret;
+
+	if (!is_sealed(fd))
+		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; a QEMU needs "
+					"memory-backend-memfd with share=on");
+	ret = check_range(fd, offset, len, &st);
+	if (ret)
+		return ret;
 	page = st.st_blksize > 0 && gnv_is_pow2((uint64_t)st.st_blksize) ? (uint64_t)st.st_blksize : 4096;
 	into = offset & (page - 1);
 	got = mmap(NULL, gnv_align_up(into + len, page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - into));
@@ -78,4 +97,25 @@ void gnv_shared_unmap(const struct gnv_shared *shared)
 {
 	if (shared->base)
 		munmap(shared->base, shared->len);
+}
+
+int gnv_shared_overlay(void *at, int fd, uint64_t offset, size_t len, bool unsealed)
+{
+	struct stat st;
+	void *got;
+	int ret;
+
+	if (!unsealed && !is_sealed(fd))
+		return gnv_fail(-EPERM, "registers that are not in a memfd sealed against shrinking let the server end this process; where it is "
+					"trusted, unsealed=1 in the URI allows them");
+	ret = check_range(fd, offset, len, &st);
+	if (ret)
+		return ret;
+	got = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+	if (got == MAP_FAILED)
+		return gnv_fail(-errno, "registers cannot be mapped: %s", strerror(errno));
+	if (!madvise(got, len, MADV_DONTFORK) && mremap(got, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+		return 0;
+	munmap(got, len);
+	return gnv_fail(-ENOMEM, "registers cannot be mapped: no memory for them");
 }

@@ -6,10 +6,14 @@
 #ifndef GNV_OS_LINUX_SHARED_H
 #define GNV_OS_LINUX_SHARED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory of this process, zeroed, to be given to another one; sealed in its size. Return: 0, -ENOMEM, -EMFILE. */
+/*
+ * Memory of this process, zeroed, not inherited over fork(), to be given to another one; sealed in its size.
+ * Return: 0, -ENOMEM, -EMFILE.
+ */
 int gnv_shared_create(size_t len, int *fd, void **ptr);
 void gnv_shared_destroy(int fd, void *ptr, size_t len);
 
@@ -27,5 +31,12 @@ struct gnv_shared {
  */
 int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *shared);
 void gnv_shared_unmap(const struct gnv_shared *shared);
+
+/*
+ * gnv_shared_overlay() - the same of whole pages, in the place of a mapping of this process, and not inherited over fork()
+ * @unsealed: also of what is not sealed: whoever made it is trusted with the life of this process
+ * Return: as gnv_shared_map(); then nothing has changed.
+ */
+int gnv_shared_overlay(void *at, int fd, uint64_t offset, size_t len, bool unsealed);
 
 #endif

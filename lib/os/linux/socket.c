@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "os/linux/fork.h"
 #include "util/log.h"
 
 /* ---- Listening ---- */
@@ -69,15 +70,23 @@ static int bind_here(struct gnv_socket *s, const struct sockaddr_un *at)
 	return 0;
 }
 
+static int set_path(struct sockaddr_un *at, const char *path)
+{
+	*at = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (!path[0] || strlen(path) >= sizeof(at->sun_path))
+		return gnv_fail(-ENAMETOOLONG, "the path of a socket has 1 to %zu bytes, and this one %zu", sizeof(at->sun_path) - 1,
+				strlen(path));
+	snprintf(at->sun_path, sizeof(at->sun_path), "%s", path);
+	return 0;
+}
+
 int gnv_socket_listen(const char *path, struct gnv_socket *s)
 {
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int ret;
+	struct sockaddr_un at;
+	int ret = set_path(&at, path);
 
-	if (!path[0] || strlen(path) >= sizeof(at.sun_path))
-		return gnv_fail(-ENAMETOOLONG, "the path of a socket has 1 to %zu bytes, and this one %zu", sizeof(at.sun_path) - 1,
-				strlen(path));
-	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	if (ret)
+		return ret;
 	snprintf(s->path, sizeof(s->path), "%s", path);
 	ret = clear_path(&at);
 	if (ret)
@@ -114,6 +123,58 @@ int gnv_socket_accept(const struct gnv_socket *s)
 void gnv_socket_hang_up(int fd)
 {
 	close(fd);
+}
+
+/* ---- Connecting ---- */
+
+static int refused(const char *path, int err)
+{
+	struct stat st;
+
+	if (err == ENOENT)
+		return gnv_fail(-ENOENT, "%s: no such socket; start the server, as in gpunvme serve --vfio-user SOCKET soft:IMAGE", path);
+	if (err == EAGAIN)
+		return gnv_fail(-EBUSY, "%s: the server has a client, and another one waits; end them, or start another server", path);
+	if (err == EPROTOTYPE || (!lstat(path, &st) && S_ISREG(st.st_mode)))
+		return gnv_fail(-EINVAL, "%s is no stream socket; give the one that the server names", path);
+	if (err == ECONNREFUSED)
+		return gnv_fail(-ENODEV, "%s: nobody listens there any more; start the server again", path);
+	return gnv_fail(-err, "%s: %s", path, strerror(err));
+}
+
+int gnv_socket_connect(const char *path)
+{
+	struct sockaddr_un at;
+	int fd, err, ret = set_path(&at, path);
+
+	if (ret)
+		return ret;
+	gnv_fork_begin();
+	fd = gnv_fork_keep(open_socket());
+	if (fd < 0 || !connect(fd, (const struct sockaddr *)&at, sizeof(at)))
+		return fd;
+	err = errno;
+	gnv_fork_close(fd);
+	return refused(path, err);
+}
+
+void gnv_socket_end(int fd)
+{
+	shutdown(fd, SHUT_WR);
+}
+
+/* A child that was made by clone() alone has the socket, too, and would keep the connection. */
+void gnv_socket_disconnect(int fd)
+{
+	shutdown(fd, SHUT_RDWR);
+	gnv_fork_close(fd);
+}
+
+bool gnv_socket_wait_hang_up(int wake, int fd, int ms)
+{
+	struct pollfd on[2] = { { .fd = wake, .events = POLLIN }, { .fd = fd, .events = POLLRDHUP } };
+
+	return poll(on, 2, ms) > 0 && on[1].revents;
 }
 
 unsigned gnv_socket_wait(int a, int b, bool write, int ms)

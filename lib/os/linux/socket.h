@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A local socket that serves one client after the other; messages with descriptors (unix(7), SCM_RIGHTS). */
+/* Local sockets: one that serves one client after the other, and its client; messages with descriptors (unix(7), SCM_RIGHTS). */
 #ifndef GNV_OS_LINUX_SOCKET_H
 #define GNV_OS_LINUX_SOCKET_H
 
@@ -36,7 +36,20 @@ int gnv_socket_accept(const struct gnv_socket *socket);
 void gnv_socket_hang_up(int fd);
 
 /*
- * Wait until one of both can be read, at most @ms (-1: for ever). @b may be -1. @write: until @b can be written, too.
+ * gnv_socket_connect() - be the client of a socket
+ * Return: a descriptor, which a child of fork() does not have; -ENOENT; -EINVAL it is no such socket; -ENODEV nobody listens there;
+ * -EBUSY others wait there already; -ENAMETOOLONG; as the system says; gnv_fail() has the sentence.
+ */
+int gnv_socket_connect(const char *path);
+/* Nothing more is said: the other end learns it and can still answer. */
+void gnv_socket_end(int fd);
+void gnv_socket_disconnect(int fd);
+
+/* Wait until the other end has hung up or @wake can be read (-1: not), at most @ms (-1: for ever). Return: true for the former. */
+bool gnv_socket_wait_hang_up(int wake, int fd, int ms);
+
+/*
+ * Wait until one of both can be read, at most @ms (-1: for ever). Either may be -1. @write: until @b can be written, too.
  * Return: bit 0 for @a, bit 1 for @b.
  */
 unsigned gnv_socket_wait(int a, int b, bool write, int ms);
