@@ -27,6 +27,7 @@ enum gpunvme_mem_flags {
 	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
 	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
 	GPUNVME_MEM_CMB_LISTS = 1u << 5, /* its PRP lists lie in the drive's own memory: mapping it fails where there is none for them */
+	GPUNVME_MEM_SHARED = 1u << 6, /* memory of the host with a descriptor, which a controller in another process can map; not with _HUGE */
 };
 
 struct gpunvme_mem_opts {
@@ -45,8 +46,9 @@ struct gpunvme_mem_opts {
  *
  * It is memory of the host, or the GPU's own once a queue of that GPU lies in it (gpunvme_qp_info.rung: "vram"): create the queue
  * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
- * over fork(). Any thread may call it.
- * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EOPNOTSUPP memory of the GPU is not possible; of
+ * over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
+ * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
+ * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EMFILE no descriptor; -EOPNOTSUPP memory of the GPU is not possible; of
  * GPUNVME_MEM_HIP and GPUNVME_MEM_DRM also -ENODEV the library is not installed, -EIO the GPU does not reach it.
  */
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,

@@ -149,6 +149,7 @@ struct gpunvme_gpu {
 	struct gnv_log log;
 	struct gpunvme_gpu_info info;
 	bool data_local; /* atomic: a queue with its data in the GPU's memory has passed its self-test: buffers go there, too */
+	bool data_by_fd; /* atomic: a queue is of a controller in another process: buffers of the host have a descriptor */
 	void *priv; /* the kind's own */
 };
 

@@ -162,7 +162,7 @@ static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct
 	if (!chunk)
 		return gnv_fail(-ENOMEM, "out of memory");
 	ret = arena->source ? gnv_mem_gpu_alloc(arena->source, len, &chunk->mem) :
-			      gnv_mem_host_alloc(len, arena->space->one_piece ? GPUNVME_MEM_HUGE : 0, arena->log, &chunk->mem);
+			      gnv_mem_host_alloc(len, gnv_mem_flags_for(arena->space), arena->log, &chunk->mem);
 	if (ret)
 		goto free_chunk;
 	if (!chunk->mem->locked && !arena->said_unlocked) {

@@ -18,6 +18,7 @@ void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops)
 	mem->ops = ops;
 	mem->process = gnv_process();
 	mem->dmabuf = -1;
+	mem->fd = -1;
 	pthread_mutex_init(&mem->lock, NULL);
 }
 
@@ -73,13 +74,15 @@ void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len)
 
 static int check_flags(uint32_t flags)
 {
-	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | GPUNVME_MEM_CMB_LISTS | OF_GPU;
+	const uint32_t known = GPUNVME_MEM_HUGE | GPUNVME_MEM_HOST | GPUNVME_MEM_CMB_LISTS | GPUNVME_MEM_SHARED | OF_GPU;
 
 	if (flags & ~known)
-		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST, _CMB_LISTS",
+		return gnv_fail(-EINVAL, "unknown memory flags 0x%x; valid: GPUNVME_MEM_HUGE, _VRAM, _HIP, _DRM, _HOST, _CMB_LISTS, _SHARED",
 				flags & ~known);
 	if (flags & OF_GPU && !gnv_is_pow2(flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
-		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST and GPUNVME_MEM_HUGE");
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST, _HUGE and _SHARED");
+	if (flags & GPUNVME_MEM_SHARED && flags & GPUNVME_MEM_HUGE)
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: huge pages can be taken from whoever maps them");
 	return 0;
 }
 
@@ -89,8 +92,10 @@ static int alloc(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpu
 
 	if (flags & (GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
 		return gnv_mem_gpu_alloc_by(gpu, flags & GPUNVME_MEM_HIP ? GNV_VRAM_HIP : GNV_VRAM_DRM, len, mem);
-	if (flags & GPUNVME_MEM_VRAM || (!(flags & GPUNVME_MEM_HOST) && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
+	if (flags & GPUNVME_MEM_VRAM || (!(flags & (GPUNVME_MEM_HOST | GPUNVME_MEM_SHARED)) && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
 		return gnv_mem_gpu_alloc(gpu, len, mem);
+	if (!(flags & GPUNVME_MEM_HUGE) && __atomic_load_n(&gpu->data_by_fd, __ATOMIC_RELAXED))
+		flags |= GPUNVME_MEM_SHARED;
 	ret = gnv_mem_host_alloc(len, flags, gnv_gpu_log(gpu), mem);
 	if (ret)
 		return ret;

@@ -13,7 +13,9 @@
 #include <stdbool.h>
 
 #include "gpu/gpu.h"
+#include "mem/space.h"
 #include "util/log.h"
+#include "util/mmio.h"
 
 struct gnv_cached;  /* mem/cache.h */
 struct gnv_mapping; /* of this memory to one device; queue/mapping.h */
@@ -42,6 +44,12 @@ struct gnv_sight {
 	bool proven; /* its user has tested it */
 };
 
+/* Registers that are reached by messages. Any thread; who does not answer reads as all ones. */
+struct gnv_mem_calls {
+	uint32_t (*read)(const struct gpunvme_mem *mem, size_t offset);
+	void (*write)(const struct gpunvme_mem *mem, size_t offset, uint32_t value);
+};
+
 struct gpunvme_mem {
 	uint64_t process; /* that made it (util/process.h) */
 	const struct gnv_mem_ops *ops;
@@ -52,6 +60,8 @@ struct gpunvme_mem {
 	size_t page;     /* bytes of one page of the backing */
 	int dmabuf;      /* descriptor of a DMA-BUF of the bytes, or -1; the kind that has one closes it */
 	uint64_t dmabuf_offset; /* of the first byte in it */
+	int fd;          /* descriptor of the bytes, from its first on, that another process can map; or -1 */
+	const struct gnv_mem_calls *calls; /* of a BAR: its registers, but for doorbells, are reached by these; NULL: at `cpu` */
 	bool local;      /* memory of `gpu`, not of the host */
 	bool far;        /* a device's pages: the CPU combines what it writes, and the kernel makes no direct I/O to them */
 	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
@@ -73,11 +83,30 @@ struct gpunvme_mem {
 	struct gnv_mem_watch *watches;
 };
 
+static inline uint32_t gnv_mem_reg_read32(const struct gpunvme_mem *bar, size_t offset)
+{
+	return bar->calls ? bar->calls->read(bar, offset) : gnv_mmio_read32((const char *)bar->cpu + offset);
+}
+
+static inline void gnv_mem_reg_write32(const struct gpunvme_mem *bar, size_t offset, uint32_t value)
+{
+	if (bar->calls)
+		bar->calls->write(bar, offset, value);
+	else
+		gnv_mmio_write32((char *)bar->cpu + offset, value);
+}
+
+/* What memory of the host must be for a space to map it. */
+static inline uint32_t gnv_mem_flags_for(const struct gnv_space *space)
+{
+	return (space->one_piece ? (uint32_t)GPUNVME_MEM_HUGE : 0) | (space->by_fd ? (uint32_t)GPUNVME_MEM_SHARED : 0);
+}
+
 /*
  * gnv_mem_host_alloc() - anonymous memory of this process, zeroed, locked where possible, MADV_DONTFORK
- * @flags: enum gpunvme_mem_flags
+ * @flags: enum gpunvme_mem_flags; with GPUNVME_MEM_SHARED it has a descriptor
  * @log:   told when huge pages had to be given up; that locking failed is in mem->locked, for its owner to say once
- * Return: 0, -EINVAL, -ENOMEM.
+ * Return: 0, -EINVAL, -ENOMEM, -EMFILE.
  */
 int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, struct gpunvme_mem **mem);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "mem/mem.h"
+#include "os/linux/shared.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
 
@@ -17,12 +18,18 @@ static void host_release(struct gpunvme_mem *mem)
 	gnv_sys_unmap(mem->cpu, mem->len);
 }
 
+static void shared_release(struct gpunvme_mem *mem)
+{
+	gnv_shared_destroy(mem->fd, mem->cpu, mem->len);
+}
+
 static void registered_release(struct gpunvme_mem *mem)
 {
 	(void)mem; /* the bytes are the caller's */
 }
 
 static const struct gnv_mem_ops host_ops = { "host", host_release, gnv_mem_attach_host, gnv_mem_detach_host };
+static const struct gnv_mem_ops shared_ops = { "shared", shared_release, gnv_mem_attach_host, gnv_mem_detach_host };
 static const struct gnv_mem_ops registered_ops = { "registered", registered_release, gnv_mem_attach_host,
 						     gnv_mem_detach_host };
 
@@ -53,26 +60,53 @@ static int map_pages(size_t len, bool huge, const struct gnv_log *log, void **pt
 	return gnv_sys_map(len, HUGE_PAGE, false, ptr);
 }
 
+static int alloc_private(size_t len, bool huge, const struct gnv_log *log, struct gpunvme_mem **mem)
+{
+	size_t page;
+	void *ptr;
+
+	if (map_pages(len, huge, log, &ptr, &page))
+		return gnv_fail(-ENOMEM, "the system has no %zu bytes of memory for this process", len);
+	*mem = object_new(&host_ops, ptr, len, page);
+	if (*mem)
+		return 0;
+	gnv_sys_unmap(ptr, len);
+	return gnv_fail(-ENOMEM, "out of memory");
+}
+
+static int alloc_shared(size_t len, struct gpunvme_mem **mem)
+{
+	void *ptr;
+	int fd, ret = gnv_shared_create(len, &fd, &ptr);
+
+	if (ret == -EMFILE || ret == -ENFILE)
+		return gnv_fail(-EMFILE, "no descriptor for %zu bytes that another process can map; raise RLIMIT_NOFILE (ulimit -n)", len);
+	if (ret)
+		return gnv_fail(-ENOMEM, "the system has no %zu bytes of memory that another process can map", len);
+	*mem = object_new(&shared_ops, ptr, len, gnv_sys_page_size());
+	if (!*mem) {
+		gnv_shared_destroy(fd, ptr, len);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
+	(*mem)->fd = fd;
+	return 0;
+}
+
 int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, struct gpunvme_mem **mem)
 {
-	bool huge = flags & GPUNVME_MEM_HUGE;
-	size_t unit = huge ? HUGE_PAGE : gnv_sys_page_size(), page;
-	void *ptr;
+	const bool huge = flags & GPUNVME_MEM_HUGE;
+	const size_t unit = huge ? HUGE_PAGE : gnv_sys_page_size();
+	int ret;
 
 	if (!len)
 		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
 	if (len > PTRDIFF_MAX - unit)
 		return gnv_fail(-ENOMEM, "%zu bytes are more than an address space holds", len);
 	len = gnv_align_up(len, unit);
-	if (map_pages(len, huge, log, &ptr, &page))
-		return gnv_fail(-ENOMEM, "the system has no %zu bytes of memory for this process", len);
-	*mem = object_new(&host_ops, ptr, len, page);
-	if (!*mem) {
-		gnv_sys_unmap(ptr, len);
-		return gnv_fail(-ENOMEM, "out of memory");
-	}
-	(*mem)->locked = !gnv_sys_lock(ptr, len);
-	return 0;
+	ret = flags & GPUNVME_MEM_SHARED ? alloc_shared(len, mem) : alloc_private(len, huge, log, mem);
+	if (!ret)
+		(*mem)->locked = !gnv_sys_lock((*mem)->cpu, len);
+	return ret;
 }
 
 int gnv_mem_host_register(void *ptr, size_t len, struct gpunvme_mem **mem)

@@ -10,7 +10,6 @@
 
 #include "util/bits.h"
 #include "util/clock.h"
-#include "util/mmio.h"
 
 #define TO_UNIT_MS 500u
 #define READY_MAX_MS 600000u /* CRTO can name nine hours */
@@ -21,12 +20,19 @@
 
 static uint32_t reg_read(const struct gnv_ctrl *ctrl, enum gpunvme_reg reg)
 {
-	return gnv_mmio_read32(ctrl->bar + reg);
+	return gnv_mem_reg_read32(ctrl->regs, reg);
 }
 
 static void reg_write(struct gnv_ctrl *ctrl, enum gpunvme_reg reg, uint32_t value)
 {
-	gnv_mmio_write32(ctrl->bar + reg, value);
+	gnv_mem_reg_write32(ctrl->regs, reg, value);
+}
+
+/* In halves, low first, as gnv_mmio_write64() (util/mmio.h). */
+static void reg_write64(struct gnv_ctrl *ctrl, enum gpunvme_reg reg, uint64_t value)
+{
+	gnv_mem_reg_write32(ctrl->regs, reg, (uint32_t)value);
+	gnv_mem_reg_write32(ctrl->regs, (size_t)reg + 4, (uint32_t)(value >> 32));
 }
 
 int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret)
@@ -94,13 +100,13 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 	uint32_t csts, mpsmin;
 	int ret;
 
-	*ctrl = (struct gnv_ctrl){ .bar = bar0->cpu, .bar_len = bar0->len };
+	*ctrl = (struct gnv_ctrl){ .regs = bar0, .bar = bar0->cpu, .bar_len = bar0->len };
 	if (bar0->len < GPUNVME_REG_DOORBELLS + 8)
 		return gnv_fail(-EOPNOTSUPP, "BAR0 has %zu bytes, too few for an NVMe controller", bar0->len);
 	ret = gnv_ctrl_status(ctrl, &csts);
 	if (ret)
 		return ret;
-	ctrl->cap = gnv_mmio_read64(ctrl->bar + GPUNVME_REG_CAP);
+	ctrl->cap = reg_read(ctrl, GPUNVME_REG_CAP) | (uint64_t)reg_read(ctrl, GPUNVME_REG_CAP + 4) << 32;
 	ctrl->vs = reg_read(ctrl, GPUNVME_REG_VS);
 	ctrl->dstrd = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_CAP_DSTRD, ctrl->cap);
 	ctrl->max_depth = (uint32_t)GPUNVME_FIELD_GET(GPUNVME_CAP_MQES_0B, ctrl->cap) + 1;
@@ -191,7 +197,7 @@ int gnv_ctrl_cmb(struct gnv_ctrl *ctrl, struct gnv_ctrl_cmb *cmb)
 	uint32_t loc, sz, unit_shift;
 
 	if (ctrl->cap & GPUNVME_CAP_CMBS)
-		gnv_mmio_write64(ctrl->bar + GPUNVME_REG_CMBMSC, GPUNVME_CMBMSC_CRE);
+		reg_write64(ctrl, GPUNVME_REG_CMBMSC, GPUNVME_CMBMSC_CRE);
 	loc = reg_read(ctrl, GPUNVME_REG_CMBLOC);
 	sz = reg_read(ctrl, GPUNVME_REG_CMBSZ);
 	if (!(sz & GPUNVME_CMBSZ_SZ) || sz == BAR_GONE)
@@ -225,7 +231,7 @@ void gnv_ctrl_cmb_off(struct gnv_ctrl *ctrl)
 {
 	ctrl->cmb_base = 0;
 	if (ctrl->cap & GPUNVME_CAP_CMBS)
-		gnv_mmio_write64(ctrl->bar + GPUNVME_REG_CMBMSC, 0);
+		reg_write64(ctrl, GPUNVME_REG_CMBMSC, 0);
 }
 
 int gnv_ctrl_cmb_at(struct gnv_ctrl *ctrl, uint64_t base)
@@ -246,8 +252,8 @@ int gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t 
 
 	reg_write(ctrl, GPUNVME_REG_AQA,
 		  GPUNVME_FIELD_PREP(GPUNVME_AQA_ASQS_0B, entries - 1) | GPUNVME_FIELD_PREP(GPUNVME_AQA_ACQS_0B, entries - 1));
-	gnv_mmio_write64(ctrl->bar + GPUNVME_REG_ASQ, asq);
-	gnv_mmio_write64(ctrl->bar + GPUNVME_REG_ACQ, acq);
+	reg_write64(ctrl, GPUNVME_REG_ASQ, asq);
+	reg_write64(ctrl, GPUNVME_REG_ACQ, acq);
 	if (ctrl->cmb_base) /* a function reset forgets it */
 		write_cmb_base(ctrl);
 	ctrl->enabled = true;

@@ -12,7 +12,8 @@
 #include "util/log.h"
 
 struct gnv_ctrl {
-	char *bar; /* CPU address of BAR0 */
+	const struct gpunvme_mem *regs; /* BAR0 */
+	char *bar; /* its CPU address: of the doorbells, and of registers that are not reached by messages */
 	size_t bar_len;
 	uint64_t cap;
 	uint32_t vs;

@@ -48,7 +48,7 @@ static int take(struct gpunvme_dev *dev, uint64_t size)
 	int ret = gnv_arena_alloc(dev->arena, sizeof(entry), NULL, &dev->hmb.list);
 
 	if (!ret)
-		ret = gnv_mem_host_alloc((size_t)size, 0, &dev->log, &dev->hmb.mem);
+		ret = gnv_mem_host_alloc((size_t)size, gnv_mem_flags_for(dev->port->space), &dev->log, &dev->hmb.mem);
 	if (!ret)
 		ret = dev->port->space->ops->map(dev->port->space, dev->hmb.mem, &dev->hmb.iova);
 	if (ret)

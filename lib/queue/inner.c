@@ -71,7 +71,7 @@ static int prove_lists(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
 	const struct gnv_log silent = { .fn = NULL };
 	struct gpunvme_mem *mem;
-	int ret = gnv_mem_host_alloc(PAGES * dev->ctrl.page_size, dev->port->space->one_piece ? GPUNVME_MEM_HUGE : 0, &silent, &mem);
+	int ret = gnv_mem_host_alloc(PAGES * dev->ctrl.page_size, gnv_mem_flags_for(dev->port->space), &silent, &mem);
 
 	if (ret)
 		return ret;

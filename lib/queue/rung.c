@@ -188,6 +188,8 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 		ret = gnv_fail(-EINVAL, "gpunvme_qp_opts.reserved must be 0");
 	if (ret)
 		return ret;
+	if (dev->port->space->by_fd)
+		__atomic_store_n(&gpu->data_by_fd, true, __ATOMIC_RELAXED);
 	if (gpu->stale_reads && dev->port->remote && !(opts.flags & GPUNVME_QP_VRAM))
 		gnv_log(&dev->log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
 			"gpunvme litmus --vram passes ask for it by GPUNVME_QP_VRAM");
