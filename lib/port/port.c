@@ -17,6 +17,7 @@ static const struct {
 } ports[] = {
 	{ "soft", gnv_port_soft_open },
 	{ "pci", gnv_port_pci_open },
+	{ "vfio-user", gnv_port_vfio_user_open },
 };
 
 int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
@@ -26,7 +27,7 @@ int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struc
 	for (i = 0; i < GNV_ARRAY_LEN(ports); i++)
 		if (!strcmp(ports[i].scheme, uri->scheme))
 			return ports[i].open(uri, share, log, port);
-	return gnv_fail(-EINVAL, "scheme '%s' is not known; valid: soft, pci", uri->scheme);
+	return gnv_fail(-EINVAL, "scheme '%s' is not known; valid: soft, pci, vfio-user", uri->scheme);
 }
 
 int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive)
@@ -60,6 +61,8 @@ void gnv_port_close(struct gnv_port *port)
 
 const char *gnv_port_force(const struct gnv_port *port)
 {
+	if (port->space->by_fd)
+		return "hanging up on its server";
 	if (!strcmp(port->reset_name, "none"))
 		return "the end of its bus mastering, for want of a reset";
 	return strcmp(port->reset_name, "slot") ? "a reset of the function" : "a reset of its slot";

@@ -91,7 +91,7 @@ const char *gnv_port_force(const struct gnv_port *port);
 int gnv_port_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port);
 
 typedef int gnv_port_open_fn(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port);
-gnv_port_open_fn gnv_port_soft_open, gnv_port_pci_open;
+gnv_port_open_fn gnv_port_soft_open, gnv_port_pci_open, gnv_port_vfio_user_open;
 
 /*
  * What the keys of a soft URI say of the controller (@config is valid as long as the URI), and of the drive that it is taken for,

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The NVMe controller behind a server of vfio-user: that it is one, its registers, its configuration space.
+ */
+#ifndef GNV_PORT_USER_DEVICE_H
+#define GNV_PORT_USER_DEVICE_H
+
+#include "mem/mem.h"
+#include "port/user_link.h"
+
+struct gnv_user_device {
+	struct gnv_user_link link;
+	struct gpunvme_mem bar0; /* from its beginning to the last doorbell that can be mapped */
+	bool can_reset;
+	uint16_t vendor, device;
+};
+
+/*
+ * gnv_user_open() - greet the server that a link leads to, and map what it offers of BAR0
+ * @unsealed: also where the server can cut it off
+ * Return: 0; -ENODEV it has no NVMe controller; -EPERM it could end this process; what gnv_user_ask() answers; -EOPNOTSUPP, -ENOMEM,
+ * -EINVAL; gnv_fail() has the sentence, and the link is still the caller's.
+ */
+int gnv_user_open(struct gnv_user_device *device, bool unsealed);
+void gnv_user_close(struct gnv_user_device *device);
+
+/* Interrupts stay masked, as whoever uses this polls. Return: 0; as gnv_user_ask(). */
+int gnv_user_command(struct gnv_user_device *device, bool master);
+
+#endif

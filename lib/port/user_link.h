@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection to a server of vfio-user: one question at a time, and its answer, which is not trusted. Every wait is bounded. A
+ * server that does not answer in time or not as it should is spoken to no more.
+ */
+#ifndef GNV_PORT_USER_LINK_H
+#define GNV_PORT_USER_LINK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "os/linux/socket.h"
+#include "wire/wire.h"
+
+#define GNV_USER_LONGEST 4096u /* behind the header, either way */
+
+struct gnv_user_link {
+	pthread_mutex_t lock; /* protects the fields from `id` on, and whose turn it is */
+	int fd;
+	int wake;      /* set when it broke */
+	uint32_t ms;   /* that an answer may take */
+	uint32_t dead; /* atomic: it broke */
+	uint16_t id;   /* of the last question */
+	uint8_t message[sizeof(struct gnv_wire_header) + GNV_USER_LONGEST];
+	char path[108];
+};
+
+struct gnv_user_question {
+	uint16_t command;
+	const void *payload;
+	size_t len; /* at most GNV_USER_LONGEST */
+	int fd;     /* that goes with it, or -1 */
+};
+
+/* Where the answer goes. */
+struct gnv_user_answer {
+	void *to;
+	size_t least, most; /* bytes that it may have; at most GNV_USER_LONGEST */
+	size_t len;	    /* that it had */
+	struct gnv_socket_fds *fds; /* NULL: descriptors are closed */
+};
+
+/* Return: 0; as gnv_socket_connect(); -EMFILE; gnv_fail() has the sentence. */
+int gnv_user_connect(struct gnv_user_link *link, const char *path, uint32_t ms);
+void gnv_user_disconnect(struct gnv_user_link *link);
+
+/*
+ * gnv_user_ask() - a question and its answer. Any thread.
+ * Return: 0; the errno that the server answered; -ENODEV it has hung up, or was given up before; -ETIMEDOUT, -EPROTO, and then the
+ * connection has broken; gnv_fail() has the sentence.
+ */
+int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *question, struct gnv_user_answer *answer);
+
+/* Nothing is said any more. */
+void gnv_user_give_up(struct gnv_user_link *link);
+bool gnv_user_is_dead(const struct gnv_user_link *link);
+
+/* Has the server hung up, or does it within @ms? Then it reaches nothing of this process's any more. */
+bool gnv_user_is_gone(const struct gnv_user_link *link, uint32_t ms);
+
+#endif
