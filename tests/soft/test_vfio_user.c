@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A controller in another process (vfio-user:SOCKET): that of this library, served by this program when it is started with --serve.
+ * Whether it works is asked by test_end_to_end, too; here is what only the other process can do: end, hang, be busy.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/good.h"
+#include "common/image.h"
+
+#define BYTES (1u << 20)
+#define LOAD_MS 120000u /* what ends a load in a test is something else */
+#define PATIENCE_S 100u
+
+extern char **environ;
+
+static char sock[96], soft[128], uri[160];
+static pid_t server;
+
+/* ---- The other process ---- */
+
+/* Say that it serves, and wait to be ended. */
+static int serve(const char *controller, const char *path)
+{
+	struct gpunvme_server *s;
+	int ret;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	ret = gpunvme_server_start(controller, path, NULL, &s);
+	if (ret) {
+		fprintf(stderr, "no server: %s\n", gpunvme_errmsg());
+		return 1;
+	}
+	if (write(1, "+", 1) != 1)
+		return 1;
+	for (;;)
+		pause();
+}
+
+static void start_server(const char *keys)
+{
+	char self[] = "/proc/self/exe", flag[] = "--serve", said = 0;
+	char *const argv[] = { self, flag, soft, sock, NULL };
+	posix_spawn_file_actions_t actions;
+	int out[2];
+
+	snprintf(soft, sizeof(soft), "soft:%s%s", image_path("disk.img"), keys);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+	assert_int_equal(posix_spawn(&server, self, &actions, NULL, argv, environ), 0);
+	posix_spawn_file_actions_destroy(&actions);
+	close(out[1]);
+	assert_int_equal(read(out[0], &said, 1), 1);
+	close(out[0]);
+}
+
+static void end_server(int sig)
+{
+	kill(server, sig);
+	if (sig == SIGKILL || sig == SIGTERM)
+		waitpid(server, NULL, 0);
+}
+
+static int setup(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("disk.img"), 16 << 20);
+	snprintf(sock, sizeof(sock), "%s", image_path("sock"));
+	snprintf(uri, sizeof(uri), "vfio-user:%s", sock);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	unlink(image_path("disk.img"));
+	unlink(sock);
+	return image_remove_dir(state);
+}
+
+/* ---- This process ---- */
+
+struct rig {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_load load;
+	pthread_t thread;
+	int result; /* of the load */
+};
+
+static void make_queue(struct rig *r)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+
+	view.flags = GPUNVME_VIEW_WRITE;
+	good(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp));
+	good(gpunvme_qp_view(r->qp, &view, &r->dq));
+	good(gpunvme_mem_alloc(r->gpu, BYTES, NULL, &r->mem));
+	good(gpunvme_mem_map(r->mem, r->dev));
+	good(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf));
+}
+
+static void open_rig(struct rig *r)
+{
+	memset(r, 0, sizeof(*r));
+	good(gpunvme_dev_open(uri, NULL, &r->dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r->gpu));
+	make_queue(r);
+}
+
+static void close_rig(struct rig *r)
+{
+	gpunvme_qp_destroy(r->qp);
+	good(gpunvme_mem_unmap(r->mem, r->dev));
+	good(gpunvme_mem_free(r->mem));
+	good(gpunvme_dev_close(r->dev));
+	gpunvme_gpu_close(r->gpu);
+}
+
+static void *run_load(void *arg)
+{
+	struct rig *r = arg;
+
+	r->result = gpunvme_load_run(r->gpu, &r->dq, 1, &r->dbuf, &r->load);
+	return NULL;
+}
+
+static uint64_t served(const struct rig *r)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+
+	good(gpunvme_qp_get_info(r->qp, &info));
+	return info.submitted;
+}
+
+static bool is_removed(const struct rig *r)
+{
+	struct gpunvme_dev_status status = { .size = sizeof(status) };
+
+	good(gpunvme_dev_state(r->dev, &status));
+	return status.state == GPUNVME_STATE_REMOVED;
+}
+
+/* Reads until something ends them; returns when some have been served. */
+static void start_load(struct rig *r)
+{
+	const uint64_t before = served(r);
+
+	r->load = (struct gpunvme_load)GPUNVME_LOAD_INIT;
+	r->load.flags = GPUNVME_LOAD_RANDOM;
+	r->load.lanes = 4;
+	r->load.nblocks = 8;
+	r->load.ms = LOAD_MS;
+	assert_int_equal(pthread_create(&r->thread, NULL, run_load, r), 0);
+	while (served(r) < before + 100)
+		usleep(1000);
+}
+
+static int end_load(struct rig *r)
+{
+	pthread_join(r->thread, NULL);
+	return r->result;
+}
+
+static void check_io(struct rig *r, unsigned char seed)
+{
+	unsigned char *p = gpunvme_mem_ptr(r->mem);
+
+	memset(p, seed, 65536);
+	good(gpunvme_write(&r->dq, &r->dbuf, 0, seed, 128));
+	memset(p, 0, 65536);
+	good(gpunvme_read(&r->dq, &r->dbuf, 65536, seed, 128));
+	assert_int_equal(p[65536], seed);
+	assert_memory_equal(p + 65536, p + 65537, 65535);
+	assert_int_equal(p[0], 0);
+}
+
+static void refused(const char *controller, int expected, const char *words)
+{
+	struct gpunvme_dev *dev;
+
+	assert_int_equal(gpunvme_dev_open(controller, NULL, &dev), expected);
+	if (!strstr(gpunvme_errmsg(), words))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), words);
+}
+
+/* ---- Tests ---- */
+
+static void test_what_it_says(void **state)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_qp_info queue = { .size = sizeof(queue) };
+	struct rig r;
+
+	(void)state;
+	start_server("?pci=1217:8760");
+	open_rig(&r);
+	good(gpunvme_dev_get_info(r.dev, &info));
+	assert_string_equal(info.transport, "vfio-user");
+	assert_string_equal(info.reset, "function");
+	good(gpunvme_qp_get_info(r.qp, &queue));
+	assert_string_equal(queue.rung, "vfio-user");
+	check_io(&r, 3);
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+/* The controller has let go of everything, and the process is the same: as often as one likes. */
+static void test_open_again(void **state)
+{
+	struct rig r;
+	unsigned i;
+
+	(void)state;
+	start_server("");
+	for (i = 1; i < 5; i++) {
+		open_rig(&r);
+		check_io(&r, (unsigned char)i);
+		close_rig(&r);
+	}
+	end_server(SIGTERM);
+	refused(uri, -ENODEV, "nobody listens there any more; start the server again");
+}
+
+static void test_second_client(void **state)
+{
+	char short_uri[192];
+	struct rig r;
+
+	(void)state;
+	start_server("");
+	open_rig(&r);
+	snprintf(short_uri, sizeof(short_uri), "%s?timeout=200", uri);
+	refused(short_uri, -ETIMEDOUT, "one client at a time");
+	check_io(&r, 7);
+	close_rig(&r);
+	open_rig(&r); /* the one that has gone does not stand in the way */
+	check_io(&r, 8);
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+/* As by its registers; and as the function, when it does not obey them. */
+static void test_reset_under_load(void **state)
+{
+	unsigned i;
+	struct rig r;
+
+	(void)state;
+	start_server("");
+	open_rig(&r);
+	for (i = 0; i < 3; i++) {
+		struct gpunvme_view view = GPUNVME_VIEW_INIT;
+
+		start_load(&r);
+		good(gpunvme_dev_reset(r.dev));
+		assert_int_not_equal(end_load(&r), 0);
+		view.flags = GPUNVME_VIEW_WRITE;
+		good(gpunvme_qp_view(r.qp, &view, &r.dq));
+		check_io(&r, (unsigned char)(20 + i));
+	}
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+/* It is as if the drive had been pulled out: whatever waits ends, and all that was there can be given back. */
+static void lose_under_load(int sig)
+{
+	struct gpunvme_mem *late;
+	struct rig r;
+	int ret;
+
+	start_server("");
+	open_rig(&r);
+	start_load(&r);
+	end_server(sig);
+	alarm(PATIENCE_S);
+	ret = end_load(&r);
+	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* of who waited, and of who came later */
+	while (!is_removed(&r))
+		usleep(1000);
+	assert_int_equal(gpunvme_dev_reset(r.dev), -ENODEV);
+	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &late));
+	assert_int_equal(gpunvme_mem_map(late, r.dev), -ENODEV);
+	good(gpunvme_mem_free(late));
+	gpunvme_qp_destroy(r.qp);
+	good(gpunvme_dev_close(r.dev));
+	good(gpunvme_mem_free(r.mem));
+	gpunvme_gpu_close(r.gpu);
+	alarm(0);
+	start_server("");
+	open_rig(&r);
+	check_io(&r, 9);
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+static void test_killed_server(void **state)
+{
+	(void)state;
+	lose_under_load(SIGKILL);
+}
+
+/* Nobody hangs up, and nobody answers: commands end in their time, and closing does. */
+static void test_stopped_server(void **state)
+{
+	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	char short_uri[192];
+	struct rig r = { .dev = NULL };
+
+	(void)state;
+	start_server("");
+	snprintf(short_uri, sizeof(short_uri), "%s?timeout=1000", uri);
+	dev_opts.admin_timeout_ms = 1000;
+	good(gpunvme_dev_open(short_uri, &dev_opts, &r.dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
+	opts.cmd_timeout_ms = 500;
+	good(gpunvme_qp_create(r.dev, r.gpu, &opts, &r.qp));
+	good(gpunvme_qp_view(r.qp, &view, &r.dq));
+	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &r.mem));
+	good(gpunvme_mem_map(r.mem, r.dev));
+	good(gpunvme_mem_dbuf(r.mem, r.dev, &r.dbuf));
+	end_server(SIGSTOP);
+	alarm(PATIENCE_S);
+	assert_int_equal(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_mem_unmap(r.mem, r.dev), -EBUSY);
+	assert_int_equal(gpunvme_dev_close(r.dev), -EBUSY); /* it has memory of ours, and may go on */
+	end_server(SIGKILL);
+	good(gpunvme_dev_close(r.dev));
+	good(gpunvme_mem_free(r.mem));
+	gpunvme_gpu_close(r.gpu);
+	alarm(0);
+}
+
+/* A server waits for commands that reach the memory before it gives it back; nothing of it is written to afterwards. */
+static void test_unmap_under_load(void **state)
+{
+	struct gpunvme_mem *other;
+	struct rig r;
+	unsigned i;
+
+	(void)state;
+	start_server("");
+	open_rig(&r);
+	start_load(&r);
+	for (i = 0; i < 20; i++) {
+		good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &other));
+		good(gpunvme_mem_map(other, r.dev));
+		good(gpunvme_mem_unmap(other, r.dev));
+		good(gpunvme_mem_free(other));
+	}
+	good(gpunvme_mem_unmap(r.mem, r.dev));
+	assert_int_not_equal(end_load(&r), 0);
+	memset(gpunvme_mem_ptr(r.mem), 0x5a, BYTES);
+	usleep(20000);
+	assert_int_equal(*(unsigned char *)gpunvme_mem_ptr(r.mem), 0x5a);
+	assert_memory_equal(gpunvme_mem_ptr(r.mem), (char *)gpunvme_mem_ptr(r.mem) + 1, BYTES - 1);
+	good(gpunvme_mem_map(r.mem, r.dev));
+	good(gpunvme_mem_dbuf(r.mem, r.dev, &r.dbuf));
+	check_io(&r, 11);
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+/* Memory that another process cannot map is refused, with what can be done. */
+static void test_memory(void **state)
+{
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	struct gpunvme_mem *mem;
+	struct rig r = { .dev = NULL };
+	void *own = NULL;
+
+	(void)state;
+	start_server("");
+	good(gpunvme_dev_open(uri, NULL, &r.dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
+	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &mem)); /* before the first queue there */
+	assert_int_equal(gpunvme_mem_map(mem, r.dev), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "no descriptor"));
+	assert_non_null(strstr(gpunvme_errmsg(), "; allocate it by gpunvme_mem_alloc() with GPUNVME_MEM_SHARED"));
+	good(gpunvme_mem_free(mem));
+	opts.flags = GPUNVME_MEM_SHARED;
+	good(gpunvme_mem_alloc(r.gpu, 12345, &opts, &mem));
+	good(gpunvme_mem_map(mem, r.dev));
+	good(gpunvme_mem_unmap(mem, r.dev));
+	good(gpunvme_mem_free(mem));
+	opts.flags |= GPUNVME_MEM_HUGE;
+	assert_int_equal(gpunvme_mem_alloc(r.gpu, BYTES, &opts, &mem), -EINVAL);
+	assert_int_equal(posix_memalign(&own, 65536, BYTES), 0);
+	good(gpunvme_mem_register(r.gpu, own, BYTES, &mem));
+	assert_int_equal(gpunvme_mem_map(mem, r.dev), -EOPNOTSUPP);
+	good(gpunvme_mem_free(mem));
+	free(own);
+	make_queue(&r);
+	check_io(&r, 12);
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+static void test_uris(void **state)
+{
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
+	char text[256], file[80];
+	struct gpunvme_dev *dev, *other;
+
+	(void)state;
+	snprintf(file, sizeof(file), "vfio-user:%s", image_path("disk.img"));
+	refused("vfio-user:/nowhere/sock", -ENOENT, "/nowhere/sock: no such socket; start the server");
+	refused(file, -EINVAL, "is no stream socket");
+	memset(text, 'x', sizeof(text));
+	memcpy(text, "vfio-user:/", 11);
+	text[200] = 0;
+	refused(text, -ENAMETOOLONG, "1 to 107 bytes");
+	start_server("");
+	snprintf(text, sizeof(text), "%s?colour=1", uri);
+	refused(text, -EINVAL, "unknown key 'colour' in the URI; valid for vfio-user: ");
+	snprintf(text, sizeof(text), "%s?timeout=0", uri);
+	refused(text, -EINVAL, "timeout=0");
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	opts.share = dev;
+	assert_int_equal(gpunvme_dev_open(uri, &opts, &other), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "shares no address space"));
+	good(gpunvme_dev_close(dev));
+	end_server(SIGTERM);
+}
+
+/* A child of fork() does not keep the connection: the server is free when its parent has gone. */
+static void test_child(void **state)
+{
+	struct gpunvme_dev *dev;
+	pid_t child;
+
+	(void)state;
+	start_server("");
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	good(gpunvme_dev_close(dev));
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_dev_close(dev));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	end_server(SIGTERM);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_it_says),	 cmocka_unit_test(test_open_again),    cmocka_unit_test(test_second_client),
+		cmocka_unit_test(test_reset_under_load), cmocka_unit_test(test_killed_server), cmocka_unit_test(test_stopped_server),
+		cmocka_unit_test(test_unmap_under_load), cmocka_unit_test(test_memory),	       cmocka_unit_test(test_uris),
+		cmocka_unit_test(test_child),
+	};
+
+	if (argc == 4 && !strcmp(argv[1], "--serve"))
+		return serve(argv[2], argv[3]);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
