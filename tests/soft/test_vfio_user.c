@@ -333,8 +333,9 @@ static void test_stopped_server(void **state)
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	char short_uri[192];
 	struct rig r = { .dev = NULL };
+	struct gpunvme_mem *late;
+	char short_uri[192];
 
 	(void)state;
 	start_server("");
@@ -352,6 +353,10 @@ static void test_stopped_server(void **state)
 	alarm(PATIENCE_S);
 	assert_int_equal(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_unmap(r.mem, r.dev), -EBUSY);
+	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &late));
+	assert_int_equal(gpunvme_mem_map(late, r.dev), -ENODEV); /* and from now on it is asked nothing */
+	assert_non_null(strstr(gpunvme_errmsg(), "does not answer within 1000 ms"));
+	good(gpunvme_mem_free(late));
 	assert_int_equal(gpunvme_dev_close(r.dev), -EBUSY); /* it has memory of ours, and may go on */
 	end_server(SIGKILL);
 	good(gpunvme_dev_close(r.dev));
