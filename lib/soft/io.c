@@ -361,12 +361,21 @@ static void failed(struct gnv_soft_cmd *cmd, int err)
 	}
 }
 
-void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res)
+static void left_ring(struct gnv_soft_server *server)
 {
-	struct gnv_soft_server *server = cmd->sq->server;
-
 	if (--server->in_ring == 0)
 		server->counters.busy_ns += gnv_soft_now() - server->busy_since;
+}
+
+void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd)
+{
+	left_ring(cmd->sq->server);
+	end(cmd, GPUNVME_SC_INTERNAL);
+}
+
+void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res)
+{
+	left_ring(cmd->sq->server);
 	if (cmd->verdict)
 		res = gnv_soft_mishap_io(cmd, res);
 	if (cmd->stage == GNV_SOFT_STAGE_DSM) { /* a hint: whether the file system could follow it does not matter */

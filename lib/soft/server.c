@@ -4,14 +4,16 @@
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While only I/O is outstanding it sleeps in io_uring, shortly, as a doorbell may ring meanwhile. A thread without queues sleeps
- * until it has one.
+ * While I/O is outstanding it sleeps in io_uring, and so shortly that a doorbell which rings meanwhile does not wait: nothing
+ * can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. A thread without queues sleeps until it
+ * has one.
  */
 #include "soft/state.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "util/bits.h"
@@ -21,10 +23,11 @@
 #define SPIN_NS 20000u
 #define YIELD_NS 100000u
 #define IO_SPIN_NS 5000u
-#define IO_WAIT_US 100u /* then twice as long each time, as a sleep */
+#define DRAIN_WAIT_US 100u
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
-#define IO_WAIT_MAX_US 500u
+#define IO_WAIT_US 20u
+#define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
 #define SLEEP_COSTLY_US 4000u
 #define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
 #define COST_SHARE 64u   /* of a CPU that sleeping may take */
@@ -120,6 +123,42 @@ static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
 	return work;
 }
 
+/* Commands that the kernel does not have end here, or they would be in flight for ever. */
+static void end_unsent(struct gnv_soft_server *server, int err)
+{
+	void *tag[BATCH];
+	unsigned i, n;
+
+	if (!server->refusal_said)
+		gnv_log(server->soft->log, GPUNVME_LOG_ERROR,
+			"io_uring takes no requests (%s; said once): commands for the image end with Internal Error; look for a seccomp "
+			"filter or for descriptors of the library that were closed, and open the device again",
+			strerror(-err));
+	server->refusal_said = true;
+	lock_own(server);
+	while ((n = gnv_uring_take_back(server->ring, tag, BATCH)))
+		for (i = 0; i < n; i++)
+			gnv_soft_io_unsent(tag[i]);
+	gnv_soft_server_unlock(server);
+}
+
+/* What the kernel has no room for now is handed over again at the next pass, but not for ever. */
+static void submit(struct gnv_soft_server *server)
+{
+	int ret = gnv_uring_submit(server->ring);
+	uint64_t now;
+
+	if (!ret) {
+		server->refused_since = 0;
+		return;
+	}
+	now = gnv_soft_now();
+	if (!server->refused_since)
+		server->refused_since = now;
+	if (ret != -EAGAIN || now - server->refused_since > server->soft->patience_ms * 1000000ull)
+		end_unsent(server, ret);
+}
+
 static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
 {
 	struct gnv_uring_done done[BATCH];
@@ -132,7 +171,7 @@ static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
 	if (server->index == 0)
 		work += serve_controller(server->soft);
 	gnv_soft_server_unlock(server);
-	gnv_uring_submit(server->ring);
+	submit(server);
 	return work;
 }
 
@@ -153,10 +192,10 @@ static void sleep_us(unsigned us)
 	nanosleep(&t, NULL);
 }
 
-static void begin_idle(struct gnv_soft_server *server, struct pace *pace, uint64_t now)
+static void begin_idle(struct pace *pace, uint64_t now)
 {
 	pace->idle_since = now;
-	pace->sleep_us = server->in_ring ? IO_WAIT_US : SLEEP_MIN_US;
+	pace->sleep_us = SLEEP_MIN_US;
 	pace->sleeps = 0;
 	pace->max_us = SLEEP_MAX_US;
 	pace->wall = 0;
@@ -181,9 +220,10 @@ static void weigh_sleeping(struct pace *pace, uint64_t now)
 	pace->cpu = cpu;
 }
 
-static unsigned longest_sleep(const struct gnv_soft_server *server, const struct pace *pace)
+/* The longest sleep from now on. */
+static unsigned longest_sleep(const struct gnv_soft_server *server, const struct pace *pace, uint64_t idle)
 {
-	return server->in_ring ? IO_WAIT_MAX_US : pace->max_us;
+	return server->in_ring && idle < IO_HOPE_NS ? IO_WAIT_US : pace->max_us;
 }
 
 static void rest(struct gnv_soft_server *server, struct pace *pace)
@@ -191,21 +231,22 @@ static void rest(struct gnv_soft_server *server, struct pace *pace)
 	uint64_t now = gnv_soft_now(), idle;
 
 	if (!pace->idle_since)
-		begin_idle(server, pace, now);
+		begin_idle(pace, now);
 	idle = now - pace->idle_since;
 	if (idle < (server->in_ring ? IO_SPIN_NS : SPIN_NS)) {
 		gnv_cpu_pause();
 		return;
 	}
-	if (!server->in_ring && idle < YIELD_NS) {
+	if (idle < YIELD_NS) {
 		sched_yield();
 		return;
 	}
+	pace->sleep_us = (unsigned)gnv_min(pace->sleep_us, longest_sleep(server, pace, idle));
 	if (server->in_ring)
 		gnv_uring_wait(server->ring, until(pace, now, pace->sleep_us));
 	else
 		sleep_us(until(pace, now, pace->sleep_us));
-	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, longest_sleep(server, pace));
+	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, pace->max_us);
 	if (++pace->sleeps % COST_SLEEPS == 0)
 		weigh_sleeping(pace, now);
 	if (pace->sleeps % TIDY_SLEEPS == 0)
@@ -252,8 +293,8 @@ static void drain(struct gnv_soft_server *server)
 
 	gnv_soft_quiesce_server(server, true);
 	while (server->in_ring) {
-		gnv_uring_submit(server->ring);
-		gnv_uring_wait(server->ring, IO_WAIT_US);
+		submit(server);
+		gnv_uring_wait(server->ring, DRAIN_WAIT_US);
 		n = gnv_uring_reap(server->ring, done, BATCH);
 		lock_own(server);
 		complete(done, n);

@@ -134,6 +134,8 @@ struct gnv_soft_server {
 	uint64_t busy_since;	     /* when in_ring left 0 */
 	unsigned registered;	     /* mappings registered with the ring */
 	bool buffers_refused;	     /* said once that memory cannot be registered */
+	uint64_t refused_since;	     /* when io_uring began to take no requests; 0: it takes them */
+	bool refusal_said;	     /* once */
 	bool lost_said;		     /* once, that data did not reach its buffer */
 	bool ended;		     /* its thread has nothing in flight any more, and returns (atomic) */
 	bool joined;
@@ -306,6 +308,8 @@ void gnv_soft_leave(struct gnv_soft_cmd *cmd);
 
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd);
 void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res);
+/* The command was issued, and the kernel did not take it and has nothing of it. */
+void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd);
 
 /* ---- issue.c: requests to io_uring ---- */
 

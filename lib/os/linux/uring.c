@@ -220,6 +220,23 @@ int gnv_uring_submit(struct gnv_uring *ring)
 	return ret < 0 ? ret : 0;
 }
 
+/* The kernel looks at the tail in io_uring_enter() only, as nobody asks for a thread of its own that polls (IORING_SETUP_SQPOLL). */
+unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
+{
+	struct io_uring_sq *sq = &ring->io.sq;
+	unsigned n;
+
+	for (n = 0; n < max && sq->sqe_tail != *sq->khead; n++) {
+		sq->sqe_tail--;
+		tag[n] = (void *)(uintptr_t)sq->sqes[sq->sqe_tail & sq->ring_mask].user_data; /* as liburing reads it */
+	}
+	if (n) {
+		sq->sqe_head = sq->sqe_tail;
+		*sq->ktail = sq->sqe_tail;
+	}
+	return n;
+}
+
 unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max)
 {
 	struct io_uring_cqe *cqe;
@@ -237,9 +254,12 @@ unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, uns
 void gnv_uring_wait(struct gnv_uring *ring, unsigned usec)
 {
 	struct __kernel_timespec timeout = { .tv_sec = usec / 1000000u, .tv_nsec = (long long)(usec % 1000000u) * 1000 };
+	const struct timespec time = { .tv_sec = timeout.tv_sec, .tv_nsec = (long)timeout.tv_nsec };
 	struct io_uring_cqe *cqe;
+	int ret = io_uring_wait_cqe_timeout(&ring->io, &cqe, &timeout);
 
-	io_uring_wait_cqe_timeout(&ring->io, &cqe, &timeout);
+	if (ret && ret != -ETIME && ret != -EINTR)
+		nanosleep(&time, NULL);
 }
 
 int gnv_uring_turn(struct gnv_uring *ring, unsigned usec)

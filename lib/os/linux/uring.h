@@ -59,10 +59,16 @@ int gnv_uring_zero(struct gnv_uring *ring, uint64_t offset, uint64_t len, bool d
 /* Hand queued requests to the kernel. Return: 0; -EAGAIN some stay queued for the next call; another errno: the ring is broken. */
 int gnv_uring_submit(struct gnv_uring *ring);
 
+/*
+ * Take back requests that were queued and that the kernel does not have, at most @max: for after a submission that failed. Their tags
+ * go to @tag, the newest first, and nothing of theirs comes from gnv_uring_reap(). Return: how many; 0: there are no more.
+ */
+unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max);
+
 /* Completed requests, at most @max. Never waits. */
 unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
 
-/* Sleep until a request completes, but not longer. */
+/* Sleep until a request completes, but not longer. A ring that is broken is slept for, too. */
 void gnv_uring_wait(struct gnv_uring *ring, unsigned usec);
 
 /*
