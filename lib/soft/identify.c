@@ -33,7 +33,7 @@ static uint64_t mix(uint64_t v)
 
 static uint64_t image_id(const struct gnv_soft *soft)
 {
-	return mix(mix(soft->file.dev + 1) ^ soft->file.ino);
+	return mix(mix(soft->store->id[0] + 1) ^ soft->store->id[1]);
 }
 
 static void put_be64(uint8_t *to, uint64_t v)

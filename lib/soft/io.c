@@ -31,6 +31,7 @@ static uint16_t status_of(int err, bool reads)
 	case ECANCELED:
 		return GPUNVME_SC_COMMAND_INTERRUPTED;
 	case ENOMEM:
+	case ENOBUFS:
 	case EINVAL:
 	case EOPNOTSUPP:
 		return GPUNVME_SC_INTERNAL;
@@ -78,12 +79,13 @@ static uint16_t give_data(const struct gnv_soft_cmd *cmd, const void *from, uint
 /* Direct I/O wants aligned pieces of the host's own memory; a host may have others. */
 static bool needs_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
 {
-	uintptr_t mem = soft->file.mem_align - 1, len = soft->file.len_align - 1;
+	const struct gnv_soft_store *store = soft->store;
+	const uintptr_t mem = store->mem_align - 1, len = store->len_align - 1;
 	unsigned i;
 
-	if (cmd->op.opc == GPUNVME_IO_COMPARE || cmd->segs.far)
+	if (cmd->op.opc == GPUNVME_IO_COMPARE || (cmd->segs.far && !store->reaches_far))
 		return true;
-	if (!soft->file.direct)
+	if (!store->mem_align)
 		return false;
 	for (i = 0; i < cmd->segs.count; i++)
 		if (((uintptr_t)cmd->segs.iov[i].iov_base & mem) || (cmd->segs.iov[i].iov_len & len))
@@ -195,14 +197,20 @@ static uint16_t denied(const struct gnv_soft *soft, const struct gnv_soft_cmd *c
 	return gnv_soft_has(&soft->config.traits, GNV_SOFT_WORN) && cmd->op.opc != GPUNVME_IO_FLUSH ? GPUNVME_SC_READ_ONLY_RANGE : 0;
 }
 
-/* Data that goes wrong does so in memory of the controller's own. */
+/* Data that goes wrong does so in memory of the controller's own, as does what is moved in parts but never has another place in it. */
+static bool needs_own(const struct gnv_soft_cmd *cmd)
+{
+	return !cmd->bounce && cmd->op.data_len &&
+	       (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->sq->server->soft->store->reaches_far));
+}
+
 static bool meet(struct gnv_soft_cmd *cmd)
 {
 	uint16_t status = 0;
 
 	if (!gnv_soft_meet(cmd))
 		return false;
-	if (cmd->verdict == GNV_SOFT_FLIP && !cmd->bounce)
+	if (needs_own(cmd))
 		status = fill_bounce(cmd);
 	if (status)
 		gnv_soft_finish(cmd, status);
@@ -262,13 +270,14 @@ static void count(struct gnv_soft_cmd *cmd)
 	}
 }
 
-static void end(struct gnv_soft_cmd *cmd, uint16_t status)
+static bool end(struct gnv_soft_cmd *cmd, uint16_t status)
 {
 	if (status == GPUNVME_SC_WRITE_FAULT || status == GPUNVME_SC_UNRECOVERED_READ)
 		cmd->sq->server->counters.media_errors++;
 	if (!status)
 		count(cmd);
 	gnv_soft_finish(cmd, status);
+	return false;
 }
 
 /* What the host gave against what is stored. */
@@ -283,8 +292,10 @@ static uint16_t compare(const struct gnv_soft_cmd *cmd)
 	return status;
 }
 
-/* All bytes moved. What remains: hand them over, and the medium, where io_uring was not asked for it in the same step. */
-static void end_data(struct gnv_soft_cmd *cmd)
+/* Each of these answers whether there is another step. */
+
+/* All bytes moved. What remains: hand them over, and the medium, where the store was not asked for it in the same step. */
+static bool end_data(struct gnv_soft_cmd *cmd)
 {
 	uint16_t status = 0;
 
@@ -296,13 +307,12 @@ static void end_data(struct gnv_soft_cmd *cmd)
 		status = compare(cmd);
 	if (!status && ((is_reading(cmd) && cmd->op.fua) || (cmd->stage == GNV_SOFT_STAGE_ZERO && gnv_soft_is_durable(cmd)))) {
 		cmd->stage = GNV_SOFT_STAGE_SYNC;
-		gnv_soft_issue(cmd);
-	} else {
-		end(cmd, status);
+		return true;
 	}
+	return end(cmd, status);
 }
 
-/* Skip the vectors that are done; io_uring may stop anywhere. */
+/* Skip the vectors that are done; the kernel may stop anywhere. */
 static void advance_segs(struct gnv_soft_cmd *cmd, size_t bytes)
 {
 	struct iovec *iov;
@@ -319,79 +329,74 @@ static void advance_segs(struct gnv_soft_cmd *cmd, size_t bytes)
 	}
 }
 
-static void moved(struct gnv_soft_cmd *cmd, size_t bytes)
+static bool moved(struct gnv_soft_cmd *cmd, size_t bytes)
 {
-	if (!bytes) { /* the image ended before its time: someone truncated it */
-		end(cmd, is_reading(cmd) ? GPUNVME_SC_UNRECOVERED_READ : GPUNVME_SC_WRITE_FAULT);
-		return;
-	}
+	if (!bytes) /* the image ended before its time: someone truncated it */
+		return end(cmd, is_reading(cmd) ? GPUNVME_SC_UNRECOVERED_READ : GPUNVME_SC_WRITE_FAULT);
 	cmd->done += bytes;
-	if (cmd->done >= cmd->op.len) {
-		end_data(cmd);
-		return;
-	}
+	if (cmd->done >= cmd->op.len)
+		return end_data(cmd);
 	if (!cmd->bounce && cmd->stage == GNV_SOFT_STAGE_RW)
 		advance_segs(cmd, bytes);
-	gnv_soft_issue(cmd);
+	return true;
 }
 
 /* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
 static bool may_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, int err)
 {
-	return err == EINVAL && soft->file.direct && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->bounce && !cmd->done;
+	return err == EINVAL && soft->store->mem_align && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->bounce && !cmd->done;
 }
 
-static void failed(struct gnv_soft_cmd *cmd, int err)
+static bool failed(struct gnv_soft_cmd *cmd, int err)
 {
 	struct gnv_soft *soft = cmd->sq->server->soft;
 
-	if ((err == EAGAIN || err == EINTR) && cmd->retries++ < MAX_RETRIES) {
-		gnv_soft_issue(cmd);
-	} else if (may_bounce(soft, cmd, err) && !fill_bounce(cmd)) {
-		gnv_soft_issue(cmd);
-	} else if (cmd->stage == GNV_SOFT_STAGE_ZERO && (err == EOPNOTSUPP || err == EINVAL || err == ENODEV)) {
+	if ((err == EAGAIN || err == EINTR) && cmd->retries++ < MAX_RETRIES)
+		return true;
+	if (may_bounce(soft, cmd, err) && !fill_bounce(cmd))
+		return true;
+	if (cmd->stage == GNV_SOFT_STAGE_ZERO && (err == EOPNOTSUPP || err == EINVAL || err == ENODEV)) {
 		if (!cmd->op.deallocate)
 			__atomic_store_n(&soft->no_zero_range, true, __ATOMIC_RELAXED);
 		cmd->stage = GNV_SOFT_STAGE_FILL;
-		gnv_soft_issue(cmd);
-	} else {
-		if (err == EFAULT)
-			tell_lost(cmd, "it was freed while it was mapped; call gpunvme_mem_free() before");
-		end(cmd, status_of(err, is_reading(cmd)));
+		return true;
 	}
+	if (err == EFAULT)
+		tell_lost(cmd, cmd->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
+	return end(cmd, status_of(err, is_reading(cmd)));
 }
 
-static void left_ring(struct gnv_soft_server *server)
+bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 {
-	if (--server->in_ring == 0)
+	if (cmd->verdict)
+		res = gnv_soft_mishap_io(cmd, res);
+	if (cmd->stage == GNV_SOFT_STAGE_DSM) { /* a hint: whether the store could follow it does not matter */
+		cmd->done++;
+		next_range(cmd);
+		return cmd->done < cmd->op.ranges || end(cmd, 0);
+	}
+	if (res < 0)
+		return failed(cmd, -res);
+	if (cmd->stage == GNV_SOFT_STAGE_SYNC)
+		return end(cmd, 0);
+	return cmd->stage == GNV_SOFT_STAGE_ZERO ? end_data(cmd) : moved(cmd, (size_t)res);
+}
+
+static void left_store(struct gnv_soft_server *server)
+{
+	if (--server->in_store == 0)
 		server->counters.busy_ns += gnv_soft_now() - server->busy_since;
 }
 
 void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd)
 {
-	left_ring(cmd->sq->server);
+	left_store(cmd->sq->server);
 	end(cmd, GPUNVME_SC_INTERNAL);
 }
 
 void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res)
 {
-	left_ring(cmd->sq->server);
-	if (cmd->verdict)
-		res = gnv_soft_mishap_io(cmd, res);
-	if (cmd->stage == GNV_SOFT_STAGE_DSM) { /* a hint: whether the file system could follow it does not matter */
-		cmd->done++;
-		next_range(cmd);
-		if (cmd->done < cmd->op.ranges)
-			gnv_soft_issue(cmd);
-		else
-			end(cmd, 0);
-	} else if (res < 0) {
-		failed(cmd, -res);
-	} else if (cmd->stage == GNV_SOFT_STAGE_SYNC) {
-		end(cmd, 0);
-	} else if (cmd->stage == GNV_SOFT_STAGE_ZERO) {
-		end_data(cmd);
-	} else {
-		moved(cmd, (size_t)res);
-	}
+	left_store(cmd->sq->server);
+	if (gnv_soft_io_step(cmd, res))
+		gnv_soft_issue(cmd);
 }

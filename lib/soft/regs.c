@@ -203,7 +203,7 @@ static bool end_shutdown(struct gnv_soft *soft)
 
 	if (!gnv_soft_is_quiet(soft))
 		return false;
-	ret = soft->file.read_only ? 0 : gnv_os_file_sync(&soft->file);
+	ret = soft->store->ops->sync(soft->store);
 	if (ret)
 		gnv_log(soft->log, GPUNVME_LOG_ERROR, "soft controller: flushing the image at shutdown failed: %s",
 			strerror(-ret));

@@ -4,7 +4,7 @@
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in io_uring, and so shortly that a doorbell which rings meanwhile does not wait: nothing
+ * While I/O is outstanding it sleeps in the store (io_uring), and so shortly that a doorbell which rings meanwhile does not wait: nothing
  * can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. A thread without queues sleeps until it
  * has one.
  */
@@ -131,12 +131,12 @@ static void end_unsent(struct gnv_soft_server *server, int err)
 
 	if (!server->refusal_said)
 		gnv_log(server->soft->log, GPUNVME_LOG_ERROR,
-			"io_uring takes no requests (%s; said once): commands for the image end with Internal Error; look for a seccomp "
+			"io_uring takes no requests (%s; said once): commands end with Internal Error; look for a seccomp "
 			"filter or for descriptors of the library that were closed, and open the device again",
 			strerror(-err));
 	server->refusal_said = true;
 	lock_own(server);
-	while ((n = gnv_uring_take_back(server->ring, tag, BATCH)))
+	while ((n = server->soft->store->ops->take_back(server, tag, BATCH)))
 		for (i = 0; i < n; i++)
 			gnv_soft_io_unsent(tag[i]);
 	gnv_soft_server_unlock(server);
@@ -145,7 +145,7 @@ static void end_unsent(struct gnv_soft_server *server, int err)
 /* What the kernel has no room for now is handed over again at the next pass, but not for ever. */
 static void submit(struct gnv_soft_server *server)
 {
-	int ret = gnv_uring_submit(server->ring);
+	int ret = server->soft->store->ops->submit(server);
 	uint64_t now;
 
 	if (!ret) {
@@ -161,8 +161,9 @@ static void submit(struct gnv_soft_server *server)
 
 static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
 {
+	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
 	struct gnv_uring_done done[BATCH];
-	unsigned n = gnv_uring_reap(server->ring, done, BATCH);
+	unsigned n = ops->reap(server, done, BATCH);
 	unsigned work;
 
 	lock_own(server);
@@ -223,7 +224,7 @@ static void weigh_sleeping(struct pace *pace, uint64_t now)
 /* The longest sleep from now on. */
 static unsigned longest_sleep(const struct gnv_soft_server *server, const struct pace *pace, uint64_t idle)
 {
-	return server->in_ring && idle < IO_HOPE_NS ? IO_WAIT_US : pace->max_us;
+	return server->in_store && idle < IO_HOPE_NS ? IO_WAIT_US : pace->max_us;
 }
 
 static void rest(struct gnv_soft_server *server, struct pace *pace)
@@ -233,7 +234,7 @@ static void rest(struct gnv_soft_server *server, struct pace *pace)
 	if (!pace->idle_since)
 		begin_idle(pace, now);
 	idle = now - pace->idle_since;
-	if (idle < (server->in_ring ? IO_SPIN_NS : SPIN_NS)) {
+	if (idle < (server->in_store ? IO_SPIN_NS : SPIN_NS)) {
 		gnv_cpu_pause();
 		return;
 	}
@@ -242,15 +243,15 @@ static void rest(struct gnv_soft_server *server, struct pace *pace)
 		return;
 	}
 	pace->sleep_us = (unsigned)gnv_min(pace->sleep_us, longest_sleep(server, pace, idle));
-	if (server->in_ring)
-		gnv_uring_wait(server->ring, until(pace, now, pace->sleep_us));
+	if (server->in_store)
+		server->soft->store->ops->wait(server, until(pace, now, pace->sleep_us));
 	else
 		sleep_us(until(pace, now, pace->sleep_us));
 	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, pace->max_us);
 	if (++pace->sleeps % COST_SLEEPS == 0)
 		weigh_sleeping(pace, now);
 	if (pace->sleeps % TIDY_SLEEPS == 0)
-		gnv_soft_io_tidy(server);
+		server->soft->store->ops->tidy(server);
 }
 
 static bool should_stop(const struct gnv_soft_server *server)
@@ -265,8 +266,8 @@ static void wait_for_queue(struct gnv_soft_server *server)
 		return;
 	lock_own(server);
 	if (!server->sqs && server->registered)
-		gnv_soft_io_tidy(server);
-	while (!server->sqs && !server->in_ring && !should_stop(server))
+		server->soft->store->ops->tidy(server);
+	while (!server->sqs && !server->in_store && !should_stop(server))
 		pthread_cond_wait(&server->wake, &server->lock);
 	gnv_soft_server_unlock(server);
 }
@@ -285,17 +286,18 @@ static void serve(struct gnv_soft_server *server)
 	}
 }
 
-/* The kernel still reads and writes host memory for what is in the ring; whoever stops the server waits, but not for ever. */
+/* The kernel still reads and writes host memory for what the store has; whoever stops the server waits, but not for ever. */
 static void drain(struct gnv_soft_server *server)
 {
+	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
 	struct gnv_uring_done done[BATCH];
 	unsigned n;
 
 	gnv_soft_quiesce_server(server, true);
-	while (server->in_ring) {
+	while (server->in_store) {
 		submit(server);
-		gnv_uring_wait(server->ring, DRAIN_WAIT_US);
-		n = gnv_uring_reap(server->ring, done, BATCH);
+		ops->wait(server, DRAIN_WAIT_US);
+		n = ops->reap(server, done, BATCH);
 		lock_own(server);
 		complete(done, n);
 		gnv_soft_server_unlock(server);
@@ -312,18 +314,18 @@ static void report_start(struct gnv_soft_server *server, int started)
 	gnv_soft_server_unlock(server);
 }
 
-/* The ring is opened here because a ring with a single issuer belongs to the thread that opens it. */
 static void *run(void *arg)
 {
 	struct gnv_soft_server *server = arg;
-	int ret = gnv_uring_open(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, server->soft->file.fd, &server->ring);
+	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
+	int ret = ops->attach(server);
 
 	report_start(server, ret ? ret : 1);
 	if (ret)
 		return NULL;
 	serve(server);
 	drain(server);
-	gnv_uring_close(server->ring);
+	ops->detach(server);
 	__atomic_store_n(&server->ended, true, __ATOMIC_RELEASE);
 	return NULL;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "os/linux/shared.h"
-#include "os/linux/sys.h"
 #include "util/bits.h"
 #include "util/clock.h"
 
@@ -75,21 +74,10 @@ static int alloc_parts(struct gnv_soft *soft)
 	return 0;
 }
 
-/* What opening the image could not make sure of. */
-static void warn_of_file(const struct gnv_soft *soft, const char *path)
-{
-	if (soft->file.unseen)
-		gnv_log(soft->log, GPUNVME_LOG_WARN,
-			"%s: %u processes could not be looked at, and one may have it open; root sees them all", path,
-			soft->file.unseen);
-	if (soft->file.unlocked)
-		gnv_log(soft->log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so nobody keeps a second writer away",
-			path, strerror(soft->file.unlocked));
-}
-
 static void free_parts(struct gnv_soft *soft)
 {
-	gnv_os_file_close(&soft->file);
+	if (soft->store)
+		soft->store->ops->close(soft->store);
 	pthread_mutex_destroy(&soft->errors.lock);
 	free_bar(soft);
 	free(soft->sqs);
@@ -102,9 +90,9 @@ static void describe_ns(struct gnv_soft *soft)
 	const struct gnv_soft_config *c = &soft->config;
 
 	soft->ns.lba_shift = gnv_log2(c->lba_size);
-	soft->ns.blocks = soft->file.size >> soft->ns.lba_shift;
+	soft->ns.blocks = soft->store->size >> soft->ns.lba_shift;
 	soft->ns.max_transfer = c->mdts ? 4096u << c->mdts : 0;
-	soft->ns.read_only = soft->file.read_only;
+	soft->ns.read_only = soft->store->read_only;
 	soft->version = 0x00010400u;
 	if (!gnv_soft_has(&c->traits, GNV_SOFT_HINTS))
 		return;
@@ -113,19 +101,12 @@ static void describe_ns(struct gnv_soft *soft)
 	soft->ns.max_zeroes = 4096u << GNV_SOFT_WZSL;
 }
 
-static int explain_start(int ret)
+static int explain_start(const struct gnv_soft *soft, int ret)
 {
-	if (ret == -EPERM)
-		return gnv_fail(-EOPNOTSUPP,
-				"io_uring is switched off for this process; look at the sysctl kernel.io_uring_disabled and at "
-				"the seccomp profile of the container");
-	if (ret == -EOPNOTSUPP)
-		return gnv_fail(ret, "this kernel has no io_uring that the soft controller can use; it needs Linux 5.11 or later");
-	if (ret == -ENOMEM && gnv_sys_lock_limit() != UINT64_MAX)
-		return gnv_fail(ret,
-				"no memory for io_uring, whose rings count as locked memory, of which this user may have %llu KiB; raise "
-				"RLIMIT_MEMLOCK (ulimit -l)",
-				(unsigned long long)gnv_sys_lock_limit() / 1024);
+	const int explained = soft->store->ops->explain(ret);
+
+	if (explained)
+		return explained;
 	if (ret == -EAGAIN)
 		return gnv_fail(ret, "cannot start a thread of the soft controller: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
 	return gnv_fail(ret, "cannot start a thread of the soft controller: %s", strerror(-ret));
@@ -183,7 +164,7 @@ static int start_servers(struct gnv_soft *soft)
 		gnv_soft_server_join(soft->server[i], &deadline); /* it had nothing to do yet */
 		gnv_soft_server_free(soft->server[i]);
 	}
-	return explain_start(ret);
+	return explain_start(soft, ret);
 }
 
 int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *space, const struct gnv_log *log, struct gnv_soft **out)
@@ -204,14 +185,12 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	soft->patience_ms = PATIENCE_MS;
 	soft->born_ns = gnv_soft_now();
 	soft->page = 4096;
-	soft->file.fd = -1;
 	soft->bar_fd = -1;
 	pthread_mutex_init(&soft->errors.lock, NULL);
-	ret = gnv_os_file_open(config->path, config->lba_size, config->read_only, &soft->file);
+	ret = gnv_soft_store_open(config, log, &soft->store);
 	if (!ret)
 		ret = alloc_parts(soft);
 	if (!ret) {
-		warn_of_file(soft, config->path);
 		describe_ns(soft);
 		gnv_soft_features_reset(soft);
 		gnv_soft_regs_init(soft);

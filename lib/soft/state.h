@@ -5,7 +5,7 @@
  * Threads. Thread 0 plays the registers and the admin queue and owns struct gnv_soft. Every thread serves the submission queues
  * whose completion queue has number i with i % threads == its index, so a completion queue has one writer. A thread holds its
  * `lock` for one pass over its queues; whoever else (thread 0, mostly) needs its queues, commands or counters takes that lock. The
- * io_uring of a thread is touched by that thread only. Lock order: thread 0's, another thread's, errors.lock.
+ * store's part of a thread is touched by that thread only. Lock order: thread 0's, another thread's, errors.lock.
  */
 #ifndef GNV_SOFT_STATE_H
 #define GNV_SOFT_STATE_H
@@ -16,11 +16,10 @@
 
 #include <gpunvme/spec.h>
 
-#include "os/linux/file.h"
-#include "os/linux/uring.h"
 #include "soft/cmd.h"
 #include "soft/dma.h"
 #include "soft/soft.h"
+#include "soft/store.h"
 #include "util/clock.h"
 
 #define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
@@ -78,7 +77,7 @@ struct gnv_soft_sq {
 	struct gnv_soft_cmd *deleter; /* the Delete I/O Submission Queue that waits for inflight to become 0 */
 };
 
-enum gnv_soft_stage {			      /* what an I/O command is doing in io_uring */
+enum gnv_soft_stage {			      /* what the store is to do for an I/O command */
 		      GNV_SOFT_STAGE_RW,      /* reading or writing the segments */
 		      GNV_SOFT_STAGE_COMPARE, /* reading what is to be compared */
 		      GNV_SOFT_STAGE_ZERO,    /* asking the file system for zeroes */
@@ -130,18 +129,18 @@ struct gnv_soft_server {
 	unsigned free_count;
 	struct gnv_soft_cmd *parked; /* delayed and dropped commands */
 	bool posted;		     /* to a queue of its own that has interrupts, since the last one */
-	unsigned in_ring;	     /* commands in io_uring */
-	uint64_t busy_since;	     /* when in_ring left 0 */
+	unsigned in_store;	     /* commands whose step the store has taken */
+	uint64_t busy_since;	     /* when in_store left 0 */
 	unsigned registered;	     /* mappings registered with the ring */
 	bool buffers_refused;	     /* said once that memory cannot be registered */
-	uint64_t refused_since;	     /* when io_uring began to take no requests; 0: it takes them */
+	uint64_t refused_since;	     /* when the store began to take no steps; 0: it takes them */
 	bool refusal_said;	     /* once */
 	bool lost_said;		     /* once, that data did not reach its buffer */
 	bool ended;		     /* its thread has nothing in flight any more, and returns (atomic) */
 	bool joined;
 	struct gnv_soft_fault fault;
 	struct gnv_soft_counters counters;
-	struct gnv_uring *ring;
+	struct gnv_uring *ring; /* store_file.c's */
 	struct gnv_soft_cmd *cmds;
 	struct gnv_soft_dma dma;
 };
@@ -182,12 +181,12 @@ struct gnv_soft {
 	struct gnv_soft_config config;
 	struct gnv_space *space;
 	const struct gnv_log *log;
-	struct gnv_os_file file;
+	struct gnv_soft_store *store;
 	struct gnv_soft_ns ns; /* constant */
 	uint32_t version;      /* of the specification; constant */
 	uint32_t page;	       /* CC.MPS in bytes; written before queues exist */
 	bool write_back;       /* volatile write cache enabled (atomic) */
-	bool no_zero_range;    /* the file system cannot zero a range (atomic) */
+	bool no_zero_range;    /* the store cannot zero a range (atomic) */
 	char *bar;
 	size_t bar_len;
 	int bar_fd; /* -1: memory of this process alone */
@@ -230,7 +229,7 @@ struct gnv_soft {
 
 /* ---- server.c: threads and their loop ---- */
 
-/* Return: 0, -ENOMEM, -EAGAIN (no thread), or what gnv_uring_open() answers. */
+/* Return: 0; -errno, and gnv_fail() has the sentence. */
 int gnv_soft_server_start(struct gnv_soft *soft, unsigned index);
 void gnv_soft_server_ask_stop(struct gnv_soft_server *server);
 /* Wait for the thread. Return: false when I/O is stuck in the kernel: then all must stay, and it may be called again. */
@@ -292,7 +291,7 @@ bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
 
 /* Return: true when the command is executed now; else it was seen to. */
 bool gnv_soft_meet(struct gnv_soft_cmd *cmd);
-/* What io_uring is made to have answered, what the data in cmd->bounce is made to be, and dwords of the completion. */
+/* What the store is made to have answered, what the data in cmd->bounce is made to be, and dwords of the completion. */
 int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res);
 void gnv_soft_mishap_data(const struct gnv_soft_cmd *cmd);
 void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
@@ -307,18 +306,19 @@ void gnv_soft_leave(struct gnv_soft_cmd *cmd);
 /* ---- io.c: execution of I/O commands ---- */
 
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd);
+/* A step has ended so. Return: true there is another, for gnv_soft_issue(); else the command is finished. */
+bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res);
+/* The same of a step that the store had taken; the next one is issued. */
 void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res);
-/* The command was issued, and the kernel did not take it and has nothing of it. */
+/* The store had taken a step, and gave it back undone. */
 void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd);
 
-/* ---- issue.c: requests to io_uring ---- */
+/* ---- store.c: what keeps the blocks ---- */
 
-/* Hand the next step of a command (cmd->stage, cmd->done) to io_uring; on failure the command is finished. */
+/* Have the store do the next step of a command (cmd->stage, cmd->done), and those after it that it does at once. */
 void gnv_soft_issue(struct gnv_soft_cmd *cmd);
 /* True when writes of this command must reach the medium before it completes. */
 bool gnv_soft_is_durable(const struct gnv_soft_cmd *cmd);
-/* Let go of registered memory whose mapping is gone. */
-void gnv_soft_io_tidy(struct gnv_soft_server *server);
 
 /* ---- admin.c, identify.c, features.c, log_page.c, event.c: thread 0 ---- */
 

@@ -66,6 +66,25 @@ void gnv_sys_unmap(void *ptr, size_t len)
 	munmap(ptr, len);
 }
 
+/* Locked pages cannot be given back. */
+void gnv_sys_clear(void *ptr, size_t len)
+{
+	const uintptr_t page = gnv_sys_page_size() - 1, from = (uintptr_t)ptr, to = from + len;
+	const uintptr_t first = (from + page) & ~page, last = to & ~page;
+
+	if (first >= last || madvise((char *)ptr + (first - from), last - first, MADV_DONTNEED)) {
+		memset(ptr, 0, len);
+		return;
+	}
+	memset(ptr, 0, first - from);
+	memset((char *)ptr + (last - from), 0, to - last);
+}
+
+int gnv_sys_process(void)
+{
+	return (int)getpid();
+}
+
 int gnv_sys_replace_ones(void *ptr, size_t len)
 {
 	void *made = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -20,6 +20,12 @@ size_t gnv_sys_page_size(void);
 int gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 void gnv_sys_unmap(void *ptr, size_t len);
 
+/* Zeroes in private anonymous memory; its whole pages go back to the system until they are used again. */
+void gnv_sys_clear(void *ptr, size_t len);
+
+/* The number of this process. */
+int gnv_sys_process(void);
+
 /*
  * Put private memory full of ones in the place of a mapping, at once: no access in between sees neither. Return: 0, -ENOMEM.
  */

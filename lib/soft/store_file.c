@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* One step of an I/O command as an io_uring request, and the memory that is registered with the ring. */
-#include "soft/state.h"
-
+/*
+ * Blocks in a regular file or a block device, by io_uring: a ring for each server thread, touched by that thread only, one request
+ * for a step, and the memory that is registered with the ring.
+ */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "os/linux/file.h"
+#include "os/linux/sys.h"
+#include "soft/state.h"
 #include "util/bits.h"
 
 #define REGISTER_AFTER 64u	  /* uses of a mapping before it is worth pinning */
@@ -13,6 +18,120 @@
 #define ZERO_BYTES 65536u
 
 static char zeroes[ZERO_BYTES] __attribute__((aligned(4096))); /* never written */
+
+struct store_file {
+	struct gnv_soft_store store;
+	struct gnv_os_file file;
+};
+
+static struct store_file *file_of(struct gnv_soft_store *store)
+{
+	return gnv_container_of(store, struct store_file, store);
+}
+
+/* ---- Opening ---- */
+
+static bool file_owns(const char *address)
+{
+	(void)address;
+	return true;
+}
+
+/* What opening the image could not make sure of. */
+static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *log, const char *path)
+{
+	if (file->unseen)
+		gnv_log(log, GPUNVME_LOG_WARN,
+			"%s: %u processes could not be looked at, and one may have it open; root sees them all", path, file->unseen);
+	if (file->unlocked)
+		gnv_log(log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so nobody keeps a second writer away", path,
+			strerror(file->unlocked));
+}
+
+static int file_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store)
+{
+	struct store_file *sf = calloc(1, sizeof(*sf));
+	struct gnv_os_file *file;
+	int ret;
+
+	if (!sf)
+		return gnv_fail(-ENOMEM, "out of memory");
+	file = &sf->file;
+	ret = gnv_os_file_open(config->path, config->lba_size, config->read_only, file);
+	if (ret) {
+		free(sf);
+		return ret;
+	}
+	warn_of_file(file, log, config->path);
+	sf->store = (struct gnv_soft_store){ .ops = &gnv_soft_store_file,
+					     .size = file->size,
+					     .id = { file->dev, file->ino },
+					     .mem_align = file->direct ? file->mem_align : 0,
+					     .len_align = file->direct ? file->len_align : 0,
+					     .read_only = file->read_only };
+	*store = &sf->store;
+	return 0;
+}
+
+static void file_close(struct gnv_soft_store *store)
+{
+	gnv_os_file_close(&file_of(store)->file);
+	free(file_of(store));
+}
+
+static int file_sync(struct gnv_soft_store *store)
+{
+	return store->read_only ? 0 : gnv_os_file_sync(&file_of(store)->file);
+}
+
+/* ---- Threads ---- */
+
+/* The ring is opened here because a ring with a single issuer belongs to the thread that opens it. */
+static int file_attach(struct gnv_soft_server *server)
+{
+	return gnv_uring_open(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, file_of(server->soft->store)->file.fd, &server->ring);
+}
+
+static int file_explain(int error)
+{
+	if (error == -EPERM)
+		return gnv_fail(-EOPNOTSUPP,
+				"io_uring is switched off for this process; look at the sysctl kernel.io_uring_disabled and at "
+				"the seccomp profile of the container");
+	if (error == -EOPNOTSUPP)
+		return gnv_fail(error, "this kernel has no io_uring that the soft controller can use; it needs Linux 5.11 or later");
+	if (error == -ENOMEM && gnv_sys_lock_limit() != UINT64_MAX)
+		return gnv_fail(error,
+				"no memory for io_uring, whose rings count as locked memory, of which this user may have %llu KiB; raise "
+				"RLIMIT_MEMLOCK (ulimit -l)",
+				(unsigned long long)gnv_sys_lock_limit() / 1024);
+	return 0;
+}
+
+static void file_detach(struct gnv_soft_server *server)
+{
+	gnv_uring_close(server->ring);
+}
+
+static int file_submit(struct gnv_soft_server *server)
+{
+	return gnv_uring_submit(server->ring);
+}
+
+static unsigned file_take_back(struct gnv_soft_server *server, void **cmd, unsigned max)
+{
+	return gnv_uring_take_back(server->ring, cmd, max);
+}
+
+static unsigned file_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max)
+{
+	return gnv_uring_reap(server->ring, done, max);
+}
+
+static void file_wait(struct gnv_soft_server *server, unsigned usec)
+{
+	gnv_uring_wait(server->ring, usec);
+}
 
 /* ---- Registered buffers ---- */
 
@@ -53,7 +172,7 @@ static int buffer_of(struct gnv_soft_server *server, const struct gnv_soft_cmd *
 	return (int)slot;
 }
 
-void gnv_soft_io_tidy(struct gnv_soft_server *server)
+static void file_tidy(struct gnv_soft_server *server)
 {
 	struct gnv_soft_dma_entry *e;
 	unsigned i;
@@ -69,11 +188,6 @@ void gnv_soft_io_tidy(struct gnv_soft_server *server)
 }
 
 /* ---- Handing one step of a command to io_uring ---- */
-
-bool gnv_soft_is_durable(const struct gnv_soft_cmd *cmd)
-{
-	return cmd->op.fua || !__atomic_load_n(&cmd->sq->server->soft->write_back, __ATOMIC_RELAXED);
-}
 
 static int issue_rw(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 {
@@ -128,9 +242,8 @@ static int issue_dsm(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 	return gnv_uring_zero(server->ring, range[cmd->done].slba << shift, (uint64_t)range[cmd->done].nlb << shift, true, cmd);
 }
 
-void gnv_soft_issue(struct gnv_soft_cmd *cmd)
+static int file_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 {
-	struct gnv_soft_server *server = cmd->sq->server;
 	int ret = -EINVAL;
 
 	switch (cmd->stage) {
@@ -151,10 +264,22 @@ void gnv_soft_issue(struct gnv_soft_cmd *cmd)
 		ret = gnv_uring_sync(server->ring, cmd);
 		break;
 	}
-	if (ret) {
-		gnv_soft_finish(cmd, GPUNVME_SC_INTERNAL);
-		return;
-	}
-	if (server->in_ring++ == 0)
-		server->busy_since = gnv_soft_now();
+	return ret ? -ENOBUFS : GNV_SOFT_LATER;
 }
+
+const struct gnv_soft_store_ops gnv_soft_store_file = {
+	.name = "file",
+	.owns = file_owns,
+	.open = file_open,
+	.close = file_close,
+	.sync = file_sync,
+	.attach = file_attach,
+	.explain = file_explain,
+	.detach = file_detach,
+	.start = file_start,
+	.submit = file_submit,
+	.take_back = file_take_back,
+	.reap = file_reap,
+	.wait = file_wait,
+	.tidy = file_tidy,
+};

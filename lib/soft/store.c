@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#include "soft/store.h"
+
+#include "soft/state.h"
+#include "util/bits.h"
+
+static const struct gnv_soft_store_ops *const kinds[] = { &gnv_soft_store_ram, &gnv_soft_store_file };
+
+int gnv_soft_store_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store)
+{
+	unsigned i = 0;
+
+	while (i + 1 < GNV_ARRAY_LEN(kinds) && !kinds[i]->owns(config->path))
+		i++;
+	return kinds[i]->open(config, log, store);
+}
+
+bool gnv_soft_is_durable(const struct gnv_soft_cmd *cmd)
+{
+	return cmd->op.fua || !__atomic_load_n(&cmd->sq->server->soft->write_back, __ATOMIC_RELAXED);
+}
+
+void gnv_soft_issue(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_server *server = cmd->sq->server;
+	int res;
+
+	do
+		res = server->soft->store->ops->start(server, cmd);
+	while (res != GNV_SOFT_LATER && gnv_soft_io_step(cmd, res));
+	if (res == GNV_SOFT_LATER && server->in_store++ == 0)
+		server->busy_since = gnv_soft_now();
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks in memory of this process: soft:ram:SIZE. They are zeroes at first and gone when the controller is closed; nothing is
+ * promised about a loss of power, as by a drive whose cache is volatile and never written back. Pages are taken from the system as
+ * they are first written to. Every step is done at once.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/linux/sys.h"
+#include "soft/state.h"
+#include "util/bits.h"
+#include "util/size.h"
+
+#define PREFIX "ram:"
+#define HUGE_PAGE (2u << 20)
+
+struct store_ram {
+	struct gnv_soft_store store;
+	char *bytes;
+	size_t len; /* mapped */
+};
+
+static struct store_ram *ram_of(struct gnv_soft_store *store)
+{
+	return gnv_container_of(store, struct store_ram, store);
+}
+
+/* ---- Opening ---- */
+
+static bool ram_owns(const char *address)
+{
+	return !strncmp(address, PREFIX, strlen(PREFIX));
+}
+
+static int check_size(const struct gnv_soft_config *config, uint64_t *size)
+{
+	const char *text = config->path + strlen(PREFIX);
+	int ret = gnv_size_parse(text, size);
+
+	if (ret == -EINVAL)
+		return gnv_fail(ret,
+				"soft:ram:%.100s: memory is asked for by its size, as in soft:ram:64M (K, M, G, T); a file of that name is "
+				"soft:./ram:%.100s",
+				text, text);
+	if (ret || *size > PTRDIFF_MAX - HUGE_PAGE)
+		return gnv_fail(-ENOMEM, "soft:ram:%.100s is more than an address space holds; use a smaller size", text);
+	if (*size < config->lba_size || *size % config->lba_size)
+		return gnv_fail(-EINVAL, "soft:ram:%.100s has no whole number of blocks of %u bytes; change its size or the block size",
+				text, config->lba_size);
+	if (config->read_only)
+		return gnv_fail(-EINVAL, "soft:ram:%.100s begins with zeroes, and with ro=1 nobody could ever put anything there; leave ro "
+					 "out, or serve a file",
+				text);
+	return 0;
+}
+
+static int ram_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store)
+{
+	struct store_ram *ram;
+	uint64_t size;
+	void *bytes;
+	int ret = check_size(config, &size);
+
+	(void)log;
+	if (ret)
+		return ret;
+	ram = calloc(1, sizeof(*ram));
+	if (!ram)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ram->len = (size_t)gnv_align_up(size, HUGE_PAGE);
+	if (gnv_sys_map(ram->len, HUGE_PAGE, false, &bytes)) {
+		free(ram);
+		return gnv_fail(-ENOMEM, "the system has no %llu MiB of memory for %.100s; use a smaller size, or a file",
+				(unsigned long long)(size >> 20), config->path);
+	}
+	ram->bytes = bytes;
+	/* No two are one drive, now or in another process: what names are made of is the time and the place. */
+	ram->store = (struct gnv_soft_store){ .ops = &gnv_soft_store_ram,
+					      .size = size,
+					      .id = { gnv_soft_now(), (uintptr_t)bytes ^ (uint64_t)gnv_sys_process() << 48 },
+					      .reaches_far = true };
+	*store = &ram->store;
+	return 0;
+}
+
+static void ram_close(struct gnv_soft_store *store)
+{
+	gnv_sys_unmap(ram_of(store)->bytes, ram_of(store)->len);
+	free(ram_of(store));
+}
+
+static int ram_sync(struct gnv_soft_store *store)
+{
+	(void)store;
+	return 0;
+}
+
+/* ---- Steps ---- */
+
+/* A transfer through private memory may be done in parts (GNV_SOFT_SHORT), another never is. */
+static int move(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd, char *at)
+{
+	const size_t len = (size_t)(cmd->op.len - cmd->done);
+	const bool write = cmd->op.opc == GPUNVME_IO_WRITE;
+
+	if (cmd->bounce && write)
+		memcpy(at, cmd->bounce + cmd->done, len);
+	else if (cmd->bounce)
+		memcpy(cmd->bounce + cmd->done, at, len);
+	else if (write ? gnv_soft_segs_read(&server->dma, &cmd->segs, at, len) : gnv_soft_segs_write(&server->dma, &cmd->segs, at, len))
+		return -EFAULT;
+	return (int)gnv_min(len, INT_MAX);
+}
+
+/* What is deallocated goes back to the system; so do zeroes where that is faster than writing them. */
+static void zero(char *at, uint64_t len, bool deallocate)
+{
+	if (deallocate || len >= HUGE_PAGE)
+		gnv_sys_clear(at, (size_t)len);
+	else
+		memset(at, 0, (size_t)len);
+}
+
+static void deallocate(const struct gnv_soft_server *server, const struct gnv_soft_cmd *cmd, char *bytes)
+{
+	const struct gpunvme_dsm_range *range = (const struct gpunvme_dsm_range *)(const void *)cmd->bounce + cmd->done;
+	const unsigned shift = server->soft->ns.lba_shift;
+	const uint64_t len = (uint64_t)range->nlb << shift;
+
+	if (gnv_soft_has(&server->soft->config.traits, GNV_SOFT_UNSAID))
+		memset(bytes + (range->slba << shift), 0xff, (size_t)gnv_min(len, GNV_SOFT_FILL));
+	else
+		zero(bytes + (range->slba << shift), len, true);
+}
+
+static int ram_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+{
+	char *bytes = ram_of(server->soft->store)->bytes;
+
+	switch (cmd->stage) {
+	case GNV_SOFT_STAGE_RW:
+	case GNV_SOFT_STAGE_COMPARE:
+		return move(server, cmd, bytes + cmd->op.offset + cmd->done);
+	case GNV_SOFT_STAGE_ZERO:
+	case GNV_SOFT_STAGE_FILL:
+		zero(bytes + cmd->op.offset, cmd->op.len, cmd->op.deallocate);
+		return (int)gnv_min(cmd->op.len, INT_MAX);
+	case GNV_SOFT_STAGE_DSM:
+		deallocate(server, cmd, bytes);
+		return 0;
+	case GNV_SOFT_STAGE_SYNC:
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* ---- There is nothing to wait for ---- */
+
+static int ram_attach(struct gnv_soft_server *server)
+{
+	(void)server;
+	return 0;
+}
+
+static int ram_explain(int error)
+{
+	(void)error;
+	return 0;
+}
+
+static void ram_detach(struct gnv_soft_server *server)
+{
+	(void)server;
+}
+
+static unsigned ram_take_back(struct gnv_soft_server *server, void **cmd, unsigned max)
+{
+	(void)server;
+	(void)cmd;
+	(void)max;
+	return 0;
+}
+
+static unsigned ram_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max)
+{
+	(void)server;
+	(void)done;
+	(void)max;
+	return 0;
+}
+
+static void ram_wait(struct gnv_soft_server *server, unsigned usec)
+{
+	(void)server;
+	(void)usec;
+}
+
+const struct gnv_soft_store_ops gnv_soft_store_ram = {
+	.name = "ram",
+	.owns = ram_owns,
+	.open = ram_open,
+	.close = ram_close,
+	.sync = ram_sync,
+	.attach = ram_attach,
+	.explain = ram_explain,
+	.detach = ram_detach,
+	.start = ram_start,
+	.submit = ram_attach,
+	.take_back = ram_take_back,
+	.reap = ram_reap,
+	.wait = ram_wait,
+	.tidy = ram_detach,
+};
