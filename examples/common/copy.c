@@ -280,8 +280,10 @@ static void start(struct copy *c, const struct session_opts *opts, const char *f
 
 static int with_session(struct copy *c, int (*run)(struct copy *c))
 {
-	int ret = session_open(&c->s, c->o);
+	int ret = session_lasts(c->o);
 
+	if (ret == GO_ON)
+		ret = session_open(&c->s, c->o);
 	if (ret != GO_ON)
 		return ret;
 	ret = run(c);

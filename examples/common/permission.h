@@ -7,8 +7,11 @@
 
 #include "session.h"
 
+/* Is there something to move to or from blocks for later? GO_ON, or an exit code after it has said why not. */
+int session_lasts(const struct session_opts *o);
+
 /*
- * May this session write? An image file: yes, that is what it is for. Anything else could hold somebody's data: only with --yes,
+ * May this session write? An image file: yes, that is what it is for, and so is memory of its own. Anything else could hold somebody's data: only with --yes,
  * and the refusal names the drive so that the user can tell which one it is. Answers GO_ON, or an exit code after it has said why.
  */
 int session_may_write(const struct session *s, const struct session_opts *o);

@@ -100,6 +100,13 @@ int soft_path(const char *uri, char *path, size_t room)
 	return 0;
 }
 
+int soft_is_memory(const char *uri)
+{
+	char path[4096];
+
+	return soft_path(uri, path, sizeof(path)) == 0 && strncmp(path, "ram:", 4) == 0;
+}
+
 int soft_stat(const char *uri, struct stat *st)
 {
 	char path[4096];

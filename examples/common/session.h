@@ -157,6 +157,9 @@ int report_lanes(const struct lane_result *result, uint32_t lanes, const char *v
 /* The path of a soft: URI without its keys, percent signs decoded; -EINVAL for any other URI. */
 int soft_path(const char *uri, char *path, size_t room);
 
+/* Is it a controller whose blocks are memory, gone when this program closes it? */
+int soft_is_memory(const char *uri);
+
 /* What lies under a soft: URI; -EINVAL when @uri is no such thing. */
 int soft_stat(const char *uri, struct stat *st);
 

@@ -108,6 +108,8 @@ int verb_discard(int argc, char **argv)
 	int ret = session_options(argc, argv, "usage: gpunvme discard URI --blocks N [options]\nWhat is in the blocks is lost.", defs, &o,
 				  NULL);
 
+	if (ret == GO_ON)
+		ret = session_lasts(&o);
 	if (ret != GO_ON)
 		return ret;
 	if (!d.nblocks)
