@@ -255,6 +255,8 @@ enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
 	GPUNVME_FID_ERROR_RECOVERY = 0x05,
 	GPUNVME_FID_VWC = 0x06,
 	GPUNVME_FID_NUM_QUEUES = 0x07,
+	GPUNVME_FID_COALESCING = 0x08,
+	GPUNVME_FID_VECTOR = 0x09,
 	GPUNVME_FID_ASYNC_EVENT = 0x0b,
 	GPUNVME_FID_APST = 0x0c,
 	GPUNVME_FID_HMB = 0x0d
@@ -264,6 +266,10 @@ enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
 #define GPUNVME_NUMQ_NSQ_0B 0x0000ffffu
 #define GPUNVME_NUMQ_NCQ_0B 0xffff0000u
 #define GPUNVME_VWC_WCE 0x00000001u
+#define GPUNVME_COALESCING_THR_0B 0x000000ffu /* completions of an interrupt */
+#define GPUNVME_COALESCING_TIME 0x0000ff00u   /* how long one may wait, units of 100 us */
+#define GPUNVME_VECTOR_IV 0x0000ffffu
+#define GPUNVME_VECTOR_CD 0x00010000u /* coalescing is off for it */
 
 enum gpunvme_lid { /* Log pages, CDW10[7:0] (Base Specification 5.16) */
 	GPUNVME_LID_ERROR = 0x01,

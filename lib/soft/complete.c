@@ -173,8 +173,11 @@ static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, ui
 	gnv_soft_map_fence(cq->map);
 	__atomic_store_n(&cqe[3], dw3, __ATOMIC_RELEASE);
 	gnv_soft_map_fence(cq->map);
-	if (cq->interrupts)
-		cq->posted = cq->server->posted = true;
+	if (cq->interrupts) {
+		cq->unsaid++;
+		cq->urgent |= (status & GPUNVME_ST_CODE) != 0;
+		cq->server->posted = true;
+	}
 	cq->tail++;
 	if (cq->tail == cq->size) {
 		cq->tail = 0;

@@ -89,6 +89,15 @@ static uint16_t set_plain(uint32_t *feature, uint32_t value, uint32_t mask)
 	return 0;
 }
 
+/* Server threads look at it. */
+static uint16_t set_coalescing(struct gnv_soft *soft, uint32_t value)
+{
+	if (value & ~(GPUNVME_COALESCING_TIME | GPUNVME_COALESCING_THR_0B))
+		return GPUNVME_SC_INVALID_FIELD;
+	__atomic_store_n(&soft->features.coalescing, value, __ATOMIC_RELAXED);
+	return 0;
+}
+
 static uint16_t set_write_cache(struct gnv_soft *soft, uint32_t value)
 {
 	if (value & ~GPUNVME_VWC_WCE)
@@ -153,6 +162,10 @@ static uint16_t set_value(struct gnv_soft *soft, uint8_t fid, uint32_t value, ui
 		return set_write_cache(soft, value);
 	case GPUNVME_FID_NUM_QUEUES:
 		return set_queues(soft, value, dw0);
+	case GPUNVME_FID_COALESCING:
+		return set_coalescing(soft, value);
+	case GPUNVME_FID_VECTOR:
+		return gnv_soft_set_vector(soft, value);
 	case GPUNVME_FID_ASYNC_EVENT:
 		return set_async_event(soft, value);
 	default:
@@ -181,6 +194,9 @@ static bool get_value(const struct gnv_soft_features *f, bool write_back, uint8_
 	case GPUNVME_FID_NUM_QUEUES:
 		*value = f->queues;
 		return true;
+	case GPUNVME_FID_COALESCING:
+		*value = f->coalescing;
+		return true;
 	case GPUNVME_FID_ASYNC_EVENT:
 		*value = f->async_event;
 		return true;
@@ -198,7 +214,7 @@ uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		return set_apst(soft, cmd);
 	if (fid == GPUNVME_FID_HMB)
 		return gnv_soft_hmb_set(soft, &cmd->sqe);
-	if (!get_value(&soft->features, true, fid, 0, &ignored))
+	if (fid != GPUNVME_FID_VECTOR && !get_value(&soft->features, true, fid, 0, &ignored))
 		return GPUNVME_SC_INVALID_FIELD;
 	if (cmd->sqe.cdw10 & GPUNVME_FEAT_SV)
 		return GPUNVME_SC_FEATURE_NOT_SAVEABLE;
@@ -207,14 +223,25 @@ uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	return set_value(soft, fid, cmd->sqe.cdw11, &cmd->dw0);
 }
 
+/* What cannot be saved reads as its default. */
+static bool select_value(const struct gnv_soft *soft, uint8_t fid, uint32_t sel, uint32_t cdw11, uint32_t *value)
+{
+	bool write_back = __atomic_load_n(&soft->write_back, __ATOMIC_RELAXED);
+	struct gnv_soft_features initial = defaults(soft);
+
+	*value = CAN_CHANGE;
+	if (fid == GPUNVME_FID_VECTOR)
+		return sel == SEL_SUPPORTED || gnv_soft_get_vector(soft, cdw11, sel == SEL_CURRENT, value);
+	if (sel == SEL_CURRENT)
+		return get_value(&soft->features, write_back, fid, cdw11, value);
+	return get_value(&initial, true, fid, cdw11, value);
+}
+
 uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	uint32_t sel = GPUNVME_FIELD_GET(GPUNVME_FEAT_SEL, cmd->sqe.cdw10);
-	bool write_back = __atomic_load_n(&soft->write_back, __ATOMIC_RELAXED);
-	struct gnv_soft_features initial = defaults(soft);
 	uint8_t fid = (uint8_t)cmd->sqe.cdw10;
 	uint32_t value;
-	bool known;
 
 	if (fid == GPUNVME_FID_APST && deepest(soft) && sel == SEL_CURRENT) {
 		cmd->dw0 = soft->features.apst;
@@ -223,11 +250,7 @@ uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	}
 	if (fid == GPUNVME_FID_HMB && sel == SEL_CURRENT)
 		return gnv_soft_hmb_get(soft, cmd);
-	if (sel == SEL_CURRENT)
-		known = get_value(&soft->features, write_back, fid, cmd->sqe.cdw11, &value);
-	else /* what cannot be saved reads as its default */
-		known = get_value(&initial, true, fid, cmd->sqe.cdw11, &value);
-	if (!known || sel > SEL_SUPPORTED)
+	if (!select_value(soft, fid, sel, cmd->sqe.cdw11, &value) || sel > SEL_SUPPORTED)
 		return GPUNVME_SC_INVALID_FIELD;
 	cmd->dw0 = sel == SEL_SUPPORTED ? CAN_CHANGE : value;
 	return 0;

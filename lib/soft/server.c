@@ -59,25 +59,10 @@ void gnv_soft_server_lock(struct gnv_soft_server *server)
 	__atomic_fetch_sub(&server->wanted, 1, __ATOMIC_RELAXED);
 }
 
-/* One interrupt for all that was posted under the lock, whoever posted it. */
-static void interrupt(struct gnv_soft_server *server)
-{
-	const struct gnv_soft_irq *irq = &server->soft->config.irq;
-	struct gnv_soft_cq *cq;
-
-	server->posted = false;
-	for (cq = server->cqs; cq; cq = cq->next) {
-		if (!cq->posted)
-			continue;
-		cq->posted = false;
-		irq->raise(irq->ctx, cq->vector);
-	}
-}
-
 void gnv_soft_server_unlock(struct gnv_soft_server *server)
 {
 	if (server->posted)
-		interrupt(server);
+		gnv_soft_interrupt(server);
 	pthread_mutex_unlock(&server->lock);
 }
 
@@ -118,6 +103,7 @@ static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
 	for (cq = server->cqs; cq; cq = cq->next)
 		work += gnv_soft_cq_poll(cq);
 	work += gnv_soft_unpark(server, deadline);
+	gnv_soft_interrupt_by(server, deadline);
 	for (sq = server->sqs; sq; sq = sq->next)
 		work += gnv_soft_fetch(sq, BATCH);
 	return work;
@@ -267,7 +253,7 @@ static void wait_for_queue(struct gnv_soft_server *server)
 	lock_own(server);
 	if (!server->sqs && server->registered)
 		server->soft->store->ops->tidy(server);
-	while (!server->sqs && !server->in_store && !should_stop(server))
+	while (!server->sqs && !server->in_store && !server->posted && !should_stop(server))
 		pthread_cond_wait(&server->wake, &server->lock);
 	gnv_soft_server_unlock(server);
 }

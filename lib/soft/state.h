@@ -29,6 +29,7 @@
 #define GNV_SOFT_AERS 4u	/* Asynchronous Event Requests outstanding */
 #define GNV_SOFT_ERRORS 64u	/* entries of the error log */
 #define GNV_SOFT_ABORTS 4u
+#define GNV_SOFT_VECTORS 2048u /* of interrupts: as many as MSI-X has */
 #define GNV_SOFT_MAX_MPS 4u	  /* CAP.MPSMAX: 64 KiB */
 #define GNV_SOFT_DEEPEST 2u	  /* power state of one that sleeps */
 #define GNV_SOFT_HMB_PIECES 32u	  /* HMMAXD */
@@ -54,8 +55,10 @@ struct gnv_soft_cq {
 	uint32_t sqs;	/* submission queues that complete here */
 	uint16_t qid;
 	bool interrupts; /* the host wants them, by this vector */
-	bool posted;	 /* something since the last one */
 	uint16_t vector;
+	bool urgent;	 /* an error is among those */
+	uint32_t unsaid; /* completions since the last one */
+	uint64_t due;	 /* when it is told of them at the latest, in ns; 0: not yet known */
 	struct gnv_soft_cmd *held, **held_end; /* completions that wait for room, oldest first */
 };
 
@@ -128,7 +131,7 @@ struct gnv_soft_server {
 	struct gnv_soft_cmd *free;
 	unsigned free_count;
 	struct gnv_soft_cmd *parked; /* delayed and dropped commands */
-	bool posted;		     /* to a queue of its own that has interrupts, since the last one */
+	bool posted;		     /* to a queue of its own that has interrupts, since that was told */
 	unsigned in_store;	     /* commands whose step the store has taken */
 	uint64_t busy_since;	     /* when in_store left 0 */
 	unsigned registered;	     /* mappings registered with the ring */
@@ -164,6 +167,8 @@ struct gnv_soft_features {
 	uint32_t apst;
 	uint64_t apst_table[32];
 	uint32_t queues; /* granted, both numbers zero-based as in the feature */
+	uint32_t coalescing;		       /* atomic, as the next */
+	uint32_t at_once[GNV_SOFT_VECTORS / 32]; /* vectors that have none */
 };
 
 /* Memory of the host that the played drive works in; thread 0's. */
@@ -286,6 +291,16 @@ bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16
 
 /* Post what a success of this command would be, and keep it. Return: false when there is no room. */
 bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
+
+/* ---- interrupt.c: when the host is told of completions; under the lock of the server ---- */
+
+/* One interrupt for all that was posted to a queue since its last one, unless it is to wait for more. */
+void gnv_soft_interrupt(struct gnv_soft_server *server);
+/* Bring *deadline forward to when an interrupt that waits is due. */
+void gnv_soft_interrupt_by(const struct gnv_soft_server *server, uint64_t *deadline);
+uint16_t gnv_soft_set_vector(struct gnv_soft *soft, uint32_t value);
+/* Return: false when no queue has that vector. */
+bool gnv_soft_get_vector(const struct gnv_soft *soft, uint32_t cdw11, bool current, uint32_t *value);
 
 /* ---- mishap.c: commands that meet with a fault ---- */
 
