@@ -97,9 +97,6 @@ static void a_limit_of_nothing_moves_nothing(void **state)
 	struct record record;
 	struct gpunvme_req req;
 	struct rig *r = recorded(&record);
-	struct gpunvme_dvol v = { .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(v), .flags = GPUNVME_DQ_WRITE,
-				  .members = 1, .queues = 1, .lba_shift = 9, .dq = (uintptr_t)&r->dq, .lba_count = 1 << 20 };
-	struct gpunvme_dvbuf buf = { .len = r->dbuf.len, .member = (uintptr_t)&r->dbuf };
 
 	(void)state;
 	r->dq.max_blocks = 0;
@@ -107,8 +104,6 @@ static void a_limit_of_nothing_moves_nothing(void **state)
 	assert_int_equal(gpunvme_write_fua(&r->dq, &r->dbuf, 0, 0, 8), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, 8), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, 0, 0, 8), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_volume_write(&v, &buf, 0, 0, 8), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_block_read(&v, &buf, 0, 0, 8), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 1, &req), -GPUNVME_EMSGSIZE);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, GPUNVME_NO_TRANSFER), 0);
 	r->dq.max_blocks = 8;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the drainer believes of a completion, checked on the function that decides. */
+/* What is believed of a completion, checked on the function that decides, and of a descriptor. */
 #include "device/rig.h"
 
 #include <pthread.h>
@@ -70,12 +70,28 @@ static void a_pub_behind_fetched_is_waited_for(void **state)
 	rig_free(r);
 }
 
+/* As a_limit_of_nothing_moves_nothing() of test_commands.c, through a volume. */
+static void a_member_without_blocks_moves_nothing(void **state)
+{
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_dvol v = { .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(v), .flags = GPUNVME_DQ_WRITE,
+				  .members = 1, .queues = 1, .lba_shift = 9, .dq = (uintptr_t)&r->dq, .lba_count = 1 << 20 };
+	struct gpunvme_dvbuf buf = { .len = r->dbuf.len, .member = (uintptr_t)&r->dbuf };
+
+	(void)state;
+	r->dq.max_blocks = 0;
+	assert_int_equal(gpunvme_volume_write(&v, &buf, 0, 0, 8), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_read(&v, &buf, 0, 0, 8), -GPUNVME_EINVAL);
+	rig_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sq_head_stays_within_what_was_rung),
 		cmocka_unit_test(an_old_pub_does_not_open_the_ring),
 		cmocka_unit_test(a_pub_behind_fetched_is_waited_for),
+		cmocka_unit_test(a_member_without_blocks_moves_nothing),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
