@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MOST_S 360000.0 /* of an estimate */
+
 double now_s(void)
 {
 	struct timespec t;
@@ -52,11 +54,25 @@ static void redraw(const char *text)
 	fprintf(stderr, "\r%-*.*s", width, width, text);
 }
 
+/* An estimate, where there is one: nothing is done yet, or what is left would take days. */
+static const char *estimate(double work, double rate)
+{
+	static char text[32];
+	const double seconds = rate > 0 ? work / rate : MOST_S;
+
+	if (seconds < MOST_S)
+		snprintf(text, sizeof(text), "%d:%02d left", (int)seconds / 60, (int)seconds % 60);
+	else
+		snprintf(text, sizeof(text), "-:-- left");
+	return text;
+}
+
 void progress_show(struct progress *p, uint64_t done)
 {
 	double now = now_s(), rate = (double)done / (now - p->start);
 	double share = p->total ? (double)done / (double)p->total : 0;
-	int bar = window_width() - 50, left = rate > 0 ? (int)((double)(p->total - done) / rate) : 0;
+	const char *left = estimate((double)p->total - (double)done, rate);
+	int bar = window_width() - 50;
 	char text[512], marks[256];
 
 	if (!p->on || now < p->next || share > 1)
@@ -65,11 +81,9 @@ void progress_show(struct progress *p, uint64_t done)
 	bar = bar < 10 ? 10 : bar > 200 ? 200 : bar;
 	memset(marks, '#', sizeof(marks));
 	if (p->unit && !*p->unit)
-		snprintf(text, sizeof(text), "[%-*.*s] %3.0f %%  %d:%02d left", bar, (int)(share * bar), marks, share * 100, left / 60,
-			 left % 60);
+		snprintf(text, sizeof(text), "[%-*.*s] %3.0f %%  %s", bar, (int)(share * bar), marks, share * 100, left);
 	else if (p->total)
-		snprintf(text, sizeof(text), "[%-*.*s] %3.0f %%  %s/s  %d:%02d left", bar, (int)(share * bar), marks, share * 100,
-			 amount(p, rate), left / 60, left % 60);
+		snprintf(text, sizeof(text), "[%-*.*s] %3.0f %%  %s/s  %s", bar, (int)(share * bar), marks, share * 100, amount(p, rate), left);
 	else
 		snprintf(text, sizeof(text), "%s  %s/s", amount(p, (double)done), amount(p, rate));
 	redraw(text);
