@@ -260,7 +260,7 @@ static void test_one_is_taken_away(void **state)
 {
 	const char *unbind = getenv("GPUNVME_TEST_UNBIND");
 	struct gpunvme_mem *mem, *out, *in;
-	struct load load[2] = { { NULL } };
+	struct load load[2] = { { .side = NULL } };
 	pthread_t thread[2];
 	struct side a, b;
 	unsigned rounds;
