@@ -271,6 +271,33 @@ static void event_comes_again_only_after_its_log_was_read(void **state)
 	assert_int_equal(cqe.dw0, 0x00010100);
 }
 
+/* Of those that wait the oldest is answered, and one in between that is aborted leaves the others as they were. */
+static void event_requests_are_answered_in_order(void **state)
+{
+	const uint16_t cid[4] = { request_event(), request_event(), request_event(), request_event() };
+	struct gpunvme_sqe abort = { .opc = GPUNVME_ADMIN_ABORT, .cdw10 = (uint32_t)cid[1] << 16 };
+	struct gpunvme_sqe threshold = { .opc = 9, .cdw10 = 4, .cdw11 = 300 };
+	struct gpunvme_cqe cqe;
+	uint16_t set;
+
+	(void)state;
+	rawhost_submit(&host, &host.admin, &abort);
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
+	assert_int_equal(cqe.cid, cid[1]);
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true)); /* of the abort */
+	rawhost_ring_sq(&host, &host.io, 1000);
+	assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
+	assert_int_equal(cqe.cid, cid[0]);
+	assert_int_equal(cqe.dw0, 0x00010100);
+	assert_int_equal(rawhost_admin(&(struct gpunvme_sqe){ .opc = 9, .cdw10 = 0x0b, .cdw11 = 2 }, NULL), 0);
+	set = rawhost_submit(&host, &host.admin, &threshold);
+	for (unsigned i = 0; i < 2; i++) { /* of the threshold, and of the request, in any order */
+		assert_true(rawhost_reap(&host, &host.admin, &cqe, RAWHOST_SOON, true));
+		assert_int_equal(cqe.cid, cqe.dw0 ? cid[2] : set);
+	}
+	assert_false(rawhost_reap(&host, &host.admin, &cqe, 50, true));
+}
+
 static void deleting_queues_is_no_event(void **state)
 {
 	struct gpunvme_cqe cqe;
@@ -313,6 +340,7 @@ int main(void)
 		RAWHOST_TEST(event_requests_stay_outstanding_up_to_the_limit),
 		RAWHOST_TEST(event_request_can_be_aborted),
 		RAWHOST_TEST(event_comes_again_only_after_its_log_was_read),
+		RAWHOST_TEST(event_requests_are_answered_in_order),
 		RAWHOST_TEST(deleting_queues_is_no_event),
 		RAWHOST_TEST(temperature_over_the_threshold_is_an_event),
 	};

@@ -28,7 +28,7 @@
 #define LONG_MS 60000u	/* of all else: a busy machine may hold up anything */
 #define TRIES 20u
 
-enum mood { WELL, LOSE, LATE }; /* what happens to reads and writes */
+enum mood { WELL, LOSE, LATE, GONE }; /* what happens to reads and writes */
 
 static struct {
 	struct gpunvme_dev *dev;
@@ -43,7 +43,7 @@ static struct {
 	bool watched;
 	int result[LANES];
 	uint32_t started; /* atomic */
-	uint32_t done, recovered; /* atomic */
+	uint32_t done, recovered, attempts; /* atomic */
 } t;
 
 static int make_image(void **state)
@@ -71,6 +71,8 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 	while (left && !__atomic_compare_exchange_n(&t.left, &left, left - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	*delay_us = 1200000;
+	if (mood == GONE)
+		return GNV_SOFT_ONES;
 	return mood == WELL || !left ? GNV_SOFT_GO : mood == LOSE ? GNV_SOFT_DROP : GNV_SOFT_DELAY;
 }
 
@@ -93,6 +95,15 @@ static void look(uint32_t q)
 	t.dq[q].cmd_timeout = (uint64_t)LONG_MS * t.dq[q].ticks_per_ms;
 }
 
+/* How often the watchdog has set out to recover a queue. */
+static void count_attempts(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	if (strstr(text, "; recovering it"))
+		__atomic_fetch_add(&t.attempts, 1, __ATOMIC_RELAXED);
+}
+
 static void open_all(uint32_t width, uint32_t queues, uint32_t timeout_ms, uint32_t watchdog_ms, uint32_t flags)
 {
 	static const struct gnv_soft_fault fault = { decide, NULL };
@@ -107,6 +118,7 @@ static void open_all(uint32_t width, uint32_t queues, uint32_t timeout_ms, uint3
 	t.left = ~0u;
 	t.watched = watchdog_ms != 0;
 	dev_opts.watchdog_ms = watchdog_ms;
+	dev_opts.log = count_attempts;
 	dev_opts.admin_timeout_ms = LONG_MS;
 	opts.depth = 16;
 	opts.cmd_timeout_ms = timeout_ms;
@@ -474,6 +486,61 @@ static void watchdog_recovers_poisoned_queues(void **state)
 	watched_lanes(4, LATE);
 }
 
+/* A lane that waits shortly for a command that never ends. */
+static void lose_one(uint32_t q)
+{
+	int ret;
+
+	__atomic_store_n(&t.left, 1, __ATOMIC_RELAXED);
+	set_mood(LOSE);
+	t.dq[q].cmd_timeout = 50ull * t.dq[q].ticks_per_ms;
+	ret = gpunvme_read(&t.dq[q], &t.dbuf, 0, 0, 1);
+	assert_true(ret == -GPUNVME_ETIMEDOUT || ret == -GPUNVME_ESHUTDOWN || ret == -GPUNVME_ENODEV);
+	set_mood(WELL);
+}
+
+/* A queue that was recovered is looked after as one that never was. */
+static void watchdog_recovers_again(void **state)
+{
+	uint32_t n, tries;
+
+	(void)state;
+	open_all(1, 32, TIMEOUT_MS, 20, 0);
+	for (n = 1; n <= 3; n++) {
+		lose_one(0);
+		for (tries = 0; info_of(0).recoveries < n; tries++) {
+			assert_true(tries < LONG_MS);
+			usleep(1000);
+		}
+		look(0);
+	}
+	check_work(1);
+	close_all();
+}
+
+/* What cannot be recovered is tried once, not again and again: each time may take as long as the controller takes to be silent. */
+static void watchdog_gives_up_once(void **state)
+{
+	uint32_t tries, attempts;
+
+	(void)state;
+	open_all(1, 32, TIMEOUT_MS, 20, 0);
+	t.dq[0].cmd_timeout = 50ull * t.dq[0].ticks_per_ms;
+	set_mood(GONE);
+	assert_true(gpunvme_read(&t.dq[0], &t.dbuf, 0, 0, 1) < 0);
+	for (tries = 0; !__atomic_load_n(&t.attempts, __ATOMIC_RELAXED); tries++) {
+		assert_true(tries < LONG_MS);
+		usleep(1000);
+	}
+	usleep(300000);
+	attempts = __atomic_load_n(&t.attempts, __ATOMIC_RELAXED);
+	assert_true(attempts <= QUEUES);
+	assert_int_equal(info_of(0).recoveries, 0);
+	assert_int_equal(gpunvme_dev_close(t.dev), 0); /* and only then is the memory free */
+	assert_int_equal(gpunvme_mem_free(t.mem), 0);
+	gpunvme_gpu_close(t.gpu);
+}
+
 /* Commands that nobody waits for fill a queue, and no lane ever notices that the controller has lost them. */
 static void watchdog_notices_silence(void **state)
 {
@@ -538,6 +605,8 @@ int main(void)
 		cmocka_unit_test(every_identifier_in_use),
 		cmocka_unit_test(one_identifier_left),
 		cmocka_unit_test(watchdog_recovers_poisoned_queues),
+		cmocka_unit_test(watchdog_recovers_again),
+		cmocka_unit_test(watchdog_gives_up_once),
 		cmocka_unit_test(watchdog_notices_silence),
 		cmocka_unit_test(watchdog_leaves_quiet_queues_alone),
 	};

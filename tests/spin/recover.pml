@@ -7,10 +7,9 @@
  * proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * Two lanes have ROUNDS commands each, with views that are as old as they like by the time they are used. QIDS identifiers, RECOVERIES at
- * any moment, at the latest when nothing else goes on, as by the watchdog. Each queue has memory and words of its own, the doorbells are
- * the
- * controller's, one for each identifier. How lanes share a queue is queue.pml's: here the gate of the doorbell is a lock. One shared access
- * is one step. Blocking stands for polling.
+ * any moment, at the latest when nothing else goes on, as by the watchdog. Each queue has memory and words of its own; the doorbells
+ * are the controller's, one for each identifier. How lanes share a queue is queue.pml's: here the gate of the doorbell is a lock. One
+ * shared access is one step. Blocking stands for polling.
  */
 #ifndef PLANT
 #define PLANT 0
