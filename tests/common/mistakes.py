@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Mechanical mistakes anywhere in device/, lib/nvme, lib/soft and lib/mem, for tests/mutate --random.
+
+A copy of the tree has a build of its own under build/mutate. Each mistake changes one place of one file there; of the tests of unit and
+soft, or of device for the header, one program after the other is brought up to date and run until one fails, those first that
+noticed something in that room before. So a mistake costs one object file and a few links. What all of them let pass is printed, to be
+killed by a new test or shown to mean nothing.
+"""
+import json
+import pathlib
+import random
+import re
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TREE = ROOT / "build/mutate/tree"
+BUILD = ROOT / "build/mutate/build"
+ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem")
+LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
+SECONDS = 100  # for one test; then it hangs
+
+SWAPS = [(" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "), (" == ", " != "), (" != ", " == "), (" && ", " || "),
+         (" || ", " && "), (" + ", " - "), (" - ", " + "), (" << ", " >> "), (" >> ", " << "), (" & ", " | "), (" | ", " & "),
+         (" += ", " -= "), (" -= ", " += "), (" |= ", " &= "), (" &= ", " |= "), ("++", "--")]
+
+
+def blank(text):
+    """Comments, strings and lines of the preprocessor become spaces, so that positions stay."""
+    def spaces(found):
+        return re.sub(r"[^\n]", " ", found[0])
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', spaces, text,
+                  flags=re.S | re.M)
+
+
+def places(text):
+    """All mistakes that can be made in a file: where, how long what stands there is, and what comes instead."""
+    code, found = blank(text), []
+    for old, new in SWAPS:
+        found += [(at.start(), len(old), new) for at in re.finditer(re.escape(old), code)]
+    for at in re.finditer(r"\b(?:if|while) \((?=[^\n]*\)(?: \{)?\n)", code):
+        found.append((at.end(), 0, "0 && "))
+        found.append((at.end(), 0, "1 || "))
+    for at in re.finditer(r"(?<![\w.])(\d+)(u|ull|)\b(?!\.)", code):  # off by one
+        found.append((at.start(), len(at[0]), f"{int(at[1]) + 1}{at[2]}" if at[1] == "0" or at[1][0] != "0" else at[0]))
+    for at in re.finditer(r"(?<=\n)\t+\w+\([^\n;]*\);(?=\n)", code):  # a call
+        found.append((at.start(), len(at[0]), "\t;"))
+    return sorted(place for place in found if text[place[0]:place[0] + place[1]] != place[2])
+
+
+def sources():
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.[ch]")):
+            if file.name not in LEFT_OUT and not (room != ROOMS[0] and file.suffix == ".h"):
+                yield file.relative_to(ROOT)
+
+
+def draw(count, seed):
+    """Every place of every file is as likely as any other."""
+    dice = random.Random(seed)
+    texts = {file: (ROOT / file).read_text() for file in sources()}
+    every = [(file, place) for file, text in texts.items() for place in places(text)]
+    dice.shuffle(every)
+    return texts, every, count
+
+
+def quiet(command, **more):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **more)
+
+
+def copy_tree():
+    names = quiet(["git", "-C", str(ROOT), "ls-files"]).stdout.split()
+    for name in names:
+        new = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b""
+        to = TREE / name
+        if not to.is_file() or to.read_bytes() != new:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(new)
+            to.chmod((ROOT / name).stat().st_mode)
+
+
+def prepare():
+    """The tests of a build without mistakes, by label; those that fail or cannot run in it are no judges."""
+    copy_tree()
+    for command in (["cmake", "-S", str(TREE), "-B", str(BUILD), "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1 -w", "-DGPUNVME_GFX=",
+                     "-DGPUNVME_BUILD_BENCH=OFF", "-DGPUNVME_BUILD_EXAMPLES=OFF"],
+                    ["cmake", "--build", str(BUILD), "-j2", "--target", "programs_unit", "programs_soft", "programs_device"]):
+        run = quiet(command)
+        if run.returncode:
+            raise SystemExit(run.stdout[-3000:])
+    listed = json.loads(quiet(["ctest", "--test-dir", str(BUILD), "--show-only=json-v1"]).stdout)["tests"]
+    judges = {"unit": [], "soft": [], "device": []}
+    for test in listed:
+        labels = next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
+        if "long" in labels or not test.get("command") or not pathlib.Path(test["command"][0]).is_file():
+            continue
+        for label in judges:
+            if label in labels:
+                judges[label].append(test["name"])
+    for label, tests in judges.items():
+        judges[label] = [name for name in tests if run_test(name)]
+        print(f"{label}: {len(judges[label])} of {len(tests)} programs judge", flush=True)
+    return judges
+
+
+def run_test(name):
+    return quiet(["ctest", "--test-dir", str(BUILD), "-R", f"^{re.escape(name)}$", "--timeout", str(SECONDS)]).returncode == 0
+
+
+def judge(tests):
+    """The test that notices; "" none; None: it does not compile."""
+    for name in tests:
+        if quiet(["cmake", "--build", str(BUILD), "-j2", "--target", name.split(".", 1)[1]]).returncode:
+            return None
+        if not run_test(name):
+            return name
+    return ""
+
+
+def plant(file, text, place, judges):
+    at, length, new = place
+    (TREE / file).write_text(text[:at] + new + text[at + length:])
+    room = str(file.parent if file.parts[0] == "lib" else pathlib.Path(*file.parts[:2]))
+    if room not in judges:
+        judges[room] = [*judges["device"]] if file.parts[0] == "device" else [*judges["unit"], *judges["soft"]]
+    try:
+        name = judge(judges[room])
+    finally:
+        (TREE / file).write_text(text)
+    if name:  # first the next time
+        judges[room].remove(name)
+        judges[room].insert(0, name)
+    return name
+
+
+def main(count, seed, only):
+    """@only: a part of the path of the files."""
+    texts, every, count = draw(count, seed)
+    judges, noticed, survived = prepare(), 0, 0
+    for file, place in every:
+        if noticed + survived == count:
+            break
+        if only and only not in str(file):
+            continue
+        at, length, new = place
+        text = texts[file]
+        name = plant(file, text, place, judges)
+        if name is None:
+            continue
+        line = text.count("\n", 0, at) + 1
+        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + length)
+        was = f"{text[start:at].strip()} [{text[at:at + length].strip()} -> {new.strip()}] {text[at + length:end].strip()}"
+        print(f"{'noticed  by ' + name if name else 'SURVIVED'}: {file}:{line}: {was}", flush=True)
+        noticed += bool(name)
+        survived += not name
+    print(f"seed {seed}: {noticed + survived} planted, {noticed} noticed, {survived} not")
+    return 1 if survived else 0
