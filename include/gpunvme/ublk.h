@@ -31,7 +31,7 @@ struct gpunvme_ublk_opts {
 	uint32_t queues;     /* queue pairs, each with a thread; 0: 4, or what the controller and the number of CPUs allow */
 	uint32_t depth;      /* requests in flight on each; 0: 64; at most 1024 */
 	uint32_t max_bytes;  /* of a request, each has a buffer of so many; 0: 128 KiB; less where one command carries less */
-	uint32_t reserved;   /* 0 */
+	uint32_t cmd_timeout_ms; /* a command silent for so long: its queue is recovered; 0: 30,000 */
 };
 #define GPUNVME_UBLK_OPTS_INIT { sizeof(struct gpunvme_ublk_opts), 0, 0, 0, 0, 0, 0 }
 

@@ -15,7 +15,7 @@
 #define TRIES 3u       /* of a request whose queue had to be recovered; the kernel's own driver has 5 (nvme_core.max_retries) */
 #define SPIN_NS 100000 /* since the last completion: then it sleeps between two looks */
 #define NAP_US 50
-#define IDLE_US 1000000
+#define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
 #define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
 #define REAP 64u
 
@@ -134,10 +134,15 @@ static bool look_at_tags(struct gnv_ublk_lane *l)
 
 /* ---- A queue that has ended ---- */
 
+/*
+ * A view of the queue as it is now, when no view is in use any more. In this order: who resets the device in between makes another
+ * queue, and that of the view stays until the next time.
+ */
 static int view(struct gnv_ublk_lane *l, struct gpunvme_dq *dq)
 {
 	const struct gpunvme_view v = { sizeof(v), l->ublk->read_only ? 0 : GPUNVME_VIEW_WRITE, l->ublk->ns.nsid, 0, 0 };
 
+	gpunvme_qp_release_old(l->qp);
 	return gpunvme_qp_view(l->qp, &v, dq);
 }
 
@@ -154,7 +159,6 @@ static int renew(struct gnv_ublk_lane *l)
 	}
 	if (ret)
 		return ret;
-	gpunvme_qp_release_old(l->qp);
 	l->dq = dq;
 	__atomic_add_fetch(&l->recoveries, 1, __ATOMIC_RELAXED);
 	return 0;
@@ -192,7 +196,6 @@ static void look_again(struct gnv_ublk_lane *l)
 	l->next_try = gnv_clock_ns() + DEAD_NS;
 	if (view(l, &dq) || dq.tag == l->dq.tag)
 		return;
-	gpunvme_qp_release_old(l->qp);
 	l->dq = dq;
 	l->dead = false;
 }

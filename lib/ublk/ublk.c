@@ -78,9 +78,9 @@ static uint32_t sq_depth(uint32_t requests)
 }
 
 /* As many as were asked for, or, where nobody asked, as there are. */
-static int make_queues(struct gpunvme_ublk *u, uint32_t wanted)
+static int make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeout_ms)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), 0, 0 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), timeout_ms, 0 };
 	const struct gpunvme_view view = { sizeof(view), u->read_only ? 0 : GPUNVME_VIEW_WRITE, u->ns.nsid, 0, 0 };
 	uint32_t count = wanted ? wanted : QUEUES;
 	struct gnv_ublk_lane *l;
@@ -266,7 +266,7 @@ static int check_opts(const struct gpunvme_ublk_opts *o)
 {
 	const uint32_t known = GPUNVME_UBLK_READ_ONLY | GPUNVME_UBLK_RECOVER | GPUNVME_UBLK_ID;
 
-	if (o->flags & ~known || o->reserved)
+	if (o->flags & ~known)
 		return gnv_fail(-EINVAL, "unknown flags 0x%x; valid: GPUNVME_UBLK_READ_ONLY, _RECOVER, _ID", o->flags & ~known);
 	if (o->flags & GPUNVME_UBLK_RECOVER && (o->queues || o->depth || o->max_bytes))
 		return gnv_fail(-EINVAL, "a block device that is recovered keeps its queues, depth and max_bytes: leave them 0");
@@ -342,7 +342,7 @@ static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, cons
 	if (!ret)
 		ret = gpunvme_gpu_open("cpu", NULL, &u->gpu);
 	if (!ret)
-		ret = make_queues(u, recover ? u->info.queues : o->queues);
+		ret = make_queues(u, recover ? u->info.queues : o->queues, o->cmd_timeout_ms);
 	if (!ret)
 		ret = choose_bytes(u, o->max_bytes);
 	if (!ret && !recover)

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Block devices of the kernel, on the software controller and a stand-in for the kernel (ublk_driver.c): what is written is read, also
+ * when queues time out, the device is reset or loses commands; nothing is left when a start fails. The real one: tests/vm.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/good.h"
+#include "common/image.h"
+#include "ublk_driver.h"
+#include "util/clock.h"
+
+#define THREADS 3u
+#define REGION 256u /* blocks of 4 KiB of a thread */
+#define STEP 4096u
+
+static struct gpunvme_dev *dev;
+static struct gpunvme_ublk *ublk;
+
+static int make_image(void **state)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("ublk.img"), 16 << 20);
+	return 0;
+}
+
+static int remove_image(void **state)
+{
+	unlink(image_path("ublk.img"));
+	return image_remove_dir(state);
+}
+
+static void open_device(const char *keys)
+{
+	char uri[512];
+
+	ublk_driver_reset();
+	snprintf(uri, sizeof(uri), "soft:%s?%s", image_path("ublk.img"), keys);
+	good(gpunvme_dev_open(uri, NULL, &dev));
+}
+
+static void open_all(const char *keys, uint32_t timeout_ms)
+{
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+
+	open_device(keys);
+	opts.queues = 2;
+	opts.depth = 8;
+	opts.cmd_timeout_ms = timeout_ms;
+	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
+}
+
+static struct gpunvme_ublk_info info(void)
+{
+	struct gpunvme_ublk_info i = { .size = sizeof(i) };
+
+	good(gpunvme_ublk_get_info(ublk, &i));
+	return i;
+}
+
+static void close_all(void)
+{
+	good(gpunvme_ublk_stop(ublk));
+	assert_false(driver.added);
+	assert_int_equal(driver.opened, 0);
+	good(gpunvme_dev_close(dev));
+}
+
+/* ---- Threads that know what they wrote ---- */
+
+struct writer {
+	uint32_t number, turns, seed;
+	uint32_t version[REGION];
+	int wrong; /* the line */
+};
+
+static uint32_t next(struct writer *w)
+{
+	w->seed = w->seed * 1664525u + 1013904223u;
+	return w->seed >> 8;
+}
+
+static void stamp(const struct writer *w, uint32_t step, uint32_t *to)
+{
+	for (uint32_t i = 0; i < STEP / 4; i++)
+		to[i] = w->version[step] ? w->version[step] ^ step << 12 ^ i ^ w->number << 28 : 0;
+}
+
+static int one(struct writer *w, uint32_t step, uint32_t steps, char *buf, char *want)
+{
+	const uint64_t sector = (uint64_t)(w->number * REGION + step) * (STEP / 512);
+	const uint32_t sectors = steps * (STEP / 512), what = next(w) % 8, queue = next(w) % 2;
+
+	for (uint32_t i = 0; i < steps; i++) {
+		if (what < 5)
+			w->version[step + i] = what ? w->version[step + i] + 1 + what : 0;
+		stamp(w, step + i, (uint32_t *)(want + i * STEP));
+	}
+	if (!what)
+		return ublk_driver_io(queue, GNV_UBLK_WRITE_ZEROES, sector, sectors, NULL);
+	if (what < 5)
+		return ublk_driver_io(queue, GNV_UBLK_WRITE | (what & 1 ? GNV_UBLK_FUA : 0), sector, sectors, want) != (int)(steps * STEP);
+	if (what == 5 && ublk_driver_io(queue, GNV_UBLK_FLUSH, UINT64_MAX, 0, NULL))
+		return 1;
+	return ublk_driver_io(queue, GNV_UBLK_READ, sector, sectors, buf) != (int)(steps * STEP) || memcmp(buf, want, steps * STEP);
+}
+
+static void *work(void *arg)
+{
+	struct writer *w = arg;
+	char *buf = malloc(8 * STEP), *want = malloc(8 * STEP);
+
+	if (ublk_driver_io(0, GNV_UBLK_WRITE_ZEROES, (uint64_t)w->number * REGION * 8, REGION * 8, NULL))
+		w->wrong = __LINE__;
+	for (uint32_t turn = 0; turn < w->turns && !w->wrong; turn++) {
+		uint32_t step = next(w) % (REGION - 8);
+
+		if (one(w, step, next(w) % 8 + 1, buf, want))
+			w->wrong = __LINE__;
+	}
+	free(buf);
+	free(want);
+	return NULL;
+}
+
+static struct writer writer[THREADS];
+static pthread_t thread[THREADS];
+
+static void begin(uint32_t turns)
+{
+	memset(writer, 0, sizeof(writer));
+	for (uint32_t i = 0; i < THREADS; i++) {
+		writer[i].number = i;
+		writer[i].seed = i + 1;
+		writer[i].turns = turns;
+		assert_int_equal(pthread_create(&thread[i], NULL, work, &writer[i]), 0);
+	}
+}
+
+static void end(void)
+{
+	for (uint32_t i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	for (uint32_t i = 0; i < THREADS; i++)
+		if (writer[i].wrong)
+			fail_msg("thread %u: other bytes or an error, at line %d", i, writer[i].wrong);
+}
+
+/* ---- Tests ---- */
+
+static void test_bytes(void **state)
+{
+	(void)state;
+	open_all("lba=512", 0);
+	assert_int_equal(info().queues, 2);
+	assert_string_equal(info().path, "/dev/ublkb7");
+	assert_int_equal(driver.params.basic.sectors, 32768);
+	assert_int_equal(driver.params.basic.attrs, GNV_UBLK_ATTR_VOLATILE_CACHE | GNV_UBLK_ATTR_FUA);
+	assert_true(driver.params.discard.max_sectors && driver.params.discard.max_zeroes_sectors);
+	begin(300);
+	end();
+	assert_int_equal(ublk_driver_io(1, GNV_UBLK_DISCARD, 8192, 64, NULL), 0);
+	assert_int_equal(info().failed, 0);
+	assert_int_equal(info().recoveries, 0);
+	close_all();
+}
+
+static void test_large_blocks(void **state)
+{
+	static char buf[8 * STEP];
+
+	(void)state;
+	open_all("lba=4096&mdts=1", 0);
+	assert_int_equal(driver.params.basic.logical_shift, 12);
+	assert_int_equal(driver.params.basic.max_sectors, 16); /* 2^1 pages */
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 8, 16, buf), 8192);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 4, 8, buf), -EIO); /* half blocks */
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 0, 64, buf), -EIO); /* more than the buffer */
+	assert_int_equal(ublk_driver_io(0, 4, 0, 8, buf), -EOPNOTSUPP); /* WRITE_SAME, which the driver never sends */
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_FLUSH, UINT64_MAX, 0, NULL), 0);
+	assert_int_equal(info().failed, 3);
+	close_all();
+}
+
+/* Commands that never complete: queues time out, are recovered, and nobody above hears of it. */
+static void test_lost_commands(void **state)
+{
+	(void)state;
+	open_all("lba=512&fault=lose:p=0.01:count=2,seed:3", 300);
+	begin(150);
+	end();
+	assert_true(info().recoveries >= 1);
+	assert_int_equal(info().failed, 0);
+	close_all();
+}
+
+/* Of a command that is lost whatever is done somebody is told. */
+static void test_hopeless_command(void **state)
+{
+	static char buf[STEP];
+
+	(void)state;
+	open_all("lba=512&fault=lose:op=read:lba=4096-4103", 200);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 4096, 8, buf), -EIO);
+	assert_int_equal(info().recoveries, 3);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 0, 8, buf), STEP);
+	close_all();
+}
+
+static void test_bad_blocks(void **state)
+{
+	static char buf[STEP];
+
+	(void)state;
+	open_all("lba=512&fault=status:0x281:op=read:lba=80,status:1:op=zeroes", 0);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 80, 8, buf), -ENODATA);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_WRITE_ZEROES, 0, 8, NULL), -EOPNOTSUPP);
+	assert_int_equal(ublk_driver_io(1, GNV_UBLK_READ, 88, 8, buf), STEP);
+	assert_int_equal(info().failed, 2);
+	close_all();
+}
+
+/* Resets by the program, for whatever reason, while requests are under way. */
+static void test_resets(void **state)
+{
+	(void)state;
+	open_all("lba=512", 0);
+	begin(400);
+	for (unsigned i = 0; i < 5; i++) {
+		gnv_sleep_ms(20);
+		good(gpunvme_dev_reset(dev));
+	}
+	end();
+	assert_int_equal(info().failed, 0);
+	close_all();
+}
+
+/* The controller dies: all requests fail, soon; after a reset they work again. */
+static void test_death(void **state)
+{
+	static char buf[STEP];
+
+	(void)state;
+	open_all("lba=512&fault=cfs:op=read:lba=4096:count=1,dies:after=1:count=6", 300);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 4096, 8, buf), -EIO);
+	assert_int_equal(ublk_driver_io(1, GNV_UBLK_READ, 0, 8, buf), -EIO);
+	while (gpunvme_dev_reset(dev))
+		gnv_sleep_ms(10);
+	gnv_sleep_ms(300);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 0, 8, buf), STEP);
+	assert_int_equal(ublk_driver_io(1, GNV_UBLK_READ, 0, 8, buf), STEP);
+	close_all();
+}
+
+static void test_stop_in_use(void **state)
+{
+	static char buf[STEP];
+
+	(void)state;
+	for (unsigned old = 0; old < 2; old++) {
+		open_device("lba=512");
+		driver.old = old;
+		good(gpunvme_ublk_start(dev, 0, NULL, &ublk));
+		driver.openers = 1;
+		driver.users = "it is mounted on /mnt; unmount it first";
+		assert_int_equal(gpunvme_ublk_stop(ublk), -EBUSY);
+		assert_non_null(strstr(gpunvme_errmsg(), "mounted on /mnt"));
+		assert_int_equal(gpunvme_ublk_remove(ID, 0), -EBUSY);
+		assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 0, 8, buf), STEP);
+		driver.openers = 0;
+		driver.users = NULL;
+		close_all();
+	}
+}
+
+/* A server dies with requests under way; another one goes on, which has the same namespace. */
+static void test_recovery(void **state)
+{
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+	struct gpunvme_ublk *dead, *other = NULL;
+
+	(void)state;
+	open_all("lba=512&queues=8", 0);
+	dead = ublk;
+	begin(300);
+	gnv_sleep_ms(50);
+	ublk_driver_kill();
+	opts.flags = GPUNVME_UBLK_RECOVER;
+	opts.id = 5;
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &other), -ENODEV);
+	opts.id = ID;
+	opts.depth = 8;
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &other), -EINVAL);
+	opts.depth = 0;
+	driver.info.mark ^= 1;
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &other), -EXDEV);
+	driver.info.mark ^= 1;
+	driver.fail_op = GNV_UBLK_END_RECOVERY; /* fails, and leaves the disk for the next */
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &other), -EIO);
+	assert_true(driver.added);
+	assert_int_equal(driver.info.state, GNV_UBLK_QUIESCED);
+	driver.fail_op = 0;
+	good(gpunvme_ublk_start(dev, 0, &opts, &other));
+	ublk = other;
+	assert_int_equal(info().queues, 2);
+	assert_int_equal(info().depth, 8);
+	end();
+	good(gpunvme_ublk_stop(other));
+	assert_false(driver.added);
+	good(gpunvme_ublk_stop(dead));
+	good(gpunvme_dev_close(dev));
+}
+
+static void test_remove(void **state)
+{
+	(void)state;
+	open_all("lba=512", 0);
+	assert_int_equal(gpunvme_ublk_remove(ID + 1, 0), -ENODEV);
+	assert_int_equal(gpunvme_ublk_remove(ID, 8 | 16), -EINVAL);
+	assert_int_equal(gpunvme_ublk_remove(ID, GPUNVME_UBLK_FORCE), -EBUSY); /* it lives */
+	ublk_driver_kill();
+	driver.openers = 1;
+	assert_int_equal(gpunvme_ublk_remove(ID, 0), -EBUSY);
+	good(gpunvme_ublk_remove(ID, GPUNVME_UBLK_FORCE));
+	assert_false(driver.added);
+	close_all();
+}
+
+/* Whatever fails of a start, nothing is left. */
+static void test_failing_starts(void **state)
+{
+	static const uint32_t ops[] = { GNV_UBLK_ADD_DEV, GNV_UBLK_SET_PARAMS, GNV_UBLK_START_DEV };
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+
+	(void)state;
+	open_device("lba=512&queues=3");
+	for (unsigned i = 0; i < 3; i++) {
+		driver.fail_op = ops[i];
+		assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -EIO);
+		assert_false(driver.added);
+	}
+	driver.fail_op = 0;
+	for (int n = 1; n < 130; n += 64) {
+		ublk_driver_reset();
+		driver.refuse_fetch = n;
+		assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -EINVAL);
+		assert_false(driver.added);
+	}
+	ublk_driver_reset();
+	opts.queues = 4; /* the controller has 3 */
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &ublk), -ENOSPC);
+	assert_false(driver.added);
+	opts.queues = 0;
+	opts.max_bytes = 5000;
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &ublk), -EINVAL);
+	opts.max_bytes = 0;
+	opts.flags = 64;
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &ublk), -EINVAL);
+	assert_int_equal(gpunvme_ublk_start(dev, 2, NULL, &ublk), -ENOENT);
+	good(gpunvme_ublk_start(dev, 0, NULL, &ublk));
+	assert_int_equal(info().queues, 3);
+	close_all();
+}
+
+static void test_read_only(void **state)
+{
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+	static char buf[STEP];
+
+	(void)state;
+	open_device("lba=512&ro=1");
+	assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -EROFS);
+	opts.flags = GPUNVME_UBLK_READ_ONLY;
+	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
+	assert_true(driver.params.basic.attrs & GNV_UBLK_ATTR_READ_ONLY);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 0, 8, buf), STEP);
+	assert_true(ublk_driver_io(0, GNV_UBLK_WRITE, 0, 8, buf) < 0); /* the kernel sends none */
+	close_all();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bytes),	     cmocka_unit_test(test_large_blocks), cmocka_unit_test(test_lost_commands),
+		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	  cmocka_unit_test(test_resets),
+		cmocka_unit_test(test_death),	     cmocka_unit_test(test_stop_in_use),  cmocka_unit_test(test_recovery),
+		cmocka_unit_test(test_remove),	     cmocka_unit_test(test_failing_starts), cmocka_unit_test(test_read_only),
+	};
+
+	return cmocka_run_group_tests_name("ublk", tests, make_image, remove_image);
+}
