@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Answers of a server of vfio-user that are not as they should be. Between the library and a server of its own stands somebody who
+ * passes on what each says, but for one kind of answer.
+ *
+ * Two of his ways are those of a server that is right, libvfio-user with SPDK's target: doorbells are all that can be mapped
+ * (dev_get_caps() in lib/libvfio-user.c; sparse_mmap in spdk/lib/nvmf/vfio_user.c), in a file that nobody sealed.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <gpunvme/device.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/good.h"
+#include "common/image.h"
+#include "wire/wire.h"
+
+#define PATIENCE_MS 60000
+#define BAR_BYTES 0x4000u
+#define INFO 16u /* where an answer begins behind its header */
+
+enum way {
+	AS_IT_IS,
+	WRONG_ID, /* to another question */
+	CUT,	  /* half of the answer, and the end */
+	SILENT,	  /* no answer */
+	NO_FD,	  /* without its descriptors */
+	MORE_FDS, /* with many more */
+	SPARSE,	  /* doorbells alone can be mapped */
+	UNSEALED, /* in memory that can be cut off */
+	TINY,	  /* which is smaller than the region */
+};
+
+/* What is wrong with the answers to a command: four bytes of them, or the way they come. */
+struct lie {
+	uint16_t command; /* 0: nothing */
+	enum way way;
+	uint32_t at, value; /* from the beginning of the header; at 0: none */
+	uint32_t grow;	    /* bytes of a capability are put behind */
+	uint32_t cap[12];
+};
+
+static struct lie lie;
+static char real[96], path[96], uri[160];
+static struct gpunvme_server *server;
+static int listener;
+static pthread_t thread;
+
+/* ---- Who stands between ---- */
+
+struct message {
+	uint8_t bytes[70000];
+	size_t len;
+	int fd[16];
+	unsigned fds;
+};
+
+static bool read_some(int from, struct message *m, size_t len)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(16 * sizeof(int))];
+	} control;
+	struct iovec iov = { m->bytes + m->len, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c;
+	ssize_t got = recvmsg(from, &msg, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+
+	if (got != (ssize_t)len)
+		return false;
+	c = CMSG_FIRSTHDR(&msg);
+	if (c) {
+		m->fds = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(m->fd, CMSG_DATA(c), m->fds * sizeof(int));
+	}
+	m->len += len;
+	return true;
+}
+
+static bool read_message(int from, struct message *m)
+{
+	struct gnv_wire_header h;
+
+	m->len = 0;
+	m->fds = 0;
+	if (!read_some(from, m, sizeof(h)))
+		return false;
+	memcpy(&h, m->bytes, sizeof(h));
+	return h.size == sizeof(h) || read_some(from, m, h.size - sizeof(h));
+}
+
+static void drop_fds(struct message *m)
+{
+	while (m->fds)
+		close(m->fd[--m->fds]);
+}
+
+static bool pass_on(int to, struct message *m)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(16 * sizeof(int))];
+	} control = { .room = { 0 } };
+	struct iovec iov = { m->bytes, m->len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t sent;
+
+	if (m->fds) {
+		control.align = (struct cmsghdr){ .cmsg_len = CMSG_LEN(m->fds * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(&control.align), m->fd, m->fds * sizeof(int));
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(m->fds * sizeof(int));
+	}
+	sent = sendmsg(to, &msg, MSG_NOSIGNAL);
+	drop_fds(m);
+	return sent == (ssize_t)m->len;
+}
+
+static void put32(struct message *m, uint32_t at, uint32_t value)
+{
+	memcpy(m->bytes + at, &value, sizeof(value));
+}
+
+/* A list of parts that can be mapped, behind what there is. */
+static void add_cap(struct message *m, const uint32_t *cap, uint32_t bytes)
+{
+	put32(m, INFO + 4, 15);
+	put32(m, INFO + 12, 32);
+	memcpy(m->bytes + m->len, cap, bytes);
+	m->len += bytes;
+	put32(m, 4, (uint32_t)m->len);
+}
+
+static void other_memory(struct message *m, size_t len)
+{
+	drop_fds(m);
+	m->fd[m->fds++] = memfd_create("test", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(m->fd[0], (off_t)len), 0);
+}
+
+static void distort(struct message *m)
+{
+	static const uint32_t doorbells[] = { 1 | 1 << 16, 0, 1, 0, 0x1000, 0, BAR_BYTES - 0x1000, 0 };
+
+	if (lie.grow)
+		add_cap(m, lie.cap, lie.grow);
+	if (lie.at)
+		put32(m, lie.at, lie.value);
+	switch (lie.way) {
+	case WRONG_ID:
+		m->bytes[1] ^= 0x40;
+		break;
+	case NO_FD:
+		drop_fds(m);
+		break;
+	case MORE_FDS:
+		while (m->fds < 16)
+			m->fd[m->fds++] = dup(0);
+		break;
+	case SPARSE:
+		add_cap(m, doorbells, sizeof(doorbells));
+		break;
+	case UNSEALED:
+	case TINY:
+		other_memory(m, lie.way == TINY ? 4096 : BAR_BYTES);
+		break;
+	case CUT:
+		m->len -= m->len > 16 ? 8 : 4;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Return: false when this is the end. */
+static bool answer(int client, struct message *m, uint16_t command)
+{
+	if (command != lie.command)
+		return pass_on(client, m);
+	if (lie.way == SILENT) {
+		drop_fds(m);
+		return true;
+	}
+	distort(m);
+	return pass_on(client, m) && lie.way != CUT;
+}
+
+static void stand_between(int client)
+{
+	static struct message m;
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint16_t command;
+
+	memcpy(at.sun_path, real, sizeof(real));
+	assert_int_equal(connect(to, (struct sockaddr *)&at, sizeof(at)), 0);
+	while (read_message(client, &m)) {
+		memcpy(&command, m.bytes + 2, sizeof(command));
+		if (!pass_on(to, &m) || !read_message(to, &m) || !answer(client, &m, command))
+			break;
+	}
+	close(to);
+	close(client);
+}
+
+static void *between(void *arg)
+{
+	int client;
+
+	while ((client = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		stand_between(client);
+	return arg;
+}
+
+static int setup(void **state)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	char controller[128];
+
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("disk.img"), 16 << 20);
+	snprintf(controller, sizeof(controller), "soft:%s", image_path("disk.img"));
+	snprintf(real, sizeof(real), "%s", image_path("real"));
+	snprintf(path, sizeof(path), "%s", image_path("sock"));
+	snprintf(uri, sizeof(uri), "vfio-user:%s?timeout=%u", path, PATIENCE_MS);
+	good(gpunvme_server_start(controller, real, NULL, &server));
+	memcpy(at.sun_path, path, sizeof(path));
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(listener, 4), 0);
+	return pthread_create(&thread, NULL, between, NULL);
+}
+
+static int teardown(void **state)
+{
+	shutdown(listener, SHUT_RDWR);
+	pthread_join(thread, NULL);
+	close(listener);
+	good(gpunvme_server_stop(server));
+	unlink(path);
+	unlink(image_path("disk.img"));
+	return image_remove_dir(state);
+}
+
+/* ---- Tests ---- */
+
+static void refused(const char *controller, const struct lie *l, int expected, const char *words)
+{
+	struct gpunvme_dev *dev;
+	int ret;
+
+	lie = *l;
+	ret = gpunvme_dev_open(controller, NULL, &dev);
+	if (ret != expected || !strstr(gpunvme_errmsg(), words))
+		fail_msg("command %u, way %u, %u at %u: %d '%s', not %d '%s'", l->command, l->way, l->value, l->at, ret, gpunvme_errmsg(),
+			 expected, words);
+	lie.command = 0;
+}
+
+#define VERSION GNV_WIRE_VERSION
+#define DEVICE GNV_WIRE_GET_INFO
+#define REGION GNV_WIRE_GET_REGION_INFO
+#define READ GNV_WIRE_REGION_READ
+#define WRITE GNV_WIRE_REGION_WRITE
+#define SPARSE_CAP (1 | 1 << 16)
+
+static void test_answers(void **state)
+{
+	static const struct {
+		struct lie lie;
+		int ret;
+		const char *words;
+	} cases[] = {
+		{ { VERSION, .way = WRONG_ID }, -EPROTO, "the answer to message 1, command 1, was due" },
+		{ { VERSION, .at = 4, .value = 15 }, -EPROTO, "with 15 bytes" },
+		{ { VERSION, .at = 4, .value = 0 }, -EPROTO, "with 0 bytes" },
+		{ { VERSION, .at = 4, .value = 1u << 31 }, -EPROTO, "bytes; 20 to" },
+		{ { VERSION, .at = 4, .value = 18 }, -EPROTO, "with 2 bytes; it has 4" },
+		{ { VERSION, .at = 8, .value = 0 }, -EPROTO, "flags 0x0; the answer to" },
+		{ { VERSION, .at = 8, .value = 0x21 }, -EPROTO, "with error 0, which is none" },
+		{ { VERSION, .at = INFO, .value = 1 }, -EOPNOTSUPP, "speaks version 1 of vfio-user; this library speaks 0" },
+		{ { VERSION, .way = CUT }, -ENODEV, "the server has hung up" },
+		{ { DEVICE, .at = INFO + 4, .value = 1 }, -ENODEV, "has no PCI device" },
+		{ { DEVICE, .at = INFO + 8, .value = 3 }, -ENODEV, "3 regions" },
+		{ { DEVICE, .at = INFO + 8, .value = ~0u }, -ENODEV, "regions" },
+		{ { DEVICE, .way = CUT }, -ENODEV, "the server has hung up" },
+		{ { READ, .at = INFO + 8, .value = 3 }, -EPROTO, "of region 3; 4 at 0x0 of region 7 were meant" },
+		{ { READ, .at = INFO + 12, .value = 8 }, -EPROTO, "answered for 8 bytes" },
+		{ { READ, .at = INFO + 16, .value = 0x01060100 }, -ENODEV, "is of class 0x010601" },
+		{ { WRITE, .at = INFO, .value = 0x44 }, -EPROTO, "at 0x44 of region 7" },
+		{ { REGION, .way = NO_FD }, -EPROTO, "sent no descriptor" },
+		{ { REGION, .at = INFO + 8, .value = 4 }, -EPROTO, "described region 4" },
+		{ { REGION, .at = INFO + 4, .value = 3 }, -EOPNOTSUPP, "no doorbells that can be mapped" },
+		{ { REGION, .at = INFO + 16, .value = 0 }, -EOPNOTSUPP, "no doorbells that can be mapped" },
+		{ { REGION, .at = INFO + 16, .value = 0x1000 }, -EOPNOTSUPP, "no doorbells that can be mapped" },
+		{ { REGION, .at = INFO + 16, .value = 0x4001 }, -EPROTO, "whole pages of it" },
+		{ { REGION, .at = INFO + 16, .value = 0x100000 }, -EINVAL, "memory of 16384 bytes has no 1048576 bytes" },
+		{ { REGION, .at = INFO + 20, .value = 1u << 31 }, -EPROTO, "is none" },
+		{ { REGION, .at = INFO + 20, .value = 1 }, -EOPNOTSUPP, "no doorbells that can be mapped" }, /* 4 GiB of it */
+		{ { REGION, .at = INFO + 24, .value = 0x10000 }, -EINVAL, "has no 16384 bytes at 65536" },
+		{ { REGION, .at = INFO + 24, .value = 0x800 }, -EOPNOTSUPP, "do not lie in pages" },
+		{ { REGION, .way = UNSEALED }, -EPERM, "let the server end this process; where it is trusted, unsealed=1" },
+		{ { REGION, .way = MORE_FDS, .grow = 16, .cap = { SPARSE_CAP, 0, 0, 0 } }, -EOPNOTSUPP, "no doorbells" },
+		{ { REGION, .grow = 16, .cap = { SPARSE_CAP, 0, 9, 0 } }, -EPROTO, "has 9 areas" },
+		{ { REGION, .grow = 16, .cap = { SPARSE_CAP, 0, 1, 0 } }, -EPROTO, "has 1 areas; there is room for 0" },
+		{ { REGION, .grow = 8, .cap = { SPARSE_CAP, 0 } }, -EPROTO, "is cut off" },
+		{ { REGION, .grow = 8, .cap = { 7, 32 } }, -EPROTO, "capability at 32" },
+		{ { REGION, .grow = 8, .cap = { 7, 1u << 31 } }, -EPROTO, "capability at 2147483648" },
+		{ { REGION, .grow = 32, .cap = { SPARSE_CAP, 0, 1, 0, 0x1000, 0, 0x8000, 0 } }, -EPROTO, "whole pages of it" },
+		{ { REGION, .grow = 32, .cap = { SPARSE_CAP, 0, 1, 0, 0x1000, ~0u, 0x1000, 0 } }, -EPROTO, "whole pages of it" },
+		{ { REGION, .grow = 32, .cap = { SPARSE_CAP, 0, 1, 0, 0x2000, 0, 0x1000, 0 } }, -EOPNOTSUPP, "no doorbells" },
+		{ { REGION, .grow = 48, .cap = { SPARSE_CAP, 0, 2, 0, 0, 0, 0x3000, 0, 0x1000, 0, 0x1000, 0 } }, -EPROTO, "twice" },
+	};
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		refused(uri, &cases[i].lie, cases[i].ret, cases[i].words);
+}
+
+static void test_silence(void **state)
+{
+	static const uint16_t commands[] = { VERSION, DEVICE, REGION, READ, WRITE, GNV_WIRE_DMA_MAP };
+	char fast[160];
+	unsigned i;
+
+	(void)state;
+	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=150", path);
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		refused(fast, &(struct lie){ commands[i], .way = SILENT }, commands[i] == GNV_WIRE_DMA_MAP ? -ENODEV : -ETIMEDOUT,
+			"does not answer within 150 ms");
+}
+
+/* What the server trusts itself with is the user's to allow; its registers, all zero, are no controller then. */
+static void test_unsealed(void **state)
+{
+	char trusting[200];
+
+	(void)state;
+	snprintf(trusting, sizeof(trusting), "%s&unsealed=1", uri);
+	refused(trusting, &(struct lie){ REGION, .way = UNSEALED }, -EOPNOTSUPP, "does not offer the NVM command set");
+	refused(trusting, &(struct lie){ REGION, .way = TINY }, -EINVAL, "memory of 4096 bytes has no 16384 bytes");
+}
+
+static void use_it(void)
+{
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	char *p;
+
+	view.flags = GPUNVME_VIEW_WRITE;
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_dev_reset(dev));
+	good(gpunvme_qp_view(qp, &view, &dq));
+	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_map(mem, dev));
+	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
+	p = gpunvme_mem_ptr(mem);
+	memset(p, 7, 32768);
+	good(gpunvme_write(&dq, &dbuf, 0, 100, 64));
+	good(gpunvme_read(&dq, &dbuf, 32768, 100, 64));
+	assert_memory_equal(p, p + 32768, 32768);
+	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_mem_free(mem));
+	good(gpunvme_dev_close(dev));
+	gpunvme_gpu_close(gpu);
+}
+
+/* Registers by messages, doorbells by stores: as SPDK's target has it. */
+static void test_doorbells_alone(void **state)
+{
+	(void)state;
+	lie = (struct lie){ REGION, .way = SPARSE };
+	use_it();
+	lie.command = 0;
+	use_it(); /* nothing is left of all that was tried */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_unsealed),
+		cmocka_unit_test(test_doorbells_alone),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
