@@ -4,6 +4,7 @@
  * Invariant: what is asked here is what port/port_pci.c asks, by the same functions.
  */
 #include <errno.h>
+#include <gpunvme/dev.h>
 #include <gpunvme/spec.h>
 #include <stdio.h>
 #include <string.h>
@@ -191,6 +192,18 @@ static void examine(struct gnv_report *report, const struct gnv_pci *pci)
 	try_open(report, pci);
 }
 
+/* A controller in another process has no place on the bus: whether it can be opened is all there is to ask. */
+static void examine_served(struct gnv_report *report, const char *uri)
+{
+	struct gpunvme_dev *dev;
+
+	report->ret = gpunvme_dev_open(uri, NULL, &dev);
+	gnv_report_add(report, "open", report->ret, "a server of vfio-user hands it out");
+	if (!report->ret)
+		gpunvme_dev_close(dev);
+	check_memory(report);
+}
+
 GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *checks, unsigned *count, size_t stride)
 {
 	struct gnv_report report = { .count = 0 };
@@ -201,6 +214,10 @@ GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *chec
 	if (!address || !checks || !count)
 		return gnv_fail(-EINVAL, "gpunvme_doctor: address, checks and count must not be NULL");
 	ret = gnv_stride_check(stride, gpunvme_check);
+	if (!ret && !strncmp(address, "vfio-user:", 10)) {
+		examine_served(&report, address);
+		return gnv_report_put(&report, checks, count, stride);
+	}
 	if (!ret)
 		ret = gnv_pci_parse(address, bdf);
 	if (!ret)

@@ -40,7 +40,7 @@ _gpunvme() {
     [[ $cur == *' '* ]] || _gpunvme_addresses
     case $verb in bind | unbind | doctor) return ;; esac
     compopt -o filenames 2>/dev/null # blanks are quoted
-    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "${cur#soft:}")
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "${cur#@(soft|vfio-user):}")
     return
   fi
   case $verb in
