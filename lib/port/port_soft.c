@@ -13,6 +13,7 @@
 #include "port/quirks.h"
 #include "soft/soft.h"
 #include "util/bits.h"
+#include "util/size.h"
 
 #define LOST 0xa5 /* what a function reset leaves in memory of the controller */
 
@@ -171,6 +172,22 @@ static int take_pci(struct gnv_uri *uri, uint16_t *vendor_id, uint16_t *device_i
 	return 0;
 }
 
+/* How fast it is to be. */
+static int take_model(struct gnv_uri *uri, struct gnv_soft_model *model)
+{
+	const char *bw;
+
+	if (gnv_uri_take_u32(uri, "iops", 1, GNV_SOFT_IOPS_MAX, &model->iops) ||
+	    gnv_uri_take_u32(uri, "lat_us", 1, GNV_SOFT_LATENCY_MAX_US, &model->lat_us) ||
+	    gnv_uri_take_u32(uri, "p99_us", 1, GNV_SOFT_LATENCY_MAX_US, &model->p99_us) ||
+	    gnv_uri_take_u32(uri, "seed", 0, UINT32_MAX, &model->seed))
+		return -EINVAL;
+	gnv_uri_take(uri, "bw", &bw);
+	if (bw && (gnv_size_parse(bw, &model->bw) || !model->bw))
+		return gnv_fail(-EINVAL, "bw=%.100s in the URI: must be bytes a second, as in bw=7000000000 or bw=6.5G (K, M, G, T)", bw);
+	return 0;
+}
+
 /* Numbers only: whether they make sense together is the controller's to say. */
 static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 {
@@ -184,6 +201,8 @@ static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 	    gnv_uri_take_u32(uri, "cmb", 0, 1024, &config->cmb) || gnv_uri_take_u32(uri, "ro", 0, 1, &ro))
 		return -EINVAL;
 	config->read_only = ro;
+	if (take_model(uri, &config->model))
+		return -EINVAL;
 	gnv_uri_take(uri, "fault", &fault);
 	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))
 		return -EINVAL;

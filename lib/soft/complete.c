@@ -70,6 +70,7 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 	cmd->status = 0;
 	cmd->dw0 = 0;
 	cmd->post_at = 0;
+	cmd->began = 0;
 	cmd->stalled = false;
 	cmd->counted = false;
 	cmd->verdict = GNV_SOFT_GO;
@@ -79,12 +80,14 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 {
 	struct gnv_soft *soft = sq->server->soft;
-	struct gnv_soft_cmd *cmd;
+	struct gnv_soft_cmd *cmd = NULL;
 	unsigned n = 0;
 
 	if (sq->closed || sq->stuck)
 		return 0;
 	sq->tail = read_tail(sq);
+	if (soft->timing.on && sq->head != sq->tail)
+		sq->server->now = gnv_soft_now(); /* after the look at the doorbell: no command seems older than it is */
 	/* A host that leaves its completion queue full gets no new work done, or it would use up the commands of the others. */
 	while (n < max && sq->head != sq->tail && !sq->closed && !sq->stuck && !sq->cq->held) {
 		cmd = fetch_one(sq);
@@ -98,6 +101,8 @@ unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 		else
 			gnv_soft_admin(soft, cmd);
 	}
+	if (n && sq->qid && soft->timing.on)
+		gnv_soft_look(sq, n < max && !cmd);
 	return n;
 }
 
@@ -216,7 +221,7 @@ bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd)
 	return true;
 }
 
-static void post_or_hold(struct gnv_soft_cmd *cmd)
+void gnv_soft_post(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_cq *cq = cmd->sq->cq;
 
@@ -241,10 +246,10 @@ void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status)
 	gnv_soft_segs_clear(&server->dma, &cmd->segs); /* a completion that waits must not keep the host from unmapping */
 	if (status & GPUNVME_ST_CODE)
 		gnv_soft_log_error(server->soft, cmd, status);
-	if (cmd->post_at && !cmd->sq->closed && gnv_soft_now() < cmd->post_at)
+	if (!cmd->sq->closed && gnv_soft_is_early(cmd))
 		gnv_soft_park(cmd);
 	else
-		post_or_hold(cmd);
+		gnv_soft_post(cmd);
 }
 
 unsigned gnv_soft_cq_poll(struct gnv_soft_cq *cq)
@@ -261,54 +266,4 @@ unsigned gnv_soft_cq_poll(struct gnv_soft_cq *cq)
 		n++;
 	}
 	return n;
-}
-
-/* ---- Parking ---- */
-
-void gnv_soft_park(struct gnv_soft_cmd *cmd)
-{
-	struct gnv_soft_server *server = cmd->sq->server;
-
-	cmd->next = server->parked;
-	server->parked = cmd;
-}
-
-unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next)
-{
-	struct gnv_soft_cmd **at = &server->parked, *cmd;
-	uint64_t now = server->parked ? gnv_soft_now() : 0;
-	unsigned n = 0;
-
-	*next = UINT64_MAX;
-	while ((cmd = *at)) {
-		if (now < cmd->post_at) {
-			if (cmd->post_at < *next)
-				*next = cmd->post_at;
-			at = &cmd->next;
-			continue;
-		}
-		unlink_cmd(at);
-		if (cmd->stalled)
-			gnv_soft_io_start(cmd);
-		else
-			post_or_hold(cmd);
-		n++;
-	}
-	return n;
-}
-
-bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16_t cid)
-{
-	struct gnv_soft_cmd **at, *cmd;
-
-	for (at = &server->parked; (cmd = *at); at = &cmd->next) {
-		if (cmd->sq->qid != sqid || cmd->sqe.cid != cid)
-			continue;
-		unlink_cmd(at);
-		cmd->post_at = 0;
-		cmd->dw0 = 0;
-		gnv_soft_finish(cmd, GPUNVME_SC_ABORT_REQUESTED);
-		return true;
-	}
-	return false;
 }

@@ -228,6 +228,16 @@ static bool hangs(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
 	       (cmd->sqe.flags & GPUNVME_SQE_PSDT) == GPUNVME_PSDT_PRP && cmd->sqe.prp2 & (traits->number[GNV_SOFT_LISTS_HANG] - 1);
 }
 
+static void begin(struct gnv_soft_cmd *cmd)
+{
+	if (cmd->sq->server->soft->timing.on)
+		gnv_soft_time(cmd);
+	if (cmd->stage == GNV_SOFT_STAGE_DSM && (!cmd->op.deallocate || cmd->done == cmd->op.ranges))
+		gnv_soft_finish(cmd, 0);
+	else
+		gnv_soft_issue(cmd);
+}
+
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
@@ -249,10 +259,8 @@ void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 		gnv_soft_finish(cmd, status);
 	else if ((soft->faulty || server->fault.decide) && !meet(cmd))
 		return;
-	else if (cmd->stage == GNV_SOFT_STAGE_DSM && (!cmd->op.deallocate || cmd->done == cmd->op.ranges))
-		gnv_soft_finish(cmd, 0);
 	else
-		gnv_soft_issue(cmd);
+		begin(cmd);
 }
 
 /* ---- Continuing ---- */

@@ -169,7 +169,7 @@ void gnv_soft_sq_close(struct gnv_soft_sq *sq)
 {
 	gnv_soft_server_lock(sq->server);
 	sq->closed = true;
-	sweep(&sq->server->parked, sq, end_parked);
+	gnv_soft_sweep_parked(sq->server, sq, end_parked);
 	sweep_held(sq->cq, sq);
 	gnv_soft_server_unlock(sq->server);
 }
@@ -184,7 +184,7 @@ void gnv_soft_quiesce_server(struct gnv_soft_server *server, bool dead)
 		sq->closed = true;
 		sq->dead |= dead;
 	}
-	sweep(&server->parked, NULL, gnv_soft_discard);
+	gnv_soft_sweep_parked(server, NULL, gnv_soft_discard);
 	for (cq = server->cqs; cq; cq = cq->next)
 		sweep_held(cq, NULL);
 	gnv_soft_server_unlock(server);

@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Server threads: the loop, and how it rests.
- *
- * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
- * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in the store (io_uring), and so shortly that a doorbell which rings meanwhile does not wait: nothing
- * can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. A thread without queues sleeps until it
- * has one.
- */
+/* Server threads: the loop, its start and its end. */
 #include "soft/state.h"
 
 #include <errno.h>
@@ -20,27 +12,8 @@
 #include "util/thread.h"
 
 #define BATCH 64u
-#define SPIN_NS 20000u
-#define YIELD_NS 100000u
-#define IO_SPIN_NS 5000u
+#define BATCH_TIMED 16u /* with a timing model: completions are due meanwhile */
 #define DRAIN_WAIT_US 100u
-#define SLEEP_MIN_US 20u
-#define SLEEP_MAX_US 1000u
-#define IO_WAIT_US 20u
-#define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
-#define SLEEP_COSTLY_US 4000u
-#define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
-#define COST_SHARE 64u   /* of a CPU that sleeping may take */
-#define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
-
-struct pace {
-	uint64_t idle_since; /* 0: busy */
-	uint64_t deadline;   /* of the next delayed command */
-	unsigned sleep_us;
-	unsigned sleeps;
-	unsigned max_us;     /* longest sleep */
-	uint64_t wall, cpu;  /* at the last look at what sleeping costs */
-};
 
 uint64_t gnv_soft_now(void)
 {
@@ -96,6 +69,7 @@ static unsigned serve_controller(struct gnv_soft *soft)
 
 static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
 {
+	const unsigned batch = server->soft->timing.on ? BATCH_TIMED : BATCH;
 	struct gnv_soft_cq *cq;
 	struct gnv_soft_sq *sq;
 	unsigned work = 0;
@@ -105,7 +79,7 @@ static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
 	work += gnv_soft_unpark(server, deadline);
 	gnv_soft_interrupt_by(server, deadline);
 	for (sq = server->sqs; sq; sq = sq->next)
-		work += gnv_soft_fetch(sq, BATCH);
+		work += gnv_soft_fetch(sq, batch);
 	return work;
 }
 
@@ -145,7 +119,13 @@ static void submit(struct gnv_soft_server *server)
 		end_unsent(server, ret);
 }
 
-static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
+static void tell_time(struct gnv_soft_server *server)
+{
+	server->looked = server->now;
+	server->now = gnv_soft_now();
+}
+
+static unsigned pass(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 {
 	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
 	struct gnv_uring_done done[BATCH];
@@ -153,6 +133,8 @@ static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
 	unsigned work;
 
 	lock_own(server);
+	if (server->soft->timing.on)
+		tell_time(server);
 	work = complete(done, n);
 	work += serve_queues(server, &pace->deadline);
 	if (server->index == 0)
@@ -160,84 +142,6 @@ static unsigned pass(struct gnv_soft_server *server, struct pace *pace)
 	gnv_soft_server_unlock(server);
 	submit(server);
 	return work;
-}
-
-/* ---- Resting ---- */
-
-/* Microseconds until the deadline, at most `most`, at least 1. */
-static unsigned until(const struct pace *pace, uint64_t now, unsigned most)
-{
-	uint64_t left = pace->deadline > now ? (pace->deadline - now) / 1000 : 0;
-
-	return (unsigned)gnv_min(left + 1, most);
-}
-
-static void sleep_us(unsigned us)
-{
-	const struct timespec t = { .tv_nsec = (long)us * 1000 };
-
-	nanosleep(&t, NULL);
-}
-
-static void begin_idle(struct pace *pace, uint64_t now)
-{
-	pace->idle_since = now;
-	pace->sleep_us = SLEEP_MIN_US;
-	pace->sleeps = 0;
-	pace->max_us = SLEEP_MAX_US;
-	pace->wall = 0;
-}
-
-static uint64_t thread_cpu(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Sleep longer if the sleeps since the last look were too dear. */
-static void weigh_sleeping(struct pace *pace, uint64_t now)
-{
-	uint64_t cpu = thread_cpu();
-
-	if (pace->wall && (cpu - pace->cpu) * COST_SHARE > now - pace->wall)
-		pace->max_us = (unsigned)gnv_min(2 * pace->max_us, SLEEP_COSTLY_US);
-	pace->wall = now;
-	pace->cpu = cpu;
-}
-
-/* The longest sleep from now on. */
-static unsigned longest_sleep(const struct gnv_soft_server *server, const struct pace *pace, uint64_t idle)
-{
-	return server->in_store && idle < IO_HOPE_NS ? IO_WAIT_US : pace->max_us;
-}
-
-static void rest(struct gnv_soft_server *server, struct pace *pace)
-{
-	uint64_t now = gnv_soft_now(), idle;
-
-	if (!pace->idle_since)
-		begin_idle(pace, now);
-	idle = now - pace->idle_since;
-	if (idle < (server->in_store ? IO_SPIN_NS : SPIN_NS)) {
-		gnv_cpu_pause();
-		return;
-	}
-	if (idle < YIELD_NS) {
-		sched_yield();
-		return;
-	}
-	pace->sleep_us = (unsigned)gnv_min(pace->sleep_us, longest_sleep(server, pace, idle));
-	if (server->in_store)
-		server->soft->store->ops->wait(server, until(pace, now, pace->sleep_us));
-	else
-		sleep_us(until(pace, now, pace->sleep_us));
-	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, pace->max_us);
-	if (++pace->sleeps % COST_SLEEPS == 0)
-		weigh_sleeping(pace, now);
-	if (pace->sleeps % TIDY_SLEEPS == 0)
-		server->soft->store->ops->tidy(server);
 }
 
 static bool should_stop(const struct gnv_soft_server *server)
@@ -260,7 +164,7 @@ static void wait_for_queue(struct gnv_soft_server *server)
 
 static void serve(struct gnv_soft_server *server)
 {
-	struct pace pace = { 0 };
+	struct gnv_soft_pace pace = { 0 };
 
 	while (!should_stop(server)) {
 		if (pass(server, &pace)) {
@@ -268,7 +172,7 @@ static void serve(struct gnv_soft_server *server)
 			continue;
 		}
 		wait_for_queue(server);
-		rest(server, &pace);
+		gnv_soft_rest(server, &pace);
 	}
 }
 
@@ -325,7 +229,10 @@ static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
 	if (!server)
 		return NULL;
 	server->cmds = calloc(GNV_SOFT_CMDS, sizeof(*server->cmds));
-	if (!server->cmds) {
+	server->parked = calloc(GNV_SOFT_CMDS, sizeof(*server->parked));
+	if (!server->cmds || !server->parked) {
+		free(server->cmds);
+		free(server->parked);
 		free(server);
 		return NULL;
 	}
@@ -351,6 +258,7 @@ void gnv_soft_server_free(struct gnv_soft_server *server)
 {
 	pthread_cond_destroy(&server->wake);
 	pthread_mutex_destroy(&server->lock);
+	free(server->parked);
 	free(server->cmds);
 	free(server);
 }

@@ -31,7 +31,7 @@ static int check_config(const struct gnv_soft_config *c)
 		return gnv_fail(-EINVAL, "%u MiB of memory in the controller are too many; use 0 to 1024", c->cmb);
 	if (c->threads < 1 || c->threads > 64)
 		return gnv_fail(-EINVAL, "%u threads cannot be used; use 1 to 64", c->threads);
-	return 0;
+	return gnv_soft_timing_check(&c->model);
 }
 
 /* A BAR that another process maps is one of a PCI function: a power of two, and 16 KiB at least (PCIe transport 2.1.10). */
@@ -184,6 +184,7 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	soft->faulty = config->rules.count != 0;
 	soft->patience_ms = PATIENCE_MS;
 	soft->born_ns = gnv_soft_now();
+	gnv_soft_timing_init(&soft->timing, &config->model, soft->born_ns);
 	soft->page = 4096;
 	soft->bar_fd = -1;
 	pthread_mutex_init(&soft->errors.lock, NULL);

@@ -3,7 +3,7 @@
  * The NVMe controller in software.
  *
  * It owns a page that plays BAR0 and threads that serve it: they poll the doorbells, read each submission queue entry once into
- * private memory, check every field, do the I/O with io_uring and post completions. Whoever drives it uses the same registers,
+ * private memory, check every field, have a store (store.h) do the I/O and post completions. Whoever drives it uses the same registers,
  * queues and PRP lists as with a controller made of silicon. It shares bytes, not code, with lib/nvme and the device header, and
  * trusts neither: the author of the queues is hostile until proven otherwise.
  */
@@ -16,6 +16,7 @@
 
 #include "mem/space.h"
 #include "soft/fault.h"
+#include "soft/timing.h"
 #include "util/log.h"
 
 struct gnv_soft;
@@ -31,7 +32,7 @@ struct gnv_soft_irq {
 };
 
 struct gnv_soft_config {
-	const char *path;   /* regular file or block device */
+	const char *path;   /* regular file or block device; "ram:SIZE": memory, gone at the end; "./ram:..." is a path */
 	uint32_t lba_size;  /* 512 or 4096 */
 	uint32_t mdts;      /* Identify MDTS: 4096 << mdts bytes; 0: no limit */
 	uint32_t queues;    /* I/O queue pairs offered, 1 to 1024 */
@@ -44,8 +45,9 @@ struct gnv_soft_config {
 	bool shared; /* BAR0 has a descriptor, by which another process may map it; its size is a power of two then */
 	struct gnv_soft_irq irq;
 	uint32_t cmb; /* MiB of memory of its own, 0 to 1024; gnv_soft_cmb_bytes() */
+	struct gnv_soft_model model; /* how fast it is; zeroes: as this machine */
 };
-#define GNV_SOFT_CONFIG_INIT { NULL, 512, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0 }
+#define GNV_SOFT_CONFIG_INIT { NULL, 512, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0, { 0 } }
 
 /*
  * gnv_soft_create() - open the image, start the threads; the controller is disabled, as after power on

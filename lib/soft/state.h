@@ -20,6 +20,7 @@
 #include "soft/dma.h"
 #include "soft/soft.h"
 #include "soft/store.h"
+#include "soft/timing.h"
 #include "util/clock.h"
 
 #define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
@@ -74,6 +75,7 @@ struct gnv_soft_sq {
 	uint64_t bad;	   /* as in the completion queue */
 	uint32_t inflight; /* commands fetched and not yet completed, whatever keeps them */
 	uint16_t qid;
+	uint64_t drawn;	   /* latencies of its commands */
 	bool closed;		      /* fetch nothing more, hold no completion for it */
 	bool stuck;		      /* GNV_SOFT_STUCK: the same, but its completions are still posted */
 	bool dead;		      /* controller reset: its commands vanish without completions */
@@ -97,7 +99,8 @@ struct gnv_soft_cmd {
 	enum gnv_soft_stage stage;
 	uint16_t status;
 	uint32_t dw0;
-	uint64_t post_at; /* GNV_SOFT_DELAY: no completion before this time, in ns; 0: none; UINT64_MAX: never (dropped) */
+	uint64_t post_at; /* no completion before this time, in ns; 0: none; UINT64_MAX: never (dropped) */
+	uint64_t began;	  /* when the timing model took it, whose time post_at is; 0: it did not */
 	bool stalled;	  /* GNV_SOFT_STALL: it begins at post_at */
 	bool counted;	  /* limit.c */
 	enum gnv_soft_verdict verdict; /* what is still to be done wrong */
@@ -130,7 +133,10 @@ struct gnv_soft_server {
 	struct gnv_soft_cq *cqs;
 	struct gnv_soft_cmd *free;
 	unsigned free_count;
-	struct gnv_soft_cmd *parked; /* delayed and dropped commands */
+	struct gnv_soft_cmd **parked; /* a heap by post_at: commands that wait for it, and dropped ones; as large as cmds */
+	unsigned parked_count;
+	uint64_t now, looked; /* with a timing model: when this pass began, and the one before */
+	struct gnv_soft_pace_kept kept;
 	bool posted;		     /* to a queue of its own that has interrupts, since that was told */
 	unsigned in_store;	     /* commands whose step the store has taken */
 	uint64_t busy_since;	     /* when in_store left 0 */
@@ -188,6 +194,7 @@ struct gnv_soft {
 	const struct gnv_log *log;
 	struct gnv_soft_store *store;
 	struct gnv_soft_ns ns; /* constant */
+	struct gnv_soft_timing timing;
 	uint32_t version;      /* of the specification; constant */
 	uint32_t page;	       /* CC.MPS in bytes; written before queues exist */
 	bool write_back;       /* volatile write cache enabled (atomic) */
@@ -244,6 +251,20 @@ void gnv_soft_server_lock(struct gnv_soft_server *server);
 void gnv_soft_server_unlock(struct gnv_soft_server *server);
 uint64_t gnv_soft_now(void);
 
+/* ---- rest.c: threads without work ---- */
+
+struct gnv_soft_pace {
+	uint64_t idle_since; /* 0: busy */
+	uint64_t deadline;   /* of the next parked command */
+	unsigned sleep_us;
+	unsigned sleeps;
+	unsigned max_us;     /* longest sleep */
+	uint64_t wall, cpu;  /* at the last look at what sleeping costs */
+};
+
+/* A pass found nothing to do. */
+void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace);
+
 /* ---- regs.c: registers (Base Specification 3.1.3, 3.5, 3.6) ---- */
 
 void gnv_soft_regs_init(struct gnv_soft *soft);
@@ -283,11 +304,8 @@ void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status);
 void gnv_soft_discard(struct gnv_soft_cmd *cmd);
 /* Read the head doorbell and post what was held. Return: completions posted. */
 unsigned gnv_soft_cq_poll(struct gnv_soft_cq *cq);
-void gnv_soft_park(struct gnv_soft_cmd *cmd);
-/* Post delayed commands whose time has come; *next is the earliest time still to come. */
-unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next);
-/* Abort a parked command. Return: true when it was found. */
-bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16_t cid);
+/* Post it, hold it (queue full) or let it vanish. */
+void gnv_soft_post(struct gnv_soft_cmd *cmd);
 
 /* Post what a success of this command would be, and keep it. Return: false when there is no room. */
 bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
@@ -301,6 +319,22 @@ void gnv_soft_interrupt_by(const struct gnv_soft_server *server, uint64_t *deadl
 uint16_t gnv_soft_set_vector(struct gnv_soft *soft, uint32_t value);
 /* Return: false when no queue has that vector. */
 bool gnv_soft_get_vector(const struct gnv_soft *soft, uint32_t cdw11, bool current, uint32_t *value);
+
+/* ---- park.c: commands that wait for a time ---- */
+
+/* By the timing model: set when an I/O command that is about to begin may end. */
+void gnv_soft_time(struct gnv_soft_cmd *cmd);
+/* It is over. Return: true it is to be parked, until post_at. */
+bool gnv_soft_is_early(struct gnv_soft_cmd *cmd);
+void gnv_soft_park(struct gnv_soft_cmd *cmd);
+/* Post those whose time has come, begin those that stalled; *next is the earliest time still to come. */
+unsigned gnv_soft_unpark(struct gnv_soft_server *server, uint64_t *next);
+/* Take those of one queue (of all, when NULL), and let each be handled. */
+void gnv_soft_sweep_parked(struct gnv_soft_server *server, const struct gnv_soft_sq *sq, void (*handle)(struct gnv_soft_cmd *));
+/* Abort a parked command. Return: true when it was found. */
+bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16_t cid);
+/* Commands were fetched; with @full no more can be in flight. Is this machine the one that is slow? */
+void gnv_soft_look(struct gnv_soft_sq *sq, bool full);
 
 /* ---- mishap.c: commands that meet with a fault ---- */
 

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a server thread rests.
+ *
+ * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
+ * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
+ * While I/O is outstanding it sleeps in the store (io_uring), and so shortly that a doorbell which rings meanwhile does not wait: nothing
+ * can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. A thread without queues sleeps until it
+ * has one. With a timing model it does not sleep while commands are to be timed.
+ */
+#include "soft/state.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "util/bits.h"
+#include "util/thread.h"
+
+#define SPIN_NS 20000u
+#define YIELD_NS 100000u
+#define IO_SPIN_NS 5000u
+#define SLEEP_MIN_US 20u
+#define SLEEP_MAX_US 1000u
+#define IO_WAIT_US 20u
+#define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
+#define SLEEP_COSTLY_US 4000u
+#define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
+#define COST_SHARE 64u   /* of a CPU that sleeping may take */
+#define DUE_NS 100000u   /* before a time to keep a thread does not sleep, as it would wake up late */
+#define DUE_SPIN_NS 20000u
+#define TIMED_HOPE_NS 50000000u /* with a timing model: commands are expected for so long */
+#define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
+
+/* Microseconds until shortly before the deadline, at most `most`, at least 1. */
+static unsigned until(const struct gnv_soft_pace *pace, uint64_t now, unsigned most)
+{
+	uint64_t left = pace->deadline - now > DUE_NS ? (pace->deadline - now - DUE_NS) / 1000 : 0;
+
+	return (unsigned)gnv_min(left + 1, most);
+}
+
+/* No sleep now: something is due soon, or a command that is to be timed may come. */
+static bool keeps_awake(const struct gnv_soft_server *server, const struct gnv_soft_pace *pace, uint64_t now, uint64_t idle)
+{
+	const uint64_t left = pace->deadline > now ? pace->deadline - now : 0;
+
+	if (left < DUE_SPIN_NS)
+		gnv_cpu_pause();
+	else if (left < DUE_NS || (server->soft->timing.on && server->sqs && idle < TIMED_HOPE_NS))
+		sched_yield();
+	else
+		return false;
+	return true;
+}
+
+static void sleep_us(unsigned us)
+{
+	const struct timespec t = { .tv_nsec = (long)us * 1000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void begin_idle(struct gnv_soft_pace *pace, uint64_t now)
+{
+	pace->idle_since = now;
+	pace->sleep_us = SLEEP_MIN_US;
+	pace->sleeps = 0;
+	pace->max_us = SLEEP_MAX_US;
+	pace->wall = 0;
+}
+
+static uint64_t thread_cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Sleep longer if the sleeps since the last look were too dear. */
+static void weigh_sleeping(struct gnv_soft_pace *pace, uint64_t now)
+{
+	uint64_t cpu = thread_cpu();
+
+	if (pace->wall && (cpu - pace->cpu) * COST_SHARE > now - pace->wall)
+		pace->max_us = (unsigned)gnv_min(2 * pace->max_us, SLEEP_COSTLY_US);
+	pace->wall = now;
+	pace->cpu = cpu;
+}
+
+/* The longest sleep from now on. */
+static unsigned longest_sleep(const struct gnv_soft_server *server, const struct gnv_soft_pace *pace, uint64_t idle)
+{
+	return server->in_store && idle < IO_HOPE_NS ? IO_WAIT_US : pace->max_us;
+}
+
+void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
+{
+	uint64_t now = gnv_soft_now(), idle;
+
+	if (!pace->idle_since)
+		begin_idle(pace, now);
+	idle = now - pace->idle_since;
+	if (idle < (server->in_store ? IO_SPIN_NS : SPIN_NS)) {
+		gnv_cpu_pause();
+		return;
+	}
+	if (keeps_awake(server, pace, now, idle))
+		return;
+	if (idle < YIELD_NS) {
+		sched_yield();
+		return;
+	}
+	pace->sleep_us = (unsigned)gnv_min(pace->sleep_us, longest_sleep(server, pace, idle));
+	if (server->in_store)
+		server->soft->store->ops->wait(server, until(pace, now, pace->sleep_us));
+	else
+		sleep_us(until(pace, now, pace->sleep_us));
+	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, pace->max_us);
+	if (++pace->sleeps % COST_SLEEPS == 0)
+		weigh_sleeping(pace, now);
+	if (pace->sleeps % TIDY_SLEEPS == 0)
+		server->soft->store->ops->tidy(server);
+	server->now = gnv_soft_now();
+}
