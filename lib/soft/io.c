@@ -20,6 +20,8 @@ static uint16_t status_of(int err, bool reads)
 	case EDQUOT:
 	case EFBIG:
 		return GPUNVME_SC_CAPACITY_EXCEEDED;
+	case ENOLINK: /* the path to a drive elsewhere (BLK_STS_TRANSPORT of the kernel) */
+		return GPUNVME_SC_TRANSIENT_TRANSPORT;
 	case EROFS:
 	case EPERM:
 	case EBADF:

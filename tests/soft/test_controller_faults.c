@@ -285,12 +285,13 @@ static void data_is_flipped_lost_or_elsewhere(void **state)
 static void storage_fails(void **state)
 {
 	(void)state;
-	start("io-short:lba=0-15,io-error:28:op=write:lba=16,io-error:5:op=read:lba=16,io-error:11:op=read:lba=24");
+	start("io-short:lba=0-15,io-error:28:op=write:lba=16,io-error:5:op=read:lba=16,io-error:11:op=read:lba=24,io-error:67:op=read:lba=32");
 	rawhost_fill(&h, 0, 4096, 9);
 	assert_int_equal(run(GPUNVME_IO_WRITE, 0, 8, 0), 0);
 	assert_int_equal(run(GPUNVME_IO_READ, 0, 8, 4096), 0);
 	assert_true(rawhost_is_filled(&h, 4096, 4096, 9));
 	assert_int_equal(run(GPUNVME_IO_WRITE, 16, 8, 0), GPUNVME_SC_CAPACITY_EXCEEDED);
+	assert_int_equal(run(GPUNVME_IO_READ, 32, 8, 0), GPUNVME_SC_TRANSIENT_TRANSPORT); /* ENOLINK */
 	assert_int_equal(run(GPUNVME_IO_READ, 16, 8, 0), GPUNVME_SC_UNRECOVERED_READ);
 	assert_int_equal(run(GPUNVME_IO_READ, 24, 8, 0), GPUNVME_SC_COMMAND_INTERRUPTED);
 	rawhost_close(&h);
