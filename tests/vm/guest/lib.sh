@@ -108,6 +108,14 @@ behind() {
   done
 }
 
+# served MIB: the name of the controller whose drive has that size, among those that a server of ours serves
+served() {
+  for at in /sys/class/nvme/nvme*; do
+    name=$(basename "$at")
+    grep -q "libgpunvme soft controller" "$at/model" && [ "$(cat "/sys/block/${name}n1/size")" = $(($1 * 2048)) ] && echo "$name"
+  done
+}
+
 to_vfio() {
   echo vfio-pci >"/sys/bus/pci/devices/$1/driver_override"
   [ -e "/sys/bus/pci/devices/$1/driver" ] && echo "$1" >"/sys/bus/pci/devices/$1/driver/unbind"

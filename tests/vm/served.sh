@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What the scenarios with served drives share: sourced with $work and $tool set. A socket's name has 107 bytes at most, QEMU's words no
+# blanks.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+tmp=$(mktemp -d /tmp/gnv-served-XXXXXX)
+servers=()
+# shellcheck disable=SC2317 # it is called by the trap
+end() {
+  kill "${servers[@]}" 2>/dev/null || true
+  wait
+  rm -rf "$tmp"
+}
+trap end EXIT
+
+programs=()
+# need NAME...: programs for the guest
+need() {
+  local name program
+  for name in "$@"; do
+    program=$(PATH=$PATH:/usr/sbin:/sbin command -v "$name") || {
+      echo "skipped: $name is not installed (scripts/setup long)"
+      exit 77
+    }
+    programs+=("$program")
+  done
+}
+
+# serve NAME KEYS SIZE: until the socket is there
+serve() {
+  truncate -s "$3" "$tmp/$1.img"
+  "$tool" serve --vfio-user "$tmp/$1" "soft:$tmp/$1.img?$2" >"$tmp/$1.log" 2>&1 &
+  servers+=($!)
+  until grep -q "is served at" "$tmp/$1.log"; do
+    kill -0 $! || { cat "$tmp/$1.log"; exit 1; }
+    sleep 0.1
+  done
+}
+
+# device NAME [MEMBERS]: QEMU's words for it, and more members of the object
+device() {
+  echo "-device {\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$tmp/$1\"}${2:+,$2}}"
+}
+
+# boot SCENARIO WORDS...: with memory that a server can map; what QEMU says of the client's own protocol is left out
+boot() {
+  local scenario=$1
+  shift
+  VM_QEMU="-object memory-backend-memfd,id=ram,size=768M,share=on -machine memory-backend=ram $*" \
+    "$here/run" "$work" "$scenario" "${programs[@]}"
+}
