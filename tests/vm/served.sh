@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # What the scenarios with served drives share: sourced with $work and $tool set. A socket's name has 107 bytes at most, QEMU's words no
 # blanks.
+: "${work:?}" "${tool:?}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tmp=$(mktemp -d /tmp/gnv-served-XXXXXX)
 servers=()
@@ -42,7 +43,7 @@ device() {
   echo "-device {\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$tmp/$1\"}${2:+,$2}}"
 }
 
-# boot SCENARIO WORDS...: with memory that a server can map; what QEMU says of the client's own protocol is left out
+# boot SCENARIO WORDS...: with memory that a server can map
 boot() {
   local scenario=$1
   shift
