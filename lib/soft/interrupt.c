@@ -76,10 +76,11 @@ static bool is_used(const struct gnv_soft *soft, uint32_t vector)
 uint16_t gnv_soft_set_vector(struct gnv_soft *soft, uint32_t value)
 {
 	uint32_t vector = GPUNVME_FIELD_GET(GPUNVME_VECTOR_IV, value);
-	uint32_t *word = &soft->features.at_once[WORD(vector)];
+	uint32_t *word;
 
 	if (value & ~(GPUNVME_VECTOR_IV | GPUNVME_VECTOR_CD) || !is_used(soft, vector))
 		return GPUNVME_SC_INVALID_FIELD;
+	word = &soft->features.at_once[WORD(vector)];
 	__atomic_store_n(word, value & GPUNVME_VECTOR_CD ? *word | BIT(vector) : *word & ~BIT(vector), __ATOMIC_RELAXED);
 	return 0;
 }
