@@ -11,6 +11,7 @@
  *
  * Prints a line of JSON for each figure.
  */
+#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 
@@ -24,11 +25,24 @@ const char *const program = "pages";
 #define WAVE 32u
 #define BLOCK 256u
 #define DEPTH 1024u
-#define WITH_CACHE __global__ __launch_bounds__(BLOCK, 2) /* else registers let one block run on each multiprocessor */
+#ifndef BLOCKS
+#define BLOCKS 2 /* of a multiprocessor: more make hits slower (docs/gpu-performance.md), one leaves the memory idle */
+#endif
+#define WITH_CACHE __global__ __launch_bounds__(BLOCK, BLOCKS)
+#define MOST 8 /* blocks of a multiprocessor, without a cache */
+#define TURNS 5
+
+/* dq: the descriptor of the queue, in memory of the block, because what is acquired empties the cache of a multiprocessor. */
+#define OWN_DQ(dq, j)                                    \
+	__shared__ gpunvme_dq dq;                        \
+                                                         \
+	if (threadIdx.x == 0)                            \
+		dq = j.dq[blockIdx.x % j.queues];        \
+	__syncthreads()
 
 struct job {
 	const struct gpunvme_dq *dq; /* of each queue */
-	uint32_t queues;
+	uint32_t queues, processors;
 	struct gpunvme_dpages pages;
 	struct gpunvme_dbuf buf; /* a page for each lane */
 	uint64_t *to;		 /* a page for each wave, or a word for each lane */
@@ -43,18 +57,25 @@ __device__ static uint64_t mix(uint64_t v)
 	return v ^ v >> 29;
 }
 
+/* All loads are under way before the first store: lanes that wait for each one make few waves look slow. */
 __device__ static void copy_wave(uint64_t *to, const uint64_t *from)
 {
 	const ulonglong2 *source = (const ulonglong2 *)from;
 	ulonglong2 *target = (ulonglong2 *)to;
 
-	for (uint32_t i = threadIdx.x % WAVE; i < PAGE / 16; i += WAVE)
-		target[i] = source[i];
+	ulonglong2 part[PAGE / 16 / WAVE];
+
+#pragma unroll
+	for (uint32_t i = 0; i < PAGE / 16 / WAVE; i++)
+		part[i] = source[threadIdx.x % WAVE + i * WAVE];
+#pragma unroll
+	for (uint32_t i = 0; i < PAGE / 16 / WAVE; i++)
+		target[threadIdx.x % WAVE + i * WAVE] = part[i];
 }
 
 WITH_CACHE static void pages_by_cache(struct job j)
 {
-	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
+	OWN_DQ(dq, j);
 	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 	struct gpunvme_page page;
 
@@ -80,7 +101,7 @@ __global__ static void pages_plain(struct job j)
 
 WITH_CACHE static void elements_by_cache(struct job j)
 {
-	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
+	OWN_DQ(dq, j);
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0, value = 0;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -105,7 +126,7 @@ __global__ static void elements_plain(struct job j)
 /* Lane by lane pages that no other has: pages from `count` on. */
 WITH_CACHE static void misses_by_cache(struct job j)
 {
-	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
+	OWN_DQ(dq, j);
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
 	struct gpunvme_page page;
 
@@ -121,7 +142,7 @@ WITH_CACHE static void misses_by_cache(struct job j)
 
 __global__ static void misses_plain(struct job j)
 {
-	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
+	OWN_DQ(dq, j);
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, blocks = PAGE >> dq.lba_shift;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -135,7 +156,7 @@ __global__ static void misses_plain(struct job j)
 /* Every page of the first `count`, so that it is there. */
 __global__ static void warm(struct job j)
 {
-	const gpunvme_dq dq = j.dq[blockIdx.x % j.queues];
+	OWN_DQ(dq, j);
 	struct gpunvme_page page;
 
 	for (uint64_t i = gpunvme_lane(); i < j.count; i += (uint64_t)gridDim.x * blockDim.x)
@@ -158,11 +179,16 @@ static double run(kernel k, uint32_t blocks, const job &j)
 	return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/* Twice, of which the second counts: clocks have risen, and the caches are as full as they get. */
-static double best(kernel k, uint32_t blocks, job &j)
+/* Seconds for the work of one block of each multiprocessor, where as many as `most` of them run: the best number, the best turn. */
+static double best(kernel k, uint32_t least, uint32_t most, job &j)
 {
-	(void)run(k, blocks, j);
-	return run(k, blocks, j);
+	double time = 1e9;
+
+	(void)run(k, least * j.processors, j);
+	for (uint32_t n = least; n <= most; n++)
+		for (uint32_t turn = 0; turn < TURNS; turn++)
+			time = std::min(time, run(k, n * j.processors, j) / n);
+	return time;
 }
 
 static void figure(const char *name, const char *way, double amount, const char *unit, double cached, double plain)
@@ -172,12 +198,25 @@ static void figure(const char *name, const char *way, double amount, const char 
 	fflush(stdout);
 }
 
+/* Both ways by turns, and the middle of each: the controller in software decides, which is not steady. */
+static void misses(const char *way, job &j)
+{
+	double cached[TURNS], plain[TURNS];
+
+	for (uint32_t turn = 0; turn < TURNS; turn++) {
+		cached[turn] = run(misses_by_cache, j.processors, j);
+		plain[turn] = run(misses_plain, j.processors, j);
+	}
+	std::sort(cached, cached + TURNS);
+	std::sort(plain, plain + TURNS);
+	figure("misses", way, 1e-6 * j.rounds * j.processors * BLOCK, "million/s", cached[TURNS / 2], plain[TURNS / 2]);
+}
+
 static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, uint32_t flags, uint64_t frames, uint64_t all)
 {
 	gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	uint32_t lanes = j.processors * BLOCK;
 	gpunvme_pagecache *cache;
-	uint32_t blocks = 132 * 4, lanes = blocks * BLOCK;
-	double cached;
 
 	opts.flags = flags;
 	opts.page_size = PAGE;
@@ -185,18 +224,15 @@ static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, 
 	check(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
 	check(gpunvme_pagecache_view(cache, &j.pages));
 	j.count = frames;
-	run(warm, blocks, j);
-	j.rounds = 64;
-	cached = best(pages_by_cache, blocks, j);
-	figure("whole pages", way, 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", cached, best(pages_plain, blocks, j));
+	run(warm, BLOCKS * j.processors, j);
 	j.rounds = 256;
-	cached = best(elements_by_cache, blocks, j);
-	figure("elements of 8 bytes", way, 1e-6 * j.rounds * lanes, "million/s", cached, best(elements_plain, blocks, j));
-	blocks = 132;
-	lanes = blocks * BLOCK;
+	figure("whole pages", way, 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_cache, BLOCKS, BLOCKS, j),
+	       best(pages_plain, 1, MOST, j));
+	j.rounds = 1024;
+	figure("elements of 8 bytes", way, 1e-6 * j.rounds * lanes, "million/s", best(elements_by_cache, BLOCKS, BLOCKS, j),
+	       best(elements_plain, 1, MOST, j));
 	j.rounds = (all - frames) / lanes;
-	cached = run(misses_by_cache, blocks, j);
-	figure("misses", way, 1e-6 * j.rounds * lanes, "million/s", cached, run(misses_plain, blocks, j));
+	misses(way, j);
 	check(gpunvme_pagecache_destroy(cache));
 }
 
@@ -208,6 +244,7 @@ int main(int argc, char **argv)
 	gpunvme_mem_opts host = GPUNVME_MEM_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
 	uint64_t frames;
+	int processors;
 	gpunvme_gpu *gpu;
 	gpunvme_dev *dev;
 	gpunvme_mem *mem;
@@ -217,9 +254,11 @@ int main(int argc, char **argv)
 	if (argc < 2 || argc > 3)
 		die("usage: pages URI [MIB]");
 	frames = (argc > 2 ? strtoull(argv[2], nullptr, 10) : 1024) << 20 >> 12;
-	if (frames < 132ull * 4 * BLOCK)
-		die("each lane needs a page of its own: give 528 MiB or more");
 	check(cudaFree(nullptr), "there is no GPU that CUDA can use");
+	check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
+	j.processors = processors;
+	if (frames < (uint64_t)processors * BLOCKS * BLOCK)
+		die("each lane needs a page of its own: give more memory");
 	check(gpunvme_gpu_open("cuda:0", nullptr, &gpu));
 	check(gpunvme_dev_open(argv[1], nullptr, &dev));
 	info.size = sizeof(info);
@@ -237,10 +276,10 @@ int main(int argc, char **argv)
 	}
 	j.dq = dq;
 	host.flags = GPUNVME_MEM_HOST;
-	check(gpunvme_mem_alloc(gpu, (size_t)132 * BLOCK * PAGE, &host, &mem));
+	check(gpunvme_mem_alloc(gpu, (size_t)j.processors * BLOCK * PAGE, &host, &mem));
 	check(gpunvme_mem_map(mem, dev));
 	check(gpunvme_mem_dbuf(mem, dev, &j.buf));
-	check(cudaMalloc(&j.to, (size_t)132 * 4 * BLOCK / WAVE * PAGE), "cudaMalloc");
+	check(cudaMalloc(&j.to, (size_t)j.processors * MOST * BLOCK / WAVE * PAGE), "cudaMalloc");
 	check(cudaMalloc((void **)&j.plain, frames * PAGE), "cudaMalloc");
 	check(cudaMemset((void *)j.plain, 1, frames * PAGE), "cudaMemset");
 	fprintf(stderr, "%u queues of depth %u, %" PRIu64 " pages of %u bytes of a namespace of %" PRIu64 "\n", j.queues, DEPTH, frames, PAGE,

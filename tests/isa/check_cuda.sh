@@ -31,7 +31,8 @@ else
   exit 77
 fi
 
-# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached.
-for pattern in 'st.relaxed.sys.global.v4.u32' 'ld.relaxed.sys.global.u32' 'st.relaxed.sys.global.u32' 'fence.acq_rel.sys'; do
+# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached; references to a page order its bytes.
+for pattern in 'st.relaxed.sys.global.v4.u32' 'ld.relaxed.sys.global.u32' 'st.relaxed.sys.global.u32' 'fence.acq_rel.sys' \
+  'atom.acquire.gpu.global.add.u64' 'red.release.gpu.global.add.u64'; do
   grep -qF "$pattern" "$ptx" || { echo "no $pattern in the PTX"; exit 1; }
 done
