@@ -36,6 +36,53 @@ GNVD_FN void gnvd_copy_elements(const struct gnvd_elements *e, uint64_t from, ui
 	}
 }
 
+#if defined(GNVD_GLANCES)
+/*
+ * An element without a reference: the word, the bytes, and the word again. Is it as before but for references, then the page was
+ * there all the time, because each eviction and each failure counts in the word, and 256 of them, which look like none, take longer
+ * than a glance may. Who overwrites the bytes has taken the page away before, in order, so who sees new bytes finds another word.
+ * Only of frames that lanes write, in whole words.
+ */
+GNVD_FN int gnvd_glance(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_elements *e)
+{
+	uint64_t start = gnvd_clock(), at = gnvd_page_at(cache, e->pos >> cache->page_shift), word = gnvd_ld_acquire64(at);
+	uint64_t from = cache->local + (word >> GPUNVME_PAGE_FRAME_SHIFT << cache->page_shift), low, high, now;
+
+	if (gnvd_page_state(word) != GPUNVME_PAGE_VALID)
+		return 0;
+	from += e->pos & ((1ull << cache->page_shift) - 1);
+	low = gnvd_ld_acquire64(from & ~7ull);
+	high = e->bytes == 16 ? gnvd_ld_acquire64(from + 8) : 0;
+	now = gnvd_ld64(at);
+	if ((now ^ word) & ~(GPUNVME_PAGE_REFS | GPUNVME_PAGE_USED))
+		return 0;
+	if (gnvd_clock() - start > dq->ticks_per_ms / GNVD_GLANCES) /* behind what depends on the last load */
+		return 0;
+	if (!(now & GPUNVME_PAGE_USED))
+		gnvd_cas64(at, now, now | GPUNVME_PAGE_USED); /* in vain is no harm */
+	low >>= e->bytes == 4 ? (from & 4) * 8 : 0;
+	__builtin_memcpy(e->value, &low, e->bytes == 4 ? 4 : 8);
+	if (e->bytes == 16)
+		__builtin_memcpy(e->value + 2, &high, 8);
+	return 1;
+}
+
+/* All lanes of the wave come; those with `want` set that found their element so. */
+GNVD_FN int gnvd_find_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
+			       const struct gnvd_elements *e)
+{
+	int found;
+
+	if (!e->value)
+		return 0;
+	found = want && cache->local && gnvd_glance(dq, cache, e);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, hits), gnvd_ballot(w, found));
+	return found;
+}
+#else
+#define gnvd_find_elements(dq, w, cache, want, e) 0
+#endif
+
 /*
  * All lanes of the wave, page by page: each lane copies and gives back what it got before it looks for more, so that two frames
  * serve any number of lanes. One that finds no frame tries again for as long as a command may take. Answers each lane's result.
@@ -44,9 +91,10 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 			      struct gnvd_elements *e)
 {
 	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
-	int open = !ret && e->left, err;
+	int open = !ret && e->left, found = gnvd_find_elements(dq, w, cache, open, e), err;
 	uint32_t turn = 0;
 
+	open = open && !found;
 	while (gnvd_ballot(w, open)) {
 		page = e->pos >> cache->page_shift;
 		err = gnvd_get_pages(dq, w, cache, open, page, &base);

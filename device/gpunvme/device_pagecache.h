@@ -15,19 +15,21 @@
  *   EMPTY -> READING   compare-and-swap, by a lane that has a reference: it alone reads
  *   READING -> VALID   by that lane, with the frame into which it has read
  *   READING -> EMPTY   by that lane, with its failure, and one more in the count of failures
- *   VALID -> EMPTY     compare-and-swap of a word without references, by a lane that needs its frame
+ *   VALID -> EMPTY     compare-and-swap of a word without references, by a lane that needs its frame, with one more in that count
  *
  * A lane adds its reference first, and looks then: a VALID page cannot go any more. If it is not, the lane goes on looking until it
- * is (one of those that look reads), or until the count of failures is another than at first: then the failure is this lane's, too.
+ * is (one of those that look reads), or until the count is another than at first: then a read has failed, and the failure is this
+ * lane's, too. An element where lanes write the frames needs no reference: device_array.h looks at the word twice instead.
  * What holds at any time:
  *
  * - A frame belongs to the VALID page whose word names it, to the one lane that took it, or it is free or lost; the word of a frame
  *   says in which page's word to look, and may be out of date.
  * - Where the device does not reach the lanes' own memory, a frame is two: the device writes one, from which the reader's wave
  *   copies to the other before the page is VALID, and the others read that. A late write hits the first, which nobody reads then.
- * - A frame is written by nobody while its page has a reference, and read by no lane that has none.
+ * - A frame is written by nobody while its page has a reference, and what a lane without one has read there counts only if the
+ *   page's word, but for references, was the same before and after.
  * - A word says all that is to be known of its page, so a compare-and-swap that finds what was seen before is right, whatever
- *   happened between: there is nothing to be mistaken for something else, and no need of a generation.
+ *   happened between: there is nothing to be mistaken for something else. Only who looks without a reference needs the count.
  * - While a page is READING its word changes by references only, so the reader's end is one addition.
  * - Who reads waits for the device alone, which a queue bounds, and never for a frame; who waits for a page waits for a reader. A
  *   wave goes through its waits together, so that no lane waits for one that cannot run. The clock passes by what has references or

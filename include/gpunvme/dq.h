@@ -305,7 +305,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
  *   bits 1:0   EMPTY, READING or VALID
  *   bit  2     used since the clock's hand came by
  *   bits 23:3  references: lanes that have the page, or wait for it
- *   bits 31:24 how many reads of it have failed, modulo 256
+ *   bits 31:24 how often a read of it has failed, or it went for another page, modulo 256
  *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
  * Each frame, a place for one page, has one as well: 0 free, GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number and 1.
  */

@@ -210,6 +210,53 @@ static void waiting_is_bounded(void **state)
 	cache_end(c);
 }
 
+#if defined(GNVD_GLANCES)
+/* One element. */
+static GPUNVME_DEVICE void glance_kernel(void *arg)
+{
+	struct pages *p = (struct pages *)arg;
+	uint32_t half = 0;
+	uint64_t value = 0;
+
+	p->right = !gpunvme_array_get(p->dq, p->cache, p->rounds, 8, &value) && value == p->rounds / 512 + 1;
+	p->right = p->right && !gpunvme_array_get(p->dq, p->cache, 2ull * p->rounds, 4, &half) && half == value;
+}
+
+static bool glance(struct cache *c, uint32_t element)
+{
+	struct pages p = { &c->r->dq, c->view, element, 0, 0, 0 };
+
+	assert_int_equal(gpunvme_cpu_launch(1, 1, glance_kernel, &p), 0);
+	return p.right;
+}
+
+/* Found without a reference, when there is none to be had; but not by who takes longer than the word's count is good for. */
+static void elements_need_no_reference(void **state)
+{
+	struct cache *c = cache_new(1, true);
+	uint32_t ticks = c->r->dq.ticks_per_ms;
+	uint64_t before;
+
+	(void)state;
+	assert_true(glance(c, 7));
+	assert_true(glance(c, 512 + 7));
+	assert_int_equal(c->table[0] & GPUNVME_PAGE_STATE, GPUNVME_PAGE_EMPTY);
+	assert_true(glance(c, 7));
+	before = c->table[0];
+	assert_int_equal(c->table[0] & GPUNVME_PAGE_FAILS, 1ull << GPUNVME_PAGE_FAILS_SHIFT); /* it went once */
+	c->r->dq.cmd_timeout = rig_ms(2);
+	c->r->dq.ticks_per_ms = ~0u; /* a lane may be kept from running */
+	c->table[0] = (before | GPUNVME_PAGE_REFS) & ~GPUNVME_PAGE_USED;
+	assert_true(glance(c, 7));
+	assert_int_equal(c->table[0], before | GPUNVME_PAGE_REFS);
+	c->r->dq.ticks_per_ms = 1;
+	assert_false(glance(c, 7));
+	c->r->dq.ticks_per_ms = ticks;
+	c->table[0] = before;
+	cache_end(c);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +264,9 @@ int main(void)
 		cmocka_unit_test(elements_are_what_was_asked_for),
 		cmocka_unit_test(copied_pages_are_what_was_asked_for),
 		cmocka_unit_test(waiting_is_bounded),
+#if defined(GNVD_GLANCES)
+		cmocka_unit_test(elements_need_no_reference),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

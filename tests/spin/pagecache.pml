@@ -4,7 +4,8 @@
  * them back, a device whose reads succeed, fail, or are given up and write later, and a host that gives lost frames back.
  * docs/queue-model.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
- * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up. One shared
+ * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up, with GLANCES
+ * one more lane looks at that many elements without a reference. One shared
  * access is one step; a word is one access, whatever it says. The clock's hand points anywhere, and has one look. A lane that would
  * look in vain sleeps until its look changes something, so that a page for which somebody waits for ever is a deadlock the checker
  * reports: the time-out of gnvd_page_late() is never needed.
@@ -158,7 +159,10 @@ inline take(l, any)
 #else
 				:: SAME(at - 1) && (any || !us) ->
 #endif
-				   state[at - 1] = EMPTY; value[at - 1] = 0; used[at - 1] = 0; frame[l] = f
+				   state[at - 1] = EMPTY; value[at - 1] = 0; used[at - 1] = 0; frame[l] = f;
+#if PLANT != 14
+				   fails[at - 1]++
+#endif
 				:: SAME(at - 1) && !any && us -> used[at - 1] = 0
 				:: else
 				fi
@@ -298,6 +302,40 @@ proctype wave()
 	running--
 }
 
+#ifdef GLANCES
+/* gnvd_glance(), by a lane that has no reference. It may take as long as it likes: no count runs over here. */
+proctype glance()
+{
+	byte p, seen, round, st, rf, fl, vl;
+	bit us;
+
+	do
+	:: round < GLANCES ->
+		if :: p = 0 :: p = 1 fi;
+		load(p);
+		if
+		:: st == VALID ->
+			seen = bytes[vl];
+			if
+#if PLANT == 15
+			:: true ->
+#else
+			:: atomic { state[p] == st && fails[p] == fl && value[p] == vl -> rf = refs[p]; us = used[p] }
+#endif
+			   assert(seen == p + 1);
+			   atomic { if :: SAME(p) -> used[p] = 1 :: else fi }
+			:: else
+			fi
+		:: else
+		fi;
+		forget();
+		atomic { seen = 0; p = 0; round++ }
+	:: else -> break
+	od;
+	running--
+}
+#endif
+
 /* Reads that were given up end when they like, and have written something. */
 proctype device()
 {
@@ -333,6 +371,10 @@ init
 #ifdef LOSES
 		run device();
 		run host();
+#endif
+#ifdef GLANCES
+		running++;
+		run glance();
 #endif
 		do
 		:: i < WAVES -> run wave(); i++

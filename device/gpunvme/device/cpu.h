@@ -67,6 +67,13 @@ GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 	return __atomic_load_n((const uint64_t *)(uintptr_t)a, __ATOMIC_ACQUIRE);
 }
 
+#define GNVD_GLANCES 128u /* 8 us, where a change of a page takes 50 ns at least */
+
+GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a)
+{
+	return gnvd_ld_after64(a);
+}
+
 /* Nothing to do: gnvd_ld_after64 has acquired. */
 GNVD_FN void gnvd_order_agent(void)
 {

@@ -62,6 +62,15 @@ GNVD_FN uint64_t gnvd_ld_after64(uint64_t a)
 	return gnvd_ld64(a);
 }
 
+#define GNVD_GLANCES 16u /* 64 us, where a change of a page takes a microsecond at least: several atomics, one behind the other */
+
+GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a)
+{
+	uint64_t v;
+	__asm__ volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(a) : "memory");
+	return v;
+}
+
 GNVD_FN void gnvd_order_agent(void)
 {
 	__asm__ volatile("fence.acq_rel.gpu;" ::: "memory");

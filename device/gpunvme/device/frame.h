@@ -50,7 +50,7 @@ GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, 
 		gnvd_cas64(at, word, word & ~GPUNVME_PAGE_USED);
 		return 0;
 	}
-	if (gnvd_cas64(at, word, word & GPUNVME_PAGE_FAILS) != word)
+	if (gnvd_cas64(at, word, (word + (1ull << GPUNVME_PAGE_FAILS_SHIFT)) & GPUNVME_PAGE_FAILS) != word)
 		return 0;
 	(void)gnvd_ld_after64(at); /* what the lanes that gave it back have read, they have read */
 	*evicted = 1;
@@ -98,6 +98,9 @@ GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dp
 	if (!todo)
 		return;
 	gnvd_meet(w); /* what a lane has acquired with its completion, all have */
+#if defined(GNVD_GLANCES)
+	gnvd_order_agent(); /* that the frame's old page went, before these bytes: gnvd_glance */
+#endif
 	for (; todo; todo &= todo - 1) {
 		first = gnvd_lowest(todo);
 		from = (const uint64_t *)gnvd_lane_memory(gnvd_shfl64(w, cache->buf.base + at, first));

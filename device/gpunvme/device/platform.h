@@ -89,6 +89,11 @@ GNVD_FN void gnvd_st64(uint64_t a, uint64_t v);
 /* Load; the caller's stores that depend on it come after what the writer did before. Who goes on to load orders first. */
 GNVD_FN uint64_t gnvd_ld_after64(uint64_t a);
 
+/* Load; what the lane loads behind it comes later, too. Only of platforms that say how often a glance fits into a millisecond. */
+#if defined(GNVD_GLANCES)
+GNVD_FN uint64_t gnvd_ld_acquire64(uint64_t a);
+#endif
+
 /* Store; what this lane did before comes before it. */
 GNVD_FN void gnvd_st_release64(uint64_t a, uint64_t v);
 
