@@ -13,8 +13,8 @@
  * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
  * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the
  * controller writes into somebody else's).
- * Keys of vfio-user: `timeout` (ms that an answer of the server may take; 10,000), `unsealed` (1: registers are mapped that the server
- * could cut off, which would end this process by SIGBUS; SPDK's target needs it).
+ * Keys of vfio-user: `timeout` (ms that an answer of the server may take; 10,000), `unsealed` (1: registers are mapped that the
+ * server could cut off, which would end this process by SIGBUS; SPDK's target needs it).
  * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
  * queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the table of drives),
  * `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md). %XX stands for one byte. An unknown or
@@ -81,7 +81,8 @@ struct gpunvme_dev_opts {
  * may) until the device is closed, so that nobody mounts it.
  *
  * Return: 0; -EINVAL bad URI or option, or opts->share was opened in another way, or `hmb` does not go with it or with noiommu;
- * -EPROTO a server of vfio-user does not keep to the protocol; -EADDRINUSE memory is mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the
+ * -EPROTO a server of vfio-user does not keep to the protocol;
+ * -EADDRINUSE memory is mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the
  * path; -ENOENT no namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a
  * namespace of it behind another controller, or somebody writes to the image or block device, or opts->share keeps memory that its
  * `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not

@@ -27,7 +27,7 @@ enum gpunvme_mem_flags {
 	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
 	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
 	GPUNVME_MEM_CMB_LISTS = 1u << 5, /* its PRP lists lie in the drive's own memory: mapping it fails where there is none for them */
-	GPUNVME_MEM_SHARED = 1u << 6, /* memory of the host with a descriptor, which a controller in another process can map; not with _HUGE */
+	GPUNVME_MEM_SHARED = 1u << 6, /* memory of the host that a controller in another process can map; not with _HUGE */
 };
 
 struct gpunvme_mem_opts {

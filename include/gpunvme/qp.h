@@ -149,7 +149,8 @@ struct gpunvme_qp_info {
 	uint64_t doorbells; /* the rest: only with GPUNVME_QP_STATS, else 0 */
 	uint64_t drains;
 	uint64_t completions;
-	char rung[16]; /* "soft", "vfio-user", "vfio-host", "direct-db", "vram", "soft+vram", "cmb", "vram+cmb"; with "+fwd" where a CPU thread rings */
+	/* "soft", "vfio-user", "vfio-host", "direct-db", "vram", "soft+vram", "cmb", "vram+cmb"; with "+fwd" where a CPU thread rings */
+	char rung[16];
 	uint32_t recoveries; /* times the queue was created anew; views from before the last are over */
 	uint32_t reserved;
 	uint64_t errors; /* with GPUNVME_QP_STATS: completions with a status other than success */

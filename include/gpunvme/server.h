@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Serving: the software controller for another program, most often a virtual machine, whose NVMe driver then drives it. The other
- * program is a client of vfio-user, such as QEMU (tried: 11.1) with a device vfio-user-pci, or this library (vfio-user:SOCKET in dev.h).
+ * program is a client of vfio-user, such as QEMU (tried: 11.1) with a device vfio-user-pci, or this library
+ * (vfio-user:SOCKET in dev.h).
  */
 #ifndef GPUNVME_SERVER_H
 #define GPUNVME_SERVER_H

@@ -82,17 +82,19 @@ static int check_flags(uint32_t flags)
 	if (flags & OF_GPU && !gnv_is_pow2(flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
 		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM, _HIP and _DRM exclude each other, GPUNVME_MEM_HOST, _HUGE and _SHARED");
 	if (flags & GPUNVME_MEM_SHARED && flags & GPUNVME_MEM_HUGE)
-		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: huge pages can be taken from whoever maps them");
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: huge pages could be taken from whoever "
+					 "maps them");
 	return 0;
 }
 
 static int alloc(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpunvme_mem **mem)
 {
+	const bool host = flags & (GPUNVME_MEM_HOST | GPUNVME_MEM_SHARED);
 	int ret;
 
 	if (flags & (GPUNVME_MEM_HIP | GPUNVME_MEM_DRM))
 		return gnv_mem_gpu_alloc_by(gpu, flags & GPUNVME_MEM_HIP ? GNV_VRAM_HIP : GNV_VRAM_DRM, len, mem);
-	if (flags & GPUNVME_MEM_VRAM || (!(flags & (GPUNVME_MEM_HOST | GPUNVME_MEM_SHARED)) && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
+	if (flags & GPUNVME_MEM_VRAM || (!host && __atomic_load_n(&gpu->data_local, __ATOMIC_RELAXED)))
 		return gnv_mem_gpu_alloc(gpu, len, mem);
 	if (!(flags & GPUNVME_MEM_HUGE) && __atomic_load_n(&gpu->data_by_fd, __ATOMIC_RELAXED))
 		flags |= GPUNVME_MEM_SHARED;

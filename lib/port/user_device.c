@@ -183,7 +183,8 @@ static uint64_t reaches(const struct gnv_wire_offer *offer, uint64_t from)
 }
 
 /* Areas may have a descriptor each, or one for all. */
-static int map_areas(struct gnv_user_device *ud, const struct gnv_wire_offer *offer, const struct gnv_socket_fds *fds, bool unsealed)
+static int map_areas(struct gnv_user_device *ud, const struct gnv_wire_offer *offer, const struct gnv_socket_fds *fds,
+		     bool unsealed)
 {
 	const size_t page = gnv_sys_page_size();
 	unsigned i;

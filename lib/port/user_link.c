@@ -155,7 +155,8 @@ static int take_answer(struct gnv_user_link *link, const struct gnv_wire_header 
 		return ret ? ret : told;
 	if (fds->lost) {
 		*lost = true;
-		return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have, or than this process may open", link->path);
+		return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have, or than this process may open",
+				link->path);
 	}
 	if (a->len)
 		memcpy(a->to, body, a->len);

@@ -9,7 +9,8 @@
 #define PAGE 4096u
 #define MAX_ERRNO 4095u
 
-int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most, bool *lost)
+int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most,
+			 bool *lost)
 {
 	size_t len = got->size - sizeof(*got);
 

@@ -144,7 +144,8 @@ int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload,
  * Return: 0; a negative errno that the server answered, and then a sentence says so and nothing but @got->size bytes must be read
  * on; -EPROTO with a sentence, and nobody knows where the next message begins: @lost is set.
  */
-int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most, bool *lost);
+int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most,
+			 bool *lost);
 
 /* A region as its server offers it, checked for sense. */
 #define GNV_WIRE_AREAS 8u

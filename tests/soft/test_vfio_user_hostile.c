@@ -55,11 +55,21 @@ struct lie {
 	uint32_t cap[12];
 };
 
-static struct lie lie;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lie told; /* under the lock */
 static char real[96], path[96], uri[160];
 static struct gpunvme_server *server;
 static int listener;
 static pthread_t thread;
+
+static void tell(const struct lie *l)
+{
+	pthread_mutex_lock(&lock);
+	told = *l;
+	pthread_mutex_unlock(&lock);
+}
+
+static const struct lie truth;
 
 /* ---- Who stands between ---- */
 
@@ -153,15 +163,15 @@ static void other_memory(struct message *m, size_t len)
 	assert_int_equal(ftruncate(m->fd[0], (off_t)len), 0);
 }
 
-static void distort(struct message *m)
+static void distort(struct message *m, const struct lie *lie)
 {
 	static const uint32_t doorbells[] = { 1 | 1 << 16, 0, 1, 0, 0x1000, 0, BAR_BYTES - 0x1000, 0 };
 
-	if (lie.grow)
-		add_cap(m, lie.cap, lie.grow);
-	if (lie.at)
-		put32(m, lie.at, lie.value);
-	switch (lie.way) {
+	if (lie->grow)
+		add_cap(m, lie->cap, lie->grow);
+	if (lie->at)
+		put32(m, lie->at, lie->value);
+	switch (lie->way) {
 	case WRONG_ID:
 		m->bytes[1] ^= 0x40;
 		break;
@@ -177,7 +187,7 @@ static void distort(struct message *m)
 		break;
 	case UNSEALED:
 	case TINY:
-		other_memory(m, lie.way == TINY ? 4096 : BAR_BYTES);
+		other_memory(m, lie->way == TINY ? 4096 : BAR_BYTES);
 		break;
 	case CUT:
 		m->len -= m->len > 16 ? 8 : 4;
@@ -190,14 +200,19 @@ static void distort(struct message *m)
 /* Return: false when this is the end. */
 static bool answer(int client, struct message *m, uint16_t command)
 {
-	if (command != lie.command)
+	struct lie now;
+
+	pthread_mutex_lock(&lock);
+	now = told;
+	pthread_mutex_unlock(&lock);
+	if (command != now.command)
 		return pass_on(client, m);
-	if (lie.way == SILENT) {
+	if (now.way == SILENT) {
 		drop_fds(m);
 		return true;
 	}
-	distort(m);
-	return pass_on(client, m) && lie.way != CUT;
+	distort(m, &now);
+	return pass_on(client, m) && now.way != CUT;
 }
 
 static void stand_between(int client)
@@ -265,12 +280,12 @@ static void refused(const char *controller, const struct lie *l, int expected, c
 	struct gpunvme_dev *dev;
 	int ret;
 
-	lie = *l;
+	tell(l);
 	ret = gpunvme_dev_open(controller, NULL, &dev);
 	if (ret != expected || !strstr(gpunvme_errmsg(), words))
 		fail_msg("command %u, way %u, %u at %u: %d '%s', not %d '%s'", l->command, l->way, l->value, l->at, ret, gpunvme_errmsg(),
 			 expected, words);
-	lie.command = 0;
+	tell(&truth);
 }
 
 #define VERSION GNV_WIRE_VERSION
@@ -393,9 +408,9 @@ static void use_it(void)
 static void test_doorbells_alone(void **state)
 {
 	(void)state;
-	lie = (struct lie){ REGION, .way = SPARSE };
+	tell(&(struct lie){ REGION, .way = SPARSE });
 	use_it();
-	lie.command = 0;
+	tell(&truth);
 	use_it(); /* nothing is left of all that was tried */
 }
 
