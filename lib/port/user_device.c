@@ -114,7 +114,7 @@ static int broken(struct gnv_user_link *link, int ret)
 static int greet(struct gnv_user_link *link)
 {
 	static const char capabilities[] = "{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":4096}}";
-	uint8_t hello[sizeof(struct gnv_wire_version) + sizeof(capabilities)], said[GNV_USER_LONGEST];
+	uint8_t hello[sizeof(struct gnv_wire_version) + sizeof(capabilities)], said[GNV_USER_LONGEST] = { 0 };
 	const struct gnv_user_question q = { GNV_WIRE_VERSION, hello, sizeof(hello), -1 };
 	struct gnv_user_answer a = { .to = said, .least = sizeof(struct gnv_wire_version), .most = sizeof(said) };
 	struct gnv_wire_version version = { 0, 1 };
@@ -137,7 +137,7 @@ static int get_info(struct gnv_user_device *ud)
 {
 	struct gnv_wire_info info = { .argsz = sizeof(info) };
 	const struct gnv_user_question q = { GNV_WIRE_GET_INFO, &info, sizeof(info), -1 };
-	struct gnv_wire_info got;
+	struct gnv_wire_info got = { 0 };
 	struct gnv_user_answer a = { .to = &got, .least = sizeof(got), .most = sizeof(got) };
 	int ret = gnv_user_ask(&ud->link, &q, &a);
 
