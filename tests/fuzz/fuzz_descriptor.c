@@ -90,7 +90,7 @@ static void check_command(const struct gpunvme_sqe *cmd)
 	}
 	check(slba == w.dq.lba_first + w.call.lba + w.sent);
 	if (cmd->opc != GPUNVME_IO_WRITE_ZEROES) {
-		check(n <= w.dq.max_blocks);
+		check(n <= w.dq.max_blocks || n == 1);
 		check_data(cmd, w.buf.iova + w.call.offset + (w.sent << w.dq.lba_shift), n << w.dq.lba_shift);
 	}
 	w.sent += n;

@@ -34,9 +34,9 @@ void prove_span(void)
 	TAKE(dq.page_shift >= 12 && dq.page_shift <= 27 && dq.lba_shift >= 9 && dq.lba_shift <= 16 && !(dq.flags & GPUNVME_DQ_SGL));
 	page = 1ull << dq.page_shift;
 	n = gnvd_blocks_per_command(&dq, addr, nblocks);
-	PROVE(n <= nblocks && n <= dq.max_blocks);
+	PROVE(n <= nblocks && (n <= dq.max_blocks || n == 1));
 	PROVE((addr & (page - 1)) + ((uint64_t)n << dq.lba_shift) <= page + (1ull << (2 * dq.page_shift - 4)));
-	PROVE(n || !nblocks || !dq.max_blocks);
+	PROVE(n || !nblocks);
 }
 
 /* Any transfer of up to `most` bytes with its page: what the command says, and what it leaves for PRP2. */

@@ -57,10 +57,10 @@ GNVD_FN uint32_t gnvd_most_zeroes(const struct gpunvme_dq *dq)
 	return (65535u >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT)) + 1;
 }
 
-/* Blocks that one command can move to or from `addr`. */
+/* Blocks that one command can move to or from `addr`, at least one: a command of none would say 65536. */
 GNVD_FN uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks)
 {
-	uint64_t page = 1ull << dq->page_shift, limit = dq->max_blocks;
+	uint64_t page = 1ull << dq->page_shift, limit = dq->max_blocks ? dq->max_blocks : 1;
 
 	/* The PRP copies keep 1 + page/16 pages unbroken. */
 	if (!(dq->flags & GPUNVME_DQ_SGL)) {

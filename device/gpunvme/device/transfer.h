@@ -67,8 +67,6 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	uint32_t fetched = 0;
 	int err, want, late;
 
-	if (!l.ret && !dq->max_blocks) /* of a transfer in parts of nothing each command would move 65536 blocks */
-		l.ret = -GPUNVME_EINVAL;
 	l.nblocks = l.ret ? 0 : op == GPUNVME_IO_FLUSH ? 1 : l.nblocks;
 	while (gnvd_ballot(w, l.nblocks != 0)) {
 		want = l.nblocks && !n;
