@@ -312,7 +312,7 @@ GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, u
  * @value: command dword 11
  *
  * Write protection (84h) is not set again: the drive keeps it. Any thread may call it.
- * Return: as gpunvme_dev_admin(); -ENOENT the controller has no such namespace.
+ * Return: as gpunvme_dev_set_feature(); -ENOENT the controller has no such namespace.
  */
 GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value);
 
