@@ -2,7 +2,7 @@
 /*
  * One process that serves a namespace as a block device of the kernel and uses it by queues of its own: files that were written to
  * a mounted file system are read by name by lanes, while it stays mounted. For the guest of tests/vm: GPUNVME_TEST_URI names the
- * controller, which loses what it has.
+ * controller, which loses what it has; with GPUNVME_TEST_RESETS it is reset under way.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,6 +54,7 @@ static int setup(void **state)
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	opts.queues = 2;
 	opts.depth = 16;
+	opts.cmd_timeout_ms = 5000;
 	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
 	good(gpunvme_ublk_get_info(ublk, &info));
 	assert_int_equal(info.queues, 2);
@@ -237,6 +238,10 @@ static void test_stamps(void **state)
 		writer[i].seed = i + 1;
 		assert_int_equal(pthread_create(&thread[i], NULL, work, &writer[i]), 0);
 	}
+	for (uint32_t i = 0; getenv("GPUNVME_TEST_RESETS") && i < 3; i++) {
+		usleep(300000);
+		good(gpunvme_dev_reset(dev));
+	}
 	for (uint32_t i = 0; i < THREADS; i++) {
 		pthread_join(thread[i], NULL);
 		if (writer[i].wrong)
@@ -245,6 +250,7 @@ static void test_stamps(void **state)
 	good(gpunvme_ublk_get_info(ublk, &after));
 	assert_true(after.requests >= THREADS * TURNS);
 	assert_int_equal(after.failed, 0);
+	print_message("%llu requests, %u recoveries\n", (unsigned long long)after.requests, after.recoveries);
 }
 
 int main(void)
