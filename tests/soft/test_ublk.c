@@ -17,6 +17,7 @@
 
 #include "common/good.h"
 #include "common/image.h"
+#include "common/known.h"
 #include "ublk_driver.h"
 #include "util/clock.h"
 
@@ -85,27 +86,15 @@ struct writer {
 	int wrong; /* the line */
 };
 
-static uint32_t next(struct writer *w)
-{
-	w->seed = w->seed * 1664525u + 1013904223u;
-	return w->seed >> 8;
-}
-
-static void stamp(const struct writer *w, uint32_t step, uint32_t *to)
-{
-	for (uint32_t i = 0; i < STEP / 4; i++)
-		to[i] = w->version[step] ? w->version[step] ^ step << 12 ^ i ^ w->number << 28 : 0;
-}
-
 static int one(struct writer *w, uint32_t step, uint32_t steps, char *buf, char *want)
 {
 	const uint64_t sector = (uint64_t)(w->number * REGION + step) * (STEP / 512);
-	const uint32_t sectors = steps * (STEP / 512), what = next(w) % 8, queue = next(w) % 2;
+	const uint32_t sectors = steps * (STEP / 512), what = known_next(&w->seed) % 8, queue = known_next(&w->seed) % 2;
 
 	for (uint32_t i = 0; i < steps; i++) {
 		if (what < 5)
 			w->version[step + i] = what ? w->version[step + i] + 1 + what : 0;
-		stamp(w, step + i, (uint32_t *)(want + i * STEP));
+		known_fill((uint32_t *)(want + i * STEP), STEP / 4, w->number, step + i, w->version[step + i]);
 	}
 	if (!what)
 		return ublk_driver_io(queue, GNV_UBLK_WRITE_ZEROES, sector, sectors, NULL);
@@ -124,9 +113,9 @@ static void *work(void *arg)
 	if (ublk_driver_io(0, GNV_UBLK_WRITE_ZEROES, (uint64_t)w->number * REGION * 8, REGION * 8, NULL))
 		w->wrong = __LINE__;
 	for (uint32_t turn = 0; turn < w->turns && !w->wrong; turn++) {
-		uint32_t step = next(w) % (REGION - 8);
+		uint32_t step = known_next(&w->seed) % (REGION - 8);
 
-		if (one(w, step, next(w) % 8 + 1, buf, want))
+		if (one(w, step, known_next(&w->seed) % 8 + 1, buf, want))
 			w->wrong = __LINE__;
 	}
 	free(buf);

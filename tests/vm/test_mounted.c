@@ -24,6 +24,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
+#include "common/known.h"
 
 #define AT "/tmp/ublk"
 #define BYTES 300001u
@@ -170,28 +171,16 @@ struct writer {
 	const char *wrong;
 };
 
-static uint32_t next(struct writer *w)
-{
-	w->seed = w->seed * 1664525u + 1013904223u;
-	return w->seed >> 8;
-}
-
-static void stamp(const struct writer *w, uint32_t step, uint32_t *to)
-{
-	for (uint32_t i = 0; i < STEP / 4; i++)
-		to[i] = w->version[step] ? w->version[step] ^ step << 12 ^ i ^ w->number << 28 : 0;
-}
-
 static int one(struct writer *w, int fd, uint32_t step, uint32_t steps, char *buf, char *want)
 {
 	const off_t at = (off_t)w->number * REGION + (off_t)step * STEP;
 	uint64_t range[2] = { (uint64_t)at, (uint64_t)steps * STEP };
-	uint32_t what = next(w) % 8, i;
+	uint32_t what = known_next(&w->seed) % 8, i;
 
 	for (i = 0; i < steps; i++) {
 		if (what < 5)
-			w->version[step + i] = what ? w->version[step + i] + next(w) % 1000 + 1 : 0;
-		stamp(w, step + i, (uint32_t *)(want + i * STEP));
+			w->version[step + i] = what ? w->version[step + i] + known_next(&w->seed) % 1000 + 1 : 0;
+		known_fill((uint32_t *)(want + i * STEP), STEP / 4, w->number, step + i, w->version[step + i]);
 	}
 	if (!what)
 		return ioctl(fd, BLKZEROOUT, range);
@@ -211,12 +200,12 @@ static void *work(void *arg)
 	if (fd < 0 || !buf || !want || ioctl(fd, BLKZEROOUT, all))
 		w->wrong = "it could not begin";
 	for (turn = 0; turn < TURNS && !w->wrong; turn++) {
-		step = next(w) % (REGION / STEP);
-		if (one(w, fd, step, next(w) % 64 % (REGION / STEP - step) + 1, buf, want))
+		step = known_next(&w->seed) % (REGION / STEP);
+		if (one(w, fd, step, known_next(&w->seed) % 64 % (REGION / STEP - step) + 1, buf, want))
 			w->wrong = "other bytes, or an error";
 	}
 	for (step = 0; step < REGION / STEP && !w->wrong; step++) {
-		stamp(w, step, (uint32_t *)want);
+		known_fill((uint32_t *)want, STEP / 4, w->number, step, w->version[step]);
 		if (pread(fd, buf, STEP, (off_t)(all[0] + step * STEP)) != STEP || memcmp(buf, want, STEP))
 			w->wrong = "other bytes at the end";
 	}
