@@ -13,7 +13,7 @@
 #include "util/clock.h"
 
 #define TRIES 3u       /* of a request whose queue had to be recovered; the kernel's own driver has 5 (nvme_core.max_retries) */
-#define SPIN_NS 100000 /* since the last completion: then it sleeps between two looks */
+#define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
 #define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
