@@ -130,7 +130,8 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 
 static void test_io(void **state)
 {
-	static const char *const keys[] = { "", "?lba=4096&threads=2", "?mdts=1&depth=64&dstrd=1", "?mdts=0" };
+	static const char *const keys[] = { "", "?lba=4096&threads=2", "?mdts=1&depth=64&dstrd=1", "?mdts=0",
+					    "?iops=1000000&bw=20G&lat_us=5&p99_us=50&seed=1" };
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;

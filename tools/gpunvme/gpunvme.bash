@@ -38,6 +38,7 @@ _gpunvme() {
   fi
   if [[ $cur != -* ]]; then
     [[ $cur == *' '* ]] || _gpunvme_addresses
+    case $verb in bench | serve | soak | identify | litmus) [[ -z $cur || soft:ram: != "$cur"* ]] || COMPREPLY+=(soft:ram:) ;; esac
     case $verb in bind | unbind | doctor) return ;; esac
     compopt -o filenames 2>/dev/null # blanks are quoted
     mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "${cur#@(soft|vfio-user):}")
