@@ -4,9 +4,9 @@
  *
  * A device is opened by URI:
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
- *   soft:ram:SIZE[?...]         the same over memory of this process, such as soft:ram:64M or soft:ram:1.5GiB: zeroes at first, gone when it
- *                               is closed, another drive each time it is opened. It touches buffers as a thread of this process does, so
- *                               memory must not be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
+ *   soft:ram:SIZE[?...]         the same over memory of this process, as soft:ram:64M or soft:ram:1.5GiB: zeroes, and gone when it
+ *                               is closed, another drive each time. It touches buffers as a thread of this process does: no memory is
+ *                               to be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  *   vfio-user:SOCKET[?...]      an NVMe controller that another process serves by vfio-user (gpunvme serve, SPDK's target)
  * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write), `power` (leave, as when
@@ -21,9 +21,9 @@
  * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
  * queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the table of drives),
  * `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md). How fast it is to be, where it would be
- * faster: `iops` (commands a second), `bw` (bytes a second, 7000000000 or 6.5G: K, M, G, T are powers of 1024), `lat_us` (latency of half
- * of the commands; no other is below), `p99_us` (latency that one in a hundred exceeds: the others above lat_us are spread exponentially),
- * `seed` (of what is drawn for that; the same for each queue each time). A thread of the controller is busy while it keeps times, and has
+ * faster: `iops` (commands a second), `bw` (bytes a second, 7000000000 or 6.5G of powers of 1024), `lat_us` (latency of half
+ * of the commands; none is below), `p99_us` (what one in a hundred exceeds: those above lat_us are spread exponentially),
+ * `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it keeps times, and has
  * 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such times.
  * %XX stands for one byte. An unknown or repeated key is an error.
  *

@@ -199,7 +199,7 @@ static uint16_t denied(const struct gnv_soft *soft, const struct gnv_soft_cmd *c
 	return gnv_soft_has(&soft->config.traits, GNV_SOFT_WORN) && cmd->op.opc != GPUNVME_IO_FLUSH ? GPUNVME_SC_READ_ONLY_RANGE : 0;
 }
 
-/* Data that goes wrong does so in memory of the controller's own, as does what is moved in parts but never has another place in it. */
+/* Data that goes wrong does so in memory of the controller's own, as does what a store could not move in parts. */
 static bool needs_own(const struct gnv_soft_cmd *cmd)
 {
 	return !cmd->bounce && cmd->op.data_len &&

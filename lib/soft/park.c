@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parking: commands that wait for a time, of the played drive's (timing.h) or of a fault, or for ever. A heap for each server thread,
+ * Parking: commands that wait for a time, the played drive's (timing.h) or a fault's, or for ever. A heap for each server thread,
  * the earliest first; all of it runs under the lock of that server.
  */
 #include "soft/state.h"

@@ -4,9 +4,9 @@
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in the store (io_uring), and so shortly that a doorbell which rings meanwhile does not wait: nothing
- * can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. A thread without queues sleeps until it
- * has one. With a timing model it does not sleep while commands are to be timed.
+ * While I/O is outstanding it sleeps in the store (io_uring), and so shortly that a doorbell which rings meanwhile does not wait:
+ * nothing can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. With a timing model it
+ * does not sleep while commands are to be timed. A thread without queues sleeps until it has one.
  */
 #include "soft/state.h"
 

@@ -3,7 +3,7 @@
  * The NVMe controller in software.
  *
  * It owns a page that plays BAR0 and threads that serve it: they poll the doorbells, read each submission queue entry once into
- * private memory, check every field, have a store (store.h) do the I/O and post completions. Whoever drives it uses the same registers,
+ * private memory, check every field, have a store (store.h) do the I/O and post completions. Whoever drives it uses the registers,
  * queues and PRP lists as with a controller made of silicon. It shares bytes, not code, with lib/nvme and the device header, and
  * trusts neither: the author of the queues is hostile until proven otherwise.
  */

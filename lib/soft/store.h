@@ -32,7 +32,7 @@ struct gnv_soft_store_ops {
 	/* All that was written so far is on the medium. Return: 0 or -errno. */
 	int (*sync)(struct gnv_soft_store *store);
 
-	/* Say by gnv_fail() what attach() or the start of a thread answered. Return: what is to be answered; 0: it has no words for that. */
+	/* Say by gnv_fail() what attach() or the start of a thread answered. Return: the answer; 0: it has no words for that. */
 	int (*explain)(int error);
 
 	/* All that follows is called by the server's thread. Return: 0 or -errno. */

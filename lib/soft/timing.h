@@ -2,10 +2,10 @@
 /*
  * How fast the drive is that a software controller plays: keys of its URI, for every store.
  *
- * A command ends when three things are over: its latency; the commands before it, of which the drive does so many a second; and their
+ * A command ends when three things are over: its latency; the commands up to it, of which the drive does so many a second; their
  * data, of which it moves so many bytes a second. So with few commands in flight the latency decides, and with many the rates.
- * Half of all commands take the latency that was asked for; the other half takes longer, by an exponential distribution of which one
- * command in a hundred exceeds the tail that was asked for. A machine that is slower than the drive says so in the log, once.
+ * Half of all commands take the latency that was asked for; the other half take longer, by an exponential distribution, of which
+ * one command in a hundred exceeds the tail that was asked for. A machine that is slower than the drive says so in the log, once.
  */
 #ifndef GNV_SOFT_TIMING_H
 #define GNV_SOFT_TIMING_H

@@ -220,7 +220,7 @@ int gnv_uring_submit(struct gnv_uring *ring)
 	return ret < 0 ? ret : 0;
 }
 
-/* The kernel looks at the tail in io_uring_enter() only, as nobody asks for a thread of its own that polls (IORING_SETUP_SQPOLL). */
+/* The kernel looks at the tail in io_uring_enter() only, as nobody asks for a thread of its own (IORING_SETUP_SQPOLL). */
 unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
 {
 	struct io_uring_sq *sq = &ring->io.sq;
