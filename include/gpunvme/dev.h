@@ -5,7 +5,7 @@
  * A device is opened by URI:
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
  *   soft:ram:SIZE[?...]         the same over memory of this process, as soft:ram:64M or soft:ram:1.5GiB: zeroes, and gone when it
- *                               is closed, another drive each time. It touches buffers as a thread of this process does: no memory is
+ *                               is closed, another drive each time. It touches buffers as threads of this process do: no memory is
  *                               to be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  *   vfio-user:SOCKET[?...]      an NVMe controller that another process serves by vfio-user (gpunvme serve, SPDK's target)
