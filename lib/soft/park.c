@@ -9,10 +9,9 @@
 
 #include "util/bits.h"
 
-#define KEPT_COMMANDS 1024u /* after so many it is judged whether this machine is as fast as the drive, */
-#define KEPT_LEAST 64u	    /* or after these, if they took */
-#define KEPT_NS 1000000000u
-#define TOLERANCE 20u /* late by 1/20 */
+#define KEPT_NS 1000000000u /* so often it is judged whether this machine is as fast as the drive, */
+#define KEPT_COMMANDS 64u   /* by so many commands at least */
+#define TOLERANCE 20u	    /* late by 1/20 */
 
 /* ---- The heap ---- */
 
@@ -79,11 +78,13 @@ static void note(struct gnv_soft_cmd *cmd, uint64_t now)
 	struct gnv_soft_server *server = cmd->sq->server;
 	struct gnv_soft_pace_kept *kept = &server->kept;
 
+	if (!kept->since)
+		kept->since = now;
 	kept->asked += cmd->post_at - cmd->began;
 	kept->late += now - cmd->post_at;
 	cmd->began = 0;
 	kept->commands++;
-	if (kept->commands >= KEPT_COMMANDS || (kept->commands >= KEPT_LEAST && now - kept->since > KEPT_NS))
+	if (kept->commands >= KEPT_COMMANDS && now - kept->since > KEPT_NS)
 		judge(server, now);
 }
 

@@ -39,7 +39,7 @@ struct gnv_soft_timing {
 /* How well a server thread keeps to it, since the last look. */
 struct gnv_soft_pace_kept {
 	uint64_t asked, late; /* ns, sums over commands */
-	uint64_t since;
+	uint64_t since; /* 0: nothing yet */
 	uint32_t commands;
 	uint32_t looks, starved; /* at queues; and how often commands were left there that the drive would have begun */
 };
