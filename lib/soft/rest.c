@@ -4,9 +4,10 @@
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in the store (io_uring), and so shortly that a doorbell which rings meanwhile does not wait:
- * nothing can wake a thread for a doorbell. Only I/O that takes longer than a second is not worth that. With a timing model it
- * does not sleep while commands are to be timed. A thread without queues sleeps until it has one.
+ * While I/O is outstanding it sleeps in the store (io_uring), without giving its CPU away before, as a busy machine would not give it
+ * back when the I/O ends; and so shortly that a doorbell which rings meanwhile does not wait: nothing can wake a thread for one.
+ * Only I/O that takes longer than a second is not worth that. With a timing model it does not sleep while commands are to be
+ * timed. A thread without queues sleeps until it has one.
  */
 #include "soft/state.h"
 
@@ -21,7 +22,7 @@
 #define IO_SPIN_NS 5000u
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
-#define IO_WAIT_US 20u
+#define IO_WAIT_MAX_US 50u
 #define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
 #define SLEEP_COSTLY_US 4000u
 #define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
@@ -91,7 +92,7 @@ static void weigh_sleeping(struct gnv_soft_pace *pace, uint64_t now)
 /* The longest sleep from now on. */
 static unsigned longest_sleep(const struct gnv_soft_server *server, const struct gnv_soft_pace *pace, uint64_t idle)
 {
-	return server->in_store && idle < IO_HOPE_NS ? IO_WAIT_US : pace->max_us;
+	return server->in_store && idle < IO_HOPE_NS ? IO_WAIT_MAX_US : pace->max_us;
 }
 
 void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
@@ -107,7 +108,7 @@ void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 	}
 	if (keeps_awake(server, pace, now, idle))
 		return;
-	if (idle < YIELD_NS) {
+	if (!server->in_store && idle < YIELD_NS) {
 		sched_yield();
 		return;
 	}
