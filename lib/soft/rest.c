@@ -4,10 +4,11 @@
  *
  * A thread without work first spins, then gives its CPU away, then sleeps, longer and longer, up to a millisecond. Where that alone
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
- * While I/O is outstanding it sleeps in the store (io_uring), without giving its CPU away before, as a busy machine would not give it
- * back when the I/O ends; and so shortly that a doorbell which rings meanwhile does not wait: nothing can wake a thread for one.
- * Only I/O that takes longer than a second is not worth that. With a timing model it does not sleep while commands are to be
- * timed. A thread without queues sleeps until it has one.
+ * While I/O is outstanding it sleeps in the store (io_uring), without giving its CPU away before, as a busy machine would not
+ * give it back when the I/O ends; and so shortly that a doorbell which rings meanwhile does not wait: nothing can wake a thread
+ * for one. Where it wakes up late the machine is so busy that short sleeps only cost turns, and it sleeps longer; so it does for
+ * I/O that takes longer than a second. With a timing model it does not sleep while commands are to be timed. A thread without
+ * queues sleeps until it has one.
  */
 #include "soft/state.h"
 
@@ -22,7 +23,9 @@
 #define IO_SPIN_NS 5000u
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
-#define IO_WAIT_MAX_US 50u
+#define IO_WAIT_US 20u
+#define IO_WAIT_BUSY_US 500u
+#define LATE_NS 200000u /* a sleep that takes so much longer than asked */
 #define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
 #define SLEEP_COSTLY_US 4000u
 #define COST_SLEEPS 128u /* sleeps after which their cost is looked at */
@@ -89,10 +92,16 @@ static void weigh_sleeping(struct gnv_soft_pace *pace, uint64_t now)
 	pace->cpu = cpu;
 }
 
-/* The longest sleep from now on. */
-static unsigned longest_sleep(const struct gnv_soft_server *server, const struct gnv_soft_pace *pace, uint64_t idle)
+/* In the store, which may end it. */
+static void wait_for_io(struct gnv_soft_server *server, struct gnv_soft_pace *pace, uint64_t now, uint64_t idle)
 {
-	return server->in_store && idle < IO_HOPE_NS ? IO_WAIT_MAX_US : pace->max_us;
+	const unsigned usec = until(pace, now, idle < IO_HOPE_NS ? (unsigned)gnv_max(pace->io_us, IO_WAIT_US) : pace->max_us);
+
+	server->soft->store->ops->wait(server, usec);
+	if (gnv_soft_now() - now > usec * 1000ull + LATE_NS)
+		pace->io_us = (unsigned)gnv_min(2 * gnv_max(pace->io_us, IO_WAIT_US), IO_WAIT_BUSY_US);
+	else
+		pace->io_us = IO_WAIT_US;
 }
 
 void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
@@ -112,9 +121,8 @@ void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 		sched_yield();
 		return;
 	}
-	pace->sleep_us = (unsigned)gnv_min(pace->sleep_us, longest_sleep(server, pace, idle));
 	if (server->in_store)
-		server->soft->store->ops->wait(server, until(pace, now, pace->sleep_us));
+		wait_for_io(server, pace, now, idle);
 	else
 		sleep_us(until(pace, now, pace->sleep_us));
 	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, pace->max_us);

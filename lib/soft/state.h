@@ -259,6 +259,7 @@ struct gnv_soft_pace {
 	unsigned sleep_us;
 	unsigned sleeps;
 	unsigned max_us;     /* longest sleep */
+	unsigned io_us;	     /* the next one while I/O is outstanding; 0: the shortest */
 	uint64_t wall, cpu;  /* at the last look at what sleeping costs */
 };
 
