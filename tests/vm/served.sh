@@ -27,6 +27,21 @@ need() {
   done
 }
 
+# make_tools PROGRAM: an image with it and its libraries; $tools are QEMU's words for that drive, which guest/lib.sh mounts
+make_tools() {
+  local program mkfs
+  if ! program=$(command -v "$1") || ! mkfs=$(PATH=$PATH:/usr/sbin:/sbin command -v mkfs.ext4); then
+    echo "skipped: $1 or mkfs.ext4 is not installed (scripts/setup long)"
+    exit 77
+  fi
+  mkdir "$tmp/tools"
+  ldd "$program" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | xargs cp -L -t "$tmp/tools" "$program"
+  truncate -s 160M "$tmp/tools.img"
+  "$mkfs" -q -F -d "$tmp/tools" "$tmp/tools.img"
+  # shellcheck disable=SC2034 # for the scenarios
+  tools="-drive if=none,id=tools,file=$tmp/tools.img,format=raw -device nvme,serial=tools,drive=tools"
+}
+
 # serve NAME KEYS SIZE: until the socket is there
 serve() {
   truncate -s "$3" "$tmp/$1.img"

@@ -116,6 +116,24 @@ served() {
   done
 }
 
+# mount_tools: fio and its many libraries lie on a drive (tests/vm/served.sh), of which only what is used is read.
+mount_tools() {
+  mkdir -p /tmp/tools
+  for at in /sys/class/nvme/nvme*; do
+    if [ "$(tr -d ' ' <"$at/serial")" = tools ]; then
+      ok "tools" mount -t ext4 -o ro "/dev/$(basename "$at")n1" /tmp/tools
+    fi
+  done
+}
+
+# run_fio NAME DRIVE OPTIONS...: from there, past the page cache
+run_fio() {
+  name=$1 node=/dev/${2}n1
+  shift 2
+  ok "$name" env LD_PRELOAD=/tmp/libvm_shm.so LD_LIBRARY_PATH=/tmp/tools /tmp/tools/fio --name=fio "--filename=$node" --direct=1 \
+    --ioengine=io_uring --thread --randrepeat=0 "$@"
+}
+
 to_vfio() {
   echo vfio-pci >"/sys/bus/pci/devices/$1/driver_override"
   [ -e "/sys/bus/pci/devices/$1/driver" ] && echo "$1" >"/sys/bus/pci/devices/$1/driver/unbind"
