@@ -17,6 +17,7 @@
 #include <time.h>
 
 #define ROUND 64u	/* commands of a lane in a round, at most */
+#define VAIN_READS 10	/* of them in a row without a block that was not read before */
 #define LAST_READS 1000 /* rounds in which all blocks must have been read back at the end */
 #define STORY 8		/* commands that are told of a block which is wrong */
 
@@ -141,6 +142,15 @@ static bool is_over(const struct soak *k)
 	return interrupted || wrong_lane(k) || (k->commands ? sum(k) >= k->commands : now_s() - k->start >= k->seconds);
 }
 
+static uint64_t count_read(const struct soak *k)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < k->s.lanes; i++)
+		n += k->lane[i].read_back;
+	return n;
+}
+
 static bool has_read_all(const struct soak *k)
 {
 	for (uint32_t i = 0; i < k->s.lanes; i++)
@@ -151,14 +161,17 @@ static bool has_read_all(const struct soak *k)
 
 static int read_back(struct soak *k)
 {
-	int ret = GO_ON;
+	int ret = GO_ON, vain = 0;
+	uint64_t before;
 
-	for (int i = 0; i < LAST_READS && ret == GO_ON && !wrong_lane(k); i++) {
+	for (int i = 0; i < LAST_READS && vain < VAIN_READS && ret == GO_ON && !wrong_lane(k) && !interrupted; i++) {
 		if (has_read_all(k))
 			return GO_ON;
+		before = count_read(k);
 		ret = do_round(k, 0);
+		vain = count_read(k) > before ? 0 : vain + 1;
 	}
-	if (ret != GO_ON || wrong_lane(k) || has_read_all(k))
+	if (ret != GO_ON || wrong_lane(k) || has_read_all(k) || interrupted)
 		return ret;
 	return failed("at the end not all blocks could be read back: commands fail too often");
 }

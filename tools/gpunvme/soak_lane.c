@@ -190,7 +190,7 @@ static void read_all(struct soak_lane *l)
 	uint32_t tries = 0;
 	uint64_t errors;
 
-	while (l->read_back < nblocks && !l->status && !l->wrong && tries++ < nblocks + READ_TRIES) {
+	while (l->read_back < nblocks && !l->status && !l->wrong && !interrupted && tries++ < nblocks + READ_TRIES) {
 		const uint32_t left = nblocks - l->read_back, n = left < l->soak->most ? left : l->soak->most;
 
 		errors = l->errors;
