@@ -298,6 +298,26 @@ static void event_requests_are_answered_in_order(void **state)
 	assert_false(rawhost_reap(&host, &host.admin, &cqe, 50, true));
 }
 
+/* Behind its beginning a log page is what it is there when it is read whole; the error log has as many entries as Identify says. */
+static void log_pages_are_read_in_parts(void **state)
+{
+	struct gpunvme_sqe identify = { .opc = GPUNVME_ADMIN_IDENTIFY, .prp1 = rawhost_iova(&host, 0), .cdw10 = GPUNVME_CNS_CTRL };
+	const void *page = rawhost_data(&host, 0);
+	uint8_t whole[32];
+	uint32_t entries;
+
+	(void)state;
+	assert_int_equal(get_log(GPUNVME_LID_SMART, 512, 0, false), 0);
+	memcpy(whole, page, sizeof(whole));
+	assert_true(whole[4]); /* the threshold of spare blocks */
+	assert_int_equal(get_log(GPUNVME_LID_SMART, 508, 4, false), 0);
+	assert_memory_equal(page, whole + 4, sizeof(whole) - 4);
+	assert_int_equal(rawhost_admin(&identify, NULL), 0);
+	entries = ((const struct gpunvme_id_ctrl *)page)->elpe_0b + 1u;
+	assert_int_equal(get_log(GPUNVME_LID_ERROR, 64, 64 * (entries - 1), true), 0);
+	assert_int_not_equal(get_log(GPUNVME_LID_ERROR, 64, 64 * (entries + 1), true), 0);
+}
+
 static void deleting_queues_is_no_event(void **state)
 {
 	struct gpunvme_cqe cqe;
@@ -341,6 +361,7 @@ int main(void)
 		RAWHOST_TEST(event_request_can_be_aborted),
 		RAWHOST_TEST(event_comes_again_only_after_its_log_was_read),
 		RAWHOST_TEST(event_requests_are_answered_in_order),
+		RAWHOST_TEST(log_pages_are_read_in_parts),
 		RAWHOST_TEST(deleting_queues_is_no_event),
 		RAWHOST_TEST(temperature_over_the_threshold_is_an_event),
 	};
