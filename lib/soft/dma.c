@@ -13,6 +13,27 @@
 #define PAGE_BITS 4095ull /* of the pages of drives that are played */
 #define HALF_LIST 256u /* entries */
 
+/* Its mapping was in no use: another command of this pass may want it. */
+static void keep(struct gnv_soft_dma *dma, struct gnv_soft_dma_entry *e)
+{
+	if (!dma->passing || dma->kept_count == GNV_SOFT_KEPT)
+		return;
+	e->refs++;
+	dma->kept[dma->kept_count++] = (uint16_t)e->map->slot;
+}
+
+void gnv_soft_dma_begin_pass(struct gnv_soft_dma *dma)
+{
+	dma->passing = true;
+}
+
+void gnv_soft_dma_end_pass(struct gnv_soft_dma *dma)
+{
+	dma->passing = false;
+	while (dma->kept_count)
+		gnv_soft_dma_put(dma, dma->kept[--dma->kept_count]);
+}
+
 int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t address, size_t len, char **cpu, unsigned *slot)
 {
 	const uint64_t iova = gnv_soft_dma_address(dma, address);
@@ -30,6 +51,8 @@ int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t address, size_t len, cha
 		e->map = map;
 		if (e->refs)
 			gnv_soft_space_put(dma->space, map); /* one for all */
+		else
+			keep(dma, e);
 	}
 	e->refs++;
 	dma->last = map->slot;

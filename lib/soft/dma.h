@@ -3,7 +3,8 @@
  * Reaching host memory: IOVAs through the software space, data pointers into lists of segments (Base Specification 4.1).
  *
  * One struct gnv_soft_dma per server thread; it is used under the lock of that thread. It counts references to a mapping locally
- * and holds one in the space while its count is not zero, so that a command in flight costs no shared atomic.
+ * and holds one in the space while its count is not zero, so that a command in flight costs no shared atomic. Commands that end at
+ * once have none in flight: therefore each pass of the thread keeps a reference of its own to the first mappings that it meets.
  */
 #ifndef GNV_SOFT_DMA_H
 #define GNV_SOFT_DMA_H
@@ -25,10 +26,15 @@ struct gnv_soft_dma_entry {
 	uint64_t counted;    /* serial of the mapping that `uses` counts */
 };
 
+#define GNV_SOFT_KEPT 8u
+
 struct gnv_soft_dma {
 	struct gnv_space *space;
 	struct gnv_soft_traits traits;
 	unsigned last; /* slot that was found last */
+	bool passing;  /* between gnv_soft_dma_begin_pass() and _end_pass() */
+	unsigned kept_count;
+	uint16_t kept[GNV_SOFT_KEPT]; /* slots to which this pass has a reference */
 	uint64_t cmb_base; /* the address that means the controller's own memory; 0: none; written before queues exist */
 	struct gnv_soft_dma_entry entry[GNV_SOFT_SPACE_SLOTS];
 };
@@ -62,6 +68,10 @@ static inline uint64_t gnv_soft_dma_address(const struct gnv_soft_dma *dma, uint
 /* Take a reference. Return: 0, -EFAULT. */
 int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot);
 void gnv_soft_dma_put(struct gnv_soft_dma *dma, unsigned slot);
+
+/* Around what a thread does for all of its queues, under its lock: some references are kept until the end. */
+void gnv_soft_dma_begin_pass(struct gnv_soft_dma *dma);
+void gnv_soft_dma_end_pass(struct gnv_soft_dma *dma);
 
 void gnv_soft_segs_init(struct gnv_soft_segs *segs);
 void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);

@@ -133,12 +133,14 @@ static unsigned pass(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 	unsigned work;
 
 	lock_own(server);
+	gnv_soft_dma_begin_pass(&server->dma);
 	if (server->soft->timing.on)
 		tell_time(server);
 	work = complete(done, n);
 	work += serve_queues(server, &pace->deadline);
 	if (server->index == 0)
 		work += serve_controller(server->soft);
+	gnv_soft_dma_end_pass(&server->dma);
 	gnv_soft_server_unlock(server);
 	submit(server);
 	return work;

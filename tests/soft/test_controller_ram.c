@@ -17,7 +17,19 @@
 
 #define BLOCKS ((8u << 20) / 512)
 
+#define TOGETHER 15u
+
 static const char zeroes[8192];
+
+static unsigned gets; /* references that were taken to mappings, by all threads (atomic) */
+
+int __real_gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const struct gnv_soft_map **map);
+int __wrap_gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const struct gnv_soft_map **map);
+int __wrap_gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const struct gnv_soft_map **map)
+{
+	__atomic_fetch_add(&gets, 1, __ATOMIC_RELAXED);
+	return __real_gnv_soft_space_get(space, iova, len, map);
+}
 
 static struct gnv_soft_config ram(const char *address)
 {
@@ -131,6 +143,25 @@ static void zeroes_and_ranges(void **state)
 	assert_int_equal(rawhost_io(&zero), 0);
 	read_at(8192);
 	assert_memory_equal(rawhost_data(&host, 16384), zeroes, 8192);
+}
+
+/* What threads share is touched once for all commands that were found together, though each is over before the next begins. */
+static void commands_together_share_a_reference(void **state)
+{
+	const struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 16, 16384);
+	struct gpunvme_cqe cqe;
+	unsigned i;
+
+	(void)state;
+	__atomic_store_n(&gets, 0, __ATOMIC_RELAXED);
+	for (i = 0; i < TOGETHER; i++)
+		rawhost_put(&host.io, &sqe);
+	rawhost_ring_sq(&host, &host.io, host.io.tail);
+	for (i = 0; i < TOGETHER; i++) {
+		assert_true(rawhost_reap(&host, &host.io, &cqe, 5000, true));
+		assert_int_equal(cqe.status >> 1, 0);
+	}
+	assert_int_equal(__atomic_load_n(&gets, __ATOMIC_RELAXED), 1);
 }
 
 /* Transfers whose pages lie apart, by a list. */
@@ -289,6 +320,7 @@ int main(void)
 		RAM_TEST(what_is_written_is_read),
 		RAM_TEST(compare_and_fua),
 		RAM_TEST(zeroes_and_ranges),
+		RAM_TEST(commands_together_share_a_reference),
 		RAM_TEST(scattered_data),
 		RAM_TEST(transfers_in_parts),
 		cmocka_unit_test(other_threads_and_blocks),
