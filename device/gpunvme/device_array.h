@@ -67,15 +67,12 @@ GNVD_FN int gnvd_glance(const struct gpunvme_dq *dq, const struct gpunvme_dpages
 	return 1;
 }
 
-/* All lanes of the wave come; those with `want` set that found their element so. */
+/* All lanes of the wave come, those that want a range, too. Answers who found an element so. */
 GNVD_FN int gnvd_find_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
 			       const struct gnvd_elements *e)
 {
-	int found;
+	int found = want && e->value && cache->local && gnvd_glance(dq, cache, e);
 
-	if (!e->value)
-		return 0;
-	found = want && cache->local && gnvd_glance(dq, cache, e);
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, hits), gnvd_ballot(w, found));
 	return found;
 }

@@ -211,6 +211,36 @@ static void waiting_is_bounded(void **state)
 }
 
 #if defined(GNVD_GLANCES)
+/* Of the lanes of a wave some want an element, the others a range. */
+static GPUNVME_DEVICE void mixed_kernel(void *arg)
+{
+	struct pages *p = (struct pages *)arg;
+	uint32_t i, want, got;
+	uint64_t seed = gpunvme_lane() + 1, at, to[16];
+	int ret;
+
+	for (i = 0; i < p->rounds; i++) {
+		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+		at = (seed >> 33) % (48 * 32) * 16;
+		want = (gpunvme_lane() + i) % 2 ? 1 : 16;
+		if (want == 1)
+			ret = gpunvme_array_get(p->dq, p->cache, at, 8, to);
+		else
+			ret = gpunvme_array_get_range(p->dq, p->cache, at, want, 8, to);
+		for (got = 0; got < want && !ret && to[got] == at / 512 + 1; got++)
+			;
+		if (ret != status_of(at / 64) || (!ret && got != want))
+			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&p->right, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static void elements_and_ranges_in_one_wave(void **state)
+{
+	(void)state;
+	run(mixed_kernel, 3, true, 64, 32, 60);
+}
+
 /* One element. */
 static GPUNVME_DEVICE void glance_kernel(void *arg)
 {
@@ -265,6 +295,7 @@ int main(void)
 		cmocka_unit_test(copied_pages_are_what_was_asked_for),
 		cmocka_unit_test(waiting_is_bounded),
 #if defined(GNVD_GLANCES)
+		cmocka_unit_test(elements_and_ranges_in_one_wave),
 		cmocka_unit_test(elements_need_no_reference),
 #endif
 	};
