@@ -150,10 +150,14 @@ static int measure(struct job *j, uint64_t reads, struct json_object *json)
 	for (uint32_t round = 0; round < ROUNDS; round++)
 		for (uint32_t way = 0; way < WAYS; way++) {
 			uint64_t began = now_ns();
+			int ret;
 
 			j->way = (enum way)way;
-			if (gpunvme_cpu_launch(LANES, 1, lane, j) || j->status || interrupted)
-				return failed("a read failed: %s", gpunvme_strerror(j->status));
+			ret = gpunvme_cpu_launch(LANES, 1, lane, j);
+			if (interrupted)
+				return failed("interrupted");
+			if (ret || j->status)
+				return failed(ret ? "no lanes: %s" : "a read failed: %s", gpunvme_strerror(ret ? ret : j->status));
 			rate[way][round] = (double)(LANES * reads) * 1e9 / (double)(now_ns() - began);
 			ratio[way][round] = rate[way][round] / rate[BLOCK][round];
 		}
