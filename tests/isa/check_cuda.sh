@@ -31,8 +31,9 @@ else
   exit 77
 fi
 
-# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached; references to a page order its bytes.
+# An SQE is four 16-byte stores to the system; ring words and doorbells are never cached; references to a page order its bytes,
+# and so do looks without one.
 for pattern in 'st.relaxed.sys.global.v4.u32' 'ld.relaxed.sys.global.u32' 'st.relaxed.sys.global.u32' 'fence.acq_rel.sys' \
-  'atom.acquire.gpu.global.add.u64' 'red.release.gpu.global.add.u64'; do
+  'atom.acquire.gpu.global.add.u64' 'red.release.gpu.global.add.u64' 'ld.acquire.gpu.global.u64'; do
   grep -qF "$pattern" "$ptx" || { echo "no $pattern in the PTX"; exit 1; }
 done
