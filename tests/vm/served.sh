@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# What the scenarios with served drives share: sourced with $work and $tool set. A socket's name has 107 bytes at most, QEMU's words no
-# blanks.
+# What the scenarios with served drives share: sourced with $work and $tool set, and with $place, where images and sockets lie, if not in
+# /tmp. A socket's name has 107 bytes at most, QEMU's words no blanks.
 : "${work:?}" "${tool:?}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-tmp=$(mktemp -d /tmp/gnv-served-XXXXXX)
+tmp=$(mktemp -d "${place:-/tmp}/gnv-served-XXXXXX")
 servers=()
 # shellcheck disable=SC2317 # it is called by the trap
 end() {
