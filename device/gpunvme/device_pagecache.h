@@ -145,7 +145,8 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 	if (!ret)
 		add += GPUNVME_PAGE_VALID - GPUNVME_PAGE_READING + GPUNVME_PAGE_USED;
 	else
-		add += ((word + (1ull << GPUNVME_PAGE_FAILS_SHIFT)) & GPUNVME_PAGE_FAILS) - (word & GPUNVME_PAGE_FAILS) - GPUNVME_PAGE_READING;
+		add += ((word + (1ull << GPUNVME_PAGE_CHANGES_SHIFT)) & GPUNVME_PAGE_CHANGES) - (word & GPUNVME_PAGE_CHANGES) -
+		       GPUNVME_PAGE_READING;
 	gnvd_order_agent();
 	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
 }
@@ -194,7 +195,7 @@ GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *
 	*word = gnvd_ld_after64(at);
 	if (gnvd_page_state(*word) == GPUNVME_PAGE_VALID)
 		return GNVD_LOOK_OVER;
-	if ((*word ^ first) & GPUNVME_PAGE_FAILS) {
+	if ((*word ^ first) & GPUNVME_PAGE_CHANGES) {
 		*ret = (int)(uint32_t)(*word >> GPUNVME_PAGE_FRAME_SHIFT);
 		return GNVD_LOOK_OVER;
 	}

@@ -305,7 +305,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
  *   bits 1:0   EMPTY, READING or VALID
  *   bit  2     used since the clock's hand came by
  *   bits 23:3  references: lanes that have the page, or wait for it
- *   bits 31:24 how often a read of it has failed, or it went for another page, modulo 256
+ *   bits 31:24 changes: how often a read of it has failed, or it went for another page, modulo 256
  *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
  * Each frame, a place for one page, has one as well: 0 free, GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number and 1.
  */
@@ -316,8 +316,8 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
 #define GPUNVME_PAGE_USED 0x0000000000000004ull
 #define GPUNVME_PAGE_REF 0x0000000000000008ull /* one reference */
 #define GPUNVME_PAGE_REFS 0x0000000000fffff8ull
-#define GPUNVME_PAGE_FAILS 0x00000000ff000000ull
-#define GPUNVME_PAGE_FAILS_SHIFT 24
+#define GPUNVME_PAGE_CHANGES 0x00000000ff000000ull
+#define GPUNVME_PAGE_CHANGES_SHIFT 24
 #define GPUNVME_PAGE_FRAME_SHIFT 32
 #define GPUNVME_FRAME_TAKEN (~0ull)     /* a lane fills it, and has not yet said with what */
 #define GPUNVME_FRAME_LOST (~0ull - 1u) /* a read into it never ended: the device may still write there */

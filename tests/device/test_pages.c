@@ -273,7 +273,7 @@ static void elements_need_no_reference(void **state)
 	assert_int_equal(c->table[0] & GPUNVME_PAGE_STATE, GPUNVME_PAGE_EMPTY);
 	assert_true(glance(c, 7));
 	before = c->table[0];
-	assert_int_equal(c->table[0] & GPUNVME_PAGE_FAILS, 1ull << GPUNVME_PAGE_FAILS_SHIFT); /* it went once */
+	assert_int_equal(c->table[0] & GPUNVME_PAGE_CHANGES, 1ull << GPUNVME_PAGE_CHANGES_SHIFT); /* it went once */
 	c->r->dq.cmd_timeout = rig_ms(2);
 	c->r->dq.ticks_per_ms = ~0u; /* a lane may be kept from running */
 	c->table[0] = (before | GPUNVME_PAGE_REFS) & ~GPUNVME_PAGE_USED;

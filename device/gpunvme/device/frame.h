@@ -50,7 +50,7 @@ GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, 
 		gnvd_cas64(at, word, word & ~GPUNVME_PAGE_USED);
 		return 0;
 	}
-	if (gnvd_cas64(at, word, (word + (1ull << GPUNVME_PAGE_FAILS_SHIFT)) & GPUNVME_PAGE_FAILS) != word)
+	if (gnvd_cas64(at, word, (word + (1ull << GPUNVME_PAGE_CHANGES_SHIFT)) & GPUNVME_PAGE_CHANGES) != word)
 		return 0;
 	(void)gnvd_ld_after64(at); /* what the lanes that gave it back have read, they have read */
 	*evicted = 1;
