@@ -265,13 +265,18 @@ free_port:
 
 int gnv_port_vfio_user_open(struct gnv_uri *uri, const struct gnv_port *share, const struct gnv_log *log, struct gnv_port **port)
 {
-	uint32_t ms = TIMEOUT_MS, unsealed = 0;
+	uint32_t ms = TIMEOUT_MS, unsealed = 0, ro = 0;
+	int ret;
 
-	if (gnv_uri_take_u32(uri, "timeout", 100, 600000, &ms) || gnv_uri_take_u32(uri, "unsealed", 0, 1, &unsealed))
+	if (gnv_uri_take_u32(uri, "ro", 0, 1, &ro) || gnv_uri_take_u32(uri, "timeout", 100, 600000, &ms) ||
+	    gnv_uri_take_u32(uri, "unsealed", 0, 1, &unsealed))
 		return -EINVAL;
 	if (gnv_uri_check_taken(uri))
 		return -EINVAL;
 	if (share)
 		return gnv_fail(-EINVAL, "a controller in another process shares no address space, as that process maps memory for itself alone");
-	return open_user(uri->address, ms, unsealed, log, port);
+	ret = open_user(uri->address, ms, unsealed, log, port);
+	if (!ret)
+		(*port)->read_only = ro;
+	return ret;
 }

@@ -457,6 +457,30 @@ static void test_uris(void **state)
 	end_server(SIGTERM);
 }
 
+/* The keys of every URI are keys of this one. */
+static void test_common_keys(void **state)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	char text[200];
+	struct rig r = { .dev = NULL };
+
+	(void)state;
+	start_server("");
+	snprintf(text, sizeof(text), "%s?ro=1&ns=1&power=leave&hmb=0", uri);
+	good(gpunvme_dev_open(text, NULL, &r.dev));
+	good(gpunvme_dev_get_info(r.dev, &info));
+	assert_int_equal(info.read_only, 1);
+	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
+	good(gpunvme_qp_create(r.dev, r.gpu, NULL, &r.qp));
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_qp_view(r.qp, &view, &r.dq), -EROFS);
+	good(gpunvme_qp_destroy(r.qp));
+	good(gpunvme_dev_close(r.dev));
+	gpunvme_gpu_close(r.gpu);
+	end_server(SIGTERM);
+}
+
 /* A child of fork() does not keep the connection: the server is free when its parent has gone. */
 static void test_child(void **state)
 {
@@ -486,7 +510,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_what_it_says),	 cmocka_unit_test(test_open_again),    cmocka_unit_test(test_second_client),
 		cmocka_unit_test(test_reset_under_load), cmocka_unit_test(test_killed_server), cmocka_unit_test(test_stopped_server),
 		cmocka_unit_test(test_unmap_under_load), cmocka_unit_test(test_memory),	       cmocka_unit_test(test_uris),
-		cmocka_unit_test(test_child),
+		cmocka_unit_test(test_common_keys),	 cmocka_unit_test(test_child),
 	};
 
 	if (argc == 4 && !strcmp(argv[1], "--serve"))
