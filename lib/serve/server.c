@@ -105,7 +105,7 @@ static int end_controller(struct gpunvme_server *s)
 	while (s->regions.count)
 		gnv_shared_unmap(&s->regions.region[--s->regions.count].memory);
 	if (s->client >= 0)
-		gnv_socket_hang_up(s->client);
+		gnv_socket_disconnect(s->client);
 	gnv_space_put(s->space);
 	gnv_vectors_fini(&s->vectors);
 	return 0;

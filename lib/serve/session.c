@@ -362,7 +362,7 @@ static void let_go(struct gpunvme_server *s)
 		if (stopped(s))
 			return; /* gpunvme_server_stop() goes on */
 	}
-	gnv_socket_hang_up(s->client);
+	gnv_socket_disconnect(s->client);
 	s->client = -1;
 }
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,9 +13,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -763,6 +766,36 @@ static void stopping_does_not_wait_for_the_client(void **state)
 	forget_other();
 }
 
+/* A child of fork() of the server's process keeps neither its client nor its place. */
+static void a_child_keeps_nothing(void **state)
+{
+	struct gpunvme_server *other;
+	pid_t child;
+
+	(void)state;
+	other = start_other();
+	connect_now();
+	assert_int_equal(version(0), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(gpunvme_server_stop(other), 0);
+	assert_int_equal(receive(), -1);
+	hang_up();
+	other = start_other();
+	connect_now();
+	assert_int_equal(version(0), 0);
+	hang_up();
+	assert_int_equal(gpunvme_server_stop(other), 0);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	forget_other();
+}
+
 static int start_at(const char *uri, const char *at)
 {
 	struct gpunvme_server *other = NULL;
@@ -851,6 +884,7 @@ int main(void)
 		cmocka_unit_test(messages_are_checked),
 		cmocka_unit_test(a_stream_that_is_lost_ends),
 		cmocka_unit_test(stopping_does_not_wait_for_the_client),
+		cmocka_unit_test(a_child_keeps_nothing),
 		cmocka_unit_test(where_it_listens_is_looked_at),
 	};
 

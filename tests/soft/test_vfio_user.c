@@ -481,21 +481,45 @@ static void test_common_keys(void **state)
 	end_server(SIGTERM);
 }
 
-/* A child of fork() does not keep the connection: the server is free when its parent has gone. */
+/* How much memory for another process does this one have? */
+static int count_memfds(void)
+{
+	char link[48], name[64];
+	int fd, n = 0;
+
+	for (fd = 3; fd < 1024; fd++) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		n += readlink(link, name, sizeof(name)) > 14 && !memcmp(name, "/memfd:gpunvme", 14);
+	}
+	return n;
+}
+
+/* A child of fork() keeps neither the connection, so that the server is free when its parent has gone, nor the memory. */
 static void test_child(void **state)
 {
 	struct gpunvme_dev *dev;
+	char said = 0;
+	int out[2];
 	pid_t child;
 
 	(void)state;
 	start_server("");
 	good(gpunvme_dev_open(uri, NULL, &dev));
+	assert_int_not_equal(count_memfds(), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	child = fork();
 	assert_true(child >= 0);
 	if (!child) {
-		pause();
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		said = count_memfds() ? '-' : '+';
+		if (write(out[1], &said, 1) == 1)
+			pause();
 		_exit(0);
 	}
+	assert_int_equal(read(out[0], &said, 1), 1);
+	assert_int_equal(said, '+');
+	close(out[0]);
+	close(out[1]);
 	good(gpunvme_dev_close(dev));
 	good(gpunvme_dev_open(uri, NULL, &dev));
 	good(gpunvme_dev_close(dev));

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "os/linux/fork.h"
 #include "util/bits.h"
 #include "util/log.h"
 
@@ -24,9 +25,11 @@
 
 int gnv_shared_create(size_t len, int *out, void **ptr)
 {
-	int fd = (int)syscall(SYS_memfd_create, "gpunvme", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *got = MAP_FAILED;
+	int fd;
 
+	gnv_fork_begin();
+	fd = gnv_fork_keep((int)syscall(SYS_memfd_create, "gpunvme", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 	if (fd < 0)
 		return -errno;
 	if (!ftruncate(fd, (off_t)len) && !fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW | SEAL_SEAL))
@@ -34,7 +37,7 @@ int gnv_shared_create(size_t len, int *out, void **ptr)
 	if (got == MAP_FAILED || madvise(got, len, MADV_DONTFORK)) {
 		if (got != MAP_FAILED)
 			munmap(got, len);
-		close(fd);
+		gnv_fork_close(fd);
 		return -ENOMEM;
 	}
 	*out = fd;
@@ -45,7 +48,7 @@ int gnv_shared_create(size_t len, int *out, void **ptr)
 void gnv_shared_destroy(int fd, void *ptr, size_t len)
 {
 	munmap(ptr, len);
-	close(fd);
+	gnv_fork_close(fd);
 }
 
 /* Is the range there, and will it stay? */

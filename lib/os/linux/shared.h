@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /*
- * Memory of this process, zeroed, not inherited over fork(), to be given to another one; sealed in its size.
- * Return: 0, -ENOMEM, -EMFILE.
+ * Memory of this process, zeroed, to be given to another one; sealed in its size. A child of fork() has neither it nor its descriptor.
+ * Return: 0, -ENOMEM, -EMFILE, -ENFILE.
  */
 int gnv_shared_create(size_t len, int *fd, void **ptr);
 void gnv_shared_destroy(int fd, void *ptr, size_t len);

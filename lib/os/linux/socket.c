@@ -91,12 +91,13 @@ int gnv_socket_listen(const char *path, struct gnv_socket *s)
 	ret = clear_path(&at);
 	if (ret)
 		return ret;
-	s->fd = open_socket();
+	gnv_fork_begin();
+	s->fd = gnv_fork_keep(open_socket());
 	if (s->fd < 0)
 		return s->fd;
 	ret = bind_here(s, &at);
 	if (ret)
-		close(s->fd);
+		gnv_fork_close(s->fd);
 	return ret;
 }
 
@@ -106,23 +107,23 @@ void gnv_socket_close(struct gnv_socket *s)
 
 	if (!lstat(s->path, &st) && st.st_dev == s->dev && st.st_ino == s->ino)
 		unlink(s->path);
-	close(s->fd);
+	gnv_fork_close(s->fd);
 }
 
 int gnv_socket_accept(const struct gnv_socket *s)
 {
-	int fd = accept(s->fd, NULL, NULL);
+	int fd;
 
-	if (fd < 0)
-		return -errno;
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	fcntl(fd, F_SETFL, O_NONBLOCK);
-	return fd;
+	gnv_fork_begin();
+	fd = gnv_fork_keep(accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+	return fd < 0 ? -errno : fd;
 }
 
-void gnv_socket_hang_up(int fd)
+/* A child that was made by clone() alone has the socket, too, and would keep the connection. */
+void gnv_socket_disconnect(int fd)
 {
-	close(fd);
+	shutdown(fd, SHUT_RDWR);
+	gnv_fork_close(fd);
 }
 
 /* ---- Connecting ---- */
@@ -161,13 +162,6 @@ int gnv_socket_connect(const char *path)
 void gnv_socket_end(int fd)
 {
 	shutdown(fd, SHUT_WR);
-}
-
-/* A child that was made by clone() alone has the socket, too, and would keep the connection. */
-void gnv_socket_disconnect(int fd)
-{
-	shutdown(fd, SHUT_RDWR);
-	gnv_fork_close(fd);
 }
 
 bool gnv_socket_wait_hang_up(int wake, int fd, int ms)

@@ -31,9 +31,8 @@ struct gnv_socket_fds {
 int gnv_socket_listen(const char *path, struct gnv_socket *socket);
 void gnv_socket_close(struct gnv_socket *socket);
 
-/* Return: a descriptor, or a negative errno, -EAGAIN when nobody is there. */
+/* Return: a descriptor, which a child of fork() does not have; or a negative errno, -EAGAIN when nobody is there. */
 int gnv_socket_accept(const struct gnv_socket *socket);
-void gnv_socket_hang_up(int fd);
 
 /*
  * gnv_socket_connect() - be the client of a socket
@@ -43,6 +42,7 @@ void gnv_socket_hang_up(int fd);
 int gnv_socket_connect(const char *path);
 /* Nothing more is said: the other end learns it and can still answer. */
 void gnv_socket_end(int fd);
+/* The end of a connection, from either end: the other one learns it, whoever else has the socket. */
 void gnv_socket_disconnect(int fd);
 
 /* Wait until the other end has hung up or @wake can be read (-1: not), at most @ms (-1: for ever). Return: true for the former. */
