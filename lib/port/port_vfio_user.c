@@ -5,6 +5,7 @@
  * Invariant: what the server has been told of is this process's own again when it has answered DMA_UNMAP, or has hung up.
  */
 #include <errno.h>
+#include <gpunvme/spec.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,15 @@ static int user_halt(struct gnv_port *port)
 	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up; end it", pu->ud.link.path);
 }
 
+/* Others answer it and do nothing (vfio_user_device_reset() in spdk/lib/nvmf/vfio_user.c). */
+static int check_reset(const struct gnv_user_device *ud)
+{
+	if (!(gnv_mem_reg_read32(&ud->bar0, GPUNVME_REG_CC) & GPUNVME_CC_EN) &&
+	    !(gnv_mem_reg_read32(&ud->bar0, GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY))
+		return 0;
+	return gnv_fail(-EIO, "%s: the server answered a reset, and its controller goes on; end it and start it again", ud->link.path);
+}
+
 static int user_reset(struct gnv_port *port)
 {
 	struct port_user *pu = user_of(port);
@@ -101,6 +111,8 @@ static int user_reset(struct gnv_port *port)
 	if (!pu->ud.can_reset)
 		return gnv_fail(-EOPNOTSUPP, "%s: the server offers no reset; end it and start it again", pu->ud.link.path);
 	ret = gnv_user_ask(&pu->ud.link, &q, &a);
+	if (!ret)
+		ret = check_reset(&pu->ud);
 	if (!ret)
 		ret = gnv_user_command(&pu->ud, true);
 	return result_of(pu, ret);

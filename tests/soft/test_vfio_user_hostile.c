@@ -44,6 +44,7 @@ enum way {
 	SPARSE,	  /* doorbells alone can be mapped */
 	UNSEALED, /* in memory that can be cut off */
 	TINY,	  /* which is smaller than the region */
+	PRETENDED, /* the server is not asked */
 };
 
 /* What is wrong with the answers to a command: four bytes of them, or the way they come. */
@@ -57,7 +58,8 @@ struct lie {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lie told; /* under the lock */
-static char real[96], path[96], uri[160];
+static char real[96];   /* under the lock, too */
+static char path[96], uri[160];
 static struct gpunvme_server *server;
 static int listener;
 static pthread_t thread;
@@ -70,6 +72,14 @@ static void tell(const struct lie *l)
 }
 
 static const struct lie truth;
+
+/* Who comes next is led to this server. */
+static void lead_to(const char *at)
+{
+	pthread_mutex_lock(&lock);
+	snprintf(real, sizeof(real), "%s", at);
+	pthread_mutex_unlock(&lock);
+}
 
 /* ---- Who stands between ---- */
 
@@ -215,6 +225,22 @@ static bool answer(int client, struct message *m, uint16_t command)
 	return pass_on(client, m) && now.way != CUT;
 }
 
+/* Return: true when he has answered himself. */
+static bool pretend(int client, struct message *m, uint16_t command)
+{
+	bool mine;
+
+	pthread_mutex_lock(&lock);
+	mine = told.way == PRETENDED && told.command == command;
+	pthread_mutex_unlock(&lock);
+	if (!mine)
+		return false;
+	m->len = INFO;
+	put32(m, 4, INFO);
+	put32(m, 8, GNV_WIRE_REPLY);
+	return pass_on(client, m);
+}
+
 static void stand_between(int client)
 {
 	static struct message m;
@@ -222,10 +248,14 @@ static void stand_between(int client)
 	int to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	uint16_t command;
 
+	pthread_mutex_lock(&lock);
 	memcpy(at.sun_path, real, sizeof(real));
+	pthread_mutex_unlock(&lock);
 	assert_int_equal(connect(to, (struct sockaddr *)&at, sizeof(at)), 0);
 	while (read_message(client, &m)) {
 		memcpy(&command, m.bytes + 2, sizeof(command));
+		if (pretend(client, &m, command))
+			continue;
 		if (!pass_on(to, &m) || !read_message(to, &m) || !answer(client, &m, command))
 			break;
 	}
@@ -251,7 +281,7 @@ static int setup(void **state)
 		return -1;
 	image_make(image_path("disk.img"), 16 << 20);
 	snprintf(controller, sizeof(controller), "soft:%s", image_path("disk.img"));
-	snprintf(real, sizeof(real), "%s", image_path("real"));
+	lead_to(image_path("real"));
 	snprintf(path, sizeof(path), "%s", image_path("sock"));
 	snprintf(uri, sizeof(uri), "vfio-user:%s?timeout=%u", path, PATIENCE_MS);
 	good(gpunvme_server_start(controller, real, NULL, &server));
@@ -414,6 +444,30 @@ static void test_doorbells_alone(void **state)
 	use_it(); /* nothing is left of all that was tried */
 }
 
+/* A function reset that changes nothing, as that of SPDK's target, is none: the controller is as dead as before, and can be closed. */
+static void test_reset_that_is_none(void **state)
+{
+	struct gpunvme_server *deaf;
+	struct gpunvme_dev *dev;
+	char controller[160];
+
+	(void)state;
+	image_make(image_path("deaf.img"), 16 << 20);
+	snprintf(controller, sizeof(controller), "soft:%s?fault=deaf:count=1", image_path("deaf.img"));
+	good(gpunvme_server_start(controller, image_path("deaf"), NULL, &deaf));
+	lead_to(image_path("deaf"));
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	tell(&(struct lie){ GNV_WIRE_RESET, .way = PRETENDED });
+	assert_int_not_equal(gpunvme_dev_reset(dev), 0);
+	assert_non_null(strstr(gpunvme_errmsg(), "answered a reset, and its controller goes on"));
+	tell(&truth);
+	good(gpunvme_dev_close(dev));
+	good(gpunvme_server_stop(deaf));
+	lead_to(image_path("real"));
+	unlink(image_path("deaf.img"));
+	use_it();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -421,6 +475,7 @@ int main(void)
 		cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_unsealed),
 		cmocka_unit_test(test_doorbells_alone),
+		cmocka_unit_test(test_reset_that_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
