@@ -49,8 +49,10 @@ static int tell_map(void *ctx, int fd, uint64_t iova, size_t len)
 
 	if (!ret || gnv_user_is_dead(link))
 		return ret ? -ENODEV : 0;
-	return gnv_fail(ret == -ENOSPC || ret == -ENOMEM ? ret : -EOPNOTSUPP, "%s: the server refused to map %zu bytes: %s", link->path,
-			len, strerror(-ret));
+	return gnv_fail(ret == -ENOSPC || ret == -ENOMEM ? ret : -EOPNOTSUPP,
+			"%s: the server refused to map %zu bytes: %s; where it has no room for one more (gpunvme serve has 1024, libvfio-user 16), "
+			"map fewer and larger ones",
+			link->path, len, strerror(-ret));
 }
 
 static int tell_unmap(void *ctx, uint64_t iova, size_t len)
