@@ -444,7 +444,7 @@ static void test_doorbells_alone(void **state)
 	use_it(); /* nothing is left of all that was tried */
 }
 
-/* A function reset that changes nothing, as that of SPDK's target, is none: the controller is as dead as before, and can be closed. */
+/* A function reset that changes nothing, as that of SPDK's target, is none: the controller stays dead, and can be closed. */
 static void test_reset_that_is_none(void **state)
 {
 	struct gpunvme_server *deaf;

@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 /*
- * Memory of this process, zeroed, to be given to another one; sealed in its size. A child of fork() has neither it nor its descriptor.
+ * Memory of this process, zeroed, to be given to another one; sealed in its size. A child of fork() has neither it nor its
+ * descriptor.
  * Return: 0, -ENOMEM, -EMFILE, -ENFILE.
  */
 int gnv_shared_create(size_t len, int *fd, void **ptr);
