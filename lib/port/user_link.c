@@ -71,6 +71,11 @@ static int gone(const struct gnv_user_link *link)
 	return gnv_fail(-ENODEV, "%s: the server has hung up; start it again, and open the controller again", link->path);
 }
 
+static int broken(const struct gnv_user_link *link)
+{
+	return gnv_fail(-ENODEV, "%s: the connection has broken; look at the server, and open the controller again", link->path);
+}
+
 static int await(const struct gnv_user_link *link, bool write, uint64_t until)
 {
 	uint64_t now = gnv_clock_ns();
@@ -79,10 +84,8 @@ static int await(const struct gnv_user_link *link, bool write, uint64_t until)
 		gnv_socket_wait(-1, link->fd, write, (int)((until - now) / GNV_NS_PER_MS) + 1);
 		return 0;
 	}
-	return gnv_fail(-ETIMEDOUT,
-			"%s: the server does not answer within %u ms: it serves one client at a time, and may have another one; end that, or "
-			"raise timeout= in the URI",
-			link->path, link->ms);
+	return gnv_fail(-ETIMEDOUT, "%s: the server does not answer within %u ms: %s, or raise timeout= in the URI", link->path, link->ms,
+			link->greeted ? "see whether it hangs" : "it serves one client at a time, and may have another one; end that");
 }
 
 static int send_all(const struct gnv_user_link *link, size_t len, int fd, uint64_t until)
@@ -186,7 +189,8 @@ int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *que
 	int ret;
 
 	pthread_mutex_lock(&link->lock);
-	ret = gnv_user_is_dead(link) ? gone(link) : ask(link, question, answer, &fds);
+	ret = gnv_user_is_dead(link) ? broken(link) : ask(link, question, answer, &fds);
+	link->greeted |= !ret;
 	pthread_mutex_unlock(&link->lock);
 	if (!ret && answer->fds)
 		*answer->fds = fds;

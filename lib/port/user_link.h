@@ -17,12 +17,13 @@
 #define GNV_USER_LONGEST 4096u /* behind the header, either way */
 
 struct gnv_user_link {
-	pthread_mutex_t lock; /* protects the fields from `id` on, and whose turn it is */
+	pthread_mutex_t lock; /* protects id, greeted and message, and whose turn it is */
 	int fd;
 	int wake;      /* set when it broke */
 	uint32_t ms;   /* that an answer may take */
 	uint32_t dead; /* atomic: it broke */
 	uint16_t id;   /* of the last question */
+	bool greeted;  /* it has answered one */
 	uint8_t message[sizeof(struct gnv_wire_header) + GNV_USER_LONGEST];
 	char path[108];
 };
