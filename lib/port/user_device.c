@@ -21,6 +21,14 @@
 #define CLASS 0x08u
 #define CLASS_NVME 0x010802u
 
+/* Whatever number it refuses with is none of the library's results. */
+static int ask(struct gnv_user_link *link, const struct gnv_user_question *question, struct gnv_user_answer *answer)
+{
+	int ret = gnv_user_ask(link, question, answer);
+
+	return ret && answer->refused ? -EIO : ret;
+}
+
 /* ---- Regions by messages ---- */
 
 struct word {
@@ -41,7 +49,7 @@ static int access_word(struct gnv_user_link *link, uint16_t command, struct word
 	const struct gnv_user_question q = { command, word, size_of(write ? word->at.count : 0), -1 };
 	struct word got = { .value = 0 };
 	struct gnv_user_answer a = { .to = &got, .least = answered, .most = answered };
-	int ret = gnv_user_ask(link, &q, &a);
+	int ret = ask(link, &q, &a);
 
 	if (ret)
 		return ret;
@@ -123,7 +131,7 @@ static int greet(struct gnv_user_link *link)
 	_Static_assert(GNV_WIRE_FDS == 16, "as the capabilities say");
 	memcpy(hello, &version, sizeof(version));
 	memcpy(hello + sizeof(version), capabilities, sizeof(capabilities));
-	ret = gnv_user_ask(link, &q, &a);
+	ret = ask(link, &q, &a);
 	if (ret)
 		return ret;
 	memcpy(&version, said, sizeof(version));
@@ -139,7 +147,7 @@ static int get_info(struct gnv_user_device *ud)
 	const struct gnv_user_question q = { GNV_WIRE_GET_INFO, &info, sizeof(info), -1 };
 	struct gnv_wire_info got = { 0 };
 	struct gnv_user_answer a = { .to = &got, .least = sizeof(got), .most = sizeof(got) };
-	int ret = gnv_user_ask(&ud->link, &q, &a);
+	int ret = ask(&ud->link, &q, &a);
 
 	if (ret)
 		return ret;
@@ -233,7 +241,7 @@ static int get_bar(struct gnv_user_device *ud, bool unsealed)
 	uint8_t told[GNV_USER_LONGEST];
 	struct gnv_user_answer a = { .to = told, .least = sizeof(region), .most = sizeof(told), .fds = &fds };
 	struct gnv_wire_offer offer;
-	int ret = gnv_user_ask(&ud->link, &q, &a);
+	int ret = ask(&ud->link, &q, &a);
 
 	if (ret)
 		return ret;

@@ -18,13 +18,13 @@ struct gnv_user_device {
 /*
  * gnv_user_open() - greet the server that a link leads to, and map what it offers of BAR0
  * @unsealed: also where the server can cut it off
- * Return: 0; -ENODEV it has no NVMe controller; -EPERM it could end this process; what gnv_user_ask() answers; -EOPNOTSUPP,
- * -ENOMEM, -EINVAL; gnv_fail() has the sentence, and the link is still the caller's.
+ * Return: 0; -ENODEV it has no NVMe controller, or has hung up; -EPERM it could end this process; -EIO it refuses something;
+ * -ETIMEDOUT, -EPROTO; -EOPNOTSUPP, -ENOMEM, -EINVAL; gnv_fail() has the sentence, and the link is still the caller's.
  */
 int gnv_user_open(struct gnv_user_device *device, bool unsealed);
 void gnv_user_close(struct gnv_user_device *device);
 
-/* Interrupts stay masked, as whoever uses this polls. Return: 0; as gnv_user_ask(). */
+/* Interrupts stay masked, as whoever uses this polls. Return: 0; -EIO, -ENODEV, -ETIMEDOUT, -EPROTO. */
 int gnv_user_command(struct gnv_user_device *device, bool master);
 
 #endif

@@ -154,6 +154,7 @@ static int take_answer(struct gnv_user_link *link, const struct gnv_wire_header 
 	a->len = got.size - sizeof(got);
 	ret = receive(link, body, a->len, fds, until);
 	*lost = ret;
+	a->refused = !ret && told;
 	if (ret || told)
 		return ret ? ret : told;
 	if (fds->lost) {

@@ -40,6 +40,7 @@ struct gnv_user_answer {
 	void *to;
 	size_t least, most; /* bytes that it may have; at most GNV_USER_LONGEST */
 	size_t len;	    /* that it had */
+	bool refused;	    /* the result is what the server says */
 	struct gnv_socket_fds *fds; /* NULL: descriptors are closed */
 };
 

@@ -21,10 +21,10 @@ int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_w
 	if (got->id != asked->id || got->command != asked->command || (got->flags & GNV_WIRE_TYPE) != GNV_WIRE_REPLY)
 		return gnv_fail(-EPROTO, "the server sent message %u, command %u, flags 0x%x; the answer to message %u, command %u, was due",
 				got->id, got->command, got->flags, asked->id, asked->command);
-	*lost = false;
 	if (got->flags & GNV_WIRE_ERROR) {
 		if (!got->error || got->error > MAX_ERRNO)
 			return gnv_fail(-EPROTO, "the server refused command %u with error %u, which is none", asked->command, got->error);
+		*lost = false;
 		return gnv_fail(-(int)got->error, "the server refused command %u: %s", asked->command, strerror((int)got->error));
 	}
 	*lost = len < least;

@@ -37,6 +37,7 @@
 enum way {
 	AS_IT_IS,
 	WRONG_ID, /* to another question */
+	REFUSED,  /* with an error, the value */
 	CUT,	  /* half of the answer, and the end */
 	SILENT,	  /* no answer */
 	NO_FD,	  /* without its descriptors */
@@ -184,6 +185,10 @@ static void distort(struct message *m, const struct lie *lie)
 	switch (lie->way) {
 	case WRONG_ID:
 		m->bytes[1] ^= 0x40;
+		break;
+	case REFUSED:
+		put32(m, 8, GNV_WIRE_REPLY | GNV_WIRE_ERROR);
+		put32(m, 12, lie->value);
 		break;
 	case NO_FD:
 		drop_fds(m);
@@ -339,6 +344,9 @@ static void test_answers(void **state)
 		{ { VERSION, .at = 4, .value = 18 }, -EPROTO, "with 2 bytes; it has 4" },
 		{ { VERSION, .at = 8, .value = 0 }, -EPROTO, "flags 0x0; the answer to" },
 		{ { VERSION, .at = 8, .value = 0x21 }, -EPROTO, "with error 0, which is none" },
+		{ { VERSION, .way = REFUSED, .value = ECHILD }, -EIO, "refused command 1: No child processes" },
+		{ { READ, .way = REFUSED, .value = 4095 }, -EIO, "refused command 9" },
+		{ { READ, .way = REFUSED, .value = 4096 }, -EPROTO, "with error 4096, which is none" },
 		{ { VERSION, .at = INFO, .value = 1 }, -EOPNOTSUPP, "speaks version 1 of vfio-user; this library speaks 0" },
 		{ { VERSION, .way = CUT }, -ENODEV, "the server has hung up" },
 		{ { DEVICE, .at = INFO + 4, .value = 1 }, -ENODEV, "has no PCI device" },
