@@ -389,15 +389,17 @@ static void test_answers(void **state)
 
 static void test_silence(void **state)
 {
-	static const uint16_t commands[] = { VERSION, DEVICE, REGION, READ, WRITE, GNV_WIRE_DMA_MAP };
+	static const uint16_t commands[] = { VERSION, DEVICE, REGION, READ, WRITE };
 	char fast[160];
 	unsigned i;
 
 	(void)state;
 	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=150", path);
 	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		refused(fast, &(struct lie){ commands[i], .way = SILENT }, commands[i] == GNV_WIRE_DMA_MAP ? -ENODEV : -ETIMEDOUT,
-			"does not answer within 150 ms");
+		refused(fast, &(struct lie){ commands[i], .way = SILENT }, -ETIMEDOUT, "does not answer within 150 ms");
+	/* What was asked before is answered in that time, on a busy machine, too. */
+	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=2000", path);
+	refused(fast, &(struct lie){ GNV_WIRE_DMA_MAP, .way = SILENT }, -ENODEV, "does not answer within 2000 ms");
 }
 
 /* What the server trusts itself with is the user's to allow; its registers, all zero, are no controller then. */
