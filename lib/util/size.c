@@ -31,6 +31,17 @@ static const char *digits(const char *text, uint64_t *value, uint64_t *scale)
 	return text;
 }
 
+/* part / scale of a unit, where that is a whole number; scale is a power of ten, and so many are its twos. */
+static int shifted(uint64_t part, uint64_t scale, int shift, uint64_t *bytes)
+{
+	for (; shift && scale % 2 == 0; shift--)
+		scale /= 2;
+	if (part % scale)
+		return -EINVAL;
+	*bytes = part / scale << shift;
+	return 0;
+}
+
 int gnv_size_parse(const char *text, uint64_t *bytes)
 {
 	uint64_t whole, part = 0, scale = 1, sum;
@@ -46,9 +57,9 @@ int gnv_size_parse(const char *text, uint64_t *bytes)
 	if (point)
 		end = digits(point, &part, &scale);
 	shift = unit_shift(end);
-	if (shift < 0 || (part << shift) % scale)
+	if (shift < 0 || shifted(part, scale, shift, &part))
 		return -EINVAL;
-	if (gnv_mul_overflow(whole, 1ull << shift, &sum) || gnv_add_overflow(sum, (part << shift) / scale, &sum))
+	if (gnv_mul_overflow(whole, 1ull << shift, &sum) || gnv_add_overflow(sum, part, &sum))
 		return -ERANGE;
 	*bytes = sum;
 	return 0;

@@ -24,6 +24,9 @@ static void good_sizes(void **state)
 		{ "1MiB", 1 << 20 },
 		{ "1.5M", 3 << 19 },
 		{ "0.25G", 1 << 28 },
+		{ "2.0", 2 },
+		{ "1.500000000T", 3ull << 39 },
+		{ "0.998046875T", 511ull << 31 }, /* nine digits of a T have more than 64 bits */
 		{ "2t", 2ull << 40 },
 		{ "18446744073709551615", UINT64_MAX },
 		{ "16777215T", 16777215ull << 40 },
@@ -42,7 +45,7 @@ static void good_sizes(void **state)
 static void bad_sizes(void **state)
 {
 	static const char *const malformed[] = { "", "K", "-1", "+1", " 1", "1 ", "1B", "1KB", "1Ki", "1.", ".5K", "1.3", "1.0000000001K", "0x10",
-						 "1e3", "1KK", "1.5.5M", "1P" };
+						 "1e3", "1KK", "1.5.5M", "1P", "0.123456789T", "0.000000001T" };
 	static const char *const large[] = { "18446744073709551616", "16777216T", "99999999999999999999999", "18014398509481984K" };
 	uint64_t bytes = 5;
 	size_t i;
