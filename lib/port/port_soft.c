@@ -183,8 +183,10 @@ static int take_model(struct gnv_uri *uri, struct gnv_soft_model *model)
 	    gnv_uri_take_u32(uri, "seed", 0, UINT32_MAX, &model->seed))
 		return -EINVAL;
 	gnv_uri_take(uri, "bw", &bw);
-	if (bw && (gnv_size_parse(bw, &model->bw) || !model->bw))
-		return gnv_fail(-EINVAL, "bw=%.100s in the URI: must be bytes a second, as in bw=7000000000 or bw=6.5G (K, M, G, T)", bw);
+	if (bw && (gnv_size_parse(bw, &model->bw) || model->bw < GNV_SOFT_BW_MIN))
+		return gnv_fail(-EINVAL,
+				"bw=%.100s in the URI: must be bytes a second, %u at least, as in bw=7000000000 or bw=6.5G (K, M, G, T)", bw,
+				GNV_SOFT_BW_MIN);
 	return 0;
 }
 

@@ -183,6 +183,7 @@ static bool end_reset(struct gnv_soft *soft)
 		if (soft->cqs[qid])
 			gnv_soft_cq_free(soft, (uint16_t)qid);
 	clear_doorbells(soft);
+	gnv_soft_timing_forget(&soft->timing);
 	soft->state = GNV_SOFT_OFF;
 	soft->off_ns = gnv_soft_now();
 	set_csts(soft, 0);

@@ -79,6 +79,12 @@ uint64_t gnv_soft_timing_due(struct gnv_soft_timing *timing, uint64_t now, uint6
 	return gnv_max(now + latency(timing, drawn), timing->born + end / UNITS);
 }
 
+void gnv_soft_timing_forget(struct gnv_soft_timing *timing)
+{
+	__atomic_store_n(&timing->commands_until, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&timing->bytes_until, 0, __ATOMIC_RELAXED);
+}
+
 bool gnv_soft_timing_is_idle(const struct gnv_soft_timing *timing, uint64_t now)
 {
 	const uint64_t at = (now - timing->born) * UNITS;

@@ -15,6 +15,7 @@
 
 #define GNV_SOFT_IOPS_MAX 1000000000u
 #define GNV_SOFT_LATENCY_MAX_US 10000000u
+#define GNV_SOFT_BW_MIN 1000000u /* of a URI: less is most likely a unit that was forgotten */
 
 struct gnv_soft_model {
 	uint64_t bw;	 /* bytes a second; 0: as many as this machine moves */
@@ -57,6 +58,9 @@ void gnv_soft_timing_init(struct gnv_soft_timing *timing, const struct gnv_soft_
  * Return: when it ends, not before @now.
  */
 uint64_t gnv_soft_timing_due(struct gnv_soft_timing *timing, uint64_t now, uint64_t looked, uint64_t bytes, uint64_t drawn);
+
+/* A reset: what the drive still had to do it does not do any more. */
+void gnv_soft_timing_forget(struct gnv_soft_timing *timing);
 
 /* Would the drive begin another command at once? */
 bool gnv_soft_timing_is_idle(const struct gnv_soft_timing *timing, uint64_t now);

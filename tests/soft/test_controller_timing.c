@@ -226,12 +226,39 @@ static void waiting_commands_let_go(void **state)
 	rawhost_close(&host);
 }
 
+/* What a drive had not begun when it was reset it does not do any more. */
+static void a_reset_forgets_what_was_to_do(void **state)
+{
+	struct gnv_log log = { 0 };
+	struct gpunvme_sqe read;
+	struct gpunvme_cqe cqe;
+	uint64_t since;
+	unsigned i;
+
+	(void)state;
+	start((struct gnv_soft_model){ .iops = 1 }, "ram:8M", &log);
+	read = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
+	for (i = 0; i < ENTRIES - 1; i++)
+		rawhost_put(&host.io, &read);
+	rawhost_ring_sq(&host, &host.io, host.io.tail);
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
+	assert_true(rawhost_disable(&host));
+	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);
+	assert_int_equal(rawhost_create_pair(&host, &host.io, 1, ENTRIES, ENTRIES), 0);
+	since = gnv_soft_now();
+	rawhost_submit(&host, &host.io, &read);
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
+	assert_true(gnv_soft_now() - since < 40000000000u); /* it takes one second, after the others it would be sixty */
+	rawhost_close(&host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(latency_is_as_asked),	  cmocka_unit_test(tail_is_as_asked),
 		cmocka_unit_test(rates_are_as_asked),	  cmocka_unit_test(files_have_it_too),
 		cmocka_unit_test(a_slow_machine_says_so), cmocka_unit_test(waiting_commands_let_go),
+		cmocka_unit_test(a_reset_forgets_what_was_to_do),
 	};
 
 	return cmocka_run_group_tests_name("controller_timing", tests, NULL, NULL);

@@ -98,6 +98,21 @@ static void the_slowest_decides(void **state)
 	assert_int_equal(gnv_soft_timing_due(&timing, START, START, 1000000, 0), START + 1036864); /* 9 * 4096 and a million bytes */
 }
 
+/* As after a reset. */
+static void what_was_to_do_is_forgotten(void **state)
+{
+	struct gnv_soft_timing timing = made((struct gnv_soft_model){ .iops = 10, .bw = 1000000 });
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 100; i++)
+		gnv_soft_timing_due(&timing, START, START, 1000000, 0);
+	assert_false(gnv_soft_timing_is_idle(&timing, START + 1000000000));
+	gnv_soft_timing_forget(&timing);
+	assert_true(gnv_soft_timing_is_idle(&timing, START));
+	assert_int_equal(gnv_soft_timing_due(&timing, START, START, 1000000, 0), START + 1000000000);
+}
+
 /* Idle time is lost, but for what the machine was away; and a drive knows when it is idle. */
 static void idle_time_is_not_caught_up(void **state)
 {
@@ -188,8 +203,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_asked_is_nothing_done), cmocka_unit_test(commands_have_a_rate),
 		cmocka_unit_test(bytes_have_a_rate),		 cmocka_unit_test(the_slowest_decides),
-		cmocka_unit_test(idle_time_is_not_caught_up),	 cmocka_unit_test(the_tail_is_as_asked),
-		cmocka_unit_test(any_draw_is_a_time),		 cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(idle_time_is_not_caught_up),	 cmocka_unit_test(what_was_to_do_is_forgotten),
+		cmocka_unit_test(the_tail_is_as_asked),		 cmocka_unit_test(any_draw_is_a_time),
+		cmocka_unit_test(nonsense_is_refused),
 	};
 
 	return cmocka_run_group_tests_name("timing", tests, NULL, NULL);
