@@ -98,8 +98,8 @@ static int close_broken(void **state)
 {
 	struct gpunvme_sqe read = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
 
+	host.soft->patience_ms = 1000; /* read only where submissions are refused */
 	refuse(-EAGAIN);
-	host.soft->patience_ms = 1000;
 	rawhost_submit(&host, &host.io, &read);
 	refuse(-EBADF);
 	rawhost_teardown(state);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/rawhost.h"
+#include "soft/state.h"
 
 #define VECTORS 4u
 #define COALESCING 0x08u
@@ -29,6 +30,17 @@ static void raise_vector(void *ctx, unsigned vector)
 static unsigned raises(unsigned vector)
 {
 	return __atomic_load_n(&raised[vector], __ATOMIC_ACQUIRE);
+}
+
+/* A server posts and raises under its lock, so a host that polls may see a completion before its interrupt. */
+static unsigned raises_of_admin(void)
+{
+	unsigned count;
+
+	gnv_soft_server_lock(host.soft->server[0]);
+	count = raises(0);
+	gnv_soft_server_unlock(host.soft->server[0]);
+	return count;
 }
 
 static uint64_t now_ms(void)
@@ -108,12 +120,28 @@ static void queues_raise_their_own_vector(void **state)
 
 	(void)state;
 	make_pair(&q);
-	before = raises(0);
+	before = raises_of_admin();
 	run_reads(&q, 1, 0);
 	wait_raises(1, 1);
 	run_reads(&host.io, 1, 0); /* which wants none */
-	assert_int_equal(raises(0), before);
+	assert_int_equal(raises_of_admin(), before);
 	assert_int_equal(raises(2) + raises(3), 0);
+}
+
+/* The host has been told of all completions of the pair. */
+static void wait_all_told(void)
+{
+	struct gnv_soft_cq *cq = host.soft->cqs[2];
+	uint32_t unsaid = 1;
+	unsigned ms;
+
+	for (ms = 0; unsaid && ms < RAWHOST_SOON; ms++) {
+		sleep_ms(1);
+		gnv_soft_server_lock(cq->server);
+		unsaid = cq->unsaid;
+		gnv_soft_server_unlock(cq->server);
+	}
+	assert_int_equal(unsaid, 0);
 }
 
 /* One interrupt for all of them, if it came before it was due by time. Return: false when the machine was too slow to tell. */
@@ -121,16 +149,16 @@ static bool came_by_number(struct rawhost_queue *q)
 {
 	unsigned before = raises(1);
 	uint64_t start = now_ms();
+	bool in_time;
 
 	run_reads(q, READS, 0);
 	while (raises(1) == before && now_ms() - start < RAWHOST_SOON)
 		sleep_ms(1);
-	if (now_ms() - start < LONG_MS) {
+	in_time = now_ms() - start < LONG_MS;
+	wait_all_told();
+	if (in_time)
 		assert_int_equal(raises(1), before + 1);
-		return true;
-	}
-	sleep_ms(2 * LONG_MS);
-	return false;
+	return in_time;
 }
 
 static void completions_share_an_interrupt(void **state)

@@ -123,9 +123,8 @@ static void zeroes_and_ranges(void **state)
 	range[2].nlb = 1;
 	assert_int_equal(rawhost_io(&dsm), 0);
 	read_at(0);
-	assert_memory_equal(rawhost_data(&host, 16384), rawhost_data(&host, 16384), 512);
+	assert_true(rawhost_is_filled(&host, 16384, 512, 5)); /* before the first range */
 	assert_memory_equal(rawhost_data(&host, 16384 + 512), zeroes, 8192 - 512);
-	assert_true(rawhost_data(&host, 16384)[3] != 0);
 	read_at(BLOCKS - 16);
 	assert_memory_equal(rawhost_data(&host, 16384), zeroes, 8192);
 
