@@ -61,7 +61,8 @@ int gnv_uring_submit(struct gnv_uring *ring);
 
 /*
  * Take back requests that were queued and that the kernel does not have, at most @max: after a submission that failed. Their tags
- * go to @tag, the newest first, and nothing of theirs comes from gnv_uring_reap(). Return: how many; 0: there are no more.
+ * go to @tag, the newest first, and nothing of theirs comes from gnv_uring_reap(). Not on a wide ring, whose entries lie twice as
+ * far apart. Return: how many; 0: there are no more.
  */
 unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max);
 
