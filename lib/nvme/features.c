@@ -171,12 +171,13 @@ GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint3
 }
 
 /*
- * Base Specification 5.27.1: features with a structure beside dword 11: LBA ranges, APST, HMB, time, host behaviour, enhanced
- * metadata, host identifier.
+ * Base Specification 5.27.1: features with a structure beside dword 11: LBA ranges, APST, HMB, time, predictable latency, host
+ * behaviour, enhanced metadata, host identifier.
  */
 static bool has_data(uint8_t fid)
 {
-	return fid == 0x03 || (fid >= GPUNVME_FID_APST && fid <= 0x0e) || fid == 0x16 || (fid >= 0x7d && fid <= 0x7f) || fid == 0x81;
+	return fid == 0x03 || (fid >= GPUNVME_FID_APST && fid <= 0x0e) || fid == 0x13 || fid == 0x16 || (fid >= 0x7d && fid <= 0x7f) ||
+	       fid == 0x81;
 }
 
 /* And those that may have one: what no revision before 2.1 knows, and the vendors' own. */
