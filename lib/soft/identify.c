@@ -23,17 +23,10 @@
 
 enum { NIDT_EUI64 = 1, NIDT_NGUID = 2 };
 
-/* Mixes the identity of the image into 64 bits (Stafford's variant 13 of the MurmurHash3 finaliser). */
-static uint64_t mix(uint64_t v)
-{
-	v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9ull;
-	v = (v ^ v >> 27) * 0x94d049bb133111ebull;
-	return v ^ v >> 31;
-}
-
+/* The identity of the image in 64 bits. */
 static uint64_t image_id(const struct gnv_soft *soft)
 {
-	return mix(mix(soft->store->id[0] + 1) ^ soft->store->id[1]);
+	return gnv_mix(gnv_mix(soft->store->id[0] + 1) ^ soft->store->id[1]);
 }
 
 static void put_be64(uint8_t *to, uint64_t v)
@@ -53,7 +46,7 @@ static void put_eui64(const struct gnv_soft *soft, uint8_t *to)
 
 static void put_nguid(const struct gnv_soft *soft, uint8_t *to)
 {
-	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 0 : mix(image_id(soft)));
+	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 0 : gnv_mix(image_id(soft)));
 	put_eui64(soft, to + 8);
 }
 
@@ -75,7 +68,7 @@ static void put_names(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	snprintf(text, sizeof(text), "%d.%d.%d", GPUNVME_VERSION_MAJOR, GPUNVME_VERSION_MINOR, GPUNVME_VERSION_PATCH);
 	put_text(id->fr, sizeof(id->fr), text);
 	snprintf(id->subnqn, sizeof(id->subnqn), "nqn.2014-08.org.nvmexpress:uuid:%08llx-0000-4000-8000-%012llx",
-		 (unsigned long long)image_id(soft) >> 32, (unsigned long long)(mix(image_id(soft)) & 0xffffffffffffull));
+		 (unsigned long long)image_id(soft) >> 32, (unsigned long long)(gnv_mix(image_id(soft)) & 0xffffffffffffull));
 }
 
 static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)

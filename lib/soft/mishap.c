@@ -8,14 +8,6 @@
 
 /* ---- Judging ---- */
 
-/* The finalizer of SplitMix64: each bit of the input changes half of the output. */
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
 static bool touches(const struct gnv_soft_rule *rule, const struct gpunvme_sqe *cmd)
 {
 	uint64_t lba = cmd->cdw10 | (uint64_t)cmd->cdw11 << 32;
@@ -42,7 +34,7 @@ static bool matches(const struct gnv_soft_rule *rule, uint16_t sqid, const struc
 static bool strikes(struct gnv_soft_rules *rules, struct gnv_soft_rule *rule, uint32_t *random)
 {
 	uint64_t n = __atomic_fetch_add(&rule->matched, 1, __ATOMIC_RELAXED);
-	uint64_t drawn = mix(mix((uint64_t)rules->seed << 8 | (uint64_t)(rule - rules->rule)) + n);
+	uint64_t drawn = gnv_mix(gnv_mix((uint64_t)rules->seed << 8 | (uint64_t)(rule - rules->rule)) + n);
 
 	*random = (uint32_t)(drawn >> 32);
 	if (n < rule->after || (uint32_t)drawn >= rule->p)

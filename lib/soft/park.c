@@ -100,19 +100,13 @@ void gnv_soft_look(struct gnv_soft_sq *sq, bool full)
 
 /* ---- Times ---- */
 
-/* The finalizer of SplitMix64, for what is drawn: the same for each queue in each run. */
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
+/* What is drawn is the same for each queue in each run. */
 void gnv_soft_time(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 	struct gnv_soft_timing *timing = &server->soft->timing;
-	const uint64_t drawn = mix(mix(timing->seed << 16 | cmd->sq->qid) + ++cmd->sq->drawn * 0x9e3779b97f4a7c15ull);
+	const uint64_t queue = gnv_mix(timing->seed << 16 | cmd->sq->qid);
+	const uint64_t drawn = gnv_mix(queue + ++cmd->sq->drawn * 0x9e3779b97f4a7c15ull);
 	const bool moves = cmd->op.opc != GPUNVME_IO_DSM;
 	const uint64_t due = gnv_soft_timing_due(timing, server->now, server->looked, moves ? cmd->op.data_len : 0, drawn);
 

@@ -37,4 +37,12 @@ static inline uint64_t gnv_max(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* The finalizer of SplitMix64 (Stafford's variant 13 of MurmurHash3's): each bit of the input changes half of the output. */
+static inline uint64_t gnv_mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
 #endif
