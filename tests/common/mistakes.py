@@ -18,6 +18,7 @@ BUILD = ROOT / "build/mutate/build"
 ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem")
 LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
 SECONDS = 100  # for one test; then it hangs
+PROGRAMS = {}  # of each test: several may share one
 
 SWAPS = [(" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "), (" == ", " != "), (" != ", " == "), (" && ", " || "),
          (" || ", " && "), (" + ", " - "), (" - ", " + "), (" << ", " >> "), (" >> ", " << "), (" & ", " | "), (" | ", " & "),
@@ -91,8 +92,10 @@ def prepare(trusted, wanted):
     judges = {"unit": [], "soft": [], "device": []}
     for test in listed:
         labels = next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
-        if "long" in labels or not test.get("command") or not pathlib.Path(test["command"][0]).is_file():
+        program = pathlib.Path((test.get("command") or [""])[0])
+        if "long" in labels or not program.is_file() or BUILD not in program.parents:
             continue
+        PROGRAMS[test["name"]] = program.name
         for label in judges:
             if label in labels and re.search(wanted, test["name"]):
                 judges[label].append(test["name"])
@@ -109,7 +112,7 @@ def run_test(name):
 def judge(tests):
     """The test that notices; "" none; None: it does not compile."""
     for name in tests:
-        if quiet(["cmake", "--build", str(BUILD), "-j2", "--target", name.split(".", 1)[1]]).returncode:
+        if quiet(["cmake", "--build", str(BUILD), "-j2", "--target", PROGRAMS[name]]).returncode:
             return None
         if not run_test(name):
             return name
