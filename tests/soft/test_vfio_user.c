@@ -289,24 +289,6 @@ static void test_reset_under_load(void **state)
 	end_server(SIGTERM);
 }
 
-/* As the function, by a message, when it does not obey its registers. */
-static void test_function_reset(void **state)
-{
-	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct rig r;
-
-	(void)state;
-	start_server("?fault=deaf:count=1");
-	open_rig(&r);
-	check_io(&r, 30);
-	good(gpunvme_dev_reset(r.dev));
-	view.flags = GPUNVME_VIEW_WRITE;
-	good(gpunvme_qp_view(r.qp, &view, &r.dq));
-	check_io(&r, 31);
-	close_rig(&r);
-	end_server(SIGTERM);
-}
-
 /* It is as if the drive had been pulled out: whatever waits ends, and all that was there can be given back. */
 static void lose_under_load(int sig)
 {
@@ -550,7 +532,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_it_says),	 cmocka_unit_test(test_open_again),    cmocka_unit_test(test_second_client),
-		cmocka_unit_test(test_reset_under_load), cmocka_unit_test(test_function_reset), cmocka_unit_test(test_killed_server),
+		cmocka_unit_test(test_reset_under_load), cmocka_unit_test(test_killed_server),
 		cmocka_unit_test(test_stopped_server),	 cmocka_unit_test(test_unmap_under_load), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_uris),		 cmocka_unit_test(test_common_keys),	cmocka_unit_test(test_child),
 	};

@@ -454,7 +454,7 @@ static void test_doorbells_alone(void **state)
 	use_it(); /* nothing is left of all that was tried */
 }
 
-/* A function reset that changes nothing, as that of SPDK's target, is none: the controller stays dead, and can be closed. */
+/* A function reset that changes nothing, as that of SPDK's target, is none; another one brings a controller back that is deaf. */
 static void test_reset_that_is_none(void **state)
 {
 	struct gpunvme_server *deaf;
@@ -463,7 +463,7 @@ static void test_reset_that_is_none(void **state)
 
 	(void)state;
 	image_make(image_path("deaf.img"), 16 << 20);
-	snprintf(controller, sizeof(controller), "soft:%s?fault=deaf:count=1", image_path("deaf.img"));
+	snprintf(controller, sizeof(controller), "soft:%s?fault=deaf:count=2", image_path("deaf.img"));
 	good(gpunvme_server_start(controller, image_path("deaf"), NULL, &deaf));
 	lead_to(image_path("deaf"));
 	good(gpunvme_dev_open(uri, NULL, &dev));
@@ -471,6 +471,7 @@ static void test_reset_that_is_none(void **state)
 	assert_int_not_equal(gpunvme_dev_reset(dev), 0);
 	assert_non_null(strstr(gpunvme_errmsg(), "answered a reset, and its controller goes on"));
 	tell(&truth);
+	good(gpunvme_dev_reset(dev)); /* deaf again, and now the message does what it says */
 	good(gpunvme_dev_close(dev));
 	good(gpunvme_server_stop(deaf));
 	lead_to(image_path("real"));
