@@ -17,7 +17,7 @@
 #include "util/log.h"
 
 #define CONTROL "/dev/ublk-control"
-#define RING 16 /* the smallest there is */
+#define RING 2 /* one command is under way */
 #define CONTROL_MS 30000
 #define NODE_MS 5000 /* for udev, where devtmpfs has not made it at once */
 

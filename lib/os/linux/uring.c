@@ -50,6 +50,7 @@ static void queue_exit(struct gnv_uring *ring)
 /* Rings count as locked memory of the user; those of a process that has just ended still do for a moment. */
 static int setup_within_limit(struct gnv_uring *ring, unsigned entries, unsigned flags)
 {
+	const unsigned least = entries < 16 ? entries : 16;
 	struct timespec nap = { 0, 10000000 };
 	unsigned turn, n;
 	int ret = -ENOMEM;
@@ -57,7 +58,7 @@ static int setup_within_limit(struct gnv_uring *ring, unsigned entries, unsigned
 	for (turn = 0; turn < 100 && ret == -ENOMEM; turn++) {
 		if (turn)
 			nanosleep(&nap, NULL);
-		for (n = entries; n >= 16 && ret == -ENOMEM; n /= 2)
+		for (n = entries; n >= least && n && ret == -ENOMEM; n /= 2)
 			ret = queue_init(ring, n, flags);
 	}
 	return ret;

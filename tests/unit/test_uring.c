@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Rings of any size carry what they are given: also few entries, which a queue of few requests asks for. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "os/linux/uring.h"
+
+static const unsigned sizes[] = { 1, 2, 3, 8, 15, 16, 17, 64 };
+static int fd;
+
+static int setup(void **state)
+{
+	(void)state;
+	fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	close(fd);
+	return 0;
+}
+
+/* Kernels, and seccomp profiles, without io_uring. */
+static void opened(int ret)
+{
+	if (ret == -EPERM || ret == -EOPNOTSUPP)
+		exit(77);
+	assert_int_equal(ret, 0);
+}
+
+static void await(struct gnv_uring *ring, unsigned count, int res, unsigned *seen)
+{
+	struct gnv_uring_done done;
+
+	for (unsigned turn = 0; turn < 500 && *seen < count; turn++) {
+		assert_int_equal(gnv_uring_turn(ring, 20000), 0);
+		while (gnv_uring_reap(ring, &done, 1)) {
+			assert_int_equal(done.res, res);
+			++*seen;
+		}
+	}
+	assert_int_equal(*seen, count);
+}
+
+static void test_reads(void **state)
+{
+	static char bytes[64][8];
+	static struct iovec iov[64];
+	struct gnv_uring *ring = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		unsigned seen = 0;
+
+		opened(gnv_uring_open(sizes[i], 0, fd, &ring));
+		for (unsigned n = 0; n < sizes[i]; n++) {
+			iov[n] = (struct iovec){ bytes[n], sizeof(bytes[n]) };
+			assert_int_equal(gnv_uring_rw(ring, false, &iov[n], 1, 0, -1, false, NULL), 0);
+		}
+		await(ring, sizes[i], sizeof(bytes[0]), &seen);
+		gnv_uring_close(ring);
+	}
+}
+
+/* /dev/zero takes no commands (io_uring_cmd(), io_uring/uring_cmd.c), and says so for each. */
+static void test_commands(void **state)
+{
+	static const char cmd[GNV_URING_COMMAND];
+	struct gnv_uring *ring = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		unsigned seen = 0;
+
+		opened(gnv_uring_open_wide(sizes[i], fd, &ring));
+		for (unsigned n = 0; n < sizes[i]; n++)
+			assert_int_equal(gnv_uring_command(ring, 1, cmd, sizeof(cmd), NULL), 0);
+		await(ring, sizes[i], -EOPNOTSUPP, &seen);
+		gnv_uring_close(ring);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reads),
+		cmocka_unit_test(test_commands),
+	};
+
+	return cmocka_run_group_tests_name("uring", tests, setup, teardown);
+}
