@@ -132,14 +132,23 @@ static size_t map_len(uint32_t depth)
 	return (depth * sizeof(struct gnv_ublk_desc) + page - 1) / page * page;
 }
 
+/* A mapping holds the node open, and so would a child that has it. */
 int gnv_ublk_map(int fd, uint32_t queue, uint32_t depth, const struct gnv_ublk_desc **desc)
 {
-	void *at = mmap(NULL, map_len(depth), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)(queue * map_len(GNV_UBLK_MAX_DEPTH)));
+	const size_t len = map_len(depth);
+	int ret = 0;
+	void *at;
 
-	if (at == MAP_FAILED)
-		return -errno;
-	*desc = at;
-	return 0;
+	gnv_fork_begin();
+	at = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, (off_t)(queue * map_len(GNV_UBLK_MAX_DEPTH)));
+	if (at == MAP_FAILED || madvise(at, len, MADV_DONTFORK))
+		ret = -errno;
+	gnv_fork_keep(-1);
+	if (ret && at != MAP_FAILED)
+		munmap(at, len);
+	if (!ret)
+		*desc = at;
+	return ret;
 }
 
 void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth)
