@@ -83,6 +83,10 @@ static int run(struct session_opts *o, const struct serve_opts *s)
 		return misused("which controller? Give a URI, for example soft:disk.img");
 	if (!s->socket == !s->ublk)
 		return misused("where? Give --vfio-user SOCKET, the path of a socket that it makes, or --ublk for a block device of the kernel");
+	if (s->force)
+		return misused("--force goes with --remove");
+	if (s->socket && (s->ro || s->id != NOT_GIVEN || s->recover != NOT_GIVEN || o->queues || o->depth))
+		return misused("--id, --recover, --ro, --queues and --depth are for --ublk; with --vfio-user write ro=1 in the URI");
 	ret = s->ro ? GO_ON : may_serve(o);
 	if (ret != GO_ON)
 		return ret;

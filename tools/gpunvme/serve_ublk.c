@@ -29,10 +29,10 @@ static int wait_and_stop(struct gpunvme_ublk *ublk, const sigset_t *before)
 		wait_for_signal(before);
 		interrupted = 0;
 		ret = gpunvme_ublk_stop(ublk);
-		if (ret)
+		if (ret == -EBUSY)
 			fprintf(stderr, "gpunvme: it goes on: %s\n", gpunvme_errmsg());
 	} while (ret == -EBUSY);
-	return ret ? EXIT_FAILED : EXIT_DONE;
+	return ret ? failed("%s", why(ret)) : EXIT_DONE;
 }
 
 int serve_ublk(const struct session_opts *o, const struct serve_opts *s)
