@@ -417,7 +417,8 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunv
 
 static int in_use(uint32_t id, const char *text)
 {
-	return gnv_fail(-EBUSY, "/dev/ublkb%u is in use: %s", id, *text ? text : "somebody has it open; end that first");
+	return gnv_fail(-EBUSY, "/dev/ublkb%u is in use: %s", id,
+			*text ? text : "somebody has it open, or mounted where this process does not see it; end that first");
 }
 
 /* Old drivers stop a disk whatever is mounted from it: the library looks, and who comes between gets errors. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,15 +157,30 @@ void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth)
 	munmap((void *)desc, map_len(depth));
 }
 
+/* Mounted, also in another mount namespace, held by another disk, or swapped to: all of these keep others from the same. */
+static bool is_claimed(const char *path)
+{
+	int fd, err;
+
+	gnv_fork_begin();
+	fd = gnv_fork_keep(open(path, O_RDONLY | O_EXCL | O_CLOEXEC));
+	err = errno;
+	if (fd >= 0)
+		gnv_fork_close(fd);
+	return fd < 0 && err == EBUSY;
+}
+
 int gnv_ublk_users(uint32_t id, char *text)
 {
 	struct stat st;
 	char path[32];
 	unsigned unseen;
+	int ret;
 
 	*text = '\0';
 	snprintf(path, sizeof(path), "/dev/ublkb%u", id);
 	if (stat(path, &st) || !S_ISBLK(st.st_mode))
 		return 0;
-	return gnv_users_of_block(GNV_SYSFS, GNV_PROC, st.st_rdev, true, text, &unseen);
+	ret = gnv_users_of_block(GNV_SYSFS, GNV_PROC, st.st_rdev, true, text, &unseen);
+	return !ret && is_claimed(path) ? -EBUSY : ret;
 }

@@ -35,8 +35,8 @@ void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth);
 
 /*
  * gnv_ublk_users() - who has the disk of a device mounted, or open
- * @text: who, or "" (users.h); GNV_USERS_TEXT bytes
- * Return: 0 nobody that is known of; -EBUSY.
+ * @text: who, or "" (users.h), also with -EBUSY, where that cannot be told; GNV_USERS_TEXT bytes
+ * Return: 0 nobody that is known of; -EBUSY; as gnv_users_of_block().
  */
 int gnv_ublk_users(uint32_t id, char *text);
 
