@@ -44,7 +44,7 @@ struct gpunvme_ublk_opts {
  *
  * The kernel then has /dev/ublkbN: its reads, writes (also FUA), flushes, discards and zeroes become one command each, on queue
  * pairs of their own. Threads of the library carry them; they sleep when there is nothing to do. A queue that times out is
- * recovered, and its requests are sent up to three times.
+ * recovered, and its requests are sent up to three times, as are those that end with a status without DNR (do not retry).
  *
  * When this process dies, /dev/ublkbN stays, and who uses it waits, until GPUNVME_UBLK_RECOVER goes on with it on the same
  * namespace (size and identity are checked; the numbers of queues, depth and max_bytes are those of before), or
@@ -54,8 +54,8 @@ struct gpunvme_ublk_opts {
  * that is the caller's to know, as for two hosts on one drive. Any thread may call it.
  * Return: 0; -EINVAL; -EOPNOTSUPP no ublk_drv, or an older one, or blocks larger than a page; -EACCES not root; -EEXIST the number
  * is taken; -EROFS the namespace is read-only and opts->flags do not say so; with GPUNVME_UBLK_RECOVER: -ENODEV no such block
- * device, -EBUSY it still has a server, -EXDEV it was of another namespace; as gpunvme_qp_create() and gpunvme_mem_map(); -ENOMEM;
- * -ETIMEDOUT the driver does not answer.
+ * device, or one that was stopped, -EBUSY it still has a server, -EXDEV it was of another namespace; as gpunvme_qp_create() and
+ * gpunvme_mem_map(); -EPERM io_uring is switched off here; -ENOMEM; -ETIMEDOUT the driver does not answer.
  */
 GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const struct gpunvme_ublk_opts *opts,
 				   struct gpunvme_ublk **ublk);
@@ -88,9 +88,10 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *ublk, struct gp
  * @ublk: or NULL
  *
  * Not while anybody has it mounted or open: all goes on then. Drivers without UBLK_F_SAFE_STOP_DEV (Linux 7.2.13 has it) cannot
- * refuse by themselves: there the library looks who uses it, and who opens it in that moment gets errors.
+ * refuse by themselves: there the library looks who uses it, and who opens it in that moment gets errors. Any thread may call it,
+ * one at a time. With an error the handle stays the caller's, who calls it again.
  * Return: 0; -EBUSY it is mounted or opened, as the sentence says, or one of its queue pairs cannot be deleted
- * (gpunvme_qp_destroy()): call it again; -ETIMEDOUT the driver does not answer; -ECHILD in a child of fork().
+ * (gpunvme_qp_destroy()); -ETIMEDOUT the driver does not answer; -ECHILD in a child of fork().
  */
 GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *ublk);
 

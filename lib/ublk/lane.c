@@ -12,7 +12,7 @@
 #include "ublk/ublk.h"
 #include "util/clock.h"
 
-#define TRIES 3u       /* of a request whose queue had to be recovered; the kernel's own driver has 5 (nvme_core.max_retries) */
+#define TRIES 3u       /* of a request: with a status, or a queue, that allows more; the kernel's own driver has 5 (nvme_core.max_retries) */
 #define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
@@ -102,6 +102,12 @@ static void send_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 	l->sent++;
 }
 
+/* The controller says that the same command may yet succeed: as the kernel's own driver does (nvme_decide_disposition()). */
+static bool is_worth_more(const struct gnv_ublk_tag *t, int ret)
+{
+	return ret > 0 && !((uint32_t)ret & GPUNVME_ST_DNR) && !(t->desc.op_flags & GNV_UBLK_FAILFAST) && t->tries + 1 < TRIES;
+}
+
 /* Return: something is over. */
 static bool poll_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 {
@@ -114,7 +120,13 @@ static bool poll_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 		return false;
 	}
 	l->sent--;
-	answer(l, t, ret);
+	if (is_worth_more(t, ret)) {
+		t->tries++;
+		t->where = GNV_UBLK_READY;
+		l->ready++;
+	} else {
+		answer(l, t, ret);
+	}
 	return true;
 }
 

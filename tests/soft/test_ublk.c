@@ -220,6 +220,26 @@ static void test_bad_blocks(void **state)
 	close_all();
 }
 
+/* What the controller says may succeed another time is asked for again, but not for ever, nor for who wants to know soon. */
+static void test_worth_more(void **state)
+{
+	static char buf[STEP];
+
+	(void)state;
+	open_all("lba=512&fault=status:0x21:op=read:lba=9000:count=2,status:0x281:op=read:lba=9100:count=4:dnr=0,"
+		 "status:0x281:op=read:lba=9200:count=1:dnr=1",
+		 0);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 9000, 8, buf), STEP);
+	assert_int_equal(info().failed, 0);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 9100, 8, buf), -ENODATA);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ | 1u << 8, 9100, 8, buf), -ENODATA);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 9100, 8, buf), STEP);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 9200, 8, buf), -ENODATA);
+	assert_int_equal(info().failed, 3);
+	assert_int_equal(info().recoveries, 0);
+	close_all();
+}
+
 /* Resets by the program, for whatever reason, while requests are under way. */
 static void test_resets(void **state)
 {
@@ -313,12 +333,20 @@ static void test_recovery(void **state)
 
 static void test_remove(void **state)
 {
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+	struct gpunvme_ublk *other = NULL;
+
 	(void)state;
 	open_all("lba=512", 0);
 	assert_int_equal(gpunvme_ublk_remove(ID + 1, 0), -ENODEV);
 	assert_int_equal(gpunvme_ublk_remove(ID, 8 | 16), -EINVAL);
 	assert_int_equal(gpunvme_ublk_remove(ID, GPUNVME_UBLK_FORCE), -EBUSY); /* it lives */
 	ublk_driver_kill();
+	opts.flags = GPUNVME_UBLK_RECOVER;
+	opts.id = ID;
+	driver.info.state = GNV_UBLK_DEAD; /* its server died when it had stopped the disk, and had yet to remove it */
+	assert_int_equal(gpunvme_ublk_start(dev, 0, &opts, &other), -ENODEV);
+	driver.info.state = GNV_UBLK_QUIESCED;
 	driver.openers = 1;
 	assert_int_equal(gpunvme_ublk_remove(ID, 0), -EBUSY);
 	good(gpunvme_ublk_remove(ID, GPUNVME_UBLK_FORCE));
@@ -382,7 +410,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),	     cmocka_unit_test(test_large_blocks), cmocka_unit_test(test_lost_commands),
-		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	  cmocka_unit_test(test_resets),
+		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	  cmocka_unit_test(test_worth_more), cmocka_unit_test(test_resets),
 		cmocka_unit_test(test_death),	     cmocka_unit_test(test_stop_in_use),  cmocka_unit_test(test_recovery),
 		cmocka_unit_test(test_remove),	     cmocka_unit_test(test_failing_starts), cmocka_unit_test(test_read_only),
 	};

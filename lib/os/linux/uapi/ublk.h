@@ -113,6 +113,7 @@ enum gnv_ublk_op {
 	GNV_UBLK_WRITE_ZEROES = 5
 };
 #define GNV_UBLK_OP 0xffu
+#define GNV_UBLK_FAILFAST (7u << 8) /* who asked has another way, or no use for what comes late: readahead */
 #define GNV_UBLK_FUA (1u << 13)
 
 /* A request, in memory of the driver that the server only reads, at the place of its tag. */
