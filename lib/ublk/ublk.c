@@ -213,6 +213,8 @@ static int go(struct gpunvme_ublk *u, uint32_t op)
 
 static int fits(const struct gnv_ublk_info *info, uint64_t mark)
 {
+	if (info->state == GNV_UBLK_DEAD)
+		return gnv_fail(-ENODEV, "block device %u has no disk: it was stopped, or never started; remove it, and make another", info->id);
 	if (info->mark != mark)
 		return gnv_fail(-EXDEV, "block device %u is of another namespace than this; name the one that it was served from", info->id);
 	if (!(info->flags & GNV_UBLK_F_USER_RECOVERY))
@@ -386,6 +388,7 @@ GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const
 		undo(u);
 		return ret;
 	}
+	u->added = true;
 	*out = u;
 	return 0;
 }
@@ -463,9 +466,11 @@ GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *u)
 			return ret;
 		join_lanes(u);
 	}
+	ret = u->added ? remove_device(u->info.id) : 0;
+	if (ret)
+		return ret;
+	u->added = false; /* its number may be another's from now on */
 	ret = end_queues(u);
-	if (!ret)
-		ret = remove_device(u->info.id);
 	if (ret)
 		return ret;
 	gpunvme_gpu_close(u->gpu);
