@@ -12,7 +12,7 @@
 #include "ublk/ublk.h"
 #include "util/clock.h"
 
-#define TRIES 3u       /* of a request: with a status, or a queue, that allows more; the kernel's own driver has 5 (nvme_core.max_retries) */
+#define TRIES 3u       /* of a request, where status or queue allow more; the kernel's own driver has 5 (nvme_core.max_retries) */
 #define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */

@@ -409,10 +409,11 @@ static void test_read_only(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bytes),	     cmocka_unit_test(test_large_blocks), cmocka_unit_test(test_lost_commands),
-		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	  cmocka_unit_test(test_worth_more), cmocka_unit_test(test_resets),
-		cmocka_unit_test(test_death),	     cmocka_unit_test(test_stop_in_use),  cmocka_unit_test(test_recovery),
-		cmocka_unit_test(test_remove),	     cmocka_unit_test(test_failing_starts), cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_bytes),		 cmocka_unit_test(test_large_blocks),	cmocka_unit_test(test_lost_commands),
+		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	cmocka_unit_test(test_worth_more),
+		cmocka_unit_test(test_resets),		 cmocka_unit_test(test_death),		cmocka_unit_test(test_stop_in_use),
+		cmocka_unit_test(test_recovery),	 cmocka_unit_test(test_remove),		cmocka_unit_test(test_failing_starts),
+		cmocka_unit_test(test_read_only),
 	};
 
 	return cmocka_run_group_tests_name("ublk", tests, make_image, remove_image);

@@ -50,7 +50,7 @@ SAME_NUMBER(GNV_UBLK_END_RECOVERY, UBLK_CMD_END_USER_RECOVERY);
 SAME_NUMBER(GNV_UBLK_FETCH, UBLK_IO_FETCH_REQ);
 SAME_NUMBER(GNV_UBLK_COMMIT_AND_FETCH, UBLK_IO_COMMIT_AND_FETCH_REQ);
 _Static_assert(GNV_UBLK_DISCARD == UBLK_IO_OP_DISCARD && GNV_UBLK_WRITE_ZEROES == UBLK_IO_OP_WRITE_ZEROES, "operations");
-_Static_assert(GNV_UBLK_FAILFAST == (UBLK_IO_F_FAILFAST_DEV | UBLK_IO_F_FAILFAST_TRANSPORT | UBLK_IO_F_FAILFAST_DRIVER), "failfast");
+_Static_assert(GNV_UBLK_FAILFAST == (UBLK_IO_F_FAILFAST_DEV | UBLK_IO_F_FAILFAST_TRANSPORT | UBLK_IO_F_FAILFAST_DRIVER), "flags");
 _Static_assert(GNV_UBLK_FUA == UBLK_IO_F_FUA && GNV_UBLK_ATTR_FUA == UBLK_ATTR_FUA, "flags");
 _Static_assert(GNV_UBLK_ABORTED == UBLK_IO_RES_ABORT && GNV_UBLK_MAX_DEPTH == UBLK_MAX_QUEUE_DEPTH, "results, limits");
 #ifdef UBLK_U_CMD_ADD_DEV
@@ -86,7 +86,6 @@ struct slot {
 };
 
 struct gnv_uring {
-	bool ours;
 	struct gnv_uring_done done[2 * DEPTH];
 	unsigned count;
 };
@@ -96,7 +95,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static struct slot slot[QUEUES][DEPTH];
 static struct gnv_ublk_desc desc[QUEUES][GNV_UBLK_MAX_DEPTH];
-static struct gnv_uring *ring_of[QUEUES];
+static struct gnv_uring *ring_of[QUEUES], *rings[2 * QUEUES]; /* of the queues now; all that are open */
 static int node = -1, fetches;
 
 void ublk_driver_reset(void)
@@ -128,15 +127,40 @@ static void abort_all(void)
 				complete(q, &slot[q][tag], GNV_UBLK_ABORTED);
 }
 
+static bool queue_ready(unsigned q)
+{
+	unsigned tag;
+
+	for (tag = 0; tag < driver.info.depth; tag++)
+		if (!slot[q][tag].active && !slot[q][tag].owned)
+			return false;
+	return true;
+}
+
 static bool ready(void)
 {
-	unsigned q, tag;
+	unsigned q;
 
 	for (q = 0; q < driver.info.queues; q++)
-		for (tag = 0; tag < driver.info.depth; tag++)
-			if (!slot[q][tag].active && !slot[q][tag].owned)
-				return false;
+		if (!queue_ready(q))
+			return false;
 	return true;
+}
+
+/* ublk_mark_io_ready(): a disk that has lost its server sends requests to a queue that is ready, also before END_RECOVERY. */
+static bool sends(unsigned q)
+{
+	return driver.info.state == GNV_UBLK_LIVE || (driver.info.state == GNV_UBLK_QUIESCED && queue_ready(q));
+}
+
+/* ublk_abort_queue() with UBLK_F_USER_RECOVERY_REISSUE: what a server had goes to the next one. */
+static void requeue(unsigned q)
+{
+	unsigned tag;
+
+	for (tag = 0; tag < DEPTH; tag++)
+		slot[q][tag].owned = false;
+	pthread_cond_broadcast(&change);
 }
 
 /* ---- Control: ublk_ctrl_*() ---- */
@@ -172,6 +196,15 @@ static int set_params(const struct gnv_ublk_params *p)
 	if (p->types & GNV_UBLK_PARAM_DISCARD && (!p->discard.granularity || (p->discard.max_sectors && p->discard.max_segments != 1)))
 		return -EINVAL;
 	driver.params = *p;
+	return 0;
+}
+
+/* It reads how long the structure is that it fills. */
+static int get_params(struct gnv_ublk_params *p, size_t len)
+{
+	if (len <= 8 || !p->len || p->len > len)
+		return -EINVAL;
+	memcpy(p, &driver.params, p->len < sizeof(*p) ? p->len : sizeof(*p));
 	return 0;
 }
 
@@ -214,8 +247,7 @@ static int control(uint32_t op, void *buf, size_t len)
 		memcpy(buf, &driver.info, sizeof(driver.info));
 		return 0;
 	case GNV_UBLK_GET_PARAMS:
-		memcpy(buf, &driver.params, len < sizeof(driver.params) ? len : sizeof(driver.params));
-		return 0;
+		return get_params(buf, len);
 	case GNV_UBLK_SET_PARAMS:
 		return set_params(buf);
 	case GNV_UBLK_START_DEV:
@@ -312,9 +344,15 @@ int __wrap_gnv_ublk_users(uint32_t id, char *text)
 int __wrap_gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring);
 int __wrap_gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring)
 {
+	unsigned i = 0;
+
 	must(fd == node && entries <= DEPTH);
 	*ring = calloc(1, sizeof(**ring));
-	(*ring)->ours = true;
+	pthread_mutex_lock(&lock);
+	while (rings[i])
+		must(++i < 2 * QUEUES);
+	rings[i] = *ring;
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
@@ -353,12 +391,13 @@ int __wrap_gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cm
 	pthread_mutex_lock(&lock);
 	must(io.queue < driver.info.queues && io.tag < driver.info.depth);
 	s = &slot[io.queue][io.tag];
+	must(op == GNV_UBLK_FETCH || ring_of[io.queue] == ring);
 	ring_of[io.queue] = ring;
 	ret = op == GNV_UBLK_FETCH ? fetch(&io, s) : commit(&io, s);
 	s->user = tag;
 	s->buffer = (void *)(uintptr_t)io.addr;
 	s->active = !ret;
-	if (ret || (op != GNV_UBLK_FETCH && driver.info.state != GNV_UBLK_LIVE)) /* it is stopped, or its server is taken for dead */
+	if (ret || (op != GNV_UBLK_FETCH && !sends(io.queue))) /* it is stopped, or its server is taken for dead */
 		complete(io.queue, s, ret ? ret : GNV_UBLK_ABORTED);
 	pthread_cond_broadcast(&change);
 	pthread_mutex_unlock(&lock);
@@ -384,12 +423,12 @@ int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
 /* Those of the software controller are no rings of ours: their memory is another structure, so they are told apart by address. */
 static bool is_ours(const struct gnv_uring *ring)
 {
-	unsigned q;
+	unsigned i;
 	bool yes = false;
 
 	pthread_mutex_lock(&lock);
-	for (q = 0; q < QUEUES; q++)
-		yes |= ring_of[q] == ring;
+	for (i = 0; i < 2 * QUEUES; i++)
+		yes |= rings[i] == ring;
 	pthread_mutex_unlock(&lock);
 	return yes;
 }
@@ -425,8 +464,13 @@ void __wrap_gnv_uring_close(struct gnv_uring *ring)
 	for (q = 0; q < QUEUES; q++)
 		for (tag = 0; ring_of[q] == ring && tag < DEPTH; tag++)
 			slot[q][tag].active = false;
-	for (q = 0; q < QUEUES; q++)
+	for (q = 0; q < QUEUES; q++) {
+		if (ring_of[q] == ring)
+			requeue(q);
 		ring_of[q] = ring_of[q] == ring ? NULL : ring_of[q];
+	}
+	for (q = 0; q < 2 * QUEUES; q++)
+		rings[q] = rings[q] == ring ? NULL : rings[q];
 	free(ring);
 	pthread_mutex_unlock(&lock);
 }
@@ -442,7 +486,7 @@ static struct slot *take_tag(unsigned queue)
 	until.tv_sec += 60;
 	for (;;) {
 		for (tag = 0; tag < driver.info.depth; tag++)
-			if (driver.info.state == GNV_UBLK_LIVE && slot[queue][tag].active && !slot[queue][tag].busy)
+			if (sends(queue) && slot[queue][tag].active && !slot[queue][tag].busy)
 				return &slot[queue][tag];
 		if (pthread_cond_timedwait(&change, &lock, &until))
 			return NULL;
@@ -478,7 +522,7 @@ int ublk_driver_io(unsigned queue, uint32_t op_flags, uint64_t sector, uint32_t 
 	dispatch(queue, s, op_flags, sector, sectors);
 	while (!s->over) {
 		pthread_cond_wait(&change, &lock);
-		if (!s->over && !s->owned && s->active && driver.info.state == GNV_UBLK_LIVE) /* of a dead server: UBLK_F_USER_RECOVERY_REISSUE */
+		if (!s->over && !s->owned && s->active && sends(queue)) /* of a dead server */
 			dispatch(queue, s, op_flags, sector, sectors);
 	}
 	result = s->result;
@@ -488,15 +532,34 @@ int ublk_driver_io(unsigned queue, uint32_t op_flags, uint64_t sector, uint32_t 
 	return result;
 }
 
+static bool any_ring(void)
+{
+	unsigned i;
+	bool yes = false;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < 2 * QUEUES; i++)
+		yes |= rings[i] != NULL;
+	pthread_mutex_unlock(&lock);
+	return yes;
+}
+
 /* ublk_ch_release_work_fn() */
 void ublk_driver_kill(void)
 {
+	unsigned q, waits = 0;
+
 	pthread_mutex_lock(&lock);
 	driver.info.state = GNV_UBLK_QUIESCED;
 	driver.info.pid = -1;
 	abort_all();
+	for (q = 0; q < QUEUES; q++)
+		requeue(q);
 	pthread_mutex_unlock(&lock);
-	gnv_sleep_ms(300); /* what the server had is answered, to nobody */
+	while (any_ring()) { /* what the server had is answered, to nobody */
+		must(waits++ < 6000);
+		gnv_sleep_ms(5);
+	}
 	pthread_mutex_lock(&lock);
 	driver.opened = 0;
 	pthread_mutex_unlock(&lock);
