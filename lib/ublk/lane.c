@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "os/linux/sys.h"
 #include "ublk/ublk.h"
 #include "util/clock.h"
 
@@ -264,8 +265,10 @@ static int begin(struct gnv_ublk_lane *l)
 void *gnv_ublk_lane_run(void *arg)
 {
 	struct gnv_ublk_lane *l = arg;
-	int ret = begin(l);
+	int ret;
 
+	gnv_sys_serves_io();
+	ret = begin(l);
 	__atomic_store_n(&l->state, ret, __ATOMIC_RELEASE);
 	while (!ret && (l->sent || l->ready || (l->awaited && !leaving(l))))
 		ret = turn(l);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -83,6 +84,11 @@ void gnv_sys_clear(void *ptr, size_t len)
 int gnv_sys_process(void)
 {
 	return (int)getpid();
+}
+
+void gnv_sys_serves_io(void)
+{
+	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 }
 
 int gnv_sys_replace_ones(void *ptr, size_t len)

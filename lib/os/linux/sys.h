@@ -27,6 +27,12 @@ void gnv_sys_clear(void *ptr, size_t len);
 int gnv_sys_process(void);
 
 /*
+ * This thread carries out I/O of the kernel's: memory that it asks for is not made by writing to the disk that it serves, for which
+ * it would wait for itself (prctl(2), PR_SET_IO_FLUSHER). Nothing changes without CAP_SYS_RESOURCE.
+ */
+void gnv_sys_serves_io(void);
+
+/*
  * Put private memory full of ones in the place of a mapping, at once: no access in between sees neither. Return: 0, -ENOMEM.
  */
 int gnv_sys_replace_ones(void *ptr, size_t len);
