@@ -121,7 +121,8 @@ GPUNVME_API int gpunvme_volume_recover(struct gpunvme_volume *vol);
 /**
  * gpunvme_volume_release_old() - no kernel uses a view from before the last recovery any more
  * @vol: the volume
- * gpunvme_volume_destroy() implies it. Any thread may call it. Return: 0.
+ * As gpunvme_qp_release_old() for every queue: where a watchdog or a reset may come at any time no kernel uses any view, and the
+ * next one is taken afterwards. gpunvme_volume_destroy() implies it. Any thread may call it. Return: 0.
  */
 GPUNVME_API int gpunvme_volume_release_old(struct gpunvme_volume *vol);
 

@@ -112,8 +112,8 @@ static void take_views(void)
 
 	view.flags = GPUNVME_VIEW_WRITE;
 	for (uint32_t q = 0; q < t.queues; q++) {
-		assert_int_equal(gpunvme_qp_view(t.qp[q], &view, &t.dq[q]), 0);
 		assert_int_equal(gpunvme_qp_release_old(t.qp[q]), 0);
+		assert_int_equal(gpunvme_qp_view(t.qp[q], &view, &t.dq[q]), 0);
 	}
 }
 

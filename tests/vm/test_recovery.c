@@ -55,8 +55,8 @@ static void take_views(void)
 
 	view.flags = GPUNVME_VIEW_WRITE;
 	for (unsigned q = 0; q < 2; q++) {
-		good(gpunvme_qp_view(qp[q], &view, &dq[q]));
 		good(gpunvme_qp_release_old(qp[q]));
+		good(gpunvme_qp_view(qp[q], &view, &dq[q]));
 	}
 }
 
