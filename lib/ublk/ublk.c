@@ -17,149 +17,14 @@
 #include "util/clock.h"
 #include "util/opts.h"
 #include "util/process.h"
-#include "util/thread.h"
 
-#define QUEUES 4u
 #define DEPTH 64u
 #define DEPTH_MAX 1024u
 #define BYTES (128u << 10)
 #define BYTES_MAX (1u << 20) /* what the PRP list of one command is sure to describe */
 #define PAGE 4096u
-#define BEGIN_MS 30000 /* for threads to start */
 #define DYING_MS 10000 /* until the kernel has taken down a server that was killed */
 #define SETTLE_MS 1000 /* for those who look at every new disk: udev */
-
-/* ---- Queues ---- */
-
-static void close_lane(struct gnv_ublk_lane *l, uint32_t depth)
-{
-	uint32_t i;
-
-	for (i = 0; l->tag && i < depth; i++)
-		gpunvme_mem_free(l->tag[i].mem);
-	free(l->tag);
-	l->tag = NULL;
-}
-
-static int open_tag(struct gpunvme_ublk *u, struct gnv_ublk_tag *t)
-{
-	int ret = gpunvme_mem_alloc(u->gpu, u->info.max_bytes, NULL, &t->mem);
-
-	if (!ret)
-		ret = gpunvme_mem_map(t->mem, u->dev);
-	return ret ? ret : gpunvme_mem_dbuf(t->mem, u->dev, &t->dbuf);
-}
-
-static int open_lane(struct gpunvme_ublk *u, struct gnv_ublk_lane *l)
-{
-	uint32_t i;
-	int ret;
-
-	l->tag = calloc(u->info.depth, sizeof(*l->tag));
-	if (!l->tag)
-		return gnv_fail(-ENOMEM, "out of memory");
-	for (i = 0; i < u->info.depth; i++) {
-		ret = open_tag(u, &l->tag[i]);
-		if (ret)
-			return ret;
-	}
-	ret = gnv_ublk_map(u->fd, l->number, u->info.depth, &l->desc);
-	return ret ? gnv_fail(ret, "the requests of queue %u cannot be mapped: %s", l->number, strerror(-ret)) : 0;
-}
-
-/* Of an SQ with room for them all: a ring of n holds n - 1. */
-static uint32_t sq_depth(uint32_t requests)
-{
-	uint32_t depth = 2;
-
-	while (depth <= requests)
-		depth *= 2;
-	return depth;
-}
-
-/* As many as were asked for, or, where nobody asked, as there are. */
-static int make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeout_ms)
-{
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, sq_depth(u->info.depth), timeout_ms, 0 };
-	const struct gpunvme_view view = { sizeof(view), u->read_only ? 0 : GPUNVME_VIEW_WRITE, u->ns.nsid, 0, 0 };
-	uint32_t count = wanted ? wanted : QUEUES;
-	struct gnv_ublk_lane *l;
-	int ret = 0;
-
-	u->lane = calloc(count, sizeof(*u->lane));
-	if (!u->lane)
-		return gnv_fail(-ENOMEM, "out of memory");
-	for (u->lanes = 0; u->lanes < count && !ret; u->lanes += !ret) {
-		l = &u->lane[u->lanes];
-		l->ublk = u;
-		l->number = u->lanes;
-		l->state = GNV_UBLK_STARTING;
-		ret = gpunvme_qp_create(u->dev, u->gpu, &opts, &l->qp);
-		if (!ret)
-			ret = gpunvme_qp_view(l->qp, &view, &l->dq);
-		if (ret)
-			gpunvme_qp_destroy(l->qp);
-	}
-	return ret == -ENOSPC && !wanted && u->lanes ? 0 : ret;
-}
-
-/* Return: 0; what gpunvme_qp_destroy() says of one that stays. */
-static int end_queues(struct gpunvme_ublk *u)
-{
-	int ret = 0;
-
-	while (u->lanes && !ret) {
-		ret = gpunvme_qp_destroy(u->lane[u->lanes - 1].qp);
-		if (ret)
-			return ret;
-		close_lane(&u->lane[--u->lanes], u->info.depth);
-	}
-	return 0;
-}
-
-/* ---- Threads ---- */
-
-static int start_lanes(struct gpunvme_ublk *u)
-{
-	struct gnv_deadline deadline = gnv_deadline_in(BEGIN_MS);
-	struct gnv_ublk_lane *l;
-	int ret = 0, state;
-
-	for (l = u->lane; l < u->lane + u->lanes && !ret; l++) {
-		ret = gnv_thread_start(&l->thread, gnv_ublk_lane_run, l);
-		l->started = !ret;
-	}
-	if (ret)
-		return gnv_fail(ret, "no thread for a queue of the block device; the limit of threads is reached (ulimit -u)");
-	for (l = u->lane; l < u->lane + u->lanes; l++) {
-		do
-			state = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE);
-		while (state == GNV_UBLK_STARTING && gnv_deadline_poll_again(&deadline));
-		if (state)
-			return gnv_fail(state < 0 ? state : -ETIMEDOUT, "queue %u of the block device cannot be served: %s", l->number,
-					state < 0 ? strerror(-state) : "its thread did not start");
-	}
-	return 0;
-}
-
-/* And nothing of theirs keeps the driver's device. */
-static void join_lanes(struct gpunvme_ublk *u)
-{
-	struct gnv_ublk_lane *l;
-
-	__atomic_store_n(&u->leave, 1, __ATOMIC_RELEASE);
-	for (l = u->lane; l < u->lane + u->lanes; l++) {
-		if (l->started)
-			pthread_join(l->thread, NULL);
-		l->started = false;
-		if (l->desc)
-			gnv_ublk_unmap(l->desc, u->info.depth);
-		l->desc = NULL;
-	}
-	if (u->fd >= 0)
-		gnv_ublk_close(u->fd);
-	u->fd = -1;
-}
 
 /* ---- The driver ---- */
 
@@ -311,8 +176,8 @@ static int choose_bytes(struct gpunvme_ublk *u, uint32_t wanted)
 /* What is done when anything fails: the driver keeps a block device that it had before. */
 static void undo(struct gpunvme_ublk *u)
 {
-	join_lanes(u);
-	end_queues(u);
+	gnv_ublk_join_lanes(u);
+	gnv_ublk_end_queues(u);
 	if (u->added)
 		gnv_ublk_control(GNV_UBLK_DEL_DEV, u->info.id, NULL, 0);
 	gpunvme_gpu_close(u->gpu);
@@ -329,8 +194,8 @@ static int serve(struct gpunvme_ublk *u)
 	if (u->fd < 0)
 		return u->fd;
 	for (i = 0; i < u->lanes && !ret; i++)
-		ret = open_lane(u, &u->lane[i]);
-	return ret ? ret : start_lanes(u);
+		ret = gnv_ublk_open_lane(u, &u->lane[i]);
+	return ret ? ret : gnv_ublk_start_lanes(u);
 }
 
 static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, const struct gpunvme_dev_info *dev)
@@ -344,7 +209,7 @@ static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, cons
 	if (!ret)
 		ret = gpunvme_gpu_open("cpu", NULL, &u->gpu);
 	if (!ret)
-		ret = make_queues(u, recover ? u->info.queues : o->queues, o->cmd_timeout_ms);
+		ret = gnv_ublk_make_queues(u, recover ? u->info.queues : o->queues, o->cmd_timeout_ms);
 	if (!ret)
 		ret = choose_bytes(u, o->max_bytes);
 	if (!ret && !recover)
@@ -464,13 +329,13 @@ GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *u)
 		ret = stop_disk(u->info.id, u->info.flags);
 		if (ret)
 			return ret;
-		join_lanes(u);
+		gnv_ublk_join_lanes(u);
 	}
 	ret = u->added ? remove_device(u->info.id) : 0;
 	if (ret)
 		return ret;
 	u->added = false; /* its number may be another's from now on */
-	ret = end_queues(u);
+	ret = gnv_ublk_end_queues(u);
 	if (ret)
 		return ret;
 	gpunvme_gpu_close(u->gpu);

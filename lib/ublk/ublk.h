@@ -69,6 +69,21 @@ struct gpunvme_ublk {
 	struct gnv_ublk_lane *lane;
 };
 
+/* Queue pairs: @wanted, or, with 0, a few, or as many as there are. */
+int gnv_ublk_make_queues(struct gpunvme_ublk *ublk, uint32_t wanted, uint32_t timeout_ms);
+
+/* With their buffers. Return: 0; what gpunvme_qp_destroy() says of one that stays. */
+int gnv_ublk_end_queues(struct gpunvme_ublk *ublk);
+
+/* What a queue needs before its thread starts: buffers, and the driver's requests. */
+int gnv_ublk_open_lane(struct gpunvme_ublk *ublk, struct gnv_ublk_lane *lane);
+
+/* Return: 0, every thread waits for requests. */
+int gnv_ublk_start_lanes(struct gpunvme_ublk *ublk);
+
+/* The threads end, and nothing of theirs keeps the driver's device. */
+void gnv_ublk_join_lanes(struct gpunvme_ublk *ublk);
+
 /* Thread of a lane; @arg: struct gnv_ublk_lane. */
 void *gnv_ublk_lane_run(void *arg);
 
