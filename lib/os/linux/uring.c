@@ -95,7 +95,8 @@ static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned more, 
 	io_uring_ring_dontfork(&ring->io);
 	io_uring_register_ring_fd(&ring->io);
 	ring->fd = fd;
-	ring->file = !io_uring_register_files(&ring->io, &fd, 1);
+	/* To give a registered file back waits, up to Linux 6.12, for all that uses it; a driver may have a command for ever. */
+	ring->file = !(more & IORING_SETUP_SQE128) && !io_uring_register_files(&ring->io, &fd, 1);
 	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
 	*out = ring;
 	return 0;
