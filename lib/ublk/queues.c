@@ -89,9 +89,9 @@ int gnv_ublk_make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeo
 
 int gnv_ublk_end_queues(struct gpunvme_ublk *u)
 {
-	int ret = 0;
+	int ret;
 
-	while (u->lanes && !ret) {
+	while (u->lanes) {
 		ret = gpunvme_qp_destroy(u->lane[u->lanes - 1].qp);
 		if (ret)
 			return ret;
