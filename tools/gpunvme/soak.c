@@ -102,26 +102,33 @@ static int launch(struct soak *k)
 
 /* ---- Rounds ---- */
 
-/* What a lane was told by its queue ends that queue; buffers are the lanes' again when it was recovered. */
+/* Buffers are the lanes' again when their queue was recovered. */
+static int view(struct soak *k, uint32_t q, bool ended)
+{
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	int ret = 0;
+
+	if (ended) {
+		k->recoveries++;
+		ret = gpunvme_qp_recover(k->s.qp[q]);
+	}
+	gpunvme_qp_release_old(k->s.qp[q]);
+	return ret ? ret : gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
+}
+
+/* What a lane was told by its queue ends that queue. It may also have ended when its lanes had all they wanted: its view is refused. */
 static int repair(struct soak *k)
 {
 	for (uint32_t q = 0; q < k->s.queues; q++) {
-		struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 		bool ended = false;
-		int ret = 0;
+		int ret;
 
 		for (uint32_t i = q; i < k->s.lanes; i += k->s.queues) {
 			ended = ended || k->lane[i].status;
 			k->lane[i].status = 0;
 		}
-		if (ended) {
-			k->recoveries++;
-			ret = gpunvme_qp_recover(k->s.qp[q]);
-		}
-		gpunvme_qp_release_old(k->s.qp[q]);
-		if (!ret)
-			ret = gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
-		if (ret)
+		ret = view(k, q, ended);
+		if (ret && view(k, q, true))
 			return failed("after %" PRIu64 " commands: %s", sum(k), why(ret));
 	}
 	return GO_ON;
