@@ -116,7 +116,7 @@ static int view(struct soak *k, uint32_t q, bool ended)
 	return ret ? ret : gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
 }
 
-/* What a lane was told by its queue ends that queue. It may also have ended when its lanes had all they wanted: its view is refused. */
+/* What a lane was told by its queue ends that queue. One that ended when its lanes had all they wanted refuses its view. */
 static int repair(struct soak *k)
 {
 	for (uint32_t q = 0; q < k->s.queues; q++) {
