@@ -80,11 +80,12 @@ static void check_command(const struct gpunvme_sqe *cmd)
 	if (cmd->opc == GPUNVME_IO_FLUSH)
 		return;
 	if (cmd->opc == GPUNVME_IO_DSM) {
-		const struct gpunvme_dsm_range *range = (const void *)(w.bytes + w.call.offset);
+		struct gpunvme_dsm_range range;
 
-		check(range->nlb && range->slba == w.dq.lba_first + w.call.lba + w.sent && !cmd->cdw10);
-		check_data(cmd, w.buf.iova + w.call.offset, sizeof(*range));
-		w.sent += range->nlb;
+		memcpy(&range, w.bytes + w.call.offset, sizeof(range)); /* which begins at a multiple of 4 */
+		check(range.nlb && range.slba == w.dq.lba_first + w.call.lba + w.sent && !cmd->cdw10);
+		check_data(cmd, w.buf.iova + w.call.offset, sizeof(range));
+		w.sent += range.nlb;
 		check(w.sent <= w.call.nblocks);
 		return;
 	}
