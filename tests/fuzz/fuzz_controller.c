@@ -52,7 +52,7 @@ static struct {
 	uint64_t now;
 	unsigned calls, idle, closed, maps;
 	char *bar;
-	size_t bar_len, page;
+	size_t bar_len, page, block; /* a block has at least so many bytes */
 	uint32_t cc, dstrd;
 	struct queue queue[QUEUES + 1];
 	uint16_t events[GNV_ADMIN_AERS]; /* identifiers of requests, and how many */
@@ -185,10 +185,16 @@ static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 	(void)port, (void)lost, (void)ctx;
 }
 
+/* It works, and has not said otherwise: one that does DMA while CC.EN and CSTS.RDY are 0 (3.5.3) is beyond anybody's knowledge. */
+static bool at_work(void)
+{
+	return m.running && (*reg(GPUNVME_REG_CC) & GPUNVME_CC_EN || *reg(GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY);
+}
+
 static int port_allow_dma(struct gnv_port *port)
 {
 	(void)port;
-	check(!m.running);
+	check(!at_work());
 	m.allowed = true;
 	return 0;
 }
@@ -203,7 +209,7 @@ static int port_inner(struct gnv_port *port, const struct gnv_port_inner *where,
 static void port_close(struct gnv_port *port)
 {
 	(void)port;
-	check(!(m.running && m.allowed) && !m.maps);
+	check(!(at_work() && m.allowed) && !m.maps);
 	m.closed++;
 }
 
@@ -222,7 +228,8 @@ static void transfer(const struct gpunvme_sqe *cmd, size_t len, bool to_host)
 
 	check(len <= sizeof(m.data));
 	if ((cmd->flags & 0xc0) == GPUNVME_PSDT_SGL) {
-		check((uint32_t)cmd->prp2 == len);
+		check((uint32_t)cmd->prp2 == len || (m.block < 4096 && (uint32_t)cmd->prp2 > len));
+		dma(cmd->prp1, (uint32_t)cmd->prp2);
 		part = len;
 	} else {
 		part = gnv_min(len, m.page - (at & (m.page - 1)));
@@ -295,7 +302,7 @@ static size_t execute(const struct gpunvme_sqe *cmd, bool admin, uint32_t *resul
 	memset(m.data, 0, 8192);
 	*result = 0;
 	if (!admin) {
-		len = ((cmd->cdw12 & 0xffff) + 1) * (size_t)4096;
+		len = ((cmd->cdw12 & 0xffff) + 1) * m.block;
 		check(len <= sizeof(m.data) && cmd->opc == GPUNVME_IO_READ);
 		for (size_t i = 0; i < len / 8; i++)
 			((uint64_t *)(void *)m.data)[i] = cmd->cdw10 * 512u + i;
@@ -365,6 +372,8 @@ static void serve(struct queue *q, const struct gpunvme_sqe *cmd)
 		cqe.status = (uint16_t)((next() | next() << 8) << 1);
 	if (fate == PATCHED || fate == RANDOM)
 		spoil(fate, len);
+	if ((fate == PATCHED || fate == RANDOM) && cmd->opc == GPUNVME_ADMIN_IDENTIFY && q == m.queue)
+		m.block = 512; /* whatever it has said by now, and been believed */
 	if (fate == PATCHED && !len)
 		cqe.dw0 = next32();
 	if (len && fate != STATUS)
@@ -569,7 +578,7 @@ static void begin(const uint8_t *data, size_t size)
 	*reg(GPUNVME_REG_CAP) = (uint32_t)CAP;
 	*reg(GPUNVME_REG_CAP + 4) = (uint32_t)(CAP >> 32);
 	*reg(GPUNVME_REG_VS) = 0x00020000;
-	m.page = 4096;
+	m.page = m.block = 4096;
 	m.running = m.manner & ENABLED_AT_FIRST;
 	m.cc = *reg(GPUNVME_REG_CC) = m.running ? GPUNVME_CC_EN : 0;
 	*reg(GPUNVME_REG_CSTS) = m.running ? GPUNVME_CSTS_RDY : 0;
