@@ -362,9 +362,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_close, begin, end),
 		cmocka_unit_test_setup_teardown(test_not_told, begin, end),
 		cmocka_unit_test_setup_teardown(test_threads, begin, end),
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 		cmocka_unit_test_setup_teardown(test_a_hit_is_no_system_call, begin, end),
-#endif
 	};
 
 	return cmocka_run_group_tests(tests, make_images, remove_images);

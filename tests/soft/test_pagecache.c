@@ -381,8 +381,8 @@ static void keep_all(void *arg)
 {
 	struct stage *s = arg;
 	struct gpunvme_dq hasty = s->dq;
-	struct gpunvme_page page[4], more, again;
-	uint64_t value;
+	struct gpunvme_page page[4] = { { 0 } }, more = { 0 }, again = { 0 }; /* what was not got is not read either */
+	uint64_t value = 0;
 	uint32_t i;
 
 	for (i = 0; i < 4; i++)
@@ -420,7 +420,7 @@ static void kept_pages_stay(void **state)
 static void refer_much(void *arg)
 {
 	struct stage *s = arg;
-	struct gpunvme_page page, more;
+	struct gpunvme_page page = { 0 }, more = { 0 };
 	uint64_t *word = (uint64_t *)(uintptr_t)s->pages.table;
 
 	note(s, !gpunvme_page_get(&s->dq, &s->pages, 0, &page));
