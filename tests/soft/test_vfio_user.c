@@ -76,11 +76,13 @@ static void start_server(const char *keys)
 	close(out[0]);
 }
 
+/* Returns when it has ended, or all its threads have stopped: until the one with the signal has its turn, the others go on. */
 static void end_server(int sig)
 {
 	kill(server, sig);
-	if (sig == SIGKILL || sig == SIGTERM)
-		waitpid(server, NULL, 0);
+	waitpid(server, NULL, WUNTRACED);
+	if (sig != SIGSTOP)
+		server = 0;
 }
 
 static int setup(void **state)
@@ -100,8 +102,19 @@ static int teardown(void **state)
 	return image_remove_dir(state);
 }
 
+/* A case that failed leaves the next ones neither its server nor its alarm. */
+static int clean_up(void **state)
+{
+	(void)state;
+	alarm(0);
+	if (server)
+		end_server(SIGKILL);
+	return 0;
+}
+
 /* ---- This process ---- */
 
+/* Static in each case: when that has failed, threads of its load still end there. */
 struct rig {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
@@ -216,7 +229,7 @@ static void test_what_it_says(void **state)
 {
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	struct gpunvme_qp_info queue = { .size = sizeof(queue) };
-	struct rig r;
+	static struct rig r;
 
 	(void)state;
 	start_server("?pci=1217:8760");
@@ -234,7 +247,7 @@ static void test_what_it_says(void **state)
 /* The controller has let go of everything, and the process is the same: as often as one likes. */
 static void test_open_again(void **state)
 {
-	struct rig r;
+	static struct rig r;
 	unsigned i;
 
 	(void)state;
@@ -251,7 +264,7 @@ static void test_open_again(void **state)
 static void test_second_client(void **state)
 {
 	char short_uri[192];
-	struct rig r;
+	static struct rig r;
 
 	(void)state;
 	start_server("");
@@ -270,7 +283,7 @@ static void test_second_client(void **state)
 static void test_reset_under_load(void **state)
 {
 	unsigned i;
-	struct rig r;
+	static struct rig r;
 
 	(void)state;
 	start_server("");
@@ -293,7 +306,7 @@ static void test_reset_under_load(void **state)
 static void lose_under_load(int sig)
 {
 	struct gpunvme_mem *late;
-	struct rig r;
+	static struct rig r;
 	int ret;
 
 	start_server("");
@@ -333,7 +346,7 @@ static void test_stopped_server(void **state)
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct rig r = { .dev = NULL };
+	static struct rig r;
 	struct gpunvme_mem *late;
 	char short_uri[192];
 
@@ -369,7 +382,7 @@ static void test_stopped_server(void **state)
 static void test_unmap_under_load(void **state)
 {
 	struct gpunvme_mem *other;
-	struct rig r;
+	static struct rig r;
 	unsigned i;
 
 	(void)state;
@@ -400,7 +413,7 @@ static void test_memory(void **state)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	struct gpunvme_mem *mem;
-	struct rig r = { .dev = NULL };
+	static struct rig r;
 	void *own = NULL;
 
 	(void)state;
@@ -463,7 +476,7 @@ static void test_common_keys(void **state)
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	char text[200];
-	struct rig r = { .dev = NULL };
+	static struct rig r;
 
 	(void)state;
 	start_server("");
@@ -531,10 +544,17 @@ static void test_child(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_it_says),	 cmocka_unit_test(test_open_again),    cmocka_unit_test(test_second_client),
-		cmocka_unit_test(test_reset_under_load), cmocka_unit_test(test_killed_server),
-		cmocka_unit_test(test_stopped_server),	 cmocka_unit_test(test_unmap_under_load), cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_uris),		 cmocka_unit_test(test_common_keys),	cmocka_unit_test(test_child),
+		cmocka_unit_test_teardown(test_what_it_says, clean_up),
+		cmocka_unit_test_teardown(test_open_again, clean_up),
+		cmocka_unit_test_teardown(test_second_client, clean_up),
+		cmocka_unit_test_teardown(test_reset_under_load, clean_up),
+		cmocka_unit_test_teardown(test_killed_server, clean_up),
+		cmocka_unit_test_teardown(test_stopped_server, clean_up),
+		cmocka_unit_test_teardown(test_unmap_under_load, clean_up),
+		cmocka_unit_test_teardown(test_memory, clean_up),
+		cmocka_unit_test_teardown(test_uris, clean_up),
+		cmocka_unit_test_teardown(test_common_keys, clean_up),
+		cmocka_unit_test_teardown(test_child, clean_up),
 	};
 
 	if (argc == 4 && !strcmp(argv[1], "--serve"))
