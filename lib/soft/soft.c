@@ -38,14 +38,15 @@ static int check_config(const struct gnv_soft_config *c)
 static int alloc_bar(struct gnv_soft *soft, size_t used)
 {
 	void *bar;
+	int ret;
 
 	soft->bar_len = (size_t)gnv_align_up(used, BAR_PAGE);
 	if (soft->config.shared) {
 		soft->bar_len = (size_t)2 << gnv_log2(gnv_max(used, 4 * BAR_PAGE) - 1);
-		if (gnv_shared_create(soft->bar_len, &soft->bar_fd, &bar))
-			return -ENOMEM;
-		soft->bar = bar;
-		return 0;
+		ret = gnv_shared_create(soft->bar_len, &soft->bar_fd, &bar);
+		if (!ret)
+			soft->bar = bar;
+		return ret;
 	}
 	soft->bar = aligned_alloc(BAR_PAGE, soft->bar_len);
 	if (soft->bar)
@@ -66,12 +67,15 @@ static void free_bar(struct gnv_soft *soft)
 static int alloc_parts(struct gnv_soft *soft)
 {
 	size_t doorbells = (size_t)2 * (soft->config.queues + 1) * (4u << soft->config.dstrd);
+	int ret = -ENOMEM;
 
 	soft->sqs = calloc(soft->config.queues + 1, sizeof(*soft->sqs));
 	soft->cqs = calloc(soft->config.queues + 1, sizeof(*soft->cqs));
-	if (!soft->sqs || !soft->cqs || alloc_bar(soft, GPUNVME_REG_DOORBELLS + doorbells))
-		return gnv_fail(-ENOMEM, "no memory for a soft controller with %u queues", soft->config.queues);
-	return 0;
+	if (soft->sqs && soft->cqs)
+		ret = alloc_bar(soft, GPUNVME_REG_DOORBELLS + doorbells);
+	if (ret == -ENOMEM)
+		return gnv_fail(ret, "no memory for a soft controller with %u queues", soft->config.queues);
+	return ret ? gnv_fail(ret, "no registers for a soft controller that others see: %s", strerror(-ret)) : 0;
 }
 
 static void free_parts(struct gnv_soft *soft)

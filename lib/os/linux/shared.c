@@ -26,7 +26,7 @@
 int gnv_shared_create(size_t len, int *out, void **ptr)
 {
 	void *got = MAP_FAILED;
-	int fd;
+	int fd, err;
 
 	gnv_fork_begin();
 	fd = gnv_fork_keep((int)syscall(SYS_memfd_create, "gpunvme", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -35,10 +35,11 @@ int gnv_shared_create(size_t len, int *out, void **ptr)
 	if (!ftruncate(fd, (off_t)len) && !fcntl(fd, ADD_SEALS, SEAL_SHRINK | SEAL_GROW | SEAL_SEAL))
 		got = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (got == MAP_FAILED || madvise(got, len, MADV_DONTFORK)) {
+		err = errno;
 		if (got != MAP_FAILED)
 			munmap(got, len);
 		gnv_fork_close(fd);
-		return -ENOMEM;
+		return -err;
 	}
 	*out = fd;
 	*ptr = got;
