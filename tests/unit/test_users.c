@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <linux/loop.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -184,8 +185,33 @@ static struct {
 	struct loop_info64 info;
 } loop;
 
+static void *fork_once(void *arg)
+{
+	pid_t child = fork();
+
+	if (!child)
+		_exit(0);
+	*(bool *)arg = child > 0 && waitpid(child, NULL, 0) == child;
+	return NULL;
+}
+
+/* Opening a block device may wait, and nobody who forks waits with it. */
+static void check_fork(void)
+{
+	struct timespec until;
+	bool forked = false;
+	pthread_t thread;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 20;
+	assert_int_equal(pthread_create(&thread, NULL, fork_once, &forked), 0);
+	assert_int_equal(pthread_timedjoin_np(thread, NULL, &until), 0);
+	assert_true(forked);
+}
+
 static int open_loop(const char *path, int flags)
 {
+	check_fork();
 	assert_int_equal(strspn(path + 9, "0123"), 1);
 	assert_int_equal(flags, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	loop.asked++;

@@ -36,7 +36,10 @@ static bool is_number(uint64_t packed, uint64_t dev)
 	return (packed >> 8 & 0xfff) == major(dev) && ((packed & 0xff) | (packed >> 12 & 0xfff00)) == minor(dev);
 }
 
-/* Its identity as the device itself tells it, for who may open its node, which for a moment keeps nobody out. */
+/*
+ * Its identity as the device itself tells it, for who may open its node, which for a moment keeps nobody out. That may wait, for
+ * whoever reads its partitions or closes it, and fork() does not wait with it: a child of that moment has the descriptor, too.
+ */
 static bool is_made_of(const char *name, const struct gnv_opened *what)
 {
 	struct loop_info64 info = { 0 };
@@ -46,10 +49,11 @@ static bool is_made_of(const char *name, const struct gnv_opened *what)
 	int fd;
 
 	snprintf(node, sizeof(node), "/dev/%.60s", name);
-	gnv_fork_begin();
-	fd = gnv_fork_keep(open(node, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+	fd = open(node, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return false;
+	gnv_fork_begin();
+	gnv_fork_keep(fd);
 	if (!fstat(fd, &st) && S_ISBLK(st.st_mode) && major(st.st_rdev) == LOOP_MAJOR)
 		told = !ioctl(fd, LOOP_GET_STATUS64, &info);
 	gnv_fork_close(fd);
