@@ -29,6 +29,17 @@
 
 #define QUEUES_MAX 65535u
 
+/* Who does not give memory back, as a server of vfio-user may refuse to, is asked again when he cannot reach it any more. */
+static int drop_mappings(struct gpunvme_dev *dev)
+{
+	int ret = gnv_map_drop_all(dev);
+
+	if (!ret)
+		return 0;
+	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), gnv_port_force(dev->port));
+	return dev->port->ops->halt(dev->port) ? ret : gnv_map_drop_all(dev);
+}
+
 /* Everything from a device whose lock, forwarder and arena exist. Return: 0; -EBUSY, then it can be called again. */
 static int teardown(struct gpunvme_dev *dev)
 {
@@ -44,7 +55,7 @@ static int teardown(struct gpunvme_dev *dev)
 				dev->info.address);
 	while (dev->qps)
 		gnv_qp_release(dev->qps);
-	ret = gnv_map_drop_all(dev);
+	ret = drop_mappings(dev);
 	if (!ret)
 		ret = gnv_hmb_drop(dev);
 	if (ret)

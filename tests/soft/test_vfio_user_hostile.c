@@ -413,6 +413,29 @@ static void test_unsealed(void **state)
 	refused(trusting, &(struct lie){ REGION, .way = TINY }, -EINVAL, "memory of 4096 bytes has no 16384 bytes");
 }
 
+/* Who never gives memory back keeps it as long as the connection lasts. */
+static void test_memory_that_is_kept(void **state)
+{
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_mem *mem;
+
+	(void)state;
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	opts.flags = GPUNVME_MEM_SHARED;
+	good(gpunvme_mem_alloc(gpu, 65536, &opts, &mem));
+	good(gpunvme_mem_map(mem, dev));
+	tell(&(struct lie){ GNV_WIRE_DMA_UNMAP, .way = REFUSED, .value = EBUSY });
+	assert_int_equal(gpunvme_mem_unmap(mem, dev), -EBUSY);
+	assert_int_equal(gpunvme_mem_free(mem), -EBUSY);
+	good(gpunvme_dev_close(dev));
+	tell(&truth);
+	good(gpunvme_mem_free(mem));
+	gpunvme_gpu_close(gpu);
+}
+
 static void use_it(void)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
@@ -485,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_unsealed),
+		cmocka_unit_test(test_memory_that_is_kept),
 		cmocka_unit_test(test_doorbells_alone),
 		cmocka_unit_test(test_reset_that_is_none),
 	};
