@@ -35,6 +35,7 @@ struct proof {
 	uint64_t got_iova, trap_iova, list_iova;
 	uint64_t *list;
 	size_t failed_pages, failed_at; /* of the list that was not read as it should */
+	int failed_with;		/* the status that said so; 0: none did */
 	uint32_t list_ms;		/* how long a read through a list is waited for */
 };
 
@@ -115,6 +116,7 @@ static int try_one(struct proof *p, enum gnv_lists lists, size_t pages, size_t a
 	p->failed_pages = pages;
 	p->failed_at = at;
 	ret = gnv_ioq_run(&p->q, &cmd, 1, p->list_ms);
+	p->failed_with = ret > 0 ? ret : 0;
 	if (ret > 0 || (!ret && memcmp(p->right, p->got, pages * p->page)))
 		ret = -EIO;
 	return ret;
@@ -179,6 +181,28 @@ static int begin_again(struct proof *p)
 	return ret < 0 ? begin_anew(p) : 0; /* what did not end may end under the next command's identifier */
 }
 
+static void tell(const struct proof *p, int ret)
+{
+	char how[120];
+
+	if (ret != -EIO)
+		snprintf(how, sizeof(how), "did not end as it should; resetting the controller");
+	else if (p->failed_with)
+		snprintf(how, sizeof(how), "failed: %s", gpunvme_strerror(p->failed_with));
+	else
+		snprintf(how, sizeof(how), "came out wrong");
+	gnv_log(&p->dev->log, GPUNVME_LOG_WARN, "lists \"%s\": a read of %zu pages with its list at byte %zu of a page %s",
+		names[p->dev->lists], p->failed_pages, p->failed_at, how);
+}
+
+static int refuse(const struct proof *p)
+{
+	if (p->failed_with)
+		return gnv_fail(-EIO, "the drive reads one page of memory at a time, and two fail: %s; look at its state and its media, or use "
+				"another drive", gpunvme_strerror(p->failed_with));
+	return gnv_fail(-EIO, "the drive does not read two pages of memory as it should; use another drive");
+}
+
 /* From the first that may do to the first that does. */
 static int find(struct proof *p)
 {
@@ -191,15 +215,13 @@ static int find(struct proof *p)
 		ret = try_lists(p, dev->lists);
 		if (!ret || ret == -ENODEV)
 			return ret;
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "lists \"%s\": a read of %zu pages with its list at byte %zu of a page %s",
-			names[dev->lists], p->failed_pages, p->failed_at,
-			ret == -EIO ? "came out wrong" : "did not end as it should; resetting the controller");
+		tell(p, ret);
 		if (ret != -EIO)
 			anew = begin_again(p);
 		if (anew)
 			return anew;
 		if (dev->lists == GNV_LISTS_NONE)
-			return gnv_fail(-EIO, "the drive does not read two pages of memory as it should; use another drive");
+			return refuse(p);
 	}
 }
 

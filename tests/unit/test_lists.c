@@ -318,7 +318,9 @@ static void test_refused(void **state)
 
 	(void)state;
 	assert_int_equal(gnv_lists_prove(dev), -EIO);
-	assert_non_null(strstr(gpunvme_errmsg(), "does not read two pages of memory as it should; use another drive"));
+	assert_non_null(strstr(gpunvme_errmsg(), "one page of memory at a time, and two fail: Internal Error"));
+	assert_non_null(strstr(logged, "of 2 pages with its list at byte 0 of a page failed: Internal Error"));
+	assert_null(strstr(logged, "came out wrong"));
 	good(gpunvme_dev_close(dev));
 	fake_delete(fake, false);
 }
