@@ -38,8 +38,14 @@ static bool file_owns(const char *address)
 }
 
 /* What opening the image could not make sure of. */
-static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *log, const char *path)
+static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *log, const char *path, uint32_t block)
 {
+	if (!file->direct && file->sector > block)
+		gnv_log(log, GPUNVME_LOG_WARN,
+			"%s: its blocks have %u bytes, so blocks of %u go through the page cache, and a write to one reads the rest; use lba=%u",
+			path, file->sector, block, file->sector);
+	else if (!file->direct)
+		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no direct I/O for blocks of %u bytes; they go through the page cache", path, block);
 	if (file->unseen)
 		gnv_log(log, GPUNVME_LOG_WARN,
 			"%s: %u processes could not be looked at, and one may have it open; root sees them all", path, file->unseen);
@@ -62,7 +68,7 @@ static int file_open(const struct gnv_soft_config *config, const struct gnv_log 
 		free(sf);
 		return ret;
 	}
-	warn_of_file(file, log, config->path);
+	warn_of_file(file, log, config->path, config->lba_size);
 	sf->store = (struct gnv_soft_store){ .ops = &gnv_soft_store_file,
 					     .size = file->size,
 					     .id = { file->dev, file->ino },

@@ -167,7 +167,7 @@ static int lock_image(const char *path, struct gnv_os_file *file)
 static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 {
 	struct stat st;
-	int ret;
+	int ret, sector;
 
 	if (fstat(file->fd, &st))
 		return gnv_fail(-errno, "%s: cannot inspect: %s", path, strerror(errno));
@@ -183,6 +183,7 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 		return ret;
 	file->dev = file->block ? st.st_rdev : st.st_dev;
 	file->ino = file->block ? 0 : st.st_ino;
+	file->sector = file->block && !ioctl(file->fd, BLKSSZGET, &sector) && sector > 0 ? (uint32_t)sector : 0;
 	choose_direct(file, block);
 	return 0;
 }

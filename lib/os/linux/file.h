@@ -16,6 +16,7 @@ struct gnv_os_file {
 	uint32_t mem_align; /* that every piece of memory should have, where `direct`; a guess */
 	uint32_t len_align; /* of every length and offset, where `direct` */
 	bool direct;	    /* opened with O_DIRECT */
+	uint32_t sector;    /* bytes of a block of a block device; 0: a file, or not known */
 	bool read_only;
 	bool block;
 	int unlocked;	 /* errno with which the file system refused a lock; 0: locked, or a block device */
