@@ -50,6 +50,8 @@ struct gpunvme_ublk_opts {
  * namespace (size and identity are checked; the numbers of queues, depth and max_bytes are those of before), or
  * gpunvme_ublk_remove() ends it. Requests that the dead server had begun are carried out again.
  *
+ * All or nothing, but for a queue pair that cannot be deleted when anything fails: it goes with @dev.
+ *
  * Who reads or writes blocks of a mounted file system by other queues sees, and destroys, what the kernel's caches do not tell:
  * that is the caller's to know, as for two hosts on one drive. Any thread may call it.
  * Return: 0; -EINVAL; -EOPNOTSUPP no ublk_drv, or an older one, or blocks larger than a page; -EACCES not root; -EEXIST the number
@@ -71,6 +73,8 @@ struct gpunvme_ublk_info {
 	uint64_t requests;   /* carried out */
 	uint64_t failed;     /* of these, how many failed */
 	char path[32];       /* "/dev/ublkbN" */
+	int32_t error;       /* why this process serves it no more, a negative errno of io_uring; 0: it does */
+	uint32_t ended;      /* queues that met with it */
 };
 
 /**
@@ -78,7 +82,9 @@ struct gpunvme_ublk_info {
  * @ublk: that is served
  * @info: filled; info->size must be set
  *
- * A snapshot. Any thread may call it.
+ * A snapshot. Any thread may call it. Where io_uring fails for good, info->error says so: nobody is served any more, who uses the
+ * disk waits, and gpunvme_ublk_stop() only takes it away when nobody does. The kernel takes the server for dead when this process
+ * ends, and then another one can go on (GPUNVME_UBLK_RECOVER).
  * Return: 0; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *ublk, struct gpunvme_ublk_info *info);

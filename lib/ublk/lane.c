@@ -17,6 +17,7 @@
 #define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
+#define BROKEN_MS 1000 /* a ring that fails for so long has failed for good */
 #define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
 #define REAP 64u
 
@@ -262,6 +263,32 @@ static int begin(struct gnv_ublk_lane *l)
 	return ret;
 }
 
+/* Out of memory, for one, may pass. */
+static int turn_or_wait(struct gnv_ublk_lane *l)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(BROKEN_MS);
+	int ret;
+
+	do
+		ret = turn(l);
+	while (ret && !leaving(l) && gnv_deadline_poll_again(&deadline));
+	return ret;
+}
+
+/*
+ * Nobody can be answered any more on its queue. The driver takes the server for dead when its rings are closed (the end of a ring
+ * cancels what waits there, ublk_uring_cmd_cancel_fn()), so the others end, too, and the next server finds all requests.
+ */
+static void give_up(struct gnv_ublk_lane *l, int why)
+{
+	struct gpunvme_ublk *u = l->ublk;
+	int32_t none = 0;
+
+	__atomic_compare_exchange_n(&u->error, &none, why, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&u->ended, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&u->leave, 1, __ATOMIC_RELEASE);
+}
+
 void *gnv_ublk_lane_run(void *arg)
 {
 	struct gnv_ublk_lane *l = arg;
@@ -270,8 +297,12 @@ void *gnv_ublk_lane_run(void *arg)
 	gnv_sys_serves_io();
 	ret = begin(l);
 	__atomic_store_n(&l->state, ret, __ATOMIC_RELEASE);
-	while (!ret && (l->sent || l->ready || (l->awaited && !leaving(l))))
-		ret = turn(l);
+	if (!ret) {
+		while (!ret && (l->sent || l->ready || (l->awaited && !leaving(l))))
+			ret = turn_or_wait(l);
+		if (ret)
+			give_up(l, ret);
+	}
 	gnv_uring_close(l->ring);
 	return NULL;
 }

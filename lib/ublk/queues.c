@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mem/mem.h"
 #include "ublk/ublk.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -30,8 +31,10 @@ static int open_tag(struct gpunvme_ublk *u, struct gnv_ublk_tag *t)
 {
 	int ret = gpunvme_mem_alloc(u->gpu, u->info.max_bytes, NULL, &t->mem);
 
-	if (!ret)
-		ret = gpunvme_mem_map(t->mem, u->dev);
+	if (ret)
+		return ret;
+	t->mem->ours = true;
+	ret = gpunvme_mem_map(t->mem, u->dev);
 	return ret ? ret : gpunvme_mem_dbuf(t->mem, u->dev, &t->dbuf);
 }
 
@@ -89,15 +92,18 @@ int gnv_ublk_make_queues(struct gpunvme_ublk *u, uint32_t wanted, uint32_t timeo
 
 int gnv_ublk_end_queues(struct gpunvme_ublk *u)
 {
-	int ret;
+	struct gnv_ublk_lane *l;
+	int ret = 0, kept;
 
-	while (u->lanes) {
-		ret = gpunvme_qp_destroy(u->lane[u->lanes - 1].qp);
-		if (ret)
-			return ret;
-		close_lane(&u->lane[--u->lanes], u->info.depth);
+	for (l = u->lane; l < u->lane + u->lanes; l++) {
+		kept = gpunvme_qp_destroy(l->qp);
+		if (!kept)
+			l->qp = NULL;
+		ret = ret ? ret : kept;
 	}
-	return 0;
+	for (l = u->lane; l < u->lane + u->lanes; l++)
+		close_lane(l, u->info.depth); /* of a controller that may still write there they go with the device */
+	return ret;
 }
 
 /* ---- Threads ---- */

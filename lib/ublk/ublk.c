@@ -173,9 +173,15 @@ static int choose_bytes(struct gpunvme_ublk *u, uint32_t wanted)
 	return 0;
 }
 
-/* What is done when anything fails: the driver keeps a block device that it had before. */
-static void undo(struct gpunvme_ublk *u)
+/*
+ * What is done when anything fails, whose sentence stays: the driver keeps a block device that it had before. A queue that cannot
+ * be deleted, and what its controller may write to, goes with the device.
+ */
+static void undo(struct gpunvme_ublk *u, int why)
 {
+	char cause[512];
+
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 	gnv_ublk_join_lanes(u);
 	gnv_ublk_end_queues(u);
 	if (u->added)
@@ -183,6 +189,7 @@ static void undo(struct gpunvme_ublk *u)
 	gpunvme_gpu_close(u->gpu);
 	free(u->lane);
 	free(u);
+	gnv_fail(why, "%s", cause);
 }
 
 static int serve(struct gpunvme_ublk *u)
@@ -250,7 +257,7 @@ GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const
 	if (!ret)
 		ret = start(u, &o, &info);
 	if (ret) {
-		undo(u);
+		undo(u, ret);
 		return ret;
 	}
 	u->added = true;
@@ -273,6 +280,8 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunv
 	info.depth = u->info.depth;
 	info.max_bytes = u->info.max_bytes;
 	snprintf(info.path, sizeof(info.path), "/dev/ublkb%u", u->info.id);
+	info.ended = __atomic_load_n(&u->ended, __ATOMIC_ACQUIRE);
+	info.error = __atomic_load_n(&u->error, __ATOMIC_RELAXED);
 	for (i = 0; i < u->lanes; i++) {
 		info.requests += __atomic_load_n(&u->lane[i].requests, __ATOMIC_RELAXED);
 		info.failed += __atomic_load_n(&u->lane[i].failed, __ATOMIC_RELAXED);

@@ -65,6 +65,8 @@ struct gpunvme_ublk {
 	bool added;  /* the driver has the device, and it is ours to remove */
 	int fd;	     /* its node; -1 */
 	uint32_t leave; /* atomic: threads end, whatever the driver waits for */
+	uint32_t ended; /* atomic: threads that ended because their io_uring failed */
+	int32_t error;	/* of the first of them */
 	uint32_t lanes;
 	struct gnv_ublk_lane *lane;
 };
@@ -72,7 +74,7 @@ struct gpunvme_ublk {
 /* Queue pairs: @wanted, or, with 0, a few, or as many as there are. */
 int gnv_ublk_make_queues(struct gpunvme_ublk *ublk, uint32_t wanted, uint32_t timeout_ms);
 
-/* With their buffers. Return: 0; what gpunvme_qp_destroy() says of one that stays. */
+/* With their buffers. Return: 0; what gpunvme_qp_destroy() says of one that stays, and is tried again by the next call. */
 int gnv_ublk_end_queues(struct gpunvme_ublk *ublk);
 
 /* What a queue needs before its thread starts: buffers, and the driver's requests. */

@@ -42,13 +42,24 @@ static int remove_image(void **state)
 	return image_remove_dir(state);
 }
 
+static unsigned undeletable; /* queues, as the log says */
+
+static void listen(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	undeletable += strstr(text, "could not be deleted") != NULL;
+}
+
 static void open_device(const char *keys)
 {
+	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	char uri[512];
 
+	opts.log = listen;
 	ublk_driver_reset();
 	snprintf(uri, sizeof(uri), "soft:%s?%s", image_path("ublk.img"), keys);
-	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_dev_open(uri, &opts, &dev));
 }
 
 static void open_all(const char *keys, uint32_t timeout_ms)
@@ -331,6 +342,65 @@ static void test_recovery(void **state)
 	good(gpunvme_dev_close(dev));
 }
 
+static void set_ring_error(int error)
+{
+	__atomic_store_n(&driver.ring_error, error, __ATOMIC_RELAXED);
+}
+
+/* io_uring fails for a moment, and nobody hears of it; then for good: the program is told, and who serves next has all requests. */
+static void test_broken_rings(void **state)
+{
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+	struct gpunvme_ublk *dead, *other = NULL;
+
+	(void)state;
+	open_all("lba=512&queues=8", 0);
+	dead = ublk;
+	begin(200);
+	gnv_sleep_ms(20);
+	set_ring_error(-ENOMEM);
+	gnv_sleep_ms(50);
+	set_ring_error(0);
+	end();
+	assert_int_equal(info().error, 0);
+	begin(300);
+	gnv_sleep_ms(20);
+	set_ring_error(-EIO);
+	for (unsigned i = 0; !info().error && i < 2000; i++)
+		gnv_sleep_ms(10);
+	assert_int_equal(info().error, -EIO);
+	assert_in_range(info().ended, 1, info().queues);
+	ublk_driver_kill(); /* the rings end by themselves */
+	set_ring_error(0);
+	opts.flags = GPUNVME_UBLK_RECOVER;
+	opts.id = ID;
+	good(gpunvme_ublk_start(dev, 0, &opts, &other));
+	end();
+	good(gpunvme_ublk_stop(other));
+	good(gpunvme_ublk_stop(dead));
+	good(gpunvme_dev_close(dev));
+}
+
+/* Of a start that fails a queue cannot be deleted: what stays goes with the device, and the sentence is that of the failure. */
+static void test_undeletable_queue(void **state)
+{
+	(void)state;
+	undeletable = 0;
+	for (unsigned after = 1; after < 4; after++) {
+		char keys[80];
+
+		snprintf(keys, sizeof(keys), "lba=512&queues=8&fault=status:0x6:queue=0:op=0:after=%u:count=1", after);
+		open_device(keys);
+		driver.fail_op = GNV_UBLK_START_DEV;
+		assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -EIO);
+		assert_non_null(strstr(gpunvme_errmsg(), "does not start device"));
+		assert_false(driver.added);
+		assert_int_equal(driver.opened, 0);
+		good(gpunvme_dev_close(dev));
+		assert_int_equal(undeletable, after);
+	}
+}
+
 static void test_remove(void **state)
 {
 	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
@@ -413,7 +483,7 @@ int main(void)
 		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	cmocka_unit_test(test_worth_more),
 		cmocka_unit_test(test_resets),		 cmocka_unit_test(test_death),		cmocka_unit_test(test_stop_in_use),
 		cmocka_unit_test(test_recovery),	 cmocka_unit_test(test_remove),		cmocka_unit_test(test_failing_starts),
-		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_read_only),	 cmocka_unit_test(test_broken_rings),	cmocka_unit_test(test_undeletable_queue),
 	};
 
 	return cmocka_run_group_tests_name("ublk", tests, make_image, remove_image);

@@ -408,16 +408,18 @@ int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec);
 int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
 {
 	struct timespec until;
+	int ret;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_nsec += usec * 1000ll % 1000000000;
 	until.tv_sec += usec / 1000000 + until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&lock);
-	while (usec && !ring->count && !pthread_cond_timedwait(&change, &lock, &until))
+	ret = __atomic_load_n(&driver.ring_error, __ATOMIC_RELAXED);
+	while (!ret && usec && !ring->count && !pthread_cond_timedwait(&change, &lock, &until))
 		;
 	pthread_mutex_unlock(&lock);
-	return 0;
+	return ret;
 }
 
 /* Those of the software controller are no rings of ours: their memory is another structure, so they are told apart by address. */

@@ -23,6 +23,7 @@ struct ublk_driver {
 	int refuse_fetch; /* the n-th FETCH is refused; 0: none */
 	bool old;	  /* it cannot refuse to stop, so the library looks */
 	const char *users; /* what the library sees of them */
+	int ring_error;	   /* what handing requests to any ring answers; 0: nothing is wrong */
 	uint64_t features; /* of what was asked, what it grants */
 	unsigned opened;  /* descriptors of its node that are open, and its maps */
 };

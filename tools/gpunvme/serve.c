@@ -46,7 +46,7 @@ void block_signals(sigset_t *before)
 	catch_signals();
 }
 
-void wait_for_signal(const sigset_t *before)
+static void wait_for_signal(const sigset_t *before)
 {
 	while (!interrupted)
 		sigsuspend(before);

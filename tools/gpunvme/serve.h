@@ -16,9 +16,8 @@ struct serve_opts {
 	uint32_t id, recover, remove; /* of block devices, or NOT_GIVEN */
 };
 
-/* No signal that ends the program is missed between these two. */
+/* From now on signals that end the program come only while it waits for them, with the mask of @before. */
 void block_signals(sigset_t *before);
-void wait_for_signal(const sigset_t *before);
 
 /* Answer an exit code. */
 int serve_ublk(const struct session_opts *o, const struct serve_opts *s);

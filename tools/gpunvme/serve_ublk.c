@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/select.h>
 
 static void say(const struct session_opts *o, const struct gpunvme_ublk *ublk)
 {
@@ -20,18 +22,53 @@ static void say(const struct session_opts *o, const struct gpunvme_ublk *ublk)
 	fflush(stdout);
 }
 
+static int error_of(const struct gpunvme_ublk *ublk)
+{
+	struct gpunvme_ublk_info info = { .size = sizeof(info) };
+	int ret = gpunvme_ublk_get_info(ublk, &info);
+
+	return ret ? ret : info.error;
+}
+
+/* Until a signal comes, or the block device is served no more. */
+static int wait_served(const struct gpunvme_ublk *ublk, const sigset_t *before)
+{
+	const struct timespec look = { 1, 0 };
+	int ret = error_of(ublk);
+
+	while (!interrupted && !ret) {
+		pselect(0, NULL, NULL, NULL, &look, before);
+		ret = error_of(ublk);
+	}
+	return ret;
+}
+
+/* Its end is what lets another server go on: nothing is ended in good order. */
+static int failed_for_good(const struct gpunvme_ublk *ublk, int why)
+{
+	struct gpunvme_ublk_info info = { .size = sizeof(info) };
+
+	gpunvme_ublk_get_info(ublk, &info);
+	return failed("io_uring failed for %u queues of %s: %s; who uses it waits: go on with gpunvme serve --ublk --recover %u",
+		      info.ended, info.path, gpunvme_strerror(why), info.id);
+}
+
 /* Asked to end while it is mounted it goes on, and says so. */
 static int wait_and_stop(struct gpunvme_ublk *ublk, const sigset_t *before)
 {
-	int ret;
+	int ret, end;
 
 	do {
-		wait_for_signal(before);
+		end = wait_served(ublk, before);
 		interrupted = 0;
 		ret = gpunvme_ublk_stop(ublk);
+		if (ret && end)
+			exit(failed_for_good(ublk, end));
 		if (ret == -EBUSY)
 			fprintf(stderr, "gpunvme: it goes on: %s\n", gpunvme_errmsg());
 	} while (ret == -EBUSY);
+	if (!ret && end)
+		return failed("io_uring failed: %s; the block device, which nobody used, is gone", gpunvme_strerror(end));
 	return ret ? failed("%s", why(ret)) : EXIT_DONE;
 }
 
