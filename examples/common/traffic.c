@@ -37,16 +37,24 @@ uint64_t traffic_ios(const struct traffic *t)
 }
 
 /* The first failure stays, but for the end of the queue, after which nothing moves. */
-static void note(struct traffic_lane *l, int status)
+static void note(struct traffic *t, struct traffic_lane *l, int status)
 {
 	if (!l->status || (l->status > 0 && status < 0))
 		l->status = status;
+	if (status)
+		__atomic_store_n(&t->failed, 1, __ATOMIC_RELAXED);
 }
 
-static void count(struct traffic_lane *l, int status)
+static void count(struct traffic *t, struct traffic_lane *l, int status)
 {
 	__atomic_store_n(&l->ios, l->ios + 1, __ATOMIC_RELAXED); /* others look */
-	note(l, status);
+	note(t, l, status);
+}
+
+/* Figures with failures in them are none. */
+static int is_over(const struct traffic *t)
+{
+	return traffic_ns() >= t->end_ns || interrupted || __atomic_load_n(&t->failed, __ATOMIC_RELAXED);
 }
 
 static uint64_t next_slot(const struct traffic *t, struct traffic_lane *l)
@@ -76,7 +84,7 @@ static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct t
 }
 
 /* Submits on a free handle or polls a busy one. Answers 1 when something moved, 0 when not, negative to give up. */
-static int turn(const struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
+static int turn(struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
 {
 	int status;
 
@@ -84,16 +92,16 @@ static int turn(const struct traffic *t, const struct gpunvme_dq *dq, struct tra
 		status = gpunvme_poll(dq, &f->req);
 		if (status == -GPUNVME_EAGAIN)
 			return 0;
-		count(l, status);
+		count(t, l, status);
 		f->busy = 0;
 	} else {
-		if (traffic_ns() >= t->end_ns || interrupted)
+		if (is_over(t))
 			return 0;
 		status = submit(t, dq, l, f, offset);
 		if (status == -GPUNVME_EAGAIN)
 			return 0;
 		f->busy = !status;
-		note(l, status);
+		note(t, l, status);
 	}
 	return status < 0 ? status : 1;
 }
@@ -115,7 +123,7 @@ void traffic_kernel(void *arg)
 	while (busy && l->status >= 0) {
 		int moved = 0;
 
-		busy = traffic_ns() < t->end_ns && !interrupted;
+		busy = !is_over(t);
 		for (uint32_t i = 0; i < t->qd; i++) {
 			moved |= turn(t, dq, l, &flights[i], base + i * t->bs) > 0;
 			busy |= flights[i].busy;

@@ -14,7 +14,7 @@ struct traffic_lane {
 	uint64_t ios;	   /* read it atomically while lanes run */
 	uint64_t sequence; /* next transfer when sequential */
 	uint64_t seed;
-	int status; /* the first failure */
+	int status; /* the first failure, after which no lane begins another command */
 };
 
 struct traffic {
@@ -28,7 +28,8 @@ struct traffic {
 	int write;
 	int random;
 	uint64_t slots;	 /* places of that size in the views */
-	uint64_t end_ns; /* until then lanes begin commands; or until Ctrl-C */
+	uint64_t end_ns; /* until then lanes begin commands; or until Ctrl-C, or a failure */
+	int failed;	 /* a lane has failed (atomic) */
 	struct traffic_lane *lane;
 };
 
