@@ -260,6 +260,7 @@ int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci)
 int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 {
 	char path[PATH_BYTES], target[PATH_BYTES];
+	const char *name;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", nodes->sys, major(dev), minor(dev));
@@ -267,7 +268,11 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 	if (n <= 0)
 		return 0;
 	target[n] = 0;
-	add_block(nodes, strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
+	name = strrchr(target, '/') ? strrchr(target, '/') + 1 : target;
+	if (!strncmp(name, "nvme", strlen("nvme")))
+		add_disk(nodes, name);
+	else
+		add_block(nodes, name);
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }
 

@@ -80,14 +80,14 @@ static int setup(struct gnv_uring *ring, unsigned entries, unsigned more)
 	return ret;
 }
 
-static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned more, struct gnv_uring **out)
+static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned wide, struct gnv_uring **out)
 {
 	struct gnv_uring *ring = calloc(1, sizeof(*ring));
 	int ret;
 
 	if (!ring)
 		return -ENOMEM;
-	ret = setup(ring, entries, more);
+	ret = setup(ring, entries, wide);
 	if (ret) {
 		free(ring);
 		return ret;
@@ -95,8 +95,11 @@ static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned more, 
 	io_uring_ring_dontfork(&ring->io);
 	io_uring_register_ring_fd(&ring->io);
 	ring->fd = fd;
-	/* To give a registered file back waits, up to Linux 6.12, for all that uses it; a driver may have a command for ever. */
-	ring->file = !(more & IORING_SETUP_SQE128) && !io_uring_register_files(&ring->io, &fd, 1);
+	/*
+	 * To give a registered file back waits, up to Linux 6.12, for all that uses it. ublk has a command for ever, which its narrow
+	 * completions tell; the nvme driver ends each after a time.
+	 */
+	ring->file = wide != IORING_SETUP_SQE128 && !io_uring_register_files(&ring->io, &fd, 1);
 	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
 	*out = ring;
 	return 0;
@@ -110,6 +113,11 @@ int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring 
 int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring)
 {
 	return open_ring(entries, 0, fd, IORING_SETUP_SQE128, ring);
+}
+
+int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring)
+{
+	return open_ring(entries, buffers, fd, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, ring);
 }
 
 void gnv_uring_close(struct gnv_uring *ring)
@@ -197,6 +205,11 @@ int gnv_uring_zero(struct gnv_uring *ring, uint64_t offset, uint64_t len, bool d
 
 int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, void *tag)
 {
+	return gnv_uring_command_fixed(ring, op, cmd, len, -1, tag);
+}
+
+int gnv_uring_command_fixed(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, int buffer, void *tag)
+{
 	struct io_uring_sqe *sqe = next_sqe(ring);
 
 	if (!sqe)
@@ -205,6 +218,10 @@ int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size
 	sqe->opcode = IORING_OP_URING_CMD;
 	sqe->fd = file_of(ring);
 	sqe->cmd_op = op;
+	if (buffer >= 0) {
+		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+		sqe->buf_index = (uint16_t)buffer;
+	}
 	memcpy(sqe->cmd, cmd, gnv_min(len, GNV_URING_COMMAND));
 	finish_sqe(ring, sqe, tag);
 	return 0;
@@ -225,12 +242,13 @@ int gnv_uring_submit(struct gnv_uring *ring)
 /* The kernel looks at the tail in io_uring_enter() only, as nobody asks for a thread of its own (IORING_SETUP_SQPOLL). */
 unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
 {
+	const unsigned shift = ring->io.flags & IORING_SETUP_SQE128 ? 1 : 0;
 	struct io_uring_sq *sq = &ring->io.sq;
 	unsigned n;
 
 	for (n = 0; n < max && sq->sqe_tail != *sq->khead; n++) {
 		sq->sqe_tail--;
-		tag[n] = (void *)(uintptr_t)sq->sqes[sq->sqe_tail & sq->ring_mask].user_data; /* as liburing reads it */
+		tag[n] = (void *)(uintptr_t)sq->sqes[(sq->sqe_tail & sq->ring_mask) << shift].user_data;
 	}
 	if (n) {
 		sq->sqe_head = sq->sqe_tail;

@@ -43,6 +43,12 @@ int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring);
  */
 int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, void *tag);
 
+/* A wide ring whose completions are as wide, as the nvme driver wants it, with slots for gnv_uring_set_buffer(). */
+int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
+
+/* The same as gnv_uring_command(), by a driver that knows them with the data in a registered buffer; @buffer -1: none. */
+int gnv_uring_command_fixed(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, int buffer, void *tag);
+
 /*
  * gnv_uring_rw() - queue a read or write at @offset
  * @buffer: slot of the registered buffer that holds all of the single vector; -1: none
@@ -61,8 +67,7 @@ int gnv_uring_submit(struct gnv_uring *ring);
 
 /*
  * Take back requests that were queued and that the kernel does not have, at most @max: after a submission that failed. Their tags
- * go to @tag, the newest first, and nothing of theirs comes from gnv_uring_reap(). Not on a wide ring, whose entries lie twice as
- * far apart. Return: how many; 0: there are no more.
+ * go to @tag, the newest first, and nothing of theirs comes from gnv_uring_reap(). Return: how many; 0: there are no more.
  */
 unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max);
 

@@ -167,18 +167,23 @@ int gnv_users_check(const char *sys, const char *proc, const struct gnv_pci *pci
 	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", pci->bdf, text) : ret;
 }
 
+static int find_of_block(const struct gnv_nodes *nodes, const char *proc, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen)
+{
+	int ret = look(nodes, proc, text);
+
+	if (unseen)
+		*unseen = 0;
+	return !ret && writers ? is_opened(nodes, proc, GNV_OPENERS_WRITING, NULL, text, unseen) : ret;
+}
+
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen)
 {
 	struct gnv_nodes nodes = { .sys = sys };
 	int ret = gnv_drive_block_nodes(&nodes, dev);
 
-	if (unseen)
-		*unseen = 0;
 	text[0] = 0;
 	if (!ret)
-		ret = look(&nodes, proc, text);
-	if (!ret && writers)
-		ret = is_opened(&nodes, proc, GNV_OPENERS_WRITING, NULL, text, unseen);
+		ret = find_of_block(&nodes, proc, writers, text, unseen);
 	free(nodes.node);
 	return ret;
 }
@@ -322,6 +327,49 @@ int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci,
 		ret = make_hold(&nodes, &hold);
 	if (!ret)
 		ret = hold_all(&nodes, proc, pci, hold);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
+}
+
+/* The disk itself: its partitions go with it. */
+static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	const struct gnv_opened *disk = nodes->node;
+	int fd = nodes->count ? open_exclusively(disk->name) : -1;
+	const int err = nodes->count ? errno : ENXIO;
+
+	if (fd >= 0)
+		hold->fd[hold->count++] = fd;
+	if (fd >= 0 && is_of(fd, disk))
+		return 0;
+	if (fd >= 0)
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; do it where /dev is complete", disk->name);
+	else if (err == EBUSY)
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+	else
+		snprintf(text, GNV_USERS_TEXT, "whether %s is in use cannot be told: %s", nodes->count ? disk->name : "its disk",
+			 err == EACCES || err == EPERM ? "no permission to read it; run as root, or give this user that right" : strerror(err));
+	return fd >= 0 ? -ENOENT : -err;
+}
+
+int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			 struct gnv_hold **out)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_block_nodes(&nodes, dev);
+
+	text[0] = 0;
+	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
+		ret = find_of_block(&nodes, proc, writers, text, unseen);
+	if (!ret)
+		ret = hold_disk(&nodes, hold, text);
 	free(nodes.node);
 	if (ret)
 		gnv_users_release(hold);

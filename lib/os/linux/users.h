@@ -44,6 +44,13 @@ void gnv_users_release(struct gnv_hold *hold);
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen);
 
 /*
+ * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open
+ * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
+ */
+int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			 struct gnv_hold **hold);
+
+/*
  * gnv_users_hold_twins() - nobody uses a namespace of a drive through another controller, and, where this user may open its disk
  * there, nobody can begin to by mounting it
  * @drive: what it says of itself; the nvme driver does not have it
