@@ -4,6 +4,9 @@
  *
  * A device is opened by URI:
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
+ *   soft:/dev/ngXnY[?...]       the same over a namespace that Linux's nvme driver has, by its generic device: commands go to the
+ *                               drive as they are and end with what it answers (Linux 5.19). Its block device is held as long.
+ *                               `lba` is the drive's, `mdts` not above what it takes
  *   soft:ram:SIZE[?...]         the same over memory of this process, as soft:ram:64M or soft:ram:1.5GiB: zeroes, and gone when it
  *                               is closed, another drive each time. It touches buffers as threads of this process do: no memory is
  *                               to be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
@@ -18,9 +21,9 @@
  * controller writes into somebody else's).
  * Keys of vfio-user: `timeout` (ms that an answer of the server may take; 10,000), `unsealed` (1: registers are mapped that the
  * server could cut off, which would end this process by SIGBUS; SPDK's target needs it).
- * Keys of soft: `lba` (512 or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered), `depth` (largest
- * queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the table of drives),
- * `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md). How fast it is to be, where it would be
+ * Keys of soft: `lba` (512, when absent, or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered),
+ * `depth` (largest queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the
+ * table of drives), `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md). How fast it is to be, where it would be
  * faster: `iops` (commands a second), `bw` (bytes a second, 7000000000 or 6.5G of powers of 1024; a million at least), `lat_us`
  * (latency of half of the commands; none is below), `p99_us` (what one in a hundred exceeds: those above lat_us are spread
  * exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it keeps times,

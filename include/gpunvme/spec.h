@@ -347,7 +347,15 @@ enum gpunvme_sc { /* status code type in bits 10:8, code in bits 7:0 */
 	GPUNVME_SC_REFTAG_CHECK = 0x284,
 	GPUNVME_SC_COMPARE_FAILURE = 0x285,
 	GPUNVME_SC_ACCESS_DENIED = 0x286,
-	GPUNVME_SC_DEALLOCATED = 0x287
+	GPUNVME_SC_DEALLOCATED = 0x287,
+	/* Of the way to a drive: the host itself may say so, as Linux does for drives that it passes commands on to. */
+	GPUNVME_SC_PATH_INTERNAL = 0x300,
+	GPUNVME_SC_ANA_LOSS = 0x301,
+	GPUNVME_SC_ANA_INACCESSIBLE = 0x302,
+	GPUNVME_SC_ANA_TRANSITION = 0x303,
+	GPUNVME_SC_CTRL_PATH = 0x360,
+	GPUNVME_SC_HOST_PATH = 0x370,
+	GPUNVME_SC_HOST_ABORTED = 0x371
 };
 
 /* ---- Identify data structures (Base Specification 5.17.2); unused bytes are reserved arrays ---- */

@@ -20,6 +20,7 @@
 #define KELVIN_CRITICAL 360u
 #define RTD3E_US 10000000u
 #define CNTRLTYPE_IO 1u
+#define VERSION_2_0 0x00020000u
 
 enum { NIDT_EUI64 = 1, NIDT_NGUID = 2 };
 
@@ -71,6 +72,36 @@ static void put_names(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 		 (unsigned long long)image_id(soft) >> 32, (unsigned long long)(gnv_mix(image_id(soft)) & 0xffffffffffffull));
 }
 
+/* What a drive promises that carries out the commands; its identifiers stay its own, and so do its formats. */
+static void adopt_ns(const struct gpunvme_id_ns *drive, struct gpunvme_id_ns *id)
+{
+	id->ncap = drive->ncap;
+	id->nuse = drive->nuse;
+	id->dlfeat = drive->dlfeat;
+	id->nsfeat = drive->nsfeat & (GPUNVME_NSFEAT_ATOMICS | GPUNVME_NSFEAT_OPTIMAL);
+	id->nawun_0b = drive->nawun_0b;
+	id->nawupf_0b = drive->nawupf_0b;
+	id->nacwu_0b = drive->nacwu_0b;
+	id->nabsn_0b = drive->nabsn_0b;
+	id->nabo = drive->nabo;
+	id->nabspf_0b = drive->nabspf_0b;
+	id->noiob = drive->noiob;
+	id->npwg_0b = drive->npwg_0b;
+	id->npwa_0b = drive->npwa_0b;
+	id->npdg_0b = drive->npdg_0b;
+	id->npda_0b = drive->npda_0b;
+	id->nows_0b = drive->nows_0b;
+}
+
+static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, struct gpunvme_id_ctrl *id)
+{
+	id->oncs &= (uint16_t)(drive->oncs | ONCS_SAVE_SELECT);
+	id->vwc = (uint8_t)((drive->vwc & GPUNVME_VWC_PRESENT) | VWC_FLUSH_ALL);
+	id->awun_0b = drive->awun_0b;
+	id->awupf_0b = drive->awupf_0b;
+	id->acwu = drive->acwu;
+}
+
 static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 {
 	put_names(soft, id);
@@ -100,6 +131,8 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	id->oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES | ONCS_SAVE_SELECT;
 	id->vwc = GPUNVME_VWC_PRESENT | VWC_FLUSH_ALL;
 	id->sgls = SGLS_DWORD;
+	if (soft->store->drive)
+		adopt_ctrl(&soft->store->drive->ctrl, id);
 }
 
 /* NVM Command Set Specification 4.1.5.1, of a drive with pages of 8 blocks and stripes of 256. */
@@ -117,10 +150,12 @@ static void fill_hints(struct gpunvme_id_ns *id)
 
 static void fill_ns(const struct gnv_soft *soft, struct gpunvme_id_ns *id)
 {
-	id->nsze = soft->ns.blocks;
 	id->ncap = soft->ns.blocks;
 	id->nuse = soft->ns.blocks;
 	id->dlfeat = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
+	if (soft->store->drive)
+		adopt_ns(&soft->store->drive->ns, id);
+	id->nsze = soft->ns.blocks;
 	id->nsattr = soft->ns.read_only ? GPUNVME_NSATTR_WP : 0;
 	put_nguid(soft, id->nguid);
 	put_eui64(soft, id->eui64);
@@ -132,6 +167,18 @@ static void fill_ns(const struct gnv_soft *soft, struct gpunvme_id_ns *id)
 		id->lbaf[0].rp = 2;
 		id->lbaf[1].lbads = (uint8_t)(soft->ns.lba_shift == 9 ? 12 : 9);
 	}
+}
+
+static void fill_limits(const struct gnv_soft *soft, struct gpunvme_id_ctrl_nvm *limits)
+{
+	limits->dmrsl = soft->ns.max_range;
+	limits->wzsl = GNV_SOFT_WZSL;
+	if (!soft->store->drive)
+		return;
+	limits->wzsl = soft->store->drive->limits.wzsl;
+	limits->dmrl = soft->store->drive->limits.dmrl;
+	limits->dmrsl = soft->store->drive->limits.dmrsl;
+	limits->dmsl = soft->store->drive->limits.dmsl;
 }
 
 static void fill_descriptors(const struct gnv_soft *soft, uint8_t *list)
@@ -179,10 +226,9 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		fill_descriptors(soft, data.bytes);
 		break;
 	case GPUNVME_CNS_CTRL_NVM:
-		if (!soft->ns.max_range || cmd->sqe.cdw11 >> 24)
+		if (soft->version < VERSION_2_0 || cmd->sqe.cdw11 >> 24)
 			return GPUNVME_SC_INVALID_FIELD;
-		data.limits.dmrsl = soft->ns.max_range;
-		data.limits.wzsl = GNV_SOFT_WZSL;
+		fill_limits(soft, &data.limits);
 		break;
 	default:
 		return GPUNVME_SC_INVALID_FIELD;

@@ -9,7 +9,6 @@
 #include "util/bits.h"
 
 #define MAX_RETRIES 16u
-#define BOUNCE_ALIGN 4096u
 
 /* ---- errno to NVMe status ---- */
 
@@ -26,6 +25,8 @@ static uint16_t status_of(int err, bool reads)
 	case EPERM:
 	case EBADF:
 		return GPUNVME_SC_NS_WRITE_PROTECTED;
+	case EACCES: /* this user may not have a drive do it */
+		return GPUNVME_SC_ACCESS_DENIED;
 	case EFAULT:
 		return GPUNVME_SC_DATA_TRANSFER;
 	case EAGAIN:
@@ -47,73 +48,19 @@ static bool is_reading(const struct gnv_soft_cmd *cmd)
 	return cmd->op.opc == GPUNVME_IO_READ || cmd->op.opc == GPUNVME_IO_COMPARE;
 }
 
-/* ---- Data through private memory ---- */
-
-static void tell_lost(const struct gnv_soft_cmd *cmd, const char *why)
-{
-	struct gnv_soft_server *server = cmd->sq->server;
-
-	if (!server->lost_said)
-		gnv_log(server->soft->log, GPUNVME_LOG_ERROR, "data does not reach its buffer (said once): %s", why);
-	server->lost_said = true;
-}
-
-static uint16_t take_data(const struct gnv_soft_cmd *cmd, void *to, uint64_t len)
-{
-	uint16_t status = gnv_soft_segs_read(&cmd->sq->server->dma, &cmd->segs, to, (size_t)len);
-
-	if (status)
-		tell_lost(cmd, gpunvme_errmsg());
-	return status;
-}
-
-static uint16_t give_data(const struct gnv_soft_cmd *cmd, const void *from, uint64_t len)
-{
-	uint16_t status = gnv_soft_segs_write(&cmd->sq->server->dma, &cmd->segs, from, (size_t)len);
-
-	if (status)
-		tell_lost(cmd, gpunvme_errmsg());
-	return status;
-}
-
 /* ---- Starting ---- */
 
-/* Direct I/O wants aligned pieces of the host's own memory; a host may have others. */
-static bool needs_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
-{
-	const struct gnv_soft_store *store = soft->store;
-	const uintptr_t mem = store->mem_align - 1, len = store->len_align - 1;
-	unsigned i;
-
-	if (cmd->op.opc == GPUNVME_IO_COMPARE || (cmd->segs.far && !store->reaches_far))
-		return true;
-	if (!store->mem_align)
-		return false;
-	for (i = 0; i < cmd->segs.count; i++)
-		if (((uintptr_t)cmd->segs.iov[i].iov_base & mem) || (cmd->segs.iov[i].iov_len & len))
-			return true;
-	return false;
-}
-
-static uint16_t take_bounce(struct gnv_soft_cmd *cmd, uint64_t len)
-{
-	cmd->bounce = aligned_alloc(BOUNCE_ALIGN, (size_t)gnv_align_up(len, BOUNCE_ALIGN));
-	return cmd->bounce ? 0 : GPUNVME_SC_INTERNAL;
-}
-
-static uint16_t fill_bounce(struct gnv_soft_cmd *cmd)
-{
-	uint16_t status = take_bounce(cmd, cmd->op.len);
-
-	if (!status && cmd->op.opc == GPUNVME_IO_WRITE)
-		status = take_data(cmd, cmd->bounce, cmd->op.len);
-	return status;
-}
-
-static uint16_t start_rw(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+static uint16_t start_rw(struct gnv_soft_cmd *cmd)
 {
 	cmd->stage = cmd->op.opc == GPUNVME_IO_COMPARE ? GNV_SOFT_STAGE_COMPARE : GNV_SOFT_STAGE_RW;
-	return needs_bounce(soft, cmd) ? fill_bounce(cmd) : 0;
+	return gnv_soft_data_apart(cmd) ? gnv_soft_data_fill(cmd) : 0;
+}
+
+/* Ranges of Dataset Management are the drive's to check, too. */
+static uint16_t start_whole(struct gnv_soft_cmd *cmd)
+{
+	cmd->stage = GNV_SOFT_STAGE_WHOLE;
+	return cmd->op.data_len && gnv_soft_data_apart(cmd) ? gnv_soft_data_fill(cmd) : 0;
 }
 
 /* It is a hint, and a drive may leave the old data. */
@@ -135,12 +82,12 @@ static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range;
 	const unsigned ones = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;
-	uint16_t status = take_bounce(cmd, GNV_SOFT_RANGES + ones);
+	uint16_t status = gnv_soft_data_room(cmd, GNV_SOFT_RANGES + ones);
 	unsigned i;
 
 	if (!status) {
 		memset(cmd->bounce + GNV_SOFT_RANGES, 0xff, ones);
-		status = take_data(cmd, cmd->bounce, cmd->op.data_len);
+		status = gnv_soft_data_take(cmd, cmd->bounce, cmd->op.data_len);
 	}
 	if (status)
 		return status;
@@ -158,6 +105,8 @@ static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	cmd->done = 0;
 	cmd->seg = 0;
 	cmd->retries = 0;
+	if (soft->store->drive)
+		return start_whole(cmd);
 	switch (cmd->op.opc) {
 	case GPUNVME_IO_FLUSH:
 		cmd->stage = GNV_SOFT_STAGE_SYNC;
@@ -170,7 +119,7 @@ static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	case GPUNVME_IO_DSM:
 		return start_dsm(soft, cmd);
 	default:
-		return start_rw(soft, cmd);
+		return start_rw(cmd);
 	}
 }
 
@@ -213,7 +162,7 @@ static bool meet(struct gnv_soft_cmd *cmd)
 	if (!gnv_soft_meet(cmd))
 		return false;
 	if (needs_own(cmd))
-		status = fill_bounce(cmd);
+		status = gnv_soft_data_fill(cmd);
 	if (status)
 		gnv_soft_finish(cmd, status);
 	else if (cmd->verdict == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_WRITE)
@@ -282,7 +231,9 @@ static void count(struct gnv_soft_cmd *cmd)
 
 static bool end(struct gnv_soft_cmd *cmd, uint16_t status)
 {
-	if (status == GPUNVME_SC_WRITE_FAULT || status == GPUNVME_SC_UNRECOVERED_READ)
+	const uint16_t code = status & GPUNVME_ST_CODE;
+
+	if (code == GPUNVME_SC_WRITE_FAULT || code == GPUNVME_SC_UNRECOVERED_READ)
 		cmd->sq->server->counters.media_errors++;
 	if (!status)
 		count(cmd);
@@ -294,7 +245,7 @@ static bool end(struct gnv_soft_cmd *cmd, uint16_t status)
 static uint16_t compare(const struct gnv_soft_cmd *cmd)
 {
 	char *given = malloc((size_t)cmd->op.len);
-	uint16_t status = given ? take_data(cmd, given, cmd->op.len) : GPUNVME_SC_INTERNAL;
+	uint16_t status = given ? gnv_soft_data_take(cmd, given, cmd->op.len) : GPUNVME_SC_INTERNAL;
 
 	if (!status && memcmp(cmd->bounce, given, (size_t)cmd->op.len))
 		status = GPUNVME_SC_COMPARE_FAILURE;
@@ -304,15 +255,21 @@ static uint16_t compare(const struct gnv_soft_cmd *cmd)
 
 /* Each of these answers whether there is another step. */
 
+/* What was read goes to the host. */
+static uint16_t hand_over(struct gnv_soft_cmd *cmd)
+{
+	if (cmd->op.opc != GPUNVME_IO_READ)
+		return 0;
+	if (cmd->verdict == GNV_SOFT_FLIP)
+		gnv_soft_mishap_data(cmd);
+	return cmd->bounce ? gnv_soft_data_give(cmd, cmd->bounce, cmd->op.len) : 0;
+}
+
 /* All bytes moved. What remains: hand them over, and the medium, where the store was not asked for it in the same step. */
 static bool end_data(struct gnv_soft_cmd *cmd)
 {
-	uint16_t status = 0;
+	uint16_t status = hand_over(cmd);
 
-	if (cmd->verdict == GNV_SOFT_FLIP && cmd->op.opc == GPUNVME_IO_READ)
-		gnv_soft_mishap_data(cmd);
-	if (cmd->op.opc == GPUNVME_IO_READ && cmd->bounce)
-		status = give_data(cmd, cmd->bounce, cmd->op.len);
 	if (cmd->stage == GNV_SOFT_STAGE_COMPARE)
 		status = compare(cmd);
 	if (!status && ((is_reading(cmd) && cmd->op.fua) || (cmd->stage == GNV_SOFT_STAGE_ZERO && gnv_soft_is_durable(cmd)))) {
@@ -354,7 +311,7 @@ static bool moved(struct gnv_soft_cmd *cmd, size_t bytes)
 /* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
 static bool may_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, int err)
 {
-	return err == EINVAL && soft->store->mem_align && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->bounce && !cmd->done;
+	return err == EINVAL && soft->store->mem_align && cmd->op.data_len && !cmd->bounce && !cmd->done;
 }
 
 static bool failed(struct gnv_soft_cmd *cmd, int err)
@@ -363,7 +320,7 @@ static bool failed(struct gnv_soft_cmd *cmd, int err)
 
 	if ((err == EAGAIN || err == EINTR) && cmd->retries++ < MAX_RETRIES)
 		return true;
-	if (may_bounce(soft, cmd, err) && !fill_bounce(cmd))
+	if (may_bounce(soft, cmd, err) && !gnv_soft_data_fill(cmd))
 		return true;
 	if (cmd->stage == GNV_SOFT_STAGE_ZERO && (err == EOPNOTSUPP || err == EINVAL || err == ENODEV)) {
 		if (!cmd->op.deallocate)
@@ -372,7 +329,7 @@ static bool failed(struct gnv_soft_cmd *cmd, int err)
 		return true;
 	}
 	if (err == EFAULT)
-		tell_lost(cmd, cmd->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
+		gnv_soft_data_lost(cmd, cmd->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
 	return end(cmd, status_of(err, is_reading(cmd)));
 }
 
@@ -385,8 +342,12 @@ bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 		next_range(cmd);
 		return cmd->done < cmd->op.ranges || end(cmd, 0);
 	}
+	if (gnv_soft_is_answer(res))
+		return end(cmd, (uint16_t)(res - GNV_SOFT_ANSWER) | GNV_SOFT_AS_IS);
 	if (res < 0)
 		return failed(cmd, -res);
+	if (cmd->stage == GNV_SOFT_STAGE_WHOLE)
+		return end(cmd, hand_over(cmd));
 	if (cmd->stage == GNV_SOFT_STAGE_SYNC)
 		return end(cmd, 0);
 	return cmd->stage == GNV_SOFT_STAGE_ZERO ? end_data(cmd) : moved(cmd, (size_t)res);

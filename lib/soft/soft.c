@@ -12,12 +12,14 @@
 
 #define BAR_PAGE 4096u
 #define PATIENCE_MS 10000u
+#define VERSION_1_4 0x00010400u
+#define VERSION_2_0 0x00020000u /* since then drives tell limits of Dataset Management and Write Zeroes */
 
 static int check_config(const struct gnv_soft_config *c)
 {
 	if (!c->path || !c->path[0])
 		return gnv_fail(-EINVAL, "the soft controller needs the path of an image file or block device");
-	if (c->lba_size != 512 && c->lba_size != 4096)
+	if (c->lba_size && c->lba_size != 512 && c->lba_size != 4096)
 		return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->lba_size);
 	if (c->mdts > 16)
 		return gnv_fail(-EINVAL, "mdts %u is too large; use 0 (no limit) to 16", c->mdts);
@@ -89,6 +91,24 @@ static void free_parts(struct gnv_soft *soft)
 	free(soft);
 }
 
+/* What the store has of its own, and a drive's limit, which is told as a power of two. */
+static void adopt(struct gnv_soft *soft)
+{
+	const struct gnv_soft_store *store = soft->store;
+	const uint32_t most = store->max_bytes ? gnv_log2(gnv_max(store->max_bytes, 8192) / 4096) : 0;
+
+	soft->config.lba_size = store->block;
+	if (most && (!soft->config.mdts || soft->config.mdts > most))
+		soft->config.mdts = most;
+}
+
+/* Of a drive that tells no limits the version is an older one, as if it could tell none. */
+static void adopt_limits(struct gnv_soft *soft, const struct gpunvme_id_ctrl_nvm *limits)
+{
+	if (limits->dmrsl || limits->wzsl || limits->dmrl || limits->dmsl)
+		soft->version = VERSION_2_0;
+}
+
 static void describe_ns(struct gnv_soft *soft)
 {
 	const struct gnv_soft_config *c = &soft->config;
@@ -97,10 +117,12 @@ static void describe_ns(struct gnv_soft *soft)
 	soft->ns.blocks = soft->store->size >> soft->ns.lba_shift;
 	soft->ns.max_transfer = c->mdts ? 4096u << c->mdts : 0;
 	soft->ns.read_only = soft->store->read_only;
-	soft->version = 0x00010400u;
+	soft->version = VERSION_1_4;
+	if (soft->store->drive)
+		adopt_limits(soft, &soft->store->drive->limits);
 	if (!gnv_soft_has(&c->traits, GNV_SOFT_HINTS))
 		return;
-	soft->version = 0x00020000u; /* since then drives tell these limits */
+	soft->version = VERSION_2_0;
 	soft->ns.max_range = GNV_SOFT_RANGE;
 	soft->ns.max_zeroes = 4096u << GNV_SOFT_WZSL;
 }
@@ -196,6 +218,7 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	if (!ret)
 		ret = alloc_parts(soft);
 	if (!ret) {
+		adopt(soft);
 		describe_ns(soft);
 		gnv_soft_features_reset(soft);
 		gnv_soft_regs_init(soft);

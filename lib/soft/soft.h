@@ -32,9 +32,10 @@ struct gnv_soft_irq {
 };
 
 struct gnv_soft_config {
-	const char *path;   /* regular file or block device; "ram:SIZE": memory, gone at the end; "./ram:..." is a path */
-	uint32_t lba_size;  /* 512 or 4096 */
-	uint32_t mdts;      /* Identify MDTS: 4096 << mdts bytes; 0: no limit */
+	const char *path;   /* regular file, block device, or generic device of the nvme driver (/dev/ng0n1); "ram:SIZE": memory, gone
+			     * at the end; "./ram:..." is a path */
+	uint32_t lba_size;  /* 512 or 4096; 0: a drive's own, else 512 */
+	uint32_t mdts;      /* Identify MDTS: 4096 << mdts bytes; 0: no limit; a drive's own is not exceeded */
 	uint32_t queues;    /* I/O queue pairs offered, 1 to 1024 */
 	uint32_t depth;     /* MQES + 1: 2 to 65536 */
 	uint32_t dstrd;     /* CAP.DSTRD, 0 to 8 */
@@ -47,7 +48,7 @@ struct gnv_soft_config {
 	uint32_t cmb; /* MiB of memory of its own, 0 to 1024; gnv_soft_cmb_bytes() */
 	struct gnv_soft_model model; /* how fast it is; zeroes: as this machine */
 };
-#define GNV_SOFT_CONFIG_INIT { NULL, 512, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0, { 0 } }
+#define GNV_SOFT_CONFIG_INIT { NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0, { 0 } }
 
 /*
  * gnv_soft_create() - open the image, start the threads; the controller is disabled, as after power on

@@ -88,6 +88,7 @@ enum gnv_soft_stage {			      /* what the store is to do for an I/O command */
 		      GNV_SOFT_STAGE_ZERO,    /* asking the file system for zeroes */
 		      GNV_SOFT_STAGE_FILL,    /* writing zeroes */
 		      GNV_SOFT_STAGE_DSM,
+		      GNV_SOFT_STAGE_WHOLE, /* a drive is to carry it out */
 		      GNV_SOFT_STAGE_SYNC /* last: data must reach the medium */
 };
 
@@ -149,7 +150,7 @@ struct gnv_soft_server {
 	bool joined;
 	struct gnv_soft_fault fault;
 	struct gnv_soft_counters counters;
-	struct gnv_uring *ring; /* store_file.c's */
+	struct gnv_uring *ring; /* ring.c's */
 	struct gnv_soft_cmd *cmds;
 	struct gnv_soft_dma dma;
 };
@@ -352,6 +353,20 @@ void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32
 bool gnv_soft_enter(struct gnv_soft_cmd *cmd);
 /* The host is about to hear of its end, or never will; once more does nothing. */
 void gnv_soft_leave(struct gnv_soft_cmd *cmd);
+
+/* ---- data.c: data of I/O commands through memory of the controller's own (cmd->bounce) ---- */
+
+/* Must it go that way? */
+bool gnv_soft_data_apart(const struct gnv_soft_cmd *cmd);
+/* That memory. Return: 0 or a status, as the next three. */
+uint16_t gnv_soft_data_room(struct gnv_soft_cmd *cmd, uint64_t len);
+/* That memory, and in it the data that the store is to have. */
+uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd);
+/* From the host, and to it. */
+uint16_t gnv_soft_data_take(const struct gnv_soft_cmd *cmd, void *to, uint64_t len);
+uint16_t gnv_soft_data_give(const struct gnv_soft_cmd *cmd, const void *from, uint64_t len);
+/* Said once: data does not reach its buffer. */
+void gnv_soft_data_lost(const struct gnv_soft_cmd *cmd, const char *why);
 
 /* ---- io.c: execution of I/O commands ---- */
 

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <gpunvme/spec.h>
+
 #include "os/linux/uring.h"
 #include "util/log.h"
 
@@ -22,8 +24,16 @@ struct gnv_soft_store;
 
 #define GNV_SOFT_LATER INT_MIN /* the step was taken; its result comes from reap() */
 
+/* The result of a step that a drive has answered: a status, which the command ends with as it is. */
+#define GNV_SOFT_ANSWER (INT_MIN / 2)
+static inline bool gnv_soft_is_answer(int res)
+{
+	return res <= GNV_SOFT_ANSWER + UINT16_MAX;
+}
+
 struct gnv_soft_store_ops {
 	const char *name;
+	bool formatted; /* its blocks have a size before it is opened; a configuration need not give one */
 	/* Is this address, the part of the URI behind "soft:", one of its own? */
 	bool (*owns)(const char *address);
 	/* Return: 0; -errno, and gnv_fail() has the sentence. */
@@ -38,7 +48,7 @@ struct gnv_soft_store_ops {
 	/* All that follows is called by the server's thread. Return: 0 or -errno. */
 	int (*attach)(struct gnv_soft_server *server);
 	void (*detach)(struct gnv_soft_server *server);
-	/* One step, under the lock. Return: bytes done or -errno, or GNV_SOFT_LATER. */
+	/* One step, under the lock. Return: bytes done, -errno, GNV_SOFT_ANSWER and a status, or GNV_SOFT_LATER. */
 	int (*start)(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd);
 	/* Let what was started begin. Return: 0; -EAGAIN call it again; another errno: it will not, until take_back() has it all. */
 	int (*submit)(struct gnv_soft_server *server);
@@ -51,10 +61,20 @@ struct gnv_soft_store_ops {
 	void (*tidy)(struct gnv_soft_server *server);
 };
 
+/* What a drive says of itself that carries out the commands. */
+struct gnv_soft_drive {
+	struct gpunvme_id_ctrl ctrl;
+	struct gpunvme_id_ns ns;
+	struct gpunvme_id_ctrl_nvm limits; /* zeroes where it tells none */
+};
+
 /* What opening found out; constant. */
 struct gnv_soft_store {
 	const struct gnv_soft_store_ops *ops;
 	uint64_t size;	    /* bytes */
+	uint32_t block;	    /* bytes of one; 0: as configured */
+	uint64_t max_bytes; /* that one command may move; 0: no limit of its own */
+	const struct gnv_soft_drive *drive; /* it takes commands as they are (GNV_SOFT_STAGE_WHOLE); NULL: it takes steps */
 	uint64_t id[2];	    /* identity, from which names are made */
 	uint32_t mem_align; /* what segments should begin at a multiple of, or they are copied; 0: it takes any */
 	uint32_t len_align; /* the same of their lengths */
@@ -66,6 +86,6 @@ struct gnv_soft_store {
 int gnv_soft_store_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store);
 
 /* The kinds. Every address is a path but those that another kind owns. */
-extern const struct gnv_soft_store_ops gnv_soft_store_file, gnv_soft_store_ram;
+extern const struct gnv_soft_store_ops gnv_soft_store_file, gnv_soft_store_ram, gnv_soft_store_nvme;
 
 #endif

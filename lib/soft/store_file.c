@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Blocks in a regular file or a block device, by io_uring: a ring for each server thread, touched by that thread only, one request
- * for a step, and the memory that is registered with the ring.
- */
+/* Blocks in a regular file or a block device, by io_uring (ring.h): one request for a step. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "os/linux/file.h"
-#include "os/linux/sys.h"
+#include "soft/ring.h"
 #include "soft/state.h"
 #include "util/bits.h"
 
-#define REGISTER_AFTER 64u	  /* uses of a mapping before it is worth pinning */
-#define REGISTER_MAX (1ull << 30) /* the kernel's limit for one buffer */
 #define VECTORS_MAX 1024u /* the kernel's, UIO_MAXIOV; what lies behind them is asked for next */
 #define ZERO_BYTES 65536u
 
@@ -98,101 +93,6 @@ static int file_attach(struct gnv_soft_server *server)
 	return gnv_uring_open(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, file_of(server->soft->store)->file.fd, &server->ring);
 }
 
-static int file_explain(int error)
-{
-	if (error == -EPERM)
-		return gnv_fail(-EOPNOTSUPP,
-				"io_uring is switched off for this process; look at the sysctl kernel.io_uring_disabled and at "
-				"the seccomp profile of the container");
-	if (error == -EOPNOTSUPP)
-		return gnv_fail(error, "this kernel has no io_uring that the soft controller can use; it needs Linux 5.11 or later");
-	if (error == -ENOMEM && gnv_sys_lock_limit() != UINT64_MAX)
-		return gnv_fail(error,
-				"no memory for io_uring, whose rings count as locked memory, of which this user may have %llu KiB; raise "
-				"RLIMIT_MEMLOCK (ulimit -l)",
-				(unsigned long long)gnv_sys_lock_limit() / 1024);
-	return 0;
-}
-
-static void file_detach(struct gnv_soft_server *server)
-{
-	gnv_uring_close(server->ring);
-}
-
-static int file_submit(struct gnv_soft_server *server)
-{
-	return gnv_uring_submit(server->ring);
-}
-
-static unsigned file_take_back(struct gnv_soft_server *server, void **cmd, unsigned max)
-{
-	return gnv_uring_take_back(server->ring, cmd, max);
-}
-
-static unsigned file_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max)
-{
-	return gnv_uring_reap(server->ring, done, max);
-}
-
-static void file_wait(struct gnv_soft_server *server, unsigned usec)
-{
-	gnv_uring_wait(server->ring, usec);
-}
-
-/* ---- Registered buffers ---- */
-
-static void explain_refusal(struct gnv_soft_server *server, int err)
-{
-	if (!server->buffers_refused)
-		gnv_log(server->soft->log, GPUNVME_LOG_INFO,
-			"data memory is not registered with io_uring (%s); I/O works, a little slower; a larger locked-memory "
-			"limit (ulimit -l) helps",
-			strerror(-err));
-	server->buffers_refused = true;
-}
-
-/* Slot of the registered buffer that holds the command's only segment, or -1. Registers a mapping that proved to be busy. */
-static int buffer_of(struct gnv_soft_server *server, const struct gnv_soft_cmd *cmd)
-{
-	unsigned slot = cmd->segs.slot[0];
-	struct gnv_soft_dma_entry *e = &server->dma.entry[slot];
-	int ret;
-
-	if (e->registered == e->map->serial)
-		return (int)slot;
-	if (e->counted != e->map->serial) {
-		e->counted = e->map->serial;
-		e->uses = 0;
-	}
-	if (e->map->foreign)
-		return -1; /* whose owner may put other pages in the place of those that were pinned */
-	if (e->uses > REGISTER_AFTER || ++e->uses != REGISTER_AFTER || e->map->len > REGISTER_MAX)
-		return -1;
-	ret = gnv_uring_set_buffer(server->ring, slot, e->map->cpu, e->map->len);
-	if (ret) {
-		explain_refusal(server, ret);
-		return -1;
-	}
-	server->registered += !e->registered;
-	e->registered = e->map->serial;
-	return (int)slot;
-}
-
-static void file_tidy(struct gnv_soft_server *server)
-{
-	struct gnv_soft_dma_entry *e;
-	unsigned i;
-
-	for (i = 0; i < GNV_SOFT_SPACE_SLOTS && server->registered; i++) {
-		e = &server->dma.entry[i];
-		if (!e->registered || e->registered == gnv_soft_space_serial(server->dma.space, i))
-			continue;
-		gnv_uring_set_buffer(server->ring, i, NULL, 0);
-		e->registered = 0;
-		server->registered--;
-	}
-}
-
 /* ---- Handing one step of a command to io_uring ---- */
 
 static int issue_rw(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
@@ -208,7 +108,7 @@ static int issue_rw(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 		iov = &cmd->flat;
 		count = 1;
 	} else if (cmd->segs.count == 1) {
-		buffer = buffer_of(server, cmd);
+		buffer = gnv_soft_ring_buffer(server, cmd);
 	}
 	return gnv_uring_rw(server->ring, write, iov, count, cmd->op.offset + cmd->done, buffer, write && gnv_soft_is_durable(cmd),
 			    cmd);
@@ -266,6 +166,8 @@ static int file_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 	case GNV_SOFT_STAGE_DSM:
 		ret = issue_dsm(server, cmd);
 		break;
+	case GNV_SOFT_STAGE_WHOLE: /* that is for a drive */
+		break;
 	case GNV_SOFT_STAGE_SYNC:
 		ret = gnv_uring_sync(server->ring, cmd);
 		break;
@@ -280,12 +182,12 @@ const struct gnv_soft_store_ops gnv_soft_store_file = {
 	.close = file_close,
 	.sync = file_sync,
 	.attach = file_attach,
-	.explain = file_explain,
-	.detach = file_detach,
+	.explain = gnv_soft_ring_explain,
+	.detach = gnv_soft_ring_detach,
 	.start = file_start,
-	.submit = file_submit,
-	.take_back = file_take_back,
-	.reap = file_reap,
-	.wait = file_wait,
-	.tidy = file_tidy,
+	.submit = gnv_soft_ring_submit,
+	.take_back = gnv_soft_ring_take_back,
+	.reap = gnv_soft_ring_reap,
+	.wait = gnv_soft_ring_wait,
+	.tidy = gnv_soft_ring_tidy,
 };

@@ -162,6 +162,8 @@ static int ram_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 	case GNV_SOFT_STAGE_DSM:
 		deallocate(server, cmd, bytes);
 		return 0;
+	case GNV_SOFT_STAGE_WHOLE: /* that is for a drive */
+		break;
 	case GNV_SOFT_STAGE_SYNC:
 		return 0;
 	}

@@ -70,6 +70,13 @@ static const struct name statuses[] = {
 	{ GPUNVME_SC_SANITIZE_FAILED, "Sanitize Failed" },
 	{ GPUNVME_SC_SANITIZE_IN_PROGRESS, "Sanitize In Progress" },
 	{ GPUNVME_SC_DEALLOCATED, "Deallocated or Unwritten Logical Block" },
+	{ GPUNVME_SC_PATH_INTERNAL, "Internal Path Error" },
+	{ GPUNVME_SC_ANA_LOSS, "Asymmetric Access Persistent Loss" },
+	{ GPUNVME_SC_ANA_INACCESSIBLE, "Asymmetric Access Inaccessible" },
+	{ GPUNVME_SC_ANA_TRANSITION, "Asymmetric Access Transition" },
+	{ GPUNVME_SC_CTRL_PATH, "Controller Pathing Error" },
+	{ GPUNVME_SC_HOST_PATH, "Host Pathing Error" },
+	{ GPUNVME_SC_HOST_ABORTED, "Command Aborted By Host" },
 };
 
 static const struct name errors[] = {

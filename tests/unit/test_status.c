@@ -15,6 +15,8 @@ static void test_statuses(void **state)
 	assert_string_equal(gpunvme_strerror(GPUNVME_SC_LBA_RANGE | GPUNVME_ST_DNR | GPUNVME_ST_MORE), "LBA Out of Range");
 	assert_string_equal(gpunvme_strerror(GPUNVME_SC_UNRECOVERED_READ), "Unrecovered Read Error");
 	assert_string_equal(gpunvme_strerror(GPUNVME_SC_INVALID_QID), "Invalid Queue Identifier");
+	assert_string_equal(gpunvme_strerror(GPUNVME_SC_HOST_PATH), "Host Pathing Error");
+	assert_string_equal(gpunvme_strerror(0x37f), "Unknown Path Related Status");
 	assert_string_equal(gpunvme_strerror(0x7c0), "Vendor Specific Status");
 	assert_string_equal(gpunvme_strerror(0x07f), "Unknown Generic Command Status");
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the stores that work by io_uring share: a ring for each server thread, touched by that thread only, and the memory that is
+ * registered with it. Most are slots of struct gnv_soft_store_ops.
+ */
+#ifndef GNV_SOFT_RING_H
+#define GNV_SOFT_RING_H
+
+#include "soft/store.h"
+
+int gnv_soft_ring_explain(int error);
+void gnv_soft_ring_detach(struct gnv_soft_server *server);
+int gnv_soft_ring_submit(struct gnv_soft_server *server);
+unsigned gnv_soft_ring_take_back(struct gnv_soft_server *server, void **cmd, unsigned max);
+unsigned gnv_soft_ring_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max);
+void gnv_soft_ring_wait(struct gnv_soft_server *server, unsigned usec);
+void gnv_soft_ring_tidy(struct gnv_soft_server *server);
+
+/* Slot of the registered buffer that holds the command's only segment, or -1. Registers a mapping that proved to be busy. */
+int gnv_soft_ring_buffer(struct gnv_soft_server *server, const struct gnv_soft_cmd *cmd);
+
+#endif

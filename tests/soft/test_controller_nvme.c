@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A controller whose commands a real drive carries out. Here the nvme driver of Linux and a drive are played, in place of lib/os: what
+ * the driver answers is from Linux, drivers/nvme/host/ioctl.c (nvme_uring_cmd_io(), nvme_uring_task_cb()) and block/blk-map.c, which
+ * refuses what a request cannot hold; the scenario `passthrough` of tests/vm has both for real.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <gpunvme/status.h>
+
+#include "common/rawhost.h"
+#include "os/linux/nvme.h"
+#include "soft/state.h"
+#include "util/bits.h"
+
+#define SHIFT 9
+#define BYTES (4u << 20)
+#define QUEUED 1100u
+
+/* ---- The driver and the drive ---- */
+
+struct gnv_uring {
+	struct gnv_uring_done done[QUEUED];
+	unsigned count;
+};
+
+static struct {
+	struct gpunvme_id_ctrl ctrl;
+	struct gpunvme_id_ns ns;
+	struct gpunvme_id_ctrl_nvm limits;
+	int open, identify, probe, answer, flush; /* what it says; of answer: to all commands after the first of each thread, if not 0 */
+	int no_limits;
+	uint64_t max_bytes;
+	unsigned segments; /* pages that a request holds */
+} played;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gnv_os_nvme_cmd last; /* as the next five */
+static struct gpunvme_dsm_range ranges[2];
+static unsigned commands, flushes, opened, rings, refused, fixed;
+static char medium[BYTES];
+static bool probed;
+
+bool __wrap_gnv_os_nvme_owns(const char *path);
+bool __wrap_gnv_os_nvme_owns(const char *path)
+{
+	return !strcmp(path, "drive");
+}
+
+int __wrap_gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme);
+int __wrap_gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
+{
+	(void)path;
+	*nvme = (struct gnv_os_nvme){ .fd = -1, .nsid = played.open ? 0 : 7, .disk = 42, .max_bytes = played.max_bytes, .read_only = read_only };
+	opened += !played.open;
+	return played.open;
+}
+
+void __wrap_gnv_os_nvme_close(struct gnv_os_nvme *nvme);
+void __wrap_gnv_os_nvme_close(struct gnv_os_nvme *nvme)
+{
+	opened -= nvme->nsid != 0;
+	nvme->nsid = 0;
+}
+
+int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data);
+int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data)
+{
+	(void)nvme;
+	if (cns == GPUNVME_CNS_CTRL_NVM && played.no_limits)
+		return played.no_limits;
+	memcpy(data, cns == GPUNVME_CNS_CTRL ? (void *)&played.ctrl : cns ? (void *)&played.limits : (void *)&played.ns, 4096);
+	return played.identify;
+}
+
+int __wrap_gnv_os_nvme_flush(const struct gnv_os_nvme *nvme);
+int __wrap_gnv_os_nvme_flush(const struct gnv_os_nvme *nvme)
+{
+	(void)nvme;
+	flushes++;
+	return played.flush;
+}
+
+static size_t pages_of(const struct gnv_os_nvme_cmd *cmd)
+{
+	size_t pages = 0;
+	unsigned i;
+
+	for (i = 0; i < cmd->count; i++)
+		pages += (((uintptr_t)cmd->iov[i].iov_base & 4095) + cmd->iov[i].iov_len + 4095) / 4096;
+	return pages;
+}
+
+static int move(char *at, const struct gnv_os_nvme_cmd *cmd)
+{
+	unsigned i;
+
+	for (i = 0; i < cmd->count; i++) {
+		if (cmd->opc == GPUNVME_IO_COMPARE && memcmp(at, cmd->iov[i].iov_base, cmd->iov[i].iov_len) != 0)
+			return GPUNVME_SC_COMPARE_FAILURE | GPUNVME_ST_DNR;
+		if (cmd->opc == GPUNVME_IO_READ)
+			memcpy(cmd->iov[i].iov_base, at, cmd->iov[i].iov_len);
+		else if (cmd->opc == GPUNVME_IO_WRITE)
+			memcpy(at, cmd->iov[i].iov_base, cmd->iov[i].iov_len);
+		at += cmd->iov[i].iov_len;
+	}
+	return 0;
+}
+
+static int carry_out(const struct gnv_os_nvme_cmd *cmd)
+{
+	const uint64_t lba = cmd->cdw10 | (uint64_t)cmd->cdw11 << 32, n = (cmd->cdw12 & 0xffff) + 1;
+
+	if (pages_of(cmd) > played.segments) {
+		refused++;
+		return -EINVAL;
+	}
+	switch (cmd->opc) {
+	case GPUNVME_IO_FLUSH:
+		return 0;
+	case GPUNVME_IO_DSM:
+		memcpy(ranges, cmd->iov->iov_base, (cmd->cdw10 + 1) * sizeof(ranges[0]));
+		return 0;
+	default:
+		if (lba + n > BYTES >> SHIFT)
+			return GPUNVME_SC_LBA_RANGE | GPUNVME_ST_DNR;
+		if (cmd->opc == GPUNVME_IO_WRITE_ZEROES)
+			memset(medium + (lba << SHIFT), 0, (size_t)n << SHIFT);
+		return move(medium + (lba << SHIFT), cmd);
+	}
+}
+
+int __wrap_gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *ring, const struct gnv_os_nvme_cmd *cmd, void *tag);
+int __wrap_gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *ring, const struct gnv_os_nvme_cmd *cmd, void *tag)
+{
+	int res;
+
+	assert_int_equal(nvme->nsid, 7);
+	assert_true(ring->count < QUEUED);
+	pthread_mutex_lock(&lock);
+	res = !tag ? played.probe : played.answer ? played.answer : carry_out(cmd);
+	if (tag)
+		last = *cmd;
+	commands += tag != NULL;
+	fixed += cmd->buffer >= 0;
+	probed |= !tag;
+	pthread_mutex_unlock(&lock);
+	ring->done[ring->count++] = (struct gnv_uring_done){ tag, res };
+	return 0;
+}
+
+/* ---- Its rings ---- */
+
+int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
+int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring)
+{
+	(void)fd;
+	assert_true(entries && buffers);
+	*ring = calloc(1, sizeof(**ring));
+	assert_non_null(*ring);
+	__atomic_fetch_add(&rings, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void __wrap_gnv_uring_close(struct gnv_uring *ring);
+void __wrap_gnv_uring_close(struct gnv_uring *ring)
+{
+	free(ring);
+	__atomic_fetch_sub(&rings, 1, __ATOMIC_RELAXED);
+}
+
+int __wrap_gnv_uring_submit(struct gnv_uring *ring);
+int __wrap_gnv_uring_submit(struct gnv_uring *ring)
+{
+	(void)ring;
+	return 0;
+}
+
+int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec);
+int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
+{
+	(void)ring;
+	(void)usec;
+	return 0;
+}
+
+unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
+unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max)
+{
+	unsigned n = ring->count < max ? ring->count : max;
+
+	memcpy(done, ring->done, n * sizeof(*done));
+	memmove(ring->done, ring->done + n, (ring->count - n) * sizeof(*done));
+	ring->count -= n;
+	return n;
+}
+
+void __wrap_gnv_uring_wait(struct gnv_uring *ring, unsigned usec);
+void __wrap_gnv_uring_wait(struct gnv_uring *ring, unsigned usec)
+{
+	(void)ring;
+	(void)usec;
+}
+
+int __wrap_gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len);
+int __wrap_gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len)
+{
+	(void)ring;
+	(void)slot;
+	(void)ptr;
+	(void)len;
+	return 0;
+}
+
+/* ---- Around a test ---- */
+
+static int new_drive(void **state)
+{
+	(void)state;
+	memset(&played, 0, sizeof(played));
+	memset(medium, 0, sizeof(medium));
+	commands = flushes = refused = fixed = 0;
+	probed = false;
+	played.max_bytes = 128u << 10;
+	played.segments = 33;
+	played.ns.nsze = BYTES >> SHIFT;
+	played.ns.ncap = played.ns.nsze;
+	played.ns.lbaf[0].lbads = SHIFT;
+	played.ctrl.oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES;
+	played.ctrl.vwc = GPUNVME_VWC_PRESENT;
+	return 0;
+}
+
+static struct gnv_soft_config drive(void)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
+
+	c.path = "drive";
+	return c;
+}
+
+static int start(void **state)
+{
+	struct gnv_soft_config c = drive();
+
+	new_drive(state);
+	rawhost_start(&host, &c);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	rawhost_close(&host);
+	assert_int_equal(opened, 0);
+	assert_int_equal(rings, 0);
+	return 0;
+}
+
+/* One command; all 15 bits of its status. */
+static uint16_t status_of(const struct gpunvme_sqe *sqe)
+{
+	struct gpunvme_cqe cqe;
+
+	assert_int_not_equal(rawhost_run(&host, &host.io, sqe, &cqe), 0xffff);
+	return cqe.status >> 1;
+}
+
+static void identify(uint8_t cns, uint32_t nsid, void *data)
+{
+	struct gpunvme_sqe sqe = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = nsid, .prp1 = rawhost_iova(&host, 0), .cdw10 = cns };
+
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
+	memcpy(data, rawhost_data(&host, 0), 4096);
+}
+
+/* ---- Tests ---- */
+
+static void data_and_fields_reach_the_drive(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 100, 16, 0);
+
+	(void)state;
+	rawhost_fill(&host, 0, 8192, 1);
+	sqe.cdw12 |= GPUNVME_RW_FUA | GPUNVME_RW_LR;
+	sqe.cdw13 = 0xffffff25;
+	sqe.cdw14 = sqe.cdw15 = sqe.cdw2 = 0xdeadbeef;
+	assert_int_equal(status_of(&sqe), 0);
+	assert_int_equal(last.opc, GPUNVME_IO_WRITE);
+	assert_int_equal(last.cdw10, 100);
+	assert_int_equal(last.cdw11, 0);
+	assert_int_equal(last.cdw12, 15 | GPUNVME_RW_FUA | GPUNVME_RW_LR);
+	assert_int_equal(last.cdw13, 0x25);
+	assert_memory_equal(medium + 100 * 512, rawhost_data(&host, 0), 8192);
+	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 100, 16, 16384);
+	assert_int_equal(status_of(&sqe), 0);
+	assert_int_equal(last.cdw12, 15);
+	assert_true(rawhost_is_filled(&host, 16384, 8192, 1));
+	assert_true(probed);
+	assert_int_equal(commands, 2);
+}
+
+static void commands_without_data_reach_the_drive(void **state)
+{
+	struct gpunvme_sqe flush = { .opc = GPUNVME_IO_FLUSH, .nsid = GPUNVME_NSID_ALL };
+	struct gpunvme_sqe zero = { .opc = GPUNVME_IO_WRITE_ZEROES, .nsid = 1, .cdw10 = 4, .cdw12 = 3 | GPUNVME_RW_DEAC };
+	struct gpunvme_sqe dsm = { .opc = GPUNVME_IO_DSM, .nsid = 1, .prp1 = rawhost_iova(&host, 0), .cdw10 = 1, .cdw11 = 0xf6 };
+	const struct gpunvme_dsm_range given[2] = { { 1, 8, 16 }, { 2, UINT32_MAX, UINT64_MAX } };
+
+	(void)state;
+	memset(medium, 1, 8192);
+	assert_int_equal(status_of(&zero), 0);
+	assert_int_equal(last.cdw12, 3 | GPUNVME_RW_DEAC);
+	assert_int_equal(medium[4 * 512 - 1], 1);
+	assert_int_equal(medium[4 * 512], 0);
+	assert_int_equal(medium[8 * 512], 1);
+	assert_int_equal(status_of(&flush), 0);
+	assert_int_equal(last.opc, GPUNVME_IO_FLUSH);
+	memcpy(rawhost_data(&host, 0), given, sizeof(given));
+	assert_int_equal(status_of(&dsm), 0);
+	assert_int_equal(last.cdw10, 1);
+	assert_int_equal(last.cdw11, 6);
+	assert_memory_equal(ranges, given, sizeof(given));
+	dsm.cdw11 = 0; /* it may be there for its hints alone */
+	assert_int_equal(status_of(&dsm), 0);
+	assert_int_equal(last.cdw11, 0);
+	assert_int_equal(commands, 4);
+}
+
+static void compare_is_the_drives(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_COMPARE, 8, 4, 0);
+
+	(void)state;
+	rawhost_fill(&host, 0, 2048, 3);
+	assert_int_equal(status_of(&sqe), GPUNVME_SC_COMPARE_FAILURE | GPUNVME_ST_DNR);
+	memcpy(medium + 8 * 512, rawhost_data(&host, 0), 2048);
+	assert_int_equal(status_of(&sqe), 0);
+	assert_int_equal(last.opc, GPUNVME_IO_COMPARE);
+}
+
+/* All that the driver may answer, and what the host hears. */
+static void answers_are_the_drives(void **state)
+{
+	static const struct {
+		int answer;
+		uint16_t status;
+	} answers[] = {
+		{ GPUNVME_SC_UNRECOVERED_READ, GPUNVME_SC_UNRECOVERED_READ },
+		{ GPUNVME_SC_UNRECOVERED_READ | GPUNVME_ST_DNR, GPUNVME_SC_UNRECOVERED_READ | GPUNVME_ST_DNR },
+		{ GPUNVME_SC_INVALID_FIELD | GPUNVME_ST_MORE, GPUNVME_SC_INVALID_FIELD | GPUNVME_ST_MORE }, /* final, but it does not say so */
+		{ 0x7c5 | GPUNVME_ST_CRD, 0x7c5 }, /* a vendor's; delays are in a page that the host does not see */
+		{ GPUNVME_SC_HOST_PATH, GPUNVME_SC_HOST_PATH }, /* of a drive elsewhere */
+		{ GPUNVME_ST_MORE, 0 },
+		{ -EINTR, GPUNVME_SC_HOST_ABORTED }, /* the driver gave it up */
+		{ -EACCES, GPUNVME_SC_ACCESS_DENIED | GPUNVME_ST_DNR },
+		{ -EOPNOTSUPP, GPUNVME_SC_INTERNAL },
+		{ -EINVAL, GPUNVME_SC_INTERNAL },
+		{ -EIO, GPUNVME_SC_UNRECOVERED_READ },
+		{ -EFAULT, GPUNVME_SC_DATA_TRANSFER },
+	};
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 8, 0);
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(answers); i++) {
+		played.answer = answers[i].answer;
+		if (status_of(&sqe) != answers[i].status)
+			fail_msg("answer %d is heard wrong", answers[i].answer);
+	}
+	played.answer = 0;
+	assert_int_equal(status_of(&sqe), 0);
+}
+
+static void what_a_request_cannot_hold_is_copied(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 16, 16, 2048);
+
+	(void)state;
+	played.segments = 2; /* as many pages as 8 KiB have that begin with a page; here they lie on three */
+	rawhost_fill(&host, 2048, 8192, 5);
+	sqe.prp2 = rawhost_iova(&host, 64);
+	((uint64_t *)(void *)rawhost_data(&host, 64))[0] = rawhost_iova(&host, 4096);
+	((uint64_t *)(void *)rawhost_data(&host, 64))[1] = rawhost_iova(&host, 8192);
+	assert_int_equal(status_of(&sqe), 0);
+	assert_int_equal(refused, 1);
+	assert_memory_equal(medium + 16 * 512, rawhost_data(&host, 2048), 8192);
+	memset(rawhost_data(&host, 2048), 0, 8192);
+	sqe.opc = GPUNVME_IO_READ;
+	assert_int_equal(status_of(&sqe), 0);
+	assert_int_equal(refused, 2);
+	assert_memory_equal(medium + 16 * 512, rawhost_data(&host, 2048), 8192);
+}
+
+static void busy_memory_is_registered(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 8, 0);
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 70; i++)
+		assert_int_equal(status_of(&sqe), 0);
+	assert_true(fixed > 2 && fixed < 10);
+}
+
+static void without_write_cache_writes_are_durable(void **state)
+{
+	struct gpunvme_sqe off = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_VWC };
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
+
+	(void)state;
+	assert_int_equal(rawhost_admin(&off, NULL), 0);
+	assert_int_equal(status_of(&sqe), 0);
+	assert_true(last.cdw12 & GPUNVME_RW_FUA);
+	sqe.opc = GPUNVME_IO_READ;
+	assert_int_equal(status_of(&sqe), 0);
+	assert_false(last.cdw12 & GPUNVME_RW_FUA);
+}
+
+static void other_commands_do_not_reach_it(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
+	unsigned opc;
+
+	(void)state;
+	for (opc = 0; opc < 256; opc++) {
+		sqe.opc = (uint8_t)opc;
+		if (opc > 2 && opc != GPUNVME_IO_COMPARE && opc != GPUNVME_IO_WRITE_ZEROES && opc != GPUNVME_IO_DSM)
+			assert_int_equal(status_of(&sqe), GPUNVME_SC_INVALID_OPCODE | GPUNVME_ST_DNR);
+	}
+	sqe.opc = GPUNVME_IO_WRITE;
+	sqe.nsid = 7; /* its own number is the kernel's matter */
+	assert_int_equal(status_of(&sqe), GPUNVME_SC_INVALID_NS | GPUNVME_ST_DNR);
+	sqe.nsid = 1;
+	sqe.cdw12 |= 1u << 29; /* protection information */
+	assert_int_equal(status_of(&sqe), GPUNVME_SC_INVALID_PROTECTION | GPUNVME_ST_DNR);
+	assert_int_equal(commands, 0);
+}
+
+static void faults_are_played_before_it(void **state)
+{
+	struct gnv_soft_config c = drive();
+	struct gpunvme_sqe sqe;
+
+	new_drive(state);
+	assert_int_equal(gnv_soft_fault_parse("flip:op=write:count=1", &c.traits, &c.rules), 0);
+	rawhost_start(&host, &c);
+	rawhost_fill(&host, 0, 512, 1);
+	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
+	assert_int_equal(status_of(&sqe), 0);
+	assert_memory_not_equal(medium, rawhost_data(&host, 0), 512);
+	assert_int_equal(status_of(&sqe), 0);
+	assert_memory_equal(medium, rawhost_data(&host, 0), 512);
+}
+
+static void it_is_described_as_the_drive(void **state)
+{
+	struct gnv_soft_config c = drive();
+	struct gpunvme_id_ctrl_nvm limits;
+	struct gpunvme_id_ctrl ctrl;
+	struct gpunvme_id_ns ns;
+
+	new_drive(state);
+	played.ns.nsze = 1000;
+	played.ns.ncap = played.ns.nuse = 900;
+	played.ns.flbas = 1;
+	played.ns.nlbaf_0b = 1;
+	played.ns.lbaf[1].lbads = 12;
+	played.ns.dlfeat = 0x0a;
+	played.ns.nsfeat = GPUNVME_NSFEAT_OPTIMAL;
+	played.ns.npwg_0b = 3;
+	played.ns.noiob = 64;
+	played.ctrl.oncs = GPUNVME_ONCS_DSM;
+	played.ctrl.vwc = 0;
+	played.ctrl.awun_0b = 7;
+	played.limits.dmrsl = 77;
+	played.limits.wzsl = 4;
+	played.max_bytes = 100000; /* 64 KiB are the largest power of two */
+	rawhost_start(&host, &c);
+	identify(GPUNVME_CNS_CTRL, 0, &ctrl);
+	identify(GPUNVME_CNS_NS, 1, &ns);
+	identify(GPUNVME_CNS_CTRL_NVM, 0, &limits);
+	assert_int_equal(ctrl.mdts, 4);
+	assert_int_equal(ctrl.oncs & 0xf, GPUNVME_ONCS_DSM);
+	assert_int_equal(ctrl.vwc & GPUNVME_VWC_PRESENT, 0);
+	assert_int_equal(ctrl.awun_0b, 7);
+	assert_int_equal(ctrl.ver, 0x00020000);
+	assert_int_equal(ns.nsze, 1000);
+	assert_int_equal(ns.ncap, 900);
+	assert_int_equal(ns.flbas, 0);
+	assert_int_equal(ns.lbaf[0].lbads, 12);
+	assert_int_equal(ns.dlfeat, 0x0a);
+	assert_int_equal(ns.npwg_0b, 3);
+	assert_int_equal(ns.noiob, 64);
+	assert_int_equal(limits.dmrsl, 77);
+	assert_int_equal(limits.wzsl, 4);
+}
+
+static void transfers_end_at_the_least_limit(void **state)
+{
+	struct gnv_soft_config c = drive();
+	struct gpunvme_id_ctrl ctrl;
+
+	new_drive(state);
+	played.ctrl.mdts = 2;
+	played.no_limits = GPUNVME_SC_INVALID_FIELD;
+	rawhost_start(&host, &c);
+	identify(GPUNVME_CNS_CTRL, 0, &ctrl);
+	assert_int_equal(ctrl.mdts, 2);
+	assert_int_equal(ctrl.ver, 0x00010400);
+	rawhost_close(&host);
+	c.mdts = 1;
+	rawhost_start(&host, &c);
+	identify(GPUNVME_CNS_CTRL, 0, &ctrl);
+	assert_int_equal(ctrl.mdts, 1);
+}
+
+static void shutdown_flushes(void **state)
+{
+	(void)state;
+	rawhost_write32(&host, GPUNVME_REG_CC, RAWHOST_CC_ENABLE | 1u << 14);
+	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, 3u << 2, 2u << 2));
+	assert_int_equal(flushes, 1);
+}
+
+static void a_drive_that_is_protected_is_not_written(void **state)
+{
+	struct gnv_soft_config c = drive();
+	struct gpunvme_sqe sqe;
+
+	new_drive(state);
+	played.ns.nsattr = GPUNVME_NSATTR_WP;
+	rawhost_start(&host, &c);
+	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
+	assert_int_equal(status_of(&sqe), GPUNVME_SC_NS_WRITE_PROTECTED | GPUNVME_ST_DNR);
+	sqe.opc = GPUNVME_IO_READ;
+	assert_int_equal(status_of(&sqe), 0);
+	assert_int_equal(commands, 1);
+}
+
+/* It must not open so, and say why. */
+static void refuses(const struct gnv_soft_config *c, int ret, const char *sentence)
+{
+	struct gnv_space *space;
+	struct gnv_soft *soft;
+
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	assert_int_equal(gnv_soft_create(c, space, NULL, &soft), ret);
+	gnv_space_put(space);
+	if (!strstr(gpunvme_errmsg(), sentence))
+		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), sentence);
+	assert_int_equal(opened, 0);
+	assert_int_equal(rings, 0);
+	new_drive(NULL);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+	struct gnv_soft_config c = drive();
+
+	(void)state;
+	played.open = gnv_fail(-EBUSY, "it is in use");
+	refuses(&c, -EBUSY, "in use");
+	played.identify = -EACCES;
+	refuses(&c, -EACCES, "Linux 6.2");
+	played.identify = GPUNVME_SC_INTERNAL;
+	refuses(&c, -EIO, "Internal");
+	played.ns.nsze = 0;
+	refuses(&c, -ENODEV, "not active");
+	played.ns.lbaf[0].ms = 8;
+	refuses(&c, -EOPNOTSUPP, "metadata of 8 bytes");
+	played.ns.dps = 1;
+	refuses(&c, -EOPNOTSUPP, "metadata");
+	played.ns.lbaf[0].lbads = 13;
+	refuses(&c, -EOPNOTSUPP, "2^13 bytes");
+	played.ns.flbas = 0x21; /* format 17 */
+	played.ns.nlbaf_0b = 20;
+	played.ns.lbaf[17].lbads = 14;
+	refuses(&c, -EOPNOTSUPP, "2^14 bytes");
+	played.ns.nsze = UINT64_MAX;
+	refuses(&c, -EINVAL, "64 bits");
+	played.max_bytes = 2048;
+	refuses(&c, -EOPNOTSUPP, "less than 4 KiB");
+	played.probe = -EACCES;
+	refuses(&c, -EACCES, "effects");
+	played.probe = -EOPNOTSUPP;
+	refuses(&c, -EOPNOTSUPP, "Linux 5.19");
+	played.probe = -ENOTTY;
+	refuses(&c, -EOPNOTSUPP, "block device");
+	c.lba_size = 4096;
+	refuses(&c, -EINVAL, "lba=512");
+	c.lba_size = 0;
+	c.traits.set = 1ull << GNV_SOFT_ZEROES;
+	refuses(&c, -EINVAL, "real drive");
+}
+
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, start, end)
+#define STARTS(test) cmocka_unit_test_setup_teardown(test, new_drive, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STARTED(data_and_fields_reach_the_drive),
+		STARTED(commands_without_data_reach_the_drive),
+		STARTED(compare_is_the_drives),
+		STARTED(answers_are_the_drives),
+		STARTED(what_a_request_cannot_hold_is_copied),
+		STARTED(busy_memory_is_registered),
+		STARTED(without_write_cache_writes_are_durable),
+		STARTED(other_commands_do_not_reach_it),
+		STARTED(shutdown_flushes),
+		STARTS(faults_are_played_before_it),
+		STARTS(it_is_described_as_the_drive),
+		STARTS(transfers_end_at_the_least_limit),
+		STARTS(a_drive_that_is_protected_is_not_written),
+		cmocka_unit_test_setup(what_cannot_be_is_refused, new_drive),
+	};
+
+	return cmocka_run_group_tests_name("controller_nvme", tests, NULL, NULL);
+}
