@@ -22,6 +22,7 @@
  * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
  * Linux errno values, spelled out because device code has no <errno.h>.
  */
+#define GPUNVME_ENOENT 2            /* there is no file of that number, or with that name's hash */
 #define GPUNVME_EAGAIN 11           /* the queue is full: try again after a poll */
 #define GPUNVME_EBUSY 16            /* still owned by the device */
 #define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
@@ -30,6 +31,7 @@
 #define GPUNVME_EROFS 30            /* a write through a read-only view */
 #define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
 #define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
+#define GPUNVME_ENOTUNIQ 76         /* several files have that name's hash */
 #define GPUNVME_EMSGSIZE 90         /* an asynchronous submit must fit one command */
 #define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header */
 #define GPUNVME_EOPNOTSUPP 95       /* the controller does not offer this command */
@@ -287,6 +289,49 @@ struct gpunvme_dfile {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfile) == 64, "dfile layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfile, table) == 32, "dfile layout");
+
+#define GPUNVME_DFILES_MAGIC 0x4d464647u /* "GFFM" in memory order */
+
+/* One of many files: its bytes and its part of the table of extents. */
+struct gpunvme_dentry {
+	uint64_t bytes;
+	uint32_t first; /* extent */
+	uint32_t extents;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dentry) == 16, "dentry layout");
+
+/* The hash of a name, FNV-1a of 64 bits, and which file has that name. */
+struct gpunvme_dname {
+	uint64_t hash;
+	uint32_t number;
+	uint32_t reserved;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dname) == 16, "dname layout");
+
+/*
+ * Many files as a kernel sees them. Names are in the order of their hashes, each file's first one; a bucket has those whose hashes
+ * begin with its number, and begins where its word says. See files.h (host) and device_files.h (kernels).
+ */
+struct gpunvme_dfiles {
+	uint32_t magic; /* GPUNVME_DFILES_MAGIC */
+	uint16_t major; /* those of struct gpunvme_dq */
+	uint16_t minor;
+	uint32_t size;  /* of this structure, as the library knows it */
+	uint32_t flags; /* as in struct gpunvme_dfile, for each file */
+	uint32_t nsid;
+	uint32_t lba_shift;
+	uint32_t device;
+	uint32_t files;
+	uint32_t bucket_shift; /* a hash without so many of its low bits is the number of its bucket; 63 or less */
+	uint32_t reserved;
+	uint64_t table;  /* lane address of the extents of all files, each file's as struct gpunvme_dfile has them */
+	uint64_t entry;  /* lane address of `files` struct gpunvme_dentry, by number */
+	uint64_t name;   /* lane address of struct gpunvme_dname */
+	uint64_t bucket; /* lane address of 32-bit words, one more than there are buckets; 0: no file has a name */
+	uint64_t reserved2;
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfiles) == 80, "dfiles layout");
+GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfiles, table) == 40, "dfiles layout");
 
 /* A lane's place in a file, its own; all 0 at first. */
 struct gpunvme_cursor {

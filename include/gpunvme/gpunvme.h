@@ -21,6 +21,7 @@
 #include <gpunvme/event.h>
 #include <gpunvme/fault.h>
 #include <gpunvme/file.h>
+#include <gpunvme/files.h>
 #include <gpunvme/gpu.h>
 #include <gpunvme/litmus.h>
 #include <gpunvme/load.h>

@@ -7,24 +7,14 @@
 #include "file/ext2fs.h"
 
 #include <errno.h>
-#define __bitwise /* else sparse finds that libext2fs' numbers are none */
-#include <ext2fs/ext2fs.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "file/map.h"
+#include "file/session.h"
 
 #define READS_MAX (1u << 24) /* of one call: a directory of ten million names has half a million blocks */
 #define LOADS_MIN (1u << 16) /* of them from the drive, for however small a file system */
-
-/* One call's file system. */
-struct session {
-	struct gnv_reader *r;
-	ext2_filsys fs;
-	uint32_t reads;
-	uint64_t loads_max; /* some for each chunk, and for each inode, which a listing visits in any order */
-	int ret; /* why a read failed, or a function that libext2fs has called; its sentence was said */
-};
 
 /* ---- The I/O manager ---- */
 
@@ -46,7 +36,7 @@ static errcode_t io_set_blksize(io_channel channel, int blksize)
 /* A negative count is one of bytes. */
 static errcode_t io_read64(io_channel channel, unsigned long long block, int count, void *data)
 {
-	struct session *s = channel->private_data;
+	struct gnv_session *s = channel->private_data;
 	const uint64_t size = (uint64_t)channel->block_size, bytes = count < 0 ? (uint64_t)-(int64_t)count : (uint64_t)count * size;
 
 	if (s->reads++ >= READS_MAX || s->r->loads >= s->loads_max)
@@ -121,8 +111,7 @@ static errcode_t io_open(const char *name, int flags, io_channel *out)
 
 /* ---- Opening ---- */
 
-/* What libext2fs answers, in the words of a path; a read that failed has its own. */
-static int failed(const struct session *s, errcode_t err, const char *what)
+int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *what)
 {
 	if (s->ret)
 		return s->ret;
@@ -143,25 +132,25 @@ static int failed(const struct session *s, errcode_t err, const char *what)
 	}
 }
 
-static int check_size(const struct session *s)
+static int check_size(const struct gnv_session *s)
 {
 	if (ext2fs_blocks_count(s->fs->super) > s->r->bytes / s->fs->blocksize)
 		return gnv_fail(-EUCLEAN, "the file system is larger than what it lies on: was the image or partition cut off?");
 	return 0;
 }
 
-static int open_session(struct gnv_reader *r, struct session *s)
+int gnv_session_open(struct gnv_reader *r, struct gnv_session *s)
 {
 	char name[32];
 	errcode_t err;
 	int ret;
 
-	*s = (struct session){ .r = r, .loads_max = r->loads + 4 * (r->bytes / GNV_READER_CHUNK) + LOADS_MIN };
+	*s = (struct gnv_session){ .r = r, .loads_max = r->loads + 4 * (r->bytes / GNV_READER_CHUNK) + LOADS_MIN };
 	initialize_ext2_error_table();
 	snprintf(name, sizeof(name), "%p", (void *)s);
 	err = ext2fs_open(name, EXT2_FLAG_64BITS, 0, 0, &manager, &s->fs);
 	if (err)
-		return failed(s, err, "the superblock");
+		return gnv_session_failed(s, err, "the superblock");
 	s->loads_max += 2ull * s->fs->super->s_inodes_count;
 	ret = check_size(s);
 	if (ret)
@@ -208,7 +197,7 @@ static void describe(ext2_filsys fs, ext2_ino_t ino, const struct ext2_inode_lar
 	}
 }
 
-static int walk(struct session *s, ext2_ino_t ino, struct ext2_inode *inode, const char *path, struct gpunvme_file *file)
+static int walk(struct gnv_session *s, ext2_ino_t ino, struct ext2_inode *inode, const char *path, struct gpunvme_file *file)
 {
 	const uint64_t block = s->fs->blocksize;
 	struct ext2fs_extent e;
@@ -217,7 +206,7 @@ static int walk(struct session *s, ext2_ino_t ino, struct ext2_inode *inode, con
 	int ret = 0;
 
 	if (err)
-		return failed(s, err, path);
+		return gnv_session_failed(s, err, path);
 	err = ext2fs_extent_get(handle, EXT2_EXTENT_ROOT, &e);
 	while (!err && !ret) {
 		if (e.e_flags & EXT2_EXTENT_FLAGS_LEAF && !(e.e_flags & EXT2_EXTENT_FLAGS_UNINIT))
@@ -227,11 +216,11 @@ static int walk(struct session *s, ext2_ino_t ino, struct ext2_inode *inode, con
 	ext2fs_extent_free(handle);
 	if (ret)
 		return ret;
-	return err == EXT2_ET_EXTENT_NO_NEXT || err == EXT2_ET_NO_CURRENT_NODE ? 0 : failed(s, err, path);
+	return err == EXT2_ET_EXTENT_NO_NEXT || err == EXT2_ET_NO_CURRENT_NODE ? 0 : gnv_session_failed(s, err, path);
 }
 
 struct blocks {
-	struct session *s;
+	struct gnv_session *s;
 	struct gpunvme_file *file;
 	uint64_t count;
 };
@@ -249,26 +238,23 @@ static int add_block(ext2_filsys fs, blk64_t *at, e2_blkcnt_t number, blk64_t re
 }
 
 /* A file without extents, as ext2 and ext3 have them. */
-static int walk_blocks(struct session *s, ext2_ino_t ino, const char *path, struct gpunvme_file *file)
+static int walk_blocks(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gpunvme_file *file)
 {
 	struct blocks b = { s, file, 0 };
 	errcode_t err = ext2fs_block_iterate3(s->fs, ino, BLOCK_FLAG_READ_ONLY | BLOCK_FLAG_DATA_ONLY, NULL, add_block, &b);
 
-	return err || s->ret ? failed(s, err, path) : 0;
+	return err || s->ret ? gnv_session_failed(s, err, path) : 0;
 }
 
-static int find_in(struct session *s, const char *path, struct gpunvme_file *file)
+int gnv_session_file(struct gnv_session *s, ext2_ino_t ino, const char *path, struct gpunvme_file *file)
 {
 	struct ext2_inode_large large = { 0 };
 	struct ext2_inode *inode = (struct ext2_inode *)(void *)&large;
-	ext2_ino_t ino;
-	errcode_t err = ext2fs_namei_follow(s->fs, EXT2_ROOT_INO, EXT2_ROOT_INO, path, &ino);
+	errcode_t err = ext2fs_read_inode_full(s->fs, ino, inode, sizeof(large));
 	int ret;
 
-	if (!err)
-		err = ext2fs_read_inode_full(s->fs, ino, inode, sizeof(large));
 	if (err)
-		return failed(s, err, path);
+		return gnv_session_failed(s, err, path);
 	ret = check_inode(inode, path, file);
 	if (ret)
 		return ret;
@@ -276,14 +262,24 @@ static int find_in(struct session *s, const char *path, struct gpunvme_file *fil
 	return inode->i_flags & EXT4_EXTENTS_FL ? walk(s, ino, inode, path, file) : walk_blocks(s, ino, path, file);
 }
 
+int gnv_session_find(struct gnv_session *s, const char *path, ext2_ino_t *ino)
+{
+	errcode_t err = ext2fs_namei_follow(s->fs, EXT2_ROOT_INO, EXT2_ROOT_INO, path, ino);
+
+	return err ? gnv_session_failed(s, err, path) : 0;
+}
+
 int gnv_ext2fs_find(struct gnv_reader *r, const char *path, struct gpunvme_file *file)
 {
-	struct session s;
-	int ret = open_session(r, &s);
+	struct gnv_session s;
+	ext2_ino_t ino;
+	int ret = gnv_session_open(r, &s);
 
 	if (ret)
 		return ret;
-	ret = find_in(&s, path, file);
+	ret = gnv_session_find(&s, path, &ino);
+	if (!ret)
+		ret = gnv_session_file(&s, ino, path, file);
 	ext2fs_free(s.fs);
 	return ret;
 }
@@ -291,7 +287,7 @@ int gnv_ext2fs_find(struct gnv_reader *r, const char *path, struct gpunvme_file 
 /* ---- A directory ---- */
 
 struct listing {
-	struct session *s;
+	struct gnv_session *s;
 	gpunvme_dirent_fn *fn;
 	void *ctx;
 };
@@ -313,51 +309,61 @@ static int tell(struct listing *l, ext2_ino_t ino, const char *name)
 	/* A name may have any bytes, and the sentence is for terminals. */
 	snprintf(what, sizeof(what), "inode %u, which a directory names,", ino);
 	if (err)
-		return failed(l->s, err, what);
+		return gnv_session_failed(l->s, err, what);
 	describe(l->s->fs, ino, &large, &info);
 	entry.bytes = info.bytes;
 	entry.mtime = info.mtime;
 	return l->fn(l->ctx, &entry);
 }
 
-static int each(ext2_ino_t dir, int kind, struct ext2_dir_entry *e, int offset, int size, char *buf, void *ctx)
+int gnv_session_name(const struct ext2_dir_entry *e, char name[EXT2_NAME_LEN + 1])
 {
 	const size_t len = (size_t)ext2fs_dirent_name_len(e);
+
+	memcpy(name, e->name, len);
+	name[len] = '\0';
+	return len && strlen(name) == len && !strchr(name, '/') ?
+		       0 :
+		       gnv_fail(-EUCLEAN, "a directory has a name that is none: check the file system with e2fsck");
+}
+
+static int each(ext2_ino_t dir, int kind, struct ext2_dir_entry *e, int offset, int size, char *buf, void *ctx)
+{
 	struct listing *l = ctx;
-	char name[EXT2_NAME_LEN + 1] = "";
+	char name[EXT2_NAME_LEN + 1];
 
 	(void)dir, (void)offset, (void)size, (void)buf;
 	if (kind == DIRENT_DOT_FILE || kind == DIRENT_DOT_DOT_FILE)
 		return 0;
-	memcpy(name, e->name, len);
-	if (!len || strlen(name) != len || strchr(name, '/'))
-		l->s->ret = gnv_fail(-EUCLEAN, "a directory has a name that is none: check the file system with e2fsck");
-	else
+	l->s->ret = gnv_session_name(e, name);
+	if (!l->s->ret)
 		l->s->ret = tell(l, e->inode, name);
 	return l->s->ret ? DIRENT_ABORT : 0;
 }
 
-static int list_in(struct session *s, const char *path, gpunvme_dirent_fn *fn, void *ctx)
+static int list_in(struct gnv_session *s, const char *path, gpunvme_dirent_fn *fn, void *ctx)
 {
 	struct listing l = { s, fn, ctx };
 	struct ext2_inode inode;
 	ext2_ino_t ino;
-	errcode_t err = ext2fs_namei_follow(s->fs, EXT2_ROOT_INO, EXT2_ROOT_INO, path, &ino);
+	errcode_t err;
+	int ret = gnv_session_find(s, path, &ino);
 
-	if (!err)
-		err = ext2fs_read_inode(s->fs, ino, &inode);
+	if (ret)
+		return ret;
+	err = ext2fs_read_inode(s->fs, ino, &inode);
 	if (err)
-		return failed(s, err, path);
+		return gnv_session_failed(s, err, path);
 	if (!LINUX_S_ISDIR(inode.i_mode))
 		return tell(&l, ino, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 	err = ext2fs_dir_iterate2(s->fs, ino, 0, NULL, each, &l);
-	return err || s->ret ? failed(s, err, path) : 0;
+	return err || s->ret ? gnv_session_failed(s, err, path) : 0;
 }
 
 int gnv_ext2fs_list(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx)
 {
-	struct session s;
-	int ret = open_session(r, &s);
+	struct gnv_session s;
+	int ret = gnv_session_open(r, &s);
 
 	if (ret)
 		return ret;

@@ -25,7 +25,7 @@ struct gpunvme_file *gnv_file_new(void)
 	}
 	file->process = gnv_process();
 	file->info.size = sizeof(file->info);
-	pthread_mutex_init(&file->lock, NULL);
+	gnv_shows_init(&file->shows);
 	return file;
 }
 
@@ -133,7 +133,7 @@ static int deeper(int depth, const char *name, size_t len)
 	return len == 2 && name[0] == '.' && name[1] == '.' ? depth - 1 : depth + 1;
 }
 
-static int check_path(const char *path)
+int gnv_path_check(const char *path)
 {
 	int depth = 0;
 	size_t len;
@@ -147,14 +147,10 @@ static int check_path(const char *path)
 	return depth < 0 ? gnv_fail(-EINVAL, "the path leaves the root of the file system by \"..\"") : 0;
 }
 
-/* The file system that a call is about. Return: 0, then the reader is open. */
-static int open_fs(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts, struct gnv_reader *r,
-		   struct gnv_super *super)
+int gnv_fs_open(struct gpunvme_dev *dev, const struct gpunvme_file_opts *opts, struct gnv_reader *r, struct gnv_super *super)
 {
-	int ret = check_path(path);
+	int ret = gnv_reader_open(dev, opts->nsid, r);
 
-	if (!ret)
-		ret = gnv_reader_open(dev, opts->nsid, r);
 	if (ret)
 		return ret;
 	ret = opts->partition ? gnv_partition_select(r, opts->partition) : 0;
@@ -205,7 +201,9 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, con
 		return gnv_fail(-EINVAL, "gpunvme_file_open: dev, path and file must not be NULL");
 	ret = gnv_file_opts(&opts, user);
 	if (!ret)
-		ret = open_fs(dev, path, &opts, &r, &super);
+		ret = gnv_path_check(path);
+	if (!ret)
+		ret = gnv_fs_open(dev, &opts, &r, &super);
 	if (ret)
 		return ret;
 	ret = find(&r, &super, path, &opts, file);
@@ -225,7 +223,9 @@ GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, con
 		return gnv_fail(-EINVAL, "gpunvme_file_list: dev, path and fn must not be NULL");
 	ret = gnv_file_opts(&opts, user);
 	if (!ret)
-		ret = open_fs(dev, path, &opts, &r, &super);
+		ret = gnv_path_check(path);
+	if (!ret)
+		ret = gnv_fs_open(dev, &opts, &r, &super);
 	if (ret)
 		return ret;
 	ret = super.fs->list(&r, path, fn, ctx);
@@ -237,8 +237,7 @@ GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file)
 {
 	if (!file || gnv_foreign(file->process))
 		return;
-	gnv_shown_drop(file);
-	pthread_mutex_destroy(&file->lock);
+	gnv_shows_end(&file->shows);
 	free(file->extent);
 	free(file);
 }

@@ -4,10 +4,10 @@
 #define GNV_FILE_FILE_H
 
 #include <gpunvme/file.h>
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "file/reader.h"
+#include "file/shown.h"
 #include "util/log.h"
 
 /* A run of bytes of a file that lie side by side. */
@@ -17,8 +17,6 @@ struct gnv_extent {
 	uint64_t len;
 };
 
-struct gnv_shown; /* view.c: the table in memory of a GPU's lanes */
-
 struct gpunvme_file {
 	uint64_t process;
 	uint32_t device; /* the number that queues of its device have (struct gpunvme_dq) */
@@ -26,8 +24,7 @@ struct gpunvme_file {
 	struct gnv_extent *extent;
 	uint32_t extents, room;
 	const char *unwritable; /* why it may not be written in place, or NULL */
-	pthread_mutex_t lock; /* protects what follows */
-	struct gnv_shown *shown;
+	struct gnv_shows shows;
 };
 
 /* Return: the file, or NULL with its sentence (-ENOMEM). */
@@ -53,6 +50,10 @@ int gnv_file_permit(struct gpunvme_file *file, const struct gpunvme_file_opts *o
 /* Known options over the defaults. Return: 0, -EINVAL. */
 int gnv_file_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts *user);
 
-void gnv_shown_drop(struct gpunvme_file *file);
+/* Does a path stay below the root? Return: 0, -EINVAL, -ENAMETOOLONG. */
+int gnv_path_check(const char *path);
+
+/* Was the caller compiled with these descriptors? Return: 0, -EPROTONOSUPPORT. */
+int gnv_view_check(uint32_t version, uint32_t size, size_t known);
 
 #endif

@@ -11,6 +11,8 @@
 #include "file/file.h"
 #include "file/reader.h"
 
+struct gnv_fill;
+
 #define GNV_FS_HEAD 4096u /* bytes from the begin of a file system that hold every superblock */
 
 struct gnv_fs {
@@ -31,6 +33,8 @@ struct gnv_fs {
 	int (*find)(struct gnv_reader *r, const char *path, struct gpunvme_file *file);
 	/* As gpunvme_file_list(). */
 	int (*list)(struct gnv_reader *r, const char *path, gpunvme_dirent_fn *fn, void *ctx);
+	/* The files that have these names, and those below directories that have. Return: as gpunvme_files_open(). */
+	int (*gather)(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill);
 };
 
 extern const struct gnv_fs gnv_fs_ext4, gnv_fs_xfs;
@@ -50,6 +54,9 @@ int gnv_super_read(struct gnv_reader *r, struct gnv_super *super);
 /* By the number of statfs(); NULL: unknown. */
 const struct gnv_fs *gnv_fs_by_magic(uint64_t magic);
 const struct gnv_fs *gnv_fs_by_name(const char *name);
+
+/* The file system that a call is about, which can be read. Return: 0, then the reader is open; as gpunvme_file_open(). */
+int gnv_fs_open(struct gpunvme_dev *dev, const struct gpunvme_file_opts *opts, struct gnv_reader *r, struct gnv_super *super);
 
 /* FNV-1a, of 64 bits. */
 uint64_t gnv_sum(const void *bytes, size_t len);

@@ -255,6 +255,13 @@ static int check_write(const struct gnv_map *map, const struct gpunvme_file_opts
 			map->super.fs->name);
 }
 
+int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvme_file_opts *opts)
+{
+	int ret = check_super(r, map);
+
+	return ret ? ret : check_write(map, opts);
+}
+
 GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, const struct gpunvme_file_opts *user,
 				 struct gpunvme_file **file)
 {
@@ -274,9 +281,7 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
 		return ret;
 	ret = gnv_reader_open(dev, opts.nsid, &r);
 	if (!ret) {
-		ret = check_super(&r, &map);
-		if (!ret)
-			ret = check_write(&map, &opts);
+		ret = gnv_map_check(&r, &map, &opts);
 		if (!ret)
 			ret = gnv_file_seal(map.file, &r);
 		if (!ret)

@@ -19,6 +19,12 @@ int gnv_map_write(const struct gnv_map *map, char **text);
 /* Return: 0, map->file is the caller's to close; -EINVAL no map, cut off or edited; -ENOMEM. */
 int gnv_map_read(const char *text, struct gnv_map *map);
 
+/*
+ * Does the map fit what lies there, and may it be used as the options ask? Then the reader's bytes are its file system's.
+ * Return: as gpunvme_file_map().
+ */
+int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvme_file_opts *opts);
+
 /* Words of a map for why a file must not be written in place; what they mean stands in map.c. NULL: it may. */
 const char *gnv_map_reason(const char *word);
 

@@ -1,37 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What a file tells: itself, its extents, a view for kernels. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "file/file.h"
-#include "gpu/gpu.h"
 #include "util/bits.h"
 #include "util/opts.h"
 #include "util/process.h"
-
-struct gnv_shown {
-	struct gnv_shown *next;
-	struct gpunvme_gpu *gpu;
-	struct gnv_gpu_range range;
-	size_t bytes;
-};
-
-static void drop(struct gnv_shown *shown)
-{
-	shown->gpu->ops->local_free(shown->gpu, &shown->range, shown->bytes);
-	gnv_gpu_put(shown->gpu);
-	free(shown);
-}
-
-void gnv_shown_drop(struct gpunvme_file *file)
-{
-	struct gnv_shown *shown;
-
-	while ((shown = file->shown)) {
-		file->shown = shown->next;
-		drop(shown);
-	}
-}
 
 GPUNVME_API int gpunvme_file_get_info(const struct gpunvme_file *file, struct gpunvme_file_info *info)
 {
@@ -61,55 +35,22 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 	return 0;
 }
 
-/* With the lock held. The extents in memory are as kernels have them: three words. */
-static int show(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gnv_shown **out)
-{
-	struct gnv_shown *shown = calloc(1, sizeof(*shown));
-	int ret;
-
-	if (!shown)
-		return gnv_fail(-ENOMEM, "out of memory");
-	shown->bytes = file->extents * sizeof(struct gpunvme_dextent);
-	ret = gpu->ops->local_alloc(gpu, shown->bytes, &shown->range);
-	if (ret) {
-		free(shown);
-		return ret;
-	}
-	shown->gpu = gnv_gpu_get(gpu);
-	ret = gpu->ops->poke(gpu, shown->range.lane, file->extent, shown->bytes);
-	if (ret) {
-		drop(shown);
-		return ret;
-	}
-	shown->next = file->shown;
-	*out = file->shown = shown;
-	return 0;
-}
+/* The extents in memory are as kernels have them: three words. */
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_extent) == sizeof(struct gpunvme_dextent), "an extent is what kernels see");
 GPUNVME_STATIC_ASSERT(offsetof(struct gnv_extent, at) == offsetof(struct gpunvme_dextent, lba), "an extent is what kernels see");
 
-static int table_for(struct gpunvme_file *file, struct gpunvme_gpu *gpu, uint64_t *lane)
+int gnv_view_check(uint32_t version, uint32_t size, size_t known)
 {
-	struct gnv_shown *shown;
-	int ret = 0;
-
-	*lane = 0;
-	if (!file->extents)
+	if (version >> 16 == GPUNVME_DQ_MAJOR && size == known)
 		return 0;
-	pthread_mutex_lock(&file->lock);
-	for (shown = file->shown; shown && shown->gpu != gpu;)
-		shown = shown->next;
-	if (!shown)
-		ret = show(file, gpu, &shown);
-	if (!ret)
-		*lane = shown->range.lane;
-	pthread_mutex_unlock(&file->lock);
-	return ret;
+	return gnv_fail(-EPROTONOSUPPORT, "the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
+			version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
 }
 
 GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *dfile,
 				    uint32_t version, uint32_t size)
 {
+	struct gnv_part part;
 	uint64_t table;
 	int ret;
 
@@ -117,11 +58,10 @@ GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gp
 		return gnv_fail(-EINVAL, "gpunvme_file_view: file, gpu and dfile must not be NULL");
 	if (gnv_foreign(file->process))
 		return -ECHILD;
-	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*dfile))
-		return gnv_fail(-EPROTONOSUPPORT,
-				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
-				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
-	ret = table_for(file, gpu, &table);
+	part = (struct gnv_part){ file->extent, file->extents * sizeof(struct gpunvme_dextent) };
+	ret = gnv_view_check(version, size, sizeof(*dfile));
+	if (!ret)
+		ret = gnv_shows_get(&file->shows, gpu, &part, 1, &table);
 	if (ret)
 		return ret;
 	*dfile = (struct gpunvme_dfile){

@@ -47,6 +47,7 @@ struct files {
 	struct session_opts o;
 	const char *path, *map;
 	uint32_t partition;
+	int recursive;
 	struct session s;
 };
 
@@ -110,10 +111,64 @@ static int print_entry(void *ctx, const struct gpunvme_dirent *entry)
 	return interrupted ? -EINTR : 0;
 }
 
+/* ---- ls --recursive: the table that kernels would have ---- */
+
+static int show_step(void *ctx, uint64_t done, uint64_t total)
+{
+	struct progress *bar = ctx;
+
+	if (total && bar->total != total) {
+		progress_end(bar);
+		progress_start(bar, total, "files");
+	}
+	progress_show(bar, done);
+	return interrupted ? -EINTR : 0;
+}
+
+static int print_table(const struct gpunvme_files *files)
+{
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	int ret = gpunvme_files_get_info(files, &info);
+
+	for (uint32_t i = 0; i < info.files && !ret && !interrupted; i++) {
+		ret = gpunvme_files_get_entry(files, i, &e);
+		if (ret)
+			break;
+		printf("%8u %12llu %6u ", i, (unsigned long long)e.bytes, e.extents);
+		print_name(e.name);
+		putchar('\n');
+	}
+	if (info.skipped)
+		fprintf(stderr, "gpunvme: %u files were left out: they are encrypted, compressed or stored in their inodes\n", info.skipped);
+	return ret;
+}
+
+static int list_all(struct files *f)
+{
+	struct progress bar;
+	const struct gpunvme_files_opts opts = { sizeof(opts), GPUNVME_FILES_SKIP, 0, f->partition, 0, show_step, &bar };
+	struct gpunvme_files *files;
+	int ret;
+
+	progress_start(&bar, 0, "names");
+	ret = gpunvme_files_open(f->s.dev, &f->path, 1, &opts, &files);
+	progress_end(&bar);
+	if (ret)
+		return ret;
+	ret = print_table(files);
+	gpunvme_files_close(files);
+	return ret ? ret : interrupted ? -EINTR : 0;
+}
+
 int verb_ls(int argc, char **argv)
 {
 	struct files f = { .o = SESSION_OPTS_INIT };
-	const struct option_def defs[] = { FILES_OPTIONS(&f), OPTIONS_END };
+	const struct option_def defs[] = {
+		FILES_OPTIONS(&f),
+		{ "recursive", OPTION_FLAG, &f.recursive, 0, NULL, "all files below PATH: number in a table of them, bytes, extents, name" },
+		OPTIONS_END,
+	};
 	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
 	int ret = open_files(argc, argv, "usage: gpunvme ls URI PATH [options]\nA directory of an unmounted ext4. Times are UTC.", defs,
 			     &f);
@@ -121,7 +176,7 @@ int verb_ls(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	opts.partition = f.partition;
-	ret = gpunvme_file_list(f.s.dev, f.path, &opts, print_entry, NULL);
+	ret = f.recursive ? list_all(&f) : gpunvme_file_list(f.s.dev, f.path, &opts, print_entry, NULL);
 	if (ret == -EINTR)
 		ret = failed("interrupted");
 	else

@@ -56,7 +56,7 @@ _gpunvme() {
   write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
   discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;
   serve) lanes='--vfio-user --ublk --id --recover --remove --force --ro --queues --depth --dev --yes --verbose --help' ;;
-  ls) lanes='--dev --partition --verbose --help' ;;
+  ls) lanes='--dev --partition --recursive --verbose --help' ;;
   cat) lanes='--dev --partition --map --verbose --help' ;;
   extents) lanes='--help' ;;
   accept) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many files as one table: kernels use them by number, or by a hash of the name, and read them as they read one (file.h).
+ *
+ *   gpunvme_files_open    from a file system that nobody has mounted: a list of names, and all files below directories
+ *   gpunvme_files_map     from maps of files
+ *   gpunvme_files_view    what a kernel receives; gpunvme_files_get() makes a file of a number there, gpunvme_files_find_hash() a
+ *                         number of a name (gpunvme/device_files.h)
+ *   gpunvme_files_find    the number of a name, for the host
+ *
+ * The table has 34 to 36 bytes for each file in memory of the lanes, and 24 for each extent. What file.h says of files holds for
+ * all of them: the table was true when it was made.
+ */
+#ifndef GPUNVME_FILES_H
+#define GPUNVME_FILES_H
+
+#include <gpunvme/file.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpunvme_files;
+
+#define GPUNVME_FILES_MAX (1u << 24) /* files of one table */
+
+enum gpunvme_files_flags {
+	GPUNVME_FILES_WRITE = GPUNVME_FILE_WRITE, /* kernels may write in place, to all of them */
+	GPUNVME_FILES_SKIP = 1u << 1,             /* below directories: leave out files that have no blocks which lanes could read */
+};
+
+/*
+ * Called now and then while a table is made. @total is 0 as long as it is not known, while names are looked for: then @done counts
+ * names. Non-zero ends the call. It may call nothing of the library.
+ */
+typedef int gpunvme_files_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
+struct gpunvme_files_opts {
+	size_t size;        /* sizeof(struct gpunvme_files_opts) */
+	uint32_t flags;     /* enum gpunvme_files_flags; an unknown bit is an error */
+	uint32_t nsid;      /* 0: the device's default namespace */
+	uint32_t partition; /* as in struct gpunvme_file_opts */
+	uint32_t reserved;  /* 0 */
+	gpunvme_files_progress_fn *progress; /* or NULL */
+	void *ctx;                           /* for it */
+};
+#define GPUNVME_FILES_OPTS_INIT { sizeof(struct gpunvme_files_opts), 0, 0, 0, 0, NULL, NULL }
+
+/**
+ * gpunvme_files_open() - find files by their names on a file system that is not mounted
+ * @dev:   the device; needs one free queue pair while the call lasts
+ * @paths: names of files, and of directories, each of which stands for all regular files below it; as for gpunvme_file_open()
+ * @count: how many
+ * @opts:  NULL for the defaults
+ * @files: set on success; the caller owns it
+ *
+ * Files are numbered from 0 on, in the order of @paths, and those of one directory by the bytes of their names; so a list of files
+ * has in the table the numbers that it has in the list. Each is called by the name with which gpunvme_file_open() finds it: as it
+ * was given, or the directory's as it was given, and '/' and its path below that. Symbolic links, devices and the like below
+ * directories are passed over. The inodes are read in the order in which they lie. Any thread may call it.
+ *
+ * Return: 0, also when a directory has no file below it; -EINVAL; -ENOENT and all others of gpunvme_file_open() for the first file
+ * that cannot be had, which the sentence names, then there is no table; -EUCLEAN directories lead in circles; -E2BIG more than
+ * GPUNVME_FILES_MAX files, or more than 2^32 - 1 extents; what the progress function answered.
+ */
+GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,
+				   const struct gpunvme_files_opts *opts, struct gpunvme_files **files);
+
+/**
+ * gpunvme_files_map() - many files from their maps
+ * @dev:   the device; needs one free queue pair while the call lasts
+ * @texts: what gpunvme_map_make() gave, NUL-terminated
+ * @names: what to call them, or NULL: they have no names, only numbers
+ * @count: how many
+ * @opts:  NULL for the defaults
+ * @files: set on success; the caller owns it
+ *
+ * Files have the numbers of their maps in the list. All must be of one file system. Any thread may call it.
+ * Return: 0; -EINVAL, also for maps of several file systems; as gpunvme_file_map() for the first that is refused, whose number the
+ * sentence has; -E2BIG; what the progress function answered.
+ */
+GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *texts, const char *const *names, uint32_t count,
+				  const struct gpunvme_files_opts *opts, struct gpunvme_files **files);
+
+/**
+ * gpunvme_files_close() - forget them
+ * @files: or NULL
+ * No kernel may use a view of them any more. May come after the device was closed.
+ */
+GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files);
+
+struct gpunvme_files_info {
+	size_t size; /* set by the caller to sizeof(struct gpunvme_files_info) */
+	uint32_t files;
+	uint32_t extents;    /* of all; files that are one by several names (hard links) share theirs */
+	uint64_t bytes;      /* of all files */
+	uint64_t lane_bytes; /* of memory that the table takes in each GPU */
+	uint64_t host_bytes; /* and in the host, names included */
+	uint32_t skipped;    /* by GPUNVME_FILES_SKIP */
+	uint32_t writable;   /* opened with GPUNVME_FILES_WRITE */
+	uint32_t lba_size;   /* of the namespace */
+	uint32_t nsid;
+	uint8_t uuid[16]; /* of the file system */
+	char fs[8];       /* "ext4", "xfs" */
+};
+
+/**
+ * gpunvme_files_get_info() - what the table is
+ * @files: the table
+ * @info:  filled; info->size must be set
+ *
+ * Any thread may call it. Return: 0; -EINVAL when info->size is too small.
+ */
+GPUNVME_API int gpunvme_files_get_info(const struct gpunvme_files *files, struct gpunvme_files_info *info);
+
+struct gpunvme_files_entry {
+	size_t size;      /* set by the caller to sizeof(struct gpunvme_files_entry) */
+	const char *name; /* valid until gpunvme_files_close(); any bytes but NUL; NULL: it has none */
+	uint64_t bytes;
+	uint64_t inode;
+	uint64_t hash; /* of its name, as gpunvme_files_hash() computes it; 0 without a name */
+	uint32_t extents;
+	uint32_t reserved;
+};
+
+/**
+ * gpunvme_files_get_entry() - what one file is
+ * @files:  the table
+ * @number: of the file
+ * @entry:  filled; entry->size must be set
+ *
+ * Any thread may call it. Return: 0; -EINVAL; -ENOENT there is no file of that number.
+ */
+GPUNVME_API int gpunvme_files_get_entry(const struct gpunvme_files *files, uint32_t number, struct gpunvme_files_entry *entry);
+
+/**
+ * gpunvme_files_find() - the number of a name
+ * @files:  the table
+ * @name:   byte for byte as the table has it
+ * @number: set on success; of several files with this name the first
+ *
+ * Compares names, so it tells those apart that have one hash. Any thread may call it. Return: 0; -EINVAL; -ENOENT.
+ */
+GPUNVME_API int gpunvme_files_find(const struct gpunvme_files *files, const char *name, uint32_t *number);
+
+/* As gpunvme_files_view(), for a caller whose dq.h has the given version. Use the wrapper below. */
+GPUNVME_API int gpunvme_files_view_v(struct gpunvme_files *files, struct gpunvme_gpu *gpu, struct gpunvme_dfiles *dfiles,
+				     uint32_t version, uint32_t size);
+
+/**
+ * gpunvme_files_view() - many files for kernels
+ * @files:  the table
+ * @gpu:    whose lanes will use it
+ * @dfiles: filled; plain data, valid until gpunvme_files_close()
+ *
+ * Puts the table into memory of the lanes, once for each GPU. Any thread may call it.
+ * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ENOMEM; what the GPU answers.
+ */
+static inline int gpunvme_files_view(struct gpunvme_files *files, struct gpunvme_gpu *gpu, struct gpunvme_dfiles *dfiles)
+{
+	return gpunvme_files_view_v(files, gpu, dfiles, GPUNVME_DQ_MAJOR << 16 | GPUNVME_DQ_MINOR, (uint32_t)sizeof(*dfiles));
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

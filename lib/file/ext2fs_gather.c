@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of an ext2, ext3 or ext4 by many names: directories are read first, all of them, and the inodes then in the order in which
+ * they lie. A directory has one name; one that has more leads in circles, or somebody wants many names of few blocks.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/ext2fs.h"
+#include "file/files.h"
+#include "file/session.h"
+
+struct dir {
+	ext2_ino_t ino;
+	const char *name;
+};
+
+/* What lies below one name of the list. */
+struct tree {
+	struct gnv_session *s;
+	struct gnv_fill *fill;
+	struct dir *dir; /* those that were found */
+	uint32_t dirs, room, at;
+	uint8_t *seen; /* a bit for each inode: it was found as a directory */
+};
+
+static int add_dir(struct tree *t, ext2_ino_t ino, const char *name)
+{
+	const uint32_t room = t->room ? 2 * t->room : 16;
+	struct dir *more = t->dir;
+
+	if (ino > t->s->fs->super->s_inodes_count || t->seen[ino / 8] & 1u << ino % 8)
+		return gnv_fail(-EUCLEAN, "a directory has two names, or leads in circles: check the file system with e2fsck");
+	if (t->dirs == t->room) {
+		more = room > t->room ? realloc(t->dir, room * sizeof(*more)) : NULL;
+		if (!more)
+			return gnv_fail(-ENOMEM, "out of memory");
+		t->dir = more;
+		t->room = room;
+	}
+	t->seen[ino / 8] |= (uint8_t)(1u << ino % 8);
+	t->dir[t->dirs++] = (struct dir){ ino, name };
+	return 0;
+}
+
+static int join(const struct tree *t, const char *name, const char **path)
+{
+	const char *dir = t->dir[t->at].name;
+	size_t len = strlen(dir), more = strlen(name) + 1;
+	char *room;
+
+	while (len && dir[len - 1] == '/')
+		len--;
+	if (len + 1 + more > 4096)
+		return gnv_fail(-ENAMETOOLONG, "below a directory is a path that has more than 4095 bytes");
+	room = gnv_names_room(t->fill->files, len + 1 + more);
+	if (!room)
+		return -ENOMEM;
+	memcpy(room, dir, len);
+	room[len] = '/';
+	memcpy(room + len + 1, name, more);
+	*path = room;
+	return 0;
+}
+
+/* As the entry says, where the file system has types there; else as the inode does. */
+static int type_of(struct gnv_session *s, const struct ext2_dir_entry *e, int *type)
+{
+	struct ext2_inode inode;
+	errcode_t err;
+
+	*type = ext2fs_dirent_file_type(e);
+	if (*type != EXT2_FT_UNKNOWN && ext2fs_has_feature_filetype(s->fs->super))
+		return 0;
+	err = ext2fs_read_inode(s->fs, e->inode, &inode);
+	if (err)
+		return gnv_session_failed(s, err, "an inode that a directory names");
+	*type = LINUX_S_ISREG(inode.i_mode) ? EXT2_FT_REG_FILE : LINUX_S_ISDIR(inode.i_mode) ? EXT2_FT_DIR : EXT2_FT_UNKNOWN;
+	return 0;
+}
+
+static int add(struct tree *t, const struct ext2_dir_entry *e)
+{
+	char name[EXT2_NAME_LEN + 1];
+	const char *path = NULL;
+	int type, ret = gnv_session_name(e, name);
+
+	if (!ret)
+		ret = type_of(t->s, e, &type);
+	if (ret || (type != EXT2_FT_REG_FILE && type != EXT2_FT_DIR))
+		return ret;
+	ret = join(t, name, &path);
+	if (ret)
+		return ret;
+	return type == EXT2_FT_DIR ? add_dir(t, e->inode, path) : gnv_fill_name(t->fill, path, e->inode);
+}
+
+static int each(ext2_ino_t dir, int kind, struct ext2_dir_entry *e, int offset, int size, char *buf, void *ctx)
+{
+	struct tree *t = ctx;
+
+	(void)dir, (void)offset, (void)size, (void)buf;
+	if (kind == DIRENT_DOT_FILE || kind == DIRENT_DOT_DOT_FILE)
+		return 0;
+	t->s->ret = add(t, e);
+	return t->s->ret ? DIRENT_ABORT : 0;
+}
+
+static int walk_tree(struct tree *t, ext2_ino_t ino, const char *name)
+{
+	errcode_t err;
+	int ret = add_dir(t, ino, name);
+
+	for (t->at = 0; t->at < t->dirs && !ret; t->at++) {
+		err = ext2fs_dir_iterate2(t->s->fs, t->dir[t->at].ino, 0, NULL, each, t);
+		if (err || t->s->ret)
+			ret = gnv_session_failed(t->s, err, "a directory");
+	}
+	return ret;
+}
+
+static int gather_dir(struct gnv_session *s, struct gnv_fill *fill, ext2_ino_t ino, const char *name)
+{
+	struct tree t = { .s = s, .fill = fill, .seen = calloc(s->fs->super->s_inodes_count / 8 + 1, 1) };
+	const uint32_t from = fill->files->info.files;
+	int ret = t.seen ? walk_tree(&t, ino, name) : gnv_fail(-ENOMEM, "out of memory");
+
+	if (!ret)
+		gnv_fill_sort(fill, from);
+	free(t.seen);
+	free(t.dir);
+	return ret;
+}
+
+static int gather_one(struct gnv_session *s, struct gnv_fill *fill, const char *path)
+{
+	const size_t len = strlen(path) + 1;
+	struct ext2_inode inode;
+	ext2_ino_t ino;
+	errcode_t err;
+	char *name;
+	int ret = gnv_session_find(s, path, &ino);
+
+	if (ret)
+		return ret;
+	err = ext2fs_read_inode(s->fs, ino, &inode);
+	if (err)
+		return gnv_session_failed(s, err, path);
+	name = gnv_names_room(fill->files, len);
+	if (!name)
+		return -ENOMEM;
+	memcpy(name, path, len);
+	return LINUX_S_ISDIR(inode.i_mode) ? gather_dir(s, fill, ino, name) : gnv_fill_name(fill, name, ino);
+}
+
+static int read_inode(void *ctx, uint64_t inode, const char *name, struct gpunvme_file *file)
+{
+	return gnv_session_file(ctx, (ext2_ino_t)inode, name, file);
+}
+
+int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill)
+{
+	struct gnv_session s;
+	int ret = gnv_session_open(r, &s);
+
+	if (ret)
+		return ret;
+	fill->extents_max = ext2fs_blocks_count(s.fs->super);
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = gather_one(&s, fill, paths[i]);
+	if (!ret)
+		ret = gnv_fill_all(fill, read_inode, &s);
+	ext2fs_free(s.fs);
+	return ret;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of many files, and how it is filled: names first, then each file by its inode, in the order in which inodes lie. */
+#ifndef GNV_FILE_FILES_H
+#define GNV_FILE_FILES_H
+
+#include <gpunvme/files.h>
+
+#include "file/fs.h"
+
+struct gnv_many {
+	const char *name; /* in the table's memory of names, or NULL */
+	uint64_t inode;
+};
+
+struct gnv_names; /* names.c: a piece of memory of names */
+
+struct gpunvme_files {
+	uint64_t process;
+	uint32_t device;
+	uint32_t extents, extent_room, file_room;
+	struct gpunvme_files_info info;
+	struct gnv_many *many;        /* info.files of them, by number ... */
+	struct gpunvme_dentry *entry; /* ... and these */
+	struct gnv_extent *extent;    /* in blocks, as lanes have them */
+	struct gnv_names *names;
+	struct gpunvme_dname *name; /* by hash */
+	uint32_t *bucket;
+	uint32_t named, bucket_shift;
+	struct gnv_shows shows;
+};
+
+/* A call that fills a table. */
+struct gnv_fill {
+	struct gpunvme_files *files;
+	const struct gnv_reader *r;
+	struct gnv_super super;
+	struct gpunvme_files_opts opts;
+	struct gpunvme_file *scratch; /* the file that is being looked at */
+	uint64_t extents_max;         /* more have only file systems that are damaged */
+};
+
+/* ---- Names (names.c) ---- */
+
+/* Room for @len bytes until the table is closed; NULL with its sentence (-ENOMEM). */
+char *gnv_names_room(struct gpunvme_files *files, size_t len);
+void gnv_names_free(struct gpunvme_files *files);
+
+/* Once all files have their names and numbers. Return: 0, -ENOMEM. */
+int gnv_names_index(struct gpunvme_files *files);
+
+/* What terminals may see of a name. */
+const char *gnv_plain(const char *name, char text[256]);
+
+/* ---- Filling ---- */
+
+/* The next file's name, which lies in the table's memory or is NULL. Return: 0, -E2BIG, -ENOMEM; what the progress answered. */
+int gnv_fill_name(struct gnv_fill *fill, const char *name, uint64_t inode);
+
+/* Files from @from on get their numbers by their names. */
+void gnv_fill_sort(struct gnv_fill *fill, uint32_t from);
+
+/* As fill->scratch has it, in bytes of the file system. Return: 0, or why not. */
+int gnv_fill_set(struct gnv_fill *fill, uint32_t number);
+
+/* Reads a file's extents and info to fill->scratch. Return: as gpunvme_file_open(). */
+typedef int gnv_fill_read_fn(void *ctx, uint64_t inode, const char *name, struct gpunvme_file *file);
+
+/* All files that have names. Return: 0, or why not. */
+int gnv_fill_all(struct gnv_fill *fill, gnv_fill_read_fn *read, void *ctx);
+
+#endif

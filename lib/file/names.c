@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Names of many files: where they lie, and which file has one. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/files.h"
+#include "util/bits.h"
+#include "util/process.h"
+
+#define PIECE 65536u /* bytes of names */
+
+struct gnv_names {
+	struct gnv_names *next;
+	size_t used, room;
+	char bytes[];
+};
+
+char *gnv_names_room(struct gpunvme_files *files, size_t len)
+{
+	struct gnv_names *piece = files->names;
+	const size_t room = len > PIECE ? len : PIECE;
+
+	if (!piece || piece->room - piece->used < len) {
+		piece = malloc(sizeof(*piece) + room);
+		if (!piece) {
+			gnv_fail(-ENOMEM, "out of memory");
+			return NULL;
+		}
+		*piece = (struct gnv_names){ files->names, 0, room };
+		files->names = piece;
+		files->info.host_bytes += sizeof(*piece) + room;
+	}
+	piece->used += len;
+	return piece->bytes + piece->used - len;
+}
+
+void gnv_names_free(struct gpunvme_files *files)
+{
+	struct gnv_names *piece;
+
+	while ((piece = files->names)) {
+		files->names = piece->next;
+		free(piece);
+	}
+}
+
+const char *gnv_plain(const char *name, char text[256])
+{
+	size_t i;
+
+	for (i = 0; name[i] && i < 255; i++)
+		text[i] = name[i] >= ' ' && name[i] < 127 ? name[i] : '?';
+	text[i] = '\0';
+	return text;
+}
+
+/* ---- Which file has a name ---- */
+
+static int by_hash(const void *one, const void *other)
+{
+	const struct gpunvme_dname *a = one, *b = other;
+
+	return a->hash != b->hash ? (a->hash < b->hash ? -1 : 1) : a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* Is it the name of a file with a lower number? Those before it that have its hash were kept. */
+static bool is_again(const struct gpunvme_files *files, const struct gpunvme_dname *name, uint32_t kept)
+{
+	for (uint32_t i = kept; i && files->name[i - 1].hash == name->hash; i--)
+		if (strcmp(files->many[files->name[i - 1].number].name, files->many[name->number].name) == 0)
+			return true;
+	return false;
+}
+
+static void sort_names(struct gpunvme_files *files)
+{
+	uint32_t kept = 0;
+
+	qsort(files->name, files->named, sizeof(*files->name), by_hash);
+	for (uint32_t i = 0; i < files->named; i++) {
+		const struct gpunvme_dname name = files->name[i];
+
+		if (!is_again(files, &name, kept))
+			files->name[kept++] = name;
+	}
+	files->named = kept;
+}
+
+int gnv_names_index(struct gpunvme_files *files)
+{
+	const uint32_t n = files->info.files;
+	uint32_t bits, i, b = 0;
+
+	for (i = 0; i < n; i++)
+		files->named += files->many[i].name != NULL;
+	if (!files->named)
+		return 0;
+	bits = gnv_log2(files->named);
+	bits += !bits; /* a shift by 64 bits is none */
+	files->bucket_shift = 64 - bits;
+	files->name = malloc(files->named * sizeof(*files->name));
+	files->bucket = malloc(((1ull << bits) + 1) * sizeof(*files->bucket));
+	if (!files->name || !files->bucket)
+		return gnv_fail(-ENOMEM, "out of memory");
+	for (files->named = i = 0; i < n; i++)
+		if (files->many[i].name)
+			files->name[files->named++] =
+				(struct gpunvme_dname){ gnv_sum(files->many[i].name, strlen(files->many[i].name)), i, 0 };
+	sort_names(files);
+	for (i = 0; i < files->named; i++)
+		while (b <= files->name[i].hash >> files->bucket_shift)
+			files->bucket[b++] = i;
+	while (b <= 1u << bits)
+		files->bucket[b++] = files->named;
+	return 0;
+}
+
+GPUNVME_API int gpunvme_files_find(const struct gpunvme_files *files, const char *name, uint32_t *number)
+{
+	uint64_t hash;
+	uint32_t i;
+
+	if (!files || !name || !number)
+		return gnv_fail(-EINVAL, "gpunvme_files_find: files, name and number must not be NULL");
+	if (gnv_foreign(files->process))
+		return -ECHILD;
+	hash = gnv_sum(name, strlen(name));
+	for (i = files->named ? files->bucket[hash >> files->bucket_shift] : 0; i < files->named && files->name[i].hash <= hash; i++) {
+		if (files->name[i].hash == hash && strcmp(files->many[files->name[i].number].name, name) == 0) {
+			*number = files->name[i].number;
+			return 0;
+		}
+	}
+	return gnv_fail(-ENOENT, "no file of the table has this name: give it as gpunvme_files_get_entry() tells it");
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Tables in memory of lanes: a copy for each GPU whose lanes use them, made when the first asks. Any thread. */
+#ifndef GNV_FILE_SHOWN_H
+#define GNV_FILE_SHOWN_H
+
+#include <gpunvme/gpu.h>
+#include <pthread.h>
+#include <stddef.h>
+
+#define GNV_PART_ALIGN 16u
+
+struct gnv_part {
+	const void *bytes;
+	size_t len;
+};
+
+struct gnv_shown;
+
+struct gnv_shows {
+	pthread_mutex_t lock; /* protects what follows */
+	struct gnv_shown *first;
+};
+
+void gnv_shows_init(struct gnv_shows *shows);
+void gnv_shows_end(struct gnv_shows *shows);
+
+/*
+ * gnv_shows_get() - where the lanes of a GPU have @part, which is the same each time
+ * @lane: for each part its address; 0 where all are empty
+ * Return: 0; -ENOMEM; what the GPU answers.
+ */
+int gnv_shows_get(struct gnv_shows *shows, struct gpunvme_gpu *gpu, const struct gnv_part *part, unsigned parts, uint64_t *lane);
+
+#endif

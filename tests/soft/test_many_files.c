@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many files as one table, from images that the file system's own tools have made of a folder, and that they dump again: a lane for
+ * each file reads all of it, by number and by the hash of its name, and has what they dumped.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/device_files.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/image.h"
+#include "file/map.h"
+
+#define SMALL 60	 /* files in a folder of their own */
+#define AREA (512 * 1024) /* of a lane in the buffer: room for the largest file */
+#define LANES 128u
+#define UMLAUT "deep/deeper/\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93"
+/* Names with one hash: FNV-1a of both is 4eac0c95540867e4h. */
+#define TWIN "8yn0iYCKYHlIj4-BwPqk"
+#define OTHER_TWIN "GReLUrM4wMqfg9yzV3KQ"
+
+static void run(const char *format, ...)
+{
+	char command[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	if (system(command))
+		fail_msg("failed: %s", command);
+}
+
+static void fill(const char *name, uint64_t from, uint64_t len)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/tree/%s", image_dir, name);
+	f = fopen(path, access(path, F_OK) ? "w" : "r+");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, (long)from, SEEK_SET), 0);
+	for (uint64_t i = from; i < from + len; i++)
+		fputc((int)(i * 2654435761u >> 13 ^ i >> 9 ^ len) & 0xff, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static int make_tree(void **state)
+{
+	char name[64];
+
+	if (image_make_dir(state))
+		return -1;
+	run("mkdir -p %s/tree/deep/deeper %s/tree/gaps %s/tree/nothing/here", image_dir, image_dir, image_dir);
+	run("cd %s/tree && : >empty && mkfifo pipe && ln -s plain link && ln -s deep way", image_dir);
+	fill("plain", 0, 300001);
+	fill("sparse", 8192, 5000);
+	fill("sparse", 200000, 70000);
+	fill(UMLAUT, 0, 20000);
+	fill(TWIN, 0, 700);
+	fill(OTHER_TWIN, 0, 900);
+	for (int i = 0; i < SMALL; i++) {
+		snprintf(name, sizeof(name), "gaps/%02d", i);
+		fill(name, 0, 3000 + (uint64_t)i);
+	}
+	run("cd %s/tree && ln plain deep/again", image_dir);
+	return 0;
+}
+
+static int remove_tree(void **state)
+{
+	run("rm -rf %s/tree %s/dump %s/*.img", image_dir, image_dir, image_dir);
+	return image_remove_dir(state);
+}
+
+/* Every second small file goes, and a large one takes their places. */
+static void make_image(const char *options)
+{
+	FILE *f;
+
+	run("cd %s && rm -rf fs.img dump && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -d tree %s fs.img 12M", image_dir, options);
+	f = fopen(image_path("cmds.img"), "w");
+	assert_non_null(f);
+	for (int i = 1; i < SMALL; i += 2)
+		fprintf(f, "rm gaps/%02d\n", i);
+	fprintf(f, "write tree/plain fragmented\n");
+	fclose(f);
+	run("cd %s && PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir);
+}
+
+static void debugfs(const char *commands)
+{
+	run("cd %s && printf '%s' >cmds.img && PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir,
+	    commands);
+}
+
+/* ---- Lanes ---- */
+
+struct rig {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+};
+
+static void rig_open(struct rig *r, const char *lanes, uint32_t lba)
+{
+	char uri[256];
+
+	snprintf(uri, sizeof(uri), "soft:%s?lba=%u", image_path("fs.img"), lba);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &r->dev), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
+	assert_int_equal(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp), 0);
+	assert_int_equal(gpunvme_qp_view(r->qp, NULL, &r->dq), 0);
+	assert_int_equal(gpunvme_mem_alloc(r->gpu, LANES * (AREA + 4096), NULL, &r->mem), 0);
+	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
+}
+
+static void rig_close(struct rig *r)
+{
+	assert_int_equal(gpunvme_qp_destroy(r->qp), 0);
+	assert_int_equal(gpunvme_mem_free(r->mem), 0);
+	gpunvme_gpu_close(r->gpu);
+	assert_int_equal(gpunvme_dev_close(r->dev), 0);
+}
+
+struct job {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dfiles files;
+	uint64_t done[LANES], hash[LANES];
+	int status[LANES], by_hash;
+};
+
+static GPUNVME_DEVICE void read_all(void *arg)
+{
+	struct job *j = (struct job *)arg;
+	uint32_t l = gpunvme_lane(), number = l;
+	struct gpunvme_cursor cur = { 0, (uint64_t)LANES * AREA + 4096ull * l, 7, 0 }; /* the hint is of another file */
+	struct gpunvme_dfile file;
+	int ret = j->by_hash ? gpunvme_files_find_hash(&j->files, j->hash[l], &number) : 0;
+
+	if (!ret)
+		ret = gpunvme_files_get(&j->files, number, &file);
+	if (!ret)
+		ret = gpunvme_file_read(&j->dq, &file, &cur, &j->dbuf, (uint64_t)l * AREA, 0, AREA);
+	j->done[l] = cur.done;
+	j->status[l] = ret;
+}
+
+static uint8_t *dumped(const char *name, uint64_t *bytes)
+{
+	char path[300];
+	uint8_t *data;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/dump/%s", image_dir, name);
+	f = fopen(path, "r");
+	if (!f)
+		fail_msg("debugfs has no %s", path);
+	data = malloc(AREA + 1);
+	assert_non_null(data);
+	*bytes = fread(data, 1, AREA + 1, f);
+	fclose(f);
+	return data;
+}
+
+static void check_lanes(struct rig *r, struct gpunvme_files *files, int by_hash)
+{
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct job *j = calloc(1, sizeof(*j));
+
+	assert_non_null(j);
+	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf, .by_hash = by_hash };
+	assert_int_equal(gpunvme_files_view(files, r->gpu, &j->files), 0);
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_true(info.files <= LANES);
+	for (uint32_t i = 0; i < info.files; i++) {
+		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		j->hash[i] = e.hash;
+	}
+	memset(gpunvme_mem_ptr(r->mem), 0xa5, (size_t)LANES * AREA);
+	assert_int_equal(gpunvme_cpu_launch(info.files, 4, read_all, j), 0);
+	for (uint32_t i = 0; i < info.files; i++) {
+		const uint8_t *got = (uint8_t *)gpunvme_mem_ptr(r->mem) + (size_t)i * AREA;
+		uint64_t bytes;
+		uint8_t *want;
+
+		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		if (by_hash && (strcmp(e.name, TWIN) == 0 || strcmp(e.name, OTHER_TWIN) == 0)) {
+			assert_int_equal(j->status[i], -GPUNVME_ENOTUNIQ);
+			continue;
+		}
+		want = dumped(e.name, &bytes);
+		if (j->status[i] || j->done[i] != bytes || bytes != e.bytes || memcmp(want, got, bytes) != 0)
+			fail_msg("%u, %s: %d, %llu of %llu bytes", i, e.name, j->status[i], (unsigned long long)j->done[i],
+				 (unsigned long long)bytes);
+		assert_int_equal(got[bytes], 0xa5);
+		free(want);
+	}
+	free(j);
+}
+
+/* ---- Tables ---- */
+
+static struct gpunvme_files *open_all(struct rig *r, const char *path)
+{
+	struct gpunvme_files *files;
+
+	if (gpunvme_files_open(r->dev, &path, 1, NULL, &files))
+		fail_msg("%s: %s", path, gpunvme_errmsg());
+	return files;
+}
+
+/* All that the folder has, but for what is no file. */
+static void all_files(const char *options, uint32_t lba)
+{
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	char before[64] = "";
+	struct gpunvme_files *files;
+	struct rig r;
+
+	make_image(options);
+	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
+	rig_open(&r, "cpu:4", lba);
+	files = open_all(&r, "/");
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.files, SMALL / 2 + 8); /* two twins, again, umlaut, empty, fragmented, plain, sparse */
+	assert_int_equal(info.skipped, 0);
+	assert_true(info.lane_bytes <= 64ull * info.files + 24ull * info.extents);
+	assert_true(info.extents >= 3 && info.bytes > 900000 && info.lba_size == lba && !info.writable);
+	assert_string_equal(info.fs, "ext4");
+	for (uint32_t i = 0; i < info.files; i++) {
+		uint32_t number = 999;
+
+		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		assert_true(strcmp(before, e.name) < 0 && e.name[0] == '/' && e.name[1] != '/');
+		assert_int_equal(gpunvme_files_hash(e.name, strlen(e.name)), e.hash);
+		snprintf(before, sizeof(before), "%s", e.name);
+		assert_int_equal(gpunvme_files_find(files, e.name, &number), 0);
+		assert_int_equal(number, i);
+	}
+	check_lanes(&r, files, 0);
+	check_lanes(&r, files, 1);
+	gpunvme_files_close(files);
+	rig_close(&r);
+}
+
+static void tables_of_every_kind(void **state)
+{
+	(void)state;
+	all_files("-t ext4 -b 4096", 4096);
+	all_files("-t ext4 -b 1024 -O ^metadata_csum,^64bit", 512);
+	all_files("-t ext2 -b 1024 -O ^filetype", 512);
+}
+
+static int ask(struct rig *r, struct gpunvme_files *files, uint64_t hash)
+{
+	struct job *j = calloc(1, sizeof(*j));
+	int ret;
+
+	assert_non_null(j);
+	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf, .by_hash = 1, .hash = { hash } };
+	assert_int_equal(gpunvme_files_view(files, r->gpu, &j->files), 0);
+	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
+	ret = j->status[0];
+	j->files.major++;
+	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
+	assert_int_equal(j->status[0], -GPUNVME_EPROTONOSUPPORT);
+	free(j);
+	return ret;
+}
+
+/* A list has the numbers that it has; names that are there twice are one for whoever asks by name. */
+static void lists(void **state)
+{
+	const char *const paths[] = { "plain", TWIN, "/way/../empty", OTHER_TWIN, "plain", "nothing", "deep/" };
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_files *files;
+	uint32_t number = 999;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1 && ln -s deep dump/way",
+	    image_dir);
+	rig_open(&r, "cpu:4", 512);
+	assert_int_equal(gpunvme_files_open(r.dev, paths, 7, NULL, &files), 0);
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.files, 7); /* the directory "nothing" has none, "deep/" two */
+	for (uint32_t i = 0; i < 5; i++) {
+		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
+		assert_string_equal(e.name, paths[i]);
+	}
+	assert_int_equal(gpunvme_files_get_entry(files, 5, &e), 0);
+	assert_string_equal(e.name, "deep/again");
+	assert_int_equal(gpunvme_files_get_entry(files, 7, &e), -ENOENT);
+	check_lanes(&r, files, 0);
+	check_lanes(&r, files, 1);
+	assert_int_equal(gpunvme_files_find(files, "plain", &number), 0);
+	assert_int_equal(number, 0);
+	assert_int_equal(gpunvme_files_find(files, TWIN, &number), 0);
+	assert_int_equal(number, 1);
+	assert_int_equal(gpunvme_files_find(files, OTHER_TWIN, &number), 0);
+	assert_int_equal(number, 3);
+	assert_int_equal(gpunvme_files_find(files, "absent", &number), -ENOENT);
+	assert_int_equal(number, 3);
+	assert_int_equal(ask(&r, files, gpunvme_files_hash("absent", 6)), -GPUNVME_ENOENT);
+	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
+	assert_int_equal(ask(&r, files, ~0ull), -GPUNVME_ENOENT);
+	assert_int_equal(ask(&r, files, 0x4eac0c95540867e4ull), -GPUNVME_ENOTUNIQ);
+	gpunvme_files_close(files);
+	files = open_all(&r, "/nothing");
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.files + info.extents + info.lane_bytes, 0);
+	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
+	gpunvme_files_close(files);
+	rig_close(&r);
+}
+
+/* ---- Refusals ---- */
+
+static void refused(struct rig *r, const char *path, uint32_t flags, int error, const char *words)
+{
+	const struct gpunvme_files_opts opts = { sizeof(opts), flags, 0, 0, 0, NULL, NULL };
+	const char *const paths[] = { "/plain", path };
+	struct gpunvme_files *files = NULL;
+	int ret = gpunvme_files_open(r->dev, paths, 2, &opts, &files);
+
+	if (ret != error || !strstr(gpunvme_errmsg(), words) || files)
+		fail_msg("%s: %d instead of %d: %s", path, ret, error, gpunvme_errmsg());
+}
+
+static void what_is_refused(void **state)
+{
+	struct gpunvme_files *files = NULL;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	debugfs("sif gaps/04 flags 0x80010\nln deep deep/deeper/round\n");
+	rig_open(&r, "cpu", 512);
+	refused(&r, "/absent", 0, -ENOENT, "/absent is not there");
+	refused(&r, "/pipe", 0, -EOPNOTSUPP, "/pipe is no regular file");
+	refused(&r, "/../plain", 0, -EINVAL, "leaves the root");
+	refused(&r, "/gaps", GPUNVME_FILES_WRITE, -EOPNOTSUPP, "/gaps/04: the file cannot be written in place: it is immutable");
+	refused(&r, "/deep", 0, -EUCLEAN, "two names, or leads in circles");
+	refused(&r, "/gaps", 8, -EINVAL, "unknown flags");
+	refused(&r, NULL, 0, -EINVAL, "path 1 is NULL");
+	assert_int_equal(gpunvme_files_open(r.dev, (const char *const[]){ "/" }, 0, NULL, &files), -EINVAL);
+	assert_null(files);
+	rig_close(&r);
+}
+
+/* Files without blocks of their own: refused by name, or left out. */
+static void left_out(void **state)
+{
+	const char *const root = "/";
+	const struct gpunvme_files_opts skip = { sizeof(skip), GPUNVME_FILES_SKIP, 0, 0, 0, NULL, NULL };
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files *files;
+	uint32_t number;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024 -O encrypt");
+	debugfs("sif gaps/04 flags 0x80800\n");
+	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
+	rig_open(&r, "cpu", 512);
+	refused(&r, "/gaps", 0, -EOPNOTSUPP, "/gaps/04 is encrypted");
+	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &skip, &files), 0);
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.files, SMALL / 2 + 7);
+	assert_int_equal(info.skipped, 1);
+	assert_int_equal(gpunvme_files_find(files, "/gaps/04", &number), -ENOENT);
+	assert_int_equal(gpunvme_files_find(files, "/gaps/06", &number), 0);
+	check_lanes(&r, files, 1);
+	gpunvme_files_close(files);
+	rig_close(&r);
+}
+
+struct steps {
+	uint64_t calls, done, total, end_at;
+};
+
+static int step(void *ctx, uint64_t done, uint64_t total)
+{
+	struct steps *s = ctx;
+
+	assert_true(done >= s->done || total != s->total);
+	s->done = done;
+	s->total = total;
+	return ++s->calls == s->end_at ? 77 : 0;
+}
+
+static void progress(void **state)
+{
+	const char *const root = "/";
+	struct steps s = { 0 };
+	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	struct gpunvme_files *files = NULL;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512);
+	opts.progress = step;
+	opts.ctx = &s;
+	s.end_at = 1;
+	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &opts, &files), 77);
+	assert_null(files);
+	s = (struct steps){ 0 };
+	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &opts, &files), 0);
+	assert_true(s.calls && s.done == SMALL / 2 + 8 && s.total == s.done);
+	gpunvme_files_close(files);
+	rig_close(&r);
+}
+
+/* ---- Maps ---- */
+
+static char *map_of(struct rig *r, const char *path)
+{
+	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };
+	struct gpunvme_file *file;
+	struct gnv_reader reader;
+	char *text;
+
+	assert_int_equal(gnv_reader_open(r->dev, 0, &reader), 0);
+	assert_int_equal(gnv_super_read(&reader, &map.super), 0);
+	assert_int_equal(gpunvme_file_open(r->dev, path, NULL, &file), 0);
+	for (uint32_t i = 0; i < file->extents; i++) {
+		struct gnv_extent *e = &file->extent[i];
+
+		*e = (struct gnv_extent){ e->pos * 512, e->at * 512, e->len * 512 };
+	}
+	map.file = file;
+	assert_int_equal(gnv_map_write(&map, &text), 0);
+	gpunvme_file_close(file);
+	gnv_reader_close(&reader);
+	return text;
+}
+
+static void tables_of_maps(void **state)
+{
+	const char *const names[] = { "fragmented", "sparse", UMLAUT }, *texts[3], *const damaged[2] = { "hello", "hello" };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_files *files;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
+	rig_open(&r, "cpu:4", 512);
+	for (int i = 0; i < 3; i++)
+		texts[i] = map_of(&r, names[i]);
+	assert_int_equal(gpunvme_files_map(r.dev, texts, names, 3, NULL, &files), 0);
+	check_lanes(&r, files, 0);
+	check_lanes(&r, files, 1);
+	gpunvme_files_close(files);
+	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 3, NULL, &files), 0);
+	assert_int_equal(gpunvme_files_get_entry(files, 2, &e), 0);
+	assert_null(e.name);
+	assert_int_equal(e.bytes, 20000);
+	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
+	gpunvme_files_close(files);
+	files = NULL;
+	assert_int_equal(gpunvme_files_map(r.dev, damaged, NULL, 2, NULL, &files), -EINVAL);
+	assert_string_equal(gpunvme_errmsg(), "map 0: this is no map of a file: make the map again by `gpunvme extents FILE`");
+	rig_close(&r);
+	debugfs("ssv mnt_count 9\n");
+	rig_open(&r, "cpu", 512);
+	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 3, NULL, &files), -ESTALE);
+	assert_null(files);
+	rig_close(&r);
+	for (int i = 0; i < 3; i++)
+		free((char *)(uintptr_t)texts[i]);
+}
+
+static int refused_in_child(struct rig *r, struct gpunvme_files *files)
+{
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_dfiles dfiles;
+	uint32_t number;
+
+	if (gpunvme_files_get_info(files, &info) != -ECHILD || gpunvme_files_get_entry(files, 0, &e) != -ECHILD)
+		return __LINE__;
+	if (gpunvme_files_find(files, "/plain", &number) != -ECHILD)
+		return __LINE__;
+	gpunvme_files_close(files);
+	return gpunvme_files_view(files, r->gpu, &dfiles) == -ECHILD ? 0 : __LINE__;
+}
+
+static void views(void **state)
+{
+	struct gpunvme_dfiles dfiles, again;
+	struct gpunvme_files *files;
+	struct rig r;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512);
+	files = open_all(&r, "/");
+	assert_int_equal(gpunvme_files_view_v(files, r.gpu, &dfiles, 99u << 16, sizeof(dfiles)), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_files_view(files, r.gpu, &dfiles), 0);
+	assert_int_equal(gpunvme_files_view(files, r.gpu, &again), 0);
+	assert_memory_equal(&dfiles, &again, sizeof(dfiles)); /* one copy for each GPU */
+	pid = fork();
+	if (!pid) {
+		alarm(60); /* a child that hangs is ended */
+		_exit(refused_in_child(&r, files) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	gpunvme_files_close(files);
+	rig_close(&r);
+}
+
+/* Bytes of the metadata are anything: each call ends, and answers. */
+static void damaged_images(void **state)
+{
+	uint64_t random = 77;
+	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	const char *const root = "/";
+	struct gpunvme_files *files;
+	struct rig r;
+	FILE *f;
+	int opened = 0;
+
+	(void)state;
+	opts.flags = GPUNVME_FILES_SKIP;
+	make_image("-t ext4 -b 1024 -O ^metadata_csum");
+	for (int i = 0; i < 25; i++) {
+		f = fopen(image_path("fs.img"), "r+");
+		assert_non_null(f);
+		for (int k = 0; k < 10; k++) {
+			random = random * 6364136223846793005u + 1442695040888963407u;
+			assert_int_equal(fseek(f, (long)(4096 + (random >> 33) % (12u << 16)), SEEK_SET), 0);
+			assert_int_equal(fwrite(&random, 4, 1, f), 1);
+		}
+		fclose(f);
+		rig_open(&r, "cpu", 512);
+		if (!gpunvme_files_open(r.dev, &root, 1, &opts, &files)) {
+			opened++;
+			gpunvme_files_close(files);
+		}
+		rig_close(&r);
+	}
+	assert_true(opened > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tables_of_every_kind),
+		cmocka_unit_test(lists),
+		cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(left_out),
+		cmocka_unit_test(progress),
+		cmocka_unit_test(tables_of_maps),
+		cmocka_unit_test(views),
+		cmocka_unit_test(damaged_images),
+	};
+
+	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}
