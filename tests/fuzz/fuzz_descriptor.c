@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define BYTES (256u << 10)
-#define LOOKS 200000u /* at the clock, in one call */
+#define LOOKS 1000000u /* at the clock, in one call; a command takes four, and a block each is 65535 commands */
 #define HELD 1024u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
