@@ -157,10 +157,13 @@ static int take_answer(struct gnv_user_link *link, const struct gnv_wire_header 
 	a->refused = !ret && told;
 	if (ret || told)
 		return ret ? ret : told;
+	if (fds->lost && fds->count < GNV_SOCKET_FDS) {
+		*lost = true;
+		return gnv_fail(-EMFILE, "%s: no descriptor for what the server sent; raise RLIMIT_NOFILE (ulimit -n)", link->path);
+	}
 	if (fds->lost) {
 		*lost = true;
-		return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have, or than this process may open",
-				link->path);
+		return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have", link->path);
 	}
 	if (a->len)
 		memcpy(a->to, body, a->len);

@@ -50,7 +50,14 @@ static bool counts(const char *line, enum gnv_openers_how how)
 	return !strncmp(line, "flags:", 6) && (strtoul(line + 6, NULL, 8) & O_ACCMODE) != O_RDONLY;
 }
 
-static bool does_count(const struct gnv_openers_query *query, const char *folder, int pid, const char *fd)
+/* Not allowed to, or nothing is left to look with; else what was looked for has gone meanwhile. */
+static bool cannot_look(int err)
+{
+	return err == EACCES || err == EPERM || err == EMFILE || err == ENFILE || err == ENOMEM;
+}
+
+/* Return: 1 it does, 0 not, -1 it cannot be looked at. */
+static int does_count(const struct gnv_openers_query *query, const char *folder, int pid, const char *fd)
 {
 	char path[PATH_BYTES], line[256];
 	bool found = query->how == GNV_OPENERS_ANY;
@@ -58,9 +65,11 @@ static bool does_count(const struct gnv_openers_query *query, const char *folder
 
 	for (unsigned i = 0; pid == getpid() && i < query->owned; i++)
 		if (query->own[i] == atoi(fd))
-			return false;
+			return 0;
 	snprintf(path, sizeof(path), "%.440s/fdinfo/%.60s", folder, fd);
 	f = found ? NULL : fopen(path, "re");
+	if (!found && !f)
+		return cannot_look(errno) ? -1 : 0;
 	while (f && !found && fgets(line, sizeof(line), f))
 		found = counts(line, query->how);
 	if (f)
@@ -68,34 +77,29 @@ static bool does_count(const struct gnv_openers_query *query, const char *folder
 	return found;
 }
 
-static bool may_not_look(int err)
-{
-	return err == EACCES || err == EPERM;
-}
-
-/* Return: 1 found, 0 not, -1 this process may not be looked at. */
+/* Return: 1 found, 0 not, -1 this process cannot be looked at, not all of it. */
 static int look_in(const char *folder, int pid, const struct gnv_openers_query *query, struct gnv_opener *who)
 {
 	char path[PATH_BYTES];
 	struct dirent *entry;
 	struct statx st;
-	int found = 0;
+	int found = 0, one;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "%.500s/fd", folder);
 	dir = opendir(path);
 	if (!dir)
-		return may_not_look(errno) ? -1 : 0;
+		return cannot_look(errno) ? -1 : 0;
 	while (found <= 0 && (entry = readdir(dir))) {
 		if (entry->d_name[0] == '.')
 			continue;
 		if (statx(dirfd(dir), entry->d_name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &st)) {
-			found = may_not_look(errno) ? -1 : found;
+			found = cannot_look(errno) ? -1 : found;
 			continue;
 		}
 		who->what = which(query, &st);
-		if (who->what && does_count(query, folder, pid, entry->d_name))
-			found = 1;
+		one = who->what ? does_count(query, folder, pid, entry->d_name) : 0;
+		found = one ? one : found;
 	}
 	closedir(dir);
 	return found;
@@ -112,9 +116,9 @@ static int look_at(const char *proc, int pid, const struct gnv_openers_query *qu
 	snprintf(folder, sizeof(folder), "%.440s/%d", proc, pid);
 	found = look_in(folder, pid, query, who);
 	snprintf(tasks, sizeof(tasks), "%.440s/%d/task", proc, pid);
-	dir = opendir(tasks);
+	dir = found > 0 ? NULL : opendir(tasks);
 	if (!dir)
-		return found;
+		return found <= 0 && cannot_look(errno) ? -1 : found;
 	while (found <= 0 && (entry = readdir(dir))) {
 		if (atoi(entry->d_name) <= 0 || atoi(entry->d_name) == pid)
 			continue;
@@ -143,7 +147,7 @@ bool gnv_openers_find(const char *proc, const struct gnv_openers_query *query, s
 {
 	DIR *dir = query->count ? opendir(proc) : NULL;
 	struct dirent *entry;
-	unsigned hidden = 0;
+	unsigned hidden = query->count && !dir && cannot_look(errno);
 	int found = 0, pid;
 
 	while (dir && found <= 0 && (entry = readdir(dir))) {
