@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Time for waits on a controller: a monotonic clock and a deadline that checks once more after it has passed, so that a thread
- * which was not scheduled for long does not report a time-out for something that did happen.
+ * which was not scheduled for long does not report a time-out for something that did happen. Once in each wait such a gap does not
+ * count: a process that was stopped (SIGSTOP, a debugger, a virtual machine that was paused) may have had its controller stop with it.
  */
 #ifndef GNV_UTIL_CLOCK_H
 #define GNV_UTIL_CLOCK_H
@@ -11,6 +12,7 @@
 #include <time.h>
 
 #define GNV_NS_PER_MS 1000000ull
+#define GNV_GAP_NS (1000 * GNV_NS_PER_MS) /* between two looks of a thread that is scheduled */
 
 static inline uint64_t gnv_clock_ns(void)
 {
@@ -29,13 +31,17 @@ static inline void gnv_sleep_ms(uint32_t ms)
 
 struct gnv_deadline {
 	uint64_t at; /* gnv_clock_ns() */
+	uint64_t looked;
 	unsigned polls;
 	bool over;
+	bool excused;
 };
 
 static inline struct gnv_deadline gnv_deadline_in(uint64_t ms)
 {
-	return (struct gnv_deadline){ gnv_clock_ns() + ms * GNV_NS_PER_MS, 0, false };
+	const uint64_t now = gnv_clock_ns();
+
+	return (struct gnv_deadline){ now + ms * GNV_NS_PER_MS, now, 0, false, false };
 }
 
 /*
@@ -45,10 +51,17 @@ static inline struct gnv_deadline gnv_deadline_in(uint64_t ms)
 static inline bool gnv_deadline_poll_again(struct gnv_deadline *d)
 {
 	struct timespec pause = { 0, 10000 };
+	uint64_t now;
 
 	if (d->over)
 		return false;
-	d->over = gnv_clock_ns() >= d->at;
+	now = gnv_clock_ns();
+	if (now - d->looked > GNV_GAP_NS && !d->excused) {
+		d->at += now - d->looked;
+		d->excused = true;
+	}
+	d->looked = now;
+	d->over = now >= d->at;
 	if (d->polls++ < 32)
 		return true;
 	if (d->polls > 1000)
