@@ -42,13 +42,14 @@ static int remove_image(void **state)
 	return image_remove_dir(state);
 }
 
-static unsigned undeletable; /* queues, as the log says */
+static unsigned undeletable; /* queues, as the log says (atomic) */
 
 static void listen(void *ctx, enum gpunvme_log_level level, const char *text)
 {
 	(void)ctx;
 	(void)level;
-	undeletable += strstr(text, "could not be deleted") != NULL;
+	if (strstr(text, "could not be deleted"))
+		__atomic_add_fetch(&undeletable, 1, __ATOMIC_RELAXED);
 }
 
 static void open_device(const char *keys)
