@@ -265,6 +265,18 @@ static void judge_enable(struct gnv_soft *soft, bool enabled)
 						       GNV_SOFT_WILLING;
 }
 
+/* What is not there any more reaches nothing of a host's; its registers stay what they are. */
+static void let_go(struct gnv_soft *soft)
+{
+	uint32_t asked = GNV_SOFT_ASKED;
+
+	if (soft->state != GNV_SOFT_RESETTING)
+		begin_reset(soft);
+	if (end_reset(soft) && __atomic_compare_exchange_n(&soft->function_reset, &asked, GNV_SOFT_BEING_DONE, false, __ATOMIC_ACQUIRE,
+							   __ATOMIC_RELAXED))
+		__atomic_store_n(&soft->function_reset, GNV_SOFT_UNASKED, __ATOMIC_RELEASE);
+}
+
 /* Return: true when there is no controller any more; of a dead one only CSTS tells. */
 static bool meet_doom(struct gnv_soft *soft)
 {
@@ -275,6 +287,8 @@ static bool meet_doom(struct gnv_soft *soft)
 		return false;
 	gnv_soft_quiesce(soft, true);
 	if (doom == GNV_SOFT_ONES) {
+		if (__atomic_load_n(&soft->function_reset, __ATOMIC_ACQUIRE))
+			let_go(soft);
 		for (at = 0; at < GPUNVME_REG_DOORBELLS; at += 4)
 			gnv_mmio_write32(reg(soft, at), UINT32_MAX);
 		return true;

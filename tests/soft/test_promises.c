@@ -5,6 +5,8 @@
  *
  * Promised are results, and times in the library's own deadlines: a lane is told within the time-out of its command, a recovery
  * ends within those of its admin commands. GPUNVME_PROMISES=N in the environment: so many of each mishap, not one.
+ * GPUNVME_PROMISES_ON=vfio-user: the controller is served, and reached by its socket, so that registers, resets and memory go by
+ * messages.
  */
 #include <gpunvme/device.h>
 #include <errno.h>
@@ -59,7 +61,10 @@ static const struct promise {
 	{ "ones", -GPUNVME_ETIMEDOUT, NEVER, true },
 };
 
+static bool served;
+
 static struct {
+	struct gpunvme_server *server;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_qp *qp[2];
@@ -83,6 +88,7 @@ static int make_image(void **state)
 	if (image_make_dir(state))
 		return -1;
 	image_make(image_path("promises.img"), 1 << 20);
+	served = getenv("GPUNVME_PROMISES_ON") && !strcmp(getenv("GPUNVME_PROMISES_ON"), "vfio-user");
 	return 0;
 }
 
@@ -96,18 +102,25 @@ static void open_all(const char *fault, uint32_t timeout_ms)
 {
 	struct gpunvme_dev_opts dev_opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	char uri[512];
+	struct gpunvme_mem_opts shared = GPUNVME_MEM_OPTS_INIT;
+	char uri[512], sock[96];
 
 	memset(&t, 0, sizeof(t));
 	dev_opts.admin_timeout_ms = ADMIN_MS;
 	opts.cmd_timeout_ms = timeout_ms;
 	opts.depth = 16;
 	snprintf(uri, sizeof(uri), "soft:%s?queues=4&fault=%s:op=write:lba=%u:count=1", image_path("promises.img"), fault, VICTIM);
+	if (served) {
+		snprintf(sock, sizeof(sock), "%s", image_path("sock"));
+		assert_int_equal(gpunvme_server_start(uri, sock, NULL, &t.server), 0);
+		snprintf(uri, sizeof(uri), "vfio-user:%s", sock);
+	}
+	shared.flags = served ? GPUNVME_MEM_SHARED : 0;
 	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp[i]), 0);
-	assert_int_equal(gpunvme_mem_alloc(t.gpu, 4 * BLOCK, NULL, &t.mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(t.gpu, 4 * BLOCK, &shared, &t.mem), 0);
 	assert_int_equal(gpunvme_mem_map(t.mem, t.dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 }
@@ -120,6 +133,7 @@ static void close_all(void)
 	assert_int_equal(gpunvme_dev_close(t.dev), 0);
 	gpunvme_mem_free(t.mem);
 	gpunvme_gpu_close(t.gpu);
+	assert_int_equal(gpunvme_server_stop(t.server), 0);
 }
 
 static int look(void)
@@ -243,9 +257,9 @@ static void every_mishap_is_answered(void **state)
 			worst.came = o.came > worst.came ? o.came : worst.came;
 			worst.others += o.others;
 		}
-		printf("{\"fault\": \"%s\", \"times\": %u, \"lane\": \"%s\", \"told_ms\": %.1f, \"others\": %u, \"back\": \"%s\", "
+		printf("{\"on\": \"%s\", \"fault\": \"%s\", \"times\": %u, \"lane\": \"%s\", \"told_ms\": %.1f, \"others\": %u, \"back\": \"%s\", "
 		       "\"back_ms\": %.1f}\n",
-		       promises[i].fault, times, gpunvme_strerror(promises[i].lane), (double)worst.answer_ns / 1e6, worst.others,
+		       served ? "vfio-user:" : "soft:", promises[i].fault, times, gpunvme_strerror(promises[i].lane), (double)worst.answer_ns / 1e6, worst.others,
 		       ways[worst.came], (double)worst.back_ns / 1e6);
 		fflush(stdout);
 	}
