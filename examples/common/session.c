@@ -79,25 +79,56 @@ int session_open(struct session *s, const struct session_opts *o)
 	return EXIT_FAILED;
 }
 
-int soft_path(const char *uri, char *path, size_t room)
+/* What stands behind a key of a URI, up to the next; NULL: it is not there. */
+static const char *value_of(const char *uri, const char *key)
+{
+	const char *at = strchr(uri, '?');
+	const size_t len = strlen(key);
+
+	while (at && (strncmp(at + 1, key, len) != 0 || at[1 + len] != '='))
+		at = strchr(at + 1, '&');
+	return at ? at + 2 + len : NULL;
+}
+
+static int decode(const char *text, const char *end, char *path, size_t room)
 {
 	size_t n = 0;
 
-	if (strncmp(uri, "soft:", 5) != 0)
-		return -EINVAL;
-	for (uri += 5; *uri && *uri != '?'; uri++) {
-		unsigned byte = (unsigned char)*uri;
+	for (; *text && !strchr(end, *text); text++) {
+		unsigned byte = (unsigned char)*text;
 		int taken = 0;
 
-		if (*uri == '%' && sscanf(uri + 1, "%2x%n", &byte, &taken) == 1 && taken != 2)
+		if (*text == '%' && sscanf(text + 1, "%2x%n", &byte, &taken) == 1 && taken != 2)
 			return -EINVAL; /* the library says why */
-		uri += taken;
+		text += taken;
 		if (n + 1 >= room)
 			return -EINVAL;
 		path[n++] = (char)byte;
 	}
 	path[n] = '\0';
 	return 0;
+}
+
+int soft_path_of(const char *uri, uint32_t nsid, char *path, size_t room)
+{
+	const char *value;
+	char key[16];
+
+	if (strncmp(uri, "soft:", 5) != 0)
+		return -EINVAL;
+	if (nsid == 1)
+		return decode(uri + 5, "?", path, room);
+	snprintf(key, sizeof(key), "ns%u", (unsigned)nsid);
+	value = value_of(uri, key);
+	return value ? decode(value, "&", path, room) : -ENOENT;
+}
+
+int soft_path(const char *uri, char *path, size_t room)
+{
+	const char *ns = value_of(uri, "ns");
+	const uint32_t nsid = ns ? (uint32_t)strtoul(ns, NULL, 10) : 1;
+
+	return soft_path_of(uri, nsid ? nsid : 1, path, room);
 }
 
 int soft_is_memory(const char *uri)

@@ -154,8 +154,11 @@ int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nbloc
 /* Says in words which failure comes first in block order. @lba is the first block of the view. */
 int report_lanes(const struct lane_result *result, uint32_t lanes, const char *verb, uint64_t lba);
 
-/* The path of a soft: URI without its keys, percent signs decoded; -EINVAL for any other URI. */
+/* The path of the default namespace of a soft: URI, percent signs decoded; -EINVAL for any other URI, -ENOENT it names no such. */
 int soft_path(const char *uri, char *path, size_t room);
+
+/* The same of a namespace by its number. */
+int soft_path_of(const char *uri, uint32_t nsid, char *path, size_t room);
 
 /* Is it a controller whose blocks are memory, gone when this program closes it? */
 int soft_is_memory(const char *uri);

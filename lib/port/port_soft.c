@@ -190,6 +190,32 @@ static int take_model(struct gnv_uri *uri, struct gnv_soft_model *model)
 	return 0;
 }
 
+/* Namespaces after the first: ns2=PATH, and its lba2 and ro2; and so on without a gap. */
+static int take_more(struct gnv_uri *uri, struct gnv_soft_config *config)
+{
+	static const struct {
+		const char *ns, *lba, *ro;
+	} keys[] = { { "ns2", "lba2", "ro2" }, { "ns3", "lba3", "ro3" }, { "ns4", "lba4", "ro4" }, { "ns5", "lba5", "ro5" },
+		     { "ns6", "lba6", "ro6" }, { "ns7", "lba7", "ro7" }, { "ns8", "lba8", "ro8" } };
+	struct gnv_soft_more *more = config->more;
+	uint32_t ro;
+	size_t i;
+
+	_Static_assert(GNV_ARRAY_LEN(keys) == GNV_ARRAY_LEN(config->more), "keys for each of them");
+	for (i = 0; i < GNV_ARRAY_LEN(keys); i++, more++) {
+		gnv_uri_take(uri, keys[i].ns, &more->path);
+		if (!more->path)
+			return 0;
+		if (!more->path[0])
+			return gnv_fail(-EINVAL, "%s= in the URI: needs the path of an image file or block device", keys[i].ns);
+		ro = 0;
+		if (gnv_uri_take_u32(uri, keys[i].lba, 512, 4096, &more->lba_size) || gnv_uri_take_u32(uri, keys[i].ro, 0, 1, &ro))
+			return -EINVAL;
+		more->read_only = ro;
+	}
+	return 0;
+}
+
 /* Numbers only: whether they make sense together is the controller's to say. */
 static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 {
@@ -203,7 +229,7 @@ static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 	    gnv_uri_take_u32(uri, "cmb", 0, 1024, &config->cmb) || gnv_uri_take_u32(uri, "ro", 0, 1, &ro))
 		return -EINVAL;
 	config->read_only = ro;
-	if (take_model(uri, &config->model))
+	if (take_more(uri, config) || take_model(uri, &config->model))
 		return -EINVAL;
 	gnv_uri_take(uri, "fault", &fault);
 	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))

@@ -100,7 +100,7 @@ uint16_t gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns 
 	status = gnv_soft_check_flags(sqe, true);
 	if (status)
 		return status;
-	if (sqe->nsid != 1 && !(sqe->opc == GPUNVME_IO_FLUSH && sqe->nsid == GPUNVME_NSID_ALL))
+	if (!ns)
 		return GPUNVME_SC_INVALID_NS;
 	if (is_write(sqe->opc) && ns->read_only)
 		return GPUNVME_SC_NS_WRITE_PROTECTED;

@@ -35,6 +35,7 @@ struct gnv_soft_op {
 
 /*
  * gnv_soft_parse() - check an I/O command and say what it asks for
+ * @ns: that the command names; NULL: there is no such
  * Return: 0, or the NVMe status that the command completes with; *op is filled only with 0.
  */
 uint16_t gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns *ns, struct gnv_soft_op *op);

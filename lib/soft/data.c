@@ -36,7 +36,7 @@ uint16_t gnv_soft_data_give(const struct gnv_soft_cmd *cmd, const void *from, ui
 /* Direct I/O wants aligned pieces of the host's own memory; a host may have others. Compare is carried out here, or by a drive. */
 bool gnv_soft_data_apart(const struct gnv_soft_cmd *cmd)
 {
-	const struct gnv_soft_store *store = cmd->sq->server->soft->store;
+	const struct gnv_soft_store *store = cmd->part->store;
 	const uintptr_t mem = store->mem_align - 1, len = store->len_align - 1;
 	unsigned i;
 

@@ -21,9 +21,6 @@
 struct gnv_soft_dma_entry {
 	const struct gnv_soft_map *map; /* valid while refs > 0 */
 	uint32_t refs;
-	uint32_t uses;	     /* single-segment I/Os so far, to choose what is worth registering */
-	uint64_t registered; /* serial of the mapping that is registered with io_uring under this slot; 0: none */
-	uint64_t counted;    /* serial of the mapping that `uses` counts */
 };
 
 #define GNV_SOFT_KEPT 8u

@@ -20,14 +20,13 @@
 #define KELVIN_CRITICAL 360u
 #define RTD3E_US 10000000u
 #define CNTRLTYPE_IO 1u
-#define VERSION_2_0 0x00020000u
 
 enum { NIDT_EUI64 = 1, NIDT_NGUID = 2 };
 
-/* The identity of the image in 64 bits. */
-static uint64_t image_id(const struct gnv_soft *soft)
+/* The identity of an image in 64 bits. */
+static uint64_t image_id(const struct gnv_soft_part *part)
 {
-	return gnv_mix(gnv_mix(soft->store->id[0] + 1) ^ soft->store->id[1]);
+	return gnv_mix(gnv_mix(part->store->id[0] + 1) ^ part->store->id[1]);
 }
 
 static void put_be64(uint8_t *to, uint64_t v)
@@ -39,16 +38,16 @@ static void put_be64(uint8_t *to, uint64_t v)
 }
 
 /* A locally administered EUI-64; an NGUID is the same identity, twice as long. */
-static void put_eui64(const struct gnv_soft *soft, uint8_t *to)
+static void put_eui64(const struct gnv_soft *soft, const struct gnv_soft_part *part, uint8_t *to)
 {
-	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 1 : image_id(soft));
+	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 1 : image_id(part));
 	to[0] = (uint8_t)((to[0] & ~1u) | 2u);
 }
 
-static void put_nguid(const struct gnv_soft *soft, uint8_t *to)
+static void put_nguid(const struct gnv_soft *soft, const struct gnv_soft_part *part, uint8_t *to)
 {
-	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 0 : gnv_mix(image_id(soft)));
-	put_eui64(soft, to + 8);
+	put_be64(to, gnv_soft_has(&soft->config.traits, GNV_SOFT_IDS) ? 0 : gnv_mix(image_id(part)));
+	put_eui64(soft, part, to + 8);
 }
 
 static void put_text(char *to, size_t size, const char *text)
@@ -63,13 +62,13 @@ static void put_names(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 {
 	char text[32];
 
-	snprintf(text, sizeof(text), "GNV%016llX", (unsigned long long)image_id(soft));
+	snprintf(text, sizeof(text), "GNV%016llX", (unsigned long long)image_id(&soft->part[0]));
 	put_text(id->sn, sizeof(id->sn), text);
 	put_text(id->mn, sizeof(id->mn), "libgpunvme soft controller");
 	snprintf(text, sizeof(text), "%d.%d.%d", GPUNVME_VERSION_MAJOR, GPUNVME_VERSION_MINOR, GPUNVME_VERSION_PATCH);
 	put_text(id->fr, sizeof(id->fr), text);
 	snprintf(id->subnqn, sizeof(id->subnqn), "nqn.2014-08.org.nvmexpress:uuid:%08llx-0000-4000-8000-%012llx",
-		 (unsigned long long)image_id(soft) >> 32, (unsigned long long)(gnv_mix(image_id(soft)) & 0xffffffffffffull));
+		 (unsigned long long)image_id(&soft->part[0]) >> 32, (unsigned long long)(gnv_mix(image_id(&soft->part[0])) & 0xffffffffffffull));
 }
 
 /* What a drive promises that carries out the commands; its identifiers stay its own, and so do its formats. */
@@ -93,9 +92,12 @@ static void adopt_ns(const struct gpunvme_id_ns *drive, struct gpunvme_id_ns *id
 	id->nows_0b = drive->nows_0b;
 }
 
-static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, struct gpunvme_id_ctrl *id)
+/* Commands that one of several does not know are known to none; what is written whole, and whether there is a cache, is each one's. */
+static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, bool alone, struct gpunvme_id_ctrl *id)
 {
 	id->oncs &= (uint16_t)(drive->oncs | ONCS_SAVE_SELECT);
+	if (!alone)
+		return;
 	id->vwc = (uint8_t)((drive->vwc & GPUNVME_VWC_PRESENT) | VWC_FLUSH_ALL);
 	id->awun_0b = drive->awun_0b;
 	id->awupf_0b = drive->awupf_0b;
@@ -104,6 +106,8 @@ static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, struct gpunvme_id_ct
 
 static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 {
+	unsigned i;
+
 	put_names(soft, id);
 	id->mdts = (uint8_t)soft->config.mdts;
 	id->ver = soft->version;
@@ -127,12 +131,13 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	gnv_soft_hmb_describe(soft, id);
 	id->sqes = 0x66;
 	id->cqes = 0x44;
-	id->nn = 1;
+	id->nn = soft->parts;
 	id->oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES | ONCS_SAVE_SELECT;
 	id->vwc = GPUNVME_VWC_PRESENT | VWC_FLUSH_ALL;
 	id->sgls = SGLS_DWORD;
-	if (soft->store->drive)
-		adopt_ctrl(&soft->store->drive->ctrl, id);
+	for (i = 0; i < soft->parts; i++)
+		if (soft->part[i].store->drive)
+			adopt_ctrl(&soft->part[i].store->drive->ctrl, soft->parts == 1, id);
 }
 
 /* NVM Command Set Specification 4.1.5.1, of a drive with pages of 8 blocks and stripes of 256. */
@@ -148,47 +153,66 @@ static void fill_hints(struct gpunvme_id_ns *id)
 	id->nabo = 8;
 }
 
-static void fill_ns(const struct gnv_soft *soft, struct gpunvme_id_ns *id)
+static void fill_ns(const struct gnv_soft *soft, const struct gnv_soft_part *part, struct gpunvme_id_ns *id)
 {
-	id->ncap = soft->ns.blocks;
-	id->nuse = soft->ns.blocks;
+	id->ncap = part->ns.blocks;
+	id->nuse = part->ns.blocks;
 	id->dlfeat = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
-	if (soft->store->drive)
-		adopt_ns(&soft->store->drive->ns, id);
-	id->nsze = soft->ns.blocks;
-	id->nsattr = soft->ns.read_only ? GPUNVME_NSATTR_WP : 0;
-	put_nguid(soft, id->nguid);
-	put_eui64(soft, id->eui64);
-	id->lbaf[0].lbads = (uint8_t)soft->ns.lba_shift;
+	if (part->store->drive)
+		adopt_ns(&part->store->drive->ns, id);
+	id->nsze = part->ns.blocks;
+	id->nsattr = part->ns.read_only ? GPUNVME_NSATTR_WP : 0;
+	put_nguid(soft, part, id->nguid);
+	put_eui64(soft, part, id->eui64);
+	id->lbaf[0].lbads = (uint8_t)part->ns.lba_shift;
 	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS))
 		fill_hints(id);
 	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_FORMAT)) {
 		id->nlbaf_0b = 1;
 		id->lbaf[0].rp = 2;
-		id->lbaf[1].lbads = (uint8_t)(soft->ns.lba_shift == 9 ? 12 : 9);
+		id->lbaf[1].lbads = (uint8_t)(part->ns.lba_shift == 9 ? 12 : 9);
 	}
 }
 
-static void fill_limits(const struct gnv_soft *soft, struct gpunvme_id_ctrl_nvm *limits)
+static uint64_t lesser(uint64_t a, uint64_t b)
 {
-	limits->dmrsl = soft->ns.max_range;
-	limits->wzsl = GNV_SOFT_WZSL;
-	if (!soft->store->drive)
-		return;
-	limits->wzsl = soft->store->drive->limits.wzsl;
-	limits->dmrl = soft->store->drive->limits.dmrl;
-	limits->dmrsl = soft->store->drive->limits.dmrsl;
-	limits->dmsl = soft->store->drive->limits.dmsl;
+	return a && b ? gnv_min(a, b) : a | b;
 }
 
-static void fill_descriptors(const struct gnv_soft *soft, uint8_t *list)
+/* For all namespaces at once, so the least of any; 0 is none. */
+static void fill_limits(const struct gnv_soft *soft, struct gpunvme_id_ctrl_nvm *limits)
+{
+	const struct gnv_soft_drive *drive;
+	unsigned i;
+
+	limits->dmrsl = soft->part[0].ns.max_range;
+	limits->wzsl = limits->dmrsl ? GNV_SOFT_WZSL : 0;
+	for (i = 0; i < soft->parts; i++) {
+		drive = soft->part[i].store->drive;
+		if (!drive)
+			continue;
+		limits->wzsl = (uint8_t)lesser(limits->wzsl, drive->limits.wzsl);
+		limits->dmrl = (uint8_t)lesser(limits->dmrl, drive->limits.dmrl);
+		limits->dmrsl = (uint32_t)lesser(limits->dmrsl, drive->limits.dmrsl);
+		limits->dmsl = lesser(limits->dmsl, drive->limits.dmsl);
+	}
+}
+
+static void fill_descriptors(const struct gnv_soft *soft, const struct gnv_soft_part *part, uint8_t *list)
 {
 	list[0] = NIDT_EUI64;
 	list[1] = 8;
-	put_eui64(soft, list + 4);
+	put_eui64(soft, part, list + 4);
 	list[12] = NIDT_NGUID;
 	list[13] = 16;
-	put_nguid(soft, list + 16);
+	put_nguid(soft, part, list + 16);
+}
+
+/* Those after @nsid. */
+static void fill_list(const struct gnv_soft *soft, uint32_t nsid, uint32_t *list)
+{
+	while (nsid < soft->parts)
+		*list++ = ++nsid;
 }
 
 uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
@@ -200,7 +224,8 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		struct gpunvme_id_ns ns;
 		struct gpunvme_id_ctrl_nvm limits;
 	} data;
-	uint32_t nsid = cmd->sqe.nsid;
+	const uint32_t nsid = cmd->sqe.nsid;
+	const struct gnv_soft_part *part = nsid && nsid <= soft->parts ? &soft->part[nsid - 1] : NULL;
 
 	memset(&data, 0, sizeof(data));
 	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_CNS) && (cmd->sqe.cdw10 & 0xffu) > GPUNVME_CNS_CTRL)
@@ -210,23 +235,24 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		fill_ctrl(soft, &data.ctrl);
 		break;
 	case GPUNVME_CNS_NS:
-		if (nsid != 1)
+		if (!part)
 			return GPUNVME_SC_INVALID_NS;
 		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
-			fill_ns(soft, &data.ns);
+			fill_ns(soft, part, &data.ns);
 		break;
 	case GPUNVME_CNS_ACTIVE_NS_LIST:
 		if (nsid >= GPUNVME_NSID_ALL - 1)
 			return GPUNVME_SC_INVALID_NS;
-		data.nsids[0] = nsid < 1 && !gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED);
+		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
+			fill_list(soft, nsid, data.nsids);
 		break;
 	case GPUNVME_CNS_NS_DESC_LIST:
-		if (nsid != 1)
+		if (!part)
 			return GPUNVME_SC_INVALID_NS;
-		fill_descriptors(soft, data.bytes);
+		fill_descriptors(soft, part, data.bytes);
 		break;
 	case GPUNVME_CNS_CTRL_NVM:
-		if (soft->version < VERSION_2_0 || cmd->sqe.cdw11 >> 24)
+		if (soft->version < GNV_SOFT_2_0 || cmd->sqe.cdw11 >> 24)
 			return GPUNVME_SC_INVALID_FIELD;
 		fill_limits(soft, &data.limits);
 		break;

@@ -94,7 +94,7 @@ static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	/* Ranges are checked and used from this copy. */
 	range = (const void *)cmd->bounce;
 	for (i = 0; i < cmd->op.ranges && !status; i++)
-		status = gnv_soft_check_range(&soft->ns, &range[i]);
+		status = gnv_soft_check_range(&cmd->part->ns, &range[i]);
 	cmd->stage = GNV_SOFT_STAGE_DSM;
 	next_range(cmd);
 	return status;
@@ -105,14 +105,14 @@ static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	cmd->done = 0;
 	cmd->seg = 0;
 	cmd->retries = 0;
-	if (soft->store->drive)
+	if (cmd->part->store->drive)
 		return start_whole(cmd);
 	switch (cmd->op.opc) {
 	case GPUNVME_IO_FLUSH:
 		cmd->stage = GNV_SOFT_STAGE_SYNC;
 		return 0;
 	case GPUNVME_IO_WRITE_ZEROES:
-		cmd->stage = __atomic_load_n(&soft->no_zero_range, __ATOMIC_RELAXED) ? GNV_SOFT_STAGE_FILL : GNV_SOFT_STAGE_ZERO;
+		cmd->stage = __atomic_load_n(&cmd->part->no_zero_range, __ATOMIC_RELAXED) ? GNV_SOFT_STAGE_FILL : GNV_SOFT_STAGE_ZERO;
 		if (gnv_soft_has(&soft->config.traits, GNV_SOFT_ZEROES))
 			cmd->stage = GNV_SOFT_STAGE_SYNC;
 		return 0;
@@ -152,7 +152,7 @@ static uint16_t denied(const struct gnv_soft *soft, const struct gnv_soft_cmd *c
 static bool needs_own(const struct gnv_soft_cmd *cmd)
 {
 	return !cmd->bounce && cmd->op.data_len &&
-	       (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->sq->server->soft->store->reaches_far));
+	       (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->part->store->reaches_far));
 }
 
 static bool meet(struct gnv_soft_cmd *cmd)
@@ -189,12 +189,22 @@ static void begin(struct gnv_soft_cmd *cmd)
 		gnv_soft_issue(cmd);
 }
 
+/* The namespace that a command names, the first for a Flush of all; NULL: there is none. */
+static struct gnv_soft_part *part_of(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
+{
+	if (sqe->opc == GPUNVME_IO_FLUSH && sqe->nsid == GPUNVME_NSID_ALL)
+		return &soft->part[0];
+	return sqe->nsid && sqe->nsid <= soft->parts ? &soft->part[sqe->nsid - 1] : NULL;
+}
+
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 	struct gnv_soft *soft = server->soft;
-	uint16_t status = gnv_soft_parse(&cmd->sqe, &soft->ns, &cmd->op);
+	uint16_t status;
 
+	cmd->part = part_of(soft, &cmd->sqe);
+	status = gnv_soft_parse(&cmd->sqe, cmd->part ? &cmd->part->ns : NULL, &cmd->op);
 	if (!status)
 		status = denied(soft, cmd);
 	if (hangs(soft, cmd)) {
@@ -309,28 +319,38 @@ static bool moved(struct gnv_soft_cmd *cmd, size_t bytes)
 }
 
 /* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
-static bool may_bounce(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, int err)
+static bool may_bounce(const struct gnv_soft_cmd *cmd, int err)
 {
-	return err == EINVAL && soft->store->mem_align && cmd->op.data_len && !cmd->bounce && !cmd->done;
+	return err == EINVAL && cmd->part->store->mem_align && cmd->op.data_len && !cmd->bounce && !cmd->done;
 }
 
 static bool failed(struct gnv_soft_cmd *cmd, int err)
 {
-	struct gnv_soft *soft = cmd->sq->server->soft;
-
 	if ((err == EAGAIN || err == EINTR) && cmd->retries++ < MAX_RETRIES)
 		return true;
-	if (may_bounce(soft, cmd, err) && !gnv_soft_data_fill(cmd))
+	if (may_bounce(cmd, err) && !gnv_soft_data_fill(cmd))
 		return true;
 	if (cmd->stage == GNV_SOFT_STAGE_ZERO && (err == EOPNOTSUPP || err == EINVAL || err == ENODEV)) {
 		if (!cmd->op.deallocate)
-			__atomic_store_n(&soft->no_zero_range, true, __ATOMIC_RELAXED);
+			__atomic_store_n(&cmd->part->no_zero_range, true, __ATOMIC_RELAXED);
 		cmd->stage = GNV_SOFT_STAGE_FILL;
 		return true;
 	}
 	if (err == EFAULT)
 		gnv_soft_data_lost(cmd, cmd->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
 	return end(cmd, status_of(err, is_reading(cmd)));
+}
+
+/* A Flush of all namespaces goes from one to the next. */
+static bool flushes_next(struct gnv_soft_cmd *cmd)
+{
+	const struct gnv_soft *soft = cmd->sq->server->soft;
+
+	if (cmd->op.opc != GPUNVME_IO_FLUSH || cmd->sqe.nsid != GPUNVME_NSID_ALL || cmd->part == &soft->part[soft->parts - 1])
+		return false;
+	cmd->part++;
+	cmd->stage = cmd->part->store->drive ? GNV_SOFT_STAGE_WHOLE : GNV_SOFT_STAGE_SYNC;
+	return true;
 }
 
 bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
@@ -346,6 +366,8 @@ bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 		return end(cmd, (uint16_t)(res - GNV_SOFT_ANSWER) | GNV_SOFT_AS_IS);
 	if (res < 0)
 		return failed(cmd, -res);
+	if (flushes_next(cmd))
+		return true;
 	if (cmd->stage == GNV_SOFT_STAGE_WHOLE)
 		return end(cmd, hand_over(cmd));
 	if (cmd->stage == GNV_SOFT_STAGE_SYNC)
@@ -353,21 +375,24 @@ bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 	return cmd->stage == GNV_SOFT_STAGE_ZERO ? end_data(cmd) : moved(cmd, (size_t)res);
 }
 
-static void left_store(struct gnv_soft_server *server)
+static void left_store(const struct gnv_soft_cmd *cmd)
 {
+	struct gnv_soft_server *server = cmd->sq->server;
+
+	gnv_soft_seat_of(cmd)->taken--;
 	if (--server->in_store == 0)
 		server->counters.busy_ns += gnv_soft_now() - server->busy_since;
 }
 
 void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd)
 {
-	left_store(cmd->sq->server);
+	left_store(cmd);
 	end(cmd, GPUNVME_SC_INTERNAL);
 }
 
 void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res)
 {
-	left_store(cmd->sq->server);
+	left_store(cmd);
 	if (gnv_soft_io_step(cmd, res))
 		gnv_soft_issue(cmd);
 }

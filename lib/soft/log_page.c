@@ -10,6 +10,7 @@
 #include "util/bits.h"
 
 #define LOG_RAE 0x00008000u
+#define MOST (65536u * 512) /* bytes of a page, where transfers have no limit */
 #define WARN_TEMPERATURE 0x02u
 #define WARN_SPARE 0x01u
 #define WARN_RELIABILITY 0x04u
@@ -152,7 +153,7 @@ uint16_t gnv_soft_get_log_page(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	uint64_t numd_0b = GPUNVME_FIELD_GET(GPUNVME_LOG_NUMDL_0B, sqe->cdw10) |
 			   (uint64_t)GPUNVME_FIELD_GET(GPUNVME_LOG_NUMDU, sqe->cdw11) << 16;
 	uint64_t offset = sqe->cdw12 | (uint64_t)sqe->cdw13 << 32;
-	uint64_t most = soft->ns.max_transfer ? soft->ns.max_transfer : 65536ull << soft->ns.lba_shift;
+	uint64_t most = soft->max_transfer ? soft->max_transfer : MOST;
 	uint64_t want = (numd_0b + 1) * 4;
 	uint8_t lid = (uint8_t)sqe->cdw10;
 	union log_data data;

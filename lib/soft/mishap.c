@@ -98,7 +98,7 @@ static bool stall(struct gnv_soft_cmd *cmd, uint64_t until)
 
 static void move_away(struct gnv_soft_cmd *cmd, uint64_t blocks)
 {
-	const struct gnv_soft_ns *ns = &cmd->sq->server->soft->ns;
+	const struct gnv_soft_ns *ns = &cmd->part->ns;
 	uint64_t far = blocks << ns->lba_shift;
 
 	if (cmd->op.offset + cmd->op.len + far <= ns->blocks << ns->lba_shift)
@@ -173,7 +173,7 @@ bool gnv_soft_meet(struct gnv_soft_cmd *cmd)
 
 int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res)
 {
-	uint32_t block = cmd->sq->server->soft->config.lba_size;
+	uint32_t block = 1u << cmd->part->ns.lba_shift;
 
 	if (cmd->verdict == GNV_SOFT_ERRNO)
 		return -(int)cmd->number;

@@ -200,11 +200,15 @@ static void begin_shutdown(struct gnv_soft *soft)
 
 static bool end_shutdown(struct gnv_soft *soft)
 {
-	int ret;
+	unsigned i;
+	int ret = 0, failed;
 
 	if (!gnv_soft_is_quiet(soft))
 		return false;
-	ret = soft->store->ops->sync(soft->store);
+	for (i = 0; i < soft->parts; i++) {
+		failed = soft->part[i].store->ops->sync(soft->part[i].store);
+		ret = ret ? ret : failed;
+	}
 	if (ret)
 		gnv_log(soft->log, GPUNVME_LOG_ERROR, "soft controller: flushing the image at shutdown failed: %s",
 			strerror(-ret));

@@ -97,7 +97,7 @@ static void wait_for_io(struct gnv_soft_server *server, struct gnv_soft_pace *pa
 {
 	const unsigned usec = until(pace, now, idle < IO_HOPE_NS ? (unsigned)gnv_max(pace->io_us, IO_WAIT_US) : pace->max_us);
 
-	server->soft->store->ops->wait(server, usec);
+	gnv_soft_wait(server, usec);
 	if (gnv_soft_now() - now > usec * 1000ull + LATE_NS)
 		pace->io_us = (unsigned)gnv_min(2 * gnv_max(pace->io_us, IO_WAIT_US), IO_WAIT_BUSY_US);
 	else
@@ -129,6 +129,6 @@ void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 	if (++pace->sleeps % COST_SLEEPS == 0)
 		weigh_sleeping(pace, now);
 	if (pace->sleeps % TIDY_SLEEPS == 0)
-		server->soft->store->ops->tidy(server);
+		gnv_soft_tidy(server);
 	server->now = gnv_soft_now();
 }

@@ -2,6 +2,7 @@
 #include "soft/ring.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "os/linux/sys.h"
@@ -26,29 +27,37 @@ int gnv_soft_ring_explain(int error)
 	return 0;
 }
 
-void gnv_soft_ring_detach(struct gnv_soft_server *server)
+int gnv_soft_ring_attach(struct gnv_soft_seat *seat)
 {
-	gnv_uring_close(server->ring);
+	seat->held = calloc(GNV_SOFT_SPACE_SLOTS, sizeof(*seat->held));
+	return seat->held ? 0 : -ENOMEM;
 }
 
-int gnv_soft_ring_submit(struct gnv_soft_server *server)
+void gnv_soft_ring_detach(struct gnv_soft_seat *seat)
 {
-	return gnv_uring_submit(server->ring);
+	gnv_uring_close(seat->ring);
+	free(seat->held);
+	seat->held = NULL;
 }
 
-unsigned gnv_soft_ring_take_back(struct gnv_soft_server *server, void **cmd, unsigned max)
+int gnv_soft_ring_submit(struct gnv_soft_seat *seat)
 {
-	return gnv_uring_take_back(server->ring, cmd, max);
+	return gnv_uring_submit(seat->ring);
 }
 
-unsigned gnv_soft_ring_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max)
+unsigned gnv_soft_ring_take_back(struct gnv_soft_seat *seat, void **cmd, unsigned max)
 {
-	return gnv_uring_reap(server->ring, done, max);
+	return gnv_uring_take_back(seat->ring, cmd, max);
 }
 
-void gnv_soft_ring_wait(struct gnv_soft_server *server, unsigned usec)
+unsigned gnv_soft_ring_reap(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max)
 {
-	gnv_uring_wait(server->ring, usec);
+	return gnv_uring_reap(seat->ring, done, max);
+}
+
+void gnv_soft_ring_wait(struct gnv_soft_seat *seat, unsigned usec)
+{
+	gnv_uring_wait(seat->ring, usec);
 }
 
 /* ---- Registered buffers ---- */
@@ -63,43 +72,44 @@ static void explain_refusal(struct gnv_soft_server *server, int err)
 	server->buffers_refused = true;
 }
 
-int gnv_soft_ring_buffer(struct gnv_soft_server *server, const struct gnv_soft_cmd *cmd)
+int gnv_soft_ring_buffer(struct gnv_soft_seat *seat, const struct gnv_soft_cmd *cmd)
 {
-	unsigned slot = cmd->segs.slot[0];
-	struct gnv_soft_dma_entry *e = &server->dma.entry[slot];
+	const unsigned slot = cmd->segs.slot[0];
+	const struct gnv_soft_map *map = seat->server->dma.entry[slot].map;
+	struct gnv_soft_held *held = &seat->held[slot];
 	int ret;
 
-	if (e->registered == e->map->serial)
+	if (held->registered == map->serial)
 		return (int)slot;
-	if (e->counted != e->map->serial) {
-		e->counted = e->map->serial;
-		e->uses = 0;
+	if (held->counted != map->serial) {
+		held->counted = map->serial;
+		held->uses = 0;
 	}
-	if (e->map->foreign)
+	if (map->foreign)
 		return -1; /* whose owner may put other pages in the place of those that were pinned */
-	if (e->uses > REGISTER_AFTER || ++e->uses != REGISTER_AFTER || e->map->len > REGISTER_MAX)
+	if (held->uses > REGISTER_AFTER || ++held->uses != REGISTER_AFTER || map->len > REGISTER_MAX)
 		return -1;
-	ret = gnv_uring_set_buffer(server->ring, slot, e->map->cpu, e->map->len);
+	ret = gnv_uring_set_buffer(seat->ring, slot, map->cpu, map->len);
 	if (ret) {
-		explain_refusal(server, ret);
+		explain_refusal(seat->server, ret);
 		return -1;
 	}
-	server->registered += !e->registered;
-	e->registered = e->map->serial;
+	seat->registered += !held->registered;
+	held->registered = map->serial;
 	return (int)slot;
 }
 
-void gnv_soft_ring_tidy(struct gnv_soft_server *server)
+void gnv_soft_ring_tidy(struct gnv_soft_seat *seat)
 {
-	struct gnv_soft_dma_entry *e;
+	struct gnv_soft_held *held;
 	unsigned i;
 
-	for (i = 0; i < GNV_SOFT_SPACE_SLOTS && server->registered; i++) {
-		e = &server->dma.entry[i];
-		if (!e->registered || e->registered == gnv_soft_space_serial(server->dma.space, i))
+	for (i = 0; i < GNV_SOFT_SPACE_SLOTS && seat->registered; i++) {
+		held = &seat->held[i];
+		if (!held->registered || held->registered == gnv_soft_space_serial(seat->server->dma.space, i))
 			continue;
-		gnv_uring_set_buffer(server->ring, i, NULL, 0);
-		e->registered = 0;
-		server->registered--;
+		gnv_uring_set_buffer(seat->ring, i, NULL, 0);
+		held->registered = 0;
+		seat->registered--;
 	}
 }

@@ -84,8 +84,9 @@ static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
 }
 
 /* Commands that the kernel does not have end here, or they would be in flight for ever. */
-static void end_unsent(struct gnv_soft_server *server, int err)
+static void end_unsent(struct gnv_soft_seat *seat, int err)
 {
+	struct gnv_soft_server *server = seat->server;
 	void *tag[BATCH];
 	unsigned i, n;
 
@@ -96,27 +97,35 @@ static void end_unsent(struct gnv_soft_server *server, int err)
 			strerror(-err));
 	server->refusal_said = true;
 	lock_own(server);
-	while ((n = server->soft->store->ops->take_back(server, tag, BATCH)))
+	while ((n = seat->store->ops->take_back(seat, tag, BATCH)))
 		for (i = 0; i < n; i++)
 			gnv_soft_io_unsent(tag[i]);
 	gnv_soft_server_unlock(server);
 }
 
 /* What the kernel has no room for now is handed over again at the next pass, but not for ever. */
-static void submit(struct gnv_soft_server *server)
+static void submit_to(struct gnv_soft_seat *seat)
 {
-	int ret = server->soft->store->ops->submit(server);
+	int ret = seat->store->ops->submit(seat);
 	uint64_t now;
 
 	if (!ret) {
-		server->refused_since = 0;
+		seat->refused_since = 0;
 		return;
 	}
 	now = gnv_soft_now();
-	if (!server->refused_since)
-		server->refused_since = now;
-	if (ret != -EAGAIN || now - server->refused_since > server->soft->patience_ms * 1000000ull)
-		end_unsent(server, ret);
+	if (!seat->refused_since)
+		seat->refused_since = now;
+	if (ret != -EAGAIN || now - seat->refused_since > seat->server->soft->patience_ms * 1000000ull)
+		end_unsent(seat, ret);
+}
+
+static void submit(struct gnv_soft_server *server)
+{
+	unsigned i;
+
+	for (i = 0; i < server->soft->parts; i++)
+		submit_to(&server->seat[i]);
 }
 
 static void tell_time(struct gnv_soft_server *server)
@@ -127,9 +136,8 @@ static void tell_time(struct gnv_soft_server *server)
 
 static unsigned pass(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 {
-	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
 	struct gnv_uring_done done[BATCH];
-	unsigned n = ops->reap(server, done, BATCH);
+	unsigned n = gnv_soft_reap(server, done, BATCH);
 	unsigned work;
 
 	lock_own(server);
@@ -157,8 +165,8 @@ static void wait_for_queue(struct gnv_soft_server *server)
 	if (server->index == 0)
 		return;
 	lock_own(server);
-	if (!server->sqs && server->registered)
-		server->soft->store->ops->tidy(server);
+	if (!server->sqs)
+		gnv_soft_tidy(server);
 	while (!server->sqs && !server->in_store && !server->posted && !should_stop(server))
 		pthread_cond_wait(&server->wake, &server->lock);
 	gnv_soft_server_unlock(server);
@@ -181,15 +189,14 @@ static void serve(struct gnv_soft_server *server)
 /* The kernel still reads and writes host memory for what the store has; whoever stops the server waits, but not for ever. */
 static void drain(struct gnv_soft_server *server)
 {
-	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
 	struct gnv_uring_done done[BATCH];
 	unsigned n;
 
 	gnv_soft_quiesce_server(server, true);
 	while (server->in_store) {
 		submit(server);
-		ops->wait(server, DRAIN_WAIT_US);
-		n = ops->reap(server, done, BATCH);
+		gnv_soft_wait(server, DRAIN_WAIT_US);
+		n = gnv_soft_reap(server, done, BATCH);
 		lock_own(server);
 		complete(done, n);
 		gnv_soft_server_unlock(server);
@@ -209,17 +216,24 @@ static void report_start(struct gnv_soft_server *server, int started)
 static void *run(void *arg)
 {
 	struct gnv_soft_server *server = arg;
-	const struct gnv_soft_store_ops *ops = server->soft->store->ops;
-	int ret = ops->attach(server);
+	int ret = gnv_soft_attach(server);
 
 	report_start(server, ret ? ret : 1);
 	if (ret)
 		return NULL;
 	serve(server);
 	drain(server);
-	ops->detach(server);
+	gnv_soft_detach(server);
 	__atomic_store_n(&server->ended, true, __ATOMIC_RELEASE);
 	return NULL;
+}
+
+static void free_memory(struct gnv_soft_server *server)
+{
+	free(server->seat);
+	free(server->parked);
+	free(server->cmds);
+	free(server);
 }
 
 static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
@@ -232,10 +246,9 @@ static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
 		return NULL;
 	server->cmds = calloc(GNV_SOFT_CMDS, sizeof(*server->cmds));
 	server->parked = calloc(GNV_SOFT_CMDS, sizeof(*server->parked));
-	if (!server->cmds || !server->parked) {
-		free(server->cmds);
-		free(server->parked);
-		free(server);
+	server->seat = calloc(soft->parts, sizeof(*server->seat));
+	if (!server->cmds || !server->parked || !server->seat) {
+		free_memory(server);
 		return NULL;
 	}
 	for (i = 0; i < GNV_SOFT_CMDS; i++) {
@@ -260,9 +273,7 @@ void gnv_soft_server_free(struct gnv_soft_server *server)
 {
 	pthread_cond_destroy(&server->wake);
 	pthread_mutex_destroy(&server->lock);
-	free(server->parked);
-	free(server->cmds);
-	free(server);
+	free_memory(server);
 }
 
 int gnv_soft_server_start(struct gnv_soft *soft, unsigned index)

@@ -12,15 +12,23 @@
 
 #define BAR_PAGE 4096u
 #define PATIENCE_MS 10000u
-#define VERSION_1_4 0x00010400u
-#define VERSION_2_0 0x00020000u /* since then drives tell limits of Dataset Management and Write Zeroes */
+
+static bool is_block_size(uint32_t size)
+{
+	return !size || size == 512 || size == 4096;
+}
 
 static int check_config(const struct gnv_soft_config *c)
 {
+	size_t i;
+
 	if (!c->path || !c->path[0])
 		return gnv_fail(-EINVAL, "the soft controller needs the path of an image file or block device");
-	if (c->lba_size && c->lba_size != 512 && c->lba_size != 4096)
+	if (!is_block_size(c->lba_size))
 		return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->lba_size);
+	for (i = 0; i < GNV_ARRAY_LEN(c->more); i++)
+		if (!is_block_size(c->more[i].lba_size))
+			return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->more[i].lba_size);
 	if (c->mdts > 16)
 		return gnv_fail(-EINVAL, "mdts %u is too large; use 0 (no limit) to 16", c->mdts);
 	if (c->queues < 1 || c->queues > 1024)
@@ -66,7 +74,7 @@ static void free_bar(struct gnv_soft *soft)
 	gnv_shared_destroy(soft->bar_fd, soft->bar, soft->bar_len);
 }
 
-static int alloc_parts(struct gnv_soft *soft)
+static int alloc_memory(struct gnv_soft *soft)
 {
 	size_t doorbells = (size_t)2 * (soft->config.queues + 1) * (4u << soft->config.dstrd);
 	int ret = -ENOMEM;
@@ -80,10 +88,15 @@ static int alloc_parts(struct gnv_soft *soft)
 	return ret ? gnv_fail(ret, "no registers for a soft controller that others see: %s", strerror(-ret)) : 0;
 }
 
-static void free_parts(struct gnv_soft *soft)
+static void close_stores(struct gnv_soft *soft)
 {
-	if (soft->store)
-		soft->store->ops->close(soft->store);
+	while (soft->parts--)
+		soft->part[soft->parts].store->ops->close(soft->part[soft->parts].store);
+}
+
+static void free_memory(struct gnv_soft *soft)
+{
+	close_stores(soft);
 	pthread_mutex_destroy(&soft->errors.lock);
 	free_bar(soft);
 	free(soft->sqs);
@@ -91,45 +104,84 @@ static void free_parts(struct gnv_soft *soft)
 	free(soft);
 }
 
-/* What the store has of its own, and a drive's limit, which is told as a power of two. */
-static void adopt(struct gnv_soft *soft)
+static const struct gnv_soft_more *more_of(const struct gnv_soft_config *config, unsigned part)
 {
-	const struct gnv_soft_store *store = soft->store;
-	const uint32_t most = store->max_bytes ? gnv_log2(gnv_max(store->max_bytes, 8192) / 4096) : 0;
+	return part && part < GNV_SOFT_NAMESPACES ? &config->more[part - 1] : NULL;
+}
 
-	soft->config.lba_size = store->block;
+/* The configuration of one namespace. Return: false there is none. */
+static bool config_of(const struct gnv_soft_config *config, unsigned part, struct gnv_soft_config *own)
+{
+	const struct gnv_soft_more *more = more_of(config, part);
+
+	*own = *config;
+	if (!part)
+		return true;
+	if (!more || !more->path)
+		return false;
+	own->path = more->path;
+	own->lba_size = more->lba_size;
+	own->read_only |= more->read_only;
+	return true;
+}
+
+static int open_stores(struct gnv_soft *soft, const struct gnv_soft_config *config)
+{
+	struct gnv_soft_config own;
+	int ret = 0;
+
+	while (!ret && config_of(config, soft->parts, &own)) {
+		ret = gnv_soft_store_open(&own, soft->log, &soft->part[soft->parts].store);
+		soft->parts += !ret;
+	}
+	return ret;
+}
+
+/* A drive's limit, told as a power of two. */
+static void adopt_mdts(struct gnv_soft *soft, uint64_t max_bytes)
+{
+	const uint32_t most = max_bytes ? gnv_log2(gnv_max(max_bytes, 8192) / 4096) : 0;
+
 	if (most && (!soft->config.mdts || soft->config.mdts > most))
 		soft->config.mdts = most;
 }
 
 /* Of a drive that tells no limits the version is an older one, as if it could tell none. */
-static void adopt_limits(struct gnv_soft *soft, const struct gpunvme_id_ctrl_nvm *limits)
+static bool tells_limits(const struct gnv_soft_store *store)
 {
-	if (limits->dmrsl || limits->wzsl || limits->dmrl || limits->dmsl)
-		soft->version = VERSION_2_0;
+	const struct gpunvme_id_ctrl_nvm *limits = store->drive ? &store->drive->limits : NULL;
+
+	return limits && (limits->dmrsl || limits->wzsl || limits->dmrl || limits->dmsl);
 }
 
-static void describe_ns(struct gnv_soft *soft)
+static void describe(struct gnv_soft *soft)
 {
-	const struct gnv_soft_config *c = &soft->config;
+	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
+	unsigned i;
 
-	soft->ns.lba_shift = gnv_log2(c->lba_size);
-	soft->ns.blocks = soft->store->size >> soft->ns.lba_shift;
-	soft->ns.max_transfer = c->mdts ? 4096u << c->mdts : 0;
-	soft->ns.read_only = soft->store->read_only;
-	soft->version = VERSION_1_4;
-	if (soft->store->drive)
-		adopt_limits(soft, &soft->store->drive->limits);
-	if (!gnv_soft_has(&c->traits, GNV_SOFT_HINTS))
-		return;
-	soft->version = VERSION_2_0;
-	soft->ns.max_range = GNV_SOFT_RANGE;
-	soft->ns.max_zeroes = 4096u << GNV_SOFT_WZSL;
+	soft->version = hints ? GNV_SOFT_2_0 : GNV_SOFT_1_4;
+	for (i = 0; i < soft->parts; i++) {
+		adopt_mdts(soft, soft->part[i].store->max_bytes);
+		if (tells_limits(soft->part[i].store))
+			soft->version = GNV_SOFT_2_0;
+	}
+	soft->max_transfer = soft->config.mdts ? 4096u << soft->config.mdts : 0;
+	for (i = 0; i < soft->parts; i++) {
+		const struct gnv_soft_store *store = soft->part[i].store;
+		const uint32_t shift = gnv_log2(store->block);
+
+		soft->part[i].ns = (struct gnv_soft_ns){ .lba_shift = shift,
+							 .blocks = store->size >> shift,
+							 .max_transfer = soft->max_transfer,
+							 .max_range = hints ? GNV_SOFT_RANGE : 0,
+							 .max_zeroes = hints ? 4096u << GNV_SOFT_WZSL : 0,
+							 .read_only = store->read_only };
+	}
 }
 
 static int explain_start(const struct gnv_soft *soft, int ret)
 {
-	const int explained = soft->store->ops->explain(ret);
+	const int explained = soft->refused ? soft->refused->explain(ret) : 0;
 
 	if (explained)
 		return explained;
@@ -204,7 +256,8 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	if (!soft)
 		return gnv_fail(-ENOMEM, "no memory for a soft controller");
 	soft->config = *config;
-	soft->config.path = NULL; /* the caller's; not used after this function */
+	soft->config.path = NULL; /* the caller's, as those of the others; not used after this function */
+	memset(soft->config.more, 0, sizeof(soft->config.more));
 	soft->space = space;
 	soft->log = log;
 	soft->faulty = config->rules.count != 0;
@@ -214,18 +267,17 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	soft->page = 4096;
 	soft->bar_fd = -1;
 	pthread_mutex_init(&soft->errors.lock, NULL);
-	ret = gnv_soft_store_open(config, log, &soft->store);
+	ret = open_stores(soft, config);
 	if (!ret)
-		ret = alloc_parts(soft);
+		ret = alloc_memory(soft);
 	if (!ret) {
-		adopt(soft);
-		describe_ns(soft);
+		describe(soft);
 		gnv_soft_features_reset(soft);
 		gnv_soft_regs_init(soft);
 		ret = start_servers(soft);
 	}
 	if (ret) {
-		free_parts(soft);
+		free_memory(soft);
 		return ret;
 	}
 	*out = soft;
@@ -244,7 +296,7 @@ int gnv_soft_destroy(struct gnv_soft *soft)
 	if (!stop_servers(soft))
 		return stuck(-EBUSY);
 	free_servers(soft);
-	free_parts(soft);
+	free_memory(soft);
 	return 0;
 }
 
@@ -267,7 +319,12 @@ size_t gnv_soft_cmb_bytes(const struct gnv_soft *soft)
 
 bool gnv_soft_read_only(const struct gnv_soft *soft)
 {
-	return soft->ns.read_only;
+	unsigned i;
+
+	for (i = 0; i < soft->parts; i++)
+		if (!soft->part[i].ns.read_only)
+			return false;
+	return true;
 }
 
 void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *fault)

@@ -31,6 +31,15 @@ struct gnv_soft_irq {
 	unsigned vectors; /* 0: there are none, and a queue that wants one is refused */
 };
 
+#define GNV_SOFT_NAMESPACES 8u
+
+/* One of its namespaces, as the first of these fields of the configuration are namespace 1. */
+struct gnv_soft_more {
+	const char *path;
+	uint32_t lba_size;
+	bool read_only;
+};
+
 struct gnv_soft_config {
 	const char *path;   /* regular file, block device, or generic device of the nvme driver (/dev/ng0n1); "ram:SIZE": memory, gone
 			     * at the end; "./ram:..." is a path */
@@ -40,15 +49,16 @@ struct gnv_soft_config {
 	uint32_t depth;     /* MQES + 1: 2 to 65536 */
 	uint32_t dstrd;     /* CAP.DSTRD, 0 to 8 */
 	uint32_t threads;   /* server threads, 1 to 64 */
-	bool read_only;
+	bool read_only;     /* all of them */
 	struct gnv_soft_traits traits;
 	struct gnv_soft_rules rules;
 	bool shared; /* BAR0 has a descriptor, by which another process may map it; its size is a power of two then */
 	struct gnv_soft_irq irq;
 	uint32_t cmb; /* MiB of memory of its own, 0 to 1024; gnv_soft_cmb_bytes() */
 	struct gnv_soft_model model; /* how fast it is; zeroes: as this machine */
+	struct gnv_soft_more more[GNV_SOFT_NAMESPACES - 1]; /* namespaces 2 and on, up to the first without a path */
 };
-#define GNV_SOFT_CONFIG_INIT { NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0, { 0 } }
+#define GNV_SOFT_CONFIG_INIT { NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0, { 0 }, { { 0 } } }
 
 /*
  * gnv_soft_create() - open the image, start the threads; the controller is disabled, as after power on
@@ -81,7 +91,7 @@ bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len);
  */
 size_t gnv_soft_cmb_bytes(const struct gnv_soft *soft);
 
-/* True when the controller refuses writes, because it was asked to or because the image does. */
+/* True when the controller refuses writes to all its namespaces, because it was asked to or because the images do. */
 bool gnv_soft_read_only(const struct gnv_soft *soft);
 
 /*

@@ -38,6 +38,8 @@
 #define GNV_SOFT_WZSL 5u	  /* and its limit for Write Zeroes: 128 KiB */
 #define GNV_SOFT_RANGES 4096u	  /* bytes of the ranges of a command, at most */
 #define GNV_SOFT_FILL 65536u	  /* bytes that one which says nothing of deallocated blocks sets to ones, of a range */
+#define GNV_SOFT_1_4 0x00010400u  /* of the specification */
+#define GNV_SOFT_2_0 0x00020000u  /* since which drives tell limits of Dataset Management and Write Zeroes */
 #define GNV_SOFT_TEMPERATURE 310u /* kelvin, for ever */
 
 struct gnv_soft_server;
@@ -82,6 +84,13 @@ struct gnv_soft_sq {
 	struct gnv_soft_cmd *deleter; /* the Delete I/O Submission Queue that waits for inflight to become 0 */
 };
 
+/* A namespace: its geometry, and the store behind it. Constant but for the last. */
+struct gnv_soft_part {
+	struct gnv_soft_store *store;
+	struct gnv_soft_ns ns;
+	bool no_zero_range; /* the store cannot zero a range (atomic) */
+};
+
 enum gnv_soft_stage {			      /* what the store is to do for an I/O command */
 		      GNV_SOFT_STAGE_RW,      /* reading or writing the segments */
 		      GNV_SOFT_STAGE_COMPARE, /* reading what is to be compared */
@@ -95,6 +104,7 @@ enum gnv_soft_stage {			      /* what the store is to do for an I/O command */
 struct gnv_soft_cmd {
 	struct gnv_soft_cmd *next;
 	struct gnv_soft_sq *sq;
+	struct gnv_soft_part *part; /* of an I/O command; a Flush of all goes from one to the next */
 	struct gpunvme_sqe sqe; /* the copy; nothing else of the entry is ever looked at */
 	struct gnv_soft_op op;
 	enum gnv_soft_stage stage;
@@ -121,6 +131,24 @@ struct gnv_soft_counters {
 	uint64_t busy_ns;
 };
 
+/* What is known of a mapping's memory with a ring. */
+struct gnv_soft_held {
+	uint64_t registered; /* serial of the mapping that is registered under this slot; 0: none */
+	uint64_t counted;    /* serial of the mapping that `uses` counts */
+	uint32_t uses;	     /* single-segment I/Os so far, to choose what is worth registering */
+};
+
+/* A thread at a store. */
+struct gnv_soft_seat {
+	struct gnv_soft_server *server;
+	struct gnv_soft_store *store;
+	unsigned taken;		/* commands whose step the store has */
+	uint64_t refused_since; /* when it began to take no steps; 0: it takes them */
+	struct gnv_uring *ring; /* ring.c's, as the next two */
+	struct gnv_soft_held *held; /* by slot of the address space */
+	unsigned registered;	    /* mappings that are */
+};
+
 struct gnv_soft_server {
 	struct gnv_soft *soft;
 	unsigned index;
@@ -139,18 +167,16 @@ struct gnv_soft_server {
 	uint64_t now, looked; /* with a timing model: when this pass began, and the one before */
 	struct gnv_soft_pace_kept kept;
 	bool posted;		     /* to a queue of its own that has interrupts, since that was told */
-	unsigned in_store;	     /* commands whose step the store has taken */
+	unsigned in_store;	     /* commands whose step a store has taken */
 	uint64_t busy_since;	     /* when in_store left 0 */
-	unsigned registered;	     /* mappings registered with the ring */
 	bool buffers_refused;	     /* said once that memory cannot be registered */
-	uint64_t refused_since;	     /* when the store began to take no steps; 0: it takes them */
 	bool refusal_said;	     /* once */
 	bool lost_said;		     /* once, that data did not reach its buffer */
 	bool ended;		     /* its thread has nothing in flight any more, and returns (atomic) */
 	bool joined;
 	struct gnv_soft_fault fault;
 	struct gnv_soft_counters counters;
-	struct gnv_uring *ring; /* ring.c's */
+	struct gnv_soft_seat *seat; /* for each namespace */
 	struct gnv_soft_cmd *cmds;
 	struct gnv_soft_dma dma;
 };
@@ -193,13 +219,14 @@ struct gnv_soft {
 	struct gnv_soft_config config;
 	struct gnv_space *space;
 	const struct gnv_log *log;
-	struct gnv_soft_store *store;
-	struct gnv_soft_ns ns; /* constant */
+	struct gnv_soft_part part[GNV_SOFT_NAMESPACES]; /* namespace 1 first */
+	unsigned parts;
+	const struct gnv_soft_store_ops *refused; /* the kind of store that a thread could not begin with */
+	uint32_t max_transfer; /* as MDTS, in bytes; 0: none; constant */
 	struct gnv_soft_timing timing;
 	uint32_t version;      /* of the specification; constant */
 	uint32_t page;	       /* CC.MPS in bytes; written before queues exist */
 	bool write_back;       /* volatile write cache enabled (atomic) */
-	bool no_zero_range;    /* the store cannot zero a range (atomic) */
 	char *bar;
 	size_t bar_len;
 	int bar_fd; /* -1: memory of this process alone */
@@ -379,6 +406,23 @@ void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res);
 void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd);
 
 /* ---- store.c: what keeps the blocks ---- */
+
+static inline struct gnv_soft_seat *gnv_soft_seat_of(const struct gnv_soft_cmd *cmd)
+{
+	const struct gnv_soft_server *server = cmd->sq->server;
+
+	return &server->seat[cmd->part - server->soft->part];
+}
+
+/* A thread takes its seats, and leaves them. Return: 0 or -errno; then it has none. */
+int gnv_soft_attach(struct gnv_soft_server *server);
+void gnv_soft_detach(struct gnv_soft_server *server);
+/* Sleep until a step has ended, but not longer. */
+void gnv_soft_wait(struct gnv_soft_server *server, unsigned usec);
+/* Results of steps, at most @max. */
+unsigned gnv_soft_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max);
+/* Let go of memory whose mapping is gone. */
+void gnv_soft_tidy(struct gnv_soft_server *server);
 
 /* Have the store do the next step of a command (cmd->stage, cmd->done), and those after it that it does at once. */
 void gnv_soft_issue(struct gnv_soft_cmd *cmd);

@@ -2,7 +2,7 @@
 /*
  * What keeps the blocks of a software controller: a table of operations for each kind, one file each (store_*.c).
  *
- * A store is opened once, and each server thread attaches to it. A command is carried out in steps (cmd->stage, cmd->done); a store
+ * A store is opened once, and each server thread attaches to it, by a seat of its own (state.h). A command is carried out in steps (cmd->stage, cmd->done); a store
  * that does a step at once says so, another takes it and gives its result back later.
  */
 #ifndef GNV_SOFT_STORE_H
@@ -19,7 +19,7 @@
 
 struct gnv_soft_cmd;
 struct gnv_soft_config;
-struct gnv_soft_server;
+struct gnv_soft_seat;
 struct gnv_soft_store;
 
 #define GNV_SOFT_LATER INT_MIN /* the step was taken; its result comes from reap() */
@@ -46,19 +46,19 @@ struct gnv_soft_store_ops {
 	int (*explain)(int error);
 
 	/* All that follows is called by the server's thread. Return: 0 or -errno. */
-	int (*attach)(struct gnv_soft_server *server);
-	void (*detach)(struct gnv_soft_server *server);
+	int (*attach)(struct gnv_soft_seat *seat);
+	void (*detach)(struct gnv_soft_seat *seat);
 	/* One step, under the lock. Return: bytes done, -errno, GNV_SOFT_ANSWER and a status, or GNV_SOFT_LATER. */
-	int (*start)(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd);
+	int (*start)(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd);
 	/* Let what was started begin. Return: 0; -EAGAIN call it again; another errno: it will not, until take_back() has it all. */
-	int (*submit)(struct gnv_soft_server *server);
-	unsigned (*take_back)(struct gnv_soft_server *server, void **cmd, unsigned max);
+	int (*submit)(struct gnv_soft_seat *seat);
+	unsigned (*take_back)(struct gnv_soft_seat *seat, void **cmd, unsigned max);
 	/* Results of steps, at most @max. */
-	unsigned (*reap)(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max);
+	unsigned (*reap)(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max);
 	/* Sleep until there is one, but not longer. Called only while steps are outstanding. */
-	void (*wait)(struct gnv_soft_server *server, unsigned usec);
+	void (*wait)(struct gnv_soft_seat *seat, unsigned usec);
 	/* Let go of memory of the host whose mapping is gone. */
-	void (*tidy)(struct gnv_soft_server *server);
+	void (*tidy)(struct gnv_soft_seat *seat);
 };
 
 /* What a drive says of itself that carries out the commands. */

@@ -88,14 +88,20 @@ static int file_sync(struct gnv_soft_store *store)
 /* ---- Threads ---- */
 
 /* The ring is opened here because a ring with a single issuer belongs to the thread that opens it. */
-static int file_attach(struct gnv_soft_server *server)
+static int file_attach(struct gnv_soft_seat *seat)
 {
-	return gnv_uring_open(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, file_of(server->soft->store)->file.fd, &server->ring);
+	int ret = gnv_soft_ring_attach(seat);
+
+	if (!ret)
+		ret = gnv_uring_open(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, file_of(seat->store)->file.fd, &seat->ring);
+	if (ret)
+		gnv_soft_ring_detach(seat);
+	return ret;
 }
 
 /* ---- Handing one step of a command to io_uring ---- */
 
-static int issue_rw(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+static int issue_rw(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	bool write = cmd->op.opc == GPUNVME_IO_WRITE;
 	const struct iovec *iov = &cmd->segs.iov[cmd->seg];
@@ -108,14 +114,14 @@ static int issue_rw(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 		iov = &cmd->flat;
 		count = 1;
 	} else if (cmd->segs.count == 1) {
-		buffer = gnv_soft_ring_buffer(server, cmd);
+		buffer = gnv_soft_ring_buffer(seat, cmd);
 	}
-	return gnv_uring_rw(server->ring, write, iov, count, cmd->op.offset + cmd->done, buffer, write && gnv_soft_is_durable(cmd),
+	return gnv_uring_rw(seat->ring, write, iov, count, cmd->op.offset + cmd->done, buffer, write && gnv_soft_is_durable(cmd),
 			    cmd);
 }
 
 /* Write Zeroes has no segments, so their room holds the vectors. */
-static int issue_fill(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+static int issue_fill(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	uint64_t left = cmd->op.len - cmd->done;
 	unsigned n;
@@ -125,51 +131,51 @@ static int issue_fill(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 		cmd->segs.iov_in[n].iov_len = (size_t)gnv_min(left, ZERO_BYTES);
 		left -= cmd->segs.iov_in[n].iov_len;
 	}
-	return gnv_uring_rw(server->ring, true, cmd->segs.iov_in, n, cmd->op.offset + cmd->done, -1, gnv_soft_is_durable(cmd), cmd);
+	return gnv_uring_rw(seat->ring, true, cmd->segs.iov_in, n, cmd->op.offset + cmd->done, -1, gnv_soft_is_durable(cmd), cmd);
 }
 
 /* Where a drive says nothing of deallocated blocks they read as zeroes or ones (NVM Command Set Specification, DLFEAT). */
-static int issue_ones(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_range *range)
+static int issue_ones(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_range *range)
 {
-	const unsigned shift = server->soft->ns.lba_shift;
+	const unsigned shift = cmd->part->ns.lba_shift;
 
 	cmd->flat.iov_base = cmd->bounce + GNV_SOFT_RANGES;
 	cmd->flat.iov_len = (size_t)gnv_min((uint64_t)range->nlb << shift, GNV_SOFT_FILL);
-	return gnv_uring_rw(server->ring, true, &cmd->flat, 1, range->slba << shift, -1, false, cmd);
+	return gnv_uring_rw(seat->ring, true, &cmd->flat, 1, range->slba << shift, -1, false, cmd);
 }
 
-static int issue_dsm(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+static int issue_dsm(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = (const void *)cmd->bounce;
-	unsigned shift = server->soft->ns.lba_shift;
+	unsigned shift = cmd->part->ns.lba_shift;
 
-	if (gnv_soft_has(&server->soft->config.traits, GNV_SOFT_UNSAID))
-		return issue_ones(server, cmd, &range[cmd->done]);
-	return gnv_uring_zero(server->ring, range[cmd->done].slba << shift, (uint64_t)range[cmd->done].nlb << shift, true, cmd);
+	if (gnv_soft_has(&seat->server->soft->config.traits, GNV_SOFT_UNSAID))
+		return issue_ones(seat, cmd, &range[cmd->done]);
+	return gnv_uring_zero(seat->ring, range[cmd->done].slba << shift, (uint64_t)range[cmd->done].nlb << shift, true, cmd);
 }
 
-static int file_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+static int file_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	int ret = -EINVAL;
 
 	switch (cmd->stage) {
 	case GNV_SOFT_STAGE_RW:
 	case GNV_SOFT_STAGE_COMPARE:
-		ret = issue_rw(server, cmd);
+		ret = issue_rw(seat, cmd);
 		break;
 	case GNV_SOFT_STAGE_ZERO:
-		ret = gnv_uring_zero(server->ring, cmd->op.offset, cmd->op.len, cmd->op.deallocate, cmd);
+		ret = gnv_uring_zero(seat->ring, cmd->op.offset, cmd->op.len, cmd->op.deallocate, cmd);
 		break;
 	case GNV_SOFT_STAGE_FILL:
-		ret = issue_fill(server, cmd);
+		ret = issue_fill(seat, cmd);
 		break;
 	case GNV_SOFT_STAGE_DSM:
-		ret = issue_dsm(server, cmd);
+		ret = issue_dsm(seat, cmd);
 		break;
 	case GNV_SOFT_STAGE_WHOLE: /* that is for a drive */
 		break;
 	case GNV_SOFT_STAGE_SYNC:
-		ret = gnv_uring_sync(server->ring, cmd);
+		ret = gnv_uring_sync(seat->ring, cmd);
 		break;
 	}
 	return ret ? -ENOBUFS : GNV_SOFT_LATER;

@@ -166,31 +166,32 @@ static int await(struct gnv_uring *ring)
 }
 
 /* Does the driver take commands, from this user? Asked by reading a block, whatever the drive makes of that. */
-static int probe(struct gnv_soft_server *server)
+static int probe(struct gnv_soft_seat *seat)
 {
-	struct gnv_soft_store *store = server->soft->store;
+	struct gnv_soft_store *store = seat->store;
 	void *block = aligned_alloc(4096, 4096);
 	const struct iovec iov = { block, store->block };
 	const struct gnv_os_nvme_cmd cmd = { .opc = GPUNVME_IO_READ, .iov = &iov, .count = 1, .buffer = -1 };
-	int ret = block ? gnv_os_nvme_queue(&nvme_of(store)->nvme, server->ring, &cmd, NULL) : -ENOMEM;
+	int ret = block ? gnv_os_nvme_queue(&nvme_of(store)->nvme, seat->ring, &cmd, NULL) : -ENOMEM;
 
 	if (!ret)
-		ret = await(server->ring);
+		ret = await(seat->ring);
 	if (ret != -ETIMEDOUT) /* else the drive may yet write there */
 		free(block);
 	return ret < 0 && ret != -EINTR && ret != -EIO ? ret : 0;
 }
 
-static int nvme_attach(struct gnv_soft_server *server)
+static int nvme_attach(struct gnv_soft_seat *seat)
 {
-	const struct gnv_os_nvme *nvme = &nvme_of(server->soft->store)->nvme;
-	int ret = gnv_uring_open_nvme(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, nvme->fd, &server->ring);
+	const struct gnv_os_nvme *nvme = &nvme_of(seat->store)->nvme;
+	int ret = gnv_soft_ring_attach(seat);
 
+	if (!ret)
+		ret = gnv_uring_open_nvme(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, nvme->fd, &seat->ring);
+	if (!ret)
+		ret = probe(seat);
 	if (ret)
-		return ret;
-	ret = probe(server);
-	if (ret)
-		gnv_uring_close(server->ring);
+		gnv_soft_ring_detach(seat);
 	return ret;
 }
 
@@ -213,7 +214,7 @@ static int nvme_explain(int error)
 static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_op *op = &cmd->op;
-	const unsigned shift = cmd->sq->server->soft->ns.lba_shift;
+	const unsigned shift = cmd->part->ns.lba_shift;
 	const uint64_t lba = op->offset >> shift;
 	struct gnv_os_nvme_cmd c = { .opc = op->opc, .buffer = -1 };
 
@@ -236,7 +237,7 @@ static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
 	return c;
 }
 
-static int nvme_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+static int nvme_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	struct gnv_os_nvme_cmd c = command_of(cmd);
 
@@ -248,9 +249,9 @@ static int nvme_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 	} else if (cmd->op.data_len) {
 		c.iov = cmd->segs.iov;
 		c.count = cmd->segs.count;
-		c.buffer = c.count == 1 ? gnv_soft_ring_buffer(server, cmd) : -1;
+		c.buffer = c.count == 1 ? gnv_soft_ring_buffer(seat, cmd) : -1;
 	}
-	return gnv_os_nvme_queue(&nvme_of(server->soft->store)->nvme, server->ring, &c, cmd) ? -ENOBUFS : GNV_SOFT_LATER;
+	return gnv_os_nvme_queue(&nvme_of(seat->store)->nvme, seat->ring, &c, cmd) ? -ENOBUFS : GNV_SOFT_LATER;
 }
 
 /* Retry delays are the drive's Identify Controller's, which the host does not see. */
@@ -263,9 +264,9 @@ static int result_of(int res)
 	return res & GPUNVME_ST_CODE ? GNV_SOFT_ANSWER + (int)((unsigned)res & 0x7fffu & ~GPUNVME_ST_CRD) : 0;
 }
 
-static unsigned nvme_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max)
+static unsigned nvme_reap(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max)
 {
-	const unsigned n = gnv_soft_ring_reap(server, done, max);
+	const unsigned n = gnv_soft_ring_reap(seat, done, max);
 	unsigned i;
 
 	for (i = 0; i < n; i++)

@@ -112,7 +112,7 @@ static int ram_sync(struct gnv_soft_store *store)
 /* ---- Steps ---- */
 
 /* A transfer through private memory may be done in parts (GNV_SOFT_SHORT), another never is. */
-static int move(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd, char *at)
+static int move(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, char *at)
 {
 	const size_t len = (size_t)(cmd->op.len - cmd->done);
 	const bool write = cmd->op.opc == GPUNVME_IO_WRITE;
@@ -121,7 +121,7 @@ static int move(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd, char *
 		memcpy(at, cmd->bounce + cmd->done, len);
 	else if (cmd->bounce)
 		memcpy(cmd->bounce + cmd->done, at, len);
-	else if (write ? gnv_soft_segs_read(&server->dma, &cmd->segs, at, len) : gnv_soft_segs_write(&server->dma, &cmd->segs, at, len))
+	else if (write ? gnv_soft_segs_read(&seat->server->dma, &cmd->segs, at, len) : gnv_soft_segs_write(&seat->server->dma, &cmd->segs, at, len))
 		return -EFAULT;
 	return (int)gnv_min(len, INT_MAX);
 }
@@ -135,32 +135,32 @@ static void zero(char *at, uint64_t len, bool deallocate)
 		memset(at, 0, (size_t)len);
 }
 
-static void deallocate(const struct gnv_soft_server *server, const struct gnv_soft_cmd *cmd, char *bytes)
+static void deallocate(const struct gnv_soft_seat *seat, const struct gnv_soft_cmd *cmd, char *bytes)
 {
 	const struct gpunvme_dsm_range *range = (const struct gpunvme_dsm_range *)(const void *)cmd->bounce + cmd->done;
-	const unsigned shift = server->soft->ns.lba_shift;
+	const unsigned shift = cmd->part->ns.lba_shift;
 	const uint64_t len = (uint64_t)range->nlb << shift;
 
-	if (gnv_soft_has(&server->soft->config.traits, GNV_SOFT_UNSAID))
+	if (gnv_soft_has(&seat->server->soft->config.traits, GNV_SOFT_UNSAID))
 		memset(bytes + (range->slba << shift), 0xff, (size_t)gnv_min(len, GNV_SOFT_FILL));
 	else
 		zero(bytes + (range->slba << shift), len, true);
 }
 
-static int ram_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
+static int ram_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
-	char *bytes = ram_of(server->soft->store)->bytes;
+	char *bytes = ram_of(seat->store)->bytes;
 
 	switch (cmd->stage) {
 	case GNV_SOFT_STAGE_RW:
 	case GNV_SOFT_STAGE_COMPARE:
-		return move(server, cmd, bytes + cmd->op.offset + cmd->done);
+		return move(seat, cmd, bytes + cmd->op.offset + cmd->done);
 	case GNV_SOFT_STAGE_ZERO:
 	case GNV_SOFT_STAGE_FILL:
 		zero(bytes + cmd->op.offset, cmd->op.len, cmd->op.deallocate);
 		return (int)gnv_min(cmd->op.len, INT_MAX);
 	case GNV_SOFT_STAGE_DSM:
-		deallocate(server, cmd, bytes);
+		deallocate(seat, cmd, bytes);
 		return 0;
 	case GNV_SOFT_STAGE_WHOLE: /* that is for a drive */
 		break;
@@ -172,9 +172,9 @@ static int ram_start(struct gnv_soft_server *server, struct gnv_soft_cmd *cmd)
 
 /* ---- There is nothing to wait for ---- */
 
-static int ram_attach(struct gnv_soft_server *server)
+static int ram_attach(struct gnv_soft_seat *seat)
 {
-	(void)server;
+	(void)seat;
 	return 0;
 }
 
@@ -184,30 +184,30 @@ static int ram_explain(int error)
 	return 0;
 }
 
-static void ram_detach(struct gnv_soft_server *server)
+static void ram_detach(struct gnv_soft_seat *seat)
 {
-	(void)server;
+	(void)seat;
 }
 
-static unsigned ram_take_back(struct gnv_soft_server *server, void **cmd, unsigned max)
+static unsigned ram_take_back(struct gnv_soft_seat *seat, void **cmd, unsigned max)
 {
-	(void)server;
+	(void)seat;
 	(void)cmd;
 	(void)max;
 	return 0;
 }
 
-static unsigned ram_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max)
+static unsigned ram_reap(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max)
 {
-	(void)server;
+	(void)seat;
 	(void)done;
 	(void)max;
 	return 0;
 }
 
-static void ram_wait(struct gnv_soft_server *server, unsigned usec)
+static void ram_wait(struct gnv_soft_seat *seat, unsigned usec)
 {
-	(void)server;
+	(void)seat;
 	(void)usec;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/progress.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,11 +24,25 @@ static int is_read_only(const char *uri)
 	return at && (at[5] == '\0' || at[5] == '&');
 }
 
+/* Is one of its namespaces more than a file that somebody made for this? */
+static int has_drive(const char *uri)
+{
+	char path[4096];
+	struct stat st;
+	uint32_t nsid;
+	int ret;
+
+	for (nsid = 1; (ret = soft_path_of(uri, nsid, path, sizeof(path))) != -ENOENT; nsid++)
+		if (!ret && !stat(path, &st) && !S_ISREG(st.st_mode))
+			return 1;
+		else if (ret)
+			return 0; /* the library says why */
+	return 0;
+}
+
 static int may_serve(const struct session_opts *o)
 {
-	struct stat st;
-
-	if (o->yes || soft_stat(o->dev, &st) || S_ISREG(st.st_mode) || is_read_only(o->dev))
+	if (o->yes || !has_drive(o->dev) || is_read_only(o->dev))
 		return GO_ON;
 	return failed("whoever connects could overwrite what is on %s: add --yes if that is the drive you mean, or ro=1 to the URI",
 		      o->dev);
