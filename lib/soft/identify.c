@@ -92,7 +92,7 @@ static void adopt_ns(const struct gpunvme_id_ns *drive, struct gpunvme_id_ns *id
 	id->nows_0b = drive->nows_0b;
 }
 
-/* Commands that one of several does not know are known to none; what is written whole, and whether there is a cache, is each one's. */
+/* Commands that one of several does not know are known to none; what is written whole, and the cache, are each one's own. */
 static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, bool alone, struct gpunvme_id_ctrl *id)
 {
 	id->oncs &= (uint16_t)(drive->oncs | ONCS_SAVE_SELECT);

@@ -2,8 +2,8 @@
 /*
  * What keeps the blocks of a software controller: a table of operations for each kind, one file each (store_*.c).
  *
- * A store is opened once, and each server thread attaches to it, by a seat of its own (state.h). A command is carried out in steps (cmd->stage, cmd->done); a store
- * that does a step at once says so, another takes it and gives its result back later.
+ * A store is opened once, and each server thread attaches to it, by a seat of its own (state.h). A command is carried out in steps
+ * (cmd->stage, cmd->done); a store that does a step at once says so, another takes it and gives its result back later.
  */
 #ifndef GNV_SOFT_STORE_H
 #define GNV_SOFT_STORE_H

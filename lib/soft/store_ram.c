@@ -114,6 +114,7 @@ static int ram_sync(struct gnv_soft_store *store)
 /* A transfer through private memory may be done in parts (GNV_SOFT_SHORT), another never is. */
 static int move(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, char *at)
 {
+	const struct gnv_soft_dma *dma = &seat->server->dma;
 	const size_t len = (size_t)(cmd->op.len - cmd->done);
 	const bool write = cmd->op.opc == GPUNVME_IO_WRITE;
 
@@ -121,7 +122,7 @@ static int move(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, char *at)
 		memcpy(at, cmd->bounce + cmd->done, len);
 	else if (cmd->bounce)
 		memcpy(cmd->bounce + cmd->done, at, len);
-	else if (write ? gnv_soft_segs_read(&seat->server->dma, &cmd->segs, at, len) : gnv_soft_segs_write(&seat->server->dma, &cmd->segs, at, len))
+	else if (write ? gnv_soft_segs_read(dma, &cmd->segs, at, len) : gnv_soft_segs_write(dma, &cmd->segs, at, len))
 		return -EFAULT;
 	return (int)gnv_min(len, INT_MAX);
 }
