@@ -186,7 +186,7 @@ static int map_one(struct gnv_fill *fill, struct gnv_reader *r, const char *text
 		   const struct gpunvme_file_opts *opts, uint64_t *first)
 {
 	const uint32_t number = fill->files->info.files;
-	struct gnv_map map;
+	struct gnv_map map = { .file = NULL }; /* that features forbid to write is known of the drive only, and said by gnv_map_check() */
 	int ret = gnv_map_read(text, &map);
 
 	if (ret)
