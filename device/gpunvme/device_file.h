@@ -12,6 +12,9 @@
  *   and the lane copies its bytes.
  * - A call ends at the end of the file, and cursor->done says how many bytes it has moved, also when it fails.
  * - Holes, and what was allocated and never written, read as zeroes, which the lane stores.
+ *
+ * Beside the calls of one lane that wait (gpunvme_file_read, _write) there are handles (gpunvme_file_submit_*), whole waves, with a
+ * transfer for each lane or one for all (gpunvme_file_wave_*), and workgroups (gpunvme_file_block_*).
  */
 #ifndef GPUNVME_DEVICE_FILE_H
 #define GPUNVME_DEVICE_FILE_H
@@ -201,5 +204,8 @@ GPUNVME_FN int gpunvme_file_write(const struct gpunvme_dq *dq, const struct gpun
 		ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
 	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, len, GPUNVME_IO_WRITE);
 }
+
+#include <gpunvme/device/file_block.h>
+#include <gpunvme/device/file_fronts.h>
 
 #endif

@@ -38,7 +38,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_forced": 51, "call_async": 47, "call_many_queues": 43, "call_wave": 38,
                   "call_wave_one": 33, "call_wait_any": 35, "call_serve": 29, "call_volume": 60, "call_volume_deallocate": 67,
                   "call_block": 81, "call_file": 56, "call_file_write": 54, "call_array": 76, "call_range": 76,
-                  "call_page": 67}
+                  "call_page": 67, "call_file_async": 49, "call_file_wave": 53, "call_file_wave_one": 41, "call_file_block": 57,
+                  "call_files": 17}
 MOST = 128
 # Loads of a blocking read, scalar ones, too. Layouts of PRP lists have none of their own: without the copy of the host's word in the state
 # (gnvd_control(), 2) and the generations of identifiers (cid_gens, 1) there are 45, with layouts and without, by clang 19 for gfx90a, gfx942,
@@ -145,7 +146,8 @@ def check_refer(target, code):
 
 def check_sqe_stores(target, code):
     wide = TARGETS[target][4]
-    for name in ("call_read", "call_async", "call_many_queues", "call_wave", "call_volume", "call_block"):
+    for name in ("call_read", "call_async", "call_many_queues", "call_wave", "call_volume", "call_block", "call_file_wave",
+                 "call_file_wave_one", "call_file_block"):
         if name not in code:  # a planted mistake, without the large kernels
             continue
         count = sum(line.startswith(f"global_store_{wide}") for line in code[name])

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A workgroup's transfer of a file: cut into pieces that spread over lanes. Only device_file.h includes this; its rules hold here
+ * too.
+ */
+#ifndef GPUNVME_DEVICE_FILE_BLOCK_H
+#define GPUNVME_DEVICE_FILE_BLOCK_H
+
+#include <gpunvme/device/file_fronts.h>
+
+/*
+ * Bytes of a piece as a power of two; pieces begin at its multiples in the file. No more than a command carries, so small that
+ * every lane gets one, but no smaller than a page of 4 KiB. What the drive writes whole is one piece.
+ */
+GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint32_t op)
+{
+	uint32_t shift = 2u * dq->page_shift - 4u, lanes = gnvd_block_lanes();
+
+	if (GNVD_OPC(op) == GPUNVME_IO_WRITE && len >> dq->lba_shift <= dq->atomic)
+		return 63;
+	while (shift > dq->lba_shift && 1ull << (shift - dq->lba_shift) > dq->max_blocks)
+		shift--;
+	while (shift > dq->lba_shift && shift > 12 && len >> shift < lanes)
+		shift--;
+	return shift;
+}
+
+/*
+ * The workgroup's lanes take pieces in turn, a lane until its first failure. `failed` is the first, as in gnvd_move_part(), with
+ * the distance in bytes; in the end it is the same for all lanes.
+ */
+GNVD_FN int gnvd_file_block_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
+			       const struct gpunvme_dbuf *dbuf, const struct gnvd_file_left *whole, uint32_t op)
+{
+	uint64_t begin = whole->pos, end = whole->pos + whole->left, failed = ~0ull, piece, from, to;
+	uint32_t shift = gnvd_file_piece(dq, whole->left, op), lanes = gnvd_block_lanes(), came;
+	uint64_t rounds = (((end - 1) >> shift) - (begin >> shift)) / lanes + 1, bounce = cur->bounce, round;
+	struct gnvd_file_left l;
+
+	cur->bounce = bounce + ((uint64_t)gnvd_block_lane() << dq->lba_shift);
+	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
+		gnvd_block_sync(dq); /* what the others stored goes out with this lane's */
+	for (round = 0; round < rounds; round++) {
+		piece = (begin >> shift) + round * lanes + gnvd_block_lane();
+		from = piece << shift;
+		to = (piece + 1) << shift;
+		from = from < begin ? begin : from;
+		to = to > end || shift == 63 ? end : to;
+		l.offset = whole->offset + (from - begin);
+		l.pos = from;
+		l.left = failed == ~0ull && piece <= (end - 1) >> shift ? to - from : 0;
+		l.ret = 0;
+		gnvd_file_wave_rw(dq, file, cur, dbuf, &l, op);
+		if (l.ret)
+			failed = (l.pos - begin) << 16 | (l.ret > 0 ? (uint64_t)l.ret : 0x8000u + (uint64_t)-l.ret);
+	}
+	failed = gnvd_block_min(dq, failed, &came);
+	cur->bounce = bounce;
+	cur->done = failed == ~0ull ? whole->left : failed >> 16;
+	if (failed != ~0ull)
+		return failed & 0x8000 ? -(int)(failed & 0x7fff) : (int)(failed & 0x7fff);
+	return came == lanes ? 0 : -GPUNVME_EINVAL;
+}
+
+/**
+ * gpunvme_file_block_read() - read of a file with a whole workgroup
+ * @dq:     as gpunvme_file_read(), one queue for the workgroup
+ * @file:   the file
+ * @cur:    the lane's cursor; cur->done: bytes read, the same for all; cur->bounce, the same for all: as many blocks as the
+ *          workgroup has lanes
+ * @dbuf:   the buffer; its bytes are valid for all lanes of the workgroup when the call returns 0
+ * @offset: bytes from the start of the buffer, any
+ * @pos:    first byte of the file, any
+ * @len:    bytes, less than 2^47
+ *
+ * All lanes of the workgroup (CPU lanes: of the wave) call together with the same arguments. The bytes are cut into pieces that
+ * spread over the lanes; a lane that meets a failure stops. Uses a few bytes of workgroup memory.
+ * Return: the same for all lanes. 0; as gpunvme_file_read() for the first failure in the order of the file, behind cur->done bytes;
+ * -GPUNVME_EINVAL also when lanes of the workgroup were missing.
+ */
+GPUNVME_FN int gpunvme_file_block_read(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
+				       const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	struct gnvd_file_left l = { offset, pos, gnvd_file_bytes(file, pos, len), gnvd_check_file(dq, file, dbuf, offset, len) };
+
+	cur->done = 0;
+	if (l.ret || !l.left) /* the same for all: they came with the same arguments */
+		return l.ret;
+	return len >> 47 ? -GPUNVME_ERANGE : gnvd_file_block_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_READ);
+}
+
+/**
+ * gpunvme_file_block_write() - write to a file with a whole workgroup, in place
+ * Parameters and rules as gpunvme_file_block_read(), for whole blocks; results as gpunvme_file_write(). What any lane of the
+ * workgroup stored before the call is written.
+ */
+GPUNVME_FN int gpunvme_file_block_write(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
+					const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	struct gnvd_file_left l = { offset, pos, len, gnvd_check_file(dq, file, dbuf, offset, len) };
+
+	cur->done = 0;
+	if (!l.ret)
+		l.ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
+	if (l.ret)
+		return l.ret;
+	return len >> 47 ? -GPUNVME_ERANGE : gnvd_file_block_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_WRITE);
+}
+
+#endif
