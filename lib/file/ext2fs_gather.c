@@ -84,7 +84,7 @@ static int add(struct tree *t, const struct ext2_dir_entry *e)
 {
 	char name[EXT2_NAME_LEN + 1];
 	const char *path = NULL;
-	int type, ret = gnv_session_name(e, name);
+	int type = EXT2_FT_UNKNOWN, ret = gnv_session_name(e, name);
 
 	if (!ret)
 		ret = type_of(t->s, e, &type);

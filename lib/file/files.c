@@ -64,12 +64,12 @@ static void describe(struct gnv_fill *fill)
 		info->bytes += files->entry[i].bytes;
 	info->extents = files->extents;
 	info->writable = (fill->opts.flags & GPUNVME_FILES_WRITE) != 0;
-	info->lba_size = fill->r->ns.lba_size;
-	info->nsid = fill->r->ns.nsid;
+	info->lba_size = fill->r.ns.lba_size;
+	info->nsid = fill->r.ns.nsid;
 	memcpy(info->uuid, fill->super.uuid, sizeof(info->uuid));
 	if (fill->super.fs)
 		memcpy(info->fs, fill->super.fs->name, sizeof(info->fs));
-	files->device = fill->r->dq.device;
+	files->device = fill->r.dq.device;
 }
 
 enum { ENTRIES, EXTENTS, NAMES, BUCKETS, PARTS };
@@ -125,20 +125,17 @@ static int check_paths(const char *const *paths, uint32_t count)
 static int gather(struct gpunvme_dev *dev, const char *const *paths, uint32_t count, const struct gpunvme_file_opts *opts,
 		  struct gnv_fill *fill, struct gpunvme_files **files)
 {
-	struct gnv_reader r;
-	int ret = gnv_fs_open(dev, opts, &r, &fill->super);
+	int ret = gnv_fs_open(dev, opts, &fill->r, &fill->super);
 
 	if (ret) {
 		gpunvme_files_close(fill->files);
 		return ret;
 	}
-	fill->r = &r;
 	fill->scratch = gnv_file_new();
-	ret = fill->scratch ? fill->super.fs->gather(&r, paths, count, fill) : -ENOMEM;
+	ret = fill->scratch ? fill->super.fs->gather(&fill->r, paths, count, fill) : -ENOMEM;
 	gpunvme_file_close(fill->scratch);
-	ret = finish(fill, ret, files);
-	gnv_reader_close(&r);
-	return ret;
+	gnv_reader_close(&fill->r);
+	return finish(fill, ret, files);
 }
 
 GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,
@@ -171,20 +168,20 @@ static int set_name(struct gnv_fill *fill, const char *name, uint64_t inode)
 }
 
 /* The first map says which file system it is. */
-static int check_same(struct gnv_fill *fill, const struct gnv_map *map, const struct gnv_reader *r, uint64_t *first)
+static int check_same(struct gnv_fill *fill, const struct gnv_map *map, uint64_t *first)
 {
 	if (!fill->super.fs) {
 		fill->super = map->super;
-		*first = r->first;
+		*first = fill->r.first;
 	}
-	if (*first == r->first && memcmp(fill->super.uuid, map->super.uuid, sizeof(map->super.uuid)) == 0)
+	if (*first == fill->r.first && memcmp(fill->super.uuid, map->super.uuid, sizeof(map->super.uuid)) == 0)
 		return 0;
 	return gnv_fail(-EINVAL, "it is of another file system than the first: make a table for each");
 }
 
-static int map_one(struct gnv_fill *fill, struct gnv_reader *r, const char *text, const char *name,
-		   const struct gpunvme_file_opts *opts, uint64_t *first)
+static int map_one(struct gnv_fill *fill, const char *text, const char *name, const struct gpunvme_file_opts *opts, uint64_t *first)
 {
+	struct gnv_reader *r = &fill->r;
 	const uint32_t number = fill->files->info.files;
 	struct gnv_map map = { .file = NULL }; /* that features forbid to write is known of the drive only, and said by gnv_map_check() */
 	int ret = gnv_map_read(text, &map);
@@ -195,7 +192,7 @@ static int map_one(struct gnv_fill *fill, struct gnv_reader *r, const char *text
 	r->bytes = r->ns.nblocks * r->ns.lba_size;
 	ret = gnv_map_check(r, &map, opts);
 	if (!ret)
-		ret = check_same(fill, &map, r, first);
+		ret = check_same(fill, &map, first);
 	if (!ret)
 		ret = set_name(fill, name, map.file->info.inode);
 	fill->scratch = map.file;
@@ -205,17 +202,16 @@ static int map_one(struct gnv_fill *fill, struct gnv_reader *r, const char *text
 	return ret;
 }
 
-static int map_all(struct gnv_fill *fill, struct gnv_reader *r, const char *const *texts, const char *const *names, uint32_t count,
+static int map_all(struct gnv_fill *fill, const char *const *texts, const char *const *names, uint32_t count,
 		   const struct gpunvme_file_opts *opts)
 {
 	uint64_t first = 0;
 	int ret = 0;
 
-	fill->r = r;
 	for (uint32_t i = 0; i < count && !ret; i++) {
 		if (!texts[i] || (names && !names[i]))
 			return gnv_fail(-EINVAL, "gpunvme_files_map: map %u, or its name, is NULL", i);
-		ret = map_one(fill, r, texts[i], names ? names[i] : NULL, opts, &first);
+		ret = map_one(fill, texts[i], names ? names[i] : NULL, opts, &first);
 		if (ret)
 			gnv_fail(ret, "map %u: %s", i, gpunvme_errmsg());
 	}
@@ -226,7 +222,6 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
 				  const struct gpunvme_files_opts *user, struct gpunvme_files **files)
 {
 	struct gpunvme_file_opts opts;
-	struct gnv_reader r;
 	struct gnv_fill fill;
 	int ret;
 
@@ -237,15 +232,14 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
 	ret = begin(user, &opts, &fill);
 	if (ret)
 		return ret;
-	ret = gnv_reader_open(dev, opts.nsid, &r);
+	ret = gnv_reader_open(dev, opts.nsid, &fill.r);
 	if (ret) {
 		gpunvme_files_close(fill.files);
 		return ret;
 	}
-	ret = map_all(&fill, &r, texts, names, count, &opts);
-	ret = finish(&fill, ret, files);
-	gnv_reader_close(&r);
-	return ret;
+	ret = map_all(&fill, texts, names, count, &opts);
+	gnv_reader_close(&fill.r);
+	return finish(&fill, ret, files);
 }
 
 /* ---- What it tells ---- */

@@ -32,7 +32,7 @@ struct gpunvme_files {
 /* A call that fills a table. */
 struct gnv_fill {
 	struct gpunvme_files *files;
-	const struct gnv_reader *r;
+	struct gnv_reader r;
 	struct gnv_super super;
 	struct gpunvme_files_opts opts;
 	struct gpunvme_file *scratch; /* the file that is being looked at */

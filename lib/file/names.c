@@ -49,7 +49,7 @@ const char *gnv_plain(const char *name, char text[256])
 {
 	size_t i;
 
-	for (i = 0; name[i] && i < 255; i++)
+	for (i = 0; i < 255 && name[i]; i++)
 		text[i] = name[i] >= ' ' && name[i] < 127 ? name[i] : '?';
 	text[i] = '\0';
 	return text;

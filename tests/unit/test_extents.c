@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -79,6 +80,20 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 	}
 	errno = ENOTTY;
 	return -1;
+}
+
+static unsigned long magic; /* of statfs(); 0: what the file lies on has its own */
+
+int __real_fstatfs(int fd, struct statfs *buf);
+int __wrap_fstatfs(int fd, struct statfs *buf);
+
+int __wrap_fstatfs(int fd, struct statfs *buf)
+{
+	int ret = __real_fstatfs(fd, buf);
+
+	if (!ret && magic)
+		buf->f_type = (__typeof__(buf->f_type))magic;
+	return ret;
 }
 
 static void add(uint64_t pos, uint64_t at, uint64_t len, uint32_t flags)
@@ -237,6 +252,27 @@ static void what_forbids_writing(void **state)
 	assert_true(m.immutable);
 }
 
+/* Addresses of btrfs are those of its own volume, and f2fs moves what it likes: maps of them would say what is not so. */
+static void other_file_systems(void **state)
+{
+	static const struct {
+		unsigned long magic; /* linux/magic.h */
+		const char *words;
+	} others[] = { { 0x9123683e, "(0x9123683e)" }, { 0xf2f52010, "(0xf2f52010)" }, { 0x01021994, "(0x1021994)" } };
+	char *text = NULL;
+
+	(void)state;
+	plain(0);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		magic = others[i].magic;
+		assert_int_equal(gpunvme_map_make(path, &text), -EOPNOTSUPP);
+		assert_non_null(strstr(gpunvme_errmsg(), "ext4 and XFS only"));
+		assert_non_null(strstr(gpunvme_errmsg(), others[i].words));
+		assert_null(text);
+	}
+	magic = 0;
+}
+
 /* An answer that leads nowhere ends the questions. */
 static void answers_without_end(void **state)
 {
@@ -281,6 +317,7 @@ int main(void)
 		cmocka_unit_test(data_that_lies_nowhere),
 		cmocka_unit_test(inodes_that_are_refused),
 		cmocka_unit_test(what_forbids_writing),
+		cmocka_unit_test(other_file_systems),
 		cmocka_unit_test(answers_without_end),
 	};
 
