@@ -106,7 +106,7 @@ static void try_uri(const char *text)
 	check(uri.address[0] && uri.scheme[0] && uri.count <= GNV_URI_MAX_KEYS);
 	check_again(&uri);
 	if (!strcmp(uri.scheme, "soft")) {
-		check(!soft_path(text, path, sizeof(path)) && !strcmp(path, uri.address));
+		check(!soft_path_of(text, 1, path, sizeof(path)) && !strcmp(path, uri.address));
 		check_config(&uri);
 	}
 	gnv_uri_fini(&uri);
