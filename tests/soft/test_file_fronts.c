@@ -296,6 +296,7 @@ struct wrong {
 
 static void check_wrong(struct rig *r, enum front front, const struct wrong *w)
 {
+	const uint64_t together = front == ONE || front == GROUP ? 3 : 0;
 	struct job j;
 
 	job_of(r, front, &j);
@@ -303,7 +304,7 @@ static void check_wrong(struct rig *r, enum front front, const struct wrong *w)
 	for (uint32_t l = 0; l < LANES; l++) {
 		j.pos[l] = w->pos;
 		j.len[l] = w->len;
-		j.offset[l] = w->offset;
+		j.offset[l] = w->offset + (l & ~together) * AREA;
 	}
 	assert_int_equal(gpunvme_cpu_launch(LANES, 4, move, &j), 0);
 	for (uint32_t l = 0; l < LANES; l++)

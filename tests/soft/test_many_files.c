@@ -434,7 +434,8 @@ static void progress(void **state)
 
 /* ---- Maps ---- */
 
-static char *map_of(struct rig *r, const char *path)
+/* With a word of map.c for why it must not be written, or "ok". */
+static char *map_of(struct rig *r, const char *path, const char *word)
 {
 	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };
 	struct gpunvme_file *file;
@@ -449,6 +450,7 @@ static char *map_of(struct rig *r, const char *path)
 
 		*e = (struct gnv_extent){ e->pos * 512, e->at * 512, e->len * 512 };
 	}
+	file->unwritable = gnv_map_reason(word);
 	map.file = file;
 	assert_int_equal(gnv_map_write(&map, &text), 0);
 	gpunvme_file_close(file);
@@ -468,7 +470,7 @@ static void tables_of_maps(void **state)
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
 	rig_open(&r, "cpu:4", 512);
 	for (int i = 0; i < 3; i++)
-		texts[i] = map_of(&r, names[i]);
+		texts[i] = map_of(&r, names[i], "ok");
 	assert_int_equal(gpunvme_files_map(r.dev, texts, names, 3, NULL, &files), 0);
 	check_lanes(&r, files, 0);
 	check_lanes(&r, files, 1);
@@ -490,6 +492,41 @@ static void tables_of_maps(void **state)
 	rig_close(&r);
 	for (int i = 0; i < 3; i++)
 		free((char *)(uintptr_t)texts[i]);
+}
+
+/* One of them that must not be written is enough; to read, it is none. */
+static void maps_for_writing(void **state)
+{
+	static const struct {
+		const char *word, *reason;
+	} words[] = { { "shared", "it shares blocks with another file" }, { "verity", "fs-verity protects it" }, { "immutable", "it is immutable" } };
+	const struct gpunvme_files_opts writing = { sizeof(writing), GPUNVME_FILES_WRITE, 0, 0, 0, NULL, NULL };
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files *files = NULL;
+	const char *texts[2];
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512);
+	texts[0] = map_of(&r, "plain", "ok");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		texts[1] = map_of(&r, "sparse", words[i].word);
+		assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 2, &writing, &files), -EOPNOTSUPP);
+		assert_non_null(strstr(gpunvme_errmsg(), words[i].reason));
+		assert_non_null(strstr(gpunvme_errmsg(), "map 1: "));
+		assert_null(files);
+		assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 2, NULL, &files), 0);
+		gpunvme_files_close(files);
+		files = NULL;
+		free((char *)(uintptr_t)texts[1]);
+	}
+	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 1, &writing, &files), 0);
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.writable, 1);
+	gpunvme_files_close(files);
+	rig_close(&r);
+	free((char *)(uintptr_t)texts[0]);
 }
 
 static int refused_in_child(struct rig *r, struct gpunvme_files *files)
@@ -576,6 +613,7 @@ int main(void)
 		cmocka_unit_test(left_out),
 		cmocka_unit_test(progress),
 		cmocka_unit_test(tables_of_maps),
+		cmocka_unit_test(maps_for_writing),
 		cmocka_unit_test(views),
 		cmocka_unit_test(damaged_images),
 	};
