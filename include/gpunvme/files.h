@@ -57,7 +57,8 @@ struct gpunvme_files_opts {
  * Files are numbered from 0 on, in the order of @paths, and those of one directory by the bytes of their names; so a list of files
  * has in the table the numbers that it has in the list. Each is called by the name with which gpunvme_file_open() finds it: as it
  * was given, or the directory's as it was given, and '/' and its path below that. Symbolic links, devices and the like below
- * directories are passed over. The inodes are read in the order in which they lie. Any thread may call it.
+ * directories are passed over. The inodes are read in the order in which they lie. Of a long list those of one directory had better
+ * stand together: it is read once for them then. Any thread may call it.
  *
  * Return: 0, also when a directory has no file below it; -EINVAL; -ENOENT and all others of gpunvme_file_open() for the first file
  * that cannot be had, which the sentence names, then there is no table; -EUCLEAN directories lead in circles; -E2BIG more than

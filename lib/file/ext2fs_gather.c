@@ -52,9 +52,9 @@ static int join(const struct tree *t, const char *name, const char **path)
 
 	while (len && dir[len - 1] == '/')
 		len--;
-	if (len + 1 + more > 4096)
+	if (len + 1 + more > GNV_PATH_ROOM)
 		return gnv_fail(-ENAMETOOLONG, "below a directory is a path that has more than 4095 bytes");
-	room = gnv_names_room(t->fill->files, len + 1 + more);
+	room = gnv_names_room(&t->fill->files->names, len + 1 + more);
 	if (!room)
 		return -ENOMEM;
 	memcpy(room, dir, len);
@@ -133,25 +133,21 @@ static int gather_dir(struct gnv_session *s, struct gnv_fill *fill, ext2_ino_t i
 	return ret;
 }
 
-static int gather_one(struct gnv_session *s, struct gnv_fill *fill, const char *path)
+static int gather_one(struct gnv_lookup *l, struct gnv_fill *fill, const char *path)
 {
 	const size_t len = strlen(path) + 1;
 	struct ext2_inode inode;
 	ext2_ino_t ino;
-	errcode_t err;
 	char *name;
-	int ret = gnv_session_find(s, path, &ino);
+	int ret = gnv_lookup(l, path, &inode, &ino);
 
 	if (ret)
 		return ret;
-	err = ext2fs_read_inode(s->fs, ino, &inode);
-	if (err)
-		return gnv_session_failed(s, err, path);
-	name = gnv_names_room(fill->files, len);
+	name = gnv_names_room(&fill->files->names, len);
 	if (!name)
 		return -ENOMEM;
 	memcpy(name, path, len);
-	return LINUX_S_ISDIR(inode.i_mode) ? gather_dir(s, fill, ino, name) : gnv_fill_name(fill, name, ino);
+	return LINUX_S_ISDIR(inode.i_mode) ? gather_dir(l->s, fill, ino, name) : gnv_fill_name(fill, name, ino);
 }
 
 static int read_inode(void *ctx, uint64_t inode, const char *name, struct gpunvme_file *file)
@@ -162,13 +158,15 @@ static int read_inode(void *ctx, uint64_t inode, const char *name, struct gpunvm
 int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill)
 {
 	struct gnv_session s;
+	struct gnv_lookup lookup = { .s = &s };
 	int ret = gnv_session_open(r, &s);
 
 	if (ret)
 		return ret;
 	fill->extents_max = ext2fs_blocks_count(s.fs->super);
 	for (uint32_t i = 0; i < count && !ret; i++)
-		ret = gather_one(&s, fill, paths[i]);
+		ret = gather_one(&lookup, fill, paths[i]);
+	gnv_lookup_end(&lookup);
 	if (!ret)
 		ret = gnv_fill_all(fill, read_inode, &s);
 	ext2fs_free(s.fs);

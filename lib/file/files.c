@@ -30,7 +30,7 @@ GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files)
 	if (!files || gnv_foreign(files->process))
 		return;
 	gnv_shows_end(&files->shows);
-	gnv_names_free(files);
+	gnv_names_free(&files->names);
 	free(files->bucket);
 	free(files->name);
 	free(files->extent);
@@ -91,7 +91,7 @@ static void weigh(struct gpunvme_files *files)
 	parts_of(files, part);
 	for (unsigned i = 0; i < PARTS; i++)
 		files->info.lane_bytes += gnv_align_up(part[i].len, GNV_PART_ALIGN);
-	files->info.host_bytes += files->file_room * (sizeof(*files->many) + sizeof(*files->entry)) +
+	files->info.host_bytes = files->names.bytes + files->file_room * (sizeof(*files->many) + sizeof(*files->entry)) +
 				  files->extent_room * sizeof(*files->extent) + part[NAMES].len + part[BUCKETS].len;
 }
 
@@ -158,7 +158,7 @@ GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *p
 static int set_name(struct gnv_fill *fill, const char *name, uint64_t inode)
 {
 	const size_t len = name ? strlen(name) + 1 : 0;
-	char *copy = name ? gnv_names_room(fill->files, len) : NULL;
+	char *copy = name ? gnv_names_room(&fill->files->names, len) : NULL;
 
 	if (name && !copy)
 		return -ENOMEM;

@@ -12,7 +12,13 @@ struct gnv_many {
 	uint64_t inode;
 };
 
-struct gnv_names; /* names.c: a piece of memory of names */
+struct gnv_piece;
+
+/* Memory of names, which only grows. */
+struct gnv_names {
+	struct gnv_piece *piece;
+	uint64_t bytes;
+};
 
 struct gpunvme_files {
 	uint64_t process;
@@ -22,7 +28,7 @@ struct gpunvme_files {
 	struct gnv_many *many;        /* info.files of them, by number ... */
 	struct gpunvme_dentry *entry; /* ... and these */
 	struct gnv_extent *extent;    /* in blocks, as lanes have them */
-	struct gnv_names *names;
+	struct gnv_names names;
 	struct gpunvme_dname *name; /* by hash */
 	uint32_t *bucket;
 	uint32_t named, bucket_shift;
@@ -41,9 +47,11 @@ struct gnv_fill {
 
 /* ---- Names (names.c) ---- */
 
-/* Room for @len bytes until the table is closed; NULL with its sentence (-ENOMEM). */
-char *gnv_names_room(struct gpunvme_files *files, size_t len);
-void gnv_names_free(struct gpunvme_files *files);
+#define GNV_PATH_ROOM 4096u /* bytes of a path, and its NUL */
+
+/* Room for @len bytes until they are freed; NULL with its sentence (-ENOMEM). */
+char *gnv_names_room(struct gnv_names *names, size_t len);
+void gnv_names_free(struct gnv_names *names);
 
 /* Once all files have their names and numbers. Return: 0, -ENOMEM. */
 int gnv_names_index(struct gpunvme_files *files);

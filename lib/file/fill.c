@@ -129,13 +129,13 @@ static int fill_one(struct gnv_fill *fill, uint32_t number, gnv_fill_read_fn *re
 	gnv_plain(many->name, text);
 	reset(fill->scratch);
 	ret = read(ctx, many->inode, text, fill->scratch);
-	if (!ret)
-		ret = gnv_fill_set(fill, number);
 	if (ret == -EOPNOTSUPP && fill->opts.flags & GPUNVME_FILES_SKIP) {
 		fill->files->entry[number].first = LEFT_OUT;
 		fill->files->info.skipped++;
 		return 0;
 	}
+	if (!ret)
+		ret = gnv_fill_set(fill, number);
 	/* Not all of these sentences have the name. */
 	return !ret || strstr(gpunvme_errmsg(), text) ? ret : gnv_fail(ret, "%s: %s", text, gpunvme_errmsg());
 }

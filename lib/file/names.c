@@ -10,15 +10,15 @@
 
 #define PIECE 65536u /* bytes of names */
 
-struct gnv_names {
-	struct gnv_names *next;
+struct gnv_piece {
+	struct gnv_piece *next;
 	size_t used, room;
 	char bytes[];
 };
 
-char *gnv_names_room(struct gpunvme_files *files, size_t len)
+char *gnv_names_room(struct gnv_names *names, size_t len)
 {
-	struct gnv_names *piece = files->names;
+	struct gnv_piece *piece = names->piece;
 	const size_t room = len > PIECE ? len : PIECE;
 
 	if (!piece || piece->room - piece->used < len) {
@@ -27,22 +27,23 @@ char *gnv_names_room(struct gpunvme_files *files, size_t len)
 			gnv_fail(-ENOMEM, "out of memory");
 			return NULL;
 		}
-		*piece = (struct gnv_names){ files->names, 0, room };
-		files->names = piece;
-		files->info.host_bytes += sizeof(*piece) + room;
+		*piece = (struct gnv_piece){ names->piece, 0, room };
+		names->piece = piece;
+		names->bytes += sizeof(*piece) + room;
 	}
 	piece->used += len;
 	return piece->bytes + piece->used - len;
 }
 
-void gnv_names_free(struct gpunvme_files *files)
+void gnv_names_free(struct gnv_names *names)
 {
-	struct gnv_names *piece;
+	struct gnv_piece *piece;
 
-	while ((piece = files->names)) {
-		files->names = piece->next;
+	while ((piece = names->piece)) {
+		names->piece = piece->next;
 		free(piece);
 	}
+	names->bytes = 0;
 }
 
 const char *gnv_plain(const char *name, char text[256])

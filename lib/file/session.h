@@ -6,7 +6,7 @@
 #define __bitwise /* else sparse finds that libext2fs' numbers are none */
 #include <ext2fs/ext2fs.h>
 
-#include "file/file.h"
+#include "file/files.h"
 
 struct gnv_session {
 	struct gnv_reader *r;
@@ -30,5 +30,23 @@ int gnv_session_file(struct gnv_session *s, ext2_ino_t ino, const char *path, st
 
 /* The name of a directory's entry, if it is one. Return: 0, -EUCLEAN. */
 int gnv_session_name(const struct ext2_dir_entry *e, char name[EXT2_NAME_LEN + 1]);
+
+/* ---- Many paths (ext2fs_lookup.c) ---- */
+
+struct known;
+
+struct gnv_lookup {
+	struct gnv_session *s;
+	const char *dir; /* the path before, whose first `len` bytes are its directory */
+	size_t len;
+	struct known *known; /* the names of that, once they are loaded */
+	uint32_t count, room;
+	bool loaded;
+	struct gnv_names names;
+};
+
+/* As gnv_session_find(), with the inode. The path must stay until the next call. */
+int gnv_lookup(struct gnv_lookup *l, const char *path, struct ext2_inode *inode, ext2_ino_t *ino);
+void gnv_lookup_end(struct gnv_lookup *l);
 
 #endif

@@ -289,7 +289,7 @@ static int ask(struct rig *r, struct gpunvme_files *files, uint64_t hash)
 /* A list has the numbers that it has; names that are there twice are one for whoever asks by name. */
 static void lists(void **state)
 {
-	const char *const paths[] = { "plain", TWIN, "/way/../empty", OTHER_TWIN, "plain", "nothing", "deep/" };
+	const char *const paths[] = { "plain", TWIN, "/way/../empty", OTHER_TWIN, "plain", "link", "nothing", "deep/" };
 	struct gpunvme_files_info info = { .size = sizeof(info) };
 	struct gpunvme_files_entry e = { .size = sizeof(e) };
 	struct gpunvme_files *files;
@@ -301,16 +301,16 @@ static void lists(void **state)
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1 && ln -s deep dump/way",
 	    image_dir);
 	rig_open(&r, "cpu:4", 512);
-	assert_int_equal(gpunvme_files_open(r.dev, paths, 7, NULL, &files), 0);
+	assert_int_equal(gpunvme_files_open(r.dev, paths, 8, NULL, &files), 0);
 	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
-	assert_int_equal(info.files, 7); /* the directory "nothing" has none, "deep/" two */
-	for (uint32_t i = 0; i < 5; i++) {
+	assert_int_equal(info.files, 8); /* the directory "nothing" has none, "deep/" two */
+	for (uint32_t i = 0; i < 6; i++) {
 		assert_int_equal(gpunvme_files_get_entry(files, i, &e), 0);
 		assert_string_equal(e.name, paths[i]);
 	}
-	assert_int_equal(gpunvme_files_get_entry(files, 5, &e), 0);
+	assert_int_equal(gpunvme_files_get_entry(files, 6, &e), 0);
 	assert_string_equal(e.name, "deep/again");
-	assert_int_equal(gpunvme_files_get_entry(files, 7, &e), -ENOENT);
+	assert_int_equal(gpunvme_files_get_entry(files, 8, &e), -ENOENT);
 	check_lanes(&r, files, 0);
 	check_lanes(&r, files, 1);
 	assert_int_equal(gpunvme_files_find(files, "plain", &number), 0);
@@ -331,6 +331,39 @@ static void lists(void **state)
 	assert_int_equal(info.files + info.extents + info.lane_bytes, 0);
 	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
 	gpunvme_files_close(files);
+	rig_close(&r);
+}
+
+/*
+ * Of a list, and all of one large directory, whose last name would have it read whole, each time: more reads than a file system that
+ * leads in circles gets.
+ */
+static void long_lists(void **state)
+{
+	enum { NAMES = 2000, PATHS = 80000 };
+	static const char *paths[PATHS];
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files *files;
+	char last[256];
+	struct rig r;
+
+	(void)state;
+	run("mkdir -p %s/wide/d && cd %s/wide/d && seq -f '%%0120.0f' 1 %u | xargs touch && echo x >../short", image_dir, image_dir, NAMES);
+	run("cd %s && rm -f fs.img && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -d wide -t ext4 -b 1024 -N 4000 fs.img 12M && rm -r wide",
+	    image_dir);
+	rig_open(&r, "cpu", 512);
+	snprintf(last, sizeof(last), "d/%0120u", NAMES);
+	for (uint32_t i = 0; i < PATHS; i++)
+		paths[i] = last;
+	paths[PATHS - 1] = "short";
+	assert_int_equal(gpunvme_files_open(r.dev, paths, PATHS, NULL, &files), 0);
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.files, PATHS);
+	assert_int_equal(info.bytes, 2);
+	gpunvme_files_close(files);
+	paths[PATHS - 1] = "d/absent";
+	assert_int_equal(gpunvme_files_open(r.dev, paths, PATHS, NULL, &files), -ENOENT);
+	assert_non_null(strstr(gpunvme_errmsg(), "d/absent is not there"));
 	rig_close(&r);
 }
 
@@ -609,6 +642,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tables_of_every_kind),
 		cmocka_unit_test(lists),
+		cmocka_unit_test(long_lists),
 		cmocka_unit_test(what_is_refused),
 		cmocka_unit_test(left_out),
 		cmocka_unit_test(progress),
