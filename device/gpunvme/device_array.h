@@ -84,8 +84,8 @@ GNVD_FN int gnvd_find_elements(const struct gpunvme_dq *dq, const struct gnvd_wa
  * All lanes of the wave, page by page: each lane copies and gives back what it got before it looks for more, so that two frames
  * serve any number of lanes. One that finds no frame tries again for as long as a command may take. Answers each lane's result.
  */
-GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int ret,
-			      struct gnvd_elements *e)
+GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			      const struct gnvd_source *from, int ret, struct gnvd_elements *e)
 {
 	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
 	int open = !ret && e->left, found = gnvd_find_elements(dq, w, cache, open, e), err;
@@ -94,7 +94,7 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 	open = open && !found;
 	while (gnvd_ballot(w, open)) {
 		page = e->pos >> cache->page_shift;
-		err = gnvd_get_pages(dq, w, cache, open, page, &base);
+		err = gnvd_get_pages(dq, w, cache, from, open, page, &base);
 		n = size - (e->pos & (size - 1));
 		n = n < e->left ? n : e->left;
 		if (open && !err)
@@ -121,12 +121,12 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 }
 
 /* `count` elements of `bytes` bytes from number `index` on: within the window? Fills e but for where they go. */
-GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint64_t count,
-				uint32_t bytes, struct gnvd_elements *e)
+GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+				uint64_t index, uint64_t count, uint32_t bytes, struct gnvd_elements *e)
 {
 	uint32_t shift = bytes == 16 ? 4 : bytes == 8 ? 3 : 2;
 	uint64_t all = cache->lba_count << cache->lba_shift >> shift;
-	int ret = gnvd_check_page(dq, cache, 0);
+	int ret = gnvd_check_page(dq, cache, from, 0);
 
 	e->pos = index << shift;
 	e->left = count << shift;
@@ -134,21 +134,49 @@ GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvm
 		return ret;
 	if (bytes != 1u << shift)
 		return -GPUNVME_EINVAL;
+	if (from)
+		all = gnvd_window_bytes(cache, from) >> shift;
 	return index <= all && count <= all - index ? 0 : -GPUNVME_ERANGE;
 }
 
-GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, int ret, struct gnvd_elements *e)
+GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			      enum gnvd_site site, int ret, struct gnvd_elements *e)
 {
 	struct gnvd_wave w;
 	int err = ret;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, GNVD_SITE_ARRAY);
-		GNVD_TOGETHER(w, err = gnvd_get_elements(dq, &w, cache, ret, e));
+		gnvd_enter(&w, dq, site);
+		GNVD_TOGETHER(w, err = gnvd_get_elements(dq, &w, cache, from, ret, e));
 		gnvd_leave(&w);
 	}
 	return err;
+}
+
+GNVD_FN int gnvd_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			   enum gnvd_site site, uint64_t index, uint32_t bytes, void *value)
+{
+	uint32_t words[4] = { 0, 0, 0, 0 };
+	struct gnvd_elements e = { 0, 0, 0, words, bytes };
+	int ret = gnvd_check_elements(dq, cache, from, index, 1, bytes, &e);
+
+	ret = gnvd_run_elements(dq, cache, from, site, ret, &e);
+	if (!ret)
+		__builtin_memcpy(value, words, bytes);
+	return ret;
+}
+
+GNVD_FN int gnvd_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+				 enum gnvd_site site, uint64_t index, uint64_t count, uint32_t bytes, void *to)
+{
+	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
+	int ret = gnvd_check_elements(dq, cache, from, index, count, bytes, &e);
+
+	e.to = (uint64_t)(uintptr_t)to;
+	if (!ret && (e.to & 3))
+		ret = -GPUNVME_EINVAL;
+	return gnvd_run_elements(dq, cache, from, site, ret, &e);
 }
 
 /**
@@ -165,14 +193,7 @@ GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_
 GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
 				 void *value)
 {
-	uint32_t words[4] = { 0, 0, 0, 0 };
-	struct gnvd_elements e = { 0, 0, 0, words, bytes };
-	int ret = gnvd_check_elements(dq, cache, index, 1, bytes, &e);
-
-	ret = gnvd_run_elements(dq, cache, ret, &e);
-	if (!ret)
-		__builtin_memcpy(value, words, bytes);
-	return ret;
+	return gnvd_array_get(dq, cache, NULL, GNVD_SITE_ARRAY, index, bytes, value);
 }
 
 /**
@@ -190,13 +211,7 @@ GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunv
 GPUNVME_FN int gpunvme_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 				       uint64_t count, uint32_t bytes, void *to)
 {
-	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
-	int ret = gnvd_check_elements(dq, cache, index, count, bytes, &e);
-
-	e.to = (uint64_t)(uintptr_t)to;
-	if (!ret && (e.to & 3))
-		ret = -GPUNVME_EINVAL;
-	return gnvd_run_elements(dq, cache, ret, &e);
+	return gnvd_array_get_range(dq, cache, NULL, GNVD_SITE_ARRAY, index, count, bytes, to);
 }
 
 #if defined(__cplusplus)
@@ -204,21 +219,42 @@ GPUNVME_FN int gpunvme_array_get_range(const struct gpunvme_dq *dq, const struct
 
 namespace gpunvme {
 
+/* What an array has its elements from: a namespace. device_sources.h has others. */
+struct from_namespace {
+	typedef struct gpunvme_dq queue;
+
+	static GNVD_MEMBER int get(const queue *q, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes, void *value)
+	{
+		return gpunvme_array_get(q, cache, index, bytes, value);
+	}
+
+	static GNVD_MEMBER int range(const queue *q, const struct gpunvme_dpages *cache, uint64_t index, uint64_t count, uint32_t bytes,
+				     void *to)
+	{
+		return gpunvme_array_get_range(q, cache, index, count, bytes, to);
+	}
+
+	static GNVD_MEMBER uint64_t size(const struct gpunvme_dpages *cache)
+	{
+		return gnvd_window_bytes(cache, NULL);
+	}
+};
+
 /* The same for C++: a[i], a.range(i, n, to). A lane has its own; what fails first stays in error(), and such elements are T(). */
-template <typename T> class array {
+template <typename T, typename From = from_namespace> class array {
 	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "elements have 4, 8 or 16 bytes");
-	const struct gpunvme_dq *dq;
+	const typename From::queue *queue;
 	const struct gpunvme_dpages *cache;
 	int failed;
 
 public:
-	GNVD_MEMBER array(const struct gpunvme_dq *queue, const struct gpunvme_dpages *pages) : dq(queue), cache(pages), failed(0)
+	GNVD_MEMBER array(const typename From::queue *dq, const struct gpunvme_dpages *pages) : queue(dq), cache(pages), failed(0)
 	{
 	}
 
 	GNVD_MEMBER uint64_t size() const
 	{
-		return (cache->lba_count << cache->lba_shift) / sizeof(T);
+		return From::size(cache) / sizeof(T);
 	}
 
 	GNVD_MEMBER int error() const
@@ -229,7 +265,7 @@ public:
 	GNVD_MEMBER T operator[](uint64_t index)
 	{
 		T value = T();
-		int ret = gpunvme_array_get(dq, cache, index, sizeof(T), &value);
+		int ret = From::get(queue, cache, index, sizeof(T), &value);
 
 		failed = failed ? failed : ret;
 		return value;
@@ -237,7 +273,7 @@ public:
 
 	GNVD_MEMBER int range(uint64_t index, uint64_t count, T *to)
 	{
-		int ret = gpunvme_array_get_range(dq, cache, index, count, sizeof(T), to);
+		int ret = From::range(queue, cache, index, count, sizeof(T), to);
 
 		failed = failed ? failed : ret;
 		return ret;

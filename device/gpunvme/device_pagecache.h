@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cache of pages from a kernel: a namespace, or a window of it, of which the pages in use lie in memory (pagecache.h).
+ * A cache of pages from a kernel: a namespace, or a window of it, of which the pages in use lie in memory (pagecache.h). Files and
+ * volumes: device_sources.h.
  *
  * A kernel receives a struct gpunvme_dpages (from gpunvme_pagecache_view) beside the queue. gpunvme_page_get() gives a lane a page,
  * read if it was not there, which stays until the lane's gpunvme_page_put(); elements without pages are device_array.h's. The rules
@@ -41,7 +42,7 @@
 #ifndef GPUNVME_DEVICE_PAGECACHE_H
 #define GPUNVME_DEVICE_PAGECACHE_H
 
-#include <gpunvme/device/frame.h>
+#include <gpunvme/device/source.h>
 
 #define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for a page: its reader may wait for room, too */
 
@@ -98,20 +99,14 @@ GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 
 /* ---- Reading ---- */
 
-/* Blocks of a page: the window's last one may have less. */
-GNVD_FN uint32_t gnvd_page_blocks(const struct gpunvme_dpages *cache, uint64_t page)
-{
-	uint32_t all = 1u << (cache->page_shift - cache->lba_shift);
-	uint64_t left = cache->lba_count - (page << (cache->page_shift - cache->lba_shift));
-
-	return left < all ? (uint32_t)left : all;
-}
-
 /* Can the page be read by this queue? Asked before anybody waits for the lane that reads, or makes room for it. */
-GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page)
+GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page)
 {
 	uint64_t lba = cache->lba_first + (page << (cache->page_shift - cache->lba_shift)) - dq->lba_first;
 
+	if (from)
+		return gnvd_check_parts(dq, cache, from, page);
 	if (cache->nsid != dq->nsid || cache->lba_shift != dq->lba_shift || (cache->device && dq->device && cache->device != dq->device))
 		return -GPUNVME_EXDEV;
 	return gnvd_check_window(dq, lba, gnvd_page_blocks(cache, page), 0);
@@ -153,7 +148,7 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 
 /* All lanes of the wave come; those with `mine` set end READING, of the word as it was before. Answers who had a frame. */
 GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  int mine, uint64_t page, uint64_t word)
+				  const struct gnvd_source *from, int mine, uint64_t page, uint64_t word)
 {
 	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
 	uint32_t frame = 0, evicted = 0;
@@ -165,9 +160,14 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 		gnvd_set_fetch(dq, cache, page, frame, &left);
 	}
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
-	gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
+	if (from)
+		gnvd_read_parts(dq, w, cache, from, page, frame, &left);
+	else
+		gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
 	ret = left.ret;
-	gnvd_copy_frames(w, cache, mine && !ret, frame);
+	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), frame);
+	if (from && !from->volume && mine && !ret)
+		gnvd_zero_holes(dq, cache, from, page, frame);
 	if (mine)
 		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);
 	mine = mine && frame < cache->frames;
@@ -209,8 +209,8 @@ GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *
  * together: what one of them has begun to read is read before any looks again, and their time begins anew (once a lane at most).
  * Answers each lane's result; *word: its page's.
  */
-GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int open,
-		      uint64_t page, uint64_t *word)
+GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+		      const struct gnvd_source *from, int open, uint64_t page, uint64_t *word)
 {
 	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), mine;
 	enum gnvd_look look;
@@ -224,7 +224,7 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 		open = open && look != GNVD_LOOK_OVER;
 		mine = gnvd_ballot(w, look == GNVD_LOOK_MINE);
 		if (mine) {
-			waits &= ~gnvd_fetch_pages(dq, w, cache, look == GNVD_LOOK_MINE, page, *word);
+			waits &= ~gnvd_fetch_pages(dq, w, cache, from, look == GNVD_LOOK_MINE, page, *word);
 			deadline = turn = 0;
 			continue;
 		}
@@ -242,9 +242,10 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 /* ---- Pages ---- */
 
 /* May this header work on the cache, and has it the page? */
-GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page)
+GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			    uint64_t page)
 {
-	if (cache->magic != GPUNVME_DPAGES_MAGIC || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
+	if (cache->magic != gnvd_source_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
 		return -GPUNVME_EPROTONOSUPPORT;
 	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
 }
@@ -253,8 +254,8 @@ GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dp
  * A page for each lane with `want` set: 0, *base is where it lies, and the lane has a reference; or why not. A reference too many,
  * half of what the word can count, is the last before others' would run over.
  */
-GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
-			   uint64_t page, uint64_t *base)
+GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			   const struct gnvd_source *from, int want, uint64_t page, uint64_t *base)
 {
 	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
 	int full = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2;
@@ -265,16 +266,38 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (want && !full && !open && !(word & GPUNVME_PAGE_USED))
 		gnvd_or_after64(at, GPUNVME_PAGE_USED);
 	if (open)
-		ret = gnvd_check_fetch(dq, cache, page);
+		ret = gnvd_check_fetch(dq, cache, from, page);
 	open = open && !ret;
 	if (gnvd_ballot(w, open)) {
-		ret = gnvd_miss(dq, w, cache, open, page, &word) | ret;
+		ret = gnvd_miss(dq, w, cache, from, open, page, &word) | ret;
 		gnvd_order_agent();
 	}
 	if (gnvd_ballot(w, ret != 0))
 		gnvd_unrefer(w, ret != 0, at);
 	gnvd_meet_acquire(w); /* the word before the bytes */
 	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
+	return ret;
+}
+
+/* A lane's page, for whatever call it is of; those that come from different ones are not together. */
+GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			   enum gnvd_site site, uint64_t page, struct gpunvme_page *p)
+{
+	int ret = gnvd_check_page(dq, cache, from, page), err = 0;
+	uint64_t base = 0;
+	struct gnvd_wave w;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, site);
+		GNVD_TOGETHER(w, err = gnvd_get_pages(dq, &w, cache, from, !ret, page, &base));
+		gnvd_leave(&w);
+	}
+	ret = ret ? ret : err;
+	if (!ret) {
+		p->base = base;
+		p->word = gnvd_page_at(cache, page);
+	}
 	return ret;
 }
 
@@ -294,22 +317,7 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 GPUNVME_FN int gpunvme_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
 				struct gpunvme_page *p)
 {
-	int ret = gnvd_check_page(dq, cache, page), err = 0;
-	uint64_t base = 0;
-	struct gnvd_wave w;
-
-	w.hint = gnvd_hint();
-	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, GNVD_SITE_PAGE);
-		GNVD_TOGETHER(w, err = gnvd_get_pages(dq, &w, cache, !ret, page, &base));
-		gnvd_leave(&w);
-	}
-	ret = ret ? ret : err;
-	if (!ret) {
-		p->base = base;
-		p->word = gnvd_page_at(cache, page);
-	}
-	return ret;
+	return gnvd_have_page(dq, cache, NULL, GNVD_SITE_PAGE, page, p);
 }
 
 /**

@@ -342,11 +342,13 @@ struct gpunvme_cursor {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
 
-#define GPUNVME_DPAGES_MAGIC 0x47504447u /* "GDPG" in memory order */
+#define GPUNVME_DPAGES_MAGIC 0x47504447u        /* "GDPG" in memory order: pages of a namespace */
+#define GPUNVME_DPAGES_FILE_MAGIC 0x46504447u   /* "GDPF": of a file */
+#define GPUNVME_DPAGES_VOLUME_MAGIC 0x56504447u /* "GDPV": of a volume */
 
 /*
- * A cache of pages: parts of a window of a namespace, in memory that the lanes read. See pagecache.h (host) and device_pagecache.h
- * (kernels), which has the rules by which these words change. Each page of the window has one 64-bit word:
+ * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that the lanes read. See pagecache.h (host) and
+ * device_pagecache.h (kernels), which has the rules by which these words change. Each page of the window has one 64-bit word:
  *   bits 1:0   EMPTY, READING or VALID
  *   bit  2     used since the clock's hand came by
  *   bits 23:3  references: lanes that have the page, or wait for it
@@ -386,9 +388,17 @@ enum gpunvme_dpages_flags {
 	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_pagecache_state */
 };
 
+/* A controller of the volume whose pages a cache has. */
+struct gpunvme_dmember {
+	struct gpunvme_dbuf buf; /* the frames, as this device writes them */
+	uint32_t device;         /* as in struct gpunvme_dq */
+	uint32_t stripe_shift;   /* of the volume */
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dmember) == 48, "dmember layout");
+
 /* The cache as a kernel sees it. */
 struct gpunvme_dpages {
-	uint32_t magic; /* GPUNVME_DPAGES_MAGIC */
+	uint32_t magic; /* GPUNVME_DPAGES_MAGIC, _FILE_MAGIC or _VOLUME_MAGIC: calls for the one refuse the others */
 	uint16_t major; /* those of struct gpunvme_dq */
 	uint16_t minor;
 	uint32_t size;  /* of this structure, as the library knows it */
@@ -398,15 +408,15 @@ struct gpunvme_dpages {
 	uint32_t frames; /* pages that it holds at a time */
 	uint8_t lba_shift;  /* bytes of one block as a power of two */
 	uint8_t page_shift; /* bytes of one page as a power of two, 9 to 16 and no less than lba_shift */
-	uint16_t reserved0;
+	uint16_t members;   /* of the volume */
 	uint64_t state; /* lane address of struct gpunvme_pagecache_state */
 	uint64_t table; /* lane address of the words of the pages */
 	uint64_t frame; /* lane address of the words of the frames */
-	uint64_t lba_first; /* first block of the window in the namespace */
+	uint64_t lba_first; /* first block of the window in the namespace, file or volume */
 	uint64_t lba_count; /* blocks of the window; the last page may have less than the others */
-	struct gpunvme_dbuf buf; /* the frames, one behind the other, as the device writes them */
+	struct gpunvme_dbuf buf; /* the frames, one behind the other, as the device writes them; of a volume its first one */
 	uint64_t local; /* lane address of the frames in the lanes' own memory, where pages are read from; 0: from buf itself */
-	uint64_t reserved;
+	uint64_t source; /* lane address of struct gpunvme_dfile, or of `members` struct gpunvme_dmember; of a namespace 0 */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dpages) == 128, "dpages layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, state) == 32, "dpages layout");

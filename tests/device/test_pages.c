@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages and elements of a cache: the words of the header itself, with a controller that fills frames as commands say. */
-#include <gpunvme/device_array.h>
+#include <gpunvme/device_sources.h>
 
 #include "rig.h"
 
@@ -13,6 +13,7 @@ struct pages {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;
 	uint32_t rounds, wrong, right, again;
+	const struct gpunvme_dvol *vol;
 };
 
 struct cache {
@@ -20,6 +21,7 @@ struct cache {
 	struct gpunvme_dpages *view;
 	struct gpunvme_pagecache_state *state;
 	uint64_t *table, *frame, *bytes, *local; /* local: where lanes read pages, which they copy; or NULL */
+	void *more[3];  /* of a file or a volume */
 };
 
 /* Every sixth page cannot be read. */
@@ -28,14 +30,14 @@ static GPUNVME_DEVICE uint16_t status_of(uint64_t stamp)
 	return stamp / 8 % 6 == 5 ? 0x4281 : 0;
 }
 
-/* A page's words say which page it is. */
+/* The words of blocks say where they lie: of a namespace, which page it is. */
 static void fill(void *ctx, const struct gpunvme_sqe *cmd)
 {
 	struct cache *c = ctx;
 	uint64_t *to = c->bytes + (cmd->prp1 - RIG_IOVA) / 8, i;
 
-	for (i = 0; i < WORDS; i++)
-		__atomic_store_n(&to[i], cmd->cdw10 / 8ull + 1, __ATOMIC_RELAXED);
+	for (i = 0; i <= (cmd->cdw12 & 0xffff) * 64 + 63; i++)
+		__atomic_store_n(&to[i], (cmd->cdw10 + i / 64) / 8 + 1, __ATOMIC_RELAXED);
 }
 
 static struct cache *cache_new(uint32_t frames, bool copies)
@@ -71,6 +73,56 @@ static struct cache *cache_new(uint32_t frames, bool copies)
 	return c;
 }
 
+/* Memory that the lanes only read. */
+static void *cache_more(struct cache *c, const char *name, size_t bytes)
+{
+	uint32_t i = 0;
+
+	while (c->more[i])
+		i++;
+	c->more[i] = rig_zeroed(bytes);
+	RIG_MEMORY(name, c->more[i], bytes, RIG_READONLY);
+	(void)name;
+	return c->more[i];
+}
+
+/*
+ * Over a file that ends 100 bytes behind its page 46. Of three pages one has all blocks, one the first four of them and one none;
+ * what page i has lies where page 47 - i of the namespace does.
+ */
+static void cache_over_file(struct cache *c)
+{
+	struct gpunvme_dextent *table = cache_more(c, "extents of the file", PAGES * sizeof(*table));
+	struct gpunvme_dfile *file = cache_more(c, "descriptor of the file", sizeof(*file));
+	uint32_t i, n = 0;
+
+	for (i = 0; i < PAGES; i++)
+		if (i % 3 < 2)
+			table[n++] = (struct gpunvme_dextent){ 8ull * i, 8ull * (PAGES - 1 - i), i % 3 ? 4 : 8 };
+	*file = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(*file), .nsid = 1,
+					.lba_shift = 9, .extents = n, .table = (uintptr_t)table, .bytes = 46ull * PAGE + 100 };
+	c->view->magic = GPUNVME_DPAGES_FILE_MAGIC;
+	c->view->lba_count = 46 * 8 + 1;
+	c->view->source = (uintptr_t)file;
+}
+
+/* Over a volume of two controllers, which are one: page i is blocks 4i to 4i + 3 of each. */
+static struct gpunvme_dvol *cache_over_volume(struct cache *c)
+{
+	struct gpunvme_dmember *member = cache_more(c, "members of the volume", 2 * sizeof(*member));
+	struct gpunvme_dvol *vol = cache_more(c, "descriptor of the volume", sizeof(*vol));
+	struct gpunvme_dq *dq = cache_more(c, "queues of the volume", 2 * sizeof(*dq));
+
+	dq[0] = dq[1] = c->r->dq;
+	member[0] = member[1] = (struct gpunvme_dmember){ c->view->buf, 0, 2 };
+	*vol = (struct gpunvme_dvol){ .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(*vol), .members = 2, .queues = 1,
+				      .stripe_shift = 2, .lba_shift = 9, .dq = (uintptr_t)dq, .lba_count = PAGES * 8 };
+	c->view->magic = GPUNVME_DPAGES_VOLUME_MAGIC;
+	c->view->members = 2;
+	c->view->source = (uintptr_t)member;
+	return vol;
+}
+
 /* Nobody has a page or reads one, and each frame is free or the page's that names it. */
 static void cache_end(struct cache *c)
 {
@@ -94,6 +146,10 @@ static void cache_end(struct cache *c)
 	for (i = 0; i < 5 + (c->local != NULL); i++) {
 		RIG_FORGET(all[i]);
 		free(all[i]);
+	}
+	for (i = 0; i < 3 && c->more[i]; i++) {
+		RIG_FORGET(c->more[i]);
+		free(c->more[i]);
 	}
 	free(c);
 }
@@ -146,6 +202,59 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 	}
 }
 
+/* Pages of the file above: what they have, zeroes, and the end within a word of the last one. */
+static GPUNVME_DEVICE void file_kernel(void *arg)
+{
+	struct pages *p = (struct pages *)arg;
+	uint64_t seed = gpunvme_lane() + 1, page, value, from;
+	struct gpunvme_page got;
+	uint32_t i, bad;
+	int ret, want;
+
+	for (i = 0; i < p->rounds; i++) {
+		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+		page = (seed >> 33) % 47;
+		from = page % 3 == 2 ? 0 : 48 - page;
+		want = from ? status_of((from - 1) * 8) : 0;
+		value = 0;
+		bad = 0;
+		ret = gpunvme_file_array_get(p->dq, p->cache, page * 512 + 11, 8, &value);
+		if (!ret)
+			bad = value != from;
+		if (ret == want && !ret) {
+			ret = gpunvme_file_page_get(p->dq, p->cache, page, &got);
+			if (!ret) {
+				const uint64_t *words = (const uint64_t *)gnvd_lane_memory(got.base);
+
+				bad |= words[0] != from || words[12] != from || words[511] != (page % 3 ? 0 : from);
+				bad |= page == 46 && words[13] != 0;
+				bad |= gpunvme_page_put(p->dq, &got) != 0;
+			}
+		}
+		if (bad || (ret != want && ret != -GPUNVME_EAGAIN))
+			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(ret == -GPUNVME_EAGAIN ? &p->again : &p->right, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* And of the volume: each is read in two parts. */
+static GPUNVME_DEVICE void volume_kernel(void *arg)
+{
+	struct pages *p = (struct pages *)arg;
+	uint64_t seed = gpunvme_lane() + 1, at, value = 0;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < p->rounds; i++) {
+		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+		at = (seed >> 33) % (48 * 512);
+		ret = gpunvme_volume_array_get(p->vol, p->cache, at, 8, &value);
+		if (ret != status_of(at / 512 * 4) || (!ret && value != at / 1024 + 1))
+			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&p->right, 1, __ATOMIC_RELAXED);
+	}
+}
+
 /* A page that somebody else reads. */
 static GPUNVME_DEVICE void waiting_kernel(void *arg)
 {
@@ -155,10 +264,10 @@ static GPUNVME_DEVICE void waiting_kernel(void *arg)
 	p->right = gpunvme_page_get(p->dq, p->cache, 0, &got) == -GPUNVME_ETIMEDOUT;
 }
 
-static void run(void (*kernel)(void *arg), uint32_t frames, bool copies, uint32_t lanes, uint32_t width, uint32_t rounds)
+static void run_on(struct cache *c, const struct gpunvme_dvol *vol, void (*kernel)(void *arg), uint32_t lanes, uint32_t width,
+		   uint32_t rounds)
 {
-	struct cache *c = cache_new(frames, copies);
-	struct pages p = { &c->r->dq, c->view, rounds, 0, 0, 0 };
+	struct pages p = { &c->r->dq, c->view, rounds, 0, 0, 0, vol };
 
 	assert_int_equal(gpunvme_cpu_launch(lanes, width, kernel, &p), 0);
 	assert_int_equal(p.wrong, 0);
@@ -166,6 +275,40 @@ static void run(void (*kernel)(void *arg), uint32_t frames, bool copies, uint32_
 	assert_true(p.right > p.again);
 	assert_true(c->state->evictions > 0 && c->state->failures > 0);
 	cache_end(c);
+}
+
+static void run(void (*kernel)(void *arg), uint32_t frames, bool copies, uint32_t lanes, uint32_t width, uint32_t rounds)
+{
+	run_on(cache_new(frames, copies), NULL, kernel, lanes, width, rounds);
+}
+
+static void run_file(uint32_t frames, bool copies, uint32_t lanes, uint32_t width, uint32_t rounds)
+{
+	struct cache *c = cache_new(frames, copies);
+
+	cache_over_file(c);
+	run_on(c, NULL, file_kernel, lanes, width, rounds);
+}
+
+static void run_volume(uint32_t frames, bool copies, uint32_t lanes, uint32_t width, uint32_t rounds)
+{
+	struct cache *c = cache_new(frames, copies);
+
+	run_on(c, cache_over_volume(c), volume_kernel, lanes, width, rounds);
+}
+
+static void files_are_what_was_asked_for(void **state)
+{
+	(void)state;
+	run_file(12, false, 8, 1, RIG_COUNT(200, 20));
+	run_file(34, true, 32, 32, RIG_COUNT(60, 8));
+}
+
+static void volumes_are_what_was_asked_for(void **state)
+{
+	(void)state;
+	run_volume(2, false, 8, 1, RIG_COUNT(200, 20));
+	run_volume(3, true, 32, 32, RIG_COUNT(60, 6));
 }
 
 static void pages_are_what_was_asked_for(void **state)
@@ -195,7 +338,7 @@ static void copied_pages_are_what_was_asked_for(void **state)
 static void waiting_is_bounded(void **state)
 {
 	struct cache *c = cache_new(2, false);
-	struct pages p = { &c->r->dq, c->view, 1, 0, 0, 0 };
+	struct pages p = { &c->r->dq, c->view, 1, 0, 0, 0, NULL };
 	uint64_t before;
 
 	(void)state;
@@ -254,7 +397,7 @@ static GPUNVME_DEVICE void glance_kernel(void *arg)
 
 static bool glance(struct cache *c, uint32_t element)
 {
-	struct pages p = { &c->r->dq, c->view, element, 0, 0, 0 };
+	struct pages p = { &c->r->dq, c->view, element, 0, 0, 0, NULL };
 
 	assert_int_equal(gpunvme_cpu_launch(1, 1, glance_kernel, &p), 0);
 	return p.right;
@@ -294,6 +437,8 @@ int main(void)
 		cmocka_unit_test(elements_are_what_was_asked_for),
 		cmocka_unit_test(copied_pages_are_what_was_asked_for),
 		cmocka_unit_test(waiting_is_bounded),
+		cmocka_unit_test(files_are_what_was_asked_for),
+		cmocka_unit_test(volumes_are_what_was_asked_for),
 #if defined(GNVD_GLANCES)
 		cmocka_unit_test(elements_and_ranges_in_one_wave),
 		cmocka_unit_test(elements_need_no_reference),

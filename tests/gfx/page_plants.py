@@ -14,7 +14,8 @@ COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VAL
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
 FENCE, MEET = "		gnvd_order_agent();\n", "	gnvd_meet_acquire(w); /* the word before the bytes */\n"
 ORDER = FENCE + "	}\n	if (gnvd_ballot(w, ret != 0))\n		gnvd_unrefer(w, ret != 0, at);\n" + MEET
-COPY = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n"
+COPY = "	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), frame);\n" \
+       "	if (from && !from->volume && mine && !ret)\n		gnvd_zero_holes(dq, cache, from, page, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
 PLANTS = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the ISA test compiles for every GPU: whole calls, and single primitives whose machine code is checked in isolation.
-#include <gpunvme/device_array.h>
 #include <gpunvme/device_files.h>
+#include <gpunvme/device_sources.h>
 
 #ifndef __global__
 #define __global__ __attribute__((global))
@@ -267,6 +267,33 @@ extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
 	gpunvme_page_put(&dq, &page);
+}
+
+extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::file_array<uint64_t> a(&dq, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
+}
+
+extern "C" __global__ void call_volume_array(struct gpunvme_dvol v, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::volume_array<uint64_t> a(&v, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
+}
+
+extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvme_dpages pages, uint64_t *out)
+{
+	struct gpunvme_page page = { 0, 0 };
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = (uint64_t)gpunvme_volume_page_get(&v, &pages, lane / 7, &page);
+	if (page.word)
+		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
+	gpunvme_volume_page_put(&v, &page);
 }
 
 extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the pages of a cache come from: a window of the queue's namespace, a file, or a volume. A page of the latter two is parts,
+ * each of which one queue reads; blocks of a file that no extent has are zeroes, which lanes store. Which it is is known when a
+ * call is compiled, so that those of a namespace have none of this.
+ */
+#ifndef GPUNVME_DEVICE_SOURCE_H
+#define GPUNVME_DEVICE_SOURCE_H
+
+#include <gpunvme/device/frame.h>
+#include <gpunvme/device_file.h>
+
+/* One of them is NULL; and no source at all is a namespace. */
+struct gnvd_source {
+	const struct gpunvme_dfile *file;
+	const struct gpunvme_dvol *volume;
+};
+
+/* The file of a cache over one. */
+GNVD_FN const struct gpunvme_dfile *gnvd_file_of(const struct gpunvme_dpages *cache)
+{
+	return (const struct gpunvme_dfile *)gnvd_lane_memory(cache->source);
+}
+
+/* The controllers of a cache over a volume. */
+GNVD_FN const struct gpunvme_dmember *gnvd_members_of(const struct gpunvme_dpages *cache)
+{
+	return (const struct gpunvme_dmember *)gnvd_lane_memory(cache->source);
+}
+
+GNVD_FN uint32_t gnvd_source_magic(const struct gnvd_source *from)
+{
+	return !from ? GPUNVME_DPAGES_MAGIC : from->volume ? GPUNVME_DPAGES_VOLUME_MAGIC : GPUNVME_DPAGES_FILE_MAGIC;
+}
+
+/* Bytes of the window: a file may end in a block. */
+GNVD_FN uint64_t gnvd_window_bytes(const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+{
+	uint64_t all = cache->lba_count << cache->lba_shift, left;
+
+	if (!from || from->volume)
+		return all;
+	left = from->file->bytes - (cache->lba_first << cache->lba_shift);
+	return left < all ? left : all;
+}
+
+/* Blocks of a page: the window's last one may have less. */
+GNVD_FN uint32_t gnvd_page_blocks(const struct gpunvme_dpages *cache, uint64_t page)
+{
+	uint32_t all = 1u << (cache->page_shift - cache->lba_shift);
+	uint64_t left = cache->lba_count - (page << (cache->page_shift - cache->lba_shift));
+
+	return left < all ? (uint32_t)left : all;
+}
+
+/* ---- Parts ---- */
+
+/* What is left of a page, and of that the part that comes next. */
+struct gnvd_parts {
+	uint64_t block;  /* of the file or volume */
+	uint64_t offset; /* in the frames */
+	uint32_t left;   /* blocks */
+	uint32_t extent; /* in which the last part was */
+	uint32_t nblocks; /* of the part */
+	int hole;         /* which has no blocks on the drive; else: */
+	uint64_t lba;     /* in the view of */
+	const struct gpunvme_dq *dq; /* the queue that reads it */
+	const struct gpunvme_dbuf *buf; /* the frames, for that queue's device */
+};
+
+/* A pointer that may lead to the cache or to its volume would cost AMD GPUs a stack. */
+GNVD_FN void gnvd_begin_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			      uint64_t page, uint32_t frame, struct gnvd_parts *p)
+{
+	p->block = cache->lba_first + (page << (cache->page_shift - cache->lba_shift));
+	p->offset = (uint64_t)frame << cache->page_shift;
+	p->left = gnvd_page_blocks(cache, page);
+	p->extent = 0;
+	p->dq = dq;
+	p->buf = from->volume ? &gnvd_members_of(cache)->buf : &cache->buf;
+}
+
+GNVD_FN void gnvd_find_part_of_file(const struct gpunvme_dfile *file, struct gnvd_parts *p)
+{
+	struct gnvd_run_of_file run;
+
+	gnvd_find_extent(file, p->block, &p->extent, &run);
+	p->lba = run.lba - p->dq->lba_first;
+	p->nblocks = run.nblocks < p->left ? (uint32_t)run.nblocks : p->left;
+	p->hole = run.hole;
+}
+
+/* Views of members have their whole namespaces. */
+GNVD_FN const struct gpunvme_dmember *gnvd_find_part_of_volume(const struct gpunvme_dpages *cache, const struct gpunvme_dvol *v,
+							       struct gnvd_parts *p)
+{
+	uint64_t stripe = p->block >> v->stripe_shift, size = 1ull << v->stripe_shift, left = size - (p->block & (size - 1));
+	uint32_t m = (uint32_t)(stripe % v->members);
+	const struct gpunvme_dmember *member = gnvd_members_of(cache) + m;
+
+	p->lba = p->block - ((stripe - stripe / v->members) << v->stripe_shift);
+	p->nblocks = v->members > 1 && left < p->left ? (uint32_t)left : p->left;
+	p->hole = 0;
+	p->dq = gnvd_member_dq(v, m, gnvd_wave_number());
+	p->buf = &member->buf;
+	return member;
+}
+
+GNVD_FN void gnvd_pass_part(const struct gpunvme_dpages *cache, struct gnvd_parts *p)
+{
+	p->block += p->nblocks;
+	p->offset += (uint64_t)p->nblocks << cache->lba_shift;
+	p->left -= p->nblocks;
+}
+
+/* The next part to read: holes are passed by. */
+GNVD_FN void gnvd_next_part(const struct gpunvme_dpages *cache, const struct gnvd_source *from, struct gnvd_parts *p)
+{
+	if (p->left && from->volume)
+		gnvd_find_part_of_volume(cache, from->volume, p);
+	while (p->left && !from->volume) {
+		gnvd_find_part_of_file(from->file, p);
+		if (!p->hole)
+			return;
+		gnvd_pass_part(cache, p);
+	}
+}
+
+/* ---- Can a page be read? ---- */
+
+GNVD_FN int gnvd_check_source(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			      const struct gnvd_parts *p)
+{
+	const struct gpunvme_dvol *v = from->volume;
+
+	if (!v)
+		return gnvd_check_file(dq, from->file, &cache->buf, 0, 0);
+	if (v->lba_shift != cache->lba_shift || v->members != cache->members)
+		return -GPUNVME_EXDEV;
+	return gnvd_check_window_of(v, p->block - v->lba_first, p->left, 0);
+}
+
+GNVD_FN int gnvd_check_part(const struct gpunvme_dpages *cache, const struct gnvd_source *from, struct gnvd_parts *p)
+{
+	const struct gpunvme_dmember *member;
+
+	if (!from->volume) {
+		gnvd_find_part_of_file(from->file, p);
+		return p->hole ? 0 : gnvd_check_window(p->dq, p->lba, p->nblocks, 0);
+	}
+	member = gnvd_find_part_of_volume(cache, from->volume, p);
+	if (member->stripe_shift != from->volume->stripe_shift || (p->dq->device && p->dq->device != member->device))
+		return -GPUNVME_EXDEV;
+	return gnvd_check_window(p->dq, p->lba, p->nblocks, 0);
+}
+
+/* All of its parts. Asked before anybody waits for the lane that reads, or makes room for it. */
+GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page)
+{
+	struct gnvd_parts p;
+	int ret;
+
+	gnvd_begin_parts(dq, cache, from, page, 0, &p);
+	ret = gnvd_check_source(dq, cache, from, &p);
+	while (!ret && p.left) {
+		ret = gnvd_check_part(cache, from, &p);
+		gnvd_pass_part(cache, &p);
+	}
+	return ret;
+}
+
+/* ---- Reading ---- */
+
+/*
+ * The next part of each lane's page, of those that the queue of lane `first` reads. All lanes of the wave name that queue, as who
+ * waits looks for completions.
+ */
+GNVD_FN void gnvd_read_part(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			    const struct gnvd_source *from, uint32_t first, struct gnvd_parts *p, struct gnvd_left *left)
+{
+	struct gnvd_left run = { p->offset, p->lba, p->nblocks, GNVD_IDLE };
+	int mine = p->left != 0;
+
+	if (from->volume) {
+		uint64_t by = gnvd_same64(gnvd_shfl64(w, (uint64_t)(uintptr_t)p->dq, first));
+
+		dq = (const struct gpunvme_dq *)gnvd_lane_memory(by);
+		mine = mine && p->dq->state == dq->state;
+	}
+	if (mine)
+		run.ret = 0;
+	gnvd_run_wave(dq, w, p->buf, &run, GPUNVME_IO_READ);
+	if (!mine)
+		return;
+	left->ret = run.ret;
+	left->nblocks += p->nblocks;
+	gnvd_pass_part(cache, p);
+	p->left = run.ret ? 0 : p->left;
+}
+
+/* All lanes of the wave come; those with left->ret 0 have a page to read. Answers in left->nblocks how many blocks they read. */
+GNVD_FN void gnvd_read_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			     const struct gnvd_source *from, uint64_t page, uint32_t frame, struct gnvd_left *left)
+{
+	struct gnvd_parts p;
+	uint64_t some;
+
+	gnvd_begin_parts(dq, cache, from, page, frame, &p);
+	p.left = left->ret ? 0 : p.left;
+	p.nblocks = 0;
+	p.lba = 0;
+	left->nblocks = 0;
+	for (;;) {
+		gnvd_next_part(cache, from, &p);
+		some = gnvd_ballot(w, p.left != 0);
+		if (!some)
+			return;
+		gnvd_read_part(dq, w, cache, from, gnvd_lowest(some), &p, left);
+	}
+}
+
+/* ---- Zeroes ---- */
+
+/* Bytes from..to of a page that lies at `at`; `to` is a multiple of 8. */
+GNVD_FN void gnvd_zero_page(uint64_t at, uint64_t from, uint64_t to)
+{
+	uint64_t i = from & ~7ull;
+
+	if (from & 7) {
+		gnvd_st64(at + i, gnvd_ld64(at + i) & ((1ull << 8 * (from & 7)) - 1));
+		i += 8;
+	}
+	for (; i < to; i += 8)
+		gnvd_st64(at + i, 0);
+}
+
+/* What a file has no blocks for, and what lies behind its end, by the lane that has read the page, where others will read it. */
+GNVD_FN void gnvd_zero_holes(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page, uint32_t frame)
+{
+	uint64_t at = (cache->local ? cache->local : cache->buf.base) + ((uint64_t)frame << cache->page_shift), end, done;
+	uint64_t size = 1ull << cache->page_shift;
+	struct gnvd_parts p;
+
+	gnvd_begin_parts(dq, cache, from, page, 0, &p);
+	end = from->file->bytes - (p.block << cache->lba_shift);
+	while (p.left) {
+		gnvd_find_part_of_file(from->file, &p);
+		done = p.offset;
+		gnvd_pass_part(cache, &p);
+		if (p.hole)
+			gnvd_zero_page(at, done, p.offset);
+	}
+	if (end < size)
+		gnvd_zero_page(at, end, size);
+}
+
+#endif
