@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cache of pages: kernels read a namespace, or a window of it, as an array that is larger than memory.
+ * A cache of pages: kernels read a namespace, a file or a volume, or a window of it, as an array that is larger than memory.
  *
- *   gpunvme_pagecache_create    memory for so many pages, mapped to the device
+ *   gpunvme_pagecache_create    memory for so many pages, mapped to the devices
  *   gpunvme_pagecache_view      what a kernel receives, beside the view of a queue
  *   gpunvme_pagecache_destroy
  *
- * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>. The cache reads only; what others
- * write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped once and
- * found again: cache.h.
+ * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>; for files and volumes
+ * <gpunvme/device_sources.h>. The cache reads only; what others write to the same blocks meanwhile is seen when a page is read
+ * again, or never. Memory of the caller's that is mapped once and found again: cache.h.
  */
 #ifndef GPUNVME_PAGECACHE_H
 #define GPUNVME_PAGECACHE_H
 
 #include <gpunvme/dev.h>
 #include <gpunvme/dq.h>
+#include <gpunvme/file.h>
 #include <gpunvme/gpu.h>
+#include <gpunvme/volume.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,24 +41,30 @@ struct gpunvme_pagecache_opts {
 	uint32_t nsid;      /* 0: the device's default namespace */
 	uint32_t page_size; /* bytes, a power of two from 512 to 65536, no less than a block; 0: 4096, or a block that is larger */
 	uint32_t frames;    /* pages that it holds at a time; 0: 4096; no more than the window has are made */
-	uint64_t lba;       /* first block of the window */
-	uint64_t nblocks;   /* blocks of the window; 0: up to the end of the namespace */
+	uint64_t lba;       /* first block of the window, of the namespace, file or volume */
+	uint64_t nblocks;   /* blocks of the window; 0: up to the end */
+	struct gpunvme_file *file;     /* pages of this file, which must outlive the cache; else NULL */
+	struct gpunvme_volume *volume; /* pages of this volume; else NULL */
 };
-#define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0 }
+#define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * gpunvme_pagecache_create() - a cache of pages in memory of the lanes
- * @dev:   the device
+ * @dev:   the device; NULL where @opts names a volume
  * @gpu:   whose lanes will use it; create its first queue before, so that the pages lie where that found them to be best
  * @opts:  NULL for the defaults
- * @cache: set on success; the caller owns it, and destroys it, where that is not -EBUSY before the device is closed
+ * @cache: set on success; the caller owns it, and destroys it, where that is not -EBUSY before the device is closed, or the
+ *         devices of the volume; the volume may go before
  *
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
  * for each frame, and frames * page_size bytes more where pages are copied there (enum gpunvme_pagecache_flags). Any thread may
  * call it.
+ * Kernels use what their cache is over, and are refused by another: a namespace by gpunvme_page_get() and gpunvme_array_get(), a
+ * file or a volume by the calls of device_sources.h.
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown, or
- * excludes another; -ERANGE the window is not within the namespace; -ENOMEM; otherwise as gpunvme_ns_get_info(),
- * gpunvme_mem_alloc() and gpunvme_mem_map().
+ * excludes another; a volume with a device, a namespace or a file; -ERANGE the window is not within the namespace, file or volume;
+ * -ENODATA the file is empty; -EXDEV the file was opened by another device; -ENOMEM; otherwise as gpunvme_ns_get_info(),
+ * gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *opts, struct gpunvme_pagecache **cache);
@@ -66,7 +74,7 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
  * @cache: or NULL
  *
  * No kernel may use a view of it any more. Reads that were stopped or that timed out may still be under way.
- * Return: 0 @cache is gone; -EBUSY the device may still write to a page, as gpunvme_mem_free(): nothing was given back; destroy or
+ * Return: 0 @cache is gone; -EBUSY a device may still write to a page, as gpunvme_mem_free(): nothing was given back; destroy or
  * recover the queue that the sentence names, or close the device, then call again.
  */
 GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);

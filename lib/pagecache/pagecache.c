@@ -12,7 +12,7 @@
 
 #include "gpu/gpu.h"
 #include "nvme/dev.h"
-#include "queue/qp.h"
+#include "pagecache/source.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/opts.h"
@@ -29,7 +29,7 @@
 struct gpunvme_pagecache {
 	uint64_t process;
 	struct gpunvme_gpu *gpu; /* a counted reference */
-	struct gpunvme_dev *dev;
+	struct gnv_source source;
 	struct gpunvme_mem *mem; /* the frames */
 	struct gnv_gpu_range local; /* where lanes read them, if not there */
 	size_t frames_len;
@@ -43,23 +43,23 @@ struct gpunvme_pagecache {
 
 /* ---- Options ---- */
 
-static int check_page(struct gpunvme_pagecache_opts *opts, const struct gpunvme_ns_info *ns)
+static int check_page(struct gpunvme_pagecache_opts *opts, const struct gnv_source *source)
 {
 	if (!opts->page_size)
-		opts->page_size = (uint32_t)gnv_max(PAGE_AUTO, ns->lba_size);
+		opts->page_size = (uint32_t)gnv_max(PAGE_AUTO, source->lba_size);
 	if (!gnv_is_pow2(opts->page_size) || opts->page_size < PAGE_MIN || opts->page_size > PAGE_MAX)
 		return gnv_fail(-EINVAL, "a page of %u bytes is not possible: take a power of two from %u to %u", opts->page_size, PAGE_MIN,
 				PAGE_MAX);
-	if (opts->page_size < ns->lba_size)
-		return gnv_fail(-EINVAL, "a page of %u bytes is less than a block of namespace %u: take %u or more", opts->page_size,
-				ns->nsid, ns->lba_size);
+	if (opts->page_size < source->lba_size)
+		return gnv_fail(-EINVAL, "a page of %u bytes is less than a block of %s: take %u or more", opts->page_size,
+				source->name, source->lba_size);
 	return 0;
 }
 
-static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gpunvme_ns_info *ns)
+static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_source *source)
 {
 	uint64_t end;
-	int ret = check_page(opts, ns);
+	int ret = check_page(opts, source);
 
 	if (ret)
 		return ret;
@@ -68,32 +68,34 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gpunvme_
 				opts->flags & ~FLAGS);
 	if ((opts->flags & WAYS) == WAYS)
 		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
-	if (!opts->nblocks && opts->lba < ns->nblocks)
-		opts->nblocks = ns->nblocks - opts->lba;
-	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > ns->nblocks)
-		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within namespace %u of %llu blocks", (unsigned long long)opts->lba,
-				(unsigned long long)opts->nblocks, ns->nsid, (unsigned long long)ns->nblocks);
+	if (!opts->nblocks && opts->lba < source->nblocks)
+		opts->nblocks = source->nblocks - opts->lba;
+	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > source->nblocks)
+		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within %s of %llu blocks", (unsigned long long)opts->lba,
+				(unsigned long long)opts->nblocks, source->name, (unsigned long long)source->nblocks);
 	return 0;
 }
 
 /* ---- Creation ---- */
 
-static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagecache_opts *opts, const struct gpunvme_ns_info *ns)
+static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagecache_opts *opts)
 {
-	uint32_t blocks = opts->page_size / ns->lba_size, frames = opts->frames ? opts->frames : FRAMES_AUTO;
+	const struct gnv_source *source = &cache->source;
+	uint32_t blocks = opts->page_size / source->lba_size, frames = opts->frames ? opts->frames : FRAMES_AUTO;
 
 	cache->pages = opts->nblocks / blocks + (opts->nblocks % blocks != 0);
 	cache->view = (struct gpunvme_dpages){
-		.magic = GPUNVME_DPAGES_MAGIC,
+		.magic = source->magic,
 		.major = GPUNVME_DQ_MAJOR,
 		.minor = GPUNVME_DQ_MINOR,
 		.size = sizeof(cache->view),
 		.flags = opts->flags & GPUNVME_PAGECACHE_STATS ? GPUNVME_DPAGES_STATS : 0,
-		.nsid = ns->nsid,
-		.device = cache->dev->number,
+		.nsid = source->nsid,
+		.device = source->dev[0]->number,
 		.frames = (uint32_t)gnv_min(frames, cache->pages),
-		.lba_shift = (uint8_t)gnv_log2(ns->lba_size),
+		.lba_shift = (uint8_t)gnv_log2(source->lba_size),
 		.page_shift = (uint8_t)gnv_log2(opts->page_size),
+		.members = (uint16_t)source->devs,
 		.lba_first = opts->lba,
 		.lba_count = opts->nblocks,
 	};
@@ -145,7 +147,9 @@ static int make_frames(struct gpunvme_pagecache *cache, uint32_t flags)
 				1u << cache->view.page_shift);
 	cache->frames_len = len;
 	ret = gpunvme_mem_alloc(cache->gpu, len, NULL, &cache->mem);
-	ret = ret ? ret : gpunvme_mem_map(cache->mem, cache->dev);
+	ret = ret ? ret : gnv_source_map(&cache->source, cache->mem);
+	ret = ret ? ret : gnv_source_show(&cache->source, cache->gpu, cache->mem);
+	cache->view.source = cache->source.range.lane;
 	return ret ? ret : make_local(cache, flags);
 }
 
@@ -155,38 +159,51 @@ static void drop(struct gpunvme_pagecache *cache)
 		cache->gpu->ops->local_free(cache->gpu, &cache->local, cache->frames_len);
 	if (cache->words.lane)
 		cache->gpu->ops->local_free(cache->gpu, &cache->words, cache->words_len);
+	gnv_source_hide(&cache->source, cache->gpu);
 	pthread_mutex_destroy(&cache->lock);
 	gnv_gpu_put(cache->gpu);
 	free(cache);
+}
+
+/* Return: a cache without memory, or NULL with its sentence (-ENOMEM). */
+static struct gpunvme_pagecache *new_cache(struct gpunvme_gpu *gpu, const struct gnv_source *source)
+{
+	struct gpunvme_pagecache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache) {
+		gnv_fail(-ENOMEM, "out of memory");
+		return NULL;
+	}
+	cache->process = gpu->process;
+	cache->source = *source;
+	cache->gpu = gnv_gpu_get(gpu);
+	pthread_mutex_init(&cache->lock, NULL);
+	return cache;
 }
 
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *user, struct gpunvme_pagecache **out)
 {
 	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	struct gnv_source source = { .magic = 0 };
 	struct gpunvme_pagecache *cache;
 	int ret;
 
-	if (!dev || !gpu || !out)
-		return gnv_fail(-EINVAL, "gpunvme_pagecache_create: dev, gpu and cache must not be NULL");
-	if (gnv_foreign(dev->process))
+	if (!gpu || !out)
+		return gnv_fail(-EINVAL, "gpunvme_pagecache_create: gpu and cache must not be NULL");
+	if (gnv_foreign(gpu->process))
 		return -ECHILD;
 	ret = gnv_opts_copy(&opts, user, gpunvme_pagecache_opts);
 	if (!ret)
-		ret = gpunvme_ns_get_info(dev, opts.nsid, &ns);
+		ret = gnv_source_find(&source, dev, &opts);
 	if (!ret)
-		ret = check_opts(&opts, &ns);
+		ret = check_opts(&opts, &source);
 	if (ret)
 		return ret;
-	cache = calloc(1, sizeof(*cache));
+	cache = new_cache(gpu, &source);
 	if (!cache)
-		return gnv_fail(-ENOMEM, "out of memory");
-	cache->process = dev->process;
-	cache->dev = dev;
-	cache->gpu = gnv_gpu_get(gpu);
-	pthread_mutex_init(&cache->lock, NULL);
-	describe(cache, &opts, &ns);
+		return -ENOMEM;
+	describe(cache, &opts);
 	ret = make_words(cache);
 	if (!ret)
 		ret = make_frames(cache, opts.flags);
@@ -215,13 +232,6 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache)
 
 /* ---- Frames that were lost ---- */
 
-static bool is_quiet(struct gpunvme_dev *dev)
-{
-	bool over = false;
-
-	return !gnv_qp_first_busy(dev, true, &over) && !__atomic_load_n(&dev->unstoppable, __ATOMIC_RELAXED);
-}
-
 /*
  * Of `n` frames. The words come first: a command that had not ended when its frame was lost is not over before the device is quiet,
  * and no lane touches the word of a lost frame. Return: false when there is no use in going on.
@@ -238,7 +248,7 @@ static bool give_back_some(struct gpunvme_pagecache *cache, uint64_t at, uint32_
 	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* gnvd_end_reading() */
 	if (!lost)
 		return true;
-	if (!is_quiet(cache->dev))
+	if (!gnv_source_quiet(&cache->source))
 		return false;
 	for (i = 0; i < n; i++)
 		if (words[i] == GPUNVME_FRAME_LOST) {
@@ -278,7 +288,7 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
 		return gnv_fail(-EPROTONOSUPPORT,
 				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
 				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
-	ret = gpunvme_mem_dbuf(cache->mem, cache->dev, &buf);
+	ret = gnv_source_dbuf(&cache->source, cache->mem, &buf);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&cache->lock);

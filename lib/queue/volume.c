@@ -14,6 +14,7 @@
 #include "nvme/dev.h"
 #include "queue/qp.h"
 #include "queue/tables.h"
+#include "queue/volume.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/opts.h"
@@ -38,6 +39,12 @@ struct gpunvme_volume {
 static uint32_t count_qps(const struct gpunvme_volume *vol)
 {
 	return vol->members * vol->queues;
+}
+
+uint32_t gnv_volume_devs(const struct gpunvme_volume *vol, struct gpunvme_dev **dev)
+{
+	memcpy(dev, vol->dev, vol->members * sizeof(*dev));
+	return vol->members;
 }
 
 /* ---- Creation ---- */

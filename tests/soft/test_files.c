@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device_sources.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
@@ -801,6 +801,187 @@ static void ext4_of_every_kind(void **state)
 	all_files("-t ext2 -b 1024", "cpu:4", 512);
 }
 
+/* ---- Page caches ---- */
+
+struct paged {
+	struct gpunvme_dq dq;
+	struct gpunvme_dpages pages;
+	const uint8_t *want; /* of the window, with zeroes behind the end of the file */
+	uint64_t bytes;      /* of it in the file */
+	uint32_t wrong, answered; /* atomic */
+};
+
+/* A page: all of its bytes, those behind the end of the file, too. */
+static int ask_for_page(struct paged *p, uint64_t number)
+{
+	uint64_t size = 1ull << p->pages.page_shift, at = number * size, n = p->bytes - at < size ? p->bytes - at : size;
+	struct gpunvme_page page;
+	const uint8_t *got;
+	int ret = gpunvme_file_page_get(&p->dq, &p->pages, number, &page);
+
+	if (ret)
+		return ret;
+	got = (const uint8_t *)(uintptr_t)page.base;
+	ret = memcmp(got, p->want + at, n) ? -1 : 0;
+	while (n < size && !got[n])
+		n++;
+	ret = n < size ? -1 : ret;
+	return gpunvme_page_put(&p->dq, &page) ? -1 : ret;
+}
+
+static int ask_for_elements(struct paged *p, uint64_t index)
+{
+	uint64_t all = p->bytes / 4, n = all - index < 300 ? all - index : 300;
+	uint32_t value, to[300];
+	int ret = gpunvme_file_array_get(&p->dq, &p->pages, index, 4, &value);
+
+	if (ret || memcmp(&value, p->want + 4 * index, 4))
+		return ret ? ret : -1;
+	ret = gpunvme_file_array_get_range(&p->dq, &p->pages, index, n, 4, to);
+	return !ret && memcmp(to, p->want + 4 * index, 4 * n) ? -1 : ret;
+}
+
+static GPUNVME_DEVICE void paged_kernel(void *arg)
+{
+	struct paged *p = (struct paged *)arg;
+	uint64_t random = gpunvme_lane() + 7, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
+	int ret;
+
+	for (uint32_t round = 0; round < 24; round++) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		do {
+			if (round % 2 || p->bytes < 4)
+				ret = ask_for_page(p, round == 1 ? pages - 1 : (random >> 30) % pages);
+			else
+				ret = ask_for_elements(p, (random >> 30) % (p->bytes / 4));
+		} while (ret == -GPUNVME_EAGAIN);
+		__atomic_fetch_add(&p->wrong, ret != 0, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&p->answered, 1, __ATOMIC_RELAXED);
+	}
+}
+
+/* The end of the file is the end of the array; and calls for namespaces and volumes have nothing here. */
+static void check_ends(struct paged *p)
+{
+	struct gpunvme_dvol vol = { .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .members = 1, .queues = 1 };
+	uint64_t all = p->bytes / 4, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
+	struct gpunvme_dq alien = p->dq;
+	struct gpunvme_page page;
+	uint32_t value;
+
+	vol.dq = (uintptr_t)&p->dq;
+	alien.nsid++;
+	assert_int_equal(gpunvme_file_array_get(&p->dq, &p->pages, all, 4, &value), -ERANGE);
+	assert_int_equal(gpunvme_file_array_get_range(&p->dq, &p->pages, all ? all - 1 : 0, 2, 4, &value), -ERANGE);
+	assert_int_equal(gpunvme_file_page_get(&p->dq, &p->pages, pages, &page), -ERANGE);
+	assert_int_equal(gpunvme_array_get(&p->dq, &p->pages, 0, 4, &value), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_volume_array_get(&vol, &p->pages, 0, 4, &value), -EPROTONOSUPPORT);
+}
+
+static void check_paged(struct rig *r, struct gpunvme_file *file, const uint8_t *want, uint32_t flags, uint32_t page, uint64_t lba)
+{
+	struct gpunvme_pagecache_opts opts = { .size = sizeof(opts), .flags = flags, .page_size = page, .frames = 9, .lba = lba, .file = file };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_pagecache *cache;
+	struct paged p = { .dq = r->dq };
+
+	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
+	p.bytes = info.bytes - lba * info.lba_size;
+	p.want = want + lba * info.lba_size;
+	if (gpunvme_pagecache_create(r->dev, r->gpu, &opts, &cache))
+		fail_msg("%s", gpunvme_errmsg());
+	assert_int_equal(gpunvme_pagecache_view(cache, &p.pages), 0);
+	assert_int_equal(gpunvme_cpu_launch(LANES, r->width, paged_kernel, &p), 0);
+	assert_int_equal(p.wrong, 0);
+	assert_int_equal(p.answered, LANES * 24);
+	check_ends(&p);
+	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+}
+
+/* Also a page that is all hole, one across many extents, and a file that ends within its first word or block. */
+static void check_pages_of(struct rig *r, const char *path, const char *source, uint64_t lba)
+{
+	struct gpunvme_file *file;
+	uint64_t bytes;
+	uint8_t *want = load(source, &bytes);
+
+	if (gpunvme_file_open(r->dev, path, NULL, &file))
+		fail_msg("%s: %s", path, gpunvme_errmsg());
+	check_paged(r, file, want, 0, 4096, 0);
+	check_paged(r, file, want, GPUNVME_PAGECACHE_LANDING, r->dq.lba_shift > 10 ? 8192 : 1024, lba);
+	check_paged(r, file, want, GPUNVME_PAGECACHE_LANDING, 65536, 0);
+	gpunvme_file_close(file);
+	free(want);
+}
+
+static void pages_of_files(void **state)
+{
+	static const struct { const char *lanes; uint32_t lba; } with[] = { { "cpu", 512 }, { "cpu:4", 512 }, { "cpu:4", 4096 } };
+	struct rig r;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		make_image(with[i].lba > 1024 ? "-t ext4 -b 4096" : "-t ext4 -b 1024");
+		rig_open(&r, with[i].lanes, with[i].lba, 0);
+		check_pages_of(&r, "/plain", "plain", 3);
+		check_pages_of(&r, "/short", "short", 0);
+		check_pages_of(&r, "/sparse", "sparse", 1);
+		check_pages_of(&r, "/fragmented", "fragmented", 5);
+		check_pages_of(&r, "/unwritten", "short", 1);
+		rig_close(&r);
+	}
+}
+
+/* A queue that has not all blocks of the page begins no read; one that ends tells its reason, and the file's cache goes on by another. */
+static void pages_by_other_queues(void **state)
+{
+	struct gpunvme_pagecache_opts opts = { .size = sizeof(opts), .flags = GPUNVME_PAGECACHE_STATS, .frames = 2 };
+	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gpunvme_pagecache *cache = NULL;
+	struct gpunvme_dpages pages;
+	struct gpunvme_dq dq;
+	uint32_t value;
+	uint64_t bytes;
+	uint8_t *want = load("fragmented", &bytes);
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_open(r.dev, "/empty", NULL, &opts.file), 0);
+	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -ENODATA);
+	gpunvme_file_close(opts.file);
+	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &opts.file), 0);
+	opts.nsid = 2;
+	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -EINVAL);
+	opts.nsid = 0;
+	opts.lba = 782; /* of 400000 bytes */
+	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
+	assert_non_null(strstr(gpunvme_errmsg(), "not within the file of 782 blocks"));
+	assert_null(cache);
+	opts.lba = 0;
+	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
+	dq = r.dq;
+	dq.device++;
+	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 0, 4, &value), -EXDEV);
+	dq = r.dq;
+	dq.lba_count = 40;
+	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 90000, 4, &value), -ERANGE);
+	assert_int_equal(gpunvme_qp_stop(r.qp, 1), 0);
+	assert_int_equal(gpunvme_file_array_get(&r.dq, &pages, 90000, 4, &value), -ECANCELED);
+	assert_int_equal(gpunvme_qp_stop(r.qp, 0), 0);
+	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
+	assert_int_equal(gpunvme_file_array_get(&r.dq, &pages, 90000, 4, &value), 0);
+	assert_memory_equal(&value, want + 360000, 4);
+	assert_int_equal(gpunvme_pagecache_get_info(cache, &info), 0);
+	assert_true(info.misses == 2 && info.failures == 1);
+	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	gpunvme_file_close(opts.file);
+	rig_close(&r);
+	free(want);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -818,7 +999,10 @@ int main(void)
 		cmocka_unit_test(maps_of_xfs),
 		cmocka_unit_test(maps_of_this_machine),
 		cmocka_unit_test(damaged_images),
+		cmocka_unit_test(pages_of_files),
+		cmocka_unit_test(pages_by_other_queues),
 	};
 
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
 	return cmocka_run_group_tests(tests, make_tree, remove_tree);
 }

@@ -3,7 +3,7 @@
  * Volumes: several queues, several software controllers, one range of blocks. What lanes write through the volume is found in the
  * image files where the stripes say, and comes back.
  */
-#include <gpunvme/device.h>
+#include <gpunvme/device_sources.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -639,6 +639,315 @@ static void failed_volumes_leave_nothing(void **state)
 		assert_int_equal(gpunvme_dev_close(s.dev[i]), 0);
 }
 
+/* ---- Page caches ---- */
+
+struct paged {
+	struct stage s;
+	struct gpunvme_pagecache *cache;
+	struct gpunvme_dpages pages;
+	const uint64_t *want; /* of the window */
+	uint64_t words;
+	uint32_t page_words, lanes, rounds, answered, failed; /* the latter two atomic */
+};
+
+/* Each word of the controllers is another. */
+static void number_members(struct paged *p)
+{
+	uint64_t i, word;
+	uint32_t m;
+	FILE *f;
+
+	for (m = 0; m < p->s.members; m++) {
+		f = fopen(member_path(m), "r+b");
+		assert_non_null(f);
+		for (i = 0; i < MEMBER_BLOCKS * BLOCK / 8; i++) {
+			word = i << 8 | m;
+			assert_int_equal(fwrite(&word, sizeof(word), 1, f), 1);
+		}
+		assert_int_equal(fclose(f), 0);
+	}
+}
+
+static void open_cache(struct paged *p, uint32_t flags, uint32_t page, uint32_t frames, uint64_t lba)
+{
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	uint8_t *want;
+
+	opts.flags = GPUNVME_PAGECACHE_STATS | flags;
+	opts.page_size = page;
+	opts.frames = frames;
+	opts.lba = lba;
+	opts.volume = p->s.vol;
+	assert_int_equal(gpunvme_pagecache_create(NULL, p->s.gpu, &opts, &p->cache), 0);
+	assert_int_equal(gpunvme_pagecache_view(p->cache, &p->pages), 0);
+	p->words = p->pages.lba_count * BLOCK / 8;
+	p->page_words = page / 8;
+	want = malloc(p->words * 8);
+	assert_non_null(want);
+	read_images(&p->s, lba, p->pages.lba_count, want);
+	p->want = (const uint64_t *)(const void *)want;
+}
+
+/* Nobody has a page, and each frame is free or its page's. */
+static void close_cache(struct paged *p)
+{
+	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	const uint64_t *word = (const uint64_t *)(uintptr_t)p->pages.table;
+	uint64_t i, valid = 0;
+
+	assert_int_equal(gpunvme_pagecache_get_info(p->cache, &info), 0);
+	for (i = 0; i < info.pages; i++) {
+		assert_int_equal(word[i] & GPUNVME_PAGE_REFS, 0);
+		valid += (word[i] & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_VALID;
+	}
+	assert_int_equal(valid, info.misses - info.failures - info.evictions);
+	assert_int_equal(gpunvme_pagecache_destroy(p->cache), 0);
+	free((void *)(uintptr_t)p->want);
+}
+
+/* What a lane asks for at random: an element, a page, a range. Answers what it was told, or -1 for what is not as it must be. */
+static int ask(struct paged *p, uint64_t random, uint64_t *index)
+{
+	uint64_t i = random % p->words, value[2], to[200], n = p->words - i < 200 ? p->words - i : random >> 40 & 127, k;
+	struct gpunvme_page page;
+	int ret;
+
+	*index = i;
+	if (random >> 50 & 1) {
+		ret = gpunvme_volume_array_get(&p->s.v, &p->pages, i / 2, 16, value);
+		return !ret && memcmp(value, p->want + i / 2 * 2, 16) ? -1 : ret;
+	}
+	if (random >> 51 & 1) {
+		*index = i / p->page_words * p->page_words;
+		ret = gpunvme_volume_page_get(&p->s.v, &p->pages, i / p->page_words, &page);
+		if (ret)
+			return ret;
+		n = p->words - *index < p->page_words ? p->words - *index : p->page_words;
+		ret = memcmp((const void *)(uintptr_t)page.base, p->want + *index, n * 8) ? -1 : 0;
+		return gpunvme_volume_page_put(&p->s.v, &page) ? -1 : ret;
+	}
+	ret = gpunvme_volume_array_get_range(&p->s.v, &p->pages, i, n, 8, to);
+	for (k = 0; !ret && k < n; k++)
+		ret = to[k] == p->want[i + k] ? 0 : -1;
+	return ret;
+}
+
+static void paged_kernel(void *arg)
+{
+	struct paged *p = arg;
+	uint64_t seed = gpunvme_lane() + 1, index;
+	uint32_t round;
+	int ret;
+
+	for (round = 0; round < p->rounds; round++) {
+		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+		ret = ask(p, seed >> 5, &index);
+		while (ret == -GPUNVME_EAGAIN) { /* lanes have all pages */
+			usleep(50);
+			ret = ask(p, seed >> 5, &index);
+		}
+		__atomic_fetch_add(&p->s.wrong, ret != 0, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&p->answered, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static void check_cache(uint32_t members, uint32_t width, uint32_t stripe, uint32_t flags, uint32_t page, uint32_t frames, uint64_t lba)
+{
+	struct paged p = { .s = { .members = members, .width = width }, .lanes = width < 8 ? 8 : width, .rounds = 12 };
+
+	number_members(&p);
+	open_stage(&p.s, "?lba=512", 2, stripe);
+	open_cache(&p, flags, page, frames, lba);
+	assert_int_equal(gpunvme_cpu_launch(p.lanes, width, paged_kernel, &p), 0);
+	assert_int_equal(p.s.wrong, 0);
+	assert_int_equal(p.answered, p.lanes * p.rounds);
+	close_cache(&p);
+	close_stage(&p.s);
+}
+
+/* Pages within a stripe, of many stripes, and across some, as the window begins where it likes. */
+static void pages_of_stripes(void **state)
+{
+	(void)state;
+	check_cache(1, 4, 0, 0, 4096, 8, 3);
+	check_cache(2, 1, 1, 0, 512, 40, 0);
+	check_cache(3, 4, 1, GPUNVME_PAGECACHE_LANDING, 4096, 12, 0);
+	check_cache(3, 32, 16, 0, 4096, 40, 5);
+	check_cache(2, 32, 8, GPUNVME_PAGECACHE_LANDING, 16384, 34, 7);
+	check_cache(3, 1, 4, 0, 65536, 6, 1);
+}
+
+/* Stripes of 8 on two controllers, of which the second fails from its block 40 on: volume blocks 88 to 95, 104 to 111 and so on. */
+static void failing_page_kernel(void *arg)
+{
+	struct paged *p = arg;
+	uint64_t page = gpunvme_lane(), block = page * 4, value = 0;
+	int bad = block / 8 % 2 && block / 16 * 8 + block % 8 >= 40;
+	int ret = gpunvme_volume_array_get(&p->s.v, &p->pages, page * p->page_words + 3, 8, &value);
+
+	if (bad ? (ret & (int)GPUNVME_ST_CODE) < GPUNVME_SC_LBA_RANGE || ret < 0 : ret || value != p->want[page * p->page_words + 3])
+		__atomic_fetch_add(&p->s.wrong, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&p->failed, bad, __ATOMIC_RELAXED);
+}
+
+static void page_of_a_failing_member(void **state)
+{
+	struct paged p = { .s = { .members = 2, .width = 32 } };
+	struct gnv_soft_fault fault = { fail_from_40, NULL };
+
+	(void)state;
+	number_members(&p);
+	open_stage(&p.s, "?lba=512", 1, 8);
+	open_cache(&p, 0, 2048, 64, 0);
+	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), &fault);
+	assert_int_equal(gpunvme_cpu_launch(64, 32, failing_page_kernel, &p), 0);
+	assert_int_equal(p.s.wrong, 0);
+	assert_true(p.failed > 10);
+	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), NULL);
+	close_cache(&p);
+	close_stage(&p.s);
+}
+
+/* One controller is dead: who needs it is told, the pages of the other are read. */
+static void dying_kernel(void *arg)
+{
+	struct paged *p = arg;
+	uint64_t page = gpunvme_lane(), value = 0;
+	int ret = gpunvme_volume_array_get(&p->s.v, &p->pages, page * p->page_words, 8, &value);
+
+	if (!ret && value != p->want[page * p->page_words])
+		__atomic_fetch_add(&p->s.wrong, 1, __ATOMIC_RELAXED);
+	if (page / 2 % 2 == 0 && ret)
+		__atomic_fetch_add(&p->s.wrong, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&p->failed, ret < 0, __ATOMIC_RELAXED);
+	p->s.status[gpunvme_lane()] = ret;
+}
+
+static enum gnv_soft_verdict lose_all(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	(void)ctx;
+	(void)cmd;
+	(void)status;
+	(void)delay_us;
+	return sqid ? GNV_SOFT_DROP : GNV_SOFT_GO;
+}
+
+/* The queue of the second controller ends; what its reads held is lost until it was recovered, and then the same cache is whole. */
+static void page_of_a_dead_member(void **state)
+{
+	struct paged p = { .s = { .members = 2, .width = 4 } };
+	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gnv_soft_fault fault = { lose_all, NULL };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dq *dq;
+	uint32_t i;
+
+	(void)state;
+	number_members(&p);
+	open_stage(&p.s, "?lba=512", 1, 8);
+	open_cache(&p, GPUNVME_PAGECACHE_LANDING, 2048, 64, 0);
+	dq = (struct gpunvme_dq *)(uintptr_t)p.s.v.dq;
+	dq[1].cmd_timeout = 300ull * dq[1].ticks_per_ms;
+	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), &fault);
+	assert_int_equal(gpunvme_cpu_launch(16, 4, dying_kernel, &p), 0);
+	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), NULL);
+	assert_int_equal(p.s.wrong, 0);
+	for (i = 0; i < 16; i++)
+		assert_true(i / 2 % 2 == 0 || p.s.status[i] == -GPUNVME_ETIMEDOUT || p.s.status[i] == -GPUNVME_ESHUTDOWN);
+	assert_int_equal(p.failed, 8);
+	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
+	assert_true(info.lost > 0);
+	assert_int_equal(gpunvme_volume_recover(p.s.vol), 0);
+	assert_int_equal(gpunvme_volume_view(p.s.vol, &view, &p.s.v), 0);
+	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
+	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
+	assert_int_equal(info.lost, 0);
+	p.failed = 0;
+	assert_int_equal(gpunvme_cpu_launch(16, 4, dying_kernel, &p), 0);
+	assert_int_equal(p.s.wrong + p.failed, 0);
+	close_cache(&p);
+	close_stage(&p.s);
+}
+
+/* Calls are told what does not belong together, and begin no read. */
+static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped, const struct gpunvme_dvol *turned)
+{
+	const struct gpunvme_dq *dq = (const struct gpunvme_dq *)(uintptr_t)p->s.v.dq;
+	struct gpunvme_dvol none = p->s.v, narrow = p->s.v;
+	struct gpunvme_page page;
+	uint64_t value;
+
+	none.magic = 0;
+	narrow.lba_first = 8;
+	narrow.lba_count = 16;
+	assert_int_equal(gpunvme_array_get(dq, &p->pages, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_page_get(dq, &p->pages, 0, &page), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_file_array_get(dq, &p->pages, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_volume_array_get(&none, &p->pages, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_volume_array_get(striped, &p->pages, 0, 8, &value), -GPUNVME_EXDEV);
+	assert_int_equal(gpunvme_volume_array_get(turned, &p->pages, 0, 8, &value), -GPUNVME_EXDEV);
+	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 0, 8, &value), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 8 * 64, 8, &value), 0);
+	assert_int_equal(value, p->want[8 * 64]);
+	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 24 * 64, 8, &value), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_volume_array_get(&p->s.v, &p->pages, p->words, 8, &value), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_volume_array_get(&p->s.v, &p->pages, p->words - 1, 8, &value), 0);
+	assert_int_equal(value, p->want[p->words - 1]);
+	assert_int_equal(gpunvme_volume_page_get(&p->s.v, &p->pages, p->words / p->page_words + 1, &page), -GPUNVME_ERANGE);
+}
+
+static void caches_of_other_volumes(void **state)
+{
+	struct paged p = { .s = { .members = 2, .width = 1 } };
+	struct gpunvme_volume_opts opts = { .size = sizeof(opts), .queues = 1, .stripe = 16 };
+	struct gpunvme_volume *striped, *turned;
+	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *back[2];
+	struct gpunvme_dvol v[2];
+
+	(void)state;
+	number_members(&p);
+	open_stage(&p.s, "?lba=512", 1, 8);
+	open_cache(&p, 0, 4096, 4, 0);
+	back[0] = p.s.dev[1];
+	back[1] = p.s.dev[0];
+	assert_int_equal(gpunvme_volume_create(p.s.dev, 2, p.s.gpu, &opts, &striped), 0);
+	opts.stripe = 8;
+	assert_int_equal(gpunvme_volume_create(back, 2, p.s.gpu, &opts, &turned), 0);
+	assert_int_equal(gpunvme_volume_view(striped, NULL, &v[0]), 0);
+	assert_int_equal(gpunvme_volume_view(turned, NULL, &v[1]), 0);
+	check_strangers(&p, &v[0], &v[1]);
+	assert_int_equal(gpunvme_pagecache_get_info(p.cache, &info), 0);
+	assert_int_equal(info.misses, 2);
+	assert_int_equal(info.failures, 0);
+	assert_int_equal(gpunvme_volume_destroy(striped), 0);
+	assert_int_equal(gpunvme_volume_destroy(turned), 0);
+	close_cache(&p);
+	close_stage(&p.s);
+}
+
+static void bad_caches_are_refused(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_pagecache *cache = NULL;
+
+	(void)state;
+	open_stage(&s, "?lba=512", 1, 8);
+	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
+	opts.volume = s.vol;
+	assert_int_equal(gpunvme_pagecache_create(s.dev[0], s.gpu, &opts, &cache), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "leave dev NULL"));
+	opts.nsid = 1;
+	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
+	opts.nsid = 0;
+	opts.lba = 4000;
+	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -ERANGE);
+	assert_non_null(strstr(gpunvme_errmsg(), "not within the volume of 4000 blocks"));
+	assert_null(cache);
+	close_stage(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -657,6 +966,11 @@ int main(void)
 		cmocka_unit_test(forced_writes_reach_all_members),
 		cmocka_unit_test(deallocated_blocks_read_as_zeroes),
 		cmocka_unit_test(deallocation_keeps_to_the_limit),
+		cmocka_unit_test(pages_of_stripes),
+		cmocka_unit_test(page_of_a_failing_member),
+		cmocka_unit_test(page_of_a_dead_member),
+		cmocka_unit_test(caches_of_other_volumes),
+		cmocka_unit_test(bad_caches_are_refused),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));

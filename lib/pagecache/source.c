@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Namespaces, files and volumes as the source of a cache's pages. */
+#include "pagecache/source.h"
+
+#include <errno.h>
+#include <gpunvme/mem.h>
+#include <stdio.h>
+
+#include "nvme/dev.h"
+#include "queue/qp.h"
+#include "queue/volume.h"
+#include "util/bits.h"
+
+static int find_namespace(struct gnv_source *source, uint32_t nsid)
+{
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	int ret = gpunvme_ns_get_info(source->dev[0], nsid, &ns);
+
+	if (ret)
+		return ret;
+	snprintf(source->name, sizeof(source->name), "namespace %u", ns.nsid);
+	source->magic = GPUNVME_DPAGES_MAGIC;
+	source->nsid = ns.nsid;
+	source->lba_size = ns.lba_size;
+	source->nblocks = ns.nblocks;
+	return 0;
+}
+
+static int find_file(struct gnv_source *source, uint32_t nsid)
+{
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	int ret = gpunvme_file_get_info(source->file, &info);
+
+	if (ret)
+		return ret;
+	if (nsid && nsid != info.nsid)
+		return gnv_fail(-EINVAL, "the file lies in namespace %u, not %u; leave gpunvme_pagecache_opts.nsid 0", info.nsid, nsid);
+	if (!info.bytes)
+		return gnv_fail(-ENODATA, "the file is empty: a cache of it would have no page");
+	snprintf(source->name, sizeof(source->name), "the file");
+	source->magic = GPUNVME_DPAGES_FILE_MAGIC;
+	source->nsid = info.nsid;
+	source->lba_size = info.lba_size;
+	source->nblocks = info.bytes / info.lba_size + (info.bytes % info.lba_size != 0);
+	return 0;
+}
+
+static int find_volume(struct gnv_source *source, struct gpunvme_volume *vol, const struct gpunvme_pagecache_opts *opts)
+{
+	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	int ret;
+
+	if (opts->nsid || opts->file)
+		return gnv_fail(-EINVAL, "a cache over a volume names no namespace and no file: leave gpunvme_pagecache_opts.nsid and .file 0");
+	ret = gpunvme_volume_get_info(vol, &info);
+	if (ret)
+		return ret;
+	snprintf(source->name, sizeof(source->name), "the volume");
+	source->magic = GPUNVME_DPAGES_VOLUME_MAGIC;
+	source->lba_size = info.lba_size;
+	source->nblocks = info.nblocks;
+	source->stripe = info.stripe;
+	source->devs = gnv_volume_devs(vol, source->dev);
+	return 0;
+}
+
+int gnv_source_find(struct gnv_source *source, struct gpunvme_dev *dev, const struct gpunvme_pagecache_opts *opts)
+{
+	if (!dev == !opts->volume)
+		return gnv_fail(-EINVAL, "a cache has its pages by a device or by a volume: leave dev NULL with gpunvme_pagecache_opts.volume, "
+				"and only then");
+	if (opts->volume)
+		return find_volume(source, opts->volume, opts);
+	source->dev[0] = dev;
+	source->devs = 1;
+	source->file = opts->file;
+	return opts->file ? find_file(source, opts->nsid) : find_namespace(source, opts->nsid);
+}
+
+int gnv_source_map(const struct gnv_source *source, struct gpunvme_mem *mem)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < source->devs && !ret; i++)
+		ret = gpunvme_mem_map(mem, source->dev[i]);
+	return ret;
+}
+
+int gnv_source_dbuf(const struct gnv_source *source, const struct gpunvme_mem *mem, struct gpunvme_dbuf *buf)
+{
+	struct gpunvme_dbuf other;
+	uint32_t i;
+	int ret = gpunvme_mem_dbuf(mem, source->dev[0], buf);
+
+	for (i = 1; i < source->devs && !ret; i++)
+		ret = gpunvme_mem_dbuf(mem, source->dev[i], &other);
+	return ret;
+}
+
+/* ---- For kernels ---- */
+
+static int put_down(struct gnv_source *source, struct gpunvme_gpu *gpu, const void *from, size_t len)
+{
+	int ret = gpu->ops->local_alloc(gpu, len, &source->range);
+
+	if (ret)
+		return gnv_fail(ret, "the lanes have no %zu bytes for what they must know of %s", len, source->name);
+	source->len = len;
+	return gpu->ops->poke(gpu, source->range.lane, from, len);
+}
+
+static int show_file(struct gnv_source *source, struct gpunvme_gpu *gpu)
+{
+	struct gpunvme_dfile file;
+	int ret = gpunvme_file_view(source->file, gpu, &file);
+
+	if (ret)
+		return ret;
+	if (file.device != source->dev[0]->number)
+		return gnv_fail(-EXDEV, "the file was opened by another device; name that one");
+	return put_down(source, gpu, &file, sizeof(file));
+}
+
+static int show_volume(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem)
+{
+	struct gpunvme_dmember member[GPUNVME_VOLUME_MAX];
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < source->devs && !ret; i++) {
+		ret = gpunvme_mem_dbuf(mem, source->dev[i], &member[i].buf);
+		member[i].device = source->dev[i]->number;
+		member[i].stripe_shift = gnv_log2(source->stripe);
+	}
+	return ret ? ret : put_down(source, gpu, member, source->devs * sizeof(member[0]));
+}
+
+int gnv_source_show(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem)
+{
+	if (source->file)
+		return show_file(source, gpu);
+	return source->magic == GPUNVME_DPAGES_VOLUME_MAGIC ? show_volume(source, gpu, mem) : 0;
+}
+
+void gnv_source_hide(struct gnv_source *source, struct gpunvme_gpu *gpu)
+{
+	if (source->range.lane)
+		gpu->ops->local_free(gpu, &source->range, source->len);
+}
+
+bool gnv_source_quiet(const struct gnv_source *source)
+{
+	bool over = false;
+	uint32_t i;
+
+	for (i = 0; i < source->devs; i++)
+		if (gnv_qp_first_busy(source->dev[i], true, &over) || __atomic_load_n(&source->dev[i]->unstoppable, __ATOMIC_RELAXED))
+			return false;
+	return true;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a cache has its pages from: a namespace, a file or a volume; and what kernels read of that. */
+#ifndef GNV_PAGECACHE_SOURCE_H
+#define GNV_PAGECACHE_SOURCE_H
+
+#include <gpunvme/pagecache.h>
+
+#include "gpu/gpu.h"
+
+struct gnv_source {
+	char name[32]; /* for sentences */
+	uint32_t magic; /* GPUNVME_DPAGES_*MAGIC */
+	uint32_t nsid;  /* 0: of a volume */
+	uint32_t lba_size;
+	uint64_t nblocks;
+	struct gpunvme_file *file;
+	struct gpunvme_dev *dev[GPUNVME_VOLUME_MAX]; /* devices that write to the frames */
+	uint32_t devs;
+	uint32_t stripe; /* blocks, of a volume */
+	struct gnv_gpu_range range; /* in the lanes' memory; empty for a namespace */
+	size_t len;
+};
+
+/*
+ * gnv_source_find() - what the options name
+ * @dev: NULL with a volume
+ * Return: 0; -EINVAL, -ENODATA a file without bytes; as gpunvme_ns_get_info(), gpunvme_file_get_info(), gpunvme_volume_get_info().
+ */
+int gnv_source_find(struct gnv_source *source, struct gpunvme_dev *dev, const struct gpunvme_pagecache_opts *opts);
+
+/* Map the frames to all devices. Return: as gpunvme_mem_map(). */
+int gnv_source_map(const struct gnv_source *source, struct gpunvme_mem *mem);
+
+/* The frames as the first device has them. Return: 0; as gpunvme_mem_dbuf() of any device. */
+int gnv_source_dbuf(const struct gnv_source *source, const struct gpunvme_mem *mem, struct gpunvme_dbuf *buf);
+
+/* Put down what kernels read of it, once the frames are mapped. Return: 0, -ENOMEM, -EIO, as gpunvme_file_view(). */
+int gnv_source_show(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem);
+void gnv_source_hide(struct gnv_source *source, struct gpunvme_gpu *gpu);
+
+/* Has none of its devices a command in flight? */
+bool gnv_source_quiet(const struct gnv_source *source);
+
+#endif
