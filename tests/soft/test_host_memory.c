@@ -343,6 +343,27 @@ static void test_wild(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* When it is told to leave the memory it writes to all of it, at both ends of each page: whoever freed it too early is found. */
+static void test_wild_when_off(void **state)
+{
+	const uint64_t garbage = 0xbad0bad0bad0bad0ull;
+	struct gpunvme_dev *dev;
+	uint64_t *page;
+	unsigned found = 0;
+
+	(void)state;
+	good(open_drive("fault=hmb:1,hmb-wild", &dev));
+	page = dev->hmb.mem->cpu;
+	gnv_hmb_take_back(dev);
+	for (unsigned i = 0; i < 5000 && found < 2; i++) {
+		usleep(1000);
+		found = __atomic_load_n(&page[0], __ATOMIC_RELAXED) == garbage;
+		found += __atomic_load_n(&page[MIB / 8 - 1], __ATOMIC_RELAXED) == garbage;
+	}
+	assert_int_equal(found, 2);
+	good(gpunvme_dev_close(dev));
+}
+
 static int setup(void **state)
 {
 	if (image_make_dir(state))
@@ -362,6 +383,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_given),	cmocka_unit_test(test_by_hand), cmocka_unit_test(test_resets),
 		cmocka_unit_test(test_refused), cmocka_unit_test(test_touched), cmocka_unit_test(test_wild),
+		cmocka_unit_test(test_wild_when_off),
 		cmocka_unit_test(test_shared),	cmocka_unit_test(test_not_joined),
 	};
 
