@@ -60,20 +60,21 @@ static bool cannot_look(int err)
 static int does_count(const struct gnv_openers_query *query, const char *folder, int pid, const char *fd)
 {
 	char path[PATH_BYTES], line[256];
-	bool found = query->how == GNV_OPENERS_ANY;
+	bool found = false;
 	FILE *f;
 
 	for (unsigned i = 0; pid == getpid() && i < query->owned; i++)
 		if (query->own[i] == atoi(fd))
 			return 0;
+	if (query->how == GNV_OPENERS_ANY)
+		return 1;
 	snprintf(path, sizeof(path), "%.440s/fdinfo/%.60s", folder, fd);
-	f = found ? NULL : fopen(path, "re");
-	if (!found && !f)
+	f = fopen(path, "re");
+	if (!f)
 		return cannot_look(errno) ? -1 : 0;
-	while (f && !found && fgets(line, sizeof(line), f))
+	while (!found && fgets(line, sizeof(line), f))
 		found = counts(line, query->how);
-	if (f)
-		fclose(f);
+	fclose(f);
 	return found;
 }
 
