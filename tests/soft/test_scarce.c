@@ -7,14 +7,12 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,6 +25,7 @@
 
 #include "common/good.h"
 #include "common/image.h"
+#include "common/served.h"
 #include "os/linux/file.h"
 #include "os/linux/openers.h"
 
@@ -36,25 +35,9 @@
 static char file_uri[128], user_uri[128], served_uri[128], sock[96], other[96];
 static pid_t server;
 
-/* ---- A server in another process, which has all it wants ---- */
-
-static void serve(int told)
-{
-	struct gpunvme_server *s;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (gpunvme_server_start(served_uri, sock, NULL, &s) || write(told, "+", 1) != 1)
-		_exit(1);
-	for (;;)
-		pause();
-}
-
 static int setup(void **state)
 {
-	int out[2];
-	char said = 0;
-
-	if (image_make_dir(state) || pipe(out))
+	if (image_make_dir(state))
 		return -1;
 	image_make(image_path("served.img"), 4 << 20);
 	snprintf(served_uri, sizeof(served_uri), "soft:%s", image_path("served.img"));
@@ -63,19 +46,13 @@ static int setup(void **state)
 	snprintf(sock, sizeof(sock), "%s", image_path("sock"));
 	snprintf(user_uri, sizeof(user_uri), "vfio-user:%s", sock);
 	snprintf(other, sizeof(other), "%s", image_path("other"));
-	server = fork();
-	if (!server)
-		serve(out[1]);
-	close(out[1]);
-	said = read(out[0], &said, 1) == 1 ? said : 0;
-	close(out[0]);
-	return said == '+' ? 0 : -1;
+	server = served_fork(served_uri, sock);
+	return server > 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-	kill(server, SIGKILL);
-	waitpid(server, NULL, 0);
+	served_end(server);
 	unlink(sock);
 	unlink(image_path("served.img"));
 	unlink(image_path("disk.img"));

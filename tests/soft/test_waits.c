@@ -15,9 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +27,7 @@
 #include "common/good.h"
 #include "common/image.h"
 #include "common/known.h"
+#include "common/served.h"
 
 #define BYTES (64u << 10)
 #define HOUR_NS 3600000000000ull
@@ -61,46 +60,25 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	return ret;
 }
 
-/* ---- The other process ---- */
-
-static void serve(int told)
-{
-	struct gpunvme_server *s;
-	char uri[160];
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("served.img"));
-	if (gpunvme_server_start(uri, sock, NULL, &s) || write(told, "+", 1) != 1)
-		_exit(1);
-	for (;;)
-		pause();
-}
-
 static int setup(void **state)
 {
-	char said = 0;
-	int out[2];
+	char served_uri[160];
 
-	if (image_make_dir(state) || pipe(out))
+	if (image_make_dir(state))
 		return -1;
+	snprintf(served_uri, sizeof(served_uri), "soft:%s", image_path("served.img"));
 	image_make(image_path("served.img"), 4 << 20);
 	image_make(image_path("disk.img"), 4 << 20);
 	snprintf(file_uri, sizeof(file_uri), "soft:%s?threads=2&fault=delay:2000:p=0.1,io-short:p=0.2", image_path("disk.img"));
 	snprintf(sock, sizeof(sock), "%s", image_path("sock"));
 	snprintf(user_uri, sizeof(user_uri), "vfio-user:%s", sock);
-	server = fork();
-	if (!server)
-		serve(out[1]);
-	close(out[1]);
-	said = read(out[0], &said, 1) == 1 ? said : 0;
-	close(out[0]);
-	return said == '+' ? 0 : -1;
+	server = served_fork(served_uri, sock);
+	return server > 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-	kill(server, SIGKILL);
-	waitpid(server, NULL, 0);
+	served_end(server);
 	unlink(sock);
 	unlink(image_path("served.img"));
 	unlink(image_path("disk.img"));
