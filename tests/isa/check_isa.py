@@ -190,7 +190,7 @@ def refused(clang, target, way):
 
 def everything(only):
     """The long mode: every compiler there is, every way to optimise, every target; how many of them break a rule."""
-    failed = 0
+    failed, measured = 0, [clang.version for clang in compilers()]
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(2) as pool:
         def one(job):
             clang, way, target = job
@@ -200,8 +200,9 @@ def everything(only):
             code, used = compile_for(clang, target, pathlib.Path(name) / f"{clang.version}{target}{way[0]}.o", way=way)
             if way[0] == "-O0":
                 return list(problems_unoptimised(target, code))
-            # The bounds are -O2's; a stack that is used, and not only reserved, shows by its instructions.
-            return [text for text in problems(target, code, used) if way == ("-O2",) or not re.search(", more than|bytes of stack$", text)]
+            # The bounds are -O2's of the compilers that isa.amd asks; a stack that is used, and not only reserved, shows by its instructions.
+            bound = way == ("-O2",) and clang.version in measured
+            return [text for text in problems(target, code, used) if bound or not re.search(", more than|bytes of stack$", text)]
 
         jobs = [(clang, way, target) for clang in compilers() + rocm_compilers() for way in WAYS for target in TARGETS]
         jobs = [job for job in jobs if re.search(only, f"{job[0].version} {job[2]} {job[1][0]}")]
