@@ -5,8 +5,4 @@
 
 #include <gpunvme/device_array.h>
 
-#define gpunvme_file_page_get(dq, cache, page, got) gpunvme_page_get(dq, cache, page, got)
-#define gpunvme_file_array_get(dq, cache, index, bytes, value) gpunvme_array_get(dq, cache, index, bytes, value)
-#define gpunvme_volume_array_get(v, cache, index, bytes, value) gpunvme_array_get(v, cache, index, bytes, value)
-
 #endif
