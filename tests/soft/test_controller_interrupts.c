@@ -265,6 +265,7 @@ static void what_makes_no_sense_is_refused(void **state)
 	assert_int_equal(set(VECTOR, CD | 0xffff), GPUNVME_SC_INVALID_FIELD);
 	assert_int_equal(set(VECTOR, 0x20001), GPUNVME_SC_INVALID_FIELD);
 	assert_int_equal(get(VECTOR, 2, &value), GPUNVME_SC_INVALID_FIELD);
+	assert_int_equal(get(VECTOR, CD | 1, &value), GPUNVME_SC_INVALID_FIELD);
 	assert_int_equal(get(0x300 | VECTOR, 0, &value), 0); /* supported: can be changed */
 	assert_int_equal(value, 4);
 }
