@@ -35,7 +35,7 @@
  * - Who reads waits for the device alone, which a queue bounds, and never for a frame; who waits for a page waits for a reader. A
  *   wave goes through its waits together, so that no lane waits for one that cannot run. The clock passes by what has references or
  *   is being read, and gives up after two rounds of the cache.
- * - Where reads that never ended have taken all frames, a lane is told how the queue ended, at once.
+ * - Where reads that never ended have taken all frames, a lane whose page needs a queue that has ended is told so, at once.
  * - A frame is used again after a read that has ended, with any status. One of a read that was given up (time-out, stop, a device
  *   that is gone or broke the protocol) is lost, until the host finds that the device has no command: it may still write there.
  */
@@ -113,15 +113,15 @@ GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /* Where and what to read of a page into a frame, and why not. */
-GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame,
-			    struct gnvd_left *left)
+GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			    uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
 	left->offset = (uint64_t)frame << cache->page_shift;
 	left->lba = cache->lba_first + (page << (cache->page_shift - cache->lba_shift)) - dq->lba_first;
 	left->nblocks = gnvd_page_blocks(cache, page);
 	left->ret = 0;
 	if (frame >= cache->frames) /* which may be because the queue has ended, and its reads with it */
-		left->ret = gnvd_ld32(GNVD_STATE(dq, poison)) ? -GPUNVME_ESHUTDOWN : gnvd_full(dq);
+		left->ret = gnvd_source_ended(dq, cache, from, page) ? -GPUNVME_ESHUTDOWN : gnvd_full(dq);
 }
 
 /*
@@ -157,7 +157,7 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 
 	if (mine) {
 		frame = gnvd_find_frame(cache, &evicted);
-		gnvd_set_fetch(dq, cache, page, frame, &left);
+		gnvd_set_fetch(dq, cache, from, page, frame, &left);
 	}
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
 	if (from)

@@ -869,6 +869,43 @@ static void page_of_a_dead_member(void **state)
 	close_stage(&p.s);
 }
 
+/*
+ * A dead controller has the only frame. Pages are 8 blocks from block 4 on, stripes 16: page 0 lies on the first controller, 2 on
+ * the second, 1 on both. Who needs the dead one is told so, the others may come again when the host has given the frame back.
+ */
+static void dead_member_has_all_frames(void **state)
+{
+	struct paged p = { .s = { .members = 2, .width = 1 } };
+	struct gnv_soft_fault fault = { lose_all, NULL };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_page page;
+	struct gpunvme_dq *dq;
+	uint32_t i;
+
+	(void)state;
+	number_members(&p);
+	open_stage(&p.s, "?lba=512", 1, 16);
+	open_cache(&p, 0, 4096, 1, 4);
+	dq = (struct gpunvme_dq *)(uintptr_t)p.s.v.dq;
+	dq[1].cmd_timeout = 100ull * dq[1].ticks_per_ms;
+	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), &fault);
+	assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, 2, &page), -GPUNVME_ETIMEDOUT);
+	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), NULL);
+	for (i = 1; i < 4; i++)
+		assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, i, &page), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, 0, &page), -GPUNVME_EAGAIN);
+	assert_int_equal(gpunvme_volume_recover(p.s.vol), 0);
+	assert_int_equal(gpunvme_volume_view(p.s.vol, &view, &p.s.v), 0);
+	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, i, &page), 0);
+		assert_memory_equal((const void *)(uintptr_t)page.base, p.want + (uint64_t)i * p.page_words, 4096);
+		assert_int_equal(gpunvme_volume_page_put(&p.s.v, &page), 0);
+	}
+	close_cache(&p);
+	close_stage(&p.s);
+}
+
 /* Calls are told what does not belong together, and begin no read. */
 static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped, const struct gpunvme_dvol *turned)
 {
@@ -969,6 +1006,7 @@ int main(void)
 		cmocka_unit_test(pages_of_stripes),
 		cmocka_unit_test(page_of_a_failing_member),
 		cmocka_unit_test(page_of_a_dead_member),
+		cmocka_unit_test(dead_member_has_all_frames),
 		cmocka_unit_test(caches_of_other_volumes),
 		cmocka_unit_test(bad_caches_are_refused),
 	};

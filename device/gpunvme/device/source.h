@@ -170,6 +170,24 @@ GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return ret;
 }
 
+/* Has the queue ended; of a volume: one of those that the page needs? */
+GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			      uint64_t page)
+{
+	struct gnvd_parts p;
+	int ended = 0;
+
+	if (!from || !from->volume)
+		return gnvd_ld32(GNVD_STATE(dq, poison)) != 0;
+	gnvd_begin_parts(dq, cache, from, page, 0, &p);
+	while (p.left && !ended) {
+		gnvd_find_part_of_volume(cache, from->volume, &p);
+		ended = gnvd_ld32(GNVD_STATE(p.dq, poison)) != 0;
+		gnvd_pass_part(cache, &p);
+	}
+	return ended;
+}
+
 /* ---- Reading ---- */
 
 /*
