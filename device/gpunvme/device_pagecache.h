@@ -294,6 +294,8 @@ GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 		gnvd_leave(&w);
 	}
 	ret = ret ? ret : err;
+	if (ret == -GPUNVME_EAGAIN)
+		gnvd_polled_in_vain();
 	if (!ret) {
 		p->base = base;
 		p->word = gnvd_page_at(cache, page);

@@ -154,7 +154,10 @@ GNVD_FN uint64_t gnvd_clock(void);
 /* A lane waits and has looked `turn` times in vain: let others have the processor. */
 GNVD_FN void gnvd_pause(uint32_t turn);
 
-/* A lane has polled in vain, and may go on so for ever: where lanes keep others from running, every so often give way. */
+/*
+ * A lane has polled, or asked for a page, in vain, and may go on so for ever: where lanes keep others from running, every so often
+ * give way.
+ */
 GNVD_FN void gnvd_polled_in_vain(void);
 
 /* ---- The wave: the lanes that are together here and use the same queue, fixed for the whole call ---- */
