@@ -183,7 +183,7 @@ struct from_file {
 	{
 		const struct gnvd_source from = gnvd_from_file(cache);
 
-		return gnvd_window_bytes(cache, &from);
+		return cache->magic == GPUNVME_DPAGES_FILE_MAGIC ? gnvd_window_bytes(cache, &from) : 0; /* no element is to be had */
 	}
 };
 
