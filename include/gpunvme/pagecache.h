@@ -90,9 +90,10 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
  *
  * It outlives the queues: after a recovery only theirs is to be taken anew. But a frame whose read was given up (a time-out, a
  * stop, a queue that ended) is lost, as info.lost tells, because the device may still write there. This call gives such frames
- * back, also to kernels that run, where no queue of the device has a command in flight (gpunvme_qp_info.in_flight): after the
- * recovery of a queue that ended, or when somebody has taken the completions of one that was stopped (service.h). When all are lost
- * gpunvme_page_get() answers -GPUNVME_EAGAIN until then. Any thread may call it.
+ * back, also to kernels that run, where no queue of the device, or of the volume's devices, has a command in flight
+ * (gpunvme_qp_info.in_flight): after the recovery of a queue that ended, or when somebody has taken the completions of one that was
+ * stopped (service.h). When all are lost gpunvme_page_get() answers -GPUNVME_EAGAIN until then, or, by a queue that has ended,
+ * -GPUNVME_ESHUTDOWN. Any thread may call it.
  * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; as gpunvme_mem_dbuf().
  */
 static inline int gpunvme_pagecache_view(struct gpunvme_pagecache *cache, struct gpunvme_dpages *pages)

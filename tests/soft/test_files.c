@@ -865,12 +865,10 @@ static void check_ends(struct paged *p)
 {
 	struct gpunvme_dvol vol = { .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .members = 1, .queues = 1 };
 	uint64_t all = p->bytes / 4, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
-	struct gpunvme_dq alien = p->dq;
 	struct gpunvme_page page;
 	uint32_t value;
 
 	vol.dq = (uintptr_t)&p->dq;
-	alien.nsid++;
 	assert_int_equal(gpunvme_file_array_get(&p->dq, &p->pages, all, 4, &value), -ERANGE);
 	assert_int_equal(gpunvme_file_array_get_range(&p->dq, &p->pages, all ? all - 1 : 0, 2, 4, &value), -ERANGE);
 	assert_int_equal(gpunvme_file_page_get(&p->dq, &p->pages, pages, &page), -ERANGE);
@@ -964,6 +962,9 @@ static void pages_by_other_queues(void **state)
 	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
 	dq = r.dq;
 	dq.device++;
+	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 0, 4, &value), -EXDEV);
+	dq = r.dq;
+	dq.nsid++;
 	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 0, 4, &value), -EXDEV);
 	dq = r.dq;
 	dq.lba_count = 40;
