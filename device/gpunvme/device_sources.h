@@ -29,7 +29,8 @@ GNVD_FN struct gnvd_source gnvd_from_file(const struct gpunvme_dpages *cache)
  * @dq:    the queue by which it is read if it is not there: a view of the namespace that has the file
  * @cache: a cache over a file
  * @page:  its number, counted from the first of the window
- * @p:     set on success: its bytes are at p->base, for this lane, until gpunvme_page_put()
+ * @p:     set on success: its bytes are at p->base, for this lane, until gpunvme_page_put(). What lies behind the window's last
+ *         block in its last page is not defined where the file goes on there
  *
  * Return: as gpunvme_page_get(); -GPUNVME_EXDEV the queue is of another namespace or device than the file; -GPUNVME_ERANGE the page
  * lies behind the end of the file, or the queue's view has not all of its blocks; -GPUNVME_EPROTONOSUPPORT the cache is over no
