@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <gpunvme/mem.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "gpu/gpu.h"
 #include "nvme/dev.h"
 #include "pagecache/source.h"
+#include "queue/map.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/opts.h"
@@ -181,6 +183,17 @@ static struct gpunvme_pagecache *new_cache(struct gpunvme_gpu *gpu, const struct
 	return cache;
 }
 
+/* A cache that nobody will have: a device with commands that did not end keeps the frames until it is closed. Return: @ret. */
+static int give_up(struct gpunvme_pagecache *cache, int ret)
+{
+	char cause[512];
+
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	gnv_map_free(cache->mem);
+	drop(cache);
+	return gnv_fail(ret, "%s", cause);
+}
+
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *user, struct gpunvme_pagecache **out)
 {
@@ -207,11 +220,8 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
 	ret = make_words(cache);
 	if (!ret)
 		ret = make_frames(cache, opts.flags);
-	if (ret) {
-		gpunvme_mem_free(cache->mem); /* nobody has used it yet */
-		drop(cache);
-		return ret;
-	}
+	if (ret)
+		return give_up(cache, ret);
 	*out = cache;
 	return 0;
 }
