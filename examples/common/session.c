@@ -126,7 +126,7 @@ int soft_path_of(const char *uri, uint32_t nsid, char *path, size_t room)
 int soft_path(const char *uri, char *path, size_t room)
 {
 	const char *ns = value_of(uri, "ns");
-	const uint32_t nsid = ns ? (uint32_t)strtoul(ns, NULL, 10) : 1;
+	const uint32_t nsid = ns ? (uint32_t)strtoul(ns, NULL, 0) : 1; /* as the library reads it */
 
 	return soft_path_of(uri, nsid ? nsid : 1, path, room);
 }

@@ -15,6 +15,7 @@
 
 #define DSM_HINTS 0xffu /* command dword 13 of Read and Write, DSM */
 #define DSM_ATTRIBUTES 0x7u
+#define MDTS_LEAST 8192u /* bytes that Identify Controller can tell */
 #define PROBE_MS 40000u /* longer than Linux waits for a command */
 #define PROBE_NAP_US 100000u
 #define UNPLAYABLE (1ull << GNV_SOFT_ZEROES | 1ull << GNV_SOFT_UNSAID | 1ull << GNV_SOFT_HINTS | 1ull << GNV_SOFT_SLOW_FORMAT)
@@ -97,8 +98,8 @@ static int inspect(const char *path, const struct gnv_soft_config *config, struc
 	if (gnv_os_nvme_identify(&sn->nvme, GPUNVME_CNS_CTRL_NVM, &sn->drive.limits)) /* older drives have none */
 		memset(&sn->drive.limits, 0, sizeof(sn->drive.limits));
 	sn->store.max_bytes = least(sn->nvme.max_bytes, sn->drive.ctrl.mdts);
-	if (sn->store.max_bytes < GNV_SOFT_RANGES)
-		return gnv_fail(-EOPNOTSUPP, "%s moves less than 4 KiB in one command; use another drive", path);
+	if (sn->store.max_bytes < MDTS_LEAST)
+		return gnv_fail(-EOPNOTSUPP, "%s moves less than 8 KiB in one command; use another drive", path);
 	sn->store.read_only = sn->nvme.read_only || sn->drive.ns.nsattr & GPUNVME_NSATTR_WP;
 	return 0;
 }
@@ -150,19 +151,22 @@ static int nvme_sync(struct gnv_soft_store *store)
 
 /* ---- Threads ---- */
 
-/* What became of a command that nothing else is on the ring with; -ETIMEDOUT: it is there still. */
-static int await(struct gnv_uring *ring)
+/* What became of a command that nothing else is on the ring with. Return: false it may be there still, and *res says why. */
+static bool await(struct gnv_uring *ring, int *res)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(PROBE_MS);
 	struct gnv_uring_done done;
-	int ret;
 
 	do {
-		ret = gnv_uring_turn(ring, PROBE_NAP_US);
-		if (!ret && gnv_uring_reap(ring, &done, 1))
-			return done.res;
-	} while (!ret && gnv_deadline_poll_again(&deadline));
-	return ret ? ret : -ETIMEDOUT;
+		*res = gnv_uring_turn(ring, PROBE_NAP_US);
+		if (!*res && gnv_uring_reap(ring, &done, 1)) {
+			*res = done.res;
+			return true;
+		}
+	} while (!*res && gnv_deadline_poll_again(&deadline));
+	if (!*res)
+		*res = -ETIMEDOUT;
+	return false;
 }
 
 /* Does the driver take commands, from this user? Asked by reading a block, whatever the drive makes of that. */
@@ -174,10 +178,11 @@ static int probe(struct gnv_soft_seat *seat)
 	const struct gnv_os_nvme_cmd cmd = { .opc = GPUNVME_IO_READ, .iov = &iov, .count = 1, .buffer = -1 };
 	int ret = block ? gnv_os_nvme_queue(&nvme_of(store)->nvme, seat->ring, &cmd, NULL) : -ENOMEM;
 
-	if (!ret)
-		ret = await(seat->ring);
-	if (ret != -ETIMEDOUT) /* else the drive may yet write there */
-		free(block);
+	if (!ret && !await(seat->ring, &ret)) {
+		seat->ring = NULL; /* closing it may wait for the command as long as the driver does */
+		return ret;	   /* and the drive may yet write to the block */
+	}
+	free(block);
 	return ret < 0 && ret != -EINTR && ret != -EIO ? ret : 0;
 }
 
