@@ -417,6 +417,30 @@ static void test_multipath(void **state)
 	used(-EBUSY, "/dev/nvme0n1 is mounted on /srv");
 }
 
+static int block_used(char text[GNV_USERS_TEXT])
+{
+	return gnv_users_of_block(root, proc, makedev(259, 0), false, text, NULL);
+}
+
+/* What holds for a drive that is to be bound holds for a disk that is to be written. */
+static void test_block_and_its_twin(void **state)
+{
+	char text[GNV_USERS_TEXT], target[256];
+
+	(void)state;
+	put(">../../class/block/nvme0n1", "dev/block/259:0");
+	snprintf(target, sizeof(target), ">%s/" OWN, root);
+	put(target, "class/block/nvme0n1/device");
+	put("1\n", "class/block/nvme0n1/nsid");
+	put("0123\n", "class/block/nvme0n1/nguid");
+	assert_int_equal(block_used(text), 0);
+	put_twin("S1\n", "nqn.one\n", "0123\n");
+	assert_int_equal(block_used(text), -EBUSY);
+	assert_string_equal(text, "/dev/nvme1n5 is mounted on /srv; unmount it first");
+	put("S2\n", OTHER "/serial");
+	assert_int_equal(block_used(text), 0);
+}
+
 /* ---- Of a drive that vfio-pci has ---- */
 
 static const struct gnv_identity_ns *own_ns; /* up to an NSID of 0 */
@@ -663,6 +687,7 @@ int main(void)
 		TEST(test_one_identifier_differs),
 		TEST(test_no_identifiers),
 		TEST(test_multipath),
+		TEST(test_block_and_its_twin),
 		TEST(test_bound_twin),
 		TEST(test_bound_stranger),
 		TEST(test_twin_held),

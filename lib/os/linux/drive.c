@@ -141,6 +141,22 @@ static void add_twins(struct gnv_nodes *nodes, const char *own)
 	}
 }
 
+/* Disks that Linux makes of the same namespace behind other controllers, where it does not join their paths. */
+static void add_twins_of_disk(struct gnv_nodes *nodes, const char *name)
+{
+	char blocks[PATH_BYTES], own[PATH_BYTES], class[PATH_BYTES], other[PATH_BYTES], ctrl[NAME_BYTES], entry[NAME_BYTES], disk[NAME_BYTES];
+
+	snprintf(blocks, sizeof(blocks), "%s/class/block", nodes->sys);
+	snprintf(own, sizeof(own), "%.300s/%.60s/device", blocks, name);
+	snprintf(class, sizeof(class), "%s/class/nvme", nodes->sys);
+	for (unsigned i = 0; !gnv_sysfs_entry(class, "nvme", i, ctrl, sizeof(ctrl)); i++) {
+		snprintf(other, sizeof(other), "%.300s/%s", class, ctrl);
+		for (unsigned k = 0; one_subsystem(own, other) && !gnv_sysfs_disk(other, k, entry, disk, sizeof(disk)); k++)
+			if (one_namespace(blocks, name, other, entry))
+				add_disk(nodes, disk);
+	}
+}
+
 /* ---- Of a drive that the nvme driver does not have ---- */
 
 /* Hexadecimal digits in any grouping, as sysfs writes identifiers. */
@@ -269,10 +285,12 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 		return 0;
 	target[n] = 0;
 	name = strrchr(target, '/') ? strrchr(target, '/') + 1 : target;
-	if (!strncmp(name, "nvme", strlen("nvme")))
-		add_disk(nodes, name);
-	else
+	if (strncmp(name, "nvme", strlen("nvme")) != 0) {
 		add_block(nodes, name);
+	} else {
+		add_disk(nodes, name);
+		add_twins_of_disk(nodes, name);
+	}
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }
 

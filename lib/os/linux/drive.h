@@ -30,7 +30,10 @@ int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci);
  */
 int gnv_drive_twin_nodes(struct gnv_nodes *nodes, const struct gnv_identity *drive);
 
-/* A block device, first, its partitions, and its twin for commands. Return: as gnv_drive_nodes(). */
+/*
+ * A block device, first, its partitions, and its twin for commands; of a whole disk also those behind other
+ * controllers, where it has several. Return: as gnv_drive_nodes().
+ */
 int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev);
 
 /* Is it a partition? */

@@ -356,28 +356,6 @@ static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char 
 	return fd >= 0 ? -ENOENT : -err;
 }
 
-int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
-			 struct gnv_hold **out)
-{
-	struct gnv_nodes nodes = { .sys = sys };
-	struct gnv_hold *hold = NULL;
-	int ret = gnv_drive_block_nodes(&nodes, dev);
-
-	text[0] = 0;
-	if (!ret)
-		ret = make_hold(&nodes, &hold);
-	if (!ret)
-		ret = find_of_block(&nodes, proc, writers, text, unseen);
-	if (!ret)
-		ret = hold_disk(&nodes, hold, text);
-	free(nodes.node);
-	if (ret)
-		gnv_users_release(hold);
-	else
-		*out = hold;
-	return ret;
-}
-
 /* Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may. */
 static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
@@ -399,6 +377,41 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 			 may_not ? "run as root" : "do it where /dev is complete");
 	}
 	return 0;
+}
+
+/* Where this user may: that of a disk which Linux joins to one with others is the disk itself. */
+static int hold_twins_of_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	int ret = 0;
+
+	for (unsigned i = 1; i < nodes->count && !ret; i++)
+		if (is_disk(nodes, &nodes->node[i]))
+			ret = hold_twin(&nodes->node[i], hold, text);
+	return ret;
+}
+
+int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			 struct gnv_hold **out)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_block_nodes(&nodes, dev);
+
+	text[0] = 0;
+	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
+		ret = find_of_block(&nodes, proc, writers, text, unseen);
+	if (!ret)
+		ret = hold_disk(&nodes, hold, text);
+	if (!ret)
+		ret = hold_twins_of_disk(&nodes, hold, text);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
 }
 
 static int hold_twins(const struct gnv_nodes *nodes, const char *proc, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
