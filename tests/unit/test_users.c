@@ -340,6 +340,20 @@ static void test_held(void **state)
 	used(-EBUSY, "/dev/nvme0n1 is held by dm-3; ");
 }
 
+/* The NVMe target of the kernel holds nothing exclusively. */
+static void test_handed_out(void **state)
+{
+#define HANDED "kernel/config/nvmet/subsystems/nqn.example:one/namespaces/1"
+	(void)state;
+	put("0\n", HANDED "/enable");
+	put("/dev/nvme0n1p1\n", HANDED "/device_path");
+	used(0, "");
+	put("1\n", HANDED "/enable");
+	used(-EBUSY, "NVMe target hands /dev/nvme0n1p1 out as nqn.example:one; ");
+	put("/dev/full\n", HANDED "/device_path");
+	used(0, "");
+}
+
 /* Its second controller has the same namespace, and there it is mounted. */
 static void put_twin(const char *serial, const char *nqn, const char *nguid)
 {
@@ -681,6 +695,7 @@ int main(void)
 		TEST(test_system),
 		TEST(test_system_held),
 		TEST(test_held),
+		TEST(test_handed_out),
 		TEST(test_second_controller),
 		TEST(test_second_opened),
 		TEST(test_two_drives),

@@ -144,7 +144,8 @@ static void add_twins(struct gnv_nodes *nodes, const char *own)
 /* Disks that Linux makes of the same namespace behind other controllers, where it does not join their paths. */
 static void add_twins_of_disk(struct gnv_nodes *nodes, const char *name)
 {
-	char blocks[PATH_BYTES], own[PATH_BYTES], class[PATH_BYTES], other[PATH_BYTES], ctrl[NAME_BYTES], entry[NAME_BYTES], disk[NAME_BYTES];
+	char blocks[PATH_BYTES], own[PATH_BYTES], class[PATH_BYTES], other[PATH_BYTES];
+	char ctrl[NAME_BYTES], entry[NAME_BYTES], disk[NAME_BYTES];
 
 	snprintf(blocks, sizeof(blocks), "%s/class/block", nodes->sys);
 	snprintf(own, sizeof(own), "%.300s/%.60s/device", blocks, name);

@@ -17,6 +17,7 @@
 #include "os/linux/drive.h"
 #include "os/linux/fork.h"
 #include "os/linux/loop.h"
+#include "os/linux/nvmet.h"
 #include "util/log.h"
 
 #define PATH_BYTES 512
@@ -68,6 +69,15 @@ static bool has_holder(const char *sys, uint64_t dev, char *name, size_t size)
 	return !gnv_sysfs_entry(folder, "", 0, name, size);
 }
 
+static bool is_handed_out(const char *sys, const struct gnv_opened *node, char subsystem[GNV_USERS_TEXT])
+{
+	const bool found = gnv_nvmet_has(sys, node, subsystem, GNV_USERS_TEXT);
+
+	if (found)
+		tame(subsystem);
+	return found;
+}
+
 /* What this machine cannot be without. */
 static bool is_of_system(const char *point)
 {
@@ -111,6 +121,9 @@ static int is_held(const struct gnv_nodes *nodes, const char *proc, const struct
 			 node->name, point);
 	else if (has_holder(nodes->sys, node->dev, by, sizeof(by)) || gnv_loop_of(nodes->sys, node, by, sizeof(by)))
 		snprintf(text, GNV_USERS_TEXT, "%s is held by %.60s; stop that first", node->name, by);
+	else if (is_handed_out(nodes->sys, node, by))
+		snprintf(text, GNV_USERS_TEXT, "the kernel's NVMe target hands %s out as %.120s; disable that namespace of it first", node->name,
+			 by);
 	else
 		return 0;
 	return -EBUSY;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who uses a drive: what is mounted from its nodes (drive.h), made of them (device mapper, md, loop) or has them open. Functions
- * take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
+ * Who uses a drive: what is mounted from its nodes (drive.h), made of them (device mapper, md, loop), hands them out (the NVMe
+ * target) or has them open. Functions take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
  */
 #ifndef GNV_OS_LINUX_USERS_H
 #define GNV_OS_LINUX_USERS_H
