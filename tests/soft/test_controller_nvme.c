@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 #include <gpunvme/status.h>
@@ -49,7 +51,7 @@ static struct gnv_os_nvme_cmd last; /* as the next five */
 static struct gpunvme_dsm_range ranges[2];
 static unsigned commands, flushes, opened, rings, refused, fixed;
 static char medium[BYTES];
-static bool probed;
+static bool probed, hangs; /* the second: a Flush does not end (atomic) */
 static struct gnv_uring *ring_left; /* of a probe without an answer, as the next */
 static void *block_left;
 
@@ -88,8 +90,12 @@ int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, voi
 int __wrap_gnv_os_nvme_flush(const struct gnv_os_nvme *nvme);
 int __wrap_gnv_os_nvme_flush(const struct gnv_os_nvme *nvme)
 {
+	const struct timespec nap = { 0, 1000000 };
+
 	(void)nvme;
-	flushes++;
+	__atomic_fetch_add(&flushes, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&hangs, __ATOMIC_ACQUIRE))
+		nanosleep(&nap, NULL);
 	return played.flush;
 }
 
@@ -182,8 +188,9 @@ int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struc
 void __wrap_gnv_uring_close(struct gnv_uring *ring);
 void __wrap_gnv_uring_close(struct gnv_uring *ring)
 {
+	if (ring)
+		__atomic_fetch_sub(&rings, 1, __ATOMIC_RELAXED);
 	free(ring);
-	__atomic_fetch_sub(&rings, 1, __ATOMIC_RELAXED);
 }
 
 int __wrap_gnv_uring_submit(struct gnv_uring *ring);
@@ -540,6 +547,21 @@ static void shutdown_flushes(void **state)
 	assert_int_equal(flushes, 1);
 }
 
+/* Who closes it waits for a Flush that does not end no longer than for other I/O. */
+static void a_flush_that_hangs_does_not_keep_who_closes(void **state)
+{
+	(void)state;
+	__atomic_store_n(&hangs, true, __ATOMIC_RELEASE);
+	host.soft->patience_ms = 50;
+	rawhost_write32(&host, GPUNVME_REG_CC, RAWHOST_CC_ENABLE | 1u << 14);
+	while (!__atomic_load_n(&flushes, __ATOMIC_ACQUIRE))
+		sched_yield();
+	assert_int_equal(gnv_soft_destroy(host.soft), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "stuck in the kernel"));
+	host.soft->patience_ms = 60000;
+	__atomic_store_n(&hangs, false, __ATOMIC_RELEASE);
+}
+
 static void a_drive_that_is_protected_is_not_written(void **state)
 {
 	struct gnv_soft_config c = drive();
@@ -646,6 +668,7 @@ int main(void)
 		STARTED(without_write_cache_writes_are_durable),
 		STARTED(other_commands_do_not_reach_it),
 		STARTED(shutdown_flushes),
+		STARTED(a_flush_that_hangs_does_not_keep_who_closes),
 		STARTS(faults_are_played_before_it),
 		STARTS(it_is_described_as_the_drive),
 		STARTS(transfers_end_at_the_least_limit),

@@ -152,7 +152,9 @@ static void add_twins_of_disk(struct gnv_nodes *nodes, const char *name)
 	snprintf(class, sizeof(class), "%s/class/nvme", nodes->sys);
 	for (unsigned i = 0; !gnv_sysfs_entry(class, "nvme", i, ctrl, sizeof(ctrl)); i++) {
 		snprintf(other, sizeof(other), "%.300s/%s", class, ctrl);
-		for (unsigned k = 0; one_subsystem(own, other) && !gnv_sysfs_disk(other, k, entry, disk, sizeof(disk)); k++)
+		if (!one_subsystem(own, other))
+			continue;
+		for (unsigned k = 0; !gnv_sysfs_disk(other, k, entry, disk, sizeof(disk)); k++)
 			if (one_namespace(blocks, name, other, entry))
 				add_disk(nodes, disk);
 	}
