@@ -127,10 +127,21 @@ static int open_failed(const char *path, int err)
 	return gnv_fail(-err, "%s: cannot open: %s", path, strerror(err));
 }
 
+/* A FIFO that was put in its place must not hang us. */
 static int open_mode(const char *path, int flags)
 {
 	gnv_fork_begin();
-	return gnv_fork_keep(open(path, flags | O_CLOEXEC | O_NOCTTY));
+	return gnv_fork_keep(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+}
+
+/* With it io_uring would answer -EAGAIN instead of waiting. */
+static int let_wait(const char *path, int fd)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK))
+		return gnv_fail(-errno, "%s: cannot be made to wait: %s", path, strerror(errno));
+	return 0;
 }
 
 static int open_node(const char *path, dev_t dev, struct gnv_os_nvme *nvme)
@@ -146,7 +157,7 @@ static int open_node(const char *path, dev_t dev, struct gnv_os_nvme *nvme)
 		return open_failed(path, errno);
 	if (fstat(nvme->fd, &st) || !S_ISCHR(st.st_mode) || st.st_rdev != dev)
 		return gnv_fail(-EBUSY, "%s was replaced while it was being opened; try again", path);
-	return 0;
+	return let_wait(path, nvme->fd);
 }
 
 static int find_nsid(const char *path, struct gnv_os_nvme *nvme)
