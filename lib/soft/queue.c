@@ -4,8 +4,11 @@
 
 #include <stdlib.h>
 
+#include "util/bits.h"
+
 #define CQE_BYTES 16u
 #define SQE_BYTES 64u
+#define LOOK_MS 1000u /* a host that unmaps memory waits for some seconds */
 
 static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
 			 void **ring)
@@ -230,7 +233,8 @@ bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len)
 	bool found = false;
 	unsigned qid;
 
-	gnv_soft_server_lock(soft->server[0]);
+	if (!gnv_soft_server_lock_within(soft->server[0], (uint32_t)gnv_min(soft->patience_ms, LOOK_MS)))
+		return true;
 	for (qid = 0; qid <= soft->config.queues && !found; qid++)
 		found = (soft->sqs[qid] && lies_in(soft->sqs[qid]->map, iova, len)) ||
 			(soft->cqs[qid] && lies_in(soft->cqs[qid]->map, iova, len));

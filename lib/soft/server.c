@@ -32,6 +32,19 @@ void gnv_soft_server_lock(struct gnv_soft_server *server)
 	__atomic_fetch_sub(&server->wanted, 1, __ATOMIC_RELAXED);
 }
 
+bool gnv_soft_server_lock_within(struct gnv_soft_server *server, uint32_t ms)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(ms);
+	bool locked;
+
+	__atomic_fetch_add(&server->wanted, 1, __ATOMIC_RELAXED);
+	do {
+		locked = !pthread_mutex_trylock(&server->lock);
+	} while (!locked && gnv_deadline_poll_again(&deadline));
+	__atomic_fetch_sub(&server->wanted, 1, __ATOMIC_RELAXED);
+	return locked;
+}
+
 void gnv_soft_server_unlock(struct gnv_soft_server *server)
 {
 	if (server->posted)

@@ -82,7 +82,7 @@ void *gnv_soft_bar(struct gnv_soft *soft, size_t *len);
 /* Its descriptor, the controller's own; -1 when it is not shared. */
 int gnv_soft_bar_fd(const struct gnv_soft *soft);
 
-/* Does a queue live in memory that was mapped within [iova, iova + len)? */
+/* Does a queue live in memory that was mapped within [iova, iova + len)? Also true when that cannot be told within a second. */
 bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len);
 
 /*

@@ -276,6 +276,8 @@ void gnv_soft_server_ask_stop(struct gnv_soft_server *server);
 bool gnv_soft_server_join(struct gnv_soft_server *server, struct gnv_deadline *deadline);
 void gnv_soft_server_free(struct gnv_soft_server *server);
 void gnv_soft_server_lock(struct gnv_soft_server *server);
+/* Thread 0 has its lock while it flushes. Return: false it was not free within that time. */
+bool gnv_soft_server_lock_within(struct gnv_soft_server *server, uint32_t ms);
 void gnv_soft_server_unlock(struct gnv_soft_server *server);
 uint64_t gnv_soft_now(void);
 
