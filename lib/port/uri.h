@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GNV_URI_MAX_KEYS 32
+#define GNV_URI_MAX_KEYS 48 /* a software controller with all of its namespaces takes 39 */
 
 struct gnv_uri {
 	char scheme[16];
