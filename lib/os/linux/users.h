@@ -35,7 +35,7 @@ int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci,
 void gnv_users_release(struct gnv_hold *hold);
 
 /*
- * gnv_users_of_block() - somebody who uses a block device or a partition of it
+ * gnv_users_of_block() - somebody who uses a block device, a partition of it, or a disk that is the same behind another controller
  * @dev:     its number
  * @writers: ask who has it open for writing, too, not only who holds it
  * @unseen:  as above
@@ -44,7 +44,8 @@ void gnv_users_release(struct gnv_hold *hold);
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen);
 
 /*
- * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open
+ * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open; the disks of other
+ * controllers are held where this user may open them
  * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
  */
 int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
