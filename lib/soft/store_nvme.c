@@ -192,7 +192,7 @@ static int nvme_attach(struct gnv_soft_seat *seat)
 	int ret = gnv_soft_ring_attach(seat);
 
 	if (!ret)
-		ret = gnv_uring_open_nvme(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, nvme->fd, &seat->ring);
+		ret = gnv_uring_open_nvme(GNV_SOFT_CMDS, GNV_SOFT_SPACE_SLOTS, nvme->fd, nvme->held, &seat->ring);
 	if (!ret)
 		ret = probe(seat);
 	if (ret)

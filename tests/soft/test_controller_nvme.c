@@ -65,7 +65,7 @@ int __wrap_gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme
 int __wrap_gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
 {
 	(void)path;
-	*nvme = (struct gnv_os_nvme){ .fd = -1, .nsid = played.open ? 0 : 7, .disk = 42, .max_bytes = played.max_bytes, .read_only = read_only };
+	*nvme = (struct gnv_os_nvme){ .fd = -1, .held = 5, .nsid = played.open ? 0 : 7, .disk = 42, .max_bytes = played.max_bytes, .read_only = read_only };
 	opened += !played.open;
 	return played.open;
 }
@@ -174,10 +174,11 @@ int __wrap_gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *r
 
 /* ---- Its rings ---- */
 
-int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
-int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring)
+int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, int held, struct gnv_uring **ring);
+int __wrap_gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, int held, struct gnv_uring **ring)
 {
 	(void)fd;
+	assert_int_equal(held, 5); /* so that nobody has the disk while commands of a process that died are under way */
 	assert_true(entries && buffers);
 	*ring = calloc(1, sizeof(**ring));
 	assert_non_null(*ring);

@@ -97,11 +97,33 @@ static void test_nvme(void **state)
 	unsigned seen = 0;
 
 	(void)state;
-	opened(gnv_uring_open_nvme(16, 4, fd, &ring));
+	opened(gnv_uring_open_nvme(16, 4, fd, -1, &ring));
 	for (unsigned n = 0; n < 16; n++)
 		assert_int_equal(gnv_uring_command_fixed(ring, 1, cmd, sizeof(cmd), -1, NULL), 0);
 	await(ring, 16, -EOPNOTSUPP, &seen);
 	gnv_uring_close(ring);
+}
+
+/* What holds the disk is held as long as there are commands for it, whatever becomes of the process' own descriptor. */
+static void test_held(void **state)
+{
+	struct gnv_uring *ring = NULL;
+	int ends[2], n = -1;
+	char byte;
+
+	(void)state;
+	assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+	opened(gnv_uring_open_nvme(8, 0, fd, ends[1], &ring));
+	close(ends[1]);
+	assert_int_equal(read(ends[0], &byte, 1), -1);
+	assert_int_equal(errno, EAGAIN);
+	gnv_uring_close(ring);
+	for (unsigned turn = 0; turn < 500 && n < 0; turn++) {
+		n = (int)read(ends[0], &byte, 1);
+		usleep(n < 0 ? 20000 : 0);
+	}
+	assert_int_equal(n, 0);
+	close(ends[0]);
 }
 
 /* What was not handed over comes back with its own tag, however wide the entries are; the ring goes on. */
@@ -114,7 +136,7 @@ static void test_take_back(void **state)
 	void *tag[5];
 
 	(void)state;
-	opened(gnv_uring_open_nvme(8, 0, fd, &ring));
+	opened(gnv_uring_open_nvme(8, 0, fd, -1, &ring));
 	for (unsigned turn = 0; turn < 4; turn++) { /* over the end of the ring */
 		for (unsigned n = 0; n < 5; n++)
 			assert_int_equal(gnv_uring_command(ring, 1, cmd, sizeof(cmd), &tags[n]), 0);
@@ -133,6 +155,7 @@ int main(void)
 		cmocka_unit_test(test_reads),
 		cmocka_unit_test(test_commands),
 		cmocka_unit_test(test_nvme),
+		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_take_back),
 	};
 

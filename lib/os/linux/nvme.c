@@ -110,6 +110,8 @@ static int hold_disk(const char *path, struct gnv_os_nvme *nvme)
 	char text[GNV_USERS_TEXT];
 	int ret = gnv_users_hold_block(GNV_SYSFS, GNV_PROC, nvme->disk, !nvme->read_only, text, &nvme->unseen, &nvme->hold);
 
+	if (!ret)
+		nvme->held = gnv_users_held(nvme->hold);
 	if (ret == -EBUSY)
 		return gnv_fail(ret, "%s is in use: %s", path, text);
 	return ret && ret != -ENOMEM ? gnv_fail(ret, "%s: %s", path, text) : ret;
@@ -177,7 +179,7 @@ int gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
 	struct stat st;
 	int ret;
 
-	*nvme = (struct gnv_os_nvme){ .fd = -1, .read_only = read_only };
+	*nvme = (struct gnv_os_nvme){ .fd = -1, .held = -1, .read_only = read_only };
 	if (stat(path, &st))
 		return open_failed(path, errno);
 	if (!S_ISCHR(st.st_mode) || !generic_name(st.st_rdev, name) || strncmp(name, "ng", 2) != 0)
@@ -202,6 +204,7 @@ void gnv_os_nvme_close(struct gnv_os_nvme *nvme)
 	nvme->fd = -1;
 	gnv_users_release(nvme->hold);
 	nvme->hold = NULL;
+	nvme->held = -1;
 }
 
 /* ---- Commands ---- */

@@ -16,6 +16,7 @@ struct gnv_hold;
 
 struct gnv_os_nvme {
 	int fd;
+	int held; /* what holds its block device */
 	uint32_t nsid;
 	uint64_t disk;	    /* number of the block device that the kernel makes of the namespace, too */
 	uint64_t max_bytes; /* that the kernel carries in one command */

@@ -80,9 +80,10 @@ static int setup(struct gnv_uring *ring, unsigned entries, unsigned more)
 	return ret;
 }
 
-static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned wide, struct gnv_uring **out)
+static int open_ring(unsigned entries, unsigned buffers, int fd, int held, unsigned wide, struct gnv_uring **out)
 {
 	struct gnv_uring *ring = calloc(1, sizeof(*ring));
+	const int files[] = { fd, held };
 	int ret;
 
 	if (!ring)
@@ -99,7 +100,7 @@ static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned wide, 
 	 * To give a registered file back waits, up to Linux 6.12, for all that uses it. ublk has a command for ever, which its narrow
 	 * completions tell; the nvme driver ends each after a time.
 	 */
-	ring->file = wide != IORING_SETUP_SQE128 && !io_uring_register_files(&ring->io, &fd, 1);
+	ring->file = wide != IORING_SETUP_SQE128 && !io_uring_register_files(&ring->io, files, held < 0 ? 1 : 2);
 	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
 	*out = ring;
 	return 0;
@@ -107,17 +108,17 @@ static int open_ring(unsigned entries, unsigned buffers, int fd, unsigned wide, 
 
 int gnv_uring_open(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring)
 {
-	return open_ring(entries, buffers, fd, 0, ring);
+	return open_ring(entries, buffers, fd, -1, 0, ring);
 }
 
 int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring)
 {
-	return open_ring(entries, 0, fd, IORING_SETUP_SQE128, ring);
+	return open_ring(entries, 0, fd, -1, IORING_SETUP_SQE128, ring);
 }
 
-int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring)
+int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, int held, struct gnv_uring **ring)
 {
-	return open_ring(entries, buffers, fd, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, ring);
+	return open_ring(entries, buffers, fd, held, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, ring);
 }
 
 void gnv_uring_close(struct gnv_uring *ring)

@@ -43,8 +43,11 @@ int gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **ring);
  */
 int gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, void *tag);
 
-/* A wide ring whose completions are as wide, as the nvme driver wants it, with slots for gnv_uring_set_buffer(). */
-int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, struct gnv_uring **ring);
+/*
+ * A wide ring whose completions are as wide, as the nvme driver wants it, with slots for gnv_uring_set_buffer().
+ * @held: a descriptor whose file the ring keeps open, too, also of a process that died, until the last request has ended; -1: none
+ */
+int gnv_uring_open_nvme(unsigned entries, unsigned buffers, int fd, int held, struct gnv_uring **ring);
 
 /* The same as gnv_uring_command(), by a driver that knows them with the data in a registered buffer; @buffer -1: none. */
 int gnv_uring_command_fixed(struct gnv_uring *ring, uint32_t op, const void *cmd, size_t len, int buffer, void *tag);

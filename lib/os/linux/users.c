@@ -18,10 +18,12 @@
 #include "os/linux/fork.h"
 #include "os/linux/loop.h"
 #include "os/linux/nvmet.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define PATH_BYTES 512
 #define NAME_BYTES 64
+#define DYING_MS 10000
 #define HOLDERS_DEEP 4 /* encryption over volumes over a RAID */
 
 struct gnv_hold {
@@ -348,11 +350,23 @@ int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci,
 	return ret;
 }
 
+/* The kernel ends an io_uring, and what it holds, some time after its process, when the last command has ended. */
+static int open_waiting(const char *path)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
+	int fd;
+
+	do {
+		fd = open_exclusively(path);
+	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(&deadline));
+	return fd;
+}
+
 /* The disk itself: its partitions go with it. */
 static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
 	const struct gnv_opened *disk = nodes->node;
-	int fd = nodes->count ? open_exclusively(disk->name) : -1;
+	int fd = nodes->count ? open_waiting(disk->name) : -1;
 	const int err = nodes->count ? errno : ENXIO;
 
 	if (fd >= 0)
@@ -367,6 +381,11 @@ static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char 
 		snprintf(text, GNV_USERS_TEXT, "whether %s is in use cannot be told: %s", nodes->count ? disk->name : "its disk",
 			 err == EACCES || err == EPERM ? "no permission to read it; run as root, or give this user that right" : strerror(err));
 	return fd >= 0 ? -ENOENT : -err;
+}
+
+int gnv_users_held(const struct gnv_hold *hold)
+{
+	return hold->fd[0];
 }
 
 /* Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may. */

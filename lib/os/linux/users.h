@@ -51,6 +51,9 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
 int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
 			 struct gnv_hold **hold);
 
+/* Its descriptor of that block device; of gnv_users_hold_block() only. */
+int gnv_users_held(const struct gnv_hold *hold);
+
 /*
  * gnv_users_hold_twins() - nobody uses a namespace of a drive through another controller, and, where this user may open its disk
  * there, nobody can begin to by mounting it
