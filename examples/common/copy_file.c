@@ -16,9 +16,7 @@
 /* Is the open or named file @st the image under the controller? */
 static int is_image(const struct copy_file *f, const struct stat *st)
 {
-	struct stat image;
-
-	return soft_stat(f->o->dev, &image) == 0 && image.st_dev == st->st_dev && image.st_ino == st->st_ino;
+	return soft_has(f->o->dev, st);
 }
 
 /* ---- Output ---- */

@@ -147,6 +147,17 @@ int soft_stat(const char *uri, struct stat *st)
 	return 0;
 }
 
+int soft_has(const char *uri, const struct stat *file)
+{
+	struct stat image;
+	char path[4096];
+
+	for (uint32_t nsid = 1; soft_path_of(uri, nsid, path, sizeof(path)) == 0; nsid++)
+		if (stat(path, &image) == 0 && image.st_dev == file->st_dev && image.st_ino == file->st_ino)
+			return 1;
+	return 0;
+}
+
 static int session_open_queue(struct session *s, const struct session_opts *o, const struct gpunvme_view *view, uint32_t i)
 {
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;

@@ -163,7 +163,10 @@ int soft_path_of(const char *uri, uint32_t nsid, char *path, size_t room);
 /* Is it a controller whose blocks are memory, gone when this program closes it? */
 int soft_is_memory(const char *uri);
 
-/* What lies under a soft: URI; -EINVAL when @uri is no such thing. */
+/* What lies under the default namespace of a soft: URI; -EINVAL when @uri is no such thing. */
 int soft_stat(const char *uri, struct stat *st);
+
+/* Is @file the image of one of its namespaces? */
+int soft_has(const char *uri, const struct stat *file);
 
 #endif

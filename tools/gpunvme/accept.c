@@ -216,11 +216,11 @@ static int check_permission(const struct accept *a)
 
 static int check_output(const struct accept *a)
 {
-	struct stat st, image;
+	struct stat st;
 
 	if (stat(a->output, &st) < 0)
 		return GO_ON;
-	if (soft_stat(a->o.dev, &image) == 0 && image.st_dev == st.st_dev && image.st_ino == st.st_ino)
+	if (soft_has(a->o.dev, &st))
 		return failed("'%s' is the image itself: name another with --output", a->output);
 	if (!S_ISREG(st.st_mode))
 		return failed("'%s' is no file: name another with --output", a->output);
