@@ -411,7 +411,7 @@ static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char 
 	return 0;
 }
 
-/* Where this user may: that of a disk which Linux joins to one with others is the disk itself. */
+/* Where this user may; a disk that Linux makes of several paths has none. */
 static int hold_twins_of_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
 	int ret = 0;

@@ -46,6 +46,7 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
 /*
  * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open; the disks of other
  * controllers are held where this user may open them
+ * @text: with 0: one that could not be held, and why, or ""
  * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
  */
 int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
