@@ -126,6 +126,37 @@ static void test_held(void **state)
 	close(ends[0]);
 }
 
+/* A nudge completes by itself, whatever kind of ring it is, and however many requests are there. */
+static void test_nudge(void **state)
+{
+	static char byte;
+	struct iovec iov = { &byte, 1 };
+	struct gnv_uring *ring = NULL;
+	struct gnv_uring_done done;
+	unsigned nudges = 0, reads = 0, wide;
+
+	(void)state;
+	for (wide = 0; wide < 2; wide++) {
+		opened(wide ? gnv_uring_open_wide(2, fd, &ring) : gnv_uring_open(2, 0, fd, &ring));
+		assert_int_equal(gnv_uring_rw(ring, false, &iov, 1, 0, -1, false, &byte), 0);
+		gnv_uring_nudge(ring);
+		gnv_uring_nudge(ring);
+		for (unsigned turn = 0; turn < 500 && nudges + reads < 3 * (wide + 1); turn++) {
+			gnv_uring_wait(ring, 20000);
+			while (gnv_uring_reap(ring, &done, 1)) {
+				assert_int_equal(done.res, done.tag ? 1 : 0);
+				if (done.tag)
+					reads++;
+				else
+					nudges++;
+			}
+		}
+		gnv_uring_close(ring);
+	}
+	assert_int_equal(nudges, 4);
+	assert_int_equal(reads, 2);
+}
+
 /* What was not handed over comes back with its own tag, however wide the entries are; the ring goes on. */
 static void test_take_back(void **state)
 {
@@ -156,6 +187,7 @@ int main(void)
 		cmocka_unit_test(test_commands),
 		cmocka_unit_test(test_nvme),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_nudge),
 		cmocka_unit_test(test_take_back),
 	};
 

@@ -18,8 +18,9 @@
 #include "util/log.h"
 
 #define CONTROL "/dev/ublk-control"
-#define RING 2 /* one command is under way */
+#define RING 2 /* one command is under way, and a nudge */
 #define CONTROL_MS 30000
+#define NUDGE_NS (500 * GNV_NS_PER_MS)
 #define NODE_MS 5000 /* for udev, where devtmpfs has not made it at once */
 
 /* A command and what it reads and writes: the kernel's until it has answered. */
@@ -43,11 +44,45 @@ static int open_control(void)
 	return gnv_fail(-errno, CONTROL " cannot be opened: %s", strerror(errno));
 }
 
+/* Completions of nudges say nothing. */
+static bool is_answered(struct gnv_uring *ring, struct gnv_uring_done *done)
+{
+	unsigned any;
+
+	do
+		any = gnv_uring_reap(ring, done, 1);
+	while (any && !done->tag);
+	return any;
+}
+
+/*
+ * Most commands sleep, so the kernel has a worker thread carry them out. Linux 7.2 ends the workers of a thread whose last ring is
+ * closed, as it is after each command here, and one that is ending is still taken for one that will carry out the next
+ * (io_wq_set_exit_on_idle(), io_acct_activate_free_worker(), io_uring/io-wq.c): that lies there until more work comes.
+ */
+static int await(struct gnv_uring *ring, uint32_t id, struct gnv_uring_done *done)
+{
+	uint64_t now = gnv_clock_ns(), nudge = now + NUDGE_NS;
+	const uint64_t end = now + CONTROL_MS * GNV_NS_PER_MS;
+
+	while (!is_answered(ring, done)) {
+		if (now > end)
+			return gnv_fail(-ETIMEDOUT, "the ublk driver did not carry out a command on device %u within %u s", id,
+					CONTROL_MS / 1000);
+		gnv_uring_wait(ring, 100000);
+		now = gnv_clock_ns();
+		if (now > nudge) {
+			gnv_uring_nudge(ring);
+			nudge = now + NUDGE_NS;
+		}
+	}
+	return 0;
+}
+
 /* Return: 0, and what the driver answered; -ETIMEDOUT it has the command still. */
 static int send(int fd, uint32_t op, struct call *call, int *answer)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(CONTROL_MS);
-	struct gnv_uring_done done;
+	struct gnv_uring_done done = { NULL, 0 };
 	struct gnv_uring *ring;
 	int ret = gnv_uring_open_wide(RING, fd, &ring);
 
@@ -56,12 +91,8 @@ static int send(int fd, uint32_t op, struct call *call, int *answer)
 	ret = gnv_uring_command(ring, op, &call->cmd, sizeof(call->cmd), call);
 	if (!ret)
 		ret = gnv_uring_turn(ring, 0);
-	while (!ret && !gnv_uring_reap(ring, &done, 1)) {
-		if (gnv_clock_ns() > deadline.at)
-			ret = gnv_fail(-ETIMEDOUT, "the ublk driver did not carry out a command on device %u within %u s", call->cmd.id,
-				       CONTROL_MS / 1000);
-		gnv_uring_wait(ring, 100000);
-	}
+	if (!ret)
+		ret = await(ring, call->cmd.id, &done);
 	if (!ret)
 		*answer = done.res;
 	gnv_uring_close(ring);

@@ -295,6 +295,18 @@ int gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
 	return ret >= 0 || ret == -ETIME || ret == -EINTR || ret == -EBUSY ? 0 : ret;
 }
 
+void gnv_uring_nudge(struct gnv_uring *ring)
+{
+	struct io_uring_sqe *sqe = next_sqe(ring);
+
+	if (!sqe)
+		return;
+	io_uring_prep_nop(sqe);
+	sqe->flags |= IOSQE_ASYNC;
+	io_uring_sqe_set_data(sqe, NULL);
+	io_uring_submit(&ring->io);
+}
+
 int gnv_uring_set_buffer(struct gnv_uring *ring, unsigned slot, void *ptr, size_t len)
 {
 	struct iovec iov = { .iov_base = len ? ptr : NULL, .iov_len = len };

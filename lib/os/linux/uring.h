@@ -88,6 +88,12 @@ void gnv_uring_wait(struct gnv_uring *ring, unsigned usec);
 int gnv_uring_turn(struct gnv_uring *ring, unsigned usec);
 
 /*
+ * gnv_uring_nudge() - give the kernel's worker threads something to do, so that they look at what was put off, too
+ * It completes with the tag NULL and 0. Without room, or memory, nothing happens.
+ */
+void gnv_uring_nudge(struct gnv_uring *ring);
+
+/*
  * gnv_uring_set_buffer() - register memory in a slot, replacing what was there; len 0 empties it
  * Requests that use the old buffer are not disturbed. Return: 0, or an errno (-ENOMEM: over the locked-memory limit).
  */
