@@ -26,7 +26,7 @@ struct gpunvme_files;
 
 enum gpunvme_files_flags {
 	GPUNVME_FILES_WRITE = GPUNVME_FILE_WRITE, /* kernels may write in place, to all of them */
-	GPUNVME_FILES_SKIP = 1u << 1,             /* below directories: leave out files that have no blocks which lanes could read */
+	GPUNVME_FILES_SKIP = 1u << 1,             /* leave out what has no blocks that lanes could read; what is behind it moves up */
 };
 
 /*

@@ -404,7 +404,7 @@ static void what_is_refused(void **state)
 /* Files without blocks of their own: refused by name, or left out. */
 static void left_out(void **state)
 {
-	const char *const root = "/";
+	const char *const root = "/", *const list[] = { "plain", "gaps/04", "sparse" };
 	const struct gpunvme_files_opts skip = { sizeof(skip), GPUNVME_FILES_SKIP, 0, 0, 0, NULL, NULL };
 	struct gpunvme_files_info info = { .size = sizeof(info) };
 	struct gpunvme_files *files;
@@ -424,6 +424,13 @@ static void left_out(void **state)
 	assert_int_equal(gpunvme_files_find(files, "/gaps/04", &number), -ENOENT);
 	assert_int_equal(gpunvme_files_find(files, "/gaps/06", &number), 0);
 	check_lanes(&r, files, 1);
+	gpunvme_files_close(files);
+	assert_int_equal(gpunvme_files_open(r.dev, list, 3, &skip, &files), 0);
+	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	assert_int_equal(info.files, 2);
+	assert_int_equal(info.skipped, 1);
+	assert_int_equal(gpunvme_files_find(files, "sparse", &number), 0);
+	assert_int_equal(number, 1);
 	gpunvme_files_close(files);
 	rig_close(&r);
 }
