@@ -58,42 +58,61 @@ const char *gnv_plain(const char *name, char text[256])
 
 /* ---- Which file has a name ---- */
 
+struct hashed {
+	uint64_t hash;
+	const char *name;
+	uint32_t number;
+};
+
+/* Names that have one hash stand by their bytes: whoever writes to a file system can make many of them. */
 static int by_hash(const void *one, const void *other)
 {
-	const struct gpunvme_dname *a = one, *b = other;
+	const struct hashed *a = one, *b = other;
+	int names;
 
-	return a->hash != b->hash ? (a->hash < b->hash ? -1 : 1) : a->number < b->number ? -1 : a->number > b->number;
+	if (a->hash != b->hash)
+		return a->hash < b->hash ? -1 : 1;
+	names = strcmp(a->name, b->name);
+	return names ? names : a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Is it the name of a file with a lower number? Those before it that have its hash were kept. */
-static bool is_again(const struct gpunvme_files *files, const struct gpunvme_dname *name, uint32_t kept)
+/* Of several files with one name the first is kept. */
+static int sort_names(struct gpunvme_files *files)
 {
-	for (uint32_t i = kept; i && files->name[i - 1].hash == name->hash; i--)
-		if (strcmp(files->many[files->name[i - 1].number].name, files->many[name->number].name) == 0)
-			return true;
-	return false;
-}
+	struct hashed *all = malloc(files->named * sizeof(*all)), *h = all;
+	uint32_t i, kept = 0;
 
-static void sort_names(struct gpunvme_files *files)
-{
-	uint32_t kept = 0;
-
-	qsort(files->name, files->named, sizeof(*files->name), by_hash);
-	for (uint32_t i = 0; i < files->named; i++) {
-		const struct gpunvme_dname name = files->name[i];
-
-		if (!is_again(files, &name, kept))
-			files->name[kept++] = name;
-	}
+	if (!all)
+		return gnv_fail(-ENOMEM, "out of memory");
+	for (i = 0; i < files->info.files; i++)
+		if (files->many[i].name)
+			*h++ = (struct hashed){ gnv_sum(files->many[i].name, strlen(files->many[i].name)), files->many[i].name, i };
+	qsort(all, files->named, sizeof(*all), by_hash);
+	for (h = all; h < all + files->named; h++)
+		if (h == all || h->hash != h[-1].hash || strcmp(h->name, h[-1].name) != 0)
+			files->name[kept++] = (struct gpunvme_dname){ h->hash, h->number, 0 };
 	files->named = kept;
+	free(all);
+	return 0;
+}
+
+static void fill_buckets(struct gpunvme_files *files, uint32_t buckets)
+{
+	uint32_t i, b = 0;
+
+	for (i = 0; i < files->named; i++)
+		while (b <= files->name[i].hash >> files->bucket_shift)
+			files->bucket[b++] = i;
+	while (b <= buckets)
+		files->bucket[b++] = files->named;
 }
 
 int gnv_names_index(struct gpunvme_files *files)
 {
-	const uint32_t n = files->info.files;
-	uint32_t bits, i, b = 0;
+	uint32_t bits, i;
+	int ret;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < files->info.files; i++)
 		files->named += files->many[i].name != NULL;
 	if (!files->named)
 		return 0;
@@ -104,17 +123,10 @@ int gnv_names_index(struct gpunvme_files *files)
 	files->bucket = malloc(((1ull << bits) + 1) * sizeof(*files->bucket));
 	if (!files->name || !files->bucket)
 		return gnv_fail(-ENOMEM, "out of memory");
-	for (files->named = i = 0; i < n; i++)
-		if (files->many[i].name)
-			files->name[files->named++] =
-				(struct gpunvme_dname){ gnv_sum(files->many[i].name, strlen(files->many[i].name)), i, 0 };
-	sort_names(files);
-	for (i = 0; i < files->named; i++)
-		while (b <= files->name[i].hash >> files->bucket_shift)
-			files->bucket[b++] = i;
-	while (b <= 1u << bits)
-		files->bucket[b++] = files->named;
-	return 0;
+	ret = sort_names(files);
+	if (!ret)
+		fill_buckets(files, 1u << bits);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_files_find(const struct gpunvme_files *files, const char *name, uint32_t *number)
