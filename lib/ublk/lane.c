@@ -40,14 +40,16 @@ static int tell(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t, uint32_t op, in
 	return ret;
 }
 
-/* Its ring has an entry for each tag, so there is always room. */
+/* Its ring has an entry for each tag, or, when memory was short, room for as long as it works (setup_within_limit()). */
 static void answer(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t, int ret)
 {
 	__atomic_add_fetch(&l->requests, 1, __ATOMIC_RELAXED);
 	if (ret)
 		__atomic_add_fetch(&l->failed, 1, __ATOMIC_RELAXED);
-	if (tell(l, t, GNV_UBLK_COMMIT_AND_FETCH, gnv_ublk_result(t, ret)))
+	if (tell(l, t, GNV_UBLK_COMMIT_AND_FETCH, gnv_ublk_result(t, ret))) {
 		t->where = GNV_UBLK_GONE;
+		l->unanswered = true;
+	}
 }
 
 /* A request has come, or the news that none will. */
@@ -251,6 +253,8 @@ static int turn(struct gnv_ublk_lane *l)
 	else if (gnv_clock_ns() - l->moved > SPIN_NS)
 		nap = NAP_US;
 	ret = gnv_uring_turn(l->ring, nap);
+	if (l->unanswered)
+		return -EBUSY;
 	return ret == -EAGAIN ? 0 : ret;
 }
 

@@ -44,6 +44,7 @@ struct gnv_ublk_lane {
 	uint32_t awaited, ready, sent; /* tags in each state */
 	bool broken;		       /* the queue is poisoned: recover it */
 	bool dead;		       /* and could not be recovered */
+	bool unanswered;	       /* the ring has not taken an answer: only another server can give it */
 	uint64_t next_try;	       /* of a dead one (gnv_clock_ns()) */
 	uint64_t moved;		       /* when anything last completed */
 	/* Atomic. */

@@ -343,36 +343,26 @@ static void test_recovery(void **state)
 	good(gpunvme_dev_close(dev));
 }
 
-static void set_ring_error(int error)
+static void set(int *what, int error)
 {
-	__atomic_store_n(&driver.ring_error, error, __ATOMIC_RELAXED);
+	__atomic_store_n(what, error, __ATOMIC_RELAXED);
 }
 
-/* io_uring fails for a moment, and nobody hears of it; then for good: the program is told, and who serves next has all requests. */
-static void test_broken_rings(void **state)
+/* io_uring fails for good: the program is told, and who serves next has all requests. */
+static void fail_for_good(int *what, int error)
 {
 	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
-	struct gpunvme_ublk *dead, *other = NULL;
+	struct gpunvme_ublk *dead = ublk, *other = NULL;
 
-	(void)state;
-	open_all("lba=512&queues=8", 0);
-	dead = ublk;
-	begin(200);
-	gnv_sleep_ms(20);
-	set_ring_error(-ENOMEM);
-	gnv_sleep_ms(50);
-	set_ring_error(0);
-	end();
-	assert_int_equal(info().error, 0);
 	begin(300);
 	gnv_sleep_ms(20);
-	set_ring_error(-EIO);
+	set(what, error);
 	for (unsigned i = 0; !info().error && i < 2000; i++)
 		gnv_sleep_ms(10);
-	assert_int_equal(info().error, -EIO);
+	assert_int_equal(info().error, error);
 	assert_in_range(info().ended, 1, info().queues);
 	ublk_driver_kill(); /* the rings end by themselves */
-	set_ring_error(0);
+	set(what, 0);
 	opts.flags = GPUNVME_UBLK_RECOVER;
 	opts.id = ID;
 	good(gpunvme_ublk_start(dev, 0, &opts, &other));
@@ -380,6 +370,30 @@ static void test_broken_rings(void **state)
 	good(gpunvme_ublk_stop(other));
 	good(gpunvme_ublk_stop(dead));
 	good(gpunvme_dev_close(dev));
+}
+
+/* It fails for a moment, and nobody hears of it. */
+static void test_broken_rings(void **state)
+{
+	(void)state;
+	open_all("lba=512&queues=8", 0);
+	begin(200);
+	gnv_sleep_ms(20);
+	set(&driver.ring_error, -ENOMEM);
+	gnv_sleep_ms(50);
+	set(&driver.ring_error, 0);
+	end();
+	assert_int_equal(info().error, 0);
+	fail_for_good(&driver.ring_error, -EIO);
+}
+
+/* A ring that has not an entry for each tag takes no more. */
+static void test_full_ring(void **state)
+{
+	(void)state;
+	open_all("lba=512&queues=8", 0);
+	set(&driver.answer_error, -EBUSY); /* from the first answer on */
+	fail_for_good(&driver.answer_error, -EBUSY);
 }
 
 /* Of a start that fails a queue cannot be deleted: what stays goes with the device, and the sentence is that of the failure. */
@@ -484,7 +498,8 @@ int main(void)
 		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	cmocka_unit_test(test_worth_more),
 		cmocka_unit_test(test_resets),		 cmocka_unit_test(test_death),		cmocka_unit_test(test_stop_in_use),
 		cmocka_unit_test(test_recovery),	 cmocka_unit_test(test_remove),		cmocka_unit_test(test_failing_starts),
-		cmocka_unit_test(test_read_only),	 cmocka_unit_test(test_broken_rings),	cmocka_unit_test(test_undeletable_queue),
+		cmocka_unit_test(test_read_only),	 cmocka_unit_test(test_broken_rings),	cmocka_unit_test(test_full_ring),
+		cmocka_unit_test(test_undeletable_queue),
 	};
 
 	return cmocka_run_group_tests_name("ublk", tests, make_image, remove_image);

@@ -385,8 +385,10 @@ int __wrap_gnv_uring_command(struct gnv_uring *ring, uint32_t op, const void *cm
 {
 	struct gnv_ublk_io io;
 	struct slot *s;
-	int ret;
+	int ret = __atomic_load_n(&driver.answer_error, __ATOMIC_RELAXED);
 
+	if (ret && op != GNV_UBLK_FETCH)
+		return ret;
 	memcpy(&io, cmd, len);
 	pthread_mutex_lock(&lock);
 	must(io.queue < driver.info.queues && io.tag < driver.info.depth);

@@ -24,6 +24,7 @@ struct ublk_driver {
 	bool old;	  /* it cannot refuse to stop, so the library looks */
 	const char *users; /* what the library sees of them */
 	int ring_error;	   /* what handing requests to any ring answers; 0: nothing is wrong */
+	int answer_error;  /* what queueing an answer says; 0 */
 	uint64_t features; /* of what was asked, what it grants */
 	unsigned opened;  /* descriptors of its node that are open, and its maps */
 };
