@@ -96,6 +96,18 @@ static void (*stepping)(void); /* what is done before each call; NULL: nothing *
 		good(call);                                                                                                        \
 	} while (0)
 
+/* What lanes have a part in may time out as theirs do (test_stopped_for_hours), and leaves nothing: without another jump it works. */
+#define step_of_lanes(call)                                                                                                        \
+	do {                                                                                                                       \
+		int step_ret;                                                                                                      \
+		if (stepping)                                                                                                      \
+			stepping();                                                                                                \
+		step_ret = (call);                                                                                                 \
+		if (stepping && step_ret == -ETIMEDOUT)                                                                            \
+			step_ret = (call);                                                                                         \
+		good(step_ret);                                                                                                    \
+	} while (0)
+
 struct life {
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_dev *dev;
@@ -122,7 +134,7 @@ static void begin(struct life *l, const char *uri)
 	shared.flags = GPUNVME_MEM_SHARED;
 	step(gpunvme_gpu_open("cpu", NULL, &l->gpu));
 	step(gpunvme_dev_open(uri, &opts, &l->dev));
-	step(gpunvme_qp_create(l->dev, l->gpu, NULL, &l->qp));
+	step_of_lanes(gpunvme_qp_create(l->dev, l->gpu, NULL, &l->qp));
 	step(gpunvme_mem_alloc(l->gpu, BYTES, &shared, &l->mem));
 	step(gpunvme_mem_map(l->mem, l->dev));
 	step(gpunvme_mem_dbuf(l->mem, l->dev, &l->dbuf));
@@ -167,7 +179,7 @@ static void whole_life(const char *uri)
 	step(gpunvme_dev_log_page(l.dev, 2, GPUNVME_NSID_ALL, page, sizeof(page)));
 	step(gpunvme_qp_stop(l.qp, 1));
 	step(gpunvme_qp_stop(l.qp, 0));
-	step(gpunvme_qp_recover(l.qp));
+	step_of_lanes(gpunvme_qp_recover(l.qp));
 	step(gpunvme_qp_release_old(l.qp));
 	see(&l);
 	step(exchange(&l, 50));
@@ -277,7 +289,7 @@ static void test_stopped_for_hours(void **state)
 				continue;
 			lost++;
 			assert_true(ret == -GPUNVME_ETIMEDOUT || ret == -GPUNVME_ESHUTDOWN || ret == -GPUNVME_ESTALE);
-			step(gpunvme_qp_recover(l.qp));
+			step_of_lanes(gpunvme_qp_recover(l.qp));
 			step(gpunvme_qp_release_old(l.qp));
 			see(&l);
 		}
