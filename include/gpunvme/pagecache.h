@@ -46,7 +46,7 @@ struct gpunvme_pagecache_opts {
 	struct gpunvme_file *file;     /* pages of this file, which must outlive the cache; else NULL */
 	struct gpunvme_volume *volume; /* pages of this volume; else NULL */
 };
-#define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define GPUNVME_PAGECACHE_OPTS_INIT { sizeof(struct gpunvme_pagecache_opts), 0, 0, 0, 0, 0, 0, NULL, NULL }
 
 /**
  * gpunvme_pagecache_create() - a cache of pages in memory of the lanes

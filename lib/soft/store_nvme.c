@@ -180,7 +180,8 @@ static int probe(struct gnv_soft_seat *seat)
 
 	if (!ret && !await(seat->ring, &ret)) {
 		seat->ring = NULL; /* closing it may wait for the command as long as the driver does */
-		return ret;	   /* and the drive may yet write to the block */
+		/* quiet memleak: the drive may yet write to the block */
+		return ret;
 	}
 	free(block);
 	return ret < 0 && ret != -EINTR && ret != -EIO ? ret : 0;
