@@ -110,6 +110,7 @@ struct job {
 	struct gpunvme_dfile file;
 	uint64_t offset[LANES], pos[LANES], len[LANES], done[LANES];
 	int status[LANES], write;
+	uint32_t width; /* of waves in which the first lane alone names the file; 0: all do */
 	enum front front;
 };
 
@@ -140,8 +141,20 @@ static GPUNVME_DEVICE int by_handles(struct job *j, struct gpunvme_cursor *cur, 
 	return ret;
 }
 
+/* The wave's lanes but the first name a file that is none, as they must not: theirs is not looked at. */
+static GPUNVME_DEVICE int by_first(struct job *j, struct gpunvme_cursor *cur, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	struct gpunvme_dfile file = j->file;
+
+	if (gpunvme_lane() % j->width)
+		file.table = 8;
+	return gpunvme_file_wave_read_one(&j->dq, &file, cur, &j->dbuf, offset, pos, len);
+}
+
 static GPUNVME_DEVICE int by_front(struct job *j, struct gpunvme_cursor *cur, uint64_t offset, uint64_t pos, uint64_t len)
 {
+	if (j->front == ONE && j->width)
+		return by_first(j, cur, offset, pos, len);
 	switch (j->front) {
 	case WAVE:
 		return j->write ? gpunvme_file_wave_write(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len) :
@@ -201,6 +214,7 @@ static void check_reads(struct rig *r, enum front front, uint32_t width, uint64_
 	struct job j;
 
 	job_of(r, front, &j);
+	j.width = front == ONE ? width : 0;
 	make_transfers(&j, width, mask, longest, random);
 	memset(r->p, 0xa5, LANES * AREA);
 	memset(expected, 0xa5, sizeof(expected));

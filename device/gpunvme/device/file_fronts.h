@@ -258,9 +258,9 @@ GNVD_FN void gnvd_file_run_one(const struct gpunvme_dq *dq, const struct gnvd_wa
 	l->left = gnvd_bcast64(w, l->left);
 	l->ret = (int)gnvd_bcast32(w, (uint32_t)l->ret);
 	while (l->left && !l->ret) {
-		gnvd_file_next(dq, file, cur, dbuf, l, op, &s);
-		if (w->rank)
-			s.command.ret = GNVD_IDLE;
+		s.command.ret = GNVD_IDLE;
+		if (!w->rank) /* the others' file and position need not belong together */
+			gnvd_file_next(dq, file, cur, dbuf, l, op, &s);
 		gnvd_run_wave(dq, w, dbuf, &s.command, op);
 		gnvd_meet(w); /* what the leader acquired, all have */
 		l->ret = (int)gnvd_bcast32(w, (uint32_t)s.command.ret);
