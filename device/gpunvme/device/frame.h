@@ -38,8 +38,12 @@ GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, 
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
 
-	if (!owner)
-		return gnvd_cas64(gnvd_frame_at(cache, frame), 0, GPUNVME_FRAME_TAKEN) == 0;
+	if (!owner) {
+		if (gnvd_cas64(gnvd_frame_at(cache, frame), 0, GPUNVME_FRAME_TAKEN) != 0)
+			return 0;
+		(void)gnvd_ld_after64(gnvd_frame_at(cache, frame)); /* what a read that failed has left there comes first */
+		return 1;
+	}
 	if (owner >= GPUNVME_FRAME_LOST)
 		return 0;
 	at = gnvd_page_at(cache, owner - 1);
@@ -80,7 +84,7 @@ GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame,
 {
 	int lost = why == -GPUNVME_ETIMEDOUT || why == -GPUNVME_ECANCELED || why == -GPUNVME_EPROTO || why == -GPUNVME_ENODEV;
 
-	gnvd_st64(gnvd_frame_at(cache, frame), lost ? GPUNVME_FRAME_LOST : 0);
+	gnvd_st_release64(gnvd_frame_at(cache, frame), lost ? GPUNVME_FRAME_LOST : 0);
 	if (lost)
 		gnvd_add64(GNVD_PAGES_STATE(cache, lost), 1);
 }
