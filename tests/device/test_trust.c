@@ -63,9 +63,11 @@ static void a_pub_behind_fetched_is_waited_for(void **state)
 	(void)state;
 	r->state->resv = 7;
 	r->state->pub = 5;
+	r->dq.ticks_per_ms *= 1000; /* ten seconds, for a thread that gets no core soon */
 	assert_int_equal(pthread_create(&thread, NULL, ring_later, r), 0);
 	assert_false(is_wrong(r, 6, 5, 7));
 	pthread_join(thread, NULL);
+	r->dq.ticks_per_ms /= 1000;
 	assert_true(is_wrong(r, 6, 7, 9));
 	rig_free(r);
 }
