@@ -29,16 +29,37 @@ node() {
   basename "/sys/bus/pci/devices/$1/nvme/"nvme*
 }
 
-# disk ADDRESS: the block device of its first namespace, once the kernel has scanned it and reads it; a kernel with multipath names it
-# after the subsystem, and what lies below the controller is one of its paths
-disk() {
-  left=300
-  block=
-  until [ -b "$block" ] && [ "$(head -c 512 "$block" 2>/dev/null | wc -c)" = 512 ] || [ $left = 0 ]; do
+# soon COMMAND...: it succeeds, if not at once: a busy machine may take a minute, and more, for what takes no time on another
+soon() {
+  looks=600
+  until "$@"; do
+    [ $looks -gt 0 ] || return 1
+    looks=$((looks - 1))
     sleep 0.1
-    left=$((left - 1))
-    block=/dev/$(basename "/sys/bus/pci/devices/$1/nvme/"nvme*/nvme*n1 | sed 's/c[0-9]*n/n/')
   done
+}
+
+# find_namespace ADDRESS NSID: its block device, if the kernel has made it. The kernel numbers them as it finds them, side by side, so
+# the number in the name may be another one's; with multipath it names them after the subsystem, and their paths after controllers.
+find_namespace() {
+  for at in "/sys/bus/pci/devices/$1/nvme/"nvme*/nvme*n*; do
+    name=$(basename "$at" | sed 's/c[0-9]*n/n/')
+    [ "$(cat "/sys/block/$name/nsid" 2>/dev/null)" = "$2" ] && [ -b "/dev/$name" ] && echo "/dev/$name" && return 0
+  done
+  return 1
+}
+
+# namespace ADDRESS NSID: the same, once it has
+namespace() {
+  soon find_namespace "$1" "$2" || echo "no namespace $2 of $1"
+}
+
+is_read() { [ "$(head -c 512 "$1" 2>/dev/null | wc -c)" = 512 ]; }
+
+# disk ADDRESS: the block device of its namespace 1, once the kernel has made and reads it
+disk() {
+  block=$(namespace "$1" 1)
+  soon is_read "$block"
   echo "$block"
 }
 
@@ -68,17 +89,46 @@ refused() {
   fi
 }
 
-# busy URI [OPTIONS]: endless I/O in the background as $load, with its outcome in /tmp/load; the controller has been taken, and lanes
-# had a second to begin.
+# busy URI [OPTIONS]: endless I/O in the background as $load, with its outcome in /tmp/load; the controller has been taken, there are
+# queues, and lanes had a second to begin.
 busy() {
+  : >/tmp/load # the shell's child empties it too late for what the last one said
   gpunvme bench "$@" --seconds 300 --verbose >/tmp/load 2>&1 &
   load=$!
-  left=600
-  until [ $(($(od -An -tu1 -j 4 -N 1 "/sys/bus/pci/devices/${1%%\?*}/config") & 4)) = 4 ] || [ $left = 0 ]; do
-    sleep 0.1
-    left=$((left - 1))
-  done
+  soon grep -q "queue 1: self-test passed" /tmp/load || complain "bench $*: no queues: $(cat /tmp/load)"
   sleep 1
+}
+
+# writes DISK: how many it has done. are_written DISK COUNT
+writes() { awk '{ print $5 }' "/sys/block/$1/stat"; }
+are_written() { [ "$(writes "$1")" -ge "$2" ]; }
+
+# under_way DISK COMMAND...: in the background as $load, with its outcome in /tmp/load, once it has written for a while
+under_way() {
+  below=$1
+  shift
+  enough=$(($(writes "$below") + 20))
+  "$@" >/tmp/load 2>&1 &
+  load=$!
+  soon are_written "$below" $enough || complain "it does not write: $*: $(cat /tmp/load)"
+}
+
+# has_open PROCESS FILE
+has_open() {
+  # shellcheck disable=SC2010 # these are numbers, and readlink of busybox takes one
+  ls -l "/proc/$1/fd" 2>/dev/null | grep -q -e " $2\$"
+}
+
+# hold URI FILE: a program of the library, $holder, has both, until let_go. What it opens to keep others away it opens before the file.
+hold() {
+  gpunvme bench "$1" --seconds 1000 --queues 1 --lanes 1 >/tmp/load 2>&1 &
+  holder=$!
+  soon has_open $holder "$2" || complain "nobody holds $1: $(cat /tmp/load)"
+}
+
+let_go() {
+  kill -INT "$holder"
+  wait "$holder"
 }
 
 # ended NAME WORDS: the load ends by itself, far below its command time-out, and says WORDS
@@ -108,12 +158,18 @@ behind() {
   done
 }
 
-# served MIB: the name of the controller whose drive has that size, among those that a server of ours serves
-served() {
+find_served() {
   for at in /sys/class/nvme/nvme*; do
     name=$(basename "$at")
-    grep -q "libgpunvme soft controller" "$at/model" && [ "$(cat "/sys/block/${name}n1/size")" = $(($1 * 2048)) ] && echo "$name"
+    grep -q "libgpunvme soft controller" "$at/model" && [ "$(cat "/sys/block/${name}n1/size" 2>/dev/null)" = $(($1 * 2048)) ] &&
+      echo "$name" && return 0
   done
+  return 1
+}
+
+# served MIB: the name of the controller whose drive has that size, among those that a server of ours serves, once the kernel has it
+served() {
+  soon find_served "$1" || echo "no drive of $1 MiB"
 }
 
 # mount_tools: fio and its many libraries lie on a drive (tests/vm/served.sh), of which only what is used is read.
@@ -121,6 +177,7 @@ mount_tools() {
   mkdir -p /tmp/tools
   for at in /sys/class/nvme/nvme*; do
     if [ "$(tr -d ' ' <"$at/serial")" = tools ]; then
+      soon [ -b "/dev/$(basename "$at")n1" ]
       ok "tools" mount -t ext4 -o ro "/dev/$(basename "$at")n1" /tmp/tools
     fi
   done
