@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "util/bits.h"
+#include "util/mark.h"
 
 static const struct gnv_fs *const table[] = { &gnv_fs_ext4, &gnv_fs_xfs };
 
@@ -24,17 +25,12 @@ const struct gnv_fs *gnv_fs_by_name(const char *name)
 	return NULL;
 }
 
-/* Offset basis and prime as on https://datatracker.ietf.org/doc/html/rfc9923. */
 uint64_t gnv_sum(const void *bytes, size_t len)
 {
-	uint64_t sum = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < len; i++)
-		sum = (sum ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
-	return sum;
+	return gnv_fnv(GNV_FNV_BEGIN, bytes, len);
 }
 
-int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
+int gnv_super_parse(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
 {
 	const uint8_t *uuid;
 
@@ -45,9 +41,16 @@ int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
 		memcpy(super->uuid, uuid, sizeof(super->uuid));
 		super->sum = gnv_sum(head + table[i]->super, table[i]->bytes);
 		super->frozen = table[i]->frozen && table[i]->frozen(head);
-		return table[i]->check ? table[i]->check(head) : 0;
+		return 0;
 	}
 	return gnv_fail(-EOPNOTSUPP, "no ext2, ext3, ext4 or XFS begins there: name the partition that has it, by its number");
+}
+
+int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
+{
+	int ret = gnv_super_parse(head, super);
+
+	return !ret && super->fs->check ? super->fs->check(head) : ret;
 }
 
 int gnv_super_read(struct gnv_reader *r, struct gnv_super *super)

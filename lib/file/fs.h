@@ -47,6 +47,8 @@ struct gnv_super {
 	bool frozen;  /* it has features with which blocks must not be written in place */
 };
 
+/* Of one that may be mounted. Return: 0; -EOPNOTSUPP no file system that is known. */
+int gnv_super_parse(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super);
 /* Return: 0; -EOPNOTSUPP no file system that is known; -EBUSY it was not unmounted; -EUCLEAN it has noted errors. */
 int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super);
 int gnv_super_read(struct gnv_reader *r, struct gnv_super *super);

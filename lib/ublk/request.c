@@ -121,26 +121,3 @@ void gnv_ublk_describe(const struct gpunvme_ublk *ublk, const struct gpunvme_dq 
 		p->discard.max_zeroes_sectors = in_sectors(zeroes, shift);
 	p->types |= GNV_UBLK_PARAM_DISCARD;
 }
-
-/* FNV-1a, 64 bits. */
-static uint64_t mix(uint64_t hash, const void *bytes, size_t len)
-{
-	const unsigned char *at = bytes;
-
-	while (len--)
-		hash = (hash ^ *at++) * 0x100000001b3ull;
-	return hash;
-}
-
-uint64_t gnv_ublk_mark(const struct gpunvme_dev_info *dev, const struct gpunvme_ns_info *ns)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	hash = mix(hash, dev->model, sizeof(dev->model));
-	hash = mix(hash, dev->serial, sizeof(dev->serial));
-	hash = mix(hash, &ns->nsid, sizeof(ns->nsid));
-	hash = mix(hash, &ns->nblocks, sizeof(ns->nblocks));
-	hash = mix(hash, &ns->lba_size, sizeof(ns->lba_size));
-	hash = mix(hash, ns->nguid, sizeof(ns->nguid));
-	return mix(hash, ns->eui64, sizeof(ns->eui64));
-}

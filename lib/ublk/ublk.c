@@ -15,6 +15,7 @@
 #include "ublk/ublk.h"
 #include "util/bits.h"
 #include "util/clock.h"
+#include "util/mark.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -208,7 +209,7 @@ static int serve(struct gpunvme_ublk *u)
 static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, const struct gpunvme_dev_info *dev)
 {
 	const bool recover = o->flags & GPUNVME_UBLK_RECOVER;
-	const uint64_t mark = gnv_ublk_mark(dev, &u->ns);
+	const uint64_t mark = gnv_mark(dev, &u->ns);
 	int ret = check_namespace(u, dev, o);
 
 	if (!ret && recover)

@@ -102,7 +102,4 @@ int gnv_ublk_result(const struct gnv_ublk_tag *tag, int ret);
 /* What the block device is like, from namespace and queue. @max_bytes of a request. */
 void gnv_ublk_describe(const struct gpunvme_ublk *ublk, const struct gpunvme_dq *dq, bool cache, struct gnv_ublk_params *params);
 
-/* Names the namespace among all, so that nobody goes on with the block device of another. */
-uint64_t gnv_ublk_mark(const struct gpunvme_dev_info *dev, const struct gpunvme_ns_info *ns);
-
 #endif
