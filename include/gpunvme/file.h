@@ -5,11 +5,15 @@
  *   gpunvme_file_open     from a file system that nobody has mounted: ext2, ext3 and ext4
  *   gpunvme_map_make      while a file system is mounted read-only: the blocks of a file as text; ext4 and XFS
  *   gpunvme_file_map      from that text, once the library has the drive
+ *   gpunvme_file_live     while its file system is mounted, from a block device that the library serves: ext4 and XFS
+ *   gpunvme_file_check    whether it still is what it was then
+ *   gpunvme_file_lease    it stays so, and may be written in place
  *   gpunvme_file_view     what a kernel receives
  *   gpunvme_file_list     what a directory has
  *
  * A file here is a table that was true when it was made. Nothing keeps the file system from changing the file afterwards, but that
  * it is not mounted: whoever opens a drive by `pci:` has that, and `soft:` refuses what somebody else has mounted or writes to.
+ * Where it is mounted, gpunvme_file_check() tells of changes, and gpunvme_file_lease() keeps them away.
  * Kernels never change what a file system knows of a file: size, times and extents stay.
  */
 #ifndef GPUNVME_FILE_H
@@ -57,7 +61,7 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, con
 
 /**
  * gpunvme_file_close() - forget it
- * @file: or NULL
+ * @file: or NULL; a lease of it is given back before, as gpunvme_file_unlease() does
  * No kernel may use a view of it any more. May come after the device was closed.
  */
 GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file);
@@ -94,6 +98,102 @@ GPUNVME_API int gpunvme_map_make(const char *path, char **text);
 GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, const struct gpunvme_file_opts *opts,
 				 struct gpunvme_file **file);
 
+/**
+ * gpunvme_file_live() - a file of a file system that is mounted
+ * @dev:  the device whose namespace the file system is on; needs one free queue pair while the call lasts
+ * @path: in the directories of this process; of an open file "/proc/self/fd/N"
+ * @opts: NULL for the defaults; without GPUNVME_FILE_WRITE, and partition 0
+ * @file: set on success; the caller owns it
+ *
+ * The file system must be ext4 or XFS and be mounted from a block device, or a partition of it, that this library serves from the
+ * same namespace, in this process or another (gpunvme/ublk.h): that is known by what the ublk driver keeps, and by the bytes with
+ * which both begin. What `soft:` has beneath it nobody else can have mounted, so there, too, the way is a block device that is
+ * served. What was written so far is brought to the drive (FIEMAP with sync), then the kernel is asked where the file lies.
+ *
+ * For reading. The kernel may give the file other blocks, and its blocks to other files, as soon as somebody changes it: after
+ * kernels have run, gpunvme_file_check() says whether what they read was this file. A descriptor is kept until
+ * gpunvme_file_close(), so that the file system cannot be unmounted before, and a file that is deleted keeps its blocks. Any
+ * thread may call it, but those that serve the block device.
+ * Return: 0; -EINVAL an option; -EXDEV the block device is not served by this library, or from another namespace; -EOPNOTSUPP
+ * another file system, as the sentence says (btrfs, f2fs, tmpfs, overlayfs, and what is unknown), no regular file, one that is
+ * encrypted, compressed, in its inode or on a real-time device, or ext4 writes its data to the journal first; -EBUSY data is not
+ * allocated yet, as somebody writes to it; -EACCES not root; -ECHILD; -ENOMEM; as open(), gpunvme_qp_create() and gpunvme_read().
+ */
+GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
+				  struct gpunvme_file **file);
+
+/**
+ * gpunvme_file_check() - is a file of a mounted file system what it was?
+ * @file: of gpunvme_file_live()
+ *
+ * Compares size, times and extents with those of when it was opened, or leased, or given back. 0, called after the last command of
+ * a kernel has completed: what it read was this file as it was all the while. Otherwise the sentence says what has changed; the
+ * file stays as it was opened: close it, and open it again. A change of its owner, mode, names or attributes counts as one,
+ * because what sets back the time of a write leaves only that trace. Under a lease it also tells what the lease does not prevent.
+ * Any thread may call it.
+ * Return: 0; -ESTALE it has changed; -EINVAL it is no such file; -ECHILD; what open files and their file systems answer.
+ */
+GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
+
+/**
+ * gpunvme_file_lease() - keep a file of a mounted file system as it is, so that kernels may write to its blocks
+ * @file: of gpunvme_file_live(), unchanged since
+ *
+ * From 0 on until gpunvme_file_unlease() the file has these extents and this size, all that was written to it is on the drive, and
+ * views made from now on let kernels write in place. Views made before stay for reading. What keeps it is the same on ext4 and XFS:
+ *
+ * - The immutable flag (FS_IMMUTABLE_FL): opening it for writing, truncate, unlink, rename, link and chmod are -EPERM, and so are
+ *   fallocate, reflink and dedupe into it, and XFS's exchange of ranges; e4defrag and xfs_fsr have to open it for writing.
+ * - A read lease (F_SETLEASE), which the kernel gives only while nobody has it open, or mapped, for writing.
+ * - A lock (flock), by which a second lease, of any process, is refused.
+ *
+ * What they do not prevent:
+ *
+ * - Reading, with what the kernel has in its cache: the bytes of before kernels wrote, where it had read them.
+ * - A copy by reflink on XFS, which `cp` makes by itself: both files then have the blocks that kernels write to. The check tells
+ *   (-ESTALE), and nothing mends it: do not copy a leased file.
+ * - Root, who clears the flag (chattr -i). Who then opens it for writing waits until the kernel's lease ends
+ *   (/proc/sys/fs/lease-break-time, 45 s), and the check tells (-ESTALE).
+ * - What goes around files: writing to the block device, and gpunvme_write().
+ *
+ * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device_file.h).
+ *
+ * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which says who it was
+ * (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to it by mistake over what the kernel's cache does not
+ * know. The next gpunvme_file_lease() of it takes that over, and `gpunvme unlease FILE` or gpunvme_lease_remove() ends it.
+ *
+ * One call on a file at a time, and no kernel that writes to it. All or nothing. Source: Linux, fs/namei.c, fs/open.c,
+ * fs/remap_range.c, fs/locks.c, fs/ext4, fs/xfs.
+ * Return: 0; -EBUSY it is leased, by this process or another, or somebody has it open or mapped for writing, or has a lock on it;
+ * -ESTALE it has changed since it was opened; -EOPNOTSUPP it must not be written in place: shared with another file, verity,
+ * immutable otherwise, for appending only, features of its file system; or the kernel has not all that it takes; -EROFS; -EACCES
+ * not root; -EINVAL it is no file of gpunvme_file_live(); -ECHILD; -EIO and others of fsync().
+ */
+GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file);
+
+/**
+ * gpunvme_file_unlease() - give it back to the kernel
+ * @file: that is leased; no kernel writes to it any more, and no view that lets one is used again
+ *
+ * What kernels wrote is flushed as by fsync(), the kernel's cache has none of the file any more, so that everybody reads what is
+ * on the drive, its time of change is now, and others may write to it. Then it is a file of gpunvme_file_live() again.
+ * gpunvme_file_close() does the same, and where that fails leaves the file as a process does that dies. One call on a file at a
+ * time.
+ * Return: 0; -EBUSY somebody has it mapped, or reads it all the while, so that its old bytes cannot be dropped: end that and call
+ * again, it is leased still; -EINVAL it is not leased; -ECHILD; -EIO and others of fsync(); -EPERM this process is not root any
+ * more.
+ */
+GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file);
+
+/**
+ * gpunvme_lease_remove() - end the lease of a process that has died
+ * @path: of the file, whose file system is mounted
+ *
+ * As gpunvme_file_unlease(). Any thread may call it, and needs no device. Return: 0; -ENOENT no lease has left anything there, or
+ * not root; -EBUSY it is leased by a process that lives, or as gpunvme_file_unlease(); as open() of the path.
+ */
+GPUNVME_API int gpunvme_lease_remove(const char *path);
+
 struct gpunvme_file_info {
 	size_t size;    /* set by the caller to sizeof(struct gpunvme_file_info) */
 	uint64_t bytes; /* of the file */
@@ -107,7 +207,7 @@ struct gpunvme_file_info {
 	uint32_t extents;
 	uint8_t uuid[16]; /* of the file system */
 	char fs[8];       /* "ext4", "xfs" */
-	uint32_t writable; /* opened with GPUNVME_FILE_WRITE */
+	uint32_t writable; /* opened with GPUNVME_FILE_WRITE, or leased */
 	uint32_t reserved;
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/live.h"
 #include "file/map.h"
 #include "file/partition.h"
 #include "util/bits.h"
@@ -238,6 +239,7 @@ GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file)
 	if (!file || gnv_foreign(file->process))
 		return;
 	gnv_shows_end(&file->shows);
+	gnv_live_end(file->live);
 	free(file->extent);
 	free(file);
 }

@@ -17,6 +17,8 @@ struct gnv_extent {
 	uint64_t len;
 };
 
+struct gnv_live;
+
 struct gpunvme_file {
 	uint64_t process;
 	uint32_t device; /* the number that queues of its device have (struct gpunvme_dq) */
@@ -25,6 +27,7 @@ struct gpunvme_file {
 	uint32_t extents, room;
 	const char *unwritable; /* why it may not be written in place, or NULL */
 	struct gnv_shows shows;
+	struct gnv_live *live; /* of a file of a mounted file system, or NULL */
 };
 
 /* Return: the file, or NULL with its sentence (-ENOMEM). */

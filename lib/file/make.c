@@ -14,7 +14,7 @@ static int add(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 
 static const char *unwritable(const struct gnv_os_mapped *m)
 {
-	return gnv_map_reason(m->shared ? "shared" : m->verity ? "verity" : m->immutable ? "immutable" : "ok");
+	return gnv_map_reason(m->shared ? "shared" : m->verity ? "verity" : m->immutable || m->append ? "immutable" : "ok");
 }
 
 static void describe(struct gpunvme_file *file, const struct gnv_os_mapped *m)

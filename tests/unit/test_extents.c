@@ -249,7 +249,24 @@ static void what_forbids_writing(void **state)
 	assert_true(m.immutable && !m.verity);
 	fs.flags = FS_APPEND_FL;
 	assert_int_equal(ask(&m), 0);
-	assert_true(m.immutable);
+	assert_true(m.append && !m.immutable && !m.journaled);
+	fs.flags = FS_JOURNAL_DATA_FL;
+	assert_int_equal(ask(&m), 0);
+	assert_true(m.journaled && !m.append);
+}
+
+/* XFS reserves behind the end of a file that grows (xfs_iomap_prealloc_size()): that is no data. */
+static void behind_the_end(void **state)
+{
+	struct gnv_os_mapped m;
+
+	(void)state;
+	plain(0);
+	count = 0;
+	add(1ull << 40, 0, 65536, FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN);
+	assert_int_equal(ask(&m), 0);
+	fs.extent[fs.extents - 1].fe_logical -= 65536;
+	refused(-EBUSY, "not allocated yet");
 }
 
 /* Addresses of btrfs are those of its own volume, and f2fs moves what it likes: maps of them would say what is not so. */
@@ -299,7 +316,7 @@ static int make_file(void **state)
 	int fd = mkstemp(path);
 
 	(void)state;
-	return fd < 0 || close(fd) ? -1 : 0;
+	return fd < 0 || ftruncate(fd, 1ll << 40) || close(fd) ? -1 : 0;
 }
 
 static int remove_file(void **state)
@@ -317,6 +334,7 @@ int main(void)
 		cmocka_unit_test(data_that_lies_nowhere),
 		cmocka_unit_test(inodes_that_are_refused),
 		cmocka_unit_test(what_forbids_writing),
+		cmocka_unit_test(behind_the_end),
 		cmocka_unit_test(other_file_systems),
 		cmocka_unit_test(answers_without_end),
 	};

@@ -12,9 +12,11 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "os/linux/sysfs.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define AT_ONCE 256u /* extents of one question */
@@ -41,7 +43,9 @@ static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 		if (flags & FS_COMPR_FL)
 			return refuse(path, "it is compressed");
 		m->verity = flags & FS_VERITY_FL;
-		m->immutable = flags & (FS_IMMUTABLE_FL | FS_APPEND_FL);
+		m->immutable = flags & FS_IMMUTABLE_FL;
+		m->append = flags & FS_APPEND_FL;
+		m->journaled = flags & FS_JOURNAL_DATA_FL;
 	}
 	if (!ioctl(fd, FS_IOC_FSGETXATTR, &x) && x.fsx_xflags & FS_XFLAG_REALTIME)
 		return refuse(path, "it is on a real-time device");
@@ -83,7 +87,20 @@ bool gnv_os_stands_still(const char *mountinfo, uint64_t dev)
 	return found && !writable;
 }
 
-static int describe(int fd, const char *path, struct gnv_os_mapped *m)
+/* The kernel's clock for files, whose ticks are of 10 ms at most; a time may also lie ahead of it. */
+static void pass_tick(const struct gnv_os_mapped *m)
+{
+	struct timespec now;
+
+	for (unsigned i = 0; i < 50; i++) {
+		clock_gettime(CLOCK_REALTIME_COARSE, &now);
+		if (now.tv_sec > m->ctime || (now.tv_sec == m->ctime && now.tv_nsec > (long)m->ctime_ns))
+			return;
+		gnv_sleep_ms(1);
+	}
+}
+
+int gnv_os_describe(int fd, const char *path, struct gnv_os_mapped *m)
 {
 	struct stat st;
 	struct statfs fs;
@@ -99,8 +116,12 @@ static int describe(int fd, const char *path, struct gnv_os_mapped *m)
 		.bytes = (uint64_t)st.st_size,
 		.mtime = st.st_mtim.tv_sec,
 		.mtime_ns = (uint32_t)st.st_mtim.tv_nsec,
+		.ctime = st.st_ctim.tv_sec,
+		.ctime_ns = (uint32_t)st.st_ctim.tv_nsec,
+		.links = (uint32_t)st.st_nlink,
 		.block = (uint32_t)st.st_blksize,
 	};
+	pass_tick(m);
 	return check_inode(fd, path, m);
 }
 
@@ -126,6 +147,10 @@ static int take(const char *path, const struct fiemap *map, struct gnv_os_mapped
 	for (uint32_t i = 0; i < map->fm_mapped_extents && !ret; i++) {
 		const struct fiemap_extent *e = &map->fm_extents[i];
 
+		if (e->fe_logical >= m->bytes) { /* XFS reserves for what may come */
+			*last = true;
+			break;
+		}
 		ret = check_extent(path, e->fe_flags);
 		if (!ret && !(e->fe_flags & FIEMAP_EXTENT_UNWRITTEN))
 			ret = fn(ctx, e->fe_logical, e->fe_physical, e->fe_length);
@@ -158,17 +183,25 @@ static int ask(int fd, const char *path, struct gnv_os_mapped *m, gnv_os_extent_
 	return ret;
 }
 
+int gnv_os_map_fd(int fd, const char *name, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
+{
+	int ret = gnv_os_describe(fd, name, m);
+
+	return ret ? ret : ask(fd, name, m, fn, ctx);
+}
+
 int gnv_os_map(const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
+	bool still;
 
 	if (fd < 0)
 		return gnv_fail(-errno, "%s: %s", path, strerror(errno));
-	ret = describe(fd, path, m);
-	m->still = !ret && gnv_os_stands_still(MOUNTS, m->dev);
+	ret = gnv_os_describe(fd, path, m);
+	still = !ret && gnv_os_stands_still(MOUNTS, m->dev);
 	if (!ret)
-		ret = ask(fd, path, m, fn, ctx);
-	m->still = m->still && gnv_os_stands_still(MOUNTS, m->dev);
+		ret = gnv_os_map_fd(fd, path, m, fn, ctx);
+	m->still = still && gnv_os_stands_still(MOUNTS, m->dev);
 	close(fd);
 	return ret;
 }
@@ -196,24 +229,58 @@ static bool serial_of(const char *disk, char serial[41])
 	return true;
 }
 
-int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns)
+static int no_disk(uint64_t dev)
+{
+	return gnv_fail(-EOPNOTSUPP, "the file system is not on an NVMe namespace or a partition of one, but on block device %u:%u",
+			major(dev), minor(dev));
+}
+
+static void folder_of(const char *sys, uint64_t dev, char folder[256])
+{
+	snprintf(folder, 256, "%.180s/dev/block/%u:%u", sys, major(dev), minor(dev));
+}
+
+int gnv_os_block(const char *sys, uint64_t dev, struct gnv_os_namespace *ns)
 {
 	char folder[256], path[272], name[64], text[512], *entry;
-	bool part;
 
-	snprintf(folder, sizeof(folder), "%.180s/dev/block/%u:%u", sys, major(dev), minor(dev));
+	folder_of(sys, dev, folder);
 	snprintf(path, sizeof(path), "%s/uevent", folder);
 	if (gnv_sysfs_read(path, text, sizeof(text)) || !(entry = strstr(text, "DEVNAME=")) ||
-	    sscanf(entry, "DEVNAME=%50s", name) != 1 || strncmp(name, "nvme", 4) != 0)
-		return gnv_fail(-EOPNOTSUPP, "the file system is not on an NVMe namespace or a partition of one, but on block device %u:%u",
-				major(dev), minor(dev));
+	    sscanf(entry, "DEVNAME=%50s", name) != 1)
+		return no_disk(dev);
 	*ns = (struct gnv_os_namespace){ .first = number(folder, "start") * SECTOR, .bytes = number(folder, "size") * SECTOR };
 	snprintf(ns->node, sizeof(ns->node), "/dev/%.50s", name);
+	return 0;
+}
+
+int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns)
+{
+	struct gnv_os_namespace block;
+	char folder[256], path[272];
+	bool part;
+	int ret = gnv_os_block(sys, dev, &block);
+
+	if (ret)
+		return ret;
+	if (strncmp(block.node, "/dev/nvme", 9) != 0)
+		return no_disk(dev);
+	folder_of(sys, dev, folder);
 	part = number(folder, "partition") != 0;
 	snprintf(path, sizeof(path), "%s%s", folder, part ? "/.." : "");
-	if (!serial_of(path, ns->serial))
-		snprintf(ns->serial, sizeof(ns->serial), "unknown");
+	if (!serial_of(path, block.serial))
+		snprintf(block.serial, sizeof(block.serial), "unknown");
+	*ns = block;
 	return 0;
+}
+
+/* ext4 shows all that it is mounted with there, also what its superblock has for default. */
+bool gnv_os_journals_data(const char *proc, const char *node)
+{
+	char path[256], text[4096];
+
+	snprintf(path, sizeof(path), "%.128s/fs/ext4/%.60s/options", proc, node + strlen("/dev/"));
+	return !gnv_sysfs_read(path, text, sizeof(text)) && strstr(text, "data=journal");
 }
 
 int gnv_os_head(const char *node, void *buf, size_t len)

@@ -12,12 +12,14 @@ struct gnv_os_mapped {
 	uint64_t dev;
 	uint64_t inode;
 	uint64_t bytes;
-	int64_t mtime;
-	uint32_t mtime_ns;
+	int64_t mtime, ctime;
+	uint32_t mtime_ns, ctime_ns;
 	uint32_t generation; /* 0: the file system does not say */
 	uint32_t block;
+	uint32_t links; /* names that it has */
 	bool still; /* read-only wherever it is mounted, before and after it was asked for extents */
-	bool shared, verity, immutable;
+	bool shared, verity, immutable, append;
+	bool journaled; /* its data goes through a journal, by its own flag */
 };
 
 /* Called for each extent that is on the drive and was written, in order. Return: 0, or what ends it. */
@@ -29,6 +31,16 @@ typedef int gnv_os_extent_fn(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
  * an errno of open(), fsync() or the ioctl. gnv_fail() has the sentence.
  */
 int gnv_os_map(const char *path, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
+
+/* The same of an open file; `still` is not asked. */
+int gnv_os_map_fd(int fd, const char *name, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
+
+/*
+ * gnv_os_describe() - all but its extents
+ * Where the file was changed in this tick of the kernel's clock, the next is awaited, so that what is written from now on changes
+ * its times. Return: as gnv_os_map().
+ */
+int gnv_os_describe(int fd, const char *name, struct gnv_os_mapped *mapped);
 
 /*
  * Is the file system on a block device mounted, and its superblock read-only, and XFS's without recovery? A mount can be read-only,
@@ -43,8 +55,14 @@ struct gnv_os_namespace {
 	uint64_t bytes;	 /* and how many it has */
 };
 
+/* A block device: all but the serial number. Return: 0; -EOPNOTSUPP there is none of that number, or it is no disk's. */
+int gnv_os_block(const char *sys, uint64_t dev, struct gnv_os_namespace *ns);
+
 /* The namespace that a block device is, or is a partition of. Return: 0; -EOPNOTSUPP it is neither. */
 int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns);
+
+/* Does the ext4 on a block device write data through its journal (data=journal)? @proc: "/proc" but in tests. */
+bool gnv_os_journals_data(const char *proc, const char *node);
 
 /* The first bytes of a block device as they are on the drive; @len a multiple of 4096. Return: 0, -EIO, an errno of open(). */
 int gnv_os_head(const char *node, void *buf, size_t len);

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "os/linux/fork.h"
+#include "os/linux/openers.h"
+#include "util/bits.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define MARK "trusted.gpunvme.lease" /* only root sets these: no owner passes an administrator's flag off as ours */
+#define DROP_MS 1000
+#define WINDOW (1ull << 30) /* of a file, looked at at once */
+
+int gnv_os_live_open(const char *path)
+{
+	int fd;
+
+	gnv_fork_begin();
+	fd = gnv_fork_keep(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+	return fd < 0 ? gnv_fail(-errno, "%s: %s", path, strerror(errno)) : fd;
+}
+
+/* ---- The flag ---- */
+
+static int get_flags(int fd, int *flags)
+{
+	return ioctl(fd, FS_IOC_GETFLAGS, flags) ? -errno : 0;
+}
+
+static int set_immutable(int fd, bool on)
+{
+	int flags, ret = get_flags(fd, &flags);
+
+	if (ret)
+		return ret;
+	flags = on ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
+	return ioctl(fd, FS_IOC_SETFLAGS, &flags) ? -errno : 0;
+}
+
+static bool is_marked(int fd)
+{
+	return fgetxattr(fd, MARK, NULL, 0) >= 0;
+}
+
+static int explain(int err, const char *name)
+{
+	if (err == -EPERM || err == -EACCES)
+		return gnv_fail(-EACCES, "%s: only root leases files (CAP_LINUX_IMMUTABLE, CAP_SYS_ADMIN, CAP_LEASE)", name);
+	if (err == -ENOTTY || err == -EOPNOTSUPP || err == -EINVAL)
+		return gnv_fail(-EOPNOTSUPP, "%s: its file system or this kernel has no immutable flag, extended attributes or leases",
+				name);
+	return gnv_fail(err, "%s cannot be leased: %s", name, strerror(-err));
+}
+
+/* The mark comes first, so that no flag is without. *left: by one that died; whose name that is matters no more. */
+static int fix(int fd, const char *name, bool *left)
+{
+	char text[64];
+	int flags, ret = get_flags(fd, &flags), len;
+
+	if (ret)
+		return explain(ret, name);
+	*left = flags & FS_IMMUTABLE_FL && is_marked(fd);
+	if (*left)
+		return 0;
+	if (flags & FS_IMMUTABLE_FL)
+		return gnv_fail(-EOPNOTSUPP, "%s is immutable, and no lease has made it so: chattr -i, if it may be written", name);
+	len = snprintf(text, sizeof(text), "process %d", (int)getpid());
+	if (fsetxattr(fd, MARK, text, (size_t)len, 0))
+		return explain(-errno, name);
+	ret = set_immutable(fd, true);
+	if (!ret)
+		return 0;
+	fremovexattr(fd, MARK);
+	return explain(ret, name);
+}
+
+static int unfix(int fd, const char *name)
+{
+	int ret = set_immutable(fd, false);
+
+	if (ret)
+		return gnv_fail(ret, "%s stays immutable: %s; clear that by chattr -i", name, strerror(-ret));
+	fremovexattr(fd, MARK);
+	return 0;
+}
+
+/* ---- Others ---- */
+
+static int lock(int fd, const char *name)
+{
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return gnv_fail(-EBUSY, "%s is leased already, or locked (flock): one lease at a time", name);
+	return gnv_fail(-errno, "%s: no lock: %s", name, strerror(errno));
+}
+
+static int written_by(int fd, const char *name)
+{
+	struct gnv_opened what = { .kind = GNV_OPENED_FILE };
+	const struct gnv_openers_query query = { &what, 1, NULL, 0, GNV_OPENERS_WRITING };
+	struct gnv_opener who;
+	struct stat st;
+
+	if (!fstat(fd, &st)) {
+		what.dev = st.st_dev;
+		what.ino = st.st_ino;
+		if (gnv_openers_find(GNV_PROC, &query, &who, NULL))
+			return gnv_fail(-EBUSY, "%s is open for writing by process %d (%s): close it there first", name, who.pid,
+					who.command);
+	}
+	return gnv_fail(-EBUSY, "%s is open for writing, or mapped so: end that first", name);
+}
+
+/* Nobody can open it for writing any more, and nobody has: fs/locks.c, check_conflicting_open(). */
+static int guard(int fd, const char *name)
+{
+	if (fcntl(fd, F_SETLEASE, F_RDLCK))
+		return errno == EAGAIN ? written_by(fd, name) : explain(-errno, name);
+	fcntl(fd, F_SETOWN, 0); /* the signal that tells of its end would end a process that does not expect it */
+	return 0;
+}
+
+int gnv_os_leased(int fd, const char *name)
+{
+	int flags = 0;
+
+	if (get_flags(fd, &flags) || !(flags & FS_IMMUTABLE_FL))
+		return gnv_fail(-ESTALE, "%s: somebody has cleared its immutable flag under the lease", name);
+	if (fcntl(fd, F_GETLEASE) != F_RDLCK)
+		return gnv_fail(-ESTALE, "%s: somebody opens it for writing, or truncates it, under the lease", name);
+	return 0;
+}
+
+/* ---- The kernel's cache ---- */
+
+/* Is a page of it in memory? PROT_NONE, so that a process which locks its memory reads nothing. */
+static int is_cached(int fd, uint64_t bytes, bool *cached)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char *in = calloc(WINDOW / page, 1);
+	int ret = in ? 0 : -ENOMEM;
+
+	*cached = false;
+	for (uint64_t at = 0; at < bytes && !ret && !*cached; at += WINDOW) {
+		const size_t len = (size_t)gnv_min(WINDOW, bytes - at);
+		void *map = mmap(NULL, len, PROT_NONE, MAP_SHARED, fd, (off_t)at);
+
+		if (map == MAP_FAILED || mincore(map, len, in))
+			ret = -errno;
+		for (size_t i = 0; i < (len + page - 1) / page && !ret && !*cached; i++)
+			*cached = in[i] & 1;
+		if (map != MAP_FAILED)
+			munmap(map, len);
+	}
+	free(in);
+	return ret;
+}
+
+/* Pages that are mapped stay, and would be written back as they were by who writes a part of one. */
+static int drop(int fd, const char *name)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(DROP_MS);
+	struct stat st;
+	bool cached;
+	int ret;
+
+	if (fstat(fd, &st))
+		return gnv_fail(-errno, "%s: %s", name, strerror(errno));
+	do {
+		ret = -posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		if (!ret)
+			ret = is_cached(fd, (uint64_t)st.st_size, &cached);
+		if (ret)
+			return gnv_fail(ret, "%s cannot be dropped from the kernel's cache: %s", name, strerror(-ret));
+	} while (cached && gnv_deadline_poll_again(&deadline));
+	if (cached)
+		return gnv_fail(-EBUSY, "%s stays in the kernel's cache, because somebody has it mapped or reads it: end that first", name);
+	return 0;
+}
+
+/* ---- Both ends ---- */
+
+static int sync_file(int fd, const char *name)
+{
+	return fsync(fd) ? gnv_fail(-errno, "%s cannot be flushed: %s", name, strerror(errno)) : 0;
+}
+
+void gnv_os_abandon(int fd, bool left)
+{
+	if (!left) {
+		set_immutable(fd, false);
+		fremovexattr(fd, MARK);
+	}
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	flock(fd, LOCK_UN);
+}
+
+int gnv_os_lease(int fd, const char *name, bool *left)
+{
+	int ret = lock(fd, name);
+
+	if (ret)
+		return ret;
+	ret = fix(fd, name, left);
+	if (ret) {
+		flock(fd, LOCK_UN);
+		return ret;
+	}
+	ret = guard(fd, name);
+	if (!ret)
+		ret = sync_file(fd, name);
+	if (ret)
+		gnv_os_abandon(fd, *left);
+	return ret;
+}
+
+static int give_back(int fd, const char *name)
+{
+	const struct timespec times[2] = { { 0, UTIME_OMIT }, { 0, UTIME_NOW } };
+	int ret = sync_file(fd, name);
+
+	if (!ret)
+		ret = drop(fd, name);
+	if (!ret)
+		ret = unfix(fd, name);
+	if (!ret)
+		futimens(fd, times); /* who copies by times must not miss what lanes wrote; a file system without loses only that */
+	return ret;
+}
+
+int gnv_os_unlease(int fd, const char *name)
+{
+	int ret = give_back(fd, name);
+
+	if (ret)
+		return ret;
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	flock(fd, LOCK_UN);
+	return 0;
+}
+
+int gnv_os_unlease_left(const char *path)
+{
+	int fd = gnv_os_live_open(path), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = lock(fd, path);
+	if (!ret && !is_marked(fd))
+		ret = gnv_fail(-ENOENT, "%s: no lease has left anything there, or only root sees it", path);
+	if (!ret)
+		ret = give_back(fd, path);
+	gnv_fork_close(fd);
+	return ret;
+}
