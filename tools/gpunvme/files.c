@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme extents, ls, cat: where a file lies; what a directory has, and a file's bytes, of a file system that nobody has mounted.
- * cat reads with one lane, as a kernel on a GPU would.
+ * gpunvme extents, unlease: where a file of a mounted file system lies; what a lease has left there. ls, cat: what a directory has,
+ * and a file's bytes, of a file system that nobody has mounted. cat reads with one lane, as a kernel on a GPU would.
  */
 #include "verbs.h"
 
@@ -38,6 +38,26 @@ int verb_extents(int argc, char **argv)
 		return failed("%s", why(ret));
 	fputs(text, stdout);
 	free(text);
+	return EXIT_DONE;
+}
+
+int verb_unlease(int argc, char **argv)
+{
+	const struct option_def defs[] = { OPTIONS_END };
+	const char *path = NULL;
+	int ret = parse_options(argc, argv,
+				"usage: gpunvme unlease FILE\nEnds the lease that a process has left on a file when it died, so that it may be "
+				"written again.",
+				defs, &path, 1);
+
+	if (ret != GO_ON)
+		return ret;
+	if (!path)
+		return misused("which file? Give its path");
+	ret = gpunvme_lease_remove(path);
+	if (ret)
+		return failed("%s", why(ret));
+	printf("%s may be written again\n", path);
 	return EXIT_DONE;
 }
 

@@ -19,7 +19,7 @@ _gpunvme() {
   local lanes='--dev --gpu --queues --depth --lanes --forward --cmb --invalidate --verbose --json --help'
   COMPREPLY=()
   if ((COMP_CWORD == 1)) || [ "$verb$COMP_CWORD" = help2 ]; then
-    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write discard ls cat extents litmus faults coherence report bench serve soak accept help --version' -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W 'list bind unbind doctor identify read write discard ls cat extents unlease litmus faults coherence report bench serve soak accept help --version' -- "$cur")
     return
   fi
   case $prev in
@@ -58,7 +58,7 @@ _gpunvme() {
   serve) lanes='--vfio-user --ublk --id --recover --remove --force --ro --queues --depth --dev --yes --verbose --help' ;;
   ls) lanes='--dev --partition --recursive --verbose --help' ;;
   cat) lanes='--dev --partition --map --verbose --help' ;;
-  extents) lanes='--help' ;;
+  extents | unlease) lanes='--help' ;;
   accept) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
   soak) lanes="--seconds --commands --timeout --calm --yes $lanes" ;;
   bench) lanes="--rw --bs --qd --seconds --yes $lanes" ;;

@@ -23,6 +23,7 @@ static const struct verb {
 	{ "ls", verb_ls, "a directory of a file system that nobody has mounted" },
 	{ "cat", verb_cat, "a file of it to standard output" },
 	{ "extents", verb_extents, "where a file of a mounted file system lies, as a map" },
+	{ "unlease", verb_unlease, "end the lease that a process has left on a file when it died" },
 	{ "litmus", verb_litmus, "does this machine keep the order that queues rely on" },
 	{ "faults", verb_faults, "what a controller in software can be made to do wrong" },
 	{ "coherence", verb_coherence, "make an AMD GPU see memory as it is" },

@@ -18,6 +18,7 @@ int verb_read(int argc, char **argv);
 int verb_write(int argc, char **argv);
 int verb_discard(int argc, char **argv);
 int verb_extents(int argc, char **argv);
+int verb_unlease(int argc, char **argv);
 int verb_ls(int argc, char **argv);
 int verb_cat(int argc, char **argv);
 int verb_litmus(int argc, char **argv);
