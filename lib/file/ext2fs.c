@@ -152,6 +152,7 @@ int gnv_session_open(struct gnv_reader *r, struct gnv_session *s)
 	if (err)
 		return gnv_session_failed(s, err, "the superblock");
 	s->loads_max += 2ull * s->fs->super->s_inodes_count;
+	s->names_max = ext2fs_blocks_count(s->fs->super) * s->fs->blocksize / EXT2_DIR_REC_LEN(1);
 	ret = check_size(s);
 	if (ret)
 		ext2fs_free(s->fs);

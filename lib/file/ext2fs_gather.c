@@ -10,6 +10,7 @@
 #include "file/ext2fs.h"
 #include "file/files.h"
 #include "file/session.h"
+#include "util/bits.h"
 
 struct dir {
 	ext2_ino_t ino;
@@ -49,14 +50,15 @@ static int join(const struct tree *t, const char *name, const char **path)
 	const char *dir = t->dir[t->at].name;
 	size_t len = strlen(dir), more = strlen(name) + 1;
 	char *room;
+	int ret;
 
 	while (len && dir[len - 1] == '/')
 		len--;
 	if (len + 1 + more > GNV_PATH_ROOM)
 		return gnv_fail(-ENAMETOOLONG, "below a directory is a path that has more than 4095 bytes");
-	room = gnv_names_room(&t->fill->files->names, len + 1 + more);
-	if (!room)
-		return -ENOMEM;
+	ret = gnv_names_room(&t->fill->files->names, len + 1 + more, &room);
+	if (ret)
+		return ret;
 	memcpy(room, dir, len);
 	room[len] = '/';
 	memcpy(room + len + 1, name, more);
@@ -141,11 +143,12 @@ static int gather_one(struct gnv_lookup *l, struct gnv_fill *fill, const char *p
 	char *name;
 	int ret = gnv_lookup(l, path, &inode, &ino);
 
+	/* What is listed the caller has, too; twice, because pieces of memory are not filled to the end. */
+	fill->files->names.max += 2 * len;
+	if (!ret)
+		ret = gnv_names_room(&fill->files->names, len, &name);
 	if (ret)
 		return ret;
-	name = gnv_names_room(&fill->files->names, len);
-	if (!name)
-		return -ENOMEM;
 	memcpy(name, path, len);
 	return LINUX_S_ISDIR(inode.i_mode) ? gather_dir(l->s, fill, ino, name) : gnv_fill_name(fill, name, ino);
 }
@@ -153,6 +156,23 @@ static int gather_one(struct gnv_lookup *l, struct gnv_fill *fill, const char *p
 static int read_inode(void *ctx, uint64_t inode, const char *name, struct gpunvme_file *file)
 {
 	return gnv_session_file(ctx, (ext2_ino_t)inode, name, file);
+}
+
+/*
+ * What names may take. A damaged file system has paths of 4 KiB for the 12 bytes of an entry, which may lie in many blocks of a
+ * directory at once. A sound one has an inode of 128 or 256 bytes for each, so eight times its size are paths of 1 to 2 KiB for as
+ * many files as it has room for.
+ */
+#define NAMES_LEAST (64ull << 20)
+#define NAMES_MOST (4ull << 30)
+
+static void set_limits(const struct gnv_session *s, struct gnv_fill *fill, uint32_t listed)
+{
+	const uint64_t bytes = ext2fs_blocks_count(s->fs->super) * s->fs->blocksize;
+
+	fill->extents_max = ext2fs_blocks_count(s->fs->super);
+	fill->names_max = s->names_max + listed;
+	fill->files->names.max = gnv_min(NAMES_LEAST + 8 * gnv_min(bytes, NAMES_MOST), NAMES_MOST);
 }
 
 int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill)
@@ -163,7 +183,7 @@ int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t c
 
 	if (ret)
 		return ret;
-	fill->extents_max = ext2fs_blocks_count(s.fs->super);
+	set_limits(&s, fill, count);
 	for (uint32_t i = 0; i < count && !ret; i++)
 		ret = gather_one(&lookup, fill, paths[i]);
 	gnv_lookup_end(&lookup);

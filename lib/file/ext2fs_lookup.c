@@ -35,16 +35,19 @@ static int keep(struct gnv_lookup *l, const struct ext2_dir_entry *e)
 	char name[EXT2_NAME_LEN + 1], *copy;
 	int ret = gnv_session_name(e, name);
 
+	if (!ret && l->count >= l->s->names_max)
+		ret = gnv_fail(-EUCLEAN, "a directory has more names than its file system has room for: check it with e2fsck");
+	if (!ret)
+		ret = gnv_names_room(&l->names, strlen(name) + 1, &copy);
 	if (ret)
 		return ret;
-	copy = gnv_names_room(&l->names, strlen(name) + 1);
-	if (copy && l->count == l->room) {
-		more = realloc(l->known, room * sizeof(*more));
-		l->known = more ? more : l->known;
-		l->room = more ? room : l->room;
+	if (l->count == l->room) {
+		more = room > l->room ? realloc(l->known, room * sizeof(*more)) : NULL;
+		if (!more)
+			return gnv_fail(-ENOMEM, "out of memory");
+		l->known = more;
+		l->room = room;
 	}
-	if (!copy || !more)
-		return gnv_fail(-ENOMEM, "out of memory");
 	strcpy(copy, name);
 	l->known[l->count++] = (struct known){ copy, e->inode };
 	return 0;

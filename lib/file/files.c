@@ -50,7 +50,7 @@ static int begin(const struct gpunvme_files_opts *user, struct gpunvme_file_opts
 	if (ret)
 		return ret;
 	*opts = (struct gpunvme_file_opts){ sizeof(*opts), known.flags & GPUNVME_FILES_WRITE, known.nsid, known.partition, 0 };
-	*fill = (struct gnv_fill){ .opts = known, .extents_max = UINT64_MAX };
+	*fill = (struct gnv_fill){ .opts = known, .extents_max = UINT64_MAX, .names_max = UINT64_MAX };
 	fill->files = files_new();
 	return fill->files ? 0 : -ENOMEM;
 }
@@ -158,10 +158,11 @@ GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *p
 static int set_name(struct gnv_fill *fill, const char *name, uint64_t inode)
 {
 	const size_t len = name ? strlen(name) + 1 : 0;
-	char *copy = name ? gnv_names_room(&fill->files->names, len) : NULL;
+	char *copy = NULL;
+	int ret = name ? gnv_names_room(&fill->files->names, len, &copy) : 0;
 
-	if (name && !copy)
-		return -ENOMEM;
+	if (ret)
+		return ret;
 	if (copy)
 		memcpy(copy, name, len);
 	return gnv_fill_name(fill, copy, inode);
@@ -212,7 +213,7 @@ static int map_all(struct gnv_fill *fill, const char *const *texts, const char *
 		if (!texts[i] || (names && !names[i]))
 			return gnv_fail(-EINVAL, "gpunvme_files_map: map %u, or its name, is NULL", i);
 		ret = map_one(fill, texts[i], names ? names[i] : NULL, opts, &first);
-		if (ret)
+		if (ret && !fill->ended)
 			gnv_fail(ret, "map %u: %s", i, gpunvme_errmsg());
 	}
 	return ret;

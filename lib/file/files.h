@@ -17,7 +17,7 @@ struct gnv_piece;
 /* Memory of names, which only grows. */
 struct gnv_names {
 	struct gnv_piece *piece;
-	uint64_t bytes;
+	uint64_t bytes, max; /* 0: as many as there are */
 };
 
 struct gpunvme_files {
@@ -42,15 +42,16 @@ struct gnv_fill {
 	struct gnv_super super;
 	struct gpunvme_files_opts opts;
 	struct gpunvme_file *scratch; /* the file that is being looked at */
-	uint64_t extents_max;         /* more have only file systems that are damaged */
+	uint64_t extents_max, names_max; /* more have only file systems that are damaged */
+	bool ended;                      /* by the progress function, whose answer is the call's */
 };
 
 /* ---- Names (names.c) ---- */
 
 #define GNV_PATH_ROOM 4096u /* bytes of a path, and its NUL */
 
-/* Room for @len bytes until they are freed; NULL with its sentence (-ENOMEM). */
-char *gnv_names_room(struct gnv_names *names, size_t len);
+/* Room for @len bytes until they are freed. Return: 0, -ENOMEM, -E2BIG. */
+int gnv_names_room(struct gnv_names *names, size_t len, char **room);
 void gnv_names_free(struct gnv_names *names);
 
 /* Once all files have their names and numbers. Return: 0, -ENOMEM. */
@@ -61,7 +62,10 @@ const char *gnv_plain(const char *name, char text[256]);
 
 /* ---- Filling ---- */
 
-/* The next file's name, which lies in the table's memory or is NULL. Return: 0, -E2BIG, -ENOMEM; what the progress answered. */
+/*
+ * The next file's name, which lies in the table's memory or is NULL.
+ * Return: 0, -E2BIG, -EUCLEAN, -ENOMEM; what the progress function answered.
+ */
 int gnv_fill_name(struct gnv_fill *fill, const char *name, uint64_t inode);
 
 /* Files from @from on get their numbers by their names. */

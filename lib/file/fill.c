@@ -10,9 +10,12 @@
 
 #define STEP 512u /* files between two calls of the progress function */
 
-static int tell(const struct gnv_fill *fill, uint64_t done, uint64_t total)
+static int tell(struct gnv_fill *fill, uint64_t done, uint64_t total)
 {
-	return fill->opts.progress && (done % STEP == 0 || done == total) ? fill->opts.progress(fill->opts.ctx, done, total) : 0;
+	int ret = fill->opts.progress && (done % STEP == 0 || done == total) ? fill->opts.progress(fill->opts.ctx, done, total) : 0;
+
+	fill->ended = ret != 0;
+	return ret ? gnv_fail(ret, "the caller's progress function ended the call") : 0;
 }
 
 /* ---- Room ---- */
@@ -64,8 +67,11 @@ static int grow_extents(struct gpunvme_files *files, uint32_t more)
 int gnv_fill_name(struct gnv_fill *fill, const char *name, uint64_t inode)
 {
 	struct gpunvme_files *files = fill->files;
-	int ret = grow_files(files);
+	int ret;
 
+	if (files->info.files >= fill->names_max)
+		return gnv_fail(-EUCLEAN, "the directories have more names than their file system has room for: check it");
+	ret = grow_files(files);
 	if (ret)
 		return ret;
 	files->many[files->info.files] = (struct gnv_many){ name, inode };

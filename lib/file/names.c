@@ -16,23 +16,25 @@ struct gnv_piece {
 	char bytes[];
 };
 
-char *gnv_names_room(struct gnv_names *names, size_t len)
+int gnv_names_room(struct gnv_names *names, size_t len, char **room)
 {
 	struct gnv_piece *piece = names->piece;
-	const size_t room = len > PIECE ? len : PIECE;
+	const size_t more = len > PIECE ? len : PIECE;
 
 	if (!piece || piece->room - piece->used < len) {
-		piece = malloc(sizeof(*piece) + room);
-		if (!piece) {
-			gnv_fail(-ENOMEM, "out of memory");
-			return NULL;
-		}
-		*piece = (struct gnv_piece){ names->piece, 0, room };
+		if (names->max && names->bytes + sizeof(*piece) + more > names->max)
+			return gnv_fail(-E2BIG, "the names of the files take more than %llu MiB: make several tables, or check the file system",
+					(unsigned long long)names->max >> 20);
+		piece = malloc(sizeof(*piece) + more);
+		if (!piece)
+			return gnv_fail(-ENOMEM, "out of memory");
+		*piece = (struct gnv_piece){ names->piece, 0, more };
 		names->piece = piece;
-		names->bytes += sizeof(*piece) + room;
+		names->bytes += sizeof(*piece) + more;
 	}
+	*room = piece->bytes + piece->used;
 	piece->used += len;
-	return piece->bytes + piece->used - len;
+	return 0;
 }
 
 void gnv_names_free(struct gnv_names *names)

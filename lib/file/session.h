@@ -13,6 +13,7 @@ struct gnv_session {
 	ext2_filsys fs;
 	uint32_t reads;
 	uint64_t loads_max; /* some for each chunk, and for each inode, which a listing visits in any order */
+	uint64_t names_max; /* of all directories: more have no room there */
 	int ret; /* why a read failed, or a function that libext2fs has called; its sentence was said */
 };
 

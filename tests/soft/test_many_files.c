@@ -401,6 +401,83 @@ static void what_is_refused(void **state)
 	rig_close(&r);
 }
 
+static uint64_t block_of(const char *name, int number)
+{
+	static const char *const format = "cd %s && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'bmap %s %d' fs.img 2>debugfs.img";
+	unsigned long long block = 0;
+	char command[256];
+	FILE *f;
+
+	snprintf(command, sizeof(command), format, image_dir, name, number);
+	f = popen(command, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llu", &block), 1);
+	assert_int_equal(pclose(f), 0);
+	return block;
+}
+
+static void point(FILE *f, uint64_t block, uint32_t pointers, uint64_t to)
+{
+	uint32_t all[256] = { 0 };
+
+	for (uint32_t i = 0; i < pointers; i++)
+		all[i] = (uint32_t)to;
+	assert_int_equal(fseek(f, (long)block * 1024, SEEK_SET), 0);
+	assert_int_equal(fwrite(all, sizeof(all), 1, f), 1);
+}
+
+/*
+ * In 12 MiB a directory of @dind times 256 blocks, which are all the same one with 80 names, and @deep names of 200 bytes above it.
+ * Its first block is as it was: in others "." is a name.
+ */
+static void make_endless(unsigned deep, uint32_t dind)
+{
+	uint64_t block, ind;
+	FILE *f;
+
+	run("cd %s && rm -rf odd fs.img && mkdir -p odd/many && yes | head -c 2048 >odd/pointers && cd odd/many && "
+	    "seq -f %%03.0f 1 200 | xargs touch", image_dir);
+	run("cd %s/odd && p=$(printf %%0200d 0) && for i in $(seq %u); do mkdir $p && cd $p || exit 1; done", image_dir, deep);
+	run("cd %s && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -t ext2 -b 1024 -d odd fs.img 12M && rm -r odd", image_dir);
+	block = block_of("/many", 1);
+	ind = block_of("/pointers", 0);
+	f = fopen(image_path("fs.img"), "r+");
+	assert_non_null(f);
+	point(f, ind, 256, block);
+	point(f, ind + 1, dind, ind);
+	fclose(f);
+	run("cd %s && p=/$(printf %%0200d 0) && q= && for i in $(seq %u); do q=$q$p; done && { echo ln /many $q/m && echo unlink /many && "
+	    "echo \"sif $q/m block[IND] %llu\" && echo \"sif $q/m block[DIND] %llu\"; } >cmds.img && "
+	    "PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir, deep, (unsigned long long)ind,
+	    (unsigned long long)ind + 1);
+}
+
+static void refused_at_once(const char *const *paths, uint32_t count, int error, const char *words)
+{
+	struct gpunvme_files *files = NULL;
+	struct rig r;
+
+	rig_open(&r, "cpu", 512);
+	assert_int_equal(gpunvme_files_open(r.dev, paths, count, NULL, &files), error);
+	assert_null(files);
+	if (!strstr(gpunvme_errmsg(), words))
+		fail_msg("%s", gpunvme_errmsg());
+	rig_close(&r);
+}
+
+/* Blocks that a directory has many times are no reason to take the host's memory: for names, for files, for a directory of a list. */
+static void endless_directories(void **state)
+{
+	const char *const root = "/", *const list[2] = { "/m/001", "/m/002" };
+
+	(void)state;
+	make_endless(19, 3);
+	refused_at_once(&root, 1, -E2BIG, "the names of the files take more than 160 MiB");
+	make_endless(0, 64);
+	refused_at_once(&root, 1, -EUCLEAN, "more names than");
+	refused_at_once(list, 2, -EUCLEAN, "more names than");
+}
+
 /* Files without blocks of their own: refused by name, or left out. */
 static void left_out(void **state)
 {
@@ -464,12 +541,19 @@ static void progress(void **state)
 	opts.ctx = &s;
 	s.end_at = 1;
 	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &opts, &files), 77);
+	assert_string_equal(gpunvme_errmsg(), "the caller's progress function ended the call");
 	assert_null(files);
 	s = (struct steps){ 0 };
 	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &opts, &files), 0);
 	assert_true(s.calls && s.done == SMALL / 2 + 8 && s.total == s.done);
 	gpunvme_files_close(files);
 	rig_close(&r);
+}
+
+static int end_by(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)done, (void)total;
+	return *(int *)ctx;
 }
 
 /* ---- Maps ---- */
@@ -498,6 +582,28 @@ static char *map_of(struct rig *r, const char *path, const char *word)
 	return text;
 }
 
+/* What the progress function answers is told as that, and not by what was said before. */
+static void ended_maps(struct rig *r, const char *text)
+{
+	static const int answers[] = { 77, -EINTR };
+	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	const char *texts[512]; /* it is asked at each 512th */
+	struct gpunvme_files *files = NULL;
+	int answer;
+
+	for (int i = 0; i < 512; i++)
+		texts[i] = text;
+	opts.progress = end_by;
+	opts.ctx = &answer;
+	for (int i = 0; i < 2; i++) {
+		answer = answers[i];
+		assert_int_equal(gpunvme_files_open(r->dev, (const char *const[]){ "absent" }, 1, NULL, &files), -ENOENT);
+		assert_int_equal(gpunvme_files_map(r->dev, texts, NULL, 512, &opts, &files), answer);
+		assert_string_equal(gpunvme_errmsg(), "the caller's progress function ended the call");
+		assert_null(files);
+	}
+}
+
 static void tables_of_maps(void **state)
 {
 	const char *const names[] = { "fragmented", "sparse", UMLAUT }, *texts[3], *const damaged[2] = { "hello", "hello" };
@@ -522,6 +628,7 @@ static void tables_of_maps(void **state)
 	assert_int_equal(ask(&r, files, 0), -GPUNVME_ENOENT);
 	gpunvme_files_close(files);
 	files = NULL;
+	ended_maps(&r, texts[0]);
 	assert_int_equal(gpunvme_files_map(r.dev, damaged, NULL, 2, NULL, &files), -EINVAL);
 	assert_string_equal(gpunvme_errmsg(), "map 0: this is no map of a file: make the map again by `gpunvme extents FILE`");
 	rig_close(&r);
@@ -651,6 +758,7 @@ int main(void)
 		cmocka_unit_test(lists),
 		cmocka_unit_test(long_lists),
 		cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(endless_directories),
 		cmocka_unit_test(left_out),
 		cmocka_unit_test(progress),
 		cmocka_unit_test(tables_of_maps),
