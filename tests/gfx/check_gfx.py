@@ -233,7 +233,7 @@ def levels(args):
     return LEVELS if args.seeds else ("-O2",)
 
 
-DEVICE_TESTS = ("commands", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
+DEVICE_TESTS = ("commands", "file_lanes", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
 
 
 def device(args, folder):
@@ -448,11 +448,11 @@ def plants(args, folder):
     from page_plants import check_page_plants
     from plants import check_plants
 
-    def pages(tree, target):
-        return lanes_code(ROOT / "tests/device/test_pages.c", tree, "-O2", target, tree)
+    def code_of(test, tree, target):
+        return lanes_code(ROOT / f"tests/device/test_{test}.c", tree, "-O2", target, tree)
 
     failed = check_plants(args, folder, hip, run)
-    return failed if args.compare else failed + check_page_plants(args, folder, pages)
+    return failed if args.compare else failed + check_page_plants(args, folder, code_of)
 
 
 def rules(args, folder):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Mistakes in the page cache for the executor to find: each changes a copy of the headers, and tests/device/test_pages.c must fail."""
+"""Mistakes in page cache and files for the executor to find: each changes a copy of the headers, and its test of tests/device must fail."""
 import os
 import re
 import shutil
@@ -18,6 +18,19 @@ COPY = "	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), fra
        "	if (from && !from->volume && mine && !ret)\n		gnvd_zero_holes(dq, cache, from, page, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
+FILES, GROUPS = "device/file_fronts.h", "device/file_block.h"
+WAVE = "	while (gnvd_ballot(w, l->left && !l->ret)) {\n		gnvd_file_next(dq, file, cur, dbuf, l, op, &s);\n"
+RUN = "		gnvd_run_wave(dq, w, dbuf, &s.command, op);\n		if (!l->left || l->ret)\n			continue;\n"
+BYTES = "		if (s.copied)\n			gnvd_copy_bytes(dbuf->base + l->offset, s.from, s.bytes);\n"
+CAME = "		l->ret = s.command.ret == GNVD_IDLE ? 0 : s.command.ret;\n		if (l->ret)\n			continue;\n"
+OWN = "	cur->bounce = bounce + ((uint64_t)gnvd_block_lane() << dq->lba_shift);\n"
+
+FILE_PLANTS = [
+    ("lanes leave a wave's transfer one by one", FILES, WAVE, WAVE.replace("gnvd_ballot(w, l->left && !l->ret)", "l->left && !l->ret")),
+    ("bytes are copied before they came", FILES, RUN + CAME + BYTES, BYTES + RUN + CAME),
+    ("one bounce area for a workgroup", GROUPS, OWN, ""),
+]
+
 PLANTS = [
     ("the bytes before the word", PAGES, ORDER, ORDER.replace(FENCE, "").replace(MEET, "")),
     ("a page is there before its copy", PAGES, COPY + END, END + COPY),
@@ -30,23 +43,24 @@ PLANTS = [
 def check_page_plants(args, folder, code_of):
     """Each on the next one of the targets; with --target or --only on all."""
     failed = 0
-    for number, (name, file, text, replacement) in enumerate(plant for plant in PLANTS if re.search(args.only, plant[0])):
+    plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS]
+    for number, (test, (name, file, text, replacement)) in enumerate(p for p in plants if re.search(args.only, p[1][0])):
         for target in args.targets if args.target or args.only else [args.targets[number % len(args.targets)]]:
             tree = folder / f"pages{number}-{target.name}"
             for part in ("include", "device"):
                 shutil.copytree(ROOT / part, tree / part)
             change(tree, (name, [(file, text, replacement)]))
-            seed = first_noticed(args, code_of(tree, target))
+            seed = first_noticed(args, test, code_of(test, tree, target))
             failed += not seed
             print(f"{'ok  ' if seed else 'FAIL'} {target.name}: {name}: {f'seed {seed}' if seed else 'not noticed'}", flush=True)
     return failed
 
 
-def first_noticed(args, code):
+def first_noticed(args, test, code):
     for seed in range(1, SEEDS + 1):
         setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511", "GFX_STEPS": str(STEPS)}
-        done = subprocess.run([str(args.programs / "gfx_device_pages")], capture_output=True, text=True, env={**os.environ, **setting},
+        done = subprocess.run([str(args.programs / f"gfx_device_{test}")], capture_output=True, text=True, env={**os.environ, **setting},
                               timeout=300)
-        if "FAILED" in done.stdout + done.stderr:
+        if done.returncode:
             return seed
     return 0
