@@ -5,9 +5,11 @@
  *
  *   many_files --dev soft:IMAGE --path DIRECTORY [--one FILE]
  *
- * bench/run makes an image with 100,000 files and a file of 10,000 extents.
+ * bench/run makes an image with 100,000 files, or as many as --files says, and a file of 10,000 extents.
  */
 #include "bench.h"
+
+#include <sys/resource.h>
 
 #include <gpunvme/device_files.h>
 #include <gpunvme/gpunvme.h>
@@ -22,7 +24,7 @@ static int by_value(const void *a, const void *b)
 }
 
 struct found {
-	double all_ms, one_ms, find_ns;
+	double all_ms, one_ms, find_ns, peak_bytes;
 	struct gpunvme_files_info info;
 	uint32_t one_extents;
 };
@@ -52,10 +54,19 @@ static int time_finds(struct gpunvme_files *files, struct gpunvme_gpu *gpu, stru
 	return ret || !sum ? failed("a name was not found") : EXIT_DONE;
 }
 
+/* The most that this process ever had, in bytes. */
+static double peak(void)
+{
+	struct rusage usage = { 0 };
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)usage.ru_maxrss * 1024;
+}
+
 static int time_all(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const char *path, struct found *f)
 {
 	struct gpunvme_files *files;
-	double ms[3];
+	double ms[3], before = peak();
 	int ret = EXIT_DONE;
 
 	for (int i = 0; i < 3 && ret == EXIT_DONE; i++) {
@@ -64,6 +75,8 @@ static int time_all(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const char
 		if (gpunvme_files_open(dev, &path, 1, NULL, &files))
 			return failed("%s", gpunvme_errmsg());
 		ms[i] = (double)(now_ns() - began) / 1e6;
+		if (!i)
+			f->peak_bytes = peak() - before;
 		gpunvme_files_get_info(files, &f->info);
 		if (i == 2)
 			ret = time_finds(files, gpu, f);
@@ -104,6 +117,7 @@ static void print_found(const struct found *f, struct json_object *json)
 		put_real(json, "open_ms", f->all_ms, 1);
 		put_real(json, "lane_bytes", (double)f->info.lane_bytes / files, 1);
 		put_real(json, "host_bytes", (double)f->info.host_bytes / files, 1);
+		put_real(json, "peak_bytes", f->peak_bytes / files, 1);
 		put_real(json, "find_ns", f->find_ns, 1);
 		put_real(json, "extents", f->one_extents, 0);
 		put_real(json, "open_one_ms", f->one_ms, 2);
@@ -112,6 +126,7 @@ static void print_found(const struct found *f, struct json_object *json)
 	}
 	printf("  %u files, %u extents: opened in %.1f ms; a file has %.1f bytes for lanes, extents included, and %.1f for the host\n",
 	       f->info.files, f->info.extents, f->all_ms, (double)f->info.lane_bytes / files, (double)f->info.host_bytes / files);
+	printf("  while it was opened the process grew by at most %.1f bytes for a file\n", f->peak_bytes / files);
 	printf("  a file by the hash of its name: %.1f ns\n", f->find_ns);
 	if (f->one_extents)
 		printf("  a file of %u extents: opened in %.2f ms\n", f->one_extents, f->one_ms);
