@@ -44,7 +44,7 @@
 
 #include <gpunvme/device/source.h>
 
-#define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for a page: its reader may wait for room, too */
+#define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for each part of a page: its reader may wait for room, too */
 
 /* ---- References ---- */
 
@@ -177,13 +177,29 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 	return misses;
 }
 
+/*
+ * How many parts a reader may have to read one after the other, each for as long as a command may take: of a file those of its
+ * page; of a volume, whose queues have one time-out, those of its wave, which reads for one queue at a time.
+ */
+GNVD_FN uint32_t gnvd_page_parts(const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+{
+	uint32_t blocks = 1u << (cache->page_shift - cache->lba_shift);
+
+	if (!from)
+		return 1;
+	if (from->volume)
+		return from->volume->members * (((blocks - 1) >> from->volume->stripe_shift) + 2);
+	return from->file->extents - 1 < blocks ? from->file->extents : blocks;
+}
+
 /* Has the wave waited for too long? Readers end in the time of their queues, so this is for what should not be. */
-GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, uint64_t *deadline)
+GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			   uint64_t *deadline)
 {
 	uint64_t now = gnvd_clock();
 
 	if (!*deadline)
-		*deadline = now + GNVD_PAGE_WAIT * dq->cmd_timeout;
+		*deadline = now + GNVD_PAGE_WAIT * gnvd_page_parts(cache, from) * dq->cmd_timeout;
 	return now > *deadline;
 }
 
@@ -228,7 +244,7 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 			deadline = turn = 0;
 			continue;
 		}
-		if ((turn & 15) == 15 && gnvd_page_late(dq, &deadline) && open) {
+		if ((turn & 15) == 15 && gnvd_page_late(dq, cache, from, &deadline) && open) {
 			ret = -GPUNVME_ETIMEDOUT;
 			open = 0;
 		}

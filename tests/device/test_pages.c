@@ -349,6 +349,82 @@ static void volumes_are_what_was_asked_for(void **state)
 	run_volume(2, false, 8, 1, RIG_COUNT(200, 20));
 	run_volume(3, true, 32, 32, RIG_COUNT(60, 6));
 }
+
+/* ---- Readers of many parts ---- */
+
+#define SLOW_MS 40u /* a command takes longer, and the reader's queue has the patience for it */
+
+static void fill_slowly(void *ctx, const struct gpunvme_sqe *cmd)
+{
+	RIG_NAP_US(SLOW_MS * 1250);
+	fill(ctx, cmd);
+}
+
+/* Page 0 of a file in eight parts: the first lane reads it, the second waits for that by a queue with little patience. */
+static GPUNVME_DEVICE void slow_kernel(void *arg)
+{
+	struct pages *p = (struct pages *)arg;
+	struct gpunvme_dq impatient = *p->dq;
+	struct gpunvme_page got;
+	int ret;
+
+	impatient.cmd_timeout = rig_ms(SLOW_MS);
+	while (gpunvme_lane() && !gnvd_page_state(gnvd_ld64(gnvd_page_at(p->cache, 0))))
+		RIG_NAP_US(100);
+	ret = gpunvme_file_page_get(gpunvme_lane() ? &impatient : p->dq, p->cache, 0, &got);
+	if (!ret)
+		ret = gpunvme_page_put(p->dq, &got);
+	__atomic_fetch_add(ret ? &p->wrong : &p->right, 1, __ATOMIC_RELAXED);
+}
+
+/* Nobody gives up a page whose reader still reads one part after the other. */
+static void slow_parts_are_waited_for(void **state)
+{
+	struct cache *c = cache_new(2, false);
+	struct pages p = { &c->r->dq, c->view, 1, 0, 0, 0, NULL };
+	struct gpunvme_dextent *table;
+	uint64_t i;
+
+	(void)state;
+	cache_over_file(c);
+	table = c->more[0];
+	for (i = 0; i < 8; i++)
+		table[i] = (struct gpunvme_dextent){ i, 2 * i, 1 };
+	c->r->ctrl.seen = fill_slowly;
+	c->r->dq.cmd_timeout = rig_ms(60000);
+	assert_int_equal(gpunvme_cpu_launch(2, 1, slow_kernel, &p), 0);
+	assert_int_equal(p.right, 2);
+	assert_int_equal(c->r->ctrl.completed, 8);
+	cache_end(c);
+}
+
+/* Pages 0 and 1 lie on both controllers, each in two parts, so a wave may read four, one after the other; and no reader comes back. */
+static GPUNVME_DEVICE void waiting_for_volume_kernel(void *arg)
+{
+	struct pages *p = (struct pages *)arg;
+	struct gpunvme_page got;
+
+	p->right = gpunvme_volume_page_get(p->vol, p->cache, 0, &got) == -GPUNVME_ETIMEDOUT;
+}
+
+static void waiting_for_parts_is_bounded(void **state)
+{
+	struct cache *c = cache_new(2, false);
+	struct pages p = { &c->r->dq, c->view, 1, 0, 0, 0, NULL };
+	uint64_t before;
+
+	(void)state;
+	c->r->dq.cmd_timeout = rig_ms(2);
+	p.vol = cache_over_volume(c);
+	c->table[0] = GPUNVME_PAGE_READING;
+	before = gnvd_clock();
+	assert_int_equal(gpunvme_cpu_launch(1, 1, waiting_for_volume_kernel, &p), 0);
+	assert_int_equal(p.right, 1);
+	assert_true(gnvd_clock() - before > 4 * 8 * rig_ms(2));
+	assert_int_equal(c->table[0], GPUNVME_PAGE_READING);
+	c->table[0] = 0;
+	cache_end(c);
+}
 #endif
 
 #if defined(GNVD_GLANCES)
@@ -438,6 +514,8 @@ int main(void)
 #if !defined(SLOW_LANES)
 		cmocka_unit_test(files_are_what_was_asked_for),
 		cmocka_unit_test(volumes_are_what_was_asked_for),
+		cmocka_unit_test(slow_parts_are_waited_for),
+		cmocka_unit_test(waiting_for_parts_is_bounded),
 #endif
 #if defined(GNVD_GLANCES)
 		cmocka_unit_test(elements_and_ranges_in_one_wave),
