@@ -42,9 +42,34 @@ static void polling_in_vain_yields(void **state)
 	rig_end(r, true);
 }
 
+/* So does one that asks again and again for room. */
+static void submitting_in_vain_yields(void **state)
+{
+	struct rig *r = rig_new(3, 0);
+	struct gpunvme_req req[16], more;
+	unsigned i, n = 0;
+
+	(void)state;
+	r->ctrl.opts.fate = hold;
+	rig_start(r);
+	while (!gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &req[n]))
+		n++;
+	yields = 0;
+	for (i = 0; i < 1280; i++)
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &more), -GPUNVME_EAGAIN);
+	assert_int_equal(yields, 10);
+	mini_release(&r->ctrl);
+	for (i = 0; i < n; i++)
+		assert_int_equal(gpunvme_wait(&r->dq, &req[i], 0), 0);
+	rig_end(r, true);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(polling_in_vain_yields) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(polling_in_vain_yields),
+		cmocka_unit_test(submitting_in_vain_yields),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

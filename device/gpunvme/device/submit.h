@@ -60,6 +60,8 @@ GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *
 		GNVD_TOGETHER(w, err = gnvd_submit(dq, &w, !ret, c, req));
 		gnvd_leave(&w);
 	}
+	if (err == -GPUNVME_EAGAIN)
+		gnvd_polled_in_vain();
 	return ret ? ret : err;
 }
 
