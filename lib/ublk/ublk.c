@@ -29,6 +29,12 @@
 
 /* ---- The driver ---- */
 
+/* For what os/linux/ublk.h has a sentence already. */
+static bool is_said(int ret)
+{
+	return ret == -EOPNOTSUPP || ret == -EACCES || ret == -ETIMEDOUT;
+}
+
 static int get_info(uint32_t id, struct gnv_ublk_info *info)
 {
 	int ret = gnv_ublk_control(GNV_UBLK_GET_DEV_INFO, id, info, sizeof(*info));
@@ -50,7 +56,7 @@ static int add(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, uint64
 	if (ret == -EEXIST)
 		return gnv_fail(ret, "there is a block device %u of ublk already; choose another number", o->id);
 	if (ret < 0)
-		return ret == -EOPNOTSUPP || ret == -EACCES ? ret : gnv_fail(ret, "the ublk driver makes no device: %s", strerror(-ret));
+		return is_said(ret) ? ret : gnv_fail(ret, "the ublk driver makes no device: %s", strerror(-ret));
 	u->added = true;
 	while (u->lanes > info->queues) /* it makes no more than there are CPUs */
 		gpunvme_qp_destroy(u->lane[--u->lanes].qp);
@@ -64,7 +70,9 @@ static int set_params(struct gpunvme_ublk *u, bool cache)
 
 	gnv_ublk_describe(u, &u->lane->dq, cache, &params);
 	ret = gnv_ublk_control(GNV_UBLK_SET_PARAMS, u->info.id, &params, sizeof(params));
-	return ret < 0 ? gnv_fail(ret, "the ublk driver refuses the disk's size or limits: %s", strerror(-ret)) : 0;
+	if (ret >= 0 || is_said(ret))
+		return ret < 0 ? ret : 0;
+	return gnv_fail(ret, "the ublk driver refuses the disk's size or limits: %s", strerror(-ret));
 }
 
 /* Both wait in the driver for what gnv_ublk_lane_run() has done already. */
@@ -72,7 +80,9 @@ static int go(struct gpunvme_ublk *u, uint32_t op)
 {
 	int ret = gnv_ublk_control(op, u->info.id, NULL, 0);
 
-	return ret < 0 ? gnv_fail(ret, "the ublk driver does not start device %u: %s", u->info.id, strerror(-ret)) : 0;
+	if (ret >= 0 || is_said(ret))
+		return ret < 0 ? ret : 0;
+	return gnv_fail(ret, "the ublk driver does not start device %u: %s", u->info.id, strerror(-ret));
 }
 
 /* ---- Going on with the device of a server that has died ---- */
@@ -93,21 +103,14 @@ static int fits(const struct gnv_ublk_info *info, uint64_t mark)
 /* The kernel takes down the rings of a process some time after its end. */
 static int await_death(uint32_t id, struct gnv_ublk_info *info)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
-	int ret;
+	int ret = gnv_ublk_control_within(GNV_UBLK_START_RECOVERY, id, DYING_MS), asked;
 
-	do {
-		ret = gnv_ublk_control(GNV_UBLK_START_RECOVERY, id, NULL, 0);
-		if (ret != -EBUSY)
-			break;
-		ret = get_info(id, info);
-		if (ret)
-			return ret;
-		ret = -EBUSY;
-	} while (gnv_deadline_poll_again(&deadline));
-	if (ret == -EBUSY)
-		return gnv_fail(ret, "block device %u is served by process %d; end that one first", id, info->pid);
-	return ret < 0 ? gnv_fail(ret, "the ublk driver does not give block device %u to this process: %s", id, strerror(-ret)) : 0;
+	if (ret >= 0 || is_said(ret))
+		return ret < 0 ? ret : 0;
+	if (ret != -EBUSY)
+		return gnv_fail(ret, "the ublk driver does not give block device %u to this process: %s", id, strerror(-ret));
+	asked = get_info(id, info);
+	return asked ? asked : gnv_fail(ret, "block device %u is served by process %d; end that one first", id, info->pid);
 }
 
 static int adopt(struct gpunvme_ublk *u, uint32_t id, uint64_t mark)
@@ -300,18 +303,23 @@ static int in_use(uint32_t id, const char *text)
 }
 
 /* Old drivers stop a disk whatever is mounted from it: the library looks, and who comes between gets errors. */
-static int stop_disk(uint32_t id, uint64_t flags)
+static int stop_unused(uint32_t id)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(SETTLE_MS);
-	const bool safe = flags & GNV_UBLK_F_SAFE_STOP;
 	char text[GNV_USERS_TEXT];
 	int ret;
 
-	do {
-		ret = safe ? 0 : gnv_ublk_users(id, text);
-		if (!ret)
-			ret = gnv_ublk_control(safe ? GNV_UBLK_TRY_STOP_DEV : GNV_UBLK_STOP_DEV, id, NULL, 0);
-	} while (ret == -EBUSY && gnv_deadline_poll_again(&deadline));
+	do
+		ret = gnv_ublk_users(id, text);
+	while (ret == -EBUSY && gnv_deadline_poll_again(&deadline));
+	return ret ? ret : gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0);
+}
+
+static int stop_disk(uint32_t id, uint64_t flags)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = flags & GNV_UBLK_F_SAFE_STOP ? gnv_ublk_control_within(GNV_UBLK_TRY_STOP_DEV, id, SETTLE_MS) : stop_unused(id);
+
 	if (ret == -ENODEV) /* somebody else did */
 		return 0;
 	if (ret != -EBUSY)

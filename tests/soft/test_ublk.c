@@ -452,7 +452,13 @@ static void test_failing_starts(void **state)
 		assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -EIO);
 		assert_false(driver.added);
 	}
-	driver.fail_op = 0;
+	driver.silent = true;
+	for (unsigned i = 0; i < 3; i++) {
+		driver.fail_op = ops[i];
+		assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -ETIMEDOUT);
+		assert_non_null(strstr(gpunvme_errmsg(), "did not carry out"));
+		assert_false(driver.added);
+	}
 	for (int n = 1; n < 130; n += 64) {
 		ublk_driver_reset();
 		driver.refuse_fetch = n;

@@ -12,6 +12,7 @@
 #include "os/linux/ublk.h"
 #include "os/linux/uring.h"
 #include "util/clock.h"
+#include "util/log.h"
 
 /* Our declarations against those of the kernel, as far as the headers of this machine have them. */
 #if __has_include(<linux/ublk_cmd.h>)
@@ -274,12 +275,24 @@ int __wrap_gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
 
 	pthread_mutex_lock(&lock);
 	if (driver.fail_op == op)
-		ret = -EIO;
+		ret = driver.silent ? gnv_fail(-ETIMEDOUT, "the ublk driver did not carry out a command") : -EIO;
 	else if (op == GNV_UBLK_ADD_DEV)
 		ret = add(buf, len);
 	else
 		ret = driver.added && id == ID ? control(op, buf, len) : -ENODEV;
 	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+int __wrap_gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms);
+int __wrap_gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(ms);
+	int ret;
+
+	do
+		ret = __wrap_gnv_ublk_control(op, id, NULL, 0);
+	while (ret == -EBUSY && gnv_deadline_poll_again(&deadline));
 	return ret;
 }
 

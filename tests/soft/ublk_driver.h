@@ -20,6 +20,7 @@ struct ublk_driver {
 	bool added;
 	unsigned openers; /* who has the disk open, set by the test */
 	uint32_t fail_op; /* control command that fails with -EIO; 0: none */
+	bool silent;	  /* or that is not answered in time */
 	int refuse_fetch; /* the n-th FETCH is refused; 0: none */
 	bool old;	  /* it cannot refuse to stop, so the library looks */
 	const char *users; /* what the library sees of them */

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ struct gnv_uring {
 static struct gnv_uring ring;
 static unsigned lose;	/* nudges, before which it is not carried out */
 static unsigned nudges; /* that came */
-static unsigned open_rings;
+static unsigned busy;	/* times that the driver answers so, before */
+static unsigned open_rings, opened;
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
@@ -58,6 +60,7 @@ int __wrap_gnv_uring_open_wide(unsigned entries, int fd, struct gnv_uring **out)
 	assert_true(entries >= 2 && fd >= 0);
 	memset(&ring, 0, sizeof(ring));
 	open_rings++;
+	opened++;
 	*out = &ring;
 	return 0;
 }
@@ -73,7 +76,8 @@ int __wrap_gnv_uring_command(struct gnv_uring *r, uint32_t op, const void *cmd, 
 	if (lose)
 		ring.lying = tag;
 	else
-		complete(tag, ANSWER);
+		complete(tag, busy ? -EBUSY : (int)ANSWER);
+	busy -= busy > 0;
 	return 0;
 }
 
@@ -146,11 +150,28 @@ static void test_left_lying(void **state)
 	check(2);
 }
 
+/* Who asks until nobody has the disk any more opens no ring for each look: the kernel ends its worker with each. */
+static void test_busy(void **state)
+{
+	(void)state;
+	opened = lose = 0;
+	busy = 5;
+	assert_int_equal(gnv_ublk_control_within(GNV_UBLK_START_DEV, 3, 10000), ANSWER);
+	assert_int_equal(busy, 0);
+	assert_int_equal(opened, 1);
+	busy = UINT_MAX;
+	assert_int_equal(gnv_ublk_control_within(GNV_UBLK_START_DEV, 3, 20), -EBUSY);
+	busy = 1;
+	assert_int_equal(gnv_ublk_control(GNV_UBLK_START_DEV, 3, NULL, 0), -EBUSY);
+	assert_int_equal(open_rings, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answered),
 		cmocka_unit_test(test_left_lying),
+		cmocka_unit_test(test_busy),
 	};
 
 	return cmocka_run_group_tests_name("ublk_control", tests, NULL, NULL);

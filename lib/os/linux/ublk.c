@@ -79,22 +79,32 @@ static int await(struct gnv_uring *ring, uint32_t id, struct gnv_uring_done *don
 	return 0;
 }
 
-/* Return: 0, and what the driver answered; -ETIMEDOUT it has the command still. */
-static int send(int fd, uint32_t op, struct call *call, int *answer)
+static int send(struct gnv_uring *ring, uint32_t op, struct call *call, int *answer)
 {
 	struct gnv_uring_done done = { NULL, 0 };
-	struct gnv_uring *ring;
-	int ret = gnv_uring_open_wide(RING, fd, &ring);
+	int ret = gnv_uring_command(ring, op, &call->cmd, sizeof(call->cmd), call);
 
-	if (ret)
-		return gnv_fail(ret, "no io_uring for commands to ublk: %s", strerror(-ret));
-	ret = gnv_uring_command(ring, op, &call->cmd, sizeof(call->cmd), call);
 	if (!ret)
 		ret = gnv_uring_turn(ring, 0);
 	if (!ret)
 		ret = await(ring, call->cmd.id, &done);
 	if (!ret)
 		*answer = done.res;
+	return ret;
+}
+
+/* Return: 0, and what the driver answered at last; -ETIMEDOUT it has the command still. */
+static int send_within(int fd, uint32_t op, struct call *call, unsigned ms, int *answer)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(ms);
+	struct gnv_uring *ring;
+	int ret = gnv_uring_open_wide(RING, fd, &ring);
+
+	if (ret)
+		return gnv_fail(ret, "no io_uring for commands to ublk: %s", strerror(-ret));
+	do
+		ret = send(ring, op, call, answer);
+	while (!ret && *answer == -EBUSY && ms && gnv_deadline_poll_again(&deadline));
 	gnv_uring_close(ring);
 	return ret;
 }
@@ -103,12 +113,12 @@ static int explain(int answer)
 {
 	if (answer == -EOPNOTSUPP)
 		return gnv_fail(answer, "the ublk driver does not know this command: it takes Linux 6.4 or newer");
-	if (answer == -EPERM)
+	if (answer == -EPERM || answer == -EACCES)
 		return gnv_fail(-EACCES, "block devices are made by root (CAP_SYS_ADMIN)");
 	return answer;
 }
 
-int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
+static int control(uint32_t op, uint32_t id, void *buf, size_t len, unsigned ms)
 {
 	struct call *call = calloc(1, sizeof(*call));
 	int fd, answer = 0, ret;
@@ -128,7 +138,7 @@ int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
 		free(call);
 		return fd;
 	}
-	ret = send(fd, op, call, &answer);
+	ret = send_within(fd, op, call, ms, &answer);
 	gnv_fork_close(fd);
 	if (ret == -ETIMEDOUT) /* quiet -Wanalyzer-malloc-leak: the kernel may yet write to it */
 		return ret;
@@ -136,6 +146,16 @@ int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
 		memcpy(buf, call->buf, len);
 	free(call);
 	return ret ? ret : explain(answer);
+}
+
+int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
+{
+	return control(op, id, buf, len, 0);
+}
+
+int gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms)
+{
+	return control(op, id, NULL, 0, ms);
 }
 
 int gnv_ublk_open(uint32_t id)

@@ -18,9 +18,12 @@
  * @buf:  @len bytes, in and out; NULL: none
  * Who starts a device says which process this is. It waits up to half a minute: a stop waits for requests. Any thread.
  * Return: as the driver says; -EOPNOTSUPP no ublk, or one older than Linux 6.4; -EACCES; -ETIMEDOUT. gnv_fail() has a sentence for
- * what does not depend on the command.
+ * these three, which do not depend on the command.
  */
 int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len);
+
+/* The same, again and again as long as the driver answers -EBUSY, but no longer than @ms; by one ring. */
+int gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms);
 
 /*
  * gnv_ublk_open() - the node of a device that was just added
