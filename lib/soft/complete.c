@@ -53,18 +53,11 @@ static void copy_entry(const struct gnv_soft_sq *sq, struct gpunvme_sqe *sqe)
 	*sqe = copy.sqe;
 }
 
-static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
+struct gnv_soft_cmd *gnv_soft_take_cmd(struct gnv_soft_sq *sq)
 {
-	struct gnv_soft_server *server = sq->server;
-	struct gnv_soft_cmd *cmd;
+	struct gnv_soft_cmd *cmd = unlink_cmd(&sq->server->free);
 
-	if (server->free_count <= (sq->qid ? GNV_SOFT_CMDS_ADMIN : 0))
-		return NULL;
-	cmd = unlink_cmd(&server->free);
-	server->free_count--;
-	gnv_soft_map_fence(sq->map);
-	copy_entry(sq, &cmd->sqe);
-	sq->head = sq->head + 1 == sq->size ? 0 : sq->head + 1;
+	sq->server->free_count--;
 	sq->inflight++;
 	cmd->sq = sq;
 	cmd->status = 0;
@@ -74,6 +67,20 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 	cmd->stalled = false;
 	cmd->counted = false;
 	cmd->verdict = GNV_SOFT_GO;
+	return cmd;
+}
+
+static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
+{
+	struct gnv_soft_server *server = sq->server;
+	struct gnv_soft_cmd *cmd;
+
+	if (server->free_count <= (sq->qid ? GNV_SOFT_CMDS_ADMIN : 0))
+		return NULL;
+	cmd = gnv_soft_take_cmd(sq);
+	gnv_soft_map_fence(sq->map);
+	copy_entry(sq, &cmd->sqe);
+	sq->head = sq->head + 1 == sq->size ? 0 : sq->head + 1;
 	return cmd;
 }
 
@@ -246,6 +253,8 @@ void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status)
 	gnv_soft_segs_clear(&server->dma, &cmd->segs); /* a completion that waits must not keep the host from unmapping */
 	if (status & GPUNVME_ST_CODE)
 		gnv_soft_log_error(server->soft, cmd, status);
+	if (status & GPUNVME_ST_CODE && cmd->sq == &server->soft->own)
+		server->soft->flush_failed = status & ~GNV_SOFT_AS_IS;
 	if (!cmd->sq->closed && gnv_soft_is_early(cmd))
 		gnv_soft_park(cmd);
 	else

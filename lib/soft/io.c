@@ -224,6 +224,19 @@ void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 		begin(cmd);
 }
 
+/* The controller's own: what hosts' commands meet does not concern it. */
+void gnv_soft_flush(struct gnv_soft_sq *own, struct gnv_soft_part *part)
+{
+	const struct gnv_soft *soft = own->server->soft;
+	struct gnv_soft_cmd *cmd = gnv_soft_take_cmd(own);
+
+	cmd->part = part;
+	cmd->sqe = (struct gpunvme_sqe){ .opc = GPUNVME_IO_FLUSH, .cid = UINT16_MAX, .nsid = (uint32_t)(part - soft->part) + 1 };
+	cmd->op = (struct gnv_soft_op){ .opc = GPUNVME_IO_FLUSH };
+	prepare(soft, cmd);
+	gnv_soft_issue(cmd);
+}
+
 /* ---- Continuing ---- */
 
 static void count(struct gnv_soft_cmd *cmd)

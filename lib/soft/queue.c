@@ -211,7 +211,7 @@ void gnv_soft_quiesce(struct gnv_soft *soft, bool dead)
 bool gnv_soft_is_quiet(struct gnv_soft *soft)
 {
 	const struct gnv_soft_sq *sq;
-	bool quiet = true;
+	bool quiet = !soft->own.inflight;
 	unsigned i;
 
 	for (i = 0; i < soft->servers; i++) {

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include <gpunvme/status.h>
+
 #include "util/mmio.h"
 
 #define READY_TIMEOUT 60ull /* units of 500 ms: a reset waits for I/O in flight */
@@ -195,23 +197,34 @@ static void begin_shutdown(struct gnv_soft *soft)
 	gnv_soft_quiesce(soft, false);
 	soft->hmb.on = false;
 	soft->state = GNV_SOFT_STOPPING;
+	soft->flushed = false;
 	set_csts(soft, (soft->csts & ~GPUNVME_CSTS_SHST) | GPUNVME_CSTS_SHST_BUSY);
+}
+
+/* By the stores, as what hosts ask for: a drive may take as long as it likes, and registers are looked at meanwhile. */
+static void begin_flush(struct gnv_soft *soft)
+{
+	unsigned i;
+
+	soft->flushed = true;
+	soft->flush_failed = 0;
+	soft->own = (struct gnv_soft_sq){ .server = soft->server[0], .qid = UINT16_MAX, .closed = true, .dead = true };
+	for (i = 0; i < soft->parts; i++)
+		if (!soft->part[i].store->read_only)
+			gnv_soft_flush(&soft->own, &soft->part[i]);
 }
 
 static bool end_shutdown(struct gnv_soft *soft)
 {
-	unsigned i;
-	int ret = 0, failed;
-
 	if (!gnv_soft_is_quiet(soft))
 		return false;
-	for (i = 0; i < soft->parts; i++) {
-		failed = soft->part[i].store->ops->sync(soft->part[i].store);
-		ret = ret ? ret : failed;
+	if (!soft->flushed) {
+		begin_flush(soft);
+		return true;
 	}
-	if (ret)
+	if (soft->flush_failed)
 		gnv_log(soft->log, GPUNVME_LOG_ERROR, "soft controller: flushing the image at shutdown failed: %s",
-			strerror(-ret));
+			gpunvme_strerror(soft->flush_failed));
 	soft->state = GNV_SOFT_STOPPED;
 	set_csts(soft, (soft->csts & ~GPUNVME_CSTS_SHST) | GPUNVME_CSTS_SHST_DONE);
 	return true;

@@ -316,7 +316,7 @@ int gnv_soft_server_start(struct gnv_soft *soft, unsigned index)
 void gnv_soft_server_ask_stop(struct gnv_soft_server *server)
 {
 	__atomic_store_n(&server->stop, true, __ATOMIC_RELAXED);
-	if (server->index == 0) /* it sleeps for times only; and may be flushing, under its lock, for as long as a drive takes */
+	if (server->index == 0) /* it sleeps for times only */
 		return;
 	gnv_soft_server_lock(server);
 	pthread_cond_broadcast(&server->wake);

@@ -255,6 +255,9 @@ struct gnv_soft {
 	uint32_t asleep;     /* told to go to its last power state, where it is slow to wake (atomic) */
 	uint32_t flying;     /* limit.c: I/O commands in flight, and the identifiers of all that are (atomic) */
 	uint32_t tags[65536 / 32];
+	struct gnv_soft_sq own;	/* of its own commands, which flush at a shutdown; no host sees it; no ring (under the lock of server 0) */
+	bool flushed;		/* they were given to the stores */
+	uint16_t flush_failed;	/* what the last of them that failed ended with; 0: none did */
 	bool faulty;	    /* there are rules; constant */
 	struct gnv_soft_admin_fault admin_fault; /* under the lock of server 0, as the next two */
 	enum gnv_soft_stubborn stubborn;
@@ -276,7 +279,7 @@ void gnv_soft_server_ask_stop(struct gnv_soft_server *server);
 bool gnv_soft_server_join(struct gnv_soft_server *server, struct gnv_deadline *deadline);
 void gnv_soft_server_free(struct gnv_soft_server *server);
 void gnv_soft_server_lock(struct gnv_soft_server *server);
-/* Thread 0 has its lock while it flushes. Return: false it was not free within that time. */
+/* Return: false it was not free within that time. */
 bool gnv_soft_server_lock_within(struct gnv_soft_server *server, uint32_t ms);
 void gnv_soft_server_unlock(struct gnv_soft_server *server);
 uint64_t gnv_soft_now(void);
@@ -330,6 +333,8 @@ void gnv_soft_sq_close(struct gnv_soft_sq *sq);
 
 /* Commands taken from a queue, at most @max; each is executed. */
 unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max);
+/* A command of the queue, where its server has a free one. */
+struct gnv_soft_cmd *gnv_soft_take_cmd(struct gnv_soft_sq *sq);
 /* The command is over, with cmd->status and cmd->dw0: park it (delay), post it, hold it (queue full) or let it vanish. */
 void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status);
 void gnv_soft_discard(struct gnv_soft_cmd *cmd);
@@ -400,6 +405,8 @@ void gnv_soft_data_lost(const struct gnv_soft_cmd *cmd, const char *why);
 /* ---- io.c: execution of I/O commands ---- */
 
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd);
+/* Flush what is behind a namespace, by a command of that queue. */
+void gnv_soft_flush(struct gnv_soft_sq *own, struct gnv_soft_part *part);
 /* A step has ended so. Return: true there is another, for gnv_soft_issue(); else the command is finished. */
 bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res);
 /* The same of a step that the store had taken; the next one is issued. */

@@ -39,8 +39,6 @@ struct gnv_soft_store_ops {
 	/* Return: 0; -errno, and gnv_fail() has the sentence. */
 	int (*open)(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store);
 	void (*close)(struct gnv_soft_store *store);
-	/* All that was written so far is on the medium. Return: 0 or -errno. */
-	int (*sync)(struct gnv_soft_store *store);
 
 	/* Say by gnv_fail() what attach() or the start of a thread answered. Return: the answer; 0: it has no words for that. */
 	int (*explain)(int error);

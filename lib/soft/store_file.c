@@ -80,11 +80,6 @@ static void file_close(struct gnv_soft_store *store)
 	free(file_of(store));
 }
 
-static int file_sync(struct gnv_soft_store *store)
-{
-	return store->read_only ? 0 : gnv_os_file_sync(&file_of(store)->file);
-}
-
 /* ---- Threads ---- */
 
 /* The ring is opened here because a ring with a single issuer belongs to the thread that opens it. */
@@ -186,7 +181,6 @@ const struct gnv_soft_store_ops gnv_soft_store_file = {
 	.owns = file_owns,
 	.open = file_open,
 	.close = file_close,
-	.sync = file_sync,
 	.attach = file_attach,
 	.explain = gnv_soft_ring_explain,
 	.detach = gnv_soft_ring_detach,

@@ -142,13 +142,6 @@ static void nvme_close(struct gnv_soft_store *store)
 	free(nvme_of(store));
 }
 
-static int nvme_sync(struct gnv_soft_store *store)
-{
-	const int ret = store->read_only ? 0 : gnv_os_nvme_flush(&nvme_of(store)->nvme);
-
-	return ret > 0 ? -EIO : ret;
-}
-
 /* ---- Threads ---- */
 
 /* What became of a command that nothing else is on the ring with. Return: false it may be there still, and *res says why. */
@@ -286,7 +279,6 @@ const struct gnv_soft_store_ops gnv_soft_store_nvme = {
 	.owns = gnv_os_nvme_owns,
 	.open = nvme_open,
 	.close = nvme_close,
-	.sync = nvme_sync,
 	.attach = nvme_attach,
 	.explain = nvme_explain,
 	.detach = gnv_soft_ring_detach,

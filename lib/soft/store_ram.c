@@ -103,12 +103,6 @@ static void ram_close(struct gnv_soft_store *store)
 	free(ram_of(store));
 }
 
-static int ram_sync(struct gnv_soft_store *store)
-{
-	(void)store;
-	return 0;
-}
-
 /* ---- Steps ---- */
 
 /* A transfer through private memory may be done in parts (GNV_SOFT_SHORT), another never is. */
@@ -217,7 +211,6 @@ const struct gnv_soft_store_ops gnv_soft_store_ram = {
 	.owns = ram_owns,
 	.open = ram_open,
 	.close = ram_close,
-	.sync = ram_sync,
 	.attach = ram_attach,
 	.explain = ram_explain,
 	.detach = ram_detach,

@@ -33,6 +33,7 @@
 struct gnv_uring {
 	struct gnv_uring_done done[QUEUED];
 	unsigned count;
+	bool waits; /* the last of them, a Flush, is not over while drives hang */
 };
 
 static struct {
@@ -87,18 +88,6 @@ int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, voi
 	return played.identify;
 }
 
-int __wrap_gnv_os_nvme_flush(const struct gnv_os_nvme *nvme);
-int __wrap_gnv_os_nvme_flush(const struct gnv_os_nvme *nvme)
-{
-	const struct timespec nap = { 0, 1000000 };
-
-	(void)nvme;
-	__atomic_fetch_add(&flushes, 1, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&hangs, __ATOMIC_ACQUIRE))
-		nanosleep(&nap, NULL);
-	return played.flush;
-}
-
 static size_t pages_of(const struct gnv_os_nvme_cmd *cmd)
 {
 	size_t pages = 0;
@@ -135,7 +124,7 @@ static int carry_out(const struct gnv_os_nvme_cmd *cmd)
 	}
 	switch (cmd->opc) {
 	case GPUNVME_IO_FLUSH:
-		return 0;
+		return played.flush;
 	case GPUNVME_IO_DSM:
 		memcpy(ranges, cmd->iov->iov_base, (cmd->cdw10 + 1) * sizeof(ranges[0]));
 		return 0;
@@ -168,7 +157,9 @@ int __wrap_gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *r
 		block_left = cmd->iov->iov_base;
 		return 0;
 	}
+	ring->waits = tag && cmd->opc == GPUNVME_IO_FLUSH;
 	ring->done[ring->count++] = (struct gnv_uring_done){ tag, res };
+	__atomic_fetch_add(&flushes, ring->waits, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -214,6 +205,8 @@ unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *do
 {
 	unsigned n = ring->count < max ? ring->count : max;
 
+	if (ring->waits && __atomic_load_n(&hangs, __ATOMIC_ACQUIRE))
+		return 0;
 	memcpy(done, ring->done, n * sizeof(*done));
 	memmove(ring->done, ring->done + n, (ring->count - n) * sizeof(*done));
 	ring->count -= n;
@@ -545,24 +538,54 @@ static void shutdown_flushes(void **state)
 	(void)state;
 	rawhost_write32(&host, GPUNVME_REG_CC, RAWHOST_CC_ENABLE | 1u << 14);
 	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, 3u << 2, 2u << 2));
-	assert_int_equal(flushes, 1);
+	assert_int_equal(__atomic_load_n(&flushes, __ATOMIC_ACQUIRE), 1);
 }
 
-/* Who closes it, or unmaps memory, waits for a Flush that does not end no longer than for other I/O. */
-static void a_flush_that_hangs_keeps_nobody(void **state)
+static void begin_shutdown_that_hangs(void)
 {
-	(void)state;
 	__atomic_store_n(&hangs, true, __ATOMIC_RELEASE);
-	host.soft->patience_ms = 50;
-	rawhost_write32(&host, GPUNVME_REG_CC, RAWHOST_CC_ENABLE | 1u << 14);
+	rawhost_write32(&host, GPUNVME_REG_CC, RAWHOST_CC_ENABLE | GPUNVME_CC_SHN_NORMAL);
 	while (!__atomic_load_n(&flushes, __ATOMIC_ACQUIRE))
 		sched_yield();
-	assert_true(gnv_soft_has_ring(host.soft, 0, 1)); /* nobody can tell */
+}
+
+/* Nor do registers and unmapping wait for it; who closes the controller waits no longer than for other I/O. */
+static void a_flush_that_hangs_keeps_nobody(void **state)
+{
+	const uint32_t version = rawhost_read32(&host, GPUNVME_REG_VS);
+
+	(void)state;
+	host.soft->patience_ms = 50;
+	begin_shutdown_that_hangs();
+	rawhost_write32(&host, GPUNVME_REG_VS, 0);
+	assert_true(rawhost_wait32(&host, GPUNVME_REG_VS, ~0u, version));
+	assert_int_equal(rawhost_read32(&host, GPUNVME_REG_CSTS) & GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_BUSY);
+	assert_false(gnv_soft_has_ring(host.soft, 0, 1));
 	assert_int_equal(gnv_soft_function_reset(host.soft), -EIO);
 	assert_int_equal(gnv_soft_destroy(host.soft), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "stuck in the kernel"));
 	host.soft->patience_ms = 60000;
 	__atomic_store_n(&hangs, false, __ATOMIC_RELEASE);
+}
+
+/* It is over when the drive has answered, or the host has the controller reset, which waits for the drive, too. */
+static void a_shutdown_lasts_as_long_as_the_flush(void **state)
+{
+	(void)state;
+	begin_shutdown_that_hangs();
+	__atomic_store_n(&hangs, false, __ATOMIC_RELEASE);
+	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_DONE));
+	rawhost_write32(&host, GPUNVME_REG_CC, 0);
+	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, ~0u, 0));
+	rawhost_enable(&host);
+	__atomic_store_n(&flushes, 0, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&lock);
+	played.flush = GPUNVME_SC_INTERNAL;
+	pthread_mutex_unlock(&lock);
+	begin_shutdown_that_hangs();
+	rawhost_write32(&host, GPUNVME_REG_CC, 0);
+	__atomic_store_n(&hangs, false, __ATOMIC_RELEASE);
+	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, ~0u, 0));
 }
 
 static void a_drive_that_is_protected_is_not_written(void **state)
@@ -671,6 +694,7 @@ int main(void)
 		STARTED(without_write_cache_writes_are_durable),
 		STARTED(other_commands_do_not_reach_it),
 		STARTED(shutdown_flushes),
+		STARTED(a_shutdown_lasts_as_long_as_the_flush),
 		STARTED(a_flush_that_hangs_keeps_nobody),
 		STARTS(faults_are_played_before_it),
 		STARTS(it_is_described_as_the_drive),

@@ -227,8 +227,3 @@ void gnv_os_file_close(struct gnv_os_file *file)
 	gnv_fork_close(file->fd);
 	file->fd = -1;
 }
-
-int gnv_os_file_sync(const struct gnv_os_file *file)
-{
-	return fdatasync(file->fd) ? -errno : 0;
-}

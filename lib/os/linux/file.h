@@ -37,7 +37,4 @@ struct gnv_os_file {
 int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);
 void gnv_os_file_close(struct gnv_os_file *file);
 
-/* Everything written so far reaches the medium. Return: 0 or a negative errno. */
-int gnv_os_file_sync(const struct gnv_os_file *file);
-
 #endif

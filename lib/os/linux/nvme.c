@@ -222,14 +222,6 @@ int gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data
 	return ret < 0 ? -errno : ret;
 }
 
-int gnv_os_nvme_flush(const struct gnv_os_nvme *nvme)
-{
-	struct nvme_passthru_cmd cmd = { .opcode = 0, .nsid = nvme->nsid };
-	const int ret = ioctl(nvme->fd, NVME_IOCTL_IO_CMD, &cmd);
-
-	return ret < 0 ? -errno : ret;
-}
-
 int gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *ring, const struct gnv_os_nvme_cmd *cmd, void *tag)
 {
 	struct nvme_uring_cmd raw = { .opcode = cmd->opc,

@@ -52,9 +52,6 @@ void gnv_os_nvme_close(struct gnv_os_nvme *nvme);
 /* Identify. @data: 4096 bytes. Return: 0; the drive's status; -EACCES; another errno. */
 int gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data);
 
-/* Flush, and wait for it: as long as the driver waits for a command. Return: as gnv_os_nvme_identify(). */
-int gnv_os_nvme_flush(const struct gnv_os_nvme *nvme);
-
 /*
  * gnv_os_nvme_queue() - queue a command on a ring of gnv_uring_open_nvme(); its pieces stay until it has come back
  * Its result: 0; the drive's status; -EINTR the driver gave it up (time-out, reset, connection); -EACCES not for this user;
