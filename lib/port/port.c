@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "os/linux/users.h"
+#include "os/linux/hold.h"
 #include "util/bits.h"
 
 static const struct {

@@ -32,7 +32,7 @@
 #include "os/linux/dmabuf.h"
 #include "os/linux/drive.h"
 #include "os/linux/extents.h"
-#include "os/linux/users.h"
+#include "os/linux/hold.h"
 #include "util/bits.h"
 #include "util/log.h"
 

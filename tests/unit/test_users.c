@@ -17,7 +17,7 @@
 #include <gpunvme/status.h>
 
 #include "common/tree.h"
-#include "os/linux/users.h"
+#include "os/linux/hold.h"
 
 /* The linker sends the library's calls here (--wrap): the disk of a twin is played, and loop devices. */
 int __real_open(const char *path, int flags, ...);
@@ -52,6 +52,18 @@ static void put_controller(const char *folder, const char *name, const char *ser
 	put(target, "class/nvme/%s", name);
 }
 
+/* The generic device of a namespace, beside it. */
+static void put_generic(const char *folder, const char *name, const char *number)
+{
+	char target[256];
+
+	put(number, "%s/%s/dev", folder, name);
+	snprintf(target, sizeof(target), ">%s/%s", root, folder);
+	put(target, "%s/%s/device", folder, name);
+	snprintf(target, sizeof(target), ">%s/%s/%s", root, folder, name);
+	put(target, "class/nvme-generic/%s", name);
+}
+
 #define OWN "bus/pci/devices/0000:01:00.0/nvme/nvme0"
 #define OTHER "bus/pci/devices/0000:02:00.0/nvme/nvme1"
 
@@ -64,7 +76,7 @@ static int make(void **state)
 	put_namespace(OWN, "nvme0n1", "nvme0n1", "259:0\n", "0123\n");
 	put("1\n", "class/block/nvme0n1/nvme0n1p1/partition");
 	put("259:1\n", "class/block/nvme0n1/nvme0n1p1/dev");
-	put("1:3\n", "class/nvme-generic/ng0n1/dev"); /* null */
+	put_generic(OWN, "ng0n1", "1:3\n"); /* null */
 	put("sleep\n", "proc/4711/comm");
 	put(">/dev/zero", "proc/4711/fd/3");
 	put("", "proc/4712/fd/nothing-yet");
@@ -354,6 +366,36 @@ static void test_handed_out(void **state)
 	used(0, "");
 }
 
+/* Nor does it when it hands out a controller with all that it has. */
+static void test_handed_out_whole(void **state)
+{
+#define WHOLE "kernel/config/nvmet/subsystems/nqn.example:two/passthru"
+	(void)state;
+	put("0\n", WHOLE "/enable");
+	put("/dev/nvme0\n", WHOLE "/device_path");
+	used(0, "");
+	put("1\n", WHOLE "/enable");
+	used(-EBUSY, "NVMe target hands out the controller of /dev/nvme0 as nqn.example:two; disable its passthru first");
+	put("/dev/nvme1\n", WHOLE "/device_path");
+	used(0, "");
+	put("/dev/urandom\n", WHOLE "/device_path"); /* a link to it: its number tells */
+	put(">../../" OWN, "dev/char/1:9");
+	used(-EBUSY, "hands out the controller of");
+}
+
+/* Through another controller, with which it shares a namespace. */
+static void put_twin(const char *serial, const char *nqn, const char *nguid);
+static void test_twin_handed_out_whole(void **state)
+{
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put("", "proc/self/mountinfo");
+	used(0, "");
+	put("1\n", WHOLE "/enable");
+	put("/dev/nvme1\n", WHOLE "/device_path");
+	used(-EBUSY, "hands out the controller of /dev/nvme1n5 as nqn.example:two");
+}
+
 /* Its second controller has the same namespace, and there it is mounted. */
 static void put_twin(const char *serial, const char *nqn, const char *nguid)
 {
@@ -375,7 +417,7 @@ static void test_second_opened(void **state)
 	put_twin("S1\n", "nqn.one\n", "0123\n");
 	put("", "proc/self/mountinfo");
 	used(0, "");
-	put("1:5\n", "class/nvme-generic/ng1n5/dev");
+	put_generic(OTHER, "ng1n5", "1:5\n");
 	used(-EBUSY, "process 4711 (sleep) has /dev/ng1n5 open");
 }
 
@@ -455,6 +497,38 @@ static void test_block_and_its_twin(void **state)
 	assert_int_equal(block_used(text), 0);
 }
 
+/*
+ * With multipath a namespace of its own of a second controller has a disk that is named after the subsystem; and a disk of several paths
+ * lies, with its generic device, in the folder of the subsystem.
+ */
+static void test_names_of_multipath(void **state)
+{
+#define SUBSYSTEM "devices/virtual/nvme-subsystem/nvme-subsys0"
+	char text[GNV_USERS_TEXT], disk_name[40] = "", target[256];
+
+	(void)state;
+	put_controller(OTHER, "nvme1", "S1\n", "nqn.one\n");
+	put_namespace(OTHER, "nvme0n2", "nvme0n2", "259:0\n", "");
+	put(">../../class/block/nvme0n2", "dev/block/259:0");
+	snprintf(target, sizeof(target), ">%s/" OTHER, root);
+	put(target, "class/block/nvme0n2/device");
+	put_generic(OTHER, "ng1n2", "1:3\n");
+	put_generic(OWN, "ng0n2", "1:8\n"); /* another one's */
+	assert_int_equal(gnv_drive_disk_of(root, "ng1n2", disk_name, sizeof(disk_name)), 0);
+	assert_string_equal(disk_name, "nvme0n2");
+	assert_int_equal(gnv_drive_disk_of(root, "ng0n2", disk_name, sizeof(disk_name)), -ENOENT);
+	assert_int_equal(gnv_users_of_block(root, proc, makedev(259, 0), true, text, NULL), 0);
+	put(">/dev/null", "proc/4711/fd/12");
+	put("flags:\t0100002\n", "proc/4711/fdinfo/12");
+	assert_int_equal(gnv_users_of_block(root, proc, makedev(259, 0), true, text, NULL), -EBUSY);
+	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n2 open"));
+	put("", SUBSYSTEM "/nvme0n3/dev");
+	put_generic(SUBSYSTEM, "ng0n3", "1:7\n");
+	assert_int_equal(gnv_drive_disk_of(root, "ng0n3", disk_name, sizeof(disk_name)), 0);
+	assert_string_equal(disk_name, "nvme0n3");
+	assert_int_equal(gnv_drive_disk_of(root, "ng0n4", disk_name, sizeof(disk_name)), -ENOENT);
+}
+
 /* ---- Of a drive that vfio-pci has ---- */
 
 static const struct gnv_identity_ns *own_ns; /* up to an NSID of 0 */
@@ -530,7 +604,7 @@ static void test_bound_stranger(void **state)
 	assert_int_equal(twins("S1", "nqn.one", ns, text), -EBUSY);
 	put("", "proc/self/mountinfo");
 	assert_int_equal(twins("S1", "nqn.one", ns, text), 0);
-	put("1:5\n", "class/nvme-generic/ng1n5/dev");
+	put_generic(OTHER, "ng1n5", "1:5\n");
 	assert_int_equal(twins("S1", "nqn.one", ns, text), -EBUSY);
 	assert_non_null(strstr(text, "process 4711 (sleep) has /dev/ng1n5 open"));
 }
@@ -591,7 +665,7 @@ static void test_twin_held(void **state)
 
 	(void)state;
 	put_twin("S1\n", "nqn.one\n", "");
-	put("1:3\n", "class/nvme-generic/ng1n5/dev");
+	put_generic(OTHER, "ng1n5", "1:3\n");
 	put("", "proc/self/mountinfo");
 	disk.number = makedev(259, 9);
 	assert_int_equal(hold_twin(text), 0);
@@ -696,6 +770,8 @@ int main(void)
 		TEST(test_system_held),
 		TEST(test_held),
 		TEST(test_handed_out),
+		TEST(test_handed_out_whole),
+		TEST(test_twin_handed_out_whole),
 		TEST(test_second_controller),
 		TEST(test_second_opened),
 		TEST(test_two_drives),
@@ -703,6 +779,7 @@ int main(void)
 		TEST(test_no_identifiers),
 		TEST(test_multipath),
 		TEST(test_block_and_its_twin),
+		TEST(test_names_of_multipath),
 		TEST(test_bound_twin),
 		TEST(test_bound_stranger),
 		TEST(test_twin_held),

@@ -15,7 +15,7 @@
 
 #include "fake_kernel.h"
 #include "mem/mem_bar.h"
-#include "os/linux/users.h"
+#include "os/linux/hold.h"
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
 #include "port/vfio_device.h"

@@ -63,15 +63,61 @@ static void add_block(struct gnv_nodes *nodes, const char *name)
 	}
 }
 
-/* A disk of the nvme driver, "nvme0n1", has a twin for commands, "ng0n1". */
-static void add_disk(struct gnv_nodes *nodes, const char *disk)
+/*
+ * A namespace has a disk, "nvme0n1", and a generic device, "ng0n1". With multipath on, the one that only one controller can have
+ * names its disk after the subsystem and its generic device after the controller (Linux, nvme_alloc_ns() and nvme_add_ns_cdev() of
+ * drivers/nvme/host/core.c); the second number and the folder, that of the controller or of the subsystem, they always share.
+ */
+static bool is_of_number(const char *name, const char *prefix, unsigned number)
+{
+	unsigned first, second;
+	int end = 0;
+
+	return !strncmp(name, prefix, strlen(prefix)) && sscanf(name + strlen(prefix), "%un%u%n", &first, &second, &end) == 2 &&
+	       !name[strlen(prefix) + (size_t)end] && second == number;
+}
+
+/* The sibling with the same number, in the folder of both. */
+static bool find_sibling(const char *folder, const char *name, const char *prefix, char sibling[NAME_BYTES])
+{
+	const char *number = strrchr(name, 'n');
+
+	for (unsigned i = 0; !gnv_sysfs_entry(folder, prefix, i, sibling, NAME_BYTES); i++)
+		if (is_of_number(sibling, prefix, (unsigned)strtoul(number + 1, NULL, 10)))
+			return true;
+	return false;
+}
+
+int gnv_drive_disk_of(const char *sys, const char *generic, char *disk, size_t size)
 {
 	char folder[PATH_BYTES], name[NAME_BYTES];
 
-	add_block(nodes, disk);
-	snprintf(name, sizeof(name), "ng%.40s", disk + strlen("nvme"));
+	snprintf(folder, sizeof(folder), "%s/class/nvme-generic/%.60s/device", sys, generic);
+	if (!find_sibling(folder, generic, "nvme", name))
+		return -ENOENT;
+	snprintf(disk, size, "%s", name);
+	return 0;
+}
+
+static void add_generic(struct gnv_nodes *nodes, const char *name)
+{
+	char folder[PATH_BYTES];
+
 	snprintf(folder, sizeof(folder), "%s/class/nvme-generic/%s", nodes->sys, name);
 	add(nodes, GNV_OPENED_CHAR, folder, name);
+}
+
+/* A namespace, "nvme0n1" or, of a disk that has several paths, "nvme0c1n1", in the folder of its controller or subsystem. */
+static void add_disk(struct gnv_nodes *nodes, const char *folder, const char *entry, const char *disk)
+{
+	char name[NAME_BYTES];
+
+	add_block(nodes, disk);
+	if (strcmp(entry, disk) != 0)
+		snprintf(name, sizeof(name), "ng%.40s", disk + strlen("nvme"));
+	else if (!find_sibling(folder, disk, "ng", name))
+		return;
+	add_generic(nodes, name);
 }
 
 static void text_of(const char *folder, const char *entry, const char *attribute, char text[NAME_BYTES])
@@ -124,7 +170,7 @@ static void add_twins_of(struct gnv_nodes *nodes, const char *own, const char *o
 	for (unsigned i = 0; !gnv_sysfs_disk(own, i, a, disk, sizeof(disk)); i++)
 		for (unsigned k = 0; !gnv_sysfs_disk(other, k, b, disk, sizeof(disk)); k++)
 			if (one_namespace(own, a, other, b))
-				add_disk(nodes, disk);
+				add_disk(nodes, other, b, disk);
 }
 
 /* Disks of other controllers that are namespaces of this one. */
@@ -156,7 +202,7 @@ static void add_twins_of_disk(struct gnv_nodes *nodes, const char *name)
 			continue;
 		for (unsigned k = 0; !gnv_sysfs_disk(other, k, entry, disk, sizeof(disk)); k++)
 			if (one_namespace(blocks, name, other, entry))
-				add_disk(nodes, disk);
+				add_disk(nodes, other, entry, disk);
 	}
 }
 
@@ -231,7 +277,7 @@ static int add_shared(struct gnv_nodes *nodes, const struct gnv_identity *drive,
 	while (!(ret = drive->nth(drive->ctx, n++, &ns)))
 		for (unsigned i = 0; !gnv_sysfs_disk(other, i, entry, disk, sizeof(disk)); i++)
 			if (is_namespace(&ns, other, entry))
-				add_disk(nodes, disk);
+				add_disk(nodes, other, entry, disk);
 	return ret == -ENOENT ? 0 : ret;
 }
 
@@ -271,7 +317,7 @@ int gnv_drive_nodes(struct gnv_nodes *nodes, const struct gnv_pci *pci)
 		return 0; /* another driver, or none */
 	add(nodes, GNV_OPENED_CHAR, folder, strrchr(folder, '/') + 1);
 	for (unsigned i = 0; !gnv_sysfs_disk(folder, i, entry, disk, sizeof(disk)); i++)
-		add_disk(nodes, disk);
+		add_disk(nodes, folder, entry, disk);
 	add_twins(nodes, folder);
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }
@@ -291,7 +337,8 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 	if (strncmp(name, "nvme", strlen("nvme")) != 0) {
 		add_block(nodes, name);
 	} else {
-		add_disk(nodes, name);
+		snprintf(path, sizeof(path), "%s/class/block/%.60s/device", nodes->sys, name);
+		add_disk(nodes, path, name, name);
 		add_twins_of_disk(nodes, name);
 	}
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "os/linux/fork.h"
-#include "os/linux/users.h"
+#include "os/linux/hold.h"
 #include "util/bits.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -21,11 +21,14 @@
 /* The kernel ends an io_uring, and what it holds, some time after its process: milliseconds, or seconds on a busy machine. */
 #define DYING_MS 10000
 
-/* Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them. */
-static int check_block_unused(const char *path, dev_t dev, struct gnv_os_file *file)
+/*
+ * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them. The disks
+ * of the same namespace behind other controllers are kept from others, too.
+ */
+static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 {
 	char text[GNV_USERS_TEXT];
-	int ret = gnv_users_of_block(GNV_SYSFS, GNV_PROC, dev, !file->read_only, text, &file->unseen);
+	int ret = gnv_users_hold_others(GNV_SYSFS, GNV_PROC, dev, !file->read_only, text, &file->unseen, &file->others);
 
 	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, text) : ret;
 }
@@ -202,7 +205,7 @@ int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gn
 		return ret;
 	file->block = S_ISBLK(st.st_mode);
 	if (file->block) {
-		ret = check_block_unused(path, st.st_rdev, file);
+		ret = hold_others(path, st.st_rdev, file);
 		if (ret)
 			return ret;
 		flags |= O_EXCL;
@@ -211,9 +214,7 @@ int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gn
 	if (!file->block && !(st.st_mode & 0222))
 		file->read_only = true;
 	file->fd = open_mode(path, flags, &file->read_only);
-	if (file->fd < 0)
-		return open_failed(path, -file->fd);
-	ret = inspect(path, block, file);
+	ret = file->fd < 0 ? open_failed(path, -file->fd) : inspect(path, block, file);
 	if (ret)
 		gnv_os_file_close(file);
 	return ret;
@@ -221,9 +222,11 @@ int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gn
 
 void gnv_os_file_close(struct gnv_os_file *file)
 {
-	if (file->fd < 0)
-		return;
-	set_lock(file, F_UNLCK); /* a child of fork() may have the descriptor, too, and with it the lock */
-	gnv_fork_close(file->fd);
+	if (file->fd >= 0) {
+		set_lock(file, F_UNLCK); /* a child of fork() may have the descriptor, too, and with it the lock */
+		gnv_fork_close(file->fd);
+	}
 	file->fd = -1;
+	gnv_users_release(file->others);
+	file->others = NULL;
 }

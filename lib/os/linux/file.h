@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct gnv_hold;
+
 struct gnv_os_file {
 	int fd;
 	uint64_t size; /* bytes */
@@ -21,6 +23,7 @@ struct gnv_os_file {
 	bool block;
 	int unlocked;	 /* errno with which the file system refused a lock; 0: locked, or a block device */
 	unsigned unseen; /* processes that may have it open and could not be looked at */
+	struct gnv_hold *others; /* of a block device: disks that are the same behind other controllers */
 };
 
 /*
@@ -28,7 +31,8 @@ struct gnv_os_file {
  * @block: bytes of one logical block: the size must be a multiple of it, and direct I/O is used when single blocks can be
  * @read_only: do not even ask for write access; without it an image that cannot be written is opened read-only
  *
- * A block device is claimed exclusively for as long as it is open, so nobody can mount it meanwhile. A regular file is locked:
+ * A block device is claimed exclusively for as long as it is open, so nobody can mount it meanwhile, and so are the disks that are
+ * the same behind other controllers, where this user may. A regular file is locked:
  * exclusively, or, read-only, together with other readers. The lock is the descriptor's own, so a second opener in this process is
  * refused as one in another is.
  * Return: 0; -EINVAL, -ENOENT, -EACCES, -EISDIR, -EBUSY (mounted or held, it or a partition of it; locked by another opener;

@@ -12,9 +12,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "os/linux/drive.h"
 #include "os/linux/fork.h"
 #include "os/linux/sys.h"
-#include "os/linux/users.h"
+#include "os/linux/hold.h"
 #include "util/bits.h"
 #include "util/log.h"
 
@@ -87,6 +88,12 @@ static uint64_t max_bytes(const char *disk)
 	return most;
 }
 
+static int no_disk(const char *path)
+{
+	return gnv_fail(-EOPNOTSUPP,
+			"%s: Linux makes no block device of it, by which other users would be kept away; this namespace cannot be used", path);
+}
+
 static int inspect_disk(const char *path, const char *disk, struct gnv_os_nvme *nvme)
 {
 	char text[32];
@@ -94,9 +101,7 @@ static int inspect_disk(const char *path, const char *disk, struct gnv_os_nvme *
 
 	disk_text(disk, "dev", text, sizeof(text));
 	if (sscanf(text, "%u:%u", &maj, &min) != 2)
-		return gnv_fail(-EOPNOTSUPP,
-				"%s: Linux makes no block device %s of it, by which other users would be kept away; this namespace cannot be used",
-				path, disk);
+		return no_disk(path);
 	nvme->disk = makedev(maj, min);
 	disk_text(disk, "queue/zoned", text, sizeof(text));
 	if (text[0] && strcmp(text, "none") != 0)
@@ -162,20 +167,24 @@ static int open_node(const char *path, dev_t dev, struct gnv_os_nvme *nvme)
 	return let_wait(path, nvme->fd);
 }
 
-static int find_nsid(const char *path, struct gnv_os_nvme *nvme)
+static int find_nsid(const char *path, const char *disk, struct gnv_os_nvme *nvme)
 {
 	const int nsid = ioctl(nvme->fd, NVME_IOCTL_ID);
+	const uint64_t held = disk_number(disk, "nsid");
 
 	if (nsid <= 0)
 		return gnv_fail(nsid ? -errno : -EINVAL, "%s: the kernel does not tell its namespace: %s", path,
 				nsid ? strerror(errno) : "it has none");
+	if (held && held != (uint64_t)nsid)
+		return gnv_fail(-EBUSY, "%s is namespace %d, and %s, which Linux has beside it, is %llu: it was replaced; try again", path, nsid,
+				disk, (unsigned long long)held);
 	nvme->nsid = (uint32_t)nsid;
 	return 0;
 }
 
 int gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
 {
-	char name[NAME_BYTES], disk[NAME_BYTES + 4];
+	char name[NAME_BYTES], disk[NAME_BYTES];
 	struct stat st;
 	int ret;
 
@@ -184,14 +193,13 @@ int gnv_os_nvme_open(const char *path, bool read_only, struct gnv_os_nvme *nvme)
 		return open_failed(path, errno);
 	if (!S_ISCHR(st.st_mode) || !generic_name(st.st_rdev, name) || strncmp(name, "ng", 2) != 0)
 		return gnv_fail(-EINVAL, "%s is no generic device of the nvme driver; name one such as /dev/ng0n1", path);
-	snprintf(disk, sizeof(disk), "nvme%s", name + 2);
-	ret = inspect_disk(path, disk, nvme);
+	ret = gnv_drive_disk_of(GNV_SYSFS, name, disk, sizeof(disk)) ? no_disk(path) : inspect_disk(path, disk, nvme);
 	if (!ret)
 		ret = hold_disk(path, nvme);
 	if (!ret)
 		ret = open_node(path, st.st_rdev, nvme);
 	if (!ret)
-		ret = find_nsid(path, nvme);
+		ret = find_nsid(path, disk, nvme);
 	if (ret)
 		gnv_os_nvme_close(nvme);
 	return ret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The kernel's NVMe target: it has a drive open without being a process or an exclusive user (nvmet_bdev_ns_enable() of Linux'
- * drivers/nvme/target/io-cmd-bdev.c).
+ * drivers/nvme/target/io-cmd-bdev.c, nvmet_passthru_ctrl_enable() of passthru.c).
  */
 #ifndef GNV_OS_LINUX_NVMET_H
 #define GNV_OS_LINUX_NVMET_H
@@ -11,11 +11,13 @@
 
 #include "os/linux/openers.h"
 
+enum gnv_nvmet { GNV_NVMET_NOT, GNV_NVMET_NAMESPACE, GNV_NVMET_CONTROLLER };
+
 /*
- * gnv_nvmet_has() - does it hand out a block device?
+ * gnv_nvmet_has() - does it hand out a node of a drive: by itself, or, with the controller that it belongs to, whole (passthru)?
  * @subsystem: the name of the subsystem
- * Not seen: where configfs is not mounted at its place below sysfs; a controller that is handed out whole (passthru).
+ * Not seen: where configfs is not mounted at its place below sysfs.
  */
-bool gnv_nvmet_has(const char *sys, const struct gnv_opened *what, char *subsystem, size_t size);
+enum gnv_nvmet gnv_nvmet_has(const char *sys, const struct gnv_opened *what, char *subsystem, size_t size);
 
 #endif

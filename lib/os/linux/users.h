@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
+#include "os/linux/drive.h"
 #include "os/linux/openers.h"
 #include "os/linux/sysfs.h"
-#include "util/identity.h"
 
 #define GNV_USERS_TEXT 256
 
@@ -26,15 +26,6 @@ int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci,
 int gnv_users_check(const char *sys, const char *proc, const struct gnv_pci *pci);
 
 /*
- * gnv_users_hold() - nobody uses the drive, and nobody can begin to by mounting it or by another exclusive open
- * Opens every disk of it exclusively, then looks who else has it open. Strict: when a process cannot be looked at, it fails.
- * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the sentence.
- */
-struct gnv_hold;
-int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **hold);
-void gnv_users_release(struct gnv_hold *hold);
-
-/*
  * gnv_users_of_block() - somebody who uses a block device, a partition of it, or a disk that is the same behind another controller
  * @dev:     its number
  * @writers: ask who has it open for writing, too, not only who holds it
@@ -44,28 +35,6 @@ void gnv_users_release(struct gnv_hold *hold);
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen);
 
 /*
- * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open; the disks of other
- * controllers are held where this user may open them
- * @text: with 0: one that could not be held, and why, or ""
- * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
- */
-int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
-			 struct gnv_hold **hold);
-
-/* Its descriptor of that block device; of gnv_users_hold_block() only. */
-int gnv_users_held(const struct gnv_hold *hold);
-
-/*
- * gnv_users_hold_twins() - nobody uses a namespace of a drive through another controller, and, where this user may open its disk
- * there, nobody can begin to by mounting it
- * @drive: what it says of itself; the nvme driver does not have it
- * @text:  with 0: a disk that could not be held, and why, or ""
- * Return: as gnv_users_find(), or what drive->nth() answers.
- */
-int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
-			 struct gnv_hold **hold);
-
-/*
  * gnv_users_of_image() - who has a lock on a regular file that this process could not get, or has made a loop device of it
  * @fd:     a descriptor of it that has no lock
  * @locked: somebody has one; else only loop devices are looked for
@@ -73,5 +42,18 @@ int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_ide
  * and whose io_uring the kernel has yet to take down.
  */
 int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT]);
+
+/* ---- For hold.c, of nodes that are known ---- */
+
+/* As gnv_users_find(), but for who merely has them open. */
+int gnv_users_look(const struct gnv_nodes *nodes, const char *proc, char text[GNV_USERS_TEXT]);
+
+/* Who has one of them open but by the descriptors @own of this process. */
+int gnv_users_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_openers_how how, const int *own, unsigned owned,
+		     char text[GNV_USERS_TEXT], unsigned *unseen);
+
+/* As gnv_users_of_block(). */
+int gnv_users_look_at_block(const struct gnv_nodes *nodes, const char *proc, bool writers, char text[GNV_USERS_TEXT],
+			    unsigned *unseen);
 
 #endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* A hold is a list of exclusive opens, which the kernel ends with the process. */
+#include "os/linux/hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "os/linux/fork.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+#define DYING_MS 10000
+
+struct gnv_hold {
+	int *fd;
+	unsigned count;
+};
+
+static int is_opened(const struct gnv_nodes *nodes, const char *proc, const struct gnv_hold *hold, char text[GNV_USERS_TEXT],
+		     unsigned *unseen)
+{
+	return gnv_users_opened(nodes, proc, GNV_OPENERS_ANY, hold->fd, hold->count, text, unseen);
+}
+
+/* ---- A drive whose driver is to be changed ---- */
+
+static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node, int err)
+{
+	if (err == EBUSY)
+		return gnv_fail(-EBUSY,
+				"%s is in use: %s is mounted or open exclusively, perhaps in a container; stop its user first",
+				pci->bdf, node->name);
+	if (err == ENOENT)
+		return gnv_fail(-ENOENT,
+				"%s: the kernel has made the disk %s of it, which is missing from this /dev, so whether it is in "
+				"use cannot be "
+				"told; do it where /dev is complete",
+				pci->bdf, node->name);
+	return gnv_fail(-err, "%s: whether %s is in use cannot be told: %s", pci->bdf, node->name, strerror(err));
+}
+
+/* Read-only: a disk that refuses writes can be in use all the same. */
+static int open_exclusively(const char *path)
+{
+	gnv_fork_begin();
+	return gnv_fork_keep(open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
+}
+
+/* A /dev that is a container's, or was not kept up to date, may have another file there. */
+static bool is_of(int fd, const struct gnv_opened *node)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISBLK(st.st_mode) && st.st_rdev == node->dev;
+}
+
+static int hold_node(const struct gnv_pci *pci, const struct gnv_opened *node, struct gnv_hold *hold)
+{
+	int fd = open_exclusively(node->name);
+
+	if (fd < 0)
+		return open_failed(pci, node, errno);
+	hold->fd[hold->count++] = fd;
+	return is_of(fd, node) ? 0 : open_failed(pci, node, ENOENT);
+}
+
+/* With the disks held. */
+static int check_opened(const struct gnv_nodes *nodes, const char *proc, const struct gnv_pci *pci, const struct gnv_hold *hold)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+
+	if (is_opened(nodes, proc, hold, text, &unseen))
+		return gnv_fail(-EBUSY, "%s is in use: %s", pci->bdf, text);
+	if (unseen && nodes->count)
+		return gnv_fail(
+			-EACCES,
+			"%s: %u processes could not be looked at, and one may have it open; run as root, with CAP_SYS_PTRACE",
+			pci->bdf, unseen);
+	return 0;
+}
+
+static bool is_disk(const struct gnv_nodes *nodes, const struct gnv_opened *node)
+{
+	return node->kind == GNV_OPENED_BLOCK && !gnv_drive_is_partition(nodes, node);
+}
+
+static int hold_all(const struct gnv_nodes *nodes, const char *proc, const struct gnv_pci *pci, struct gnv_hold *hold)
+{
+	char text[GNV_USERS_TEXT];
+	int ret = gnv_users_look(nodes, proc, text); /* first: it has the better words */
+
+	if (!ret)
+		ret = is_opened(nodes, proc, hold, text, NULL);
+	if (ret)
+		return gnv_fail(ret, "%s is in use: %s", pci->bdf, text);
+	for (unsigned i = 0; i < nodes->count && !ret; i++)
+		if (is_disk(nodes, &nodes->node[i]))
+			ret = hold_node(pci, &nodes->node[i], hold);
+	return ret ? ret : check_opened(nodes, proc, pci, hold);
+}
+
+/* With room for all disks. */
+static int make_hold(const struct gnv_nodes *nodes, struct gnv_hold **out)
+{
+	struct gnv_hold *hold = calloc(1, sizeof(*hold));
+
+	if (hold)
+		hold->fd = calloc(nodes->count + 1, sizeof(*hold->fd));
+	if (hold && hold->fd) {
+		*out = hold;
+		return 0;
+	}
+	free(hold);
+	return gnv_fail(-ENOMEM, "out of memory");
+}
+
+int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **out)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_nodes(&nodes, pci);
+
+	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
+		ret = hold_all(&nodes, proc, pci, hold);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
+}
+
+/* ---- A block device ---- */
+
+/* The kernel ends an io_uring, and what it holds, some time after its process, when the last command has ended. */
+static int open_waiting(const char *path)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
+	int fd;
+
+	do {
+		fd = open_exclusively(path);
+	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(&deadline));
+	return fd;
+}
+
+/* The disk itself: its partitions go with it. */
+static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	const struct gnv_opened *disk = nodes->node;
+	int fd = nodes->count ? open_waiting(disk->name) : -1;
+	const int err = nodes->count ? errno : ENXIO;
+
+	if (fd >= 0)
+		hold->fd[hold->count++] = fd;
+	if (fd >= 0 && is_of(fd, disk))
+		return 0;
+	if (fd >= 0)
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; do it where /dev is complete", disk->name);
+	else if (err == EBUSY)
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+	else
+		snprintf(text, GNV_USERS_TEXT, "whether %s is in use cannot be told: %s", nodes->count ? disk->name : "its disk",
+			 err == EACCES || err == EPERM ? "no permission to read it; run as root, or give this user that right" : strerror(err));
+	return fd >= 0 ? -ENOENT : -err;
+}
+
+int gnv_users_held(const struct gnv_hold *hold)
+{
+	return hold->fd[0];
+}
+
+/* Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may. */
+static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	int fd = open_exclusively(disk->name);
+
+	if (fd >= 0 && is_of(fd, disk)) {
+		hold->fd[hold->count++] = fd;
+	} else if (fd >= 0) {
+		gnv_fork_close(fd);
+		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; bind that controller, too, or do it where /dev is complete",
+			 disk->name);
+	} else if (errno == EBUSY) {
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+		return -EBUSY;
+	} else {
+		const bool may_not = errno == EACCES || errno == EPERM;
+
+		snprintf(text, GNV_USERS_TEXT, "%s: %s; bind that controller, too, or %s", disk->name, strerror(errno),
+			 may_not ? "run as root" : "do it where /dev is complete");
+	}
+	return 0;
+}
+
+/* Where this user may; a disk that Linux makes of several paths has none. */
+static int hold_twins_of_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	int ret = 0;
+
+	for (unsigned i = 1; i < nodes->count && !ret; i++)
+		if (is_disk(nodes, &nodes->node[i]))
+			ret = hold_twin(&nodes->node[i], hold, text);
+	return ret;
+}
+
+static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itself, bool writers, char text[GNV_USERS_TEXT],
+		      unsigned *unseen, struct gnv_hold **out)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_block_nodes(&nodes, dev);
+
+	text[0] = 0;
+	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
+		ret = gnv_users_look_at_block(&nodes, proc, writers, text, unseen);
+	if (!ret && itself)
+		ret = hold_disk(&nodes, hold, text);
+	if (!ret)
+		ret = hold_twins_of_disk(&nodes, hold, text);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
+}
+
+int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			 struct gnv_hold **out)
+{
+	return hold_block(sys, proc, dev, true, writers, text, unseen, out);
+}
+
+int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			  struct gnv_hold **out)
+{
+	return hold_block(sys, proc, dev, false, writers, text, unseen, out);
+}
+
+/* ---- A drive that the nvme driver does not have ---- */
+
+static int hold_twins(const struct gnv_nodes *nodes, const char *proc, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+{
+	int ret = gnv_users_look(nodes, proc, text);
+
+	if (!ret)
+		ret = is_opened(nodes, proc, hold, text, NULL);
+	for (unsigned i = 0; i < nodes->count && !ret; i++)
+		if (is_disk(nodes, &nodes->node[i]))
+			ret = hold_twin(&nodes->node[i], hold, text);
+	return ret ? ret : is_opened(nodes, proc, hold, text, NULL);
+}
+
+int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
+			 struct gnv_hold **out)
+{
+	struct gnv_nodes nodes = { .sys = sys };
+	struct gnv_hold *hold = NULL;
+	int ret = gnv_drive_twin_nodes(&nodes, drive);
+
+	text[0] = 0;
+	if (!ret)
+		ret = make_hold(&nodes, &hold);
+	if (!ret)
+		ret = hold_twins(&nodes, proc, hold, text);
+	free(nodes.node);
+	if (ret)
+		gnv_users_release(hold);
+	else
+		*out = hold;
+	return ret;
+}
+
+void gnv_users_release(struct gnv_hold *hold)
+{
+	if (!hold)
+		return;
+	while (hold->count)
+		gnv_fork_close(hold->fd[--hold->count]);
+	free(hold->fd);
+	free(hold);
+}

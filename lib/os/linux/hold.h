@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keeping a drive, or disks, from others for as long as this process wants, who are looked for before (users.h, whose roots these
+ * functions take as well).
+ */
+#ifndef GNV_OS_LINUX_HOLD_H
+#define GNV_OS_LINUX_HOLD_H
+
+#include "os/linux/users.h"
+#include "util/identity.h"
+
+struct gnv_hold;
+
+/*
+ * gnv_users_hold() - nobody uses the drive, and nobody can begin to by mounting it or by another exclusive open
+ * Opens every disk of it exclusively, then looks who else has it open. Strict: when a process cannot be looked at, it fails.
+ * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the sentence.
+ */
+int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **hold);
+void gnv_users_release(struct gnv_hold *hold);
+
+/*
+ * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open; the disks of other
+ * controllers are held where this user may open them
+ * @text: with 0: one that could not be held, and why, or ""
+ * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
+ */
+int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			 struct gnv_hold **hold);
+
+/* The same without the block device itself, which the caller opens exclusively. */
+int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
+			  struct gnv_hold **hold);
+
+/* Its descriptor of that block device; of gnv_users_hold_block() only. */
+int gnv_users_held(const struct gnv_hold *hold);
+
+/*
+ * gnv_users_hold_twins() - nobody uses a namespace of a drive through another controller, and, where this user may open its disk
+ * there, nobody can begin to by mounting it
+ * @drive: what it says of itself; the nvme driver does not have it
+ * @text:  with 0: a disk that could not be held, and why, or ""
+ * Return: as gnv_users_find(), or what drive->nth() answers.
+ */
+int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
+			 struct gnv_hold **hold);
+
+#endif
