@@ -16,6 +16,7 @@
 #define DSM_HINTS 0xffu /* command dword 13 of Read and Write, DSM */
 #define DSM_ATTRIBUTES 0x7u
 #define MDTS_LEAST 8192u /* bytes that Identify Controller can tell */
+#define LOOK_NS 1000000000u /* between looks at the format */
 #define PROBE_MS 40000u /* longer than Linux waits for a command */
 #define PROBE_NAP_US 100000u
 #define UNPLAYABLE (1ull << GNV_SOFT_ZEROES | 1ull << GNV_SOFT_UNSAID | 1ull << GNV_SOFT_HINTS | 1ull << GNV_SOFT_SLOW_FORMAT)
@@ -24,6 +25,9 @@ struct store_nvme {
 	struct gnv_soft_store store;
 	struct gnv_os_nvme nvme;
 	struct gnv_soft_drive drive;
+	const struct gnv_log *log;
+	uint64_t looked; /* at its format, by any thread (atomic) */
+	bool changed;	 /* it is another one (atomic) */
 };
 
 static struct store_nvme *nvme_of(struct gnv_soft_store *store)
@@ -127,6 +131,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 		gnv_log(log, GPUNVME_LOG_WARN,
 			"%s: %u processes could not be looked at, and one may have it open; root sees them all", config->path,
 			sn->nvme.unseen);
+	sn->log = log;
 	sn->store.ops = &gnv_soft_store_nvme;
 	sn->store.id[0] = sn->nvme.disk;
 	sn->store.mem_align = sizeof(uint32_t); /* as PRP entries have it */
@@ -236,10 +241,34 @@ static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
 	return c;
 }
 
+/*
+ * Commands have numbers of blocks: to a drive that was formatted to larger ones they mean more than the memory that they have. Nothing
+ * tells of that, so it is looked for. What came within the last look is not kept from it.
+ */
+static bool has_changed(struct store_nvme *sn)
+{
+	const uint64_t now = gnv_soft_now();
+	uint64_t looked = __atomic_load_n(&sn->looked, __ATOMIC_RELAXED);
+	uint32_t block;
+
+	if (now - looked < LOOK_NS || !__atomic_compare_exchange_n(&sn->looked, &looked, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return __atomic_load_n(&sn->changed, __ATOMIC_RELAXED);
+	block = gnv_os_nvme_block(&sn->nvme);
+	if (block == sn->store.block || __atomic_exchange_n(&sn->changed, true, __ATOMIC_RELAXED))
+		return __atomic_load_n(&sn->changed, __ATOMIC_RELAXED);
+	gnv_log(sn->log, GPUNVME_LOG_ERROR,
+		"the drive was formatted, or taken away, while it was in use: its blocks had %u bytes and have %u now (0: none that Linux "
+		"knows); commands end with Invalid Namespace or Format: open the device again",
+		sn->store.block, block);
+	return true;
+}
+
 static int nvme_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	struct gnv_os_nvme_cmd c = command_of(cmd);
 
+	if (has_changed(nvme_of(seat->store)))
+		return GNV_SOFT_ANSWER + (int)GPUNVME_SC_INVALID_NS;
 	if (cmd->op.data_len && cmd->bounce) {
 		cmd->flat.iov_base = cmd->bounce;
 		cmd->flat.iov_len = cmd->op.data_len;

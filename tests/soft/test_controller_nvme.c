@@ -45,6 +45,7 @@ static struct {
 	int turn; /* the first read of each thread is not answered, and this is what the ring says */
 	uint64_t max_bytes;
 	unsigned segments; /* pages that a request holds */
+	uint32_t block;	   /* as the kernel's disk has them (atomic) */
 } played;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,6 +87,13 @@ int __wrap_gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, voi
 		return played.no_limits;
 	memcpy(data, cns == GPUNVME_CNS_CTRL ? (void *)&played.ctrl : cns ? (void *)&played.limits : (void *)&played.ns, 4096);
 	return played.identify;
+}
+
+uint32_t __wrap_gnv_os_nvme_block(const struct gnv_os_nvme *nvme);
+uint32_t __wrap_gnv_os_nvme_block(const struct gnv_os_nvme *nvme)
+{
+	assert_int_equal(nvme->nsid, 7);
+	return __atomic_load_n(&played.block, __ATOMIC_RELAXED);
 }
 
 static size_t pages_of(const struct gnv_os_nvme_cmd *cmd)
@@ -241,6 +249,7 @@ static int new_drive(void **state)
 	probed = false;
 	played.max_bytes = 128u << 10;
 	played.segments = 33;
+	played.block = 1u << SHIFT;
 	played.ns.nsze = BYTES >> SHIFT;
 	played.ns.ncap = played.ns.nsze;
 	played.ns.lbaf[0].lbads = SHIFT;
@@ -588,6 +597,29 @@ static void a_shutdown_lasts_as_long_as_the_flush(void **state)
 	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, ~0u, 0));
 }
 
+/* Somebody formats it to other blocks: from the next look on nothing is moved any more, whatever it is formatted to afterwards. */
+static void a_drive_that_is_formatted_moves_nothing_more(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
+	const uint64_t end = gnv_soft_now() + RAWHOST_SOON * 1000000ull;
+	unsigned before;
+	uint16_t status;
+
+	(void)state;
+	assert_int_equal(status_of(&sqe), 0);
+	__atomic_store_n(&played.block, 4096, __ATOMIC_RELAXED);
+	do
+		status = status_of(&sqe);
+	while (!status && gnv_soft_now() < end);
+	assert_int_equal(status & GPUNVME_ST_CODE, GPUNVME_SC_INVALID_NS);
+	before = commands;
+	sqe.opc = GPUNVME_IO_WRITE;
+	assert_int_equal(status_of(&sqe) & GPUNVME_ST_CODE, GPUNVME_SC_INVALID_NS);
+	__atomic_store_n(&played.block, 512, __ATOMIC_RELAXED);
+	assert_int_equal(status_of(&sqe) & GPUNVME_ST_CODE, GPUNVME_SC_INVALID_NS);
+	assert_int_equal(commands, before);
+}
+
 static void a_drive_that_is_protected_is_not_written(void **state)
 {
 	struct gnv_soft_config c = drive();
@@ -694,6 +726,7 @@ int main(void)
 		STARTED(without_write_cache_writes_are_durable),
 		STARTED(other_commands_do_not_reach_it),
 		STARTED(shutdown_flushes),
+		STARTED(a_drive_that_is_formatted_moves_nothing_more),
 		STARTED(a_shutdown_lasts_as_long_as_the_flush),
 		STARTED(a_flush_that_hangs_keeps_nobody),
 		STARTS(faults_are_played_before_it),

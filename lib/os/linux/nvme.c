@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/nvme_ioctl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,6 +229,16 @@ int gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data
 	const int ret = ioctl(nvme->fd, NVME_IOCTL_ADMIN_CMD, &cmd);
 
 	return ret < 0 ? -errno : ret;
+}
+
+uint32_t gnv_os_nvme_block(const struct gnv_os_nvme *nvme)
+{
+	uint64_t size = 0;
+	int block = 0;
+
+	if (ioctl(nvme->held, BLKSSZGET, &block) || ioctl(nvme->held, BLKGETSIZE64, &size))
+		return 0;
+	return size && block > 0 ? (uint32_t)block : 0;
 }
 
 int gnv_os_nvme_queue(const struct gnv_os_nvme *nvme, struct gnv_uring *ring, const struct gnv_os_nvme_cmd *cmd, void *tag)

@@ -53,6 +53,12 @@ void gnv_os_nvme_close(struct gnv_os_nvme *nvme);
 int gnv_os_nvme_identify(const struct gnv_os_nvme *nvme, uint8_t cns, void *data);
 
 /*
+ * gnv_os_nvme_block() - bytes of a block, as the kernel knows them by now: it looks when somebody has formatted the drive
+ * Return: them; 0 the kernel has no disk of it any more, or one that it cannot use: with metadata, or of blocks of another kind.
+ */
+uint32_t gnv_os_nvme_block(const struct gnv_os_nvme *nvme);
+
+/*
  * gnv_os_nvme_queue() - queue a command on a ring of gnv_uring_open_nvme(); its pieces stay until it has come back
  * Its result: 0; the drive's status; -EINTR the driver gave it up (time-out, reset, connection); -EACCES not for this user;
  * -EINVAL more than the kernel carries in one command; -EOPNOTSUPP and -ENOTTY this kernel takes none; -EAGAIN, -ENOMEM, -EFAULT,
