@@ -6,9 +6,10 @@
  * takes more than 1/64 of a CPU (on some virtual machines a thousand sleeps a second are 3 %) it measures so and sleeps up to four.
  * While I/O is outstanding it sleeps in the store (io_uring), without giving its CPU away before, as a busy machine would not
  * give it back when the I/O ends; and so shortly that a doorbell which rings meanwhile does not wait: nothing can wake a thread
- * for one. Where it wakes up late the machine is so busy that short sleeps only cost turns, and it sleeps longer; so it does for
- * I/O that takes longer than a second. With a timing model it does not sleep while commands are to be timed. A thread without
- * queues sleeps until it has one.
+ * for one. Where none has rung so for many sleeps, as of a host that has one command at a time, it sleeps a little longer, but
+ * less than without I/O: a sleep that the I/O does not end is a timer, a system call and a turn for nothing. Where it wakes up
+ * late the machine is so busy that short sleeps only cost turns, and it sleeps longer; so it does for I/O that takes longer than
+ * a second. With a timing model it does not sleep while commands are to be timed. A thread without queues sleeps until it has one.
  */
 #include "soft/state.h"
 
@@ -25,6 +26,8 @@
 #define SLEEP_MAX_US 1000u
 #define IO_WAIT_US 20u
 #define IO_WAIT_BUSY_US 500u
+#define IO_WAIT_CALM_US 150u
+#define CALM_SLEEPS 64u /* during I/O, since a command came while another was outstanding */
 #define LATE_NS 200000u /* a sleep that takes so much longer than asked */
 #define IO_HOPE_NS 1000000000u /* so long I/O is expected to end any moment */
 #define SLEEP_COSTLY_US 4000u
@@ -95,9 +98,11 @@ static void weigh_sleeping(struct gnv_soft_pace *pace, uint64_t now)
 /* In the store, which may end it. */
 static void wait_for_io(struct gnv_soft_server *server, struct gnv_soft_pace *pace, uint64_t now, uint64_t idle)
 {
-	const unsigned usec = until(pace, now, idle < IO_HOPE_NS ? (unsigned)gnv_max(pace->io_us, IO_WAIT_US) : pace->max_us);
+	const unsigned least = pace->calm < CALM_SLEEPS ? IO_WAIT_US : IO_WAIT_CALM_US;
+	const unsigned usec = until(pace, now, idle < IO_HOPE_NS ? (unsigned)gnv_max(pace->io_us, least) : pace->max_us);
 
 	gnv_soft_wait(server, usec);
+	pace->calm += pace->calm < CALM_SLEEPS;
 	if (gnv_soft_now() - now > usec * 1000ull + LATE_NS)
 		pace->io_us = (unsigned)gnv_min(2 * gnv_max(pace->io_us, IO_WAIT_US), IO_WAIT_BUSY_US);
 	else

@@ -80,20 +80,22 @@ static unsigned serve_controller(struct gnv_soft *soft)
 	return work;
 }
 
-static unsigned serve_queues(struct gnv_soft_server *server, uint64_t *deadline)
+static unsigned serve_queues(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 {
-	const unsigned batch = server->soft->timing.on ? BATCH_TIMED : BATCH;
+	const unsigned batch = server->soft->timing.on ? BATCH_TIMED : BATCH, outstanding = server->in_store;
 	struct gnv_soft_cq *cq;
 	struct gnv_soft_sq *sq;
-	unsigned work = 0;
+	unsigned work = 0, fetched = 0;
 
 	for (cq = server->cqs; cq; cq = cq->next)
 		work += gnv_soft_cq_poll(cq);
-	work += gnv_soft_unpark(server, deadline);
-	gnv_soft_interrupt_by(server, deadline);
+	work += gnv_soft_unpark(server, &pace->deadline);
+	gnv_soft_interrupt_by(server, &pace->deadline);
 	for (sq = server->sqs; sq; sq = sq->next)
-		work += gnv_soft_fetch(sq, batch);
-	return work;
+		fetched += gnv_soft_fetch(sq, batch);
+	if (fetched && outstanding)
+		pace->calm = 0;
+	return work + fetched;
 }
 
 /* Commands that the kernel does not have end here, or they would be in flight for ever. */
@@ -158,7 +160,7 @@ static unsigned pass(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 	if (server->soft->timing.on)
 		tell_time(server);
 	work = complete(done, n);
-	work += serve_queues(server, &pace->deadline);
+	work += serve_queues(server, pace);
 	if (server->index == 0)
 		work += serve_controller(server->soft);
 	gnv_soft_dma_end_pass(&server->dma);

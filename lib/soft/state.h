@@ -293,6 +293,7 @@ struct gnv_soft_pace {
 	unsigned sleeps;
 	unsigned max_us;     /* longest sleep */
 	unsigned io_us;	     /* the next one while I/O is outstanding; 0: the shortest */
+	unsigned calm;	     /* such sleeps since a command came while another was outstanding; it counts no further than it matters */
 	uint64_t wall, cpu;  /* at the last look at what sleeping costs */
 };
 

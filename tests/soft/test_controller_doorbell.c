@@ -14,6 +14,7 @@
 
 #include "common/rawhost.h"
 #include "soft/state.h"
+#include "util/clock.h"
 
 #define TURNS 100u
 #define QUIET_WAITS 8u /* sleeps of the controller before the doorbell rings: they used to grow to half a millisecond */
@@ -26,6 +27,7 @@ static struct {
 	unsigned waits;	     /* of the server, since the last command (atomic) */
 	bool ring;	     /* at the next wait but QUIET_WAITS (atomic) */
 	uint64_t rung;	     /* when (atomic) */
+	unsigned looked_for; /* microseconds of a wait; 0 once there was one (atomic) */
 } played;
 
 unsigned __real_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
@@ -55,6 +57,8 @@ void __wrap_gnv_uring_wait(struct gnv_uring *ring, unsigned usec)
 {
 	unsigned waits = __atomic_add_fetch(&played.waits, 1, __ATOMIC_ACQ_REL);
 
+	if (usec == __atomic_load_n(&played.looked_for, __ATOMIC_ACQUIRE))
+		__atomic_store_n(&played.looked_for, 0, __ATOMIC_RELEASE);
 	if (waits > QUIET_WAITS && __atomic_exchange_n(&played.ring, false, __ATOMIC_ACQ_REL)) {
 		__atomic_store_n(&played.rung, gnv_soft_now(), __ATOMIC_RELEASE);
 		rawhost_ring_sq(&host, &host.io, host.io.tail);
@@ -103,9 +107,48 @@ static void doorbell_does_not_wait_behind_slow_io(void **state)
 	assert_true(best < AT_ONCE_NS);
 }
 
+/* Does the controller sleep for so long, before long? */
+static bool sleeps(unsigned us)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(RAWHOST_SOON);
+	bool seen;
+
+	__atomic_store_n(&played.looked_for, us, __ATOMIC_RELEASE);
+	do
+		seen = !__atomic_load_n(&played.looked_for, __ATOMIC_ACQUIRE);
+	while (!seen && gnv_deadline_poll_again(&deadline));
+	return seen;
+}
+
+/* Of a host that has one command at a time the controller is not woken by timers; when one rings meanwhile it expects that again. */
+static void no_doorbell_is_expected_where_none_rings(void **state)
+{
+	struct gpunvme_sqe read = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
+	struct gpunvme_cqe cqe;
+	bool shortly = false;
+	unsigned i;
+
+	(void)state;
+	__atomic_store_n(&played.keep, true, __ATOMIC_RELEASE);
+	rawhost_submit(&host, &host.io, &read);
+	assert_true(sleeps(150));
+	__atomic_store_n(&played.looked_for, 20, __ATOMIC_RELEASE);
+	for (i = 0; i < TURNS && !shortly; i++) { /* on a busy machine it wakes up late, and sleeps longer for that reason */
+		rawhost_submit(&host, &host.io, &read);
+		assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
+		shortly = !__atomic_load_n(&played.looked_for, __ATOMIC_ACQUIRE);
+	}
+	assert_true(shortly);
+	__atomic_store_n(&played.keep, false, __ATOMIC_RELEASE);
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { RAWHOST_TEST(doorbell_does_not_wait_behind_slow_io) };
+	const struct CMUnitTest tests[] = {
+		RAWHOST_TEST(doorbell_does_not_wait_behind_slow_io),
+		RAWHOST_TEST(no_doorbell_is_expected_where_none_rings),
+	};
 
 	return cmocka_run_group_tests_name("controller_doorbell", tests, NULL, NULL);
 }
