@@ -8,12 +8,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "os/linux/sys.h"
 #include "util/bits.h"
 #include "util/thread.h"
 
 #define BATCH 64u
 #define BATCH_TIMED 16u /* with a timing model: completions are due meanwhile */
 #define DRAIN_WAIT_US 100u
+#define WAKE_NS 5000u /* a doorbell may have rung meanwhile */
 
 uint64_t gnv_soft_now(void)
 {
@@ -233,6 +235,7 @@ static void *run(void *arg)
 	struct gnv_soft_server *server = arg;
 	int ret = gnv_soft_attach(server);
 
+	gnv_sys_wake_within(WAKE_NS);
 	report_start(server, ret ? ret : 1);
 	if (ret)
 		return NULL;

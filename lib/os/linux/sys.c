@@ -86,6 +86,11 @@ int gnv_sys_process(void)
 	return (int)getpid();
 }
 
+void gnv_sys_wake_within(unsigned long ns)
+{
+	prctl(PR_SET_TIMERSLACK, ns, 0, 0, 0);
+}
+
 void gnv_sys_serves_io(void)
 {
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);

@@ -33,6 +33,12 @@ int gnv_sys_process(void);
 void gnv_sys_serves_io(void);
 
 /*
+ * This thread's sleeps end at most so many nanoseconds late, if a CPU is free; 50,000 where nothing was said (prctl(2),
+ * PR_SET_TIMERSLACK).
+ */
+void gnv_sys_wake_within(unsigned long ns);
+
+/*
  * Put private memory full of ones in the place of a mapping, at once: no access in between sees neither. Return: 0, -ENOMEM.
  */
 int gnv_sys_replace_ones(void *ptr, size_t len);
