@@ -242,8 +242,8 @@ static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
 }
 
 /*
- * Commands have numbers of blocks: to a drive that was formatted to larger ones they mean more than the memory that they have. Nothing
- * tells of that, so it is looked for. What came within the last look is not kept from it.
+ * Commands have numbers of blocks: to a drive that was formatted to larger ones they mean more than the memory that they have.
+ * Nothing tells of that, so it is looked for. What comes between two looks is not kept from it.
  */
 static bool has_changed(struct store_nvme *sn)
 {

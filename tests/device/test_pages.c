@@ -394,7 +394,7 @@ static void slow_parts_are_waited_for(void **state)
 	c->r->dq.cmd_timeout = rig_ms(60000);
 	assert_int_equal(gpunvme_cpu_launch(2, 1, slow_kernel, &p), 0);
 	assert_int_equal(p.right, 2);
-	assert_int_equal(c->r->ctrl.completed, 8);
+	assert_int_equal(__atomic_load_n(&c->r->ctrl.completed, __ATOMIC_ACQUIRE), 8);
 	cache_end(c);
 }
 

@@ -22,14 +22,15 @@
 #define DYING_MS 10000
 
 /*
- * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them. The disks
- * of the same namespace behind other controllers are kept from others, too.
+ * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them. Disks of
+ * the same namespace behind other controllers are kept from others, too.
  */
 static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 {
 	char text[GNV_USERS_TEXT];
-	int ret = gnv_users_hold_others(GNV_SYSFS, GNV_PROC, dev, !file->read_only, text, &file->unseen, &file->others);
+	int ret;
 
+	ret = gnv_users_hold_others(GNV_SYSFS, GNV_PROC, dev, !file->read_only, text, &file->unseen, &file->others);
 	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, text) : ret;
 }
 

@@ -241,8 +241,8 @@ int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool w
 	return hold_block(sys, proc, dev, true, writers, text, unseen, out);
 }
 
-int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
-			  struct gnv_hold **out)
+int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT],
+			  unsigned *unseen, struct gnv_hold **out)
 {
 	return hold_block(sys, proc, dev, false, writers, text, unseen, out);
 }

@@ -29,8 +29,8 @@ int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool w
 			 struct gnv_hold **hold);
 
 /* The same without the block device itself, which the caller opens exclusively. */
-int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
-			  struct gnv_hold **hold);
+int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT],
+			  unsigned *unseen, struct gnv_hold **hold);
 
 /* Its descriptor of that block device; of gnv_users_hold_block() only. */
 int gnv_users_held(const struct gnv_hold *hold);
