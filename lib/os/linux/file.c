@@ -22,8 +22,8 @@
 #define DYING_MS 10000
 
 /*
- * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them. Disks of
- * the same namespace behind other controllers are kept from others, too.
+ * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them.
+ * Disks of the same namespace behind other controllers are kept from others, too.
  */
 static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 {
