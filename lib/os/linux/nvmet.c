@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "os/linux/sysfs.h"
@@ -36,11 +35,11 @@ static void find_controller(const char *sys, const char *node, char name[NAME_BY
 {
 	char path[PATH_BYTES], target[PATH_BYTES];
 	const char *last = strrchr(node, '/');
-	struct stat st;
+	struct statx st;
 	ssize_t n = -1;
 
-	if (!stat(node, &st) && S_ISCHR(st.st_mode)) {
-		snprintf(path, sizeof(path), "%.100s/dev/char/%u:%u", sys, major(st.st_rdev), minor(st.st_rdev));
+	if (!statx(AT_FDCWD, node, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE, &st) && S_ISCHR(st.stx_mode)) {
+		snprintf(path, sizeof(path), "%.100s/dev/char/%u:%u", sys, st.stx_rdev_major, st.stx_rdev_minor);
 		n = readlink(path, target, sizeof(target) - 1);
 	}
 	if (n > 0) {
@@ -55,7 +54,7 @@ static void find_controller(const char *sys, const char *node, char name[NAME_BY
 /* Is it the controller's own node, a disk of it, a partition of one or the generic device? */
 static bool is_of_controller(const char *sys, const char *ctrl, const struct gnv_opened *what)
 {
-	char folder[PATH_BYTES], entry[NAME_BYTES], disk[NAME_BYTES], generic[PATH_BYTES];
+	char folder[PATH_BYTES], entry[NAME_BYTES], disk[NAME_BYTES], generic[PATH_BYTES], number[16];
 	const char *name = strrchr(what->name, '/') ? strrchr(what->name, '/') + 1 : what->name;
 	size_t len;
 
@@ -68,7 +67,7 @@ static bool is_of_controller(const char *sys, const char *ctrl, const struct gnv
 			return true;
 	}
 	snprintf(generic, sizeof(generic), "%.200s/%.60s/dev", folder, name);
-	return !strncmp(name, "ng", 2) && !access(generic, F_OK);
+	return !strncmp(name, "ng", 2) && !gnv_sysfs_read(generic, number, sizeof(number));
 }
 
 static bool hands_out_whole(const char *sys, const char *subsystem, const struct gnv_opened *what)
