@@ -101,6 +101,10 @@ static int check_alive(struct gnv_admin *admin)
 	if (csts & GPUNVME_CSTS_CFS)
 		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
 				"the controller reports a fatal error (CSTS.CFS); call gpunvme_dev_reset(), or close it and open it again");
+	if (!(csts & GPUNVME_CSTS_RDY))
+		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
+				"the controller was stopped or reset by another (CSTS.RDY is 0); call gpunvme_dev_reset(), or close it and "
+				"open it again");
 	return 0;
 }
 

@@ -360,6 +360,9 @@ static void watch_doorbell(struct fake *fake)
 	case FAKE_FATAL:
 		set_csts(fake, 0, GPUNVME_CSTS_CFS);
 		return;
+	case FAKE_STOPPED:
+		set_csts(fake, GPUNVME_CSTS_RDY, 0);
+		return;
 	case FAKE_STATUS:
 		status = fake->status;
 		break;

@@ -45,6 +45,7 @@ enum fake_fault {
 	FAKE_WRONG_SQHD,
 	FAKE_STATUS,
 	FAKE_FATAL,
+	FAKE_STOPPED, /* by somebody else */
 	FAKE_GONE
 };
 
