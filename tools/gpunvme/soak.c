@@ -17,7 +17,8 @@
 #include <time.h>
 
 #define ROUND 64u	/* commands of a lane in a round, at most */
-#define VAIN_READS 10	/* of them in a row without a block that was not read before */
+#define VAIN_ROUNDS 8	/* of them in a row without a command that succeeded */
+#define VAIN_READS 10	/* and reading back, without a block that was not read before */
 #define LAST_READS 1000 /* rounds in which all blocks must have been read back at the end */
 #define STORY 8		/* commands that are told of a block which is wrong */
 
@@ -27,6 +28,15 @@ static uint64_t sum(const struct soak *k)
 
 	for (uint32_t i = 0; i < k->s.lanes; i++)
 		n += __atomic_load_n(&k->lane[i].commands, __ATOMIC_RELAXED);
+	return n;
+}
+
+static uint64_t count_failed(const struct soak *k)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < k->s.lanes; i++)
+		n += k->lane[i].errors;
 	return n;
 }
 
@@ -134,13 +144,33 @@ static int repair(struct soak *k)
 	return GO_ON;
 }
 
+/* The status of the last command of the first lane that had any. */
+static int last_status(const struct soak *k)
+{
+	for (uint32_t i = 0; i < k->s.lanes; i++)
+		if (k->lane[i].commands)
+			return k->lane[i].past[(k->lane[i].commands - 1) % SOAK_PAST].status;
+	return 0;
+}
+
+/* A drive that is gone is not one that fails now and then. */
+static int check_vain(const struct soak *k)
+{
+	if (k->vain < VAIN_ROUNDS)
+		return GO_ON;
+	return failed("after %" PRIu64 " commands: in the last %u rounds none succeeded, and the last was told: %s", sum(k), VAIN_ROUNDS,
+		      gpunvme_strerror(last_status(k)));
+}
+
 static int do_round(struct soak *k, uint32_t share)
 {
+	const uint64_t before = sum(k) - count_failed(k);
 	int ret;
 
 	k->share = share;
 	ret = launch(k);
 	k->rounds++;
+	k->vain = sum(k) - count_failed(k) > before ? 0 : k->vain + 1;
 	return ret == GO_ON ? repair(k) : ret;
 }
 
@@ -194,6 +224,8 @@ static int soak(struct soak *k)
 		const uint64_t left = k->commands ? (k->commands - sum(k) + k->s.lanes - 1) / k->s.lanes : ROUND;
 
 		ret = do_round(k, left < ROUND ? (uint32_t)left : ROUND);
+		if (ret == GO_ON && !wrong_lane(k) && !interrupted)
+			ret = check_vain(k);
 		progress_show(&bar, k->commands ? sum(k) : (uint64_t)(now_s() - k->start));
 	}
 	if (ret == GO_ON && !wrong_lane(k) && !interrupted)

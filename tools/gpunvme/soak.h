@@ -65,7 +65,7 @@ struct soak {
 	uint64_t run;
 	struct soak_lane *lane;
 	uint32_t share; /* commands of each lane in this round; 0: read all blocks */
-	uint32_t rounds;
+	uint32_t rounds, vain; /* of the latter, the last in which no command succeeded */
 	uint64_t stops, recoveries, resets;
 	double start, took;
 };
