@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tests share that hold each mishap of a drive to what docs/reliability.md promises: two queues with lanes of their own, of
+ * which the first meets with it, and the ways by which things come back.
+ */
+#ifndef TESTS_COMMON_PROMISES_H
+#define TESTS_COMMON_PROMISES_H
+
+#include <gpunvme/gpunvme.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define PROMISES_BLOCK 512u
+
+enum comes_back { ALONE, RECOVERED, RESET, NEVER }; /* nothing was lost; by a new queue; by a reset of the controller; not at all */
+
+struct promise {
+	const char *what;
+	int lane;	       /* what it is told; of a command's status without DNR and More */
+	enum comes_back comes; /* no worse than this */
+	bool others;	       /* another queue is hurt, too */
+	int also;	       /* the lane may be told this in place of it; 0: may not */
+};
+
+/* A queue and its lane, which are alone on their GPU: a kernel that waits keeps no other from starting. */
+struct side {
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	struct gpunvme_mem *mem[2]; /* what is written, what is read */
+	struct gpunvme_dbuf dbuf[2];
+};
+
+struct outcome {
+	int status, other; /* of the lane, without DNR and More, and of one that reads through the other queue meanwhile */
+	uint64_t told_ns, back_ns;
+	enum comes_back came;
+};
+
+struct rig {
+	struct gpunvme_dev *dev;
+	struct side side[2];
+	bool kernels;	     /* the lanes are not the CPU's: they run the library's own kernels */
+	uint64_t lba;	     /* a block that is written when all is well again */
+	uint32_t timeout_ms; /* by which lanes are told at the latest */
+	uint32_t admin_ms;   /* the time-out of admin commands */
+	uint32_t grace_ms;   /* of a machine that has other work */
+	uint32_t answered;   /* atomic: the lane was told */
+	int last, other;     /* what ended the last try of both sides; what the other lane was told */
+};
+
+/* @gpu: a name; @flags: of the memory; @timeout_ms: of a command. rig->dev is open. */
+void rig_open(struct rig *rig, const char *gpu, uint32_t flags, uint32_t timeout_ms);
+/* Closes the device, too. */
+void rig_close(struct rig *rig);
+/* New views; an error of gpunvme_qp_view(). */
+int rig_look(struct rig *rig);
+/* One block by a lane of that side. The result of the lane. */
+int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba);
+
+/*
+ * @mishap is called while the other side reads, and answers what lane 0 was told, and in @told_ns how long after the mishap. What
+ * comes back is brought back, and all of that is held to the promise.
+ */
+typedef int rig_mishap_fn(struct rig *rig, void *arg, uint64_t *told_ns);
+struct outcome rig_meet(struct rig *rig, const struct promise *p, rig_mishap_fn *mishap, void *arg);
+
+/* Worst of several. */
+struct worst {
+	struct outcome o;
+	unsigned times, others;
+};
+void worst_add(struct worst *worst, const struct outcome *o);
+/* A line for scripts/reliability. @kind: what it is called there, "fault" or "mishap". */
+void worst_print(const struct worst *worst, const struct promise *p, const char *on, const char *kind);
+
+#endif
