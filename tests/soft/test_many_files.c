@@ -387,13 +387,14 @@ static void what_is_refused(void **state)
 
 	(void)state;
 	make_image("-t ext4 -b 1024");
-	debugfs("sif gaps/04 flags 0x80010\nln deep deep/deeper/round\n");
+	debugfs("sif gaps/04 flags 0x80010\nln deep deep/deeper/round\nmkdir torn\nzap_block -f torn -p 255 0\n");
 	rig_open(&r, "cpu", 512);
 	refused(&r, "/absent", 0, -ENOENT, "/absent is not there");
 	refused(&r, "/pipe", 0, -EOPNOTSUPP, "/pipe is no regular file");
 	refused(&r, "/../plain", 0, -EINVAL, "leaves the root");
 	refused(&r, "/gaps", GPUNVME_FILES_WRITE, -EOPNOTSUPP, "/gaps/04: the file cannot be written in place: it is immutable");
 	refused(&r, "/deep", 0, -EUCLEAN, "two names, or leads in circles");
+	refused(&r, "/torn", 0, -EUCLEAN, "a directory cannot be read");
 	refused(&r, "/gaps", 8, -EINVAL, "unknown flags");
 	refused(&r, NULL, 0, -EINVAL, "path 1 is NULL");
 	assert_int_equal(gpunvme_files_open(r.dev, (const char *const[]){ "/" }, 0, NULL, &files), -EINVAL);
