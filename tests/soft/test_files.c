@@ -652,6 +652,57 @@ static void what_stands_still(void **state)
 	assert_false(gnv_os_stands_still(image_path("absent.img"), dev));
 }
 
+/* Any part of the list, and no more than there is. */
+static void extents_in_parts(void **state)
+{
+	struct gpunvme_dextent all[64], part[64];
+	uint32_t count = 64, more;
+	struct gpunvme_file *file;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_open(r.dev, "/fragmented", NULL, &file), 0);
+	assert_int_equal(gpunvme_file_get_extents(file, 0, all, &count), 0);
+	assert_in_range(count, 3, 63);
+	for (uint32_t first = 0; first <= count + 1; first++) {
+		memset(part, 0xa5, sizeof(part));
+		more = 64;
+		assert_int_equal(gpunvme_file_get_extents(file, first, part, &more), 0);
+		assert_int_equal(more, first < count ? count - first : 0);
+		assert_memory_equal(part, all + first, more * sizeof(part[0]));
+	}
+	more = 2;
+	assert_int_equal(gpunvme_file_get_extents(file, 1, part, &more), 0);
+	assert_int_equal(more, 2);
+	assert_memory_equal(part, all + 1, 2 * sizeof(part[0]));
+	gpunvme_file_close(file);
+	rig_close(&r);
+}
+
+/* What lies behind the end of the partition is another's. */
+static void nothing_behind_the_end(void **state)
+{
+	struct gnv_reader reader;
+	char bytes[1024];
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gnv_reader_open(r.dev, 0, &reader), 0);
+	reader.first = 4096;
+	reader.bytes = 1 << 20;
+	assert_int_equal(gnv_reader_read(&reader, (1 << 20) - 1024, bytes, 1024), 0);
+	assert_int_equal(gnv_reader_read(&reader, 1 << 20, bytes, 0), 0);
+	assert_int_equal(gnv_reader_read(&reader, (1 << 20) - 1023, bytes, 1024), -ERANGE);
+	assert_int_equal(gnv_reader_read(&reader, (1 << 20) + 1, bytes, 0), -ERANGE);
+	assert_int_equal(gnv_reader_read(&reader, UINT64_MAX - 1, bytes, 512), -ERANGE);
+	gnv_reader_close(&reader);
+	rig_close(&r);
+}
+
 static void maps(void **state)
 {
 	struct gpunvme_file *file;
@@ -996,6 +1047,8 @@ int main(void)
 		cmocka_unit_test(edited_maps),
 		cmocka_unit_test(maps_of_what_must_not_be_written),
 		cmocka_unit_test(what_stands_still),
+		cmocka_unit_test(extents_in_parts),
+		cmocka_unit_test(nothing_behind_the_end),
 		cmocka_unit_test(maps),
 		cmocka_unit_test(maps_of_xfs),
 		cmocka_unit_test(maps_of_this_machine),

@@ -708,6 +708,8 @@ static void views(void **state)
 	assert_int_equal(gpunvme_files_view(files, r.gpu, &dfiles), 0);
 	assert_int_equal(gpunvme_files_view(files, r.gpu, &again), 0);
 	assert_memory_equal(&dfiles, &again, sizeof(dfiles)); /* one copy for each GPU */
+	for (uint32_t i = 0; i < ((const uint32_t *)(uintptr_t)dfiles.bucket)[1u << (64 - dfiles.bucket_shift)]; i++)
+		assert_int_equal(((const struct gpunvme_dname *)(uintptr_t)dfiles.name)[i].reserved, 0);
 	pid = fork();
 	if (!pid) {
 		alarm(60); /* a child that hangs is ended */
