@@ -284,6 +284,9 @@ static void data_is_flipped_lost_or_elsewhere(void **state)
 
 static void storage_fails(void **state)
 {
+	struct gpunvme_sqe health = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE, .nsid = GPUNVME_NSID_ALL };
+	const struct gpunvme_smart_log *log;
+
 	(void)state;
 	start("io-short:lba=0-15,io-error:28:op=write:lba=16,io-error:5:op=read:lba=16,io-error:11:op=read:lba=24,io-error:67:op=read:lba=32");
 	rawhost_fill(&h, 0, 4096, 9);
@@ -294,6 +297,13 @@ static void storage_fails(void **state)
 	assert_int_equal(run(GPUNVME_IO_READ, 32, 8, 0), GPUNVME_SC_TRANSIENT_TRANSPORT); /* ENOLINK */
 	assert_int_equal(run(GPUNVME_IO_READ, 16, 8, 0), GPUNVME_SC_UNRECOVERED_READ);
 	assert_int_equal(run(GPUNVME_IO_READ, 24, 8, 0), GPUNVME_SC_COMMAND_INTERRUPTED);
+	health.prp1 = rawhost_iova(&h, 0);
+	health.cdw10 = (512 / 4 - 1) << 16 | GPUNVME_LID_SMART;
+	assert_int_equal(rawhost_run(&h, &h.admin, &health, NULL), 0);
+	log = (const void *)rawhost_data(&h, 0);
+	assert_int_equal(log->host_writes[0], 1); /* those that did what was asked */
+	assert_int_equal(log->host_reads[0], 1);
+	assert_int_equal(log->media_errors[0], 1);
 	rawhost_close(&h);
 }
 

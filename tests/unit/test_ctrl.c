@@ -408,6 +408,9 @@ static void test_namespaces(void **state)
 	fake->ns_list[5] = 3; /* not in order */
 	count = 4;
 	assert_int_equal(gpunvme_ns_list(dev, list, &count), -EPROTO);
+	fake->ns_list[5] = fake->ns_list[4]; /* twice */
+	count = 4;
+	assert_int_equal(gpunvme_ns_list(dev, list, &count), -EPROTO);
 
 	assert_int_equal(gpunvme_ns_get_info(dev, 0, &ns), 0);
 	assert_int_equal(ns.nsid, 1);
