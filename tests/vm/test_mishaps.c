@@ -23,11 +23,10 @@
 #define ADMIN_MS 5000u
 #define GRACE_MS 20000u /* of a machine that is emulated beside other work */
 #define VICTIM 77u
-#define LATE_S 4u
 #define PCI_COMMAND 4
 #define PCI_COMMAND_MASTER 4
 
-enum ns { PLAIN = 1, BROKEN, READ_ONLY, SLOW, LATE }; /* namespaces of the scenario's drive */
+enum ns { PLAIN = 1, BROKEN, READ_ONLY, SLOW }; /* namespaces of the scenario's drive */
 
 static const char *drive; /* its address on the bus */
 static pid_t child;
@@ -129,7 +128,6 @@ static const struct mishap mishaps[] = {
 	{ { "a block that cannot be written", 0x280, ALONE, false, 0 }, NULL, BROKEN, 16, true },
 	{ { "a drive that takes no writes any more", 0x280, ALONE, false, 0 }, NULL, READ_ONLY, 0, true },
 	{ { "storage that takes 1 s", 0, ALONE, false, 0 }, NULL, SLOW, 0, true },
-	{ { "storage that takes longer than the time-out, 4 s", -GPUNVME_ETIMEDOUT, RECOVERED, false, 0 }, NULL, LATE, 0, true },
 	{ { "an event: too hot", 0, ALONE, false, 0 }, become_hot, PLAIN, 0, true },
 	{ { "the program resets the controller", -GPUNVME_ESHUTDOWN, ALONE, true, 0 }, reset_controller, PLAIN, 0, true },
 	{ { "another resets the function", -GPUNVME_ETIMEDOUT, RESET, true, 0 }, reset_function, PLAIN, 0, true },
@@ -155,8 +153,6 @@ static int meet_once(struct rig *rig, const struct mishap *m, uint64_t *told_ns)
 	start = gnv_clock_ns();
 	status = m->write ? gpunvme_write(&dq, &s->dbuf[0], 0, m->lba, 1) : gpunvme_read(&dq, &s->dbuf[1], 0, m->lba, 1);
 	*told_ns = gnv_clock_ns() - start;
-	if (m->ns == LATE)
-		sleep(LATE_S); /* QEMU now and then stands still when a queue is deleted with a command in flight */
 	return status;
 }
 
