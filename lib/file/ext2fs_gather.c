@@ -165,14 +165,16 @@ static int read_inode(void *ctx, uint64_t inode, const char *name, struct gpunvm
  */
 #define NAMES_LEAST (64ull << 20)
 #define NAMES_MOST (4ull << 30)
+#define DIR_MORE (1u << 20) /* the names of one directory are smaller than its blocks, but for what lies idle of our memory */
 
-static void set_limits(const struct gnv_session *s, struct gnv_fill *fill, uint32_t listed)
+static void set_limits(const struct gnv_session *s, struct gnv_lookup *l, struct gnv_fill *fill, uint32_t listed)
 {
 	const uint64_t bytes = ext2fs_blocks_count(s->fs->super) * s->fs->blocksize;
 
 	fill->extents_max = ext2fs_blocks_count(s->fs->super);
 	fill->names_max = s->names_max + listed;
 	fill->files->names.max = gnv_min(NAMES_LEAST + 8 * gnv_min(bytes, NAMES_MOST), NAMES_MOST);
+	l->names.max = gnv_min(bytes + DIR_MORE, NAMES_MOST);
 }
 
 int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill)
@@ -183,7 +185,7 @@ int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t c
 
 	if (ret)
 		return ret;
-	set_limits(&s, fill, count);
+	set_limits(&s, &lookup, fill, count);
 	for (uint32_t i = 0; i < count && !ret; i++)
 		ret = gather_one(&lookup, fill, paths[i]);
 	gnv_lookup_end(&lookup);

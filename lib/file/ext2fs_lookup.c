@@ -9,6 +9,8 @@
 
 #include "file/session.h"
 
+#define KNOWN_MOST (1u << 28) /* names that are kept: 4 GiB of what stands here */
+
 struct known {
 	const char *name;
 	ext2_ino_t ino;
@@ -42,7 +44,7 @@ static int keep(struct gnv_lookup *l, const struct ext2_dir_entry *e)
 	if (ret)
 		return ret;
 	if (l->count == l->room) {
-		more = room > l->room ? realloc(l->known, room * sizeof(*more)) : NULL;
+		more = room <= KNOWN_MOST ? realloc(l->known, room * sizeof(*more)) : NULL;
 		if (!more)
 			return gnv_fail(-ENOMEM, "out of memory");
 		l->known = more;

@@ -428,16 +428,16 @@ static void point(FILE *f, uint64_t block, uint32_t pointers, uint64_t to)
 }
 
 /*
- * In 12 MiB a directory of @dind times 256 blocks, which are all the same one with 80 names, and @deep names of 200 bytes above it.
- * Its first block is as it was: in others "." is a name.
+ * In 12 MiB a directory of @dind times 256 blocks, which are all the same one with names of @len bytes, and @deep names of 200 bytes
+ * above it. Its first blocks are as they were: in others "." is a name.
  */
-static void make_endless(unsigned deep, uint32_t dind)
+static void make_endless(unsigned deep, uint32_t dind, unsigned len)
 {
 	uint64_t block, ind;
 	FILE *f;
 
 	run("cd %s && rm -rf odd fs.img && mkdir -p odd/many && yes | head -c 2048 >odd/pointers && cd odd/many && "
-	    "seq -f %%03.0f 1 200 | xargs touch", image_dir);
+	    "seq -f %%0%u.0f 1 %u | xargs touch", image_dir, len, len > 9 ? 40 : 200);
 	run("cd %s/odd && p=$(printf %%0200d 0) && for i in $(seq %u); do mkdir $p && cd $p || exit 1; done", image_dir, deep);
 	run("cd %s && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -t ext2 -b 1024 -d odd fs.img 12M && rm -r odd", image_dir);
 	block = block_of("/many", 1);
@@ -470,13 +470,18 @@ static void refused_at_once(const char *const *paths, uint32_t count, int error,
 static void endless_directories(void **state)
 {
 	const char *const root = "/", *const list[2] = { "/m/001", "/m/002" };
+	char one[256], other[256];
 
 	(void)state;
-	make_endless(19, 3);
+	make_endless(19, 3, 3);
 	refused_at_once(&root, 1, -E2BIG, "the names of the files take more than 160 MiB");
-	make_endless(0, 64);
+	make_endless(0, 64, 3);
 	refused_at_once(&root, 1, -EUCLEAN, "more names than");
 	refused_at_once(list, 2, -EUCLEAN, "more names than");
+	make_endless(0, 80, 200); /* names of 16 MB, not many */
+	snprintf(one, sizeof(one), "/m/%0200d", 1);
+	snprintf(other, sizeof(other), "/m/%0200d", 2);
+	refused_at_once((const char *const[]){ one, other }, 2, -E2BIG, "the names of the files take more than 13 MiB");
 }
 
 /* Files without blocks of their own: refused by name, or left out. */
