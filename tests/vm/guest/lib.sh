@@ -89,15 +89,18 @@ refused() {
   fi
 }
 
-# busy URI [OPTIONS]: endless I/O in the background as $load, with its outcome in /tmp/load; the controller has been taken, there are
-# queues, and lanes had a second to begin.
-busy() {
+# at_work VERB URI [OPTIONS]: the tool in the background as $load, with its outcome in /tmp/load; the controller has been taken,
+# there are queues, and lanes had a second to begin.
+at_work() {
   : >/tmp/load # the shell's child empties it too late for what the last one said
-  gpunvme bench "$@" --seconds 300 --verbose >/tmp/load 2>&1 &
+  gpunvme "$@" --verbose >/tmp/load 2>&1 &
   load=$!
-  soon grep -q "queue 1: self-test passed" /tmp/load || complain "bench $*: no queues: $(cat /tmp/load)"
+  soon grep -q "queue 1: self-test passed" /tmp/load || complain "$*: no queues: $(cat /tmp/load)"
   sleep 1
 }
+
+# busy URI [OPTIONS]: the same, endless I/O
+busy() { at_work bench "$@" --seconds 300; }
 
 # writes DISK: how many it has done. are_written DISK COUNT
 writes() { awk '{ print $5 }' "/sys/block/$1/stat"; }
