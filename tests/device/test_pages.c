@@ -352,7 +352,7 @@ static void volumes_are_what_was_asked_for(void **state)
 
 /* ---- Readers of many parts ---- */
 
-#define SLOW_MS 40u /* a command takes longer, and the reader's queue has the patience for it */
+#define SLOW_MS 100u /* a command takes longer, and the reader's queue has the patience for it */
 
 static void fill_slowly(void *ctx, const struct gpunvme_sqe *cmd)
 {
