@@ -130,7 +130,8 @@ GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, con
  * a kernel has completed: what it read was this file as it was all the while. Otherwise the sentence says what has changed; the
  * file stays as it was opened: close it, and open it again. A change of its owner, mode, names or attributes counts as one,
  * because what sets back the time of a write leaves only that trace. Under a lease it also tells what the lease does not prevent.
- * Any thread may call it.
+ * Not told: a write past the kernel's cache (O_DIRECT) that had begun before the file was opened and ends after that; a lease is
+ * not given before it has. Any thread may call it.
  * Return: 0; -ESTALE it has changed; -EINVAL it is no such file; -ECHILD; what open files and their file systems answer.
  */
 GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
@@ -164,7 +165,8 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  *
  * One call on a file at a time, and no kernel that writes to it. All or nothing. Source: Linux, fs/namei.c, fs/open.c,
  * fs/remap_range.c, fs/locks.c, fs/ext4, fs/xfs.
- * Return: 0; -EBUSY it is leased, by this process or another, or somebody has it open or mapped for writing, or has a lock on it;
+ * Return: 0; -EBUSY it is leased, by this process or another, or somebody has it open or mapped for writing, or has a lock on it,
+ * or opens it for writing at this moment;
  * -ESTALE it has changed since it was opened; -EOPNOTSUPP it must not be written in place: shared with another file, verity,
  * immutable otherwise, for appending only, features of its file system; or the kernel has not all that it takes; -EROFS; -EACCES
  * not root; -EINVAL it is no file of gpunvme_file_live(); -ECHILD; -EIO and others of fsync().
@@ -176,7 +178,8 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file);
  * @file: that is leased; no kernel writes to it any more, and no view that lets one is used again
  *
  * What kernels wrote is flushed as by fsync(), the kernel's cache has none of the file any more, so that everybody reads what is
- * on the drive, its time of change is now, and others may write to it. Then it is a file of gpunvme_file_live() again.
+ * on the drive, its time of change is now, and others may write to it. Then it is a file of gpunvme_file_live() again. One whose
+ * lease was broken is given back, too, and gpunvme_file_check() is -ESTALE from then on: close it, and open it again.
  * gpunvme_file_close() does the same, and where that fails leaves the file as a process does that dies. One call on a file at a
  * time.
  * Return: 0; -EBUSY somebody has it mapped, or reads it all the while, so that its old bytes cannot be dropped: end that and call

@@ -231,6 +231,18 @@ static int permit(const struct gpunvme_file *file, const struct gnv_os_mapped *m
 	return 0;
 }
 
+/* From now on nobody changes it, also who had the right to when the flag was set, and opened it after that. */
+static int settle(const struct gpunvme_file *file, struct gnv_os_mapped *m)
+{
+	int ret = compare_map(file, m);
+
+	if (!ret)
+		ret = permit(file, m);
+	if (!ret && gnv_os_leased(file->live->fd, file->live->name))
+		ret = gnv_fail(-EBUSY, "%s is being opened for writing at this moment: try again", file->live->name);
+	return ret;
+}
+
 GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file)
 {
 	struct gnv_os_mapped m;
@@ -250,9 +262,7 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file)
 		ret = gnv_os_lease(live->fd, live->name, &left);
 	if (ret)
 		return ret;
-	ret = compare_map(file, &m); /* and from now on nobody changes it */
-	if (!ret)
-		ret = permit(file, &m);
+	ret = settle(file, &m);
 	if (ret) {
 		gnv_os_abandon(live->fd, left);
 		return ret;
@@ -265,7 +275,9 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file)
 
 GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 {
+	struct gnv_os_mapped m;
 	struct gnv_live *live;
+	bool broken;
 	int ret = check_live(file, "gpunvme_file_unlease");
 
 	if (ret)
@@ -273,11 +285,14 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 	live = file->live;
 	if (!live->leased)
 		return gnv_fail(-EINVAL, "%s is not leased", live->name);
+	broken = gnv_os_leased(live->fd, live->name) || compare(file, &m);
 	ret = gnv_os_unlease(live->fd, live->name);
 	if (ret)
 		return ret;
 	live->leased = false;
 	file->info.writable = 0;
+	if (broken) /* what it is now is not what views have: gpunvme_file_check() goes on to tell */
+		return 0;
 	ret = gnv_os_describe(live->fd, live->name, &live->mapped);
 	describe(file, &live->mapped);
 	return ret;

@@ -2,14 +2,16 @@
 /*
  * Files of mounted file systems where the kernel refuses or fails, which in the guest (vm.ublk) it does not. What is played: answers of
  * Linux's fs/ioctl.c (FIEMAP, flags), fs/locks.c (F_SETLEASE: -EAGAIN while somebody writes, -EACCES without CAP_LEASE, -EINVAL where a
- * file system has none), fs/xattr.c (trusted.*: -EPERM, read -ENODATA, without CAP_SYS_ADMIN), mm/mincore.c, and of drivers/block/
- * ublk_drv.c. The blocks are those of an image. Each call fails once, and what was done before must be undone.
+ * file system has none), fs/xattr.c (trusted.*: -EPERM, read -ENODATA, without CAP_SYS_ADMIN), mm/mincore.c and mm/filemap.c
+ * (cachestat() counts pages that are being read, mincore() does not), and of drivers/block/ublk_drv.c. The blocks are those of an
+ * image. Each call fails once, and what was done before must be undone.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,7 +45,9 @@ enum step { NONE, GETFLAGS, SETFLAGS, SETXATTR, SETLEASE, FSYNC, FADVISE, MINCOR
 static struct {
 	unsigned long magic;
 	int flags;
-	bool marked, leased, broken, cached, stuck, shared, journals;
+	bool marked, leased, broken, cached, reading, stuck, shared, journals;
+	bool old; /* without cachestat() */
+	int signal; /* that tells of the end of a lease */
 	uint64_t second; /* where the second extent lies */
 	const char *node;
 	uint64_t first, bytes, mark;
@@ -125,9 +129,12 @@ int __wrap_fcntl(int fd, int op, ...)
 		if (fails(SETLEASE))
 			return -1;
 		assert_true(k.flags & FS_IMMUTABLE_FL); /* else a writer may come after it */
+		assert_int_equal(k.signal, SIGURG);	/* the others would end this process, or stop it */
 		k.leased = true;
 		return 0;
 	}
+	if (op == F_SETSIG)
+		k.signal = (int)(intptr_t)arg;
 	if (op == F_GETLEASE)
 		return k.leased && !k.broken ? F_RDLCK : F_UNLCK;
 	return __real_fcntl(fd, op, arg);
@@ -177,6 +184,7 @@ int __wrap_posix_fadvise(int fd, off_t offset, off_t len, int advice)
 	if (fails(FADVISE))
 		return k.error;
 	k.cached = k.cached && k.stuck;
+	k.reading = k.reading && k.stuck;
 	return 0;
 }
 
@@ -188,6 +196,27 @@ int __wrap_mincore(void *at, size_t len, unsigned char *in)
 		return -1;
 	memset(in, 0, (len + 4095) / 4096);
 	in[(len - 1) / 4096] = k.cached;
+	return 0;
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+	va_list args;
+	long arg[6];
+
+	va_start(args, number);
+	for (unsigned i = 0; i < 6; i++)
+		arg[i] = va_arg(args, long);
+	va_end(args);
+	if (number != 451)
+		return __real_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+	if (k.old) {
+		errno = ENOSYS;
+		return -1;
+	}
+	*(uint64_t *)arg[2] = k.cached + k.reading;
 	return 0;
 }
 
@@ -464,6 +493,11 @@ static void test_lease(void **state)
 	k.cached = k.stuck = true;
 	says(gpunvme_file_unlease(file), -EBUSY, "stays in the kernel's cache");
 	assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && k.leased && is_locked());
+	k.old = true;
+	says(gpunvme_file_unlease(file), -EBUSY, "stays in the kernel's cache");
+	k.old = k.cached = false;
+	k.reading = true; /* it may bring what was there before */
+	says(gpunvme_file_unlease(file), -EBUSY, "stays in the kernel's cache");
 	k.stuck = false;
 	good(gpunvme_file_unlease(file));
 	untouched();
@@ -471,6 +505,24 @@ static void test_lease(void **state)
 	good(gpunvme_file_lease(file)); /* and again */
 	gpunvme_file_close(file);
 	untouched();
+}
+
+/* Who had the right to open it for writing before the flag was set, and does after that; and who clears the flag. */
+static void test_broken(void **state)
+{
+	struct gpunvme_file *file = live();
+
+	(void)state;
+	k.broken = true;
+	says(gpunvme_file_lease(file), -EBUSY, "being opened for writing at this moment");
+	untouched();
+	k.broken = false;
+	good(gpunvme_file_lease(file));
+	k.flags = 0;
+	good(gpunvme_file_unlease(file));
+	untouched();
+	says(gpunvme_file_check(file), -ESTALE, "has changed"); /* what it is now, nobody has looked at */
+	gpunvme_file_close(file);
 }
 
 static void test_refused(void **state)
@@ -525,6 +577,7 @@ static void test_failures(void **state)
 		untouched();
 	}
 	good(gpunvme_file_lease(file));
+	k.old = true;
 	for (size_t i = 0; i < 4; i++) {
 		static const enum step steps[] = { FSYNC, FADVISE, MINCORE, SETFLAGS };
 
@@ -601,6 +654,7 @@ int main(void)
 		cmocka_unit_test_setup(test_not_live, begin),	cmocka_unit_test_setup(test_lease, begin),
 		cmocka_unit_test_setup(test_refused, begin),	cmocka_unit_test_setup(test_failures, begin),
 		cmocka_unit_test_setup(test_left, begin),	cmocka_unit_test_setup(test_fork, begin),
+		cmocka_unit_test_setup(test_broken, begin),
 	};
 
 	return cmocka_run_group_tests_name("live", tests, setup, teardown);

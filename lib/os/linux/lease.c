@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 
 #define MARK "trusted.gpunvme.lease" /* only root sets these: no owner passes an administrator's flag off as ours */
 #define DROP_MS 1000
+#define CACHESTAT 451 /* its number, of all architectures here; C libraries do not know it yet */
 #define WINDOW (1ull << 30) /* of a file, looked at at once */
 
 int gnv_os_live_open(const char *path)
@@ -128,12 +130,17 @@ static int written_by(int fd, const char *name)
 	return gnv_fail(-EBUSY, "%s is open for writing, or mapped so: end that first", name);
 }
 
-/* Nobody can open it for writing any more, and nobody has: fs/locks.c, check_conflicting_open(). */
+/*
+ * Nobody can open it for writing any more, and nobody has: fs/locks.c, check_conflicting_open(). The signal that tells of its end
+ * (SIGIO) would end a process that does not expect it; the lease makes this process the one that gets it (lease_setup()), so until
+ * that is undone it is one that is ignored.
+ */
 static int guard(int fd, const char *name)
 {
+	fcntl(fd, F_SETSIG, SIGURG);
 	if (fcntl(fd, F_SETLEASE, F_RDLCK))
 		return errno == EAGAIN ? written_by(fd, name) : explain(-errno, name);
-	fcntl(fd, F_SETOWN, 0); /* the signal that tells of its end would end a process that does not expect it */
+	fcntl(fd, F_SETOWN, 0);
 	return 0;
 }
 
@@ -150,8 +157,8 @@ int gnv_os_leased(int fd, const char *name)
 
 /* ---- The kernel's cache ---- */
 
-/* Is a page of it in memory? PROT_NONE, so that a process which locks its memory reads nothing. */
-static int is_cached(int fd, uint64_t bytes, bool *cached)
+/* As mincore() sees it: not a page that is being read. PROT_NONE, so that a process which locks its memory reads nothing. */
+static int is_mapped_in(int fd, uint64_t bytes, bool *cached)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char *in = calloc(WINDOW / page, 1);
@@ -171,6 +178,25 @@ static int is_cached(int fd, uint64_t bytes, bool *cached)
 	}
 	free(in);
 	return ret;
+}
+
+/*
+ * Is a page of it in memory, or about to be? One whose read is under way may bring what was there before lanes wrote. Only
+ * cachestat() counts it (mm/filemap.c; Linux 6.5), and looks at none that is not there, however large the file.
+ */
+static int is_cached(int fd, uint64_t bytes, bool *cached)
+{
+	struct {
+		uint64_t off, len;
+	} whole = { 0, 0 };
+	struct {
+		uint64_t cache, dirty, writeback, evicted, recently;
+	} pages = { 0 };
+
+	if (syscall(CACHESTAT, fd, &whole, &pages, 0))
+		return is_mapped_in(fd, bytes, cached);
+	*cached = pages.cache != 0;
+	return 0;
 }
 
 /* Pages that are mapped stay, and would be written back as they were by who writes a part of one. */
