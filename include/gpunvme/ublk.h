@@ -107,8 +107,9 @@ GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *ublk);
  * @flags: 0, or GPUNVME_UBLK_FORCE: although somebody has it mounted or open, whose waiting requests then fail
  *
  * Any thread may call it, and needs no device.
- * Return: 0; -ENODEV no such block device; -EBUSY it has a server, which has to end it, or it is in use; -EOPNOTSUPP, -EACCES,
- * -ETIMEDOUT as gpunvme_ublk_start().
+ * Return: 0; -ENODEV no such block device; -EBUSY it has a server, which has to end it, or it is in use, or requests wait for a
+ * server: also the kernel's own, where the last one died while the kernel looked for partitions; -EOPNOTSUPP, -EACCES, -ETIMEDOUT
+ * as gpunvme_ublk_start().
  */
 GPUNVME_API int gpunvme_ublk_remove(uint32_t id, uint32_t flags);
 

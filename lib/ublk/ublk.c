@@ -328,6 +328,17 @@ static int stop_disk(uint32_t id, uint64_t flags)
 	return in_use(id, text);
 }
 
+/* Of a server that has died. The driver itself cannot be asked while requests wait (os/linux/ublk.h). */
+static int stop_dead(uint32_t id, uint64_t flags)
+{
+	char text[GNV_USERS_TEXT];
+
+	if (!gnv_ublk_waits(GNV_SYSFS, id))
+		return stop_disk(id, flags);
+	gnv_ublk_users(id, text);
+	return in_use(id, text);
+}
+
 static int remove_device(uint32_t id)
 {
 	int ret = gnv_ublk_control(GNV_UBLK_DEL_DEV, id, NULL, 0);
@@ -375,6 +386,6 @@ GPUNVME_API int gpunvme_ublk_remove(uint32_t id, uint32_t flags)
 	if (info.state == GNV_UBLK_LIVE)
 		return gnv_fail(-EBUSY, "block device %u is served by process %d, which has to end it", id, info.pid);
 	if (info.state != GNV_UBLK_DEAD)
-		ret = flags & GPUNVME_UBLK_FORCE ? gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0) : stop_disk(id, info.flags);
+		ret = flags & GPUNVME_UBLK_FORCE ? gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0) : stop_dead(id, info.flags);
 	return ret ? ret : remove_device(id);
 }

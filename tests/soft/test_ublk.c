@@ -434,6 +434,11 @@ static void test_remove(void **state)
 	driver.info.state = GNV_UBLK_QUIESCED;
 	driver.openers = 1;
 	assert_int_equal(gpunvme_ublk_remove(ID, 0), -EBUSY);
+	driver.openers = 0;
+	driver.waits = true; /* its server died while the kernel looked for partitions */
+	driver.users = "requests wait for a server";
+	assert_int_equal(gpunvme_ublk_remove(ID, 0), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "requests wait for a server"));
 	good(gpunvme_ublk_remove(ID, GPUNVME_UBLK_FORCE));
 	assert_false(driver.added);
 	close_all();

@@ -260,6 +260,7 @@ static int control(uint32_t op, void *buf, size_t len)
 	case GNV_UBLK_STOP_DEV:
 		return stop(false);
 	case GNV_UBLK_TRY_STOP_DEV:
+		must(!driver.waits); /* ublk_ctrl_try_stop_dev() waits for open_mutex */
 		return driver.old ? -EOPNOTSUPP : stop(true);
 	case GNV_UBLK_DEL_DEV:
 		return remove_device();
@@ -342,6 +343,13 @@ void __wrap_gnv_ublk_unmap(const struct gnv_ublk_desc *at, uint32_t depth)
 	if (driver.opened)
 		driver.opened--;
 	pthread_mutex_unlock(&lock);
+}
+
+bool __wrap_gnv_ublk_waits(const char *sys, uint32_t id);
+bool __wrap_gnv_ublk_waits(const char *sys, uint32_t id)
+{
+	(void)sys, (void)id;
+	return driver.waits;
 }
 
 int __wrap_gnv_ublk_users(uint32_t id, char *text);

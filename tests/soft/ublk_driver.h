@@ -23,6 +23,7 @@ struct ublk_driver {
 	bool silent;	  /* or that is not answered in time */
 	int refuse_fetch; /* the n-th FETCH is refused; 0: none */
 	bool old;	  /* it cannot refuse to stop, so the library looks */
+	bool waits;	  /* requests wait for a server, and who has them holds the disk's lock */
 	const char *users; /* what the library sees of them */
 	int ring_error;	   /* what handing requests to any ring answers; 0: nothing is wrong */
 	int answer_error;  /* what queueing an answer says; 0 */

@@ -10,8 +10,11 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -166,12 +169,50 @@ static void test_busy(void **state)
 	assert_int_equal(open_rings, 0);
 }
 
+static bool waits(const char *stat)
+{
+	const char *const folders[] = { "", "/block", "/block/ublkb3" };
+	char sys[] = "/tmp/ublk-XXXXXX", path[64];
+	bool ret;
+	FILE *f;
+
+	assert_non_null(mkdtemp(sys));
+	for (size_t i = 1; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s%s", sys, folders[i]);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	snprintf(path, sizeof(path), "%s/block/ublkb3/stat", sys);
+	f = fopen(path, "w");
+	fputs(stat, f);
+	fclose(f);
+	ret = gnv_ublk_waits(sys, 3);
+	assert_false(gnv_ublk_waits(sys, 4));
+	remove(path);
+	for (size_t i = 3; i--;) {
+		snprintf(path, sizeof(path), "%s%s", sys, folders[i]);
+		assert_int_equal(rmdir(path), 0);
+	}
+	return ret;
+}
+
+/* block/genhd.c, part_stat_show() */
+static void test_waits(void **state)
+{
+	(void)state;
+	assert_false(waits("      42        0     1344        7        3        0       24        1        0        8        9"
+			   "        0        0        0        0        1        0\n"));
+	assert_true(waits("      42        0     1344        7        3        0       24        1        2        8        9"
+			  "        0        0        0        0        1        0\n"));
+	assert_false(waits(""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answered),
 		cmocka_unit_test(test_left_lying),
 		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_waits),
 	};
 
 	return cmocka_run_group_tests_name("ublk_control", tests, NULL, NULL);

@@ -221,6 +221,17 @@ static bool is_claimed(const char *path)
 	return fd < 0 && err == EBUSY;
 }
 
+/* Documentation/block/stat.rst: the ninth number is requests in flight, among which are those that were sent back to wait. */
+bool gnv_ublk_waits(const char *sys, uint32_t id)
+{
+	char path[128], text[512];
+	unsigned flying;
+
+	snprintf(path, sizeof(path), "%.80s/block/ublkb%u/stat", sys, id);
+	return !gnv_sysfs_read(path, text, sizeof(text)) &&
+	       sscanf(text, "%*u %*u %*u %*u %*u %*u %*u %*u %u", &flying) == 1 && flying;
+}
+
 int gnv_ublk_users(uint32_t id, char *text)
 {
 	struct stat st;
@@ -233,5 +244,10 @@ int gnv_ublk_users(uint32_t id, char *text)
 	if (stat(path, &st) || !S_ISBLK(st.st_mode))
 		return 0;
 	ret = gnv_users_of_block(GNV_SYSFS, GNV_PROC, st.st_rdev, true, text, &unseen);
+	if (!ret && gnv_ublk_waits(GNV_SYSFS, id)) {
+		snprintf(text, GNV_USERS_TEXT, "requests are under way, or wait for a server, as those of the kernel's search for "
+			 "partitions do; let another one go on with it (--recover), or end it all the same (--force)");
+		return -EBUSY;
+	}
 	return !ret && is_claimed(path) ? -EBUSY : ret;
 }

@@ -6,6 +6,7 @@
 #ifndef GNV_OS_LINUX_UBLK_H
 #define GNV_OS_LINUX_UBLK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,9 +38,17 @@ int gnv_ublk_map(int fd, uint32_t queue, uint32_t depth, const struct gnv_ublk_d
 void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth);
 
 /*
+ * gnv_ublk_waits() - does the disk of a device have requests that nobody has answered?
+ * Without a server they wait for one, and with them who may hold the lock of the disk (open_mutex): the kernel's search for
+ * partitions, which goes on after GNV_UBLK_START_DEV has answered (Linux 7.2, ublk_partition_scan_work()). Who opens the disk then,
+ * and GNV_UBLK_TRY_STOP_DEV, waits for that lock, and no signal ends that. @sys: "/sys" but in tests.
+ */
+bool gnv_ublk_waits(const char *sys, uint32_t id);
+
+/*
  * gnv_ublk_users() - who has the disk of a device mounted, or open
  * @text: who, or "" (users.h), also with -EBUSY, where that cannot be told; GNV_USERS_TEXT bytes
- * Return: 0 nobody that is known of; -EBUSY; as gnv_users_of_block().
+ * The disk is not opened where requests of it wait. Return: 0 nobody that is known of; -EBUSY; as gnv_users_of_block().
  */
 int gnv_ublk_users(uint32_t id, char *text);
 
