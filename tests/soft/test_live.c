@@ -34,6 +34,7 @@
 #include "common/good.h"
 #include "common/image.h"
 #include "os/linux/extents.h"
+#include "os/linux/fork.h"
 #include "os/linux/ublk.h"
 #include "util/mark.h"
 
@@ -138,6 +139,26 @@ int __wrap_fcntl(int fd, int op, ...)
 	if (op == F_GETLEASE)
 		return k.leased && !k.broken ? F_RDLCK : F_UNLCK;
 	return __real_fcntl(fd, op, arg);
+}
+
+/* It may take I/O, of a disk of this process's, or of one whose server has died: nobody who calls fork() waits for that. */
+int __real_open(const char *name, int flags, ...);
+int __wrap_open(const char *name, int flags, ...);
+int __wrap_open(const char *name, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	if (!strcmp(name, path)) {
+		alarm(20);
+		gnv_fork_begin(); /* stands still when the caller has it */
+		gnv_fork_keep(-1);
+		alarm(0);
+	}
+	return __real_open(name, flags, mode);
 }
 
 int __wrap_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags);

@@ -28,13 +28,27 @@
 #define CACHESTAT 451 /* its number, of all architectures here; C libraries do not know it yet */
 #define WINDOW (1ull << 30) /* of a file, looked at at once */
 
+/*
+ * Finding it may take I/O, perhaps of a disk that this process serves, whose threads may want the lock of fork() meanwhile: so it is
+ * opened before, and once more with it, by a descriptor that no child has and on which leases and locks are.
+ */
 int gnv_os_live_open(const char *path)
 {
-	int fd;
+	const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int first = open(path, flags), fd = -1;
+	char again[32];
 
-	gnv_fork_begin();
-	fd = gnv_fork_keep(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-	return fd < 0 ? gnv_fail(-errno, "%s: %s", path, strerror(errno)) : fd;
+	if (first >= 0) {
+		snprintf(again, sizeof(again), GNV_PROC "/self/fd/%d", first);
+		gnv_fork_begin();
+		fd = gnv_fork_keep(open(again, flags));
+	}
+	if (fd < 0)
+		gnv_fail(-errno, "%s: %s", path, strerror(errno));
+	fd = fd < 0 ? -errno : fd;
+	if (first >= 0)
+		close(first);
+	return fd;
 }
 
 /* ---- The flag ---- */
