@@ -156,6 +156,8 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  * - Root, who clears the flag (chattr -i). Who then opens it for writing waits until the kernel's lease ends
  *   (/proc/sys/fs/lease-break-time, 45 s), and the check tells (-ESTALE).
  * - What goes around files: writing to the block device, and gpunvme_write().
+ * - A write of a kernel that is late. One that timed out may still be carried out until gpunvme_qp_recover() or gpunvme_dev_reset()
+ *   is 0, and what a process had sent to a server (`vfio-user:`) before it died, until that has noticed: give it back after that.
  *
  * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device_file.h).
  *
@@ -178,10 +180,10 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file);
  * @file: that is leased; no kernel writes to it any more, and no view that lets one is used again
  *
  * What kernels wrote is flushed as by fsync(), the kernel's cache has none of the file any more, so that everybody reads what is
- * on the drive, its time of change is now, and others may write to it. Then it is a file of gpunvme_file_live() again. One whose
- * lease was broken is given back, too, and gpunvme_file_check() is -ESTALE from then on: close it, and open it again.
- * gpunvme_file_close() does the same, and where that fails leaves the file as a process does that dies. One call on a file at a
- * time.
+ * on the drive, its time of change is now, and others may write to it. (A page that is being read at that moment does not show
+ * before Linux 6.5, which has cachestat().) Then it is a file of gpunvme_file_live() again. One whose lease was broken is given
+ * back, too, and gpunvme_file_check() is -ESTALE from then on: close it, and open it again. gpunvme_file_close() does the same as
+ * this call, and where that fails leaves the file as a process does that dies. One call on a file at a time.
  * Return: 0; -EBUSY somebody has it mapped, or reads it all the while, so that its old bytes cannot be dropped: end that and call
  * again, it is leased still; -EINVAL it is not leased; -ECHILD; -EIO and others of fsync(); -EPERM this process is not root any
  * more.

@@ -29,8 +29,9 @@
 #define WINDOW (1ull << 30) /* of a file, looked at at once */
 
 /*
- * Finding it may take I/O, perhaps of a disk that this process serves, whose threads may want the lock of fork() meanwhile: so it is
- * opened before, and once more with it, by a descriptor that no child has and on which leases and locks are.
+ * Finding it may take I/O of a disk that this process serves, or of one whose server has died, and who calls fork() must not wait
+ * for that: so it is opened without the lock, and once more with it, for a descriptor that no child has, on which leases and locks
+ * are.
  */
 int gnv_os_live_open(const char *path)
 {
