@@ -173,7 +173,7 @@ int gnv_os_leased(int fd, const char *name)
 /* ---- The kernel's cache ---- */
 
 /* As mincore() sees it: not a page that is being read. PROT_NONE, so that a process which locks its memory reads nothing. */
-static int is_mapped_in(int fd, uint64_t bytes, bool *cached)
+static int is_in_core(int fd, uint64_t bytes, bool *cached)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char *in = calloc(WINDOW / page, 1);
@@ -201,16 +201,12 @@ static int is_mapped_in(int fd, uint64_t bytes, bool *cached)
  */
 static int is_cached(int fd, uint64_t bytes, bool *cached)
 {
-	struct {
-		uint64_t off, len;
-	} whole = { 0, 0 };
-	struct {
-		uint64_t cache, dirty, writeback, evicted, recently;
-	} pages = { 0 };
+	const uint64_t range[2] = { 0, 0 }; /* struct cachestat_range: all of it */
+	uint64_t pages[5] = { 0 };	    /* struct cachestat, which begins with nr_cache */
 
-	if (syscall(CACHESTAT, fd, &whole, &pages, 0))
-		return is_mapped_in(fd, bytes, cached);
-	*cached = pages.cache != 0;
+	if (syscall(CACHESTAT, fd, range, pages, 0))
+		return is_in_core(fd, bytes, cached);
+	*cached = pages[0] != 0;
 	return 0;
 }
 
