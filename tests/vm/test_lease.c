@@ -181,7 +181,7 @@ static void test_death(void **state)
 		hold();
 		_exit(1);
 	}
-	while (access("/tmp/held", F_OK) && !waitpid(pid, &status, WNOHANG))
+	for (int i = 0; i < 20000 && access("/tmp/held", F_OK) && !waitpid(pid, &status, WNOHANG); i++)
 		usleep(10000);
 	good(kill(pid, SIGKILL));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
