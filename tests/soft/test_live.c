@@ -48,6 +48,7 @@ static struct {
 	int flags;
 	bool marked, leased, broken, cached, reading, stuck, shared, journals;
 	bool old; /* without cachestat() */
+	bool kept, touched; /* immutable when the last lease was given; the flags were ever set */
 	int signal; /* that tells of the end of a lease */
 	uint64_t second; /* where the second extent lies */
 	const char *node;
@@ -102,6 +103,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 		if (fails(SETFLAGS))
 			return -1;
 		k.flags = *(int *)arg;
+		k.touched = true;
 		return 0;
 	case FS_IOC_FSGETXATTR:
 	case FS_IOC_GETVERSION:
@@ -129,7 +131,7 @@ int __wrap_fcntl(int fd, int op, ...)
 	if (op == F_SETLEASE) {
 		if (fails(SETLEASE))
 			return -1;
-		assert_true(k.flags & FS_IMMUTABLE_FL); /* else a writer may come after it */
+		k.kept = k.flags & FS_IMMUTABLE_FL;
 		assert_int_equal(k.signal, SIGURG);	/* the others would end this process, or stop it */
 		k.leased = true;
 		return 0;
@@ -495,6 +497,7 @@ static void test_lease(void **state)
 	(void)state;
 	good(gpunvme_file_lease(file));
 	assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && k.leased && is_locked());
+	assert_true(k.kept); /* else a writer may come after the lease */
 	good(gpunvme_file_get_info(file, &info));
 	assert_int_equal(info.writable, 1);
 	second = live();
@@ -582,6 +585,7 @@ static void test_failures(void **state)
 		{ SETFLAGS, 0, EPERM, -EACCES, "only root" },
 		{ SETFLAGS, 0, ENOTTY, -EOPNOTSUPP, "immutable flag" },
 		{ SETLEASE, 0, EAGAIN, -EBUSY, "is open for writing" },
+		{ SETLEASE, 1, EAGAIN, -EBUSY, "is open for writing" },
 		{ SETLEASE, 0, EACCES, -EACCES, "only root" },
 		{ SETLEASE, 0, EINVAL, -EOPNOTSUPP, "leases" },
 		{ FSYNC, 0, EIO, -EIO, "cannot be flushed" },
@@ -593,7 +597,9 @@ static void test_failures(void **state)
 		k.step = failures[i].step;
 		k.after = failures[i].after;
 		k.error = failures[i].error;
+		k.touched = false;
 		says(gpunvme_file_lease(file), failures[i].ret, failures[i].words);
+		assert_true(!k.touched || k.step != SETLEASE || failures[i].after); /* who writes to it now must not fail */
 		k.step = NONE;
 		untouched();
 	}

@@ -255,7 +255,10 @@ int gnv_os_lease(int fd, const char *name, bool *left)
 
 	if (ret)
 		return ret;
-	ret = fix(fd, name, left);
+	ret = guard(fd, name); /* who has it open for writing notices nothing */
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	if (!ret)
+		ret = fix(fd, name, left);
 	if (ret) {
 		flock(fd, LOCK_UN);
 		return ret;
