@@ -360,7 +360,7 @@ static void fill_slowly(void *ctx, const struct gpunvme_sqe *cmd)
 	fill(ctx, cmd);
 }
 
-/* Page 0 of a file in eight parts: the first lane reads it, the second waits for that by a queue with little patience. */
+/* Page 0 of a file in eight parts: the first lane reads it, the second waits for that by a queue with a patience of so many ms. */
 static GPUNVME_DEVICE void slow_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
@@ -368,7 +368,7 @@ static GPUNVME_DEVICE void slow_kernel(void *arg)
 	struct gpunvme_page got;
 	int ret;
 
-	impatient.cmd_timeout = rig_ms(SLOW_MS);
+	impatient.cmd_timeout = p->rounds * (uint64_t)p->dq->ticks_per_ms;
 	while (gpunvme_lane() && !gnvd_page_state(gnvd_ld64(gnvd_page_at(p->cache, 0))))
 		RIG_NAP_US(100);
 	ret = gpunvme_file_page_get(gpunvme_lane() ? &impatient : p->dq, p->cache, 0, &got);
@@ -381,7 +381,7 @@ static GPUNVME_DEVICE void slow_kernel(void *arg)
 static void slow_parts_are_waited_for(void **state)
 {
 	struct cache *c = cache_new(2, false);
-	struct pages p = { &c->r->dq, c->view, 1, 0, 0, 0, NULL };
+	struct pages p = { &c->r->dq, c->view, SLOW_MS, 0, 0, 0, NULL };
 	struct gpunvme_dextent *table;
 	uint64_t i;
 
