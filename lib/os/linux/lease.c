@@ -45,8 +45,7 @@ int gnv_os_live_open(const char *path)
 		fd = gnv_fork_keep(open(again, flags));
 	}
 	if (fd < 0)
-		gnv_fail(-errno, "%s: %s", path, strerror(errno));
-	fd = fd < 0 ? -errno : fd;
+		fd = gnv_fail(-errno, "%s: %s", path, strerror(errno));
 	if (first >= 0)
 		close(first);
 	return fd;
