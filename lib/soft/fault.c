@@ -192,8 +192,10 @@ static bool set_p(struct gnv_soft_rule *rule, struct rest value)
 		return false;
 	memcpy(text, value.at, value.len);
 	p = strtod(text, &end);
+	if (*end || !(p > 0 && p <= 1))
+		return false;
 	rule->p = (uint64_t)(p * 4294967296.0);
-	return !*end && p > 0 && p <= 1;
+	return true;
 }
 
 static bool set_count(struct gnv_soft_rule *rule, struct rest value)
