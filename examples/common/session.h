@@ -36,7 +36,7 @@ struct session_opts {
 	int cmb;	      /* submission queues in the drive's memory */
 	int invalidate;	      /* GPUNVME_QP_INVALIDATE */
 	int fua;	      /* what is written is on the media at once */
-	int copies;	      /* the program only copies, which lanes of any kind can do: session_copy() */
+	int copies;	      /* the program has no kernel of its own, so that lanes of any kind will do: session_copy() */
 	uint32_t queue_flags; /* more of enum gpunvme_qp_flags */
 	uint32_t timeout_ms;  /* of a command; 0: the library's */
 };

@@ -13,6 +13,7 @@
 #ifndef GPUNVME_H
 #define GPUNVME_H
 
+#include <gpunvme/batch.h>
 #include <gpunvme/cache.h>
 #include <gpunvme/copy.h>
 #include <gpunvme/dev.h>

@@ -63,6 +63,8 @@ static int launch(struct gnv_run *run)
 	};
 	int ret = run->gpu->ops->poke(run->gpu, run->views.lane, run->dq, run->queues * sizeof(*run->dq));
 
+	if (!ret && run->sent)
+		ret = run->gpu->ops->poke(run->gpu, run->results.lane, run->result, run->lanes * run->result_size);
 	gets_on(run);
 	*run->args_dq = run->views.lane;
 	*run->args_result = run->results.lane;

@@ -18,6 +18,7 @@ struct gnv_run {
 	uint64_t *args_dq;     /* the two fields of the arguments that are filled here: lane addresses of the descriptors */
 	uint64_t *args_result; /* and of the results */
 	void *result;          /* where they are copied to */
+	bool sent;             /* and from, before: they are questions, too */
 	size_t result_size;    /* of one lane */
 	uint32_t ms;           /* the kernel's own time, beside that of its commands */
 	struct gnv_gpu_range views, results;

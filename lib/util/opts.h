@@ -17,6 +17,7 @@
 
 /* The size of each structure in the first release that had it, which is the smallest that a caller can have. Never changed. */
 enum {
+	GNV_FIRST_gpunvme_batch = 24,
 	GNV_FIRST_gpunvme_cache_info = 64,
 	GNV_FIRST_gpunvme_check = 532,
 	GNV_FIRST_gpunvme_copy = 56,

@@ -81,6 +81,15 @@ static void add_queue(struct gfx *m, const struct gpunvme_dq *dq)
 		tighten(m, part[i].name, part[i].base, part[i].size, part[i].flags);
 }
 
+static void add_queues(struct gfx *m, uint64_t dq, uint32_t count)
+{
+	const struct gpunvme_dq *at = (const struct gpunvme_dq *)(uintptr_t)dq;
+	uint32_t i;
+
+	for (i = 0; i < count && gfx_knows(m, dq, (i + 1) * sizeof(*at)); i++)
+		add_queue(m, at + i);
+}
+
 /* The litmus kernel puts what no completion has into the ring, and asks whether it arrives whole. */
 static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
 {
@@ -92,18 +101,20 @@ static void add_litmus(struct gfx *m, const struct gnv_litmus_args *a)
 static void add_arguments(struct gfx *m, const char *kernel, const void *kernarg)
 {
 	const struct gnv_copy_args *copy = kernarg;
+	const struct gnv_batch_args *batch = kernarg;
 	const struct gnv_load_args *load = kernarg;
 	const struct gnv_ring_args *ring = kernarg;
-	uint32_t i;
 
 	if (!strcmp(kernel, "gnvk_read") || !strcmp(kernel, "gnvk_selftest"))
 		add_queue(m, kernarg);
 	if (!strcmp(kernel, "gnvk_litmus"))
 		add_litmus(m, kernarg);
-	for (i = 0; !strcmp(kernel, "gnvk_copy") && i < copy->queues && gfx_knows(m, copy->dq, (i + 1) * sizeof(struct gpunvme_dq)); i++)
-		add_queue(m, (const struct gpunvme_dq *)(uintptr_t)copy->dq + i);
-	for (i = 0; !strcmp(kernel, "gnvk_load") && i < load->queues && gfx_knows(m, load->dq, (i + 1) * sizeof(struct gpunvme_dq)); i++)
-		add_queue(m, (const struct gpunvme_dq *)(uintptr_t)load->dq + i);
+	if (!strcmp(kernel, "gnvk_copy"))
+		add_queues(m, copy->dq, copy->queues);
+	if (!strcmp(kernel, "gnvk_batch"))
+		add_queues(m, batch->dq, batch->queues);
+	if (!strcmp(kernel, "gnvk_load"))
+		add_queues(m, load->dq, load->queues);
 	if (!strcmp(kernel, "gnvk_ring")) {
 		tighten(m, "go", ring->go, 4, RING);
 		tighten(m, "doorbell", ring->doorbell, 4, RING);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme soak: does a drive, and this library, keep what was written, whatever happens in between? Rounds of CPU lanes that write,
- * read, flush and deallocate; in every other round a queue is stopped or recovered, or the controller reset, while they run. What
- * had ended is brought back between rounds, and at the end all that was written is read once more.
+ * gpunvme soak: does a drive, and this library, keep what was written, whatever happens in between? Rounds of lanes that write,
+ * read, flush and deallocate; in some rounds a queue is stopped or recovered, or the controller reset, while they run. What had
+ * ended is brought back between rounds, and at the end all that was written is read once more.
  */
 #include "soak.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define ROUND 64u	/* commands of a lane in a round, at most */
+#define STRUCK 8	/* of so many rounds one */
 #define VAIN_ROUNDS 8	/* of them in a row without a command that succeeded */
 #define VAIN_READS 10	/* and reading back, without a block that was not read before */
 #define LAST_READS 1000 /* rounds in which all blocks must have been read back at the end */
@@ -27,7 +27,7 @@ static uint64_t sum(const struct soak *k)
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < k->s.lanes; i++)
-		n += __atomic_load_n(&k->lane[i].commands, __ATOMIC_RELAXED);
+		n += k->lane[i].commands;
 	return n;
 }
 
@@ -52,12 +52,22 @@ static const struct soak_lane *wrong_lane(const struct soak *k)
 
 struct blow {
 	struct soak *k;
-	uint64_t at; /* commands after which it comes */
+	uint64_t at; /* how many commands the queues have had when it comes */
 	uint32_t kind, queue;
 	int ended; /* atomic: the lanes have */
 	int ret;
 	char why[320];
 };
+
+static uint64_t submitted(const struct soak *k)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	uint64_t n = 0;
+
+	for (uint32_t q = 0; q < k->s.queues; q++)
+		n += gpunvme_qp_get_info(k->s.qp[q], &info) ? 0 : info.submitted;
+	return n;
+}
 
 static int strike(struct blow *b)
 {
@@ -83,27 +93,35 @@ static void *blow_main(void *arg)
 	struct blow *b = arg;
 	const struct timespec nap = { 0, 200000 };
 
-	while (sum(b->k) < b->at && !__atomic_load_n(&b->ended, __ATOMIC_ACQUIRE))
+	while (submitted(b->k) < b->at && !__atomic_load_n(&b->ended, __ATOMIC_ACQUIRE))
 		nanosleep(&nap, NULL);
 	b->ret = strike(b);
 	snprintf(b->why, sizeof(b->why), "%s", b->ret ? why(b->ret) : "");
 	return NULL;
 }
 
-/* Every other round, in turn. */
+static int carry_out(struct soak *k)
+{
+	struct gpunvme_batch batch = { sizeof(batch), k->s.lanes, k->each, k->cmd };
+	const int ret = gpunvme_batch_run(k->s.gpu, k->s.dq, k->s.queues, &k->s.dbuf, &batch);
+
+	return ret ? failed("after %" PRIu64 " commands: %s", sum(k), why(ret)) : GO_ON;
+}
+
+/* Each kind in turn, and each queue. */
 static int launch(struct soak *k)
 {
 	struct blow b = { .k = k,
-			  .at = sum(k) + (uint64_t)k->share * k->s.lanes / 2,
-			  .kind = k->rounds / 2 % 3,
-			  .queue = k->rounds / 6 % k->s.queues };
-	const bool struck = !k->calm && k->share && k->rounds % 2;
+			  .at = submitted(k) + (uint64_t)k->each * k->s.lanes / 2,
+			  .kind = k->rounds / STRUCK % 3,
+			  .queue = k->rounds / STRUCK / 3 % k->s.queues };
+	const bool struck = !k->calm && !k->reads && k->rounds % STRUCK == 1;
 	pthread_t thread;
 	int ret;
 
 	if (struck && pthread_create(&thread, NULL, blow_main, &b))
 		return failed("no thread could be started");
-	ret = session_launch(&k->s, k->s.lanes, soak_kernel, k);
+	ret = carry_out(k);
 	__atomic_store_n(&b.ended, 1, __ATOMIC_RELEASE);
 	if (struck)
 		pthread_join(thread, NULL);
@@ -133,7 +151,9 @@ static int repair(struct soak *k)
 		bool ended = false;
 		int ret;
 
-		for (uint32_t i = q; i < k->s.lanes; i += k->s.queues) {
+		for (uint32_t i = 0; i < k->s.lanes; i++) {
+			if (k->lane[i].queue != q)
+				continue;
 			ended = ended || k->lane[i].status;
 			k->lane[i].status = 0;
 		}
@@ -162,13 +182,18 @@ static int check_vain(const struct soak *k)
 		      gpunvme_strerror(last_status(k)));
 }
 
-static int do_round(struct soak *k, uint32_t share)
+static int do_round(struct soak *k, uint32_t each, bool reads)
 {
 	const uint64_t before = sum(k) - count_failed(k);
 	int ret;
 
-	k->share = share;
-	ret = launch(k);
+	k->each = each;
+	k->reads = reads;
+	ret = soak_prepare(k);
+	if (ret == GO_ON)
+		ret = launch(k);
+	if (ret == GO_ON)
+		ret = soak_judge(k);
 	k->rounds++;
 	k->vain = sum(k) - count_failed(k) > before ? 0 : k->vain + 1;
 	return ret == GO_ON ? repair(k) : ret;
@@ -205,7 +230,7 @@ static int read_back(struct soak *k)
 		if (has_read_all(k))
 			return GO_ON;
 		before = count_read(k);
-		ret = do_round(k, 0);
+		ret = do_round(k, k->deep, true);
 		vain = count_read(k) > before ? 0 : vain + 1;
 	}
 	if (ret != GO_ON || wrong_lane(k) || has_read_all(k) || interrupted)
@@ -221,9 +246,9 @@ static int soak(struct soak *k)
 	progress_start(&bar, k->commands ? k->commands : k->seconds, k->commands ? "commands" : "");
 	k->start = now_s();
 	while (ret == GO_ON && !is_over(k)) {
-		const uint64_t left = k->commands ? (k->commands - sum(k) + k->s.lanes - 1) / k->s.lanes : ROUND;
+		const uint64_t left = k->commands ? (k->commands - sum(k) + k->s.lanes - 1) / k->s.lanes : k->deep;
 
-		ret = do_round(k, left < ROUND ? (uint32_t)left : ROUND);
+		ret = do_round(k, left < k->deep ? (uint32_t)left : k->deep, false);
 		if (ret == GO_ON && !wrong_lane(k) && !interrupted)
 			ret = check_vain(k);
 		progress_show(&bar, k->commands ? sum(k) : (uint64_t)(now_s() - k->start));
@@ -423,6 +448,15 @@ static int check_permission(const struct soak *k)
 		      human((double)k->s.ns.nblocks * k->s.ns.lba_size));
 }
 
+/* A queue that is recovered under a kernel needs another identifier than its own. */
+static int open_drive(struct soak *k)
+{
+	struct session_opts o = k->o;
+
+	o.queues += o.queues != 0;
+	return session_open(&k->s, &o);
+}
+
 static int prepare(struct soak *k)
 {
 	uint64_t most = SOAK_CHUNK / k->s.ns.lba_size;
@@ -437,7 +471,10 @@ static int prepare(struct soak *k)
 	if (!k->most)
 		return failed("%u lanes are too many for %" PRIu64 " blocks: use fewer (--lanes)", k->s.lanes, k->s.ns.nblocks);
 	k->run = (uint64_t)time(NULL) << 20 ^ (uint64_t)clock();
-	ret = session_buffer(&k->s, (uint64_t)k->s.lanes * SOAK_CHUNK);
+	k->deep = SOAK_BUFFER / SOAK_CHUNK / k->s.lanes < SOAK_EACH ? (uint32_t)(SOAK_BUFFER / SOAK_CHUNK / k->s.lanes) : SOAK_EACH;
+	if (!k->deep)
+		return failed("%u lanes are too many for a buffer of %s: use fewer (--lanes)", k->s.lanes, human(SOAK_BUFFER));
+	ret = session_buffer(&k->s, (uint64_t)k->s.lanes * k->deep * SOAK_CHUNK);
 	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u lanes", k->s.lanes) : ret;
 }
 
@@ -464,7 +501,8 @@ int verb_soak(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	catch_signals();
-	ret = session_open(&k.s, &k.o);
+	k.o.copies = 1;
+	ret = open_drive(&k);
 	if (ret != GO_ON)
 		return ret;
 	ret = check_permission(&k);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows.
+ * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows. Lanes may be
+ * a GPU's, so the library carries out what they do (gpunvme_batch_run()); threads of the CPU prepare it and judge what came of it.
  *
  * Each lane has blocks of its own and knows of each which versions it may hold: the one that was acknowledged last, and those whose
  * write ended in any other way since; zeroes, where they were asked for. Blocks are stamped (stamp.h), so that one which holds
@@ -14,6 +15,8 @@
 
 #define SOAK_BLOCKS 4096u     /* of a lane, at most */
 #define SOAK_CHUNK (64 * KIB) /* of one command, at most */
+#define SOAK_BUFFER (256 * MIB) /* of all that is under way, at most */
+#define SOAK_EACH 16u	      /* commands of a lane in a round, at most */
 #define SOAK_PAST 2048u	      /* commands of a lane that are remembered */
 #define SOAK_STATUSES 32u     /* different ones that are counted */
 
@@ -34,14 +37,16 @@ struct soak_past {
 };
 
 struct soak_lane {
-	struct soak *soak;
+	const struct soak *soak;
 	uint32_t queue;
 	uint64_t lba;	 /* of its first block */
-	uint64_t offset; /* of its part of the buffer */
+	uint64_t offset; /* of its part of the buffer, a chunk for each command */
+	uint32_t version; /* the last that it gave to a write */
 	struct soak_block *block;
 	struct soak_past *past;
+	struct soak_past now[SOAK_EACH]; /* of this round */
 	uint64_t seed;
-	uint64_t commands, blocks, verified; /* atomic: commands, by the lane */
+	uint64_t commands, blocks, verified;
 	uint64_t count[SOAK_OPS];
 	uint64_t errors;    /* commands whose status was not 0 */
 	uint32_t read_back; /* blocks that the last reading has seen */
@@ -64,7 +69,10 @@ struct soak {
 	uint32_t nblocks, most; /* of a lane, of a command */
 	uint64_t run;
 	struct soak_lane *lane;
-	uint32_t share; /* commands of each lane in this round; 0: read all blocks */
+	struct gpunvme_batch_cmd *cmd; /* of this round, `each` of each lane */
+	uint32_t each, deep;	       /* the latter: commands for which the buffer has room */
+	int reads;		       /* the round reads back what is known */
+	uint32_t turn;		       /* atomic: the next lane that a thread prepares or judges */
 	uint32_t rounds, vain; /* of the latter, the last in which no command succeeded */
 	uint64_t stops, recoveries, resets;
 	double start, took;
@@ -74,8 +82,11 @@ struct soak {
 int soak_lanes_open(struct soak *k);
 void soak_lanes_close(struct soak *k);
 
-/* The kernel of one round: a share of commands, or the end: all blocks that are known are read. @arg is the struct soak. */
-void soak_kernel(void *arg);
+/* Draws the commands of a round, or the reads of what is known, and fills the buffer. */
+int soak_prepare(struct soak *k);
+
+/* What came of them: counts, learns, and looks at what was read. */
+int soak_judge(struct soak *k);
 
 extern const char *const soak_ops[SOAK_OPS];
 

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "soak.h"
 
-#include "common/progress.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <gpunvme/device.h>
-
-#define READ_TRIES 100u /* more than there are blocks */
 
 const char *const soak_ops[SOAK_OPS] = { "read", "write", "write_fua", "flush", "write_zeroes", "deallocate" };
 
@@ -41,20 +38,20 @@ static bool may_hold(const struct soak_lane *l, uint32_t at, const char *data)
 	return ((b->zero && !data[0]) || (b->ones && (unsigned char)data[0] == 0xff)) && !memcmp(data, data + 1, lba_size - 1);
 }
 
-static void check(struct soak_lane *l, uint32_t at, uint32_t nblocks)
+static void check(struct soak_lane *l, uint32_t i)
 {
-	const uint32_t lba_size = l->soak->s.ns.lba_size;
-	const char *data = (const char *)(uintptr_t)l->soak->s.dbuf.base + l->offset;
+	const uint32_t lba_size = l->soak->s.ns.lba_size, at = l->now[i].at;
+	const char *data = (const char *)gpunvme_mem_ptr(l->soak->s.mem) + l->offset + (uint64_t)i * SOAK_CHUNK;
 	char text[96];
 
-	for (uint32_t i = 0; i < nblocks; i++, data += lba_size) {
-		if (!l->block[at + i].known)
+	for (uint32_t b = 0; b < l->now[i].nblocks; b++, data += lba_size) {
+		if (!l->block[at + b].known)
 			continue;
 		l->verified++;
-		if (may_hold(l, at + i, data))
+		if (may_hold(l, at + b, data))
 			continue;
 		snprintf(l->found, sizeof(l->found), "%s", stamp_tell(data, lba_size, l->soak->run, text));
-		l->where = at + i;
+		l->where = at + b;
 		l->wrong = 1;
 		return;
 	}
@@ -87,28 +84,67 @@ static void learn(struct soak_block *b, enum soak_op op, uint32_t version, bool 
 	}
 }
 
-/* ---- Commands ---- */
+/* ---- Before ---- */
 
-static int run(struct soak_lane *l, enum soak_op op, uint32_t at, uint32_t nblocks)
+static struct gpunvme_batch_cmd *cmd_of(const struct soak_lane *l, uint32_t i)
 {
-	const struct session *s = &l->soak->s;
-	const struct gpunvme_dq *dq = &s->dq[l->queue];
-
-	switch (op) {
-	case SOAK_READ:
-		return gpunvme_read(dq, &s->dbuf, l->offset, l->lba + at, nblocks);
-	case SOAK_WRITE:
-		return gpunvme_write(dq, &s->dbuf, l->offset, l->lba + at, nblocks);
-	case SOAK_FUA:
-		return gpunvme_write_fua(dq, &s->dbuf, l->offset, l->lba + at, nblocks);
-	case SOAK_ZEROES:
-		return gpunvme_write_zeroes(dq, l->lba + at, nblocks);
-	case SOAK_DEALLOCATE:
-		return gpunvme_deallocate(dq, &s->dbuf, l->offset, l->lba + at, nblocks);
-	default:
-		return gpunvme_flush(dq);
-	}
+	return &l->soak->cmd[(size_t)(l - l->soak->lane) * l->soak->each + i];
 }
+
+/* What a read leaves as it is is no stamp. */
+static void plan(struct soak_lane *l, uint32_t i, enum soak_op op, uint32_t at, uint32_t nblocks)
+{
+	static const uint32_t opcode[SOAK_OPS] = { GPUNVME_IO_READ,  GPUNVME_IO_WRITE,	      GPUNVME_IO_WRITE | GPUNVME_RW_FUA,
+						   GPUNVME_IO_FLUSH, GPUNVME_IO_WRITE_ZEROES, GPUNVME_IO_DSM };
+	const struct session *s = &l->soak->s;
+	const uint64_t offset = l->offset + (uint64_t)i * SOAK_CHUNK;
+	char *data = (char *)gpunvme_mem_ptr(s->mem) + offset;
+	struct soak_past *p = &l->now[i];
+
+	*p = (struct soak_past){ .op = op, .at = at, .nblocks = nblocks };
+	if (op == SOAK_WRITE || op == SOAK_FUA) {
+		const struct stamp stamp = stamp_of(l, at, p->version = ++l->version);
+
+		stamp_fill(data, s->ns.lba_size, &stamp, nblocks);
+	} else if (op == SOAK_READ) {
+		memset(data, 0xa5, (size_t)nblocks * s->ns.lba_size);
+	}
+	*cmd_of(l, i) = (struct gpunvme_batch_cmd){ l->lba + at, offset, op == SOAK_FLUSH ? 0 : nblocks, opcode[op], l->queue, 0 };
+}
+
+/* Half are reads, most of the others writes; half are of one to eight blocks, the others of any size. */
+static void plan_any(struct soak_lane *l, uint32_t i)
+{
+	static const enum soak_op mix[20] = { SOAK_WRITE, SOAK_WRITE, SOAK_WRITE, SOAK_WRITE,  SOAK_WRITE,
+					      SOAK_WRITE, SOAK_FUA,   SOAK_FLUSH, SOAK_ZEROES, SOAK_DEALLOCATE };
+	const uint32_t most = draw(l, 2) && l->soak->most > 8 ? 8 : l->soak->most;
+	const uint32_t nblocks = 1 + draw(l, most);
+	const enum soak_op op = mix[draw(l, 20)];
+
+	plan(l, i, op, op == SOAK_FLUSH ? 0 : draw(l, l->soak->nblocks - nblocks + 1), nblocks);
+}
+
+/* From what was read back last on, and again, should one of them fail. */
+static void plan_read(struct soak_lane *l, uint32_t i)
+{
+	const struct soak *k = l->soak;
+	const uint32_t from = l->read_back < k->nblocks ? l->read_back : 0, chunks = (k->nblocks - from + k->most - 1) / k->most;
+	const uint32_t at = from + i % chunks * k->most;
+
+	plan(l, i, SOAK_READ, at, k->nblocks - at < k->most ? k->nblocks - at : k->most);
+}
+
+static void prepare_lanes(void *arg)
+{
+	struct soak *k = arg;
+	uint32_t n;
+
+	while ((n = __atomic_fetch_add(&k->turn, 1, __ATOMIC_RELAXED)) < k->s.lanes)
+		for (uint32_t i = 0; i < k->each; i++)
+			(k->reads ? plan_read : plan_any)(&k->lane[n], i);
+}
+
+/* ---- After ---- */
 
 static void count_status(struct soak_lane *l, int status)
 {
@@ -121,123 +157,104 @@ static void count_status(struct soak_lane *l, int status)
 	l->errors++;
 }
 
-/* The highest version of the blocks, and one more: no block has seen it. */
-static uint32_t next_version(const struct soak_lane *l, uint32_t at, uint32_t nblocks)
+static void judge(struct soak_lane *l, uint32_t i)
 {
-	uint32_t version = 0;
+	struct soak_past *p = &l->now[i];
+	const int status = cmd_of(l, i)->status;
 
-	for (uint32_t i = 0; i < nblocks; i++)
-		if (l->block[at + i].last > version)
-			version = l->block[at + i].last;
-	return version + 1;
-}
-
-/* What a read leaves as it is is no stamp. */
-static void prepare(struct soak_lane *l, enum soak_op op, uint32_t at, uint32_t nblocks, uint32_t version)
-{
-	const struct soak *k = l->soak;
-	char *data = (char *)(uintptr_t)k->s.dbuf.base + l->offset;
-	const struct stamp stamp = stamp_of(l, at, version);
-
-	if (op == SOAK_READ)
-		memset(data, 0xa5, (size_t)nblocks * k->s.ns.lba_size);
-	else if (version)
-		stamp_fill(data, k->s.ns.lba_size, &stamp, nblocks);
-}
-
-static void command(struct soak_lane *l, enum soak_op op, uint32_t at, uint32_t nblocks)
-{
-	const bool writes = op == SOAK_WRITE || op == SOAK_FUA;
-	const uint32_t version = writes ? next_version(l, at, nblocks) : 0;
-	int status;
-
-	prepare(l, op, at, nblocks, version);
-	status = run(l, op, at, nblocks);
-	if (status == -GPUNVME_EOPNOTSUPP)
+	if (status == -GPUNVME_EOPNOTSUPP || status == -GPUNVME_EAGAIN)
 		return;
-	if (status > 0)
-		status &= (int)GPUNVME_ST_CODE;
-	l->past[l->commands % SOAK_PAST] = (struct soak_past){ l->commands, op, at, nblocks, version, status };
-	for (uint32_t i = 0; i < nblocks; i++)
-		learn(&l->block[at + i], op, version, !status, l->soak->s.ns.deallocated);
-	if (op == SOAK_READ && !status)
-		check(l, at, nblocks);
+	p->n = l->commands;
+	p->status = status > 0 ? status & (int)GPUNVME_ST_CODE : status;
+	l->past[l->commands++ % SOAK_PAST] = *p;
+	for (uint32_t b = 0; b < p->nblocks; b++)
+		learn(&l->block[p->at + b], p->op, p->version, !status, l->soak->s.ns.deallocated);
+	if (p->op == SOAK_READ && !status)
+		check(l, i);
 	if (status)
-		count_status(l, status);
+		count_status(l, p->status);
+	else if (l->soak->reads && p->at == l->read_back)
+		l->read_back += p->nblocks;
 	if (status < 0)
 		l->status = status;
-	l->count[op]++;
-	l->blocks += op == SOAK_FLUSH ? 0 : nblocks;
-	__atomic_store_n(&l->commands, l->commands + 1, __ATOMIC_RELAXED);
+	l->count[p->op]++;
+	l->blocks += p->op == SOAK_FLUSH ? 0 : p->nblocks;
 }
 
-/* Half are reads, most of the others writes; half are of one to eight blocks, the others of any size. */
-static void any_command(struct soak_lane *l)
-{
-	static const enum soak_op mix[20] = { SOAK_WRITE, SOAK_WRITE, SOAK_WRITE, SOAK_WRITE,  SOAK_WRITE,
-					      SOAK_WRITE, SOAK_FUA,   SOAK_FLUSH, SOAK_ZEROES, SOAK_DEALLOCATE };
-	const uint32_t most = draw(l, 2) && l->soak->most > 8 ? 8 : l->soak->most;
-	const uint32_t nblocks = 1 + draw(l, most);
-	const enum soak_op op = mix[draw(l, 20)];
-
-	command(l, op, op == SOAK_FLUSH ? 0 : draw(l, l->soak->nblocks - nblocks + 1), nblocks);
-}
-
-/* A read that failed is made again, in the next round if its queue has ended. */
-static void read_all(struct soak_lane *l)
-{
-	const uint32_t nblocks = l->soak->nblocks;
-	uint32_t tries = 0;
-	uint64_t errors;
-
-	while (l->read_back < nblocks && !l->status && !l->wrong && !interrupted && tries++ < nblocks + READ_TRIES) {
-		const uint32_t left = nblocks - l->read_back, n = left < l->soak->most ? left : l->soak->most;
-
-		errors = l->errors;
-		command(l, SOAK_READ, l->read_back, n);
-		l->read_back += errors == l->errors ? n : 0;
-	}
-}
-
-void soak_kernel(void *arg)
+static void judge_lanes(void *arg)
 {
 	struct soak *k = arg;
-	struct soak_lane *l = &k->lane[gpunvme_lane()];
+	uint32_t n;
 
-	if (!k->share)
-		read_all(l);
-	for (uint32_t i = 0; i < k->share && !l->status && !l->wrong && !interrupted; i++)
-		any_command(l);
+	while ((n = __atomic_fetch_add(&k->turn, 1, __ATOMIC_RELAXED)) < k->s.lanes)
+		for (uint32_t i = 0; i < k->each && !k->lane[n].wrong; i++)
+			judge(&k->lane[n], i);
+}
+
+/* ---- Threads ---- */
+
+static int by_threads(struct soak *k, void (*work)(void *arg))
+{
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	const uint32_t most = cpus > 0 && cpus < 16 ? (uint32_t)cpus : 16;
+	int ret;
+
+	k->turn = 0;
+	ret = gpunvme_cpu_launch(k->s.lanes < most ? k->s.lanes : most, 1, work, k);
+	return ret ? failed("no threads could be started: %s", strerror(-ret)) : GO_ON;
+}
+
+int soak_prepare(struct soak *k)
+{
+	return by_threads(k, prepare_lanes);
+}
+
+int soak_judge(struct soak *k)
+{
+	return by_threads(k, judge_lanes);
 }
 
 /* ---- Their memory ---- */
 
+static int open_lane(struct soak *k, uint32_t n)
+{
+	/* Waves of a GPU are slow where their lanes have several queues. */
+	const uint32_t together = session_on_gpu(&k->s) ? k->s.gpu_info.width : 1;
+	struct soak_lane *l = &k->lane[n];
+
+	l->soak = k;
+	l->queue = n / together % k->s.queues;
+	l->lba = (uint64_t)n * k->nblocks;
+	l->offset = (uint64_t)n * k->deep * SOAK_CHUNK;
+	l->seed = (n + 1) * 0x9e3779b97f4a7c15ull;
+	l->block = calloc(k->nblocks, sizeof(*l->block));
+	l->past = calloc(SOAK_PAST, sizeof(*l->past));
+	if (!l->block || !l->past)
+		return -ENOMEM;
+	for (uint32_t at = 0; at < k->nblocks; at++)
+		l->block[at].first = 1;
+	return 0;
+}
+
 int soak_lanes_open(struct soak *k)
 {
-	k->lane = calloc(k->s.lanes, sizeof(*k->lane));
-	for (uint32_t i = 0; k->lane && i < k->s.lanes; i++) {
-		struct soak_lane *l = &k->lane[i];
+	int ret = 0;
 
-		l->soak = k;
-		l->queue = i % k->s.queues;
-		l->lba = (uint64_t)i * k->nblocks;
-		l->offset = i * SOAK_CHUNK;
-		l->seed = (i + 1) * 0x9e3779b97f4a7c15ull;
-		l->block = calloc(k->nblocks, sizeof(*l->block));
-		l->past = calloc(SOAK_PAST, sizeof(*l->past));
-		if (!l->block || !l->past)
-			return -ENOMEM;
-		for (uint32_t at = 0; at < k->nblocks; at++)
-			l->block[at].first = 1;
-	}
-	return k->lane ? 0 : -ENOMEM;
+	k->lane = calloc(k->s.lanes, sizeof(*k->lane));
+	k->cmd = calloc((size_t)k->s.lanes * k->deep, sizeof(*k->cmd));
+	if (!k->lane || !k->cmd)
+		return -ENOMEM;
+	for (uint32_t n = 0; n < k->s.lanes && !ret; n++)
+		ret = open_lane(k, n);
+	return ret;
 }
 
 void soak_lanes_close(struct soak *k)
 {
-	for (uint32_t i = 0; k->lane && i < k->s.lanes; i++) {
-		free(k->lane[i].block);
-		free(k->lane[i].past);
+	for (uint32_t n = 0; k->lane && n < k->s.lanes; n++) {
+		free(k->lane[n].block);
+		free(k->lane[n].past);
 	}
 	free(k->lane);
+	free(k->cmd);
 }

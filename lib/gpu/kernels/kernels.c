@@ -85,6 +85,39 @@ GNVK_KERNEL(copy)
 	result->status = status;
 }
 
+/* As the functions of <gpunvme/device.h> that have these opcodes. */
+GNVK_FN int check_cmd(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, const GNVK_GLOBAL struct gpunvme_batch_cmd *cmd)
+{
+	uint32_t op = GNVD_OPC(cmd->op);
+	int ret;
+
+	if (op == GPUNVME_IO_FLUSH)
+		return gnvd_check_dq(dq);
+	if (op == GPUNVME_IO_DSM)
+		return gnvd_check_range(dq, dbuf, cmd->offset, cmd->lba, cmd->nblocks);
+	ret = gnvd_check_window(dq, cmd->lba, cmd->nblocks, op != GPUNVME_IO_READ);
+	if (ret || op != GPUNVME_IO_WRITE_ZEROES)
+		return ret ? ret : gnvd_check_buffer(dq, dbuf, cmd->offset, cmd->nblocks);
+	return dq->flags & GPUNVME_DQ_WRITE_ZEROES ? 0 : -GPUNVME_EOPNOTSUPP;
+}
+
+GNVK_KERNEL(batch)
+{
+	GNVK_GLOBAL struct gpunvme_batch_cmd *cmd = GNVK_AT(struct gpunvme_batch_cmd, a->cmd) + (uint64_t)gpunvme_lane() * a->each;
+	const struct gpunvme_dq *dq;
+	int refused, status = 0;
+	uint32_t i;
+
+	for (i = 0; i < a->each && status >= 0; i++, cmd++) {
+		dq = (const struct gpunvme_dq *)(GNVK_AT(const struct gpunvme_dq, a->dq) + cmd->queue);
+		refused = check_cmd(dq, &a->dbuf, cmd);
+		status = gnvd_run(dq, cmd->op == GPUNVME_IO_WRITE_ZEROES ? NULL : &a->dbuf, cmd->offset, cmd->lba, cmd->nblocks, cmd->op,
+				  refused);
+		cmd->status = status;
+		status = refused ? 0 : status;
+	}
+}
+
 GNVK_KERNEL(load)
 {
 	GNVK_GLOBAL struct gnv_load_result *result = GNVK_AT(struct gnv_load_result, a->result) + gpunvme_lane();

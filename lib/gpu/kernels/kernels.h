@@ -10,14 +10,14 @@
 #ifndef GNV_GPU_KERNELS_KERNELS_H
 #define GNV_GPU_KERNELS_KERNELS_H
 
-#include <gpunvme/dq.h>
+#include <gpunvme/batch.h>
 
 #define GNV_KERNEL_GROUP 256
 
 /* All there are, as X(enumerator, name). */
 #define GNV_KERNEL_LIST(X)                                                                                                         \
-	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(LOAD, load) \
-	X(LITMUS, litmus)
+	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(BATCH, batch) \
+	X(LOAD, load) X(LITMUS, litmus)
 
 #define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
 enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
@@ -101,6 +101,18 @@ struct gnv_copy_result {
 };
 
 /*
+ * Any number of lanes: each carries out its commands, one after another, until one ends with its queue or is given up. What it did not come
+ * to stays as the host has left it.
+ */
+struct gnv_batch_args {
+	uint64_t dq; /* array of struct gpunvme_dq */
+	struct gpunvme_dbuf dbuf;
+	uint64_t cmd;  /* array of struct gpunvme_batch_cmd, lane by lane */
+	uint32_t each; /* commands of a lane */
+	uint32_t queues;
+};
+
+/*
  * Any number of lanes: each issues commands of `nblocks` for some time, one after another, until its first failure. Waves take
  * turns with the queues, lanes with the places of the buffer.
  */
@@ -175,6 +187,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_fill_args) == 24, "layout of the argumen
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_selftest_args) == 232, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_ring_args) == 40, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_copy_args) == 88, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_batch_args) == 64, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 240, "layout of the arguments");
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Lists of commands by the library's own kernel. */
+#include <gpunvme/batch.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/run.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+#define CMDS_MAX (16u << 20)
+
+static bool knows(uint32_t op)
+{
+	return op == GPUNVME_IO_READ || op == GPUNVME_IO_WRITE || op == (GPUNVME_IO_WRITE | GPUNVME_RW_FUA) || op == GPUNVME_IO_FLUSH ||
+	       op == GPUNVME_IO_WRITE_ZEROES || op == GPUNVME_IO_DSM;
+}
+
+static int check_counts(const struct gpunvme_batch *batch, uint32_t queues)
+{
+	if (!queues || !batch->lanes || !batch->each || !batch->cmd)
+		return gnv_fail(-EINVAL, "gpunvme_batch_run: no queue, or no command");
+	if (batch->lanes > GNV_RUN_LANES_MAX || (uint64_t)batch->lanes * batch->each > CMDS_MAX)
+		return gnv_fail(-EINVAL, "%u lanes with %u commands each are too many for a batch: use %u lanes and %u commands or less",
+				batch->lanes, batch->each, GNV_RUN_LANES_MAX, CMDS_MAX);
+	return 0;
+}
+
+static int check(const struct gpunvme_batch_cmd *cmd, const struct gpunvme_batch *batch, uint32_t queues)
+{
+	size_t i;
+
+	for (i = 0; i < (size_t)batch->lanes * batch->each; i++) {
+		if (cmd[i].queue >= queues)
+			return gnv_fail(-EINVAL, "command %zu of the batch names queue %u, and there are %u", i, cmd[i].queue, queues);
+		if (!knows(cmd[i].op))
+			return gnv_fail(-EINVAL, "command %zu of the batch is 0x%x, which is none that a batch has", i, cmd[i].op);
+	}
+	return 0;
+}
+
+/* What the caller has may change meanwhile; what goes to the lanes was checked. */
+static struct gpunvme_batch_cmd *copy_cmds(const struct gpunvme_batch *batch)
+{
+	const size_t count = (size_t)batch->lanes * batch->each;
+	struct gpunvme_batch_cmd *cmd = malloc(count * sizeof(*cmd));
+	size_t i;
+
+	if (!cmd)
+		return NULL;
+	memcpy(cmd, batch->cmd, count * sizeof(*cmd));
+	for (i = 0; i < count; i++)
+		cmd[i].status = -GPUNVME_EAGAIN;
+	return cmd;
+}
+
+static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf,
+		     struct gpunvme_batch_cmd *cmd, const struct gpunvme_batch *batch)
+{
+	struct gnv_batch_args args = { .dbuf = *dbuf, .each = batch->each, .queues = queues };
+	struct gnv_run run = {
+		.gpu = gpu, .dq = dq, .queues = queues, .lanes = batch->lanes, .kernel = GNV_KERNEL_BATCH, .args = &args,
+		.args_len = sizeof(args), .args_dq = &args.dq, .args_result = &args.cmd, .result = cmd, .sent = true,
+		.result_size = batch->each * sizeof(*cmd),
+	};
+	size_t i;
+	int ret = check(cmd, batch, queues);
+
+	if (!ret)
+		ret = gnv_run_kernel(&run);
+	for (i = 0; !ret && i < (size_t)batch->lanes * batch->each; i++)
+		batch->cmd[i].status = cmd[i].status;
+	return ret;
+}
+
+GPUNVME_API int gpunvme_batch_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+				  const struct gpunvme_dbuf *dbuf, struct gpunvme_batch *user)
+{
+	struct gpunvme_batch batch = GPUNVME_BATCH_INIT;
+	struct gpunvme_batch_cmd *cmd;
+	int ret;
+
+	if (!gpu || !dq || !dbuf || !user)
+		return gnv_fail(-EINVAL, "gpunvme_batch_run: gpu, dq, dbuf and batch must not be NULL");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
+	ret = gnv_opts_copy(&batch, user, gpunvme_batch);
+	if (!ret)
+		ret = check_counts(&batch, queues);
+	if (!ret)
+		ret = gnv_run_check(gpu, dq, queues, dbuf);
+	if (ret)
+		return ret;
+	cmd = copy_cmds(&batch);
+	ret = cmd ? carry_out(gpu, dq, queues, dbuf, cmd, &batch) : gnv_fail(-ENOMEM, "out of memory");
+	free(cmd);
+	return ret;
+}
