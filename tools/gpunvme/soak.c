@@ -136,6 +136,7 @@ static int view(struct soak *k, uint32_t q, bool ended)
 	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
 	int ret = 0;
 
+	gpunvme_qp_release_old(k->s.qp[q]); /* of a recovery under the lanes */
 	if (ended) {
 		k->recoveries++;
 		ret = gpunvme_qp_recover(k->s.qp[q]);
@@ -448,12 +449,12 @@ static int check_permission(const struct soak *k)
 		      human((double)k->s.ns.nblocks * k->s.ns.lba_size));
 }
 
-/* A queue that is recovered under a kernel needs another identifier than its own. */
+/* Queues that are recovered under a kernel of a GPU need other identifiers than their own; after a reset all do. */
 static int open_drive(struct soak *k)
 {
 	struct session_opts o = k->o;
 
-	o.queues += o.queues != 0;
+	o.queues *= 2;
 	return session_open(&k->s, &o);
 }
 
