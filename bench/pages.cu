@@ -6,7 +6,9 @@
  *   elements      each lane loads 8 bytes anywhere, all there; beside plain loads
  *   misses        each lane has pages that are not there; beside gpunvme_read() of the same blocks
  *
- *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o pages bench/pages.cu -Lbuild/release/lib -lgpunvme
+ * and each once more with a cache of another kind (gpu/ticket_pages.h): hits from memory of the GPU, misses into memory of the host.
+ *
+ *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib -Iexamples/cuda -o pages bench/pages.cu -Lbuild/release/lib -lgpunvme
  *   pages 'soft:disk.img?threads=12' [MIB of memory for pages]    # the image three times as large at least
  *
  * Prints a line of JSON for each figure.
@@ -19,32 +21,39 @@
 
 #include <gpunvme/device_array.h>
 
+#include "gpu/rig.h"
+#include "gpu/ticket_pages.h"
+
 const char *const program = "pages";
 
 #define PAGE 4096u
 #define WAVE 32u
 #define BLOCK 256u
 #define DEPTH 1024u
-#ifndef BLOCKS
-#define BLOCKS 2 /* of a multiprocessor: more make hits slower (docs/gpu-performance.md), one leaves the memory idle */
+#ifndef PER_PROCESSOR
+#define PER_PROCESSOR 2 /* of a multiprocessor: more make hits slower (docs/gpu-performance.md), one leaves the memory idle */
 #endif
-#define WITH_CACHE __global__ __launch_bounds__(BLOCK, BLOCKS)
+#define WITH_CACHE __global__ __launch_bounds__(BLOCK, PER_PROCESSOR)
 #define MOST 8 /* blocks of a multiprocessor, without a cache */
 #define TURNS 5
 
 /* dq: the descriptor of the queue, in memory of the block, because what is acquired empties the cache of a multiprocessor. */
-#define OWN_DQ(dq, j)                                    \
-	__shared__ gpunvme_dq dq;                        \
-                                                         \
-	if (threadIdx.x == 0)                            \
-		dq = j.dq[blockIdx.x % j.queues];        \
+#define BLOCK_DQ(dq, j) SHARED_DQ(dq, (j).dq[blockIdx.x % (j).queues])
+#define OTHER_DQ(dq, j) SHARED_DQ(dq, (j).dq[(j).queues + blockIdx.x % (j).queues])
+#define SHARED_DQ(dq, from)       \
+	__shared__ gpunvme_dq dq; \
+                                  \
+	if (threadIdx.x == 0)     \
+		dq = from;        \
 	__syncthreads()
 
 struct job {
-	const struct gpunvme_dq *dq; /* of each queue */
+	const struct gpunvme_dq *dq; /* of each queue, then of each one of the other cache */
 	uint32_t queues, processors;
 	struct gpunvme_dpages pages;
 	struct gpunvme_dbuf buf; /* a page for each lane */
+	struct ticket_pages other;
+	const struct ticket_queue *tickets; /* of each queue */
 	uint64_t *to;		 /* a page for each wave, or a word for each lane */
 	const uint64_t *plain;
 	uint64_t count, rounds; /* pages that are used */
@@ -75,7 +84,7 @@ __device__ static void copy_wave(uint64_t *to, const uint64_t *from)
 
 WITH_CACHE static void pages_by_cache(struct job j)
 {
-	OWN_DQ(dq, j);
+	BLOCK_DQ(dq, j);
 	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 	struct gpunvme_page page;
 
@@ -101,7 +110,7 @@ __global__ static void pages_plain(struct job j)
 
 WITH_CACHE static void elements_by_cache(struct job j)
 {
-	OWN_DQ(dq, j);
+	BLOCK_DQ(dq, j);
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0, value = 0;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -126,7 +135,7 @@ __global__ static void elements_plain(struct job j)
 /* Lane by lane pages that no other has: pages from `count` on. */
 WITH_CACHE static void misses_by_cache(struct job j)
 {
-	OWN_DQ(dq, j);
+	BLOCK_DQ(dq, j);
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
 	struct gpunvme_page page;
 
@@ -142,7 +151,7 @@ WITH_CACHE static void misses_by_cache(struct job j)
 
 __global__ static void misses_plain(struct job j)
 {
-	OWN_DQ(dq, j);
+	BLOCK_DQ(dq, j);
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, blocks = PAGE >> dq.lba_shift;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
@@ -153,10 +162,57 @@ __global__ static void misses_plain(struct job j)
 	}
 }
 
+/* ---- The same with the other cache ---- */
+
+#define OWN_TICKETS(j) &(j).tickets[blockIdx.x % (j).queues]
+
+WITH_CACHE static void pages_by_other(struct job j)
+{
+	OTHER_DQ(dq, j);
+	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
+	uint32_t refs, mates;
+
+	for (uint64_t i = 0; i < j.rounds; i++) {
+		uint64_t page = mix(wave + i * waves) % j.count;
+
+		copy_wave(j.to + wave * (PAGE / 8), (const uint64_t *)ticket_get(&j.other, &dq, OWN_TICKETS(j), page, &refs, &mates));
+		ticket_put(&j.other, page, refs, mates);
+	}
+}
+
+WITH_CACHE static void elements_by_other(struct job j)
+{
+	OTHER_DQ(dq, j);
+	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0;
+	uint32_t refs, mates;
+
+	for (uint64_t i = 0; i < j.rounds; i++) {
+		uint64_t at = mix(gpunvme_lane() + i * lanes) % (j.count * (PAGE / 8)), page = at / (PAGE / 8);
+
+		sum += ((const uint64_t *)ticket_get(&j.other, &dq, OWN_TICKETS(j), page, &refs, &mates))[at % (PAGE / 8)];
+		ticket_put(&j.other, page, refs, mates);
+	}
+	j.to[gpunvme_lane()] = sum;
+}
+
+WITH_CACHE static void misses_by_other(struct job j)
+{
+	OTHER_DQ(dq, j);
+	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
+	uint32_t refs, mates;
+
+	for (uint64_t i = 0; i < j.rounds; i++) {
+		uint64_t page = j.count + gpunvme_lane() + i * lanes;
+
+		(void)ticket_get(&j.other, &dq, OWN_TICKETS(j), page, &refs, &mates);
+		ticket_put(&j.other, page, refs, mates);
+	}
+}
+
 /* Every page of the first `count`, so that it is there. */
 __global__ static void warm(struct job j)
 {
-	OWN_DQ(dq, j);
+	BLOCK_DQ(dq, j);
 	struct gpunvme_page page;
 
 	for (uint64_t i = gpunvme_lane(); i < j.count; i += (uint64_t)gridDim.x * blockDim.x)
@@ -198,18 +254,57 @@ static void figure(const char *name, const char *way, double amount, const char 
 	fflush(stdout);
 }
 
-/* Both ways by turns, and the middle of each: the controller in software decides, which is not steady. */
-static void misses(const char *way, job &j)
+/* Million pages a second. */
+static double rate(kernel k, uint32_t blocks, const job &j)
 {
-	double cached[TURNS], plain[TURNS];
+	return 1e-6 * j.rounds * blocks * BLOCK / run(k, blocks, j);
+}
+
+/* What is there is the first `count` pages, in their order. */
+static void fill_other(const job &j, uint64_t all)
+{
+	std::vector<uint32_t> word(all), owner(j.count);
+
+	for (uint64_t i = 0; i < j.count; i++) {
+		word[i] = TICKET_VALID;
+		owner[i] = (uint32_t)i + 1;
+	}
+	check(cudaMemcpy(j.other.word, word.data(), all * 4, cudaMemcpyDefault), "cudaMemcpy");
+	check(cudaMemcpy(j.other.owner, owner.data(), j.count * 4, cudaMemcpyDefault), "cudaMemcpy");
+	for (uint64_t i = 0; i < j.count; i++)
+		word[i] = (uint32_t)i;
+	check(cudaMemcpy(j.other.place, word.data(), all * 4, cudaMemcpyDefault), "cudaMemcpy");
+}
+
+/* Its lanes stand in each other's way, so it may have fewer. */
+static double other_rate(const job &j, uint64_t all)
+{
+	double most = 0;
+
+	for (uint32_t part = 1; part <= 16; part *= 4) {
+		fill_other(j, all);
+		most = std::max(most, rate(misses_by_other, j.processors / part, j));
+	}
+	return most;
+}
+
+/* All ways by turns, and the middle of each: the controller in software decides, which is not steady. */
+static void misses(const char *way, job &j, uint64_t all)
+{
+	std::vector<double> cached(TURNS), plain(TURNS), other(TURNS);
 
 	for (uint32_t turn = 0; turn < TURNS; turn++) {
-		cached[turn] = run(misses_by_cache, j.processors, j);
-		plain[turn] = run(misses_plain, j.processors, j);
+		cached[turn] = rate(misses_by_cache, j.processors, j);
+		plain[turn] = rate(misses_plain, j.processors, j);
+		if (j.other.iova)
+			other[turn] = other_rate(j, all);
 	}
-	std::sort(cached, cached + TURNS);
-	std::sort(plain, plain + TURNS);
-	figure("misses", way, 1e-6 * j.rounds * j.processors * BLOCK, "million/s", cached[TURNS / 2], plain[TURNS / 2]);
+	std::sort(cached.begin(), cached.end());
+	std::sort(plain.begin(), plain.end());
+	std::sort(other.begin(), other.end());
+	figure("misses", way, 1, "million/s", 1 / cached[TURNS / 2], 1 / plain[TURNS / 2]);
+	if (j.other.iova)
+		figure("misses", "another cache", 1, "million/s", 1 / other[TURNS / 2], 1 / plain[TURNS / 2]);
 }
 
 static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, uint32_t flags, uint64_t frames, uint64_t all)
@@ -224,16 +319,86 @@ static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, 
 	check(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
 	check(gpunvme_pagecache_view(cache, &j.pages));
 	j.count = frames;
-	run(warm, BLOCKS * j.processors, j);
+	run(warm, PER_PROCESSOR * j.processors, j);
 	j.rounds = 256;
-	figure("whole pages", way, 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_cache, BLOCKS, BLOCKS, j),
+	figure("whole pages", way, 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_cache, PER_PROCESSOR, PER_PROCESSOR, j),
 	       best(pages_plain, 1, MOST, j));
 	j.rounds = 1024;
-	figure("elements of 8 bytes", way, 1e-6 * j.rounds * lanes, "million/s", best(elements_by_cache, BLOCKS, BLOCKS, j),
+	figure("elements of 8 bytes", way, 1e-6 * j.rounds * lanes, "million/s", best(elements_by_cache, PER_PROCESSOR, PER_PROCESSOR, j),
 	       best(elements_plain, 1, MOST, j));
 	j.rounds = (all - frames) / lanes;
-	misses(way, j);
+	misses(way, j, all);
 	check(gpunvme_pagecache_destroy(cache));
+}
+
+/* Its pages lie where ours do: for hits in memory of the GPU, for misses where the controller reaches them. */
+static void measure_other(job &j, const struct gpunvme_dbuf &buf, uint64_t frames, uint64_t all)
+{
+	uint32_t lanes = j.processors * BLOCK;
+
+	j.count = frames;
+	j.other.places = (uint32_t)frames;
+	j.other.base = (uint64_t)j.plain;
+	check(cudaMalloc(&j.other.word, all * 4), "cudaMalloc");
+	check(cudaMalloc(&j.other.place, all * 4), "cudaMalloc");
+	check(cudaMalloc(&j.other.owner, frames * 4), "cudaMalloc");
+	check(cudaMalloc(&j.other.hand, 8), "cudaMalloc");
+	check(cudaMemset(j.other.hand, 0, 8), "cudaMemset");
+	fill_other(j, all);
+	j.rounds = 256;
+	figure("whole pages", "another cache", 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_other, 1, MOST, j),
+	       best(pages_plain, 1, MOST, j));
+	j.rounds = 1024;
+	figure("elements of 8 bytes", "another cache", 1e-6 * j.rounds * lanes, "million/s", best(elements_by_other, 1, MOST, j),
+	       best(elements_plain, 1, MOST, j));
+	j.other.base = buf.base;
+	j.other.iova = buf.iova;
+}
+
+/* The queue has had commands of the library's, by which it was tested. */
+static void begin_behind(const struct gpunvme_dq &dq, struct ticket_queue *t)
+{
+	const uint64_t depth = 1ull << dq.sq_shift;
+	std::vector<uint64_t> turn(depth);
+	struct gpunvme_dq_state state;
+
+	check(cudaMemcpy(&state, (const void *)dq.state, sizeof(state), cudaMemcpyDefault), "cudaMemcpy");
+	t->ticket = t->tail = t->head = t->fetched = state.resv;
+	for (uint64_t i = 0; i < depth; i++)
+		turn[(state.resv + i) % depth] = i + 1 < depth ? state.resv + i : ~0ull;
+	check(cudaMemcpy((void *)t->turn, turn.data(), depth * 8, cudaMemcpyDefault), "cudaMemcpy");
+}
+
+/* Queues of its own. */
+static void make_tickets(gpunvme_dev *dev, gpunvme_gpu *gpu, job &j, gpunvme_dq *dq)
+{
+	struct rig *r = (struct rig *)calloc(1, sizeof(*r)); /* keeps what is allocated, to the end */
+	gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	gpunvme_view window = GPUNVME_VIEW_INIT;
+	struct ticket_queue *t;
+	gpunvme_qp *qp;
+
+	opts.depth = DEPTH;
+	check(cudaMallocManaged(&t, j.queues * sizeof(*t)), "cudaMallocManaged");
+	for (uint32_t i = 0; i < j.queues; i++) {
+		check(gpunvme_qp_create(dev, gpu, &opts, &qp)); /* the device's end ends it */
+		check(gpunvme_qp_view(qp, &window, &dq[i]));
+		make_ticket(r, &dq[i], &t[i]);
+		begin_behind(dq[i], &t[i]);
+	}
+	j.tickets = t;
+}
+
+static gpunvme_mem *host_memory(gpunvme_dev *dev, gpunvme_gpu *gpu, uint64_t bytes, struct gpunvme_dbuf *buf)
+{
+	gpunvme_mem_opts host = GPUNVME_MEM_OPTS_INIT;
+	gpunvme_mem *mem;
+
+	host.flags = GPUNVME_MEM_HOST;
+	check(gpunvme_mem_alloc(gpu, bytes, &host, &mem));
+	check(gpunvme_mem_map(mem, dev));
+	check(gpunvme_mem_dbuf(mem, dev, buf));
+	return mem;
 }
 
 int main(int argc, char **argv)
@@ -241,13 +406,13 @@ int main(int argc, char **argv)
 	struct gpunvme_dev_info info = {};
 	struct gpunvme_ns_info ns = {};
 	gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	gpunvme_mem_opts host = GPUNVME_MEM_OPTS_INIT;
 	gpunvme_view window = GPUNVME_VIEW_INIT;
+	struct gpunvme_dbuf buf;
 	uint64_t frames, pages;
 	int processors;
 	gpunvme_gpu *gpu;
 	gpunvme_dev *dev;
-	gpunvme_mem *mem;
+	gpunvme_mem *mem[2];
 	gpunvme_dq *dq;
 	job j = {};
 
@@ -257,7 +422,7 @@ int main(int argc, char **argv)
 	check(cudaFree(nullptr), "there is no GPU that CUDA can use");
 	check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
 	j.processors = processors;
-	if (frames < (uint64_t)processors * BLOCKS * BLOCK)
+	if (frames < (uint64_t)processors * PER_PROCESSOR * BLOCK)
 		die("each lane needs a page of its own: give more memory");
 	check(gpunvme_gpu_open("cuda:0", nullptr, &gpu));
 	check(gpunvme_dev_open(argv[1], nullptr, &dev));
@@ -268,8 +433,8 @@ int main(int argc, char **argv)
 	pages = ns.nblocks * ns.lba_size / PAGE;
 	if (pages < 3 * frames)
 		die("what is missed in one turn must be gone by the next: give less memory, or an image three times as large");
-	j.queues = info.queues < 64 ? info.queues : 64;
-	check(cudaMallocManaged(&dq, j.queues * sizeof(*dq)), "cudaMallocManaged");
+	j.queues = info.queues < 128 ? info.queues / 2 : 64;
+	check(cudaMallocManaged(&dq, 2 * j.queues * sizeof(*dq)), "cudaMallocManaged");
 	check(cudaMallocManaged(&j.failed, sizeof(*j.failed)), "cudaMallocManaged");
 	opts.depth = DEPTH;
 	std::vector<gpunvme_qp *> qp(j.queues);
@@ -278,21 +443,22 @@ int main(int argc, char **argv)
 		check(gpunvme_qp_view(qp[i], &window, &dq[i]));
 	}
 	j.dq = dq;
-	host.flags = GPUNVME_MEM_HOST;
-	check(gpunvme_mem_alloc(gpu, (size_t)j.processors * BLOCK * PAGE, &host, &mem));
-	check(gpunvme_mem_map(mem, dev));
-	check(gpunvme_mem_dbuf(mem, dev, &j.buf));
+	mem[0] = host_memory(dev, gpu, (uint64_t)j.processors * BLOCK * PAGE, &j.buf);
+	mem[1] = host_memory(dev, gpu, frames * PAGE, &buf);
 	check(cudaMalloc(&j.to, (size_t)j.processors * MOST * BLOCK / WAVE * PAGE), "cudaMalloc");
 	check(cudaMalloc((void **)&j.plain, frames * PAGE), "cudaMalloc");
 	check(cudaMemset((void *)j.plain, 1, frames * PAGE), "cudaMemset");
 	fprintf(stderr, "%u queues of depth %u, %" PRIu64 " pages of %u bytes of a namespace of %" PRIu64 "\n", j.queues, DEPTH, frames, PAGE,
 		pages);
+	make_tickets(dev, gpu, j, dq + j.queues);
+	measure_other(j, buf, frames, pages);
 	measure(dev, gpu, j, "in place", GPUNVME_PAGECACHE_IN_PLACE, frames, pages);
 	measure(dev, gpu, j, "copied", GPUNVME_PAGECACHE_LANDING, frames, pages);
 	for (gpunvme_qp *q : qp)
 		check(gpunvme_qp_destroy(q));
-	check(gpunvme_mem_free(mem));
 	check(gpunvme_dev_close(dev));
+	check(gpunvme_mem_free(mem[0]));
+	check(gpunvme_mem_free(mem[1]));
 	gpunvme_gpu_close(gpu);
 	return 0;
 }
