@@ -20,7 +20,7 @@ if command -v nvcc >/dev/null 2>&1; then
   # Not optimised, which takes a fifth of the time: what it warns of is the front end's.
   nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx "$root/bench/queue_rate.cu" \
     -o "$out/queue_rate.ptx"
-  nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/examples/cuda" -ptx "$root/bench/pages.cu" \
+  nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -I"$root/examples/cuda" -ptx "$root/bench/pages.cu" \
     -o "$out/pages.ptx"
 elif command -v clang++-19 >/dev/null 2>&1; then
   clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \
