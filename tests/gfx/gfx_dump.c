@@ -3,6 +3,7 @@
  * gfx_dump CODE-OBJECT: address, length in bytes and text of every instruction.
  * gfx_dump --opcodes: how many opcodes the executor knows.
  * gfx_dump --launch KERNEL LANES WIDTH CODE-OBJECT: run a kernel without arguments, or with one pointer to 4 KiB of memory.
+ * gfx_dump --survive KERNEL CODE-OBJECT...: run it in waves of 32 lanes, and list, if they can be loaded; 0 whatever comes of it.
  */
 #include "gfx/gfx.h"
 
@@ -40,6 +41,27 @@ static int launch(struct gfx_code *code, const char *name, const char *lanes, co
 	return ret ? 1 : 0;
 }
 
+/* Each is loaded anew, as by a program of its own, which takes a sanitizer longer than the file does. */
+static int survive(const char *kernel, char *const *paths)
+{
+	struct gfx_code *code;
+	char why[300];
+
+	for (; *paths; paths++) {
+		for (int look = 0; look < 2; look++) {
+			code = gfx_load(*paths, why, sizeof(why));
+			if (!code)
+				continue;
+			if (look)
+				dump(code);
+			else
+				launch(code, kernel, "32", "32");
+			gfx_unload(code);
+		}
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct gfx_code *code;
@@ -47,13 +69,16 @@ int main(int argc, char **argv)
 	char why[300];
 	int ret;
 
+	if (argc > 3 && !strcmp(argv[1], "--survive"))
+		return survive(argv[2], argv + 3);
 	if (argc == 2 && !strcmp(argv[1], "--opcodes")) {
 		gfx_op_table(ISA_11, &count);
 		printf("%u opcodes besides comparisons\n", count);
 		return 0;
 	}
 	if (argc != 2 && (argc != 6 || strcmp(argv[1], "--launch"))) {
-		fprintf(stderr, "usage: gfx_dump CODE-OBJECT | --opcodes | --launch KERNEL LANES WIDTH CODE-OBJECT\n");
+		fprintf(stderr, "usage: gfx_dump CODE-OBJECT | --opcodes | --launch KERNEL LANES WIDTH CODE-OBJECT | "
+				"--survive KERNEL CODE-OBJECT...\n");
 		return 2;
 	}
 	code = gfx_load(argv[argc - 1], why, sizeof(why));
