@@ -82,7 +82,7 @@ GNVD_FN void gnvd_copy_bytes(uint64_t to, uint64_t from, uint64_t n)
 GNVD_FN int gnvd_check_file(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *dbuf,
 			    uint64_t offset, uint64_t len)
 {
-	if (file->magic != GPUNVME_DFILE_MAGIC || file->major != GPUNVME_DQ_MAJOR)
+	if (gnvd_check_dq(dq) || file->magic != GPUNVME_DFILE_MAGIC || file->major != GPUNVME_DQ_MAJOR)
 		return -GPUNVME_EPROTONOSUPPORT;
 	if (file->nsid != dq->nsid || file->lba_shift != dq->lba_shift || (file->device && dq->device && file->device != dq->device))
 		return -GPUNVME_EXDEV;
@@ -94,7 +94,7 @@ GNVD_FN int gnvd_check_file_write(const struct gpunvme_dq *dq, const struct gpun
 {
 	uint64_t mask = (1ull << dq->lba_shift) - 1;
 
-	if (!(file->flags & GPUNVME_DQ_WRITE))
+	if (!(file->flags & dq->flags & GPUNVME_DQ_WRITE))
 		return -GPUNVME_EROFS;
 	if (!len || ((pos | len) & mask) || (iova & 3))
 		return -GPUNVME_EINVAL;
@@ -121,32 +121,48 @@ GNVD_FN void gnvd_next_run(const struct gpunvme_dq *dq, const struct gpunvme_dfi
 	run->nblocks = n < run->nblocks ? n : run->nblocks;
 }
 
+/* May those blocks be moved there? Results are hidden from compilers: in the loop that calls this they would stay in registers. */
+GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t at, uint64_t lba, uint32_t nblocks)
+{
+	int range = -(int)gnvd_opaque32(GPUNVME_ERANGE), invalid = -(int)gnvd_opaque32(GPUNVME_EINVAL);
+	uint64_t bytes = (uint64_t)nblocks << dq->lba_shift;
+
+	if (lba > dq->lba_count || nblocks > dq->lba_count - lba || at > dbuf->len || bytes > dbuf->len - at)
+		return range;
+	return ((uint32_t)dbuf->iova + (uint32_t)at) & 3 ? invalid : 0;
+}
+
 /*
  * One run of blocks after the other. There is one place where commands are made, because its text is long: a block that goes
  * through the bounce area differs in where it goes. A block before the queue's window is, unsigned, far behind the window's end.
+ * What follows from the position and the blocks is made again behind the command, and hidden from compilers, which else keep it in
+ * registers of every lane while the lane waits.
  */
 GNVD_FN int gnvd_file_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
 			 const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t left, uint32_t op)
 {
-	uint64_t mask = (1ull << dq->lba_shift) - 1, n, at;
+	uint32_t mask = (1u << dq->lba_shift) - 1, hint = gnvd_hint(), skip, nblocks;
 	int write = GNVD_OPC(op) == GPUNVME_IO_WRITE, bounce, ret = 0;
 	struct gnvd_run_of_file run;
+	uint64_t n, at;
 
 	while (!ret && left) {
-		bounce = (pos & mask) || left <= mask || ((dbuf->iova + offset) & 3);
+		bounce = ((uint32_t)pos & mask) || left <= mask || (((uint32_t)dbuf->iova + (uint32_t)offset) & 3);
 		gnvd_next_run(dq, file, &cur->extent, pos, left, bounce, &run);
-		at = bounce ? cur->bounce : offset;
+		nblocks = (uint32_t)run.nblocks;
 		if (!run.hole) {
-			ret = gnvd_check_window(dq, run.lba - dq->lba_first, (uint32_t)run.nblocks, write);
-			ret = ret ? ret : gnvd_check_buffer(dq, dbuf, at, (uint32_t)run.nblocks);
-			ret = gnvd_run(dq, dbuf, at, run.lba - dq->lba_first, (uint32_t)run.nblocks, op, ret);
+			at = bounce ? cur->bounce : offset;
+			ret = gnvd_check_run(dq, dbuf, at, run.lba - dq->lba_first, nblocks);
+			ret = gnvd_run_by(dq, GNVD_SITE_RUN, hint, dbuf, at, run.lba - dq->lba_first, nblocks, op, ret);
 		} else if (write) {
 			ret = -GPUNVME_EOPNOTSUPP;
 		}
-		n = (run.nblocks << dq->lba_shift) - (pos & mask);
+		nblocks = gnvd_opaque32(nblocks);
+		skip = gnvd_opaque32((uint32_t)pos) & mask;
+		n = ((uint64_t)nblocks << dq->lba_shift) - skip;
 		n = ret ? 0 : n < left ? n : left;
 		if (run.hole || bounce)
-			gnvd_copy_bytes(dbuf->base + offset, run.hole ? 0 : dbuf->base + at + (pos & mask), n);
+			gnvd_copy_bytes(dbuf->base + offset, run.hole ? 0 : dbuf->base + cur->bounce + skip, n);
 		cur->done += n;
 		offset += n;
 		pos += n;

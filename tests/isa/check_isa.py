@@ -37,7 +37,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # changes by that much with any edit. A blocking read has to do with 32.
 MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_forced": 51, "call_async": 47, "call_many_queues": 43, "call_wave": 38,
                   "call_wave_one": 33, "call_wait_any": 35, "call_serve": 29, "call_volume": 60, "call_volume_deallocate": 67,
-                  "call_block": 81, "call_file": 56, "call_file_write": 54, "call_array": 76, "call_range": 79,
+                  "call_block": 81, "call_file": 48, "call_file_write": 44, "call_array": 76, "call_range": 79,
                   "call_page": 67, "call_file_async": 49, "call_file_wave": 53, "call_file_wave_one": 48, "call_file_block": 57,
                   "call_files": 17, "call_file_array": 104, "call_volume_array": 104, "call_volume_page": 104}
 MOST = 128

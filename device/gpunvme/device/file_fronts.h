@@ -136,8 +136,7 @@ GNVD_FN void gnvd_file_next(const struct gpunvme_dq *dq, const struct gpunvme_df
 	n = (run.nblocks << dq->lba_shift) - skip;
 	at = bounce ? cur->bounce : l->offset;
 	if (!run.hole) {
-		ret = gnvd_check_window(dq, run.lba - dq->lba_first, (uint32_t)run.nblocks, write);
-		ret = ret ? ret : gnvd_check_buffer(dq, dbuf, at, (uint32_t)run.nblocks);
+		ret = gnvd_check_run(dq, dbuf, at, run.lba - dq->lba_first, (uint32_t)run.nblocks);
 	} else if (write) {
 		ret = -GPUNVME_EOPNOTSUPP;
 	}

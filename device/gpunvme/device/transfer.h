@@ -123,19 +123,26 @@ GNVD_FN void gnvd_run_alone(const struct gpunvme_dq *dq, const struct gnvd_wave 
 #endif
 }
 
-GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const struct gpunvme_dbuf *dbuf, uint64_t offset,
-			uint64_t lba, uint32_t nblocks, uint32_t op, int ret)
+/* `hint` is gnvd_hint(): made before any loop, because in one it would keep its makings in registers. */
+GNVD_FN int gnvd_run_by(const struct gpunvme_dq *dq, enum gnvd_site site, uint32_t hint, const struct gpunvme_dbuf *dbuf,
+			uint64_t offset, uint64_t lba, uint32_t nblocks, uint32_t op, int ret)
 {
 	struct gnvd_left left = { offset, lba, nblocks, ret };
 	struct gnvd_wave w;
 
-	w.hint = gnvd_hint(); /* here, because in the loop it would keep its makings in registers */
+	w.hint = hint;
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, site);
 		GNVD_APART(w, gnvd_run_alone(dq, &w, dbuf, &left, op), gnvd_run_wave(dq, &w, dbuf, &left, op));
 		gnvd_leave(&w);
 	}
 	return left.ret;
+}
+
+GNVD_FN int gnvd_run_at(const struct gpunvme_dq *dq, enum gnvd_site site, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+			uint64_t lba, uint32_t nblocks, uint32_t op, int ret)
+{
+	return gnvd_run_by(dq, site, gnvd_hint(), dbuf, offset, lba, nblocks, op, ret);
 }
 
 /* The leader's transfer, with the help of all lanes of the wave; all get what came of it. */
