@@ -121,8 +121,9 @@ GNVD_FN void gnvd_next_run(const struct gpunvme_dq *dq, const struct gpunvme_dfi
 	run->nblocks = n < run->nblocks ? n : run->nblocks;
 }
 
-/* May those blocks be moved there? Results are hidden from compilers: in the loop that calls this they would stay in registers. */
-GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t at, uint64_t lba, uint32_t nblocks)
+/* May those blocks be moved there? Results are hidden from compilers: in a loop that calls this they would stay in registers. */
+GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t at, uint64_t lba,
+			   uint32_t nblocks)
 {
 	int range = -(int)gnvd_opaque32(GPUNVME_ERANGE), invalid = -(int)gnvd_opaque32(GPUNVME_EINVAL);
 	uint64_t bytes = (uint64_t)nblocks << dq->lba_shift;
