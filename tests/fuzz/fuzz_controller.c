@@ -25,6 +25,8 @@
 #include "util/bits.h"
 
 #define IOVA_TAG 0x5a00000000000000ull
+#define IOVA_SHIFT 32u /* each map has its own addresses, the same in each run: those of the memory would differ */
+#define LESS_ALIGNED 64u /* in byte 2: addresses are multiples of 4 KiB, and of no more */
 #define QUEUES 4u
 #define MAPS 64u
 #define CALLS 400000u /* of the clock, more than every wait of one input together */
@@ -48,7 +50,7 @@ struct queue {
 static struct {
 	const uint8_t *at, *end;
 	uint8_t manner;
-	bool on, running, allowed; /* running: it would make DMA; allowed: and may */
+	bool on, running, allowed, unaligned; /* running: it would make DMA; allowed: and may */
 	uint64_t now;
 	unsigned calls, idle, closed, maps;
 	char *bar;
@@ -61,6 +63,7 @@ static struct {
 	struct {
 		uint64_t iova;
 		size_t len;
+		char *cpu;
 	} map[MAPS];
 	struct gnv_port port;
 	struct gnv_space space;
@@ -109,7 +112,7 @@ static void *dma(uint64_t iova, size_t len)
 
 	for (i = 0; i < MAPS; i++)
 		if (iova - m.map[i].iova < m.map[i].len && len <= m.map[i].len - (iova - m.map[i].iova))
-			return (void *)(uintptr_t)(iova & ~IOVA_TAG);
+			return m.map[i].cpu + (iova - m.map[i].iova);
 	check(0);
 	return NULL;
 }
@@ -122,8 +125,9 @@ static int space_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 	for (i = 0; i < MAPS && m.map[i].len; i++)
 		;
 	check(i < MAPS);
-	*iova = m.map[i].iova = (uintptr_t)mem->cpu | IOVA_TAG;
+	*iova = m.map[i].iova = IOVA_TAG | (i + 1ull) << IOVA_SHIFT | (m.unaligned ? 4096 : 0);
 	m.map[i].len = mem->len;
+	m.map[i].cpu = mem->cpu;
 	m.maps++;
 	return 0;
 }
@@ -599,6 +603,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	begin(data, size);
 	wants = next();
+	m.unaligned = wants & LESS_ALIGNED;
 	for (uint32_t n = next() % 16; n; n--)
 		wrong_register();
 	m.cc = *reg(GPUNVME_REG_CC);
