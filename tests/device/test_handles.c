@@ -318,6 +318,34 @@ static void late_copy_frees_no_command_that_nobody_asks_for(void **state)
 	rig_end(r, false);
 }
 
+/* Where a lane looks at several completions at once each is checked by its own words, whichever of them it is. */
+static void each_of_several_is_checked(void **state)
+{
+	struct gpunvme_req req[8];
+	uint64_t bad;
+	unsigned i;
+
+	(void)state;
+	for (bad = 1; bad <= 8; bad++) {
+		struct rig *r = rig_new(4, 0);
+
+		r->ctrl.opts.fate = hold_below_100;
+		r->ctrl.opts.crime = MINI_BAD_SQID;
+		r->ctrl.opts.crime_stamp = bad;
+		rig_start(r);
+		for (i = 0; i < 8; i++)
+			assert_int_equal(submit(r, i + 1, &req[i]), 0);
+		mini_release(&r->ctrl);
+		while (__atomic_load_n(&r->ctrl.completed, __ATOMIC_ACQUIRE) < 8)
+			sched_yield();
+		for (i = 0; i + 1 < bad; i++)
+			gpunvme_wait(&r->dq, &req[i], 0);
+		assert_int_equal(gpunvme_wait(&r->dq, &req[bad - 1], 0), -GPUNVME_EPROTO);
+		assert_int_equal(r->state->poison, GPUNVME_EPROTO);
+		rig_end(r, false);
+	}
+}
+
 /* A CID that nobody uses: with 23 CIDs and hint 0, the first command has CID 0 and CID 1 is idle. */
 static void device_with_idle_cid(void **state)
 {
@@ -368,6 +396,7 @@ int main(void)
 		cmocka_unit_test(device_with_MINI_BAD_SQID),
 		cmocka_unit_test(device_with_MINI_SQHD_AHEAD),
 		cmocka_unit_test(device_with_MINI_SQHD_BIG),
+		cmocka_unit_test(each_of_several_is_checked),
 		cmocka_unit_test(late_copy_is_no_result_of_a_transfer),
 		cmocka_unit_test(late_copy_is_no_result_of_a_handle),
 		cmocka_unit_test(late_copy_frees_no_command_that_nobody_asks_for),
