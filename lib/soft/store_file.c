@@ -44,6 +44,9 @@ static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *l
 	if (file->unseen)
 		gnv_log(log, GPUNVME_LOG_WARN,
 			"%s: %u processes could not be looked at, and one may have it open; root sees them all", path, file->unseen);
+	if (file->unheld[0])
+		gnv_log(log, GPUNVME_LOG_WARN,
+			"%s has another controller, whose disk could not be held, so that somebody may mount it: %s", path, file->unheld);
 	if (file->unlocked)
 		gnv_log(log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so nobody keeps a second writer away", path,
 			strerror(file->unlocked));

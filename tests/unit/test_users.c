@@ -10,6 +10,7 @@
 #include <linux/loop.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <time.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -19,7 +20,9 @@
 #include "common/tree.h"
 #include "os/linux/hold.h"
 
-/* The linker sends the library's calls here (--wrap): the disk of a twin is played, and loop devices. */
+/* The linker sends the library's calls here (--wrap): the disks are played, loop devices, and time that passes. */
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __real_fstat(int fd, struct stat *st);
@@ -478,17 +481,25 @@ static int block_used(char text[GNV_USERS_TEXT])
 	return gnv_users_of_block(root, proc, makedev(259, 0), false, text, NULL);
 }
 
-/* What holds for a drive that is to be bound holds for a disk that is to be written. */
-static void test_block_and_its_twin(void **state)
+static void put_own_block(void)
 {
-	char text[GNV_USERS_TEXT], target[256];
+	char target[256];
 
-	(void)state;
 	put(">../../class/block/nvme0n1", "dev/block/259:0");
+	put("1\n", "dev/block/259:1/partition");
 	snprintf(target, sizeof(target), ">%s/" OWN, root);
 	put(target, "class/block/nvme0n1/device");
 	put("1\n", "class/block/nvme0n1/nsid");
 	put("0123\n", "class/block/nvme0n1/nguid");
+}
+
+/* What holds for a drive that is to be bound holds for a disk that is to be written. */
+static void test_block_and_its_twin(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	put_own_block();
 	assert_int_equal(block_used(text), 0);
 	put_twin("S1\n", "nqn.one\n", "0123\n");
 	assert_int_equal(block_used(text), -EBUSY);
@@ -613,10 +624,15 @@ static void test_bound_stranger(void **state)
 
 static struct {
 	int error;    /* of opening a disk */
+	unsigned dying; /* so often, until who held it is gone; 0: always */
+	unsigned opens;
+	bool own; /* the drive's own is played, too, as 259:0 */
+	bool own_error; /* that one has the error, not the twin's */
 	bool with_it; /* somebody else opens it, too */
 	int fd;	      /* of the disk */
 	dev_t number; /* 0: it is no block device */
-} disk = { .fd = -1 };
+	int own_fd;
+} disk = { .fd = -1, .own_fd = -1 };
 
 int __wrap_fstat(int fd, struct stat *st)
 {
@@ -626,24 +642,39 @@ int __wrap_fstat(int fd, struct stat *st)
 		st->st_mode = S_IFBLK;
 		st->st_rdev = makedev(loop.major, 0);
 	}
-	if (fd == disk.fd && disk.number) {
+	if ((fd == disk.fd && disk.number) || fd == disk.own_fd) {
 		st->st_mode = S_IFBLK;
-		st->st_rdev = disk.number;
+		st->st_rdev = fd == disk.own_fd ? makedev(259, 0) : disk.number;
 	}
 	return ret;
 }
 
 int __wrap_open(const char *path, int flags, ...)
 {
+	const bool own = disk.own && !strcmp(path, "/dev/nvme0n1");
+	int *fd = own ? &disk.own_fd : &disk.fd;
+
 	if (!strncmp(path, "/dev/loop", 9))
 		return open_loop(path, flags);
-	if (strcmp(path, "/dev/nvme1n5"))
+	if (strcmp(path, "/dev/nvme1n5") && !own)
 		return __real_open(path, flags, 0600);
 	assert_true(flags & O_EXCL && flags & O_CLOEXEC);
+	disk.opens++;
+	if (disk.dying && disk.error == EBUSY && !--disk.dying)
+		disk.error = 0;
 	if (disk.with_it)
 		put(">/dev/null", "proc/4711/fd/12");
-	errno = disk.error;
-	return disk.fd = disk.error ? -1 : __real_open("/dev/full", O_RDONLY | O_CLOEXEC);
+	errno = own == disk.own_error ? disk.error : 0;
+	return *fd = errno ? -1 : __real_open("/dev/full", O_RDONLY | O_CLOEXEC);
+}
+
+/* Each attempt takes a while. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int ret = __real_clock_gettime(clock, now);
+
+	now->tv_sec += disk.opens / 4;
+	return ret;
 }
 
 static int hold_twin(char text[GNV_USERS_TEXT])
@@ -711,6 +742,62 @@ static void hold(int ret, const char *says)
 		gnv_users_release(held);
 	else
 		assert_non_null(strstr(gpunvme_errmsg(), says));
+}
+
+/* The kernel lets go of what a process held a while after it was killed (io_uring): bind, open and hold wait for that, and not for ever. */
+static void test_dying(void **state)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+
+	(void)state;
+	put_twin("S1\n", "nqn.one\n", "");
+	put("", "proc/self/mountinfo");
+	disk.number = makedev(259, 9);
+	disk.error = EBUSY;
+	disk.dying = 9;
+	assert_int_equal(hold_twin(text), 0);
+	assert_string_equal(text, "");
+	gnv_users_release(held);
+	assert_int_equal(disk.error, 0);
+	put_own_block();
+	disk.own = disk.own_error = true;
+	disk.error = EBUSY;
+	disk.dying = 9;
+	hold(0, "");
+	assert_int_equal(disk.error, 0);
+	disk.error = EBUSY;
+	disk.dying = 9;
+	assert_int_equal(gnv_users_hold_block(root, proc, makedev(259, 0), true, text, &unseen, &held), 0);
+	gnv_users_release(held);
+	assert_int_equal(disk.error, 0);
+	disk.error = EBUSY;
+	disk.opens = 0;
+	hold(-EBUSY, "0000:01:00.0 is in use: /dev/nvme0n1 is mounted or open exclusively");
+	assert_in_range(disk.opens, 40, 60); /* of a quarter of a second each, as played */
+	disk.error = 0;
+	disk.own = disk.own_error = false;
+}
+
+/* Another controller's disk that this user may not open: below a drive's generic device it is refused, below its disk told. */
+static void test_twin_out_of_reach(void **state)
+{
+	char text[GNV_USERS_TEXT];
+	unsigned unseen;
+
+	(void)state;
+	put_own_block();
+	put_twin("S1\n", "nqn.one\n", "0123\n");
+	put("", "proc/self/mountinfo");
+	disk.own = true;
+	disk.error = EACCES;
+	assert_int_equal(gnv_users_hold_others(root, proc, makedev(259, 0), true, text, &unseen, &held), 0);
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
+	gnv_users_release(held);
+	assert_int_equal(gnv_users_hold_block(root, proc, makedev(259, 0), true, text, &unseen, &held), -EACCES);
+	assert_string_equal(text, "/dev/nvme1n5: Permission denied; bind that controller, too, or run as root");
+	disk.error = 0;
+	disk.own = false;
 }
 
 /* Namespaces that Linux makes no block device of are free when nobody has their other nodes open. */
@@ -783,6 +870,8 @@ int main(void)
 		TEST(test_bound_twin),
 		TEST(test_bound_stranger),
 		TEST(test_twin_held),
+		TEST(test_dying),
+		TEST(test_twin_out_of_reach),
 		TEST(test_without_block_node),
 		TEST(test_no_node_in_dev),
 		TEST(test_unseen),

@@ -12,14 +12,10 @@
 #include <unistd.h>
 
 #include "os/linux/fork.h"
-#include "os/linux/hold.h"
 #include "util/bits.h"
-#include "util/clock.h"
 #include "util/log.h"
 
 #define PROBE_BYTES 4096u
-/* The kernel ends an io_uring, and what it holds, some time after its process: milliseconds, or seconds on a busy machine. */
-#define DYING_MS 10000
 
 /*
  * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them.
@@ -27,11 +23,9 @@
  */
 static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 {
-	char text[GNV_USERS_TEXT];
-	int ret;
+	int ret = gnv_users_hold_others(GNV_SYSFS, GNV_PROC, dev, !file->read_only, file->unheld, &file->unseen, &file->others);
 
-	ret = gnv_users_hold_others(GNV_SYSFS, GNV_PROC, dev, !file->read_only, text, &file->unseen, &file->others);
-	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, text) : ret;
+	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, file->unheld) : ret;
 }
 
 static int open_failed(const char *path, int err)
@@ -55,30 +49,19 @@ static bool refuses_writes(int err)
 	return err == EACCES || err == EROFS || err == EPERM || err == ETXTBSY;
 }
 
-static int open_waiting(const char *path, int flags)
-{
-	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
-	int fd;
-
-	do {
-		gnv_fork_begin();
-		fd = gnv_fork_keep(open(path, flags));
-	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(&deadline));
-	return fd;
-}
-
 /* Open with the wanted rights, giving up the right to write when the image refuses it. Return: descriptor or negative errno. */
 static int open_mode(const char *path, int flags, bool *read_only)
 {
+	struct gnv_deadline dying = gnv_deadline_in(GNV_DYING_MS);
 	int fd = -1;
 
 	if (!*read_only) {
-		fd = open_waiting(path, flags | O_RDWR);
+		fd = gnv_hold_open(path, flags | O_RDWR, &dying);
 		if (fd < 0 && !refuses_writes(errno))
 			return -errno;
 	}
 	if (fd < 0) {
-		fd = open_waiting(path, flags | O_RDONLY);
+		fd = gnv_hold_open(path, flags | O_RDONLY, &dying);
 		*read_only = true;
 	}
 	return fd < 0 ? -errno : fd;
@@ -152,7 +135,7 @@ static int set_lock(const struct gnv_os_file *file, short type)
 
 static int lock_image(const char *path, struct gnv_os_file *file)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
+	struct gnv_deadline deadline = gnv_deadline_in(GNV_DYING_MS);
 	char text[GNV_USERS_TEXT];
 	bool locked;
 	int ret;
@@ -194,7 +177,7 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 
 int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file)
 {
-	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY; /* a FIFO put in the place of the image must not hang us */
+	int flags = O_NOCTTY;
 	struct stat st;
 	int ret;
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gnv_hold;
+#include "os/linux/hold.h"
 
 struct gnv_os_file {
 	int fd;
@@ -24,6 +24,7 @@ struct gnv_os_file {
 	int unlocked;	 /* errno with which the file system refused a lock; 0: locked, or a block device */
 	unsigned unseen; /* processes that may have it open and could not be looked at */
 	struct gnv_hold *others; /* of a block device: disks that are the same behind other controllers */
+	char unheld[GNV_USERS_TEXT]; /* one of them that could not be held, and why, or "" */
 };
 
 /*

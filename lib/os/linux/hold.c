@@ -10,15 +10,30 @@
 #include <sys/stat.h>
 
 #include "os/linux/fork.h"
-#include "util/clock.h"
 #include "util/log.h"
-
-#define DYING_MS 10000
 
 struct gnv_hold {
 	int *fd;
 	unsigned count;
+	struct gnv_deadline dying; /* of all disks together */
 };
+
+int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying)
+{
+	int fd;
+
+	do { /* a FIFO that was put in the place of an image must not hang us */
+		gnv_fork_begin();
+		fd = gnv_fork_keep(open(path, flags | O_CLOEXEC | O_NONBLOCK));
+	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(dying));
+	return fd;
+}
+
+/* Read-only: a disk that refuses writes can be in use all the same. */
+static int open_exclusively(struct gnv_hold *hold, const char *path)
+{
+	return gnv_hold_open(path, O_RDONLY | O_EXCL, &hold->dying);
+}
 
 static int is_opened(const struct gnv_nodes *nodes, const char *proc, const struct gnv_hold *hold, char text[GNV_USERS_TEXT],
 		     unsigned *unseen)
@@ -43,13 +58,6 @@ static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node,
 	return gnv_fail(-err, "%s: whether %s is in use cannot be told: %s", pci->bdf, node->name, strerror(err));
 }
 
-/* Read-only: a disk that refuses writes can be in use all the same. */
-static int open_exclusively(const char *path)
-{
-	gnv_fork_begin();
-	return gnv_fork_keep(open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
-}
-
 /* A /dev that is a container's, or was not kept up to date, may have another file there. */
 static bool is_of(int fd, const struct gnv_opened *node)
 {
@@ -60,7 +68,7 @@ static bool is_of(int fd, const struct gnv_opened *node)
 
 static int hold_node(const struct gnv_pci *pci, const struct gnv_opened *node, struct gnv_hold *hold)
 {
-	int fd = open_exclusively(node->name);
+	int fd = open_exclusively(hold, node->name);
 
 	if (fd < 0)
 		return open_failed(pci, node, errno);
@@ -112,6 +120,7 @@ static int make_hold(const struct gnv_nodes *nodes, struct gnv_hold **out)
 	if (hold)
 		hold->fd = calloc(nodes->count + 1, sizeof(*hold->fd));
 	if (hold && hold->fd) {
+		hold->dying = gnv_deadline_in(GNV_DYING_MS);
 		*out = hold;
 		return 0;
 	}
@@ -139,23 +148,11 @@ int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci,
 
 /* ---- A block device ---- */
 
-/* The kernel ends an io_uring, and what it holds, some time after its process, when the last command has ended. */
-static int open_waiting(const char *path)
-{
-	struct gnv_deadline deadline = gnv_deadline_in(DYING_MS);
-	int fd;
-
-	do {
-		fd = open_exclusively(path);
-	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(&deadline));
-	return fd;
-}
-
 /* The disk itself: its partitions go with it. */
 static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
 	const struct gnv_opened *disk = nodes->node;
-	int fd = nodes->count ? open_waiting(disk->name) : -1;
+	int fd = nodes->count ? open_exclusively(hold, disk->name) : -1;
 	const int err = nodes->count ? errno : ENXIO;
 
 	if (fd >= 0)
@@ -177,37 +174,46 @@ int gnv_users_held(const struct gnv_hold *hold)
 	return hold->fd[0];
 }
 
-/* Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may. */
+/*
+ * Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may.
+ * Return: 0; -EBUSY; another errno where it cannot be told; text says why.
+ */
 static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {
-	int fd = open_exclusively(disk->name);
+	int fd = open_exclusively(hold, disk->name);
+	const int err = errno;
+	const bool may_not = err == EACCES || err == EPERM;
 
 	if (fd >= 0 && is_of(fd, disk)) {
 		hold->fd[hold->count++] = fd;
-	} else if (fd >= 0) {
+		return 0;
+	}
+	if (fd >= 0) {
 		gnv_fork_close(fd);
 		snprintf(text, GNV_USERS_TEXT, "%s is another file in this /dev; bind that controller, too, or do it where /dev is complete",
 			 disk->name);
-	} else if (errno == EBUSY) {
-		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
-		return -EBUSY;
-	} else {
-		const bool may_not = errno == EACCES || errno == EPERM;
-
-		snprintf(text, GNV_USERS_TEXT, "%s: %s; bind that controller, too, or %s", disk->name, strerror(errno),
-			 may_not ? "run as root" : "do it where /dev is complete");
+		return -ENOENT;
 	}
-	return 0;
+	if (err == EBUSY)
+		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
+	else
+		snprintf(text, GNV_USERS_TEXT, "%s: %s; bind that controller, too, or %s", disk->name, strerror(err),
+			 may_not ? "run as root" : "do it where /dev is complete");
+	return -err;
 }
 
-/* Where this user may; a disk that Linux makes of several paths has none. */
-static int hold_twins_of_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
+/* From the first node on. Where one may not be held, and need not be, text says so with 0. */
+static int hold_twins_from(unsigned first, const struct gnv_nodes *nodes, bool all, struct gnv_hold *hold,
+			   char text[GNV_USERS_TEXT])
 {
 	int ret = 0;
 
-	for (unsigned i = 1; i < nodes->count && !ret; i++)
+	for (unsigned i = first; i < nodes->count && !ret; i++) {
 		if (is_disk(nodes, &nodes->node[i]))
 			ret = hold_twin(&nodes->node[i], hold, text);
+		if (ret != -EBUSY && !all)
+			ret = 0;
+	}
 	return ret;
 }
 
@@ -226,7 +232,7 @@ static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itse
 	if (!ret && itself)
 		ret = hold_disk(&nodes, hold, text);
 	if (!ret)
-		ret = hold_twins_of_disk(&nodes, hold, text);
+		ret = hold_twins_from(1, &nodes, itself, hold, text); /* a disk that Linux makes of several paths has none */
 	free(nodes.node);
 	if (ret)
 		gnv_users_release(hold);
@@ -255,9 +261,8 @@ static int hold_twins(const struct gnv_nodes *nodes, const char *proc, struct gn
 
 	if (!ret)
 		ret = is_opened(nodes, proc, hold, text, NULL);
-	for (unsigned i = 0; i < nodes->count && !ret; i++)
-		if (is_disk(nodes, &nodes->node[i]))
-			ret = hold_twin(&nodes->node[i], hold, text);
+	if (!ret)
+		ret = hold_twins_from(0, nodes, false, hold, text);
 	return ret ? ret : is_opened(nodes, proc, hold, text, NULL);
 }
 

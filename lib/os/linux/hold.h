@@ -7,9 +7,19 @@
 #define GNV_OS_LINUX_HOLD_H
 
 #include "os/linux/users.h"
+#include "util/clock.h"
 #include "util/identity.h"
 
 struct gnv_hold;
+
+/*
+ * The kernel ends an io_uring, and what it holds, some time after its process, when the last command has ended: milliseconds, or
+ * seconds on a busy machine. So who would be refused waits for that.
+ */
+#define GNV_DYING_MS 10000
+
+/* open(), again until @dying (GNV_DYING_MS) while it is held. Return: a descriptor, closed as fork.h has it; -1, and errno. */
+int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying);
 
 /*
  * gnv_users_hold() - nobody uses the drive, and nobody can begin to by mounting it or by another exclusive open
@@ -20,15 +30,18 @@ int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci,
 void gnv_users_release(struct gnv_hold *hold);
 
 /*
- * gnv_users_hold_block() - the same, and nobody can begin to by mounting it or by another exclusive open; the disks of other
- * controllers are held where this user may open them
- * @text: with 0: one that could not be held, and why, or ""
+ * gnv_users_hold_block() - nobody uses a block device (gnv_users_of_block()), and nobody can begin to by mounting it or by another
+ * exclusive open; nor the disks that are the same behind other controllers
  * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
  */
 int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
 			 struct gnv_hold **hold);
 
-/* The same without the block device itself, which the caller opens exclusively. */
+/*
+ * gnv_users_hold_others() - the same without the block device itself, which the caller opens exclusively, and the others only where
+ * this user may open them
+ * @text: with 0: one that could not be held, and why, or ""
+ */
 int gnv_users_hold_others(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT],
 			  unsigned *unseen, struct gnv_hold **hold);
 
