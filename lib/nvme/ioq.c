@@ -10,6 +10,7 @@
 #include "util/mmio.h"
 
 #define ENTRIES (2 * GNV_IOQ_BATCH)
+#define WITNESSES 8u
 
 struct gpunvme_sqe gnv_ioq_create_cq(uint32_t qid, uint64_t iova, uint32_t entries)
 {
@@ -129,6 +130,44 @@ int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uin
 		gnv_mmio_write32(q->dev->ctrl.bar + gnv_ctrl_cq_doorbell(&q->dev->ctrl, q->qid), q->head);
 		sent += n;
 	}
+	return ret ? ret : status;
+}
+
+/* The witness, and on the way the command if it is answered, too. */
+static int take_witness(struct gnv_ioq *q, uint32_t bit, uint32_t *missing, int *status, uint32_t timeout_ms)
+{
+	int ret = 0;
+
+	while (!ret && *missing & bit) {
+		const bool was_missing = *missing & 1;
+		int other = 0;
+
+		ret = take(q, missing, &other, timeout_ms);
+		if (was_missing && !(*missing & 1))
+			*status = other;
+	}
+	return ret;
+}
+
+int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const struct gpunvme_sqe *witness, uint32_t timeout_ms,
+			  uint32_t witness_ms)
+{
+	const uint32_t witnesses = gnv_min(WITNESSES, q->entries - 2);
+	uint32_t missing = 1, i;
+	int status = 0, ret;
+
+	send(q, cmd, 0, 1);
+	ret = take(q, &missing, &status, timeout_ms);
+	for (i = 1; ret == -ETIMEDOUT && missing == 1 && i <= witnesses; i++) {
+		struct gpunvme_sqe other = *witness;
+
+		send(q, &other, i, 1);
+		missing |= 1u << i;
+		ret = take_witness(q, 1u << i, &missing, &status, witness_ms);
+		if (!ret && missing)
+			ret = gnv_fail(-ETIMEDOUT, "the controller answered %u reads, and not the one before them", i);
+	}
+	gnv_mmio_write32(q->dev->ctrl.bar + gnv_ctrl_cq_doorbell(&q->dev->ctrl, q->qid), q->head);
 	return ret ? ret : status;
 }
 

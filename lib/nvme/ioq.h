@@ -35,6 +35,15 @@ int gnv_ioq_open(struct gnv_ioq *q, struct gpunvme_dev *dev, uint32_t qid);
  */
 int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uint32_t timeout_ms);
 
+/*
+ * gnv_ioq_run_witnessed() - the same with one command, about which a controller may keep silent: whether it does, or is late,
+ * others tell that it answers
+ * @witness: a command that it answers, sent again and again once @cmd was waited for in vain; each is waited for @witness_ms
+ * Return: as gnv_ioq_run(); -ETIMEDOUT it answered the witnesses and not @cmd, or a witness neither.
+ */
+int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const struct gpunvme_sqe *witness, uint32_t timeout_ms,
+			  uint32_t witness_ms);
+
 /* The controller was reset: it knows of no queue. */
 void gnv_ioq_forget(struct gnv_ioq *q);
 

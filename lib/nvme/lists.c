@@ -105,17 +105,18 @@ static void point_sgl(const struct proof *p, struct gpunvme_sqe *cmd, size_t pag
 /* One transfer. Return: 0; -EIO it came out wrong, or as an error; -ETIMEDOUT, -EPROTO, -ESHUTDOWN, -ENODEV. */
 static int try_one(struct proof *p, enum gnv_lists lists, size_t pages, size_t at)
 {
-	struct gpunvme_sqe cmd = read_command(p, 0, pages);
+	struct gpunvme_sqe cmd = read_command(p, 0, pages), witness = read_command(p, 0, 1);
 	int ret;
 
 	spoil(p);
+	witness.prp1 = p->data.iova;
 	if (lists == GNV_LISTS_SGL)
 		point_sgl(p, &cmd, pages);
 	else
 		point(p, &cmd, pages, at);
 	p->failed_pages = pages;
 	p->failed_at = at;
-	ret = gnv_ioq_run(&p->q, &cmd, 1, p->list_ms);
+	ret = gnv_ioq_run_witnessed(&p->q, &cmd, &witness, p->list_ms, READ_MS);
 	p->failed_with = ret > 0 ? ret : 0;
 	if (ret > 0 || (!ret && memcmp(p->right, p->got, pages * p->page)))
 		ret = -EIO;

@@ -17,6 +17,7 @@
 #include "common/good.h"
 #include "fake.h"
 #include "nvme/lists.h"
+#include "util/clock.h"
 
 #define PAGE 4096u
 #define BLOCK 512u
@@ -30,6 +31,7 @@ struct err {
 	uint32_t round;	    /* looks for a list at the multiple of that below its address */
 	uint32_t fail;	    /* refuses a list that begins at no multiple of that */
 	uint32_t hang;	    /* never answers about such a list */
+	unsigned late;	    /* milliseconds that it takes for the first list that it answers about after it was silent */
 	int at;		    /* looks at the start of the page for a list that begins there; 0: no */
 	unsigned of_pages;  /* that only of transfers of so many pages; without a place: those are errors; 0: of all */
 	bool half;	    /* goes on at the start of the page where a list runs over its middle */
@@ -38,6 +40,7 @@ struct err {
 };
 
 static const struct err *err;
+static bool was_silent; /* and has answered about no list since */
 
 static bool strikes(size_t pages)
 {
@@ -108,8 +111,14 @@ static bool serve(struct fake *fake, const struct gpunvme_sqe *cmd, uint16_t *st
 			fill((unsigned char *)fake_dma(cmd->prp1) + (err->short_sgl ? BLOCK : 0), from, len - (err->short_sgl ? BLOCK : 0));
 		return true;
 	}
-	if (err->hang && len > 2 * PAGE && cmd->prp2 & (err->hang - 1))
+	if (err->hang && len > 2 * PAGE && cmd->prp2 & (err->hang - 1)) {
+		was_silent = true;
 		return false;
+	}
+	if (len > 2 * PAGE && was_silent) {
+		was_silent = false;
+		gnv_sleep_ms(err->late);
+	}
 	*status = read_prp(cmd, from, len);
 	return true;
 }
@@ -250,6 +259,7 @@ static void test_kinds(void **state)
 		{ .name = "fail all, SGL wrong", .fail = 1u << 31, .short_sgl = true, .lists = "none" },
 		{ .name = "half", .half = true, .lists = "64" },
 		{ .name = "hang 512", .hang = 512, .lists = "512" },
+		{ .name = "hang 64, and late", .hang = 64, .late = 600, .lists = "64" }, /* as on a busy machine */
 		{ .name = "hang all", .hang = 1u << 31, .lists = "sgl" },
 	};
 	size_t i;
