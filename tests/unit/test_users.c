@@ -3,6 +3,7 @@
  * Who uses a drive, over a made-up sysfs and procfs. /dev/null and its like stand for the nodes of the drive, so that what a process
  * "has open" is a real character device; block devices are looked at in tests/vm/guest/users.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -20,15 +21,25 @@
 #include "common/tree.h"
 #include "os/linux/hold.h"
 
-/* The linker sends the library's calls here (--wrap): the disks are played, loop devices, and time that passes. */
+/* The linker sends the library's calls here (--wrap): the disks are played, loop devices, and time that passes; folders are counted. */
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
+DIR *__real_opendir(const char *path);
+DIR *__wrap_opendir(const char *path);
 int __real_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st);
 int __real_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
+
+static unsigned listings; /* of folders */
+
+DIR *__wrap_opendir(const char *path)
+{
+	listings++;
+	return __real_opendir(path);
+}
 
 static char proc[64];
 static const struct gnv_pci drive = { .bdf = "0000:01:00.0", .driver = "nvme" };
@@ -528,6 +539,13 @@ static void test_names_of_multipath(void **state)
 	assert_int_equal(gnv_drive_disk_of(root, "ng1n2", disk_name, sizeof(disk_name)), 0);
 	assert_string_equal(disk_name, "nvme0n2");
 	assert_int_equal(gnv_drive_disk_of(root, "ng0n2", disk_name, sizeof(disk_name)), -ENOENT);
+	for (unsigned i = 10; i < 20; i++)
+		put("", OTHER "/nvme0n%u/dev", i);
+	put_generic(OTHER, "ng1n19", "1:7\n");
+	listings = 0;
+	assert_int_equal(gnv_drive_disk_of(root, "ng1n19", disk_name, sizeof(disk_name)), 0);
+	assert_string_equal(disk_name, "nvme0n19");
+	assert_int_equal(listings, 1); /* not one for each of them */
 	assert_int_equal(gnv_users_of_block(root, proc, makedev(259, 0), true, text, NULL), 0);
 	put(">/dev/null", "proc/4711/fd/12");
 	put("flags:\t0100002\n", "proc/4711/fdinfo/12");

@@ -68,24 +68,27 @@ static void add_block(struct gnv_nodes *nodes, const char *name)
  * names its disk after the subsystem and its generic device after the controller (Linux, nvme_alloc_ns() and nvme_add_ns_cdev() of
  * drivers/nvme/host/core.c); the second number and the folder, that of the controller or of the subsystem, they always share.
  */
-static bool is_of_number(const char *name, const char *prefix, unsigned number)
+struct sibling {
+	const char *prefix;
+	unsigned number;
+};
+
+static bool is_sibling(void *ctx, const char *name)
 {
+	const struct sibling *s = ctx;
 	unsigned first, second;
 	int end = 0;
 
-	return !strncmp(name, prefix, strlen(prefix)) && sscanf(name + strlen(prefix), "%un%u%n", &first, &second, &end) == 2 &&
-	       !name[strlen(prefix) + (size_t)end] && second == number;
+	name += strlen(s->prefix);
+	return sscanf(name, "%un%u%n", &first, &second, &end) == 2 && !name[end] && second == s->number;
 }
 
-/* The sibling with the same number, in the folder of both. */
+/* The one with the same number, in the folder of both. */
 static bool find_sibling(const char *folder, const char *name, const char *prefix, char sibling[NAME_BYTES])
 {
-	const char *number = strrchr(name, 'n');
+	struct sibling s = { prefix, (unsigned)strtoul(strrchr(name, 'n') + 1, NULL, 10) };
 
-	for (unsigned i = 0; !gnv_sysfs_entry(folder, prefix, i, sibling, NAME_BYTES); i++)
-		if (is_of_number(sibling, prefix, (unsigned)strtoul(number + 1, NULL, 10)))
-			return true;
-	return false;
+	return !gnv_sysfs_find(folder, prefix, is_sibling, &s, sibling, NAME_BYTES);
 }
 
 int gnv_drive_disk_of(const char *sys, const char *generic, char *disk, size_t size)

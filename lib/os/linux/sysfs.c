@@ -119,15 +119,29 @@ static unsigned list_folder(const char *path, const char *prefix, char ***names)
 	return count;
 }
 
-int gnv_sysfs_entry(const char *path, const char *prefix, unsigned n, char *name, size_t size)
+int gnv_sysfs_find(const char *path, const char *prefix, bool (*is)(void *ctx, const char *name), void *ctx, char *name,
+		   size_t size)
 {
 	char **names;
-	unsigned count = list_folder(path, prefix, &names);
+	unsigned count = list_folder(path, prefix, &names), i = 0;
 
-	if (n < count)
-		snprintf(name, size, "%s", names[n]);
+	while (i < count && !is(ctx, names[i]))
+		i++;
+	if (i < count)
+		snprintf(name, size, "%s", names[i]);
 	free_names(names, count);
-	return n < count ? 0 : -ENOENT;
+	return i < count ? 0 : -ENOENT;
+}
+
+static bool is_nth(void *ctx, const char *name)
+{
+	(void)name;
+	return !(*(unsigned *)ctx)--;
+}
+
+int gnv_sysfs_entry(const char *path, const char *prefix, unsigned n, char *name, size_t size)
+{
+	return gnv_sysfs_find(path, prefix, is_nth, &n, name, size);
 }
 
 int gnv_pci_parse(const char *text, char bdf[GNV_BDF_BYTES])
@@ -254,20 +268,29 @@ int gnv_sysfs_nvme_folder(const char *sys, const struct gnv_pci *pci, char *path
 	return 0;
 }
 
+/* With multipath the controller lists paths, nvme0c1n1, to disks that are named nvme0n1. */
+static bool parse_disk(const char *entry, unsigned *first, unsigned *ns)
+{
+	unsigned path_ctrl;
+
+	return sscanf(entry, "nvme%uc%un%u", first, &path_ctrl, ns) == 3 || sscanf(entry, "nvme%un%u", first, ns) == 2;
+}
+
+static bool is_nth_disk(void *ctx, const char *name)
+{
+	unsigned first, ns;
+
+	return parse_disk(name, &first, &ns) && is_nth(ctx, name);
+}
+
 int gnv_sysfs_disk(const char *folder, unsigned n, char *entry, char *disk, size_t size)
 {
-	unsigned ctrl, path_ctrl, ns;
+	unsigned first, ns;
 
-	/* With multipath the controller lists paths, nvme0c1n1, to disks that are named nvme0n1. */
-	for (unsigned i = 0; !gnv_sysfs_entry(folder, "nvme", i, entry, size); i++) {
-		if (sscanf(entry, "nvme%uc%un%u", &ctrl, &path_ctrl, &ns) != 3 && sscanf(entry, "nvme%un%u", &ctrl, &ns) != 2)
-			continue;
-		if (n--)
-			continue;
-		snprintf(disk, size, "nvme%un%u", ctrl, ns);
-		return 0;
-	}
-	return -ENOENT;
+	if (gnv_sysfs_find(folder, "nvme", is_nth_disk, &n, entry, size) || !parse_disk(entry, &first, &ns))
+		return -ENOENT;
+	snprintf(disk, size, "nvme%un%u", first, ns);
+	return 0;
 }
 
 int gnv_sysfs_namespace(const char *sys, const struct gnv_pci *pci, unsigned n, char *name, size_t size)

@@ -59,7 +59,11 @@ int gnv_sysfs_nth(const char *sys, uint32_t class_code, unsigned n, struct gnv_p
  */
 unsigned gnv_sysfs_mmio(const char *sys, struct gnv_range *range, unsigned room);
 
-/* The n-th entry, by name, of a folder that begins with `prefix`. Return: 0, -ENOENT. */
+/* The first entry, by name, of a folder that begins with `prefix` and that is it. Return: 0, -ENOENT. */
+int gnv_sysfs_find(const char *path, const char *prefix, bool (*is)(void *ctx, const char *name), void *ctx, char *name,
+		   size_t size);
+
+/* The n-th one. Return: 0, -ENOENT. */
 int gnv_sysfs_entry(const char *path, const char *prefix, unsigned n, char *name, size_t size);
 
 /* The folder of the controller that the nvme driver made of the device. Return: 0, -ENOENT. */
