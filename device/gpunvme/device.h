@@ -18,8 +18,9 @@
  *   the device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
  * - Common results, not repeated below: -GPUNVME_EINVAL zero blocks, unaligned buffer; -GPUNVME_ERANGE outside the window or the
  *   buffer; -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device
- *   broke the protocol; -GPUNVME_ENODEV it is gone; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop();
- *   -GPUNVME_EPROTONOSUPPORT the descriptor is of another version than this header.
+ *   broke the protocol; -GPUNVME_ENODEV it went while the command was under way, after which new ones get -GPUNVME_ESHUTDOWN, too;
+ *   -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the descriptor is of another
+ *   version than this header.
  * - gpunvme_lane() and gpunvme_lanes() tell a lane's number in the launch (x dimension), and how many there are.
  * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY ask for: then nothing is counted.
  */
