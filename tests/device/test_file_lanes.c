@@ -342,6 +342,72 @@ static void writes(void **state)
 	drive_end(d);
 }
 
+/* By handles each byte is what gpunvme_file_read() has for it, however the table is; and nothing is read behind the file. */
+static void reads_alike(struct drive *d, uint64_t random)
+{
+	struct files *f = d->job;
+
+	make_transfers(f, 1, true, &random);
+	for (uint32_t i = 0; i < 2; i++) {
+		uint8_t *buffer = i ? d->buffer : d->expected;
+
+		memset(d->buffer, 0xa5, LANES * AREA);
+		assert_int_equal(gpunvme_cpu_launch(LANES, 32, i ? handle_kernel : alone_kernel, f), 0);
+		for (uint32_t l = 0; l < LANES; l++) {
+			const uint64_t left = f->pos[l] < BYTES ? BYTES - f->pos[l] : 0, n = left < f->len[l] ? left : f->len[l];
+
+			assert_int_equal(f->status[l], 0);
+			assert_int_equal(f->done[l], n);
+			if (n % BLOCK) /* by handles the last block of the file comes whole */
+				memset(d->buffer + f->offset[l] + n, 0, BLOCK - n % BLOCK);
+		}
+		memcpy(buffer, d->buffer, LANES * AREA);
+	}
+	assert_memory_equal(d->buffer, d->expected, LANES * AREA);
+}
+
+/* Outside of the view: refused, by handles as by others. */
+static void is_refused(struct drive *d, const struct gpunvme_dextent *e, void (*kernel)(void *arg))
+{
+	struct files *f = d->job;
+
+	for (uint32_t l = 0; l < LANES; l++) {
+		f->pos[l] = e->pos * BLOCK;
+		f->len[l] = 2 * BLOCK;
+		f->offset[l] = l * AREA;
+	}
+	memset(d->buffer, 0xa5, LANES * AREA);
+	memset(d->expected, 0xa5, LANES * AREA);
+	assert_int_equal(gpunvme_cpu_launch(LANES, 32, kernel, f), 0);
+	for (uint32_t l = 0; l < LANES; l++) {
+		assert_int_equal(f->status[l], -GPUNVME_ERANGE);
+		assert_int_equal(f->done[l], 0);
+	}
+	assert_memory_equal(d->buffer, d->expected, LANES * AREA);
+}
+
+/* A table that is not as dq.h has it: an extent overlaps the next one, the last goes on behind the end of the file, or ends early. */
+static void tables_that_lie(void **state)
+{
+	static const uint64_t ends[] = { 200, 2, 0, ~0ull }, outside[] = { DRIVE / BLOCK, DRIVE / BLOCK - 1, 1ull << 40, ~0ull };
+	struct drive *d = drive_new();
+	struct gpunvme_dextent *last = &d->table[d->file->extents - 1];
+
+	(void)state;
+	d->table[3].nblocks = 3 * RUN;
+	for (uint32_t i = 0; i < 4; i++) {
+		last->nblocks = ends[i];
+		reads_alike(d, 4711 + i);
+	}
+	d->r->dq.lba_count = DRIVE / BLOCK;
+	for (uint32_t i = 0; i < 4; i++) {
+		last->lba = outside[i];
+		is_refused(d, last, alone_kernel);
+		is_refused(d, last, handle_kernel);
+	}
+	drive_end(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +417,7 @@ int main(void)
 		cmocka_unit_test(transfers_of_waves),
 		cmocka_unit_test(workgroups),
 		cmocka_unit_test(writes),
+		cmocka_unit_test(tables_that_lie),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

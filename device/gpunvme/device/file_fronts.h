@@ -34,7 +34,7 @@ GNVD_FN int gnvd_file_submit(const struct gpunvme_dq *dq, const struct gpunvme_d
 	if (!ret && (((pos | len) & mask) || ((dbuf->iova + offset) & 3)))
 		ret = -GPUNVME_EINVAL;
 	if (!ret) {
-		gnvd_file_part(dq, file, cur, dbuf->iova + offset, pos, len, op, &run);
+		gnvd_file_part(dq, file, cur, dbuf->iova + offset, pos, (left + mask) & ~mask, op, &run);
 		n = run.nblocks << dq->lba_shift;
 		n = n < left ? n : left;
 		ret = !run.hole ? gnvd_check_window(dq, run.lba - dq->lba_first, (uint32_t)run.nblocks, write) :
