@@ -12,6 +12,11 @@ function(gpunvme_compile target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wvla -Wundef -Wmissing-prototypes -Wwrite-strings -Wstrict-prototypes -Wpointer-arith
     $<$<BOOL:${GPUNVME_WERROR}>:-Werror>)
+  gpunvme_instrument(${target})
+endfunction()
+
+# What coverage and sanitizers want, in whatever language.
+function(gpunvme_instrument target)
   if(GPUNVME_COVERAGE OR GPUNVME_SANITIZE) # their device header inlined into every call takes minutes to compile
     target_compile_definitions(${target} PRIVATE GPUNVME_CALLS)
   endif()

@@ -20,6 +20,7 @@
 #include <gpunvme/device_sources.h>
 #include <gpunvme/gpunvme.h>
 
+#include "arrays.h"
 #include "common/image.h"
 #include "file/map.h"
 #include "os/linux/extents.h"
@@ -884,7 +885,19 @@ static int ask_for_elements(struct paged *p, uint64_t index)
 {
 	uint64_t all = p->bytes / 4, n = all - index < 300 ? all - index : 300;
 	uint32_t value, to[300];
-	int ret = gpunvme_file_array_get(&p->dq, &p->pages, index, 4, &value);
+	int ret;
+
+#ifdef WITH_ARRAYS
+	if (index % 2) {
+		uint64_t size = 0;
+
+		ret = arrays_of_file(&p->dq, &p->pages, index, n, &value, to, &size);
+		if (!ret && (size != all || memcmp(&value, to, 4)))
+			return -1;
+		return !ret && memcmp(to, p->want + 4 * index, 4 * n) ? -1 : ret;
+	}
+#endif
+	ret = gpunvme_file_array_get(&p->dq, &p->pages, index, 4, &value);
 
 	if (ret || memcmp(&value, p->want + 4 * index, 4))
 		return ret ? ret : -1;
@@ -922,6 +935,17 @@ static void check_ends(struct paged *p)
 	vol.dq = (uintptr_t)&p->dq;
 	assert_int_equal(gpunvme_file_array_get(&p->dq, &p->pages, all, 4, &value), -ERANGE);
 	assert_int_equal(gpunvme_file_array_get_range(&p->dq, &p->pages, all ? all - 1 : 0, 2, 4, &value), -ERANGE);
+#ifdef WITH_ARRAYS
+	uint64_t size = 0;
+	uint32_t to[2];
+
+	value = 1;
+	assert_int_equal(arrays_of_file(&p->dq, &p->pages, all, 1, &value, to, &size), -ERANGE);
+	assert_int_equal(value, 0); /* what cannot be had is T() */
+	assert_int_equal(size, all);
+	if (all)
+		assert_int_equal(arrays_of_file(&p->dq, &p->pages, all - 1, 2, &value, to, &size), -ERANGE);
+#endif
 	assert_int_equal(gpunvme_file_page_get(&p->dq, &p->pages, pages, &page), -ERANGE);
 	assert_int_equal(gpunvme_array_get(&p->dq, &p->pages, 0, 4, &value), -EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_volume_array_get(&vol, &p->pages, 0, 4, &value), -EPROTONOSUPPORT);

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "arrays.h"
 #include "common/image.h"
 #include "nvme/dev.h"
 #include "soft/soft.h"
@@ -726,7 +727,16 @@ static int ask(struct paged *p, uint64_t random, uint64_t *index)
 		ret = memcmp((const void *)(uintptr_t)page.base, p->want + *index, n * 8) ? -1 : 0;
 		return gpunvme_volume_page_put(&p->s.v, &page) ? -1 : ret;
 	}
-	ret = gpunvme_volume_array_get_range(&p->s.v, &p->pages, i, n, 8, to);
+#ifdef WITH_ARRAYS
+	if (random >> 52 & 1) {
+		uint64_t size = 0;
+
+		ret = arrays_of_volume(&p->s.v, &p->pages, i, n, value, to, &size);
+		if (!ret && (size != p->words || value[0] != p->want[i]))
+			return -1;
+	} else
+#endif
+		ret = gpunvme_volume_array_get_range(&p->s.v, &p->pages, i, n, 8, to);
 	for (k = 0; !ret && k < n; k++)
 		ret = to[k] == p->want[i + k] ? 0 : -1;
 	return ret;
@@ -957,6 +967,14 @@ static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped,
 	assert_int_equal(value, p->want[8 * 64]);
 	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 24 * 64, 8, &value), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_volume_array_get(&p->s.v, &p->pages, p->words, 8, &value), -GPUNVME_ERANGE);
+#ifdef WITH_ARRAYS
+	uint64_t to[2], size = 0;
+
+	assert_int_equal(arrays_of_volume(&p->s.v, &p->pages, p->words, 1, &value, to, &size), -GPUNVME_ERANGE);
+	assert_int_equal(value, 0); /* what cannot be had is T() */
+	assert_int_equal(size, p->words);
+	assert_int_equal(arrays_of_volume(&p->s.v, &p->pages, p->words - 1, 2, &value, to, &size), -GPUNVME_ERANGE);
+#endif
 	assert_int_equal(gpunvme_volume_array_get(&p->s.v, &p->pages, p->words - 1, 8, &value), 0);
 	assert_int_equal(value, p->want[p->words - 1]);
 	assert_int_equal(gpunvme_volume_page_get(&p->s.v, &p->pages, p->words / p->page_words + 1, &page), -GPUNVME_ERANGE);
