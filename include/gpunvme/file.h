@@ -161,9 +161,10 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  *
  * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device_file.h).
  *
- * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which says who it was
- * (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to it by mistake over what the kernel's cache does not
- * know. The next gpunvme_file_lease() of it takes that over, and `gpunvme unlease FILE` or gpunvme_lease_remove() ends it.
+ * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which says who it was,
+ * and of which inode, as a copy has the attribute, too (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to
+ * it by mistake over what the kernel's cache does not know. The next gpunvme_file_lease() of it takes that over, and
+ * `gpunvme unlease FILE` or gpunvme_lease_remove() ends it.
  *
  * One call on a file at a time, and no kernel that writes to it. All or nothing. Source: Linux, fs/namei.c, fs/open.c,
  * fs/remap_range.c, fs/locks.c, fs/ext4, fs/xfs.

@@ -49,6 +49,8 @@ static struct {
 	bool marked, leased, broken, cached, reading, stuck, shared, journals;
 	bool old; /* without cachestat() */
 	bool kept, touched; /* immutable when the last lease was given; the flags were ever set */
+	char text[128]; /* of the mark */
+	int generation; /* 0: the file system has none */
 	int signal; /* that tells of the end of a lease */
 	uint64_t second; /* where the second extent lies */
 	const char *node;
@@ -105,8 +107,14 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 		k.flags = *(int *)arg;
 		k.touched = true;
 		return 0;
-	case FS_IOC_FSGETXATTR:
 	case FS_IOC_GETVERSION:
+		if (k.generation) {
+			*(int *)arg = k.generation;
+			return 0;
+		}
+		errno = ENOTTY;
+		return -1;
+	case FS_IOC_FSGETXATTR:
 		errno = ENOTTY;
 		return -1;
 	default:
@@ -166,11 +174,14 @@ int __wrap_open(const char *name, int flags, ...)
 int __wrap_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags);
 int __wrap_fsetxattr(int fd, const char *name, const void *value, size_t size, int flags)
 {
-	(void)fd, (void)value, (void)size, (void)flags;
+	(void)fd, (void)flags;
 	if (fails(SETXATTR))
 		return -1;
 	assert_string_equal(name, "trusted.gpunvme.lease");
 	assert_false(k.flags & FS_IMMUTABLE_FL); /* -EPERM, xattr_permission() */
+	assert_true(size < sizeof(k.text));
+	memcpy(k.text, value, size);
+	k.text[size] = 0;
 	k.marked = true;
 	return 0;
 }
@@ -178,9 +189,14 @@ int __wrap_fsetxattr(int fd, const char *name, const void *value, size_t size, i
 ssize_t __wrap_fgetxattr(int fd, const char *name, void *value, size_t size);
 ssize_t __wrap_fgetxattr(int fd, const char *name, void *value, size_t size)
 {
-	(void)fd, (void)name, (void)value, (void)size;
-	errno = ENODATA;
-	return k.marked ? 9 : -1;
+	const size_t len = strlen(k.text);
+
+	(void)fd, (void)name;
+	errno = k.marked ? ERANGE : ENODATA;
+	if (!k.marked || (size && size < len))
+		return -1;
+	memcpy(value, k.text, size ? len : 0);
+	return (ssize_t)len;
 }
 
 int __wrap_fremovexattr(int fd, const char *name);
@@ -621,22 +637,60 @@ static void test_failures(void **state)
 	gpunvme_file_close(file);
 }
 
+/* By process 1, which died; as it would have marked another inode, or another generation of this. */
+static void leave(unsigned inode, unsigned generation)
+{
+	struct stat st;
+
+	good(stat(path, &st));
+	snprintf(k.text, sizeof(k.text), "process 1, inode %llu, generation %u", (unsigned long long)st.st_ino + inode, generation);
+	k.flags = FS_IMMUTABLE_FL;
+	k.marked = true;
+}
+
+/* A copy has the mark of what it was copied from (cp -a, as root), and the flag of an administrator's (chattr +i): no lease has made that so. */
+static void test_copied_mark(void **state)
+{
+	struct gpunvme_file *file;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		k.generation = i ? 77 : 0;
+		leave(i == 0, i == 1 ? 76 : (unsigned)k.generation);
+		if (i == 2)
+			snprintf(k.text, sizeof(k.text), "process 1");
+		says(gpunvme_lease_remove(path), -ENOENT, "no lease has left anything");
+		file = live();
+		says(gpunvme_file_lease(file), -EOPNOTSUPP, "is immutable, and no lease has made it so");
+		assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && !k.touched && !is_locked());
+		gpunvme_file_close(file);
+	}
+	k.flags = 0; /* and without that flag it does not matter */
+	file = live();
+	good(gpunvme_file_lease(file));
+	k.cached = k.stuck = true;
+	gpunvme_file_close(file); /* left */
+	k.stuck = k.leased = false;
+	good(gpunvme_lease_remove(path));
+	untouched();
+}
+
 static void test_left(void **state)
 {
 	struct gpunvme_file *file;
 
 	(void)state;
 	says(gpunvme_lease_remove(path), -ENOENT, "no lease has left anything");
-	k.flags = FS_IMMUTABLE_FL;
-	k.marked = k.cached = k.stuck = true;
+	leave(0, 0);
+	k.cached = k.stuck = true;
 	says(gpunvme_lease_remove(path), -EBUSY, "stays in the kernel's cache");
 	assert_true(k.marked);
 	k.stuck = false;
 	good(gpunvme_lease_remove(path));
 	untouched();
 
-	k.flags = FS_IMMUTABLE_FL; /* taken over */
-	k.marked = true;
+	k.generation = 77;
+	leave(0, 77); /* taken over */
 	file = live();
 	k.step = SETLEASE;
 	k.error = EAGAIN;
@@ -680,7 +734,7 @@ int main(void)
 		cmocka_unit_test_setup(test_lanes_read, begin), cmocka_unit_test_setup(test_changes, begin),
 		cmocka_unit_test_setup(test_not_live, begin),	cmocka_unit_test_setup(test_lease, begin),
 		cmocka_unit_test_setup(test_refused, begin),	cmocka_unit_test_setup(test_failures, begin),
-		cmocka_unit_test_setup(test_left, begin),	cmocka_unit_test_setup(test_fork, begin),
+		cmocka_unit_test_setup(test_left, begin), cmocka_unit_test_setup(test_copied_mark, begin),	cmocka_unit_test_setup(test_fork, begin),
 		cmocka_unit_test_setup(test_broken, begin),
 	};
 

@@ -24,6 +24,7 @@
 #include "util/log.h"
 
 #define MARK "trusted.gpunvme.lease" /* only root sets these: no owner passes an administrator's flag off as ours */
+#define MARK_BYTES 96
 #define DROP_MS 1000
 #define CACHESTAT 451 /* its number, of all architectures here; C libraries do not know it yet */
 #define WINDOW (1ull << 30) /* of a file, looked at at once */
@@ -68,9 +69,31 @@ static int set_immutable(int fd, bool on)
 	return ioctl(fd, FS_IOC_SETFLAGS, &flags) ? -errno : 0;
 }
 
+/* The mark says of which file: a copy has it, too (cp -a), and beside it an administrator's own flag may be. */
+static int name_inode(int fd, char text[MARK_BYTES / 2])
+{
+	int generation = 0;
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	ioctl(fd, FS_IOC_GETVERSION, &generation); /* a file system without has inodes alone */
+	snprintf(text, MARK_BYTES / 2, ", inode %llu, generation %u", (unsigned long long)st.st_ino, (unsigned)generation);
+	return 0;
+}
+
+/* Of whatever process, but of this file. */
 static bool is_marked(int fd)
 {
-	return fgetxattr(fd, MARK, NULL, 0) >= 0;
+	char text[MARK_BYTES], inode[MARK_BYTES / 2];
+	const ssize_t n = fgetxattr(fd, MARK, text, sizeof(text) - 1);
+	const char *of;
+
+	if (n < 0 || name_inode(fd, inode))
+		return false;
+	text[n] = 0;
+	of = strchr(text, ',');
+	return of && !strcmp(of, inode);
 }
 
 static int explain(int err, const char *name)
@@ -86,8 +109,8 @@ static int explain(int err, const char *name)
 /* The mark comes first, so that no flag is without. *left: by one that died; whose name that is matters no more. */
 static int fix(int fd, const char *name, bool *left)
 {
-	char text[64];
-	int flags, ret = get_flags(fd, &flags), len;
+	char text[MARK_BYTES], inode[MARK_BYTES / 2];
+	int flags, ret = get_flags(fd, &flags);
 
 	if (ret)
 		return explain(ret, name);
@@ -96,8 +119,11 @@ static int fix(int fd, const char *name, bool *left)
 		return 0;
 	if (flags & FS_IMMUTABLE_FL)
 		return gnv_fail(-EOPNOTSUPP, "%s is immutable, and no lease has made it so: chattr -i, if it may be written", name);
-	len = snprintf(text, sizeof(text), "process %d", (int)getpid());
-	if (fsetxattr(fd, MARK, text, (size_t)len, 0))
+	ret = name_inode(fd, inode);
+	if (ret)
+		return explain(ret, name);
+	snprintf(text, sizeof(text), "process %d%s", (int)getpid(), inode);
+	if (fsetxattr(fd, MARK, text, strlen(text), 0))
 		return explain(-errno, name);
 	ret = set_immutable(fd, true);
 	if (!ret)

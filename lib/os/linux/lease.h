@@ -7,7 +7,7 @@
  *                        cleared and somebody opens it. Ends with the descriptor
  *   a lock               (flock), by which one holder knows of another, and that one has died. Ends with the descriptor
  *
- * An extended attribute says that the flag is ours, and whose.
+ * An extended attribute says that the flag is ours, whose, and of which inode: in a copy it says nothing.
  */
 #ifndef GNV_OS_LINUX_LEASE_H
 #define GNV_OS_LINUX_LEASE_H
