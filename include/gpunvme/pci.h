@@ -80,7 +80,8 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
  *
  * Refuses a controller one of whose namespaces is mounted, held or opened by any process, by its disk, a partition, ngXnY or nvmeX,
  * or behind another controller of the same drive, and one whose IOMMU group has devices with other drivers. Processes of other PID
- * namespaces are not seen unless they mount it or open it exclusively. On failure the former driver has it again. Needs root.
+ * namespaces are not seen unless they mount it or open it exclusively. A disk that is held by nobody who is seen, as after a
+ * process was killed, is waited for, ten seconds at most. On failure the former driver has it again. Needs root.
  * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY
  * in use; -EPERM the IOMMU group, or the user is not in the group gpunvme; -EOPNOTSUPP no IOMMU; -ENOENT no such user or group, or
  * a disk is not in /dev; -EACCES not root, or not allowed to look at all processes.
