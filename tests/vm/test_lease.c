@@ -152,8 +152,20 @@ static void not_live(const char *path, int want, const char *words)
 	assert_null(file);
 }
 
+/* chattr -i or +i, as root */
+static void set_flag(const char *path, int flag, bool on)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), flags = 0;
+
+	good(ioctl(fd, FS_IOC_GETFLAGS, &flags));
+	flags = on ? flags | flag : flags & ~flag;
+	good(ioctl(fd, FS_IOC_SETFLAGS, &flags));
+	close(fd);
+}
+
 /* ---- A process that dies with a lease ---- */
 
+/* A program of its own (main()): an assertion ends it, and does not go on with this one's tests. */
 static void hold(void)
 {
 	struct gpunvme_file *file;
@@ -170,15 +182,32 @@ static void hold(void)
 	pause();
 }
 
+/* cp -a copies the mark of a leased file, and an administrator makes the copy immutable. */
+static void copy_is_no_lease(size_t marked)
+{
+	struct gpunvme_file *file;
+
+	write_file(AT "/copy", 1);
+	good(setxattr(AT "/copy", "trusted.gpunvme.lease", seen, marked, 0));
+	set_flag(AT "/copy", FS_IMMUTABLE_FL, true);
+	says(gpunvme_lease_remove(AT "/copy"), -ENOENT, "no lease has left anything");
+	good(gpunvme_file_live(dev, AT "/copy", NULL, &file));
+	says(gpunvme_file_lease(file), -EOPNOTSUPP, "no lease has made it so");
+	gpunvme_file_close(file);
+	set_flag(AT "/copy", FS_IMMUTABLE_FL, false);
+	good(unlink(AT "/copy"));
+}
+
 static void test_death(void **state)
 {
 	int pid = fork(), status, fd;
 	struct gpunvme_file *file;
+	ssize_t marked;
 	void *map;
 
 	(void)state;
 	if (!pid) {
-		hold();
+		execl("/proc/self/exe", "test_lease", "hold", (char *)NULL);
 		_exit(1);
 	}
 	for (int i = 0; i < 20000 && access("/tmp/held", F_OK) && !waitpid(pid, &status, WNOHANG); i++)
@@ -188,8 +217,10 @@ static void test_death(void **state)
 	start(GPUNVME_UBLK_RECOVER);
 	assert_int_equal(open(FILE_AT, O_RDWR), -1);
 	assert_int_equal(errno, EPERM);
-	assert_true(getxattr(FILE_AT, "trusted.gpunvme.lease", seen, BYTES) > 8);
+	marked = getxattr(FILE_AT, "trusted.gpunvme.lease", seen, BYTES);
+	assert_true(marked > 8);
 	assert_int_equal(atoi((char *)seen + 8), pid);
+	copy_is_no_lease((size_t)marked);
 	kernel_reads();
 	fill(1);
 	assert_memory_equal(seen, content, BYTES); /* the kernel's cache does not know what lanes wrote */
@@ -434,17 +465,6 @@ static void test_holes(void **state)
 	gpunvme_file_close(file);
 }
 
-/* chattr -i or +i, as root */
-static void set_flag(const char *path, int flag, bool on)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC), flags = 0;
-
-	good(ioctl(fd, FS_IOC_GETFLAGS, &flags));
-	flags = on ? flags | flag : flags & ~flag;
-	good(ioctl(fd, FS_IOC_SETFLAGS, &flags));
-	close(fd);
-}
-
 static void test_broken(void **state)
 {
 	struct gpunvme_file *file;
@@ -539,8 +559,9 @@ static void test_clean(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-int main(void)
+int main(int argc, char **argv) /* of hold(): any argument */
 {
+	(void)argv;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_death), /* begins, */
 		cmocka_unit_test(test_live),
@@ -556,6 +577,10 @@ int main(void)
 	type = getenv("GPUNVME_TEST_FS");
 	if (!uri || !type)
 		return 1;
+	if (argc > 1) {
+		hold();
+		return 1;
+	}
 	remove("/tmp/held");
 	mkdir(AT, 0755);
 	mkdir("/mnt", 0755);
