@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands of any kind by lanes, for programs without a kernel of their own: the library's kernel takes each lane through a list, on any
- * kind of lanes, and each command gets the status that its lane was told.
+ * Commands of any kind by lanes, for programs without a kernel of their own: the library's kernel takes each lane through a list,
+ * on any kind of lanes, and each command gets the status that its lane was told.
  */
 #ifndef GPUNVME_BATCH_H
 #define GPUNVME_BATCH_H
@@ -39,7 +39,8 @@ struct gpunvme_batch {
  * @batch:  the commands, and what came of them
  *
  * A lane goes on after an NVMe status, and after a command that is refused before the queue has it; it ends with the first one that
- * ended with its queue or was given up. Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for their command time-out.
+ * ended with its queue or was given up. Any thread may call it, several at a time. It ends at the latest when its queues have moved
+ * nothing for their command time-out.
  * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, an unknown operation, a queue that is none;
  * -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT the GPU does not end its kernel; -EIO the GPU failed. Where it
  * is not 0 no status was set.

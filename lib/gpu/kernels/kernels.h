@@ -101,8 +101,8 @@ struct gnv_copy_result {
 };
 
 /*
- * Any number of lanes: each carries out its commands, one after another, until one ends with its queue or is given up. What it did not come
- * to stays as the host has left it.
+ * Any number of lanes: each carries out its commands, one after another, until one ends with its queue or is given up. What it did
+ * not come to stays as the host has left it.
  */
 struct gnv_batch_args {
 	uint64_t dq; /* array of struct gpunvme_dq */
