@@ -48,10 +48,21 @@ static bool gets_on(void *ctx)
 	return i;
 }
 
+/* Of the queue that waits longest. */
+static uint64_t timeout_ms(const struct gnv_run *run)
+{
+	uint64_t ms = 0;
+	uint32_t i;
+
+	for (i = 0; i < run->queues; i++)
+		ms = gnv_max(ms, run->dq[i].cmd_timeout / run->dq[i].ticks_per_ms);
+	return ms;
+}
+
 /* A lane waits for one command no longer than its queue's time-out, so a kernel in which nothing happens for so long hangs. */
 static int launch(struct gnv_run *run)
 {
-	uint64_t ms = run->dq->cmd_timeout / run->dq->ticks_per_ms + run->ms;
+	const uint64_t ms = timeout_ms(run) + run->ms;
 	const struct gnv_launch launch = {
 		.kernel = run->kernel,
 		.args = run->args,

@@ -27,6 +27,7 @@ static const struct gpunvme_qp_opts plain = { sizeof(plain), GPUNVME_QP_NO_SELFT
 /* What is attached now, what was asked ever, and which request fails (0: none). */
 static struct {
 	unsigned hosts, mmios, locals, asked, fails_at, maps_at_attach;
+	uint32_t timeout_ms; /* of the last launch */
 	int mmio_error;
 	bool keeps;
 	struct fake *fake;
@@ -115,6 +116,14 @@ static int poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t
 	if (refused())
 		return gnv_fail(-EIO, "refused by the test");
 	memcpy((void *)(uintptr_t)(lane - LOCAL), from, len);
+	return 0;
+}
+
+/* Lanes that do nothing. */
+static int launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	(void)gpu;
+	seen.timeout_ms = launch->timeout_ms;
 	return 0;
 }
 
@@ -431,13 +440,51 @@ static void test_copies(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* A kernel is not taken for one that hangs while a lane may yet wait for the queue with the longest time-out. */
+static void test_batch_time(void **state)
+{
+	const uint32_t ms[] = { 100, 60000, 2000 };
+	struct fake *fake = fake_new();
+	struct gpunvme_gpu *gpu = foreign_gpu(fake);
+	struct gpunvme_batch_cmd cmd[2] = { { .op = GPUNVME_IO_FLUSH, .queue = 1, .status = 99 }, { .op = GPUNVME_IO_FLUSH, .status = 99 } };
+	struct gpunvme_batch batch = { sizeof(batch), 1, 2, cmd };
+	struct gpunvme_qp_opts opts = plain;
+	struct gpunvme_dbuf dbuf = { 0 };
+	struct gnv_gpu_ops ops = *gpu->ops;
+	struct gpunvme_qp *qp[3];
+	struct gpunvme_dq dq[3];
+	struct gpunvme_dev *dev;
+	unsigned i, locals;
+
+	(void)state;
+	ops.launch = launch;
+	gpu->ops = &ops;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	for (i = 0; i < 3; i++) {
+		opts.cmd_timeout_ms = ms[i];
+		assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[i]), 0);
+		assert_int_equal(gpunvme_qp_view(qp[i], NULL, &dq[i]), 0);
+	}
+	locals = seen.locals;
+	assert_int_equal(gpunvme_batch_run(gpu, dq, 3, &dbuf, &batch), 0);
+	assert_in_range(seen.timeout_ms, 60000, 80000);
+	assert_int_equal(cmd[0].status, -EAGAIN);
+	assert_int_equal(cmd[1].status, -EAGAIN);
+	assert_int_equal(seen.locals, locals);
+	for (i = 0; i < 3; i++)
+		gpunvme_qp_destroy(qp[i]);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+	fake_delete(fake, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_refusals), cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_doorbells), cmocka_unit_test(test_kept),	   cmocka_unit_test(test_rig),
 		cmocka_unit_test(test_control),
-		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_copies),	 cmocka_unit_test(test_batch_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
