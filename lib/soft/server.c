@@ -177,16 +177,18 @@ static bool should_stop(const struct gnv_soft_server *server)
 	return __atomic_load_n(&server->stop, __ATOMIC_RELAXED);
 }
 
-/* Nothing to poll: wait for a queue. Thread 0 always has the registers. */
-static void wait_for_queue(struct gnv_soft_server *server)
+/* Nothing to poll: wait for a queue, which may take hours. Thread 0 always has the registers. */
+static void wait_for_queue(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 {
 	if (server->index == 0)
 		return;
 	lock_own(server);
 	if (!server->sqs)
 		gnv_soft_tidy(server);
-	while (!server->sqs && !server->in_store && !server->posted && !should_stop(server))
+	while (!server->sqs && !server->in_store && !server->posted && !should_stop(server)) {
 		pthread_cond_wait(&server->wake, &server->lock);
+		pace->idle_since = 0; /* so that it looks at the clock next */
+	}
 	gnv_soft_server_unlock(server);
 }
 
@@ -202,7 +204,7 @@ static void serve(struct gnv_soft_server *server)
 				server->told = gnv_soft_now();
 			continue;
 		}
-		wait_for_queue(server);
+		wait_for_queue(server, &pace);
 		gnv_soft_rest(server, &pace);
 	}
 }
