@@ -24,7 +24,7 @@
 #include "util/log.h"
 
 #define MARK "trusted.gpunvme.lease" /* only root sets these: no owner passes an administrator's flag off as ours */
-#define MARK_BYTES 96
+#define MARK_BYTES 128
 #define DROP_MS 1000
 #define CACHESTAT 451 /* its number, of all architectures here; C libraries do not know it yet */
 #define WINDOW (1ull << 30) /* of a file, looked at at once */
@@ -72,13 +72,13 @@ static int set_immutable(int fd, bool on)
 /* The mark says of which file: a copy has it, too (cp -a), and beside it an administrator's own flag may be. */
 static int name_inode(int fd, char text[MARK_BYTES / 2])
 {
-	int generation = 0;
+	int generation[2] = { 0 }; /* an int, and by its number a long: what a file system of a process (FUSE) may write of it */
 	struct stat st;
 
 	if (fstat(fd, &st))
 		return -errno;
-	ioctl(fd, FS_IOC_GETVERSION, &generation); /* a file system without has inodes alone */
-	snprintf(text, MARK_BYTES / 2, ", inode %llu, generation %u", (unsigned long long)st.st_ino, (unsigned)generation);
+	ioctl(fd, FS_IOC_GETVERSION, generation); /* a file system without has inodes alone */
+	snprintf(text, MARK_BYTES / 2, ", inode %llu, generation %u", (unsigned long long)st.st_ino, (unsigned)generation[0]);
 	return 0;
 }
 
