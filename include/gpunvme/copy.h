@@ -40,7 +40,8 @@ struct gpunvme_copy {
  * @dbuf:   the buffer
  * @copy:   what to move; says where it failed
  *
- * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for their command time-out.
+ * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for the longest of
+ * their command time-outs, and ten seconds.
  * Return: 0; the failure of the first transfer that failed, in LBA order, as the functions of <gpunvme/device.h> answer it; -EINVAL
  * no queue, no block, an option; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end
  * its kernel; -EIO the GPU failed.

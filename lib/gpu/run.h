@@ -28,7 +28,10 @@ struct gnv_run {
 /* Queues and buffer of other lanes: these would fault, or see data late. Return: 0, -EINVAL, -EXDEV. */
 int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf);
 
-/* It ends at the latest when its queues have moved nothing for the longest of their command time-outs. Return: 0, -ENOMEM, -ETIMEDOUT, -EIO. */
+/*
+ * It ends at the latest when its queues have moved nothing for the longest of their command time-outs.
+ * Return: 0, -ENOMEM, -ETIMEDOUT, -EIO.
+ */
 int gnv_run_kernel(struct gnv_run *run);
 
 #endif

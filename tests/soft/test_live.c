@@ -109,7 +109,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 		return 0;
 	case FS_IOC_GETVERSION:
 		if (k.generation) {
-			const int as_long[2] = { k.generation, -1 }; /* fs/fuse/ioctl.c lets a server write as much as the number says */
+			const int as_long[2] = { k.generation, -1 }; /* as a server of FUSE may: fs/fuse/ioctl.c, fuse_do_ioctl() */
 
 			memcpy(arg, as_long, sizeof(as_long));
 			return 0;

@@ -446,7 +446,7 @@ static void test_batch_time(void **state)
 	const uint32_t ms[] = { 100, 60000, 2000 };
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
-	struct gpunvme_batch_cmd cmd[2] = { { .op = GPUNVME_IO_FLUSH, .queue = 1, .status = 99 }, { .op = GPUNVME_IO_FLUSH, .status = 99 } };
+	struct gpunvme_batch_cmd cmd[2] = { { .op = GPUNVME_IO_FLUSH, .queue = 1 }, { .op = GPUNVME_IO_FLUSH } };
 	struct gpunvme_batch batch = { sizeof(batch), 1, 2, cmd };
 	struct gpunvme_qp_opts opts = plain;
 	struct gpunvme_dbuf dbuf = { 0 };
@@ -484,7 +484,7 @@ int main(void)
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_refusals), cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_doorbells), cmocka_unit_test(test_kept),	   cmocka_unit_test(test_rig),
 		cmocka_unit_test(test_control),
-		cmocka_unit_test(test_copies),	 cmocka_unit_test(test_batch_time),
+		cmocka_unit_test(test_copies),	  cmocka_unit_test(test_batch_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
