@@ -11,6 +11,8 @@
 #include "util/process.h"
 
 #define CMDS_MAX (16u << 20)
+#define REFUSED_PER_MS 100u /* of one lane; a GPU is faster */
+#define LANES_AT_ONCE 1024u /* of any GPU, at least */
 
 static bool knows(uint32_t op)
 {
@@ -56,6 +58,12 @@ static struct gpunvme_batch_cmd *copy_cmds(const struct gpunvme_batch *batch)
 	return cmd;
 }
 
+/* What is refused moves no queue: a list of nothing else must not be taken for a kernel that hangs. */
+static uint32_t own_ms(const struct gpunvme_batch *batch)
+{
+	return batch->each * (1 + batch->lanes / LANES_AT_ONCE) / REFUSED_PER_MS;
+}
+
 static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf,
 		     struct gpunvme_batch_cmd *cmd, const struct gpunvme_batch *batch)
 {
@@ -63,7 +71,7 @@ static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint3
 	struct gnv_run run = {
 		.gpu = gpu, .dq = dq, .queues = queues, .lanes = batch->lanes, .kernel = GNV_KERNEL_BATCH, .args = &args,
 		.args_len = sizeof(args), .args_dq = &args.dq, .args_result = &args.cmd, .result = cmd, .sent = true,
-		.result_size = batch->each * sizeof(*cmd),
+		.result_size = batch->each * sizeof(*cmd), .ms = own_ms(batch),
 	};
 	size_t i;
 	int ret = check(cmd, batch, queues);
