@@ -40,7 +40,8 @@ struct gpunvme_batch {
  *
  * A lane goes on after an NVMe status, and after a command that is refused before the queue has it; it ends with the first one that
  * ended with its queue or was given up. Any thread may call it, several at a time; an AMD GPU has them one after another. It ends
- * at the latest when its queues have moved nothing for the longest of their command time-outs, and ten seconds, or more for long lists.
+ * at the latest when its queues have moved nothing for the longest of their command time-outs and ten seconds, or more for long
+ * lists.
  * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, too many, an unknown operation, a queue that is
  * none; -EXDEV a queue or the buffer is another GPU's; -ENOMEM no memory, or no threads; -ETIMEDOUT the GPU does not end
  * its kernel, and lanes may use queues and buffer yet; -EIO the GPU failed. Where it is not 0 no status was set.

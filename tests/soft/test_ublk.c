@@ -275,7 +275,6 @@ static void test_worth_more(void **state)
 	close_all();
 }
 
-/* Resets by the program, for whatever reason, while requests are under way. */
 /* Every thread has ended what it was at: a request that three resets end is answered with an error. */
 static void let_all_pass(void)
 {
@@ -289,6 +288,7 @@ static void let_all_pass(void)
 			assert_true(gnv_deadline_poll_again(&deadline));
 }
 
+/* Resets by the program, for whatever reason, while requests are under way. */
 static void test_resets(void **state)
 {
 	(void)state;

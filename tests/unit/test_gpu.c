@@ -474,8 +474,8 @@ static uint32_t batch_time(struct gpunvme_gpu *gpu, const struct gpunvme_dq dq[V
 }
 
 /*
- * A kernel is not taken for one that hangs while a lane may yet wait for the queue with the longest time-out, nor while it is told of
- * commands that no queue gets.
+ * A kernel is not taken for one that hangs while a lane may yet wait for the queue with the longest time-out, nor while it refuses
+ * commands, which no queue gets.
  */
 static void test_batch_time(void **state)
 {
