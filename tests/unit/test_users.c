@@ -26,6 +26,7 @@ int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
+int __wrap___open_2(const char *path, int flags);
 DIR *__real_opendir(const char *path);
 DIR *__wrap_opendir(const char *path);
 int __real_fstat(int fd, struct stat *st);
@@ -684,6 +685,11 @@ int __wrap_open(const char *path, int flags, ...)
 		put(">/dev/null", "proc/4711/fd/12");
 	errno = own == disk.own_error ? disk.error : 0;
 	return *fd = errno ? -1 : __real_open("/dev/full", O_RDONLY | O_CLOEXEC);
+}
+
+int __wrap___open_2(const char *path, int flags)
+{
+	return __wrap_open(path, flags);
 }
 
 /* Each attempt takes a while. */
