@@ -35,7 +35,7 @@ struct gpunvme_batch {
  * @gpu:    the lanes; those that the queues were created for
  * @dq:     views of the queues
  * @queues: how many
- * @dbuf:   the buffer of all commands, whose parts of it do not overlap
+ * @dbuf:   the buffer of all commands; the parts that different lanes have do not overlap
  * @batch:  the commands, and what came of them
  *
  * A lane goes on after an NVMe status, and after a command that is refused before the queue has it; it ends with the first one that
