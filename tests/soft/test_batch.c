@@ -113,7 +113,7 @@ static bool holds(uint32_t lane, uint32_t first, uint32_t last, uint8_t value)
 	return true;
 }
 
-/* Each kind of command, one after another; and all of it read back by others. */
+/* Each kind of command, in an order that lanes of a wave do not share; and all of it read back by others. */
 static void every_kind(const char *lanes)
 {
 	uint32_t lane, i;
@@ -122,10 +122,10 @@ static void every_kind(const char *lanes)
 	for (lane = 0; lane < LANES; lane++) {
 		memset(t.data + 16 * lane * BLOCK, (int)lane + 1, 16 * BLOCK);
 		*cmd(lane, 0) = of(lane, GPUNVME_IO_WRITE, 0, 16);
-		*cmd(lane, 1) = of(lane, GPUNVME_IO_WRITE | GPUNVME_RW_FUA, 4, 2);
-		*cmd(lane, 2) = of(lane, GPUNVME_IO_FLUSH, 0, 0);
-		*cmd(lane, 3) = of(lane, GPUNVME_IO_WRITE_ZEROES, 8, 3);
-		*cmd(lane, 4) = of(lane, GPUNVME_IO_DSM, 14, 2);
+		*cmd(lane, 1 + (lane / QUEUES + 1) % 4) = of(lane, GPUNVME_IO_WRITE | GPUNVME_RW_FUA, 4, 2);
+		*cmd(lane, 1 + (lane / QUEUES + 2) % 4) = of(lane, GPUNVME_IO_FLUSH, 0, 0);
+		*cmd(lane, 1 + (lane / QUEUES + 3) % 4) = of(lane, GPUNVME_IO_WRITE_ZEROES, 8, 3);
+		*cmd(lane, 1 + (lane / QUEUES + 4) % 4) = of(lane, GPUNVME_IO_DSM, 14, 2);
 	}
 	assert_int_equal(run(), 0);
 	for (i = 0; i < LANES * EACH; i++)
@@ -191,7 +191,7 @@ static void given_up(void **state)
 	uint32_t lane;
 
 	(void)state;
-	begin("cpu", "?fault=lose:op=read:lba=34", 500, 0);
+	begin("cpu", "?fault=lose:op=read:lba=34", 2000, 0);
 	all_read();
 	assert_int_equal(run(), 0);
 	assert_int_equal(cmd(2, 1)->status, 0);
