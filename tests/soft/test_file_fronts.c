@@ -354,6 +354,12 @@ static void refusals(void **state)
 		r.file.major++;
 		check_wrong(&r, (enum front)front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EPROTONOSUPPORT, 0 });
 		r.file.major--;
+		r.dq.major++;
+		check_wrong(&r, (enum front)front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EPROTONOSUPPORT, 0 });
+		r.dq.major--;
+		r.dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE; /* is told at once, whatever the file has there */
+		check_wrong(&r, (enum front)front, &(struct wrong){ 0, hole, BLOCK, 1, -GPUNVME_EROFS, 0 });
+		r.dq.flags |= GPUNVME_DQ_WRITE;
 	}
 	check_wrong(&r, SUBMIT, &(struct wrong){ 0, 1, BLOCK, 0, -GPUNVME_EINVAL, 0 });
 	check_wrong(&r, SUBMIT, &(struct wrong){ 2, 0, BLOCK, 0, -GPUNVME_EINVAL, 0 });
