@@ -327,7 +327,7 @@ def survives(args, paths):
     code, _ = run(args.programs / "gfx_dump", "--survive", "nothing", *paths)
     if code == 0:
         return 0
-    return sum(survives(args, [path]) for path in paths) if len(paths) > 1 else 1
+    return max(1, sum(survives(args, [path]) for path in paths)) if len(paths) > 1 else 1
 
 
 def corrupt(args, good, folder):
