@@ -283,7 +283,7 @@ static double other_rate(const job &j, uint64_t all)
 
 	for (uint32_t part = 1; part <= 16; part *= 4) {
 		fill_other(j, all);
-		most = std::max(most, rate(misses_by_other, j.processors / part, j));
+		most = std::max(most, rate(misses_by_other, std::max(j.processors / part, 1u), j));
 	}
 	return most;
 }

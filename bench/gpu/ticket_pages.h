@@ -58,7 +58,8 @@ __device__ static inline void ticket_fetch(const struct ticket_pages *c, const s
 	struct gpunvme_dbuf buf = { c->base, 0, c->iova + (uint64_t)at * TICKET_PAGE, 0, 0 };
 
 	ticket_submit(dq, q, &buf, cid, page * (TICKET_PAGE >> dq->lba_shift));
-	(void)ticket_complete(dq, q, cid);
+	if (ticket_complete(dq, q, cid))
+		__trap(); /* a figure of reads that failed is none */
 	c->place[page] = at;
 	atomicExch(&c->owner[at], (uint32_t)page + 1);
 	__threadfence();
