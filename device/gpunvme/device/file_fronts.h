@@ -63,7 +63,8 @@ GNVD_FN int gnvd_file_submit(const struct gpunvme_dq *dq, const struct gpunvme_d
  * @dbuf:   the buffer; what the call is for belongs to the device until the command is over
  * @offset: bytes from the start of the buffer
  * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it; the last block of the file comes whole, though cur->done ends with the file
+ * @len:    bytes, a multiple of it; the last block of the file comes whole, where it is no hole, though cur->done ends with the
+ *          file
  * @req:    as for gpunvme_submit_read(). req->tag is 0, which gpunvme_wait_any() passes over, where no command was needed: a hole,
  *          whose zeroes are stored, or nothing, at the end of the file
  *
