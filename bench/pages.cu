@@ -450,8 +450,10 @@ int main(int argc, char **argv)
 	check(cudaMemset((void *)j.plain, 1, frames * PAGE), "cudaMemset");
 	fprintf(stderr, "%u queues of depth %u, %" PRIu64 " pages of %u bytes of a namespace of %" PRIu64 "\n", j.queues, DEPTH, frames, PAGE,
 		pages);
-	make_tickets(dev, gpu, j, dq + j.queues);
-	measure_other(j, buf, frames, pages);
+	if (ns.lba_size == PAGE / BLOCKS) { /* as its commands have it */
+		make_tickets(dev, gpu, j, dq + j.queues);
+		measure_other(j, buf, frames, pages);
+	}
 	measure(dev, gpu, j, "in place", GPUNVME_PAGECACHE_IN_PLACE, frames, pages);
 	measure(dev, gpu, j, "copied", GPUNVME_PAGECACHE_LANDING, frames, pages);
 	for (gpunvme_qp *q : qp)
