@@ -19,7 +19,7 @@
 #define STRUCK 8	/* of so many rounds one */
 #define VAIN_ROUNDS 8	/* of them in a row without a command that succeeded */
 #define VAIN_READS 10	/* and reading back, without a block that was not read before */
-#define LAST_READS 1000 /* rounds in which all blocks must have been read back at the end */
+#define LAST_READS 1000 /* rounds, and one for each block of a lane, in which all must have been read back at the end */
 #define STORY 8		/* commands that are told of a block which is wrong */
 
 static uint64_t sum(const struct soak *k)
@@ -227,7 +227,7 @@ static int read_back(struct soak *k)
 	int ret = GO_ON, vain = 0;
 	uint64_t before;
 
-	for (int i = 0; i < LAST_READS && vain < VAIN_READS && ret == GO_ON && !wrong_lane(k) && !interrupted; i++) {
+	for (uint32_t i = 0; i < LAST_READS + k->nblocks && vain < VAIN_READS && ret == GO_ON && !wrong_lane(k) && !interrupted; i++) {
 		if (has_read_all(k))
 			return GO_ON;
 		before = count_read(k);
@@ -476,6 +476,9 @@ static int prepare(struct soak *k)
 	if (!k->deep)
 		return failed("%u lanes are too many for a buffer of %s: use fewer (--lanes)", k->s.lanes, human(SOAK_BUFFER));
 	ret = session_buffer(&k->s, (uint64_t)k->s.lanes * k->deep * SOAK_CHUNK);
+	if (ret == GO_ON && !gpunvme_mem_ptr(k->s.mem))
+		return failed("the buffer is memory of the GPU that the CPU cannot reach, and has to judge: give the GPU a large BAR, "
+			      "or use lanes of the CPU");
 	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u lanes", k->s.lanes) : ret;
 }
 
