@@ -394,7 +394,7 @@ static void left_store(const struct gnv_soft_cmd *cmd)
 
 	gnv_soft_seat_of(cmd)->taken--;
 	if (--server->in_store == 0)
-		server->counters.busy_ns += server->told - server->busy_since; /* minutes are told */
+		server->counters.busy_ns += gnv_soft_now() - server->busy_since;
 }
 
 void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd)

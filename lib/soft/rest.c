@@ -22,7 +22,6 @@
 #define SPIN_NS 20000u
 #define YIELD_NS 100000u
 #define IO_SPIN_NS 5000u
-#define SPINS 7u /* without a look at the clock, which may cost more than a pass */
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
 #define IO_WAIT_US 20u
@@ -61,12 +60,11 @@ static bool keeps_awake(const struct gnv_soft_server *server, const struct gnv_s
 	return true;
 }
 
-static void sleep_us(struct gnv_soft_server *server, unsigned us)
+static void sleep_us(unsigned us)
 {
 	const struct timespec t = { .tv_nsec = (long)us * 1000 };
 
 	nanosleep(&t, NULL);
-	server->now = gnv_soft_now();
 }
 
 static void begin_idle(struct gnv_soft_pace *pace, uint64_t now)
@@ -105,8 +103,7 @@ static void wait_for_io(struct gnv_soft_server *server, struct gnv_soft_pace *pa
 
 	gnv_soft_wait(server, usec);
 	pace->calm += pace->calm < CALM_SLEEPS;
-	server->now = gnv_soft_now();
-	if (server->now - now > usec * 1000ull + LATE_NS)
+	if (gnv_soft_now() - now > usec * 1000ull + LATE_NS)
 		pace->io_us = (unsigned)gnv_min(2 * gnv_max(pace->io_us, IO_WAIT_US), IO_WAIT_BUSY_US);
 	else
 		pace->io_us = IO_WAIT_US;
@@ -114,19 +111,12 @@ static void wait_for_io(struct gnv_soft_server *server, struct gnv_soft_pace *pa
 
 void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 {
-	uint64_t now, idle;
+	uint64_t now = gnv_soft_now(), idle;
 
-	if (pace->idle_since && pace->spins) {
-		pace->spins--;
-		gnv_cpu_pause();
-		return;
-	}
-	now = server->told = gnv_soft_now();
 	if (!pace->idle_since)
 		begin_idle(pace, now);
 	idle = now - pace->idle_since;
 	if (idle < (server->in_store ? IO_SPIN_NS : SPIN_NS)) {
-		pace->spins = SPINS;
 		gnv_cpu_pause();
 		return;
 	}
@@ -139,11 +129,11 @@ void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 	if (server->in_store)
 		wait_for_io(server, pace, now, idle);
 	else
-		sleep_us(server, until(pace, now, pace->sleep_us));
-	server->told = server->now;
+		sleep_us(until(pace, now, pace->sleep_us));
 	pace->sleep_us = (unsigned)gnv_min(2 * pace->sleep_us, pace->max_us);
 	if (++pace->sleeps % COST_SLEEPS == 0)
 		weigh_sleeping(pace, now);
 	if (pace->sleeps % TIDY_SLEEPS == 0)
 		gnv_soft_tidy(server);
+	server->now = gnv_soft_now();
 }

@@ -15,7 +15,6 @@
 #define BATCH 64u
 #define BATCH_TIMED 16u /* with a timing model: completions are due meanwhile */
 #define DRAIN_WAIT_US 100u
-#define TOLD_PASSES 64u /* that have work, between looks at the clock */
 #define WAKE_NS 5000u /* a doorbell may have rung meanwhile */
 
 uint64_t gnv_soft_now(void)
@@ -177,18 +176,16 @@ static bool should_stop(const struct gnv_soft_server *server)
 	return __atomic_load_n(&server->stop, __ATOMIC_RELAXED);
 }
 
-/* Nothing to poll: wait for a queue, which may take hours. Thread 0 always has the registers. */
-static void wait_for_queue(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
+/* Nothing to poll: wait for a queue. Thread 0 always has the registers. */
+static void wait_for_queue(struct gnv_soft_server *server)
 {
 	if (server->index == 0)
 		return;
 	lock_own(server);
 	if (!server->sqs)
 		gnv_soft_tidy(server);
-	while (!server->sqs && !server->in_store && !server->posted && !should_stop(server)) {
+	while (!server->sqs && !server->in_store && !server->posted && !should_stop(server))
 		pthread_cond_wait(&server->wake, &server->lock);
-		pace->idle_since = 0; /* so that it looks at the clock next */
-	}
 	gnv_soft_server_unlock(server);
 }
 
@@ -196,15 +193,12 @@ static void serve(struct gnv_soft_server *server)
 {
 	struct gnv_soft_pace pace = { 0 };
 
-	server->told = gnv_soft_now();
 	while (!should_stop(server)) {
 		if (pass(server, &pace)) {
 			pace.idle_since = 0;
-			if (++pace.passes % TOLD_PASSES == 0)
-				server->told = gnv_soft_now();
 			continue;
 		}
-		wait_for_queue(server, &pace);
+		wait_for_queue(server);
 		gnv_soft_rest(server, &pace);
 	}
 }

@@ -168,7 +168,6 @@ struct gnv_soft_server {
 	struct gnv_soft_pace_kept kept;
 	bool posted;		     /* to a queue of its own that has interrupts, since that was told */
 	unsigned in_store;	     /* commands whose step a store has taken */
-	uint64_t told;		     /* the time at its last look at the clock, lately */
 	uint64_t busy_since;	     /* when in_store left 0 */
 	bool buffers_refused;	     /* said once that memory cannot be registered */
 	bool refusal_said;	     /* once */
@@ -290,8 +289,6 @@ uint64_t gnv_soft_now(void);
 struct gnv_soft_pace {
 	uint64_t idle_since; /* 0: busy */
 	uint64_t deadline;   /* of the next parked command */
-	unsigned spins;	     /* left before the next look at the clock */
-	unsigned passes;     /* with work */
 	unsigned sleep_us;
 	unsigned sleeps;
 	unsigned max_us;     /* longest sleep */

@@ -43,7 +43,7 @@ void gnv_soft_issue(struct gnv_soft_cmd *cmd)
 		return;
 	seat->taken++;
 	if (server->in_store++ == 0)
-		server->busy_since = server->told;
+		server->busy_since = gnv_soft_now();
 }
 
 static void detach(struct gnv_soft_server *server, unsigned count)

@@ -16,7 +16,7 @@
 #define DSM_HINTS 0xffu /* command dword 13 of Read and Write, DSM */
 #define DSM_ATTRIBUTES 0x7u
 #define MDTS_LEAST 8192u /* bytes that Identify Controller can tell */
-#define LOOK_NS 1000000000 /* between looks at the format */
+#define LOOK_NS 1000000000u /* between looks at the format */
 #define PROBE_MS 40000u /* longer than Linux waits for a command */
 #define PROBE_NAP_US 100000u
 #define UNPLAYABLE (1ull << GNV_SOFT_ZEROES | 1ull << GNV_SOFT_UNSAID | 1ull << GNV_SOFT_HINTS | 1ull << GNV_SOFT_SLOW_FORMAT)
@@ -245,14 +245,13 @@ static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
  * Commands have numbers of blocks: to a drive that was formatted to larger ones they mean more than the memory that they have.
  * Nothing tells of that, so it is looked for. What comes between two looks is not kept from it.
  */
-static bool has_changed(struct store_nvme *sn, uint64_t now)
+static bool has_changed(struct store_nvme *sn)
 {
+	const uint64_t now = gnv_soft_now();
 	uint64_t looked = __atomic_load_n(&sn->looked, __ATOMIC_RELAXED);
 	uint32_t block;
 
-	/* Of another thread it may be later than now. */
-	if ((int64_t)(now - looked) < LOOK_NS ||
-	    !__atomic_compare_exchange_n(&sn->looked, &looked, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (now - looked < LOOK_NS || !__atomic_compare_exchange_n(&sn->looked, &looked, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return __atomic_load_n(&sn->changed, __ATOMIC_RELAXED);
 	block = gnv_os_nvme_block(&sn->nvme);
 	if (block == sn->store.block || __atomic_exchange_n(&sn->changed, true, __ATOMIC_RELAXED))
@@ -268,7 +267,7 @@ static int nvme_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	struct gnv_os_nvme_cmd c = command_of(cmd);
 
-	if (has_changed(nvme_of(seat->store), seat->server->told))
+	if (has_changed(nvme_of(seat->store)))
 		return GNV_SOFT_ANSWER + (int)GPUNVME_SC_INVALID_NS;
 	if (cmd->op.data_len && cmd->bounce) {
 		cmd->flat.iov_base = cmd->bounce;

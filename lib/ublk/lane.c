@@ -15,7 +15,6 @@
 
 #define TRIES 3u       /* of a request, where status or queue allow more; the kernel's own driver has 5 (nvme_core.max_retries) */
 #define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
-#define LOOKS 8u       /* turns in vain between two looks at the clock for that, which may cost more than a turn */
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
 #define BROKEN_MS 1000 /* a ring that fails for so long has failed for good */
@@ -236,29 +235,10 @@ static int fetch_all(struct gnv_ublk_lane *l)
 	return done.res;
 }
 
-/* How long to rest when a turn is over, in us. */
-static unsigned rest_of(struct gnv_ublk_lane *l, bool moved)
-{
-	uint64_t now;
-
-	if (!l->sent && !l->ready)
-		return IDLE_US;
-	if (moved)
-		l->still = 0;
-	if (moved || l->still++ % LOOKS)
-		return 0;
-	now = gnv_clock_ns();
-	if (l->still == 1)
-		l->since = now;
-	if (now - l->since <= SPIN_NS)
-		return 0;
-	l->still--; /* no turn without a nap any more */
-	return NAP_US;
-}
-
 static int turn(struct gnv_ublk_lane *l)
 {
 	bool moved = take_all(l);
+	unsigned nap = 0;
 	int ret;
 
 	if (l->dead)
@@ -266,7 +246,13 @@ static int turn(struct gnv_ublk_lane *l)
 	moved |= look_at_tags(l);
 	if (l->broken)
 		recover(l);
-	ret = gnv_uring_turn(l->ring, rest_of(l, moved));
+	if (moved)
+		l->moved = gnv_clock_ns();
+	if (!l->sent && !l->ready)
+		nap = IDLE_US;
+	else if (gnv_clock_ns() - l->moved > SPIN_NS)
+		nap = NAP_US;
+	ret = gnv_uring_turn(l->ring, nap);
 	if (l->unanswered)
 		return -EBUSY;
 	return ret == -EAGAIN ? 0 : ret;
@@ -284,14 +270,12 @@ static int begin(struct gnv_ublk_lane *l)
 /* Out of memory, for one, may pass. */
 static int turn_or_wait(struct gnv_ublk_lane *l)
 {
-	struct gnv_deadline deadline;
-	int ret = turn(l);
+	struct gnv_deadline deadline = gnv_deadline_in(BROKEN_MS);
+	int ret;
 
-	if (!ret)
-		return 0;
-	deadline = gnv_deadline_in(BROKEN_MS);
-	while (ret && !leaving(l) && gnv_deadline_poll_again(&deadline))
+	do
 		ret = turn(l);
+	while (ret && !leaving(l) && gnv_deadline_poll_again(&deadline));
 	return ret;
 }
 

@@ -46,8 +46,7 @@ struct gnv_ublk_lane {
 	bool dead;		       /* and could not be recovered */
 	bool unanswered;	       /* the ring has not taken an answer: only another server can give it */
 	uint64_t next_try;	       /* of a dead one (gnv_clock_ns()) */
-	uint32_t still;		       /* turns in vain */
-	uint64_t since;		       /* gnv_clock_ns() at the first of them */
+	uint64_t moved;		       /* when anything last completed */
 	/* Atomic. */
 	uint64_t requests, failed;
 	uint32_t recoveries;

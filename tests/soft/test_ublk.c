@@ -180,26 +180,6 @@ static void test_bytes(void **state)
 	close_all();
 }
 
-/* Threads without requests sleep: each turns four times a second. */
-static void test_idle(void **state)
-{
-	unsigned window, before, turns = ~0u;
-	static char buf[STEP];
-
-	(void)state;
-	open_all("lba=512", 0);
-	for (unsigned i = 0; i < 200; i++)
-		assert_int_equal(ublk_driver_io(i & 1, GNV_UBLK_READ, 0, 8, buf), STEP);
-	for (window = 0; window < 20 && turns > 8; window++) { /* on a busy machine it is awake later */
-		before = __atomic_load_n(&driver.turns, __ATOMIC_RELAXED);
-		gnv_sleep_ms(600);
-		turns = __atomic_load_n(&driver.turns, __ATOMIC_RELAXED) - before;
-	}
-	assert_in_range(turns, 0, 8);
-	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 0, 8, buf), STEP);
-	close_all();
-}
-
 static void test_large_blocks(void **state)
 {
 	static char buf[8 * STEP];
@@ -546,7 +526,7 @@ int main(void)
 		cmocka_unit_test(test_resets),		 cmocka_unit_test(test_death),		cmocka_unit_test(test_stop_in_use),
 		cmocka_unit_test(test_recovery),	 cmocka_unit_test(test_remove),		cmocka_unit_test(test_failing_starts),
 		cmocka_unit_test(test_read_only),	 cmocka_unit_test(test_broken_rings),	cmocka_unit_test(test_full_ring),
-		cmocka_unit_test(test_undeletable_queue), cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_undeletable_queue),
 	};
 
 	return cmocka_run_group_tests_name("ublk", tests, make_image, remove_image);

@@ -433,7 +433,6 @@ int __wrap_gnv_uring_turn(struct gnv_uring *ring, unsigned usec)
 	struct timespec until;
 	int ret;
 
-	__atomic_add_fetch(&driver.turns, 1, __ATOMIC_RELAXED);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_nsec += usec * 1000ll % 1000000000;
 	until.tv_sec += usec / 1000000 + until.tv_nsec / 1000000000;

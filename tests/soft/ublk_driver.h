@@ -29,7 +29,6 @@ struct ublk_driver {
 	int answer_error;  /* what queueing an answer says; 0 */
 	uint64_t features; /* of what was asked, what it grants */
 	unsigned opened;  /* descriptors of its node that are open, and its maps */
-	unsigned turns;	  /* of its threads with their rings (atomic) */
 };
 extern struct ublk_driver driver;
 
