@@ -99,7 +99,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 	case FS_IOC_GETFLAGS:
 		if (fails(GETFLAGS))
 			return -1;
-		*(int *)arg = k.flags;
+		memcpy(arg, (const int[2]){ k.flags, -1 }, 2 * sizeof(int)); /* likewise */
 		return 0;
 	case FS_IOC_SETFLAGS:
 		if (fails(SETFLAGS))

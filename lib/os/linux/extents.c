@@ -35,9 +35,10 @@ static int refuse(const char *path, const char *why)
 static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 {
 	struct fsxattr x = { 0 };
-	int flags = 0, generation = 0;
+	int word[2] = { 0 }, flags; /* an int, and by the numbers a long, which FUSE may write the whole of */
 
-	if (!ioctl(fd, FS_IOC_GETFLAGS, &flags)) {
+	if (!ioctl(fd, FS_IOC_GETFLAGS, word)) {
+		flags = word[0];
 		if (flags & FS_ENCRYPT_FL)
 			return refuse(path, "it is encrypted");
 		if (flags & FS_COMPR_FL)
@@ -49,8 +50,8 @@ static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 	}
 	if (!ioctl(fd, FS_IOC_FSGETXATTR, &x) && x.fsx_xflags & FS_XFLAG_REALTIME)
 		return refuse(path, "it is on a real-time device");
-	if (!ioctl(fd, FS_IOC_GETVERSION, &generation))
-		m->generation = (uint32_t)generation;
+	if (!ioctl(fd, FS_IOC_GETVERSION, word))
+		m->generation = (uint32_t)word[0];
 	return 0;
 }
 

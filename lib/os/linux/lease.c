@@ -56,17 +56,20 @@ int gnv_os_live_open(const char *path)
 
 static int get_flags(int fd, int *flags)
 {
-	return ioctl(fd, FS_IOC_GETFLAGS, flags) ? -errno : 0;
+	int word[2] = { 0 }, ret = ioctl(fd, FS_IOC_GETFLAGS, word) ? -errno : 0; /* as in name_inode() */
+
+	*flags = word[0];
+	return ret;
 }
 
 static int set_immutable(int fd, bool on)
 {
-	int flags, ret = get_flags(fd, &flags);
+	int word[2] = { 0 }, flags, ret = get_flags(fd, &flags);
 
 	if (ret)
 		return ret;
-	flags = on ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
-	return ioctl(fd, FS_IOC_SETFLAGS, &flags) ? -errno : 0;
+	word[0] = on ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
+	return ioctl(fd, FS_IOC_SETFLAGS, word) ? -errno : 0;
 }
 
 /* The mark says of which file: a copy has it, too (cp -a), and beside it an administrator's own flag may be. */
