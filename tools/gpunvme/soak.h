@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows. Lanes
- * may be a GPU's, so the library carries out what they do (gpunvme_batch_run()); threads of the CPU prepare it and judge what came
- * of it.
+ * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows,
+ * soak_report.c what is told of it. Lanes may be a GPU's, so the library carries out what they do (gpunvme_batch_run()); threads of
+ * the CPU prepare it and judge what came of it.
  *
  * Each lane has blocks of its own and knows of each which versions it may hold: the one that was acknowledged last, and those whose
  * write ended in any other way since; zeroes, where they were asked for. Blocks are stamped (stamp.h), so that one which holds
@@ -88,6 +88,12 @@ int soak_prepare(struct soak *k);
 
 /* What came of them: counts, learns, and looks at what was read. */
 int soak_judge(struct soak *k);
+
+/* The first lane that has read a block which holds what it should not; NULL: none has. */
+const struct soak_lane *soak_wrong_lane(const struct soak *k);
+
+/* On standard output, as text or JSON; answers the exit code. */
+int soak_report(struct soak *k);
 
 extern const char *const soak_ops[SOAK_OPS];
 
