@@ -208,6 +208,40 @@ static void given_up(void **state)
 	end();
 }
 
+static uint64_t submitted(void)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < QUEUES; i++) {
+		assert_int_equal(gpunvme_qp_get_info(t.qp[i], &info), 0);
+		sum += info.submitted;
+	}
+	return sum;
+}
+
+/* Zeroes have no data: neither how much of that a command moves, nor the buffer, cuts them. */
+static void zeroes_are_not_cut(void **state)
+{
+	uint64_t before;
+	uint32_t lane, i;
+
+	(void)state;
+	begin("cpu", "?mdts=1", 0, GPUNVME_VIEW_WRITE);
+	for (lane = 0; lane < LANES; lane++)
+		for (i = 0; i < EACH; i++) {
+			*cmd(lane, i) = of(lane, GPUNVME_IO_WRITE_ZEROES, 0, 100);
+			cmd(lane, i)->offset = BUFFER;
+		}
+	before = submitted();
+	assert_int_equal(run(), 0);
+	for (i = 0; i < LANES * EACH; i++)
+		assert_int_equal(t.cmd[i].status, 0);
+	assert_int_equal(submitted() - before, LANES * EACH);
+	end();
+}
+
 static void refuses(struct gpunvme_batch batch, uint32_t queues)
 {
 	assert_int_equal(gpunvme_batch_run(t.gpu, t.dq, queues, &t.dbuf, &batch), -EINVAL);
@@ -245,6 +279,7 @@ int main(void)
 		cmocka_unit_test(kinds),
 		cmocka_unit_test(statuses),
 		cmocka_unit_test(given_up),
+		cmocka_unit_test(zeroes_are_not_cut),
 		cmocka_unit_test(refusals),
 	};
 
