@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # The device header as CUDA: with nvcc where there is one, else with clang to PTX without NVIDIA's headers.
 set -eu
@@ -17,11 +17,13 @@ if command -v nvcc >/dev/null 2>&1; then
     exit 1
   fi
   echo "nvcc: $(grep -c 'Used' "$out/ptxas") kernels, registers: $(sed -n 's/.*Used \([0-9]*\) registers.*/\1/p' "$out/ptxas" | tr '\n' ' ')"
-  # Not optimised, which takes a fifth of the time: what it warns of is the front end's.
-  nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx "$root/bench/queue_rate.cu" \
-    -o "$out/queue_rate.ptx"
-  nvcc -arch=sm_90 -Xcicc -O0 -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -I"$root/examples/cuda" -ptx "$root/bench/pages.cu" \
-    -o "$out/pages.ptx"
+  # What is warned of is the front end's; nvcc before 12.8 does not know where that ends.
+  front=(-fdevice-syntax-only)
+  nvcc --help | grep -q -e --fdevice-syntax-only || front=(-Xcicc -O0)
+  nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx \
+    "$root/bench/queue_rate.cu" -o "$out/queue_rate.ptx"
+  nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" \
+    -I"$root/examples/cuda" -ptx "$root/bench/pages.cu" -o "$out/pages.ptx"
 elif command -v clang++-19 >/dev/null 2>&1; then
   clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \
     -I"$root/include" -I"$root/device" "$here/kernels.hip" -o "$ptx"
