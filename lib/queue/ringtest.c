@@ -11,6 +11,7 @@
 
 #define FIRST_NS (2000 * GNV_NS_PER_MS) /* the kernel has to begin */
 #define LAUNCH_MS 20000u		/* as often as something was rung meanwhile */
+#define SPIN_NS (10 * GNV_NS_PER_MS) /* what has not come by then is late or lost: a look in each millisecond is enough */
 #define BY_CPU 32u
 #define STOP (~0u) /* as gnv_ring_args.go: end */
 
@@ -89,7 +90,10 @@ static int see(struct run *run, uint64_t start, uint64_t limit)
 			break;
 		if (now - start > limit)
 			return -ETIMEDOUT;
-		gnv_cpu_pause();
+		if (now - start < SPIN_NS)
+			gnv_cpu_pause();
+		else
+			gnv_sleep_ms(1);
 		now = gnv_clock_ns();
 	}
 	now = gnv_clock_ns();

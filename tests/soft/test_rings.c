@@ -65,6 +65,8 @@ static void listen(void *ctx, enum gpunvme_log_level level, const char *line)
 /* Copies doorbells of the shadow to the real ones; a store in the middle waits. */
 static void *copy_doorbells(void *arg)
 {
+	unsigned before = 0, idle = 0;
+
 	(void)arg;
 	gpu_of.copied = 0;
 	while (!__atomic_load_n(&gpu_of.stop, __ATOMIC_ACQUIRE)) {
@@ -80,7 +82,12 @@ static void *copy_doorbells(void *arg)
 			__atomic_store_n((uint32_t *)(void *)(gpu_of.shadow + at), ~0u, __ATOMIC_RELEASE);
 			__atomic_store_n((uint32_t *)(void *)(gpu_of.real + at), value, __ATOMIC_RELEASE);
 		}
-		sched_yield();
+		idle = gpu_of.copied == before ? idle + 1 : 0;
+		before = gpu_of.copied;
+		if (idle < 64)
+			sched_yield();
+		else
+			usleep(20);
 	}
 	return NULL;
 }
