@@ -4,6 +4,7 @@
  *
  *   gpunvme_files_open    from a file system that nobody has mounted: a list of names, and all files below directories
  *   gpunvme_files_map     from maps of files
+ *   gpunvme_files_live    while their file system is mounted; gpunvme_files_check() tells what has changed since
  *   gpunvme_files_view    what a kernel receives; gpunvme_files_get() makes a file of a number there, gpunvme_files_find_hash() a
  *                         number of a name (gpunvme/device_files.h)
  *   gpunvme_files_find    the number of a name, for the host
@@ -84,6 +85,39 @@ GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *p
  */
 GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *texts, const char *const *names, uint32_t count,
 				  const struct gpunvme_files_opts *opts, struct gpunvme_files **files);
+
+/**
+ * gpunvme_files_live() - files of a file system that is mounted
+ * @dev:   the device whose namespace it is on; needs one free queue pair while the call lasts
+ * @paths: names of files, and of directories, each of which stands for all regular files below it; as this process has them
+ * @count: how many
+ * @opts:  NULL for the defaults; without GPUNVME_FILES_WRITE, and partition 0
+ * @files: set on success; the caller owns it
+ *
+ * What gpunvme_file_live() says of one file holds for all of these. They are called by the names with which it finds them, a
+ * directory without '/' at its end, and numbered as by gpunvme_files_open(). Below directories symbolic links are passed over.
+ * All must be of one file system. The table keeps no file open, so it may be unmounted; each file has 8 bytes more in the host.
+ * Any thread may call it, but those that serve the block device.
+ * Return: 0, also when a directory has no file below it; -EINVAL; -EXDEV also when they are of several file systems; -EBUSY also
+ * when a file was replaced under way; -ELOOP; -E2BIG; otherwise as gpunvme_file_live() for the first that cannot be had, which the
+ * sentence names; what the progress function answered.
+ */
+GPUNVME_API int gpunvme_files_live(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,
+				   const struct gpunvme_files_opts *opts, struct gpunvme_files **files);
+
+/**
+ * gpunvme_files_check() - are files of a mounted file system what they were?
+ * @files: of gpunvme_files_live()
+ * @first: number of the first one
+ * @count: how many from there on; several threads may look at parts of a long table
+ *
+ * For each as gpunvme_file_check(), by its name. 0, called after the last command of a kernel has completed: what it read were
+ * these files as they were all the while. Otherwise the sentence names the first that has changed, and how. A change cannot be
+ * taken into the table: close it, and make another. Any thread may call it.
+ * Return: 0; -ESTALE one has changed, was deleted or renamed, or another has its name; -EINVAL it is no such table; -ENOENT it has
+ * not so many files; -ECHILD; what open files and their file systems answer.
+ */
+GPUNVME_API int gpunvme_files_check(const struct gpunvme_files *files, uint32_t first, uint32_t count);
 
 /**
  * gpunvme_files_close() - forget them

@@ -38,9 +38,9 @@ static int unknown_fs(uint64_t magic)
 			(unsigned long long)magic);
 }
 
-static int check_data(const struct gnv_os_mapped *m, const char *node)
+int gnv_live_check_data(const struct gnv_os_mapped *m, const char *node)
 {
-	if (!m->journaled && !gnv_os_journals_data(GNV_PROC, node))
+	if (!m->journaled && (!node || !gnv_os_journals_data(GNV_PROC, node)))
 		return 0;
 	return gnv_fail(-EOPNOTSUPP, "ext4 writes the file's data to its journal first (data=journal, or chattr +j), so that its "
 				     "blocks may be old, and are written later: mount it otherwise");
@@ -118,7 +118,7 @@ int gnv_live_find(struct gpunvme_dev *dev, uint32_t nsid, const struct gnv_os_ma
 		return unknown_fs(m->fs);
 	ret = gnv_os_block(GNV_SYSFS, m->dev, &block);
 	if (!ret)
-		ret = check_data(m, block.node);
+		ret = gnv_live_check_data(m, block.node);
 	if (!ret)
 		ret = gpunvme_ns_get_info(dev, nsid, &ns);
 	if (!ret)

@@ -153,9 +153,16 @@ static int gather_one(struct gnv_lookup *l, struct gnv_fill *fill, const char *p
 	return LINUX_S_ISDIR(inode.i_mode) ? gather_dir(l->s, fill, ino, name) : gnv_fill_name(fill, name, ino);
 }
 
-static int read_inode(void *ctx, uint64_t inode, const char *name, struct gpunvme_file *file)
+struct reading {
+	struct gnv_session *s;
+	const struct gpunvme_files *files;
+};
+
+static int read_inode(void *ctx, uint32_t number, const char *name, struct gpunvme_file *file)
 {
-	return gnv_session_file(ctx, (ext2_ino_t)inode, name, file);
+	const struct reading *reading = ctx;
+
+	return gnv_session_file(reading->s, (ext2_ino_t)reading->files->many[number].inode, name, file);
 }
 
 /*
@@ -181,6 +188,7 @@ int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t c
 {
 	struct gnv_session s;
 	struct gnv_lookup lookup = { .s = &s };
+	struct reading reading = { &s, fill->files };
 	int ret = gnv_session_open(r, &s);
 
 	if (ret)
@@ -190,7 +198,7 @@ int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t c
 		ret = gather_one(&lookup, fill, paths[i]);
 	gnv_lookup_end(&lookup);
 	if (!ret)
-		ret = gnv_fill_all(fill, read_inode, &s);
+		ret = gnv_fill_all(fill, read_inode, &reading);
 	ext2fs_free(s.fs);
 	return ret;
 }

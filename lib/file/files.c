@@ -31,6 +31,7 @@ GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files)
 		return;
 	gnv_shows_end(&files->shows);
 	gnv_names_free(&files->names);
+	gnv_files_live_end(files->live);
 	free(files->bucket);
 	free(files->name);
 	free(files->extent);
@@ -39,8 +40,7 @@ GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files)
 	free(files);
 }
 
-/* What was asked for, in the words of one file. */
-static int begin(const struct gpunvme_files_opts *user, struct gpunvme_file_opts *opts, struct gnv_fill *fill)
+int gnv_files_begin(const struct gpunvme_files_opts *user, struct gpunvme_file_opts *opts, struct gnv_fill *fill)
 {
 	struct gpunvme_files_opts known = GPUNVME_FILES_OPTS_INIT;
 	int ret = gnv_opts_copy(&known, user, gpunvme_files_opts);
@@ -92,11 +92,11 @@ static void weigh(struct gpunvme_files *files)
 	for (unsigned i = 0; i < PARTS; i++)
 		files->info.lane_bytes += gnv_align_up(part[i].len, GNV_PART_ALIGN);
 	files->info.host_bytes = files->names.bytes + files->file_room * (sizeof(*files->many) + sizeof(*files->entry)) +
-				  files->extent_room * sizeof(*files->extent) + part[NAMES].len + part[BUCKETS].len;
+				  files->extent_room * sizeof(*files->extent) + part[NAMES].len + part[BUCKETS].len +
+				  (files->live ? sizeof(*files->live) + files->info.files * sizeof(*files->live->was) : 0);
 }
 
-/* What was filled becomes the caller's, or goes. */
-static int finish(struct gnv_fill *fill, int ret, struct gpunvme_files **files)
+int gnv_files_finish(struct gnv_fill *fill, int ret, struct gpunvme_files **files)
 {
 	if (!ret) {
 		describe(fill);
@@ -135,7 +135,7 @@ static int gather(struct gpunvme_dev *dev, const char *const *paths, uint32_t co
 	ret = fill->scratch ? fill->super.fs->gather(&fill->r, paths, count, fill) : -ENOMEM;
 	gpunvme_file_close(fill->scratch);
 	gnv_reader_close(&fill->r);
-	return finish(fill, ret, files);
+	return gnv_files_finish(fill, ret, files);
 }
 
 GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,
@@ -149,7 +149,7 @@ GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *p
 		return gnv_fail(-EINVAL, "gpunvme_files_open: dev, paths and files must not be NULL, and count not 0");
 	ret = check_paths(paths, count);
 	if (!ret)
-		ret = begin(user, &opts, &fill);
+		ret = gnv_files_begin(user, &opts, &fill);
 	return ret ? ret : gather(dev, paths, count, &opts, &fill, files);
 }
 
@@ -230,7 +230,7 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
 		return gnv_fail(-EINVAL, "gpunvme_files_map: dev, texts and files must not be NULL, and count not 0");
 	if (user && user->partition)
 		return gnv_fail(-EINVAL, "a map knows its partition: gpunvme_files_opts.partition must be 0");
-	ret = begin(user, &opts, &fill);
+	ret = gnv_files_begin(user, &opts, &fill);
 	if (ret)
 		return ret;
 	ret = gnv_reader_open(dev, opts.nsid, &fill.r);
@@ -240,7 +240,7 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
 	}
 	ret = map_all(&fill, texts, names, count, &opts);
 	gnv_reader_close(&fill.r);
-	return finish(&fill, ret, files);
+	return gnv_files_finish(&fill, ret, files);
 }
 
 /* ---- What it tells ---- */

@@ -6,6 +6,7 @@
 #include <gpunvme/files.h>
 
 #include "file/fs.h"
+#include "file/reader.h"
 
 struct gnv_many {
 	const char *name; /* in the table's memory of names, or NULL */
@@ -18,6 +19,13 @@ struct gnv_piece;
 struct gnv_names {
 	struct gnv_piece *piece;
 	uint64_t bytes, max; /* 0: as many as there are */
+};
+
+/* Files of a mounted file system. */
+struct gnv_files_live {
+	struct gnv_reader place; /* where the file system lies; closed */
+	uint64_t dev;            /* its block device */
+	uint64_t *was;           /* of each file, a sum of what tells of a change */
 };
 
 struct gpunvme_files {
@@ -33,6 +41,7 @@ struct gpunvme_files {
 	uint32_t *bucket;
 	uint32_t named, bucket_shift;
 	struct gnv_shows shows;
+	struct gnv_files_live *live; /* or NULL */
 };
 
 /* A call that fills a table. */
@@ -45,6 +54,15 @@ struct gnv_fill {
 	uint64_t extents_max, names_max; /* more have only file systems that are damaged */
 	bool ended;                      /* by the progress function, whose answer is the call's */
 };
+
+/* What was asked for, in the words of one file; the call ends with gnv_files_finish(). Return: 0, -EINVAL, -ENOMEM. */
+int gnv_files_begin(const struct gpunvme_files_opts *user, struct gpunvme_file_opts *opts, struct gnv_fill *fill);
+
+/* What was filled becomes the caller's, or goes. Return: @ret, or why not. */
+int gnv_files_finish(struct gnv_fill *fill, int ret, struct gpunvme_files **files);
+
+/* gpunvme_files_close(): what live_files.c has of them. */
+void gnv_files_live_end(struct gnv_files_live *live);
 
 /* ---- Names (names.c) ---- */
 
@@ -74,8 +92,8 @@ void gnv_fill_sort(struct gnv_fill *fill, uint32_t from);
 /* As fill->scratch has it, in bytes of the file system. Return: 0, or why not. */
 int gnv_fill_set(struct gnv_fill *fill, uint32_t number);
 
-/* Reads a file's extents and info to fill->scratch. Return: as gpunvme_file_open(). */
-typedef int gnv_fill_read_fn(void *ctx, uint64_t inode, const char *name, struct gpunvme_file *file);
+/* Reads the extents of the file of a number and info to fill->scratch. Return: as gpunvme_file_open(). */
+typedef int gnv_fill_read_fn(void *ctx, uint32_t number, const char *name, struct gpunvme_file *file);
 
 /* All files that have names. Return: 0, or why not. */
 int gnv_fill_all(struct gnv_fill *fill, gnv_fill_read_fn *read, void *ctx);

@@ -134,7 +134,7 @@ static int fill_one(struct gnv_fill *fill, uint32_t number, gnv_fill_read_fn *re
 
 	gnv_plain(many->name, text);
 	reset(fill->scratch);
-	ret = read(ctx, many->inode, text, fill->scratch);
+	ret = read(ctx, number, text, fill->scratch);
 	if (ret == -EOPNOTSUPP && fill->opts.flags & GPUNVME_FILES_SKIP) {
 		fill->files->entry[number].first = LEFT_OUT;
 		fill->files->info.skipped++;
@@ -146,25 +146,35 @@ static int fill_one(struct gnv_fill *fill, uint32_t number, gnv_fill_read_fn *re
 	return !ret || strstr(gpunvme_errmsg(), text) ? ret : gnv_fail(ret, "%s: %s", text, gpunvme_errmsg());
 }
 
-/* Inode in the upper bits, so that sorting gives the order in which inodes lie; they have 32 bits where there are names. */
-static int by_number(const void *one, const void *other)
+/* The order in which inodes lie. */
+static int by_inode(const void *one, const void *other, void *ctx)
 {
-	const uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+	const struct gnv_many *many = ctx;
+	const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
 
+	if (many[a].inode != many[b].inode)
+		return many[a].inode < many[b].inode ? -1 : 1;
 	return a < b ? -1 : a > b;
 }
 
-static int fill_in_order(struct gnv_fill *fill, const uint64_t *order, gnv_fill_read_fn *read, void *ctx)
+static void copy_file(struct gpunvme_files *files, uint32_t to, uint32_t from)
+{
+	files->entry[to] = files->entry[from];
+	if (files->live)
+		files->live->was[to] = files->live->was[from];
+}
+
+static int fill_in_order(struct gnv_fill *fill, const uint32_t *order, gnv_fill_read_fn *read, void *ctx)
 {
 	struct gpunvme_files *files = fill->files;
 	const uint32_t n = files->info.files;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < n && !ret; i++) {
-		const uint32_t number = (uint32_t)order[i], before = i ? (uint32_t)order[i - 1] : 0;
+		const uint32_t number = order[i], before = i ? order[i - 1] : 0;
 
 		if (i && files->many[number].inode == files->many[before].inode) {
-			files->entry[number] = files->entry[before];
+			copy_file(files, number, before);
 			files->info.skipped += files->entry[number].first == LEFT_OUT;
 		} else {
 			ret = fill_one(fill, number, read, ctx);
@@ -182,7 +192,7 @@ static void leave_out(struct gpunvme_files *files)
 	for (uint32_t i = 0; i < files->info.files; i++) {
 		if (files->entry[i].first == LEFT_OUT)
 			continue;
-		files->entry[kept] = files->entry[i];
+		copy_file(files, kept, i);
 		files->many[kept++] = files->many[i];
 	}
 	files->info.files = kept;
@@ -192,14 +202,14 @@ int gnv_fill_all(struct gnv_fill *fill, gnv_fill_read_fn *read, void *ctx)
 {
 	struct gpunvme_files *files = fill->files;
 	const uint32_t n = files->info.files;
-	uint64_t *order = malloc((size_t)n * sizeof(*order) + 1);
+	uint32_t *order = malloc((size_t)n * sizeof(*order) + 1);
 	int ret;
 
 	if (!order)
 		return gnv_fail(-ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < n; i++)
-		order[i] = files->many[i].inode << 32 | i;
-	qsort(order, n, sizeof(*order), by_number);
+		order[i] = i;
+	qsort_r(order, n, sizeof(*order), by_inode, files->many);
 	ret = fill_in_order(fill, order, read, ctx);
 	free(order);
 	if (!ret)

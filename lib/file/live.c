@@ -172,17 +172,15 @@ static int find(struct gpunvme_file *file, struct gpunvme_dev *dev, uint32_t nsi
 	return ret;
 }
 
-static int check_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts *user)
+int gnv_live_opts(const struct gpunvme_file_opts *opts, const char *what)
 {
-	int ret = gnv_file_opts(opts, user);
-
-	if (!ret && opts->flags & GPUNVME_FILE_WRITE)
-		ret = gnv_fail(-EINVAL,
-			       "a file of a mounted file system is written under a lease only: open it without GPUNVME_FILE_WRITE, "
-			       "and call gpunvme_file_lease()");
-	if (!ret && opts->partition)
-		ret = gnv_fail(-EINVAL, "which partition it is, is known from the mount: gpunvme_file_opts.partition must be 0");
-	return ret;
+	if (opts->flags & GPUNVME_FILE_WRITE)
+		return gnv_fail(-EINVAL,
+				"a file of a mounted file system is written under a lease only: open it by gpunvme_file_live(), "
+				"without GPUNVME_FILE_WRITE, and call gpunvme_file_lease()");
+	if (opts->partition)
+		return gnv_fail(-EINVAL, "which partition it is, is known from the mount: %s.partition must be 0", what);
+	return 0;
 }
 
 GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *user,
@@ -194,7 +192,9 @@ GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, con
 
 	if (!dev || !path || !out)
 		return gnv_fail(-EINVAL, "gpunvme_file_live: dev, path and file must not be NULL");
-	ret = check_opts(&opts, user);
+	ret = gnv_file_opts(&opts, user);
+	if (!ret)
+		ret = gnv_live_opts(&opts, "gpunvme_file_opts");
 	if (ret)
 		return ret;
 	file = gnv_file_new();

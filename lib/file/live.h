@@ -26,4 +26,10 @@ void gnv_live_end(struct gnv_live *live);
 int gnv_live_find(struct gpunvme_dev *dev, uint32_t nsid, const struct gnv_os_mapped *m, struct gnv_reader *r,
 		  struct gnv_super *super);
 
+/* Is the file's data where its extents say? @node: the block device, or NULL: nothing is asked of that. Return: 0, -EOPNOTSUPP. */
+int gnv_live_check_data(const struct gnv_os_mapped *m, const char *node);
+
+/* Nothing but reading, of what is mounted. @what: the structure of options, for the sentence. Return: 0, -EINVAL. */
+int gnv_live_opts(const struct gpunvme_file_opts *opts, const char *what);
+
 #endif

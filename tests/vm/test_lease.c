@@ -23,7 +23,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device_files.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
@@ -265,13 +265,13 @@ static void changed(struct gpunvme_file *file, const char *words)
 }
 
 /* Blocks of one file for those of another: no time and no size tells of it. EXT4_IOC_MOVE_EXT, fs/ext4/ext4.h. */
-static void move_blocks(void)
+static void move_blocks(const char *path)
 {
 	struct {
 		uint32_t reserved, donor;
 		uint64_t from, to, len, moved;
 	} move = { .len = BYTES / 4096 };
-	int fd = open(FILE_AT, O_RDWR | O_CLOEXEC), donor = open(AT "/donor", O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+	int fd = open(path, O_RDWR | O_CLOEXEC), donor = open(AT "/donor", O_CREAT | O_RDWR | O_CLOEXEC, 0644);
 
 	assert_int_equal(posix_fallocate(donor, 0, BYTES), 0);
 	move.donor = (uint32_t)donor;
@@ -318,7 +318,7 @@ static void test_live(void **state)
 	changed(file, "attributes are others");
 	if (!strcmp(type, "ext4")) {
 		file = live();
-		move_blocks();
+		move_blocks(FILE_AT);
 		changed(file, "its blocks lie elsewhere");
 		file = live();
 		lanes_read(file);
@@ -349,6 +349,47 @@ static void nobody_changes_it(void)
 	forbidden(link(FILE_AT, AT "/other"));
 	forbidden(chmod(FILE_AT, 0600));
 	forbidden(setxattr(FILE_AT, "user.x", "x", 1, 0));
+}
+
+/* A directory as one table: what lanes read by number, and which of its files has changed. */
+static void test_many(void **state)
+{
+	static const char *const paths[] = { AT "/many" };
+	char name[64];
+	struct gpunvme_files *files;
+	struct gpunvme_dfiles view;
+	struct gpunvme_dfile file;
+
+	(void)state;
+	run("mkdir -p " AT "/many/below");
+	for (unsigned i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), AT "/many/%s%u", i & 1 ? "below/" : "", i);
+		write_file(name, (unsigned char)i);
+	}
+	good(gpunvme_files_live(dev, paths, 1, NULL, &files)); /* 0, 2, below/1, below/3 */
+	good(gpunvme_files_view(files, gpu, &view));
+	assert_int_equal(view.files, 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct gpunvme_cursor cursor = { 0 };
+
+		good(gpunvme_files_get(&view, i, &file));
+		fill((unsigned char)(i % 2 * 2 + i / 2));
+		good(gpunvme_file_read(&dq, &file, &cursor, &dbuf, 0, 0, BYTES));
+		assert_memory_equal(gpunvme_mem_ptr(mem), content, BYTES);
+	}
+	good(gpunvme_files_check(files, 0, 4));
+	run("printf x >>" AT "/many/2");
+	says(gpunvme_files_check(files, 0, 4), -ESTALE, "/many/2 has changed: it had 524288 bytes, and has 524289");
+	good(gpunvme_files_check(files, 0, 1));
+	if (!strcmp(type, "ext4")) {
+		move_blocks(AT "/many/0");
+		says(gpunvme_files_check(files, 0, 1), -ESTALE, "its blocks lie elsewhere");
+	}
+	run("mv " AT "/many/below/1 " AT "/many/below/3");
+	says(gpunvme_files_check(files, 2, 1), -ESTALE, "deleted, or has another name");
+	says(gpunvme_files_check(files, 3, 1), -ESTALE, "another file has its name");
+	gpunvme_files_close(files);
+	run("rm -r " AT "/many");
 }
 
 static void test_writers(void **state)
@@ -565,6 +606,7 @@ int main(int argc, char **argv) /* of hold(): any argument */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_death), /* begins, */
 		cmocka_unit_test(test_live),
+		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_writers),
 		cmocka_unit_test(test_lease),
 		cmocka_unit_test(test_holes),

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The files below a directory. */
+#ifndef GNV_OS_LINUX_WALK_H
+#define GNV_OS_LINUX_WALK_H
+
+#include <stdint.h>
+
+/*
+ * Called for each regular file. @path, as it was given but for '/' at its end, and '/' and more, is valid for the call.
+ * Return: 0, or what ends the walk.
+ */
+typedef int gnv_os_walk_fn(void *ctx, const char *path, uint64_t dev, uint64_t inode);
+
+/*
+ * gnv_os_walk() - a regular file, which may be named by a symbolic link, or all of those below a directory, in any order
+ * Symbolic links, devices and the like below it are passed over.
+ * Return: 0; what @fn answered; -EOPNOTSUPP @path is neither; -ELOOP; -ENOMEM; an errno of open() and stat(). gnv_fail() has the
+ * sentence.
+ */
+int gnv_os_walk(const char *path, gnv_os_walk_fn *fn, void *ctx);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* Many files of a mounted file system as one table: which are in it, what lanes read, and that each change is told. */
+#include <gpunvme/device_files.h>
+
+#include "mounted.h"
+
+static char dir[160];
+
+/* A file below the directory, of as many bytes as the played kernel's extents serve. */
+static const char *below(const char *name)
+{
+	static char text[256];
+
+	snprintf(text, sizeof(text), "%s/%s", dir, name);
+	return text;
+}
+
+static void make_file(const char *name)
+{
+	FILE *f = fopen(below(name), "w");
+
+	assert_non_null(f);
+	fclose(f);
+	assert_int_equal(truncate(below(name), BYTES), 0);
+}
+
+/* dir/{a/c, b, h = b, l -> b, a/d -> ..} */
+static int make_tree(void **state)
+{
+	char from[256];
+
+	if (begin(state))
+		return -1;
+	snprintf(dir, sizeof(dir), "%s", image_path("tree"));
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(mkdir(below("a"), 0755), 0);
+	make_file("a/c");
+	make_file("b");
+	snprintf(from, sizeof(from), "%s", below("b"));
+	assert_int_equal(link(from, below("h")), 0);
+	assert_int_equal(symlink("b", below("l")), 0);
+	return symlink("..", below("a/d"));
+}
+
+static int remove_tree(void **state)
+{
+	static const char *const names[] = { "a/c", "a/d", "a", "b", "h", "l", "" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		remove(below(names[i]));
+	return access(dir, F_OK) ? 0 : -1;
+}
+
+static struct gpunvme_files *open_tree(void)
+{
+	char with[170];
+	const char *const paths[] = { with };
+	struct gpunvme_files *files;
+
+	snprintf(with, sizeof(with), "%s//", dir);
+	good(gpunvme_files_live(dev, paths, 1, NULL, &files));
+	return files;
+}
+
+static uint64_t inode_of(const char *name)
+{
+	struct stat st;
+
+	assert_int_equal(stat(below(name), &st), 0);
+	return st.st_ino;
+}
+
+static uint32_t number_of(const struct gpunvme_files *files, const char *name)
+{
+	uint32_t number;
+
+	good(gpunvme_files_find(files, below(name), &number));
+	return number;
+}
+
+static void test_table(void **state)
+{
+	static const char *const names[] = { "a/c", "b", "h" };
+	struct gpunvme_files_entry e = { .size = sizeof(e) };
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	struct gpunvme_files *files = open_tree();
+
+	(void)state;
+	good(gpunvme_files_get_info(files, &info));
+	assert_int_equal(info.files, 3);
+	assert_int_equal(info.extents, 4); /* names of one file share them */
+	assert_string_equal(info.fs, "ext4");
+	assert_int_equal(info.writable, 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		good(gpunvme_files_get_entry(files, i, &e));
+		assert_string_equal(e.name, below(names[i]));
+		assert_int_equal(e.bytes, BYTES);
+		assert_int_equal(e.extents, 2);
+	}
+	good(gpunvme_files_check(files, 0, 3));
+	good(gpunvme_files_check(files, 3, 0));
+	says(gpunvme_files_check(files, 1, 3), -ENOENT, "there are no files 1 to 4: the table has 3");
+	says(gpunvme_files_check(files, 1, UINT32_MAX), -ENOENT, "the table has 3");
+	gpunvme_files_close(files);
+}
+
+static void test_lanes_read(void **state)
+{
+	struct gpunvme_cursor cursor = { 0 };
+	struct gpunvme_files *files = open_tree();
+	struct gpunvme_dfiles view;
+	struct gpunvme_dfile file;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	const uint8_t *bytes;
+
+	(void)state;
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(gpunvme_qp_view(qp, NULL, &dq));
+	good(gpunvme_mem_alloc(gpu, 65536, NULL, &mem));
+	good(gpunvme_mem_map(mem, dev));
+	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
+	good(gpunvme_files_view(files, gpu, &view));
+	good(gpunvme_files_get(&view, number_of(files, "h"), &file));
+	cursor.bounce = 32768;
+	good(gpunvme_file_read(&dq, &file, &cursor, &dbuf, 0, 0, BYTES));
+	bytes = gpunvme_mem_ptr(mem);
+	for (uint32_t i = 0; i < BYTES; i++)
+		assert_int_equal(bytes[i], byte_at(i));
+	good(gpunvme_files_check(files, 0, 3));
+	gpunvme_files_close(files);
+	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_mem_free(mem));
+}
+
+/* Only the one that has changed is told. */
+static void stale(const struct gpunvme_files *files, const char *name, const char *words)
+{
+	const uint32_t number = number_of(files, name);
+
+	says(gpunvme_files_check(files, number, 1), -ESTALE, words);
+	assert_non_null(strstr(gpunvme_errmsg(), name));
+	says(gpunvme_files_check(files, 0, 3), -ESTALE, words);
+}
+
+static void test_blocks_moved(void **state)
+{
+	struct gpunvme_files *files = open_tree();
+
+	(void)state;
+	k.second = 3 << 20;
+	stale(files, "a/c", "its blocks lie elsewhere (2 extents, before 2)");
+	k.second = (1 << 20) + 8192; /* beside the first */
+	stale(files, "a/c", "(1 extents, before 2)");
+	k.second = 2 << 20;
+	good(gpunvme_files_check(files, 0, 3));
+	gpunvme_files_close(files);
+}
+
+static void test_changed(void **state)
+{
+	struct gpunvme_files *files = open_tree();
+
+	(void)state;
+	assert_int_equal(chmod(below("a/c"), 0600), 0);
+	stale(files, "a/c", "attributes are others");
+	good(gpunvme_files_check(files, number_of(files, "b"), 1));
+	assert_int_equal(truncate(below("a/c"), BYTES - 1), 0);
+	stale(files, "a/c", "it had 20000 bytes, and has 19999");
+	gpunvme_files_close(files);
+}
+
+static void test_renamed(void **state)
+{
+	struct gpunvme_files *files = open_tree();
+	char other[256];
+
+	(void)state;
+	make_file("new");
+	snprintf(other, sizeof(other), "%s", below("new"));
+	assert_int_equal(rename(other, below("a/c")), 0);
+	stale(files, "a/c", "another file has its name");
+	assert_int_equal(remove(below("a/c")), 0);
+	stale(files, "a/c", "deleted, or has another name");
+	assert_int_equal(rename(below("a"), other), 0);
+	stale(files, "a/c", "deleted, or has another name");
+	assert_int_equal(rename(other, below("a")), 0);
+	gpunvme_files_close(files);
+}
+
+/* ---- Refused ---- */
+
+static void refused(const char *one, const char *other, const struct gpunvme_files_opts *opts, int want, const char *words)
+{
+	const char *const paths[] = { one, other };
+	struct gpunvme_files *files = NULL;
+
+	says(gpunvme_files_live(dev, paths, 1 + !!other, opts, &files), want, words);
+	assert_null(files);
+}
+
+static int end_at_two(void *ctx, uint64_t done, uint64_t total)
+{
+	(void)ctx;
+	return total && done == total ? -EINTR : 0;
+}
+
+static void test_refused(void **state)
+{
+	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	char name[256];
+
+	(void)state;
+	refused(below("none"), NULL, NULL, -ENOENT, "none");
+	refused("", NULL, NULL, -ENOENT, "No such file");
+	refused("/dev/null", NULL, NULL, -EOPNOTSUPP, "no regular file and no directory");
+	refused(dir, "/proc/self/status", NULL, -EXDEV, "another file system than the first");
+	assert_int_equal(symlink("nowhere", below("new")), 0);
+	snprintf(name, sizeof(name), "%s", below("new"));
+	refused(name, NULL, NULL, -ENOENT, "new");
+	assert_int_equal(remove(name), 0);
+	opts.flags = GPUNVME_FILES_WRITE;
+	refused(dir, NULL, &opts, -EINVAL, "under a lease only");
+	opts.flags = 0;
+	opts.partition = 1;
+	refused(dir, NULL, &opts, -EINVAL, "gpunvme_files_opts.partition must be 0");
+	opts.partition = 0;
+	opts.progress = end_at_two;
+	refused(dir, NULL, &opts, -EINTR, "the caller's progress function");
+	opts.progress = NULL;
+	k.node = "/dev/nvme0n1";
+	refused(dir, NULL, NULL, -EXDEV, "which this library does not serve");
+	k.node = "/dev/ublkb9";
+	k.flags = FS_JOURNAL_DATA_FL;
+	refused(dir, NULL, NULL, -EOPNOTSUPP, "to its journal first");
+	k.second = 20 << 20;
+	k.flags = 0;
+	refused(dir, NULL, NULL, -EUCLEAN, "outside its file system");
+}
+
+/* What lanes could not read is left out where that is wanted, and what is checked is what is left. */
+static void test_left_out(void **state)
+{
+	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	const char *const paths[] = { dir };
+	struct gpunvme_files *files;
+
+	(void)state;
+	opts.flags = GPUNVME_FILES_SKIP;
+	k.inlined = inode_of("a/c");
+	good(gpunvme_files_live(dev, paths, 1, &opts, &files));
+	good(gpunvme_files_get_info(files, &info));
+	assert_int_equal(info.skipped, 1);
+	assert_int_equal(info.files, 2);
+	good(gpunvme_files_check(files, 0, 2));
+	assert_int_equal(chmod(below("h"), 0600), 0); /* and so b */
+	says(gpunvme_files_check(files, 0, 1), -ESTALE, "attributes are others");
+	says(gpunvme_files_check(files, 1, 1), -ESTALE, "attributes are others");
+	gpunvme_files_close(files);
+}
+
+/* A directory without files; and a table that is of no mounted file system. */
+static void test_empty(void **state)
+{
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	const char *const paths[] = { dir };
+	struct gpunvme_files *files;
+	struct gpunvme_dfiles view;
+
+	assert_int_equal(remove_tree(state), 0);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	good(gpunvme_files_live(dev, paths, 1, NULL, &files));
+	good(gpunvme_files_get_info(files, &info));
+	assert_int_equal(info.files, 0);
+	good(gpunvme_files_check(files, 0, 0));
+	good(gpunvme_files_view(files, gpu, &view));
+	gpunvme_files_close(files);
+	says(gpunvme_files_check(NULL, 0, 0), -EINVAL, "gpunvme_files_live()");
+}
+
+#define TREE(test) cmocka_unit_test_setup_teardown(test, make_tree, remove_tree)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TREE(test_table),   TREE(test_lanes_read), TREE(test_blocks_moved), TREE(test_changed), TREE(test_renamed),
+		TREE(test_refused), TREE(test_left_out),   TREE(test_empty),
+	};
+
+	return cmocka_run_group_tests_name("live_files", tests, setup, teardown);
+}
