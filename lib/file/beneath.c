@@ -18,22 +18,12 @@
 
 #define LOOKS 5 /* a superblock may be written between two reads */
 
-/* Others, by the numbers of linux/magic.h: why their blocks are not found, or do not stay. */
-static const struct {
-	uint64_t magic;
-	const char *why;
-} others[] = {
-	{ 0x9123683e, "btrfs writes every change to another place, and offers nothing that keeps blocks where they are" },
-	{ 0xf2f52010, "f2fs moves blocks when it cleans" },
-	{ 0x01021994, "tmpfs is in memory" },
-	{ 0x794c7630, "overlayfs has no blocks: name the file in the file system below it" },
-};
-
-static int unknown_fs(uint64_t magic)
+static int refuse_fs(uint64_t magic)
 {
-	for (size_t i = 0; i < GNV_ARRAY_LEN(others); i++)
-		if (others[i].magic == magic)
-			return gnv_fail(-EOPNOTSUPP, "mounted, only ext4 and XFS tell where files lie: %s", others[i].why);
+	const char *why = gnv_fs_other(magic);
+
+	if (why)
+		return gnv_fail(-EOPNOTSUPP, "mounted, only ext4 and XFS tell where files lie: %s", why);
 	return gnv_fail(-EOPNOTSUPP, "mounted, only ext4 and XFS tell where files lie, and this is another file system (0x%llx)",
 			(unsigned long long)magic);
 }
@@ -80,9 +70,9 @@ static int same_head(struct gnv_reader *r, const char *node, uint8_t head[GNV_FS
 
 	for (unsigned i = 0; i < LOOKS && !ret; i++) {
 		r->chunk = UINT64_MAX; /* not what it has read before */
-		ret = gnv_os_head(node, seen, sizeof(seen));
+		ret = gnv_head_of(node, seen);
 		if (!ret)
-			ret = gnv_reader_read(r, 0, head, GNV_FS_HEAD);
+			ret = gnv_head_read(r, head);
 		if (!ret && memcmp(seen, head, sizeof(seen)) == 0)
 			return 0;
 	}
@@ -114,8 +104,8 @@ int gnv_live_find(struct gpunvme_dev *dev, uint32_t nsid, const struct gnv_os_ma
 	struct gnv_os_namespace block;
 	int ret;
 
-	if (!fs)
-		return unknown_fs(m->fs);
+	if (!fs || gnv_fs_other(m->fs))
+		return refuse_fs(m->fs);
 	ret = gnv_os_block(GNV_SYSFS, m->dev, &block);
 	if (!ret)
 		ret = gnv_live_check_data(m, block.node);

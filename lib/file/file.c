@@ -160,8 +160,8 @@ int gnv_fs_open(struct gpunvme_dev *dev, const struct gpunvme_file_opts *opts, s
 	if (!ret && !super->fs->find)
 		ret = gnv_fail(-EOPNOTSUPP, super->fs == &gnv_fs_ext4
 			       ? "this build of the library has no libext2fs: install it (libext2fs-dev) and build again"
-			       : "a file on XFS is found by its map only: mount it with -o ro,norecovery, `gpunvme extents FILE >map`, "
-				 "and give the text to gpunvme_file_map()");
+			       : "a file on XFS or btrfs is found by its map only: mount it with -o ro (XFS: ro,norecovery), `gpunvme extents "
+				 "FILE >map`, and give the text to gpunvme_file_map()");
 	if (ret)
 		gnv_reader_close(r);
 	return ret;

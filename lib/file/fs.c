@@ -4,10 +4,31 @@
 #include <errno.h>
 #include <string.h>
 
+#include "os/linux/extents.h"
 #include "util/bits.h"
 #include "util/mark.h"
 
-static const struct gnv_fs *const table[] = { &gnv_fs_ext4, &gnv_fs_xfs };
+static const struct gnv_fs *const table[] = { &gnv_fs_ext4, &gnv_fs_xfs, &gnv_fs_btrfs };
+
+/* By the numbers of linux/magic.h. */
+static const struct {
+	uint64_t magic;
+	const char *why;
+} others[] = {
+	{ 0x9123683e, "btrfs writes every change to another place, and offers nothing that keeps blocks where they are; a map can be made "
+		      "while it is mounted read-only (`gpunvme extents`)" },
+	{ 0xf2f52010, "f2fs moves blocks when it cleans, and its superblock does not show that it did" },
+	{ 0x01021994, "tmpfs is in memory" },
+	{ 0x794c7630, "overlayfs has no blocks: name the file in the file system below it" },
+};
+
+const char *gnv_fs_other(uint64_t magic)
+{
+	for (size_t i = 0; i < GNV_ARRAY_LEN(others); i++)
+		if (others[i].magic == magic)
+			return others[i].why;
+	return NULL;
+}
 
 const struct gnv_fs *gnv_fs_by_magic(uint64_t magic)
 {
@@ -30,6 +51,23 @@ uint64_t gnv_sum(const void *bytes, size_t len)
 	return gnv_fnv(GNV_FNV_BEGIN, bytes, len);
 }
 
+int gnv_head_read(struct gnv_reader *r, uint8_t head[GNV_FS_HEAD])
+{
+	int ret = gnv_reader_read(r, 0, head, GNV_FS_LATE);
+
+	memset(head + GNV_FS_LATE, 0, GNV_FS_LATE);
+	if (!ret && r->bytes >= GNV_FS_LATE_AT + GNV_FS_LATE)
+		ret = gnv_reader_read(r, GNV_FS_LATE_AT, head + GNV_FS_LATE, GNV_FS_LATE);
+	return ret;
+}
+
+int gnv_head_of(const char *node, uint8_t head[GNV_FS_HEAD])
+{
+	int ret = gnv_os_head(node, 0, head, GNV_FS_LATE);
+
+	return ret ? ret : gnv_os_head(node, GNV_FS_LATE_AT, head + GNV_FS_LATE, GNV_FS_LATE);
+}
+
 int gnv_super_parse(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
 {
 	const uint8_t *uuid;
@@ -43,7 +81,7 @@ int gnv_super_parse(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
 		super->frozen = table[i]->frozen && table[i]->frozen(head);
 		return 0;
 	}
-	return gnv_fail(-EOPNOTSUPP, "no ext2, ext3, ext4 or XFS begins there: name the partition that has it, by its number");
+	return gnv_fail(-EOPNOTSUPP, "no ext2, ext3, ext4, XFS or btrfs begins there: name the partition that has it, by its number");
 }
 
 int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
@@ -56,7 +94,7 @@ int gnv_super_of(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
 int gnv_super_read(struct gnv_reader *r, struct gnv_super *super)
 {
 	uint8_t head[GNV_FS_HEAD];
-	int ret = gnv_reader_read(r, 0, head, sizeof(head));
+	int ret = gnv_head_read(r, head);
 
 	return ret ? ret : gnv_super_of(head, super);
 }

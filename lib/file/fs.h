@@ -13,18 +13,21 @@
 
 struct gnv_fill;
 
-#define GNV_FS_HEAD 4096u /* bytes from the begin of a file system that hold every superblock */
+/* What holds every superblock: the first bytes of a file system, and behind them those from 64 KiB on, where btrfs has its own. */
+#define GNV_FS_LATE 4096u
+#define GNV_FS_LATE_AT 65536u
+#define GNV_FS_HEAD (2 * GNV_FS_LATE)
 
 struct gnv_fs {
 	char name[8];
 	uint64_t magic; /* by which statfs() knows it */
-	uint32_t super; /* its superblock: where, ... */
+	uint32_t super; /* its superblock: where in the head, ... */
 	uint32_t bytes; /* ... and how large */
 	/* Is it that? Then *uuid is its UUID in the head. */
 	bool (*known)(const uint8_t *head, const uint8_t **uuid);
 	/*
-	 * Does it stand as it was unmounted, with no journal that waits and no errors? Return: 0, -EBUSY, -EUCLEAN. NULL: the superblock
-	 * does not tell. Its maps do not serve for writing then.
+	 * Does it stand as it was unmounted, with no journal that waits and no errors? Return: 0, -EBUSY, -EUCLEAN; -EOPNOTSUPP it has what
+	 * maps of it do not tell. NULL: the superblock does not tell. Its maps do not serve for writing then.
 	 */
 	int (*check)(const uint8_t *head);
 	/* Has it features with which blocks must not be written in place, or ones that are unknown? NULL: no. */
@@ -37,7 +40,7 @@ struct gnv_fs {
 	int (*gather)(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill);
 };
 
-extern const struct gnv_fs gnv_fs_ext4, gnv_fs_xfs;
+extern const struct gnv_fs gnv_fs_ext4, gnv_fs_xfs, gnv_fs_btrfs;
 
 /* What a superblock tells. */
 struct gnv_super {
@@ -56,6 +59,13 @@ int gnv_super_read(struct gnv_reader *r, struct gnv_super *super);
 /* By the number of statfs(); NULL: unknown. */
 const struct gnv_fs *gnv_fs_by_magic(uint64_t magic);
 const struct gnv_fs *gnv_fs_by_name(const char *name);
+
+/* Why files on others cannot be used while they are mounted, in words. NULL: that is not known here. */
+const char *gnv_fs_other(uint64_t magic);
+
+/* The head of what the reader reads, and of a block device, as it is on the drive. What lies behind its end are zeroes. */
+int gnv_head_read(struct gnv_reader *r, uint8_t head[GNV_FS_HEAD]);
+int gnv_head_of(const char *node, uint8_t head[GNV_FS_HEAD]);
 
 /* The file system that a call is about, which can be read. Return: 0, then the reader is open; as gpunvme_file_open(). */
 int gnv_fs_open(struct gpunvme_dev *dev, const struct gpunvme_file_opts *opts, struct gnv_reader *r, struct gnv_super *super);

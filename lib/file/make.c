@@ -28,6 +28,16 @@ static void describe(struct gpunvme_file *file, const struct gnv_os_mapped *m)
 	file->unwritable = unwritable(m);
 }
 
+static int refuse_fs(uint64_t magic)
+{
+	const char *why = gnv_fs_other(magic);
+
+	if (why)
+		return gnv_fail(-EOPNOTSUPP, "maps are made of files on ext4, XFS and btrfs only: %s", why);
+	return gnv_fail(-EOPNOTSUPP, "maps are made of files on ext4, XFS and btrfs only, and this is another file system (0x%llx)",
+			(unsigned long long)magic);
+}
+
 /* The file system under it, which must stand still. */
 static int find_fs(const struct gnv_os_mapped *m, struct gnv_map *map)
 {
@@ -37,15 +47,14 @@ static int find_fs(const struct gnv_os_mapped *m, struct gnv_map *map)
 	int ret;
 
 	if (!fs)
-		return gnv_fail(-EOPNOTSUPP, "maps are made of files on ext4 and XFS only, and this is another file system (0x%llx)",
-				(unsigned long long)m->fs);
+		return refuse_fs(m->fs);
 	ret = gnv_os_namespace(GNV_SYSFS, m->dev, &ns);
 	if (!ret && !m->still)
 		ret = gnv_fail(-EBUSY, "the file system is mounted for writing, here or elsewhere, so that no map would stay true: %s",
 			       fs == &gnv_fs_xfs ? "unmount it, and mount it by `mount -o ro,norecovery`, because XFS writes otherwise even so" :
 						   "mount it read-only (`mount -o remount,ro`), until the map is used");
 	if (!ret)
-		ret = gnv_os_head(ns.node, head, sizeof(head));
+		ret = gnv_head_of(ns.node, head);
 	if (!ret)
 		ret = gnv_super_of(head, &map->super);
 	if (!ret && map->super.fs != fs)

@@ -443,6 +443,7 @@ static void ask_rest(void)
 		if (!gnv_pci_parse(play.text, bdf))
 			check(strspn(play.text, "0123456789abcdefABCDEF:.") == strlen(play.text) && strlen(bdf) == 12);
 	}
+	gnv_os_mounted("/proc", 3);
 }
 
 static uint64_t next_number(void)

@@ -292,13 +292,13 @@ int __wrap_gnv_os_block(const char *sys, uint64_t number, struct gnv_os_namespac
 	return 0;
 }
 
-int __wrap_gnv_os_head(const char *node, void *buf, size_t len);
-int __wrap_gnv_os_head(const char *node, void *buf, size_t len)
+int __wrap_gnv_os_head(const char *node, uint64_t at, void *buf, size_t len);
+int __wrap_gnv_os_head(const char *node, uint64_t at, void *buf, size_t len)
 {
 	int fd = open(image_path("disk.img"), O_RDONLY | O_CLOEXEC);
 
 	(void)node;
-	assert_int_equal(pread(fd, buf, len, (off_t)k.first), len);
+	assert_int_equal(pread(fd, buf, len, (off_t)(k.first + at)), len);
 	((unsigned char *)buf)[100] ^= k.other_head;
 	return close(fd);
 }

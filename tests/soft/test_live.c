@@ -117,7 +117,7 @@ static void test_not_live(void **state)
 	k.bytes--;
 	k.first = 1 << 20; /* a partition that has nothing of the kind */
 	k.bytes -= 1 << 20;
-	not_live(-EOPNOTSUPP, "no ext2, ext3, ext4 or XFS begins there");
+	not_live(-EOPNOTSUPP, "no ext2, ext3, ext4, XFS or btrfs begins there");
 	k.first = 0;
 	k.journals = true;
 	not_live(-EOPNOTSUPP, "to its journal first");

@@ -15,13 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "os/linux/btrfs.h"
+#include "os/linux/openers.h"
 #include "os/linux/sysfs.h"
 #include "util/clock.h"
 #include "util/log.h"
 
 #define AT_ONCE 256u /* extents of one question */
 #define HEAD_ALIGN 4096u
-#define MOUNTS "/proc/self/mountinfo"
+#define MOUNTS "/self/mountinfo"
+#define BTRFS 0x9123683eu /* linux/magic.h */
 #define SECTOR 512u /* in which sysfs counts */
 
 /* ---- A file ---- */
@@ -41,7 +44,7 @@ static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 		flags = word[0];
 		if (flags & FS_ENCRYPT_FL)
 			return refuse(path, "it is encrypted");
-		if (flags & FS_COMPR_FL)
+		if (flags & FS_COMPR_FL && m->fs != BTRFS) /* there it is a wish, and each extent tells */
 			return refuse(path, "it is compressed");
 		m->verity = flags & FS_VERITY_FL;
 		m->immutable = flags & FS_IMMUTABLE_FL;
@@ -88,6 +91,29 @@ bool gnv_os_stands_still(const char *mountinfo, uint64_t dev)
 	return found && !writable;
 }
 
+uint64_t gnv_os_mounted(const char *proc, int fd)
+{
+	char path[128], text[512], *id;
+	unsigned mount, wanted, major_of, minor_of;
+	uint64_t dev = 0;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%.64s/self/fdinfo/%d", proc, fd);
+	if (gnv_sysfs_read(path, text, sizeof(text)) || !(id = strstr(text, "mnt_id:")) || sscanf(id, "mnt_id: %u", &wanted) != 1)
+		return 0;
+	snprintf(path, sizeof(path), "%.64s" MOUNTS, proc);
+	f = fopen(path, "re");
+	while (f && !dev && getline(&line, &room, f) > 0)
+		if (sscanf(line, "%u %*u %u:%u", &mount, &major_of, &minor_of) == 3 && mount == wanted)
+			dev = makedev(major_of, minor_of);
+	free(line);
+	if (f)
+		fclose(f);
+	return dev;
+}
+
 /* The kernel's clock for files, whose ticks are of 10 ms at most; a time may also lie ahead of it. */
 static void pass_tick(const struct gnv_os_mapped *m)
 {
@@ -127,6 +153,8 @@ int gnv_os_describe(int fd, const char *path, struct gnv_os_mapped *m)
 }
 
 /* Flags of linux/fiemap.h, each as Documentation/filesystems/fiemap.rst says it. */
+#define KNOWN 0x3f8fu
+
 static int check_extent(const char *path, uint32_t flags)
 {
 	if (flags & (FIEMAP_EXTENT_DATA_ENCRYPTED | FIEMAP_EXTENT_ENCODED))
@@ -135,6 +163,8 @@ static int check_extent(const char *path, uint32_t flags)
 		return refuse(path, "its data is among the file system's own");
 	if (flags & (FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN))
 		return gnv_fail(-EBUSY, "%s has data that is not allocated yet: somebody writes to it; end that, and try again", path);
+	if (flags & ~KNOWN)
+		return refuse(path, "its file system says something of it that is unknown here");
 	return 0;
 }
 
@@ -191,18 +221,33 @@ int gnv_os_map_fd(int fd, const char *name, struct gnv_os_mapped *m, gnv_os_exte
 	return ret ? ret : ask(fd, name, m, fn, ctx);
 }
 
+static int map_btrfs(int fd, const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
+{
+	struct gnv_btrfs b;
+	int ret = gnv_btrfs_open(GNV_SYSFS, fd, path, fn, ctx, &b);
+
+	if (ret)
+		return ret;
+	ret = gnv_os_map_fd(fd, path, m, gnv_btrfs_extent, &b);
+	m->dev = b.dev;
+	gnv_btrfs_close(&b);
+	return ret;
+}
+
 int gnv_os_map(const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
+	uint64_t mounted;
 	bool still;
 
 	if (fd < 0)
 		return gnv_fail(-errno, "%s: %s", path, strerror(errno));
+	mounted = gnv_os_mounted(GNV_PROC, fd);
+	still = gnv_os_stands_still(GNV_PROC MOUNTS, mounted);
 	ret = gnv_os_describe(fd, path, m);
-	still = !ret && gnv_os_stands_still(MOUNTS, m->dev);
 	if (!ret)
-		ret = gnv_os_map_fd(fd, path, m, fn, ctx);
-	m->still = still && gnv_os_stands_still(MOUNTS, m->dev);
+		ret = m->fs == BTRFS ? map_btrfs(fd, path, m, fn, ctx) : gnv_os_map_fd(fd, path, m, fn, ctx);
+	m->still = still && gnv_os_stands_still(GNV_PROC MOUNTS, mounted);
 	close(fd);
 	return ret;
 }
@@ -284,7 +329,7 @@ bool gnv_os_journals_data(const char *proc, const char *node)
 	return !gnv_sysfs_read(path, text, sizeof(text)) && strstr(text, "data=journal");
 }
 
-int gnv_os_head(const char *node, void *buf, size_t len)
+int gnv_os_head(const char *node, uint64_t at, void *buf, size_t len)
 {
 	int fd = open(node, O_RDONLY | O_DIRECT | O_CLOEXEC), ret = 0;
 	void *own = aligned_alloc(HEAD_ALIGN, len);
@@ -293,11 +338,13 @@ int gnv_os_head(const char *node, void *buf, size_t len)
 	if (fd < 0) {
 		ret = gnv_fail(-errno, "%s: %s; its superblock has to be read: do it as root", node, strerror(errno));
 	} else {
-		n = own ? pread(fd, own, len, 0) : -1;
-		if (n != (ssize_t)len)
+		n = own ? pread(fd, own, len, (off_t)at) : -1;
+		if (n < 0) {
 			ret = gnv_fail(-EIO, "the superblock on %s cannot be read", node);
-		else
-			memcpy(buf, own, len);
+		} else {
+			memset(buf, 0, len);
+			memcpy(buf, own, (size_t)n);
+		}
 		close(fd);
 	}
 	free(own);

@@ -9,7 +9,7 @@
 
 struct gnv_os_mapped {
 	uint64_t fs; /* f_type of statfs() */
-	uint64_t dev;
+	uint64_t dev; /* the block device; on btrfs gnv_os_map() finds it, and the others have a number of its own */
 	uint64_t inode;
 	uint64_t bytes;
 	int64_t mtime, ctime;
@@ -26,13 +26,13 @@ struct gnv_os_mapped {
 typedef int gnv_os_extent_fn(void *ctx, uint64_t pos, uint64_t at, uint64_t len);
 
 /*
- * gnv_os_map() - a file's extents, after a sync of it
+ * gnv_os_map() - a file's extents, after a sync of it; those of btrfs by the chunks that they lie in
  * Return: 0; what @fn answered; -EOPNOTSUPP no regular file, or its data lies nowhere as it is; -EBUSY data is not allocated yet;
  * an errno of open(), fsync() or the ioctl. gnv_fail() has the sentence.
  */
 int gnv_os_map(const char *path, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
 
-/* The same of an open file; `still` is not asked. */
+/* The same of an open file; `still` is not asked, nor are addresses of btrfs translated. */
 int gnv_os_map_fd(int fd, const char *name, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
 
 /*
@@ -47,6 +47,12 @@ int gnv_os_describe(int fd, const char *name, struct gnv_os_mapped *mapped);
  * a bind mount above all, of a file system that others write to. @mountinfo: of /proc.
  */
 bool gnv_os_stands_still(const char *mountinfo, uint64_t dev);
+
+/*
+ * The number by which /proc/self/mountinfo has the mount that an open file is on; that of stat() is another one where each subvolume
+ * (btrfs) or layer (overlayfs) has its own. 0: it is not there. @proc: "/proc" but in tests.
+ */
+uint64_t gnv_os_mounted(const char *proc, int fd);
 
 struct gnv_os_namespace {
 	char node[64];	 /* the block device, "/dev/nvme0n1p2" */
@@ -64,7 +70,10 @@ int gnv_os_namespace(const char *sys, uint64_t dev, struct gnv_os_namespace *ns)
 /* Does the ext4 on a block device write data through its journal (data=journal)? @proc: "/proc" but in tests. */
 bool gnv_os_journals_data(const char *proc, const char *node);
 
-/* The first bytes of a block device as they are on the drive; @len a multiple of 4096. Return: 0, -EIO, an errno of open(). */
-int gnv_os_head(const char *node, void *buf, size_t len);
+/*
+ * gnv_os_head() - bytes of a block device as they are on the drive; @at and @len are multiples of 4096
+ * What lies behind its end reads as zeroes. Return: 0, -EIO, an errno of open().
+ */
+int gnv_os_head(const char *node, uint64_t at, void *buf, size_t len);
 
 #endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the kernel tells of a file on btrfs (FIEMAP) are addresses of a space of the file system's own, which its chunks are parts of.
+ * Where each chunk lies on a device stands in its tree of chunks, which root may ask for.
+ */
+#ifndef GNV_OS_LINUX_BTRFS_H
+#define GNV_OS_LINUX_BTRFS_H
+
+#include "os/linux/extents.h"
+
+struct gnv_btrfs_chunk {
+	uint64_t first, bytes; /* in the space of the file system */
+	uint64_t at;	       /* on the device: of the first copy */
+	bool whole;	       /* it lies there in one piece */
+};
+
+struct gnv_btrfs {
+	const char *path;
+	gnv_os_extent_fn *fn; /* called with bytes of the device */
+	void *ctx;
+	uint64_t dev; /* the block device that all of it lies on */
+	struct gnv_btrfs_chunk *chunk; /* in ascending order */
+	size_t chunks, room;
+};
+
+/*
+ * gnv_btrfs_open() - the device and the chunks of the file system that a file is on
+ * @sys: "/sys" but in tests
+ * @b:   set on success; path, fn and ctx stay the caller's
+ * Return: 0; -EOPNOTSUPP it lies on several devices; -EACCES not root; -EUCLEAN its chunks make no sense; -ENOMEM; of the ioctls.
+ */
+int gnv_btrfs_open(const char *sys, int fd, const char *path, gnv_os_extent_fn *fn, void *ctx, struct gnv_btrfs *b);
+void gnv_btrfs_close(struct gnv_btrfs *b);
+
+/*
+ * gnv_btrfs_extent() - one extent of FIEMAP, handed on as one for each chunk; a gnv_os_extent_fn, whose context is the struct gnv_btrfs
+ * Return: 0; what b->fn answered; -EOPNOTSUPP it is striped; -EUCLEAN no chunk has it.
+ */
+int gnv_btrfs_extent(void *b, uint64_t pos, uint64_t at, uint64_t len);
+
+#endif
