@@ -3,7 +3,7 @@
  * Files: which blocks of a namespace a file has, so that kernels read and write it by name (gpunvme/device_file.h).
  *
  *   gpunvme_file_open     from a file system that nobody has mounted: ext2, ext3 and ext4
- *   gpunvme_map_make      while a file system is mounted read-only: the blocks of a file as text; ext4 and XFS
+ *   gpunvme_map_make      while a file system is mounted read-only: the blocks of a file as text; ext4, XFS and btrfs
  *   gpunvme_file_map      from that text, once the library has the drive
  *   gpunvme_file_live     while its file system is mounted, from a block device that the library serves: ext4 and XFS
  *   gpunvme_file_check    whether it still is what it was then
@@ -71,13 +71,17 @@ GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file);
  * @path: of the file
  * @text: set on success; the caller frees it with free()
  *
- * The file system must be mounted read-only and be ext4 or XFS, on an NVMe namespace or a partition of one: what is written later
- * would not be in the map, and the map is refused when anything was. XFS writes to its superblock also when it is mounted
- * read-only: it must have been unmounted, and mounted with the options ro and norecovery. Asks the kernel (FIEMAP), and reads the
- * superblock from the block device, which needs the right to. Any thread may call it.
+ * The file system must be mounted read-only and be ext4, XFS or btrfs, on an NVMe namespace or a partition of one: what is written
+ * later would not be in the map, and the map is refused when anything was. XFS writes to its superblock also when it is mounted
+ * read-only: it must have been unmounted, and mounted with the options ro and norecovery. btrfs must be on one device, and have
+ * its data once, or in whole copies (dup), of which the first is taken; its addresses are translated by its chunks, and its
+ * checksums are not looked at. Asks the kernel (FIEMAP), and reads the superblock from the block device, which needs the right to;
+ * btrfs, root. Any thread may call it.
  * Return: 0; -EOPNOTSUPP another file system, no regular file, or one that has no blocks of its own on the drive: encrypted,
- * compressed, in its inode, on a real-time device, or behind device mapper or md; -EBUSY the file system is mounted for writing,
- * or the file has data that is not allocated yet; -ENOMEM; as open() and read() of the path and the block device answer.
+ * compressed, in its inode, on a real-time device, or behind device mapper, md or a loop device, or a btrfs of several devices,
+ * striped, or with a feature that moves its data; -EBUSY the file system is mounted for writing, or the file has data that is not
+ * allocated yet, or a log waits to be replayed; -EUCLEAN it has noted errors; -EACCES btrfs, and not root; -ENOMEM; as open() and
+ * read() of the path and the block device answer.
  */
 GPUNVME_API int gpunvme_map_make(const char *path, char **text);
 
@@ -90,7 +94,7 @@ GPUNVME_API int gpunvme_map_make(const char *path, char **text);
  *
  * Reads the superblock that the map was made under, and compares: nothing may have been written to the file system since. On XFS
  * this does not show when it was mounted for writing and the machine then stopped: read by such a map what you can check; writing
- * is refused. Any thread may call it.
+ * is refused, as it is on btrfs, which only its own driver may write to. Any thread may call it.
  * Return: 0; -EINVAL an option, or the text is no map, was cut off or edited; -ESTALE the file system is another one, or has been
  * written to since; -ERANGE the map has blocks that the namespace has not; -EOPNOTSUPP the file must not be written in place;
  * -EBUSY the journal waits to be replayed; -EROFS; -ENOMEM; otherwise as gpunvme_qp_create() and gpunvme_read().
@@ -212,7 +216,7 @@ struct gpunvme_file_info {
 	uint32_t nsid;
 	uint32_t extents;
 	uint8_t uuid[16]; /* of the file system */
-	char fs[8];       /* "ext4", "xfs" */
+	char fs[8];       /* "ext4", "xfs", "btrfs" */
 	uint32_t writable; /* opened with GPUNVME_FILE_WRITE, or leased */
 	uint32_t reserved;
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * btrfs, by a map only, and for reading only: it writes every change to another place, and has checksums of what is there. The
- * superblock: Linux, struct btrfs_super_block of include/uapi/linux/btrfs_tree.h, at 64 KiB: fsid at 20h, bytenr at 30h, flags at 38h,
- * magic at 40h, log_root at 60h, num_devices at 88h, incompat_flags at bch. Every commit writes it, with its own number (generation).
+ * superblock: Linux, struct btrfs_super_block of include/uapi/linux/btrfs_tree.h, at 64 KiB: fsid at 20h, bytenr at 30h, flags at
+ * 38h, magic at 40h, log_root at 60h, num_devices at 88h, incompat_flags at bch. Every commit writes it, with its own number
+ * (generation).
  */
 #include <errno.h>
 #include <string.h>

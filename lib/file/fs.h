@@ -26,8 +26,8 @@ struct gnv_fs {
 	/* Is it that? Then *uuid is its UUID in the head. */
 	bool (*known)(const uint8_t *head, const uint8_t **uuid);
 	/*
-	 * Does it stand as it was unmounted, with no journal that waits and no errors? Return: 0, -EBUSY, -EUCLEAN; -EOPNOTSUPP it has what
-	 * maps of it do not tell. NULL: the superblock does not tell. Its maps do not serve for writing then.
+	 * Does it stand as it was unmounted, with no journal that waits and no errors? Return: 0, -EBUSY, -EUCLEAN; -EOPNOTSUPP it has
+	 * what maps of it do not tell. NULL: the superblock does not tell. Its maps do not serve for writing then.
 	 */
 	int (*check)(const uint8_t *head);
 	/* Has it features with which blocks must not be written in place, or ones that are unknown? NULL: no. */

@@ -143,7 +143,7 @@ class Drive:
             return File(self, self._make("file", lib.gpunvme_file_open, self._dev, encoded(path), options(self, partition, write)))
 
     def open_map(self, text: str, *, write: bool = False) -> File:
-        """A file by the map that `gpunvme extents FILE` made of it while its file system, ext4 or XFS, was mounted read-only."""
+        """A file by the map that `gpunvme extents FILE` made of it while its file system, ext4, XFS or btrfs, was mounted read-only."""
         with self._held():
             return File(self, self._make("file", lib.gpunvme_file_map, self._dev, encoded(text), options(self, 0, write)))
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a file on btrfs lies on its device: its chunks are played, as fs/btrfs/ioctl.c gives them (btrfs_ioctl_tree_search(): items by
- * their key, so many as the answer holds; copy_to_sk(): one with more stripes than that comes with no bytes; -EPERM without
- * CAP_SYS_ADMIN) and linux/btrfs_tree.h has them. With the driver itself: tests/vm/guest/filesystems.
+ * Where a file on btrfs lies on its device: its chunks are played, as fs/btrfs/ioctl.c gives them (btrfs_ioctl_tree_search():
+ * items by their key, so many as the answer holds; copy_to_sk(): one with more stripes than that comes with no bytes; -EPERM
+ * without CAP_SYS_ADMIN) and linux/btrfs_tree.h has them. With the driver itself: tests/vm/guest/filesystems.
  */
 #include <endian.h>
 #include <errno.h>

@@ -102,8 +102,8 @@ static int keep(struct gnv_btrfs *b, const struct gnv_btrfs_chunk *chunk)
 	return 0;
 }
 
-/* One that has too many stripes for an answer comes without any. */
-static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *item, const uint8_t *data, uint8_t uuid[BTRFS_UUID_SIZE])
+/* One that has too many stripes for an answer comes without any. *uuid: of the device, that of the first chunk. */
+static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *item, const uint8_t *data, uint8_t *uuid)
 {
 	struct gnv_btrfs_chunk chunk = { .first = item->offset };
 	struct btrfs_chunk c;
@@ -122,7 +122,7 @@ static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *ite
 }
 
 /* Those from *from on that one answer has; then *from is behind them. */
-static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *args, uint64_t *from, uint8_t uuid[BTRFS_UUID_SIZE])
+static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *args, uint64_t *from, uint8_t *uuid)
 {
 	struct btrfs_ioctl_search_header item;
 	size_t at = 0;

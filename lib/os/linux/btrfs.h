@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel tells of a file on btrfs (FIEMAP) are addresses of a space of the file system's own, which its chunks are parts of.
- * Where each chunk lies on a device stands in its tree of chunks, which root may ask for.
+ * What the kernel tells of a file on btrfs (FIEMAP) are addresses of a space of the file system's own, which its chunks are parts
+ * of. Where each chunk lies on a device stands in its tree of chunks, which root may ask for.
  */
 #ifndef GNV_OS_LINUX_BTRFS_H
 #define GNV_OS_LINUX_BTRFS_H
@@ -33,7 +33,8 @@ int gnv_btrfs_open(const char *sys, int fd, const char *path, gnv_os_extent_fn *
 void gnv_btrfs_close(struct gnv_btrfs *b);
 
 /*
- * gnv_btrfs_extent() - one extent of FIEMAP, handed on as one for each chunk; a gnv_os_extent_fn, whose context is the struct gnv_btrfs
+ * gnv_btrfs_extent() - one extent of FIEMAP, handed on as one for each chunk; a gnv_os_extent_fn, whose context is the struct
+ * gnv_btrfs
  * Return: 0; what b->fn answered; -EOPNOTSUPP it is striped; -EUCLEAN no chunk has it.
  */
 int gnv_btrfs_extent(void *b, uint64_t pos, uint64_t at, uint64_t len);

@@ -49,8 +49,8 @@ int gnv_os_describe(int fd, const char *name, struct gnv_os_mapped *mapped);
 bool gnv_os_stands_still(const char *mountinfo, uint64_t dev);
 
 /*
- * The number by which /proc/self/mountinfo has the mount that an open file is on; that of stat() is another one where each subvolume
- * (btrfs) or layer (overlayfs) has its own. 0: it is not there. @proc: "/proc" but in tests.
+ * The number by which /proc/self/mountinfo has the mount that an open file is on; that of stat() is another one where each
+ * subvolume (btrfs) or layer (overlayfs) has its own. 0: it is not there. @proc: "/proc" but in tests.
  */
 uint64_t gnv_os_mounted(const char *proc, int fd);
 
