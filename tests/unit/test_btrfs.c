@@ -227,8 +227,10 @@ static void kinds(void **state)
 		assert_int_equal(translate(0, 72 * MIB, 4096), 0); /* another chunk is what it is */
 	}
 	plain();
+	fs.chunk[0].stripes = 0; /* which names no device */
 	fs.chunk[2].stripes = 0;
 	refused(-EOPNOTSUPP, "striped by its btrfs");
+	assert_int_equal(translate(0, 72 * MIB, 4096), 0);
 }
 
 static void devices(void **state)

@@ -102,8 +102,16 @@ static int keep(struct gnv_btrfs *b, const struct gnv_btrfs_chunk *chunk)
 	return 0;
 }
 
-/* One that has too many stripes for an answer comes without any. *uuid: of the device, that of the first chunk. */
-static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *item, const uint8_t *data, uint8_t *uuid)
+static uint64_t word(const void *at)
+{
+	uint64_t n;
+
+	memcpy(&n, at, sizeof(n));
+	return le64toh(n);
+}
+
+/* One that has too many stripes for an answer comes without any. */
+static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *item, const uint8_t *data)
 {
 	struct gnv_btrfs_chunk chunk = { .first = item->offset };
 	struct btrfs_chunk c;
@@ -111,18 +119,19 @@ static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *ite
 	if (item->len < sizeof(c))
 		return keep(b, &chunk);
 	memcpy(&c, data, sizeof(c));
-	chunk.bytes = le64toh(c.length);
-	chunk.at = le64toh(c.stripe.offset);
-	chunk.whole = !(le64toh(c.type) & ~(uint64_t)(KINDS | COPIES)) && c.num_stripes;
-	if (!b->chunks)
-		memcpy(uuid, c.stripe.dev_uuid, BTRFS_UUID_SIZE);
-	if (memcmp(uuid, c.stripe.dev_uuid, BTRFS_UUID_SIZE) != 0)
+	chunk.bytes = word(&c.length);
+	chunk.at = word(&c.stripe.offset);
+	chunk.whole = !(word(&c.type) & ~(uint64_t)(KINDS | COPIES)) && c.num_stripes;
+	if (!b->named)
+		memcpy(b->uuid, c.stripe.dev_uuid, sizeof(b->uuid));
+	b->named = true;
+	if (memcmp(b->uuid, c.stripe.dev_uuid, sizeof(b->uuid)) != 0)
 		return several(b->path);
 	return keep(b, &chunk);
 }
 
 /* Those from *from on that one answer has; then *from is behind them. */
-static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *args, uint64_t *from, uint8_t *uuid)
+static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *args, uint64_t *from)
 {
 	struct btrfs_ioctl_search_header item;
 	size_t at = 0;
@@ -135,7 +144,7 @@ static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *a
 		at += sizeof(item);
 		if (item.len > sizeof(args->buf) - at || item.offset < *from || item.offset == UINT64_MAX)
 			return damaged(b->path);
-		ret = take(b, &item, (const uint8_t *)args->buf + at, uuid);
+		ret = take(b, &item, (const uint8_t *)args->buf + at);
 		at += item.len;
 		*from = item.offset + 1;
 	}
@@ -145,7 +154,6 @@ static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *a
 static int find_chunks(int fd, struct gnv_btrfs *b)
 {
 	struct btrfs_ioctl_search_args *args = calloc(1, sizeof(*args));
-	uint8_t uuid[BTRFS_UUID_SIZE];
 	uint64_t from = 0;
 	int ret = args ? 0 : gnv_fail(-ENOMEM, "out of memory");
 
@@ -159,7 +167,7 @@ static int find_chunks(int fd, struct gnv_btrfs *b)
 		else if (!args->key.nr_items)
 			break;
 		else
-			ret = take_all(b, args, &from, uuid);
+			ret = take_all(b, args, &from);
 	}
 	free(args);
 	return ret;

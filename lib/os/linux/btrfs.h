@@ -21,6 +21,8 @@ struct gnv_btrfs {
 	uint64_t dev; /* the block device that all of it lies on */
 	struct gnv_btrfs_chunk *chunk; /* in ascending order */
 	size_t chunks, room;
+	uint8_t uuid[16]; /* of that device, as its chunks have it, ... */
+	bool named;	  /* ... if one has */
 };
 
 /*
