@@ -17,13 +17,14 @@
 #include <string.h>
 
 #include "common/rig.h"
+#include "schedule_lanes.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* each takes ten times as long, and 250 reach every line that 1000 do */
 #define SEEDS 250u
 #else
 #define SEEDS 1000u
 #endif
-#define LANES 64u
+#define LANES SCHEDULE_LANES
 #define OPS 12u
 #define HELD 3u
 #define STAMPS (LANES * OPS * 4)
@@ -35,17 +36,14 @@ enum trouble { NONE, SILENT, STOPPED }; /* the controller falls silent; the host
 static struct {
 	uint64_t seed, random;
 	struct rig *rig;
-	uint32_t width, lanes, ops, errors; /* errors: one status in so many is one; 0: none */
+	struct schedule_lanes lanes;
+	uint32_t ops, errors; /* errors: one status in so many is one; 0: none */
 	enum trouble trouble;
 	uint64_t trouble_at; /* steps */
 	uint64_t rung;       /* position the doorbell stands for */
 	uint64_t taken;      /* the same of the CQ's */
-	uint32_t over;       /* lanes that have returned (atomic) */
 	uint8_t seen[STAMPS], want[STAMPS]; /* fetched by the controller; issued by a lane */
 	uint64_t unheard;    /* failed commands nobody waits for (atomic) */
-	struct gnvd_cpu_lane lane[LANES];
-	struct gnvd_cpu_wave *wave;
-	struct gnvd_cpu_launch launch;
 } t;
 
 static _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -58,7 +56,7 @@ static void fail(const char *format, ...)
 	vprintf(format, args);
 	va_end(args);
 	printf("\nring 2^%u from %llu, %u lanes in waves of %u, after %llu steps; replay: test_schedule %llu\n", t.rig->dq.sq_shift,
-	       (unsigned long long)t.rig->ctrl.q.start, t.lanes, t.width, (unsigned long long)schedule.steps,
+	       (unsigned long long)t.rig->ctrl.q.start, t.lanes.count, t.lanes.width, (unsigned long long)schedule.steps,
 	       (unsigned long long)t.seed);
 	fflush(stdout);
 	_Exit(1);
@@ -86,7 +84,7 @@ NO_TSAN static void check(void)
 
 static void stuck(void)
 {
-	fail("no end in sight: %u of %u lanes have returned", __atomic_load_n(&t.over, __ATOMIC_RELAXED), t.lanes);
+	fail("no end in sight: %u of %u lanes have returned", __atomic_load_n(&t.lanes.over, __ATOMIC_RELAXED), t.lanes.count);
 }
 
 /*
@@ -145,7 +143,7 @@ static void on_fetch(void *ctx, const struct gpunvme_sqe *cmd)
 static void control(unsigned number)
 {
 	(void)number;
-	while (__atomic_load_n(&t.over, __ATOMIC_ACQUIRE) < t.lanes) {
+	while (schedule_goes_on(&t.lanes)) {
 		schedule_step();
 		mini_turn(&t.rig->ctrl);
 	}
@@ -310,14 +308,7 @@ static void work(unsigned number)
 			good = collect_all(&h);
 	}
 	collect_all(&h);
-	if (t.width > 1) {
-		struct gnvd_cpu_wave *wave = t.lane[number].wave;
-
-		pthread_mutex_lock(&wave->lock);
-		wave->live--;
-		pthread_mutex_unlock(&wave->lock);
-	}
-	__atomic_fetch_add(&t.over, 1, __ATOMIC_ACQ_REL);
+	schedule_leave(&t.lanes, number);
 }
 
 /* ---- A run ---- */
@@ -346,12 +337,12 @@ static void choose(uint64_t seed)
 	draw(1);
 	shift = shifts[draw(sizeof(shifts))];
 	t.rig = rig_new(shift, first_position(shift));
-	t.width = widths[draw(5)];
-	t.lanes = t.width > 4 ? 1 + draw(LANES) : 2 + draw(9);
-	t.ops = t.lanes > 16 ? 4 : OPS;
+	t.lanes.width = widths[draw(5)];
+	t.lanes.count = t.lanes.width > 4 ? 1 + draw(LANES) : 2 + draw(9);
+	t.ops = t.lanes.count > 16 ? 4 : OPS;
 	t.errors = draw(3) ? 1 + draw(8) : 0;
 	t.trouble = draw(8) ? NONE : SILENT + draw(2);
-	t.trouble_at = 1 + draw(t.lanes * 1000);
+	t.trouble_at = 1 + draw(t.lanes.count * 1000);
 	t.rung = t.taken = t.rig->state->pub;
 	t.rig->dq.max_blocks = 2;
 	if (seed & 1)
@@ -370,24 +361,6 @@ static void choose(uint64_t seed)
 	schedule.limit = STEPS;
 	schedule.check = check;
 	schedule.stuck = stuck;
-}
-
-static void add_all(void)
-{
-	uint32_t waves = (t.lanes + t.width - 1) / t.width, i;
-
-	t.wave = calloc(waves, sizeof(*t.wave));
-	gnvd_cpu_waves_init(t.wave, waves, t.lanes, t.width);
-	t.launch.lanes = t.lanes;
-	schedule.tsan_main = __tsan_get_current_fiber();
-	schedule.count = t.lanes + 1;
-	schedule.co = calloc(schedule.count, sizeof(*schedule.co));
-	for (i = 0; i < t.lanes; i++) {
-		t.lane[i] = (struct gnvd_cpu_lane){ .wave = t.width > 1 ? &t.wave[i / t.width] : NULL, .index = i % t.width, .lane = i,
-						    .launch = &t.launch };
-		schedule_add(i, work, &t.lane[i]);
-	}
-	schedule_add(t.lanes, control, NULL);
 }
 
 static uint32_t free_cids(void)
@@ -452,18 +425,12 @@ static void check_end(void)
 
 static void run(uint64_t seed)
 {
-	uint32_t waves, i;
-
 	choose(seed);
-	add_all();
+	schedule_begin(&t.lanes, work, control);
 	schedule_run();
 	drain_rest();
 	check_end();
-	waves = (t.lanes + t.width - 1) / t.width;
-	for (i = 0; i < waves; i++)
-		pthread_mutex_destroy(&t.wave[i].lock);
-	free(t.wave);
-	free(schedule.co);
+	schedule_end(&t.lanes);
 	rig_free(t.rig);
 }
 

@@ -174,6 +174,8 @@ def kernels_of(source):
     finder = types.ModuleType("kernels")
     exec((ROOT / "tests/abi/kernels").read_text(), finder.__dict__)
     text = source.read_text()
+    if '#include "cache.h"' in text:
+        text = text.replace('#include "cache.h"\n', (ROOT / "tests/device/cache.h").read_text())
     if '#include "common/copy.h"' in text:
         text += (ROOT / "examples/common/copy.c").read_text()
     return finder.unit(text, (ROOT / "examples/common/session.h").read_text())[1]

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Lanes of waves as coroutines, and one more behind them, which plays the controller. Included after schedule.h. */
+#ifndef TESTS_DEVICE_SCHEDULE_LANES_H
+#define TESTS_DEVICE_SCHEDULE_LANES_H
+
+#define SCHEDULE_LANES 64u
+
+struct schedule_lanes {
+	uint32_t count, width;
+	uint32_t over; /* that have returned (atomic) */
+	struct gnvd_cpu_lane lane[SCHEDULE_LANES];
+	struct gnvd_cpu_wave *wave;
+	struct gnvd_cpu_launch launch;
+};
+
+static uint32_t schedule_waves(const struct schedule_lanes *l)
+{
+	return (l->count + l->width - 1) / l->width;
+}
+
+/* count and width are set. */
+static void schedule_begin(struct schedule_lanes *l, void (*work)(unsigned number), void (*control)(unsigned number))
+{
+	uint32_t i;
+
+	l->wave = calloc(schedule_waves(l), sizeof(*l->wave));
+	gnvd_cpu_waves_init(l->wave, schedule_waves(l), l->count, l->width);
+	l->launch.lanes = l->count;
+	schedule.tsan_main = __tsan_get_current_fiber();
+	schedule.count = l->count + 1;
+	schedule.co = calloc(schedule.count, sizeof(*schedule.co));
+	for (i = 0; i < l->count; i++) {
+		l->lane[i] = (struct gnvd_cpu_lane){ .wave = l->width > 1 ? &l->wave[i / l->width] : NULL, .index = i % l->width, .lane = i,
+						     .launch = &l->launch };
+		schedule_add(i, work, &l->lane[i]);
+	}
+	schedule_add(l->count, control, NULL);
+}
+
+/* A lane returns. */
+static void schedule_leave(struct schedule_lanes *l, unsigned number)
+{
+	struct gnvd_cpu_wave *wave = l->lane[number].wave;
+
+	if (wave) {
+		pthread_mutex_lock(&wave->lock);
+		wave->live--;
+		pthread_mutex_unlock(&wave->lock);
+	}
+	__atomic_fetch_add(&l->over, 1, __ATOMIC_ACQ_REL);
+}
+
+static bool schedule_goes_on(struct schedule_lanes *l)
+{
+	return __atomic_load_n(&l->over, __ATOMIC_ACQUIRE) < l->count;
+}
+
+static void schedule_end(struct schedule_lanes *l)
+{
+	uint32_t i;
+
+	for (i = 0; i < schedule_waves(l); i++)
+		pthread_mutex_destroy(&l->wave[i].lock);
+	free(l->wave);
+	free(schedule.co);
+}
+
+#endif
