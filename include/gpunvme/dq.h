@@ -83,7 +83,8 @@ struct gpunvme_dq_state {
 	uint64_t drains;
 	uint64_t completions;
 	uint64_t errors; /* completions with a status other than success */
-	uint8_t pad5[96];
+	uint64_t ahead; /* always kept: identifiers that pages have which were prefetched and for which nobody has asked */
+	uint8_t pad5[88];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dq_state) == 768, "dq state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, fetched) == 128, "dq state layout");
@@ -345,6 +346,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
 #define GPUNVME_DPAGES_MAGIC 0x47504447u        /* "GDPG" in memory order: pages of a namespace */
 #define GPUNVME_DPAGES_FILE_MAGIC 0x46504447u   /* "GDPF": of a file */
 #define GPUNVME_DPAGES_VOLUME_MAGIC 0x56504447u /* "GDPV": of a volume */
+#define GPUNVME_DPAGES_AHEAD_MAGIC 0x41504447u  /* "GDPA": of a namespace, with prefetch */
 
 /*
  * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that the lanes read. See pagecache.h (host) and
@@ -355,11 +357,16 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
  *   bits 31:24 changes: how often a read of it has failed, or it went for another page, modulo 256
  *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
  * Each frame, a place for one page, has one as well: 0 free, GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number and 1.
+ *
+ * With prefetch (device_ahead.h) a page may be COMING: a command reads it, no lane waits, and its word names the frame. Each frame
+ * has two more words then, behind those of all frames, which mean something while its page is COMING: the queue's tag << 32 | the
+ * command's identifier, and its generation.
  */
 #define GPUNVME_PAGE_STATE 0x0000000000000003ull
 #define GPUNVME_PAGE_EMPTY 0u
 #define GPUNVME_PAGE_READING 1u
 #define GPUNVME_PAGE_VALID 2u
+#define GPUNVME_PAGE_COMING 3u
 #define GPUNVME_PAGE_USED 0x0000000000000004ull
 #define GPUNVME_PAGE_REF 0x0000000000000008ull /* one reference */
 #define GPUNVME_PAGE_REFS 0x0000000000fffff8ull
@@ -379,7 +386,12 @@ struct gpunvme_pagecache_state {
 	uint64_t evictions;
 	uint64_t failures;
 	uint64_t lost; /* frames, always counted */
-	uint8_t pad1[80];
+	uint64_t prefetches; /* reads that a lane began and left */
+	uint64_t used;   /* of those: some lane has asked for the page */
+	uint64_t wasted; /* none has, and it is gone */
+	uint64_t coming; /* pages, always counted */
+	uint64_t sweep;  /* a second hand, for who finds too many pages coming */
+	uint8_t pad1[40];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_pagecache_state) == 256, "pagecache state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_pagecache_state, hits) == 128, "pagecache state layout");
@@ -398,7 +410,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dmember) == 48, "dmember layout");
 
 /* The cache as a kernel sees it. */
 struct gpunvme_dpages {
-	uint32_t magic; /* GPUNVME_DPAGES_MAGIC, _FILE_MAGIC or _VOLUME_MAGIC: calls for the one refuse the others */
+	uint32_t magic; /* GPUNVME_DPAGES_MAGIC, _FILE_MAGIC, _VOLUME_MAGIC or _AHEAD_MAGIC: calls for the one refuse the others */
 	uint16_t major; /* those of struct gpunvme_dq */
 	uint16_t minor;
 	uint32_t size;  /* of this structure, as the library knows it */

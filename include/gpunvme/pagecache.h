@@ -7,8 +7,8 @@
  *   gpunvme_pagecache_destroy
  *
  * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>; for files and volumes
- * <gpunvme/device_sources.h>. The cache reads only; what others write to the same blocks meanwhile is seen when a page is read
- * again, or never. Memory of the caller's that is mapped once and found again: cache.h.
+ * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>. The cache reads only; what others write to the same blocks
+ * meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped once and found again: cache.h.
  */
 #ifndef GPUNVME_PAGECACHE_H
 #define GPUNVME_PAGECACHE_H
@@ -33,6 +33,7 @@ enum gpunvme_pagecache_flags {
 	 */
 	GPUNVME_PAGECACHE_LANDING = 1u << 1,
 	GPUNVME_PAGECACHE_IN_PLACE = 1u << 2,
+	GPUNVME_PAGECACHE_AHEAD = 1u << 3, /* lanes may prefetch: pages of a namespace, by one queue, with the calls of device_ahead.h */
 };
 
 struct gpunvme_pagecache_opts {
@@ -57,14 +58,14 @@ struct gpunvme_pagecache_opts {
  *         devices of the volume; the volume may go before
  *
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
- * for each frame, and frames * page_size bytes more where pages are copied there (enum gpunvme_pagecache_flags). Any thread may
- * call it.
+ * for each frame (24 with GPUNVME_PAGECACHE_AHEAD), and frames * page_size bytes more where pages are copied there
+ * (enum gpunvme_pagecache_flags). Any thread may call it.
  * Kernels use what their cache is over, and are refused by another: a namespace by gpunvme_page_get() and gpunvme_array_get(), a
- * file or a volume by the calls of device_sources.h.
- * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown, or
- * excludes another; a volume with a device, a namespace or a file; -ERANGE the window is not within the namespace, file or volume;
- * -ENODATA the file is empty; -EXDEV the file was opened by another device; -ENOMEM; otherwise as gpunvme_ns_get_info(),
- * gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
+ * file or a volume by the calls of device_sources.h. One with GPUNVME_PAGECACHE_AHEAD is for the calls of device_ahead.h alone.
+ * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
+ * excludes another, or is for a namespace only; a volume with a device, a namespace or a file; -ERANGE the window is not within
+ * the namespace, file or volume; -ENODATA the file is empty; -EXDEV the file was opened by another device; -ENOMEM; otherwise as
+ * gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *opts, struct gpunvme_pagecache **cache);
@@ -75,7 +76,9 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
  *
  * No kernel may use a view of it any more. Reads that were stopped or that timed out may still be under way.
  * Return: 0 @cache is gone; -EBUSY a device may still write to a page, as gpunvme_mem_free(): nothing was given back; destroy or
- * recover the queue that the sentence names, or close the device, then call again.
+ * recover the queue that the sentence names, or close the device, then call again. -EBUSY also while pages that were prefetched
+ * have identifiers of a queue that goes on: run gpunvme_ahead_settle() in a kernel, or destroy the queue before. -EIO the lanes'
+ * memory cannot be read.
  */
 GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
 
@@ -112,6 +115,10 @@ struct gpunvme_pagecache_info {
 	uint64_t waits;     /* lanes that waited for another lane's read; with hits and misses all but those told -GPUNVME_EAGAIN */
 	uint64_t evictions; /* pages that made room for others */
 	uint64_t failures;  /* reads that failed */
+	uint64_t prefetches; /* with GPUNVME_PAGECACHE_AHEAD: reads that a lane began and left; they are not among the misses */
+	uint64_t used;       /* of those: lanes have asked for the page */
+	uint64_t wasted;     /* and those that went, or were lost, before anybody had; for the rest nobody has asked yet */
+	uint64_t coming;     /* pages that were prefetched and have an identifier of the queue; always counted */
 };
 
 /**

@@ -13,6 +13,7 @@
 
 #include "gpu/gpu.h"
 #include "nvme/dev.h"
+#include "pagecache/ahead.h"
 #include "pagecache/source.h"
 #include "queue/map.h"
 #include "util/bits.h"
@@ -26,7 +27,7 @@
 #define FRAMES_AUTO 4096u
 #define WORDS 64u /* copied at once */
 #define WAYS (GPUNVME_PAGECACHE_LANDING | GPUNVME_PAGECACHE_IN_PLACE)
-#define FLAGS ((uint32_t)(GPUNVME_PAGECACHE_STATS | WAYS))
+#define FLAGS ((uint32_t)(GPUNVME_PAGECACHE_STATS | WAYS | GPUNVME_PAGECACHE_AHEAD))
 
 struct gpunvme_pagecache {
 	uint64_t process;
@@ -66,10 +67,12 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_sour
 	if (ret)
 		return ret;
 	if (opts->flags & ~FLAGS)
-		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE",
+		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE, _AHEAD",
 				opts->flags & ~FLAGS);
 	if ((opts->flags & WAYS) == WAYS)
 		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
+	if (opts->flags & GPUNVME_PAGECACHE_AHEAD && source->magic != GPUNVME_DPAGES_MAGIC)
+		return gnv_fail(-EINVAL, "only pages of a namespace can be prefetched: leave out GPUNVME_PAGECACHE_AHEAD for %s", source->name);
 	if (!opts->nblocks && opts->lba < source->nblocks)
 		opts->nblocks = source->nblocks - opts->lba;
 	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > source->nblocks)
@@ -87,7 +90,7 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 
 	cache->pages = opts->nblocks / blocks + (opts->nblocks % blocks != 0);
 	cache->view = (struct gpunvme_dpages){
-		.magic = source->magic,
+		.magic = opts->flags & GPUNVME_PAGECACHE_AHEAD ? GPUNVME_DPAGES_AHEAD_MAGIC : source->magic,
 		.major = GPUNVME_DQ_MAJOR,
 		.minor = GPUNVME_DQ_MINOR,
 		.size = sizeof(cache->view),
@@ -105,7 +108,7 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 
 static int make_words(struct gpunvme_pagecache *cache)
 {
-	const uint64_t frames = cache->view.frames;
+	const uint64_t frames = gnv_ahead_words(&cache->view) * cache->view.frames;
 	uint64_t len;
 	int ret;
 
@@ -228,13 +231,16 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
 
 GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache)
 {
-	int ret;
+	int ret = 0;
 
 	if (!cache)
 		return 0;
 	if (gnv_foreign(cache->process))
 		return -ECHILD;
-	ret = gpunvme_mem_free(cache->mem);
+	if (gnv_map_has(cache->mem, cache->source.dev[0]))
+		ret = gnv_ahead_check(&cache->view, cache->gpu, cache->source.dev[0]);
+	if (!ret)
+		ret = gpunvme_mem_free(cache->mem);
 	if (!ret)
 		drop(cache);
 	return ret;
@@ -335,5 +341,9 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	info.waits = state.waits;
 	info.evictions = state.evictions;
 	info.failures = state.failures;
+	info.prefetches = state.prefetches;
+	info.used = state.used;
+	info.wasted = state.wasted;
+	info.coming = state.coming;
 	return gnv_info_copy(user, &info, gpunvme_pagecache_info);
 }

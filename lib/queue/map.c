@@ -23,6 +23,16 @@ static struct gnv_mapping *find(const struct gpunvme_mem *mem, const struct gpun
 	return map;
 }
 
+bool gnv_map_has(struct gpunvme_mem *mem, const struct gpunvme_dev *dev)
+{
+	bool has;
+
+	pthread_mutex_lock(&mem->lock);
+	has = find(mem, dev);
+	pthread_mutex_unlock(&mem->lock);
+	return has;
+}
+
 /* Does nothing keep the controller from what is unmapped? No IOMMU stands before memory of its own. */
 static bool lies_open(const struct gnv_mapping *map)
 {

@@ -8,6 +8,9 @@
 /* gpunvme_mem_map() of memory whose lists may lie where it wants them. */
 int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 
+/* Is it mapped to the device, which may be closed? */
+bool gnv_map_has(struct gpunvme_mem *mem, const struct gpunvme_dev *dev);
+
 /* Free memory of the library's own, for which nobody comes again: where a device may still write to it, when that is closed. */
 void gnv_map_free(struct gpunvme_mem *mem);
 

@@ -364,3 +364,16 @@ uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev, bool well, bool *over)
 	pthread_mutex_unlock(&dev->lock);
 	return qid;
 }
+
+uint32_t gnv_qp_of_tag(struct gpunvme_dev *dev, uint32_t tag)
+{
+	struct gpunvme_qp *qp;
+	uint32_t qid;
+
+	pthread_mutex_lock(&dev->lock);
+	for (qp = dev->qps; qp && (qp->tag != tag || qp->zombie || gnv_qp_poisoned(qp)); qp = qp->next)
+		;
+	qid = qp ? qp->qid : 0;
+	pthread_mutex_unlock(&dev->lock);
+	return qid;
+}

@@ -46,6 +46,9 @@ struct gpunvme_qp {
 	struct gnv_watched watched;
 };
 
+/* Id of the queue that has this tag and goes on; else 0. */
+uint32_t gnv_qp_of_tag(struct gpunvme_dev *dev, uint32_t tag);
+
 /*
  * Id of the first queue with commands that the controller did not complete and that may reach memory which is unmapped now; else 0.
  * Behind an IOMMU that takes a queue that is poisoned or could not be deleted, as lanes wait for the others. @well: those count,

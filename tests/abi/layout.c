@@ -84,7 +84,7 @@ PIN_SIZE(gpunvme_cursor, 24);
 PIN_SIZE(gpunvme_pagecache_opts, 56);
 PIN(gpunvme_pagecache_opts, file, 40);
 PIN(gpunvme_pagecache_opts, lba, 24);
-PIN_SIZE(gpunvme_pagecache_info, 72);
+PIN_SIZE(gpunvme_pagecache_info, 104);
 PIN(gpunvme_pagecache_info, hits, 32);
 PIN_SIZE(gpunvme_dpages, 128);
 PIN_SIZE(gpunvme_page, 16);

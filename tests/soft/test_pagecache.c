@@ -742,8 +742,8 @@ static void bad_options_are_refused(void **state)
 	opts.lba = UINT64_MAX;
 	refuses(&s, &opts, -ERANGE, "not within namespace");
 	opts = (struct gpunvme_pagecache_opts)GPUNVME_PAGECACHE_OPTS_INIT;
-	opts.flags = 9;
-	refuses(&s, &opts, -EINVAL, "flags 0x8");
+	opts.flags = 1 | 1u << 30;
+	refuses(&s, &opts, -EINVAL, "flags 0x40000000");
 	opts.flags = GPUNVME_PAGECACHE_LANDING | GPUNVME_PAGECACHE_IN_PLACE;
 	refuses(&s, &opts, -EINVAL, "both be copied and stay");
 	opts.flags = 0;

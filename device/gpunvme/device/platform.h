@@ -50,7 +50,8 @@
  * for: there a wave is whole, whatever path its lanes took before.
  */
 enum gnvd_site { GNVD_SITE_RUN, GNVD_SITE_SUBMIT, GNVD_SITE_POLL, GNVD_SITE_WAIT, GNVD_SITE_PAGE, GNVD_SITE_UNPAGE, GNVD_SITE_ARRAY,
-		 GNVD_SITE_FILE_PAGE, GNVD_SITE_FILE_ARRAY, GNVD_SITE_VOLUME_PAGE, GNVD_SITE_VOLUME_ARRAY, GNVD_SITE_WAVE, GNVD_SITE_BLOCK };
+		 GNVD_SITE_FILE_PAGE, GNVD_SITE_FILE_ARRAY, GNVD_SITE_VOLUME_PAGE, GNVD_SITE_VOLUME_ARRAY, GNVD_SITE_PREFETCH,
+		 GNVD_SITE_AHEAD_PAGE, GNVD_SITE_AHEAD_ARRAY, GNVD_SITE_SETTLE, GNVD_SITE_WAVE, GNVD_SITE_BLOCK };
 
 /* The lanes of one call: those that were together when it began. Everything below is the same for all of them but the last two. */
 struct gnvd_wave {

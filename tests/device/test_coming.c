@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who goes on with a page that is coming, or takes its frame, when between its look at the words of the frame and the compare of
+ * the page's word 256 changes have passed, which are as none: the page is coming again, by another command.
+ */
+#include <gpunvme/device/platform.h>
+
+static uint64_t coming_cas(uint64_t at, uint64_t expect, uint64_t v);
+
+#define gnvd_cas64 coming_cas
+#include <gpunvme/device_ahead.h>
+#undef gnvd_cas64
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PAGE 512u
+#define TAG 0x10007u
+#define OLD 0u /* identifiers, of generations 5 and 6 */
+#define NEW 1u
+
+static struct gpunvme_pagecache_state words;
+static struct gpunvme_dq_state queue;
+static uint64_t table[1], frame[3], bytes[PAGE / 8], result[2], cid_map[1];
+static const struct gpunvme_dpages cache = {
+	.magic = GPUNVME_DPAGES_AHEAD_MAGIC, .major = GPUNVME_DQ_MAJOR, .frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 1,
+	.nsid = 1, .state = (uintptr_t)&words, .table = (uintptr_t)table, .frame = (uintptr_t)frame, .buf = { .base = (uintptr_t)bytes },
+};
+static const struct gpunvme_dq dq = {
+	.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .tag = TAG, .nsid = 1, .state = (uintptr_t)&queue, .cids = 2,
+	.result = (uintptr_t)result, .cid_map = (uintptr_t)cid_map, .lba_shift = 9, .lba_count = 1,
+};
+static uint32_t comes_by; /* a tag; 0: nothing happens in between */
+
+static uint64_t word_of(uint64_t generation, int over)
+{
+	return generation << GPUNVME_RES_GEN_SHIFT | (over ? GPUNVME_RES_DONE : GPUNVME_RES_SUBMITTED);
+}
+
+static uint64_t coming_cas(uint64_t at, uint64_t expect, uint64_t v)
+{
+	if (at == (uintptr_t)table && comes_by) {
+		frame[1] = (uint64_t)comes_by << 32 | NEW;
+		frame[2] = 6ull << GPUNVME_RES_GEN_SHIFT;
+		result[OLD] = 5ull << GPUNVME_RES_GEN_SHIFT; /* somebody has taken it */
+		cid_map[0] |= 1ull << OLD;
+	}
+	return gnvd_cas64(at, expect, v);
+}
+
+/* Page 0 is coming by the old command, which is over, and the new one is in flight, or over. */
+static void begin(uint32_t by, int over)
+{
+	memset(&words, 0, sizeof(words));
+	memset(&queue, 0, sizeof(queue));
+	words.coming = 1;
+	queue.ahead = 1;
+	table[0] = GPUNVME_PAGE_COMING;
+	frame[0] = 1;
+	frame[1] = (uint64_t)TAG << 32 | OLD;
+	frame[2] = 5ull << GPUNVME_RES_GEN_SHIFT;
+	result[OLD] = word_of(5, 1);
+	result[NEW] = word_of(6, over);
+	cid_map[0] = 0;
+	comes_by = by;
+}
+
+static uint32_t found(void)
+{
+	uint32_t evicted = 0, at = gnvd_find_any(&dq, &cache, &evicted);
+
+	assert_int_equal(evicted, at == 0);
+	assert_int_equal(words.coming, 0);
+	return at;
+}
+
+static void the_frame_of_a_command_that_is_over_is_taken(void **state)
+{
+	(void)state;
+	begin(0, 0);
+	assert_int_equal(found(), 0);
+	assert_int_equal(cid_map[0], 1u << OLD);
+	begin(TAG, 1);
+	assert_int_equal(found(), 0);
+	assert_int_equal(cid_map[0], 1u << OLD | 1u << NEW);
+	assert_int_equal(queue.ahead, 0);
+}
+
+/* It may still write there; who takes its completion in frees its identifier. */
+static void one_that_is_not_loses_its_frame(void **state)
+{
+	(void)state;
+	begin(TAG, 0);
+	assert_int_equal(found(), 1);
+	assert_true(frame[0] == GPUNVME_FRAME_LOST);
+	assert_int_equal(words.lost, 1);
+	assert_int_equal(queue.ahead, 0);
+	assert_true(result[NEW] & GPUNVME_RES_DETACHED);
+	assert_int_equal(gnvd_page_state(table[0]), GPUNVME_PAGE_EMPTY);
+	begin(TAG + (1u << 16), 0); /* of a queue made since, whose words this one does not know */
+	assert_int_equal(found(), 1);
+	assert_true(frame[0] == GPUNVME_FRAME_LOST);
+	assert_int_equal(queue.ahead, 1);
+	assert_true(result[NEW] == word_of(6, 0));
+}
+
+static void who_goes_on_waits_for_the_command_of_now(void **state)
+{
+	struct gpunvme_req req = { 0, 0, 0, 0 };
+	uint64_t page = 9, word = 0;
+
+	(void)state;
+	begin(TAG, 0);
+	assert_true(gnvd_claim_frame(&dq, &cache, 0, 1, &page, &word, &req));
+	assert_int_equal(page, 0);
+	assert_int_equal(req.cid, NEW);
+	assert_true(req.gen == 6ull << GPUNVME_RES_GEN_SHIFT);
+	assert_int_equal(table[0], GPUNVME_PAGE_READING);
+	assert_int_equal(word, GPUNVME_PAGE_READING);
+}
+
+/* Nobody is left waiting for a read that nobody does. */
+static void a_page_of_another_queue_is_ended(void **state)
+{
+	struct gpunvme_req req = { 0, 0, 0, 0 };
+	uint64_t page = 9, word = 0;
+
+	(void)state;
+	begin(TAG + (1u << 16), 0);
+	assert_false(gnvd_claim_frame(&dq, &cache, 0, 1, &page, &word, &req));
+	assert_int_equal(gnvd_page_state(table[0]), GPUNVME_PAGE_EMPTY);
+	assert_int_equal((int)(uint32_t)(table[0] >> GPUNVME_PAGE_FRAME_SHIFT), -GPUNVME_ENODEV);
+	assert_true(frame[0] == GPUNVME_FRAME_LOST);
+	assert_int_equal(words.lost, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_frame_of_a_command_that_is_over_is_taken),
+		cmocka_unit_test(one_that_is_not_loses_its_frame),
+		cmocka_unit_test(who_goes_on_waits_for_the_command_of_now),
+		cmocka_unit_test(a_page_of_another_queue_is_ended),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
