@@ -181,11 +181,17 @@ def kernels_of(source):
     return finder.unit(text, (ROOT / "examples/common/session.h").read_text())[1]
 
 
+FLAT = ("test_ahead",)  # with kernels too long to be inlined: for gfx942 a function of its own has spills, which the executor does not know
+
+
 def lanes_code(source, folder, level, target, tree=ROOT):
+    kernels = kernels_of(source)
+    if source.stem in FLAT:
+        kernels = kernels.replace("__attribute__((global)) void run_", "__attribute__((global, flatten)) void run_")
     text = f"""#define RIG_ANY_LANE(x) gnvd_ballot(0, x)
 #define RIG_NAP_US(us) for (unsigned n = (us) / 10; n; n--) __builtin_amdgcn_s_sleep(1)
 #define READS_EACH 60
-{kernels_of(source)}
+{kernels}
 """
     path = folder / f"{source.stem}-{target.name}{level}.hip"
     path.write_text(text)
@@ -235,7 +241,7 @@ def levels(args):
     return LEVELS if args.seeds else ("-O2",)
 
 
-DEVICE_TESTS = ("commands", "file_lanes", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
+DEVICE_TESTS = ("ahead", "commands", "file_lanes", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
 
 
 def device(args, folder):

@@ -18,6 +18,19 @@ COPY = "	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), fra
        "	if (from && !from->volume && mine && !ret)\n		gnvd_zero_holes(dq, cache, from, page, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
+AHEAD, COMING = "device_ahead.h", "device/coming.h"
+HAS_COPIED = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n	if (mine && !ret && mark)\n"
+GIVES_BACK = "	if (gnvd_ballot(w, ret != 0))\n		gnvd_unrefer(w, ret != 0, at);\n"
+AHEAD_ORDER = "	if (gnvd_ballot(w, want && !hit))\n		gnvd_order_agent();\n" + GIVES_BACK + MEET
+
+AHEAD_PLANTS = [
+    ("a page that has come is there before its copy", COMING, HAS_COPIED, "	if (mine && !ret && mark)\n"),
+    ("a page goes whose command is in flight", COMING, "	if (!gnvd_has_come(dq, &req) && !gnvd_tag_later(dq->tag, req.tag))\n		return 0;\n", ""),
+    ("the bytes of a page with prefetch before its word", COMING, AHEAD_ORDER, GIVES_BACK),
+    ("a page is coming before its frame says how", AHEAD, "	gnvd_order_agent(); /* pairs with gnvd_load_coming() */\n", ""),
+    ("who has the frame of a page that comes does not compare", COMING, "	if (gnvd_cas64(at, *word, now) != *word)\n		return 0;\n", "	gnvd_st64(at, now);\n"),
+]
+
 FILES, GROUPS = "device/file_fronts.h", "device/file_block.h"
 WAVE = "	while (gnvd_ballot(w, l->left && !l->ret)) {\n		gnvd_file_next(dq, file, cur, dbuf, l, op, &s);\n"
 RUN = "		gnvd_run_wave(dq, w, dbuf, &s.command, op);\n		if (!l->left || l->ret)\n			continue;\n"
@@ -43,7 +56,8 @@ PLANTS = [
 def check_page_plants(args, folder, code_of):
     """Each on the next one of the targets; with --target or --only on all."""
     failed = 0
-    plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS]
+    plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS] + \
+             [("ahead", plant) for plant in AHEAD_PLANTS]
     for number, (test, (name, file, text, replacement)) in enumerate(p for p in plants if re.search(args.only, p[1][0])):
         for target in args.targets if args.target or args.only else [args.targets[number % len(args.targets)]]:
             tree = folder / f"pages{number}-{target.name}"

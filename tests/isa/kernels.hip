@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the ISA test compiles for every GPU: whole calls, and single primitives whose machine code is checked in isolation.
+#include <gpunvme/device_ahead.h>
 #include <gpunvme/device_files.h>
 #include <gpunvme/device_sources.h>
 
@@ -267,6 +268,44 @@ extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
 	gpunvme_page_put(&dq, &page);
+}
+
+extern "C" __global__ void call_prefetch(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = gpunvme_ahead_prefetch(&dq, &pages, lane / 7);
+}
+
+extern "C" __global__ void call_settle(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
+{
+	out[gpunvme_lane()] = gpunvme_ahead_settle(&dq, &pages);
+}
+
+extern "C" __global__ void call_ahead_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
+{
+	struct gpunvme_page page = { 0, 0 };
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = (uint64_t)gpunvme_ahead_page_get(&dq, &pages, lane / 7, &page);
+	if (page.word)
+		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
+	gpunvme_page_put(&dq, &page);
+}
+
+extern "C" __global__ void call_ahead_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::ahead_array<uint64_t> a(&dq, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
+}
+
+extern "C" __global__ void call_ahead_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
+{
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = gpunvme_ahead_array_get_range(&dq, &pages, 100ull * lane, 100, 8, to + 100ull * lane);
 }
 
 extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
