@@ -244,7 +244,7 @@ void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	uint64_t mask;
 
 	x.count = y.count = m->lanes;
-	if (in->omod || (in->clamp && in->x.op->id != OP_v_sub_nc_u32))
+	if (in->omod || (in->clamp && in->x.op->id != OP_v_sub_nc_u32 && in->x.op->id != OP_v_add_nc_u32))
 		gfx_fail(m, "output modifiers are not supported");
 	if (w->indexed && in->x.op->id != OP_v_mov_b32)
 		gfx_fail(m, "%s of registers that an index chooses is not supported", in->x.op->name);
@@ -260,8 +260,11 @@ void gfx_vector(struct gfx *m, struct gfx_wave *w, const struct gfx_inst *in)
 	if (cross_lane(m, w, in) || other_registers(m, w, in))
 		return;
 	evaluate(m, w, in, &in->x, &x);
-	for (unsigned l = 0; in->clamp && l < m->lanes; l++) /* a difference below 0 is 0 */
-		x.r[l] = (uint32_t)x.b[l] > (uint32_t)x.a[l] ? 0 : x.r[l];
+	for (unsigned l = 0; in->clamp && l < m->lanes; l++) /* a difference below 0 is 0, a sum beyond 32 bits is the largest of them */
+		if (in->x.op->id == OP_v_add_nc_u32)
+			x.r[l] = (uint32_t)x.r[l] < (uint32_t)x.a[l] ? UINT32_MAX : x.r[l];
+		else
+			x.r[l] = (uint32_t)x.b[l] > (uint32_t)x.a[l] ? 0 : x.r[l];
 	if (in->format == F_VOPD)
 		evaluate(m, w, in, &in->y, &y);
 	commit(m, w, in, &in->x, &x);
