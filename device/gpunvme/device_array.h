@@ -243,6 +243,8 @@ struct from_namespace {
 /* The same for C++: a[i], a.range(i, n, to). A lane has its own; what fails first stays in error(), and such elements are T(). */
 template <typename T, typename From = from_namespace> class array {
 	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "elements have 4, 8 or 16 bytes");
+
+protected:
 	const typename From::queue *queue;
 	const struct gpunvme_dpages *cache;
 	int failed;

@@ -361,12 +361,18 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
  * With prefetch (device_ahead.h) a page may be COMING: a command reads it, no lane waits, and its word names the frame. Each frame
  * has two more words then, behind those of all frames, which mean something while its page is COMING: the queue's tag << 32 | the
  * command's identifier, and its generation.
+ *
+ * With GPUNVME_DPAGES_WRITABLE (device_writable.h) a page may be WRITING, and each frame has two more words, behind those of all
+ * frames: first GPUNVME_FRAME_LOST while a write of it that was given up may be the device's, or 0; then, behind those, bits: the
+ * parts of its page, at most 64 and no less than a block each, that were changed and are not on the drive. Such a page has one
+ * reference for that.
  */
 #define GPUNVME_PAGE_STATE 0x0000000000000003ull
 #define GPUNVME_PAGE_EMPTY 0u
 #define GPUNVME_PAGE_READING 1u
 #define GPUNVME_PAGE_VALID 2u
 #define GPUNVME_PAGE_COMING 3u
+#define GPUNVME_PAGE_WRITING 3u /* its frame is as before, and no lane's to have until the lane that writes it is done */
 #define GPUNVME_PAGE_USED 0x0000000000000004ull
 #define GPUNVME_PAGE_REF 0x0000000000000008ull /* one reference */
 #define GPUNVME_PAGE_REFS 0x0000000000fffff8ull
@@ -391,13 +397,18 @@ struct gpunvme_pagecache_state {
 	uint64_t wasted; /* none has, and it is gone */
 	uint64_t coming; /* pages, always counted */
 	uint64_t sweep;  /* a second hand, for who finds too many pages coming */
-	uint8_t pad1[40];
+	uint64_t writes; /* of pages that lanes have changed */
+	uint64_t write_failures;
+	uint64_t changed; /* pages that are not on the drive, always counted */
+	uint64_t write_hand; /* as `hand`, of who looks for pages to write */
+	uint8_t pad1[8];
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_pagecache_state) == 256, "pagecache state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_pagecache_state, hits) == 128, "pagecache state layout");
 
 enum gpunvme_dpages_flags {
 	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_pagecache_state */
+	GPUNVME_DPAGES_WRITABLE = 1u << 1, /* of a namespace, whose pages lanes may change */
 };
 
 /* A controller of the volume whose pages a cache has. */

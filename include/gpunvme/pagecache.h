@@ -4,11 +4,13 @@
  *
  *   gpunvme_pagecache_create    memory for so many pages, mapped to the devices
  *   gpunvme_pagecache_view      what a kernel receives, beside the view of a queue
+ *   gpunvme_pagecache_flush     write what kernels have changed
+ *   gpunvme_pagecache_discard   or forget it
  *   gpunvme_pagecache_destroy
  *
  * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>; for files and volumes
- * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>. The cache reads only; what others write to the same blocks
- * meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped once and found again: cache.h.
+ * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>; for pages that kernels change <gpunvme/device_writable.h>. What
+ * others write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped once and found again: cache.h.
  */
 #ifndef GPUNVME_PAGECACHE_H
 #define GPUNVME_PAGECACHE_H
@@ -34,6 +36,11 @@ enum gpunvme_pagecache_flags {
 	GPUNVME_PAGECACHE_LANDING = 1u << 1,
 	GPUNVME_PAGECACHE_IN_PLACE = 1u << 2,
 	GPUNVME_PAGECACHE_AHEAD = 1u << 3, /* lanes may prefetch: pages of a namespace, by one queue, with the calls of device_ahead.h */
+	/*
+	 * Kernels may change pages, by the calls of device_writable.h, which are written when they make room for others or are flushed.
+	 * Over a namespace only; 16 bytes more of the lanes' memory for each frame.
+	 */
+	GPUNVME_PAGECACHE_WRITE_BACK = 1u << 4,
 };
 
 struct gpunvme_pagecache_opts {
@@ -61,11 +68,14 @@ struct gpunvme_pagecache_opts {
  * for each frame (24 with GPUNVME_PAGECACHE_AHEAD), and frames * page_size bytes more where pages are copied there
  * (enum gpunvme_pagecache_flags). Any thread may call it.
  * Kernels use what their cache is over, and are refused by another: a namespace by gpunvme_page_get() and gpunvme_array_get(), a
- * file or a volume by the calls of device_sources.h. One with GPUNVME_PAGECACHE_AHEAD is for the calls of device_ahead.h alone.
+ * file or a volume by the calls of device_sources.h; those of device_writable.h are for GPUNVME_PAGECACHE_WRITE_BACK. One with
+ * GPUNVME_PAGECACHE_AHEAD is for the calls of device_ahead.h alone.
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
- * excludes another, or is for a namespace only; a volume with a device, a namespace or a file; -ERANGE the window is not within
- * the namespace, file or volume; -ENODATA the file is empty; -EXDEV the file was opened by another device; -ENOMEM; otherwise as
- * gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
+ * excludes another (AHEAD and WRITE_BACK do), or is for a namespace only; a volume with a device, a namespace or a file; with
+ * GPUNVME_PAGECACHE_WRITE_BACK -EOPNOTSUPP a file or a volume, -EROFS a namespace that cannot be written, or a device that was
+ * opened read-only; -ERANGE the window is not within the namespace, file or volume; -ENODATA the file is empty; -EXDEV the file
+ * was opened by another device; -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and
+ * gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *opts, struct gpunvme_pagecache **cache);
@@ -75,12 +85,39 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
  * @cache: or NULL
  *
  * No kernel may use a view of it any more. Reads that were stopped or that timed out may still be under way.
- * Return: 0 @cache is gone; -EBUSY a device may still write to a page, as gpunvme_mem_free(): nothing was given back; destroy or
- * recover the queue that the sentence names, or close the device, then call again. -EBUSY also while pages that were prefetched
- * have identifiers of a queue that goes on: run gpunvme_ahead_settle() in a kernel, or destroy the queue before. -EIO the lanes'
- * memory cannot be read.
+ * Return: 0 @cache is gone; -EBUSY kernels have changed pages that are not on the drive: gpunvme_pagecache_flush() or
+ * gpunvme_pagecache_discard() first, before the device is closed; or a device may still write to a page, as gpunvme_mem_free():
+ * nothing was given back; destroy or recover the queue that the sentence names, or close the device, then call again. -EBUSY also
+ * while pages that were prefetched have identifiers of a queue that goes on: run gpunvme_ahead_settle() in a kernel, or destroy
+ * the queue before. -EIO the lanes' memory cannot be read.
  */
 GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
+
+/**
+ * gpunvme_pagecache_flush() - write what kernels have changed, and make it durable
+ * @cache: made with GPUNVME_PAGECACHE_WRITE_BACK
+ *
+ * No kernel may use a view of it meanwhile. The host reads the pages out of the lanes' memory and writes them by a queue of its
+ * own, which it makes for this call, and then sends a Flush (NVM Command Set Specification 3.2.1). Each page is tried, also when
+ * others fail. As gpunvme_pagecache_view() it gives back what was lost or kept. Pages stay in the cache. Any thread may call it.
+ * Return: 0 all is on the drive; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page that
+ * was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call again; -ENODEV
+ * the device was closed, or is gone; -EIO the lanes' memory cannot be read; the first failure of a write or of the Flush, as
+ * gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the drive remains changed.
+ */
+GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
+
+/**
+ * gpunvme_pagecache_discard() - forget what kernels have changed and was not written
+ * @cache: made with GPUNVME_PAGECACHE_WRITE_BACK
+ *
+ * No kernel may use a view of it meanwhile. These pages leave the cache: who asks for one again reads what the drive has, which of
+ * a page whose write was given up may be either. A page that a lane has not given back stays as that sees it, until it is given
+ * back and makes room for another. Any thread may call it, also after the device was closed.
+ * Return: 0; -EINVAL kernels cannot change this cache; -EBUSY a lane has not given back a page of which the device may still have a
+ * write: that page remains changed; recover the queue, then call again; -EIO the lanes' memory cannot be read or written.
+ */
+GPUNVME_API int gpunvme_pagecache_discard(struct gpunvme_pagecache *cache);
 
 /* As gpunvme_pagecache_view(), for a caller whose dq.h has the given version. Use the wrapper below. */
 GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct gpunvme_dpages *pages, uint32_t version,
@@ -109,7 +146,7 @@ struct gpunvme_pagecache_info {
 	uint32_t page_size;
 	uint32_t frames;
 	uint64_t pages; /* of the window */
-	uint64_t lost;  /* frames that reads which were given up have taken out of use */
+	uint64_t lost;  /* frames that reads which were given up have taken out of use, or that are kept for such writes */
 	uint64_t hits;  /* from here on only with GPUNVME_PAGECACHE_STATS: lanes that found their page there */
 	uint64_t misses;    /* reads of a page */
 	uint64_t waits;     /* lanes that waited for another lane's read; with hits and misses all but those told -GPUNVME_EAGAIN */
@@ -119,6 +156,9 @@ struct gpunvme_pagecache_info {
 	uint64_t used;       /* of those: lanes have asked for the page */
 	uint64_t wasted;     /* and those that went, or were lost, before anybody had; for the rest nobody has asked yet */
 	uint64_t coming;     /* pages that were prefetched and have an identifier of the queue; always counted */
+	uint64_t writes;    /* of pages that kernels have changed, by kernels */
+	uint64_t write_failures; /* of these: the page remains changed */
+	uint64_t changed; /* pages with changes that are not on the drive; also without GPUNVME_PAGECACHE_STATS */
 };
 
 /**

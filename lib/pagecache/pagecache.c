@@ -3,18 +3,15 @@
  * The host's side of a page cache: its memory, and what kernels need to use it. What happens to a page is the lanes' business.
  * Invariant: the words of pages and frames live as long as a device may write to a frame.
  */
-#include <gpunvme/pagecache.h>
+#include "pagecache/pagecache.h"
 
 #include <errno.h>
 #include <gpunvme/mem.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "gpu/gpu.h"
 #include "nvme/dev.h"
 #include "pagecache/ahead.h"
-#include "pagecache/source.h"
 #include "queue/map.h"
 #include "util/bits.h"
 #include "util/checked.h"
@@ -25,24 +22,9 @@
 #define PAGE_MAX 65536u
 #define PAGE_AUTO 4096u
 #define FRAMES_AUTO 4096u
-#define WORDS 64u /* copied at once */
+#define WORDS GNV_PAGECACHE_WORDS
 #define WAYS (GPUNVME_PAGECACHE_LANDING | GPUNVME_PAGECACHE_IN_PLACE)
-#define FLAGS ((uint32_t)(GPUNVME_PAGECACHE_STATS | WAYS | GPUNVME_PAGECACHE_AHEAD))
-
-struct gpunvme_pagecache {
-	uint64_t process;
-	struct gpunvme_gpu *gpu; /* a counted reference */
-	struct gnv_source source;
-	struct gpunvme_mem *mem; /* the frames */
-	struct gnv_gpu_range local; /* where lanes read them, if not there */
-	size_t frames_len;
-	struct gnv_gpu_range words; /* state, words of the pages, words of the frames */
-	size_t words_len;
-	uint64_t pages;
-	struct gpunvme_dpages view; /* without buf */
-	pthread_mutex_t lock; /* protects all below */
-	uint64_t given_back;  /* frames that were lost */
-};
+#define FLAGS ((uint32_t)(GPUNVME_PAGECACHE_STATS | WAYS | GPUNVME_PAGECACHE_AHEAD | GPUNVME_PAGECACHE_WRITE_BACK))
 
 /* ---- Options ---- */
 
@@ -59,20 +41,36 @@ static int check_page(struct gpunvme_pagecache_opts *opts, const struct gnv_sour
 	return 0;
 }
 
+static int check_flags(const struct gpunvme_pagecache_opts *opts, const struct gnv_source *source)
+{
+	if (opts->flags & ~FLAGS)
+		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE, _AHEAD, "
+				"_WRITE_BACK", opts->flags & ~FLAGS);
+	if ((opts->flags & WAYS) == WAYS)
+		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
+	if (opts->flags & GPUNVME_PAGECACHE_AHEAD && opts->flags & GPUNVME_PAGECACHE_WRITE_BACK)
+		return gnv_fail(-EINVAL, "pages are prefetched or changed, not both: take one of GPUNVME_PAGECACHE_AHEAD and _WRITE_BACK");
+	if (opts->flags & GPUNVME_PAGECACHE_AHEAD && source->magic != GPUNVME_DPAGES_MAGIC)
+		return gnv_fail(-EINVAL, "only pages of a namespace can be prefetched: leave out GPUNVME_PAGECACHE_AHEAD for %s", source->name);
+	if (!(opts->flags & GPUNVME_PAGECACHE_WRITE_BACK))
+		return 0;
+	if (source->magic != GPUNVME_DPAGES_MAGIC)
+		return gnv_fail(-EOPNOTSUPP, "pages of %s can only be read: GPUNVME_PAGECACHE_WRITE_BACK is for a namespace, or a window of it",
+				source->name);
+	if (source->read_only)
+		return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only; leave out "
+				"GPUNVME_PAGECACHE_WRITE_BACK", source->name);
+	return 0;
+}
+
 static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_source *source)
 {
 	uint64_t end;
 	int ret = check_page(opts, source);
 
+	ret = ret ? ret : check_flags(opts, source);
 	if (ret)
 		return ret;
-	if (opts->flags & ~FLAGS)
-		return gnv_fail(-EINVAL, "unknown page cache flags 0x%x; valid: GPUNVME_PAGECACHE_STATS, _LANDING, _IN_PLACE, _AHEAD",
-				opts->flags & ~FLAGS);
-	if ((opts->flags & WAYS) == WAYS)
-		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
-	if (opts->flags & GPUNVME_PAGECACHE_AHEAD && source->magic != GPUNVME_DPAGES_MAGIC)
-		return gnv_fail(-EINVAL, "only pages of a namespace can be prefetched: leave out GPUNVME_PAGECACHE_AHEAD for %s", source->name);
 	if (!opts->nblocks && opts->lba < source->nblocks)
 		opts->nblocks = source->nblocks - opts->lba;
 	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > source->nblocks)
@@ -94,7 +92,8 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 		.major = GPUNVME_DQ_MAJOR,
 		.minor = GPUNVME_DQ_MINOR,
 		.size = sizeof(cache->view),
-		.flags = opts->flags & GPUNVME_PAGECACHE_STATS ? GPUNVME_DPAGES_STATS : 0,
+		.flags = (opts->flags & GPUNVME_PAGECACHE_STATS ? GPUNVME_DPAGES_STATS : 0) |
+			 (opts->flags & GPUNVME_PAGECACHE_WRITE_BACK ? GPUNVME_DPAGES_WRITABLE : 0),
 		.nsid = source->nsid,
 		.device = source->dev[0]->number,
 		.frames = (uint32_t)gnv_min(frames, cache->pages),
@@ -108,7 +107,7 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 
 static int make_words(struct gpunvme_pagecache *cache)
 {
-	const uint64_t frames = gnv_ahead_words(&cache->view) * cache->view.frames;
+	const uint64_t frames = cache->view.frames * (gnv_pagecache_writable(cache) ? 3ull : gnv_ahead_words(&cache->view));
 	uint64_t len;
 	int ret;
 
@@ -231,12 +230,16 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
 
 GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache)
 {
+	uint64_t changed = 0;
 	int ret = 0;
 
 	if (!cache)
 		return 0;
 	if (gnv_foreign(cache->process))
 		return -ECHILD;
+	if (!gnv_pagecache_changed(cache, &changed) && changed) /* what cannot be read cannot be saved */
+		return gnv_fail(-EBUSY, "kernels have changed %llu pages that are not on the drive: gpunvme_pagecache_flush() writes them, "
+				"gpunvme_pagecache_discard() forgets them", (unsigned long long)changed);
 	if (gnv_map_has(cache->mem, cache->source.dev[0]))
 		ret = gnv_ahead_check(&cache->view, cache->gpu, cache->source.dev[0]);
 	if (!ret)
@@ -275,16 +278,17 @@ static bool give_back_some(struct gpunvme_pagecache *cache, uint64_t at, uint32_
 	return true;
 }
 
-/* With the lock held: who looked before another gave back, and acts after, would take a frame that was lost again since. */
-static void give_back(struct gpunvme_pagecache *cache)
+/* Who looked before another gave back, and acts after, would take a frame that was lost again since. */
+void gnv_pagecache_give_back(struct gpunvme_pagecache *cache)
 {
+	const uint64_t all = cache->view.frames * (gnv_pagecache_writable(cache) ? 2ull : 1ull); /* those that are kept, too */
 	struct gpunvme_pagecache_state state;
-	uint32_t i;
+	uint64_t i;
 
 	if (cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state)) || state.lost <= cache->given_back)
 		return;
-	for (i = 0; i < cache->view.frames; i += WORDS)
-		if (!give_back_some(cache, cache->view.frame + 8ull * i, (uint32_t)gnv_min(cache->view.frames - i, WORDS)))
+	for (i = 0; i < all; i += WORDS)
+		if (!give_back_some(cache, cache->view.frame + 8 * i, (uint32_t)gnv_min(all - i, WORDS)))
 			return;
 }
 
@@ -308,7 +312,7 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&cache->lock);
-	give_back(cache);
+	gnv_pagecache_give_back(cache);
 	pthread_mutex_unlock(&cache->lock);
 	*pages = cache->view;
 	pages->buf = buf;
@@ -329,6 +333,7 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	pthread_mutex_lock(&cache->lock);
 	given_back = cache->given_back;
 	ret = cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state));
+	ret = ret ? ret : gnv_pagecache_changed(cache, &info.changed);
 	pthread_mutex_unlock(&cache->lock);
 	if (ret)
 		return ret;
@@ -345,5 +350,7 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	info.used = state.used;
 	info.wasted = state.wasted;
 	info.coming = state.coming;
+	info.writes = state.writes;
+	info.write_failures = state.write_failures;
 	return gnv_info_copy(user, &info, gpunvme_pagecache_info);
 }

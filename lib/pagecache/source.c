@@ -21,6 +21,7 @@ static int find_namespace(struct gnv_source *source, uint32_t nsid)
 	snprintf(source->name, sizeof(source->name), "namespace %u", ns.nsid);
 	source->magic = GPUNVME_DPAGES_MAGIC;
 	source->nsid = ns.nsid;
+	source->read_only = ns.read_only;
 	source->lba_size = ns.lba_size;
 	source->nblocks = ns.nblocks;
 	return 0;

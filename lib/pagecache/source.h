@@ -11,6 +11,7 @@ struct gnv_source {
 	char name[32]; /* for sentences */
 	uint32_t magic; /* GPUNVME_DPAGES_*MAGIC */
 	uint32_t nsid;  /* 0: of a volume */
+	bool read_only; /* a namespace */
 	uint32_t lba_size;
 	uint64_t nblocks;
 	struct gpunvme_file *file;

@@ -3,6 +3,7 @@
 #include <gpunvme/device_ahead.h>
 #include <gpunvme/device_files.h>
 #include <gpunvme/device_sources.h>
+#include <gpunvme/device_writable.h>
 
 #ifndef __global__
 #define __global__ __attribute__((global))
@@ -333,6 +334,39 @@ extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvm
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
 	gpunvme_volume_page_put(&v, &page);
+}
+
+extern "C" __global__ void call_writable_put(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::writable_array<uint64_t> a(&dq, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	a.put(index[lane], lane);
+	out[lane] = (uint64_t)a.error();
+}
+
+extern "C" __global__ void call_writable_get(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::writable_array<uint64_t> a(&dq, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error();
+}
+
+extern "C" __global__ void call_writable_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
+{
+	struct gpunvme_page page = { 0, 0 };
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = (uint64_t)gpunvme_writable_page_get(&dq, &pages, lane / 7, &page);
+	if (page.word)
+		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
+	gpunvme_writable_page_put(&dq, &pages, &page, 0, 8);
+}
+
+extern "C" __global__ void call_writable_flush(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
+{
+	out[gpunvme_lane()] = gpunvme_writable_flush(&dq, &pages, gpunvme_lane(), gpunvme_lanes());
 }
 
 extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)

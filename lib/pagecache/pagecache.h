@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* A page cache, for the files of this room. */
+#ifndef GNV_PAGECACHE_PAGECACHE_H
+#define GNV_PAGECACHE_PAGECACHE_H
+
+#include <gpunvme/pagecache.h>
+#include <pthread.h>
+
+#include "gpu/gpu.h"
+#include "pagecache/source.h"
+
+#define GNV_PAGECACHE_WORDS 64u /* copied at once */
+
+struct gpunvme_pagecache {
+	uint64_t process;
+	struct gpunvme_gpu *gpu; /* a counted reference */
+	struct gnv_source source;
+	struct gpunvme_mem *mem; /* the frames */
+	struct gnv_gpu_range local; /* where lanes read them, if not there */
+	size_t frames_len;
+	struct gnv_gpu_range words; /* state, words of the pages, words of the frames */
+	size_t words_len;
+	uint64_t pages;
+	struct gpunvme_dpages view; /* without buf */
+	pthread_mutex_t lock; /* protects all below */
+	uint64_t given_back;  /* frames that were lost */
+};
+
+/* May kernels change its pages? */
+static inline bool gnv_pagecache_writable(const struct gpunvme_pagecache *cache)
+{
+	return cache->view.flags & GPUNVME_DPAGES_WRITABLE;
+}
+
+/* Pages that kernels have changed and that are not on the drive; 0 of a cache that they cannot change. Return: 0; as peek. */
+int gnv_pagecache_changed(struct gpunvme_pagecache *cache, uint64_t *changed);
+
+/* Frames that were lost are free again, if no device has a command. With the lock held. */
+void gnv_pagecache_give_back(struct gpunvme_pagecache *cache);
+
+#endif
