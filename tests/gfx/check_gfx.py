@@ -241,7 +241,12 @@ def levels(args):
     return LEVELS if args.seeds else ("-O2",)
 
 
-DEVICE_TESTS = ("ahead", "commands", "file_lanes", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
+DEVICE_TESTS = ("ahead", "changes", "commands", "file_lanes", "fronts", "handles", "matrix", "pages", "ring")  # of tests/device
+
+
+def known(test, target):
+    """Of test_changes clang makes for gfx942 what the executor does not know yet: stores of accumulation registers."""
+    return (test, target.name) != ("changes", "gfx942")
 
 
 def device(args, folder):
@@ -262,7 +267,8 @@ def device(args, folder):
         return 0
 
     calls, kinds = {}, [(level, target) for level in levels(args) for target in args.targets]
-    return side_by_side(single, kinds) + side_by_side(one, [(test, *kind) for test in DEVICE_TESTS for kind in kinds])
+    return side_by_side(single, kinds) + side_by_side(one, [(test, *kind) for test in DEVICE_TESTS for kind in kinds
+                                                      if known(test, kind[1])])
 
 
 # Example and its arguments; each has an image with random bytes and a file to copy. To add one: a line here, one in CMakeLists.txt.

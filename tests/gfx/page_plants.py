@@ -52,14 +52,24 @@ PLANTS = [
     ("who begins to read does not compare", PAGES, CLAIM, "(gnvd_fetch_add64(at, GPUNVME_PAGE_READING), 1))"),
 ]
 
+WRITES, WRITABLE = "device/writeback.h", "device_writable.h"
+TOLD = "	gnvd_order_agent();\n	if (!(parts & ~gnvd_ld64(at)))\n"
+ALONE = "	if ((word & GPUNVME_PAGE_REFS) != GPUNVME_PAGE_REF ||\n	    gnvd_cas64"
+CHANGE_PLANTS = [
+    ("changes are told before they are made", WRITES, TOLD, TOLD.replace("	gnvd_order_agent();\n", "")),
+    ("changes have no reference", WRITABLE, "gnvd_unrefer(w, has && !stays, p->word)", "gnvd_unrefer(w, has, p->word)"),
+    ("a page that a lane has is written", WRITES, ALONE, "	if (gnvd_cas64"),
+]
+
 
 def check_page_plants(args, folder, code_of):
     """Each on the next one of the targets; with --target or --only on all."""
     failed = 0
     plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS] + \
-             [("ahead", plant) for plant in AHEAD_PLANTS]
+             [("ahead", plant) for plant in AHEAD_PLANTS] + [("changes", plant) for plant in CHANGE_PLANTS]
     for number, (test, (name, file, text, replacement)) in enumerate(p for p in plants if re.search(args.only, p[1][0])):
-        for target in args.targets if args.target or args.only else [args.targets[number % len(args.targets)]]:
+        targets = [target for target in args.targets if test != "changes" or target.name != "gfx942"]
+        for target in targets if args.target or args.only else [targets[number % len(targets)]]:
             tree = folder / f"pages{number}-{target.name}"
             for part in ("include", "device"):
                 shutil.copytree(ROOT / part, tree / part)
