@@ -36,6 +36,20 @@ static uint64_t parts_at(const struct gpunvme_pagecache *cache, uint32_t frame)
 	return kept_at(cache, frame) + 8ull * cache->view.frames;
 }
 
+/* Is it as the lanes' calls leave it: no part lies behind the end of its page, or of the window? */
+static bool is_sound(const struct changed *c)
+{
+	const struct gpunvme_dpages *view = &c->cache->view;
+	const uint32_t all = view->page_shift - view->lba_shift, shift = (uint32_t)gnv_max(all, 6) - 6;
+	uint64_t blocks, parts;
+
+	if (c->page >= c->cache->pages)
+		return false;
+	blocks = gnv_min(1ull << all, view->lba_count - (c->page << all));
+	parts = (blocks + (1ull << shift) - 1) >> shift;
+	return parts >= 64 || !(c->parts >> parts);
+}
+
 /* Frames from `first` on. */
 static int each_of_some(struct gpunvme_pagecache *cache, uint32_t first, uint32_t n, int (*fn)(void *ctx, const struct changed *c),
 			void *ctx)
@@ -54,7 +68,7 @@ static int each_of_some(struct gpunvme_pagecache *cache, uint32_t first, uint32_
 
 		if (!c.parts)
 			continue;
-		err = c.page < cache->pages ? fn(ctx, &c) : gnv_fail(-EIO, "a kernel has written over the words of the cache");
+		err = is_sound(&c) ? fn(ctx, &c) : gnv_fail(-EIO, "a kernel has written over the words of the cache");
 		ret = ret ? ret : err;
 	}
 	return ret;

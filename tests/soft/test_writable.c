@@ -635,6 +635,53 @@ static void ends_are_answered(void **state)
 	flush_and_close(&s);
 }
 
+/* The words of the frame whose page has changes: kept and parts lie behind those of all frames. Lanes are of this CPU. */
+static uint64_t *words_of_change(const struct stage *s)
+{
+	uint64_t *frame = (uint64_t *)(uintptr_t)s->pages.frame;
+	uint32_t i;
+
+	for (i = 0; i < s->pages.frames; i++)
+		if (frame[2 * s->pages.frames + i])
+			return frame + i;
+	fail_msg("no page has changes");
+	return NULL;
+}
+
+static void change_sixth_block(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t value = word_of(1034, 1);
+
+	note(s, !gpunvme_array_put(&s->dq, &s->pages, 1034 - s->lba * 64, 8, &value));
+	s->version[1034] = 1;
+}
+
+/* A kernel may write over them: the host neither reads nor writes beside a page for that. */
+static void words_are_not_believed(void **state)
+{
+	struct stage s = { .lanes = 1, .width = 1, .frames = 4, .lba = 3 };
+	uint64_t *owner, *parts, was;
+
+	(void)state;
+	open_stage(&s, "");
+	run(&s, change_sixth_block);
+	owner = words_of_change(&s);
+	parts = owner + 2 * s.pages.frames;
+	was = *parts;
+	*parts = 1ull << 63; /* a page of 4 KiB has 8 */
+	assert_int_equal(gpunvme_pagecache_flush(s.cache), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "written over the words"));
+	*parts = was;
+	was = *owner;
+	*owner = (WORDS - s.lba * 64 + 511) / 512; /* the last page, which has 5 blocks */
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), -EIO);
+	*owner = UINT64_MAX;
+	assert_int_equal(gpunvme_pagecache_flush(s.cache), -EIO);
+	*owner = was;
+	flush_and_close(&s);
+}
+
 static void bad_calls_are_refused(void **state)
 {
 	struct stage s = { .lanes = 1, .width = 1, .frames = 4 };
@@ -650,6 +697,9 @@ static void bad_calls_are_refused(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_PAGECACHE_WRITE_BACK"));
 	assert_int_equal(gpunvme_pagecache_discard(cache), -EINVAL);
 	assert_int_equal(gpunvme_pagecache_discard(NULL), -EINVAL);
+	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK | GPUNVME_PAGECACHE_AHEAD;
+	assert_int_equal(gpunvme_pagecache_create(s.dev, s.gpu, &opts, &(struct gpunvme_pagecache *){ NULL }), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "prefetched or changed, not both"));
 	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
 	flush_and_close(&s);
 	cache = NULL;
@@ -680,6 +730,7 @@ int main(void)
 		cmocka_unit_test(what_a_killed_kernel_leaves),
 		cmocka_unit_test(changes_outlive_no_device),
 		cmocka_unit_test(ends_are_answered),
+		cmocka_unit_test(words_are_not_believed),
 		cmocka_unit_test(bad_calls_are_refused),
 	};
 	int failed = cmocka_run_group_tests(tests, image_make_dir, remove_image);
