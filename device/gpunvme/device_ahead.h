@@ -236,8 +236,10 @@ GPUNVME_FN int gpunvme_ahead_page_get(const struct gpunvme_dq *dq, const struct 
 	ret = ret ? ret : err;
 	if (ret == -GPUNVME_EAGAIN)
 		gnvd_polled_in_vain();
-	if (!ret)
-		*p = (struct gpunvme_page){ base, gnvd_page_at(cache, page) };
+	if (!ret) {
+		p->base = base;
+		p->word = gnvd_page_at(cache, page);
+	}
 	return ret;
 }
 

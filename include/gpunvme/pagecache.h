@@ -9,8 +9,9 @@
  *   gpunvme_pagecache_destroy
  *
  * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>; for files and volumes
- * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>; for pages that kernels change <gpunvme/device_writable.h>. What
- * others write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped once and found again: cache.h.
+ * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>; for pages that kernels change <gpunvme/device_writable.h>.
+ * What others write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped
+ * once and found again: cache.h.
  */
 #ifndef GPUNVME_PAGECACHE_H
 #define GPUNVME_PAGECACHE_H
