@@ -22,8 +22,10 @@ if command -v nvcc >/dev/null 2>&1; then
   nvcc --help | grep -q -e --fdevice-syntax-only || front=(-Xcicc -O0)
   nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx \
     "$root/bench/queue_rate.cu" -o "$out/queue_rate.ptx"
-  nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" \
-    -I"$root/examples/cuda" -ptx "$root/bench/pages.cu" -o "$out/pages.ptx"
+  for name in pages pages_kinds; do
+    nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" \
+      -I"$root/examples/cuda" -ptx "$root/bench/$name.cu" -o "$out/$name.ptx"
+  done
 elif command -v clang++-19 >/dev/null 2>&1; then
   clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \
     -I"$root/include" -I"$root/device" "$here/kernels.hip" -o "$ptx"
