@@ -10,7 +10,8 @@ trap 'rm -rf "$out"' EXIT
 ptx=$out/kernels.ptx
 PATH=$PATH:/usr/local/cuda/bin
 if command -v nvcc >/dev/null 2>&1; then
-  nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -x cu -I"$root/include" -I"$root/device" -ptx "$here/kernels.hip" -o "$ptx"
+  nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -x cu -DWITHOUT_KINDS -I"$root/include" -I"$root/device" \
+    -ptx "$here/kernels.hip" -o "$ptx"
   ptxas -arch=sm_90 -v "$ptx" -o "$out/kernels.o" 2>"$out/ptxas" || { cat "$out/ptxas"; exit 1; }
   if grep -E 'stack frame' "$out/ptxas" | grep -vE ' 0 bytes stack frame'; then
     echo "a kernel needs a stack"
@@ -22,6 +23,7 @@ if command -v nvcc >/dev/null 2>&1; then
   nvcc --help | grep -q -e --fdevice-syntax-only || front=(-Xcicc -O0)
   nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" -ptx \
     "$root/bench/queue_rate.cu" -o "$out/queue_rate.ptx"
+  nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -x cu -I"$root/include" -I"$root/device" -ptx "$here/kernels.hip" -o "$out/all.ptx"
   for name in pages pages_kinds; do
     nvcc -arch=sm_90 "${front[@]}" -std=c++17 -Werror all-warnings -I"$root/include" -I"$root/device" -I"$root/lib" \
       -I"$root/examples/cuda" -ptx "$root/bench/$name.cu" -o "$out/$name.ptx"

@@ -271,6 +271,7 @@ extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages
 	gpunvme_page_put(&dq, &page);
 }
 
+#if !defined(WITHOUT_KINDS) /* of caches; they take a third of the time */
 extern "C" __global__ void call_prefetch(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
 	uint32_t lane = gpunvme_lane();
@@ -309,33 +310,6 @@ extern "C" __global__ void call_ahead_range(struct gpunvme_dq dq, struct gpunvme
 	out[lane] = gpunvme_ahead_array_get_range(&dq, &pages, 100ull * lane, 100, 8, to + 100ull * lane);
 }
 
-extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
-{
-	gpunvme::file_array<uint64_t> a(&dq, &pages);
-	uint32_t lane = gpunvme_lane();
-
-	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
-}
-
-extern "C" __global__ void call_volume_array(struct gpunvme_dvol v, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
-{
-	gpunvme::volume_array<uint64_t> a(&v, &pages);
-	uint32_t lane = gpunvme_lane();
-
-	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
-}
-
-extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvme_dpages pages, uint64_t *out)
-{
-	struct gpunvme_page page = { 0, 0 };
-	uint32_t lane = gpunvme_lane();
-
-	out[lane] = (uint64_t)gpunvme_volume_page_get(&v, &pages, lane / 7, &page);
-	if (page.word)
-		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
-	gpunvme_volume_page_put(&v, &page);
-}
-
 extern "C" __global__ void call_writable_put(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
 	gpunvme::writable_array<uint64_t> a(&dq, &pages);
@@ -367,6 +341,34 @@ extern "C" __global__ void call_writable_page(struct gpunvme_dq dq, struct gpunv
 extern "C" __global__ void call_writable_flush(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
 	out[gpunvme_lane()] = gpunvme_writable_flush(&dq, &pages, gpunvme_lane(), gpunvme_lanes());
+}
+#endif
+
+extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::file_array<uint64_t> a(&dq, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
+}
+
+extern "C" __global__ void call_volume_array(struct gpunvme_dvol v, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
+{
+	gpunvme::volume_array<uint64_t> a(&v, &pages);
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
+}
+
+extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvme_dpages pages, uint64_t *out)
+{
+	struct gpunvme_page page = { 0, 0 };
+	uint32_t lane = gpunvme_lane();
+
+	out[lane] = (uint64_t)gpunvme_volume_page_get(&v, &pages, lane / 7, &page);
+	if (page.word)
+		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
+	gpunvme_volume_page_put(&v, &page);
 }
 
 extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
