@@ -103,4 +103,13 @@ static inline void rig_free(struct rig *r)
 	free(r);
 }
 
+static inline uint32_t rig_free_cids(const struct rig *r)
+{
+	uint32_t n = 0, i;
+
+	for (i = 0; i < (r->dq.cids + 63) / 64; i++)
+		n += gnvd_popc(__atomic_load_n(&r->cid_map[i], __ATOMIC_ACQUIRE));
+	return n;
+}
+
 #endif

@@ -16,15 +16,6 @@ static inline void rig_start(struct rig *r)
 	mini_start(&r->ctrl);
 }
 
-static inline uint32_t rig_free_cids(const struct rig *r)
-{
-	uint32_t n = 0, i;
-
-	for (i = 0; i < (r->dq.cids + 63) / 64; i++)
-		n += gnvd_popc(__atomic_load_n(&r->cid_map[i], __ATOMIC_ACQUIRE));
-	return n;
-}
-
 /* Stop the controller and check what must hold for every well-behaved run; `idle`: nothing may be left in flight. */
 static inline void rig_end(struct rig *r, bool idle)
 {

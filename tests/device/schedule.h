@@ -59,6 +59,17 @@ static struct {
 
 static void **schedule_self(void); /* where gnvd_cpu_self is */
 
+/* Of a run: what the decisions come from, how rarely they change, and what looks at it. */
+static inline void schedule_start(uint64_t seed, uint32_t stay, uint64_t limit, void (*check)(void), void (*stuck)(void))
+{
+	schedule.random = seed ^ 0x5851f42d4c957f2du;
+	schedule.stay = stay;
+	schedule.steps = schedule.now = 0;
+	schedule.limit = limit;
+	schedule.check = check;
+	schedule.stuck = stuck;
+}
+
 NO_TSAN static uint32_t schedule_draw(uint64_t *random, uint32_t below)
 {
 	*random = *random * 6364136223846793005u + 1442695040888963407u;

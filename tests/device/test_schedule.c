@@ -355,21 +355,7 @@ static void choose(uint64_t seed)
 					       .status = status_of };
 	t.rig->ctrl.seen = on_fetch;
 	mini_begin(&t.rig->ctrl);
-	schedule.random = seed ^ 0x5851f42d4c957f2du;
-	schedule.stay = stays[draw(5)];
-	schedule.steps = schedule.now = 0;
-	schedule.limit = STEPS;
-	schedule.check = check;
-	schedule.stuck = stuck;
-}
-
-static uint32_t free_cids(void)
-{
-	uint32_t n = 0, i;
-
-	for (i = 0; i < (t.rig->dq.cids + 63) / 64; i++)
-		n += gnvd_popc(t.rig->cid_map[i]);
-	return n;
+	schedule_start(seed, stays[draw(5)], STEPS, check, stuck);
 }
 
 /* What nobody asked for comes in, too. */
@@ -379,9 +365,9 @@ static void drain_rest(void)
 	unsigned turns;
 
 	mini_freeze(&t.rig->ctrl, false);
-	for (turns = 0; free_cids() < t.rig->dq.cids; turns++) {
+	for (turns = 0; rig_free_cids(t.rig) < t.rig->dq.cids; turns++) {
 		if (turns == 100000)
-			fail("%u of %u identifiers are free at the end", free_cids(), t.rig->dq.cids);
+			fail("%u of %u identifiers are free at the end", rig_free_cids(t.rig), t.rig->dq.cids);
 		mini_turn(&t.rig->ctrl);
 		gnvd_enter(&w, &t.rig->dq, GNVD_SITE_POLL);
 		gnvd_drain(&t.rig->dq, &w);
