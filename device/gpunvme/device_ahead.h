@@ -178,6 +178,8 @@ GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wa
 		mine = frame < cache->frames && gnvd_claim_frame(dq, cache, frame, 0, &page, &word, &req);
 		if (!gnvd_ballot(w, mine))
 			continue;
+		if (ret == -GPUNVME_ETIMEDOUT && gnvd_ld32(GNVD_STATE(dq, poison)))
+			req.deadline = 1; /* the queue has ended by time, which this lane has waited for once */
 		err = gnvd_end_coming(dq, w, cache, mine, page, word, frame, &req, mark);
 		ret = err < 0 && !ret ? err : ret;
 	}
@@ -190,8 +192,9 @@ GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wa
  * @cache: a cache with GPUNVME_PAGECACHE_AHEAD, the same for all lanes of a wave, which share the work
  *
  * They are there then, or could not be read; the queue has their identifiers again. For the end of a kernel that has prefetched,
- * or one of its own: before gpunvme_pagecache_destroy(), where the queue stays. One wave is enough. What is prefetched meanwhile
- * may be left.
+ * or one of its own: before gpunvme_pagecache_destroy(), where the queue stays. One wave is enough. What lanes prefetch or ask for
+ * meanwhile, or pass by for a frame, may be left: for an end of all call it when no lane does. Of a device that is silent a lane
+ * waits for one time-out, however many pages come.
  * Return: 0; -GPUNVME_ETIMEDOUT, -GPUNVME_ECANCELED and others below 0 as at the head of device.h: this lane has given up a read.
  */
 GPUNVME_FN int gpunvme_ahead_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who goes on with a page that is coming, or takes its frame, when between its look at the words of the frame and the compare of
- * the page's word 256 changes have passed, which are as none: the page is coming again, by another command.
+ * the page's word 256 changes have passed, which are as none: the page is coming again, by another command. Or another lane has
+ * ended it, which nobody had asked for. And for how long lanes wait, by a clock of the test's own.
  */
 #include <gpunvme/device/platform.h>
 
 static uint64_t coming_cas(uint64_t at, uint64_t expect, uint64_t v);
+static uint64_t coming_clock(void);
 
 #define gnvd_cas64 coming_cas
+#define gnvd_clock coming_clock
 #include <gpunvme/device_ahead.h>
+#undef gnvd_clock
 #undef gnvd_cas64
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,7 +31,8 @@ static uint64_t coming_cas(uint64_t at, uint64_t expect, uint64_t v);
 
 static struct gpunvme_pagecache_state words;
 static struct gpunvme_dq_state queue;
-static uint64_t table[1], frame[3], bytes[PAGE / 8], result[2], cid_map[1];
+static uint64_t table[1], frame[3], bytes[PAGE / 8], result[2], cid_map[1], ready[1], sq[8], cq[2]; /* rings of one entry, not used */
+static uint32_t doorbell[2], stop;
 static const struct gpunvme_dpages cache = {
 	.magic = GPUNVME_DPAGES_AHEAD_MAGIC, .major = GPUNVME_DQ_MAJOR, .frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 1,
 	.nsid = 1, .state = (uintptr_t)&words, .table = (uintptr_t)table, .frame = (uintptr_t)frame, .buf = { .base = (uintptr_t)bytes },
@@ -34,8 +40,17 @@ static const struct gpunvme_dpages cache = {
 static const struct gpunvme_dq dq = {
 	.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .tag = TAG, .nsid = 1, .state = (uintptr_t)&queue, .cids = 2,
 	.result = (uintptr_t)result, .cid_map = (uintptr_t)cid_map, .lba_shift = 9, .lba_count = 1,
+	.ready = (uintptr_t)ready, .sq = (uintptr_t)sq, .cq = (uintptr_t)cq, .sq_db = (uintptr_t)doorbell, .cq_db = (uintptr_t)(doorbell + 1),
+	.stop = (uintptr_t)&stop,
 };
 static uint32_t comes_by; /* a tag; 0: nothing happens in between */
+static bool settled;      /* in between */
+static uint64_t ticks;
+
+static uint64_t coming_clock(void)
+{
+	return ++ticks;
+}
 
 static uint64_t word_of(uint64_t generation, int over)
 {
@@ -49,6 +64,11 @@ static uint64_t coming_cas(uint64_t at, uint64_t expect, uint64_t v)
 		frame[2] = 6ull << GPUNVME_RES_GEN_SHIFT;
 		result[OLD] = 5ull << GPUNVME_RES_GEN_SHIFT; /* somebody has taken it */
 		cid_map[0] |= 1ull << OLD;
+	}
+	if (at == (uintptr_t)table && settled) {
+		frame[1] = GNVD_UNASKED;
+		table[0] ^= GPUNVME_PAGE_VALID ^ GPUNVME_PAGE_COMING;
+		settled = false;
 	}
 	return gnvd_cas64(at, expect, v);
 }
@@ -139,6 +159,63 @@ static void a_page_of_another_queue_is_ended(void **state)
 	assert_int_equal(words.lost, 1);
 }
 
+/* The lane's reference was there before, so the page is not one that nobody has asked for. */
+static void who_waited_for_a_lane_that_settles_has_asked(void **state)
+{
+	struct gpunvme_dpages counted = cache;
+	struct gpunvme_page got = { 0, 0 };
+
+	(void)state;
+	counted.flags = GPUNVME_DPAGES_STATS;
+	begin(0, 0);
+	settled = true;
+	assert_int_equal(gpunvme_ahead_page_get(&dq, &counted, 0, &got), 0);
+	assert_false(settled);
+	assert_int_equal(words.used, 1);
+	assert_int_equal(frame[1], 0);
+	assert_int_equal(gpunvme_page_put(&dq, &got), 0);
+}
+
+#define SILENT 8u
+
+/* One time-out for a device that is silent, not one for each page. */
+static void settling_waits_for_silence_once(void **state)
+{
+	static uint64_t pages[SILENT], frames[3 * SILENT], results[SILENT];
+	static uint64_t ring[8];
+	struct gpunvme_dpages many = cache;
+	struct gpunvme_dq silent = dq;
+	uint64_t since;
+	uint32_t i;
+
+	(void)state;
+	begin(0, 0);
+	many.frames = many.lba_count = words.coming = queue.ahead = SILENT;
+	many.table = (uintptr_t)pages;
+	many.frame = (uintptr_t)frames;
+	silent.lba_count = silent.cids = SILENT;
+	silent.result = (uintptr_t)results;
+	silent.cq = (uintptr_t)ring;
+	silent.cq_shift = 2;
+	silent.cmd_timeout = 1000;
+	for (i = 0; i < SILENT; i++) {
+		pages[i] = GPUNVME_PAGE_COMING | (uint64_t)i << GPUNVME_PAGE_FRAME_SHIFT;
+		frames[i] = i + 1;
+		frames[SILENT + 2 * i] = (uint64_t)TAG << 32 | i;
+		frames[SILENT + 2 * i + 1] = 5ull << GPUNVME_RES_GEN_SHIFT;
+		results[i] = word_of(5, 0);
+	}
+	since = ticks;
+	assert_int_equal(gpunvme_ahead_settle(&silent, &many), -GPUNVME_ETIMEDOUT);
+	assert_in_range(ticks - since, silent.cmd_timeout, 2 * silent.cmd_timeout);
+	assert_int_equal(queue.poison, GPUNVME_ETIMEDOUT);
+	assert_int_equal(words.coming, 0);
+	assert_int_equal(words.lost, SILENT);
+	assert_int_equal(queue.ahead, 0);
+	for (i = 0; i < SILENT; i++)
+		assert_true(results[i] & GPUNVME_RES_DETACHED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -146,6 +223,8 @@ int main(void)
 		cmocka_unit_test(one_that_is_not_loses_its_frame),
 		cmocka_unit_test(who_goes_on_waits_for_the_command_of_now),
 		cmocka_unit_test(a_page_of_another_queue_is_ended),
+		cmocka_unit_test(who_waited_for_a_lane_that_settles_has_asked),
+		cmocka_unit_test(settling_waits_for_silence_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

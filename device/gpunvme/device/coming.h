@@ -366,7 +366,7 @@ GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (gnvd_ballot(w, ret != 0))
 		gnvd_unrefer(w, ret != 0, at);
 	gnvd_meet_acquire(w); /* the word before the bytes */
-	if (hit)
+	if (want && !ret) /* also who has waited for a lane that had not asked */
 		gnvd_note_used(cache, word);
 	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
 	return ret;
