@@ -66,7 +66,7 @@ struct gpunvme_pagecache_opts {
  *         devices of the volume; the volume may go before
  *
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
- * for each frame (24 with GPUNVME_PAGECACHE_AHEAD), and frames * page_size bytes more where pages are copied there
+ * for each frame (24 with GPUNVME_PAGECACHE_AHEAD or _WRITE_BACK), and frames * page_size bytes more where pages are copied there
  * (enum gpunvme_pagecache_flags). Any thread may call it.
  * Kernels use what their cache is over, and are refused by another: a namespace by gpunvme_page_get() and gpunvme_array_get(), a
  * file or a volume by the calls of device_sources.h; those of device_writable.h are for GPUNVME_PAGECACHE_WRITE_BACK. One with
@@ -102,9 +102,10 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * own, which it makes for this call, and then sends a Flush (NVM Command Set Specification 3.2.1). Each page is tried, also when
  * others fail. As gpunvme_pagecache_view() it gives back what was lost or kept. Pages stay in the cache. Any thread may call it.
  * Return: 0 all is on the drive; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page that
- * was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call again; -ENODEV
- * the device was closed, or is gone; -EIO the lanes' memory cannot be read; the first failure of a write or of the Flush, as
- * gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the drive remains changed.
+ * was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call again; or a
+ * kernel was killed while it wrote a page; -ENODEV the device was closed, or is gone; -EIO the lanes' memory cannot be read, or a
+ * kernel has written over the words of the cache; the first failure of a write or of the Flush, as gpunvme_copy_run(); as
+ * gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the drive remains changed.
  */
 GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
 
@@ -115,8 +116,10 @@ GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
  * No kernel may use a view of it meanwhile. These pages leave the cache: who asks for one again reads what the drive has, which of
  * a page whose write was given up may be either. A page that a lane has not given back stays as that sees it, until it is given
  * back and makes room for another. Any thread may call it, also after the device was closed.
- * Return: 0; -EINVAL kernels cannot change this cache; -EBUSY a lane has not given back a page of which the device may still have a
- * write: that page remains changed; recover the queue, then call again; -EIO the lanes' memory cannot be read or written.
+ * Return: 0; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page (a time-out, a stop, a
+ * queue that ended, a kernel that was killed), which could come over what is written there later: that page remains changed;
+ * recover the queue, or close the device, then call again; -EIO the lanes' memory cannot be read or written, or a kernel has
+ * written over the words of the cache.
  */
 GPUNVME_API int gpunvme_pagecache_discard(struct gpunvme_pagecache *cache);
 

@@ -237,7 +237,8 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache)
 		return 0;
 	if (gnv_foreign(cache->process))
 		return -ECHILD;
-	if (!gnv_pagecache_changed(cache, &changed) && changed) /* what cannot be read cannot be saved */
+	(void)gnv_pagecache_changed(cache, &changed); /* what cannot be read cannot be saved */
+	if (changed)
 		return gnv_fail(-EBUSY, "kernels have changed %llu pages that are not on the drive: gpunvme_pagecache_flush() writes them, "
 				"gpunvme_pagecache_discard() forgets them", (unsigned long long)changed);
 	if (gnv_map_has(cache->mem, cache->source.dev[0]))

@@ -36,8 +36,8 @@ static uint64_t parts_at(const struct gpunvme_pagecache *cache, uint32_t frame)
 	return kept_at(cache, frame) + 8ull * cache->view.frames;
 }
 
-/* Is it as the lanes' calls leave it: no part lies behind the end of its page, or of the window? */
-static bool is_sound(const struct changed *c)
+/* No part lies behind the end of its page, or of the window. What a kernel that runs has changed meanwhile may look otherwise. */
+static bool lies_within(const struct changed *c)
 {
 	const struct gpunvme_dpages *view = &c->cache->view;
 	const uint32_t all = view->page_shift - view->lba_shift, shift = (uint32_t)gnv_max(all, 6) - 6;
@@ -66,9 +66,7 @@ static int each_of_some(struct gpunvme_pagecache *cache, uint32_t first, uint32_
 	for (i = 0; i < n; i++) {
 		const struct changed c = { cache, first + i, owner[i] - 1, parts[i], kept[i] != 0 };
 
-		if (!c.parts)
-			continue;
-		err = is_sound(&c) ? fn(ctx, &c) : gnv_fail(-EIO, "a kernel has written over the words of the cache");
+		err = c.parts ? fn(ctx, &c) : 0;
 		ret = ret ? ret : err;
 	}
 	return ret;
@@ -91,8 +89,7 @@ static int count_page(void *ctx, const struct changed *c)
 {
 	uint64_t *count = ctx;
 
-	(void)c;
-	++*count;
+	*count += lies_within(c);
 	return 0;
 }
 
@@ -127,9 +124,18 @@ static int poke(const struct changed *c, uint64_t at, uint64_t word)
 	return ret ? gnv_fail(ret, "the words of page %llu cannot be written to the lanes' memory", (unsigned long long)c->page) : 0;
 }
 
+/* Of a page as the lanes' calls leave it: it has the frame, and a reference for its changes. */
 static int get_word(const struct changed *c, uint64_t *word)
 {
-	return peek(c, c->cache->view.table + 8 * c->page, word, sizeof(*word));
+	uint64_t w = 0;
+	int ret = lies_within(c) ? peek(c, c->cache->view.table + 8 * c->page, &w, sizeof(w)) : 0;
+
+	if (ret)
+		return ret;
+	if ((w & GPUNVME_PAGE_STATE) < GPUNVME_PAGE_VALID || !(w & GPUNVME_PAGE_REFS) || w >> GPUNVME_PAGE_FRAME_SHIFT != c->frame)
+		return gnv_fail(-EIO, "a kernel has written over the words of the cache");
+	*word = w;
+	return 0;
 }
 
 /* One more, or one less, of what the state counts. */
@@ -224,9 +230,12 @@ static int write_page(struct flush *flush, const struct changed *c)
 
 	if (ret)
 		return ret;
-	if (c->kept || (word & GPUNVME_PAGE_STATE) != GPUNVME_PAGE_VALID)
+	if (c->kept)
 		return gnv_fail(-EBUSY, "the device may still have a write of page %llu that was given up: recover the queue by "
 				"gpunvme_qp_recover(), then flush again", (unsigned long long)c->page);
+	if ((word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING)
+		return gnv_fail(-EBUSY, "a kernel writes page %llu: end it, then flush again; what one that was killed leaves so only "
+				"gpunvme_pagecache_discard() ends", (unsigned long long)c->page);
 	ret = fetch_page(c, gpunvme_mem_ptr(flush->by.mem));
 	if (ret)
 		return ret;
@@ -293,35 +302,41 @@ static int drop_page(const struct changed *c, uint64_t word, bool lost)
 	return ret ? ret : forget(c, changes | ((word & GPUNVME_PAGE_REFS) - GPUNVME_PAGE_REF));
 }
 
-/* A page that a lane has stays as that sees it. WRITING is what was left by a kernel that ended in the middle: nobody has it. */
+/*
+ * A page that a lane has stays as that sees it. WRITING is what was left by a kernel that ended in the middle: nobody has it.
+ * An old write that the device may still have would come over what is written once the page is forgotten, so it is to end first.
+ */
 static int discard_page(void *ctx, const struct changed *c)
 {
+	const bool *over = ctx;
 	uint64_t word;
+	bool writing;
 	int ret = get_word(c, &word);
 
-	(void)ctx;
 	if (ret)
 		return ret;
-	if ((word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING)
-		return drop_page(c, word, true);
-	if ((word & GPUNVME_PAGE_REFS) == GPUNVME_PAGE_REF)
-		return drop_page(c, word, c->kept);
-	if (c->kept)
-		return gnv_fail(-EBUSY, "a lane has not given back page %llu, of which the device may still have a write: recover the queue "
-				"by gpunvme_qp_recover(), or put the page back, then discard again", (unsigned long long)c->page);
+	writing = (word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING;
+	if ((c->kept || writing) && !*over)
+		return gnv_fail(-EBUSY, "the device may still have a write of page %llu: recover the queue by gpunvme_qp_recover(), or close "
+				"the device, then discard again", (unsigned long long)c->page);
+	if (writing || (word & GPUNVME_PAGE_REFS) == GPUNVME_PAGE_REF)
+		return drop_page(c, word, writing || c->kept);
 	return forget(c, word - GPUNVME_PAGE_REF);
 }
 
 GPUNVME_API int gpunvme_pagecache_discard(struct gpunvme_pagecache *cache)
 {
 	int ret = check_cache(cache, "gpunvme_pagecache_discard");
+	bool over = true; /* of a device that was closed all is */
 
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&cache->lock);
-	if (gnv_map_has(cache->mem, cache->source.dev[0]))
+	if (gnv_map_has(cache->mem, cache->source.dev[0])) {
 		gnv_pagecache_give_back(cache);
-	ret = each_changed(cache, discard_page, NULL);
+		over = gnv_source_quiet(&cache->source);
+	}
+	ret = each_changed(cache, discard_page, &over);
 	pthread_mutex_unlock(&cache->lock);
 	return ret;
 }

@@ -537,6 +537,38 @@ static void changes_outlive_a_stop(void **state)
 	flush_and_close(&s);
 }
 
+static void change_and_give_up(void *arg)
+{
+	struct stage *s = arg;
+	struct gpunvme_dq hasty = s->dq;
+
+	hasty.cmd_timeout = 100 * hasty.ticks_per_ms;
+	change_one(arg);
+	note(s, gpunvme_writable_flush(&hasty, &s->pages, 0, 1) == -GPUNVME_ETIMEDOUT);
+}
+
+/* Forgotten before its old write is over, the page would be written anew, and the old write come over that. */
+static void what_is_given_up_is_not_forgotten(void **state)
+{
+	struct stage s = { .lanes = 1, .width = 1, .timeout_ms = 2000, .frames = 4 };
+
+	(void)state;
+	open_stage(&s, "?fault=lose:op=write:count=1");
+	run(&s, change_and_give_up);
+	assert_int_equal(s.wrong, 0);
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_qp_recover"));
+	assert_int_equal(info_of(&s).changed, 1);
+	check_quiet(&s);
+	assert_int_equal(gpunvme_qp_recover(s.qp), 0);
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), 0);
+	assert_int_equal(info_of(&s).lost, 0);
+	s.version[1000] = 0;
+	check_quiet(&s);
+	check_image(&s);
+	close_stage(&s);
+}
+
 /* ---- What is left ---- */
 
 static void change_and_keep(void *arg)
@@ -560,6 +592,7 @@ static void what_a_killed_kernel_leaves(void **state)
 	word = (uint64_t *)(uintptr_t)s.pages.table + 1000 / 512;
 	*word += GPUNVME_PAGE_WRITING - GPUNVME_PAGE_VALID;
 	assert_int_equal(gpunvme_pagecache_flush(s.cache), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_pagecache_discard"));
 	assert_int_equal(gpunvme_pagecache_discard(s.cache), 0);
 	assert_int_equal(info_of(&s).lost, 1);
 	view_stage(&s);
@@ -678,7 +711,40 @@ static void words_are_not_believed(void **state)
 	assert_int_equal(gpunvme_pagecache_discard(s.cache), -EIO);
 	*owner = UINT64_MAX;
 	assert_int_equal(gpunvme_pagecache_flush(s.cache), -EIO);
+	*owner = 1; /* a page that is not there */
+	assert_int_equal(gpunvme_pagecache_flush(s.cache), -EIO);
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), -EIO);
+	assert_int_equal(((const uint64_t *)(uintptr_t)s.pages.table)[0], 0);
 	*owner = was;
+	flush_and_close(&s);
+}
+
+static void change_another(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t value = word_of(3000, 1);
+
+	change_one(arg);
+	note(s, !gpunvme_array_put(&s->dq, &s->pages, 3000, 8, &value));
+	s->version[3000] = 1;
+}
+
+/* While kernels run a frame may have gone to another page when its owner is read; and one such word hides no other changes. */
+static void words_of_one_frame_hide_no_changes(void **state)
+{
+	struct stage s = { .lanes = 1, .width = 1, .frames = 4 };
+	uint64_t *owner, was;
+
+	(void)state;
+	open_stage(&s, "");
+	run(&s, change_another);
+	owner = words_of_change(&s);
+	was = *owner;
+	*owner = GPUNVME_FRAME_TAKEN;
+	assert_int_equal(info_of(&s).changed, 1);
+	assert_int_equal(gpunvme_pagecache_destroy(s.cache), -EBUSY);
+	*owner = was;
+	assert_int_equal(info_of(&s).changed, 2);
 	flush_and_close(&s);
 }
 
@@ -727,10 +793,12 @@ int main(void)
 		cmocka_unit_test(who_finds_no_room_is_told_why),
 		cmocka_unit_test(changes_outlive_the_queue),
 		cmocka_unit_test(changes_outlive_a_stop),
+		cmocka_unit_test(what_is_given_up_is_not_forgotten),
 		cmocka_unit_test(what_a_killed_kernel_leaves),
 		cmocka_unit_test(changes_outlive_no_device),
 		cmocka_unit_test(ends_are_answered),
 		cmocka_unit_test(words_are_not_believed),
+		cmocka_unit_test(words_of_one_frame_hide_no_changes),
 		cmocka_unit_test(bad_calls_are_refused),
 	};
 	int failed = cmocka_run_group_tests(tests, image_make_dir, remove_image);
