@@ -256,6 +256,9 @@ static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	int ret = gpunvme_qp_view(flush->by.qp, &view, &flush->dq), err;
 
+	if (!ret && flush->dq.lba_shift != cache->view.lba_shift)
+		ret = gnv_fail(-EXDEV, "%s has other blocks than when the cache was made: what kernels have changed has no place there any "
+			       "more; gpunvme_pagecache_discard() forgets it", cache->source.name);
 	if (ret)
 		return keep_cause(flush, ret);
 	ret = keep_cause(flush, each_changed(cache, flush_page, flush));
