@@ -8,9 +8,9 @@
  * - What lanes change is on the drive when the page was written to make room, or after gpunvme_writable_flush() or, from the host,
  *   gpunvme_pagecache_flush(); durable after an NVMe flush behind that. What was not written when the process ends is gone.
  * - A page is read before it is changed, also where all of it will be.
- * - Words of 4 bytes, and elements of 8, are read and written whole; an element of 16 is two of 8. Of lanes that change the same
- *   one at the same time one is the last. A lane that has a page may store to it as it likes; what others read there meanwhile is
- *   theirs to order.
+ * - Words of 4 bytes, and single elements of 8, are read and written whole; one of 16 is two of 8, and ranges are words of 4 bytes.
+ *   Of lanes that change the same one at the same time one is the last. A lane that has a page may store to it as it likes; what
+ *   others read there meanwhile is theirs to order.
  * - Written is what lies between the first and the last part of the page that was changed, in whole blocks. A part is a block, or,
  *   of pages with more than 64 of them, a 64th of the page. Other writers of these blocks are not seen.
  * - gpunvme_page_get() and gpunvme_array_get() serve such a cache, too, and see what was changed. They write nothing to make room:

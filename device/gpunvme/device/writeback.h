@@ -271,7 +271,7 @@ GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wav
 
 /* ---- Elements ---- */
 
-/* From a page that others may change meanwhile: words of 4 bytes, and those of elements of 8, arrive whole. */
+/* From a page that others may change meanwhile: words of 4 bytes, and of single elements those of 8, arrive whole. */
 GNVD_FN void gnvd_load_elements(const struct gnvd_elements *e, uint64_t from, uint64_t n)
 {
 	uint64_t i, half;
