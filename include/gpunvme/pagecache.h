@@ -100,7 +100,8 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  *
  * No kernel may use a view of it meanwhile. The host reads the pages out of the lanes' memory and writes them by a queue of its
  * own, which it makes for this call, and then sends a Flush (NVM Command Set Specification 3.2.1). Each page is tried, also when
- * others fail. As gpunvme_pagecache_view() it gives back what was lost or kept. Pages stay in the cache. Any thread may call it.
+ * others fail, but none behind a write that is given up. As gpunvme_pagecache_view() it gives back what was lost or kept. Pages
+ * stay in the cache. Any thread may call it.
  * Return: 0 all is on the drive; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page that
  * was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call again; or a
  * kernel was killed while it wrote a page; -ENODEV the device was closed, or is gone; -EXDEV the namespace has blocks of another

@@ -161,6 +161,7 @@ static int forget(const struct changed *c, uint64_t word)
 struct flush {
 	struct gnv_reader by; /* the queue, its lanes and a buffer */
 	struct gpunvme_dq dq;
+	int given_up; /* how a write ended that the device may still have, with the buffer; 0: none */
 	char cause[512]; /* of the first failure */
 };
 
@@ -211,12 +212,13 @@ static int keep_cause(struct flush *flush, int ret)
 }
 
 /* Return: @ret, of a write. One that was given up may come later than the next, so it has to be over first. */
-static int keep_page(const struct changed *c, int ret)
+static int keep_page(struct flush *flush, const struct changed *c, int ret)
 {
 	int err;
 
 	if (ret != -ETIMEDOUT && ret != -ECANCELED && ret != -EPROTO && ret != -ENODEV) /* gnvd_given_up() */
 		return ret;
+	flush->given_up = ret;
 	err = poke(c, kept_at(c->cache, c->frame), GPUNVME_FRAME_LOST);
 	err = err ? err : count_on(c, offsetof(struct gpunvme_pagecache_state, lost), 1);
 	return err ? err : ret;
@@ -236,10 +238,12 @@ static int write_page(struct flush *flush, const struct changed *c)
 	if ((word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING)
 		return gnv_fail(-EBUSY, "a kernel writes page %llu: end it, then flush again; what one that was killed leaves so only "
 				"gpunvme_pagecache_discard() ends", (unsigned long long)c->page);
+	if (flush->given_up) /* what comes into the buffer now, the old write may bring to the blocks of its own page */
+		return gnv_fail(flush->given_up, "page %llu of the cache was not tried", (unsigned long long)c->page);
 	ret = fetch_page(c, gpunvme_mem_ptr(flush->by.mem));
 	if (ret)
 		return ret;
-	ret = keep_page(c, write_blocks(flush, c));
+	ret = keep_page(flush, c, write_blocks(flush, c));
 	if (ret)
 		return gnv_fail(ret, "page %llu of the cache cannot be written: %s", (unsigned long long)c->page, gpunvme_strerror(ret));
 	return forget(c, word - GPUNVME_PAGE_REF);
