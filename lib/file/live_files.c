@@ -94,23 +94,30 @@ static int find_names(struct search *s, const char *const *paths, uint32_t count
 	return ret;
 }
 
-/* The first file says which file system it is. */
-static int find_place(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_fill *fill)
+static int replaced(const char *text)
+{
+	return gnv_fail(-EBUSY, "%s was replaced by another file while the table was made: try again", text);
+}
+
+/* Which file system a file is on; it may be one that is left out. */
+static int find_fs(struct gpunvme_dev *dev, uint32_t nsid, const char *path, struct gnv_fill *fill)
 {
 	struct gnv_os_mapped m;
-	int fd, ret;
+	int fd = gnv_os_live_open(path), ret;
 
-	if (!fill->files->info.files) {
-		ret = gnv_reader_open(dev, nsid, &fill->r);
-	} else {
-		fd = gnv_os_live_open(fill->files->many[0].name);
-		if (fd < 0)
-			return fd;
-		ret = gnv_os_describe(fd, fill->files->many[0].name, &m);
-		gnv_fork_close(fd);
-		if (!ret)
-			ret = gnv_live_find(dev, nsid, &m, &fill->r, &fill->super);
-	}
+	if (fd < 0)
+		return fd;
+	ret = gnv_os_stat(fd, path, &m);
+	gnv_fork_close(fd);
+	if (!ret && m.dev != fill->files->live->dev) /* all others are there */
+		ret = replaced(path);
+	return ret ? ret : gnv_live_find(dev, nsid, &m, &fill->r, &fill->super);
+}
+
+static int find_place(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_fill *fill)
+{
+	int ret = fill->files->info.files ? find_fs(dev, nsid, fill->files->many[0].name, fill) : gnv_reader_open(dev, nsid, &fill->r);
+
 	if (!ret)
 		gnv_reader_close(&fill->r);
 	return ret;
@@ -126,7 +133,7 @@ static int read_file(void *ctx, uint32_t number, const char *text, struct gpunvm
 	if (!ret)
 		ret = gnv_live_check_data(&m, NULL);
 	if (!ret && (m.inode != many->inode || m.dev != s->live->dev))
-		ret = gnv_fail(-EBUSY, "%s was replaced by another file while the table was made: try again", text);
+		ret = replaced(text);
 	if (!ret)
 		s->live->was[number] = sum_of(&m);
 	return ret;

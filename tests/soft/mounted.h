@@ -59,6 +59,8 @@ static struct {
 	const char *node;
 	uint64_t first, bytes, mark;
 	uint64_t inlined; /* inode of a file whose data is in it */
+	uint64_t other;	  /* and of one that has more flags, ... */
+	int other_flags;  /* ... these */
 	bool other_head;
 	enum step step; /* which fails, ... */
 	int error, after; /* ... how, and after so many that do not */
@@ -78,11 +80,11 @@ static bool fails(enum step step)
 	return true;
 }
 
-static bool is_inlined(int fd)
+static bool has_inode(int fd, uint64_t inode)
 {
 	struct stat st;
 
-	return k.inlined && !fstat(fd, &st) && st.st_ino == k.inlined;
+	return inode && !fstat(fd, &st) && st.st_ino == inode;
 }
 
 static void answer_extents(int fd, struct fiemap *map)
@@ -90,7 +92,7 @@ static void answer_extents(int fd, struct fiemap *map)
 	map->fm_extents[0] = (struct fiemap_extent){ .fe_logical = 0, .fe_physical = 1 << 20, .fe_length = 8192 };
 	map->fm_extents[1] = (struct fiemap_extent){ .fe_logical = 8192, .fe_physical = k.second, .fe_length = 12288 };
 	map->fm_extents[1].fe_flags = FIEMAP_EXTENT_LAST | (k.shared ? FIEMAP_EXTENT_SHARED : 0);
-	map->fm_extents[1].fe_flags |= is_inlined(fd) ? FIEMAP_EXTENT_DATA_INLINE : 0;
+	map->fm_extents[1].fe_flags |= has_inode(fd, k.inlined) ? FIEMAP_EXTENT_DATA_INLINE : 0;
 	map->fm_mapped_extents = 2;
 }
 
@@ -111,7 +113,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 	case FS_IOC_GETFLAGS:
 		if (fails(GETFLAGS))
 			return -1;
-		memcpy(arg, (const int[2]){ k.flags, -1 }, 2 * sizeof(int)); /* likewise */
+		memcpy(arg, (const int[2]){ k.flags | (has_inode(fd, k.other) ? k.other_flags : 0), -1 }, 2 * sizeof(int)); /* likewise */
 		return 0;
 	case FS_IOC_SETFLAGS:
 		if (fails(SETFLAGS))

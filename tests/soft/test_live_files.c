@@ -263,6 +263,36 @@ static void test_left_out(void **state)
 	gpunvme_files_close(files);
 }
 
+/* The first file says which file system all are on, also where it is left out itself; and all of them may be. */
+static void test_first_left_out(void **state)
+{
+	static const int flags[] = { FS_ENCRYPT_FL, FS_COMPR_FL, FS_JOURNAL_DATA_FL };
+	struct gpunvme_files_opts opts = GPUNVME_FILES_OPTS_INIT;
+	struct gpunvme_files_info info = { .size = sizeof(info) };
+	const char *const paths[] = { dir };
+	struct gpunvme_files *files;
+
+	(void)state;
+	opts.flags = GPUNVME_FILES_SKIP;
+	k.other = inode_of("a/c");
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		k.other_flags = flags[i];
+		refused(dir, NULL, NULL, -EOPNOTSUPP, "a/c");
+		good(gpunvme_files_live(dev, paths, 1, &opts, &files));
+		good(gpunvme_files_get_info(files, &info));
+		assert_int_equal(info.skipped, 1);
+		assert_int_equal(info.files, 2);
+		good(gpunvme_files_check(files, 0, 2));
+		gpunvme_files_close(files);
+	}
+	k.flags = FS_ENCRYPT_FL;
+	good(gpunvme_files_live(dev, paths, 1, &opts, &files));
+	good(gpunvme_files_get_info(files, &info));
+	assert_int_equal(info.skipped, 3);
+	assert_int_equal(info.files, 0);
+	gpunvme_files_close(files);
+}
+
 /* A directory without files; and a table that is of no mounted file system. */
 static void test_empty(void **state)
 {
@@ -288,7 +318,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TREE(test_table),   TREE(test_lanes_read), TREE(test_blocks_moved), TREE(test_changed), TREE(test_renamed),
-		TREE(test_refused), TREE(test_left_out),   TREE(test_empty),
+		TREE(test_refused), TREE(test_left_out),   TREE(test_first_left_out), TREE(test_empty),
 	};
 
 	return cmocka_run_group_tests_name("live_files", tests, setup, teardown);

@@ -127,7 +127,7 @@ static void pass_tick(const struct gnv_os_mapped *m)
 	}
 }
 
-int gnv_os_describe(int fd, const char *path, struct gnv_os_mapped *m)
+int gnv_os_stat(int fd, const char *path, struct gnv_os_mapped *m)
 {
 	struct stat st;
 	struct statfs fs;
@@ -148,6 +148,15 @@ int gnv_os_describe(int fd, const char *path, struct gnv_os_mapped *m)
 		.links = (uint32_t)st.st_nlink,
 		.block = (uint32_t)st.st_blksize,
 	};
+	return 0;
+}
+
+int gnv_os_describe(int fd, const char *path, struct gnv_os_mapped *m)
+{
+	int ret = gnv_os_stat(fd, path, m);
+
+	if (ret)
+		return ret;
 	pass_tick(m);
 	return check_inode(fd, path, m);
 }

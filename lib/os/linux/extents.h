@@ -35,6 +35,9 @@ int gnv_os_map(const char *path, struct gnv_os_mapped *mapped, gnv_os_extent_fn 
 /* The same of an open file; `still` is not asked, nor are addresses of btrfs translated. */
 int gnv_os_map_fd(int fd, const char *name, struct gnv_os_mapped *mapped, gnv_os_extent_fn *fn, void *ctx);
 
+/* What stat() and statfs() tell of a regular file, whatever its data is. Return: 0, -EOPNOTSUPP it is none; an errno of stat(). */
+int gnv_os_stat(int fd, const char *name, struct gnv_os_mapped *mapped);
+
 /*
  * gnv_os_describe() - all but its extents
  * Where the file was changed in this tick of the kernel's clock, the next is awaited, so that what is written from now on changes
