@@ -111,11 +111,11 @@ GPUNVME_API int gpunvme_files_live(struct gpunvme_dev *dev, const char *const *p
  * @first: number of the first one
  * @count: how many from there on; several threads may look at parts of a long table
  *
- * For each as gpunvme_file_check(), by its name. 0, called after the last command of a kernel has completed: what it read were
- * these files as they were all the while. Otherwise the sentence names the first that has changed, and how. A change cannot be
- * taken into the table: close it, and make another. Any thread may call it.
- * Return: 0; -ESTALE one has changed, was deleted or renamed, or another has its name; -EINVAL it is no such table; -ENOENT it has
- * not so many files; -ECHILD; what open files and their file systems answer.
+ * For each as gpunvme_file_check(), by its name; a relative one is looked for where the process is by then. 0, called after the
+ * last command of a kernel has completed: what it read were these files as they were all the while. Otherwise the sentence names
+ * the first that has changed, and how. A change cannot be taken into the table: close it, and make another. Any thread may call it.
+ * Return: 0; -ESTALE one has changed, was deleted or renamed, or something else has its name; -EINVAL it is no such table; -ENOENT
+ * it has not so many files; -ECHILD; what open files and their file systems answer.
  */
 GPUNVME_API int gpunvme_files_check(const struct gpunvme_files *files, uint32_t first, uint32_t count);
 
@@ -138,7 +138,7 @@ struct gpunvme_files_info {
 	uint32_t lba_size;   /* of the namespace */
 	uint32_t nsid;
 	uint8_t uuid[16]; /* of the file system */
-	char fs[8];       /* "ext4", "xfs" */
+	char fs[8];       /* "ext4", "xfs", "btrfs"; of a live table without files none */
 };
 
 /**

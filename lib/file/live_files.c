@@ -244,6 +244,8 @@ static int compare(const struct gpunvme_files *files, uint32_t number, struct gp
 		ret = look_again(files, number, text);
 	if (ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP)
 		return changed(text, "it was deleted, or has another name");
+	if (ret == -EOPNOTSUPP || ret == -ENXIO) /* a directory, a socket, ... */
+		return changed(text, "it is no file with blocks of its own any more");
 	return ret == -EBUSY ? changed(text, "it is being written to") : ret;
 }
 

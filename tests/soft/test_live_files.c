@@ -170,6 +170,8 @@ static void test_changed(void **state)
 	good(gpunvme_files_check(files, number_of(files, "b"), 1));
 	assert_int_equal(truncate(below("a/c"), BYTES - 1), 0);
 	stale(files, "a/c", "it had 20000 bytes, and has 19999");
+	k.inlined = inode_of("b");
+	says(gpunvme_files_check(files, number_of(files, "b"), 1), -ESTALE, "b has changed: it is no file with blocks of its own any more");
 	gpunvme_files_close(files);
 }
 
@@ -188,6 +190,11 @@ static void test_renamed(void **state)
 	assert_int_equal(rename(below("a"), other), 0);
 	stale(files, "a/c", "deleted, or has another name");
 	assert_int_equal(rename(other, below("a")), 0);
+	assert_int_equal(mkdir(below("a/c"), 0755), 0);
+	stale(files, "a/c", "no file with blocks of its own any more");
+	assert_int_equal(rmdir(below("a/c")), 0);
+	assert_int_equal(mknod(below("a/c"), S_IFSOCK | 0600, 0), 0);
+	stale(files, "a/c", "no file with blocks of its own any more");
 	gpunvme_files_close(files);
 }
 
