@@ -171,7 +171,6 @@ static int read_inode(void *ctx, uint32_t number, const char *name, struct gpunv
  * many files as it has room for.
  */
 #define NAMES_LEAST (64ull << 20)
-#define NAMES_MOST (4ull << 30)
 #define DIR_MORE (1u << 20) /* the names of one directory are smaller than its blocks, but for what lies idle of our memory */
 
 static void set_limits(const struct gnv_session *s, struct gnv_lookup *l, struct gnv_fill *fill, uint32_t listed)
@@ -180,8 +179,8 @@ static void set_limits(const struct gnv_session *s, struct gnv_lookup *l, struct
 
 	fill->extents_max = ext2fs_blocks_count(s->fs->super);
 	fill->names_max = s->names_max + listed;
-	fill->files->names.max = gnv_min(NAMES_LEAST + 8 * gnv_min(bytes, NAMES_MOST), NAMES_MOST);
-	l->names.max = gnv_min(bytes + DIR_MORE, NAMES_MOST);
+	fill->files->names.max = gnv_min(NAMES_LEAST + 8 * gnv_min(bytes, GNV_NAMES_MOST), GNV_NAMES_MOST);
+	l->names.max = gnv_min(bytes + DIR_MORE, GNV_NAMES_MOST);
 }
 
 int gnv_ext2fs_gather(struct gnv_reader *r, const char *const *paths, uint32_t count, struct gnv_fill *fill)

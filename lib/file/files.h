@@ -67,6 +67,7 @@ void gnv_files_live_end(struct gnv_files_live *live);
 /* ---- Names (names.c) ---- */
 
 #define GNV_PATH_ROOM 4096u /* bytes of a path, and its NUL */
+#define GNV_NAMES_MOST (4ull << 30) /* of all names of a table: directories are of whoever may write there */
 
 /* Room for @len bytes until they are freed. Return: 0, -ENOMEM, -E2BIG. */
 int gnv_names_room(struct gnv_names *names, size_t len, char **room);
@@ -74,9 +75,6 @@ void gnv_names_free(struct gnv_names *names);
 
 /* Once all files have their names and numbers. Return: 0, -ENOMEM. */
 int gnv_names_index(struct gpunvme_files *files);
-
-/* What terminals may see of a name. */
-const char *gnv_plain(const char *name, char text[256]);
 
 /* ---- Filling ---- */
 

@@ -38,10 +38,18 @@ static int add(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 	return gnv_file_add(ctx, pos, at, len);
 }
 
+/* @text: what sentences may have of the path */
+static int open_file(const char *path, const char *text)
+{
+	int fd = gnv_os_live_open(path);
+
+	return fd < 0 ? gnv_fail(fd, "%s: %s", text, strerror(-fd)) : fd;
+}
+
 /* Extents as they are now, in bytes. *m: what it was before they were asked for. */
 static int map(const char *path, const char *text, struct gpunvme_file *file, struct gnv_os_mapped *m)
 {
-	int fd = gnv_os_live_open(path), ret;
+	int fd = open_file(path, text), ret;
 
 	if (fd < 0)
 		return fd;
@@ -62,13 +70,14 @@ static int found(void *ctx, const char *path, uint64_t dev, uint64_t inode)
 {
 	const struct search *s = ctx;
 	const size_t len = strlen(path) + 1;
-	char *name;
+	char text[256], *name;
 	int ret;
 
 	if (!s->fill->files->info.files)
 		s->live->dev = dev;
 	if (dev != s->live->dev)
-		return gnv_fail(-EXDEV, "%s is on another file system than the first file: make a table for each", path);
+		return gnv_fail(-EXDEV, "%s is on another file system than the first file: make a table for each",
+				gnv_plain(path, text));
 	if (len > GNV_PATH_ROOM)
 		return gnv_fail(-ENAMETOOLONG, "below a directory is a path that has more than 4095 bytes");
 	ret = gnv_names_room(&s->fill->files->names, len, &name);
@@ -103,14 +112,15 @@ static int replaced(const char *text)
 static int find_fs(struct gpunvme_dev *dev, uint32_t nsid, const char *path, struct gnv_fill *fill)
 {
 	struct gnv_os_mapped m;
-	int fd = gnv_os_live_open(path), ret;
+	char text[256];
+	int fd = open_file(path, gnv_plain(path, text)), ret;
 
 	if (fd < 0)
 		return fd;
-	ret = gnv_os_stat(fd, path, &m);
+	ret = gnv_os_stat(fd, text, &m);
 	gnv_fork_close(fd);
 	if (!ret && m.dev != fill->files->live->dev) /* all others are there */
-		ret = replaced(path);
+		ret = replaced(text);
 	return ret ? ret : gnv_live_find(dev, nsid, &m, &fill->r, &fill->super);
 }
 
@@ -161,6 +171,7 @@ static int make(struct gpunvme_dev *dev, const char *const *paths, uint32_t coun
 	if (!s.live)
 		return gnv_fail(-ENOMEM, "out of memory");
 	fill->files->live = s.live;
+	fill->files->names.max = GNV_NAMES_MOST;
 	ret = find_names(&s, paths, count);
 	if (!ret)
 		ret = find_place(dev, nsid, fill);
@@ -219,7 +230,7 @@ static int compare_extents(const struct gpunvme_files *files, uint32_t number, c
 static int look_again(const struct gpunvme_files *files, uint32_t number, const char *text)
 {
 	struct gnv_os_mapped m;
-	int fd = gnv_os_live_open(files->many[number].name), ret;
+	int fd = open_file(files->many[number].name, text), ret;
 
 	if (fd < 0)
 		return fd;

@@ -48,16 +48,6 @@ void gnv_names_free(struct gnv_names *names)
 	names->bytes = 0;
 }
 
-const char *gnv_plain(const char *name, char text[256])
-{
-	size_t i;
-
-	for (i = 0; i < 255 && name[i]; i++)
-		text[i] = name[i] >= ' ' && name[i] < 127 ? name[i] : '?';
-	text[i] = '\0';
-	return text;
-}
-
 /* ---- Which file has a name ---- */
 
 struct hashed {

@@ -26,6 +26,16 @@ int gnv_fail(int ret, const char *fmt, ...)
 	return ret;
 }
 
+const char *gnv_plain(const char *name, char text[256])
+{
+	size_t i;
+
+	for (i = 0; i < 255 && name[i]; i++)
+		text[i] = name[i] >= ' ' && name[i] < 127 ? name[i] : '?';
+	text[i] = '\0';
+	return text;
+}
+
 /* Either the end is seen here, or this call there. */
 static void call(struct gnv_log *log, enum gpunvme_log_level level, const char *line)
 {

@@ -19,6 +19,9 @@ struct gnv_log {
 /* Store the sentence for this thread (cause, then remedy; no newline) and return `ret`. Keeps errno. */
 int gnv_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* What terminals may see of a name that others chose. Return: @text. */
+const char *gnv_plain(const char *name, char text[256]);
+
 /* One line to the callback. Keeps errno. */
 void gnv_log(const struct gnv_log *log, enum gpunvme_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

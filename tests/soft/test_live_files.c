@@ -171,7 +171,7 @@ static void test_changed(void **state)
 	assert_int_equal(truncate(below("a/c"), BYTES - 1), 0);
 	stale(files, "a/c", "it had 20000 bytes, and has 19999");
 	k.inlined = inode_of("b");
-	says(gpunvme_files_check(files, number_of(files, "b"), 1), -ESTALE, "b has changed: it is no file with blocks of its own any more");
+	says(gpunvme_files_check(files, number_of(files, "b"), 1), -ESTALE, "b has changed: it is no file with blocks of its own");
 	gpunvme_files_close(files);
 }
 
@@ -229,6 +229,10 @@ static void test_refused(void **state)
 	snprintf(name, sizeof(name), "%s", below("new"));
 	refused(name, NULL, NULL, -ENOENT, "new");
 	assert_int_equal(remove(name), 0);
+	assert_int_equal(symlink("new", below("new")), 0);
+	refused(name, NULL, NULL, -ELOOP, "new");
+	assert_int_equal(remove(name), 0);
+	refused(below("\33[2J"), NULL, NULL, -ENOENT, "/?[2J: No such file"); /* which no terminal obeys */
 	opts.flags = GPUNVME_FILES_WRITE;
 	refused(dir, NULL, &opts, -EINVAL, "under a lease only");
 	opts.flags = 0;

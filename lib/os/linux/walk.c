@@ -10,6 +10,22 @@
 
 #include "util/log.h"
 
+/* Names below a directory are of whoever may write there. */
+static int refuse(const char *path, int err, const char *why)
+{
+	char text[256];
+
+	return gnv_fail(-err, "%s: %s", gnv_plain(path, text), why ? why : strerror(err));
+}
+
+/* fts(3) says of a link alone that it leads nowhere, and not why. */
+static int lost(const FTSENT *e)
+{
+	struct stat st;
+
+	return refuse(e->fts_path, stat(e->fts_path, &st) ? errno : ENOENT, NULL);
+}
+
 /* What stands on the way. @e->fts_path begins with the caller's path. */
 static int visit(const FTSENT *e, gnv_os_walk_fn *fn, void *ctx)
 {
@@ -17,15 +33,15 @@ static int visit(const FTSENT *e, gnv_os_walk_fn *fn, void *ctx)
 	case FTS_F:
 		return fn(ctx, e->fts_path, e->fts_statp->st_dev, e->fts_statp->st_ino);
 	case FTS_SLNONE:
-		return e->fts_level ? 0 : gnv_fail(-ENOENT, "%s: %s", e->fts_path, strerror(ENOENT));
+		return e->fts_level ? 0 : lost(e);
 	case FTS_DEFAULT:
-		return e->fts_level ? 0 : gnv_fail(-EOPNOTSUPP, "%s: it is no regular file and no directory", e->fts_path);
+		return e->fts_level ? 0 : refuse(e->fts_path, EOPNOTSUPP, "it is no regular file and no directory");
 	case FTS_DC:
-		return gnv_fail(-ELOOP, "%s: it leads back to a directory above it", e->fts_path);
+		return refuse(e->fts_path, ELOOP, "it leads back to a directory above it");
 	case FTS_DNR:
 	case FTS_ERR:
 	case FTS_NS:
-		return gnv_fail(-e->fts_errno, "%s: %s", e->fts_path, strerror(e->fts_errno));
+		return refuse(e->fts_path, e->fts_errno, NULL);
 	default: /* directories, on the way down and up, and symbolic links */
 		return 0;
 	}
@@ -40,11 +56,11 @@ static int walk(char *path, gnv_os_walk_fn *fn, void *ctx)
 	int ret = 0;
 
 	if (!fts)
-		return gnv_fail(-errno, "%s: %s", path, strerror(errno));
+		return refuse(path, errno, NULL);
 	for (errno = 0; !ret && (e = fts_read(fts)); errno = 0)
 		ret = visit(e, fn, ctx);
 	if (!ret && errno)
-		ret = gnv_fail(-errno, "%s: %s", path, strerror(errno));
+		ret = refuse(path, errno, NULL);
 	fts_close(fts);
 	return ret;
 }
