@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/statfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -93,6 +94,23 @@ int __wrap_fstatfs(int fd, struct statfs *buf)
 
 	if (!ret && magic)
 		buf->f_type = (__typeof__(buf->f_type))magic;
+	return ret;
+}
+
+static unsigned looks; /* at the clock of files, ... */
+static bool set_back;  /* ... which was set back after the file had been made */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int ret = __real_clock_gettime(clock, now);
+
+	if (clock == CLOCK_REALTIME_COARSE) {
+		looks++;
+		now->tv_sec -= set_back ? 3600 : 0;
+	}
 	return ret;
 }
 
@@ -298,6 +316,20 @@ static void other_file_systems(void **state)
 	magic = 0;
 }
 
+/* No tick is awaited that brings no other time. */
+static void clock_set_back(void **state)
+{
+	struct gnv_os_mapped m;
+
+	(void)state;
+	plain(0);
+	set_back = true;
+	looks = 0;
+	assert_int_equal(ask(&m), 0);
+	assert_int_equal(looks, 2); /* before it is asked what it is on, and again before its extents */
+	set_back = false;
+}
+
 /* An answer that leads nowhere ends the questions. */
 static void answers_without_end(void **state)
 {
@@ -344,6 +376,7 @@ int main(void)
 		cmocka_unit_test(what_forbids_writing),
 		cmocka_unit_test(behind_the_end),
 		cmocka_unit_test(other_file_systems),
+		cmocka_unit_test(clock_set_back),
 		cmocka_unit_test(answers_without_end),
 	};
 

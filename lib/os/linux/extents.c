@@ -114,14 +114,17 @@ uint64_t gnv_os_mounted(const char *proc, int fd)
 	return dev;
 }
 
-/* The kernel's clock for files, whose ticks are of 10 ms at most; a time may also lie ahead of it. */
+/*
+ * The kernel's clock for files, whose ticks are of 10 ms at most; a time may also lie a little ahead of it. One that lies far ahead
+ * is of a clock that was set back: what changes the file now gives it another, and a million of such files are not waited for.
+ */
 static void pass_tick(const struct gnv_os_mapped *m)
 {
 	struct timespec now;
 
 	for (unsigned i = 0; i < 50; i++) {
 		clock_gettime(CLOCK_REALTIME_COARSE, &now);
-		if (now.tv_sec > m->ctime || (now.tv_sec == m->ctime && now.tv_nsec > (long)m->ctime_ns))
+		if (now.tv_sec > m->ctime || now.tv_sec + 1 < m->ctime || (now.tv_sec == m->ctime && now.tv_nsec > (long)m->ctime_ns))
 			return;
 		gnv_sleep_ms(1);
 	}
