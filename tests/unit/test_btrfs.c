@@ -235,7 +235,7 @@ static void kinds(void **state)
 
 static void devices(void **state)
 {
-	char path[256];
+	char path[256], away[256];
 
 	(void)state;
 	plain();
@@ -249,6 +249,11 @@ static void devices(void **state)
 	assert_int_equal(mkdir(path, 0755), 0);
 	refused(-EOPNOTSUPP, "btrfs of several devices");
 	assert_int_equal(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/fs/btrfs", sys); /* not there in a container */
+	snprintf(away, sizeof(away), "%s/fs/away", sys);
+	assert_int_equal(rename(path, away), 0);
+	refused(-EOPNOTSUPP, "sysfs does not tell which device");
+	assert_int_equal(rename(away, path), 0);
 	fs.error = EPERM;
 	refused(-EACCES, "only root is told");
 	fs.error = EIO;

@@ -69,7 +69,7 @@ static int find_device(const char *sys, int fd, struct gnv_btrfs *b)
 	snprintf(folder, sizeof(folder),
 		 "%.128s/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x/devices", sys, u[0], u[1], u[2], u[3],
 		 u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-	if (info.num_devices != 1 || count_devices(folder, name) != 1)
+	if (info.num_devices != 1 || count_devices(folder, name) > 1)
 		return several(b->path);
 	snprintf(path, sizeof(path), "%s/%s/dev", folder, name);
 	if (gnv_sysfs_read(path, text, sizeof(text)) || sscanf(text, "%u:%u", &major_of, &minor_of) != 2)
