@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Many files of a mounted file system as one table: which are in it, what lanes read, and that each change is told. */
+#include <dirent.h>
 #include <gpunvme/device_files.h>
 
 #include "mounted.h"
 
 static char dir[160];
+static int names_left = -1; /* until directories cannot be read any more */
+
+struct dirent *__real_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d)
+{
+	if (!names_left) {
+		errno = EIO;
+		return NULL;
+	}
+	names_left -= names_left > 0;
+	return __real_readdir(d);
+}
 
 /* A file below the directory, of as many bytes as the played kernel's extents serve. */
 static const char *below(const char *name)
@@ -31,6 +45,7 @@ static int make_tree(void **state)
 
 	if (begin(state))
 		return -1;
+	names_left = -1;
 	snprintf(dir, sizeof(dir), "%s", image_path("tree"));
 	assert_int_equal(mkdir(dir, 0755), 0);
 	assert_int_equal(mkdir(below("a"), 0755), 0);
@@ -209,6 +224,26 @@ static void refused(const char *one, const char *other, const struct gpunvme_fil
 	assert_null(files);
 }
 
+/* A directory that cannot be read is not one that ends there; and paths that are longer than the kernel takes. */
+static void test_walk_fails(void **state)
+{
+	char deep[4096], *at;
+
+	(void)state;
+	for (int i = 0; i < 12; i++) { /* six names in one, four in the other, and their ends */
+		names_left = i;
+		refused(dir, NULL, NULL, -EIO, "tree");
+	}
+	names_left = -1;
+	memset(deep, 'x', sizeof(deep));
+	deep[sizeof(deep) - 1] = '\0';
+	refused(deep, NULL, NULL, -ENAMETOOLONG, "xxx: File name too long");
+	at = deep + snprintf(deep, sizeof(deep), "%s/a", dir);
+	memset(at, '/', sizeof(deep) - 1 - (size_t)(at - deep));
+	deep[sizeof(deep) - 2] = '.'; /* a////....///. */
+	refused(deep, NULL, NULL, -ENAMETOOLONG, "a path that has more than 4095 bytes");
+}
+
 static int end_at_two(void *ctx, uint64_t done, uint64_t total)
 {
 	(void)ctx;
@@ -328,8 +363,8 @@ static void test_empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TREE(test_table),   TREE(test_lanes_read), TREE(test_blocks_moved), TREE(test_changed), TREE(test_renamed),
-		TREE(test_refused), TREE(test_left_out),   TREE(test_first_left_out), TREE(test_empty),
+		TREE(test_table),   TREE(test_lanes_read), TREE(test_blocks_moved), TREE(test_changed),	       TREE(test_renamed),
+		TREE(test_refused), TREE(test_walk_fails), TREE(test_left_out),	    TREE(test_first_left_out), TREE(test_empty),
 	};
 
 	return cmocka_run_group_tests_name("live_files", tests, setup, teardown);

@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* The files below a directory, by fts(3). */
+/*
+ * The files below a directory. Not by fts(3): glibc's takes a directory that cannot be read to its end for one that ends there
+ * (fts_build()), so that files would be missing without a word, and has all names of a directory in memory at once.
+ */
 #include "os/linux/walk.h"
 
+#include <dirent.h>
 #include <errno.h>
-#include <fts.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "util/log.h"
+
+#define PATH_ROOM 4096u /* what the kernel takes, and a NUL */
+
+/* One that is still to be read. */
+struct folder {
+	struct folder *next;
+	char path[];
+};
+
+struct walk {
+	gnv_os_walk_fn *fn;
+	void *ctx;
+	struct folder *first;
+};
 
 /* Names below a directory are of whoever may write there. */
 static int refuse(const char *path, int err, const char *why)
@@ -18,64 +38,92 @@ static int refuse(const char *path, int err, const char *why)
 	return gnv_fail(-err, "%s: %s", gnv_plain(path, text), why ? why : strerror(err));
 }
 
-/* fts(3) says of a link alone that it leads nowhere, and not why. */
-static int lost(const FTSENT *e)
+static int read_later(struct walk *w, const char *path)
 {
+	const size_t len = strlen(path) + 1;
+	struct folder *f = malloc(sizeof(*f) + len);
+
+	if (!f)
+		return gnv_fail(-ENOMEM, "out of memory");
+	f->next = w->first;
+	memcpy(f->path, path, len);
+	w->first = f;
+	return 0;
+}
+
+static int visit(struct walk *w, int fd, const char *folder, const char *name)
+{
+	const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
+	char path[PATH_ROOM];
 	struct stat st;
 
-	return refuse(e->fts_path, stat(e->fts_path, &st) ? errno : ENOENT, NULL);
+	if (snprintf(path, sizeof(path), "%s%s%s", folder, slash, name) >= (int)sizeof(path))
+		return refuse(folder, ENAMETOOLONG, "below it is a path that has more than 4095 bytes");
+	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return refuse(path, errno, NULL);
+	if (S_ISDIR(st.st_mode))
+		return read_later(w, path);
+	return S_ISREG(st.st_mode) ? w->fn(w->ctx, path, st.st_dev, st.st_ino) : 0;
 }
 
-/* What stands on the way. @e->fts_path begins with the caller's path. */
-static int visit(const FTSENT *e, gnv_os_walk_fn *fn, void *ctx)
+static int read_all(struct walk *w, DIR *d, const char *path)
 {
-	switch (e->fts_info) {
-	case FTS_F:
-		return fn(ctx, e->fts_path, e->fts_statp->st_dev, e->fts_statp->st_ino);
-	case FTS_SLNONE:
-		return e->fts_level ? 0 : lost(e);
-	case FTS_DEFAULT:
-		return e->fts_level ? 0 : refuse(e->fts_path, EOPNOTSUPP, "it is no regular file and no directory");
-	case FTS_DC:
-		return refuse(e->fts_path, ELOOP, "it leads back to a directory above it");
-	case FTS_DNR:
-	case FTS_ERR:
-	case FTS_NS:
-		return refuse(e->fts_path, e->fts_errno, NULL);
-	default: /* directories, on the way down and up, and symbolic links */
-		return 0;
-	}
-}
-
-static int walk(char *path, gnv_os_walk_fn *fn, void *ctx)
-{
-	char *const roots[] = { path, NULL };
-	/* The directory in which the process is belongs to all its threads: it stays. */
-	FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-	const FTSENT *e;
+	const struct dirent *e;
 	int ret = 0;
 
-	if (!fts)
-		return refuse(path, errno, NULL);
-	for (errno = 0; !ret && (e = fts_read(fts)); errno = 0)
-		ret = visit(e, fn, ctx);
-	if (!ret && errno)
-		ret = refuse(path, errno, NULL);
-	fts_close(fts);
+	for (errno = 0; !ret && (e = readdir(d)); errno = 0)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			ret = visit(w, dirfd(d), path, e->d_name);
+	return ret || !errno ? ret : refuse(path, errno, NULL);
+}
+
+/* @flags: O_NOFOLLOW, where a link may have come in its place. */
+static int read_folder(struct walk *w, const char *path, int flags)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags), ret;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (d) {
+		ret = read_all(w, d, path);
+		closedir(d);
+		return ret;
+	}
+	ret = refuse(path, errno, NULL);
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+static int walk(struct walk *w, const char *root)
+{
+	struct folder *f;
+	int ret = read_folder(w, root, 0);
+
+	while ((f = w->first)) {
+		w->first = f->next;
+		if (!ret)
+			ret = read_folder(w, f->path, O_NOFOLLOW);
+		free(f);
+	}
 	return ret;
 }
 
 int gnv_os_walk(const char *path, gnv_os_walk_fn *fn, void *ctx)
 {
+	struct walk w = { fn, ctx, NULL };
 	size_t len = strlen(path);
-	char *root = strdup(path);
-	int ret;
+	char root[PATH_ROOM];
+	struct stat st;
 
-	if (!root)
-		return gnv_fail(-ENOMEM, "out of memory");
-	while (len > 1 && root[len - 1] == '/')
-		root[--len] = '\0';
-	ret = walk(root, fn, ctx);
-	free(root);
-	return ret;
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	if (len >= sizeof(root))
+		return refuse(path, ENAMETOOLONG, NULL);
+	memcpy(root, path, len);
+	root[len] = '\0';
+	if (stat(root, &st))
+		return refuse(root, errno, NULL);
+	if (S_ISREG(st.st_mode))
+		return fn(ctx, root, st.st_dev, st.st_ino);
+	return S_ISDIR(st.st_mode) ? walk(&w, root) : refuse(root, EOPNOTSUPP, "it is no regular file and no directory");
 }
