@@ -99,8 +99,8 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
  * All must be of one file system. The table keeps no file open, so it may be unmounted; each file has 8 bytes more in the host.
  * Any thread may call it, but those that serve the block device.
  * Return: 0, also when a directory has no file below it; -EINVAL; -EXDEV also when they are of several file systems; -EBUSY also
- * when a file was replaced under way; -ELOOP; -E2BIG also for names that take more than 4 GiB; otherwise as gpunvme_file_live() for
- * the first that cannot be had, which the sentence names; what the progress function answered.
+ * when something was replaced under way; -ELOOP; -E2BIG also for names that take more than 4 GiB; otherwise as gpunvme_file_live()
+ * for the first that cannot be had, which the sentence names; what the progress function answered.
  */
 GPUNVME_API int gpunvme_files_live(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,
 				   const struct gpunvme_files_opts *opts, struct gpunvme_files **files);

@@ -8,16 +8,26 @@
 static char dir[160];
 static int names_left = -1; /* until directories cannot be read any more */
 
+static void (*meanwhile)(void); /* what others do when the first has been read */
+
 struct dirent *__real_readdir(DIR *d);
 struct dirent *__wrap_readdir(DIR *d);
 struct dirent *__wrap_readdir(DIR *d)
 {
+	struct dirent *e;
+
 	if (!names_left) {
 		errno = EIO;
 		return NULL;
 	}
 	names_left -= names_left > 0;
-	return __real_readdir(d);
+	e = __real_readdir(d);
+	if (!e && meanwhile) {
+		meanwhile();
+		meanwhile = NULL;
+		errno = 0;
+	}
+	return e;
 }
 
 /* A file below the directory, of as many bytes as the played kernel's extents serve. */
@@ -244,6 +254,42 @@ static void test_walk_fails(void **state)
 	refused(deep, NULL, NULL, -ENAMETOOLONG, "a path that has more than 4095 bytes");
 }
 
+static void put_away(void)
+{
+	char other[256];
+
+	snprintf(other, sizeof(other), "%s", below("new"));
+	assert_int_equal(rename(below("a"), other), 0);
+}
+
+static void other_directory(void)
+{
+	put_away();
+	assert_int_equal(mkdir(below("a"), 0755), 0);
+}
+
+static void link_to_it(void)
+{
+	put_away();
+	assert_int_equal(symlink("new", below("a")), 0);
+}
+
+/* What a directory is replaced by while others are read was not asked for. */
+static void test_walk_races(void **state)
+{
+	char other[256];
+
+	(void)state;
+	snprintf(other, sizeof(other), "%s", below("new"));
+	meanwhile = other_directory;
+	refused(dir, NULL, NULL, -EBUSY, "tree/a: it was replaced by another directory");
+	assert_int_equal(rename(other, below("a")), 0);
+	meanwhile = link_to_it;
+	refused(dir, NULL, NULL, -ENOTDIR, "tree/a");
+	assert_int_equal(remove(below("a")), 0);
+	assert_int_equal(rename(other, below("a")), 0);
+}
+
 static int end_at_two(void *ctx, uint64_t done, uint64_t total)
 {
 	(void)ctx;
@@ -363,8 +409,9 @@ static void test_empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TREE(test_table),   TREE(test_lanes_read), TREE(test_blocks_moved), TREE(test_changed),	       TREE(test_renamed),
-		TREE(test_refused), TREE(test_walk_fails), TREE(test_left_out),	    TREE(test_first_left_out), TREE(test_empty),
+		TREE(test_table),	   TREE(test_lanes_read), TREE(test_blocks_moved), TREE(test_changed),
+		TREE(test_renamed),	   TREE(test_refused),	  TREE(test_walk_fails),   TREE(test_left_out),
+		TREE(test_first_left_out), TREE(test_walk_races), TREE(test_empty),
 	};
 
 	return cmocka_run_group_tests_name("live_files", tests, setup, teardown);

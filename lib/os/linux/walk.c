@@ -18,9 +18,11 @@
 
 #define PATH_ROOM 4096u /* what the kernel takes, and a NUL */
 
-/* One that is still to be read. */
+/* One that is still to be read, and what it was when it was found. */
 struct folder {
 	struct folder *next;
+	dev_t dev;
+	ino_t inode;
 	char path[];
 };
 
@@ -38,7 +40,7 @@ static int refuse(const char *path, int err, const char *why)
 	return gnv_fail(-err, "%s: %s", gnv_plain(path, text), why ? why : strerror(err));
 }
 
-static int read_later(struct walk *w, const char *path)
+static int read_later(struct walk *w, const char *path, const struct stat *st)
 {
 	const size_t len = strlen(path) + 1;
 	struct folder *f = malloc(sizeof(*f) + len);
@@ -46,6 +48,8 @@ static int read_later(struct walk *w, const char *path)
 	if (!f)
 		return gnv_fail(-ENOMEM, "out of memory");
 	f->next = w->first;
+	f->dev = st->st_dev;
+	f->inode = st->st_ino;
 	memcpy(f->path, path, len);
 	w->first = f;
 	return 0;
@@ -62,7 +66,7 @@ static int visit(struct walk *w, int fd, const char *folder, const char *name)
 	if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW))
 		return refuse(path, errno, NULL);
 	if (S_ISDIR(st.st_mode))
-		return read_later(w, path);
+		return read_later(w, path, &st);
 	return S_ISREG(st.st_mode) ? w->fn(w->ctx, path, st.st_dev, st.st_ino) : 0;
 }
 
@@ -77,32 +81,46 @@ static int read_all(struct walk *w, DIR *d, const char *path)
 	return ret || !errno ? ret : refuse(path, errno, NULL);
 }
 
-/* @flags: O_NOFOLLOW, where a link may have come in its place. */
-static int read_folder(struct walk *w, const char *path, int flags)
+/* Whoever may write there could put a link, or another directory, in its place meanwhile: what lies there was not asked for. */
+static int check_same(const struct folder *f, int fd)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags), ret;
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return refuse(f->path, errno, NULL);
+	if (st.st_dev == f->dev && st.st_ino == f->inode)
+		return 0;
+	return refuse(f->path, EBUSY, "it was replaced by another directory while it was looked at: try again");
+}
+
+/* @f: NULL: the first one, which a link may name */
+static int read_folder(struct walk *w, const char *path, const struct folder *f)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (f ? O_NOFOLLOW : 0)), ret;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
-	if (d) {
-		ret = read_all(w, d, path);
-		closedir(d);
+	if (!d) {
+		ret = refuse(path, errno, NULL);
+		if (fd >= 0)
+			close(fd);
 		return ret;
 	}
-	ret = refuse(path, errno, NULL);
-	if (fd >= 0)
-		close(fd);
+	ret = f ? check_same(f, fd) : 0;
+	if (!ret)
+		ret = read_all(w, d, path);
+	closedir(d);
 	return ret;
 }
 
 static int walk(struct walk *w, const char *root)
 {
 	struct folder *f;
-	int ret = read_folder(w, root, 0);
+	int ret = read_folder(w, root, NULL);
 
 	while ((f = w->first)) {
 		w->first = f->next;
 		if (!ret)
-			ret = read_folder(w, f->path, O_NOFOLLOW);
+			ret = read_folder(w, f->path, f);
 		free(f);
 	}
 	return ret;
