@@ -135,7 +135,7 @@ static void test_lanes_read(void **state)
 	struct gpunvme_cursor cursor = { 0 };
 	struct gpunvme_files *files = open_tree();
 	struct gpunvme_dfiles view;
-	struct gpunvme_dfile file;
+	struct gpunvme_dfile file = { 0 };
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_mem *mem;
 	struct gpunvme_qp *qp;

@@ -358,7 +358,7 @@ static void test_many(void **state)
 	char name[64];
 	struct gpunvme_files *files;
 	struct gpunvme_dfiles view;
-	struct gpunvme_dfile file;
+	struct gpunvme_dfile file = { 0 };
 
 	(void)state;
 	run("mkdir -p " AT "/many/below");
