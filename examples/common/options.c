@@ -51,7 +51,7 @@ static uint64_t parse_unit(const char *text)
 /* Decimal digits; with @suffix also 64K, 1MiB and 1.5M, if that is a whole number of bytes. No sign, no space, no overflow. */
 static int parse_number(const char *text, int suffix, uint64_t *value)
 {
-	uint64_t whole, scale, part = 0, factor;
+	uint64_t whole = 0, scale, part = 0, factor;
 	int ret = parse_digits(&text, &whole, &scale);
 
 	scale = 1;

@@ -227,7 +227,7 @@ static int keep_page(struct flush *flush, const struct changed *c, int ret)
 /* Nobody has the page but its changes. */
 static int write_page(struct flush *flush, const struct changed *c)
 {
-	uint64_t word;
+	uint64_t word = 0;
 	int ret = get_word(c, &word);
 
 	if (ret)
@@ -316,7 +316,7 @@ static int drop_page(const struct changed *c, uint64_t word, bool lost)
 static int discard_page(void *ctx, const struct changed *c)
 {
 	const bool *over = ctx;
-	uint64_t word;
+	uint64_t word = 0;
 	bool writing;
 	int ret = get_word(c, &word);
 
