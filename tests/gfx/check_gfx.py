@@ -127,7 +127,10 @@ def decode(args, folder, clang=CLANG):
     def one(target):
         total = wrong = 0
         for source in (HERE / "queue.hip", HERE / "math.hip", ROOT / "tests/isa/kernels.hip"):
-            for level in LEVELS if args.seeds else target.levels:
+            levels = LEVELS if args.seeds else target.levels
+            if source.stem == "kernels" and not args.seeds:  # all calls; what -O3 makes of them has no opcode that is not elsewhere, too
+                levels = [level for level in levels if level != "-O3"]
+            for level in levels:
                 count, bad = compare(compiled(source, target, level), clang, target, args.programs / "gfx_dump")
                 total, wrong = total + count, wrong + bad
         print(f"{target.name}: {total} instructions of {clang.name()}, {wrong} differ", flush=True)
