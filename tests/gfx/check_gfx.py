@@ -469,7 +469,7 @@ def plants(args, folder):
     from plants import check_plants
 
     def code_of(test, tree, target):
-        return lanes_code(ROOT / f"tests/device/test_{test}.c", tree, "-O2", target, tree)
+        return lanes_code(ROOT / f"tests/device/test_{test}.c", tree, "-O1", target, tree)  # -O2, as device has, takes longer to compile
 
     failed = check_plants(args, folder, hip, run)
     return failed if args.compare else failed + check_page_plants(args, folder, code_of)
