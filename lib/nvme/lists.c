@@ -73,15 +73,18 @@ static int read_right(struct proof *p, size_t batch)
 	return ret;
 }
 
-/* What a page does not get keeps bytes that the blocks do not have. */
-static void spoil(struct proof *p)
+/* What a page does not get, of those that are looked at next, keeps bytes that the blocks do not have. */
+static void spoil_memory(struct proof *p, size_t pages)
 {
-	size_t i, words = p->pages * p->page / 8;
+	const uint64_t *right = (const uint64_t *)(const void *)p->right, trap = p->trap_iova;
+	const size_t words = p->page / 8, end = pages * words;
+	uint64_t *got = (uint64_t *)(void *)p->got, *traps = p->list - words;
+	size_t i;
 
-	for (i = 0; i < words; i++)
-		((uint64_t *)(void *)p->got)[i] = ~((const uint64_t *)(const void *)p->right)[i];
-	for (i = 0; i < 3 * p->page / 8; i++)
-		(p->list - p->page / 8)[i] = p->trap_iova;
+	for (i = 0; i < end; i++)
+		got[i] = ~right[i];
+	for (i = 0; i < 3 * words; i++)
+		traps[i] = trap;
 }
 
 /* The list, when there is one, at `at` of its page. */
@@ -108,7 +111,7 @@ static int try_one(struct proof *p, enum gnv_lists lists, size_t pages, size_t a
 	struct gpunvme_sqe cmd = read_command(p, 0, pages), witness = read_command(p, 0, 1);
 	int ret;
 
-	spoil(p);
+	spoil_memory(p, pages);
 	witness.prp1 = p->data.iova;
 	if (lists == GNV_LISTS_SGL)
 		point_sgl(p, &cmd, pages);
@@ -311,7 +314,7 @@ static int check_entries(struct proof *p)
 	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
 	if (ret)
 		return ret;
-	spoil(p);
+	spoil_memory(p, 1);
 	ring[2] = cmd;
 	ring[2].prp1 = p->got_iova;
 	ret = gnv_ioq_run(&p->q, &cmd, 1, READ_MS);
