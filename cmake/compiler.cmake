@@ -28,7 +28,9 @@ function(gpunvme_instrument target)
     target_compile_options(${target} PRIVATE -fsanitize=${GPUNVME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${GPUNVME_SANITIZE})
     if(GPUNVME_SANITIZE MATCHES "fuzzer") # the depth of the stack changes with its first address: no search would be another's
-      target_compile_options(${target} PRIVATE -fno-sanitize-coverage=stack-depth)
+      target_compile_options(${target} PRIVATE -fno-sanitize-coverage=stack-depth
+        -fsanitize-coverage-ignorelist=${PROJECT_SOURCE_DIR}/cmake/fuzz.ignore
+        -fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/fuzz.ignore)
     endif()
   endif()
   # gcc says at each fence that the thread sanitizer does not see it. What ours order is atomic, or for a device: no race is there

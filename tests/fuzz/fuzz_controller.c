@@ -28,6 +28,9 @@
 #define IOVA_SHIFT 32u /* each map has its own addresses, the same in each run: those of the memory would differ */
 #define LESS_ALIGNED 64u /* in byte 2: addresses are multiples of 4 KiB, and of no more */
 #define QUEUES 4u
+#define AREAS 2u /* of host memory that are kept from input to input */
+#define AREA_BYTES (2u << 20) /* what an arena takes at a time */
+#define PATTERN_WORDS (2 * GNV_ADMIN_MAX_DATA / 8)
 #define MAPS 64u
 #define CALLS 400000u /* of the clock, more than every wait of one input together */
 #define CAP (63ull | 1ull << 24 | GPUNVME_CAP_CSS_NVM | GPUNVME_CAP_CQR)
@@ -37,10 +40,17 @@ enum manner { NEVER_READY = 1, FATAL_AT_ENABLE = 2, GONE_AT_ENABLE = 4, NEVER_DI
 
 enum fate { STATUS = 8, PATCHED, RANDOM, WRONG, LOST, CSTS, TWICE, REGISTER, FATES };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 int __real_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
+int __real_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
+int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
+void __real_gnv_sys_unmap(void *ptr, size_t len);
+void __wrap_gnv_sys_unmap(void *ptr, size_t len);
+int __wrap_gnv_sys_lock(void *ptr, size_t len);
+int __real_gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block);
+int __wrap_gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block);
 
 struct queue {
 	uint64_t sq, cq; /* 0: there is none */
@@ -59,7 +69,6 @@ static struct {
 	struct queue queue[QUEUES + 1];
 	uint16_t events[GNV_ADMIN_AERS]; /* identifiers of requests, and how many */
 	unsigned waiting;
-	_Alignas(8) uint8_t data[GNV_ADMIN_MAX_DATA];
 	struct {
 		uint64_t iova;
 		size_t len;
@@ -69,6 +78,10 @@ static struct {
 	struct gnv_space space;
 	struct gpunvme_mem bar0;
 } m;
+
+/* Of one command; what of it is moved was written for that command. Block b of the honest drive is the words from 512 * b. */
+static _Alignas(8) uint8_t data[GNV_ADMIN_MAX_DATA];
+static uint64_t pattern[PATTERN_WORDS];
 
 static void check(int ok)
 {
@@ -157,6 +170,55 @@ static void space_close(struct gnv_space *space)
 
 static const struct gnv_space_ops space_ops = { "fuzz", space_map, space_cut, space_unmap, space_close };
 
+/*
+ * The system needs longer to give pages than the library to use them. Those that were written to are zero again before they are given
+ * again: an arena's blocks, up to the last one. Others a drive may write to (hmb), and this one does not.
+ */
+static struct {
+	_Alignas(AREA_BYTES) char bytes[AREA_BYTES];
+	size_t used;
+	bool taken;
+} area[AREAS];
+
+int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr)
+{
+	for (unsigned i = 0; i < AREAS && len <= AREA_BYTES && !huge; i++)
+		if (!area[i].taken) {
+			area[i].taken = true;
+			*ptr = area[i].bytes;
+			return 0;
+		}
+	return __real_gnv_sys_map(len, align, huge, ptr);
+}
+
+void __wrap_gnv_sys_unmap(void *ptr, size_t len)
+{
+	for (unsigned i = 0; i < AREAS; i++)
+		if (ptr == area[i].bytes) {
+			memset(ptr, 0, area[i].used);
+			area[i].used = 0;
+			area[i].taken = false;
+			return;
+		}
+	__real_gnv_sys_unmap(ptr, len);
+}
+
+int __wrap_gnv_sys_lock(void *ptr, size_t len)
+{
+	(void)ptr, (void)len;
+	return 0;
+}
+
+int __wrap_gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block)
+{
+	const int ret = __real_gnv_arena_alloc(arena, len, gpu, block);
+
+	for (unsigned i = 0; i < AREAS && !ret; i++)
+		if ((uintptr_t)block->cpu - (uintptr_t)area[i].bytes < AREA_BYTES)
+			area[i].used = gnv_max(area[i].used, (uintptr_t)block->cpu - (uintptr_t)area[i].bytes + block->len);
+	return ret;
+}
+
 /* ---- The port ---- */
 
 static int port_halt(struct gnv_port *port)
@@ -230,7 +292,7 @@ static void transfer(const struct gpunvme_sqe *cmd, size_t len, bool to_host)
 	size_t done, part, entry = 0;
 	uint64_t at = cmd->prp1;
 
-	check(len <= sizeof(m.data));
+	check(len <= sizeof(data));
 	if ((cmd->flags & 0xc0) == GPUNVME_PSDT_SGL) {
 		check((uint32_t)cmd->prp2 == len || (m.block < 4096 && (uint32_t)cmd->prp2 > len));
 		dma(cmd->prp1, (uint32_t)cmd->prp2);
@@ -249,16 +311,16 @@ static void transfer(const struct gpunvme_sqe *cmd, size_t len, bool to_host)
 			check(!(at & (m.page - 1)));
 		}
 		if (to_host)
-			memcpy(dma(at, part), m.data + done, part);
+			memcpy(dma(at, part), data + done, part);
 		else
-			memcpy(m.data + done, dma(at, part), part);
+			memcpy(data + done, dma(at, part), part);
 	}
 }
 
 static size_t identify(const struct gpunvme_sqe *cmd)
 {
-	struct gpunvme_id_ctrl *id = (void *)m.data;
-	struct gpunvme_id_ns *ns = (void *)m.data;
+	struct gpunvme_id_ctrl *id = (void *)data;
+	struct gpunvme_id_ns *ns = (void *)data;
 
 	switch (cmd->cdw10 & 0xff) {
 	case GPUNVME_CNS_CTRL:
@@ -270,7 +332,7 @@ static size_t identify(const struct gpunvme_sqe *cmd)
 		break;
 	case GPUNVME_CNS_ACTIVE_NS_LIST:
 		for (uint32_t i = cmd->nsid + 1; i <= 4; i++)
-			((uint32_t *)(void *)m.data)[i - cmd->nsid - 1] = i;
+			((uint32_t *)(void *)data)[i - cmd->nsid - 1] = i;
 		break;
 	default:;
 	}
@@ -298,20 +360,30 @@ static void note_queue(const struct gpunvme_sqe *cmd)
 	}
 }
 
-/* What an honest one does. Return: bytes for the host, in m.data. */
+static size_t read_blocks(const struct gpunvme_sqe *cmd)
+{
+	const size_t len = ((cmd->cdw12 & 0xffff) + 1) * m.block;
+	const uint32_t first = cmd->cdw10 * 512u;
+
+	check(len <= sizeof(data) && cmd->opc == GPUNVME_IO_READ);
+	if (first < PATTERN_WORDS / 2) {
+		memcpy(data, pattern + first, len);
+		return len;
+	}
+	for (size_t i = 0; i < len / 8; i++)
+		((uint64_t *)(void *)data)[i] = first + i;
+	return len;
+}
+
+/* What an honest one does. Return: bytes for the host, in data. */
 static size_t execute(const struct gpunvme_sqe *cmd, bool admin, uint32_t *result)
 {
 	size_t len = 0;
 
-	memset(m.data, 0, 8192);
 	*result = 0;
-	if (!admin) {
-		len = ((cmd->cdw12 & 0xffff) + 1) * m.block;
-		check(len <= sizeof(m.data) && cmd->opc == GPUNVME_IO_READ);
-		for (size_t i = 0; i < len / 8; i++)
-			((uint64_t *)(void *)m.data)[i] = cmd->cdw10 * 512u + i;
-		return len;
-	}
+	if (!admin)
+		return read_blocks(cmd);
+	memset(data, 0, 4096);
 	switch (cmd->opc) {
 	case GPUNVME_ADMIN_CREATE_CQ:
 	case GPUNVME_ADMIN_CREATE_SQ:
@@ -326,7 +398,9 @@ static size_t execute(const struct gpunvme_sqe *cmd, bool admin, uint32_t *resul
 		*result = (cmd->cdw10 & 0xff) == GPUNVME_FID_NUM_QUEUES ? (QUEUES - 1) * 0x10001u : cmd->cdw11;
 		return (cmd->cdw10 & 0xff) == GPUNVME_FID_APST && cmd->opc == GPUNVME_ADMIN_GET_FEATURES ? 256 : 0;
 	case GPUNVME_ADMIN_GET_LOG_PAGE:
-		return 4 * ((size_t)(cmd->cdw10 >> 16) + 1);
+		len = 4 * ((size_t)(cmd->cdw10 >> 16) + 1);
+		memset(data, 0, len);
+		return len;
 	default:
 		return 0;
 	}
@@ -348,12 +422,12 @@ static void spoil(enum fate fate, size_t len)
 	uint32_t n = 1 + next() % 8, x = n;
 
 	for (size_t i = 0; fate == RANDOM && i < len; i++)
-		m.data[i] = (uint8_t)(x = x * 1664525u + 1013904223u);
+		data[i] = (uint8_t)(x = x * 1664525u + 1013904223u);
 	for (; fate == PATCHED && n; n--) {
 		const uint32_t at = next() | next() << 8;
 
 		for (uint32_t left = next() % 9; left && len; left--)
-			m.data[(at + left) % len] = (uint8_t)next();
+			data[(at + left) % len] = (uint8_t)next();
 	}
 }
 
@@ -569,11 +643,13 @@ static void use(struct gpunvme_dev *dev, uint32_t wants)
 	}
 }
 
-static void begin(const uint8_t *data, size_t size)
+static void begin(const uint8_t *input, size_t size)
 {
 	memset(&m, 0, sizeof(m));
-	m.at = data;
-	m.end = data + size;
+	for (size_t i = 0; i < PATTERN_WORDS && !pattern[PATTERN_WORDS - 1]; i++)
+		pattern[i] = i;
+	m.at = input;
+	m.end = input + size;
 	m.manner = (uint8_t)next();
 	m.bar_len = GPUNVME_REG_DOORBELLS + 16u + next() * 16u;
 	m.bar = aligned_alloc(16, m.bar_len);
@@ -592,7 +668,7 @@ static void begin(const uint8_t *data, size_t size)
 				    .reset_name = "none" };
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev = NULL;
@@ -601,7 +677,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 4 || size > 4096)
 		return 0;
-	begin(data, size);
+	begin(input, size);
 	wants = next();
 	m.unaligned = wants & LESS_ALIGNED;
 	for (uint32_t n = next() % 16; n; n--)

@@ -5,11 +5,15 @@
  * Input: byte 0 and 1 the depths, byte 2 the identifiers, byte 3 how the controller behaves, then pieces of 8 bytes that stand anywhere
  * in struct gpunvme_dq, before them one byte that says where, as many as byte 4 says; then the buffer, 33 bytes; then calls of 16 bytes.
  * What names memory is left true, and the shifts within what dq.h allows: with others the lane reaches what is not its own, and no
- * word tells it so. Time passes by the lane's looks at it. Properties: every call ends, with a result that is documented; nothing
- * outside the memory that the descriptor names is touched; no command has blocks, opcodes or namespaces that the call did not ask for,
- * or more bytes; what was refused has sent nothing; success has sent everything.
+ * word tells it so. A lane's pause is a turn of the controller, or, of a slow one, its look at the clock, by which time passes.
+ * Properties: every call ends, with a result that is documented; nothing outside the memory that the descriptor names is touched; no
+ * command has blocks, opcodes or namespaces that the call did not ask for, or more bytes; what was refused has sent nothing; success
+ * has sent everything.
  */
+#define __builtin_ia32_pause pause_of_lane
+static void pause_of_lane(void);
 #include <gpunvme/device.h>
+#include <sanitizer/asan_interface.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,8 +21,11 @@
 #include <time.h>
 
 #define BYTES (256u << 10)
-#define LOOKS 1000000u /* at the clock, in one call; a command takes four, and a block each is 65535 commands */
+#define PARTS 12u	  /* commands of one call, about */
+#define MANY_PARTS 300u	  /* of few calls: more than places in a ring */
+#define LOOKS 10000u	  /* at the clock, in one call; a command takes four */
 #define HELD 1024u
+#define RANGE sizeof(struct gpunvme_dsm_range)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int __real_clock_gettime(clockid_t id, struct timespec *now);
@@ -26,7 +33,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
 int __wrap_sched_yield(void);
 
-enum manner { SILENT = 1, FAILS = 2, STOPS = 4, LIES = 8 };
+enum manner { SILENT = 1, FAILS = 2, STOPS = 4, LIES = 8, SLOW = 16 };
 
 /* What the call that is made now may send. */
 struct call {
@@ -39,7 +46,6 @@ static struct {
 	struct gpunvme_dq dq;
 	struct gpunvme_dbuf buf;
 	uint32_t *sq, *cq, doorbell[2], stop;
-	uint8_t *bytes;
 	uint64_t fetched, completed, now;
 	uint32_t idle, looks;
 	uint8_t manner;
@@ -50,6 +56,9 @@ static struct {
 	uint16_t held[HELD];
 } w;
 
+/* Of the buffer: zero but for what a deallocation puts there, which is zero again after the call. */
+static _Alignas(16) uint8_t bytes[BYTES];
+
 static void check(int ok)
 {
 	if (!ok)
@@ -58,16 +67,16 @@ static void check(int ok)
 
 /* ---- The controller ---- */
 
-static void check_data(const struct gpunvme_sqe *cmd, uint64_t at, uint64_t bytes)
+static void check_data(const struct gpunvme_sqe *cmd, uint64_t at, uint64_t len)
 {
 	const uint64_t page = 1ull << w.dq.page_shift, first = page - (at & (page - 1));
 
-	check(cmd->prp1 == at && at - w.buf.iova + bytes <= w.buf.len);
+	check(cmd->prp1 == at && at - w.buf.iova + len <= w.buf.len);
 	if (w.dq.flags & GPUNVME_DQ_SGL)
-		check(cmd->flags == GPUNVME_PSDT_SGL && (cmd->prp2 & 0xffffffffffffffull) == bytes);
-	else if (bytes <= first)
+		check(cmd->flags == GPUNVME_PSDT_SGL && (cmd->prp2 & 0xffffffffffffffull) == len);
+	else if (len <= first)
 		check(!cmd->prp2);
-	else if (bytes <= first + page)
+	else if (len <= first + page)
 		check(cmd->prp2 == at + first);
 }
 
@@ -82,7 +91,7 @@ static void check_command(const struct gpunvme_sqe *cmd)
 	if (cmd->opc == GPUNVME_IO_DSM) {
 		struct gpunvme_dsm_range range;
 
-		memcpy(&range, w.bytes + w.call.offset, sizeof(range)); /* which begins at a multiple of 4 */
+		memcpy(&range, bytes + w.call.offset, sizeof(range)); /* which begins at a multiple of 4 */
 		check(range.nlb && range.slba == w.dq.lba_first + w.call.lba + w.sent && !cmd->cdw10);
 		check_data(cmd, w.buf.iova + w.call.offset, sizeof(range));
 		w.sent += range.nlb;
@@ -128,19 +137,29 @@ static bool complete(void)
 	return true;
 }
 
-int __wrap_clock_gettime(clockid_t id, struct timespec *now)
+static void turn(void)
 {
-	bool busy;
+	bool busy = fetch();
 
-	if (!w.on || id != CLOCK_MONOTONIC)
-		return __real_clock_gettime(id, now);
-	check(++w.looks < LOOKS);
-	busy = fetch();
 	busy = complete() || busy;
 	w.idle = busy ? 0 : w.idle + 1;
 	if (w.manner & STOPS && w.idle > 64)
 		w.stop = 1;
-	w.now += 1000ull << (w.idle / 4 < 34 ? w.idle / 4 : 34);
+}
+
+static void pause_of_lane(void)
+{
+	if (w.on && !(w.manner & SLOW))
+		turn();
+}
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *now)
+{
+	if (!w.on || id != CLOCK_MONOTONIC)
+		return __real_clock_gettime(id, now);
+	check(++w.looks < LOOKS);
+	turn();
+	w.now += 1000ull << (w.idle < 38 ? w.idle : 38);
 	*now = (struct timespec){ (time_t)(w.now / 1000000000u), (long)(w.now % 1000000000u) };
 	return 0;
 }
@@ -163,12 +182,12 @@ int __wrap_sched_yield(void)
 
 /* ---- The queue ---- */
 
-static uint64_t zeroed(size_t bytes)
+static uint64_t zeroed(size_t len)
 {
-	void *p = aligned_alloc(16, (bytes + 15) & ~(size_t)15);
+	void *p = aligned_alloc(16, (len + 15) & ~(size_t)15);
 
 	check(p != NULL);
-	return (uintptr_t)memset(p, 0, bytes);
+	return (uintptr_t)memset(p, 0, len);
 }
 
 static uint8_t within(uint8_t value, uint8_t least, uint8_t most)
@@ -199,7 +218,6 @@ static void make_queue(const uint8_t *in)
 	w.dq.stop = (uintptr_t)&w.stop;
 	w.sq = (void *)(uintptr_t)w.dq.sq;
 	w.cq = (void *)(uintptr_t)w.dq.cq;
-	w.bytes = (void *)(uintptr_t)zeroed(BYTES);
 }
 
 /* Spoil what does not name memory. */
@@ -217,7 +235,7 @@ static const uint8_t *spoil(const uint8_t *at, const uint8_t *end, unsigned piec
 	w.dq.cmd_timeout >>= 16; /* what is for ever to a lane is so on purpose */
 	w.dq.lba_shift = within(w.dq.lba_shift, 9, 16);
 	w.dq.page_shift = within(w.dq.page_shift, 12, 27);
-	w.buf = (struct gpunvme_dbuf){ .base = (uintptr_t)w.bytes, .len = BYTES, .iova = 1ull << 32, .prp_a = 1ull << 40, .prp_b = 3ull << 40 };
+	w.buf = (struct gpunvme_dbuf){ .base = (uintptr_t)bytes, .len = BYTES, .iova = 1ull << 32, .prp_a = 1ull << 40, .prp_b = 3ull << 40 };
 	if (end - at < 33)
 		return end;
 	if (at[0] & 1) {
@@ -239,7 +257,6 @@ static void free_queue(void)
 	free((void *)(uintptr_t)w.dq.result);
 	free((void *)(uintptr_t)w.dq.cid_map);
 	free((void *)(uintptr_t)w.dq.state);
-	free(w.bytes);
 }
 
 /* ---- The calls ---- */
@@ -328,6 +345,17 @@ static void check_result(unsigned kind, int ret, const struct call *c)
 	check(!w.commands || (w.dq.magic == GPUNVME_DQ_MAGIC && w.dq.major == GPUNVME_DQ_MAJOR && kind < CALLS));
 }
 
+/* So many blocks that the commands are not many more than PARTS: a thousand find no more than a hundred, and take ten times as long. */
+static uint32_t some_blocks(uint32_t nblocks, uint8_t op, bool many)
+{
+	uint32_t most = op == GPUNVME_IO_DSM ? w.dq.deallocate : op == GPUNVME_IO_WRITE_ZEROES ? gnvd_most_zeroes(&w.dq) : w.dq.max_blocks;
+
+	if (w.dq.boundary && 1u << __builtin_ctz(w.dq.boundary) < most)
+		most = 1u << __builtin_ctz(w.dq.boundary);
+	most = most < 256 ? most : 256;
+	return nblocks % ((most ? most : 1) * (many ? MANY_PARTS : PARTS) + 1);
+}
+
 /* Return: false when a command may still come. */
 static bool call(const uint8_t *at)
 {
@@ -336,7 +364,8 @@ static bool call(const uint8_t *at)
 	const unsigned kind = at[0] % CALLS < ASYNC + WAVE ? at[0] % CALLS : ASYNC;
 	int ret;
 
-	w.call = (struct call){ .op = op[kind % ASYNC], .nblocks = at[1] | at[2] << 8 };
+	w.call = (struct call){ .op = op[kind % ASYNC] };
+	w.call.nblocks = some_blocks(at[1] | at[2] << 8, w.call.op, at[14] >> 2 == 63);
 	memcpy(&w.call.lba, at + 3, 8);
 	w.call.offset = at[11] | at[12] << 8 | at[13] << 16;
 	if (at[14] & 1)
@@ -348,6 +377,8 @@ static bool call(const uint8_t *at)
 	check_result(kind, ret, &w.call);
 	for (unsigned i = 0; i < 64; i++) /* what was rung is fetched while the call is known */
 		fetch();
+	if (w.call.op == GPUNVME_IO_DSM && w.buf.len >= RANGE && w.call.offset <= w.buf.len - RANGE)
+		memset(bytes + w.call.offset, 0, RANGE);
 	return w.doorbell[0] == w.fetched % (1u << w.dq.sq_shift);
 }
 
@@ -361,10 +392,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_queue(data);
 	w.manner = data[3];
 	at = spoil(at, end, data[4] % 16);
+	__asan_poison_memory_region(bytes + w.buf.len, BYTES - w.buf.len);
 	w.on = true;
 	for (unsigned i = 0; i < 8 && end - at >= 16 && call(at); i++)
 		at += 16;
 	w.on = false;
+	__asan_unpoison_memory_region(bytes, BYTES);
 	free_queue();
 	return 0;
 }

@@ -42,13 +42,16 @@ static uint32_t load32(const uint8_t *p)
 
 static void store_crc(uint8_t *to, const uint8_t *p, uint64_t len)
 {
+	static uint32_t table[256];
 	uint32_t crc = ~0u;
 
-	for (; len--; p++) {
-		crc ^= *p;
+	for (uint32_t i = 0; !table[255] && i < 256; i++) {
+		table[i] = i;
 		for (int bit = 0; bit < 8; bit++)
-			crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
+			table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320u : 0);
 	}
+	for (; len--; p++)
+		crc = crc >> 8 ^ table[(uint8_t)(crc ^ *p)];
 	for (int i = 0; i < 4; i++)
 		to[i] = (uint8_t)(~crc >> 8 * i);
 }
