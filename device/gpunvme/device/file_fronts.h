@@ -23,7 +23,7 @@ GNVD_FN int gnvd_file_submit(const struct gpunvme_dq *dq, const struct gpunvme_d
 			     const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len, uint32_t op, int ret,
 			     struct gpunvme_req *req)
 {
-	uint64_t mask = (1ull << dq->lba_shift) - 1, left = gnvd_file_bytes(file, pos, len), n = 0;
+	uint64_t mask = (1ull << (dq->lba_shift & 63)) - 1, left = gnvd_file_bytes(file, pos, len), n = 0; /* a refused one: any shift */
 	int write = GNVD_OPC(op) == GPUNVME_IO_WRITE;
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
 	struct gnvd_run_of_file run = { 0, 0, 0 };
