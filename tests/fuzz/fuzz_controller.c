@@ -28,6 +28,7 @@
 #define IOVA_SHIFT 32u /* each map has its own addresses, the same in each run: those of the memory would differ */
 #define LESS_ALIGNED 64u /* in byte 2: addresses are multiples of 4 KiB, and of no more */
 #define QUEUES 4u
+#define REGISTERS 256u /* bytes of them, before the doorbells, that may be wrong */
 #define AREAS 2u /* of host memory that are kept from input to input */
 #define AREA_BYTES (2u << 20) /* what an arena takes at a time */
 #define PATTERN_WORDS (2 * GNV_ADMIN_MAX_DATA / 8)
@@ -77,6 +78,10 @@ static struct {
 	struct gnv_port port;
 	struct gnv_space space;
 	struct gpunvme_mem bar0;
+	struct {
+		bool told;
+		uint32_t wrong, written;
+	} lie[REGISTERS / 4];
 } m;
 
 /* Of one command; what of it is moved was written for that command. Block b of the honest drive is the words from 512 * b. */
@@ -110,10 +115,29 @@ static uint32_t *reg(size_t offset)
 /* A register in error. What no machine has the memory for, pages above 16 KiB, is left out. */
 static void wrong_register(void)
 {
-	const size_t offset = next() * 4 % 256;
+	const size_t offset = next() * 4 % REGISTERS;
 
 	*reg(offset) = next32();
 	*reg(GPUNVME_REG_CAP + 4) &= ~(12u << 16);
+}
+
+/* What the host has written there, whatever the register says. A controller that works by what it made up is nobody's to survive. */
+static uint32_t written(size_t offset)
+{
+	const uint32_t value = *reg(offset);
+
+	return m.lie[offset / 4].told && value == m.lie[offset / 4].wrong ? m.lie[offset / 4].written : value;
+}
+
+static void lie_in_register(void)
+{
+	const size_t offset = m.at < m.end ? *m.at * 4u % REGISTERS : 0;
+	const uint32_t before = written(offset);
+
+	wrong_register();
+	m.lie[offset / 4].told = true;
+	m.lie[offset / 4].written = before;
+	m.lie[offset / 4].wrong = *reg(offset);
 }
 
 /* ---- Memory ---- */
@@ -236,6 +260,7 @@ static int port_reset(struct gnv_port *port)
 	port_halt(port);
 	m.waiting = 0;
 	m.manner &= (uint8_t)~NEVER_DISABLED;
+	memset(m.lie, 0, sizeof(m.lie));
 	*reg(GPUNVME_REG_CC) = *reg(GPUNVME_REG_CSTS) = m.cc = 0;
 	return 0;
 }
@@ -459,7 +484,7 @@ static void serve(struct queue *q, const struct gpunvme_sqe *cmd)
 	if (fate == CSTS)
 		*reg(GPUNVME_REG_CSTS) = next() % 4 ? next32() : UINT32_MAX;
 	if (fate == REGISTER)
-		wrong_register();
+		lie_in_register();
 	if (fate == WRONG) {
 		cqe.cid ^= (uint16_t)next();
 		cqe.sqid ^= (uint16_t)(next() % 4);
@@ -476,15 +501,15 @@ static void serve(struct queue *q, const struct gpunvme_sqe *cmd)
 
 static void enable(void)
 {
-	const uint32_t aqa = *reg(GPUNVME_REG_AQA);
+	const uint32_t aqa = written(GPUNVME_REG_AQA);
 
 	m.running = true;
 	m.waiting = 0;
 	m.page = 4096u << (m.cc >> 7 & 15);
 	memset(m.queue, 0, sizeof(m.queue));
 	m.queue[0] = (struct queue){ .sq_entries = (aqa & 0xfff) + 1, .cq_entries = (aqa >> 16 & 0xfff) + 1, .phase = 1 };
-	m.queue[0].sq = *reg(GPUNVME_REG_ASQ) | (uint64_t)*reg(GPUNVME_REG_ASQ + 4) << 32;
-	m.queue[0].cq = *reg(GPUNVME_REG_ACQ) | (uint64_t)*reg(GPUNVME_REG_ACQ + 4) << 32;
+	m.queue[0].sq = written(GPUNVME_REG_ASQ) | (uint64_t)written(GPUNVME_REG_ASQ + 4) << 32;
+	m.queue[0].cq = written(GPUNVME_REG_ACQ) | (uint64_t)written(GPUNVME_REG_ACQ + 4) << 32;
 	*reg(GPUNVME_REG_DOORBELLS) = 0;
 	if (m.manner & GONE_AT_ENABLE)
 		*reg(GPUNVME_REG_CSTS) = UINT32_MAX;
@@ -496,7 +521,7 @@ static void enable(void)
 
 static void look_at_cc(void)
 {
-	const uint32_t cc = *reg(GPUNVME_REG_CC), changed = cc ^ m.cc;
+	const uint32_t cc = written(GPUNVME_REG_CC), changed = cc ^ m.cc;
 
 	m.cc = cc;
 	if (changed & cc & GPUNVME_CC_EN)
