@@ -45,6 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 int __real_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
+int __real_gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries);
+int __wrap_gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries);
 int __real_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 void __real_gnv_sys_unmap(void *ptr, size_t len);
@@ -279,7 +281,7 @@ static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 /* It works, and has not said otherwise: one that does DMA while CC.EN and CSTS.RDY are 0 (3.5.3) is beyond anybody's knowledge. */
 static bool at_work(void)
 {
-	return m.running && (*reg(GPUNVME_REG_CC) & GPUNVME_CC_EN || *reg(GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY);
+	return m.running && (*reg(GPUNVME_REG_CC) & written(GPUNVME_REG_CC) & GPUNVME_CC_EN || *reg(GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY);
 }
 
 static int port_allow_dma(struct gnv_port *port)
@@ -519,10 +521,24 @@ static void enable(void)
 		*reg(GPUNVME_REG_CSTS) = GPUNVME_CSTS_RDY;
 }
 
+/* One that says that it is off is: who asks no more believes it. */
+static void stand_by_lie(void)
+{
+	if (!m.running || at_work())
+		return;
+	m.running = false;
+	memset(m.queue, 0, sizeof(m.queue));
+	memset(m.lie, 0, sizeof(m.lie));
+	m.cc = *reg(GPUNVME_REG_CC);
+}
+
 static void look_at_cc(void)
 {
-	const uint32_t cc = written(GPUNVME_REG_CC), changed = cc ^ m.cc;
+	uint32_t cc, changed;
 
+	stand_by_lie();
+	cc = written(GPUNVME_REG_CC);
+	changed = cc ^ m.cc;
 	m.cc = cc;
 	if (changed & cc & GPUNVME_CC_EN)
 		enable();
@@ -579,6 +595,13 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 	(void)left;
 	m.now += (uint64_t)pause->tv_sec * 1000000000u + (uint64_t)pause->tv_nsec;
 	return 0;
+}
+
+/* It sees each write of CC, also those between which nobody looks at the clock. */
+int __wrap_gnv_ctrl_enable(struct gnv_ctrl *ctrl, uint64_t asq, uint64_t acq, uint32_t entries)
+{
+	look_at_cc();
+	return __real_gnv_ctrl_enable(ctrl, asq, acq, entries);
 }
 
 /* ---- The program ---- */
