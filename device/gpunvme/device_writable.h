@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages and elements that lanes change: a cache made with GPUNVME_PAGECACHE_WRITE_BACK (pagecache.h), over a namespace. What
- * device_pagecache.h and device_array.h say of reading holds here too, and:
+ * Pages and elements that lanes change: a cache made with GPUNVME_PAGECACHE_WRITE_BACK (pagecache.h), over a namespace; over
+ * files and volumes: device_writable_sources.h. What device_pagecache.h and device_array.h say of reading holds here too, and:
  *
  * - The queue's view may write, and has all blocks of the cache's window: with another a call is -GPUNVME_EROFS, or finds pages
  *   that it cannot write. A cache that is only read is -GPUNVME_EROFS, too.
@@ -43,38 +43,9 @@
 #ifndef GPUNVME_DEVICE_WRITABLE_H
 #define GPUNVME_DEVICE_WRITABLE_H
 
-#include <gpunvme/device/writeback.h>
-
-/* May this queue change pages of the cache, and write them? */
-GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
-{
-	int ret = gnvd_check_page(dq, cache, NULL, 0);
-
-	if (ret)
-		return ret;
-	if (!(cache->flags & GPUNVME_DPAGES_WRITABLE) || !(dq->flags & GPUNVME_DQ_WRITE))
-		return -GPUNVME_EROFS;
-	if (cache->nsid != dq->nsid || cache->lba_shift != dq->lba_shift || (cache->device && dq->device && cache->device != dq->device))
-		return -GPUNVME_EXDEV;
-	return 0;
-}
+#include <gpunvme/device/changes.h>
 
 /* ---- Pages ---- */
-
-/* 0: there may be room now; else as gnvd_write_one(). */
-GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
-{
-	struct gnvd_wave w;
-	int ret = 0;
-
-	w.hint = gnvd_hint();
-	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, GNVD_SITE_ROOM);
-		GNVD_TOGETHER(w, ret = gnvd_write_one(dq, &w, cache, 1));
-		gnvd_leave(&w);
-	}
-	return ret;
-}
 
 /**
  * gpunvme_writable_page_get() - have a page that may be changed, and keep it
@@ -90,44 +61,7 @@ GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 GPUNVME_FN int gpunvme_writable_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
 					 struct gpunvme_page *p)
 {
-	int ret = gnvd_check_writable(dq, cache);
-	uint32_t turn;
-
-	for (turn = 0; !ret && turn < GNVD_WRITES; turn++) {
-		ret = gpunvme_page_get(dq, cache, page, p);
-		if (ret != -GPUNVME_EAGAIN)
-			return ret;
-		ret = gnvd_make_room(dq, cache);
-	}
-	return ret ? ret : -GPUNVME_EAGAIN;
-}
-
-/* May these bytes of the lane's page be changed by this queue? */
-GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gpunvme_page *p,
-			      uint32_t offset, uint32_t bytes)
-{
-	int ret = gnvd_check_writable(dq, cache);
-	uint64_t all;
-
-	if (ret)
-		return ret;
-	if (!p->word)
-		return -GPUNVME_ESTALE;
-	all = (uint64_t)gnvd_page_blocks(cache, (p->word - cache->table) / 8) << cache->lba_shift;
-	return offset <= all && bytes <= all - offset ? 0 : -GPUNVME_ERANGE;
-}
-
-/* All lanes of the wave come; those with `has` set give back a page of which these parts were changed, or none. */
-GNVD_FN void gnvd_put_changed(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int has,
-			      const struct gpunvme_page *p, uint64_t parts)
-{
-	uint64_t first = cache->local ? cache->local : cache->buf.base, most = cache->frames - cache->frames / 4;
-	int stays = has && parts && gnvd_mark(cache, (uint32_t)((p->base - first) >> cache->page_shift), parts);
-	int many = stays && gnvd_fetch_add64(GNVD_PAGES_STATE(cache, changed), 1) >= most;
-
-	gnvd_unrefer(w, has && !stays, p->word);
-	if (gnvd_ballot(w, many))
-		gnvd_write_one(dq, w, cache, many);
+	return gnvd_have_writable(dq, cache, NULL, page, p);
 }
 
 /**
@@ -146,81 +80,10 @@ GNVD_FN void gnvd_put_changed(const struct gpunvme_dq *dq, const struct gnvd_wav
 GPUNVME_FN int gpunvme_writable_page_put(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gpunvme_page *p,
 					 uint32_t offset, uint32_t bytes)
 {
-	int ret = gnvd_check_change(dq, cache, p, offset, bytes);
-	uint64_t parts = !ret && bytes ? gnvd_parts_of(cache, offset, bytes) : 0;
-	struct gnvd_wave w;
-
-	w.hint = gnvd_hint();
-	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, GNVD_SITE_CHANGED);
-		GNVD_TOGETHER(w, gnvd_put_changed(dq, &w, cache, !ret, p, parts));
-		gnvd_leave(&w);
-	}
-	p->word = ret ? p->word : 0;
-	return ret;
+	return gnvd_give_back(dq, cache, NULL, p, offset, bytes);
 }
 
 /* ---- Elements ---- */
-
-/* What is left of a lane's transfer, page by page: one that finds no page tries again for as long as a command may take. */
-GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_elements *e, int change)
-{
-	uint64_t size = 1ull << cache->page_shift, until = 0, offset, n, now;
-	struct gpunvme_page p = { 0, 0 };
-	uint32_t turn = 0;
-	int ret = 0;
-
-	while (e->left && !ret) {
-		ret = gpunvme_writable_page_get(dq, cache, e->pos >> cache->page_shift, &p);
-		offset = e->pos & (size - 1);
-		n = size - offset < e->left ? size - offset : e->left;
-		if (!ret && change)
-			gnvd_store_elements(e, p.base + offset, n);
-		else if (!ret)
-			gnvd_load_elements(e, p.base + offset, n);
-		if (!ret) {
-			ret = gpunvme_writable_page_put(dq, cache, &p, (uint32_t)offset, change ? (uint32_t)n : 0);
-			e->pos += n;
-			e->to += n;
-			e->left -= n;
-			until = 0;
-			continue;
-		}
-		now = gnvd_clock();
-		until = until ? until : now + dq->cmd_timeout;
-		if (ret == -GPUNVME_EAGAIN && now <= until)
-			ret = 0;
-		gnvd_pause(turn++);
-	}
-	return ret;
-}
-
-/* One element; `value` is where it is or where it goes. */
-GNVD_FN int gnvd_move_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
-			      uint32_t *words, int change)
-{
-	struct gnvd_elements e = { 0, 0, 0, words, bytes };
-	int ret = gnvd_check_writable(dq, cache);
-
-	ret = ret ? ret : gnvd_check_elements(dq, cache, NULL, index, 1, bytes, &e);
-	return ret ? ret : gnvd_move_elements(dq, cache, &e, change);
-}
-
-/* Elements side by side, from or to memory of the lanes. */
-GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint64_t count,
-			    uint32_t bytes, uint64_t memory, int change)
-{
-	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
-	int ret = gnvd_check_writable(dq, cache);
-
-	ret = ret ? ret : gnvd_check_elements(dq, cache, NULL, index, count, bytes, &e);
-	if (ret)
-		return ret;
-	if (memory & 3)
-		return -GPUNVME_EINVAL;
-	e.to = memory;
-	return gnvd_move_elements(dq, cache, &e, change);
-}
 
 /**
  * gpunvme_writable_array_get() - one element of a cache whose elements may be changed
@@ -229,12 +92,7 @@ GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dp
 GPUNVME_FN int gpunvme_writable_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 					  uint32_t bytes, void *value)
 {
-	uint32_t words[4] = { 0, 0, 0, 0 };
-	int ret = gnvd_move_element(dq, cache, index, bytes, words, 0);
-
-	if (!ret)
-		__builtin_memcpy(value, words, bytes);
-	return ret;
+	return gnvd_load_element(dq, cache, NULL, index, bytes, value);
 }
 
 /**
@@ -244,7 +102,7 @@ GPUNVME_FN int gpunvme_writable_array_get(const struct gpunvme_dq *dq, const str
 GPUNVME_FN int gpunvme_writable_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 						uint64_t count, uint32_t bytes, void *to)
 {
-	return gnvd_move_range(dq, cache, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
+	return gnvd_move_range(dq, cache, NULL, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
 }
 
 /**
@@ -261,12 +119,7 @@ GPUNVME_FN int gpunvme_writable_array_get_range(const struct gpunvme_dq *dq, con
 GPUNVME_FN int gpunvme_array_put(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
 				 const void *value)
 {
-	uint32_t words[4] = { 0, 0, 0, 0 };
-
-	if (bytes > sizeof(words))
-		return -GPUNVME_EINVAL;
-	__builtin_memcpy(words, value, bytes);
-	return gnvd_move_element(dq, cache, index, bytes, words, 1);
+	return gnvd_store_element(dq, cache, NULL, index, bytes, value);
 }
 
 /**
@@ -285,7 +138,7 @@ GPUNVME_FN int gpunvme_array_put(const struct gpunvme_dq *dq, const struct gpunv
 GPUNVME_FN int gpunvme_array_put_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 				       uint64_t count, uint32_t bytes, const void *from)
 {
-	return gnvd_move_range(dq, cache, index, count, bytes, (uint64_t)(uintptr_t)from, 1);
+	return gnvd_move_range(dq, cache, NULL, index, count, bytes, (uint64_t)(uintptr_t)from, 1);
 }
 
 /* ---- Flush ---- */
@@ -308,22 +161,13 @@ GPUNVME_FN int gpunvme_array_put_range(const struct gpunvme_dq *dq, const struct
 GPUNVME_FN int gpunvme_writable_flush(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t part,
 				      uint32_t parts)
 {
-	int ret = part < parts ? gnvd_check_writable(dq, cache) : -GPUNVME_EINVAL, err = ret;
-	struct gnvd_wave w;
-
-	w.hint = gnvd_hint();
-	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, GNVD_SITE_WRITE_BACK);
-		GNVD_TOGETHER(w, err = gnvd_flush_frames(dq, &w, cache, ret, part, parts));
-		gnvd_leave(&w);
-	}
-	return err;
+	return gnvd_flush_share(dq, cache, NULL, part, parts);
 }
 
 #if defined(__cplusplus)
 namespace gpunvme {
 
-/* What a writable array has its elements from. */
+/* What a writable array has its elements from. device_writable_sources.h has others. */
 struct from_writable {
 	typedef struct gpunvme_dq queue;
 
@@ -338,6 +182,17 @@ struct from_writable {
 		return gpunvme_writable_array_get_range(q, cache, index, count, bytes, to);
 	}
 
+	static GNVD_MEMBER int put(const queue *q, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes, const void *value)
+	{
+		return gpunvme_array_put(q, cache, index, bytes, value);
+	}
+
+	static GNVD_MEMBER int put_range(const queue *q, const struct gpunvme_dpages *cache, uint64_t index, uint64_t count,
+					 uint32_t bytes, const void *from)
+	{
+		return gpunvme_array_put_range(q, cache, index, count, bytes, from);
+	}
+
 	static GNVD_MEMBER uint64_t size(const struct gpunvme_dpages *cache)
 	{
 		return from_namespace::size(cache);
@@ -345,7 +200,7 @@ struct from_writable {
 };
 
 /* As gpunvme::array, and a.put(i, value), a.put_range(i, n, from), whose failures are error()'s, too. */
-template <typename T> class writable_array : public array<T, from_writable> {
+template <typename T, typename From = from_writable> class writable_array : public array<T, From> {
 	GNVD_MEMBER int note(int ret)
 	{
 		this->failed = this->failed ? this->failed : ret;
@@ -353,18 +208,18 @@ template <typename T> class writable_array : public array<T, from_writable> {
 	}
 
 public:
-	GNVD_MEMBER writable_array(const struct gpunvme_dq *dq, const struct gpunvme_dpages *pages) : array<T, from_writable>(dq, pages)
+	GNVD_MEMBER writable_array(const typename From::queue *dq, const struct gpunvme_dpages *pages) : array<T, From>(dq, pages)
 	{
 	}
 
 	GNVD_MEMBER int put(uint64_t index, T value)
 	{
-		return note(gpunvme_array_put(this->queue, this->cache, index, sizeof(T), &value));
+		return note(From::put(this->queue, this->cache, index, sizeof(T), &value));
 	}
 
 	GNVD_MEMBER int put_range(uint64_t index, uint64_t count, const T *from)
 	{
-		return note(gpunvme_array_put_range(this->queue, this->cache, index, count, sizeof(T), from));
+		return note(From::put_range(this->queue, this->cache, index, count, sizeof(T), from));
 	}
 };
 

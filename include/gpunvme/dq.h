@@ -347,6 +347,8 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
 #define GPUNVME_DPAGES_FILE_MAGIC 0x46504447u   /* "GDPF": of a file */
 #define GPUNVME_DPAGES_VOLUME_MAGIC 0x56504447u /* "GDPV": of a volume */
 #define GPUNVME_DPAGES_AHEAD_MAGIC 0x41504447u  /* "GDPA": of a namespace, with prefetch */
+#define GPUNVME_DPAGES_FILE_AHEAD_MAGIC 0x66504447u   /* "GDPf": of a file, with prefetch */
+#define GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC 0x76504447u /* "GDPv": of a volume, with prefetch */
 
 /*
  * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that the lanes read. See pagecache.h (host) and
@@ -401,14 +403,14 @@ struct gpunvme_pagecache_state {
 	uint64_t write_failures;
 	uint64_t changed; /* pages that are not on the drive, always counted */
 	uint64_t write_hand; /* as `hand`, of who looks for pages to write */
-	uint8_t pad1[8];
+	uint64_t copied; /* pages between the two places of their frames, where these are two */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_pagecache_state) == 256, "pagecache state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_pagecache_state, hits) == 128, "pagecache state layout");
 
 enum gpunvme_dpages_flags {
 	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_pagecache_state */
-	GPUNVME_DPAGES_WRITABLE = 1u << 1, /* of a namespace, whose pages lanes may change */
+	GPUNVME_DPAGES_WRITABLE = 1u << 1, /* lanes may change its pages */
 };
 
 /* A controller of the volume whose pages a cache has. */
@@ -421,7 +423,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dmember) == 48, "dmember layout");
 
 /* The cache as a kernel sees it. */
 struct gpunvme_dpages {
-	uint32_t magic; /* GPUNVME_DPAGES_MAGIC, _FILE_MAGIC, _VOLUME_MAGIC or _AHEAD_MAGIC: calls for the one refuse the others */
+	uint32_t magic; /* GPUNVME_DPAGES_MAGIC or one of the others: calls for the one refuse the others */
 	uint16_t major; /* those of struct gpunvme_dq */
 	uint16_t minor;
 	uint32_t size;  /* of this structure, as the library knows it */

@@ -9,7 +9,8 @@
  *   gpunvme_pagecache_destroy
  *
  * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>; for files and volumes
- * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>; for pages that kernels change <gpunvme/device_writable.h>.
+ * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>; for pages that kernels change <gpunvme/device_writable.h>;
+ * these two of files and volumes: <gpunvme/device_ahead_sources.h> and <gpunvme/device_writable_sources.h>.
  * What others write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped
  * once and found again: cache.h.
  */
@@ -36,10 +37,16 @@ enum gpunvme_pagecache_flags {
 	 */
 	GPUNVME_PAGECACHE_LANDING = 1u << 1,
 	GPUNVME_PAGECACHE_IN_PLACE = 1u << 2,
-	GPUNVME_PAGECACHE_AHEAD = 1u << 3, /* lanes may prefetch: pages of a namespace, by one queue, with the calls of device_ahead.h */
+	/*
+	 * Lanes may prefetch, and ranges of elements are read ahead, by the calls of device_ahead.h: pages of a namespace or a file by
+	 * one queue, of a volume by its own. The queue needs two identifiers, of which prefetches hold half.
+	 */
+	GPUNVME_PAGECACHE_AHEAD = 1u << 3,
 	/*
 	 * Kernels may change pages, by the calls of device_writable.h, which are written when they make room for others or are flushed.
-	 * Over a namespace only; 16 bytes more of the lanes' memory for each frame.
+	 * 16 bytes more of the lanes' memory for each frame. A file must be one that kernels may write in place when the cache is made:
+	 * opened with GPUNVME_FILE_WRITE, or leased by gpunvme_file_lease(); gpunvme_pagecache_flush() comes before
+	 * gpunvme_file_unlease(). What it has no blocks for is read as zeroes, and not changed.
 	 */
 	GPUNVME_PAGECACHE_WRITE_BACK = 1u << 4,
 };
@@ -69,12 +76,13 @@ struct gpunvme_pagecache_opts {
  * for each frame (24 with GPUNVME_PAGECACHE_AHEAD or _WRITE_BACK), and frames * page_size bytes more where pages are copied there
  * (enum gpunvme_pagecache_flags). Any thread may call it.
  * Kernels use what their cache is over, and are refused by another: a namespace by gpunvme_page_get() and gpunvme_array_get(), a
- * file or a volume by the calls of device_sources.h; those of device_writable.h are for GPUNVME_PAGECACHE_WRITE_BACK. One with
- * GPUNVME_PAGECACHE_AHEAD is for the calls of device_ahead.h alone.
+ * file or a volume by the calls of device_sources.h; those of device_writable.h and device_writable_sources.h are for
+ * GPUNVME_PAGECACHE_WRITE_BACK. One with GPUNVME_PAGECACHE_AHEAD is for the calls of device_ahead.h alone, over a file or a volume
+ * for those of device_ahead_sources.h.
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
- * excludes another (AHEAD and WRITE_BACK do), or is for a namespace only; a volume with a device, a namespace or a file; with
- * GPUNVME_PAGECACHE_WRITE_BACK -EOPNOTSUPP a file or a volume, -EROFS a namespace that cannot be written, or a device that was
- * opened read-only; -ERANGE the window is not within the namespace, file or volume; -ENODATA the file is empty; -EXDEV the file
+ * excludes another (AHEAD and WRITE_BACK do); a volume with a device, a namespace or a file; with GPUNVME_PAGECACHE_WRITE_BACK
+ * -EROFS a namespace that cannot be written, also one of a volume's, a device that was opened read-only, or a file that kernels
+ * may not write; -ERANGE the window is not within the namespace, file or volume; -ENODATA the file is empty; -EXDEV the file
  * was opened by another device; -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and
  * gpunvme_mem_map().
  */
@@ -99,15 +107,17 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * @cache: made with GPUNVME_PAGECACHE_WRITE_BACK
  *
  * No kernel may use a view of it meanwhile. The host reads the pages out of the lanes' memory and writes them by a queue of its
- * own, which it makes for this call, and then sends a Flush (NVM Command Set Specification 3.2.1). Each page is tried, also when
- * others fail, but none behind a write that is given up. As gpunvme_pagecache_view() it gives back what was lost or kept. Pages
- * stay in the cache. Any thread may call it.
- * Return: 0 all is on the drive; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page that
- * was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call again; or a
- * kernel was killed while it wrote a page; -ENODEV the device was closed, or is gone; -EXDEV the namespace has blocks of another
- * size by now; -EIO the lanes' memory cannot be read, or a kernel has written over the words of the cache; the first failure of a
- * write or of the Flush, as gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the
- * drive remains changed.
+ * own, which it makes for this call (on each controller of a volume), and then sends a Flush there (NVM Command Set
+ * Specification 3.2.1). Others may ask gpunvme_pagecache_get_info() meanwhile; a second flush, or a discard, waits for the
+ * first. Each page is tried, also when others fail, but none behind a write that is given up. As gpunvme_pagecache_view() it
+ * gives back what was lost or kept. Pages stay in the cache. Any thread may call it.
+ * Return: 0 all is on the drive; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page
+ * that was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call
+ * again; or a kernel was killed while it wrote a page; -EROFS the file is not leased any more; -ENODEV the device, or one of
+ * the volume's, was closed, or is gone; -EXDEV the namespace has blocks of another size by now; -EIO the lanes' memory cannot
+ * be read, or a kernel has written over the words of the cache; the first failure of a write or of the Flush, as
+ * gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the drive remains
+ * changed.
  */
 GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
 
@@ -117,7 +127,8 @@ GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
  *
  * No kernel may use a view of it meanwhile. These pages leave the cache: who asks for one again reads what the drive has, which of
  * a page whose write was given up may be either. A page that a lane has not given back stays as that sees it, until it is given
- * back and makes room for another. Any thread may call it, also after the device was closed.
+ * back and makes room for another. A page without changes that a kernel was about to write, or had written, when it was killed is
+ * there again. Any thread may call it, also after the device was closed.
  * Return: 0; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page (a time-out, a stop, a
  * queue that ended, a kernel that was killed), which could come over what is written there later: that page remains changed;
  * recover the queue, or close the device, then call again; -EIO the lanes' memory cannot be read or written, or a kernel has
@@ -165,6 +176,7 @@ struct gpunvme_pagecache_info {
 	uint64_t writes;    /* of pages that kernels have changed, by kernels */
 	uint64_t write_failures; /* of these: the page remains changed */
 	uint64_t changed; /* pages with changes that are not on the drive; also without GPUNVME_PAGECACHE_STATS */
+	uint64_t copied; /* bytes that lanes copied, page by page, between the memory that the device reaches and their own */
 };
 
 /**

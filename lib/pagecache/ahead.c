@@ -7,26 +7,51 @@
 
 #include <errno.h>
 
+#include "queue/map.h"
 #include "queue/qp.h"
 #include "util/bits.h"
 
-#define FRAMES 64u /* looked at at once */
+#define FRAMES GNV_PAGECACHE_WORDS /* looked at at once */
 
-uint32_t gnv_ahead_words(const struct gpunvme_dpages *view)
+uint32_t gnv_ahead_magic(uint32_t magic)
 {
-	return view->magic == GPUNVME_DPAGES_AHEAD_MAGIC ? 3 : 1;
+	return magic == GPUNVME_DPAGES_FILE_MAGIC ? GPUNVME_DPAGES_FILE_AHEAD_MAGIC :
+	       magic == GPUNVME_DPAGES_VOLUME_MAGIC ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_AHEAD_MAGIC;
+}
+
+bool gnv_ahead(const struct gpunvme_dpages *view)
+{
+	return view->magic == GPUNVME_DPAGES_AHEAD_MAGIC || view->magic == GPUNVME_DPAGES_FILE_AHEAD_MAGIC ||
+	       view->magic == GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC;
+}
+
+/* The device by which the page of a frame comes, unless it is closed; as gnvd_page_dq(). Kernels may have put anything there. */
+static struct gpunvme_dev *device_of(struct gpunvme_pagecache *cache, uint64_t owner)
+{
+	const struct gnv_source *source = &cache->source;
+	struct gnv_source_part part = { .dev = 0 };
+
+	if (source->magic == GPUNVME_DPAGES_VOLUME_MAGIC &&
+	    (!owner || owner > cache->pages ||
+	     gnv_source_part(source, cache->view.lba_first + ((owner - 1) << (cache->view.page_shift - cache->view.lba_shift)), 1, &part)))
+		return NULL;
+	return gnv_map_has(cache->mem, source->dev[part.dev]) ? source->dev[part.dev] : NULL;
 }
 
 /* Who has the identifiers of n frames? Of each the first of two words names tag and identifier; by 0 or 1 there is none. */
-static int check_some(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uint64_t at, uint32_t n)
+static int check_some(struct gpunvme_pagecache *cache, uint64_t first, uint32_t n)
 {
-	uint64_t words[2 * FRAMES];
+	const uint64_t at = cache->view.frame + 8ull * cache->view.frames + 16ull * first;
+	uint64_t words[2 * FRAMES], owner[FRAMES];
+	struct gpunvme_dev *dev;
 	uint32_t i, qid;
 
-	if (gpu->ops->peek(gpu, words, at, n * 2 * sizeof(*words)))
+	if (cache->gpu->ops->peek(cache->gpu, words, at, n * 2 * sizeof(*words)) ||
+	    cache->gpu->ops->peek(cache->gpu, owner, cache->view.frame + 8 * first, n * sizeof(*owner)))
 		return gnv_fail(-EIO, "the lanes' memory cannot be read: the queue of pages that were prefetched is not known; close the device");
 	for (i = 0; i < n; i++) {
-		qid = words[2 * i] > 1 ? gnv_qp_of_tag(dev, (uint32_t)(words[2 * i] >> 32)) : 0;
+		dev = words[2 * i] > 1 ? device_of(cache, owner[i]) : NULL;
+		qid = dev ? gnv_qp_of_tag(dev, (uint32_t)(words[2 * i] >> 32)) : 0;
 		if (qid)
 			return gnv_fail(-EBUSY,
 					"pages were prefetched by queue %u, and have identifiers of it; run gpunvme_ahead_settle() in a "
@@ -36,14 +61,15 @@ static int check_some(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uint64_t
 	return 0;
 }
 
-int gnv_ahead_check(const struct gpunvme_dpages *view, struct gpunvme_gpu *gpu, struct gpunvme_dev *dev)
+int gnv_ahead_check(struct gpunvme_pagecache *cache)
 {
-	uint32_t i;
+	bool open = false;
+	uint64_t i;
 	int ret = 0;
 
-	if (view->magic != GPUNVME_DPAGES_AHEAD_MAGIC)
-		return 0;
-	for (i = 0; i < view->frames && !ret; i += FRAMES)
-		ret = check_some(gpu, dev, view->frame + 8ull * view->frames + 16ull * i, (uint32_t)gnv_min(view->frames - i, FRAMES));
+	for (i = 0; gnv_ahead(&cache->view) && i < cache->source.devs; i++)
+		open |= gnv_map_has(cache->mem, cache->source.dev[i]);
+	for (i = 0; open && i < cache->view.frames && !ret; i += FRAMES)
+		ret = check_some(cache, i, (uint32_t)gnv_min(cache->view.frames - i, FRAMES));
 	return ret;
 }

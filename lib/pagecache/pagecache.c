@@ -50,17 +50,13 @@ static int check_flags(const struct gpunvme_pagecache_opts *opts, const struct g
 		return gnv_fail(-EINVAL, "pages cannot both be copied and stay in place: take one of GPUNVME_PAGECACHE_LANDING and _IN_PLACE");
 	if (opts->flags & GPUNVME_PAGECACHE_AHEAD && opts->flags & GPUNVME_PAGECACHE_WRITE_BACK)
 		return gnv_fail(-EINVAL, "pages are prefetched or changed, not both: take one of GPUNVME_PAGECACHE_AHEAD and _WRITE_BACK");
-	if (opts->flags & GPUNVME_PAGECACHE_AHEAD && source->magic != GPUNVME_DPAGES_MAGIC)
-		return gnv_fail(-EINVAL, "only pages of a namespace can be prefetched: leave out GPUNVME_PAGECACHE_AHEAD for %s", source->name);
-	if (!(opts->flags & GPUNVME_PAGECACHE_WRITE_BACK))
+	if (!(opts->flags & GPUNVME_PAGECACHE_WRITE_BACK) || !source->read_only)
 		return 0;
-	if (source->magic != GPUNVME_DPAGES_MAGIC)
-		return gnv_fail(-EOPNOTSUPP, "pages of %s can only be read: GPUNVME_PAGECACHE_WRITE_BACK is for a namespace, or a window of it",
-				source->name);
-	if (source->read_only)
-		return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only; leave out "
+	if (source->file)
+		return gnv_fail(-EROFS, "kernels may not write to the file: open it with GPUNVME_FILE_WRITE, or one of gpunvme_file_live() take "
+				"gpunvme_file_lease() of, before the cache is made; or leave out GPUNVME_PAGECACHE_WRITE_BACK");
+	return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only; leave out "
 				"GPUNVME_PAGECACHE_WRITE_BACK", source->name);
-	return 0;
 }
 
 static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_source *source)
@@ -88,7 +84,7 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 
 	cache->pages = opts->nblocks / blocks + (opts->nblocks % blocks != 0);
 	cache->view = (struct gpunvme_dpages){
-		.magic = opts->flags & GPUNVME_PAGECACHE_AHEAD ? GPUNVME_DPAGES_AHEAD_MAGIC : source->magic,
+		.magic = opts->flags & GPUNVME_PAGECACHE_AHEAD ? gnv_ahead_magic(source->magic) : source->magic,
 		.major = GPUNVME_DQ_MAJOR,
 		.minor = GPUNVME_DQ_MINOR,
 		.size = sizeof(cache->view),
@@ -107,7 +103,7 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 
 static int make_words(struct gpunvme_pagecache *cache)
 {
-	const uint64_t frames = cache->view.frames * (gnv_pagecache_writable(cache) ? 3ull : gnv_ahead_words(&cache->view));
+	const uint64_t frames = cache->view.frames * (gnv_pagecache_writable(cache) || gnv_ahead(&cache->view) ? 3ull : 1ull);
 	uint64_t len;
 	int ret;
 
@@ -165,6 +161,7 @@ static void drop(struct gpunvme_pagecache *cache)
 		cache->gpu->ops->local_free(cache->gpu, &cache->words, cache->words_len);
 	gnv_source_hide(&cache->source, cache->gpu);
 	pthread_mutex_destroy(&cache->lock);
+	pthread_mutex_destroy(&cache->changing);
 	gnv_gpu_put(cache->gpu);
 	free(cache);
 }
@@ -181,6 +178,7 @@ static struct gpunvme_pagecache *new_cache(struct gpunvme_gpu *gpu, const struct
 	cache->process = gpu->process;
 	cache->source = *source;
 	cache->gpu = gnv_gpu_get(gpu);
+	pthread_mutex_init(&cache->changing, NULL);
 	pthread_mutex_init(&cache->lock, NULL);
 	return cache;
 }
@@ -241,8 +239,7 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache)
 	if (changed)
 		return gnv_fail(-EBUSY, "kernels have changed %llu pages that are not on the drive: gpunvme_pagecache_flush() writes them, "
 				"gpunvme_pagecache_discard() forgets them", (unsigned long long)changed);
-	if (gnv_map_has(cache->mem, cache->source.dev[0]))
-		ret = gnv_ahead_check(&cache->view, cache->gpu, cache->source.dev[0]);
+	ret = gnv_ahead_check(cache);
 	if (!ret)
 		ret = gpunvme_mem_free(cache->mem);
 	if (!ret)
@@ -268,7 +265,7 @@ static bool give_back_some(struct gpunvme_pagecache *cache, uint64_t at, uint32_
 	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* gnvd_end_reading() */
 	if (!lost)
 		return true;
-	if (!gnv_source_quiet(&cache->source))
+	if (!gnv_source_quiet(&cache->source, cache->mem))
 		return false;
 	for (i = 0; i < n; i++)
 		if (words[i] == GPUNVME_FRAME_LOST) {
@@ -334,8 +331,8 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	pthread_mutex_lock(&cache->lock);
 	given_back = cache->given_back;
 	ret = cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state));
-	ret = ret ? ret : gnv_pagecache_changed(cache, &info.changed);
 	pthread_mutex_unlock(&cache->lock);
+	ret = ret ? ret : gnv_pagecache_changed(cache, &info.changed);
 	if (ret)
 		return ret;
 	info.page_size = 1u << cache->view.page_shift;
@@ -353,5 +350,6 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	info.coming = state.coming;
 	info.writes = state.writes;
 	info.write_failures = state.write_failures;
+	info.copied = state.copied << cache->view.page_shift;
 	return gnv_info_copy(user, &info, gpunvme_pagecache_info);
 }

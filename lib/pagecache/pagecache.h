@@ -9,7 +9,7 @@
 #include "gpu/gpu.h"
 #include "pagecache/source.h"
 
-#define GNV_PAGECACHE_WORDS 64u /* copied at once */
+#define GNV_PAGECACHE_WORDS 512u /* copied at once: of a GPU's memory that takes as long as one */
 
 struct gpunvme_pagecache {
 	uint64_t process;
@@ -22,7 +22,8 @@ struct gpunvme_pagecache {
 	size_t words_len;
 	uint64_t pages;
 	struct gpunvme_dpages view; /* without buf */
-	pthread_mutex_t lock; /* protects all below */
+	pthread_mutex_t changing; /* held before the other for as long as a flush or a discard takes: one at a time */
+	pthread_mutex_t lock; /* protects all below, and never for as long as a device takes */
 	uint64_t given_back;  /* frames that were lost */
 };
 
@@ -32,7 +33,10 @@ static inline bool gnv_pagecache_writable(const struct gpunvme_pagecache *cache)
 	return cache->view.flags & GPUNVME_DPAGES_WRITABLE;
 }
 
-/* Pages that kernels have changed and that are not on the drive; 0 of a cache that they cannot change. Return: 0; as peek. */
+/*
+ * Pages that kernels have changed and that are not on the drive; 0 of a cache that they cannot change. Without a lock: what changes
+ * meanwhile may be counted or not. Return: 0; as peek.
+ */
 int gnv_pagecache_changed(struct gpunvme_pagecache *cache, uint64_t *changed);
 
 /* Frames that were lost are free again, if no device has a command. With the lock held. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "nvme/dev.h"
+#include "queue/map.h"
 #include "queue/qp.h"
 #include "queue/volume.h"
 #include "util/bits.h"
@@ -24,6 +25,7 @@ static int find_namespace(struct gnv_source *source, uint32_t nsid)
 	source->read_only = ns.read_only;
 	source->lba_size = ns.lba_size;
 	source->nblocks = ns.nblocks;
+	source->bytes = ns.nblocks * ns.lba_size;
 	return 0;
 }
 
@@ -41,8 +43,10 @@ static int find_file(struct gnv_source *source, uint32_t nsid)
 	snprintf(source->name, sizeof(source->name), "the file");
 	source->magic = GPUNVME_DPAGES_FILE_MAGIC;
 	source->nsid = info.nsid;
+	source->read_only = !info.writable;
 	source->lba_size = info.lba_size;
 	source->nblocks = info.bytes / info.lba_size + (info.bytes % info.lba_size != 0);
+	source->bytes = info.bytes;
 	return 0;
 }
 
@@ -60,7 +64,9 @@ static int find_volume(struct gnv_source *source, struct gpunvme_volume *vol, co
 	source->magic = GPUNVME_DPAGES_VOLUME_MAGIC;
 	source->lba_size = info.lba_size;
 	source->nblocks = info.nblocks;
+	source->bytes = info.nblocks * info.lba_size;
 	source->stripe = info.stripe;
+	source->read_only = gnv_volume_read_only(vol);
 	source->devs = gnv_volume_devs(vol, source->dev);
 	return 0;
 }
@@ -150,13 +156,98 @@ void gnv_source_hide(struct gnv_source *source, struct gpunvme_gpu *gpu)
 		gpu->ops->local_free(gpu, &source->range, source->len);
 }
 
-bool gnv_source_quiet(const struct gnv_source *source)
+uint32_t gnv_source_closed(const struct gnv_source *source, struct gpunvme_mem *mem)
+{
+	uint32_t i;
+
+	for (i = 0; i < source->devs && gnv_map_has(mem, source->dev[i]); i++)
+		;
+	return i;
+}
+
+bool gnv_source_quiet(const struct gnv_source *source, struct gpunvme_mem *mem)
 {
 	bool over = false;
 	uint32_t i;
 
 	for (i = 0; i < source->devs; i++)
-		if (gnv_qp_first_busy(source->dev[i], true, &over) || __atomic_load_n(&source->dev[i]->unstoppable, __ATOMIC_RELAXED))
+		if (!gnv_map_has(mem, source->dev[i]))
+			continue;
+		else if (gnv_qp_first_busy(source->dev[i], true, &over) || __atomic_load_n(&source->dev[i]->unstoppable, __ATOMIC_RELAXED))
 			return false;
 	return true;
+}
+
+/* ---- For the host ---- */
+
+/* The extent that a block is in, or behind; *i: its number and 1. */
+static int find_extent(const struct gpunvme_file *file, uint64_t block, uint32_t extents, struct gpunvme_dextent *e, uint32_t *i)
+{
+	uint32_t low = 0, high = extents, mid, one;
+	struct gpunvme_dextent at;
+	int ret = 0;
+
+	while (low < high && !ret) {
+		mid = low + (high - low) / 2;
+		one = 1;
+		ret = gpunvme_file_get_extents(file, mid, &at, &one);
+		if (!ret && at.pos <= block) {
+			low = mid + 1;
+			*e = at;
+		} else {
+			high = mid;
+		}
+	}
+	*i = low;
+	return ret;
+}
+
+static int find_part_of_file(const struct gpunvme_file *file, uint64_t block, struct gnv_source_part *part)
+{
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_dextent e = { 0, 0, 0 };
+	uint32_t i = 0, one = 1;
+	int ret = gpunvme_file_get_info(file, &info);
+
+	if (!ret)
+		ret = find_extent(file, block, info.extents, &e, &i);
+	if (ret)
+		return ret;
+	part->hole = !i || block - e.pos >= e.nblocks;
+	part->lba = part->hole ? 0 : e.lba + (block - e.pos);
+	part->nblocks = part->hole ? UINT64_MAX : e.nblocks - (block - e.pos);
+	if (part->hole && i < info.extents) {
+		ret = gpunvme_file_get_extents(file, i, &e, &one);
+		part->nblocks = e.pos - block;
+	}
+	return ret;
+}
+
+int gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part)
+{
+	uint64_t stripe = source->stripe ? block / source->stripe : 0;
+	int ret = 0;
+
+	*part = (struct gnv_source_part){ .lba = block, .nblocks = nblocks };
+	if (source->file) {
+		ret = find_part_of_file(source->file, block, part);
+	} else if (source->devs > 1) {
+		part->dev = (uint32_t)(stripe % source->devs);
+		part->lba = block - (stripe - stripe / source->devs) * source->stripe;
+		part->nblocks = source->stripe - block % source->stripe;
+	}
+	part->nblocks = gnv_min(part->nblocks, nblocks);
+	return ret;
+}
+
+int gnv_source_writable(const struct gnv_source *source)
+{
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+
+	if (!source->file)
+		return 0;
+	if (gpunvme_file_get_info(source->file, &info) || !info.writable)
+		return gnv_fail(-EROFS, "the file is not leased any more: what kernels have changed must be flushed before "
+				"gpunvme_file_unlease(), and can now only be forgotten, by gpunvme_pagecache_discard()");
+	return 0;
 }

@@ -11,9 +11,10 @@ struct gnv_source {
 	char name[32]; /* for sentences */
 	uint32_t magic; /* GPUNVME_DPAGES_*MAGIC */
 	uint32_t nsid;  /* 0: of a volume */
-	bool read_only; /* a namespace */
+	bool read_only; /* for kernels, now: a namespace or one of a volume's, or a file */
 	uint32_t lba_size;
 	uint64_t nblocks;
+	uint64_t bytes; /* a file may end within a block */
 	struct gpunvme_file *file;
 	struct gpunvme_dev *dev[GPUNVME_VOLUME_MAX]; /* devices that write to the frames */
 	uint32_t devs;
@@ -39,7 +40,27 @@ int gnv_source_dbuf(const struct gnv_source *source, const struct gpunvme_mem *m
 int gnv_source_show(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem);
 void gnv_source_hide(struct gnv_source *source, struct gpunvme_gpu *gpu);
 
-/* Has none of its devices a command in flight? */
-bool gnv_source_quiet(const struct gnv_source *source);
+/* Which of its devices is closed, or has not the frames for another reason: its number, or source->devs. */
+uint32_t gnv_source_closed(const struct gnv_source *source, struct gpunvme_mem *mem);
+
+/* Has none of its devices, but those that are closed, a command in flight? */
+bool gnv_source_quiet(const struct gnv_source *source, struct gpunvme_mem *mem);
+
+/* On which of its devices a block is; what follows from it are the blocks that lie side by side there. */
+struct gnv_source_part {
+	uint32_t dev;
+	bool hole; /* a file has no such blocks */
+	uint64_t lba;
+	uint64_t nblocks;
+};
+
+/*
+ * gnv_source_part() - where the first of @nblocks blocks from @block on lie
+ * Return: 0; as gpunvme_file_get_extents().
+ */
+int gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part);
+
+/* May kernels change it at this moment? A lease may have been given back. Return: 0, -EROFS. */
+int gnv_source_writable(const struct gnv_source *source);
 
 #endif

@@ -47,6 +47,11 @@ uint32_t gnv_volume_devs(const struct gpunvme_volume *vol, struct gpunvme_dev **
 	return vol->members;
 }
 
+bool gnv_volume_read_only(const struct gpunvme_volume *vol)
+{
+	return vol->read_only;
+}
+
 /* ---- Creation ---- */
 
 static int check_members(const struct gpunvme_volume *vol)

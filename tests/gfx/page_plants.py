@@ -18,15 +18,15 @@ COPY = "	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), fra
        "	if (from && !from->volume && mine && !ret)\n		gnvd_zero_holes(dq, cache, from, page, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
-AHEAD, COMING = "device_ahead.h", "device/coming.h"
-HAS_COPIED = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n	if (mine && !ret && mark)\n"
+AHEAD, COMING, WANTED = "device/prefetch.h", "device/coming.h", "device/wanted.h"
+HAS_COPIED = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n	if (from && !from->volume && mine && !ret)\n"
 GIVES_BACK = "	if (gnvd_ballot(w, ret != 0))\n		gnvd_unrefer(w, ret != 0, at);\n"
 AHEAD_ORDER = "	if (gnvd_ballot(w, want && !hit))\n		gnvd_order_agent();\n" + GIVES_BACK + MEET
 
 AHEAD_PLANTS = [
-    ("a page that has come is there before its copy", COMING, HAS_COPIED, "	if (mine && !ret && mark)\n"),
+    ("a page that has come is there before its copy", COMING, HAS_COPIED, "	if (from && !from->volume && mine && !ret)\n"),
     ("a page goes whose command is in flight", COMING, "	if (!gnvd_has_come(dq, &req) && !gnvd_tag_later(dq->tag, req.tag))\n		return 0;\n", ""),
-    ("the bytes of a page with prefetch before its word", COMING, AHEAD_ORDER, GIVES_BACK),
+    ("the bytes of a page with prefetch before its word", WANTED, AHEAD_ORDER, GIVES_BACK),
     ("a page is coming before its frame says how", AHEAD, "	gnvd_order_agent(); /* pairs with gnvd_load_coming() */\n", ""),
     ("who has the frame of a page that comes does not compare", COMING, "	if (gnvd_cas64(at, *word, now) != *word)\n		return 0;\n", "	gnvd_st64(at, now);\n"),
 ]
@@ -52,12 +52,12 @@ PLANTS = [
     ("who begins to read does not compare", PAGES, CLAIM, "(gnvd_fetch_add64(at, GPUNVME_PAGE_READING), 1))"),
 ]
 
-WRITES, WRITABLE = "device/writeback.h", "device_writable.h"
+WRITES, CHANGES = "device/writeback.h", "device/changes.h"
 TOLD = "	gnvd_order_agent();\n	if (!(parts & ~gnvd_ld64(at)))\n"
 ALONE = "	if ((word & GPUNVME_PAGE_REFS) != GPUNVME_PAGE_REF ||\n	    gnvd_cas64"
 CHANGE_PLANTS = [
     ("changes are told before they are made", WRITES, TOLD, TOLD.replace("	gnvd_order_agent();\n", "")),
-    ("changes have no reference", WRITABLE, "gnvd_unrefer(w, has && !stays, p->word)", "gnvd_unrefer(w, has, p->word)"),
+    ("changes have no reference", CHANGES, "gnvd_unrefer(w, has && !stays, p->word)", "gnvd_unrefer(w, has, p->word)"),
     ("a page that a lane has is written", WRITES, ALONE, "	if (gnvd_cas64"),
 ]
 

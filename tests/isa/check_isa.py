@@ -39,7 +39,7 @@ MOST_REGISTERS = {"call_read": 32, "call_write_flush": 38, "call_forced": 51, "c
                   "call_wave_one": 33, "call_wait_any": 35, "call_serve": 29, "call_volume": 60, "call_volume_deallocate": 67,
                   "call_block": 81, "call_file": 48, "call_file_write": 44, "call_array": 76, "call_range": 79,
                   "call_page": 67, "call_file_async": 49, "call_file_wave": 53, "call_file_wave_one": 48, "call_file_block": 57,
-                  "call_prefetch": 91, "call_settle": 58, "call_ahead_page": 85, "call_ahead_array": 97, "call_ahead_range": 96,
+                  "call_prefetch": 91, "call_settle": 58, "call_ahead_page": 85, "call_ahead_array": 97, "call_ahead_range": 125,
                   "call_files": 17, "call_file_array": 104, "call_volume_array": 104, "call_volume_page": 104,
                   "call_writable_put": 104, "call_writable_get": 104, "call_writable_page": 104, "call_writable_flush": 66}
 MOST = 128

@@ -274,6 +274,52 @@ static void recovered_queues_read_anew(void **state)
 	close_stage(&s);
 }
 
+/* A range of many pages by one lane has what follows under way. */
+static void get_long_range(void *arg)
+{
+	static uint64_t to[20 * PAGE_WORDS];
+	struct stage *s = arg;
+	uint32_t i;
+
+	note(s, !gpunvme_ahead_array_get_range(&s->dq, &s->pages, 7 * PAGE_WORDS + 9, 20 * PAGE_WORDS - 9, 8, to));
+	for (i = 0; i < 20 * PAGE_WORDS - 9; i++)
+		note(s, to[i] == 7 * PAGE_WORDS + 9 + i);
+}
+
+static void ranges_are_read_ahead(void **state)
+{
+	struct stage s;
+
+	(void)state;
+	open_stage(&s, "?fault=delay:200:op=read", 64, 0);
+	run(&s, get_long_range, 1, 1);
+	assert_int_equal(info_of(&s).misses, 1);
+	assert_int_equal(info_of(&s).prefetches, 19);
+	assert_int_equal(info_of(&s).used, 19);
+	close_stage(&s);
+}
+
+/* Half of one identifier is none: that is for ever, so it is not -EAGAIN. Pages are read as they are wanted. */
+static void one_identifier_is_too_few(void **state)
+{
+	struct stage s;
+	uint32_t i;
+
+	(void)state;
+	open_stage(&s, "", 8, 0);
+	s.dq.cids = 1; /* as of a queue with a depth of 2 */
+	s.count = 3;
+	run(&s, prefetch, 1, 1);
+	for (i = 0; i < s.count; i++)
+		assert_int_equal(s.ret[i], -GPUNVME_EOPNOTSUPP);
+	run(&s, get, 1, 1);
+	for (i = 0; i < s.count; i++)
+		assert_int_equal(s.ret[i], 0);
+	run(&s, prefetch, 1, 1);
+	assert_int_equal(s.ret[0], 0); /* it is there */
+	close_stage(&s);
+}
+
 #define BAD 400u /* the page of blocks 3200 to 3207: the library, which proves a device by reads of 1 MiB, comes not so far */
 
 static void failures_reach_who_asks(void **state)
@@ -304,6 +350,8 @@ int main(void)
 		cmocka_unit_test(queues_that_end_take_theirs),
 		cmocka_unit_test(recovered_queues_read_anew),
 		cmocka_unit_test(failures_reach_who_asks),
+		cmocka_unit_test(ranges_are_read_ahead),
+		cmocka_unit_test(one_identifier_is_too_few),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);

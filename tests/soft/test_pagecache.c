@@ -134,6 +134,7 @@ static void check_quiet(struct stage *s)
 	}
 	assert_int_equal(valid, info.misses - info.failures - info.evictions);
 	assert_true(valid + info.lost <= info.frames);
+	assert_int_equal(info.copied, way ? (info.misses - info.failures) << s->pages.page_shift : 0);
 }
 
 static void note(struct stage *s, bool right)

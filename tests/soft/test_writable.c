@@ -608,6 +608,90 @@ static void what_a_killed_kernel_leaves(void **state)
 	close_stage(&s);
 }
 
+static void get_one(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t value = 0;
+
+	note(s, !gpunvme_writable_array_get(&s->dq, &s->pages, 1000, 8, &value) && value == word_of(1000, s->version[1000]));
+}
+
+/*
+ * Killed behind the end of a write, or before it has looked for changes: the page has none, and is WRITING. Who asks would wait until
+ * it is late; a discard gives it back, also where it is one of many.
+ */
+static void clean_pages_are_given_back(void **state)
+{
+	struct stage s = { .lanes = 1, .width = 1, .frames = 2000, .page_size = 512 };
+	uint64_t *word;
+
+	(void)state;
+	open_stage(&s, "");
+	run(&s, change_one);
+	assert_int_equal(gpunvme_pagecache_flush(s.cache), 0);
+	word = (uint64_t *)(uintptr_t)s.pages.table + 1000 / 64;
+	assert_int_equal(*word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS), GPUNVME_PAGE_VALID);
+	*word += GPUNVME_PAGE_WRITING - GPUNVME_PAGE_VALID;
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), 0);
+	assert_int_equal(*word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS), GPUNVME_PAGE_VALID);
+	run(&s, get_one);
+	assert_int_equal(s.wrong, 0);
+	assert_int_equal(info_of(&s).lost, 0);
+	check_quiet(&s);
+	check_image(&s);
+	close_stage(&s);
+}
+
+/* ---- While the host writes ---- */
+
+static void *flush_slowly(void *arg)
+{
+	struct stage *s = arg;
+	int ret = gpunvme_pagecache_flush(s->cache);
+
+	__atomic_store_n(&s->ret[0], ret ? ret : 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void change_four(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t value, i;
+
+	for (i = 0; i < 4 * 512; i += 512) {
+		s->version[i]++;
+		value = word_of(i, s->version[i]);
+		note(s, !gpunvme_array_put(&s->dq, &s->pages, i, 8, &value));
+	}
+}
+
+/* Who asks how the cache is doing does not wait for the drive. Where this thread slept until all was written it tries again. */
+static void flushes_keep_nobody_waiting(void **state)
+{
+	struct stage s = { .lanes = 1, .width = 1, .frames = 8 };
+	struct gpunvme_dpages pages;
+	pthread_t thread;
+	bool told = false;
+	uint32_t turn;
+
+	(void)state;
+	open_stage(&s, "?fault=delay:150000:op=write");
+	for (turn = 0; turn < 10 && !told; turn++) {
+		run(&s, change_four);
+		assert_int_equal(pthread_create(&thread, NULL, flush_slowly, &s), 0);
+		while (!__atomic_load_n(&s.ret[0], __ATOMIC_ACQUIRE) && info_of(&s).changed > 3)
+			usleep(1000);
+		assert_int_equal(gpunvme_pagecache_view(s.cache, &pages), 0);
+		told = info_of(&s).changed && !__atomic_load_n(&s.ret[0], __ATOMIC_ACQUIRE);
+		pthread_join(thread, NULL);
+		assert_int_equal(s.ret[0], 1);
+	}
+	assert_true(told);
+	assert_int_equal(s.wrong, 0);
+	check_image(&s);
+	close_stage(&s);
+}
+
 static void changes_outlive_no_device(void **state)
 {
 	struct stage s = { .lanes = 1, .width = 1, .frames = 4 };
@@ -795,6 +879,8 @@ int main(void)
 		cmocka_unit_test(changes_outlive_a_stop),
 		cmocka_unit_test(what_is_given_up_is_not_forgotten),
 		cmocka_unit_test(what_a_killed_kernel_leaves),
+		cmocka_unit_test(clean_pages_are_given_back),
+		cmocka_unit_test(flushes_keep_nobody_waiting),
 		cmocka_unit_test(changes_outlive_no_device),
 		cmocka_unit_test(ends_are_answered),
 		cmocka_unit_test(words_are_not_believed),

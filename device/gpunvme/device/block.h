@@ -48,7 +48,7 @@ GNVD_FN void gnvd_share_out(const struct gpunvme_dvol *v, uint32_t m, struct gnv
  * All lanes of the wave move the pieces of one member. `failed` is the first failure so far: distance from the start of the
  * transfer in bits 63:16, result in bits 15:0 (an error with bit 15).
  */
-GNVD_FN uint64_t gnvd_move_part(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, const struct gnvd_part *p,
+GNVD_FN uint64_t gnvd_run_part(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, const struct gnvd_part *p,
 				uint32_t op, uint64_t failed)
 {
 	uint64_t first = p->begin >> p->shift, last = (p->end - 1) >> p->shift, round, rounds = (last - first) / p->slots + 1;
@@ -91,7 +91,7 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
 		if (!gnvd_member_range(v, p.lba, nblocks, &p))
 			continue;
 		p.shift = gnvd_piece_shift(v, &p, op);
-		failed = gnvd_move_part(v, buf, &p, op, failed);
+		failed = gnvd_run_part(v, buf, &p, op, failed);
 	}
 	failed = gnvd_block_min(any, failed, &came);
 	if (failed != ~0ull)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that a command reads while no lane waits: who goes on with one, its end, and the clock. Why that is right is said in
- * device_ahead.h.
+ * Pages that a command reads while no lane waits: their queue, the words of their frames, their end, and the clock. Why that is
+ * right is said in device_ahead.h.
  */
 #ifndef GPUNVME_DEVICE_COMING_H
 #define GPUNVME_DEVICE_COMING_H
@@ -9,6 +9,45 @@
 #include <gpunvme/device_array.h>
 
 #define GNVD_UNASKED 1ull /* in the place of a frame's command: that is over, and nobody has asked for the page (of counters) */
+
+/* ---- The queue of a page ---- */
+
+GNVD_FN uint32_t gnvd_ahead_magic(const struct gnvd_source *from)
+{
+	return !from ? GPUNVME_DPAGES_AHEAD_MAGIC : from->volume ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_FILE_AHEAD_MAGIC;
+}
+
+/* On which controller of a volume a page begins. */
+GNVD_FN uint32_t gnvd_page_member(const struct gpunvme_dpages *cache, const struct gpunvme_dvol *v, uint64_t page)
+{
+	uint64_t block = cache->lba_first + (page << (cache->page_shift - cache->lba_shift));
+
+	return (uint32_t)((block >> v->stripe_shift) % v->members);
+}
+
+/*
+ * By which queue a page comes. Of a volume that follows from its number, whoever asks: a controller's queues have tags of their
+ * own, and those of two controllers may be the same.
+ */
+GNVD_FN const struct gpunvme_dq *gnvd_page_dq(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache,
+					      const struct gnvd_source *from, uint64_t page)
+{
+	if (!from || !from->volume)
+		return dq;
+	return gnvd_member_dq(from->volume, gnvd_page_member(cache, from->volume, page), (uint32_t)page * 0x9e3779b1u >> 16);
+}
+
+/* What has completed on any queue that may have a page coming. Of a volume all lanes of the wave name the same. */
+GNVD_FN void gnvd_drain_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_source *from)
+{
+	uint32_t i;
+
+	if (!from || !from->volume)
+		gnvd_drain(dq, w);
+	else
+		for (i = 0; i < from->volume->members * from->volume->queues; i++)
+			gnvd_drain((const struct gpunvme_dq *)gnvd_lane_memory(from->volume->dq) + i, w);
+}
 
 /* ---- The command of a frame ---- */
 
@@ -93,8 +132,9 @@ GNVD_FN int gnvd_claim_coming(const struct gpunvme_dpages *cache, uint64_t at, u
  * All lanes of the wave come; those with `mine` set have claimed a page, and end READING when its command is over. mark: 0, or
  * GNVD_UNASKED where counters are kept: nobody has asked. Answers how the read has ended.
  */
-GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine,
-			    uint64_t page, uint64_t word, uint32_t frame, struct gpunvme_req *req, uint64_t mark)
+GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			    const struct gnvd_source *from, int mine, uint64_t page, uint64_t word, uint32_t frame,
+			    struct gpunvme_req *req, uint64_t mark)
 {
 	int ret = gnvd_wait(dq, w, mine, req, 0);
 
@@ -105,6 +145,8 @@ GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	if (mine)
 		gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
 	gnvd_copy_frames(w, cache, mine && !ret, frame);
+	if (from && !from->volume && mine && !ret)
+		gnvd_zero_holes(dq, cache, from, page, frame);
 	if (mine && !ret && mark)
 		gnvd_st64(gnvd_coming_at(cache, frame), mark);
 	else if (mine && mark)
@@ -117,7 +159,7 @@ GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave 
 
 /* ---- Frames ---- */
 
-/* As gnvd_take_frame(), of a page that is COMING and for which nobody waits: when it has come, or never will. */
+/* As gnvd_take_frame(), of a page that is COMING by this queue and for which nobody waits: when it has come, or never will. */
 GNVD_FN int gnvd_take_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t frame, uint64_t at,
 			     uint64_t word, int any, uint32_t *evicted)
 {
@@ -148,8 +190,8 @@ GNVD_FN int gnvd_take_coming(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return (int)*evicted;
 }
 
-GNVD_FN int gnvd_take_frame_of(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t frame, int any,
-			       uint32_t *evicted)
+GNVD_FN int gnvd_take_frame_of(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			       uint32_t frame, int any, uint32_t *evicted)
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
 
@@ -158,13 +200,15 @@ GNVD_FN int gnvd_take_frame_of(const struct gpunvme_dq *dq, const struct gpunvme
 		word = gnvd_ld_after64(at);
 		if (gnvd_page_state(word) == GPUNVME_PAGE_COMING)
 			return word & GPUNVME_PAGE_REFS || word >> GPUNVME_PAGE_FRAME_SHIFT != frame
-				       ? 0 : gnvd_take_coming(dq, cache, frame, at, word, any, evicted);
+				       ? 0 : gnvd_take_coming(gnvd_page_dq(dq, cache, from, owner - 1), cache, frame, at, word, any,
+							      evicted);
 	}
 	return gnvd_take_frame(cache, frame, any, evicted);
 }
 
 /* As gnvd_find_frame(). */
-GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t *evicted)
+GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			       uint32_t *evicted)
 {
 	uint32_t near = cache->frames < GNVD_NEAR / 2 ? 2 * cache->frames : GNVD_NEAR, frame = 0, i;
 
@@ -172,7 +216,7 @@ GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme
 		frame = frame + 1 < cache->frames ? frame + 1 : 0;
 		if (i < near)
 			frame = (uint32_t)gnvd_fetch_add64(GNVD_PAGES_STATE(cache, hand), 1) % cache->frames;
-		if (gnvd_take_frame_of(dq, cache, frame, i >= near, evicted))
+		if (gnvd_take_frame_of(dq, cache, from, frame, i >= near, evicted))
 			break;
 	}
 	return i < near + cache->frames ? frame : cache->frames;
@@ -183,15 +227,15 @@ GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme
  * completions are taken in once then, and it is looked for again.
  */
 GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  int want)
+				  const struct gnvd_source *from, int want)
 {
 	uint32_t frame = cache->frames, evicted = 0, turn;
 
 	for (turn = 0; turn < 2 && gnvd_ballot(w, want && frame >= cache->frames); turn++) {
 		if (turn)
-			gnvd_drain(dq, w);
+			gnvd_drain_all(dq, w, from);
 		if (want && frame >= cache->frames)
-			frame = gnvd_find_any(dq, cache, &evicted);
+			frame = gnvd_find_any(dq, cache, from, &evicted);
 	}
 	gnvd_order_agent();
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
@@ -206,14 +250,16 @@ GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd
  * The page of this frame, if it is COMING by this queue and nobody has gone on with it: then this lane does. over: only if its
  * command is, so that the lane waits for nothing.
  */
-GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t frame, int over,
-			     uint64_t *page, uint64_t *word, struct gpunvme_req *req)
+GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint32_t frame, int over, uint64_t *page, uint64_t *word, struct gpunvme_req *req)
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame));
 
 	if (!owner || owner >= GPUNVME_FRAME_LOST)
 		return 0;
 	*page = owner - 1;
+	if (from && from->volume && gnvd_page_dq(dq, cache, from, *page)->state != dq->state)
+		return 0;
 	*word = gnvd_ld_after64(gnvd_page_at(cache, *page));
 	if (gnvd_page_state(*word) != GPUNVME_PAGE_COMING || *word >> GPUNVME_PAGE_FRAME_SHIFT != frame)
 		return 0;
@@ -226,150 +272,6 @@ GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_d
 		return 1;
 	gnvd_end_reading(cache, *page, cache->frames, *word, -GPUNVME_ENODEV);
 	return 0;
-}
-
-/* ---- Pages ---- */
-
-/* A page to read. All lanes of the wave come; those with `mine` set end READING. Answers who had a frame. */
-GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  int mine, uint64_t page, uint64_t word)
-{
-	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
-	uint32_t frame = gnvd_find_frames(dq, w, cache, mine);
-	uint64_t misses = gnvd_ballot(w, mine && frame < cache->frames);
-
-	if (mine)
-		gnvd_set_fetch(dq, cache, NULL, page, frame, &left);
-	gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
-	gnvd_copy_frames(w, cache, mine && !left.ret, frame);
-	if (mine)
-		gnvd_end_reading(cache, page, frame, word, left.ret);
-	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, misses), misses);
-	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, failures), gnvd_ballot(w, mine && frame < cache->frames && left.ret));
-	return misses;
-}
-
-/* What a lane that has a reference sees of its page, and what it is to do about it. */
-struct gnvd_sight {
-	uint64_t word;  /* of a page that this lane is to read, or for whose command it is to wait: as READING began */
-	struct gpunvme_req req; /* the command */
-	uint32_t frame;
-	int comes;
-	int reads;
-	int ret;
-};
-
-/* COMING: who asks by the queue that reads it, or by one made later, goes on. Answers whether there is more to look for. */
-GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, struct gnvd_sight *s)
-{
-	s->frame = (uint32_t)(s->word >> GPUNVME_PAGE_FRAME_SHIFT);
-	gnvd_load_coming(cache, s->frame, &s->req);
-	if (gnvd_tag_later(s->req.tag, dq->tag) && gnvd_ld64(at) == s->word) {
-		s->ret = -GPUNVME_EXDEV;
-		if (gnvd_ld32(GNVD_STATE(dq, poison)) || gnvd_full(dq) == -GPUNVME_ESHUTDOWN)
-			s->ret = -GPUNVME_ESHUTDOWN;
-		return 0;
-	}
-	if (!gnvd_claim_coming(cache, at, s->frame, &s->word, &s->req))
-		return 1;
-	s->comes = gnvd_begin_end(dq, cache, s->frame, &s->req);
-	s->reads = !s->comes;
-	if (s->comes)
-		gnvd_count_one(cache, GNVD_PAGES_STATE(cache, used));
-	return 1;
-}
-
-/*
- * As gnvd_look_at_page(). Where a lane goes on with what was prefetched behind a failure, the word does not tell that any more: who
- * missed it waits for this read instead. Answers whether there is more to look for.
- */
-GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, uint64_t first,
-			    struct gnvd_sight *s)
-{
-	uint64_t word = gnvd_ld_after64(at);
-
-	s->word = word;
-	if (gnvd_page_state(word) == GPUNVME_PAGE_VALID)
-		return 0;
-	if (gnvd_page_state(word) == GPUNVME_PAGE_COMING)
-		return gnvd_look_at_coming(dq, cache, at, s);
-	if ((word ^ first) & GPUNVME_PAGE_CHANGES && word >> GPUNVME_PAGE_FRAME_SHIFT) {
-		s->ret = (int)(uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT);
-		return 0;
-	}
-	s->reads = gnvd_page_state(word) == GPUNVME_PAGE_EMPTY && gnvd_cas64(at, word, word + GPUNVME_PAGE_READING) == word;
-	s->word += s->reads ? GPUNVME_PAGE_READING : 0;
-	return 1;
-}
-
-/* As gnvd_miss(): what was coming is ended, then what is to be read is read, before any lane looks again. */
-GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int open,
-			    uint64_t page, uint64_t *word)
-{
-	struct gnvd_sight s = { *word, { 0, 0, 0, 0 }, 0, 0, 0, 0 };
-	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), come, read;
-	uint32_t turn = 0;
-
-	while (gnvd_ballot(w, open)) {
-		s.comes = s.reads = 0;
-		open = open && gnvd_look_ahead(dq, cache, gnvd_page_at(cache, page), first, &s);
-		come = gnvd_ballot(w, s.comes);
-		read = gnvd_ballot(w, s.reads);
-		if (come)
-			(void)gnvd_end_coming(dq, w, cache, s.comes, page, s.word, s.frame, &s.req, 0);
-		if (read)
-			waits &= ~gnvd_fetch_ahead(dq, w, cache, s.reads, page, s.word);
-		turn = come | read ? 0 : turn;
-		deadline = come | read ? 0 : deadline;
-		if ((turn & 15) == 15 && gnvd_page_late(dq, cache, NULL, &deadline) && open) {
-			s.ret = -GPUNVME_ETIMEDOUT;
-			open = 0;
-		}
-		if (!(come | read))
-			gnvd_pause(turn++);
-	}
-	*word = s.word;
-	waits &= gnvd_ballot(w, s.ret != -GPUNVME_EAGAIN);
-	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, waits), waits);
-	return s.ret;
-}
-
-/* Somebody asks for a page that has come without that. */
-GNVD_FN void gnvd_note_used(const struct gpunvme_dpages *cache, uint64_t word)
-{
-	uint64_t at = gnvd_coming_at(cache, (uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT));
-
-	if (GPUNVME_COUNTERS && cache->flags & GPUNVME_DPAGES_STATS && gnvd_ld64(at) == GNVD_UNASKED &&
-	    gnvd_cas64(at, GNVD_UNASKED, 0) == GNVD_UNASKED)
-		gnvd_add64(GNVD_PAGES_STATE(cache, used), 1);
-}
-
-/* As gnvd_get_pages(). */
-GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
-			   uint64_t page, uint64_t *base)
-{
-	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
-	int ret = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2 ? -GPUNVME_EAGAIN : 0;
-	int open = want && !ret && gnvd_page_state(word) != GPUNVME_PAGE_VALID, hit = want && !ret && !open;
-
-	hits = gnvd_ballot(w, hit);
-	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, hits), hits);
-	if (hit && !(word & GPUNVME_PAGE_USED))
-		gnvd_or_after64(at, GPUNVME_PAGE_USED);
-	if (open)
-		ret = gnvd_check_fetch(dq, cache, NULL, page);
-	open = open && !ret;
-	if (gnvd_ballot(w, open))
-		ret |= gnvd_miss_ahead(dq, w, cache, open, page, &word);
-	if (gnvd_ballot(w, want && !hit))
-		gnvd_order_agent();
-	if (gnvd_ballot(w, ret != 0))
-		gnvd_unrefer(w, ret != 0, at);
-	gnvd_meet_acquire(w); /* the word before the bytes */
-	if (want && !ret) /* also who has waited for a lane that had not asked */
-		gnvd_note_used(cache, word);
-	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
-	return ret;
 }
 
 #endif

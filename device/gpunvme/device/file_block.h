@@ -26,7 +26,7 @@ GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint
 }
 
 /*
- * The workgroup's lanes take pieces in turn, a lane until its first failure. `failed` is the first, as in gnvd_move_part(), with
+ * The workgroup's lanes take pieces in turn, a lane until its first failure. `failed` is the first, as in gnvd_run_part(), with
  * the distance in bytes; in the end it is the same for all lanes.
  */
 GNVD_FN int gnvd_file_block_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,

@@ -101,6 +101,7 @@ GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dp
 
 	if (!todo)
 		return;
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, copied), todo);
 	gnvd_meet(w); /* what a lane has acquired with its completion, all have */
 #if defined(GNVD_GLANCES)
 	gnvd_order_agent(); /* that the frame's old page went, before these bytes: gnvd_glance */

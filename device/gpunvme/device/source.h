@@ -33,6 +33,12 @@ GNVD_FN uint32_t gnvd_source_magic(const struct gnvd_source *from)
 	return !from ? GPUNVME_DPAGES_MAGIC : from->volume ? GPUNVME_DPAGES_VOLUME_MAGIC : GPUNVME_DPAGES_FILE_MAGIC;
 }
 
+/* A call's site, of the one for a namespace. */
+GNVD_FN enum gnvd_site gnvd_site_of(const struct gnvd_source *from, enum gnvd_site site)
+{
+	return (enum gnvd_site)((int)site + (!from ? 0 : from->volume ? 2 : 1));
+}
+
 /* Bytes of the window: a file may end in a block. */
 GNVD_FN uint64_t gnvd_window_bytes(const struct gpunvme_dpages *cache, const struct gnvd_source *from)
 {
@@ -129,7 +135,7 @@ GNVD_FN void gnvd_next_part(const struct gpunvme_dpages *cache, const struct gnv
 /* ---- Can a page be read? ---- */
 
 GNVD_FN int gnvd_check_source(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
-			      const struct gnvd_parts *p)
+			      const struct gnvd_parts *p, int write)
 {
 	const struct gpunvme_dvol *v = from->volume;
 
@@ -137,37 +143,44 @@ GNVD_FN int gnvd_check_source(const struct gpunvme_dq *dq, const struct gpunvme_
 		return gnvd_check_file(dq, from->file, &cache->buf, 0, 0);
 	if (v->lba_shift != cache->lba_shift || v->members != cache->members)
 		return -GPUNVME_EXDEV;
-	return gnvd_check_window_of(v, p->block - v->lba_first, p->left, 0);
+	return gnvd_check_window_of(v, p->block - v->lba_first, p->left, write);
 }
 
-GNVD_FN int gnvd_check_part(const struct gpunvme_dpages *cache, const struct gnvd_source *from, struct gnvd_parts *p)
+GNVD_FN int gnvd_check_part(const struct gpunvme_dpages *cache, const struct gnvd_source *from, struct gnvd_parts *p, int write)
 {
 	const struct gpunvme_dmember *member;
 
 	if (!from->volume) {
 		gnvd_find_part_of_file(from->file, p);
-		return p->hole ? 0 : gnvd_check_window(p->dq, p->lba, p->nblocks, 0);
+		return p->hole ? 0 : gnvd_check_window(p->dq, p->lba, p->nblocks, write);
 	}
 	member = gnvd_find_part_of_volume(cache, from->volume, p);
 	if (member->stripe_shift != from->volume->stripe_shift || (p->dq->device && p->dq->device != member->device))
 		return -GPUNVME_EXDEV;
-	return gnvd_check_window(p->dq, p->lba, p->nblocks, 0);
+	return gnvd_check_window(p->dq, p->lba, p->nblocks, write);
 }
 
-/* All of its parts. Asked before anybody waits for the lane that reads, or makes room for it. */
+/* All that is left. */
+GNVD_FN int gnvd_check_left(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			    struct gnvd_parts p, int write)
+{
+	int ret = gnvd_check_source(dq, cache, from, &p, write);
+
+	while (!ret && p.left) {
+		ret = gnvd_check_part(cache, from, &p, write);
+		gnvd_pass_part(cache, &p);
+	}
+	return ret;
+}
+
+/* All parts of a page. Asked before anybody waits for the lane that reads, or makes room for it. */
 GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
 			     uint64_t page)
 {
 	struct gnvd_parts p;
-	int ret;
 
 	gnvd_begin_parts(dq, cache, from, page, 0, &p);
-	ret = gnvd_check_source(dq, cache, from, &p);
-	while (!ret && p.left) {
-		ret = gnvd_check_part(cache, from, &p);
-		gnvd_pass_part(cache, &p);
-	}
-	return ret;
+	return gnvd_check_left(dq, cache, from, p, 0);
 }
 
 /* Has the queue ended; of a volume: one of those that the page needs? */
@@ -188,14 +201,14 @@ GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_
 	return ended;
 }
 
-/* ---- Reading ---- */
+/* ---- Moving ---- */
 
 /*
- * The next part of each lane's page, of those that the queue of lane `first` reads. All lanes of the wave name that queue, as who
+ * The next part of each lane's page, of those that the queue of lane `first` moves. All lanes of the wave name that queue, as who
  * waits looks for completions.
  */
-GNVD_FN void gnvd_read_part(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			    const struct gnvd_source *from, uint32_t first, struct gnvd_parts *p, struct gnvd_left *left)
+GNVD_FN void gnvd_transfer_part(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			    const struct gnvd_source *from, uint32_t first, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
 {
 	struct gnvd_left run = { p->offset, p->lba, p->nblocks, GNVD_IDLE };
 	int mine = p->left != 0;
@@ -208,7 +221,7 @@ GNVD_FN void gnvd_read_part(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	}
 	if (mine)
 		run.ret = 0;
-	gnvd_run_wave(dq, w, p->buf, &run, GPUNVME_IO_READ);
+	gnvd_run_wave(dq, w, p->buf, &run, op);
 	if (!mine)
 		return;
 	left->ret = run.ret;
@@ -217,25 +230,54 @@ GNVD_FN void gnvd_read_part(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	p->left = run.ret ? 0 : p->left;
 }
 
-/* All lanes of the wave come; those with left->ret 0 have a page to read. Answers in left->nblocks how many blocks they read. */
+/* All lanes of the wave come; those with left->ret 0 move what p has left, but holes. Answers in left->nblocks how many blocks. */
+GNVD_FN void gnvd_transfer_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			     const struct gnvd_source *from, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
+{
+	uint64_t some;
+
+	p->left = left->ret ? 0 : p->left;
+	p->nblocks = 0;
+	p->lba = 0;
+	left->nblocks = 0;
+	for (;;) {
+		gnvd_next_part(cache, from, p);
+		some = gnvd_ballot(w, p->left != 0);
+		if (!some)
+			return;
+		gnvd_transfer_part(dq, w, cache, from, gnvd_lowest(some), p, left, op);
+	}
+}
+
+/* As gnvd_transfer_parts(), of a page to read. */
 GNVD_FN void gnvd_read_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			     const struct gnvd_source *from, uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
 	struct gnvd_parts p;
-	uint64_t some;
 
 	gnvd_begin_parts(dq, cache, from, page, frame, &p);
-	p.left = left->ret ? 0 : p.left;
-	p.nblocks = 0;
-	p.lba = 0;
-	left->nblocks = 0;
-	for (;;) {
-		gnvd_next_part(cache, from, &p);
-		some = gnvd_ballot(w, p.left != 0);
-		if (!some)
-			return;
-		gnvd_read_part(dq, w, cache, from, gnvd_lowest(some), &p, left);
+	gnvd_transfer_parts(dq, w, cache, from, &p, left, GPUNVME_IO_READ);
+}
+
+/* ---- Changing ---- */
+
+/* Has a file the blocks of these bytes of the window? Only its file system could give it others. */
+GNVD_FN int gnvd_check_blocks(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			      uint64_t pos, uint64_t bytes)
+{
+	uint64_t end = cache->lba_first + ((pos + bytes - 1) >> cache->lba_shift) + 1;
+	struct gnvd_parts p;
+
+	if (!from || from->volume || !bytes)
+		return 0;
+	gnvd_begin_parts(dq, cache, from, 0, 0, &p);
+	for (p.block += pos >> cache->lba_shift; p.block < end; p.block += p.nblocks) {
+		p.left = end - p.block < 1u << 30 ? (uint32_t)(end - p.block) : 1u << 30;
+		gnvd_find_part_of_file(from->file, &p);
+		if (p.hole)
+			return -GPUNVME_EOPNOTSUPP;
 	}
+	return 0;
 }
 
 /* ---- Zeroes ---- */

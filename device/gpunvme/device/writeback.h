@@ -129,6 +129,20 @@ GNVD_FN void gnvd_end_writing(const struct gpunvme_dpages *cache, const struct g
 
 /* ---- Writing ---- */
 
+/* Of a file or a volume: the same blocks, in parts. All are asked for before any is written; holes are not written. */
+GNVD_FN int gnvd_begin_write(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     const struct gnvd_claim *c, struct gnvd_parts *p)
+{
+	uint32_t shift = gnvd_part_shift(cache) - cache->lba_shift, first = gnvd_lowest(c->parts) << shift;
+	uint32_t end = (gnvd_highest(c->parts) + 1) << shift;
+
+	gnvd_begin_parts(dq, cache, from, c->page, c->frame, p);
+	p->block += first;
+	p->offset += (uint64_t)first << cache->lba_shift;
+	p->left = (end < p->left ? end : p->left) - first;
+	return gnvd_check_left(dq, cache, from, *p, 1);
+}
+
 /* The blocks from the first to the last part that was changed. */
 GNVD_FN void gnvd_set_write(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_claim *c,
 			    struct gnvd_left *left)
@@ -147,25 +161,49 @@ GNVD_FN void gnvd_copy_back(const struct gnvd_wave *w, const struct gpunvme_dpag
 {
 	struct gpunvme_dpages back;
 
-	back.page_shift = cache->page_shift; /* this is all that copying looks at */
+	back.page_shift = cache->page_shift; /* these are all that copying looks at */
+	back.state = cache->state;
+	back.flags = cache->flags;
 	back.buf.base = cache->local;
 	back.local = cache->local ? cache->buf.base : 0;
 	gnvd_copy_frames(w, &back, mine, frame);
 }
 
+/*
+ * What lanes have stored where a file has no blocks, or behind its end, goes: the rest of its last block is written as zeroes. Then
+ * the parts.
+ */
+GNVD_FN void gnvd_write_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			      const struct gnvd_source *from, int mine, const struct gnvd_claim *c, struct gnvd_left *left)
+{
+	struct gnvd_parts p;
+
+	gnvd_begin_parts(dq, cache, from, c->page, c->frame, &p);
+	if (mine)
+		left->ret = gnvd_begin_write(dq, cache, from, c, &p);
+	if (mine && !left->ret && !from->volume)
+		gnvd_zero_holes(dq, cache, from, c->page, c->frame);
+	gnvd_copy_back(w, cache, mine && !left->ret, c->frame);
+	gnvd_transfer_parts(dq, w, cache, from, &p, left, GPUNVME_IO_WRITE);
+}
+
 /* All lanes of the wave come; those with `mine` set write what they have claimed, and end that. Answers each lane's result. */
-GNVD_FN int gnvd_write_back(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine,
-			    const struct gnvd_claim *c)
+GNVD_FN int gnvd_write_back(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			    const struct gnvd_source *from, int mine, const struct gnvd_claim *c)
 {
 	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
 	uint64_t writes = gnvd_ballot(w, mine);
 
 	if (!writes)
 		return 0;
-	if (mine)
-		gnvd_set_write(dq, cache, c, &left);
-	gnvd_copy_back(w, cache, mine && !left.ret, c->frame);
-	gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_WRITE);
+	if (from) {
+		gnvd_write_parts(dq, w, cache, from, mine, c, &left);
+	} else {
+		if (mine)
+			gnvd_set_write(dq, cache, c, &left);
+		gnvd_copy_back(w, cache, mine && !left.ret, c->frame);
+		gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_WRITE);
+	}
 	if (mine)
 		gnvd_end_writing(cache, c, left.ret);
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, writes), writes);
@@ -205,7 +243,8 @@ GNVD_FN int gnvd_sweep_on(const struct gpunvme_dpages *cache, struct gnvd_sweep 
  * All lanes of the wave come; each with `want` set writes one page. 0: it has; -GPUNVME_EAGAIN: others may have, or put one back,
  * or it is the host's turn; else why none can be written.
  */
-GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want)
+GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			   const struct gnvd_source *from, int want)
 {
 	struct gnvd_claim claim = { 0, 0, 0 };
 	struct gnvd_sweep sweep = { 0, 0, 0, 0 };
@@ -213,7 +252,7 @@ GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 	while (gnvd_ballot(w, want)) {
 		mine = want && gnvd_sweep_on(cache, &sweep, &claim);
-		err = gnvd_write_back(dq, w, cache, mine, &claim);
+		err = gnvd_write_back(dq, w, cache, from, mine, &claim);
 		want = mine && err;
 		if (mine && (!err || !sweep.failed))
 			why = err;
@@ -226,7 +265,8 @@ GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *
 /* ---- Flush ---- */
 
 /* Why who flushes goes on without a frame that it has found so for the turn-th time; 0: it does not. */
-GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, enum gnvd_dirt dirt, uint32_t turn, uint64_t *deadline)
+GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			 enum gnvd_dirt dirt, uint32_t turn, uint64_t *deadline)
 {
 	uint64_t now;
 
@@ -237,13 +277,13 @@ GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, enum gnvd_dirt dirt, uint3
 	if (dirt != GNVD_DIRT_WRITTEN || (turn & 15) != 15)
 		return 0;
 	now = gnvd_clock();
-	*deadline = *deadline ? *deadline : now + GNVD_PAGE_WAIT * dq->cmd_timeout;
+	*deadline = *deadline ? *deadline : now + GNVD_PAGE_WAIT * gnvd_page_parts(cache, from) * dq->cmd_timeout;
 	return now > *deadline ? -GPUNVME_ETIMEDOUT : 0;
 }
 
 /* All lanes of the wave, each its frames from `frame` on. Answers what failed first, or else what a lane had. */
-GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int ret,
-			      uint64_t frame, uint32_t parts)
+GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			      const struct gnvd_source *from, int ret, uint64_t frame, uint32_t parts)
 {
 	struct gnvd_claim claim = { 0, 0, 0 };
 	uint64_t deadline = 0;
@@ -256,9 +296,9 @@ GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wav
 		if (!gnvd_ballot(w, open))
 			return ret;
 		dirt = open ? gnvd_claim(cache, (uint32_t)frame, &claim) : GNVD_DIRT_NONE;
-		err = gnvd_write_back(dq, w, cache, dirt == GNVD_DIRT_MINE, &claim);
+		err = gnvd_write_back(dq, w, cache, from, dirt == GNVD_DIRT_MINE, &claim);
 		if (dirt != GNVD_DIRT_MINE)
-			err = gnvd_pass_by(dq, dirt, turn, &deadline);
+			err = gnvd_pass_by(dq, cache, from, dirt, turn, &deadline);
 		if (err && (!ret || ret == -GPUNVME_EAGAIN))
 			ret = err;
 		over = dirt <= GNVD_DIRT_MINE || err;

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Prefetch, and pages and elements of caches with it, of a namespace, a file or a volume: device_ahead.h and device_ahead_sources.h
+ * have their calls from here. On a CPU some are calls themselves, for all of these, so that less is compiled.
+ */
+#ifndef GPUNVME_DEVICE_PREFETCH_H
+#define GPUNVME_DEVICE_PREFETCH_H
+
+#include <gpunvme/device/wanted.h>
+
+#define GNVD_READ_AHEAD 4u /* pages that a range has under way beyond the one that it copies */
+
+/* ---- Prefetch ---- */
+
+/* One of the identifiers that prefetches may hold. */
+GNVD_FN int gnvd_book(const struct gpunvme_dq *dq)
+{
+	if (gnvd_fetch_add64(GNVD_STATE(dq, ahead), 1) < dq->cids / 2)
+		return 1;
+	gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
+	return 0;
+}
+
+/* One for each lane with `want` set. Where there is none, pages that have come give theirs back. Answers who has one. */
+GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			  const struct gnvd_source *from, int want)
+{
+	uint64_t mark = cache->flags & GPUNVME_DPAGES_STATS ? GNVD_UNASKED : 0, page = 0, word = 0;
+	int booked = want && gnvd_book(dq), mine = 0;
+	struct gpunvme_req req = { 0, 0, 0, 0 };
+	uint32_t frame = 0, i;
+
+	if (!gnvd_ballot(w, want && !booked))
+		return booked;
+	gnvd_drain(dq, w);
+	for (i = 0; want && !booked && !mine && i < GNVD_NEAR && i < cache->frames; i++) {
+		frame = (uint32_t)gnvd_fetch_add64(GNVD_PAGES_STATE(cache, sweep), 1) % cache->frames;
+		mine = gnvd_claim_frame(dq, cache, from, frame, 1, &page, &word, &req);
+	}
+	if (gnvd_ballot(w, mine))
+		(void)gnvd_end_coming(dq, w, cache, from, mine, page, word, frame, &req, mark);
+	return booked || (want && gnvd_book(dq));
+}
+
+/* May this header work on the cache, has it the page, and can that be read by this queue? */
+GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page)
+{
+	if (cache->magic != gnvd_ahead_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
+		return -GPUNVME_EPROTONOSUPPORT;
+	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
+}
+
+/* The one part of a page that is to be read; with left->nblocks 0 it has none, for it is a hole. */
+GNVD_FN int gnvd_set_only_part(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			       uint64_t page, uint32_t frame, struct gnvd_left *left)
+{
+	struct gnvd_parts p;
+
+	gnvd_begin_parts(dq, cache, from, page, frame, &p);
+	gnvd_next_part(cache, from, &p);
+	left->nblocks = p.left ? p.nblocks : 0;
+	if (!p.left)
+		return 0;
+	left->offset = p.offset;
+	left->lba = p.lba;
+	gnvd_pass_part(cache, &p);
+	gnvd_next_part(cache, from, &p);
+	return p.left ? -GPUNVME_EMSGSIZE : 0;
+}
+
+GNVD_FN int gnvd_set_whole(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, const struct gnvd_left *left,
+			   struct gnvd_cmd *c)
+{
+	if (gnvd_part_blocks(dq, buf, left, GPUNVME_IO_READ) < left->nblocks)
+		return -GPUNVME_EMSGSIZE;
+	gnvd_set_part(dq, buf, left, left->nblocks, GPUNVME_IO_READ, c);
+	return 0;
+}
+
+/* Where and what to read of a page into a frame, as one command? *blocks: how many, which may be none of a file. */
+GNVD_FN int gnvd_set_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			      uint64_t page, uint32_t frame, struct gnvd_cmd *c, uint32_t *blocks)
+{
+	struct gnvd_left left = { 0, 0, 0, 0 };
+
+	gnvd_set_fetch(dq, cache, from, page, frame, &left);
+	if (from && !left.ret)
+		left.ret = gnvd_set_only_part(dq, cache, from, page, frame, &left);
+	*blocks = left.nblocks;
+	if (left.ret || (from && !left.nblocks))
+		return left.ret;
+	if (!from || !from->volume)
+		return gnvd_set_whole(dq, &cache->buf, &left, c);
+	return gnvd_set_whole(dq, &gnvd_members_of(cache)[gnvd_page_member(cache, from->volume, page)].buf, &left, c);
+}
+
+/*
+ * The end of READING by a lane that prefetches, as one addition to what the word was then. While it is READING it changes by
+ * references only.
+ */
+GNVD_FN void gnvd_end_prefetch(const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame, uint64_t word,
+			       const struct gpunvme_req *req, int ret)
+{
+	uint64_t add = 0ull - GPUNVME_PAGE_READING;
+
+	if (!ret) {
+		gnvd_st64(gnvd_coming_at(cache, frame), (uint64_t)req->tag << 32 | req->cid);
+		gnvd_st64(gnvd_coming_at(cache, frame) + 8, req->gen);
+		gnvd_st64(gnvd_frame_at(cache, frame), page + 1);
+		gnvd_add64(GNVD_PAGES_STATE(cache, coming), 1);
+		add += (uint64_t)(frame - (uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT)) << GPUNVME_PAGE_FRAME_SHIFT;
+		add += GPUNVME_PAGE_COMING + GPUNVME_PAGE_USED - (word & GPUNVME_PAGE_USED);
+	} else if (frame < cache->frames) {
+		gnvd_drop_frame(cache, frame, 0);
+	}
+	gnvd_order_agent(); /* pairs with gnvd_load_coming() */
+	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
+}
+
+/* All lanes of the wave come; those with ret 0 want a page. While a lane has a page READING it waits for no device. */
+GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				const struct gnvd_source *from, int ret, uint64_t page)
+{
+	uint64_t at = gnvd_page_at(cache, page), word = ret ? 0 : gnvd_ld_after64(at);
+	int want = !ret && gnvd_page_state(word) == GPUNVME_PAGE_EMPTY, booked;
+	struct gpunvme_req req = { 0, 0, 0, 0 };
+	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
+	uint32_t frame, blocks = 0;
+
+	if (want)
+		ret = dq->cids < 2 ? -GPUNVME_EOPNOTSUPP : gnvd_check_fetch(dq, cache, from, page);
+	if (want && !ret)
+		ret = gnvd_set_prefetch(dq, cache, from, page, 0, &c, &blocks);
+	want = want && !ret && (!from || blocks);
+	want = want && gnvd_cas64(at, word, word + GPUNVME_PAGE_READING) == word; /* else somebody has it, or will read it */
+	if (!gnvd_ballot(w, want))
+		return ret;
+	booked = gnvd_book_all(dq, w, cache, from, want);
+	frame = gnvd_find_frames(dq, w, cache, from, booked);
+	if (want)
+		ret = booked ? gnvd_set_prefetch(dq, cache, from, page, frame, &c, &blocks) : gnvd_full(dq);
+	ret |= gnvd_submit(dq, w, want && !ret, &c, &req);
+	if (want)
+		gnvd_end_prefetch(cache, page, frame, word, &req, ret);
+	if (booked && ret)
+		gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, prefetches), gnvd_ballot(w, want && !ret));
+	return ret;
+}
+
+GNVD_FN int gnvd_prefetch_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			     const struct gnvd_source *from, int ret, uint64_t page)
+{
+	const struct gpunvme_dq *own = dq;
+	int want = !ret, mine, err;
+	uint64_t todo;
+
+	if (!from || !from->volume)
+		return gnvd_prefetch_pages(dq, w, cache, from, ret, page);
+	own = gnvd_page_dq(dq, cache, from, page);
+	for (todo = gnvd_ballot(w, want); todo; todo &= ~gnvd_ballot(w, mine)) {
+		mine = gnvd_next_dq(w, todo, own, &dq) && want;
+		err = gnvd_prefetch_pages(dq, w, cache, from, mine ? 0 : GNVD_IDLE, page);
+		ret = mine ? err : ret;
+	}
+	return ret;
+}
+
+/* A lane's page, for whatever call it is of. */
+GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page)
+{
+	int ret = gnvd_check_ahead(dq, cache, from, page), err = ret;
+	struct gnvd_wave w;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_PREFETCH));
+		GNVD_TOGETHER(w, err = gnvd_prefetch_by(dq, &w, cache, from, ret, page));
+		gnvd_leave(&w);
+	}
+	if (err == -GPUNVME_EAGAIN)
+		gnvd_polled_in_vain();
+	return err;
+}
+
+GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			       const struct gnvd_source *from, int ret)
+{
+	uint64_t mark = cache->flags & GPUNVME_DPAGES_STATS ? GNVD_UNASKED : 0, page = 0, word = 0;
+	struct gpunvme_req req = { 0, 0, 0, 0 };
+	uint32_t frame = ret ? cache->frames : w->rank;
+	int mine, err;
+
+	for (; gnvd_ballot(w, frame < cache->frames); frame = frame < cache->frames ? frame + w->count : frame) {
+		mine = frame < cache->frames && gnvd_claim_frame(dq, cache, from, frame, 0, &page, &word, &req);
+		if (!gnvd_ballot(w, mine))
+			continue;
+		if (ret == -GPUNVME_ETIMEDOUT && gnvd_ld32(GNVD_STATE(dq, poison)))
+			req.deadline = 1; /* the queue has ended by time, which this lane has waited for once */
+		err = gnvd_end_coming(dq, w, cache, from, mine, page, word, frame, &req, mark);
+		ret = err < 0 && !ret ? err : ret;
+	}
+	return ret;
+}
+
+/* Of a volume one queue after the other. */
+GNVD_FN int gnvd_settle_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			   const struct gnvd_source *from, int ret)
+{
+	uint32_t i;
+
+	if (!from || !from->volume)
+		return gnvd_settle_coming(dq, w, cache, from, ret);
+	for (i = 0; i < from->volume->members * from->volume->queues; i++)
+		ret = gnvd_settle_coming((const struct gpunvme_dq *)gnvd_lane_memory(from->volume->dq) + i, w, cache, from, ret);
+	return ret;
+}
+
+GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+{
+	int ret = gnvd_check_ahead(dq, cache, from, 0), err = ret;
+	struct gnvd_wave w;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_SETTLE));
+		GNVD_TOGETHER(w, err = gnvd_settle_by(dq, &w, cache, from, ret));
+		gnvd_leave(&w);
+	}
+	return err;
+}
+
+/* ---- Pages ---- */
+
+GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			       uint64_t page, struct gpunvme_page *p)
+{
+	int ret = gnvd_check_ahead(dq, cache, from, page), err = 0;
+	uint64_t base = 0;
+	struct gnvd_wave w;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_AHEAD_PAGE));
+		GNVD_TOGETHER(w, err = gnvd_get_ahead_by(dq, &w, cache, from, !ret, page, &base));
+		gnvd_leave(&w);
+	}
+	ret = ret ? ret : err;
+	if (ret == -GPUNVME_EAGAIN)
+		gnvd_polled_in_vain();
+	if (!ret) {
+		p->base = base;
+		p->word = gnvd_page_at(cache, page);
+	}
+	return ret;
+}
+
+/* ---- Elements ---- */
+
+/* As gnvd_get_elements(), of one page at a time. */
+GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				const struct gnvd_source *from, int ret, struct gnvd_elements *e)
+{
+	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
+	int open = !ret && e->left, err;
+	uint32_t turn = 0;
+
+	for (; gnvd_ballot(w, open); gnvd_pause(turn++)) {
+		page = e->pos >> cache->page_shift;
+		err = gnvd_get_ahead_by(dq, w, cache, from, open, page, &base);
+		n = size - (e->pos & (size - 1)) < e->left ? size - (e->pos & (size - 1)) : e->left;
+		n = open && !err ? n : 0;
+		if (n)
+			gnvd_copy_elements(e, base + (e->pos & (size - 1)), n);
+		gnvd_unrefer(w, n != 0, gnvd_page_at(cache, page));
+		e->pos += n;
+		e->to += n;
+		e->left -= n;
+		now = gnvd_clock();
+		until = n || !until ? now + dq->cmd_timeout : until;
+		if (open && err && (err != -GPUNVME_EAGAIN || now > until))
+			ret = err;
+		open = open && !ret && e->left;
+	}
+	return ret;
+}
+
+/* Elements side by side: within the window? Fills e but for where they go. */
+GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+				   uint64_t index, uint64_t count, struct gnvd_elements *e)
+{
+	uint32_t shift = e->bytes == 16 ? 4 : e->bytes == 8 ? 3 : 2;
+	uint64_t all = cache->lba_count << cache->lba_shift >> shift;
+	int ret = gnvd_check_ahead(dq, cache, from, 0);
+
+	e->pos = index << shift;
+	e->left = count << shift;
+	if (!ret && (e->bytes != 1u << shift || e->to & 3))
+		ret = -GPUNVME_EINVAL;
+	if (!ret && from)
+		all = gnvd_window_bytes(cache, from) >> shift;
+	if (!ret && (index > all || count > all - index))
+		ret = -GPUNVME_ERANGE;
+	return ret;
+}
+
+GNVD_FN int gnvd_run_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from, int ret,
+			   struct gnvd_elements *e)
+{
+	struct gnvd_wave w;
+	int err = ret;
+
+	w.hint = gnvd_hint();
+	GNVD_EACH_QUEUE(dq) {
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_AHEAD_ARRAY));
+		GNVD_TOGETHER(w, err = gnvd_ahead_elements(dq, &w, cache, from, ret, e));
+		gnvd_leave(&w);
+	}
+	return err;
+}
+
+GNVD_FN int gnvd_ahead_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			       uint64_t index, uint32_t bytes, void *value)
+{
+	uint32_t words[4] = { 0, 0, 0, 0 };
+	struct gnvd_elements e = { 0, 0, 0, words, bytes };
+	int ret = gnvd_check_ahead_range(dq, cache, from, index, 1, &e);
+
+	ret = gnvd_run_ahead(dq, cache, from, ret, &e);
+	if (!ret)
+		__builtin_memcpy(value, words, bytes);
+	return ret;
+}
+
+/*
+ * Is there room to read ahead for a range? Not where half of what prefetches may hold is taken, or a quarter of the frames is for
+ * pages that are coming: then many lanes read, and each would take from the others what these are about to use.
+ */
+GNVD_FN int gnvd_may_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
+{
+	return gnvd_ld64(GNVD_STATE(dq, ahead)) < dq->cids / 4 && gnvd_ld64(GNVD_PAGES_STATE(cache, coming)) < cache->frames / 4;
+}
+
+/* From *next to the last page of the range, GNVD_READ_AHEAD behind this one at most. Failures are told when the page is got. */
+GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page, uint64_t last, uint64_t *next)
+{
+	int ret = 0;
+
+	*next = *next > page ? *next : page + 1;
+	while (!ret && *next <= last && *next - page <= GNVD_READ_AHEAD) {
+		if (!gnvd_may_read_ahead(gnvd_page_dq(dq, cache, from, *next), cache))
+			return;
+		ret = gnvd_prefetch(dq, cache, from, *next);
+		*next += !ret;
+	}
+	if (ret && ret != -GPUNVME_EAGAIN)
+		*next = last + 1; /* so it is with the others: pages that no single command reads, or a queue that has ended */
+}
+
+/* Page by page; a range of one has nothing ahead of it. */
+GNVD_FN int gnvd_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t index, uint64_t count, uint32_t bytes, void *to)
+{
+	struct gnvd_elements e = { 0, 0, (uint64_t)(uintptr_t)to, NULL, bytes };
+	int ret = gnvd_check_ahead_range(dq, cache, from, index, count, &e);
+	uint64_t size = 1ull << cache->page_shift, end = e.pos + e.left, next = 0, page, n;
+
+	while (!ret && e.pos < end) {
+		page = e.pos >> cache->page_shift;
+		n = size - (e.pos & (size - 1));
+		e.left = n < end - e.pos ? n : end - e.pos;
+		gnvd_read_ahead(dq, cache, from, page, (end - 1) >> cache->page_shift, &next);
+		ret = gnvd_run_ahead(dq, cache, from, ret, &e);
+	}
+	return ret;
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pages that a lane wants of a cache with prefetch: it goes on with what is coming, or reads. Why that is right is said in
+ * device_ahead.h.
+ */
+#ifndef GPUNVME_DEVICE_WANTED_H
+#define GPUNVME_DEVICE_WANTED_H
+
+#include <gpunvme/device/coming.h>
+
+/* A page to read. All lanes of the wave come; those with `mine` set end READING. Answers who had a frame. */
+GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+				  const struct gnvd_source *from, int mine, uint64_t page, uint64_t word)
+{
+	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
+	uint32_t frame = gnvd_find_frames(dq, w, cache, from, mine);
+	uint64_t misses = gnvd_ballot(w, mine && frame < cache->frames);
+
+	if (mine)
+		gnvd_set_fetch(dq, cache, from, page, frame, &left);
+	if (from)
+		gnvd_read_parts(dq, w, cache, from, page, frame, &left);
+	else
+		gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
+	gnvd_copy_frames(w, cache, mine && !left.ret && (!from || left.nblocks), frame);
+	if (from && !from->volume && mine && !left.ret)
+		gnvd_zero_holes(dq, cache, from, page, frame);
+	if (mine)
+		gnvd_end_reading(cache, page, frame, word, left.ret);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, misses), misses);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, failures), gnvd_ballot(w, mine && frame < cache->frames && left.ret));
+	return misses;
+}
+
+/* What a lane that has a reference sees of its page, and what it is to do about it. */
+struct gnvd_sight {
+	uint64_t word;  /* of a page that this lane is to read, or for whose command it is to wait: as READING began */
+	struct gpunvme_req req; /* the command */
+	uint32_t frame;
+	int comes;
+	int reads;
+	int ret;
+};
+
+/* COMING: who asks by the queue that reads it, or by one made later, goes on. Answers whether there is more to look for. */
+GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, struct gnvd_sight *s)
+{
+	s->frame = (uint32_t)(s->word >> GPUNVME_PAGE_FRAME_SHIFT);
+	gnvd_load_coming(cache, s->frame, &s->req);
+	if (gnvd_tag_later(s->req.tag, dq->tag) && gnvd_ld64(at) == s->word) {
+		s->ret = -GPUNVME_EXDEV;
+		if (gnvd_ld32(GNVD_STATE(dq, poison)) || gnvd_full(dq) == -GPUNVME_ESHUTDOWN)
+			s->ret = -GPUNVME_ESHUTDOWN;
+		return 0;
+	}
+	if (!gnvd_claim_coming(cache, at, s->frame, &s->word, &s->req))
+		return 1;
+	s->comes = gnvd_begin_end(dq, cache, s->frame, &s->req);
+	s->reads = !s->comes;
+	if (s->comes)
+		gnvd_count_one(cache, GNVD_PAGES_STATE(cache, used));
+	return 1;
+}
+
+/*
+ * As gnvd_look_at_page(). Where a lane goes on with what was prefetched behind a failure, the word does not tell that any more: who
+ * missed it waits for this read instead. Answers whether there is more to look for.
+ */
+GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, uint64_t first,
+			    struct gnvd_sight *s)
+{
+	uint64_t word = gnvd_ld_after64(at);
+
+	s->word = word;
+	if (gnvd_page_state(word) == GPUNVME_PAGE_VALID)
+		return 0;
+	if (gnvd_page_state(word) == GPUNVME_PAGE_COMING)
+		return gnvd_look_at_coming(dq, cache, at, s);
+	if ((word ^ first) & GPUNVME_PAGE_CHANGES && word >> GPUNVME_PAGE_FRAME_SHIFT) {
+		s->ret = (int)(uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT);
+		return 0;
+	}
+	s->reads = gnvd_page_state(word) == GPUNVME_PAGE_EMPTY && gnvd_cas64(at, word, word + GPUNVME_PAGE_READING) == word;
+	s->word += s->reads ? GPUNVME_PAGE_READING : 0;
+	return 1;
+}
+
+/* As gnvd_miss(): what was coming is ended, then what is to be read is read, before any lane looks again. */
+GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			    const struct gnvd_source *from, int open, uint64_t page, uint64_t *word)
+{
+	struct gnvd_sight s = { *word, { 0, 0, 0, 0 }, 0, 0, 0, 0 };
+	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), come, read;
+	uint32_t turn = 0;
+
+	while (gnvd_ballot(w, open)) {
+		s.comes = s.reads = 0;
+		open = open && gnvd_look_ahead(dq, cache, gnvd_page_at(cache, page), first, &s);
+		come = gnvd_ballot(w, s.comes);
+		read = gnvd_ballot(w, s.reads);
+		if (come)
+			(void)gnvd_end_coming(dq, w, cache, from, s.comes, page, s.word, s.frame, &s.req, 0);
+		if (read)
+			waits &= ~gnvd_fetch_ahead(dq, w, cache, from, s.reads, page, s.word);
+		turn = come | read ? 0 : turn;
+		deadline = come | read ? 0 : deadline;
+		if ((turn & 15) == 15 && gnvd_page_late(dq, cache, from, &deadline) && open) {
+			s.ret = -GPUNVME_ETIMEDOUT;
+			open = 0;
+		}
+		if (!(come | read))
+			gnvd_pause(turn++);
+	}
+	*word = s.word;
+	waits &= gnvd_ballot(w, s.ret != -GPUNVME_EAGAIN);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, waits), waits);
+	return s.ret;
+}
+
+/* Somebody asks for a page that has come without that. */
+GNVD_FN void gnvd_note_used(const struct gpunvme_dpages *cache, uint64_t word)
+{
+	uint64_t at = gnvd_coming_at(cache, (uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT));
+
+	if (GPUNVME_COUNTERS && cache->flags & GPUNVME_DPAGES_STATS && gnvd_ld64(at) == GNVD_UNASKED &&
+	    gnvd_cas64(at, GNVD_UNASKED, 0) == GNVD_UNASKED)
+		gnvd_add64(GNVD_PAGES_STATE(cache, used), 1);
+}
+
+/* As gnvd_get_pages(), of pages that come by this queue. */
+GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			   const struct gnvd_source *from, int want, uint64_t page, uint64_t *base)
+{
+	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
+	int ret = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2 ? -GPUNVME_EAGAIN : 0;
+	int open = want && !ret && gnvd_page_state(word) != GPUNVME_PAGE_VALID, hit = want && !ret && !open;
+
+	hits = gnvd_ballot(w, hit);
+	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, hits), hits);
+	if (hit && !(word & GPUNVME_PAGE_USED))
+		gnvd_or_after64(at, GPUNVME_PAGE_USED);
+	if (open)
+		ret = gnvd_check_fetch(dq, cache, from, page);
+	open = open && !ret;
+	if (gnvd_ballot(w, open))
+		ret |= gnvd_miss_ahead(dq, w, cache, from, open, page, &word);
+	if (gnvd_ballot(w, want && !hit))
+		gnvd_order_agent();
+	if (gnvd_ballot(w, ret != 0))
+		gnvd_unrefer(w, ret != 0, at);
+	gnvd_meet_acquire(w); /* the word before the bytes */
+	if (want && !ret) /* also who has waited for a lane that had not asked */
+		gnvd_note_used(cache, word);
+	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
+	return ret;
+}
+
+/*
+ * The lanes with `todo` set, those of one queue after those of another: *dq is the next one, and the answer whether it is this
+ * lane's. A lane has no page READING while it is another's turn, and waits for no frame, so that nobody waits for it.
+ */
+GNVD_FN int gnvd_next_dq(const struct gnvd_wave *w, uint64_t todo, const struct gpunvme_dq *own, const struct gpunvme_dq **dq)
+{
+	uint64_t by = gnvd_same64(gnvd_shfl64(w, (uint64_t)(uintptr_t)own, gnvd_lowest(todo)));
+
+	*dq = (const struct gpunvme_dq *)gnvd_lane_memory(by);
+	return (uint64_t)(uintptr_t)own == by;
+}
+
+/* As gnvd_get_ahead(), by whatever queues. */
+GNVD_FN int gnvd_get_ahead_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
+			      const struct gnvd_source *from, int want, uint64_t page, uint64_t *base)
+{
+	const struct gpunvme_dq *own = dq;
+	uint64_t todo, at = 0;
+	int ret = 0, mine, err;
+
+	if (!from || !from->volume)
+		return gnvd_get_ahead(dq, w, cache, from, want, page, base);
+	own = gnvd_page_dq(dq, cache, from, page);
+	for (todo = gnvd_ballot(w, want); todo; todo &= ~gnvd_ballot(w, mine)) {
+		mine = gnvd_next_dq(w, todo, own, &dq) && want;
+		err = gnvd_get_ahead(dq, w, cache, from, mine, page, &at);
+		if (mine) {
+			*base = at;
+			ret = err;
+		}
+	}
+	return ret;
+}
+
+#endif

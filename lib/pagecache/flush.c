@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What kernels have changed in a page cache, when none of them runs: the host writes it, by a queue of this thread's own on each
+ * device, from copies of the lanes' memory.
+ */
+#include <errno.h>
+#include <gpunvme/copy.h>
+#include <gpunvme/mem.h>
+#include <gpunvme/qp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/reader.h"
+#include "pagecache/changed.h"
+#include "util/bits.h"
+
+struct flush {
+	struct gnv_reader *by; /* of each device the queue, its lanes and a buffer */
+	struct gpunvme_dq *dq;
+	uint32_t devs; /* that were opened */
+	char *page;
+	int given_up; /* how a write ended that the device may still have, with the buffer; 0: none */
+	char cause[512]; /* of the first failure */
+};
+
+/* A page, from where lanes have it. What a file has behind its end is zeroes. */
+static int fetch_page(const struct gnv_changed *c, void *to)
+{
+	struct gpunvme_pagecache *cache = c->cache;
+	const uint64_t at = (uint64_t)c->frame << cache->view.page_shift;
+	const size_t len = (size_t)1 << cache->view.page_shift;
+	const uint64_t left = cache->source.bytes - (cache->view.lba_first << cache->view.lba_shift) - (c->page << cache->view.page_shift);
+	const char *cpu = gpunvme_mem_ptr(cache->mem);
+	struct gpunvme_dbuf buf;
+	int ret = 0;
+
+	if (cache->view.local) {
+		ret = gnv_changed_peek(c, cache->view.local + at, to, len);
+	} else if (cpu) {
+		memcpy(to, cpu + at, len);
+	} else {
+		ret = gnv_source_dbuf(&cache->source, cache->mem, &buf);
+		ret = ret ? ret : gnv_changed_peek(c, buf.base + at, to, len);
+	}
+	if (!ret && left < len)
+		memset((char *)to + left, 0, len - (size_t)left);
+	return ret;
+}
+
+static int write_part(struct flush *flush, const struct gnv_source_part *part, const char *from, uint32_t shift)
+{
+	const struct gnv_reader *by = &flush->by[part->dev];
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+
+	copy.flags = GPUNVME_COPY_WRITE;
+	copy.lanes = 1;
+	copy.lba = part->lba;
+	copy.nblocks = part->nblocks;
+	memcpy(gpunvme_mem_ptr(by->mem), from, (size_t)(part->nblocks << shift));
+	return gpunvme_copy_run(by->gpu, &flush->dq[part->dev], 1, &by->dbuf, &copy);
+}
+
+/* From its first to its last changed block, as far as there are blocks on the drive. */
+static int write_blocks(struct flush *flush, const struct gnv_changed *c)
+{
+	const struct gpunvme_dpages *view = &c->cache->view;
+	const uint32_t all = view->page_shift - view->lba_shift, shift = (uint32_t)gnv_max(all, 6) - 6;
+	const uint64_t begin = c->page << all;
+	const uint64_t end = gnv_min((uint64_t)(64 - __builtin_clzll(c->parts)) << shift, view->lba_count - begin);
+	uint64_t at = (uint64_t)__builtin_ctzll(c->parts) << shift;
+	struct gnv_source_part part;
+	int ret = 0;
+
+	for (; at < end && !ret; at += part.nblocks) {
+		ret = gnv_source_part(&c->cache->source, view->lba_first + begin + at, end - at, &part);
+		if (!ret && !part.hole)
+			ret = write_part(flush, &part, flush->page + (at << view->lba_shift), view->lba_shift);
+	}
+	return ret;
+}
+
+/* Return: @ret, whose sentence is kept if it is the first failure: others follow. */
+static int keep_cause(struct flush *flush, int ret)
+{
+	if (ret && !flush->cause[0])
+		snprintf(flush->cause, sizeof(flush->cause), "%s", gpunvme_errmsg());
+	return ret;
+}
+
+/* Return: @ret, of a write. One that was given up may come later than the next, so it has to be over first. */
+static int keep_page(struct flush *flush, const struct gnv_changed *c, int ret)
+{
+	int err;
+
+	if (ret != -ETIMEDOUT && ret != -ECANCELED && ret != -EPROTO && ret != -ENODEV) /* gnvd_given_up() */
+		return ret;
+	flush->given_up = ret;
+	err = gnv_changed_poke(c, gnv_changed_kept_at(c->cache, c->frame), GPUNVME_FRAME_LOST);
+	err = err ? err : gnv_changed_lose(c);
+	return err ? err : ret;
+}
+
+/* Nobody has the page but its changes. */
+static int write_page(struct flush *flush, const struct gnv_changed *c)
+{
+	uint64_t word = 0;
+	int ret = gnv_changed_word(c, &word);
+
+	if (ret)
+		return ret;
+	if (c->kept)
+		return gnv_fail(-EBUSY, "the device may still have a write of page %llu that was given up: recover the queue by "
+				"gpunvme_qp_recover(), then flush again", (unsigned long long)c->page);
+	if ((word & GPUNVME_PAGE_STATE) == GPUNVME_PAGE_WRITING)
+		return gnv_fail(-EBUSY, "a kernel writes page %llu: end it, then flush again; what one that was killed leaves so only "
+				"gpunvme_pagecache_discard() ends", (unsigned long long)c->page);
+	if (flush->given_up) /* what comes into the buffer now, the old write may bring to the blocks of its own page */
+		return gnv_fail(flush->given_up, "page %llu of the cache was not tried", (unsigned long long)c->page);
+	ret = fetch_page(c, flush->page);
+	if (ret)
+		return ret;
+	ret = keep_page(flush, c, write_blocks(flush, c));
+	if (ret)
+		return gnv_fail(ret, "page %llu of the cache cannot be written: %s", (unsigned long long)c->page, gpunvme_strerror(ret));
+	return gnv_changed_forget(c, word - GPUNVME_PAGE_REF);
+}
+
+static int flush_page(void *ctx, const struct gnv_changed *c)
+{
+	return keep_cause(ctx, write_page(ctx, c));
+}
+
+/* Durable, on each device, also what kernels have written. */
+static int flush_devices(struct flush *flush)
+{
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	int ret = 0, err;
+	uint32_t i;
+
+	copy.flags = GPUNVME_COPY_FLUSH;
+	for (i = 0; i < flush->devs; i++) {
+		err = keep_cause(flush, gpunvme_copy_run(flush->by[i].gpu, &flush->dq[i], 1, &flush->by[i].dbuf, &copy));
+		ret = ret ? ret : err;
+	}
+	return ret;
+}
+
+static int open_device(struct gpunvme_pagecache *cache, struct flush *flush, uint32_t i)
+{
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	int ret = gnv_reader_open(cache->source.dev[i], cache->source.nsid, &flush->by[i]);
+
+	if (ret)
+		return ret;
+	flush->devs++;
+	view.nsid = flush->by[i].ns.nsid;
+	ret = gpunvme_qp_view(flush->by[i].qp, &view, &flush->dq[i]);
+	if (!ret && flush->dq[i].lba_shift != cache->view.lba_shift)
+		ret = gnv_fail(-EXDEV, "%s has other blocks than when the cache was made: what kernels have changed has no place there any "
+			       "more; gpunvme_pagecache_discard() forgets it", cache->source.name);
+	return ret;
+}
+
+static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
+{
+	int ret = 0, err;
+	uint32_t i;
+
+	for (i = 0; i < cache->source.devs && !ret; i++)
+		ret = keep_cause(flush, open_device(cache, flush, i));
+	if (ret)
+		return ret;
+	ret = keep_cause(flush, gnv_changed_each(cache, false, flush_page, flush));
+	err = flush_devices(flush);
+	return ret ? ret : err;
+}
+
+/* One at a time. Others who ask the cache wait for no device. */
+static int flush_cache(struct gpunvme_pagecache *cache)
+{
+	struct flush flush = { .cause = "" };
+	int ret = -ENOMEM;
+
+	flush.by = calloc(cache->source.devs, sizeof(*flush.by));
+	flush.dq = calloc(cache->source.devs, sizeof(*flush.dq));
+	flush.page = malloc((size_t)1 << cache->view.page_shift);
+	if (flush.by && flush.dq && flush.page)
+		ret = flush_all(cache, &flush);
+	else
+		keep_cause(&flush, gnv_fail(ret, "out of memory"));
+	while (flush.devs)
+		gnv_reader_close(&flush.by[--flush.devs]);
+	free(flush.page);
+	free(flush.dq);
+	free(flush.by);
+	return ret ? gnv_fail(ret, "%s", flush.cause) : 0;
+}
+
+GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache)
+{
+	int ret = gnv_changed_check(cache, "gpunvme_pagecache_flush");
+
+	if (ret)
+		return ret;
+	if (gnv_source_closed(&cache->source, cache->mem) < cache->source.devs)
+		return gnv_fail(-ENODEV, "a device of the cache was closed: what kernels have changed can only be forgotten, by "
+				"gpunvme_pagecache_discard()");
+	ret = gnv_source_writable(&cache->source);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&cache->changing);
+	pthread_mutex_lock(&cache->lock);
+	gnv_pagecache_give_back(cache);
+	pthread_mutex_unlock(&cache->lock);
+	ret = flush_cache(cache);
+	pthread_mutex_unlock(&cache->changing);
+	return ret;
+}
