@@ -2,6 +2,8 @@
 /* Files of mounted file systems where the kernel refuses or fails. Each call fails once, and what was done before must be undone. */
 #include "mounted.h"
 
+#include <sys/inotify.h>
+
 static struct gpunvme_file *live(void)
 {
 	struct gpunvme_file *file;
@@ -124,6 +126,28 @@ static void test_not_live(void **state)
 	k.journals = false;
 	k.flags = FS_JOURNAL_DATA_FL;
 	not_live(-EOPNOTSUPP, "to its journal first");
+}
+
+/* Who opens a device, or a FIFO, may do something by it: so it is not opened. */
+static void test_not_opened(void **state)
+{
+	struct inotify_event event;
+	char fifo[sizeof(path) + 8];
+	struct gpunvme_file *file;
+	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+
+	(void)state;
+	snprintf(fifo, sizeof(fifo), "%s.fifo", path);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_true(watch >= 0 && inotify_add_watch(watch, fifo, IN_OPEN) >= 0);
+	says(gpunvme_file_live(dev, fifo, NULL, &file), -EOPNOTSUPP, "it is no regular file");
+	says(gpunvme_lease_remove(fifo), -EOPNOTSUPP, "it is no regular file");
+	assert_int_equal(read(watch, &event, sizeof(event)), -1);
+	assert_int_equal(errno, EAGAIN);
+	close(open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC)); /* which would have been told */
+	assert_int_equal(read(watch, &event, sizeof(event)), sizeof(event));
+	close(watch);
+	assert_int_equal(unlink(fifo), 0);
 }
 
 /* ---- Leased ---- */
@@ -358,7 +382,7 @@ int main(void)
 		cmocka_unit_test_setup(test_not_live, begin),	cmocka_unit_test_setup(test_lease, begin),
 		cmocka_unit_test_setup(test_refused, begin),	cmocka_unit_test_setup(test_failures, begin),
 		cmocka_unit_test_setup(test_left, begin), cmocka_unit_test_setup(test_copied_mark, begin),	cmocka_unit_test_setup(test_fork, begin),
-		cmocka_unit_test_setup(test_broken, begin),
+		cmocka_unit_test_setup(test_broken, begin),	cmocka_unit_test_setup(test_not_opened, begin),
 	};
 
 	return cmocka_run_group_tests_name("live", tests, setup, teardown);

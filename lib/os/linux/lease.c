@@ -29,26 +29,52 @@
 #define CACHESTAT 451 /* its number, of all architectures here; C libraries do not know it yet */
 #define WINDOW (1ull << 30) /* of a file, looked at at once */
 
+/* As the descriptor of a path says which it is. */
+static int open_again(int fd, int flags)
+{
+	char again[32];
+
+	snprintf(again, sizeof(again), GNV_PROC "/self/fd/%d", fd);
+	return open(again, flags);
+}
+
+/* To open a device, or a FIFO, may do something; to find it does not. Return: a descriptor that does nothing else, or an errno. */
+static int find_regular(const char *path)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC), ret = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		ret = gnv_fail(-errno, "%s: %s", path, strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		ret = gnv_fail(-EOPNOTSUPP, "%s: it is no regular file", path);
+	if (ret && fd >= 0)
+		close(fd);
+	return ret ? ret : fd;
+}
+
 /*
- * Finding it may take I/O of a disk that this process serves, or of one whose server has died, and who calls fork() must not wait
+ * To open it may take I/O of a disk that this process serves, or of one whose server has died, and who calls fork() must not wait
  * for that: so it is opened without the lock, and once more with it, for a descriptor that no child has, on which leases and locks
  * are.
  */
 int gnv_os_live_open(const char *path)
 {
 	const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	int first = open(path, flags), fd = -1;
-	char again[32];
+	int found = find_regular(path), first, fd = -1;
 
+	if (found < 0)
+		return found;
+	first = open_again(found, flags);
 	if (first >= 0) {
-		snprintf(again, sizeof(again), GNV_PROC "/self/fd/%d", first);
 		gnv_fork_begin();
-		fd = gnv_fork_keep(open(again, flags));
+		fd = gnv_fork_keep(open_again(first, flags));
 	}
 	if (fd < 0)
 		fd = gnv_fail(-errno, "%s: %s", path, strerror(errno));
 	if (first >= 0)
 		close(first);
+	close(found);
 	return fd;
 }
 

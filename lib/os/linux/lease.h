@@ -16,7 +16,8 @@
 
 /*
  * gnv_os_live_open() - a file of a mounted file system, for reading
- * Closed by gnv_fork_close(). Return: a descriptor, or an errno of open(); gnv_fail() has the sentence.
+ * Closed by gnv_fork_close(). Return: a descriptor; -EOPNOTSUPP it is no regular file, and was not opened; an errno of open().
+ * gnv_fail() has the sentence.
  */
 int gnv_os_live_open(const char *path);
 
