@@ -180,6 +180,26 @@ static void test_bytes(void **state)
 	close_all();
 }
 
+static unsigned flushers; /* threads that asked to be one (atomic) */
+
+void __real_gnv_sys_serves_io(void);
+void __wrap_gnv_sys_serves_io(void);
+void __wrap_gnv_sys_serves_io(void)
+{
+	__real_gnv_sys_serves_io();
+	__atomic_add_fetch(&flushers, 1, __ATOMIC_RELAXED);
+}
+
+/* Lanes, and the controller's threads below them, do not wait for themselves when memory is short. The kernel's word: tests/vm. */
+static void test_flushers(void **state)
+{
+	(void)state;
+	__atomic_store_n(&flushers, 0, __ATOMIC_RELAXED);
+	open_all("lba=512&threads=2", 0);
+	assert_int_equal(__atomic_load_n(&flushers, __ATOMIC_RELAXED), 2 + 2);
+	close_all();
+}
+
 static void test_large_blocks(void **state)
 {
 	static char buf[8 * STEP];
@@ -232,6 +252,39 @@ static void test_bad_blocks(void **state)
 	assert_int_equal(ublk_driver_io(0, GNV_UBLK_WRITE_ZEROES, 0, 8, NULL), -EOPNOTSUPP);
 	assert_int_equal(ublk_driver_io(1, GNV_UBLK_READ, 88, 8, buf), STEP);
 	assert_int_equal(info().failed, 2);
+	close_all();
+}
+
+/* A request that takes 3 seconds, of whose end the other thread is told. */
+static void *slow(void *arg)
+{
+	unsigned *over = arg;
+	char buf[STEP];
+	int ret = ublk_driver_io(0, GNV_UBLK_READ, 4096, 8, buf);
+
+	__atomic_add_fetch(over, ret == STEP ? 1u : 100u, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Requests end in any order: those that take long, and are looked at first, hold up nobody behind them. */
+static void test_any_order(void **state)
+{
+	static char buf[STEP];
+	pthread_t threads[3];
+	unsigned over = 0, i;
+
+	(void)state;
+	open_all("lba=512&fault=delay:3000000:op=read:lba=4096", 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, slow, &over), 0);
+	gnv_sleep_ms(100);
+	for (i = 0; i < 20; i++)
+		assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 8 * i, 8, buf), STEP);
+	assert_int_equal(__atomic_load_n(&over, __ATOMIC_ACQUIRE), 0);
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(over, 3);
+	assert_int_equal(info().failed, 0);
 	close_all();
 }
 
@@ -521,6 +574,7 @@ static void test_read_only(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_flushers),	cmocka_unit_test(test_any_order),
 		cmocka_unit_test(test_bytes),		 cmocka_unit_test(test_large_blocks),	cmocka_unit_test(test_lost_commands),
 		cmocka_unit_test(test_hopeless_command), cmocka_unit_test(test_bad_blocks),	cmocka_unit_test(test_worth_more),
 		cmocka_unit_test(test_resets),		 cmocka_unit_test(test_death),		cmocka_unit_test(test_stop_in_use),
