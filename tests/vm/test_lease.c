@@ -594,10 +594,22 @@ static void test_clean(void **state)
 	good(umount(AT));
 	run("%s " DISK " >/tmp/check 2>&1 || { cat /tmp/check; false; }", strcmp(type, "xfs") ? "e2fsck -f -n" : "xfs_repair -n");
 	good(gpunvme_ublk_stop(ublk));
+	ublk = NULL;
 	good(gpunvme_qp_destroy(qp));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_dev_close(dev));
 	gpunvme_gpu_close(gpu);
+}
+
+/* A test that failed half-way has left its file system mounted, and nobody would serve it; without a server no unmount ends. */
+static int unmount_all(void **state)
+{
+	(void)state;
+	if (!ublk)
+		return 0;
+	umount2("/mnt", MNT_DETACH);
+	umount2(AT, MNT_DETACH);
+	return gpunvme_ublk_stop(ublk);
 }
 
 int main(int argc, char **argv) /* of hold(): any argument */
@@ -626,5 +638,5 @@ int main(int argc, char **argv) /* of hold(): any argument */
 	remove("/tmp/held");
 	mkdir(AT, 0755);
 	mkdir("/mnt", 0755);
-	return cmocka_run_group_tests_name(type, tests, NULL, NULL);
+	return cmocka_run_group_tests_name(type, tests, NULL, unmount_all);
 }
