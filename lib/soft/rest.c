@@ -37,6 +37,7 @@
 #define DUE_SPIN_NS 20000u
 #define TIMED_HOPE_NS 50000000u /* with a timing model: commands are expected for so long */
 #define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
+#define LOOKS 8u	 /* of a thread that spins for each look at the clock, which may be a device */
 
 /* Microseconds until shortly before the deadline, at most `most`, at least 1. */
 static unsigned until(const struct gnv_soft_pace *pace, uint64_t now, unsigned most)
@@ -109,14 +110,27 @@ static void wait_for_io(struct gnv_soft_server *server, struct gnv_soft_pace *pa
 		pace->io_us = IO_WAIT_US;
 }
 
+/* It spins, and nothing is due. */
+static bool spins_on(struct gnv_soft_pace *pace)
+{
+	if (!pace->spins || pace->deadline != UINT64_MAX || ++pace->looks % LOOKS == 0)
+		return false;
+	gnv_cpu_pause();
+	return true;
+}
+
 void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 {
-	uint64_t now = gnv_soft_now(), idle;
+	uint64_t now, idle;
 
+	if (spins_on(pace))
+		return;
+	now = gnv_soft_now();
 	if (!pace->idle_since)
 		begin_idle(pace, now);
 	idle = now - pace->idle_since;
-	if (idle < (server->in_store ? IO_SPIN_NS : SPIN_NS)) {
+	pace->spins = idle < (server->in_store ? IO_SPIN_NS : SPIN_NS);
+	if (pace->spins) {
 		gnv_cpu_pause();
 		return;
 	}

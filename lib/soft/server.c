@@ -196,6 +196,7 @@ static void serve(struct gnv_soft_server *server)
 	while (!should_stop(server)) {
 		if (pass(server, &pace)) {
 			pace.idle_since = 0;
+			pace.spins = true;
 			continue;
 		}
 		wait_for_queue(server);

@@ -289,6 +289,8 @@ uint64_t gnv_soft_now(void);
 struct gnv_soft_pace {
 	uint64_t idle_since; /* 0: busy */
 	uint64_t deadline;   /* of the next parked command */
+	bool spins;	     /* as long as it has nothing else to do */
+	unsigned looks;	     /* while it does */
 	unsigned sleep_us;
 	unsigned sleeps;
 	unsigned max_us;     /* longest sleep */
