@@ -14,9 +14,6 @@
 #include "util/clock.h"
 
 #define TRIES 3u       /* of a request, where status or queue allow more; the kernel's own driver has 5 (nvme_core.max_retries) */
-#define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
-#define NAP_US 50
-#define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
 #define BROKEN_MS 1000 /* a ring that fails for so long has failed for good */
 #define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
 #define REAP 64u
@@ -65,6 +62,7 @@ static void take(struct gnv_ublk_lane *l, const struct gnv_uring_done *done)
 	t->desc = l->desc[t - l->tag];
 	t->where = GNV_UBLK_READY;
 	t->tries = 0;
+	l->own[l->ready + l->sent] = t;
 	l->ready++;
 }
 
@@ -112,10 +110,23 @@ static bool is_worth_more(const struct gnv_ublk_tag *t, int ret)
 	return ret > 0 && !((uint32_t)ret & GPUNVME_ST_DNR) && !(t->desc.op_flags & GNV_UBLK_FAILFAST) && t->tries + 1 < TRIES;
 }
 
-/* Return: something is over. */
+/*
+ * The only command is waited for, for two of its looks at the clock: between them it is looked for without, as the clock may be a
+ * device. A time-out of the wait says nothing, one of the queue is told again.
+ */
+static int poll_or_wait(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
+{
+	int ret = -GPUNVME_ETIMEDOUT;
+
+	if (l->sent + l->ready == 1)
+		ret = gpunvme_wait(&l->dq, &t->req, 1);
+	return ret == -GPUNVME_ETIMEDOUT ? gpunvme_poll(&l->dq, &t->req) : ret;
+}
+
+/* Return: the command is over. */
 static bool poll_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 {
-	int ret = gpunvme_poll(&l->dq, &t->req);
+	int ret = poll_or_wait(l, t);
 
 	if (ret == -GPUNVME_EAGAIN)
 		return false;
@@ -134,17 +145,55 @@ static bool poll_tag(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 	return true;
 }
 
-static bool look_at_tags(struct gnv_ublk_lane *l)
+/* Those that are still owed, in their order. */
+static void forget_answered(struct gnv_ublk_lane *l, uint32_t before)
 {
-	struct gnv_ublk_tag *t, *end = l->tag + l->ublk->info.depth;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < before; i++)
+		if (l->own[i]->where == GNV_UBLK_SENT || l->own[i]->where == GNV_UBLK_READY)
+			l->own[n++] = l->own[i];
+}
+
+/*
+ * From the oldest on, until one is not over: a look in vain is dear, it takes completions of all, and looks at the clock. And from
+ * another one on, each time the next, as they need not end in their order. Return: something is over.
+ */
+static bool poll_all(struct gnv_ublk_lane *l, uint32_t count)
+{
+	uint32_t i, vain = 0;
 	bool moved = false;
 
-	for (t = l->tag; t < end && (l->sent || l->ready) && !l->broken; t++) {
-		if (t->where == GNV_UBLK_SENT)
-			moved |= poll_tag(l, t);
-		else if (t->where == GNV_UBLK_READY)
-			send_tag(l, t);
+	for (i = 0; i < count && vain < 2 && !l->broken; i++) {
+		if (l->own[i]->where != GNV_UBLK_SENT)
+			continue;
+		if (poll_tag(l, l->own[i])) {
+			moved = true;
+		} else if (!vain++) {
+			l->next = l->next > i && l->next + 1 < count ? l->next + 1 : i + 1;
+			i = l->next - 1;
+		}
 	}
+	return moved;
+}
+
+static void send_all(struct gnv_ublk_lane *l, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count && l->ready && !l->broken; i++)
+		if (l->own[i]->where == GNV_UBLK_READY)
+			send_tag(l, l->own[i]);
+}
+
+static bool look_at_tags(struct gnv_ublk_lane *l)
+{
+	const uint32_t count = l->sent + l->ready;
+	bool moved;
+
+	send_all(l, count);
+	moved = poll_all(l, count);
+	forget_answered(l, count);
 	return moved;
 }
 
@@ -183,13 +232,16 @@ static int renew(struct gnv_ublk_lane *l)
 /* The controller has let go of every command: those are sent again, as it is not known which were carried out. */
 static void recover(struct gnv_ublk_lane *l)
 {
-	struct gnv_ublk_tag *t, *end = l->tag + l->ublk->info.depth;
+	const uint32_t count = l->sent + l->ready;
+	struct gnv_ublk_tag *t;
 	int ret = renew(l);
+	uint32_t i;
 
 	l->broken = false;
 	l->dead = ret;
 	l->next_try = gnv_clock_ns() + DEAD_NS;
-	for (t = l->tag; t < end; t++) {
+	for (i = 0; i < count; i++) {
+		t = l->own[i];
 		if (t->where != GNV_UBLK_SENT)
 			continue;
 		l->sent--;
@@ -200,6 +252,7 @@ static void recover(struct gnv_ublk_lane *l)
 		l->ready--;
 		answer(l, t, -EIO);
 	}
+	forget_answered(l, count);
 }
 
 /* The program may have reset the device, which brings its queues back. */
@@ -237,22 +290,15 @@ static int fetch_all(struct gnv_ublk_lane *l)
 
 static int turn(struct gnv_ublk_lane *l)
 {
-	bool moved = take_all(l);
-	unsigned nap = 0;
+	bool came = take_all(l), ended;
 	int ret;
 
 	if (l->dead)
 		look_again(l);
-	moved |= look_at_tags(l);
+	ended = look_at_tags(l);
 	if (l->broken)
 		recover(l);
-	if (moved)
-		l->moved = gnv_clock_ns();
-	if (!l->sent && !l->ready)
-		nap = IDLE_US;
-	else if (gnv_clock_ns() - l->moved > SPIN_NS)
-		nap = NAP_US;
-	ret = gnv_uring_turn(l->ring, nap);
+	ret = gnv_uring_turn(l->ring, gnv_ublk_rest(l, came, ended));
 	if (l->unanswered)
 		return -EBUSY;
 	return ret == -EAGAIN ? 0 : ret;
@@ -270,12 +316,14 @@ static int begin(struct gnv_ublk_lane *l)
 /* Out of memory, for one, may pass. */
 static int turn_or_wait(struct gnv_ublk_lane *l)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(BROKEN_MS);
-	int ret;
+	struct gnv_deadline deadline;
+	int ret = turn(l);
 
-	do
+	if (!ret)
+		return 0;
+	deadline = gnv_deadline_in(BROKEN_MS);
+	while (ret && !leaving(l) && gnv_deadline_poll_again(&deadline))
 		ret = turn(l);
-	while (ret && !leaving(l) && gnv_deadline_poll_again(&deadline));
 	return ret;
 }
 

@@ -23,7 +23,9 @@ static void close_lane(struct gnv_ublk_lane *l, uint32_t depth)
 
 	for (i = 0; l->tag && i < depth; i++)
 		gpunvme_mem_free(l->tag[i].mem);
+	free(l->own);
 	free(l->tag);
+	l->own = NULL;
 	l->tag = NULL;
 }
 
@@ -44,7 +46,8 @@ int gnv_ublk_open_lane(struct gpunvme_ublk *u, struct gnv_ublk_lane *l)
 	int ret;
 
 	l->tag = calloc(u->info.depth, sizeof(*l->tag));
-	if (!l->tag)
+	l->own = calloc(u->info.depth, sizeof(struct gnv_ublk_tag *));
+	if (!l->tag || !l->own)
 		return gnv_fail(-ENOMEM, "out of memory");
 	for (i = 0; i < u->info.depth; i++) {
 		ret = open_tag(u, &l->tag[i]);

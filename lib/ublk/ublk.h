@@ -41,7 +41,12 @@ struct gnv_ublk_lane {
 	const struct gnv_ublk_desc *desc;
 	/* Of the thread alone. */
 	struct gnv_uring *ring;
+	struct gnv_ublk_tag **own;     /* those that are ready or sent, the oldest first */
 	uint32_t awaited, ready, sent; /* tags in each state */
+	uint32_t next;		       /* of them, to look at out of order */
+	uint32_t looks;		       /* for a request */
+	bool eager;		       /* stay awake for it */
+	bool slept;		       /* since the last one */
 	bool broken;		       /* the queue is poisoned: recover it */
 	bool dead;		       /* and could not be recovered */
 	bool unanswered;	       /* the ring has not taken an answer: only another server can give it */
@@ -89,6 +94,12 @@ void gnv_ublk_join_lanes(struct gpunvme_ublk *ublk);
 
 /* Thread of a lane; @arg: struct gnv_ublk_lane. */
 void *gnv_ublk_lane_run(void *arg);
+
+/*
+ * gnv_ublk_rest() - how long the thread may sleep now, behind a turn in which requests have @came, and commands have @ended
+ * Return: microseconds, as gnv_uring_turn() takes them; 0: not at all.
+ */
+unsigned gnv_ublk_rest(struct gnv_ublk_lane *lane, bool came, bool ended);
 
 /*
  * gnv_ublk_send() - a request of the driver's as one command

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the thread of a queue rests. It spins while the controller has commands, and naps where that takes long. Without any it
+ * sleeps in the driver until a request comes, but not at once behind an answer where the last one came so soon behind one: who
+ * has one at a time waits for each, and to be woken takes longer than the rest of the way.
+ */
+#include <sched.h>
+
+#include "ublk/ublk.h"
+#include "util/clock.h"
+#include "util/thread.h"
+
+#define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
+#define AWAKE_NS 100000 /* behind an answer */
+#define LOOKS 16u	/* for a request, without the clock, which may be a device */
+#define NAP_US 50
+#define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
+
+/* What it waits for may need this core. */
+static bool stays_awake(struct gnv_ublk_lane *l)
+{
+	if (!l->eager)
+		return false;
+	if (++l->looks % LOOKS) {
+		gnv_cpu_pause();
+		return true;
+	}
+	sched_yield();
+	l->eager = gnv_clock_ns() - l->moved < AWAKE_NS;
+	return l->eager;
+}
+
+/* A request ends a sleep; had it been worth to stay awake? */
+static void note_time(struct gnv_ublk_lane *l, bool came, bool ended)
+{
+	uint64_t now;
+
+	if (!ended && !(came && l->slept))
+		return;
+	now = gnv_clock_ns();
+	if (came && l->slept)
+		l->eager = now - l->moved < AWAKE_NS;
+	l->slept = false;
+	l->moved = now;
+}
+
+unsigned gnv_ublk_rest(struct gnv_ublk_lane *l, bool came, bool ended)
+{
+	note_time(l, came, ended);
+	if (l->sent || l->ready)
+		return gnv_clock_ns() - l->moved > SPIN_NS ? NAP_US : 0;
+	if (stays_awake(l))
+		return 0;
+	l->slept = true;
+	return IDLE_US;
+}
