@@ -21,7 +21,6 @@
 
 #define SPIN_NS 20000u
 #define YIELD_NS 100000u
-#define IO_SPIN_NS 5000u
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
 #define IO_WAIT_US 20u
@@ -37,7 +36,7 @@
 #define DUE_SPIN_NS 20000u
 #define TIMED_HOPE_NS 50000000u /* with a timing model: commands are expected for so long */
 #define TIDY_SLEEPS 256u /* sleeps between looks at registered memory */
-#define LOOKS 8u	 /* of a thread that spins for each look at the clock, which may be a device */
+#define LOOKS 16u	 /* of a thread that spins for each look at the clock, which may be a device */
 
 /* Microseconds until shortly before the deadline, at most `most`, at least 1. */
 static unsigned until(const struct gnv_soft_pace *pace, uint64_t now, unsigned most)
@@ -129,7 +128,7 @@ void gnv_soft_rest(struct gnv_soft_server *server, struct gnv_soft_pace *pace)
 	if (!pace->idle_since)
 		begin_idle(pace, now);
 	idle = now - pace->idle_since;
-	pace->spins = idle < (server->in_store ? IO_SPIN_NS : SPIN_NS);
+	pace->spins = idle < SPIN_NS;
 	if (pace->spins) {
 		gnv_cpu_pause();
 		return;

@@ -36,11 +36,11 @@ static void test_spin(void **state)
 
 	(void)state;
 	now = 1000000;
-	assert_int_equal(looks_of(&pace, 800), 100);
+	assert_int_equal(looks_of(&pace, 800), 50);
 	now += 19000;
-	assert_int_equal(looks_of(&pace, 800), 100);
-	now += 2000; /* seen at the eighth turn; then it gives its CPU away, and looks each time */
-	assert_int_equal(looks_of(&pace, 8), 1);
+	assert_int_equal(looks_of(&pace, 800), 50);
+	now += 2000; /* seen at the sixteenth turn; then it gives its CPU away, and looks each time */
+	assert_int_equal(looks_of(&pace, 16), 1);
 	assert_int_equal(looks_of(&pace, 10), 10);
 	assert_false(pace.spins);
 }
@@ -55,7 +55,7 @@ static void test_due(void **state)
 	assert_int_equal(looks_of(&pace, 100), 100);
 }
 
-/* A thread that sleeps looks at its work once between two sleeps, not eight times. */
+/* A thread that sleeps looks at its work once between two sleeps, not sixteen times. */
 static void test_sleep(void **state)
 {
 	struct gnv_soft_pace pace = { .deadline = UINT64_MAX, .idle_since = 1000000 };
