@@ -11,7 +11,7 @@
 #include "util/thread.h"
 
 #define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
-#define AWAKE_NS 100000 /* behind an answer */
+#define SOON_NS 200000	/* behind an answer */
 #define LOOKS 16u	/* for a request, without the clock, which may be a device */
 #define NAP_US 50
 #define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
@@ -19,18 +19,19 @@
 /* What it waits for may need this core. */
 static bool stays_awake(struct gnv_ublk_lane *l)
 {
-	if (!l->eager)
+	if (!l->awake_ns)
 		return false;
 	if (++l->looks % LOOKS) {
 		gnv_cpu_pause();
 		return true;
 	}
 	sched_yield();
-	l->eager = gnv_clock_ns() - l->moved < AWAKE_NS;
-	return l->eager;
+	if (gnv_clock_ns() - l->moved >= l->awake_ns)
+		l->awake_ns = 0;
+	return l->awake_ns;
 }
 
-/* A request ends a sleep; had it been worth to stay awake? */
+/* A request ends a sleep; had it been worth to stay awake? Then the next is waited for twice as long. */
 static void note_time(struct gnv_ublk_lane *l, bool came, bool ended)
 {
 	uint64_t now;
@@ -39,7 +40,7 @@ static void note_time(struct gnv_ublk_lane *l, bool came, bool ended)
 		return;
 	now = gnv_clock_ns();
 	if (came && l->slept)
-		l->eager = now - l->moved < AWAKE_NS;
+		l->awake_ns = now - l->moved < SOON_NS ? 2 * (now - l->moved) : 0;
 	l->slept = false;
 	l->moved = now;
 }

@@ -45,7 +45,7 @@ struct gnv_ublk_lane {
 	uint32_t awaited, ready, sent; /* tags in each state */
 	uint32_t next;		       /* of them, to look at out of order */
 	uint32_t looks;		       /* for a request */
-	bool eager;		       /* stay awake for it */
+	uint64_t awake_ns;	       /* behind an answer, to look for it */
 	bool slept;		       /* since the last one */
 	bool broken;		       /* the queue is poisoned: recover it */
 	bool dead;		       /* and could not be recovered */

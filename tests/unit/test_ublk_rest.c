@@ -43,7 +43,7 @@ static void test_sleeps(void **state)
 	(void)state;
 	now = 1000000000;
 	for (unsigned i = 0; i < 10; i++)
-		one(&l, 200000); /* it would be awake in vain each time */
+		one(&l, 250000); /* it would be awake in vain each time */
 	looks = 0;
 	assert_int_equal(gnv_ublk_rest(&l, false, false), IDLE);
 	assert_int_equal(looks, 0);
@@ -66,7 +66,7 @@ static void test_stays_awake(void **state)
 	now += 90000; /* found by looking: the next is looked for as well */
 	assert_int_equal(gnv_ublk_rest(&l, true, false), 0);
 	assert_int_equal(gnv_ublk_rest(&l, false, true), 0);
-	now += 100000; /* none has come: it sleeps, and a late one does not keep it awake */
+	now += 120000; /* none has come: it sleeps, and a late one does not keep it awake */
 	for (i = 0; i < 16 && !gnv_ublk_rest(&l, false, false);)
 		i++;
 	assert_in_range(i, 0, 15);
