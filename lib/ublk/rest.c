@@ -10,7 +10,7 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define SPIN_NS 1000000 /* since the last completion: then it naps between two looks, for milliseconds without fine timers */
+#define SPIN_NS 1000000 /* since anything came or completed: then it naps between two looks, for milliseconds without fine timers */
 #define SOON_NS 200000	/* behind an answer */
 #define LOOKS 16u	/* for a request, without the clock, which may be a device */
 #define NAP_US 50
@@ -45,11 +45,21 @@ static void note_time(struct gnv_ublk_lane *l, bool came, bool ended)
 	l->moved = now;
 }
 
+/* A command that was just sent may be over soon, however long others take. */
+static unsigned watch(struct gnv_ublk_lane *l, bool came)
+{
+	const uint64_t now = gnv_clock_ns();
+
+	if (came)
+		l->moved = now;
+	return now - l->moved > SPIN_NS ? NAP_US : 0;
+}
+
 unsigned gnv_ublk_rest(struct gnv_ublk_lane *l, bool came, bool ended)
 {
 	note_time(l, came, ended);
 	if (l->sent || l->ready)
-		return gnv_clock_ns() - l->moved > SPIN_NS ? NAP_US : 0;
+		return watch(l, came);
 	if (stays_awake(l))
 		return 0;
 	l->slept = true;

@@ -88,6 +88,12 @@ static void test_spins(void **state)
 	assert_int_equal(gnv_ublk_rest(&l, false, false), 0);
 	now += 200000;
 	assert_in_range(gnv_ublk_rest(&l, false, false), 1, IDLE - 1);
+	l.sent = 2; /* a request beside a command that takes long may take short */
+	assert_int_equal(gnv_ublk_rest(&l, true, false), 0);
+	now += 900000;
+	assert_int_equal(gnv_ublk_rest(&l, false, false), 0);
+	now += 200000;
+	assert_in_range(gnv_ublk_rest(&l, false, false), 1, IDLE - 1);
 }
 
 int main(void)
