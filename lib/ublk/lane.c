@@ -8,6 +8,7 @@
 #include <gpunvme/device.h>
 
 #include <errno.h>
+#include <sched.h>
 
 #include "os/linux/sys.h"
 #include "ublk/ublk.h"
@@ -17,6 +18,7 @@
 #define BROKEN_MS 1000 /* a ring that fails for so long has failed for good */
 #define DEAD_NS (100 * GNV_NS_PER_MS) /* between two looks at a queue that could not be recovered */
 #define REAP 64u
+#define WAITS 4u /* in vain, of 32 looks each, until others get this core: 10 us */
 
 static bool leaving(const struct gnv_ublk_lane *l)
 {
@@ -112,15 +114,21 @@ static bool is_worth_more(const struct gnv_ublk_tag *t, int ret)
 
 /*
  * The only command is waited for, for two of its looks at the clock: between them it is looked for without, as the clock may be a
- * device. A time-out of the wait says nothing, one of the queue is told again.
+ * device. A time-out of the wait says nothing, one of the queue is told again. So short a wait keeps its core, which the controller
+ * may be a thread that waits for.
  */
 static int poll_or_wait(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 {
-	int ret = -GPUNVME_ETIMEDOUT;
+	int ret;
 
-	if (l->sent + l->ready == 1)
-		ret = gpunvme_wait(&l->dq, &t->req, 1);
-	return ret == -GPUNVME_ETIMEDOUT ? gpunvme_poll(&l->dq, &t->req) : ret;
+	if (l->sent + l->ready > 1)
+		return gpunvme_poll(&l->dq, &t->req);
+	ret = gpunvme_wait(&l->dq, &t->req, 1);
+	if (ret != -GPUNVME_ETIMEDOUT)
+		return ret;
+	if (++l->looks % WAITS == 0)
+		sched_yield();
+	return gpunvme_poll(&l->dq, &t->req);
 }
 
 /* Return: the command is over. */

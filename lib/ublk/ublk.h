@@ -44,14 +44,14 @@ struct gnv_ublk_lane {
 	struct gnv_ublk_tag **own;     /* those that are ready or sent, the oldest first */
 	uint32_t awaited, ready, sent; /* tags in each state */
 	uint32_t next;		       /* of them, to look at out of order */
-	uint32_t looks;		       /* for a request */
+	uint32_t looks;		       /* in vain, for a request or the only command */
 	uint64_t awake_ns;	       /* behind an answer, to look for it */
 	bool slept;		       /* since the last one */
 	bool broken;		       /* the queue is poisoned: recover it */
 	bool dead;		       /* and could not be recovered */
 	bool unanswered;	       /* the ring has not taken an answer: only another server can give it */
 	uint64_t next_try;	       /* of a dead one (gnv_clock_ns()) */
-	uint64_t moved;		       /* when anything last completed */
+	uint64_t moved;		       /* when anything last came or completed */
 	/* Atomic. */
 	uint64_t requests, failed;
 	uint32_t recoveries;
