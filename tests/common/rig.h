@@ -12,6 +12,9 @@
 #define RIG_QID 7u
 #define RIG_BUFFER (1u << 20)
 #define RIG_IOVA 0x5a00000000100000ull
+#ifndef RIG_TIME_OUT
+#define RIG_TIME_OUT 60000000000ull /* nanoseconds that a command may take, if a test says nothing else */
+#endif
 
 struct rig {
 	struct gpunvme_dq dq;
@@ -84,7 +87,7 @@ static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
 		.sq_db = (uintptr_t)&r->doorbell[0], .cq_db = (uintptr_t)&r->doorbell[1],
 		.state = (uintptr_t)r->state, .ready = (uintptr_t)r->ready,
 		.result = (uintptr_t)r->result, .cid_map = (uintptr_t)r->cid_map, .stop = (uintptr_t)&r->stop,
-		.cmd_timeout = 60000000000ull, .lba_count = 1ull << 62, .cids = cids, .max_blocks = 2048, .ticks_per_ms = 1000000,
+		.cmd_timeout = RIG_TIME_OUT, .lba_count = 1ull << 62, .cids = cids, .max_blocks = 2048, .ticks_per_ms = 1000000,
 		.cid_gens = rig_cid_gens(cids),
 	};
 	r->dbuf = (struct gpunvme_dbuf){ .base = 0, .len = RIG_BUFFER, .iova = RIG_IOVA, .prp_a = 0x5a00000020000000ull,
