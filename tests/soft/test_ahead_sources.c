@@ -252,6 +252,34 @@ static void volumes_have_queues_of_their_own(void **state)
 	sources_close(&s);
 }
 
+static void settle_one_broken(void *arg)
+{
+	struct sources *s = arg;
+
+	sources_note(s, settle(s) == -GPUNVME_ETIMEDOUT);
+}
+
+/* The page that comes by the first queue names a command of another time: that is told, and the other queues are settled. */
+static void queues_are_settled_behind_a_failure(void **state)
+{
+	struct sources s = { .lanes = 1, .width = 1, .page_size = 4096, .frames = 16, .queues = 2, .flags = GPUNVME_PAGECACHE_AHEAD };
+	uint64_t frame, *gen;
+
+	(void)state;
+	sources_open(&s, "");
+	sources_run(&s, prefetch_some);
+	assert_int_equal(sources_info(&s).coming, 12);
+	frame = *(uint64_t *)(uintptr_t)s.pages.table >> GPUNVME_PAGE_FRAME_SHIFT;
+	gen = (uint64_t *)(uintptr_t)(s.pages.frame + 8 * s.pages.frames + 16 * frame + 8);
+	*gen ^= 1ull << GPUNVME_RES_GEN_SHIFT;
+	sources_run(&s, settle_one_broken);
+	assert_int_equal(sources_info(&s).coming, 0);
+	assert_int_equal(sources_info(&s).lost, 1);
+	sources_run(&s, get_some);
+	assert_int_equal(sources_info(&s).used, 11);
+	sources_close(&s);
+}
+
 /* Pages are coming when the queues end: by those of the recovery they are read anew, and their frames come back. */
 static void recovered_volumes_read_anew(void **state)
 {
@@ -323,6 +351,7 @@ int main(void)
 		cmocka_unit_test(pages_of_one_part_come),
 		cmocka_unit_test(ranges_are_read_ahead),
 		cmocka_unit_test(volumes_have_queues_of_their_own),
+		cmocka_unit_test(queues_are_settled_behind_a_failure),
 		cmocka_unit_test(recovered_volumes_read_anew),
 		cmocka_unit_test(other_calls_are_refused),
 	};

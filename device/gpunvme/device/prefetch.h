@@ -205,16 +205,19 @@ GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wa
 	return ret;
 }
 
-/* Of a volume one queue after the other. */
+/* Of a volume one queue after the other, also when one of them fails. */
 GNVD_FN int gnvd_settle_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			   const struct gnvd_source *from, int ret)
+			   const struct gnvd_source *from, int refused)
 {
+	int ret = refused, err;
 	uint32_t i;
 
 	if (!from || !from->volume)
-		return gnvd_settle_coming(dq, w, cache, from, ret);
-	for (i = 0; i < from->volume->members * from->volume->queues; i++)
-		ret = gnvd_settle_coming((const struct gpunvme_dq *)gnvd_lane_memory(from->volume->dq) + i, w, cache, from, ret);
+		return gnvd_settle_coming(dq, w, cache, from, refused);
+	for (i = 0; i < from->volume->members * from->volume->queues; i++) {
+		err = gnvd_settle_coming((const struct gpunvme_dq *)gnvd_lane_memory(from->volume->dq) + i, w, cache, from, refused);
+		ret = ret ? ret : err;
+	}
 	return ret;
 }
 
