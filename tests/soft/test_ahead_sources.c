@@ -129,23 +129,31 @@ static void lanes_find_what_volumes_have(void **state)
 
 /* ---- Parts ---- */
 
+static uint32_t parts_of(const struct sources *s, uint64_t page)
+{
+	uint64_t words = 1ull << (s->pages.page_shift - 3), i, at, next = 1; /* nowhere */
+	uint32_t parts = 0, m, other = 0;
+
+	for (i = page * words; i < s->words && i < (page + 1) * words; i += 64) {
+		bool has = sources_where(s, i, &m, &at);
+
+		parts += has && (at != next || m != other);
+		next = has ? at + 512 : 1;
+		other = m;
+	}
+	return parts;
+}
+
 /* A page in one piece comes, one in several does not, and for one that is a hole there is nothing to do. */
 static void prefetch_each(void *arg)
 {
 	struct sources *s = arg;
-	uint64_t words = 1ull << (s->pages.page_shift - 3), page, i, value, at, next;
-	uint32_t parts, m, other = 0;
+	uint64_t words = 1ull << (s->pages.page_shift - 3), page, value;
+	uint32_t parts;
 	int ret;
 
 	for (page = 0; page < (s->words + words - 1) / words; page++) {
-		next = 1; /* nowhere */
-		for (i = page * words, parts = 0; i < s->words && i < (page + 1) * words; i += 64) {
-			bool has = sources_where(s, i, &m, &at);
-
-			parts += has && (at != next || m != other);
-			next = has ? at + 512 : 1;
-			other = m;
-		}
+		parts = parts_of(s, page);
 		ret = prefetch(s, page);
 		sources_note(s, ret == (parts > 1 ? -GPUNVME_EMSGSIZE : 0));
 		sources_note(s, sources_info(s).coming == (parts == 1));
@@ -200,6 +208,25 @@ static void ranges_are_read_ahead(void **state)
 	assert_int_equal(info.prefetches, info.pages - 1);
 	assert_int_equal(info.used, info.prefetches);
 	assert_int_equal(info.coming, 0);
+	sources_close(&s);
+}
+
+/* A page of several parts is read when the lane comes to it, and keeps nothing of what follows from being read ahead. */
+static void ranges_go_on_behind_pages_of_several_parts(void **state)
+{
+	struct sources s = { .file = true, .lanes = 1, .width = 1, .page_size = 4096, .frames = 64, .flags = GPUNVME_PAGECACHE_AHEAD };
+	uint64_t page, whole = 0, behind = 0;
+
+	(void)state;
+	sources_open(&s, "");
+	for (page = 1; page < sources_info(&s).pages; page++) {
+		whole += parts_of(&s, page) == 1;
+		behind += parts_of(&s, page) == 1 && parts_of(&s, page - 1) > 1;
+	}
+	assert_true(behind > 1);
+	sources_run(&s, get_all);
+	assert_int_equal(sources_info(&s).prefetches, whole);
+	assert_int_equal(sources_info(&s).used, whole);
 	sources_close(&s);
 }
 
@@ -350,6 +377,7 @@ int main(void)
 		cmocka_unit_test(lanes_find_what_volumes_have),
 		cmocka_unit_test(pages_of_one_part_come),
 		cmocka_unit_test(ranges_are_read_ahead),
+		cmocka_unit_test(ranges_go_on_behind_pages_of_several_parts),
 		cmocka_unit_test(volumes_have_queues_of_their_own),
 		cmocka_unit_test(queues_are_settled_behind_a_failure),
 		cmocka_unit_test(recovered_volumes_read_anew),

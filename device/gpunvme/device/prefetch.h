@@ -346,7 +346,10 @@ GNVD_FN int gnvd_may_read_ahead(const struct gpunvme_dq *dq, const struct gpunvm
 	return gnvd_ld64(GNVD_STATE(dq, ahead)) < dq->cids / 4 && gnvd_ld64(GNVD_PAGES_STATE(cache, coming)) < cache->frames / 4;
 }
 
-/* From *next to the last page of the range, GNVD_READ_AHEAD behind this one at most. Failures are told when the page is got. */
+/*
+ * From *next to the last page of the range, GNVD_READ_AHEAD behind this one at most. Failures are told when the page is got. A page
+ * that takes several commands is passed by: the others may not.
+ */
 GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
 			     uint64_t page, uint64_t last, uint64_t *next)
 {
@@ -357,10 +360,11 @@ GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_d
 		if (!gnvd_may_read_ahead(gnvd_page_dq(dq, cache, from, *next), cache))
 			return;
 		ret = gnvd_prefetch(dq, cache, from, *next);
+		ret = ret == -GPUNVME_EMSGSIZE ? 0 : ret;
 		*next += !ret;
 	}
 	if (ret && ret != -GPUNVME_EAGAIN)
-		*next = last + 1; /* so it is with the others: pages that no single command reads, or a queue that has ended */
+		*next = last + 1; /* so it is with the others: a queue that has ended, or blocks that it has not */
 }
 
 /* Page by page; a range of one has nothing ahead of it. */
