@@ -113,11 +113,12 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * gives back what was lost or kept. Pages stay in the cache. Any thread may call it.
  * Return: 0 all is on the drive; -EINVAL kernels cannot change this cache; -EBUSY the device may still have a write of a page
  * that was given up (a time-out, a stop, a queue that ended), and that page was not written: recover the queue, then call
- * again; or a kernel was killed while it wrote a page; -EROFS the file is not leased any more; -ENODEV the device, or one of
- * the volume's, was closed, or is gone; -EXDEV the namespace has blocks of another size by now; -EIO the lanes' memory cannot
- * be read, or a kernel has written over the words of the cache; the first failure of a write or of the Flush, as
- * gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the drive remains
- * changed.
+ * again; or a kernel was killed while it wrote a page; -EROFS the file is not leased any more; -ESTALE its lease was broken,
+ * or it has changed, and nothing was written, because its blocks may be another file's, as gpunvme_file_check(); -ENODEV the
+ * device, or one of the volume's, was closed, or is gone; -EXDEV the namespace has blocks of another size by now; -EIO the
+ * lanes' memory cannot be read, or a kernel has written over the words of the cache; the first failure of a write or of the
+ * Flush, as gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). With any failure what is not on the drive
+ * remains changed.
  */
 GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);
 

@@ -197,23 +197,28 @@ static int flush_cache(struct gpunvme_pagecache *cache)
 	return ret ? gnv_fail(ret, "%s", flush.cause) : 0;
 }
 
+static int check_source(const struct gpunvme_pagecache *cache)
+{
+	if (gnv_source_closed(&cache->source, cache->mem) < cache->source.devs)
+		return gnv_fail(-ENODEV, "a device of the cache was closed: what kernels have changed can only be forgotten, by "
+				"gpunvme_pagecache_discard()");
+	return gnv_source_writable(&cache->source);
+}
+
 GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache)
 {
 	int ret = gnv_changed_check(cache, "gpunvme_pagecache_flush");
 
 	if (ret)
 		return ret;
-	if (gnv_source_closed(&cache->source, cache->mem) < cache->source.devs)
-		return gnv_fail(-ENODEV, "a device of the cache was closed: what kernels have changed can only be forgotten, by "
-				"gpunvme_pagecache_discard()");
-	ret = gnv_source_writable(&cache->source);
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&cache->changing);
-	pthread_mutex_lock(&cache->lock);
-	gnv_pagecache_give_back(cache);
-	pthread_mutex_unlock(&cache->lock);
-	ret = flush_cache(cache);
+	pthread_mutex_lock(&cache->changing); /* before the source is looked at: it may take long until it is this one's turn */
+	ret = check_source(cache);
+	if (!ret) {
+		pthread_mutex_lock(&cache->lock);
+		gnv_pagecache_give_back(cache);
+		pthread_mutex_unlock(&cache->lock);
+		ret = flush_cache(cache);
+	}
 	pthread_mutex_unlock(&cache->changing);
 	return ret;
 }

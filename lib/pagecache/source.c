@@ -6,6 +6,7 @@
 #include <gpunvme/mem.h>
 #include <stdio.h>
 
+#include "file/file.h"
 #include "nvme/dev.h"
 #include "queue/map.h"
 #include "queue/qp.h"
@@ -249,5 +250,5 @@ int gnv_source_writable(const struct gnv_source *source)
 	if (gpunvme_file_get_info(source->file, &info) || !info.writable)
 		return gnv_fail(-EROFS, "the file is not leased any more: what kernels have changed must be flushed before "
 				"gpunvme_file_unlease(), and can now only be forgotten, by gpunvme_pagecache_discard()");
-	return 0;
+	return source->file->live ? gpunvme_file_check(source->file) : 0; /* who breaks a lease may have blocks given to others */
 }

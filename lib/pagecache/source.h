@@ -60,7 +60,7 @@ struct gnv_source_part {
  */
 int gnv_source_part(const struct gnv_source *source, uint64_t block, uint64_t nblocks, struct gnv_source_part *part);
 
-/* May kernels change it at this moment? A lease may have been given back. Return: 0, -EROFS. */
+/* May its blocks be written now? A lease may have been given back, or broken. Return: 0; -EROFS; as gpunvme_file_check(). */
 int gnv_source_writable(const struct gnv_source *source);
 
 #endif

@@ -194,6 +194,37 @@ static void test_lease(void **state)
 	untouched();
 }
 
+/* What kernels have changed in a cache goes to blocks of the file for as long as nobody has broken its lease. */
+static void test_caches(void **state)
+{
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_pagecache *cache = NULL;
+	struct gpunvme_file *file = live();
+
+	(void)state;
+	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
+	opts.file = file;
+	says(gpunvme_pagecache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() of");
+	good(gpunvme_file_lease(file));
+	good(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
+	good(gpunvme_pagecache_flush(cache));
+	k.broken = true;
+	says(gpunvme_pagecache_flush(cache), -ESTALE, "opens it for writing");
+	k.broken = false;
+	k.flags = 0;
+	says(gpunvme_pagecache_flush(cache), -ESTALE, "cleared its immutable flag");
+	k.flags = FS_IMMUTABLE_FL;
+	k.second = 3 << 20;
+	says(gpunvme_pagecache_flush(cache), -ESTALE, "its blocks lie elsewhere");
+	k.second = 2 << 20;
+	good(gpunvme_pagecache_flush(cache));
+	good(gpunvme_file_unlease(file));
+	says(gpunvme_pagecache_flush(cache), -EROFS, "not leased any more");
+	good(gpunvme_pagecache_destroy(cache));
+	gpunvme_file_close(file);
+	untouched();
+}
+
 /* Who had the right to open it for writing before the flag was set, and does after that; and who clears the flag. */
 static void test_broken(void **state)
 {
@@ -383,6 +414,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, begin),	cmocka_unit_test_setup(test_failures, begin),
 		cmocka_unit_test_setup(test_left, begin), cmocka_unit_test_setup(test_copied_mark, begin),	cmocka_unit_test_setup(test_fork, begin),
 		cmocka_unit_test_setup(test_broken, begin),	cmocka_unit_test_setup(test_not_opened, begin),
+		cmocka_unit_test_setup(test_caches, begin),
 	};
 
 	return cmocka_run_group_tests_name("live", tests, setup, teardown);
