@@ -64,7 +64,8 @@ GPUNVME_FN int gpunvme_ahead_prefetch(const struct gpunvme_dq *dq, const struct 
  * or one of its own: before gpunvme_pagecache_destroy(), where the queue stays. One wave is enough. What lanes prefetch or ask for
  * meanwhile, or pass by for a frame, may be left: for an end of all call it when no lane does. Of a device that is silent a lane
  * waits for one time-out, however many pages come.
- * Return: 0; -GPUNVME_ETIMEDOUT, -GPUNVME_ECANCELED and others below 0 as at the head of device.h: this lane has given up a read.
+ * Return: 0; -GPUNVME_ETIMEDOUT, -GPUNVME_ECANCELED and others below 0 as at the head of device.h: this lane has given up a read;
+ * -GPUNVME_EXDEV the queue is another namespace's, or another device's.
  */
 GPUNVME_FN int gpunvme_ahead_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
 {

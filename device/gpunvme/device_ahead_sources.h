@@ -106,7 +106,8 @@ GPUNVME_FN int gpunvme_volume_ahead_prefetch(const struct gpunvme_dvol *v, const
 /**
  * gpunvme_volume_ahead_settle() - wait for all pages of a volume that are coming
  * Parameters and results as gpunvme_ahead_settle(), of one queue after the other, also when one fails: of a controller that is
- * silent a lane waits for one time-out of each of its queues.
+ * silent a lane waits for one time-out of each of its queues. -GPUNVME_EXDEV the volume has not the controllers and stripes of
+ * the cache's.
  */
 GPUNVME_FN int gpunvme_volume_ahead_settle(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache)
 {

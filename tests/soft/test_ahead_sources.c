@@ -336,6 +336,7 @@ static void ask_otherwise(void *arg)
 {
 	struct sources *s = arg;
 	struct gpunvme_dq dq = s->file ? s->dq : *(const struct gpunvme_dq *)(uintptr_t)s->v.dq;
+	struct gpunvme_dq others[SOURCES_MEMBERS];
 	struct gpunvme_dvol v = s->v, none = { .magic = 0 };
 	struct gpunvme_page p = { 0, 0 };
 	uint64_t value, two[2];
@@ -354,6 +355,18 @@ static void ask_otherwise(void *arg)
 	sources_note(s, get(s, s->words, &value) == -GPUNVME_ERANGE);
 	sources_note(s, get_range(s, s->words - 1, 2, two) == -GPUNVME_ERANGE);
 	sources_note(s, !get_range(s, s->words, 0, two));
+	dq.device += 1000;
+	if (s->file) {
+		sources_note(s, gpunvme_file_ahead_settle(&dq, &s->pages) == -GPUNVME_EXDEV);
+		return;
+	}
+	sources_note(s, gpunvme_volume_ahead_settle(&v, &s->pages) == -GPUNVME_EXDEV); /* one controller */
+	memcpy(others, (const void *)(uintptr_t)s->v.dq, sizeof(others));
+	v = s->v;
+	v.dq = (uintptr_t)others;
+	sources_note(s, !gpunvme_volume_ahead_settle(&v, &s->pages));
+	others[1].device += 1000;
+	sources_note(s, gpunvme_volume_ahead_settle(&v, &s->pages) == -GPUNVME_EXDEV);
 }
 
 static void other_calls_are_refused(void **state)

@@ -17,6 +17,30 @@ GNVD_FN uint32_t gnvd_ahead_magic(const struct gnvd_source *from)
 	return !from ? GPUNVME_DPAGES_AHEAD_MAGIC : from->volume ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_FILE_AHEAD_MAGIC;
 }
 
+/* May this header work on the cache, and has it the page? */
+GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+			     uint64_t page)
+{
+	if (cache->magic != gnvd_ahead_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
+		return -GPUNVME_EPROTONOSUPPORT;
+	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
+}
+
+/* Queues of another device may have the tags of these, and their commands are somebody else's. */
+GNVD_FN int gnvd_check_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+{
+	int ret = gnvd_check_ahead(dq, cache, from, 0);
+	uint32_t m;
+
+	if (!ret && gnvd_check_fetch(dq, cache, from, 0) == -GPUNVME_EXDEV)
+		ret = -GPUNVME_EXDEV;
+	for (m = 0; from && from->volume && !ret && m < cache->members; m++) {
+		dq = gnvd_member_dq(from->volume, m, 0);
+		ret = dq->device && dq->device != gnvd_members_of(cache)[m].device ? -GPUNVME_EXDEV : 0;
+	}
+	return ret;
+}
+
 /* On which controller of a volume a page begins. */
 GNVD_FN uint32_t gnvd_page_member(const struct gpunvme_dpages *cache, const struct gpunvme_dvol *v, uint64_t page)
 {

@@ -42,15 +42,6 @@ GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	return booked || (want && gnvd_book(dq));
 }
 
-/* May this header work on the cache, has it the page, and can that be read by this queue? */
-GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
-			     uint64_t page)
-{
-	if (cache->magic != gnvd_ahead_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
-		return -GPUNVME_EPROTONOSUPPORT;
-	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
-}
-
 /* The one part of a page that is to be read; with left->nblocks 0 it has none, for it is a hole. */
 GNVD_FN int gnvd_set_only_part(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
 			       uint64_t page, uint32_t frame, struct gnvd_left *left)
@@ -223,7 +214,7 @@ GNVD_FN int gnvd_settle_by(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
 {
-	int ret = gnvd_check_ahead(dq, cache, from, 0), err = ret;
+	int ret = gnvd_check_settle(dq, cache, from), err = ret;
 	struct gnvd_wave w;
 
 	w.hint = gnvd_hint();
