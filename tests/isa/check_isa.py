@@ -4,20 +4,21 @@
 
 For every target: no scratch, no flat accesses, no calls, a bound on registers, and on the loads of a read; ring loads with all cache
 bits and their wait right behind; an SQE as four 16-byte stores; a wait between the SQE and READY, before the doorbell and behind it; an
-invalidate before data is read. docs/gfx-calls.md must say the same of registers, if the same compiler made it. Then the same checks on planted mistakes, each of
+invalidate before data is read. An element that is there takes few registers but for what reads pages. docs/gfx-calls.md must say the same of registers, if the same compiler made it. Then the same checks on planted mistakes, each of
 which must be found. Exit status 0, 1, or 77 when no compiler is there.
 """
 import argparse
 import concurrent.futures
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 from table import documented, stale  # noqa: E402
-from toolchain import command, compilers, registers, rocm_compilers  # noqa: E402
+from toolchain import ROOT, command, compilers, registers, rocm_compilers  # noqa: E402
 
 TARGETS = {
     # target: (cache bits of a ring load, wait for loads, wait for stores, invalidate, 16-byte store)
@@ -173,6 +174,42 @@ def problems_unoptimised(target, code):
     yield from check_publish(target, code, True)
 
 
+# A kernel has as many registers as what needs most of them. So elements that are there are compiled without what reads a page.
+READING = ("device/gpunvme/device_pagecache.h", "ret = gnvd_miss(dq, w, cache, from, open, page, &word) | ret;",
+           "ret = open ? -GPUNVME_EAGAIN : ret;")
+HITS, MOST_OF_A_HIT = ("gfx942", "gfx1100", "gfx1200"), 40
+
+
+def hits(clang, target, tree, out):
+    """What is wrong with them, and the registers of each."""
+    clang.compile(HERE / "hits.hip", target, out, tree)
+    used = registers(clang, out)
+    wrong = [f"{name}: {vector} vector registers and {stack} bytes of stack, more than {MOST_OF_A_HIT} and none"
+             for name, (vector, _, stack) in used.items() if vector > MOST_OF_A_HIT or stack]
+    return wrong if used else ["no kernels"], used
+
+
+def check_hits(clangs, folder):
+    """How many are wrong; with what reads a page they must be."""
+    for part in ("include", "device"):
+        shutil.copytree(ROOT / part, folder / "hits" / part)
+    path, text = folder / "hits" / READING[0], (ROOT / READING[0]).read_text()
+    if text.count(READING[1]) != 1:
+        print("what reads a page has no place any more")
+        return 1
+    path.write_text(text.replace(*READING[1:]))
+    failed = not hits(clangs[0], HITS[0], ROOT, folder / "hits.o")[0]
+    if failed:
+        print("registers of what reads a page were not noticed")
+    for clang in clangs:
+        for target in HITS:
+            found, used = hits(clang, target, folder / "hits", folder / f"hits-{clang.version}-{target}.o")
+            print(f"clang {clang.version} {target}: elements that are there, vector registers:",
+                  ", ".join(f"{name} {v}" for name, (v, _, _) in used.items()), *found, sep="\n  ")
+            failed += bool(found)
+    return failed
+
+
 WHOLE = ("gfx942", "gfx1100", "gfx1200")  # gfx.newer decodes them, and has what is compiled here
 
 
@@ -241,6 +278,7 @@ def main():
             print(f"clang {clang.version} {target}: {count} instructions, {len(found)} problems; vector registers:",
                   ", ".join(f"{kernel[5:]} {v}" for kernel, (v, _, _) in calls.items()), *found, sep="\n  ")
             failed += bool(found)
+        failed += 0 if args.table else check_hits(clangs, folder)
         if not list(stale("gfx1100", {kernel: (0, 0, 0) for kernel in used})):
             print("other registers than docs/gfx-calls.md has were not noticed")
             failed += 1
