@@ -45,6 +45,7 @@ static const struct promise promises[] = {
 	{ "event:4", 0, ALONE, false, 0 },
 	{ "cfs", -GPUNVME_ETIMEDOUT, RESET, true, 0 },
 	{ "ones", -GPUNVME_ETIMEDOUT, NEVER, true, 0 },
+	{ "torn:2000", 0, RECOVERED, false, -GPUNVME_EPROTO }, /* who looks between the halves finds an entry of before */
 };
 
 static enum { SOFT, SERVED, ON_GPU } on;
