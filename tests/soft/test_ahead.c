@@ -17,6 +17,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "arrays.h"
 #include "common/image.h"
 
 #define IMAGE_BYTES (2u << 20)
@@ -299,6 +300,33 @@ static void ranges_are_read_ahead(void **state)
 	close_stage(&s);
 }
 
+#ifdef WITH_ARRAYS
+static void get_by_array(void *arg)
+{
+	static uint64_t to[3 * PAGE_WORDS];
+	const uint64_t from = 5 * PAGE_WORDS - 7;
+	struct stage *s = arg;
+	uint64_t value = 0, size = 0;
+	uint32_t i;
+
+	note(s, !arrays_ahead(&s->dq, &s->pages, from, 3 * PAGE_WORDS, &value, to, &size) && value == from && size == WORDS);
+	for (i = 0; i < 3 * PAGE_WORDS; i++)
+		note(s, to[i] == from + i);
+	note(s, arrays_ahead(&s->dq, &s->pages, WORDS, 1, &value, to, &size) == -GPUNVME_ERANGE && !value);
+	note(s, arrays_ahead(&s->dq, &s->pages, WORDS - 1, 2, &value, to, &size) == -GPUNVME_ERANGE);
+}
+
+static void arrays_find_what_is_there(void **state)
+{
+	struct stage s;
+
+	(void)state;
+	open_stage(&s, "", 8, 0);
+	run(&s, get_by_array, 1, 1);
+	close_stage(&s);
+}
+#endif
+
 /* Half of one identifier is none: that is for ever, so it is not -EAGAIN. Pages are read as they are wanted. */
 static void one_identifier_is_too_few(void **state)
 {
@@ -352,6 +380,9 @@ int main(void)
 		cmocka_unit_test(failures_reach_who_asks),
 		cmocka_unit_test(ranges_are_read_ahead),
 		cmocka_unit_test(one_identifier_is_too_few),
+#ifdef WITH_ARRAYS
+		cmocka_unit_test(arrays_find_what_is_there),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);

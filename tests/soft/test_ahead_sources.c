@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "arrays.h"
 #include "sources.h"
 
 static int prefetch(struct sources *s, uint64_t page)
@@ -50,6 +51,25 @@ static int get_by_page(struct sources *s, uint64_t i, uint64_t *value)
 	*value = *(const uint64_t *)(uintptr_t)(p.base + offset);
 	return s->file ? gpunvme_page_put(&s->dq, &p) : gpunvme_volume_page_put(&s->v, &p);
 }
+
+#ifdef WITH_ARRAYS
+static int get_by_array(struct sources *s, uint64_t i, uint64_t n, uint64_t *value, uint64_t *to, uint64_t *size)
+{
+	return s->file ? arrays_ahead_of_file(&s->dq, &s->pages, i, n, value, to, size) :
+			 arrays_ahead_of_volume(&s->v, &s->pages, i, n, value, to, size);
+}
+
+static void ask_by_array(struct sources *s)
+{
+	uint64_t to[40], value, size = 0, k;
+
+	sources_note(s, !get_by_array(s, 500, 40, &value, to, &size) && value == sources_word(s, 500, 0) && size == s->words);
+	for (k = 0; k < 40; k++)
+		sources_note(s, to[k] == sources_word(s, 500 + k, 0));
+	sources_note(s, get_by_array(s, s->words, 1, &value, to, &size) == -GPUNVME_ERANGE && !value);
+	sources_note(s, get_by_array(s, s->words - 1, 2, &value, to, &size) == -GPUNVME_ERANGE);
+}
+#endif
 
 static void settle_all(void *arg)
 {
@@ -355,6 +375,9 @@ static void ask_otherwise(void *arg)
 	sources_note(s, get(s, s->words, &value) == -GPUNVME_ERANGE);
 	sources_note(s, get_range(s, s->words - 1, 2, two) == -GPUNVME_ERANGE);
 	sources_note(s, !get_range(s, s->words, 0, two));
+#ifdef WITH_ARRAYS
+	ask_by_array(s);
+#endif
 	dq.device += 1000;
 	if (s->file) {
 		sources_note(s, gpunvme_file_ahead_settle(&dq, &s->pages) == -GPUNVME_EXDEV);

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "arrays.h"
 #include "common/image.h"
 
 #define IMAGE_BYTES (4u << 20)
@@ -332,6 +333,14 @@ static void ask_at_the_ends(void *arg)
 	elsewhere.lba_count -= s->lba + 4;
 	note(s, gpunvme_array_get(&elsewhere, &s->pages, 0, 8, &value) == -GPUNVME_ERANGE);
 	note(s, !gpunvme_array_get(&elsewhere, &s->pages, 4096 / 8, 8, &value) && value == SALT + s->lba * 64 + 512);
+#ifdef WITH_ARRAYS
+	uint64_t size = 0;
+
+	note(s, !arrays_of_namespace(&s->dq, &s->pages, 511, 2, &value, two, &size) && size == words);
+	note(s, value == SALT + s->lba * 64 + 511 && two[0] == value && two[1] == value + 1);
+	note(s, arrays_of_namespace(&s->dq, &s->pages, words, 1, &value, two, &size) == -GPUNVME_ERANGE && !value);
+	note(s, arrays_of_namespace(&s->dq, &s->pages, words - 1, 2, &value, two, &size) == -GPUNVME_ERANGE);
+#endif
 }
 
 static void ends_are_answered(void **state)

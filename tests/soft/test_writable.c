@@ -19,6 +19,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "arrays.h"
 #include "common/image.h"
 
 #define IMAGE_BYTES (1u << 20)
@@ -292,6 +293,34 @@ static void ranges_cross_pages(void **state)
 	assert_int_equal(s.wrong, 0);
 	flush_and_close(&s);
 }
+
+#ifdef WITH_ARRAYS
+static void change_by_array(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t from[700], k;
+
+	for (k = 0; k < 700; k++)
+		from[k] = word_of(1001 + k, 1);
+	note(s, !arrays_change(&s->dq, &s->pages, 1000, 700, word_of(1000, 1), from));
+	for (k = 1000; k <= 1700; k++)
+		s->version[k] = 1;
+	note(s, arrays_change(&s->dq, &s->pages, WORDS - 1, 1, word_of(WORDS - 1, 2), from) == -GPUNVME_ERANGE);
+	s->version[WORDS - 1] = 2;
+	note(s, arrays_change(&s->dq, &s->pages, WORDS, 0, 0, from) == -GPUNVME_ERANGE);
+}
+
+static void arrays_are_changed(void **state)
+{
+	struct stage s = { .lanes = 1, .width = 1, .frames = 3 };
+
+	(void)state;
+	open_stage(&s, "");
+	run(&s, change_by_array);
+	assert_int_equal(s.wrong, 0);
+	flush_and_close(&s);
+}
+#endif
 
 /* ---- Only what was changed ---- */
 
@@ -886,6 +915,9 @@ int main(void)
 		cmocka_unit_test(words_are_not_believed),
 		cmocka_unit_test(words_of_one_frame_hide_no_changes),
 		cmocka_unit_test(bad_calls_are_refused),
+#ifdef WITH_ARRAYS
+		cmocka_unit_test(arrays_are_changed),
+#endif
 	};
 	int failed = cmocka_run_group_tests(tests, image_make_dir, remove_image);
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "arrays.h"
 #include "file/fs.h"
 #include "sources.h"
 
@@ -155,6 +156,51 @@ static void volumes_are_changed_in_place(void **state)
 	changes((struct sources){ .lanes = 4, .width = 4, .rounds = 5, .page_size = 16384, .frames = 3, .stripe = 4, .queues = 2,
 				  .flags = GPUNVME_PAGECACHE_LANDING });
 }
+
+#ifdef WITH_ARRAYS
+#define CHANGED 60u /* by an array, of a file within one block */
+
+static int change_by_array(struct sources *s, uint64_t i, uint64_t n, uint64_t value, const uint64_t *from)
+{
+	return s->file ? arrays_change_file(&s->dq, &s->pages, i, n, value, from) :
+			 arrays_change_volume(&s->v, &s->pages, i, n, value, from);
+}
+
+static void change_by_arrays(void *arg)
+{
+	struct sources *s = arg;
+	uint64_t from[CHANGED], at, i = 0, k;
+	uint32_t member;
+
+	while (!sources_where(s, i, &member, &at))
+		i += 64;
+	for (k = 1; k < CHANGED; k++)
+		from[k - 1] = sources_word(s, i + k, 1);
+	sources_note(s, !change_by_array(s, i, CHANGED - 1, sources_word(s, i, 1), from));
+	for (k = 0; k < CHANGED; k++)
+		s->version[i + k] = 1;
+	sources_note(s, change_by_array(s, s->words, 0, 0, from) == -GPUNVME_ERANGE);
+	sources_note(s, change_by_array(s, i, s->words, sources_word(s, i, 1), from) == -GPUNVME_ERANGE);
+}
+
+static void arrays_of(struct sources s)
+{
+	s.flags |= GPUNVME_PAGECACHE_WRITE_BACK;
+	sources_open(&s, "");
+	sources_run(&s, change_by_arrays);
+	assert_int_equal(sources_info(&s).changed, 1);
+	assert_int_equal(gpunvme_pagecache_flush(s.cache), 0);
+	sources_check(&s);
+	sources_close(&s);
+}
+
+static void arrays_are_changed(void **state)
+{
+	(void)state;
+	arrays_of((struct sources){ .file = true, .lanes = 1, .width = 1, .page_size = 4096, .frames = 4 });
+	arrays_of((struct sources){ .lanes = 1, .width = 1, .page_size = 4096, .frames = 4 });
+}
+#endif
 
 /* ---- Holes and ends ---- */
 
@@ -410,6 +456,9 @@ int main(void)
 		cmocka_unit_test(volumes_must_be_writable),
 		cmocka_unit_test(lost_writes_are_written_again),
 		cmocka_unit_test(closed_members_leave_nothing),
+#ifdef WITH_ARRAYS
+		cmocka_unit_test(arrays_are_changed),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, sources_make, sources_remove);
