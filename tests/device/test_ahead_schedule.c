@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The schedule fuzzer of prefetch: lanes as coroutines get, prefetch and settle pages of small caches, with one seed for the shape of
- * a run and for every switch between them, as test_schedule has it for the queue.
+ * The schedule fuzzer of page caches, most of them with prefetch: lanes as coroutines get, prefetch and settle pages of small caches,
+ * with one seed for the shape of a run and for every switch between them, as test_schedule has it for the queue.
  *
  *   test_ahead_schedule            a fixed list of seeds; GPUNVME_SCHEDULES=N in the environment: that many
  *   test_ahead_schedule SEED       that one again
@@ -22,10 +22,11 @@
 #include "schedule_lanes.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SEEDS 150u
+#define SEEDS 200u
 #else
-#define SEEDS 600u
+#define SEEDS 800u
 #endif
+#define PLAIN 4u /* of so many seeds one has a cache without prefetch */
 #define MOST_PAGES 12u
 #define MOST_FRAMES 6u
 #define WORDS 64u /* of a page */
@@ -40,6 +41,7 @@ static struct {
 	struct schedule_lanes lanes;
 	uint32_t ops, errors; /* errors: of so many pages one cannot be read; 0: none */
 	uint32_t pages;
+	bool plain; /* without prefetch */
 	enum trouble trouble;
 	uint64_t trouble_at; /* steps */
 	struct gpunvme_dpages cache;
@@ -157,7 +159,8 @@ static void get(uint64_t page)
 	struct gpunvme_page got;
 	const uint64_t *words;
 	uint32_t turns = draw(4), i;
-	int ret = gpunvme_ahead_page_get(&t.rig->dq, &t.cache, page, &got);
+	int ret = t.plain ? gpunvme_page_get(&t.rig->dq, &t.cache, page, &got) :
+			    gpunvme_ahead_page_get(&t.rig->dq, &t.cache, page, &got);
 
 	judge("page_get", page, ret);
 	if (ret)
@@ -175,12 +178,27 @@ static void get(uint64_t page)
 
 static void element(uint64_t page)
 {
-	uint64_t value = 0;
-	int ret = gpunvme_ahead_array_get(&t.rig->dq, &t.cache, page * WORDS + draw(WORDS), 8, &value);
+	uint64_t value = 0, i = page * WORDS + draw(WORDS);
+	int ret = t.plain ? gpunvme_array_get(&t.rig->dq, &t.cache, i, 8, &value) :
+			    gpunvme_ahead_array_get(&t.rig->dq, &t.cache, i, 8, &value);
 
 	judge("array_get", page, ret);
 	if (!ret && value != page + 1)
 		fail("an element of page %llu is %llx", (unsigned long long)page, (unsigned long long)value);
+}
+
+/* The end of a page and the beginning of the next one. */
+static void range(uint64_t page)
+{
+	uint64_t to[WORDS], from = page * WORDS + WORDS / 2;
+	bool last = page + 1 == t.pages;
+	uint32_t n = last ? WORDS / 2 : WORDS, i;
+	int ret = gpunvme_array_get_range(&t.rig->dq, &t.cache, from, n, 8, to);
+
+	judge("array_get_range", !is_bad(page) && !last ? page + 1 : page, ret);
+	for (i = 0; i < n && !ret; i++)
+		if (to[i] != page + (i >= WORDS / 2) + 1)
+			fail("word %u of a range from page %llu on is %llx", i, (unsigned long long)page, (unsigned long long)to[i]);
 }
 
 static void work(unsigned number)
@@ -192,7 +210,9 @@ static void work(unsigned number)
 	for (i = 0; i < t.ops; i++) {
 		what = draw(16);
 		page = draw(draw(2) ? t.pages : 2);
-		if (what < 7) {
+		if (t.plain && (what < 3 || what == 15)) {
+			range(page);
+		} else if (what < 7 && !t.plain) {
 			ret = gpunvme_ahead_prefetch(&t.rig->dq, &t.cache, page);
 			if (ret && ret != -GPUNVME_EAGAIN && !excused(ret))
 				fail("prefetch of page %llu: %d", (unsigned long long)page, ret);
@@ -215,7 +235,7 @@ static void choose_cache(void)
 {
 	t.pages = 2 + draw(MOST_PAGES - 1);
 	t.cache = (struct gpunvme_dpages){
-		.magic = GPUNVME_DPAGES_AHEAD_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(t.cache),
+		.magic = t.plain ? GPUNVME_DPAGES_MAGIC : GPUNVME_DPAGES_AHEAD_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(t.cache),
 		.flags = GPUNVME_DPAGES_STATS, .nsid = 1, .frames = 1 + draw(MOST_FRAMES), .lba_shift = 9, .page_shift = 9,
 		.state = (uintptr_t)&t.state, .table = (uintptr_t)t.table, .frame = (uintptr_t)t.frame, .lba_count = t.pages,
 		.buf = t.rig->dbuf, .local = draw(3) ? 0 : (uintptr_t)t.local,
@@ -230,6 +250,7 @@ static void choose(uint64_t seed)
 
 	memset(&t, 0, sizeof(t));
 	t.seed = seed;
+	t.plain = seed % PLAIN == 0;
 	t.random = seed * 0x9e3779b97f4a7c15u;
 	draw(1);
 	t.rig = rig_new(2 + draw(4), 0);
