@@ -210,7 +210,7 @@ static void get_elements(void *arg)
 
 static void elements(uint32_t lanes, uint32_t width, uint32_t page_size, uint32_t frames, uint64_t lba)
 {
-	struct stage s = { .lanes = lanes, .width = width, .rounds = 24, .lba = lba };
+	struct stage s = { .lanes = lanes, .width = width, .rounds = lanes < 1000 ? 24 : 1, .lba = lba };
 	struct gpunvme_pagecache_info info;
 
 	open_stage(&s, "", page_size, frames);
@@ -241,6 +241,25 @@ static void two_frames_serve_many_lanes(void **state)
 	elements(48, 1, 512, 2, 3);
 	elements(32, 8, 4096, 1, 0);
 }
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) /* which have no room for so many threads */
+static void do_nothing(void *arg)
+{
+	(void)arg;
+}
+
+static void two_frames_serve_ten_thousand(void **state)
+{
+	int ret = gpunvme_cpu_launch(10000, 32, do_nothing, NULL);
+
+	(void)state;
+	if (ret == -EAGAIN || ret == -ENOMEM) {
+		print_message("this machine has no 10,000 threads\n");
+		return;
+	}
+	elements(10000, 32, 4096, 2, 0);
+}
+#endif
 
 /* ---- One page that all want ---- */
 
@@ -772,6 +791,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(elements_are_right),
 		cmocka_unit_test(two_frames_serve_many_lanes),
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+		cmocka_unit_test(two_frames_serve_ten_thousand),
+#endif
 		cmocka_unit_test(hot_page_is_read_once),
 		cmocka_unit_test(ranges_cross_pages),
 		cmocka_unit_test(ends_are_answered),
