@@ -156,7 +156,7 @@ static void judge(const char *what, uint64_t page, int ret)
 
 static void get(uint64_t page)
 {
-	struct gpunvme_page got;
+	struct gpunvme_page got = { 0, 0 };
 	const uint64_t *words;
 	uint32_t turns = draw(4), i;
 	int ret = t.plain ? gpunvme_page_get(&t.rig->dq, &t.cache, page, &got) :

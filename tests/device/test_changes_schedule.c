@@ -189,7 +189,7 @@ static void look(const char *what, unsigned lane, uint64_t page, uint64_t value)
 
 static void change_by_page(unsigned lane, uint64_t page)
 {
-	struct gpunvme_page got;
+	struct gpunvme_page got = { 0, 0 };
 	uint32_t turns = draw(4);
 	bool all = draw(2); /* is said to be changed */
 	uint64_t at;
