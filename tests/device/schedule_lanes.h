@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes of waves as coroutines, and one more behind them, which plays the controller. Included after schedule.h. */
+/* Lanes of waves as coroutines, and one more behind them, which plays the controller. Included after schedule.h and rig.h. */
 #ifndef TESTS_DEVICE_SCHEDULE_LANES_H
 #define TESTS_DEVICE_SCHEDULE_LANES_H
 
@@ -63,6 +63,40 @@ static void schedule_end(struct schedule_lanes *l)
 		pthread_mutex_destroy(&l->wave[i].lock);
 	free(l->wave);
 	free(schedule.co);
+}
+
+/* Behind the lanes: what nobody asked for comes in, too. */
+static void schedule_drain(struct rig *rig)
+{
+	struct gnvd_wave w;
+
+	mini_turn(&rig->ctrl);
+	gnvd_enter(&w, &rig->dq, GNVD_SITE_POLL);
+	gnvd_drain(&rig->dq, &w);
+	gnvd_leave(&w);
+}
+
+/*
+ * Runs the seeds from 1 to *count, or to what GPUNVME_SCHEDULES says; or the one that the command line names, and *count is 0 then.
+ * Return: steps of all.
+ */
+static uint64_t schedule_all(int argc, char **argv, uint64_t *count, void (*run)(uint64_t seed))
+{
+	const char *many = getenv("GPUNVME_SCHEDULES");
+	uint64_t seed, steps = 0;
+
+	if (argc > 1) {
+		run(strtoull(argv[1], NULL, 10));
+		printf("seed %s: %llu steps, good\n", argv[1], (unsigned long long)schedule.steps);
+		*count = 0;
+		return schedule.steps;
+	}
+	*count = many ? strtoull(many, NULL, 10) : *count;
+	for (seed = 1; seed <= *count; seed++) {
+		run(seed);
+		steps += schedule.steps;
+	}
+	return steps;
 }
 
 #endif

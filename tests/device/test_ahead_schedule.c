@@ -297,7 +297,6 @@ static bool have_come(uint32_t *coming)
 /* What nobody waits for comes in, too. */
 static void drain_rest(void)
 {
-	struct gnvd_wave w;
 	uint32_t coming;
 	unsigned turns;
 
@@ -305,10 +304,7 @@ static void drain_rest(void)
 	for (turns = 0; !have_come(&coming) || rig_free_cids(t.rig) + coming < t.rig->dq.cids; turns++) {
 		if (turns == 100000)
 			fail("%u of %u identifiers are free, and %u pages coming", rig_free_cids(t.rig), t.rig->dq.cids, coming);
-		mini_turn(&t.rig->ctrl);
-		gnvd_enter(&w, &t.rig->dq, GNVD_SITE_POLL);
-		gnvd_drain(&t.rig->dq, &w);
-		gnvd_leave(&w);
+		schedule_drain(t.rig);
 	}
 	if (t.state.coming != coming || t.rig->state->ahead != coming)
 		fail("%u pages are coming, %llu are counted, and %llu for the queue", coming, (unsigned long long)t.state.coming,
@@ -357,19 +353,10 @@ static void run(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	const char *many = getenv("GPUNVME_SCHEDULES");
-	uint64_t count = many ? strtoull(many, NULL, 10) : SEEDS, seed, steps = 0;
+	uint64_t count = SEEDS, steps = schedule_all(argc, argv, &count, run);
 
-	if (argc > 1) {
-		run(strtoull(argv[1], NULL, 10));
-		printf("seed %s: %llu steps, good\n", argv[1], (unsigned long long)schedule.steps);
-		return 0;
-	}
-	for (seed = 1; seed <= count; seed++) {
-		run(seed);
-		steps += schedule.steps;
-	}
-	printf("%llu schedules, %llu pages prefetched, of which %llu were asked for, %llu steps: all good\n", (unsigned long long)count,
-	       (unsigned long long)prefetches, (unsigned long long)used, (unsigned long long)steps);
+	if (count)
+		printf("%llu schedules, %llu pages prefetched, of which %llu were asked for, %llu steps: all good\n", (unsigned long long)count,
+		       (unsigned long long)prefetches, (unsigned long long)used, (unsigned long long)steps);
 	return 0;
 }

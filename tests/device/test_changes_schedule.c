@@ -290,17 +290,13 @@ static void choose(uint64_t seed)
 /* What nobody waits for comes in, too. */
 static void drain_rest(void)
 {
-	struct gnvd_wave w;
 	unsigned turns;
 
 	mini_freeze(&t.rig->ctrl, false);
 	for (turns = 0; rig_free_cids(t.rig) < t.rig->dq.cids; turns++) {
 		if (turns == 100000)
 			fail("%u of %u identifiers are free", rig_free_cids(t.rig), t.rig->dq.cids);
-		mini_turn(&t.rig->ctrl);
-		gnvd_enter(&w, &t.rig->dq, GNVD_SITE_POLL);
-		gnvd_drain(&t.rig->dq, &w);
-		gnvd_leave(&w);
+		schedule_drain(t.rig);
 	}
 }
 
@@ -355,19 +351,10 @@ static void run(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	const char *many = getenv("GPUNVME_SCHEDULES");
-	uint64_t count = many ? strtoull(many, NULL, 10) : SEEDS, seed, steps = 0;
+	uint64_t count = SEEDS, steps = schedule_all(argc, argv, &count, run);
 
-	if (argc > 1) {
-		run(strtoull(argv[1], NULL, 10));
-		printf("seed %s: %llu steps, good\n", argv[1], (unsigned long long)schedule.steps);
-		return 0;
-	}
-	for (seed = 1; seed <= count; seed++) {
-		run(seed);
-		steps += schedule.steps;
-	}
-	printf("%llu schedules, %llu pages written, %llu in vain, %llu kept, %llu steps: all good\n", (unsigned long long)count,
-	       (unsigned long long)writes, (unsigned long long)failures, (unsigned long long)kept, (unsigned long long)steps);
+	if (count)
+		printf("%llu schedules, %llu pages written, %llu in vain, %llu kept, %llu steps: all good\n", (unsigned long long)count,
+		       (unsigned long long)writes, (unsigned long long)failures, (unsigned long long)kept, (unsigned long long)steps);
 	return 0;
 }

@@ -46,6 +46,8 @@ static struct {
 	uint64_t unheard;    /* failed commands nobody waits for (atomic) */
 } t;
 
+static uint64_t commands; /* of all runs */
+
 static _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void fail(const char *format, ...)
 {
@@ -361,17 +363,13 @@ static void choose(uint64_t seed)
 /* What nobody asked for comes in, too. */
 static void drain_rest(void)
 {
-	struct gnvd_wave w;
 	unsigned turns;
 
 	mini_freeze(&t.rig->ctrl, false);
 	for (turns = 0; rig_free_cids(t.rig) < t.rig->dq.cids; turns++) {
 		if (turns == 100000)
 			fail("%u of %u identifiers are free at the end", rig_free_cids(t.rig), t.rig->dq.cids);
-		mini_turn(&t.rig->ctrl);
-		gnvd_enter(&w, &t.rig->dq, GNVD_SITE_POLL);
-		gnvd_drain(&t.rig->dq, &w);
-		gnvd_leave(&w);
+		schedule_drain(t.rig);
 	}
 }
 
@@ -411,32 +409,25 @@ static void check_end(void)
 
 static void run(uint64_t seed)
 {
+	uint32_t i;
+
 	choose(seed);
 	schedule_begin(&t.lanes, work, control);
 	schedule_run();
 	drain_rest();
 	check_end();
+	for (i = 0; i < STAMPS; i++)
+		commands += t.seen[i];
 	schedule_end(&t.lanes);
 	rig_free(t.rig);
 }
 
 int main(int argc, char **argv)
 {
-	const char *many = getenv("GPUNVME_SCHEDULES");
-	uint64_t count = many ? strtoull(many, NULL, 10) : SEEDS, seed, commands = 0, steps = 0;
+	uint64_t count = SEEDS, steps = schedule_all(argc, argv, &count, run);
 
-	if (argc > 1) {
-		run(strtoull(argv[1], NULL, 10));
-		printf("seed %s: %llu steps, good\n", argv[1], (unsigned long long)schedule.steps);
-		return 0;
-	}
-	for (seed = 1; seed <= count; seed++) {
-		run(seed);
-		steps += schedule.steps;
-		for (uint32_t i = 0; i < STAMPS; i++)
-			commands += t.seen[i];
-	}
-	printf("%llu schedules, %llu commands, %llu steps: all good\n", (unsigned long long)count, (unsigned long long)commands,
-	       (unsigned long long)steps);
+	if (count)
+		printf("%llu schedules, %llu commands, %llu steps: all good\n", (unsigned long long)count, (unsigned long long)commands,
+		       (unsigned long long)steps);
 	return 0;
 }
