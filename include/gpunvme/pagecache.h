@@ -93,7 +93,8 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
  * gpunvme_pagecache_destroy() - give its memory back
  * @cache: or NULL
  *
- * No kernel may use a view of it any more. Reads that were stopped or that timed out may still be under way.
+ * No kernel may use a view of it any more, and no other thread be in a call with it. Reads that were stopped or that timed out may
+ * still be under way.
  * Return: 0 @cache is gone; -EBUSY kernels have changed pages that are not on the drive: gpunvme_pagecache_flush() or
  * gpunvme_pagecache_discard() first, before the device is closed; or a device may still write to a page, as gpunvme_mem_free():
  * nothing was given back; destroy or recover the queue that the sentence names, or close the device, then call again. -EBUSY also

@@ -167,7 +167,19 @@ int __wrap_fcntl(int fd, int op, ...)
 	return __real_fcntl(fd, op, arg);
 }
 
-/* It may take I/O, of a disk of this process's, or of one whose server has died: nobody who calls fork() waits for that. */
+/* Nobody who calls fork() waits while this is called. */
+static void expect_no_lock(void)
+{
+	alarm(20);
+	gnv_fork_begin(); /* stands still when the caller has it */
+	gnv_fork_keep(-1);
+	alarm(0);
+}
+
+static bool found;   /* the file, which is opened next */
+static bool no_proc; /* is mounted */
+
+/* To find and to open it may take I/O, of a disk of this process's, or of one whose server has died. */
 int __real_open(const char *name, int flags, ...);
 int __wrap_open(const char *name, int flags, ...);
 int __wrap_open(const char *name, int flags, ...)
@@ -178,12 +190,13 @@ int __wrap_open(const char *name, int flags, ...)
 	va_start(args, flags);
 	mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
 	va_end(args);
-	if (!strcmp(name, path)) {
-		alarm(20);
-		gnv_fork_begin(); /* stands still when the caller has it */
-		gnv_fork_keep(-1);
-		alarm(0);
+	if (!strncmp(name, "/proc/", 6) && no_proc) {
+		errno = ENOENT;
+		return -1;
 	}
+	if (!strcmp(name, path) || found)
+		expect_no_lock();
+	found = !strcmp(name, path) && flags & O_PATH;
 	return __real_open(name, flags, mode);
 }
 

@@ -150,6 +150,16 @@ static void test_not_opened(void **state)
 	assert_int_equal(unlink(fifo), 0);
 }
 
+static void test_without_proc(void **state)
+{
+	struct gpunvme_file *file;
+
+	(void)state;
+	no_proc = true;
+	says(gpunvme_file_live(dev, path, NULL, &file), -ENOENT, "mount /proc");
+	no_proc = false;
+}
+
 /* ---- Leased ---- */
 
 static void test_lease(void **state)
@@ -414,6 +424,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, begin),	cmocka_unit_test_setup(test_failures, begin),
 		cmocka_unit_test_setup(test_left, begin), cmocka_unit_test_setup(test_copied_mark, begin),	cmocka_unit_test_setup(test_fork, begin),
 		cmocka_unit_test_setup(test_broken, begin),	cmocka_unit_test_setup(test_not_opened, begin),
+		cmocka_unit_test_setup(test_without_proc, begin),
 		cmocka_unit_test_setup(test_caches, begin),
 	};
 

@@ -70,7 +70,9 @@ int gnv_os_live_open(const char *path)
 		gnv_fork_begin();
 		fd = gnv_fork_keep(open_again(first, flags));
 	}
-	if (fd < 0)
+	if (fd < 0 && errno == ENOENT)
+		fd = gnv_fail(-ENOENT, "%s: it is there, but " GNV_PROC "/self/fd is not, by which it is opened: mount " GNV_PROC, path);
+	else if (fd < 0)
 		fd = gnv_fail(-errno, "%s: %s", path, strerror(errno));
 	if (first >= 0)
 		close(first);
