@@ -25,17 +25,30 @@ bool gnv_ahead(const struct gpunvme_dpages *view)
 	       view->magic == GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC;
 }
 
-/* The device by which the page of a frame comes, unless it is closed; as gnvd_page_dq(). Kernels may have put anything there. */
-static struct gpunvme_dev *device_of(struct gpunvme_pagecache *cache, uint64_t owner)
+/* Does the frame's page say by which device it comes? As gnvd_page_dq(). Kernels may have put anything there. */
+static bool names_device(const struct gpunvme_pagecache *cache, uint64_t owner, uint32_t *dev)
+{
+	const uint32_t shift = cache->view.page_shift - cache->view.lba_shift;
+	struct gnv_source_part part;
+
+	if (!owner || owner > cache->pages ||
+	    gnv_source_part(&cache->source, cache->view.lba_first + ((owner - 1) << shift), 1, &part))
+		return false;
+	*dev = part.dev;
+	return true;
+}
+
+/* Id of the queue that goes on and has this tag, 0: none. Where a kernel was killed before it named the page, of any device. */
+static uint32_t queue_of(struct gpunvme_pagecache *cache, uint64_t owner, uint32_t tag)
 {
 	const struct gnv_source *source = &cache->source;
-	struct gnv_source_part part = { .dev = 0 };
+	uint32_t i, qid = 0, dev = 0;
+	const bool named = source->devs == 1 || names_device(cache, owner, &dev);
 
-	if (source->magic == GPUNVME_DPAGES_VOLUME_MAGIC &&
-	    (!owner || owner > cache->pages ||
-	     gnv_source_part(source, cache->view.lba_first + ((owner - 1) << (cache->view.page_shift - cache->view.lba_shift)), 1, &part)))
-		return NULL;
-	return gnv_map_has(cache->mem, source->dev[part.dev]) ? source->dev[part.dev] : NULL;
+	for (i = 0; i < source->devs && !qid; i++)
+		if ((!named || i == dev) && gnv_map_has(cache->mem, source->dev[i]))
+			qid = gnv_qp_of_tag(source->dev[i], tag);
+	return qid;
 }
 
 /* Who has the identifiers of n frames? Of each the first of two words names tag and identifier; by 0 or 1 there is none. */
@@ -43,15 +56,13 @@ static int check_some(struct gpunvme_pagecache *cache, uint64_t first, uint32_t 
 {
 	const uint64_t at = cache->view.frame + 8ull * cache->view.frames + 16ull * first;
 	uint64_t words[2 * FRAMES], owner[FRAMES];
-	struct gpunvme_dev *dev;
 	uint32_t i, qid;
 
 	if (cache->gpu->ops->peek(cache->gpu, words, at, n * 2 * sizeof(*words)) ||
 	    cache->gpu->ops->peek(cache->gpu, owner, cache->view.frame + 8 * first, n * sizeof(*owner)))
 		return gnv_fail(-EIO, "the lanes' memory cannot be read: the queue of pages that were prefetched is not known; close the device");
 	for (i = 0; i < n; i++) {
-		dev = words[2 * i] > 1 ? device_of(cache, owner[i]) : NULL;
-		qid = dev ? gnv_qp_of_tag(dev, (uint32_t)(words[2 * i] >> 32)) : 0;
+		qid = words[2 * i] > 1 ? queue_of(cache, owner[i], (uint32_t)(words[2 * i] >> 32)) : 0;
 		if (qid)
 			return gnv_fail(-EBUSY,
 					"pages were prefetched by queue %u, and have identifiers of it; run gpunvme_ahead_settle() in a "

@@ -306,6 +306,27 @@ static void settle_one_broken(void *arg)
 	sources_note(s, settle(s) == -GPUNVME_ETIMEDOUT);
 }
 
+/* A kernel that was killed before its frame said whose page comes: somebody's queue has the identifier all the same. */
+static void pages_without_a_name_are_waited_for(void **state)
+{
+	struct sources s = { .lanes = 1, .width = 1, .page_size = 4096, .frames = 16, .queues = 2, .flags = GPUNVME_PAGECACHE_AHEAD };
+	uint64_t *owner, named[16];
+	uint32_t i;
+
+	(void)state;
+	sources_open(&s, "");
+	sources_run(&s, prefetch_some);
+	owner = (uint64_t *)(uintptr_t)s.pages.frame;
+	memcpy(named, owner, sizeof(named));
+	for (i = 0; i < s.pages.frames; i++)
+		owner[i] = owner[i] ? GPUNVME_FRAME_TAKEN : 0;
+	assert_int_equal(gpunvme_pagecache_destroy(s.cache), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "destroy the queue"));
+	memcpy(owner, named, sizeof(named));
+	sources_run(&s, settle_all);
+	sources_close(&s);
+}
+
 /* The page that comes by the first queue names a command of another time: that is told, and the other queues are settled. */
 static void queues_are_settled_behind_a_failure(void **state)
 {
@@ -415,6 +436,7 @@ int main(void)
 		cmocka_unit_test(ranges_are_read_ahead),
 		cmocka_unit_test(ranges_go_on_behind_pages_of_several_parts),
 		cmocka_unit_test(volumes_have_queues_of_their_own),
+		cmocka_unit_test(pages_without_a_name_are_waited_for),
 		cmocka_unit_test(queues_are_settled_behind_a_failure),
 		cmocka_unit_test(recovered_volumes_read_anew),
 		cmocka_unit_test(other_calls_are_refused),
