@@ -20,8 +20,7 @@ function(gpunvme_instrument target)
   if(GPUNVME_COVERAGE OR GPUNVME_SANITIZE) # their device header inlined into every call takes minutes to compile
     target_compile_definitions(${target} PRIVATE GPUNVME_CALLS)
   endif()
-  if(GPUNVME_COVERAGE)
-    target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic)
+  if(GPUNVME_COVERAGE) # what counts says lib/CMakeLists.txt
     target_link_options(${target} PRIVATE --coverage)
   endif()
   if(GPUNVME_SANITIZE)
