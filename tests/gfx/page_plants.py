@@ -82,7 +82,8 @@ def check_page_plants(args, folder, code_of):
 
 def first_noticed(args, test, code):
     for seed in range(1, SEEDS + 1):
-        setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511", "GFX_STEPS": str(STEPS)}
+        setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511", "GFX_STEPS": str(STEPS),
+                   "CMOCKA_TEST_ABORT": "1"}  # the first test that fails is enough
         done = subprocess.run([str(args.programs / f"gfx_device_{test}")], capture_output=True, text=True, env={**os.environ, **setting},
                               timeout=300)
         if done.returncode:
