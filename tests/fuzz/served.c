@@ -185,7 +185,7 @@ bool __wrap_gnv_soft_enter(struct gnv_soft_cmd *cmd)
 	const struct gnv_soft_sq *sq = cmd->sq;
 	const unsigned i = number_of(cmd), by = sq->server->index;
 
-	check(known[by][i].life == FREE && sq->head < sq->size && sq->tail < sq->size && !sq->closed);
+	check(known[by][i].life == FREE && sq->head < sq->size && sq->tail < sq->size && !sq->closed && !sq->cq->held);
 	known[by][i].life = FETCHED;
 	known[by][i].cid = cmd->sqe.cid;
 	known[by][i].qid = sq->qid;
@@ -505,6 +505,7 @@ static void settle(void)
 			consume(qid);
 		turns(1);
 	}
+	check(soft->state != GNV_SOFT_READY || !soft->deleting);
 	for (qid = 1; qid <= QUEUES && soft->state == GNV_SOFT_READY && !m.forgets; qid++)
 		check(!soft->sqs[qid] || (!soft->sqs[qid]->inflight && !soft->sqs[qid]->cq->held));
 }
