@@ -93,7 +93,7 @@ static void check_peers(struct gnv_report *report, struct gnv_port *port)
 /* What nobody uses, but should know of. */
 static void check_persistent(struct gnv_report *report, const struct gnv_port *port)
 {
-	const uint64_t cap = gnv_mmio_read64((const char *)port->bar0->cpu + GPUNVME_REG_CAP);
+	const uint64_t cap = gnv_mmio_read64(gnv_mem_regs(port->bar0) + GPUNVME_REG_CAP);
 
 	if (cap != UINT64_MAX && cap & GPUNVME_CAP_PMRS)
 		gnv_report_say(report, "pmr", GPUNVME_VERDICT_OK, "it has a Persistent Memory Region, which is left alone");

@@ -83,9 +83,15 @@ struct gpunvme_mem {
 	struct gnv_mem_watch *watches;
 };
 
+/* Where the CPU has the registers that are such memory. */
+static inline char GNV_MMIO *gnv_mem_regs(const struct gpunvme_mem *bar)
+{
+	return (char GNV_FORCE GNV_MMIO *)bar->cpu;
+}
+
 static inline uint32_t gnv_mem_reg_read32(const struct gpunvme_mem *bar, size_t offset)
 {
-	return bar->calls ? bar->calls->read(bar, offset) : gnv_mmio_read32((const char *)bar->cpu + offset);
+	return bar->calls ? bar->calls->read(bar, offset) : gnv_mmio_read32(gnv_mem_regs(bar) + offset);
 }
 
 static inline void gnv_mem_reg_write32(const struct gpunvme_mem *bar, size_t offset, uint32_t value)
@@ -93,7 +99,7 @@ static inline void gnv_mem_reg_write32(const struct gpunvme_mem *bar, size_t off
 	if (bar->calls)
 		bar->calls->write(bar, offset, value);
 	else
-		gnv_mmio_write32((char *)bar->cpu + offset, value);
+		gnv_mmio_write32(gnv_mem_regs(bar) + offset, value);
 }
 
 /* What memory of the host must be for a space to map it. */

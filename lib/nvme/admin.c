@@ -112,7 +112,7 @@ static bool completion_waits(const struct gnv_admin *admin)
 {
 	const struct gpunvme_cqe *entry = (const struct gpunvme_cqe *)admin->cq.cpu + admin->head;
 
-	return GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, gnv_mmio_read32((const char *)entry + 12)) == admin->phase;
+	return GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, gnv_word_read32((const char *)entry + 12)) == admin->phase;
 }
 
 static void next_completion(struct gnv_admin *admin)

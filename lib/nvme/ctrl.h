@@ -13,7 +13,7 @@
 
 struct gnv_ctrl {
 	const struct gpunvme_mem *regs; /* BAR0 */
-	char *bar; /* its CPU address: of the doorbells, and of registers that are not reached by messages */
+	char GNV_MMIO *bar; /* its CPU address: of the doorbells, and of registers that are not reached by messages */
 	size_t bar_len;
 	uint64_t cap;
 	uint32_t vs;

@@ -40,7 +40,7 @@ static void lock(struct gnv_forward *forward)
 /* True when something had changed. */
 static bool copy(struct gnv_forward_queue *queue)
 {
-	uint32_t sq = gnv_mmio_read32(&queue->bells->sq), cq = gnv_mmio_read32(&queue->bells->cq);
+	uint32_t sq = gnv_word_read32(&queue->bells->sq), cq = gnv_word_read32(&queue->bells->cq);
 	bool changed = cq != queue->cq || sq != queue->sq;
 
 	if (cq != queue->cq)

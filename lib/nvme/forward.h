@@ -27,8 +27,8 @@ struct gnv_bells {
 struct gnv_forward_queue {
 	struct gnv_forward_queue *next;
 	const struct gnv_bells *bells;
-	void *sq_reg;
-	void *cq_reg;
+	void GNV_MMIO *sq_reg;
+	void GNV_MMIO *cq_reg;
 	uint32_t sq; /* written last */
 	uint32_t cq;
 };

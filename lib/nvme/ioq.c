@@ -95,7 +95,7 @@ static int take(struct gnv_ioq *q, uint32_t *missing, int *status, uint32_t time
 	struct gpunvme_cqe cqe;
 	uint32_t csts, i;
 
-	while (GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, gnv_mmio_read32((const char *)&ring[q->head] + 12)) != q->phase) {
+	while (GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, gnv_word_read32((const char *)&ring[q->head] + 12)) != q->phase) {
 		if (gnv_ctrl_status(&q->dev->ctrl, &csts))
 			return -ENODEV;
 		if (csts & GPUNVME_CSTS_CFS)

@@ -121,7 +121,7 @@ static bool completed(const struct litmus_run *run, uint64_t pos)
 
 	if (!cq)
 		return false; /* out of the CPU's sight */
-	return (gnv_mmio_read32(cq + 4 * slot + 3) >> 16 & 1) == (~(uint32_t)(pos >> dq->cq_shift) & 1);
+	return (gnv_word_read32(cq + 4 * slot + 3) >> 16 & 1) == (~(uint32_t)(pos >> dq->cq_shift) & 1);
 }
 
 /* No completion was seen: is it there, does the controller want another doorbell, or nothing? */

@@ -100,7 +100,7 @@ static void fill_table(struct gnv_mapping *map)
 
 	gnv_prp_table_fill(&table, &map->dbuf.prp_a, &map->dbuf.prp_b);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	gnv_mmio_read32(map->table.cpu);
+	gnv_word_read32(map->table.cpu);
 }
 
 /* Give the mapped memory its PRP tables. */

@@ -125,7 +125,7 @@ static int ring_by_lane(struct run *run)
 	return ret;
 }
 
-static char *cpu_bell(const struct run *run)
+static char GNV_MMIO *cpu_bell(const struct run *run)
 {
 	return run->qp->dev->ctrl.bar + gnv_ctrl_sq_doorbell(&run->qp->dev->ctrl, run->qp->qid);
 }
@@ -151,7 +151,7 @@ static bool stood_still(struct run *run)
 
 static int ring_by_cpu(struct run *run)
 {
-	char *bell = cpu_bell(run);
+	char GNV_MMIO *bell = cpu_bell(run);
 	unsigned i;
 	int ret = 0;
 

@@ -180,9 +180,9 @@ static void access_bar0(struct gpunvme_server *s, const struct gnv_wire_access *
 		}
 		if (data) {
 			memcpy(&word, &data[i], sizeof(word));
-			gnv_mmio_write32(bar + i, word);
+			gnv_mmio_write32((uint8_t GNV_FORCE GNV_MMIO *)bar + i, word);
 		} else {
-			word = gnv_mmio_read32(bar + i);
+			word = gnv_mmio_read32((uint8_t GNV_FORCE GNV_MMIO *)bar + i);
 			memcpy(&out[i], &word, sizeof(word));
 		}
 		i += sizeof(word);

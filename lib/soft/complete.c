@@ -22,7 +22,7 @@ static struct gnv_soft_cmd *unlink_cmd(struct gnv_soft_cmd **at)
 /* New tail, or the old one when the host wrote nonsense. */
 static uint32_t read_tail(struct gnv_soft_sq *sq)
 {
-	uint32_t tail = __atomic_load_n(sq->doorbell, __ATOMIC_ACQUIRE);
+	uint32_t tail = gnv_mmio_read32(sq->doorbell);
 
 	if (tail < sq->size) {
 		sq->bad = UINT64_MAX;
@@ -133,7 +133,7 @@ void gnv_soft_discard(struct gnv_soft_cmd *cmd)
 /* How far the host may have consumed: from the old head to the last entry posted. Anything else is nonsense. */
 static void read_head(struct gnv_soft_cq *cq)
 {
-	uint32_t head = __atomic_load_n(cq->doorbell, __ATOMIC_ACQUIRE);
+	uint32_t head = gnv_mmio_read32(cq->doorbell);
 	uint32_t posted = (cq->tail + cq->size - cq->head) % cq->size;
 
 	if (head == cq->head)

@@ -56,7 +56,7 @@ uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
 	cq->bad = UINT64_MAX;
 	cq->held_end = &cq->held;
 	cq->doorbell = gnv_soft_doorbell(soft, at->qid, true);
-	__atomic_store_n(cq->doorbell, 0, __ATOMIC_RELEASE);
+	gnv_mmio_write32(cq->doorbell, 0);
 	cq->server = server_of(soft, at->qid);
 	soft->cqs[at->qid] = cq;
 	soft->io_queues += at->qid != 0;
@@ -89,7 +89,7 @@ uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, 
 	sq->cq = soft->cqs[cqid];
 	sq->server = sq->cq->server;
 	sq->doorbell = gnv_soft_doorbell(soft, at->qid, false);
-	__atomic_store_n(sq->doorbell, 0, __ATOMIC_RELEASE);
+	gnv_mmio_write32(sq->doorbell, 0);
 	soft->sqs[at->qid] = sq;
 	soft->io_queues += at->qid != 0;
 	gnv_soft_server_lock(sq->server);
@@ -111,7 +111,7 @@ void gnv_soft_sq_free(struct gnv_soft *soft, uint16_t qid)
 	*at = sq->next;
 	sq->cq->sqs--;
 	gnv_soft_server_unlock(sq->server);
-	__atomic_store_n(sq->doorbell, 0, __ATOMIC_RELEASE); /* else it would look like one rung for a queue that does not exist */
+	gnv_mmio_write32(sq->doorbell, 0); /* else it would look like one rung for a queue that does not exist */
 	soft->sqs[qid] = NULL;
 	soft->io_queues -= qid != 0;
 	gnv_soft_space_put(soft->space, sq->map);
@@ -127,7 +127,7 @@ void gnv_soft_cq_free(struct gnv_soft *soft, uint16_t qid)
 		;
 	*at = cq->next;
 	gnv_soft_server_unlock(cq->server);
-	__atomic_store_n(cq->doorbell, 0, __ATOMIC_RELEASE);
+	gnv_mmio_write32(cq->doorbell, 0);
 	soft->cqs[qid] = NULL;
 	soft->io_queues -= qid != 0;
 	gnv_soft_space_put(soft->space, cq->map);

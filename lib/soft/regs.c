@@ -18,12 +18,12 @@
 #define CMB_BAR 2u
 #define CMB_MIB 2u /* of CMBSZ: units of 1 MiB */
 
-static void *reg(struct gnv_soft *soft, unsigned offset)
+static void GNV_MMIO *reg(struct gnv_soft *soft, unsigned offset)
 {
-	return soft->bar + offset;
+	return (char GNV_FORCE GNV_MMIO *)soft->bar + offset;
 }
 
-uint32_t *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq)
+uint32_t GNV_MMIO *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq)
 {
 	return reg(soft, GPUNVME_REG_DOORBELLS + (2 * qid + cq) * (4u << soft->config.dstrd));
 }
@@ -259,7 +259,7 @@ static void scan_doorbells(struct gnv_soft *soft)
 {
 	unsigned qid = soft->scan / 2;
 	bool cq = soft->scan % 2;
-	uint32_t *doorbell = gnv_soft_doorbell(soft, qid, cq);
+	uint32_t GNV_MMIO *doorbell = gnv_soft_doorbell(soft, qid, cq);
 
 	soft->scan = (soft->scan + 1) % (2 * (soft->config.queues + 1));
 	if ((cq ? (void *)soft->cqs[qid] : (void *)soft->sqs[qid]) || !gnv_mmio_read32(doorbell))

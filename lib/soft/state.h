@@ -22,6 +22,7 @@
 #include "soft/store.h"
 #include "soft/timing.h"
 #include "util/clock.h"
+#include "util/mmio.h"
 
 #define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
 #define GNV_SOFT_CMDS_ADMIN 16u /* of them kept for the admin queue, so that stuck I/O can always be aborted */
@@ -51,7 +52,7 @@ struct gnv_soft_cq {
 	struct gnv_soft_cq *next; /* of the server */
 	const struct gnv_soft_map *map;
 	uint32_t *ring;
-	uint32_t *doorbell;
+	uint32_t GNV_MMIO *doorbell;
 	uint32_t size, head, tail;
 	uint32_t phase; /* of the next entry: 0 or 1 */
 	uint64_t bad;	/* doorbell value that was refused last; UINT64_MAX: none */
@@ -72,7 +73,7 @@ struct gnv_soft_sq {
 	const struct gnv_soft_map *map;
 	const uint64_t *ring;
 	uint32_t words; /* of 8 bytes, of an entry */
-	uint32_t *doorbell;
+	uint32_t GNV_MMIO *doorbell;
 	uint32_t size, head, tail;
 	uint64_t bad;	   /* as in the completion queue */
 	uint32_t inflight; /* commands fetched and not yet completed, whatever keeps them */
@@ -309,7 +310,7 @@ void gnv_soft_regs_init(struct gnv_soft *soft);
 void gnv_soft_fatal(struct gnv_soft *soft);
 /* Act on what the host wrote. Return: true when something happened. */
 bool gnv_soft_regs_poll(struct gnv_soft *soft);
-uint32_t *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq);
+uint32_t GNV_MMIO *gnv_soft_doorbell(struct gnv_soft *soft, unsigned qid, bool cq);
 
 /* ---- queue.c: queues as objects (Base Specification 3.3) ---- */
 

@@ -11,14 +11,32 @@
 
 #include <stdint.h>
 
-static inline uint32_t gnv_mmio_read32(const void *reg)
+/*
+ * A pointer to registers of a device, or of what plays one: sparse lets nobody follow it but these functions, and lets nobody hand
+ * them other memory.
+ */
+#ifdef __CHECKER__
+#define GNV_MMIO __attribute__((noderef, address_space(gnv_mmio)))
+#define GNV_FORCE __attribute__((force))
+#else
+#define GNV_MMIO
+#define GNV_FORCE
+#endif
+
+/* A word of memory that a device or lanes write. */
+static inline uint32_t gnv_word_read32(const void *word)
 {
-	return __atomic_load_n((const uint32_t *)reg, __ATOMIC_ACQUIRE);
+	return __atomic_load_n((const uint32_t *)word, __ATOMIC_ACQUIRE);
 }
 
-static inline void gnv_mmio_write32(void *reg, uint32_t value)
+static inline uint32_t gnv_mmio_read32(const void GNV_MMIO *reg)
 {
-	__atomic_store_n((uint32_t *)reg, value, __ATOMIC_RELEASE);
+	return gnv_word_read32((const GNV_FORCE void *)reg);
+}
+
+static inline void gnv_mmio_write32(void GNV_MMIO *reg, uint32_t value)
+{
+	__atomic_store_n((GNV_FORCE uint32_t *)reg, value, __ATOMIC_RELEASE);
 }
 
 /* Stores to write-combined memory leave the CPU before any later access. */
@@ -33,17 +51,17 @@ static inline void gnv_mmio_drain(void)
 #endif
 }
 
-static inline uint64_t gnv_mmio_read64(const void *reg)
+static inline uint64_t gnv_mmio_read64(const void GNV_MMIO *reg)
 {
 	uint64_t low = gnv_mmio_read32(reg);
 
-	return low | (uint64_t)gnv_mmio_read32((const char *)reg + 4) << 32;
+	return low | (uint64_t)gnv_mmio_read32((const char GNV_MMIO *)reg + 4) << 32;
 }
 
-static inline void gnv_mmio_write64(void *reg, uint64_t value)
+static inline void gnv_mmio_write64(void GNV_MMIO *reg, uint64_t value)
 {
 	gnv_mmio_write32(reg, (uint32_t)value);
-	gnv_mmio_write32((char *)reg + 4, (uint32_t)(value >> 32));
+	gnv_mmio_write32((char GNV_MMIO *)reg + 4, (uint32_t)(value >> 32));
 }
 
 #endif

@@ -21,7 +21,7 @@ static void heard(char what, const void *where);
 static uint32_t listened_read(const void *reg)
 {
 	heard('r', reg);
-	return gnv_mmio_read32(reg);
+	return gnv_word_read32(reg);
 }
 
 static void listened_write(void *reg, uint32_t value)
@@ -30,10 +30,10 @@ static void listened_write(void *reg, uint32_t value)
 	gnv_mmio_write32(reg, value);
 }
 
-#define gnv_mmio_read32 listened_read
+#define gnv_word_read32 listened_read
 #define gnv_mmio_write32 listened_write
 #include "nvme/forward.c"
-#undef gnv_mmio_read32
+#undef gnv_word_read32
 #undef gnv_mmio_write32
 
 #define DEPTH 16u

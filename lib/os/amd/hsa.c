@@ -152,7 +152,7 @@ static void describe(struct gnv_hsa *gpu)
 	if (gpu->api.agent_get_info(gpu->agent, GNV_HSA_AGENT_CLOCK, &info->clock_hz) != HSA_STATUS_SUCCESS || !info->clock_hz)
 		info->clock_hz = CLOCK_HZ;
 	if (gpu->api.agent_get_info(gpu->agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_HDP_FLUSH, &hdp) == HSA_STATUS_SUCCESS)
-		info->hdp_flush = hdp.HDP_MEM_FLUSH_CNTL;
+		info->hdp_flush = (uint32_t GNV_FORCE GNV_MMIO *)hdp.HDP_MEM_FLUSH_CNTL;
 	if (gpu->api.system_get_info(GNV_HSA_EXT_VERSION_MINOR, &minor) == HSA_STATUS_SUCCESS)
 		info->version = minor;
 	info->uncached = info->version >= GNV_HSA_UNCACHED_SINCE;

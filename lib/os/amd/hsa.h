@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "util/alloc.h"
+#include "util/mmio.h"
 
 struct gnv_hsa;
 struct gnv_hsa_kernel;
@@ -28,7 +29,7 @@ struct gnv_hsa_info {
 	uint32_t version;    /* the minor one of AMD's extensions of HSA, as the runtime has them; 0: unknown */
 	bool uncached;	     /* the runtime knows uncached memory */
 	bool data_pool;	     /* has memory in which lanes see what others write while they run */
-	uint32_t *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped; or NULL */
+	uint32_t GNV_MMIO *hdp_flush; /* register that makes the CPU's writes to VRAM visible, mapped; or NULL */
 };
 
 /*
