@@ -5,8 +5,9 @@
  *
  * Promised are results, and times in the library's own deadlines: a lane is told within the time-out of its command, a recovery
  * ends within those of its admin commands. GPUNVME_PROMISES=N in the environment: so many of each mishap, not one.
- * GPUNVME_PROMISES_ON=vfio-user: the controller is served, and reached by its socket, so that registers, resets and memory go by
- * messages. GPUNVME_PROMISES_ON=hsa: the lanes are those of an AMD GPU, here of one that is played.
+ * GPUNVME_PROMISES_MS=M: the time-out of commands, where it is what ends one. GPUNVME_PROMISES_ON=vfio-user: the controller is served, and
+ * reached by its socket, so that registers, resets and memory go by messages. GPUNVME_PROMISES_ON=hsa: the lanes are those of an AMD GPU,
+ * here of one that is played.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +20,6 @@
 #include "common/promises.h"
 #include "util/clock.h"
 
-#define TIMEOUT_MS 6000u /* where it is what ends the command */
 #define LONG_MS 30000u
 #define ADMIN_MS 5000u
 #define GRACE_MS 20000u
@@ -51,16 +51,19 @@ static const struct promise promises[] = {
 static enum { SOFT, SERVED, ON_GPU } on;
 static const char *const ons[] = { "soft:", "vfio-user:", "hsa:" };
 static struct gpunvme_server *server;
+static uint32_t timeout_ms = 6000; /* where it is what ends the command */
 
 static int make_image(void **state)
 {
-	const char *wanted = getenv("GPUNVME_PROMISES_ON");
+	const char *wanted = getenv("GPUNVME_PROMISES_ON"), *ms = getenv("GPUNVME_PROMISES_MS");
 
 	if (image_make_dir(state))
 		return -1;
 	image_make(image_path("promises.img"), 1 << 20);
 	if (wanted)
 		on = !strcmp(wanted, "vfio-user") ? SERVED : ON_GPU;
+	if (ms)
+		timeout_ms = (uint32_t)atoi(ms);
 	return 0;
 }
 
@@ -72,11 +75,10 @@ static int remove_image(void **state)
 
 static void open_all(struct rig *rig, const struct promise *p)
 {
-	const uint32_t timeout_ms = p->lane == -GPUNVME_ETIMEDOUT ? TIMEOUT_MS : LONG_MS;
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	char uri[512], sock[96];
 
-	*rig = (struct rig){ .lba = VICTIM, .timeout_ms = TIMEOUT_MS, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
+	*rig = (struct rig){ .lba = VICTIM, .timeout_ms = timeout_ms, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
 	opts.admin_timeout_ms = ADMIN_MS;
 	snprintf(uri, sizeof(uri), "soft:%s?queues=4&fault=%s:op=write:lba=%u:count=1", image_path("promises.img"), p->what,
 		 VICTIM);
@@ -87,7 +89,8 @@ static void open_all(struct rig *rig, const struct promise *p)
 		snprintf(uri, sizeof(uri), "vfio-user:%s", sock);
 	}
 	good(gpunvme_dev_open(uri, &opts, &rig->dev));
-	rig_open(rig, on == ON_GPU ? "hsa:0" : "cpu", on == SERVED ? GPUNVME_MEM_SHARED : 0, timeout_ms);
+	rig_open(rig, on == ON_GPU ? "hsa:0" : "cpu", on == SERVED ? GPUNVME_MEM_SHARED : 0,
+		 p->lane == -GPUNVME_ETIMEDOUT ? timeout_ms : LONG_MS);
 }
 
 static int write_victim(struct rig *rig, void *arg, uint64_t *told_ns)
