@@ -61,7 +61,7 @@ static int make_image(void **state)
 		return -1;
 	image_make(image_path("promises.img"), 1 << 20);
 	if (wanted)
-		on = !strcmp(wanted, "vfio-user") ? SERVED : ON_GPU;
+		on = !strcmp(wanted, "vfio-user") ? SERVED : !strcmp(wanted, "hsa") ? ON_GPU : SOFT;
 	if (ms)
 		timeout_ms = (uint32_t)atoi(ms);
 	return 0;
