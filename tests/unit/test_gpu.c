@@ -340,30 +340,34 @@ static enum where rig_has(const struct rig *r, uint64_t at)
 	return NOWHERE;
 }
 
+/* Takes out of a descriptor what drives and options decide, and the addresses, which are compared by what they are of. */
+static void keep_the_same(struct gpunvme_dq *dq)
+{
+	dq->flags &= ~(uint32_t)(GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_READBACK_SQE);
+	dq->tag = dq->max_blocks = dq->boundary = dq->atomic = dq->deallocate = dq->device = 0;
+	dq->lba_shift = 0;
+	dq->lba_count = dq->cmd_timeout = 0;
+	dq->sq = dq->cq = dq->sq_db = dq->cq_db = dq->stop = 0;
+	dq->state = dq->ready = dq->result = dq->cid_map = 0;
+}
+
 /* The benchmarks' queues, made by hand, are what programs get from the library: else they measure something else. */
 static void test_rig(void **state)
 {
 	static const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 256, 0, 0 };
 	struct rig *r = rig_new(1, 256, SERVE_COUNT, false, false, 0);
 	const struct gpunvme_dq *b = &r->dqs[0];
+	struct gpunvme_dq a, by_hand = r->dqs[0];
 	struct gpunvme_dq_state fresh = { 0 };
 	struct fake *fake = fake_new();
 	struct gpunvme_gpu *gpu = foreign_gpu(fake);
 	struct gpunvme_dev *dev;
 	struct gpunvme_qp *qp;
-	struct gpunvme_dq a;
 
 	(void)state;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &a), 0);
-	assert_memory_equal(&a, b, offsetof(struct gpunvme_dq, flags)); /* magic, version, size */
-	assert_int_equal(a.flags & ~(GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_READBACK_SQE), b->flags); /* the controller's */
-	assert_int_equal(a.qid, b->qid);
-	assert_int_equal(a.nsid, b->nsid);
-	assert_int_equal(a.page_shift, b->page_shift);
-	assert_int_equal(a.sq_shift, b->sq_shift);
-	assert_int_equal(a.cq_shift, b->cq_shift);
 	assert_int_equal(library_has(fake, qp, a.sq), rig_has(r, b->sq));
 	assert_int_equal(library_has(fake, qp, a.cq), rig_has(r, b->cq));
 	assert_int_equal(library_has(fake, qp, a.sq_db), rig_has(r, b->sq_db));
@@ -374,11 +378,14 @@ static void test_rig(void **state)
 	assert_int_equal(a.ready - a.state, b->ready - b->state);
 	assert_int_equal(a.result - a.state, b->result - b->state);
 	assert_int_equal(a.cid_map - a.state, b->cid_map - b->state);
-	assert_int_equal(a.cids, b->cids);
-	assert_int_equal(a.ticks_per_ms, b->ticks_per_ms);
+	assert_int_equal(a.sq % 4096, b->sq % 4096);
+	assert_int_equal(a.cq % 4096, b->cq % 4096);
 	assert_memory_equal((void *)(uintptr_t)(a.state - LOCAL), &fresh, sizeof(fresh));
 	assert_memory_equal((void *)(uintptr_t)b->state, &fresh, sizeof(fresh));
 	assert_memory_equal((void *)(uintptr_t)(a.cid_map - LOCAL), (void *)(uintptr_t)b->cid_map, b->cids / 8);
+	keep_the_same(&a);
+	keep_the_same(&by_hand);
+	assert_memory_equal(&a, &by_hand, sizeof(a));
 	gpunvme_qp_destroy(qp);
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
