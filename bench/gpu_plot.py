@@ -90,7 +90,7 @@ PARTS = {"reserve": "#2a6f97", "write": "#5b9bbd", "publish": "#c9a227", "look a
 
 
 def parts(points):
-    """Of a copy of the header that reads the clock between the steps: "parts" is in the results only where somebody put it."""
+    """Of a copy of the header that reads the clock between the steps: "parts" is in the results of gpu_run --parts only."""
     data = "\n".join(f'"{p["point"]}" ' + " ".join(f"{p[name] / 1000:.3f}" for name in PARTS) for p in select(points, figure="parts"))
     columns = ", ".join(f"{'$d' if i == 0 else chr(39) * 2} using {i + 2}{':xtic(1)' if i == 0 else ''} lc rgb '{colour}' title '{name}'"
                         for i, (name, colour) in enumerate(PARTS.items()))

@@ -40,6 +40,7 @@ struct outcome {
 	uint64_t issued, served, errors, lost, strange, doorbells, drains;
 	uint32_t poisoned;
 	uint32_t *samples; /* of latency, in ns; the caller frees it */
+	double tick_ns;    /* of the fine clock, where there are samples */
 };
 
 /* CPU lanes are threads: small blocks, few queues. */
@@ -126,14 +127,13 @@ static inline void collect_samples(const struct work *w, struct outcome *out)
 {
 	uint64_t span[4];
 	uint32_t i;
-	double scale;
 
 	out->samples = (uint32_t *)calloc(w->rounds, 4);
 	local_read(span, w->span, sizeof(span));
 	local_read(out->samples, w->samples, 4ull * w->rounds);
-	scale = (double)(span[2] - span[0]) / (double)(span[3] - span[1]);
+	out->tick_ns = (double)(span[2] - span[0]) / (double)(span[3] - span[1]);
 	for (i = 0; i < w->rounds; i++)
-		out->samples[i] = (uint32_t)(out->samples[i] * scale);
+		out->samples[i] = (uint32_t)(out->samples[i] * out->tick_ns);
 }
 
 /* Of one queue, while all its lanes were at work: at the end the unlucky are alone. */
