@@ -8,8 +8,13 @@
  *
  * and each once more with a cache of another kind (gpu/ticket_pages.h): hits from memory of the GPU, misses into memory of the host.
  *
+ * With --no-io misses alone, by queues whose controller counts and completes commands and moves nothing (gpu/controller.h), so
+ * that no drive and no controller's work is in the figure: what pages have is whatever was there. Beside them both queues without a
+ * cache.
+ *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib -Iexamples/cuda -o pages bench/pages.cu -Lbuild/release/lib -lgpunvme
  *   pages 'soft:disk.img?threads=12' [MIB of memory for pages]    # the image three times as large at least
+ *   pages --no-io THREADS 'soft:disk.img' [MIB]                   # threads of that controller
  *
  * Prints a line of JSON for each figure.
  */
@@ -209,6 +214,22 @@ WITH_CACHE static void misses_by_other(struct job j)
 	}
 }
 
+/* Its queue without a cache. */
+__global__ static void misses_by_tickets(struct job j)
+{
+	OTHER_DQ(dq, j);
+	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, blocks = PAGE >> dq.lba_shift;
+	const struct ticket_queue *q = OWN_TICKETS(j);
+
+	for (uint64_t i = 0; i < j.rounds; i++) {
+		uint32_t cid = ticket_claim_cid(&dq, q);
+
+		ticket_submit(&dq, q, &j.buf, cid, (j.count + gpunvme_lane() + i * lanes) * blocks);
+		if (ticket_complete(&dq, q, cid))
+			*j.failed = -1;
+	}
+}
+
 /* Every page of the first `count`, so that it is there. */
 __global__ static void warm(struct job j)
 {
@@ -277,34 +298,61 @@ static void fill_other(const job &j, uint64_t all)
 }
 
 /* Its lanes stand in each other's way, so it may have fewer. */
-static double other_rate(const job &j, uint64_t all)
+static double other_rate(kernel k, const job &j, uint64_t all)
 {
 	double most = 0;
 
 	for (uint32_t part = 1; part <= 16; part *= 4) {
 		fill_other(j, all);
-		most = std::max(most, rate(misses_by_other, std::max(j.processors / part, 1u), j));
+		most = std::max(most, rate(k, std::max(j.processors / part, 1u), j));
 	}
 	return most;
 }
 
+static bool no_io;
+
 /* All ways by turns, and the middle of each: the controller in software decides, which is not steady. */
 static void misses(const char *way, job &j, uint64_t all)
 {
-	std::vector<double> cached(TURNS), plain(TURNS), other(TURNS);
+	std::vector<double> cached(TURNS), plain(TURNS), other(TURNS), tickets(TURNS);
 
 	for (uint32_t turn = 0; turn < TURNS; turn++) {
 		cached[turn] = rate(misses_by_cache, j.processors, j);
 		plain[turn] = rate(misses_plain, j.processors, j);
 		if (j.other.iova)
-			other[turn] = other_rate(j, all);
+			other[turn] = other_rate(misses_by_other, j, all);
+		if (j.other.iova && no_io)
+			tickets[turn] = other_rate(misses_by_tickets, j, all);
 	}
 	std::sort(cached.begin(), cached.end());
 	std::sort(plain.begin(), plain.end());
 	std::sort(other.begin(), other.end());
+	std::sort(tickets.begin(), tickets.end());
 	figure("misses", way, 1, "million/s", 1 / cached[TURNS / 2], 1 / plain[TURNS / 2]);
 	if (j.other.iova)
 		figure("misses", "another cache", 1, "million/s", 1 / other[TURNS / 2], 1 / plain[TURNS / 2]);
+	if (j.other.iova && no_io)
+		figure("misses", "another cache, its queue alone", 1, "million/s", 1 / tickets[TURNS / 2], 1 / plain[TURNS / 2]);
+}
+
+static void hits(job &j, const char *way, uint32_t lanes)
+{
+	j.rounds = 256;
+	figure("whole pages", way, 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_cache, PER_PROCESSOR, PER_PROCESSOR, j),
+	       best(pages_plain, 1, MOST, j));
+	j.rounds = 1024;
+	figure("elements of 8 bytes", way, 1e-6 * j.rounds * lanes, "million/s", best(elements_by_cache, PER_PROCESSOR, PER_PROCESSOR, j),
+	       best(elements_plain, 1, MOST, j));
+}
+
+static void hits_of_other(job &j, uint32_t lanes)
+{
+	j.rounds = 256;
+	figure("whole pages", "another cache", 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_other, 1, MOST, j),
+	       best(pages_plain, 1, MOST, j));
+	j.rounds = 1024;
+	figure("elements of 8 bytes", "another cache", 1e-6 * j.rounds * lanes, "million/s", best(elements_by_other, 1, MOST, j),
+	       best(elements_plain, 1, MOST, j));
 }
 
 static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, uint32_t flags, uint64_t frames, uint64_t all)
@@ -320,12 +368,8 @@ static void measure(gpunvme_dev *dev, gpunvme_gpu *gpu, job j, const char *way, 
 	check(gpunvme_pagecache_view(cache, &j.pages));
 	j.count = frames;
 	run(warm, PER_PROCESSOR * j.processors, j);
-	j.rounds = 256;
-	figure("whole pages", way, 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_cache, PER_PROCESSOR, PER_PROCESSOR, j),
-	       best(pages_plain, 1, MOST, j));
-	j.rounds = 1024;
-	figure("elements of 8 bytes", way, 1e-6 * j.rounds * lanes, "million/s", best(elements_by_cache, PER_PROCESSOR, PER_PROCESSOR, j),
-	       best(elements_plain, 1, MOST, j));
+	if (!no_io)
+		hits(j, way, lanes);
 	j.rounds = (all - frames) / lanes;
 	misses(way, j, all);
 	check(gpunvme_pagecache_destroy(cache));
@@ -345,12 +389,8 @@ static void measure_other(job &j, const struct gpunvme_dbuf &buf, uint64_t frame
 	check(cudaMalloc(&j.other.hand, 8), "cudaMalloc");
 	check(cudaMemset(j.other.hand, 0, 8), "cudaMemset");
 	fill_other(j, all);
-	j.rounds = 256;
-	figure("whole pages", "another cache", 1e-9 * j.rounds * (lanes / WAVE) * PAGE, "GB/s", best(pages_by_other, 1, MOST, j),
-	       best(pages_plain, 1, MOST, j));
-	j.rounds = 1024;
-	figure("elements of 8 bytes", "another cache", 1e-6 * j.rounds * lanes, "million/s", best(elements_by_other, 1, MOST, j),
-	       best(elements_plain, 1, MOST, j));
+	if (!no_io)
+		hits_of_other(j, lanes);
 	j.other.base = buf.base;
 	j.other.iova = buf.iova;
 }
@@ -389,6 +429,21 @@ static void make_tickets(gpunvme_dev *dev, gpunvme_gpu *gpu, job &j, gpunvme_dq 
 	j.tickets = t;
 }
 
+/* Instead of the library's queues those of a controller that does nothing but count. */
+static struct rig *rig_instead(job &j, gpunvme_dq *dq, uint32_t threads)
+{
+	struct rig *r = rig_new(2 * j.queues, DEPTH, SERVE_COUNT, false, false, 0);
+	struct ticket_queue *t;
+
+	check(cudaMallocManaged(&t, j.queues * sizeof(*t)), "cudaMallocManaged");
+	for (uint32_t i = 0; i < j.queues; i++)
+		make_ticket(r, &r->dqs[j.queues + i], &t[i]);
+	memcpy(dq, r->dqs, 2 * j.queues * sizeof(*dq));
+	j.tickets = t;
+	r->c.threads = threads;
+	return r;
+}
+
 static gpunvme_mem *host_memory(gpunvme_dev *dev, gpunvme_gpu *gpu, uint64_t bytes, struct gpunvme_dbuf *buf)
 {
 	gpunvme_mem_opts host = GPUNVME_MEM_OPTS_INIT;
@@ -414,10 +469,19 @@ int main(int argc, char **argv)
 	gpunvme_dev *dev;
 	gpunvme_mem *mem[2];
 	gpunvme_dq *dq;
+	struct controller_thread *counting = nullptr;
+	struct rig *rig = nullptr;
+	uint32_t threads = 0;
 	job j = {};
 
-	if (argc < 2 || argc > 3)
-		die("usage: pages URI [MIB]");
+	if (argc > 3 && !strcmp(argv[1], "--no-io")) {
+		threads = (uint32_t)strtoul(argv[2], nullptr, 10);
+		no_io = true;
+		argv += 2;
+		argc -= 2;
+	}
+	if (argc < 2 || argc > 3 || (no_io && !threads))
+		die("usage: pages [--no-io THREADS] URI [MIB]");
 	frames = (argc > 2 ? strtoull(argv[2], nullptr, 10) : 1024) << 20 >> 12;
 	check(cudaFree(nullptr), "there is no GPU that CUDA can use");
 	check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
@@ -450,12 +514,19 @@ int main(int argc, char **argv)
 	check(cudaMemset((void *)j.plain, 1, frames * PAGE), "cudaMemset");
 	fprintf(stderr, "%u queues of depth %u, %" PRIu64 " pages of %u bytes of a namespace of %" PRIu64 "\n", j.queues, DEPTH, frames, PAGE,
 		pages);
+	if (no_io) {
+		rig = rig_instead(j, dq, threads);
+		counting = controller_start(&rig->c);
+	}
 	if (ns.lba_size == PAGE / BLOCKS) { /* as its commands have it */
-		make_tickets(dev, gpu, j, dq + j.queues);
+		if (!no_io)
+			make_tickets(dev, gpu, j, dq + j.queues);
 		measure_other(j, buf, frames, pages);
 	}
 	measure(dev, gpu, j, "in place", GPUNVME_PAGECACHE_IN_PLACE, frames, pages);
 	measure(dev, gpu, j, "copied", GPUNVME_PAGECACHE_LANDING, frames, pages);
+	if (counting)
+		controller_end(&rig->c, counting);
 	for (gpunvme_qp *q : qp)
 		check(gpunvme_qp_destroy(q));
 	check(gpunvme_dev_close(dev));

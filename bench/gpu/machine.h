@@ -15,13 +15,17 @@
 #include <string.h>
 #include <time.h>
 
+#ifndef BENCH_NAME
+#define BENCH_NAME "queue_rate"
+#endif
+
 static inline void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 static inline void die(const char *format, ...)
 {
 	va_list ap;
 
 	va_start(ap, format);
-	fputs("queue_rate: ", stderr);
+	fputs(BENCH_NAME ": ", stderr);
 	vfprintf(stderr, format, ap);
 	fputc('\n', stderr);
 	va_end(ap);
