@@ -13,13 +13,20 @@
 
 #define KV_SECTOR 512u
 #define KV_OWN 32u /* fragments of a layer that one wave has, at most */
+#ifndef KV_LOADS
+#define KV_LOADS 16u /* words that a lane loads before it stores the first: each is a way to the host's memory and back */
+#endif
 #define KV_WRONG (1 << 16) /* status: a fragment is not the one that was wanted */
 
 /* The first word of each 512 bytes, by their place on the drive; of what was added, with the number of the run in it. */
 #define KV_MARK(sector, run) (0x6b76626c6f636b21ull ^ (sector) ^ (uint64_t)(run) << 56)
 
+/* What the first wave of a request does in a layer. */
+enum kv_part { KV_ASK, KV_WAIT, KV_KEEP, KV_MEET, KV_WORK, KV_ADD, KV_MEET_AGAIN, KV_PARTS };
+
 struct kv_stamp {
 	uint64_t begin, end; /* of a layer's work, by front_clock(); end: atomic */
+	uint64_t part[KV_PARTS]; /* ticks */
 };
 
 struct kv_job {
@@ -60,13 +67,33 @@ FRONT_FN void kv_keep(const struct kv_job *job, uint32_t request, uint32_t layer
 	const uint64_t *from = (const uint64_t *)(job->landing + kv_landing(job, request, layer, i));
 	uint64_t at = ((uint64_t)request * job->layers + layer) * job->fragments + i, word;
 	uint64_t *to = (uint64_t *)(job->pages + ((uint64_t)request * job->layers * job->fragments + job->page[at]) * job->bytes);
-	uint64_t first = kv_place(job, request, layer, i) / KV_SECTOR;
+	uint64_t first = kv_place(job, request, layer, i) / KV_SECTOR, part[KV_LOADS], begin;
+	uint32_t j;
 
-	for (word = front_lane(); word < job->bytes / 8; word += FRONT_WIDTH) {
-		to[word] = from[word];
-		if (word % (KV_SECTOR / 8) == 0 && from[word] != KV_MARK(first + word / (KV_SECTOR / 8), 0))
-			front_fail(job->status, KV_WRONG);
+	for (begin = front_lane(); begin < job->bytes / 8; begin += KV_LOADS * FRONT_WIDTH) {
+		for (j = 0; j < KV_LOADS; j++)
+			part[j] = begin + j * FRONT_WIDTH < job->bytes / 8 ? from[begin + j * FRONT_WIDTH] : 0;
+		for (j = 0; j < KV_LOADS; j++) {
+			word = begin + j * FRONT_WIDTH;
+			if (word >= job->bytes / 8)
+				break;
+			to[word] = part[j];
+			if (word % (KV_SECTOR / 8) == 0 && part[j] != KV_MARK(first + word / (KV_SECTOR / 8), 0))
+				front_fail(job->status, KV_WRONG);
+		}
 	}
+}
+
+/* The first wave has done a part of a layer since *since. */
+FRONT_FN void kv_did(const struct kv_job *job, uint32_t request, uint32_t layer, uint32_t wave, enum kv_part part, uint64_t *since)
+{
+	uint64_t now;
+
+	if (wave || front_lane())
+		return;
+	now = front_clock();
+	job->stamp[(uint64_t)request * job->layers + layer].part[part] = now - *since;
+	*since = now;
 }
 
 /* The wave makes a fragment that is new. */
@@ -83,26 +110,32 @@ FRONT_FN void kv_add(const struct kv_job *job, uint32_t request, uint32_t layer,
 /* All of the layer is there: @waves of them do its work and make what is new. */
 FRONT_FN void kv_work(const struct kv_job *job, uint32_t request, uint32_t layer, uint32_t wave, uint32_t waves)
 {
-	uint64_t at = (uint64_t)request * job->layers + layer;
+	uint64_t at = (uint64_t)request * job->layers + layer, since = front_clock();
 	uint32_t i;
 
 	front_meet(&job->met[2 * at], waves);
+	kv_did(job, request, layer, wave, KV_MEET, &since);
 	if (!wave && !front_lane())
 		job->stamp[at].begin = front_clock();
 	front_work(job->work, job->front.ticks);
+	kv_did(job, request, layer, wave, KV_WORK, &since);
 	for (i = wave; i < job->added; i += waves)
 		kv_add(job, request, layer, job->fragments + i);
+	kv_did(job, request, layer, wave, KV_ADD, &since);
 	front_meet(&job->met[2 * at + 1], waves);
+	kv_did(job, request, layer, wave, KV_MEET_AGAIN, &since);
 	if (!wave && !front_lane())
 		front_tell(&job->stamp[at].end, front_clock());
 }
 
 FRONT_FN void kv_layer(const struct kv_job *job)
 {
+	uint64_t since = front_clock();
 	uint32_t i;
 
 	for (i = front_wave(); i < job->fragments; i += front_waves())
 		kv_keep(job, job->request, job->layer, i);
+	kv_did(job, job->request, job->layer, front_wave(), KV_KEEP, &since);
 	kv_work(job, job->request, job->layer, front_wave(), front_waves());
 }
 
@@ -157,20 +190,26 @@ FRONT_FN void kv_whole(const struct kv_job *job)
 	uint32_t request = front_wave() / job->waves, wave = front_wave() % job->waves, next, layer, i;
 	const struct gpunvme_dq *dq = &job->front.dq[front_wave() % job->front.queues];
 	struct kv_lane lane;
+	uint64_t since;
 
 	lane.count[0] = lane.count[1] = 0;
 	lane.status = 0;
 	for (next = 0; next < job->layers + 3; next++) {
-		if (next < job->layers)
+		since = front_clock();
+		if (next < job->layers) {
 			kv_ask(job, dq, request, next, wave, &lane);
+			kv_did(job, request, next, wave, KV_ASK, &since);
+		}
 		if (!next)
 			continue;
 		layer = next - 1;
 		kv_wait(dq, layer % 2, &lane);
 		if (layer >= job->layers)
 			continue;
+		kv_did(job, request, layer, wave, KV_WAIT, &since);
 		for (i = wave; i < job->fragments; i += job->waves)
 			kv_keep(job, request, layer, i);
+		kv_did(job, request, layer, wave, KV_KEEP, &since);
 		kv_work(job, request, layer, wave, job->waves);
 		if (wave < job->added && !front_lane() && !lane.status) {
 			lane.status = kv_move(job, dq, request, layer, job->fragments + wave,

@@ -271,6 +271,24 @@ static void check_added(const struct run *r, const char *path, const uint32_t *p
 	free(bytes);
 }
 
+/* Where a layer's time goes, of the first wave of the first request; what is left is between layers. */
+static void report_parts(const struct run *r)
+{
+	static const char *const name[KV_PARTS] = { "ask", "wait", "keep", "meet", "work", "add", "meet again" };
+	const struct kv_stamp *s = r->job.stamp;
+	double per_us = (double)r->job.front.ticks / 1000, rest = (double)(s[r->job.layers - 1].end - s[0].begin), sum;
+	uint32_t layers = r->job.layers, l, i;
+
+	printf("%s: us of a layer:", r->who);
+	for (i = 0; i < KV_PARTS; i++) {
+		for (sum = 0, l = 0; l < layers; l++)
+			sum += (double)s[l].part[i];
+		rest -= sum;
+		printf(" %s %.1f,", name[i], sum / layers / per_us);
+	}
+	printf(" else %.1f\n", rest / layers / per_us);
+}
+
 /* Return: milliseconds to the last layer, the mean of all requests. */
 static double report(const struct run *r)
 {
@@ -293,6 +311,7 @@ static double report(const struct run *r)
 	printf("%s: first layer after %.2f ms, last %.2f ms, %.0f %% stalled, %.2f GB/s, %llu launches\n", r->who,
 	       first / r->job.requests, last, 100 * stalled, (double)r->bytes / most * 1e-6,
 	       (unsigned long long)r->launches);
+	report_parts(r);
 	return last;
 }
 
