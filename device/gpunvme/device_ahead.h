@@ -52,7 +52,7 @@
  */
 GPUNVME_FN int gpunvme_ahead_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page)
 {
-	return gnvd_prefetch(dq, cache, NULL, page);
+	return gnvd_prefetch(dq, cache, gnvd_no_source(), page);
 }
 
 /**
@@ -69,7 +69,7 @@ GPUNVME_FN int gpunvme_ahead_prefetch(const struct gpunvme_dq *dq, const struct 
  */
 GPUNVME_FN int gpunvme_ahead_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
 {
-	return gnvd_settle_all(dq, cache, NULL);
+	return gnvd_settle_all(dq, cache, gnvd_no_source());
 }
 
 /* ---- Pages ---- */
@@ -87,7 +87,7 @@ GPUNVME_FN int gpunvme_ahead_settle(const struct gpunvme_dq *dq, const struct gp
 GPUNVME_FN int gpunvme_ahead_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
 				      struct gpunvme_page *p)
 {
-	return gnvd_have_ahead(dq, cache, NULL, page, p);
+	return gnvd_have_ahead(dq, cache, gnvd_no_source(), page, p);
 }
 
 /* ---- Elements ---- */
@@ -105,7 +105,7 @@ GPUNVME_FN int gpunvme_ahead_page_get(const struct gpunvme_dq *dq, const struct 
 GPUNVME_FN int gpunvme_ahead_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 				       uint32_t bytes, void *value)
 {
-	return gnvd_ahead_element(dq, cache, NULL, index, bytes, value);
+	return gnvd_ahead_element(dq, cache, gnvd_no_source(), index, bytes, value);
 }
 
 /**
@@ -123,7 +123,7 @@ GPUNVME_FN int gpunvme_ahead_array_get(const struct gpunvme_dq *dq, const struct
 GPUNVME_FN int gpunvme_ahead_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 					     uint64_t count, uint32_t bytes, void *to)
 {
-	return gnvd_ahead_range(dq, cache, NULL, index, count, bytes, to);
+	return gnvd_ahead_range(dq, cache, gnvd_no_source(), index, count, bytes, to);
 }
 
 #if defined(__cplusplus)
@@ -146,7 +146,7 @@ struct from_ahead {
 
 	static GNVD_MEMBER uint64_t size(const struct gpunvme_dpages *cache)
 	{
-		return gnvd_window_bytes(cache, NULL);
+		return gnvd_window_bytes(cache, gnvd_no_source());
 	}
 };
 

@@ -29,7 +29,7 @@ GPUNVME_FN int gpunvme_file_ahead_prefetch(const struct gpunvme_dq *dq, const st
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_prefetch(dq, cache, &from, page);
+	return gnvd_prefetch(dq, cache, from, page);
 }
 
 /**
@@ -40,7 +40,7 @@ GPUNVME_FN int gpunvme_file_ahead_settle(const struct gpunvme_dq *dq, const stru
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_settle_all(dq, cache, &from);
+	return gnvd_settle_all(dq, cache, from);
 }
 
 /**
@@ -57,7 +57,7 @@ GPUNVME_FN int gpunvme_file_ahead_page_get(const struct gpunvme_dq *dq, const st
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_have_ahead(dq, cache, &from, page, p);
+	return gnvd_have_ahead(dq, cache, from, page, p);
 }
 
 /**
@@ -69,7 +69,7 @@ GPUNVME_FN int gpunvme_file_ahead_array_get(const struct gpunvme_dq *dq, const s
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_ahead_element(dq, cache, &from, index, bytes, value);
+	return gnvd_ahead_element(dq, cache, from, index, bytes, value);
 }
 
 /**
@@ -81,7 +81,7 @@ GPUNVME_FN int gpunvme_file_ahead_array_get_range(const struct gpunvme_dq *dq, c
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_ahead_range(dq, cache, &from, index, count, bytes, to);
+	return gnvd_ahead_range(dq, cache, from, index, count, bytes, to);
 }
 
 /* ---- Volumes ---- */
@@ -97,10 +97,10 @@ GPUNVME_FN int gpunvme_file_ahead_array_get_range(const struct gpunvme_dq *dq, c
  */
 GPUNVME_FN int gpunvme_volume_ahead_prefetch(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t page)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_prefetch(gnvd_first_dq(v), cache, &from, page);
+	return ret ? ret : gnvd_prefetch(gnvd_first_dq(v), cache, from, page);
 }
 
 /**
@@ -111,10 +111,10 @@ GPUNVME_FN int gpunvme_volume_ahead_prefetch(const struct gpunvme_dvol *v, const
  */
 GPUNVME_FN int gpunvme_volume_ahead_settle(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_settle_all(gnvd_first_dq(v), cache, &from);
+	return ret ? ret : gnvd_settle_all(gnvd_first_dq(v), cache, from);
 }
 
 /**
@@ -129,10 +129,10 @@ GPUNVME_FN int gpunvme_volume_ahead_settle(const struct gpunvme_dvol *v, const s
 GPUNVME_FN int gpunvme_volume_ahead_page_get(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t page,
 					     struct gpunvme_page *p)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_have_ahead(gnvd_first_dq(v), cache, &from, page, p);
+	return ret ? ret : gnvd_have_ahead(gnvd_first_dq(v), cache, from, page, p);
 }
 
 /**
@@ -142,10 +142,10 @@ GPUNVME_FN int gpunvme_volume_ahead_page_get(const struct gpunvme_dvol *v, const
 GPUNVME_FN int gpunvme_volume_ahead_array_get(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t index,
 					      uint32_t bytes, void *value)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_ahead_element(gnvd_first_dq(v), cache, &from, index, bytes, value);
+	return ret ? ret : gnvd_ahead_element(gnvd_first_dq(v), cache, from, index, bytes, value);
 }
 
 /**
@@ -155,10 +155,10 @@ GPUNVME_FN int gpunvme_volume_ahead_array_get(const struct gpunvme_dvol *v, cons
 GPUNVME_FN int gpunvme_volume_ahead_array_get_range(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache,
 						    uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_ahead_range(gnvd_first_dq(v), cache, &from, index, count, bytes, to);
+	return ret ? ret : gnvd_ahead_range(gnvd_first_dq(v), cache, from, index, count, bytes, to);
 }
 
 #if defined(__cplusplus)
@@ -183,7 +183,7 @@ struct from_ahead_file {
 	{
 		const struct gnvd_source from = gnvd_from_file(cache);
 
-		return cache->magic == GPUNVME_DPAGES_FILE_AHEAD_MAGIC ? gnvd_window_bytes(cache, &from) : 0; /* no element is to be had */
+		return cache->magic == GPUNVME_DPAGES_FILE_AHEAD_MAGIC ? gnvd_window_bytes(cache, from) : 0; /* no element is to be had */
 	}
 };
 

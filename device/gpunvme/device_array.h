@@ -85,7 +85,7 @@ GNVD_FN int gnvd_find_elements(const struct gpunvme_dq *dq, const struct gnvd_wa
  * serve any number of lanes. One that finds no frame tries again for as long as a command may take. Answers each lane's result.
  */
 GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			      const struct gnvd_source *from, int ret, struct gnvd_elements *e)
+			      struct gnvd_source from, int ret, struct gnvd_elements *e)
 {
 	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
 	int open = !ret && e->left, found = gnvd_find_elements(dq, w, cache, open, e), err;
@@ -121,7 +121,7 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 }
 
 /* `count` elements of `bytes` bytes from number `index` on: within the window? Fills e but for where they go. */
-GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				uint64_t index, uint64_t count, uint32_t bytes, struct gnvd_elements *e)
 {
 	uint32_t shift = bytes == 16 ? 4 : bytes == 8 ? 3 : 2;
@@ -134,12 +134,12 @@ GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvm
 		return ret;
 	if (bytes != 1u << shift)
 		return -GPUNVME_EINVAL;
-	if (from)
+	if (from.of != GNVD_OF_NAMESPACE)
 		all = gnvd_window_bytes(cache, from) >> shift;
 	return index <= all && count <= all - index ? 0 : -GPUNVME_ERANGE;
 }
 
-GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      enum gnvd_site site, int ret, struct gnvd_elements *e)
 {
 	struct gnvd_wave w;
@@ -154,7 +154,7 @@ GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_
 	return err;
 }
 
-GNVD_FN int gnvd_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			   enum gnvd_site site, uint64_t index, uint32_t bytes, void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
@@ -167,7 +167,7 @@ GNVD_FN int gnvd_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 	return ret;
 }
 
-GNVD_FN int gnvd_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				 enum gnvd_site site, uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {
 	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
@@ -193,7 +193,7 @@ GNVD_FN int gnvd_array_get_range(const struct gpunvme_dq *dq, const struct gpunv
 GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
 				 void *value)
 {
-	return gnvd_array_get(dq, cache, NULL, GNVD_SITE_ARRAY, index, bytes, value);
+	return gnvd_array_get(dq, cache, gnvd_no_source(), GNVD_SITE_ARRAY, index, bytes, value);
 }
 
 /**
@@ -211,7 +211,7 @@ GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunv
 GPUNVME_FN int gpunvme_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 				       uint64_t count, uint32_t bytes, void *to)
 {
-	return gnvd_array_get_range(dq, cache, NULL, GNVD_SITE_ARRAY, index, count, bytes, to);
+	return gnvd_array_get_range(dq, cache, gnvd_no_source(), GNVD_SITE_ARRAY, index, count, bytes, to);
 }
 
 #if defined(__cplusplus)
@@ -236,7 +236,7 @@ struct from_namespace {
 
 	static GNVD_MEMBER uint64_t size(const struct gpunvme_dpages *cache)
 	{
-		return gnvd_window_bytes(cache, NULL);
+		return gnvd_window_bytes(cache, gnvd_no_source());
 	}
 };
 

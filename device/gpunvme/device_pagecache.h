@@ -100,12 +100,12 @@ GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 /* ---- Reading ---- */
 
 /* Can the page be read by this queue? Asked before anybody waits for the lane that reads, or makes room for it. */
-GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
 	uint64_t lba = cache->lba_first + (page << (cache->page_shift - cache->lba_shift)) - dq->lba_first;
 
-	if (from)
+	if (from.of != GNVD_OF_NAMESPACE)
 		return gnvd_check_parts(dq, cache, from, page);
 	if (cache->nsid != dq->nsid || cache->lba_shift != dq->lba_shift || (cache->device && dq->device && cache->device != dq->device))
 		return -GPUNVME_EXDEV;
@@ -113,7 +113,7 @@ GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /* Where and what to read of a page into a frame, and why not. */
-GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
 	left->offset = (uint64_t)frame << cache->page_shift;
@@ -148,7 +148,7 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 
 /* All lanes of the wave come; those with `mine` set end READING, of the word as it was before. Answers who had a frame. */
 GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  const struct gnvd_source *from, int mine, uint64_t page, uint64_t word)
+				  struct gnvd_source from, int mine, uint64_t page, uint64_t word)
 {
 	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
 	uint32_t frame = 0, evicted = 0;
@@ -160,13 +160,13 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 		gnvd_set_fetch(dq, cache, from, page, frame, &left);
 	}
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, evictions), gnvd_ballot(w, evicted != 0));
-	if (from)
+	if (from.of != GNVD_OF_NAMESPACE)
 		gnvd_read_parts(dq, w, cache, from, page, frame, &left);
 	else
 		gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
 	ret = left.ret;
-	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), frame);
-	if (from && !from->volume && mine && !ret)
+	gnvd_copy_frames(w, cache, mine && !ret && (from.of == GNVD_OF_NAMESPACE || left.nblocks), frame);
+	if (from.of == GNVD_OF_FILE && mine && !ret)
 		gnvd_zero_holes(dq, cache, from, page, frame);
 	if (mine)
 		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);
@@ -181,19 +181,19 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
  * How many parts a reader may have to read one after the other, each for as long as a command may take: of a file those of its
  * page; of a volume, whose queues have one time-out, those of its wave, which reads for one queue at a time.
  */
-GNVD_FN uint32_t gnvd_page_parts(const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+GNVD_FN uint32_t gnvd_page_parts(const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	uint32_t blocks = 1u << (cache->page_shift - cache->lba_shift);
 
-	if (!from)
+	if (from.of == GNVD_OF_NAMESPACE)
 		return 1;
-	if (from->volume)
-		return from->volume->members * (((blocks - 1) >> from->volume->stripe_shift) + 2);
-	return from->file->extents - 1 < blocks ? from->file->extents : blocks;
+	if (from.of == GNVD_OF_VOLUME)
+		return from.volume->members * (((blocks - 1) >> from.volume->stripe_shift) + 2);
+	return from.file->extents - 1 < blocks ? from.file->extents : blocks;
 }
 
 /* Has the wave waited for too long? Readers end in the time of their queues, so this is for what should not be. */
-GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			   uint64_t *deadline)
 {
 	uint64_t now = gnvd_clock();
@@ -226,7 +226,7 @@ GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *
  * Answers each lane's result; *word: its page's.
  */
 GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-		      const struct gnvd_source *from, int open, uint64_t page, uint64_t *word)
+		      struct gnvd_source from, int open, uint64_t page, uint64_t *word)
 {
 	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), mine;
 	enum gnvd_look look;
@@ -258,7 +258,7 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 /* ---- Pages ---- */
 
 /* May this header work on the cache, and has it the page? */
-GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t page)
 {
 	if (cache->magic != gnvd_source_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
@@ -271,7 +271,7 @@ GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dp
  * half of what the word can count, is the last before others' would run over.
  */
 GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			   const struct gnvd_source *from, int want, uint64_t page, uint64_t *base)
+			   struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
 	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
 	int full = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2;
@@ -296,7 +296,7 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 }
 
 /* A lane's page, for whatever call it is of; those that come from different ones are not together. */
-GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			   enum gnvd_site site, uint64_t page, struct gpunvme_page *p)
 {
 	int ret = gnvd_check_page(dq, cache, from, page), err = 0;
@@ -335,7 +335,7 @@ GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 GPUNVME_FN int gpunvme_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
 				struct gpunvme_page *p)
 {
-	return gnvd_have_page(dq, cache, NULL, GNVD_SITE_PAGE, page, p);
+	return gnvd_have_page(dq, cache, gnvd_no_source(), GNVD_SITE_PAGE, page, p);
 }
 
 /**

@@ -19,7 +19,7 @@
 /* Asked before its bytes are: another cache has no file. */
 GNVD_FN struct gnvd_source gnvd_from_file(const struct gpunvme_dpages *cache)
 {
-	struct gnvd_source from = { gnvd_file_of(cache), NULL };
+	struct gnvd_source from = { GNVD_OF_FILE, gnvd_file_of(cache), NULL };
 
 	return from;
 }
@@ -41,7 +41,7 @@ GPUNVME_FN int gpunvme_file_page_get(const struct gpunvme_dq *dq, const struct g
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_have_page(dq, cache, &from, GNVD_SITE_FILE_PAGE, page, p);
+	return gnvd_have_page(dq, cache, from, GNVD_SITE_FILE_PAGE, page, p);
 }
 
 /**
@@ -59,7 +59,7 @@ GPUNVME_FN int gpunvme_file_array_get(const struct gpunvme_dq *dq, const struct 
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_array_get(dq, cache, &from, GNVD_SITE_FILE_ARRAY, index, bytes, value);
+	return gnvd_array_get(dq, cache, from, GNVD_SITE_FILE_ARRAY, index, bytes, value);
 }
 
 /**
@@ -78,7 +78,7 @@ GPUNVME_FN int gpunvme_file_array_get_range(const struct gpunvme_dq *dq, const s
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_array_get_range(dq, cache, &from, GNVD_SITE_FILE_ARRAY, index, count, bytes, to);
+	return gnvd_array_get_range(dq, cache, from, GNVD_SITE_FILE_ARRAY, index, count, bytes, to);
 }
 
 /* ---- Volumes ---- */
@@ -103,10 +103,10 @@ GNVD_FN const struct gpunvme_dq *gnvd_first_dq(const struct gpunvme_dvol *v)
 GPUNVME_FN int gpunvme_volume_page_get(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t page,
 				       struct gpunvme_page *p)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_have_page(gnvd_first_dq(v), cache, &from, GNVD_SITE_VOLUME_PAGE, page, p);
+	return ret ? ret : gnvd_have_page(gnvd_first_dq(v), cache, from, GNVD_SITE_VOLUME_PAGE, page, p);
 }
 
 /**
@@ -136,10 +136,10 @@ GPUNVME_FN int gpunvme_volume_page_put(const struct gpunvme_dvol *v, struct gpun
 GPUNVME_FN int gpunvme_volume_array_get(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t index,
 					uint32_t bytes, void *value)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_array_get(gnvd_first_dq(v), cache, &from, GNVD_SITE_VOLUME_ARRAY, index, bytes, value);
+	return ret ? ret : gnvd_array_get(gnvd_first_dq(v), cache, from, GNVD_SITE_VOLUME_ARRAY, index, bytes, value);
 }
 
 /**
@@ -156,10 +156,10 @@ GPUNVME_FN int gpunvme_volume_array_get(const struct gpunvme_dvol *v, const stru
 GPUNVME_FN int gpunvme_volume_array_get_range(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t index,
 					      uint64_t count, uint32_t bytes, void *to)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_array_get_range(gnvd_first_dq(v), cache, &from, GNVD_SITE_VOLUME_ARRAY, index, count, bytes, to);
+	return ret ? ret : gnvd_array_get_range(gnvd_first_dq(v), cache, from, GNVD_SITE_VOLUME_ARRAY, index, count, bytes, to);
 }
 
 #if defined(__cplusplus)
@@ -184,7 +184,7 @@ struct from_file {
 	{
 		const struct gnvd_source from = gnvd_from_file(cache);
 
-		return cache->magic == GPUNVME_DPAGES_FILE_MAGIC ? gnvd_window_bytes(cache, &from) : 0; /* no element is to be had */
+		return cache->magic == GPUNVME_DPAGES_FILE_MAGIC ? gnvd_window_bytes(cache, from) : 0; /* no element is to be had */
 	}
 };
 
@@ -205,7 +205,7 @@ struct from_volume {
 
 	static GNVD_MEMBER uint64_t size(const struct gpunvme_dpages *cache)
 	{
-		return gnvd_window_bytes(cache, NULL);
+		return gnvd_window_bytes(cache, gnvd_no_source());
 	}
 };
 

@@ -61,7 +61,7 @@
 GPUNVME_FN int gpunvme_writable_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
 					 struct gpunvme_page *p)
 {
-	return gnvd_have_writable(dq, cache, NULL, page, p);
+	return gnvd_have_writable(dq, cache, gnvd_no_source(), page, p);
 }
 
 /**
@@ -80,7 +80,7 @@ GPUNVME_FN int gpunvme_writable_page_get(const struct gpunvme_dq *dq, const stru
 GPUNVME_FN int gpunvme_writable_page_put(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gpunvme_page *p,
 					 uint32_t offset, uint32_t bytes)
 {
-	return gnvd_give_back(dq, cache, NULL, p, offset, bytes);
+	return gnvd_give_back(dq, cache, gnvd_no_source(), p, offset, bytes);
 }
 
 /* ---- Elements ---- */
@@ -92,7 +92,7 @@ GPUNVME_FN int gpunvme_writable_page_put(const struct gpunvme_dq *dq, const stru
 GPUNVME_FN int gpunvme_writable_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 					  uint32_t bytes, void *value)
 {
-	return gnvd_load_element(dq, cache, NULL, index, bytes, value);
+	return gnvd_load_element(dq, cache, gnvd_no_source(), index, bytes, value);
 }
 
 /**
@@ -102,7 +102,7 @@ GPUNVME_FN int gpunvme_writable_array_get(const struct gpunvme_dq *dq, const str
 GPUNVME_FN int gpunvme_writable_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 						uint64_t count, uint32_t bytes, void *to)
 {
-	return gnvd_move_range(dq, cache, NULL, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
+	return gnvd_move_range(dq, cache, gnvd_no_source(), index, count, bytes, (uint64_t)(uintptr_t)to, 0);
 }
 
 /**
@@ -119,7 +119,7 @@ GPUNVME_FN int gpunvme_writable_array_get_range(const struct gpunvme_dq *dq, con
 GPUNVME_FN int gpunvme_array_put(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
 				 const void *value)
 {
-	return gnvd_store_element(dq, cache, NULL, index, bytes, value);
+	return gnvd_store_element(dq, cache, gnvd_no_source(), index, bytes, value);
 }
 
 /**
@@ -138,7 +138,7 @@ GPUNVME_FN int gpunvme_array_put(const struct gpunvme_dq *dq, const struct gpunv
 GPUNVME_FN int gpunvme_array_put_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
 				       uint64_t count, uint32_t bytes, const void *from)
 {
-	return gnvd_move_range(dq, cache, NULL, index, count, bytes, (uint64_t)(uintptr_t)from, 1);
+	return gnvd_move_range(dq, cache, gnvd_no_source(), index, count, bytes, (uint64_t)(uintptr_t)from, 1);
 }
 
 /* ---- Flush ---- */
@@ -161,7 +161,7 @@ GPUNVME_FN int gpunvme_array_put_range(const struct gpunvme_dq *dq, const struct
 GPUNVME_FN int gpunvme_writable_flush(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t part,
 				      uint32_t parts)
 {
-	return gnvd_flush_share(dq, cache, NULL, part, parts);
+	return gnvd_flush_share(dq, cache, gnvd_no_source(), part, parts);
 }
 
 #if defined(__cplusplus)

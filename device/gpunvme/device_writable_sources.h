@@ -33,7 +33,7 @@ GPUNVME_FN int gpunvme_file_writable_page_get(const struct gpunvme_dq *dq, const
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_have_writable(dq, cache, &from, page, p);
+	return gnvd_have_writable(dq, cache, from, page, p);
 }
 
 /**
@@ -47,7 +47,7 @@ GPUNVME_FN int gpunvme_file_writable_page_put(const struct gpunvme_dq *dq, const
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_give_back(dq, cache, &from, p, offset, bytes);
+	return gnvd_give_back(dq, cache, from, p, offset, bytes);
 }
 
 /**
@@ -59,7 +59,7 @@ GPUNVME_FN int gpunvme_file_writable_array_get(const struct gpunvme_dq *dq, cons
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_load_element(dq, cache, &from, index, bytes, value);
+	return gnvd_load_element(dq, cache, from, index, bytes, value);
 }
 
 /**
@@ -71,7 +71,7 @@ GPUNVME_FN int gpunvme_file_writable_array_get_range(const struct gpunvme_dq *dq
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_move_range(dq, cache, &from, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
+	return gnvd_move_range(dq, cache, from, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
 }
 
 /**
@@ -90,7 +90,7 @@ GPUNVME_FN int gpunvme_file_array_put(const struct gpunvme_dq *dq, const struct 
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_store_element(dq, cache, &from, index, bytes, value);
+	return gnvd_store_element(dq, cache, from, index, bytes, value);
 }
 
 /**
@@ -110,7 +110,7 @@ GPUNVME_FN int gpunvme_file_array_put_range(const struct gpunvme_dq *dq, const s
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_move_range(dq, cache, &from, index, count, bytes, (uint64_t)(uintptr_t)memory, 1);
+	return gnvd_move_range(dq, cache, from, index, count, bytes, (uint64_t)(uintptr_t)memory, 1);
 }
 
 /**
@@ -122,7 +122,7 @@ GPUNVME_FN int gpunvme_file_writable_flush(const struct gpunvme_dq *dq, const st
 {
 	struct gnvd_source from = gnvd_from_file(cache);
 
-	return gnvd_flush_share(dq, cache, &from, part, parts);
+	return gnvd_flush_share(dq, cache, from, part, parts);
 }
 
 /* ---- Volumes ---- */
@@ -139,10 +139,10 @@ GPUNVME_FN int gpunvme_file_writable_flush(const struct gpunvme_dq *dq, const st
 GPUNVME_FN int gpunvme_volume_writable_page_get(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t page,
 						struct gpunvme_page *p)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_have_writable(gnvd_first_dq(v), cache, &from, page, p);
+	return ret ? ret : gnvd_have_writable(gnvd_first_dq(v), cache, from, page, p);
 }
 
 /**
@@ -152,10 +152,10 @@ GPUNVME_FN int gpunvme_volume_writable_page_get(const struct gpunvme_dvol *v, co
 GPUNVME_FN int gpunvme_volume_writable_page_put(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache,
 						struct gpunvme_page *p, uint32_t offset, uint32_t bytes)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_give_back(gnvd_first_dq(v), cache, &from, p, offset, bytes);
+	return ret ? ret : gnvd_give_back(gnvd_first_dq(v), cache, from, p, offset, bytes);
 }
 
 /**
@@ -165,10 +165,10 @@ GPUNVME_FN int gpunvme_volume_writable_page_put(const struct gpunvme_dvol *v, co
 GPUNVME_FN int gpunvme_volume_writable_array_get(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t index,
 						 uint32_t bytes, void *value)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_load_element(gnvd_first_dq(v), cache, &from, index, bytes, value);
+	return ret ? ret : gnvd_load_element(gnvd_first_dq(v), cache, from, index, bytes, value);
 }
 
 /**
@@ -178,10 +178,10 @@ GPUNVME_FN int gpunvme_volume_writable_array_get(const struct gpunvme_dvol *v, c
 GPUNVME_FN int gpunvme_volume_writable_array_get_range(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache,
 						       uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_move_range(gnvd_first_dq(v), cache, &from, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
+	return ret ? ret : gnvd_move_range(gnvd_first_dq(v), cache, from, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
 }
 
 /**
@@ -197,10 +197,10 @@ GPUNVME_FN int gpunvme_volume_writable_array_get_range(const struct gpunvme_dvol
 GPUNVME_FN int gpunvme_volume_array_put(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t index,
 					uint32_t bytes, const void *value)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_store_element(gnvd_first_dq(v), cache, &from, index, bytes, value);
+	return ret ? ret : gnvd_store_element(gnvd_first_dq(v), cache, from, index, bytes, value);
 }
 
 /**
@@ -217,10 +217,10 @@ GPUNVME_FN int gpunvme_volume_array_put(const struct gpunvme_dvol *v, const stru
 GPUNVME_FN int gpunvme_volume_array_put_range(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint64_t index,
 					      uint64_t count, uint32_t bytes, const void *memory)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_move_range(gnvd_first_dq(v), cache, &from, index, count, bytes, (uint64_t)(uintptr_t)memory, 1);
+	return ret ? ret : gnvd_move_range(gnvd_first_dq(v), cache, from, index, count, bytes, (uint64_t)(uintptr_t)memory, 1);
 }
 
 /**
@@ -230,10 +230,10 @@ GPUNVME_FN int gpunvme_volume_array_put_range(const struct gpunvme_dvol *v, cons
 GPUNVME_FN int gpunvme_volume_writable_flush(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint32_t part,
 					     uint32_t parts)
 {
-	struct gnvd_source from = { NULL, v };
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
 	int ret = gnvd_check_volume(v);
 
-	return ret ? ret : gnvd_flush_share(gnvd_first_dq(v), cache, &from, part, parts);
+	return ret ? ret : gnvd_flush_share(gnvd_first_dq(v), cache, from, part, parts);
 }
 
 #if defined(__cplusplus)

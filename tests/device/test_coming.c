@@ -92,7 +92,7 @@ static void begin(uint32_t by, int over)
 
 static uint32_t found(void)
 {
-	uint32_t evicted = 0, at = gnvd_find_any(&dq, &cache, NULL, &evicted);
+	uint32_t evicted = 0, at = gnvd_find_any(&dq, &cache, gnvd_no_source(), &evicted);
 
 	assert_int_equal(evicted, at == 0);
 	assert_int_equal(words.coming, 0);
@@ -136,7 +136,7 @@ static void who_goes_on_waits_for_the_command_of_now(void **state)
 
 	(void)state;
 	begin(TAG, 0);
-	assert_true(gnvd_claim_frame(&dq, &cache, NULL, 0, 1, &page, &word, &req));
+	assert_true(gnvd_claim_frame(&dq, &cache, gnvd_no_source(), 0, 1, &page, &word, &req));
 	assert_int_equal(page, 0);
 	assert_int_equal(req.cid, NEW);
 	assert_true(req.gen == 6ull << GPUNVME_RES_GEN_SHIFT);
@@ -152,7 +152,7 @@ static void a_page_of_another_queue_is_ended(void **state)
 
 	(void)state;
 	begin(TAG + (1u << 16), 0);
-	assert_false(gnvd_claim_frame(&dq, &cache, NULL, 0, 1, &page, &word, &req));
+	assert_false(gnvd_claim_frame(&dq, &cache, gnvd_no_source(), 0, 1, &page, &word, &req));
 	assert_int_equal(gnvd_page_state(table[0]), GPUNVME_PAGE_EMPTY);
 	assert_int_equal((int)(uint32_t)(table[0] >> GPUNVME_PAGE_FRAME_SHIFT), -GPUNVME_ENODEV);
 	assert_true(frame[0] == GPUNVME_FRAME_LOST);

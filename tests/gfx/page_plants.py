@@ -14,17 +14,17 @@ COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VAL
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
 FENCE, MEET = "		gnvd_order_agent();\n", "	gnvd_meet_acquire(w); /* the word before the bytes */\n"
 ORDER = FENCE + "	}\n	if (gnvd_ballot(w, ret != 0))\n		gnvd_unrefer(w, ret != 0, at);\n" + MEET
-COPY = "	gnvd_copy_frames(w, cache, mine && !ret && (!from || left.nblocks), frame);\n" \
-       "	if (from && !from->volume && mine && !ret)\n		gnvd_zero_holes(dq, cache, from, page, frame);\n"
+COPY = "	gnvd_copy_frames(w, cache, mine && !ret && (from.of == GNVD_OF_NAMESPACE || left.nblocks), frame);\n" \
+       "	if (from.of == GNVD_OF_FILE && mine && !ret)\n		gnvd_zero_holes(dq, cache, from, page, frame);\n"
 END = "	if (mine)\n		gnvd_end_reading(cache, page, frame, word + GPUNVME_PAGE_READING, ret);\n"
 
 AHEAD, COMING, WANTED = "device/prefetch.h", "device/coming.h", "device/wanted.h"
-HAS_COPIED = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n	if (from && !from->volume && mine && !ret)\n"
+HAS_COPIED = "	gnvd_copy_frames(w, cache, mine && !ret, frame);\n	if (from.of == GNVD_OF_FILE && mine && !ret)\n"
 GIVES_BACK = "	if (gnvd_ballot(w, ret != 0))\n		gnvd_unrefer(w, ret != 0, at);\n"
 AHEAD_ORDER = "	if (gnvd_ballot(w, want && !hit))\n		gnvd_order_agent();\n" + GIVES_BACK + MEET
 
 AHEAD_PLANTS = [
-    ("a page that has come is there before its copy", COMING, HAS_COPIED, "	if (from && !from->volume && mine && !ret)\n"),
+    ("a page that has come is there before its copy", COMING, HAS_COPIED, "	if (from.of == GNVD_OF_FILE && mine && !ret)\n"),
     ("a page goes whose command is in flight", COMING, "	if (!gnvd_has_come(dq, &req) && !gnvd_tag_later(dq->tag, req.tag))\n		return 0;\n", ""),
     ("the bytes of a page with prefetch before its word", WANTED, AHEAD_ORDER, GIVES_BACK),
     ("a page is coming before its frame says how", AHEAD, "	gnvd_order_agent(); /* pairs with gnvd_load_coming() */\n", ""),

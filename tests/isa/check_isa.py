@@ -213,6 +213,30 @@ def check_hits(clangs, folder):
 WHOLE = ("gfx942", "gfx1100", "gfx1200")  # gfx.newer decodes them, and has what is compiled here
 
 
+# Caches over files and volumes, with prefetch and with pages that lanes change: vector registers, at most; they have no stack, either.
+SOURCES, MOST_OF_A_SOURCE, MOST_OF_A_RANGE = ("gfx942", "gfx1100"), 128, 150
+
+
+def wrong_sources(used):
+    for name, (vector, _, stack) in used.items():
+        most = MOST_OF_A_RANGE if name.endswith("ahead_range") else MOST_OF_A_SOURCE
+        if vector > most or stack:
+            yield f"{name}: {vector} vector registers and {stack} bytes of stack, more than {most} and none"
+
+
+def check_sources(clang, folder):
+    """How many are wrong; what they were must be noticed: descriptors copied to a stack, and a range that takes too much."""
+    failed = 2 - sum(bool(list(wrong_sources(used))) for used in ({"call_volume_put": (98, 0, 200)}, {"call_volume_ahead_range": (183, 0, 0)}))
+    for target in SOURCES:
+        clang.compile(HERE / "sources.hip", target, folder / f"sources-{target}.o")
+        used = registers(clang, folder / f"sources-{target}.o")
+        found = list(wrong_sources(used)) if len(used) == 18 else [f"{len(used)} kernels, not 18"]
+        print(f"clang {clang.version} {target}: files and volumes, vector registers:",
+              ", ".join(f"{name[5:]} {v}" for name, (v, _, _) in used.items()), *found, sep="\n  ")
+        failed += bool(found)
+    return failed
+
+
 def look(clang, target, folder, plant=None):
     defines = [plant, "PRIMS_ONLY"] if plant else [] if clang.version == "19" or target in WHOLE else ["WITHOUT_KINDS"]
     code, used = compile_for(clang, target, folder / f"{clang.version}-{target}-{plant}.o", defines)
@@ -278,7 +302,7 @@ def main():
             print(f"clang {clang.version} {target}: {count} instructions, {len(found)} problems; vector registers:",
                   ", ".join(f"{kernel[5:]} {v}" for kernel, (v, _, _) in calls.items()), *found, sep="\n  ")
             failed += bool(found)
-        failed += 0 if args.table else check_hits(clangs, folder)
+        failed += 0 if args.table else check_hits(clangs, folder) + check_sources(clangs[0], folder)
         if not list(stale("gfx1100", {kernel: (0, 0, 0) for kernel in used})):
             print("other registers than docs/gfx-calls.md has were not noticed")
             failed += 1

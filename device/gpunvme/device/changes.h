@@ -9,13 +9,15 @@
 #include <gpunvme/device/writeback.h>
 
 /* Of what kernels are given: the queue's view, and what it leads to. */
-GNVD_FN uint32_t gnvd_source_flags(const struct gpunvme_dq *dq, const struct gnvd_source *from)
+GNVD_FN uint32_t gnvd_source_flags(const struct gpunvme_dq *dq, struct gnvd_source from)
 {
-	return !from ? dq->flags : from->volume ? from->volume->flags : dq->flags & from->file->flags;
+	if (from.of == GNVD_OF_NAMESPACE)
+		return dq->flags;
+	return from.of == GNVD_OF_VOLUME ? from.volume->flags : dq->flags & from.file->flags;
 }
 
 /* May this queue change pages of the cache, and write them? */
-GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	int ret = gnvd_check_page(dq, cache, from, 0);
 
@@ -23,8 +25,8 @@ GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvm
 		return ret;
 	if (!(cache->flags & GPUNVME_DPAGES_WRITABLE) || !(gnvd_source_flags(dq, from) & GPUNVME_DQ_WRITE))
 		return -GPUNVME_EROFS;
-	if (from && from->volume)
-		return from->volume->lba_shift == cache->lba_shift && from->volume->members == cache->members ? 0 : -GPUNVME_EXDEV;
+	if (from.of == GNVD_OF_VOLUME)
+		return from.volume->lba_shift == cache->lba_shift && from.volume->members == cache->members ? 0 : -GPUNVME_EXDEV;
 	if (cache->nsid != dq->nsid || cache->lba_shift != dq->lba_shift || (cache->device && dq->device && cache->device != dq->device))
 		return -GPUNVME_EXDEV;
 	return 0;
@@ -33,7 +35,7 @@ GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvm
 /* ---- Pages ---- */
 
 /* 0: there may be room now; else as gnvd_write_one(). */
-GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	struct gnvd_wave w;
 	int ret = 0;
@@ -47,7 +49,7 @@ GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 	return ret;
 }
 
-GPUNVME_FN int gnvd_have_writable(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GPUNVME_FN int gnvd_have_writable(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				  uint64_t page, struct gpunvme_page *p)
 {
 	int ret = gnvd_check_writable(dq, cache, from);
@@ -63,7 +65,7 @@ GPUNVME_FN int gnvd_have_writable(const struct gpunvme_dq *dq, const struct gpun
 }
 
 /* May these bytes of the lane's page be changed by this queue? */
-GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      const struct gpunvme_page *p, uint32_t offset, uint32_t bytes)
 {
 	int ret = gnvd_check_writable(dq, cache, from);
@@ -75,7 +77,7 @@ GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_
 		return -GPUNVME_ESTALE;
 	page = (p->word - cache->table) / 8;
 	all = (uint64_t)gnvd_page_blocks(cache, page) << cache->lba_shift;
-	if (from) {
+	if (from.of != GNVD_OF_NAMESPACE) {
 		left = gnvd_window_bytes(cache, from) - (page << cache->page_shift);
 		all = left < all ? left : all;
 	}
@@ -86,7 +88,7 @@ GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_
 
 /* All lanes of the wave come; those with `has` set give back a page of which these parts were changed, or none. */
 GNVD_FN void gnvd_put_changed(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			      const struct gnvd_source *from, int has, const struct gpunvme_page *p, uint64_t parts)
+			      struct gnvd_source from, int has, const struct gpunvme_page *p, uint64_t parts)
 {
 	uint64_t first = cache->local ? cache->local : cache->buf.base, most = cache->frames - cache->frames / 4;
 	int stays = has && parts && gnvd_mark(cache, (uint32_t)((p->base - first) >> cache->page_shift), parts);
@@ -97,7 +99,7 @@ GNVD_FN void gnvd_put_changed(const struct gpunvme_dq *dq, const struct gnvd_wav
 		gnvd_write_one(dq, w, cache, from, many);
 }
 
-GPUNVME_FN int gnvd_give_back(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GPUNVME_FN int gnvd_give_back(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      struct gpunvme_page *p, uint32_t offset, uint32_t bytes)
 {
 	int ret = gnvd_check_change(dq, cache, from, p, offset, bytes);
@@ -117,7 +119,7 @@ GPUNVME_FN int gnvd_give_back(const struct gpunvme_dq *dq, const struct gpunvme_
 /* ---- Elements ---- */
 
 /* What is left of a lane's transfer, page by page: one that finds no page tries again for as long as a command may take. */
-GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       struct gnvd_elements *e, int change)
 {
 	uint64_t size = 1ull << cache->page_shift, until = 0, offset, n, now;
@@ -151,7 +153,7 @@ GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme
 }
 
 /* One element; `value` is where it is or where it goes. */
-GNVD_FN int gnvd_move_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_move_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t index, uint32_t bytes, uint32_t *words, int change)
 {
 	struct gnvd_elements e = { 0, 0, 0, words, bytes };
@@ -161,7 +163,7 @@ GNVD_FN int gnvd_move_element(const struct gpunvme_dq *dq, const struct gpunvme_
 	return ret ? ret : gnvd_move_elements(dq, cache, from, &e, change);
 }
 
-GNVD_FN int gnvd_load_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_load_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t index, uint32_t bytes, void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
@@ -172,7 +174,7 @@ GNVD_FN int gnvd_load_element(const struct gpunvme_dq *dq, const struct gpunvme_
 	return ret;
 }
 
-GNVD_FN int gnvd_store_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_store_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint64_t index, uint32_t bytes, const void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
@@ -184,7 +186,7 @@ GNVD_FN int gnvd_store_element(const struct gpunvme_dq *dq, const struct gpunvme
 }
 
 /* Elements side by side, from or to memory of the lanes. */
-GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t index, uint64_t count, uint32_t bytes, uint64_t memory, int change)
 {
 	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
@@ -201,7 +203,7 @@ GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dp
 
 /* ---- Flush ---- */
 
-GPUNVME_FN int gnvd_flush_share(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GPUNVME_FN int gnvd_flush_share(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				uint32_t part, uint32_t parts)
 {
 	int ret = part < parts ? gnvd_check_writable(dq, cache, from) : -GPUNVME_EINVAL, err = ret;

@@ -12,13 +12,15 @@
 
 /* ---- The queue of a page ---- */
 
-GNVD_FN uint32_t gnvd_ahead_magic(const struct gnvd_source *from)
+GNVD_FN uint32_t gnvd_ahead_magic(struct gnvd_source from)
 {
-	return !from ? GPUNVME_DPAGES_AHEAD_MAGIC : from->volume ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_FILE_AHEAD_MAGIC;
+	if (from.of == GNVD_OF_NAMESPACE)
+		return GPUNVME_DPAGES_AHEAD_MAGIC;
+	return from.of == GNVD_OF_VOLUME ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_FILE_AHEAD_MAGIC;
 }
 
 /* May this header work on the cache, and has it the page? */
-GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
 	if (cache->magic != gnvd_ahead_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
@@ -27,15 +29,15 @@ GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /* Queues of another device may have the tags of these, and their commands are somebody else's. */
-GNVD_FN int gnvd_check_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+GNVD_FN int gnvd_check_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	int ret = gnvd_check_ahead(dq, cache, from, 0);
 	uint32_t m;
 
 	if (!ret && gnvd_check_fetch(dq, cache, from, 0) == -GPUNVME_EXDEV)
 		ret = -GPUNVME_EXDEV;
-	for (m = 0; from && from->volume && !ret && m < cache->members; m++) {
-		dq = gnvd_member_dq(from->volume, m, 0);
+	for (m = 0; from.of == GNVD_OF_VOLUME && !ret && m < cache->members; m++) {
+		dq = gnvd_member_dq(from.volume, m, 0);
 		ret = dq->device && dq->device != gnvd_members_of(cache)[m].device ? -GPUNVME_EXDEV : 0;
 	}
 	return ret;
@@ -54,23 +56,23 @@ GNVD_FN uint32_t gnvd_page_member(const struct gpunvme_dpages *cache, const stru
  * own, and those of two controllers may be the same.
  */
 GNVD_FN const struct gpunvme_dq *gnvd_page_dq(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache,
-					      const struct gnvd_source *from, uint64_t page)
+					      struct gnvd_source from, uint64_t page)
 {
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		return dq;
-	return gnvd_member_dq(from->volume, gnvd_page_member(cache, from->volume, page), (uint32_t)page * 0x9e3779b1u >> 16);
+	return gnvd_member_dq(from.volume, gnvd_page_member(cache, from.volume, page), (uint32_t)page * 0x9e3779b1u >> 16);
 }
 
 /* What has completed on any queue that may have a page coming. Of a volume all lanes of the wave name the same. */
-GNVD_FN void gnvd_drain_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gnvd_source *from)
+GNVD_FN void gnvd_drain_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_source from)
 {
 	uint32_t i;
 
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		gnvd_drain(dq, w);
 	else
-		for (i = 0; i < from->volume->members * from->volume->queues; i++)
-			gnvd_drain((const struct gpunvme_dq *)gnvd_lane_memory(from->volume->dq) + i, w);
+		for (i = 0; i < from.volume->members * from.volume->queues; i++)
+			gnvd_drain((const struct gpunvme_dq *)gnvd_lane_memory(from.volume->dq) + i, w);
 }
 
 /* ---- The command of a frame ---- */
@@ -157,7 +159,7 @@ GNVD_FN int gnvd_claim_coming(const struct gpunvme_dpages *cache, uint64_t at, u
  * GNVD_UNASKED where counters are kept: nobody has asked. Answers how the read has ended.
  */
 GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			    const struct gnvd_source *from, int mine, uint64_t page, uint64_t word, uint32_t frame,
+			    struct gnvd_source from, int mine, uint64_t page, uint64_t word, uint32_t frame,
 			    struct gpunvme_req *req, uint64_t mark)
 {
 	int ret = gnvd_wait(dq, w, mine, req, 0);
@@ -169,7 +171,7 @@ GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	if (mine)
 		gnvd_add64(GNVD_STATE(dq, ahead), ~0ull);
 	gnvd_copy_frames(w, cache, mine && !ret, frame);
-	if (from && !from->volume && mine && !ret)
+	if (from.of == GNVD_OF_FILE && mine && !ret)
 		gnvd_zero_holes(dq, cache, from, page, frame);
 	if (mine && !ret && mark)
 		gnvd_st64(gnvd_coming_at(cache, frame), mark);
@@ -214,7 +216,7 @@ GNVD_FN int gnvd_take_coming(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return (int)*evicted;
 }
 
-GNVD_FN int gnvd_take_frame_of(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_take_frame_of(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint32_t frame, int any, uint32_t *evicted)
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
@@ -231,7 +233,7 @@ GNVD_FN int gnvd_take_frame_of(const struct gpunvme_dq *dq, const struct gpunvme
 }
 
 /* As gnvd_find_frame(). */
-GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint32_t *evicted)
 {
 	uint32_t near = cache->frames < GNVD_NEAR / 2 ? 2 * cache->frames : GNVD_NEAR, frame = 0, i;
@@ -251,7 +253,7 @@ GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme
  * completions are taken in once then, and it is looked for again.
  */
 GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  const struct gnvd_source *from, int want)
+				  struct gnvd_source from, int want)
 {
 	uint32_t frame = cache->frames, evicted = 0, turn;
 
@@ -274,7 +276,7 @@ GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd
  * The page of this frame, if it is COMING by this queue and nobody has gone on with it: then this lane does. over: only if its
  * command is, so that the lane waits for nothing.
  */
-GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint32_t frame, int over, uint64_t *page, uint64_t *word, struct gpunvme_req *req)
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame));
@@ -282,7 +284,7 @@ GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_d
 	if (!owner || owner >= GPUNVME_FRAME_LOST)
 		return 0;
 	*page = owner - 1;
-	if (from && from->volume && gnvd_page_dq(dq, cache, from, *page)->state != dq->state)
+	if (from.of == GNVD_OF_VOLUME && gnvd_page_dq(dq, cache, from, *page)->state != dq->state)
 		return 0;
 	*word = gnvd_ld_after64(gnvd_page_at(cache, *page));
 	if (gnvd_page_state(*word) != GPUNVME_PAGE_COMING || *word >> GPUNVME_PAGE_FRAME_SHIFT != frame)

@@ -23,7 +23,7 @@ GNVD_FN int gnvd_book(const struct gpunvme_dq *dq)
 
 /* One for each lane with `want` set. Where there is none, pages that have come give theirs back. Answers who has one. */
 GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			  const struct gnvd_source *from, int want)
+			  struct gnvd_source from, int want)
 {
 	uint64_t mark = cache->flags & GPUNVME_DPAGES_STATS ? GNVD_UNASKED : 0, page = 0, word = 0;
 	int booked = want && gnvd_book(dq), mine = 0;
@@ -43,7 +43,7 @@ GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 }
 
 /* The one part of a page that is to be read; with left->nblocks 0 it has none, for it is a hole. */
-GNVD_FN int gnvd_set_only_part(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_set_only_part(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
 	struct gnvd_parts p;
@@ -70,20 +70,20 @@ GNVD_FN int gnvd_set_whole(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 }
 
 /* Where and what to read of a page into a frame, as one command? *blocks: how many, which may be none of a file. */
-GNVD_FN int gnvd_set_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_set_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t page, uint32_t frame, struct gnvd_cmd *c, uint32_t *blocks)
 {
 	struct gnvd_left left = { 0, 0, 0, 0 };
 
 	gnvd_set_fetch(dq, cache, from, page, frame, &left);
-	if (from && !left.ret)
+	if (from.of != GNVD_OF_NAMESPACE && !left.ret)
 		left.ret = gnvd_set_only_part(dq, cache, from, page, frame, &left);
 	*blocks = left.nblocks;
-	if (left.ret || (from && !left.nblocks))
+	if (left.ret || (from.of != GNVD_OF_NAMESPACE && !left.nblocks))
 		return left.ret;
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		return gnvd_set_whole(dq, &cache->buf, &left, c);
-	return gnvd_set_whole(dq, &gnvd_members_of(cache)[gnvd_page_member(cache, from->volume, page)].buf, &left, c);
+	return gnvd_set_whole(dq, &gnvd_members_of(cache)[gnvd_page_member(cache, from.volume, page)].buf, &left, c);
 }
 
 /*
@@ -111,7 +111,7 @@ GNVD_FN void gnvd_end_prefetch(const struct gpunvme_dpages *cache, uint64_t page
 
 /* All lanes of the wave come; those with ret 0 want a page. While a lane has a page READING it waits for no device. */
 GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				const struct gnvd_source *from, int ret, uint64_t page)
+				struct gnvd_source from, int ret, uint64_t page)
 {
 	uint64_t at = gnvd_page_at(cache, page), word = ret ? 0 : gnvd_ld_after64(at);
 	int want = !ret && gnvd_page_state(word) == GPUNVME_PAGE_EMPTY, booked;
@@ -123,7 +123,7 @@ GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_w
 		ret = dq->cids < 2 ? -GPUNVME_EOPNOTSUPP : gnvd_check_fetch(dq, cache, from, page);
 	if (want && !ret)
 		ret = gnvd_set_prefetch(dq, cache, from, page, 0, &c, &blocks);
-	want = want && !ret && (!from || blocks);
+	want = want && !ret && (from.of == GNVD_OF_NAMESPACE || blocks);
 	want = want && gnvd_cas64(at, word, word + GPUNVME_PAGE_READING) == word; /* else somebody has it, or will read it */
 	if (!gnvd_ballot(w, want))
 		return ret;
@@ -141,13 +141,13 @@ GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_w
 }
 
 GNVD_FN int gnvd_prefetch_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			     const struct gnvd_source *from, int ret, uint64_t page)
+			     struct gnvd_source from, int ret, uint64_t page)
 {
 	const struct gpunvme_dq *own = dq;
 	int want = !ret, mine, err;
 	uint64_t todo;
 
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		return gnvd_prefetch_pages(dq, w, cache, from, ret, page);
 	own = gnvd_page_dq(dq, cache, from, page);
 	for (todo = gnvd_ballot(w, want); todo; todo &= ~gnvd_ballot(w, mine)) {
@@ -159,7 +159,7 @@ GNVD_FN int gnvd_prefetch_by(const struct gpunvme_dq *dq, const struct gnvd_wave
 }
 
 /* A lane's page, for whatever call it is of. */
-GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
 	int ret = gnvd_check_ahead(dq, cache, from, page), err = ret;
@@ -177,7 +177,7 @@ GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			       const struct gnvd_source *from, int ret)
+			       struct gnvd_source from, int ret)
 {
 	uint64_t mark = cache->flags & GPUNVME_DPAGES_STATS ? GNVD_UNASKED : 0, page = 0, word = 0;
 	struct gpunvme_req req = { 0, 0, 0, 0 };
@@ -198,21 +198,21 @@ GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wa
 
 /* Of a volume one queue after the other, also when one of them fails. */
 GNVD_FN int gnvd_settle_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			   const struct gnvd_source *from, int refused)
+			   struct gnvd_source from, int refused)
 {
 	int ret = refused, err;
 	uint32_t i;
 
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		return gnvd_settle_coming(dq, w, cache, from, refused);
-	for (i = 0; i < from->volume->members * from->volume->queues; i++) {
-		err = gnvd_settle_coming((const struct gpunvme_dq *)gnvd_lane_memory(from->volume->dq) + i, w, cache, from, refused);
+	for (i = 0; i < from.volume->members * from.volume->queues; i++) {
+		err = gnvd_settle_coming((const struct gpunvme_dq *)gnvd_lane_memory(from.volume->dq) + i, w, cache, from, refused);
 		ret = ret ? ret : err;
 	}
 	return ret;
 }
 
-GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	int ret = gnvd_check_settle(dq, cache, from), err = ret;
 	struct gnvd_wave w;
@@ -228,7 +228,7 @@ GPUNVME_FN int gnvd_settle_all(const struct gpunvme_dq *dq, const struct gpunvme
 
 /* ---- Pages ---- */
 
-GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint64_t page, struct gpunvme_page *p)
 {
 	int ret = gnvd_check_ahead(dq, cache, from, page), err = 0;
@@ -255,7 +255,7 @@ GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme
 
 /* As gnvd_get_elements(), of one page at a time. */
 GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				const struct gnvd_source *from, int ret, struct gnvd_elements *e)
+				struct gnvd_source from, int ret, struct gnvd_elements *e)
 {
 	uint64_t until = 0, base = 0, size = 1ull << cache->page_shift, page, n, now;
 	int open = !ret && e->left, err;
@@ -282,7 +282,7 @@ GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_w
 }
 
 /* Elements side by side: within the window? Fills e but for where they go. */
-GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				   uint64_t index, uint64_t count, struct gnvd_elements *e)
 {
 	uint32_t shift = e->bytes == 16 ? 4 : e->bytes == 8 ? 3 : 2;
@@ -293,14 +293,14 @@ GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpu
 	e->left = count << shift;
 	if (!ret && (e->bytes != 1u << shift || e->to & 3))
 		ret = -GPUNVME_EINVAL;
-	if (!ret && from)
+	if (!ret && from.of != GNVD_OF_NAMESPACE)
 		all = gnvd_window_bytes(cache, from) >> shift;
 	if (!ret && (index > all || count > all - index))
 		ret = -GPUNVME_ERANGE;
 	return ret;
 }
 
-GNVD_FN int gnvd_run_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from, int ret,
+GNVD_FN int gnvd_run_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from, int ret,
 			   struct gnvd_elements *e)
 {
 	struct gnvd_wave w;
@@ -315,7 +315,7 @@ GNVD_FN int gnvd_run_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 	return err;
 }
 
-GNVD_FN int gnvd_ahead_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_ahead_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint64_t index, uint32_t bytes, void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
@@ -341,7 +341,7 @@ GNVD_FN int gnvd_may_read_ahead(const struct gpunvme_dq *dq, const struct gpunvm
  * From *next to the last page of the range, GNVD_READ_AHEAD behind this one at most. Failures are told when the page is got. A page
  * that takes several commands is passed by: the others may not.
  */
-GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page, uint64_t last, uint64_t *next)
 {
 	int ret = 0;
@@ -359,7 +359,7 @@ GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /* Page by page; a range of one has nothing ahead of it. */
-GNVD_FN int gnvd_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {
 	struct gnvd_elements e = { 0, 0, (uint64_t)(uintptr_t)to, NULL, bytes };

@@ -10,11 +10,24 @@
 #include <gpunvme/device/frame.h>
 #include <gpunvme/device_file.h>
 
-/* One of them is NULL; and no source at all is a namespace. */
+/*
+ * `of` is a constant wherever one is made, and all of it goes by value: AMD GPUs would have a stack where the code asked for an
+ * address, because their compiler does not know that a local variable has one.
+ */
+enum gnvd_of { GNVD_OF_NAMESPACE, GNVD_OF_FILE, GNVD_OF_VOLUME };
+
 struct gnvd_source {
+	enum gnvd_of of;
 	const struct gpunvme_dfile *file;
 	const struct gpunvme_dvol *volume;
 };
+
+GNVD_FN struct gnvd_source gnvd_no_source(void)
+{
+	struct gnvd_source from = { GNVD_OF_NAMESPACE, NULL, NULL };
+
+	return from;
+}
 
 /* The file of a cache over one. */
 GNVD_FN const struct gpunvme_dfile *gnvd_file_of(const struct gpunvme_dpages *cache)
@@ -28,25 +41,27 @@ GNVD_FN const struct gpunvme_dmember *gnvd_members_of(const struct gpunvme_dpage
 	return (const struct gpunvme_dmember *)gnvd_lane_memory(cache->source);
 }
 
-GNVD_FN uint32_t gnvd_source_magic(const struct gnvd_source *from)
+GNVD_FN uint32_t gnvd_source_magic(struct gnvd_source from)
 {
-	return !from ? GPUNVME_DPAGES_MAGIC : from->volume ? GPUNVME_DPAGES_VOLUME_MAGIC : GPUNVME_DPAGES_FILE_MAGIC;
+	if (from.of == GNVD_OF_NAMESPACE)
+		return GPUNVME_DPAGES_MAGIC;
+	return from.of == GNVD_OF_VOLUME ? GPUNVME_DPAGES_VOLUME_MAGIC : GPUNVME_DPAGES_FILE_MAGIC;
 }
 
 /* A call's site, of the one for a namespace. */
-GNVD_FN enum gnvd_site gnvd_site_of(const struct gnvd_source *from, enum gnvd_site site)
+GNVD_FN enum gnvd_site gnvd_site_of(struct gnvd_source from, enum gnvd_site site)
 {
-	return (enum gnvd_site)((int)site + (!from ? 0 : from->volume ? 2 : 1));
+	return (enum gnvd_site)((int)site + (int)from.of);
 }
 
 /* Bytes of the window: a file may end in a block. */
-GNVD_FN uint64_t gnvd_window_bytes(const struct gpunvme_dpages *cache, const struct gnvd_source *from)
+GNVD_FN uint64_t gnvd_window_bytes(const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	uint64_t all = cache->lba_count << cache->lba_shift, left;
 
-	if (!from || from->volume)
+	if (from.of != GNVD_OF_FILE)
 		return all;
-	left = from->file->bytes - (cache->lba_first << cache->lba_shift);
+	left = from.file->bytes - (cache->lba_first << cache->lba_shift);
 	return left < all ? left : all;
 }
 
@@ -75,15 +90,18 @@ struct gnvd_parts {
 };
 
 /* A pointer that may lead to the cache or to its volume would cost AMD GPUs a stack. */
-GNVD_FN void gnvd_begin_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN void gnvd_begin_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t page, uint32_t frame, struct gnvd_parts *p)
 {
 	p->block = cache->lba_first + (page << (cache->page_shift - cache->lba_shift));
 	p->offset = (uint64_t)frame << cache->page_shift;
 	p->left = gnvd_page_blocks(cache, page);
 	p->extent = 0;
+	p->nblocks = 0;
+	p->hole = 0;
+	p->lba = 0;
 	p->dq = dq;
-	p->buf = from->volume ? &gnvd_members_of(cache)->buf : &cache->buf;
+	p->buf = from.of == GNVD_OF_VOLUME ? &gnvd_members_of(cache)->buf : &cache->buf;
 }
 
 GNVD_FN void gnvd_find_part_of_file(const struct gpunvme_dfile *file, struct gnvd_parts *p)
@@ -120,12 +138,12 @@ GNVD_FN void gnvd_pass_part(const struct gpunvme_dpages *cache, struct gnvd_part
 }
 
 /* The next part to read: holes are passed by. */
-GNVD_FN void gnvd_next_part(const struct gpunvme_dpages *cache, const struct gnvd_source *from, struct gnvd_parts *p)
+GNVD_FN void gnvd_next_part(const struct gpunvme_dpages *cache, struct gnvd_source from, struct gnvd_parts *p)
 {
-	if (p->left && from->volume)
-		gnvd_find_part_of_volume(cache, from->volume, p);
-	while (p->left && !from->volume) {
-		gnvd_find_part_of_file(from->file, p);
+	if (p->left && from.of == GNVD_OF_VOLUME)
+		gnvd_find_part_of_volume(cache, from.volume, p);
+	while (p->left && from.of == GNVD_OF_FILE) {
+		gnvd_find_part_of_file(from.file, p);
 		if (!p->hole)
 			return;
 		gnvd_pass_part(cache, p);
@@ -134,34 +152,34 @@ GNVD_FN void gnvd_next_part(const struct gpunvme_dpages *cache, const struct gnv
 
 /* ---- Can a page be read? ---- */
 
-GNVD_FN int gnvd_check_source(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_source(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      const struct gnvd_parts *p, int write)
 {
-	const struct gpunvme_dvol *v = from->volume;
+	const struct gpunvme_dvol *v = from.volume;
 
-	if (!v)
-		return gnvd_check_file(dq, from->file, &cache->buf, 0, 0);
+	if (from.of == GNVD_OF_FILE)
+		return gnvd_check_file(dq, from.file, &cache->buf, 0, 0);
 	if (v->lba_shift != cache->lba_shift || v->members != cache->members)
 		return -GPUNVME_EXDEV;
 	return gnvd_check_window_of(v, p->block - v->lba_first, p->left, write);
 }
 
-GNVD_FN int gnvd_check_part(const struct gpunvme_dpages *cache, const struct gnvd_source *from, struct gnvd_parts *p, int write)
+GNVD_FN int gnvd_check_part(const struct gpunvme_dpages *cache, struct gnvd_source from, struct gnvd_parts *p, int write)
 {
 	const struct gpunvme_dmember *member;
 
-	if (!from->volume) {
-		gnvd_find_part_of_file(from->file, p);
+	if (from.of == GNVD_OF_FILE) {
+		gnvd_find_part_of_file(from.file, p);
 		return p->hole ? 0 : gnvd_check_window(p->dq, p->lba, p->nblocks, write);
 	}
-	member = gnvd_find_part_of_volume(cache, from->volume, p);
-	if (member->stripe_shift != from->volume->stripe_shift || (p->dq->device && p->dq->device != member->device))
+	member = gnvd_find_part_of_volume(cache, from.volume, p);
+	if (member->stripe_shift != from.volume->stripe_shift || (p->dq->device && p->dq->device != member->device))
 		return -GPUNVME_EXDEV;
 	return gnvd_check_window(p->dq, p->lba, p->nblocks, write);
 }
 
 /* All that is left. */
-GNVD_FN int gnvd_check_left(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_left(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    struct gnvd_parts p, int write)
 {
 	int ret = gnvd_check_source(dq, cache, from, &p, write);
@@ -174,7 +192,7 @@ GNVD_FN int gnvd_check_left(const struct gpunvme_dq *dq, const struct gpunvme_dp
 }
 
 /* All parts of a page. Asked before anybody waits for the lane that reads, or makes room for it. */
-GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
 	struct gnvd_parts p;
@@ -184,17 +202,17 @@ GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /* Has the queue ended; of a volume: one of those that the page needs? */
-GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t page)
 {
 	struct gnvd_parts p;
 	int ended = 0;
 
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		return gnvd_ld32(GNVD_STATE(dq, poison)) != 0;
 	gnvd_begin_parts(dq, cache, from, page, 0, &p);
 	while (p.left && !ended) {
-		gnvd_find_part_of_volume(cache, from->volume, &p);
+		gnvd_find_part_of_volume(cache, from.volume, &p);
 		ended = gnvd_ld32(GNVD_STATE(p.dq, poison)) != 0;
 		gnvd_pass_part(cache, &p);
 	}
@@ -208,12 +226,12 @@ GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_
  * waits looks for completions.
  */
 GNVD_FN void gnvd_transfer_part(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			    const struct gnvd_source *from, uint32_t first, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
+			    struct gnvd_source from, uint32_t first, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
 {
 	struct gnvd_left run = { p->offset, p->lba, p->nblocks, GNVD_IDLE };
 	int mine = p->left != 0;
 
-	if (from->volume) {
+	if (from.of == GNVD_OF_VOLUME) {
 		uint64_t by = gnvd_same64(gnvd_shfl64(w, (uint64_t)(uintptr_t)p->dq, first));
 
 		dq = (const struct gpunvme_dq *)gnvd_lane_memory(by);
@@ -232,7 +250,7 @@ GNVD_FN void gnvd_transfer_part(const struct gpunvme_dq *dq, const struct gnvd_w
 
 /* All lanes of the wave come; those with left->ret 0 move what p has left, but holes. Answers in left->nblocks how many blocks. */
 GNVD_FN void gnvd_transfer_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			     const struct gnvd_source *from, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
+			     struct gnvd_source from, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
 {
 	uint64_t some;
 
@@ -251,7 +269,7 @@ GNVD_FN void gnvd_transfer_parts(const struct gpunvme_dq *dq, const struct gnvd_
 
 /* As gnvd_transfer_parts(), of a page to read. */
 GNVD_FN void gnvd_read_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			     const struct gnvd_source *from, uint64_t page, uint32_t frame, struct gnvd_left *left)
+			     struct gnvd_source from, uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
 	struct gnvd_parts p;
 
@@ -262,18 +280,18 @@ GNVD_FN void gnvd_read_parts(const struct gpunvme_dq *dq, const struct gnvd_wave
 /* ---- Changing ---- */
 
 /* Has a file the blocks of these bytes of the window? Only its file system could give it others. */
-GNVD_FN int gnvd_check_blocks(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_check_blocks(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t pos, uint64_t bytes)
 {
 	uint64_t end = cache->lba_first + ((pos + bytes - 1) >> cache->lba_shift) + 1;
 	struct gnvd_parts p;
 
-	if (!from || from->volume || !bytes)
+	if (from.of != GNVD_OF_FILE || !bytes)
 		return 0;
 	gnvd_begin_parts(dq, cache, from, 0, 0, &p);
 	for (p.block += pos >> cache->lba_shift; p.block < end; p.block += p.nblocks) {
 		p.left = end - p.block < 1u << 30 ? (uint32_t)(end - p.block) : 1u << 30;
-		gnvd_find_part_of_file(from->file, &p);
+		gnvd_find_part_of_file(from.file, &p);
 		if (p.hole)
 			return -GPUNVME_EOPNOTSUPP;
 	}
@@ -296,7 +314,7 @@ GNVD_FN void gnvd_zero_page(uint64_t at, uint64_t from, uint64_t to)
 }
 
 /* What a file has no blocks for, and what lies behind its end, by the lane that has read the page, where others will read it. */
-GNVD_FN void gnvd_zero_holes(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN void gnvd_zero_holes(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page, uint32_t frame)
 {
 	uint64_t at = (cache->local ? cache->local : cache->buf.base) + ((uint64_t)frame << cache->page_shift), end, done;
@@ -304,9 +322,9 @@ GNVD_FN void gnvd_zero_holes(const struct gpunvme_dq *dq, const struct gpunvme_d
 	struct gnvd_parts p;
 
 	gnvd_begin_parts(dq, cache, from, page, 0, &p);
-	end = from->file->bytes - (p.block << cache->lba_shift);
+	end = from.file->bytes - (p.block << cache->lba_shift);
 	while (p.left) {
-		gnvd_find_part_of_file(from->file, &p);
+		gnvd_find_part_of_file(from.file, &p);
 		done = p.offset;
 		gnvd_pass_part(cache, &p);
 		if (p.hole)

@@ -10,7 +10,7 @@
 
 /* A page to read. All lanes of the wave come; those with `mine` set end READING. Answers who had a frame. */
 GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-				  const struct gnvd_source *from, int mine, uint64_t page, uint64_t word)
+				  struct gnvd_source from, int mine, uint64_t page, uint64_t word)
 {
 	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
 	uint32_t frame = gnvd_find_frames(dq, w, cache, from, mine);
@@ -18,12 +18,12 @@ GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd
 
 	if (mine)
 		gnvd_set_fetch(dq, cache, from, page, frame, &left);
-	if (from)
+	if (from.of != GNVD_OF_NAMESPACE)
 		gnvd_read_parts(dq, w, cache, from, page, frame, &left);
 	else
 		gnvd_run_wave(dq, w, &cache->buf, &left, GPUNVME_IO_READ);
-	gnvd_copy_frames(w, cache, mine && !left.ret && (!from || left.nblocks), frame);
-	if (from && !from->volume && mine && !left.ret)
+	gnvd_copy_frames(w, cache, mine && !left.ret && (from.of == GNVD_OF_NAMESPACE || left.nblocks), frame);
+	if (from.of == GNVD_OF_FILE && mine && !left.ret)
 		gnvd_zero_holes(dq, cache, from, page, frame);
 	if (mine)
 		gnvd_end_reading(cache, page, frame, word, left.ret);
@@ -87,7 +87,7 @@ GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dp
 
 /* As gnvd_miss(): what was coming is ended, then what is to be read is read, before any lane looks again. */
 GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			    const struct gnvd_source *from, int open, uint64_t page, uint64_t *word)
+			    struct gnvd_source from, int open, uint64_t page, uint64_t *word)
 {
 	struct gnvd_sight s = { *word, { 0, 0, 0, 0 }, 0, 0, 0, 0 };
 	uint64_t deadline = 0, first = *word, waits = gnvd_ballot(w, open), come, read;
@@ -129,7 +129,7 @@ GNVD_FN void gnvd_note_used(const struct gpunvme_dpages *cache, uint64_t word)
 
 /* As gnvd_get_pages(), of pages that come by this queue. */
 GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			   const struct gnvd_source *from, int want, uint64_t page, uint64_t *base)
+			   struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
 	uint64_t at = gnvd_page_at(cache, page), word = gnvd_refer(w, want, at, GPUNVME_PAGE_REF, 1), hits;
 	int ret = want && (word & GPUNVME_PAGE_REFS) > GPUNVME_PAGE_REFS / 2 ? -GPUNVME_EAGAIN : 0;
@@ -169,13 +169,13 @@ GNVD_FN int gnvd_next_dq(const struct gnvd_wave *w, uint64_t todo, const struct 
 
 /* As gnvd_get_ahead(), by whatever queues. */
 GNVD_FN int gnvd_get_ahead_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			      const struct gnvd_source *from, int want, uint64_t page, uint64_t *base)
+			      struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
 	const struct gpunvme_dq *own = dq;
 	uint64_t todo, at = 0;
 	int ret = 0, mine, err;
 
-	if (!from || !from->volume)
+	if (from.of != GNVD_OF_VOLUME)
 		return gnvd_get_ahead(dq, w, cache, from, want, page, base);
 	own = gnvd_page_dq(dq, cache, from, page);
 	for (todo = gnvd_ballot(w, want); todo; todo &= ~gnvd_ballot(w, mine)) {

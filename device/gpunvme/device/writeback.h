@@ -130,7 +130,7 @@ GNVD_FN void gnvd_end_writing(const struct gpunvme_dpages *cache, const struct g
 /* ---- Writing ---- */
 
 /* Of a file or a volume: the same blocks, in parts. All are asked for before any is written; holes are not written. */
-GNVD_FN int gnvd_begin_write(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_begin_write(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     const struct gnvd_claim *c, struct gnvd_parts *p)
 {
 	uint32_t shift = gnvd_part_shift(cache) - cache->lba_shift, first = gnvd_lowest(c->parts) << shift;
@@ -174,14 +174,14 @@ GNVD_FN void gnvd_copy_back(const struct gnvd_wave *w, const struct gpunvme_dpag
  * the parts.
  */
 GNVD_FN void gnvd_write_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			      const struct gnvd_source *from, int mine, const struct gnvd_claim *c, struct gnvd_left *left)
+			      struct gnvd_source from, int mine, const struct gnvd_claim *c, struct gnvd_left *left)
 {
 	struct gnvd_parts p;
 
 	gnvd_begin_parts(dq, cache, from, c->page, c->frame, &p);
 	if (mine)
 		left->ret = gnvd_begin_write(dq, cache, from, c, &p);
-	if (mine && !left->ret && !from->volume)
+	if (mine && !left->ret && from.of == GNVD_OF_FILE)
 		gnvd_zero_holes(dq, cache, from, c->page, c->frame);
 	gnvd_copy_back(w, cache, mine && !left->ret, c->frame);
 	gnvd_transfer_parts(dq, w, cache, from, &p, left, GPUNVME_IO_WRITE);
@@ -189,14 +189,14 @@ GNVD_FN void gnvd_write_parts(const struct gpunvme_dq *dq, const struct gnvd_wav
 
 /* All lanes of the wave come; those with `mine` set write what they have claimed, and end that. Answers each lane's result. */
 GNVD_FN int gnvd_write_back(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			    const struct gnvd_source *from, int mine, const struct gnvd_claim *c)
+			    struct gnvd_source from, int mine, const struct gnvd_claim *c)
 {
 	struct gnvd_left left = { 0, 0, 0, GNVD_IDLE };
 	uint64_t writes = gnvd_ballot(w, mine);
 
 	if (!writes)
 		return 0;
-	if (from) {
+	if (from.of != GNVD_OF_NAMESPACE) {
 		gnvd_write_parts(dq, w, cache, from, mine, c, &left);
 	} else {
 		if (mine)
@@ -244,7 +244,7 @@ GNVD_FN int gnvd_sweep_on(const struct gpunvme_dpages *cache, struct gnvd_sweep 
  * or it is the host's turn; else why none can be written.
  */
 GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			   const struct gnvd_source *from, int want)
+			   struct gnvd_source from, int want)
 {
 	struct gnvd_claim claim = { 0, 0, 0 };
 	struct gnvd_sweep sweep = { 0, 0, 0, 0 };
@@ -265,7 +265,7 @@ GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *
 /* ---- Flush ---- */
 
 /* Why who flushes goes on without a frame that it has found so for the turn-th time; 0: it does not. */
-GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_source *from,
+GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			 enum gnvd_dirt dirt, uint32_t turn, uint64_t *deadline)
 {
 	uint64_t now;
@@ -283,7 +283,7 @@ GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpage
 
 /* All lanes of the wave, each its frames from `frame` on. Answers what failed first, or else what a lane had. */
 GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
-			      const struct gnvd_source *from, int ret, uint64_t frame, uint32_t parts)
+			      struct gnvd_source from, int ret, uint64_t frame, uint32_t parts)
 {
 	struct gnvd_claim claim = { 0, 0, 0 };
 	uint64_t deadline = 0;
