@@ -8,12 +8,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "arrays.h"
+#include "common/image.h"
 #include "file/fs.h"
 #include "sources.h"
 
@@ -420,6 +422,65 @@ static void lost_writes_are_written_again(void **state)
 	sources_close(&s);
 }
 
+/* ---- A file that becomes shorter ---- */
+
+#define FILE_WORDS 20010u /* more than it has */
+#define SHORT_BYTES 4096u
+
+static void run_debugfs(const char *request)
+{
+	char command[1024];
+
+	snprintf(command, sizeof(command), "PATH=$PATH:/sbin:/usr/sbin debugfs -w -R '%s' %s >/dev/null 2>&1", request, image_path("fs.img"));
+	assert_int_equal(system(command), 0);
+}
+
+static void look_at_all(void *arg)
+{
+	struct sources *s = arg;
+	uint64_t i, value = 0;
+
+	for (i = gpunvme_lane(); i < FILE_WORDS; i += s->lanes)
+		if (i < s->words)
+			sources_note(s, !get(s, i, &value) && value == sources_word(s, i, 0));
+		else
+			sources_note(s, get(s, i, &value) == -GPUNVME_ERANGE);
+}
+
+/* A cache of the file as it is now. */
+static void open_anew(struct sources *s)
+{
+	const struct gpunvme_file_opts file = { sizeof(file), GPUNVME_FILE_WRITE, 0, 0, 0 };
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+
+	assert_int_equal(gpunvme_pagecache_destroy(s->cache), 0);
+	gpunvme_file_close(s->of_file);
+	assert_int_equal(gpunvme_file_open(s->dev[0], "/file", &file, &s->of_file), 0);
+	opts.flags = s->flags;
+	opts.page_size = s->page_size;
+	opts.frames = s->frames;
+	opts.file = s->of_file;
+	assert_int_equal(gpunvme_pagecache_create(s->dev[0], s->gpu, &opts, &s->cache), 0);
+	sources_view(s);
+}
+
+/* Who has opened it before reads what its blocks have, to the old end; who opens it then has the new one. No lane is left waiting. */
+static void files_may_shrink(void **state)
+{
+	struct sources s = { .file = true, .flags = GPUNVME_PAGECACHE_WRITE_BACK, .page_size = 1024, .frames = 16, .lanes = 16, .width = 4 };
+
+	(void)state;
+	sources_open(&s, "");
+	run_debugfs("punch file 4 156");
+	run_debugfs("set_inode_field file size 4096");
+	sources_run(&s, look_at_all);
+	open_anew(&s);
+	s.words = SHORT_BYTES / 8;
+	sources_run(&s, look_at_all);
+	assert_int_equal(s.asked, 2 * FILE_WORDS);
+	sources_close(&s);
+}
+
 /* One of the controllers is closed: nothing is written any more, and the changes are forgotten. */
 static void closed_members_leave_nothing(void **state)
 {
@@ -455,6 +516,7 @@ int main(void)
 		cmocka_unit_test(files_must_be_writable),
 		cmocka_unit_test(volumes_must_be_writable),
 		cmocka_unit_test(lost_writes_are_written_again),
+		cmocka_unit_test(files_may_shrink),
 		cmocka_unit_test(closed_members_leave_nothing),
 #ifdef WITH_ARRAYS
 		cmocka_unit_test(arrays_are_changed),
