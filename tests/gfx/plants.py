@@ -34,7 +34,11 @@ WRITE_PART = """			if (want && !err) {
 				deadline = 0;
 			}
 """
-PUBLISH_PART = "			if (grant.count)\n				gnvd_publish(dq, w, grant.pos, grant.count);\n"
+PUBLISH_PART = """			if (grant.count) {
+				gnvd_begin_own(w, &grant, want && !err, &own);
+				gnvd_publish(dq, w, grant.pos, grant.count);
+			}
+"""
 LEAVE = "			gate = gnvd_xchg64(GNVD_STATE(dq, pub_gate), end << GPUNVME_GATE_SHIFT);\n"
 COME = "	uint64_t gate = gnvd_bcast64(w, w->rank == 0 ? gnvd_fetch_add64(GNVD_STATE(dq, pub_gate), 1) : 0);\n"
 STORE_WAIT = '	__asm__ volatile(GNVD_WAIT_STORES ::: "memory");\n'

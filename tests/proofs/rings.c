@@ -165,7 +165,7 @@ void prove_drain(void)
 		result[i] = nondet_64();
 	map[0] = nondet_64();
 	state.poison = 0;
-	gnvd_drain_on(&dq, &alone, pos, 1, 2, 1);
+	gnvd_drain_on(&dq, &alone, pos, 1, 2, 1, NULL);
 	PROVE(state.fetched >= fetched && state.fetched <= state.pub);
 	PROVE(!(state.drain & 1) && state.drain >> 1 >= pos && state.drain >> 1 <= pos + 2);
 	PROVE(!state.poison || state.poison == GPUNVME_EPROTO);

@@ -12,7 +12,8 @@
  * READY word lies in a store buffer until that drains by itself or its lane orders, and pub comes as late as it may, behind the
  * doorbell.
  *
- * A lane on its own asks for an identifier before it knows of room; with LOOKS it looks first, as on AMD GPUs.
+ * A lane on its own asks for an identifier before it knows of room, and takes its own completion where it finds it while it drains; so
+ * do lanes of a wave for each other, or not, as completions may be in no order. With LOOKS neither is done, as on AMD GPUs.
  */
 #ifndef PLANT
 #define PLANT 0
@@ -34,6 +35,13 @@
 
 #if LANES == 1 && !defined(LOOKS)
 #define GUESS
+#endif
+#ifdef LOOKS
+#define OWN(c) false
+#elif LANES == 1
+#define OWN(c) (mine[0] == (c) + 1)
+#else
+#define OWN(c) (mine[0] == (c) + 1 || mine[1] == (c) + 1)
 #endif
 
 #define FREE 0
@@ -109,7 +117,7 @@ inline flush(w)
 #define MAY_DELIVER(at) (DELTA(at) <= pub - f) /* gnvd_wait_pub(); pub only grows, so it is the same when it was read long before */
 #endif
 
-/* gnvd_check_cqes() and gnvd_deliver() of one entry. */
+/* gnvd_check_cqes() and gnvd_deliver() of one entry; own: identifiers that were taken, and are free behind the lock. */
 inline deliver(at)
 {
 	atomic {
@@ -120,9 +128,27 @@ inline deliver(at)
 #endif
 		cid = cq_cid[at];
 		assert(cid < CIDS && res_state[cid] == SUBMITTED);
-		res_state[cid] = DONE;
-		res_status[cid] = cq_status[at];
-		bits = bits | res_detached[cid] << i;
+		if
+		:: OWN(cid) ->
+			turn = turn | (mine[0] == cid + 1 -> 0 : 128);
+			assert(cq_status[at] == my_stamp[turn / 128]);
+			OVER(my_stamp[turn / 128]);
+#if PLANT != 20
+			res_state[cid] = FREE;
+#endif
+			own = own | 1 << cid;
+			mine[turn / 128] = 0;
+			my_stamp[turn / 128] = 0;
+			turn = turn & 127
+#if LANES == 1 && !defined(LOOKS)
+		:: !OWN(cid) ->
+#else
+		:: true ->
+#endif
+			res_state[cid] = DONE;
+			res_status[cid] = cq_status[at];
+			bits = bits | res_detached[cid] << i
+		fi;
 		cid = 0;
 		i++
 	}
@@ -220,7 +246,14 @@ inline drain()
 		od;
 		atomic { drain_pos = q; drain_lock = 0; q = 0; r = 0; f = 0; p = 0; turn = 0 }
 	:: else -> q = 0
-	fi
+	fi;
+#if PLANT != 21
+	if
+	:: own -> map = map | own
+	:: else
+	fi;
+#endif
+	own = 0
 }
 
 /* gnvd_come(): old is how many came since the gate was open, q what is announced. */
@@ -443,7 +476,7 @@ proctype wave(byte me)
 {
 	byte stamp = me * LANES * ROUNDS, round, want, k;
 	byte mine[LANES], my_stamp[LANES]; /* CID + 1 of each lane's command, 0: none */
-	byte p, q, r, f, n, i, cid, delta, turn, bits, old;
+	byte p, q, r, f, n, i, cid, delta, turn, bits, old, own;
 
 	do
 	:: round < ROUNDS ->
@@ -533,7 +566,7 @@ end:	do
 
 init
 {
-	byte p, q, r, f, n, i, k, cid, delta, turn, bits, old;
+	byte p, q, r, f, n, i, k, cid, delta, turn, bits, old, own, mine[LANES], my_stamp[LANES];
 
 	atomic {
 		map = ALL_CIDS;

@@ -80,6 +80,8 @@ GNVD_FN int gnvd_same_queue(const struct gpunvme_dq *dq, uint64_t todo)
 		if (gnvd_mine)
 
 #define GNVD_APART(w, alone, together) together
+#define GNVD_ALONE(w) 0
+#define GNVD_OWNS(w) 0
 
 GNVD_FN void gnvd_enter(struct gnvd_wave *w, const struct gpunvme_dq *dq, enum gnvd_site site)
 {

@@ -223,6 +223,9 @@ static inline void gnvd_cpu_join(struct gnvd_cpu_lane *self, uint64_t queue, enu
 
 #define GNVD_EACH_QUEUE(dq)
 
+#define GNVD_ALONE(w) ((w)->count == 1)
+#define GNVD_OWNS(w) (!((w)->mask & ((w)->mask + 1)))
+
 /* A lane on its own is lane 0 of a wave of one, which the compiler knows in the first copy. */
 #define GNVD_APART(w, alone, together)                                                                                             \
 	do {                                                                                                                       \

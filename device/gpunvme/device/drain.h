@@ -5,16 +5,7 @@
 #ifndef GPUNVME_DEVICE_DRAIN_H
 #define GPUNVME_DEVICE_DRAIN_H
 
-#include <gpunvme/device/queue.h>
-
-/* A command nobody waits for is over. */
-GNVD_FN void gnvd_finish_detached(const struct gpunvme_dq *dq, uint32_t cid, uint64_t gen, uint32_t status)
-{
-	if (status & GPUNVME_ST_CODE)
-		gnvd_add64(GNVD_STATE(dq, detached_errors), 1);
-	gnvd_st64(gnvd_result_at(dq, cid), gen);
-	gnvd_free_cids(dq, cid & ~63u, 1ull << (cid & 63));
-}
+#include <gpunvme/device/deliver.h>
 
 GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 {
@@ -24,22 +15,6 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 		gnvd_st32(GNVD_STATE(dq, poison_cqe) + 4 * i, gnvd_load_ring32(cqe + gnvd_opaque32(4 * i)));
 	gnvd_poison(dq, GPUNVME_EPROTO);
 }
-
-/*
- * Completions each lane looks at in one go, so that their loads overlap: more of them for few fast queues, fewer for few registers.
- * One for each lane of a wave is more than a drive completes in a round trip.
- */
-#if defined(GPUNVME_CQ_BATCH)
-#define GNVD_BATCH GPUNVME_CQ_BATCH
-#elif defined(GNVD_CUDA)
-#define GNVD_BATCH 8u
-#else
-#define GNVD_BATCH 1u
-#endif
-/* Of a narrow wave each load is a request of its own; more of them do more harm to other queues than good. */
-#define GNVD_NARROW 8u
-#define GNVD_NARROW_BATCH (GNVD_BATCH < 4u ? GNVD_BATCH : 4u)
-#define GNVD_MOST_OF(w) ((w)->count >= GNVD_NARROW ? GNVD_BATCH : GNVD_NARROW_BATCH)
 
 /*
  * Where two loads of one sector of 32 bytes come one after another, as on CUDA from memory of the host, a look begins at an even
@@ -60,20 +35,6 @@ struct gnvd_drain {
 	uint64_t fetched; /* as in the state */
 	uint32_t pub;     /* at least what it was when the completions were seen */
 	uint32_t rung;    /* pos at the last CQ doorbell */
-};
-
-/*
- * New completions as one lane sees them: entry i is `count` positions behind entry i - 1. Always begun with zeroes: of what is not
- * set on every path a compiler keeps what it was in the turn before.
- */
-struct gnvd_batch {
-	uint32_t dw2[GNVD_BATCH], dw3[GNVD_BATCH];
-	uint32_t looked; /* entries of each lane that are looked at, the same for all lanes */
-	uint32_t mine;  /* bit i: entry i is new */
-	uint32_t wrong; /* bit i: and the device broke the protocol with it */
-	uint32_t delta; /* how far the last one of this lane moves fetched */
-	uint32_t total; /* of the wave, from pos on without a gap */
-	uint32_t skip;  /* entries before pos that the look began with */
 };
 
 /* Entry i of this lane in a look that began at pos. */
@@ -227,34 +188,6 @@ GNVD_FN void gnvd_count(const struct gpunvme_dq *dq, const struct gnvd_batch *b,
 			gnvd_add64(gnvd_result_at(dq, 2 * dq->cids + gnvd_bucket(now > written[i] ? now - written[i] : 0)), 1);
 }
 
-/* Store completions where their owners look, behind a gnvd_order_agent. old: what was there. */
-GNVD_FN void gnvd_deliver(const struct gpunvme_dq *dq, const struct gnvd_batch *b, uint64_t *old, uint32_t most)
-{
-	uint32_t i;
-
-	for (i = 0; i < most; i++) {
-		old[i] = 0;
-		if ((b->mine & ~b->wrong) >> i & 1) /* one atomic makes the word DONE and tells what it was */
-			old[i] = gnvd_or_after64(gnvd_result_at(dq, gnvd_cid_of(dq, b->dw3[i])), gnvd_outcome(dq, b->dw3[i]));
-	}
-}
-
-/* Look at what the words were. Returns the bits of wrong entries: those of a command that is over, or of another generation. */
-GNVD_FN uint32_t gnvd_settle(const struct gpunvme_dq *dq, const struct gnvd_batch *b, const uint64_t *old, uint32_t most)
-{
-	uint32_t i, wrong = b->wrong;
-
-	for (i = 0; i < most; i++) {
-		if (!((b->mine & ~b->wrong) >> i & 1))
-			continue;
-		if ((old[i] & GPUNVME_RES_STATE) != GPUNVME_RES_SUBMITTED || gnvd_gen_of(dq, old[i]) != (b->dw3[i] & dq->cid_gens))
-			wrong |= 1u << i;
-		else if (old[i] & GPUNVME_RES_DETACHED)
-			gnvd_finish_detached(dq, gnvd_cid_of(dq, b->dw3[i]), old[i] & ~(GNVD_GEN_ONE - 1), b->dw3[i] >> 17);
-	}
-	return wrong;
-}
-
 /* Take the drain lock: d->pos is known then. Returns 0 when another wave has it, else how many commands may be over, at least 1. */
 GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d)
 {
@@ -307,20 +240,23 @@ GNVD_FN void gnvd_first_look(const struct gpunvme_dq *dq, const struct gnvd_wave
 
 /* Deliver what was read, and read behind it meanwhile. Returns the lanes that saw the device break the protocol. */
 GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_drain *d, struct gnvd_batch *b,
-				 int more, uint32_t most)
+				 int more, uint32_t most, struct gnvd_own *own)
 {
 	uint64_t old[GNVD_BATCH], lanes = gnvd_ballot(w, b->wrong != 0), pos = d->pos;
 	struct gnvd_batch next = { { 0 }, { 0 }, most, 0, 0, 0, 0, 0 };
-	uint32_t n = b->total, skip = b->skip, last, wrong;
+	uint32_t n = b->total, skip = b->skip, last, wrong, owner = GNVD_NOBODY, shift = 0;
 
 	if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS | GPUNVME_DQ_LATENCY))
 		gnvd_count(dq, b, most);
-	gnvd_order_agent(); /* one for all: the results are released behind what was read */
+	if (own)
+		owner = gnvd_find_owner(dq, w, b, own, &shift);
+	if (!own || gnvd_ballot(w, b->mine & ~b->wrong && owner == GNVD_NOBODY))
+		gnvd_order_agent(); /* one for all: the results are released behind what was read */
 	more = more && !lanes && n + skip == most * w->count;
 	d->pos += n;
 	if (more)
 		gnvd_load_cqes(dq, w, d, &next, most);
-	gnvd_deliver(dq, b, old, most);
+	gnvd_deliver(dq, b, old, most, own, owner);
 	if (!lanes) {
 		last = most == 1 ? n + skip - 1 : (n + skip - 1) % w->count;
 		d->fetched += gnvd_shfl32(w, b->delta, gnvd_lane_of_rank(w, w->rank == last));
@@ -331,6 +267,8 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
 		gnvd_join();
 	}
 	wrong = gnvd_settle(dq, b, old, most);
+	if (own)
+		gnvd_hand_over(w, b, owner != GNVD_NOBODY && !wrong, shift, own);
 	lanes = gnvd_ballot(w, wrong != 0);
 	if (wrong && !gnvd_below(w, lanes))
 		gnvd_poison_protocol(dq, gnvd_cqe_at(dq, w, pos - skip, gnvd_popc((wrong & (0 - wrong)) - 1)));
@@ -351,7 +289,7 @@ GNVD_FN uint64_t gnvd_drain_turn(const struct gpunvme_dq *dq, const struct gnvd_
  * release is a fence, who has not rung needs none: `fetched` only grows, and completions say what the next holder has not seen.
  */
 GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint64_t pos, uint32_t in_flight, uint32_t turns,
-			   uint32_t most)
+			   uint32_t most, struct gnvd_own *own)
 {
 	uint32_t turn = 0, rung = 0;
 	uint64_t bad = 0;
@@ -360,7 +298,7 @@ GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 	gnvd_first_look(dq, w, &d, &b, in_flight, most);
 	while (b.total && !bad) {
-		bad = gnvd_drain_turn(dq, w, &d, &b, ++turn < turns, most);
+		bad = gnvd_drain_turn(dq, w, &d, &b, ++turn < turns, most, own);
 		if ((uint32_t)d.pos - d.rung <= 1u << dq->cq_shift >> 2)
 			continue;
 		d.rung = (uint32_t)d.pos;
@@ -385,16 +323,24 @@ GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	}
 }
 
-/* Turn completions into results, unless another wave is at it. Where few are to come, one look that needs few registers. */
-GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
+/*
+ * Turn completions into results, unless another wave is at it. Where few are to come, one look that needs few registers, and the
+ * wave takes what is its own; `own` may be NULL.
+ */
+GNVD_FN void gnvd_drain_for(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_own *own)
 {
 	struct gnvd_drain d = { 0, 0, 0, 0 };
 	uint32_t n = gnvd_begin_drain(dq, w, &d);
 
 	if (GNVD_BATCH > 1 && n && n <= w->count)
-		gnvd_drain_on(dq, w, d.pos, n, 1, 1);
+		gnvd_drain_on(dq, w, d.pos, n, 1, 1, own);
 	else if (n)
-		gnvd_drain_on(dq, w, d.pos, n, GNVD_DRAIN_TURNS, GNVD_BATCH);
+		gnvd_drain_on(dq, w, d.pos, n, GNVD_DRAIN_TURNS, GNVD_BATCH, GNVD_BATCH == 1 ? own : NULL);
+}
+
+GNVD_FN void gnvd_drain(const struct gpunvme_dq *dq, const struct gnvd_wave *w)
+{
+	gnvd_drain_for(dq, w, NULL);
 }
 
 #endif

@@ -125,7 +125,10 @@ GNVD_FN uint64_t gnvd_or_after64(uint64_t a, uint64_t v);
 GNVD_FN void gnvd_add64(uint64_t a, uint64_t v);
 GNVD_FN void gnvd_max64(uint64_t a, uint64_t v);
 
-/* Exchange of a word that says DONE; what the controller wrote before the word became that is seen by this lane, too. */
+/*
+ * Exchange of a word that says DONE, or of one whose completion this lane has read; what the controller wrote before that is seen
+ * by this lane, too.
+ */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v);
 
 /* What comes before is seen and done before what comes behind, for all lanes. */
@@ -181,6 +184,8 @@ GNVD_FN uint32_t gnvd_hint(void);
 /*
  * GNVD_EACH_QUEUE(dq) { }   the block runs once for each lane, with lanes of one queue at a time where a compiler knows no masks
  * GNVD_APART(w, alone, together)   what a wave does, and what a lane on its own does, where that is compiled apart, without ballots
+ * GNVD_ALONE(w)   is this a lane on its own? 0 where that is not compiled apart
+ * GNVD_OWNS(w)    are its lanes their ranks, so that they may take what they drain of their own (deliver.h)?
  */
 
 #define GNVD_TOGETHER(w, what) GNVD_APART(w, what, what)

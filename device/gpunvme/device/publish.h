@@ -17,6 +17,8 @@ GNVD_FN uint64_t gnvd_scan_ready(const struct gpunvme_dq *dq, const struct gnvd_
 	uint32_t ahead = w->rank * stride, n, k, next;
 	uint64_t word;
 
+	if (GNVD_ALONE(w) && pos == own)
+		pos += stride;
 	for (;;) {
 		word = ahead < 1u << dq->sq_shift ? gnvd_ld_after64(gnvd_ready_at(dq, pos + ahead)) : 0;
 		k = word >> GPUNVME_READY_POS_SHIFT == pos + ahead ? (uint32_t)(word & GPUNVME_READY_COUNT) : 0;

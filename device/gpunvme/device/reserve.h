@@ -44,15 +44,17 @@ GNVD_FN uint64_t gnvd_claim_cids(const struct gpunvme_dq *dq, uint32_t at, uint6
 	return 0;
 }
 
-/* One CID that a lane on its own asks for without a look at the map, 0: none. Most are free, and its own was the last time. */
-GNVD_FN uint64_t gnvd_guess(const struct gnvd_wave *w)
+/*
+ * The k CIDs of one word that a lane on its own, or a wave of 32, asks for without a look at the map, 0: none. Most are free, and
+ * its own were the last time.
+ */
+GNVD_FN uint64_t gnvd_guess(const struct gnvd_wave *w, uint32_t k)
 {
-#if defined(GNVD_AMD) /* a lane on its own is compiled apart */
-	(void)w;
-	return 0;
-#else
-	return w->count == 1 ? 1ull << (w->hint * 0x9e3779b1u & 63) : 0;
-#endif
+	uint32_t at = w->hint * 0x9e3779b1u;
+
+	if (GNVD_ALONE(w))
+		return 1ull << (at & 63);
+	return GNVD_OWNS(w) && k == 32 ? 0xffffffffull << (at & 32) : 0;
 }
 
 /* The leader takes up to k CIDs and as many positions, or nothing: then no bit of cids is set. */
@@ -61,7 +63,7 @@ GNVD_FN void gnvd_reserve(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	uint64_t room = (1ull << dq->sq_shift) - 1, seen;
 	uint64_t resv = gnvd_ld64(GNVD_STATE(dq, resv)), fetched = gnvd_ld_after64(GNVD_STATE(dq, fetched));
 	uint32_t poison = gnvd_ld32(GNVD_STATE(dq, poison)), at;
-	uint64_t word, cids, guess = gnvd_guess(w);
+	uint64_t word, cids, guess = gnvd_guess(w, k);
 
 	at = (uint32_t)((uint64_t)(w->hint * 0x9e3779b1u) * ((dq->cids + 63) / 64) >> 32); /* spread, without a division */
 	word = dq->cid_map + 8u * at; /* with the others: one round trip */
@@ -71,12 +73,17 @@ GNVD_FN void gnvd_reserve(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	poison = gnvd_same32(poison);
 	word = gnvd_same64(word);
 	grant->base = 64 * at;
+	guess &= word; /* what was got */
 	if (poison || resv + k - fetched > room) {
-		if (word & guess)
+		if (guess)
 			gnvd_free_cids(dq, grant->base, guess);
 		return;
 	}
-	cids = word & guess ? guess : gnvd_claim_cids(dq, at, word, k, &grant->base);
+	if (guess && gnvd_popc(guess) < k) {
+		gnvd_free_cids(dq, grant->base, guess);
+		guess = 0;
+	}
+	cids = guess ? guess : gnvd_claim_cids(dq, at, word, k, &grant->base);
 	k = gnvd_popc(cids);
 	while (cids && resv + k - fetched <= room) {
 		seen = gnvd_same64(gnvd_cas64(GNVD_STATE(dq, resv), resv, resv + k));

@@ -62,6 +62,7 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 {
 	uint32_t n = 0, turn = 0, most = gnvd_widest(dq); /* n: blocks in flight */
 	struct gpunvme_req req = { 0, 0, 0, 0 };
+	struct gnvd_own own = { 0, 0, 0, 0, 0 };
 	struct gnvd_left l = *left;
 	uint64_t deadline = 0;
 	uint32_t fetched = 0;
@@ -83,14 +84,16 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 				gnvd_write_command(dq, &grant, &c, req.cid);
 				deadline = 0;
 			}
-			if (grant.count)
+			if (grant.count) {
+				gnvd_begin_own(w, &grant, want && !err, &own);
 				gnvd_publish(dq, w, grant.pos, grant.count);
+			}
 			late = (turn & 15) == 15 ? gnvd_no_room(dq, want && err, &deadline, &fetched) : 0;
 			if (want && err)
 				l.ret = err == -GPUNVME_EAGAIN ? late : err;
 		}
-		gnvd_help(dq, w, turn);
-		if (n && gnvd_take_done(dq, req.cid, gnvd_ld64(gnvd_result_at(dq, req.cid)), &l.ret)) {
+		gnvd_help_own(dq, w, turn, n != 0, &own);
+		if (n && gnvd_take_own(dq, req.cid, &own, &l.ret)) {
 			l.lba += n;
 			l.offset += op == GPUNVME_IO_DSM ? 0 : (uint64_t)n << dq->lba_shift; /* the next range takes the place of this one */
 			l.nblocks = l.ret ? 0 : l.nblocks - n;

@@ -100,10 +100,42 @@ GNVD_FN void gnvd_give_up(const struct gpunvme_dq *dq, struct gpunvme_req *req, 
 }
 
 /* A lane that waits drains, unless a service does; now and then all the same, so that nothing hangs on the service. */
+GNVD_FN int gnvd_helps(const struct gpunvme_dq *dq, uint32_t turn)
+{
+	return !(dq->flags & GPUNVME_DQ_SERVED) || (turn & 255) == 255;
+}
+
 GNVD_FN void gnvd_help(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn)
 {
-	if (!(dq->flags & GPUNVME_DQ_SERVED) || (turn & 255) == 255)
+	if (gnvd_helps(dq, turn))
 		gnvd_drain(dq, w);
+}
+
+/* As gnvd_help() in a transfer: what it finds of the wave's own, for the lanes with `waits` set, is taken: own->over. */
+GNVD_FN void gnvd_help_own(const struct gpunvme_dq *dq, const struct gnvd_wave *w, uint32_t turn, int waits, struct gnvd_own *own)
+{
+	uint64_t lanes;
+
+	if (!GNVD_OWNS(w)) {
+		gnvd_help(dq, w, turn);
+		return;
+	}
+	own->over = 0;
+	own->lanes &= gnvd_ballot(w, waits);
+	if (gnvd_helps(dq, turn))
+		gnvd_drain_for(dq, w, own);
+	lanes = gnvd_ballot(w, own->over != 0);
+	if (lanes && w->rank == 0) /* behind the exchanges of all lanes, which were answered */
+		gnvd_or_after64(dq->cid_map + own->cid / 64 * 8, lanes << (own->cid & 63));
+}
+
+/* Is the command of this lane over? Then *ret is what came of it. */
+GNVD_FN int gnvd_take_own(const struct gpunvme_dq *dq, uint32_t cid, const struct gnvd_own *own, int *ret)
+{
+	if (!own->over)
+		return gnvd_take_done(dq, cid, gnvd_ld64(gnvd_result_at(dq, cid)), ret);
+	*ret = own->status & GPUNVME_ST_CODE ? (int)own->status : 0;
+	return 1;
 }
 
 /*
