@@ -12,8 +12,8 @@
  * READY word lies in a store buffer until that drains by itself or its lane orders, and pub comes as late as it may, behind the
  * doorbell.
  *
- * A lane on its own asks for an identifier before it knows of room, and takes its own completion where it finds it while it drains; so
- * do lanes of a wave for each other, or not, as completions may be in no order. With LOOKS neither is done, as on AMD GPUs.
+ * A lane on its own asks for an identifier before it knows of room. Who drains takes completions of its own wave where it finds them, or
+ * not: completions may be in no order, and lone lanes of CUDA never do. With LOOKS neither is done, as on AMD GPUs.
  */
 #ifndef PLANT
 #define PLANT 0
@@ -140,11 +140,7 @@ inline deliver(at)
 			mine[turn / 128] = 0;
 			my_stamp[turn / 128] = 0;
 			turn = turn & 127
-#if LANES == 1 && !defined(LOOKS)
-		:: !OWN(cid) ->
-#else
 		:: true ->
-#endif
 			res_state[cid] = DONE;
 			res_status[cid] = cq_status[at];
 			bits = bits | res_detached[cid] << i
