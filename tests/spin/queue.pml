@@ -12,8 +12,8 @@
  * READY word lies in a store buffer until that drains by itself or its lane orders, and pub comes as late as it may, behind the
  * doorbell.
  *
- * A lane on its own asks for an identifier before it knows of room. Who drains takes completions of its own wave where it finds them, or
- * not: completions may be in no order, and lone lanes of CUDA never do. With LOOKS neither is done, as on AMD GPUs.
+ * A lane on its own asks for an identifier before it knows of room. Who drains takes completions of its own wave where it finds
+ * them, or not: they may be in no order, and lone lanes of CUDA never do. With LOOKS neither is done, as on AMD GPUs.
  */
 #ifndef PLANT
 #define PLANT 0

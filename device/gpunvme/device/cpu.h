@@ -106,8 +106,8 @@ GNVD_FN uint64_t gnvd_xchg64(uint64_t a, uint64_t v)
 }
 
 /*
- * Not one step: of a word that says DONE only its owner makes something else, and of one whose completion this lane has read only who
- * holds the drain lock, its owner being a lane of the same wave. A second completion of that command that another lane stores
+ * Not one step: of a word that says DONE only its owner makes something else, and of one whose completion this lane has read only
+ * who holds the drain lock, its owner being a lane of the same wave. A second completion of that command that another lane stores
  * meanwhile is of another generation, or neither were taken here, so it is wrong whatever it finds.
  */
 GNVD_FN uint64_t gnvd_take64(uint64_t a, uint64_t v)
