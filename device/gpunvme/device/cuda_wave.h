@@ -70,7 +70,7 @@ GNVD_FN void gnvd_release_to64(const struct gnvd_wave *w, uint64_t a, uint64_t v
 #define GNVD_EACH_QUEUE(dq)
 
 #define GNVD_ALONE(w) ((w)->count == 1)
-/* Not of a lane on its own: where many wait for one queue, what it does for itself under the drain lock keeps the others waiting. */
+/* Not of a lane on its own: where many wait for a queue, what it does for itself under the drain lock may keep others waiting. */
 #define GNVD_OWNS(w) ((w)->count > 1 && (w)->mask == 0xffffffffull)
 
 /* Three copies: of a lane on its own, which needs no votes, of a whole wave, whose mask and ranks are known, and of any. */
