@@ -78,9 +78,13 @@ GNVD_FN uint64_t tally_at(const struct work *w, size_t field)
 
 /* ---- Elements ---- */
 
+/* Before the element is loaded: without the fence a GPU may load that first, and what is done meanwhile would be missed in it. */
 GNVD_FN uint64_t done_of(const struct work *w, uint64_t index)
 {
-	return gnvd_ld_after64(w->done + 8 * index);
+	uint64_t version = gnvd_ld_after64(w->done + 8 * index);
+
+	gnvd_order_agent();
+	return version;
 }
 
 GNVD_FN void look(const struct work *w, struct walker *k, uint64_t index, uint64_t value, uint64_t low)
@@ -665,7 +669,9 @@ static void open_source(struct source *s, char *what)
 			die("file:PATH:URI");
 		*uri++ = '\0';
 	}
-	for (at = uri; at && s->devs < MEMBERS; s->devs++) {
+	for (at = uri; at; s->devs++) {
+		if (s->devs == MEMBERS)
+			die("a volume here has %u members at most", MEMBERS);
 		uri = at;
 		at = s->of == OF_VOLUME ? strchr(at, ',') : NULL;
 		if (at)

@@ -145,9 +145,12 @@ static void warm(void *arg)
 	struct gpunvme_page page;
 	struct work *w = arg;
 	uint64_t i;
+	int ret;
 
-	for (i = gpunvme_lane(); i < w->frames; i += gpunvme_lanes())
-		fail(w, gpunvme_page_get(dq, &w->pages, i, &page) || gpunvme_page_put(dq, &page) ? -GPUNVME_EAGAIN : 0);
+	for (i = gpunvme_lane(); i < w->frames; i += gpunvme_lanes()) {
+		ret = gpunvme_page_get(dq, &w->pages, i, &page);
+		fail(w, ret ? ret : gpunvme_page_put(dq, &page));
+	}
 }
 
 /* ---- The host ---- */
