@@ -271,14 +271,27 @@ static void check_added(const struct run *r, const char *path, const uint32_t *p
 	free(bytes);
 }
 
+/* What the first wave has done before the first layer's work begins: that layer's parts, and asking for the second. */
+static double parts_before(const struct run *r)
+{
+	const struct kv_stamp *s = r->job.stamp;
+	double sum = r->job.layers > 1 ? (double)s[1].part[KV_ASK] : 0;
+	uint32_t i;
+
+	for (i = 0; i < KV_WORK; i++)
+		sum += (double)s[0].part[i];
+	return sum;
+}
+
 /* Where a layer's time goes, of the first wave of the first request; what is left is between layers. */
 static void report_parts(const struct run *r)
 {
 	static const char *const name[KV_PARTS] = { "ask", "wait", "keep", "meet", "work", "add", "meet again" };
 	const struct kv_stamp *s = r->job.stamp;
-	double per_us = (double)r->job.front.ticks / 1000, rest = (double)(s[r->job.layers - 1].end - s[0].begin), sum;
+	double per_us = (double)r->job.front.ticks / 1000, rest, sum;
 	uint32_t layers = r->job.layers, l, i;
 
+	rest = (double)(s[layers - 1].end - s[0].begin) + parts_before(r);
 	printf("%s: us of a layer:", r->who);
 	for (i = 0; i < KV_PARTS; i++) {
 		for (sum = 0, l = 0; l < layers; l++)
