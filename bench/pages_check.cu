@@ -47,6 +47,7 @@ struct work {
 	uint64_t vol; /* and of a volume's */
 	uint64_t begun, done; /* versions of each element */
 	uint64_t tally;
+	uint64_t ranges; /* RANGE elements of each lane: calls take no variable of a lane's for them */
 	struct gpunvme_dpages cache;
 	uint64_t pages, hot;
 	uint64_t first_step;
@@ -190,9 +191,14 @@ GNVD_FN void get_element(const struct work *w, struct walker *k, enum of of, enu
 		look(w, k, index, value, low);
 }
 
+GNVD_FN uint64_t *own_range(const struct work *w)
+{
+	return (uint64_t *)gnvd_lane_memory(w->ranges + 8ull * RANGE * gpunvme_lane());
+}
+
 GNVD_FN void get_range(const struct work *w, struct walker *k, enum of of, enum kind kind)
 {
-	uint64_t random = random_of(w, k, k->step), value[RANGE], low[RANGE], index;
+	uint64_t random = random_of(w, k, k->step), low[RANGE], index, *value = own_range(w);
 	uint32_t i;
 	int ret;
 
@@ -259,7 +265,7 @@ GNVD_FN void put_element(const struct work *w, struct walker *k, enum of of)
 
 GNVD_FN void put_range(const struct work *w, struct walker *k, enum of of)
 {
-	uint64_t index = own_element(w, k, random_of(w, k, k->step), RANGE), value[RANGE];
+	uint64_t index = own_element(w, k, random_of(w, k, k->step), RANGE), *value = own_range(w);
 	uint32_t i;
 	int ret;
 
@@ -693,6 +699,7 @@ static void open_source(struct source *s, char *what)
 	s->w.begun = local_alloc(s->w.pages * PAGE, NULL);
 	s->w.done = local_alloc(s->w.pages * PAGE, NULL);
 	s->w.tally = local_alloc(sizeof(struct tally), NULL);
+	s->w.ranges = local_alloc(8ull * RANGE * blocks * BLOCK_LANES, NULL);
 }
 
 static void close_source(struct source *s)
@@ -709,6 +716,7 @@ static void close_source(struct source *s)
 	local_free(s->w.begun);
 	local_free(s->w.done);
 	local_free(s->w.tally);
+	local_free(s->w.ranges);
 	if (!s->vol)
 		local_free(s->dqs);
 	else

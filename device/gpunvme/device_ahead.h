@@ -115,7 +115,7 @@ GPUNVME_FN int gpunvme_ahead_array_get(const struct gpunvme_dq *dq, const struct
  * @index: number of the first element
  * @count: how many; 0 does nothing
  * @bytes: of an element: 4, 8 or 16
- * @to:    where they go: memory of the lanes, a multiple of 4
+ * @to:    where they go: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Pages of the range that follow are prefetched meanwhile; of that no failure is told.
  * Return: as gpunvme_array_get_range() and gpunvme_ahead_page_get().

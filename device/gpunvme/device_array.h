@@ -203,7 +203,7 @@ GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunv
  * @index: number of the first element
  * @count: how many; 0 does nothing
  * @bytes: of an element: 4, 8 or 16
- * @to:    where they go: memory of the lanes, a multiple of 4
+ * @to:    where they go: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Each lane has a range of its own. Where a wave reads one row together, gpunvme_page_get() and a loop over its words are faster.
  * Return: as gpunvme_array_get(); with a failure some of the elements may have been stored.

@@ -69,7 +69,7 @@ GPUNVME_FN int gpunvme_file_array_get(const struct gpunvme_dq *dq, const struct 
  * @index: number of the first element
  * @count: how many; 0 does nothing
  * @bytes: of an element: 4, 8 or 16
- * @to:    where they go: memory of the lanes, a multiple of 4
+ * @to:    where they go: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Return: as gpunvme_file_array_get(); with a failure some of the elements may have been stored.
  */
@@ -149,7 +149,7 @@ GPUNVME_FN int gpunvme_volume_array_get(const struct gpunvme_dvol *v, const stru
  * @index: number of the first element
  * @count: how many; 0 does nothing
  * @bytes: of an element: 4, 8 or 16
- * @to:    where they go: memory of the lanes, a multiple of 4
+ * @to:    where they go: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Return: as gpunvme_volume_array_get(); with a failure some of the elements may have been stored.
  */

@@ -129,7 +129,7 @@ GPUNVME_FN int gpunvme_array_put(const struct gpunvme_dq *dq, const struct gpunv
  * @index: number of the first element
  * @count: how many; 0 does nothing
  * @bytes: of an element: 4, 8 or 16
- * @from:  where they are: memory of the lanes, a multiple of 4
+ * @from:  where they are: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Each lane has a range of its own. Where a wave changes one row together, gpunvme_writable_page_get() and a loop over its words
  * are faster.

@@ -100,7 +100,7 @@ GPUNVME_FN int gpunvme_file_array_put(const struct gpunvme_dq *dq, const struct 
  * @index:  number of the first element
  * @count:  how many; 0 does nothing
  * @bytes:  of an element: 4, 8 or 16
- * @memory: where they are: memory of the lanes, a multiple of 4
+ * @memory: where they are: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Return: as gpunvme_file_array_put(), where -GPUNVME_ERANGE and -GPUNVME_EOPNOTSUPP are of any of them, and nothing was changed;
  * with another failure some may have been.
@@ -210,7 +210,7 @@ GPUNVME_FN int gpunvme_volume_array_put(const struct gpunvme_dvol *v, const stru
  * @index:  number of the first element
  * @count:  how many; 0 does nothing
  * @bytes:  of an element: 4, 8 or 16
- * @memory: where they are: memory of the lanes, a multiple of 4
+ * @memory: where they are: global memory of the lanes, no variable of a lane's; a multiple of 4
  *
  * Return: as gpunvme_volume_array_put(); with a failure some of the elements may have been changed.
  */
