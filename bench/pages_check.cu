@@ -379,7 +379,8 @@ GNVD_FN void settle(const struct work *w, enum of of)
 
 /*
  * nvcc takes minutes for each kernel, so that several may be at it: with -DPAGES_PART=0 to 8 it compiles the kernels of one kind
- * and source, with 9 what the host does, and the ten objects are the program.
+ * and source, with 9 what the host does, and the ten objects are the program. With -DGPUNVME_CALLS, too, it takes half a minute to two
+ * minutes for each.
  */
 #ifndef PAGES_PART
 #define PAGES_PART (-1)

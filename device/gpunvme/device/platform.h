@@ -24,18 +24,15 @@
 #if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__)
 /* Attributes instead of __host__ __device__: they work without the vendor's headers. */
 #define GPUNVME_DEVICE __attribute__((host)) __attribute__((device))
-#if defined(__CUDACC__) && !defined(__clang__)
-#define GNVD_FN static __forceinline__ __attribute__((host)) __attribute__((device))
-#else
-#define GNVD_FN static inline __attribute__((always_inline)) __attribute__((host)) __attribute__((device))
-#endif
 #else
 #define GPUNVME_DEVICE
-#ifdef GPUNVME_CALLS /* for builds that look for mistakes: a tenth of the code to compile, slower lanes */
-#define GNVD_FN __attribute__((unused)) static
-#else
-#define GNVD_FN static inline __attribute__((always_inline))
 #endif
+#ifdef GPUNVME_CALLS /* for builds that look for mistakes: a tenth of the code to compile, slower lanes */
+#define GNVD_FN GPUNVME_DEVICE __attribute__((unused)) static
+#elif defined(__CUDACC__) && !defined(__clang__)
+#define GNVD_FN static __forceinline__ GPUNVME_DEVICE
+#else
+#define GNVD_FN static inline __attribute__((always_inline)) GPUNVME_DEVICE
 #endif
 
 /* What kernels call. On a CPU that is a call; what is below is inlined into it, once for a lane on its own and once for waves. */
