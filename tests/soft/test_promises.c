@@ -60,8 +60,11 @@ static int make_image(void **state)
 	if (image_make_dir(state))
 		return -1;
 	image_make(image_path("promises.img"), 1 << 20);
-	if (wanted)
-		on = !strcmp(wanted, "vfio-user") ? SERVED : !strcmp(wanted, "hsa") ? ON_GPU : SOFT;
+	if (wanted && strcmp(wanted, "soft")) {
+		on = !strcmp(wanted, "vfio-user") ? SERVED : ON_GPU;
+		if (on == ON_GPU && strcmp(wanted, "hsa"))
+			fail_msg("GPUNVME_PROMISES_ON=%s: soft, vfio-user or hsa", wanted);
+	}
 	if (ms)
 		timeout_ms = (uint32_t)atoi(ms);
 	return 0;
