@@ -2,8 +2,8 @@
 /*
  * What each mishap of a drive behind VFIO means to a program, as soft.test_promises has it of the controller in software: what QEMU's
  * controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "mishaps" makes that drive:
- * GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES=N: so many of each, not one.
- * GPUNVME_TEST_LATE: storage that is later than the time-out, too. GPUNVME_TEST_LAST: the mishap after which the drive is gone, too.
+ * GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out of commands, where it
+ * is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the mishap after which the drive is gone, too.
  */
 #include <gpunvme/device.h>
 #include <errno.h>
@@ -29,6 +29,7 @@
 enum ns { PLAIN = 1, BROKEN, READ_ONLY, SLOW, LATE }; /* namespaces of the scenario's drive */
 
 static const char *drive; /* its address on the bus */
+static uint32_t timeout_ms = TIMEOUT_MS;
 static pid_t child;
 
 struct mishap {
@@ -198,7 +199,8 @@ static struct outcome open_and_meet(const struct mishap *m)
 {
 	const char *port = getenv("GPUNVME_TEST_PORT");
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
-	struct rig rig = { .lba = VICTIM, .timeout_ms = TIMEOUT_MS, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
+	const uint32_t ms = m->p.lane == -GPUNVME_ETIMEDOUT ? timeout_ms : TIMEOUT_MS;
+	struct rig rig = { .lba = VICTIM, .timeout_ms = ms, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
 	struct outcome o;
 	char uri[96];
 	int status;
@@ -206,7 +208,7 @@ static struct outcome open_and_meet(const struct mishap *m)
 	opts.admin_timeout_ms = ADMIN_MS;
 	snprintf(uri, sizeof(uri), "%s?port=%s", drive, port ? port : "iommufd");
 	good(gpunvme_dev_open(uri, &opts, &rig.dev));
-	rig_open(&rig, "cpu", 0, TIMEOUT_MS);
+	rig_open(&rig, "cpu", 0, ms);
 	o = rig_meet(&rig, &m->p, meet, (void *)(uintptr_t)m);
 	if (m->strike == become_hot)
 		good(gpunvme_dev_set_feature(rig.dev, GPUNVME_FID_TEMP_THRESHOLD, 350));
@@ -221,7 +223,7 @@ static struct outcome open_and_meet(const struct mishap *m)
 
 static void every_mishap_is_answered(void **state)
 {
-	const char *n = getenv("GPUNVME_PROMISES"), *on = getenv("GPUNVME_TEST_PORT");
+	const char *ms = getenv("GPUNVME_PROMISES_MS"), *on = getenv("GPUNVME_TEST_PORT");
 	const bool to_the_end = getenv("GPUNVME_TEST_LAST");
 	const size_t count = sizeof(mishaps) / sizeof(mishaps[0]) - !to_the_end;
 	char name[64];
@@ -229,18 +231,16 @@ static void every_mishap_is_answered(void **state)
 	(void)state;
 	drive = getenv("GPUNVME_TEST_DRIVE");
 	assert_non_null(drive);
+	timeout_ms = ms ? (uint32_t)atoi(ms) : TIMEOUT_MS;
 	snprintf(name, sizeof(name), "VFIO, %s", on && !strcmp(on, "type1") ? "type 1" : "IOMMUFD");
 	for (size_t i = 0; i < count; i++) {
-		const unsigned times = n && i < sizeof(mishaps) / sizeof(mishaps[0]) - 1 ? (unsigned)atoi(n) : 1;
 		struct worst worst = { 0 };
+		struct outcome o;
 
 		if (mishaps[i].ns == LATE && !getenv("GPUNVME_TEST_LATE"))
 			continue;
-		for (unsigned k = 0; k < times; k++) {
-			struct outcome o = open_and_meet(&mishaps[i]);
-
-			worst_add(&worst, &o);
-		}
+		o = open_and_meet(&mishaps[i]);
+		worst_add(&worst, &o);
 		worst_print(&worst, &mishaps[i].p, name, "mishap");
 	}
 }
