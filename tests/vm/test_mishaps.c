@@ -20,6 +20,7 @@
 #include "util/clock.h"
 
 #define TIMEOUT_MS 2000u
+#define LONG_MS 30000u /* of commands that a busy machine shall not end */
 #define ADMIN_MS 5000u
 #define GRACE_MS 20000u /* of a machine that is emulated beside other work */
 #define VICTIM 77u
@@ -177,7 +178,7 @@ static void *strike(void *arg)
 static int meet(struct rig *rig, void *arg, uint64_t *told_ns)
 {
 	const struct mishap *m = arg;
-	const uint64_t limit = (m->p.lane ? TIMEOUT_MS + GRACE_MS : 500) * GNV_NS_PER_MS;
+	const uint64_t limit = (m->p.lane ? timeout_ms + GRACE_MS : 500) * GNV_NS_PER_MS;
 	struct blow b = { rig, m, 0 };
 	pthread_t thread;
 	uint64_t at;
@@ -199,8 +200,8 @@ static struct outcome open_and_meet(const struct mishap *m)
 {
 	const char *port = getenv("GPUNVME_TEST_PORT");
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
-	const uint32_t ms = m->p.lane == -GPUNVME_ETIMEDOUT ? timeout_ms : TIMEOUT_MS;
-	struct rig rig = { .lba = VICTIM, .timeout_ms = ms, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
+	const uint32_t ms = m->p.lane == -GPUNVME_ETIMEDOUT ? timeout_ms : LONG_MS;
+	struct rig rig = { .lba = VICTIM, .timeout_ms = timeout_ms, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
 	struct outcome o;
 	char uri[96];
 	int status;
