@@ -44,7 +44,9 @@ int gnv_admin_restart(struct gnv_admin *admin)
 	__atomic_fetch_add(&admin->restarts, 1, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&admin->lock);
 	__atomic_fetch_sub(&admin->restarts, 1, __ATOMIC_RELAXED);
-	ret = gnv_ctrl_disable(ctrl);
+	ret = gnv_ctrl_kept(ctrl);
+	if (!ret)
+		ret = gnv_ctrl_disable(ctrl);
 	if (!ret) {
 		gnv_arena_free(admin->arena, &admin->late);
 		memset(admin->sq.cpu, 0, admin->sq.len);
@@ -55,7 +57,7 @@ int gnv_admin_restart(struct gnv_admin *admin)
 		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
 	}
 	if (!ret)
-		gnv_ctrl_revive(ctrl);
+		ret = gnv_ctrl_revive(ctrl);
 	else
 		gnv_ctrl_kill(ctrl, ret == -ENODEV ? ret : -ESHUTDOWN);
 	pthread_mutex_unlock(&admin->lock);

@@ -64,9 +64,26 @@ int gnv_ctrl_dead(const struct gnv_ctrl *ctrl)
 	return __atomic_load_n(&ctrl->dead, __ATOMIC_RELAXED);
 }
 
-void gnv_ctrl_revive(struct gnv_ctrl *ctrl)
+void gnv_ctrl_take(struct gnv_ctrl *ctrl)
+{
+	__atomic_store_n(&ctrl->taken, 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* a revival sees this, or is undone here */
+	gnv_ctrl_kill(ctrl, -ENODEV);
+}
+
+int gnv_ctrl_kept(struct gnv_ctrl *ctrl)
+{
+	if (!__atomic_load_n(&ctrl->taken, __ATOMIC_RELAXED))
+		return 0;
+	gnv_ctrl_kill(ctrl, -ENODEV);
+	return gnv_ctrl_check(ctrl);
+}
+
+int gnv_ctrl_revive(struct gnv_ctrl *ctrl)
 {
 	__atomic_store_n(&ctrl->dead, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return gnv_ctrl_kept(ctrl);
 }
 
 int gnv_ctrl_status(struct gnv_ctrl *ctrl, uint32_t *csts)

@@ -27,6 +27,7 @@ struct gnv_ctrl {
 	uint64_t cmb_base;    /* the address that means its own memory; 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
 	int dead; /* atomic: 0; -ENODEV it is gone; -ESHUTDOWN it is not used any more, and a reset may bring it back */
+	int taken; /* atomic: somebody takes it away; no reset brings it back, not even while it still answers */
 	void (*died)(void *ctx); /* told when `dead` stops to be 0, on any thread; may be NULL */
 	void *died_ctx;
 };
@@ -73,8 +74,13 @@ int gnv_ctrl_dead(const struct gnv_ctrl *ctrl);
 /* Return: 0, -ENODEV, -ESHUTDOWN; gnv_fail() has the sentence. */
 int gnv_ctrl_check(const struct gnv_ctrl *ctrl);
 
-/* It was reset and answers. */
-void gnv_ctrl_revive(struct gnv_ctrl *ctrl);
+/* Somebody takes it away, maybe in the middle of a reset. */
+void gnv_ctrl_take(struct gnv_ctrl *ctrl);
+/* Return: 0; -ENODEV it is taken away. */
+int gnv_ctrl_kept(struct gnv_ctrl *ctrl);
+
+/* It was reset and answers. Return: 0; -ENODEV it is taken away. */
+int gnv_ctrl_revive(struct gnv_ctrl *ctrl);
 
 /* Offset in BAR0 of the doorbell of SQ `qid`, and of CQ `qid`. */
 static inline size_t gnv_ctrl_sq_doorbell(const struct gnv_ctrl *ctrl, uint32_t qid)

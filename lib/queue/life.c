@@ -97,7 +97,10 @@ static void device_lost(void *ctx, enum gnv_port_loss loss)
 {
 	struct gpunvme_dev *dev = ctx;
 
-	gnv_ctrl_kill(&dev->ctrl, loss == GNV_PORT_ERROR ? -ESHUTDOWN : -ENODEV);
+	if (loss == GNV_PORT_ERROR)
+		gnv_ctrl_kill(&dev->ctrl, -ESHUTDOWN);
+	else
+		gnv_ctrl_take(&dev->ctrl);
 	gnv_qp_end_all(dev, GPUNVME_ENODEV);
 	gnv_dev_blind(dev, loss == GNV_PORT_RESET);
 }

@@ -48,7 +48,10 @@ static void *wait_for_answer(void *arg)
 	return (void *)(intptr_t)gpunvme_read(dq, &dbuf, 0, 0, 1);
 }
 
-/* A lane that waits for a controller that will never answer again is told so long before its time-out. */
+/*
+ * A lane that waits for a controller that will never answer again is told so long before its time-out, and no recovery brings back what
+ * is being taken away, though it still answers.
+ */
 static void lose(uint32_t flags)
 {
 	struct gpunvme_qp_opts opts = plain;
@@ -70,6 +73,8 @@ static void lose(uint32_t flags)
 	pthread_join(lane, &result);
 	assert_int_equal((intptr_t)result, -GPUNVME_ENODEV);
 	assert_int_equal((intptr_t)wait_for_answer(&dq), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_qp_recover(qp), -ENODEV);
+	assert_int_equal(gpunvme_dev_reset(dev), -ENODEV);
 	assert_int_equal(gpunvme_dev_log_page(dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, log, sizeof(log)), -ENODEV);
 }
 
