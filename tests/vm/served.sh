@@ -45,6 +45,7 @@ make_tools() {
 # serve NAME KEYS SIZE: until the socket is there
 serve() {
   truncate -s "$3" "$tmp/$1.img"
+  : >"$tmp/$1.log"
   "$tool" serve --vfio-user "$tmp/$1" "soft:$tmp/$1.img?$2" >"$tmp/$1.log" 2>&1 &
   servers+=($!)
   until grep -q "is served at" "$tmp/$1.log"; do
