@@ -480,6 +480,22 @@ static void faults_are_played_before_it(void **state)
 	assert_memory_equal(medium, rawhost_data(&host, 0), 512);
 }
 
+static void its_commands_take_their_time(void **state)
+{
+	struct gnv_soft_config c = drive();
+	struct gpunvme_sqe sqe;
+	uint64_t before;
+
+	new_drive(state);
+	c.model.lat_us = 20000;
+	rawhost_start(&host, &c);
+	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 1, 0);
+	before = gnv_soft_now();
+	assert_int_equal(status_of(&sqe), 0);
+	assert_true(gnv_soft_now() - before >= 20000000);
+	assert_int_equal(commands, 1);
+}
+
 static void it_is_described_as_the_drive(void **state)
 {
 	struct gnv_soft_config c = drive();
@@ -730,6 +746,7 @@ int main(void)
 		STARTED(a_shutdown_lasts_as_long_as_the_flush),
 		STARTED(a_flush_that_hangs_keeps_nobody),
 		STARTS(faults_are_played_before_it),
+		STARTS(its_commands_take_their_time),
 		STARTS(it_is_described_as_the_drive),
 		STARTS(transfers_end_at_the_least_limit),
 		STARTS(a_drive_that_is_protected_is_not_written),
