@@ -141,6 +141,7 @@ static void read_head(struct gnv_soft_cq *cq)
 	if (head < cq->size && (head + cq->size - cq->head) % cq->size <= posted) {
 		cq->head = head;
 		cq->bad = UINT64_MAX;
+		gnv_soft_acknowledged(cq);
 	} else if (head != cq->bad) {
 		cq->bad = head;
 		gnv_soft_raise(cq->server->soft, GNV_SOFT_EVENT_DOORBELL_VALUE);

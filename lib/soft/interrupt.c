@@ -2,6 +2,10 @@
 /*
  * Interrupts of completion queues, and when they wait for more completions (Base Specification 3.3.1.2, features 08h and 09h:
  * 5.27.1.6, 5.27.1.7). Completions are counted for each queue: of queues that share a vector, the first that is due tells the host.
+ *
+ * A host that has an interrupt takes entries until it finds none, and then moves the head. Until it has, another interrupt would
+ * find nothing, or what this one finds, and costs a virtual machine much; what comes meanwhile is told when the head is moved to an
+ * entry before it, or after a while, as a host may move the head whenever it likes.
  */
 #include "soft/state.h"
 
@@ -16,19 +20,42 @@ static bool is_at_once(const struct gnv_soft *soft, unsigned vector)
 	return vector >= GNV_SOFT_VECTORS || __atomic_load_n(&soft->features.at_once[WORD(vector)], __ATOMIC_RELAXED) & BIT(vector);
 }
 
+/* So much longer it may wait; *until is 0 before the first look. */
+static bool is_before(uint64_t *until, uint64_t now, uint64_t ns)
+{
+	if (!*until)
+		*until = now + ns;
+	return now < *until;
+}
+
 /* Those of the admin queue never wait, nor do those of errors: a host may want to act on one. */
 static bool may_wait(const struct gnv_soft *soft, struct gnv_soft_cq *cq)
 {
 	uint32_t value = __atomic_load_n(&soft->features.coalescing, __ATOMIC_RELAXED);
 	uint32_t time = GPUNVME_FIELD_GET(GPUNVME_COALESCING_TIME, value), more = GPUNVME_FIELD_GET(GPUNVME_COALESCING_THR_0B, value);
+	bool gathers = time && more && cq->unsaid <= more;
 	uint64_t now;
 
-	if (!time || !more || !cq->qid || cq->urgent || cq->unsaid > more || is_at_once(soft, cq->vector))
+	if ((!gathers && !cq->told) || !cq->qid || cq->urgent || is_at_once(soft, cq->vector))
 		return false;
 	now = gnv_soft_now();
-	if (!cq->due)
-		cq->due = now + (uint64_t)time * TIME_NS;
-	return now < cq->due;
+	return (cq->told && is_before(&cq->comes, now, TIME_NS)) || (gathers && is_before(&cq->due, now, (uint64_t)time * TIME_NS));
+}
+
+static void said(struct gnv_soft_cq *cq)
+{
+	cq->unsaid = 0;
+	cq->urgent = false;
+	cq->due = 0;
+}
+
+/* The host has moved the head. Of what it was told of, and has taken with that, nothing is left to say. */
+void gnv_soft_acknowledged(struct gnv_soft_cq *cq)
+{
+	if (cq->told && cq->head == cq->tail)
+		said(cq);
+	cq->told = false;
+	cq->comes = 0;
 }
 
 void gnv_soft_interrupt(struct gnv_soft_server *server)
@@ -44,9 +71,9 @@ void gnv_soft_interrupt(struct gnv_soft_server *server)
 			server->posted = true;
 			continue;
 		}
-		cq->unsaid = 0;
-		cq->urgent = false;
-		cq->due = 0;
+		said(cq);
+		cq->told = cq->head != cq->tail;
+		cq->comes = 0;
 		irq->raise(irq->ctx, cq->vector);
 	}
 }
@@ -56,8 +83,8 @@ void gnv_soft_interrupt_by(const struct gnv_soft_server *server, uint64_t *deadl
 	const struct gnv_soft_cq *cq;
 
 	for (cq = server->cqs; cq && server->posted; cq = cq->next)
-		if (cq->due)
-			*deadline = gnv_min(*deadline, cq->due);
+		if (gnv_max(cq->due, cq->comes))
+			*deadline = gnv_min(*deadline, gnv_max(cq->due, cq->comes));
 }
 
 /* ---- The features; thread 0 ---- */

@@ -63,6 +63,8 @@ struct gnv_soft_cq {
 	bool urgent;	 /* an error is among those */
 	uint32_t unsaid; /* completions since the last one */
 	uint64_t due;	 /* when it is told of them at the latest, in ns; 0: not yet known */
+	bool told;	 /* it had an interrupt, and has not moved the head since */
+	uint64_t comes;	 /* until when that is a reason not to tell it again, in ns; 0: not yet known */
 	struct gnv_soft_cmd *held, **held_end; /* completions that wait for room, oldest first */
 };
 
@@ -354,6 +356,8 @@ bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
 
 /* One interrupt for all that was posted to a queue since its last one, unless it is to wait for more. */
 void gnv_soft_interrupt(struct gnv_soft_server *server);
+/* The host has moved the head of that queue. */
+void gnv_soft_acknowledged(struct gnv_soft_cq *cq);
 /* Bring *deadline forward to when an interrupt that waits is due. */
 void gnv_soft_interrupt_by(const struct gnv_soft_server *server, uint64_t *deadline);
 uint16_t gnv_soft_set_vector(struct gnv_soft *soft, uint32_t value);
