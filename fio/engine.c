@@ -302,14 +302,14 @@ static enum fio_q_status queue(struct thread_data *td, struct io_u *u)
 	return FIO_Q_QUEUED;
 }
 
-/* Looks once at each command in flight. */
+/* Looks once at each command in flight, until `max` are found: fio asks for one at a time. */
 static unsigned look(struct job *j, unsigned found, unsigned max)
 {
 	unsigned i, left = 0;
 	int ret;
 
-	for (i = 0; i < j->flights; i++) {
-		ret = found < max ? gpunvme_poll(&j->dq, &j->req[j->flight[i]->index]) : -GPUNVME_EAGAIN;
+	for (i = 0; i < j->flights && found < max; i++) {
+		ret = gpunvme_poll(&j->dq, &j->req[j->flight[i]->index]);
 		if (ret == -GPUNVME_EAGAIN) {
 			j->flight[left++] = j->flight[i];
 			continue;
@@ -317,7 +317,8 @@ static unsigned look(struct job *j, unsigned found, unsigned max)
 		end(j->flight[i], ret);
 		j->over[found++] = j->flight[i];
 	}
-	j->flights = left;
+	memmove(&j->flight[left], &j->flight[i], (j->flights - i) * sizeof(struct io_u *));
+	j->flights -= i - left;
 	return found;
 }
 
