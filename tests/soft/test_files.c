@@ -262,6 +262,48 @@ static void all_files(const char *options, const char *lanes, uint32_t lba)
 	rig_close(&r);
 }
 
+/* At pos there are `want` and then zeroes, `len` bytes until the end of the file or of what is asked for. */
+static void check_part(struct rig *r, struct gpunvme_file *file, uint64_t pos, uint64_t len, const char *want)
+{
+	const size_t n = strlen(want);
+	uint8_t *p = gpunvme_mem_ptr(r->mem);
+	struct job j;
+
+	job_of(r, file, &j);
+	memset(p, 0xa5, AREA);
+	j.pos[0] = pos;
+	j.len[0] = AREA;
+	assert_int_equal(gpunvme_cpu_launch(1, 1, move, &j), 0);
+	assert_int_equal(j.status[0], 0);
+	assert_int_equal(j.cur[0].done, len);
+	assert_memory_equal(p, want, n);
+	for (uint64_t i = n; i < AREA; i++)
+		assert_int_equal(p[i], i < len ? 0 : 0xa5);
+}
+
+/* What is behind 4 GiB is not what lies at the same place without the upper half of its position. */
+static void sparse_and_huge(void **state)
+{
+	struct gpunvme_file *file;
+	struct rig r;
+
+	(void)state;
+	run("mkdir %s/large && cd %s/large && printf begin >huge && truncate -s 5G huge", image_dir, image_dir);
+	run("cd %s/large && printf far | dd of=huge bs=4096 seek=1048592 conv=notrunc 2>/dev/null", image_dir);
+	run("cd %s && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -d large -t ext4 -b 4096 fs.img 12M && rm -r large", image_dir);
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_open(r.dev, "/huge", NULL, &file), 0);
+	check_part(&r, file, 0, AREA, "begin");
+	check_part(&r, file, 65536, AREA, "");
+	check_part(&r, file, (1ull << 32) - 512, AREA, "");
+	check_part(&r, file, (1ull << 32) + 65536, AREA, "far");
+	check_part(&r, file, (1ull << 32) + 65537, AREA, "ar");
+	check_part(&r, file, (5ull << 30) - 1000, 1000, "");
+	check_part(&r, file, 5ull << 30, 0, "");
+	gpunvme_file_close(file);
+	rig_close(&r);
+}
+
 /* ---- Writing ---- */
 
 static int write_one(struct rig *r, struct gpunvme_file *file, uint64_t offset, uint64_t pos, uint64_t len, uint64_t *done)
@@ -1062,6 +1104,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ext4_of_every_kind),
+		cmocka_unit_test(sparse_and_huge),
 		cmocka_unit_test(writes_in_place),
 		cmocka_unit_test(files_of_another_drive),
 		cmocka_unit_test(files_in_a_child),
