@@ -17,7 +17,8 @@
  *
  * The number is of accesses, shared by all kinds of all sources named; an access is a call that gave or changed an element, a page
  * or a range. What is there is written over. With --plant one lane says that it has changed an element and has not: that must be
- * found. Prints a line of JSON for each kind; ends with 1 when something was wrong. Built as C its lanes are threads of this CPU.
+ * found. With --seconds S each kind of each source ends after so many, whatever is left of its accesses. Prints a line of JSON for
+ * each kind; ends with 1 when something was wrong. Built as C its lanes are threads of this CPU.
  */
 #define BENCH_NAME "pages_check"
 #include "gpu/machine.h"
@@ -464,6 +465,7 @@ struct source {
 };
 
 static uint32_t blocks;
+static double limit; /* seconds of a kind; 0: as long as it takes */
 static bool bad;
 
 static void must(int ret)
@@ -545,12 +547,14 @@ static void sweep(struct source *s, enum kind kind)
 	s->w.steps = STEPS;
 }
 
-static void run_storm(struct source *s, enum kind kind, uint64_t share)
+static void run_storm(struct source *s, enum kind kind, uint64_t share, double seconds)
 {
+	double start = now_seconds();
+
 	do {
 		launch(s, s->kernels.storm[kind]);
 		s->w.first_step += STEPS;
-	} while (tally_of(s).accesses - s->before.accesses < share);
+	} while (tally_of(s).accesses - s->before.accesses < share && (seconds <= 0 || now_seconds() - start < seconds));
 }
 
 /* Changed by lanes, flushed by lanes or by the host, and then what the drive has. */
@@ -561,7 +565,7 @@ static void check_writable(struct source *s, uint64_t share)
 
 	if (!s->turns)
 		sweep(s, KIND_WRITABLE);
-	run_storm(s, KIND_WRITABLE, share);
+	run_storm(s, KIND_WRITABLE, share, limit / 2); /* one of two turns */
 	if (s->turns++ % 2)
 		launch(s, s->kernels.flush);
 	must(gpunvme_pagecache_flush(cache));
@@ -581,11 +585,11 @@ static void check_source(struct source *s, uint64_t share)
 	check_writable(s, share / 2);
 	start = now_seconds();
 	cache = open_cache(s, 0);
-	run_storm(s, KIND_PLAIN, share);
+	run_storm(s, KIND_PLAIN, share, limit);
 	close_cache(s, "plain", cache, start);
 	start = now_seconds();
 	cache = open_cache(s, GPUNVME_PAGECACHE_AHEAD);
-	run_storm(s, KIND_AHEAD, share);
+	run_storm(s, KIND_AHEAD, share, limit);
 	launch(s, s->kernels.settle);
 	close_cache(s, "ahead", cache, start);
 }
@@ -726,19 +730,29 @@ static void close_source(struct source *s)
 
 int main(int argc, char **argv)
 {
-	int plant = argc > 1 && !strcmp(argv[1], "--plant"), groups, i;
-	unsigned long long accesses = argc > 2 + plant ? strtoull(argv[1 + plant], NULL, 10) : 0;
+	int plant = 0, first = 1, groups, sources, i;
+	unsigned long long accesses;
 	struct source s;
 
+	for (; first < argc && !strncmp(argv[first], "--", 2); first++) {
+		if (!strcmp(argv[first], "--plant"))
+			plant = 1;
+		else if (!strcmp(argv[first], "--seconds") && first + 1 < argc)
+			limit = strtod(argv[++first], NULL);
+		else
+			first = argc;
+	}
+	accesses = first + 1 < argc ? strtoull(argv[first], NULL, 10) : 0;
 	if (!accesses)
-		die("usage: pages_check [--plant] ACCESSES ns:URI|file:PATH:URI|volume:URI,URI,URI ...");
+		die("usage: pages_check [--plant] [--seconds S] ACCESSES ns:URI|file:PATH:URI|volume:URI,URI,URI ...");
 	fprintf(stderr, "%s\n", machine_name(&groups));
 	blocks = (uint32_t)groups; /* more do not fit: a kernel has 150 registers and more */
-	for (i = 2 + plant; i < argc; i++) {
+	sources = argc - first - 1;
+	for (i = first + 1; i < argc; i++) {
 		memset(&s, 0, sizeof(s));
 		s.w.plant = (uint32_t)plant;
 		open_source(&s, argv[i]);
-		check_source(&s, accesses / KIND_COUNT / (unsigned)(argc - 2 - plant) + 1);
+		check_source(&s, accesses / KIND_COUNT / (unsigned)sources + 1);
 		close_source(&s);
 	}
 	return bad;
