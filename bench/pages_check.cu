@@ -11,7 +11,10 @@
  * among them. What lanes have changed is flushed, half of the times by lanes first and then by the host, and caches of the two other
  * kinds read what is on the drive.
  *
- *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Ilib -o pages_check bench/pages_check.cu -Lbuild/release/lib -lgpunvme
+ *   for n in 0 1 2 3 4 5 6 7 8 9; do   # side by side where there are processors and 3 GB of memory for each
+ *     nvcc -arch=sm_90 -O3 -std=c++17 -DGPUNVME_CALLS -DPAGES_PART=$n -Iinclude -Idevice -Ilib -c -o part$n.o bench/pages_check.cu
+ *   done
+ *   nvcc -o pages_check part?.o -Lbuild/release/lib -lgpunvme
  *   pages_check 1000000000 'ns:soft:ram:256M?threads=12' 'file:/big:soft:ext4.img?threads=12' \
  *               'volume:soft:ram:96M?threads=4,soft:ram:96M?threads=4,soft:ram:96M?threads=4'
  *
@@ -380,8 +383,8 @@ GNVD_FN void settle(const struct work *w, enum of of)
 
 /*
  * nvcc takes minutes for each kernel, so that several may be at it: with -DPAGES_PART=0 to 8 it compiles the kernels of one kind
- * and source, with 9 what the host does, and the ten objects are the program. With -DGPUNVME_CALLS, too, it takes half a minute to two
- * minutes for each.
+ * and source, with 9 what the host does, and the ten objects are the program. With -DGPUNVME_CALLS, too, it takes 45 to 160 seconds
+ * of a processor for each.
  */
 #ifndef PAGES_PART
 #define PAGES_PART (-1)
