@@ -131,6 +131,7 @@ static void they_are_listed(void **state)
 		assert_int_equal(id[i].lbaf[0].lbads, i == 1 ? 12 : 9);
 		assert_int_equal(id[i].nsattr, i == 3 ? GPUNVME_NSATTR_WP : 0);
 		assert_true(!i || memcmp(id[i].eui64, id[i - 1].eui64, 8) != 0);
+		assert_int_equal(id[i].eui64[0] & 3, 2); /* of one, and administered locally */
 		assert_int_equal(identify(GPUNVME_CNS_NS_DESC_LIST, i + 1, bytes), 0);
 		assert_memory_equal(bytes + 4, id[i].eui64, 8);
 		assert_memory_equal(bytes + 16, id[i].nguid, 16);
