@@ -267,7 +267,7 @@ unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
 unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max)
 {
 	struct io_uring_cqe *cqe[REAP];
-	unsigned i, n = io_uring_peek_batch_cqe(&ring->io, cqe, gnv_min(max, REAP));
+	unsigned i, n = io_uring_peek_batch_cqe(&ring->io, cqe, (unsigned)gnv_min(max, REAP));
 
 	for (i = 0; i < n; i++) {
 		done[i].tag = io_uring_cqe_get_data(cqe[i]);
