@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Address spaces by themselves: what they refuse, and what a device that joins takes of them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <gpunvme/status.h>
+
+#include "mem/space_soft.h"
+#include "mem/space_user.h"
+#include "mem/space_vfio.h"
+
+#define GIB (1ull << 30)
+
+/* ---- Of a controller in another process ---- */
+
+static void is_refused(const struct gpunvme_mem *mem, const char *words)
+{
+	static const struct gnv_space_user_ops nobody;
+	struct gnv_space *space;
+	uint64_t iova;
+
+	assert_int_equal(gnv_space_user_create(&nobody, NULL, &space), 0);
+	assert_int_equal(space->ops->map(space, mem, &iova), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), words));
+	space->ops->close(space);
+}
+
+/* Whose memory it is decides what its user is told to do. */
+static void test_no_descriptor(void **state)
+{
+	static const struct gnv_mem_ops ops = { .kind = "some" };
+	char byte;
+
+	(void)state;
+	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1, .cpu = &byte }, "GPUNVME_MEM_SHARED, or after");
+	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1, .cpu = &byte, .local = true }, "is a device's");
+	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = 0, .cpu = &byte }, "is a device's");
+	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1 }, "is a device's");
+}
+
+/* ---- Of another process's memory ---- */
+
+static void test_no_place(void **state)
+{
+	struct gnv_space *space;
+	char page[4096];
+
+	(void)state;
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(page), page), 0);
+	assert_int_equal(gnv_soft_space_place(space, GIB + 1, 1, page), -EEXIST);
+	assert_int_equal(gnv_soft_space_place(space, GIB - 1, 2, page), -EEXIST);
+	assert_int_equal(gnv_soft_space_place(space, UINT64_MAX, 2, page), -EINVAL);
+	for (unsigned i = 1; i < GNV_SOFT_SPACE_SLOTS; i++)
+		assert_int_equal(gnv_soft_space_place(space, (i + 1) * GIB, sizeof(page), page), 0);
+	assert_int_equal(gnv_soft_space_place(space, GIB / 2, sizeof(page), page), -ENOSPC);
+	for (unsigned i = 0; i < GNV_SOFT_SPACE_SLOTS; i++)
+		assert_int_equal(gnv_soft_space_displace(space, (i + 1) * GIB, 0), 0);
+	gnv_space_put(space);
+}
+
+/* ---- Of devices that share an IOMMU ---- */
+
+static struct gnv_range ranges[2];
+static int count;
+
+static int play_ranges(const struct gnv_vfio_as *as, struct gnv_range *range, unsigned room)
+{
+	(void)as;
+	for (int i = 0; i < count && i < (int)room; i++)
+		range[i] = ranges[i];
+	return count;
+}
+
+static int not_mapped(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
+{
+	(void)space, (void)mem, (void)iova;
+	return -EOPNOTSUPP;
+}
+
+static void test_joined(void **state)
+{
+	static const struct gnv_space_ops ops = { .name = "played", .map = not_mapped, .close = gnv_space_vfio_close };
+	struct gnv_vfio vfio = { .bdf = "0000:01:00.0", .as = { .fd = open("/dev/null", O_RDWR | O_CLOEXEC) } };
+	struct gnv_space *space;
+	uint64_t at;
+
+	(void)state;
+	count = 1;
+	ranges[0] = (struct gnv_range){ 1024 * GIB, 1028 * GIB - 1 };
+	assert_int_equal(gnv_space_vfio_create(&ops, &vfio, play_ranges, &space), 0);
+	count = -EIO;
+	assert_int_equal(gnv_space_vfio_joined(space), -EIO);
+	count = 2; /* the newcomer must not use two of the four GiB, in the middle */
+	ranges[0] = (struct gnv_range){ 0, 1025 * GIB - 1 };
+	ranges[1] = (struct gnv_range){ 1027 * GIB, UINT64_MAX };
+	assert_int_equal(gnv_space_vfio_joined(space), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(gnv_space_vfio_take(gnv_space_vfio_of(space), GIB, &at), 0);
+		assert_true(at == 1024 * GIB || at == 1027 * GIB);
+	}
+	assert_int_equal(gnv_space_vfio_take(gnv_space_vfio_of(space), GIB, &at), -ENOSPC);
+	gnv_space_vfio_close(space);
+	gnv_vfio_as_close(&vfio.as);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_descriptor),
+		cmocka_unit_test(test_no_place),
+		cmocka_unit_test(test_joined),
+	};
+
+	return cmocka_run_group_tests_name("spaces", tests, NULL, NULL);
+}
