@@ -66,12 +66,31 @@ static void test_sleep(void **state)
 	assert_int_equal(pace.sleeps, 10);
 }
 
+/* Sleeps that take a good part of a CPU become longer, and those of a machine on which they cost nothing do not. */
+static void test_cost(void **state)
+{
+	struct gnv_soft_pace pace = { .deadline = UINT64_MAX, .idle_since = 1, .sleep_us = 1, .max_us = 1 };
+
+	(void)state;
+	now = 1000000000000000;
+	for (int i = 0; i < 2; i++) {
+		looks_of(&pace, 128);
+		assert_int_equal(pace.max_us, 1); /* nothing to compare with, then a second for each sleep */
+		now += 128000000000;
+	}
+	looks_of(&pace, 128);
+	assert_int_equal(pace.max_us, 1);
+	looks_of(&pace, 128); /* no time has passed but that of its CPU */
+	assert_int_equal(pace.max_us, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spin),
 		cmocka_unit_test(test_due),
 		cmocka_unit_test(test_sleep),
+		cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests_name("rest", tests, NULL, NULL);
