@@ -357,7 +357,7 @@ static void bad_volumes_are_refused(void **state)
 {
 	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
 	struct stage s = { .members = 2, .width = 1 };
-	struct gpunvme_dev *twice[2], *mixed[2];
+	struct gpunvme_dev *twice[3], *mixed[2];
 	struct gpunvme_volume *vol = NULL;
 	char uri[512];
 
@@ -367,6 +367,9 @@ static void bad_volumes_are_refused(void **state)
 	assert_int_equal(gpunvme_volume_create(s.dev, 0, s.gpu, NULL, &vol), -EINVAL);
 	assert_int_equal(gpunvme_volume_create(s.dev, GPUNVME_VOLUME_MAX + 1, s.gpu, NULL, &vol), -EINVAL);
 	assert_int_equal(gpunvme_volume_create(twice, 2, s.gpu, NULL, &vol), -EINVAL);
+	twice[1] = twice[2] = s.dev[1];
+	assert_int_equal(gpunvme_volume_create(twice, 3, s.gpu, NULL, &vol), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "controllers 1 and 2"));
 	opts.stripe = 24;
 	assert_int_equal(gpunvme_volume_create(s.dev, 2, s.gpu, &opts, &vol), -EINVAL);
 	opts.stripe = 4096;
