@@ -690,6 +690,10 @@ static void what_cannot_be_is_refused(void **state)
 	played.ns.nlbaf_0b = 20;
 	played.ns.lbaf[17].lbads = 14;
 	refuses(&c, -EOPNOTSUPP, "2^14 bytes");
+	played.ns.flbas = 0x20; /* 16, the last of 17: the first count for which there are bits above */
+	played.ns.nlbaf_0b = 16;
+	played.ns.lbaf[16].lbads = 15;
+	refuses(&c, -EOPNOTSUPP, "2^15 bytes");
 	played.ns.nsze = UINT64_MAX;
 	refuses(&c, -EINVAL, "64 bits");
 	played.max_bytes = 4096; /* MDTS knows 8 KiB, and then more */
