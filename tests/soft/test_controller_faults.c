@@ -282,6 +282,23 @@ static void data_is_flipped_lost_or_elsewhere(void **state)
 	rawhost_close(&h);
 }
 
+/* What has no data is not what they wait for. */
+static void only_what_moves_data_goes_wrong(void **state)
+{
+	(void)state;
+	start("flip:count=1:lba=0-15,stray:2:count=1:lba=24-39");
+	rawhost_fill(&h, 0, 4096, 5);
+	assert_int_equal(run(GPUNVME_IO_WRITE_ZEROES, 0, 8, 0), 0);
+	assert_int_equal(run(GPUNVME_IO_WRITE, 0, 8, 0), 0);
+	assert_int_equal(run(GPUNVME_IO_READ, 0, 8, 4096), 0);
+	assert_int_equal(bits_that_differ(rawhost_data(&h, 0), rawhost_data(&h, 4096), 4096), 1);
+	assert_int_equal(run(GPUNVME_IO_WRITE_ZEROES, 24, 8, 0), 0);
+	assert_int_equal(run(GPUNVME_IO_WRITE, 24, 8, 0), 0);
+	assert_int_equal(run(GPUNVME_IO_READ, 26, 8, 4096), 0);
+	assert_true(rawhost_is_filled(&h, 4096, 4096, 5));
+	rawhost_close(&h);
+}
+
 static void storage_fails(void **state)
 {
 	struct gpunvme_sqe health = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE, .nsid = GPUNVME_NSID_ALL };
@@ -477,6 +494,7 @@ int main(void)
 		cmocka_unit_test(entries_are_torn),
 		cmocka_unit_test(data_comes_after_its_completion),
 		cmocka_unit_test(data_is_flipped_lost_or_elsewhere),
+		cmocka_unit_test(only_what_moves_data_goes_wrong),
 		cmocka_unit_test(storage_fails),
 		cmocka_unit_test(a_queue_is_stuck_until_it_is_deleted),
 		cmocka_unit_test(the_controller_dies_and_a_reset_helps),

@@ -144,6 +144,34 @@ static void zeroes_and_ranges(void **state)
 	assert_memory_equal(rawhost_data(&host, 16384), zeroes, 8192);
 }
 
+/* As fault=unsaid has it: of a range that was given back the begin is ones, and the rest what it was. */
+static void ranges_of_one_that_says_nothing(void **state)
+{
+	struct gnv_soft_config c = ram("ram:1M");
+	const uint32_t first = 32, ones = GNV_SOFT_FILL / 512;
+	struct gpunvme_sqe dsm = { .opc = GPUNVME_IO_DSM, .nsid = 1, .cdw11 = GPUNVME_DSM_AD };
+	struct gpunvme_dsm_range *range;
+
+	(void)state;
+	c.traits.set = 1ull << GNV_SOFT_UNSAID;
+	rawhost_start(&host, &c);
+	write_at(first - 16, 1);
+	write_at(first, 2);
+	write_at(first + ones, 3);
+	range = (void *)rawhost_data(&host, 32768);
+	*range = (struct gpunvme_dsm_range){ .slba = first, .nlb = ones + 16 };
+	dsm.prp1 = rawhost_iova(&host, 32768);
+	assert_int_equal(rawhost_io(&dsm), 0);
+	read_at(first - 16);
+	assert_true(rawhost_is_filled(&host, 16384, 8192, 1));
+	read_at(first);
+	for (unsigned i = 0; i < 8192; i++)
+		assert_int_equal((unsigned char)rawhost_data(&host, 16384)[i], 0xff);
+	read_at(first + ones);
+	assert_true(rawhost_is_filled(&host, 16384, 8192, 3));
+	rawhost_close(&host);
+}
+
 /* What threads share is touched once for all commands that were found together, though each is over before the next begins. */
 static void commands_together_share_a_reference(void **state)
 {
@@ -322,6 +350,7 @@ int main(void)
 		RAM_TEST(commands_together_share_a_reference),
 		RAM_TEST(scattered_data),
 		RAM_TEST(transfers_in_parts),
+		cmocka_unit_test(ranges_of_one_that_says_nothing),
 		cmocka_unit_test(other_threads_and_blocks),
 		cmocka_unit_test(nothing_is_kept),
 		cmocka_unit_test(bad_sizes_are_refused),
