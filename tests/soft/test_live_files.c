@@ -274,7 +274,16 @@ static void link_to_it(void)
 	assert_int_equal(symlink("new", below("a")), 0);
 }
 
-/* What a directory is replaced by while others are read was not asked for. */
+static void other_file(void)
+{
+	char other[256];
+
+	snprintf(other, sizeof(other), "%s", below("new"));
+	assert_int_equal(rename(below("b"), other), 0);
+	make_file("b");
+}
+
+/* What a directory or a file is replaced by while others are read was not asked for. */
 static void test_walk_races(void **state)
 {
 	char other[256];
@@ -288,6 +297,9 @@ static void test_walk_races(void **state)
 	refused(dir, NULL, NULL, -ENOTDIR, "tree/a");
 	assert_int_equal(remove(below("a")), 0);
 	assert_int_equal(rename(other, below("a")), 0);
+	meanwhile = other_file;
+	refused(dir, NULL, NULL, -EBUSY, "tree/b was replaced by another file");
+	assert_int_equal(rename(other, below("b")), 0);
 }
 
 static int end_at_two(void *ctx, uint64_t done, uint64_t total)
