@@ -473,6 +473,28 @@ static void debugfs(const char *commands)
 	run("cd %s && printf '%s' >cmds.img && PATH=$PATH:/sbin:/usr/sbin debugfs -w -f cmds.img fs.img >debugfs.img 2>&1", image_dir, commands);
 }
 
+/* Of the second word of a time two bits are seconds, the rest nanoseconds. */
+static void what_a_file_is(void **state)
+{
+	static const uint8_t uuid[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
+	struct gpunvme_file_info info = { .size = sizeof(info) };
+	struct gpunvme_file *file;
+	struct rig r;
+
+	(void)state;
+	make_image("-t ext4 -b 1024 -I 256 -U 01020304-0506-0708-090a-0b0c0d0e0f10");
+	debugfs("sif plain mtime @1700000000\nsif plain mtime_extra 4002\nsif plain generation 17\n");
+	rig_open(&r, "cpu", 512, 0);
+	assert_int_equal(gpunvme_file_open(r.dev, "/plain", NULL, &file), 0);
+	assert_int_equal(gpunvme_file_get_info(file, &info), 0);
+	assert_int_equal(info.mtime, 1700000000 + (2ll << 32));
+	assert_int_equal(info.mtime_ns, 1000);
+	assert_int_equal(info.generation, 17);
+	assert_memory_equal(info.uuid, uuid, sizeof(uuid));
+	gpunvme_file_close(file);
+	rig_close(&r);
+}
+
 /* After the file system was changed by commands. */
 static void refused_then(const char *commands, const char *path, uint32_t flags, int error, const char *words)
 {
@@ -1108,6 +1130,7 @@ int main(void)
 		cmocka_unit_test(writes_in_place),
 		cmocka_unit_test(files_of_another_drive),
 		cmocka_unit_test(files_in_a_child),
+		cmocka_unit_test(what_a_file_is),
 		cmocka_unit_test(paths_and_files_are_refused),
 		cmocka_unit_test(features_forbid_writing),
 		cmocka_unit_test(blocks_that_lead_to_themselves),
