@@ -85,32 +85,21 @@ static void test_still(void **state)
 {
 	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_NO_SELFTEST, 16, STILL_MS / 2, 0 };
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
-	struct gpunvme_dbuf dbuf;
-	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_mem *mem;
-	struct gpunvme_qp *qp;
-	struct gpunvme_dq dq;
+	struct hsa_path p;
 	pthread_t thread;
 
 	(void)state;
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
-	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
-	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	hsa_path_open(&p, &opts);
 	copy.nblocks = BLOCKS;
 	copy.step = 1;
 	copy.lanes = 8;
 	assert_int_equal(pthread_create(&thread, NULL, stop_lanes, NULL), 0);
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_copy_run(p.gpu, &p.dq, 1, &p.dbuf, &copy), 0);
 	pthread_join(thread, NULL);
-	gpunvme_mem_free(mem);
-	gpunvme_qp_destroy(qp);
-	gpunvme_dev_close(dev);
-	gpunvme_gpu_close(gpu);
+	gpunvme_mem_free(p.mem);
+	gpunvme_qp_destroy(p.qp);
+	gpunvme_dev_close(p.dev);
+	gpunvme_gpu_close(p.gpu);
 }
 
 int main(void)

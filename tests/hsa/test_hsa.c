@@ -293,44 +293,33 @@ static void test_bounded(void **state)
 	unsigned asked = 0;
 	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 50, three_times, &asked };
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
-	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dbuf dbuf;
-	struct gpunvme_qp *qp;
-	struct gpunvme_dq dq;
+	struct hsa_path p;
 	uint64_t start;
 
 	(void)state;
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu, BLOCKS * 512, NULL, &mem), 0);
-	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
-	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	hsa_path_open(&p, &opts);
 	copy.nblocks = BLOCKS;
 	copy.lanes = 1;
 	copy.step = 1; /* 2048 commands of 0.2 s each, if it came to that */
 	start = gnv_clock_ns();
 	pretend("STANDIN_FAIL", "dispatch:1:0");
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), -ETIMEDOUT);
+	assert_int_equal(gpunvme_copy_run(p.gpu, &p.dq, 1, &p.dbuf, &copy), -ETIMEDOUT);
 	assert_true(gnv_clock_ns() - start < 30000 * GNV_NS_PER_MS);
-	assert_int_equal(gpunvme_mem_free(mem), -EBUSY); /* a GPU that hangs is not asked what is in flight */
-	assert_int_equal(gpunvme_qp_destroy(qp), 0);
-	assert_int_equal(gpunvme_mem_free(mem), 0);
-	gpunvme_dev_close(dev);
-	gpunvme_gpu_close(gpu);
+	assert_int_equal(gpunvme_mem_free(p.mem), -EBUSY); /* a GPU that hangs is not asked what is in flight */
+	assert_int_equal(gpunvme_qp_destroy(p.qp), 0);
+	assert_int_equal(gpunvme_mem_free(p.mem), 0);
+	gpunvme_dev_close(p.dev);
+	gpunvme_gpu_close(p.gpu);
 	assert_int_equal(counts->allocations, 2); /* which a lane may still use */
 	counts->allocations = 0;
 
 	pretend("STANDIN_FAIL", "dispatch:01:0");
-	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &p.gpu), 0);
 	start = gnv_clock_ns();
-	assert_int_equal(gpu->ops->launch(gpu, &launch), -ETIMEDOUT);
+	assert_int_equal(p.gpu->ops->launch(p.gpu, &launch), -ETIMEDOUT);
 	assert_true(gnv_clock_ns() - start >= 200 * GNV_NS_PER_MS);
 	assert_int_equal(asked, 4);
-	gpunvme_gpu_close(gpu);
+	gpunvme_gpu_close(p.gpu);
 }
 
 /* No runtime, something else in its place, and the real one on a machine that has a GPU or none. */

@@ -22,6 +22,7 @@
 
 #include "arrays.h"
 #include "common/image.h"
+#include "common/shell.h"
 #include "file/map.h"
 #include "os/linux/extents.h"
 
@@ -31,18 +32,6 @@
 #define ODD "deep/deeper/deepest/\xc3\xbcml\xc3\xa4ut \xe2\x9c\x93"
 
 /* ---- A folder and its images ---- */
-
-static void run(const char *format, ...)
-{
-	char command[2048];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(command, sizeof(command), format, args);
-	va_end(args);
-	if (system(command))
-		fail_msg("failed: %s", command);
-}
 
 static uint8_t byte_at(uint64_t i)
 {
@@ -110,39 +99,8 @@ static void make_image(const char *options)
 
 /* ---- Lanes ---- */
 
-struct rig {
-	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dq dq;
-	struct gpunvme_dbuf dbuf;
-	uint32_t width;
-};
-
-static void rig_open(struct rig *r, const char *lanes, uint32_t lba, uint32_t flags)
-{
-	const struct gpunvme_view view = { sizeof(view), flags, 0, 0, 0 };
-	char uri[256];
-
-	r->width = strcmp(lanes, "cpu") == 0 ? 1 : 4;
-	snprintf(uri, sizeof(uri), "soft:%s?lba=%u", image_path("fs.img"), lba);
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &r->dev), 0);
-	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
-	assert_int_equal(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp), 0);
-	assert_int_equal(gpunvme_qp_view(r->qp, &view, &r->dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(r->gpu, LANES * (AREA + BOUNCE), NULL, &r->mem), 0);
-	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
-	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
-}
-
-static void rig_close(struct rig *r)
-{
-	assert_int_equal(gpunvme_qp_destroy(r->qp), 0);
-	assert_int_equal(gpunvme_mem_free(r->mem), 0);
-	gpunvme_gpu_close(r->gpu);
-	assert_int_equal(gpunvme_dev_close(r->dev), 0);
-}
+#define RIG_BYTES (LANES * (AREA + BOUNCE))
+#include "soft/file_rig.h"
 
 struct job {
 	struct gpunvme_dq dq;

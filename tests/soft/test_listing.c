@@ -18,22 +18,11 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "common/shell.h"
 #include "file/reader.h"
 
 #define FILES 40
 #define IMAGE (4u << 20)
-
-static void run(const char *format, ...)
-{
-	char command[1024];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(command, sizeof(command), format, args);
-	va_end(args);
-	if (system(command))
-		fail_msg("failed: %s", command);
-}
 
 static int make_tree(void **state)
 {

@@ -13,6 +13,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "soft/queues.h"
 
 #define BYTES (1u << 20)
 #define BLOCK 512u
@@ -60,19 +61,6 @@ static void begin(const char *lanes)
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf), 0);
 }
 
-static uint64_t submitted(void)
-{
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < QUEUES; i++) {
-		assert_int_equal(gpunvme_qp_get_info(t.qp[i], &info), 0);
-		sum += info.submitted;
-	}
-	return sum;
-}
-
 static void end(void)
 {
 	uint32_t i;
@@ -94,7 +82,7 @@ static void counts(void **state)
 	(void)state;
 	begin("cpu:4");
 	for (flags = 0; flags < 4; flags++) {
-		before = submitted();
+		before = submitted(t.qp, QUEUES);
 		load.flags = flags;
 		load.lanes = 7;
 		load.nblocks = 1 + 3 * flags;
@@ -102,7 +90,7 @@ static void counts(void **state)
 		load.seed = next = 11 * flags;
 		assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), 0);
 		assert_true(load.commands >= load.lanes);
-		assert_int_equal(submitted() - before, load.commands);
+		assert_int_equal(submitted(t.qp, QUEUES) - before, load.commands);
 		assert_in_range(load.took_ns, 20000000, 20000000000);
 		assert_int_not_equal(load.next, next);
 	}

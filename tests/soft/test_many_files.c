@@ -19,6 +19,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "common/shell.h"
 #include "file/map.h"
 
 #define SMALL 60	 /* files in a folder of their own */
@@ -28,18 +29,6 @@
 /* Names with one hash: FNV-1a of both is 4eac0c95540867e4h. */
 #define TWIN "8yn0iYCKYHlIj4-BwPqk"
 #define OTHER_TWIN "GReLUrM4wMqfg9yzV3KQ"
-
-static void run(const char *format, ...)
-{
-	char command[1024];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(command, sizeof(command), format, args);
-	va_end(args);
-	if (system(command))
-		fail_msg("failed: %s", command);
-}
 
 static void fill(const char *name, uint64_t from, uint64_t len)
 {
@@ -106,36 +95,8 @@ static void debugfs(const char *commands)
 
 /* ---- Lanes ---- */
 
-struct rig {
-	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dq dq;
-	struct gpunvme_dbuf dbuf;
-};
-
-static void rig_open(struct rig *r, const char *lanes, uint32_t lba)
-{
-	char uri[256];
-
-	snprintf(uri, sizeof(uri), "soft:%s?lba=%u", image_path("fs.img"), lba);
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &r->dev), 0);
-	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &r->gpu), 0);
-	assert_int_equal(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp), 0);
-	assert_int_equal(gpunvme_qp_view(r->qp, NULL, &r->dq), 0);
-	assert_int_equal(gpunvme_mem_alloc(r->gpu, LANES * (AREA + 4096), NULL, &r->mem), 0);
-	assert_int_equal(gpunvme_mem_map(r->mem, r->dev), 0);
-	assert_int_equal(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf), 0);
-}
-
-static void rig_close(struct rig *r)
-{
-	assert_int_equal(gpunvme_qp_destroy(r->qp), 0);
-	assert_int_equal(gpunvme_mem_free(r->mem), 0);
-	gpunvme_gpu_close(r->gpu);
-	assert_int_equal(gpunvme_dev_close(r->dev), 0);
-}
+#define RIG_BYTES (LANES * (AREA + 4096))
+#include "soft/file_rig.h"
 
 struct job {
 	struct gpunvme_dq dq;
@@ -237,7 +198,7 @@ static void all_files(const char *options, uint32_t lba)
 
 	make_image(options);
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
-	rig_open(&r, "cpu:4", lba);
+	rig_open(&r, "cpu:4", lba, 0);
 	files = open_all(&r, "/");
 	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
 	assert_int_equal(info.files, SMALL / 2 + 8); /* two twins, again, umlaut, empty, fragmented, plain, sparse */
@@ -300,7 +261,7 @@ static void lists(void **state)
 	make_image("-t ext4 -b 1024");
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1 && ln -s deep dump/way",
 	    image_dir);
-	rig_open(&r, "cpu:4", 512);
+	rig_open(&r, "cpu:4", 512, 0);
 	assert_int_equal(gpunvme_files_open(r.dev, paths, 8, NULL, &files), 0);
 	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
 	assert_int_equal(info.files, 8); /* the directory "nothing" has none, "deep/" two */
@@ -351,7 +312,7 @@ static void long_lists(void **state)
 	run("mkdir -p %s/wide/d && cd %s/wide/d && seq -f '%%0120.0f' 1 %u | xargs touch && echo x >../short", image_dir, image_dir, NAMES);
 	run("cd %s && rm -f fs.img && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -d wide -t ext4 -b 1024 -N 4000 fs.img 12M && rm -r wide",
 	    image_dir);
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	snprintf(last, sizeof(last), "d/%0120u", NAMES);
 	for (uint32_t i = 0; i < PATHS; i++)
 		paths[i] = last;
@@ -388,7 +349,7 @@ static void what_is_refused(void **state)
 	(void)state;
 	make_image("-t ext4 -b 1024");
 	debugfs("sif gaps/04 flags 0x80010\nln deep deep/deeper/round\nmkdir torn\nzap_block -f torn -p 255 0\n");
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	refused(&r, "/absent", 0, -ENOENT, "/absent is not there");
 	refused(&r, "/pipe", 0, -EOPNOTSUPP, "/pipe is no regular file");
 	refused(&r, "/../plain", 0, -EINVAL, "leaves the root");
@@ -458,7 +419,7 @@ static void refused_at_once(const char *const *paths, uint32_t count, int error,
 	struct gpunvme_files *files = NULL;
 	struct rig r;
 
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	assert_int_equal(gpunvme_files_open(r.dev, paths, count, NULL, &files), error);
 	assert_null(files);
 	if (!strstr(gpunvme_errmsg(), words))
@@ -498,7 +459,7 @@ static void left_out(void **state)
 	make_image("-t ext4 -b 1024 -O encrypt");
 	debugfs("sif gaps/04 flags 0x80800\n");
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	refused(&r, "/gaps", 0, -EOPNOTSUPP, "/gaps/04 is encrypted");
 	assert_int_equal(gpunvme_files_open(r.dev, &root, 1, &skip, &files), 0);
 	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
@@ -542,7 +503,7 @@ static void progress(void **state)
 
 	(void)state;
 	make_image("-t ext4 -b 1024");
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	opts.progress = step;
 	opts.ctx = &s;
 	s.end_at = 1;
@@ -620,7 +581,7 @@ static void tables_of_maps(void **state)
 	(void)state;
 	make_image("-t ext4 -b 1024");
 	run("cd %s && mkdir dump && PATH=$PATH:/sbin:/usr/sbin debugfs -R 'rdump / dump' fs.img >debugfs.img 2>&1", image_dir);
-	rig_open(&r, "cpu:4", 512);
+	rig_open(&r, "cpu:4", 512, 0);
 	for (int i = 0; i < 3; i++)
 		texts[i] = map_of(&r, names[i], "ok");
 	assert_int_equal(gpunvme_files_map(r.dev, texts, names, 3, NULL, &files), 0);
@@ -639,7 +600,7 @@ static void tables_of_maps(void **state)
 	assert_string_equal(gpunvme_errmsg(), "map 0: this is no map of a file: make the map again by `gpunvme extents FILE`");
 	rig_close(&r);
 	debugfs("ssv mnt_count 9\n");
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	assert_int_equal(gpunvme_files_map(r.dev, texts, NULL, 3, NULL, &files), -ESTALE);
 	assert_null(files);
 	rig_close(&r);
@@ -661,7 +622,7 @@ static void maps_for_writing(void **state)
 
 	(void)state;
 	make_image("-t ext4 -b 1024");
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	texts[0] = map_of(&r, "plain", "ok");
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		texts[1] = map_of(&r, "sparse", words[i].word);
@@ -707,7 +668,7 @@ static void views(void **state)
 
 	(void)state;
 	make_image("-t ext4 -b 1024");
-	rig_open(&r, "cpu", 512);
+	rig_open(&r, "cpu", 512, 0);
 	files = open_all(&r, "/");
 	assert_int_equal(gpunvme_files_view_v(files, r.gpu, &dfiles, 99u << 16, sizeof(dfiles)), -EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_files_view(files, r.gpu, &dfiles), 0);
@@ -749,7 +710,7 @@ static void damaged_images(void **state)
 			assert_int_equal(fwrite(&random, 4, 1, f), 1);
 		}
 		fclose(f);
-		rig_open(&r, "cpu", 512);
+		rig_open(&r, "cpu", 512, 0);
 		if (!gpunvme_files_open(r.dev, &root, 1, &opts, &files)) {
 			opened++;
 			gpunvme_files_close(files);

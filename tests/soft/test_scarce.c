@@ -24,39 +24,21 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
-#include "common/image.h"
-#include "common/served.h"
 #include "os/linux/file.h"
 #include "os/linux/openers.h"
+#include "soft/two_disks.h"
 
 #define BYTES (64u << 10)
 #define MOST 128 /* descriptors */
 
-static char file_uri[128], user_uri[128], served_uri[128], sock[96], other[96];
-static pid_t server;
+static char other[96];
 
 static int setup(void **state)
 {
-	if (image_make_dir(state))
+	if (make_disks(state, "?threads=2"))
 		return -1;
-	image_make(image_path("served.img"), 4 << 20);
-	snprintf(served_uri, sizeof(served_uri), "soft:%s", image_path("served.img"));
-	image_make(image_path("disk.img"), 4 << 20);
-	snprintf(file_uri, sizeof(file_uri), "soft:%s?threads=2", image_path("disk.img"));
-	snprintf(sock, sizeof(sock), "%s", image_path("sock"));
-	snprintf(user_uri, sizeof(user_uri), "vfio-user:%s", sock);
 	snprintf(other, sizeof(other), "%s", image_path("other"));
-	server = served_fork(served_uri, sock);
-	return server > 0 ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	served_end(server);
-	unlink(sock);
-	unlink(image_path("served.img"));
-	unlink(image_path("disk.img"));
-	return image_remove_dir(state);
+	return 0;
 }
 
 /* ---- A life with a controller ---- */
@@ -345,5 +327,5 @@ int main(void)
 		cmocka_unit_test(test_large_sectors),
 	};
 
-	return cmocka_run_group_tests_name("scarce", tests, setup, teardown);
+	return cmocka_run_group_tests_name("scarce", tests, setup, remove_disks);
 }

@@ -25,15 +25,11 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
-#include "common/image.h"
 #include "common/known.h"
-#include "common/served.h"
+#include "soft/two_disks.h"
 
 #define BYTES (64u << 10)
 #define HOUR_NS 3600000000000ull
-
-static char file_uri[160], user_uri[128], sock[96];
-static pid_t server;
 
 /* ---- Clocks ---- */
 
@@ -62,27 +58,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 
 static int setup(void **state)
 {
-	char served_uri[160];
-
-	if (image_make_dir(state))
-		return -1;
-	snprintf(served_uri, sizeof(served_uri), "soft:%s", image_path("served.img"));
-	image_make(image_path("served.img"), 4 << 20);
-	image_make(image_path("disk.img"), 4 << 20);
-	snprintf(file_uri, sizeof(file_uri), "soft:%s?threads=2&fault=delay:2000:p=0.1,io-short:p=0.2", image_path("disk.img"));
-	snprintf(sock, sizeof(sock), "%s", image_path("sock"));
-	snprintf(user_uri, sizeof(user_uri), "vfio-user:%s", sock);
-	server = served_fork(served_uri, sock);
-	return server > 0 ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	served_end(server);
-	unlink(sock);
-	unlink(image_path("served.img"));
-	unlink(image_path("disk.img"));
-	return image_remove_dir(state);
+	return make_disks(state, "?threads=2&fault=delay:2000:p=0.1,io-short:p=0.2");
 }
 
 /* ---- A life with all that waits ---- */
@@ -309,5 +285,5 @@ int main(void)
 		cmocka_unit_test(test_stopped_for_hours),
 	};
 
-	return cmocka_run_group_tests_name("waits", tests, setup, teardown);
+	return cmocka_run_group_tests_name("waits", tests, setup, remove_disks);
 }

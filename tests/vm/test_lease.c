@@ -27,6 +27,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
+#include "common/shell.h"
 
 #define AT "/tmp/lease"
 #define FILE_AT AT "/train.bin"
@@ -60,20 +61,6 @@ static void start(uint32_t flags)
 	opts.flags = flags;
 	opts.id = 9;
 	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
-}
-
-static void run(const char *format, ...)
-{
-	char command[160];
-	int status;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(command, sizeof(command), format, args);
-	va_end(args);
-	status = system(command);
-	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		fail_msg("%s: status %d", command, status);
 }
 
 static void make_fs(void)
