@@ -45,3 +45,17 @@ void image_make(const char *path, long long size)
 	assert_int_equal(ftruncate(fd, size), 0);
 	close(fd);
 }
+
+int image_make_disk(void **state, long long size)
+{
+	if (image_make_dir(state))
+		return -1;
+	image_make(image_path("disk.img"), size);
+	return 0;
+}
+
+int image_remove_disk(void **state)
+{
+	unlink(image_path("disk.img"));
+	return image_remove_dir(state);
+}

@@ -13,6 +13,10 @@ int image_remove_dir(void **state);
 const char *image_path(const char *name);
 void image_make(const char *path, long long size);
 
+/* The folder, with one image: disk.img. */
+int image_make_disk(void **state, long long size);
+int image_remove_disk(void **state);
+
 #define SKIP(why)                                                                                                                  \
 	do {                                                                                                                       \
 		print_message("skipped: %s\n", why);                                                                               \

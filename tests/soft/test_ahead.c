@@ -44,19 +44,13 @@ static int make_image(void **state)
 
 	if (image_make_dir(state))
 		return -1;
-	f = fopen(image_path("ahead.img"), "wb");
+	f = fopen(image_path("disk.img"), "wb");
 	if (!f)
 		return -1;
 	for (i = 0; i < WORDS; i++)
 		if (fwrite(&i, sizeof(i), 1, f) != 1)
 			return -1;
 	return fclose(f);
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("ahead.img"));
-	return image_remove_dir(state);
 }
 
 static void view_queue(struct stage *s)
@@ -73,7 +67,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t frames, uint3
 	char uri[512];
 
 	memset(s, 0, sizeof(*s));
-	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("ahead.img"), keys);
+	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s->gpu), 0);
 	qp.depth = 64;
@@ -385,5 +379,5 @@ int main(void)
 #endif
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

@@ -30,16 +30,7 @@ static uint32_t refused; /* opcode that fails, 0: none */
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("async.img"), 1 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("async.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 1 << 20);
 }
 
 static enum gnv_soft_verdict decide(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
@@ -56,7 +47,7 @@ static int open_dev(void **state)
 
 	(void)state;
 	refused = 0;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("async.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	if (gpunvme_dev_open(uri, NULL, &dev))
 		return -1;
 	gnv_soft_set_admin_fault(gnv_dev_soft(dev), &fault);
@@ -259,5 +250,5 @@ int main(void)
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

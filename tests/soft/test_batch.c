@@ -47,12 +47,6 @@ static int set_up(void **state)
 	return image_make_dir(state);
 }
 
-static int tear_down(void **state)
-{
-	unlink(image_path("batch.img"));
-	return image_remove_dir(state);
-}
-
 static void begin(const char *lanes, const char *keys, uint32_t timeout_ms, uint32_t flags)
 {
 	const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_STATS, 0, timeout_ms, 0 };
@@ -61,8 +55,8 @@ static void begin(const char *lanes, const char *keys, uint32_t timeout_ms, uint
 	char uri[512];
 	uint32_t i;
 
-	image_make(image_path("batch.img"), BYTES);
-	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("batch.img"), keys);
+	image_make(image_path("disk.img"), BYTES);
+	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	view.flags = flags;
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open(gpu ? gpu : lanes, NULL, &t.gpu), 0);
@@ -271,5 +265,5 @@ int main(void)
 		cmocka_unit_test(refusals),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, image_remove_disk);
 }

@@ -47,19 +47,13 @@ static int make_image(void **state)
 
 	if (image_make_dir(state))
 		return -1;
-	f = fopen(image_path("cache.img"), "wb");
+	f = fopen(image_path("disk.img"), "wb");
 	for (i = 0; f && i < 2048; i++) {
 		memset(block, media(i), sizeof(block));
 		if (fwrite(block, sizeof(block), 1, f) != 1)
 			return -1;
 	}
 	return !f || fclose(f) ? -1 : 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("cache.img"));
-	return image_remove_dir(state);
 }
 
 static char *map_pages(void *at)
@@ -75,7 +69,7 @@ static int begin(void **state)
 	char uri[300];
 
 	(void)state;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("cache.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
@@ -487,5 +481,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_hit_is_no_system_call, begin, end),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

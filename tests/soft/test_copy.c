@@ -21,16 +21,7 @@
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("copy.img"), BYTES);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("copy.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, BYTES);
 }
 
 static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gpunvme_mem *mem, const struct gpunvme_dbuf *dbuf)
@@ -78,7 +69,7 @@ static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 	int ret;
 
-	assert_int_equal(truncate(image_path("copy.img"), 0), 0);
+	assert_int_equal(truncate(image_path("disk.img"), 0), 0);
 	copy.nblocks = 3;
 	copy.lba = 5;
 	ret = gpunvme_copy_run(gpu, dq, 2, dbuf, &copy);
@@ -86,7 +77,7 @@ static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq
 	assert_int_equal(copy.failed_lba, 5);
 	assert_non_null(strstr(gpunvme_errmsg(), "block 5"));
 	assert_non_null(strstr(gpunvme_errmsg(), gpunvme_strerror(ret)));
-	assert_int_equal(truncate(image_path("copy.img"), BYTES), 0);
+	assert_int_equal(truncate(image_path("disk.img"), BYTES), 0);
 }
 
 static void copies_on(const char *spec)
@@ -101,7 +92,7 @@ static void copies_on(const char *spec)
 	char uri[512];
 	unsigned k;
 
-	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("copy.img"));
+	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open(spec, NULL, &gpu), 0);
 	for (k = 0; k < 2; k++) {
@@ -165,7 +156,7 @@ static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
 	char uri[512];
 
 	(void)state;
-	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("copy.img"));
+	snprintf(uri, sizeof(uri), "soft:%s?lba=512", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
@@ -206,5 +197,5 @@ int main(void)
 		cmocka_unit_test(whole_writes_stay_one_command_and_forced_ones_say_so),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

@@ -32,16 +32,7 @@ struct stage {
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("counters.img"), 4ll << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("counters.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 4ll << 20);
 }
 
 static void open_stage(struct stage *s, const char *lanes, uint32_t flags, const struct gnv_soft_fault *fault)
@@ -50,7 +41,7 @@ static void open_stage(struct stage *s, const char *lanes, uint32_t flags, const
 	char uri[512];
 
 	memset(s, 0, sizeof(*s));
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("counters.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open(lanes, NULL, &s->gpu), 0);
 	if (fault)
@@ -290,5 +281,5 @@ int main(void)
 		cmocka_unit_test(shares_are_ends_of_buckets),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

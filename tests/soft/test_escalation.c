@@ -53,16 +53,7 @@ static struct {
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("escalation.img"), 1 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("escalation.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 1 << 20);
 }
 
 static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
@@ -134,7 +125,7 @@ static void open_all(const char *keys, uint32_t queues)
 	t.queues = queues;
 	dev_opts.admin_timeout_ms = LONG_MS;
 	opts.depth = 16;
-	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("escalation.img"), keys);
+	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
@@ -586,5 +577,5 @@ int main(void)
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

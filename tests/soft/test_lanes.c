@@ -37,16 +37,7 @@ struct stage {
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("lanes.img"), (long long)IMAGE_MIB << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("lanes.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, (long long)IMAGE_MIB << 20);
 }
 
 static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32_t flags)
@@ -61,7 +52,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	opts.depth = depth;
 	opts.flags = flags;
 	s->forward = flags & GPUNVME_QP_FORWARD;
-	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("lanes.img"), keys);
+	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	snprintf(spec, sizeof(spec), "cpu:%u", s->width);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open(spec, NULL, &s->gpu), 0);
@@ -349,5 +340,5 @@ int main(void)
 		cmocka_unit_test(a_service_takes_completions),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

@@ -32,16 +32,7 @@ static struct {
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("late.img"), 1 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("late.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 1 << 20);
 }
 
 /* The first read completes twice, the second one never begins. */
@@ -80,7 +71,7 @@ static void open_all(uint32_t depth)
 	memset(&t, 0, sizeof(t));
 	opts.depth = depth;
 	view.flags = GPUNVME_VIEW_WRITE;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("late.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
@@ -162,5 +153,5 @@ int main(void)
 		cmocka_unit_test(copy_is_no_result_of_a_handle),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

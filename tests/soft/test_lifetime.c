@@ -37,21 +37,14 @@ static uint32_t seed = 1;
 
 static int setup(void **state)
 {
-	if (image_make_dir(state))
+	if (image_make_disk(state, 8 << 20))
 		return -1;
-	image_make(image_path("disk.img"), 8 << 20);
 	snprintf(file_uri, sizeof(file_uri), "soft:%s?threads=2&fault=delay:3000:p=0.3,shuffle:2000:p=0.3", image_path("disk.img"));
 	snprintf(sock, sizeof(sock), "%s", image_path("sock"));
 	snprintf(user_uri, sizeof(user_uri), "vfio-user:%s", sock);
 	if (getenv("GPUNVME_LIFETIMES"))
 		lifetimes = (unsigned)atoi(getenv("GPUNVME_LIFETIMES"));
 	return 0;
-}
-
-static int teardown(void **state)
-{
-	unlink(image_path("disk.img"));
-	return image_remove_dir(state);
 }
 
 /* ---- A lane, and what it uses ---- */
@@ -366,5 +359,5 @@ int main(void)
 		cmocka_unit_test(test_servers),
 	};
 
-	return cmocka_run_group_tests_name("lifetime", tests, setup, teardown);
+	return cmocka_run_group_tests_name("lifetime", tests, setup, image_remove_disk);
 }

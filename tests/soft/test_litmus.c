@@ -117,16 +117,7 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("litmus.img"), 4 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("litmus.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 4 << 20);
 }
 
 /* Grows up to all commands of all tests. */
@@ -151,7 +142,7 @@ static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct g
 	stage.crime = crime;
 	stage.queue = 1 + where;
 	stage.fault = (struct gnv_soft_fault){ decide, &stage };
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("litmus.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &stage.dev), 0);
 	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &stage.gpu), 0);
 	gnv_soft_set_fault(gnv_port_soft(stage.dev->port), &stage.fault);
@@ -259,7 +250,7 @@ static void test_flags(void **state)
 	char uri[512];
 
 	(void)state;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("litmus.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
 	opts.flags = GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK;
@@ -287,5 +278,5 @@ int main(void)
 		cmocka_unit_test(test_flags),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

@@ -33,12 +33,6 @@ static int set_up(void **state)
 	return image_make_dir(state);
 }
 
-static int tear_down(void **state)
-{
-	unlink(image_path("load.img"));
-	return image_remove_dir(state);
-}
-
 static void begin(const char *lanes)
 {
 	static const struct gpunvme_qp_opts opts = { sizeof(opts), GPUNVME_QP_STATS, 0, 0, 0 };
@@ -47,8 +41,8 @@ static void begin(const char *lanes)
 	char uri[512];
 	uint32_t i;
 
-	image_make(image_path("load.img"), BYTES);
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("load.img"));
+	image_make(image_path("disk.img"), BYTES);
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open(gpu ? gpu : lanes, NULL, &t.gpu), 0);
@@ -116,7 +110,7 @@ static void writes_in_order(void **state)
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), 0);
 	assert_int_equal(load.next, 100 + load.commands);
 	end();
-	f = fopen(image_path("load.img"), "rb");
+	f = fopen(image_path("disk.img"), "rb");
 	assert_non_null(f);
 	assert_int_equal(fread(image, 1, BYTES, f), BYTES);
 	fclose(f);
@@ -143,7 +137,7 @@ static void refusals(void **state)
 	load.lanes = 1;
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, 0, &t.dbuf, &load), -EINVAL);
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, NULL, &load), -EINVAL);
-	assert_int_equal(truncate(image_path("load.img"), 0), 0); /* and a failure of the controller's */
+	assert_int_equal(truncate(image_path("disk.img"), 0), 0); /* and a failure of the controller's */
 	assert_true(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load) > 0);
 	assert_int_equal(load.commands, 0);
 	end();
@@ -157,5 +151,5 @@ int main(void)
 		cmocka_unit_test(refusals),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, set_up, image_remove_disk);
 }

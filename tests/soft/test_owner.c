@@ -54,18 +54,11 @@ static int make_image(void **state)
 	char data[BYTES];
 	FILE *f;
 
-	if (image_make_dir(state))
+	if (image_make_disk(state, 1 << 20))
 		return -1;
-	image_make(image_path("owner.img"), 1 << 20);
-	f = fopen(image_path("owner.img"), "r+b");
+	f = fopen(image_path("disk.img"), "r+b");
 	memset(data, MEDIA, sizeof(data));
 	return !f || fwrite(data, sizeof(data), 1, f) != 1 || fclose(f) ? -1 : 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("owner.img"));
-	return image_remove_dir(state);
 }
 
 static enum gnv_soft_verdict stall(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
@@ -100,7 +93,7 @@ static void open_all(enum gnv_soft_verdict deletion, bool volume)
 	opts.cmd_timeout_ms = vol_opts.cmd_timeout_ms = TIMEOUT_MS;
 	opts.flags = vol_opts.flags = GPUNVME_QP_NO_SELFTEST;
 	vol_opts.queues = 2;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("owner.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	if (volume)
@@ -338,5 +331,5 @@ int main(void)
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

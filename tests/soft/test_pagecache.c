@@ -49,7 +49,7 @@ static int make_image(void **state)
 
 	if (image_make_dir(state))
 		return -1;
-	f = fopen(image_path("pages.img"), "wb");
+	f = fopen(image_path("disk.img"), "wb");
 	if (!f)
 		return -1;
 	for (i = 0; i < WORDS; i++) {
@@ -58,12 +58,6 @@ static int make_image(void **state)
 			return -1;
 	}
 	return fclose(f);
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("pages.img"));
-	return image_remove_dir(state);
 }
 
 static void view_queue(struct stage *s)
@@ -79,7 +73,7 @@ static void open_stage(struct stage *s, const char *keys, uint32_t page_size, ui
 	struct gpunvme_qp_opts qp = GPUNVME_QP_OPTS_INIT;
 	char uri[512];
 
-	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("pages.img"), keys);
+	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s->gpu), 0);
 	qp.depth = 64;
@@ -821,8 +815,8 @@ int main(void)
 		cmocka_unit_test(errors_belong_to_their_page),
 		cmocka_unit_test(lost_frames_come_back),
 	};
-	int failed = cmocka_run_group_tests(tests, make_image, remove_image);
+	int failed = cmocka_run_group_tests(tests, make_image, image_remove_disk);
 
 	way = GPUNVME_PAGECACHE_LANDING;
-	return failed + cmocka_run_group_tests(copied, make_image, remove_image);
+	return failed + cmocka_run_group_tests(copied, make_image, image_remove_disk);
 }

@@ -57,9 +57,8 @@ static int make_image(void **state)
 {
 	const char *wanted = getenv("GPUNVME_PROMISES_ON"), *ms = getenv("GPUNVME_PROMISES_MS");
 
-	if (image_make_dir(state))
+	if (image_make_disk(state, 1 << 20))
 		return -1;
-	image_make(image_path("promises.img"), 1 << 20);
 	if (wanted && strcmp(wanted, "soft")) {
 		on = !strcmp(wanted, "vfio-user") ? SERVED : ON_GPU;
 		if (on == ON_GPU && strcmp(wanted, "hsa"))
@@ -70,12 +69,6 @@ static int make_image(void **state)
 	return 0;
 }
 
-static int remove_image(void **state)
-{
-	unlink(image_path("promises.img"));
-	return image_remove_dir(state);
-}
-
 static void open_all(struct rig *rig, const struct promise *p)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
@@ -83,7 +76,7 @@ static void open_all(struct rig *rig, const struct promise *p)
 
 	*rig = (struct rig){ .lba = VICTIM, .timeout_ms = timeout_ms, .admin_ms = ADMIN_MS, .grace_ms = GRACE_MS };
 	opts.admin_timeout_ms = ADMIN_MS;
-	snprintf(uri, sizeof(uri), "soft:%s?queues=4&fault=%s:op=write:lba=%u:count=1", image_path("promises.img"), p->what,
+	snprintf(uri, sizeof(uri), "soft:%s?queues=4&fault=%s:op=write:lba=%u:count=1", image_path("disk.img"), p->what,
 		 VICTIM);
 	server = NULL;
 	if (on == SERVED) {
@@ -145,5 +138,5 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(every_mishap_is_answered) };
 
-	return cmocka_run_group_tests_name("promises", tests, make_image, remove_image);
+	return cmocka_run_group_tests_name("promises", tests, make_image, image_remove_disk);
 }

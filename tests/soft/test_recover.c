@@ -48,16 +48,7 @@ static struct {
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("recover.img"), 4 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("recover.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 4 << 20);
 }
 
 static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
@@ -123,7 +114,7 @@ static void open_all(uint32_t width, uint32_t queues, uint32_t timeout_ms, uint3
 	opts.depth = 16;
 	opts.cmd_timeout_ms = timeout_ms;
 	opts.flags = flags;
-	snprintf(uri, sizeof(uri), "soft:%s?queues=%u", image_path("recover.img"), queues);
+	snprintf(uri, sizeof(uri), "soft:%s?queues=%u", image_path("disk.img"), queues);
 	snprintf(spec, sizeof(spec), "cpu:%u", width);
 	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open(spec, NULL, &t.gpu), 0);
@@ -612,5 +603,5 @@ int main(void)
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

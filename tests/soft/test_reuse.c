@@ -31,16 +31,7 @@ static struct {
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("reuse.img"), 1 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("reuse.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 1 << 20);
 }
 
 static enum gnv_soft_verdict lose(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
@@ -59,7 +50,7 @@ static void open_all(void)
 	char uri[512];
 	unsigned i;
 
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("reuse.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &t.dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &t.gpu), 0);
 	opts.flags = GPUNVME_QP_NO_SELFTEST;
@@ -189,5 +180,5 @@ int main(void)
 		cmocka_unit_test(test_close),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

@@ -193,16 +193,7 @@ static struct gpunvme_gpu *gpu;
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("rings.img"), 1ll << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("rings.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 1ll << 20);
 }
 
 static int begin(void **state)
@@ -223,7 +214,7 @@ static int begin(void **state)
 	gpu_of.delay_ms = DELAY_MS;
 	log_text[0] = 0;
 	opts.log = listen;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("rings.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(dev->rings, 1000);
@@ -389,5 +380,5 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_dead_gpu, begin, end),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

@@ -40,16 +40,7 @@ unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *do
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("stuck.img"), 1 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("stuck.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 1 << 20);
 }
 
 /* Little time where nothing comes, and as much as a busy machine may take where something does. */
@@ -71,7 +62,7 @@ static void open_stuck(void)
 	struct gpunvme_dq dq;
 	char uri[512];
 
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("stuck.img"));
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
@@ -142,5 +133,5 @@ int main(void)
 		cmocka_unit_test(reset_is_taken_back),
 	};
 
-	return cmocka_run_group_tests(tests, make_image, remove_image);
+	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }

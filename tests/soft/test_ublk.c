@@ -30,16 +30,7 @@ static struct gpunvme_ublk *ublk;
 
 static int make_image(void **state)
 {
-	if (image_make_dir(state))
-		return -1;
-	image_make(image_path("ublk.img"), 16 << 20);
-	return 0;
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("ublk.img"));
-	return image_remove_dir(state);
+	return image_make_disk(state, 16 << 20);
 }
 
 static unsigned undeletable; /* queues, as the log says (atomic) */
@@ -59,7 +50,7 @@ static void open_device(const char *keys)
 
 	opts.log = listen;
 	ublk_driver_reset();
-	snprintf(uri, sizeof(uri), "soft:%s?%s", image_path("ublk.img"), keys);
+	snprintf(uri, sizeof(uri), "soft:%s?%s", image_path("disk.img"), keys);
 	good(gpunvme_dev_open(uri, &opts, &dev));
 }
 
@@ -583,5 +574,5 @@ int main(void)
 		cmocka_unit_test(test_undeletable_queue),
 	};
 
-	return cmocka_run_group_tests_name("ublk", tests, make_image, remove_image);
+	return cmocka_run_group_tests_name("ublk", tests, make_image, image_remove_disk);
 }

@@ -49,7 +49,7 @@ static uint64_t word_of(uint64_t i, uint32_t version)
 
 static void write_image(void)
 {
-	FILE *f = fopen(image_path("pages.img"), "wb");
+	FILE *f = fopen(image_path("disk.img"), "wb");
 	uint64_t i;
 
 	assert_non_null(f);
@@ -61,7 +61,7 @@ static void write_image(void)
 /* What the drive has is what lanes have put. */
 static void check_image(const struct stage *s)
 {
-	FILE *f = fopen(image_path("pages.img"), "rb");
+	FILE *f = fopen(image_path("disk.img"), "rb");
 	uint64_t i, word;
 
 	assert_non_null(f);
@@ -70,12 +70,6 @@ static void check_image(const struct stage *s)
 		assert_int_equal(word, word_of(i, s->version ? s->version[i] : 0));
 	}
 	fclose(f);
-}
-
-static int remove_image(void **state)
-{
-	unlink(image_path("pages.img"));
-	return image_remove_dir(state);
 }
 
 static void view_stage(struct stage *s)
@@ -96,7 +90,7 @@ static void open_stage(struct stage *s, const char *keys)
 	write_image();
 	s->version = calloc(WORDS, sizeof(*s->version));
 	assert_non_null(s->version);
-	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("pages.img"), keys);
+	snprintf(uri, sizeof(uri), "soft:%s%s", image_path("disk.img"), keys);
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s->gpu), 0);
 	qp.depth = 64;
@@ -343,7 +337,7 @@ static void other_blocks_are_left_alone(void **state)
 	(void)state;
 	open_stage(&s, "");
 	run(&s, change_one);
-	f = fopen(image_path("pages.img"), "r+b");
+	f = fopen(image_path("disk.img"), "r+b");
 	assert_non_null(f);
 	assert_int_equal(fseek(f, 513 * 8, SEEK_SET), 0);
 	assert_int_equal(fwrite(&value, sizeof(value), 1, f), 1);
@@ -882,7 +876,7 @@ static void bad_calls_are_refused(void **state)
 	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
 	flush_and_close(&s);
 	cache = NULL;
-	snprintf(uri, sizeof(uri), "soft:%s?ro=1", image_path("pages.img"));
+	snprintf(uri, sizeof(uri), "soft:%s?ro=1", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s.gpu), 0);
 	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
@@ -919,8 +913,8 @@ int main(void)
 		cmocka_unit_test(arrays_are_changed),
 #endif
 	};
-	int failed = cmocka_run_group_tests(tests, image_make_dir, remove_image);
+	int failed = cmocka_run_group_tests(tests, image_make_dir, image_remove_disk);
 
 	way = GPUNVME_PAGECACHE_LANDING;
-	return failed + cmocka_run_group_tests(tests, image_make_dir, remove_image);
+	return failed + cmocka_run_group_tests(tests, image_make_dir, image_remove_disk);
 }
