@@ -106,6 +106,7 @@ struct fake {
 	struct gnv_port_inner inner; /* memory in the controller that was asked for */
 	unsigned let_loose; /* allowed to make DMA, while disabled */
 	unsigned resets; /* of the function */
+	unsigned shutdowns; /* normal ones that were asked for (atomic) */
 	gnv_port_lost_fn *lost; /* as the device watches the port */
 	void *lost_ctx;
 	unsigned commands;

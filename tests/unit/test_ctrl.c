@@ -219,6 +219,21 @@ static struct {
 	bool inside;	/* atomic: one has begun */
 } heard;
 
+/* A drive is told that it ends, once, before it is disabled: so it counts no unsafe shutdown. */
+static void test_goodbye(void **state)
+{
+	struct gpunvme_dev *dev;
+	struct fake *fake;
+
+	(void)state;
+	fake = fake_new();
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(__atomic_load_n(&fake->shutdowns, __ATOMIC_RELAXED), 0);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	assert_int_equal(__atomic_load_n(&fake->shutdowns, __ATOMIC_RELAXED), 1);
+	fake_delete(fake, false);
+}
+
 static void hear(void *ctx, enum gpunvme_log_level level, const char *text)
 {
 	(void)level;
@@ -741,6 +756,7 @@ static void test_insane_namespace(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_goodbye),
 		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_capabilities),
 		cmocka_unit_test(test_larger_pages),

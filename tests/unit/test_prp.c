@@ -140,6 +140,7 @@ static void test_strides(void **state)
 		const size_t most = gnv_prp_span(t.lists, 4096) / 4096 + 1;
 
 		assert_int_equal(most, cases[i].stride / 8 + 1);
+		assert_int_equal(gnv_prp_table_size(4096 * 4096ull, 4096, t.lists), 4096 * cases[i].stride);
 		make(&t, 700 * 4096, 4096);
 		assert_int_equal(t.a, t.b);
 		for (s = 0; s < 698; s++)
