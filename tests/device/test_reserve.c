@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Identifiers that a lane on its own, or a whole wave, asks for without a look at the map: it has all that it asked for, or keeps
- * none of these. Threads come together too seldom for a wave of 32 to do so in the other tests, so its leader is called by hand.
+ * none of these; and which completions are a wave's. Threads come together too seldom for a wave of 32 to do so in the other tests,
+ * so its leader is called by hand.
  */
 #include "rig.h"
 
@@ -76,6 +77,22 @@ static void nothing_of_a_queue_that_is_over(void **state)
 	rig_free(r);
 }
 
+/* What it waits for is its own: of a wave of 64 the 65th command from its first on is another's. */
+static void a_wave_owns_no_more_than_its_lanes(void **state)
+{
+	const struct gpunvme_dq dq = { .cid_gens = GPUNVME_CID_GENS & 0xff00 };
+	struct gnvd_own own = { .gen = 5ull << GPUNVME_RES_GEN_SHIFT, .lanes = ~0ull, .cid = 3 };
+
+	(void)state;
+	for (uint32_t rank = 0; rank < 130; rank++)
+		assert_int_equal(gnvd_owner(&dq, &own, (3 + rank) | GPUNVME_CID_GEN(dq.cid_gens, 5 + rank)), rank < 64 ? rank : GNVD_NOBODY);
+	assert_int_equal(gnvd_owner(&dq, &own, 2 | GPUNVME_CID_GEN(dq.cid_gens, 4)), GNVD_NOBODY);
+	own.lanes = 0xf0;
+	assert_int_equal(gnvd_owner(&dq, &own, (3 + 4) | GPUNVME_CID_GEN(dq.cid_gens, 9)), 4);
+	assert_int_equal(gnvd_owner(&dq, &own, (3 + 4) | GPUNVME_CID_GEN(dq.cid_gens, 10)), GNVD_NOBODY);
+	assert_int_equal(gnvd_owner(&dq, &own, (3 + 3) | GPUNVME_CID_GEN(dq.cid_gens, 8)), GNVD_NOBODY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -83,6 +100,7 @@ int main(void)
 		cmocka_unit_test(fewer_than_a_whole_wave_look_first),
 		cmocka_unit_test(one_identifier_is_had_or_another),
 		cmocka_unit_test(nothing_of_a_queue_that_is_over),
+		cmocka_unit_test(a_wave_owns_no_more_than_its_lanes),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
