@@ -37,6 +37,8 @@ static void cap_says_what_was_configured(void **state)
 
 static void read_only_registers_keep_their_values(void **state)
 {
+	static const unsigned zero[] = { GPUNVME_REG_INTMS,  GPUNVME_REG_INTMC, GPUNVME_REG_NSSR, GPUNVME_REG_CMBSTS,
+					 GPUNVME_REG_CMBLOC, GPUNVME_REG_CMBSZ, GPUNVME_REG_CRTO };
 	uint64_t cap = rawhost_read64(&host, GPUNVME_REG_CAP);
 
 	(void)state;
@@ -47,6 +49,10 @@ static void read_only_registers_keep_their_values(void **state)
 	assert_true(rawhost_wait32(&host, GPUNVME_REG_CSTS, ~0u, 0));
 	assert_true(rawhost_wait32(&host, GPUNVME_REG_CAP, ~0u, (uint32_t)cap));
 	assert_true(rawhost_wait32(&host, GPUNVME_REG_CAP + 4, ~0u, (uint32_t)(cap >> 32)));
+	for (unsigned i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
+		rawhost_write32(&host, zero[i], 0xdeadbeef);
+	for (unsigned i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
+		assert_true(rawhost_wait32(&host, zero[i], ~0u, 0));
 }
 
 static void enabling_makes_ready_and_disabling_unready(void **state)
