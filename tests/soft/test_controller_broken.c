@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* An io_uring that takes no requests, for a while or for good: commands end with a status, and the controller can be closed. */
 #include <errno.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,6 +31,26 @@ int __wrap_gnv_uring_submit(struct gnv_uring *ring)
 	int ret = __atomic_load_n(&refusal, __ATOMIC_ACQUIRE);
 
 	return ret ? ret : __real_gnv_uring_submit(ring);
+}
+
+static int stores = INT_MAX; /* that threads may still open; the next one fails (atomic) */
+static unsigned joins;	     /* threads that were waited for */
+
+int __real_gnv_soft_attach(struct gnv_soft_server *server);
+int __wrap_gnv_soft_attach(struct gnv_soft_server *server);
+
+int __wrap_gnv_soft_attach(struct gnv_soft_server *server)
+{
+	return __atomic_fetch_sub(&stores, 1, __ATOMIC_RELAXED) > 0 ? __real_gnv_soft_attach(server) : -EMFILE;
+}
+
+int __real_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result);
+
+int __wrap_pthread_join(pthread_t thread, void **result)
+{
+	joins++;
+	return __real_pthread_join(thread, result);
 }
 
 static void refuse(int error)
@@ -107,6 +129,21 @@ static int close_broken(void **state)
 	return 0;
 }
 
+/* The last of three threads cannot begin: it is waited for, as those are that could. */
+static void threads_that_cannot_begin_have_ended(void **state)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
+
+	(void)state;
+	c.threads = 3;
+	stores = 2;
+	joins = 0;
+	assert_int_equal(rawhost_open(&host, &c), -EMFILE);
+	stores = INT_MAX;
+	assert_int_equal(joins, 3);
+	rawhost_close(&host);
+}
+
 /* From here on io_uring_enter() fails in all threads of this program, as where a container's profile changes. Last of all tests. */
 static int forbid_enter(void)
 {
@@ -141,6 +178,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RAWHOST_TEST(refused_commands_end_and_later_ones_work),
 		cmocka_unit_test_setup_teardown(commands_wait_only_so_long_for_room, rawhost_setup, close_broken),
+		cmocka_unit_test(threads_that_cannot_begin_have_ended),
 		RAWHOST_TEST(ring_that_is_broken_for_good_answers),
 	};
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Registers, enable, reset, shutdown, doorbells. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +12,8 @@
 #include <cmocka.h>
 
 #include "common/rawhost.h"
+#include "soft/state.h"
+#include "util/clock.h"
 
 static void version_is_1_4(void **state)
 {
@@ -187,6 +192,35 @@ static void shutdown_of_a_disabled_controller_is_reported_done(void **state)
 	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);
 }
 
+/* A thread of the controller that has begun with it, and takes longer than anybody waits for one that has not. */
+static void *reset_slowly(void *arg)
+{
+	uint32_t *reset = &host.soft->function_reset;
+
+	while (__atomic_load_n(reset, __ATOMIC_RELAXED) != GNV_SOFT_ASKED)
+		sched_yield();
+	__atomic_store_n(reset, GNV_SOFT_BEING_DONE, __ATOMIC_RELAXED);
+	gnv_sleep_ms(200);
+	*(bool *)arg = true;
+	__atomic_store_n(reset, GNV_SOFT_UNASKED, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void a_reset_of_the_function_that_has_begun_is_waited_for(void **state)
+{
+	bool over = false;
+	pthread_t thread;
+
+	(void)state;
+	gnv_soft_server_lock(host.soft->server[0]); /* the real one */
+	host.soft->patience_ms = 50;
+	assert_int_equal(pthread_create(&thread, NULL, reset_slowly, &over), 0);
+	assert_int_equal(gnv_soft_function_reset(host.soft), 0);
+	assert_true(over);
+	pthread_join(thread, NULL);
+	gnv_soft_server_unlock(host.soft->server[0]);
+}
+
 static void doorbells_follow_the_stride(void **state)
 {
 	static const uint32_t strides[] = { 0, 3, 8 };
@@ -264,6 +298,7 @@ int main(void)
 		RAWHOST_TEST(abrupt_shutdown_is_reported_done),
 		RAWHOST_TEST(shutdown_stops_commands_until_reset),
 		TEST_DISABLED(shutdown_of_a_disabled_controller_is_reported_done),
+		RAWHOST_TEST(a_reset_of_the_function_that_has_begun_is_waited_for),
 		cmocka_unit_test(doorbells_follow_the_stride),
 		RAWHOST_TEST(bad_sq_tail_is_ignored_and_reported),
 		RAWHOST_TEST(sq_tail_of_exactly_the_size_is_refused),
