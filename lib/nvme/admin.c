@@ -56,10 +56,10 @@ int gnv_admin_restart(struct gnv_admin *admin)
 		memset(&admin->aer, 0, sizeof(admin->aer));
 		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
 	}
-	if (!ret)
-		ret = gnv_ctrl_revive(ctrl);
-	else
+	if (ret)
 		gnv_ctrl_kill(ctrl, ret == -ENODEV ? ret : -ESHUTDOWN);
+	else if ((ret = gnv_ctrl_revive(ctrl)))
+		gnv_ctrl_disable(ctrl);
 	pthread_mutex_unlock(&admin->lock);
 	return ret;
 }

@@ -81,6 +81,10 @@ int gnv_ctrl_kept(struct gnv_ctrl *ctrl)
 
 int gnv_ctrl_revive(struct gnv_ctrl *ctrl)
 {
+	int ret = gnv_ctrl_kept(ctrl);
+
+	if (ret)
+		return ret;
 	__atomic_store_n(&ctrl->dead, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return gnv_ctrl_kept(ctrl);

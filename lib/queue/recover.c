@@ -178,6 +178,8 @@ static int reset(struct gpunvme_dev *dev, const struct gpunvme_qp *asked)
 			first = ret;
 	}
 	gnv_events_reset_ended(&dev->events, true);
+	if (gnv_ctrl_dead(&dev->ctrl)) /* since its reset, while nobody was told */
+		gnv_events_add(&dev->events, GPUNVME_EVENT_LOST, NULL, NULL);
 	return first;
 }
 

@@ -47,6 +47,7 @@ static struct {
 	uint32_t dropped;  /* atomic: such commands that vanished */
 	uint32_t notes;	   /* atomic: see __wrap_gnv_settings_end() */
 	uint32_t second;   /* atomic: the second Set Features of a test was answered */
+	uint32_t taken;	   /* atomic: somebody takes it away when the next queue is made */
 	bool for_ever;	   /* it is beyond help */
 	uint8_t seed;
 } t;
@@ -73,6 +74,8 @@ static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *c
 {
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;
+	if (cmd->opc == GPUNVME_ADMIN_CREATE_CQ && __atomic_load_n(&t.taken, __ATOMIC_RELAXED))
+		gnv_ctrl_take(&t.dev->ctrl);
 	if (cmd->opc == GPUNVME_ADMIN_DELETE_SQ)
 		return __atomic_load_n(&t.deletion, __ATOMIC_RELAXED);
 	if (cmd->opc == GPUNVME_ADMIN_SET_FEATURES && (cmd->cdw10 & 0xff) != GPUNVME_FID_NUM_QUEUES)
@@ -536,6 +539,22 @@ static void events_and_state(void **state)
 	close_all();
 }
 
+/* Its reset has succeeded, and of its end nobody was told so far. */
+static void taken_away_behind_its_reset(void **state)
+{
+	int fd;
+
+	(void)state;
+	open_all("", 2);
+	assert_int_equal(gpunvme_dev_event_fd(t.dev, &fd), 0);
+	__atomic_store_n(&t.taken, 1, __ATOMIC_RELAXED);
+	assert_int_equal(gpunvme_dev_reset(t.dev), -ENODEV);
+	next_is(fd, GPUNVME_EVENT_RESET, NULL, 1);
+	next_is(fd, GPUNVME_EVENT_LOST, NULL, 1);
+	assert_int_equal(state_now(1), GPUNVME_STATE_REMOVED);
+	close_all();
+}
+
 /* Nobody takes them: the first are kept, and how many were not is told. */
 static void events_overflow(void **state)
 {
@@ -573,6 +592,7 @@ int main(void)
 		cmocka_unit_test(settings_are_refused),
 		cmocka_unit_test(dead),
 		cmocka_unit_test(events_and_state),
+		cmocka_unit_test(taken_away_behind_its_reset),
 		cmocka_unit_test(events_overflow),
 	};
 
