@@ -33,13 +33,15 @@ static bool may_wait(const struct gnv_soft *soft, struct gnv_soft_cq *cq)
 {
 	uint32_t value = __atomic_load_n(&soft->features.coalescing, __ATOMIC_RELAXED);
 	uint32_t time = GPUNVME_FIELD_GET(GPUNVME_COALESCING_TIME, value), more = GPUNVME_FIELD_GET(GPUNVME_COALESCING_THR_0B, value);
-	bool gathers = time && more && cq->unsaid <= more;
+	bool gathers = time && more && cq->unsaid <= more, at_it;
 	uint64_t now;
 
 	if ((!gathers && !cq->told) || !cq->qid || cq->urgent || is_at_once(soft, cq->vector))
 		return false;
 	now = gnv_soft_now();
-	return (cq->told && is_before(&cq->comes, now, TIME_NS)) || (gathers && is_before(&cq->due, now, (uint64_t)time * TIME_NS));
+	at_it = cq->told && is_before(&cq->comes, now, TIME_NS);
+	gathers = gathers && is_before(&cq->due, now, (uint64_t)time * TIME_NS);
+	return at_it || gathers;
 }
 
 static void said(struct gnv_soft_cq *cq)

@@ -272,7 +272,7 @@ static void take(struct rawhost_queue *q, unsigned count)
 		assert_true(rawhost_reap(&host, q, &cqe, RAWHOST_SOON, false));
 }
 
-/* What comes while the host is at it, and is taken with the rest, needs no interrupt. Return: false when the machine was too slow. */
+/* What comes while the host is at it, and is taken with the rest, needs no interrupt. Return: false: the machine was too slow. */
 static bool was_told_once(struct rawhost_queue *q)
 {
 	unsigned before = raises(1);
