@@ -85,7 +85,8 @@ static void a_wave_owns_no_more_than_its_lanes(void **state)
 
 	(void)state;
 	for (uint32_t rank = 0; rank < 130; rank++)
-		assert_int_equal(gnvd_owner(&dq, &own, (3 + rank) | GPUNVME_CID_GEN(dq.cid_gens, 5 + rank)), rank < 64 ? rank : GNVD_NOBODY);
+		assert_int_equal(gnvd_owner(&dq, &own, (3 + rank) | GPUNVME_CID_GEN(dq.cid_gens, 5 + rank)),
+				 rank < 64 ? rank : GNVD_NOBODY);
 	assert_int_equal(gnvd_owner(&dq, &own, 2 | GPUNVME_CID_GEN(dq.cid_gens, 4)), GNVD_NOBODY);
 	own.lanes = 0xf0;
 	assert_int_equal(gnvd_owner(&dq, &own, (3 + 4) | GPUNVME_CID_GEN(dq.cid_gens, 9)), 4);

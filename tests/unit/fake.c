@@ -203,7 +203,7 @@ static void watch_cc(struct fake *fake)
 		set_csts(fake, ~0u, 0);
 		forget_queues(fake);
 	}
-	if (changed & GPUNVME_CC_SHN && (cc & GPUNVME_CC_SHN) == GPUNVME_CC_SHN_NORMAL)
+	if (changed & GPUNVME_CC_SHN && cc & GPUNVME_CC_EN && (cc & GPUNVME_CC_SHN) == GPUNVME_CC_SHN_NORMAL)
 		__atomic_fetch_add(&fake->shutdowns, 1, __ATOMIC_RELAXED);
 	if (changed & GPUNVME_CC_SHN && cc & GPUNVME_CC_SHN && !fake->no_shutdown)
 		set_csts(fake, GPUNVME_CSTS_SHST, GPUNVME_CSTS_SHST_DONE);

@@ -49,8 +49,8 @@ static void *wait_for_answer(void *arg)
 }
 
 /*
- * A lane that waits for a controller that will never answer again is told so long before its time-out, and no recovery brings back what
- * is being taken away, though it still answers.
+ * A lane that waits for a controller that will never answer again is told so long before its time-out, and no recovery brings back
+ * what is being taken away, though it still answers.
  */
 static void lose(uint32_t flags)
 {

@@ -2,8 +2,9 @@
 /*
  * What each mishap of a drive behind VFIO means to a program, as soft.test_promises has it of the controller in software: what QEMU's
  * controller, the kernel and an administrator can be made to do. For the guest of tests/vm, whose scenario "mishaps" makes that drive:
- * GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out of commands, where it
- * is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the mishap after which the drive is gone, too.
+ * GPUNVME_TEST_DRIVE is its address, GPUNVME_TEST_PORT the way through VFIO; GPUNVME_PROMISES_MS=M: the time-out of commands,
+ * where it is what ends one. GPUNVME_TEST_LATE: storage that is later than that, too. GPUNVME_TEST_LAST: the mishap after which the
+ * drive is gone, too.
  */
 #include <gpunvme/device.h>
 #include <errno.h>
