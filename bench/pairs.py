@@ -15,17 +15,16 @@ def spread(ratio):
     return f"{statistics.mean(ratio):.3f} ± {error:.3f} | {statistics.median(ratio):.3f} | {min(ratio):.2f} to {max(ratio):.2f}"
 
 
-def table(found, other, names=None):
+def table(found, other):
     """Markdown of found[what][who], lists by turn; each who is compared with `other`."""
-    names = names or {}
-    rows = [f"| | turns | | mean | {names.get(other, other)} | ratio | median | least to most |",
+    rows = [f"| | turns | | mean | {other} | ratio | median | least to most |",
             "|---|---|---|---|---|---|---|---|"]
     for what, sides in found.items():
         theirs = sides.get(other, [])
         for who, ours in sides.items():
             ratio = ratios(ours, theirs)
             if who != other and ratio:
-                rows.append(f"| {what} | {len(ratio)} | {names.get(who, who)} | {statistics.mean(ours):.0f} "
+                rows.append(f"| {what} | {len(ratio)} | {who} | {statistics.mean(ours):.0f} "
                             f"| {statistics.mean(theirs):.0f} | {spread(ratio)} |")
     return "\n".join(rows)
 
@@ -41,8 +40,11 @@ def main():
     for words in (line.split() for line in sys.stdin):
         if words[:1] != ["figure:"]:
             continue
-        _, _, who, what, value, *rest = words
-        found.setdefault(what, {}).setdefault(who, []).append(float(value))
+        _, turn, who, what, value, *rest = words
+        values = found.setdefault(what, {}).setdefault(who, [])
+        if int(turn) != len(values):
+            sys.exit(f"pairs: {who}, {what}: turn {turn} follows {len(values)} turns")
+        values.append(float(value))
         if rest:
             more.setdefault(what, {}).setdefault(who, []).append(float(rest[0]))
     print(table(found, sys.argv[1]))
