@@ -354,7 +354,7 @@ bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
 
 /* ---- interrupt.c: when the host is told of completions; under the lock of the server ---- */
 
-/* One interrupt for all that was posted to a queue since its last one, unless it is to wait for more, or the host still has that one. */
+/* One interrupt for all that was posted to a queue since its last one, unless it waits for more, or the host has that one yet. */
 void gnv_soft_interrupt(struct gnv_soft_server *server);
 /* The host has moved the head of that queue. */
 void gnv_soft_acknowledged(struct gnv_soft_cq *cq);
