@@ -36,6 +36,8 @@ static bool may_wait(const struct gnv_soft *soft, struct gnv_soft_cq *cq)
 	bool gathers = time && more && cq->unsaid <= more, at_it;
 	uint64_t now;
 
+	if (!gathers)
+		cq->due = 0;
 	if ((!gathers && !cq->told) || !cq->qid || cq->urgent || is_at_once(soft, cq->vector))
 		return false;
 	now = gnv_soft_now();

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -18,6 +19,7 @@
 #define LONG 0xff00u	/* 25.5 ms, more than which no test relies on */
 #define LONG_MS 25u
 #define READS 8u
+#define TOLD_NS 100000u /* so long a host that was told is not told again */
 
 static unsigned raised[VECTORS]; /* atomic */
 
@@ -319,6 +321,31 @@ static void what_it_leaves_it_is_told_of_again(void **state)
 	assert_int_equal(raises(1), 3);
 }
 
+/* Enough have come to be told, so only the host is waited for, and the thread does not sleep until these were due. */
+static void one_that_waits_for_no_more_is_not_late(void **state)
+{
+	struct gnv_soft_cq *cq;
+	struct rawhost_queue q;
+	uint64_t deadline = UINT64_MAX;
+	bool in_time;
+
+	(void)state;
+	make_pair(&q);
+	assert_int_equal(set(COALESCING, LONG | 1), 0);
+	cq = host.soft->cqs[2];
+	gnv_soft_server_lock(cq->server);
+	cq->told = true;
+	cq->unsaid = 3;
+	cq->due = gnv_soft_now() + LONG_MS * 1000000ull;
+	gnv_soft_interrupt(cq->server);
+	gnv_soft_interrupt_by(cq->server, &deadline);
+	in_time = cq->comes && deadline <= gnv_soft_now() + TOLD_NS;
+	cq->unsaid = 0;
+	cq->told = false;
+	gnv_soft_server_unlock(cq->server);
+	assert_true(in_time);
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
 	struct rawhost_queue q;
@@ -361,6 +388,7 @@ int main(void)
 		TEST(the_last_one_is_told_though_its_submission_queue_has_gone),
 		TEST(a_host_that_is_at_it_is_not_told_again),
 		TEST(what_it_leaves_it_is_told_of_again),
+		TEST(one_that_waits_for_no_more_is_not_late),
 		TEST(what_makes_no_sense_is_refused),
 	};
 
