@@ -16,7 +16,7 @@
 #include <gpunvme/spec.h>
 
 #include "mem/space_soft.h"
-#include "soft/trait.h"
+#include "soft/core/trait.h"
 
 struct gnv_soft_dma_entry {
 	const struct gnv_soft_map *map; /* valid while refs > 0 */

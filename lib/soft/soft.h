@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "mem/space.h"
-#include "soft/fault.h"
-#include "soft/timing.h"
+#include "soft/core/fault.h"
+#include "soft/core/timing.h"
 #include "util/log.h"
 
 struct gnv_soft;

@@ -16,11 +16,11 @@
 
 #include <gpunvme/spec.h>
 
-#include "soft/cmd.h"
+#include "soft/core/cmd.h"
 #include "soft/dma.h"
 #include "soft/soft.h"
-#include "soft/store.h"
-#include "soft/timing.h"
+#include "soft/store/store.h"
+#include "soft/core/timing.h"
 #include "util/clock.h"
 #include "util/mmio.h"
 

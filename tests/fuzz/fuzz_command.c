@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "mem/mem.h"
-#include "soft/cmd.h"
+#include "soft/core/cmd.h"
 #include "soft/dma.h"
 
 #define MEM 65536u

@@ -19,7 +19,7 @@
 #define TURNS 100u
 #define QUIET_WAITS 8u /* sleeps of the controller before the doorbell rings: they used to grow to half a millisecond */
 #define AT_ONCE_NS 250000u
-#define EXPECTED_MS 1000u /* IO_HOPE_NS of lib/soft/rest.c: then it sleeps longer whatever rings */
+#define EXPECTED_MS 1000u /* IO_HOPE_NS of lib/soft/engine/rest.c: then it sleeps longer whatever rings */
 
 static struct {
 	bool keep;	     /* what completes next is kept back (atomic) */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
-#include "soft/timing.h"
+#include "soft/core/timing.h"
 
 #define START 123456789012345ull /* ns; any */
 #define DRAWS 200000u

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "os/linux/nvme.h"
-#include "soft/ring.h"
+#include "soft/store/ring.h"
 #include "soft/state.h"
 #include "util/bits.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is wrong with the drive that a software controller plays, for its whole life: some words of `fault=` in its URI, which
- * soft/fault.c reads. Each is something that drives exist for, or that the specification names.
+ * fault.c reads. Each is something that drives exist for, or that the specification names.
  */
 #ifndef GNV_SOFT_TRAIT_H
 #define GNV_SOFT_TRAIT_H

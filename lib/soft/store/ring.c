@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "soft/ring.h"
+#include "soft/store/ring.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "os/linux/file.h"
-#include "soft/ring.h"
+#include "soft/store/ring.h"
 #include "soft/state.h"
 #include "util/bits.h"
 

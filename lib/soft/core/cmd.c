@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "soft/cmd.h"
+#include "soft/core/cmd.h"
 
 #define FLAGS_RESERVED 0x3cu
 #define RW_DTYPE 0x00f00000u /* directives, which are not supported */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "soft/fault.h"
+#include "soft/core/fault.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What keeps the blocks of a software controller: a table of operations for each kind, one file each (store_*.c).
+ * What keeps the blocks of a software controller: a table of operations for each kind, one file each in this folder.
  *
  * A store is opened once, and each server thread attaches to it, by a seat of its own (state.h). A command is carried out in steps
  * (cmd->stage, cmd->done); a store that does a step at once says so, another takes it and gives its result back later.

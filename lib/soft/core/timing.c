@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "soft/timing.h"
+#include "soft/core/timing.h"
 
 #include <errno.h>
 

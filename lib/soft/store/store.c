@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "soft/store.h"
+#include "soft/store/store.h"
 
 #include "soft/state.h"
 #include "util/bits.h"

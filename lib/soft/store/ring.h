@@ -6,7 +6,7 @@
 #ifndef GNV_SOFT_RING_H
 #define GNV_SOFT_RING_H
 
-#include "soft/store.h"
+#include "soft/store/store.h"
 
 int gnv_soft_ring_explain(int error);
 /* What is needed beside the ring, which the store opens. Return: 0, -ENOMEM. */

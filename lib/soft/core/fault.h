@@ -13,7 +13,7 @@
 
 #include <gpunvme/spec.h>
 
-#include "soft/trait.h"
+#include "soft/core/trait.h"
 
 /* What becomes of a command; "number" is the rule's, or what a hook gives as its delay. */
 enum gnv_soft_verdict {
