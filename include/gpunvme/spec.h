@@ -232,6 +232,7 @@ enum gpunvme_cns { /* Identify, CDW10[7:0] (Base Specification 5.17) */
 	GPUNVME_CNS_ACTIVE_NS_LIST = 0x02,
 	GPUNVME_CNS_NS_DESC_LIST = 0x03,
 	GPUNVME_CNS_CTRL_NVM = 0x06, /* of the NVM command set, whose identifier is 0 */
+	GPUNVME_CNS_NS_COMMON = 0x08, /* of any command set; since 2.0 */
 	GPUNVME_CNS_ALLOCATED_NS_LIST = 0x10
 };
 
@@ -257,6 +258,7 @@ enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
 	GPUNVME_FID_NUM_QUEUES = 0x07,
 	GPUNVME_FID_COALESCING = 0x08,
 	GPUNVME_FID_VECTOR = 0x09,
+	GPUNVME_FID_WRITE_ATOMICITY = 0x0a,
 	GPUNVME_FID_ASYNC_EVENT = 0x0b,
 	GPUNVME_FID_APST = 0x0c,
 	GPUNVME_FID_HMB = 0x0d
@@ -268,14 +270,22 @@ enum gpunvme_fid { /* Features, CDW10[7:0] (Base Specification 5.27.1) */
 #define GPUNVME_VWC_WCE 0x00000001u
 #define GPUNVME_COALESCING_THR_0B 0x000000ffu /* completions of an interrupt */
 #define GPUNVME_COALESCING_TIME 0x0000ff00u   /* how long one may wait, units of 100 us */
+#define GPUNVME_ATOMICITY_DN 0x00000001u /* only what is written whole over a loss of power counts */
 #define GPUNVME_VECTOR_IV 0x0000ffffu
 #define GPUNVME_VECTOR_CD 0x00010000u /* coalescing is off for it */
 
 enum gpunvme_lid { /* Log pages, CDW10[7:0] (Base Specification 5.16) */
+	GPUNVME_LID_SUPPORTED = 0x00, /* since 2.0 */
 	GPUNVME_LID_ERROR = 0x01,
 	GPUNVME_LID_SMART = 0x02,
-	GPUNVME_LID_FIRMWARE = 0x03
+	GPUNVME_LID_FIRMWARE = 0x03,
+	GPUNVME_LID_CHANGED_NS = 0x04,
+	GPUNVME_LID_EFFECTS = 0x05,
+	GPUNVME_LID_FEATURES = 0x12 /* since 2.0 */
 };
+#define GPUNVME_EFFECT_SUPPORTED 0x00000001u /* of a command (LID 05h), a feature (12h), a log page (00h) */
+#define GPUNVME_EFFECT_CONTENT 0x00000002u   /* data in a namespace may change */
+#define GPUNVME_EFFECT_CONTROLLER 0x00200000u /* of a feature: its scope is the controller */
 #define GPUNVME_LOG_NUMDL_0B 0xffff0000u /* CDW10: dwords, low half */
 #define GPUNVME_LOG_NUMDU 0x0000ffffu    /* CDW11: dwords, high half */
 #define GPUNVME_NSID_ALL 0xffffffffu
@@ -449,6 +459,7 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_id_ctrl, subnqn) == 768, "SUBNQN i
 #define GPUNVME_ONCS_DSM 0x0004u
 #define GPUNVME_ONCS_WRITE_ZEROES 0x0008u
 #define GPUNVME_VWC_PRESENT 0x01u
+#define GPUNVME_SGLS_LONGER 0x00040000u /* an SGL may be longer than the data */
 #define GPUNVME_SGLS_SUPPORT 0x00000003u /* 0: none, 1: any alignment, 2: dword aligned */
 
 struct gpunvme_id_ctrl_nvm { /* NVM Command Set Specification 4.1.5; since NVMe 2.0. 0: no limit */

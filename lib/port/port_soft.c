@@ -293,6 +293,7 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return gnv_fail(-ENOMEM, "out of memory");
+	config.vendor = vendor;
 	ret = take_space(share, knows_48_bits(&config, vendor, device), &ps->port.space);
 	if (ret)
 		goto free_port;

@@ -77,6 +77,7 @@ static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *con
 		goto free_vectors;
 	}
 	config->shared = true;
+	config->vendor = s->vendor;
 	config->irq = (struct gnv_soft_irq){ gnv_vectors_raise, &s->vectors, s->vectors.count };
 	ret = gnv_soft_create(config, s->space, &s->log, &s->soft);
 	if (ret)

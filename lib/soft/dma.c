@@ -275,12 +275,14 @@ struct sgl_walk {
 
 static uint16_t add_block(struct sgl_walk *w, const struct gpunvme_sgl *sgl)
 {
-	if (sgl->length > w->len)
+	const uint64_t piece = gnv_min(sgl->length, w->len);
+
+	if (piece < sgl->length && gnv_soft_has(&w->dma->traits, GNV_SOFT_SGL_STRICT))
 		return GPUNVME_SC_INVALID_SGL_LENGTH;
 	if (sgl->addr & SGL_ALIGN || sgl->reserved[0] || sgl->reserved[1] || sgl->reserved[2])
 		return GPUNVME_SC_INVALID_FIELD;
-	w->len -= sgl->length;
-	return sgl->length ? add(w->dma, w->segs, sgl->addr, sgl->length) : 0;
+	w->len -= piece;
+	return piece ? add(w->dma, w->segs, sgl->addr, (size_t)piece) : 0;
 }
 
 static uint16_t read_descriptor(struct sgl_walk *w, uint64_t iova, struct gpunvme_sgl *sgl)

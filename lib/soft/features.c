@@ -126,7 +126,7 @@ static uint16_t set_apst(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	struct gnv_soft_dma *dma = &cmd->sq->server->dma;
 	uint16_t status;
 
-	if (!deepest(soft) || cmd->sqe.cdw11 & ~1u)
+	if (cmd->sqe.cdw11 & ~1u)
 		return GPUNVME_SC_INVALID_FIELD;
 	status = gnv_soft_dptr(dma, &cmd->sqe, soft->page, sizeof(soft->features.apst_table), &cmd->segs);
 	if (!status)
@@ -166,6 +166,8 @@ static uint16_t set_value(struct gnv_soft *soft, uint8_t fid, uint32_t value, ui
 		return set_coalescing(soft, value);
 	case GPUNVME_FID_VECTOR:
 		return gnv_soft_set_vector(soft, value);
+	case GPUNVME_FID_WRITE_ATOMICITY:
+		return set_plain(&soft->features.write_atomicity, value, GPUNVME_ATOMICITY_DN);
 	case GPUNVME_FID_ASYNC_EVENT:
 		return set_async_event(soft, value);
 	default:
@@ -197,6 +199,9 @@ static bool get_value(const struct gnv_soft_features *f, bool write_back, uint8_
 	case GPUNVME_FID_COALESCING:
 		*value = f->coalescing;
 		return true;
+	case GPUNVME_FID_WRITE_ATOMICITY:
+		*value = f->write_atomicity;
+		return true;
 	case GPUNVME_FID_ASYNC_EVENT:
 		*value = f->async_event;
 		return true;
@@ -205,17 +210,32 @@ static bool get_value(const struct gnv_soft_features *f, bool write_back, uint8_
 	}
 }
 
+bool gnv_soft_has_feature(const struct gnv_soft *soft, uint8_t fid)
+{
+	uint32_t ignored;
+
+	switch (fid) {
+	case GPUNVME_FID_VECTOR:
+		return true;
+	case GPUNVME_FID_APST:
+		return deepest(soft);
+	case GPUNVME_FID_HMB:
+		return gnv_soft_has(&soft->config.traits, GNV_SOFT_HMB);
+	default:
+		return get_value(&soft->features, true, fid, 0, &ignored);
+	}
+}
+
 uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	uint8_t fid = (uint8_t)cmd->sqe.cdw10;
-	uint32_t ignored;
 
+	if (!gnv_soft_has_feature(soft, fid))
+		return GPUNVME_SC_INVALID_FIELD;
 	if (fid == GPUNVME_FID_APST)
 		return set_apst(soft, cmd);
 	if (fid == GPUNVME_FID_HMB)
 		return gnv_soft_hmb_set(soft, &cmd->sqe);
-	if (fid != GPUNVME_FID_VECTOR && !get_value(&soft->features, true, fid, 0, &ignored))
-		return GPUNVME_SC_INVALID_FIELD;
 	if (cmd->sqe.cdw10 & GPUNVME_FEAT_SV)
 		return GPUNVME_SC_FEATURE_NOT_SAVEABLE;
 	if (cmd->sqe.nsid && cmd->sqe.nsid != GPUNVME_NSID_ALL)

@@ -10,6 +10,7 @@
 #include "util/bits.h"
 
 #define IDENTIFY_BYTES 4096u
+#define LPA_EFFECTS 0x02u      /* there is a log of commands and their effects */
 #define LPA_EXTENDED 0x04u     /* Get Log Page knows offsets */
 #define ONCS_SAVE_SELECT 0x10u /* Get Features knows SEL, Set Features SV */
 #define VWC_FLUSH_ALL 0x06u    /* Flush accepts the broadcast namespace */
@@ -20,6 +21,7 @@
 #define KELVIN_CRITICAL 360u
 #define RTD3E_US 10000000u
 #define CNTRLTYPE_IO 1u
+#define NSTAT_READY 1u
 
 enum { NIDT_EUI64 = 1, NIDT_NGUID = 2 };
 
@@ -92,12 +94,21 @@ static void adopt_ns(const struct gpunvme_id_ns *drive, struct gpunvme_id_ns *id
 	id->nows_0b = drive->nows_0b;
 }
 
-/* Commands that one of several does not know are known to none; what is written whole, and the cache, are each one's own. */
-static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, bool alone, struct gpunvme_id_ctrl *id)
+/* A command that one namespace's drive lacks is offered for none. */
+uint16_t gnv_soft_oncs(const struct gnv_soft *soft)
 {
-	id->oncs &= (uint16_t)(drive->oncs | ONCS_SAVE_SELECT);
-	if (!alone)
-		return;
+	uint16_t oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES | ONCS_SAVE_SELECT;
+	unsigned i;
+
+	for (i = 0; i < soft->parts; i++)
+		if (soft->part[i].store->drive)
+			oncs &= (uint16_t)(soft->part[i].store->drive->ctrl.oncs | ONCS_SAVE_SELECT);
+	return oncs;
+}
+
+/* What is written whole, and the cache, of the only drive. */
+static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, struct gpunvme_id_ctrl *id)
+{
 	id->vwc = (uint8_t)((drive->vwc & GPUNVME_VWC_PRESENT) | VWC_FLUSH_ALL);
 	id->awun_0b = drive->awun_0b;
 	id->awupf_0b = drive->awupf_0b;
@@ -106,9 +117,9 @@ static void adopt_ctrl(const struct gpunvme_id_ctrl *drive, bool alone, struct g
 
 static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 {
-	unsigned i;
-
 	put_names(soft, id);
+	id->vid = soft->config.vendor;
+	id->ssvid = soft->config.vendor;
 	id->mdts = (uint8_t)soft->config.mdts;
 	id->ver = soft->version;
 	id->rtd3e = RTD3E_US;
@@ -117,7 +128,7 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	id->oaes = GNV_SOFT_OAES;
 	id->aerl_0b = GNV_SOFT_AERS - 1;
 	id->frmw = 0x03; /* one slot, read-only */
-	id->lpa = LPA_EXTENDED;
+	id->lpa = LPA_EFFECTS | LPA_EXTENDED;
 	id->elpe_0b = GNV_SOFT_ERRORS - 1;
 	id->wctemp = KELVIN_WARNING;
 	id->cctemp = KELVIN_CRITICAL;
@@ -132,12 +143,11 @@ static void fill_ctrl(const struct gnv_soft *soft, struct gpunvme_id_ctrl *id)
 	id->sqes = 0x66;
 	id->cqes = 0x44;
 	id->nn = soft->parts;
-	id->oncs = GPUNVME_ONCS_COMPARE | GPUNVME_ONCS_DSM | GPUNVME_ONCS_WRITE_ZEROES | ONCS_SAVE_SELECT;
+	id->oncs = gnv_soft_oncs(soft);
 	id->vwc = GPUNVME_VWC_PRESENT | VWC_FLUSH_ALL;
-	id->sgls = SGLS_DWORD;
-	for (i = 0; i < soft->parts; i++)
-		if (soft->part[i].store->drive)
-			adopt_ctrl(&soft->part[i].store->drive->ctrl, soft->parts == 1, id);
+	id->sgls = SGLS_DWORD | (gnv_soft_has(&soft->config.traits, GNV_SOFT_SGL_STRICT) ? 0 : GPUNVME_SGLS_LONGER);
+	if (soft->parts == 1 && soft->part[0].store->drive)
+		adopt_ctrl(&soft->part[0].store->drive->ctrl, id);
 }
 
 /* NVM Command Set Specification 4.1.5.1, of a drive with pages of 8 blocks and stripes of 256. */
@@ -208,6 +218,13 @@ static void fill_descriptors(const struct gnv_soft *soft, const struct gnv_soft_
 	put_nguid(soft, part, list + 16);
 }
 
+/* Namespace attributes and status, where every command set has them (Base Specification 2.0, 5.17.2.8). */
+static void fill_common(const struct gnv_soft_part *part, uint8_t *common)
+{
+	common[8] = part->ns.read_only ? GPUNVME_NSATTR_WP : 0;
+	common[14] = NSTAT_READY;
+}
+
 /* Those after @nsid. */
 static void fill_list(const struct gnv_soft *soft, uint32_t nsid, uint32_t *list)
 {
@@ -255,6 +272,14 @@ uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 		if (soft->version < GNV_SOFT_2_0 || cmd->sqe.cdw11 >> 24)
 			return GPUNVME_SC_INVALID_FIELD;
 		fill_limits(soft, &data.limits);
+		break;
+	case GPUNVME_CNS_NS_COMMON:
+		if (soft->version < GNV_SOFT_2_0)
+			return GPUNVME_SC_INVALID_FIELD;
+		if (!part)
+			return GPUNVME_SC_INVALID_NS;
+		if (!gnv_soft_has(&soft->config.traits, GNV_SOFT_DETACHED))
+			fill_common(part, data.bytes);
 		break;
 	default:
 		return GPUNVME_SC_INVALID_FIELD;

@@ -121,18 +121,82 @@ static size_t fill_firmware(const struct gnv_soft *soft, struct gpunvme_firmware
 	return sizeof(*log);
 }
 
+/* ---- What this controller has: commands, features, log pages ---- */
+
+#define COMMANDS 256u /* of each kind; 256 features and 256 log pages, too */
+
+static bool has_log(const struct gnv_soft *soft, unsigned lid)
+{
+	switch (lid) {
+	case GPUNVME_LID_ERROR:
+	case GPUNVME_LID_SMART:
+	case GPUNVME_LID_FIRMWARE:
+	case GPUNVME_LID_CHANGED_NS:
+	case GPUNVME_LID_EFFECTS:
+		return true;
+	case GPUNVME_LID_SUPPORTED:
+	case GPUNVME_LID_FEATURES:
+		return soft->version >= GNV_SOFT_2_0;
+	default:
+		return false;
+	}
+}
+
+static size_t fill_logs(const struct gnv_soft *soft, uint32_t *log)
+{
+	unsigned lid;
+
+	for (lid = 0; lid < COMMANDS; lid++)
+		log[lid] = has_log(soft, lid) ? GPUNVME_EFFECT_SUPPORTED : 0;
+	return COMMANDS * sizeof(*log);
+}
+
+static size_t fill_features(const struct gnv_soft *soft, uint32_t *log)
+{
+	unsigned fid;
+
+	for (fid = 0; fid < COMMANDS; fid++)
+		log[fid] = gnv_soft_has_feature(soft, (uint8_t)fid) ? GPUNVME_EFFECT_SUPPORTED | GPUNVME_EFFECT_CONTROLLER : 0;
+	return COMMANDS * sizeof(*log);
+}
+
+/* Base Specification 5.16.1.6: admin commands, then I/O commands; 4096 bytes. */
+static size_t fill_effects(const struct gnv_soft *soft, uint32_t *log)
+{
+	static const uint8_t admin[] = { GPUNVME_ADMIN_DELETE_SQ,    GPUNVME_ADMIN_CREATE_SQ,	 GPUNVME_ADMIN_GET_LOG_PAGE,
+					 GPUNVME_ADMIN_DELETE_CQ,    GPUNVME_ADMIN_CREATE_CQ,	 GPUNVME_ADMIN_IDENTIFY,
+					 GPUNVME_ADMIN_ABORT,	     GPUNVME_ADMIN_SET_FEATURES, GPUNVME_ADMIN_GET_FEATURES,
+					 GPUNVME_ADMIN_ASYNC_EVENT_REQUEST };
+	const uint32_t changes = GPUNVME_EFFECT_SUPPORTED | GPUNVME_EFFECT_CONTENT;
+	const uint16_t oncs = gnv_soft_oncs(soft);
+	uint32_t *io = log + COMMANDS;
+	unsigned i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(admin); i++)
+		log[admin[i]] = GPUNVME_EFFECT_SUPPORTED;
+	io[GPUNVME_IO_FLUSH] = GPUNVME_EFFECT_SUPPORTED;
+	io[GPUNVME_IO_READ] = GPUNVME_EFFECT_SUPPORTED;
+	io[GPUNVME_IO_WRITE] = changes;
+	io[GPUNVME_IO_COMPARE] = oncs & GPUNVME_ONCS_COMPARE ? GPUNVME_EFFECT_SUPPORTED : 0;
+	io[GPUNVME_IO_WRITE_ZEROES] = oncs & GPUNVME_ONCS_WRITE_ZEROES ? changes : 0;
+	io[GPUNVME_IO_DSM] = oncs & GPUNVME_ONCS_DSM ? changes : 0;
+	return 4096;
+}
+
 union log_data {
 	uint8_t bytes[GNV_SOFT_ERRORS * sizeof(struct gpunvme_error_log)];
 	struct gpunvme_error_log errors[GNV_SOFT_ERRORS];
 	struct gpunvme_smart_log smart;
 	struct gpunvme_firmware_log firmware;
-	uint32_t changed[1024]; /* namespaces: none is ever */
+	uint32_t words[1024]; /* of namespaces that changed, none is ever; effects; what is supported */
 };
 
 /* Size of the page; 0: there is no such page. */
 static size_t fill(struct gnv_soft *soft, uint8_t lid, union log_data *data)
 {
 	memset(data, 0, sizeof(*data));
+	if (!has_log(soft, lid))
+		return 0;
 	switch (lid) {
 	case GPUNVME_LID_ERROR:
 		return fill_errors(soft, data->errors);
@@ -140,10 +204,14 @@ static size_t fill(struct gnv_soft *soft, uint8_t lid, union log_data *data)
 		return fill_smart(soft, &data->smart);
 	case GPUNVME_LID_FIRMWARE:
 		return fill_firmware(soft, &data->firmware);
-	case GNV_SOFT_LID_CHANGED_NS:
-		return sizeof(data->changed);
-	default:
-		return 0;
+	case GPUNVME_LID_CHANGED_NS:
+		return sizeof(data->words);
+	case GPUNVME_LID_EFFECTS:
+		return fill_effects(soft, data->words);
+	case GPUNVME_LID_FEATURES:
+		return fill_features(soft, data->words);
+	default: /* GPUNVME_LID_SUPPORTED */
+		return fill_logs(soft, data->words);
 	}
 }
 

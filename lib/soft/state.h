@@ -26,7 +26,6 @@
 
 #define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
 #define GNV_SOFT_CMDS_ADMIN 16u /* of them kept for the admin queue, so that stuck I/O can always be aborted */
-#define GNV_SOFT_LID_CHANGED_NS 0x04
 #define GNV_SOFT_OAES 0x00000300u /* notices: namespace attributes, firmware activation */
 #define GNV_SOFT_AERS 4u	/* Asynchronous Event Requests outstanding */
 #define GNV_SOFT_ERRORS 64u	/* entries of the error log */
@@ -199,7 +198,7 @@ enum gnv_soft_state {
 enum gnv_soft_asked { GNV_SOFT_UNASKED, GNV_SOFT_ASKED, GNV_SOFT_BEING_DONE };
 
 struct gnv_soft_features {
-	uint32_t arbitration, power, temp_over, temp_under, error_recovery, async_event;
+	uint32_t arbitration, power, temp_over, temp_under, error_recovery, write_atomicity, async_event;
 	uint32_t apst;
 	uint64_t apst_table[32];
 	uint32_t queues; /* granted, both numbers zero-based as in the feature */
@@ -452,6 +451,10 @@ void gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
 /* Finish Delete I/O Submission Queue commands whose queue has run dry. Return: commands finished. */
 unsigned gnv_soft_admin_poll(struct gnv_soft *soft);
 uint16_t gnv_soft_identify(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+/* Optional commands: ONCS of the controller. */
+uint16_t gnv_soft_oncs(const struct gnv_soft *soft);
+/* Is there such a feature? */
+bool gnv_soft_has_feature(const struct gnv_soft *soft, uint8_t fid);
 void gnv_soft_features_reset(struct gnv_soft *soft);
 uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
 uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);

@@ -132,6 +132,10 @@ static void identify_controller_says_what_it_can(void **state)
 	assert_int_equal(id->oncs & 0xd, 0xd);
 	assert_int_equal(id->vwc & 1, 1);
 	assert_int_equal(id->sgls & 3, 2);
+	assert_int_equal(id->sgls >> 18 & 1, 1); /* one may be longer than the data */
+	assert_int_equal(id->lpa & 6, 6);
+	assert_int_equal(id->vid, 0x1b36);
+	assert_int_equal(id->ssvid, 0x1b36);
 }
 
 static void identify_over_two_pages_lands_in_both(void **state)
@@ -259,6 +263,26 @@ static void features_are_kept_and_defaults_remembered(void **state)
 	assert_int_equal(get_feature(5, 0), 7);
 }
 
+/* Base Specification 1.4: figure of feature identifiers, of an I/O controller. */
+static void mandatory_features_are_there(void **state)
+{
+	static const uint8_t fids[] = { 1, 2, 4, 5, 7, 8, 10, 11 };
+	uint32_t value;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(fids); i++) {
+		value = get_feature(fids[i], 0);
+		assert_int_equal(set_feature(fids[i], value, NULL), 0);
+		assert_int_equal(get_feature(fids[i], 0), value);
+	}
+	assert_int_equal(get_feature(9 | 3 << 8, 0), 4); /* of a vector, which exists with interrupts */
+	assert_int_equal(set_feature(10, 1, NULL), 0);
+	assert_int_equal(get_feature(10, 0), 1);
+	assert_int_equal(get_feature(10 | 1 << 8, 0), 0);
+	assert_int_equal(set_feature(10, 2, NULL), GPUNVME_SC_INVALID_FIELD);
+}
+
 static void reset_restores_features(void **state)
 {
 	(void)state;
@@ -300,11 +324,13 @@ int main(void)
 		TEST_ENABLED(queue_identifiers_beyond_the_grant_are_refused),
 		TEST_ENABLED(queue_numbers_are_fixed_once_queues_exist),
 		TEST_ENABLED(features_are_kept_and_defaults_remembered),
+		TEST_ENABLED(mandatory_features_are_there),
 		TEST_ENABLED(reset_restores_features),
 		TEST_ENABLED(new_queues_start_with_cleared_doorbells),
 	};
 
 	eight.queues = 8;
+	eight.vendor = 0x1b36;
 	eight.depth = 64;
 	return cmocka_run_group_tests_name("controller_admin", tests, NULL, NULL);
 }

@@ -241,13 +241,45 @@ static void sgl_segments_work(void **state)
 		assert_true(is_all(BUFFER + 0x10000 + 1024 * i, 512, 9) && is_all(BUFFER + 0x10000 + 1024 * i + 512, 512, 1));
 }
 
+/* SGLS bit 18: what an SGL has more than the data is not touched, in its last descriptor and in others. */
+static void sgls_longer_than_the_data_work(void **state)
+{
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 8, BUFFER);
+
+	(void)state;
+	memset(rawhost_data(&host, BUFFER), 7, 8192);
+	assert_int_equal(rawhost_io(&sqe), 0);
+	memset(rawhost_data(&host, BUFFER), 1, 0x20000);
+	sqe = sgl_read(BUFFER, 8, 8192, 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
+	assert_true(is_all(BUFFER, 4096, 7) && is_all(BUFFER + 4096, 4096, 1));
+	put_descriptor(LIST, rawhost_iova(&host, BUFFER + 0x4000), 8192, 0);
+	put_descriptor(LIST + 16, rawhost_iova(&host, BUFFER + 0x8000), 4096, 0);
+	put_descriptor(LIST + 32, rawhost_iova(&host, BUFFER + 0xc000), UINT32_MAX, 0);
+	sqe = sgl_read(LIST, 8, 48, 0x30000000);
+	assert_int_equal(rawhost_io(&sqe), 0);
+	assert_true(is_all(BUFFER + 0x4000, 4096, 7) && is_all(BUFFER + 0x5000, 0x8000, 1));
+}
+
+static void a_strict_controller_refuses_longer_sgls(void **state)
+{
+	struct gpunvme_sqe sqe = sgl_read(BUFFER, 8, 8192, 0);
+
+	(void)state;
+	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_INVALID_SGL_LENGTH);
+	put_descriptor(LIST, rawhost_iova(&host, BUFFER), 4096, 0);
+	put_descriptor(LIST + 16, rawhost_iova(&host, BUFFER), 8192, 0);
+	assert_int_equal(read_list(32, 0x30), GPUNVME_SC_INVALID_SGL_LENGTH);
+	sqe = (struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = 1, .prp1 = rawhost_iova(&host, BUFFER) };
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
+	assert_int_equal(((const struct gpunvme_id_ctrl *)(const void *)rawhost_data(&host, BUFFER))->sgls >> 18 & 1, 0);
+}
+
 static void bad_sgl_segments_get_their_status(void **state)
 {
 	(void)state;
 	put_descriptor(LIST, rawhost_iova(&host, BUFFER), 4096, 0);
 	assert_int_equal(read_list(16, 0x30), GPUNVME_SC_INVALID_SGL_LENGTH);
-	put_descriptor(LIST + 16, rawhost_iova(&host, BUFFER), 8192, 0);
-	assert_int_equal(read_list(32, 0x30), GPUNVME_SC_INVALID_SGL_LENGTH);
 	assert_int_equal(read_list(24, 0x30), GPUNVME_SC_INVALID_SGL_SEGMENT);
 	assert_int_equal(read_list(0, 0x30), GPUNVME_SC_INVALID_SGL_SEGMENT);
 	put_descriptor(LIST + 16, rawhost_iova(&host, LIST), 16, 0x30);
@@ -267,8 +299,6 @@ static void bad_sgls_get_their_status(void **state)
 
 	(void)state;
 	sqe = sgl_read(BUFFER, 8, 4095, 0);
-	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_INVALID_SGL_LENGTH);
-	sqe = sgl_read(BUFFER, 8, 8192, 0);
 	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_INVALID_SGL_LENGTH);
 	sqe = sgl_read(BUFFER, 8, 4096, 0x40000000);
 	assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_INVALID_SGL_TYPE);
@@ -387,7 +417,7 @@ static void scribbled_list_offset_is_caught_or_harmless(void **state)
 
 int main(void)
 {
-	struct gnv_soft_config no_mdts = GNV_SOFT_CONFIG_INIT;
+	struct gnv_soft_config no_mdts = GNV_SOFT_CONFIG_INIT, strict = GNV_SOFT_CONFIG_INIT;
 	const struct CMUnitTest tests[] = {
 		RAWHOST_TEST(two_pages_need_no_list),
 		RAWHOST_TEST(list_of_any_length_works),
@@ -402,6 +432,8 @@ int main(void)
 		RAWHOST_TEST(memory_aligned_to_a_dword_only_works),
 		RAWHOST_TEST(sgl_data_block_of_any_length_works),
 		RAWHOST_TEST(sgl_segments_work),
+		RAWHOST_TEST(sgls_longer_than_the_data_work),
+		RAWHOST_TEST_WITH(a_strict_controller_refuses_longer_sgls, &strict),
 		RAWHOST_TEST(bad_sgl_segments_get_their_status),
 		RAWHOST_TEST(bad_sgls_get_their_status),
 		RAWHOST_TEST(entry_and_list_changed_after_the_check_are_not_looked_at),
@@ -409,6 +441,7 @@ int main(void)
 		RAWHOST_TEST(scribbled_list_offset_is_caught_or_harmless),
 	};
 
+	strict.traits.set = 1ull << GNV_SOFT_SGL_STRICT;
 	no_mdts.mdts = 0;
 	return cmocka_run_group_tests_name("controller_data", tests, NULL, NULL);
 }

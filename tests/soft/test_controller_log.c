@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -81,14 +82,74 @@ static void log_offset_skips_and_the_end_reads_zero(void **state)
 	assert_int_equal((uint8_t)rawhost_data(&host, 0)[0], 10);
 }
 
+/* The log of commands agrees with what the commands do: one that is not named there is an invalid opcode. */
+static void effects_log_names_the_commands(void **state)
+{
+	static uint32_t log[512];
+	struct gpunvme_sqe sqe = { .nsid = 1 };
+	unsigned opc;
+
+	(void)state;
+	assert_int_equal(get_log(GPUNVME_LID_EFFECTS, 4096, 0, false), 0);
+	memcpy(log, rawhost_data(&host, 0), sizeof(log));
+	for (opc = 0; opc < 256; opc++) {
+		sqe.opc = (uint8_t)opc;
+		assert_int_equal(log[256 + opc] & 1, rawhost_io(&sqe) != GPUNVME_SC_INVALID_OPCODE);
+		if (opc == GPUNVME_ADMIN_ASYNC_EVENT_REQUEST)
+			assert_int_equal(log[opc], GPUNVME_EFFECT_SUPPORTED); /* it would complete much later */
+		else
+			assert_int_equal(log[opc] & 1, rawhost_admin(&sqe, NULL) != GPUNVME_SC_INVALID_OPCODE);
+	}
+	assert_int_equal(log[256 + GPUNVME_IO_READ], GPUNVME_EFFECT_SUPPORTED);
+	assert_int_equal(log[256 + GPUNVME_IO_FLUSH], GPUNVME_EFFECT_SUPPORTED);
+	assert_int_equal(log[256 + GPUNVME_IO_WRITE], GPUNVME_EFFECT_SUPPORTED | GPUNVME_EFFECT_CONTENT);
+	assert_int_equal(log[256 + GPUNVME_IO_DSM], GPUNVME_EFFECT_SUPPORTED | GPUNVME_EFFECT_CONTENT);
+	assert_int_equal(log[256 + GPUNVME_IO_WRITE_ZEROES], GPUNVME_EFFECT_SUPPORTED | GPUNVME_EFFECT_CONTENT);
+}
+
+/* Base Specification 1.4: figure of log pages, of an I/O controller. Those of 2.0 are not there. */
+static void mandatory_logs_of_1_4_are_there(void **state)
+{
+	unsigned lid;
+
+	(void)state;
+	for (lid = 0; lid < 256; lid++)
+		assert_int_equal(get_log((uint8_t)lid, 512, 0, false), lid >= 1 && lid <= 5 ? 0 : GPUNVME_SC_INVALID_LOG_PAGE);
+}
+
+/* Of 2.0: the lists of log pages and features, which agree with what the commands do. */
+static void mandatory_logs_of_2_0_are_there(void **state)
+{
+	static uint32_t logs[256], features[256];
+	unsigned id;
+
+	(void)state;
+	assert_int_equal(get_log(GPUNVME_LID_SUPPORTED, 1024, 0, false), 0);
+	memcpy(logs, rawhost_data(&host, 0), sizeof(logs));
+	assert_int_equal(get_log(GPUNVME_LID_FEATURES, 1024, 0, false), 0);
+	memcpy(features, rawhost_data(&host, 0), sizeof(features));
+	for (id = 0; id < 256; id++) {
+		const struct gpunvme_sqe get = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = 3 << 8 | id, .prp1 = rawhost_iova(&host, 0) };
+
+		assert_int_equal(logs[id], get_log((uint8_t)id, 512, 0, false) != GPUNVME_SC_INVALID_LOG_PAGE);
+		assert_int_equal(features[id] & 1, rawhost_admin(&get, NULL) != GPUNVME_SC_INVALID_FIELD);
+	}
+	assert_int_equal(features[GPUNVME_FID_POWER], GPUNVME_EFFECT_SUPPORTED | GPUNVME_EFFECT_CONTROLLER);
+}
+
 int main(void)
 {
+	struct gnv_soft_config modern = GNV_SOFT_CONFIG_INIT;
 	const struct CMUnitTest tests[] = {
 		RAWHOST_TEST(error_log_holds_the_newest_error_first),
 		RAWHOST_TEST(smart_log_counts_what_was_done),
 		RAWHOST_TEST(firmware_log_has_one_slot),
 		RAWHOST_TEST(log_offset_skips_and_the_end_reads_zero),
+		RAWHOST_TEST(effects_log_names_the_commands),
+		RAWHOST_TEST(mandatory_logs_of_1_4_are_there),
+		RAWHOST_TEST_WITH(mandatory_logs_of_2_0_are_there, &modern),
 	};
 
+	modern.traits.set = 1ull << GNV_SOFT_HINTS;
 	return cmocka_run_group_tests_name("controller_log", tests, NULL, NULL);
 }
