@@ -8,7 +8,7 @@
  */
 #include "load.h"
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 
 #define DELAY_US 10000u

@@ -9,14 +9,14 @@
 #define LEAST ((size_t)64 << 10) /* less is not worth the trouble */
 
 /* Whoever blinds lanes looks at it, on threads of the port. */
-static struct gnv_arena *exchange(struct gpunvme_dev *dev, struct gnv_arena *arena)
+static struct gnv_arena *exchange(struct gnv_nvme *nvme, struct gnv_arena *arena)
 {
 	struct gnv_arena *was;
 
-	pthread_mutex_lock(&dev->bar0_lock);
-	was = dev->cmb;
-	dev->cmb = arena;
-	pthread_mutex_unlock(&dev->bar0_lock);
+	pthread_mutex_lock(&nvme->bar0_lock);
+	was = nvme->cmb.arena;
+	nvme->cmb.arena = arena;
+	pthread_mutex_unlock(&nvme->bar0_lock);
 	return was;
 }
 
@@ -28,7 +28,7 @@ static int check_size(size_t len, size_t page)
 	return gnv_fail(-EOPNOTSUPP, "its memory buffer has only %zu bytes that can be reached, and pages of %zu", len, page);
 }
 
-static int make_arena(struct gpunvme_dev *dev, const struct gnv_ctrl_cmb *cmb)
+static int make_arena(struct gnv_nvme *nvme, const struct gnv_ctrl_cmb *cmb)
 {
 	const struct gnv_port_inner where = { cmb->bar, cmb->offset, cmb->size };
 	struct gnv_arena *arena;
@@ -36,63 +36,64 @@ static int make_arena(struct gpunvme_dev *dev, const struct gnv_ctrl_cmb *cmb)
 	uint64_t iova;
 	int ret;
 
-	ret = dev->port->ops->inner(dev->port, &where, &mem, &iova);
+	ret = nvme->port->ops->inner(nvme->port, &where, &mem, &iova);
 	if (ret)
 		return ret;
-	ret = check_size(mem->len, dev->ctrl.page_size);
+	ret = check_size(mem->len, nvme->ctrl.page_size);
 	if (!ret)
-		ret = gnv_ctrl_cmb_at(&dev->ctrl, iova);
+		ret = gnv_ctrl_cmb_at(&nvme->ctrl, iova);
 	if (!ret) {
-		ret = gnv_arena_over(mem, iova, dev->ctrl.page_size, &dev->log, &arena);
+		ret = gnv_arena_over(mem, iova, nvme->ctrl.page_size, &nvme->log, &arena);
 		if (ret)
-			gnv_ctrl_cmb_off(&dev->ctrl);
+			gnv_ctrl_cmb_off(&nvme->ctrl);
 	}
 	if (ret) {
 		gnv_mem_release(mem);
 		return ret;
 	}
-	dev->info.cmb = mem->len;
-	dev->info.cmb_holds = cmb->holds;
-	exchange(dev, arena);
+	nvme->info.cmb = mem->len;
+	nvme->info.cmb_holds = cmb->holds;
+	exchange(nvme, arena);
 	return 0;
 }
 
-void gnv_cmb_open(struct gpunvme_dev *dev)
+void gnv_cmb_open(struct gnv_nvme *nvme)
 {
 	struct gnv_ctrl_cmb cmb;
 	int ret;
 
-	dev->info.pmr = !!(dev->ctrl.cap & GPUNVME_CAP_PMRS);
-	if (dev->info.pmr)
-		gnv_log(&dev->log, GPUNVME_LOG_INFO, "the drive has a Persistent Memory Region, which is left alone");
-	ret = gnv_ctrl_cmb(&dev->ctrl, &cmb);
+	nvme->info.pmr = !!(nvme->ctrl.cap & GPUNVME_CAP_PMRS);
+	if (nvme->info.pmr)
+		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "the drive has a Persistent Memory Region, which is left alone");
+	ret = gnv_ctrl_cmb(&nvme->ctrl, &cmb);
 	if (!ret)
-		ret = make_arena(dev, &cmb);
+		ret = make_arena(nvme, &cmb);
 	if (!ret) {
-		gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "%llu KiB of memory in the drive can be used",
-			(unsigned long long)dev->info.cmb / 1024);
+		gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "%llu KiB of memory in the drive can be used",
+			(unsigned long long)nvme->info.cmb / 1024);
 	} else {
-		gnv_log(&dev->log, ret == -ENOENT ? GPUNVME_LOG_DEBUG : GPUNVME_LOG_INFO, "no memory in the drive is used: %s", gpunvme_errmsg());
+		gnv_log(&nvme->log, ret == -ENOENT ? GPUNVME_LOG_DEBUG : GPUNVME_LOG_INFO, "no memory in the drive is used: %s",
+			gpunvme_errmsg());
 	}
 }
 
-int gnv_cmb_check(const struct gpunvme_dev *dev, enum gpunvme_cmb_holds what)
+int gnv_cmb_check(const struct gnv_nvme *nvme, enum gpunvme_cmb_holds what)
 {
 	static const char *const names[] = { "submission queues", "PRP lists of commands that lie elsewhere", "data of reads and writes" };
 
-	if (!dev->cmb)
+	if (!nvme->cmb.arena)
 		return gnv_fail(-EOPNOTSUPP, "the controller has no memory of its own that can be used here (CMB); leave the request for it "
 				"out");
-	if (!(dev->info.cmb_holds & what))
+	if (!(nvme->info.cmb_holds & what))
 		return gnv_fail(-EOPNOTSUPP, "the memory of the controller (CMB) takes no %s; leave the request for it out",
 				names[gnv_log2(what)]);
 	return 0;
 }
 
-void gnv_cmb_close(struct gpunvme_dev *dev)
+void gnv_cmb_close(struct gnv_nvme *nvme)
 {
-	struct gnv_arena *arena = exchange(dev, NULL);
+	struct gnv_arena *arena = exchange(nvme, NULL);
 
 	if (arena && gnv_arena_destroy(arena))
-		dev->port->keep = true;
+		nvme->port->keep = true;
 }

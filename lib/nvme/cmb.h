@@ -6,19 +6,19 @@
 #ifndef GNV_NVME_CMB_H
 #define GNV_NVME_CMB_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 /*
- * gnv_cmb_open() - dev->cmb, of which is given out on request, before the controller is enabled
- * Where there is none, or it cannot be used, dev->cmb stays NULL, and the log says why; so it does of a Persistent Memory Region,
- * which is somebody's data and is left alone.
+ * gnv_cmb_open() - set nvme->cmb.arena, of which is given out on request, before the controller is enabled
+ * Where there is none, or it cannot be used, that stays NULL and the log says why. The log also names a Persistent Memory Region:
+ * it has somebody's data and is left alone.
  */
-void gnv_cmb_open(struct gpunvme_dev *dev);
+void gnv_cmb_open(struct gnv_nvme *nvme);
 
 /* May this lie there? Return: 0; -EOPNOTSUPP; gnv_fail() has the sentence. */
-int gnv_cmb_check(const struct gpunvme_dev *dev, enum gpunvme_cmb_holds what);
+int gnv_cmb_check(const struct gnv_nvme *nvme, enum gpunvme_cmb_holds what);
 
 /* Nothing lies there any more. */
-void gnv_cmb_close(struct gpunvme_dev *dev);
+void gnv_cmb_close(struct gnv_nvme *nvme);
 
 #endif

@@ -20,14 +20,14 @@
 #define OPC_SECURITY_RECEIVE 0x82
 #define OPC_GET_LBA_STATUS 0x86
 
-int gnv_features_queues(struct gpunvme_dev *dev, uint32_t want, uint32_t *granted)
+int gnv_features_queues(struct gnv_nvme *nvme, uint32_t want, uint32_t *granted)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_NUM_QUEUES };
 	uint32_t result = 0, sqs, cqs;
 	int ret;
 
 	cmd.cdw11 = GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NSQ_0B, want - 1) | GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NCQ_0B, want - 1);
-	ret = gnv_admin_run(&dev->admin, &cmd, NULL, 0, false, &result);
+	ret = gnv_admin_run(&nvme->admin, &cmd, NULL, 0, false, &result);
 	if (ret)
 		return ret;
 	sqs = GPUNVME_FIELD_GET(GPUNVME_NUMQ_NSQ_0B, result) + 1;
@@ -36,14 +36,14 @@ int gnv_features_queues(struct gpunvme_dev *dev, uint32_t want, uint32_t *grante
 	return 0;
 }
 
-int gnv_features_arbitration(struct gpunvme_dev *dev, uint32_t recommended)
+int gnv_features_arbitration(struct gnv_nvme *nvme, uint32_t recommended)
 {
 	uint32_t now;
-	int ret = gpunvme_dev_get_feature(dev, GPUNVME_FID_ARBITRATION, &now);
+	int ret = gnv_features_get(nvme, 0, GPUNVME_FID_ARBITRATION, &now);
 
 	if (ret || recommended > BURST || (now & BURST) >= recommended)
 		return ret < 0 ? ret : 0;
-	ret = gpunvme_dev_set_feature(dev, GPUNVME_FID_ARBITRATION, (now & ~BURST) | recommended);
+	ret = gnv_features_set(nvme, 0, GPUNVME_FID_ARBITRATION, (now & ~BURST) | recommended);
 	return ret < 0 ? ret : 0;
 }
 
@@ -85,13 +85,13 @@ static bool harmless(uint8_t opc)
 	return false;
 }
 
-static int check_command(const struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd)
+static int check_command(const struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd)
 {
 	const char *why = refusal(cmd);
 
 	if (why)
 		return gnv_fail(-EPERM, "admin command 0x%02x is refused: %s", cmd->opc, why);
-	if (dev->info.read_only && !harmless(cmd->opc))
+	if (nvme->info.read_only && !harmless(cmd->opc))
 		return gnv_fail(-EPERM, "admin command 0x%02x is refused: the device is read-only, and it may write media",
 				cmd->opc);
 	if (cmd->flags)
@@ -104,19 +104,17 @@ static bool sets(const struct gpunvme_sqe *cmd)
 	return cmd->opc == GPUNVME_ADMIN_SET_FEATURES;
 }
 
-GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
-				  uint32_t *result)
+int gnv_features_admin(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device,
+		       uint32_t *result)
 {
 	struct gpunvme_sqe sqe;
 	int ret;
 
-	if (!dev || !cmd || (len && !buf))
-		return gnv_fail(-EINVAL, "gpunvme_dev_admin: dev, cmd, and buf where len is not 0, must not be NULL");
-	if (len > GNV_ADMIN_MAX_DATA || (dev->info.max_transfer && len > dev->info.max_transfer))
+	if (len > GNV_ADMIN_MAX_DATA || (nvme->info.max_transfer && len > nvme->info.max_transfer))
 		return gnv_fail(-EINVAL,
 				"%zu bytes are too many for one admin command; at most %zu, and what the controller transfers", len,
 				GNV_ADMIN_MAX_DATA);
-	ret = check_command(dev, cmd);
+	ret = check_command(nvme, cmd);
 	if (ret)
 		return ret;
 	sqe = *cmd;
@@ -124,26 +122,23 @@ GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_
 	sqe.prp1 = 0;
 	sqe.prp2 = 0;
 	if (sets(&sqe))
-		gnv_settings_begin(dev);
-	ret = gnv_admin_run(&dev->admin, &sqe, len ? buf : NULL, len, to_device, result);
+		gnv_settings_begin(nvme);
+	ret = gnv_admin_run(&nvme->admin, &sqe, len ? buf : NULL, len, to_device, result);
 	if (sets(&sqe))
-		gnv_settings_end(dev, &sqe, buf, len, ret);
+		gnv_settings_end(nvme, &sqe, buf, len, ret);
 	return ret;
 }
 
-GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
-				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result)
+int gnv_features_admin_rung(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+			    const struct gnv_bell *bell, uint32_t *result)
 {
-	struct gnv_bell bell = { ring, ctx };
 	struct gpunvme_sqe sqe;
 	int ret;
 
-	if (!dev || !cmd || !ring)
-		return gnv_fail(-EINVAL, "gpunvme_dev_admin_rung: dev, cmd and ring must not be NULL");
-	if (page && (page->len < dev->ctrl.page_size || page->iova % dev->ctrl.page_size))
+	if (page && (page->len < nvme->ctrl.page_size || page->iova % nvme->ctrl.page_size))
 		return gnv_fail(-EINVAL, "the buffer of an admin command must be a page of the controller, %u bytes, or more",
-				dev->ctrl.page_size);
-	ret = check_command(dev, cmd);
+				nvme->ctrl.page_size);
+	ret = check_command(nvme, cmd);
 	if (ret)
 		return ret;
 	sqe = *cmd;
@@ -151,23 +146,21 @@ GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpu
 	sqe.prp1 = page ? page->iova : 0;
 	sqe.prp2 = 0;
 	if (sets(&sqe))
-		gnv_settings_begin(dev);
-	ret = gnv_admin_run_rung(&dev->admin, &sqe, &bell, result);
+		gnv_settings_begin(nvme);
+	ret = gnv_admin_run_rung(&nvme->admin, &sqe, bell, result);
 	if (sets(&sqe))
-		gnv_settings_end(dev, &sqe, NULL, page ? dev->ctrl.page_size : 0, ret);
+		gnv_settings_end(nvme, &sqe, NULL, page ? nvme->ctrl.page_size : 0, ret);
 	return ret;
 }
 
-GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len)
+int gnv_features_log_page(struct gnv_nvme *nvme, uint8_t lid, uint32_t nsid, void *buf, size_t len)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE, .nsid = nsid };
 
-	if (!dev || !buf)
-		return gnv_fail(-EINVAL, "gpunvme_dev_log_page: dev and buf must not be NULL");
 	if (!len || len % 4 || len > 4096)
 		return gnv_fail(-EINVAL, "a log page of %zu bytes: the length must be a multiple of 4 from 4 to 4096", len);
 	cmd.cdw10 = lid | GPUNVME_FIELD_PREP(GPUNVME_LOG_NUMDL_0B, (uint32_t)(len / 4 - 1));
-	return gnv_admin_run(&dev->admin, &cmd, buf, len, false, NULL);
+	return gnv_admin_run(&nvme->admin, &cmd, buf, len, false, NULL);
 }
 
 /*
@@ -187,60 +180,19 @@ static bool may_have_data(uint8_t fid)
 }
 
 /* What comes beside the value, which nobody wants, needs a place all the same: the drive would put it at address 0. */
-static int get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value)
+int gnv_features_get(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t *value)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .nsid = nsid, .cdw10 = fid };
 	char data[4096];
 
-	return gpunvme_dev_admin(dev, &cmd, data, may_have_data(fid) ? sizeof(data) : 0, 0, value);
+	return gnv_features_admin(nvme, &cmd, data, may_have_data(fid) ? sizeof(data) : 0, 0, value);
 }
 
-static int set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value)
+int gnv_features_set(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t value)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .nsid = nsid, .cdw10 = fid, .cdw11 = value };
 
 	if (has_data(fid) && fid != GPUNVME_FID_HMB) /* which is refused as such */
 		return gnv_fail(-EINVAL, "feature 0x%02x has data, not a value alone: set it by gpunvme_dev_admin()", fid);
-	return gpunvme_dev_admin(dev, &cmd, NULL, 0, 0, NULL);
-}
-
-GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t *value)
-{
-	if (!dev || !value)
-		return gnv_fail(-EINVAL, "gpunvme_dev_get_feature: dev and value must not be NULL");
-	return get_feature(dev, 0, fid, value);
-}
-
-GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value)
-{
-	return set_feature(dev, 0, fid, value);
-}
-
-static int pick_namespace(const struct gpunvme_dev *dev, uint32_t *nsid)
-{
-	if (!*nsid)
-		*nsid = dev->info.default_ns;
-	if (*nsid > dev->info.nn && *nsid != GPUNVME_NSID_ALL)
-		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", *nsid, dev->info.nn);
-	return 0;
-}
-
-GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value)
-{
-	int ret;
-
-	if (!dev || !value)
-		return gnv_fail(-EINVAL, "gpunvme_ns_get_feature: dev and value must not be NULL");
-	ret = pick_namespace(dev, &nsid);
-	return ret ? ret : get_feature(dev, nsid, fid, value);
-}
-
-GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value)
-{
-	int ret;
-
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_ns_set_feature: dev must not be NULL");
-	ret = pick_namespace(dev, &nsid);
-	return ret ? ret : set_feature(dev, nsid, fid, value);
+	return gnv_features_admin(nvme, &cmd, NULL, 0, 0, NULL);
 }

@@ -3,7 +3,7 @@
 #ifndef GNV_NVME_FEATURES_H
 #define GNV_NVME_FEATURES_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 /*
  * gnv_features_queues() - agree on the number of I/O queue pairs; once, before the first queue
@@ -11,13 +11,25 @@
  * @granted: how many there are, at most @want and at least 1
  * Return: 0, or what gnv_admin_run() answers.
  */
-int gnv_features_queues(struct gpunvme_dev *dev, uint32_t want, uint32_t *granted);
+int gnv_features_queues(struct gnv_nvme *nvme, uint32_t want, uint32_t *granted);
 
 /*
  * gnv_features_arbitration() - as many commands of a queue at a time as the drive recommends, where it takes fewer (5.27.1.1)
  * @recommended: the power of two of Identify (RAB)
  * What the drive refuses stays as it is. Return: 0; negative: what gnv_admin_run() answers.
  */
-int gnv_features_arbitration(struct gpunvme_dev *dev, uint32_t recommended);
+int gnv_features_arbitration(struct gnv_nvme *nvme, uint32_t recommended);
+
+/*
+ * As gpunvme_dev_admin(), gpunvme_dev_admin_rung(), gpunvme_dev_log_page() and gpunvme_ns_get_feature(), _set_feature(), with
+ * pointers that are not NULL; of a feature of no namespace @nsid is 0.
+ */
+int gnv_features_admin(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, void *buf, size_t len, bool to_device,
+		       uint32_t *result);
+int gnv_features_admin_rung(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
+			    const struct gnv_bell *bell, uint32_t *result);
+int gnv_features_log_page(struct gnv_nvme *nvme, uint8_t lid, uint32_t nsid, void *buf, size_t len);
+int gnv_features_get(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t *value);
+int gnv_features_set(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t value);
 
 #endif

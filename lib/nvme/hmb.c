@@ -21,20 +21,20 @@ static unsigned mib(uint64_t bytes)
 
 /* ---- Memory ---- */
 
-int gnv_hmb_drop(struct gpunvme_dev *dev)
+int gnv_hmb_drop(struct gnv_nvme *nvme)
 {
-	struct gnv_space *space = dev->port->space;
+	struct gnv_space *space = nvme->port->space;
 
-	if (dev->hmb.size && space->ops->unmap(space, dev->hmb.iova, dev->hmb.mem->len))
+	if (nvme->hmb.size && space->ops->unmap(space, nvme->hmb.iova, nvme->hmb.mem->len))
 		return gnv_fail(-EBUSY,
 				"%s: the memory that the drive works in (hmb) is still mapped and stays; close it again, or end "
 				"the process",
-				dev->port->address);
-	if (dev->hmb.mem)
-		gnv_mem_release(dev->hmb.mem);
-	gnv_arena_free(dev->arena, &dev->hmb.list);
-	dev->hmb.mem = NULL;
-	dev->hmb.size = 0;
+				nvme->port->address);
+	if (nvme->hmb.mem)
+		gnv_mem_release(nvme->hmb.mem);
+	gnv_arena_free(nvme->arena, &nvme->hmb.list);
+	nvme->hmb.mem = NULL;
+	nvme->hmb.size = 0;
 	return 0;
 }
 
@@ -42,180 +42,176 @@ int gnv_hmb_drop(struct gpunvme_dev *dev)
  * So many bytes, in one piece: however few the drive takes (HMMAXD), that is none too many. What is there when it fails
  * gnv_hmb_drop() takes back.
  */
-static int take(struct gpunvme_dev *dev, uint64_t size)
+static int take(struct gnv_nvme *nvme, uint64_t size)
 {
-	struct gnv_hmb_entry entry = { .pages = (uint32_t)(size / dev->ctrl.page_size) };
-	int ret = gnv_arena_alloc(dev->arena, sizeof(entry), NULL, &dev->hmb.list);
+	struct gnv_hmb_entry entry = { .pages = (uint32_t)(size / nvme->ctrl.page_size) };
+	int ret = gnv_arena_alloc(nvme->arena, sizeof(entry), NULL, &nvme->hmb.list);
 
 	if (!ret)
-		ret = gnv_mem_host_alloc((size_t)size, gnv_mem_flags_for(dev->port->space), &dev->log, &dev->hmb.mem);
+		ret = gnv_mem_host_alloc((size_t)size, gnv_mem_flags_for(nvme->port->space), &nvme->log, &nvme->hmb.mem);
 	if (!ret)
-		ret = dev->port->space->ops->map(dev->port->space, dev->hmb.mem, &dev->hmb.iova);
+		ret = nvme->port->space->ops->map(nvme->port->space, nvme->hmb.mem, &nvme->hmb.iova);
 	if (ret)
 		return ret;
-	entry.iova = dev->hmb.iova;
-	memcpy(dev->hmb.list.cpu, &entry, sizeof(entry));
-	dev->hmb.size = size;
-	if (entry.iova & (dev->ctrl.page_size - 1))
+	entry.iova = nvme->hmb.iova;
+	memcpy(nvme->hmb.list.cpu, &entry, sizeof(entry));
+	nvme->hmb.size = size;
+	if (entry.iova & (nvme->ctrl.page_size - 1))
 		return gnv_fail(-EOPNOTSUPP, "the address space aligns to less than its pages");
 	return 0;
 }
 
 /* The next smaller size that the drive could use; 0: there is none. */
-static uint64_t fit(const struct gpunvme_dev *dev, uint64_t size)
+static uint64_t fit(const struct gnv_nvme *nvme, uint64_t size)
 {
-	size -= size % dev->ctrl.page_size;
-	return size < dev->hmb.least || size < dev->hmb.step ? 0 : size;
+	size -= size % nvme->ctrl.page_size;
+	return size < nvme->hmb.least || size < nvme->hmb.step ? 0 : size;
 }
 
 /* As much as there is. Return: 0, also where there is none; -EBUSY. */
-static int find(struct gpunvme_dev *dev, uint64_t size)
+static int find(struct gnv_nvme *nvme, uint64_t size)
 {
-	for (size = fit(dev, size); size; size = fit(dev, size / 2)) {
+	for (size = fit(nvme, size); size; size = fit(nvme, size / 2)) {
 		int ret;
 
-		if (!take(dev, size))
+		if (!take(nvme, size))
 			return 0;
-		gnv_log(&dev->log, GPUNVME_LOG_INFO, "no %u MiB for the drive to work in: %s", mib(size), gpunvme_errmsg());
-		ret = gnv_hmb_drop(dev);
+		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "no %u MiB for the drive to work in: %s", mib(size), gpunvme_errmsg());
+		ret = gnv_hmb_drop(nvme);
 		if (ret)
 			return ret;
 	}
-	gnv_log(&dev->log, GPUNVME_LOG_WARN,
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
 		"the drive asks for %u MiB of this machine's memory, at least %llu KiB, and gets none: it may be slow; raise hmb= in the URI "
 		"or the locked-memory limit",
-		mib(dev->hmb.asked), (unsigned long long)dev->hmb.least / 1024);
+		mib(nvme->hmb.asked), (unsigned long long)nvme->hmb.least / 1024);
 	return 0;
 }
 
 /* ---- The drive ---- */
 
-static int set(struct gpunvme_dev *dev, uint32_t how)
+static int set(struct gnv_nvme *nvme, uint32_t how)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_HMB, .cdw11 = how };
 	int ret;
 
 	if (how) {
-		cmd.cdw12 = (uint32_t)(dev->hmb.size / dev->ctrl.page_size);
-		cmd.cdw13 = (uint32_t)dev->hmb.list.iova;
-		cmd.cdw14 = (uint32_t)(dev->hmb.list.iova >> 32);
+		cmd.cdw12 = (uint32_t)(nvme->hmb.size / nvme->ctrl.page_size);
+		cmd.cdw13 = (uint32_t)nvme->hmb.list.iova;
+		cmd.cdw14 = (uint32_t)(nvme->hmb.list.iova >> 32);
 		cmd.cdw15 = 1;
 	}
-	ret = gnv_admin_run(&dev->admin, &cmd, NULL, 0, true, NULL);
+	ret = gnv_admin_run(&nvme->admin, &cmd, NULL, 0, true, NULL);
 	if (how || !ret)
-		__atomic_store_n(&dev->hmb.on, how && !ret, __ATOMIC_RELAXED);
+		__atomic_store_n(&nvme->hmb.on, how && !ret, __ATOMIC_RELAXED);
 	return ret;
 }
 
-static int refuse(struct gpunvme_dev *dev)
+static int refuse(struct gnv_nvme *nvme)
 {
-	const bool bare = dev->port->space->bare;
+	const bool bare = nvme->port->space->bare;
 
-	if (dev->hmb.named && bare)
+	if (nvme->hmb.named && bare)
 		return gnv_fail(-EINVAL,
 				"without an IOMMU nothing keeps other devices from memory for %s to work in (hmb), nor the drive "
 				"from what was that memory; leave hmb= out",
-				dev->port->address);
-	if (dev->hmb.named)
+				nvme->port->address);
+	if (nvme->hmb.named)
 		return gnv_fail(-EINVAL,
 				"memory for %s to work in (hmb) would be reached by the devices that share its address space; leave hmb= out, "
 				"or open it without sharing",
-				dev->port->address);
-	gnv_log(&dev->log, GPUNVME_LOG_WARN,
-		"the drive asks for %u MiB of this machine's memory and gets none, as %s: it may be slow", mib(dev->hmb.asked),
+				nvme->port->address);
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
+		"the drive asks for %u MiB of this machine's memory and gets none, as %s: it may be slow", mib(nvme->hmb.asked),
 		bare ? "no IOMMU stands before it" : "it shares its address space");
 	return 0;
 }
 
-int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t most, bool alone)
+int gnv_hmb_give(struct gnv_nvme *nvme, uint32_t most, bool alone)
 {
 	int ret;
 
-	dev->hmb.named = most != GNV_HMB_UNSAID;
-	most = dev->hmb.named ? most : GNV_HMB_MIB;
-	if (!alone || dev->port->space->bare)
-		__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
-	if (!dev->hmb.asked || !most)
+	nvme->hmb.named = most != GNV_HMB_UNSAID;
+	most = nvme->hmb.named ? most : GNV_HMB_MIB;
+	if (!alone || nvme->port->space->bare)
+		__atomic_store_n(&nvme->hmb.shared, true, __ATOMIC_RELAXED);
+	if (!nvme->hmb.asked || !most)
 		return 0;
-	if (gnv_hmb_denied(dev))
-		return refuse(dev);
-	ret = find(dev, gnv_min(dev->hmb.asked, (uint64_t)most << 20));
-	if (ret || !dev->hmb.size)
+	if (gnv_hmb_denied(nvme))
+		return refuse(nvme);
+	ret = find(nvme, gnv_min(nvme->hmb.asked, (uint64_t)most << 20));
+	if (ret || !nvme->hmb.size)
 		return ret;
-	ret = set(dev, ENABLE);
+	ret = set(nvme, ENABLE);
 	if (ret < 0)
 		return ret;
 	if (ret) {
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive asks for memory of this machine and refuses it: %s", gpunvme_errmsg());
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "the drive asks for memory of this machine and refuses it: %s", gpunvme_errmsg());
 		return 0; /* so it says: the memory stays */
 	}
-	gnv_log(&dev->log, GPUNVME_LOG_INFO, "the drive works in %u MiB of this machine's memory; it asks for %u", mib(dev->hmb.size),
-		mib(dev->hmb.asked));
+	gnv_log(&nvme->log, GPUNVME_LOG_INFO, "the drive works in %u MiB of this machine's memory; it asks for %u", mib(nvme->hmb.size),
+		mib(nvme->hmb.asked));
 	return 0;
 }
 
-int gnv_hmb_return(struct gpunvme_dev *dev)
+int gnv_hmb_return(struct gnv_nvme *nvme)
 {
 	uint32_t how;
 	int ret;
 
-	if (!dev->hmb.size || gnv_hmb_denied(dev))
+	if (!nvme->hmb.size || gnv_hmb_denied(nvme))
 		return 0;
-	how = gnv_hmb_used(dev) ? ENABLE | RETURNED : ENABLE;
-	ret = set(dev, how);
+	how = gnv_hmb_used(nvme) ? ENABLE | RETURNED : ENABLE;
+	ret = set(nvme, how);
 	if (ret > 0 && how & RETURNED) /* it does not know it any more, as after a function reset */
-		ret = set(dev, ENABLE);
+		ret = set(nvme, ENABLE);
 	if (ret > 0)
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "after its reset the drive does not take the memory that it asks for: %s",
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "after its reset the drive does not take the memory that it asks for: %s",
 			gpunvme_errmsg());
 	return ret < 0 ? ret : 0;
 }
 
-static int leave(struct gpunvme_dev *dev)
+static int leave(struct gnv_nvme *nvme)
 {
 	int ret;
 
-	if (dev->hmb.named)
+	if (nvme->hmb.named)
 		return gnv_fail(-EBUSY,
 				"%s works in memory of this machine (hmb), which a device that shares its address space would reach; open it "
 				"without hmb=, or do not share",
-				dev->port->address);
-	ret = gnv_hmb_used(dev) ? set(dev, 0) : 0;
+				nvme->port->address);
+	ret = gnv_hmb_used(nvme) ? set(nvme, 0) : 0;
 	if (ret > 0)
 		return gnv_fail(-EBUSY, "%s does not leave the memory that it works in (hmb), and cannot share its address space: %s",
-				dev->port->address, gpunvme_strerror(ret));
+				nvme->port->address, gpunvme_strerror(ret));
 	if (!ret)
-		gnv_log(&dev->log, GPUNVME_LOG_WARN,
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN,
 			"the drive leaves the memory of this machine that it works in, as its address space is shared: it may be slow");
 	return ret;
 }
 
-int gnv_hmb_make_way(struct gpunvme_dev *dev)
+int gnv_hmb_make_way(struct gnv_nvme *nvme)
 {
-	int ret = 0;
+	int ret = nvme->hmb.size && !gnv_hmb_denied(nvme) ? leave(nvme) : 0;
 
-	pthread_mutex_lock(&dev->queues_lock);
-	if (dev->hmb.size && !gnv_hmb_denied(dev))
-		ret = leave(dev);
 	if (!ret)
-		__atomic_store_n(&dev->hmb.shared, true, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&dev->queues_lock);
+		__atomic_store_n(&nvme->hmb.shared, true, __ATOMIC_RELAXED);
 	return ret;
 }
 
-void gnv_hmb_take_back(struct gpunvme_dev *dev)
+void gnv_hmb_take_back(struct gnv_nvme *nvme)
 {
-	if (gnv_hmb_used(dev) && !gnv_ctrl_dead(&dev->ctrl) && set(dev, 0))
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive does not leave the memory that it works in before it is stopped: %s",
+	if (gnv_hmb_used(nvme) && !gnv_ctrl_dead(&nvme->ctrl) && set(nvme, 0))
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "the drive does not leave the memory that it works in before it is stopped: %s",
 			gpunvme_errmsg());
 }
 
-uint64_t gnv_hmb_used(const struct gpunvme_dev *dev)
+uint64_t gnv_hmb_used(const struct gnv_nvme *nvme)
 {
-	return __atomic_load_n(&dev->hmb.on, __ATOMIC_RELAXED) ? dev->hmb.size : 0;
+	return __atomic_load_n(&nvme->hmb.on, __ATOMIC_RELAXED) ? nvme->hmb.size : 0;
 }
 
-bool gnv_hmb_denied(const struct gpunvme_dev *dev)
+bool gnv_hmb_denied(const struct gnv_nvme *nvme)
 {
-	return __atomic_load_n(&dev->hmb.shared, __ATOMIC_RELAXED);
+	return __atomic_load_n(&nvme->hmb.shared, __ATOMIC_RELAXED);
 }

@@ -11,7 +11,7 @@
 #ifndef GNV_NVME_HMB_H
 #define GNV_NVME_HMB_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 #define GNV_HMB_MIB 64u	      /* at most so many, when the URI does not say */
 #define GNV_HMB_UNSAID UINT32_MAX
@@ -33,30 +33,30 @@ struct gnv_hmb_entry {
  * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: what gnv_admin_run() answers, or -EBUSY,
  * and then gnv_hmb_drop() has something left to do.
  */
-int gnv_hmb_give(struct gpunvme_dev *dev, uint32_t mib, bool alone);
+int gnv_hmb_give(struct gnv_nvme *nvme, uint32_t mib, bool alone);
 
 /*
- * Another device is about to reach its address space: the drive leaves that memory, for good. Any thread.
+ * Another device is about to reach its address space: the drive leaves that memory, for good. No reset runs meanwhile.
  * Return: 0; -EBUSY it was asked for by `hmb`, or the drive does not leave it; what gnv_admin_run() answers.
  */
-int gnv_hmb_make_way(struct gpunvme_dev *dev);
+int gnv_hmb_make_way(struct gnv_nvme *nvme);
 
 /*
  * After a reset: the same memory, with what the drive had there, if it had it. A drive that does not want it back, nor as new,
  * works without until the next reset. Return: 0; negative: what gnv_admin_run() answers.
  */
-int gnv_hmb_return(struct gpunvme_dev *dev);
+int gnv_hmb_return(struct gnv_nvme *nvme);
 
 /* Tell the drive to leave it, where it still listens. The memory stays. */
-void gnv_hmb_take_back(struct gpunvme_dev *dev);
+void gnv_hmb_take_back(struct gnv_nvme *nvme);
 
 /* The drive makes no DMA: unmap and free. Return: 0; -EBUSY what is left is still mapped: call again. */
-int gnv_hmb_drop(struct gpunvme_dev *dev);
+int gnv_hmb_drop(struct gnv_nvme *nvme);
 
 /* Bytes that the drive uses now. Any thread. */
-uint64_t gnv_hmb_used(const struct gpunvme_dev *dev);
+uint64_t gnv_hmb_used(const struct gnv_nvme *nvme);
 
 /* It gets none, because others reach what it does. Any thread. */
-bool gnv_hmb_denied(const struct gpunvme_dev *dev);
+bool gnv_hmb_denied(const struct gnv_nvme *nvme);
 
 #endif

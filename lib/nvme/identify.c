@@ -21,24 +21,24 @@
 #define LIST_ENTRIES 1024u
 #define NS_ASKED 4096u /* one by one: more than drives without a list have */
 
-static int identify(struct gpunvme_dev *dev, enum gpunvme_cns cns, uint32_t nsid, void *data)
+static int identify(struct gnv_nvme *nvme, enum gpunvme_cns cns, uint32_t nsid, void *data)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = nsid, .cdw10 = cns };
 
-	return gnv_admin_run(&dev->admin, &cmd, data, 4096, false, NULL);
+	return gnv_admin_run(&nvme->admin, &cmd, data, 4096, false, NULL);
 }
 
-bool gnv_identify_knows(const struct gpunvme_dev *dev, enum gpunvme_cns cns)
+bool gnv_identify_knows(const struct gnv_nvme *nvme, enum gpunvme_cns cns)
 {
-	const uint32_t quirks = dev->drive.quirks;
+	const uint32_t quirks = nvme->drive.quirks;
 
 	return !(quirks & GNV_QUIRK_CNS_01 && cns > GPUNVME_CNS_CTRL) &&
 	       !(quirks & GNV_QUIRK_NO_DESCRIPTORS && cns == GPUNVME_CNS_NS_DESC_LIST);
 }
 
-int gnv_identify_ns(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_id_ns *id)
+int gnv_identify_ns(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_id_ns *id)
 {
-	return identify(dev, GPUNVME_CNS_NS, nsid, id);
+	return identify(nvme, GPUNVME_CNS_NS, nsid, id);
 }
 
 void gnv_identify_string(const char *from, size_t len, char *to)
@@ -89,37 +89,37 @@ static uint32_t max_range(const struct gpunvme_id_ctrl_nvm *id)
 }
 
 /* The fourth of the vendor's bytes says it as MDTS does its limit, as Linux once read it; today it takes the largest transfer. */
-static uint32_t stripe(const struct gpunvme_dev *dev, const struct gpunvme_id_ctrl *id)
+static uint32_t stripe(const struct gnv_nvme *nvme, const struct gpunvme_id_ctrl *id)
 {
-	if (!(dev->drive.quirks & GNV_QUIRK_STRIPE))
+	if (!(nvme->drive.quirks & GNV_QUIRK_STRIPE))
 		return 0;
-	return max_transfer(&dev->ctrl, id->vs[STRIPE_BYTE] ? id->vs[STRIPE_BYTE] : id->mdts);
+	return max_transfer(&nvme->ctrl, id->vs[STRIPE_BYTE] ? id->vs[STRIPE_BYTE] : id->mdts);
 }
 
 /* How much one command deallocates, or sets to zero. A drive of the 2.0 kind that has no such page has no limit. */
-static int identify_limits(struct gpunvme_dev *dev)
+static int identify_limits(struct gnv_nvme *nvme)
 {
-	const bool ranges = dev->info.oncs & GPUNVME_ONCS_DSM, zeroes = dev->info.oncs & GPUNVME_ONCS_WRITE_ZEROES;
+	const bool ranges = nvme->info.oncs & GPUNVME_ONCS_DSM, zeroes = nvme->info.oncs & GPUNVME_ONCS_WRITE_ZEROES;
 	struct gpunvme_id_ctrl_nvm id;
 	int ret;
 
-	dev->deallocate = ranges ? UINT32_MAX : 0;
-	dev->zeroes = 0;
-	if (!(ranges || zeroes) || dev->ctrl.vs < VERSION_2_0 || !gnv_identify_knows(dev, GPUNVME_CNS_CTRL_NVM))
+	nvme->limits.deallocate = ranges ? UINT32_MAX : 0;
+	nvme->limits.zeroes = 0;
+	if (!(ranges || zeroes) || nvme->ctrl.vs < VERSION_2_0 || !gnv_identify_knows(nvme, GPUNVME_CNS_CTRL_NVM))
 		return 0;
-	ret = identify(dev, GPUNVME_CNS_CTRL_NVM, 0, &id);
+	ret = identify(nvme, GPUNVME_CNS_CTRL_NVM, 0, &id);
 	if (ret)
 		return ret < 0 ? ret : 0;
-	dev->deallocate = ranges ? max_range(&id) : 0;
-	dev->zeroes = max_transfer(&dev->ctrl, id.wzsl);
+	nvme->limits.deallocate = ranges ? max_range(&id) : 0;
+	nvme->limits.zeroes = max_transfer(&nvme->ctrl, id.wzsl);
 	return 0;
 }
 
-int gnv_identify_ctrl(struct gpunvme_dev *dev)
+int gnv_identify_ctrl(struct gnv_nvme *nvme)
 {
-	struct gpunvme_dev_info *info = &dev->info;
+	struct gpunvme_dev_info *info = &nvme->info;
 	struct gpunvme_id_ctrl id;
-	int ret = identify(dev, GPUNVME_CNS_CTRL, 0, &id);
+	int ret = identify(nvme, GPUNVME_CNS_CTRL, 0, &id);
 
 	if (!ret)
 		ret = check_entry_size("submission queue", id.sqes, SQE_SHIFT);
@@ -130,26 +130,26 @@ int gnv_identify_ctrl(struct gpunvme_dev *dev)
 	gnv_identify_string(id.mn, sizeof(id.mn), info->model);
 	gnv_identify_string(id.sn, sizeof(id.sn), info->serial);
 	gnv_identify_string(id.fr, sizeof(id.fr), info->firmware);
-	if (memchr(id.subnqn, 0, sizeof(dev->nqn))) /* else it is none, and Linux makes one up, too */
-		memcpy(dev->nqn, id.subnqn, sizeof(dev->nqn));
+	if (memchr(id.subnqn, 0, sizeof(nvme->nqn))) /* else it is none, and Linux makes one up, too */
+		memcpy(nvme->nqn, id.subnqn, sizeof(nvme->nqn));
 	info->vid = id.vid;
 	info->nn = id.nn;
-	dev->power.has_apst = id.apsta & 1;
-	dev->hmb.asked = info->hmb_asked = (uint64_t)id.hmpre << 12;
-	dev->hmb.least = (uint64_t)id.hmmin << 12;
-	dev->hmb.step = (uint64_t)id.hmminds << 12;
-	info->max_transfer = max_transfer(&dev->ctrl, id.mdts);
-	dev->stripe = stripe(dev, &id);
-	info->oncs = dev->drive.quirks & GNV_QUIRK_NO_WRITE_ZEROES ? id.oncs & ~GPUNVME_ONCS_WRITE_ZEROES : id.oncs;
+	nvme->power.has_apst = id.apsta & 1;
+	nvme->hmb.asked = info->hmb_asked = (uint64_t)id.hmpre << 12;
+	nvme->hmb.least = (uint64_t)id.hmmin << 12;
+	nvme->hmb.step = (uint64_t)id.hmminds << 12;
+	info->max_transfer = max_transfer(&nvme->ctrl, id.mdts);
+	nvme->limits.stripe = stripe(nvme, &id);
+	info->oncs = nvme->drive.quirks & GNV_QUIRK_NO_WRITE_ZEROES ? id.oncs & ~GPUNVME_ONCS_WRITE_ZEROES : id.oncs;
 	info->vwc = id.vwc & GPUNVME_VWC_PRESENT;
-	dev->burst = id.rab;
-	dev->oaes = id.oaes;
-	dev->aers = id.aerl_0b + 1u;
-	dev->awun_0b = id.awun_0b;
-	dev->awupf_0b = id.awupf_0b;
+	nvme->limits.burst = id.rab;
+	nvme->asks.oaes = id.oaes;
+	nvme->asks.aers = id.aerl_0b + 1u;
+	nvme->limits.awun_0b = id.awun_0b;
+	nvme->limits.awupf_0b = id.awupf_0b;
 	info->sgl = (id.sgls & GPUNVME_SGLS_SUPPORT) == 1 || (id.sgls & GPUNVME_SGLS_SUPPORT) == 2;
-	set_shutdown_deadline(&dev->ctrl, id.rtd3e);
-	return identify_limits(dev);
+	set_shutdown_deadline(&nvme->ctrl, id.rtd3e);
+	return identify_limits(nvme);
 }
 
 /*
@@ -173,11 +173,11 @@ static uint8_t command_set(const uint8_t list[4096])
 	return csi ? *csi : GPUNVME_CSI_NVM;
 }
 
-int gnv_identify_uuid(struct gpunvme_dev *dev, uint32_t nsid, uint8_t uuid[16])
+int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16])
 {
 	const uint8_t *found;
 	uint8_t list[4096];
-	int ret = identify(dev, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
+	int ret = identify(nvme, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
 
 	found = ret ? NULL : descriptor(list, GPUNVME_NIDT_UUID, 16);
 	if (found)
@@ -186,15 +186,15 @@ int gnv_identify_uuid(struct gpunvme_dev *dev, uint32_t nsid, uint8_t uuid[16])
 }
 
 /* A controller that fails this has no more to say of it. */
-static int check_command_set(struct gpunvme_dev *dev, uint32_t nsid)
+static int check_command_set(struct gnv_nvme *nvme, uint32_t nsid)
 {
 	static const char *const names[] = { "", "a key-value store", "zoned" };
 	uint8_t list[4096], csi;
 	int ret;
 
-	if (!(dev->ctrl.cap & GPUNVME_CAP_CSS_IO) || !gnv_identify_knows(dev, GPUNVME_CNS_NS_DESC_LIST))
+	if (!(nvme->ctrl.cap & GPUNVME_CAP_CSS_IO) || !gnv_identify_knows(nvme, GPUNVME_CNS_NS_DESC_LIST))
 		return 0;
-	ret = identify(dev, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
+	ret = identify(nvme, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
 	csi = ret ? GPUNVME_CSI_NVM : command_set(list);
 	if (csi == GPUNVME_CSI_NVM)
 		return ret < 0 ? ret : 0;
@@ -233,16 +233,16 @@ static int refuse_metadata(const struct gpunvme_id_ns *id, uint32_t nsid, unsign
 }
 
 /* NVM Command Set Specification 2.1.4 (atomic operation), 5.8.2 (granularity), 4.1.5.1 (the fields). */
-static void parse_hints(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *id, struct gpunvme_ns_info *ns)
+static void parse_hints(const struct gnv_nvme *nvme, const struct gpunvme_id_ns *id, struct gpunvme_ns_info *ns)
 {
 	const bool own = id->nsfeat & GPUNVME_NSFEAT_ATOMICS;
 
-	ns->boundary = dev->drive.quirks & GNV_QUIRK_STRIPE ? dev->stripe / ns->lba_size : id->noiob;
+	ns->boundary = nvme->drive.quirks & GNV_QUIRK_STRIPE ? nvme->limits.stripe / ns->lba_size : id->noiob;
 	ns->deallocated = id->dlfeat & GPUNVME_DLFEAT_READ;
 	if (ns->deallocated > GPUNVME_DEALLOCATED_ONES)
 		ns->deallocated = GPUNVME_DEALLOCATED_UNKNOWN;
-	ns->atomic = 1u + (own && id->nawun_0b ? id->nawun_0b : dev->awun_0b);
-	ns->atomic_power = 1u + (own && id->nawupf_0b ? id->nawupf_0b : dev->awupf_0b);
+	ns->atomic = 1u + (own && id->nawun_0b ? id->nawun_0b : nvme->limits.awun_0b);
+	ns->atomic_power = 1u + (own && id->nawupf_0b ? id->nawupf_0b : nvme->limits.awupf_0b);
 	if (own && (id->nabspf_0b || id->nabsn_0b)) {
 		ns->atomic_border = id->nabspf_0b ? 1u + id->nabspf_0b : 0;
 		ns->atomic_seen_border = id->nabsn_0b ? 1u + id->nabsn_0b : 0;
@@ -255,7 +255,7 @@ static void parse_hints(const struct gpunvme_dev *dev, const struct gpunvme_id_n
 	ns->write_best = 1u + id->nows_0b;
 }
 
-static int parse_ns(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *id, struct gpunvme_ns_info *ns)
+static int parse_ns(const struct gnv_nvme *nvme, const struct gpunvme_id_ns *id, struct gpunvme_ns_info *ns)
 {
 	unsigned index = id->flbas & GPUNVME_FLBAS_INDEX_LOW;
 	struct gpunvme_lbaf format;
@@ -276,32 +276,30 @@ static int parse_ns(const struct gpunvme_dev *dev, const struct gpunvme_id_ns *i
 				(unsigned long long)id->nsze);
 	ns->lba_size = 1u << format.lbads;
 	ns->nblocks = id->nsze;
-	ns->read_only = dev->info.read_only || id->nsattr & GPUNVME_NSATTR_WP;
-	parse_hints(dev, id, ns);
-	if (dev->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
+	ns->read_only = nvme->info.read_only || id->nsattr & GPUNVME_NSATTR_WP;
+	parse_hints(nvme, id, ns);
+	if (nvme->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
 		return 0;
 	memcpy(ns->nguid, id->nguid, sizeof(ns->nguid));
 	memcpy(ns->eui64, id->eui64, sizeof(ns->eui64));
 	return 0;
 }
 
-GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info)
+int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_ns_info *info)
 {
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	struct gpunvme_id_ns id;
 	int ret;
 
-	if (!dev || !info)
-		return gnv_fail(-EINVAL, "gpunvme_ns_get_info: dev and info must not be NULL");
 	ret = gnv_size_check(info->size, GNV_FIRST_gpunvme_ns_info, "gpunvme_ns_info");
 	if (ret)
 		return ret;
-	ns.nsid = nsid ? nsid : dev->info.default_ns;
-	if (ns.nsid > dev->info.nn)
-		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", ns.nsid, dev->info.nn);
-	ret = check_command_set(dev, ns.nsid);
+	ns.nsid = nsid ? nsid : nvme->info.default_ns;
+	if (ns.nsid > nvme->info.nn)
+		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", ns.nsid, nvme->info.nn);
+	ret = check_command_set(nvme, ns.nsid);
 	if (!ret)
-		ret = identify(dev, GPUNVME_CNS_NS, ns.nsid, &id);
+		ret = identify(nvme, GPUNVME_CNS_NS, ns.nsid, &id);
 	if (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_NS)
 		return gnv_fail(-ENOENT, "namespace %u does not exist", ns.nsid);
 	if (ret)
@@ -309,33 +307,33 @@ GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, stru
 	if (!id.nsze)
 		return gnv_fail(-ENOENT, "namespace %u is not active; attach it (nvme attach-ns), or name another with ns= in the URI",
 				ns.nsid);
-	ret = parse_ns(dev, &id, &ns);
+	ret = parse_ns(nvme, &id, &ns);
 	return ret ? ret : gnv_info_copy(info, &ns, gpunvme_ns_info);
 }
 
 /* All its namespaces are told within the time of one command: commands that are slow, each in time, do not add up. */
-static int check_time(const struct gpunvme_dev *dev, uint64_t end)
+static int check_time(const struct gnv_nvme *nvme, uint64_t end)
 {
 	if (gnv_clock_ns() < end)
 		return 0;
 	return gnv_fail(-ETIMEDOUT,
 			"the controller takes more than %u ms to tell which of %u namespaces it has; allow it more (admin_timeout_ms), or "
 			"name one with ns= in the URI",
-			dev->admin.timeout_ms, dev->info.nn);
+			nvme->admin.timeout_ms, nvme->info.nn);
 }
 
 /* Where the controller has no list: the first namespaces above `last` that are active. */
-static int ask_each(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32_t *list)
+static int ask_each(struct gnv_nvme *nvme, uint32_t last, uint64_t end, uint32_t *list)
 {
 	struct gpunvme_id_ns id;
 	uint32_t n = 0, nsid;
 
 	memset(list, 0, LIST_ENTRIES * sizeof(*list));
-	for (nsid = last + 1; nsid <= dev->info.nn && nsid <= NS_ASKED && n < LIST_ENTRIES; nsid++) {
-		int ret = check_time(dev, end);
+	for (nsid = last + 1; nsid <= nvme->info.nn && nsid <= NS_ASKED && n < LIST_ENTRIES; nsid++) {
+		int ret = check_time(nvme, end);
 
 		if (!ret)
-			ret = identify(dev, GPUNVME_CNS_NS, nsid, &id);
+			ret = identify(nvme, GPUNVME_CNS_NS, nsid, &id);
 		if (ret < 0)
 			return ret;
 		if (!ret && id.nsze)
@@ -344,42 +342,40 @@ static int ask_each(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32
 	return 0;
 }
 
-static int next_namespaces(struct gpunvme_dev *dev, uint32_t last, uint64_t end, uint32_t *list)
+static int next_namespaces(struct gnv_nvme *nvme, uint32_t last, uint64_t end, uint32_t *list)
 {
-	const bool has_list = gnv_identify_knows(dev, GPUNVME_CNS_ACTIVE_NS_LIST);
-	int ret = check_time(dev, end);
+	const bool has_list = gnv_identify_knows(nvme, GPUNVME_CNS_ACTIVE_NS_LIST);
+	int ret = check_time(nvme, end);
 
 	if (!ret && has_list)
-		ret = identify(dev, GPUNVME_CNS_ACTIVE_NS_LIST, last, list);
+		ret = identify(nvme, GPUNVME_CNS_ACTIVE_NS_LIST, last, list);
 	if ((!ret && !has_list) || (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_FIELD))
-		ret = ask_each(dev, last, end, list);
+		ret = ask_each(nvme, last, end, list);
 	return ret;
 }
 
-GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count)
+int gnv_identify_list(struct gnv_nvme *nvme, uint32_t *nsids, uint32_t *count)
 {
 	uint32_t list[LIST_ENTRIES], last = 0, found = 0, room, i;
 	uint64_t end;
 
-	if (!dev || !count || (*count && !nsids))
-		return gnv_fail(-EINVAL, "gpunvme_ns_list: dev, count and nsids must not be NULL");
 	room = *count;
-	end = gnv_clock_ns() + dev->admin.timeout_ms * GNV_NS_PER_MS;
+	end = gnv_clock_ns() + nvme->admin.timeout_ms * GNV_NS_PER_MS;
 	do { /* each round asks for those above the last, so it ends */
-		int ret = next_namespaces(dev, last, end, list);
+		int ret = next_namespaces(nvme, last, end, list);
 
 		if (ret)
 			return ret;
 		for (i = 0; i < LIST_ENTRIES && list[i]; i++) {
-			if (list[i] <= last || list[i] > dev->info.nn)
+			if (list[i] <= last || list[i] > nvme->info.nn)
 				return gnv_fail(-EPROTO, "the controller's list of namespaces is not in order: %u after %u, of %u",
-						list[i], last, dev->info.nn);
+						list[i], last, nvme->info.nn);
 			if (found < room)
 				nsids[found] = list[i];
 			found++;
 			last = list[i];
 		}
-	} while (i == LIST_ENTRIES && last < dev->info.nn);
+	} while (i == LIST_ENTRIES && last < nvme->info.nn);
 	*count = found;
 	return 0;
 }

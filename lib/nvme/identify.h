@@ -3,19 +3,23 @@
 #ifndef GNV_NVME_IDENTIFY_H
 #define GNV_NVME_IDENTIFY_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
-/* Fill dev->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; what gnv_admin_run() answers. */
-int gnv_identify_ctrl(struct gpunvme_dev *dev);
+/* Fill nvme->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; what gnv_admin_run() answers. */
+int gnv_identify_ctrl(struct gnv_nvme *nvme);
 
 /* Whether the drive may be asked that: some err with most of Identify (port/quirks.h). */
-bool gnv_identify_knows(const struct gpunvme_dev *dev, enum gpunvme_cns cns);
+bool gnv_identify_knows(const struct gnv_nvme *nvme, enum gpunvme_cns cns);
 
 /* Identify Namespace, unchecked. Return: what gnv_admin_run() answers. */
-int gnv_identify_ns(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_id_ns *id);
+int gnv_identify_ns(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_id_ns *id);
 
 /* Its UUID, from the list of descriptors; untouched where it has none. Return: what gnv_admin_run() answers. */
-int gnv_identify_uuid(struct gpunvme_dev *dev, uint32_t nsid, uint8_t uuid[16]);
+int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16]);
+
+/* As gpunvme_ns_get_info() and gpunvme_ns_list(), with pointers that are not NULL. */
+int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_ns_info *info);
+int gnv_identify_list(struct gnv_nvme *nvme, uint32_t *nsids, uint32_t *count);
 
 /* Copy a padded, perhaps hostile string of `len` bytes; `to` has len + 1. */
 void gnv_identify_string(const char *from, size_t len, char *to);

@@ -20,9 +20,9 @@ struct gpunvme_sqe gnv_ioq_create_cq(uint32_t qid, uint64_t iova, uint32_t entri
 				     .cdw11 = GPUNVME_QUEUE_PC };
 }
 
-struct gpunvme_sqe gnv_ioq_create_sq(const struct gpunvme_dev *dev, uint32_t qid, uint64_t iova, uint32_t entries)
+struct gpunvme_sqe gnv_ioq_create_sq(const struct gnv_nvme *nvme, uint32_t qid, uint64_t iova, uint32_t entries)
 {
-	const uint32_t prio = dev->drive.quirks & GNV_QUIRK_MEDIUM_PRIO ? GPUNVME_QPRIO_MEDIUM : 0;
+	const uint32_t prio = nvme->drive.quirks & GNV_QUIRK_MEDIUM_PRIO ? GPUNVME_QPRIO_MEDIUM : 0;
 
 	return (struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_CREATE_SQ,
 				     .prp1 = iova,
@@ -33,18 +33,18 @@ struct gpunvme_sqe gnv_ioq_create_sq(const struct gpunvme_dev *dev, uint32_t qid
 
 static int admin(struct gnv_ioq *q, struct gpunvme_sqe cmd)
 {
-	return gnv_admin_run(&q->dev->admin, &cmd, NULL, 0, false, NULL);
+	return gnv_admin_run(&q->nvme->admin, &cmd, NULL, 0, false, NULL);
 }
 
-int gnv_ioq_open(struct gnv_ioq *q, struct gpunvme_dev *dev, uint32_t qid)
+int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid)
 {
-	const uint32_t entries = (uint32_t)gnv_min(ENTRIES, dev->info.max_depth);
+	const uint32_t entries = (uint32_t)gnv_min(ENTRIES, nvme->info.max_depth);
 	int ret;
 
-	*q = (struct gnv_ioq){ .dev = dev, .qid = qid, .phase = 1 };
-	ret = gnv_arena_alloc(dev->arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &q->sq);
+	*q = (struct gnv_ioq){ .nvme = nvme, .qid = qid, .phase = 1 };
+	ret = gnv_arena_alloc(nvme->arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &q->sq);
 	if (!ret)
-		ret = gnv_arena_alloc(dev->arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &q->cq);
+		ret = gnv_arena_alloc(nvme->arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &q->cq);
 	if (ret)
 		return ret;
 	q->entries = entries;
@@ -52,7 +52,7 @@ int gnv_ioq_open(struct gnv_ioq *q, struct gpunvme_dev *dev, uint32_t qid)
 	q->cq_exists = ret <= 0;
 	if (ret)
 		return ret;
-	ret = admin(q, gnv_ioq_create_sq(dev, qid, q->sq.iova, entries));
+	ret = admin(q, gnv_ioq_create_sq(nvme, qid, q->sq.iova, entries));
 	q->sq_exists = ret <= 0;
 	return ret;
 }
@@ -63,7 +63,7 @@ int gnv_ioq_open(struct gnv_ioq *q, struct gpunvme_dev *dev, uint32_t qid)
  */
 static uint32_t cid_of(const struct gnv_ioq *q, uint32_t i)
 {
-	return q->dev->drive.quirks & GNV_QUIRK_FEW_CIDS ? i : 0xfffe - i;
+	return q->nvme->drive.quirks & GNV_QUIRK_FEW_CIDS ? i : 0xfffe - i;
 }
 
 /* Up to as many as fit the ring. */
@@ -77,7 +77,7 @@ static uint32_t send(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t first
 		ring[q->tail] = cmds[n];
 		q->tail = (uint16_t)((q->tail + 1u) % q->entries);
 	}
-	gnv_mmio_write32(q->dev->ctrl.bar + gnv_ctrl_sq_doorbell(&q->dev->ctrl, q->qid), q->tail);
+	gnv_mmio_write32(q->nvme->ctrl.bar + gnv_ctrl_sq_doorbell(&q->nvme->ctrl, q->qid), q->tail);
 	return n;
 }
 
@@ -96,7 +96,7 @@ static int take(struct gnv_ioq *q, uint32_t *missing, int *status, uint32_t time
 	uint32_t csts, i;
 
 	while (GPUNVME_FIELD_GET(GPUNVME_CQE_DW3_PHASE, gnv_word_read32((const char *)&ring[q->head] + 12)) != q->phase) {
-		if (gnv_ctrl_status(&q->dev->ctrl, &csts))
+		if (gnv_ctrl_status(&q->nvme->ctrl, &csts))
 			return -ENODEV;
 		if (csts & GPUNVME_CSTS_CFS)
 			return gnv_fail(-ESHUTDOWN, "the controller died of a read (CSTS.CFS)");
@@ -127,7 +127,7 @@ int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uin
 
 		for (i = 0; i < n && !ret; i++)
 			ret = take(q, &missing, &status, timeout_ms);
-		gnv_mmio_write32(q->dev->ctrl.bar + gnv_ctrl_cq_doorbell(&q->dev->ctrl, q->qid), q->head);
+		gnv_mmio_write32(q->nvme->ctrl.bar + gnv_ctrl_cq_doorbell(&q->nvme->ctrl, q->qid), q->head);
 		sent += n;
 	}
 	return ret ? ret : status;
@@ -167,7 +167,7 @@ int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const stru
 		if (!ret && missing)
 			ret = gnv_fail(-ETIMEDOUT, "the controller answered %u reads, and not the one before them", i);
 	}
-	gnv_mmio_write32(q->dev->ctrl.bar + gnv_ctrl_cq_doorbell(&q->dev->ctrl, q->qid), q->head);
+	gnv_mmio_write32(q->nvme->ctrl.bar + gnv_ctrl_cq_doorbell(&q->nvme->ctrl, q->qid), q->head);
 	return ret ? ret : status;
 }
 
@@ -184,7 +184,7 @@ int gnv_ioq_close(struct gnv_ioq *q)
 		ret = admin(q, (struct gpunvme_sqe){ .opc = GPUNVME_ADMIN_DELETE_CQ, .cdw10 = q->qid });
 	if (ret)
 		return ret;
-	gnv_arena_free(q->dev->arena, &q->cq);
-	gnv_arena_free(q->dev->arena, &q->sq);
+	gnv_arena_free(q->nvme->arena, &q->cq);
+	gnv_arena_free(q->nvme->arena, &q->sq);
 	return 0;
 }

@@ -5,12 +5,12 @@
 #ifndef GNV_NVME_IOQ_H
 #define GNV_NVME_IOQ_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 #define GNV_IOQ_BATCH 32u
 
 struct gnv_ioq {
-	struct gpunvme_dev *dev;
+	struct gnv_nvme *nvme;
 	uint32_t qid;
 	struct gnv_block sq;
 	struct gnv_block cq;
@@ -23,10 +23,10 @@ struct gnv_ioq {
 
 /* The admin commands that create a queue whose ring lies at `iova`; whoever sends them knows what an answer means. */
 struct gpunvme_sqe gnv_ioq_create_cq(uint32_t qid, uint64_t iova, uint32_t entries);
-struct gpunvme_sqe gnv_ioq_create_sq(const struct gpunvme_dev *dev, uint32_t qid, uint64_t iova, uint32_t entries);
+struct gpunvme_sqe gnv_ioq_create_sq(const struct gnv_nvme *nvme, uint32_t qid, uint64_t iova, uint32_t entries);
 
 /* @qid is nobody's. On failure, too, gnv_ioq_close(). Return: 0, -ENOMEM, or what gnv_admin_run() answers. */
-int gnv_ioq_open(struct gnv_ioq *q, struct gpunvme_dev *dev, uint32_t qid);
+int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid);
 
 /*
  * gnv_ioq_run() - send @count commands, at most GNV_IOQ_BATCH, and wait for all

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "nvme/condition.h"
+#include "nvme/identify.h"
 #include "nvme/ioq.h"
 #include "nvme/reset.h"
 #include "nvme/settings.h"
@@ -25,7 +26,7 @@
 
 /* A block for all: what is right, what came through a list, where nothing may arrive, the list between two pages of traps. */
 struct proof {
-	struct gpunvme_dev *dev;
+	struct gnv_nvme *nvme;
 	struct gpunvme_ns_info ns;
 	struct gnv_ioq q;
 	struct gnv_block data;
@@ -159,15 +160,15 @@ static int try_lists(struct proof *p, enum gnv_lists lists)
 /* After silence nobody knows what the controller still does. */
 static int begin_anew(struct proof *p)
 {
-	int ret = gnv_reset(p->dev, NULL);
+	int ret = gnv_reset(p->nvme, NULL, NULL);
 
 	if (!ret) {
 		gnv_ioq_forget(&p->q);
-		ret = gnv_settings_apply(p->dev);
+		ret = gnv_settings_apply(p->nvme);
 	}
 	if (!ret)
 		ret = gnv_ioq_close(&p->q);
-	return ret ? ret : gnv_ioq_open(&p->q, p->dev, 1);
+	return ret ? ret : gnv_ioq_open(&p->q, p->nvme, 1);
 }
 
 /* It did not answer a read through a list. Where it does answer others, the next list is what it keeps silent about. */
@@ -195,8 +196,8 @@ static void tell(const struct proof *p, int ret)
 		snprintf(how, sizeof(how), "failed: %s", gpunvme_strerror(p->failed_with));
 	else
 		snprintf(how, sizeof(how), "came out wrong");
-	gnv_log(&p->dev->log, GPUNVME_LOG_WARN, "lists \"%s\": a read of %zu pages with its list at byte %zu of a page %s",
-		names[p->dev->lists], p->failed_pages, p->failed_at, how);
+	gnv_log(&p->nvme->log, GPUNVME_LOG_WARN, "lists \"%s\": a read of %zu pages with its list at byte %zu of a page %s",
+		names[p->nvme->lists.form], p->failed_pages, p->failed_at, how);
 }
 
 static int refuse(const struct proof *p)
@@ -210,13 +211,13 @@ static int refuse(const struct proof *p)
 /* From the first that may do to the first that does. */
 static int find(struct proof *p)
 {
-	struct gpunvme_dev *dev = p->dev;
+	struct gnv_nvme *nvme = p->nvme;
 	int ret, anew = 0;
 
-	for (;; dev->lists++) {
-		if (dev->lists == GNV_LISTS_SGL && !dev->info.sgl)
+	for (;; nvme->lists.form++) {
+		if (nvme->lists.form == GNV_LISTS_SGL && !nvme->info.sgl)
 			continue;
-		ret = try_lists(p, dev->lists);
+		ret = try_lists(p, nvme->lists.form);
 		if (!ret || ret == -ENODEV)
 			return ret;
 		tell(p, ret);
@@ -224,24 +225,24 @@ static int find(struct proof *p)
 			anew = begin_again(p);
 		if (anew)
 			return anew;
-		if (dev->lists == GNV_LISTS_NONE)
+		if (nvme->lists.form == GNV_LISTS_NONE)
 			return refuse(p);
 	}
 }
 
 static int prepare(struct proof *p)
 {
-	struct gpunvme_dev *dev = p->dev;
-	size_t most = dev->info.max_transfer ? dev->info.max_transfer / p->page : SIZE_MAX;
+	struct gnv_nvme *nvme = p->nvme;
+	size_t most = nvme->info.max_transfer ? nvme->info.max_transfer / p->page : SIZE_MAX;
 	int ret;
 
-	if (dev->port->space->one_piece)
+	if (nvme->port->space->one_piece)
 		most = gnv_min(most, gnv_max(PIECE / 2 / p->page, 2) - 2);
 	p->pages = gnv_min(gnv_min(most, 1 + p->page / 16), p->ns.nblocks * p->ns.lba_size / p->page);
 	if (p->ns.lba_size > p->page || p->pages < 2)
 		return gnv_fail(-ENOENT, "the namespace has no two blocks of a page to read");
 	p->pages = gnv_min(p->pages, gnv_min(LARGE / p->page, 65536 / (p->page / p->ns.lba_size)));
-	ret = gnv_arena_alloc(dev->arena, (2 * p->pages + 4) * p->page, NULL, &p->data);
+	ret = gnv_arena_alloc(nvme->arena, (2 * p->pages + 4) * p->page, NULL, &p->data);
 	if (ret)
 		return ret;
 	p->right = p->data.cpu;
@@ -250,14 +251,14 @@ static int prepare(struct proof *p)
 	p->trap_iova = p->got_iova + p->pages * p->page;
 	p->list_iova = p->trap_iova + 2 * p->page;
 	p->list = (uint64_t *)(void *)(p->got + (p->pages + 2) * p->page);
-	return gnv_ioq_open(&p->q, dev, 1);
+	return gnv_ioq_open(&p->q, nvme, 1);
 }
 
 /* Without something to compare with. */
-static int unproven(struct gpunvme_dev *dev, const char *why)
+static int unproven(struct gnv_nvme *nvme, const char *why)
 {
-	dev->lists_unproven = true;
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "PRP lists could not be proven, \"%s\" are used: %s", names[dev->lists], why);
+	nvme->lists.unproven = true;
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "PRP lists could not be proven, \"%s\" are used: %s", names[nvme->lists.form], why);
 	return 0;
 }
 
@@ -271,15 +272,15 @@ static int read_anew(struct proof *p, size_t batch)
 /* The commands that it died of had high identifiers. With low ones it is a drive that can be used. */
 static int read_with_few_cids(struct proof *p)
 {
-	struct gpunvme_dev *dev = p->dev;
+	struct gnv_nvme *nvme = p->nvme;
 	int ret;
 
-	dev->drive.quirks |= GNV_QUIRK_FEW_CIDS;
+	nvme->drive.quirks |= GNV_QUIRK_FEW_CIDS;
 	ret = read_anew(p, GNV_IOQ_BATCH);
 	if (ret < 0)
 		return ret;
-	gnv_quirks_text(dev->drive.quirks, dev->info.quirks);
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive dies of high command identifiers (CSTS.CFS), and not of low ones: %s",
+	gnv_quirks_text(nvme->drive.quirks, nvme->info.quirks);
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "the drive dies of high command identifiers (CSTS.CFS), and not of low ones: %s",
 		gnv_quirk_sentence(GNV_QUIRK_FEW_CIDS));
 	return ret;
 }
@@ -327,16 +328,16 @@ static int check_entries(struct proof *p)
 /* Reads were not answered, or others than were asked for. */
 static int read_in_vain(struct proof *p, int why)
 {
-	const uint32_t quirks = p->dev->drive.quirks;
+	const uint32_t quirks = p->nvme->drive.quirks;
 	int ret;
 
-	unproven(p->dev, gpunvme_errmsg());
+	unproven(p->nvme, gpunvme_errmsg());
 	ret = begin_anew(p);
 	if (ret || why != -EPROTO)
 		return ret;
-	p->dev->drive.quirks |= GNV_QUIRK_FEW_CIDS;
+	p->nvme->drive.quirks |= GNV_QUIRK_FEW_CIDS;
 	ret = check_entries(p);
-	p->dev->drive.quirks = quirks;
+	p->nvme->drive.quirks = quirks;
 	return ret == -EOPNOTSUPP || ret == -ENODEV ? ret : begin_anew(p);
 }
 
@@ -346,35 +347,35 @@ static int prove(struct proof *p)
 
 	if (ret == -ESHUTDOWN)
 		ret = read_again(p);
-	p->dev->read_status = ret;
+	p->nvme->lists.read_status = ret;
 	if (ret > 0)
-		return unproven(p->dev, gnv_condition_of(ret) ? gnv_condition_of(ret) : gpunvme_strerror(ret));
+		return unproven(p->nvme, gnv_condition_of(ret) ? gnv_condition_of(ret) : gpunvme_strerror(ret));
 	if (ret == -ETIMEDOUT || ret == -EPROTO)
 		return read_in_vain(p, ret);
 	return ret ? ret : find(p);
 }
 
-int gnv_lists_prove(struct gpunvme_dev *dev)
+int gnv_lists_prove(struct gnv_nvme *nvme)
 {
-	struct proof p = { .dev = dev, .page = dev->ctrl.page_size, .ns = { .size = sizeof(p.ns) }, .list_ms = READ_MS };
+	struct proof p = { .nvme = nvme, .page = nvme->ctrl.page_size, .ns = { .size = sizeof(p.ns) }, .list_ms = READ_MS };
 	const uint64_t began = gnv_clock_ns();
-	int ret = gpunvme_ns_get_info(dev, 0, &p.ns);
+	int ret = gnv_identify_namespace(nvme, 0, &p.ns);
 	const bool readable = !ret;
 
-	dev->lists = dev->drive.quirks & GNV_QUIRK_LISTS_512 ? GNV_LISTS_512 : GNV_LISTS_ANY;
+	nvme->lists.form = nvme->drive.quirks & GNV_QUIRK_LISTS_512 ? GNV_LISTS_512 : GNV_LISTS_ANY;
 	if (readable)
 		ret = prepare(&p);
-	if (ret == -ENOENT || ret > 0 || (!readable && !gnv_ctrl_dead(&dev->ctrl)))
-		ret = unproven(dev, gpunvme_errmsg());
+	if (ret == -ENOENT || ret > 0 || (!readable && !gnv_ctrl_dead(&nvme->ctrl)))
+		ret = unproven(nvme, gpunvme_errmsg());
 	else if (!ret)
 		ret = prove(&p);
-	if (!ret && p.q.dev)
+	if (!ret && p.q.nvme)
 		ret = gnv_ioq_close(&p.q);
 	if (ret)
 		return ret; /* its memory stays the arena's: the device is closed next */
-	gnv_arena_free(dev->arena, &p.data);
-	snprintf(dev->info.lists, sizeof(dev->info.lists), "%s", names[dev->lists]);
-	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "lists \"%s\", after %llu us", names[dev->lists],
+	gnv_arena_free(nvme->arena, &p.data);
+	snprintf(nvme->info.lists, sizeof(nvme->info.lists), "%s", names[nvme->lists.form]);
+	gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "lists \"%s\", after %llu us", names[nvme->lists.form],
 		(unsigned long long)(gnv_clock_ns() - began) / 1000);
 	return 0;
 }

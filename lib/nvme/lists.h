@@ -6,16 +6,16 @@
 #ifndef GNV_NVME_LISTS_H
 #define GNV_NVME_LISTS_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 /*
- * gnv_lists_prove() - settle dev->lists, before the first mapping
+ * gnv_lists_prove() - settle nvme->lists.form, before the first mapping
  * Reads the same blocks a page at a time and through lists of several sizes and places; media is not written. A controller that
  * does not return the same is given stricter ones, which the log says. Where there is nothing to read the lists stay unproven,
  * which the log says, too.
  * Return: 0; -EIO it does not even read two pages as it should; -ENOMEM; -ENODEV; what a reset answers that it needed.
  */
-int gnv_lists_prove(struct gpunvme_dev *dev);
+int gnv_lists_prove(struct gnv_nvme *nvme);
 
 /* As gpunvme_dev_info.lists. */
 const char *gnv_lists_name(enum gnv_lists lists);

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nvme/features.h"
+
 #define APST_TABLE 256u
 
 int gnv_power_parse(const char *word, enum gnv_power *power)
@@ -16,46 +18,46 @@ int gnv_power_parse(const char *word, enum gnv_power *power)
 }
 
 /* One feature. Return: 0 also when the drive refuses it, which is said; negative: no answer. */
-static int settle(struct gpunvme_dev *dev, uint8_t fid, void *table, const char *what)
+static int settle(struct gnv_nvme *nvme, uint8_t fid, void *table, const char *what)
 {
 	struct gpunvme_sqe get = { .opc = GPUNVME_ADMIN_GET_FEATURES, .cdw10 = fid };
 	struct gpunvme_sqe set = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = fid };
 	const size_t len = table ? APST_TABLE : 0;
 	uint64_t zeroes[APST_TABLE / 8] = { 0 };
 	uint32_t was = 0;
-	int ret = gpunvme_dev_admin(dev, &get, table, len, 0, &was);
+	int ret = gnv_features_admin(nvme, &get, table, len, 0, &was);
 
 	if (!ret)
-		ret = gpunvme_dev_admin(dev, &set, table ? zeroes : NULL, len, 1, NULL);
+		ret = gnv_features_admin(nvme, &set, table ? zeroes : NULL, len, 1, NULL);
 	if (ret < 0)
 		return ret;
 	if (ret)
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the drive keeps its %s: %s", what, gpunvme_errmsg());
+		gnv_log(&nvme->log, GPUNVME_LOG_WARN, "the drive keeps its %s: %s", what, gpunvme_errmsg());
 	else if (table)
-		dev->power.apst = was;
+		nvme->power.apst = was;
 	else
-		dev->power.state = was;
+		nvme->power.state = was;
 	return 0;
 }
 
-int gnv_power_apply(struct gpunvme_dev *dev, enum gnv_power power)
+int gnv_power_apply(struct gnv_nvme *nvme, enum gnv_power power)
 {
 	int ret = 0;
 
-	if (dev->power.has_apst && (power == GNV_POWER_PERFORMANCE || dev->drive.quirks & GNV_QUIRK_NO_DEEPEST_PS))
-		ret = settle(dev, GPUNVME_FID_APST, dev->power.table, "own changes of its power state");
+	if (nvme->power.has_apst && (power == GNV_POWER_PERFORMANCE || nvme->drive.quirks & GNV_QUIRK_NO_DEEPEST_PS))
+		ret = settle(nvme, GPUNVME_FID_APST, nvme->power.table, "own changes of its power state");
 	if (!ret && power == GNV_POWER_PERFORMANCE)
-		ret = settle(dev, GPUNVME_FID_POWER, NULL, "power state");
+		ret = settle(nvme, GPUNVME_FID_POWER, NULL, "power state");
 	return ret;
 }
 
-void gnv_power_restore(struct gpunvme_dev *dev)
+void gnv_power_restore(struct gnv_nvme *nvme)
 {
-	struct gpunvme_sqe power = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_POWER, .cdw11 = dev->power.state };
-	struct gpunvme_sqe apst = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_APST, .cdw11 = dev->power.apst };
+	struct gpunvme_sqe power = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_POWER, .cdw11 = nvme->power.state };
+	struct gpunvme_sqe apst = { .opc = GPUNVME_ADMIN_SET_FEATURES, .cdw10 = GPUNVME_FID_APST, .cdw11 = nvme->power.apst };
 
-	if (dev->power.state && !gnv_ctrl_dead(&dev->ctrl))
-		gnv_admin_run(&dev->admin, &power, NULL, 0, true, NULL);
-	if (dev->power.apst && !gnv_ctrl_dead(&dev->ctrl))
-		gnv_admin_run(&dev->admin, &apst, dev->power.table, APST_TABLE, true, NULL);
+	if (nvme->power.state && !gnv_ctrl_dead(&nvme->ctrl))
+		gnv_admin_run(&nvme->admin, &power, NULL, 0, true, NULL);
+	if (nvme->power.apst && !gnv_ctrl_dead(&nvme->ctrl))
+		gnv_admin_run(&nvme->admin, &apst, nvme->power.table, APST_TABLE, true, NULL);
 }

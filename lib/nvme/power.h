@@ -3,7 +3,7 @@
 #ifndef GNV_NVME_POWER_H
 #define GNV_NVME_POWER_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 enum gnv_power {
 	GNV_POWER_LEAVE,       /* as it is, but a drive that does not wake up from its deepest state is kept from it */
@@ -17,9 +17,9 @@ int gnv_power_parse(const char *word, enum gnv_power *power);
  * gnv_power_apply() - settle it, for resets to come as well
  * What the drive refuses is said in the log. Return: 0; negative: what gnv_admin_run() answers.
  */
-int gnv_power_apply(struct gpunvme_dev *dev, enum gnv_power power);
+int gnv_power_apply(struct gnv_nvme *nvme, enum gnv_power power);
 
 /* As it was found. A drive that does not answer loses it with its reset anyway. */
-void gnv_power_restore(struct gpunvme_dev *dev);
+void gnv_power_restore(struct gnv_nvme *nvme);
 
 #endif

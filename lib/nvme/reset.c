@@ -12,63 +12,64 @@
 #include "nvme/settings.h"
 #include "util/clock.h"
 
-static int by_registers(struct gpunvme_dev *dev)
+static int by_registers(struct gnv_nvme *nvme)
 {
-	return gnv_admin_restart(&dev->admin);
+	return gnv_admin_restart(&nvme->admin);
 }
 
-static int by_function(struct gpunvme_dev *dev)
+static int by_function(struct gnv_nvme *nvme)
 {
 	int ret;
 
-	gnv_dev_blind(dev, false);
-	ret = dev->port->ops->reset(dev->port);
+	gnv_nvme_blind(nvme, false);
+	ret = nvme->port->ops->reset(nvme->port);
 	if (ret)
 		return ret;
-	gnv_dev_blind(dev, true); /* and so BAR0 stays to GPUs that map it past the kernel: their queues ring no more */
-	dev->ctrl.enabled = false;
-	return gnv_admin_restart(&dev->admin);
+	gnv_nvme_blind(nvme, true); /* and so BAR0 stays to GPUs that map it past the kernel: their queues ring no more */
+	nvme->ctrl.enabled = false;
+	return gnv_admin_restart(&nvme->admin);
 }
 
 struct attempt {
 	const char *name;
-	int (*run)(struct gpunvme_dev *dev);
-	void (*let_go)(struct gpunvme_dev *dev); /* NULL: nobody is to be told */
+	int (*run)(struct gnv_nvme *nvme);
+	void (*let_go)(void *ctx); /* NULL: nothing depends on it */
+	void *ctx;
 	bool settled;				 /* there is nothing to be set again */
 };
 
-static int try(struct gpunvme_dev *dev, struct attempt *attempt)
+static int try(struct gnv_nvme *nvme, struct attempt *attempt)
 {
 	uint64_t start = gnv_clock_ns();
-	int ret = attempt->run(dev);
+	int ret = attempt->run(nvme);
 
-	if (attempt->let_go && (!ret || !dev->ctrl.enabled)) {
-		attempt->let_go(dev);
+	if (attempt->let_go && (!ret || !nvme->ctrl.enabled)) {
+		attempt->let_go(attempt->ctx);
 		attempt->let_go = NULL;
 	}
 	if (!ret && !attempt->settled)
-		ret = gnv_settings_apply(dev);
+		ret = gnv_settings_apply(nvme);
 	if (!ret)
-		ret = gnv_hmb_return(dev);
+		ret = gnv_hmb_return(nvme);
 	if (!ret)
-		gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "%s: %llu us", attempt->name,
+		gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "%s: %llu us", attempt->name,
 			(unsigned long long)((gnv_clock_ns() - start) / 1000));
 	return ret;
 }
 
-int gnv_reset(struct gpunvme_dev *dev, void (*let_go)(struct gpunvme_dev *dev))
+int gnv_reset(struct gnv_nvme *nvme, void (*let_go)(void *ctx), void *ctx)
 {
-	struct attempt attempt = { "controller reset", by_registers, let_go, !let_go };
+	struct attempt attempt = { "controller reset", by_registers, let_go, ctx, !let_go };
 	char first[240], second[240];
-	int ret = try(dev, &attempt);
+	int ret = try(nvme, &attempt);
 
 	if (!ret || ret == -ENODEV || ret == -ENOMEM)
 		return ret;
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", gpunvme_errmsg(), dev->info.reset);
+	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", gpunvme_errmsg(), nvme->info.reset);
 	snprintf(first, sizeof(first), "%s", gpunvme_errmsg());
 	attempt.name = "function reset";
 	attempt.run = by_function;
-	if (!try(dev, &attempt))
+	if (!try(nvme, &attempt))
 		return 0;
 	snprintf(second, sizeof(second), "%s", gpunvme_errmsg());
 	return gnv_fail(ret, "%s; and a function reset did not help: %s", first, second);

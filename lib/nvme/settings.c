@@ -50,9 +50,9 @@ static uint32_t subject(const struct gpunvme_sqe *cmd)
 }
 
 /* With the lock held. */
-static void forget(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd)
+static void forget(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd)
 {
-	struct gnv_setting **link = &dev->settings, *old;
+	struct gnv_setting **link = &nvme->settings.first, *old;
 
 	while ((old = *link)) {
 		if (fid_of(&old->cmd) != fid_of(cmd) || old->cmd.nsid != cmd->nsid || subject(&old->cmd) != subject(cmd)) {
@@ -65,16 +65,16 @@ static void forget(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd)
 }
 
 /* With the lock held, too. */
-static void note(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const void *data, size_t len)
+static void note(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const void *data, size_t len)
 {
 	struct gnv_setting *setting = len && !data ? NULL : calloc(1, sizeof(*setting) + len), **link;
 
-	forget(dev, cmd);
-	for (link = &dev->settings; *link; link = &(*link)->next)
+	forget(nvme, cmd);
+	for (link = &nvme->settings.first; *link; link = &(*link)->next)
 		;
 	*link = setting;
 	if (!setting) {
-		gnv_log(&dev->log, GPUNVME_LOG_ERROR, "feature 0x%02x is not kept for after a reset (%s); set it again then", fid_of(cmd),
+		gnv_log(&nvme->log, GPUNVME_LOG_ERROR, "feature 0x%02x is not kept for after a reset (%s); set it again then", fid_of(cmd),
 			len && !data ? "its data is not the library's" : "no memory");
 		return;
 	}
@@ -85,21 +85,21 @@ static void note(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const v
 		memcpy(setting->data, data, len);
 }
 
-void gnv_settings_begin(struct gpunvme_dev *dev)
+void gnv_settings_begin(struct gnv_nvme *nvme)
 {
-	pthread_mutex_lock(&dev->settings_lock);
+	pthread_mutex_lock(&nvme->settings.lock);
 }
 
-void gnv_settings_end(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const void *data, size_t len, int ret)
+void gnv_settings_end(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const void *data, size_t len, int ret)
 {
 	if (!ret && is_kept(cmd))
-		note(dev, cmd, data, len);
-	pthread_mutex_unlock(&dev->settings_lock);
+		note(nvme, cmd, data, len);
+	pthread_mutex_unlock(&nvme->settings.lock);
 }
 
-static int apply(struct gpunvme_dev *dev, struct gnv_setting *setting)
+static int apply(struct gnv_nvme *nvme, struct gnv_setting *setting)
 {
-	int ret = gnv_admin_run(&dev->admin, &setting->cmd, setting->len ? setting->data : NULL, setting->len, true, NULL);
+	int ret = gnv_admin_run(&nvme->admin, &setting->cmd, setting->len ? setting->data : NULL, setting->len, true, NULL);
 	char cause[400];
 
 	if (!ret)
@@ -108,28 +108,28 @@ static int apply(struct gpunvme_dev *dev, struct gnv_setting *setting)
 	return gnv_fail(ret, "after its reset the controller does not take feature 0x%02x back: %s", fid_of(&setting->cmd), cause);
 }
 
-int gnv_settings_apply(struct gpunvme_dev *dev)
+int gnv_settings_apply(struct gnv_nvme *nvme)
 {
 	struct gnv_setting *setting;
 	uint32_t granted = 0;
-	int ret = gnv_features_queues(dev, dev->info.queues, &granted);
+	int ret = gnv_features_queues(nvme, nvme->info.queues, &granted);
 
-	if (!ret && granted < dev->info.queues)
+	if (!ret && granted < nvme->info.queues)
 		return gnv_fail(-EIO, "after its reset the controller grants %u queues, before it had granted %u", granted,
-				dev->info.queues);
-	pthread_mutex_lock(&dev->settings_lock);
-	for (setting = dev->settings; setting && !ret; setting = setting->next)
-		ret = apply(dev, setting);
-	pthread_mutex_unlock(&dev->settings_lock);
+				nvme->info.queues);
+	pthread_mutex_lock(&nvme->settings.lock);
+	for (setting = nvme->settings.first; setting && !ret; setting = setting->next)
+		ret = apply(nvme, setting);
+	pthread_mutex_unlock(&nvme->settings.lock);
 	return ret;
 }
 
-void gnv_settings_drop(struct gpunvme_dev *dev)
+void gnv_settings_drop(struct gnv_nvme *nvme)
 {
 	struct gnv_setting *setting;
 
-	while ((setting = dev->settings)) {
-		dev->settings = setting->next;
+	while ((setting = nvme->settings.first)) {
+		nvme->settings.first = setting->next;
 		free(setting);
 	}
 }

@@ -12,7 +12,7 @@
 #define VS_1_3 0x10300u
 
 struct shelf {
-	struct gpunvme_dev *dev;
+	struct gnv_nvme *nvme;
 	uint32_t nsid[ASKED];
 	uint32_t count;
 	bool filled;
@@ -22,7 +22,7 @@ struct shelf {
 static int fill(struct shelf *shelf)
 {
 	uint32_t count = ASKED;
-	int ret = shelf->filled ? 0 : gpunvme_ns_list(shelf->dev, shelf->nsid, &count);
+	int ret = shelf->filled ? 0 : gnv_identify_list(shelf->nvme, shelf->nsid, &count);
 
 	if (ret > 0)
 		ret = gnv_fail(-EIO, "whether its namespaces are in use through another controller cannot be told: %.150s", gpunvme_errmsg());
@@ -36,7 +36,7 @@ static int fill(struct shelf *shelf)
 static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 {
 	struct shelf *shelf = ctx;
-	struct gpunvme_dev *dev = shelf->dev;
+	struct gnv_nvme *nvme = shelf->nvme;
 	struct gpunvme_id_ns id;
 	int ret = fill(shelf);
 
@@ -46,26 +46,26 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 		return gnv_fail(-ETIMEDOUT, "the drive takes too long to identify its namespaces, which another controller may serve, too");
 	memset(ns, 0, sizeof(*ns));
 	ns->nsid = shelf->nsid[n];
-	if (dev->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
+	if (nvme->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
 		return 0;
-	ret = gnv_identify_ns(dev, ns->nsid, &id);
+	ret = gnv_identify_ns(nvme, ns->nsid, &id);
 	if (!ret) {
 		memcpy(ns->nguid, id.nguid, sizeof(ns->nguid));
 		memcpy(ns->eui64, id.eui64, sizeof(ns->eui64));
 	}
-	if (ret >= 0 && dev->ctrl.vs >= VS_1_3 && gnv_identify_knows(dev, GPUNVME_CNS_NS_DESC_LIST))
-		ret = gnv_identify_uuid(dev, ns->nsid, ns->uuid);
+	if (ret >= 0 && nvme->ctrl.vs >= VS_1_3 && gnv_identify_knows(nvme, GPUNVME_CNS_NS_DESC_LIST))
+		ret = gnv_identify_uuid(nvme, ns->nsid, ns->uuid);
 	return ret < 0 ? ret : 0;
 }
 
-int gnv_twins_hold(struct gpunvme_dev *dev)
+int gnv_twins_hold(struct gnv_nvme *nvme)
 {
-	struct shelf shelf = { .dev = dev, .end = gnv_clock_ns() + dev->admin.timeout_ms * GNV_NS_PER_MS };
+	struct shelf shelf = { .nvme = nvme, .end = gnv_clock_ns() + nvme->admin.timeout_ms * GNV_NS_PER_MS };
 	struct gnv_identity drive = { .nth = nth, .ctx = &shelf };
 
-	memcpy(drive.serial, dev->info.serial, sizeof(drive.serial));
-	memcpy(drive.model, dev->info.model, sizeof(drive.model));
-	if (!(dev->drive.quirks & GNV_QUIRK_GARBAGE_NQN))
-		memcpy(drive.nqn, dev->nqn, sizeof(drive.nqn));
-	return gnv_port_hold_twins(dev->port, &drive);
+	memcpy(drive.serial, nvme->info.serial, sizeof(drive.serial));
+	memcpy(drive.model, nvme->info.model, sizeof(drive.model));
+	if (!(nvme->drive.quirks & GNV_QUIRK_GARBAGE_NQN))
+		memcpy(drive.nqn, nvme->nqn, sizeof(drive.nqn));
+	return gnv_port_hold_twins(nvme->port, &drive);
 }

@@ -7,9 +7,9 @@
 #ifndef GNV_NVME_TWINS_H
 #define GNV_NVME_TWINS_H
 
-#include "nvme/dev.h"
+#include "nvme/nvme.h"
 
 /* Return: 0; -EBUSY a namespace is in use elsewhere; what the controller answers; gnv_fail() has the sentence. */
-int gnv_twins_hold(struct gpunvme_dev *dev);
+int gnv_twins_hold(struct gnv_nvme *nvme);
 
 #endif

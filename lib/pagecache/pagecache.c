@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "pagecache/ahead.h"
 #include "queue/map.h"
 #include "util/bits.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "file/file.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "queue/map.h"
 #include "queue/qp.h"
 #include "queue/volume.h"

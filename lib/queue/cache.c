@@ -310,7 +310,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 		return gnv_fail(-EINVAL, "gpunvme_mem_get: %p and %zu bytes are no memory", ptr, len);
 	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
 		return gnv_fail(-EINVAL, "gpunvme_mem_get: unknown flags 0x%x; valid: GPUNVME_GET_KEEP", flags);
-	ret = gnv_ctrl_check(&dev->ctrl);
+	ret = gnv_ctrl_check(&dev->nvme.ctrl);
 	if (ret || hit(dev->cache, gpu, from, from + len, use))
 		return ret;
 	return miss(gpu, dev, from, from + len, flags & GPUNVME_GET_KEEP, use);

@@ -3,7 +3,7 @@
 #ifndef GNV_QUEUE_CACHE_H
 #define GNV_QUEUE_CACHE_H
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 /* The device begins to close: who frees memory ends no mapping to it any more. */
 void gnv_cache_close(struct gnv_cache *cache);

@@ -12,11 +12,11 @@
 /* The whole pages of BAR0 with the doorbells of every queue: what a peer maps. */
 static void doorbells_part(const struct gpunvme_dev *dev, size_t *offset, size_t *len)
 {
-	size_t page = dev->port->bar0->page;
-	size_t end = gnv_align_up(gnv_ctrl_sq_doorbell(&dev->ctrl, dev->info.queues + 1), page);
+	size_t page = dev->nvme.port->bar0->page;
+	size_t end = gnv_align_up(gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, dev->nvme.info.queues + 1), page);
 
 	*offset = GPUNVME_REG_DOORBELLS & ~(page - 1);
-	*len = (size_t)gnv_min(end, gnv_align_up(dev->port->bar0->len, page)) - *offset;
+	*len = (size_t)gnv_min(end, gnv_align_up(dev->nvme.port->bar0->len, page)) - *offset;
 }
 
 /* BAR0 itself. */
@@ -28,30 +28,30 @@ static int show(struct gpunvme_qp *qp)
 	int ret;
 
 	doorbells_part(dev, &offset, &len);
-	pthread_mutex_lock(&dev->bar0_lock);
-	ret = gnv_mem_show(dev->port->bar0, qp->gpu, offset, len, &lane);
-	pthread_mutex_unlock(&dev->bar0_lock);
+	pthread_mutex_lock(&dev->nvme.bar0_lock);
+	ret = gnv_mem_show(dev->nvme.port->bar0, qp->gpu, offset, len, &lane);
+	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	if (ret)
 		return ret;
-	qp->sq_db = lane + gnv_ctrl_sq_doorbell(&dev->ctrl, qp->qid) - offset;
-	qp->cq_db = lane + gnv_ctrl_cq_doorbell(&dev->ctrl, qp->qid) - offset;
+	qp->sq_db = lane + gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qid) - offset;
+	qp->cq_db = lane + gnv_ctrl_cq_doorbell(&dev->nvme.ctrl, qp->qid) - offset;
 	return 0;
 }
 
 static int forward(struct gpunvme_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
-	int ret = gnv_arena_alloc_own(dev->arena, sizeof(struct gnv_bells), qp->gpu, &qp->bells);
+	int ret = gnv_arena_alloc_own(dev->nvme.arena, sizeof(struct gnv_bells), qp->gpu, &qp->bells);
 
 	if (ret)
 		return ret;
 	qp->forward = malloc(sizeof(*qp->forward));
-	ret = qp->forward ? gnv_forward_add(&dev->forward, qp->forward, &dev->ctrl, qp->qid, qp->bells.cpu) :
+	ret = qp->forward ? gnv_forward_add(&dev->forward, qp->forward, &dev->nvme.ctrl, qp->qid, qp->bells.cpu) :
 			    gnv_fail(-ENOMEM, "out of memory");
 	if (ret) {
 		free(qp->forward);
 		qp->forward = NULL;
-		gnv_arena_free(dev->arena, &qp->bells);
+		gnv_arena_free(dev->nvme.arena, &qp->bells);
 		return ret;
 	}
 	qp->sq_db = qp->bells.lane + offsetof(struct gnv_bells, sq);
@@ -66,7 +66,7 @@ int gnv_doorbells_open(struct gpunvme_qp *qp)
 	if (ret != -EOPNOTSUPP)
 		return ret;
 	if (!(qp->flags & GPUNVME_QP_FORWARD))
-		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queue %u: a CPU thread rings the doorbells: %s", qp->qid,
+		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: a CPU thread rings the doorbells: %s", qp->qid,
 			gpunvme_errmsg());
 	return forward(qp);
 }
@@ -77,7 +77,7 @@ static int hide(const struct gpunvme_qp *qp)
 	size_t offset, len;
 
 	doorbells_part(dev, &offset, &len);
-	return gnv_mem_hide_at(dev->port->bar0, qp->gpu, qp->sq_db - gnv_ctrl_sq_doorbell(&dev->ctrl, qp->qid) + offset);
+	return gnv_mem_hide_at(dev->nvme.port->bar0, qp->gpu, qp->sq_db - gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qid) + offset);
 }
 
 void gnv_doorbells_close(struct gpunvme_qp *qp)
@@ -88,14 +88,14 @@ void gnv_doorbells_close(struct gpunvme_qp *qp)
 		gnv_forward_remove(&dev->forward, qp->forward);
 		free(qp->forward);
 		qp->forward = NULL;
-		gnv_arena_free(dev->arena, &qp->bells);
+		gnv_arena_free(dev->nvme.arena, &qp->bells);
 	} else if (qp->sq_db) {
-		pthread_mutex_lock(&dev->bar0_lock);
+		pthread_mutex_lock(&dev->nvme.bar0_lock);
 		if (hide(qp)) {
-			gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
-			dev->port->keep = true;
+			gnv_log(&dev->nvme.log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
+			dev->nvme.port->keep = true;
 		}
-		pthread_mutex_unlock(&dev->bar0_lock);
+		pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	}
 	qp->sq_db = qp->cq_db = 0;
 }
@@ -108,10 +108,10 @@ bool gnv_doorbells_doubtful(struct gpunvme_qp *qp)
 
 	if (qp->bells.cpu)
 		return false;
-	pthread_mutex_lock(&dev->bar0_lock);
-	sight = gnv_mem_sight(dev->port->bar0, qp->gpu);
+	pthread_mutex_lock(&dev->nvme.bar0_lock);
+	sight = gnv_mem_sight(dev->nvme.port->bar0, qp->gpu);
 	doubtful = sight && sight->range.doubtful && !sight->proven; /* none: the device was lost just now */
-	pthread_mutex_unlock(&dev->bar0_lock);
+	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	return doubtful;
 }
 
@@ -120,13 +120,13 @@ void gnv_doorbells_judge(struct gpunvme_qp *qp, bool works)
 	struct gpunvme_dev *dev = qp->dev;
 	struct gnv_sight *sight;
 
-	pthread_mutex_lock(&dev->bar0_lock);
-	sight = gnv_mem_sight(dev->port->bar0, qp->gpu);
+	pthread_mutex_lock(&dev->nvme.bar0_lock);
+	sight = gnv_mem_sight(dev->nvme.port->bar0, qp->gpu);
 	if (sight)
 		sight->proven = works;
 	if (sight && !works)
 		qp->gpu->ops->mmio_distrust(qp->gpu, &sight->range);
-	pthread_mutex_unlock(&dev->bar0_lock);
+	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	if (!works)
 		gnv_doorbells_close(qp);
 }
@@ -140,11 +140,11 @@ GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, u
 		return gnv_fail(-EINVAL, "gpunvme_dev_export_doorbells: dev, fd, offset and len must not be NULL");
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	ret = gnv_ctrl_check(&dev->ctrl);
+	ret = gnv_ctrl_check(&dev->nvme.ctrl);
 	if (ret)
 		return ret;
 	doorbells_part(dev, &start, &size);
-	ret = dev->port->ops->export_bar0(dev->port, start, size, fd);
+	ret = dev->nvme.port->ops->export_bar0(dev->nvme.port, start, size, fd);
 	if (ret)
 		return ret;
 	*offset = start;

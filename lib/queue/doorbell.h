@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 /*
  * gnv_doorbells_open() - set qp->sq_db and qp->cq_db, where the lanes ring for a queue that exists on the controller

@@ -31,7 +31,7 @@ static void inner_release(struct gpunvme_mem *mem)
 {
 	struct inner *inner = gnv_container_of(mem, struct inner, mem);
 
-	gnv_arena_free(mem->home->cmb, &inner->block);
+	gnv_arena_free(mem->home->nvme.cmb.arena, &inner->block);
 	if (inner->given) /* last: another thread may close the drive then */
 		__atomic_fetch_sub(&mem->home->inner_given, 1, __ATOMIC_RELEASE);
 }
@@ -47,7 +47,7 @@ static int test_with(struct gpunvme_qp *qp, struct gpunvme_mem *mem)
 	int ret = gnv_map_add(mem, qp->dev);
 
 	if (!ret)
-		ret = gnv_selftest_memory(&test, qp, PAGES * qp->dev->ctrl.page_size);
+		ret = gnv_selftest_memory(&test, qp, PAGES * qp->dev->nvme.ctrl.page_size);
 	snprintf(cause, sizeof(cause), "%s", ret ? gpunvme_errmsg() : "");
 	gnv_qp_discard(qp);
 	test.mem[1] = NULL; /* is its owner's */
@@ -61,7 +61,7 @@ static int prove(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvm
 	struct gpunvme_qp *qp;
 	int ret;
 
-	opts.depth = gnv_min(DEPTH, dev->info.max_depth);
+	opts.depth = gnv_min(DEPTH, dev->nvme.info.max_depth);
 	opts.flags = GPUNVME_QP_NO_SELFTEST; /* its memory is tested instead */
 	ret = gpunvme_qp_create(dev, gpu, &opts, &qp);
 	return ret ? ret : test_with(qp, mem);
@@ -71,7 +71,7 @@ static int prove_lists(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
 	const struct gnv_log silent = { .fn = NULL };
 	struct gpunvme_mem *mem;
-	int ret = gnv_mem_host_alloc(PAGES * dev->ctrl.page_size, gnv_mem_flags_for(dev->port->space), &silent, &mem);
+	int ret = gnv_mem_host_alloc(PAGES * dev->nvme.ctrl.page_size, gnv_mem_flags_for(dev->nvme.port->space), &silent, &mem);
 
 	if (ret)
 		return ret;
@@ -86,9 +86,9 @@ int gnv_inner_prove_lists(struct gpunvme_dev *dev)
 {
 	struct gpunvme_gpu *cpu;
 	char cause[400];
-	int ret = gnv_cmb_check(dev, GPUNVME_CMB_LISTS);
+	int ret = gnv_cmb_check(&dev->nvme, GPUNVME_CMB_LISTS);
 
-	if (ret || __atomic_load_n(&dev->cmb_lists_proven, __ATOMIC_ACQUIRE))
+	if (ret || __atomic_load_n(&dev->nvme.cmb.lists_proven, __ATOMIC_ACQUIRE))
 		return ret;
 	ret = gpunvme_gpu_open("cpu", NULL, &cpu);
 	if (ret)
@@ -98,7 +98,7 @@ int gnv_inner_prove_lists(struct gpunvme_dev *dev)
 	gpunvme_gpu_close(cpu);
 	if (ret)
 		return gnv_fail(ret, "PRP lists in the drive's memory (CMB) were not proven, leave GPUNVME_MEM_CMB_LISTS out: %s", cause);
-	__atomic_store_n(&dev->cmb_lists_proven, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&dev->nvme.cmb.lists_proven, true, __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -113,7 +113,7 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, st
 	if (!inner)
 		return gnv_fail(-ENOMEM, "out of memory");
 	gnv_late_sweep(dev);
-	ret = gnv_arena_alloc(dev->cmb, len, NULL, &inner->block);
+	ret = gnv_arena_alloc(dev->nvme.cmb.arena, len, NULL, &inner->block);
 	if (ret) {
 		free(inner);
 		return ret;
@@ -123,27 +123,27 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, st
 	mem->gpu = gnv_gpu_get(gpu);
 	mem->cpu = inner->block.cpu;
 	mem->len = inner->block.len;
-	mem->page = dev->port->bar0->page;
+	mem->page = dev->nvme.port->bar0->page;
 	mem->home = dev;
 	mem->home_iova = inner->block.iova;
 	mem->locked = true;
-	mem->far = dev->port->remote;
+	mem->far = dev->nvme.port->remote;
 	*out = inner;
 	return 0;
 }
 
 static int check(const struct gpunvme_gpu *gpu, const struct gpunvme_dev *dev, size_t len)
 {
-	int ret = gnv_ctrl_check(&dev->ctrl);
+	int ret = gnv_ctrl_check(&dev->nvme.ctrl);
 
 	if (!ret)
-		ret = gnv_cmb_check(dev, GPUNVME_CMB_DATA);
+		ret = gnv_cmb_check(&dev->nvme, GPUNVME_CMB_DATA);
 	if (ret)
 		return ret;
 	if (!len)
 		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
 	/* Its stores to the drive and its doorbell are not ordered: what is written could be older than the command. */
-	if (dev->port->remote && gpu->info.kind != GPUNVME_GPU_CPU)
+	if (dev->nvme.port->remote && gpu->info.kind != GPUNVME_GPU_CPU)
 		return gnv_fail(-EOPNOTSUPP, "data in the drive's memory is for lanes of the CPU: commands may overtake what a GPU has "
 				"stored there; use memory of the host");
 	return 0;

@@ -3,7 +3,7 @@
 #ifndef GNV_QUEUE_INNER_H
 #define GNV_QUEUE_INNER_H
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 /*
  * gnv_inner_prove_lists() - may lists of mappings to this device lie in its memory? Asked once, by reads through some

@@ -36,8 +36,8 @@ static int drop_mappings(struct gpunvme_dev *dev)
 
 	if (!ret)
 		return 0;
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), gnv_port_force(dev->port));
-	return dev->port->ops->halt(dev->port) ? ret : gnv_map_drop_all(dev);
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s; halting it by %s", gpunvme_errmsg(), gnv_port_force(dev->nvme.port));
+	return dev->nvme.port->ops->halt(dev->nvme.port) ? ret : gnv_map_drop_all(dev);
 }
 
 /* Everything from a device whose lock, forwarder and arena exist. Return: 0; -EBUSY, then it can be called again. */
@@ -46,34 +46,32 @@ static int teardown(struct gpunvme_dev *dev)
 	int ret;
 
 	gnv_forward_stop(&dev->forward);
-	__atomic_store_n(&dev->unstoppable, !gnv_dev_stop_dma(dev), __ATOMIC_RELAXED);
-	gnv_ctrl_kill(&dev->ctrl, -ESHUTDOWN);
+	__atomic_store_n(&dev->unstoppable, !gnv_nvme_stop_dma(&dev->nvme), __ATOMIC_RELAXED);
+	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
 	if (dev->unstoppable)
 		return gnv_fail(-EBUSY,
 				"the controller at %s could not be stopped: its queues, and all memory mapped to it, stay its own; "
 				"close it again when it was reset or has lost its power, or end the process",
-				dev->info.address);
+				dev->nvme.info.address);
 	while (dev->qps)
 		gnv_qp_release(dev->qps);
 	ret = drop_mappings(dev);
 	if (!ret)
-		ret = gnv_hmb_drop(dev);
+		ret = gnv_hmb_drop(&dev->nvme);
 	if (ret)
 		return ret;
 	gnv_late_drop(dev);
 	gnv_cache_end(dev->cache);
 	gnv_forward_fini(&dev->forward);
-	gnv_admin_fini(&dev->admin);
+	gnv_admin_fini(&dev->nvme.admin);
 	gnv_place_drop_all(dev);
-	gnv_cmb_close(dev);
-	gnv_arena_destroy(dev->arena);
-	gnv_port_close(dev->port);
+	gnv_cmb_close(&dev->nvme);
+	gnv_arena_destroy(dev->nvme.arena);
+	gnv_port_close(dev->nvme.port);
 	pthread_mutex_destroy(&dev->lock);
-	pthread_mutex_destroy(&dev->bar0_lock);
 	pthread_mutex_destroy(&dev->queues_lock);
 	pthread_mutex_destroy(&dev->place_lock);
-	pthread_mutex_destroy(&dev->settings_lock);
-	gnv_settings_drop(dev);
+	gnv_nvme_fini(&dev->nvme);
 	gnv_events_fini(&dev->events);
 	gnv_async_fini(&dev->async);
 	free(dev->qids);
@@ -87,9 +85,9 @@ static int teardown(struct gpunvme_dev *dev)
  */
 static void leave(struct gpunvme_dev *dev)
 {
-	gnv_log(&dev->log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
-	gnv_log_end(&dev->log);
-	gnv_log_end(&dev->port->log);
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
+	gnv_log_end(&dev->nvme.log);
+	gnv_log_end(&dev->nvme.port->log);
 }
 
 /* Runs on a thread of the port. */
@@ -98,11 +96,11 @@ static void device_lost(void *ctx, enum gnv_port_loss loss)
 	struct gpunvme_dev *dev = ctx;
 
 	if (loss == GNV_PORT_ERROR)
-		gnv_ctrl_kill(&dev->ctrl, -ESHUTDOWN);
+		gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
 	else
-		gnv_ctrl_take(&dev->ctrl);
+		gnv_ctrl_take(&dev->nvme.ctrl);
 	gnv_qp_end_all(dev, GPUNVME_ENODEV);
-	gnv_dev_blind(dev, loss == GNV_PORT_RESET);
+	gnv_nvme_blind(&dev->nvme, loss == GNV_PORT_RESET);
 }
 
 static void rings_lost(void *ctx)
@@ -112,42 +110,42 @@ static void rings_lost(void *ctx)
 
 int gnv_dev_lend(struct gpunvme_dev *dev, struct gpunvme_mem *mem)
 {
-	return gnv_arena_lend(dev->arena, mem, rings_lost, dev);
+	return gnv_arena_lend(dev->nvme.arena, mem, rings_lost, dev);
 }
 
 /* It may make DMA, once it is known to be disabled. */
 static int let_loose(struct gpunvme_dev *dev)
 {
-	int ret = gnv_ctrl_disable(&dev->ctrl);
+	int ret = gnv_ctrl_disable(&dev->nvme.ctrl);
 	char cause[240];
 
 	if (ret == -ETIMEDOUT) {
 		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", cause, dev->port->reset_name);
-		if (dev->port->ops->reset(dev->port))
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", cause, dev->nvme.port->reset_name);
+		if (dev->nvme.port->ops->reset(dev->nvme.port))
 			return gnv_fail(ret, "%s", cause);
 		ret = 0;
 	}
-	return ret ? ret : dev->port->ops->allow_dma(dev->port);
+	return ret ? ret : dev->nvme.port->ops->allow_dma(dev->nvme.port);
 }
 
 /* The controller disabled and harmless, and what its memory is kept in. Return: 0, or nothing is left to free. */
 static int prepare(struct gpunvme_dev *dev)
 {
-	struct gnv_port *port = dev->port;
-	int ret = gnv_quirks_find(port->vendor, port->device, &dev->drive);
+	struct gnv_port *port = dev->nvme.port;
+	int ret = gnv_quirks_find(port->vendor, port->device, &dev->nvme.drive);
 
 	if (!ret)
-		ret = gnv_quirks_refuse(&dev->drive);
+		ret = gnv_quirks_refuse(&dev->nvme.drive);
 	if (!ret)
-		ret = gnv_ctrl_init(&dev->ctrl, port->bar0);
+		ret = gnv_ctrl_init(&dev->nvme.ctrl, port->bar0);
 	if (!ret)
 		ret = let_loose(dev);
 	if (!ret)
 		ret = gnv_cache_create(&dev->cache);
 	if (ret)
 		return ret;
-	ret = gnv_arena_create(port->space, dev->ctrl.page_size, NULL, &dev->log, &dev->arena);
+	ret = gnv_arena_create(port->space, dev->nvme.ctrl.page_size, NULL, &dev->nvme.log, &dev->nvme.arena);
 	if (ret)
 		gnv_cache_destroy(dev->cache);
 	return ret;
@@ -156,19 +154,17 @@ static int prepare(struct gpunvme_dev *dev)
 /* The parts that cannot fail. */
 static void init_parts(struct gpunvme_dev *dev)
 {
-	dev->rings = GNV_RINGTEST_RINGS;
-	dev->ring_late_ns = GNV_RINGTEST_LATE_NS;
-	dev->ring_lost_ns = GNV_RINGTEST_LOST_NS;
+	dev->ringtest.rings = GNV_RINGTEST_RINGS;
+	dev->ringtest.late_ns = GNV_RINGTEST_LATE_NS;
+	dev->ringtest.lost_ns = GNV_RINGTEST_LOST_NS;
 	pthread_mutex_init(&dev->queues_lock, NULL);
-	pthread_mutex_init(&dev->bar0_lock, NULL);
 	pthread_mutex_init(&dev->place_lock, NULL);
-	pthread_mutex_init(&dev->settings_lock, NULL);
 	pthread_mutex_init(&dev->lock, NULL);
 	gnv_forward_init(&dev->forward);
 	gnv_events_init(&dev->events);
 	gnv_async_init(&dev->async);
-	dev->ctrl.died = gnv_events_lost;
-	dev->ctrl.died_ctx = &dev->events;
+	dev->nvme.ctrl.died = gnv_events_lost;
+	dev->nvme.ctrl.died_ctx = &dev->events;
 }
 
 static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts)
@@ -176,8 +172,12 @@ static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts
 	char cause[512];
 	int ret;
 
-	dev->port->ops->watch(dev->port, device_lost, dev);
-	ret = gnv_dev_bring_up(dev, opts);
+	dev->nvme.port->ops->watch(dev->nvme.port, device_lost, dev);
+	ret = gnv_nvme_bring_up(&dev->nvme, opts);
+	if (!ret) {
+		dev->qids = calloc(dev->nvme.info.queues / 64 + 1, sizeof(*dev->qids));
+		ret = dev->qids ? 0 : gnv_fail(-ENOMEM, "out of memory");
+	}
 	if (!ret && opts->watchdog_ms)
 		ret = gnv_watchdog_start(dev, opts->watchdog_ms);
 	if (!ret)
@@ -199,6 +199,7 @@ static uint32_t next_number(void)
 
 int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, uint32_t default_ns, struct gpunvme_dev **out)
 {
+	const struct gnv_log log = { .fn = opts->log, .ctx = opts->log_ctx };
 	struct gpunvme_dev *dev = calloc(1, sizeof(*dev));
 	int ret;
 
@@ -206,11 +207,10 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 		gnv_port_close(port);
 		return gnv_fail(-ENOMEM, "out of memory");
 	}
-	dev->log = (struct gnv_log){ .fn = opts->log, .ctx = opts->log_ctx };
-	dev->port = port;
+	gnv_nvme_init(&dev->nvme, port, &log);
 	dev->process = gnv_process();
 	dev->number = next_number();
-	gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "%s: taken by %s", port->address, port->ops->name);
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_DEBUG, "%s: taken by %s", port->address, port->ops->name);
 	ret = prepare(dev);
 	if (ret) {
 		free(dev);
@@ -218,7 +218,7 @@ int gnv_dev_create(struct gnv_port *port, const struct gpunvme_dev_opts *opts, u
 		return ret;
 	}
 	init_parts(dev);
-	gnv_dev_describe(dev, default_ns);
+	gnv_nvme_describe(&dev->nvme, default_ns);
 	ret = bring_up(dev, opts);
 	if (!ret)
 		*out = dev;
@@ -233,7 +233,7 @@ static int check_opts(const struct gpunvme_dev_opts *opts)
 		return gnv_fail(-EINVAL, "%u queues are more than a controller can have, %u", opts->queues, QUEUES_MAX);
 	if (opts->share && gnv_foreign(opts->share->process))
 		return -ECHILD;
-	return opts->share ? gnv_ctrl_check(&opts->share->ctrl) : 0;
+	return opts->share ? gnv_ctrl_check(&opts->share->nvme.ctrl) : 0;
 }
 
 /* Keys of every URI. */
@@ -253,13 +253,13 @@ static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *o
 
 	if (ret)
 		return ret;
-	ret = gnv_power_apply(dev, wish->power); /* reads may be what a drive does not wake up for */
+	ret = gnv_power_apply(&dev->nvme, wish->power); /* reads may be what a drive does not wake up for */
 	if (!ret)
-		ret = gnv_lists_prove(dev);
+		ret = gnv_lists_prove(&dev->nvme);
 	if (!ret)
-		ret = gnv_features_arbitration(dev, dev->burst);
+		ret = gnv_features_arbitration(&dev->nvme, dev->nvme.limits.burst);
 	if (!ret)
-		ret = gnv_hmb_give(dev, wish->hmb_mib, !opts->share);
+		ret = gnv_hmb_give(&dev->nvme, wish->hmb_mib, !opts->share);
 	if (!ret) {
 		*out = dev;
 		return 0;
@@ -268,6 +268,17 @@ static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *o
 	if (gpunvme_dev_close(dev))
 		leave(dev);
 	return gnv_fail(ret, "%s", cause);
+}
+
+/* The drive leaves the memory that it works in before another device shares its address space. */
+static int make_way(struct gpunvme_dev *dev)
+{
+	int ret;
+
+	pthread_mutex_lock(&dev->queues_lock);
+	ret = gnv_hmb_make_way(&dev->nvme);
+	pthread_mutex_unlock(&dev->queues_lock);
+	return ret;
 }
 
 static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev)
@@ -284,10 +295,10 @@ static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts,
 	if (!ret)
 		ret = gnv_uri_take_u32(uri, "hmb", 0, GNV_HMB_MAX_MIB, &wish.hmb_mib);
 	if (!ret)
-		ret = gnv_port_open(uri, opts->share ? opts->share->port : NULL, &log, &port);
+		ret = gnv_port_open(uri, opts->share ? opts->share->nvme.port : NULL, &log, &port);
 	if (ret)
 		return ret;
-	ret = opts->share ? gnv_hmb_make_way(opts->share) : 0;
+	ret = opts->share ? make_way(opts->share) : 0;
 	if (!ret)
 		return create_proven(port, opts, &wish, dev);
 	gnv_port_close(port);
@@ -324,7 +335,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 		return -ECHILD;
 	if (__atomic_load_n(&dev->inner_given, __ATOMIC_ACQUIRE))
 		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s; free them by gpunvme_mem_free(), then close it", dev->inner_given,
-				dev->info.address);
+				dev->nvme.info.address);
 	gnv_async_stop(dev);
 	gnv_watchdog_stop(dev);
 	dev->closing = true;
@@ -335,7 +346,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 		if (!qp->zombie)
 			gpunvme_qp_destroy(qp); /* what it cannot delete is released after the controller has stopped */
 	}
-	gnv_power_restore(dev);
-	gnv_hmb_take_back(dev);
+	gnv_power_restore(&dev->nvme);
+	gnv_hmb_take_back(&dev->nvme);
 	return teardown(dev);
 }

@@ -3,7 +3,7 @@
 #ifndef GNV_QUEUE_LIFE_H
 #define GNV_QUEUE_LIFE_H
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 /*
  * gnv_dev_create() - a device over a port

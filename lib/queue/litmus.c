@@ -55,10 +55,10 @@ static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpun
 	int ret;
 
 	opts.flags = GPUNVME_QP_NO_SELFTEST | run->opts->qp_flags;
-	opts.depth = 1u << gnv_log2(gnv_min(DEPTH, dev->info.max_depth));
+	opts.depth = 1u << gnv_log2(gnv_min(DEPTH, dev->nvme.info.max_depth));
 	ret = gpunvme_qp_create(dev, gpu, &opts, &run->qp);
 	if (!ret)
-		ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->ctrl.page_size, &mem, &run->mem);
+		ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size, &mem, &run->mem);
 	if (!ret)
 		ret = gpunvme_mem_map(run->mem, dev);
 	if (!ret)
@@ -127,7 +127,7 @@ static bool completed(const struct litmus_run *run, uint64_t pos)
 /* No completion was seen: is it there, does the controller want another doorbell, or nothing? */
 static const char *broken_link(const struct litmus_run *run)
 {
-	const struct gnv_ctrl *ctrl = &run->qp->dev->ctrl;
+	const struct gnv_ctrl *ctrl = &run->qp->dev->nvme.ctrl;
 	uint32_t mask = run->qp->depth - 1;
 	struct gnv_deadline d;
 

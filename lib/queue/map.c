@@ -36,7 +36,7 @@ bool gnv_map_has(struct gpunvme_mem *mem, const struct gpunvme_dev *dev)
 /* Does nothing keep the controller from what is unmapped? No IOMMU stands before memory of its own. */
 static bool lies_open(const struct gnv_mapping *map)
 {
-	return map->dev->port->space->bare || map->mem->home || gnv_mapping_lists_inside(map);
+	return map->dev->nvme.port->space->bare || map->mem->home || gnv_mapping_lists_inside(map);
 }
 
 /*
@@ -53,7 +53,7 @@ static int check_quiet(const struct gnv_mapping *map, bool ours)
 		return gnv_fail(-EBUSY,
 				"the controller at %s could not be stopped and may still write to the memory; close it again "
 				"when it was reset or has lost its power",
-				dev->info.address);
+				dev->nvme.info.address);
 	qid = gnv_qp_first_busy(dev, !ours && lies_open(map), &over);
 	if (!qid)
 		return 0;
@@ -71,7 +71,7 @@ static int check_quiet(const struct gnv_mapping *map, bool ours)
 int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 {
 	struct gnv_mapping *map;
-	int ret = gnv_ctrl_check(&dev->ctrl);
+	int ret = gnv_ctrl_check(&dev->nvme.ctrl);
 
 	if (ret)
 		return ret;
@@ -97,7 +97,7 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
 		return gnv_fail(-EINVAL, "gpunvme_mem_map: mem and dev must not be NULL");
 	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
 		return -ECHILD;
-	if (mem->lists_inside && !gnv_ctrl_check(&dev->ctrl))
+	if (mem->lists_inside && !gnv_ctrl_check(&dev->nvme.ctrl))
 		ret = gnv_inner_prove_lists(dev);
 	return ret ? ret : gnv_map_add(mem, dev);
 }

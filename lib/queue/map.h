@@ -3,7 +3,7 @@
 #ifndef GNV_QUEUE_MAP_H
 #define GNV_QUEUE_MAP_H
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 /* gpunvme_mem_map() of memory whose lists may lie where it wants them. */
 int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);

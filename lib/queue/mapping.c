@@ -25,7 +25,7 @@ static int take_place(struct gnv_mapping *map)
 	struct gpunvme_mem *mem = map->mem;
 	int ret;
 
-	if (!map->dev->port->remote || !mem->gpu || mem->exempt)
+	if (!map->dev->nvme.port->remote || !mem->gpu || mem->exempt)
 		return 0;
 	if (mem->dmabuf >= 0 && !mem->local)
 		return mem->moves ? gnv_place_try(map->dev, mem->gpu) : 0;
@@ -53,7 +53,7 @@ static int show(struct gnv_mapping *map)
 void gnv_mapping_hide(struct gnv_mapping *map, struct gpunvme_gpu *gpu)
 {
 	if (gnv_mem_hide(map->mem, gpu)) {
-		gnv_log(&map->dev->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", map->mem->len, gpunvme_errmsg());
+		gnv_log(&map->dev->nvme.log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", map->mem->len, gpunvme_errmsg());
 		map->mem->leaked = true;
 	}
 }
@@ -70,7 +70,7 @@ static const struct gnv_mapping *find_in(const struct gpunvme_mem *mem, const st
 {
 	const struct gnv_mapping *map;
 
-	for (map = mem->maps; map && (map->dead || map->dev->port->space != space); map = map->next_of_mem)
+	for (map = mem->maps; map && (map->dead || map->dev->nvme.port->space != space); map = map->next_of_mem)
 		;
 	return map;
 }
@@ -81,22 +81,22 @@ static bool has_twin(const struct gnv_mapping *map)
 	const struct gnv_mapping *other;
 
 	for (other = map->mem->maps; other; other = other->next_of_mem)
-		if (other != map && other->dev->port->space == map->dev->port->space && other->dbuf.iova == map->dbuf.iova)
+		if (other != map && other->dev->nvme.port->space == map->dev->nvme.port->space && other->dbuf.iova == map->dbuf.iova)
 			return true;
 	return false;
 }
 
 bool gnv_mapping_lists_inside(const struct gnv_mapping *map)
 {
-	return map->table_of && map->table_of == map->dev->cmb;
+	return map->table_of && map->table_of == map->dev->nvme.cmb.arena;
 }
 
 /* Where its lists lie in the drive, the load makes sure that they have arrived there before anybody's doorbell does. */
 static void fill_table(struct gnv_mapping *map)
 {
 	const struct gpunvme_dev *dev = map->dev;
-	const struct gnv_prp_table table = { map->table.cpu, map->table.iova, map->dbuf.iova, map->mem->len, dev->ctrl.page_size,
-					     dev->lists };
+	const struct gnv_prp_table table = { map->table.cpu, map->table.iova, map->dbuf.iova, map->mem->len, dev->nvme.ctrl.page_size,
+					     dev->nvme.lists.form };
 
 	gnv_prp_table_fill(&table, &map->dbuf.prp_a, &map->dbuf.prp_b);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -107,7 +107,7 @@ static void fill_table(struct gnv_mapping *map)
 static int add_table(struct gnv_mapping *map)
 {
 	struct gpunvme_dev *dev = map->dev;
-	size_t page = dev->ctrl.page_size, size = gnv_prp_table_size(map->mem->len, page, dev->lists);
+	size_t page = dev->nvme.ctrl.page_size, size = gnv_prp_table_size(map->mem->len, page, dev->nvme.lists.form);
 	int ret;
 
 	if (map->dbuf.iova & (page - 1))
@@ -115,7 +115,7 @@ static int add_table(struct gnv_mapping *map)
 	if (!size)
 		return 0;
 	gnv_late_sweep(dev);
-	map->table_of = map->mem->lists_inside ? dev->cmb : dev->arena;
+	map->table_of = map->mem->lists_inside ? dev->nvme.cmb.arena : dev->nvme.arena;
 	ret = gnv_arena_alloc(map->table_of, size, NULL, &map->table);
 	if (ret)
 		return gnv_late_explain(dev, ret);
@@ -138,18 +138,18 @@ void gnv_mapping_refill(struct gpunvme_dev *dev)
 static int give_address(struct gnv_mapping *map, const struct gnv_mapping *same)
 {
 	const struct gpunvme_mem *mem = map->mem;
-	struct gnv_space *space = map->dev->port->space;
+	struct gnv_space *space = map->dev->nvme.port->space;
 
 	map->dbuf.len = mem->len;
 	map->dbuf.iova = mem->home ? mem->home_iova : same ? same->dbuf.iova : 0;
 	if (mem->home && mem->home != map->dev)
-		return gnv_fail(-EXDEV, "the memory lies in another drive, at %s, and can be mapped to that only", mem->home->info.address);
+		return gnv_fail(-EXDEV, "the memory lies in another drive, at %s, and can be mapped to that only", mem->home->nvme.info.address);
 	return mem->home || same ? 0 : space->ops->map(space, mem, &map->dbuf.iova);
 }
 
 static int take_address(struct gnv_mapping *map)
 {
-	struct gnv_space *space = map->dev->port->space;
+	struct gnv_space *space = map->dev->nvme.port->space;
 
 	return map->mem->home || has_twin(map) ? 0 : space->ops->unmap(space, map->dbuf.iova, map->mem->len);
 }
@@ -158,7 +158,7 @@ static int take_address(struct gnv_mapping *map)
 static void mapping_lost(struct gnv_mem_watch *watch)
 {
 	struct gnv_mapping *map = gnv_container_of(watch, struct gnv_mapping, watch);
-	struct gnv_space *space = map->dev->port->space;
+	struct gnv_space *space = map->dev->nvme.port->space;
 
 	map->dead = true;
 	gnv_qp_end_all(map->dev, GPUNVME_ENODEV);
@@ -168,7 +168,7 @@ static void mapping_lost(struct gnv_mem_watch *watch)
 
 int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 {
-	const struct gnv_mapping *same = find_in(mem, dev->port->space);
+	const struct gnv_mapping *same = find_in(mem, dev->nvme.port->space);
 	struct gnv_mapping *map;
 	int ret = 0;
 

@@ -3,7 +3,7 @@
 #ifndef GNV_QUEUE_MAPPING_H
 #define GNV_QUEUE_MAPPING_H
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 struct gnv_guest; /* queue/guest.h */
 

@@ -40,19 +40,19 @@ static int no_addresses(struct gnv_port *port)
 /* Does the address space take memory of the GPU? */
 static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
-	struct gnv_space *space = dev->port->space;
+	struct gnv_space *space = dev->nvme.port->space;
 	struct gpunvme_mem *mem;
 	uint64_t iova;
 	int ret = gnv_mem_gpu_alloc(gpu, SCRATCH, &mem);
 
 	if (ret)
 		return ret;
-	if (!mem->cpu && !dev->port->remote)
+	if (!mem->cpu && !dev->nvme.port->remote)
 		ret = gnv_fail(-EOPNOTSUPP, "the software controller cannot have rings in memory that has no CPU address");
 	if (!ret)
 		ret = space->ops->map(space, mem, &iova);
 	if (ret == -EOPNOTSUPP && mem->dmabuf >= 0 && space->by_dmabuf && !space->bare)
-		ret = no_addresses(dev->port);
+		ret = no_addresses(dev->nvme.port);
 	if (!ret)
 		ret = space->ops->unmap(space, iova, mem->len);
 	gnv_mem_release(mem);
@@ -61,7 +61,7 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 
 int gnv_place_judge(const struct gpunvme_dev *dev, bool local, int ret)
 {
-	return ret && local && ret != -ENOMEM && !gnv_ctrl_dead(&dev->ctrl) ? -EOPNOTSUPP : ret;
+	return ret && local && ret != -ENOMEM && !gnv_ctrl_dead(&dev->nvme.ctrl) ? -EOPNOTSUPP : ret;
 }
 
 static void try_local(struct gpunvme_dev *dev, struct gnv_place *place)
@@ -69,7 +69,7 @@ static void try_local(struct gpunvme_dev *dev, struct gnv_place *place)
 	int ret = try_scratch(dev, place->gpu);
 
 	if (!ret)
-		ret = gnv_arena_create(dev->port->space, dev->ctrl.page_size, place->gpu, &dev->log, &place->arena);
+		ret = gnv_arena_create(dev->nvme.port->space, dev->nvme.ctrl.page_size, place->gpu, &dev->nvme.log, &place->arena);
 	place->tried = ret != -ENOMEM; /* which may pass */
 	place->verdict = gnv_place_judge(dev, true, ret);
 	snprintf(place->why, sizeof(place->why), "%s", ret ? gpunvme_errmsg() : "");
@@ -105,16 +105,16 @@ static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 
 	if (!place)
 		return gnv_fail(-ENOMEM, "out of memory");
-	if (place->users[!local] && dev->port->remote)
+	if (place->users[!local] && dev->nvme.port->remote)
 		return gnv_fail(-EXDEV,
 				"queues and buffers of this GPU lie in memory of the %s on %s, and must lie together: a completion "
 				"would not "
 				"say that the data has landed; use GPUNVME_MEM_%s, or create the queue first",
-				local ? "host" : "GPU", dev->port->address, local ? "HOST" : "VRAM");
+				local ? "host" : "GPU", dev->nvme.port->address, local ? "HOST" : "VRAM");
 	if (local && !place->tried)
 		try_local(dev, place);
 	if (local && place->verdict)
-		return gnv_fail(place->verdict, "%s cannot use memory of the GPU: %s", dev->port->address, place->why);
+		return gnv_fail(place->verdict, "%s cannot use memory of the GPU: %s", dev->nvme.port->address, place->why);
 	place->users[local]++;
 	return 0;
 }
@@ -142,14 +142,14 @@ static int try_foreign(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	return gnv_fail(place->verdict,
 			"%s did not take a scratch buffer of the GPU, and the DMA-BUF, which a refusal may move, was not tried: %s; import "
 			"it with the GPU that it is of",
-			dev->port->address, place->why);
+			dev->nvme.port->address, place->why);
 }
 
 int gnv_place_try(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
 	int ret;
 
-	if (!dev->port->space->by_dmabuf)
+	if (!dev->nvme.port->space->by_dmabuf)
 		return 0;
 	pthread_mutex_lock(&dev->place_lock);
 	ret = try_foreign(dev, gpu);

@@ -9,7 +9,7 @@
 #ifndef GNV_QUEUE_PLACE_H
 #define GNV_QUEUE_PLACE_H
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 /*
  * gnv_place_take() - a queue or buffer of @gpu will lie in its memory (@local) or the host's

@@ -31,11 +31,11 @@ static void find_qid(struct gpunvme_qp *qp, bool inherit)
 	struct gpunvme_dev *dev = qp->dev;
 	uint32_t qid = 1;
 
-	while (qid <= dev->info.queues && dev->qids[qid / 64] >> (qid % 64) & 1)
+	while (qid <= dev->nvme.info.queues && dev->qids[qid / 64] >> (qid % 64) & 1)
 		qid++;
-	if (qid > dev->info.queues && !inherit)
+	if (qid > dev->nvme.info.queues && !inherit)
 		return;
-	if (qid > dev->info.queues) {
+	if (qid > dev->nvme.info.queues) {
 		qid = qp->from->qid;
 		qp->from->qid_passed_on = true;
 	}
@@ -60,7 +60,7 @@ static int take_qid(struct gpunvme_qp *qp)
 		if (qp->qid)
 			return 0;
 		if (!qp->from)
-			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use; destroy one", dev->info.queues);
+			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use; destroy one", dev->nvme.info.queues);
 		ret = gnv_qp_hush(qp->from);
 		inherit = !ret;
 	} while (inherit);
@@ -83,7 +83,7 @@ static void give_qid(struct gpunvme_qp *qp)
 
 static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 {
-	uint32_t max = qp->dev->info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
+	uint32_t max = qp->dev->nvme.info.max_depth, timeout = opts->cmd_timeout_ms ? opts->cmd_timeout_ms : TIMEOUT_MS;
 	uint32_t known = GPUNVME_QP_SGL | GPUNVME_QP_STATS | GPUNVME_QP_NO_SELFTEST | GPUNVME_QP_FORWARD | GPUNVME_QP_SERVED |
 			 GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK | GPUNVME_QP_VRAM | GPUNVME_QP_LATENCY | GPUNVME_QP_INVALIDATE |
 			 GPUNVME_QP_CMB;
@@ -91,12 +91,12 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 	if (opts->flags & ~known)
 		return gnv_fail(-EINVAL, "unknown queue flags 0x%x; valid: the GPUNVME_QP_ flags of this version, 0x%x",
 				opts->flags & ~known, known);
-	if (opts->flags & GPUNVME_QP_SGL && !qp->dev->info.sgl)
+	if (opts->flags & GPUNVME_QP_SGL && !qp->dev->nvme.info.sgl)
 		return gnv_fail(-EOPNOTSUPP, "the controller has no SGLs; leave GPUNVME_QP_SGL out");
-	if (opts->flags & GPUNVME_QP_CMB && gnv_cmb_check(qp->dev, GPUNVME_CMB_QUEUES))
+	if (opts->flags & GPUNVME_QP_CMB && gnv_cmb_check(&qp->dev->nvme, GPUNVME_CMB_QUEUES))
 		return -EOPNOTSUPP;
 	/* Reading the command back would push nothing: the data is on its way to other memory. */
-	if (opts->flags & GPUNVME_QP_CMB && qp->dev->port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
+	if (opts->flags & GPUNVME_QP_CMB && qp->dev->nvme.port->remote && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
 	    !(opts->flags & GPUNVME_QP_NO_READBACK))
 		return gnv_fail(-EOPNOTSUPP, "commands in the drive's memory may overtake what lanes of a GPU have stored for them; leave "
 				"GPUNVME_QP_CMB out, or add GPUNVME_QP_NO_READBACK where a litmus test has shown that nothing overtakes");
@@ -105,8 +105,8 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 		return gnv_fail(-EINVAL, "a queue depth of %u is not possible: it must be a power of two from 2 to %u", qp->depth,
 				max);
 	qp->cq_depth = qp->depth <= max / 2 ? 2 * qp->depth : qp->depth;
-	qp->cids = gnv_qp_cids(qp->dev->drive.quirks & GNV_QUIRK_FEW_CIDS ? qp->depth : qp->cq_depth);
-	qp->cid_gens = qp->dev->drive.quirks & GNV_QUIRK_FEW_CIDS ? 0 : gnv_qp_cid_gens(qp->cids);
+	qp->cids = gnv_qp_cids(qp->dev->nvme.drive.quirks & GNV_QUIRK_FEW_CIDS ? qp->depth : qp->cq_depth);
+	qp->cid_gens = qp->dev->nvme.drive.quirks & GNV_QUIRK_FEW_CIDS ? 0 : gnv_qp_cid_gens(qp->cids);
 	qp->flags = opts->flags;
 	qp->cmd_timeout = (uint64_t)timeout * gnv_gpu_ticks_per_ms(qp->gpu);
 	return 0;
@@ -114,12 +114,12 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 
 static struct gnv_arena *rings(const struct gpunvme_qp *qp)
 {
-	return qp->local ? gnv_place_arena(qp->dev, qp->gpu) : qp->dev->arena;
+	return qp->local ? gnv_place_arena(qp->dev, qp->gpu) : qp->dev->nvme.arena;
 }
 
 static struct gnv_arena *sq_ring(const struct gpunvme_qp *qp)
 {
-	return qp->flags & GPUNVME_QP_CMB ? qp->dev->cmb : rings(qp);
+	return qp->flags & GPUNVME_QP_CMB ? qp->dev->nvme.cmb.arena : rings(qp);
 }
 
 /* The rings and the control word, which are mapped to the controller before the lanes see them, and the state. */
@@ -138,7 +138,7 @@ static int allocate(struct gpunvme_qp *qp)
 		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), qp->gpu, &qp->cq);
 	ret = gnv_place_judge(qp->dev, qp->local, ret);
 	if (!ret)
-		ret = gnv_arena_alloc_own(qp->dev->arena, sizeof(uint32_t), qp->gpu, &qp->control);
+		ret = gnv_arena_alloc_own(qp->dev->nvme.arena, sizeof(uint32_t), qp->gpu, &qp->control);
 	if (!ret)
 		ret = gnv_qp_state_open(qp);
 	return ret;
@@ -146,7 +146,7 @@ static int allocate(struct gpunvme_qp *qp)
 
 static int run(struct gpunvme_qp *qp, struct gpunvme_sqe cmd)
 {
-	return gnv_admin_run(&qp->dev->admin, &cmd, NULL, 0, false, NULL);
+	return gnv_admin_run(&qp->dev->nvme.admin, &cmd, NULL, 0, false, NULL);
 }
 
 static int create_queues(struct gpunvme_qp *qp)
@@ -156,7 +156,7 @@ static int create_queues(struct gpunvme_qp *qp)
 	qp->cq_exists = ret <= 0; /* without an answer nobody knows */
 	if (ret)
 		return ret;
-	ret = run(qp, gnv_ioq_create_sq(qp->dev, qp->qid, qp->sq.iova, qp->depth));
+	ret = run(qp, gnv_ioq_create_sq(&qp->dev->nvme, qp->qid, qp->sq.iova, qp->depth));
 	__atomic_store_n(&qp->sq_exists, ret <= 0, __ATOMIC_RELAXED);
 	return ret;
 }
@@ -194,7 +194,7 @@ void gnv_qp_release(struct gpunvme_qp *qp)
 	if (qp->qid)
 		give_qid(qp);
 	gnv_qp_state_close(qp);
-	gnv_arena_free(qp->dev->arena, &qp->control);
+	gnv_arena_free(qp->dev->nvme.arena, &qp->control);
 	if (qp->placed) {
 		gnv_arena_free(rings(qp), &qp->cq);
 		gnv_arena_free(sq_ring(qp), &qp->sq);
@@ -220,7 +220,7 @@ int gnv_qp_abandon(struct gpunvme_qp *qp)
 	gnv_fail(-EBUSY,
 		 "queue %u could not be deleted, its rings and all buffers stay the controller's until that is reset or closed: %s",
 		 qp->qid, cause);
-	gnv_log(&qp->dev->log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
 	return -EBUSY;
 }
 
@@ -290,7 +290,7 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late)
 	bool works = !ret || ret == -ENOENT, fails = ret == -ETIMEDOUT || ret == -EPROTO || (ret == -EAGAIN && ++*late == 3);
 
 	if (ret)
-		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queue %u: %s", qp->qid, gpunvme_errmsg());
+		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: %s", qp->qid, gpunvme_errmsg());
 	if (works || fails)
 		gnv_doorbells_judge(qp, works); /* before the queue goes: a store that still waits must not meet the next one */
 	anew = create_anew(qp);

@@ -4,7 +4,7 @@
 #define GNV_QUEUE_QP_H
 
 #include "gpu/gpu.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "queue/layout.h"
 #include "queue/watchdog.h"
 

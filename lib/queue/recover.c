@@ -26,7 +26,7 @@
 static int abort_command(struct gpunvme_qp *qp, uint32_t cid)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_ABORT, .cdw10 = qp->qid | cid << 16 };
-	int ret = gnv_admin_run(&qp->dev->admin, &cmd, NULL, 0, false, NULL);
+	int ret = gnv_admin_run(&qp->dev->nvme.admin, &cmd, NULL, 0, false, NULL);
 
 	return ret < 0 ? ret : 0;
 }
@@ -122,15 +122,16 @@ static int replace(struct gpunvme_qp *qp)
 	}
 	fresh->from = NULL;
 	exchange(qp, fresh);
-	gnv_log(&qp->dev->log, GPUNVME_LOG_WARN, "queue %u: over; it goes on as queue %u", fresh->qid, qp->qid);
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: over; it goes on as queue %u", fresh->qid, qp->qid);
 	return 0;
 }
 
 /* ---- Controller reset ---- */
 
 /* The controller was disabled: it knows of no queue. Those that were given up before can go, the others end for their lanes. */
-static void end_all(struct gpunvme_dev *dev)
+static void end_all(void *ctx)
 {
+	struct gpunvme_dev *dev = ctx;
 	struct gpunvme_qp *qp, *next;
 
 	for (qp = dev->qps; qp; qp = next) {
@@ -149,7 +150,7 @@ static void give_up(struct gpunvme_dev *dev)
 {
 	struct gpunvme_qp *qp;
 
-	gnv_ctrl_kill(&dev->ctrl, -ESHUTDOWN);
+	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
 	for (qp = dev->qps; qp; qp = qp->next)
 		gnv_qp_command(qp, GPUNVME_ENODEV);
 }
@@ -163,7 +164,7 @@ static int reset(struct gpunvme_dev *dev, const struct gpunvme_qp *asked)
 	gnv_events_reset(&dev->events);
 	for (qp = dev->qps; qp; qp = qp->next)
 		silence(qp);
-	first = gnv_reset(dev, end_all);
+	first = gnv_reset(&dev->nvme, end_all, dev);
 	if (first) {
 		give_up(dev);
 		gnv_events_reset_ended(&dev->events, false);
@@ -173,12 +174,12 @@ static int reset(struct gpunvme_dev *dev, const struct gpunvme_qp *asked)
 	for (qp = dev->qps; qp; qp = qp->next) {
 		ret = qp->heir || qp->zombie ? 0 : replace(qp);
 		if (ret)
-			gnv_log(&dev->log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
+			gnv_log(&dev->nvme.log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
 		if (ret && (qp == asked || (!asked && !first)))
 			first = ret;
 	}
 	gnv_events_reset_ended(&dev->events, true);
-	if (gnv_ctrl_dead(&dev->ctrl)) /* since its reset, while nobody was told */
+	if (gnv_ctrl_dead(&dev->nvme.ctrl)) /* since its reset, while nobody was told */
 		gnv_events_add(&dev->events, GPUNVME_EVENT_LOST, NULL, NULL);
 	return first;
 }
@@ -192,7 +193,7 @@ int gnv_qp_recover(struct gpunvme_qp *qp)
 	silence(qp);
 	ret = forget(qp);
 	if (ret) {
-		gnv_log(&qp->dev->log, GPUNVME_LOG_WARN, "queue %u: %s; resetting the controller, which ends all its queues",
+		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s; resetting the controller, which ends all its queues",
 			qp->qid, gpunvme_errmsg());
 		return reset(qp->dev, qp);
 	}

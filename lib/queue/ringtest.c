@@ -30,7 +30,7 @@ struct run {
 /* For a ring that is not the question: of the CPU, or the first one. */
 static uint64_t patience(const struct run *run)
 {
-	return gnv_max(FIRST_NS, run->qp->dev->ring_lost_ns);
+	return gnv_max(FIRST_NS, run->qp->dev->ringtest.lost_ns);
 }
 
 static bool gets_on(void *ctx)
@@ -51,7 +51,7 @@ static void *lane_main(void *arg)
 					    .go = run->test->go.lane,
 					    .rung = run->test->go.lane + 64,
 					    .timeout = 2 * patience(run) / GNV_NS_PER_MS * gnv_gpu_ticks_per_ms(qp->gpu),
-					    .rings = qp->dev->rings,
+					    .rings = qp->dev->ringtest.rings,
 					    .mask = qp->depth - 1 };
 	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, LAUNCH_MS, gets_on, run };
 
@@ -99,7 +99,7 @@ static int see(struct run *run, uint64_t start, uint64_t limit)
 	now = gnv_clock_ns();
 	if ((dw3 & GPUNVME_CQE_DW3_CID) != (uint16_t)at)
 		return -EPROTO;
-	gnv_mmio_write32(qp->dev->ctrl.bar + gnv_ctrl_cq_doorbell(&qp->dev->ctrl, qp->qid), (at + 1) % qp->cq_depth);
+	gnv_mmio_write32(qp->dev->nvme.ctrl.bar + gnv_ctrl_cq_doorbell(&qp->dev->nvme.ctrl, qp->qid), (at + 1) % qp->cq_depth);
 	if (now - start > run->worst)
 		run->worst = now - start;
 	return 0;
@@ -110,13 +110,13 @@ static int ring_by_lane(struct run *run)
 	uint32_t *go = run->test->go.cpu, i;
 	int ret = 0;
 
-	for (i = 1; i <= run->qp->dev->rings && !ret; i++) {
+	for (i = 1; i <= run->qp->dev->ringtest.rings && !ret; i++) {
 		uint64_t start;
 
 		put_command(run);
 		start = gnv_clock_ns();
 		__atomic_store_n(go, i, __ATOMIC_RELEASE);
-		ret = see(run, start, i == 1 ? patience(run) : run->qp->dev->ring_lost_ns);
+		ret = see(run, start, i == 1 ? patience(run) : run->qp->dev->ringtest.lost_ns);
 		if (i == 1)
 			run->worst = 0; /* it says when the kernel began */
 	}
@@ -127,7 +127,7 @@ static int ring_by_lane(struct run *run)
 
 static char GNV_MMIO *cpu_bell(const struct run *run)
 {
-	return run->qp->dev->ctrl.bar + gnv_ctrl_sq_doorbell(&run->qp->dev->ctrl, run->qp->qid);
+	return run->qp->dev->nvme.ctrl.bar + gnv_ctrl_sq_doorbell(&run->qp->dev->nvme.ctrl, run->qp->qid);
 }
 
 /*
@@ -172,17 +172,17 @@ static int place(struct run *run)
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	struct gpunvme_dev *dev = run->qp->dev;
 	struct gnv_ringtest *test = run->test;
-	size_t page = dev->ctrl.page_size, at;
+	size_t page = dev->nvme.ctrl.page_size, at;
 	int ret = gpunvme_ns_get_info(dev, 0, &ns);
 
 	if (ret)
 		return ret == -EOPNOTSUPP ? -ENOENT : ret;
 	run->nsid = ns.nsid;
-	ret = gnv_arena_alloc(dev->arena, ns.lba_size, NULL, &test->data);
+	ret = gnv_arena_alloc(dev->nvme.arena, ns.lba_size, NULL, &test->data);
 	if (!ret)
-		ret = gnv_arena_alloc(dev->arena, page, NULL, &test->list);
+		ret = gnv_arena_alloc(dev->nvme.arena, page, NULL, &test->list);
 	if (!ret)
-		ret = gnv_arena_alloc(dev->arena, 128, run->qp->gpu, &test->go);
+		ret = gnv_arena_alloc(dev->nvme.arena, 128, run->qp->gpu, &test->go);
 	if (ret || ns.lba_size <= page)
 		return ret;
 	run->prp2 = ns.lba_size <= 2 * page ? test->data.iova + page : test->list.iova;
@@ -199,7 +199,7 @@ static int explain(const struct run *run, int ret, uint64_t by_lane, uint64_t by
 		return gnv_fail(ret, "a doorbell that the GPU rang (%u of queue %u) did not reach the controller", run->sent, qid);
 	if (ret == -EPROTO)
 		return gnv_fail(ret, "the controller completed another command than the GPU rang for on queue %u", qid);
-	if (!ret && by_lane > by_cpu + run->qp->dev->ring_late_ns)
+	if (!ret && by_lane > by_cpu + run->qp->dev->ringtest.late_ns)
 		return gnv_fail(-EAGAIN, "a doorbell that the GPU rang was seen after %llu us; %llu when the CPU rings",
 				(unsigned long long)by_lane / 1000, (unsigned long long)by_cpu / 1000);
 	return ret;
@@ -225,7 +225,7 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 	run.worst = 0;
 	if (ret == -ETIMEDOUT && stood_still(&run))
 		return gnv_fail(-EAGAIN, "the GPU stood still when it was to ring (doorbell %u of queue %u): nothing for %llu ms", run.sent,
-				qp->qid, (unsigned long long)(qp->dev->ring_lost_ns / GNV_NS_PER_MS));
+				qp->qid, (unsigned long long)(qp->dev->ringtest.lost_ns / GNV_NS_PER_MS));
 	if (ret == -ETIMEDOUT && ring_again(&run))
 		return gnv_fail(-EIO, "the controller does not see the commands, or the CPU not the completions, of queue %u in %s memory",
 				qp->qid, qp->local ? "GPU" : "host");
@@ -236,7 +236,7 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 
 void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 {
-	gnv_arena_free(qp->dev->arena, &test->go);
-	gnv_arena_free(qp->dev->arena, &test->list);
-	gnv_arena_free(qp->dev->arena, &test->data);
+	gnv_arena_free(qp->dev->nvme.arena, &test->go);
+	gnv_arena_free(qp->dev->nvme.arena, &test->list);
+	gnv_arena_free(qp->dev->nvme.arena, &test->data);
 }

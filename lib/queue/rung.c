@@ -22,7 +22,7 @@ struct rung {
 
 void gnv_qp_rung(const struct gpunvme_qp *qp, char *rung, size_t size)
 {
-	const struct gnv_port *port = qp->dev->port;
+	const struct gnv_port *port = qp->dev->nvme.port;
 	const char *name = port->rung;
 
 	if (qp->flags & GPUNVME_QP_CMB)
@@ -53,7 +53,7 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 	gnv_qp_sweep(dev);
 	ret = gnv_qp_bring_up(qp, &opts);
 	if (!ret)
-		gnv_log(&dev->log, GPUNVME_LOG_DEBUG, "queue %u: created", qp->qid);
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_DEBUG, "queue %u: created", qp->qid);
 	if (!ret && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
 		ret = gnv_selftest_run(&test, qp);
 	if (ret) {
@@ -82,17 +82,17 @@ static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const
 		return ret;
 	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 	if (gpu->ops->coherence(gpu, GPUNVME_COHERENCE_INVALIDATE)) {
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
 		return gnv_fail(ret, "%s", cause);
 	}
-	gnv_log(&dev->log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and rung vram is tried again: %s", cause);
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and rung vram is tried again: %s", cause);
 	return attempt(dev, gpu, opts, rung, out);
 }
 
 /* The ways to try, best first. */
 static unsigned ladder(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu, uint32_t flags, struct rung rung[3])
 {
-	const bool other = gpu->info.kind != GPUNVME_GPU_CPU && dev->port->remote;
+	const bool other = gpu->info.kind != GPUNVME_GPU_CPU && dev->nvme.port->remote;
 	unsigned n = 0;
 
 	if (flags & (GPUNVME_QP_VRAM | GPUNVME_QP_FORWARD) || !other) {
@@ -126,7 +126,7 @@ static int climb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct 
 			__atomic_store_n(&gpu->data_local, true, __ATOMIC_RELAXED);
 		if (!ret || !may_fall(ret, rung[i]) || i + 1 == count)
 			break;
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "rung %s does not work, trying %s: %s", names[rung[i].local][rung[i].forward],
 			names[rung[i + 1].local][rung[i + 1].forward], gpunvme_errmsg());
 	}
 	return ret;
@@ -142,7 +142,7 @@ static uint32_t settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opt
 
 	ret = ret ? ret : gnv_weigh(*qp, other, &below);
 	if (ret)
-		gnv_log(&dev->log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
 	if (other && ret) /* where measuring ended the one, the other is what works */
 		below = gnv_qp_poisoned(*qp) && !gnv_qp_poisoned(other);
 	if (other) {
@@ -157,14 +157,14 @@ static uint32_t settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opt
 static int climb_with_cmb(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts,
 			  struct gpunvme_qp **out)
 {
-	uint32_t *place = &dev->cmb_place[gpu->info.kind - 1];
+	uint32_t *place = &dev->nvme.cmb.place[gpu->info.kind - 1];
 	struct gpunvme_qp_opts without = *opts;
 	uint32_t open = 0;
 	int ret;
 
 	without.flags &= ~(uint32_t)GPUNVME_QP_CMB;
 	if (__atomic_load_n(place, __ATOMIC_RELAXED) == GNV_CMB_BELOW) {
-		gnv_log(&dev->log, GPUNVME_LOG_INFO, "a queue does not lie in the drive's memory, as that is slower");
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "a queue does not lie in the drive's memory, as that is slower");
 		return climb(dev, gpu, &without, out);
 	}
 	ret = climb(dev, gpu, opts, out);
@@ -188,10 +188,10 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 		ret = gnv_fail(-EINVAL, "gpunvme_qp_opts.reserved must be 0");
 	if (ret)
 		return ret;
-	if (dev->port->space->by_fd)
+	if (dev->nvme.port->space->by_fd)
 		__atomic_store_n(&gpu->data_by_fd, true, __ATOMIC_RELAXED);
-	if (gpu->stale_reads && dev->port->remote && !(opts.flags & GPUNVME_QP_VRAM))
-		gnv_log(&dev->log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
+	if (gpu->stale_reads && dev->nvme.port->remote && !(opts.flags & GPUNVME_QP_VRAM))
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "rung vram is not tried: controllers may read old lines of this GPU's memory; where "
 			"gpunvme litmus --vram passes ask for it by GPUNVME_QP_VRAM");
 	if (opts.flags & GPUNVME_QP_CMB && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
 		return climb_with_cmb(dev, gpu, &opts, out);

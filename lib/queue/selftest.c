@@ -197,7 +197,7 @@ static int describe(struct gpunvme_qp *qp, struct gpunvme_ns_info *ns, struct gp
 	ns->size = sizeof(*ns);
 	ret = gpunvme_ns_get_info(qp->dev, 0, ns);
 	if (ret == -ENOENT || ret == -EOPNOTSUPP) {
-		gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "queue %u: no self-test: %s", qp->qid, gpunvme_errmsg());
+		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: no self-test: %s", qp->qid, gpunvme_errmsg());
 		return -ENOENT;
 	}
 	if (ret)
@@ -271,7 +271,7 @@ int gnv_selftest_run(struct gnv_selftest *test, struct gpunvme_qp *qp)
 	ret = gnv_qp_zero_counters(qp);
 	if (ret)
 		return ret;
-	gnv_log(&qp->dev->log, GPUNVME_LOG_DEBUG, "queue %u: self-test passed", qp->qid);
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_DEBUG, "queue %u: self-test passed", qp->qid);
 	return 0;
 }
 

@@ -90,7 +90,7 @@ int gnv_qp_hush(struct gpunvme_qp *qp)
 	return gnv_fail(-ENOSPC,
 			"all %u I/O queue pairs of the controller are in use, and a kernel may still ring for queue %u: end it, call "
 			"gpunvme_qp_release_old() and recover again, or destroy a queue",
-			qp->dev->info.queues, qp->qid);
+			qp->dev->nvme.info.queues, qp->qid);
 }
 
 void gnv_qp_command(struct gpunvme_qp *qp, uint32_t word)

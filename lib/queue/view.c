@@ -31,7 +31,7 @@ static bool is_torn(const struct gpunvme_ns_info *ns)
 /* As in struct gpunvme_dq. Lanes have no time for one that is no power of two, nor for one smaller than a page. */
 static uint32_t boundary_of(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns)
 {
-	bool useful = gnv_is_pow2(ns->boundary) && (uint64_t)ns->boundary * ns->lba_size >= qp->dev->ctrl.page_size;
+	bool useful = gnv_is_pow2(ns->boundary) && (uint64_t)ns->boundary * ns->lba_size >= qp->dev->nvme.ctrl.page_size;
 
 	return useful ? -ns->boundary : 0;
 }
@@ -40,7 +40,7 @@ static uint32_t dq_flags(const struct gpunvme_qp *qp)
 {
 	uint32_t flags = 0;
 
-	if (qp->flags & GPUNVME_QP_SGL || qp->dev->lists == GNV_LISTS_SGL)
+	if (qp->flags & GPUNVME_QP_SGL || qp->dev->nvme.lists.form == GNV_LISTS_SGL)
 		flags |= GPUNVME_DQ_SGL;
 	if (qp->flags & GPUNVME_QP_STATS)
 		flags |= GPUNVME_DQ_STATS;
@@ -51,7 +51,7 @@ static uint32_t dq_flags(const struct gpunvme_qp *qp)
 	if (qp->flags & GPUNVME_QP_CQE16)
 		flags |= GPUNVME_DQ_CQE16;
 	/* Below a switch a doorbell may overtake an SQE on its way to the host's memory; reading the SQE back pushes it ahead. */
-	if (qp->dev->port->remote && !qp->local && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
+	if (qp->dev->nvme.port->remote && !qp->local && !qp->bells.cpu && qp->gpu->info.kind != GPUNVME_GPU_CPU &&
 	    !(qp->flags & GPUNVME_QP_NO_READBACK))
 		flags |= GPUNVME_DQ_READBACK_SQE;
 	return flags;
@@ -60,17 +60,17 @@ static uint32_t dq_flags(const struct gpunvme_qp *qp)
 /* Write Zeroes, and of how many blocks: a power of two, as the limit is one of bytes. MDTS is none of its limits. */
 static uint32_t zeroes_flags(const struct gpunvme_dev *dev, uint32_t lba_size)
 {
-	const uint32_t most = dev->zeroes ? (uint32_t)gnv_min(MAX_BLOCKS, dev->zeroes / lba_size) : MAX_BLOCKS;
+	const uint32_t most = dev->nvme.limits.zeroes ? (uint32_t)gnv_min(MAX_BLOCKS, dev->nvme.limits.zeroes / lba_size) : MAX_BLOCKS;
 
-	if (!most || !(dev->info.oncs & GPUNVME_ONCS_WRITE_ZEROES))
+	if (!most || !(dev->nvme.info.oncs & GPUNVME_ONCS_WRITE_ZEROES))
 		return 0;
 	return GPUNVME_DQ_WRITE_ZEROES | (gnv_log2(MAX_BLOCKS) - gnv_log2(most)) << GPUNVME_DQ_ZEROES_SHIFT;
 }
 
 static uint32_t max_blocks(const struct gpunvme_dev *dev, uint32_t lba_size)
 {
-	const size_t span = gnv_prp_span(dev->lists, dev->ctrl.page_size);
-	uint32_t max = dev->info.max_transfer;
+	const size_t span = gnv_prp_span(dev->nvme.lists.form, dev->nvme.ctrl.page_size);
+	uint32_t max = dev->nvme.info.max_transfer;
 
 	if (span && (!max || span < max))
 		max = (uint32_t)span;
@@ -100,7 +100,7 @@ void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *
 	dq->qid = qp->qid;
 	dq->nsid = ns->nsid;
 	dq->lba_shift = (uint8_t)gnv_log2(ns->lba_size);
-	dq->page_shift = (uint8_t)gnv_log2(qp->dev->ctrl.page_size);
+	dq->page_shift = (uint8_t)gnv_log2(qp->dev->nvme.ctrl.page_size);
 	dq->sq_shift = (uint8_t)gnv_log2(qp->depth);
 	dq->cq_shift = (uint8_t)gnv_log2(qp->cq_depth);
 	dq->sq = qp->sq.lane;
@@ -116,7 +116,7 @@ void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *
 	dq->max_blocks = max_blocks(qp->dev, ns->lba_size);
 	dq->max_blocks = whole_steps(ns, dq);
 	dq->ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);
-	dq->deallocate = qp->dev->deallocate;
+	dq->deallocate = qp->dev->nvme.limits.deallocate;
 	dq->device = qp->dev->number;
 	dq->boundary = boundary_of(qp, ns);
 	dq->atomic = (uint32_t)gnv_min(dq->max_blocks, gnv_max(ns->atomic, ns->atomic_power));
@@ -175,7 +175,7 @@ static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_ns_info 
 				ns->nsid);
 	if (!max_blocks(qp->dev, ns->lba_size))
 		return gnv_fail(-EOPNOTSUPP, "the controller transfers at most %u bytes, less than a block of namespace %u",
-				qp->dev->info.max_transfer, ns->nsid);
+				qp->dev->nvme.info.max_transfer, ns->nsid);
 	return check_window(ns, view);
 }
 

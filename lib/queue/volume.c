@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "queue/qp.h"
 #include "queue/tables.h"
 #include "queue/volume.h"

@@ -42,12 +42,12 @@ static void look_at(struct gpunvme_qp *qp, uint64_t now, uint64_t grace_ns)
 
 	if (qp->watched.hopeless || (!poison && !silent))
 		return;
-	gnv_log(&qp->dev->log, GPUNVME_LOG_WARN, "queue %u: %s; recovering it", qp->qid,
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s; recovering it", qp->qid,
 		poison ? gpunvme_strerror(-(int)poison) : "commands in flight and no sign of life");
 	if (!gnv_qp_recover(qp))
 		return;
 	qp->watched.hopeless = true;
-	gnv_log(&qp->dev->log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
 }
 
 /* A recovery adds to the front of the list, and what it takes out is not what is looked at. */

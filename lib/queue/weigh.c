@@ -45,7 +45,7 @@ int gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower)
 	int ret;
 
 	opts.flags = qp->local ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	ret = gpunvme_mem_alloc(qp->gpu, qp->dev->ctrl.page_size, &opts, &mem);
+	ret = gpunvme_mem_alloc(qp->gpu, qp->dev->nvme.ctrl.page_size, &opts, &mem);
 	if (!ret) {
 		mem->exempt = !qp->local;
 		ret = time_both(qp, other, mem, best);
@@ -53,7 +53,7 @@ int gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower)
 	}
 	if (ret)
 		return ret;
-	gnv_log(&qp->dev->log, GPUNVME_LOG_INFO, "a read takes %llu ns with its queue in the drive's memory, and %llu ns without",
+	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "a read takes %llu ns with its queue in the drive's memory, and %llu ns without",
 		(unsigned long long)best[0], (unsigned long long)best[1]);
 	*slower = best[0] - best[0] / CLEARLY > best[1];
 	return 0;

@@ -18,7 +18,7 @@
 #include "common/image.h"
 #include "fronts.h"
 #include "gpu/gpu.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "os/nvidia/cuda.h"
 #include "soft/soft.h"
 

@@ -630,8 +630,8 @@ static void check_info(const struct gpunvme_dev *dev)
 	check_text(info.firmware, sizeof(info.firmware));
 	check(info.page_size >= 4096 && !(info.page_size & (info.page_size - 1)));
 	check(info.max_depth >= 2 && info.max_depth <= 65536);
-	check(info.queues >= 1 && info.queues <= gnv_ctrl_max_queues(&dev->ctrl));
-	check(gnv_ctrl_cq_doorbell(&dev->ctrl, info.queues) + 4 <= m.bar_len);
+	check(info.queues >= 1 && info.queues <= gnv_ctrl_max_queues(&dev->nvme.ctrl));
+	check(gnv_ctrl_cq_doorbell(&dev->nvme.ctrl, info.queues) + 4 <= m.bar_len);
 	check(!info.max_transfer || info.max_transfer >= info.page_size);
 }
 
@@ -643,7 +643,7 @@ static void check_namespaces(struct gpunvme_dev *dev)
 
 	said(ret);
 	for (uint32_t i = 0; !ret && i < count && i < GNV_ARRAY_LEN(nsids); i++)
-		check(nsids[i] && nsids[i] <= dev->info.nn && (!i || nsids[i] > nsids[i - 1]));
+		check(nsids[i] && nsids[i] <= dev->nvme.info.nn && (!i || nsids[i] > nsids[i - 1]));
 	ret = gpunvme_ns_get_info(dev, next() % 5, &ns);
 	said(ret);
 	if (ret)
@@ -671,20 +671,20 @@ static void use(struct gpunvme_dev *dev, uint32_t wants)
 	uint8_t uuid[16], page[512];
 
 	check_info(dev);
-	said(gnv_power_apply(dev, wants & 1 ? GNV_POWER_PERFORMANCE : GNV_POWER_LEAVE));
+	said(gnv_power_apply(&dev->nvme, wants & 1 ? GNV_POWER_PERFORMANCE : GNV_POWER_LEAVE));
 	if (wants & 2)
-		said(gnv_lists_prove(dev));
-	said(gnv_features_arbitration(dev, dev->burst));
-	said(gnv_hmb_give(dev, wants & 4 ? 1 : GNV_HMB_UNSAID, true));
+		said(gnv_lists_prove(&dev->nvme));
+	said(gnv_features_arbitration(&dev->nvme, dev->nvme.limits.burst));
+	said(gnv_hmb_give(&dev->nvme, wants & 4 ? 1 : GNV_HMB_UNSAID, true));
 	if (wants & 8)
-		gnv_admin_request_events(&dev->admin, dev->aers);
+		gnv_admin_request_events(&dev->nvme.admin, dev->nvme.asks.aers);
 	check_namespaces(dev);
-	said(gnv_identify_uuid(dev, 1, uuid));
+	said(gnv_identify_uuid(&dev->nvme, 1, uuid));
 	if (wants & 16)
 		check_doctor(dev);
 	said(gpunvme_dev_log_page(dev, (uint8_t)next(), GPUNVME_NSID_ALL, page, sizeof(page)));
 	said(gpunvme_dev_get_feature(dev, (uint8_t)next(), &value));
-	check(gnv_admin_take_events(&dev->admin, events) <= GNV_ADMIN_AERS);
+	check(gnv_admin_take_events(&dev->nvme.admin, events) <= GNV_ADMIN_AERS);
 	if (wants & 32) {
 		said(gpunvme_dev_reset(dev));
 		check_namespaces(dev);

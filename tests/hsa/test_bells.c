@@ -6,7 +6,7 @@
 #include "gpu/bar.h"
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "util/clock.h"
 
 #define STILL_MS 5000u
@@ -53,13 +53,13 @@ static void test_bells(void **state)
 	dev_opts.log = keep_log;
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_dev_open(uri, &dev_opts, &dev), 0);
-	doubtful = *dev->port->bar0->ops;
+	doubtful = *dev->nvme.port->bar0->ops;
 	doubtful.attach = attach;
 	doubtful.detach = detach;
-	dev->port->bar0->ops = &doubtful;
-	dev->ring_late_ns = dev->ring_lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
+	dev->nvme.port->bar0->ops = &doubtful;
+	dev->ringtest.late_ns = dev->ringtest.lost_ns = 10000 * GNV_NS_PER_MS; /* threads play the lanes */
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_true(gnv_mem_sight(dev->port->bar0, gpu)->proven);
+	assert_true(gnv_mem_sight(dev->nvme.port->bar0, gpu)->proven);
 	if (strstr(said, "doorbell"))
 		fail_msg("%s", said);
 	gpunvme_qp_destroy(qp);

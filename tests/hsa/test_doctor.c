@@ -7,7 +7,7 @@
 #include "common/gpu_tree.h"
 #include "hsa/rig.h"
 #include "machine/doctor.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "os/amd/uapi/kfd.h"
 #include "unit/calls.h"
 
@@ -49,13 +49,13 @@ int __wrap_gpunvme_dev_open(const char *at, const struct gpunvme_dev_opts *opts,
 	int ret = __real_gpunvme_dev_open(at, opts, dev);
 
 	if (!ret && remote) {
-		(*dev)->port->remote = true;
-		(*dev)->port->rung = "vfio-host";
+		(*dev)->nvme.port->remote = true;
+		(*dev)->nvme.port->rung = "vfio-host";
 		if (nowhere >= 0) {
 			static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 
-			(*dev)->port->bar0->ops = &far;
-			(*dev)->port->bar0->dmabuf = nowhere;
+			(*dev)->nvme.port->bar0->ops = &far;
+			(*dev)->nvme.port->bar0->dmabuf = nowhere;
 		}
 	}
 	return ret;

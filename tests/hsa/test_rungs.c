@@ -8,7 +8,7 @@
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 static struct {
 	const struct gnv_space_ops *space; /* the real ones */
@@ -87,12 +87,12 @@ static struct gpunvme_dev *open_remote(void)
 	memset(&play, 0, sizeof(play));
 	opts.log = keep_log;
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
-	dev->port->remote = true;
-	dev->port->rung = "vfio-host";
-	play.space = dev->port->space->ops;
+	dev->nvme.port->remote = true;
+	dev->nvme.port->rung = "vfio-host";
+	play.space = dev->nvme.port->space->ops;
 	ops = *play.space;
 	ops.map = play_map;
-	dev->port->space->ops = &ops;
+	dev->nvme.port->space->ops = &ops;
 	return dev;
 }
 
@@ -361,7 +361,7 @@ static void fall(const char *to, const char *why, bool direct)
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(gnv_mem_host_alloc(8 << 20, 0, gnv_gpu_log(gpu), &play.decoy), 0);
 	if (!direct)
-		dev->port->bar0->ops = &far; /* without a DMA-BUF */
+		dev->nvme.port->bar0->ops = &far; /* without a DMA-BUF */
 	play.refuse = -atoi(why);
 	play.lie = lies ? SIZE_MAX : 0;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);

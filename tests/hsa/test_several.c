@@ -7,7 +7,7 @@
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 #define LEN 65536u
 
@@ -144,7 +144,7 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "GPUNVME_MEM_HOST"));
 	gpunvme_mem_free(mem);
 
-	dev->port->remote = true; /* threads would keep the order wherever queues and data lie */
+	dev->nvme.port->remote = true; /* threads would keep the order wherever queues and data lie */
 	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, NULL, &host), 0);
 	assert_int_equal(gpunvme_mem_map(host, dev), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu[1], &local, &qp), 0);
@@ -168,7 +168,7 @@ static void test_doorbells(void **state)
 {
 	static const struct gnv_mem_ops far = { "bar", NULL, gnv_mem_attach_foreign, gnv_mem_detach_foreign };
 	const struct gpunvme_qp_opts untested = { sizeof(untested), GPUNVME_QP_NO_SELFTEST, 16, 0, 0 };
-	const struct gnv_mem_ops *near = dev->port->bar0->ops;
+	const struct gnv_mem_ops *near = dev->nvme.port->bar0->ops;
 	struct gpunvme_qp *qp[3];
 	int *importers = played_symbol("standin_importers"), before[2], fd = memfd_create("bar0", MFD_CLOEXEC);
 	unsigned i;
@@ -177,9 +177,9 @@ static void test_doorbells(void **state)
 	assert_non_null(importers);
 	pretend("STANDIN_INTEROP", "1");
 	memcpy(before, importers, sizeof(before));
-	assert_int_equal(ftruncate(fd, (off_t)dev->port->bar0->len + 65536), 0);
-	dev->port->bar0->ops = &far;
-	dev->port->bar0->dmabuf = fd;
+	assert_int_equal(ftruncate(fd, (off_t)dev->nvme.port->bar0->len + 65536), 0);
+	dev->nvme.port->bar0->ops = &far;
+	dev->nvme.port->bar0->dmabuf = fd;
 	for (i = 0; i < 3; i++)
 		assert_int_equal(gpunvme_qp_create(dev, gpu[i > 1], &untested, &qp[i]), 0);
 	assert_int_equal(importers[0] - before[0], 1);
@@ -190,8 +190,8 @@ static void test_doorbells(void **state)
 	assert_int_equal(counts->imports, 1);
 	gpunvme_qp_destroy(qp[2]);
 	assert_int_equal(counts->imports, 0);
-	dev->port->bar0->ops = near;
-	dev->port->bar0->dmabuf = -1;
+	dev->nvme.port->bar0->ops = near;
+	dev->nvme.port->bar0->dmabuf = -1;
 	close(fd);
 }
 

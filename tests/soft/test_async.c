@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/state.h"
 
 #define NAMESPACE_TOLD 0x00040002u

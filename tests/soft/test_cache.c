@@ -17,7 +17,7 @@
 
 #include "common/image.h"
 #include "common/quiet.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 
 #define PAGE 4096u

@@ -12,7 +12,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 
 #define ALL (GPUNVME_QP_STATS | GPUNVME_QP_LATENCY)

@@ -20,7 +20,7 @@
 
 #include "common/good.h"
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "queue/qp.h"
 #include "soft/soft.h"
 
@@ -39,7 +39,7 @@ static struct gpunvme_dev *open_drive(const char *keys)
 
 	snprintf(uri, sizeof(uri), "soft:%s?%s", image, keys);
 	good(gpunvme_dev_open(uri, NULL, &dev));
-	dev->cmb_place[GPUNVME_GPU_CPU - 1] = GNV_CMB_ABOVE; /* whatever would be measured on a machine with other work */
+	dev->nvme.cmb.place[GPUNVME_GPU_CPU - 1] = GNV_CMB_ABOVE; /* whatever would be measured on a machine with other work */
 	return dev;
 }
 
@@ -56,7 +56,7 @@ static struct gpunvme_qp *open_queue(struct gpunvme_dev *dev, uint32_t flags)
 
 static bool inside(const struct gpunvme_dev *dev, uint64_t iova)
 {
-	return iova >= dev->ctrl.cmb_base && iova < dev->ctrl.cmb_base + dev->info.cmb;
+	return iova >= dev->nvme.ctrl.cmb_base && iova < dev->nvme.ctrl.cmb_base + dev->nvme.info.cmb;
 }
 
 static int move(struct gpunvme_qp *qp, struct gpunvme_dev *dev, struct gpunvme_mem *mem, size_t bytes, uint32_t flags)
@@ -121,8 +121,8 @@ static void test_all_places(void **state)
 	struct gpunvme_dev *dev = open_drive("cmb=16");
 
 	(void)state;
-	assert_int_equal(dev->info.cmb, 16 * MIB);
-	assert_int_equal(dev->info.cmb_holds, GPUNVME_CMB_QUEUES | GPUNVME_CMB_LISTS | GPUNVME_CMB_DATA);
+	assert_int_equal(dev->nvme.info.cmb, 16 * MIB);
+	assert_int_equal(dev->nvme.info.cmb_holds, GPUNVME_CMB_QUEUES | GPUNVME_CMB_LISTS | GPUNVME_CMB_DATA);
 	for (uint32_t i = 0; i < 4; i++) {
 		struct gpunvme_mem *mem = take(dev, LARGE, lists[i % 2]), *host = take_host(dev, LARGE, lists[i % 2]);
 		struct gpunvme_qp *qp = open_queue(dev, queues[i / 2]);
@@ -163,7 +163,7 @@ static void test_measured(void **state)
 	for (slow = 1; slow <= 2; slow++) {
 		struct gpunvme_dev *dev = open_drive("cmb=8");
 
-		dev->cmb_place[GPUNVME_GPU_CPU - 1] = 0;
+		dev->nvme.cmb.place[GPUNVME_GPU_CPU - 1] = 0;
 		gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
 		qp[0] = open_queue(dev, GPUNVME_QP_CMB | GPUNVME_QP_LATENCY | GPUNVME_QP_STATS);
 		gnv_soft_set_fault(gnv_dev_soft(dev), &none);
@@ -187,7 +187,7 @@ static void test_not_measured(void **state)
 	struct gpunvme_qp *qp;
 
 	(void)state;
-	dev->cmb_place[GPUNVME_GPU_CPU - 1] = 0;
+	dev->nvme.cmb.place[GPUNVME_GPU_CPU - 1] = 0;
 	qp = open_queue(dev, GPUNVME_QP_CMB);
 	assert_true(inside(dev, qp->sq.iova));
 	good(gpunvme_qp_destroy(qp));
@@ -293,15 +293,15 @@ static void test_address(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8");
 	struct gpunvme_mem *mem = take(dev, MIB, 0);
-	const uint64_t base = dev->ctrl.cmb_base;
+	const uint64_t base = dev->nvme.ctrl.cmb_base;
 	struct gpunvme_qp *qp = open_queue(dev, 0);
 
 	(void)state;
-	gnv_ctrl_cmb_off(&dev->ctrl);
+	gnv_ctrl_cmb_off(&dev->nvme.ctrl);
 	good(gpunvme_dev_reset(dev));
 	good(gpunvme_qp_release_old(qp));
 	assert_int_equal(move(qp, dev, mem, MIB, 0) & CODE, GPUNVME_SC_DATA_TRANSFER);
-	dev->ctrl.cmb_base = base;
+	dev->nvme.ctrl.cmb_base = base;
 	good(gpunvme_dev_reset(dev));
 	good(gpunvme_qp_release_old(qp));
 	good(move(qp, dev, mem, MIB, 0));
@@ -391,7 +391,7 @@ static void test_freed_before_closed(void **state)
 {
 	struct gpunvme_dev *dev = open_drive("cmb=8");
 	struct gpunvme_mem *mem = take(dev, MIB, 0);
-	pthread_mutex_t *lock = (pthread_mutex_t *)(void *)dev->cmb; /* its first member */
+	pthread_mutex_t *lock = (pthread_mutex_t *)(void *)dev->nvme.cmb.arena; /* its first member */
 	pthread_t thread;
 	unsigned given = 1;
 	void *bad;

@@ -518,16 +518,16 @@ static void check_48_bits(const char *keys)
 	struct rig r = { 0 };
 
 	rig_open(&r, keys);
-	below_48_bits(r.dev->admin.sq.iova, r.dev->admin.sq.len);
-	below_48_bits(r.dev->admin.cq.iova, r.dev->admin.cq.len);
+	below_48_bits(r.dev->nvme.admin.sq.iova, r.dev->nvme.admin.sq.len);
+	below_48_bits(r.dev->nvme.admin.cq.iova, r.dev->nvme.admin.cq.len);
 	below_48_bits(r.qp->sq.iova, r.qp->sq.len);
 	below_48_bits(r.qp->cq.iova, r.qp->cq.len);
 	below_48_bits(r.dbuf.iova, BYTES);
 	below_48_bits(r.dbuf.prp_a, 1);
 	below_48_bits(r.dbuf.prp_b, 1);
-	below_48_bits(r.dev->hmb.list.iova, r.dev->hmb.list.len);
-	below_48_bits(r.dev->hmb.iova, r.dev->hmb.size);
-	below_48_bits(r.dev->ctrl.cmb_base, r.dev->info.cmb);
+	below_48_bits(r.dev->nvme.hmb.list.iova, r.dev->nvme.hmb.list.len);
+	below_48_bits(r.dev->nvme.hmb.iova, r.dev->nvme.hmb.size);
+	below_48_bits(r.dev->nvme.ctrl.cmb_base, r.dev->nvme.info.cmb);
 	check_data(&r);
 	opts.flags = GPUNVME_QP_CMB;
 	good(gpunvme_qp_create(r.dev, r.gpu, &opts, &qp));
@@ -565,7 +565,7 @@ static void test_48_bits_shared(void **state)
 		for (unsigned k = 0; k < 2; k++) { /* one that knows more, one of its kind */
 			snprintf(uri, sizeof(uri), "soft:%s?%s", drive_image, k ? keys[i] : "ro=1");
 			good(gpunvme_dev_open(uri, &share, &dev));
-			below_48_bits(dev->admin.sq.iova, dev->admin.sq.len);
+			below_48_bits(dev->nvme.admin.sq.iova, dev->nvme.admin.sq.len);
 			good(gpunvme_dev_close(dev));
 		}
 		good(gpunvme_dev_close(first));
@@ -745,7 +745,7 @@ static uint32_t feature(struct gpunvme_dev *dev, uint8_t fid)
 	return value;
 }
 
-static void let_go(struct gpunvme_dev *dev)
+static void let_go(void *dev)
 {
 	(void)dev;
 }
@@ -809,9 +809,9 @@ static void test_power(void **state)
 		for (unsigned resets = 0; resets < RESETS; resets++) {
 			assert_int_equal(feature(dev, GPUNVME_FID_POWER), cases[i].power);
 			assert_int_equal(feature(dev, GPUNVME_FID_APST), cases[i].apst);
-			good(gnv_reset(dev, let_go));
+			good(gnv_reset(&dev->nvme, let_go, dev));
 		}
-		gnv_power_restore(dev);
+		gnv_power_restore(&dev->nvme);
 		assert_int_equal(feature(dev, GPUNVME_FID_POWER), 2);
 		assert_int_equal(feature(dev, GPUNVME_FID_APST), 1);
 		good(gpunvme_dev_close(dev));
@@ -909,7 +909,7 @@ static void test_burst(void **state)
 	(void)state;
 	good(open_drive("fault=hints", &dev));
 	assert_int_equal(feature(dev, GPUNVME_FID_ARBITRATION), 5);
-	good(gnv_reset(dev, let_go));
+	good(gnv_reset(&dev->nvme, let_go, dev));
 	assert_int_equal(feature(dev, GPUNVME_FID_ARBITRATION), 5);
 	good(gpunvme_dev_close(dev));
 	good(open_drive("ro=0", &dev)); /* recommends 1, and has no limit */
@@ -982,9 +982,9 @@ static void test_each_size(void **state)
 		const struct gnv_soft_fault fault = { fail_size, &pages };
 
 		gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
-		good(gnv_lists_prove(dev));
-		if (strcmp(dev->info.lists, cases[i].lists))
-			fail_msg("%u pages: lists \"%s\", not \"%s\"", pages, dev->info.lists, cases[i].lists);
+		good(gnv_lists_prove(&dev->nvme));
+		if (strcmp(dev->nvme.info.lists, cases[i].lists))
+			fail_msg("%u pages: lists \"%s\", not \"%s\"", pages, dev->nvme.info.lists, cases[i].lists);
 		good(gpunvme_dev_close(dev));
 	}
 }
@@ -1010,8 +1010,8 @@ static void test_each_place_of_the_longest(void **state)
 		const struct gnv_soft_fault fault = { fail_place, &place };
 
 		gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
-		good(gnv_lists_prove(dev));
-		if (!strcmp(dev->info.lists, "any"))
+		good(gnv_lists_prove(&dev->nvme));
+		if (!strcmp(dev->nvme.info.lists, "any"))
 			fail_msg("a list of 255 entries at %u was not tried", place);
 		good(gpunvme_dev_close(dev));
 	}
@@ -1043,9 +1043,9 @@ static void test_one_piece(void **state)
 	struct gpunvme_dev *dev = make_unproven("mdts=0", make_one_piece);
 
 	(void)state;
-	good(gnv_lists_prove(dev));
-	assert_string_equal(dev->info.lists, "any");
-	assert_false(dev->lists_unproven);
+	good(gnv_lists_prove(&dev->nvme));
+	assert_string_equal(dev->nvme.info.lists, "any");
+	assert_false(dev->nvme.lists.unproven);
 	good(gpunvme_dev_close(dev));
 }
 

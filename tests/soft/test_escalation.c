@@ -20,7 +20,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 #include "util/clock.h"
 #include "util/mmio.h"
@@ -75,7 +75,7 @@ static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *c
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;
 	if (cmd->opc == GPUNVME_ADMIN_CREATE_CQ && __atomic_load_n(&t.taken, __ATOMIC_RELAXED))
-		gnv_ctrl_take(&t.dev->ctrl);
+		gnv_ctrl_take(&t.dev->nvme.ctrl);
 	if (cmd->opc == GPUNVME_ADMIN_DELETE_SQ)
 		return __atomic_load_n(&t.deletion, __ATOMIC_RELAXED);
 	if (cmd->opc == GPUNVME_ADMIN_SET_FEATURES && (cmd->cdw10 & 0xff) != GPUNVME_FID_NUM_QUEUES)
@@ -93,14 +93,14 @@ int __wrap_gnv_soft_function_reset(struct gnv_soft *soft);
 int __wrap_gnv_soft_function_reset(struct gnv_soft *soft)
 {
 	if (!t.for_ever)
-		t.dev->ctrl.disable_ms = t.dev->ctrl.ready_ms = LONG_MS;
+		t.dev->nvme.ctrl.disable_ms = t.dev->nvme.ctrl.ready_ms = LONG_MS;
 	return __real_gnv_soft_function_reset(soft);
 }
 
 static void be_stubborn(enum gnv_soft_stubborn how, bool for_ever)
 {
 	t.for_ever = for_ever;
-	t.dev->ctrl.disable_ms = t.dev->ctrl.ready_ms = VAIN_MS;
+	t.dev->nvme.ctrl.disable_ms = t.dev->nvme.ctrl.ready_ms = VAIN_MS;
 	gnv_soft_set_stubborn(gnv_dev_soft(t.dev), how, for_ever);
 }
 
@@ -316,7 +316,7 @@ static void settings_come_back_after_a_function_reset(void **state)
 static int ring_admin(void *ctx, uint32_t tail)
 {
 	(void)ctx;
-	gnv_mmio_write32(t.dev->ctrl.bar + GPUNVME_REG_DOORBELLS, tail);
+	gnv_mmio_write32(t.dev->nvme.ctrl.bar + GPUNVME_REG_DOORBELLS, tail);
 	return 0;
 }
 
@@ -398,7 +398,7 @@ static void reset_beside_an_admin_command(void **state)
 
 	(void)state;
 	open_all("", 2);
-	t.dev->admin.timeout_ms = 3600u * 1000;
+	t.dev->nvme.admin.timeout_ms = 3600u * 1000;
 	__atomic_store_n(&t.asking, GNV_SOFT_DROP, __ATOMIC_RELAXED);
 	assert_int_equal(pthread_create(&thread, NULL, ask_in_vain, &ret), 0);
 	while (!__atomic_load_n(&t.dropped, __ATOMIC_ACQUIRE))
@@ -522,9 +522,9 @@ static void events_and_state(void **state)
 	assert_int_equal(state_now(2), GPUNVME_STATE_ALIVE);
 
 	__atomic_store_n(&t.setting, GNV_SOFT_DROP, __ATOMIC_RELAXED); /* a command that is not answered */
-	t.dev->admin.timeout_ms = VAIN_MS;
+	t.dev->nvme.admin.timeout_ms = VAIN_MS;
 	assert_int_equal(gpunvme_dev_set_feature(t.dev, GPUNVME_FID_VWC, 0), -ETIMEDOUT);
-	t.dev->admin.timeout_ms = LONG_MS;
+	t.dev->nvme.admin.timeout_ms = LONG_MS;
 	next_is(fd, GPUNVME_EVENT_LOST, NULL, 2);
 	assert_int_equal(state_now(2), GPUNVME_STATE_DEAD);
 	assert_int_equal(gpunvme_dev_get_feature(t.dev, GPUNVME_FID_VWC, &value), -ESHUTDOWN);

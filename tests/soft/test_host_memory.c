@@ -21,6 +21,7 @@
 #include "common/drive.h"
 #include "common/good.h"
 #include "common/image.h"
+#include "dev/dev.h"
 #include "nvme/hmb.h"
 #include "nvme/reset.h"
 #include "soft/soft.h"
@@ -99,7 +100,7 @@ static void test_by_hand(void **state)
 	good(gpunvme_dev_close(dev));
 }
 
-static void let_go(struct gpunvme_dev *dev)
+static void let_go(void *dev)
 {
 	(void)dev;
 }
@@ -142,14 +143,14 @@ static void test_resets(void **state)
 	good(open_drive("fault=hmb:2", &dev));
 	watch_features(dev);
 	for (unsigned i = 0; i < RESETS; i++) {
-		good(gnv_reset(dev, let_go));
+		good(gnv_reset(&dev->nvme, let_go, dev));
 		assert_int_equal(info_of(dev).hmb, 2 * MIB);
 	}
 	assert_true(drive_has_it(dev, &pages)); /* and finds its marks, or it would be dead */
 	assert_int_equal(seen.returned, RESETS);
 	assert_int_equal(seen.given, 0);
 	gnv_soft_set_stubborn(gnv_dev_soft(dev), GNV_SOFT_FAILS, false);
-	good(gnv_reset(dev, let_go)); /* by the function: it forgets */
+	good(gnv_reset(&dev->nvme, let_go, dev)); /* by the function: it forgets */
 	assert_int_equal(seen.given, 1);
 	assert_int_equal(info_of(dev).hmb, 2 * MIB);
 	assert_true(drive_has_it(dev, &pages));
@@ -167,12 +168,12 @@ static void test_refused(void **state)
 	good(open_drive("fault=hmb:2", &dev));
 	watch_features(dev);
 	__atomic_store_n(&seen.refuse, true, __ATOMIC_RELAXED);
-	good(gnv_reset(dev, let_go));
+	good(gnv_reset(&dev->nvme, let_go, dev));
 	assert_true(has_logged("does not take the memory that it asks for"));
 	assert_int_equal(info_of(dev).hmb, 0);
 	assert_false(drive_has_it(dev, &pages));
 	__atomic_store_n(&seen.refuse, false, __ATOMIC_RELAXED);
-	good(gnv_reset(dev, let_go));
+	good(gnv_reset(&dev->nvme, let_go, dev));
 	assert_int_equal(info_of(dev).hmb, 2 * MIB);
 	__atomic_store_n(&seen.refuse, true, __ATOMIC_RELAXED);
 	good(gpunvme_dev_close(dev)); /* it keeps it, and is stopped */
@@ -218,7 +219,7 @@ static void test_shared(void **state)
 	assert_true(has_logged("leaves the memory"));
 	assert_without(a);
 	assert_without(b);
-	good(gnv_reset(a, let_go));
+	good(gnv_reset(&a->nvme, let_go, a));
 	assert_without(a);
 	good(gpunvme_dev_close(a));
 	good(open_drive("ro=0", &a)); /* without a wish */
@@ -248,7 +249,7 @@ static void test_not_joined(void **state)
 	assert_int_equal(join(a, "ro=0", &b), -EBUSY);
 	assert_int_equal(info_of(a).hmb, 4 * MIB);
 	__atomic_store_n(&seen.refuse, false, __ATOMIC_RELAXED);
-	good(gnv_reset(a, let_go));
+	good(gnv_reset(&a->nvme, let_go, a));
 	assert_int_equal(seen.returned, 1);
 	assert_true(drive_has_it(a, &pages));
 	good(gpunvme_dev_close(a));
@@ -263,7 +264,7 @@ static void test_touched(void **state)
 
 	(void)state;
 	good(open_drive("fault=hmb:1", &dev));
-	mem = dev->hmb.mem;
+	mem = dev->nvme.hmb.mem;
 	assert_int_equal(mem->len, MIB);
 	__atomic_store_n((uint64_t *)mem->cpu, 1, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < 5000 && !has_logged("somebody else wrote"); i++)
@@ -353,8 +354,8 @@ static void test_wild_when_off(void **state)
 
 	(void)state;
 	good(open_drive("fault=hmb:1,hmb-wild", &dev));
-	page = dev->hmb.mem->cpu;
-	gnv_hmb_take_back(dev);
+	page = dev->nvme.hmb.mem->cpu;
+	gnv_hmb_take_back(&dev->nvme);
 	for (unsigned i = 0; i < 5000 && found < 2; i++) {
 		usleep(1000);
 		found = __atomic_load_n(&page[0], __ATOMIC_RELAXED) == garbage;

@@ -16,7 +16,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 
 #define MAX_QUEUES 4u

@@ -70,7 +70,7 @@ static void forge(struct stage *s, uint32_t cid, bool whole)
 /* Nothing else is in flight: what is forged stands where the true completion will. */
 static bool alone(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe *cmd)
 {
-	const struct gnv_ctrl *ctrl = &s->dev->ctrl;
+	const struct gnv_ctrl *ctrl = &s->dev->nvme.ctrl;
 	uint32_t tail = gnv_mmio_read32(ctrl->bar + gnv_ctrl_sq_doorbell(ctrl, sqid));
 	const uint32_t *entry = s->dev->qps->cq.cpu;
 	uint32_t completed = 0;
@@ -145,7 +145,7 @@ static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct g
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &stage.dev), 0);
 	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &stage.gpu), 0);
-	gnv_soft_set_fault(gnv_port_soft(stage.dev->port), &stage.fault);
+	gnv_soft_set_fault(gnv_port_soft(stage.dev->nvme.port), &stage.fault);
 	opts.commands = COMMANDS;
 	opts.timeout_ms = crime == HONEST ? LONG_MS : TIMEOUT_MS;
 	opts.qp_flags = qp_flags;

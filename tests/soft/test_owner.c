@@ -20,7 +20,7 @@
 #include "common/image.h"
 #include "file/reader.h"
 #include "mem/mem.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 #include "util/clock.h"
 
@@ -101,7 +101,7 @@ static void open_all(enum gnv_soft_verdict deletion, bool volume)
 	else
 		assert_int_equal(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp), 0);
 	if (deletion == GNV_SOFT_DROP)
-		t.dev->admin.timeout_ms = DROP_MS;
+		t.dev->nvme.admin.timeout_ms = DROP_MS;
 	gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
 	gnv_soft_set_admin_fault(gnv_dev_soft(t.dev), &admin);
 	t.bytes = aligned_alloc(4096, BYTES);

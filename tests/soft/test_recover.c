@@ -17,7 +17,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 
 #define QUEUES 2u
@@ -330,10 +330,10 @@ static void deletion_fails(enum gnv_soft_verdict verdict, uint32_t width)
 		usleep(1000);
 	__atomic_store_n(&t.deletion, verdict, __ATOMIC_RELAXED);
 	if (verdict == GNV_SOFT_DROP)
-		t.dev->admin.timeout_ms = ADMIN_MS;
+		t.dev->nvme.admin.timeout_ms = ADMIN_MS;
 	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
 	__atomic_store_n(&t.deletion, GNV_SOFT_GO, __ATOMIC_RELAXED);
-	t.dev->admin.timeout_ms = LONG_MS;
+	t.dev->nvme.admin.timeout_ms = LONG_MS;
 	pthread_join(lanes, NULL);
 	for (lane = 0; lane < LANES; lane++)
 		assert_true(t.result[lane] == GPUNVME_SC_ABORT_REQUESTED || t.result[lane] == -GPUNVME_ESHUTDOWN);

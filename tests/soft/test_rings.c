@@ -103,7 +103,7 @@ static int attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign
 		return gnv_fail(-EOPNOTSUPP, "no way is left");
 	gpu_of.tries[strlen(gpu_of.tries)] = "NSD"[way];
 	gpu_of.attached++;
-	dev->ring_lost_ns = (way == NOWHERE ? NOWHERE_MS : gpu_of.stalls ? LATE_MS : LOST_MS) * GNV_NS_PER_MS;
+	dev->ringtest.lost_ns = (way == NOWHERE ? NOWHERE_MS : gpu_of.stalls ? LATE_MS : LOST_MS) * GNV_NS_PER_MS;
 	range->cookie = (void *)(uintptr_t)way;
 	range->doubtful = true;
 	range->lane = (uintptr_t)foreign->cpu;
@@ -217,12 +217,12 @@ static int begin(void **state)
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
 	assert_int_equal(gpunvme_dev_open(uri, &opts, &dev), 0);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
-	assert_int_equal(dev->rings, 1000);
-	assert_int_equal(dev->ring_late_ns, 1000000);
-	dev->ring_late_ns = LATE_MS * GNV_NS_PER_MS;
+	assert_int_equal(dev->ringtest.rings, 1000);
+	assert_int_equal(dev->ringtest.late_ns, 1000000);
+	dev->ringtest.late_ns = LATE_MS * GNV_NS_PER_MS;
 	gpu->ops = &gpu_of.ops;
-	gpu_of.bar0.release = dev->port->bar0->ops->release;
-	dev->port->bar0->ops = &gpu_of.bar0;
+	gpu_of.bar0.release = dev->nvme.port->bar0->ops->release;
+	dev->nvme.port->bar0->ops = &gpu_of.bar0;
 	return 0;
 }
 
@@ -349,9 +349,9 @@ static void test_kept(void **state)
 	gpu_of.distrusted[NOWHERE] = gpu_of.distrusted[SLOW] = gpu_of.keeps = true;
 	opts.flags = GPUNVME_QP_NO_SELFTEST;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
-	assert_false(dev->port->keep);
+	assert_false(dev->nvme.port->keep);
 	gpunvme_qp_destroy(qp);
-	assert_true(dev->port->keep);
+	assert_true(dev->nvme.port->keep);
 	gnv_gpu_put(gpu); /* the reference that stays with it */
 }
 

@@ -18,7 +18,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/state.h"
 
 #define BYTES 4096u
@@ -46,13 +46,13 @@ static int make_image(void **state)
 /* Little time where nothing comes, and as much as a busy machine may take where something does. */
 static void allow(uint32_t ms)
 {
-	dev->admin.timeout_ms = gnv_dev_soft(dev)->patience_ms = ms;
+	dev->nvme.admin.timeout_ms = gnv_dev_soft(dev)->patience_ms = ms;
 }
 
 /* By its registers: it does not end so once it was halted. */
 static void allow_to_end(uint32_t ms)
 {
-	dev->ctrl.disable_ms = dev->ctrl.shutdown_ms = ms;
+	dev->nvme.ctrl.disable_ms = dev->nvme.ctrl.shutdown_ms = ms;
 }
 
 /* With a read that the kernel does not finish. */

@@ -18,7 +18,7 @@
 
 #include "arrays.h"
 #include "common/image.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 
 #define MEMBERS 3u
@@ -939,11 +939,11 @@ static void failed_caches_leave_nothing(void **state)
 	assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 0, 0, 1), -GPUNVME_ETIMEDOUT);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), NULL);
 	opts.volume = s.vol;
-	gnv_ctrl_kill(&s.dev[1]->ctrl, -ENODEV);
+	gnv_ctrl_kill(&s.dev[1]->nvme.ctrl, -ENODEV);
 	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -ENODEV);
 	assert_non_null(strstr(gpunvme_errmsg(), "the controller is gone"));
 	assert_null(cache);
-	gnv_ctrl_revive(&s.dev[1]->ctrl);
+	gnv_ctrl_revive(&s.dev[1]->nvme.ctrl);
 	assert_int_equal(gpunvme_volume_recover(s.vol), 0);
 	close_stage(&s);
 }

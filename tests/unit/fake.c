@@ -472,8 +472,8 @@ void fake_hurry(struct fake *fake, struct gpunvme_dev *dev)
 	fake->admin_ms = 300;
 	fake_set_cap(fake, (FAKE_CAP & ~GPUNVME_CAP_TO) | 1ull << 24);
 	if (dev) {
-		dev->admin.timeout_ms = fake->admin_ms;
-		dev->ctrl.ready_ms = dev->ctrl.disable_ms = 500;
+		dev->nvme.admin.timeout_ms = fake->admin_ms;
+		dev->nvme.ctrl.ready_ms = dev->nvme.ctrl.disable_ms = 500;
 	}
 }
 

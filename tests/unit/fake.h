@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 
 #ifdef __has_feature
 #define HAS_ASAN __has_feature(address_sanitizer)

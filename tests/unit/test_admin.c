@@ -232,9 +232,9 @@ static void test_data_after_reset(void **state)
 		assert_int_equal(last_command(fake).opc, cmd.opc);
 		first = first ? first : last_command(fake).prp1;
 		assert_int_equal(last_command(fake).prp1, first);
-		assert_int_equal(gnv_arena_alloc(dev->arena, 40000, NULL, &other), 0);
+		assert_int_equal(gnv_arena_alloc(dev->nvme.arena, 40000, NULL, &other), 0);
 		assert_int_not_equal(other.iova, first);
-		gnv_arena_free(dev->arena, &other);
+		gnv_arena_free(dev->nvme.arena, &other);
 		fake->fault = FAKE_WELL;
 		assert_int_equal(gpunvme_dev_reset(dev), 0);
 	}

@@ -66,8 +66,8 @@ static void test_registers(void **state)
 		struct gpunvme_dev *dev;
 
 		assert_int_equal(fake_open(fake, &dev), 0);
-		assert_int_equal(dev->info.cmb, cases[i].bytes < FAKE_CMB_BAR ? cases[i].bytes : FAKE_CMB_BAR);
-		assert_int_equal(!!dev->cmb, !!cases[i].bytes);
+		assert_int_equal(dev->nvme.info.cmb, cases[i].bytes < FAKE_CMB_BAR ? cases[i].bytes : FAKE_CMB_BAR);
+		assert_int_equal(!!dev->nvme.cmb.arena, !!cases[i].bytes);
 		if (cases[i].bytes) {
 			assert_int_equal(fake->inner.bar, cases[i].bar);
 			assert_int_equal(fake->inner.offset, cases[i].offset);
@@ -106,7 +106,7 @@ static void test_holds(void **state)
 		struct gpunvme_dev *dev;
 
 		assert_int_equal(fake_open(fake, &dev), 0);
-		assert_int_equal(dev->info.cmb_holds, cases[i].holds);
+		assert_int_equal(dev->nvme.info.cmb_holds, cases[i].holds);
 		if (!(cases[i].holds & GPUNVME_CMB_QUEUES)) {
 			assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EOPNOTSUPP);
 			assert_non_null(strstr(gpunvme_errmsg(), "takes no submission queues"));
@@ -140,8 +140,8 @@ static void test_old_kind(void **state)
 	fake_set_cap(fake, FAKE_CAP | GPUNVME_CAP_PMRS);
 	gnv_mmio_write32(fake->bar + GPUNVME_REG_CMBSTS, GPUNVME_CMBSTS_CBAI); /* which means nothing */
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(dev->info.cmb, 8 * MIB);
-	assert_true(dev->info.pmr);
+	assert_int_equal(dev->nvme.info.cmb, 8 * MIB);
+	assert_true(dev->nvme.info.pmr);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
@@ -170,7 +170,7 @@ static void test_left(void **state)
 		fake->no_inner = way == 1;
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CMBSTS, way == 2 ? GPUNVME_CMBSTS_CBAI : 0);
 		assert_int_equal(fake_open(fake, &dev), 0);
-		assert_int_equal(dev->info.cmb | dev->info.cmb_holds, 0);
+		assert_int_equal(dev->nvme.info.cmb | dev->nvme.info.cmb_holds, 0);
 		assert_int_equal(told(fake) & GPUNVME_CMBMSC_CMSE, 0);
 		assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 		opts.flags = GPUNVME_QP_CMB | GPUNVME_QP_NO_SELFTEST;
@@ -200,18 +200,18 @@ static void test_small_window(void **state)
 	assert_int_equal(fake_open(fake, &dev), 0);
 	gnv_mmio_write32(fake->bar + GPUNVME_REG_CMBLOC, 2);
 	gnv_mmio_write32(fake->bar + GPUNVME_REG_CMBSZ, SIZE(8u) | SQS);
-	dev->ctrl.cap |= GPUNVME_CAP_CMBS;
-	page = dev->ctrl.page_size;
+	dev->nvme.ctrl.cap |= GPUNVME_CAP_CMBS;
+	page = dev->nvme.ctrl.page_size;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fake->inner_room = cases[i].room;
-		dev->ctrl.page_size = cases[i].page;
-		gnv_cmb_open(dev);
-		assert_int_equal(!!dev->cmb, cases[i].used);
+		dev->nvme.ctrl.page_size = cases[i].page;
+		gnv_cmb_open(&dev->nvme);
+		assert_int_equal(!!dev->nvme.cmb.arena, cases[i].used);
 		assert_int_equal(told(fake) & GPUNVME_CMBMSC_CMSE, cases[i].used ? GPUNVME_CMBMSC_CMSE : 0);
-		gnv_cmb_close(dev);
-		gnv_ctrl_cmb_off(&dev->ctrl);
+		gnv_cmb_close(&dev->nvme);
+		gnv_ctrl_cmb_off(&dev->nvme.ctrl);
 	}
-	dev->ctrl.page_size = page;
+	dev->nvme.ctrl.page_size = page;
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 	fake_delete(fake, false);
 }
@@ -244,7 +244,7 @@ static void test_lanes_of_gpu(void **state)
 	fake_delete(fake, false);
 }
 
-static void let_go(struct gpunvme_dev *dev)
+static void let_go(void *dev)
 {
 	(void)dev;
 }
@@ -283,7 +283,7 @@ static void test_queues(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp[1]), 0);
 	/* A function reset forgets where it is. */
 	gnv_mmio_write64(fake->bar + GPUNVME_REG_CMBMSC, 0);
-	assert_int_equal(gnv_reset(dev, let_go), 0);
+	assert_int_equal(gnv_reset(&dev->nvme, let_go, dev), 0);
 	assert_int_equal(told(fake), FAKE_CMB_IOVA | ON);
 	for (unsigned i = 0; i < 3; i++)
 		gpunvme_qp_destroy(qp[i]);

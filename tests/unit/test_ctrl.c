@@ -273,7 +273,7 @@ static void test_silent_after_failed_open(void **state)
 	assert_true(lines > 0);
 	dev = fake->lost_ctx;
 	gnv_log(&fake->port.log, GPUNVME_LOG_ERROR, "the kernel wants the device back");
-	gnv_log(&dev->log, GPUNVME_LOG_ERROR, "a GPU faults");
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_ERROR, "a GPU faults");
 	assert_int_equal(heard.lines, lines);
 	fake_delete(fake, true);
 }
@@ -302,7 +302,7 @@ static void test_says_by_what_force(void **state)
 		log_text[0] = 0;
 		snprintf(fake->port.reset_name, sizeof(fake->port.reset_name), "%s", ways[i][0]);
 		assert_int_equal(fake_open(fake, &dev), 0);
-		dev->log = (struct gnv_log){ .fn = keep };
+		dev->nvme.log = (struct gnv_log){ .fn = keep };
 		fake_hurry(fake, dev);
 		fake->fault = FAKE_NEVER_DISABLED;
 		assert_int_equal(gpunvme_dev_close(dev), 0);
@@ -461,7 +461,7 @@ static void test_slow_namespaces(void **state)
 	assert_int_equal(gpunvme_ns_list(dev, NULL, &count), 0);
 	assert_int_equal(count, FAKE_MAX_NS);
 	fake->slow_us = 2000;
-	dev->admin.timeout_ms = 3000;
+	dev->nvme.admin.timeout_ms = 3000;
 	count = 0;
 	assert_int_equal(gpunvme_ns_list(dev, NULL, &count), -ETIMEDOUT);
 	assert_non_null(strstr(gpunvme_errmsg(), "namespaces"));
@@ -533,7 +533,7 @@ static void deallocates(uint32_t vs, uint16_t oncs, uint32_t dmrsl, uint64_t dms
 	fake->no_limits = no_limits;
 	fake->ns.dlfeat = 0x19;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(dev->deallocate, want);
+	assert_int_equal(dev->nvme.limits.deallocate, want);
 	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), 0);
 	assert_int_equal(ns.deallocated, GPUNVME_DEALLOCATED_ZEROES);
 	fake->ns.dlfeat = 0x07;
@@ -584,8 +584,8 @@ static void test_limit_of_zeroes(void **state)
 		fake->limits.dmrsl = 7;
 		fake->no_limits = cases[i].no_limits;
 		assert_int_equal(fake_open(fake, &dev), 0);
-		assert_int_equal(dev->zeroes, cases[i].want);
-		assert_int_equal(dev->deallocate, 0); /* it has no such command */
+		assert_int_equal(dev->nvme.limits.zeroes, cases[i].want);
+		assert_int_equal(dev->nvme.limits.deallocate, 0); /* it has no such command */
 		gpunvme_dev_close(dev);
 		fake_delete(fake, false);
 	}

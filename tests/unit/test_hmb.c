@@ -34,7 +34,7 @@ static void close_all(struct fake *fake, struct gpunvme_dev *dev)
 	fake_delete(fake, false);
 }
 
-static void let_go(struct gpunvme_dev *dev)
+static void let_go(void *dev)
 {
 	(void)dev;
 }
@@ -47,24 +47,24 @@ static void test_command(void **state)
 	unsigned before = fake->maps;
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
-	assert_int_equal(gnv_hmb_used(dev), 8 * MIB);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 8 * MIB);
 	assert_int_equal(fake->maps, before + 1);
 	assert_int_equal(fake->last.opc, GPUNVME_ADMIN_SET_FEATURES);
 	assert_int_equal(fake->last.cdw10, GPUNVME_FID_HMB);
 	assert_int_equal(fake->last.cdw11, 1);
 	assert_int_equal(fake->last.cdw12, 2048);
-	assert_int_equal(fake->last.cdw13 | (uint64_t)fake->last.cdw14 << 32, dev->hmb.list.iova);
+	assert_int_equal(fake->last.cdw13 | (uint64_t)fake->last.cdw14 << 32, dev->nvme.hmb.list.iova);
 	assert_int_equal(fake->last.cdw15, 1);
 	assert_int_equal(fake->last.prp1 | fake->last.prp2, 0);
-	list = dev->hmb.list.cpu;
+	list = dev->nvme.hmb.list.cpu;
 	assert_int_equal(list[0].pages, 2048);
 	assert_int_equal(list[0].iova % 4096, 0);
 	assert_int_not_equal(list[0].iova, 0);
-	gnv_hmb_take_back(dev);
+	gnv_hmb_take_back(&dev->nvme);
 	assert_int_equal(fake->last.cdw10, GPUNVME_FID_HMB);
 	assert_int_equal(fake->last.cdw11, 0);
-	assert_int_equal(gnv_hmb_used(dev), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	assert_int_equal(fake->maps, before + 1); /* it is told, not believed */
 	close_all(fake, dev);
 }
@@ -82,8 +82,8 @@ static void test_how_much(void **state)
 		struct gpunvme_dev *dev;
 		struct fake *fake = hungry(&dev);
 
-		assert_int_equal(gnv_hmb_give(dev, cases[i].most, true), 0);
-		assert_int_equal(gnv_hmb_used(dev), cases[i].used);
+		assert_int_equal(gnv_hmb_give(&dev->nvme, cases[i].most, true), 0);
+		assert_int_equal(gnv_hmb_used(&dev->nvme), cases[i].used);
 		close_all(fake, dev);
 	}
 }
@@ -114,7 +114,7 @@ static void test_none(void **state)
 		struct fake *fake = hungry(&dev);
 
 		fake->space.bare = i & 2;
-		assert_int_equal(gnv_hmb_give(dev, 0, !(i & 1)), 0);
+		assert_int_equal(gnv_hmb_give(&dev->nvme, 0, !(i & 1)), 0);
 		assert_remedy(dev, words[i]);
 		fake->space.bare = false;
 		close_all(fake, dev);
@@ -130,14 +130,14 @@ static void test_bare(void **state)
 
 	(void)state;
 	fake->space.bare = true;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), -EINVAL);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "without an IOMMU"));
-	assert_int_equal(gnv_hmb_give(dev, GNV_HMB_UNSAID, true), 0);
-	assert_int_equal(gnv_hmb_used(dev), 0);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, GNV_HMB_UNSAID, true), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	assert_int_equal(fake->maps, before);
 	assert_remedy(dev, "only behind an IOMMU");
-	assert_int_equal(gnv_reset(dev, let_go), 0);
-	assert_int_equal(gnv_hmb_used(dev), 0);
+	assert_int_equal(gnv_reset(&dev->nvme, let_go, dev), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	fake->space.bare = false;
 	close_all(fake, dev);
 }
@@ -152,8 +152,8 @@ static void test_nonsense(void **state)
 	fake->id.hmpre = 1;
 	fake->id.hmmin = fake->id.hmminds = ~0u;
 	assert_int_equal(fake_open(fake, &dev), 0);
-	assert_int_equal(gnv_hmb_give(dev, GNV_HMB_MAX_MIB, true), 0);
-	assert_int_equal(gnv_hmb_used(dev), 0);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, GNV_HMB_MAX_MIB, true), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	close_all(fake, dev);
 }
 
@@ -165,8 +165,8 @@ static void test_no_room(void **state)
 
 	(void)state;
 	fake->map_fails_at = fake->mapped + 1;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
-	assert_int_equal(gnv_hmb_used(dev), 4 * MIB);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 4 * MIB);
 	close_all(fake, dev);
 }
 
@@ -181,14 +181,14 @@ static void test_refused(void **state)
 	fake->fault = FAKE_STATUS;
 	fake->fault_opc = GPUNVME_ADMIN_SET_FEATURES;
 	fake->status = GPUNVME_SC_INVALID_FIELD;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
-	assert_int_equal(gnv_hmb_used(dev), 0);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 0);
 	assert_int_equal(fake->maps, before + 1);
 	fake->fault = FAKE_WELL;
-	assert_int_equal(gnv_reset(dev, let_go), 0);
+	assert_int_equal(gnv_reset(&dev->nvme, let_go, dev), 0);
 	assert_int_equal(fake->last.cdw10, GPUNVME_FID_HMB);
 	assert_int_equal(fake->last.cdw11, 1);
-	assert_int_equal(gnv_hmb_used(dev), 8 * MIB);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 8 * MIB);
 	close_all(fake, dev);
 }
 
@@ -203,7 +203,7 @@ static void test_silent(void **state)
 	fake_hurry(fake, dev);
 	fake->fault = FAKE_SILENT;
 	fake->fault_opc = GPUNVME_ADMIN_SET_FEATURES;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), -ETIMEDOUT);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), -ETIMEDOUT);
 	assert_int_equal(fake->maps, before + 1);
 	fake->fault = FAKE_WELL;
 	close_all(fake, dev);
@@ -217,7 +217,7 @@ static void test_unstoppable(void **state)
 	unsigned before = fake->maps;
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
 	fake_hurry(fake, dev);
 	fake->fault = FAKE_NEVER_DISABLED;
 	fake->halt_fails = true;
@@ -235,11 +235,11 @@ static void test_still_mapped(void **state)
 	struct fake *fake = hungry(&dev);
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
 	fake->unmap_busy = true;
 	assert_int_equal(gpunvme_dev_close(dev), -EBUSY);
 	assert_non_null(strstr(gpunvme_errmsg(), "hmb"));
-	assert_non_null(dev->hmb.mem);
+	assert_non_null(dev->nvme.hmb.mem);
 	fake->unmap_busy = false;
 	close_all(fake, dev);
 }
@@ -256,7 +256,7 @@ static void test_lost(void **state)
 		struct fake *fake = hungry(&dev);
 		unsigned commands;
 
-		assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
+		assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
 		fake->lost(fake->lost_ctx, loss[i]);
 		commands = fake->commands;
 		assert_int_equal(gpunvme_dev_close(dev), 0);
@@ -271,12 +271,12 @@ static void test_reset(void **state)
 	struct fake *fake = hungry(&dev);
 
 	(void)state;
-	assert_int_equal(gnv_hmb_give(dev, 64, true), 0);
-	assert_int_equal(gnv_reset(dev, let_go), 0);
+	assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
+	assert_int_equal(gnv_reset(&dev->nvme, let_go, dev), 0);
 	assert_int_equal(fake->last.cdw10, GPUNVME_FID_HMB);
 	assert_int_equal(fake->last.cdw11, 3); /* with what it had there */
 	assert_int_equal(fake->last.cdw12, 2048);
-	assert_int_equal(gnv_hmb_used(dev), 8 * MIB);
+	assert_int_equal(gnv_hmb_used(&dev->nvme), 8 * MIB);
 	close_all(fake, dev);
 }
 

@@ -201,7 +201,7 @@ static void check_data(struct gpunvme_dev *dev)
 	job.data = gpunvme_mem_ptr(mem);
 	good(gpunvme_cpu_launch(1, 1, read_all, &job));
 	if (job.wrong[0])
-		fail_msg("%s: lists \"%s\": %s", err->name, dev->info.lists, job.wrong);
+		fail_msg("%s: lists \"%s\": %s", err->name, dev->nvme.info.lists, job.wrong);
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_qp_destroy(qp));
 	gpunvme_gpu_close(gpu);
@@ -235,7 +235,7 @@ static void check(const struct err *how, const char *found)
 	struct gpunvme_dev *dev;
 	struct fake *fake = open_on(how, &dev);
 
-	good(gnv_lists_prove(dev));
+	good(gnv_lists_prove(&dev->nvme));
 	check_said(dev, found);
 	check_data(dev);
 	good(gpunvme_dev_close(dev));
@@ -327,7 +327,7 @@ static void test_refused(void **state)
 	struct fake *fake = open_on(&two, &dev);
 
 	(void)state;
-	assert_int_equal(gnv_lists_prove(dev), -EIO);
+	assert_int_equal(gnv_lists_prove(&dev->nvme), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "one page of memory at a time, and two fail: Internal Error"));
 	assert_non_null(strstr(logged, "of 2 pages with its list at byte 0 of a page failed: Internal Error"));
 	assert_null(strstr(logged, "came out wrong"));

@@ -129,7 +129,7 @@ static void test_cmb(void **state)
 		fails_at = 0;
 		assert_true(n < 50);
 		if (!ret) {
-			whole = dev->cmb;
+			whole = dev->nvme.cmb.arena;
 			without += !whole;
 			assert_int_equal(!!(gnv_mmio_read64(fake->bar + GPUNVME_REG_CMBMSC) & GPUNVME_CMBMSC_CMSE), whole);
 			assert_int_equal(gpunvme_dev_close(dev), 0);

@@ -392,17 +392,17 @@ static void test_view_steps(void **state)
 	struct gpunvme_qp *qp;
 
 	(void)state;
-	dev->info.max_transfer = 0;
-	dev->info.sgl = 1;
+	dev->nvme.info.max_transfer = 0;
+	dev->nvme.info.sgl = 1;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
 	is_cut_at(qp, 2055, 2056); /* a page more than 1 MiB */
 	fake->ns.nsfeat = GPUNVME_NSFEAT_OPTIMAL;
 	fake->ns.npwg_0b = 31;
 	is_cut_at(qp, 2048, 2048);
-	dev->info.max_transfer = 128 * 1024;
+	dev->nvme.info.max_transfer = 128 * 1024;
 	is_cut_at(qp, 256, 256);
 	gpunvme_qp_destroy(qp);
-	dev->info.max_transfer = 0;
+	dev->nvme.info.max_transfer = 0;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &sgl, &qp), 0);
 	is_cut_at(qp, 65536, 65536);
 	gpunvme_qp_destroy(qp);
@@ -424,9 +424,9 @@ static void test_view_zeroes(void **state)
 
 	(void)state;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
-	dev->info.oncs |= GPUNVME_ONCS_WRITE_ZEROES;
+	dev->nvme.info.oncs |= GPUNVME_ONCS_WRITE_ZEROES;
 	for (i = 0; i < GNV_ARRAY_LEN(cases); i++) {
-		dev->zeroes = cases[i].most;
+		dev->nvme.limits.zeroes = cases[i].most;
 		fake->ns.lbaf[0].lbads = cases[i].lbads;
 		assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
 		assert_int_equal(dq.flags & GPUNVME_DQ_WRITE_ZEROES ? gnvd_most_zeroes(&dq) : 0, cases[i].want);

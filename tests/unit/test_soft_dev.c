@@ -13,7 +13,7 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "soft/soft.h"
 #include "util/mmio.h"
 
@@ -297,7 +297,7 @@ static int ring_admin(void *ctx, uint32_t tail)
 
 	if (!dev)
 		return -EIO;
-	gnv_mmio_write32(dev->ctrl.bar + gnv_ctrl_sq_doorbell(&dev->ctrl, 0), tail);
+	gnv_mmio_write32(dev->nvme.ctrl.bar + gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, 0), tail);
 	return 0;
 }
 

@@ -78,14 +78,14 @@ static inline void open_both(const char *keys)
 	snprintf(full, sizeof(full), "%s%s", uri, keys);
 	good(gpunvme_gpu_open("hsa:0", &gpu_opts, &gpu));
 	good(gpunvme_dev_open(full, &dev_opts, &dev));
-	dev->ring_late_ns = dev->ring_lost_ns = PATIENT_NS;
+	dev->ringtest.late_ns = dev->ringtest.lost_ns = PATIENT_NS;
 }
 
 /* A few doorbells tell as much where the time of one does not matter. */
 static inline void open_quick(void)
 {
 	open_both("");
-	dev->rings = 50;
+	dev->ringtest.rings = 50;
 }
 
 static inline void close_both(void)

@@ -308,7 +308,7 @@ static void ring(struct ringer *r, const struct gpunvme_qp *qp)
 {
 	*(uint32_t *)gpunvme_mem_ptr(r->word) = 1;
 	edu_copy(r->regs, r->value, 0x40000, 4, 1);
-	edu_copy(r->regs, 0x40000, r->bell + gnv_ctrl_sq_doorbell(&dev->ctrl, qp->qid) - r->offset, 4, 3);
+	edu_copy(r->regs, 0x40000, r->bell + gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qid) - r->offset, 4, 3);
 }
 
 /* One read, written by hand, that nobody but the other device rings for. */

@@ -48,7 +48,7 @@ static int setup(void **state)
 	(void)state;
 	opts.log = say;
 	good(gpunvme_dev_open(getenv("GPUNVME_TEST_URI"), &opts, &dev));
-	dev->cmb_place[GPUNVME_GPU_CPU - 1] = GNV_CMB_ABOVE; /* an emulated drive's time decides nothing here */
+	dev->nvme.cmb.place[GPUNVME_GPU_CPU - 1] = GNV_CMB_ABOVE; /* an emulated drive's time decides nothing here */
 	good(gpunvme_dev_get_info(dev, &info));
 	good(gpunvme_ns_get_info(dev, 0, &ns));
 	good(gpunvme_gpu_open("cpu", NULL, &gpu));
@@ -128,7 +128,7 @@ static void test_queue(void **state)
 	open_queue(GPUNVME_QP_CMB, &qp);
 	good(gpunvme_qp_get_info(qp, &qi));
 	assert_string_equal(qi.rung, "cmb");
-	base = dev->ctrl.cmb_base;
+	base = dev->nvme.ctrl.cmb_base;
 	assert_true(qp->sq.iova > base && qp->sq.iova < base + info.cmb);
 	work(qp, 1);
 	good(gpunvme_dev_reset(dev));
@@ -172,7 +172,7 @@ static void there_and_back(struct gpunvme_qp *qp, struct gpunvme_mem *from, stru
 
 static bool inside(uint64_t iova)
 {
-	return iova > dev->ctrl.cmb_base && iova < dev->ctrl.cmb_base + info.cmb;
+	return iova > dev->nvme.ctrl.cmb_base && iova < dev->nvme.ctrl.cmb_base + info.cmb;
 }
 
 static void test_data(void **state)
@@ -207,7 +207,7 @@ static void test_data(void **state)
 	}
 }
 
-static void let_go(struct gpunvme_dev *device)
+static void let_go(void *device)
 {
 	(void)device;
 }
@@ -218,9 +218,9 @@ static void test_function_reset(void **state)
 	struct gpunvme_qp *qp;
 
 	(void)state;
-	good(dev->port->ops->reset(dev->port));
-	dev->ctrl.enabled = false;
-	good(gnv_reset(dev, let_go));
+	good(dev->nvme.port->ops->reset(dev->nvme.port));
+	dev->nvme.ctrl.enabled = false;
+	good(gnv_reset(&dev->nvme, let_go, dev));
 	open_queue(GPUNVME_QP_CMB, &qp);
 	work(qp, 5);
 	good(gpunvme_qp_destroy(qp));
@@ -229,7 +229,7 @@ static void test_function_reset(void **state)
 /* The drive takes all 64 bits of its address at once. */
 static void test_high_address(void **state)
 {
-	const uint64_t high = dev->ctrl.cmb_base | 1ull << 40;
+	const uint64_t high = dev->nvme.ctrl.cmb_base | 1ull << 40;
 	const struct gnv_port_inner where = { 2, 0, info.cmb };
 	struct gpunvme_mem *bytes;
 	struct gpunvme_qp *qp;
@@ -238,13 +238,13 @@ static void test_high_address(void **state)
 	(void)state;
 	if (getenv("GPUNVME_TEST_OLD"))
 		return; /* QEMU's knows it by its BAR only, whatever it is told (nvme_addr_is_cmb() of its hw/nvme/ctrl.c) */
-	gnv_cmb_close(dev);
-	good(dev->port->ops->inner(dev->port, &where, &bytes, &iova));
-	good(gnv_arena_over(bytes, high, dev->ctrl.page_size, &dev->log, &dev->cmb));
-	dev->ctrl.cmb_base = high;
-	good(dev->port->ops->reset(dev->port));
-	dev->ctrl.enabled = false;
-	good(gnv_reset(dev, let_go));
+	gnv_cmb_close(&dev->nvme);
+	good(dev->nvme.port->ops->inner(dev->nvme.port, &where, &bytes, &iova));
+	good(gnv_arena_over(bytes, high, dev->nvme.ctrl.page_size, &dev->nvme.log, &dev->nvme.cmb.arena));
+	dev->nvme.ctrl.cmb_base = high;
+	good(dev->nvme.port->ops->reset(dev->nvme.port));
+	dev->nvme.ctrl.enabled = false;
+	good(gnv_reset(&dev->nvme, let_go, dev));
 	open_queue(GPUNVME_QP_CMB, &qp);
 	assert_true(qp->sq.iova > high);
 	work(qp, 6);

@@ -20,7 +20,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "util/clock.h"
 
 #define TIMES 20u

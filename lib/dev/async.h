@@ -4,8 +4,8 @@
  * whether the controller has answered a request, reads the log page that the answer names, and requests again. Nothing interrupts
  * a controller that this library drives, so somebody must look; without events asked for there is neither thread nor request.
  */
-#ifndef GNV_NVME_ASYNC_H
-#define GNV_NVME_ASYNC_H
+#ifndef GNV_DEV_ASYNC_H
+#define GNV_DEV_ASYNC_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "nvme/event.h"
+#include "dev/events.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "port/wake.h"
 #include "util/opts.h"
 #include "util/process.h"
@@ -71,7 +71,7 @@ void gnv_events_lost(void *ctx)
 
 static uint32_t state_of(const struct gpunvme_dev *dev)
 {
-	int dead = gnv_ctrl_dead(&dev->ctrl);
+	int dead = gnv_ctrl_dead(&dev->nvme.ctrl);
 
 	if (dead == -ENODEV)
 		return GPUNVME_STATE_REMOVED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What has happened to a device, for its program. Any thread may call, with any lock but this one's. */
-#ifndef GNV_NVME_EVENT_H
-#define GNV_NVME_EVENT_H
+#ifndef GNV_DEV_EVENTS_H
+#define GNV_DEV_EVENTS_H
 
 #include <gpunvme/event.h>
 #include <pthread.h>

@@ -3,12 +3,12 @@
  * Base Specification 5.2 (Asynchronous Event Request), 5.27.1.8 (which events are wanted).
  * Invariant: an event is told once, before its log page is read: until then the controller reports no other of its type.
  */
-#include "nvme/async.h"
+#include "dev/async.h"
 
 #include <string.h>
 #include <time.h>
 
-#include "nvme/dev.h"
+#include "dev/dev.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
@@ -44,7 +44,7 @@ static int set_wanted(struct gpunvme_dev *dev)
 	uint32_t value = 0;
 	int ret = gpunvme_dev_get_feature(dev, GPUNVME_FID_ASYNC_EVENT, &value);
 
-	value |= dev->oaes & NOTICES;
+	value |= dev->nvme.asks.oaes & NOTICES;
 	if (!ret)
 		ret = gpunvme_dev_set_feature(dev, GPUNVME_FID_ASYNC_EVENT, value | WARNINGS);
 	if (ret > 0)
@@ -57,12 +57,12 @@ static void configure(struct gpunvme_dev *dev)
 {
 	int ret;
 
-	if (dev->async.set || gnv_ctrl_dead(&dev->ctrl))
+	if (dev->async.set || gnv_ctrl_dead(&dev->nvme.ctrl))
 		return;
 	ret = set_wanted(dev);
 	dev->async.set = ret >= 0;
 	if (ret)
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "not all events will be told: %s", gpunvme_errmsg());
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "not all events will be told: %s", gpunvme_errmsg());
 }
 
 static enum gpunvme_event_type type_of(uint32_t dw0)
@@ -92,18 +92,18 @@ static void clear(struct gpunvme_dev *dev, uint8_t lid)
 	uint32_t csts = 0;
 	char page[4096];
 
-	while (!gnv_ctrl_status(&dev->ctrl, &csts) && csts & CSTS_PAUSED)
+	while (!gnv_ctrl_status(&dev->nvme.ctrl, &csts) && csts & CSTS_PAUSED)
 		if (!rest(&dev->async))
 			return;
 	if (gpunvme_dev_log_page(dev, lid, GPUNVME_NSID_ALL, page, lid == CHANGED_NAMESPACES ? sizeof(page) : 512))
-		gnv_log(&dev->log, GPUNVME_LOG_WARN, "log page 0x%02x, which an event named: %s", lid, gpunvme_errmsg());
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "log page 0x%02x, which an event named: %s", lid, gpunvme_errmsg());
 }
 
 /* With the lock held. */
 static void look(struct gpunvme_dev *dev)
 {
 	uint32_t events[GNV_ADMIN_AERS];
-	unsigned i, n = gnv_admin_take_events(&dev->admin, events);
+	unsigned i, n = gnv_admin_take_events(&dev->nvme.admin, events);
 
 	configure(dev);
 	for (i = 0; i < n; i++) {
@@ -111,7 +111,7 @@ static void look(struct gpunvme_dev *dev)
 		if (events[i] >> 16 & 0xff)
 			clear(dev, (uint8_t)(events[i] >> 16));
 	}
-	gnv_admin_request_events(&dev->admin, dev->aers);
+	gnv_admin_request_events(&dev->nvme.admin, dev->nvme.asks.aers);
 }
 
 static void *async_main(void *arg)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* What an open device says of itself. */
+#include "dev/dev.h"
+
+#include <errno.h>
+
+#include "nvme/hmb.h"
+#include "util/opts.h"
+#include "util/process.h"
+
+GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info)
+{
+	struct gpunvme_dev_info now;
+
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_dev_get_info: dev must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	now = dev->nvme.info;
+	now.hmb = gnv_hmb_used(&dev->nvme);
+	return gnv_info_copy(info, &now, gpunvme_dev_info);
+}
+
+struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev)
+{
+	return gnv_port_soft(dev->nvme.port);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An open device: a controller (nvme/nvme.h), the queues and mappings that use it, and what watches it. Opening and closing it is
+ * queue/life.c.
+ *
+ * Locks, in the order they are taken: queues_lock, a memory's lock, dev->lock, then those inside the arena and the space. Over an
+ * admin command only queues_lock is held, and the admin queue's own.
+ */
+#ifndef GNV_DEV_DEV_H
+#define GNV_DEV_DEV_H
+
+#include "dev/async.h"
+#include "dev/events.h"
+#include "nvme/forward.h"
+#include "nvme/nvme.h"
+
+struct gnv_cache;
+struct gnv_mapping;
+struct gnv_place;
+struct gnv_soft;
+struct gnv_watchdog;
+
+struct gpunvme_dev {
+	uint64_t process; /* that opened it (util/process.h) */
+	uint32_t number;  /* which of this process' devices; never 0 */
+	struct gnv_nvme nvme;
+	struct gnv_forward forward;
+	struct gnv_events events;
+	struct gnv_async async;
+	struct gnv_watchdog *watchdog; /* NULL: there is none */
+	struct {
+		uint32_t rings;	  /* doorbells of one test (queue/ringtest.h) */
+		uint64_t late_ns; /* a doorbell that the GPU rings and that is seen after this is late */
+		uint64_t lost_ns; /* and lost after this */
+	} ringtest;
+	struct gnv_cache *cache;     /* of what gpunvme_mem_get() has mapped */
+	unsigned inner_given;	     /* memories of users that lie in the controller (atomic) */
+	pthread_mutex_t place_lock;  /* protects places; taken before those inside arenas and spaces */
+	struct gnv_place *places;    /* of GPUs */
+	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; the outermost of all */
+	bool closing;		     /* nothing is begun any more; under queues_lock */
+	bool unstoppable;	     /* closing it has failed: it may make DMA for ever (atomic) */
+	pthread_mutex_t lock;	     /* protects all below */
+	struct gpunvme_qp *qps;	     /* alive, and those whose deletion failed */
+	struct gnv_mapping *maps;
+	struct {
+		struct gnv_mapping *marked, *fresh;
+	} late; /* PRP lists that commands in flight may need (queue/late.h) */
+	uint64_t *qids;		/* one bit per queue id, set while used; bit 0 is the admin queue */
+	uint16_t incarnation;	/* of the queue created last */
+};
+
+/* The software controller behind a soft: device, for tests and benchmarks; NULL for others. */
+struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev);
+
+#endif
