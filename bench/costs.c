@@ -6,10 +6,10 @@
 #include "bench.h"
 
 #include "queue/qp.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #define SETTLE_MS 1000u
-#define COMMAND_TABLE (GNV_SOFT_CMDS * sizeof(struct gnv_soft_cmd)) /* of each of its threads */
+#define COMMAND_TABLE (GNV_SOFT_CMDS * sizeof(struct gnv_soft_slot)) /* of each of its threads */
 
 /* Kilobytes of one line of /proc/self/status. */
 static uint64_t status_kib(const char *name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Execution of I/O commands (NVM Command Set Specification 3). Runs on the queue's own thread. */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static bool leaves(const struct gnv_soft_cmd *cmd, const struct gpunvme_dsm_rang
 /* The next range that has blocks; op.ranges when there is none. */
 static void next_range(struct gnv_soft_cmd *cmd)
 {
-	const struct gpunvme_dsm_range *range = (const void *)cmd->bounce;
+	const struct gpunvme_dsm_range *range = (const void *)cmd->data->bounce;
 
 	while (cmd->done < cmd->op.ranges && (!range[cmd->done].nlb || leaves(cmd, &range[cmd->done])))
 		cmd->done++;
@@ -86,13 +86,13 @@ static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	unsigned i;
 
 	if (!status) {
-		memset(cmd->bounce + GNV_SOFT_RANGES, 0xff, ones);
-		status = gnv_soft_data_take(cmd, cmd->bounce, cmd->op.data_len);
+		memset(cmd->data->bounce + GNV_SOFT_RANGES, 0xff, ones);
+		status = gnv_soft_data_take(cmd, cmd->data->bounce, cmd->op.data_len);
 	}
 	if (status)
 		return status;
 	/* Ranges are checked and used from this copy. */
-	range = (const void *)cmd->bounce;
+	range = (const void *)cmd->data->bounce;
 	for (i = 0; i < cmd->op.ranges && !status; i++)
 		status = gnv_soft_check_range(&cmd->part->ns, &range[i]);
 	cmd->stage = GNV_SOFT_STAGE_DSM;
@@ -103,7 +103,7 @@ static uint16_t start_dsm(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 static uint16_t prepare(const struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	cmd->done = 0;
-	cmd->seg = 0;
+	cmd->data->seg = 0;
 	cmd->retries = 0;
 	if (cmd->part->store->drive)
 		return start_whole(cmd);
@@ -151,7 +151,7 @@ static uint16_t denied(const struct gnv_soft *soft, const struct gnv_soft_cmd *c
 /* Data that goes wrong does so in memory of the controller's own, as does what a store could not move in parts. */
 static bool needs_own(const struct gnv_soft_cmd *cmd)
 {
-	return !cmd->bounce && cmd->op.data_len &&
+	return !cmd->data->bounce && cmd->op.data_len &&
 	       (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->part->store->reaches_far));
 }
 
@@ -175,7 +175,7 @@ static bool hangs(const struct gnv_soft *soft, const struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_traits *traits = &soft->config.traits;
 
-	return gnv_soft_has(traits, GNV_SOFT_LISTS_HANG) && cmd->op.data_len > 2 * soft->page &&
+	return gnv_soft_has(traits, GNV_SOFT_LISTS_HANG) && cmd->op.data_len > 2 * soft->io.page &&
 	       (cmd->sqe.flags & GPUNVME_SQE_PSDT) == GPUNVME_PSDT_PRP && cmd->sqe.prp2 & (traits->number[GNV_SOFT_LISTS_HANG] - 1);
 }
 
@@ -213,7 +213,7 @@ void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 		return;
 	}
 	if (!status && cmd->op.data_len)
-		status = gnv_soft_dptr(&server->dma, &cmd->sqe, soft->page, cmd->op.data_len, &cmd->segs);
+		status = gnv_soft_dptr(&server->dma, &cmd->sqe, soft->io.page, cmd->op.data_len, &cmd->data->segs);
 	if (!status)
 		status = prepare(soft, cmd);
 	if (status)
@@ -270,7 +270,7 @@ static uint16_t compare(const struct gnv_soft_cmd *cmd)
 	char *given = malloc((size_t)cmd->op.len);
 	uint16_t status = given ? gnv_soft_data_take(cmd, given, cmd->op.len) : GPUNVME_SC_INTERNAL;
 
-	if (!status && memcmp(cmd->bounce, given, (size_t)cmd->op.len))
+	if (!status && memcmp(cmd->data->bounce, given, (size_t)cmd->op.len))
 		status = GPUNVME_SC_COMPARE_FAILURE;
 	free(given);
 	return status;
@@ -285,7 +285,7 @@ static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 		return 0;
 	if (cmd->verdict == GNV_SOFT_FLIP)
 		gnv_soft_mishap_data(cmd);
-	return cmd->bounce ? gnv_soft_data_give(cmd, cmd->bounce, cmd->op.len) : 0;
+	return cmd->data->bounce ? gnv_soft_data_give(cmd, cmd->data->bounce, cmd->op.len) : 0;
 }
 
 /* All bytes moved. What remains: hand them over, and the medium, where the store was not asked for it in the same step. */
@@ -308,14 +308,14 @@ static void advance_segs(struct gnv_soft_cmd *cmd, size_t bytes)
 	struct iovec *iov;
 
 	while (bytes) {
-		iov = &cmd->segs.iov[cmd->seg];
+		iov = &cmd->data->segs.iov[cmd->data->seg];
 		if (bytes < iov->iov_len) {
 			iov->iov_base = (char *)iov->iov_base + bytes;
 			iov->iov_len -= bytes;
 			return;
 		}
 		bytes -= iov->iov_len;
-		cmd->seg++;
+		cmd->data->seg++;
 	}
 }
 
@@ -326,7 +326,7 @@ static bool moved(struct gnv_soft_cmd *cmd, size_t bytes)
 	cmd->done += bytes;
 	if (cmd->done >= cmd->op.len)
 		return end_data(cmd);
-	if (!cmd->bounce && cmd->stage == GNV_SOFT_STAGE_RW)
+	if (!cmd->data->bounce && cmd->stage == GNV_SOFT_STAGE_RW)
 		advance_segs(cmd, bytes);
 	return true;
 }
@@ -334,7 +334,7 @@ static bool moved(struct gnv_soft_cmd *cmd, size_t bytes)
 /* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
 static bool may_bounce(const struct gnv_soft_cmd *cmd, int err)
 {
-	return err == EINVAL && cmd->part->store->mem_align && cmd->op.data_len && !cmd->bounce && !cmd->done;
+	return err == EINVAL && cmd->part->store->mem_align && cmd->op.data_len && !cmd->data->bounce && !cmd->done;
 }
 
 static bool failed(struct gnv_soft_cmd *cmd, int err)
@@ -350,7 +350,8 @@ static bool failed(struct gnv_soft_cmd *cmd, int err)
 		return true;
 	}
 	if (err == EFAULT)
-		gnv_soft_data_lost(cmd, cmd->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
+		gnv_soft_data_lost(cmd, cmd->data->segs.far ? gpunvme_errmsg() :
+							      "it was freed while it was mapped; call gpunvme_mem_free() before");
 	return end(cmd, status_of(err, is_reading(cmd)));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Mishaps: which commands the rules of fault= and the hooks of tests pick, and what becomes of those. */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <stdlib.h>
 
@@ -89,9 +89,9 @@ static bool stall(struct gnv_soft_cmd *cmd, uint64_t until)
 {
 	cmd->stalled = until != UINT64_MAX;
 	cmd->post_at = until;
-	gnv_soft_segs_clear(&cmd->sq->server->dma, &cmd->segs);
-	free(cmd->bounce);
-	cmd->bounce = NULL;
+	gnv_soft_segs_clear(&cmd->sq->server->dma, &cmd->data->segs);
+	free(cmd->data->bounce);
+	cmd->data->bounce = NULL;
 	gnv_soft_park(cmd);
 	return false;
 }
@@ -132,7 +132,7 @@ static bool carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_verdict verdict, u
 		return stall(cmd, UINT64_MAX);
 	case GNV_SOFT_CFS:
 	case GNV_SOFT_ONES:
-		__atomic_store_n(&soft->doom, verdict, __ATOMIC_RELAXED);
+		__atomic_store_n(&soft->io.doom, verdict, __ATOMIC_RELAXED);
 		return stall(cmd, UINT64_MAX);
 	case GNV_SOFT_DROP:
 		return stall(cmd, UINT64_MAX);
@@ -162,12 +162,12 @@ bool gnv_soft_meet(struct gnv_soft_cmd *cmd)
 		cmd->post_at = 0;
 		return true;
 	}
-	if (!cmd->sq->qid && soft->admin_fault.decide)
+	if (!cmd->qid && soft->admin_fault.decide)
 		verdict = soft->admin_fault.decide(soft->admin_fault.ctx, &cmd->sqe, &status);
-	else if (cmd->sq->qid && server->fault.decide)
-		verdict = server->fault.decide(server->fault.ctx, cmd->sq->qid, &cmd->sqe, &status, &number);
+	else if (cmd->qid && server->fault.decide)
+		verdict = server->fault.decide(server->fault.ctx, cmd->qid, &cmd->sqe, &status, &number);
 	else
-		verdict = gnv_soft_fault_judge(&soft->config.rules, cmd->sq->qid, &cmd->sqe, &status, &number);
+		verdict = gnv_soft_fault_judge(&soft->config.rules, cmd->qid, &cmd->sqe, &status, &number);
 	return verdict == GNV_SOFT_GO || carry_out(cmd, verdict, status, number);
 }
 
@@ -187,7 +187,7 @@ void gnv_soft_mishap_data(const struct gnv_soft_cmd *cmd)
 	uint64_t bit = cmd->number % (cmd->op.len * 8);
 
 	if (cmd->verdict == GNV_SOFT_FLIP)
-		cmd->bounce[bit / 8] = (char)(cmd->bounce[bit / 8] ^ 1 << bit % 8);
+		cmd->data->bounce[bit / 8] = (char)(cmd->data->bounce[bit / 8] ^ 1 << bit % 8);
 }
 
 void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3)

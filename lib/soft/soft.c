@@ -1,48 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Life cycle of a software controller. */
-#include "soft/state.h"
+#include "soft/soft.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "os/linux/shared.h"
+#include "soft/core/controller.h"
+#include "soft/store/store.h"
 #include "util/bits.h"
 #include "util/clock.h"
 
 #define BAR_PAGE 4096u
 #define PATIENCE_MS 10000u
-
-static bool is_block_size(uint32_t size)
-{
-	return !size || size == 512 || size == 4096;
-}
-
-static int check_config(const struct gnv_soft_config *c)
-{
-	size_t i;
-
-	if (!c->path || !c->path[0])
-		return gnv_fail(-EINVAL, "the soft controller needs the path of an image file or block device");
-	if (!is_block_size(c->lba_size))
-		return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->lba_size);
-	for (i = 0; i < GNV_ARRAY_LEN(c->more); i++)
-		if (!is_block_size(c->more[i].lba_size))
-			return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->more[i].lba_size);
-	if (c->mdts > 16)
-		return gnv_fail(-EINVAL, "mdts %u is too large; use 0 (no limit) to 16", c->mdts);
-	if (c->queues < 1 || c->queues > 1024)
-		return gnv_fail(-EINVAL, "%u queues cannot be offered; use 1 to 1024", c->queues);
-	if (c->depth < 2 || c->depth > 65536)
-		return gnv_fail(-EINVAL, "queue depth %u is not possible; use 2 to 65536", c->depth);
-	if (c->dstrd > 8)
-		return gnv_fail(-EINVAL, "doorbell stride %u is too large; use 0 to 8", c->dstrd);
-	if (c->cmb > 1024)
-		return gnv_fail(-EINVAL, "%u MiB of memory in the controller are too many; use 0 to 1024", c->cmb);
-	if (c->threads < 1 || c->threads > 64)
-		return gnv_fail(-EINVAL, "%u threads cannot be used; use 1 to 64", c->threads);
-	return gnv_soft_timing_check(&c->model);
-}
 
 /* A BAR that another process maps is one of a PCI function: a power of two, and 16 KiB at least (PCIe transport 2.1.10). */
 static int alloc_bar(struct gnv_soft *soft, size_t used)
@@ -79,9 +50,8 @@ static int alloc_memory(struct gnv_soft *soft)
 	size_t doorbells = (size_t)2 * (soft->config.queues + 1) * (4u << soft->config.dstrd);
 	int ret = -ENOMEM;
 
-	soft->sqs = calloc(soft->config.queues + 1, sizeof(*soft->sqs));
-	soft->cqs = calloc(soft->config.queues + 1, sizeof(*soft->cqs));
-	if (soft->sqs && soft->cqs)
+	soft->queue = calloc(soft->config.queues + 1, sizeof(*soft->queue));
+	if (soft->queue)
 		ret = alloc_bar(soft, GPUNVME_REG_DOORBELLS + doorbells);
 	if (ret == -ENOMEM)
 		return gnv_fail(ret, "no memory for a soft controller with %u queues", soft->config.queues);
@@ -97,10 +67,8 @@ static void close_stores(struct gnv_soft *soft)
 static void free_memory(struct gnv_soft *soft)
 {
 	close_stores(soft);
-	pthread_mutex_destroy(&soft->errors.lock);
 	free_bar(soft);
-	free(soft->sqs);
-	free(soft->cqs);
+	free(soft->queue);
 	free(soft);
 }
 
@@ -137,151 +105,54 @@ static int open_stores(struct gnv_soft *soft, const struct gnv_soft_config *conf
 	return ret;
 }
 
-/* A drive's limit, told as a power of two. */
-static void adopt_mdts(struct gnv_soft *soft, uint64_t max_bytes)
+static struct gnv_soft *new_controller(const struct gnv_soft_config *config, const struct gnv_soft_engine_ops *engine,
+				       const struct gnv_log *log)
 {
-	const uint32_t most = max_bytes ? gnv_log2(gnv_max(max_bytes, 8192) / 4096) : 0;
+	struct gnv_soft *soft = calloc(1, engine->size);
 
-	if (most && (!soft->config.mdts || soft->config.mdts > most))
-		soft->config.mdts = most;
-}
-
-/* Of a drive that tells no limits the version is an older one, as if it could tell none. */
-static bool tells_limits(const struct gnv_soft_store *store)
-{
-	const struct gpunvme_id_ctrl_nvm *limits = store->drive ? &store->drive->limits : NULL;
-
-	return limits && (limits->dmrsl || limits->wzsl || limits->dmrl || limits->dmsl);
-}
-
-static void describe(struct gnv_soft *soft)
-{
-	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
-	unsigned i;
-
-	soft->version = hints ? GNV_SOFT_2_0 : GNV_SOFT_1_4;
-	for (i = 0; i < soft->parts; i++) {
-		adopt_mdts(soft, soft->part[i].store->max_bytes);
-		if (tells_limits(soft->part[i].store))
-			soft->version = GNV_SOFT_2_0;
-	}
-	soft->max_transfer = soft->config.mdts ? 4096u << soft->config.mdts : 0;
-	for (i = 0; i < soft->parts; i++) {
-		const struct gnv_soft_store *store = soft->part[i].store;
-		const uint32_t shift = gnv_log2(store->block);
-
-		soft->part[i].ns = (struct gnv_soft_ns){ .lba_shift = shift,
-							 .blocks = store->size >> shift,
-							 .max_transfer = soft->max_transfer,
-							 .max_range = hints ? GNV_SOFT_RANGE : 0,
-							 .max_zeroes = hints ? 4096u << GNV_SOFT_WZSL : 0,
-							 .read_only = store->read_only };
-	}
-}
-
-static int explain_start(const struct gnv_soft *soft, int ret)
-{
-	const int explained = soft->refused ? soft->refused->explain(ret) : 0;
-
-	if (explained)
-		return explained;
-	if (ret == -EAGAIN)
-		return gnv_fail(ret, "cannot start a thread of the soft controller: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
-	return gnv_fail(ret, "cannot start a thread of the soft controller: %s", strerror(-ret));
-}
-
-/* Return: false when I/O is stuck, so that nothing may be freed. */
-static bool stop_servers(struct gnv_soft *soft)
-{
-	struct gnv_deadline deadline = gnv_deadline_in(soft->patience_ms);
-	bool clean = true;
-	unsigned i;
-
-	for (i = 0; i < soft->servers; i++)
-		gnv_soft_server_ask_stop(soft->server[i]);
-	for (i = 0; i < soft->servers; i++)
-		clean = gnv_soft_server_join(soft->server[i], &deadline) && clean;
-	return clean;
-}
-
-static void free_servers(struct gnv_soft *soft)
-{
-	unsigned i;
-
-	for (i = 0; i <= soft->config.queues; i++)
-		if (soft->sqs[i])
-			gnv_soft_sq_free(soft, (uint16_t)i);
-	for (i = 0; i <= soft->config.queues; i++)
-		if (soft->cqs[i])
-			gnv_soft_cq_free(soft, (uint16_t)i);
-	for (i = 0; i < soft->servers; i++)
-		gnv_soft_server_free(soft->server[i]);
-}
-
-/* Thread 0 goes last: it hands out work to the others, which must be there. */
-static int start_servers(struct gnv_soft *soft)
-{
-	unsigned i = soft->config.threads;
-	int ret = 0;
-
-	while (i > 0 && !ret) {
-		ret = gnv_soft_server_start(soft, i - 1);
-		if (!ret)
-			i--;
-	}
-	if (!ret) {
-		gnv_soft_server_lock(soft->server[0]); /* which reads it; the registers order that only for hosts of this process */
-		soft->servers = soft->config.threads;
-		gnv_soft_server_unlock(soft->server[0]);
-		return 0;
-	}
-	for (; i < soft->config.threads; i++) {
-		struct gnv_deadline deadline = gnv_deadline_in(soft->patience_ms);
-
-		gnv_soft_server_ask_stop(soft->server[i]);
-		gnv_soft_server_join(soft->server[i], &deadline); /* it had nothing to do yet */
-		gnv_soft_server_free(soft->server[i]);
-	}
-	return explain_start(soft, ret);
+	if (!soft)
+		return NULL;
+	soft->engine = engine;
+	soft->config = *config;
+	soft->config.path = NULL; /* the caller's, as those of the others; not used after gnv_soft_create() */
+	memset(soft->config.more, 0, sizeof(soft->config.more));
+	soft->log = log;
+	soft->patience_ms = PATIENCE_MS;
+	soft->born_ns = engine->now(soft);
+	gnv_soft_timing_init(&soft->timing, &config->model, soft->born_ns);
+	soft->bar_fd = -1;
+	return soft;
 }
 
 int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *space, const struct gnv_log *log, struct gnv_soft **out)
 {
 	struct gnv_soft *soft;
-	int ret = check_config(config);
+	int ret = gnv_soft_check_config(config);
 
 	if (ret)
 		return ret;
-	soft = calloc(1, sizeof(*soft));
+	soft = new_controller(config, &gnv_soft_engine_threads, log);
 	if (!soft)
 		return gnv_fail(-ENOMEM, "no memory for a soft controller");
-	soft->config = *config;
-	soft->config.path = NULL; /* the caller's, as those of the others; not used after this function */
-	memset(soft->config.more, 0, sizeof(soft->config.more));
-	soft->space = space;
-	soft->log = log;
-	soft->faulty = config->rules.count != 0;
-	soft->patience_ms = PATIENCE_MS;
-	soft->born_ns = gnv_soft_now();
-	gnv_soft_timing_init(&soft->timing, &config->model, soft->born_ns);
-	soft->page = 4096;
-	soft->bar_fd = -1;
-	pthread_mutex_init(&soft->errors.lock, NULL);
 	ret = open_stores(soft, config);
-	if (!ret)
-		ret = alloc_memory(soft);
-	if (!ret) {
-		describe(soft);
-		gnv_soft_features_reset(soft);
-		gnv_soft_regs_init(soft);
-		ret = start_servers(soft);
-	}
-	if (ret) {
-		free_memory(soft);
-		return ret;
-	}
+	if (ret)
+		goto free_soft;
+	ret = alloc_memory(soft);
+	if (ret)
+		goto free_soft;
+	gnv_soft_describe(soft);
+	gnv_soft_features_reset(soft);
+	gnv_soft_regs_init(soft);
+	ret = soft->engine->start(soft, space);
+	if (ret)
+		goto free_engine;
 	*out = soft;
 	return 0;
+free_engine:
+	soft->engine->free(soft);
+free_soft:
+	free_memory(soft);
+	return ret;
 }
 
 static int stuck(int ret)
@@ -293,11 +164,17 @@ int gnv_soft_destroy(struct gnv_soft *soft)
 {
 	if (!soft)
 		return 0;
-	if (!stop_servers(soft))
+	if (!soft->engine->stop(soft))
 		return stuck(-EBUSY);
-	free_servers(soft);
+	gnv_soft_free_queues(soft);
+	soft->engine->free(soft);
 	free_memory(soft);
 	return 0;
+}
+
+bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len)
+{
+	return soft->engine->has_ring(soft, iova, len);
 }
 
 void *gnv_soft_bar(struct gnv_soft *soft, size_t *len)
@@ -329,24 +206,25 @@ bool gnv_soft_read_only(const struct gnv_soft *soft)
 
 void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *fault)
 {
-	unsigned i;
-
-	for (i = 0; i < soft->servers; i++) {
-		gnv_soft_server_lock(soft->server[i]);
-		soft->server[i]->fault = fault ? *fault : (struct gnv_soft_fault){ 0 };
-		gnv_soft_server_unlock(soft->server[i]);
-	}
+	soft->engine->set_fault(soft, fault);
 }
 
 void gnv_soft_set_stubborn(struct gnv_soft *soft, enum gnv_soft_stubborn how, bool for_ever)
 {
-	gnv_soft_server_lock(soft->server[0]);
+	soft->engine->hold(soft);
 	soft->stubborn = how;
 	soft->for_ever = for_ever;
-	gnv_soft_server_unlock(soft->server[0]);
+	soft->engine->release(soft);
 }
 
-/* Thread 0 does it, which owns the registers. */
+void gnv_soft_set_admin_fault(struct gnv_soft *soft, const struct gnv_soft_admin_fault *fault)
+{
+	soft->engine->hold(soft);
+	soft->admin_fault = fault ? *fault : (struct gnv_soft_admin_fault){ 0 };
+	soft->engine->release(soft);
+}
+
+/* The engine does it, which owns the registers. */
 int gnv_soft_function_reset(struct gnv_soft *soft)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(soft->patience_ms);
@@ -361,11 +239,4 @@ int gnv_soft_function_reset(struct gnv_soft *soft)
 	while (__atomic_load_n(&soft->function_reset, __ATOMIC_ACQUIRE) != GNV_SOFT_UNASKED)
 		gnv_sleep_ms(1); /* for its last few instructions */
 	return 0;
-}
-
-void gnv_soft_set_admin_fault(struct gnv_soft *soft, const struct gnv_soft_admin_fault *fault)
-{
-	gnv_soft_server_lock(soft->server[0]);
-	soft->admin_fault = fault ? *fault : (struct gnv_soft_admin_fault){ 0 };
-	gnv_soft_server_unlock(soft->server[0]);
 }

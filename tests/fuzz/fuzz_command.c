@@ -12,7 +12,7 @@
 
 #include "mem/mem.h"
 #include "soft/core/cmd.h"
-#include "soft/dma.h"
+#include "soft/store/dma.h"
 
 #define MEM 65536u
 #define NS_BLOCKS 1000000u
@@ -20,7 +20,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct gnv_space *space;
-static struct gnv_soft_dma dma;
+static const struct gnv_soft_traits traits;
+static const struct gnv_soft_io io = { .traits = &traits };
+static struct gnv_soft_dma dma = { .io = &io };
 static struct gnv_soft_segs segs;
 static char *memory;
 static uint64_t iova;

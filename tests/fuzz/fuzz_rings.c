@@ -78,7 +78,7 @@ static unsigned next_queue(void)
 
 static void put_command(unsigned qid, const struct gpunvme_sqe *sqe)
 {
-	const struct gnv_soft_sq *sq = soft->sqs[qid];
+	const struct gnv_soft_sq *sq = gnv_soft_threads(soft)->sqs[qid];
 
 	if (!sq)
 		return;
@@ -247,9 +247,9 @@ static void other_goes_on(void)
 	const unsigned block = next() % (STILL / BLOCK);
 
 	/* Who shares a thread whose commands the storage keeps waits with all others. */
-	if (soft->server[HIS_SERVER]->free_count <= GNV_SOFT_CMDS_ADMIN + ENTRIES)
+	if (gnv_soft_threads(soft)->server[HIS_SERVER]->free_count <= GNV_SOFT_CMDS_ADMIN + ENTRIES)
 		return;
-	if (m.manner & GUEST || soft->doom || soft->state != GNV_SOFT_READY || soft->faulty || soft->config.traits.set)
+	if (m.manner & GUEST || soft->io.doom || soft->state != GNV_SOFT_READY || soft->faulty || soft->config.traits.set)
 		return;
 	check(!others_read(block) && !memcmp(others + 2 * RING_ROOM, still_block(block), BLOCK));
 }

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "mem/mem.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 #include "util/thread.h"
 
 static int start_played(struct gnv_soft_server *server);
@@ -46,6 +46,7 @@ enum life { FREE, FETCHED, POSTED };
 
 struct served_world m;
 struct gnv_soft *soft;
+static struct gnv_soft_threads *threads; /* the same */
 static struct gnv_space *space;
 static struct gnv_soft_store_ops store_ops;
 char *rings, *data, *odd, *others;
@@ -177,7 +178,7 @@ uint16_t __wrap_gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct 
 
 static unsigned number_of(const struct gnv_soft_cmd *cmd)
 {
-	return (unsigned)(cmd - cmd->sq->server->cmds);
+	return (unsigned)((const struct gnv_soft_slot *)(const void *)cmd - cmd->sq->server->slots);
 }
 
 bool __wrap_gnv_soft_enter(struct gnv_soft_cmd *cmd)
@@ -203,8 +204,8 @@ static void leaves(struct gnv_soft_cmd *cmd, bool posted)
 		check((sq->cq->tail + 1) % sq->cq->size != sq->cq->head);
 		known[by][i].life = POSTED;
 	} else {
-		check(sq == &soft->own || known[by][i].life == POSTED || sq->closed || (m.twice && known[by][i].life == FETCHED));
-		check(sq == &soft->own || known[by][i].life != FREE);
+		check(sq == &threads->own || known[by][i].life == POSTED || sq->closed || (m.twice && known[by][i].life == FETCHED));
+		check(sq == &threads->own || known[by][i].life != FREE);
 		known[by][i].life = FREE;
 	}
 	gnv_soft_leave(cmd);
@@ -214,7 +215,7 @@ static void leaves(struct gnv_soft_cmd *cmd, bool posted)
 
 static int step_starts(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
-	const unsigned by = seat->server->index;
+	const unsigned by = seat->thread;
 
 	if (seat->store != soft->part[0].store || !m.later || m.steps[by] == GNV_SOFT_CMDS)
 		return gnv_soft_store_ram.start(seat, cmd);
@@ -235,12 +236,12 @@ static struct gnv_soft_cmd *take_step(unsigned by, bool last)
 /* Half of what is not in private memory is nothing that this store does. */
 static bool ends_so(const struct gnv_soft_cmd *cmd)
 {
-	return m.answer < 0 || (m.answer && cmd->bounce && cmd->stage != GNV_SOFT_STAGE_DSM);
+	return m.answer < 0 || (m.answer && cmd->data->bounce && cmd->stage != GNV_SOFT_STAGE_DSM);
 }
 
 static unsigned steps_end(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max)
 {
-	const unsigned by = seat->server->index;
+	const unsigned by = seat->thread;
 	unsigned n;
 
 	for (n = 0; n < max && m.give && m.steps[by] && seat->store == soft->part[0].store; n++, m.give--) {
@@ -252,12 +253,12 @@ static unsigned steps_end(struct gnv_soft_seat *seat, struct gnv_uring_done *don
 
 static int steps_begin(struct gnv_soft_seat *seat)
 {
-	return m.steps[seat->server->index] && seat->store == soft->part[0].store ? m.refuses : 0;
+	return m.steps[seat->thread] && seat->store == soft->part[0].store ? m.refuses : 0;
 }
 
 static unsigned steps_back(struct gnv_soft_seat *seat, void **cmd, unsigned max)
 {
-	const unsigned by = seat->server->index;
+	const unsigned by = seat->thread;
 	unsigned n;
 
 	for (n = 0; n < max && m.steps[by] && seat->store == soft->part[0].store; n++)
@@ -297,6 +298,7 @@ static void create(void)
 	config.threads = SERVERS;
 	config.irq = (struct gnv_soft_irq){ raise_vector, NULL, VECTORS };
 	check(!gnv_soft_create(&config, space, NULL, &soft));
+	threads = gnv_soft_threads(soft);
 	store_ops = gnv_soft_store_ram;
 	store_ops.start = step_starts;
 	store_ops.reap = steps_end;
@@ -312,13 +314,13 @@ static void create(void)
 void turn(unsigned by)
 {
 	struct gnv_soft_pace pace = { 0 };
-	const struct gnv_soft_server *server = soft->server[by];
+	const struct gnv_soft_server *server = threads->server[by];
 	const struct gnv_soft_sq *sq;
 	const struct gnv_soft_cq *cq;
 	unsigned flying;
 
-	pass(soft->server[by], &pace);
-	flying = by ? 0 : soft->own.inflight;
+	pass(threads->server[by], &pace);
+	flying = by ? 0 : threads->own.inflight;
 	for (sq = server->sqs; sq; sq = sq->next) {
 		check(sq->head < sq->size && sq->cq->server == server);
 		flying += sq->inflight;
@@ -376,8 +378,6 @@ static void be_bad(void)
 		own->number[i] = i == GNV_SOFT_HMB ? 1 : i == GNV_SOFT_FEW_CIDS ? 4 : 512;
 	if (trait == GNV_SOFT_SLOW_WAKE)
 		own->set |= 1ull << GNV_SOFT_SLEEPY;
-	for (unsigned i = 0; i < SERVERS; i++)
-		soft->server[i]->dma.traits = *own;
 	soft->config.rules = (struct gnv_soft_rules){ .count = verdict != GNV_SOFT_GO, .seed = 1 };
 	soft->config.rules.rule[0] = (struct gnv_soft_rule){ .verdict = (enum gnv_soft_verdict)verdict,
 							     .number = number,
@@ -405,20 +405,19 @@ static void be_bad(void)
 static void forget(void)
 {
 	memset(soft->bar, 0, soft->bar_len);
-	soft->errors.count = 0;
-	memset(soft->errors.entry, 0, sizeof(soft->errors.entry));
+	memset(&threads->errors.log, 0, sizeof(threads->errors.log));
 	memset(&soft->hmb, 0, sizeof(soft->hmb));
-	memset(soft->tags, 0, sizeof(soft->tags));
-	soft->scan = soft->shn_seen = soft->doom = soft->asleep = soft->flying = 0;
+	memset(soft->io.tags, 0, sizeof(soft->io.tags));
+	soft->scan = soft->shn_seen = soft->io.doom = soft->io.asleep = soft->io.flying = 0;
 	soft->stubborn = GNV_SOFT_WILLING;
 	soft->was_enabled = false;
 	soft->born_ns = soft->off_ns = 0;
 	for (unsigned i = 0; i < SERVERS; i++) {
-		memset(&soft->server[i]->counters, 0, sizeof(soft->server[i]->counters));
-		soft->server[i]->dma.last = 0;
-		soft->server[i]->lost_said = soft->server[i]->refusal_said = soft->server[i]->posted = false;
+		memset(&threads->server[i]->counters, 0, sizeof(threads->server[i]->counters));
+		threads->server[i]->dma.last = 0;
+		threads->server[i]->dma.lost_said = threads->server[i]->refusal_said = threads->server[i]->posted = false;
 		for (unsigned p = 0; p < soft->parts; p++)
-			soft->server[i]->seat[p].refused_since = 0;
+			threads->server[i]->seat[p].refused_since = 0;
 	}
 }
 
@@ -469,8 +468,8 @@ void begin_served(const uint8_t *input, size_t size)
 
 void consume(unsigned qid)
 {
-	if (soft->cqs[qid])
-		*gnv_soft_doorbell(soft, qid, true) = soft->cqs[qid]->tail;
+	if (threads->cqs[qid])
+		*gnv_soft_doorbell(soft, qid, true) = threads->cqs[qid]->tail;
 }
 
 void move_memory(void)
@@ -480,7 +479,7 @@ void move_memory(void)
 	else if (!gnv_soft_space_displace(space, ODD_IOVA, 0))
 		m.odd = false;
 	else
-		check(soft->server[0]->in_store || soft->server[1]->in_store || soft->server[0]->parked_count || soft->server[1]->parked_count ||
+		check(threads->server[0]->in_store || threads->server[1]->in_store || threads->server[0]->parked_count || threads->server[1]->parked_count ||
 		      m.manner & GUEST);
 }
 
@@ -507,7 +506,7 @@ static void settle(void)
 	}
 	check(soft->state != GNV_SOFT_READY || !soft->deleting);
 	for (qid = 1; qid <= QUEUES && soft->state == GNV_SOFT_READY && !m.forgets; qid++)
-		check(!soft->sqs[qid] || (!soft->sqs[qid]->inflight && !soft->sqs[qid]->cq->held));
+		check(!threads->sqs[qid] || (!threads->sqs[qid]->inflight && !threads->sqs[qid]->cq->held));
 }
 
 static void end_all(void)
@@ -523,12 +522,12 @@ static void end_all(void)
 	turns(FEW / 8);
 	check(soft->state == GNV_SOFT_OFF && !soft->function_reset && !*reg(GPUNVME_REG_CSTS) && !soft->io_queues && !soft->aers);
 	for (i = 0; i < SERVERS; i++) {
-		const struct gnv_soft_server *server = soft->server[i];
+		const struct gnv_soft_server *server = threads->server[i];
 
 		check(!server->sqs && !server->cqs && server->free_count == GNV_SOFT_CMDS && !server->parked_count && !server->in_store);
 	}
 	check(!m.odd || !gnv_soft_space_displace(space, ODD_IOVA, 0));
-	check(!soft->flying);
+	check(!soft->io.flying);
 	for (i = 0; i < STILL; i++)
 		check(area[1][i] == (char)(i * 7 + i / BLOCK));
 }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #define QUEUES 4u
 #define ENTRIES 16u /* of a ring */

@@ -16,7 +16,8 @@
 
 #include "common/image.h"
 #include "dev/dev.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
+#include "soft/soft.h"
 
 #define NAMESPACE_TOLD 0x00040002u
 #define FIRMWARE_TOLD 0x00030102u

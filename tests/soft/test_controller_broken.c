@@ -17,7 +17,7 @@
 
 #include "common/image.h"
 #include "common/rawhost.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #define MANY 8u
 
@@ -106,9 +106,9 @@ static void commands_wait_only_so_long_for_room(void **state)
 	refuse(0);
 	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.status >> 1 & GPUNVME_ST_CODE, 0);
-	gnv_soft_server_lock(host.soft->server[0]);
+	gnv_soft_server_lock(gnv_soft_threads(host.soft)->server[0]);
 	host.soft->patience_ms = 100;
-	gnv_soft_server_unlock(host.soft->server[0]);
+	gnv_soft_server_unlock(gnv_soft_threads(host.soft)->server[0]);
 	refuse(-EAGAIN);
 	expect_of_many(GPUNVME_SC_INTERNAL);
 	refuse(0);

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/rawhost.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 #include "util/clock.h"
 
 #define TURNS 100u

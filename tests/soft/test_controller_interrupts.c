@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/rawhost.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #define VECTORS 4u
 #define COALESCING 0x08u
@@ -40,9 +40,9 @@ static unsigned raises_of_admin(void)
 {
 	unsigned count;
 
-	gnv_soft_server_lock(host.soft->server[0]);
+	gnv_soft_server_lock(gnv_soft_threads(host.soft)->server[0]);
 	count = raises(0);
-	gnv_soft_server_unlock(host.soft->server[0]);
+	gnv_soft_server_unlock(gnv_soft_threads(host.soft)->server[0]);
 	return count;
 }
 
@@ -134,7 +134,7 @@ static void queues_raise_their_own_vector(void **state)
 /* The host has been told of all completions of the pair, and the controller knows that it has taken them. */
 static void wait_all_told(void)
 {
-	struct gnv_soft_cq *cq = host.soft->cqs[2];
+	struct gnv_soft_cq *cq = gnv_soft_threads(host.soft)->cqs[2];
 	bool open = true;
 	unsigned ms;
 
@@ -332,7 +332,7 @@ static void one_that_waits_for_no_more_is_not_late(void **state)
 	(void)state;
 	make_pair(&q);
 	assert_int_equal(set(COALESCING, LONG | 1), 0);
-	cq = host.soft->cqs[2];
+	cq = gnv_soft_threads(host.soft)->cqs[2];
 	gnv_soft_server_lock(cq->server);
 	cq->told = true;
 	cq->unsaid = 3;

@@ -21,7 +21,7 @@
 
 #include "common/rawhost.h"
 #include "os/linux/nvme.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 #include "util/bits.h"
 
 #define SHIFT 9

@@ -13,7 +13,7 @@
 
 #include "common/image.h"
 #include "common/rawhost.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #define BLOCKS ((8u << 20) / 512)
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/rawhost.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 #include "util/clock.h"
 
 static void version_is_1_4(void **state)
@@ -216,7 +216,7 @@ static void a_reset_of_the_function_that_has_begun_is_waited_for(void **state)
 	int ret;
 
 	(void)state;
-	gnv_soft_server_lock(host.soft->server[0]); /* the real one */
+	gnv_soft_server_lock(gnv_soft_threads(host.soft)->server[0]); /* the real one */
 	host.soft->patience_ms = 50;
 	assert_int_equal(pthread_create(&thread, NULL, reset_slowly, &over), 0);
 	do { /* where the thread begins late it was taken back */
@@ -225,7 +225,7 @@ static void a_reset_of_the_function_that_has_begun_is_waited_for(void **state)
 	waited = over;
 	pthread_join(thread, NULL);
 	host.soft->patience_ms = patience;
-	gnv_soft_server_unlock(host.soft->server[0]);
+	gnv_soft_server_unlock(gnv_soft_threads(host.soft)->server[0]);
 	assert_int_equal(ret, 0);
 	assert_true(waited);
 }

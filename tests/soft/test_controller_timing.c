@@ -15,7 +15,7 @@
 
 #include "common/image.h"
 #include "common/rawhost.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #define TURNS 60u
 #define MOST 4000u /* commands of a turn */

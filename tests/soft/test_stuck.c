@@ -19,7 +19,8 @@
 
 #include "common/image.h"
 #include "dev/dev.h"
-#include "soft/state.h"
+#include "soft/engine/threads.h"
+#include "soft/soft.h"
 
 #define BYTES 4096u
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 static uint64_t now;
 static unsigned looks;

@@ -79,4 +79,27 @@ enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_
 /* The same for CC.EN, which the host has just set or cleared: GO, UNREADY, DIES, HOLDS. */
 enum gnv_soft_verdict gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set);
 
+/*
+ * Fault injection by a function, for tests and benchmarks, in place of the rules: called by a thread of the engine for each I/O
+ * command after its checks, before its I/O. The verdict is carried out by the controller.
+ */
+struct gnv_soft_fault {
+	enum gnv_soft_verdict (*decide)(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us);
+	void *ctx;
+};
+
+/* The same for each admin command, whose verdicts have no number: GNV_SOFT_GO, _FAIL and _DROP. */
+struct gnv_soft_admin_fault {
+	enum gnv_soft_verdict (*decide)(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status);
+	void *ctx;
+};
+
+/* What registers do instead of what they should, until the next function reset or, where that is too much to hope for, for ever. */
+enum gnv_soft_stubborn {
+	GNV_SOFT_WILLING,
+	GNV_SOFT_DEAF,      /* CC.EN that is cleared changes nothing: the controller goes on */
+	GNV_SOFT_NOT_READY, /* CC.EN that is set changes nothing */
+	GNV_SOFT_FAILS      /* CC.EN that is set sets CSTS.CFS */
+};
+
 #endif

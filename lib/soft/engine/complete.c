@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Fetching and completing commands (Base Specification 3.3). All of it runs under the lock of the queue's server. */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -60,6 +60,7 @@ struct gnv_soft_cmd *gnv_soft_take_cmd(struct gnv_soft_sq *sq)
 	sq->server->free_count--;
 	sq->inflight++;
 	cmd->sq = sq;
+	cmd->qid = sq->qid;
 	cmd->status = 0;
 	cmd->dw0 = 0;
 	cmd->post_at = 0;
@@ -84,6 +85,16 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 	return cmd;
 }
 
+static void admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+{
+	uint16_t status;
+
+	if ((soft->faulty || soft->admin_fault.decide) && !gnv_soft_meet(cmd))
+		return;
+	if (gnv_soft_admin(soft, cmd, &status))
+		gnv_soft_finish(cmd, status);
+}
+
 unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 {
 	struct gnv_soft *soft = sq->server->soft;
@@ -106,7 +117,7 @@ unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 		if (sq->qid)
 			gnv_soft_io_start(cmd);
 		else
-			gnv_soft_admin(soft, cmd);
+			admin(soft, cmd);
 	}
 	if (n && sq->qid && soft->timing.on)
 		gnv_soft_look(sq, n < max && !cmd);
@@ -120,9 +131,9 @@ void gnv_soft_discard(struct gnv_soft_cmd *cmd)
 	struct gnv_soft_server *server = cmd->sq->server;
 
 	gnv_soft_leave(cmd);
-	gnv_soft_segs_clear(&server->dma, &cmd->segs);
-	free(cmd->bounce);
-	cmd->bounce = NULL;
+	gnv_soft_segs_clear(&server->dma, &cmd->data->segs);
+	free(cmd->data->bounce);
+	cmd->data->bounce = NULL;
 	cmd->sq->inflight--;
 	cmd->sq = NULL;
 	cmd->next = server->free;
@@ -173,7 +184,7 @@ static void tear(uint32_t *cqe, uint32_t dw3, uint32_t us)
 static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, uint32_t status)
 {
 	uint32_t *cqe = cq->ring + (size_t)cq->tail * CQE_DWORDS;
-	uint32_t dw2 = cmd->sq->head | (uint32_t)cmd->sq->qid << 16;
+	uint32_t dw2 = cmd->sq->head | (uint32_t)cmd->qid << 16;
 	uint32_t dw3 = cmd->sqe.cid | cq->phase << 16 | status << 17;
 
 	if (cmd->verdict)
@@ -246,16 +257,25 @@ void gnv_soft_post(struct gnv_soft_cmd *cmd)
 	}
 }
 
+static void note_error(struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, uint16_t status)
+{
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
+
+	pthread_mutex_lock(&t->errors.lock);
+	gnv_soft_errors_add(&t->errors.log, cmd, status);
+	pthread_mutex_unlock(&t->errors.lock);
+	if (cmd->sq == &t->own)
+		soft->flush_failed = status & ~GNV_SOFT_AS_IS;
+}
+
 void gnv_soft_finish(struct gnv_soft_cmd *cmd, uint16_t status)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 
 	cmd->status = status;
-	gnv_soft_segs_clear(&server->dma, &cmd->segs); /* a completion that waits must not keep the host from unmapping */
+	gnv_soft_segs_clear(&server->dma, &cmd->data->segs); /* a completion that waits must not keep the host from unmapping */
 	if (status & GPUNVME_ST_CODE)
-		gnv_soft_log_error(server->soft, cmd, status);
-	if (status & GPUNVME_ST_CODE && cmd->sq == &server->soft->own)
-		server->soft->flush_failed = status & ~GNV_SOFT_AS_IS;
+		note_error(server->soft, cmd, status);
 	if (!cmd->sq->closed && gnv_soft_is_early(cmd))
 		gnv_soft_park(cmd);
 	else

@@ -7,18 +7,11 @@
  * find nothing, or what this one finds, and costs a virtual machine much; what comes meanwhile is told when the head is moved to an
  * entry before it, or after a while, as a host may move the head whenever it likes.
  */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include "util/bits.h"
 
 #define TIME_NS 100000u /* unit of the aggregation time */
-#define WORD(vector) ((vector) / 32)
-#define BIT(vector) (1u << (vector) % 32)
-
-static bool is_at_once(const struct gnv_soft *soft, unsigned vector)
-{
-	return vector >= GNV_SOFT_VECTORS || __atomic_load_n(&soft->features.at_once[WORD(vector)], __ATOMIC_RELAXED) & BIT(vector);
-}
 
 /* So much longer it may wait; *until is 0 before the first look. */
 static bool is_before(uint64_t *until, uint64_t now, uint64_t ns)
@@ -38,7 +31,7 @@ static bool may_wait(const struct gnv_soft *soft, struct gnv_soft_cq *cq)
 
 	if (!gathers)
 		cq->due = 0;
-	if ((!gathers && !cq->told) || !cq->qid || cq->urgent || is_at_once(soft, cq->vector))
+	if ((!gathers && !cq->told) || !cq->qid || cq->urgent || gnv_soft_is_at_once(soft, cq->vector))
 		return false;
 	now = gnv_soft_now();
 	at_it = cq->told && is_before(&cq->comes, now, TIME_NS);
@@ -89,39 +82,4 @@ void gnv_soft_interrupt_by(const struct gnv_soft_server *server, uint64_t *deadl
 	for (cq = server->cqs; cq && server->posted; cq = cq->next)
 		if (gnv_max(cq->due, cq->comes))
 			*deadline = gnv_min(*deadline, gnv_max(cq->due, cq->comes));
-}
-
-/* ---- The features; thread 0 ---- */
-
-/* Of a completion queue for I/O that exists. */
-static bool is_used(const struct gnv_soft *soft, uint32_t vector)
-{
-	unsigned qid;
-
-	for (qid = 1; qid <= soft->config.queues; qid++)
-		if (soft->cqs[qid] && soft->cqs[qid]->interrupts && soft->cqs[qid]->vector == vector)
-			return vector < GNV_SOFT_VECTORS;
-	return false;
-}
-
-uint16_t gnv_soft_set_vector(struct gnv_soft *soft, uint32_t value)
-{
-	uint32_t vector = GPUNVME_FIELD_GET(GPUNVME_VECTOR_IV, value);
-	uint32_t *word;
-
-	if (value & ~(GPUNVME_VECTOR_IV | GPUNVME_VECTOR_CD) || !is_used(soft, vector))
-		return GPUNVME_SC_INVALID_FIELD;
-	word = &soft->features.at_once[WORD(vector)];
-	__atomic_store_n(word, value & GPUNVME_VECTOR_CD ? *word | BIT(vector) : *word & ~BIT(vector), __ATOMIC_RELAXED);
-	return 0;
-}
-
-bool gnv_soft_get_vector(const struct gnv_soft *soft, uint32_t cdw11, bool current, uint32_t *value)
-{
-	uint32_t vector = GPUNVME_FIELD_GET(GPUNVME_VECTOR_IV, cdw11);
-
-	if (cdw11 & ~GPUNVME_VECTOR_IV || !is_used(soft, vector))
-		return false;
-	*value = vector | (current && is_at_once(soft, vector) ? GPUNVME_VECTOR_CD : 0);
-	return true;
 }

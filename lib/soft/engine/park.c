@@ -3,7 +3,7 @@
  * Parking: commands that wait for a time, the played drive's (timing.h) or a fault's, or for ever. A heap for each server thread,
  * the earliest first; all of it runs under the lock of that server.
  */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <string.h>
 
@@ -105,7 +105,7 @@ void gnv_soft_time(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 	struct gnv_soft_timing *timing = &server->soft->timing;
-	const uint64_t queue = gnv_mix(timing->seed << 16 | cmd->sq->qid);
+	const uint64_t queue = gnv_mix(timing->seed << 16 | cmd->qid);
 	const uint64_t drawn = gnv_mix(queue + ++cmd->sq->drawn * 0x9e3779b97f4a7c15ull);
 	const bool moves = cmd->op.opc != GPUNVME_IO_DSM;
 	const uint64_t due = gnv_soft_timing_due(timing, server->now, server->looked, moves ? cmd->op.data_len : 0, drawn);

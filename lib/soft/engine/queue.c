@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Queues as objects: made, emptied, freed (Base Specification 3.3, 5.4 to 5.7). Thread 0 calls all of this but the last. */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <stdlib.h>
 
@@ -13,17 +13,18 @@
 static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
 			 void **ring)
 {
-	const uint64_t iova = gnv_soft_dma_address(&soft->server[0]->dma, at->iova);
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
+	const uint64_t iova = gnv_soft_address(&soft->io, at->iova);
 	const bool cq = entry == CQE_BYTES;
 
-	if (iova & (soft->page - 1))
+	if (iova & (soft->io.page - 1))
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
-	if (gnv_soft_space_get(soft->space, iova, at->entries * entry, map))
+	if (gnv_soft_space_get(t->space, iova, at->entries * entry, map))
 		return GPUNVME_SC_DATA_TRANSFER;
 	*ring = (*map)->cpu + (iova - (*map)->iova);
 	/* Memory that the host registered may start anywhere; entries are written whole. In its own there are no completion queues. */
-	if ((*map)->hidden || ((*map)->inside && cq) || !gnv_soft_dma_open(&soft->server[0]->dma, *map) || (uintptr_t)*ring % CQE_BYTES) {
-		gnv_soft_space_put(soft->space, *map);
+	if ((*map)->hidden || ((*map)->inside && cq) || !gnv_soft_dma_open(&t->server[0]->dma, *map) || (uintptr_t)*ring % CQE_BYTES) {
+		gnv_soft_space_put(t->space, *map);
 		return GPUNVME_SC_DATA_TRANSFER;
 	}
 	return 0;
@@ -31,10 +32,12 @@ static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, 
 
 static struct gnv_soft_server *server_of(struct gnv_soft *soft, uint16_t cqid)
 {
-	return soft->server[cqid % soft->servers];
+	const struct gnv_soft_threads *t = gnv_soft_threads(soft);
+
+	return t->server[cqid % t->servers];
 }
 
-uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
+uint16_t gnv_soft_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring *at)
 {
 	struct gnv_soft_cq *cq = calloc(1, sizeof(*cq));
 	uint16_t status;
@@ -58,8 +61,7 @@ uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
 	cq->doorbell = gnv_soft_doorbell(soft, at->qid, true);
 	gnv_mmio_write32(cq->doorbell, 0);
 	cq->server = server_of(soft, at->qid);
-	soft->cqs[at->qid] = cq;
-	soft->io_queues += at->qid != 0;
+	gnv_soft_threads(soft)->cqs[at->qid] = cq;
 	gnv_soft_server_lock(cq->server);
 	cq->next = cq->server->cqs;
 	cq->server->cqs = cq;
@@ -67,7 +69,7 @@ uint16_t gnv_soft_cq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at)
 	return 0;
 }
 
-uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid)
+uint16_t gnv_soft_sq_create(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid)
 {
 	const size_t entry = at->qid && gnv_soft_has(&soft->config.traits, GNV_SOFT_SQE_128) ? 2 * SQE_BYTES : SQE_BYTES;
 	struct gnv_soft_sq *sq = calloc(1, sizeof(*sq));
@@ -86,14 +88,12 @@ uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, 
 	sq->size = at->entries;
 	sq->qid = at->qid;
 	sq->bad = UINT64_MAX;
-	sq->cq = soft->cqs[cqid];
+	sq->cq = gnv_soft_threads(soft)->cqs[cqid];
 	sq->server = sq->cq->server;
 	sq->doorbell = gnv_soft_doorbell(soft, at->qid, false);
 	gnv_mmio_write32(sq->doorbell, 0);
-	soft->sqs[at->qid] = sq;
-	soft->io_queues += at->qid != 0;
+	gnv_soft_threads(soft)->sqs[at->qid] = sq;
 	gnv_soft_server_lock(sq->server);
-	sq->cq->sqs++;
 	sq->next = sq->server->sqs;
 	sq->server->sqs = sq;
 	pthread_cond_signal(&sq->server->wake);
@@ -101,26 +101,26 @@ uint16_t gnv_soft_sq_new(struct gnv_soft *soft, const struct gnv_soft_ring *at, 
 	return 0;
 }
 
-void gnv_soft_sq_free(struct gnv_soft *soft, uint16_t qid)
+void gnv_soft_sq_delete(struct gnv_soft *soft, uint16_t qid)
 {
-	struct gnv_soft_sq *sq = soft->sqs[qid], **at;
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
+	struct gnv_soft_sq *sq = t->sqs[qid], **at;
 
 	gnv_soft_server_lock(sq->server);
 	for (at = &sq->server->sqs; *at != sq; at = &(*at)->next)
 		;
 	*at = sq->next;
-	sq->cq->sqs--;
 	gnv_soft_server_unlock(sq->server);
 	gnv_mmio_write32(sq->doorbell, 0); /* else it would look like one rung for a queue that does not exist */
-	soft->sqs[qid] = NULL;
-	soft->io_queues -= qid != 0;
-	gnv_soft_space_put(soft->space, sq->map);
+	t->sqs[qid] = NULL;
+	gnv_soft_space_put(t->space, sq->map);
 	free(sq);
 }
 
-void gnv_soft_cq_free(struct gnv_soft *soft, uint16_t qid)
+void gnv_soft_cq_delete(struct gnv_soft *soft, uint16_t qid)
 {
-	struct gnv_soft_cq *cq = soft->cqs[qid], **at;
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
+	struct gnv_soft_cq *cq = t->cqs[qid], **at;
 
 	gnv_soft_server_lock(cq->server);
 	for (at = &cq->server->cqs; *at != cq; at = &(*at)->next)
@@ -128,9 +128,8 @@ void gnv_soft_cq_free(struct gnv_soft *soft, uint16_t qid)
 	*at = cq->next;
 	gnv_soft_server_unlock(cq->server);
 	gnv_mmio_write32(cq->doorbell, 0);
-	soft->cqs[qid] = NULL;
-	soft->io_queues -= qid != 0;
-	gnv_soft_space_put(soft->space, cq->map);
+	t->cqs[qid] = NULL;
+	gnv_soft_space_put(t->space, cq->map);
 	free(cq);
 }
 
@@ -168,8 +167,10 @@ static void end_parked(struct gnv_soft_cmd *cmd)
 	gnv_soft_finish(cmd, dropped ? GPUNVME_SC_ABORT_SQ_DELETED : cmd->status);
 }
 
-void gnv_soft_sq_close(struct gnv_soft_sq *sq)
+void gnv_soft_sq_close(struct gnv_soft *soft, uint16_t qid)
 {
+	struct gnv_soft_sq *sq = gnv_soft_threads(soft)->sqs[qid];
+
 	gnv_soft_server_lock(sq->server);
 	sq->closed = true;
 	gnv_soft_sweep_parked(sq->server, sq, end_parked);
@@ -193,34 +194,52 @@ void gnv_soft_quiesce_server(struct gnv_soft_server *server, bool dead)
 	gnv_soft_server_unlock(server);
 }
 
-void gnv_soft_quiesce(struct gnv_soft *soft, bool dead)
+void gnv_soft_quiesce_servers(struct gnv_soft *soft, bool dead)
 {
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
 	unsigned i;
 
-	for (i = 0; i < soft->servers; i++)
-		gnv_soft_quiesce_server(soft->server[i], dead);
-	for (i = 1; i <= soft->config.queues; i++)
-		if (soft->sqs[i] && soft->sqs[i]->deleter) {
-			gnv_soft_discard(soft->sqs[i]->deleter);
-			soft->sqs[i]->deleter = NULL;
-		}
-	soft->deleting = 0;
-	gnv_soft_events_reset(soft);
+	for (i = 0; i < t->servers; i++)
+		gnv_soft_quiesce_server(t->server[i], dead);
+}
+
+bool gnv_soft_sq_is_dry(struct gnv_soft *soft, uint16_t qid)
+{
+	const struct gnv_soft_sq *sq = gnv_soft_threads(soft)->sqs[qid];
+	bool dry;
+
+	gnv_soft_server_lock(sq->server);
+	dry = !sq->inflight;
+	gnv_soft_server_unlock(sq->server);
+	return dry;
 }
 
 bool gnv_soft_is_quiet(struct gnv_soft *soft)
 {
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
 	const struct gnv_soft_sq *sq;
-	bool quiet = !soft->own.inflight;
+	bool quiet = !t->own.inflight;
 	unsigned i;
 
-	for (i = 0; i < soft->servers; i++) {
-		gnv_soft_server_lock(soft->server[i]);
-		for (sq = soft->server[i]->sqs; sq; sq = sq->next)
+	for (i = 0; i < t->servers; i++) {
+		gnv_soft_server_lock(t->server[i]);
+		for (sq = t->server[i]->sqs; sq; sq = sq->next)
 			quiet = quiet && !sq->inflight;
-		gnv_soft_server_unlock(soft->server[i]);
+		gnv_soft_server_unlock(t->server[i]);
 	}
 	return quiet;
+}
+
+/* It can be aborted while it is parked, not once the kernel has it. */
+bool gnv_soft_abort(struct gnv_soft *soft, uint16_t sqid, uint16_t cid)
+{
+	struct gnv_soft_server *server = gnv_soft_threads(soft)->sqs[sqid]->server;
+	bool found;
+
+	gnv_soft_server_lock(server);
+	found = gnv_soft_abort_parked(server, sqid, cid);
+	gnv_soft_server_unlock(server);
+	return found;
 }
 
 static bool lies_in(const struct gnv_soft_map *map, uint64_t iova, uint64_t len)
@@ -228,16 +247,16 @@ static bool lies_in(const struct gnv_soft_map *map, uint64_t iova, uint64_t len)
 	return map->iova >= iova && map->iova - iova < len;
 }
 
-bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len)
+bool gnv_soft_lies_in_queue(struct gnv_soft *soft, uint64_t iova, uint64_t len)
 {
+	struct gnv_soft_threads *t = gnv_soft_threads(soft);
 	bool found = false;
 	unsigned qid;
 
-	if (!gnv_soft_server_lock_within(soft->server[0], (uint32_t)gnv_min(soft->patience_ms, LOOK_MS)))
+	if (!gnv_soft_server_lock_within(t->server[0], (uint32_t)gnv_min(soft->patience_ms, LOOK_MS)))
 		return true;
 	for (qid = 0; qid <= soft->config.queues && !found; qid++)
-		found = (soft->sqs[qid] && lies_in(soft->sqs[qid]->map, iova, len)) ||
-			(soft->cqs[qid] && lies_in(soft->cqs[qid]->map, iova, len));
-	gnv_soft_server_unlock(soft->server[0]);
+		found = (t->sqs[qid] && lies_in(t->sqs[qid]->map, iova, len)) || (t->cqs[qid] && lies_in(t->cqs[qid]->map, iova, len));
+	gnv_soft_server_unlock(t->server[0]);
 	return found;
 }

@@ -12,7 +12,7 @@
  * I/O that takes longer than a second. With a timing model it does not sleep while commands are to be timed. A thread without
  * queues sleeps until it has one.
  */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <sched.h>
 #include <time.h>

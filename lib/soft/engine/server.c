@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Server threads: the loop, its start and its end. */
-#include "soft/state.h"
+#include "soft/engine/threads.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -101,9 +101,8 @@ static unsigned serve_queues(struct gnv_soft_server *server, struct gnv_soft_pac
 }
 
 /* Commands that the kernel does not have end here, or they would be in flight for ever. */
-static void end_unsent(struct gnv_soft_seat *seat, int err)
+static void end_unsent(struct gnv_soft_server *server, struct gnv_soft_seat *seat, int err)
 {
-	struct gnv_soft_server *server = seat->server;
 	void *tag[BATCH];
 	unsigned i, n;
 
@@ -121,7 +120,7 @@ static void end_unsent(struct gnv_soft_seat *seat, int err)
 }
 
 /* What the kernel has no room for now is handed over again at the next pass, but not for ever. */
-static void submit_to(struct gnv_soft_seat *seat)
+static void submit_to(struct gnv_soft_server *server, struct gnv_soft_seat *seat)
 {
 	int ret = seat->store->ops->submit(seat);
 	uint64_t now;
@@ -133,8 +132,8 @@ static void submit_to(struct gnv_soft_seat *seat)
 	now = gnv_soft_now();
 	if (!seat->refused_since)
 		seat->refused_since = now;
-	if (ret != -EAGAIN || now - seat->refused_since > seat->server->soft->patience_ms * 1000000ull)
-		end_unsent(seat, ret);
+	if (ret != -EAGAIN || now - seat->refused_since > seat->soft->patience_ms * 1000000ull)
+		end_unsent(server, seat, ret);
 }
 
 static void submit(struct gnv_soft_server *server)
@@ -142,7 +141,7 @@ static void submit(struct gnv_soft_server *server)
 	unsigned i;
 
 	for (i = 0; i < server->soft->parts; i++)
-		submit_to(&server->seat[i]);
+		submit_to(server, &server->seat[i]);
 }
 
 static void tell_time(struct gnv_soft_server *server)
@@ -252,8 +251,18 @@ static void free_memory(struct gnv_soft_server *server)
 {
 	free(server->seat);
 	free(server->parked);
-	free(server->cmds);
+	free(server->slots);
 	free(server);
+}
+
+static void fill_slot(struct gnv_soft_server *server, struct gnv_soft_slot *slot, struct gnv_soft *soft)
+{
+	slot->cmd.data = &slot->data;
+	slot->cmd.io = &soft->io;
+	slot->data.dma = &server->dma;
+	gnv_soft_segs_init(&slot->data.segs);
+	slot->cmd.next = server->free;
+	server->free = &slot->cmd;
 }
 
 static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
@@ -264,23 +273,23 @@ static struct gnv_soft_server *new_server(struct gnv_soft *soft, unsigned index)
 
 	if (!server)
 		return NULL;
-	server->cmds = calloc(GNV_SOFT_CMDS, sizeof(*server->cmds));
+	server->slots = calloc(GNV_SOFT_CMDS, sizeof(*server->slots));
 	server->parked = calloc(GNV_SOFT_CMDS, sizeof(*server->parked));
 	server->seat = calloc(soft->parts, sizeof(*server->seat));
-	if (!server->cmds || !server->parked || !server->seat) {
+	if (!server->slots || !server->parked || !server->seat) {
 		free_memory(server);
 		return NULL;
 	}
-	for (i = 0; i < GNV_SOFT_CMDS; i++) {
-		gnv_soft_segs_init(&server->cmds[i].segs);
-		server->cmds[i].next = server->free;
-		server->free = &server->cmds[i];
-	}
+	for (i = 0; i < GNV_SOFT_CMDS; i++)
+		fill_slot(server, &server->slots[i], soft);
 	server->free_count = GNV_SOFT_CMDS;
 	server->soft = soft;
 	server->index = index;
-	server->dma.space = soft->space;
-	server->dma.traits = soft->config.traits;
+	if (index == 0)
+		soft->dma = &server->dma;
+	server->dma.space = gnv_soft_threads(soft)->space;
+	server->dma.io = &soft->io;
+	server->dma.log = soft->log;
 	pthread_mutexattr_init(&recursive);
 	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&server->lock, &recursive);
@@ -316,7 +325,7 @@ int gnv_soft_server_start(struct gnv_soft *soft, unsigned index)
 	if (ret)
 		gnv_soft_server_free(server);
 	else
-		soft->server[index] = server;
+		gnv_soft_threads(soft)->server[index] = server;
 	return ret;
 }
 

@@ -6,7 +6,6 @@
 
 #include "os/linux/file.h"
 #include "soft/store/ring.h"
-#include "soft/state.h"
 #include "util/bits.h"
 
 #define VECTORS_MAX 1024u /* the kernel's, UIO_MAXIOV; what lies behind them is asked for next */
@@ -102,16 +101,16 @@ static int file_attach(struct gnv_soft_seat *seat)
 static int issue_rw(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	bool write = cmd->op.opc == GPUNVME_IO_WRITE;
-	const struct iovec *iov = &cmd->segs.iov[cmd->seg];
-	unsigned count = (unsigned)gnv_min(cmd->segs.count - cmd->seg, VECTORS_MAX);
+	const struct iovec *iov = &cmd->data->segs.iov[cmd->data->seg];
+	unsigned count = (unsigned)gnv_min(cmd->data->segs.count - cmd->data->seg, VECTORS_MAX);
 	int buffer = -1;
 
-	if (cmd->bounce) {
-		cmd->flat.iov_base = cmd->bounce + cmd->done;
-		cmd->flat.iov_len = (size_t)(cmd->op.len - cmd->done);
-		iov = &cmd->flat;
+	if (cmd->data->bounce) {
+		cmd->data->flat.iov_base = cmd->data->bounce + cmd->done;
+		cmd->data->flat.iov_len = (size_t)(cmd->op.len - cmd->done);
+		iov = &cmd->data->flat;
 		count = 1;
-	} else if (cmd->segs.count == 1) {
+	} else if (cmd->data->segs.count == 1) {
 		buffer = gnv_soft_ring_buffer(seat, cmd);
 	}
 	return gnv_uring_rw(seat->ring, write, iov, count, cmd->op.offset + cmd->done, buffer, write && gnv_soft_is_durable(cmd),
@@ -125,11 +124,11 @@ static int issue_fill(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 	unsigned n;
 
 	for (n = 0; n < GNV_SOFT_SEGS && left; n++) {
-		cmd->segs.iov_in[n].iov_base = zeroes;
-		cmd->segs.iov_in[n].iov_len = (size_t)gnv_min(left, ZERO_BYTES);
-		left -= cmd->segs.iov_in[n].iov_len;
+		cmd->data->segs.iov_in[n].iov_base = zeroes;
+		cmd->data->segs.iov_in[n].iov_len = (size_t)gnv_min(left, ZERO_BYTES);
+		left -= cmd->data->segs.iov_in[n].iov_len;
 	}
-	return gnv_uring_rw(seat->ring, true, cmd->segs.iov_in, n, cmd->op.offset + cmd->done, -1, gnv_soft_is_durable(cmd), cmd);
+	return gnv_uring_rw(seat->ring, true, cmd->data->segs.iov_in, n, cmd->op.offset + cmd->done, -1, gnv_soft_is_durable(cmd), cmd);
 }
 
 /* Where a drive says nothing of deallocated blocks they read as zeroes or ones (NVM Command Set Specification, DLFEAT). */
@@ -137,17 +136,17 @@ static int issue_ones(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, cons
 {
 	const unsigned shift = cmd->part->ns.lba_shift;
 
-	cmd->flat.iov_base = cmd->bounce + GNV_SOFT_RANGES;
-	cmd->flat.iov_len = (size_t)gnv_min((uint64_t)range->nlb << shift, GNV_SOFT_FILL);
-	return gnv_uring_rw(seat->ring, true, &cmd->flat, 1, range->slba << shift, -1, false, cmd);
+	cmd->data->flat.iov_base = cmd->data->bounce + GNV_SOFT_RANGES;
+	cmd->data->flat.iov_len = (size_t)gnv_min((uint64_t)range->nlb << shift, GNV_SOFT_FILL);
+	return gnv_uring_rw(seat->ring, true, &cmd->data->flat, 1, range->slba << shift, -1, false, cmd);
 }
 
 static int issue_dsm(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
-	const struct gpunvme_dsm_range *range = (const void *)cmd->bounce;
+	const struct gpunvme_dsm_range *range = (const void *)cmd->data->bounce;
 	unsigned shift = cmd->part->ns.lba_shift;
 
-	if (gnv_soft_has(&seat->server->soft->config.traits, GNV_SOFT_UNSAID))
+	if (gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID))
 		return issue_ones(seat, cmd, &range[cmd->done]);
 	return gnv_uring_zero(seat->ring, range[cmd->done].slba << shift, (uint64_t)range[cmd->done].nlb << shift, true, cmd);
 }

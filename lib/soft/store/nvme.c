@@ -10,8 +10,8 @@
 
 #include "os/linux/nvme.h"
 #include "soft/store/ring.h"
-#include "soft/state.h"
 #include "util/bits.h"
+#include "util/clock.h"
 
 #define DSM_HINTS 0xffu /* command dword 13 of Read and Write, DSM */
 #define DSM_ATTRIBUTES 0x7u
@@ -247,7 +247,7 @@ static struct gnv_os_nvme_cmd command_of(const struct gnv_soft_cmd *cmd)
  */
 static bool has_changed(struct store_nvme *sn)
 {
-	const uint64_t now = gnv_soft_now();
+	const uint64_t now = gnv_clock_ns();
 	uint64_t looked = __atomic_load_n(&sn->looked, __ATOMIC_RELAXED);
 	uint32_t block;
 
@@ -269,14 +269,14 @@ static int nvme_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 
 	if (has_changed(nvme_of(seat->store)))
 		return GNV_SOFT_ANSWER + (int)GPUNVME_SC_INVALID_NS;
-	if (cmd->op.data_len && cmd->bounce) {
-		cmd->flat.iov_base = cmd->bounce;
-		cmd->flat.iov_len = cmd->op.data_len;
-		c.iov = &cmd->flat;
+	if (cmd->op.data_len && cmd->data->bounce) {
+		cmd->data->flat.iov_base = cmd->data->bounce;
+		cmd->data->flat.iov_len = cmd->op.data_len;
+		c.iov = &cmd->data->flat;
 		c.count = 1;
 	} else if (cmd->op.data_len) {
-		c.iov = cmd->segs.iov;
-		c.count = cmd->segs.count;
+		c.iov = cmd->data->segs.iov;
+		c.count = cmd->data->segs.count;
 		c.buffer = c.count == 1 ? gnv_soft_ring_buffer(seat, cmd) : -1;
 	}
 	return gnv_os_nvme_queue(&nvme_of(seat->store)->nvme, seat->ring, &c, cmd) ? -ENOBUFS : GNV_SOFT_LATER;

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "os/linux/sys.h"
-#include "soft/state.h"
+#include "soft/store/store.h"
 #include "util/bits.h"
+#include "util/clock.h"
 #include "util/size.h"
 
 #define PREFIX "ram:"
@@ -67,7 +68,7 @@ static struct gnv_soft_store *new_store(void *bytes, size_t len, uint64_t size)
 	ram->len = len;
 	ram->store.ops = &gnv_soft_store_ram;
 	ram->store.size = size;
-	ram->store.id[0] = gnv_soft_now();
+	ram->store.id[0] = gnv_clock_ns();
 	ram->store.id[1] = (uintptr_t)bytes ^ (uint64_t)gnv_sys_process() << 48;
 	ram->store.reaches_far = true;
 	return &ram->store; /* quiet -Wanalyzer-malloc-leak: ram_close() frees what it is the first member of */
@@ -108,15 +109,15 @@ static void ram_close(struct gnv_soft_store *store)
 /* A transfer through private memory may be done in parts (GNV_SOFT_SHORT), another never is. */
 static int move(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd, char *at)
 {
-	const struct gnv_soft_dma *dma = &seat->server->dma;
+	const struct gnv_soft_dma *dma = seat->dma;
 	const size_t len = (size_t)(cmd->op.len - cmd->done);
 	const bool write = cmd->op.opc == GPUNVME_IO_WRITE;
 
-	if (cmd->bounce && write)
-		memcpy(at, cmd->bounce + cmd->done, len);
-	else if (cmd->bounce)
-		memcpy(cmd->bounce + cmd->done, at, len);
-	else if (write ? gnv_soft_segs_read(dma, &cmd->segs, at, len) : gnv_soft_segs_write(dma, &cmd->segs, at, len))
+	if (cmd->data->bounce && write)
+		memcpy(at, cmd->data->bounce + cmd->done, len);
+	else if (cmd->data->bounce)
+		memcpy(cmd->data->bounce + cmd->done, at, len);
+	else if (write ? gnv_soft_segs_read(dma, &cmd->data->segs, at, len) : gnv_soft_segs_write(dma, &cmd->data->segs, at, len))
 		return -EFAULT;
 	return (int)gnv_min(len, INT_MAX);
 }
@@ -130,13 +131,13 @@ static void zero(char *at, uint64_t len, bool deallocate)
 		memset(at, 0, (size_t)len);
 }
 
-static void deallocate(const struct gnv_soft_seat *seat, const struct gnv_soft_cmd *cmd, char *bytes)
+static void deallocate(const struct gnv_soft_cmd *cmd, char *bytes)
 {
-	const struct gpunvme_dsm_range *range = (const struct gpunvme_dsm_range *)(const void *)cmd->bounce + cmd->done;
+	const struct gpunvme_dsm_range *range = (const struct gpunvme_dsm_range *)(const void *)cmd->data->bounce + cmd->done;
 	const unsigned shift = cmd->part->ns.lba_shift;
 	const uint64_t len = (uint64_t)range->nlb << shift;
 
-	if (gnv_soft_has(&seat->server->soft->config.traits, GNV_SOFT_UNSAID))
+	if (gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID))
 		memset(bytes + (range->slba << shift), 0xff, (size_t)gnv_min(len, GNV_SOFT_FILL));
 	else
 		zero(bytes + (range->slba << shift), len, true);
@@ -155,7 +156,7 @@ static int ram_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 		zero(bytes + cmd->op.offset, cmd->op.len, cmd->op.deallocate);
 		return (int)gnv_min(cmd->op.len, INT_MAX);
 	case GNV_SOFT_STAGE_DSM:
-		deallocate(seat, cmd, bytes);
+		deallocate(cmd, bytes);
 		return 0;
 	case GNV_SOFT_STAGE_WHOLE: /* that is for a drive */
 		break;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "os/linux/sys.h"
-#include "soft/state.h"
 
 #define REGISTER_AFTER 64u	  /* uses of a mapping before it is worth pinning */
 #define REGISTER_MAX (1ull << 30) /* the kernel's limit for one buffer */
@@ -62,20 +61,20 @@ void gnv_soft_ring_wait(struct gnv_soft_seat *seat, unsigned usec)
 
 /* ---- Registered buffers ---- */
 
-static void explain_refusal(struct gnv_soft_server *server, int err)
+static void explain_refusal(struct gnv_soft_seat *seat, int err)
 {
-	if (!server->buffers_refused)
-		gnv_log(server->soft->log, GPUNVME_LOG_INFO,
+	if (!seat->buffers_refused)
+		gnv_log(seat->soft->log, GPUNVME_LOG_INFO,
 			"data memory is not registered with io_uring (%s); I/O works, a little slower; a larger locked-memory "
 			"limit (ulimit -l) helps",
 			strerror(-err));
-	server->buffers_refused = true;
+	seat->buffers_refused = true;
 }
 
 int gnv_soft_ring_buffer(struct gnv_soft_seat *seat, const struct gnv_soft_cmd *cmd)
 {
-	const unsigned slot = cmd->segs.slot[0];
-	const struct gnv_soft_map *map = seat->server->dma.entry[slot].map;
+	const unsigned slot = cmd->data->segs.slot[0];
+	const struct gnv_soft_map *map = seat->dma->entry[slot].map;
 	struct gnv_soft_held *held = &seat->held[slot];
 	int ret;
 
@@ -91,7 +90,7 @@ int gnv_soft_ring_buffer(struct gnv_soft_seat *seat, const struct gnv_soft_cmd *
 		return -1;
 	ret = gnv_uring_set_buffer(seat->ring, slot, map->cpu, map->len);
 	if (ret) {
-		explain_refusal(seat->server, ret);
+		explain_refusal(seat, ret);
 		return -1;
 	}
 	seat->registered += !held->registered;
@@ -106,7 +105,7 @@ void gnv_soft_ring_tidy(struct gnv_soft_seat *seat)
 
 	for (i = 0; i < GNV_SOFT_SPACE_SLOTS && seat->registered; i++) {
 		held = &seat->held[i];
-		if (!held->registered || held->registered == gnv_soft_space_serial(seat->server->dma.space, i))
+		if (!held->registered || held->registered == gnv_soft_space_serial(seat->dma->space, i))
 			continue;
 		gnv_uring_set_buffer(seat->ring, i, NULL, 0);
 		held->registered = 0;

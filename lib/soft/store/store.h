@@ -2,7 +2,7 @@
 /*
  * What keeps the blocks of a software controller: a table of operations for each kind, one file each in this folder.
  *
- * A store is opened once, and each server thread attaches to it, by a seat of its own (state.h). A command is carried out in steps
+ * A store is opened once, and each server thread attaches to it, by a seat of its own. A command is carried out in steps
  * (cmd->stage, cmd->done); a store that does a step at once says so, another takes it and gives its result back later.
  */
 #ifndef GNV_SOFT_STORE_H
@@ -15,21 +15,14 @@
 #include <gpunvme/spec.h>
 
 #include "os/linux/uring.h"
+#include "soft/core/controller.h"
+#include "soft/store/data.h"
 #include "util/log.h"
 
-struct gnv_soft_cmd;
-struct gnv_soft_config;
 struct gnv_soft_seat;
-struct gnv_soft_store;
 
+#define GNV_SOFT_CMDS 1024u	/* commands one thread works on at a time */
 #define GNV_SOFT_LATER INT_MIN /* the step was taken; its result comes from reap() */
-
-/* The result of a step that a drive has answered: a status, which the command ends with as it is. */
-#define GNV_SOFT_ANSWER (INT_MIN / 2)
-static inline bool gnv_soft_is_answer(int res)
-{
-	return res <= GNV_SOFT_ANSWER + UINT16_MAX;
-}
 
 struct gnv_soft_store_ops {
 	const char *name;
@@ -59,25 +52,25 @@ struct gnv_soft_store_ops {
 	void (*tidy)(struct gnv_soft_seat *seat);
 };
 
-/* What a drive says of itself that carries out the commands. */
-struct gnv_soft_drive {
-	struct gpunvme_id_ctrl ctrl;
-	struct gpunvme_id_ns ns;
-	struct gpunvme_id_ctrl_nvm limits; /* zeroes where it tells none */
+/* What is known of a mapping's memory with a ring. */
+struct gnv_soft_held {
+	uint64_t registered; /* serial of the mapping that is registered under this slot; 0: none */
+	uint64_t counted;    /* serial of the mapping that `uses` counts */
+	uint32_t uses;	     /* single-segment I/Os so far, to choose what is worth registering */
 };
 
-/* What opening found out; constant. */
-struct gnv_soft_store {
-	const struct gnv_soft_store_ops *ops;
-	uint64_t size;	    /* bytes */
-	uint32_t block;	    /* bytes of one; 0: as configured */
-	uint64_t max_bytes; /* that one command may move; 0: no limit of its own */
-	const struct gnv_soft_drive *drive; /* it takes commands as they are (GNV_SOFT_STAGE_WHOLE); NULL: it takes steps */
-	uint64_t id[2];	    /* identity, from which names are made */
-	uint32_t mem_align; /* what segments should begin at a multiple of, or they are copied; 0: it takes any */
-	uint32_t len_align; /* the same of their lengths */
-	bool reaches_far;   /* moves data of memory of devices by itself */
-	bool read_only;
+/* A thread at a store. */
+struct gnv_soft_seat {
+	const struct gnv_soft *soft;
+	struct gnv_soft_dma *dma; /* of the thread */
+	struct gnv_soft_store *store;
+	unsigned thread;	/* its number */
+	unsigned taken;		/* commands whose step the store has */
+	uint64_t refused_since; /* when it began to take no steps; 0: it takes them */
+	struct gnv_uring *ring; /* ring.c's, as the next three */
+	struct gnv_soft_held *held; /* by slot of the address space */
+	unsigned registered;	    /* mappings that are */
+	bool buffers_refused;	    /* said once that memory cannot be registered */
 };
 
 /* As open() of the store that owns the configuration's path. */

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Admin commands (Base Specification 5): dispatch, queue creation and deletion, abort. */
-#include "soft/state.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "util/bits.h"
+#include "soft/core/controller.h"
 
 #define ABORT_FAILED 1u /* Abort, dword 0: the command was not aborted */
 
@@ -48,7 +43,7 @@ static uint16_t create_cq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 	struct gnv_soft_ring ring = ring_of(sqe);
 	uint16_t status;
 
-	if (!is_qid(ring.qid, granted_cqs(soft)) || soft->cqs[ring.qid])
+	if (!is_qid(ring.qid, granted_cqs(soft)) || soft->queue[ring.qid].cq)
 		return GPUNVME_SC_INVALID_QID;
 	status = check_ring(soft, sqe, &ring);
 	if (status)
@@ -67,9 +62,9 @@ static uint16_t create_sq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 	struct gnv_soft_ring ring = ring_of(sqe);
 	uint16_t status;
 
-	if (!is_qid(ring.qid, granted_sqs(soft)) || soft->sqs[ring.qid] || !is_qid(cqid, granted_cqs(soft)))
+	if (!is_qid(ring.qid, granted_sqs(soft)) || soft->queue[ring.qid].sq || !is_qid(cqid, granted_cqs(soft)))
 		return GPUNVME_SC_INVALID_QID;
-	if (!soft->cqs[cqid])
+	if (!soft->queue[cqid].cq)
 		return GPUNVME_SC_CQ_INVALID;
 	status = check_ring(soft, sqe, &ring);
 	if (gnv_soft_has(&soft->config.traits, GNV_SOFT_PRIO) &&
@@ -82,9 +77,9 @@ static uint16_t delete_cq(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 {
 	uint32_t qid = GPUNVME_FIELD_GET(GPUNVME_QUEUE_QID, sqe->cdw10);
 
-	if (!qid || qid > soft->config.queues || !soft->cqs[qid])
+	if (!qid || qid > soft->config.queues || !soft->queue[qid].cq)
 		return GPUNVME_SC_INVALID_QID;
-	if (soft->cqs[qid]->sqs)
+	if (soft->queue[qid].sqs)
 		return GPUNVME_SC_INVALID_QUEUE_DELETION;
 	gnv_soft_cq_free(soft, (uint16_t)qid);
 	return 0;
@@ -95,23 +90,13 @@ static uint16_t delete_sq(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool 
 {
 	uint32_t qid = GPUNVME_FIELD_GET(GPUNVME_QUEUE_QID, cmd->sqe.cdw10);
 
-	if (!qid || qid > soft->config.queues || !soft->sqs[qid] || soft->sqs[qid]->deleter)
+	if (!qid || qid > soft->config.queues || !soft->queue[qid].sq || soft->queue[qid].deleter)
 		return GPUNVME_SC_INVALID_QID;
-	gnv_soft_sq_close(soft->sqs[qid]);
-	soft->sqs[qid]->deleter = cmd;
+	soft->engine->sq_close(soft, (uint16_t)qid);
+	soft->queue[qid].deleter = cmd;
 	soft->deleting++;
 	*kept = true;
 	return 0;
-}
-
-static bool is_dry(struct gnv_soft_sq *sq)
-{
-	bool dry;
-
-	gnv_soft_server_lock(sq->server);
-	dry = !sq->inflight;
-	gnv_soft_server_unlock(sq->server);
-	return dry;
 }
 
 unsigned gnv_soft_admin_poll(struct gnv_soft *soft)
@@ -120,12 +105,12 @@ unsigned gnv_soft_admin_poll(struct gnv_soft *soft)
 	unsigned qid, n = 0;
 
 	for (qid = 1; qid <= soft->config.queues && soft->deleting; qid++) {
-		if (!soft->sqs[qid] || !soft->sqs[qid]->deleter || !is_dry(soft->sqs[qid]))
+		cmd = soft->queue[qid].deleter;
+		if (!cmd || !soft->engine->sq_is_dry(soft, (uint16_t)qid))
 			continue;
-		cmd = soft->sqs[qid]->deleter;
 		soft->deleting--;
 		gnv_soft_sq_free(soft, (uint16_t)qid);
-		gnv_soft_finish(cmd, 0);
+		soft->engine->complete(soft, cmd, 0);
 		n++;
 	}
 	return n;
@@ -133,48 +118,23 @@ unsigned gnv_soft_admin_poll(struct gnv_soft *soft)
 
 /* ---- Abort ---- */
 
-/* A command can be aborted while it is parked, not once the kernel has it; the answer says which it was. */
+/* The answer says whether it came in time. */
 static uint16_t abort_command(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
 	uint16_t sqid = (uint16_t)cmd->sqe.cdw10;
 	uint16_t cid = (uint16_t)(cmd->sqe.cdw10 >> 16);
-	struct gnv_soft_server *server;
 	bool found;
 
 	cmd->dw0 = ABORT_FAILED;
-	if (sqid > soft->config.queues || !soft->sqs[sqid])
+	if (sqid > soft->config.queues || !soft->queue[sqid].sq)
 		return GPUNVME_SC_INVALID_FIELD;
-	if (!sqid) {
-		found = gnv_soft_abort_aer(soft, cid);
-	} else {
-		server = soft->sqs[sqid]->server;
-		gnv_soft_server_lock(server);
-		found = gnv_soft_abort_parked(server, sqid, cid);
-		gnv_soft_server_unlock(server);
-	}
+	found = sqid ? soft->engine->abort(soft, sqid, cid) : gnv_soft_abort_aer(soft, cid);
 	if (found)
 		cmd->dw0 = 0;
 	return 0;
 }
 
 /* ---- Dispatch ---- */
-
-uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const void *data, size_t len, uint64_t want)
-{
-	struct gnv_soft_dma *dma = &cmd->sq->server->dma;
-	uint16_t status = gnv_soft_dptr(dma, &cmd->sqe, soft->page, want, &cmd->segs);
-	char *reply;
-
-	if (status)
-		return status;
-	reply = calloc(1, (size_t)want);
-	if (!reply)
-		return GPUNVME_SC_INTERNAL;
-	memcpy(reply, data, gnv_min(len, want));
-	status = gnv_soft_segs_write(dma, &cmd->segs, reply, (size_t)want);
-	free(reply);
-	return status;
-}
 
 static uint16_t execute(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *kept)
 {
@@ -206,14 +166,10 @@ static uint16_t execute(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *k
 	}
 }
 
-void gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+bool gnv_soft_admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, uint16_t *status)
 {
 	bool kept = false;
-	uint16_t status;
 
-	if ((soft->faulty || soft->admin_fault.decide) && !gnv_soft_meet(cmd))
-		return;
-	status = execute(soft, cmd, &kept);
-	if (!kept)
-		gnv_soft_finish(cmd, status);
+	*status = execute(soft, cmd, &kept);
+	return !kept;
 }

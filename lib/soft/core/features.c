@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Set Features and Get Features (Base Specification 5.27, 5.15). Nothing can be saved: a controller in memory forgets. */
-#include "soft/state.h"
+#include "soft/core/controller.h"
+#include "soft/core/data.h"
 
 #include "util/bits.h"
 
@@ -18,6 +19,9 @@
 #define RECOVERY_TLER 0x0000ffffu
 #define ASYNC_SUPPORTED (0x000000ffu | GNV_SOFT_OAES) /* critical warnings of the SMART log, notices */
 
+#define WORD(vector) ((vector) / 32) /* of a bit for each vector */
+#define BIT(vector) (1u << (vector) % 32)
+
 enum { SEL_CURRENT, SEL_DEFAULT, SEL_SAVED, SEL_SUPPORTED };
 
 static uint32_t all_queues(const struct gnv_soft *soft)
@@ -27,15 +31,17 @@ static uint32_t all_queues(const struct gnv_soft *soft)
 	return GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NSQ_0B, n_0b) | GPUNVME_FIELD_PREP(GPUNVME_NUMQ_NCQ_0B, n_0b);
 }
 
+static uint32_t deepest(const struct gnv_soft *soft)
+{
+	return gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY) ? GNV_SOFT_DEEPEST : 0;
+}
+
 static struct gnv_soft_features defaults(const struct gnv_soft *soft)
 {
-	const bool sleepy = gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY);
-
 	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
 
 	return (struct gnv_soft_features){ .arbitration = hints ? 0x2 : 0x7, /* no limit */
-					   .power = sleepy ? GNV_SOFT_DEEPEST : 0,
-					   .apst = sleepy,
+					   .power = deepest(soft),
 					   .temp_over = 350,
 					   .queues = all_queues(soft) };
 }
@@ -43,7 +49,48 @@ static struct gnv_soft_features defaults(const struct gnv_soft *soft)
 void gnv_soft_features_reset(struct gnv_soft *soft)
 {
 	soft->features = defaults(soft);
-	__atomic_store_n(&soft->write_back, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.apst, deepest(soft) != 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.write_back, true, __ATOMIC_RELAXED);
+}
+
+/* ---- Interrupt vectors ---- */
+
+bool gnv_soft_is_at_once(const struct gnv_soft *soft, unsigned vector)
+{
+	return vector >= GNV_SOFT_VECTORS || __atomic_load_n(&soft->features.at_once[WORD(vector)], __ATOMIC_RELAXED) & BIT(vector);
+}
+
+/* Of a completion queue for I/O that exists. */
+static bool is_used(const struct gnv_soft *soft, uint32_t vector)
+{
+	unsigned qid;
+
+	for (qid = 1; qid <= soft->config.queues; qid++)
+		if (soft->queue[qid].cq && soft->queue[qid].interrupts && soft->queue[qid].vector == vector)
+			return vector < GNV_SOFT_VECTORS;
+	return false;
+}
+
+static uint16_t set_vector(struct gnv_soft *soft, uint32_t value)
+{
+	uint32_t vector = GPUNVME_FIELD_GET(GPUNVME_VECTOR_IV, value);
+	uint32_t *word;
+
+	if (value & ~(GPUNVME_VECTOR_IV | GPUNVME_VECTOR_CD) || !is_used(soft, vector))
+		return GPUNVME_SC_INVALID_FIELD;
+	word = &soft->features.at_once[WORD(vector)];
+	__atomic_store_n(word, value & GPUNVME_VECTOR_CD ? *word | BIT(vector) : *word & ~BIT(vector), __ATOMIC_RELAXED);
+	return 0;
+}
+
+static bool get_vector(const struct gnv_soft *soft, uint32_t cdw11, bool current, uint32_t *value)
+{
+	uint32_t vector = GPUNVME_FIELD_GET(GPUNVME_VECTOR_IV, cdw11);
+
+	if (cdw11 & ~GPUNVME_VECTOR_IV || !is_used(soft, vector))
+		return false;
+	*value = vector | (current && gnv_soft_is_at_once(soft, vector) ? GPUNVME_VECTOR_CD : 0);
+	return true;
 }
 
 /* ---- Set ---- */
@@ -102,7 +149,7 @@ static uint16_t set_write_cache(struct gnv_soft *soft, uint32_t value)
 {
 	if (value & ~GPUNVME_VWC_WCE)
 		return GPUNVME_SC_INVALID_FIELD;
-	__atomic_store_n(&soft->write_back, value & GPUNVME_VWC_WCE, __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.write_back, value & GPUNVME_VWC_WCE, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -115,24 +162,16 @@ static uint16_t set_async_event(struct gnv_soft *soft, uint32_t value)
 	return status;
 }
 
-static uint32_t deepest(const struct gnv_soft *soft)
-{
-	return gnv_soft_has(&soft->config.traits, GNV_SOFT_SLEEPY) ? GNV_SOFT_DEEPEST : 0;
-}
-
 /* With a table of 256 bytes, which is kept to be shown. */
 static uint16_t set_apst(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 {
-	struct gnv_soft_dma *dma = &cmd->sq->server->dma;
 	uint16_t status;
 
 	if (cmd->sqe.cdw11 & ~1u)
 		return GPUNVME_SC_INVALID_FIELD;
-	status = gnv_soft_dptr(dma, &cmd->sqe, soft->page, sizeof(soft->features.apst_table), &cmd->segs);
+	status = gnv_soft_receive(cmd, soft->features.apst_table, sizeof(soft->features.apst_table));
 	if (!status)
-		status = gnv_soft_segs_read(dma, &cmd->segs, soft->features.apst_table, sizeof(soft->features.apst_table));
-	if (!status)
-		__atomic_store_n(&soft->features.apst, cmd->sqe.cdw11, __ATOMIC_RELAXED); /* I/O queues look at it */
+		__atomic_store_n(&soft->io.apst, cmd->sqe.cdw11, __ATOMIC_RELAXED); /* I/O queues look at it */
 	return status;
 }
 
@@ -143,7 +182,7 @@ static uint16_t set_power(struct gnv_soft *soft, uint32_t value)
 
 	if (state > deepest(soft))
 		return GPUNVME_SC_INVALID_FIELD;
-	__atomic_store_n(&soft->asleep, state && gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_WAKE), __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.asleep, state && gnv_soft_has(&soft->config.traits, GNV_SOFT_SLOW_WAKE), __ATOMIC_RELAXED);
 	return set_plain(&soft->features.power, value, ~POWER_RESERVED);
 }
 
@@ -165,7 +204,7 @@ static uint16_t set_value(struct gnv_soft *soft, uint8_t fid, uint32_t value, ui
 	case GPUNVME_FID_COALESCING:
 		return set_coalescing(soft, value);
 	case GPUNVME_FID_VECTOR:
-		return gnv_soft_set_vector(soft, value);
+		return set_vector(soft, value);
 	case GPUNVME_FID_WRITE_ATOMICITY:
 		return set_plain(&soft->features.write_atomicity, value, GPUNVME_ATOMICITY_DN);
 	case GPUNVME_FID_ASYNC_EVENT:
@@ -246,12 +285,12 @@ uint16_t gnv_soft_set_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 /* What cannot be saved reads as its default. */
 static bool select_value(const struct gnv_soft *soft, uint8_t fid, uint32_t sel, uint32_t cdw11, uint32_t *value)
 {
-	bool write_back = __atomic_load_n(&soft->write_back, __ATOMIC_RELAXED);
+	bool write_back = __atomic_load_n(&soft->io.write_back, __ATOMIC_RELAXED);
 	struct gnv_soft_features initial = defaults(soft);
 
 	*value = CAN_CHANGE;
 	if (fid == GPUNVME_FID_VECTOR)
-		return sel == SEL_SUPPORTED || gnv_soft_get_vector(soft, cdw11, sel == SEL_CURRENT, value);
+		return sel == SEL_SUPPORTED || get_vector(soft, cdw11, sel == SEL_CURRENT, value);
 	if (sel == SEL_CURRENT)
 		return get_value(&soft->features, write_back, fid, cdw11, value);
 	return get_value(&initial, true, fid, cdw11, value);
@@ -264,7 +303,7 @@ uint16_t gnv_soft_get_features(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	uint32_t value;
 
 	if (fid == GPUNVME_FID_APST && deepest(soft) && sel == SEL_CURRENT) {
-		cmd->dw0 = soft->features.apst;
+		cmd->dw0 = soft->io.apst;
 		return gnv_soft_reply(soft, cmd, soft->features.apst_table, sizeof(soft->features.apst_table),
 				      sizeof(soft->features.apst_table));
 	}

@@ -5,11 +5,12 @@
  * The drive that is played keeps a mark in each page, looks at one whenever it polls, and is dead when one is gone: that is what a
  * real one makes of a table of its own that somebody has written to. A function reset makes it forget what it was given.
  */
-#include "soft/state.h"
+#include "soft/core/controller.h"
+#include "soft/core/data.h"
 
 #include <string.h>
 
-#include "util/bits.h"
+#include "util/log.h"
 
 #define ENABLE 1u
 #define RETURNED 2u
@@ -51,7 +52,7 @@ static uint64_t page_at(const struct gnv_soft *soft, uint32_t n)
 
 	for (i = 0; i < soft->hmb.count; n -= (uint32_t)soft->hmb.piece[i++].pages)
 		if (n < soft->hmb.piece[i].pages)
-			return soft->hmb.piece[i].iova + (uint64_t)n * soft->page;
+			return soft->hmb.piece[i].iova + (uint64_t)n * soft->io.page;
 	return 0;
 }
 
@@ -60,28 +61,11 @@ static uint64_t mark_of(uint64_t iova)
 	return (iova + 1) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Return: false when nothing is mapped there. */
-static bool access_word(struct gnv_soft *soft, uint64_t iova, uint64_t *word, bool write)
-{
-	const struct gnv_soft_map *map;
-	uint64_t *at;
-
-	if (gnv_soft_space_get(soft->space, iova, sizeof(*word), &map))
-		return false;
-	at = (uint64_t *)(void *)(map->cpu + (iova - map->iova));
-	if (write)
-		__atomic_store_n(at, *word, __ATOMIC_RELAXED);
-	else
-		*word = __atomic_load_n(at, __ATOMIC_RELAXED);
-	gnv_soft_space_put(soft->space, map);
-	return true;
-}
-
 static bool is_marked(struct gnv_soft *soft, uint64_t iova)
 {
 	uint64_t word;
 
-	return access_word(soft, iova, &word, false) && word == mark_of(iova);
+	return gnv_soft_dma_word(soft->dma, iova, &word, false) && word == mark_of(iova);
 }
 
 static bool mark_all(struct gnv_soft *soft)
@@ -91,7 +75,7 @@ static bool mark_all(struct gnv_soft *soft)
 
 	for (n = 0; (iova = page_at(soft, n)); n++) {
 		word = mark_of(iova);
-		if (!access_word(soft, iova, &word, true))
+		if (!gnv_soft_dma_word(soft->dma, iova, &word, true))
 			return false;
 	}
 	return true;
@@ -121,12 +105,12 @@ static void scribble(struct gnv_soft *soft)
 		return;
 	iova = page_at(soft, hmb->next % hmb->pages);
 	if (!hmb->on) {
-		access_word(soft, iova, &garbage, true);
-		access_word(soft, iova + soft->page - sizeof(garbage), &garbage, true);
+		gnv_soft_dma_word(soft->dma, iova, &garbage, true);
+		gnv_soft_dma_word(soft->dma, iova + soft->io.page - sizeof(garbage), &garbage, true);
 	}
 	i = hmb->next % hmb->count;
-	access_word(soft, hmb->piece[i].iova - sizeof(garbage), &garbage, true);
-	access_word(soft, hmb->piece[i].iova + hmb->piece[i].pages * soft->page, &garbage, true);
+	gnv_soft_dma_word(soft->dma, hmb->piece[i].iova - sizeof(garbage), &garbage, true);
+	gnv_soft_dma_word(soft->dma, hmb->piece[i].iova + hmb->piece[i].pages * soft->io.page, &garbage, true);
 }
 
 void gnv_soft_hmb_work(struct gnv_soft *soft)
@@ -149,11 +133,11 @@ void gnv_soft_hmb_work(struct gnv_soft *soft)
 
 static uint16_t take_entry(const struct gnv_soft *soft, const struct entry *entry, struct gnv_soft_hmb *hmb)
 {
-	const uint64_t iova = gnv_soft_dma_address(&soft->server[0]->dma, entry->iova);
+	const uint64_t iova = gnv_soft_address(&soft->io, entry->iova);
 
-	if (iova & (soft->page - 1) || !iova)
+	if (iova & (soft->io.page - 1) || !iova)
 		return GPUNVME_SC_INVALID_FIELD;
-	if ((uint64_t)entry->pages * soft->page < (uint64_t)LEAST_PIECE * UNIT)
+	if ((uint64_t)entry->pages * soft->io.page < (uint64_t)LEAST_PIECE * UNIT)
 		return GPUNVME_SC_INVALID_FIELD;
 	hmb->piece[hmb->count].iova = iova;
 	hmb->piece[hmb->count++].pages = entry->pages;
@@ -163,29 +147,28 @@ static uint16_t take_entry(const struct gnv_soft *soft, const struct entry *entr
 
 static uint16_t read_list(struct gnv_soft *soft, uint32_t count, struct gnv_soft_hmb *hmb)
 {
-	const struct gnv_soft_map *map;
-	const char *list;
 	uint16_t status = 0;
 
 	if (!count || count > GNV_SOFT_HMB_PIECES || hmb->list & LIST_ALIGN)
 		return GPUNVME_SC_INVALID_FIELD;
-	if (gnv_soft_space_get(soft->space, hmb->list, count * sizeof(struct entry), &map))
-		return GPUNVME_SC_DATA_TRANSFER;
-	list = map->cpu + (hmb->list - map->iova);
 	while (hmb->count < count && !status) {
-		struct entry entry;
+		const uint64_t at = hmb->list + hmb->count * sizeof(struct entry);
+		union {
+			uint64_t word[2];
+			struct entry entry;
+		} copy;
 
-		memcpy(&entry, list + hmb->count * sizeof(entry), sizeof(entry));
-		status = take_entry(soft, &entry, hmb);
+		if (!gnv_soft_dma_word(soft->dma, at, &copy.word[0], false) || !gnv_soft_dma_word(soft->dma, at + 8, &copy.word[1], false))
+			return GPUNVME_SC_DATA_TRANSFER;
+		status = take_entry(soft, &copy.entry, hmb);
 	}
-	gnv_soft_space_put(soft->space, map);
 	return status;
 }
 
 static uint16_t enable(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 {
 	const bool returned = sqe->cdw11 & RETURNED;
-	const uint64_t list = gnv_soft_dma_address(&soft->server[0]->dma, sqe->cdw13 | (uint64_t)sqe->cdw14 << 32);
+	const uint64_t list = gnv_soft_address(&soft->io, sqe->cdw13 | (uint64_t)sqe->cdw14 << 32);
 	struct gnv_soft_hmb hmb = { .on = true, .known = true, .list = list };
 	uint16_t status;
 
@@ -194,7 +177,7 @@ static uint16_t enable(struct gnv_soft *soft, const struct gpunvme_sqe *sqe)
 	status = read_list(soft, sqe->cdw15, &hmb);
 	if (status)
 		return status;
-	if (hmb.pages != sqe->cdw12 || (uint64_t)hmb.pages * soft->page < (uint64_t)asked(soft) / 4 * UNIT)
+	if (hmb.pages != sqe->cdw12 || (uint64_t)hmb.pages * soft->io.page < (uint64_t)asked(soft) / 4 * UNIT)
 		return GPUNVME_SC_INVALID_FIELD;
 	if (returned && (!soft->hmb.known || soft->hmb.list != hmb.list || soft->hmb.count != hmb.count ||
 			 memcmp(soft->hmb.piece, hmb.piece, sizeof(hmb.piece))))

@@ -16,7 +16,7 @@
 #include <gpunvme/spec.h>
 
 #include "mem/space_soft.h"
-#include "soft/core/trait.h"
+#include "soft/core/data.h"
 
 struct gnv_soft_dma_entry {
 	const struct gnv_soft_map *map; /* valid while refs > 0 */
@@ -27,12 +27,13 @@ struct gnv_soft_dma_entry {
 
 struct gnv_soft_dma {
 	struct gnv_space *space;
-	struct gnv_soft_traits traits;
+	const struct gnv_soft_io *io;
+	const struct gnv_log *log;
+	bool lost_said; /* once, that data did not reach its buffer */
 	unsigned last; /* slot that was found last */
 	bool passing;  /* between gnv_soft_dma_begin_pass() and _end_pass() */
 	unsigned kept_count;
 	uint16_t kept[GNV_SOFT_KEPT]; /* slots to which this pass has a reference */
-	uint64_t cmb_base; /* the address that means the controller's own memory; 0: none; written before queues exist */
 	struct gnv_soft_dma_entry entry[GNV_SOFT_SPACE_SLOTS];
 };
 
@@ -53,13 +54,7 @@ struct gnv_soft_segs {
 /* May the mapping be reached? */
 static inline bool gnv_soft_dma_open(const struct gnv_soft_dma *dma, const struct gnv_soft_map *map)
 {
-	return !map->inside || map->iova == dma->cmb_base;
-}
-
-/* What the drive that is played makes of an address. */
-static inline uint64_t gnv_soft_dma_address(const struct gnv_soft_dma *dma, uint64_t iova)
-{
-	return gnv_soft_has(&dma->traits, GNV_SOFT_ADDR_48) ? iova & ((1ull << 48) - 1) : iova;
+	return !map->inside || map->iova == dma->io->cmb_base;
 }
 
 /* Take a reference. Return: 0, -EFAULT. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Asynchronous events (Base Specification 5.2). Any thread raises them, thread 0 reports them. */
-#include "soft/state.h"
+#include "soft/core/controller.h"
 
 #define TYPE_ERROR 0u
 #define TYPE_SMART 1u
@@ -19,7 +19,7 @@ static const struct {
 
 void gnv_soft_raise(struct gnv_soft *soft, enum gnv_soft_event event)
 {
-	__atomic_fetch_or(&soft->events, 1u << event, __ATOMIC_RELAXED);
+	gnv_soft_io_raise(&soft->io, event);
 }
 
 uint16_t gnv_soft_async_request(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, bool *kept)
@@ -55,7 +55,7 @@ static bool is_wanted(const struct gnv_soft *soft, unsigned event)
 
 unsigned gnv_soft_events_poll(struct gnv_soft *soft)
 {
-	uint32_t raised = __atomic_load_n(&soft->events, __ATOMIC_RELAXED);
+	uint32_t raised = __atomic_load_n(&soft->io.events, __ATOMIC_RELAXED);
 	struct gnv_soft_cmd *cmd;
 	unsigned event, n = 0;
 
@@ -63,16 +63,16 @@ unsigned gnv_soft_events_poll(struct gnv_soft *soft)
 		if (!(raised & 1u << event))
 			continue;
 		if (!is_wanted(soft, event)) {
-			__atomic_fetch_and(&soft->events, ~(1u << event), __ATOMIC_RELAXED);
+			__atomic_fetch_and(&soft->io.events, ~(1u << event), __ATOMIC_RELAXED);
 			continue;
 		}
 		if (!soft->aers || !may_report(soft, event))
 			continue;
-		__atomic_fetch_and(&soft->events, ~(1u << event), __ATOMIC_RELAXED);
+		__atomic_fetch_and(&soft->io.events, ~(1u << event), __ATOMIC_RELAXED);
 		soft->events_masked |= 1u << events[event].type;
 		cmd = take_aer(soft, 0);
 		cmd->dw0 = events[event].type | (uint32_t)events[event].info << 8 | (uint32_t)events[event].lid << 16;
-		gnv_soft_finish(cmd, 0);
+		soft->engine->complete(soft, cmd, 0);
 		n++;
 	}
 	return n;
@@ -93,7 +93,7 @@ bool gnv_soft_abort_aer(struct gnv_soft *soft, uint16_t cid)
 
 	for (i = 0; i < soft->aers; i++)
 		if (soft->aer[i]->sqe.cid == cid) {
-			gnv_soft_finish(take_aer(soft, i), GPUNVME_SC_ABORT_REQUESTED);
+			soft->engine->complete(soft, take_aer(soft, i), GPUNVME_SC_ABORT_REQUESTED);
 			return true;
 		}
 	return false;
@@ -102,7 +102,7 @@ bool gnv_soft_abort_aer(struct gnv_soft *soft, uint16_t cid)
 void gnv_soft_events_reset(struct gnv_soft *soft)
 {
 	while (soft->aers)
-		gnv_soft_discard(take_aer(soft, 0));
+		soft->engine->discard(soft, take_aer(soft, 0));
 	soft->events_masked = 0;
-	__atomic_store_n(&soft->events, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.events, 0, __ATOMIC_RELAXED);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Identify (Base Specification 5.17). Names are derived from the image, so that it keeps them from one run to the next. */
-#include "soft/state.h"
+#include "soft/core/controller.h"
+#include "soft/core/data.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,12 +4,13 @@
  *
  * The page is plain memory, so the host can write to read-only registers; they get their values back at the next look.
  */
-#include "soft/state.h"
+#include "soft/core/controller.h"
 
 #include <string.h>
 
 #include <gpunvme/status.h>
 
+#include "util/log.h"
 #include "util/mmio.h"
 
 #define READY_TIMEOUT 60ull /* units of 500 ms: a reset waits for I/O in flight */
@@ -55,10 +56,8 @@ static uint32_t cmb_size(const struct gnv_soft *soft)
 static void cmb_enable(struct gnv_soft *soft)
 {
 	const uint64_t msc = gnv_mmio_read64(reg(soft, GPUNVME_REG_CMBMSC));
-	unsigned i;
 
-	for (i = 0; i < soft->servers; i++)
-		soft->server[i]->dma.cmb_base = soft->config.cmb && msc & GPUNVME_CMBMSC_CMSE ? msc & ~(uint64_t)0xfff : 0;
+	soft->io.cmb_base = soft->config.cmb && msc & GPUNVME_CMBMSC_CMSE ? msc & ~(uint64_t)0xfff : 0;
 }
 
 /* Give read-only registers their values back. */
@@ -136,7 +135,7 @@ static bool make_admin_queues(struct gnv_soft *soft)
 /* A drive that dies when it is woken too early. */
 static bool hasty(const struct gnv_soft *soft)
 {
-	return gnv_soft_has(&soft->config.traits, GNV_SOFT_HASTY) && soft->off_ns && gnv_soft_now() - soft->off_ns < 2000000000u;
+	return gnv_soft_has(&soft->config.traits, GNV_SOFT_HASTY) && soft->off_ns && soft->engine->now(soft) - soft->off_ns < 2000000000u;
 }
 
 void gnv_soft_fatal(struct gnv_soft *soft)
@@ -152,7 +151,7 @@ static void enable(struct gnv_soft *soft, uint32_t cc)
 	gnv_soft_features_reset(soft);
 	clear_doorbells(soft);
 	cmb_enable(soft);
-	soft->page = 4096u << GPUNVME_FIELD_GET(GPUNVME_CC_MPS, cc);
+	soft->io.page = 4096u << GPUNVME_FIELD_GET(GPUNVME_CC_MPS, cc);
 	if (!hasty(soft) && cc_is_legal(cc) && make_admin_queues(soft)) {
 		soft->state = GNV_SOFT_READY;
 		set_csts(soft, GPUNVME_CSTS_RDY);
@@ -174,20 +173,13 @@ static void begin_reset(struct gnv_soft *soft)
 
 static bool end_reset(struct gnv_soft *soft)
 {
-	unsigned qid;
-
-	if (!gnv_soft_is_quiet(soft))
+	if (!soft->engine->is_quiet(soft))
 		return false;
-	for (qid = 0; qid <= soft->config.queues; qid++)
-		if (soft->sqs[qid])
-			gnv_soft_sq_free(soft, (uint16_t)qid);
-	for (qid = 0; qid <= soft->config.queues; qid++)
-		if (soft->cqs[qid])
-			gnv_soft_cq_free(soft, (uint16_t)qid);
+	gnv_soft_free_queues(soft);
 	clear_doorbells(soft);
 	gnv_soft_timing_forget(&soft->timing);
 	soft->state = GNV_SOFT_OFF;
-	soft->off_ns = gnv_soft_now();
+	soft->off_ns = soft->engine->now(soft);
 	set_csts(soft, 0);
 	return true;
 }
@@ -204,19 +196,14 @@ static void begin_shutdown(struct gnv_soft *soft)
 /* By the stores, as what hosts ask for: a drive may take as long as it likes, and registers are looked at meanwhile. */
 static void begin_flush(struct gnv_soft *soft)
 {
-	unsigned i;
-
 	soft->flushed = true;
 	soft->flush_failed = 0;
-	soft->own = (struct gnv_soft_sq){ .server = soft->server[0], .qid = UINT16_MAX, .closed = true, .dead = true };
-	for (i = 0; i < soft->parts; i++)
-		if (!soft->part[i].store->read_only)
-			gnv_soft_flush(&soft->own, &soft->part[i]);
+	soft->engine->flush(soft);
 }
 
 static bool end_shutdown(struct gnv_soft *soft)
 {
-	if (!gnv_soft_is_quiet(soft))
+	if (!soft->engine->is_quiet(soft))
 		return false;
 	if (!soft->flushed) {
 		begin_flush(soft);
@@ -262,7 +249,7 @@ static void scan_doorbells(struct gnv_soft *soft)
 	uint32_t GNV_MMIO *doorbell = gnv_soft_doorbell(soft, qid, cq);
 
 	soft->scan = (soft->scan + 1) % (2 * (soft->config.queues + 1));
-	if ((cq ? (void *)soft->cqs[qid] : (void *)soft->sqs[qid]) || !gnv_mmio_read32(doorbell))
+	if ((cq ? soft->queue[qid].cq : soft->queue[qid].sq) || !gnv_mmio_read32(doorbell))
 		return;
 	gnv_mmio_write32(doorbell, 0);
 	gnv_soft_raise(soft, GNV_SOFT_EVENT_DOORBELL_REGISTER);
@@ -297,7 +284,7 @@ static void let_go(struct gnv_soft *soft)
 /* Return: true when there is no controller any more; of a dead one only CSTS tells. */
 static bool meet_doom(struct gnv_soft *soft)
 {
-	uint32_t doom = __atomic_load_n(&soft->doom, __ATOMIC_RELAXED);
+	uint32_t doom = __atomic_load_n(&soft->io.doom, __ATOMIC_RELAXED);
 	unsigned at;
 
 	if (!doom)
@@ -310,7 +297,7 @@ static bool meet_doom(struct gnv_soft *soft)
 			gnv_mmio_write32(reg(soft, at), UINT32_MAX);
 		return true;
 	}
-	__atomic_store_n(&soft->doom, GNV_SOFT_GO, __ATOMIC_RELAXED);
+	__atomic_store_n(&soft->io.doom, GNV_SOFT_GO, __ATOMIC_RELAXED);
 	gnv_soft_fatal(soft);
 	return false;
 }

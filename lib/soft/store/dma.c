@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "soft/dma.h"
+#include "soft/store/dma.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ void gnv_soft_dma_end_pass(struct gnv_soft_dma *dma)
 
 int gnv_soft_dma_get(struct gnv_soft_dma *dma, uint64_t address, size_t len, char **cpu, unsigned *slot)
 {
-	const uint64_t iova = gnv_soft_dma_address(dma, address);
+	const uint64_t iova = gnv_soft_address(dma->io, address);
 	struct gnv_soft_dma_entry *e = &dma->entry[gnv_soft_iova_is_own(iova) ? gnv_soft_iova_slot(iova) : dma->last];
 	const struct gnv_soft_map *map = e->map;
 
@@ -120,7 +120,7 @@ static int find_data(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char *
 {
 	int ret = gnv_soft_dma_get(dma, iova, len, cpu, slot);
 
-	if (ret || !dma->entry[*slot].map->inside || !gnv_soft_has(&dma->traits, GNV_SOFT_CMB_DATA))
+	if (ret || !dma->entry[*slot].map->inside || !gnv_soft_has(dma->io->traits, GNV_SOFT_CMB_DATA))
 		return ret;
 	gnv_soft_dma_put(dma, *slot);
 	return gnv_soft_dma_get(dma, iova ^ 4096u, len, cpu, slot);
@@ -169,7 +169,7 @@ static uint16_t open_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 	list->left = (unsigned)gnv_min(room, need);
 	if (gnv_soft_dma_get(dma, iova, list->left * sizeof(uint64_t), &cpu, &list->slot))
 		return GPUNVME_SC_DATA_TRANSFER;
-	if (dma->entry[list->slot].map->inside && gnv_soft_has(&dma->traits, GNV_SOFT_CMB_LISTS)) {
+	if (dma->entry[list->slot].map->inside && gnv_soft_has(dma->io->traits, GNV_SOFT_CMB_LISTS)) {
 		gnv_soft_dma_put(dma, list->slot);
 		return GPUNVME_SC_INVALID_CMB_USE;
 	}
@@ -186,7 +186,7 @@ static uint16_t open_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 static uint16_t walk_list_page(struct gnv_soft_dma *dma, struct list_page *list, uint32_t page, uint64_t *len, uint64_t *next,
 			       struct gnv_soft_segs *segs)
 {
-	const bool halved = gnv_soft_has(&dma->traits, GNV_SOFT_LISTS_HALF);
+	const bool halved = gnv_soft_has(dma->io->traits, GNV_SOFT_LISTS_HALF);
 	uint16_t status = 0;
 	uint64_t prp, piece;
 
@@ -231,7 +231,7 @@ static uint16_t walk_list(struct gnv_soft_dma *dma, uint64_t iova, uint32_t page
 /* What is wrong with the drive that is played. */
 static uint16_t skew_list(const struct gnv_soft_dma *dma, uint64_t *iova)
 {
-	const struct gnv_soft_traits *traits = &dma->traits;
+	const struct gnv_soft_traits *traits = dma->io->traits;
 
 	if (gnv_soft_has(traits, GNV_SOFT_LISTS_FAIL) && *iova & (traits->number[GNV_SOFT_LISTS_FAIL] - 1))
 		return GPUNVME_SC_INVALID_PRP_OFFSET;
@@ -277,7 +277,7 @@ static uint16_t add_block(struct sgl_walk *w, const struct gpunvme_sgl *sgl)
 {
 	const uint64_t piece = gnv_min(sgl->length, w->len);
 
-	if (piece < sgl->length && gnv_soft_has(&w->dma->traits, GNV_SOFT_SGL_STRICT))
+	if (piece < sgl->length && gnv_soft_has(w->dma->io->traits, GNV_SOFT_SGL_STRICT))
 		return GPUNVME_SC_INVALID_SGL_LENGTH;
 	if (sgl->addr & SGL_ALIGN || sgl->reserved[0] || sgl->reserved[1] || sgl->reserved[2])
 		return GPUNVME_SC_INVALID_FIELD;
@@ -338,7 +338,7 @@ static uint16_t walk_sgl(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe
 
 	memcpy(&sgl, (const char *)sqe + offsetof(struct gpunvme_sqe, prp1), sizeof(sgl));
 	if (sgl.id == GPUNVME_SGL_ID_DATA_BLOCK) {
-		if (gnv_soft_has(&dma->traits, GNV_SOFT_SGL_SHORT))
+		if (gnv_soft_has(dma->io->traits, GNV_SOFT_SGL_SHORT))
 			sgl.addr += 512; /* the host's mapping has room behind a buffer, or the command fails */
 		status = add_block(&w, &sgl);
 	} else if (!is_segment(&sgl)) {
@@ -398,4 +398,23 @@ uint16_t gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct gnv_sof
 		len -= piece;
 	}
 	return 0;
+}
+
+bool gnv_soft_dma_word(struct gnv_soft_dma *dma, uint64_t iova, uint64_t *word, bool write)
+{
+	uint64_t *at;
+	unsigned slot;
+	char *cpu;
+	bool reached;
+
+	if (gnv_soft_dma_get(dma, iova, sizeof(*word), &cpu, &slot))
+		return false;
+	at = (uint64_t *)(void *)cpu;
+	reached = !dma->entry[slot].map->hidden;
+	if (reached && write)
+		__atomic_store_n(at, *word, __ATOMIC_RELAXED);
+	else if (reached)
+		*word = __atomic_load_n(at, __ATOMIC_RELAXED);
+	gnv_soft_dma_put(dma, slot);
+	return reached;
 }

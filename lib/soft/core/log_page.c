@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Get Log Page (Base Specification 5.16), and the records behind the pages. */
-#include "soft/state.h"
+#include "soft/core/controller.h"
+#include "soft/core/data.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,32 +21,26 @@
 #define NS_PER_MINUTE 60000000000ull
 #define NS_PER_HOUR (60 * NS_PER_MINUTE)
 
-void gnv_soft_log_error(struct gnv_soft *soft, const struct gnv_soft_cmd *cmd, uint16_t status)
+void gnv_soft_errors_add(struct gnv_soft_errors *errors, const struct gnv_soft_cmd *cmd, uint16_t status)
 {
-	struct gpunvme_error_log entry = { .sqid = cmd->sq->qid,
+	struct gpunvme_error_log entry = { .error_count = ++errors->count,
+					   .sqid = cmd->qid,
 					   .cid = cmd->sqe.cid,
 					   .status = (uint16_t)(status << 1),
 					   .location = NO_LOCATION,
 					   .nsid = cmd->sqe.nsid };
 
-	if (cmd->sq->qid)
+	if (cmd->qid)
 		entry.lba = cmd->sqe.cdw10 | (uint64_t)cmd->sqe.cdw11 << 32;
-	pthread_mutex_lock(&soft->errors.lock);
-	entry.error_count = ++soft->errors.count;
-	soft->errors.entry[entry.error_count % GNV_SOFT_ERRORS] = entry;
-	pthread_mutex_unlock(&soft->errors.lock);
+	errors->entry[entry.error_count % GNV_SOFT_ERRORS] = entry;
 }
 
-/* Newest first. */
-static size_t fill_errors(struct gnv_soft *soft, struct gpunvme_error_log *log)
+void gnv_soft_errors_copy(const struct gnv_soft_errors *errors, struct gpunvme_error_log log[GNV_SOFT_ERRORS])
 {
 	uint64_t i;
 
-	pthread_mutex_lock(&soft->errors.lock);
-	for (i = 0; i < GNV_SOFT_ERRORS && i < soft->errors.count; i++)
-		log[i] = soft->errors.entry[(soft->errors.count - i) % GNV_SOFT_ERRORS];
-	pthread_mutex_unlock(&soft->errors.lock);
-	return GNV_SOFT_ERRORS * sizeof(*log);
+	for (i = 0; i < GNV_SOFT_ERRORS && i < errors->count; i++)
+		log[i] = errors->entry[(errors->count - i) % GNV_SOFT_ERRORS];
 }
 
 uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft)
@@ -62,26 +57,6 @@ uint8_t gnv_soft_critical_warning(const struct gnv_soft *soft)
 	return warning;
 }
 
-static struct gnv_soft_counters sum_counters(struct gnv_soft *soft)
-{
-	struct gnv_soft_counters sum = { 0 };
-	const struct gnv_soft_counters *c;
-	unsigned i;
-
-	for (i = 0; i < soft->servers; i++) {
-		gnv_soft_server_lock(soft->server[i]);
-		c = &soft->server[i]->counters;
-		sum.reads += c->reads;
-		sum.writes += c->writes;
-		sum.sectors_read += c->sectors_read;
-		sum.sectors_written += c->sectors_written;
-		sum.media_errors += c->media_errors;
-		sum.busy_ns += c->busy_ns;
-		gnv_soft_server_unlock(soft->server[i]);
-	}
-	return sum;
-}
-
 static uint64_t thousands(uint64_t units)
 {
 	return (units + 999) / 1000;
@@ -89,8 +64,9 @@ static uint64_t thousands(uint64_t units)
 
 static size_t fill_smart(struct gnv_soft *soft, struct gpunvme_smart_log *log)
 {
-	struct gnv_soft_counters c = sum_counters(soft);
+	struct gnv_soft_counters c = { 0 };
 
+	soft->engine->counters(soft, &c);
 	log->critical_warning = gnv_soft_critical_warning(soft);
 	log->temperature[0] = GNV_SOFT_TEMPERATURE & 0xff;
 	log->temperature[1] = GNV_SOFT_TEMPERATURE >> 8;
@@ -102,11 +78,9 @@ static size_t fill_smart(struct gnv_soft *soft, struct gpunvme_smart_log *log)
 	log->host_writes[0] = c.writes;
 	log->controller_busy_time[0] = c.busy_ns / NS_PER_MINUTE;
 	log->power_cycles[0] = 1;
-	log->power_on_hours[0] = (gnv_soft_now() - soft->born_ns) / NS_PER_HOUR;
+	log->power_on_hours[0] = (soft->engine->now(soft) - soft->born_ns) / NS_PER_HOUR;
 	log->media_errors[0] = c.media_errors;
-	pthread_mutex_lock(&soft->errors.lock);
-	log->error_log_entries[0] = soft->errors.count;
-	pthread_mutex_unlock(&soft->errors.lock);
+	log->error_log_entries[0] = soft->engine->errors(soft, NULL);
 	return sizeof(*log);
 }
 
@@ -199,7 +173,8 @@ static size_t fill(struct gnv_soft *soft, uint8_t lid, union log_data *data)
 		return 0;
 	switch (lid) {
 	case GPUNVME_LID_ERROR:
-		return fill_errors(soft, data->errors);
+		soft->engine->errors(soft, data->errors);
+		return sizeof(data->errors);
 	case GPUNVME_LID_SMART:
 		return fill_smart(soft, &data->smart);
 	case GPUNVME_LID_FIRMWARE:

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* What a controller is, from its configuration and its stores. */
+#include "soft/core/controller.h"
+
+#include <errno.h>
+
+#include "util/bits.h"
+#include "util/log.h"
+
+static bool is_block_size(uint32_t size)
+{
+	return !size || size == 512 || size == 4096;
+}
+
+int gnv_soft_check_config(const struct gnv_soft_config *c)
+{
+	size_t i;
+
+	if (!c->path || !c->path[0])
+		return gnv_fail(-EINVAL, "the soft controller needs the path of an image file or block device");
+	if (!is_block_size(c->lba_size))
+		return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->lba_size);
+	for (i = 0; i < GNV_ARRAY_LEN(c->more); i++)
+		if (!is_block_size(c->more[i].lba_size))
+			return gnv_fail(-EINVAL, "block size %u is not supported; use 512 or 4096", c->more[i].lba_size);
+	if (c->mdts > 16)
+		return gnv_fail(-EINVAL, "mdts %u is too large; use 0 (no limit) to 16", c->mdts);
+	if (c->queues < 1 || c->queues > 1024)
+		return gnv_fail(-EINVAL, "%u queues cannot be offered; use 1 to 1024", c->queues);
+	if (c->depth < 2 || c->depth > 65536)
+		return gnv_fail(-EINVAL, "queue depth %u is not possible; use 2 to 65536", c->depth);
+	if (c->dstrd > 8)
+		return gnv_fail(-EINVAL, "doorbell stride %u is too large; use 0 to 8", c->dstrd);
+	if (c->cmb > 1024)
+		return gnv_fail(-EINVAL, "%u MiB of memory in the controller are too many; use 0 to 1024", c->cmb);
+	if (c->threads < 1 || c->threads > 64)
+		return gnv_fail(-EINVAL, "%u threads cannot be used; use 1 to 64", c->threads);
+	return gnv_soft_timing_check(&c->model);
+}
+
+/* A drive's limit, told as a power of two. */
+static void adopt_mdts(struct gnv_soft *soft, uint64_t max_bytes)
+{
+	const uint32_t most = max_bytes ? gnv_log2(gnv_max(max_bytes, 8192) / 4096) : 0;
+
+	if (most && (!soft->config.mdts || soft->config.mdts > most))
+		soft->config.mdts = most;
+}
+
+/* Of a drive that tells no limits the version is an older one, as if it could tell none. */
+static bool tells_limits(const struct gnv_soft_store *store)
+{
+	const struct gpunvme_id_ctrl_nvm *limits = store->drive ? &store->drive->limits : NULL;
+
+	return limits && (limits->dmrsl || limits->wzsl || limits->dmrl || limits->dmsl);
+}
+
+void gnv_soft_describe(struct gnv_soft *soft)
+{
+	const bool hints = gnv_soft_has(&soft->config.traits, GNV_SOFT_HINTS);
+	unsigned i;
+
+	soft->io = (struct gnv_soft_io){ .traits = &soft->config.traits,
+					 .rules = &soft->config.rules,
+					 .part = soft->part,
+					 .parts = soft->parts,
+					 .page = 4096 };
+	soft->faulty = soft->config.rules.count != 0;
+	soft->version = hints ? GNV_SOFT_2_0 : GNV_SOFT_1_4;
+	for (i = 0; i < soft->parts; i++) {
+		adopt_mdts(soft, soft->part[i].store->max_bytes);
+		if (tells_limits(soft->part[i].store))
+			soft->version = GNV_SOFT_2_0;
+	}
+	soft->max_transfer = soft->config.mdts ? 4096u << soft->config.mdts : 0;
+	for (i = 0; i < soft->parts; i++) {
+		const struct gnv_soft_store *store = soft->part[i].store;
+		const uint32_t shift = gnv_log2(store->block);
+
+		soft->part[i].ns = (struct gnv_soft_ns){ .lba_shift = shift,
+							 .blocks = store->size >> shift,
+							 .max_transfer = soft->max_transfer,
+							 .max_range = hints ? GNV_SOFT_RANGE : 0,
+							 .max_zeroes = hints ? 4096u << GNV_SOFT_WZSL : 0,
+							 .read_only = store->read_only };
+	}
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an engine must give: all that the controller (core/) cannot do by itself, as it has no thread, no lock, no clock and no
+ * system call. An engine fetches commands, has their data moved, completes them and tells the host; today's is made of threads
+ * (engine/).
+ *
+ * Who calls. The engine calls the controller, and the controller this table, from one thread at a time: the one that looks at the
+ * registers (gnv_soft_regs_poll()) and carries out admin commands. So nothing here is called by two threads at once but what says
+ * so.
+ *
+ * Memory of the host is reached by IOVA and length, through functions that are linked, not called by this table (core/data.h).
+ *
+ * Interrupts are the engine's: it calls config.irq.raise() for what it has posted to a completion queue whose ring has
+ * `interrupts`, by the vector of that ring, at once or when features.coalescing and gnv_soft_is_at_once() say so. All but what it
+ * posts to queue 0 may wait.
+ */
+#ifndef GNV_SOFT_ENGINE_H
+#define GNV_SOFT_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gpunvme/spec.h>
+
+#include "soft/core/config.h"
+#include "soft/core/io.h"
+
+struct gnv_soft;
+struct gnv_space;
+
+struct gnv_soft_ring {
+	uint64_t iova;
+	uint32_t entries;
+	uint16_t qid;
+	bool interrupts; /* of a completion queue, by this vector */
+	uint16_t vector;
+};
+
+struct gnv_soft_engine_ops {
+	const char *name;
+	size_t size; /* of its own structure, which begins with struct gnv_soft and is zeroes */
+
+	/* ---- Life ---- */
+
+	/*
+	 * The controller is described, its namespaces have their stores, its registers are there. Set soft->dma, by which admin
+	 * commands reach memory of the host, and begin to look at registers and doorbells.
+	 * @space: outlives the engine
+	 * Return: 0; -errno, and gnv_fail() has the sentence: then nothing runs.
+	 */
+	int (*start)(struct gnv_soft *soft, struct gnv_space *space);
+	/*
+	 * End all that runs; called by any thread, and again after false. Return: true nothing of the host's memory is reached any
+	 * more, and nothing of the controller; false I/O did not end within soft->patience_ms: all must stay.
+	 */
+	bool (*stop)(struct gnv_soft *soft);
+	/* After stop(), or a start() that failed: give its own memory back, queues included, but not the structure. */
+	void (*free)(struct gnv_soft *soft);
+
+	/* ---- Queues ---- */
+
+	/*
+	 * Create a queue: its ring lies at ring->iova, which must be a multiple of the memory page size (else
+	 * GPUNVME_SC_INVALID_PRP_OFFSET) and mapped whole (else GPUNVME_SC_DATA_TRANSFER); its doorbell is
+	 * gnv_soft_doorbell() and is set to 0. A submission queue is fetched from when this returns; its entries have 64 bytes, of
+	 * GNV_SOFT_SQE_128 128, but for queue 0. Entries of a completion queue have 16 bytes, phase 1 first.
+	 * Return: 0 or a status; then there is no queue.
+	 */
+	uint16_t (*cq_create)(struct gnv_soft *soft, const struct gnv_soft_ring *ring);
+	uint16_t (*sq_create)(struct gnv_soft *soft, const struct gnv_soft_ring *ring, uint16_t cqid);
+	/* Fetch nothing more from a queue. What is parked ends now, what waits for room in the completion queue is discarded. */
+	void (*sq_close)(struct gnv_soft *soft, uint16_t qid);
+	/* Is no command of a queue that was closed in flight any more? Its completions are posted then. */
+	bool (*sq_is_dry)(struct gnv_soft *soft, uint16_t qid);
+	/* Delete a queue that has no command in flight; of a completion queue no submission queue is left. Its doorbell becomes 0. */
+	void (*sq_delete)(struct gnv_soft *soft, uint16_t qid);
+	void (*cq_delete)(struct gnv_soft *soft, uint16_t qid);
+
+	/* ---- Commands in flight, which live in memory of the engine ---- */
+
+	/* End a command of an I/O queue before its time, with GPUNVME_SC_ABORT_REQUESTED. Return: false it is under way, or over. */
+	bool (*abort)(struct gnv_soft *soft, uint16_t sqid, uint16_t cid);
+	/* Fetch nothing more from any queue, discard what is parked or held; with @dead what is in flight ends without completions. */
+	void (*quiesce)(struct gnv_soft *soft, bool dead);
+	/* After quiesce(): is nothing in flight any more, and nothing of what flush() began? */
+	bool (*is_quiet)(struct gnv_soft *soft);
+	/*
+	 * Begin to write what the stores of namespaces that are not read-only keep in caches. is_quiet() says when that has ended;
+	 * soft->flush_failed is then the status of the last one that failed.
+	 */
+	void (*flush)(struct gnv_soft *soft);
+	/* An admin command that was kept (gnv_soft_admin()) is over: post its completion, with cmd->dw0. */
+	void (*complete)(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, uint16_t status);
+	/* The same without a completion. */
+	void (*discard)(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
+
+	/* ---- Memory ---- */
+
+	/*
+	 * Does a queue lie in memory that was mapped within [iova, iova + len)? Called by any thread before that is unmapped. Return:
+	 * also true when it cannot be told within a second.
+	 */
+	bool (*has_ring)(struct gnv_soft *soft, uint64_t iova, uint64_t len);
+
+	/* ---- What it knows ---- */
+
+	/* Sums over all that it has carried out since start(). */
+	void (*counters)(struct gnv_soft *soft, struct gnv_soft_counters *sum);
+	/*
+	 * Copy the last errors, the newest first (gnv_soft_errors_copy()).
+	 * @log: GNV_SOFT_ERRORS entries that are zeroes; NULL: they are not wanted
+	 * Return: how many there ever were.
+	 */
+	uint64_t (*errors)(struct gnv_soft *soft, struct gpunvme_error_log *log);
+	/* Nanoseconds of a clock that never goes back. Any thread. */
+	uint64_t (*now)(const struct gnv_soft *soft);
+
+	/* ---- For tests; any thread ---- */
+
+	/* While it is held the controller is not called, so its fields may be changed. */
+	void (*hold)(struct gnv_soft *soft);
+	void (*release)(struct gnv_soft *soft);
+	/* Judge I/O commands by this function from now on; NULL: by the rules. */
+	void (*set_fault)(struct gnv_soft *soft, const struct gnv_soft_fault *fault);
+};
+
+/* Threads of this process, config.threads of them (engine/). */
+extern const struct gnv_soft_engine_ops gnv_soft_engine_threads;
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * I/O commands: what the controller knows of one in flight, and of itself for them.
+ *
+ * The engine has the memory in which commands live, fetches and completes them; the functions here say what is next for one. They
+ * know no other command, and what several threads may change is atomic: so an engine calls them for different commands at once.
+ * They use no C library, as they also run on a GPU (tests/abi/core compiles them for it).
+ */
+#ifndef GNV_SOFT_IO_H
+#define GNV_SOFT_IO_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gpunvme/spec.h>
+
+#include "soft/core/cmd.h"
+#include "soft/core/event.h"
+#include "soft/core/fault.h"
+#include "soft/core/trait.h"
+
+#define GNV_SOFT_RANGES 4096u /* bytes of the ranges of a command, at most */
+#define GNV_SOFT_FILL 65536u  /* bytes that one which says nothing of deallocated blocks sets to ones, of a range */
+
+struct gnv_soft_data;	   /* where the data of a command lies; the engine's */
+struct gnv_soft_dma;	   /* by which a thread of the engine reaches memory of the host */
+struct gnv_soft_sq;	   /* the engine's */
+struct gnv_soft_store_ops; /* store/store.h */
+
+/* What a drive says of itself that carries out the commands. */
+struct gnv_soft_drive {
+	struct gpunvme_id_ctrl ctrl;
+	struct gpunvme_id_ns ns;
+	struct gpunvme_id_ctrl_nvm limits; /* zeroes where it tells none */
+};
+
+/* What keeps the blocks of a namespace, as opening it found out; constant. */
+struct gnv_soft_store {
+	const struct gnv_soft_store_ops *ops;
+	uint64_t size;	    /* bytes */
+	uint32_t block;	    /* bytes of one; 0: as configured */
+	uint64_t max_bytes; /* that one command may move; 0: no limit of its own */
+	const struct gnv_soft_drive *drive; /* it takes commands as they are (GNV_SOFT_STAGE_WHOLE); NULL: it takes steps */
+	uint64_t id[2];	    /* identity, from which names are made */
+	uint32_t mem_align; /* what segments should begin at a multiple of, or they are copied; 0: it takes any */
+	uint32_t len_align; /* the same of their lengths */
+	bool reaches_far;   /* moves data of memory of devices by itself */
+	bool read_only;
+};
+
+/* A namespace: its geometry, and the store behind it. Constant but for the last. */
+struct gnv_soft_part {
+	struct gnv_soft_store *store;
+	struct gnv_soft_ns ns;
+	bool no_zero_range; /* the store cannot zero a range (atomic) */
+};
+
+/* The result of a step that a drive has answered: a status, which the command ends with as it is. */
+#define GNV_SOFT_ANSWER (INT_MIN / 2)
+static inline bool gnv_soft_is_answer(int res)
+{
+	return res <= GNV_SOFT_ANSWER + UINT16_MAX;
+}
+
+enum gnv_soft_stage {			      /* what the store is to do for an I/O command */
+		      GNV_SOFT_STAGE_RW,      /* reading or writing the segments */
+		      GNV_SOFT_STAGE_COMPARE, /* reading what is to be compared */
+		      GNV_SOFT_STAGE_ZERO,    /* asking the file system for zeroes */
+		      GNV_SOFT_STAGE_FILL,    /* writing zeroes */
+		      GNV_SOFT_STAGE_DSM,
+		      GNV_SOFT_STAGE_WHOLE, /* a drive is to carry it out */
+		      GNV_SOFT_STAGE_SYNC /* last: data must reach the medium */
+};
+
+struct gnv_soft_cmd {
+	struct gnv_soft_cmd *next; /* the engine's, as the next two */
+	struct gnv_soft_sq *sq;
+	struct gnv_soft_data *data;
+	struct gnv_soft_io *io;	    /* of its controller */
+	struct gnv_soft_part *part; /* of an I/O command; a Flush of all goes from one to the next */
+	struct gpunvme_sqe sqe;	    /* the copy; nothing else of the entry is ever looked at */
+	struct gnv_soft_op op;
+	enum gnv_soft_stage stage;
+	uint16_t qid; /* of its submission queue */
+	uint16_t status;
+	uint32_t dw0;
+	uint64_t post_at; /* no completion before this time, in ns; 0: none; UINT64_MAX: never (dropped) */
+	uint64_t began;	  /* when the timing model took it, whose time post_at is; 0: it did not */
+	bool stalled;	  /* GNV_SOFT_STALL: it begins at post_at */
+	bool counted;	  /* limit.c */
+	enum gnv_soft_verdict verdict; /* what is still to be done wrong */
+	uint32_t number;
+	uint64_t done; /* bytes of op.len that are done; Dataset Management: ranges */
+	unsigned retries;
+};
+
+/* What I/O commands see of their controller. Constant while there are queues, but for what is atomic. */
+struct gnv_soft_io {
+	const struct gnv_soft_traits *traits;
+	struct gnv_soft_rules *rules;
+	struct gnv_soft_part *part; /* namespace 1 first */
+	unsigned parts;
+	uint32_t page;	   /* CC.MPS in bytes */
+	uint64_t cmb_base; /* the address that means the controller's own memory; 0: none */
+	bool write_back;   /* volatile write cache enabled (atomic, as all that follows) */
+	uint32_t apst;	   /* it may go to its last power state by itself */
+	uint32_t asleep;   /* told to go to its last power state, where it is slow to wake */
+	uint32_t doom;	   /* GNV_SOFT_CFS or _ONES: what becomes of the controller */
+	uint32_t events;   /* raised and not reported, 1 << GNV_SOFT_EVENT_* */
+	uint32_t flying;   /* limit.c: I/O commands in flight, and the identifiers of all that are */
+	uint32_t tags[65536 / 32];
+};
+
+static inline void gnv_soft_io_raise(struct gnv_soft_io *io, enum gnv_soft_event event)
+{
+	__atomic_fetch_or(&io->events, 1u << event, __ATOMIC_RELAXED);
+}
+
+/* True when writes of this command must reach the medium before it completes. */
+static inline bool gnv_soft_is_durable(const struct gnv_soft_cmd *cmd)
+{
+	return cmd->op.fua || !__atomic_load_n(&cmd->io->write_back, __ATOMIC_RELAXED);
+}
+
+struct gnv_soft_counters {
+	uint64_t reads, writes;			/* commands */
+	uint64_t sectors_read, sectors_written; /* units of 512 bytes */
+	uint64_t media_errors;
+	uint64_t busy_ns;
+};
+
+#endif
