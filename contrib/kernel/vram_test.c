@@ -12,6 +12,7 @@
  * In the device's folder in sysfs lie
  *
  *     refuse    an errno that importers of addresses get from now on, or 0
+ *     provider  1: importers get the PCI device, and so must find a path to it
  *     move      written: all buffers move, or EBUSY
  *     revoke    written: all buffers that there are lose their memory for good
  *     pinned    bytes whose addresses somebody has
@@ -51,6 +52,7 @@ struct vram {
 	struct list_head buffers;
 	bool gone;
 	int refuse;
+	struct pci_dev *provider;
 	atomic_long_t pinned;
 };
 
@@ -154,6 +156,7 @@ static struct dma_buf_phys *vram_get_phys(struct dma_buf_attachment *attach)
 			GFP_KERNEL_ACCOUNT);
 	if (!phys)
 		return ERR_PTR(-ENOMEM);
+	phys->provider = READ_ONCE(buffer->vram->provider);
 	phys->nr_ranges = buffer->nr_blocks;
 	for (i = 0; i < phys->nr_ranges; i++) {
 		phys->ranges[i].paddr = vram_address(buffer, i * VRAM_BLOCK);
@@ -421,6 +424,20 @@ static ssize_t refuse_store(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RW(refuse);
 
+static ssize_t provider_store(struct device *dev, struct device_attribute *attr,
+			      const char *buf, size_t count)
+{
+	struct vram *vram = dev_get_drvdata(dev);
+	bool named;
+	int ret = kstrtobool(buf, &named);
+
+	if (ret)
+		return ret;
+	WRITE_ONCE(vram->provider, named ? to_pci_dev(dev) : NULL);
+	return count;
+}
+static DEVICE_ATTR_WO(provider);
+
 static ssize_t move_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t count)
 {
@@ -446,6 +463,7 @@ static DEVICE_ATTR_RO(pinned);
 
 static struct attribute *vram_attrs[] = {
 	&dev_attr_refuse.attr,
+	&dev_attr_provider.attr,
 	&dev_attr_move.attr,
 	&dev_attr_revoke.attr,
 	&dev_attr_pinned.attr,

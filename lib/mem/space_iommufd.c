@@ -19,6 +19,11 @@ static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem 
 	if (ret == -ENODEV)
 		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory; map it again "
 				     "when that is over");
+	if (ret == -EREMOTEIO) /* contrib/kernel/0003: pci_p2pdma_distance() is negative */
+		return gnv_fail(ret,
+				"the kernel knows no path over PCIe from %s to the device with this memory: use slots below one PCIe switch, "
+				"or a host bridge that pci_p2pdma_distance() accepts",
+				sv->bdf);
 	return ret ? gnv_space_vfio_refused(sv, mem, ret) : 0;
 }
 

@@ -241,10 +241,11 @@ static void test_takes_foreign(void **state)
 {
 	static const struct {
 		unsigned long fails;
-		int ret;
+		int err, ret;
 		const char *says;
-	} cases[] = { { GNV_IOMMUFD_MAP_FILE, -EOPNOTSUPP, "takes device memory of vfio-pci only" },
-		      { VFIO_DEVICE_FEATURE, -ENOENT, "cannot export a BAR" } };
+	} cases[] = { { GNV_IOMMUFD_MAP_FILE, EOPNOTSUPP, -EOPNOTSUPP, "takes device memory of vfio-pci only" },
+		      { GNV_IOMMUFD_MAP_FILE, EREMOTEIO, -EREMOTEIO, "no path over PCIe from" },
+		      { VFIO_DEVICE_FEATURE, EOPNOTSUPP, -ENOENT, "cannot export a BAR" } };
 	struct gnv_port *port;
 
 	(void)state;
@@ -252,7 +253,7 @@ static void test_takes_foreign(void **state)
 		fake_kernel_reset();
 		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
 		fake_kernel.fail_request = cases[i].fails;
-		fake_kernel.fail_errno = EOPNOTSUPP;
+		fake_kernel.fail_errno = cases[i].err;
 		assert_int_equal(gnv_port_takes_foreign(port), cases[i].ret);
 		if (!strstr(gpunvme_errmsg(), cases[i].says))
 			fail_msg("%zu: %s", i, gpunvme_errmsg());

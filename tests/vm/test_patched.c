@@ -79,6 +79,7 @@ static int end(void **state)
 {
 	(void)state;
 	good(put("refuse", "0"));
+	good(put("provider", "0"));
 	gpunvme_dev_close(dev);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(pinned(), 0);
@@ -244,6 +245,27 @@ static void test_refused(void **state)
 }
 
 /* What is mapped stays where it is; what is not may go, and is mapped where it is then. */
+/*
+ * An exporter that names its device wants a path by P2PDMA. There is none here: drive and exporter lie on the root bus, whose host bridge
+ * (8086:29c0) is not in pci_p2pdma_whitelist, and the processor is no Zen (drivers/pci/p2pdma.c).
+ */
+static void test_no_path(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	open_queue(&r);
+	r.mem = buffer(MIB);
+	good(put("provider", "1"));
+	assert_int_equal(gpunvme_mem_map(r.mem, dev), -EREMOTEIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "no path over PCIe"));
+	assert_int_equal(pinned(), 0);
+	good(put("provider", "0"));
+	map(&r);
+	compare(&r, 3);
+	close_rig(&r);
+}
+
 static void test_move(void **state)
 {
 	struct gpunvme_mem *copy;
@@ -400,7 +422,8 @@ static void test_unbind_rings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_everything_there), TEST(test_part),	      TEST(test_refused),     TEST(test_move),
+		TEST(test_everything_there), TEST(test_part),	      TEST(test_refused),     TEST(test_no_path),
+		TEST(test_move),
 		TEST(test_revoke_data),	     TEST(test_unbind_data), TEST(test_revoke_rings), TEST(test_unbind_rings),
 	};
 
