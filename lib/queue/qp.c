@@ -287,7 +287,7 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late)
 {
 	struct gnv_ringtest test = { .data = { 0 } };
 	int ret = gnv_ringtest_run(&test, qp), anew;
-	bool works = !ret || ret == -ENOENT, fails = ret == -ETIMEDOUT || ret == -EPROTO || (ret == -EAGAIN && ++*late == 3);
+	bool works = !ret || ret == -ENOENT, fails = ret == -ETIMEDOUT || ret == -EPROTO || (ret == -EAGAIN && ++*late == 2);
 
 	if (ret)
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: %s", qp->qid, gpunvme_errmsg());
@@ -301,7 +301,7 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late)
 		*late = 0;
 		return gnv_doorbells_open(qp);
 	}
-	return works || ret == -EAGAIN ? 0 : ret;
+	return works || ret == -EAGAIN || ret == -EBUSY ? 0 : ret;
 }
 
 /* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */

@@ -2,7 +2,8 @@
 /*
  * Do doorbells that lanes ring arrive, and soon? A controller does not let its doorbells be read, so the test sends commands: the
  * CPU writes a read of one block, tells a lane that waits on an otherwise idle GPU to ring, and sees the completion itself. A store
- * that stays in a cache of the GPU is late, or never comes. What the same reads take when the CPU rings is taken off.
+ * that stays in a cache of the GPU is late, or never comes. The CPU rings for as many reads, and the 99th percentiles of both are
+ * compared. A lane that stands still has not rung, so that ring is waited for and does not count.
  * Invariant: reads only.
  */
 #ifndef GNV_QUEUE_RINGTEST_H
@@ -10,7 +11,10 @@
 
 #include "queue/qp.h"
 
-/* Each is seen within the first time, and not waited for beyond the second. Kept in the device, so that tests may change them. */
+/*
+ * How many doorbells; by how much the 99th percentile of the lane's may exceed that of the CPU's; how long a doorbell that was rung
+ * may take. Kept in the device, so that tests may change them.
+ */
 #define GNV_RINGTEST_RINGS 1000u
 #define GNV_RINGTEST_LATE_NS 1000000u
 #define GNV_RINGTEST_LOST_NS 100000000u
@@ -23,7 +27,7 @@ struct gnv_ringtest {
 /*
  * gnv_ringtest_run() - on a queue that exists on the controller and that nobody has used
  * Afterwards the queue is of no use: its rings have moved on.
- * Return: 0 all were seen in time; -EAGAIN one was late, or the lane stood still and rang too late or not at all; -ETIMEDOUT
+ * Return: 0 they were seen in time; -EAGAIN they were late; -EBUSY the lane stood still for seconds; -ETIMEDOUT
  * one was not seen, but when the CPU rang it; -EIO nor was it then, so that it is not the doorbell, or the lane did not run;
  * -EPROTO another command was completed; -ENOENT no namespace to read; other negative errnos are no answer. gnv_fail() has the
  * sentence. The controller may still have a command for the memory: the caller deletes the queue before gnv_ringtest_fini().

@@ -52,6 +52,7 @@ GNVK_KERNEL(ring)
 			rung++;
 			gnvd_acquire_ring32(a->go); /* the command was written before */
 			gnvd_doorbell(a->doorbell, rung & a->mask);
+			gnvd_doorbell(a->rung, rung);
 			deadline = gnvd_clock() + a->timeout;
 		} else if (go == ~0u || gnvd_clock() > deadline) {
 			break;
@@ -59,7 +60,7 @@ GNVK_KERNEL(ring)
 			gnvd_pause(turn++);
 		}
 	}
-	*GNVK_AT(uint32_t, a->rung) = rung;
+	*GNVK_AT(uint32_t, a->rung) = rung; /* released by the end of the kernel, where the host does not see it before */
 }
 
 GNVK_KERNEL(copy)

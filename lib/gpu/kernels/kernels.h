@@ -72,7 +72,7 @@ struct gnv_selftest_result {
 struct gnv_ring_args {
 	uint64_t doorbell;
 	uint64_t go;     /* 32 bits, written by the host */
-	uint64_t rung;   /* 32 bits, set at the end: how many times it rang */
+	uint64_t rung;   /* 32 bits: how many times it rang, set after each */
 	uint64_t timeout; /* ticks */
 	uint32_t rings;
 	uint32_t mask; /* entries of the queue - 1 */
