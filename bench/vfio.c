@@ -6,7 +6,7 @@
 #include "bench.h"
 
 #include "mem/mem_bar.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "queue/qp.h"
 
 #define MAX_STEPS 16u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An open device: a controller (nvme/nvme.h), the queues and mappings that use it, and what watches it. Opening and closing it is
- * queue/life.c.
+ * life/life.c.
  *
  * Locks, in the order they are taken: queues_lock, a memory's lock, dev->lock, then those inside the arena and the space. Over an
  * admin command only queues_lock is held, and the admin queue's own.
@@ -11,6 +11,7 @@
 
 #include "dev/async.h"
 #include "dev/events.h"
+#include "dev/queues.h"
 #include "nvme/forward.h"
 #include "nvme/nvme.h"
 
@@ -20,10 +21,19 @@ struct gnv_place;
 struct gnv_soft;
 struct gnv_watchdog;
 
+/* What lib/dev and lib/dma ask of rooms above them; set when a device is opened. */
+struct gnv_dev_hooks {
+	/* After a reset: PRP lists that lie in the controller's memory are written again. */
+	void (*refill)(struct gpunvme_dev *dev);
+	/* Return: 0, the controller reads lists in its own memory as it should; as gpunvme_mem_map(). */
+	int (*prove_lists)(struct gpunvme_dev *dev);
+};
+
 struct gpunvme_dev {
 	uint64_t process; /* that opened it (util/process.h) */
 	uint32_t number;  /* which of this process' devices; never 0 */
 	struct gnv_nvme nvme;
+	const struct gnv_dev_hooks *hooks;
 	struct gnv_forward forward;
 	struct gnv_events events;
 	struct gnv_async async;
@@ -41,13 +51,15 @@ struct gpunvme_dev {
 	bool closing;		     /* nothing is begun any more; under queues_lock */
 	bool unstoppable;	     /* closing it has failed: it may make DMA for ever (atomic) */
 	pthread_mutex_t lock;	     /* protects all below */
-	struct gpunvme_qp *qps;	     /* alive, and those whose deletion failed */
 	struct gnv_mapping *maps;
 	struct {
 		struct gnv_mapping *marked, *fresh;
 	} late; /* PRP lists that commands in flight may need (queue/late.h) */
-	uint64_t *qids;		/* one bit per queue id, set while used; bit 0 is the admin queue */
-	uint16_t incarnation;	/* of the queue created last */
+	struct {
+		struct gnv_dev_queue *first; /* alive, and those whose deletion failed */
+		uint64_t *ids;		     /* one bit per queue id, set while used; bit 0 is the admin queue */
+		uint16_t incarnation;	     /* of the queue created last */
+	} queues;
 };
 
 /* The software controller behind a soft: device, for tests and benchmarks; NULL for others. */

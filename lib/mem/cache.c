@@ -6,12 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/linux/sys.h"
-
 #define LIMIT (1ull << 30)
 #define ROOM 16u /* at first */
 
-int gnv_cache_create(struct gnv_cache **cache)
+int gnv_cache_create(size_t page, struct gnv_cache **cache)
 {
 	struct gnv_cache *made = calloc(1, sizeof(*made));
 
@@ -21,7 +19,7 @@ int gnv_cache_create(struct gnv_cache **cache)
 	pthread_mutex_init(&made->lock, NULL);
 	made->info.limit = LIMIT;
 	made->holders = 1;
-	made->page = gnv_sys_page_size();
+	made->page = page;
 	*cache = made;
 	return 0;
 }

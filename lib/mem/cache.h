@@ -55,8 +55,8 @@ struct gnv_cache {
 	struct gpunvme_cache_info info; /* but entries and used */
 };
 
-/* Return: 0, -ENOMEM. */
-int gnv_cache_create(struct gnv_cache **cache);
+/* @page: of the CPU. Return: 0, -ENOMEM. */
+int gnv_cache_create(size_t page, struct gnv_cache **cache);
 /* Nobody holds it. */
 void gnv_cache_destroy(struct gnv_cache *cache);
 

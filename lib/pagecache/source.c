@@ -174,7 +174,7 @@ bool gnv_source_quiet(const struct gnv_source *source, struct gpunvme_mem *mem)
 	for (i = 0; i < source->devs; i++)
 		if (!gnv_map_has(mem, source->dev[i]))
 			continue;
-		else if (gnv_qp_first_busy(source->dev[i], true, &over) || __atomic_load_n(&source->dev[i]->unstoppable, __ATOMIC_RELAXED))
+		else if (gnv_queues_busy(source->dev[i], true, &over) || __atomic_load_n(&source->dev[i]->unstoppable, __ATOMIC_RELAXED))
 			return false;
 	return true;
 }

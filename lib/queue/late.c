@@ -8,26 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "queue/qp.h"
-
-static void mark_queues(struct gpunvme_dev *dev)
-{
-	struct gpunvme_qp *qp;
-
-	for (qp = dev->qps; qp; qp = qp->next)
-		qp->mark = gnv_qp_position(qp);
-}
-
-/* Return: a queue with commands from before the marks, or NULL. */
-static const struct gpunvme_qp *waited_for(const struct gpunvme_dev *dev)
-{
-	const struct gpunvme_qp *qp = dev->qps;
-
-	while (qp && !(gnv_qp_may_reach(qp) && gnv_qp_oldest(qp) < qp->mark))
-		qp = qp->next;
-	return qp;
-}
-
 static void give_back(struct gnv_mapping *map)
 {
 	struct gnv_mapping *next;
@@ -53,9 +33,9 @@ static struct gnv_mapping *take(struct gpunvme_dev *dev)
 	if (!first && dev->late.fresh) {
 		first = dev->late.marked = dev->late.fresh;
 		dev->late.fresh = NULL;
-		mark_queues(dev);
+		gnv_queues_mark(dev);
 	}
-	if (!first || waited_for(dev))
+	if (!first || gnv_queues_before_mark(dev))
 		return NULL;
 	dev->late.marked = NULL;
 	return first;
@@ -75,15 +55,15 @@ void gnv_late_sweep(struct gpunvme_dev *dev)
 
 int gnv_late_explain(struct gpunvme_dev *dev, int ret)
 {
-	const struct gpunvme_qp *qp;
+	uint32_t qid;
 	char cause[300];
 
 	pthread_mutex_lock(&dev->lock);
-	qp = dev->late.marked ? waited_for(dev) : NULL;
-	if (qp) {
+	qid = dev->late.marked ? gnv_queues_before_mark(dev) : 0;
+	if (qid) {
 		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 		gnv_fail(ret, "%s; PRP lists of unmapped memory wait for commands of queue %u that were in flight: let them end, or recover it",
-			 cause, qp->qid);
+			 cause, qid);
 	}
 	pthread_mutex_unlock(&dev->lock);
 	return ret;

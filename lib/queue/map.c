@@ -8,9 +8,7 @@
 #include <errno.h>
 
 #include "queue/guest.h"
-#include "queue/inner.h"
 #include "queue/mapping.h"
-#include "queue/qp.h"
 #include "util/clock.h"
 #include "util/process.h"
 
@@ -54,7 +52,7 @@ static int check_quiet(const struct gnv_mapping *map, bool ours)
 				"the controller at %s could not be stopped and may still write to the memory; close it again "
 				"when it was reset or has lost its power",
 				dev->nvme.info.address);
-	qid = gnv_qp_first_busy(dev, !ours && lies_open(map), &over);
+	qid = gnv_queues_busy(dev, !ours && lies_open(map), &over);
 	if (!qid)
 		return 0;
 	if (!over)
@@ -98,7 +96,7 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
 	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	if (mem->lists_inside && !gnv_ctrl_check(&dev->nvme.ctrl))
-		ret = gnv_inner_prove_lists(dev);
+		ret = dev->hooks->prove_lists(dev);
 	return ret ? ret : gnv_map_add(mem, dev);
 }
 

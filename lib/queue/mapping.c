@@ -12,7 +12,6 @@
 #include "queue/guest.h"
 #include "queue/late.h"
 #include "queue/place.h"
-#include "queue/qp.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 
@@ -161,7 +160,7 @@ static void mapping_lost(struct gnv_mem_watch *watch)
 	struct gnv_space *space = map->dev->nvme.port->space;
 
 	map->dead = true;
-	gnv_qp_end_all(map->dev, GPUNVME_ENODEV);
+	gnv_queues_end(map->dev, GPUNVME_ENODEV);
 	gnv_events_add(&map->dev->events, GPUNVME_EVENT_MEM_REVOKED, NULL, map->mem);
 	space->ops->cut(space, map->dbuf.iova, map->mem->len);
 }

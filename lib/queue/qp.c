@@ -31,7 +31,7 @@ static void find_qid(struct gpunvme_qp *qp, bool inherit)
 	struct gpunvme_dev *dev = qp->dev;
 	uint32_t qid = 1;
 
-	while (qid <= dev->nvme.info.queues && dev->qids[qid / 64] >> (qid % 64) & 1)
+	while (qid <= dev->nvme.info.queues && dev->queues.ids[qid / 64] >> (qid % 64) & 1)
 		qid++;
 	if (qid > dev->nvme.info.queues && !inherit)
 		return;
@@ -39,11 +39,11 @@ static void find_qid(struct gpunvme_qp *qp, bool inherit)
 		qid = qp->from->qid;
 		qp->from->qid_passed_on = true;
 	}
-	dev->qids[qid / 64] |= 1ull << (qid % 64);
+	dev->queues.ids[qid / 64] |= 1ull << (qid % 64);
 	qp->qid = qid;
-	qp->tag = (uint32_t)++dev->incarnation << 16 | qid;
-	qp->next = dev->qps;
-	dev->qps = qp;
+	qp->tag = (uint32_t)++dev->queues.incarnation << 16 | qid;
+	qp->node.next = dev->queues.first;
+	dev->queues.first = &qp->node;
 }
 
 /* An identifier, and a tag that no other queue of this device had lately. */
@@ -70,14 +70,14 @@ static int take_qid(struct gpunvme_qp *qp)
 static void give_qid(struct gpunvme_qp *qp)
 {
 	struct gpunvme_dev *dev = qp->dev;
-	struct gpunvme_qp **link;
+	struct gnv_dev_queue **link;
 
 	pthread_mutex_lock(&dev->lock);
-	for (link = &dev->qps; *link != qp; link = &(*link)->next)
+	for (link = &dev->queues.first; *link != &qp->node; link = &(*link)->next)
 		;
-	*link = qp->next;
+	*link = qp->node.next;
 	if (!qp->qid_passed_on)
-		dev->qids[qp->qid / 64] &= ~(1ull << (qp->qid % 64));
+		dev->queues.ids[qp->qid / 64] &= ~(1ull << (qp->qid % 64));
 	pthread_mutex_unlock(&dev->lock);
 }
 
@@ -228,8 +228,8 @@ void gnv_qp_sweep(struct gpunvme_dev *dev)
 {
 	struct gpunvme_qp *qp, *next;
 
-	for (qp = dev->qps; qp; qp = next) {
-		next = qp->next;
+	for (qp = gnv_qp_first(dev); qp; qp = next) {
+		next = gnv_qp_next(qp);
 		if (qp->zombie && !qp->kept && !gnv_qp_delete(qp))
 			gnv_qp_release(qp);
 	}
@@ -335,43 +335,13 @@ int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 	return ret;
 }
 
-void gnv_qp_end_all(struct gpunvme_dev *dev, uint32_t cause)
-{
-	struct gpunvme_qp *qp;
-
-	pthread_mutex_lock(&dev->lock);
-	for (qp = dev->qps; qp; qp = qp->next)
-		gnv_qp_command(qp, cause);
-	pthread_mutex_unlock(&dev->lock);
-}
-
-bool gnv_qp_may_reach(const struct gpunvme_qp *qp)
-{
-	return qp->zombie || __atomic_load_n(&qp->sq_exists, __ATOMIC_RELAXED);
-}
-
-uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev, bool well, bool *over)
-{
-	struct gpunvme_qp *qp;
-	uint32_t qid = 0;
-
-	pthread_mutex_lock(&dev->lock);
-	for (qp = dev->qps; qp && !qid; qp = qp->next)
-		if (gnv_qp_may_reach(qp) && (well || qp->zombie || gnv_qp_poisoned(qp)) && gnv_qp_in_flight(qp)) {
-			qid = qp->qid;
-			*over = qp->zombie || gnv_qp_poisoned(qp);
-		}
-	pthread_mutex_unlock(&dev->lock);
-	return qid;
-}
-
 uint32_t gnv_qp_of_tag(struct gpunvme_dev *dev, uint32_t tag)
 {
 	struct gpunvme_qp *qp;
 	uint32_t qid;
 
 	pthread_mutex_lock(&dev->lock);
-	for (qp = dev->qps; qp && (qp->tag != tag || qp->zombie || gnv_qp_poisoned(qp)); qp = qp->next)
+	for (qp = gnv_qp_first(dev); qp && (qp->tag != tag || qp->zombie || gnv_qp_poisoned(qp)); qp = gnv_qp_next(qp))
 		;
 	qid = qp ? qp->qid : 0;
 	pthread_mutex_unlock(&dev->lock);

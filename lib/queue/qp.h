@@ -6,10 +6,16 @@
 #include "gpu/gpu.h"
 #include "dev/dev.h"
 #include "queue/layout.h"
-#include "queue/watchdog.h"
+
+/* What the watchdog saw of a queue. */
+struct gnv_watched {
+	uint64_t pub, fetched, since; /* since: gnv_clock_ns() of the last change */
+	uint32_t in_flight;
+	bool hopeless; /* it could not be recovered; nobody tries again but the program */
+};
 
 struct gpunvme_qp {
-	struct gpunvme_qp *next; /* of the device, under its lock */
+	struct gnv_dev_queue node; /* first */
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	uint32_t qid; /* from here on a recovery replaces everything, under dev->lock */
@@ -39,25 +45,28 @@ struct gpunvme_qp {
 	struct gnv_qp_layout layout;
 	uint64_t sq_db; /* lane addresses of the doorbells; 0 until there are any */
 	uint64_t cq_db;
-	uint64_t mark; /* position; for queue/late.c */
+	uint64_t mark; /* position; for deferred freeing (dev/queues.h) */
 	struct gpunvme_dq_state before; /* counters when the self-test had ended */
 	struct gpunvme_qp *heir; /* this one was recovered and is kept for its last lanes; see queue/recover.h */
 	uint32_t recoveries;
 	struct gnv_watched watched;
 };
 
+extern const struct gnv_queue_ops gnv_qp_ops;
+
+/* The queues of a device, in no order; NULL: no more. With dev->lock or queues_lock held. */
+static inline struct gpunvme_qp *gnv_qp_first(const struct gpunvme_dev *dev)
+{
+	return (struct gpunvme_qp *)dev->queues.first;
+}
+
+static inline struct gpunvme_qp *gnv_qp_next(const struct gpunvme_qp *qp)
+{
+	return (struct gpunvme_qp *)qp->node.next;
+}
+
 /* Id of the queue that has this tag and goes on; else 0. */
 uint32_t gnv_qp_of_tag(struct gpunvme_dev *dev, uint32_t tag);
-
-/*
- * Id of the first queue with commands that the controller did not complete and that may reach memory which is unmapped now; else 0.
- * Behind an IOMMU that takes a queue that is poisoned or could not be deleted, as lanes wait for the others. @well: those count,
- * too. @over: it is a queue that has ended.
- */
-uint32_t gnv_qp_first_busy(struct gpunvme_dev *dev, bool well, bool *over);
-
-/* Lanes that wait on any queue of the device must not wait for what will never come. Any thread may call. */
-void gnv_qp_end_all(struct gpunvme_dev *dev, uint32_t cause);
 
 /*
  * Everything the host says to lanes goes through the control word, in host memory: 0 go on, 1 stop, or a GPUNVME_E* that ends the
@@ -83,9 +92,6 @@ void gnv_qp_state_close(struct gpunvme_qp *qp);
 
 /* Commands that the controller has and has not completed. What cannot be read counts as in flight. */
 uint32_t gnv_qp_in_flight(const struct gpunvme_qp *qp);
-
-/* May the controller have commands of it? With dev->lock held. */
-bool gnv_qp_may_reach(const struct gpunvme_qp *qp);
 
 /* Of the next command; what cannot be read is UINT64_MAX. */
 uint64_t gnv_qp_position(const struct gpunvme_qp *qp);

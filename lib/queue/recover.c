@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recovering queues: Base Specification 5.1 (Abort), 5.6 and 5.7 (delete), 3.7.2 (controller reset).
+ * Recovering queues: Base Specification 5.1 (Abort), 5.6 and 5.7 (delete).
  * Invariant: lanes are told that a queue is over only after the controller has let go of it, because what they get then is the
  * permission to use their buffers for something else.
  */
@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvme/reset.h"
+#include "dev/reset.h"
 #include "queue/doorbell.h"
-#include "queue/mapping.h"
 #include "util/bits.h"
 #include "util/process.h"
 
@@ -51,8 +50,7 @@ static int abort_all(struct gpunvme_qp *qp)
 	return ret;
 }
 
-/* No late ring of an old lane reaches the controller any more. */
-static void silence(struct gpunvme_qp *qp)
+void gnv_qp_silence(struct gpunvme_qp *qp)
 {
 	if (qp->bells.cpu)
 		gnv_forward_remove(&qp->dev->forward, qp->forward);
@@ -75,6 +73,7 @@ static struct gpunvme_qp *twin(struct gpunvme_qp *qp)
 
 	if (!fresh)
 		return NULL;
+	fresh->node.ops = qp->node.ops;
 	fresh->dev = qp->dev;
 	fresh->gpu = gnv_gpu_get(qp->gpu);
 	fresh->local = qp->local;
@@ -103,8 +102,7 @@ static void exchange(struct gpunvme_qp *qp, struct gpunvme_qp *fresh)
 	pthread_mutex_unlock(&qp->dev->lock);
 }
 
-/* New rings for a queue that the controller has forgotten. On failure it stays as it is: over. */
-static int replace(struct gpunvme_qp *qp)
+int gnv_qp_renew(struct gpunvme_qp *qp)
 {
 	struct gpunvme_qp *fresh = twin(qp);
 	char cause[512];
@@ -126,79 +124,21 @@ static int replace(struct gpunvme_qp *qp)
 	return 0;
 }
 
-/* ---- Controller reset ---- */
-
-/* The controller was disabled: it knows of no queue. Those that were given up before can go, the others end for their lanes. */
-static void end_all(void *ctx)
-{
-	struct gpunvme_dev *dev = ctx;
-	struct gpunvme_qp *qp, *next;
-
-	for (qp = dev->qps; qp; qp = next) {
-		next = qp->next;
-		__atomic_store_n(&qp->sq_exists, false, __ATOMIC_RELAXED);
-		qp->cq_exists = false;
-		if (qp->zombie && !qp->kept)
-			gnv_qp_release(qp);
-		else
-			gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
-	}
-}
-
-/* The end of the line: nothing more is asked of it, and nobody waits for it. */
-static void give_up(struct gpunvme_dev *dev)
-{
-	struct gpunvme_qp *qp;
-
-	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
-	for (qp = dev->qps; qp; qp = qp->next)
-		gnv_qp_command(qp, GPUNVME_ENODEV);
-}
-
-/* @asked: whose failure to come back is told; NULL: the first. With queues_lock held. */
-static int reset(struct gpunvme_dev *dev, const struct gpunvme_qp *asked)
-{
-	struct gpunvme_qp *qp;
-	int ret, first;
-
-	gnv_events_reset(&dev->events);
-	for (qp = dev->qps; qp; qp = qp->next)
-		silence(qp);
-	first = gnv_reset(&dev->nvme, end_all, dev);
-	if (first) {
-		give_up(dev);
-		gnv_events_reset_ended(&dev->events, false);
-		return first;
-	}
-	gnv_mapping_refill(dev);
-	for (qp = dev->qps; qp; qp = qp->next) {
-		ret = qp->heir || qp->zombie ? 0 : replace(qp);
-		if (ret)
-			gnv_log(&dev->nvme.log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
-		if (ret && (qp == asked || (!asked && !first)))
-			first = ret;
-	}
-	gnv_events_reset_ended(&dev->events, true);
-	if (gnv_ctrl_dead(&dev->nvme.ctrl)) /* since its reset, while nobody was told */
-		gnv_events_add(&dev->events, GPUNVME_EVENT_LOST, NULL, NULL);
-	return first;
-}
-
 /* ---- All of it ---- */
 
 int gnv_qp_recover(struct gpunvme_qp *qp)
 {
 	int ret;
 
-	silence(qp);
+	gnv_qp_silence(qp);
 	ret = forget(qp);
 	if (ret) {
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s; resetting the controller, which ends all its queues",
 			qp->qid, gpunvme_errmsg());
-		return reset(qp->dev, qp);
+		return gnv_dev_reset(qp->dev, &qp->node);
 	}
 	gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
-	ret = replace(qp);
+	ret = gnv_qp_renew(qp);
 	if (!ret)
 		gnv_events_add(&qp->dev->events, GPUNVME_EVENT_RECOVERED, qp, NULL);
 	return ret;
@@ -208,8 +148,8 @@ void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp)
 {
 	struct gpunvme_qp *old, *next;
 
-	for (old = dev->qps; old; old = next) {
-		next = old->next;
+	for (old = gnv_qp_first(dev); old; old = next) {
+		next = gnv_qp_next(old);
 		if (!old->heir || (qp && old->heir != qp))
 			continue;
 		gnv_doorbells_close(old);
@@ -229,20 +169,6 @@ GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp)
 	ret = qp->zombie ? gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qp->qid)
 			 : gnv_qp_recover(qp);
 	pthread_mutex_unlock(&qp->dev->queues_lock);
-	return ret;
-}
-
-GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev)
-{
-	int ret;
-
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_dev_reset: dev must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
-	pthread_mutex_lock(&dev->queues_lock);
-	ret = dev->closing ? gnv_fail(-ESHUTDOWN, "the device is being closed; call gpunvme_dev_close() again") : reset(dev, NULL);
-	pthread_mutex_unlock(&dev->queues_lock);
 	return ret;
 }
 

@@ -13,6 +13,12 @@
 /* With queues_lock held. Return: as gpunvme_qp_recover(). */
 int gnv_qp_recover(struct gpunvme_qp *qp);
 
+/* Its doorbells are rung no more, however late a thread comes. With queues_lock held. */
+void gnv_qp_silence(struct gpunvme_qp *qp);
+
+/* New rings for a queue that the controller has forgotten. On failure it stays as it is: over. With queues_lock held. */
+int gnv_qp_renew(struct gpunvme_qp *qp);
+
 /* Give back what was kept of the queue, or with NULL of all. With queues_lock held, or when nobody else uses the device. */
 void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp);
 

@@ -46,6 +46,7 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 	if (!qp)
 		return gnv_fail(-ENOMEM, "out of memory");
 	opts.flags |= rung.forward ? (uint32_t)GPUNVME_QP_FORWARD : 0;
+	qp->node.ops = &gnv_qp_ops;
 	qp->dev = dev;
 	qp->gpu = gnv_gpu_get(gpu);
 	qp->local = rung.local;

@@ -21,7 +21,7 @@
 #include "nvme/identify.h"
 #include "nvme/lists.h"
 #include "nvme/power.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "util/bits.h"
 
 #define IOVA_TAG 0x5a00000000000000ull

@@ -316,7 +316,7 @@ static void see_rung(void *ctx, uint64_t done, uint64_t total)
 
 	(void)done;
 	(void)total;
-	snprintf(play.rung, sizeof(play.rung), "%s", rung_of(dev->qps));
+	snprintf(play.rung, sizeof(play.rung), "%s", rung_of(gnv_qp_first(dev)));
 }
 
 /* The order is asked for on the rung that nobody gets unasked; and behind it, though data may go to the GPU now, in the host's memory. */

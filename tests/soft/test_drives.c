@@ -25,7 +25,7 @@
 #include "nvme/lists.h"
 #include "nvme/power.h"
 #include "nvme/reset.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "queue/qp.h"
 #include "soft/soft.h"
 #include "util/clock.h"

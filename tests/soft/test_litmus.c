@@ -53,7 +53,7 @@ static void nap(unsigned ms)
 /* Put a completion where the controller will put its next one. */
 static void forge(struct stage *s, uint32_t cid, bool whole)
 {
-	struct gpunvme_qp *qp = s->dev->qps;
+	struct gpunvme_qp *qp = s->gnv_qp_first(dev);
 	uint32_t *entry = qp->cq.cpu;
 
 	while (gnv_mmio_read32(entry + 3) >> 16 & 1)
@@ -72,21 +72,21 @@ static bool alone(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe
 {
 	const struct gnv_ctrl *ctrl = &s->dev->nvme.ctrl;
 	uint32_t tail = gnv_mmio_read32(ctrl->bar + gnv_ctrl_sq_doorbell(ctrl, sqid));
-	const uint32_t *entry = s->dev->qps->cq.cpu;
+	const uint32_t *entry = s->gnv_qp_first(dev)->cq.cpu;
 	uint32_t completed = 0;
 
 	for (; gnv_mmio_read32(entry + 3) >> 16 & 1; entry += 4)
 		completed++;
-	return completed == cmd->cid && tail == (cmd->cid + 1u) % s->dev->qps->depth;
+	return completed == cmd->cid && tail == (cmd->cid + 1u) % s->gnv_qp_first(dev)->depth;
 }
 
 static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct stage *s = ctx;
 
-	s->seen = s->dev->incarnation == s->last ? s->seen + 1 : 1;
-	s->queues += s->dev->incarnation != s->last;
-	s->last = s->dev->incarnation;
+	s->seen = s->dev->queues.incarnation == s->last ? s->seen + 1 : 1;
+	s->queues += s->dev->queues.incarnation != s->last;
+	s->last = s->dev->queues.incarnation;
 	if (s->done || s->queues - 1 != s->queue || s->seen < NTH || !alone(s, sqid, cmd))
 		return GNV_SOFT_GO;
 	s->done = true;
@@ -154,7 +154,7 @@ static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct g
 	*l = (struct gpunvme_litmus)GPUNVME_LITMUS_INIT;
 	assert_int_equal(gpunvme_litmus_run(stage.dev, stage.gpu, &opts, l), 0);
 	assert_int_equal(done, COMMANDS * GPUNVME_LITMUS_TESTS);
-	assert_null(stage.dev->qps);
+	assert_null(stage.gnv_qp_first(dev));
 	gpunvme_dev_close(stage.dev);
 	gpunvme_gpu_close(stage.gpu);
 }

@@ -18,7 +18,7 @@
 
 #include "arrays.h"
 #include "common/image.h"
-#include "dev/dev.h"
+#include "queue/qp.h"
 #include "soft/soft.h"
 
 #define MEMBERS 3u
@@ -637,7 +637,7 @@ static void failed_volumes_leave_nothing(void **state)
 	for (i = 0; i < 2; i++)
 		assert_int_equal(gpunvme_qp_destroy(qp[i]), 0);
 	assert_int_equal(gpunvme_qp_destroy(other), 0); /* the other device's goes with the next that is destroyed */
-	assert_null(s.dev[1]->qps);
+	assert_null(gnv_qp_first(s.dev[1]));
 	gpunvme_gpu_close(s.gpu);
 	for (i = 0; i < 2; i++)
 		assert_int_equal(gpunvme_dev_close(s.dev[i]), 0);

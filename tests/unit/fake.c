@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "queue/life.h"
+#include "life/life.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 

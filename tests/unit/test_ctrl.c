@@ -12,7 +12,7 @@
 
 #include "fake.h"
 #include "nvme/identify.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "util/clock.h"
 #include "util/mmio.h"
 

@@ -323,9 +323,9 @@ static void test_close_beside_refused_deletion(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &tested, &failed), -ETIMEDOUT);
 	assert_null(failed);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &last), 0);
-	assert_ptr_equal(dev->qps, last);
-	assert_true(last->next->zombie && !last->next->kept);
-	assert_ptr_equal(last->next->next, first);
+	assert_ptr_equal(gnv_qp_first(dev), last);
+	assert_true(gnv_qp_next(last)->zombie && !gnv_qp_next(last)->kept);
+	assert_ptr_equal(gnv_qp_next(gnv_qp_next(last)), first);
 	fake->fault = FAKE_WELL;
 	mallopt(M_PERTURB, 0x5a); /* what is freed cannot be mistaken for what it was */
 	assert_int_equal(gpunvme_dev_close(dev), 0);

@@ -19,7 +19,7 @@
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
 #include "port/vfio_device.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "util/bits.h"
 #include "util/clock.h"
 #include "util/mmio.h"

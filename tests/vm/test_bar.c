@@ -26,7 +26,7 @@
 #include "mem/mem_bar.h"
 #include "mem/space_vfio.h"
 #include "os/vfio/iommufd.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "queue/qp.h"
 #include "util/mmio.h"
 

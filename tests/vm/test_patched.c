@@ -23,7 +23,7 @@
 #include "common/good.h"
 #include "hsa/vram_test.h"
 #include "mem/mem.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "queue/mapping.h"
 #include "queue/qp.h"
 #include "util/clock.h"

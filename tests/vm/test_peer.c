@@ -20,7 +20,7 @@
 
 #include "common/good.h"
 #include "mem/mem_bar.h"
-#include "queue/life.h"
+#include "life/life.h"
 #include "queue/qp.h"
 #include "vm/lanes.h"
 

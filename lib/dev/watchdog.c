@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/watchdog.h"
+#include "dev/watchdog.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "queue/qp.h"
-#include "queue/recover.h"
+#include "dev/dev.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
@@ -19,47 +18,15 @@ struct gnv_watchdog {
 	bool stop;
 };
 
-static bool is_silent(struct gpunvme_qp *qp, uint64_t now, uint64_t grace_ns)
-{
-	uint64_t limit = qp->cmd_timeout / gnv_gpu_ticks_per_ms(qp->gpu) * GNV_NS_PER_MS + grace_ns;
-	struct gnv_watched *w = &qp->watched;
-	uint32_t in_flight = gnv_qp_in_flight(qp);
-	struct gpunvme_dq_state state;
-
-	gnv_qp_state_read(qp, &state);
-	if (!w->since || !in_flight || in_flight != w->in_flight || state.pub != w->pub || state.fetched != w->fetched ||
-	    gnv_qp_completion_waits(qp, &state)) {
-		*w = (struct gnv_watched){ state.pub, state.fetched, now, in_flight, w->hopeless };
-		return false;
-	}
-	return now - w->since > limit;
-}
-
-static void look_at(struct gpunvme_qp *qp, uint64_t now, uint64_t grace_ns)
-{
-	uint32_t poison = gnv_qp_poisoned(qp);
-	bool silent = !poison && is_silent(qp, now, grace_ns);
-
-	if (qp->watched.hopeless || (!poison && !silent))
-		return;
-	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_WARN, "queue %u: %s; recovering it", qp->qid,
-		poison ? gpunvme_strerror(-(int)poison) : "commands in flight and no sign of life");
-	if (!gnv_qp_recover(qp))
-		return;
-	qp->watched.hopeless = true;
-	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
-}
-
 /* A recovery adds to the front of the list, and what it takes out is not what is looked at. */
 static void round_of(struct gpunvme_dev *dev)
 {
 	uint64_t now = gnv_clock_ns(), grace = dev->watchdog->period_ms * GNV_NS_PER_MS;
-	struct gpunvme_qp *qp;
+	struct gnv_dev_queue *q;
 
 	pthread_mutex_lock(&dev->queues_lock);
-	for (qp = dev->qps; qp; qp = qp->next)
-		if (!qp->heir && !qp->zombie && qp->sq_db)
-			look_at(qp, now, grace);
+	for (q = dev->queues.first; q; q = q->next)
+		q->ops->watch(q, now, grace);
 	pthread_mutex_unlock(&dev->queues_lock);
 }
 

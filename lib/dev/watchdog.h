@@ -4,20 +4,12 @@
  * completion waits to be taken, and nothing has changed for longer than a command may take. Lanes notice that themselves while
  * they wait, but commands that nobody waits for have only the watchdog.
  */
-#ifndef GNV_QUEUE_WATCHDOG_H
-#define GNV_QUEUE_WATCHDOG_H
+#ifndef GNV_DEV_WATCHDOG_H
+#define GNV_DEV_WATCHDOG_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct gpunvme_dev;
-
-/* Of a queue; the watchdog's own. */
-struct gnv_watched {
-	uint64_t pub, fetched, since; /* since: gnv_clock_ns() of the last change */
-	uint32_t in_flight;
-	bool hopeless; /* it could not be recovered; nobody tries again but the program */
-};
 
 /* Return: 0, or a negative errno when there is no thread. */
 int gnv_watchdog_start(struct gpunvme_dev *dev, uint32_t period_ms);

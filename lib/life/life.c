@@ -3,12 +3,13 @@
  * Invariant, the law of teardown: DMA is stopped, then IOVAs are unmapped, then memory is given back. Where DMA cannot be proven
  * stopped, what the controller can reach stays, and so does the device.
  */
-#include "queue/life.h"
+#include "life/life.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dev/watchdog.h"
 #include "mem/cache.h"
 #include "nvme/cmb.h"
 #include "nvme/features.h"
@@ -17,13 +18,14 @@
 #include "nvme/power.h"
 #include "nvme/settings.h"
 #include "queue/cache.h"
+#include "queue/inner.h"
 #include "queue/late.h"
 #include "queue/map.h"
+#include "queue/mapping.h"
 #include "queue/place.h"
 #include "queue/qp.h"
 #include "queue/recover.h"
 #include "queue/ringtest.h"
-#include "queue/watchdog.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -53,8 +55,8 @@ static int teardown(struct gpunvme_dev *dev)
 				"the controller at %s could not be stopped: its queues, and all memory mapped to it, stay its own; "
 				"close it again when it was reset or has lost its power, or end the process",
 				dev->nvme.info.address);
-	while (dev->qps)
-		gnv_qp_release(dev->qps);
+	while (gnv_qp_first(dev))
+		gnv_qp_release(gnv_qp_first(dev));
 	ret = drop_mappings(dev);
 	if (!ret)
 		ret = gnv_hmb_drop(&dev->nvme);
@@ -74,7 +76,7 @@ static int teardown(struct gpunvme_dev *dev)
 	gnv_nvme_fini(&dev->nvme);
 	gnv_events_fini(&dev->events);
 	gnv_async_fini(&dev->async);
-	free(dev->qids);
+	free(dev->queues.ids);
 	free(dev);
 	return 0;
 }
@@ -99,13 +101,13 @@ static void device_lost(void *ctx, enum gnv_port_loss loss)
 		gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
 	else
 		gnv_ctrl_take(&dev->nvme.ctrl);
-	gnv_qp_end_all(dev, GPUNVME_ENODEV);
+	gnv_queues_end(dev, GPUNVME_ENODEV);
 	gnv_nvme_blind(&dev->nvme, loss == GNV_PORT_RESET);
 }
 
 static void rings_lost(void *ctx)
 {
-	gnv_qp_end_all(ctx, GPUNVME_ENODEV);
+	gnv_queues_end(ctx, GPUNVME_ENODEV);
 }
 
 int gnv_dev_lend(struct gpunvme_dev *dev, struct gpunvme_mem *mem)
@@ -142,7 +144,7 @@ static int prepare(struct gpunvme_dev *dev)
 	if (!ret)
 		ret = let_loose(dev);
 	if (!ret)
-		ret = gnv_cache_create(&dev->cache);
+		ret = gnv_cache_create(port->bar0->page, &dev->cache);
 	if (ret)
 		return ret;
 	ret = gnv_arena_create(port->space, dev->nvme.ctrl.page_size, NULL, &dev->nvme.log, &dev->nvme.arena);
@@ -151,9 +153,12 @@ static int prepare(struct gpunvme_dev *dev)
 	return ret;
 }
 
+static const struct gnv_dev_hooks hooks = { .refill = gnv_mapping_refill, .prove_lists = gnv_inner_prove_lists };
+
 /* The parts that cannot fail. */
 static void init_parts(struct gpunvme_dev *dev)
 {
+	dev->hooks = &hooks;
 	dev->ringtest.rings = GNV_RINGTEST_RINGS;
 	dev->ringtest.late_ns = GNV_RINGTEST_LATE_NS;
 	dev->ringtest.lost_ns = GNV_RINGTEST_LOST_NS;
@@ -175,8 +180,8 @@ static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts
 	dev->nvme.port->ops->watch(dev->nvme.port, device_lost, dev);
 	ret = gnv_nvme_bring_up(&dev->nvme, opts);
 	if (!ret) {
-		dev->qids = calloc(dev->nvme.info.queues / 64 + 1, sizeof(*dev->qids));
-		ret = dev->qids ? 0 : gnv_fail(-ENOMEM, "out of memory");
+		dev->queues.ids = calloc(dev->nvme.info.queues / 64 + 1, sizeof(*dev->queues.ids));
+		ret = dev->queues.ids ? 0 : gnv_fail(-ENOMEM, "out of memory");
 	}
 	if (!ret && opts->watchdog_ms)
 		ret = gnv_watchdog_start(dev, opts->watchdog_ms);
@@ -341,8 +346,8 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	dev->closing = true;
 	gnv_cache_close(dev->cache);
 	gnv_qp_drop_old(dev, NULL);
-	for (qp = dev->qps; qp; qp = next) {
-		next = qp->next;
+	for (qp = gnv_qp_first(dev); qp; qp = next) {
+		next = gnv_qp_next(qp);
 		if (!qp->zombie)
 			gpunvme_qp_destroy(qp); /* what it cannot delete is released after the controller has stopped */
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a device, from open to close: of its controller, queues, mappings and threads. */
-#ifndef GNV_QUEUE_LIFE_H
-#define GNV_QUEUE_LIFE_H
+#ifndef GNV_LIFE_LIFE_H
+#define GNV_LIFE_LIFE_H
 
 #include "dev/dev.h"
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Base Specification 3.7.2 (controller reset).
+ * Invariant: threads learn that a queue is over only after the controller has let go of it, because what they get then is the
+ * permission to use their buffers for something else.
+ */
+#include <errno.h>
+
+#include "dev/reset.h"
+#include "nvme/reset.h"
+#include "util/process.h"
+
+static void forget_all(void *ctx)
+{
+	struct gpunvme_dev *dev = ctx;
+	struct gnv_dev_queue *q, *next;
+
+	for (q = dev->queues.first; q; q = next) {
+		next = q->next;
+		q->ops->forget(q);
+	}
+}
+
+/* The end of the line: nothing more is asked of it, and nothing waits for it. */
+static void give_up(struct gpunvme_dev *dev)
+{
+	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
+	gnv_queues_end(dev, GPUNVME_ENODEV);
+}
+
+/* Return: as gnv_dev_reset(). */
+static int renew_all(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
+{
+	struct gnv_dev_queue *q;
+	int ret, first = 0;
+
+	for (q = dev->queues.first; q; q = q->next) {
+		ret = q->ops->renew(q);
+		if (ret && (q == asked || (!asked && !first)))
+			first = ret;
+	}
+	return first;
+}
+
+int gnv_dev_reset(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
+{
+	struct gnv_dev_queue *q;
+	int ret;
+
+	gnv_events_reset(&dev->events);
+	for (q = dev->queues.first; q; q = q->next)
+		q->ops->silence(q);
+	ret = gnv_reset(&dev->nvme, forget_all, dev);
+	if (ret) {
+		give_up(dev);
+		gnv_events_reset_ended(&dev->events, false);
+		return ret;
+	}
+	dev->hooks->refill(dev);
+	ret = renew_all(dev, asked);
+	gnv_events_reset_ended(&dev->events, true);
+	if (gnv_ctrl_dead(&dev->nvme.ctrl)) /* since its reset, and no event has said so */
+		gnv_events_add(&dev->events, GPUNVME_EVENT_LOST, NULL, NULL);
+	return ret;
+}
+
+GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev)
+{
+	int ret;
+
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_dev_reset: dev must not be NULL");
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	pthread_mutex_lock(&dev->queues_lock);
+	ret = dev->closing ? gnv_fail(-ESHUTDOWN, "the device is being closed; call gpunvme_dev_close() again") : gnv_dev_reset(dev, NULL);
+	pthread_mutex_unlock(&dev->queues_lock);
+	return ret;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * I/O queues as their device knows them. A queue registers here what is done to all queues of a device: lib/dev and lib/dma act on
+ * queues by these functions alone.
+ */
+#ifndef GNV_DEV_QUEUES_H
+#define GNV_DEV_QUEUES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gpunvme_dev;
+struct gnv_dev_queue;
+
+struct gnv_queue_ops {
+	/* Threads on it must not wait for what will never come: it ends with this GPUNVME_E*. Any thread. */
+	void (*end)(struct gnv_dev_queue *q, uint32_t cause);
+
+	/* Before a reset: doorbells that are rung late do not reach the controller. With queues_lock held, as the next three. */
+	void (*silence)(struct gnv_dev_queue *q);
+	/* In a reset: the controller knows of no queue any more. The queue may be freed here. */
+	void (*forget)(struct gnv_dev_queue *q);
+	/* After a reset: go on with new rings. Return: 0, also where it is not to go on; negative, and it stays as it is: over. */
+	int (*renew)(struct gnv_dev_queue *q);
+	/* The watchdog has come round, as it does all @grace_ns; @now: gnv_clock_ns(). */
+	void (*watch)(struct gnv_dev_queue *q, uint64_t now, uint64_t grace_ns);
+
+	/* Note the position of the next command. With dev->lock held, as the next two. */
+	void (*mark)(struct gnv_dev_queue *q);
+	/* Return: its id where the controller may have a command from before the mark; else 0. */
+	uint32_t (*before_mark)(const struct gnv_dev_queue *q);
+	/*
+	 * Return: its id where the controller may have a command that it has not completed; else 0. @well: also of a queue that goes
+	 * on, else only of one that has ended, which @over says.
+	 */
+	uint32_t (*busy)(const struct gnv_dev_queue *q, bool well, bool *over);
+};
+
+/* The first part of a queue. */
+struct gnv_dev_queue {
+	struct gnv_dev_queue *next; /* of the device, under its lock */
+	const struct gnv_queue_ops *ops;
+};
+
+/* Every queue of the device ends. Any thread. */
+void gnv_queues_end(struct gpunvme_dev *dev, uint32_t cause);
+
+/*
+ * Id of the first queue with commands that the controller did not complete and that may reach memory which is unmapped now; else 0.
+ * Behind an IOMMU that takes a queue that has ended, as threads wait for the others. @well: those count, too. @over: it is a queue
+ * that has ended.
+ */
+uint32_t gnv_queues_busy(struct gpunvme_dev *dev, bool well, bool *over);
+
+/* Mark all queues; id of the first with commands from before the marks, or 0. With dev->lock held. */
+void gnv_queues_mark(struct gpunvme_dev *dev);
+uint32_t gnv_queues_before_mark(const struct gpunvme_dev *dev);
+
+#endif
