@@ -54,7 +54,7 @@ struct gpunvme_dev {
 	struct gnv_mapping *maps;
 	struct {
 		struct gnv_mapping *marked, *fresh;
-	} late; /* PRP lists that commands in flight may need (queue/late.h) */
+	} late; /* PRP lists that commands in flight may need (dma/deferred_free.h) */
 	struct {
 		struct gnv_dev_queue *first; /* alive, and those whose deletion failed */
 		uint64_t *ids;		     /* one bit per queue id, set while used; bit 0 is the admin queue */

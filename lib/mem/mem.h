@@ -3,7 +3,7 @@
  * Memory objects: bytes with a CPU pointer, a lane address and, per address space, an IOVA.
  *
  * A kind of memory (host, VRAM, a foreign DMA-BUF, a device's BAR) is a `static const struct gnv_mem_ops` and one constructor.
- * Everything above works on struct gpunvme_mem. IOVAs and PRP lists belong to the mapping to a device (queue/mapping.h), not here.
+ * Everything above works on struct gpunvme_mem. IOVAs and PRP lists belong to the mapping to a device (dma/mapping.h), not here.
  */
 #ifndef GNV_MEM_MEM_H
 #define GNV_MEM_MEM_H
@@ -17,8 +17,8 @@
 #include "util/log.h"
 #include "util/mmio.h"
 
-struct gnv_cached;  /* mem/cache.h */
-struct gnv_mapping; /* of this memory to one device; queue/mapping.h */
+struct gnv_cached;  /* dma/cache_table.h */
+struct gnv_mapping; /* of this memory to one device; dma/mapping.h */
 
 /* Told when the device in whose BAR the memory lies takes it away. */
 struct gnv_mem_watch {

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "queue/map.h"
+#include "dma/mem_map.h"
 #include "queue/qp.h"
 #include "util/bits.h"
 

@@ -12,7 +12,7 @@
 
 #include "dev/dev.h"
 #include "pagecache/ahead.h"
-#include "queue/map.h"
+#include "dma/mem_map.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/opts.h"

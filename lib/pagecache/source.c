@@ -8,7 +8,7 @@
 
 #include "file/file.h"
 #include "dev/dev.h"
-#include "queue/map.h"
+#include "dma/mem_map.h"
 #include "queue/qp.h"
 #include "queue/volume.h"
 #include "util/bits.h"

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "nvme/cmb.h"
-#include "queue/late.h"
-#include "queue/map.h"
+#include "dma/deferred_free.h"
+#include "dma/mem_map.h"
 #include "queue/selftest.h"
 #include "util/bits.h"
 #include "util/opts.h"

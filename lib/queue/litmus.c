@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "gpu/kernels/kernels.h"
-#include "queue/map.h"
+#include "dma/mem_map.h"
 #include "queue/qp.h"
 #include "util/bits.h"
 #include "util/clock.h"

@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "nvme/condition.h"
-#include "queue/map.h"
-#include "queue/place.h"
+#include "dma/mem_map.h"
+#include "dma/placement.h"
 #include "util/bits.h"
 
 #define FILL_TRUSTED 0xa5a5a5a5u

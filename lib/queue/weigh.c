@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/weigh.h"
 
-#include "queue/map.h"
+#include "dma/mem_map.h"
 #include "util/bits.h"
 
 #define ROUNDS 4u

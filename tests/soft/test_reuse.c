@@ -16,7 +16,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
-#include "queue/mapping.h"
+#include "dma/mapping.h"
 #include "soft/soft.h"
 
 #define BYTES 65536u /* a list of 15 pages */

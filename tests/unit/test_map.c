@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fake.h"
-#include "queue/map.h"
+#include "dma/mem_map.h"
 #include "queue/qp.h"
 
 static struct gpunvme_gpu *gpu;

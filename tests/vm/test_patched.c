@@ -24,7 +24,7 @@
 #include "hsa/vram_test.h"
 #include "mem/mem.h"
 #include "life/life.h"
-#include "queue/mapping.h"
+#include "dma/mapping.h"
 #include "queue/qp.h"
 #include "util/clock.h"
 #include "vm/lanes.h"

@@ -18,7 +18,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
-#include "queue/mapping.h"
+#include "dma/mapping.h"
 #include "queue/qp.h"
 
 #define PAGE 4096ul

@@ -3,7 +3,7 @@
  * Invariant: what is in `marked` was unmapped before the queues were marked, and goes when no command from before the marks is in
  * flight. What was unmapped since waits for the next marks: so lists come back although there are always commands in flight.
  */
-#include "queue/late.h"
+#include "dma/deferred_free.h"
 
 #include <stdio.h>
 #include <stdlib.h>

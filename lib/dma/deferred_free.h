@@ -3,10 +3,10 @@
  * PRP lists of mappings that are gone. A command in flight may still make the controller fetch its list, and behind an IOMMU nobody
  * waits for it: its list is not another mapping's until it has ended.
  */
-#ifndef GNV_QUEUE_LATE_H
-#define GNV_QUEUE_LATE_H
+#ifndef GNV_DMA_DEFERRED_FREE_H
+#define GNV_DMA_DEFERRED_FREE_H
 
-#include "queue/mapping.h"
+#include "dma/mapping.h"
 
 /* A mapping that consists of nothing but its lists becomes the device's. With dev->lock held. */
 void gnv_late_add(struct gpunvme_dev *dev, struct gnv_mapping *map);

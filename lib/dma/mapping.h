@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* One memory mapped to one device: an IOVA, the PRP tables, sight for the lanes. */
-#ifndef GNV_QUEUE_MAPPING_H
-#define GNV_QUEUE_MAPPING_H
+#ifndef GNV_DMA_MAPPING_H
+#define GNV_DMA_MAPPING_H
 
 #include "dev/dev.h"
 
-struct gnv_guest; /* queue/guest.h */
+struct gnv_guest; /* dma/multi_gpu.h */
 
 struct gnv_mapping {
 	struct gnv_mapping *next_of_mem; /* under the memory's lock */

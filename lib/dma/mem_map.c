@@ -3,12 +3,12 @@
  * The public functions for mapping memory to devices, and when they may undo it.
  * Invariant: bytes are given back only when no mapping is left.
  */
-#include "queue/map.h"
+#include "dma/mem_map.h"
 
 #include <errno.h>
 
-#include "queue/guest.h"
-#include "queue/mapping.h"
+#include "dma/multi_gpu.h"
+#include "dma/mapping.h"
 #include "util/clock.h"
 #include "util/process.h"
 

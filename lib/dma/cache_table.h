@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ranges of a user's memory that are registered and mapped to one device, to be found again by address. Making and ending them is
- * queue/cache.c; here they are found, counted and put in order.
+ * dma/cache.c; here they are found, counted and put in order.
  *
  * An entry is found while it is listed. Listed ranges of one GPU do not overlap. What is not listed is gone with its last user.
  */
-#ifndef GNV_MEM_CACHE_H
-#define GNV_MEM_CACHE_H
+#ifndef GNV_DMA_CACHE_TABLE_H
+#define GNV_DMA_CACHE_TABLE_H
 
 #include <gpunvme/cache.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Invariant: info.bytes is the sum of what is listed; `idle` holds exactly what is listed and not used. */
-#include "mem/cache.h"
+#include "dma/cache_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Invariant: a guest sees the memory, and holds its place on the device, as long as it is in the list. */
-#include "queue/guest.h"
+#include "dma/multi_gpu.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "queue/place.h"
+#include "dma/placement.h"
 
 void gnv_guests_drop(struct gnv_mapping *map, bool hide)
 {

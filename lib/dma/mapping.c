@@ -3,15 +3,15 @@
  * What a mapping consists of: a place on the device, an IOVA, sight for the lanes, PRP lists.
  * Invariant: a mapping is in the list of its memory and in that of its device, or in neither.
  */
-#include "queue/mapping.h"
+#include "dma/mapping.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "nvme/prp.h"
-#include "queue/guest.h"
-#include "queue/late.h"
-#include "queue/place.h"
+#include "dma/multi_gpu.h"
+#include "dma/deferred_free.h"
+#include "dma/placement.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 

@@ -6,8 +6,8 @@
  * both lie together, so on one controller all queues and buffers of one GPU do. A controller in software completes nothing before
  * its data is in place, wherever that is.
  */
-#ifndef GNV_QUEUE_PLACE_H
-#define GNV_QUEUE_PLACE_H
+#ifndef GNV_DMA_PLACEMENT_H
+#define GNV_DMA_PLACEMENT_H
 
 #include "dev/dev.h"
 

@@ -5,14 +5,14 @@
  * Locks, in the order they are taken: making, that of whoever tells that memory is freed, the cache's, a memory's. So an entry is
  * watched, and not any more, without the cache's lock.
  */
-#include "queue/cache.h"
+#include "dma/cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mem/cache.h"
-#include "queue/map.h"
+#include "dma/cache_table.h"
+#include "dma/mem_map.h"
 #include "util/bits.h"
 #include "util/opts.h"
 #include "util/process.h"

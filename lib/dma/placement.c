@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Invariant: of one GPU and one device, only one of the two counts of users is not zero. */
-#include "queue/place.h"
+#include "dma/placement.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that is mapped to devices: what the public functions for it and the library itself ask. */
-#ifndef GNV_QUEUE_MAP_H
-#define GNV_QUEUE_MAP_H
+#ifndef GNV_DMA_MEM_MAP_H
+#define GNV_DMA_MEM_MAP_H
 
 #include "dev/dev.h"
 

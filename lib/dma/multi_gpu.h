@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* GPUs that use a mapped buffer beside the one it was allocated for. With the memory's lock held. */
-#ifndef GNV_QUEUE_GUEST_H
-#define GNV_QUEUE_GUEST_H
+#ifndef GNV_DMA_MULTI_GPU_H
+#define GNV_DMA_MULTI_GPU_H
 
-#include "queue/mapping.h"
+#include "dma/mapping.h"
 
 struct gnv_guest {
 	struct gnv_guest *next;
