@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A kernel of the library's own on queues of the user's: descriptors go to the lanes, one result for each lane comes back. */
-#ifndef GNV_GPU_RUN_H
-#define GNV_GPU_RUN_H
+#ifndef GNV_RUN_RUN_H
+#define GNV_RUN_RUN_H
 
 #include "gpu/gpu.h"
 

@@ -3,7 +3,7 @@
  * The library's own kernels on queues of the user's.
  * Invariant: memory that a lane may still write to (its kernel did not end in time) is not given back.
  */
-#include "gpu/run.h"
+#include "run/run.h"
 
 #include <errno.h>
 

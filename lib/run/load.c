@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "gpu/run.h"
+#include "run/run.h"
 #include "util/bits.h"
 #include "util/opts.h"
 #include "util/process.h"

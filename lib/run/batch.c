@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/run.h"
+#include "run/run.h"
 #include "util/opts.h"
 #include "util/process.h"
 
