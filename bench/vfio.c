@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 
-#include "mem/mem_bar.h"
+#include "mem/peer_mem.h"
 #include "life/life.h"
 #include "queue/qp.h"
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "file/map.h"
+#include "file/file_map.h"
 #include "file/session.h"
 
 #define READS_MAX (1u << 24) /* of one call: a directory of ten million names has half a million blocks */

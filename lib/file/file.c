@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/live.h"
-#include "file/map.h"
+#include "file/file_live.h"
+#include "file/file_map.h"
 #include "file/partition.h"
 #include "util/bits.h"
 #include "util/checked.h"

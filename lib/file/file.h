@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "file/reader.h"
-#include "file/shown.h"
+#include "file/upload.h"
 #include "util/log.h"
 
 /* A run of bytes of a file that lie side by side. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/map.h"
+#include "file/file_map.h"
 #include "util/bits.h"
 #include "util/opts.h"
 #include "util/process.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "os/linux/node.h"
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 #include "os/vfio/iommufd.h"
 #include "os/vfio/type1.h"
 #include "util/log.h"

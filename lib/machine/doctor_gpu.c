@@ -12,7 +12,7 @@
 #include "gpu/gpu.h"
 #include "gpu/kernels/code_object.h"
 #include "machine/doctor.h"
-#include "machine/gpus.h"
+#include "machine/gpu_nth.h"
 #include "machine/topology.h"
 #include "os/amd/drm.h"
 #include "os/amd/kfd.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices that lend their BARs: which way they are opened. What they do is mem/mem_bar.c. */
+/* Devices that lend their BARs: which way they are opened. What they do is mem/peer_mem.c. */
 #include <errno.h>
 #include <string.h>
 
-#include "mem/mem_bar.h"
+#include "mem/peer_mem.h"
 #include "port/uri.h"
 #include "port/refusals.h"
 #include "port/vfio_device.h"

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 #include "util/bits.h"
 
 static const struct {

@@ -16,7 +16,7 @@
 #include "queue/doorbell.h"
 #include "dma/deferred_free.h"
 #include "dma/placement.h"
-#include "queue/recover.h"
+#include "queue/qp_recover.h"
 #include "queue/ringtest.h"
 #include "util/bits.h"
 #include "util/opts.h"

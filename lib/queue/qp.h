@@ -47,7 +47,7 @@ struct gpunvme_qp {
 	uint64_t cq_db;
 	uint64_t mark; /* position; for deferred freeing (dev/queues.h) */
 	struct gpunvme_dq_state before; /* counters when the self-test had ended */
-	struct gpunvme_qp *heir; /* this one was recovered and is kept for its last lanes; see queue/recover.h */
+	struct gpunvme_qp *heir; /* this one was recovered and is kept for its last lanes; see queue/qp_recover.h */
 	uint32_t recoveries;
 	struct gnv_watched watched;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a device does to a queue pair (dev/queues.h): it ends, is reset, watched, and asked which commands the controller has. */
-#include "queue/recover.h"
+#include "queue/qp_recover.h"
 #include "util/clock.h"
 
 static struct gpunvme_qp *of(struct gnv_dev_queue *q)

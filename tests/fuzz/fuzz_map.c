@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/map.h"
+#include "file/file_map.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -25,14 +25,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "machine/gpus.h"
+#include "machine/gpu_nth.h"
 #include "machine/link.h"
 #include "machine/topology.h"
 #include "os/amd/nodes.h"
 #include "os/linux/dmabuf.h"
 #include "os/linux/drive.h"
 #include "os/linux/extents.h"
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 #include "util/bits.h"
 #include "util/log.h"
 

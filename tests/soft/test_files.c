@@ -23,7 +23,7 @@
 #include "arrays.h"
 #include "common/image.h"
 #include "common/shell.h"
-#include "file/map.h"
+#include "file/file_map.h"
 #include "os/linux/extents.h"
 
 #define LANES 8u

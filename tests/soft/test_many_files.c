@@ -20,7 +20,7 @@
 
 #include "common/image.h"
 #include "common/shell.h"
-#include "file/map.h"
+#include "file/file_map.h"
 
 #define SMALL 60	 /* files in a folder of their own */
 #define AREA (512 * 1024) /* of a lane in the buffer: room for the largest file */

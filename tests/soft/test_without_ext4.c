@@ -19,7 +19,7 @@
 
 #include "common/image.h"
 #include "file/ext2fs.h"
-#include "file/map.h"
+#include "file/file_map.h"
 
 #define IMAGE (1 << 20)
 #define DATA 65536 /* where the file lies */

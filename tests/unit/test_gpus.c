@@ -5,7 +5,7 @@
 
 #include "common/gpu_tree.h"
 #include "gpu/kernels/code_object.h"
-#include "machine/gpus.h"
+#include "machine/gpu_nth.h"
 
 #define VGA 0x030000u
 #define ACCELERATOR 0x120000u

@@ -19,7 +19,7 @@
 #include <gpunvme/status.h>
 
 #include "common/tree.h"
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 
 /* The linker sends the library's calls here (--wrap): the disks are played, loop devices, and time that passes; folders are counted. */
 int __real_clock_gettime(clockid_t clock, struct timespec *now);

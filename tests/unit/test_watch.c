@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "fake_kernel.h"
-#include "mem/mem_bar.h"
-#include "os/linux/hold.h"
+#include "mem/peer_mem.h"
+#include "os/linux/exclusive.h"
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
 #include "port/vfio_device.h"

@@ -23,7 +23,7 @@
 #include <linux/udmabuf.h>
 
 #include "common/good.h"
-#include "mem/mem_bar.h"
+#include "mem/peer_mem.h"
 #include "mem/space_vfio.h"
 #include "os/vfio/iommufd.h"
 #include "life/life.h"

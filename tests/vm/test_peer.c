@@ -19,7 +19,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
-#include "mem/mem_bar.h"
+#include "mem/peer_mem.h"
 #include "life/life.h"
 #include "queue/qp.h"
 #include "vm/lanes.h"

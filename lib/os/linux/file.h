@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 
 struct gnv_os_file {
 	int fd;

@@ -16,7 +16,7 @@
 #include "os/linux/drive.h"
 #include "os/linux/fork.h"
 #include "os/linux/sys.h"
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 #include "util/bits.h"
 #include "util/log.h"
 

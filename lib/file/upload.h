@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tables in memory of lanes: a copy for each GPU whose lanes use them, made when the first asks. Any thread. */
-#ifndef GNV_FILE_SHOWN_H
-#define GNV_FILE_SHOWN_H
+#ifndef GNV_FILE_UPLOAD_H
+#define GNV_FILE_UPLOAD_H
 
 #include <gpunvme/gpu.h>
 #include <pthread.h>

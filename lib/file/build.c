@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "file/files.h"
-#include "file/map.h"
+#include "file/file_map.h"
 #include "util/bits.h"
 
 #define STEP 512u /* files between two calls of the progress function */

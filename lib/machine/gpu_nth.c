@@ -3,7 +3,7 @@
  * Which GPUs there are. Invariant: no runtime is loaded and no GPU is opened, so listing has no effect, and a GPU that is asleep
  * sleeps on.
  */
-#include "machine/gpus.h"
+#include "machine/gpu_nth.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A file of a mounted file system, and its lease. */
-#ifndef GNV_FILE_LIVE_H
-#define GNV_FILE_LIVE_H
+#ifndef GNV_FILE_FILE_LIVE_H
+#define GNV_FILE_FILE_LIVE_H
 
 #include "file/fs.h"
 #include "os/linux/extents.h"

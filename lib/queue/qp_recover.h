@@ -5,8 +5,8 @@
  * as a queue of its own in the list of the device, with `heir` set, until the lanes are known to be gone: a doorbell that is rung
  * late is then the doorbell of a queue that does not exist.
  */
-#ifndef GNV_QUEUE_RECOVER_H
-#define GNV_QUEUE_RECOVER_H
+#ifndef GNV_QUEUE_QP_RECOVER_H
+#define GNV_QUEUE_QP_RECOVER_H
 
 #include "queue/qp.h"
 

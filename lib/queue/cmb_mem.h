@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Data and PRP lists in the memory of a drive (nvme/cmb.h): the kind of memory, and the proof that a drive reads its own lists. */
-#ifndef GNV_QUEUE_INNER_H
-#define GNV_QUEUE_INNER_H
+#ifndef GNV_QUEUE_CMB_MEM_H
+#define GNV_QUEUE_CMB_MEM_H
 
 #include "dev/dev.h"
 

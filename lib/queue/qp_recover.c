@@ -4,7 +4,7 @@
  * Invariant: lanes are told that a queue is over only after the controller has let go of it, because what they get then is the
  * permission to use their buffers for something else.
  */
-#include "queue/recover.h"
+#include "queue/qp_recover.h"
 
 #include <errno.h>
 #include <stdio.h>

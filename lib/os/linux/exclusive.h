@@ -3,8 +3,8 @@
  * Keeping a drive, or disks, from others for as long as this process wants, who are looked for before (users.h, whose roots these
  * functions take as well).
  */
-#ifndef GNV_OS_LINUX_HOLD_H
-#define GNV_OS_LINUX_HOLD_H
+#ifndef GNV_OS_LINUX_EXCLUSIVE_H
+#define GNV_OS_LINUX_EXCLUSIVE_H
 
 #include "os/linux/users.h"
 #include "util/clock.h"

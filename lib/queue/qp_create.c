@@ -10,7 +10,7 @@
 
 #include "queue/qp.h"
 #include "queue/selftest.h"
-#include "queue/weigh.h"
+#include "queue/cmb_probe.h"
 #include "util/bits.h"
 #include "util/opts.h"
 #include "util/process.h"

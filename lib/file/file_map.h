@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A file as text. What comes back from text is untrusted. */
-#ifndef GNV_FILE_MAP_H
-#define GNV_FILE_MAP_H
+#ifndef GNV_FILE_FILE_MAP_H
+#define GNV_FILE_FILE_MAP_H
 
 #include "file/fs.h"
 

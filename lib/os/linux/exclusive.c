@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A hold is a list of exclusive opens, which the kernel ends with the process. */
-#include "os/linux/hold.h"
+#include "os/linux/exclusive.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "file/map.h"
+#include "file/file_map.h"
 #include "os/linux/extents.h"
 #include "os/linux/sysfs.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "file/fs.h"
-#include "file/live.h"
+#include "file/file_live.h"
 #include "os/linux/openers.h"
 #include "os/linux/sysfs.h"
 #include "os/linux/ublk.h"

@@ -10,7 +10,7 @@
  *   extent POSITION AT BYTES
  *   end SUM
  */
-#include "file/map.h"
+#include "file/file_map.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of mounted file systems: what they are, whether they still are that, and keeping them so. */
-#include "file/live.h"
+#include "file/file_live.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "file/fs.h"
-#include "file/map.h"
+#include "file/file_map.h"
 #include "os/linux/fork.h"
 #include "os/linux/lease.h"
 #include "util/bits.h"

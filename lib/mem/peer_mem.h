@@ -3,8 +3,8 @@
  * Memory in the BAR of another PCI device that is held through VFIO (gpunvme/peer.h): what stands in for the memory of a GPU, and
  * how the controller memory buffer of a second drive is reached.
  */
-#ifndef GNV_MEM_MEM_BAR_H
-#define GNV_MEM_MEM_BAR_H
+#ifndef GNV_MEM_PEER_MEM_H
+#define GNV_MEM_PEER_MEM_H
 
 #include <gpunvme/peer.h>
 

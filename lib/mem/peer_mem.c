@@ -4,7 +4,7 @@
  * Invariant: the device is open as long as any memory in its BARs exists, unless the kernel wanted it back. Locks, in the order
  * they are taken: that of the device, that of a memory in it.
  */
-#include "mem/mem_bar.h"
+#include "mem/peer_mem.h"
 
 #include <errno.h>
 #include <stdlib.h>

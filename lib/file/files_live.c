@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "file/files.h"
-#include "file/live.h"
+#include "file/file_live.h"
 #include "os/linux/extents.h"
 #include "os/linux/fork.h"
 #include "os/linux/lease.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "queue/weigh.h"
+#include "queue/cmb_probe.h"
 
 #include "dma/mem_map.h"
 #include "util/bits.h"

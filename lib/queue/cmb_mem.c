@@ -3,7 +3,7 @@
  * Invariant: memory in a drive is mapped to that drive only, which knows it by its own addresses; the drive is closed after it is
  * freed.
  */
-#include "queue/inner.h"
+#include "queue/cmb_mem.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef GNV_MACHINE_GPUS_H
-#define GNV_MACHINE_GPUS_H
+#ifndef GNV_MACHINE_GPU_NTH_H
+#define GNV_MACHINE_GPU_NTH_H
 
 #include <gpunvme/gpu.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The place of queues in the drive on the ladder: above or below the same in other memory, as reads take less or more. */
-#ifndef GNV_QUEUE_WEIGH_H
-#define GNV_QUEUE_WEIGH_H
+#ifndef GNV_QUEUE_CMB_PROBE_H
+#define GNV_QUEUE_CMB_PROBE_H
 
 #include "queue/qp.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "file/shown.h"
+#include "file/upload.h"
 
 #include <errno.h>
 #include <stdlib.h>
