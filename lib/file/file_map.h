@@ -25,7 +25,7 @@ int gnv_map_read(const char *text, struct gnv_map *map);
  */
 int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvme_file_opts *opts);
 
-/* Words of a map for why a file must not be written in place; what they mean stands in map.c. NULL: it may. */
+/* Words of a map for why a file must not be written in place; what they mean stands in file_map.c. NULL: it may. */
 const char *gnv_map_reason(const char *word);
 
 /* A file is as unwritable as its file system. */

@@ -525,7 +525,7 @@ static int end_by(void *ctx, uint64_t done, uint64_t total)
 
 /* ---- Maps ---- */
 
-/* With a word of map.c for why it must not be written, or "ok". */
+/* With a word of file_map.c for why it must not be written, or "ok". */
 static char *map_of(struct rig *r, const char *path, const char *word)
 {
 	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };

@@ -43,7 +43,7 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
  */
 int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT]);
 
-/* ---- For hold.c, of nodes that are known ---- */
+/* ---- For exclusive.c, of nodes that are known ---- */
 
 /* As gnv_users_find(), but for who merely has them open. */
 int gnv_users_look(const struct gnv_nodes *nodes, const char *proc, char text[GNV_USERS_TEXT]);
