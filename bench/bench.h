@@ -68,6 +68,17 @@ static inline const char *file_system(const char *path)
 }
 
 /* The first thing a benchmark prints. @path: the image, or NULL. With @json it is an object that the caller completes and prints. */
+/* Of a controller in software, for the heading alone: what the library reads of a URI, only it knows. Valid until the next call. */
+static inline const char *image_of(const char *uri)
+{
+	static char path[4096];
+
+	if (strncmp(uri, "soft:", 5) != 0)
+		return NULL;
+	snprintf(path, sizeof(path), "%.*s", (int)strcspn(uri + 5, "?"), uri + 5);
+	return path;
+}
+
 static inline struct json_object *print_setup(int json, const char *path)
 {
 	struct json_object *object;

@@ -90,7 +90,6 @@ int main(int argc, char **argv)
 	struct session_opts o = SESSION_OPTS_INIT;
 	struct session s;
 	uint32_t ranges = 1024;
-	char path[4096];
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		{ "ranges", OPTION_U32, &ranges, 1, "N", "that the cache holds, a power of two (default 1024)" },
@@ -107,7 +106,7 @@ int main(int argc, char **argv)
 		return misused("a controller is missing: --dev soft:PATH");
 	if (ranges & (ranges - 1) || ranges > 65536)
 		return misused("--ranges must be a power of two, and at most 65536");
-	json = print_setup(o.json, soft_path(o.dev, path, sizeof(path)) ? NULL : path);
+	json = print_setup(o.json, image_of(o.dev));
 	ret = session_open(&s, &o);
 	if (ret == GO_ON)
 		ret = session_open_gpu(&s, &o);

@@ -131,7 +131,6 @@ int main(int argc, char **argv)
 		OPTION_JSON(&o),
 		OPTIONS_END,
 	};
-	char path[4096];
 	int ret;
 
 	program = "costs";
@@ -144,6 +143,6 @@ int main(int argc, char **argv)
 		return misused("a controller is missing: --dev soft:PATH");
 	if (ms > 600000)
 		return misused("--ms must be at most 600000");
-	json = print_setup(o.json, soft_path(o.dev, path, sizeof(path)) ? NULL : path);
+	json = print_setup(o.json, image_of(o.dev));
 	return finish(measure(&s, &o, (double)ms / 1000, json));
 }

@@ -41,7 +41,6 @@ static int measure(struct load *l)
 {
 	struct load_result r = { 0 };
 	struct json_object *json;
-	char path[4096];
 	int ret = session_open(&l->s, &l->o);
 
 	if (ret == GO_ON)
@@ -51,7 +50,7 @@ static int measure(struct load *l)
 	if (ret == GO_ON && !r.ios)
 		ret = failed("no command ended in %.1f s", r.seconds);
 	if (ret == GO_ON) {
-		json = print_setup(l->o.json, soft_path(l->o.dev, path, sizeof(path)) ? NULL : path);
+		json = print_setup(l->o.json, image_of(l->o.dev));
 		if (json)
 			print_json(json, l, &r);
 		else

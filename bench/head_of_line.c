@@ -119,7 +119,6 @@ int main(int argc, char **argv)
 		OPTIONS_END,
 	};
 	struct json_object *json;
-	char path[4096];
 	int ret;
 
 	program = "head_of_line";
@@ -133,6 +132,6 @@ int main(int argc, char **argv)
 	if (ms > 600000)
 		return misused("--ms must be at most 600000");
 	l.seconds = (double)ms / 1000;
-	json = print_setup(l.o.json, soft_path(l.o.dev, path, sizeof(path)) ? NULL : path);
+	json = print_setup(l.o.json, image_of(l.o.dev));
 	return finish(compare(&l, json));
 }

@@ -16,8 +16,8 @@ int main(int argc, char **argv)
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),	   { "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "how much to read; K, M, G are powers of 1024" },
 		OPTION_LBA(&o),	   OPTION_XFER(&o),
-		OPTION_FORCE(&o),  OPTIONS_LANES(&o),
-		OPTION_JSON(&o),
+		OPTION_FORCE(&o),  OPTION_YES_OUT(&o),
+		OPTIONS_LANES(&o), OPTION_JSON(&o),
 		OPTIONS_END,
 	};
 	const char *file = NULL;

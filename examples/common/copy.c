@@ -183,7 +183,7 @@ static int to_file(struct copy *c)
 	c->bytes = c->bytes ? c->bytes : c->s.ns.lba_size;
 	ret = prepare(c);
 	if (ret == GO_ON)
-		ret = copy_file_create(&c->f);
+		ret = copy_file_create(&c->f, &c->s);
 	c->start = now_s();
 	if (ret == GO_ON)
 		ret = read_all(c);
@@ -250,8 +250,10 @@ static int flush(struct copy *c)
 static int from_file(struct copy *c)
 {
 	uint64_t rest;
-	int ret = session_may_write(&c->s, c->o);
+	int ret = copy_file_check(&c->f, &c->s);
 
+	if (ret == GO_ON)
+		ret = session_may_write(&c->s, c->o);
 	if (ret == GO_ON)
 		ret = prepare(c);
 	c->start = now_s();
@@ -280,13 +282,13 @@ static void start(struct copy *c, const struct session_opts *opts, const char *f
 
 static int with_session(struct copy *c, int (*run)(struct copy *c))
 {
-	int ret = session_lasts(c->o);
+	int ret = session_open(&c->s, c->o);
 
-	if (ret == GO_ON)
-		ret = session_open(&c->s, c->o);
 	if (ret != GO_ON)
 		return ret;
-	ret = run(c);
+	ret = session_lasts(&c->s);
+	if (ret == GO_ON)
+		ret = run(c);
 	free(c->a.result);
 	session_close(&c->s);
 	return ret;

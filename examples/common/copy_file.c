@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "copy_file.h"
-#include "permission.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -11,13 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
-
-/* Is the open or named file @st the image under the controller? */
-static int is_image(const struct copy_file *f, const struct stat *st)
-{
-	return soft_has(f->o->dev, st);
-}
 
 /* ---- Output ---- */
 
@@ -48,16 +42,49 @@ static int open_part(struct copy_file *f)
 	return f->fd < 0 ? failed("cannot create '%s': %s", f->path, strerror(errno)) : GO_ON;
 }
 
-/* What there is under the name already: devices and pipes are written to, a file is replaced where its own name leads. */
-static int open_existing(struct copy_file *f, const struct stat *st)
+/* Nothing is lost by what is written there: /dev/null and /dev/full (devices.txt of the kernel). */
+static int is_sink(const struct stat *st)
 {
-	if (is_image(f, st))
+	return S_ISCHR(st->st_mode) && (st->st_rdev == makedev(1, 3) || st->st_rdev == makedev(1, 7));
+}
+
+static int open_node(struct copy_file *f, const struct stat *st)
+{
+	struct stat now;
+
+	f->fd = open(f->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | (S_ISBLK(st->st_mode) ? O_EXCL : 0));
+	if (f->fd < 0 && errno == EBUSY)
+		return failed("'%s' is in use (mounted, or held by another program): end that first", f->path);
+	if (f->fd < 0)
+		return failed("cannot open '%s': %s", f->path, strerror(errno));
+	if (fstat(f->fd, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino && now.st_rdev == st->st_rdev)
+		return GO_ON;
+	return failed("'%s' was replaced while it was being opened: try again", f->path);
+}
+
+/* A pipe takes what comes. A device holds somebody's data, or does something: only with --yes, and nobody else may have it. */
+static int check_node(const struct copy_file *f, const struct stat *st)
+{
+	if (S_ISDIR(st->st_mode))
+		return failed("'%s' is a directory: name a file", f->path);
+	if (S_ISFIFO(st->st_mode) || is_sink(st) || f->o->yes)
+		return GO_ON;
+	return failed("'%s' is a %s, and no file: add --yes if it is to be overwritten", f->path,
+		      S_ISBLK(st->st_mode) ? "block device" : S_ISCHR(st->st_mode) ? "character device" : "socket");
+}
+
+/* What there is under the name already: devices and pipes are written to, a file is replaced where its own name leads. */
+static int open_existing(struct copy_file *f, const struct session *s, const struct stat *st)
+{
+	int ret;
+
+	if (session_has(s, st))
 		return failed("'%s' is the image itself: name another file", f->name);
 	if (!f->path)
 		return GO_ON;
 	if (!S_ISREG(st->st_mode)) {
-		f->fd = open(f->path, O_WRONLY | O_CLOEXEC);
-		return f->fd < 0 ? failed("cannot create '%s': %s", f->path, strerror(errno)) : GO_ON;
+		ret = check_node(f, st);
+		return ret == GO_ON ? open_node(f, st) : ret;
 	}
 	if (!f->o->force)
 		return failed("'%s' exists: add --force to replace it", f->path);
@@ -65,16 +92,27 @@ static int open_existing(struct copy_file *f, const struct stat *st)
 	return f->target ? GO_ON : failed("cannot create '%s': %s", f->path, strerror(errno));
 }
 
-int copy_file_create(struct copy_file *f)
+/* The name is free, but a link that leads nowhere is not: its end is nobody's to guess. */
+static int take_name(struct copy_file *f)
+{
+	struct stat st;
+
+	if (lstat(f->path, &st) == 0)
+		return failed("'%s' is a symbolic link, and what it leads to is not there: name the file itself", f->path);
+	f->target = strdup(f->path);
+	return f->target ? GO_ON : failed("no memory for a name");
+}
+
+int copy_file_create(struct copy_file *f, const struct session *s)
 {
 	struct stat st;
 	int ret = GO_ON;
 
 	f->fd = f->path ? -1 : STDOUT_FILENO;
 	if ((f->path ? stat(f->path, &st) : fstat(f->fd, &st)) == 0)
-		ret = open_existing(f, &st);
+		ret = open_existing(f, s, &st);
 	else if (f->path)
-		f->target = strdup(f->path);
+		ret = take_name(f);
 	if (ret != GO_ON || !f->target)
 		return ret;
 	if (asprintf(&f->part, "%s.%d.part", f->target, (int)getpid()) < 0)
@@ -152,8 +190,6 @@ int copy_file_open(struct copy_file *f, uint64_t *bytes, int *endless)
 		return failed("cannot open '%s': %s", f->name, strerror(errno));
 	if (S_ISDIR(st.st_mode))
 		return failed("'%s' is a directory: name a file", f->name);
-	if (is_image(f, &st))
-		return failed("'%s' is the image itself: name another file", f->name);
 	*endless = *bytes == UINT64_MAX;
 	if (!f->path || !S_ISREG(st.st_mode))
 		return GO_ON;
@@ -162,6 +198,15 @@ int copy_file_open(struct copy_file *f, uint64_t *bytes, int *endless)
 	if (*bytes > (uint64_t)st.st_size)
 		*bytes = (uint64_t)st.st_size;
 	*endless = 0;
+	return GO_ON;
+}
+
+int copy_file_check(const struct copy_file *f, const struct session *s)
+{
+	struct stat st;
+
+	if (fstat(f->fd, &st) == 0 && session_has(s, &st))
+		return failed("'%s' is the image itself: name another file", f->name);
 	return GO_ON;
 }
 

@@ -21,8 +21,12 @@ struct copy_file {
 /* @path NULL or "-" is the stream. */
 void copy_file_name(struct copy_file *f, const struct session_opts *opts, const char *path, const char *stream);
 
-/* Output. Refuses what is there already without --force, and the image itself. Then copy_file_finish(), in any case. */
-int copy_file_create(struct copy_file *f);
+/*
+ * Output. A regular file is written under another name and renamed; one that is there already only with --force, a symbolic link to
+ * it followed. A device is opened only with --yes, a block device only if nobody else has it. What @s lies on is refused. Then
+ * copy_file_finish(), in any case.
+ */
+int copy_file_create(struct copy_file *f, const struct session *s);
 /* Return: 0 or -errno. */
 int copy_file_write(struct copy_file *f, const void *buf, size_t len);
 /* Gives the file its name if @ret says that all went well, else leaves nothing behind. Return: @ret, or what went wrong here. */
@@ -35,6 +39,8 @@ int copy_file_finish(struct copy_file *f, int ret);
 int copy_file_open(struct copy_file *f, uint64_t *bytes, int *endless);
 /* Reads until @len bytes, the end of the file, or a signal. Return: bytes, or -errno. */
 ssize_t copy_file_read(struct copy_file *f, void *buf, size_t len);
+/* Refuses what @s lies on as input. */
+int copy_file_check(const struct copy_file *f, const struct session *s);
 void copy_file_close(struct copy_file *f);
 
 #endif

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "permission.h"
 
-#include <sys/stat.h>
+#include <errno.h>
 
-int session_lasts(const struct session_opts *o)
+int session_lasts(const struct session *s)
 {
-	if (!o->dev || !soft_is_memory(o->dev))
+	if (s->ns.medium != GPUNVME_MEDIUM_MEMORY && s->ns.medium != GPUNVME_MEDIUM_GPU)
 		return GO_ON;
 	return failed("%s is memory that begins with zeroes and is gone when this command ends, so there is nothing to read, and what is "
 		      "written is lost: name an image file, or have bench, accept or serve use the memory",
-		      o->dev);
+		      s->uri);
 }
 
 int session_may_write(const struct session *s, const struct session_opts *o)
 {
-	struct stat st;
+	int ret = gpunvme_ns_may_overwrite(s->dev, 0);
 
-	if (s->ns.read_only || s->info.read_only)
-		return failed("%s is read-only: make the image writable or leave ro=1 out of the URI", s->uri);
-	if (o->yes || soft_is_memory(s->uri) || (soft_stat(s->uri, &st) == 0 && S_ISREG(st.st_mode)))
+	if (!ret || (ret == -EPERM && o->yes))
 		return GO_ON;
-	return failed("this would overwrite data on %s, serial %s, %s: add --yes if that is the drive you mean", s->info.model,
-		      s->info.serial, human((double)s->ns.nblocks * s->ns.lba_size));
+	return failed("%s%s", why(ret), ret == -EPERM ? ": add --yes if that is the drive you mean" : "");
 }

@@ -8,12 +8,12 @@
 #include "session.h"
 
 /* Is there something to move to or from blocks for later? GO_ON, or an exit code after it has said why not. */
-int session_lasts(const struct session_opts *o);
+int session_lasts(const struct session *s);
 
 /*
- * May this session write? An image file or memory of its own: yes, that is what it is for. Anything else could hold somebody's
- * data: only with --yes, and the refusal names the drive so that the user can tell which one it is. Answers GO_ON, or an exit code
- * after it has said why.
+ * May this session write? The library decides (gpunvme_ns_may_overwrite()); what may hold somebody's data is written only with
+ * --yes, and the refusal names the drive so that the user can tell which one it is. Returns GO_ON, or an exit code after it has
+ * said why.
  */
 int session_may_write(const struct session *s, const struct session_opts *o);
 

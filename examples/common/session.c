@@ -67,6 +67,7 @@ int session_open(struct session *s, const struct session_opts *o)
 	s->ns.size = sizeof(s->ns);
 	opts.log = o->verbose ? session_log : NULL;
 	opts.queues = o->queues;
+	opts.flags = o->read_only ? GPUNVME_DEV_READ_ONLY : 0;
 	ret = gpunvme_dev_open(o->dev, &opts, &s->dev);
 	if (!ret)
 		ret = gpunvme_dev_get_info(s->dev, &s->info);
@@ -79,81 +80,17 @@ int session_open(struct session *s, const struct session_opts *o)
 	return EXIT_FAILED;
 }
 
-/* What stands behind a key of a URI, up to the next; NULL: it is not there. */
-static const char *value_of(const char *uri, const char *key)
+int session_has(const struct session *s, const struct stat *file)
 {
-	const char *at = strchr(uri, '?');
-	const size_t len = strlen(key);
+	const int node = S_ISBLK(file->st_mode) || S_ISCHR(file->st_mode);
+	uint32_t nsids[64], count = sizeof(nsids) / sizeof(nsids[0]), i;
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 
-	while (at && (strncmp(at + 1, key, len) != 0 || at[1 + len] != '='))
-		at = strchr(at + 1, '&');
-	return at ? at + 2 + len : NULL;
-}
-
-static int decode(const char *text, const char *end, char *path, size_t room)
-{
-	size_t n = 0;
-
-	for (; *text && !strchr(end, *text); text++) {
-		unsigned byte = (unsigned char)*text;
-		int taken = 0;
-
-		if (*text == '%' && sscanf(text + 1, "%2x%n", &byte, &taken) == 1 && taken != 2)
-			return -EINVAL; /* the library says why */
-		text += taken;
-		if (n + 1 >= room)
-			return -EINVAL;
-		path[n++] = (char)byte;
-	}
-	path[n] = '\0';
-	return 0;
-}
-
-int soft_path_of(const char *uri, uint32_t nsid, char *path, size_t room)
-{
-	const char *value;
-	char key[16];
-
-	if (strncmp(uri, "soft:", 5) != 0)
-		return -EINVAL;
-	if (nsid == 1)
-		return decode(uri + 5, "?", path, room);
-	snprintf(key, sizeof(key), "ns%u", (unsigned)nsid);
-	value = value_of(uri, key);
-	return value ? decode(value, "&", path, room) : -ENOENT;
-}
-
-int soft_path(const char *uri, char *path, size_t room)
-{
-	const char *ns = value_of(uri, "ns");
-	const uint32_t nsid = ns ? (uint32_t)strtoul(ns, NULL, 0) : 1; /* as the library reads it */
-
-	return soft_path_of(uri, nsid ? nsid : 1, path, room);
-}
-
-int soft_is_memory(const char *uri)
-{
-	char path[4096];
-
-	return soft_path(uri, path, sizeof(path)) == 0 && strncmp(path, "ram:", 4) == 0;
-}
-
-int soft_stat(const char *uri, struct stat *st)
-{
-	char path[4096];
-
-	if (soft_path(uri, path, sizeof(path)) || stat(path, st) < 0)
-		return -EINVAL;
-	return 0;
-}
-
-int soft_has(const char *uri, const struct stat *file)
-{
-	struct stat image;
-	char path[4096];
-
-	for (uint32_t nsid = 1; soft_path_of(uri, nsid, path, sizeof(path)) == 0; nsid++)
-		if (stat(path, &image) == 0 && image.st_dev == file->st_dev && image.st_ino == file->st_ino)
+	if (gpunvme_ns_list(s->dev, nsids, &count))
+		return 0;
+	for (i = 0; i < count && i < sizeof(nsids) / sizeof(nsids[0]); i++)
+		if (!gpunvme_ns_get_info(s->dev, nsids[i], &ns) && ns.medium_dev &&
+		    ns.medium_dev == (uint64_t)(node ? file->st_rdev : file->st_dev) && ns.medium_ino == (node ? 0 : file->st_ino))
 			return 1;
 	return 0;
 }

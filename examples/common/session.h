@@ -36,13 +36,14 @@ struct session_opts {
 	int cmb;	      /* submission queues in the drive's memory */
 	int invalidate;	      /* GPUNVME_QP_INVALIDATE */
 	int fua;	      /* what is written is on the media at once */
+	int read_only;	      /* as ro=1 in the URI */
 	int copies;	      /* the program has no kernel of its own, so that lanes of any kind will do: session_copy() */
 	uint32_t queue_flags; /* more of enum gpunvme_qp_flags */
 	uint32_t timeout_ms;  /* of a command; 0: the library's */
 };
 #define SESSION_OPTS_INIT                                                                                                          \
 	{                                                                                                                          \
-		NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                   \
+				NULL, "cpu", 0, 256 * KIB, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                \
 	}
 
 /* Options for the table of parse_options(); @o is the struct session_opts. */
@@ -57,6 +58,10 @@ struct session_opts {
 #define OPTION_XFER(o)                                                                                                             \
 	{                                                                                                                          \
 		"xfer", OPTION_SIZE, &(o)->xfer, 1, "SIZE", "bytes a lane moves with one call (default 256K)"                      \
+	}
+#define OPTION_YES_OUT(o)                                                                                                          \
+	{                                                                                                                          \
+		"yes", OPTION_FLAG, &(o)->yes, 0, NULL, "do write to FILE where that is a device"                                   \
 	}
 #define OPTION_YES(o)                                                                                                              \
 	{                                                                                                                          \
@@ -154,19 +159,7 @@ int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nbloc
 /* Says in words which failure comes first in block order. @lba is the first block of the view. */
 int report_lanes(const struct lane_result *result, uint32_t lanes, const char *verb, uint64_t lba);
 
-/* The path of the default namespace of a soft: URI, percent signs decoded; -EINVAL for any other URI, -ENOENT it names no such. */
-int soft_path(const char *uri, char *path, size_t room);
-
-/* The same of a namespace by its number. */
-int soft_path_of(const char *uri, uint32_t nsid, char *path, size_t room);
-
-/* Is it a controller whose blocks are memory, gone when this program closes it? */
-int soft_is_memory(const char *uri);
-
-/* What lies under the default namespace of a soft: URI; -EINVAL when @uri is no such thing. */
-int soft_stat(const char *uri, struct stat *st);
-
-/* Is @file the image of one of its namespaces? */
-int soft_has(const char *uri, const struct stat *file);
+/* Is @file what one of its namespaces lies on? */
+int session_has(const struct session *s, const struct stat *file);
 
 #endif

@@ -26,13 +26,6 @@ __global__ void flush(const gpunvme_dq *queue, int *status)
 	*status = gpunvme_flush(queue);
 }
 
-static bool is_image(const std::string &uri)
-{
-	struct stat st;
-
-	return uri.rfind("soft:", 0) == 0 && stat(uri.substr(5, uri.find('?') - 5).c_str(), &st) == 0 && S_ISREG(st.st_mode);
-}
-
 int main(int argc, char **argv)
 {
 	bool yes = argc == 4 && !strcmp(argv[3], "--yes");
@@ -41,12 +34,12 @@ int main(int argc, char **argv)
 
 	if (argc != 3 && !yes)
 		die("usage: cuda_write_file URI FILE [--yes]");
-	if (!yes && !is_image(argv[1]))
-		die(std::string("this would overwrite data on ") + argv[1] + ": add --yes if that is the drive you mean");
 	FILE *file = fopen(argv[2], "rb");
 	if (!file || fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || !st.st_size)
 		die(std::string("nothing can be read from ") + argv[2]);
 	s.open(argv[1], GPUNVME_VIEW_WRITE);
+	if (!yes && gpunvme_ns_may_overwrite(s.dev, 0))
+		die(std::string(gpunvme_errmsg()) + ": add --yes if that is the drive you mean");
 	uint64_t length = (uint64_t)st.st_size, blocks = blocks_of(s, length), step = PART / s.ns.lba_size;
 	size_t room = (size_t)(std::min(blocks, step) * s.ns.lba_size);
 	unsigned char *bytes = s.buffer(room);

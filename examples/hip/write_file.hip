@@ -26,13 +26,6 @@ __global__ void flush(gpunvme_dq dq, int *status)
 	*status = gpunvme_flush(&dq);
 }
 
-static bool is_image(const std::string &uri)
-{
-	struct stat st;
-
-	return uri.rfind("soft:", 0) == 0 && stat(uri.substr(5, uri.find('?') - 5).c_str(), &st) == 0 && S_ISREG(st.st_mode);
-}
-
 int main(int argc, char **argv)
 {
 	const uint32_t groups = 16, threads = 64;
@@ -43,13 +36,13 @@ int main(int argc, char **argv)
 
 	if (argc != 3 && !yes)
 		die("usage: hip_write_file URI FILE [--yes]");
-	if (!yes && !is_image(argv[1]))
-		die(std::string("this would overwrite data on ") + argv[1] + ": add --yes if that is the drive you mean");
 	FILE *file = fopen(argv[2], "rb");
 	if (!file || fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || !st.st_size)
 		die(std::string("nothing can be read from ") + argv[2]);
 	uint64_t length = (uint64_t)st.st_size;
 	s.open(argv[1], GPUNVME_VIEW_WRITE);
+	if (!yes && gpunvme_ns_may_overwrite(s.dev, 0))
+		die(std::string(gpunvme_errmsg()) + ": add --yes if that is the drive you mean");
 	uint32_t lba_size = s.ns.lba_size;
 	if (length / lba_size + (length % lba_size != 0) > s.ns.nblocks)
 		die("the namespace has only " + std::to_string(s.ns.nblocks) + " blocks");

@@ -61,6 +61,10 @@ enum gpunvme_log_level { GPUNVME_LOG_ERROR = 0, GPUNVME_LOG_WARN = 1, GPUNVME_LO
  */
 typedef void gpunvme_log_fn(void *ctx, enum gpunvme_log_level level, const char *text);
 
+enum gpunvme_dev_flags {
+	GPUNVME_DEV_READ_ONLY = 1u << 0 /* as ro=1 in the URI, which may not say ro=0 then */
+};
+
 struct gpunvme_dev_opts {
 	size_t size;             /* sizeof(struct gpunvme_dev_opts) */
 	gpunvme_log_fn *log;     /* NULL: silent */
@@ -70,8 +74,10 @@ struct gpunvme_dev_opts {
 	struct gpunvme_dev *share; /* an open device whose address space is used; NULL: one of its own */
 	uint32_t watchdog_ms;    /* so often a thread looks for queues that have ended or are silent, and recovers them; 0: no thread */
 	uint32_t reserved;       /* 0 */
+	uint32_t flags;          /* enum gpunvme_dev_flags; an unknown bit is an error */
+	uint32_t nsid;           /* the default namespace, in place of the URI's `ns`; 0: the URI's */
 };
-#define GPUNVME_DEV_OPTS_INIT { sizeof(struct gpunvme_dev_opts), NULL, NULL, 0, 0, NULL, 0, 0 }
+#define GPUNVME_DEV_OPTS_INIT { sizeof(struct gpunvme_dev_opts), NULL, NULL, 0, 0, NULL, 0, 0, 0, 0 }
 
 /**
  * gpunvme_dev_open() - take a controller and make it ready for I/O queues
@@ -162,6 +168,8 @@ struct gpunvme_dev_info {
 	uint64_t cmb;       /* bytes of memory in the drive (CMB) that can be used; 0: none */
 	uint32_t cmb_holds; /* enum gpunvme_cmb_holds: what may lie there on request */
 	uint32_t pmr;       /* 1: the drive has a Persistent Memory Region, which is somebody's data and is left alone */
+	uint32_t faulty;    /* 1: a software controller that does wrong what `fault` in its URI asks for */
+	uint32_t more_reserved;
 };
 
 enum gpunvme_cmb_holds {
@@ -186,6 +194,17 @@ enum gpunvme_deallocated {
 	GPUNVME_DEALLOCATED_ONES = 2
 };
 
+/* What a namespace lies on. Zeroes, as an older library leaves them, are the case that wants most care. */
+enum gpunvme_medium {
+	GPUNVME_MEDIUM_DRIVE = 0,   /* a drive of its own */
+	GPUNVME_MEDIUM_FILE = 1,    /* a regular file */
+	GPUNVME_MEDIUM_BLOCK = 2,   /* a block device of the kernel */
+	GPUNVME_MEDIUM_CHAR = 3,    /* a character device of the kernel: the generic device of the nvme driver */
+	GPUNVME_MEDIUM_MEMORY = 4,  /* memory of this process: zeroes when it is opened, lost when it is closed */
+	GPUNVME_MEDIUM_GPU = 5,     /* memory of a GPU, in the same way */
+	GPUNVME_MEDIUM_PROCESS = 6  /* another process serves it, and does not say what it lies on */
+};
+
 struct gpunvme_ns_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_ns_info) */
 	uint32_t nsid;
@@ -207,6 +226,10 @@ struct gpunvme_ns_info {
 	uint32_t atomic_first;  /* ... counted from this block on (NABO) */
 	uint32_t atomic_seen_border; /* the same for what is seen (NABSN) */
 	uint32_t deallocated;        /* enum gpunvme_deallocated: what blocks read as that were deallocated (DLFEAT) */
+	uint32_t medium;             /* enum gpunvme_medium: what it lies on; may it be written? gpunvme_ns_may_overwrite() */
+	uint32_t medium_reserved;
+	uint64_t medium_dev; /* of a file st_dev, of a block device st_rdev (stat(2)), of a generic one that of its disk; else 0 */
+	uint64_t medium_ino; /* of a file st_ino; else 0 */
 };
 
 /**
@@ -221,6 +244,19 @@ struct gpunvme_ns_info {
  * blocks are not of 512 to 65536 bytes; or a positive NVMe status.
  */
 GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
+
+/**
+ * gpunvme_ns_may_overwrite() - refuse a namespace that may hold somebody's data
+ * @dev:  an open device
+ * @nsid: 1 or more; 0 stands for the device's default namespace
+ *
+ * Programs call it before they write, and ask their user where it refuses: gpunvme_errmsg() then names model, serial number, size
+ * and medium of the drive, for a question such as "add --yes if that is the drive you mean". Images and memory, which somebody made
+ * for this, need no question. Nothing is kept: the answer holds for this call. Any thread may call it.
+ * Return: 0 it is a regular file or memory, and can be written; -EPERM it may hold somebody's data; -EROFS it cannot be written;
+ * otherwise as gpunvme_ns_get_info().
+ */
+GPUNVME_API int gpunvme_ns_may_overwrite(struct gpunvme_dev *dev, uint32_t nsid);
 
 /**
  * gpunvme_ns_list() - the active namespaces

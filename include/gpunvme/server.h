@@ -17,12 +17,19 @@ extern "C" {
 /* A server. Opaque; belongs to the process that made it. */
 struct gpunvme_server;
 
+enum gpunvme_server_flags {
+	/* Refuse, by -EPERM, a namespace that could be written and may hold somebody's data (gpunvme_ns_may_overwrite()). */
+	GPUNVME_SERVER_CAREFUL = 1u << 0
+};
+
 struct gpunvme_server_opts {
 	size_t size;         /* sizeof(struct gpunvme_server_opts) */
 	gpunvme_log_fn *log; /* what clients do, and what was wrong with it; NULL: silent */
 	void *log_ctx;       /* passed to log */
+	uint32_t flags;      /* enum gpunvme_server_flags; an unknown bit is an error */
+	uint32_t reserved;   /* 0 */
 };
-#define GPUNVME_SERVER_OPTS_INIT { sizeof(struct gpunvme_server_opts), NULL, NULL }
+#define GPUNVME_SERVER_OPTS_INIT { sizeof(struct gpunvme_server_opts), NULL, NULL, 0, 0 }
 
 /**
  * gpunvme_server_start() - offer a software controller at a local socket
@@ -37,8 +44,9 @@ struct gpunvme_server_opts {
  * read and write the whole image (`ro=1`: only read), and is not trusted otherwise: what it sends is checked, the memory that it
  * gives must be memfds sealed against shrinking, and the controller reaches nothing else. The threads are the library's own.
  * Any thread may call it.
- * Return: 0; -EINVAL bad URI or option; -EADDRINUSE somebody listens at @socket; -EEXIST it is a file of another kind;
- * -ENAMETOOLONG; of the image as gpunvme_dev_open(); -ENOMEM, -EMFILE, -EAGAIN; as the system says of the path.
+ * Return: 0; -EINVAL bad URI or option; -EPERM by GPUNVME_SERVER_CAREFUL; -EADDRINUSE somebody listens at @socket; -EEXIST it is a
+ * file of another kind; -ENAMETOOLONG; of the image as gpunvme_dev_open(); -ENOMEM, -EMFILE, -EAGAIN; as the system says of the
+ * path.
  */
 GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const struct gpunvme_server_opts *opts,
 				     struct gpunvme_server **server);

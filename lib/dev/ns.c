@@ -13,6 +13,13 @@ GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, stru
 	return gnv_identify_namespace(&dev->nvme, nsid, info);
 }
 
+GPUNVME_API int gpunvme_ns_may_overwrite(struct gpunvme_dev *dev, uint32_t nsid)
+{
+	if (!dev)
+		return gnv_fail(-EINVAL, "gpunvme_ns_may_overwrite: dev must not be NULL");
+	return gnv_identify_may_overwrite(&dev->nvme, nsid);
+}
+
 GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count)
 {
 	if (!dev || !count || (*count && !nsids))

@@ -234,6 +234,10 @@ static int check_opts(const struct gpunvme_dev_opts *opts)
 {
 	if (opts->reserved)
 		return gnv_fail(-EINVAL, "gpunvme_dev_opts.reserved must be 0");
+	if (opts->flags & ~(uint32_t)GPUNVME_DEV_READ_ONLY)
+		return gnv_fail(-EINVAL, "unknown device flags 0x%x; valid: GPUNVME_DEV_READ_ONLY", opts->flags);
+	if (opts->nsid == GPUNVME_NSID_ALL)
+		return gnv_fail(-EINVAL, "gpunvme_dev_opts.nsid must be one namespace, or 0");
 	if (opts->queues > QUEUES_MAX)
 		return gnv_fail(-EINVAL, "%u queues are more than a controller can have, %u", opts->queues, QUEUES_MAX);
 	if (opts->share && gnv_foreign(opts->share->process))
@@ -247,6 +251,21 @@ struct wishes {
 	enum gnv_power power;
 	uint32_t hmb_mib;
 };
+
+/* What the program asks for beside the URI. */
+static int add_opts(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts)
+{
+	uint32_t ro = 1;
+	int ret;
+
+	if (!(opts->flags & GPUNVME_DEV_READ_ONLY))
+		return 0;
+	ret = gnv_uri_take_u32(uri, "ro", 0, 1, &ro);
+	if (ret)
+		return ret;
+	return ro ? gnv_uri_add(uri, "ro", "1") :
+		    gnv_fail(-EINVAL, "the device is to be opened for reading alone, and its URI says ro=0; leave that out");
+}
 
 /* Queues and mappings come after the proof. */
 static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *opts, const struct wishes *wish,
@@ -294,6 +313,8 @@ static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts,
 	const char *word;
 	int ret = gnv_uri_take_u32(uri, "ns", 1, GPUNVME_NSID_ALL - 1, &wish.ns);
 
+	if (opts->nsid)
+		wish.ns = opts->nsid;
 	gnv_uri_take(uri, "power", &word);
 	if (!ret)
 		ret = gnv_power_parse(word, &wish.power);
@@ -325,7 +346,9 @@ GPUNVME_API int gpunvme_dev_open(const char *text, const struct gpunvme_dev_opts
 		ret = gnv_uri_parse(text, &uri);
 	if (ret)
 		return ret;
-	ret = open_parsed(&uri, &opts, dev);
+	ret = add_opts(&uri, &opts);
+	if (!ret)
+		ret = open_parsed(&uri, &opts, dev);
 	gnv_uri_fini(&uri);
 	return ret;
 }

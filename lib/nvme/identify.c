@@ -278,6 +278,7 @@ static int parse_ns(const struct gnv_nvme *nvme, const struct gpunvme_id_ns *id,
 	ns->nblocks = id->nsze;
 	ns->read_only = nvme->info.read_only || id->nsattr & GPUNVME_NSATTR_WP;
 	parse_hints(nvme, id, ns);
+	gnv_identify_medium(nvme, ns);
 	if (nvme->drive.quirks & GNV_QUIRK_GARBAGE_IDS)
 		return 0;
 	memcpy(ns->nguid, id->nguid, sizeof(ns->nguid));

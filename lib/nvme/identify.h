@@ -21,6 +21,12 @@ int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16]);
 int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_ns_info *info);
 int gnv_identify_list(struct gnv_nvme *nvme, uint32_t *nsids, uint32_t *count);
 
+/* Fill in what namespace ns->nsid lies on. */
+void gnv_identify_medium(const struct gnv_nvme *nvme, struct gpunvme_ns_info *ns);
+
+/* What gpunvme_ns_may_overwrite() documents. */
+int gnv_identify_may_overwrite(struct gnv_nvme *nvme, uint32_t nsid);
+
 /* Copy a padded, perhaps hostile string of `len` bytes; `to` has len + 1. */
 void gnv_identify_string(const char *from, size_t len, char *to);
 

@@ -78,6 +78,7 @@ void gnv_nvme_describe(struct gnv_nvme *nvme, uint32_t default_ns)
 	info->max_depth = nvme->ctrl.max_depth;
 	info->dstrd = nvme->ctrl.dstrd;
 	info->read_only = nvme->port->read_only;
+	info->faulty = nvme->port->faulty;
 	snprintf(info->reset, sizeof(info->reset), "%s", nvme->port->reset_name);
 	gnv_quirks_text(nvme->drive.quirks, info->quirks);
 }

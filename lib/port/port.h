@@ -11,6 +11,7 @@
 #include "port/uri.h"
 #include "util/identity.h"
 #include "util/log.h"
+#include "util/medium.h"
 
 struct gnv_port;
 struct gnv_hold;
@@ -64,6 +65,8 @@ struct gnv_port_ops {
 	void (*close)(struct gnv_port *port);
 };
 
+#define GNV_PORT_MEDIA 8u
+
 struct gnv_port {
 	const struct gnv_port_ops *ops;
 	struct gnv_log log; /* what its threads have to say */
@@ -73,6 +76,8 @@ struct gnv_port {
 	uint32_t queues;   /* I/O queue pairs to ask for when the program does not say; 0: the library's choice */
 	bool remote;       /* BAR0 is a device's, not memory of the host */
 	bool read_only;    /* every write is refused */
+	bool faulty;       /* it does what is wrong, as it was asked to */
+	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on; the last one stands for all that follow */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
 	struct gnv_hold *twins;	 /* disks of its namespaces behind other controllers (atomic) */

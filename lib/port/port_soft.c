@@ -234,6 +234,7 @@ static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 	gnv_uri_take(uri, "fault", &fault);
 	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))
 		return -EINVAL;
+	config->faulty = fault != NULL;
 	return gnv_uri_check_taken(uri);
 }
 
@@ -310,6 +311,8 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	ps->port.device = device;
 	ps->port.queues = config.queues;
 	ps->port.read_only = gnv_soft_read_only(ps->soft);
+	ps->port.faulty = config.faulty;
+	gnv_soft_media(ps->soft, ps->port.medium);
 	snprintf(ps->port.address, sizeof(ps->port.address), "%s", uri->address);
 	*port = &ps->port;
 	return 0;

@@ -239,11 +239,14 @@ close_device:
 static void describe(struct port_user *pu, const struct gnv_log *log, const char *path)
 {
 	struct gnv_port *port = &pu->port;
+	unsigned i;
 
 	port->log = *log;
 	port->ops = &user_ops;
 	port->bar0 = &pu->ud.bar0;
 	port->rung = "vfio-user";
+	for (i = 0; i < GNV_ARRAY_LEN(port->medium); i++)
+		port->medium[i].kind = GPUNVME_MEDIUM_PROCESS;
 	port->vendor = pu->ud.vendor;
 	port->device = pu->ud.device;
 	snprintf(port->address, sizeof(port->address), "%s", path);

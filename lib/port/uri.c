@@ -108,6 +108,22 @@ static int parse_param(const char *text, size_t len, struct gnv_uri *uri)
 	return 0;
 }
 
+int gnv_uri_add(struct gnv_uri *uri, const char *key, const char *value)
+{
+	const unsigned n = uri->count;
+	unsigned i;
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(uri->param[i].key, key))
+			return 0;
+	if (n == GNV_URI_MAX_KEYS)
+		return gnv_fail(-EINVAL, "the URI has %d keys, and there is no room for %s", GNV_URI_MAX_KEYS, key);
+	uri->param[n].key = strdup(key);
+	uri->param[n].value = strdup(value);
+	uri->count++; /* gnv_uri_fini() frees what there is of it */
+	return uri->param[n].key && uri->param[n].value ? 0 : gnv_fail(-ENOMEM, "out of memory");
+}
+
 static int parse_params(const char *text, struct gnv_uri *uri)
 {
 	for (;;) {

@@ -35,6 +35,9 @@ void gnv_uri_take(struct gnv_uri *uri, const char *key, const char **value);
 /* Take a number within [min, max]; *value is left alone when the key is absent. Return: 0, -EINVAL. */
 int gnv_uri_take_u32(struct gnv_uri *uri, const char *key, uint32_t min, uint32_t max, uint32_t *value);
 
+/* One more key, unless the URI has it already. Return: 0; -EINVAL there are too many; -ENOMEM. */
+int gnv_uri_add(struct gnv_uri *uri, const char *key, const char *value);
+
 /* Return: 0; -EINVAL naming the first key that nobody took, and those that were asked for. */
 int gnv_uri_check_taken(const struct gnv_uri *uri);
 

@@ -159,6 +159,8 @@ GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const 
 	if (!uri || !socket || !out)
 		return gnv_fail(-EINVAL, "gpunvme_server_start: uri, socket and server must not be NULL");
 	ret = gnv_opts_copy(&o, opts, gpunvme_server_opts);
+	if (!ret && (o.flags & ~(uint32_t)GPUNVME_SERVER_CAREFUL || o.reserved))
+		ret = gnv_fail(-EINVAL, "unknown server flags 0x%x; valid: GPUNVME_SERVER_CAREFUL", o.flags);
 	if (ret)
 		return ret;
 	s = calloc(1, sizeof(*s));
@@ -170,6 +172,7 @@ GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const 
 	s->vendor = VENDOR;
 	s->device = DEVICE;
 	ret = read_uri(uri, &parsed, &config, s);
+	config.careful = o.flags & GPUNVME_SERVER_CAREFUL;
 	if (!ret) {
 		ret = start(s, &config, socket);
 		gnv_uri_fini(&parsed);

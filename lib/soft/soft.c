@@ -105,6 +105,19 @@ static int open_stores(struct gnv_soft *soft, const struct gnv_soft_config *conf
 	return ret;
 }
 
+/* For those who let others write to it. */
+static int check_careful(const struct gnv_soft *soft)
+{
+	const struct gnv_soft_part *part = soft->part;
+	unsigned i;
+
+	for (i = 0; i < soft->parts; i++, part++)
+		if (soft->config.careful && !part->store->read_only && !gnv_medium_is_scratch(part->store->medium.kind))
+			return gnv_fail(-EPERM, "who connects could overwrite namespace %u of %llu MiB%s", i + 1,
+					(unsigned long long)part->store->size >> 20, gnv_medium_text(part->store->medium.kind));
+	return 0;
+}
+
 static struct gnv_soft *new_controller(const struct gnv_soft_config *config, const struct gnv_soft_engine_ops *engine,
 				       const struct gnv_log *log)
 {
@@ -135,6 +148,8 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	if (!soft)
 		return gnv_fail(-ENOMEM, "no memory for a soft controller");
 	ret = open_stores(soft, config);
+	if (!ret)
+		ret = check_careful(soft);
 	if (ret)
 		goto free_soft;
 	ret = alloc_memory(soft);
@@ -202,6 +217,14 @@ bool gnv_soft_read_only(const struct gnv_soft *soft)
 		if (!soft->part[i].ns.read_only)
 			return false;
 	return true;
+}
+
+void gnv_soft_media(const struct gnv_soft *soft, struct gnv_medium medium[GNV_SOFT_NAMESPACES])
+{
+	unsigned i;
+
+	for (i = 0; i < soft->parts; i++)
+		medium[i] = soft->part[i].store->medium;
 }
 
 void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *fault)

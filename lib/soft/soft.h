@@ -17,6 +17,7 @@
 #include "mem/space.h"
 #include "soft/core/config.h"
 #include "util/log.h"
+#include "util/medium.h"
 
 struct gnv_soft;
 
@@ -25,7 +26,7 @@ struct gnv_soft;
  * @space: the software address space its DMA goes through; must outlive it
  * @log:   must outlive it; NULL: it says nothing
  * Return: 0; -EINVAL a value out of range, image too small or not a multiple of the LBA size; -ENOENT, -EACCES, -EISDIR, -EROFS;
- * -EBUSY the block device is mounted or held; -EOPNOTSUPP no io_uring; -ENOMEM. gnv_fail() has the sentence.
+ * -EBUSY the block device is mounted or held; -EPERM by `careful`; -EOPNOTSUPP no io_uring; -ENOMEM. gnv_fail() has the sentence.
  */
 int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *space, const struct gnv_log *log,
 		    struct gnv_soft **soft);
@@ -53,6 +54,9 @@ size_t gnv_soft_cmb_bytes(const struct gnv_soft *soft);
 
 /* True when the controller refuses writes to all its namespaces, because it was asked to or because the images do. */
 bool gnv_soft_read_only(const struct gnv_soft *soft);
+
+/* What its namespaces lie on. */
+void gnv_soft_media(const struct gnv_soft *soft, struct gnv_medium medium[GNV_SOFT_NAMESPACES]);
 
 /* Hooks of tests and benchmarks (core/fault.h); NULL removes one. The first must be set before any I/O queue exists. */
 void gnv_soft_set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *fault);

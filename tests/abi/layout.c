@@ -8,18 +8,20 @@
 #define PIN_SIZE(type, bytes) GPUNVME_STATIC_ASSERT(sizeof(struct type) == (bytes), "size of " #type)
 #define PIN(type, field, byte) GPUNVME_STATIC_ASSERT(offsetof(struct type, field) == (byte), #type "." #field)
 
-PIN_SIZE(gpunvme_dev_opts, 48);
+PIN_SIZE(gpunvme_dev_opts, 56);
 PIN(gpunvme_dev_opts, admin_timeout_ms, 24);
 PIN(gpunvme_dev_opts, queues, 28);
 PIN(gpunvme_dev_opts, share, 32);
 PIN(gpunvme_dev_opts, watchdog_ms, 40);
+PIN(gpunvme_dev_opts, flags, 48);
 PIN_SIZE(gpunvme_gpu_opts, 24);
 PIN_SIZE(gpunvme_mem_opts, 16);
 PIN_SIZE(gpunvme_qp_opts, 24);
 PIN(gpunvme_qp_opts, depth, 12);
 PIN_SIZE(gpunvme_view, 32);
 PIN(gpunvme_view, lba, 16);
-PIN_SIZE(gpunvme_dev_info, 488);
+PIN_SIZE(gpunvme_dev_info, 496);
+PIN(gpunvme_dev_info, faulty, 488);
 PIN(gpunvme_dev_info, hmb, 440);
 PIN(gpunvme_dev_info, model, 8);
 PIN(gpunvme_dev_info, transport, 79);
@@ -30,8 +32,9 @@ PIN(gpunvme_event, qp, 24);
 PIN(gpunvme_event, detail, 40);
 PIN_SIZE(gpunvme_fault, 224);
 PIN(gpunvme_fault, word, 16);
-PIN_SIZE(gpunvme_ns_info, 96);
+PIN_SIZE(gpunvme_ns_info, 120);
 PIN(gpunvme_ns_info, boundary, 56);
+PIN(gpunvme_ns_info, medium, 96);
 PIN(gpunvme_ns_info, nblocks, 16);
 PIN_SIZE(gpunvme_gpu_info, 88);
 PIN_SIZE(gpunvme_gpu_entry, 136);
@@ -50,7 +53,7 @@ PIN(gpunvme_qp_info, recoveries, 80);
 PIN(gpunvme_qp_info, errors, 88);
 PIN_SIZE(gpunvme_qp_latency, 16 + 8 * 496);
 PIN(gpunvme_qp_latency, bucket, 16);
-PIN_SIZE(gpunvme_server_opts, 24);
+PIN_SIZE(gpunvme_server_opts, 32);
 PIN(gpunvme_server_opts, log_ctx, 16);
 PIN_SIZE(gpunvme_ublk_opts, 32);
 PIN(gpunvme_ublk_opts, max_bytes, 24);

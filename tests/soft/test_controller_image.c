@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
-#include <linux/loop.h>
 #include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +22,7 @@
 #include <cmocka.h>
 
 #include "common/image.h"
+#include "common/loop.h"
 #include "common/rawhost.h"
 
 static int count_fds(void)
@@ -243,34 +243,6 @@ static void forbidden_io_uring_is_named(void **state)
 }
 
 /* ---- Block devices ---- */
-
-/* A loop device on an image, its own where that is NULL, gone when its descriptor is. Return: descriptor, or -1. */
-static int make_loop(char *path, size_t size, const char *image)
-{
-	int control = open("/dev/loop-control", O_RDWR), file, loop, n;
-	struct loop_config config = { .info.lo_flags = LO_FLAGS_AUTOCLEAR };
-
-	if (control < 0)
-		return -1;
-	n = ioctl(control, LOOP_CTL_GET_FREE);
-	close(control);
-	snprintf(path, size, "/dev/loop%d", n);
-	file = image ? open(image, O_RDWR | O_CLOEXEC) : open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	loop = open(path, O_RDWR | O_CLOEXEC);
-	config.fd = (uint32_t)file;
-	if (n < 0 || file < 0 || loop < 0 || (!image && ftruncate(file, 16 << 20)) || ioctl(loop, LOOP_CONFIGURE, &config)) {
-		close(loop);
-		loop = -1;
-	}
-	close(file);
-	if (loop >= 0) {
-		int writer = loop;
-
-		loop = open(path, O_RDONLY | O_CLOEXEC); /* somebody who could write would be in the way */
-		close(writer);
-	}
-	return loop;
-}
 
 static void block_device_in_use_is_refused(void **state)
 {

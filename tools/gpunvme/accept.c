@@ -218,9 +218,11 @@ static int check_output(const struct accept *a)
 {
 	struct stat st;
 
-	if (stat(a->output, &st) < 0)
+	if (lstat(a->output, &st) < 0)
 		return GO_ON;
-	if (soft_has(a->o.dev, &st))
+	if (S_ISLNK(st.st_mode))
+		return failed("'%s' is a symbolic link: name the file itself with --output", a->output);
+	if (session_has(&a->s, &st))
 		return failed("'%s' is the image itself: name another with --output", a->output);
 	if (!S_ISREG(st.st_mode))
 		return failed("'%s' is no file: name another with --output", a->output);
@@ -268,34 +270,17 @@ static int verify_after(struct accept *a)
 	return json_object_get_uint64(json_object_object_get(a->report, "failed")) ? EXIT_FAILED : EXIT_DONE;
 }
 
-/* Only to read, and the device is told so, too. */
-static int make_read_only(struct accept *a, char *uri, size_t room)
-{
-	const char *keys = strchr(a->o.dev, '?');
-
-	if (a->write || (keys && (strstr(keys, "?ro=1") || strstr(keys, "&ro=1"))))
-		return GO_ON;
-	if (keys && (strstr(keys, "?ro=") || strstr(keys, "&ro=")))
-		return misused("only to read does not go with a device that is opened for writing ('%s')", a->o.dev);
-	if (snprintf(uri, room, "%s%cro=1", a->o.dev, strchr(a->o.dev, '?') ? '&' : '?') >= (int)room)
-		return failed("'%s' is too long", a->o.dev);
-	a->o.dev = uri;
-	return GO_ON;
-}
-
 static int accept_drive(struct accept *a)
 {
-	char uri[4096];
-	int ret = make_read_only(a, uri, sizeof(uri));
+	int ret;
 
-	if (ret == GO_ON && !a->after)
-		ret = check_output(a);
-	if (ret != GO_ON)
-		return ret;
+	a->o.read_only = !a->write;
 	a->start = now_s();
 	a->report = json_object_new_object();
 	put_text(a->report, "program", "gpunvme accept 0.1.0");
 	ret = accept_connect(a);
+	if (ret == GO_ON && !a->after)
+		ret = check_output(a);
 	if (ret == GO_ON)
 		ret = check_permission(a);
 	if (ret == GO_ON)

@@ -209,6 +209,14 @@ static int sync_folder(char *path)
 }
 
 /* A new file takes the place of the old one in one step: the power may go while it is written. */
+/* In one step; file systems that cannot refuse to replace (NFS) rely on check_output(). Return: has it the name? */
+static int give_name(const char *part, const char *name, int replace)
+{
+	if (renameat2(AT_FDCWD, part, AT_FDCWD, name, replace ? 0 : RENAME_NOREPLACE) == 0)
+		return 1;
+	return errno == EINVAL && rename(part, name) == 0;
+}
+
 int accept_save(struct accept *a)
 {
 	const char *text = json_object_to_json_string_ext(a->report, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
@@ -224,7 +232,7 @@ int accept_save(struct accept *a)
 	f = fdopen(fd, "w");
 	ok = f && fprintf(f, "%s\n", text) > 0 && fflush(f) == 0 && fchmod(fd, 0644) == 0 && fsync(fd) == 0;
 	ok = (f ? fclose(f) : close(fd)) == 0 && ok;
-	if (ok && rename(part, a->output) == 0)
+	if (ok && give_name(part, a->output, a->replace))
 		return sync_folder(part);
 	ok = errno;
 	unlink(part);

@@ -73,8 +73,10 @@ static void report(const struct discard *d, double seconds)
 static int discard(struct discard *d)
 {
 	double start;
-	int ret = session_may_write(&d->s, d->o);
+	int ret = session_lasts(&d->s);
 
+	if (ret == GO_ON)
+		ret = session_may_write(&d->s, d->o);
 	if (ret == GO_ON && !(d->s.info.oncs & GPUNVME_ONCS_DSM))
 		ret = failed("%s cannot deallocate blocks: it has no Dataset Management command", d->s.info.model);
 	if (ret == GO_ON)
@@ -108,8 +110,6 @@ int verb_discard(int argc, char **argv)
 	int ret = session_options(argc, argv, "usage: gpunvme discard URI --blocks N [options]\nWhat is in the blocks is lost.", defs, &o,
 				  NULL);
 
-	if (ret == GO_ON)
-		ret = session_lasts(&o);
 	if (ret != GO_ON)
 		return ret;
 	if (!d.nblocks)

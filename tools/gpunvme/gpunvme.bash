@@ -52,7 +52,7 @@ _gpunvme() {
   coherence) lanes='--invalidate --json --help' ;;
   report) lanes='--gpu --output --seconds --help' ;;
   litmus) lanes='--dev --gpu --commands --vram --verbose --json --help' ;;
-  read) lanes="--lba --bytes --xfer --force $lanes" ;;
+  read) lanes="--lba --bytes --xfer --force --yes $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
   discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;
   serve) lanes='--vfio-user --ublk --id --recover --remove --force --ro --queues --depth --dev --yes --verbose --help' ;;

@@ -20,6 +20,7 @@ int verb_read(int argc, char **argv)
 		OPTION_LBA(&o),
 		OPTION_XFER(&o),
 		OPTION_FORCE(&o),
+		OPTION_YES_OUT(&o),
 		OPTIONS_LANES(&o),
 		OPTION_JSON(&o),
 		OPTIONS_END,

@@ -12,41 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-
-/* Does the URI say so? Keys are its own business otherwise. */
-static int is_read_only(const char *uri)
-{
-	const char *at = strchr(uri, '?');
-
-	while (at && strncmp(at + 1, "ro=1", 4))
-		at = strchr(at + 1, '&');
-	return at && (at[5] == '\0' || at[5] == '&');
-}
-
-/* Is one of its namespaces more than a file that somebody made for this? */
-static int has_drive(const char *uri)
-{
-	char path[4096];
-	struct stat st;
-	uint32_t nsid;
-	int ret;
-
-	for (nsid = 1; (ret = soft_path_of(uri, nsid, path, sizeof(path))) != -ENOENT; nsid++)
-		if (!ret && !stat(path, &st) && !S_ISREG(st.st_mode))
-			return 1;
-		else if (ret)
-			return 0; /* the library says why */
-	return 0;
-}
-
-static int may_serve(const struct session_opts *o)
-{
-	if (o->yes || !has_drive(o->dev) || is_read_only(o->dev))
-		return GO_ON;
-	return failed("whoever connects could overwrite what is on %s: add --yes if that is the drive you mean, or ro=1 to the URI",
-		      o->dev);
-}
 
 /* Signals are let in only while it waits, so that none is missed. */
 void block_signals(sigset_t *before)
@@ -77,7 +42,10 @@ static int serve(const struct session_opts *o, const char *socket)
 	block_signals(&before);
 	opts.log = session_log;
 	opts.log_ctx = (void *)(uintptr_t)o;
+	opts.flags = o->yes ? 0 : GPUNVME_SERVER_CAREFUL;
 	ret = gpunvme_server_start(o->dev, socket, &opts, &server);
+	if (ret == -EPERM && !o->yes)
+		return failed("%s: add --yes if that is the drive you mean, or ro=1 to the URI", why(ret));
 	if (ret)
 		return failed("%s", why(ret));
 	printf("%s is served at %s; end it with Ctrl-C\n", o->dev, socket);
@@ -90,8 +58,6 @@ static int serve(const struct session_opts *o, const char *socket)
 /* Which of the ways, and with what it goes. */
 static int run(struct session_opts *o, const struct serve_opts *s)
 {
-	int ret;
-
 	if (s->remove != NOT_GIVEN)
 		return serve_remove(s);
 	if (!o->dev)
@@ -102,9 +68,6 @@ static int run(struct session_opts *o, const struct serve_opts *s)
 		return misused("--force goes with --remove");
 	if (s->socket && (s->ro || s->id != NOT_GIVEN || s->recover != NOT_GIVEN || o->queues || o->depth))
 		return misused("--id, --recover, --ro, --queues and --depth are for --ublk; with --vfio-user write ro=1 in the URI");
-	ret = s->ro ? GO_ON : may_serve(o);
-	if (ret != GO_ON)
-		return ret;
 	return s->ublk ? serve_ublk(o, s) : serve(o, s->socket);
 }
 

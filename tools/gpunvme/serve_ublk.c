@@ -5,6 +5,7 @@
 #include "serve.h"
 #include "verbs.h"
 
+#include "common/permission.h"
 #include "common/progress.h"
 
 #include <errno.h>
@@ -72,11 +73,22 @@ static int wait_and_stop(struct gpunvme_ublk *ublk, const sigset_t *before)
 	return ret ? failed("%s", why(ret)) : EXIT_DONE;
 }
 
+static int offer(struct session *session, const struct session_opts *o, const struct gpunvme_ublk_opts *opts,
+		 const sigset_t *before)
+{
+	struct gpunvme_ublk *ublk;
+	int ret = gpunvme_ublk_start(session->dev, 0, opts, &ublk);
+
+	if (ret)
+		return failed("%s", why(ret));
+	say(o, ublk);
+	return wait_and_stop(ublk, before);
+}
+
 int serve_ublk(const struct session_opts *o, const struct serve_opts *s)
 {
 	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
 	const int recover = s->recover != NOT_GIVEN;
-	struct gpunvme_ublk *ublk;
 	struct session session;
 	sigset_t before;
 	int ret;
@@ -93,13 +105,9 @@ int serve_ublk(const struct session_opts *o, const struct serve_opts *s)
 	ret = session_open(&session, o);
 	if (ret != GO_ON)
 		return ret;
-	ret = gpunvme_ublk_start(session.dev, 0, &opts, &ublk);
-	if (ret) {
-		ret = failed("%s", why(ret));
-	} else {
-		say(o, ublk);
-		ret = wait_and_stop(ublk, &before);
-	}
+	ret = s->ro || session.ns.read_only ? GO_ON : session_may_write(&session, o);
+	if (ret == GO_ON)
+		ret = offer(&session, o, &opts, &before);
 	session_close(&session);
 	return ret;
 }

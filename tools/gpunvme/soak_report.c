@@ -184,7 +184,7 @@ int soak_report(struct soak *k)
 	if (soak_wrong_lane(k))
 		fprintf(stderr, "%s: block %" PRIu64 " does not hold what was written to it\n", program,
 			soak_wrong_lane(k)->lba + soak_wrong_lane(k)->where);
-	else if (errors_of(k, &all) && !strstr(k->o.dev, "fault="))
+	else if (errors_of(k, &all) && !k->s.info.faulty)
 		fprintf(stderr, "%s: %" PRIu64 " commands failed, though no block is wrong\n", program, errors_of(k, &all));
 	else if (interrupted)
 		fprintf(stderr, "%s: interrupted after %.1f s: what was read until then is as it was written\n", program, k->took);

@@ -40,6 +40,8 @@ struct gnv_soft_config {
 	bool read_only;     /* all of them */
 	struct gnv_soft_traits traits;
 	struct gnv_soft_rules rules;
+	bool faulty;  /* traits or rules were asked for */
+	bool careful; /* refuse a namespace that can be written and may hold somebody's data */
 	bool shared; /* BAR0 has a descriptor, by which another process may map it; its size is a power of two then */
 	struct gnv_soft_irq irq;
 	uint16_t vendor; /* of its PCI function; 0: it has none */
@@ -47,6 +49,7 @@ struct gnv_soft_config {
 	struct gnv_soft_model model; /* how fast it is; zeroes: as this machine */
 	struct gnv_soft_more more[GNV_SOFT_NAMESPACES - 1]; /* namespaces 2 and on, up to the first without a path */
 };
-#define GNV_SOFT_CONFIG_INIT { NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, { NULL, NULL, 0 }, 0, 0, { 0 }, { { 0 } } }
+#define GNV_SOFT_CONFIG_INIT \
+	{ NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, false, false, { NULL, NULL, 0 }, 0, 0, { 0 }, { { 0 } } }
 
 #endif

@@ -19,6 +19,7 @@
 #include "soft/core/event.h"
 #include "soft/core/fault.h"
 #include "soft/core/trait.h"
+#include "util/medium.h"
 
 #define GNV_SOFT_RANGES 4096u /* bytes of the ranges of a command, at most */
 #define GNV_SOFT_FILL 65536u  /* bytes that one which says nothing of deallocated blocks sets to ones, of a range */
@@ -42,6 +43,7 @@ struct gnv_soft_store {
 	uint32_t block;	    /* bytes of one; 0: as configured */
 	uint64_t max_bytes; /* that one command may move; 0: no limit of its own */
 	const struct gnv_soft_drive *drive; /* it takes commands as they are (GNV_SOFT_STAGE_WHOLE); NULL: it takes steps */
+	struct gnv_medium medium; /* what it lies on */
 	uint64_t id[2];	    /* identity, from which names are made */
 	uint32_t mem_align; /* what segments should begin at a multiple of, or they are copied; 0: it takes any */
 	uint32_t len_align; /* the same of their lengths */

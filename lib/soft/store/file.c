@@ -68,6 +68,7 @@ static int file_open(const struct gnv_soft_config *config, const struct gnv_log 
 	warn_of_file(file, log, config->path, config->lba_size);
 	sf->store = (struct gnv_soft_store){ .ops = &gnv_soft_store_file,
 					     .size = file->size,
+					     .medium = { file->block ? GPUNVME_MEDIUM_BLOCK : GPUNVME_MEDIUM_FILE, file->dev, file->ino },
 					     .id = { file->dev, file->ino },
 					     .mem_align = file->direct ? file->mem_align : 0,
 					     .len_align = file->direct ? file->len_align : 0,

@@ -133,6 +133,7 @@ static int nvme_open(const struct gnv_soft_config *config, const struct gnv_log 
 			sn->nvme.unseen);
 	sn->log = log;
 	sn->store.ops = &gnv_soft_store_nvme;
+	sn->store.medium = (struct gnv_medium){ GPUNVME_MEDIUM_CHAR, sn->nvme.disk, 0 };
 	sn->store.id[0] = sn->nvme.disk;
 	sn->store.mem_align = sizeof(uint32_t); /* as PRP entries have it */
 	sn->store.len_align = sizeof(uint32_t);

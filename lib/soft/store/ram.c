@@ -68,6 +68,7 @@ static struct gnv_soft_store *new_store(void *bytes, size_t len, uint64_t size)
 	ram->len = len;
 	ram->store.ops = &gnv_soft_store_ram;
 	ram->store.size = size;
+	ram->store.medium.kind = GPUNVME_MEDIUM_MEMORY;
 	ram->store.id[0] = gnv_clock_ns();
 	ram->store.id[1] = (uintptr_t)bytes ^ (uint64_t)gnv_sys_process() << 48;
 	ram->store.reaches_far = true;
