@@ -8,8 +8,6 @@
 #include <fio.h>
 #include <optgroup.h>
 
-#include <sys/stat.h>
-
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
@@ -157,19 +155,17 @@ static int get_file_size(struct thread_data *td, struct fio_file *f)
 	return 0;
 }
 
-/* As the programs of this project: an image file may be written, anything else could hold somebody's data. */
+/* As the programs of this project ask, by the library. */
 static int may_write(struct thread_data *td, struct drive *d)
 {
-	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	const struct options *o = td->eo;
-	struct stat st;
-	int ret = gpunvme_dev_get_info(d->dev, &info);
+	int ret = gpunvme_ns_may_overwrite(d->dev, 0);
 
-	if (ret)
-		return say(td, ret);
-	if (o->yes || (strcmp(info.transport, "soft") == 0 && stat(info.address, &st) == 0 && S_ISREG(st.st_mode)))
+	if (!ret || (ret == -EPERM && o->yes))
 		return 0;
-	log_err("gpunvme: this would overwrite data on %s, serial %s\n", info.model, info.serial);
+	if (ret != -EPERM)
+		return say(td, ret);
+	log_err("gpunvme: %s\n", gpunvme_errmsg());
 	return refuse(td, EPERM, "add --yes=1 if that is the drive you mean");
 }
 
