@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Builds the wheel. What cffi reads of the C library is made from the public headers here, so that it cannot differ from them."""
+"""Builds the wheel. The declarations for cffi are made from the public headers here, so that they cannot differ from them."""
+import atexit
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import sys
+import tempfile
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -54,4 +58,13 @@ class Build(build_py):
         (pathlib.Path(self.build_lib) / "gpunvme/_cdef.h").write_text(cdef())
 
 
-setup(cmdclass={"build_py": Build})
+def elsewhere():
+    """Build in a folder that is removed at the end. pip builds in the tree, and would leave build and gpunvme.egg-info there."""
+    folder = tempfile.mkdtemp(prefix="gpunvme-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"build": {"build_base": folder}, "egg_info": {"egg_base": folder}}
+
+
+# Packagers call `build` and `install` one after another, and name their folders.
+kept = {"build", "install"} & set(sys.argv)
+setup(cmdclass={"build_py": Build}, options={} if kept else elsewhere())
