@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""NVMe drives read and written by the lanes of libgpunvme.
+"""Read and write NVMe drives from and into arrays.
 
     import gpunvme, numpy
 
@@ -7,24 +7,26 @@
     with gpunvme.Drive("soft:disk.img") as drive:
         drive.read(array)
 
-Fields and words are those of the C headers, where they are explained. GPUNVME_LIBRARY names the library if it lies elsewhere.
+Structures and their fields are those of the C headers, which explain them. GPUNVME_LIBRARY is the path of the library, if it is not
+installed.
 """
 from __future__ import annotations
 
 import errno
 from typing import Any, Iterator
 
+from . import _arguments
 from ._drive import Drive
 from ._file import File
-from ._library import Error, Info, ask, check, ffi, info, lib, sized
+from ._library import BUILT, Error, Info, ask, check, digits, ffi, info, lib, sized
 
 __all__ = ["Drive", "Error", "File", "Info", "controllers", "doctor", "doctor_gpu", "gpus", "version"]
+__version__ = digits(BUILT)  #: of this module; version() is the library's
 
 
 def version() -> str:
-    """Of the library that is running."""
-    number = lib.gpunvme_version()
-    return f"{number >> 16}.{number >> 8 & 255}.{number & 255}"
+    """The version of the library that is loaded."""
+    return digits(lib.gpunvme_version())
 
 
 def _all(struct: str, function: Any) -> Iterator[Info]:
@@ -40,23 +42,24 @@ def _all(struct: str, function: Any) -> Iterator[Info]:
 
 
 def controllers() -> list[Info]:
-    """The NVMe controllers on the PCI bus (struct gpunvme_pci_info)."""
+    """List the NVMe controllers on the PCI bus (struct gpunvme_pci_info)."""
     return list(_all("gpunvme_pci_info", lib.gpunvme_pci_get_info))
 
 
 def gpus() -> list[Info]:
-    """The GPUs of this machine (struct gpunvme_gpu_entry)."""
+    """List the GPUs of this machine (struct gpunvme_gpu_entry)."""
     return list(_all("gpunvme_gpu_entry", lib.gpunvme_gpu_nth))
 
 
 def doctor(address: str) -> list[Info]:
-    """Why the controller at a PCI address can or cannot be opened: name, verdict, reason, remedy of each condition.
+    """Check whether the controller at a PCI address can be opened: name, verdict, reason and remedy of each condition.
 
-    Opens it where nothing stands against that, which resets it. `verdict` is "ok", "limit", "failed" or "skipped".
+    If nothing prevents it, the controller is opened, which resets it. `verdict` is "ok", "limit", "failed" or "skipped".
     """
-    return ask(lib.gpunvme_doctor_v, address.encode())
+    return ask(lib.gpunvme_doctor_v, _arguments.text("address", address))
 
 
 def doctor_gpu(n: int, controller: str | None = None) -> list[Info]:
-    """The same of the n-th GPU of gpus(), tried with a controller that is opened for it, or without."""
-    return ask(lib.gpunvme_doctor_gpu_v, n, controller.encode() if controller else ffi.NULL)
+    """Check the n-th GPU of gpus() in the same way, with a controller that is opened for it, or without one."""
+    given = ffi.NULL if controller is None else _arguments.text("controller", controller)
+    return ask(lib.gpunvme_doctor_gpu_v, _arguments.number("n", n, _arguments.U32), given)

@@ -1,43 +1,56 @@
 # SPDX-License-Identifier: MIT
-"""An open drive: a controller, lanes, a queue and the buffer through which data goes."""
+"""An open drive: a controller, threads that use it, a queue and the buffer through which data goes."""
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 from typing import Any, Iterable, Iterator, Sequence
 
-from ._file import File, encoded, listing, options
-from ._library import Info, ask, check, ffi, info, lib, sized
+from . import _arguments as arguments
+from ._arguments import Piece
+from ._file import File, listing, options
+from ._fork import process
+from ._library import Error, Info, ask, check, ffi, info, lib, sized
 from ._memory import view
 
 BUFFER = 8 << 20
-TRANSFER = 256 << 10  # of a lane, at most
-
-Piece = tuple[int, int]  # offset and length on the drive, in bytes
+TRANSFER = 256 << 10  # of a thread, at most
 
 
 class Drive:
-    """A drive, opened for reading, or for writing too, and closed by close() or at the end of a `with`.
+    """A drive, opened for reading, or for writing too. close() or the end of a `with` closes it.
 
-    uri: soft:PATH[?key=value&...] or a PCI address; its keys are explained in dev.h
+    uri: soft:PATH[?key=value&...] or a PCI address, as dev.h explains them; a pathlib.Path is an image or a block device
     write: without it every write is refused, as in C
-    gpu: where the lanes run: cpu, hsa:N, cuda:N, auto
-    nsid: the namespace; 0: that of the URI
-    lba, nblocks: the part of it that is offset 0 and up; 0 blocks: to the end
+    gpu: where the library's threads run: cpu, hsa:N, cuda:N, auto
+    nsid: the namespace; 0: the one of the URI
+    lba, nblocks: the first block and the number of blocks of the part that offsets count in; 0 blocks: to the end
 
-    Opening resets the controller and reads one block; it never writes. Any thread may use a drive; they take turns. Failures are
-    gpunvme.Error. After a fork() the drive is its parent's.
+    To open a drive resets the controller and reads one block. It never writes. Threads may share a drive and take turns.
+    A failure is a gpunvme.Error. A drive belongs to the process that opened it: in a child of fork() each call raises an error.
     """
 
-    def __init__(self, uri: str, *, write: bool = False, gpu: str = "cpu", nsid: int = 0, lba: int = 0, nblocks: int = 0):
+    _dev = _gpu = _qp = _mem = ffi.NULL
+    _dq = ffi.new("struct gpunvme_dq *")
+    _process: object = None
+    _name = ""
+
+    def __init__(self, uri: str | os.PathLike[str], *, write: bool = False, gpu: str = "cpu", nsid: int = 0, lba: int = 0,
+                 nblocks: int = 0):
+        names = arguments.uri(uri), arguments.text("gpu", gpu)
+        window = (lib.GPUNVME_VIEW_WRITE if write else 0, arguments.number("nsid", nsid, arguments.U32),
+                  arguments.number("lba", lba), arguments.number("nblocks", nblocks))
         self._lock = threading.Lock()
-        self._dev = self._gpu = self._qp = self._mem = ffi.NULL
+        self._process = process()
         self._dq = ffi.new("struct gpunvme_dq *")
         self._dbuf = ffi.new("struct gpunvme_dbuf *")
         try:
-            self._open(uri.encode(), gpu.encode(), (lib.GPUNVME_VIEW_WRITE if write else 0, nsid, lba, nblocks))
+            self._open(*names, window)
         except BaseException:
-            self.close()
+            with contextlib.suppress(Error):
+                self.close()
             raise
 
     def _make(self, kind: str, function: Any, *args: Any) -> Any:
@@ -52,18 +65,19 @@ class Drive:
         look = ffi.new("struct gpunvme_view *", (ffi.sizeof("struct gpunvme_view"), *window))
         version = lib.GPUNVME_DQ_MAJOR << 16 | lib.GPUNVME_DQ_MINOR
         check(lib.gpunvme_qp_view_v(self._qp, look, self._dq, version, ffi.sizeof("struct gpunvme_dq")))
-        options = sized("gpunvme_mem_opts")
-        options.flags = lib.GPUNVME_MEM_HOST
-        self._mem = self._make("mem", lib.gpunvme_mem_alloc, self._gpu, BUFFER, options)
+        chosen = sized("gpunvme_mem_opts")
+        chosen.flags = lib.GPUNVME_MEM_HOST
+        self._mem = self._make("mem", lib.gpunvme_mem_alloc, self._gpu, BUFFER, chosen)
         check(lib.gpunvme_mem_map(self._mem, self._dev))
         check(lib.gpunvme_mem_dbuf(self._mem, self._dev, self._dbuf))
+        self._name = self.info.address
 
     def close(self) -> None:
-        """Gives everything back; what fails (a controller that does not let go) is raised, and may be tried again."""
-        with self._lock:
+        """Release the controller and all memory. After a failure (the controller does not stop) it may be called again."""
+        with self._turn():
             if not lib.gpunvme_qp_destroy(self._qp):
                 self._qp = ffi.NULL
-            check(lib.gpunvme_dev_close(self._dev))  # takes along a queue that it refused to delete
+            check(lib.gpunvme_dev_close(self._dev))  # with a queue that could not be deleted
             self._dev = self._qp = ffi.NULL
             check(lib.gpunvme_mem_free(self._mem))
             self._mem = ffi.NULL
@@ -74,14 +88,19 @@ class Drive:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._process is process():
+            self.close()
 
     def __del__(self) -> None:
-        self.close()
+        if self._process is process():
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<gpunvme.Drive {self._name!r}, {self._size} bytes{'' if self._dev else ', closed'}>"
 
     @property
     def info(self) -> Info:
-        """What the controller is (struct gpunvme_dev_info)."""
+        """The controller (struct gpunvme_dev_info)."""
         found = sized("gpunvme_dev_info")
         with self._held():
             check(lib.gpunvme_dev_get_info(self._dev, found))
@@ -100,69 +119,91 @@ class Drive:
         """Bytes of a block."""
         return 1 << self._dq.lba_shift
 
-    def __len__(self) -> int:
-        """Bytes that offsets can name."""
+    @property
+    def _size(self) -> int:
         return self._dq.lba_count << self._dq.lba_shift
 
+    def __len__(self) -> int:
+        """Bytes of the drive, or of the part that was opened."""
+        return self._size
+
     def doctor(self) -> list[Info]:
-        """What state the drive is in: name, verdict, reason and remedy of each condition, as gpunvme.doctor()."""
+        """Check the state of the drive: name, verdict, reason and remedy of each condition, as gpunvme.doctor()."""
         with self._held():
             return ask(lib.gpunvme_doctor_drive_v, self._dev)
 
     def read(self, into: Any, offset: int = 0) -> None:
-        """Fills an array: any contiguous, writable memory with the buffer protocol, or with DLPack in memory of the host or of a GPU."""
-        target = view(into, True)
-        self._read([(offset, len(target))], target)
+        """Fill an array: contiguous, writable numbers or bytes with the buffer protocol, or with DLPack on the host or a GPU."""
+        start = arguments.number("offset", offset)
+        with self._held():
+            target = view(into, True)
+            self._read([(start, len(target))], target)
 
     def read_pieces(self, into: Any, pieces: Iterable[Piece]) -> None:
-        """Fills an array with pieces of the drive, (offset, length) in bytes, one behind the other."""
-        target = view(into, True)
-        self._read(list(pieces), target)
+        """Fill an array with pieces of the drive, (offset, length) in bytes, one after another."""
+        rows = arguments.pieces(pieces)
+        with self._held():
+            self._read(rows, view(into, True))
 
     def write(self, data: Any, offset: int = 0, *, durable: bool = False) -> None:
-        """Writes an array; offset and size are multiples of the block size. durable: it is on the media when this ends."""
-        source = view(data, False)
-        self._write([(offset, len(source))], source, durable)
+        """Write an array. Offset and size are multiples of the block size. durable: return when the data is on the media."""
+        start = arguments.number("offset", offset)
+        with self._held():
+            source = view(data, False)
+            self._write([(start, len(source))], source, durable)
 
     def write_pieces(self, data: Any, pieces: Iterable[Piece], *, durable: bool = False) -> None:
-        """Writes an array to pieces of the drive, (offset, length) in bytes, one behind the other."""
-        self._write(list(pieces), view(data, False), durable)
+        """Write an array to pieces of the drive, (offset, length) in bytes, one after another."""
+        rows = arguments.pieces(pieces)
+        with self._held():
+            self._write(rows, view(data, False), durable)
 
     def flush(self) -> None:
-        """Makes what was written durable."""
-        with self._lock:
+        """Make all data that was written durable."""
+        with self._held():
             self._copy(lib.GPUNVME_COPY_FLUSH, 0, 0)
 
-    def open(self, path: str | bytes, *, partition: int = 0, write: bool = False) -> File:
-        """A file by its name, on an ext2, ext3 or ext4 that nobody has mounted.
+    def open(self, path: str | bytes | os.PathLike[str], *, partition: int = 0, write: bool = False) -> File:
+        """Open a file by its name, on an ext2, ext3 or ext4 that is not mounted.
 
-        partition: as Linux counts; 0: the file system begins where the namespace does
-        write: it may be written in place
+        partition: its number in Linux; 0: the file system begins at the start of the namespace
+        write: the file may be written in place
         """
+        name = arguments.path("path", path)
         with self._held():
-            return File(self, self._make("file", lib.gpunvme_file_open, self._dev, encoded(path), options(self, partition, write)))
+            handle = self._make("file", lib.gpunvme_file_open, self._dev, name, options(self, partition, write))
+            return File(self, handle, name.decode(errors="surrogateescape"))
 
     def open_map(self, text: str, *, write: bool = False) -> File:
-        """A file by the map that `gpunvme extents FILE` made of it while its file system, ext4, XFS or btrfs, was mounted read-only."""
+        """Open a file by the map that `gpunvme extents FILE` printed while ext4, XFS or btrfs was mounted read-only."""
+        given = arguments.text("text", text)
         with self._held():
-            return File(self, self._make("file", lib.gpunvme_file_map, self._dev, encoded(text), options(self, 0, write)))
+            return File(self, self._make("file", lib.gpunvme_file_map, self._dev, given, options(self, 0, write)), "of a map")
 
-    def files(self, path: str | bytes = "/", *, partition: int = 0) -> list[Info]:
-        """The names of a directory: name, type ("file", "directory", "link" or "other"), bytes, inode and mtime of each."""
+    def files(self, path: str | bytes | os.PathLike[str] = "/", *, partition: int = 0) -> list[Info]:
+        """List a directory: name, type ("file", "directory", "link" or "other"), bytes, inode and mtime of each entry."""
+        name = arguments.path("path", path)
         with self._held():
-            return listing(self._dev, path, options(self, partition, False))
+            return listing(self._dev, name, options(self, partition, False))
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One thread at a time. In a child of fork() the lock may be held for ever, by a thread that the child does not have."""
+        if self._process is not process():
+            raise Error(-errno.ECHILD, "the drive belongs to the process that opened it, and this is a child of it by fork(): "
+                                       "open a drive here")
+        with self._lock:
+            yield
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Nobody closes the drive meanwhile."""
-        with self._lock:
+        """No other thread uses or closes the drive meanwhile."""
+        with self._turn():
             if not self._dev:
-                raise ValueError("the drive is closed")
+                raise ValueError("the drive is closed: open it again")
             yield
 
     def _copy(self, flags: int, lba: int, nblocks: int) -> None:
-        if not self._dev:
-            raise ValueError("the drive is closed")
         copy = sized("gpunvme_copy")
         copy.flags = flags
         copy.lba = lba
@@ -170,13 +211,19 @@ class Drive:
         copy.lanes = max(1, -(-(nblocks << self._dq.lba_shift) // TRANSFER))
         check(lib.gpunvme_copy_run(self._gpu, self._dq, 1, self._dbuf, copy))
 
-    def _steps(self, pieces: Sequence[tuple[int | None, int]], have: int) -> Iterator[tuple[int, int | None, int]]:
-        """What one buffer takes at a time: its place in the array, its offset on the drive, None: zeroes, its length."""
+    def _check(self, pieces: Sequence[tuple[int | None, int]], have: int) -> None:
+        """All of a transfer is checked before any of it begins."""
+        total = sum(length for _, length in pieces)
+        if total != have:
+            raise ValueError(f"the pieces have {total} bytes and the array has {have}: make them equal")
+        for offset, length in pieces:
+            if offset is not None and offset + length > self._size:
+                raise Error(-errno.ERANGE,
+                            f"bytes {offset} to {offset + length} are outside the drive, which has {self._size} bytes")
+
+    def _steps(self, pieces: Sequence[tuple[int | None, int]]) -> Iterator[tuple[int, int | None, int]]:
+        """Parts that fit into the buffer: place in the array, offset on the drive (None: zeroes), length."""
         at = 0
-        if any(length < 0 or offset is not None and offset < 0 for offset, length in pieces):
-            raise ValueError("offset and length of a piece are not negative")
-        if sum(length for _, length in pieces) != have:
-            raise ValueError(f"the pieces have {sum(length for _, length in pieces)} bytes, the array {have}")
         for offset, length in pieces:
             while length:
                 step = min(length, BUFFER - (offset or 0) % self.block_size)
@@ -188,25 +235,27 @@ class Drive:
 
     def _read(self, pieces: Sequence[tuple[int | None, int]], target: Any) -> None:
         block = self.block_size
-        with self._lock:
-            for at, offset, length in self._steps(pieces, len(target)):
-                if offset is None:
-                    ffi.memmove(self._bytes(), bytes(length), length)
-                    target.put(at, self._bytes(), length)
-                    continue
-                skip = offset % block
-                self._copy(0, offset // block, -(-(skip + length) // block))
-                target.put(at, self._bytes() + skip, length)
+        self._check(pieces, len(target))
+        for at, offset, length in self._steps(pieces):
+            if offset is None:
+                ffi.memmove(self._bytes(), bytes(length), length)
+                target.put(at, self._bytes(), length)
+                continue
+            skip = offset % block
+            self._copy(0, offset // block, -(-(skip + length) // block))
+            target.put(at, self._bytes() + skip, length)
 
-    def _write(self, pieces: list[Piece], source: Any, durable: bool) -> None:
+    def _write(self, pieces: Sequence[Piece], source: Any, durable: bool) -> None:
         block = self.block_size
+        if not self._dq.flags & lib.GPUNVME_DQ_WRITE:
+            raise Error(-errno.EROFS, "the drive was opened for reading: use Drive(uri, write=True)")
         if any(number % block for piece in pieces for number in piece):
-            raise ValueError(f"offset and length of a write are multiples of the block size, {block} bytes")
+            raise ValueError(f"the offset and length of a write must be multiples of the block size, {block} bytes")
+        self._check(pieces, len(source))
         flags = lib.GPUNVME_COPY_WRITE | (lib.GPUNVME_COPY_FUA if durable else 0)
-        with self._lock:
-            for at, offset, length in self._steps(pieces, len(source)):
-                source.get(at, self._bytes(), length)
-                self._copy(flags, (offset or 0) // block, length // block)
+        for at, offset, length in self._steps(pieces):
+            source.get(at, self._bytes(), length)
+            self._copy(flags, (offset or 0) // block, length // block)
 
     def _bytes(self) -> Any:
         return ffi.cast("char *", lib.gpunvme_mem_ptr(self._mem))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Files of a file system that nobody has mounted, by their names."""
+"""Files of a file system that is not mounted, by their names."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterator
 
+from . import _arguments as arguments
 from ._library import Info, check, ffi, info, lib, sized
 from ._memory import view
 
@@ -14,17 +15,18 @@ TYPES = ("other", "file", "directory", "link")
 
 
 class File:
-    """A file of a drive, as Drive.open() and Drive.open_map() give it: where it lay when it was opened. len() is its bytes.
+    """A file of a drive, as Drive.open() and Drive.open_map() return it: its blocks when it was opened. len() is its bytes.
 
-    It needs its drive, and no closing. Any thread may use it.
+    It is used while its drive is open, and needs no closing. Any thread may use it.
     """
 
-    def __init__(self, drive: Drive, handle: Any):
+    def __init__(self, drive: Drive, handle: Any, name: str):
         self._drive = drive
+        self._name = name
         self._handle = ffi.gc(handle, lib.gpunvme_file_close)
         found = sized("gpunvme_file_info")
         check(lib.gpunvme_file_get_info(self._handle, found))
-        self.info: Info = info(found)  #: what it is (struct gpunvme_file_info)
+        self.info: Info = info(found)  #: the file (struct gpunvme_file_info)
         self._extents = ffi.new("struct gpunvme_dextent[]", self.info.extents)
         count = ffi.new("uint32_t *", self.info.extents)
         check(lib.gpunvme_file_get_extents(self._handle, 0, self._extents, count))
@@ -32,32 +34,39 @@ class File:
     def __len__(self) -> int:
         return self.info.bytes
 
+    def __repr__(self) -> str:
+        return f"<gpunvme.File {self._name!r}, {self.info.bytes} bytes>"
+
     def read(self, into: Any, offset: int = 0) -> None:
-        """Fills an array, as Drive.read() does, with bytes of the file from an offset on; holes are zeroes."""
-        target = view(into, True)
-        self._check(offset, len(target))
-        self._drive._read(list(self._pieces(offset, len(target))), target)
+        """Fill an array, as Drive.read() does, with bytes of the file from an offset on. Holes are zeroes."""
+        with self._drive._held():
+            target = view(into, True)
+            start = self._check(offset, len(target))
+            self._drive._read(list(self._pieces(start, len(target))), target)
 
     def write(self, data: Any, offset: int = 0, *, durable: bool = False) -> None:
-        """Writes an array in place: whole blocks of the drive that the file has. Its size, its times and its holes stay as they are.
+        """Write an array in place: whole blocks of the drive that the file has. Its size, its times and its holes do not change.
 
-        durable: it is on the media when this ends.
+        durable: return when the data is on the media.
         """
-        source = view(data, False)
-        self._check(offset, len(source))
-        if not self.info.writable:
-            raise ValueError("the file was opened for reading: Drive.open(path, write=True)")
-        pieces = list(self._pieces(offset, len(source)))
-        if any(at is None for at, _ in pieces):
-            raise ValueError("the file has a hole there, which cannot be written in place")
-        self._drive._write([(at, length) for at, length in pieces if at is not None], source, durable)
+        with self._drive._held():
+            source = view(data, False)
+            start = self._check(offset, len(source))
+            if not self.info.writable:
+                raise ValueError("the file was opened for reading: use Drive.open(path, write=True)")
+            pieces = list(self._pieces(start, len(source)))
+            if any(at is None for at, _ in pieces):
+                raise ValueError("the file has a hole there, which cannot be written in place")
+            self._drive._write([(at, length) for at, length in pieces if at is not None], source, durable)
 
-    def _check(self, offset: int, length: int) -> None:
-        if offset < 0 or length > len(self) - offset:
-            raise ValueError(f"bytes {offset} to {offset + length} are not of the file, which has {len(self)}")
+    def _check(self, offset: Any, length: int) -> int:
+        start = arguments.integer("offset", offset)
+        if start < 0 or start + length > self.info.bytes:
+            raise ValueError(f"bytes {start} to {start + length} are not of the file, which has {self.info.bytes}")
+        return start
 
     def _after(self, at: int) -> int:
-        """The first extent that ends behind a byte."""
+        """The first extent that ends after a byte."""
         low, high = 0, len(self._extents)
         while low < high:
             middle = (low + high) // 2
@@ -69,7 +78,7 @@ class File:
         return low
 
     def _pieces(self, at: int, length: int) -> Iterator[tuple[int | None, int]]:
-        """Of a range of the file: offset on the drive, or None of a hole, and length."""
+        """Offset on the drive (None: a hole) and length of each part of a range of the file."""
         block, first, end = self.info.lba_size, self._drive._dq.lba_first, at + length
         for i in range(self._after(at), len(self._extents)):
             extent = self._extents[i]
@@ -81,7 +90,7 @@ class File:
                 return
             n = min(begin + extent.nblocks * block, end) - at
             if extent.lba < first:
-                raise ValueError("the file lies before the part of the namespace that the drive was opened for")
+                raise ValueError("the file lies before the part of the namespace that was opened: use Drive() without lba")
             yield (extent.lba - first) * block + at - begin, n
             at += n
         if at < end:
@@ -89,16 +98,16 @@ class File:
 
 
 def options(drive: Drive, partition: int, write: bool) -> Any:
-    """Of the functions of file.h."""
+    """Options for the functions of file.h."""
     chosen = sized("gpunvme_file_opts")
     chosen.flags = lib.GPUNVME_FILE_WRITE if write else 0
     chosen.nsid = drive._dq.nsid
-    chosen.partition = partition
+    chosen.partition = arguments.number("partition", partition, arguments.U32)
     return chosen
 
 
-def listing(dev: Any, path: str | bytes, chosen: Any) -> list[Info]:
-    """What a directory has."""
+def listing(dev: Any, path: bytes, chosen: Any) -> list[Info]:
+    """The entries of a directory."""
     found: list[Info] = []
 
     @ffi.callback("gpunvme_dirent_fn")
@@ -107,10 +116,5 @@ def listing(dev: Any, path: str | bytes, chosen: Any) -> list[Info]:
                           mtime=entry.mtime, type=TYPES[entry.type]))
         return 0
 
-    check(lib.gpunvme_file_list(dev, encoded(path), chosen, one, ffi.NULL))
+    check(lib.gpunvme_file_list(dev, path, chosen, one, ffi.NULL))
     return found
-
-
-def encoded(path: str | bytes) -> bytes:
-    """As the file system has it: names may be any bytes."""
-    return path if isinstance(path, bytes) else path.encode(errors="surrogateescape")

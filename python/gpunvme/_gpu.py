@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory of a GPU, which the CPU cannot follow: its driver copies, from and to the buffer of a drive."""
+"""Memory of a GPU, which the CPU cannot access: its driver copies between it and the buffer of a drive."""
 from __future__ import annotations
 
 import contextlib
@@ -11,9 +11,11 @@ from typing import Any, Iterator
 
 import cffi
 
+from ._fork import share
 from ._library import Error
 
 ffi = cffi.FFI()
+share(ffi)
 ffi.cdef("""
     int cuInit(unsigned flags);
     int cuDeviceGet(int *device, int ordinal);
@@ -36,18 +38,19 @@ ffi.cdef("""
 @functools.lru_cache
 def _open(variable: str, names: tuple[str, ...]) -> Any:
     reasons = []
-    for mode in (os.RTLD_NOLOAD, 0):  # one that is loaded first: two would not know each other's memory
+    for mode in (os.RTLD_NOLOAD, 0):  # first a library that is loaded: two do not know each other's memory
         for name in names:
             try:
                 ctypes.CDLL(name, mode)
                 return ffi.dlopen(name)
             except OSError as reason:
                 reasons.append(str(reason))
-    raise Error(-errno.ENOSYS, f"no driver copies to the memory of the array's GPU ({'; '.join(reasons)}); {variable} names another one")
+    raise Error(-errno.ENOSYS,
+                f"no driver for the GPU of the array ({'; '.join(reasons)}): install it, or set {variable} to its path")
 
 
 def _load(variable: str, *names: str) -> Any:
-    """The driver of whoever made the array; the variable is the one that the C library reads."""
+    """The driver of the array's GPU. The C library reads the same variable."""
     named = os.environ.get(variable)
     return _open(variable, (named,) if named else names)
 
@@ -55,7 +58,7 @@ def _load(variable: str, *names: str) -> Any:
 class Cuda:
     """A device of CUDA, by its primary context, in which torch, JAX and CuPy work."""
 
-    stream = 1  # the default stream, behind which copies wait: __dlpack__(stream=) of the array API
+    stream = 1  # the default stream, which copies wait for: __dlpack__(stream=) of the array API
 
     def __init__(self, ordinal: int):
         self._lib = _load("GPUNVME_CUDA_LIBRARY", "libcuda.so.1", "libcuda.so")
@@ -72,7 +75,7 @@ class Cuda:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Calls of this thread are for this device."""
+        """Make this device the current one of this thread."""
         context = ffi.new("void **")
         self._check(self._lib.cuDevicePrimaryCtxRetain(context, self._device))
         try:
@@ -87,7 +90,7 @@ class Cuda:
     def put(self, to: int, source: Any, size: int) -> None:
         with self.current():
             self._check(self._lib.cuMemcpyHtoD_v2(to, source, size))
-            self._check(self._lib.cuStreamSynchronize(ffi.NULL))  # from memory that is not pinned it may be under way
+            self._check(self._lib.cuStreamSynchronize(ffi.NULL))  # a copy from memory that is not pinned may not have ended
 
     def get(self, target: Any, source: int, size: int) -> None:
         with self.current():
@@ -98,7 +101,7 @@ class Hip:
     """A device of HIP."""
 
     stream = 0
-    DEFAULT = 4  # hipMemcpyDefault: the addresses tell where they are
+    DEFAULT = 4  # hipMemcpyDefault: by the addresses
 
     def __init__(self, device: int):
         self._lib = _load("GPUNVME_HIP_LIBRARY", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5",
@@ -111,7 +114,7 @@ class Hip:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Calls of this thread are for this device."""
+        """Make this device the current one of this thread."""
         before = ffi.new("int *")
         self._check(self._lib.hipGetDevice(before))
         self._check(self._lib.hipSetDevice(self._device))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The C library: its functions, its failures and its structures as Python has them."""
+from __future__ import annotations
+
 import os
 import pathlib
 import types
@@ -7,17 +9,43 @@ from typing import Any
 
 import cffi
 
+from ._fork import share
+
+DECLARATIONS = pathlib.Path(__file__).with_name("_cdef.h")
+NAME = "libgpunvme.so.0.1"
+
 ffi = cffi.FFI()
-ffi.cdef(pathlib.Path(__file__).with_name("_cdef.h").read_text())
-lib: Any = ffi.dlopen(os.environ.get("GPUNVME_LIBRARY", "libgpunvme.so.0.1"))
-if lib.gpunvme_version() >> 8 != lib.GPUNVME_VERSION_MAJOR << 8 | lib.GPUNVME_VERSION_MINOR:
-    raise ImportError(f"this module is for libgpunvme {lib.GPUNVME_VERSION_MAJOR}.{lib.GPUNVME_VERSION_MINOR}")
+share(ffi)
+
+
+def _load() -> Any:
+    if not DECLARATIONS.exists():
+        raise ImportError(f"{DECLARATIONS.parent} is source code: install the module by pip install, and import it from there")
+    ffi.cdef(DECLARATIONS.read_text())
+    named = os.environ.get("GPUNVME_LIBRARY")
+    try:
+        return ffi.dlopen(named or NAME)
+    except OSError as error:
+        reason = str(error).split(".  ")[0]  # cffi adds how it searched
+        raise ImportError(f"{reason}: install libgpunvme 0.1, or set GPUNVME_LIBRARY to the path of {NAME}") from None
+
+
+def digits(number: int) -> str:
+    """A version of the library in digits."""
+    return f"{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+lib: Any = _load()
+BUILT = lib.GPUNVME_VERSION_MAJOR << 16 | lib.GPUNVME_VERSION_MINOR << 8 | lib.GPUNVME_VERSION_PATCH  # the headers'
+if lib.gpunvme_version() >> 8 != BUILT >> 8:
+    raise ImportError(f"the module is of libgpunvme {digits(BUILT)} and the library is {digits(lib.gpunvme_version())}: "
+                      "install both of one release")
 
 
 class Error(OSError):
-    """What the library refused, in one sentence with cause and remedy.
+    """A failure that the library reports, in one error message with cause and remedy.
 
-    `result` is what the C function answered: a negative errno, which `errno` has, too, or a positive NVMe status.
+    `result` is what the C function returned: a negative errno, which is `errno`, too, or a positive NVMe status.
     """
 
     def __init__(self, result: int, text: str):
@@ -27,19 +55,22 @@ class Error(OSError):
     def __str__(self) -> str:
         return str(self.args[1])
 
+    def __reduce__(self) -> Any:  # to another process
+        return type(self), (self.result, str(self))
+
 
 def check(result: int) -> None:
-    """Raises what a function of the library answered, unless it is 0."""
+    """Raise what a function of the library returned, unless it is 0."""
     if result:
-        text = lib.gpunvme_errmsg() or lib.gpunvme_strerror(result)
-        raise Error(result, ffi.string(text).decode(errors="replace"))
+        text = ffi.string(lib.gpunvme_errmsg()) or ffi.string(lib.gpunvme_strerror(result))
+        raise Error(result, text.decode(errors="replace"))
 
 
 class Info(types.SimpleNamespace):
     """A structure of the library: one attribute for each of its fields, by the names of the C headers."""
 
-    def __getattr__(self, name: str) -> Any:  # for type checkers; known fields do not come here
-        raise AttributeError(name)
+    def __getattr__(self, name: str) -> Any:  # for type checkers; it is not called for known fields
+        raise AttributeError(f"there is no field {name!r} among {', '.join(vars(self))}")
 
 
 def _value(field: Any, item: str) -> Any:
@@ -49,24 +80,24 @@ def _value(field: Any, item: str) -> Any:
 
 
 def info(struct: Any) -> Info:
-    """What a pointer to a structure points to, as Info."""
+    """The structure that a pointer points to, as Info."""
     fields = ((name, field.type.cname) for name, field in ffi.typeof(struct).item.fields)
     return Info(**{name: _value(getattr(struct, name), cname) for name, cname in fields
                    if name != "size" and not name.startswith("reserved")})
 
 
 def sized(name: str) -> Any:
-    """A new structure that knows its size."""
+    """A new structure with its size set."""
     struct = ffi.new(f"struct {name} *")
     struct.size = ffi.sizeof(f"struct {name}")
     return struct
 
 
 def ask(function: Any, *args: Any) -> list[Info]:
-    """The checks that a doctor has made."""
+    """The checks that a doctor function made."""
     checks = ffi.new("struct gpunvme_check[]", lib.GPUNVME_MAX_CHECKS)
     result = function(*args, checks, ffi.new("unsigned *", len(checks)), ffi.sizeof("struct gpunvme_check"))
-    found = [info(checks + i) for i in range(len(checks)) if checks[i].name[0] != b"\0"]  # those that were not filled have no name
+    found = [info(checks + i) for i in range(len(checks)) if checks[i].name[0] != b"\0"]  # the library fills names first
     if not found:
         check(result)
     for one in found:

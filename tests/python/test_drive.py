@@ -61,20 +61,12 @@ def test_dlpack_keeps_and_frees():
     assert sys.getrefcount(array) == before
 
 
-@pytest.mark.parametrize("bad, why", [(numpy.zeros(64)[::2], "contiguous"), (Tensor(numpy.zeros((4, 4))[:, :2]), "contiguous"),
-                                      (b"1234", "read-only|not writable|writable"),
-                                      (5, "buffer|bytes-like")])
-def test_refuses_arrays(drive, bad, why):
-    with pytest.raises((ValueError, TypeError, BufferError), match=why):
-        drive.read(bad)
-
-
 def test_pieces(drive, content):
     pieces = [(100, 50), (19 << 20, 1 << 20), (7, 0), (512, 4096), (100, 1)]
     array = numpy.zeros(sum(length for _, length in pieces), numpy.uint8)
     drive.read_pieces(array, pieces)
     assert (array == numpy.concatenate([content[offset:offset + length] for offset, length in pieces])).all()
-    with pytest.raises(ValueError, match="pieces have 5 bytes, the array"):
+    with pytest.raises(ValueError, match="pieces have 5 bytes and the array has"):
         drive.read_pieces(array, [(0, 5)])
     with pytest.raises(ValueError, match="negative"):
         drive.read_pieces(array, [(-512, len(array))])

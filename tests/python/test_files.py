@@ -2,6 +2,7 @@
 """Files by name, from an ext4 that mke2fs makes of a folder, against what is in the folder."""
 import errno
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -125,6 +126,21 @@ def test_closed_drive(disk):
         file.read(bytearray(1))
     with pytest.raises(ValueError, match="closed"):
         disk.open("plain")
+
+
+def test_takes_paths_and_integers(disk):
+    file = disk.open(pathlib.PurePosixPath("/plain"), partition=numpy.uint32(0))
+    assert repr(file) == "<gpunvme.File '/plain', 300001 bytes>"
+    whole, part = bytearray(300001), bytearray(1000)
+    file.read(whole)
+    file.read(part, numpy.uint64(511))
+    assert part == whole[511:1511]
+    for wrong in (1.0, "1", None):
+        with pytest.raises(TypeError, match="offset must be an integer"):
+            file.read(part, wrong)
+    for bad in (numpy.empty(8, object), numpy.empty(8, object)[:1]):
+        with pytest.raises(TypeError, match="addresses of this process"):
+            file.read(bad)
 
 
 def test_map_that_is_none(disk):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import numpy
+import pytest
 
 import gpunvme
 from gpunvme._library import ffi, lib
@@ -58,4 +59,13 @@ def test_example(root, tmp_path):
     run = subprocess.run([sys.executable, root / "examples/fill_array.py"], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert run.stdout == "[0. 1. 2. 3.] 523776.0\n"
     assert (HERE / "py.typed").exists()
-    assert importlib.metadata.version("gpunvme") == gpunvme.version()
+    assert importlib.metadata.version("gpunvme") == gpunvme.version() == gpunvme.__version__
+
+
+@pytest.mark.parametrize("library, folder, why", [
+    ("/absent.so", HERE.parent, "cannot load library '/absent.so'.*: install libgpunvme 0.1, or set GPUNVME_LIBRARY"),
+    ("", "python", "python/gpunvme is source code: install the module")])
+def test_one_error_where_it_cannot_be_imported(root, library, folder, why):
+    env = {**os.environ, "GPUNVME_LIBRARY": library, "PYTHONPATH": str(root / folder)}
+    run = subprocess.run([sys.executable, "-c", "import gpunvme"], env=env, capture_output=True, text=True, check=False)
+    assert re.search(f"ImportError: .*{why}", run.stderr) and run.stderr.count("Traceback") == 1
