@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An open device: a controller (nvme/nvme.h), the queues and mappings that use it, and what watches it. Opening and closing it is
- * life/life.c.
+ * life/dev_life.c.
  *
  * Locks, in the order they are taken: queues_lock, a memory's lock, dev->lock, then those inside the arena and the space. Over an
  * admin command only queues_lock is held, and the admin queue's own.
@@ -61,6 +61,9 @@ struct gpunvme_dev {
 		uint16_t incarnation;	     /* of the queue created last */
 	} queues;
 };
+
+/* The whole pages of BAR0 with the doorbells of every queue. */
+void gnv_dev_doorbells(const struct gpunvme_dev *dev, size_t *offset, size_t *len);
 
 /* The software controller behind a soft: device, for tests and benchmarks; NULL for others. */
 struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev);

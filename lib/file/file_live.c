@@ -298,11 +298,6 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 	return ret;
 }
 
-GPUNVME_API int gpunvme_lease_remove(const char *path)
-{
-	return path ? gnv_os_unlease_left(path) : gnv_fail(-EINVAL, "gpunvme_lease_remove: path must not be NULL");
-}
-
 void gnv_live_end(struct gnv_live *live)
 {
 	if (!live)

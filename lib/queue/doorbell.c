@@ -6,18 +6,6 @@
 #include <stdlib.h>
 
 #include "queue/qp.h"
-#include "util/bits.h"
-#include "util/process.h"
-
-/* The whole pages of BAR0 with the doorbells of every queue: what a peer maps. */
-static void doorbells_part(const struct gpunvme_dev *dev, size_t *offset, size_t *len)
-{
-	size_t page = dev->nvme.port->bar0->page;
-	size_t end = gnv_align_up(gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, dev->nvme.info.queues + 1), page);
-
-	*offset = GPUNVME_REG_DOORBELLS & ~(page - 1);
-	*len = (size_t)gnv_min(end, gnv_align_up(dev->nvme.port->bar0->len, page)) - *offset;
-}
 
 /* BAR0 itself. */
 static int show(struct gpunvme_qp *qp)
@@ -27,7 +15,7 @@ static int show(struct gpunvme_qp *qp)
 	uint64_t lane;
 	int ret;
 
-	doorbells_part(dev, &offset, &len);
+	gnv_dev_doorbells(dev, &offset, &len);
 	pthread_mutex_lock(&dev->nvme.bar0_lock);
 	ret = gnv_mem_show(dev->nvme.port->bar0, qp->gpu, offset, len, &lane);
 	pthread_mutex_unlock(&dev->nvme.bar0_lock);
@@ -76,7 +64,7 @@ static int hide(const struct gpunvme_qp *qp)
 	struct gpunvme_dev *dev = qp->dev;
 	size_t offset, len;
 
-	doorbells_part(dev, &offset, &len);
+	gnv_dev_doorbells(dev, &offset, &len);
 	return gnv_mem_hide_at(dev->nvme.port->bar0, qp->gpu, qp->sq_db - gnv_ctrl_sq_doorbell(&dev->nvme.ctrl, qp->qid) + offset);
 }
 
@@ -129,25 +117,4 @@ void gnv_doorbells_judge(struct gpunvme_qp *qp, bool works)
 	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	if (!works)
 		gnv_doorbells_close(qp);
-}
-
-GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len)
-{
-	size_t start, size;
-	int ret;
-
-	if (!dev || !fd || !offset || !len)
-		return gnv_fail(-EINVAL, "gpunvme_dev_export_doorbells: dev, fd, offset and len must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
-	ret = gnv_ctrl_check(&dev->nvme.ctrl);
-	if (ret)
-		return ret;
-	doorbells_part(dev, &start, &size);
-	ret = dev->nvme.port->ops->export_bar0(dev->nvme.port, start, size, fd);
-	if (ret)
-		return ret;
-	*offset = start;
-	*len = size;
-	return 0;
 }

@@ -16,7 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TREE = ROOT / "build/mutate/tree"
 BUILD = ROOT / "build/mutate/build"
-ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/queue", "lib/file", "lib/pagecache")
+ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/pagecache")
 LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
 SECONDS = 100  # for one test, or five times what it takes without a mistake; then it hangs
 PROGRAMS = {}  # of each test: several may share one

@@ -17,7 +17,7 @@
 #include "nvme/lists.h"
 #include "nvme/power.h"
 #include "nvme/settings.h"
-#include "dma/cache.h"
+#include "dma/mem_cache.h"
 #include "queue/cmb_mem.h"
 #include "dma/deferred_free.h"
 #include "dma/mem_map.h"

@@ -5,7 +5,7 @@
  * Locks, in the order they are taken: making, that of whoever tells that memory is freed, the cache's, a memory's. So an entry is
  * watched, and not any more, without the cache's lock.
  */
-#include "dma/cache.h"
+#include "dma/mem_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The end of a device's cache of mapped memory (dma/cache_table.h). */
-#ifndef GNV_DMA_CACHE_H
-#define GNV_DMA_CACHE_H
+#ifndef GNV_DMA_MEM_CACHE_H
+#define GNV_DMA_MEM_CACHE_H
 
 #include "dev/dev.h"
 
