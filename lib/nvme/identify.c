@@ -292,7 +292,7 @@ int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_
 	struct gpunvme_id_ns id;
 	int ret;
 
-	ret = gnv_size_check(info->size, GNV_FIRST_gpunvme_ns_info, "gpunvme_ns_info");
+	ret = gnv_size_check(info->size, "gpunvme_ns_info");
 	if (ret)
 		return ret;
 	ns.nsid = nsid ? nsid : nvme->info.default_ns;

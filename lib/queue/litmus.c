@@ -247,7 +247,7 @@ static int check_result(const struct gpunvme_litmus *result)
 
 	if (!result)
 		return gnv_fail(-EINVAL, "gpunvme_litmus_run: result must not be NULL");
-	ret = gnv_size_check(result->size, GNV_FIRST_gpunvme_litmus, "gpunvme_litmus");
+	ret = gnv_size_check(result->size, "gpunvme_litmus");
 	if (!ret)
 		ret = gnv_stride_check(result->stride, gpunvme_litmus_result);
 	if (!ret && offsetof(struct gpunvme_litmus, test) + (uint64_t)result->stride * result->tests > result->size)

@@ -94,7 +94,6 @@ GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 	if (!ret)
 		ret = first_failure(run.result, run.lanes, &copy);
 	free(run.result);
-	user->failed_lba = copy.failed_lba;
-	user->failed_nblocks = copy.failed_nblocks;
+	gnv_info_copy(user, &copy, gpunvme_copy);
 	return ret;
 }

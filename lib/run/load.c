@@ -83,8 +83,6 @@ GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 	if (!ret)
 		ret = add_up(run.result, &run, &args, &load);
 	free(run.result);
-	user->commands = load.commands;
-	user->took_ns = load.took_ns;
-	user->next = load.next;
+	gnv_info_copy(user, &load, gpunvme_load);
 	return ret;
 }

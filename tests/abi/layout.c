@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes and offsets that programs have compiled in. A structure only grows at its end, then its size here changes and nothing else;
- * what old programs see of that is tests/abi/old. For dq.h raise GPUNVME_DQ_MAJOR. The layouts of dq.h and spec.h have their asserts beside them.
+ * Sizes and offsets that programs have compiled in. Between releases of one ABI a structure only grows at its end: then its size
+ * here changes and nothing else. For dq.h raise GPUNVME_DQ_MAJOR. The layouts of dq.h and spec.h have asserts of their own there.
  */
 #include <gpunvme/gpunvme.h>
 
