@@ -491,7 +491,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--only", default="", help="plants: those whose name matches")
     parser.add_argument("--compare", type=pathlib.Path, metavar="ROWS",
-                        help="plants: seeds needed without and with the wait detector, added to that file, and docs/gfx-plants.md of all of it")
+                        help="plants, rules: measure the rows of a file in docs/results")
     parser.add_argument("--target", action="append", choices=[target.name for target in TARGETS], help="usually all")
     args = parser.parse_args()
     args.programs = args.programs.resolve()

@@ -175,7 +175,8 @@ def check_rules(args, folder, tools):
                 if rule in job.rules or not good(job, rule, seed):
                     print(f"{'ok  ' if good(job, rule, seed) else 'FAIL'} {job.target.name} {rule}: {job.name}: {said}", flush=True)
     if args.compare:
-        args.compare.write_text(document(rows, [speed(tools, folder, target) for target in args.targets]))
+        args.compare.write_text(table(rows))
+        print(summary(rows, [speed(tools, folder, target) for target in args.targets]))
     return failed
 
 
@@ -193,29 +194,24 @@ def alone(found, rule):
     return None if found["none"] is not None or (needs and found[needs] is not None) else found[rule]
 
 
-TITLE = """## Each rule alone
-
-Made by `tests/gfx/check_gfx.py rules --compare FILE` (clang 19, -O2): mistakes of `tests/gfx/machine.py`, most of them changes of the
-machine code, that are about one statement of a memory model each. Every one runs with each rule alone: the number is the first seed with
-which one scenario of four groups fails (100 seeds with a rule that must find it, 8 with the others). None is found without any rule. LATE needs
-POISON, and TEAR both, and count where those find nothing.
-
-| target | CPU seconds for a seed of all scenarios | million instructions a second |
-|---|---|---|
-"""
-
-
-def document(rows, speeds):
+def summary(rows, speeds):
+    """The tables of docs/results/gfx-plants.md, of each rule alone."""
     names = [rule for rule in RULES if rule != "none"]
-    text = TITLE + "".join(f"| {target} | {seconds} | {rate} |\n" for target, seconds, rate in speeds)
-    text += f"\nMistakes found, of how many, and the seeds until the last of them:\n\n| target | {' | '.join(names)} |\n|{'---|' * (len(names) + 1)}\n"
+    lines = ["| target | CPU seconds for a seed of all scenarios | million instructions a second |", f"|{'---|' * 3}"]
+    lines += [f"| {target} | {seconds} | {rate} |" for target, seconds, rate in speeds]
+    lines += ["", f"| target | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
     for target, _, _ in speeds:
         mine = [found for job, found in rows if job.target.name == target]
         seeds = [[seed for seed in (alone(found, rule) for found in mine) if seed is not None] for rule in names]
-        text += f"| {target} | " + " | ".join(f"{len(some)} of {len(mine)}, {max(some, default='-')}" for some in seeds) + " |\n"
-    text += "\n| target | rule | statement | mistake | seed | other rules that find it alone |\n|---|---|---|---|---|---|\n"
+        lines.append(f"| {target} | " + " | ".join(f"{len(some)} of {len(mine)}, {max(some, default='-')}" for some in seeds) + " |")
+    return "\n".join(lines)
+
+
+def table(rows):
+    """The rows of docs/results/gfx-rules.tsv."""
+    lines = ["target\trule\tstatement\tmistake\tseed\tother rules that find it alone"]
     for job, found in rows:
         for rule, statement in job.rules.items():
-            others = ", ".join(f"{other} {alone(found, other)}" for other in names if other not in (rule,) and alone(found, other) is not None)
-            text += f"| {job.target.name} | {rule} | {statement} | {job.name} | {found[rule]} | {others or '-'} |\n"
-    return text
+            others = ", ".join(f"{other} {alone(found, other)}" for other in RULES if other not in (rule, "none") and alone(found, other) is not None)
+            lines.append("\t".join((job.target.name, rule, statement, job.name, str(found[rule]), others or "-")))
+    return "\n".join(lines) + "\n"

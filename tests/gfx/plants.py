@@ -267,7 +267,7 @@ def check_plants(args, folder, hip, run):
                 with args.compare.open("a") as file:
                     print(target.name, plant[0], found[1][2], seed, sep="\t", file=file)
     if args.compare:
-        print(document(rows))
+        print(summary(rows))
     return failed
 
 
@@ -277,23 +277,12 @@ def read_rows(path):
     return {tuple(line.split("\t")[:2]): tuple(line.split("\t")[2:]) for line in lines}
 
 
-TITLE = """# Planted mistakes
-
-Made by `tests/gfx/check_gfx.py plants --compare ROWS` (clang 19, -O2): mistakes of `tests/gfx/plants.py` in a copy of the device headers, run
-with all rules of [the adversary](gfx-executor.md), once without and once with WAITS. The number is the first seed with which one of the
-20 scenarios fails (19 for rows of before there were waves of 64 with two queues); `-`: none of 60 seeds, or of 6 where the mistake is known
-to be harmless on that target. A row is measured once: later headers may need another seed.
-
-| target | mistakes | found without WAITS | with WAITS | seeds until the last of them, without | with |
-|---|---|---|---|---|---|"""
-
-
-def document(rows):
+def summary(rows):
+    """The table of docs/results/gfx-plants.md."""
     rows = {key: row for key, row in rows.items() if key[1] != "none"}
-    lines = [TITLE]
+    lines = ["| target | mistakes | found without WAITS | with WAITS | seeds until the last of them, without | with |", f"|{'---|' * 6}"]
     for target in dict.fromkeys(target for target, _ in rows):
         mine = [row for key, row in rows.items() if key[0] == target]
         found = [[int(row[i]) for row in mine if row[i] != "-"] for i in (0, 1)]
         lines.append(f"| {target} | {len(mine)} | {len(found[0])} | {len(found[1])} | {max(found[0])} | {max(found[1])} |")
-    lines += ["", "| mistake | target | without WAITS | with WAITS |", "|---|---|---|---|"]
-    return "\n".join(lines + [f"| {name} | {target} | {without} | {seed} |" for (target, name), (without, seed) in rows.items()])
+    return "\n".join(lines)

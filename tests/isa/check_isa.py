@@ -4,8 +4,8 @@
 
 For every target: no scratch, no flat accesses, no calls, a bound on registers, and on the loads of a read; ring loads with all cache
 bits and their wait right behind; an SQE as four 16-byte stores; a wait between the SQE and READY, before the doorbell and behind it; an
-invalidate before data is read. An element that is there takes few registers but for what reads pages. docs/gfx-calls.md must say the same of registers, if the same compiler made it. Then the same checks on planted mistakes, each of
-which must be found. Exit status 0, 1, or 77 when no compiler is there.
+invalidate before data is read. An element that is there takes few registers but for what reads pages. docs/results/gfx-calls.csv must say the
+same of registers, if the same compiler made it. Then the same checks on planted mistakes, each of which must be found. Exit status 0, 1, or 77 when no compiler is there.
 """
 import argparse
 import concurrent.futures
@@ -304,7 +304,7 @@ def main():
             failed += bool(found)
         failed += 0 if args.table else check_hits(clangs, folder) + check_sources(clangs[0], folder)
         if not list(stale("gfx1100", {kernel: (0, 0, 0) for kernel in used})):
-            print("other registers than docs/gfx-calls.md has were not noticed")
+            print("other registers than docs/results/gfx-calls.csv has were not noticed")
             failed += 1
         if not list(check_loads("gfx1100", {"call_read": ["global_load_b32 "] * (MOST_LOADS + 1)})):
             print("a read with more loads was not noticed")
