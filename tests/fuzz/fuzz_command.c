@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct gnv_space *space;
 static const struct gnv_soft_traits traits;
-static const struct gnv_soft_io io = { .traits = &traits };
+static struct gnv_soft_io io = { .traits = &traits };
 static struct gnv_soft_dma dma = { .io = &io };
 static struct gnv_soft_segs segs;
 static char *memory;
@@ -81,8 +81,7 @@ static void fill_memory(const uint8_t *data, size_t size)
 		word[i] = aim(word[i]);
 }
 
-static void check_operation(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns *ns, const struct gnv_soft_op *op,
-			    uint32_t page)
+static void check_operation(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns *ns, const struct gnv_soft_op *op)
 {
 	uint16_t status;
 
@@ -92,7 +91,7 @@ static void check_operation(const struct gpunvme_sqe *sqe, const struct gnv_soft
 	check(!ns->read_only || op->opc == GPUNVME_IO_READ || op->opc == GPUNVME_IO_COMPARE || op->opc == GPUNVME_IO_FLUSH);
 	if (!op->data_len)
 		return;
-	status = gnv_soft_dptr(&dma, sqe, page, op->data_len, &segs);
+	status = gnv_soft_dptr(&io, &dma, sqe, op->data_len, &segs);
 	check(status ? !segs.count : check_segments() == op->data_len);
 	gnv_soft_segs_clear(&dma, &segs);
 	check(!dma.entry[0].refs);
@@ -103,7 +102,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct gnv_soft_ns ns = { .blocks = NS_BLOCKS };
 	struct gnv_soft_op op;
 	struct gpunvme_sqe sqe;
-	uint32_t page;
 
 	if (size < 1 + sizeof(sqe))
 		return 0;
@@ -112,12 +110,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ns.lba_shift = data[0] & 1 ? 12 : 9;
 	ns.read_only = data[0] & 2;
 	ns.max_transfer = data[0] & 4 ? 1u << 20 : 0;
-	page = 4096u << (data[0] >> 3 & 3);
+	io.page = 4096u << (data[0] >> 3 & 3);
 	memcpy(&sqe, data + 1, sizeof(sqe));
 	sqe.prp1 = aim(sqe.prp1);
 	sqe.prp2 = aim(sqe.prp2);
 	fill_memory(data + 1 + sizeof(sqe), size - 1 - sizeof(sqe));
 	if (!gnv_soft_parse(&sqe, &ns, &op))
-		check_operation(&sqe, &ns, &op, page);
+		check_operation(&sqe, &ns, &op);
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "mem/mem.h"
 #include "soft/engine/threads.h"
+#include "soft/soft.h"
 #include "util/thread.h"
 
 static int start_played(struct gnv_soft_server *server);
@@ -33,10 +34,10 @@ uint16_t __real_gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_s
 uint16_t __wrap_gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_soft_ns *ns, struct gnv_soft_op *op);
 int __real_gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const struct gnv_soft_map **map);
 int __wrap_gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const struct gnv_soft_map **map);
-uint16_t __real_gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
-			      struct gnv_soft_segs *segs);
-uint16_t __wrap_gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
-			      struct gnv_soft_segs *segs);
+uint16_t __real_gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe,
+			      uint64_t len, struct gnv_soft_segs *segs);
+uint16_t __wrap_gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe,
+			      uint64_t len, struct gnv_soft_segs *segs);
 uint16_t __real_gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, void *to, size_t len);
 uint16_t __wrap_gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, void *to, size_t len);
 bool __real_gnv_soft_enter(struct gnv_soft_cmd *cmd);
@@ -144,10 +145,10 @@ static bool within(const char *at, size_t len, const char *part, size_t size)
 	return at >= part && at < part + size && len <= (size_t)(part + size - at);
 }
 
-uint16_t __wrap_gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
-			      struct gnv_soft_segs *segs)
+uint16_t __wrap_gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe,
+			      uint64_t len, struct gnv_soft_segs *segs)
 {
-	const uint16_t status = (look(), __real_gnv_soft_dptr(dma, sqe, page, len, segs));
+	const uint16_t status = (look(), __real_gnv_soft_dptr(io, dma, sqe, len, segs));
 	const struct iovec *iov = segs->iov;
 	uint64_t total = 0;
 	unsigned i;

@@ -27,4 +27,48 @@ static inline uint64_t gnv_soft_address(const struct gnv_soft_io *io, uint64_t i
 /* One load, or store, of 8 bytes at a multiple of 8. Return: false nothing is mapped there that can be reached so. */
 bool gnv_soft_dma_word(struct gnv_soft_dma *dma, uint64_t iova, uint64_t *word, bool write);
 
+/* ---- Lists ---- */
+
+/* Words of a PRP list while it is open. */
+struct gnv_soft_list {
+	const uint64_t *word;
+	unsigned slot; /* the engine's */
+};
+/* Return: 0, or the status that the command ends with. */
+uint16_t gnv_soft_list_open(struct gnv_soft_dma *dma, uint64_t iova, size_t len, struct gnv_soft_list *list);
+void gnv_soft_list_close(struct gnv_soft_dma *dma, const struct gnv_soft_list *list);
+/* A descriptor of a segment of an SGL. Return: 0, or a status. */
+uint16_t gnv_soft_sgl_read(struct gnv_soft_dma *dma, uint64_t iova, struct gpunvme_sgl *sgl);
+
+/* ---- Data of I/O commands: pieces of memory of the host, or memory of the controller's own (apart) ---- */
+
+/* The next piece. Return: 0, or a status. */
+uint16_t gnv_soft_segs_add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs, uint64_t iova, size_t len);
+void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);
+
+/* Find what the data pointer of a command says (gnv_soft_dptr()). Return: 0 or a status, as all below that have one. */
+uint16_t gnv_soft_data_map(struct gnv_soft_cmd *cmd, uint64_t len);
+/* Let go of all that the command has of data. */
+void gnv_soft_data_drop(struct gnv_soft_cmd *cmd);
+/* So many bytes of a step are done; the next one begins there. */
+void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes);
+
+/* Must it go through memory of the controller's own? */
+bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd);
+/* Does it? */
+bool gnv_soft_data_is_apart(const struct gnv_soft_cmd *cmd);
+/* Have it do so: that memory, and in it the data that the store is to have. */
+uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd);
+/* It has been read, and is apart: to the host. Where it is not apart nothing is left to do. */
+uint16_t gnv_soft_data_hand_over(struct gnv_soft_cmd *cmd);
+/* Compare what was read, and is apart, with what the host gave. */
+uint16_t gnv_soft_data_compare(struct gnv_soft_cmd *cmd);
+/* Turn a bit of data that is apart. */
+void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit);
+/* The ranges of Dataset Management: a copy, from which they are checked and used. Then that copy. */
+uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd);
+const struct gpunvme_dsm_range *gnv_soft_data_ranges(const struct gnv_soft_cmd *cmd);
+/* Data did not reach its buffer: for whoever reads a log. */
+void gnv_soft_data_lost(struct gnv_soft_cmd *cmd);
+
 #endif

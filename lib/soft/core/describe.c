@@ -7,6 +7,18 @@
 #include "util/bits.h"
 #include "util/log.h"
 
+int gnv_soft_timing_check(const struct gnv_soft_model *model)
+{
+	if (model->p99_us && model->p99_us < model->lat_us)
+		return gnv_fail(-EINVAL, "p99_us=%u is less than lat_us=%u: the tail is longer than the latency; raise it or leave it out",
+				model->p99_us, model->lat_us);
+	if (model->p99_us && !model->lat_us)
+		return gnv_fail(-EINVAL, "p99_us=%u needs lat_us, the latency that half of the commands have", model->p99_us);
+	if (model->seed && !model->p99_us)
+		return gnv_fail(-EINVAL, "seed=%u decides about nothing without p99_us; add that or leave it out", model->seed);
+	return 0;
+}
+
 static bool is_block_size(uint32_t size)
 {
 	return !size || size == 512 || size == 4096;

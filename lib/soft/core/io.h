@@ -26,6 +26,7 @@
 
 struct gnv_soft_data;	   /* where the data of a command lies; the engine's */
 struct gnv_soft_dma;	   /* by which a thread of the engine reaches memory of the host */
+struct gnv_soft_segs;	   /* pieces of memory of the host, in order; the engine's */
 struct gnv_soft_sq;	   /* the engine's */
 struct gnv_soft_store_ops; /* store/store.h */
 
@@ -114,6 +115,11 @@ struct gnv_soft_io {
 	uint32_t tags[65536 / 32];
 };
 
+static inline bool gnv_soft_is_reading(const struct gnv_soft_cmd *cmd)
+{
+	return cmd->op.opc == GPUNVME_IO_READ || cmd->op.opc == GPUNVME_IO_COMPARE;
+}
+
 static inline void gnv_soft_io_raise(struct gnv_soft_io *io, enum gnv_soft_event event)
 {
 	__atomic_fetch_or(&io->events, 1u << event, __ATOMIC_RELAXED);
@@ -131,5 +137,64 @@ struct gnv_soft_counters {
 	uint64_t media_errors;
 	uint64_t busy_ns;
 };
+
+/* What is next for a command. */
+enum gnv_soft_next {
+	GNV_SOFT_STEP,	   /* the store is to do cmd->stage, from cmd->done on; then gnv_soft_io_step() */
+	GNV_SOFT_END,	   /* it is over, with cmd->status: complete it, but not before cmd->post_at */
+	GNV_SOFT_PARK,	   /* keep it until cmd->post_at, and begin it again if it has stalled */
+	GNV_SOFT_PARK_ALL, /* the same, and take nothing more from its queue until that is deleted */
+	GNV_SOFT_POST	   /* post a success now, then gnv_soft_posted_early(); where there is no room, as GNV_SOFT_STEP */
+};
+
+/* ---- io.c: execution of I/O commands (NVM Command Set Specification 3) ---- */
+
+/* Look at cmd->sqe, and find its data. Return: _STEP, after gnv_soft_io_ready(); _END or _PARK. */
+enum gnv_soft_next gnv_soft_io_begin(struct gnv_soft_cmd *cmd);
+/* The last look before the first step. Return: _STEP or _END, as the next one. */
+enum gnv_soft_next gnv_soft_io_ready(struct gnv_soft_cmd *cmd);
+/* A step has ended: @res bytes, -errno, or GNV_SOFT_ANSWER and a status. */
+enum gnv_soft_next gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res);
+/* Be a Flush of this namespace, of the controller's own. Its first step is next: what hosts' commands meet does not concern it. */
+void gnv_soft_io_flush(struct gnv_soft_cmd *cmd, struct gnv_soft_part *part);
+/* A command ended by gnv_soft_io_step(). */
+void gnv_soft_io_count(struct gnv_soft_counters *counters, const struct gnv_soft_cmd *cmd);
+
+/* ---- dptr.c: data pointers (Base Specification 4.1) ---- */
+
+/*
+ * gnv_soft_dptr() - walk the data pointer of a command; each PRP list entry and descriptor is read once
+ * @len:  bytes to cover, not 0
+ * @segs: where what it finds goes (data.h)
+ * Return: 0, or an NVMe status; then there is nothing in *segs.
+ */
+uint16_t gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint64_t len,
+		       struct gnv_soft_segs *segs);
+
+/* ---- mishap.c: commands that meet with a fault (judge.c says which) ---- */
+
+/*
+ * gnv_soft_carry_out() - what becomes of a command, which no hook and no rule lets go
+ * @status, @number: of the verdict
+ * @now:    in ns, of the engine's clock
+ * Return: _STEP: it is executed, now; or what else is next.
+ */
+enum gnv_soft_next gnv_soft_carry_out(struct gnv_soft_cmd *cmd, enum gnv_soft_verdict verdict, uint16_t status, uint32_t number,
+				      uint64_t now);
+/* After GNV_SOFT_POST. Return: GNV_SOFT_PARK. */
+enum gnv_soft_next gnv_soft_posted_early(struct gnv_soft_cmd *cmd, uint64_t now);
+/* What the store is made to have answered, what data of the controller's own is made to be, and dwords of the completion. */
+int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res);
+void gnv_soft_mishap_data(struct gnv_soft_cmd *cmd);
+void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
+
+/* ---- limit.c: commands that are too much for the drive ---- */
+
+/* A command was fetched. Return: microseconds that it waits for the drive, which slept. */
+uint32_t gnv_soft_wake(struct gnv_soft_cmd *cmd);
+/* Return: false it was too much: the controller dies of it, and cmd->post_at says never. */
+bool gnv_soft_enter(struct gnv_soft_cmd *cmd);
+/* The host is about to hear of its end, or never will; once more does nothing. */
+void gnv_soft_leave(struct gnv_soft_cmd *cmd);
 
 #endif

@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "soft/core/timing.h"
 
-#include <errno.h>
-
 #include "util/bits.h"
-#include "util/log.h"
 
 #define AWAY_NS 1000000u	    /* so long a thread may have been away without the drive being slower for it */
 #define UNITS 256u		    /* of the clocks, in a nanosecond */
 #define LOG2_50 5.643856	    /* from the median to one in a hundred it is this many halvings */
 #define FRACTION 65536u
 #define CURVE 22716u /* 0.3466 of FRACTION: log2(1 + x) is about x + 0.3466 x (1 - x), to 0.008 */
-
-int gnv_soft_timing_check(const struct gnv_soft_model *model)
-{
-	if (model->p99_us && model->p99_us < model->lat_us)
-		return gnv_fail(-EINVAL, "p99_us=%u is less than lat_us=%u: the tail is longer than the latency; raise it or leave it out",
-				model->p99_us, model->lat_us);
-	if (model->p99_us && !model->lat_us)
-		return gnv_fail(-EINVAL, "p99_us=%u needs lat_us, the latency that half of the commands have", model->p99_us);
-	if (model->seed && !model->p99_us)
-		return gnv_fail(-EINVAL, "seed=%u decides about nothing without p99_us; add that or leave it out", model->seed);
-	return 0;
-}
 
 void gnv_soft_timing_init(struct gnv_soft_timing *timing, const struct gnv_soft_model *model, uint64_t now)
 {

@@ -85,14 +85,18 @@ static struct gnv_soft_cmd *fetch_one(struct gnv_soft_sq *sq)
 	return cmd;
 }
 
-static void admin(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
+static void begin(struct gnv_soft_cmd *cmd)
 {
-	uint16_t status;
+	const uint32_t wakes_us = gnv_soft_wake(cmd);
 
-	if ((soft->faulty || soft->admin_fault.decide) && !gnv_soft_meet(cmd))
-		return;
-	if (gnv_soft_admin(soft, cmd, &status))
-		gnv_soft_finish(cmd, status);
+	if (wakes_us)
+		cmd->post_at = gnv_soft_now() + wakes_us * 1000ull;
+	if (!gnv_soft_enter(cmd))
+		gnv_soft_park(cmd);
+	else if (cmd->qid)
+		gnv_soft_io_start(cmd);
+	else
+		gnv_soft_admin_start(cmd);
 }
 
 unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
@@ -112,12 +116,7 @@ unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 		if (!cmd)
 			break;
 		n++;
-		if (!gnv_soft_enter(cmd))
-			continue;
-		if (sq->qid)
-			gnv_soft_io_start(cmd);
-		else
-			admin(soft, cmd);
+		begin(cmd);
 	}
 	if (n && sq->qid && soft->timing.on)
 		gnv_soft_look(sq, n < max && !cmd);
@@ -131,9 +130,7 @@ void gnv_soft_discard(struct gnv_soft_cmd *cmd)
 	struct gnv_soft_server *server = cmd->sq->server;
 
 	gnv_soft_leave(cmd);
-	gnv_soft_segs_clear(&server->dma, &cmd->data->segs);
-	free(cmd->data->bounce);
-	cmd->data->bounce = NULL;
+	gnv_soft_data_drop(cmd);
 	cmd->sq->inflight--;
 	cmd->sq = NULL;
 	cmd->next = server->free;

@@ -2,23 +2,6 @@
 /* Threads at stores: each has a seat at the store of each namespace. */
 #include "soft/engine/threads.h"
 
-void gnv_soft_issue(struct gnv_soft_cmd *cmd)
-{
-	struct gnv_soft_server *server = cmd->sq->server;
-	struct gnv_soft_seat *seat;
-	int res;
-
-	do {
-		seat = gnv_soft_seat_of(cmd);
-		res = seat->store->ops->start(seat, cmd);
-	} while (res != GNV_SOFT_LATER && gnv_soft_io_step(cmd, res));
-	if (res != GNV_SOFT_LATER)
-		return;
-	seat->taken++;
-	if (server->in_store++ == 0)
-		server->busy_since = gnv_soft_now();
-}
-
 static void detach(struct gnv_soft_server *server, unsigned count)
 {
 	while (count--)

@@ -213,30 +213,15 @@ bool gnv_soft_abort_parked(struct gnv_soft_server *server, uint16_t sqid, uint16
 /* Commands were fetched; with @full no more can be in flight. Is this machine the one that is slow? */
 void gnv_soft_look(struct gnv_soft_sq *sq, bool full);
 
-/* ---- mishap.c: commands that meet with a fault ---- */
+/* ---- steps.c: commands, step by step ---- */
 
-/* Return: true when the command is executed now; else it was seen to. */
-bool gnv_soft_meet(struct gnv_soft_cmd *cmd);
-/* What the store is made to have answered, what the data in cmd->bounce is made to be, and dwords of the completion. */
-int gnv_soft_mishap_io(struct gnv_soft_cmd *cmd, int res);
-void gnv_soft_mishap_data(const struct gnv_soft_cmd *cmd);
-void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32_t *dw3);
-
-/* ---- limit.c: commands that are too much for the drive ---- */
-
-/* A command was fetched. Return: false it was too much: the controller dies of it. */
-bool gnv_soft_enter(struct gnv_soft_cmd *cmd);
-/* The host is about to hear of its end, or never will; once more does nothing. */
-void gnv_soft_leave(struct gnv_soft_cmd *cmd);
-
-/* ---- io.c: execution of I/O commands ---- */
-
+void gnv_soft_admin_start(struct gnv_soft_cmd *cmd);
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd);
 /* Flush what is behind a namespace, by a command of that queue. */
 void gnv_soft_flush(struct gnv_soft_sq *own, struct gnv_soft_part *part);
-/* A step has ended so. Return: true there is another, for gnv_soft_issue(); else the command is finished. */
-bool gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res);
-/* The same of a step that the store had taken; the next one is issued. */
+/* Have the store do the next step of a command (cmd->stage, cmd->done), and those after it that it does at once. */
+void gnv_soft_issue(struct gnv_soft_cmd *cmd);
+/* A step that the store had taken has ended so; the next one is issued. */
 void gnv_soft_io_done(struct gnv_soft_cmd *cmd, int res);
 /* The store had taken a step, and gave it back undone. */
 void gnv_soft_io_unsent(struct gnv_soft_cmd *cmd);
@@ -259,8 +244,5 @@ void gnv_soft_wait(struct gnv_soft_server *server, unsigned usec);
 unsigned gnv_soft_reap(struct gnv_soft_server *server, struct gnv_uring_done *done, unsigned max);
 /* Let go of memory whose mapping is gone. */
 void gnv_soft_tidy(struct gnv_soft_server *server);
-
-/* Have the store do the next step of a command (cmd->stage, cmd->done), and those after it that it does at once. */
-void gnv_soft_issue(struct gnv_soft_cmd *cmd);
 
 #endif

@@ -10,7 +10,8 @@
 
 #define BOUNCE_ALIGN 4096u
 
-void gnv_soft_data_lost(const struct gnv_soft_cmd *cmd, const char *why)
+/* Said once. */
+static void lost(const struct gnv_soft_cmd *cmd, const char *why)
 {
 	struct gnv_soft_dma *dma = cmd->data->dma;
 
@@ -19,26 +20,57 @@ void gnv_soft_data_lost(const struct gnv_soft_cmd *cmd, const char *why)
 	dma->lost_said = true;
 }
 
-uint16_t gnv_soft_data_take(const struct gnv_soft_cmd *cmd, void *to, uint64_t len)
+void gnv_soft_data_lost(struct gnv_soft_cmd *cmd)
+{
+	lost(cmd, cmd->data->segs.far ? gpunvme_errmsg() : "it was freed while it was mapped; call gpunvme_mem_free() before");
+}
+
+/* ---- Pieces of memory of the host ---- */
+
+uint16_t gnv_soft_data_map(struct gnv_soft_cmd *cmd, uint64_t len)
+{
+	cmd->data->seg = 0;
+	return gnv_soft_dptr(cmd->io, cmd->data->dma, &cmd->sqe, len, &cmd->data->segs);
+}
+
+void gnv_soft_data_drop(struct gnv_soft_cmd *cmd)
+{
+	gnv_soft_segs_clear(cmd->data->dma, &cmd->data->segs);
+	free(cmd->data->bounce);
+	cmd->data->bounce = NULL;
+}
+
+/* Skip the vectors that are done; the kernel may stop anywhere. */
+void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes)
+{
+	struct gnv_soft_data *data = cmd->data;
+	struct iovec *iov;
+
+	while (bytes && !data->bounce) {
+		iov = &data->segs.iov[data->seg];
+		if (bytes < iov->iov_len) {
+			iov->iov_base = (char *)iov->iov_base + bytes;
+			iov->iov_len -= bytes;
+			return;
+		}
+		bytes -= iov->iov_len;
+		data->seg++;
+	}
+}
+
+static uint16_t take(const struct gnv_soft_cmd *cmd, void *to, uint64_t len)
 {
 	uint16_t status = gnv_soft_segs_read(cmd->data->dma, &cmd->data->segs, to, (size_t)len);
 
 	if (status)
-		gnv_soft_data_lost(cmd, gpunvme_errmsg());
+		lost(cmd, gpunvme_errmsg());
 	return status;
 }
 
-uint16_t gnv_soft_data_give(const struct gnv_soft_cmd *cmd, const void *from, uint64_t len)
-{
-	uint16_t status = gnv_soft_segs_write(cmd->data->dma, &cmd->data->segs, from, (size_t)len);
-
-	if (status)
-		gnv_soft_data_lost(cmd, gpunvme_errmsg());
-	return status;
-}
+/* ---- Memory of the controller's own ---- */
 
 /* Direct I/O wants aligned pieces of the host's own memory; a host may have others. Compare is carried out here, or by a drive. */
-bool gnv_soft_data_apart(const struct gnv_soft_cmd *cmd)
+bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_store *store = cmd->part->store;
 	const uintptr_t mem = store->mem_align - 1, len = store->len_align - 1;
@@ -54,7 +86,12 @@ bool gnv_soft_data_apart(const struct gnv_soft_cmd *cmd)
 	return false;
 }
 
-uint16_t gnv_soft_data_room(struct gnv_soft_cmd *cmd, uint64_t len)
+bool gnv_soft_data_is_apart(const struct gnv_soft_cmd *cmd)
+{
+	return cmd->data->bounce;
+}
+
+static uint16_t room(struct gnv_soft_cmd *cmd, uint64_t len)
 {
 	cmd->data->bounce = aligned_alloc(BOUNCE_ALIGN, (size_t)gnv_align_up(len, BOUNCE_ALIGN));
 	return cmd->data->bounce ? 0 : GPUNVME_SC_INTERNAL;
@@ -64,9 +101,56 @@ uint16_t gnv_soft_data_room(struct gnv_soft_cmd *cmd, uint64_t len)
 uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd)
 {
 	const bool gives = cmd->stage == GNV_SOFT_STAGE_WHOLE ? cmd->op.opc != GPUNVME_IO_READ : cmd->op.opc == GPUNVME_IO_WRITE;
-	uint16_t status = gnv_soft_data_room(cmd, cmd->op.data_len);
+	uint16_t status = room(cmd, cmd->op.data_len);
 
-	return !status && gives ? gnv_soft_data_take(cmd, cmd->data->bounce, cmd->op.data_len) : status;
+	return !status && gives ? take(cmd, cmd->data->bounce, cmd->op.data_len) : status;
+}
+
+uint16_t gnv_soft_data_hand_over(struct gnv_soft_cmd *cmd)
+{
+	const struct gnv_soft_data *data = cmd->data;
+	uint16_t status = 0;
+
+	if (data->bounce)
+		status = gnv_soft_segs_write(data->dma, &data->segs, data->bounce, (size_t)cmd->op.len);
+	if (status)
+		lost(cmd, gpunvme_errmsg());
+	return status;
+}
+
+uint16_t gnv_soft_data_compare(struct gnv_soft_cmd *cmd)
+{
+	char *given = malloc((size_t)cmd->op.len);
+	uint16_t status = given ? take(cmd, given, cmd->op.len) : GPUNVME_SC_INTERNAL;
+
+	if (!status && memcmp(cmd->data->bounce, given, (size_t)cmd->op.len))
+		status = GPUNVME_SC_COMPARE_FAILURE;
+	free(given);
+	return status;
+}
+
+void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit)
+{
+	char *at = &cmd->data->bounce[bit / 8];
+
+	*at = (char)(*at ^ 1 << bit % 8);
+}
+
+/* Behind the ranges is what they are overwritten with, of a drive that does not say what they read as. */
+uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd)
+{
+	const unsigned ones = gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;
+	const uint16_t status = room(cmd, GNV_SOFT_RANGES + ones);
+
+	if (status)
+		return status;
+	memset(cmd->data->bounce + GNV_SOFT_RANGES, 0xff, ones);
+	return take(cmd, cmd->data->bounce, cmd->op.data_len);
+}
+
+const struct gpunvme_dsm_range *gnv_soft_data_ranges(const struct gnv_soft_cmd *cmd)
+{
+	return (const void *)cmd->data->bounce;
 }
 
 /* ---- Data of admin commands ---- */
@@ -74,7 +158,7 @@ uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd)
 uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const void *data, size_t len, uint64_t want)
 {
 	struct gnv_soft_dma *dma = cmd->data->dma;
-	uint16_t status = gnv_soft_dptr(dma, &cmd->sqe, soft->io.page, want, &cmd->data->segs);
+	uint16_t status = gnv_soft_dptr(&soft->io, dma, &cmd->sqe, want, &cmd->data->segs);
 	char *reply;
 
 	if (status)
@@ -90,7 +174,7 @@ uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const v
 
 uint16_t gnv_soft_receive(struct gnv_soft_cmd *cmd, void *to, size_t len)
 {
-	const uint16_t status = gnv_soft_dptr(cmd->data->dma, &cmd->sqe, cmd->io->page, len, &cmd->data->segs);
+	const uint16_t status = gnv_soft_dptr(cmd->io, cmd->data->dma, &cmd->sqe, len, &cmd->data->segs);
 
 	return status ? status : gnv_soft_segs_read(cmd->data->dma, &cmd->data->segs, to, len);
 }

@@ -66,16 +66,6 @@ void gnv_soft_dma_begin_pass(struct gnv_soft_dma *dma);
 void gnv_soft_dma_end_pass(struct gnv_soft_dma *dma);
 
 void gnv_soft_segs_init(struct gnv_soft_segs *segs);
-void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);
-
-/*
- * gnv_soft_dptr() - walk the data pointer of a command; each PRP list entry is read once
- * @page: memory page size (CC.MPS), bytes
- * @len:  bytes to cover, not 0
- * Return: 0, or an NVMe status; then the list is empty again.
- */
-uint16_t gnv_soft_dptr(struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint32_t page, uint64_t len,
-		       struct gnv_soft_segs *segs);
 
 /* Copy between a scatter list and private memory; @len is at most what the list covers. Return: 0, or an NVMe status. */
 uint16_t gnv_soft_segs_write(const struct gnv_soft_dma *dma, const struct gnv_soft_segs *segs, const void *from, size_t len);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Which commands, and which changes of CC.EN, the rules of fault= pick. */
+#include "soft/core/fault.h"
+
+#include "util/bits.h"
+
+static bool touches(const struct gnv_soft_rule *rule, const struct gpunvme_sqe *cmd)
+{
+	uint64_t lba = cmd->cdw10 | (uint64_t)cmd->cdw11 << 32;
+
+	if (!rule->first && rule->last == UINT64_MAX)
+		return true;
+	if (cmd->opc == GPUNVME_IO_FLUSH || cmd->opc == GPUNVME_IO_DSM)
+		return false;
+	return lba <= rule->last && lba + (cmd->cdw12 & GPUNVME_RW_NLB_0B) >= rule->first;
+}
+
+static bool matches(const struct gnv_soft_rule *rule, uint16_t sqid, const struct gpunvme_sqe *cmd)
+{
+	bool moves = cmd->opc == GPUNVME_IO_READ || cmd->opc == GPUNVME_IO_WRITE;
+
+	if (rule->verdict >= GNV_SOFT_UNREADY || (rule->queue == GNV_SOFT_ANY ? !sqid : rule->queue != sqid))
+		return false;
+	if ((rule->verdict == GNV_SOFT_FLIP || rule->verdict == GNV_SOFT_STRAY) && !moves)
+		return false;
+	return (rule->op == GNV_SOFT_ANY || rule->op == cmd->opc) && (!sqid || touches(rule, cmd));
+}
+
+/* Is the next one that matches hit? *random is its own. */
+static bool strikes(struct gnv_soft_rules *rules, struct gnv_soft_rule *rule, uint32_t *random)
+{
+	uint64_t n = __atomic_fetch_add(&rule->matched, 1, __ATOMIC_RELAXED);
+	uint64_t drawn = gnv_mix(gnv_mix((uint64_t)rules->seed << 8 | (uint64_t)(rule - rules->rule)) + n);
+
+	*random = (uint32_t)(drawn >> 32);
+	if (n < rule->after || (uint32_t)drawn >= rule->p)
+		return false;
+	return __atomic_fetch_add(&rule->hits, 1, __ATOMIC_RELAXED) < rule->count || !rule->count;
+}
+
+enum gnv_soft_verdict gnv_soft_fault_judge(struct gnv_soft_rules *rules, uint16_t sqid, const struct gpunvme_sqe *cmd,
+					   uint16_t *status, uint32_t *number)
+{
+	struct gnv_soft_rule *rule;
+	uint32_t random;
+
+	for (rule = rules->rule; rule < rules->rule + rules->count; rule++) {
+		if (!matches(rule, sqid, cmd) || !strikes(rules, rule, &random))
+			continue;
+		*status = (uint16_t)rule->number;
+		*number = rule->verdict == GNV_SOFT_FLIP ? random : rule->number;
+		if (rule->verdict == GNV_SOFT_SHUFFLE)
+			*number = random % (rule->number + 1);
+		return rule->verdict;
+	}
+	return GNV_SOFT_GO;
+}
+
+enum gnv_soft_verdict gnv_soft_fault_judge_enable(struct gnv_soft_rules *rules, bool set)
+{
+	struct gnv_soft_rule *rule;
+	uint32_t random;
+
+	for (rule = rules->rule; rule < rules->rule + rules->count; rule++)
+		if (rule->verdict >= GNV_SOFT_UNREADY && set == (rule->verdict != GNV_SOFT_HOLDS) && strikes(rules, rule, &random))
+			return rule->verdict;
+	return GNV_SOFT_GO;
+}
