@@ -19,7 +19,7 @@
 #include "mem/mem.h"
 #include "os/nvidia/cuda.h"
 #include "os/nvidia/uapi/cuda.h"
-#include "stand_in.h"
+#include "mocks/cuda/stand_in.h"
 
 #if defined(__has_include)
 #if __has_include(<cuda.h>)

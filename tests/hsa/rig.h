@@ -17,7 +17,7 @@
 
 #include "common/image.h"
 #include "common/played.h"
-#include "hsa/runtime.h"
+#include "mocks/hsa/runtime.h"
 
 #define BLOCKS 2048u
 #define FIRST 77u

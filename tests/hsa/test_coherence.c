@@ -11,7 +11,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/played.h"
-#include "runtime.h"
+#include "mocks/hsa/runtime.h"
 
 static void test_hdp(void **state)
 {

@@ -9,7 +9,7 @@
 #include "machine/doctor.h"
 #include "dev/dev.h"
 #include "os/amd/uapi/kfd.h"
-#include "unit/calls.h"
+#include "mocks/kernel/calls.h"
 
 static struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
 static unsigned count;

@@ -14,10 +14,10 @@
 
 #include "common/image.h"
 #include "common/played.h"
-#include "hsa/runtime.h"
+#include "mocks/hsa/runtime.h"
 #include "mem/mem.h"
 #include "dev/dev.h"
-#include "unit/fake_hip.h"
+#include "mocks/hip/fake_hip.h"
 
 static struct fake_hip *hip;
 static struct gpunvme_gpu *gpu;

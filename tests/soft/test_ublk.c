@@ -18,7 +18,7 @@
 #include "common/good.h"
 #include "common/image.h"
 #include "common/known.h"
-#include "ublk_driver.h"
+#include "mocks/kernel/ublk_driver.h"
 #include "util/clock.h"
 
 #define THREADS 3u

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "amdgpu.h"
+#include "mocks/drm/amdgpu.h"
 #include "common/gpu_tree.h"
 #include "os/amd/drm.h"
 #include "os/linux/dmabuf.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-#include "amdgpu.h"
+#include "mocks/drm/amdgpu.h"
 #include "gpu/bar.h"
 
 #define PAGE 4096u

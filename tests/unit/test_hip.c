@@ -13,7 +13,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include "common/played.h"
-#include "fake_hip.h"
+#include "mocks/hip/fake_hip.h"
 #include "os/amd/hip.h"
 #include "os/amd/uapi/hip.h"
 

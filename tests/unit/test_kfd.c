@@ -12,7 +12,7 @@
 #include <linux/kfd_ioctl.h>
 #include <sys/ioctl.h>
 
-#include "calls.h"
+#include "mocks/kernel/calls.h"
 #include "os/amd/kfd.h"
 #include "os/amd/uapi/kfd.h"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "fake_kernel.h"
+#include "mocks/kernel/fake_kernel.h"
 #include "mem/space_vfio.h"
 #include "mem/arena.h"
 #include "os/vfio/iommufd.h"

@@ -5,8 +5,8 @@
 #include <libdrm/amdgpu_drm.h>
 #include <stdint.h>
 
-#include "amdgpu.h"
-#include "fake_hip.h"
+#include "mocks/drm/amdgpu.h"
+#include "mocks/hip/fake_hip.h"
 #include "gpu/vram.h"
 
 #define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */

@@ -13,7 +13,7 @@
 #include <linux/vfio.h>
 #include <cmocka.h>
 
-#include "fake_kernel.h"
+#include "mocks/kernel/fake_kernel.h"
 #include "mem/peer_mem.h"
 #include "os/linux/exclusive.h"
 #include "os/vfio/uapi/iommufd.h"

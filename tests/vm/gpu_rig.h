@@ -19,8 +19,8 @@
 
 #include "common/played.h"
 #include "gpu/gpu.h"
-#include "hsa/runtime.h"
-#include "hsa/seam.h"
+#include "mocks/hsa/runtime.h"
+#include "mocks/kernel/seam.h"
 #include "queue/qp.h"
 #include "util/clock.h"
 

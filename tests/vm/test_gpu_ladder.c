@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "gpu_rig.h"
-#include "unit/fake_drm.h"
+#include "mocks/drm/fake_drm.h"
 
 #define EVICTED_MS 5000u
 

@@ -21,7 +21,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
-#include "hsa/vram_test.h"
+#include "mocks/kernel/vram_test.h"
 #include "mem/mem.h"
 #include "life/life.h"
 #include "dma/mapping.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside of the stand-in: an allocation has left the map and is about to be given back. */
-#ifndef TESTS_HSA_FREED_H
-#define TESTS_HSA_FREED_H
+#ifndef TESTS_MOCKS_HSA_FREED_H
+#define TESTS_MOCKS_HSA_FREED_H
 
 #include "runtime.h"
 

@@ -3,8 +3,8 @@
  * The system calls of lib/os/amd/kfd.c, drm.c and amdregs.c, played: the linker sends them here (--wrap). Descriptors and ranges of
  * addresses are counted, one call can be made to fail, and a test answers the ioctls.
  */
-#ifndef TESTS_UNIT_CALLS_H
-#define TESTS_UNIT_CALLS_H
+#ifndef TESTS_MOCKS_CALLS_H
+#define TESTS_MOCKS_CALLS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* An AMD GPU whose kernel nodes, sysfs and libdrm are played: what the tests of its drivers share. */
-#ifndef TESTS_UNIT_AMDGPU_H
-#define TESTS_UNIT_AMDGPU_H
+#ifndef TESTS_MOCKS_AMDGPU_H
+#define TESTS_MOCKS_AMDGPU_H
 
-#include "calls.h"
+#include "mocks/kernel/calls.h"
 #include "common/played.h"
 #include "common/tree.h"
 #include "fake_drm.h"

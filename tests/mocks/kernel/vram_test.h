@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The ioctl of /dev/vram-test, the exporter of a patched kernel (contrib/kernel/vram_test.c). */
-#ifndef TESTS_HSA_VRAM_TEST_H
-#define TESTS_HSA_VRAM_TEST_H
+#ifndef TESTS_MOCKS_VRAM_TEST_H
+#define TESTS_MOCKS_VRAM_TEST_H
 
 #include <linux/ioctl.h>
 #include <linux/types.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A libamdhip64 without a GPU: it counts what is made, checks what it is asked, and fails where it is told to. */
-#ifndef TESTS_UNIT_FAKE_HIP_H
-#define TESTS_UNIT_FAKE_HIP_H
+#ifndef TESTS_MOCKS_FAKE_HIP_H
+#define TESTS_MOCKS_FAKE_HIP_H
 
 #include <stdbool.h>
 #include <stddef.h>

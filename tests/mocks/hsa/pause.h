@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes that stand still. */
-#ifndef TESTS_HSA_PAUSE_H
-#define TESTS_HSA_PAUSE_H
+#ifndef TESTS_MOCKS_HSA_PAUSE_H
+#define TESTS_MOCKS_HSA_PAUSE_H
 
 #include "runtime.h"
 

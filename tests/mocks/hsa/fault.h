@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that a lane touches and its GPU does not have. */
-#ifndef TESTS_HSA_FAULT_H
-#define TESTS_HSA_FAULT_H
+#ifndef TESTS_MOCKS_HSA_FAULT_H
+#define TESTS_MOCKS_HSA_FAULT_H
 
 #include <semaphore.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The seam's /dev/kfd and render node, while seam.gpu_nodes is set. */
-#ifndef TESTS_HSA_SEAM_GPU_H
-#define TESTS_HSA_SEAM_GPU_H
+#ifndef TESTS_MOCKS_SEAM_GPU_H
+#define TESTS_MOCKS_SEAM_GPU_H
 
 #include <stdbool.h>
 

@@ -30,8 +30,8 @@
  *                        of the host from then on, for lanes and CPU, if it has at least FROM and at most UPTO bytes; "whole" alone:
  *                        it is moved before it is mapped, and the controller, too, gets it there
  */
-#ifndef TESTS_HSA_RUNTIME_H
-#define TESTS_HSA_RUNTIME_H
+#ifndef TESTS_MOCKS_HSA_RUNTIME_H
+#define TESTS_MOCKS_HSA_RUNTIME_H
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && !defined(LITTLEENDIAN_CPU)
 #define LITTLEENDIAN_CPU /* hsa.h sees it by itself on x86 only */

@@ -3,8 +3,8 @@
  * The kernel's side of VFIO and IOMMUFD for tests: open() and ioctl() of the nodes below are answered here, everything else is the
  * real thing. Link with -Wl,--wrap=open,--wrap=ioctl. The device's file is a memfd: BAR0 and config space are really mapped and read.
  */
-#ifndef TESTS_UNIT_FAKE_KERNEL_H
-#define TESTS_UNIT_FAKE_KERNEL_H
+#ifndef TESTS_MOCKS_FAKE_KERNEL_H
+#define TESTS_MOCKS_FAKE_KERNEL_H
 
 #include <stdbool.h>
 #include <stddef.h>

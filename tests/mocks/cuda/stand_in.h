@@ -4,8 +4,8 @@
  * use as the real one demands, and every call can be made to fail. It runs the library's kernels as they are compiled for CPU lanes,
  * and others by their name in the program.
  */
-#ifndef TESTS_CUDA_STAND_IN_H
-#define TESTS_CUDA_STAND_IN_H
+#ifndef TESTS_MOCKS_CUDA_STAND_IN_H
+#define TESTS_MOCKS_CUDA_STAND_IN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -17,8 +17,8 @@
 
 #include "os/vfio/uapi/iommufd.h"
 #include "os/vfio/uapi/vfio.h"
-#include "seam.h"
-#include "vram_test.h"
+#include "mocks/kernel/seam.h"
+#include "mocks/kernel/vram_test.h"
 
 #define PAGE 4096u
 #define BAR 2u

@@ -4,8 +4,8 @@
  * (an ivshmem device of QEMU), and its DMA-BUFs are those that vfio-pci exports. The stand-in then is a GPU at that address. With
  * STANDIN_VRAM=NODE, too, the device has the driver of vram_test.h, and each allocation is a buffer of it.
  */
-#ifndef TESTS_HSA_BAR_H
-#define TESTS_HSA_BAR_H
+#ifndef TESTS_MOCKS_HSA_BAR_H
+#define TESTS_MOCKS_HSA_BAR_H
 
 #include <stdbool.h>
 #include <stddef.h>

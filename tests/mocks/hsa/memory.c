@@ -16,7 +16,7 @@
 #include "bar.h"
 #include "fault.h"
 #include "freed.h"
-#include "seam.h"
+#include "mocks/kernel/seam.h"
 
 /* Smaller allocations are pieces of blocks of that size (ROCr 6.4, MemoryRegion::fragment_allocator_), and the driver moves blocks. */
 #define BLOCK (2u << 20)

@@ -10,8 +10,8 @@
  *   It keeps book, and writes down the first rule that was broken: a device is closed after the GPU has let go of its BAR; memory
  *   of the GPU is freed after the controller has let go of it; the admin queue is unmapped after the controller was stopped.
  */
-#ifndef TESTS_HSA_SEAM_H
-#define TESTS_HSA_SEAM_H
+#ifndef TESTS_MOCKS_SEAM_H
+#define TESTS_MOCKS_SEAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

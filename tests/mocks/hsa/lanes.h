@@ -3,8 +3,8 @@
  * How kernels run: as the C text that the library has for CPU lanes, or as the machine code they were given, on the executor of
  * tests/gfx. What a packet and a code object are is the same for both.
  */
-#ifndef TESTS_HSA_LANES_H
-#define TESTS_HSA_LANES_H
+#ifndef TESTS_MOCKS_HSA_LANES_H
+#define TESTS_MOCKS_HSA_LANES_H
 
 #include "fault.h"
 
