@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include <cmocka.h>
 
+#include "common/virtual.h"
 #include "life/life.h"
 #include "util/bits.h"
 #include "util/mmio.h"
+
+#pragma weak virtual_begin
+#pragma weak virtual_end
 
 void *fake_dma(uint64_t iova)
 {
@@ -300,7 +303,7 @@ static uint16_t execute(struct fake *fake, const struct gpunvme_sqe *cmd, uint32
 	case GPUNVME_ADMIN_IDENTIFY:
 		fake->cns |= 1u << (cmd->cdw10 & 31);
 		if (fake->slow_us)
-			usleep(fake->slow_us);
+			nanosleep(&(struct timespec){ fake->slow_us / 1000000, fake->slow_us % 1000000 * 1000 }, NULL);
 		if (fake->no_list && (cmd->cdw10 & 0xff) == GPUNVME_CNS_ACTIVE_NS_LIST)
 			return fake->list_status ? fake->list_status : GPUNVME_SC_INVALID_FIELD;
 		if (fake->no_desc && (cmd->cdw10 & 0xff) == GPUNVME_CNS_NS_DESC_LIST)
@@ -400,6 +403,23 @@ static void watch_queue(struct fake *fake, uint32_t qid)
 	}
 }
 
+static void take_turn(struct fake *fake)
+{
+	watch_cc(fake);
+	watch_doorbell(fake);
+	for (uint32_t qid = 1; fake->io && qid <= FAKE_IO_QUEUES; qid++)
+		watch_queue(fake, qid);
+}
+
+static void turn(void *arg)
+{
+	struct fake *fake = arg;
+
+	pthread_mutex_lock(&fake->lock);
+	take_turn(fake);
+	pthread_mutex_unlock(&fake->lock);
+}
+
 static void *serve(void *arg)
 {
 	const struct timespec pause = { 0, 20000 };
@@ -409,10 +429,7 @@ static void *serve(void *arg)
 	do {
 		pthread_mutex_lock(&fake->lock);
 		stop = fake->stop;
-		watch_cc(fake);
-		watch_doorbell(fake);
-		for (uint32_t qid = 1; fake->io && qid <= FAKE_IO_QUEUES; qid++)
-			watch_queue(fake, qid);
+		take_turn(fake);
 		pthread_mutex_unlock(&fake->lock);
 		nanosleep(&pause, NULL);
 	} while (!stop);
@@ -454,7 +471,10 @@ struct fake *fake_new(void)
 	fake_set_cap(fake, FAKE_CAP);
 	gnv_mmio_write32(fake->bar + GPUNVME_REG_VS, 0x10400);
 	pthread_mutex_init(&fake->lock, NULL);
-	assert_int_equal(pthread_create(&fake->thread, NULL, serve, fake), 0);
+	if (virtual_begin)
+		virtual_begin(turn, fake);
+	else
+		assert_int_equal(pthread_create(&fake->thread, NULL, serve, fake), 0);
 	return fake;
 }
 
@@ -477,12 +497,21 @@ void fake_hurry(struct fake *fake, struct gpunvme_dev *dev)
 	}
 }
 
-void fake_delete(struct fake *fake, bool leaked)
+static void stop(struct fake *fake)
 {
+	if (virtual_end) {
+		virtual_end();
+		return;
+	}
 	pthread_mutex_lock(&fake->lock);
 	fake->stop = true;
 	pthread_mutex_unlock(&fake->lock);
 	pthread_join(fake->thread, NULL);
+}
+
+void fake_delete(struct fake *fake, bool leaked)
+{
+	stop(fake);
 	assert_int_equal(fake->closed, !leaked);
 	if (!leaked)
 		assert_int_equal(fake->maps, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A port for tests: a page that plays BAR0, an address space that counts, and a thread that plays as much of a controller as
- * lib/nvme needs, and misbehaves as told. I/O it does where a test has a function for it.
+ * lib/nvme needs, and misbehaves as told. I/O it does where a test has a function for it. In programs with virtual time
+ * (common/virtual.h) it has no thread but turns there.
  */
 #ifndef TESTS_UNIT_FAKE_H
 #define TESTS_UNIT_FAKE_H

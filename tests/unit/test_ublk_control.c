@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "common/virtual.h"
 #include "os/linux/ublk.h"
 #include "os/linux/uring.h"
 #include "util/clock.h"
@@ -215,5 +216,6 @@ int main(void)
 		cmocka_unit_test(test_waits),
 	};
 
+	virtual_begin(NULL, NULL);
 	return cmocka_run_group_tests_name("ublk_control", tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <linux/vfio.h>
 #include <cmocka.h>
 
+#include "common/virtual.h"
 #include "mocks/kernel/fake_kernel.h"
 #include "mem/peer_mem.h"
 #include "os/linux/exclusive.h"
@@ -276,31 +277,27 @@ static void poke(unsigned reg, uint64_t value, size_t bytes)
 
 /* A controller that was left enabled. It stops when CC.EN is cleared, if it obeys, and dies when that is set. */
 struct left {
-	bool obeys, over;	/* the latter atomic */
+	bool obeys, enabled;
 	uint16_t at_end, at_start; /* the Command register when CC.EN was cleared for the first time, and when it was set */
 };
 
-static void *play_left(void *arg)
+static void play_left(void *arg)
 {
 	struct left *left = arg;
-	bool enabled = true, now;
+	bool now;
 	uint32_t cc;
 
-	while (!__atomic_load_n(&left->over, __ATOMIC_ACQUIRE)) {
-		assert_int_equal(pread(fake_kernel.device, &cc, 4, GPUNVME_REG_CC), 4);
-		now = cc & GPUNVME_CC_EN;
-		if (enabled && !now && !left->at_end)
-			left->at_end = command_register();
-		if (enabled && !now && left->obeys)
-			poke(GPUNVME_REG_CSTS, 0, 4);
-		if (!enabled && now) {
-			left->at_start = command_register();
-			poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_CFS, 4);
-		}
-		enabled = now;
-		usleep(20);
+	assert_int_equal(pread(fake_kernel.device, &cc, 4, GPUNVME_REG_CC), 4);
+	now = cc & GPUNVME_CC_EN;
+	if (left->enabled && !now && !left->at_end)
+		left->at_end = command_register();
+	if (left->enabled && !now && left->obeys)
+		poke(GPUNVME_REG_CSTS, 0, 4);
+	if (!left->enabled && now) {
+		left->at_start = command_register();
+		poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_CFS, 4);
 	}
-	return NULL;
+	left->enabled = now;
 }
 
 static int open_left(struct left *left, const struct gnv_port *share)
@@ -308,7 +305,6 @@ static int open_left(struct left *left, const struct gnv_port *share)
 	const struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gnv_port *port;
-	pthread_t thread;
 	int ret;
 
 	/* NVM commands, 64 entries, and one second where it is waited for in vain */
@@ -318,10 +314,9 @@ static int open_left(struct left *left, const struct gnv_port *share)
 	poke(GPUNVME_REG_CSTS, GPUNVME_CSTS_RDY, 4);
 	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, share, &silent, &port), 0);
 	assert_int_equal(command_register(), PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
-	assert_int_equal(pthread_create(&thread, NULL, play_left, left), 0);
+	virtual_begin(play_left, left);
 	ret = gnv_dev_create(port, &opts, 1, &dev);
-	__atomic_store_n(&left->over, true, __ATOMIC_RELEASE);
-	pthread_join(thread, NULL);
+	virtual_end();
 	return ret;
 }
 
@@ -340,7 +335,7 @@ static void test_found_enabled(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
-		struct left left = { .obeys = cases[i / 2].obeys };
+		struct left left = { .obeys = cases[i / 2].obeys, .enabled = true };
 		const uint16_t none = 0;
 		struct gnv_port *first = NULL;
 
