@@ -63,7 +63,7 @@ struct gnv_soft_part {
 #define GNV_SOFT_ANSWER (INT_MIN / 2)
 static inline bool gnv_soft_is_answer(int res)
 {
-	return res <= GNV_SOFT_ANSWER + UINT16_MAX;
+	return res <= GNV_SOFT_ANSWER + (int)UINT16_MAX;
 }
 
 enum gnv_soft_stage {			      /* what the store is to do for an I/O command */
