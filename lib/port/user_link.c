@@ -107,6 +107,13 @@ static int send_all(const struct gnv_user_link *link, size_t len, int fd, uint64
 	return ret;
 }
 
+static int too_many(const struct gnv_user_link *link, const struct gnv_socket_fds *fds)
+{
+	if (fds->count < GNV_SOCKET_FDS)
+		return gnv_fail(-EMFILE, "%s: no descriptor for what the server sent; raise RLIMIT_NOFILE (ulimit -n)", link->path);
+	return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have", link->path);
+}
+
 static int receive(const struct gnv_user_link *link, uint8_t *to, size_t len, struct gnv_socket_fds *fds, uint64_t until)
 {
 	int ret = 0;
@@ -114,7 +121,9 @@ static int receive(const struct gnv_user_link *link, uint8_t *to, size_t len, st
 
 	while (len && !ret) {
 		got = gnv_socket_receive(link->fd, to, len, fds);
-		if (got > 0) {
+		if (fds->lost) {
+			ret = too_many(link, fds);
+		} else if (got > 0) {
 			to += got;
 			len -= (size_t)got;
 		} else {
@@ -157,14 +166,6 @@ static int take_answer(struct gnv_user_link *link, const struct gnv_wire_header 
 	a->refused = !ret && told;
 	if (ret || told)
 		return ret ? ret : told;
-	if (fds->lost && fds->count < GNV_SOCKET_FDS) {
-		*lost = true;
-		return gnv_fail(-EMFILE, "%s: no descriptor for what the server sent; raise RLIMIT_NOFILE (ulimit -n)", link->path);
-	}
-	if (fds->lost) {
-		*lost = true;
-		return gnv_fail(-EPROTO, "%s: the server sent more descriptors than a message may have", link->path);
-	}
 	if (a->len)
 		memcpy(a->to, body, a->len);
 	return 0;
@@ -198,7 +199,7 @@ int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *que
 	pthread_mutex_unlock(&link->lock);
 	if (!ret && answer->fds)
 		*answer->fds = fds;
-	else
-		gnv_socket_drop(&fds);
+	else if (!gnv_socket_drop(&fds))
+		gnv_user_give_up(link); /* it passes what cannot be closed */
 	return ret;
 }

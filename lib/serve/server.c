@@ -12,9 +12,9 @@
 
 #include "mem/space_soft.h"
 #include "os/linux/event.h"
+#include "os/linux/passed.h"
 #include "port/port.h"
 #include "serve/server.h"
-#include "util/clock.h"
 #include "util/opts.h"
 #include "util/process.h"
 #include "util/thread.h"
@@ -22,6 +22,7 @@
 /* What drivers know as an NVMe controller that is played (QEMU, docs/specs/pci-ids.rst), unless the URI says otherwise. */
 #define VENDOR 0x1b36
 #define DEVICE 0x0010
+#define RETRY_MS 100
 
 static bool stopped(const struct gpunvme_server *s)
 {
@@ -34,11 +35,11 @@ static void *serve(void *arg)
 	int client;
 
 	while (!stopped(s)) {
-		client = gnv_socket_accept(&s->socket);
+		client = gnv_passed_too_many() ? -EMFILE : gnv_socket_accept(&s->socket);
 		if (client >= 0)
 			gnv_session_run(s, client);
 		else if (client == -EMFILE || client == -ENFILE || client == -ENOMEM)
-			gnv_sleep_ms(100); /* the client waits, and poll() would not */
+			gnv_socket_wait(s->wake, -1, false, RETRY_MS); /* the client waits, and poll() for it would not */
 		else
 			gnv_socket_wait(s->wake, s->socket.fd, false, -1);
 	}
@@ -70,7 +71,7 @@ static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *con
 	int ret = gnv_vectors_init(&s->vectors, config->queues + 1);
 
 	if (ret)
-		return gnv_fail(ret, "out of memory");
+		return ret;
 	ret = gnv_soft_space_create(&s->space);
 	if (ret) {
 		gnv_fail(ret, "no memory for the address space of the software controller");

@@ -35,6 +35,7 @@ struct gpunvme_server {
 	/* Of the client that is there. */
 	int client; /* -1: none */
 	bool greeted; /* VERSION was agreed on */
+	uint64_t until; /* when it must have said what it has begun to say, in ns */
 	struct gnv_socket_fds fds;
 	uint8_t message[GNV_WIRE_LONGEST], reply[GNV_WIRE_LONGEST];
 };

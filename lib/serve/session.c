@@ -8,10 +8,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "os/linux/passed.h"
 #include "util/bits.h"
+#include "util/clock.h"
 #include "util/mmio.h"
 
-#define SEND_MS 10000 /* for a client that does not read */
+#define CLIENT_MS 10000u /* that a client may take for VERSION, for a message that it has begun, to read an answer */
+#define NO_LIMIT UINT64_MAX
 #define RETRY_MS 1000
 
 /* An answer under construction. */
@@ -117,7 +120,7 @@ static int give_events(struct gpunvme_server *s, const struct gnv_wire_irqs *irq
 	unsigned i;
 
 	for (i = 0; i < s->fds.count; i++)
-		if (!gnv_socket_is_event(s->fds.fd[i]))
+		if (!gnv_passed_is_event(s->fds.fd[i]))
 			return gnv_fail(-EINVAL, "DEVICE_SET_IRQS: descriptor %u is no eventfd", i);
 	for (i = 0; i < irqs->count; i++) {
 		gnv_vectors_set(&s->vectors, irqs->start + i, i < s->fds.count ? s->fds.fd[i] : -1);
@@ -249,31 +252,56 @@ static bool stopped(const struct gpunvme_server *s)
 	return __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE);
 }
 
-/* The rest of a message, or of its header. Return: 1; 0 the client has gone; negative errno. */
-static int receive(struct gpunvme_server *s, uint8_t *to, size_t len)
+/* Until the client can be read, or written to. Return: 0; -ETIMEDOUT; -ESHUTDOWN the server is to stop. */
+static int wait_for_client(struct gpunvme_server *s, bool write, uint64_t until)
+{
+	const uint64_t now = gnv_clock_ns();
+	int ms = until == NO_LIMIT ? -1 : until > now ? (int)((until - now) / GNV_NS_PER_MS) + 1 : 0;
+
+	if (!gnv_socket_wait(s->wake, s->client, write, ms) && gnv_clock_ns() >= until)
+		return -ETIMEDOUT;
+	return stopped(s) ? -ESHUTDOWN : 0;
+}
+
+/*
+ * The rest of a message, or of its header. A client may be silent between messages, once it has greeted, and not within one: others
+ * wait for its place. Return: 1; 0 the client has gone; negative errno.
+ */
+static int receive(struct gpunvme_server *s, uint8_t *to, size_t len, bool begun)
 {
 	long got;
+	int ret;
 
 	while (len) {
 		got = gnv_socket_receive(s->client, to, len, &s->fds);
+		if (s->fds.lost)
+			return gnv_fail(-EPROTO, "the client sent more descriptors than the %u that one message may have, or than this process may "
+						 "open", GNV_WIRE_FDS);
 		if (got > 0) {
+			begun = true;
 			to += got;
 			len -= (size_t)got;
 			continue;
 		}
 		if (got != -EAGAIN)
 			return (int)got;
-		gnv_socket_wait(s->wake, s->client, false, -1);
-		if (stopped(s))
-			return -ESHUTDOWN;
+		if (begun && s->until == NO_LIMIT)
+			s->until = gnv_clock_ns() + CLIENT_MS * GNV_NS_PER_MS;
+		ret = wait_for_client(s, false, s->until);
+		if (ret == -ETIMEDOUT)
+			return gnv_fail(ret, "the client has sent %s of a message within %u s", begun ? "a part" : "nothing", CLIENT_MS / 1000);
+		if (ret)
+			return ret;
 	}
 	return 1;
 }
 
 static int send_all(struct gpunvme_server *s, size_t len, int fd)
 {
+	const uint64_t until = gnv_clock_ns() + CLIENT_MS * GNV_NS_PER_MS;
 	const uint8_t *from = s->reply;
 	long sent;
+	int ret;
 
 	while (len) {
 		sent = gnv_socket_send(s->client, from, len, fd);
@@ -285,10 +313,11 @@ static int send_all(struct gpunvme_server *s, size_t len, int fd)
 		}
 		if (sent != -EAGAIN)
 			return (int)sent;
-		if (!gnv_socket_wait(s->wake, s->client, true, SEND_MS))
-			return gnv_fail(-ETIMEDOUT, "the client does not read its answers");
-		if (stopped(s))
-			return -ESHUTDOWN;
+		ret = wait_for_client(s, true, until);
+		if (ret == -ETIMEDOUT)
+			return gnv_fail(ret, "the client does not read its answers");
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
@@ -314,28 +343,31 @@ static int serve_one(struct gpunvme_server *s)
 	struct answer a = { 0, -1 };
 	struct gnv_wire_request request;
 	struct gnv_wire_header header;
-	int ret = receive(s, s->message, sizeof(header));
+	bool hostile;
+	int ret;
 
+	if (s->greeted)
+		s->until = NO_LIMIT;
+	ret = receive(s, s->message, sizeof(header), false);
 	if (ret <= 0)
 		return ret;
 	memcpy(&header, s->message, sizeof(header));
 	ret = gnv_wire_check(&header);
 	if (ret)
 		return ret;
-	ret = receive(s, s->message + sizeof(header), header.size - sizeof(header));
+	ret = receive(s, s->message + sizeof(header), header.size - sizeof(header), true);
 	if (ret == 0)
 		return gnv_fail(-EPROTO, "the client has gone in the middle of a message");
 	if (ret < 0)
 		return ret;
-	if (s->fds.lost)
-		return gnv_fail(-EPROTO, "the client sent more descriptors than the %u that one message may have, or than this process may open",
-				GNV_WIRE_FDS);
 	ret = gnv_wire_parse(&header, s->message + sizeof(header), s->fds.count, &request);
 	if (!ret)
 		ret = carry_out(s, &request, &a);
-	gnv_socket_drop(&s->fds);
+	hostile = !gnv_socket_drop(&s->fds);
 	if (ret)
 		gnv_log(&s->log, ret == -EOPNOTSUPP ? GPUNVME_LOG_DEBUG : GPUNVME_LOG_WARN, "%s: %s", s->socket.path, gpunvme_errmsg());
+	if (hostile)
+		return gnv_fail(-EPROTO, "the client passes descriptors whose close() does not return");
 	ret = answer(s, &header, &a, ret);
 	return ret ? ret : 1;
 }
@@ -372,11 +404,12 @@ void gnv_session_run(struct gpunvme_server *s, int client)
 
 	s->client = client;
 	s->greeted = false;
+	s->until = gnv_clock_ns() + CLIENT_MS * GNV_NS_PER_MS;
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: a client has come", s->socket.path);
 	do {
 		ret = serve_one(s);
-	} while (ret > 0);
-	if (ret && ret != -ESHUTDOWN && ret != -ECONNRESET && ret != -EPIPE)
+	} while (ret > 0 && !stopped(s));
+	if (ret < 0 && ret != -ESHUTDOWN && ret != -ECONNRESET && ret != -EPIPE)
 		gnv_log(&s->log, GPUNVME_LOG_WARN, "%s: %s; it is sent away", s->socket.path, gpunvme_errmsg());
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: the client has gone", s->socket.path);
 	gnv_socket_drop(&s->fds);

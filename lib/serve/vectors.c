@@ -3,16 +3,26 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "os/linux/event.h"
+#include "util/log.h"
 
 int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count)
 {
 	unsigned i;
 
+	int ret = gnv_notify_open(&vectors->notify);
+
+	if (ret)
+		return gnv_fail(ret, "the kernel gives no asynchronous I/O, by which interrupts are told: %s; raise fs.aio-max-nr, or let "
+				     "io_setup(2) through the seccomp filter",
+				strerror(-ret));
 	vectors->vector = calloc(count, sizeof(*vectors->vector));
-	if (!vectors->vector)
-		return -ENOMEM;
+	if (!vectors->vector) {
+		gnv_notify_close(&vectors->notify);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
 	for (i = 0; i < count; i++)
 		vectors->vector[i].fd = -1;
 	vectors->count = count;
@@ -25,6 +35,7 @@ void gnv_vectors_fini(struct gnv_vectors *vectors)
 	gnv_vectors_clear(vectors);
 	pthread_rwlock_destroy(&vectors->lock);
 	free(vectors->vector);
+	gnv_notify_close(&vectors->notify);
 }
 
 void gnv_vectors_raise(void *ctx, unsigned number)
@@ -34,7 +45,7 @@ void gnv_vectors_raise(void *ctx, unsigned number)
 
 	pthread_rwlock_rdlock(&vectors->lock);
 	if (v->fd >= 0)
-		gnv_event_set(v->fd);
+		gnv_notify_event(&vectors->notify, v->fd);
 	else
 		__atomic_store_n(&v->pending, 1, __ATOMIC_RELAXED);
 	pthread_rwlock_unlock(&vectors->lock);
@@ -49,7 +60,7 @@ void gnv_vectors_set(struct gnv_vectors *vectors, unsigned number, int fd)
 		gnv_event_close(v->fd);
 	v->fd = fd;
 	if (fd >= 0 && __atomic_exchange_n(&v->pending, 0, __ATOMIC_RELAXED))
-		gnv_event_set(fd);
+		gnv_notify_event(&vectors->notify, fd);
 	pthread_rwlock_unlock(&vectors->lock);
 }
 

@@ -9,18 +9,21 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "os/linux/notify.h"
+
 struct gnv_vector {
 	int fd; /* -1: none */
 	uint32_t pending; /* atomic */
 };
 
 struct gnv_vectors {
+	struct gnv_notify notify;
 	pthread_rwlock_t lock; /* of the descriptors */
 	unsigned count;
 	struct gnv_vector *vector;
 };
 
-/* Return: 0, -ENOMEM. */
+/* Return: 0; -ENOMEM; as gnv_notify_open(); gnv_fail() has the sentence. */
 int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count);
 void gnv_vectors_fini(struct gnv_vectors *vectors);
 

@@ -26,6 +26,7 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/evil_client.h"
 #include "common/good.h"
 #include "common/image.h"
 #include "wire/wire.h"
@@ -46,6 +47,9 @@ enum way {
 	UNSEALED, /* in memory that can be cut off */
 	TINY,	  /* which is smaller than the region */
 	PRETENDED, /* the server is not asked */
+	TRAP,	   /* with a descriptor whose last close() waits for an hour */
+	TRAPS,	   /* with many of them */
+	TRAP_LEFT, /* with one behind the answer, and the end */
 };
 
 /* What is wrong with the answers to a command: four bytes of them, or the way they come. */
@@ -212,6 +216,22 @@ static void distort(struct message *m, const struct lie *lie)
 	}
 }
 
+static void lay_traps(int to, struct message *m, enum way way)
+{
+	int fd[40];
+	unsigned i, n = way == TRAPS ? 40 : 1;
+
+	drop_fds(m);
+	for (i = 0; i < n; i++)
+		fd[i] = evil_trap();
+	if (way == TRAP_LEFT) {
+		pass_on(to, m);
+		evil_send(to, "left", 4, fd, n);
+	} else {
+		evil_send(to, m->bytes, m->len, fd, n);
+	}
+}
+
 /* Return: false when this is the end. */
 static bool answer(int client, struct message *m, uint16_t command)
 {
@@ -225,6 +245,10 @@ static bool answer(int client, struct message *m, uint16_t command)
 	if (now.way == SILENT) {
 		drop_fds(m);
 		return true;
+	}
+	if (now.way >= TRAP) {
+		lay_traps(client, m, now.way);
+		return now.way != TRAP_LEFT;
 	}
 	distort(m, &now);
 	return pass_on(client, m) && now.way != CUT;
@@ -310,6 +334,8 @@ static int teardown(void **state)
 
 /* ---- Tests ---- */
 
+static void use_it(void);
+
 static void refused(const char *controller, const struct lie *l, int expected, const char *words)
 {
 	struct gpunvme_dev *dev;
@@ -385,6 +411,29 @@ static void test_answers(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		refused(uri, &cases[i].lie, cases[i].ret, cases[i].words);
+}
+
+/* A descriptor that the server chose is closed, and nobody waits for that: this test would last an hour. */
+static void test_traps(void **state)
+{
+	static const uint16_t commands[] = { VERSION, DEVICE, READ, WRITE };
+	struct gpunvme_dev *dev;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		tell(&(struct lie){ commands[i], .way = TRAP });
+		good(gpunvme_dev_open(uri, NULL, &dev));
+		good(gpunvme_dev_close(dev));
+	}
+	refused(uri, &(struct lie){ REGION, .way = TRAP }, -EPERM, "sealed against shrinking");
+	refused(uri, &(struct lie){ REGION, .way = TRAPS }, -EPROTO, "more descriptors than a message may have");
+	evil_release(); /* the server of this process would take no client while so many are not closed */
+	refused(uri, &(struct lie){ DEVICE, .way = TRAPS }, -EPROTO, "more descriptors than a message may have");
+	evil_release();
+	refused(uri, &(struct lie){ DEVICE, .way = TRAP_LEFT }, -ENODEV, "");
+	evil_release();
+	use_it();
 }
 
 static void test_silence(void **state)
@@ -507,6 +556,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_traps),
 		cmocka_unit_test(test_unsealed),
 		cmocka_unit_test(test_memory_that_is_kept),
 		cmocka_unit_test(test_doorbells_alone),

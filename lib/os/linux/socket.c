@@ -2,7 +2,6 @@
 #include "os/linux/socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +11,8 @@
 #include <unistd.h>
 
 #include "os/linux/fork.h"
+#include "os/linux/passed.h"
+#include "util/bits.h"
 #include "util/log.h"
 
 /* ---- Listening ---- */
@@ -57,9 +58,10 @@ static int bind_here(struct gnv_socket *s, const struct sockaddr_un *at)
 {
 	struct stat st;
 
-	if (bind(s->fd, (const struct sockaddr *)at, sizeof(*at)))
+	/* Before it has a name: in a folder of another user that name may lead elsewhere at once. */
+	if (fchmod(s->fd, 0600) || bind(s->fd, (const struct sockaddr *)at, sizeof(*at)))
 		return gnv_fail(-errno, "%s: no socket can be made there: %s", at->sun_path, strerror(errno));
-	if (chmod(at->sun_path, 0600) || lstat(at->sun_path, &st) || listen(s->fd, 1)) {
+	if (lstat(at->sun_path, &st) || listen(s->fd, 1)) {
 		int err = errno;
 
 		unlink(at->sun_path);
@@ -104,9 +106,13 @@ int gnv_socket_listen(const char *path, struct gnv_socket *s)
 void gnv_socket_close(struct gnv_socket *s)
 {
 	struct stat st;
+	int fd;
 
 	if (!lstat(s->path, &st) && st.st_dev == s->dev && st.st_ino == s->ino)
 		unlink(s->path);
+	shutdown(s->fd, SHUT_RDWR); /* no more clients come, and those that wait are hung up on one by one */
+	while ((fd = gnv_socket_accept(s)) >= 0)
+		gnv_socket_disconnect(fd);
 	gnv_fork_close(s->fd);
 }
 
@@ -123,7 +129,7 @@ int gnv_socket_accept(const struct gnv_socket *s)
 void gnv_socket_disconnect(int fd)
 {
 	shutdown(fd, SHUT_RDWR);
-	gnv_fork_close(fd);
+	gnv_passed_close_socket(fd);
 }
 
 /* ---- Connecting ---- */
@@ -186,30 +192,28 @@ unsigned gnv_socket_wait(int a, int b, bool write, int ms)
 
 static void collect(struct msghdr *msg, struct gnv_socket_fds *fds)
 {
+	int got[GNV_PASSED_AT_ONCE];
 	struct cmsghdr *c;
-	size_t i, n;
-	int fd;
+	unsigned n, taken;
 
 	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (i = 0; i < n; i++) {
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (fds->count < GNV_SOCKET_FDS) {
-				fds->fd[fds->count++] = fd;
-			} else {
-				fds->lost = true;
-				close(fd);
-			}
-		}
+		n = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(got, CMSG_DATA(c), n * sizeof(int));
+		taken = (unsigned)gnv_min(n, GNV_SOCKET_FDS - fds->count);
+		memcpy(fds->fd + fds->count, got, taken * sizeof(int));
+		fds->count += taken;
+		fds->lost |= n > taken;
+		gnv_passed_close(got + taken, n - taken);
 	}
 	fds->lost |= (msg->msg_flags & MSG_CTRUNC) != 0;
 }
 
+/* With room for as many descriptors as can come: what has no room the kernel closes, and this thread would wait for that. */
 long gnv_socket_receive(int fd, void *to, size_t len, struct gnv_socket_fds *fds)
 {
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(GNV_SOCKET_FDS * sizeof(int))];
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(GNV_PASSED_AT_ONCE * sizeof(int))];
 	struct iovec iov = { to, len };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
 	ssize_t got;
@@ -244,23 +248,11 @@ long gnv_socket_send(int fd, const void *from, size_t len, int with)
 	return sent < 0 ? -errno : sent;
 }
 
-void gnv_socket_drop(struct gnv_socket_fds *fds)
+bool gnv_socket_drop(struct gnv_socket_fds *fds)
 {
-	while (fds->count)
-		if (fds->fd[--fds->count] >= 0)
-			close(fds->fd[fds->count]);
+	bool ok = gnv_passed_close(fds->fd, fds->count);
+
+	fds->count = 0;
 	fds->lost = false;
-}
-
-bool gnv_socket_is_event(int fd)
-{
-	char link[48], name[32];
-	ssize_t len;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	len = readlink(link, name, sizeof(name) - 1);
-	if (len < 0)
-		return false;
-	name[len] = 0;
-	return strcmp(name, "anon_inode:[eventfd]") == 0 && !fcntl(fd, F_SETFL, O_NONBLOCK | O_RDWR);
+	return ok;
 }

@@ -17,7 +17,7 @@ struct gnv_socket {
 
 /* Descriptors that came; whoever takes one sets it to -1. */
 struct gnv_socket_fds {
-	unsigned count;
+	unsigned count; /* GNV_SOCKET_FDS at most */
 	bool lost; /* there were more than have room, or than this process may have */
 	int fd[GNV_SOCKET_FDS];
 };
@@ -59,10 +59,7 @@ long gnv_socket_receive(int fd, void *to, size_t len, struct gnv_socket_fds *fds
 /* Without waiting, and with a descriptor unless it is -1. Return: bytes; -EAGAIN; another negative errno. */
 long gnv_socket_send(int fd, const void *from, size_t len, int with);
 
-/* Close those that nobody has taken. */
-void gnv_socket_drop(struct gnv_socket_fds *fds);
-
-/* Is it an eventfd? Then writes to it do not wait from now on. */
-bool gnv_socket_is_event(int fd);
+/* Close those that nobody has taken. Return: as gnv_passed_close(). */
+bool gnv_socket_drop(struct gnv_socket_fds *fds);
 
 #endif
