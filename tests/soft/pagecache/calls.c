@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+#include "calls.h"
+
+#include <errno.h>
+#include <gpunvme/device_ahead_sources.h>
+#include <gpunvme/device_array.h>
+#include <gpunvme/device_writable_sources.h>
+#include <stdlib.h>
+
+#include "soft/arrays.h"
+
+#define BY_SOURCE(s, of_namespace, of_file, of_volume, ...) \
+	((s)->source == VOLUME	? of_volume(&(s)->v, &(s)->pages, __VA_ARGS__) : \
+	 (s)->source == OF_FILE ? of_file(&(s)->dq, &(s)->pages, __VA_ARGS__) : \
+				  of_namespace(&(s)->dq, &(s)->pages, __VA_ARGS__))
+
+int get(struct stage *s, uint64_t i, uint32_t bytes, void *value)
+{
+	if (s->mode & PREFETCH)
+		return BY_SOURCE(s, gpunvme_ahead_array_get, gpunvme_file_ahead_array_get, gpunvme_volume_ahead_array_get, i, bytes, value);
+	if (s->mode & WRITE_BACK)
+		return BY_SOURCE(s, gpunvme_writable_array_get, gpunvme_file_writable_array_get, gpunvme_volume_writable_array_get,
+					 i, bytes, value);
+	return BY_SOURCE(s, gpunvme_array_get, gpunvme_file_array_get, gpunvme_volume_array_get, i, bytes, value);
+}
+
+int get_word(struct stage *s, uint64_t i, uint64_t *value)
+{
+	return get(s, i, 8, value);
+}
+
+int get_range(struct stage *s, uint64_t i, uint64_t n, void *to)
+{
+	if (s->mode & PREFETCH)
+		return BY_SOURCE(s, gpunvme_ahead_array_get_range, gpunvme_file_ahead_array_get_range, gpunvme_volume_ahead_array_get_range,
+					 i, n, 8, to);
+	if (s->mode & WRITE_BACK)
+		return BY_SOURCE(s, gpunvme_writable_array_get_range, gpunvme_file_writable_array_get_range,
+					 gpunvme_volume_writable_array_get_range, i, n, 8, to);
+	return BY_SOURCE(s, gpunvme_array_get_range, gpunvme_file_array_get_range, gpunvme_volume_array_get_range, i, n, 8, to);
+}
+
+int get_page(struct stage *s, uint64_t page, struct gpunvme_page *p)
+{
+	if (s->mode & PREFETCH)
+		return BY_SOURCE(s, gpunvme_ahead_page_get, gpunvme_file_ahead_page_get, gpunvme_volume_ahead_page_get, page, p);
+	if (s->mode & WRITE_BACK)
+		return BY_SOURCE(s, gpunvme_writable_page_get, gpunvme_file_writable_page_get, gpunvme_volume_writable_page_get, page, p);
+	return BY_SOURCE(s, gpunvme_page_get, gpunvme_file_page_get, gpunvme_volume_page_get, page, p);
+}
+
+int put_page(struct stage *s, struct gpunvme_page *p)
+{
+	if (s->mode & WRITE_BACK)
+		return put_changed(s, p, 0, 0);
+	return s->source == VOLUME ? gpunvme_volume_page_put(&s->v, p) : gpunvme_page_put(&s->dq, p);
+}
+
+int prefetch(struct stage *s, uint64_t page)
+{
+	return BY_SOURCE(s, gpunvme_ahead_prefetch, gpunvme_file_ahead_prefetch, gpunvme_volume_ahead_prefetch, page);
+}
+
+int settle(struct stage *s)
+{
+	if (s->source == VOLUME)
+		return gpunvme_volume_ahead_settle(&s->v, &s->pages);
+	return s->source == OF_FILE ? gpunvme_file_ahead_settle(&s->dq, &s->pages) : gpunvme_ahead_settle(&s->dq, &s->pages);
+}
+
+int put(struct stage *s, uint64_t i, uint32_t bytes, const void *value)
+{
+	return BY_SOURCE(s, gpunvme_array_put, gpunvme_file_array_put, gpunvme_volume_array_put, i, bytes, value);
+}
+
+int put_word(struct stage *s, uint64_t i, uint64_t value)
+{
+	return put(s, i, 8, &value);
+}
+
+int put_range(struct stage *s, uint64_t i, uint64_t n, const uint64_t *from)
+{
+	return BY_SOURCE(s, gpunvme_array_put_range, gpunvme_file_array_put_range, gpunvme_volume_array_put_range, i, n, 8, from);
+}
+
+int put_changed(struct stage *s, struct gpunvme_page *p, uint32_t offset, uint32_t bytes)
+{
+	return BY_SOURCE(s, gpunvme_writable_page_put, gpunvme_file_writable_page_put, gpunvme_volume_writable_page_put, p, offset, bytes);
+}
+
+int flush(struct stage *s, uint32_t part, uint32_t parts)
+{
+	return BY_SOURCE(s, gpunvme_writable_flush, gpunvme_file_writable_flush, gpunvme_volume_writable_flush, part, parts);
+}
+
+void get_first(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t value;
+	uint32_t round;
+
+	for (round = 0; round < s->rounds; round++)
+		note(s, !get_word(s, gpunvme_lane(), &value) && value == word_of(s, gpunvme_lane(), 0));
+}
+
+/* The word of a page that the lane has. */
+int get_by_page(struct stage *s, uint64_t i, uint64_t *value)
+{
+	uint64_t page = i * 8 >> s->pages.page_shift, offset = i * 8 - (page << s->pages.page_shift);
+	struct gpunvme_page p = { 0, 0 };
+	int ret = get_page(s, page, &p);
+
+	if (ret)
+		return ret;
+	*value = *(const uint64_t *)(uintptr_t)(p.base + offset);
+	return put_page(s, &p);
+}
+
+void get_all(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t n = s->words - s->first, *to = malloc(n * 8), i;
+
+	note(s, to && !get_range(s, s->first, n, to));
+	for (i = 0; to && i < n; i++)
+		note(s, to[i] == word_of(s, s->first + i, 0));
+	free(to);
+}
+
+/* One lane. */
+void prefetch_some(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t i;
+
+	for (i = 0; i < s->count; i++)
+		s->ret[i] = prefetch(s, s->first + i);
+}
+
+void get_some(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t value, i, last = (1ull << (s->pages.page_shift - 3)) - 1;
+
+	for (i = 0; i < s->count; i++) {
+		s->ret[i] = get_by_page(s, (s->first + i) * (last + 1) + last, &value);
+		note(s, s->ret[i] || value == word_of(s, (s->first + i) * (last + 1) + last, 0));
+	}
+}
+
+/* The kernel's results: @want of all pages, but @other of the page @odd. */
+void returns(struct stage *s, void (*kernel)(void *), int want, uint64_t odd, int other)
+{
+	uint64_t i;
+
+	s->lanes = s->width = 1;
+	run(s, kernel);
+	for (i = 0; i < s->count; i++)
+		assert_int_equal(s->ret[i], i == odd ? other : want);
+}
+
+void all_return(struct stage *s, void (*kernel)(void *), int want)
+{
+	returns(s, kernel, want, UINT64_MAX, 0);
+}
+
+void settle_all(void *arg)
+{
+	struct stage *s = arg;
+
+	note(s, !settle(s));
+}
+
+void flush_all(void *arg)
+{
+	struct stage *s = arg;
+
+	note(s, !flush(s, gpunvme_lane(), gpunvme_lanes()));
+}
+
+/* ---- Kernels that change ---- */
+
+/* A word of this lane's, of a page that all use. */
+uint64_t draw_word(const struct stage *s, uint64_t *seed)
+{
+	return next_random(seed) % (s->words / s->lanes) * s->lanes + gpunvme_lane();
+}
+
+static int change_by_page(struct stage *s, uint64_t i, uint64_t value, uint64_t was)
+{
+	uint64_t page = i * 8 >> s->pages.page_shift;
+	uint32_t offset = (uint32_t)(i * 8 - (page << s->pages.page_shift));
+	struct gpunvme_page p = { 0, 0 };
+	int ret;
+
+	do
+		ret = get_page(s, page, &p);
+	while (ret == -GPUNVME_EAGAIN);
+	if (ret)
+		return ret;
+	note(s, gnvd_ld64(p.base + offset) == was);
+	gnvd_st64(p.base + offset, value);
+	return put_changed(s, &p, offset, 8);
+}
+
+/* By the whole word, by the half that has the version, or in its page. */
+static int change_word(struct stage *s, uint64_t i, uint32_t way)
+{
+	uint32_t version = ++s->version[i];
+	uint64_t value = word_of(s, i, version);
+	int ret;
+
+	if (way == 2)
+		return change_by_page(s, i, value, word_of(s, i, version - 1));
+	do
+		ret = way ? put(s, 2 * i + 1, 4, &version) : put_word(s, i, value);
+	while (ret == -GPUNVME_EAGAIN && s->source != NAMESPACE);
+	return ret;
+}
+
+void change_words(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t seed = gpunvme_lane() + 1, i, value, at;
+	uint32_t round, member;
+
+	for (round = 0; round < s->rounds; round++) {
+		i = draw_word(s, &seed);
+		value = ~0ull;
+		note(s, !get_word(s, i, &value) && value == word_of(s, i, s->version[i]));
+		if (stage_where(s, i, &member, &at))
+			note(s, !change_word(s, i, round % 3));
+		else
+			note(s, put_word(s, i, ~0ull) == -GPUNVME_EOPNOTSUPP);
+	}
+}
+
+void change_one(void *arg)
+{
+	struct stage *s = arg;
+
+	note(s, !put_word(s, 1000, word_of(s, 1000, 1)));
+	s->version[1000] = 1;
+}
+
+void flush_and_close(struct stage *s)
+{
+	struct gpunvme_pagecache_info info;
+
+	check_quiet(s);
+	if (info_of(s).changed)
+		assert_int_equal(gpunvme_pagecache_destroy(s->cache), -EBUSY);
+	if (gpunvme_pagecache_flush(s->cache))
+		fail_msg("%s", gpunvme_errmsg());
+	info = info_of(s);
+	assert_int_equal(info.changed, 0);
+	assert_true(s->mode & COPIED ? info.copied >= info.writes << s->pages.page_shift : !info.copied);
+	check_images(s);
+	stage_close(s);
+}
+
+#ifdef WITH_ARRAYS
+int get_by_array(struct stage *s, uint64_t i, uint64_t n, uint64_t *value, uint64_t *to, uint64_t *size)
+{
+	if (!(s->mode & PREFETCH))
+		return arrays_of_namespace(&s->dq, &s->pages, i, n, value, to, size);
+	if (s->source == VOLUME)
+		return arrays_ahead_of_volume(&s->v, &s->pages, i, n, value, to, size);
+	return s->source == OF_FILE ? arrays_ahead_of_file(&s->dq, &s->pages, i, n, value, to, size) :
+				      arrays_ahead(&s->dq, &s->pages, i, n, value, to, size);
+}
+
+int put_by_array(struct stage *s, uint64_t i, uint64_t n, uint64_t value, const uint64_t *from)
+{
+	if (s->source == VOLUME)
+		return arrays_change_volume(&s->v, &s->pages, i, n, value, from);
+	return s->source == OF_FILE ? arrays_change_file(&s->dq, &s->pages, i, n, value, from) :
+				      arrays_change(&s->dq, &s->pages, i, n, value, from);
+}
+#endif
