@@ -9,6 +9,7 @@
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
 #include "dev/dev.h"
+#include "queue/qp.h"
 
 static struct {
 	const struct gnv_space_ops *space; /* the real ones */

@@ -53,7 +53,7 @@ static void nap(unsigned ms)
 /* Put a completion where the controller will put its next one. */
 static void forge(struct stage *s, uint32_t cid, bool whole)
 {
-	struct gpunvme_qp *qp = s->gnv_qp_first(dev);
+	struct gpunvme_qp *qp = gnv_qp_first(s->dev);
 	uint32_t *entry = qp->cq.cpu;
 
 	while (gnv_mmio_read32(entry + 3) >> 16 & 1)
@@ -72,12 +72,12 @@ static bool alone(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe
 {
 	const struct gnv_ctrl *ctrl = &s->dev->nvme.ctrl;
 	uint32_t tail = gnv_mmio_read32(ctrl->bar + gnv_ctrl_sq_doorbell(ctrl, sqid));
-	const uint32_t *entry = s->gnv_qp_first(dev)->cq.cpu;
+	const uint32_t *entry = gnv_qp_first(s->dev)->cq.cpu;
 	uint32_t completed = 0;
 
 	for (; gnv_mmio_read32(entry + 3) >> 16 & 1; entry += 4)
 		completed++;
-	return completed == cmd->cid && tail == (cmd->cid + 1u) % s->gnv_qp_first(dev)->depth;
+	return completed == cmd->cid && tail == (cmd->cid + 1u) % gnv_qp_first(s->dev)->depth;
 }
 
 static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
@@ -154,7 +154,7 @@ static void run_on(uint32_t qp_flags, enum crime crime, unsigned where, struct g
 	*l = (struct gpunvme_litmus)GPUNVME_LITMUS_INIT;
 	assert_int_equal(gpunvme_litmus_run(stage.dev, stage.gpu, &opts, l), 0);
 	assert_int_equal(done, COMMANDS * GPUNVME_LITMUS_TESTS);
-	assert_null(stage.gnv_qp_first(dev));
+	assert_null(gnv_qp_first(stage.dev));
 	gpunvme_dev_close(stage.dev);
 	gpunvme_gpu_close(stage.gpu);
 }
