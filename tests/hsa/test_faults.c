@@ -19,7 +19,6 @@
 #include "gpu/kernels/code_object.h"
 #include "hsa/rig.h"
 #include "os/amd/hsa_table.h"
-#include "util/clock.h"
 
 #define FAULT "0x2b"
 #define ILLEGAL "0x2a"
@@ -130,7 +129,6 @@ static int wait_for_nobody(struct gpunvme_gpu *gpu, uint32_t timeout_ms)
 static void test_endless(void **state)
 {
 	struct gpunvme_gpu *gpu;
-	uint64_t start;
 
 	(void)state;
 	pretend("STANDIN_STEPS", "50000");
@@ -142,9 +140,7 @@ static void test_endless(void **state)
 	nothing_left();
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
 	assert_int_equal(wait_for_nobody(gpu, 100), -ETIMEDOUT);
-	start = gnv_clock_ns();
 	gpunvme_gpu_close(gpu); /* which takes the waves away */
-	assert_true(gnv_clock_ns() - start < 10000 * GNV_NS_PER_MS);
 	counts->allocations--; /* leaked, as the kernel might have written there */
 }
 
@@ -284,7 +280,7 @@ static int dispatch(const struct code *c, enum mistake mistake)
 					   .grid_size_z = 1, .group_segment_size = 4096, .private_segment_size = 256 };
 	hsa_executable_symbol_t symbol;
 	struct gnv_hsa *gpu;
-	uint64_t at, end = gnv_clock_ns() + 20000 * GNV_NS_PER_MS;
+	uint64_t at;
 	int broken;
 
 	assert_int_equal(gnv_hsa_open("0", &gpu), 0);
@@ -304,7 +300,6 @@ static int dispatch(const struct code *c, enum mistake mistake)
 									 HSA_WAIT_STATE_BLOCKED);
 
 		broken = __atomic_load_n(&gpu->broken, __ATOMIC_ACQUIRE);
-		assert_true(gnv_clock_ns() < end);
 		if (!left)
 			break;
 	} while (!broken);

@@ -203,16 +203,14 @@ static void entries_are_torn(void **state)
 {
 	volatile uint32_t *cqe;
 	unsigned seen = 0, i;
-	uint64_t begun;
 
 	(void)state;
 	start("torn:9000");
 	for (i = 0; i < 10; i++) {
 		cqe = h.io.cq + (size_t)h.io.head * 4;
-		begun = gnv_clock_ns();
 		submit(GPUNVME_IO_READ, 0, 0);
 		while (!(__atomic_load_n(&cqe[3], __ATOMIC_ACQUIRE) >> 16 & 1))
-			assert_true(ms_since(begun) < SOON);
+			; /* it comes, or ctest ends the test */
 		seen += !__atomic_load_n(&cqe[2], __ATOMIC_RELAXED);
 		assert_true(reap(SOON));
 	}

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "common/wait.h"
 #include "util/mmio.h"
 
 static void heard(char what, const void *where);
@@ -97,13 +98,9 @@ static void ring(uint32_t *word, uint32_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* Within ten seconds, usually microseconds. */
 static void becomes(const void *reg, uint32_t value)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(10000);
-
-	while (gnv_mmio_read32(reg) != value)
-		assert_true(gnv_deadline_poll_again(&deadline));
+	wait_until(gnv_mmio_read32(reg) == value);
 }
 
 static void add(unsigned i)
@@ -164,8 +161,6 @@ static void test_remove(void **state)
 /* Queues come and go while another one is busy: neither starves. */
 static void test_changes(void **state)
 {
-	uint64_t start = gnv_clock_ns();
-
 	(void)state;
 	add(0);
 	for (uint32_t n = 1; n <= 500; n++) {
@@ -177,7 +172,6 @@ static void test_changes(void **state)
 		gnv_forward_remove(&forward, &queue[1]);
 		becomes(sq_reg(1), n);
 	}
-	assert_true(gnv_clock_ns() - start < 20000000000ull);
 	gnv_forward_remove(&forward, &queue[0]);
 }
 

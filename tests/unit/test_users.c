@@ -225,14 +225,11 @@ static void *fork_once(void *arg)
 /* Opening a block device may wait, and nobody who forks waits with it. */
 static void check_fork(void)
 {
-	struct timespec until;
 	bool forked = false;
 	pthread_t thread;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 20;
 	assert_int_equal(pthread_create(&thread, NULL, fork_once, &forked), 0);
-	assert_int_equal(pthread_timedjoin_np(thread, NULL, &until), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0); /* it ends, or ctest ends this test */
 	assert_true(forked);
 }
 

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/virtual.h"
+#include "common/wait.h"
 #include "mocks/kernel/fake_kernel.h"
 #include "mem/peer_mem.h"
 #include "os/linux/exclusive.h"
@@ -22,7 +23,6 @@
 #include "port/vfio_device.h"
 #include "life/life.h"
 #include "util/bits.h"
-#include "util/clock.h"
 #include "util/mmio.h"
 
 static const struct gnv_pci pci = { .bdf = "0000:04:00.0", .cdev = FAKE_NODE, .class_code = GNV_CLASS_NVME, .driver = "vfio-pci" };
@@ -48,10 +48,7 @@ static void ring(int eventfd)
 
 static void becomes(const unsigned *word, unsigned value)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(10000);
-
-	while (__atomic_load_n(word, __ATOMIC_RELAXED) != value)
-		assert_true(gnv_deadline_poll_again(&deadline));
+	wait_until(__atomic_load_n(word, __ATOMIC_RELAXED) == value);
 }
 
 static void start(struct gnv_vfio_watch *watch, struct heard *heard)
@@ -160,16 +157,13 @@ static void test_device_goes(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
-		struct gnv_deadline deadline = gnv_deadline_in(10000);
-
 		fake_kernel.calls = lost = 0;
 		assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
 		port->ops->watch(port, count_lost, &lost);
 		assert_int_equal(pthread_create(&thread, NULL, use_port, port), 0);
 		ring(fake_kernel.req);
 		becomes(&lost, 1);
-		while (gnv_mmio_read32((char *)port->bar0->cpu + 0x1c) != ~0u)
-			assert_true(gnv_deadline_poll_again(&deadline));
+		wait_until(gnv_mmio_read32((char *)port->bar0->cpu + 0x1c) == ~0u);
 		pthread_join(thread, NULL);
 		assert_int_equal(port->ops->halt(port), 0);
 		port->ops->close(port);
@@ -185,15 +179,13 @@ static void test_device_goes(void **state)
 /* A port that was lost before anybody asked says so at once. */
 static void test_asked_late(void **state)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(10000);
 	struct gnv_port *port;
 	unsigned lost = 0;
 
 	(void)state;
 	assert_int_equal(gnv_port_vfio_open(&gnv_way_iommufd, &pci, NULL, &silent, &port), 0);
 	ring(fake_kernel.req);
-	while (gnv_mmio_read32((char *)port->bar0->cpu + 0x1c) != ~0u)
-		assert_true(gnv_deadline_poll_again(&deadline));
+	wait_until(gnv_mmio_read32((char *)port->bar0->cpu + 0x1c) == ~0u);
 	port->ops->watch(port, count_lost, &lost);
 	assert_int_equal(lost, 1);
 	port->ops->close(port);
@@ -202,7 +194,6 @@ static void test_asked_late(void **state)
 /* What was held beside the device is let go with it, not when its owner wakes up and closes it. */
 static void test_twins_left(void **state)
 {
-	struct gnv_deadline deadline = gnv_deadline_in(10000);
 	const struct gnv_identity nobody = { .nth = NULL };
 	char text[GNV_USERS_TEXT];
 	struct gnv_port *port;
@@ -212,8 +203,7 @@ static void test_twins_left(void **state)
 	assert_int_equal(gnv_users_hold_twins("/nowhere", "/nowhere", &nobody, text, &port->twins), 0);
 	assert_non_null(port->twins);
 	ring(fake_kernel.req);
-	while (__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE))
-		assert_true(gnv_deadline_poll_again(&deadline));
+	wait_until(!__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE));
 	gnv_port_close(port);
 }
 
@@ -438,7 +428,6 @@ static void test_given_back_how(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct gnv_deadline deadline = gnv_deadline_in(10000);
 		const struct gnv_identity nobody = { .nth = NULL };
 		char text[GNV_USERS_TEXT];
 
@@ -453,8 +442,7 @@ static void test_given_back_how(void **state)
 		if (cases[i].gone)
 			poke(FAKE_CONFIG + PCI_COMMAND, 0xffff, 2);
 		ring(fake_kernel.req);
-		while (__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE))
-			assert_true(gnv_deadline_poll_again(&deadline));
+		wait_until(!__atomic_load_n(&port->twins, __ATOMIC_ACQUIRE));
 		port->ops->close(port); /* with the thread that spoke */
 		if (!strstr(last_line, cases[i].how))
 			fail_msg("%s: %s", cases[i].how, last_line);
