@@ -1,39 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The schedule fuzzer of pages that lanes change: lanes as coroutines change words of their own by pages and elements, look at them, and
- * flush, in caches that are too small, as test_ahead_schedule has it for pages that are read.
+ * Pages that lanes change under test_schedule: lanes change words of their own by pages and elements, look at them, and flush, in
+ * caches that are too small.
  *
- *   test_changes_schedule          a fixed list of seeds; GPUNVME_SCHEDULES=N in the environment: that many
- *   test_changes_schedule SEED     that one again
- *
- * The controller takes what it writes when it fetches the command, and looks when it completes that whether it is the same still; what
+ * The controller takes what it writes when it fetches the command, and looks when it completes that whether it is the same still. What
  * it reads is spoiled until then. At the end every word is what its lane has put there last: on the drive, or in a frame that says so
- * and has one reference for it; a write that failed or was given up has lost nothing.
+ * and has one reference for it. A write that failed or was given up has lost nothing.
  */
+#define SCHEDULE_PART "changes"
 #include "schedule.h"
 
 #include <gpunvme/device_writable.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "common/rig.h"
-#include "schedule_lanes.h"
+#include "schedule_case.h"
+#include "schedule_parts.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SEEDS 150u
-#else
-#define SEEDS 600u
-#endif
 #define MOST_PAGES 10u
 #define MOST_FRAMES 5u
 #define BLOCKS 2u /* of a page: each is a part */
 #define WORDS (64u * BLOCKS)
 #define SPOILED 0xabababababababab
-#define STEPS 30000000u
-
-enum trouble { NONE, SILENT, STOPPED };
-
 /* The last command for a page, of which there is one at a time, but for reads that were given up. */
 struct command {
 	uint64_t *memory;
@@ -43,12 +29,7 @@ struct command {
 };
 
 static struct {
-	uint64_t seed, random;
-	struct rig *rig;
-	struct schedule_lanes lanes;
-	uint32_t ops, pages, bad; /* bad: the page whose writes fail */
-	enum trouble trouble;
-	uint64_t trouble_at; /* steps */
+	uint32_t pages, bad; /* bad: the page whose writes fail */
 	struct gpunvme_dpages cache;
 	struct gpunvme_pagecache_state state;
 	uint64_t table[MOST_PAGES], frame[3 * MOST_FRAMES]; /* owners, what is kept, parts */
@@ -59,40 +40,9 @@ static struct {
 
 static uint64_t writes, failures, kept; /* of all runs */
 
-static _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void fail(const char *format, ...)
+static void describe(void)
 {
-	va_list args;
-
-	va_start(args, format);
-	printf("[  FAILED  ] ");
-	vprintf(format, args);
-	va_end(args);
-	printf("\n%u frames for %u pages, of which %u cannot be written, trouble %d, %u lanes in waves of %u; replay: "
-	       "test_changes_schedule %llu\n", t.cache.frames, t.pages, t.bad, t.trouble, t.lanes.count, t.lanes.width,
-	       (unsigned long long)t.seed);
-	fflush(stdout);
-	_Exit(1);
-}
-
-static uint32_t draw(uint32_t below)
-{
-	return schedule_draw(&t.random, below);
-}
-
-NO_TSAN static void check(void)
-{
-	if (schedule.steps != t.trouble_at)
-		return;
-	if (t.trouble == STOPPED)
-		__atomic_store_n(&t.rig->stop, 1, __ATOMIC_RELEASE);
-	if (t.trouble == SILENT)
-		mini_freeze(&t.rig->ctrl, true);
-}
-
-static void stuck(void)
-{
-	fail("no end in sight: %u lanes have returned", __atomic_load_n(&t.lanes.over, __ATOMIC_RELAXED));
+	printf("%u frames for %u pages, of which %u cannot be written", t.cache.frames, t.pages, t.bad);
 }
 
 NO_TSAN static void schedule_doorbell(uint64_t at, uint32_t value)
@@ -113,69 +63,53 @@ static void on_fetch(void *ctx, const struct gpunvme_sqe *cmd)
 	uint64_t offset = (cmd->prp1 - RIG_IOVA) / 512, page = cmd->cdw10 / BLOCKS, i;
 	uint32_t first = cmd->cdw10 % BLOCKS, n = (cmd->cdw12 & 0xffff) + 1;
 	bool moves = cmd->opc == GPUNVME_IO_WRITE;
-	struct command *c;
+	struct command *last;
 
 	(void)ctx;
 	if (page >= t.pages || first + n > BLOCKS || offset >= (uint64_t)BLOCKS * t.cache.frames || offset % BLOCKS != first ||
 	    (!moves && n != BLOCKS))
 		fail("the controller fetched what is no command for a page");
-	c = &t.command[page];
-	if (!c->over && (!t.trouble || (moves && c->writes)))
+	last = &t.command[page];
+	if (!last->over && (!c.trouble || (moves && last->writes)))
 		fail("page %llu has two commands", (unsigned long long)page);
 	if (moves && t.frame[offset / BLOCKS] != page + 1)
 		fail("page %llu is written from the frame of page %llu", (unsigned long long)page,
 		     (unsigned long long)t.frame[offset / BLOCKS] - 1);
-	c->memory = t.bytes + offset * 64;
-	c->first = first * 64;
-	c->words = n * 64;
-	c->writes = moves;
-	c->over = false;
-	for (i = 0; i < c->words; i++) {
-		c->taken[i] = __atomic_load_n(&c->memory[i], __ATOMIC_RELAXED);
+	last->memory = t.bytes + offset * 64;
+	last->first = first * 64;
+	last->words = n * 64;
+	last->writes = moves;
+	last->over = false;
+	for (i = 0; i < last->words; i++) {
+		last->taken[i] = __atomic_load_n(&last->memory[i], __ATOMIC_RELAXED);
 		if (!moves)
-			__atomic_store_n(&c->memory[i], SPOILED, __ATOMIC_RELAXED);
+			__atomic_store_n(&last->memory[i], SPOILED, __ATOMIC_RELAXED);
 		else if (page != t.bad)
-			t.drive[page * WORDS + c->first + i] = c->taken[i];
+			t.drive[page * WORDS + last->first + i] = last->taken[i];
 	}
 }
 
 /* Asked when it completes a command. */
 static uint16_t status_of(uint64_t lba)
 {
-	struct command *c = &t.command[lba / BLOCKS];
+	struct command *last = &t.command[lba / BLOCKS];
 	uint64_t page = lba / BLOCKS, i;
 
-	for (i = 0; i < c->words && !c->over; i++)
-		if (!c->writes)
-			__atomic_store_n(&c->memory[i], t.drive[page * WORDS + i], __ATOMIC_RELAXED);
-		else if (__atomic_load_n(&c->memory[i], __ATOMIC_RELAXED) != c->taken[i] && !t.trouble)
+	for (i = 0; i < last->words && !last->over; i++)
+		if (!last->writes)
+			__atomic_store_n(&last->memory[i], t.drive[page * WORDS + i], __ATOMIC_RELAXED);
+		else if (__atomic_load_n(&last->memory[i], __ATOMIC_RELAXED) != last->taken[i] && !c.trouble)
 			fail("word %llu of page %llu changes while it is written", (unsigned long long)i, (unsigned long long)page);
-	c->over = true;
-	return c->writes && page == t.bad ? 0x280 : 0;
-}
-
-static void control(unsigned number)
-{
-	(void)number;
-	while (schedule_goes_on(&t.lanes)) {
-		schedule_step();
-		mini_turn(&t.rig->ctrl);
-	}
+	last->over = true;
+	return last->writes && page == t.bad ? 0x280 : 0;
 }
 
 /* ---- The lanes ---- */
 
-static bool excused(int ret)
-{
-	if (t.trouble == SILENT)
-		return ret == -GPUNVME_ETIMEDOUT || ret == -GPUNVME_ESHUTDOWN || ret == -GPUNVME_EBUSY;
-	return t.trouble == STOPPED && (ret == -GPUNVME_ECANCELED || ret == -GPUNVME_EBUSY);
-}
-
 /* -EAGAIN: others have all pages. Why no page could be written to make room is told, too. */
 static bool done(const char *what, uint64_t page, int ret)
 {
-	if (ret && ret != -GPUNVME_EAGAIN && !(ret == 0x280 && t.bad < t.pages) && !excused(ret))
+	if (ret && ret != -GPUNVME_EAGAIN && !(ret == 0x280 && t.bad < t.pages) && !excused(ret) && !(c.trouble && ret == -GPUNVME_EBUSY))
 		fail("%s of page %llu: %d", what, (unsigned long long)page, ret);
 	return !ret;
 }
@@ -194,14 +128,14 @@ static void change_by_page(unsigned lane, uint64_t page)
 	bool all = draw(2); /* is said to be changed */
 	uint64_t at;
 
-	if (!done("page_get", page, gpunvme_writable_page_get(&t.rig->dq, &t.cache, page, &got)))
+	if (!done("page_get", page, gpunvme_writable_page_get(&c.rig->dq, &t.cache, page, &got)))
 		return;
 	at = got.base + 16ull * lane;
 	look("page_get", lane, page, gnvd_ld64(at));
 	while (turns--)
 		schedule_yield();
 	gnvd_st64(at, word_of(page, 2 * lane, ++t.version[lane][page]));
-	if (gpunvme_writable_page_put(&t.rig->dq, &t.cache, &got, all ? 0 : 16 * lane, all ? 8 * WORDS : 8))
+	if (gpunvme_writable_page_put(&c.rig->dq, &t.cache, &got, all ? 0 : 16 * lane, all ? 8 * WORDS : 8))
 		fail("page %llu is not the lane's", (unsigned long long)page);
 }
 
@@ -209,14 +143,14 @@ static void change_element(unsigned lane, uint64_t page)
 {
 	uint64_t value = word_of(page, 2 * lane, t.version[lane][page] + 1);
 
-	t.version[lane][page] += done("array_put", page, gpunvme_array_put(&t.rig->dq, &t.cache, page * WORDS + 2 * lane, 8, &value));
+	t.version[lane][page] += done("array_put", page, gpunvme_array_put(&c.rig->dq, &t.cache, page * WORDS + 2 * lane, 8, &value));
 }
 
 static void look_at_element(unsigned lane, uint64_t page, bool reads)
 {
 	uint64_t value = 0, i = page * WORDS + 2 * lane;
-	int ret = reads ? gpunvme_array_get(&t.rig->dq, &t.cache, i, 8, &value) :
-			  gpunvme_writable_array_get(&t.rig->dq, &t.cache, i, 8, &value);
+	int ret = reads ? gpunvme_array_get(&c.rig->dq, &t.cache, i, 8, &value) :
+			  gpunvme_writable_array_get(&c.rig->dq, &t.cache, i, 8, &value);
 
 	if (done("array_get", page, ret))
 		look("array_get", lane, page, value);
@@ -227,7 +161,7 @@ static void work(unsigned number)
 	uint32_t i, what;
 	uint64_t page;
 
-	for (i = 0; i < t.ops; i++) {
+	for (i = 0; i < c.ops; i++) {
 		what = draw(16);
 		page = draw(draw(2) ? t.pages : 2);
 		if (what < 6)
@@ -237,9 +171,9 @@ static void work(unsigned number)
 		else if (what < 15)
 			look_at_element(number, page, what < 12);
 		else
-			done("flush", 0, gpunvme_writable_flush(&t.rig->dq, &t.cache, 0, 1));
+			done("flush", 0, gpunvme_writable_flush(&c.rig->dq, &t.cache, 0, 1));
 	}
-	schedule_leave(&t.lanes, number);
+	schedule_leave(&c.lanes, number);
 }
 
 /* ---- A run ---- */
@@ -254,7 +188,7 @@ static void choose_cache(void)
 		.magic = GPUNVME_DPAGES_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(t.cache),
 		.flags = GPUNVME_DPAGES_STATS | GPUNVME_DPAGES_WRITABLE, .nsid = 1, .frames = 1 + draw(MOST_FRAMES), .lba_shift = 9,
 		.page_shift = 10, .state = (uintptr_t)&t.state, .table = (uintptr_t)t.table, .frame = (uintptr_t)t.frame,
-		.lba_count = BLOCKS * t.pages, .buf = t.rig->dbuf, .local = draw(3) ? 0 : (uintptr_t)t.local,
+		.lba_count = BLOCKS * t.pages, .buf = c.rig->dbuf, .local = draw(3) ? 0 : (uintptr_t)t.local,
 	};
 	t.cache.buf.base = (uintptr_t)t.bytes;
 	t.cache.buf.len = 512ull * BLOCKS * t.cache.frames;
@@ -266,38 +200,14 @@ static void choose_cache(void)
 
 static void choose(uint64_t seed)
 {
-	static const uint32_t widths[] = { 1, 1, 4, 32, 64 }, stays[] = { 1, 2, 4, 16, 100 };
-
 	memset(&t, 0, sizeof(t));
-	t.seed = seed;
-	t.random = seed * 0x9e3779b97f4a7c15u;
-	draw(1);
-	t.rig = rig_new(2 + draw(4), 0);
+	choose_seed(seed);
+	c.rig = rig_new(2 + draw(4), 0);
 	choose_cache();
-	t.lanes.width = widths[draw(5)];
-	t.lanes.count = t.lanes.width > 4 ? 1 + draw(SCHEDULE_LANES) : 2 + draw(7);
-	t.ops = t.lanes.count > 16 ? 4 : 16;
-	t.trouble = draw(6) ? NONE : SILENT + draw(2);
-	t.trouble_at = 1 + draw(t.lanes.count * 1000);
-	t.rig->dq.cmd_timeout = 2000000; /* who only reads waits so long for a frame whose page cannot be written */
-	t.rig->ctrl.opts = (struct mini_opts){ .seed = draw(1u << 30), .window = draw(2) ? 1 : 1 + draw(16), .idle = draw(3) ? draw(60) : 0,
-					       .status = status_of };
-	t.rig->ctrl.seen = on_fetch;
-	mini_begin(&t.rig->ctrl);
-	schedule_start(seed, stays[draw(5)], STEPS, check, stuck);
-}
-
-/* What nobody waits for comes in, too. */
-static void drain_rest(void)
-{
-	unsigned turns;
-
-	mini_freeze(&t.rig->ctrl, false);
-	for (turns = 0; rig_free_cids(t.rig) < t.rig->dq.cids; turns++) {
-		if (turns == 100000)
-			fail("%u of %u identifiers are free", rig_free_cids(t.rig), t.rig->dq.cids);
-		schedule_drain(t.rig);
-	}
+	choose_lanes(7, 16);
+	choose_trouble(6);
+	c.rig->dq.cmd_timeout = 2000000; /* a lane that only reads waits so long for a frame whose page cannot be written */
+	choose_controller(16, status_of, on_fetch);
 }
 
 /* Where the newest words of a page are: the drive, or a frame with parts and one reference for them. */
@@ -331,7 +241,7 @@ static void check_words(void)
 		changed += t.frame[2 * t.cache.frames + i] != 0;
 		kept += t.frame[t.cache.frames + i] != 0;
 	}
-	if (changed != t.state.changed || lost != t.state.lost || (lost && !t.trouble))
+	if (changed != t.state.changed || lost != t.state.lost || (lost && !c.trouble))
 		fail("%llu frames have changes, %llu are counted; %llu are lost, %llu counted", (unsigned long long)changed,
 		     (unsigned long long)t.state.changed, (unsigned long long)lost, (unsigned long long)t.state.lost);
 }
@@ -339,19 +249,17 @@ static void check_words(void)
 static void run(uint64_t seed)
 {
 	choose(seed);
-	schedule_begin(&t.lanes, work, control);
-	schedule_run();
+	run_case(trouble_comes, work);
 	drain_rest();
 	check_words();
 	writes += t.state.writes;
 	failures += t.state.write_failures;
-	schedule_end(&t.lanes);
-	rig_free(t.rig);
+	end_case();
 }
 
-int main(int argc, char **argv)
+int schedule_changes(int argc, char **argv)
 {
-	uint64_t count = SEEDS, steps = schedule_all(argc, argv, &count, run);
+	uint64_t count = SEEDS(600u), steps = schedule_all(argc, argv, &count, run);
 
 	if (count)
 		printf("%llu schedules, %llu pages written, %llu in vain, %llu kept, %llu steps: all good\n", (unsigned long long)count,
