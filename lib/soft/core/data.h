@@ -48,18 +48,16 @@ void gnv_soft_segs_clear(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs);
 
 /* Find what the data pointer of a command says (gnv_soft_dptr()). Return: 0 or a status, as all below that have one. */
 uint16_t gnv_soft_data_map(struct gnv_soft_cmd *cmd, uint64_t len);
-/* Let go of all that the command has of data. */
+/* Let go of all that the command has of data; cmd->apart is false then. */
 void gnv_soft_data_drop(struct gnv_soft_cmd *cmd);
-/* So many bytes of a step are done; the next one begins there. */
+/* So many bytes of a step are done, of data that is not apart; the next one begins there. */
 void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes);
 
 /* Must it go through memory of the controller's own? */
 bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd);
-/* Does it? */
-bool gnv_soft_data_is_apart(const struct gnv_soft_cmd *cmd);
-/* Have it do so: that memory, and in it the data that the store is to have. */
+/* Have it do so, and set cmd->apart: that memory, and in it the data that the store is to have. */
 uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd);
-/* It has been read, and is apart: to the host. Where it is not apart nothing is left to do. */
+/* It has been read, and is apart: to the host. */
 uint16_t gnv_soft_data_hand_over(struct gnv_soft_cmd *cmd);
 /* Compare what was read, and is apart, with what the host gave. */
 uint16_t gnv_soft_data_compare(struct gnv_soft_cmd *cmd);

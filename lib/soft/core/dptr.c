@@ -42,12 +42,12 @@ static uint16_t open_list(const struct walk *w, uint64_t iova, uint64_t len, str
 }
 
 /* Once: the host may be changing it. */
-static uint64_t next_entry(const struct walk *w, struct list_page *page)
+static inline uint64_t next_entry(bool halved, struct list_page *page)
 {
 	const uint64_t entry = __atomic_load_n(&page->list.word[page->next++], __ATOMIC_RELAXED);
 
 	page->iova += sizeof(uint64_t);
-	if (gnv_soft_has(w->traits, GNV_SOFT_LISTS_HALF) && page->iova % (PAGE_BITS + 1) == HALF_LIST * sizeof(uint64_t)) {
+	if (halved && page->iova % (PAGE_BITS + 1) == HALF_LIST * sizeof(uint64_t)) {
 		page->iova -= HALF_LIST * sizeof(uint64_t);
 		page->next -= (int)HALF_LIST;
 	}
@@ -57,12 +57,13 @@ static uint64_t next_entry(const struct walk *w, struct list_page *page)
 /* Data pages of one list page; *next is the pointer to the following page, 0 when there is none. */
 static uint16_t walk_list_page(const struct walk *w, struct list_page *page, uint64_t *len, uint64_t *next)
 {
+	const bool halved = gnv_soft_has(w->traits, GNV_SOFT_LISTS_HALF);
 	uint16_t status = 0;
 	uint64_t prp, piece;
 
 	*next = 0;
 	while (*len && !status) {
-		prp = next_entry(w, page);
+		prp = next_entry(halved, page);
 		if (prp & (w->page - 1))
 			return GPUNVME_SC_INVALID_PRP_OFFSET;
 		if (--page->left == 0 && *len > w->page) {

@@ -138,7 +138,7 @@ static uint16_t denied(const struct gnv_soft_cmd *cmd)
 static bool needs_own(const struct gnv_soft_cmd *cmd)
 {
 	return (cmd->verdict == GNV_SOFT_FLIP || (cmd->verdict == GNV_SOFT_SHORT && cmd->part->store->reaches_far)) &&
-	       cmd->op.data_len && !gnv_soft_data_is_apart(cmd);
+	       cmd->op.data_len && !cmd->apart;
 }
 
 /* A drive that stalls at lists which it does not like. */
@@ -183,7 +183,7 @@ enum gnv_soft_next gnv_soft_io_begin(struct gnv_soft_cmd *cmd)
 	return status ? end(cmd, status) : GNV_SOFT_STEP;
 }
 
-enum gnv_soft_next gnv_soft_io_ready(struct gnv_soft_cmd *cmd)
+enum gnv_soft_next gnv_soft_io_look(struct gnv_soft_cmd *cmd)
 {
 	const uint16_t status = needs_own(cmd) ? gnv_soft_data_fill(cmd) : 0;
 
@@ -206,23 +206,6 @@ void gnv_soft_io_flush(struct gnv_soft_cmd *cmd, struct gnv_soft_part *part)
 
 /* ---- Continuing ---- */
 
-void gnv_soft_io_count(struct gnv_soft_counters *counters, const struct gnv_soft_cmd *cmd)
-{
-	const uint16_t code = cmd->status & GPUNVME_ST_CODE;
-
-	if (code == GPUNVME_SC_WRITE_FAULT || code == GPUNVME_SC_UNRECOVERED_READ)
-		counters->media_errors++;
-	if (cmd->status)
-		return;
-	if (gnv_soft_is_reading(cmd)) {
-		counters->reads++;
-		counters->sectors_read += cmd->op.len >> 9;
-	} else if (cmd->op.opc == GPUNVME_IO_WRITE) {
-		counters->writes++;
-		counters->sectors_written += cmd->op.len >> 9;
-	}
-}
-
 /* What was read goes to the host. */
 static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 {
@@ -230,7 +213,7 @@ static uint16_t hand_over(struct gnv_soft_cmd *cmd)
 		return 0;
 	if (cmd->verdict == GNV_SOFT_FLIP)
 		gnv_soft_mishap_data(cmd);
-	return gnv_soft_data_hand_over(cmd);
+	return cmd->apart ? gnv_soft_data_hand_over(cmd) : 0;
 }
 
 /* All bytes moved. What remains: hand them over, and the medium, where the store was not asked for it in the same step. */
@@ -254,7 +237,7 @@ static enum gnv_soft_next moved(struct gnv_soft_cmd *cmd, size_t bytes)
 	cmd->done += bytes;
 	if (cmd->done >= cmd->op.len)
 		return end_data(cmd);
-	if (cmd->stage == GNV_SOFT_STAGE_RW)
+	if (cmd->stage == GNV_SOFT_STAGE_RW && !cmd->apart)
 		gnv_soft_data_advance(cmd, bytes);
 	return GNV_SOFT_STEP;
 }
@@ -262,7 +245,7 @@ static enum gnv_soft_next moved(struct gnv_soft_cmd *cmd, size_t bytes)
 /* What memory direct I/O accepts depends on the device below; a refusal of ours is answered with memory that all accept. */
 static bool may_bounce(const struct gnv_soft_cmd *cmd, int err)
 {
-	return err == GNV_SOFT_EINVAL && cmd->part->store->mem_align && cmd->op.data_len && !gnv_soft_data_is_apart(cmd) && !cmd->done;
+	return err == GNV_SOFT_EINVAL && cmd->part->store->mem_align && cmd->op.data_len && !cmd->apart && !cmd->done;
 }
 
 static enum gnv_soft_next failed(struct gnv_soft_cmd *cmd, int err)

@@ -92,6 +92,7 @@ struct gnv_soft_cmd {
 	uint64_t began;	  /* when the timing model took it, whose time post_at is; 0: it did not */
 	bool stalled;	  /* GNV_SOFT_STALL: it begins at post_at */
 	bool counted;	  /* limit.c */
+	bool apart;	  /* its data goes through memory of the controller's own (data.h) */
 	enum gnv_soft_verdict verdict; /* what is still to be done wrong */
 	uint32_t number;
 	uint64_t done; /* bytes of op.len that are done; Dataset Management: ranges */
@@ -152,13 +153,33 @@ enum gnv_soft_next {
 /* Look at cmd->sqe, and find its data. Return: _STEP, after gnv_soft_io_ready(); _END or _PARK. */
 enum gnv_soft_next gnv_soft_io_begin(struct gnv_soft_cmd *cmd);
 /* The last look before the first step. Return: _STEP or _END, as the next one. */
-enum gnv_soft_next gnv_soft_io_ready(struct gnv_soft_cmd *cmd);
+enum gnv_soft_next gnv_soft_io_look(struct gnv_soft_cmd *cmd);
+static inline enum gnv_soft_next gnv_soft_io_ready(struct gnv_soft_cmd *cmd)
+{
+	return cmd->verdict || cmd->stage == GNV_SOFT_STAGE_DSM ? gnv_soft_io_look(cmd) : GNV_SOFT_STEP;
+}
+
 /* A step has ended: @res bytes, -errno, or GNV_SOFT_ANSWER and a status. */
 enum gnv_soft_next gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res);
 /* Be a Flush of this namespace, of the controller's own. Its first step is next: what hosts' commands meet does not concern it. */
 void gnv_soft_io_flush(struct gnv_soft_cmd *cmd, struct gnv_soft_part *part);
 /* A command ended by gnv_soft_io_step(). */
-void gnv_soft_io_count(struct gnv_soft_counters *counters, const struct gnv_soft_cmd *cmd);
+static inline void gnv_soft_io_count(struct gnv_soft_counters *counters, const struct gnv_soft_cmd *cmd)
+{
+	const uint16_t code = cmd->status & GPUNVME_ST_CODE;
+
+	if (code == GPUNVME_SC_WRITE_FAULT || code == GPUNVME_SC_UNRECOVERED_READ)
+		counters->media_errors++;
+	if (cmd->status)
+		return;
+	if (gnv_soft_is_reading(cmd)) {
+		counters->reads++;
+		counters->sectors_read += cmd->op.len >> 9;
+	} else if (cmd->op.opc == GPUNVME_IO_WRITE) {
+		counters->writes++;
+		counters->sectors_written += cmd->op.len >> 9;
+	}
+}
 
 /* ---- dptr.c: data pointers (Base Specification 4.1) ---- */
 
@@ -190,8 +211,16 @@ void gnv_soft_mishap_entry(const struct gnv_soft_cmd *cmd, uint32_t *dw2, uint32
 
 /* ---- limit.c: commands that are too much for the drive ---- */
 
-/* A command was fetched. Return: microseconds that it waits for the drive, which slept. */
-uint32_t gnv_soft_wake(struct gnv_soft_cmd *cmd);
+/* A command was fetched. Return: microseconds that it waits for the drive, which slept: the first one for its blocks ends that. */
+static inline uint32_t gnv_soft_wake(struct gnv_soft_cmd *cmd)
+{
+	struct gnv_soft_io *io = cmd->io;
+
+	if (!__atomic_load_n(&io->asleep, __ATOMIC_RELAXED) || !cmd->qid || !__atomic_exchange_n(&io->asleep, 0, __ATOMIC_RELAXED))
+		return 0;
+	return io->traits->number[GNV_SOFT_SLOW_WAKE];
+}
+
 /* Return: false it was too much: the controller dies of it, and cmd->post_at says never. */
 bool gnv_soft_enter(struct gnv_soft_cmd *cmd);
 /* The host is about to hear of its end, or never will; once more does nothing. */

@@ -37,16 +37,6 @@ static bool is_too_much(struct gnv_soft_io *io, struct gnv_soft_cmd *cmd)
 	return one && gnv_soft_has(traits, GNV_SOFT_FEW_CIDS) && cmd->sqe.cid >= traits->number[GNV_SOFT_FEW_CIDS];
 }
 
-/* The first command for its blocks ends its sleep. */
-uint32_t gnv_soft_wake(struct gnv_soft_cmd *cmd)
-{
-	struct gnv_soft_io *io = cmd->io;
-
-	if (!cmd->qid || !__atomic_load_n(&io->asleep, __ATOMIC_RELAXED) || !__atomic_exchange_n(&io->asleep, 0, __ATOMIC_RELAXED))
-		return 0;
-	return io->traits->number[GNV_SOFT_SLOW_WAKE];
-}
-
 bool gnv_soft_enter(struct gnv_soft_cmd *cmd)
 {
 	if (!is_limited(cmd->io) || !is_too_much(cmd->io, cmd))

@@ -130,7 +130,8 @@ void gnv_soft_discard(struct gnv_soft_cmd *cmd)
 	struct gnv_soft_server *server = cmd->sq->server;
 
 	gnv_soft_leave(cmd);
-	gnv_soft_data_drop(cmd);
+	if (cmd->apart || cmd->data->segs.count)
+		gnv_soft_data_drop(cmd);
 	cmd->sq->inflight--;
 	cmd->sq = NULL;
 	cmd->next = server->free;

@@ -50,7 +50,7 @@ static enum gnv_soft_next post_early(struct gnv_soft_cmd *cmd)
 	return gnv_soft_post_copy(cmd) ? gnv_soft_posted_early(cmd, gnv_soft_now()) : GNV_SOFT_STEP;
 }
 
-/* All but a step. Return: true that is what is next. */
+/* All but a step, which it may come to. Return: as goes_on(). */
 static bool see_to(struct gnv_soft_cmd *cmd, enum gnv_soft_next next)
 {
 	if (next == GNV_SOFT_POST)
@@ -69,12 +69,18 @@ static bool see_to(struct gnv_soft_cmd *cmd, enum gnv_soft_next next)
 	}
 }
 
+/* Return: true a step is next; else it was seen to. */
+static inline bool goes_on(struct gnv_soft_cmd *cmd, enum gnv_soft_next next)
+{
+	return next == GNV_SOFT_STEP || see_to(cmd, next);
+}
+
 void gnv_soft_admin_start(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft *soft = cmd->sq->server->soft;
 	uint16_t status;
 
-	if ((soft->faulty || soft->admin_fault.decide) && !see_to(cmd, meet(cmd)))
+	if ((soft->faulty || soft->admin_fault.decide) && !goes_on(cmd, meet(cmd)))
 		return;
 	if (gnv_soft_admin(soft, cmd, &status))
 		gnv_soft_finish(cmd, status);
@@ -84,13 +90,13 @@ void gnv_soft_io_start(struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_server *server = cmd->sq->server;
 
-	if (!see_to(cmd, gnv_soft_io_begin(cmd)))
+	if (!goes_on(cmd, gnv_soft_io_begin(cmd)))
 		return;
-	if ((server->soft->faulty || server->fault.decide) && !see_to(cmd, meet(cmd)))
+	if ((server->soft->faulty || server->fault.decide) && !goes_on(cmd, meet(cmd)))
 		return;
 	if (server->soft->timing.on)
 		gnv_soft_time(cmd);
-	if (see_to(cmd, gnv_soft_io_ready(cmd)))
+	if (goes_on(cmd, gnv_soft_io_ready(cmd)))
 		gnv_soft_issue(cmd);
 }
 

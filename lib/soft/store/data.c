@@ -38,6 +38,7 @@ void gnv_soft_data_drop(struct gnv_soft_cmd *cmd)
 	gnv_soft_segs_clear(cmd->data->dma, &cmd->data->segs);
 	free(cmd->data->bounce);
 	cmd->data->bounce = NULL;
+	cmd->apart = false;
 }
 
 /* Skip the vectors that are done; the kernel may stop anywhere. */
@@ -46,7 +47,7 @@ void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes)
 	struct gnv_soft_data *data = cmd->data;
 	struct iovec *iov;
 
-	while (bytes && !data->bounce) {
+	while (bytes) {
 		iov = &data->segs.iov[data->seg];
 		if (bytes < iov->iov_len) {
 			iov->iov_base = (char *)iov->iov_base + bytes;
@@ -86,15 +87,11 @@ bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd)
 	return false;
 }
 
-bool gnv_soft_data_is_apart(const struct gnv_soft_cmd *cmd)
-{
-	return cmd->data->bounce;
-}
-
 static uint16_t room(struct gnv_soft_cmd *cmd, uint64_t len)
 {
 	cmd->data->bounce = aligned_alloc(BOUNCE_ALIGN, (size_t)gnv_align_up(len, BOUNCE_ALIGN));
-	return cmd->data->bounce ? 0 : GPUNVME_SC_INTERNAL;
+	cmd->apart = cmd->data->bounce;
+	return cmd->apart ? 0 : GPUNVME_SC_INTERNAL;
 }
 
 /* All that a drive does not read it is given; of the other stores Compare has its data taken when what is stored has been read. */
@@ -109,10 +106,8 @@ uint16_t gnv_soft_data_fill(struct gnv_soft_cmd *cmd)
 uint16_t gnv_soft_data_hand_over(struct gnv_soft_cmd *cmd)
 {
 	const struct gnv_soft_data *data = cmd->data;
-	uint16_t status = 0;
+	const uint16_t status = gnv_soft_segs_write(data->dma, &data->segs, data->bounce, (size_t)cmd->op.len);
 
-	if (data->bounce)
-		status = gnv_soft_segs_write(data->dma, &data->segs, data->bounce, (size_t)cmd->op.len);
 	if (status)
 		lost(cmd, gpunvme_errmsg());
 	return status;
