@@ -5,7 +5,6 @@
  */
 #include "dma/deferred_free.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static void give_back(struct gnv_mapping *map)
@@ -56,15 +55,12 @@ void gnv_late_sweep(struct gpunvme_dev *dev)
 int gnv_late_explain(struct gpunvme_dev *dev, int ret)
 {
 	uint32_t qid;
-	char cause[300];
 
 	pthread_mutex_lock(&dev->lock);
 	qid = dev->late.marked ? gnv_queues_before_mark(dev) : 0;
-	if (qid) {
-		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	if (qid)
 		gnv_fail(ret, "%s; PRP lists of unmapped memory wait for commands of queue %u that were in flight: let them end, or recover it",
-			 cause, qid);
-	}
+			 gpunvme_errmsg(), qid);
 	pthread_mutex_unlock(&dev->lock);
 	return ret;
 }

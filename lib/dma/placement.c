@@ -25,13 +25,11 @@ struct gnv_place {
 /* IOMMUFD got no addresses: it asks nobody, or the GPU's driver offers none. */
 static int no_addresses(struct gnv_port *port)
 {
-	char cause[256]; /* of the memory, not of the page that is asked with */
-	int ret;
+	const struct gnv_message cause = gnv_message(); /* of the memory, not of the page that is asked with */
+	int ret = gnv_port_takes_foreign(port);
 
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
-	ret = gnv_port_takes_foreign(port);
 	if (ret == -ENOENT)
-		return gnv_fail(-EOPNOTSUPP, "%s", cause);
+		return gnv_fail(-EOPNOTSUPP, "%s", cause.text);
 	return ret ? ret
 		   : gnv_fail(-EOPNOTSUPP, "IOMMUFD of this kernel takes a GPU's memory, but the GPU's driver offers none of this "
 					   "(docs/kernel.md has what it refuses)");

@@ -6,7 +6,6 @@
 #include "life/life.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "dev/watchdog.h"
@@ -118,17 +117,18 @@ int gnv_dev_lend(struct gpunvme_dev *dev, struct gpunvme_mem *mem)
 /* It may make DMA, once it is known to be disabled. */
 static int let_loose(struct gpunvme_dev *dev)
 {
+	struct gnv_port *port = dev->nvme.port;
 	int ret = gnv_ctrl_disable(&dev->nvme.ctrl);
-	char cause[240];
+	struct gnv_message cause = gnv_message();
 
-	if (ret == -ETIMEDOUT) {
-		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
-		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", cause, dev->nvme.port->reset_name);
-		if (dev->nvme.port->ops->reset(dev->nvme.port))
-			return gnv_fail(ret, "%s", cause);
-		ret = 0;
+	if (ret && ret != -ETIMEDOUT)
+		return ret;
+	if (ret) {
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", cause.text, port->reset_name);
+		if (port->ops->reset(port))
+			return gnv_fail(ret, "%s", cause.text);
 	}
-	return ret ? ret : dev->nvme.port->ops->allow_dma(dev->nvme.port);
+	return port->ops->allow_dma(port);
 }
 
 /* The controller disabled and harmless, and what its memory is kept in. Return: 0, or nothing is left to free. */
@@ -174,7 +174,7 @@ static void init_parts(struct gpunvme_dev *dev)
 
 static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts)
 {
-	char cause[512];
+	struct gnv_message cause;
 	int ret;
 
 	dev->nvme.port->ops->watch(dev->nvme.port, device_lost, dev);
@@ -187,10 +187,10 @@ static int bring_up(struct gpunvme_dev *dev, const struct gpunvme_dev_opts *opts
 		ret = gnv_watchdog_start(dev, opts->watchdog_ms);
 	if (!ret)
 		return 0;
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	cause = gnv_message();
 	if (teardown(dev))
 		leave(dev);
-	return gnv_fail(ret, "%s", cause);
+	return gnv_fail(ret, "%s", cause.text);
 }
 
 /* Of the devices of this process; 0 says that it is not known. */
@@ -271,8 +271,8 @@ static int add_opts(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts)
 static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *opts, const struct wishes *wish,
 			 struct gpunvme_dev **out)
 {
+	struct gnv_message cause;
 	struct gpunvme_dev *dev;
-	char cause[512];
 	int ret = gnv_dev_create(port, opts, wish->ns, &dev);
 
 	if (ret)
@@ -288,10 +288,10 @@ static int create_proven(struct gnv_port *port, const struct gpunvme_dev_opts *o
 		*out = dev;
 		return 0;
 	}
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	cause = gnv_message();
 	if (gpunvme_dev_close(dev))
 		leave(dev);
-	return gnv_fail(ret, "%s", cause);
+	return gnv_fail(ret, "%s", cause.text);
 }
 
 /* The drive leaves the memory that it works in before another device shares its address space. */

@@ -6,7 +6,6 @@
 #include "nvme/reset.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "nvme/hmb.h"
 #include "nvme/settings.h"
@@ -60,17 +59,16 @@ static int try(struct gnv_nvme *nvme, struct attempt *attempt)
 int gnv_reset(struct gnv_nvme *nvme, void (*let_go)(void *ctx), void *ctx)
 {
 	struct attempt attempt = { "controller reset", by_registers, let_go, ctx, !let_go };
-	char first[240], second[240];
+	struct gnv_message first;
 	int ret = try(nvme, &attempt);
 
 	if (!ret || ret == -ENODEV || ret == -ENOMEM)
 		return ret;
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN, "%s; resetting the function (%s)", gpunvme_errmsg(), nvme->info.reset);
-	snprintf(first, sizeof(first), "%s", gpunvme_errmsg());
+	first = gnv_message();
 	attempt.name = "function reset";
 	attempt.run = by_function;
 	if (!try(nvme, &attempt))
 		return 0;
-	snprintf(second, sizeof(second), "%s", gpunvme_errmsg());
-	return gnv_fail(ret, "%s; and a function reset did not help: %s", first, second);
+	return gnv_fail(ret, "%.240s; and a function reset did not help: %s", first.text, gpunvme_errmsg());
 }

@@ -6,7 +6,6 @@
 #include "nvme/settings.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,12 +99,11 @@ void gnv_settings_end(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, cons
 static int apply(struct gnv_nvme *nvme, struct gnv_setting *setting)
 {
 	int ret = gnv_admin_run(&nvme->admin, &setting->cmd, setting->len ? setting->data : NULL, setting->len, true, NULL);
-	char cause[400];
 
 	if (!ret)
 		return 0;
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
-	return gnv_fail(ret, "after its reset the controller does not take feature 0x%02x back: %s", fid_of(&setting->cmd), cause);
+	return gnv_fail(ret, "after its reset the controller does not take feature 0x%02x back: %s", fid_of(&setting->cmd),
+			gpunvme_errmsg());
 }
 
 int gnv_settings_apply(struct gnv_nvme *nvme)

@@ -186,12 +186,11 @@ static struct gpunvme_pagecache *new_cache(struct gpunvme_gpu *gpu, const struct
 /* A cache that nobody will have: a device with commands that did not end keeps the frames until it is closed. Return: @ret. */
 static int give_up(struct gpunvme_pagecache *cache, int ret)
 {
-	char cause[512];
+	const struct gnv_message cause = gnv_message();
 
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 	gnv_map_free(cache->mem);
 	drop(cache);
-	return gnv_fail(ret, "%s", cause);
+	return gnv_fail(ret, "%s", cause.text);
 }
 
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,

@@ -7,7 +7,6 @@
 #include <gpunvme/copy.h>
 #include <gpunvme/mem.h>
 #include <gpunvme/qp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +20,7 @@ struct flush {
 	uint32_t devs; /* that were opened */
 	char *page;
 	int given_up; /* how a write ended that the device may still have, with the buffer; 0: none */
-	char cause[512]; /* of the first failure */
+	struct gnv_message cause; /* of the first failure */
 };
 
 /* A page, from where lanes have it. What a file has behind its end is zeroes. */
@@ -83,8 +82,8 @@ static int write_blocks(struct flush *flush, const struct gnv_changed *c)
 /* Return: @ret, whose sentence is kept if it is the first failure: others follow. */
 static int keep_cause(struct flush *flush, int ret)
 {
-	if (ret && !flush->cause[0])
-		snprintf(flush->cause, sizeof(flush->cause), "%s", gpunvme_errmsg());
+	if (ret && !flush->cause.text[0])
+		flush->cause = gnv_message();
 	return ret;
 }
 
@@ -179,7 +178,7 @@ static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
 /* One at a time. Others who ask the cache wait for no device. */
 static int flush_cache(struct gpunvme_pagecache *cache)
 {
-	struct flush flush = { .cause = "" };
+	struct flush flush = { .cause.text = "" };
 	int ret = -ENOMEM;
 
 	flush.by = calloc(cache->source.devs, sizeof(*flush.by));
@@ -194,7 +193,7 @@ static int flush_cache(struct gpunvme_pagecache *cache)
 	free(flush.page);
 	free(flush.dq);
 	free(flush.by);
-	return ret ? gnv_fail(ret, "%s", flush.cause) : 0;
+	return ret ? gnv_fail(ret, "%s", flush.cause.text) : 0;
 }
 
 static int check_source(const struct gpunvme_pagecache *cache)

@@ -6,7 +6,6 @@
 #include "queue/cmb_mem.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,16 +42,16 @@ static const struct gnv_mem_ops inner_ops = { "drive", inner_release, gnv_mem_at
 static int test_with(struct gpunvme_qp *qp, struct gpunvme_mem *mem)
 {
 	struct gnv_selftest test = { { NULL, mem }, { NULL, NULL } };
-	char cause[400];
+	struct gnv_message cause;
 	int ret = gnv_map_add(mem, qp->dev);
 
 	if (!ret)
 		ret = gnv_selftest_memory(&test, qp, PAGES * qp->dev->nvme.ctrl.page_size);
-	snprintf(cause, sizeof(cause), "%s", ret ? gpunvme_errmsg() : "");
+	cause = gnv_message();
 	gnv_qp_discard(qp);
 	test.mem[1] = NULL; /* is its owner's */
 	gnv_selftest_fini(&test);
-	return ret ? gnv_fail(ret, "%s", cause) : 0;
+	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
 }
 
 static int prove(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_mem *mem)
@@ -84,8 +83,8 @@ static int prove_lists(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 
 int gnv_inner_prove_lists(struct gpunvme_dev *dev)
 {
+	struct gnv_message cause;
 	struct gpunvme_gpu *cpu;
-	char cause[400];
 	int ret = gnv_cmb_check(&dev->nvme, GPUNVME_CMB_LISTS);
 
 	if (ret || __atomic_load_n(&dev->nvme.cmb.lists_proven, __ATOMIC_ACQUIRE))
@@ -94,10 +93,11 @@ int gnv_inner_prove_lists(struct gpunvme_dev *dev)
 	if (ret)
 		return ret;
 	ret = prove_lists(dev, cpu);
-	snprintf(cause, sizeof(cause), "%s", ret ? gpunvme_errmsg() : "");
+	cause = gnv_message();
 	gpunvme_gpu_close(cpu);
 	if (ret)
-		return gnv_fail(ret, "PRP lists in the drive's memory (CMB) were not proven, leave GPUNVME_MEM_CMB_LISTS out: %s", cause);
+		return gnv_fail(ret, "PRP lists in the drive's memory (CMB) were not proven, leave GPUNVME_MEM_CMB_LISTS out: %s",
+				cause.text);
 	__atomic_store_n(&dev->nvme.cmb.lists_proven, true, __ATOMIC_RELEASE);
 	return 0;
 }

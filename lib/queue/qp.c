@@ -7,7 +7,6 @@
 #include "queue/qp.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,8 +205,6 @@ void gnv_qp_release(struct gpunvme_qp *qp)
 
 int gnv_qp_abandon(struct gpunvme_qp *qp)
 {
-	char cause[256];
-
 	gnv_doorbells_close(qp);
 	if (!gnv_qp_delete(qp)) {
 		gnv_qp_release(qp);
@@ -216,10 +213,9 @@ int gnv_qp_abandon(struct gpunvme_qp *qp)
 	pthread_mutex_lock(&qp->dev->lock);
 	qp->zombie = true;
 	pthread_mutex_unlock(&qp->dev->lock);
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 	gnv_fail(-EBUSY,
 		 "queue %u could not be deleted, its rings and all buffers stay the controller's until that is reset or closed: %s",
-		 qp->qid, cause);
+		 qp->qid, gpunvme_errmsg());
 	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
 	return -EBUSY;
 }

@@ -40,7 +40,7 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 	struct gnv_selftest test = { { NULL }, { NULL } };
 	struct gpunvme_qp_opts opts = *user;
 	struct gpunvme_qp *qp = calloc(1, sizeof(*qp));
-	char cause[512];
+	struct gnv_message cause;
 	int ret;
 
 	if (!qp)
@@ -58,9 +58,9 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 	if (!ret && !(opts.flags & GPUNVME_QP_NO_SELFTEST))
 		ret = gnv_selftest_run(&test, qp);
 	if (ret) {
-		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		cause = gnv_message();
 		gnv_qp_abandon(qp);
-		gnv_fail(ret, "%s", cause);
+		gnv_fail(ret, "%s", cause.text);
 	} else {
 		*out = qp;
 	}
@@ -77,16 +77,16 @@ static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const
 			 struct gpunvme_qp **out)
 {
 	int ret = attempt(dev, gpu, opts, rung, out);
-	char cause[400];
+	const struct gnv_message cause = gnv_message();
 
 	if (!(opts->flags & GPUNVME_QP_INVALIDATE) || !rung.local || (ret != -EIO && ret != -ETIMEDOUT))
 		return ret;
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 	if (gpu->ops->coherence(gpu, GPUNVME_COHERENCE_INVALIDATE)) {
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations are not invalidated: %s", gpunvme_errmsg());
-		return gnv_fail(ret, "%s", cause);
+		return gnv_fail(ret, "%s", cause.text);
 	}
-	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and rung vram is tried again: %s", cause);
+	gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "the GPU's translations were invalidated, and rung vram is tried again: %s",
+		cause.text);
 	return attempt(dev, gpu, opts, rung, out);
 }
 

@@ -7,7 +7,6 @@
 #include "queue/qp_recover.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +104,7 @@ static void exchange(struct gpunvme_qp *qp, struct gpunvme_qp *fresh)
 int gnv_qp_renew(struct gpunvme_qp *qp)
 {
 	struct gpunvme_qp *fresh = twin(qp);
-	char cause[512];
+	struct gnv_message cause;
 	int ret;
 
 	if (!fresh)
@@ -114,9 +113,9 @@ int gnv_qp_renew(struct gpunvme_qp *qp)
 	if (!ret)
 		ret = gnv_doorbells_open(fresh);
 	if (ret) {
-		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		cause = gnv_message();
 		gnv_qp_abandon(fresh);
-		return gnv_fail(ret, "queue %u was deleted, and cannot be created anew: %s", qp->qid, cause);
+		return gnv_fail(ret, "queue %u was deleted, and cannot be created anew: %s", qp->qid, cause.text);
 	}
 	fresh->from = NULL;
 	exchange(qp, fresh);

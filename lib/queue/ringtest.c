@@ -2,7 +2,6 @@
 #include "queue/ringtest.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "util/bits.h"
@@ -26,7 +25,7 @@ struct run {
 	uint64_t *took; /* the same of each that counts, of dev->ringtest.rings */
 	uint32_t taken; /* how many these are */
 	int launched;	/* result of the launch */
-	char why[256];
+	struct gnv_message why;
 };
 
 /* For a ring that is not the question: of the CPU, or the first one. */
@@ -59,7 +58,7 @@ static void *lane_main(void *arg)
 
 	run->launched = qp->gpu->ops->launch(qp->gpu, &launch);
 	if (run->launched)
-		snprintf(run->why, sizeof(run->why), "%s", gpunvme_errmsg());
+		run->why = gnv_message();
 	return NULL;
 }
 
@@ -266,7 +265,7 @@ static int judge(struct run *run, int ret)
 	uint64_t by_lane;
 
 	if (run->launched)
-		return gnv_fail(-EIO, "the lane that tests the doorbells did not run: %s", run->why);
+		return gnv_fail(-EIO, "the lane that tests the doorbells did not run: %s", run->why.text);
 	if (ret == -EBUSY && has_rung(run) && see(run, gnv_clock_ns(), 0))
 		ret = -ETIMEDOUT;
 	if (ret == -EBUSY)

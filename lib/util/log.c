@@ -4,26 +4,31 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "util/clock.h"
 
-#define LINE_MAX_BYTES 512
 #define END_MS 1000u
 
-static _Thread_local char last_message[LINE_MAX_BYTES];
+static _Thread_local struct gnv_message last;
 
 int gnv_fail(int ret, const char *fmt, ...)
 {
-	char line[LINE_MAX_BYTES]; /* an argument may be the previous message */
+	char line[sizeof(last.text)]; /* an argument may be the previous message */
 	int saved = errno;
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	snprintf(last_message, sizeof(last_message), "%s", line);
+	memcpy(last.text, line, sizeof(line));
 	errno = saved;
 	return ret;
+}
+
+struct gnv_message gnv_message(void)
+{
+	return last;
 }
 
 const char *gnv_plain(const char *name, char text[256])
@@ -50,7 +55,7 @@ static void call(struct gnv_log *log, enum gpunvme_log_level level, const char *
 
 void gnv_log(const struct gnv_log *log, enum gpunvme_log_level level, const char *fmt, ...)
 {
-	char line[LINE_MAX_BYTES];
+	char line[sizeof(last.text)];
 	int saved = errno;
 	va_list ap;
 
@@ -74,5 +79,5 @@ void gnv_log_end(struct gnv_log *log)
 
 GPUNVME_API const char *gpunvme_errmsg(void)
 {
-	return last_message;
+	return last.text;
 }

@@ -19,6 +19,14 @@ struct gnv_log {
 /* Store the sentence for this thread (cause, then remedy; no newline) and return `ret`. Keeps errno. */
 int gnv_fail(int ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* An error message, kept over a clean-up that may fail, too: gnv_fail(ret, "%s", kept.text) makes it the thread's again. */
+struct gnv_message {
+	char text[512];
+};
+
+/* The thread's error message of now. */
+struct gnv_message gnv_message(void);
+
 /* What terminals may see of a name that others chose. Return: @text. */
 const char *gnv_plain(const char *name, char text[256]);
 

@@ -302,12 +302,8 @@ int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 		ret = drm->api.bo_va_op_raw(drm->dev, mapped, 0, bo->len, (uintptr_t)bo->va, 0, AMDGPU_VA_OP_UNMAP);
 	if (ret)
 		return kept(bo, strerror(abs(ret)));
-	if (bo->va && bo->foreign && settle(drm, NULL)) {
-		char why[400];
-
-		snprintf(why, sizeof(why), "%s", gpunvme_errmsg());
-		return kept(bo, why);
-	}
+	if (bo->va && bo->foreign && settle(drm, NULL))
+		return kept(bo, gpunvme_errmsg());
 	drop(drm, bo);
 	return 0;
 }
