@@ -5,17 +5,16 @@
 #include <errno.h>
 
 #include "nvme/hmb.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info)
 {
 	struct gpunvme_dev_info now;
+	int ret = gnv_enter(dev, dev, "dev");
 
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_dev_get_info: dev must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	now = dev->nvme.info;
 	now.hmb = gnv_hmb_used(&dev->nvme);
 	return gnv_info_copy(info, &now, gpunvme_dev_info);

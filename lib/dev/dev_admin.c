@@ -4,12 +4,13 @@
 
 #include "dev/dev.h"
 #include "nvme/features.h"
+#include "util/entry.h"
 
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result)
 {
 	if (!dev || !cmd || (len && !buf))
-		return gnv_fail(-EINVAL, "gpunvme_dev_admin: dev, cmd, and buf where len is not 0, must not be NULL");
+		return gnv_null("dev, cmd, and buf where len is not 0,");
 	return gnv_features_admin(&dev->nvme, cmd, buf, len, to_device, result);
 }
 
@@ -19,27 +20,27 @@ GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpu
 	const struct gnv_bell bell = { ring, ctx };
 
 	if (!dev || !cmd || !ring)
-		return gnv_fail(-EINVAL, "gpunvme_dev_admin_rung: dev, cmd and ring must not be NULL");
+		return gnv_null("dev, cmd and ring");
 	return gnv_features_admin_rung(&dev->nvme, cmd, page, &bell, result);
 }
 
 GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len)
 {
 	if (!dev || !buf)
-		return gnv_fail(-EINVAL, "gpunvme_dev_log_page: dev and buf must not be NULL");
+		return gnv_null("dev and buf");
 	return gnv_features_log_page(&dev->nvme, lid, nsid, buf, len);
 }
 
 GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t *value)
 {
 	if (!dev || !value)
-		return gnv_fail(-EINVAL, "gpunvme_dev_get_feature: dev and value must not be NULL");
+		return gnv_null("dev and value");
 	return gnv_features_get(&dev->nvme, 0, fid, value);
 }
 
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value)
 {
 	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_dev_set_feature: dev must not be NULL");
+		return gnv_null("dev");
 	return gnv_features_set(&dev->nvme, 0, fid, value);
 }

@@ -4,7 +4,7 @@
 
 #include "dev/dev.h"
 #include "util/bits.h"
-#include "util/process.h"
+#include "util/entry.h"
 
 void gnv_dev_doorbells(const struct gpunvme_dev *dev, size_t *offset, size_t *len)
 {
@@ -18,12 +18,10 @@ void gnv_dev_doorbells(const struct gpunvme_dev *dev, size_t *offset, size_t *le
 GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len)
 {
 	size_t start, size;
-	int ret;
+	int ret = gnv_enter(dev, dev && fd && offset && len, "dev, fd, offset and len");
 
-	if (!dev || !fd || !offset || !len)
-		return gnv_fail(-EINVAL, "gpunvme_dev_export_doorbells: dev, fd, offset and len must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_ctrl_check(&dev->nvme.ctrl);
 	if (ret)
 		return ret;

@@ -6,6 +6,7 @@
 
 #include "dev/dev.h"
 #include "port/wake.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -83,11 +84,10 @@ static uint32_t state_of(const struct gpunvme_dev *dev)
 GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_status *user)
 {
 	struct gpunvme_dev_status status = { .size = sizeof(status) };
+	int ret = gnv_enter(dev, dev, "dev");
 
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_dev_state: dev must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	status.state = state_of(dev);
 	status.generation = __atomic_load_n(&dev->events.generation, __ATOMIC_ACQUIRE);
 	return gnv_info_copy(user, &status, gpunvme_dev_status);
@@ -95,12 +95,10 @@ GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_st
 
 GPUNVME_API int gpunvme_dev_event_fd(struct gpunvme_dev *dev, int *fd)
 {
-	int ret = 0;
+	int ret = gnv_enter(dev, dev && fd, "dev and fd");
 
-	if (!dev || !fd)
-		return gnv_fail(-EINVAL, "gpunvme_dev_event_fd: dev and fd must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&dev->events.lock);
 	if (dev->events.fd < 0)
 		ret = gnv_wake_open(&dev->events.fd);
@@ -117,12 +115,10 @@ GPUNVME_API int gpunvme_dev_event_fd(struct gpunvme_dev *dev, int *fd)
 GPUNVME_API int gpunvme_dev_next_event(struct gpunvme_dev *dev, struct gpunvme_event *event)
 {
 	struct gnv_events *events = dev ? &dev->events : NULL;
-	int ret;
+	int ret = gnv_enter(dev, dev && event, "dev and event");
 
-	if (!dev || !event)
-		return gnv_fail(-EINVAL, "gpunvme_dev_next_event: dev and event must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&events->lock);
 	if (!events->count)
 		ret = gnv_fail(-EAGAIN, "no event waits; poll the descriptor of gpunvme_dev_event_fd()");

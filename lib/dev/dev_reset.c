@@ -8,7 +8,7 @@
 
 #include "dev/reset.h"
 #include "nvme/reset.h"
-#include "util/process.h"
+#include "util/entry.h"
 
 static void forget_all(void *ctx)
 {
@@ -66,12 +66,10 @@ int gnv_dev_reset(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
 
 GPUNVME_API int gpunvme_dev_reset(struct gpunvme_dev *dev)
 {
-	int ret;
+	int ret = gnv_enter(dev, dev, "dev");
 
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_dev_reset: dev must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&dev->queues_lock);
 	ret = dev->closing ? gnv_fail(-ESHUTDOWN, "the device is being closed; call gpunvme_dev_close() again") : gnv_dev_reset(dev, NULL);
 	pthread_mutex_unlock(&dev->queues_lock);

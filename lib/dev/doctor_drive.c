@@ -14,8 +14,8 @@
 #include "nvme/identify.h"
 #include "nvme/lists.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 struct report {
 	struct gpunvme_dev *dev;
@@ -199,12 +199,10 @@ static void ask_hmb(struct report *r)
 GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_check *checks, unsigned *count, size_t stride)
 {
 	struct report r = { .dev = dev };
-	int ret;
+	int ret = gnv_enter(dev, dev && checks && count, "dev, checks and count");
 
-	if (!dev || !checks || !count)
-		return gnv_fail(-EINVAL, "gpunvme_doctor_drive: dev, checks and count must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_stride_check(stride, gpunvme_check);
 	if (ret)
 		return ret;

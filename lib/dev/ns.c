@@ -5,25 +5,26 @@
 #include "dev/dev.h"
 #include "nvme/features.h"
 #include "nvme/identify.h"
+#include "util/entry.h"
 
 GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info)
 {
 	if (!dev || !info)
-		return gnv_fail(-EINVAL, "gpunvme_ns_get_info: dev and info must not be NULL");
+		return gnv_null("dev and info");
 	return gnv_identify_namespace(&dev->nvme, nsid, info);
 }
 
 GPUNVME_API int gpunvme_ns_may_overwrite(struct gpunvme_dev *dev, uint32_t nsid)
 {
 	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_ns_may_overwrite: dev must not be NULL");
+		return gnv_null("dev");
 	return gnv_identify_may_overwrite(&dev->nvme, nsid);
 }
 
 GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count)
 {
 	if (!dev || !count || (*count && !nsids))
-		return gnv_fail(-EINVAL, "gpunvme_ns_list: dev, count and nsids must not be NULL");
+		return gnv_null("dev, count and nsids");
 	return gnv_identify_list(&dev->nvme, nsids, count);
 }
 
@@ -43,7 +44,7 @@ GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, u
 	int ret;
 
 	if (!dev || !value)
-		return gnv_fail(-EINVAL, "gpunvme_ns_get_feature: dev and value must not be NULL");
+		return gnv_null("dev and value");
 	ret = pick_namespace(dev, &nsid);
 	return ret ? ret : gnv_features_get(&dev->nvme, nsid, fid, value);
 }
@@ -53,7 +54,7 @@ GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, u
 	int ret;
 
 	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_ns_set_feature: dev must not be NULL");
+		return gnv_null("dev");
 	ret = pick_namespace(dev, &nsid);
 	return ret ? ret : gnv_features_set(&dev->nvme, nsid, fid, value);
 }

@@ -14,6 +14,7 @@
 #include "dma/cache_table.h"
 #include "dma/mem_map.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -303,7 +304,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	int ret;
 
 	if (!gpu || !dev || !use)
-		return gnv_fail(-EINVAL, "gpunvme_mem_get: gpu, dev and use must not be NULL");
+		return gnv_null("gpu, dev and use");
 	if (gnv_forked(dev->process) || gnv_forked(gpu->process))
 		return -ECHILD;
 	if (!ptr || !len || len > PTRDIFF_MAX || from > UINTPTR_MAX - len - PART)
@@ -380,10 +381,10 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
 
 GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
 {
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_cache_set_limit: dev must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	int ret = gnv_enter(dev, dev, "dev");
+
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&dev->cache->lock);
 	dev->cache->info.limit = bytes;
 	pthread_mutex_unlock(&dev->cache->lock);
@@ -394,11 +395,10 @@ GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
 GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_cache_info *info)
 {
 	struct gpunvme_cache_info now;
+	int ret = gnv_enter(dev, dev, "dev");
 
-	if (!dev)
-		return gnv_fail(-EINVAL, "gpunvme_cache_get_info: dev must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&dev->cache->lock);
 	gnv_cache_describe(dev->cache, &now);
 	pthread_mutex_unlock(&dev->cache->lock);

@@ -10,6 +10,7 @@
 #include "dma/multi_gpu.h"
 #include "dma/mapping.h"
 #include "util/clock.h"
+#include "util/entry.h"
 #include "util/process.h"
 
 static struct gnv_mapping *find(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev)
@@ -92,7 +93,7 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
 	int ret = 0;
 
 	if (!mem || !dev)
-		return gnv_fail(-EINVAL, "gpunvme_mem_map: mem and dev must not be NULL");
+		return gnv_null("mem and dev");
 	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	if (mem->lists_inside && !gnv_ctrl_check(&dev->nvme.ctrl))
@@ -106,7 +107,7 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
 	int ret = 0;
 
 	if (!mem || !dev)
-		return gnv_fail(-EINVAL, "gpunvme_mem_unmap: mem and dev must not be NULL");
+		return gnv_null("mem and dev");
 	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	pthread_mutex_lock(&mem->lock);
@@ -145,7 +146,7 @@ static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, stru
 GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf)
 {
 	if (!mem || !dev || !dbuf)
-		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf: mem, dev and dbuf must not be NULL");
+		return gnv_null("mem, dev and dbuf");
 	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	return describe((struct gpunvme_mem *)(uintptr_t)mem, dev, NULL, dbuf);
@@ -155,7 +156,7 @@ GPUNVME_API int gpunvme_mem_dbuf_for(struct gpunvme_mem *mem, struct gpunvme_dev
 				     struct gpunvme_dbuf *dbuf)
 {
 	if (!mem || !dev || !gpu || !dbuf)
-		return gnv_fail(-EINVAL, "gpunvme_mem_dbuf_for: mem, dev, gpu and dbuf must not be NULL");
+		return gnv_null("mem, dev, gpu and dbuf");
 	if (gnv_foreign(mem->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	return describe(mem, dev, gpu, dbuf);

@@ -11,6 +11,7 @@
 #include "file/partition.h"
 #include "util/bits.h"
 #include "util/checked.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -199,7 +200,7 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, con
 	int ret;
 
 	if (!dev || !path || !file)
-		return gnv_fail(-EINVAL, "gpunvme_file_open: dev, path and file must not be NULL");
+		return gnv_null("dev, path and file");
 	ret = gnv_file_opts(&opts, user);
 	if (!ret)
 		ret = gnv_path_check(path);
@@ -221,7 +222,7 @@ GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, con
 	int ret;
 
 	if (!dev || !path || !fn)
-		return gnv_fail(-EINVAL, "gpunvme_file_list: dev, path and fn must not be NULL");
+		return gnv_null("dev, path and fn");
 	ret = gnv_file_opts(&opts, user);
 	if (!ret)
 		ret = gnv_path_check(path);

@@ -11,6 +11,7 @@
 #include "os/linux/fork.h"
 #include "os/linux/lease.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/process.h"
 
 /* ---- Where it lies ---- */
@@ -191,7 +192,7 @@ GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, con
 	int ret;
 
 	if (!dev || !path || !out)
-		return gnv_fail(-EINVAL, "gpunvme_file_live: dev, path and file must not be NULL");
+		return gnv_null("dev, path and file");
 	ret = gnv_file_opts(&opts, user);
 	if (!ret)
 		ret = gnv_live_opts(&opts, "gpunvme_file_opts");

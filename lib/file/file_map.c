@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 
 #define LINE_BYTES 160u /* no line is longer */
@@ -271,7 +272,7 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
 	int ret;
 
 	if (!dev || !text || !file)
-		return gnv_fail(-EINVAL, "gpunvme_file_map: dev, text and file must not be NULL");
+		return gnv_null("dev, text and file");
 	ret = gnv_file_opts(&opts, user);
 	if (!ret && opts.partition)
 		ret = gnv_fail(-EINVAL, "a map knows its partition: gpunvme_file_opts.partition must be 0");

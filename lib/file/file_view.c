@@ -4,15 +4,15 @@
 
 #include "file/file.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 GPUNVME_API int gpunvme_file_get_info(const struct gpunvme_file *file, struct gpunvme_file_info *info)
 {
-	if (!file)
-		return gnv_fail(-EINVAL, "gpunvme_file_get_info: file must not be NULL");
-	if (gnv_foreign(file->process))
-		return -ECHILD;
+	int ret = gnv_enter(file, file, "file");
+
+	if (ret)
+		return ret;
 	return gnv_info_copy(info, &file->info, gpunvme_file_info);
 }
 
@@ -20,11 +20,10 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 					 uint32_t *count)
 {
 	uint32_t i, n;
+	int ret = gnv_enter(file, file && count && (!*count || extents), "file, extents and count");
 
-	if (!file || !count || (*count && !extents))
-		return gnv_fail(-EINVAL, "gpunvme_file_get_extents: file, extents and count must not be NULL");
-	if (gnv_foreign(file->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	n = first < file->extents ? (uint32_t)gnv_min(*count, file->extents - first) : 0;
 	for (i = 0; i < n; i++) {
 		const struct gnv_extent *e = &file->extent[first + i];
@@ -52,12 +51,10 @@ GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gp
 {
 	struct gnv_part part;
 	uint64_t table;
-	int ret;
+	int ret = gnv_enter(file, file && gpu && dfile, "file, gpu and dfile");
 
-	if (!file || !gpu || !dfile)
-		return gnv_fail(-EINVAL, "gpunvme_file_view: file, gpu and dfile must not be NULL");
-	if (gnv_foreign(file->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	part = (struct gnv_part){ file->extent, file->extents * sizeof(struct gpunvme_dextent) };
 	ret = gnv_view_check(version, size, sizeof(*dfile));
 	if (!ret)

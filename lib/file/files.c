@@ -8,6 +8,7 @@
 
 #include "file/file_map.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -247,21 +248,20 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
 
 GPUNVME_API int gpunvme_files_get_info(const struct gpunvme_files *files, struct gpunvme_files_info *info)
 {
-	if (!files)
-		return gnv_fail(-EINVAL, "gpunvme_files_get_info: files must not be NULL");
-	if (gnv_foreign(files->process))
-		return -ECHILD;
+	int ret = gnv_enter(files, files, "files");
+
+	if (ret)
+		return ret;
 	return gnv_info_copy(info, &files->info, gpunvme_files_info);
 }
 
 GPUNVME_API int gpunvme_files_get_entry(const struct gpunvme_files *files, uint32_t number, struct gpunvme_files_entry *entry)
 {
 	struct gpunvme_files_entry known = { .size = sizeof(known) };
+	int ret = gnv_enter(files, files, "files");
 
-	if (!files)
-		return gnv_fail(-EINVAL, "gpunvme_files_get_entry: files must not be NULL");
-	if (gnv_foreign(files->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	if (number >= files->info.files)
 		return gnv_fail(-ENOENT, "there is no file %u: the table has %u", number, files->info.files);
 	known.name = files->many[number].name;
@@ -277,12 +277,10 @@ GPUNVME_API int gpunvme_files_view_v(struct gpunvme_files *files, struct gpunvme
 {
 	struct gnv_part part[PARTS];
 	uint64_t lane[PARTS];
-	int ret;
+	int ret = gnv_enter(files, files && gpu && dfiles, "files, gpu and dfiles");
 
-	if (!files || !gpu || !dfiles)
-		return gnv_fail(-EINVAL, "gpunvme_files_view: files, gpu and dfiles must not be NULL");
-	if (gnv_foreign(files->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	parts_of(files, part);
 	ret = gnv_view_check(version, size, sizeof(*dfiles));
 	if (!ret)

@@ -6,7 +6,7 @@
 
 #include "file/files.h"
 #include "util/bits.h"
-#include "util/process.h"
+#include "util/entry.h"
 
 #define PIECE 65536u /* bytes of names */
 
@@ -125,11 +125,10 @@ GPUNVME_API int gpunvme_files_find(const struct gpunvme_files *files, const char
 {
 	uint64_t hash;
 	uint32_t i;
+	int ret = gnv_enter(files, files && name && number, "files, name and number");
 
-	if (!files || !name || !number)
-		return gnv_fail(-EINVAL, "gpunvme_files_find: files, name and number must not be NULL");
-	if (gnv_foreign(files->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	hash = gnv_sum(name, strlen(name));
 	for (i = files->named ? files->bucket[hash >> files->bucket_shift] : 0; i < files->named && files->name[i].hash <= hash; i++) {
 		if (files->name[i].hash == hash && strcmp(files->many[files->name[i].number].name, name) == 0) {

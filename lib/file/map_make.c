@@ -6,6 +6,7 @@
 #include "file/file_map.h"
 #include "os/linux/extents.h"
 #include "os/linux/sysfs.h"
+#include "util/entry.h"
 
 static int add(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 {
@@ -74,7 +75,7 @@ GPUNVME_API int gpunvme_map_make(const char *path, char **text)
 	int ret;
 
 	if (!path || !text)
-		return gnv_fail(-EINVAL, "gpunvme_map_make: path and text must not be NULL");
+		return gnv_null("path and text");
 	map.file = gnv_file_new();
 	if (!map.file)
 		return -ENOMEM;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -97,19 +98,19 @@ GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu)
 
 GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info)
 {
-	if (!gpu)
-		return gnv_fail(-EINVAL, "gpunvme_gpu_get_info: gpu must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	int ret = gnv_enter(gpu, gpu, "gpu");
+
+	if (ret)
+		return ret;
 	return gnv_info_copy(info, &gpu->info, gpunvme_gpu_info);
 }
 
 GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
-	if (!gpu)
-		return gnv_fail(-EINVAL, "gpunvme_gpu_coherence: gpu must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	int ret = gnv_enter(gpu, gpu, "gpu");
+
+	if (ret)
+		return ret;
 	if (what != GPUNVME_COHERENCE_HDP && what != GPUNVME_COHERENCE_INVALIDATE)
 		return gnv_fail(-EINVAL, "gpunvme_gpu_coherence: %d is neither GPUNVME_COHERENCE_HDP nor _INVALIDATE", (int)what);
 	return gpu->ops->coherence(gpu, what);

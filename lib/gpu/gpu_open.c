@@ -7,6 +7,7 @@
 
 #include "gpu/gpu.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -102,7 +103,7 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 	int ret;
 
 	if (!spec || !gpu)
-		return gnv_fail(-EINVAL, "gpunvme_gpu_open: spec and gpu must not be NULL");
+		return gnv_null("spec and gpu");
 	ret = gnv_opts_copy(&opts, user, gpunvme_gpu_opts);
 	if (ret)
 		return ret;

@@ -25,6 +25,7 @@
 #include "queue/qp.h"
 #include "queue/qp_recover.h"
 #include "queue/ringtest.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -338,7 +339,7 @@ GPUNVME_API int gpunvme_dev_open(const char *text, const struct gpunvme_dev_opts
 	int ret;
 
 	if (!text || !dev)
-		return gnv_fail(-EINVAL, "gpunvme_dev_open: uri and dev must not be NULL");
+		return gnv_null("uri and dev");
 	ret = gnv_opts_copy(&opts, user, gpunvme_dev_opts);
 	if (!ret)
 		ret = check_opts(&opts);

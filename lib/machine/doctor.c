@@ -14,6 +14,7 @@
 #include "port/quirks.h"
 #include "port/refusals.h"
 #include "port/vfio_device.h"
+#include "util/entry.h"
 #include "util/mmio.h"
 #include "util/opts.h"
 
@@ -212,7 +213,7 @@ GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *chec
 	int ret;
 
 	if (!address || !checks || !count)
-		return gnv_fail(-EINVAL, "gpunvme_doctor: address, checks and count must not be NULL");
+		return gnv_null("address, checks and count");
 	ret = gnv_stride_check(stride, gpunvme_check);
 	if (!ret && !strncmp(address, "vfio-user:", 10)) {
 		examine_served(&report, address);

@@ -17,6 +17,7 @@
 #include "os/amd/drm.h"
 #include "os/amd/kfd.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 
 #define SCRATCH (64u << 10)
@@ -315,7 +316,7 @@ GPUNVME_API int gpunvme_doctor_gpu_v(unsigned n, const char *controller, struct 
 	int ret;
 
 	if (!checks || !count)
-		return gnv_fail(-EINVAL, "gpunvme_doctor_gpu: checks and count must not be NULL");
+		return gnv_null("checks and count");
 	ret = gnv_stride_check(stride, gpunvme_check);
 	if (!ret)
 		ret = gnv_doctor_gpu(GNV_SYSFS, n, controller, &report);

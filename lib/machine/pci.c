@@ -11,6 +11,7 @@
 #include "os/linux/node.h"
 #include "os/linux/users.h"
 #include "port/refusals.h"
+#include "util/entry.h"
 #include "util/opts.h"
 
 static void describe_namespaces(const struct gnv_pci *pci, struct gpunvme_pci_info *info)
@@ -64,7 +65,7 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
 	int ret;
 
 	if (!a || !b)
-		return gnv_fail(-EINVAL, "gpunvme_pci_get_path: the addresses must not be NULL");
+		return gnv_null("the addresses");
 	ret = gnv_pci_parse(a, bdf[0]);
 	if (!ret)
 		ret = gnv_pci_parse(b, bdf[1]);

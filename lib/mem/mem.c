@@ -10,6 +10,7 @@
 
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -111,12 +112,10 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
 				  struct gpunvme_mem **mem)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
-	int ret;
+	int ret = gnv_enter(gpu, gpu && mem, "gpu and mem");
 
-	if (!gpu || !mem)
-		return gnv_fail(-EINVAL, "gpunvme_mem_alloc: gpu and mem must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_mem_opts);
 	if (ret)
 		return ret;
@@ -130,12 +129,10 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
 
 GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem)
 {
-	int ret;
+	int ret = gnv_enter(gpu, gpu && mem, "gpu and mem");
 
-	if (!gpu || !mem)
-		return gnv_fail(-EINVAL, "gpunvme_mem_register: gpu and mem must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = ((uintptr_t)ptr | len) & (gnv_sys_page_size() - 1) ? -ENOENT : gnv_mem_gpu_register(gpu, ptr, len, mem);
 	if (ret != -ENOENT)
 		return ret;

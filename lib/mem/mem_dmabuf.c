@@ -11,6 +11,7 @@
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/process.h"
 
 static void dmabuf_release(struct gpunvme_mem *mem)
@@ -59,12 +60,10 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 {
 	struct gpunvme_mem *mem;
 	void *cpu = NULL;
-	int own, ret;
+	int own, ret = gnv_enter(gpu, gpu && out, "gpu and mem");
 
-	if (!gpu || !out)
-		return gnv_fail(-EINVAL, "gpunvme_mem_import_dmabuf: gpu and mem must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = check_range(fd, offset, len);
 	if (ret)
 		return ret;

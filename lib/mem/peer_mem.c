@@ -12,6 +12,7 @@
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/process.h"
 
 struct mem_bar {
@@ -133,12 +134,10 @@ static int check_held(const struct gpunvme_peer *peer)
 
 GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer)
 {
-	int ret;
+	int ret = gnv_enter(peer, peer, "peer");
 
-	if (!peer)
-		return gnv_fail(-EINVAL, "gpunvme_peer_reset: peer must not be NULL");
-	if (gnv_foreign(peer->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&peer->lock);
 	ret = check_held(peer);
 	if (!ret && peer->vfio.reset_way != GNV_VFIO_RESET_NONE)
@@ -230,9 +229,9 @@ int gnv_mem_bar(struct gpunvme_peer *peer, struct gpunvme_gpu *gpu, unsigned ind
 GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *peer, unsigned bar, uint64_t offset, size_t len,
 				struct gpunvme_mem **mem)
 {
-	if (!gpu || !peer || !mem)
-		return gnv_fail(-EINVAL, "gpunvme_mem_bar: gpu, peer and mem must not be NULL");
-	if (gnv_foreign(peer->process))
-		return -ECHILD;
+	int ret = gnv_enter(peer, gpu && peer && mem, "gpu, peer and mem");
+
+	if (ret)
+		return ret;
 	return gnv_mem_bar(peer, gpu, bar, offset, len, mem);
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <gpunvme/mem.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "dev/dev.h"
@@ -15,6 +14,7 @@
 #include "dma/mem_map.h"
 #include "util/bits.h"
 #include "util/checked.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -199,12 +199,10 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
 	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
 	struct gnv_source source = { .magic = 0 };
 	struct gpunvme_pagecache *cache;
-	int ret;
+	int ret = gnv_enter(gpu, gpu && out, "gpu and cache");
 
-	if (!gpu || !out)
-		return gnv_fail(-EINVAL, "gpunvme_pagecache_create: gpu and cache must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_pagecache_opts);
 	if (!ret)
 		ret = gnv_source_find(&source, dev, &opts);
@@ -295,12 +293,10 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
 					 uint32_t size)
 {
 	struct gpunvme_dbuf buf;
-	int ret;
+	int ret = gnv_enter(cache, cache && pages, "cache and pages");
 
-	if (!cache || !pages)
-		return gnv_fail(-EINVAL, "gpunvme_pagecache_view: cache and pages must not be NULL");
-	if (gnv_foreign(cache->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*pages))
 		return gnv_fail(-EPROTONOSUPPORT,
 				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
@@ -321,12 +317,10 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	struct gpunvme_pagecache_info info = { .size = sizeof(info) };
 	struct gpunvme_pagecache_state state;
 	uint64_t given_back;
-	int ret;
+	int ret = gnv_enter(cache, cache, "cache");
 
-	if (!cache)
-		return gnv_fail(-EINVAL, "gpunvme_pagecache_get_info: cache must not be NULL");
-	if (gnv_foreign(cache->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&cache->lock);
 	given_back = cache->given_back;
 	ret = cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state));

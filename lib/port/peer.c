@@ -7,6 +7,7 @@
 #include "port/uri.h"
 #include "port/refusals.h"
 #include "port/vfio_device.h"
+#include "util/entry.h"
 #include "util/opts.h"
 
 static int open_parsed(struct gnv_uri *uri, const struct gnv_log *log, struct gpunvme_peer **peer)
@@ -41,7 +42,7 @@ GPUNVME_API int gpunvme_peer_open(const char *text, const struct gpunvme_peer_op
 	int ret;
 
 	if (!text || !peer)
-		return gnv_fail(-EINVAL, "gpunvme_peer_open: uri and peer must not be NULL");
+		return gnv_null("uri and peer");
 	ret = gnv_opts_copy(&opts, user, gpunvme_peer_opts);
 	if (!ret)
 		ret = gnv_uri_parse(text, &uri);

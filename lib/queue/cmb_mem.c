@@ -14,6 +14,7 @@
 #include "dma/mem_map.h"
 #include "queue/selftest.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -157,7 +158,7 @@ GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	int ret;
 
 	if (!gpu || !dev || !mem)
-		return gnv_fail(-EINVAL, "gpunvme_mem_cmb: gpu, dev and mem must not be NULL");
+		return gnv_null("gpu, dev and mem");
 	if (gnv_foreign(gpu->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	ret = gnv_opts_copy(&opts, user, gpunvme_mem_opts);

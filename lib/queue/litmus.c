@@ -15,9 +15,9 @@
 #include "queue/qp.h"
 #include "util/bits.h"
 #include "util/clock.h"
+#include "util/entry.h"
 #include "util/mmio.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 #define COMMANDS 100000u
 #define TIMEOUT_MS 2000u
@@ -263,12 +263,10 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
 	uint32_t fill;
 	unsigned i;
-	int ret;
+	int ret = gnv_enter(dev, dev && gpu, "dev and gpu");
 
-	if (!dev || !gpu)
-		return gnv_fail(-EINVAL, "gpunvme_litmus_run: dev and gpu must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = check_result(result);
 	if (!ret)
 		ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);

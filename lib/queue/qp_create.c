@@ -12,8 +12,8 @@
 #include "queue/selftest.h"
 #include "queue/cmb_probe.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 struct rung {
 	bool local;   /* rings and data in the GPU's memory */
@@ -178,12 +178,10 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 				  struct gpunvme_qp **out)
 {
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-	int ret;
+	int ret = gnv_enter(dev, dev && gpu && out, "dev, gpu and qp");
 
-	if (!dev || !gpu || !out)
-		return gnv_fail(-EINVAL, "gpunvme_qp_create: dev, gpu and qp must not be NULL");
-	if (gnv_foreign(dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_qp_opts);
 	if (!ret && opts.reserved)
 		ret = gnv_fail(-EINVAL, "gpunvme_qp_opts.reserved must be 0");

@@ -13,7 +13,7 @@
 #include "dev/reset.h"
 #include "queue/doorbell.h"
 #include "util/bits.h"
-#include "util/process.h"
+#include "util/entry.h"
 
 #define ABORTS 64u /* one at a time; the deletion of the queue does the rest */
 #define WORDS 64u
@@ -158,12 +158,10 @@ void gnv_qp_drop_old(struct gpunvme_dev *dev, const struct gpunvme_qp *qp)
 
 GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp)
 {
-	int ret;
+	int ret = gnv_enter(qp->dev, qp, "qp");
 
-	if (!qp)
-		return gnv_fail(-EINVAL, "gpunvme_qp_recover: qp must not be NULL");
-	if (gnv_foreign(qp->dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&qp->dev->queues_lock);
 	ret = qp->zombie ? gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qp->qid)
 			 : gnv_qp_recover(qp);
@@ -173,10 +171,10 @@ GPUNVME_API int gpunvme_qp_recover(struct gpunvme_qp *qp)
 
 GPUNVME_API int gpunvme_qp_release_old(struct gpunvme_qp *qp)
 {
-	if (!qp)
-		return gnv_fail(-EINVAL, "gpunvme_qp_release_old: qp must not be NULL");
-	if (gnv_foreign(qp->dev->process))
-		return -ECHILD;
+	int ret = gnv_enter(qp->dev, qp, "qp");
+
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&qp->dev->queues_lock);
 	gnv_qp_drop_old(qp->dev, qp);
 	qp->lanes_gone = !qp->sq_exists; /* all its views are old */

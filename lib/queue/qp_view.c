@@ -4,15 +4,14 @@
  * Invariant: a view never reaches outside its namespace, and may write only where the namespace and the device may be written.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "queue/qp.h"
 #include "util/bits.h"
 #include "util/checked.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 #define MAX_BLOCKS 65536u /* of one command: NLB has 16 bits */
 
@@ -184,12 +183,10 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	int ret;
+	int ret = gnv_enter(qp->dev, qp && dq, "qp and dq");
 
-	if (!qp || !dq)
-		return gnv_fail(-EINVAL, "gpunvme_qp_view: qp and dq must not be NULL");
-	if (gnv_foreign(qp->dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*dq))
 		return gnv_fail(-EPROTONOSUPPORT,
 				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
@@ -233,10 +230,10 @@ void gnv_qp_stop(struct gpunvme_qp *const *qp, uint32_t count, bool stop)
 
 GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop)
 {
-	if (!qp)
-		return gnv_fail(-EINVAL, "gpunvme_qp_stop: qp must not be NULL");
-	if (gnv_foreign(qp->dev->process))
-		return -ECHILD;
+	int ret = gnv_enter(qp->dev, qp, "qp");
+
+	if (ret)
+		return ret;
 	gnv_qp_stop(&qp, 1, stop != 0);
 	return 0;
 }
@@ -256,11 +253,10 @@ static void read_counters(const struct gpunvme_qp *qp, struct gpunvme_qp_info *i
 GPUNVME_API int gpunvme_qp_get_info(struct gpunvme_qp *qp, struct gpunvme_qp_info *user)
 {
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
+	int ret = gnv_enter(qp->dev, qp, "qp");
 
-	if (!qp)
-		return gnv_fail(-EINVAL, "gpunvme_qp_get_info: qp must not be NULL");
-	if (gnv_foreign(qp->dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&qp->dev->lock);
 	read_counters(qp, &info);
 	info.qid = qp->qid;
@@ -278,12 +274,10 @@ GPUNVME_API int gpunvme_qp_get_info(struct gpunvme_qp *qp, struct gpunvme_qp_inf
 GPUNVME_API int gpunvme_qp_get_latency(struct gpunvme_qp *qp, struct gpunvme_qp_latency *user)
 {
 	struct gpunvme_qp_latency latency = { .size = sizeof(latency) };
-	int ret;
+	int ret = gnv_enter(qp->dev, qp, "qp");
 
-	if (!qp)
-		return gnv_fail(-EINVAL, "gpunvme_qp_get_latency: qp must not be NULL");
-	if (gnv_foreign(qp->dev->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	if (!(qp->flags & GPUNVME_QP_LATENCY))
 		return gnv_fail(-EOPNOTSUPP, "this queue keeps no latencies; create it with GPUNVME_QP_LATENCY");
 	latency.ticks_per_ms = gnv_gpu_ticks_per_ms(qp->gpu);

@@ -6,7 +6,6 @@
 #include <gpunvme/volume.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +16,7 @@
 #include "queue/volume.h"
 #include "util/bits.h"
 #include "util/checked.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 
@@ -178,13 +178,11 @@ GPUNVME_API int gpunvme_volume_create(struct gpunvme_dev *const *devs, uint32_t 
 {
 	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
 	struct gpunvme_volume *vol;
-	char cause[512];
-	int ret;
+	struct gnv_message cause;
+	int ret = gnv_enter(gpu, devs && gpu && out, "devs, gpu and vol");
 
-	if (!devs || !gpu || !out)
-		return gnv_fail(-EINVAL, "gpunvme_volume_create: devs, gpu and vol must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_volume_opts);
 	if (!ret)
 		ret = check_opts(&opts, count);
@@ -206,10 +204,10 @@ GPUNVME_API int gpunvme_volume_create(struct gpunvme_dev *const *devs, uint32_t 
 		*out = vol;
 		return 0;
 	}
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	cause = gnv_message();
 	discard_qps(vol);
 	drop(vol);
-	return gnv_fail(ret, "%s", cause);
+	return gnv_fail(ret, "%s", cause.text);
 }
 
 GPUNVME_API int gpunvme_volume_destroy(struct gpunvme_volume *vol)
@@ -268,12 +266,10 @@ GPUNVME_API int gpunvme_volume_view_v(struct gpunvme_volume *vol, const struct g
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
 	uint64_t table = 0;
-	int ret;
+	int ret = gnv_enter(vol->gpu, vol && dvol, "vol and dvol");
 
-	if (!vol || !dvol)
-		return gnv_fail(-EINVAL, "gpunvme_volume_view: vol and dvol must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*dvol))
 		return gnv_fail(-EPROTONOSUPPORT,
 				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
@@ -318,12 +314,10 @@ GPUNVME_API int gpunvme_volume_map(struct gpunvme_volume *vol, struct gpunvme_me
 	struct gpunvme_dbuf dbuf[GPUNVME_VOLUME_MAX];
 	uint64_t table = 0;
 	uint32_t m;
-	int ret = 0;
+	int ret = gnv_enter(vol->gpu, vol && mem && dvbuf, "vol, mem and dvbuf");
 
-	if (!vol || !mem || !dvbuf)
-		return gnv_fail(-EINVAL, "gpunvme_volume_map: vol, mem and dvbuf must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	for (m = 0; m < vol->members && !ret; m++)
 		ret = gpunvme_mem_map(mem, vol->dev[m]);
 	if (!ret)
@@ -344,13 +338,11 @@ static bool is_of_buffer(const void *dbuf, const struct gnv_table *table)
 GPUNVME_API int gpunvme_volume_unmap(struct gpunvme_volume *vol, struct gpunvme_mem *mem)
 {
 	struct gpunvme_dbuf dbuf[GPUNVME_VOLUME_MAX];
-	int ret = 0, err;
+	int ret = gnv_enter(vol->gpu, vol && mem, "vol and mem"), err;
 	uint32_t m;
 
-	if (!vol || !mem)
-		return gnv_fail(-EINVAL, "gpunvme_volume_unmap: vol and mem must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	if (!describe(vol, mem, dbuf))
 		gnv_tables_drop(&vol->tables, is_of_buffer, dbuf);
 	for (m = 0; m < vol->members; m++) {
@@ -362,10 +354,10 @@ GPUNVME_API int gpunvme_volume_unmap(struct gpunvme_volume *vol, struct gpunvme_
 
 GPUNVME_API int gpunvme_volume_stop(struct gpunvme_volume *vol, int stop)
 {
-	if (!vol)
-		return gnv_fail(-EINVAL, "gpunvme_volume_stop: vol must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	int ret = gnv_enter(vol->gpu, vol, "vol");
+
+	if (ret)
+		return ret;
 	gnv_qp_stop(vol->qp, count_qps(vol), stop != 0);
 	return 0;
 }
@@ -373,23 +365,21 @@ GPUNVME_API int gpunvme_volume_stop(struct gpunvme_volume *vol, int stop)
 GPUNVME_API int gpunvme_volume_recover(struct gpunvme_volume *vol)
 {
 	struct gpunvme_qp_info info = { .size = sizeof(info) };
-	char cause[512] = "";
-	int ret = 0, err;
+	struct gnv_message cause = { "" };
+	int ret = gnv_enter(vol->gpu, vol, "vol"), err;
 	uint32_t i;
 
-	if (!vol)
-		return gnv_fail(-EINVAL, "gpunvme_volume_recover: vol must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	for (i = 0; i < count_qps(vol); i++) {
 		err = gpunvme_qp_get_info(vol->qp[i], &info);
 		if (!err && info.poison)
 			err = gpunvme_qp_recover(vol->qp[i]);
 		if (err && !ret)
-			snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+			cause = gnv_message();
 		ret = ret ? ret : err;
 	}
-	return ret ? gnv_fail(ret, "%s", cause) : 0;
+	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
 }
 
 /* Is it of views, one of a queue that is no more? */
@@ -408,11 +398,10 @@ static bool is_old(const void *ctx, const struct gnv_table *table)
 GPUNVME_API int gpunvme_volume_release_old(struct gpunvme_volume *vol)
 {
 	uint32_t i;
+	int ret = gnv_enter(vol->gpu, vol, "vol");
 
-	if (!vol)
-		return gnv_fail(-EINVAL, "gpunvme_volume_release_old: vol must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	for (i = 0; i < count_qps(vol); i++)
 		gpunvme_qp_release_old(vol->qp[i]);
 	gnv_tables_drop(&vol->tables, is_old, vol);
@@ -424,12 +413,10 @@ GPUNVME_API int gpunvme_volume_get_info(struct gpunvme_volume *vol, struct gpunv
 	struct gpunvme_volume_info info = { .size = sizeof(info) };
 	struct gpunvme_qp_info qp = { .size = sizeof(qp) };
 	uint32_t i;
-	int ret;
+	int ret = gnv_enter(vol->gpu, vol, "vol");
 
-	if (!vol)
-		return gnv_fail(-EINVAL, "gpunvme_volume_get_info: vol must not be NULL");
-	if (gnv_foreign(vol->gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	info.members = vol->members;
 	info.queues = vol->queues;
 	info.stripe = vol->stripe;

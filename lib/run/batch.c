@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "run/run.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 #define CMDS_MAX (16u << 20)
 #define REFUSED_PER_MS 100u /* of one lane; a GPU is faster */
@@ -88,12 +88,10 @@ GPUNVME_API int gpunvme_batch_run(struct gpunvme_gpu *gpu, const struct gpunvme_
 {
 	struct gpunvme_batch batch = GPUNVME_BATCH_INIT;
 	struct gpunvme_batch_cmd *cmd;
-	int ret;
+	int ret = gnv_enter(gpu, gpu && dq && dbuf && user, "gpu, dq, dbuf and batch");
 
-	if (!gpu || !dq || !dbuf || !user)
-		return gnv_fail(-EINVAL, "gpunvme_batch_run: gpu, dq, dbuf and batch must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&batch, user, gpunvme_batch);
 	if (!ret)
 		ret = check_counts(&batch, queues);

@@ -7,8 +7,8 @@
 
 #include "run/run.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 #define LANES_AUTO 64u /* for each queue */
 #define STEP_BYTES (256u << 10)
@@ -74,12 +74,10 @@ GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 		.gpu = gpu, .dq = dq, .queues = queues, .kernel = GNV_KERNEL_COPY, .args = &args, .args_len = sizeof(args),
 		.args_dq = &args.dq, .args_result = &args.result, .result_size = sizeof(struct gnv_copy_result),
 	};
-	int ret;
+	int ret = gnv_enter(gpu, gpu && dq && dbuf && user, "gpu, dq, dbuf and copy");
 
-	if (!gpu || !dq || !dbuf || !user)
-		return gnv_fail(-EINVAL, "gpunvme_copy_run: gpu, dq, dbuf and copy must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&copy, user, gpunvme_copy);
 	if (!ret)
 		ret = gnv_run_check(gpu, dq, queues, dbuf);

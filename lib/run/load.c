@@ -7,8 +7,8 @@
 
 #include "run/run.h"
 #include "util/bits.h"
+#include "util/entry.h"
 #include "util/opts.h"
-#include "util/process.h"
 
 #define LANES_AUTO 64u /* for each queue */
 
@@ -63,12 +63,10 @@ GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 		.gpu = gpu, .dq = dq, .queues = queues, .kernel = GNV_KERNEL_LOAD, .args = &args, .args_len = sizeof(args),
 		.args_dq = &args.dq, .args_result = &args.result, .result_size = sizeof(struct gnv_load_result),
 	};
-	int ret;
+	int ret = gnv_enter(gpu, gpu && dq && dbuf && user, "gpu, dq, dbuf and load");
 
-	if (!gpu || !dq || !dbuf || !user)
-		return gnv_fail(-EINVAL, "gpunvme_load_run: gpu, dq, dbuf and load must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&load, user, gpunvme_load);
 	if (!ret)
 		ret = gnv_run_check(gpu, dq, queues, dbuf);

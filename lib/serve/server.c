@@ -15,6 +15,7 @@
 #include "os/linux/passed.h"
 #include "port/port.h"
 #include "serve/server.h"
+#include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
 #include "util/thread.h"
@@ -158,7 +159,7 @@ GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const 
 	int ret;
 
 	if (!uri || !socket || !out)
-		return gnv_fail(-EINVAL, "gpunvme_server_start: uri, socket and server must not be NULL");
+		return gnv_null("uri, socket and server");
 	ret = gnv_opts_copy(&o, opts, gpunvme_server_opts);
 	if (!ret && (o.flags & ~(uint32_t)GPUNVME_SERVER_CAREFUL || o.reserved))
 		ret = gnv_fail(-EINVAL, "unknown server flags 0x%x; valid: GPUNVME_SERVER_CAREFUL", o.flags);

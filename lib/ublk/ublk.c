@@ -15,6 +15,7 @@
 #include "ublk/ublk.h"
 #include "util/bits.h"
 #include "util/clock.h"
+#include "util/entry.h"
 #include "util/mark.h"
 #include "util/opts.h"
 #include "util/process.h"
@@ -183,9 +184,8 @@ static int choose_bytes(struct gpunvme_ublk *u, uint32_t wanted)
  */
 static void undo(struct gpunvme_ublk *u, int why)
 {
-	char cause[512];
+	const struct gnv_message cause = gnv_message();
 
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
 	gnv_ublk_join_lanes(u);
 	gnv_ublk_end_queues(u);
 	if (u->added)
@@ -193,7 +193,7 @@ static void undo(struct gpunvme_ublk *u, int why)
 	gpunvme_gpu_close(u->gpu);
 	free(u->lane);
 	free(u);
-	gnv_fail(why, "%s", cause);
+	gnv_fail(why, "%s", cause.text);
 }
 
 static int serve(struct gpunvme_ublk *u)
@@ -241,7 +241,7 @@ GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const
 	int ret;
 
 	if (!dev || !out)
-		return gnv_fail(-EINVAL, "gpunvme_ublk_start: dev and ublk must not be NULL");
+		return gnv_null("dev and ublk");
 	ret = gnv_opts_copy(&o, opts, gpunvme_ublk_opts);
 	if (!ret)
 		ret = check_opts(&o);
@@ -277,7 +277,7 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *u, struct gpunv
 	uint32_t i;
 
 	if (!u)
-		return gnv_fail(-EINVAL, "gpunvme_ublk_get_info: ublk must not be NULL");
+		return gnv_null("ublk");
 	info.id = u->info.id;
 	info.nsid = u->ns.nsid;
 	info.queues = u->lanes;

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "util/entry.h"
+
 static void test_statuses(void **state)
 {
 	(void)state;
@@ -52,6 +54,50 @@ static void test_version(void **state)
 	assert_int_equal(gpunvme_version(), GPUNVME_VERSION_MAJOR << 16 | GPUNVME_VERSION_MINOR << 8 | GPUNVME_VERSION_PATCH);
 }
 
+/* A clean-up that fails has a message of its own, and the one of the failure before comes back. */
+static void test_kept(void **state)
+{
+	struct gnv_message kept;
+
+	(void)state;
+	gnv_fail(-EIO, "the cause %d", 1);
+	kept = gnv_message();
+	gnv_fail(-EBUSY, "the clean-up");
+	assert_int_equal(gnv_fail(-EIO, "%s", kept.text), -EIO);
+	assert_string_equal(gpunvme_errmsg(), "the cause 1");
+	gnv_fail(-EIO, "more: %s", gpunvme_errmsg());
+	assert_string_equal(gpunvme_errmsg(), "more: the cause 1");
+}
+
+struct object {
+	uint64_t process;
+};
+
+static int enter_v(const struct object *object, const void *other)
+{
+	return gnv_enter(object, object && other, "object and other");
+}
+
+static int enter(const struct object *object)
+{
+	return object ? 0 : gnv_null("object");
+}
+
+/* The message has the function's name as users write it, and what must be there. Another process is not let in. */
+static void test_entry(void **state)
+{
+	const struct object mine = { gnv_process() }, others = { gnv_process() + 1 };
+
+	(void)state;
+	assert_int_equal(enter_v(NULL, &mine), -EINVAL);
+	assert_string_equal(gpunvme_errmsg(), "enter: object and other must not be NULL");
+	assert_int_equal(enter_v(&mine, NULL), -EINVAL);
+	assert_int_equal(enter(NULL), -EINVAL);
+	assert_string_equal(gpunvme_errmsg(), "enter: object must not be NULL");
+	assert_int_equal(enter_v(&others, &mine), -ECHILD);
+	assert_int_equal(enter_v(&mine, &mine), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -59,6 +105,8 @@ int main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_total),
 		cmocka_unit_test(test_version),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_entry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
