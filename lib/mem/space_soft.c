@@ -1,54 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#include "mem/space_soft.h"
+#include "mem/space_soft_table.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "mem/mem.h"
 #include "util/bits.h"
-#include "util/clock.h"
 
 #define NARROW_BASE (1ull << 47)
 #define NARROW_SHIFT 35u
-#define LIVE 0x80000000u /* in entry.state: the slot holds a mapping; the bits below count references */
 #define UNMAP_WAIT_MS 200
 #define UNMAP_STEP_US 50
 
-/* Fields other than `state` and `serial` change only while `state` is 0, under the lock. */
-struct entry {
-	struct gnv_soft_map map;
-	uint32_t state;
-	uint64_t serial;
-};
-
-struct placed {
-	uint64_t iova;
-	size_t len;
-	unsigned slot;
-};
-
-struct soft_space {
-	struct gnv_space base;
-	uint64_t first; /* of the addresses that it chooses; each slot has 1 << shift of them */
-	unsigned shift;
-	pthread_mutex_t lock; /* map and unmap; never taken by translations */
-	uint64_t last_serial;
-	unsigned next; /* where to look for a free slot: late reuse makes stale addresses miss */
-	struct entry entry[GNV_SOFT_SPACE_SLOTS];
-	pthread_rwlock_t guard; /* of the next two: taken last, and for a search or a change alone */
-	unsigned placed_count;
-	struct placed placed[GNV_SOFT_SPACE_SLOTS]; /* by address */
-};
-
-static struct soft_space *soft_of(struct gnv_space *space)
-{
-	return gnv_container_of(space, struct soft_space, base);
-}
-
-static int find_free(struct soft_space *soft)
+int gnv_soft_space_find_free(struct soft_space *soft)
 {
 	unsigned i, slot;
 
@@ -62,11 +28,76 @@ static int find_free(struct soft_space *soft)
 	return -ENOSPC;
 }
 
+/* ---- What hears of mappings; under the lock ---- */
+
+int gnv_soft_space_end_watches(const struct soft_space *soft, const struct gnv_soft_map *map)
+{
+	struct gnv_soft_watch *watch;
+	int ret = 0;
+
+	for (watch = soft->watches; watch && !ret; watch = watch->next)
+		ret = watch->unmapping(watch, map);
+	return ret;
+}
+
+/* Then it is there. */
+int gnv_soft_space_publish(struct soft_space *soft, struct entry *e)
+{
+	struct gnv_soft_watch *watch;
+	int ret = 0;
+
+	for (watch = soft->watches; watch && !ret; watch = watch->next)
+		ret = watch->mapped(watch, &e->map);
+	if (ret) {
+		e->map.leaving = gnv_soft_space_end_watches(soft, &e->map) != 0; /* what still reaches it keeps the slot for ever */
+		return ret;
+	}
+	__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);
+	__atomic_store_n(&e->state, GNV_SOFT_LIVE, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int gnv_soft_space_watch(struct gnv_space *space, struct gnv_soft_watch *watch)
+{
+	struct soft_space *soft = soft_of(space);
+	unsigned i;
+	int ret = 0;
+
+	pthread_mutex_lock(&soft->lock);
+	for (i = 0; i < GNV_SOFT_SPACE_SLOTS && !ret; i++)
+		if (__atomic_load_n(&soft->entry[i].state, __ATOMIC_ACQUIRE))
+			ret = watch->mapped(watch, &soft->entry[i].map);
+	if (!ret) {
+		watch->next = soft->watches;
+		soft->watches = watch;
+	}
+	while (ret && i--)
+		if (__atomic_load_n(&soft->entry[i].state, __ATOMIC_ACQUIRE))
+			watch->unmapping(watch, &soft->entry[i].map);
+	pthread_mutex_unlock(&soft->lock);
+	return ret;
+}
+
+void gnv_soft_space_unwatch(struct gnv_space *space, struct gnv_soft_watch *watch)
+{
+	struct soft_space *soft = soft_of(space);
+	struct gnv_soft_watch **at = &soft->watches;
+
+	pthread_mutex_lock(&soft->lock);
+	while (*at && *at != watch)
+		at = &(*at)->next;
+	if (*at)
+		*at = watch->next;
+	pthread_mutex_unlock(&soft->lock);
+}
+
+/* ---- The host's face ---- */
+
 static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova)
 {
 	struct soft_space *soft = soft_of(space);
 	struct entry *e;
-	int slot;
+	int slot, ret = 0;
 
 	if (!mem->cpu && !mem->local)
 		return gnv_fail(-EOPNOTSUPP, "the software controller cannot reach %s memory, which has no CPU address", mem->ops->kind);
@@ -78,7 +109,7 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	if (!mem->len || mem->len >= 1ull << soft->shift)
 		return gnv_fail(-ENOSPC, "%zu bytes do not fit the software address space", mem->len);
 	pthread_mutex_lock(&soft->lock);
-	slot = find_free(soft);
+	slot = gnv_soft_space_find_free(soft);
 	if (slot >= 0) {
 		e = &soft->entry[slot];
 		*iova = soft->first + ((uint64_t)slot << soft->shift);
@@ -90,11 +121,10 @@ static int soft_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 						.hidden = !mem->cpu,
 						.slot = (unsigned)slot,
 						.serial = ++soft->last_serial };
-		__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);
-		__atomic_store_n(&e->state, LIVE, __ATOMIC_RELEASE);
+		ret = gnv_soft_space_publish(soft, e);
 	}
 	pthread_mutex_unlock(&soft->lock);
-	return slot < 0 ? gnv_fail(slot, "the software address space is full; unmap something") : 0;
+	return slot < 0 ? gnv_fail(slot, "the software address space is full; unmap something") : ret;
 }
 
 static struct entry *entry_of(struct soft_space *soft, uint64_t iova)
@@ -112,7 +142,7 @@ static int retire(struct entry *e)
 	uint32_t idle;
 
 	for (waited_us = 0; waited_us < UNMAP_WAIT_MS * 1000; waited_us += UNMAP_STEP_US) {
-		idle = LIVE;
+		idle = GNV_SOFT_LIVE;
 		if (__atomic_compare_exchange_n(&e->state, &idle, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
 			__atomic_store_n(&e->serial, 0, __ATOMIC_RELAXED);
 			return 0;
@@ -130,6 +160,20 @@ static void soft_cut(struct gnv_space *space, uint64_t iova, size_t len)
 	(void)len;
 }
 
+/* Return: 0, -EBUSY, -ENOENT. Once nobody holds a reference it is there for nobody, whatever those that watch say. */
+static int end(const struct soft_space *soft, struct entry *e)
+{
+	int ret = e->map.leaving ? 0 : -ENOENT;
+
+	if (__atomic_load_n(&e->state, __ATOMIC_ACQUIRE))
+		ret = retire(e);
+	if (ret)
+		return ret;
+	ret = gnv_soft_space_end_watches(soft, &e->map);
+	__atomic_store_n(&e->map.leaving, ret != 0, __ATOMIC_RELAXED);
+	return ret;
+}
+
 static int soft_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 {
 	struct soft_space *soft = soft_of(space);
@@ -139,8 +183,8 @@ static int soft_unmap(struct gnv_space *space, uint64_t iova, size_t len)
 	if (!e)
 		return ret;
 	pthread_mutex_lock(&soft->lock);
-	if (__atomic_load_n(&e->state, __ATOMIC_ACQUIRE) && e->map.iova == iova && e->map.len == len)
-		ret = retire(e);
+	if (e->map.iova == iova && e->map.len == len)
+		ret = end(soft, e);
 	pthread_mutex_unlock(&soft->lock);
 	return ret;
 }
@@ -198,14 +242,14 @@ static bool take(struct entry *e)
 {
 	uint32_t state = __atomic_load_n(&e->state, __ATOMIC_RELAXED);
 
-	while (state & LIVE)
+	while (state & GNV_SOFT_LIVE)
 		if (__atomic_compare_exchange_n(&e->state, &state, state + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return true;
 	return false;
 }
 
 /* Of the placed mappings, how many begin at or below the address. */
-static unsigned placed_up_to(const struct soft_space *soft, uint64_t iova)
+unsigned gnv_soft_space_placed_up_to(const struct soft_space *soft, uint64_t iova)
 {
 	unsigned low = 0, high = soft->placed_count, middle;
 
@@ -226,7 +270,7 @@ static struct entry *take_placed(struct soft_space *soft, uint64_t iova)
 	unsigned i;
 
 	pthread_rwlock_rdlock(&soft->guard);
-	i = placed_up_to(soft, iova);
+	i = gnv_soft_space_placed_up_to(soft, iova);
 	if (i)
 		e = &soft->entry[soft->placed[i - 1].slot];
 	if (e && !take(e))
@@ -282,115 +326,4 @@ uint64_t gnv_soft_space_serial(struct gnv_space *space, unsigned slot)
 	const struct entry *e = &soft_of(space)->entry[slot];
 
 	return __atomic_load_n(&e->serial, __ATOMIC_RELAXED);
-}
-
-/* ---- Placed mappings ---- */
-
-/* Where it belongs among the placed ones. Return: 0, -EINVAL, -EEXIST. */
-static int find_place(const struct soft_space *soft, uint64_t iova, size_t len, unsigned *at)
-{
-	const struct placed *near = soft->placed;
-
-	if (!len || iova + (len - 1) < iova || iova + (len - 1) >= soft->first)
-		return -EINVAL;
-	*at = placed_up_to(soft, iova);
-	if (*at && iova - near[*at - 1].iova < near[*at - 1].len)
-		return -EEXIST;
-	if (*at < soft->placed_count && near[*at].iova - iova < len)
-		return -EEXIST;
-	return 0;
-}
-
-static void insert(struct soft_space *soft, unsigned at, const struct placed *new)
-{
-	pthread_rwlock_wrlock(&soft->guard);
-	memmove(&soft->placed[at + 1], &soft->placed[at], (soft->placed_count - at) * sizeof(*new));
-	soft->placed[at] = *new;
-	soft->placed_count++;
-	pthread_rwlock_unlock(&soft->guard);
-}
-
-int gnv_soft_space_place(struct gnv_space *space, uint64_t iova, size_t len, void *cpu)
-{
-	struct soft_space *soft = soft_of(space);
-	int ret, slot = -ENOSPC;
-	struct entry *e;
-	unsigned at = 0;
-
-	pthread_mutex_lock(&soft->lock);
-	ret = find_place(soft, iova, len, &at);
-	if (!ret)
-		ret = slot = find_free(soft);
-	if (slot >= 0) {
-		e = &soft->entry[slot];
-		e->map = (struct gnv_soft_map){
-			.iova = iova, .len = len, .cpu = cpu, .foreign = true, .slot = (unsigned)slot, .serial = ++soft->last_serial
-		};
-		__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);
-		__atomic_store_n(&e->state, LIVE, __ATOMIC_RELEASE);
-		insert(soft, at, &(struct placed){ iova, len, (unsigned)slot });
-		ret = 0;
-	}
-	pthread_mutex_unlock(&soft->lock);
-	return ret;
-}
-
-/* Its number among the placed ones, or -ENOENT. Under `lock`. */
-static int find_placed(const struct soft_space *soft, uint64_t iova)
-{
-	unsigned i = placed_up_to(soft, iova);
-
-	return i && soft->placed[i - 1].iova == iova ? (int)i - 1 : -ENOENT;
-}
-
-int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova)
-{
-	struct soft_space *soft = soft_of(space);
-	struct entry *e;
-	int i;
-
-	pthread_mutex_lock(&soft->lock);
-	i = find_placed(soft, iova);
-	if (i >= 0) {
-		e = &soft->entry[soft->placed[i].slot];
-		__atomic_store_n(&e->map.leaving, 1, __ATOMIC_RELAXED);
-		__atomic_store_n(&e->serial, 0, __ATOMIC_RELAXED);
-		__atomic_fetch_and(&e->state, ~LIVE, __ATOMIC_ACQ_REL);
-	}
-	pthread_mutex_unlock(&soft->lock);
-	return i < 0 ? i : 0;
-}
-
-/* Return: true when it was there and nobody used it any more. */
-static bool forget(struct soft_space *soft, uint64_t iova)
-{
-	bool unused = false;
-	int i;
-
-	pthread_mutex_lock(&soft->lock);
-	i = find_placed(soft, iova);
-	if (i >= 0)
-		unused = !__atomic_load_n(&soft->entry[soft->placed[i].slot].state, __ATOMIC_ACQUIRE);
-	if (unused) {
-		pthread_rwlock_wrlock(&soft->guard);
-		__atomic_store_n(&soft->entry[soft->placed[i].slot].map.leaving, 0, __ATOMIC_RELAXED);
-		soft->placed_count--;
-		memmove(&soft->placed[i], &soft->placed[i + 1], (soft->placed_count - (unsigned)i) * sizeof(soft->placed[0]));
-		pthread_rwlock_unlock(&soft->guard);
-	}
-	pthread_mutex_unlock(&soft->lock);
-	return unused;
-}
-
-int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms)
-{
-	struct gnv_deadline deadline = gnv_deadline_in(ms);
-	int ret = gnv_soft_space_withdraw(space, iova);
-
-	if (ret)
-		return ret;
-	while (!forget(soft_of(space), iova))
-		if (!gnv_deadline_poll_again(&deadline))
-			return -EBUSY;
-	return 0;
 }

@@ -101,6 +101,29 @@ int gnv_soft_space_get(struct gnv_space *space, uint64_t iova, size_t len, const
 void gnv_soft_space_put(struct gnv_space *space, const struct gnv_soft_map *map);
 
 /*
+ * What hears of each mapping: a controller that reaches memory by tables of its own. Functions are called one at a time, under the
+ * lock of the space: they neither map nor unmap.
+ */
+struct gnv_soft_watch {
+	struct gnv_soft_watch *next; /* of the space */
+	/* It is mapped, and no host knows its address yet. Return: 0; -errno with an error message: then it is not mapped. */
+	int (*mapped)(struct gnv_soft_watch *watch, const struct gnv_soft_map *map);
+	/*
+	 * It goes: nobody holds a reference any more, and nobody takes one. Also called for what mapped() refused, or was not called
+	 * for.
+	 * Return: 0 nothing reaches it any more; -EBUSY: it is called again.
+	 */
+	int (*unmapping)(struct gnv_soft_watch *watch, const struct gnv_soft_map *map);
+};
+
+/*
+ * gnv_soft_space_watch() - hear of mappings from now on, and of those that are there
+ * Return: 0; what mapped() returned for one of those: then nothing is heard.
+ */
+int gnv_soft_space_watch(struct gnv_space *space, struct gnv_soft_watch *watch);
+void gnv_soft_space_unwatch(struct gnv_space *space, struct gnv_soft_watch *watch);
+
+/*
  * gnv_soft_space_serial() - the mapping that stands in a slot now
  * For caches of per-mapping work (registered io_uring buffers). Return: its serial, 0 when the slot is empty.
  */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mem/space_soft.h"
 #include "os/linux/shared.h"
 #include "soft/core/controller.h"
 #include "soft/store/store.h"
@@ -118,6 +119,53 @@ static int check_careful(const struct gnv_soft *soft)
 	return 0;
 }
 
+/* ---- The engine hears of mappings ---- */
+
+struct gnv_soft_mappings {
+	struct gnv_soft_watch watch;
+	struct gnv_space *space;
+	struct gnv_soft *soft;
+};
+
+static struct gnv_soft *watched(struct gnv_soft_watch *watch)
+{
+	return gnv_container_of(watch, struct gnv_soft_mappings, watch)->soft;
+}
+
+static int mapped(struct gnv_soft_watch *watch, const struct gnv_soft_map *map)
+{
+	return watched(watch)->engine->map(watched(watch), map);
+}
+
+static int unmapping(struct gnv_soft_watch *watch, const struct gnv_soft_map *map)
+{
+	return watched(watch)->engine->unmap(watched(watch), map);
+}
+
+static int watch_mappings(struct gnv_soft *soft, struct gnv_space *space)
+{
+	struct gnv_soft_mappings *m = calloc(1, sizeof(*m));
+	int ret;
+
+	if (!m)
+		return gnv_fail(-ENOMEM, "no memory for a soft controller");
+	*m = (struct gnv_soft_mappings){ { .mapped = mapped, .unmapping = unmapping }, space, soft };
+	ret = gnv_soft_space_watch(space, &m->watch);
+	if (ret)
+		free(m);
+	else
+		soft->mappings = m;
+	return ret;
+}
+
+static void unwatch_mappings(struct gnv_soft *soft)
+{
+	gnv_soft_space_unwatch(soft->mappings->space, &soft->mappings->watch);
+	free(soft->mappings);
+}
+
+/* ---- Life ---- */
+
 static struct gnv_soft *new_controller(const struct gnv_soft_config *config, const struct gnv_soft_engine_ops *engine,
 				       const struct gnv_log *log)
 {
@@ -161,8 +209,13 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	ret = soft->engine->start(soft, space);
 	if (ret)
 		goto free_engine;
+	ret = watch_mappings(soft, space);
+	if (ret)
+		goto stop;
 	*out = soft;
 	return 0;
+stop:
+	soft->engine->stop(soft); /* it had nothing to do yet */
 free_engine:
 	soft->engine->free(soft);
 free_soft:
@@ -181,6 +234,7 @@ int gnv_soft_destroy(struct gnv_soft *soft)
 		return 0;
 	if (!soft->engine->stop(soft))
 		return stuck(-EBUSY);
+	unwatch_mappings(soft);
 	gnv_soft_free_queues(soft);
 	soft->engine->free(soft);
 	free_memory(soft);

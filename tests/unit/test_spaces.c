@@ -44,6 +44,136 @@ static void test_no_descriptor(void **state)
 	is_refused(&(struct gpunvme_mem){ .ops = &ops, .fd = -1, .dmabuf = -1 }, "is a device's");
 }
 
+/* ---- What hears of mappings ---- */
+
+struct listener {
+	struct gnv_soft_watch watch;
+	uint64_t last;	  /* address of the mapping that was told last */
+	unsigned mapped, gone;
+	int refuses, busy; /* what the functions return */
+};
+
+static int on_mapped(struct gnv_soft_watch *watch, const struct gnv_soft_map *map)
+{
+	struct listener *l = (struct listener *)watch;
+
+	l->mapped++;
+	l->last = map->iova;
+	return l->refuses;
+}
+
+static int on_unmapping(struct gnv_soft_watch *watch, const struct gnv_soft_map *map)
+{
+	struct listener *l = (struct listener *)watch;
+
+	l->gone += !l->busy;
+	l->last = map->iova;
+	return l->busy;
+}
+
+#define LISTENER { .watch = { NULL, on_mapped, on_unmapping } }
+
+static char heard[4096];
+static const struct gpunvme_mem heard_mem = { .len = sizeof(heard), .cpu = heard };
+
+static void test_watch(void **state)
+{
+	struct listener first = LISTENER, second = LISTENER;
+	const struct gnv_soft_map *map;
+	struct gnv_space *space;
+	uint64_t iova, other;
+
+	(void)state;
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	assert_int_equal(space->ops->map(space, &heard_mem, &iova), 0);
+	assert_int_equal(gnv_soft_space_watch(space, &first.watch), 0);
+	assert_int_equal(first.mapped, 1); /* of what was there */
+	assert_true(first.last == iova);
+	assert_int_equal(space->ops->map(space, &heard_mem, &other), 0);
+	assert_int_equal(first.mapped, 2);
+	assert_true(first.last == other);
+	assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), 0);
+	assert_int_equal(first.mapped, 3);
+	assert_int_equal(gnv_soft_space_watch(space, &second.watch), 0);
+	assert_int_equal(second.mapped, 3);
+	assert_int_equal(gnv_soft_space_get(space, iova, 1, &map), 0);
+	assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), -EBUSY);
+	assert_int_equal(first.gone, 0); /* somebody uses it: not yet */
+	gnv_soft_space_put(space, map);
+	assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), 0);
+	assert_int_equal(first.gone, 1);
+	assert_int_equal(second.gone, 1);
+	assert_int_equal(gnv_soft_space_displace(space, GIB, 0), 0);
+	assert_int_equal(first.gone, 2);
+	gnv_soft_space_unwatch(space, &first.watch);
+	assert_int_equal(space->ops->unmap(space, other, sizeof(heard)), 0);
+	assert_int_equal(first.gone, 2);
+	assert_int_equal(second.gone, 3);
+	space->ops->close(space);
+}
+
+/* What one of them still reaches is there for nobody, and its address is nobody else's. */
+static void test_busy_watch(void **state)
+{
+	struct listener l = LISTENER;
+	const struct gnv_soft_map *map;
+	struct gnv_space *space;
+	uint64_t iova, other;
+
+	(void)state;
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	assert_int_equal(gnv_soft_space_watch(space, &l.watch), 0);
+	assert_int_equal(space->ops->map(space, &heard_mem, &iova), 0);
+	assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), 0);
+	l.busy = -EBUSY;
+	assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), -EBUSY);
+	assert_int_equal(gnv_soft_space_displace(space, GIB, 0), -EBUSY);
+	assert_int_equal(gnv_soft_space_get(space, iova, 1, &map), -EFAULT);
+	assert_int_equal(gnv_soft_space_get(space, GIB, 1, &map), -EFAULT);
+	for (unsigned i = 2; i < GNV_SOFT_SPACE_SLOTS; i++) {
+		assert_int_equal(space->ops->map(space, &heard_mem, &other), 0);
+		assert_true(other != iova);
+	}
+	assert_int_equal(space->ops->map(space, &heard_mem, &other), -ENOSPC);
+	l.busy = 0;
+	assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), 0);
+	assert_int_equal(gnv_soft_space_displace(space, GIB, 0), 0);
+	assert_int_equal(l.gone, 2);
+	assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), -ENOENT);
+	assert_int_equal(space->ops->map(space, &heard_mem, &other), 0);
+	assert_int_equal(space->ops->map(space, &heard_mem, &other), 0);
+	space->ops->close(space);
+}
+
+/* What one of them refuses is not mapped, and the others hear that it goes. */
+static void test_refusing_watch(void **state)
+{
+	struct listener first = LISTENER, second = LISTENER, third = LISTENER;
+	const struct gnv_soft_map *map;
+	struct gnv_space *space;
+	uint64_t iova = 0;
+
+	(void)state;
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	assert_int_equal(gnv_soft_space_watch(space, &first.watch), 0);
+	assert_int_equal(gnv_soft_space_watch(space, &second.watch), 0);
+	first.refuses = -ENOMEM; /* the last that is asked */
+	assert_int_equal(space->ops->map(space, &heard_mem, &iova), -ENOMEM);
+	assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), -ENOMEM);
+	assert_int_equal(second.mapped, 2);
+	assert_int_equal(second.gone, 2);
+	assert_int_equal(gnv_soft_space_get(space, second.last, 1, &map), -EFAULT);
+	first.refuses = 0;
+	assert_int_equal(space->ops->map(space, &heard_mem, &iova), 0);
+	assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), 0);
+	third.refuses = -EIO;
+	assert_int_equal(gnv_soft_space_watch(space, &third.watch), -EIO);
+	assert_int_equal(gnv_soft_space_displace(space, GIB, 0), 0); /* the third does not hear of it */
+	assert_int_equal(third.mapped, 1);
+	assert_int_equal(third.gone, 1); /* of that one, too */
+	space->ops->close(space);
+}
+
 /* ---- Of another process's memory ---- */
 
 static void test_no_place(void **state)
@@ -122,6 +252,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_descriptor),
+		cmocka_unit_test(test_watch),
+		cmocka_unit_test(test_busy_watch),
+		cmocka_unit_test(test_refusing_watch),
 		cmocka_unit_test(test_no_place),
 		cmocka_unit_test(test_joined),
 	};

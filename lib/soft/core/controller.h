@@ -77,6 +77,7 @@ struct gnv_soft_queue {
 
 struct gnv_soft {
 	const struct gnv_soft_engine_ops *engine;
+	struct gnv_soft_mappings *mappings; /* soft.c's */
 	struct gnv_soft_config config;
 	const struct gnv_log *log;
 	struct gnv_soft_io io;

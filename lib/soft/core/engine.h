@@ -27,6 +27,7 @@
 #include "soft/core/io.h"
 
 struct gnv_soft;
+struct gnv_soft_map; /* mem/space_soft.h */
 struct gnv_space;
 
 struct gnv_soft_ring {
@@ -95,7 +96,19 @@ struct gnv_soft_engine_ops {
 	/* The same without a completion. */
 	void (*discard)(struct gnv_soft *soft, struct gnv_soft_cmd *cmd);
 
-	/* ---- Memory ---- */
+	/* ---- Memory, by any thread, one call at a time, under a lock of the address space: nothing is mapped or unmapped there ---- */
+
+	/*
+	 * Memory is mapped, and the host does not know its address yet: let what carries out commands reach it. Called for all that is
+	 * there after start(), then for each new mapping. @map is constant, and stays until unmap().
+	 * Return: 0; -errno with an error message: then it is not mapped.
+	 */
+	int (*map)(struct gnv_soft *soft, const struct gnv_soft_map *map);
+	/*
+	 * Memory goes. What counts references in the space (store/dma.h) has none any more, and gets no new one; map() may not have been
+	 * called for it. Return: 0 no command in flight reaches it any more; -EBUSY one does: it is called again.
+	 */
+	int (*unmap)(struct gnv_soft *soft, const struct gnv_soft_map *map);
 
 	/*
 	 * Does a queue lie in memory that was mapped within [iova, iova + len)? Called by any thread before that is unmapped. Return:

@@ -117,6 +117,15 @@ static void flush(struct gnv_soft *soft)
 			gnv_soft_flush(&t->own, &soft->part[i]);
 }
 
+/* ---- Memory: threads find mappings in the space, which counts their references ---- */
+
+static int map_memory(struct gnv_soft *soft, const struct gnv_soft_map *map)
+{
+	(void)soft;
+	(void)map;
+	return 0;
+}
+
 /* ---- What it knows ---- */
 
 static void counters(struct gnv_soft *soft, struct gnv_soft_counters *sum)
@@ -200,6 +209,8 @@ const struct gnv_soft_engine_ops gnv_soft_engine_threads = {
 	.flush = flush,
 	.complete = complete,
 	.discard = discard,
+	.map = map_memory,
+	.unmap = map_memory,
 	.has_ring = gnv_soft_lies_in_queue,
 	.counters = counters,
 	.errors = errors,
