@@ -113,13 +113,39 @@ static void read_piece(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, 
 		read_kept(m, w, a, r, addr, got);
 	else if (m->rules & GFX_CACHES && !(r->flags & GFX_UNCACHED) && !a->in->glc)
 		gfx_cached_read(m, w->l0, m->l1, r, addr, a->piece, got);
+	else if (gfx_is_near(m, r))
+		gfx_near_read(m, r, addr, a->piece, got);
 	else
 		read_memory(got, addr, a->piece);
 }
 
+static void touch_atomic(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, const struct gfx_region *r, uint64_t addr,
+			 const uint8_t *data, uint8_t *got)
+{
+	uint64_t value = 0, compare = 0, old = 0, new;
+
+	memcpy(&value, data, a->piece);
+	memcpy(&compare, data + a->piece, a->piece);
+	if (gfx_is_near(m, r)) {
+		old = gfx_near_atomic(m, r, a, addr, value, compare);
+	} else {
+		if (keeps(m))
+			gfx_cache_clean(gfx_second_cache(m, w), addr, a->piece);
+		read_memory(&old, addr, a->piece);
+		do
+			new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
+		while (!exchange(addr, &old, new, a->piece));
+	}
+	memcpy(got, &old, a->piece);
+	gfx_cache_store(w->l0, addr, a->piece, NULL);
+	gfx_cache_store(gfx_second_cache(m, w), addr, a->piece, NULL);
+	new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
+	note(m, w, 'a', addr, &new, a->piece);
+}
+
 static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsigned lane, unsigned piece)
 {
-	uint64_t addr = a->addr[lane] + piece * a->piece, old = 0, new;
+	uint64_t addr = a->addr[lane] + piece * a->piece;
 	const struct gfx_region *r = gfx_region_of(m, addr, a->piece, a->kind != K_LOAD);
 	uint8_t *data = (uint8_t *)a->data[lane] + piece * a->piece, *got = (uint8_t *)a->got[lane] + piece * a->piece;
 	unsigned id = a->in->x.op->id;
@@ -134,26 +160,15 @@ static void touch(struct gfx *m, struct gfx_wave *w, struct gfx_access *a, unsig
 	} else if (a->kind == K_STORE) {
 		if (keeps(m))
 			write_kept(m, w, a, r, addr, data);
+		else if (gfx_is_near(m, r))
+			gfx_near_write(m, addr, a->piece, data);
 		else
 			write_memory(addr, data, a->piece);
 		gfx_cache_store(w->l0, addr, a->piece, data);
 		gfx_cache_store(m->l1, addr, a->piece, data);
 		note(m, w, 'w', addr, data, a->piece);
 	} else {
-		uint64_t value = 0, compare = 0;
-
-		memcpy(&value, data, a->piece);
-		memcpy(&compare, data + a->piece, a->piece);
-		if (keeps(m))
-			gfx_cache_clean(gfx_second_cache(m, w), addr, a->piece);
-		read_memory(&old, addr, a->piece);
-		do
-			new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
-		while (!exchange(addr, &old, new, a->piece));
-		memcpy(got, &old, a->piece);
-		gfx_cache_store(w->l0, addr, a->piece, NULL);
-		gfx_cache_store(gfx_second_cache(m, w), addr, a->piece, NULL);
-		note(m, w, 'a', addr, &new, a->piece);
+		touch_atomic(m, w, a, r, addr, data, got);
 	}
 }
 

@@ -2,6 +2,7 @@
 /* Registered memories, and the caches in front of them, which forget nothing of their own accord (or little, by the seed). */
 #include "gfx/memory.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ struct line {
 };
 
 struct gfx_cache {
+	pthread_mutex_t lock; /* of gfx11's L2, which several launches share */
 	uint32_t age; /* lines of another age are gone */
 	struct line line[LINES];
 };
@@ -25,11 +27,14 @@ struct gfx_cache *gfx_cache_new(void)
 	if (!c)
 		abort();
 	c->age = 1;
+	pthread_mutex_init(&c->lock, NULL);
 	return c;
 }
 
 void gfx_cache_free(struct gfx_cache *c)
 {
+	if (c)
+		pthread_mutex_destroy(&c->lock);
 	free(c);
 }
 
@@ -141,6 +146,116 @@ static void take_over(struct line *to, const struct line *from)
 	to->valid = from->valid;
 }
 
+/* ---- gfx11's L2 ---- */
+
+bool gfx_is_near(const struct gfx *m, const struct gfx_region *r)
+{
+	const uint32_t others = GFX_DEVICE | GFX_UNCACHED | GFX_BELL | GFX_GLC | GFX_SLC | GFX_DLC | GFX_READONLY | GFX_STACK;
+
+	return m->near && (r->flags & GFX_NC || !(r->flags & others));
+}
+
+/* With the lock. The line of addr, whole as far as the region goes; now and then it was evicted before. */
+static struct line *near_line(struct gfx *m, const struct gfx_region *r, uint64_t addr, unsigned size)
+{
+	struct line *l = slot(m->near, addr);
+	const uint64_t need = mask_of(addr, size);
+
+	if (l && gfx_draw(m, 100) < m->forget) {
+		clean(l);
+		l->valid = 0;
+	}
+	if (!l || (l->valid & need) != need) {
+		l = claim(m->near, addr);
+		fill(l, addr, r);
+	}
+	return l;
+}
+
+static void fill_from(struct gfx *m, struct line *l, uint64_t addr, unsigned size, const struct gfx_region *r)
+{
+	if (!gfx_is_near(m, r)) {
+		fill(l, addr, r);
+		return;
+	}
+	pthread_mutex_lock(&m->near->lock);
+	take_over(l, near_line(m, r, addr, size));
+	pthread_mutex_unlock(&m->near->lock);
+}
+
+/* Bytes of one line that begin at addr, of so many. */
+static unsigned in_line(uint64_t addr, unsigned size)
+{
+	return addr % GFX_LINE + size > GFX_LINE ? GFX_LINE - addr % GFX_LINE : size;
+}
+
+void gfx_near_read(struct gfx *m, const struct gfx_region *r, uint64_t addr, unsigned size, void *out)
+{
+	unsigned first = in_line(addr, size);
+
+	pthread_mutex_lock(&m->near->lock);
+	memcpy(out, near_line(m, r, addr, first)->data + addr % GFX_LINE, first);
+	pthread_mutex_unlock(&m->near->lock);
+	if (first < size)
+		gfx_near_read(m, r, addr + first, size - first, (uint8_t *)out + first);
+}
+
+void gfx_near_write(struct gfx *m, uint64_t addr, unsigned size, const void *data)
+{
+	pthread_mutex_lock(&m->near->lock);
+	gfx_cache_keep(m->near, addr, size, data);
+	pthread_mutex_unlock(&m->near->lock);
+}
+
+uint64_t gfx_near_atomic(struct gfx *m, const struct gfx_region *r, const struct gfx_access *a, uint64_t addr, uint64_t value,
+			 uint64_t compare)
+{
+	uint64_t old = 0, new;
+
+	gfx_atomic(m, a->in->x.op, 0, value, compare, a->piece); /* fails here if it does, without the lock */
+	pthread_mutex_lock(&m->near->lock);
+	memcpy(&old, near_line(m, r, addr, a->piece)->data + addr % GFX_LINE, a->piece);
+	new = gfx_atomic(m, a->in->x.op, old, value, compare, a->piece);
+	gfx_cache_keep(m->near, addr, a->piece, &new);
+	pthread_mutex_unlock(&m->near->lock);
+	return old;
+}
+
+void gfx_near_write_back(struct gfx_cache *c)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < LINES; i++)
+		clean(&c->line[i]);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void gfx_near_invalidate(struct gfx_cache *c)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < LINES; i++)
+		c->line[i].valid = c->line[i].dirty;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void gfx_near_flush(struct gfx_cache *c, const void *at, uint64_t size)
+{
+	uint64_t from = (uintptr_t)at / GFX_LINE, to = ((uintptr_t)at + size + GFX_LINE - 1) / GFX_LINE;
+	unsigned i;
+
+	pthread_mutex_lock(&c->lock);
+	for (i = 0; i < LINES; i++) {
+		if (c->line[i].tag < from || c->line[i].tag >= to)
+			continue;
+		clean(&c->line[i]);
+		c->line[i].valid = 0;
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
 static bool hit(struct gfx *m, struct gfx_cache *c, uint64_t addr, unsigned size, void *out)
 {
 	struct line *l = slot(c, addr);
@@ -157,6 +272,10 @@ void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *s
 {
 	struct line *l, *from = NULL;
 
+	if (addr % GFX_LINE + size > GFX_LINE && gfx_is_near(m, r)) {
+		gfx_near_read(m, r, addr, size, out);
+		return;
+	}
 	if (addr % GFX_LINE + size > GFX_LINE) {
 		gfx_cache_clean(second ? second : first, addr, size);
 		memcpy(out, (const void *)(uintptr_t)addr, size);
@@ -170,13 +289,13 @@ void gfx_cached_read(struct gfx *m, struct gfx_cache *first, struct gfx_cache *s
 		from = slot(second, addr);
 	} else if (second) {
 		from = claim(second, addr);
-		fill(from, addr, r);
+		fill_from(m, from, addr, size, r);
 	}
 	l = claim(first, addr);
 	if (from)
 		take_over(l, from);
 	else
-		fill(l, addr, r);
+		fill_from(m, l, addr, size, r);
 	memcpy(out, l->data + addr % GFX_LINE, size);
 }
 
@@ -281,7 +400,7 @@ void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w)
 		return;
 	if (!from) {
 		from = claim(second, addr);
-		fill(from, addr, &m->region[i]);
+		fill_from(m, from, addr, 1, &m->region[i]);
 	}
 	if (!slot(w->l0, addr))
 		take_over(claim(w->l0, addr), from);

@@ -94,6 +94,7 @@ struct gfx_family {
 	enum gfx_isa isa;
 	bool one_counter; /* vmcnt counts stores, too */
 	unsigned l2s; /* at most so many L2 that keep what is written until it is written back, and what was read until they are told */
+	bool near; /* one L2, which no instruction empties: struct gfx, near */
 };
 
 struct gfx_place {
@@ -158,6 +159,9 @@ const struct gfx_op *gfx_op_table(enum gfx_isa isa, unsigned *count);
  * CACHES    on gfx12: L0 (of a wave, as in WGP mode) answers loads of SCOPE_CU, the one L2 those up to SCOPE_DEV and keeps what was
  *           stored so until global_wb scope:SCOPE_SYS; global_inv drops what is below its scope. Usage, Memory Model GFX12: reads may hit,
  *           and writes stay, in a cache whose scope is at least theirs; invalidates are for the caches below their own.
+ * CACHES    on gfx11: behind L1 there is an L2 which keeps lines of pages of MTYPE NC, read or written, for ever or as long as the seed
+ *           wills; no instruction writes it back or drops it. The packet processor does, by fences of system scope (usage, Memory Model
+ *           GFX10-GFX11: a release waits, and no more, since L2 is what all of an agent share; MTYPE UC passes by).
  * WAITS     Not a liberty but a check, which needs no luck: a release (GFX_RELEASED) is stored, or anything behind a doorbell
  *           (GFX_BELL), before the counter of what comes before was waited for; or a release without the write-back that the family
  *           needs. Usage: the sequences of store atomic release at agent and system scope.
@@ -169,7 +173,7 @@ enum gfx_rule {
 
 enum gfx_bits {
 	GFX_GLC = 1, GFX_SLC = 2, GFX_DLC = 4, GFX_UNCACHED = 8, GFX_READONLY = 16, GFX_DEVICE = 32, GFX_WHOLE = 64, GFX_BELL = 128,
-	GFX_RELEASED = 256, GFX_STACK = 512
+	GFX_RELEASED = 256, GFX_STACK = 512, GFX_NC = 1024
 };
 
 struct gfx_region {
@@ -178,7 +182,8 @@ struct gfx_region {
 	/*
 	 * Bits a fresh read needs. GFX_UNCACHED: none; GFX_DEVICE: another party writes it; GFX_WHOLE: aligned 16 bytes are never torn;
 	 * GFX_BELL: a register of a device; GFX_RELEASED: a store to it tells, a device if it is a register, else other waves, that all
-	 * before it has been done; GFX_STACK: nobody else looks there.
+	 * before it has been done; GFX_STACK: nobody else looks there; GFX_NC: on gfx11 its pages are cached by L2, whoever writes them,
+	 * as are those with none of the flags that say that another party does.
 	 */
 	uint32_t flags;
 };
@@ -260,6 +265,9 @@ struct gfx {
 	unsigned l2s;
 	bool several; /* L2, even if here is but one */
 	struct gfx_cache *l1, *far; /* far: behind L1, before memory that demands bits; nothing invalidates it */
+	/* Of gfx11: the L2, of this launch or, if it was set before, of all launches of a GPU; and which packets leave it alone. */
+	struct gfx_cache *near;
+	bool near_own, near_before, near_after;
 	uint64_t cached[64]; /* lines that plain loads have touched */
 	unsigned cached_count;
 	unsigned threads; /* of the host, for the workgroups; 0 and 1: all in this one, which a seed replays exactly */
@@ -377,6 +385,11 @@ void gfx_stir(struct gfx *m, struct gfx_wave *w);
 void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w);
 struct gfx_cache *gfx_cache_new(void);
 void gfx_cache_free(struct gfx_cache *c);
+/* Of gfx11's L2, by a packet's fences of system scope: what is dirty goes to memory; what is not is forgotten. Any thread. */
+void gfx_near_write_back(struct gfx_cache *c);
+void gfx_near_invalidate(struct gfx_cache *c);
+/* Both of some bytes, before another party than a wave uses them. */
+void gfx_near_flush(struct gfx_cache *c, const void *at, uint64_t size);
 uint64_t gfx_atomic(struct gfx *m, const struct gfx_op *op, uint64_t old, uint64_t value, uint64_t compare, unsigned size);
 void gfx_check_vector(struct gfx *m, struct gfx_wave *w, unsigned reg, unsigned count, uint64_t lanes);
 

@@ -157,7 +157,7 @@ static int call(struct call *c)
 	if (c->dbuf)
 		add("buffer descriptor", c->dbuf, sizeof(*c->dbuf), GFX_READONLY);
 	if (c->what == CALL_DEALLOCATE || c->what == CALL_SUBMIT_DEALLOCATE)
-		add("buffer", (void *)(uintptr_t)c->dbuf->base, c->dbuf->len, 0);
+		add("buffer", (void *)(uintptr_t)c->dbuf->base, c->dbuf->len, GFX_DEVICE);
 	if (c->req)
 		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->nblocks : 1) * sizeof(*c->req), 0);
 	launch(all.calls, "call", 1, 1, &c, sizeof(c));

@@ -101,6 +101,20 @@ static void init_wave(struct gfx *m, struct gfx_wave *w, const struct gfx_dispat
 	w->pc = (uintptr_t)m->code->image + k->entry;
 }
 
+/* A launch that shares no L2 with others begins and ends with fences of system scope. */
+static void make_near(struct gfx *m)
+{
+	if (!m->code->family->near || !(m->rules & GFX_CACHES)) {
+		m->near = NULL;
+		return;
+	}
+	m->near_own = !m->near;
+	if (m->near_own)
+		m->near = gfx_cache_new();
+	else if (!m->near_before)
+		gfx_near_invalidate(m->near);
+}
+
 static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
 {
 	unsigned i;
@@ -117,6 +131,7 @@ static void make_groups(struct gfx *m, const struct gfx_dispatch *d)
 	for (m->l2s = 0; m->l2s < (m->code->family->l2s ? 1 + m->season % m->code->family->l2s : 0); m->l2s++)
 		m->l2[m->l2s] = gfx_cache_new();
 	m->several = m->l2s > 1;
+	make_near(m);
 	if (!m->group || !m->wave || !m->stack)
 		abort();
 	gfx_register(m, "kernel arguments", d->kernarg, m->kernel->kernarg, GFX_READONLY);
@@ -146,6 +161,9 @@ static void free_groups(struct gfx *m)
 	}
 	gfx_cache_free(m->l1);
 	gfx_cache_free(m->far);
+	if (m->near_own)
+		gfx_cache_free(m->near);
+	m->near = m->near_own ? NULL : m->near;
 	for (i = 0; i < m->l2s; i++)
 		gfx_cache_free(m->l2[i]);
 	free(m->wave);
@@ -206,6 +224,8 @@ int gfx_dispatch(struct gfx *m, const struct gfx_dispatch *d)
 	make_groups(m, d);
 	ret = m->threads > 1 && m->groups > 1 ? gfx_run_threads(m) : gfx_run(m);
 	m->regions = regions;
+	if (!ret && m->near && !m->near_after)
+		gfx_near_write_back(m->near);
 	free_groups(m);
 	return ret;
 }

@@ -11,12 +11,12 @@
 #define NOTE_METADATA 32
 
 static const struct gfx_family families[] = {
-	{ "gfx1100", 0x41, ISA_11, false, 0 },
-	{ "gfx11-generic", 0x54, ISA_11, false, 0 },
-	{ "gfx942", 0x4c, ISA_9, true, GFX_L2 },
-	{ "gfx1200", 0x48, ISA_12, false, 1 },
-	{ "gfx1201", 0x4e, ISA_12, false, 1 },
-	{ "gfx12-generic", 0x59, ISA_12, false, 1 },
+	{ "gfx1100", 0x41, ISA_11, false, 0, true },
+	{ "gfx11-generic", 0x54, ISA_11, false, 0, true },
+	{ "gfx942", 0x4c, ISA_9, true, GFX_L2, false },
+	{ "gfx1200", 0x48, ISA_12, false, 1, false },
+	{ "gfx1201", 0x4e, ISA_12, false, 1, false },
+	{ "gfx12-generic", 0x59, ISA_12, false, 1, false },
 };
 
 struct file {

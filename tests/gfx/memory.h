@@ -14,6 +14,12 @@ struct gfx_cache *gfx_second_cache(struct gfx *m, const struct gfx_wave *w);
 /* What is stored stays there; what stays there goes to memory; what stays there is laid over what memory said. */
 void gfx_cache_keep(struct gfx_cache *c, uint64_t addr, unsigned size, const void *data);
 void gfx_cache_clean(struct gfx_cache *c, uint64_t addr, unsigned size);
+/* gfx11: does the L2 cache this region? What waves read and write there, and an atomic: L2 makes it. */
+bool gfx_is_near(const struct gfx *m, const struct gfx_region *r);
+void gfx_near_read(struct gfx *m, const struct gfx_region *r, uint64_t addr, unsigned size, void *out);
+void gfx_near_write(struct gfx *m, uint64_t addr, unsigned size, const void *data);
+uint64_t gfx_near_atomic(struct gfx *m, const struct gfx_region *r, const struct gfx_access *a, uint64_t addr, uint64_t value,
+			 uint64_t compare);
 void gfx_cache_overlay(struct gfx_cache *c, uint64_t addr, unsigned size, void *data);
 static inline struct gfx_access *gfx_pending(struct gfx_wave *w, unsigned i)
 {
