@@ -6,6 +6,7 @@
  * other, and copies wait for all of them.
  */
 #include "gfx/gfx.h"
+#include "mocks/hsa/runtime.h"
 
 #include <hip/hip_runtime_api.h>
 #include <hsa/hsa.h>
@@ -16,6 +17,9 @@
 
 #define PACKETS 64u
 #define ARGUMENTS 4096u
+#define EXTENDED_FINE 8u /* HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED, which old headers lack */
+#define PINS_FROM (1u << 20)
+#define PINNED_UP_TO (16u << 10)
 #define NAME "amdgcn-amd-amdhsa--gfx1100"
 
 void **__hipRegisterFatBinary(const void *wrapper);
@@ -51,11 +55,12 @@ struct bundled {
 static struct {
 	bool ready;
 	hsa_agent_t cpu, gpu;
-	hsa_amd_memory_pool_t host, vram, fine;
+	hsa_amd_memory_pool_t host, coarse, vram, fine;
 	hsa_queue_t *queue;
 	hsa_signal_t done;
 	void *arguments;
 	int running, broken; /* broken: atomic */
+	bool dirty;	     /* a kernel has run, and no fence of system scope since */
 	struct function *functions;
 	dim3 grid, block;
 } it;
@@ -75,7 +80,10 @@ static hsa_status_t see_agent(hsa_agent_t agent, void *data)
 	return HSA_STATUS_SUCCESS;
 }
 
-/* hipMalloc() takes coarse-grained memory, hipExtMallocWithFlags() fine-grained, hipHostMalloc() what both see at once. */
+/*
+ * hipMalloc() takes coarse-grained memory, hipExtMallocWithFlags() extended fine-grained or else fine-grained (clr
+ * Device::deviceLocalAlloc), hipHostMalloc() what both see at once, or not.
+ */
 static hsa_status_t see_pool(hsa_amd_memory_pool_t pool, void *data)
 {
 	uint32_t flags;
@@ -83,8 +91,11 @@ static hsa_status_t see_pool(hsa_amd_memory_pool_t pool, void *data)
 	hsa_amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &flags);
 	if (data == &it.vram && flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED)
 		it.vram = pool;
-	if (data == &it.vram && flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED)
+	if (data == &it.vram && flags & (HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED | EXTENDED_FINE) &&
+	    (!it.fine.handle || flags & EXTENDED_FINE))
 		it.fine = pool;
+	if (data == &it.host && flags == HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED)
+		it.coarse = pool;
 	if (data == &it.host && flags == HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED)
 		it.host = pool;
 	return HSA_STATUS_SUCCESS;
@@ -112,22 +123,64 @@ static hipError_t start(void)
 		    HSA_STATUS_SUCCESS ||
 	    hipHostMalloc(&it.arguments, ARGUMENTS, hipHostMallocDefault) != hipSuccess)
 		return hipErrorOutOfMemory;
+	standin_user_queue(it.queue);
 	it.ready = true;
 	return hipSuccess;
+}
+
+static void wait_for_packet(void)
+{
+	while (it.running && !__atomic_load_n(&it.broken, __ATOMIC_ACQUIRE)) {
+		it.running = hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 10000000, HSA_WAIT_STATE_BLOCKED) > 0;
+		if (!it.running)
+			hsa_signal_destroy(it.done);
+	}
+}
+
+static void publish(void *packet, uint64_t at, uint16_t header)
+{
+	it.running = 1;
+	__atomic_store_n((uint16_t *)packet, header, __ATOMIC_RELEASE);
+	hsa_signal_store_screlease(it.queue->doorbell_signal, (hsa_signal_value_t)at);
+}
+
+/* Only who waits for a stream on the host, or copies, has a marker with fences of system scope (clr, VirtualGPU::releaseGpuMemoryFence). */
+static void flush(void)
+{
+	const uint16_t header = HSA_PACKET_TYPE_BARRIER_AND << HSA_PACKET_HEADER_TYPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+	hsa_barrier_and_packet_t *packet;
+	uint64_t at;
+
+	if (!it.dirty || it.broken)
+		return;
+	at = hsa_queue_add_write_index_screlease(it.queue, 1);
+	packet = (hsa_barrier_and_packet_t *)it.queue->base_address + at % PACKETS;
+	hsa_signal_create(1, 0, NULL, &it.done);
+	*packet = (hsa_barrier_and_packet_t){ .header = HSA_PACKET_TYPE_INVALID, .completion_signal = it.done };
+	publish(packet, at, header);
+	wait_for_packet();
+	it.dirty = false;
+}
+
+/* The kernel that runs has ended: the next one may begin. */
+static hipError_t ended(void)
+{
+	hipError_t ret = start();
+
+	if (ret == hipSuccess)
+		wait_for_packet();
+	return ret == hipSuccess && it.broken ? hipErrorLaunchFailure : ret;
 }
 
 /* Waits for the kernel that runs. After a failure nothing works any more, as on a GPU. */
 static hipError_t settle(void)
 {
-	hipError_t ret = start();
+	hipError_t ret = ended();
 
-	while (ret == hipSuccess && it.running) {
-		if (__atomic_load_n(&it.broken, __ATOMIC_ACQUIRE))
-			break;
-		it.running = hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 10000000, HSA_WAIT_STATE_BLOCKED) > 0;
-		if (!it.running)
-			hsa_signal_destroy(it.done);
-	}
+	if (ret == hipSuccess)
+		flush();
 	return ret == hipSuccess && it.broken ? hipErrorLaunchFailure : ret;
 }
 
@@ -170,7 +223,7 @@ hipError_t hipStreamQuery(hipStream_t stream)
 	if (it.running && !it.broken &&
 	    hsa_signal_wait_scacquire(it.done, HSA_SIGNAL_CONDITION_LT, 1, 0, HSA_WAIT_STATE_ACTIVE) > 0)
 		return hipErrorNotReady;
-	return settle();
+	return ended();
 }
 
 hipError_t hipDeviceSynchronize(void)
@@ -224,10 +277,14 @@ hipError_t hipExtMallocWithFlags(void **ptr, size_t size, unsigned flags)
 	return ret == hipSuccess ? alloc(it.fine.handle ? &it.fine : &it.vram, ptr, size) : ret;
 }
 
+/* Coherent by no flag at all, or by one of these; the others alone are not, unless HIP_HOST_COHERENT=1 (clr, ihipHostMalloc). */
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned flags)
 {
-	(void)flags;
-	if (hsa_amd_memory_pool_allocate(it.host, size, 0, ptr) != HSA_STATUS_SUCCESS)
+	const char *always = getenv("HIP_HOST_COHERENT");
+	const unsigned coherent = hipHostMallocCoherent | hipHostMallocMapped | hipHostMallocNumaUser;
+	const bool fine = !(flags & hipHostMallocNonCoherent) && (!flags || flags & coherent || (always && *always == '1'));
+
+	if (hsa_amd_memory_pool_allocate(fine ? it.host : it.coarse, size, 0, ptr) != HSA_STATUS_SUCCESS)
 		return hipErrorOutOfMemory;
 	return hsa_amd_agents_allow_access(1, &it.gpu, NULL, *ptr) == HSA_STATUS_SUCCESS ? hipSuccess : hipErrorOutOfMemory;
 }
@@ -246,13 +303,43 @@ hipError_t hipHostFree(void *ptr)
 	return hipFree(ptr);
 }
 
+/*
+ * Memory of the process's is pinned by a buffer without atomics, which is locked into the coarse pool, from 1 MiB on, up to 2024 also up
+ * to 16 KiB (STANDIN_OLD_COPIES=1; clr rocblit.cpp, DmaBlitManager::pinHostMemory; rocmemory.cpp, Buffer::create). Where locking is
+ * refused it is staged.
+ */
+static bool pin(const void *ptr, size_t size, void **pinned)
+{
+	const char *old = getenv("STANDIN_OLD_COPIES");
+	const uintptr_t from = (uintptr_t)ptr & ~(uintptr_t)4095, to = ((uintptr_t)ptr + size + 4095) & ~(uintptr_t)4095;
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+	void *lane;
+
+	if (size <= PINS_FROM && !(old && *old == '1' && size <= PINNED_UP_TO))
+		return false;
+	if (hsa_amd_pointer_info(ptr, &info, NULL, NULL, NULL) != HSA_STATUS_SUCCESS || info.type == HSA_EXT_POINTER_TYPE_HSA)
+		return false;
+	*pinned = (void *)from;
+	return hsa_amd_memory_lock_to_pool(*pinned, to - from, NULL, 0, it.coarse, 0, &lane) == HSA_STATUS_SUCCESS;
+}
+
 hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind)
 {
 	hipError_t ret = settle();
+	void *pinned[2];
+	bool is_pinned[2];
 
 	(void)kind;
-	if (ret == hipSuccess && hsa_memory_copy(to, from, size) != HSA_STATUS_SUCCESS)
-		return hipErrorInvalidValue;
+	if (ret != hipSuccess)
+		return ret;
+	is_pinned[0] = pin(to, size, &pinned[0]);
+	is_pinned[1] = pin(from, size, &pinned[1]);
+	if (hsa_memory_copy(to, from, size) != HSA_STATUS_SUCCESS)
+		ret = hipErrorInvalidValue;
+	if (is_pinned[0])
+		hsa_amd_memory_unlock(pinned[0]);
+	if (is_pinned[1])
+		hsa_amd_memory_unlock(pinned[1]);
 	return ret;
 }
 
@@ -260,8 +347,10 @@ hipError_t hipMemset(void *ptr, int value, size_t size)
 {
 	hipError_t ret = settle();
 
-	if (ret == hipSuccess)
-		memset(ptr, value, size);
+	if (ret != hipSuccess)
+		return ret;
+	standin_near_flush(ptr, size);
+	memset(ptr, value, size);
 	return ret;
 }
 
@@ -372,13 +461,12 @@ static void put_arguments(const struct gfx_kernel *k, void **args, dim3 grid, di
 static void send(uint64_t object, const struct gfx_kernel *k, dim3 grid, dim3 block)
 {
 	const uint16_t header = HSA_PACKET_TYPE_KERNEL_DISPATCH << HSA_PACKET_HEADER_TYPE |
-				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
-				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+				HSA_FENCE_SCOPE_AGENT << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
+				HSA_FENCE_SCOPE_AGENT << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
 	uint64_t at = hsa_queue_add_write_index_screlease(it.queue, 1);
 	hsa_kernel_dispatch_packet_t *packet = (hsa_kernel_dispatch_packet_t *)it.queue->base_address + at % PACKETS;
 
 	hsa_signal_create(1, 0, NULL, &it.done);
-	it.running = 1;
 	*packet = (hsa_kernel_dispatch_packet_t){ .header = HSA_PACKET_TYPE_INVALID,
 						  .setup = 1 << HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS,
 						  .workgroup_size_x = (uint16_t)block.x,
@@ -392,13 +480,13 @@ static void send(uint64_t object, const struct gfx_kernel *k, dim3 grid, dim3 bl
 						  .kernel_object = object,
 						  .kernarg_address = it.arguments,
 						  .completion_signal = it.done };
-	__atomic_store_n(&packet->header, header, __ATOMIC_RELEASE);
-	hsa_signal_store_screlease(it.queue->doorbell_signal, (hsa_signal_value_t)at);
+	it.dirty = true;
+	publish(packet, at, header);
 }
 
 hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args, size_t shared, hipStream_t stream)
 {
-	hipError_t ret = settle();
+	hipError_t ret = ended();
 	const struct gfx_kernel *k = NULL;
 	hsa_executable_symbol_t symbol;
 	struct function *f;

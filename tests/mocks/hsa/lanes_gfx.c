@@ -57,12 +57,27 @@ static bool gfx_find_kernel(struct standin_kernel *k)
 
 /* ---- The memory of a launch ---- */
 
+struct seen {
+	struct gfx *m;
+	const struct standin_range *range;
+};
+
+static void add_pages(void *ctx, size_t offset, size_t len, bool cached)
+{
+	const struct seen *s = ctx;
+
+	if (s->m->regions < GFX_REGIONS - 64)
+		gfx_register(s->m, s->range->name, (const char *)s->range->lane + offset, len, cached ? GFX_DEVICE | GFX_NC : GFX_DEVICE);
+}
+
+/* What is wider than its pages of one kind is found whole first: an access may touch both. */
 static void add_range(void *ctx, const struct standin_range *r)
 {
-	struct gfx *m = ctx;
+	struct seen seen = { ctx, r };
 
-	if (m->regions < GFX_REGIONS - 64)
-		gfx_register(m, r->name, r->lane, r->len, GFX_DEVICE);
+	if (seen.m->regions < GFX_REGIONS - 64)
+		gfx_register(seen.m, r->name, r->lane, r->len, GFX_DEVICE);
+	standin_pages_see(r->ptr, r->len, add_pages, &seen);
 }
 
 /* Inside of what is known already another rule holds. */
@@ -213,6 +228,9 @@ static hsa_status_t gfx_run_kernel(const struct standin_kernel *k, const hsa_ker
 	l->m.halt = guard->stop;
 	l->m.outside = outside;
 	l->m.outside_ctx = l;
+	l->m.near = standin_near(gpu);
+	l->m.near_before = (packet->header >> HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE & 3) != HSA_FENCE_SCOPE_SYSTEM;
+	l->m.near_after = (packet->header >> HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE & 3) != HSA_FENCE_SCOPE_SYSTEM;
 	gfx_season(&l->m);
 	outside(l);
 	standin_ranges(gpu, add_range, &l->m);

@@ -143,6 +143,10 @@ static bool back(struct standin_alloc *a)
 	}
 	if (a->bar || (a->pool >= POOL_LOCAL && getenv("STANDIN_BAR")))
 		return a->bar;
+	if (a->pool < POOL_LOCAL) { /* a userptr of anonymous pages (libhsakmt fmm.c, fmm_allocate_host_gpu) */
+		a->ptr = mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		return (void *)a->ptr != MAP_FAILED;
+	}
 	a->fd = memfd_create("vram", MFD_CLOEXEC);
 	a->ptr = a->fd < 0 || ftruncate(a->fd, (off_t)a->len) ? MAP_FAILED
 							      : mmap(NULL, a->len, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
@@ -167,7 +171,7 @@ static void unback(struct standin_alloc *a)
 
 static const char *pool_name(uint64_t pool)
 {
-	return pool == POOL_KERNARG ? "kernarg" : pool < POOL_LOCAL ? "host" : pool < POOL_FINE ? "local" : pool < POOL_EXTENDED ? "fine" : "extended";
+	return pool == POOL_KERNARG ? "kernarg" : pool == POOL_HOST_COARSE ? "host, coarse" : pool < POOL_LOCAL ? "host" : pool < POOL_FINE ? "local" : pool < POOL_EXTENDED ? "fine" : "extended";
 }
 
 static unsigned gpu_of(uint64_t pool)
@@ -232,6 +236,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 	*link = a->next;
 	pthread_mutex_unlock(&lock);
 	standin_tell_freed(a->ptr, a->len);
+	standin_near_flush(a->ptr, a->len);
 	standin_range_remove(a->ptr);
 	unback(a);
 	free(a);
@@ -287,6 +292,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t w
 	STANDIN_FAILS("amd_memory_fill");
 	pthread_mutex_lock(&copies);
 	must_live(ptr);
+	standin_near_flush(ptr, words * 4);
 	for (i = 0; i < words; i++)
 		__atomic_store_n((uint32_t *)ptr + i, value, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&copies);
@@ -333,6 +339,8 @@ STANDIN_API hsa_status_t hsa_memory_copy(void *to, const void *from, size_t size
 	pthread_mutex_lock(&copies);
 	must_live(to);
 	must_live(from);
+	standin_near_flush(to, size);
+	standin_near_flush(from, size);
 	for (; !(((uintptr_t)to | (uintptr_t)from) & 7) && i + 8 <= size; i += 8)
 		__atomic_store_n((uint64_t *)((char *)to + i),
 				 __atomic_load_n((const uint64_t *)((const char *)from + i), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
@@ -350,13 +358,17 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 						     hsa_amd_memory_pool_t pool, uint32_t flags, void **agent_ptr)
 {
 	unsigned gpus = count_of ? gpus_of(agents, (size_t)count_of) : ~0u;
+	const bool shared = !standin_number("STANDIN_ALIAS", 0); /* virtual memory; else the first registration made a userptr, which stays */
+	const bool first = !standin_is_locked(ptr);
 	unsigned char resident;
 
 	STANDIN_FAILS("amd_memory_lock_to_pool");
-	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_KERNARG || flags ||
+	if (!ptr || ((uintptr_t)ptr | size) & 4095 || !agents != !count_of || pool.handle > POOL_HOST_COARSE || flags ||
 	    mincore(ptr, 1, &resident) || standin_find(ptr) || /* libhsakmt: an object of its own without a userptr is no handle */
 	    !standin_range_add("locked", ptr, size, gpus)) /* where something is */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+	if (shared || first)
+		standin_pages_locked(ptr, size, pool.handle == POOL_HOST_COARSE);
 	count(&standin_counts.locks, 1);
 	*agent_ptr = standin_number("STANDIN_ALIAS", 0) ? (void *)(uintptr_t)standin_range_alias(ptr) : ptr;
 	return HSA_STATUS_SUCCESS;
@@ -364,6 +376,10 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 
 STANDIN_API hsa_status_t hsa_amd_memory_unlock(void *ptr)
 {
+	const size_t len = standin_range_len(ptr);
+
+	if (len) /* what is dirty must not be written where something else lies by then */
+		standin_near_flush(ptr, len);
 	if (!standin_range_remove(ptr))
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
 	count(&standin_counts.locks, -1);

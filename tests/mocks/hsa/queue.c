@@ -3,6 +3,7 @@
  * The stand-in's queues and signals. A packet is taken when its doorbell signal is stored, checked as strictly as the specification
  * allows, and run by a thread of its own. What a GPU would report ends the queue through its callback.
  */
+#include "gfx/gfx.h"
 #include "lanes.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct queue {
 	int stop;  /* kernels shall end */
 	bool dead; /* it has failed and takes nothing more */
 	bool faulted;
+	bool users; /* HIP's, say */
 	void (*failed)(hsa_status_t status, hsa_queue_t *source, void *data);
 	void *data;
 	hsa_kernel_dispatch_packet_t packet[];
@@ -122,18 +124,27 @@ STANDIN_API hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hs
 
 /* ---- Packets ---- */
 
-/* What is wrong with a packet, before anything runs. */
-static hsa_status_t check(const hsa_kernel_dispatch_packet_t *p, const struct standin_kernel *k)
+/*
+ * Without fences of system scope the kernel may not see what the host has written, nor the host what the kernel has. HIP's launches have
+ * those of agent scope (clr rocvirtual.cpp, dispatchPacketHeader_ with fenceScopeAgent_, AMD_OPT_FLUSH=1).
+ */
+static bool fenced(const struct queue *q, unsigned header)
 {
-	const unsigned scopes = HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
-				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+	const unsigned least = q->users ? HSA_FENCE_SCOPE_AGENT : HSA_FENCE_SCOPE_SYSTEM;
+
+	return (header >> HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE & 3) >= least &&
+	       (header >> HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE & 3) >= least;
+}
+
+/* What is wrong with a packet, before anything runs. */
+static hsa_status_t check(const struct queue *q, const hsa_kernel_dispatch_packet_t *p, const struct standin_kernel *k)
+{
 	const unsigned dimensions = p->setup >> HSA_KERNEL_DISPATCH_PACKET_SETUP_DIMENSIONS;
 	const uint64_t lanes = (uint64_t)p->workgroup_size_x * p->workgroup_size_y * p->workgroup_size_z;
 
 	if ((p->header >> HSA_PACKET_HEADER_TYPE & 0xff) != HSA_PACKET_TYPE_KERNEL_DISPATCH || p->reserved0 || p->reserved2)
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
-	/* Without them the kernel may not see what the host has written, nor the host what the kernel has. */
-	if ((p->header & scopes) != scopes)
+	if (!fenced(q, p->header))
 		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
 	if (dimensions < 1 || dimensions > 3 || (dimensions < 2 && (p->workgroup_size_y != 1 || p->grid_size_y != 1)) ||
 	    (dimensions < 3 && (p->workgroup_size_z != 1 || p->grid_size_z != 1)))
@@ -147,14 +158,41 @@ static hsa_status_t check(const hsa_kernel_dispatch_packet_t *p, const struct st
 	return HSA_STATUS_SUCCESS;
 }
 
+/*
+ * A barrier that waits for nothing: its fences are all it does, as of clr's markers (rocvirtual.cpp, dispatchBarrierPacket with
+ * kBarrierPacketHeader). No wave runs for it, whatever fills the GPU.
+ */
+static hsa_status_t run_barrier(const struct work *w)
+{
+	const hsa_barrier_and_packet_t *p = (const hsa_barrier_and_packet_t *)&w->packet;
+	const unsigned acquire = p->header >> HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE & 3;
+	const unsigned release = p->header >> HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE & 3;
+	unsigned i;
+
+	if (p->reserved0 || p->reserved1 || p->reserved2)
+		return HSA_STATUS_ERROR_INVALID_PACKET_FORMAT;
+	for (i = 0; i < 5; i++)
+		if (p->dep_signal[i].handle)
+			abort(); /* not played */
+	if (release == HSA_FENCE_SCOPE_SYSTEM)
+		gfx_near_write_back(standin_near(w->queue->gpu));
+	if (acquire == HSA_FENCE_SCOPE_SYSTEM)
+		gfx_near_invalidate(standin_near(w->queue->gpu));
+	return HSA_STATUS_SUCCESS;
+}
+
 static hsa_status_t run_packet(struct work *w)
 {
-	const struct standin_kernel *k = standin_kernel(w->packet.kernel_object);
+	const struct standin_kernel *k;
 	hsa_status_t status;
+
+	if ((w->packet.header >> HSA_PACKET_HEADER_TYPE & 0xff) == HSA_PACKET_TYPE_BARRIER_AND)
+		return standin_fails("barrier", &status) ? status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK : run_barrier(w);
+	k = standin_kernel(w->packet.kernel_object);
 
 	if (standin_fails("dispatch", &status))
 		return status != HSA_STATUS_SUCCESS ? status : HSA_STATUS_INFO_BREAK; /* 0 is a kernel that hangs */
-	status = check(&w->packet, k);
+	status = check(w->queue, &w->packet, k);
 	if (status != HSA_STATUS_SUCCESS)
 		return status;
 	standin_lanes_run(w->queue->gpu, (int)w->packet.grid_size_x);
@@ -312,6 +350,11 @@ STANDIN_API hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_
 	count(&standin_counts.queues, 1);
 	*out = &q->base;
 	return HSA_STATUS_SUCCESS;
+}
+
+STANDIN_API void standin_user_queue(hsa_queue_t *queue)
+{
+	((struct queue *)queue)->users = true;
 }
 
 STANDIN_API hsa_status_t hsa_queue_destroy(hsa_queue_t *queue)

@@ -26,7 +26,9 @@ bool standin_range_add(const char *name, const void *ptr, size_t len, unsigned g
 
 	pthread_mutex_lock(&lock);
 	r = *find(ptr);
-	if (r)
+	if (r && r->lane == r->ptr && !strcmp(name, "locked")) /* attributes of pages, of which there may be more each time */
+		r->len = r->len > len ? r->len : len;
+	else if (r)
 		fits = r->len == len;
 	else
 		r = malloc(sizeof(*r));
@@ -93,6 +95,18 @@ bool standin_range_remove(const void *ptr)
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
+}
+
+size_t standin_range_len(const void *ptr)
+{
+	const struct standin_range *r;
+	size_t len;
+
+	pthread_mutex_lock(&lock);
+	r = *find(ptr);
+	len = r ? r->len : 0;
+	pthread_mutex_unlock(&lock);
+	return len;
 }
 
 bool standin_is_hosts(const void *ptr)

@@ -179,31 +179,63 @@ uint32_t standin_pool_flags(uint64_t pool)
 {
 	if (pool >= POOL_EXTENDED)
 		return 8; /* HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_EXTENDED_SCOPE_FINE_GRAINED, which old headers lack */
-	if (pool >= POOL_LOCAL && pool < POOL_FINE)
+	if (pool == POOL_HOST_COARSE || (pool >= POOL_LOCAL && pool < POOL_FINE))
 		return HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
 	return HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED |
 	       (pool == POOL_KERNARG ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT : 0);
+}
+
+/* As ROCr lists them (CpuAgent::InitRegionList: fine, kernarg, coarse). */
+static unsigned pools_of_cpu(uint64_t pool[4])
+{
+	static const char *const names[] = { "host", "kernarg", "hostcoarse" };
+	unsigned i, n = 0;
+
+	for (i = 0; i < 3; i++)
+		if (!standin_lacks(names[i]))
+			pool[n++] = POOL_HOST + i;
+	return n;
+}
+
+/*
+ * GpuAgent::InitRegionList: coarse; extended fine-grained, but on gfx12.0; plain fine-grained where it is forced
+ * (HSA_FORCE_FINE_GRAIN_PCIE) or GPUs are linked among each other.
+ */
+static unsigned pools_of_gpu(unsigned gpu, uint64_t pool[4])
+{
+	const char *gfx = getenv("STANDIN_GFX");
+	const unsigned both = standin_number("STANDIN_EXTENDED", 3), forced = standin_number("HSA_FORCE_FINE_GRAIN_PCIE", 0);
+	const bool extended = both && !(gfx && !strncmp(gfx, "gfx12", 5)), fine = both < 3 || forced || standin_number("STANDIN_HIVE", 0);
+	unsigned n = 0;
+
+	if (!standin_lacks("local") && both != 2)
+		pool[n++] = POOL_LOCAL + gpu;
+	if (standin_lacks("fine"))
+		return n;
+	if (extended && both != 1)
+		pool[n++] = POOL_EXTENDED + gpu;
+	if (!standin_lacks("local") && both == 2)
+		pool[n++] = POOL_LOCAL + gpu;
+	if (fine)
+		pool[n++] = POOL_FINE + gpu;
+	if (extended && both == 1)
+		pool[n++] = POOL_EXTENDED + gpu;
+	return n;
 }
 
 STANDIN_API hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent,
 							    hsa_status_t (*callback)(hsa_amd_memory_pool_t pool, void *data),
 							    void *data)
 {
-	static const char *const names[2][2] = { { "host", "kernarg" }, { "local", "fine" } };
-	unsigned gpu = (unsigned)(agent.handle - AGENT_GPU), i;
-	bool cpu = agent.handle <= AGENT_CPU;
-	uint64_t pools[2] = { cpu ? POOL_HOST : POOL_LOCAL + gpu, cpu ? POOL_KERNARG : POOL_FINE + gpu };
-	const hsa_amd_memory_pool_t extended = { POOL_EXTENDED + gpu };
-	unsigned more = cpu ? 0 : standin_number("STANDIN_EXTENDED", 0);
+	uint64_t pool[4];
+	unsigned n, i;
 	hsa_status_t status = HSA_STATUS_SUCCESS;
 
 	STANDIN_FAILS("amd_agent_iterate_memory_pools");
-	if (more == 2)
-		status = callback(extended, data);
-	for (i = 0; i < 2 && status == HSA_STATUS_SUCCESS; i++)
-		if (!standin_lacks(names[!cpu][i]))
-			status = callback((hsa_amd_memory_pool_t){ pools[i] }, data);
-	return more == 1 && status == HSA_STATUS_SUCCESS ? callback(extended, data) : status;
+	n = agent.handle <= AGENT_CPU ? pools_of_cpu(pool) : pools_of_gpu((unsigned)(agent.handle - AGENT_GPU), pool);
+	for (i = 0; i < n && status == HSA_STATUS_SUCCESS; i++)
+		status = callback((hsa_amd_memory_pool_t){ pool[i] }, data);
+	return status;
 }
 
 STANDIN_API hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool, hsa_amd_memory_pool_info_t attribute, void *value)

@@ -9,13 +9,14 @@
  *   STANDIN_CPUS=2       a first CPU, too, that no GPU is linked with
  *   STANDIN_HIVE=1       GPUs are linked among each other: their fine-grained memory is not the CPU's, by the runtime's word
  *   STANDIN_MINOR=N      version of AMD's extensions (15)
- *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM; "bar": the CPU does not reach VRAM; "kernarg", "host": no such pool;
+ *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM, extended or not; "bar": the CPU does not reach VRAM; "kernarg", "host", "hostcoarse": no such pool;
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
  *                        completions fall apart (lanes "gfx")
  *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
  *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
  *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded
- *   STANDIN_EXTENDED=1, 2  GPUs have extended fine-grained memory, too, and it is listed last or first
+ *   STANDIN_EXTENDED=0, 1, 2  GPUs have plain fine-grained memory, alone, and before or after extended fine-grained; unset: the latter
+ *                        alone, and on gfx12 neither, as GPUs have it without HSA_FORCE_FINE_GRAIN_PCIE and outside of a hive
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
  *   STANDIN_UNITS=N      copies wait while N lanes or more run there
  *   STANDIN_ALSO=before, after  beside a fault the queue tells of an aperture violation
@@ -51,6 +52,7 @@
 enum {
 	POOL_HOST = 0x100,
 	POOL_KERNARG,
+	POOL_HOST_COARSE,
 	POOL_LOCAL,
 	POOL_FINE = POOL_LOCAL + STANDIN_GPUS_MAX,
 	POOL_EXTENDED = POOL_FINE + STANDIN_GPUS_MAX,
@@ -87,6 +89,16 @@ struct standin_alloc {
 	ino_t dmabuf; /* what was exported of it last, or 0 */
 	uint64_t pool;
 };
+
+/* pages.c: pages of the host were locked into a pool; which of them are cached by a GPU's L2; that L2, and to flush bytes out of it. */
+struct gfx_cache;
+void standin_pages_locked(const void *ptr, size_t len, bool coarse);
+void standin_pages_see(const void *ptr, size_t len, void (*see)(void *ctx, size_t offset, size_t len, bool cached), void *ctx);
+struct gfx_cache *standin_near(unsigned gpu);
+STANDIN_API void standin_near_flush(const void *ptr, size_t len);
+
+/* A queue of the user's, as HIP's streams have: its packets may have fences of agent scope. */
+STANDIN_API void standin_user_queue(hsa_queue_t *queue);
 
 unsigned standin_number(const char *variable, unsigned otherwise);
 bool standin_lacks(const char *what);
@@ -127,6 +139,7 @@ bool standin_is_locked(const void *ptr);
 bool standin_is_unknown(const void *ptr); /* mapped past the runtime, by libdrm or KFD */
 void standin_range_allow(const void *ptr, unsigned gpus);
 STANDIN_API bool standin_range_remove(const void *ptr); /* false: there is none */
+size_t standin_range_len(const void *ptr);		/* 0: there is none */
 unsigned standin_taken(void);				/* how many were ever removed */
 bool standin_has(unsigned gpu, uint64_t at, uint64_t len);
 void standin_ranges(unsigned gpu, void (*see)(void *ctx, const struct standin_range *range), void *ctx);
