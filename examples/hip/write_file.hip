@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 	if (!file || fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || !st.st_size)
 		die(std::string("nothing can be read from ") + argv[2]);
 	uint64_t length = (uint64_t)st.st_size;
-	s.open(argv[1], GPUNVME_VIEW_WRITE);
+	s.open(argv[1], GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED); /* what the kernels write hipMemcpy() has put there, and waited for */
 	if (!yes && gpunvme_ns_may_overwrite(s.dev, 0))
 		die(std::string(gpunvme_errmsg()) + ": add --yes if that is the drive you mean");
 	uint32_t lba_size = s.ns.lba_size;

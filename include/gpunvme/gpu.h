@@ -94,6 +94,23 @@ struct gpunvme_gpu_entry {
  */
 GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *gpu);
 
+/**
+ * gpunvme_gpu_fence() - write back and empty the caches of a GPU
+ * @gpu: the lanes
+ *
+ * For memory that the GPU caches, as that of hipMalloc(), and for memory of the host that HIP has copied. Stores of kernels
+ * that ended before the call are in memory after it, where a controller finds them. Kernels that begin after it load from
+ * memory. A launch of HIP alone does neither. Call this between a kernel that stores and one that writes, and between a read
+ * and a kernel that looks where another one looked before, unless hipStreamSynchronize() comes between. Memory of the host
+ * that was registered, or is of GPUNVME_MEM_SHARED or _HUGE, becomes uncached again: a copy of HIP's from or to it may have
+ * changed that.
+ *
+ * It does not wait for kernels of the program. It waits while the library runs a kernel of its own on @gpu. For `cpu` it orders the
+ * accesses of this thread. For `cuda:N` there is nothing to do: devices and lanes meet in the GPU's L2. Any thread may call it.
+ * Return: 0; -EINVAL; -ETIMEDOUT the GPU did not get to it within 10 s; -EIO it has failed; -ENOMEM.
+ */
+GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu);
+
 /* What gpunvme_gpu_coherence() does. */
 enum gpunvme_coherence {
 	GPUNVME_COHERENCE_HDP = 1, /* what the CPU has written to memory of the GPU through PCIe becomes visible to its lanes */

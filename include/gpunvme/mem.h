@@ -62,7 +62,10 @@ GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const str
  * @mem: set on success
  *
  * Memory of the GPU from its runtime (hipExtMallocWithFlags, hipMalloc, hsa_amd_memory_pool_allocate) is recognised. Where it is
- * cached, as hipMalloc's is, a kernel may see again what it has read there before, whatever was read since; the log says so.
+ * cached, as hipMalloc's is, kernels may see again what was read there before, until gpunvme_gpu_fence() or hipStreamSynchronize();
+ * the log says so. On GPUs whose waves cannot write their caches back (RDNA2, RDNA3, gfx906, gfx908) writing from it needs
+ * GPUNVME_VIEW_FENCED, and memory of hipHostMalloc() must be coherent: allocated with no flag or with hipHostMallocCoherent. There
+ * call gpunvme_gpu_fence() after HIP has copied from or to memory of malloc(), before kernels use it.
  * The caller keeps owning the bytes and must keep them mapped until gpunvme_mem_free(). For `cpu` lanes @ptr is ordinary memory.
  * Any thread may call it.
  * Return: 0; -EINVAL not page aligned or empty; -EXDEV it is another GPU's; -ERANGE it leaves its allocation; -EFAULT not readable
@@ -153,7 +156,8 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
  * @dev:  a device it is mapped to
  * @dbuf: filled; plain data, valid until the memory is unmapped from @dev
  *
- * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ESTALE when it was taken away.
+ * Any thread may call it. Return: 0; -EINVAL when it is not mapped to @dev; -ESTALE when it was taken away; -EOPNOTSUPP its GPU
+ * caches it, and views for writing were given out without GPUNVME_VIEW_FENCED (gpunvme_qp_view()); -EIO, -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_dbuf(const struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_dbuf *dbuf);
 

@@ -72,6 +72,11 @@ GPUNVME_API int gpunvme_qp_destroy(struct gpunvme_qp *qp);
 
 enum gpunvme_view_flags {
 	GPUNVME_VIEW_WRITE = 1u << 0, /* without it every write from a kernel answers -GPUNVME_EROFS */
+	/*
+	 * Kernels that write from memory which their GPU caches, as that of hipMalloc() is, begin after a fence of system scope:
+	 * gpunvme_gpu_fence(), or hipStreamSynchronize(), after the kernels that stored there. For GPUs whose waves cannot do it.
+	 */
+	GPUNVME_VIEW_FENCED = 1u << 1,
 };
 
 struct gpunvme_view {
@@ -95,7 +100,8 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
  *
  * Any thread may call it.
  * Return: 0; -EINVAL; -ENOENT no such namespace; -ERANGE the window leaves the namespace; -EROFS writing was asked of a read-only
- * namespace or device; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN the queue is poisoned;
+ * namespace or device; -EOPNOTSUPP writing without GPUNVME_VIEW_FENCED while cached memory of the queue's GPU is described
+ * (gpunvme_mem_dbuf()); -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ESHUTDOWN the queue is poisoned;
  * otherwise as gpunvme_ns_get_info().
  */
 static inline int gpunvme_qp_view(struct gpunvme_qp *qp, const struct gpunvme_view *view, struct gpunvme_dq *dq)

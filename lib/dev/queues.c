@@ -42,3 +42,12 @@ uint32_t gnv_queues_before_mark(const struct gpunvme_dev *dev)
 		qid = q->ops->before_mark(q);
 	return qid;
 }
+
+bool gnv_queues_unfenced(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu)
+{
+	const struct gnv_dev_queue *q;
+
+	for (q = dev->queues.first; q && !q->ops->unfenced(q, gpu); q = q->next)
+		;
+	return q;
+}

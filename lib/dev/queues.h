@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct gpunvme_dev;
+struct gpunvme_gpu;
 struct gnv_dev_queue;
 
 struct gnv_queue_ops {
@@ -34,6 +35,8 @@ struct gnv_queue_ops {
 	 * on, else only of one that has ended, which @over says.
 	 */
 	uint32_t (*busy)(const struct gnv_dev_queue *q, bool well, bool *over);
+	/* May threads of this GPU write through it, and nobody said that gpunvme_gpu_fence() comes before? */
+	bool (*unfenced)(const struct gnv_dev_queue *q, const struct gpunvme_gpu *gpu);
 };
 
 /* The first part of a queue. */
@@ -51,6 +54,9 @@ void gnv_queues_end(struct gpunvme_dev *dev, uint32_t cause);
  * that has ended.
  */
 uint32_t gnv_queues_busy(struct gpunvme_dev *dev, bool well, bool *over);
+
+/* Is any queue of that GPU so? With dev->lock held. */
+bool gnv_queues_unfenced(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu);
 
 /* Mark all queues; id of the first with commands from before the marks, or 0. With dev->lock held. */
 void gnv_queues_mark(struct gpunvme_dev *dev);

@@ -18,9 +18,13 @@ struct gnv_mapping {
 	struct gnv_block table; /* PRP lists; empty for small buffers */
 	struct gnv_arena *table_of; /* the arena that it is of */
 	struct gpunvme_dbuf dbuf;
+	bool given; /* a descriptor of it, if its stores are cached; under the device's lock */
 	bool dead; /* the memory was taken away; to be mapped again */
 	struct gnv_mem_watch watch;
 };
+
+/* Were descriptors given out of memory of that GPU whose stores it caches? With dev->lock held. */
+bool gnv_mapping_cached(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu);
 
 /* Make one, with the memory's lock held. Return: 0; what gpunvme_mem_map() answers, with nothing changed. */
 int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);

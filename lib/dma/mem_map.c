@@ -120,6 +120,36 @@ GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *d
 	return ret;
 }
 
+/* What lanes store there a controller may not find: their views say that they take care, or there is no descriptor. */
+static int give_cached(struct gnv_mapping *map)
+{
+	struct gpunvme_dev *dev = map->dev;
+	bool unfenced;
+
+	if (!map->mem->cached_stores)
+		return 0;
+	pthread_mutex_lock(&dev->lock);
+	unfenced = gnv_queues_unfenced(dev, map->mem->gpu);
+	map->given |= !unfenced;
+	pthread_mutex_unlock(&dev->lock);
+	if (!unfenced)
+		return 0;
+	return gnv_fail(-EOPNOTSUPP,
+			"the memory is cached by %s, and a view for writing was given out, by which a controller could write old bytes from "
+			"it: give views GPUNVME_VIEW_FENCED, and call gpunvme_gpu_fence() between kernels that store there and those that "
+			"write, or use memory of gpunvme_mem_alloc()",
+			map->mem->gpu->info.name);
+}
+
+bool gnv_mapping_cached(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu)
+{
+	const struct gnv_mapping *map;
+
+	for (map = dev->maps; map && !(map->given && map->mem->gpu == gpu); map = map->next_of_dev)
+		;
+	return map;
+}
+
 /* @gpu: NULL: the memory's. */
 static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_dbuf *dbuf)
 {
@@ -135,6 +165,10 @@ static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, stru
 		ret = gnv_fail(-ESTALE, "the memory was taken away by the device it lies in; call gpunvme_mem_map() again");
 	else
 		ret = gnv_guest_base(map, gpu ? gpu : mem->gpu, &base);
+	if (!ret)
+		ret = gnv_mem_renew(mem);
+	if (!ret)
+		ret = give_cached(map);
 	if (!ret) {
 		*dbuf = map->dbuf;
 		dbuf->base = base;

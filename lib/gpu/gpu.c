@@ -105,6 +105,15 @@ GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunv
 	return gnv_info_copy(info, &gpu->info, gpunvme_gpu_info);
 }
 
+GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu)
+{
+	if (!gpu)
+		return gnv_fail(-EINVAL, "gpunvme_gpu_fence: gpu must not be NULL");
+	if (gnv_foreign(gpu->process))
+		return -ECHILD;
+	return gpu->ops->fence(gpu);
+}
+
 GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
 	int ret = gnv_enter(gpu, gpu, "gpu");

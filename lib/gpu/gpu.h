@@ -56,6 +56,7 @@ struct gnv_gpu_bytes {
 	uint64_t dmabuf_offset; /* of the first byte in it */
 	void *cookie;
 	enum gnv_vram_kind kind;
+	bool cached; /* what lanes store there may stay in a cache that no kernel writes back, and devices read what was there before */
 };
 
 /* One run of a kernel of the library. */
@@ -110,6 +111,16 @@ struct gnv_gpu_ops {
 	int (*host_attach)(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range);
 	/* Return: 0; -EBUSY the GPU kept it until the process ends: the bytes must not be given to anybody else. */
 	int (*host_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
+	/* The lanes' runtime may have made such a range cached since then: it becomes uncached again. NULL: none does that. */
+	int (*host_renew)(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range);
+	/*
+	 * Memory of the host that stays uncached, zeroed and fit for devices; `len` is whole pages. NULL: any memory does.
+	 * -EOPNOTSUPP: there is none, and it is to be renewed.
+	 */
+	int (*host_alloc)(struct gpunvme_gpu *gpu, size_t len, void **ptr);
+	void (*host_free)(struct gpunvme_gpu *gpu, void *ptr);
+	/* As gpunvme_gpu_fence(). */
+	int (*fence)(struct gpunvme_gpu *gpu);
 
 	/* The same for foreign memory. */
 	int (*mmio_attach)(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range);

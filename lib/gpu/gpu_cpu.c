@@ -218,6 +218,13 @@ static int cpu_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	return 0;
 }
 
+static int cpu_fence(struct gpunvme_gpu *gpu)
+{
+	(void)gpu;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return 0;
+}
+
 static int cpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
 	(void)gpu;
@@ -249,5 +256,6 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.peek = cpu_peek,
 	.poke = cpu_poke,
 	.launch = cpu_launch,
+	.fence = cpu_fence,
 	.coherence = cpu_coherence,
 };

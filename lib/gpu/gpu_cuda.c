@@ -227,6 +227,13 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	return gnv_cuda_launch(cuda_of(gpu), &job);
 }
 
+/* Its L2 is where memory of the GPU is reached, by devices, too; and memory of the host it keeps in no cache beyond a kernel. */
+static int cuda_fence(struct gpunvme_gpu *gpu)
+{
+	(void)gpu;
+	return 0;
+}
+
 static int cuda_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
 	(void)gpu;
@@ -258,5 +265,6 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.peek = cuda_peek,
 	.poke = cuda_poke,
 	.launch = cuda_launch,
+	.fence = cuda_fence,
 	.coherence = cuda_coherence,
 };

@@ -92,9 +92,9 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
 	name_gpu(gpu, info);
 	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG,
-		"%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, HSA extensions 1.%u, memory for data %s", gpu->info.name,
-		code.gfx, (unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms, info->version,
-		!info->data_pool ? "none" : info->uncached ? "uncached" : "fine-grained");
+		"%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, HSA extensions 1.%u%s", gpu->info.name, code.gfx,
+		(unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms, info->version,
+		info->data_pool ? "" : ", no memory for data");
 	return 0;
 }
 
@@ -120,6 +120,7 @@ static int hsa_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_byt
 					 .page = gnv_sys_page_size(),
 					 .cookie = ptr,
 					 .dmabuf = -1 };
+	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%zu bytes of memory of the GPU for data: %s", len, gnv_hsa_kind(hsa_of(gpu), ptr));
 	ret = gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset);
 	if (ret) {
 		bytes->dmabuf = -1; /* lanes can use it all the same; a controller may be able to by its CPU mapping */
@@ -136,6 +137,7 @@ static int hsa_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, si
 
 	if (ret)
 		return ret;
+	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa);
 	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
 	if (ret)
 		gnv_vram_free(bytes);
@@ -154,12 +156,15 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu, .lane = lane, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
 	if (gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset))
 		bytes->dmabuf = -1;
-	if (cached && !gnv_drm_uncached(GNV_SYSFS, gnv_hsa_info(hsa_of(gpu))->bdf, bytes->dmabuf))
-		gnv_log(&gpu->log, GPUNVME_LOG_WARN,
-			"%zu bytes at %p may be cached by this GPU: what a controller writes is seen by the next kernel, and maybe not by one "
-			"that has read there before; memory of gpunvme_mem_alloc() is not, and with ROCm 7.2 "
-			"hipExtMallocWithFlags(..., hipDeviceMallocUncached) where the runtime passes it on",
-			len, ptr);
+	if (!cached || gnv_drm_uncached(GNV_SYSFS, gnv_hsa_info(hsa_of(gpu))->bdf, bytes->dmabuf))
+		return 0;
+	bytes->cached = !gnv_hsa_writes_back(hsa_of(gpu));
+	gnv_log(&gpu->log, GPUNVME_LOG_WARN,
+		"%zu bytes at %p may be cached by this GPU: what a controller writes is seen by kernels that begin after "
+		"hipStreamSynchronize() or gpunvme_gpu_fence(), and maybe not by others that read there, nor by the next one of a "
+		"stream%s; memory of gpunvme_mem_alloc() is not cached, and with ROCm 7.2 "
+		"hipExtMallocWithFlags(..., hipDeviceMallocUncached) where the runtime passes it on",
+		len, ptr, bytes->cached ? ", and a controller that writes from there needs the same" : "");
 	return 0;
 }
 
@@ -228,6 +233,29 @@ static int hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 	if (range->cookie)
 		gnv_hsa_unlock(hsa_of(gpu), range->cookie);
 	return 0;
+}
+
+/* Memory of the runtime's own nobody locks. */
+static int hsa_host_renew(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
+{
+	return range->cookie ? gnv_hsa_renew(hsa_of(gpu), range->cookie) : 0;
+}
+
+static int hsa_host_alloc(struct gpunvme_gpu *gpu, size_t len, void **ptr)
+{
+	return gnv_hsa_host_alloc(hsa_of(gpu), len, ptr);
+}
+
+static void hsa_host_free(struct gpunvme_gpu *gpu, void *ptr)
+{
+	gnv_hsa_host_free(hsa_of(gpu), ptr);
+}
+
+static int hsa_fence(struct gpunvme_gpu *gpu)
+{
+	int ret = gnv_hsa_renew(hsa_of(gpu), NULL);
+
+	return ret ? ret : gnv_hsa_fence(hsa_of(gpu));
 }
 
 static int interop_map(void *ctx, int dmabuf, size_t len, void **va)
@@ -375,6 +403,10 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.mem_stays = hsa_mem_stays,
 	.host_attach = hsa_host_attach,
 	.host_detach = hsa_host_detach,
+	.host_renew = hsa_host_renew,
+	.host_alloc = hsa_host_alloc,
+	.host_free = hsa_host_free,
+	.fence = hsa_fence,
 	.mmio_attach = hsa_mmio_attach,
 	.mmio_detach = hsa_mmio_detach,
 	.mmio_blind = hsa_mmio_blind,

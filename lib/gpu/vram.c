@@ -19,7 +19,8 @@ struct gnv_vram {
 static void warn_cached(const struct gnv_log *log, const char *whose, size_t len)
 {
 	gnv_log(log, GPUNVME_LOG_WARN,
-		"%zu bytes of %s may be cached: what a controller writes is then seen by the next kernel, not by running ones", len, whose);
+		"%zu bytes of %s may be cached: what a controller writes is then seen by kernels that begin after "
+		"hipStreamSynchronize() or gpunvme_gpu_fence(), not by running ones", len, whose);
 }
 
 static int hip_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, size_t len, const struct gnv_log *log,
@@ -31,7 +32,8 @@ static int hip_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, si
 		ret = gnv_hip_alloc(device, len, &vram->hip);
 	if (ret)
 		return ret;
-	if (!gnv_drm_uncached(sys, bdf, vram->hip.dmabuf))
+	bytes->cached = !gnv_drm_uncached(sys, bdf, vram->hip.dmabuf);
+	if (bytes->cached)
 		warn_cached(log, "HIP's memory", vram->hip.len);
 	bytes->lane = (uintptr_t)vram->hip.va;
 	bytes->len = vram->hip.len;
@@ -51,7 +53,8 @@ static int drm_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, ui
 		gnv_drm_close(vram->drm);
 		return ret;
 	}
-	if (!vram->bo.uncached)
+	bytes->cached = !vram->bo.uncached;
+	if (bytes->cached)
 		warn_cached(log, "libdrm's memory on a GPU of the CDNA family (other families see it at once)", len);
 	bytes->lane = (uintptr_t)vram->bo.va;
 	bytes->len = vram->bo.len;

@@ -99,10 +99,9 @@ static int alloc(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpu
 		return gnv_mem_gpu_alloc(gpu, len, mem);
 	if (!(flags & GPUNVME_MEM_HUGE) && __atomic_load_n(&gpu->data_by_fd, __ATOMIC_RELAXED))
 		flags |= GPUNVME_MEM_SHARED;
-	ret = gnv_mem_host_alloc(len, flags, gnv_gpu_log(gpu), mem);
+	ret = gnv_mem_host_alloc_for(gpu, len, flags, mem);
 	if (ret)
 		return ret;
-	(*mem)->gpu = gnv_gpu_get(gpu);
 	if (!(*mem)->locked && gnv_gpu_first_unlocked(gpu))
 		gnv_mem_log_unlocked(gnv_gpu_log(gpu), (*mem)->len);
 	return 0;

@@ -65,6 +65,7 @@ struct gpunvme_mem {
 	bool local;      /* memory of `gpu`, not of the host */
 	bool far;        /* a device's pages: the CPU combines what it writes, and the kernel makes no direct I/O to them */
 	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
+	bool cached_stores; /* local: what lanes store there a controller may find only after gpunvme_gpu_fence() */
 	bool borrowed;   /* local, but its user's, who may free it at any time */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
@@ -115,6 +116,12 @@ static inline uint32_t gnv_mem_flags_for(const struct gnv_space *space)
  * Return: 0, -EINVAL, -ENOMEM, -EMFILE.
  */
 int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, struct gpunvme_mem **mem);
+
+/*
+ * gnv_mem_host_alloc_for() - the same for data of a GPU: as it wants memory of the host, unless @flags ask for a kind of pages
+ * Return: as gnv_mem_host_alloc(), and what the GPU's host_alloc answers.
+ */
+int gnv_mem_host_alloc_for(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpunvme_mem **mem);
 
 /* gnv_mem_host_register() - wrap memory that the caller owns. Return: 0, -EINVAL, -EFAULT, -EOPNOTSUPP, -ENOMEM. */
 int gnv_mem_host_register(void *ptr, size_t len, struct gpunvme_mem **mem);
@@ -168,6 +175,12 @@ int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint
  * Return: 0; negative, with its sentence: for one of the GPUs that was not possible.
  */
 int gnv_mem_blind(struct gpunvme_mem *mem, bool reset);
+
+/*
+ * What a runtime made cached of it is uncached again, for each GPU to which it is shown; serialised with those above.
+ * Return: 0; what the GPU's host_renew answers.
+ */
+int gnv_mem_renew(struct gpunvme_mem *mem);
 
 /* How it is shown to that GPU, or NULL: not, or it is blind; valid until it is hidden. */
 struct gnv_sight *gnv_mem_sight(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu);

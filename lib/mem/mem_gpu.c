@@ -52,6 +52,7 @@ static int wrap(struct gpunvme_gpu *gpu, struct mem_gpu *made, int ret, struct g
 	made->mem.far = true;
 	made->mem.moves = true;
 	made->mem.locked = true;
+	made->mem.cached_stores = made->bytes.cached;
 	*mem = &made->mem;
 	return 0;
 }

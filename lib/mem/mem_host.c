@@ -23,6 +23,11 @@ static void shared_release(struct gpunvme_mem *mem)
 	gnv_shared_destroy(mem->fd, mem->cpu, mem->len);
 }
 
+static void lanes_release(struct gpunvme_mem *mem)
+{
+	mem->gpu->ops->host_free(mem->gpu, mem->cpu);
+}
+
 static void registered_release(struct gpunvme_mem *mem)
 {
 	(void)mem; /* the bytes are the caller's */
@@ -30,6 +35,7 @@ static void registered_release(struct gpunvme_mem *mem)
 
 static const struct gnv_mem_ops host_ops = { "host", host_release, gnv_mem_attach_host, gnv_mem_detach_host };
 static const struct gnv_mem_ops shared_ops = { "shared", shared_release, gnv_mem_attach_host, gnv_mem_detach_host };
+static const struct gnv_mem_ops lanes_ops = { "host", lanes_release, gnv_mem_attach_host, gnv_mem_detach_host };
 static const struct gnv_mem_ops registered_ops = { "registered", registered_release, gnv_mem_attach_host,
 						     gnv_mem_detach_host };
 
@@ -106,6 +112,47 @@ int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, st
 	ret = flags & GPUNVME_MEM_SHARED ? alloc_shared(len, mem) : alloc_private(len, huge, log, mem);
 	if (!ret)
 		(*mem)->locked = !gnv_sys_lock((*mem)->cpu, len);
+	return ret;
+}
+
+/* Memory of the lanes' runtime. */
+static int alloc_of_lanes(struct gpunvme_gpu *gpu, size_t len, struct gpunvme_mem **mem)
+{
+	const size_t page = gnv_sys_page_size();
+	void *ptr;
+	int ret;
+
+	if (!len)
+		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
+	if (len > PTRDIFF_MAX - page)
+		return gnv_fail(-ENOMEM, "%zu bytes are more than an address space holds", len);
+	len = gnv_align_up(len, page);
+	ret = gpu->ops->host_alloc(gpu, len, &ptr);
+	if (ret)
+		return ret;
+	*mem = object_new(&lanes_ops, ptr, len, page);
+	if (!*mem) {
+		gpu->ops->host_free(gpu, ptr);
+		return gnv_fail(-ENOMEM, "out of memory");
+	}
+	(*mem)->locked = !gnv_sys_lock(ptr, len);
+	return 0;
+}
+
+int gnv_mem_host_alloc_for(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpunvme_mem **mem)
+{
+	int ret = -EOPNOTSUPP;
+
+	if (gpu->ops->host_alloc && !(flags & (GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED))) {
+		ret = alloc_of_lanes(gpu, len, mem);
+		if (ret == -EOPNOTSUPP)
+			gnv_log(gnv_gpu_log(gpu), GPUNVME_LOG_WARN, "%s; copies of HIP's make other memory cached, until gpunvme_gpu_fence()",
+				gpunvme_errmsg());
+	}
+	if (ret == -EOPNOTSUPP)
+		ret = gnv_mem_host_alloc(len, flags, gnv_gpu_log(gpu), mem);
+	if (!ret)
+		(*mem)->gpu = gnv_gpu_get(gpu);
 	return ret;
 }
 

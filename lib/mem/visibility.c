@@ -112,6 +112,17 @@ int gnv_mem_blind(struct gpunvme_mem *mem, bool reset)
 	return ret;
 }
 
+int gnv_mem_renew(struct gpunvme_mem *mem)
+{
+	const struct gnv_sight *sight;
+	int ret = 0;
+
+	for (sight = mem->ops->attach == gnv_mem_attach_host ? mem->sights : NULL; sight && !ret; sight = sight->next)
+		if (sight->gpu->ops->host_renew)
+			ret = sight->gpu->ops->host_renew(sight->gpu, &sight->range);
+	return ret;
+}
+
 int gnv_mem_attach_host(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
 {
 	return gpu->ops->host_attach(gpu, (char *)mem->cpu + offset, len, range);

@@ -20,6 +20,7 @@ struct gpunvme_qp {
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	uint32_t qid; /* from here on a recovery replaces everything, under dev->lock */
 	bool qid_passed_on;       /* it is the identifier of another queue now, and nothing of this one rings its doorbell */
+	bool unfenced;            /* a view for writing was given out without GPUNVME_VIEW_FENCED */
 	bool lanes_gone;          /* its user said so */
 	bool gate_held;           /* by gnv_qp_hush() */
 	struct gpunvme_qp *from;  /* while this one is made: the queue it replaces */

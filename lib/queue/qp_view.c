@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "dma/mapping.h"
 #include "queue/qp.h"
 #include "util/bits.h"
 #include "util/checked.h"
@@ -166,9 +167,10 @@ static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *v
 
 static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
 {
-	if (view->flags & ~(uint32_t)GPUNVME_VIEW_WRITE)
-		return gnv_fail(-EINVAL, "unknown view flags 0x%x; valid: GPUNVME_VIEW_WRITE",
-				view->flags & ~(uint32_t)GPUNVME_VIEW_WRITE);
+	const uint32_t unknown = view->flags & ~(uint32_t)(GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
+
+	if (unknown)
+		return gnv_fail(-EINVAL, "unknown view flags 0x%x; valid: GPUNVME_VIEW_WRITE, _FENCED", unknown);
 	if (view->flags & GPUNVME_VIEW_WRITE && ns->read_only)
 		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
 				ns->nsid);
@@ -176,6 +178,21 @@ static int check_view(const struct gpunvme_qp *qp, const struct gpunvme_ns_info 
 		return gnv_fail(-EOPNOTSUPP, "the controller transfers at most %u bytes, less than a block of namespace %u",
 				qp->dev->nvme.info.max_transfer, ns->nsid);
 	return check_window(ns, view);
+}
+
+/* Memory that its GPU caches is for reading, unless the caller takes care. With dev->lock held. */
+static int allow_writing(struct gpunvme_qp *qp, uint32_t flags)
+{
+	if (!(flags & GPUNVME_VIEW_WRITE) || flags & GPUNVME_VIEW_FENCED)
+		return 0;
+	if (gnv_mapping_cached(qp->dev, qp->gpu))
+		return gnv_fail(-EOPNOTSUPP,
+				"memory that %s caches is mapped to the device, from which a controller could write old bytes: add "
+				"GPUNVME_VIEW_FENCED, and call gpunvme_gpu_fence() between kernels that store there and those that write, or use "
+				"memory of gpunvme_mem_alloc()",
+				qp->gpu->info.name);
+	qp->unfenced = true;
+	return 0;
 }
 
 GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_view *user, struct gpunvme_dq *dq, uint32_t version,
@@ -203,8 +220,12 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&qp->dev->lock);
-	gnv_qp_describe(qp, &ns, dq);
+	ret = allow_writing(qp, view.flags);
+	if (!ret)
+		gnv_qp_describe(qp, &ns, dq);
 	pthread_mutex_unlock(&qp->dev->lock);
+	if (ret)
+		return ret;
 	dq->lba_first = view.lba;
 	dq->lba_count = view.nblocks;
 	if (view.flags & GPUNVME_VIEW_WRITE)

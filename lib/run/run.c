@@ -88,8 +88,10 @@ int gnv_run_kernel(struct gnv_run *run)
 {
 	const struct gnv_gpu_ops *ops = run->gpu->ops;
 	size_t views_len = run->queues * sizeof(*run->dq), results_len = run->lanes * run->result_size;
-	int ret = ops->local_alloc(run->gpu, views_len, &run->views);
+	int ret = ops->fence(run->gpu); /* what the program's kernels stored, and its copies made cached */
 
+	if (!ret)
+		ret = ops->local_alloc(run->gpu, views_len, &run->views);
 	if (ret)
 		return ret;
 	ret = ops->local_alloc(run->gpu, results_len, &run->results);

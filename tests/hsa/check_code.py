@@ -6,6 +6,7 @@ object in place of the embedded one. Parts:
 ways    code objects of version 4, 5 and 6, -O1 to -O3, the newest clang: every test must pass
 plants  planted mistakes: some test must fail
 grid    a user's kernels (grid.hip) with grids of one to three dimensions
+pages   a user's kernels (page_types.hip) with memory that the GPU may cache
 
 Exit status 0, 1, or 77 when there is no clang 19 or no code for gfx1100 in the library.
 """
@@ -82,6 +83,19 @@ def grid(args, folder):
     return failed
 
 
+def pages(args, folder):
+    failed = 0
+    code = build(folder / "pages.co", source="tests/hsa/page_types.hip")
+    for seed in range(1, 4):
+        setting = {"GPUNVME_HSA_LIBRARY": str(args.runtime), "STANDIN_LANES": "gfx", "PAGES_CODE": str(code), "GFX_SEED": str(1000 * seed)}
+        done = subprocess.run([str(args.programs["test_page_types"])], capture_output=True, text=True, errors="replace", timeout=250,
+                              env={**os.environ, **setting})
+        failed += done.returncode != 0
+        print(f"{'FAIL' if done.returncode else 'ok  '} seed {seed}" + (f"\n{(done.stdout + done.stderr)[-2500:]}" if done.returncode else ""),
+              flush=True)
+    return failed
+
+
 def newer_clang():
     folder = subprocess.run([str(ROOT / "scripts/newer-clang"), "--have"], capture_output=True, text=True).stdout.strip()
     return shutil.which(f"{folder}/clang++") if folder else None
@@ -131,9 +145,9 @@ def plants(args, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("ways", "plants", "grid"))
+    parser.add_argument("part", choices=("ways", "plants", "grid", "pages"))
     parser.add_argument("runtime", type=pathlib.Path, help="the stand-in")
-    parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_litmus, test_grid")
+    parser.add_argument("programs", type=pathlib.Path, nargs="+", help="test_hsa, test_bells, test_copy, test_litmus, test_grid, test_page_types")
     args = parser.parse_args()
     args.programs = {path.name: path for path in args.programs}
     if not shutil.which(CLANG):

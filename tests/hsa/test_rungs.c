@@ -8,6 +8,7 @@
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"
+#include "queue/qp.h"
 #include "dev/dev.h"
 #include "queue/qp.h"
 

@@ -165,7 +165,8 @@ static void test_registered(void **state)
 		assert_int_equal(w.gpu->ops->local_alloc(w.gpu, BYTES + 4096, &range), 0);
 		assert_int_equal(gpunvme_mem_register(w.gpu, (void *)(uintptr_t)(range.lane + 4096), BYTES & ~4095u, &mem), 0);
 		assert_int_equal(!gpunvme_mem_ptr(mem), turn);
-		assert_non_null(strstr(log_text, "may be cached by this GPU: what a controller writes is seen by the next kernel"));
+		assert_non_null(strstr(log_text, "may be cached by this GPU: what a controller writes is seen by kernels that begin after "
+						 "hipStreamSynchronize() or gpunvme_gpu_fence()"));
 		assert_int_equal(gpunvme_mem_map(mem, w.dev), 0);
 		assert_int_equal(gpunvme_mem_dbuf(mem, w.dev, &dbuf), 0);
 		copy(0, &dbuf, FIRST);

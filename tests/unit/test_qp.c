@@ -461,7 +461,7 @@ static void test_views(void **state)
 		assert_int_equal(dq.lba_count, view.nblocks ? view.nblocks : 1000 - view.lba);
 	}
 	view = (struct gpunvme_view)GPUNVME_VIEW_INIT;
-	view.flags = 2;
+	view.flags = 4;
 	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), -EINVAL);
 	view.flags = GPUNVME_VIEW_WRITE;
 	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);

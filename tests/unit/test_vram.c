@@ -94,7 +94,7 @@ static void is_cached(void)
 
 	log_text[0] = 0;
 	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
-	assert_non_null(strstr(log_text, "seen by the next kernel"));
+	assert_non_null(strstr(log_text, "gpunvme_gpu_fence()"));
 	gnv_vram_free(&bytes);
 	assert_int_equal(hip->handles + hip->ranges + hip->maps + calls.fds, 0);
 }

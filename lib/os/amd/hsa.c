@@ -136,6 +136,19 @@ static hsa_status_t first_isa(hsa_isa_t isa, void *ctx)
 	return HSA_STATUS_INFO_BREAK;
 }
 
+bool gnv_hsa_is(const struct gnv_hsa *gpu, const char *gfx)
+{
+	const char *at = strstr(gpu->info.isa, "gfx");
+
+	return at && !strncmp(at, gfx, strlen(gfx));
+}
+
+/* Others have an L2 that no instruction reaches (LLVM's AMDGPUUsage, memory models): their release is a wait. */
+bool gnv_hsa_writes_back(const struct gnv_hsa *gpu)
+{
+	return gnv_hsa_is(gpu, "gfx90a") || gnv_hsa_is(gpu, "gfx94") || gnv_hsa_is(gpu, "gfx95") || gnv_hsa_is(gpu, "gfx12");
+}
+
 static void describe(struct gnv_hsa *gpu)
 {
 	struct gnv_hsa_info *info = &gpu->info;
@@ -173,13 +186,6 @@ static bool usable(const struct gnv_hsa *gpu, hsa_amd_memory_pool_t pool, uint32
 	gpu->api.amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, flags);
 	gpu->api.amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_SIZE, size);
 	return segment == HSA_AMD_SEGMENT_GLOBAL && may;
-}
-
-bool gnv_hsa_is(const struct gnv_hsa *gpu, const char *gfx)
-{
-	const char *at = strstr(gpu->info.isa, "gfx");
-
-	return at && !strncmp(at, gfx, strlen(gfx));
 }
 
 /*
@@ -323,6 +329,7 @@ int gnv_hsa_open(const char *which, struct gnv_hsa **out)
 		return ret;
 	}
 	pthread_mutex_init(&gpu->lock, NULL);
+	pthread_mutex_init(&gpu->locked_lock, NULL);
 	gnv_hsa_fault_watch(gpu);
 	*out = gpu;
 	return 0;
@@ -335,6 +342,7 @@ void gnv_hsa_close(struct gnv_hsa *gpu)
 	gnv_hsa_fault_unwatch(gpu);
 	gnv_hsa_bound_stop(gpu);
 	gpu->api.shut_down();
+	pthread_mutex_destroy(&gpu->locked_lock);
 	pthread_mutex_destroy(&gpu->lock);
 	free(gpu);
 }

@@ -41,6 +41,8 @@ int gnv_hsa_open(const char *which, struct gnv_hsa **gpu);
 /* Nothing of it is in use. After a fault, or where its queue does not end, all of it stays until the process ends. */
 void gnv_hsa_close(struct gnv_hsa *gpu);
 const struct gnv_hsa_info *gnv_hsa_info(const struct gnv_hsa *gpu);
+/* Can its waves write back and empty the L2, which cached memory needs? Those of gfx90a, gfx94x, gfx95x and gfx12. */
+bool gnv_hsa_writes_back(const struct gnv_hsa *gpu);
 
 /*
  * gnv_hsa_alloc() - memory of the GPU, zeroed
@@ -50,6 +52,16 @@ const struct gnv_hsa_info *gnv_hsa_info(const struct gnv_hsa *gpu);
  */
 int gnv_hsa_alloc(struct gnv_hsa *gpu, size_t len, bool data, void **ptr, bool *cpu);
 void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr);
+/* What such memory, or any of the runtime's, is to the caches, by its own word: "uncached", "fine-grained", ... */
+const char *gnv_hsa_kind(struct gnv_hsa *gpu, const void *ptr);
+
+/*
+ * gnv_hsa_host_alloc() - memory of the host that no copy of HIP's makes cached: the runtime's own, which it does not lock again
+ * It is zeroed, and visible to the lanes once it is locked as below.
+ * Return: 0; -ENOMEM; -EIO; -EOPNOTSUPP no device could have its pages.
+ */
+int gnv_hsa_host_alloc(struct gnv_hsa *gpu, size_t len, void **ptr);
+void gnv_hsa_host_free(struct gnv_hsa *gpu, void *ptr);
 
 /*
  * gnv_hsa_export() - a DMA-BUF of part of such memory, as seen over PCIe
@@ -61,10 +73,17 @@ void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd);
 /*
  * Memory of the host, in whole pages, becomes visible to the lanes of every GPU of the runtime, uncached. Once for each GPU that
  * uses it, with the same address and length. @locked: false: it is the runtime's own (hipHostMalloc), is not unlocked, and stays
- * visible until its owner frees it. Return: 0; -ENOMEM, -EIO, -ERANGE.
+ * visible until its owner frees it. Return: 0; -ENOMEM, -EIO, -ERANGE; -EOPNOTSUPP it is not coherent.
  */
 int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, bool *locked);
 void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu);
+
+/*
+ * gnv_hsa_renew() - make locked memory uncached again, as it was when it was locked
+ * Whoever locks the same pages as coarse-grained, as HIP's copies do, makes them cached, and unlocking leaves them so. @cpu: which,
+ * as it was locked, or NULL: all of this GPU. Return: 0; -ENOMEM, -EIO.
+ */
+int gnv_hsa_renew(struct gnv_hsa *gpu, const void *cpu);
 
 /* Memory of another driver by its DMA-BUF. Return: 0; -EOPNOTSUPP the runtime takes only what amdgpu exported; -EIO. */
 int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane);
@@ -93,6 +112,13 @@ void gnv_hsa_unwatch(struct gnv_hsa *gpu, struct gnv_alloc *alloc);
  */
 int gnv_hsa_peek(struct gnv_hsa *gpu, void *to, uint64_t lane, size_t len);
 int gnv_hsa_poke(struct gnv_hsa *gpu, uint64_t lane, const void *from, size_t len);
+
+/*
+ * gnv_hsa_fence() - an empty packet with acquire and release of system scope
+ * Stores of waves that have ended go to memory, and what the GPU's caches hold is dropped. It needs no compute unit, and waits
+ * for a kernel that gnv_hsa_run() runs. Return: 0; -ETIMEDOUT, -EIO as gnv_hsa_run().
+ */
+int gnv_hsa_fence(struct gnv_hsa *gpu);
 
 /* Load a code object for this GPU; once. It must stay in memory. Return: 0, -EOPNOTSUPP. */
 int gnv_hsa_load(struct gnv_hsa *gpu, const void *elf, size_t len);

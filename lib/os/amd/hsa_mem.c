@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of the GPU, memory of the host for it, and DMA-BUFs of both directions. */
+/* Memory of the GPU, and DMA-BUFs of both directions. */
 #include <errno.h>
 #include <unistd.h>
 
 #include "os/amd/hsa_table.h"
 #include "util/bits.h"
 #include "util/log.h"
-
-#define AGENTS 64u /* more than a machine has */
 
 /* A runtime that knows the uncached flag may still refuse it for this GPU: fine-grained memory does then. */
 static hsa_status_t allocate(struct gnv_hsa *gpu, hsa_amd_memory_pool_t pool, size_t len, bool data, void **ptr)
@@ -72,6 +70,19 @@ void gnv_hsa_free(struct gnv_hsa *gpu, void *ptr)
 		gnv_hsa_pool_free(gpu, ptr);
 }
 
+const char *gnv_hsa_kind(struct gnv_hsa *gpu, const void *ptr)
+{
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+
+	if (gpu->api.amd_pointer_info(ptr, &info, NULL, NULL, NULL) != HSA_STATUS_SUCCESS || info.type != HSA_EXT_POINTER_TYPE_HSA)
+		return "unknown";
+	if (info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT)
+		return "uncached";
+	if (info.global_flags & GNV_HSA_POOL_EXTENDED_FINE)
+		return "extended fine-grained";
+	return info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED ? "fine-grained" : "coarse-grained";
+}
+
 int gnv_hsa_export(struct gnv_hsa *gpu, void *ptr, size_t len, int *fd, uint64_t *offset)
 {
 	hsa_status_t status = HSA_STATUS_ERROR;
@@ -89,93 +100,6 @@ void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd)
 {
 	if (!gpu->api.export_end || gpu->api.export_end(fd) != HSA_STATUS_SUCCESS)
 		close(fd);
-}
-
-static int lock_pages(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
-{
-	void *ptr = NULL;
-	/* For all GPUs: the runtime maps pages once, and counts whoever asks again without looking for which GPU. */
-	hsa_status_t status = gpu->api.amd_memory_lock_to_pool(cpu, len, NULL, 0, gpu->host, 0, &ptr);
-
-	if (status != HSA_STATUS_SUCCESS)
-		return gnv_hsa_refused(gpu, status, status == HSA_STATUS_ERROR_OUT_OF_RESOURCES ? -ENOMEM : -EIO,
-				       "it cannot be given memory of the host");
-	*lane = (uintptr_t)ptr;
-	return 0;
-}
-
-/* GPUs that may use an allocation, and this one with them. */
-struct sharers {
-	hsa_agent_t agent[AGENTS + 1];
-	uint32_t count;
-};
-
-/* What the runtime allocates for its answer is not freed by it, and there is one answer at a time. */
-static _Thread_local hsa_agent_t answer[AGENTS];
-
-static void *answer_room(size_t bytes)
-{
-	return bytes <= sizeof(answer) ? answer : NULL;
-}
-
-static void add_sharer(struct sharers *sharers, hsa_agent_t agent)
-{
-	uint32_t i;
-
-	for (i = 0; i < sharers->count && sharers->agent[i].handle != agent.handle; i++)
-		;
-	if (i == sharers->count && i <= AGENTS)
-		sharers->agent[sharers->count++] = agent;
-}
-
-/* The runtime tells the bytes that it was asked for, and their last page is theirs, too. */
-static int check_within(const hsa_amd_pointer_info_t *info, const void *base, const void *ptr, size_t len)
-{
-	const size_t size = gnv_align_up(info->sizeInBytes, GNV_HSA_PAGE), at = (uintptr_t)ptr - (uintptr_t)base;
-
-	if (ptr >= base && len <= size && at <= size - len)
-		return 0;
-	return gnv_fail(-ERANGE, "%p to +%zu is not within its allocation of %zu bytes", ptr, len, info->sizeInBytes);
-}
-
-/*
- * Memory of the host that is the runtime's own, as of hipHostMalloc(): it cannot be locked (libhsakmt fmm.c, fmm_register_memory),
- * and need not be. Giving it to a GPU takes it from those that are not named.
- * Return: 0; -ENOENT it is not; negative.
- */
-static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
-{
-	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
-	struct sharers sharers = { .count = 0 };
-	hsa_agent_t *able = NULL;
-	uint32_t count = 0, i;
-	hsa_status_t status = gpu->api.amd_pointer_info(cpu, &info, answer_room, &count, &able);
-
-	if (status != HSA_STATUS_SUCCESS || info.type != HSA_EXT_POINTER_TYPE_HSA || !gnv_hsa_is_cpu(gpu, info.agentOwner))
-		return -ENOENT;
-	if (check_within(&info, info.hostBaseAddress, cpu, len))
-		return -ERANGE;
-	*lane = (uintptr_t)info.agentBaseAddress + (size_t)((char *)cpu - (char *)info.hostBaseAddress);
-	for (i = 0; able && i < count; i++)
-		add_sharer(&sharers, able[i]);
-	add_sharer(&sharers, gpu->agent);
-	if (sharers.count == count) /* it was among them */
-		return 0;
-	status = gpu->api.amd_agents_allow_access(sharers.count, sharers.agent, NULL, info.agentBaseAddress);
-	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EIO, "it cannot be given memory of the runtime's");
-}
-
-int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, bool *locked)
-{
-	int own = share_own(gpu, cpu, len, lane);
-
-	*locked = own == -ENOENT;
-	return *locked ? lock_pages(gpu, cpu, len, lane) : own;
-}
-
-void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu)
-{
-	gpu->api.amd_memory_unlock(cpu);
 }
 
 int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane)
@@ -199,6 +123,15 @@ int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane)
 	hsa_status_t status = gpu->api.amd_interop_unmap_buffer((void *)(uintptr_t)lane);
 
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EBUSY, "it does not let go of a DMA-BUF");
+}
+
+int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const void *ptr, size_t len)
+{
+	const size_t size = gnv_align_up(info->sizeInBytes, GNV_HSA_PAGE), at = (uintptr_t)ptr - (uintptr_t)base;
+
+	if (ptr >= base && len <= size && at <= size - len)
+		return 0;
+	return gnv_fail(-ERANGE, "%p to +%zu is not within its allocation of %zu bytes", ptr, len, info->sizeInBytes);
 }
 
 /*
@@ -232,7 +165,7 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 	if (info.agentOwner.handle != gpu->agent.handle)
 		return gnv_fail(-EXDEV, "%p is memory of another GPU than %s; register it with the GPU that it belongs to", ptr,
 				gpu->info.bdf);
-	if (check_within(&info, info.agentBaseAddress, ptr, len))
+	if (gnv_hsa_within(&info, info.agentBaseAddress, ptr, len))
 		return -ERANGE;
 	*lane = (uintptr_t)ptr;
 	*cached = may_be_cached(gpu, info.global_flags);

@@ -154,6 +154,25 @@ static void submit(struct gnv_hsa *gpu, const struct kernel *kernel, const struc
 	gpu->api.signal_store_screlease(gpu->queue->doorbell_signal, (hsa_signal_value_t)at);
 }
 
+/*
+ * A barrier that waits for nothing, with fences of system scope: as the runtimes of languages empty the caches (clr rocvirtual.cpp,
+ * dispatchBarrierPacket). Its release writes back, its acquire drops.
+ */
+static void submit_barrier(struct gnv_hsa *gpu)
+{
+	const uint16_t header = HSA_PACKET_TYPE_BARRIER_AND << HSA_PACKET_HEADER_TYPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE |
+				HSA_FENCE_SCOPE_SYSTEM << HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE;
+	uint64_t at = gpu->api.queue_add_write_index_screlease(gpu->queue, 1);
+	hsa_barrier_and_packet_t *packet;
+
+	packet = (hsa_barrier_and_packet_t *)gpu->queue->base_address + (at & (gpu->queue->size - 1));
+	memset((char *)packet + 4, 0, sizeof(*packet) - 4);
+	packet->completion_signal = gpu->done;
+	__atomic_store_n((uint32_t *)(void *)packet, header, __ATOMIC_RELEASE);
+	gpu->api.signal_store_screlease(gpu->queue->doorbell_signal, (hsa_signal_value_t)at);
+}
+
 /* Until the kernel has ended, the queue has failed or the time is over. */
 static int wait_for_end(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
@@ -219,6 +238,22 @@ int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 
 	pthread_mutex_lock(&gpu->lock);
 	ret = run_locked(gpu, job);
+	pthread_mutex_unlock(&gpu->lock);
+	return ret;
+}
+
+int gnv_hsa_fence(struct gnv_hsa *gpu)
+{
+	const struct gnv_hsa_job job = { .name = "fence", .timeout_ms = gpu->bound.ms };
+	int ret;
+
+	pthread_mutex_lock(&gpu->lock);
+	ret = gnv_hsa_usable(gpu);
+	if (!ret) {
+		gpu->api.signal_store_screlease(gpu->done, 1);
+		submit_barrier(gpu);
+		ret = wait_for_end(gpu, &job);
+	}
 	pthread_mutex_unlock(&gpu->lock);
 	return ret;
 }

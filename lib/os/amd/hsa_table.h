@@ -127,7 +127,15 @@ struct gnv_hsa {
 	int broken; /* atomic: status with which the queue ended */
 	uint64_t fault_at; /* atomic: of a memory fault, or 0 */
 	struct gnv_hsa_bound bound;
+	pthread_mutex_t locked_lock; /* protects locked */
+	struct gnv_hsa_locked *locked; /* memory of the host that was locked for this GPU */
 	struct gnv_hsa *next; /* of those that are watched */
+};
+
+struct gnv_hsa_locked {
+	struct gnv_hsa_locked *next;
+	void *cpu;
+	size_t len;
 };
 
 #define GNV_HSA_ARGS_MAX 1024u
@@ -142,6 +150,9 @@ int gnv_hsa_refused(const struct gnv_hsa *gpu, hsa_status_t status, int ret, con
 bool gnv_hsa_is(const struct gnv_hsa *gpu, const char *gfx);
 
 bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent);
+
+/* hsa_mem.c: does memory of the runtime's that begins at `base` hold all of this? Return: 0; -ERANGE, with its sentence. */
+int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const void *ptr, size_t len);
 
 /* hsa_queue.c: the queue of packets, of an agent that is chosen. */
 int gnv_hsa_queue_open(struct gnv_hsa *gpu);

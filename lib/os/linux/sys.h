@@ -20,6 +20,12 @@ size_t gnv_sys_page_size(void);
 int gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 void gnv_sys_unmap(void *ptr, size_t len);
 
+/*
+ * gnv_sys_adopt() - make memory that somebody else mapped fit for devices, as gnv_sys_map() makes its own
+ * Return: 0; -EOPNOTSUPP its pages cannot be pinned, as of a driver's that has no pages; -ENOMEM.
+ */
+int gnv_sys_adopt(void *ptr, size_t len);
+
 /* Zeroes in private anonymous memory; its whole pages go back to the system until they are used again. */
 void gnv_sys_clear(void *ptr, size_t len);
 
