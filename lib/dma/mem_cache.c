@@ -297,6 +297,22 @@ static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 	return ret;
 }
 
+/* What was kept may have become cached meanwhile, where a runtime does that. */
+static int renew(struct gpunvme_mem_use *use)
+{
+	struct gpunvme_mem *mem = use->mem;
+	int ret;
+
+	if (mem->local || !mem->gpu->ops->host_renew)
+		return 0;
+	pthread_mutex_lock(&mem->lock);
+	ret = gnv_mem_renew(mem);
+	pthread_mutex_unlock(&mem->lock);
+	if (ret)
+		gpunvme_mem_put(use);
+	return ret;
+}
+
 GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, void *ptr, size_t len, uint32_t flags,
 				struct gpunvme_mem_use *use)
 {
@@ -312,8 +328,10 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
 		return gnv_fail(-EINVAL, "gpunvme_mem_get: unknown flags 0x%x; valid: GPUNVME_GET_KEEP", flags);
 	ret = gnv_ctrl_check(&dev->nvme.ctrl);
-	if (ret || hit(dev->cache, gpu, from, from + len, use))
+	if (ret)
 		return ret;
+	if (hit(dev->cache, gpu, from, from + len, use))
+		return renew(use);
 	return miss(gpu, dev, from, from + len, flags & GPUNVME_GET_KEEP, use);
 }
 

@@ -250,6 +250,31 @@ static void test_others(void **state)
 	munmap(ptr, BYTES);
 }
 
+/* What the cache of mappings has kept is made uncached again each time that it is lent. */
+static void test_kept(void **state)
+{
+	struct gpunvme_mem_use in_use;
+	void *ptr = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_view(qp, NULL, &work.dq), 0);
+	work.nblocks = NBLOCKS;
+	work.words = WORDS;
+	for (i = 0; i < ROUNDS; i++) {
+		assert_int_equal(gpunvme_mem_get(gpu, dev, ptr, BYTES, GPUNVME_GET_KEEP, &in_use), 0);
+		work.buf = in_use.dbuf;
+		work.at = work.buf.base + in_use.offset;
+		assert_int_equal(in_use.offset, 0);
+		reads(2 * i);
+		reads(2 * i + 1);
+		assert_int_equal(gpunvme_mem_put(&in_use), 0);
+		assert_true(hip_copies(ptr, BYTES));
+	}
+	assert_int_equal(gpunvme_cache_forget(dev, ptr, BYTES), 0);
+	munmap(ptr, BYTES);
+}
+
 static void *hip_malloc(void)
 {
 	void *ptr = NULL;
@@ -371,7 +396,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_keeps),  cmocka_unit_test(test_own),     cmocka_unit_test(test_others),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_cached), cmocka_unit_test(test_host_malloc),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_cached), cmocka_unit_test(test_host_malloc), cmocka_unit_test(test_kept),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);
