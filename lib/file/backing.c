@@ -76,7 +76,9 @@ static int same_head(struct gnv_reader *r, const char *node, uint8_t head[GNV_FS
 		if (!ret && memcmp(seen, head, sizeof(seen)) == 0)
 			return 0;
 	}
-	return ret ? ret : gnv_fail(-EXDEV, "%s does not begin with what namespace %u has there", node, r->ns.nsid);
+	if (!ret)
+		ret = gnv_fail(-EXDEV, "%s does not begin with what namespace %u has there", node, r->ns.nsid);
+	return ret;
 }
 
 static int look(struct gnv_reader *r, const struct gnv_os_namespace *block, const struct gnv_fs *fs, struct gnv_super *super)

@@ -112,5 +112,7 @@ int gnv_lookup(struct gnv_lookup *l, const char *path, struct ext2_inode *inode,
 		return 0;
 	ret = gnv_session_find(l->s, path, ino); /* which follows links, and says why something is not there */
 	err = ret ? 0 : ext2fs_read_inode(l->s->fs, *ino, inode);
-	return ret ? ret : err ? gnv_session_failed(l->s, err, path) : 0;
+	if (ret)
+		return ret;
+	return err ? gnv_session_failed(l->s, err, path) : 0;
 }

@@ -27,7 +27,9 @@ static int map(const struct gnv_live *live, struct gpunvme_file *file, struct gn
 	int ret = gnv_os_map_fd(live->fd, live->name, m, add, file);
 
 	file->info.bytes = ret ? 0 : m->bytes;
-	return ret ? ret : gnv_file_seal(file, &live->place);
+	if (ret)
+		return ret;
+	return gnv_file_seal(file, &live->place);
 }
 
 static void describe(struct gpunvme_file *file, const struct gnv_os_mapped *m)
@@ -104,7 +106,9 @@ static int compare(const struct gpunvme_file *file, struct gnv_os_mapped *m)
 		ret = compare_ctime(live, m);
 	if (!ret)
 		ret = compare_map(file, m);
-	return ret ? ret : compare_ctime(live, m);
+	if (!ret)
+		ret = compare_ctime(live, m);
+	return ret;
 }
 
 static int check_sharing(const struct gnv_live *live, const struct gnv_os_mapped *m)
@@ -132,7 +136,9 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file)
 		ret = gnv_os_leased(file->live->fd, file->live->name);
 	if (!ret)
 		ret = compare(file, &m);
-	return ret ? ret : check_sharing(file->live, &m);
+	if (!ret)
+		ret = check_sharing(file->live, &m);
+	return ret;
 }
 
 /* ---- Opening ---- */

@@ -260,7 +260,9 @@ int gnv_map_check(struct gnv_reader *r, struct gnv_map *map, const struct gpunvm
 {
 	int ret = check_super(r, map);
 
-	return ret ? ret : check_write(map, opts);
+	if (ret)
+		return ret;
+	return check_write(map, opts);
 }
 
 GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, const struct gpunvme_file_opts *user,

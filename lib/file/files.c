@@ -151,7 +151,9 @@ GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *p
 	ret = check_paths(paths, count);
 	if (!ret)
 		ret = gnv_files_begin(user, &opts, &fill);
-	return ret ? ret : gather(dev, paths, count, &opts, &fill, files);
+	if (!ret)
+		ret = gather(dev, paths, count, &opts, &fill, files);
+	return ret;
 }
 
 /* ---- By maps ---- */

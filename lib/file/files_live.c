@@ -121,7 +121,9 @@ static int find_fs(struct gpunvme_dev *dev, uint32_t nsid, const char *path, str
 	gnv_fork_close(fd);
 	if (!ret && m.dev != fill->files->live->dev) /* all others are there */
 		ret = replaced(text);
-	return ret ? ret : gnv_live_find(dev, nsid, &m, &fill->r, &fill->super);
+	if (!ret)
+		ret = gnv_live_find(dev, nsid, &m, &fill->r, &fill->super);
+	return ret;
 }
 
 static int find_place(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_fill *fill)
@@ -175,7 +177,9 @@ static int make(struct gpunvme_dev *dev, const char *const *paths, uint32_t coun
 	ret = find_names(&s, paths, count);
 	if (!ret)
 		ret = find_place(dev, nsid, fill);
-	return ret ? ret : read_all(&s);
+	if (!ret)
+		ret = read_all(&s);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_files_live(struct gpunvme_dev *dev, const char *const *paths, uint32_t count,
@@ -236,7 +240,9 @@ static int look_again(const struct gpunvme_files *files, uint32_t number, const 
 		return fd;
 	ret = gnv_os_describe(fd, text, &m);
 	gnv_fork_close(fd);
-	return ret ? ret : compare_inode(files, number, text, &m);
+	if (ret)
+		return ret;
+	return compare_inode(files, number, text, &m);
 }
 
 static int compare(const struct gpunvme_files *files, uint32_t number, struct gpunvme_file *now)

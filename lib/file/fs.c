@@ -65,7 +65,9 @@ int gnv_head_of(const char *node, uint8_t head[GNV_FS_HEAD])
 {
 	int ret = gnv_os_head(node, 0, head, GNV_FS_LATE);
 
-	return ret ? ret : gnv_os_head(node, GNV_FS_LATE_AT, head + GNV_FS_LATE, GNV_FS_LATE);
+	if (ret)
+		return ret;
+	return gnv_os_head(node, GNV_FS_LATE_AT, head + GNV_FS_LATE, GNV_FS_LATE);
 }
 
 int gnv_super_parse(const uint8_t head[GNV_FS_HEAD], struct gnv_super *super)
@@ -96,5 +98,7 @@ int gnv_super_read(struct gnv_reader *r, struct gnv_super *super)
 	uint8_t head[GNV_FS_HEAD];
 	int ret = gnv_head_read(r, head);
 
-	return ret ? ret : gnv_super_of(head, super);
+	if (ret)
+		return ret;
+	return gnv_super_of(head, super);
 }

@@ -26,7 +26,9 @@ static int open_queue(struct gnv_reader *r, uint32_t nsid)
 		r->mem->ours = true;
 		ret = gpunvme_mem_map(r->mem, r->dev);
 	}
-	return ret ? ret : gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf);
+	if (!ret)
+		ret = gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf);
+	return ret;
 }
 
 int gnv_reader_open(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_reader *r)

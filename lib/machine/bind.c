@@ -102,7 +102,9 @@ int gnv_bind_hand_over(const struct gnv_pci *pci, const char *user)
 	/* These give nobody a device: what can be done with them is bounded by the device nodes and the locked-memory limit. */
 	if (!ret)
 		ret = gnv_node_admit(GNV_IOMMUFD_NODE);
-	return ret ? ret : gnv_node_admit(GNV_TYPE1_NODE);
+	if (!ret)
+		ret = gnv_node_admit(GNV_TYPE1_NODE);
+	return ret;
 }
 
 int gnv_bind_default(const char *sys, const struct gnv_pci *pci)

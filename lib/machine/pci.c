@@ -71,7 +71,9 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
 		ret = gnv_pci_parse(b, bdf[1]);
 	if (!ret)
 		ret = gnv_topology_path(GNV_SYSFS, bdf[0], bdf[1], &path);
-	return ret ? ret : gnv_info_copy(user, &path, gpunvme_pci_path);
+	if (!ret)
+		ret = gnv_info_copy(user, &path, gpunvme_pci_path);
+	return ret;
 }
 
 static int find(const char *function, const char *address, struct gnv_pci *pci)
@@ -82,7 +84,9 @@ static int find(const char *function, const char *address, struct gnv_pci *pci)
 	if (!address)
 		return gnv_fail(-EINVAL, "%s: address must not be NULL", function);
 	ret = gnv_pci_parse(address, bdf);
-	return ret ? ret : gnv_sysfs_pci(GNV_SYSFS, bdf, pci);
+	if (ret)
+		return ret;
+	return gnv_sysfs_pci(GNV_SYSFS, bdf, pci);
 }
 
 GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user)
@@ -104,7 +108,9 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user)
 	if (ret || !user)
 		return ret;
 	ret = gnv_sysfs_pci(GNV_SYSFS, pci.bdf, &pci); /* it has a node now */
-	return ret ? ret : gnv_bind_hand_over(&pci, user);
+	if (!ret)
+		ret = gnv_bind_hand_over(&pci, user);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_pci_unbind(const char *address)
@@ -112,5 +118,7 @@ GPUNVME_API int gpunvme_pci_unbind(const char *address)
 	struct gnv_pci pci;
 	int ret = find("gpunvme_pci_unbind", address, &pci);
 
-	return ret ? ret : gnv_bind_default(GNV_SYSFS, &pci);
+	if (ret)
+		return ret;
+	return gnv_bind_default(GNV_SYSFS, &pci);
 }

@@ -45,8 +45,10 @@ static int each_of_some(struct gpunvme_pagecache *cache, uint32_t first, uint32_
 		any |= parts[i];
 	if (!ret && !any && !clean)
 		return 0;
-	ret = ret ? ret : cache->gpu->ops->peek(cache->gpu, kept, gnv_changed_kept_at(cache, first), len);
-	ret = ret ? ret : cache->gpu->ops->peek(cache->gpu, owner, cache->view.frame + 8ull * first, len);
+	if (!ret)
+		ret = cache->gpu->ops->peek(cache->gpu, kept, gnv_changed_kept_at(cache, first), len);
+	if (!ret)
+		ret = cache->gpu->ops->peek(cache->gpu, owner, cache->view.frame + 8ull * first, len);
 	if (ret)
 		return gnv_fail(ret, "the lanes' memory, which has the words of the cache, cannot be read");
 	for (i = 0; i < n; i++) {
@@ -128,7 +130,9 @@ static int count_on(const struct gnv_changed *c, size_t field, uint64_t add)
 	uint64_t n;
 	int ret = gnv_changed_peek(c, c->cache->view.state + field, &n, sizeof(n));
 
-	return ret ? ret : gnv_changed_poke(c, c->cache->view.state + field, n + add);
+	if (ret)
+		return ret;
+	return gnv_changed_poke(c, c->cache->view.state + field, n + add);
 }
 
 int gnv_changed_lose(const struct gnv_changed *c)
@@ -140,6 +144,9 @@ int gnv_changed_forget(const struct gnv_changed *c, uint64_t word)
 {
 	int ret = gnv_changed_poke(c, parts_at(c->cache, c->frame), 0);
 
-	ret = ret ? ret : gnv_changed_poke(c, c->cache->view.table + 8 * c->page, word);
-	return ret ? ret : count_on(c, offsetof(struct gpunvme_pagecache_state, changed), ~0ull);
+	if (!ret)
+		ret = gnv_changed_poke(c, c->cache->view.table + 8 * c->page, word);
+	if (ret)
+		return ret;
+	return count_on(c, offsetof(struct gpunvme_pagecache_state, changed), ~0ull);
 }

@@ -64,7 +64,8 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_sour
 	uint64_t end;
 	int ret = check_page(opts, source);
 
-	ret = ret ? ret : check_flags(opts, source);
+	if (!ret)
+		ret = check_flags(opts, source);
 	if (ret)
 		return ret;
 	if (!opts->nblocks && opts->lba < source->nblocks)
@@ -147,10 +148,14 @@ static int make_frames(struct gpunvme_pagecache *cache, uint32_t flags)
 				1u << cache->view.page_shift);
 	cache->frames_len = len;
 	ret = gpunvme_mem_alloc(cache->gpu, len, NULL, &cache->mem);
-	ret = ret ? ret : gnv_source_map(&cache->source, cache->mem);
-	ret = ret ? ret : gnv_source_show(&cache->source, cache->gpu, cache->mem);
+	if (!ret)
+		ret = gnv_source_map(&cache->source, cache->mem);
+	if (!ret)
+		ret = gnv_source_show(&cache->source, cache->gpu, cache->mem);
 	cache->view.source = cache->source.range.lane;
-	return ret ? ret : make_local(cache, flags);
+	if (ret)
+		return ret;
+	return make_local(cache, flags);
 }
 
 static void drop(struct gpunvme_pagecache *cache)
@@ -325,7 +330,8 @@ GPUNVME_API int gpunvme_pagecache_get_info(struct gpunvme_pagecache *cache, stru
 	given_back = cache->given_back;
 	ret = cache->gpu->ops->peek(cache->gpu, &state, cache->words.lane, sizeof(state));
 	pthread_mutex_unlock(&cache->lock);
-	ret = ret ? ret : gnv_pagecache_changed(cache, &info.changed);
+	if (!ret)
+		ret = gnv_pagecache_changed(cache, &info.changed);
 	if (ret)
 		return ret;
 	info.page_size = 1u << cache->view.page_shift;

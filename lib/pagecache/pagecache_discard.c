@@ -15,7 +15,9 @@ static int drop_page(const struct gnv_changed *c, uint64_t word, bool lost)
 		ret = gnv_changed_poke(c, gnv_changed_kept_at(c->cache, c->frame), 0);
 	else if (!ret && lost)
 		ret = gnv_changed_lose(c);
-	return ret ? ret : gnv_changed_forget(c, changes | ((word & GPUNVME_PAGE_REFS) - GPUNVME_PAGE_REF));
+	if (!ret)
+		ret = gnv_changed_forget(c, changes | ((word & GPUNVME_PAGE_REFS) - GPUNVME_PAGE_REF));
+	return ret;
 }
 
 struct discard {

@@ -40,7 +40,8 @@ static int fetch_page(const struct gnv_changed *c, void *to)
 		memcpy(to, cpu + at, len);
 	} else {
 		ret = gnv_source_dbuf(&cache->source, cache->mem, &buf);
-		ret = ret ? ret : gnv_changed_peek(c, buf.base + at, to, len);
+		if (!ret)
+			ret = gnv_changed_peek(c, buf.base + at, to, len);
 	}
 	if (!ret && left < len)
 		memset((char *)to + left, 0, len - (size_t)left);

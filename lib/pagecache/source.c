@@ -141,7 +141,9 @@ static int show_volume(struct gnv_source *source, struct gpunvme_gpu *gpu, const
 		member[i].device = source->dev[i]->number;
 		member[i].stripe_shift = gnv_log2(source->stripe);
 	}
-	return ret ? ret : put_down(source, gpu, member, source->devs * sizeof(member[0]));
+	if (ret)
+		return ret;
+	return put_down(source, gpu, member, source->devs * sizeof(member[0]));
 }
 
 int gnv_source_show(struct gnv_source *source, struct gpunvme_gpu *gpu, const struct gpunvme_mem *mem)

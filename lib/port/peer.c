@@ -31,7 +31,9 @@ static int open_parsed(struct gnv_uri *uri, const struct gnv_log *log, struct gp
 		ret = gnv_vfio_check_any(GNV_SYSFS, &pci);
 	if (!ret)
 		ret = gnv_vfio_choose(name, &pci, &way);
-	return ret ? ret : gnv_peer_open(way->take, &pci, log, peer);
+	if (!ret)
+		ret = gnv_peer_open(way->take, &pci, log, peer);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_peer_open(const char *text, const struct gpunvme_peer_opts *user, struct gpunvme_peer **peer)

@@ -242,7 +242,9 @@ int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, ui
 {
 	int ret = take_pci(uri, vendor, device);
 
-	return ret ? ret : take_config(uri, config);
+	if (ret)
+		return ret;
+	return take_config(uri, config);
 }
 
 static void wrap_bar(struct port_soft *ps)

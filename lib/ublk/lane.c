@@ -316,9 +316,9 @@ static int begin(struct gnv_ublk_lane *l)
 {
 	int ret = gnv_uring_open_wide(l->ublk->info.depth, l->ublk->fd, &l->ring);
 
-	if (!ret)
-		ret = fetch_all(l);
-	return ret;
+	if (ret)
+		return ret;
+	return fetch_all(l);
 }
 
 /* Out of memory, for one, may pass. */

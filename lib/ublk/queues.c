@@ -37,7 +37,9 @@ static int open_tag(struct gpunvme_ublk *u, struct gnv_ublk_tag *t)
 		return ret;
 	t->mem->ours = true;
 	ret = gpunvme_mem_map(t->mem, u->dev);
-	return ret ? ret : gpunvme_mem_dbuf(t->mem, u->dev, &t->dbuf);
+	if (ret)
+		return ret;
+	return gpunvme_mem_dbuf(t->mem, u->dev, &t->dbuf);
 }
 
 int gnv_ublk_open_lane(struct gpunvme_ublk *u, struct gnv_ublk_lane *l)

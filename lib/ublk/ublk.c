@@ -206,7 +206,9 @@ static int serve(struct gpunvme_ublk *u)
 		return u->fd;
 	for (i = 0; i < u->lanes && !ret; i++)
 		ret = gnv_ublk_open_lane(u, &u->lane[i]);
-	return ret ? ret : gnv_ublk_start_lanes(u);
+	if (ret)
+		return ret;
+	return gnv_ublk_start_lanes(u);
 }
 
 static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, const struct gpunvme_dev_info *dev)
@@ -229,7 +231,9 @@ static int start(struct gpunvme_ublk *u, const struct gpunvme_ublk_opts *o, cons
 		ret = set_params(u, dev->vwc);
 	if (!ret)
 		ret = serve(u);
-	return ret ? ret : go(u, recover ? GNV_UBLK_END_RECOVERY : GNV_UBLK_START_DEV);
+	if (!ret)
+		ret = go(u, recover ? GNV_UBLK_END_RECOVERY : GNV_UBLK_START_DEV);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const struct gpunvme_ublk_opts *opts,
@@ -312,7 +316,9 @@ static int stop_unused(uint32_t id)
 	do
 		ret = gnv_ublk_users(id, text);
 	while (ret == -EBUSY && gnv_deadline_poll_again(&deadline));
-	return ret ? ret : gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0);
+	if (ret)
+		return ret;
+	return gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0);
 }
 
 static int stop_disk(uint32_t id, uint64_t flags)
@@ -387,5 +393,7 @@ GPUNVME_API int gpunvme_ublk_remove(uint32_t id, uint32_t flags)
 		return gnv_fail(-EBUSY, "block device %u is served by process %d, which has to end it", id, info.pid);
 	if (info.state != GNV_UBLK_DEAD)
 		ret = flags & GPUNVME_UBLK_FORCE ? gnv_ublk_control(GNV_UBLK_STOP_DEV, id, NULL, 0) : stop_dead(id, info.flags);
-	return ret ? ret : remove_device(id);
+	if (ret)
+		return ret;
+	return remove_device(id);
 }
