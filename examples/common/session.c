@@ -170,14 +170,23 @@ int session_open_queues(struct session *s, const struct session_opts *o, uint32_
 	return GO_ON;
 }
 
-int session_buffer(struct session *s, uint64_t bytes)
+int session_alloc(struct session *s, uint64_t bytes)
 {
-	int ret = gpunvme_mem_alloc(s->gpu, (size_t)bytes, NULL, &s->mem);
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	int ret;
 
+	/* Another process maps it by its descriptor, and there may be no queue yet by which the library knows. */
+	opts.flags = strcmp(s->info.transport, "vfio-user") == 0 ? GPUNVME_MEM_SHARED : 0;
+	ret = gpunvme_mem_alloc(s->gpu, (size_t)bytes, &opts, &s->mem);
 	if (!ret)
 		ret = gpunvme_mem_map(s->mem, s->dev);
-	if (!ret)
-		ret = gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf);
+	return ret ? ret : gpunvme_mem_dbuf(s->mem, s->dev, &s->dbuf);
+}
+
+int session_buffer(struct session *s, uint64_t bytes)
+{
+	int ret = session_alloc(s, bytes);
+
 	return ret ? failed("%s", why(ret)) : GO_ON;
 }
 

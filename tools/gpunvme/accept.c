@@ -234,14 +234,18 @@ static int check_output(const struct accept *a)
 static int inspect(struct accept *a)
 {
 	int ret = accept_prepare(a);
+	char reason[320];
 
+	snprintf(reason, sizeof(reason), "%s", ret ? why(ret) : ""); /* what follows may fail, too */
+	if (!a->data)
+		return failed("%s", reason); /* every row wants the buffer */
 	accept_describe(a);
 	put_bool(a->report, "read_only", !a->write);
 	a->has_smart = !gpunvme_dev_log_page(a->s.dev, GPUNVME_LID_SMART, GPUNVME_NSID_ALL, &a->before, sizeof(a->before));
 	if (a->area * a->lba_size < SMALLEST / 2)
 		return failed("the namespace is too small for this: %s at least", human(SMALLEST));
 	if (a->write)
-		ret = ret ? failed("whether %s is empty cannot be told: %s; --read-only tells what works", a->o.dev, why(ret)) :
+		ret = ret ? failed("whether %s is empty cannot be told: %s; --read-only tells what works", a->o.dev, reason) :
 			    check_blank(a);
 	else
 		ret = GO_ON; /* without a queue the rows tell why */

@@ -140,7 +140,7 @@ static void first_kernel(void *arg)
 		else
 			l->status = gpunvme_read(&l->dq, &c->a->s.dbuf, l->place, l->lba + (uint64_t)unit * c->unit_blocks,
 						 c->unit_blocks);
-		if (!c->a->write)
+		if (!c->a->write && !l->status)
 			memcpy(l->known + (size_t)unit * unit_bytes(c), c->a->data + l->place, unit_bytes(c));
 	}
 }

@@ -145,12 +145,10 @@ int accept_connect(struct accept *a)
 
 int accept_prepare(struct accept *a)
 {
-	int ret = session_buffer(&a->s, 2 * ACCEPT_PLACE);
+	int ret = session_alloc(&a->s, 2 * ACCEPT_PLACE);
 
-	if (ret != GO_ON)
-		return -ENOMEM;
-	a->data = gpunvme_mem_ptr(a->s.mem);
-	return accept_open_queue(a, 0);
+	a->data = ret ? NULL : gpunvme_mem_ptr(a->s.mem);
+	return ret ? ret : accept_open_queue(a, 0);
 }
 
 int accept_reconnect(struct accept *a)

@@ -257,7 +257,10 @@ static double counted(const uint64_t *before, const uint64_t *after)
 
 static void put_health(struct accept *a, const struct gpunvme_smart_log *log)
 {
-	put_number(a->figures, "temperature_c", (int)(log->temperature[0] | log->temperature[1] << 8) - 273);
+	const int kelvin = log->temperature[0] | log->temperature[1] << 8;
+
+	if (kelvin) /* else it tells none */
+		put_number(a->figures, "temperature_c", kelvin - 273);
 	put_count(a->figures, "critical_warning", log->critical_warning);
 	put_count(a->figures, "percent_used", log->percent_used);
 	put_count(a->figures, "media_errors", counter(log->media_errors));

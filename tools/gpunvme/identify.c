@@ -47,7 +47,7 @@ static int collect(struct report *r)
 	for (uint32_t i = 0; i < r->count; i++) {
 		r->ns[i].size = sizeof(r->ns[i]);
 		ret = gpunvme_ns_get_info(r->s.dev, nsid[i], &r->ns[i]);
-		if (ret && ret != -EOPNOTSUPP)
+		if (ret && ret != -EOPNOTSUPP && ret != -ENOENT)
 			return failed("cannot identify namespace %u: %s", nsid[i], why(ret));
 		r->ns[i].nsid = nsid[i];
 		snprintf(r->why[i], sizeof(r->why[i]), "%s", ret ? gpunvme_errmsg() : "");
@@ -100,8 +100,12 @@ static void print_limits(const struct gpunvme_dev_info *d)
 
 static void print_health(const struct gpunvme_smart_log *log)
 {
-	printf("health         %s, %d C, %u %% worn, spare %u %% (limit %u %%)\n", log->critical_warning ? "WARNING" : "good",
-	       (int)kelvin(log) - 273, log->percent_used, log->avail_spare, log->spare_thresh);
+	char temperature[24] = "temperature not told";
+
+	if (kelvin(log))
+		snprintf(temperature, sizeof(temperature), "%d C", (int)kelvin(log) - 273);
+	printf("health         %s, %s, %u %% worn, spare %u %% (limit %u %%)\n", log->critical_warning ? "WARNING" : "good", temperature,
+	       log->percent_used, log->avail_spare, log->spare_thresh);
 	printf("               read %s, written %s, %" PRIu64 " media errors\n",
 	       human((double)counter(log->data_units_read) * 512000), human((double)counter(log->data_units_written) * 512000),
 	       counter(log->media_errors));
@@ -170,7 +174,8 @@ static void print_text(const struct report *r)
 static void add_health(struct json_object *health, const struct gpunvme_smart_log *log)
 {
 	put_count(health, "critical_warning", log->critical_warning);
-	put_number(health, "temperature_c", (int)kelvin(log) - 273);
+	if (kelvin(log))
+		put_number(health, "temperature_c", (int)kelvin(log) - 273);
 	put_count(health, "percent_used", log->percent_used);
 	put_count(health, "available_spare", log->avail_spare);
 	put_count(health, "data_units_read", counter(log->data_units_read));
