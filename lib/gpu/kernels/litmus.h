@@ -7,7 +7,7 @@
 #define GNV_GPU_LITMUS_H
 
 #define CID_MASK 0x7fffu    /* one lap later a slot holds another identifier: queues are shorter */
-#define UNLIKE 0xffffffffu /* no completion has this in dwords 0 to 2 */
+#define UNLIKE 0xffffffffu /* no completion has this in dword 2, the head and the identifier of a queue */
 
 /* What one launch has found, in registers. */
 struct litmus {
@@ -41,14 +41,12 @@ GNVK_FN void litmus_prepare(const struct gnv_litmus_args *a, uint64_t pos)
 	uint64_t prp = a->dbuf.iova + page;
 	uint32_t sqe[16] = { GPUNVME_IO_READ, a->dq.nsid, 0, 0, 0, 0, (uint32_t)prp,
 			     (uint32_t)(prp >> 32), 0, 0, (uint32_t)lba, (uint32_t)(lba >> 32), 0, 0, 0, 0 };
-	uint32_t i;
 
 	gnvd_st32(first, a->fill);
 	gnvd_st32(last, a->fill);
 	gnvd_store_sqe(a->dq.sq + 64 * (pos & sq_mask), sqe, (uint32_t)pos & CID_MASK);
 	if (a->mode & GNV_LITMUS_CQE16)
-		for (i = 0; i < 3; i++)
-			gnvd_st32(cqe + 4 * i, UNLIKE);
+		gnvd_st32(cqe + 8, UNLIKE); /* dwords 0 and 1 of a Read are reserved, and controllers leave them as they are */
 	if (a->mode & GNV_LITMUS_WARM_DATA) {
 		gnvk_touch(first);
 		gnvk_touch(last);
@@ -99,7 +97,7 @@ GNVK_FN int litmus_poll(const struct gnv_litmus_args *a, struct litmus *l, uint6
 	if (!(a->mode & GNV_LITMUS_CQE16))
 		for (i = 0; i < 3; i++)
 			l->cqe[i] = gnvd_load_ring32(at + 4 * i);
-	else if (l->cqe[0] == UNLIKE || l->cqe[1] == UNLIKE || l->cqe[2] == UNLIKE)
+	else if (l->cqe[2] == UNLIKE)
 		l->torn++;
 	return 1;
 }

@@ -41,6 +41,8 @@ static const struct word {
 	{ "lists-half", NULL, 0, STATE, GNV_SOFT_LISTS_HALF, "goes on at the start of the page where a list runs over its middle" },
 	{ "sgl-short", NULL, 0, STATE, GNV_SOFT_SGL_SHORT, "puts data by an SGL 512 bytes further" },
 	{ "sgl-strict", NULL, 0, STATE, GNV_SOFT_SGL_STRICT, "no error: refuses an SGL that is longer than the data, and says so" },
+	{ "cqe-pieces", NULL, 0, STATE, GNV_SOFT_CQE_PIECES,
+	  "no error: writes a completion in pieces, the phase last, and leaves dwords that are reserved as they were" },
 	{ "zeroes", NULL, 0, STATE, GNV_SOFT_ZEROES, "Write Zeroes succeeds and writes nothing" },
 	{ "cns", NULL, 0, STATE, GNV_SOFT_CNS, "Identify knows CNS 0 and 1 only" },
 	{ "ids", NULL, 0, STATE, GNV_SOFT_IDS, "has the identifiers of all its kind" },

@@ -17,6 +17,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_LISTS_HALF,  /* a PRP list that runs over the middle of its page goes on at the page's start */
 	GNV_SOFT_SGL_SHORT,   /* data by an SGL is a block short */
 	GNV_SOFT_SGL_STRICT,  /* an SGL that is longer than the data is an error */
+	GNV_SOFT_CQE_PIECES,  /* writes a completion in pieces, the phase last, and reserved dwords never */
 	GNV_SOFT_ZEROES,      /* Write Zeroes succeeds and writes nothing */
 	GNV_SOFT_CNS,	      /* Identify knows CNS 0 and 1 */
 	GNV_SOFT_IDS,	      /* every drive has the same EUI-64 and NGUID */

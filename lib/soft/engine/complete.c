@@ -184,13 +184,18 @@ static void put_entry(struct gnv_soft_cq *cq, const struct gnv_soft_cmd *cmd, ui
 	uint32_t *cqe = cq->ring + (size_t)cq->tail * CQE_DWORDS;
 	uint32_t dw2 = cmd->sq->head | (uint32_t)cmd->qid << 16;
 	uint32_t dw3 = cmd->sqe.cid | cq->phase << 16 | status << 17;
+	const bool pieces = gnv_soft_has(&cq->server->soft->config.traits, GNV_SOFT_CQE_PIECES);
 
 	if (cmd->verdict)
 		gnv_soft_mishap_entry(cmd, &dw2, &dw3);
 	if (cmd->verdict == GNV_SOFT_TORN)
 		tear(cqe, dw3, cmd->number);
-	__atomic_store_n(&cqe[0], cmd->dw0, __ATOMIC_RELAXED);
-	__atomic_store_n(&cqe[1], 0, __ATOMIC_RELAXED);
+	if (pieces)
+		__atomic_store_n(&cqe[3], dw3 ^ 1u << 16, __ATOMIC_RELEASE); /* all but the phase */
+	else
+		__atomic_store_n(&cqe[1], 0, __ATOMIC_RELAXED);
+	if (!pieces || !cq->qid)
+		__atomic_store_n(&cqe[0], cmd->dw0, __ATOMIC_RELAXED);
 	__atomic_store_n(&cqe[2], dw2, __ATOMIC_RELAXED);
 	gnv_soft_map_fence(cq->map);
 	__atomic_store_n(&cqe[3], dw3, __ATOMIC_RELEASE);
