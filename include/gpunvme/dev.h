@@ -12,9 +12,10 @@
  *                               to be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  *   vfio-user:SOCKET[?...]      an NVMe controller that another process serves by vfio-user (gpunvme serve, SPDK's target)
- * Keys common to all: `ns` (default namespace, 1 when absent), `ro` (1: the device refuses every write), `power` (leave, as when
- * absent, or performance: the first power state and no changes by the drive itself, until it is closed), `hmb` (MiB of this
- * machine's memory that a drive which asks for it may have to work in, and reaches alone; 64 when absent, 0: none).
+ * Keys common to all: `ns` (default namespace; when absent 1, or where that has another command set the first that has not),
+ * `ro` (1: the device refuses every write), `power` (leave, as when absent, or performance: the first power state and no changes
+ * by the drive itself, until it is closed), `hmb` (MiB of this machine's memory that a drive which asks for it may have to work
+ * in, and reaches alone; 64 when absent, 0: none).
  * Keys of pci: `port` (auto, iommufd or type1: the way through VFIO; auto takes what the machine has; noiommu, never taken by
  * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
  * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the

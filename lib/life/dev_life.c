@@ -248,7 +248,7 @@ static int check_opts(const struct gpunvme_dev_opts *opts)
 
 /* Keys of every URI. */
 struct wishes {
-	uint32_t ns;
+	uint32_t ns; /* 0: none is named */
 	enum gnv_power power;
 	uint32_t hmb_mib;
 };
@@ -310,7 +310,7 @@ static int open_parsed(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts,
 {
 	const struct gnv_log log = { .fn = opts->log, .ctx = opts->log_ctx };
 	struct gnv_port *port = NULL;
-	struct wishes wish = { 1, GNV_POWER_LEAVE, GNV_HMB_UNSAID };
+	struct wishes wish = { 0, GNV_POWER_LEAVE, GNV_HMB_UNSAID };
 	const char *word;
 	int ret = gnv_uri_take_u32(uri, "ns", 1, GPUNVME_NSID_ALL - 1, &wish.ns);
 

@@ -19,6 +19,7 @@
 #define VERSION_2_0 0x00020000u
 #define SHUTDOWN_MAX_MS 60000u
 #define LIST_ENTRIES 1024u
+#define DEFAULT_TRIED 64u /* namespaces */
 #define NS_ASKED 4096u /* one by one: more than drives without a list have */
 
 static int identify(struct gnv_nvme *nvme, enum gpunvme_cns cns, uint32_t nsid, void *data)
@@ -379,4 +380,27 @@ int gnv_identify_list(struct gnv_nvme *nvme, uint32_t *nsids, uint32_t *count)
 	} while (i == LIST_ENTRIES && last < nvme->info.nn);
 	*count = found;
 	return 0;
+}
+
+int gnv_identify_default(struct gnv_nvme *nvme)
+{
+	uint32_t nsid[DEFAULT_TRIED], count = DEFAULT_TRIED, i;
+	int ret;
+
+	if (nvme->info.default_ns)
+		return 0;
+	nvme->info.default_ns = 1;
+	ret = nvme->info.nn > 1 ? check_command_set(nvme, 1) : 0;
+	if (ret == -EOPNOTSUPP)
+		ret = gnv_identify_list(nvme, nsid, &count);
+	else
+		return ret < 0 ? ret : 0;
+	for (i = 0; i < gnv_min(count, DEFAULT_TRIED) && !ret; i++) {
+		if (nsid[i] == 1 || check_command_set(nvme, nsid[i]))
+			continue;
+		nvme->info.default_ns = nsid[i];
+		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "namespace 1 is of another command set; namespace %u is meant where none is named", nsid[i]);
+		return 0;
+	}
+	return ret < 0 ? ret : 0;
 }

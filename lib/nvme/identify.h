@@ -21,6 +21,13 @@ int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16]);
 int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_ns_info *info);
 int gnv_identify_list(struct gnv_nvme *nvme, uint32_t *nsids, uint32_t *count);
 
+/*
+ * gnv_identify_default() - choose the namespace that a program means which names none
+ * It is namespace 1. Where that has another command set (zoned, key-value), it is the first active one that has this library's.
+ * Does nothing if nvme->info.default_ns is not 0. Return: 0; a negative errno of gnv_admin_run().
+ */
+int gnv_identify_default(struct gnv_nvme *nvme);
+
 /* Fill in what namespace ns->nsid lies on. */
 void gnv_identify_medium(const struct gnv_nvme *nvme, struct gpunvme_ns_info *ns);
 

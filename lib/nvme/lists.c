@@ -200,8 +200,23 @@ static void tell(const struct proof *p, int ret)
 		names[p->nvme->lists.form], p->failed_pages, p->failed_at, how);
 }
 
+/* The last read succeeded, and nothing of its first two pages is other than before. */
+static bool is_untouched(const struct proof *p)
+{
+	const uint64_t *right = (const uint64_t *)(const void *)p->right, *got = (const uint64_t *)(const void *)p->got;
+	size_t i;
+
+	for (i = 0; i < 2 * p->page / 8; i++)
+		if (got[i] != ~right[i])
+			return false;
+	return true;
+}
+
 static int refuse(const struct proof *p)
 {
+	if (!p->failed_with && is_untouched(p))
+		return gnv_fail(-EIO, "reads succeed, and memory keeps what it held: the drive moves no data, as one over a null device; give it "
+				      "storage, or use another drive");
 	if (p->failed_with)
 		return gnv_fail(-EIO, "the drive reads one page of memory at a time, and two fail: %s; look at its state and its media, or use "
 				"another drive", gpunvme_strerror(p->failed_with));

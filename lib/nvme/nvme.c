@@ -121,6 +121,8 @@ int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts
 	gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "reset and ready");
 	ret = gnv_identify_ctrl(nvme);
 	if (!ret)
+		ret = gnv_identify_default(nvme);
+	if (!ret)
 		ret = gnv_twins_hold(nvme);
 	if (!ret)
 		ret = settle_queues(nvme, opts->queues);

@@ -242,7 +242,7 @@ static void identify(struct fake *fake, const struct gpunvme_sqe *cmd)
 		memcpy(fake->data, &fake->ns, 4096);
 		break;
 	case GPUNVME_CNS_NS_DESC_LIST:
-		memcpy(fake->data, fake->desc, 4096);
+		memcpy(fake->data, cmd->nsid > 1 && fake->plain ? fake->plain : fake->desc, 4096);
 		break;
 	case GPUNVME_CNS_CTRL_NVM:
 		memcpy(fake->data, &fake->limits, 4096);
@@ -484,7 +484,7 @@ int fake_open(struct fake *fake, struct gpunvme_dev **dev)
 
 	opts.admin_timeout_ms = fake->admin_ms;
 	opts.log = fake->log;
-	return gnv_dev_create(&fake->port, &opts, 1, dev);
+	return gnv_dev_create(&fake->port, &opts, 0, dev);
 }
 
 void fake_hurry(struct fake *fake, struct gpunvme_dev *dev)

@@ -77,6 +77,7 @@ struct fake {
 	struct gpunvme_id_ctrl id;
 	struct gpunvme_id_ns ns;
 	uint8_t desc[4096]; /* CNS 03h */
+	const uint8_t *plain; /* of namespaces after the first; NULL: the same */
 	bool no_desc;	    /* Invalid Field for it */
 	struct gpunvme_id_ctrl_nvm limits; /* CNS 06h */
 	bool no_limits;	    /* Invalid Field for it */

@@ -630,6 +630,43 @@ static void describe(struct fake *fake, uint8_t csi)
 	fake->desc[24] = csi;
 }
 
+/* A zoned namespace beside a plain one: the plain one is meant where none is named. */
+static void test_plain_namespace_is_default(void **state)
+{
+	static const uint8_t plain[4096] = { GPUNVME_NIDT_CSI, 1, 0, 0, GPUNVME_CSI_NVM };
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
+	uint32_t list[] = { 1, 2 };
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	fake_set_cap(fake, FAKE_CAP | GPUNVME_CAP_CSS_IO);
+	fake->id.nn = 2;
+	fake->ns_list = list;
+	fake->ns_count = 2;
+	describe(fake, GPUNVME_CSI_ZONED);
+	fake->plain = plain;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_dev_get_info(dev, &info), 0);
+	assert_int_equal(info.default_ns, 2);
+	assert_int_equal(gpunvme_ns_get_info(dev, 0, &ns), 0);
+	assert_int_equal(ns.nsid, 2);
+	assert_int_equal(gpunvme_ns_get_info(dev, 1, &ns), -EOPNOTSUPP);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+	fake = fake_new(); /* all are zoned: the first one is refused, by name */
+	fake_set_cap(fake, FAKE_CAP | GPUNVME_CAP_CSS_IO);
+	fake->id.nn = 2;
+	fake->ns_list = list;
+	fake->ns_count = 2;
+	describe(fake, GPUNVME_CSI_ZONED);
+	assert_int_equal(fake_open(fake, &dev), 0);
+	is_refused(dev, "namespace 1 is zoned", "ns=");
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
 /* Command sets of namespaces are asked where there may be several. */
 static void test_command_sets(void **state)
 {
@@ -775,6 +812,7 @@ int main(void)
 		cmocka_unit_test(test_deallocate),
 		cmocka_unit_test(test_limit_of_zeroes),
 		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_plain_namespace_is_default),
 		cmocka_unit_test(test_command_sets),
 		cmocka_unit_test(test_insane_namespace),
 		cmocka_unit_test(test_stripe),	cmocka_unit_test(test_insane_formats),

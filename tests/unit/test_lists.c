@@ -34,6 +34,7 @@ struct err {
 	unsigned late;	    /* milliseconds that it takes for the first list that it answers about after it was silent */
 	int at;		    /* looks at the start of the page for a list that begins there; 0: no */
 	unsigned of_pages;  /* that only of transfers of so many pages; without a place: those are errors; 0: of all */
+	bool null;	    /* reads succeed and move nothing, as of SPDK's null device */
 	bool half;	    /* goes on at the start of the page where a list runs over its middle */
 	bool no_sgl, short_sgl; /* has none; puts data by them a block further */
 	const char *lists;  /* that it gets */
@@ -100,6 +101,9 @@ static bool serve(struct fake *fake, const struct gpunvme_sqe *cmd, uint16_t *st
 	const size_t len = ((size_t)(cmd->cdw12 & 0xffff) + 1) * BLOCK;
 
 	(void)fake;
+	*status = 0;
+	if (err->null && cmd->opc == GPUNVME_IO_READ)
+		return true;
 	*status = GPUNVME_SC_INVALID_OPCODE;
 	if (cmd->opc == GPUNVME_IO_FLUSH)
 		*status = 0;
@@ -335,9 +339,23 @@ static void test_refused(void **state)
 	fake_delete(fake, false);
 }
 
+static void test_null_device(void **state)
+{
+	static const struct err null = { .name = "null", .null = true, .no_sgl = true };
+	struct gpunvme_dev *dev;
+	struct fake *fake = open_on(&null, &dev);
+
+	(void)state;
+	assert_int_equal(gnv_lists_prove(&dev->nvme), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "reads succeed, and memory keeps what it held"));
+	good(gpunvme_dev_close(dev));
+	fake_delete(fake, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_null_device),
 		cmocka_unit_test(test_kinds), cmocka_unit_test(test_places_and_sizes), cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_refused),
 	};
