@@ -128,7 +128,7 @@ int session_open_gpu(struct session *s, const struct session_opts *o);
 /* Opens the lanes and the queues; kernels see blocks @lba to @lba + @nblocks - 1 as 0 to @nblocks - 1 (@nblocks 0: to the end). */
 int session_open_queues(struct session *s, const struct session_opts *o, uint32_t flags, uint64_t lba, uint64_t nblocks);
 
-/* A data buffer that threads and controller both reach: s->mem and s->dbuf. session_alloc() prints nothing: 0, or the library's errno. */
+/* A data buffer that threads and controller both reach: s->mem and s->dbuf. session_alloc() prints nothing: 0, or an errno. */
 int session_alloc(struct session *s, uint64_t bytes);
 int session_buffer(struct session *s, uint64_t bytes);
 

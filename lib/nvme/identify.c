@@ -399,7 +399,8 @@ int gnv_identify_default(struct gnv_nvme *nvme)
 		if (nsid[i] == 1 || check_command_set(nvme, nsid[i]))
 			continue;
 		nvme->info.default_ns = nsid[i];
-		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "namespace 1 is of another command set; namespace %u is meant where none is named", nsid[i]);
+		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "namespace 1 is of another command set; namespace %u is meant where none is named",
+			nsid[i]);
 		return 0;
 	}
 	return ret < 0 ? ret : 0;

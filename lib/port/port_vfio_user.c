@@ -47,12 +47,15 @@ static int tell_map(void *ctx, int fd, uint64_t iova, size_t len)
 	struct gnv_user_answer a = { .to = &echo, .most = sizeof(echo) };
 	int ret = gnv_user_ask(link, &q, &a);
 
+	char most[48] = "";
+
 	if (!ret || gnv_user_is_dead(link))
 		return ret ? -ENODEV : 0;
+	if (link->max_maps)
+		snprintf(most, sizeof(most), " (it says that it takes %u)", link->max_maps);
 	return gnv_fail(ret == -ENOSPC || ret == -ENOMEM ? ret : -EOPNOTSUPP,
-			"%s: the server refused to map %zu bytes: %s; where it has no room for one more (gpunvme serve has 1024, libvfio-user 16), "
-			"map fewer and larger ones",
-			link->path, len, strerror(-ret));
+			"%s: the server refused to map %zu bytes: %s; where it has no room for one more%s, map fewer and larger ones", link->path,
+			len, strerror(-ret), most);
 }
 
 static int tell_unmap(void *ctx, uint64_t iova, size_t len)

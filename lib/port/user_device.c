@@ -8,6 +8,7 @@
 #include "os/linux/shared.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 #define REGION_BAR0 0u /* numbers as in linux/vfio.h */
@@ -18,6 +19,7 @@
 #define COMMAND_MEMORY 0x002u
 #define COMMAND_MASTER 0x004u
 #define COMMAND_NO_INTX 0x400u
+#define PAUSE_MS 5000u
 #define CLASS 0x08u
 #define CLASS_NVME 0x010802u
 
@@ -81,12 +83,26 @@ static int write_word(struct gnv_user_link *link, uint32_t region, uint64_t offs
 	return access_word(link, GNV_WIRE_REGION_WRITE, &word);
 }
 
+/*
+ * CAP, both halves, and VS are never 0. SPDK's target answers so while it pauses, as when a namespace comes or goes: it reads the
+ * register later than it answers (access_bar0_fn() in spdk/lib/nvmf/vfio_user.c).
+ */
+static bool is_pause(size_t offset, uint32_t value)
+{
+	return !value && offset <= GPUNVME_REG_VS;
+}
+
 static uint32_t reg_read(const struct gpunvme_mem *mem, size_t offset)
 {
 	struct gnv_user_device *ud = gnv_container_of(mem, struct gnv_user_device, bar0);
+	struct gnv_deadline deadline = gnv_deadline_in(PAUSE_MS);
 	uint32_t value;
 
-	return read_word(&ud->link, REGION_BAR0, offset, &value) ? UINT32_MAX : value;
+	do {
+		if (read_word(&ud->link, REGION_BAR0, offset, &value))
+			return UINT32_MAX;
+	} while (is_pause(offset, value) && gnv_deadline_poll_again(&deadline));
+	return value;
 }
 
 static void reg_write(const struct gpunvme_mem *mem, size_t offset, uint32_t value)
@@ -138,6 +154,7 @@ static int greet(struct gnv_user_link *link)
 	if (version.major)
 		return broken(link, gnv_fail(-EOPNOTSUPP, "%s: the server speaks version %u of vfio-user; this library speaks 0", link->path,
 					     version.major));
+	link->max_maps = gnv_wire_max_maps(said + sizeof(version), a.len - sizeof(version));
 	return 0;
 }
 

@@ -24,6 +24,7 @@ struct gnv_user_link {
 	uint32_t dead; /* atomic: it broke */
 	uint16_t id;   /* of the last question */
 	bool greeted;  /* it has answered one */
+	uint32_t max_maps; /* that the server takes at one time, as it has said; 0: it has not */
 	uint8_t message[sizeof(struct gnv_wire_header) + GNV_USER_LONGEST];
 	char path[108];
 };

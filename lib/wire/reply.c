@@ -31,6 +31,23 @@ int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_w
 	return *lost ? gnv_fail(-EPROTO, "the server answered command %u with %zu bytes; it has %zu", asked->command, len, least) : 0;
 }
 
+/* The text is JSON, of which only one number is wanted; it need not end in NUL. */
+uint32_t gnv_wire_max_maps(const uint8_t *text, size_t len)
+{
+	static const char key[] = "\"max_dma_maps\":";
+	uint64_t number = 0;
+	size_t at;
+
+	for (at = 0; at + sizeof(key) - 1 <= len && memcmp(text + at, key, sizeof(key) - 1); at++)
+		;
+	at += sizeof(key) - 1;
+	while (at < len && text[at] == ' ')
+		at++;
+	for (; at < len && text[at] >= '0' && text[at] <= '9' && number < UINT32_MAX; at++)
+		number = number * 10 + text[at] - '0';
+	return (uint32_t)gnv_min(number, UINT32_MAX);
+}
+
 static bool overlap(const struct gnv_wire_area *a, const struct gnv_wire_area *b)
 {
 	return a->offset < b->offset + b->size && b->offset < a->offset + a->size;

@@ -15,7 +15,7 @@ static const struct layout {
 } layouts[] = {
 	[GNV_WIRE_VERSION] = { "VERSION", sizeof(struct gnv_wire_version), 0 },
 	[GNV_WIRE_DMA_MAP] = { "DMA_MAP", sizeof(struct gnv_wire_map), 1 },
-	[GNV_WIRE_DMA_UNMAP] = { "DMA_UNMAP", sizeof(struct gnv_wire_unmap), 0 },
+	[GNV_WIRE_DMA_UNMAP] = { "DMA_UNMAP", sizeof(struct gnv_wire_unmap), 1 }, /* SPDK's host sends the one of the map again */
 	[GNV_WIRE_GET_INFO] = { "DEVICE_GET_INFO", sizeof(struct gnv_wire_info), 0 },
 	[GNV_WIRE_GET_REGION_INFO] = { "DEVICE_GET_REGION_INFO", sizeof(struct gnv_wire_region), 0 },
 	[GNV_WIRE_GET_IRQ_INFO] = { "DEVICE_GET_IRQ_INFO", sizeof(struct gnv_wire_irq), 0 },

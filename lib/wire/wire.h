@@ -147,6 +147,9 @@ int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload,
 int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most,
 			 bool *lost);
 
+/* How many memories it maps at one time, by the capabilities in its VERSION. Return: 0: they do not say. */
+uint32_t gnv_wire_max_maps(const uint8_t *text, size_t len);
+
 /* A region as its server offers it, checked for sense. */
 #define GNV_WIRE_AREAS 8u
 struct gnv_wire_offer {

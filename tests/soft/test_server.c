@@ -650,7 +650,7 @@ static void memory_of_huge_pages_is_refused(void **state)
 
 static void ranges_of_memory_are_checked(void **state)
 {
-	const struct unmap all = { 24, 2, 0, 0 };
+	const struct unmap all = { 24, 2, 0, 0 }, rings = { 24, 0, RINGS_AT, DATA };
 
 	(void)state;
 	attach();
@@ -670,6 +670,10 @@ static void ranges_of_memory_are_checked(void **state)
 	assert_int_equal(unmap(RINGS_AT, UINT64_MAX), EINVAL);
 	assert_int_equal(ask(3, &all, sizeof(all), NULL, 0), 0);
 	assert_int_equal(unmap(RINGS_AT, DATA), ENOENT);
+	/* SPDK's host sends the descriptor of the map with DMA_UNMAP, too. */
+	assert_int_equal(map_fd(RINGS_AT, DATA, memfd, 0, 3), 0);
+	assert_int_equal(ask(3, &rings, sizeof(rings), &memfd, 1), 0);
+	assert_int_equal(map_fd(RINGS_AT, DATA, memfd, 0, 3), 0);
 	detach();
 }
 
