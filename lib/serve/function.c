@@ -7,6 +7,7 @@
 
 #define COMMAND 0x04u
 #define COMMAND_BITS 0x0546u /* memory, bus master, parity, SERR, interrupt disable */
+#define COMMAND_MASTER 0x04u
 #define STATUS_CAPABILITIES 0x10u
 #define BAR(n) (0x10u + 4 * (n))
 #define BAR_64 0x4u
@@ -111,6 +112,11 @@ uint64_t gnv_function_size(const struct gnv_function *f, uint32_t region)
 	default:
 		return 0;
 	}
+}
+
+bool gnv_function_is_master(const struct gnv_function *f)
+{
+	return f->config[COMMAND] & COMMAND_MASTER && !(f->config[PM + 4] & PM_STATE);
 }
 
 bool gnv_function_write(struct gnv_function *f, uint64_t offset, const uint8_t *data, size_t len)

@@ -28,6 +28,9 @@ void gnv_function_init(struct gnv_function *function, uint16_t vendor, uint16_t 
 /* Bytes of a region; 0: there is none. */
 uint64_t gnv_function_size(const struct gnv_function *function, uint32_t region);
 
+/* May it make DMA? Bus Master Enable, in power state D0. */
+bool gnv_function_is_master(const struct gnv_function *function);
+
 /* Write to configuration space; the range lies in it. Return: true when a function level reset was asked for. */
 bool gnv_function_write(struct gnv_function *function, uint64_t offset, const uint8_t *data, size_t len);
 

@@ -88,6 +88,7 @@ static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *con
 	s->regions.soft = s->soft;
 	gnv_soft_bar(s->soft, &len);
 	gnv_function_init(&s->function, s->vendor, s->device, len, s->vectors.count);
+	gnv_soft_allow_dma(s->soft, false); /* nothing is under way */
 	return 0;
 
 close_space:

@@ -163,7 +163,14 @@ static int reset(struct gpunvme_server *s)
 	gnv_vectors_forget(&s->vectors);
 	gnv_soft_bar(s->soft, &len);
 	gnv_function_init(&s->function, s->vendor, s->device, len, s->vectors.count);
-	return 0;
+	return gnv_soft_allow_dma(s->soft, gnv_function_is_master(&s->function));
+}
+
+static int write_config(struct gpunvme_server *s, const struct gnv_wire_access *at, const uint8_t *data)
+{
+	if (gnv_function_write(&s->function, at->offset, data, at->count))
+		return reset(s);
+	return gnv_soft_allow_dma(s->soft, gnv_function_is_master(&s->function));
 }
 
 /* The controller looks at registers while they are written, so a register is one store; so do clients that map them. */
@@ -211,7 +218,7 @@ static int access_region(struct gpunvme_server *s, const struct gnv_wire_access 
 	if (at->region != GNV_REGION_CONFIG)
 		return 0;
 	if (data)
-		return gnv_function_write(&s->function, at->offset, data, at->count) ? reset(s) : 0;
+		return write_config(s, at, data);
 	memcpy(out, s->function.config + at->offset, at->count);
 	return 0;
 }

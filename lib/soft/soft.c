@@ -15,6 +15,7 @@
 
 #define BAR_PAGE 4096u
 #define PATIENCE_MS 10000u
+#define STILL_MS 4000u /* QEMU gives up after 5 s (x-msg-timeout) */
 
 /* A BAR that another process maps is one of a PCI function: a power of two, and 16 KiB at least (PCIe transport 2.1.10). */
 static int alloc_bar(struct gnv_soft *soft, size_t used)
@@ -244,6 +245,18 @@ int gnv_soft_destroy(struct gnv_soft *soft)
 bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len)
 {
 	return soft->engine->has_ring(soft, iova, len);
+}
+
+int gnv_soft_allow_dma(struct gnv_soft *soft, bool allow)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(STILL_MS);
+
+	__atomic_store_n(&soft->silent, !allow, __ATOMIC_RELEASE);
+	while (!allow && !soft->engine->is_still(soft))
+		if (!gnv_deadline_poll_again(&deadline))
+			return gnv_fail(-EBUSY, "bus mastering was taken from the controller, and I/O to memory is stuck in the kernel; look at the "
+						"storage below the image");
+	return 0;
 }
 
 void *gnv_soft_bar(struct gnv_soft *soft, size_t *len)

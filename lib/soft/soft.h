@@ -47,6 +47,14 @@ int gnv_soft_bar_fd(const struct gnv_soft *soft);
 bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len);
 
 /*
+ * gnv_soft_allow_dma() - Bus Master Enable and power state D0 of its PCI function
+ * It is allowed until somebody says otherwise. While it is not, nothing is fetched, moved, posted or told by an interrupt; what the
+ * host asks for meanwhile is done later.
+ * Return: 0; -EBUSY I/O that was under way is stuck in the kernel, and still reaches memory; gnv_fail() has the sentence.
+ */
+int gnv_soft_allow_dma(struct gnv_soft *soft, bool allow);
+
+/*
  * Its memory (CMB), which is the caller's to make, as `inside`, and to map in the space, where it is reached when CMBMSC names that
  * address. Return: bytes; 0: none.
  */

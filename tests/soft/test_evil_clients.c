@@ -75,6 +75,7 @@ static uint32_t get_reg(unsigned offset)
 
 static void enable_at(uint64_t asq, uint64_t acq)
 {
+	assert_int_equal(evil_write(sock, 7, 4, 6), 0); /* bus mastering */
 	put_reg(GPUNVME_REG_AQA, 15 << 16 | 15);
 	put_reg(GPUNVME_REG_ASQ, (uint32_t)asq);
 	put_reg(GPUNVME_REG_ACQ, (uint32_t)acq);

@@ -270,6 +270,7 @@ static void wait_reg(unsigned offset, uint32_t mask, uint32_t value)
 
 static void enable(void)
 {
+	assert_int_equal(write_region(7, 4, 6), 0); /* memory and bus mastering */
 	*reg(GPUNVME_REG_AQA) = 15 << 16 | 15;
 	*reg(GPUNVME_REG_ASQ) = RINGS_AT;
 	*reg(GPUNVME_REG_ACQ) = RINGS_AT + 0x1000;
@@ -461,6 +462,68 @@ static void unmapping_waits_for_io(void **state)
 	submit(1, rw(GPUNVME_IO_READ, 0));
 	assert_int_equal(next_status() & 0x7ff, GPUNVME_SC_DATA_TRANSFER);
 	assert_int_equal(map_fd(DATA_AT, DATA, memfd, DATA, 3), 0);
+	detach();
+	close(events[0]);
+	close(events[1]);
+}
+
+/* What the host asks for while the function may make no DMA is done when it may. */
+static void nothing_moves_without_bus_mastering(void **state)
+{
+	static const struct {
+		uint64_t at;
+		uint32_t off, on;
+	} ways[] = { { 4, 2, 6 }, { 0x44, 3, 0 } }; /* the command register; D3hot */
+	int events[2];
+	unsigned i;
+
+	(void)state;
+	attach();
+	give_events(events);
+	make_queues(events[0]);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(write_region(7, ways[i].at, ways[i].off), 0);
+		memset(mem + DATA, 0x5a, 4096);
+		submit(1, rw(GPUNVME_IO_READ, 0));
+		usleep(100000);
+		assert_false(has_completion(1));
+		assert_int_equal(mem[DATA], 0x5a);
+		assert_int_equal(write_region(7, ways[i].at, ways[i].on), 0);
+		assert_int_equal(take(1, events[1]), 0);
+		assert_int_not_equal(mem[DATA], 0x5a);
+	}
+	detach();
+	close(events[0]);
+	close(events[1]);
+}
+
+/* The function has no bus mastering any more when that is answered, so I/O under way is waited for. */
+static void taking_bus_mastering_waits_for_io(void **state)
+{
+	const struct {
+		uint64_t offset;
+		uint32_t region, count, value, pad;
+	} off = { 4, 7, 4, 2, 0 };
+	struct pollfd p = { .events = POLLIN };
+	int events[2], before;
+
+	(void)state;
+	attach();
+	give_events(events);
+	make_queues(events[0]);
+	__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
+	submit(1, rw(GPUNVME_IO_READ, 0));
+	before = __atomic_load_n(&held, __ATOMIC_ACQUIRE);
+	while (__atomic_load_n(&held, __ATOMIC_ACQUIRE) < before + 10)
+		usleep(1000);
+	send_command(10, &off, 20, NULL, 0);
+	p.fd = sock;
+	assert_int_equal(poll(&p, 1, 300), 0);
+	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
+	assert_int_equal(receive(), 0);
+	assert_false(has_completion(1));
+	assert_int_equal(write_region(7, 4, 6), 0);
+	assert_int_equal(take(1, events[1]), 0);
 	detach();
 	close(events[0]);
 	close(events[1]);
@@ -877,6 +940,8 @@ int main(void)
 		cmocka_unit_test(a_vector_that_does_not_exist_is_refused),
 		cmocka_unit_test(an_interrupt_waits_for_its_descriptor),
 		cmocka_unit_test(unmapping_waits_for_io),
+		cmocka_unit_test(nothing_moves_without_bus_mastering),
+		cmocka_unit_test(taking_bus_mastering_waits_for_io),
 		cmocka_unit_test(hanging_up_waits_for_io),
 		cmocka_unit_test(stopping_waits_for_io),
 		cmocka_unit_test(unmapping_rings_resets),

@@ -64,7 +64,9 @@ static int check_range(int fd, uint64_t offset, uint64_t len, struct stat *st)
 				(unsigned long long)len, (unsigned long long)offset);
 	/* A hole can be punched into them in spite of the seal, and then there may be none left: SIGBUS. */
 	if (fstatfs(fd, &fs) || (uint32_t)fs.f_type == HUGETLBFS_MAGIC)
-		return gnv_fail(-EPERM, "memory of huge pages could end this process; a QEMU leaves hugetlb=on out");
+		return gnv_fail(-EPERM, "memory of huge pages could end this process, as a hole can be punched into it; give the machine "
+					"memory of small pages: for QEMU memory-backend-memfd without hugetlb=on, for Cloud Hypervisor "
+					"--memory without hugepages=on; transparent huge pages are no such memory");
 	return 0;
 }
 
@@ -83,8 +85,9 @@ int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *sha
 	int ret;
 
 	if (!is_sealed(fd))
-		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; a QEMU needs "
-					"memory-backend-memfd with share=on");
+		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; start QEMU with "
+					"-object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem (in place of "
+					"memory-backend-file or -ram), and another one in a version that seals its memory (F_SEAL_SHRINK)");
 	ret = check_range(fd, offset, len, &st);
 	if (ret)
 		return ret;

@@ -112,9 +112,16 @@ struct gnv_soft {
 	enum gnv_soft_stubborn stubborn;
 	bool for_ever;	    /* no reset makes it willing */
 	bool was_enabled;   /* CC.EN at the last look, for the rules */
+	uint32_t silent; /* it may make no DMA: engines fetch, begin and post nothing (atomic) */
 	uint32_t function_reset; /* enum gnv_soft_asked (atomic) */
 	uint32_t patience_ms;	 /* with I/O that is stuck in the kernel */
 };
+
+/* Any thread. */
+static inline bool gnv_soft_is_silent(const struct gnv_soft *soft)
+{
+	return __atomic_load_n(&soft->silent, __ATOMIC_ACQUIRE);
+}
 
 /* ---- describe.c: what it is, from its configuration and its stores, before its engine starts ---- */
 

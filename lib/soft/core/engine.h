@@ -116,6 +116,11 @@ struct gnv_soft_engine_ops {
 	 */
 	bool (*has_ring)(struct gnv_soft *soft, uint64_t iova, uint64_t len);
 
+	/*
+	 * Does no I/O that was begun reach memory of the host any more? With gnv_soft_is_silent() none is begun. Called by any thread.
+	 */
+	bool (*is_still)(struct gnv_soft *soft);
+
 	/* ---- What it knows ---- */
 
 	/* Sums over all that it has carried out since start(). */

@@ -316,7 +316,8 @@ bool gnv_soft_regs_poll(struct gnv_soft *soft)
 		return false;
 	if (soft->faulty && enabled != soft->was_enabled)
 		judge_enable(soft, enabled);
-	gnv_soft_hmb_work(soft);
+	if (!gnv_soft_is_silent(soft))
+		gnv_soft_hmb_work(soft);
 	if (__atomic_load_n(&soft->function_reset, __ATOMIC_ACQUIRE))
 		return reset_function(soft);
 	if (soft->state == GNV_SOFT_RESETTING)

@@ -105,7 +105,7 @@ unsigned gnv_soft_fetch(struct gnv_soft_sq *sq, unsigned max)
 	struct gnv_soft_cmd *cmd = NULL;
 	unsigned n = 0;
 
-	if (sq->closed || sq->stuck)
+	if (sq->closed || sq->stuck || gnv_soft_is_silent(sq->server->soft))
 		return 0;
 	sq->tail = read_tail(sq);
 	if (soft->timing.on && sq->head != sq->tail)
@@ -157,10 +157,13 @@ static void read_head(struct gnv_soft_cq *cq)
 	}
 }
 
+/* Or nothing may be written there. */
 static bool is_full(struct gnv_soft_cq *cq)
 {
 	uint32_t next = cq->tail + 1 == cq->size ? 0 : cq->tail + 1;
 
+	if (gnv_soft_is_silent(cq->server->soft))
+		return true;
 	if (next == cq->head)
 		read_head(cq);
 	return next == cq->head;

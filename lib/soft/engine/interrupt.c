@@ -60,6 +60,8 @@ void gnv_soft_interrupt(struct gnv_soft_server *server)
 	const struct gnv_soft_irq *irq = &server->soft->config.irq;
 	struct gnv_soft_cq *cq;
 
+	if (gnv_soft_is_silent(server->soft))
+		return; /* an interrupt is a write, too */
 	server->posted = false;
 	for (cq = server->cqs; cq; cq = cq->next) {
 		if (!cq->unsaid)

@@ -260,3 +260,18 @@ bool gnv_soft_lies_in_queue(struct gnv_soft *soft, uint64_t iova, uint64_t len)
 	gnv_soft_server_unlock(t->server[0]);
 	return found;
 }
+
+/* A pass that began before the controller became silent has ended when its lock is free. */
+bool gnv_soft_is_still(struct gnv_soft *soft)
+{
+	const struct gnv_soft_threads *t = gnv_soft_threads(soft);
+	bool still = true;
+	unsigned i;
+
+	for (i = 0; i < t->servers; i++) {
+		gnv_soft_server_lock(t->server[i]);
+		still &= !t->server[i]->in_store;
+		gnv_soft_server_unlock(t->server[i]);
+	}
+	return still;
+}

@@ -91,7 +91,8 @@ static unsigned serve_queues(struct gnv_soft_server *server, struct gnv_soft_pac
 
 	for (cq = server->cqs; cq; cq = cq->next)
 		work += gnv_soft_cq_poll(cq);
-	work += gnv_soft_unpark(server, &pace->deadline);
+	if (!gnv_soft_is_silent(server->soft))
+		work += gnv_soft_unpark(server, &pace->deadline);
 	gnv_soft_interrupt_by(server, &pace->deadline);
 	for (sq = server->sqs; sq; sq = sq->next)
 		fetched += gnv_soft_fetch(sq, batch);

@@ -212,6 +212,7 @@ const struct gnv_soft_engine_ops gnv_soft_engine_threads = {
 	.map = map_memory,
 	.unmap = map_memory,
 	.has_ring = gnv_soft_lies_in_queue,
+	.is_still = gnv_soft_is_still,
 	.counters = counters,
 	.errors = errors,
 	.now = now,

@@ -138,6 +138,7 @@ void gnv_soft_quiesce_servers(struct gnv_soft *soft, bool dead);
 void gnv_soft_quiesce_server(struct gnv_soft_server *server, bool dead);
 bool gnv_soft_is_quiet(struct gnv_soft *soft);
 bool gnv_soft_lies_in_queue(struct gnv_soft *soft, uint64_t iova, uint64_t len);
+bool gnv_soft_is_still(struct gnv_soft *soft);
 
 /* ---- server.c: threads and their loop ---- */
 
