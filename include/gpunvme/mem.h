@@ -48,8 +48,9 @@ struct gpunvme_mem_opts {
  * first. gpunvme_mem_ptr() of the latter may be NULL. The memory is zeroed, locked where the limits allow it, and not inherited
  * over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
  * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
- * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EMFILE no descriptor; -EOPNOTSUPP memory of the GPU is not possible; of
- * GPUNVME_MEM_HIP and GPUNVME_MEM_DRM also -ENODEV the library is not installed, -EIO the GPU does not reach it.
+ * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EMFILE no descriptor; -EOPNOTSUPP memory of the GPU is not possible; -EIO
+ * the GPU has failed. Of GPUNVME_MEM_HIP and GPUNVME_MEM_DRM also -ENODEV the library is not installed, -EIO the GPU does not
+ * reach it.
  */
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
 				  struct gpunvme_mem **mem);

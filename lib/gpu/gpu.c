@@ -107,11 +107,9 @@ GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunv
 
 GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu)
 {
-	if (!gpu)
-		return gnv_fail(-EINVAL, "gpunvme_gpu_fence: gpu must not be NULL");
-	if (gnv_foreign(gpu->process))
-		return -ECHILD;
-	return gpu->ops->fence(gpu);
+	int ret = gnv_enter(gpu, gpu, "gpu");
+
+	return ret ? ret : gpu->ops->fence(gpu);
 }
 
 GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)

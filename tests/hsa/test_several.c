@@ -83,6 +83,9 @@ static void test_queues(void **state)
 	gpunvme_qp_destroy(qp[1]);
 }
 
+/* Memory that is locked for each GPU; the default is the runtime's own, to which GPUs are given access. */
+static const struct gpunvme_mem_opts locked = { sizeof(locked), GPUNVME_MEM_SHARED, 0 };
+
 /* One buffer, mapped once, used by both and by threads of the CPU. */
 static void test_buffer(void **state)
 {
@@ -95,7 +98,7 @@ static void test_buffer(void **state)
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &cpu), 0);
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &locked, &mem), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[1], &again), -EINVAL); /* not mapped yet */
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf[0]), 0);
@@ -127,6 +130,31 @@ static void test_buffer(void **state)
 	gpunvme_mem_free(mem); /* unmaps, also from the guest */
 }
 
+/* The same of memory that is the runtime's own. */
+static void test_own_buffer(void **state)
+{
+	struct gpunvme_dbuf dbuf[2];
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+	const int locks = counts->locks;
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, NULL, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf[0]), 0);
+	assert_int_equal(gpunvme_mem_dbuf_for(mem, dev, gpu[1], &dbuf[1]), 0);
+	assert_int_equal(counts->locks, locks);
+	for (i = 0; i < 2; i++) {
+		assert_true(sees(i, (const void *)(uintptr_t)dbuf[i].base));
+		assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp), 0);
+		read_block(gpu[i], qp, dbuf[i], FIRST + i);
+		assert_int_equal(*(unsigned char *)gpunvme_mem_ptr(mem), pattern(FIRST + i));
+		gpunvme_qp_destroy(qp);
+	}
+	assert_int_equal(gpunvme_mem_free(mem), 0);
+}
+
 /* What cannot be shared, and that a refusal leaves nothing. */
 static void test_refusals(void **state)
 {
@@ -145,7 +173,7 @@ static void test_refusals(void **state)
 	gpunvme_mem_free(mem);
 
 	dev->nvme.port->remote = true; /* threads would keep the order wherever queues and data lie */
-	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, NULL, &host), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu[0], LEN, &locked, &host), 0);
 	assert_int_equal(gpunvme_mem_map(host, dev), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu[1], &local, &qp), 0);
 	assert_int_equal(gpunvme_mem_dbuf_for(host, dev, gpu[1], &dbuf), -EXDEV);
@@ -199,7 +227,7 @@ static void test_doorbells(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_queues), TEST(test_buffer), TEST(test_refusals), TEST(test_doorbells) };
+	const struct CMUnitTest tests[] = { TEST(test_queues), TEST(test_buffer), TEST(test_own_buffer), TEST(test_refusals), TEST(test_doorbells) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

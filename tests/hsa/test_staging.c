@@ -43,7 +43,7 @@ static void begin(void)
 {
 	const struct gpunvme_gpu_opts gpu_opts = { sizeof(gpu_opts), keep_log, NULL };
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
-	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED, 0, 0, 0 };
 
 	log_text[0] = '\0';
 	opts.log = keep_log;
