@@ -11,6 +11,10 @@
 #ifndef GPUNVME_DEVICE_PLATFORM_H
 #define GPUNVME_DEVICE_PLATFORM_H
 
+#if (defined(__HIP__) || defined(__AMDGCN__)) && defined(__clang__) && __clang_major__ < 19
+#error "gpunvme/device.h needs clang 19 or newer for AMD GPUs: ROCm 6.4 or 7 has it; hipcc --version says which one this is"
+#endif
+
 #include <gpunvme/dq.h>
 
 #if defined(__CUDA_ARCH__)
