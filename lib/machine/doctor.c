@@ -177,6 +177,7 @@ static void examine(struct gnv_report *report, const struct gnv_pci *pci)
 			check_without(report, pci);
 	}
 	gnv_doctor_seat(report, GNV_SYSFS, pci);
+	gnv_doctor_domain(report, GNV_SYSFS, pci);
 	gnv_doctor_link(report, pci);
 	gnv_doctor_transfers(report, GNV_SYSFS, pci);
 	check_model(report, pci);

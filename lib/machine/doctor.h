@@ -36,6 +36,12 @@ void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci);
 /* In the machine, in a case behind a cable, or a virtual function. */
 void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
 
+/* Does its IOMMU domain translate addresses? A row. */
+void gnv_doctor_domain(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
+
+/* The libraries of GPUs that are loaded, by their file names, which have their versions; and HIP's own word. Rows. */
+void gnv_doctor_versions(struct gnv_report *report);
+
 /* How much one packet and one read of it carry, and whether the link sleeps, a row each; skipped where it is not known. */
 void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
 

@@ -13,9 +13,11 @@
 #include "gpu/kernels/code_object.h"
 #include "machine/doctor.h"
 #include "machine/gpu_nth.h"
+#include "machine/p2pdma.h"
 #include "machine/topology.h"
 #include "os/amd/drm.h"
 #include "os/amd/kfd.h"
+#include "os/amd/nodes.h"
 #include "util/bits.h"
 #include "util/entry.h"
 #include "util/opts.h"
@@ -108,6 +110,30 @@ static int check_redirect(const struct gpunvme_pci_path *path)
 			"an IOMMU group for each, and pci=disable_acs_redir=... on the kernel's command line ends both");
 }
 
+/* Of the GPU itself; a partition of a card is in the group of the card. */
+static void examine_domain(struct patient *p)
+{
+	char card[GNV_BDF_BYTES];
+	struct gnv_pci pci;
+
+	gnv_kfd_card(p->sys, p->about->address, card);
+	if (gnv_sysfs_pci(p->sys, card, &pci))
+		gnv_report_skip(p->report, "iommu-domain", gpunvme_errmsg());
+	else
+		gnv_doctor_domain(p->report, p->sys, &pci);
+}
+
+static void examine_p2pdma(struct patient *p, const char *controller, const struct gpunvme_pci_path *path)
+{
+	char fine[160];
+	int ret = gnv_p2pdma_ask(p->sys, p->about->address, controller, path, fine, sizeof(fine));
+
+	if (ret == -ENOENT)
+		gnv_report_skip(p->report, "p2pdma", gpunvme_errmsg());
+	else
+		gnv_report_limit(p->report, "p2pdma", ret, fine);
+}
+
 static void examine_path(struct patient *p)
 {
 	static const char *const words[] = { "?", "GPU and controller are below one switch",
@@ -132,6 +158,7 @@ static void examine_path(struct patient *p)
 		gnv_report_skip(p->report, "acs", "only root may read what the bridges between them do");
 	else
 		gnv_report_limit(p->report, "acs", check_redirect(&path), "no bridge between them redirects");
+	examine_p2pdma(p, bdf, &path);
 }
 
 /* ---- What its runtime does ---- */
@@ -304,8 +331,11 @@ int gnv_doctor_gpu(const char *sys, unsigned n, const char *controller, struct g
 		return gnv_fail(-ENOENT, "this machine has no %u GPUs", n + 1);
 	if (about.kind == GPUNVME_GPU_HSA)
 		examine_amd(&p);
+	examine_domain(&p);
 	examine_path(&p);
 	examine_runtime(&p);
+	if (about.kind == GPUNVME_GPU_HSA)
+		gnv_doctor_versions(report);
 	return report->ret;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a drive sits, as far as that bounds its use: in a case behind a cable, or in another function of itself. */
+/* Where a device sits, as far as that bounds its use: in a case behind a cable, in another function of itself, in which domain. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,4 +49,21 @@ void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gn
 		say_virtual(report, physical);
 	if (!away && !virtual)
 		gnv_report_say(report, "seat", GPUNVME_VERDICT_OK, "it sits in this machine");
+}
+
+/* iommu_group_show_type() in drivers/iommu/iommu.c: the default domain, which the kernel's driver of the device has. */
+void gnv_doctor_domain(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
+{
+	char path[128], type[16], text[160];
+	bool direct;
+
+	snprintf(path, sizeof(path), "%.60s/kernel/iommu_groups/%d/type", sys, pci->group);
+	if (pci->group < 0 || gnv_sysfs_read(path, type, sizeof(type)) || !*type) {
+		gnv_report_skip(report, "iommu-domain", pci->group < 0 ? "it has no IOMMU" : "the kernel does not show the type of its domain");
+		return;
+	}
+	direct = !strcmp(type, "identity");
+	snprintf(text, sizeof(text), "its IOMMU group %d has a domain of type %s%s", pci->group, type,
+		 direct ? ": its addresses are those of memory" : "");
+	gnv_report_say(report, "iommu-domain", GPUNVME_VERDICT_OK, text);
 }

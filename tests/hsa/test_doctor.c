@@ -9,10 +9,12 @@
 #include "machine/doctor.h"
 #include "dev/dev.h"
 #include "os/amd/uapi/kfd.h"
+#include "mocks/hip/fake_hip.h"
 #include "mocks/kernel/calls.h"
 
 static struct gpunvme_check checks[GPUNVME_MAX_CHECKS];
 static unsigned count;
+static struct fake_hip *hip;
 
 static int answer(int fd, unsigned long request, void *arg)
 {
@@ -30,6 +32,10 @@ static int begin(void **state)
 	calls_reset();
 	calls.nodes = nodes;
 	calls.ioctl = answer;
+	hip = played("GPUNVME_HIP_LIBRARY", FAKE_HIP_LIBRARY, "fake_hip");
+	assert_non_null(hip);
+	memset(hip, 0, sizeof(*hip));
+	hip->version = 60443484;
 	return tree_make(state);
 }
 
@@ -92,8 +98,8 @@ static void finds(const char *name, enum gpunvme_verdict verdict, const char *re
 /* All is well. */
 static void test_fine(void **state)
 {
-	static const char *const names[] = { "kfd",	    "listed",  "render-node", "awake",	     "large-bar",
-					     "code-object", "runtime", "kernel",      "vram-export", "rung" };
+	static const char *const names[] = { "kfd",	"listed", "render-node", "awake", "large-bar", "code-object",
+					     "runtime", "kernel", "vram-export", "rung",  "hip",       "libraries" };
 	size_t i;
 
 	(void)state;
@@ -101,7 +107,10 @@ static void test_fine(void **state)
 	assert_int_equal(examine(uri), 0);
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		finds(names[i], GPUNVME_VERDICT_OK, "", "");
-	assert_int_equal(count, i + 1);
+	assert_int_equal(count, i + 2); /* and, without IOMMU and controller, "iommu-domain" and "path" */
+	finds("hip", GPUNVME_VERDICT_OK, "HIP 6.4.43484", "");
+	finds("libraries", GPUNVME_VERDICT_OK, "libhsa_standin.so", "");
+	finds("iommu-domain", GPUNVME_VERDICT_SKIPPED, "no IOMMU", "");
 	finds("listed", GPUNVME_VERDICT_OK, "gfx1100, node 1", "");
 	finds("path", GPUNVME_VERDICT_SKIPPED, "no controller on the PCI bus", "");
 	finds("rung", GPUNVME_VERDICT_OK, "rung soft", "");
@@ -239,10 +248,49 @@ static void test_path(void **state)
 	examine("0000:05:00.0");
 	finds("path", GPUNVME_VERDICT_OK, "one root complex", "");
 	finds("acs", GPUNVME_VERDICT_SKIPPED, "only root", "");
+	finds("p2pdma", GPUNVME_VERDICT_SKIPPED, "which processor", "");
+	put("cpu:type:x86,ven0002fam001Amod0070:feature:,0000\n", "devices/system/cpu/modalias");
+	examine("0000:05:00.0");
+	finds("p2pdma", GPUNVME_VERDICT_OK, "through the host bridge, derived from AMD's processor family 1ah", "");
+	put("cpu:type:x86,ven0000fam0006mod008F:feature:,0000\n", "devices/system/cpu/modalias");
+	put_pci("pci0000:00/0000:00:00.0", 0x060000, 0x8086, 0);
+	examine("0000:05:00.0");
+	finds("p2pdma", GPUNVME_VERDICT_LIMIT, "refuses, as derived", "slots below one switch");
 	examine("pci:0000:85:00.0");
 	finds("path", GPUNVME_VERDICT_LIMIT, "different sockets", "slots of one");
 	examine("0000:99:00.0");
 	finds("path", GPUNVME_VERDICT_SKIPPED, "0000:99:00.0", "");
+}
+
+/* What the kernel's IOMMU does to addresses of the GPU. */
+static void test_domain(void **state)
+{
+	(void)state;
+	put_gpu(110000, 1);
+	put(">../../../../kernel/iommu_groups/14", "devices/pci0000:00/0000:00:01.0/0000:40:00.0/iommu_group");
+	put("DMA-FQ\n", "kernel/iommu_groups/14/type");
+	examine(NULL);
+	finds("iommu-domain", GPUNVME_VERDICT_OK, "group 14 has a domain of type DMA-FQ", "");
+	put("identity\n", "kernel/iommu_groups/14/type");
+	examine(NULL);
+	finds("iommu-domain", GPUNVME_VERDICT_OK, "type identity: its addresses are those of memory", "");
+	put("", "kernel/iommu_groups/14/type");
+	examine(NULL);
+	finds("iommu-domain", GPUNVME_VERDICT_SKIPPED, "does not show", "");
+}
+
+/* HIP may be missing or silent; what is loaded is named all the same. */
+static void test_versions(void **state)
+{
+	(void)state;
+	put_gpu(110000, 1);
+	hip->version = 70251831;
+	examine(NULL);
+	finds("hip", GPUNVME_VERDICT_OK, "HIP 7.2.51831", "");
+	setenv("GPUNVME_HIP_LIBRARY", "/nonexistent.so", 1);
+	examine(NULL);
+	finds("hip", GPUNVME_VERDICT_SKIPPED, "HIP (libamdhip64) cannot be loaded", "");
+	finds("libraries", GPUNVME_VERDICT_OK, "libhsa_standin.so", "");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -250,7 +298,8 @@ static void test_path(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { TEST(test_fine),   TEST(test_nodes),    TEST(test_rung),	 TEST(test_doorbells),
-					    TEST(test_limits), TEST(test_failures), TEST(test_unlisted), TEST(test_path) };
+					    TEST(test_limits), TEST(test_failures), TEST(test_unlisted), TEST(test_path),
+					    TEST(test_domain), TEST(test_versions) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -72,6 +72,13 @@ static const struct gnv_dl_symbol symbols[] = {
 static const char *const files[] = { "librocm_sysdeps_drm_amdgpu.so.1", "libdrm_amdgpu.so.1", NULL };
 static const struct gnv_dl library = { "libdrm_amdgpu", "GPUNVME_DRM_LIBRARY", files, symbols };
 
+int gnv_drm_load(void)
+{
+	struct api api;
+
+	return gnv_dl_load(&library, &api);
+}
+
 /* The node of the GPU for computations: /dev/dri/renderD128, ... A partition's is not in the folder of its card. */
 static void find_render_node(const char *sys, const char *bdf, char *path, size_t size)
 {

@@ -36,6 +36,9 @@ int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **drm);
 int gnv_drm_open_shared(const char *sys, const char *bdf, uint32_t kfd_id, struct gnv_drm **drm);
 void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
 
+/* Load the library, so that its file can be named. Return: 0; -ENODEV, -EOPNOTSUPP, with the sentence. */
+int gnv_drm_load(void);
+
 /* Can the GPU's render node be opened? Return: 0; -ENODEV, -EACCES, with the sentence. */
 int gnv_drm_check(const char *sys, const char *bdf);
 

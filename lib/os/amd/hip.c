@@ -53,14 +53,28 @@ static const char *const files[] = { "libamdhip64.so.7", "libamdhip64.so.6", "li
 				     "/opt/rocm/lib/libamdhip64.so", NULL };
 static const struct gnv_dl library = { "HIP (libamdhip64)", "GPUNVME_HIP_LIBRARY", files, symbols };
 
+static int load(struct api *api, int *version)
+{
+	int ret = gnv_dl_load(&library, api);
+
+	if (!ret && api->version(version) != GNV_HIP_SUCCESS)
+		ret = gnv_fail(-EOPNOTSUPP, "HIP does not tell its version");
+	return ret;
+}
+
+int gnv_hip_version(int *version)
+{
+	struct api api;
+
+	return load(&api, version);
+}
+
 static int open_api(struct api *api)
 {
-	int version, ret = gnv_dl_load(&library, api);
+	int version, ret = load(api, &version);
 
 	if (ret)
 		return ret;
-	if (api->version(&version) != GNV_HIP_SUCCESS)
-		return gnv_fail(-EOPNOTSUPP, "HIP does not tell its version");
 	if (version < GNV_HIP_VERSION(6))
 		return gnv_fail(-EOPNOTSUPP, "HIP %d is too old to export its memory; use ROCm 6 or newer",
 				version / GNV_HIP_VERSION(1));

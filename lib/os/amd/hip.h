@@ -20,6 +20,13 @@ struct gnv_hip_bytes {
 int gnv_hip_device(const char *bdf, int *device);
 
 /*
+ * gnv_hip_version() - load HIP and ask for its version
+ * @version: as hipRuntimeGetVersion() returns it: major * 10,000,000 + minor * 100,000 + patch
+ * Return: 0; -ENODEV there is no HIP; -EOPNOTSUPP it does not say.
+ */
+int gnv_hip_version(int *version);
+
+/*
  * gnv_hip_alloc() - memory of the GPU, and a DMA-BUF of it
  * @len: rounded up to what HIP hands out
  * Uncached is asked for. HIP 6 cannot, and HIP 7.2 says yes and forgets it: gnv_drm_uncached() tells what came of it.

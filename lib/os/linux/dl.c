@@ -3,6 +3,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,4 +46,47 @@ int gnv_dl_load(const struct gnv_dl *dl, void *table)
 		memcpy((char *)table + symbol->at, &function, sizeof(function));
 	}
 	return ret; /* on failure too it stays loaded */
+}
+
+struct loaded {
+	const char *const *begins;
+	char *text;
+	size_t size, len;
+};
+
+static bool is_asked_for(const char *file, const char *const *begins)
+{
+	for (; *begins; begins++)
+		if (!strncmp(file, *begins, strlen(*begins)))
+			return true;
+	return false;
+}
+
+static int note(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	struct loaded *loaded = ctx;
+	const size_t room = loaded->size - loaded->len;
+	char path[PATH_MAX];
+	const char *file;
+	int n;
+
+	(void)size;
+	if (!info->dlpi_name || !realpath(info->dlpi_name, path))
+		return 0;
+	file = strrchr(path, '/') + 1;
+	if (!is_asked_for(file, loaded->begins))
+		return 0;
+	n = snprintf(loaded->text + loaded->len, room, "%s%s", loaded->len ? ", " : "", file);
+	if (n > 0 && (size_t)n < room)
+		loaded->len += (size_t)n;
+	loaded->text[loaded->len] = '\0'; /* one that finds no room is left out */
+	return 0;
+}
+
+void gnv_dl_loaded(const char *const *begins, char *text, size_t size)
+{
+	struct loaded loaded = { begins, text, size, 0 };
+
+	*text = '\0';
+	dl_iterate_phdr(note, &loaded);
 }

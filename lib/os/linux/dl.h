@@ -27,4 +27,11 @@ struct gnv_dl {
  */
 int gnv_dl_load(const struct gnv_dl *dl, void *table);
 
+/*
+ * gnv_dl_loaded() - the files of libraries that are loaded
+ * @begins: how their names begin; ends with NULL
+ * @text: filled: "libhsa-runtime64.so.1.18.0, libdrm.so.2.124.0", as far as there is room, without folders and with links followed
+ */
+void gnv_dl_loaded(const char *const *begins, char *text, size_t size);
+
 #endif
