@@ -8,6 +8,7 @@
 
 #include "child.h"
 #include "common/progress.h"
+#include "kernel_log.h"
 #include "machine.h"
 
 #include <ctype.h>
@@ -37,6 +38,9 @@ struct row {
 #define READ "read", "DEV", GPU, "--bytes", "4K", "--verbose"
 #define BENCH "bench", "DEV", "--seconds", "1", "--json"
 
+/* The controller is a CPU thread: it writes what lanes have in their caches, and reads what they write. */
+#define IMAGE_LITMUS "litmus", "IMAGE", GPU, "--commands", "1000", "--verbose", "--json"
+
 /* As in docs/hardware.md, what is safe of it. */
 static const struct row rows[] = {
 	{ "list", "what there is, and how far from each other", 5, { "list", "--json" }, 0 },
@@ -45,6 +49,8 @@ static const struct row rows[] = {
 	{ "write-image", "does the runtime load, do the kernels run", 10, { "write", "IMAGE", GPU, "--verbose", "FILE" }, 0 },
 	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },
 	{ "coherence", "is memory of the GPU seen as the CPU writes it", 5, { "coherence", "GPU", "--json" }, 0 },
+	{ "coherence-host", "do running lanes and CPU see each other's writes to host memory", 8, { IMAGE_LITMUS }, 0 },
+	{ "coherence-vram", "and to memory of the GPU", 8, { IMAGE_LITMUS, "--vram" }, 0 },
 	{ "rung", "which way doorbells take, and how far queues climb", 10, { READ, "/dev/null" }, 0 },
 	{ "rung-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
 	{ "rung-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },
@@ -268,6 +274,8 @@ static void print_all(const struct report *r, FILE *file)
 
 	fprintf(file, "gpunvme report: %s with %s\n", r->dev, r->gpu);
 	print_pretty(file, json_object_object_get(r->json, "machine"));
+	fprintf(file, "\n== kernel: what it said meanwhile of GPUs, drives, PCIe and the IOMMU\n");
+	print_list(file, json_object_object_get(r->json, "kernel_log"), "  ", "\n");
 	for (size_t i = 0; i < json_object_array_length(list); i++)
 		print_row(file, json_object_array_get_idx(list, i));
 	fprintf(file, "\n== JSON\n%s\n", json_object_to_json_string_ext(r->json, JSON_C_TO_STRING_PLAIN));
@@ -329,7 +337,7 @@ static const char *choose_gpu(void)
 
 static int make_report(struct report *r, const char *path)
 {
-	int ret;
+	int ret, kernel_log;
 
 	if (access(path, F_OK) == 0)
 		return failed("cannot write %s: %s", path, strerror(EEXIST));
@@ -342,7 +350,9 @@ static int make_report(struct report *r, const char *path)
 	put_text(r->json, "device", r->dev);
 	put_text(r->json, "lanes", r->gpu);
 	put_machine(put_object(r->json, "machine"));
+	kernel_log = kernel_log_begin("/dev/kmsg");
 	run_rows(r);
+	put_kernel_log(r->json, kernel_log);
 	put_comparison(r);
 	ret = write_file(r, path);
 	if (ret == GO_ON) {
