@@ -24,6 +24,8 @@
 #define PIECE 2048u /* commands of one launch */
 #define DEPTH 64u
 #define BATCH 32u
+#define MEMORY                                                                                                                     \
+	(uint32_t)(GPUNVME_MEM_HOST | GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED | GPUNVME_MEM_VRAM | GPUNVME_MEM_HIP | GPUNVME_MEM_DRM)
 
 struct litmus_run {
 	struct gpunvme_qp *qp;
@@ -46,11 +48,18 @@ static const struct {
 	[GPUNVME_LITMUS_CQE16] = { "cqe16", GNV_LITMUS_CQE16 },
 };
 
+/* Where the data lies. */
+static uint32_t place(const struct gpunvme_litmus_opts *opts)
+{
+	if (opts->mem_flags)
+		return opts->mem_flags;
+	return opts->qp_flags & GPUNVME_QP_VRAM ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST; /* with the rings */
+}
+
 /* A queue, and two pages of data for each of its entries. */
 static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns)
 {
-	const uint32_t where = run->opts->qp_flags & GPUNVME_QP_VRAM ? GPUNVME_MEM_VRAM : GPUNVME_MEM_HOST;
-	const struct gpunvme_mem_opts mem = { sizeof(mem), where, 0 }; /* with the rings */
+	const struct gpunvme_mem_opts mem = { sizeof(mem), place(run->opts), 0 };
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 	int ret;
 
@@ -270,8 +279,10 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	ret = check_result(result);
 	if (!ret)
 		ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);
-	if (!ret && (opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM || opts.reserved))
-		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0, and reserved must be 0");
+	if (!ret && opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM)
+		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0");
+	if (!ret && opts.mem_flags & ~MEMORY)
+		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, HIP, DRM or 0");
 	if (!ret)
 		ret = gpunvme_ns_get_info(dev, 0, &ns);
 	if (ret)

@@ -269,6 +269,43 @@ static void test_flags(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* Data elsewhere than the rings. */
+static void test_memory(void **state)
+{
+	static const uint32_t good[] = { GPUNVME_MEM_HOST, GPUNVME_MEM_HUGE, GPUNVME_MEM_SHARED, GPUNVME_MEM_VRAM };
+	static const uint32_t bad[] = { GPUNVME_MEM_CMB_LISTS, 1u << 31, GPUNVME_MEM_HOST | GPUNVME_MEM_VRAM };
+	const bool cpu = !strcmp(lanes(), "cpu");
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	char uri[512];
+	size_t i;
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	opts.commands = 100;
+	for (i = 0; i < 4; i++) {
+		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+		int ret;
+
+		opts.mem_flags = good[i];
+		ret = gpunvme_litmus_run(dev, gpu, &opts, &l);
+		assert_int_equal(ret, cpu && good[i] == GPUNVME_MEM_VRAM ? -EOPNOTSUPP : 0);
+		assert_int_equal(l.failed, 0);
+		assert_int_equal(l.test[GPUNVME_LITMUS_DATA].commands, ret ? 0 : 100);
+	}
+	for (i = 0; i < 3; i++) {
+		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+
+		opts.mem_flags = bad[i];
+		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	}
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +313,7 @@ int main(void)
 		cmocka_unit_test(test_crimes),
 		cmocka_unit_test(test_vram),
 		cmocka_unit_test(test_flags),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, image_remove_disk);

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const meaning[GPUNVME_LITMUS_TESTS] = {
 	[GPUNVME_LITMUS_ORDER] = "entries are written before their doorbell",
@@ -78,11 +79,27 @@ static int run_tests(struct session *s, struct gpunvme_litmus_opts *opts, struct
 	return ret ? failed("%s", why(ret)) : GO_ON;
 }
 
+/* Return: GO_ON, or EXIT_USAGE. */
+static int choose_memory(const char *name, uint32_t *flags)
+{
+	static const struct {
+		const char *name;
+		uint32_t flags;
+	} kinds[] = { { "host", GPUNVME_MEM_HOST }, { "huge", GPUNVME_MEM_HUGE }, { "shared", GPUNVME_MEM_SHARED },
+		      { "vram", GPUNVME_MEM_VRAM }, { "hip", GPUNVME_MEM_HIP },	  { "drm", GPUNVME_MEM_DRM } };
+
+	for (size_t i = 0; name && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(name, kinds[i].name))
+			*flags = kinds[i].flags;
+	return !name || *flags ? GO_ON : misused("--memory is host, huge, shared, vram, hip or drm, not '%s'", name);
+}
+
 int verb_litmus(int argc, char **argv)
 {
 	struct session_opts o = SESSION_OPTS_INIT;
 	struct gpunvme_litmus_opts opts = { .size = sizeof(opts), .commands = 100000 };
 	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+	const char *memory = NULL;
 	struct session s;
 	int vram = 0;
 	const struct option_def defs[] = {
@@ -90,6 +107,7 @@ int verb_litmus(int argc, char **argv)
 		OPTION_GPU(&o),
 		{ "commands", OPTION_U32, &opts.commands, 1, "N", "of each test (default 100000)" },
 		{ "vram", OPTION_FLAG, &vram, 0, NULL, "with rings and data in the GPU's memory" },
+		{ "memory", OPTION_TEXT, &memory, 0, "KIND", "of the data: host, huge, shared, vram, hip, drm (default: with the rings)" },
 		OPTION_JSON(&o),
 		OPTION_VERBOSE(&o),
 		OPTIONS_END,
@@ -98,6 +116,8 @@ int verb_litmus(int argc, char **argv)
 			     "usage: gpunvme litmus URI [options]\nDoes this machine keep the order that queues rely on? Only reads.",
 			     defs, &o, NULL);
 
+	if (ret == GO_ON)
+		ret = choose_memory(memory, &opts.mem_flags);
 	if (ret == GO_ON)
 		ret = session_open(&s, &o);
 	if (ret != GO_ON)

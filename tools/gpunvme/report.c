@@ -50,7 +50,10 @@ static const struct row rows[] = {
 	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },
 	{ "coherence", "is memory of the GPU seen as the CPU writes it", 5, { "coherence", "GPU", "--json" }, 0 },
 	{ "coherence-host", "do running lanes and CPU see each other's writes to host memory", 8, { IMAGE_LITMUS }, 0 },
+	{ "coherence-huge", "and to huge pages", 8, { IMAGE_LITMUS, "--memory", "huge" }, 0 },
+	{ "coherence-shared", "and to host memory with a descriptor", 8, { IMAGE_LITMUS, "--memory", "shared" }, 0 },
 	{ "coherence-vram", "and to memory of the GPU", 8, { IMAGE_LITMUS, "--vram" }, 0 },
+	{ "coherence-hip", "and to memory that HIP made", 8, { IMAGE_LITMUS, "--memory", "hip" }, 0 },
 	{ "rung", "which way doorbells take, and how far queues climb", 10, { READ, "/dev/null" }, 0 },
 	{ "rung-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
 	{ "rung-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },
@@ -289,7 +292,7 @@ static void print_summary(const struct report *r)
 	for (size_t i = 0; i < json_object_array_length(list); i++) {
 		struct json_object *row = json_object_array_get_idx(list, i);
 
-		printf("%-14s %-16s %6s s  %s\n", field(row, "name"), field(row, "verdict"), field(row, "seconds"), field(row, "question"));
+		printf("%-16s %-16s %6s s  %s\n", field(row, "name"), field(row, "verdict"), field(row, "seconds"), field(row, "question"));
 	}
 }
 
