@@ -188,12 +188,12 @@ static uint16_t walk_segment(struct sgl_walk *w, struct gpunvme_sgl *segment)
 /* The descriptor that stands where PRPs would. */
 static struct gpunvme_sgl own_descriptor(const struct gpunvme_sqe *sqe)
 {
-	const union {
-		uint64_t prp[2];
-		struct gpunvme_sgl sgl;
-	} own = { .prp = { sqe->prp1, sqe->prp2 } };
+	const uint64_t high = sqe->prp2;
 
-	return own.sgl;
+	return (struct gpunvme_sgl){ .addr = sqe->prp1,
+				     .length = (uint32_t)high,
+				     .reserved = { (uint8_t)(high >> 32), (uint8_t)(high >> 40), (uint8_t)(high >> 48) },
+				     .id = (uint8_t)(high >> 56) };
 }
 
 static uint16_t walk_sgl(const struct walk *walk, const struct gpunvme_sqe *sqe, uint64_t len)

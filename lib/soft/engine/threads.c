@@ -161,7 +161,7 @@ static uint64_t errors(struct gnv_soft *soft, struct gpunvme_error_log *log)
 	return count;
 }
 
-static uint64_t now(const struct gnv_soft *soft)
+static uint64_t clock_of(const struct gnv_soft *soft)
 {
 	(void)soft;
 	return gnv_soft_now();
@@ -215,7 +215,7 @@ const struct gnv_soft_engine_ops gnv_soft_engine_threads = {
 	.is_still = gnv_soft_is_still,
 	.counters = counters,
 	.errors = errors,
-	.now = now,
+	.now = clock_of,
 	.hold = hold,
 	.release = release,
 	.set_fault = set_fault,
