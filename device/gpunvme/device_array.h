@@ -136,7 +136,7 @@ GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvm
 		return -GPUNVME_EINVAL;
 	if (from.of != GNVD_OF_NAMESPACE)
 		all = gnvd_window_bytes(cache, from) >> shift;
-	return index <= all && count <= all - index ? 0 : -GPUNVME_ERANGE;
+	return GNVD_WITHIN(index, count, all) ? 0 : -GPUNVME_ERANGE;
 }
 
 GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,

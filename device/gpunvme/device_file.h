@@ -86,7 +86,7 @@ GNVD_FN int gnvd_check_file(const struct gpunvme_dq *dq, const struct gpunvme_df
 		return -GPUNVME_EPROTONOSUPPORT;
 	if (file->nsid != dq->nsid || file->lba_shift != dq->lba_shift || (file->device && dq->device && file->device != dq->device))
 		return -GPUNVME_EXDEV;
-	return offset <= dbuf->len && len <= dbuf->len - offset ? 0 : -GPUNVME_ERANGE;
+	return GNVD_WITHIN(offset, len, dbuf->len) ? 0 : -GPUNVME_ERANGE;
 }
 
 GNVD_FN int gnvd_check_file_write(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, uint64_t iova, uint64_t pos,
@@ -98,7 +98,7 @@ GNVD_FN int gnvd_check_file_write(const struct gpunvme_dq *dq, const struct gpun
 		return -GPUNVME_EROFS;
 	if (!len || ((pos | len) & mask) || (iova & 3))
 		return -GPUNVME_EINVAL;
-	return pos <= file->bytes && len <= file->bytes - pos ? 0 : -GPUNVME_ERANGE;
+	return GNVD_WITHIN(pos, len, file->bytes) ? 0 : -GPUNVME_ERANGE;
 }
 
 /* How many bytes of a file a read of `len` gets. */
@@ -128,7 +128,7 @@ GNVD_FN int gnvd_check_run(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 	int range = -(int)gnvd_opaque32(GPUNVME_ERANGE), invalid = -(int)gnvd_opaque32(GPUNVME_EINVAL);
 	uint64_t bytes = (uint64_t)nblocks << dq->lba_shift;
 
-	if (lba > dq->lba_count || nblocks > dq->lba_count - lba || at > dbuf->len || bytes > dbuf->len - at)
+	if (!GNVD_WITHIN(lba, nblocks, dq->lba_count) || !GNVD_WITHIN(at, bytes, dbuf->len))
 		return range;
 	return ((uint32_t)dbuf->iova + (uint32_t)at) & 3 ? invalid : 0;
 }

@@ -25,7 +25,7 @@ struct gpunvme_copy {
 	uint32_t reserved; /* 0 */
 	uint64_t lba;      /* first block, in the views */
 	uint64_t nblocks;  /* goes to, or comes from, the first bytes of the buffer */
-	/* Set when a transfer failed: the first that did, in LBA order. */
+	/* Set when a transfer failed: the first that did, in LBA order; 0 blocks: nothing was moved, or a flush failed. */
 	uint64_t failed_lba;
 	uint32_t failed_nblocks;
 	uint32_t failed_reserved;
@@ -43,8 +43,9 @@ struct gpunvme_copy {
  * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for the longest of
  * their command time-outs, and ten seconds.
  * Return: 0; the failure of the first transfer that failed, in LBA order, as the functions of <gpunvme/device.h> answer it; -EINVAL
- * no queue, no block, an option; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end
- * its kernel; -EIO the GPU failed.
+ * no queue, no block, an option; -ERANGE the blocks do not all lie in each view, or are more than the buffer holds: nothing was
+ * moved; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU
+ * failed.
  */
 GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_copy *copy);

@@ -82,9 +82,9 @@ struct gpunvme_pagecache_opts {
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
  * excludes another (AHEAD and WRITE_BACK do); a volume with a device, a namespace or a file; with GPUNVME_PAGECACHE_WRITE_BACK
  * -EROFS a namespace that cannot be written, also one of a volume's, a device that was opened read-only, or a file that kernels
- * may not write; -ERANGE the window is not within the namespace, file or volume; -ENODATA the file is empty; -EXDEV the file
- * was opened by another device; -ENOMEM; otherwise as gpunvme_ns_get_info(), gpunvme_file_view(), gpunvme_mem_alloc() and
- * gpunvme_mem_map().
+ * may not write; -ERANGE the window is not within the namespace, file or volume, or its last page would end behind 2^64 bytes;
+ * -ENODATA the file is empty; -EXDEV the file was opened by another device; -ENOMEM; otherwise as gpunvme_ns_get_info(),
+ * gpunvme_file_view(), gpunvme_mem_alloc() and gpunvme_mem_map().
  */
 GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu,
 					 const struct gpunvme_pagecache_opts *opts, struct gpunvme_pagecache **cache);

@@ -43,7 +43,8 @@ struct gpunvme_volume_opts {
  * All namespaces must have blocks of one size. The volume is as large as whole stripes fit on the smallest, times @count. Any
  * thread may call it. All or nothing.
  * Return: 0; -EINVAL no or too many controllers, one twice, different block sizes, a stripe that is no power of two; -ERANGE a
- * namespace is smaller than one stripe; -ENOSPC a controller has not so many queues; otherwise as gpunvme_qp_create().
+ * namespace is smaller than one stripe, or the volume had more bytes than 64 bits count; -ENOSPC a controller has not so many
+ * queues; otherwise as gpunvme_qp_create().
  */
 GPUNVME_API int gpunvme_volume_create(struct gpunvme_dev *const *devs, uint32_t count, struct gpunvme_gpu *gpu,
 				      const struct gpunvme_volume_opts *opts, struct gpunvme_volume **vol);

@@ -14,6 +14,7 @@
 #include "os/linux/sysfs.h"
 #include "os/linux/ublk.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/mark.h"
 
 #define LOOKS 5 /* a superblock may be written between two reads */
@@ -86,7 +87,7 @@ static int look(struct gnv_reader *r, const struct gnv_os_namespace *block, cons
 	uint8_t head[GNV_FS_HEAD];
 	int ret;
 
-	if (block->first > r->bytes || block->bytes > r->bytes - block->first)
+	if (!gnv_within(block->first, block->bytes, r->bytes))
 		return gnv_fail(-EXDEV, "%s ends behind namespace %u", block->node, r->ns.nsid);
 	r->first = block->first;
 	r->bytes = block->bytes;

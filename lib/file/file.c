@@ -66,7 +66,7 @@ int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t 
 
 static int seal(struct gnv_extent *e, uint64_t first, uint64_t bytes, const struct gpunvme_ns_info *ns)
 {
-	if (e->at > bytes || e->len > bytes - e->at)
+	if (!gnv_within(e->at, e->len, bytes))
 		return gnv_fail(-EUCLEAN, "the file has blocks that lie outside its file system: check it");
 	e->at += first;
 	if ((e->pos | e->at | e->len) % ns->lba_size)
@@ -82,9 +82,13 @@ int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
 {
 	const struct gpunvme_ns_info *ns = &r->ns;
 	const uint64_t end = file->info.bytes / ns->lba_size + (file->info.bytes % ns->lba_size != 0);
+	uint64_t bytes;
 	uint32_t i;
 	int ret = 0;
 
+	if (gnv_mul_overflow(end, (uint64_t)ns->lba_size, &bytes))
+		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end behind what 64 bits count",
+				(unsigned long long)file->info.bytes, ns->lba_size);
 	for (i = 0; i < file->extents && !ret; i++)
 		ret = seal(&file->extent[i], r->first, r->bytes, ns);
 	if (ret)

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/entry.h"
 #include "util/opts.h"
 
@@ -230,7 +231,7 @@ static int check_super(struct gnv_reader *r, struct gnv_map *map)
 	struct gnv_super now;
 	int ret;
 
-	if (map->first > r->bytes || map->bytes > r->bytes - map->first)
+	if (!gnv_within(map->first, map->bytes, r->bytes))
 		return gnv_fail(-ERANGE, "the map is of a file system that ends behind namespace %u: it was made on drive %s", r->ns.nsid,
 				map->serial);
 	r->first = map->first;

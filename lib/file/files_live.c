@@ -13,6 +13,7 @@
 #include "os/linux/fork.h"
 #include "os/linux/lease.h"
 #include "os/linux/walk.h"
+#include "util/checked.h"
 #include "util/process.h"
 
 void gnv_files_live_end(struct gnv_files_live *live)
@@ -283,7 +284,7 @@ GPUNVME_API int gpunvme_files_check(const struct gpunvme_files *files, uint32_t 
 		return gnv_fail(-EINVAL, "gpunvme_files_check: the table must be one of gpunvme_files_live()");
 	if (gnv_foreign(files->process))
 		return -ECHILD;
-	if (first > files->info.files || count > files->info.files - first)
+	if (!gnv_within(first, count, files->info.files))
 		return gnv_fail(-ENOENT, "there are no files %u to %llu: the table has %u", first, (unsigned long long)first + count,
 				files->info.files);
 	for (uint32_t i = first; i < first + count && !ret; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/log.h"
 
 struct disk {
@@ -48,7 +49,7 @@ static int hand_out(const struct disk *disk, uint64_t lba, uint64_t nblocks, uin
 {
 	if (!nblocks)
 		return absent(number);
-	if (lba >= disk->nblocks || nblocks > disk->nblocks - lba)
+	if (!gnv_within(lba, nblocks, disk->nblocks))
 		return gnv_fail(-EUCLEAN, "partition %u reaches beyond the end of the namespace: its table is damaged", number);
 	*part = (struct gnv_partition){ lba, nblocks };
 	return 0;

@@ -7,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "mem/mem.h"
 #include "util/bits.h"
+#include "util/checked.h"
 
 static int open_queue(struct gnv_reader *r, uint32_t nsid)
 {
@@ -75,7 +76,7 @@ int gnv_reader_read(struct gnv_reader *r, uint64_t at, void *buf, size_t len)
 {
 	int ret = 0;
 
-	if (at > r->bytes || len > r->bytes - at)
+	if (!gnv_within(at, len, r->bytes))
 		return gnv_fail(-ERANGE, "the file system ends before byte %llu: is the namespace, or the partition, the whole of it?",
 				(unsigned long long)at + len);
 	at += r->first;

@@ -11,6 +11,7 @@
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/entry.h"
 #include "util/process.h"
 
@@ -33,7 +34,7 @@ static int check_range(int fd, uint64_t offset, size_t len)
 	if (!len || (offset | len) & (page - 1))
 		return gnv_fail(-EINVAL, "the part of a DMA-BUF (offset 0x%llx, %zu bytes) must begin and end on a page of %zu bytes",
 				(unsigned long long)offset, len, page);
-	if (offset > size || len > size - offset)
+	if (!gnv_within(offset, len, size))
 		return gnv_fail(-ERANGE, "offset 0x%llx and %zu bytes are not within the %llu bytes of the DMA-BUF",
 				(unsigned long long)offset, len, (unsigned long long)size);
 	return 0;

@@ -61,7 +61,7 @@ static int check_flags(const struct gpunvme_pagecache_opts *opts, const struct g
 
 static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_source *source)
 {
-	uint64_t end;
+	uint64_t pages, bytes;
 	int ret = check_page(opts, source);
 
 	if (!ret)
@@ -70,9 +70,13 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_sour
 		return ret;
 	if (!opts->nblocks && opts->lba < source->nblocks)
 		opts->nblocks = source->nblocks - opts->lba;
-	if (!opts->nblocks || gnv_add_overflow(opts->lba, opts->nblocks, &end) || end > source->nblocks)
+	if (!opts->nblocks || !gnv_within(opts->lba, opts->nblocks, source->nblocks))
 		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within %s of %llu blocks", (unsigned long long)opts->lba,
 				(unsigned long long)opts->nblocks, source->name, (unsigned long long)source->nblocks);
+	pages = opts->nblocks / (opts->page_size / source->lba_size) + (opts->nblocks % (opts->page_size / source->lba_size) != 0);
+	if (gnv_mul_overflow(pages, (uint64_t)opts->page_size, &bytes))
+		return gnv_fail(-ERANGE, "the last page of the window would end behind what 64 bits count; take smaller pages or a smaller "
+				"window");
 	return 0;
 }
 

@@ -154,11 +154,9 @@ static int check_alive(struct gpunvme_qp *qp)
 
 static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *view)
 {
-	uint64_t end;
-
 	if (!view->nblocks && view->lba < ns->nblocks)
 		view->nblocks = ns->nblocks - view->lba;
-	if (!view->nblocks || gnv_add_overflow(view->lba, view->nblocks, &end) || end > ns->nblocks)
+	if (!view->nblocks || !gnv_within(view->lba, view->nblocks, ns->nblocks))
 		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within namespace %u of %llu blocks",
 				(unsigned long long)view->lba, (unsigned long long)view->nblocks, ns->nsid,
 				(unsigned long long)ns->nblocks);

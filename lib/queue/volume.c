@@ -72,7 +72,7 @@ static int check_members(const struct gpunvme_volume *vol)
 static int measure(struct gpunvme_volume *vol, uint32_t stripe)
 {
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	uint64_t least = UINT64_MAX;
+	uint64_t least = UINT64_MAX, bytes;
 	uint32_t i;
 	int ret;
 
@@ -97,8 +97,10 @@ static int measure(struct gpunvme_volume *vol, uint32_t stripe)
 	if (least < vol->stripe)
 		return gnv_fail(-ERANGE, "the smallest namespace has %llu blocks, less than a stripe of %u; use a smaller stripe",
 				(unsigned long long)least, vol->stripe);
-	if (gnv_mul_overflow(least / vol->stripe * vol->stripe, (uint64_t)vol->members, &vol->nblocks))
-		return gnv_fail(-ERANGE, "the volume would have more than 2^64 blocks; use fewer controllers");
+	/* As of a namespace: bytes are counted in 64 bits by all who use it. */
+	if (gnv_mul_overflow(least / vol->stripe * vol->stripe, (uint64_t)vol->members, &vol->nblocks) ||
+	    gnv_mul_overflow(vol->nblocks, (uint64_t)vol->lba_size, &bytes))
+		return gnv_fail(-ERANGE, "the volume would have more bytes than 64 bits count; use fewer controllers");
 	return 0;
 }
 
@@ -228,8 +230,6 @@ GPUNVME_API int gpunvme_volume_destroy(struct gpunvme_volume *vol)
 
 static int check_window(const struct gpunvme_volume *vol, struct gpunvme_view *view)
 {
-	uint64_t end;
-
 	if (view->nsid)
 		return gnv_fail(-EINVAL,
 				"a view of a volume names no namespace: the volume has the default one of each controller");
@@ -237,7 +237,7 @@ static int check_window(const struct gpunvme_volume *vol, struct gpunvme_view *v
 		return gnv_fail(-EROFS, "the volume cannot be written: a namespace of it is write protected or opened read-only");
 	if (!view->nblocks && view->lba < vol->nblocks)
 		view->nblocks = vol->nblocks - view->lba;
-	if (!view->nblocks || gnv_add_overflow(view->lba, view->nblocks, &end) || end > vol->nblocks)
+	if (!view->nblocks || !gnv_within(view->lba, view->nblocks, vol->nblocks))
 		return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within the volume of %llu blocks",
 				(unsigned long long)view->lba, (unsigned long long)view->nblocks, (unsigned long long)vol->nblocks);
 	return 0;

@@ -81,6 +81,8 @@ GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 	ret = gnv_opts_copy(&copy, user, gpunvme_copy);
 	if (!ret)
 		ret = gnv_run_check(gpu, dq, queues, dbuf);
+	if (!ret && !(copy.flags & GPUNVME_COPY_FLUSH))
+		ret = gnv_run_check_range(dq, queues, dbuf, copy.lba, copy.nblocks);
 	if (!ret)
 		ret = prepare(dq, queues, dbuf, &copy, &run, &args);
 	if (ret)

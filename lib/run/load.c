@@ -12,26 +12,39 @@
 
 #define LANES_AUTO 64u /* for each queue */
 
+/* Places of a command that every view has, and that the buffer has for every view. */
+static void count_places(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, struct gnv_load_args *args)
+{
+	uint32_t i;
+
+	args->slots = args->places = UINT64_MAX;
+	for (i = 0; i < queues; i++) {
+		args->slots = gnv_min(args->slots, dq[i].lba_count / args->nblocks);
+		args->places = gnv_min(args->places, dbuf->len / ((uint64_t)args->nblocks << dq[i].lba_shift));
+	}
+}
+
 static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, const struct gpunvme_load *load,
 		   struct gnv_run *run, struct gnv_load_args *args)
 {
-	uint64_t bytes = (uint64_t)load->nblocks << dq->lba_shift;
+	int ret;
 
 	if (load->flags & ~(uint32_t)(GPUNVME_LOAD_WRITE | GPUNVME_LOAD_RANDOM))
 		return gnv_fail(-EINVAL, "unknown load flags 0x%x; valid: GPUNVME_LOAD_WRITE, _RANDOM", load->flags);
 	if (!queues || !load->nblocks || !load->ms)
 		return gnv_fail(-EINVAL, "gpunvme_load_run: no queue, no block to move, or no time");
-	if (load->nblocks > dq->lba_count || bytes > dbuf->len)
-		return gnv_fail(-ERANGE, "a command of %u blocks is larger than the view or the buffer", load->nblocks);
+	ret = gnv_run_check_range(dq, queues, dbuf, 0, load->nblocks);
+	if (ret)
+		return ret;
 	run->lanes = load->lanes ? load->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
 	if (run->lanes > GNV_RUN_LANES_MAX)
 		return gnv_fail(-EINVAL, "%u lanes are too many for a load: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
 	run->ms = load->ms;
 	*args = (struct gnv_load_args){
-		.dbuf = *dbuf, .ticks = (uint64_t)load->ms * dq->ticks_per_ms, .slots = dq->lba_count / load->nblocks,
-		.places = dbuf->len / bytes, .seed = load->seed, .nblocks = load->nblocks, .queues = queues,
+		.dbuf = *dbuf, .ticks = (uint64_t)load->ms * dq->ticks_per_ms, .seed = load->seed, .nblocks = load->nblocks, .queues = queues,
 		.write = (load->flags & GPUNVME_LOAD_WRITE) != 0, .random = (load->flags & GPUNVME_LOAD_RANDOM) != 0,
 	};
+	count_places(dq, queues, dbuf, args);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "util/bits.h"
+#include "util/checked.h"
 
 #define SLACK_MS 10000u /* to start the kernel */
 
@@ -27,6 +28,23 @@ int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t
 	if (gpu->ops->mem_check(gpu, dbuf->base, dbuf->len) == -EXDEV)
 		return gnv_fail(-EXDEV, "the buffer is memory of another GPU than %s; allocate it for the GPU of the queue",
 				gpu->info.name);
+	return 0;
+}
+
+int gnv_run_check_range(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, uint64_t lba,
+			uint64_t nblocks)
+{
+	uint64_t bytes;
+	uint32_t i;
+
+	for (i = 0; i < queues; i++) {
+		if (!gnv_within(lba, nblocks, dq[i].lba_count))
+			return gnv_fail(-ERANGE, "blocks %llu to +%llu are not within view %u of %llu blocks", (unsigned long long)lba,
+					(unsigned long long)nblocks, i, (unsigned long long)dq[i].lba_count);
+		if (gnv_mul_overflow(nblocks, 1ull << (dq[i].lba_shift & 63), &bytes) || !gnv_within(0, bytes, dbuf->len))
+			return gnv_fail(-ERANGE, "%llu blocks of view %u are more than the %llu bytes of the buffer",
+					(unsigned long long)nblocks, i, (unsigned long long)dbuf->len);
+	}
 	return 0;
 }
 

@@ -29,6 +29,13 @@ struct gnv_run {
 int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf);
 
 /*
+ * Do @nblocks from block @lba on lie in each of the views, and in the buffer from its first byte on? Asked of the whole, before a
+ * lane runs: lanes look at their parts alone. Return: 0, -ERANGE.
+ */
+int gnv_run_check_range(const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf, uint64_t lba,
+			uint64_t nblocks);
+
+/*
  * It ends at the latest when its queues have moved nothing for the longest of their command time-outs.
  * Return: 0, -ENOMEM, -ETIMEDOUT, -EIO.
  */

@@ -10,6 +10,7 @@
 
 #include "os/linux/passed.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/clock.h"
 #include "util/mmio.h"
 
@@ -134,7 +135,7 @@ static int set_irqs(struct gpunvme_server *s, const struct gnv_wire_irqs *irqs, 
 {
 	unsigned i, count = irqs->index == GNV_IRQ_MSIX ? s->vectors.count : 0;
 
-	if (irqs->index >= GNV_IRQ_COUNT || irqs->start > count || irqs->count > count - irqs->start)
+	if (irqs->index >= GNV_IRQ_COUNT || !gnv_within(irqs->start, irqs->count, count))
 		return gnv_fail(-EINVAL, "DEVICE_SET_IRQS: %u interrupts from %u on, kind %u, of %u", irqs->count, irqs->start, irqs->index,
 				count);
 	if (!(irqs->flags & GNV_WIRE_IRQ_TRIGGER))
@@ -205,7 +206,7 @@ static int access_region(struct gpunvme_server *s, const struct gnv_wire_access 
 	uint64_t size = gnv_function_size(&s->function, at->region);
 	uint8_t *out = body(s) + sizeof(*at);
 
-	if (at->offset > size || at->count > size - at->offset)
+	if (!gnv_within(at->offset, at->count, size))
 		return gnv_fail(-EINVAL, "access to %u bytes at 0x%llx of region %u, which has %llu", at->count,
 				(unsigned long long)at->offset, at->region, (unsigned long long)size);
 	answer_with(s, a, at, sizeof(*at));

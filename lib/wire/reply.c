@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/log.h"
 #include "wire/wire.h"
 
@@ -57,7 +58,7 @@ static int add_area(struct gnv_wire_offer *offer, struct gnv_wire_area new)
 {
 	unsigned i;
 
-	if (!new.size || (new.offset | new.size) % PAGE || new.size > offer->size || new.offset > offer->size - new.size)
+	if (!new.size || (new.offset | new.size) % PAGE || !gnv_within(new.offset, new.size, offer->size))
 		return gnv_fail(-EPROTO, "the server offers 0x%llx bytes at 0x%llx of a region of 0x%llx; whole pages of it can be mapped",
 				(unsigned long long)new.size, (unsigned long long)new.offset, (unsigned long long)offer->size);
 	for (i = 0; i < offer->count; i++)

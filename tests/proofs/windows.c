@@ -6,6 +6,9 @@
 #include "proofs.h"
 
 #include <gpunvme/device.h>
+#include <gpunvme/device_file.h>
+
+#include "util/checked.h"
 
 /* A view as gpunvme_qp_view() makes them. */
 static struct gpunvme_dq any_view(void)
@@ -17,6 +20,16 @@ static struct gpunvme_dq any_view(void)
 	TAKE(dq.max_blocks && dq.max_blocks <= 65536 && dq.atomic <= dq.max_blocks);
 	TAKE(!dq.boundary || !((0 - dq.boundary) & (0 - dq.boundary - 1)));
 	return dq;
+}
+
+/* The one question of every range, on the host and on the lanes: what addition without an end would say. */
+void prove_within(void)
+{
+	uint64_t pos = nondet_64(), len = nondet_64(), limit = nondet_64();
+	const _Bool is = (__uint128_t)pos + len <= limit;
+
+	PROVE(gnv_within(pos, len, limit) == is);
+	PROVE(GNVD_WITHIN(pos, len, limit) == is);
 }
 
 /* What is let through lies in the window and in the buffer, and nothing that does is refused. */
@@ -35,6 +48,27 @@ void prove_checks(void)
 	bytes = (uint64_t)nblocks << dq.lba_shift;
 	end = (__uint128_t)offset + bytes;
 	PROVE(!gnvd_check_buffer(&dq, &dbuf, offset, nblocks) == (end <= dbuf.len && !((dbuf.iova + offset) & 3)));
+}
+
+/* The same of volumes and files. */
+void prove_checks_of_others(void)
+{
+	const struct gpunvme_dq dq = any_view();
+	struct gpunvme_dvol vol;
+	struct gpunvme_dfile file;
+	struct gpunvme_dbuf dbuf;
+	uint64_t at = nondet_64(), len = nondet_64(), offset = nondet_64(), mask = (1ull << dq.lba_shift) - 1;
+	int write = nondet_bit();
+	__uint128_t end = (__uint128_t)at + len;
+
+	TAKE(vol.magic == GPUNVME_DVOL_MAGIC && vol.major == GPUNVME_DQ_MAJOR);
+	PROVE(!gnvd_check_window_of(&vol, at, len, write) ==
+	      (len && end <= vol.lba_count && (!write || vol.flags & GPUNVME_DQ_WRITE)));
+	TAKE(dq.magic == GPUNVME_DQ_MAGIC && dq.major == GPUNVME_DQ_MAJOR);
+	TAKE(file.magic == GPUNVME_DFILE_MAGIC && file.major == GPUNVME_DQ_MAJOR && !file.device);
+	TAKE(file.nsid == dq.nsid && file.lba_shift == dq.lba_shift && file.flags & dq.flags & GPUNVME_DQ_WRITE);
+	PROVE(!gnvd_check_file(&dq, &file, &dbuf, offset, len) == ((__uint128_t)offset + len <= dbuf.len));
+	PROVE(!gnvd_check_file_write(&dq, &file, 0, at, len) == (len && !((at | len) & mask) && end <= file.bytes));
 }
 
 /* The command of a part: blocks of the window, and so many as 16 bits of NLB can say. */

@@ -53,7 +53,8 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	copy.lba = BYTES / BLOCK - 4;
 	copy.step = 2;
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
-	assert_int_equal(copy.failed_lba, BYTES / BLOCK);
+	assert_int_equal(copy.failed_nblocks, 0);
+	copy.lba = 0;
 	copy.lanes = 65537;
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
 	copy.lanes = 1;
@@ -61,6 +62,46 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_copy_run(NULL, dq, 1, dbuf, &copy), -EINVAL);
 	copy.reserved = 1;
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 1, dbuf, &copy), -EINVAL);
+}
+
+/* Ranges that end where 64 bits do, or begin behind the view, or that no buffer holds: refused whole, and no block is touched. */
+static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunvme_dq *views, struct gpunvme_mem *mem,
+				     const struct gpunvme_dbuf *dbuf)
+{
+	const uint64_t all = BYTES / BLOCK;
+	const struct {
+		uint64_t lba, nblocks;
+	} bad[] = { { 0 - 512ull, 2048 }, { 0 - 1ull, 2 }, { all - 4, 10 }, { all, 1 }, { all + 1, 1 }, { 0, all + 1 }, { 1, all },
+		    { 0, 1ull << 55 }, { 0, (1ull << 55) + 1 }, { 0, UINT64_MAX }, { 5, UINT64_MAX - 4 }, { UINT64_MAX, UINT64_MAX } };
+	static uint8_t was[BYTES], is[BYTES];
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_dq dq[2] = { views[0], views[1] };
+	FILE *f = fopen(image_path("disk.img"), "rb");
+	size_t i;
+
+	assert_non_null(f);
+	assert_int_equal(fread(was, 1, BYTES, f), BYTES);
+	memset(gpunvme_mem_ptr(mem), 'X', BYTES);
+	copy.flags = GPUNVME_COPY_WRITE;
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		copy.lba = bad[i].lba;
+		copy.nblocks = bad[i].nblocks;
+		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+		assert_int_equal(copy.failed_nblocks, 0);
+		assert_non_null(strstr(gpunvme_errmsg(), "not within view 0"));
+	}
+	copy.lba = 0; /* the second view is the smaller one, and half of the copy would go by it */
+	copy.nblocks = all;
+	dq[1].lba_count = all - 1;
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	dq[1].lba_count = dq[0].lba_count = UINT64_MAX >> 9;
+	copy.nblocks = all + 1;
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	assert_non_null(strstr(gpunvme_errmsg(), "of the buffer"));
+	rewind(f);
+	assert_int_equal(fread(is, 1, BYTES, f), BYTES);
+	fclose(f);
+	assert_memory_equal(is, was, BYTES);
 }
 
 /* A failure of the controller's is told by its status, and in words. The image ends before the namespace does. */
@@ -103,6 +144,7 @@ static void copies_on(const char *spec)
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	round_trip(gpu, dq, mem, &dbuf);
+	ranges_are_checked_whole(gpu, dq, mem, &dbuf);
 	status_of_a_command(gpu, dq, &dbuf);
 	gpunvme_qp_destroy(qp[0]);
 	gpunvme_qp_destroy(qp[1]);

@@ -545,8 +545,8 @@ static void blocks_that_lead_to_themselves(void **state)
 
 /* ---- Maps ---- */
 
-/* The map that the kernel's answers would make: of the same superblock and extents. */
-static char *map_of(struct rig *r, const char *path)
+/* The map that the kernel's answers would make: of the same superblock and extents, and where @bytes is not 0 of that size. */
+static char *map_claiming(struct rig *r, const char *path, uint64_t bytes)
 {
 	struct gnv_map map = { .serial = "TEST", .bytes = 12u << 20 };
 	struct gpunvme_dextent extent;
@@ -562,12 +562,18 @@ static char *map_of(struct rig *r, const char *path)
 	map.file = gnv_file_new();
 	assert_non_null(map.file);
 	map.file->info = file->info;
+	map.file->info.bytes = bytes ? bytes : file->info.bytes;
 	for (uint32_t i = 0; !gpunvme_file_get_extents(file, i, &extent, &one) && one; i++)
 		assert_int_equal(gnv_file_add(map.file, extent.pos * 512, extent.lba * 512, extent.nblocks * 512), 0);
 	assert_int_equal(gnv_map_write(&map, &text), 0);
 	gpunvme_file_close(map.file);
 	gpunvme_file_close(file);
 	return text;
+}
+
+static char *map_of(struct rig *r, const char *path)
+{
+	return map_claiming(r, path, 0);
 }
 
 static void refused_map(struct rig *r, const char *text, int error, const char *words)
@@ -592,6 +598,40 @@ static void refused_edit(struct rig *r, const char *text, const char *old, const
 	sprintf(edited + len, "end %016llx\n", (unsigned long long)gnv_sum(edited, (size_t)len));
 	refused_map(r, edited, -EINVAL, "makes no sense");
 	free(edited);
+}
+
+/* A file may be larger than its drive, by a hole; its last block ends within what 64 bits count. */
+static void sizes_that_maps_claim(void **state)
+{
+	const uint64_t most = UINT64_MAX - 511;
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_pagecache *cache;
+	struct gpunvme_file *file;
+	struct rig r;
+	char *text;
+
+	(void)state;
+	make_image("-t ext4 -b 1024");
+	rig_open(&r, "cpu", 512, 0);
+	for (uint64_t bytes = UINT64_MAX; bytes > most; bytes -= bytes > most + 2 ? 509 : 1) {
+		text = map_claiming(&r, "/fragmented", bytes);
+		refused_map(&r, text, -EFBIG, "what 64 bits count");
+		free(text);
+	}
+	text = map_claiming(&r, "/fragmented", most);
+	assert_int_equal(gpunvme_file_map(r.dev, text, NULL, &file), 0);
+	opts.file = file;
+	opts.lba = (most >> 9) - 4;
+	opts.frames = 4;
+	opts.page_size = 4096; /* the window is less than a page of it, which would end behind 2^64 */
+	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	opts.lba = 0;
+	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), -ERANGE);
+	assert_non_null(strstr(gpunvme_errmsg(), "what 64 bits count"));
+	gpunvme_file_close(file);
+	free(text);
+	rig_close(&r);
 }
 
 static void edited_maps(void **state)
@@ -1093,6 +1133,7 @@ int main(void)
 		cmocka_unit_test(features_forbid_writing),
 		cmocka_unit_test(blocks_that_lead_to_themselves),
 		cmocka_unit_test(edited_maps),
+		cmocka_unit_test(sizes_that_maps_claim),
 		cmocka_unit_test(maps_of_what_must_not_be_written),
 		cmocka_unit_test(what_stands_still),
 		cmocka_unit_test(extents_in_parts),

@@ -128,6 +128,13 @@ static void refusals(void **state)
 	load.ms = 1;
 	load.nblocks = 16384 / BLOCK + 1;
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -ERANGE);
+	t.dq[1].lba_shift = 12; /* a command of the second view would reach beyond the buffer */
+	load.nblocks = 16384 / 4096 + 1;
+	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -ERANGE);
+	t.dq[1].lba_shift = t.dq[0].lba_shift;
+	t.dq[1].lba_count = load.nblocks - 1;
+	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -ERANGE);
+	t.dq[1].lba_count = t.dq[0].lba_count;
 	load.nblocks = 1;
 	load.flags = 4;
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);

@@ -4,6 +4,7 @@
  * image files where the stripes say, and comes back.
  */
 #include <gpunvme/device_sources.h>
+#include <gpunvme/device_writable_sources.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,12 +23,13 @@
 #include "soft/soft.h"
 
 #define MEMBERS 3u
+#define MEMBERS_MOST 4u
 #define BLOCK 512u
 #define MEMBER_BLOCKS 2000u
 #define BUFFER (2u << 20)
 
 struct stage {
-	struct gpunvme_dev *dev[MEMBERS];
+	struct gpunvme_dev *dev[MEMBERS_MOST];
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_volume *vol;
 	struct gpunvme_mem *mem;
@@ -390,6 +392,103 @@ static void bad_volumes_are_refused(void **state)
 	gpunvme_gpu_close(s.gpu);
 	gpunvme_dev_close(s.dev[0]);
 	gpunvme_dev_close(s.dev[1]);
+}
+
+/* ---- As large as 64 bits can tell ---- */
+
+struct last {
+	struct gpunvme_dvol v;
+	struct gpunvme_dpages pages;
+	uint64_t word;
+	uint32_t value;
+	int put, past;
+};
+
+static GPUNVME_DEVICE void put_last_word(void *arg)
+{
+	struct last *l = arg;
+	uint32_t none = 0;
+
+	l->put = gpunvme_volume_array_put(&l->v, &l->pages, l->word, 4, &l->value);
+	l->past = gpunvme_volume_array_put(&l->v, &l->pages, l->word + 1, 4, &none);
+}
+
+/* The last word of the volume, by a cache of its last block: it is found at the end of the last member. */
+static void change_the_end(struct stage *s, const char *last_image, uint64_t bytes_of_it)
+{
+	struct gpunvme_volume_info info = { .size = sizeof(info) };
+	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_pagecache *cache;
+	struct last l = { .word = 127, .value = 0x1a57 };
+	uint32_t found = 0;
+	FILE *f;
+
+	assert_int_equal(gpunvme_volume_get_info(s->vol, &info), 0);
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_volume_view(s->vol, &view, &l.v), 0);
+	opts.volume = s->vol;
+	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
+	opts.page_size = 512;
+	opts.frames = 4;
+	opts.lba = info.nblocks - 1;
+	assert_int_equal(gpunvme_pagecache_create(NULL, s->gpu, &opts, &cache), 0);
+	assert_int_equal(gpunvme_pagecache_view(cache, &l.pages), 0);
+	assert_int_equal(gpunvme_cpu_launch(1, 1, put_last_word, &l), 0);
+	assert_int_equal(l.put, 0);
+	assert_int_equal(l.past, -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_pagecache_flush(cache), 0);
+	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
+	f = fopen(last_image, "rb");
+	assert_non_null(f);
+	assert_int_equal(fseeko(f, (off_t)(bytes_of_it - sizeof(found)), SEEK_SET), 0);
+	assert_int_equal(fread(&found, sizeof(found), 1, f), 1);
+	assert_int_equal(found, l.value);
+	fclose(f);
+}
+
+/* Images of 4 EiB are holes. Four of them are one byte more than 64 bits count, whose flush once wrote zeroes over page 0. */
+static void bytes_of_a_volume_are_counted(void **state)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct stage s = { .members = 4, .width = 1 };
+	char path[MEMBERS_MOST][64], uri[128];
+	uint32_t i;
+
+	(void)state;
+	for (i = 0; i < s.members; i++) {
+		snprintf(path[i], sizeof(path[i]), "/dev/shm/gpunvme-%d-%u", (int)getpid(), i);
+		fclose(fopen(path[i], "w"));
+		if (!truncate(path[i], 1ll << 62))
+			continue;
+		do
+			unlink(path[i]);
+		while (i--);
+		SKIP("no sparse files of 4 EiB in /dev/shm");
+	}
+	for (i = 0; i < s.members; i++) {
+		snprintf(uri, sizeof(uri), "soft:%s", path[i]);
+		assert_int_equal(gpunvme_dev_open(uri, NULL, &s.dev[i]), 0);
+	}
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s.gpu), 0);
+	opts.queues = 1;
+	assert_int_equal(gpunvme_volume_create(s.dev, 4, s.gpu, &opts, &s.vol), -ERANGE);
+	assert_non_null(strstr(gpunvme_errmsg(), "more bytes than 64 bits count"));
+	assert_int_equal(gpunvme_volume_create(s.dev, 3, s.gpu, &opts, &s.vol), 0);
+	change_the_end(&s, path[2], 1ull << 62);
+	assert_int_equal(gpunvme_volume_destroy(s.vol), 0);
+	gpunvme_dev_close(s.dev[3]);
+	assert_int_equal(truncate(path[3], (1ll << 62) - (128 << 10)), 0); /* a stripe less: the largest of four */
+	snprintf(uri, sizeof(uri), "soft:%s", path[3]);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &s.dev[3]), 0);
+	assert_int_equal(gpunvme_volume_create(s.dev, 4, s.gpu, &opts, &s.vol), 0);
+	change_the_end(&s, path[3], (1ull << 62) - (128 << 10));
+	assert_int_equal(gpunvme_volume_destroy(s.vol), 0);
+	for (i = 0; i < s.members; i++) {
+		gpunvme_dev_close(s.dev[i]);
+		unlink(path[i]);
+	}
+	gpunvme_gpu_close(s.gpu);
 }
 
 static void views_and_info(void **state)
@@ -1047,6 +1146,7 @@ int main(void)
 		cmocka_unit_test(bad_transfers_are_refused),
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(views_and_info),
+		cmocka_unit_test(bytes_of_a_volume_are_counted),
 		cmocka_unit_test(volumes_recover),
 		cmocka_unit_test(failed_volumes_leave_nothing),
 		cmocka_unit_test(whole_writes_stay_one_command),

@@ -81,7 +81,7 @@ GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_
 		left = gnvd_window_bytes(cache, from) - (page << cache->page_shift);
 		all = left < all ? left : all;
 	}
-	if (offset > all || bytes > all - offset)
+	if (!GNVD_WITHIN(offset, bytes, all))
 		return -GPUNVME_ERANGE;
 	return gnvd_check_blocks(dq, cache, from, (page << cache->page_shift) + offset, bytes);
 }

@@ -26,14 +26,14 @@ GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint32_
 		return -GPUNVME_EINVAL;
 	if (write && !(dq->flags & GPUNVME_DQ_WRITE))
 		return -GPUNVME_EROFS;
-	return lba <= dq->lba_count && nblocks <= dq->lba_count - lba ? 0 : -GPUNVME_ERANGE;
+	return GNVD_WITHIN(lba, nblocks, dq->lba_count) ? 0 : -GPUNVME_ERANGE;
 }
 
 GNVD_FN int gnvd_check_bytes(const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes)
 {
 	if ((dbuf->iova + offset) & 3)
 		return -GPUNVME_EINVAL;
-	return offset <= dbuf->len && bytes <= dbuf->len - offset ? 0 : -GPUNVME_ERANGE;
+	return GNVD_WITHIN(offset, bytes, dbuf->len) ? 0 : -GPUNVME_ERANGE;
 }
 
 GNVD_FN int gnvd_check_buffer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint32_t nblocks)

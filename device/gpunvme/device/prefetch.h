@@ -295,7 +295,7 @@ GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpu
 		ret = -GPUNVME_EINVAL;
 	if (!ret && from.of != GNVD_OF_NAMESPACE)
 		all = gnvd_window_bytes(cache, from) >> shift;
-	if (!ret && (index > all || count > all - index))
+	if (!ret && !GNVD_WITHIN(index, count, all))
 		ret = -GPUNVME_ERANGE;
 	return ret;
 }

@@ -43,6 +43,12 @@ struct gnvd_grant {
 	uint32_t mine; /* of these, the one for this lane */
 };
 
+/*
+ * Do `len` from `pos` on lie within `limit`? Whatever the three are, nothing wraps; gnv_within() is its twin on the host. A macro,
+ * because as a function compilers keep its result in a register.
+ */
+#define GNVD_WITHIN(pos, len, limit) ((pos) <= (limit) && (len) <= (limit) - (pos))
+
 GNVD_FN uint64_t gnvd_result_at(const struct gpunvme_dq *dq, uint32_t cid)
 {
 	return dq->result + 8u * cid;

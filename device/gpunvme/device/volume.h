@@ -29,7 +29,7 @@ GNVD_FN int gnvd_check_window_of(const struct gpunvme_dvol *v, uint64_t lba, uin
 		return -GPUNVME_EINVAL;
 	if (write && !(v->flags & GPUNVME_DQ_WRITE))
 		return -GPUNVME_EROFS;
-	return lba > v->lba_count || nblocks > v->lba_count - lba ? -GPUNVME_ERANGE : 0;
+	return GNVD_WITHIN(lba, nblocks, v->lba_count) ? 0 : -GPUNVME_ERANGE;
 }
 
 GNVD_FN int gnvd_check_transfer(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,

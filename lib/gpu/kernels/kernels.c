@@ -73,6 +73,8 @@ GNVK_KERNEL(copy)
 
 	/* One queue for all lanes of a group: they share the work, and its description stays in scalar registers. */
 	__builtin_memcpy(&dq, (const void *)(GNVK_AT(const struct gpunvme_dq, a->dq) + gnvk_group() % a->queues), sizeof(dq));
+	if (!flush && !GNVD_WITHIN(a->lba, a->nblocks, dq.lba_count)) /* of the whole: parts behind 2^64 would be others */
+		status = -GPUNVME_ERANGE;
 	/* As gpunvme_read(), _write() and _flush(), which differ in the opcode alone, so that their code is there once. */
 	for (; at < end && !status; at += stride) {
 		n = flush ? 0 : end - at < a->step ? (uint32_t)(end - at) : a->step; /* a flush has no blocks to count down */
@@ -81,7 +83,7 @@ GNVK_KERNEL(copy)
 			status = gnvd_check_buffer(&dq, &a->dbuf, at << dq.lba_shift, n);
 		status = gnvd_run(&dq, &a->dbuf, at << dq.lba_shift, a->lba + at, n, op, status);
 	}
-	result->lba = a->lba + at - (status ? stride : 0);
+	result->lba = a->lba + at - (status && n ? stride : 0);
 	result->nblocks = n;
 	result->status = status;
 }
@@ -137,6 +139,7 @@ GNVK_KERNEL(load)
 			slot = random % a->slots;
 		}
 		status = gnvd_check_window(dq, slot * a->nblocks, a->nblocks, (int)a->write);
+		status = status ? status : gnvd_check_buffer(dq, &a->dbuf, offset, a->nblocks);
 		status = gnvd_run(dq, &a->dbuf, offset, slot * a->nblocks, a->nblocks, opc, status);
 		done += !status;
 		slot = (slot + gpunvme_lanes()) % a->slots;

@@ -14,6 +14,7 @@
 
 #include "os/linux/fork.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/log.h"
 
 /* Of linux/fcntl.h, which cannot be included beside fcntl.h; that has them with _GNU_SOURCE only. */
@@ -59,7 +60,7 @@ static int check_range(int fd, uint64_t offset, uint64_t len, struct stat *st)
 
 	if (fstat(fd, st))
 		return gnv_fail(-errno, "memory cannot be looked at: %s", strerror(errno));
-	if (st->st_size < 0 || len > (uint64_t)st->st_size || offset > (uint64_t)st->st_size - len)
+	if (st->st_size < 0 || !gnv_within(offset, len, (uint64_t)st->st_size))
 		return gnv_fail(-EINVAL, "memory of %lld bytes has no %llu bytes at %llu", (long long)st->st_size,
 				(unsigned long long)len, (unsigned long long)offset);
 	/* A hole can be punched into them in spite of the seal, and then there may be none left: SIGBUS. */

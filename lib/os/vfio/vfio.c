@@ -16,6 +16,7 @@
 
 #include "os/vfio/uapi/vfio.h"
 #include "os/linux/fork.h"
+#include "util/checked.h"
 #include "util/log.h"
 
 int gnv_vfio_node(const char *path, const char *remedy)
@@ -206,7 +207,7 @@ int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, siz
 	const struct gnv_vfio_region *region = &vfio->bar[bar];
 	void *got;
 
-	if (!region->mappable || offset > region->size || len > region->size - offset || !len)
+	if (!region->mappable || !gnv_within(offset, len, region->size) || !len)
 		return gnv_fail(-EOPNOTSUPP, "%s: BAR %u (%llu bytes) cannot be mapped at 0x%llx for %zu bytes", vfio->bdf, bar,
 				(unsigned long long)region->size, (unsigned long long)offset, len);
 	got = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, vfio->fd, (off_t)(region->offset + offset));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "soft/core/cmd.h"
+#include "util/checked.h"
 
 #define FLAGS_RESERVED 0x3cu
 #define RW_DTYPE 0x00f00000u /* directives, which are not supported */
@@ -17,7 +18,7 @@ uint16_t gnv_soft_check_flags(const struct gpunvme_sqe *sqe, bool sgl_allowed)
 
 static uint16_t check_blocks(const struct gnv_soft_ns *ns, uint64_t slba, uint64_t nlb)
 {
-	return slba > ns->blocks || nlb > ns->blocks - slba ? GPUNVME_SC_LBA_RANGE : 0;
+	return gnv_within(slba, nlb, ns->blocks) ? 0 : GPUNVME_SC_LBA_RANGE;
 }
 
 uint16_t gnv_soft_check_range(const struct gnv_soft_ns *ns, const struct gpunvme_dsm_range *range)
