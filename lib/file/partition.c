@@ -2,6 +2,7 @@
 #include "file/partition.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,12 +66,13 @@ static int hand_out(const struct disk *disk, uint64_t lba, uint64_t nblocks, uin
 
 struct gpt {
 	uint64_t entries; /* where they begin, in blocks */
+	uint64_t first, last; /* blocks that partitions may have */
 	uint32_t count, bytes, crc;
 };
 
 /*
- * Table 5-5: signature 0, HeaderSize 12, HeaderCRC32 16, MyLBA 24, PartitionEntryLBA 72, number 80, size 84 (128 times a power of
- * two), CRC32 88.
+ * Table 5-5: signature 0, HeaderSize 12, HeaderCRC32 16, MyLBA 24, FirstUsableLBA 40, LastUsableLBA 48, PartitionEntryLBA 72,
+ * number 80, size 84 (128 times a power of two), CRC32 88.
  */
 static bool gpt_parse(const uint8_t *h, uint32_t lba_size, uint64_t lba, struct gpt *gpt)
 {
@@ -81,7 +83,7 @@ static bool gpt_parse(const uint8_t *h, uint32_t lba_size, uint64_t lba, struct 
 		return false;
 	memcpy(copy, h, size);
 	memset(copy + 16, 0, 4);
-	*gpt = (struct gpt){ le64(h + 72), le32(h + 80), le32(h + 84), le32(h + 88) };
+	*gpt = (struct gpt){ le64(h + 72), le64(h + 40), le64(h + 48), le32(h + 80), le32(h + 84), le32(h + 88) };
 	return crc32(copy, size) == le32(h + 16) && gpt->bytes >= GPT_ENTRY && gpt->bytes <= GPT_ENTRY_MAX &&
 	       !(gpt->bytes & (gpt->bytes - 1)) && gpt->count <= GPT_ENTRIES_MAX;
 }
@@ -108,6 +110,16 @@ static int gpt_entry(const struct disk *disk, const struct gpt *gpt, const uint8
 	return hand_out(disk, first, last - first + 1, number, part);
 }
 
+/* As Linux has it (is_gpt_valid(), block/partitions/efi.c): the table of a larger drive is none. */
+static int check_usable(const struct disk *disk, const struct gpt *gpt)
+{
+	if (gpt->first <= gpt->last && gpt->last < disk->nblocks)
+		return 0;
+	return gnv_fail(-EUCLEAN,
+			"the partition table (GPT) is of a drive of more than %llu blocks, and this one has %llu: it was cut off, or is a part",
+			(unsigned long long)gpt->last, (unsigned long long)disk->nblocks);
+}
+
 /* The table whose header is in block @lba. */
 static int gpt_at(const struct disk *disk, uint64_t lba, uint32_t number, struct gnv_partition *part)
 {
@@ -121,6 +133,9 @@ static int gpt_at(const struct disk *disk, uint64_t lba, uint32_t number, struct
 	if (!gpt_parse(head, disk->lba_size, lba, &gpt) || gpt.entries >= disk->nblocks ||
 	    (uint64_t)gpt.count * gpt.bytes > (disk->nblocks - gpt.entries) * disk->lba_size)
 		return gnv_fail(-EUCLEAN, "the partition table (GPT) is damaged: repair it");
+	ret = check_usable(disk, &gpt);
+	if (ret)
+		return ret;
 	bytes = (size_t)gpt.count * gpt.bytes;
 	table = malloc(bytes + 1);
 	if (!table)
@@ -243,10 +258,28 @@ static bool is_gpt(const uint8_t *mbr)
 	return false;
 }
 
+/* Both are none. A table that was made for blocks of another size has its header elsewhere, and to repair it would destroy it. */
+static int explain(const struct disk *disk, const char *cause)
+{
+	uint8_t head[512];
+	struct gpt gpt;
+	uint32_t size;
+
+	for (size = 512; size <= 65536; size *= 2)
+		if (size != disk->lba_size && gnv_within(size, sizeof(head), disk->nblocks * disk->lba_size) &&
+		    !disk->read(disk->ctx, size, head, sizeof(head)) && gpt_parse(head, size, 1, &gpt))
+			return gnv_fail(-EOPNOTSUPP,
+					"the partition table (GPT) is for blocks of %u bytes, and the namespace has blocks of %u: format it to those, or "
+					"copy what it holds to where they are; do not repair the table",
+					size, disk->lba_size);
+	return gnv_fail(-EUCLEAN, "%s", cause);
+}
+
 int gnv_partition_find(gnv_partition_read_fn *read, void *ctx, uint32_t lba_size, uint64_t nblocks, uint32_t number,
 		       struct gnv_partition *part)
 {
 	const struct disk disk = { read, ctx, lba_size, nblocks };
+	char cause[256];
 	uint8_t mbr[512];
 	int ret;
 
@@ -260,7 +293,11 @@ int gnv_partition_find(gnv_partition_read_fn *read, void *ctx, uint32_t lba_size
 	if (!is_gpt(mbr))
 		return mbr_find(&disk, mbr, number, part);
 	ret = gpt_at(&disk, 1, number, part);
-	return ret == -EUCLEAN ? gpt_at(&disk, nblocks - 1, number, part) : ret;
+	if (ret != -EUCLEAN)
+		return ret;
+	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	ret = gpt_at(&disk, nblocks - 1, number, part);
+	return ret == -EUCLEAN ? explain(&disk, cause) : ret;
 }
 
 static int read_reader(void *ctx, uint64_t at, void *buf, size_t len)

@@ -224,6 +224,34 @@ static void senseless_gpts(void **state)
 	found(3, 500, 100);
 }
 
+/* Linux reads no table of a larger drive: the image was cut, and its backup with it. */
+static void gpt_that_is_cut_off(void **state)
+{
+	(void)state;
+	header_says(48, BLOCKS - 1, 8);
+	found(1, 100, 200);
+	header_says(48, BLOCKS, 8);
+	found(3, 500, 100); /* by the backup, which says nothing of the kind */
+	memset(block(BLOCKS - 1), 0, lba_size);
+	refused(1, -EUCLEAN, "it was cut off");
+	header_says(40, 6, 8); /* no block may be used, as the last one is 0 */
+	memset(block(BLOCKS - 1), 0, lba_size);
+	refused(1, -EUCLEAN, "GPT");
+}
+
+/* To repair such a table would destroy it. */
+static void gpt_for_another_block_size(void **state)
+{
+	(void)state;
+	make_gpt(512);
+	lba_size = 4096;
+	refused(1, -EOPNOTSUPP, "is for blocks of 512 bytes, and the namespace has blocks of 4096");
+	assert_null(strstr(gpunvme_errmsg(), ": repair"));
+	make_gpt(4096);
+	lba_size = 512;
+	refused(3, -EOPNOTSUPP, "is for blocks of 4096 bytes, and the namespace has blocks of 512");
+}
+
 static void large_entries(void **state)
 {
 	const struct table t = { 1, 2, 512, 4 };
@@ -378,6 +406,8 @@ int main(void)
 		cmocka_unit_test(gpt),
 		cmocka_unit_test(backup_of_a_damaged_gpt),
 		cmocka_unit_test(senseless_gpts),
+		cmocka_unit_test(gpt_that_is_cut_off),
+		cmocka_unit_test(gpt_for_another_block_size),
 		cmocka_unit_test(large_entries),
 		cmocka_unit_test(senseless_partitions),
 		cmocka_unit_test(mbrs),
