@@ -274,6 +274,10 @@ static void end(struct io_u *u, int ret)
 {
 	if (ret == -GPUNVME_EMSGSIZE)
 		log_err("gpunvme: %llu bytes at once are more than a command of this drive carries: use a smaller --bs\n", u->xfer_buflen);
+	else if (ret == -GPUNVME_EINVAL)
+		log_err("gpunvme: %s of %llu bytes at %llu is not of whole blocks of the drive: --offset, --bs and --size are to be "
+			"multiples of its block size, and buffers (--mem_align) of 4\n",
+			io_ddir_name(u->ddir), u->xfer_buflen, u->offset);
 	else if (ret)
 		log_err("gpunvme: %s of %llu bytes at %llu: %s\n", io_ddir_name(u->ddir), u->xfer_buflen, u->offset, gpunvme_strerror(ret));
 	u->error = ret < 0 ? (unsigned)-ret : ret ? EIO : 0;
@@ -352,7 +356,7 @@ struct ioengine_ops ioengine;
 __attribute__((visibility("default"))) struct ioengine_ops ioengine = {
 	.name = "gpunvme",
 	.version = FIO_IOOPS_VERSION,
-	.flags = FIO_RAWIO | FIO_NOEXTEND | FIO_NODISKUTIL | FIO_DISKLESSIO | FIO_MEMALIGN,
+	.flags = FIO_RAWIO | FIO_NOEXTEND | FIO_NODISKUTIL | FIO_DISKLESSIO | FIO_MEMALIGN | FIO_NO_OFFLOAD,
 	.get_file_size = get_file_size,
 	.init = init,
 	.cleanup = cleanup,
