@@ -14,6 +14,7 @@
 
 #define SECONDS_10 10000000u
 #define BYTES (1u << 31)
+#define P_DIGITS 24u
 
 enum sort {
 	STATE,
@@ -187,15 +188,21 @@ static bool set_queue(struct gnv_soft_rule *rule, struct rest value)
 
 static bool set_p(struct gnv_soft_rule *rule, struct rest value)
 {
-	char text[24] = "";
-	char *end;
-	double p;
+	double p = 0, unit = 1;
+	bool point = false;
+	size_t i;
 
-	if (!value.len || value.len >= sizeof(text) || !strchr("0123456789.", value.at[0]))
-		return false;
-	memcpy(text, value.at, value.len);
-	p = strtod(text, &end);
-	if (*end || !(p > 0 && p <= 1))
+	for (i = 0; i < value.len && i < P_DIGITS; i++) { /* not strtod(): a locale may have a comma */
+		if (value.at[i] == '.' && !point && value.len > 1) {
+			point = true;
+			continue;
+		}
+		if (value.at[i] < '0' || value.at[i] > '9')
+			return false;
+		unit = point ? unit / 10 : 1;
+		p = point ? p + (value.at[i] - '0') * unit : p * 10 + (value.at[i] - '0');
+	}
+	if (i < value.len || !(p > 0 && p <= 1))
 		return false;
 	rule->p = (uint64_t)(p * 4294967296.0);
 	return true;
