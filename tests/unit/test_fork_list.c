@@ -6,11 +6,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "os/linux/exclusive.h"
 #include "os/linux/fork.h"
 #include "util/process.h"
 
@@ -30,6 +33,68 @@ static int in_child(pid_t pid, int (*child)(int fd), int fd)
 static int is_closed(int fd)
 {
 	return fcntl(fd, F_GETFD) < 0 && errno == EBADF ? 0 : 1;
+}
+
+/* ---- An image that is slow to open ---- */
+
+#define LATE "late.img"
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+
+static pthread_t forker;
+static int asked, forked, waited; /* forked: atomic */
+
+static void *fork_once(void *arg)
+{
+	const pid_t pid = fork();
+
+	(void)arg;
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	__atomic_store_n(&forked, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* The first one hangs until another thread has forked, or a minute. */
+int __wrap_open(const char *path, int flags, ...)
+{
+	const struct timespec nap = { 0, 1000000 };
+	mode_t mode = 0;
+	va_list args;
+
+	va_start(args, flags);
+	if (flags & O_CREAT)
+		mode = va_arg(args, mode_t);
+	va_end(args);
+	if (strstr(path, LATE) && !asked) {
+		asked = 1;
+		if (!pthread_create(&forker, NULL, fork_once, NULL))
+			while (!__atomic_load_n(&forked, __ATOMIC_ACQUIRE) && ++waited < 60000)
+				nanosleep(&nap, NULL);
+	}
+	return __real_open(path, flags, mode);
+}
+
+/* Who calls fork() does not wait for an NFS server that does not answer. */
+static void test_late(void **state)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(GNV_DYING_MS);
+	char path[] = "/tmp/gpunvme-XXXXXX." LATE;
+	int made = mkstemps(path, sizeof(LATE)), fd;
+
+	(void)state;
+	assert_true(made >= 0);
+	close(made);
+	fd = gnv_hold_open(path, O_RDWR, &deadline);
+	assert_true(fd >= 0);
+	assert_int_equal(asked, 1);
+	assert_int_equal(pthread_join(forker, NULL), 0);
+	assert_true(waited < 60000);
+	assert_int_equal(in_child(fork(), is_closed, fd), 0);
+	gnv_fork_close(fd);
+	unlink(path);
 }
 
 static int is_open(int fd)
@@ -127,6 +192,7 @@ static void test_mark(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_between),
 		cmocka_unit_test(test_given_back),
 		cmocka_unit_test(test_failed_open),

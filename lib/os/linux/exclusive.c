@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "os/linux/fork.h"
 #include "util/log.h"
@@ -18,14 +19,44 @@ struct gnv_hold {
 	struct gnv_deadline dying; /* of all disks together */
 };
 
+static void close_quietly(int fd)
+{
+	const int saved = errno;
+
+	close(fd);
+	errno = saved;
+}
+
+/*
+ * A file system may answer late (NFS, FUSE), and who calls fork() must not wait for that: so a file is opened without the lock, and
+ * once more, by its descriptor, with it. What is opened exclusively cannot be opened twice.
+ */
+static int open_once(const char *path, int flags)
+{
+	const int first = flags & O_EXCL ? -1 : open(path, flags);
+	char again[48];
+	int fd;
+
+	if (first < 0 && !(flags & O_EXCL))
+		return first;
+	snprintf(again, sizeof(again), GNV_PROC "/self/fd/%d", first);
+	gnv_fork_begin();
+	fd = open(first < 0 ? path : again, flags);
+	if (fd < 0 && first >= 0) /* there is no /proc */
+		fd = open(path, flags);
+	gnv_fork_keep(fd);
+	if (first >= 0)
+		close_quietly(first);
+	return fd;
+}
+
 int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying)
 {
 	int fd;
 
-	do { /* a FIFO that was put in the place of an image must not hang us */
-		gnv_fork_begin();
-		fd = gnv_fork_keep(open(path, flags | O_CLOEXEC | O_NONBLOCK));
-	} while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(dying));
+	do /* a FIFO that was put in the place of an image must not hang us */
+		fd = open_once(path, flags | O_CLOEXEC | O_NONBLOCK);
+	while (fd < 0 && errno == EBUSY && gnv_deadline_poll_again(dying));
 	return fd;
 }
 

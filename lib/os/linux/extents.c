@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "os/linux/btrfs.h"
+#include "os/linux/fork.h"
+#include "os/linux/lease.h"
 #include "os/linux/openers.h"
 #include "os/linux/sysfs.h"
 #include "util/clock.h"
@@ -248,19 +250,19 @@ static int map_btrfs(int fd, const char *path, struct gnv_os_mapped *m, gnv_os_e
 
 int gnv_os_map(const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), ret;
+	int fd = gnv_os_live_open(path), ret;
 	uint64_t mounted;
 	bool still;
 
 	if (fd < 0)
-		return gnv_fail(-errno, "%s: %s", path, strerror(errno));
+		return fd;
 	mounted = gnv_os_mounted(GNV_PROC, fd);
 	still = gnv_os_stands_still(GNV_PROC MOUNTS, mounted);
 	ret = gnv_os_describe(fd, path, m);
 	if (!ret)
 		ret = m->fs == BTRFS ? map_btrfs(fd, path, m, fn, ctx) : gnv_os_map_fd(fd, path, m, fn, ctx);
 	m->still = still && gnv_os_stands_still(GNV_PROC MOUNTS, mounted);
-	close(fd);
+	gnv_fork_close(fd);
 	return ret;
 }
 
