@@ -103,6 +103,20 @@ static void spell(const struct report *r, const struct row *row, const char **ar
 }
 
 /* Names that tell one drive from all others are taken out of what it says, and remembered. */
+/* As it is, and as a string of JSON spells it. */
+static void remember(struct report *r, struct json_object *serial)
+{
+	const char *plain = json_object_get_string(serial);
+	const char *spelled = json_object_to_json_string_ext(serial, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+	const size_t len = strlen(spelled);
+
+	if (r->serials + 2 > SERIALS || strlen(plain) <= 3)
+		return;
+	r->serial[r->serials++] = strdup(plain);
+	if (len != strlen(plain) + 2) /* more than the quotes */
+		r->serial[r->serials++] = strndup(spelled + 1, len - 2);
+}
+
 static void hide_serials(struct report *r, struct json_object *json)
 {
 	struct json_object *serial;
@@ -113,8 +127,7 @@ static void hide_serials(struct report *r, struct json_object *json)
 	if (!json_object_is_type(json, json_type_object))
 		return;
 	if (json_object_object_get_ex(json, "serial", &serial)) {
-		if (r->serials < SERIALS && json_object_get_string_len(serial) > 3)
-			r->serial[r->serials++] = strdup(json_object_get_string(serial));
+		remember(r, serial);
 		json_object_object_add(json, "serial", json_object_new_string("(not told)"));
 	}
 	json_object_object_foreach(json, name, value)
@@ -257,7 +270,8 @@ static void print_list(FILE *file, struct json_object *list, const char *before,
 static void print_pretty(FILE *file, struct json_object *json)
 {
 	if (json)
-		fprintf(file, "%s\n", json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+		fprintf(file, "%s\n", json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+									JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
 static void print_row(FILE *file, struct json_object *row)
@@ -281,7 +295,7 @@ static void print_all(const struct report *r, FILE *file)
 	print_list(file, json_object_object_get(r->json, "kernel_log"), "  ", "\n");
 	for (size_t i = 0; i < json_object_array_length(list); i++)
 		print_row(file, json_object_array_get_idx(list, i));
-	fprintf(file, "\n== JSON\n%s\n", json_object_to_json_string_ext(r->json, JSON_C_TO_STRING_PLAIN));
+	fprintf(file, "\n== JSON\n%s\n", json_object_to_json_string_ext(r->json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
 /* On standard output: a line for each row. */
