@@ -6,6 +6,7 @@
 #include "dma/mem_map.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "dma/multi_gpu.h"
 #include "dma/mapping.h"
@@ -30,6 +31,22 @@ bool gnv_map_has(struct gpunvme_mem *mem, const struct gpunvme_dev *dev)
 	has = find(mem, dev);
 	pthread_mutex_unlock(&mem->lock);
 	return has;
+}
+
+bool gnv_map_knows(struct gpunvme_dev *dev, const struct gpunvme_dbuf *dbuf)
+{
+	const struct gnv_mapping *map;
+	struct gpunvme_dbuf same;
+
+	pthread_mutex_lock(&dev->lock);
+	for (map = dev->maps; map; map = map->next_of_dev) {
+		same = map->dbuf;
+		same.base = dbuf->base;
+		if (!memcmp(&same, dbuf, sizeof(same)))
+			break;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return map;
 }
 
 /* Does nothing keep the controller from what is unmapped? No IOMMU stands before memory of its own. */

@@ -11,6 +11,9 @@ int gnv_map_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 /* Is it mapped to the device, which may be closed? */
 bool gnv_map_has(struct gpunvme_mem *mem, const struct gpunvme_dev *dev);
 
+/* Is there memory that is mapped to the device as @dbuf says, wherever lanes see it? */
+bool gnv_map_knows(struct gpunvme_dev *dev, const struct gpunvme_dbuf *dbuf);
+
 /* Free memory of the library's own, for which nobody comes again: where a device may still write to it, when that is closed. */
 void gnv_map_free(struct gpunvme_mem *mem);
 

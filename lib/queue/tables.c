@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/bits.h"
 #include "util/log.h"
+
+#define FEW 16u
 
 void gnv_tables_init(struct gnv_tables *tables, struct gpunvme_gpu *gpu)
 {
 	tables->gpu = gpu;
+	tables->most = FEW;
 	pthread_mutex_init(&tables->lock, NULL);
 }
 
@@ -18,6 +22,7 @@ static void drop(struct gnv_tables *tables, struct gnv_table **link)
 	struct gnv_table *table = *link;
 
 	*link = table->next;
+	tables->count--;
 	tables->gpu->ops->local_free(tables->gpu, &table->range, table->bytes);
 	free(table);
 }
@@ -54,6 +59,7 @@ static int add(struct gnv_tables *tables, enum gnv_table_kind kind, const void *
 		return ret;
 	}
 	*link = table;
+	tables->count++;
 	ret = tables->gpu->ops->poke(tables->gpu, table->range.lane, content, bytes);
 	if (ret)
 		drop(tables, link);
@@ -75,6 +81,16 @@ int gnv_tables_place(struct gnv_tables *tables, enum gnv_table_kind kind, const 
 	return ret;
 }
 
+bool gnv_tables_are_many(struct gnv_tables *tables)
+{
+	bool many;
+
+	pthread_mutex_lock(&tables->lock);
+	many = tables->count >= tables->most;
+	pthread_mutex_unlock(&tables->lock);
+	return many;
+}
+
 void gnv_tables_drop(struct gnv_tables *tables, bool (*is_old)(const void *ctx, const struct gnv_table *table), const void *ctx)
 {
 	struct gnv_table **link;
@@ -86,5 +102,6 @@ void gnv_tables_drop(struct gnv_tables *tables, bool (*is_old)(const void *ctx, 
 		else
 			link = &(*link)->next;
 	}
+	tables->most = (unsigned)gnv_max(FEW, 2ull * tables->count);
 	pthread_mutex_unlock(&tables->lock);
 }

@@ -21,6 +21,7 @@ struct gnv_tables {
 	struct gpunvme_gpu *gpu;
 	pthread_mutex_t lock; /* protects what follows */
 	struct gnv_table *first;
+	unsigned count, most; /* most: when there are so many it is worth looking for old ones */
 };
 
 void gnv_tables_init(struct gnv_tables *tables, struct gpunvme_gpu *gpu);
@@ -28,6 +29,9 @@ void gnv_tables_fini(struct gnv_tables *tables);
 
 /* Lane address of a table with this content. Return: 0, -ENOMEM, what the GPU answers. */
 int gnv_tables_place(struct gnv_tables *tables, enum gnv_table_kind kind, const void *content, size_t bytes, uint64_t *lane);
+
+/* Are there twice as many as when old ones were dropped last? Then it is time to look for them. */
+bool gnv_tables_are_many(struct gnv_tables *tables);
 
 /* Drop the tables for which @is_old says so. */
 void gnv_tables_drop(struct gnv_tables *tables, bool (*is_old)(const void *ctx, const struct gnv_table *table), const void *ctx);

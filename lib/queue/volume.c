@@ -11,6 +11,7 @@
 
 #include "gpu/gpu.h"
 #include "dev/dev.h"
+#include "dma/mem_map.h"
 #include "queue/qp.h"
 #include "queue/tables.h"
 #include "queue/volume.h"
@@ -309,6 +310,14 @@ static int describe(const struct gpunvme_volume *vol, const struct gpunvme_mem *
 	return ret;
 }
 
+/* Of memory that was unmapped or freed without gpunvme_volume_unmap(). The first member tells. */
+static bool is_of_nothing(const void *ctx, const struct gnv_table *table)
+{
+	const struct gpunvme_volume *vol = ctx;
+
+	return table->kind == GNV_TABLE_BUFFERS && !gnv_map_knows(vol->dev[0], (const void *)table->content);
+}
+
 GPUNVME_API int gpunvme_volume_map(struct gpunvme_volume *vol, struct gpunvme_mem *mem, struct gpunvme_dvbuf *dvbuf)
 {
 	struct gpunvme_dbuf dbuf[GPUNVME_VOLUME_MAX];
@@ -322,6 +331,8 @@ GPUNVME_API int gpunvme_volume_map(struct gpunvme_volume *vol, struct gpunvme_me
 		ret = gpunvme_mem_map(mem, vol->dev[m]);
 	if (!ret)
 		ret = describe(vol, mem, dbuf);
+	if (!ret && gnv_tables_are_many(&vol->tables))
+		gnv_tables_drop(&vol->tables, is_of_nothing, vol);
 	if (!ret)
 		ret = gnv_tables_place(&vol->tables, GNV_TABLE_BUFFERS, dbuf, vol->members * sizeof(dbuf[0]), &table);
 	if (!ret)

@@ -19,6 +19,7 @@
 
 #include "arrays.h"
 #include "common/image.h"
+#include "gpu/gpu.h"
 #include "queue/qp.h"
 #include "soft/soft.h"
 
@@ -392,6 +393,53 @@ static void bad_volumes_are_refused(void **state)
 	gpunvme_gpu_close(s.gpu);
 	gpunvme_dev_close(s.dev[0]);
 	gpunvme_dev_close(s.dev[1]);
+}
+
+/* ---- Memory that is freed without gpunvme_volume_unmap() ---- */
+
+static const struct gnv_gpu_ops *real_ops;
+static int ranges; /* of lane memory, that there are more than before */
+
+static int count_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
+{
+	const int ret = real_ops->local_alloc(gpu, len, range);
+
+	ranges += !ret;
+	return ret;
+}
+
+static void count_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
+{
+	ranges--;
+	real_ops->local_free(gpu, range, len);
+}
+
+/* What lanes know of it goes with it, and what is known of others stays. */
+static void freed_memory_leaves_no_tables(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	struct gnv_gpu_ops ops;
+	struct gpunvme_dvbuf buf;
+	struct gpunvme_mem *mem;
+	uint32_t i;
+
+	(void)state;
+	open_stage(&s, "", 1, 0);
+	real_ops = s.gpu->ops;
+	ops = *real_ops;
+	ops.local_alloc = count_alloc;
+	ops.local_free = count_free;
+	s.gpu->ops = &ops;
+	for (i = 0; i < 200; i++) {
+		assert_int_equal(gpunvme_mem_alloc(s.gpu, 4096u << i % 3, NULL, &mem), 0);
+		assert_int_equal(gpunvme_volume_map(s.vol, mem, &buf), 0);
+		assert_int_equal(gpunvme_mem_free(mem), 0);
+		assert_true(ranges <= 20);
+	}
+	assert_int_equal(gpunvme_volume_map(s.vol, s.mem, &buf), 0);
+	assert_memory_equal(&buf, &s.buf, sizeof(buf));
+	s.gpu->ops = real_ops;
+	close_stage(&s);
 }
 
 /* ---- As large as 64 bits can tell ---- */
@@ -1147,6 +1195,7 @@ int main(void)
 		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(views_and_info),
 		cmocka_unit_test(bytes_of_a_volume_are_counted),
+		cmocka_unit_test(freed_memory_leaves_no_tables),
 		cmocka_unit_test(volumes_recover),
 		cmocka_unit_test(failed_volumes_leave_nothing),
 		cmocka_unit_test(whole_writes_stay_one_command),
