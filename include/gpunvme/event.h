@@ -44,7 +44,7 @@ GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_st
 
 enum gpunvme_event_type {
 	GPUNVME_EVENT_RESET = 1,    /* the controller was reset and is alive: take new views of all queues */
-	GPUNVME_EVENT_LOST,         /* it is dead or removed: gpunvme_dev_state() says which */
+	GPUNVME_EVENT_LOST,         /* it is dead or removed: gpunvme_dev_state() says which, why says what ended it */
 	GPUNVME_EVENT_RECOVERED,    /* a queue was recovered: take a new view of qp */
 	GPUNVME_EVENT_MEM_REVOKED,  /* the device in whose BAR memory lies took it away: all queues have ended; map mem again */
 	GPUNVME_EVENT_NAMESPACE,    /* a namespace was added, removed or changed: gpunvme_ns_list(), gpunvme_ns_get_info() */
@@ -62,6 +62,7 @@ struct gpunvme_event {
 	struct gpunvme_mem *mem; /* or NULL; the same */
 	uint32_t detail;        /* NAMESPACE to CONTROLLER: dword 0 that the controller told it with (Base Specification 5.2); else 0 */
 	uint32_t reserved;
+	char why[160];          /* LOST: as gpunvme_dev_info.why then; else "" */
 };
 
 /**

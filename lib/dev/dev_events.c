@@ -2,6 +2,7 @@
 #include "dev/events.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dev/dev.h"
@@ -54,20 +55,31 @@ void gnv_events_reset(struct gnv_events *events)
 	__atomic_store_n(&events->resetting, true, __ATOMIC_RELEASE);
 }
 
-void gnv_events_reset_ended(struct gnv_events *events, bool alive)
+static void add_lost(struct gnv_events *events, const char *why)
 {
-	if (alive)
-		__atomic_fetch_add(&events->generation, 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&events->resetting, false, __ATOMIC_RELEASE);
-	gnv_events_add(events, alive ? GPUNVME_EVENT_RESET : GPUNVME_EVENT_LOST, NULL, NULL);
+	struct gpunvme_event event = { .size = sizeof(event), .type = GPUNVME_EVENT_LOST };
+
+	snprintf(event.why, sizeof(event.why), "%s", why);
+	add(events, event);
 }
 
-void gnv_events_lost(void *ctx)
+void gnv_events_reset_ended(struct gnv_events *events, const char *why)
+{
+	if (!why)
+		__atomic_fetch_add(&events->generation, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&events->resetting, false, __ATOMIC_RELEASE);
+	if (why)
+		add_lost(events, why);
+	else
+		gnv_events_add(events, GPUNVME_EVENT_RESET, NULL, NULL);
+}
+
+void gnv_events_lost(void *ctx, const char *why)
 {
 	struct gnv_events *events = ctx;
 
 	if (!__atomic_load_n(&events->resetting, __ATOMIC_ACQUIRE))
-		gnv_events_add(events, GPUNVME_EVENT_LOST, NULL, NULL);
+		add_lost(events, why);
 }
 
 static uint32_t state_of(const struct gpunvme_dev *dev)

@@ -24,7 +24,7 @@ static void forget_all(void *ctx)
 /* The end of the line: nothing more is asked of it, and nothing waits for it. */
 static void give_up(struct gpunvme_dev *dev)
 {
-	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
+	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN, gpunvme_errmsg());
 	gnv_queues_end(dev, GPUNVME_ENODEV);
 }
 
@@ -44,6 +44,7 @@ static int renew_all(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
 
 int gnv_dev_reset(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
 {
+	char why[GNV_CTRL_WHY];
 	struct gnv_dev_queue *q;
 	int ret;
 
@@ -53,14 +54,17 @@ int gnv_dev_reset(struct gpunvme_dev *dev, const struct gnv_dev_queue *asked)
 	ret = gnv_reset(&dev->nvme, forget_all, dev);
 	if (ret) {
 		give_up(dev);
-		gnv_events_reset_ended(&dev->events, false);
+		gnv_ctrl_why(&dev->nvme.ctrl, why);
+		gnv_events_reset_ended(&dev->events, why);
 		return ret;
 	}
 	dev->hooks->refill(dev);
 	ret = renew_all(dev, asked);
-	gnv_events_reset_ended(&dev->events, true);
-	if (gnv_ctrl_dead(&dev->nvme.ctrl)) /* since its reset, and no event has said so */
-		gnv_events_add(&dev->events, GPUNVME_EVENT_LOST, NULL, NULL);
+	gnv_events_reset_ended(&dev->events, NULL);
+	if (gnv_ctrl_dead(&dev->nvme.ctrl)) { /* since its reset, and no event has said so */
+		gnv_ctrl_why(&dev->nvme.ctrl, why);
+		gnv_events_lost(&dev->events, why);
+	}
 	return ret;
 }
 

@@ -216,5 +216,5 @@ GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_c
 	ask_cache(&r);
 	ask_hmb(&r);
 	gnv_array_put(checks, count, stride, r.check, sizeof(r.check[0]), r.count);
-	return gnv_ctrl_dead(&dev->nvme.ctrl);
+	return gnv_ctrl_check(&dev->nvme.ctrl);
 }

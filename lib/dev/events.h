@@ -28,11 +28,11 @@ void gnv_events_add(struct gnv_events *events, enum gpunvme_event_type type, str
 /* The same for an event of the controller; @dw0: of the completion that told. */
 void gnv_events_tell(struct gnv_events *events, enum gpunvme_event_type type, uint32_t dw0);
 
-/* A reset begins; ends, with a new generation or without success. What a reset makes of the controller is told by its end. */
+/* A reset begins; ends, with a new generation, or without success: @why. Its end is the one event of a reset. */
 void gnv_events_reset(struct gnv_events *events);
-void gnv_events_reset_ended(struct gnv_events *events, bool alive);
+void gnv_events_reset_ended(struct gnv_events *events, const char *why);
 
-/* The controller is not to be used any more; nothing during a reset. */
-void gnv_events_lost(void *events);
+/* The controller is not to be used any more: @why; nothing during a reset. */
+void gnv_events_lost(void *events, const char *why);
 
 #endif

@@ -49,7 +49,7 @@ static int teardown(struct gpunvme_dev *dev)
 
 	gnv_forward_stop(&dev->forward);
 	__atomic_store_n(&dev->unstoppable, !gnv_nvme_stop_dma(&dev->nvme), __ATOMIC_RELAXED);
-	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
+	gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN, "it is being closed");
 	if (dev->unstoppable)
 		return gnv_fail(-EBUSY,
 				"the controller at %s could not be stopped: its queues, and all memory mapped to it, stay its own; "
@@ -93,14 +93,14 @@ static void leave(struct gpunvme_dev *dev)
 }
 
 /* Runs on a thread of the port. */
-static void device_lost(void *ctx, enum gnv_port_loss loss)
+static void device_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 {
 	struct gpunvme_dev *dev = ctx;
 
 	if (loss == GNV_PORT_ERROR)
-		gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN);
+		gnv_ctrl_kill(&dev->nvme.ctrl, -ESHUTDOWN, why);
 	else
-		gnv_ctrl_take(&dev->nvme.ctrl);
+		gnv_ctrl_take(&dev->nvme.ctrl, why);
 	gnv_queues_end(dev, GPUNVME_ENODEV);
 	gnv_nvme_blind(&dev->nvme, loss == GNV_PORT_RESET);
 }

@@ -57,7 +57,7 @@ int gnv_admin_restart(struct gnv_admin *admin)
 		ret = gnv_ctrl_enable(ctrl, admin->sq.iova, admin->cq.iova, ENTRIES);
 	}
 	if (ret)
-		gnv_ctrl_kill(ctrl, ret == -ENODEV ? ret : -ESHUTDOWN);
+		gnv_ctrl_kill(ctrl, ret == -ENODEV ? ret : -ESHUTDOWN, gpunvme_errmsg());
 	else if ((ret = gnv_ctrl_revive(ctrl)))
 		gnv_ctrl_disable(ctrl);
 	pthread_mutex_unlock(&admin->lock);
@@ -101,13 +101,10 @@ static int check_alive(struct gnv_admin *admin)
 	if (ret)
 		return ret;
 	if (csts & GPUNVME_CSTS_CFS)
-		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
-				"the controller reports a fatal error (CSTS.CFS); call gpunvme_dev_reset(), or close it and open it again");
-	if (!(csts & GPUNVME_CSTS_RDY))
-		return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
-				"the controller was stopped or reset by another (CSTS.RDY is 0); call gpunvme_dev_reset(), or close it and "
-				"open it again");
-	return 0;
+		gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, "it reports a fatal error (CSTS.CFS)");
+	else if (!(csts & GPUNVME_CSTS_RDY))
+		gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, "it was stopped or reset by another (CSTS.RDY is 0)");
+	return gnv_ctrl_check(admin->ctrl);
 }
 
 static bool completion_waits(const struct gnv_admin *admin)
@@ -148,8 +145,8 @@ static int check_wanted(struct gnv_admin *admin, uint8_t opc)
 {
 	if (!__atomic_load_n(&admin->restarts, __ATOMIC_ACQUIRE))
 		return 0;
-	return gnv_fail(gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN),
-			"admin command 0x%02x was ended by a reset of the controller; send it again", opc);
+	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, NULL);
+	return gnv_fail(-ESHUTDOWN, "admin command 0x%02x was ended by a reset of the controller; send it again", opc);
 }
 
 static int wait_completion(struct gnv_admin *admin, uint8_t opc)
@@ -168,18 +165,19 @@ static int wait_completion(struct gnv_admin *admin, uint8_t opc)
 		if (ret)
 			return ret;
 	} while (gnv_deadline_poll_again(&deadline));
-	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN);
-	return gnv_fail(-ETIMEDOUT, "the controller did not answer admin command 0x%02x within %u ms; reset it, or close and open it",
-			opc, admin->timeout_ms);
+	gnv_fail(-ETIMEDOUT, "the controller did not answer admin command 0x%02x within %u ms; reset it, or close and open it", opc,
+		 admin->timeout_ms);
+	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, gpunvme_errmsg());
+	return -ETIMEDOUT;
 }
 
 static int broke(struct gnv_admin *admin, const struct gpunvme_cqe *cqe)
 {
-	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN);
-	return gnv_fail(-EPROTO,
-			"the controller broke the protocol: admin completion of command %u, queue %u, head %u; the last command was %u "
-			"of queue 0",
-			cqe->cid, cqe->sqid, cqe->sqhd, admin->cid);
+	gnv_fail(-EPROTO,
+		 "the controller broke the protocol: admin completion of command %u, queue %u, head %u; the last command was %u of queue 0",
+		 cqe->cid, cqe->sqid, cqe->sqhd, admin->cid);
+	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, gpunvme_errmsg());
+	return -EPROTO;
 }
 
 /* Take the completion at the head; it is the device's word, so all of it is checked. */

@@ -7,6 +7,8 @@
 #include "nvme/ctrl.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "util/bits.h"
 #include "util/clock.h"
@@ -35,28 +37,63 @@ static void reg_write64(struct gnv_ctrl *ctrl, enum gpunvme_reg reg, uint64_t va
 	gnv_mem_reg_write32(ctrl->regs, (size_t)reg + 4, (uint32_t)(value >> 32));
 }
 
-int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret)
+/* With the lock held. Return: true when it was alive. */
+static bool die(struct gnv_ctrl *ctrl, int ret, const char *why)
 {
-	int was = __atomic_load_n(&ctrl->dead, __ATOMIC_RELAXED);
+	const int was = ctrl->dead;
+	const bool worse = was != ret && (!was || ret == -ENODEV);
 
-	while (was != ret && (!was || ret == -ENODEV))
-		if (__atomic_compare_exchange_n(&ctrl->dead, &was, ret, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-			if (!was && ctrl->died)
-				ctrl->died(ctrl->died_ctx);
-			break;
-		}
+	if (worse || !ctrl->why[0])
+		snprintf(ctrl->why, sizeof(ctrl->why), "%.*s", why ? (int)strcspn(why, ";") : 0, why ? why : "");
+	if (worse)
+		__atomic_store_n(&ctrl->dead, ret, __ATOMIC_RELAXED);
+	return !was;
+}
+
+static void end(struct gnv_ctrl *ctrl, int ret, const char *why, bool taken)
+{
+	char cause[GNV_CTRL_WHY];
+	bool news;
+
+	pthread_mutex_lock(&ctrl->lock);
+	ctrl->taken |= taken;
+	news = die(ctrl, ret, why);
+	pthread_mutex_unlock(&ctrl->lock);
+	if (!news || !ctrl->died)
+		return;
+	gnv_ctrl_why(ctrl, cause);
+	ctrl->died(ctrl->died_ctx, cause);
+}
+
+int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret, const char *why)
+{
+	end(ctrl, ret, why, false);
 	return ret;
+}
+
+void gnv_ctrl_why(const struct gnv_ctrl *ctrl, char why[GNV_CTRL_WHY])
+{
+	pthread_mutex_t *lock = &((struct gnv_ctrl *)(uintptr_t)ctrl)->lock;
+
+	pthread_mutex_lock(lock);
+	if (ctrl->dead && !ctrl->why[0])
+		snprintf(why, GNV_CTRL_WHY, "it is being reset");
+	else
+		memcpy(why, ctrl->why, GNV_CTRL_WHY);
+	pthread_mutex_unlock(lock);
 }
 
 int gnv_ctrl_check(const struct gnv_ctrl *ctrl)
 {
 	int ret = gnv_ctrl_dead(ctrl);
+	char why[GNV_CTRL_WHY];
 
 	if (!ret)
 		return 0;
+	gnv_ctrl_why(ctrl, why);
 	if (ret == -ENODEV)
-		return gnv_fail(ret, "the controller is gone; close it, check power, slot and link, and open it again");
-	return gnv_fail(ret, "the controller is dead since an earlier failure; call gpunvme_dev_reset(), or close it and open it again");
+		return gnv_fail(ret, "the controller is gone: %s; close it, check power, slot and link, and open it again", why);
+	return gnv_fail(ret, "the controller is dead: %s; call gpunvme_dev_reset(), or close it and open it again", why);
 }
 
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl)
@@ -64,40 +101,40 @@ int gnv_ctrl_dead(const struct gnv_ctrl *ctrl)
 	return __atomic_load_n(&ctrl->dead, __ATOMIC_RELAXED);
 }
 
-void gnv_ctrl_take(struct gnv_ctrl *ctrl)
+void gnv_ctrl_take(struct gnv_ctrl *ctrl, const char *why)
 {
-	__atomic_store_n(&ctrl->taken, 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* a revival sees this, or is undone here */
-	gnv_ctrl_kill(ctrl, -ENODEV);
+	end(ctrl, -ENODEV, why, true);
 }
 
+/* What is taken died under the same lock, and is not revived. */
 int gnv_ctrl_kept(struct gnv_ctrl *ctrl)
 {
-	if (!__atomic_load_n(&ctrl->taken, __ATOMIC_RELAXED))
-		return 0;
-	gnv_ctrl_kill(ctrl, -ENODEV);
-	return gnv_ctrl_check(ctrl);
+	bool taken;
+
+	pthread_mutex_lock(&ctrl->lock);
+	taken = ctrl->taken;
+	pthread_mutex_unlock(&ctrl->lock);
+	return taken ? gnv_ctrl_check(ctrl) : 0;
 }
 
 int gnv_ctrl_revive(struct gnv_ctrl *ctrl)
 {
-	int ret = gnv_ctrl_kept(ctrl);
-
-	if (ret)
-		return ret;
-	__atomic_store_n(&ctrl->dead, 0, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&ctrl->lock);
+	if (!ctrl->taken) {
+		ctrl->why[0] = 0;
+		__atomic_store_n(&ctrl->dead, 0, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&ctrl->lock);
 	return gnv_ctrl_kept(ctrl);
 }
 
 int gnv_ctrl_status(struct gnv_ctrl *ctrl, uint32_t *csts)
 {
 	*csts = reg_read(ctrl, GPUNVME_REG_CSTS);
-	if (*csts == BAR_GONE)
-		return gnv_fail(gnv_ctrl_kill(ctrl, -ENODEV),
-				"the controller is gone: its registers read as all ones; check power, slot "
-				"and link");
-	return 0;
+	if (*csts != BAR_GONE)
+		return 0;
+	gnv_ctrl_kill(ctrl, -ENODEV, "its registers read as all ones");
+	return gnv_ctrl_check(ctrl);
 }
 
 static void read_timeouts(struct gnv_ctrl *ctrl)
@@ -121,7 +158,7 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 	uint32_t csts, mpsmin;
 	int ret;
 
-	*ctrl = (struct gnv_ctrl){ .regs = bar0, .bar = gnv_mem_regs(bar0), .bar_len = bar0->len };
+	*ctrl = (struct gnv_ctrl){ .regs = bar0, .bar = gnv_mem_regs(bar0), .bar_len = bar0->len, .lock = PTHREAD_MUTEX_INITIALIZER };
 	if (bar0->len < GPUNVME_REG_DOORBELLS + 8)
 		return gnv_fail(-EOPNOTSUPP, "BAR0 has %zu bytes, too few for an NVMe controller", bar0->len);
 	ret = gnv_ctrl_status(ctrl, &csts);

@@ -6,10 +6,13 @@
 #define GNV_NVME_CTRL_H
 
 #include <gpunvme/spec.h>
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "mem/mem.h"
 #include "util/log.h"
+
+#define GNV_CTRL_WHY 160u /* as gpunvme_dev_info.why */
 
 struct gnv_ctrl {
 	const struct gpunvme_mem *regs; /* BAR0 */
@@ -26,10 +29,12 @@ struct gnv_ctrl {
 	uint32_t rest_ms;     /* to be left alone after CC.EN was cleared */
 	uint64_t cmb_base;    /* the address that means its own memory; 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
-	int dead; /* atomic: 0; -ENODEV it is gone; -ESHUTDOWN it is not used any more, and a reset may bring it back */
-	int taken; /* atomic: somebody takes it away; no reset brings it back, not even while it still answers */
-	void (*died)(void *ctx); /* told when `dead` stops to be 0, on any thread; may be NULL */
+	int dead; /* atomic, changed under the lock: 0; -ENODEV it is gone; -ESHUTDOWN a reset may bring it back */
+	bool taken; /* it is taken away: no reset brings it back, not even while it still answers */
+	void (*died)(void *ctx, const char *why); /* called when `dead` stops to be 0, on any thread; may be NULL */
 	void *died_ctx;
+	pthread_mutex_t lock;	/* the innermost; protects why, and changes of dead and taken */
+	char why[GNV_CTRL_WHY]; /* what ended it: while dead is not 0, one clause of plain text */
 };
 
 /* Read and check what the controller is able to. Return: 0; -ENODEV; -EOPNOTSUPP it lacks what this library needs. */
@@ -67,15 +72,25 @@ void gnv_ctrl_cmb_off(struct gnv_ctrl *ctrl);
 /* Tell it that the power may go, and wait until it agrees. Return: 0, -ENODEV, -ETIMEDOUT. */
 int gnv_ctrl_shutdown(struct gnv_ctrl *ctrl);
 
-/* Nothing more is asked of it: -ENODEV, which stays, or -ESHUTDOWN. Returns `ret`. */
-int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret);
+/*
+ * gnv_ctrl_kill() - nothing more is asked of it
+ * @ret: -ENODEV, which stays, or -ESHUTDOWN
+ * @why: the cause, or an error message that begins with it: what follows a semicolon is left out. The first cause is kept until a
+ *       reset, but for that of a removal. NULL: it is being reset, and any other cause is a better one.
+ * Return: @ret. Any thread.
+ */
+int gnv_ctrl_kill(struct gnv_ctrl *ctrl, int ret, const char *why);
+
+/* Copy the cause; "" while it is alive. Any thread. */
+void gnv_ctrl_why(const struct gnv_ctrl *ctrl, char why[GNV_CTRL_WHY]);
+
 int gnv_ctrl_dead(const struct gnv_ctrl *ctrl);
 
 /* Return: 0, -ENODEV, -ESHUTDOWN; gnv_fail() has the sentence. */
 int gnv_ctrl_check(const struct gnv_ctrl *ctrl);
 
-/* Somebody takes it away, maybe in the middle of a reset. */
-void gnv_ctrl_take(struct gnv_ctrl *ctrl);
+/* It is taken away, maybe in the middle of a reset. @why: as of gnv_ctrl_kill(). */
+void gnv_ctrl_take(struct gnv_ctrl *ctrl, const char *why);
 /* Return: 0; -ENODEV it is taken away. */
 int gnv_ctrl_kept(struct gnv_ctrl *ctrl);
 

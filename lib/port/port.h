@@ -22,8 +22,8 @@ enum gnv_port_loss {
 	GNV_PORT_RESET, /* it was reset, and is given away next */
 };
 
-/* Called on a thread of the port, for one thing after the other. */
-typedef void gnv_port_lost_fn(void *ctx, enum gnv_port_loss loss);
+/* Called on a thread of the port, for one thing after the other. @why: the cause, a clause of plain text. */
+typedef void gnv_port_lost_fn(void *ctx, enum gnv_port_loss loss, const char *why);
 
 /* What its registers say of memory in a controller, checked for sense only. */
 struct gnv_port_inner {

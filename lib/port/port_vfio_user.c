@@ -131,6 +131,12 @@ static int user_export(struct gnv_port *port, uint64_t offset, size_t len, int *
 	return gnv_fail(-EOPNOTSUPP, "%.100s: a controller in another process has no BAR that another device could reach", port->address);
 }
 
+static const char *why_of(struct port_user *pu)
+{
+	return gnv_user_is_gone(&pu->ud.link, 0) ? "the server has hung up" :
+						   "the server did not answer as it should, and is not asked any more";
+}
+
 static void user_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
 	struct port_user *pu = user_of(port);
@@ -139,7 +145,7 @@ static void user_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 	pu->lost = lost;
 	pu->lost_ctx = ctx;
 	if (pu->is_lost)
-		lost(ctx, GNV_PORT_LOST);
+		lost(ctx, GNV_PORT_LOST, why_of(pu));
 	pthread_mutex_unlock(&pu->lock);
 }
 
@@ -172,13 +178,12 @@ static void lose(struct port_user *pu)
 	ctx = pu->lost_ctx;
 	pthread_mutex_unlock(&pu->lock);
 	if (lost)
-		lost(ctx, GNV_PORT_LOST);
+		lost(ctx, GNV_PORT_LOST, why_of(pu));
 	if (gnv_sys_replace_ones(pu->ud.bar0.cpu, pu->ud.bar0.len))
 		gnv_user_give_up(&pu->ud.link); /* its registers stay what they are, and nobody is asked any more */
 	else if (lost)
-		lost(ctx, GNV_PORT_RESET);
-	gnv_log(&pu->port.log, GPUNVME_LOG_ERROR, "%s: the server %s; the controller is gone", pu->ud.link.path,
-		gnv_user_is_gone(&pu->ud.link, 0) ? "has hung up" : "did not answer as it should, and is not asked any more");
+		lost(ctx, GNV_PORT_RESET, why_of(pu));
+	gnv_log(&pu->port.log, GPUNVME_LOG_ERROR, "%s: %s; the controller is gone", pu->ud.link.path, why_of(pu));
 }
 
 static void *watch_server(void *arg)

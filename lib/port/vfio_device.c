@@ -84,6 +84,12 @@ int gnv_port_vfio_allow_dma(struct gnv_port *port)
 	return ret;
 }
 
+static const char *why_of(bool must_release)
+{
+	return must_release ? "the kernel wants the device back (unbind or removal)" :
+			      "the PCI bus reported an error of the device (see dmesg)";
+}
+
 /*
  * The kernel's remover waits, for ever if need be, until the device is closed, and the owner may be asleep. So the device is given
  * back here: registers become a page that reads as "gone", DMA ends by a reset, the file is closed.
@@ -104,7 +110,7 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 		return;
 	}
 	if (lost)
-		lost(ctx, GNV_PORT_RESET);
+		lost(ctx, GNV_PORT_RESET, why_of(true));
 	pthread_mutex_lock(&pv->lock);
 	gnv_vfio_release(&pv->vfio);
 	pthread_mutex_unlock(&pv->lock);
@@ -127,7 +133,7 @@ static void alarm_rang(void *ctx, bool must_release)
 	lost_ctx = pv->lost_ctx;
 	pthread_mutex_unlock(&pv->lock); /* who shows BAR0 to a GPU has the locks of its caller, and wants ours */
 	if (lost)
-		lost(lost_ctx, must_release ? GNV_PORT_LOST : GNV_PORT_ERROR);
+		lost(lost_ctx, must_release ? GNV_PORT_LOST : GNV_PORT_ERROR, why_of(must_release));
 	if (must_release)
 		give_back(pv, lost, lost_ctx);
 	else
@@ -220,7 +226,7 @@ void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ct
 	pv->lost = lost;
 	pv->lost_ctx = ctx;
 	if (pv->is_lost)
-		lost(ctx, pv->loss);
+		lost(ctx, pv->loss, why_of(pv->loss != GNV_PORT_ERROR));
 	pthread_mutex_unlock(&pv->lock);
 }
 

@@ -139,6 +139,7 @@ uint32_t gnv_qp_tag(const struct gpunvme_qp *qp)
 /* What follows looks at a queue that may be recovered meanwhile. */
 static int check_alive(struct gpunvme_qp *qp)
 {
+	char why[GNV_CTRL_WHY];
 	uint32_t qid, poison;
 	bool zombie;
 
@@ -149,7 +150,13 @@ static int check_alive(struct gpunvme_qp *qp)
 	pthread_mutex_unlock(&qp->dev->lock);
 	if (zombie)
 		return gnv_fail(-ESHUTDOWN, "queue %u is being destroyed; call gpunvme_qp_destroy() again", qid);
-	return poison ? gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_qp_recover()", qid) : 0;
+	if (!poison)
+		return 0;
+	gnv_ctrl_why(&qp->dev->nvme.ctrl, why);
+	if (why[0])
+		return gnv_fail(-ESHUTDOWN, "queue %u has ended with its controller: %s; call gpunvme_dev_reset(), or close it and open it again",
+				qid, why);
+	return gnv_fail(-ESHUTDOWN, "queue %u is poisoned by an earlier failure; call gpunvme_qp_recover()", qid);
 }
 
 static int check_window(const struct gpunvme_ns_info *ns, struct gpunvme_view *view)

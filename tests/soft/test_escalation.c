@@ -75,7 +75,7 @@ static enum gnv_soft_verdict decide_admin(void *ctx, const struct gpunvme_sqe *c
 	(void)ctx;
 	*status = GPUNVME_SC_INTERNAL;
 	if (cmd->opc == GPUNVME_ADMIN_CREATE_CQ && __atomic_load_n(&t.taken, __ATOMIC_RELAXED))
-		gnv_ctrl_take(&t.dev->nvme.ctrl);
+		gnv_ctrl_take(&t.dev->nvme.ctrl, "it was unplugged");
 	if (cmd->opc == GPUNVME_ADMIN_DELETE_SQ)
 		return __atomic_load_n(&t.deletion, __ATOMIC_RELAXED);
 	if (cmd->opc == GPUNVME_ADMIN_SET_FEATURES && (cmd->cdw10 & 0xff) != GPUNVME_FID_NUM_QUEUES)

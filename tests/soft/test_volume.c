@@ -1086,7 +1086,7 @@ static void failed_caches_leave_nothing(void **state)
 	assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 0, 0, 1), -GPUNVME_ETIMEDOUT);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), NULL);
 	opts.volume = s.vol;
-	gnv_ctrl_kill(&s.dev[1]->nvme.ctrl, -ENODEV);
+	gnv_ctrl_kill(&s.dev[1]->nvme.ctrl, -ENODEV, "it was unplugged");
 	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -ENODEV);
 	assert_non_null(strstr(gpunvme_errmsg(), "the controller is gone"));
 	assert_null(cache);

@@ -409,7 +409,7 @@ static void test_control(void **state)
 	assert_int_equal(gpunvme_qp_stop(qp, 1), 0);
 	assert_int_equal(*(uint32_t *)qp->control.cpu, 1);
 	assert_int_equal(gnv_qp_poisoned(qp), 0);
-	fake->lost(fake->lost_ctx, GNV_PORT_LOST);
+	fake->lost(fake->lost_ctx, GNV_PORT_LOST, "it was unplugged");
 	assert_int_equal(gpunvme_qp_stop(qp, 0), 0);
 	assert_int_equal(*(uint32_t *)qp->control.cpu, GPUNVME_ENODEV);
 	assert_int_equal(gnv_qp_poisoned(qp), GPUNVME_ENODEV);

@@ -257,7 +257,7 @@ static void test_lost(void **state)
 		unsigned commands;
 
 		assert_int_equal(gnv_hmb_give(&dev->nvme, 64, true), 0);
-		fake->lost(fake->lost_ctx, loss[i]);
+		fake->lost(fake->lost_ctx, loss[i], "it was unplugged");
 		commands = fake->commands;
 		assert_int_equal(gpunvme_dev_close(dev), 0);
 		assert_int_equal(fake->commands, commands);

@@ -69,7 +69,7 @@ static void lose(uint32_t flags)
 	assert_int_equal(pthread_create(&lane, NULL, wait_for_answer, &dq), 0);
 	while (!__atomic_load_n(&queue->pub, __ATOMIC_ACQUIRE))
 		sched_yield();
-	fake->lost(fake->lost_ctx, GNV_PORT_LOST);
+	fake->lost(fake->lost_ctx, GNV_PORT_LOST, "it was unplugged");
 	pthread_join(lane, &result);
 	assert_int_equal((intptr_t)result, -GPUNVME_ENODEV);
 	assert_int_equal((intptr_t)wait_for_answer(&dq), -GPUNVME_ESHUTDOWN);

@@ -121,16 +121,18 @@ static void test_refused(void **state)
 static unsigned resets; /* atomic */
 
 /* The device is reset only behind the news that it is lost. */
-static void count_lost(void *ctx, enum gnv_port_loss loss)
+static void count_lost(void *ctx, enum gnv_port_loss loss, const char *why)
 {
+	assert_non_null(strstr(why, loss == GNV_PORT_ERROR ? "the PCI bus reported an error" : "the kernel wants the device back"));
 	if (loss == GNV_PORT_LOST)
 		__atomic_fetch_add((unsigned *)ctx, 1, __ATOMIC_RELAXED);
 	else if (__atomic_load_n((unsigned *)ctx, __ATOMIC_RELAXED))
 		__atomic_fetch_add(&resets, 1, __ATOMIC_RELAXED);
 }
 
-static void count_any(void *ctx, enum gnv_port_loss loss)
+static void count_any(void *ctx, enum gnv_port_loss loss, const char *why)
 {
+	assert_true(why[0]);
 	(void)loss;
 	__atomic_fetch_add((unsigned *)ctx, 1, __ATOMIC_RELAXED);
 }
