@@ -44,7 +44,7 @@ struct gpunvme_file_opts {
 
 /**
  * gpunvme_file_open() - find a file by its name on a file system that is not mounted
- * @dev:  the device; needs one free queue pair while the call lasts
+ * @dev:  the device; needs a queue pair that the program has not, which it keeps until that wants it
  * @path: from the root of the file system; symbolic links are followed within it
  * @opts: NULL for the defaults
  * @file: set on success; the caller owns it
@@ -87,7 +87,7 @@ GPUNVME_API int gpunvme_map_make(const char *path, char **text);
 
 /**
  * gpunvme_file_map() - a file from its map
- * @dev:  the device; needs one free queue pair while the call lasts
+ * @dev:  the device; needs a queue pair that the program has not, which it keeps until that wants it
  * @text: what gpunvme_map_make() gave, NUL-terminated
  * @opts: NULL for the defaults
  * @file: set on success; the caller owns it
@@ -104,7 +104,8 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
 
 /**
  * gpunvme_file_live() - a file of a file system that is mounted
- * @dev:  the device whose namespace the file system is on; needs one free queue pair while the call lasts
+ * @dev:  the device whose namespace the file system is on; needs a queue pair that the program has not, which it keeps until that
+ *         wants it
  * @path: in the directories of this process; of an open file "/proc/self/fd/N"
  * @opts: NULL for the defaults; without GPUNVME_FILE_WRITE, and partition 0
  * @file: set on success; the caller owns it

@@ -49,7 +49,7 @@ struct gpunvme_files_opts {
 
 /**
  * gpunvme_files_open() - find files by their names on a file system that is not mounted
- * @dev:   the device; needs one free queue pair while the call lasts
+ * @dev:   the device; needs a queue pair that the program has not, which it keeps until that wants it
  * @paths: names of files, and of directories, each of which stands for all regular files below it; as for gpunvme_file_open()
  * @count: how many
  * @opts:  NULL for the defaults
@@ -72,7 +72,7 @@ GPUNVME_API int gpunvme_files_open(struct gpunvme_dev *dev, const char *const *p
 
 /**
  * gpunvme_files_map() - many files from their maps
- * @dev:   the device; needs one free queue pair while the call lasts
+ * @dev:   the device; needs a queue pair that the program has not, which it keeps until that wants it
  * @texts: what gpunvme_map_make() gave, NUL-terminated
  * @names: what to call them, or NULL: they have no names, only numbers
  * @count: how many
@@ -88,7 +88,7 @@ GPUNVME_API int gpunvme_files_map(struct gpunvme_dev *dev, const char *const *te
 
 /**
  * gpunvme_files_live() - files of a file system that is mounted
- * @dev:   the device whose namespace it is on; needs one free queue pair while the call lasts
+ * @dev:   the device whose namespace it is on; needs a queue pair that the program has not, which it keeps until that wants it
  * @paths: names of files, and of directories, each of which stands for all regular files below it; as this process has them
  * @count: how many
  * @opts:  NULL for the defaults; without GPUNVME_FILES_WRITE, and partition 0

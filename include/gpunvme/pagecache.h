@@ -107,8 +107,8 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * gpunvme_pagecache_flush() - write what kernels have changed, and make it durable
  * @cache: made with GPUNVME_PAGECACHE_WRITE_BACK
  *
- * No kernel may use a view of it meanwhile. The host reads the pages out of the lanes' memory and writes them by a queue of its
- * own, which it makes for this call (on each controller of a volume), and then sends a Flush there (NVM Command Set
+ * No kernel may use a view of it meanwhile. The host reads the pages out of the lanes' memory and writes them by the queue
+ * that the device keeps for the library (each controller of a volume has one), and then sends a Flush there (NVM Command Set
  * Specification 3.2.1). Others may ask gpunvme_pagecache_get_info() meanwhile; a second flush, or a discard, waits for the
  * first. Each page is tried, also when others fail, but none behind a write that is given up. As gpunvme_pagecache_view() it
  * gives back what was lost or kept. Pages stay in the cache. Any thread may call it.

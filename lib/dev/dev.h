@@ -3,8 +3,8 @@
  * An open device: a controller (nvme/nvme.h), the queues and mappings that use it, and what watches it. Opening and closing it is
  * life/dev_life.c.
  *
- * Locks, in the order they are taken: queues_lock, a memory's lock, dev->lock, then those inside the arena and the space. Over an
- * admin command only queues_lock is held, and the admin queue's own.
+ * Locks, in the order they are taken: that of the internal queue, queues_lock, a memory's lock, dev->lock, then those inside the
+ * arena and the space. Over an admin command only the first two are held, and the admin queue's own.
  */
 #ifndef GNV_DEV_DEV_H
 #define GNV_DEV_DEV_H
@@ -29,6 +29,15 @@ struct gnv_dev_hooks {
 	int (*prove_lists)(struct gpunvme_dev *dev);
 };
 
+/* The queue that a device keeps for the library itself (queue/internal.h), with its GPU and buffer. */
+struct gnv_dev_internal {
+	pthread_mutex_t lock; /* protects what follows; held while the queue is used, outside queues_lock */
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+};
+
 struct gpunvme_dev {
 	uint64_t process; /* that opened it (util/process.h) */
 	uint32_t number;  /* which of this process' devices; never 0 */
@@ -47,6 +56,7 @@ struct gpunvme_dev {
 	unsigned inner_given;	     /* memories of users that lie in the controller (atomic) */
 	pthread_mutex_t place_lock;  /* protects places; taken before those inside arenas and spaces */
 	struct gnv_place *places;    /* of GPUs */
+	struct gnv_dev_internal internal;
 	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; the outermost of all */
 	bool closing;		     /* nothing is begun any more; under queues_lock */
 	bool unstoppable;	     /* closing it has failed: it may make DMA for ever (atomic) */

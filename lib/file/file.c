@@ -103,7 +103,7 @@ int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
 	file->info.extents = file->extents;
 	file->info.lba_size = ns->lba_size;
 	file->info.nsid = ns->nsid;
-	file->device = r->dq.device;
+	file->device = r->device;
 	return 0;
 }
 

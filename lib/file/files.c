@@ -70,7 +70,7 @@ static void describe(struct gnv_fill *fill)
 	memcpy(info->uuid, fill->super.uuid, sizeof(info->uuid));
 	if (fill->super.fs)
 		memcpy(info->fs, fill->super.fs->name, sizeof(info->fs));
-	files->device = fill->r.dq.device;
+	files->device = fill->r.device;
 }
 
 enum { ENTRIES, EXTENTS, NAMES, BUCKETS, PARTS };

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes of a namespace for the host: a queue of one CPU lane's, for as long as a file is looked for. One thread at a time. */
+/* Bytes of a namespace for the host, by the queue that a device keeps for the library. One thread at a time. */
 #ifndef GNV_FILE_READER_H
 #define GNV_FILE_READER_H
 
-#include <gpunvme/mem.h>
-#include <gpunvme/qp.h>
+#include <gpunvme/dev.h>
 
-#define GNV_READER_CHUNK 65536u /* bytes of one load: the largest block of a namespace, so whole blocks of each */
+#include "queue/internal.h"
+
+#define GNV_READER_CHUNK GNV_INTERNAL_BYTES /* of one load */
 
 struct gnv_reader {
 	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dq dq;
-	struct gpunvme_dbuf dbuf;
+	uint32_t device; /* the number that queues of the device have (struct gpunvme_dq) */
+	char *buf;	 /* a chunk */
 	struct gpunvme_ns_info ns;
 	uint64_t first; /* byte where the file system begins */
 	uint64_t bytes; /* of what it may have: the partition's, or the namespace's */
@@ -22,7 +20,7 @@ struct gnv_reader {
 	uint64_t loads; /* so far */
 };
 
-/* Return: 0; as gpunvme_qp_create(). */
+/* Return: 0; -ENOMEM; as gpunvme_ns_get_info() and gnv_internal_begin(). */
 int gnv_reader_open(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_reader *r);
 void gnv_reader_close(struct gnv_reader *r);
 

@@ -22,6 +22,7 @@
 #include "dma/mem_map.h"
 #include "dma/mapping.h"
 #include "dma/placement.h"
+#include "queue/internal.h"
 #include "queue/qp.h"
 #include "queue/qp_recover.h"
 #include "queue/ringtest.h"
@@ -71,6 +72,7 @@ static int teardown(struct gpunvme_dev *dev)
 	gnv_arena_destroy(dev->nvme.arena);
 	gnv_port_close(dev->nvme.port);
 	pthread_mutex_destroy(&dev->lock);
+	pthread_mutex_destroy(&dev->internal.lock);
 	pthread_mutex_destroy(&dev->queues_lock);
 	pthread_mutex_destroy(&dev->place_lock);
 	gnv_nvme_fini(&dev->nvme);
@@ -166,6 +168,7 @@ static void init_parts(struct gpunvme_dev *dev)
 	pthread_mutex_init(&dev->queues_lock, NULL);
 	pthread_mutex_init(&dev->place_lock, NULL);
 	pthread_mutex_init(&dev->lock, NULL);
+	pthread_mutex_init(&dev->internal.lock, NULL);
 	gnv_forward_init(&dev->forward);
 	gnv_events_init(&dev->events);
 	gnv_async_init(&dev->async);
@@ -369,6 +372,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 	gnv_watchdog_stop(dev);
 	dev->closing = true;
 	gnv_cache_close(dev->cache);
+	gnv_internal_close(dev);
 	gnv_qp_drop_old(dev, NULL);
 	for (qp = gnv_qp_first(dev); qp; qp = next) {
 		next = gnv_qp_next(qp);

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kernels have changed in a page cache, when none of them runs: the host writes it, by a queue of this thread's own on each
- * device, from copies of the lanes' memory.
+ * What kernels have changed in a page cache, when none of them runs: the host writes it, by the queue that each device keeps for
+ * the library, from copies of the lanes' memory.
  */
 #include <errno.h>
 #include <gpunvme/copy.h>
 #include <gpunvme/mem.h>
-#include <gpunvme/qp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/reader.h"
 #include "pagecache/changed.h"
+#include "queue/internal.h"
 #include "util/bits.h"
 
 struct flush {
-	struct gnv_reader *by; /* of each device the queue, its lanes and a buffer */
-	struct gpunvme_dq *dq;
-	uint32_t devs; /* that were opened */
+	struct gpunvme_dev *const *dev;
+	struct gpunvme_ns_info *ns; /* of each device */
+	uint32_t devs;		    /* that were asked */
 	char *page;
 	int given_up; /* how a write ended that the device may still have, with the buffer; 0: none */
 	struct gnv_message cause; /* of the first failure */
@@ -48,17 +47,30 @@ static int fetch_page(const struct gnv_changed *c, void *to)
 	return ret;
 }
 
+/* One transfer of device @i: the first @len bytes of @from, if there are any. */
+static int run(struct flush *flush, uint32_t i, struct gpunvme_copy *copy, const char *from, size_t len)
+{
+	struct gnv_internal q;
+	int ret = gnv_internal_begin(flush->dev[i], &flush->ns[i], true, &q);
+
+	if (ret)
+		return ret;
+	if (len)
+		memcpy(q.buf, from, len);
+	ret = gpunvme_copy_run(q.gpu, &q.dq, 1, &q.dbuf, copy);
+	gnv_internal_end(flush->dev[i]);
+	return ret;
+}
+
 static int write_part(struct flush *flush, const struct gnv_source_part *part, const char *from, uint32_t shift)
 {
-	const struct gnv_reader *by = &flush->by[part->dev];
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
 
 	copy.flags = GPUNVME_COPY_WRITE;
 	copy.lanes = 1;
 	copy.lba = part->lba;
 	copy.nblocks = part->nblocks;
-	memcpy(gpunvme_mem_ptr(by->mem), from, (size_t)(part->nblocks << shift));
-	return gpunvme_copy_run(by->gpu, &flush->dq[part->dev], 1, &by->dbuf, &copy);
+	return run(flush, part->dev, &copy, from, (size_t)(part->nblocks << shift));
 }
 
 /* From its first to its last changed block, as far as there are blocks on the drive. */
@@ -140,26 +152,25 @@ static int flush_devices(struct flush *flush)
 
 	copy.flags = GPUNVME_COPY_FLUSH;
 	for (i = 0; i < flush->devs; i++) {
-		err = keep_cause(flush, gpunvme_copy_run(flush->by[i].gpu, &flush->dq[i], 1, &flush->by[i].dbuf, &copy));
+		err = keep_cause(flush, run(flush, i, &copy, NULL, 0));
 		ret = ret ? ret : err;
 	}
 	return ret;
 }
 
-static int open_device(struct gpunvme_pagecache *cache, struct flush *flush, uint32_t i)
+static int ask_device(struct gpunvme_pagecache *cache, struct flush *flush, uint32_t i)
 {
-	struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
-	int ret = gnv_reader_open(cache->source.dev[i], cache->source.nsid, &flush->by[i]);
+	int ret;
 
+	flush->ns[i].size = sizeof(flush->ns[i]);
+	ret = gpunvme_ns_get_info(flush->dev[i], cache->source.nsid, &flush->ns[i]);
 	if (ret)
 		return ret;
 	flush->devs++;
-	view.nsid = flush->by[i].ns.nsid;
-	ret = gpunvme_qp_view(flush->by[i].qp, &view, &flush->dq[i]);
-	if (!ret && flush->dq[i].lba_shift != cache->view.lba_shift)
-		ret = gnv_fail(-EXDEV, "%s has other blocks than when the cache was made: what kernels have changed has no place there any "
-			       "more; gpunvme_pagecache_discard() forgets it", cache->source.name);
-	return ret;
+	if (flush->ns[i].lba_size != 1u << cache->view.lba_shift)
+		return gnv_fail(-EXDEV, "%s has other blocks than when the cache was made: what kernels have changed has no place there any "
+				"more; gpunvme_pagecache_discard() forgets it", cache->source.name);
+	return 0;
 }
 
 static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
@@ -168,7 +179,7 @@ static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
 	uint32_t i;
 
 	for (i = 0; i < cache->source.devs && !ret; i++)
-		ret = keep_cause(flush, open_device(cache, flush, i));
+		ret = keep_cause(flush, ask_device(cache, flush, i));
 	if (ret)
 		return ret;
 	ret = keep_cause(flush, gnv_changed_each(cache, false, flush_page, flush));
@@ -179,21 +190,17 @@ static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
 /* One at a time. Others who ask the cache wait for no device. */
 static int flush_cache(struct gpunvme_pagecache *cache)
 {
-	struct flush flush = { .cause.text = "" };
+	struct flush flush = { .dev = cache->source.dev, .cause.text = "" };
 	int ret = -ENOMEM;
 
-	flush.by = calloc(cache->source.devs, sizeof(*flush.by));
-	flush.dq = calloc(cache->source.devs, sizeof(*flush.dq));
+	flush.ns = calloc(cache->source.devs, sizeof(*flush.ns));
 	flush.page = malloc((size_t)1 << cache->view.page_shift);
-	if (flush.by && flush.dq && flush.page)
+	if (flush.ns && flush.page)
 		ret = flush_all(cache, &flush);
 	else
 		keep_cause(&flush, gnv_fail(ret, "out of memory"));
-	while (flush.devs)
-		gnv_reader_close(&flush.by[--flush.devs]);
 	free(flush.page);
-	free(flush.dq);
-	free(flush.by);
+	free(flush.ns);
 	return ret ? gnv_fail(ret, "%s", flush.cause.text) : 0;
 }
 

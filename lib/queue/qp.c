@@ -13,6 +13,7 @@
 #include "nvme/cmb.h"
 #include "nvme/ioq.h"
 #include "queue/doorbell.h"
+#include "queue/internal.h"
 #include "dma/deferred_free.h"
 #include "dma/placement.h"
 #include "queue/qp_recover.h"
@@ -52,18 +53,21 @@ static int take_qid(struct gpunvme_qp *qp)
 	bool inherit = false;
 	int ret;
 
-	do {
+	for (;;) {
 		pthread_mutex_lock(&dev->lock);
 		find_qid(qp, inherit);
 		pthread_mutex_unlock(&dev->lock);
 		if (qp->qid)
 			return 0;
+		if (gnv_internal_yield(dev, qp->from))
+			continue;
 		if (!qp->from)
 			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use; destroy one", dev->nvme.info.queues);
 		ret = gnv_qp_hush(qp->from);
-		inherit = !ret;
-	} while (inherit);
-	return ret;
+		if (ret)
+			return ret;
+		inherit = true;
+	}
 }
 
 static void give_qid(struct gpunvme_qp *qp)

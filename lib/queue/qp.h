@@ -36,6 +36,7 @@ struct gpunvme_qp {
 	bool local;  /* the rings lie in the GPU's memory */
 	bool placed; /* gnv_place_take() was called for it */
 	bool zombie; /* its deletion failed: the controller may go on using its memory */
+	bool internal; /* it is its device's own (queue/internal.h) */
 	bool kept;   /* a zombie that its owner holds, and will destroy again; else it is the device's */
 	struct gnv_block sq;
 	struct gnv_block cq;

@@ -43,7 +43,7 @@ static int renew(struct gnv_dev_queue *q)
 
 	if (ret)
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "queue %u: %s", qp->qid, gpunvme_errmsg());
-	return ret;
+	return qp->internal ? 0 : ret; /* that one is made again when it is used */
 }
 
 /* ---- The watchdog ---- */

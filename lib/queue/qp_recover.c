@@ -81,6 +81,7 @@ static struct gpunvme_qp *twin(struct gpunvme_qp *qp)
 	fresh->cids = qp->cids;
 	fresh->cid_gens = qp->cid_gens;
 	fresh->flags = qp->flags;
+	fresh->internal = qp->internal;
 	fresh->cmd_timeout = qp->cmd_timeout;
 	fresh->recoveries = qp->recoveries + 1;
 	fresh->from = qp->qid_passed_on ? NULL : qp;
@@ -138,7 +139,7 @@ int gnv_qp_recover(struct gpunvme_qp *qp)
 	}
 	gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
 	ret = gnv_qp_renew(qp);
-	if (!ret)
+	if (!ret && !qp->internal)
 		gnv_events_add(&qp->dev->events, GPUNVME_EVENT_RECOVERED, qp, NULL);
 	return ret;
 }

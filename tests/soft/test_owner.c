@@ -21,6 +21,7 @@
 #include "file/reader.h"
 #include "mem/mem.h"
 #include "dev/dev.h"
+#include "queue/qp.h"
 #include "soft/soft.h"
 #include "util/clock.h"
 
@@ -306,10 +307,10 @@ static void reader_loses_nothing(void **state)
 		gnv_soft_set_fault(gnv_dev_soft(t.dev), NULL);
 		assert_int_equal(gnv_reader_open(t.dev, 0, &reader), 0);
 		gnv_soft_set_fault(gnv_dev_soft(t.dev), &fault);
-		reader.dq.cmd_timeout = TIMEOUT_MS * reader.dq.ticks_per_ms;
-		assert_int_equal(gnv_reader_read(&reader, 0, bytes, sizeof(bytes)), -GPUNVME_ETIMEDOUT);
-		released.mem = reader.mem;
+		t.dev->internal.qp->cmd_timeout = (uint64_t)TIMEOUT_MS * gnv_gpu_ticks_per_ms(t.dev->internal.gpu);
+		released.mem = t.dev->internal.mem;
 		released.times = 0;
+		assert_int_equal(gnv_reader_read(&reader, 0, bytes, sizeof(bytes)), -GPUNVME_ETIMEDOUT);
 		gnv_reader_close(&reader);
 		assert_int_equal(released.times, !refused);
 		t.deletion = GNV_SOFT_GO;

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lock order: that of the internal queue, then queues_lock. A thread that has queues_lock only tries this one.
+ * Invariant: between two users the queue has no command in flight.
+ */
+#include "queue/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "dma/mem_map.h"
+#include "queue/qp_recover.h"
+#include "util/process.h"
+
+#define DEPTH 2u
+
+static int make_buffer(struct gpunvme_dev *dev)
+{
+	struct gnv_dev_internal *in = &dev->internal;
+	int ret = gpunvme_mem_alloc(in->gpu, GNV_INTERNAL_BYTES, NULL, &in->mem);
+
+	if (ret)
+		return ret;
+	in->mem->ours = true;
+	ret = gpunvme_mem_map(in->mem, dev);
+	return ret ? ret : gpunvme_mem_dbuf(in->mem, dev, &in->dbuf);
+}
+
+static int make_queue(struct gpunvme_dev *dev)
+{
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct gnv_dev_internal *in = &dev->internal;
+	int ret;
+
+	opts.depth = DEPTH;
+	ret = gpunvme_qp_create(dev, in->gpu, &opts, &in->qp);
+	if (!ret)
+		in->qp->internal = true;
+	return ret;
+}
+
+/* With its lock. What could not be deleted stays with its device, which takes the queue along, and the memory after it. */
+static void drop(struct gpunvme_dev *dev)
+{
+	struct gnv_dev_internal *in = &dev->internal;
+
+	gnv_qp_discard(in->qp);
+	gnv_map_free(in->mem);
+	gpunvme_gpu_close(in->gpu);
+	in->qp = NULL;
+	in->mem = NULL;
+	in->gpu = NULL;
+}
+
+/* With its lock. What a reset has left of the queue goes: no thread uses that. */
+static int make(struct gpunvme_dev *dev)
+{
+	struct gnv_dev_internal *in = &dev->internal;
+	int ret = 0;
+
+	if (in->qp && gnv_qp_poisoned(in->qp))
+		drop(dev);
+	if (in->qp)
+		return gpunvme_qp_release_old(in->qp);
+	if (!in->gpu)
+		ret = gpunvme_gpu_open("cpu", NULL, &in->gpu);
+	if (!ret)
+		ret = make_queue(dev);
+	if (!ret && !in->mem)
+		ret = make_buffer(dev);
+	return ret;
+}
+
+int gnv_internal_begin(struct gpunvme_dev *dev, const struct gpunvme_ns_info *ns, bool write, struct gnv_internal *q)
+{
+	struct gnv_dev_internal *in = &dev->internal;
+	char cause[512];
+	int ret;
+
+	if (gnv_foreign(dev->process))
+		return -ECHILD;
+	if (write && ns->read_only)
+		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
+				ns->nsid);
+	pthread_mutex_lock(&in->lock);
+	ret = make(dev);
+	if (ret) {
+		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		drop(dev);
+		pthread_mutex_unlock(&in->lock);
+		return gnv_fail(ret, "%s", cause);
+	}
+	*q = (struct gnv_internal){ .gpu = in->gpu, .dbuf = in->dbuf, .buf = gpunvme_mem_ptr(in->mem) };
+	gnv_qp_describe(in->qp, ns, &q->dq);
+	q->dq.flags |= write ? GPUNVME_DQ_WRITE : 0;
+	return 0;
+}
+
+void gnv_internal_end(struct gpunvme_dev *dev)
+{
+	struct gnv_dev_internal *in = &dev->internal;
+
+	if (in->qp && gnv_qp_poisoned(in->qp))
+		drop(dev);
+	pthread_mutex_unlock(&in->lock);
+}
+
+bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gpunvme_qp *but)
+{
+	struct gnv_dev_internal *in = &dev->internal;
+	struct gpunvme_qp *qp;
+	bool gone = false;
+
+	if (pthread_mutex_trylock(&in->lock))
+		return false;
+	qp = in->qp;
+	if (qp && qp != but) {
+		in->qp = NULL;
+		gnv_qp_drop_old(dev, qp);
+		gone = !gnv_qp_abandon(qp);
+	}
+	pthread_mutex_unlock(&in->lock);
+	return gone;
+}
+
+void gnv_internal_close(struct gpunvme_dev *dev)
+{
+	pthread_mutex_lock(&dev->internal.lock);
+	drop(dev);
+	pthread_mutex_unlock(&dev->internal.lock);
+}
