@@ -45,7 +45,7 @@ static int grow_files(struct gpunvme_files *files)
 static int grow_extents(struct gpunvme_files *files, uint32_t more)
 {
 	uint64_t room = gnv_max(files->extent_room, 64);
-	struct gnv_extent *extent;
+	struct gpunvme_dextent *extent;
 
 	if (more <= files->extent_room - files->extents)
 		return 0;
@@ -119,7 +119,7 @@ int gnv_fill_set(struct gnv_fill *fill, uint32_t number)
 /* The scratch is as new but for its room. */
 static void reset(struct gpunvme_file *file)
 {
-	file->extents = 0;
+	file->extents = file->gathered.count = 0;
 	file->unwritable = NULL;
 	file->info = (struct gpunvme_file_info){ .size = sizeof(file->info) };
 }

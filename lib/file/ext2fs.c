@@ -70,7 +70,9 @@ static errcode_t io_flush(io_channel channel)
 	return 0;
 }
 
-/* A manager gets nothing of its caller's but a name: it is the session's address. */
+/* A manager gets nothing of its caller's but a name: the session that this thread opens stands here during ext2fs_open(). */
+static _Thread_local struct gnv_session *opening;
+
 static errcode_t io_open(const char *name, int flags, io_channel *out);
 
 static struct struct_io_manager manager = {
@@ -104,7 +106,7 @@ static errcode_t io_open(const char *name, int flags, io_channel *out)
 	channel->manager = &manager;
 	channel->block_size = 1024;
 	channel->refcount = 1;
-	sscanf(name, "%p", &channel->private_data);
+	channel->private_data = opening;
 	*out = channel;
 	return 0;
 }
@@ -141,14 +143,14 @@ static int check_size(const struct gnv_session *s)
 
 int gnv_session_open(struct gnv_reader *r, struct gnv_session *s)
 {
-	char name[32];
 	errcode_t err;
 	int ret;
 
 	*s = (struct gnv_session){ .r = r, .loads_max = r->loads + 4 * (r->bytes / GNV_READER_CHUNK) + LOADS_MIN };
 	initialize_ext2_error_table();
-	snprintf(name, sizeof(name), "%p", (void *)s);
-	err = ext2fs_open(name, EXT2_FLAG_64BITS, 0, 0, &manager, &s->fs);
+	opening = s;
+	err = ext2fs_open("gpunvme", EXT2_FLAG_64BITS, 0, 0, &manager, &s->fs);
+	opening = NULL;
 	if (err)
 		return gnv_session_failed(s, err, "the superblock");
 	s->loads_max += 2ull * s->fs->super->s_inodes_count;

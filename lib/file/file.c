@@ -31,24 +31,25 @@ struct gpunvme_file *gnv_file_new(void)
 	return file;
 }
 
-static int grow(struct gpunvme_file *file)
+static int grow(struct gnv_runs *runs)
 {
-	const uint32_t room = file->room ? 2 * file->room : 16;
-	struct gnv_extent *more;
+	const uint32_t room = runs->room ? 2 * runs->room : 16;
+	struct gnv_run *more;
 
-	if (file->extents < file->room)
+	if (runs->count < runs->room)
 		return 0;
-	more = room > file->room ? realloc(file->extent, room * sizeof(*more)) : NULL;
+	more = room > runs->room ? realloc(runs->run, room * sizeof(*more)) : NULL;
 	if (!more)
 		return gnv_fail(-ENOMEM, "out of memory");
-	file->extent = more;
-	file->room = room;
+	runs->run = more;
+	runs->room = room;
 	return 0;
 }
 
 int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t len)
 {
-	struct gnv_extent *last = file->extents ? &file->extent[file->extents - 1] : NULL;
+	struct gnv_runs *runs = &file->gathered;
+	struct gnv_run *last = runs->count ? &runs->run[runs->count - 1] : NULL;
 	uint64_t end;
 	int ret;
 
@@ -58,24 +59,51 @@ int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t 
 		last->len += len;
 		return 0;
 	}
-	ret = grow(file);
+	ret = grow(runs);
 	if (!ret)
-		file->extent[file->extents++] = (struct gnv_extent){ pos, at, len };
+		runs->run[runs->count++] = (struct gnv_run){ pos, at, len };
 	return ret;
 }
 
-static int seal(struct gnv_extent *e, uint64_t first, uint64_t bytes, const struct gpunvme_ns_info *ns)
+/* Room for as many extents as there are runs. */
+static int make_room(struct gpunvme_file *file)
 {
-	if (!gnv_within(e->at, e->len, bytes))
-		return gnv_fail(-EUCLEAN, "the file has blocks that lie outside its file system: check it");
-	e->at += first;
-	if ((e->pos | e->at | e->len) % ns->lba_size)
-		return gnv_fail(-EOPNOTSUPP, "the blocks of the file system are not whole blocks of namespace %u, which have %u bytes",
-				ns->nsid, ns->lba_size);
-	e->pos /= ns->lba_size;
-	e->at /= ns->lba_size;
-	e->len /= ns->lba_size;
+	struct gpunvme_dextent *more;
+
+	if (file->gathered.count <= file->room)
+		return 0;
+	more = realloc(file->extent, file->gathered.count * sizeof(*more));
+	if (!more)
+		return gnv_fail(-ENOMEM, "out of memory");
+	file->extent = more;
+	file->room = file->gathered.count;
 	return 0;
+}
+
+static int seal(const struct gnv_run *run, const struct gnv_reader *r, struct gpunvme_dextent *e)
+{
+	const uint32_t size = r->ns.lba_size;
+
+	if (!gnv_within(run->at, run->len, r->bytes))
+		return gnv_fail(-EUCLEAN, "the file has blocks that lie outside its file system: check it");
+	if ((run->pos | (r->first + run->at) | run->len) % size)
+		return gnv_fail(-EOPNOTSUPP, "the blocks of the file system are not whole blocks of namespace %u, which have %u bytes",
+				r->ns.nsid, size);
+	*e = (struct gpunvme_dextent){ run->pos / size, (r->first + run->at) / size, run->len / size };
+	return 0;
+}
+
+/* What lies after the end of the file goes. */
+static void cut(struct gpunvme_file *file, uint64_t end)
+{
+	struct gpunvme_dextent *last;
+
+	while (file->extents && file->extent[file->extents - 1].pos >= end)
+		file->extents--;
+	if (!file->extents)
+		return;
+	last = &file->extent[file->extents - 1];
+	last->nblocks = gnv_min(last->nblocks, end - last->pos);
 }
 
 int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
@@ -83,23 +111,20 @@ int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
 	const struct gpunvme_ns_info *ns = &r->ns;
 	const uint64_t end = file->info.bytes / ns->lba_size + (file->info.bytes % ns->lba_size != 0);
 	uint64_t bytes;
+	int ret;
 	uint32_t i;
-	int ret = 0;
 
 	if (gnv_mul_overflow(end, (uint64_t)ns->lba_size, &bytes))
 		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end behind what 64 bits count",
 				(unsigned long long)file->info.bytes, ns->lba_size);
-	for (i = 0; i < file->extents && !ret; i++)
-		ret = seal(&file->extent[i], r->first, r->bytes, ns);
+	ret = make_room(file);
+	for (i = 0; i < file->gathered.count && !ret; i++)
+		ret = seal(&file->gathered.run[i], r, &file->extent[i]);
 	if (ret)
 		return ret;
-	while (file->extents && file->extent[file->extents - 1].pos >= end)
-		file->extents--;
-	if (file->extents) {
-		struct gnv_extent *last = &file->extent[file->extents - 1];
-
-		last->len = gnv_min(last->len, end - last->pos);
-	}
+	file->extents = file->gathered.count;
+	file->gathered.count = 0;
+	cut(file, end);
 	file->info.extents = file->extents;
 	file->info.lba_size = ns->lba_size;
 	file->info.nsid = ns->nsid;
@@ -245,6 +270,7 @@ GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file)
 		return;
 	gnv_shows_end(&file->shows);
 	gnv_live_end(file->live);
+	free(file->gathered.run);
 	free(file->extent);
 	free(file);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file: its extents, in bytes of the namespace while they are gathered, and what identifies it. */
+/* A file: its extents, and what identifies it. */
 #ifndef GNV_FILE_FILE_H
 #define GNV_FILE_FILE_H
 
@@ -10,11 +10,16 @@
 #include "file/upload.h"
 #include "util/log.h"
 
-/* A run of bytes of a file that lie side by side. */
-struct gnv_extent {
+/* A run of bytes of a file that lie side by side, while they are gathered. */
+struct gnv_run {
 	uint64_t pos; /* in the file */
-	uint64_t at;  /* in the file system; from gnv_file_seal() on in the namespace, and all three in blocks */
+	uint64_t at;  /* in the file system */
 	uint64_t len;
+};
+
+struct gnv_runs {
+	struct gnv_run *run;
+	uint32_t count, room;
 };
 
 struct gnv_live;
@@ -23,7 +28,8 @@ struct gpunvme_file {
 	uint64_t process;
 	uint32_t device; /* the number that queues of its device have (struct gpunvme_dq) */
 	struct gpunvme_file_info info;
-	struct gnv_extent *extent;
+	struct gnv_runs gathered;	/* in bytes, until gnv_file_seal() */
+	struct gpunvme_dextent *extent; /* in blocks, after it */
 	uint32_t extents, room;
 	const char *unwritable; /* why it may not be written in place, or NULL */
 	struct gnv_shows shows;
@@ -34,13 +40,13 @@ struct gpunvme_file {
 struct gpunvme_file *gnv_file_new(void);
 
 /*
- * gnv_file_add() - the next extent, in bytes; one that continues the last is merged with it
+ * gnv_file_add() - the next run; one that continues the last is merged with it
  * Return: 0; -EUCLEAN it overlaps the last or lies before it; -ENOMEM.
  */
 int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t len);
 
 /*
- * gnv_file_seal() - from bytes of a file system to blocks of a namespace
+ * gnv_file_seal() - make extents, in blocks of a namespace, of the runs that were gathered
  * @r: where the file system lies
  * What lies behind the end of the file goes. Return: 0; -EUCLEAN an extent leaves the file system; -EOPNOTSUPP one is not whole
  * blocks of the namespace.

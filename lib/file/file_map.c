@@ -96,15 +96,15 @@ static size_t write_head(const struct gnv_map *map, char *text, size_t room)
 
 int gnv_map_write(const struct gnv_map *map, char **out)
 {
-	const size_t room = (LINES + (size_t)map->file->extents) * LINE_BYTES;
+	const size_t room = (LINES + (size_t)map->file->gathered.count) * LINE_BYTES;
 	char *text = malloc(room);
 	size_t used;
 
 	if (!text)
 		return gnv_fail(-ENOMEM, "out of memory");
 	used = write_head(map, text, room);
-	for (uint32_t i = 0; i < map->file->extents; i++) {
-		const struct gnv_extent *e = &map->file->extent[i];
+	for (uint32_t i = 0; i < map->file->gathered.count; i++) {
+		const struct gnv_run *e = &map->file->gathered.run[i];
 
 		used += (size_t)snprintf(text + used, room - used, "extent %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", e->pos, e->at, e->len);
 	}

@@ -6,7 +6,7 @@
 #include "file/fs.h"
 
 struct gnv_map {
-	struct gpunvme_file *file; /* its info is set, its extents are bytes of the file system */
+	struct gpunvme_file *file; /* its info is set, its runs are gathered */
 	struct gnv_super super;
 	uint64_t first; /* where the file system begins in the namespace, in bytes */
 	uint64_t bytes; /* and how many it has */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a file tells: itself, its extents, a view for kernels. */
 #include <errno.h>
+#include <string.h>
 
 #include "file/file.h"
 #include "util/bits.h"
@@ -19,24 +20,17 @@ GPUNVME_API int gpunvme_file_get_info(const struct gpunvme_file *file, struct gp
 GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32_t first, struct gpunvme_dextent *extents,
 					 uint32_t *count)
 {
-	uint32_t i, n;
 	int ret = gnv_enter(file, file && count && (!*count || extents), "file, extents and count");
+	uint32_t n;
 
 	if (ret)
 		return ret;
 	n = first < file->extents ? (uint32_t)gnv_min(*count, file->extents - first) : 0;
-	for (i = 0; i < n; i++) {
-		const struct gnv_extent *e = &file->extent[first + i];
-
-		extents[i] = (struct gpunvme_dextent){ e->pos, e->at, e->len };
-	}
+	if (n)
+		memcpy(extents, file->extent + first, n * sizeof(*extents));
 	*count = n;
 	return 0;
 }
-
-/* The extents in memory are as kernels have them: three words. */
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_extent) == sizeof(struct gpunvme_dextent), "an extent is what kernels see");
-GPUNVME_STATIC_ASSERT(offsetof(struct gnv_extent, at) == offsetof(struct gpunvme_dextent, lba), "an extent is what kernels see");
 
 int gnv_view_check(uint32_t version, uint32_t size, size_t known)
 {

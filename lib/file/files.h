@@ -35,7 +35,7 @@ struct gpunvme_files {
 	struct gpunvme_files_info info;
 	struct gnv_many *many;        /* info.files of them, by number ... */
 	struct gpunvme_dentry *entry; /* ... and these */
-	struct gnv_extent *extent;    /* in blocks, as lanes have them */
+	struct gpunvme_dextent *extent;
 	struct gnv_names names;
 	struct gpunvme_dname *name; /* by hash */
 	uint32_t *bucket;
@@ -87,7 +87,7 @@ int gnv_fill_name(struct gnv_fill *fill, const char *name, uint64_t inode);
 /* Files from @from on get their numbers by their names. */
 void gnv_fill_sort(struct gnv_fill *fill, uint32_t from);
 
-/* As fill->scratch has it, in bytes of the file system. Return: 0, or why not. */
+/* As fill->scratch has gathered it. Return: 0, or why not. */
 int gnv_fill_set(struct gnv_fill *fill, uint32_t number);
 
 /* Reads the extents of the file of a number and info to fill->scratch. Return: as gpunvme_file_open(). */

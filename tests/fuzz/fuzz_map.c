@@ -35,10 +35,10 @@ static char *text_of(const uint8_t *data, size_t size)
 
 static void check_map(const struct gnv_map *map)
 {
-	const struct gnv_extent *e = map->file->extent;
+	const struct gnv_run *e = map->file->gathered.run;
 	uint64_t end = 0;
 
-	for (uint32_t i = 0; i < map->file->extents; end = e[i].pos + e[i].len, i++)
+	for (uint32_t i = 0; i < map->file->gathered.count; end = e[i].pos + e[i].len, i++)
 		check(e[i].len && e[i].pos >= end && e[i].pos + e[i].len > e[i].pos && e[i].at + e[i].len > e[i].at);
 	for (const char *c = map->serial; *c; c++)
 		check(*c > ' ' && *c < 127);
@@ -52,7 +52,7 @@ static void check_again(const struct gnv_map *map)
 
 	check(!gnv_map_write(map, &text));
 	check(!gnv_map_read(text, &again));
-	check(again.file->extents == map->file->extents && again.file->unwritable == map->file->unwritable);
+	check(again.file->gathered.count == map->file->gathered.count && again.file->unwritable == map->file->unwritable);
 	check(!gnv_map_write(&again, &same) && strcmp(text, same) == 0);
 	gpunvme_file_close(again.file);
 	free(same);

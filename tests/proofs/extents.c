@@ -27,25 +27,37 @@ int gnv_fail(int ret, const char *format, ...)
 	return ret;
 }
 
-static struct gnv_extent extent[EXTENTS];
+static struct gnv_run run[EXTENTS];
+static struct gpunvme_dextent extent[EXTENTS];
 
-static void any_extents(void)
+static struct gnv_runs any_runs(uint32_t count)
 {
-	struct gnv_extent any[EXTENTS];
+	struct gnv_run any[EXTENTS];
 
 	for (uint32_t i = 0; i < EXTENTS; i++)
-		extent[i] = any[i];
+		run[i] = any[i];
+	return (struct gnv_runs){ run, count, EXTENTS };
 }
 
-/* Sorted, without empty ones, none touching another both in the file and on the drive, none around the end of numbers. */
-static _Bool is_good(const struct gpunvme_file *file, uint64_t most)
+/*
+ * Of a list: sorted, without empty ones, none touching the one before both in the file and on the drive, none around the end of
+ * numbers. The arguments whose names begin with b are of the one before; blen is 0 where there is none.
+ */
+static _Bool is_next(uint64_t bpos, uint64_t bat, uint64_t blen, uint64_t pos, uint64_t at, uint64_t len, uint64_t most)
 {
-	for (uint32_t i = 0; i < file->extents; i++) {
-		const struct gnv_extent *e = &file->extent[i];
+	if (!len || len > most || pos > most - len || at > most - len)
+		return 0;
+	return !blen || !(pos < bpos + blen || (pos == bpos + blen && at == bat + blen));
+}
 
-		if (!e->len || e->len > most || e->pos > most - e->len || e->at > most - e->len)
-			return 0;
-		if (i && (e->pos < e[-1].pos + e[-1].len || (e->pos == e[-1].pos + e[-1].len && e->at == e[-1].at + e[-1].len)))
+static _Bool is_good(const struct gnv_runs *runs)
+{
+	const struct gnv_run none = { 0, 0, 0 };
+
+	for (uint32_t i = 0; i < runs->count; i++) {
+		const struct gnv_run *e = &runs->run[i], *b = i ? e - 1 : &none;
+
+		if (!is_next(b->pos, b->at, b->len, e->pos, e->at, e->len, ~0ull))
 			return 0;
 	}
 	return 1;
@@ -56,18 +68,15 @@ void prove_add(void)
 {
 	struct gpunvme_file file;
 	uint64_t pos = nondet_64(), at = nondet_64(), len = nondet_64(), byte = nondet_64();
-	const struct gnv_extent *last;
-	uint32_t before;
+	const struct gnv_run *last;
+	uint32_t before = EXTENTS - 1;
 
-	any_extents();
-	file.extent = extent;
-	file.room = EXTENTS;
-	before = file.extents = EXTENTS - 1;
-	TAKE(is_good(&file, ~0ull));
+	file.gathered = any_runs(before);
+	TAKE(is_good(&file.gathered));
 	if (gnv_file_add(&file, pos, at, len))
 		return;
-	PROVE(is_good(&file, ~0ull) && (file.extents == before || file.extents == before + 1));
-	last = &file.extent[file.extents - 1];
+	PROVE(is_good(&file.gathered) && (file.gathered.count == before || file.gathered.count == before + 1));
+	last = &file.gathered.run[file.gathered.count - 1];
 	TAKE(byte >= pos && byte - pos < len);
 	PROVE(byte >= last->pos && byte - last->pos < last->len && byte - last->pos + last->at == byte - pos + at);
 }
@@ -77,39 +86,42 @@ void prove_seal(void)
 {
 	struct gpunvme_file file;
 	struct gnv_reader r;
-	struct gnv_extent before[EXTENTS];
 	const uint32_t shift = LBA_SHIFT;
-	uint32_t i = nondet_32();
+	uint32_t i = nondet_32(), count = nondet_32();
 	uint64_t end;
 
-	any_extents();
+	TAKE(count <= EXTENTS);
+	file.gathered = any_runs(count);
 	file.extent = extent;
-	TAKE(file.extents <= EXTENTS && is_good(&file, ~0ull));
-	for (uint32_t n = 0; n < EXTENTS; n++)
-		before[n] = extent[n];
+	file.room = EXTENTS;
+	TAKE(is_good(&file.gathered));
 	r.ns.lba_size = 1u << shift;
 	TAKE(r.first <= ~0ull - r.bytes);
 	end = file.info.bytes;
 	if (gnv_file_seal(&file, &r))
 		return;
 	TAKE(i < file.extents);
-	PROVE(extent[i].pos << shift == before[i].pos && extent[i].at << shift == before[i].at + r.first);
-	PROVE(extent[i].len && extent[i].len << shift <= before[i].len);
-	PROVE(before[i].at + before[i].len <= r.bytes);
-	PROVE((extent[i].pos + extent[i].len - 1) << shift < end);
+	PROVE(extent[i].pos << shift == run[i].pos && extent[i].lba << shift == run[i].at + r.first);
+	PROVE(extent[i].nblocks && extent[i].nblocks << shift <= run[i].len);
+	PROVE(run[i].at + run[i].len <= r.bytes);
+	PROVE((extent[i].pos + extent[i].nblocks - 1) << shift < end);
 }
 
 /* A table of a file as a lane sees it; blocks below BLOCKS. */
 static struct gpunvme_dfile any_file(void)
 {
-	struct gpunvme_file file;
+	const struct gpunvme_dextent none = { 0, 0, 0 };
+	struct gpunvme_dextent any[EXTENTS];
 	struct gpunvme_dfile seen;
 
-	any_extents();
-	file.extent = extent;
 	TAKE(seen.extents <= EXTENTS);
-	file.extents = seen.extents;
-	TAKE(is_good(&file, BLOCKS));
+	for (uint32_t i = 0; i < EXTENTS; i++)
+		extent[i] = any[i];
+	for (uint32_t i = 0; i < seen.extents; i++) {
+		const struct gpunvme_dextent *e = &extent[i], *b = i ? e - 1 : &none;
+
+		TAKE(is_next(b->pos, b->lba, b->nblocks, e->pos, e->lba, e->nblocks, BLOCKS));
+	}
 	seen.table = (uint64_t)(uintptr_t)extent;
 	return seen;
 }
@@ -127,10 +139,10 @@ void prove_find(void)
 	gnvd_find_extent(&file, block, &last, &run);
 	PROVE(run.nblocks && (last < file.extents || !last));
 	TAKE(i < file.extents && ahead < run.nblocks && ahead < BLOCKS);
-	inside = block + ahead >= extent[i].pos && block + ahead - extent[i].pos < extent[i].len;
+	inside = block + ahead >= extent[i].pos && block + ahead - extent[i].pos < extent[i].nblocks;
 	PROVE(!inside || !run.hole);
-	PROVE(!inside || run.lba + ahead == extent[i].at + (block + ahead - extent[i].pos));
-	PROVE(run.hole || (block >= extent[last].pos && block + ahead - extent[last].pos < extent[last].len));
+	PROVE(!inside || run.lba + ahead == extent[i].lba + (block + ahead - extent[i].pos));
+	PROVE(run.hole || (block >= extent[last].pos && block + ahead - extent[last].pos < extent[last].nblocks));
 }
 
 /* What comes next of a read: blocks of one kind, at least one, none behind what is left but the rest of the last block. */

@@ -537,9 +537,9 @@ static char *map_of(struct rig *r, const char *path, const char *word)
 	assert_int_equal(gnv_super_read(&reader, &map.super), 0);
 	assert_int_equal(gpunvme_file_open(r->dev, path, NULL, &file), 0);
 	for (uint32_t i = 0; i < file->extents; i++) {
-		struct gnv_extent *e = &file->extent[i];
+		const struct gpunvme_dextent *e = &file->extent[i];
 
-		*e = (struct gnv_extent){ e->pos * 512, e->at * 512, e->len * 512 };
+		assert_int_equal(gnv_file_add(file, e->pos * 512, e->lba * 512, e->nblocks * 512), 0);
 	}
 	file->unwritable = gnv_map_reason(word);
 	map.file = file;
