@@ -56,15 +56,6 @@ GNVD_FN void gnvd_find_extent(const struct gpunvme_dfile *file, uint64_t block, 
 
 /* ---- Bytes ---- */
 
-GNVD_FN void *gnvd_lane_bytes(uint64_t at)
-{
-#if defined(GNVD_AMD)
-	return (void *)(__attribute__((address_space(1))) void *)at;
-#else
-	return (void *)(uintptr_t)at;
-#endif
-}
-
 /* Copy bytes in lane memory; from 0: zeroes. */
 GNVD_FN void gnvd_copy_bytes(uint64_t to, uint64_t from, uint64_t n)
 {

@@ -48,7 +48,27 @@ typedef uint32_t gnvd_v4 __attribute__((ext_vector_type(4)));
 #endif
 #endif
 
+#define GNVD_LOOKS 1u
+#ifndef GNVD_SECTOR /* as tests on CPUs say */
+#define GNVD_SECTOR 0u
+#endif
+#define GNVD_LOOK_FIRST 0
+#define GNVD_PLAIN_UNLOCK 0
+#define GNVD_SHORT_LOWEST 0
+#define GNVD_SHORT_NTH 0
+#define GNVD_AT_HAND(type, name, from) const type *name = (from)
+
 /* ---- Numbers ---- */
+
+GNVD_FN void *gnvd_lane_bytes(uint64_t at)
+{
+	return (void *)(__attribute__((address_space(1))) void *)at;
+}
+
+GNVD_FN const void *gnvd_lane_memory(uint64_t at)
+{
+	return (const void *)(__attribute__((address_space(1))) const void *)at;
+}
 
 GNVD_FN uint32_t gnvd_same32(uint32_t v)
 {

@@ -16,7 +16,27 @@
 #error "define _POSIX_C_SOURCE=200809L or _GNU_SOURCE, or include <gpunvme/device.h> before system headers"
 #endif
 
+#define GNVD_LOOKS 1u
+#ifndef GNVD_SECTOR /* as tests on CPUs say */
+#define GNVD_SECTOR 0u
+#endif
+#define GNVD_LOOK_FIRST 1
+#define GNVD_PLAIN_UNLOCK 0
+#define GNVD_SHORT_LOWEST 1
+#define GNVD_SHORT_NTH 1
+#define GNVD_AT_HAND(type, name, from) const type *name = (from)
+
 /* ---- Numbers ---- */
+
+GNVD_FN void *gnvd_lane_bytes(uint64_t at)
+{
+	return (void *)(uintptr_t)at;
+}
+
+GNVD_FN const void *gnvd_lane_memory(uint64_t at)
+{
+	return (const void *)(uintptr_t)at;
+}
 
 GNVD_FN uint32_t gnvd_same32(uint32_t v)
 {

@@ -6,7 +6,27 @@
 #ifndef GPUNVME_DEVICE_CUDA_H
 #define GPUNVME_DEVICE_CUDA_H
 
+#define GNVD_LOOKS 8u
+#ifndef GNVD_SECTOR /* as tests on CPUs say */
+#define GNVD_SECTOR 1u
+#endif
+#define GNVD_LOOK_FIRST 0
+#define GNVD_PLAIN_UNLOCK 1
+#define GNVD_SHORT_LOWEST 1
+#define GNVD_SHORT_NTH 0
+#define GNVD_AT_HAND(type, name, from) const type name##_copy = *(from), *name = &name##_copy
+
 /* ---- Numbers ---- */
+
+GNVD_FN void *gnvd_lane_bytes(uint64_t at)
+{
+	return (void *)(uintptr_t)at;
+}
+
+GNVD_FN const void *gnvd_lane_memory(uint64_t at)
+{
+	return (const void *)(uintptr_t)at;
+}
 
 GNVD_FN uint32_t gnvd_same32(uint32_t v)
 {

@@ -13,10 +13,8 @@
  */
 #if defined(GPUNVME_CQ_BATCH)
 #define GNVD_BATCH GPUNVME_CQ_BATCH
-#elif defined(GNVD_CUDA)
-#define GNVD_BATCH 8u
 #else
-#define GNVD_BATCH 1u
+#define GNVD_BATCH GNVD_LOOKS
 #endif
 /* Of a narrow wave each load is a request of its own; more of them do more harm to other queues than good. */
 #define GNVD_NARROW 8u

@@ -16,19 +16,6 @@ GNVD_FN void gnvd_poison_protocol(const struct gpunvme_dq *dq, uint64_t cqe)
 	gnvd_poison(dq, GPUNVME_EPROTO);
 }
 
-/*
- * Where two loads of one sector of 32 bytes come one after another, as on CUDA from memory of the host, a look begins at an even
- * entry, so that each sector is one lane's neighbour's, too: entries before the position, at most so many, are read and passed
- * over.
- */
-#if !defined(GNVD_SECTOR)
-#if defined(GNVD_CUDA)
-#define GNVD_SECTOR 1u
-#else
-#define GNVD_SECTOR 0u
-#endif
-#endif
-
 /* What the holder of the drain lock knows. Of positions that are only compared with near ones the lower half is enough. */
 struct gnvd_drain {
 	uint64_t pos;     /* completions consumed */
@@ -197,9 +184,8 @@ GNVD_FN uint32_t gnvd_begin_drain(const struct gpunvme_dq *dq, const struct gnvd
 		word = gnvd_ld64(GNVD_STATE(dq, drain));
 		if (GNVD_BATCH > 1)
 			pub = gnvd_ld64(GNVD_STATE(dq, pub));
-#if defined(GNVD_CPU) /* here a look at the ring costs less than the lock */
-		word |= !gnvd_is_new(dq, (uint32_t)(word >> 1), gnvd_load_ring32(gnvd_cqe_at(dq, w, word >> 1, 0) + 12));
-#endif
+		if (GNVD_LOOK_FIRST)
+			word |= !gnvd_is_new(dq, (uint32_t)(word >> 1), gnvd_load_ring32(gnvd_cqe_at(dq, w, word >> 1, 0) + 12));
 		if (!(word & 1))
 			word = gnvd_or_after64(GNVD_STATE(dq, drain), 1);
 	}
@@ -312,13 +298,11 @@ GNVD_FN void gnvd_drain_on(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (w->rank == 0) {
 		if (GNVD_KEEPS(dq, GPUNVME_DQ_STATS))
 			gnvd_add64(GNVD_STATE(dq, drains), 1);
-#if defined(GNVD_CUDA)
-		if (!rung && !bad) {
+		if (GNVD_PLAIN_UNLOCK && !rung && !bad) {
 			gnvd_st64(GNVD_STATE(dq, drain), d.pos << 1);
 			return;
 		}
-#endif
-		(void)rung; /* doorbells of successive holders come in order, and they know of the poison */
+		/* Doorbells of successive holders come in order, and they know of the poison */
 		gnvd_st_release64(GNVD_STATE(dq, drain), d.pos << 1);
 	}
 }

@@ -71,7 +71,25 @@ struct gnvd_wave {
 	uint32_t rank;  /* lanes of mask below this one; rank 0 leads */
 };
 
+/*
+ * What costs less here; constants, but for the last:
+ *
+ * GNVD_LOOKS          completions that a lane looks at in one go (deliver.h)
+ * GNVD_SECTOR         1: two loads of one sector of 32 bytes come one after another, so a look begins at an even entry, and each
+ *                     sector is one lane's neighbour's, too; so many entries before the position are read and passed over
+ * GNVD_LOOK_FIRST     1: a look at the ring costs less than the drain lock
+ * GNVD_PLAIN_UNLOCK   1: a drainer that rang no doorbell gives its lock back without a fence
+ * GNVD_SHORT_LOWEST   1: one bit is taken of a word by a way of its own; a lane on its own asks for no more
+ * GNVD_SHORT_NTH      1: and the lowest is found by one
+ * GNVD_AT_HAND(type, name, from)   declares a pointer to what `from` points to, or to a copy where a fence empties the cache
+ */
+
 /* ---- Numbers ---- */
+
+/* An address in lane memory as a pointer, in the address space that GPUs reach without asking. */
+GNVD_FN void *gnvd_lane_bytes(uint64_t at);
+GNVD_FN const void *gnvd_lane_memory(uint64_t at);
+
 
 GNVD_FN uint32_t gnvd_popc(uint64_t v);    /* set bits */
 GNVD_FN uint32_t gnvd_lowest(uint64_t v);  /* position of the lowest set bit; v must not be 0 */

@@ -12,10 +12,8 @@ GNVD_FN uint64_t gnvd_lowest_bits(uint64_t v, uint32_t k)
 {
 	uint32_t at = 0, step;
 
-#if !defined(GNVD_AMD) /* a lane on its own is compiled apart */
-	if (k == 1)
+	if (GNVD_SHORT_LOWEST && k == 1)
 		return v & (~v + 1);
-#endif
 	if (gnvd_popc(v) <= k)
 		return v;
 	if (gnvd_popc((uint32_t)v) == k)

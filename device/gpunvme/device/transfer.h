@@ -113,17 +113,13 @@ GNVD_FN void gnvd_run_wave(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	*left = l;
 }
 
-/* A lane on its own. On CUDA a fence empties the cache, so what it needs of the descriptor is kept in registers. */
+/* A lane on its own. */
 GNVD_FN void gnvd_run_alone(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dbuf *dbuf,
 			    struct gnvd_left *left, uint32_t op)
 {
-#if defined(GNVD_CUDA)
-	const struct gpunvme_dq own = *dq;
+	GNVD_AT_HAND(struct gpunvme_dq, near, dq);
 
-	gnvd_run_wave(&own, w, dbuf, left, op);
-#else
-	gnvd_run_wave(dq, w, dbuf, left, op);
-#endif
+	gnvd_run_wave(near, w, dbuf, left, op);
 }
 
 /* `hint` is gnvd_hint(): made before any loop, because in one it would keep its makings in registers. */

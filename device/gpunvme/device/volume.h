@@ -44,16 +44,6 @@ GNVD_FN int gnvd_check_transfer(const struct gpunvme_dvol *v, const struct gpunv
 	return offset <= buf->len && nblocks <= (buf->len - offset) >> v->lba_shift && !(nblocks >> 47) ? 0 : -GPUNVME_ERANGE;
 }
 
-/* An address in lane memory as a pointer, in the address space that GPUs reach without asking. */
-GNVD_FN const void *gnvd_lane_memory(uint64_t at)
-{
-#if defined(GNVD_AMD)
-	return (const void *)(__attribute__((address_space(1))) const void *)at;
-#else
-	return (const void *)(uintptr_t)at;
-#endif
-}
-
 /* The queue of member `m` for the wave whose number is `turn`. */
 GNVD_FN const struct gpunvme_dq *gnvd_member_dq(const struct gpunvme_dvol *v, uint32_t m, uint32_t turn)
 {

@@ -12,10 +12,8 @@ GNVD_FN uint32_t gnvd_nth_bit(uint64_t v, uint32_t n)
 {
 	uint32_t at = 0, step;
 
-#if defined(GNVD_CPU)
-	if (!n)
+	if (GNVD_SHORT_NTH && !n)
 		return gnvd_lowest(v);
-#endif
 	if (!((v >> gnvd_lowest(v)) & ((v >> gnvd_lowest(v)) + 1))) /* no gap */
 		return gnvd_lowest(v) + n;
 	for (step = 32; step; step >>= 1)
