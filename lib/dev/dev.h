@@ -52,24 +52,26 @@ struct gpunvme_dev {
 		uint64_t late_ns; /* a doorbell that the GPU rings and that is seen after this is late */
 		uint64_t lost_ns; /* and lost after this */
 	} ringtest;
-	struct gnv_cache *cache;     /* of what gpunvme_mem_get() has mapped */
-	unsigned inner_given;	     /* memories of users that lie in the controller (atomic) */
-	pthread_mutex_t place_lock;  /* protects places; taken before those inside arenas and spaces */
-	struct gnv_place *places;    /* of GPUs */
 	struct gnv_dev_internal internal;
-	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; the outermost of all */
+	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; outside all but that of internal */
 	bool closing;		     /* nothing is begun any more; under queues_lock */
 	bool unstoppable;	     /* closing it has failed: it may make DMA for ever (atomic) */
-	pthread_mutex_t lock;	     /* protects all below */
-	struct gnv_mapping *maps;
-	struct {
-		struct gnv_mapping *marked, *fresh;
-	} late; /* PRP lists that commands in flight may need (dma/deferred_free.h) */
+	pthread_mutex_t lock;	     /* protects queues, and maps and late of dma */
 	struct {
 		struct gnv_dev_queue *first; /* alive, and those whose deletion failed */
 		uint64_t *ids;		     /* one bit per queue id, set while used; bit 0 is the admin queue */
 		uint16_t incarnation;	     /* of the queue created last */
 	} queues;
+	struct {
+		struct gnv_cache *cache;    /* of what gpunvme_mem_get() has mapped */
+		unsigned inner_given;	    /* memories of users that lie in the controller (atomic) */
+		pthread_mutex_t place_lock; /* protects places; taken before those inside arenas and spaces */
+		struct gnv_place *places;   /* of GPUs */
+		struct gnv_mapping *maps;
+		struct {
+			struct gnv_mapping *marked, *fresh;
+		} late; /* PRP lists that commands in flight may need (dma/deferred_free.h) */
+	} dma;
 };
 
 /* The whole pages of BAR0 with the doorbells of every queue. */

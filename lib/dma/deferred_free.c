@@ -20,23 +20,23 @@ static void give_back(struct gnv_mapping *map)
 
 void gnv_late_add(struct gpunvme_dev *dev, struct gnv_mapping *map)
 {
-	map->next_of_dev = dev->late.fresh;
-	dev->late.fresh = map;
+	map->next_of_dev = dev->dma.late.fresh;
+	dev->dma.late.fresh = map;
 }
 
 /* With dev->lock held. Return: what can be given back now. */
 static struct gnv_mapping *take(struct gpunvme_dev *dev)
 {
-	struct gnv_mapping *first = dev->late.marked;
+	struct gnv_mapping *first = dev->dma.late.marked;
 
-	if (!first && dev->late.fresh) {
-		first = dev->late.marked = dev->late.fresh;
-		dev->late.fresh = NULL;
+	if (!first && dev->dma.late.fresh) {
+		first = dev->dma.late.marked = dev->dma.late.fresh;
+		dev->dma.late.fresh = NULL;
 		gnv_queues_mark(dev);
 	}
 	if (!first || gnv_queues_before_mark(dev))
 		return NULL;
-	dev->late.marked = NULL;
+	dev->dma.late.marked = NULL;
 	return first;
 }
 
@@ -57,7 +57,7 @@ int gnv_late_explain(struct gpunvme_dev *dev, int ret)
 	uint32_t qid;
 
 	pthread_mutex_lock(&dev->lock);
-	qid = dev->late.marked ? gnv_queues_before_mark(dev) : 0;
+	qid = dev->dma.late.marked ? gnv_queues_before_mark(dev) : 0;
 	if (qid)
 		gnv_fail(ret, "%s; PRP lists of unmapped memory wait for commands of queue %u that were in flight: let them end, or recover it",
 			 gpunvme_errmsg(), qid);
@@ -67,7 +67,7 @@ int gnv_late_explain(struct gpunvme_dev *dev, int ret)
 
 void gnv_late_drop(struct gpunvme_dev *dev)
 {
-	give_back(dev->late.marked);
-	give_back(dev->late.fresh);
-	dev->late.marked = dev->late.fresh = NULL;
+	give_back(dev->dma.late.marked);
+	give_back(dev->dma.late.fresh);
+	dev->dma.late.marked = dev->dma.late.fresh = NULL;
 }

@@ -127,7 +127,7 @@ void gnv_mapping_refill(struct gpunvme_dev *dev)
 	struct gnv_mapping *map;
 
 	pthread_mutex_lock(&dev->lock);
-	for (map = dev->maps; map; map = map->next_of_dev)
+	for (map = dev->dma.maps; map; map = map->next_of_dev)
 		if (gnv_mapping_lists_inside(map))
 			fill_table(map);
 	pthread_mutex_unlock(&dev->lock);
@@ -195,8 +195,8 @@ int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
 	map->watch.lost = mapping_lost;
 	gnv_mem_watch(mem, &map->watch);
 	pthread_mutex_lock(&dev->lock);
-	map->next_of_dev = dev->maps;
-	dev->maps = map;
+	map->next_of_dev = dev->dma.maps;
+	dev->dma.maps = map;
 	if (gnv_mapping_lists_inside(map)) /* a reset may have come between */
 		fill_table(map);
 	pthread_mutex_unlock(&dev->lock);
@@ -225,7 +225,7 @@ static void unlink_map(struct gnv_mapping *map)
 	*link = map->next_of_mem;
 	gnv_mem_unwatch(map->mem, &map->watch);
 	pthread_mutex_lock(&dev->lock);
-	for (link = &dev->maps; *link != map; link = &(*link)->next_of_dev)
+	for (link = &dev->dma.maps; *link != map; link = &(*link)->next_of_dev)
 		;
 	*link = map->next_of_dev;
 	if (lists)

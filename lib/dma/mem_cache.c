@@ -274,7 +274,7 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 
 	if (!entry)
 		return gnv_fail(-ENOMEM, "out of memory");
-	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->cache, .kept = keep, .alloc.freed = told };
+	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->dma.cache, .kept = keep, .alloc.freed = told };
 	ret = fill(entry, dev, from, to, use);
 	if (ret)
 		free(entry);
@@ -284,7 +284,7 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, bool keep,
 		struct gpunvme_mem_use *use)
 {
-	struct gnv_cache *cache = dev->cache;
+	struct gnv_cache *cache = dev->dma.cache;
 	int ret;
 
 	pthread_mutex_lock(&cache->making);
@@ -330,7 +330,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	ret = gnv_ctrl_check(&dev->nvme.ctrl);
 	if (ret)
 		return ret;
-	if (hit(dev->cache, gpu, from, from + len, use))
+	if (hit(dev->dma.cache, gpu, from, from + len, use))
 		return renew(use);
 	return miss(gpu, dev, from, from + len, flags & GPUNVME_GET_KEEP, use);
 }
@@ -390,8 +390,8 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
 		return gnv_fail(-EINVAL, "gpunvme_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	end_overlap(dev->cache, NULL, from, to);
-	if (!any_left(dev->cache, from, to))
+	end_overlap(dev->dma.cache, NULL, from, to);
+	if (!any_left(dev->dma.cache, from, to))
 		return 0;
 	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() for each "
 				"gpunvme_mem_get(), and recover or destroy queues that have ended");
@@ -403,10 +403,10 @@ GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
 
 	if (ret)
 		return ret;
-	pthread_mutex_lock(&dev->cache->lock);
-	dev->cache->info.limit = bytes;
-	pthread_mutex_unlock(&dev->cache->lock);
-	evict(dev->cache);
+	pthread_mutex_lock(&dev->dma.cache->lock);
+	dev->dma.cache->info.limit = bytes;
+	pthread_mutex_unlock(&dev->dma.cache->lock);
+	evict(dev->dma.cache);
 	return 0;
 }
 
@@ -417,9 +417,9 @@ GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_c
 
 	if (ret)
 		return ret;
-	pthread_mutex_lock(&dev->cache->lock);
-	gnv_cache_describe(dev->cache, &now);
-	pthread_mutex_unlock(&dev->cache->lock);
+	pthread_mutex_lock(&dev->dma.cache->lock);
+	gnv_cache_describe(dev->dma.cache, &now);
+	pthread_mutex_unlock(&dev->dma.cache->lock);
 	return gnv_info_copy(info, &now, gpunvme_cache_info);
 }
 

@@ -162,7 +162,7 @@ bool gnv_mapping_cached(const struct gpunvme_dev *dev, const struct gpunvme_gpu 
 {
 	const struct gnv_mapping *map;
 
-	for (map = dev->maps; map && !(map->given && map->mem->gpu == gpu); map = map->next_of_dev)
+	for (map = dev->dma.maps; map && !(map->given && map->mem->gpu == gpu); map = map->next_of_dev)
 		;
 	return map;
 }
@@ -267,7 +267,7 @@ static struct gnv_mapping *lock_first(struct gpunvme_dev *dev)
 
 	for (;;) {
 		pthread_mutex_lock(&dev->lock);
-		map = dev->maps;
+		map = dev->dma.maps;
 		locked = !map || !pthread_mutex_trylock(&map->mem->lock);
 		pthread_mutex_unlock(&dev->lock);
 		if (locked)

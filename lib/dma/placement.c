@@ -77,7 +77,7 @@ static struct gnv_place *find(const struct gpunvme_dev *dev, const struct gpunvm
 {
 	struct gnv_place *place;
 
-	for (place = dev->places; place && place->gpu != gpu; place = place->next)
+	for (place = dev->dma.places; place && place->gpu != gpu; place = place->next)
 		;
 	return place;
 }
@@ -92,8 +92,8 @@ static struct gnv_place *find_or_add(struct gpunvme_dev *dev, struct gpunvme_gpu
 	if (!place)
 		return NULL;
 	place->gpu = gnv_gpu_get(gpu);
-	place->next = dev->places;
-	dev->places = place;
+	place->next = dev->dma.places;
+	dev->dma.places = place;
 	return place;
 }
 
@@ -121,9 +121,9 @@ int gnv_place_take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 {
 	int ret;
 
-	pthread_mutex_lock(&dev->place_lock);
+	pthread_mutex_lock(&dev->dma.place_lock);
 	ret = take(dev, gpu, local);
-	pthread_mutex_unlock(&dev->place_lock);
+	pthread_mutex_unlock(&dev->dma.place_lock);
 	return ret;
 }
 
@@ -149,9 +149,9 @@ int gnv_place_try(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 
 	if (!dev->nvme.port->space->by_dmabuf)
 		return 0;
-	pthread_mutex_lock(&dev->place_lock);
+	pthread_mutex_lock(&dev->dma.place_lock);
 	ret = try_foreign(dev, gpu);
-	pthread_mutex_unlock(&dev->place_lock);
+	pthread_mutex_unlock(&dev->dma.place_lock);
 	return ret;
 }
 
@@ -160,8 +160,8 @@ void gnv_place_give(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local
 {
 	struct gnv_place **link, *place;
 
-	pthread_mutex_lock(&dev->place_lock);
-	for (link = &dev->places; (*link)->gpu != gpu; link = &(*link)->next)
+	pthread_mutex_lock(&dev->dma.place_lock);
+	for (link = &dev->dma.places; (*link)->gpu != gpu; link = &(*link)->next)
 		;
 	place = *link;
 	if (!--place->users[local] && !place->tried) {
@@ -169,16 +169,16 @@ void gnv_place_give(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local
 		gnv_gpu_put(gpu);
 		free(place);
 	}
-	pthread_mutex_unlock(&dev->place_lock);
+	pthread_mutex_unlock(&dev->dma.place_lock);
 }
 
 struct gnv_arena *gnv_place_arena(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
 	struct gnv_arena *arena;
 
-	pthread_mutex_lock(&dev->place_lock);
+	pthread_mutex_lock(&dev->dma.place_lock);
 	arena = find(dev, gpu)->arena;
-	pthread_mutex_unlock(&dev->place_lock);
+	pthread_mutex_unlock(&dev->dma.place_lock);
 	return arena;
 }
 
@@ -186,8 +186,8 @@ void gnv_place_drop_all(struct gpunvme_dev *dev)
 {
 	struct gnv_place *place;
 
-	while ((place = dev->places)) {
-		dev->places = place->next;
+	while ((place = dev->dma.places)) {
+		dev->dma.places = place->next;
 		if (place->arena)
 			gnv_arena_destroy(place->arena);
 		gnv_gpu_put(place->gpu);

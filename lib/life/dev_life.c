@@ -64,7 +64,7 @@ static int teardown(struct gpunvme_dev *dev)
 	if (ret)
 		return ret;
 	gnv_late_drop(dev);
-	gnv_cache_end(dev->cache);
+	gnv_cache_end(dev->dma.cache);
 	gnv_forward_fini(&dev->forward);
 	gnv_admin_fini(&dev->nvme.admin);
 	gnv_place_drop_all(dev);
@@ -74,7 +74,7 @@ static int teardown(struct gpunvme_dev *dev)
 	pthread_mutex_destroy(&dev->lock);
 	pthread_mutex_destroy(&dev->internal.lock);
 	pthread_mutex_destroy(&dev->queues_lock);
-	pthread_mutex_destroy(&dev->place_lock);
+	pthread_mutex_destroy(&dev->dma.place_lock);
 	gnv_nvme_fini(&dev->nvme);
 	gnv_events_fini(&dev->events);
 	gnv_async_fini(&dev->async);
@@ -147,12 +147,12 @@ static int prepare(struct gpunvme_dev *dev)
 	if (!ret)
 		ret = let_loose(dev);
 	if (!ret)
-		ret = gnv_cache_create(port->bar0->page, &dev->cache);
+		ret = gnv_cache_create(port->bar0->page, &dev->dma.cache);
 	if (ret)
 		return ret;
 	ret = gnv_arena_create(port->space, dev->nvme.ctrl.page_size, NULL, &dev->nvme.log, &dev->nvme.arena);
 	if (ret)
-		gnv_cache_destroy(dev->cache);
+		gnv_cache_destroy(dev->dma.cache);
 	return ret;
 }
 
@@ -166,7 +166,7 @@ static void init_parts(struct gpunvme_dev *dev)
 	dev->ringtest.late_ns = GNV_RINGTEST_LATE_NS;
 	dev->ringtest.lost_ns = GNV_RINGTEST_LOST_NS;
 	pthread_mutex_init(&dev->queues_lock, NULL);
-	pthread_mutex_init(&dev->place_lock, NULL);
+	pthread_mutex_init(&dev->dma.place_lock, NULL);
 	pthread_mutex_init(&dev->lock, NULL);
 	pthread_mutex_init(&dev->internal.lock, NULL);
 	gnv_forward_init(&dev->forward);
@@ -365,13 +365,13 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 		return 0;
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	if (__atomic_load_n(&dev->inner_given, __ATOMIC_ACQUIRE))
-		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s; free them by gpunvme_mem_free(), then close it", dev->inner_given,
-				dev->nvme.info.address);
+	if (__atomic_load_n(&dev->dma.inner_given, __ATOMIC_ACQUIRE))
+		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s; free them by gpunvme_mem_free(), then close it",
+				dev->dma.inner_given, dev->nvme.info.address);
 	gnv_async_stop(dev);
 	gnv_watchdog_stop(dev);
 	dev->closing = true;
-	gnv_cache_close(dev->cache);
+	gnv_cache_close(dev->dma.cache);
 	gnv_internal_close(dev);
 	gnv_qp_drop_old(dev, NULL);
 	for (qp = gnv_qp_first(dev); qp; qp = next) {

@@ -33,7 +33,7 @@ static void inner_release(struct gpunvme_mem *mem)
 
 	gnv_arena_free(mem->home->nvme.cmb.arena, &inner->block);
 	if (inner->given) /* last: another thread may close the drive then */
-		__atomic_fetch_sub(&mem->home->inner_given, 1, __ATOMIC_RELEASE);
+		__atomic_fetch_sub(&mem->home->dma.inner_given, 1, __ATOMIC_RELEASE);
 }
 
 static const struct gnv_mem_ops inner_ops = { "drive", inner_release, gnv_mem_attach_host, gnv_mem_detach_host };
@@ -179,7 +179,7 @@ GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 		return ret;
 	}
 	inner->given = true;
-	__atomic_fetch_add(&dev->inner_given, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&dev->dma.inner_given, 1, __ATOMIC_RELAXED);
 	*mem = &inner->mem;
 	return 0;
 }

@@ -109,9 +109,9 @@ static unsigned waiting(void)
 	const struct gnv_mapping *map;
 	unsigned n = 0;
 
-	for (map = t.dev->late.marked; map; map = map->next_of_dev)
+	for (map = t.dev->dma.late.marked; map; map = map->next_of_dev)
 		n++;
-	for (map = t.dev->late.fresh; map; map = map->next_of_dev)
+	for (map = t.dev->dma.late.fresh; map; map = map->next_of_dev)
 		n++;
 	return n;
 }
