@@ -39,7 +39,7 @@ bool gnv_map_knows(struct gpunvme_dev *dev, const struct gpunvme_dbuf *dbuf)
 	struct gpunvme_dbuf same;
 
 	pthread_mutex_lock(&dev->lock);
-	for (map = dev->maps; map; map = map->next_of_dev) {
+	for (map = dev->dma.maps; map; map = map->next_of_dev) {
 		same = map->dbuf;
 		same.base = dbuf->base;
 		if (!memcmp(&same, dbuf, sizeof(same)))

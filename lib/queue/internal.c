@@ -6,7 +6,6 @@
 #include "queue/internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "dma/mem_map.h"
 #include "queue/qp_recover.h"
@@ -52,13 +51,24 @@ static void drop(struct gpunvme_dev *dev)
 	in->gpu = NULL;
 }
 
+/* A watchdog or a reset may exchange its rings meanwhile. */
+static bool has_ended(struct gpunvme_dev *dev)
+{
+	bool ended;
+
+	pthread_mutex_lock(&dev->lock);
+	ended = dev->internal.qp && gnv_qp_poisoned(dev->internal.qp);
+	pthread_mutex_unlock(&dev->lock);
+	return ended;
+}
+
 /* With its lock. What a reset has left of the queue goes: no thread uses that. */
 static int make(struct gpunvme_dev *dev)
 {
 	struct gnv_dev_internal *in = &dev->internal;
 	int ret = 0;
 
-	if (in->qp && gnv_qp_poisoned(in->qp))
+	if (has_ended(dev))
 		drop(dev);
 	if (in->qp)
 		return gpunvme_qp_release_old(in->qp);
@@ -74,7 +84,6 @@ static int make(struct gpunvme_dev *dev)
 int gnv_internal_begin(struct gpunvme_dev *dev, const struct gpunvme_ns_info *ns, bool write, struct gnv_internal *q)
 {
 	struct gnv_dev_internal *in = &dev->internal;
-	char cause[512];
 	int ret;
 
 	if (gnv_foreign(dev->process))
@@ -85,24 +94,29 @@ int gnv_internal_begin(struct gpunvme_dev *dev, const struct gpunvme_ns_info *ns
 	pthread_mutex_lock(&in->lock);
 	ret = make(dev);
 	if (ret) {
-		snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+		const struct gnv_message cause = gnv_message();
+
 		drop(dev);
 		pthread_mutex_unlock(&in->lock);
-		return gnv_fail(ret, "%s", cause);
+		return gnv_fail(ret, "%s", cause.text);
 	}
 	*q = (struct gnv_internal){ .gpu = in->gpu, .dbuf = in->dbuf, .buf = gpunvme_mem_ptr(in->mem) };
+	pthread_mutex_lock(&dev->lock);
 	gnv_qp_describe(in->qp, ns, &q->dq);
+	pthread_mutex_unlock(&dev->lock);
 	q->dq.flags |= write ? GPUNVME_DQ_WRITE : 0;
 	return 0;
 }
 
 void gnv_internal_end(struct gpunvme_dev *dev)
 {
-	struct gnv_dev_internal *in = &dev->internal;
+	const struct gnv_message cause = gnv_message();
 
-	if (in->qp && gnv_qp_poisoned(in->qp))
+	if (has_ended(dev)) {
 		drop(dev);
-	pthread_mutex_unlock(&in->lock);
+		gnv_fail(0, "%s", cause.text); /* what ended it is what is to be said */
+	}
+	pthread_mutex_unlock(&dev->internal.lock);
 }
 
 bool gnv_internal_yield(struct gpunvme_dev *dev, const struct gpunvme_qp *but)
