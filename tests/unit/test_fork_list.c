@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "common/wait.h"
 #include "os/linux/exclusive.h"
 #include "os/linux/fork.h"
 #include "util/process.h"
@@ -43,7 +44,7 @@ int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 
 static pthread_t forker;
-static int asked, forked, waited; /* forked: atomic */
+static int asked, forked; /* forked: atomic */
 
 static void *fork_once(void *arg)
 {
@@ -57,10 +58,9 @@ static void *fork_once(void *arg)
 	return NULL;
 }
 
-/* The first one hangs until another thread has forked, or a minute. */
+/* The first one hangs until another thread has forked. */
 int __wrap_open(const char *path, int flags, ...)
 {
-	const struct timespec nap = { 0, 1000000 };
 	mode_t mode = 0;
 	va_list args;
 
@@ -71,8 +71,7 @@ int __wrap_open(const char *path, int flags, ...)
 	if (strstr(path, LATE) && !asked) {
 		asked = 1;
 		if (!pthread_create(&forker, NULL, fork_once, NULL))
-			while (!__atomic_load_n(&forked, __ATOMIC_ACQUIRE) && ++waited < 60000)
-				nanosleep(&nap, NULL);
+			wait_until(__atomic_load_n(&forked, __ATOMIC_ACQUIRE));
 	}
 	return __real_open(path, flags, mode);
 }
@@ -91,7 +90,6 @@ static void test_late(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(asked, 1);
 	assert_int_equal(pthread_join(forker, NULL), 0);
-	assert_true(waited < 60000);
 	assert_int_equal(in_child(fork(), is_closed, fd), 0);
 	gnv_fork_close(fd);
 	unlink(path);
