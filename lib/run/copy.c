@@ -27,16 +27,19 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 {
 	uint32_t step = (uint32_t)gnv_min(dq->max_blocks, STEP_BYTES >> dq->lba_shift);
 	bool flush = copy->flags & GPUNVME_COPY_FLUSH;
+	int ret;
 
 	if (copy->flags & GPUNVME_COPY_WRITE && copy->nblocks <= dq->atomic)
 		step = (uint32_t)copy->nblocks; /* the drive writes it whole */
-
 	if (copy->flags & ~(uint32_t)(GPUNVME_COPY_WRITE | GPUNVME_COPY_FLUSH | GPUNVME_COPY_FUA) || copy->reserved)
 		return gnv_fail(-EINVAL, "unknown copy flags 0x%x; valid: GPUNVME_COPY_WRITE, _FLUSH, _FUA", copy->flags);
 	if (copy->flags & GPUNVME_COPY_FUA && !(copy->flags & GPUNVME_COPY_WRITE))
 		return gnv_fail(-EINVAL, "GPUNVME_COPY_FUA goes with GPUNVME_COPY_WRITE");
 	if (!queues || (!copy->nblocks && !flush))
 		return gnv_fail(-EINVAL, "gpunvme_copy_run: no queue, or no block to move");
+	ret = flush ? 0 : gnv_run_check_range(dq, queues, dbuf, copy->lba, copy->nblocks);
+	if (ret)
+		return ret;
 	run->lanes = flush ? 1 : copy->lanes ? copy->lanes : (uint32_t)gnv_min((uint64_t)LANES_AUTO * queues, GNV_RUN_LANES_MAX);
 	if (run->lanes > GNV_RUN_LANES_MAX)
 		return gnv_fail(-EINVAL, "%u lanes are too many for a copy: use %u or less", run->lanes, GNV_RUN_LANES_MAX);
@@ -81,8 +84,6 @@ GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 	ret = gnv_opts_copy(&copy, user, gpunvme_copy);
 	if (!ret)
 		ret = gnv_run_check(gpu, dq, queues, dbuf);
-	if (!ret && !(copy.flags & GPUNVME_COPY_FLUSH))
-		ret = gnv_run_check_range(dq, queues, dbuf, copy.lba, copy.nblocks);
 	if (!ret)
 		ret = prepare(dq, queues, dbuf, &copy, &run, &args);
 	if (ret)
