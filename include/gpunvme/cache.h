@@ -6,7 +6,8 @@
  *   gpunvme_cache_forget   before memory is freed whose end nobody tells the library
  *   gpunvme_cache_get_info, gpunvme_cache_set_limit
  *
- * What is put stays mapped, to be found by the next gpunvme_mem_get() without a system call, until the cache holds more than its
+ * What is put stays mapped, to be found by the next gpunvme_mem_get() without a system call (but for memory of malloc() on AMD GPUs
+ * that cannot write their L2 back in a kernel, which is made uncached again), until the cache holds more than its
  * limit, the memory is freed, or the device is closed. That memory is freed is told by ROCm's runtime, of memory of an AMD GPU and
  * of hipHostMalloc(): it is unmapped before it can be given out again. CUDA has a number for each of its allocations, which is
  * compared at each gpunvme_mem_get(). Of other memory (malloc(), mmap()) nobody tells: it is unmapped with its last

@@ -171,7 +171,7 @@ struct gpunvme_dev_info {
 	uint32_t pmr;       /* 1: the drive has a Persistent Memory Region, which is somebody's data and is left alone */
 	uint32_t faulty;    /* 1: a software controller that does wrong what `fault` in its URI asks for */
 	uint32_t more_reserved;
-	char why[160];      /* why it is dead or removed (event.h): "it reports a fatal error (CSTS.CFS)"; "" while it is alive */
+	char why[160];      /* why it is dead or removed (event.h): "it reports a fatal error (CSTS.CFS)"; "" if alive, or in a child */
 };
 
 enum gpunvme_cmb_holds {

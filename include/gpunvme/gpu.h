@@ -107,7 +107,8 @@ GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *gpu);
  *
  * It does not wait for kernels of the program. It waits while the library runs a kernel of its own on @gpu. For `cpu` it orders the
  * accesses of this thread. For `cuda:N` there is nothing to do: devices and lanes meet in the GPU's L2. Any thread may call it.
- * Return: 0; -EINVAL; -ETIMEDOUT the GPU did not get to it within 10 s; -EIO it has failed; -ENOMEM.
+ * Return: 0; -EINVAL; -ETIMEDOUT the GPU did not get to it within 10 s, and everything that needs @gpu fails with -EIO until it is
+ * closed and opened again; -EIO it has failed; -ENOMEM.
  */
 GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu);
 

@@ -35,7 +35,10 @@ struct gpunvme_litmus_opts {
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *progress_ctx;
 	uint32_t qp_flags; /* GPUNVME_QP_VRAM: rings and data in the GPU's memory; or 0: in the host's */
-	/* Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM, _HIP, _DRM (mem.h); 0: with the rings. */
+	/*
+	 * Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM, _HIP, _DRM (mem.h); 0: with the rings. Other memory than theirs
+	 * is for a controller in software: on a drive data and rings lie together (-EXDEV).
+	 */
 	uint32_t mem_flags;
 };
 #define GPUNVME_LITMUS_OPTS_INIT { sizeof(struct gpunvme_litmus_opts), 0, 0, NULL, NULL, 0, 0 }

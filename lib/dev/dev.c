@@ -7,6 +7,7 @@
 #include "nvme/hmb.h"
 #include "util/entry.h"
 #include "util/opts.h"
+#include "util/process.h"
 
 GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info)
 {
@@ -16,7 +17,8 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
 		return gnv_null("dev");
 	now = dev->nvme.info; /* constant: a child of fork() may ask, too, and hears of the memory as it was then */
 	now.hmb = gnv_hmb_used(&dev->nvme);
-	gnv_ctrl_why(&dev->nvme.ctrl, now.why);
+	if (dev->process == gnv_process()) /* in a child the lock may belong to a thread of the parent */
+		gnv_ctrl_why(&dev->nvme.ctrl, now.why);
 	return gnv_info_copy(info, &now, gpunvme_dev_info);
 }
 

@@ -4,7 +4,8 @@
  * life/dev_life.c.
  *
  * Locks, in the order they are taken: that of the internal queue, queues_lock, a memory's lock, dev->lock, then those inside the
- * arena and the space. Over an admin command only the first two are held, and the admin queue's own.
+ * arena and the space. Over an admin command only the first two are held, and async.lock, nvme.settings.lock and the admin queue's
+ * own, which are taken in this order.
  */
 #ifndef GNV_DEV_DEV_H
 #define GNV_DEV_DEV_H

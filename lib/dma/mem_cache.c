@@ -281,22 +281,6 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 	return ret;
 }
 
-static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, bool keep,
-		struct gpunvme_mem_use *use)
-{
-	struct gnv_cache *cache = dev->dma.cache;
-	int ret;
-
-	pthread_mutex_lock(&cache->making);
-	pthread_mutex_lock(&cache->lock);
-	try_again(cache);
-	pthread_mutex_unlock(&cache->lock);
-	ret = hit(cache, gpu, from, to, use) ? 0 : make(gpu, dev, from, to, keep, use);
-	pthread_mutex_unlock(&cache->making);
-	evict(cache);
-	return ret;
-}
-
 /* What was kept may have become cached meanwhile, where a runtime does that. */
 static int renew(struct gpunvme_mem_use *use)
 {
@@ -310,6 +294,26 @@ static int renew(struct gpunvme_mem_use *use)
 	pthread_mutex_unlock(&mem->lock);
 	if (ret)
 		gpunvme_mem_put(use);
+	return ret;
+}
+
+static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from, uintptr_t to, bool keep,
+		struct gpunvme_mem_use *use)
+{
+	struct gnv_cache *cache = dev->dma.cache;
+	bool found;
+	int ret;
+
+	pthread_mutex_lock(&cache->making);
+	pthread_mutex_lock(&cache->lock);
+	try_again(cache);
+	pthread_mutex_unlock(&cache->lock);
+	found = hit(cache, gpu, from, to, use);
+	ret = found ? 0 : make(gpu, dev, from, to, keep, use);
+	pthread_mutex_unlock(&cache->making);
+	if (found)
+		ret = renew(use);
+	evict(cache);
 	return ret;
 }
 

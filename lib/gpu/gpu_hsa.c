@@ -3,6 +3,7 @@
  * An AMD GPU through ROCm's HSA runtime. Its addresses are those of the process: HSA has one address space for all.
  * Invariant: what was attached is detached before the runtime goes, which the references to the GPU guarantee.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,14 @@ static int hsa_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_byt
 	return 0;
 }
 
+/* RDNA obeys AMDGPU_VM_MTYPE_UC of libdrm's mapping, whatever the buffer is (Linux gmc_v10_0.c, gmc_v11_0.c, get_vm_pte). */
+static bool maps_uncached(struct gnv_hsa *hsa)
+{
+	const char *gfx = strstr(gnv_hsa_info(hsa)->isa, "gfx1");
+
+	return gfx && (gfx[4] == '0' || gfx[4] == '1') && isdigit((unsigned char)gfx[6]);
+}
+
 static int hsa_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	const struct lanes *lanes = gpu->priv;
@@ -137,7 +146,7 @@ static int hsa_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, si
 
 	if (ret)
 		return ret;
-	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa);
+	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(kind == GNV_VRAM_DRM && maps_uncached(lanes->hsa));
 	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
 	if (ret)
 		gnv_vram_free(bytes);
@@ -221,10 +230,10 @@ static int hsa_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
 
 static int hsa_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
 {
-	bool locked = false;
+	struct gnv_hsa_locked *locked = NULL;
 	int ret = gnv_hsa_lock(hsa_of(gpu), cpu, len, &range->lane, &locked);
 
-	range->cookie = locked ? cpu : NULL;
+	range->cookie = locked; /* NULL: memory of the runtime's own */
 	return ret;
 }
 

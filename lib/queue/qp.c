@@ -22,6 +22,7 @@
 #include "util/opts.h"
 #include "util/process.h"
 
+#define STILL_MOST 4u /* rounds of the test of the doorbells in which the GPU stands still */
 #define DEPTH_AUTO 1024u
 #define TIMEOUT_MS 30000u
 
@@ -59,7 +60,7 @@ static int take_qid(struct gpunvme_qp *qp)
 		pthread_mutex_unlock(&dev->lock);
 		if (qp->qid)
 			return 0;
-		if (gnv_internal_yield(dev, qp->from))
+		if (!qp->internal && gnv_internal_yield(dev, qp->from)) /* the internal queue does not give itself up */
 			continue;
 		if (!qp->from)
 			return gnv_fail(-ENOSPC, "all %u I/O queue pairs of the controller are in use; destroy one", dev->nvme.info.queues);
@@ -283,7 +284,7 @@ static int create_anew(struct gpunvme_qp *qp)
 }
 
 /* One round of the test of the doorbells. Return: 0 it has an answer, or needs another round; else what stops the creation. */
-static int prove_once(struct gpunvme_qp *qp, unsigned *late)
+static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
 {
 	struct gnv_ringtest test = { .data = { 0 } };
 	int ret = gnv_ringtest_run(&test, qp), anew;
@@ -297,6 +298,8 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late)
 	if (anew)
 		return anew; /* the controller may still use the test's memory, which stays the arena's */
 	gnv_ringtest_fini(&test, qp);
+	if (ret == -EBUSY && ++*still == STILL_MOST)
+		return gnv_fail(-EIO, "the GPU stood still in each test of the doorbells of queue %u; try again when it has less to do", qp->qid);
 	if (fails) {
 		*late = 0;
 		return gnv_doorbells_open(qp);
@@ -307,7 +310,7 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late)
 /* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */
 static int prove(struct gpunvme_qp *qp)
 {
-	unsigned late = 0, rounds = 0;
+	unsigned late = 0, still = 0, rounds = 0;
 	int ret = 0;
 
 	while (!ret && gnv_doorbells_doubtful(qp)) {
@@ -317,7 +320,7 @@ static int prove(struct gpunvme_qp *qp)
 		if (++rounds > 16)
 			return gnv_fail(-EBUSY, "the doorbells of queue %u cannot be tested while others use them; try again",
 					qp->qid);
-		ret = prove_once(qp, &late);
+		ret = prove_once(qp, &late, &still);
 	}
 	return ret;
 }

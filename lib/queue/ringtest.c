@@ -264,6 +264,7 @@ static int judge(struct run *run, int ret)
 	struct gpunvme_qp *qp = run->qp;
 	uint64_t by_lane;
 
+	run->test->runs_on = run->launched == -ETIMEDOUT;
 	if (run->launched)
 		return gnv_fail(-EIO, "the lane that tests the doorbells did not run: %s", run->why.text);
 	if (ret == -EBUSY && has_rung(run) && see(run, gnv_clock_ns(), 0))
@@ -309,7 +310,8 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 
 void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 {
-	gnv_arena_free(qp->dev->nvme.arena, &test->go);
+	if (!test->runs_on)
+		gnv_arena_free(qp->dev->nvme.arena, &test->go);
 	gnv_arena_free(qp->dev->nvme.arena, &test->list);
 	gnv_arena_free(qp->dev->nvme.arena, &test->data);
 }

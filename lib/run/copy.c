@@ -82,8 +82,11 @@ GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_d
 	if (ret)
 		return ret;
 	ret = gnv_opts_copy(&copy, user, gpunvme_copy);
-	if (!ret)
-		ret = gnv_run_check(gpu, dq, queues, dbuf);
+	if (ret)
+		return ret;
+	copy.failed_lba = copy.failed_nblocks = 0; /* the caller may use the structure again */
+	gnv_info_copy(user, &copy, gpunvme_copy);
+	ret = gnv_run_check(gpu, dq, queues, dbuf);
 	if (!ret)
 		ret = prepare(dq, queues, dbuf, &copy, &run, &args);
 	if (ret)

@@ -371,7 +371,7 @@ static void body_second(void *arg)
 	assert_int_equal(other->ops->launch(other, &launch), -ETIMEDOUT);
 	assert_int_equal(other->ops->peek(other, &word, range.lane, 4), -EIO);
 	assert_int_equal(other->ops->poke(other, range.lane, &word, 4), -EIO);
-	says(gpunvme_errmsg(), "an earlier kernel failed or never ended");
+	says(gpunvme_errmsg(), "an earlier kernel or fence failed or never ended");
 	other->ops->local_free(other, &range, BYTES);
 	assert_int_equal(other->ops->local_alloc(other, BYTES, &range), -EIO);
 	gpunvme_gpu_close(gpu);

@@ -57,8 +57,8 @@ static int begin(void **state)
 {
 	void (*user_queue)(hsa_queue_t *queue);
 	void *ptr;
+	struct gnv_hsa_locked *locked;
 	uint64_t lane;
-	bool locked;
 
 	if (setup(state))
 		return -1;

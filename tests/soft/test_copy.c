@@ -86,6 +86,7 @@ static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunv
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		copy.lba = bad[i].lba;
 		copy.nblocks = bad[i].nblocks;
+		copy.failed_nblocks = 7; /* of a call before */
 		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
 		assert_int_equal(copy.failed_nblocks, 0);
 		assert_non_null(strstr(gpunvme_errmsg(), "not within view 0"));

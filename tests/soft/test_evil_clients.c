@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Clients of a vfio-user server that do what no honest client does. After each trick another client is served, and SIGTERM ends the
- * server while the trick still holds. Each trick has a server of its own, in a process of its own. Nothing here is measured: a
+ * server while the trick still holds. Only with more than 64 descriptors whose close() waits are others served when those are gone. Each trick has a server of its own, in a process of its own. Nothing here is measured: a
  * server that hangs is found by the time-out of this program. What a hostile server does: test_vfio_user_hostile.
  */
 #include <errno.h>
@@ -276,7 +276,7 @@ static void many_descriptors_with_each_byte(void)
 	for (round = 0; round < 16; round++) {
 		for (i = 0; i < EVIL_MANY; i++)
 			fds[i] = dup(0);
-		evil_send(sock, "\0\0\15\0\20\0\0\0\0\0\0\0\0\0\0" + round % 15, 1, fds, EVIL_MANY);
+		evil_send(sock, &"\0\0\15\0\20\0\0\0\0\0\0\0\0\0\0"[round % 15], 1, fds, EVIL_MANY);
 	}
 	evil_until_gone(sock);
 }
@@ -505,9 +505,19 @@ static void the_largest_reads(void)
 		assert_int_equal(evil_ask(sock, EVIL_READ, &read, sizeof(read), NULL, 0), 0);
 }
 
+/* With a descriptor, which the kernel would close where the byte is passed over (Linux af_unix.c, manage_oob()). */
 static void bytes_out_of_band(void)
 {
-	send(sock, "!", 1, MSG_OOB | MSG_NOSIGNAL);
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec iov = { (char[]){ '!' }, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	int fd = evil_trap();
+
+	*CMSG_FIRSTHDR(&msg) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), &fd, sizeof(fd));
+	assert_int_equal(sendmsg(sock, &msg, MSG_OOB | MSG_NOSIGNAL), 1);
+	close(fd);
+	send(sock, "!", 1, MSG_NOSIGNAL);
 	shutdown(sock, SHUT_WR);
 	evil_until_gone(sock);
 }

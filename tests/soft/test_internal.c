@@ -26,6 +26,7 @@
 struct counts {
 	unsigned made, deleted;	  /* queues of each kind (atomic) */
 	unsigned commands, reads; /* of admin and I/O queues (atomic) */
+	unsigned refuse;	  /* the next Create I/O Completion Queue fails (atomic) */
 	unsigned strike;	  /* the next read is answered with the identifier of another queue (atomic) */
 };
 
@@ -34,7 +35,9 @@ static struct counts counts;
 static enum gnv_soft_verdict on_admin(void *ctx, const struct gpunvme_sqe *cmd, uint16_t *status)
 {
 	(void)ctx;
-	(void)status;
+	*status = GPUNVME_SC_INTERNAL;
+	if (cmd->opc == GPUNVME_ADMIN_CREATE_CQ && __atomic_exchange_n(&counts.refuse, 0, __ATOMIC_RELAXED))
+		return GNV_SOFT_FAIL;
 	__atomic_fetch_add(&counts.commands, 1, __ATOMIC_RELAXED);
 	if (cmd->opc == GPUNVME_ADMIN_CREATE_SQ || cmd->opc == GPUNVME_ADMIN_CREATE_CQ)
 		__atomic_fetch_add(&counts.made, 1, __ATOMIC_RELAXED);
@@ -158,6 +161,27 @@ static void test_makes_way(void **state)
 	good(gpunvme_dev_close(dev));
 }
 
+/* A drive whose queues are all in use, and that refuses the internal one once: the next renewal does not give up what it renews. */
+static void test_refused_renewal(void **state)
+{
+	struct gpunvme_dev *dev = open_drive(2);
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(open_file(dev));
+	__atomic_store_n(&counts.refuse, 1, __ATOMIC_RELAXED);
+	gpunvme_dev_reset(dev);
+	gpunvme_dev_reset(dev);
+	good(gpunvme_dev_reset(dev));
+	good(gpunvme_qp_destroy(qp));
+	good(open_file(dev));
+	gpunvme_gpu_close(gpu);
+	good(gpunvme_dev_close(dev));
+}
+
 /* A failure ends the queue, which then keeps nobody's memory; the next file gets another. */
 static void test_failure(void **state)
 {
@@ -230,7 +254,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_made_once), cmocka_unit_test(test_reset),	  cmocka_unit_test(test_makes_way),
-		cmocka_unit_test(test_failure),	  cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_failure),	  cmocka_unit_test(test_threads), cmocka_unit_test(test_refused_renewal),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);

@@ -23,6 +23,7 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/wait.h"
 #include "common/good.h"
 #include "os/linux/file.h"
 #include "os/linux/openers.h"
@@ -136,8 +137,7 @@ static unsigned few_descriptors(const char *uri)
 			fail_msg("%s with %u descriptors: %d %s: %s", uri, (unsigned)n, ret, gpunvme_strerror(ret), l.why);
 		if (ret && !strstr(l.why, "open files") && !strstr(l.why, "escriptor"))
 			fail_msg("%s with %u descriptors: '%s' does not say what is lacking", uri, (unsigned)n, l.why);
-		list_open(after);
-		assert_memory_equal(before, after, sizeof(before));
+		wait_until((list_open(after), !memcmp(before, after, sizeof(before)))); /* a connection is closed by a thread of its own */
 		failed += ret != 0;
 	}
 	good(ret);
@@ -209,8 +209,7 @@ static void test_server(void **state)
 			fail_msg("with %u descriptors: %d %s", (unsigned)n, ret, gpunvme_errmsg());
 		if (!ret)
 			good(gpunvme_server_stop(s));
-		list_open(after);
-		assert_memory_equal(before, after, sizeof(before));
+		wait_until((list_open(after), !memcmp(before, after, sizeof(before)))); /* a connection is closed by a thread of its own */
 		assert_int_not_equal(access(other, F_OK), 0);
 	}
 	good(ret);

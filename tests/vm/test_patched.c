@@ -244,7 +244,6 @@ static void test_refused(void **state)
 	close_rig(&r);
 }
 
-/* What is mapped stays where it is; what is not may go, and is mapped where it is then. */
 /*
  * An exporter that names its device wants a path by P2PDMA. There is none here: drive and exporter lie on the root bus, whose host bridge
  * (8086:29c0) is not in pci_p2pdma_whitelist, and the processor is no Zen (drivers/pci/p2pdma.c).
@@ -266,6 +265,7 @@ static void test_no_path(void **state)
 	close_rig(&r);
 }
 
+/* What is mapped stays where it is; what is not may go, and is mapped where it is then. */
 static void test_move(void **state)
 {
 	struct gpunvme_mem *copy;

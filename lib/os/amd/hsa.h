@@ -16,6 +16,7 @@
 #include "util/mmio.h"
 
 struct gnv_hsa;
+struct gnv_hsa_locked;
 struct gnv_hsa_kernel;
 
 struct gnv_hsa_info {
@@ -72,18 +73,18 @@ void gnv_hsa_export_close(struct gnv_hsa *gpu, int fd);
 
 /*
  * Memory of the host, in whole pages, becomes visible to the lanes of every GPU of the runtime, uncached. Once for each GPU that
- * uses it, with the same address and length. @locked: false: it is the runtime's own (hipHostMalloc), is not unlocked, and stays
+ * uses it, with the same address and length. @locked: NULL: it is the runtime's own (hipHostMalloc), is not unlocked, and stays
  * visible until its owner frees it. Return: 0; -ENOMEM, -EIO, -ERANGE; -EOPNOTSUPP it is not coherent.
  */
-int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, bool *locked);
-void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu);
+int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, struct gnv_hsa_locked **locked);
+void gnv_hsa_unlock(struct gnv_hsa *gpu, struct gnv_hsa_locked *locked);
 
 /*
  * gnv_hsa_renew() - make locked memory uncached again, as it was when it was locked
- * Whoever locks the same pages as coarse-grained, as HIP's copies do, makes them cached, and unlocking leaves them so. @cpu: which,
- * as it was locked, or NULL: all of this GPU. Return: 0; -ENOMEM, -EIO.
+ * Locking the same pages as coarse-grained, as HIP's copies do, makes them cached, and unlocking leaves them so.
+ * @only: which, or NULL: all of this GPU. Return: 0; -ENOMEM, -EIO.
  */
-int gnv_hsa_renew(struct gnv_hsa *gpu, const void *cpu);
+int gnv_hsa_renew(struct gnv_hsa *gpu, const struct gnv_hsa_locked *only);
 
 /* Memory of another driver by its DMA-BUF. Return: 0; -EOPNOTSUPP the runtime takes only what amdgpu exported; -EIO. */
 int gnv_hsa_import(struct gnv_hsa *gpu, int fd, size_t len, uint64_t *lane);

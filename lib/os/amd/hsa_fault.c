@@ -110,5 +110,5 @@ int gnv_hsa_usable(const struct gnv_hsa *gpu)
 		return -EIO;
 	if (!__atomic_load_n(&gpu->stuck, __ATOMIC_ACQUIRE))
 		return 0;
-	return gnv_fail(-EIO, "GPU %s: an earlier kernel failed or never ended; close the GPU and open it again", gpu->info.bdf);
+	return gnv_fail(-EIO, "GPU %s: an earlier kernel or fence failed or never ended; close the GPU and open it again", gpu->info.bdf);
 }

@@ -116,7 +116,7 @@ static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EIO, "it cannot be given memory of the runtime's");
 }
 
-static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len)
+static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len, struct gnv_hsa_locked **out)
 {
 	struct gnv_hsa_locked *locked = malloc(sizeof(*locked));
 
@@ -128,50 +128,54 @@ static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len)
 	*locked = (struct gnv_hsa_locked){ gpu->locked, cpu, len };
 	gpu->locked = locked;
 	pthread_mutex_unlock(&gpu->locked_lock);
+	*out = locked;
 	return 0;
 }
 
-int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, bool *locked)
+int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, struct gnv_hsa_locked **locked)
 {
 	int ret = share_own(gpu, cpu, len, lane);
 
-	*locked = ret == -ENOENT;
-	if (!*locked)
+	*locked = NULL;
+	if (ret != -ENOENT)
 		return ret;
 	ret = lock_pages(gpu, cpu, len, lane);
-	return ret ? ret : note_locked(gpu, cpu, len);
+	return ret ? ret : note_locked(gpu, cpu, len, locked);
 }
 
-void gnv_hsa_unlock(struct gnv_hsa *gpu, void *cpu)
+/* By its record: one address may be locked twice, with two lengths. */
+void gnv_hsa_unlock(struct gnv_hsa *gpu, struct gnv_hsa_locked *locked)
 {
-	struct gnv_hsa_locked **link, *locked;
+	struct gnv_hsa_locked **link;
 
 	pthread_mutex_lock(&gpu->locked_lock);
-	for (link = &gpu->locked; (*link)->cpu != cpu; link = &(*link)->next)
+	for (link = &gpu->locked; *link != locked; link = &(*link)->next)
 		;
-	locked = *link;
 	*link = locked->next;
-	gpu->api.amd_memory_unlock(cpu);
+	gpu->api.amd_memory_unlock(locked->cpu);
 	pthread_mutex_unlock(&gpu->locked_lock);
 	free(locked);
 }
 
 /* Where there is no shared virtual memory this counts up and down, and the pages never changed. */
-int gnv_hsa_renew(struct gnv_hsa *gpu, const void *cpu)
+int gnv_hsa_renew(struct gnv_hsa *gpu, const struct gnv_hsa_locked *only)
 {
 	const struct gnv_hsa_locked *locked;
+	int ret = 0, failed;
 	uint64_t lane;
-	int ret = 0;
 
 	if (gnv_hsa_writes_back(gpu))
 		return 0;
 	pthread_mutex_lock(&gpu->locked_lock);
-	for (locked = gpu->locked; locked && !ret; locked = locked->next) {
-		if (cpu && locked->cpu != cpu)
+	for (locked = gpu->locked; locked; locked = locked->next) {
+		if (only && locked != only)
 			continue;
-		ret = lock_pages(gpu, locked->cpu, locked->len, &lane);
-		if (!ret)
+		failed = lock_pages(gpu, locked->cpu, locked->len, &lane);
+		if (!failed)
 			gpu->api.amd_memory_unlock(locked->cpu);
+		else if (!ret) /* the others all the same */
+			ret = gnv_fail(failed, "%zu bytes at %p cannot be made uncached again; were they unmapped before gpunvme_mem_free() "
+					       "or gpunvme_cache_forget()?", locked->len, locked->cpu);
 	}
 	pthread_mutex_unlock(&gpu->locked_lock);
 	return ret;

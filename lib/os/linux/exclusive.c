@@ -39,14 +39,19 @@ static int open_once(const char *path, int flags)
 
 	if (first < 0 && !(flags & O_EXCL))
 		return first;
+	gnv_fork_begin();
+	gnv_fork_keep(first); /* a child that was waited for must not have it either */
 	snprintf(again, sizeof(again), GNV_PROC "/self/fd/%d", first);
 	gnv_fork_begin();
 	fd = open(first < 0 ? path : again, flags);
 	if (fd < 0 && first >= 0) /* there is no /proc */
 		fd = open(path, flags);
 	gnv_fork_keep(fd);
-	if (first >= 0)
-		close_quietly(first);
+	if (first >= 0) {
+		gnv_fork_forget(first);
+		gnv_fork_keep(-1);
+		close_quietly(first); /* without the lock: it may take long, too */
+	}
 	return fd;
 }
 

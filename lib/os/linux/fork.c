@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "os/linux/passed.h"
 #include "util/log.h"
 #include "util/process.h"
 
@@ -40,6 +41,7 @@ static void in_child(void)
 {
 	while (count)
 		close(kept[--count]);
+	gnv_passed_forget();
 	pthread_mutex_unlock(&lock);
 }
 

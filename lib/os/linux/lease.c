@@ -68,14 +68,19 @@ int gnv_os_live_open(const char *path)
 	first = open_again(found, flags);
 	if (first >= 0) {
 		gnv_fork_begin();
+		gnv_fork_keep(first); /* a child that was waited for must not have it either */
+		gnv_fork_begin();
 		fd = gnv_fork_keep(open_again(first, flags));
 	}
 	if (fd < 0 && errno == ENOENT)
 		fd = gnv_fail(-ENOENT, "%s: it is there, but " GNV_PROC "/self/fd is not, by which it is opened: mount " GNV_PROC, path);
 	else if (fd < 0)
 		fd = gnv_fail(-errno, "%s: %s", path, strerror(errno));
-	if (first >= 0)
+	if (first >= 0) {
+		gnv_fork_forget(first);
+		gnv_fork_keep(-1);
 		close(first);
+	}
 	close(found);
 	return fd;
 }

@@ -21,15 +21,60 @@
 #define GET_SEALS (1024 + 10) /* F_GET_SEALS of linux/fcntl.h, which cannot be included beside fcntl.h */
 
 struct batch {
+	struct batch *next;
 	unsigned count;
 	int fd[];
 };
 
-static uint32_t waiting; /* atomic: descriptors that the threads below have not closed yet */
+static uint32_t waiting;      /* atomic: descriptors that the threads below have not closed yet */
+static struct batch *shelved; /* atomic: a stack of those for which there was no thread */
+
+static void *close_batch(void *arg)
+{
+	struct batch *batch = arg;
+
+	while (batch->count) {
+		close(batch->fd[--batch->count]);
+		__atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
+	}
+	free(batch);
+	return NULL;
+}
+
+/* Without a thread they stay open until the next attempt, which is better than to wait. */
+static void start(struct batch *batch)
+{
+	pthread_t thread;
+
+	if (!gnv_thread_start(&thread, close_batch, batch)) {
+		pthread_detach(thread);
+		return;
+	}
+	batch->next = __atomic_load_n(&shelved, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&shelved, &batch->next, batch, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
+static void start_shelved(void)
+{
+	struct batch *batch = __atomic_exchange_n(&shelved, NULL, __ATOMIC_ACQUIRE), *next;
+
+	for (; batch; batch = next) {
+		next = batch->next;
+		start(batch);
+	}
+}
 
 bool gnv_passed_too_many(void)
 {
+	start_shelved();
 	return __atomic_load_n(&waiting, __ATOMIC_RELAXED) > MOST;
+}
+
+void gnv_passed_forget(void)
+{
+	__atomic_store_n(&waiting, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&shelved, NULL, __ATOMIC_RELAXED);
 }
 
 /* The name comes from the kernel's table of descriptors: no file system is asked. */
@@ -52,33 +97,17 @@ static bool is_harmless(int fd)
 	return fcntl(fd, GET_SEALS) >= 0 || gnv_passed_is_event(fd);
 }
 
-static void *close_batch(void *arg)
-{
-	struct batch *batch = arg;
-
-	while (batch->count) {
-		close(batch->fd[--batch->count]);
-		__atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
-	}
-	free(batch);
-	return NULL;
-}
-
-/* Without memory or a thread they stay open, which is better than to wait. */
+/* Without memory they stay open for good, and are not counted: nothing would count them down. */
 static void close_elsewhere(const int *fds, unsigned count)
 {
 	struct batch *batch = malloc(sizeof(*batch) + count * sizeof(*fds));
-	pthread_t thread;
 
-	__atomic_fetch_add(&waiting, count, __ATOMIC_RELAXED);
 	if (!batch)
 		return;
+	__atomic_fetch_add(&waiting, count, __ATOMIC_RELAXED);
 	batch->count = count;
 	memcpy(batch->fd, fds, count * sizeof(*fds));
-	if (gnv_thread_start(&thread, close_batch, batch))
-		free(batch);
-	else
-		pthread_detach(thread);
+	start(batch);
 }
 
 bool gnv_passed_close(const int *fds, unsigned count)

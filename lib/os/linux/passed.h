@@ -22,6 +22,9 @@ bool gnv_passed_close(const int *fds, unsigned count);
 /* Close a connection that was shut down, in which descriptors may wait that nobody received. Does not wait. */
 void gnv_passed_close_socket(int fd);
 
+/* In a child of fork(), which has none of the threads that close them. */
+void gnv_passed_forget(void);
+
 /* Do more than 64 descriptors wait to be closed? */
 bool gnv_passed_too_many(void);
 

@@ -116,13 +116,27 @@ void gnv_socket_close(struct gnv_socket *s)
 	gnv_fork_close(s->fd);
 }
 
+/*
+ * Bytes out of band come as others do. Else recvmsg() drops them, and the kernel closes here, in a thread that others wait for, the
+ * descriptors that they carry (Linux af_unix.c, manage_oob()).
+ */
+static void take_all_inline(int fd)
+{
+	const int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+}
+
 int gnv_socket_accept(const struct gnv_socket *s)
 {
 	int fd;
 
 	gnv_fork_begin();
 	fd = gnv_fork_keep(accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	take_all_inline(fd);
+	return fd;
 }
 
 /* A child that was made by clone() alone has the socket, too, and would keep the connection. */
@@ -158,7 +172,10 @@ int gnv_socket_connect(const char *path)
 		return ret;
 	gnv_fork_begin();
 	fd = gnv_fork_keep(open_socket());
-	if (fd < 0 || !connect(fd, (const struct sockaddr *)&at, sizeof(at)))
+	if (fd < 0)
+		return fd;
+	take_all_inline(fd);
+	if (!connect(fd, (const struct sockaddr *)&at, sizeof(at)))
 		return fd;
 	err = errno;
 	gnv_fork_close(fd);
