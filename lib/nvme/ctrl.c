@@ -158,7 +158,8 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 	uint32_t csts, mpsmin;
 	int ret;
 
-	*ctrl = (struct gnv_ctrl){ .regs = bar0, .bar = gnv_mem_regs(bar0), .bar_len = bar0->len, .lock = PTHREAD_MUTEX_INITIALIZER };
+	*ctrl = (struct gnv_ctrl){ .regs = bar0, .bar = gnv_mem_regs(bar0), .bar_len = bar0->len };
+	pthread_mutex_init(&ctrl->lock, NULL);
 	if (bar0->len < GPUNVME_REG_DOORBELLS + 8)
 		return gnv_fail(-EOPNOTSUPP, "BAR0 has %zu bytes, too few for an NVMe controller", bar0->len);
 	ret = gnv_ctrl_status(ctrl, &csts);
