@@ -206,8 +206,10 @@ static int sync_folder(char *path)
 	return ret;
 }
 
-/* A new file takes the place of the old one in one step: the power may go while it is written. */
-/* In one step; file systems that cannot refuse to replace (NFS) rely on check_output(). Return: has it the name? */
+/*
+ * A new file takes the place of the old one in one step: the power may go while it is written. File systems that cannot refuse to
+ * replace (NFS) rely on check_output(). Return: has it the name?
+ */
 static int give_name(const char *part, const char *name, int replace)
 {
 	if (renameat2(AT_FDCWD, part, AT_FDCWD, name, replace ? 0 : RENAME_NOREPLACE) == 0)
@@ -230,8 +232,10 @@ int accept_save(struct accept *a)
 	f = fdopen(fd, "w");
 	ok = f && fprintf(f, "%s\n", text) > 0 && fflush(f) == 0 && fchmod(fd, 0644) == 0 && fsync(fd) == 0;
 	ok = (f ? fclose(f) : close(fd)) == 0 && ok;
-	if (ok && give_name(part, a->output, a->replace))
+	if (ok && give_name(part, a->output, a->replace)) {
+		a->replace = 1; /* it is this report's, which is written again at the end */
 		return sync_folder(part);
+	}
 	ok = errno;
 	unlink(part);
 	return -ok;
