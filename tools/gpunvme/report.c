@@ -23,7 +23,7 @@
 #define SECONDS 60   /* for all rows, unless asked otherwise */
 #define LAST_WORDS 2 /* of them, which the last row may take to be ended */
 #define WORDS 16
-#define SERIALS 32
+#define SERIALS 1024
 #define IMAGE_BYTES (64 * MIB)
 
 struct row {
@@ -76,6 +76,7 @@ struct report {
 	struct json_object *json;
 	char *serial[SERIALS]; /* which nobody else has to know */
 	unsigned serials;
+	int forgot; /* there was no room, or no memory, for one of them */
 };
 
 /* ---- One row ---- */
@@ -102,19 +103,30 @@ static void spell(const struct report *r, const struct row *row, const char **ar
 	argv[n] = NULL;
 }
 
-/* Names that tell one drive from all others are taken out of what it says, and remembered. */
-/* As it is, and as a string of JSON spells it. */
+/* Once, and for good: what is not remembered would stand in the report. */
+static void add_serial(struct report *r, const char *text, size_t len)
+{
+	for (unsigned i = 0; i < r->serials; i++)
+		if (strlen(r->serial[i]) == len && !memcmp(r->serial[i], text, len))
+			return;
+	if (r->serials == SERIALS || !(r->serial[r->serials] = strndup(text, len)))
+		r->forgot = 1;
+	else
+		r->serials++;
+}
+
+/* Names that tell one drive from all others are taken out of what it says, and remembered: as they are, and as JSON spells them. */
 static void remember(struct report *r, struct json_object *serial)
 {
 	const char *plain = json_object_get_string(serial);
 	const char *spelled = json_object_to_json_string_ext(serial, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 	const size_t len = strlen(spelled);
 
-	if (r->serials + 2 > SERIALS || strlen(plain) <= 3)
+	if (strlen(plain) <= 3)
 		return;
-	r->serial[r->serials++] = strdup(plain);
+	add_serial(r, plain, strlen(plain));
 	if (len != strlen(plain) + 2) /* more than the quotes */
-		r->serial[r->serials++] = strndup(spelled + 1, len - 2);
+		add_serial(r, spelled + 1, len - 2);
 }
 
 static void hide_serials(struct report *r, struct json_object *json)
@@ -330,6 +342,12 @@ static int write_file(const struct report *r, const char *path)
 	FILE *memory = open_memstream(&text, &size), *file;
 	int bad = !memory;
 
+	if (r->forgot) {
+		if (memory)
+			fclose(memory);
+		free(text);
+		return failed("no report: not every serial number could be remembered, so they cannot be left out");
+	}
 	if (memory) {
 		print_all(r, memory);
 		bad = fclose(memory);
