@@ -43,10 +43,9 @@ static void fill(struct gpunvme_gpu *gpu, uint64_t at, const char *status)
 
 enum where { OWN, END, PAST_END, NOTHING, WILD, OTHERS, UNLOCKED, FREED, LOCKED, NOT_ANY_MORE, PLACES };
 
-static uint64_t address_of(struct gpunvme_gpu *gpu, enum where where, struct gnv_gpu_range *own, uint64_t others, void *page)
+static uint64_t address_of(struct gpunvme_gpu *gpu, enum where where, struct gnv_gpu_range *own, uint64_t others, void *page,
+			   struct gnv_gpu_range *locked)
 {
-	struct gnv_gpu_range range;
-
 	switch (where) {
 	case OWN: return own->lane;
 	case END: return own->lane + 8192 - 256;
@@ -59,10 +58,10 @@ static uint64_t address_of(struct gpunvme_gpu *gpu, enum where where, struct gnv
 		return own->lane;
 	case LOCKED:
 	case NOT_ANY_MORE:
-		assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, &range), 0);
+		assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, locked), 0);
 		if (where == NOT_ANY_MORE)
-			gpu->ops->host_detach(gpu, &range);
-		return range.lane;
+			gpu->ops->host_detach(gpu, locked);
+		return locked->lane;
 	default: return 0;
 	}
 }
@@ -72,7 +71,7 @@ static void touch(void *arg)
 	const enum where where = *(enum where *)arg;
 	const bool good = where == OWN || where == END || where == LOCKED;
 	struct gpunvme_gpu *gpu, *other;
-	struct gnv_gpu_range own, far;
+	struct gnv_gpu_range own, far, locked;
 	void *page = NULL;
 
 	assert_int_equal(posix_memalign(&page, 4096, 4096), 0);
@@ -80,11 +79,11 @@ static void touch(void *arg)
 	assert_int_equal(gpunvme_gpu_open("hsa:1", NULL, &other), 0);
 	assert_int_equal(gpu->ops->local_alloc(gpu, 8192, &own), 0);
 	assert_int_equal(other->ops->local_alloc(other, 8192, &far), 0);
-	fill(gpu, address_of(gpu, where, &own, far.lane, page), good ? NULL : FAULT);
+	fill(gpu, address_of(gpu, where, &own, far.lane, page, &locked), good ? NULL : FAULT);
 	fill(other, far.lane, NULL);
 	if (where == LOCKED) {
 		assert_int_equal(*(uint32_t *)page, 0x5a5a5a5a);
-		gpu->ops->host_detach(gpu, &(struct gnv_gpu_range){ .cookie = page });
+		gpu->ops->host_detach(gpu, &locked);
 	}
 	if (where != FREED)
 		gpu->ops->local_free(gpu, &own, 8192);
