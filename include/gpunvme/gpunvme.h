@@ -13,6 +13,7 @@
 #ifndef GPUNVME_H
 #define GPUNVME_H
 
+#include <gpunvme/amd.h>
 #include <gpunvme/batch.h>
 #include <gpunvme/cache.h>
 #include <gpunvme/copy.h>

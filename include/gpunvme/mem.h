@@ -23,9 +23,8 @@ struct gpunvme_mem;
 enum gpunvme_mem_flags {
 	GPUNVME_MEM_HUGE = 1u << 0, /* 2 MiB pages; falls back to small pages, with one log line, where the system has none */
 	GPUNVME_MEM_VRAM = 1u << 1, /* memory of the GPU; -EOPNOTSUPP where it has none that a controller can write to */
-	GPUNVME_MEM_HIP = 1u << 3,  /* memory of an AMD GPU that HIP made (HIP 6 or newer); may be cached, with one log line then */
-	GPUNVME_MEM_DRM = 1u << 4,  /* memory of an AMD GPU through libdrm, uncached; for a GPU that does nothing else */
 	GPUNVME_MEM_HOST = 1u << 2, /* memory of the host, also where a queue has shown that the GPU's is better */
+	GPUNVME_MEM_VENDOR = 3u << 3, /* memory of the GPU, made as one flag of its vendor says; the vendor's header has them: amd.h */
 	GPUNVME_MEM_CMB_LISTS = 1u << 5, /* its PRP lists lie in the drive's own memory: mapping it fails where there is none for them */
 	GPUNVME_MEM_SHARED = 1u << 6, /* memory of the host that a controller in another process can map; not with _HUGE */
 };
@@ -49,8 +48,8 @@ struct gpunvme_mem_opts {
  * over fork(). Once a queue of that GPU is one of a vfio-user: controller, memory of the host has a descriptor, as by
  * GPUNVME_MEM_SHARED, so that it can be mapped there. Any thread may call it.
  * Return: 0; -EINVAL zero length, bad option; -ENOMEM; -EMFILE no descriptor; -EOPNOTSUPP memory of the GPU is not possible; -EIO
- * the GPU has failed. Of GPUNVME_MEM_HIP and GPUNVME_MEM_DRM also -ENODEV the library is not installed, -EIO the GPU does not
- * reach it.
+ * the GPU has failed. With a flag of GPUNVME_MEM_VENDOR also -EOPNOTSUPP the GPU is another vendor's, -ENODEV the library that the
+ * flag names is not installed, -EIO the GPU does not reach it.
  */
 GPUNVME_API int gpunvme_mem_alloc(struct gpunvme_gpu *gpu, size_t len, const struct gpunvme_mem_opts *opts,
 				  struct gpunvme_mem **mem);

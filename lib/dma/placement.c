@@ -41,7 +41,7 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	struct gnv_space *space = dev->nvme.port->space;
 	struct gpunvme_mem *mem;
 	uint64_t iova;
-	int ret = gnv_mem_gpu_alloc(gpu, SCRATCH, &mem);
+	int ret = gnv_mem_gpu_alloc(gpu, 0, SCRATCH, &mem);
 
 	if (ret)
 		return ret;

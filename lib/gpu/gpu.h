@@ -43,9 +43,6 @@ struct gnv_gpu_foreign {
 	bool shared; /* it is the same DMA-BUF each time, which others may have imported, too; else a new one */
 };
 
-/* How memory of a GPU is made: by the lanes' own runtime, or as vram.h says. */
-enum gnv_vram_kind { GNV_VRAM_OWN, GNV_VRAM_HIP, GNV_VRAM_DRM };
-
 /* Data memory of a GPU's own. */
 struct gnv_gpu_bytes {
 	void *cpu; /* NULL where the CPU cannot reach it */
@@ -55,7 +52,7 @@ struct gnv_gpu_bytes {
 	int dmabuf;		/* a DMA-BUF of it, closed by mem_free, or -1 */
 	uint64_t dmabuf_offset; /* of the first byte in it */
 	void *cookie;
-	enum gnv_vram_kind kind;
+	uint32_t how; /* as of mem_alloc */
 	bool cached; /* what lanes store there may stay in a cache that no kernel writes back, and devices read what was there before */
 };
 
@@ -79,11 +76,10 @@ struct gnv_gpu_ops {
 
 	/*
 	 * Data memory that these lanes prefer, zeroed, uncached or fine-grained for them: what a controller writes is seen. -EOPNOTSUPP:
-	 * they have none of their own, the host's is theirs.
+	 * they have none of their own, the host's is theirs, or it cannot be made like that.
+	 * @how: 0, or flags of GPUNVME_MEM_VENDOR, which may make cached memory: the log says so.
 	 */
-	int (*mem_alloc)(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes);
-	/* The same in a way of one's choice, not GNV_VRAM_OWN; what may be cached is said in the log. */
-	int (*mem_alloc_by)(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes);
+	int (*mem_alloc)(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes);
 	/* Memory of this GPU that its user got from its runtime. -ENOENT: it is not the runtime's, so it is the host's. */
 	int (*mem_register)(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes);
 	void (*mem_free)(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes);

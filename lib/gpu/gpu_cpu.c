@@ -39,21 +39,13 @@ static void cpu_close(struct gpunvme_gpu *gpu)
 	(void)gpu;
 }
 
-static int cpu_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+static int cpu_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	(void)gpu;
+	(void)how;
 	(void)len;
 	(void)bytes;
 	return gnv_fail(-EOPNOTSUPP, "CPU lanes have no memory of their own");
-}
-
-static int cpu_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
-{
-	(void)gpu;
-	(void)kind;
-	(void)len;
-	(void)bytes;
-	return gnv_fail(-EOPNOTSUPP, "CPU threads have no memory of their own");
 }
 
 static int cpu_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
@@ -237,7 +229,6 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.open = cpu_open,
 	.close = cpu_close,
 	.mem_alloc = cpu_mem_alloc,
-	.mem_alloc_by = cpu_mem_alloc_by,
 	.mem_register = cpu_mem_register,
 	.mem_free = cpu_mem_free,
 	.mem_check = cpu_mem_check,

@@ -70,21 +70,13 @@ static void cuda_close(struct gpunvme_gpu *gpu)
 	gnv_cuda_close(cuda_of(gpu));
 }
 
-static int cuda_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+static int cuda_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	(void)gpu;
+	(void)how;
 	(void)len;
 	(void)bytes;
 	return gnv_fail(-EOPNOTSUPP, "controllers do not reach the memory of NVIDIA GPUs; host memory serves both");
-}
-
-static int cuda_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
-{
-	(void)gpu;
-	(void)kind;
-	(void)len;
-	(void)bytes;
-	return gnv_fail(-EOPNOTSUPP, "memory by HIP or libdrm is that of AMD GPUs");
 }
 
 static int cuda_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
@@ -246,7 +238,6 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.open = cuda_open,
 	.close = cuda_close,
 	.mem_alloc = cuda_mem_alloc,
-	.mem_alloc_by = cuda_mem_alloc_by,
 	.mem_register = cuda_mem_register,
 	.mem_free = cuda_mem_free,
 	.mem_check = cuda_mem_check,

@@ -105,14 +105,12 @@ static void hsa_close(struct gpunvme_gpu *gpu)
 	free(gpu->priv);
 }
 
-static int hsa_mem_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	void *ptr;
 	bool cpu;
-	int ret;
+	int ret = gnv_hsa_alloc(hsa_of(gpu), len, true, &ptr, &cpu);
 
-	len = gnv_align_up(len, gnv_sys_page_size());
-	ret = gnv_hsa_alloc(hsa_of(gpu), len, true, &ptr, &cpu);
 	if (ret)
 		return ret;
 	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu ? ptr : NULL,
@@ -138,19 +136,24 @@ static bool maps_uncached(struct gnv_hsa *hsa)
 	return gfx && (gfx[4] == '0' || gfx[4] == '1') && isdigit((unsigned char)gfx[6]);
 }
 
-static int hsa_mem_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gnv_gpu_bytes *bytes)
+static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	const struct lanes *lanes = gpu->priv;
-	int ret = gnv_vram_alloc(kind, GNV_SYSFS, gnv_hsa_info(lanes->hsa)->bdf, lanes->kfd_id,
-				 gnv_align_up(len, gnv_sys_page_size()), &gpu->log, bytes);
+	int ret = gnv_vram_alloc(how, GNV_SYSFS, gnv_hsa_info(lanes->hsa)->bdf, lanes->kfd_id, len, &gpu->log, bytes);
 
 	if (ret)
 		return ret;
-	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(kind == GNV_VRAM_DRM && maps_uncached(lanes->hsa));
+	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(how == GPUNVME_MEM_DRM && maps_uncached(lanes->hsa));
 	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
 	if (ret)
 		gnv_vram_free(bytes);
 	return ret;
+}
+
+static int hsa_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
+{
+	len = gnv_align_up(len, gnv_sys_page_size());
+	return how ? alloc_by_driver(gpu, how, len, bytes) : alloc_by_runtime(gpu, len, bytes);
 }
 
 static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gnv_gpu_bytes *bytes)
@@ -207,7 +210,7 @@ static bool hsa_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct 
 
 static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 {
-	if (bytes->kind) {
+	if (bytes->how) {
 		gnv_vram_free(bytes);
 		return;
 	}
@@ -402,7 +405,6 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.open = hsa_open,
 	.close = hsa_close,
 	.mem_alloc = hsa_mem_alloc,
-	.mem_alloc_by = hsa_mem_alloc_by,
 	.mem_register = hsa_mem_register,
 	.mem_free = hsa_mem_free,
 	.mem_check = hsa_mem_check,

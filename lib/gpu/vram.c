@@ -62,7 +62,7 @@ static int drm_alloc(struct gnv_vram *vram, const char *sys, const char *bdf, ui
 	return 0;
 }
 
-int gnv_vram_alloc(enum gnv_vram_kind kind, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
+int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
 		   const struct gnv_log *log, struct gnv_gpu_bytes *bytes)
 {
 	struct gnv_vram *vram = calloc(1, sizeof(*vram));
@@ -70,9 +70,9 @@ int gnv_vram_alloc(enum gnv_vram_kind kind, const char *sys, const char *bdf, ui
 
 	if (!vram)
 		return gnv_fail(-ENOMEM, "out of memory");
-	*bytes = (struct gnv_gpu_bytes){ .page = gnv_sys_page_size(), .dmabuf = -1, .cookie = vram, .kind = kind };
-	ret = kind == GNV_VRAM_HIP ? hip_alloc(vram, sys, bdf, len, log, bytes) :
-				     drm_alloc(vram, sys, bdf, kfd_id, len, log, bytes);
+	*bytes = (struct gnv_gpu_bytes){ .page = gnv_sys_page_size(), .dmabuf = -1, .cookie = vram, .how = how };
+	ret = how == GPUNVME_MEM_HIP ? hip_alloc(vram, sys, bdf, len, log, bytes) :
+				       drm_alloc(vram, sys, bdf, kfd_id, len, log, bytes);
 	if (ret) {
 		free(vram);
 		return ret;
@@ -87,7 +87,7 @@ void gnv_vram_free(struct gnv_gpu_bytes *bytes)
 
 	if (bytes->cpu)
 		gnv_sys_unmap(bytes->cpu, bytes->len);
-	if (bytes->kind == GNV_VRAM_HIP)
+	if (bytes->how == GPUNVME_MEM_HIP)
 		gnv_hip_free(&vram->hip);
 	else if (!gnv_drm_free(vram->drm, &vram->bo)) /* else the kernel keeps it, and the device with it */
 		gnv_drm_close(vram->drm);

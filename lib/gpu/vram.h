@@ -7,16 +7,19 @@
 #ifndef GNV_GPU_VRAM_H
 #define GNV_GPU_VRAM_H
 
+#include <gpunvme/amd.h>
+
 #include "gpu/gpu.h"
 
 /*
  * gnv_vram_alloc() - memory of the GPU at a PCI address; zeroed by libdrm only
+ * @how:    GPUNVME_MEM_HIP or GPUNVME_MEM_DRM
  * @kfd_id: KFD's number of the GPU
  * @bytes:  filled; its cookie is for gnv_vram_free(). The CPU's address is that of its DMA-BUF, NULL where the kernel offers none.
  * Return: 0; -ENODEV, -EACCES the library or the GPU is not there; -EOPNOTSUPP it is too old, or has another address space than the
  * lanes; -ENOMEM, -EIO. gnv_fail() has the sentence.
  */
-int gnv_vram_alloc(enum gnv_vram_kind kind, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
+int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
 		   const struct gnv_log *log, struct gnv_gpu_bytes *bytes);
 void gnv_vram_free(struct gnv_gpu_bytes *bytes);
 

@@ -186,7 +186,7 @@ static int run_kernel(struct gpunvme_gpu *gpu)
 static int export_memory(struct gpunvme_gpu *gpu)
 {
 	struct gnv_gpu_bytes bytes;
-	int ret = gpu->ops->mem_alloc(gpu, SCRATCH, &bytes);
+	int ret = gpu->ops->mem_alloc(gpu, 0, SCRATCH, &bytes);
 
 	if (ret)
 		return ret;

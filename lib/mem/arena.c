@@ -161,7 +161,7 @@ static int chunk_add(struct gnv_arena *arena, size_t len, unsigned pages, struct
 	chunk = chunk_new(CHUNK_PAGES);
 	if (!chunk)
 		return gnv_fail(-ENOMEM, "out of memory");
-	ret = arena->source ? gnv_mem_gpu_alloc(arena->source, len, &chunk->mem) :
+	ret = arena->source ? gnv_mem_gpu_alloc(arena->source, 0, len, &chunk->mem) :
 			      gnv_mem_host_alloc(len, gnv_mem_flags_for(arena->space), arena->log, &chunk->mem);
 	if (ret)
 		goto free_chunk;

@@ -127,14 +127,11 @@ int gnv_mem_host_alloc_for(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, 
 int gnv_mem_host_register(void *ptr, size_t len, struct gpunvme_mem **mem);
 
 /*
- * gnv_mem_gpu_alloc() - memory of a GPU, as its lanes prefer it
+ * gnv_mem_gpu_alloc() - memory of a GPU; @how: as of the GPU's mem_alloc
  * gnv_mem_gpu_register() - the same of memory that its user got from the GPU's runtime; -ENOENT: it is the host's
  * Both hold a reference to the GPU. Return: 0; what the GPU's mem_alloc and mem_register answer; -ENOMEM.
  */
-int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, size_t len, struct gpunvme_mem **mem);
-
-/* The same in another way than the lanes' own. */
-int gnv_mem_gpu_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gpunvme_mem **mem);
+int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gpunvme_mem **mem);
 int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
 
 /*

@@ -57,10 +57,9 @@ static int wrap(struct gpunvme_gpu *gpu, struct mem_gpu *made, int ret, struct g
 	return 0;
 }
 
-int gnv_mem_gpu_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_t len, struct gpunvme_mem **mem)
+int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gpunvme_mem **mem)
 {
 	struct mem_gpu *made;
-	int ret;
 
 	if (!len)
 		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
@@ -69,13 +68,7 @@ int gnv_mem_gpu_alloc_by(struct gpunvme_gpu *gpu, enum gnv_vram_kind kind, size_
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return gnv_fail(-ENOMEM, "out of memory");
-	ret = kind ? gpu->ops->mem_alloc_by(gpu, kind, len, &made->bytes) : gpu->ops->mem_alloc(gpu, len, &made->bytes);
-	return wrap(gpu, made, ret, mem);
-}
-
-int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, size_t len, struct gpunvme_mem **mem)
-{
-	return gnv_mem_gpu_alloc_by(gpu, GNV_VRAM_OWN, len, mem);
+	return wrap(gpu, made, gpu->ops->mem_alloc(gpu, how, len, &made->bytes), mem);
 }
 
 int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem)

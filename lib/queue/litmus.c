@@ -24,8 +24,7 @@
 #define PIECE 2048u /* commands of one launch */
 #define DEPTH 64u
 #define BATCH 32u
-#define MEMORY                                                                                                                     \
-	(uint32_t)(GPUNVME_MEM_HOST | GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED | GPUNVME_MEM_VRAM | GPUNVME_MEM_HIP | GPUNVME_MEM_DRM)
+#define MEMORY (uint32_t)(GPUNVME_MEM_HOST | GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED | GPUNVME_MEM_VRAM | GPUNVME_MEM_VENDOR)
 
 struct litmus_run {
 	struct gpunvme_qp *qp;
@@ -282,7 +281,7 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	if (!ret && opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM)
 		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0");
 	if (!ret && opts.mem_flags & ~MEMORY)
-		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, HIP, DRM or 0");
+		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, one of VENDOR or 0");
 	if (!ret)
 		ret = gpunvme_ns_get_info(dev, 0, &ns);
 	if (ret)

@@ -315,7 +315,7 @@ static void memory_of_the_gpu_is_refused(void **state)
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->mem_alloc(gpu, 4096, &bytes), -EOPNOTSUPP);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -EOPNOTSUPP);
 	assert_int_equal(gpu->ops->mem_register(gpu, page, 4096, &bytes), -ENOENT); /* the host's */
 	driver->device_memory = page;
 	assert_int_equal(gpu->ops->mem_register(gpu, page, 4096, &bytes), -EOPNOTSUPP);

@@ -185,16 +185,16 @@ static void test_lacking(void **state)
 	pretend("STANDIN_LACKS", "fine");
 	pretend("STANDIN_MINOR", "7");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->mem_alloc(gpu, 4096, &bytes), -EOPNOTSUPP);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "resizable BAR"));
 	gpunvme_gpu_close(gpu);
 	pretend("STANDIN_MINOR", "14"); /* between the versions known without and with uncached memory: not to be relied on */
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->mem_alloc(gpu, 4096, &bytes), -EOPNOTSUPP);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 4096, &bytes), -EOPNOTSUPP);
 	gpunvme_gpu_close(gpu);
 	pretend("STANDIN_LACKS", "bar");
 	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->mem_alloc(gpu, 5000, &bytes), 0);
+	assert_int_equal(gpu->ops->mem_alloc(gpu, 0, 5000, &bytes), 0);
 	assert_null(bytes.cpu);
 	assert_true(bytes.dmabuf >= 0);
 	assert_int_equal(bytes.len, 8192);

@@ -52,9 +52,9 @@ static int play_map(struct gnv_space *space, const struct gpunvme_mem *mem, uint
 	return play.space->map(space, &other, iova);
 }
 
-static int play_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
+static int play_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
-	int ret = gnv_gpu_hsa_ops.mem_alloc(gpu, len, bytes);
+	int ret = gnv_gpu_hsa_ops.mem_alloc(gpu, how, len, bytes);
 
 	if (!ret && play.apart && bytes->len == 4096)
 		bytes->cpu = play.decoy->cpu;

@@ -176,7 +176,7 @@ static void test_registered(void **state)
 		gpunvme_mem_free(mem);
 		w.gpu->ops->local_free(w.gpu, &range, BYTES + 4096);
 		log_text[0] = '\0';
-		assert_int_equal(w.gpu->ops->mem_alloc(w.gpu, 8192, &bytes), 0);
+		assert_int_equal(w.gpu->ops->mem_alloc(w.gpu, 0, 8192, &bytes), 0);
 		assert_int_equal(gpunvme_mem_register(w.gpu, (void *)(uintptr_t)bytes.lane, 8192, &mem), 0);
 		assert_string_equal(log_text, "");
 		gpunvme_mem_free(mem);

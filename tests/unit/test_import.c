@@ -114,9 +114,10 @@ static void test_type1(void **state)
 	gnv_space_put(space);
 }
 
-static int give_scratch(struct gpunvme_gpu *of, size_t len, struct gnv_gpu_bytes *bytes)
+static int give_scratch(struct gpunvme_gpu *of, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	(void)of;
+	(void)how;
 	*bytes = (struct gnv_gpu_bytes){ .cpu = aligned_alloc(4096, len), .len = len, .page = 4096, .dmabuf = -1 };
 	scratches++;
 	return bytes->cpu ? 0 : -ENOMEM;

@@ -66,9 +66,9 @@ static int make_both(void **state)
 	return hip ? make_world(state) : -1;
 }
 
-static int alloc(enum gnv_vram_kind kind, const char *bdf, struct gnv_gpu_bytes *bytes)
+static int alloc(uint32_t how, const char *bdf, struct gnv_gpu_bytes *bytes)
 {
-	return gnv_vram_alloc(kind, root, bdf, KFD_ID, 8192, &the_log, bytes);
+	return gnv_vram_alloc(how, root, bdf, KFD_ID, 8192, &the_log, bytes);
 }
 
 static void test_hip(void **state)
@@ -76,15 +76,15 @@ static void test_hip(void **state)
 	struct gnv_gpu_bytes bytes;
 
 	(void)state;
-	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
+	assert_int_equal(alloc(GPUNVME_MEM_HIP, BDF, &bytes), 0);
 	assert_int_equal(bytes.len, FAKE_HIP_UNIT);
 	assert_true(bytes.lane && bytes.dmabuf >= 0 && !bytes.cpu);
 	assert_string_equal(log_text, "");
 	gnv_vram_free(&bytes);
 	assert_int_equal(hip->handles + hip->ranges + hip->maps + calls.fds, 0);
-	assert_int_equal(alloc(GNV_VRAM_HIP, "0000:09:00.0", &bytes), -ENODEV);
+	assert_int_equal(alloc(GPUNVME_MEM_HIP, "0000:09:00.0", &bytes), -ENODEV);
 	hip->version = 50000000;
-	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), -EOPNOTSUPP);
+	assert_int_equal(alloc(GPUNVME_MEM_HIP, BDF, &bytes), -EOPNOTSUPP);
 	assert_null(hip->broke);
 }
 
@@ -93,7 +93,7 @@ static void is_cached(void)
 	struct gnv_gpu_bytes bytes;
 
 	log_text[0] = 0;
-	assert_int_equal(alloc(GNV_VRAM_HIP, BDF, &bytes), 0);
+	assert_int_equal(alloc(GPUNVME_MEM_HIP, BDF, &bytes), 0);
 	assert_non_null(strstr(log_text, "gpunvme_gpu_fence()"));
 	gnv_vram_free(&bytes);
 	assert_int_equal(hip->handles + hip->ranges + hip->maps + calls.fds, 0);
@@ -120,7 +120,7 @@ static void test_drm(void **state)
 	struct gnv_gpu_bytes bytes;
 
 	(void)state;
-	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), 0);
+	assert_int_equal(alloc(GPUNVME_MEM_DRM, BDF, &bytes), 0);
 	calls.fds++; /* what the library exported */
 	assert_int_equal(bytes.len, 8192);
 	assert_int_equal(bytes.lane, fake->va);
@@ -129,18 +129,18 @@ static void test_drm(void **state)
 	assert_int_equal(fake->devices, 0);
 	assert_string_equal(log_text, "");
 	fake->no_uncached = true;
-	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), 0);
+	assert_int_equal(alloc(GPUNVME_MEM_DRM, BDF, &bytes), 0);
 	calls.fds++;
 	assert_non_null(strstr(log_text, "CDNA"));
 	gnv_vram_free(&bytes);
 	owner = EBUSY; /* the lanes would not see it */
-	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -EOPNOTSUPP);
+	assert_int_equal(alloc(GPUNVME_MEM_DRM, BDF, &bytes), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "ROCm 6"));
 	owner = 0;
 	fake->refuse = "vram";
 	fake->fails_with = -ENOMEM;
-	assert_int_equal(alloc(GNV_VRAM_DRM, BDF, &bytes), -ENOMEM);
-	assert_int_equal(alloc(GNV_VRAM_DRM, "0000:09:00.0", &bytes), -ENODEV);
+	assert_int_equal(alloc(GPUNVME_MEM_DRM, BDF, &bytes), -ENOMEM);
+	assert_int_equal(alloc(GPUNVME_MEM_DRM, "0000:09:00.0", &bytes), -ENODEV);
 }
 
 int main(void)
