@@ -18,7 +18,7 @@
 
 struct gnv_cache;
 struct gnv_mapping;
-struct gnv_place;
+struct gnv_placement;
 struct gnv_soft;
 struct gnv_watchdog;
 
@@ -65,9 +65,9 @@ struct gpunvme_dev {
 	} queues;
 	struct {
 		struct gnv_cache *cache;    /* of what gpunvme_mem_get() has mapped */
-		unsigned inner_given;	    /* memories of users that lie in the controller (atomic) */
+		unsigned cmb_given;	    /* memories of users that lie in the controller (atomic) */
 		pthread_mutex_t place_lock; /* protects places; taken before those inside arenas and spaces */
-		struct gnv_place *places;   /* of GPUs */
+		struct gnv_placement *places;   /* of GPUs */
 		struct gnv_mapping *maps;
 		struct {
 			struct gnv_mapping *marked, *fresh;

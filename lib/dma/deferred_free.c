@@ -18,7 +18,7 @@ static void give_back(struct gnv_mapping *map)
 	}
 }
 
-void gnv_late_add(struct gpunvme_dev *dev, struct gnv_mapping *map)
+void gnv_deferred_free(struct gpunvme_dev *dev, struct gnv_mapping *map)
 {
 	map->next_of_dev = dev->dma.late.fresh;
 	dev->dma.late.fresh = map;
@@ -40,7 +40,7 @@ static struct gnv_mapping *take(struct gpunvme_dev *dev)
 	return first;
 }
 
-void gnv_late_sweep(struct gpunvme_dev *dev)
+void gnv_deferred_free_unused(struct gpunvme_dev *dev)
 {
 	struct gnv_mapping *map;
 
@@ -52,7 +52,7 @@ void gnv_late_sweep(struct gpunvme_dev *dev)
 	} while (map);
 }
 
-int gnv_late_explain(struct gpunvme_dev *dev, int ret)
+int gnv_deferred_free_explain(struct gpunvme_dev *dev, int ret)
 {
 	uint32_t qid;
 
@@ -65,7 +65,7 @@ int gnv_late_explain(struct gpunvme_dev *dev, int ret)
 	return ret;
 }
 
-void gnv_late_drop(struct gpunvme_dev *dev)
+void gnv_deferred_free_all(struct gpunvme_dev *dev)
 {
 	give_back(dev->dma.late.marked);
 	give_back(dev->dma.late.fresh);

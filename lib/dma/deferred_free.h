@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PRP lists of mappings that are gone. A command in flight may still make the controller fetch its list, and behind an IOMMU nobody
- * waits for it: its list is not another mapping's until it has ended.
+ * PRP lists of mappings that are gone. A command in flight may still make the controller fetch its list. So the list is freed only
+ * after that command has ended. With an IOMMU no function waits for this.
  */
 #ifndef GNV_DMA_DEFERRED_FREE_H
 #define GNV_DMA_DEFERRED_FREE_H
 
 #include "dma/mapping.h"
 
-/* A mapping that consists of nothing but its lists becomes the device's. With dev->lock held. */
-void gnv_late_add(struct gpunvme_dev *dev, struct gnv_mapping *map);
+/* Take a mapping of which only the lists are left. The caller holds dev->lock. */
+void gnv_deferred_free(struct gpunvme_dev *dev, struct gnv_mapping *map);
 
-/* Give back what no command in flight can need; before something is allocated where lists lie. */
-void gnv_late_sweep(struct gpunvme_dev *dev);
+/* Free the lists that no command in flight can need. Call it before an allocation where lists lie. */
+void gnv_deferred_free_unused(struct gpunvme_dev *dev);
 
-/* There was no room for lists, as gnv_fail() has said: it says of what waits here, too. Return: @ret. */
-int gnv_late_explain(struct gpunvme_dev *dev, int ret);
+/* Add the bytes that wait here to the error message of an allocation that failed. Return: @ret. */
+int gnv_deferred_free_explain(struct gpunvme_dev *dev, int ret);
 
-/* Give back everything; the device makes no DMA any more. */
-void gnv_late_drop(struct gpunvme_dev *dev);
+/* Free all lists, after the device has stopped DMA. */
+void gnv_deferred_free_all(struct gpunvme_dev *dev);
 
 #endif

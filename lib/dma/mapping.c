@@ -27,8 +27,8 @@ static int take_place(struct gnv_mapping *map)
 	if (!map->dev->nvme.port->remote || !mem->gpu || mem->exempt)
 		return 0;
 	if (mem->dmabuf >= 0 && !mem->local)
-		return mem->moves ? gnv_place_try(map->dev, mem->gpu) : 0;
-	ret = gnv_place_take(map->dev, mem->gpu, mem->local);
+		return mem->moves ? gnv_placement_probe(map->dev, mem->gpu) : 0;
+	ret = gnv_placement_claim(map->dev, mem->gpu, mem->local);
 	map->placed = !ret;
 	return ret;
 }
@@ -36,7 +36,7 @@ static int take_place(struct gnv_mapping *map)
 static void give_place(struct gnv_mapping *map)
 {
 	if (map->placed)
-		gnv_place_give(map->dev, map->mem->gpu, map->mem->local);
+		gnv_placement_release(map->dev, map->mem->gpu, map->mem->local);
 }
 
 /* Let the lanes see it, after the device does. Memory of another driver may be the controller's alone: then base is 0. */
@@ -59,7 +59,7 @@ void gnv_mapping_hide(struct gnv_mapping *map, struct gpunvme_gpu *gpu)
 
 static void hide(struct gnv_mapping *map)
 {
-	gnv_guests_drop(map, true);
+	gnv_multi_gpu_remove_all(map, true);
 	if (map->shown)
 		gnv_mapping_hide(map, map->mem->gpu);
 }
@@ -113,11 +113,11 @@ static int add_table(struct gnv_mapping *map)
 		return gnv_fail(-EOPNOTSUPP, "the controller wants pages of %zu bytes; its address space aligns to less", page);
 	if (!size)
 		return 0;
-	gnv_late_sweep(dev);
+	gnv_deferred_free_unused(dev);
 	map->table_of = map->mem->lists_inside ? dev->nvme.cmb.arena : dev->nvme.arena;
 	ret = gnv_arena_alloc(map->table_of, size, NULL, &map->table);
 	if (ret)
-		return gnv_late_explain(dev, ret);
+		return gnv_deferred_free_explain(dev, ret);
 	fill_table(map);
 	return 0;
 }
@@ -229,7 +229,7 @@ static void unlink_map(struct gnv_mapping *map)
 		;
 	*link = map->next_of_dev;
 	if (lists)
-		gnv_late_add(dev, map);
+		gnv_deferred_free(dev, map);
 	pthread_mutex_unlock(&dev->lock);
 	if (!lists)
 		free(map);

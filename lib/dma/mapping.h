@@ -5,16 +5,16 @@
 
 #include "dev/dev.h"
 
-struct gnv_guest; /* dma/multi_gpu.h */
+struct gnv_other_gpu; /* dma/multi_gpu.h */
 
 struct gnv_mapping {
 	struct gnv_mapping *next_of_mem; /* under the memory's lock */
 	struct gnv_mapping *next_of_dev; /* under the device's lock */
 	struct gpunvme_mem *mem;
 	struct gpunvme_dev *dev;
-	bool placed; /* gnv_place_take() was called for it */
+	bool placed; /* gnv_placement_claim() was called for it */
 	bool shown; /* to the lanes of the memory's GPU */
-	struct gnv_guest *guests; /* under the memory's lock */
+	struct gnv_other_gpu *others; /* under the memory's lock */
 	struct gnv_block table; /* PRP lists; empty for small buffers */
 	struct gnv_arena *table_of; /* the arena that it is of */
 	struct gpunvme_dbuf dbuf;

@@ -181,7 +181,7 @@ static int describe(struct gpunvme_mem *mem, const struct gpunvme_dev *dev, stru
 	else if (map->dead)
 		ret = gnv_fail(-ESTALE, "the memory was taken away by the device it lies in; call gpunvme_mem_map() again");
 	else
-		ret = gnv_guest_base(map, gpu ? gpu : mem->gpu, &base);
+		ret = gnv_multi_gpu_address(map, gpu ? gpu : mem->gpu, &base);
 	if (!ret)
 		ret = gnv_mem_renew(mem);
 	if (!ret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Invariant: a guest sees the memory, and holds its place on the device, as long as it is in the list. */
+/* Invariant: another GPU sees the memory, and holds its place on the device, as long as it is in the list. */
 #include "dma/multi_gpu.h"
 
 #include <errno.h>
@@ -7,21 +7,21 @@
 
 #include "dma/placement.h"
 
-void gnv_guests_drop(struct gnv_mapping *map, bool hide)
+void gnv_multi_gpu_remove_all(struct gnv_mapping *map, bool hide)
 {
-	struct gnv_guest *guest;
+	struct gnv_other_gpu *other;
 
-	while ((guest = map->guests)) {
-		map->guests = guest->next;
-		if (guest->placed)
-			gnv_place_give(map->dev, guest->gpu, false);
+	while ((other = map->others)) {
+		map->others = other->next;
+		if (other->placed)
+			gnv_placement_release(map->dev, other->gpu, false);
 		if (hide)
-			gnv_mapping_hide(map, guest->gpu);
-		free(guest);
+			gnv_mapping_hide(map, other->gpu);
+		free(other);
 	}
 }
 
-static int guest_open(struct gnv_mapping *map, struct gpunvme_gpu *gpu, struct gnv_guest *guest)
+static int other_open(struct gnv_mapping *map, struct gpunvme_gpu *gpu, struct gnv_other_gpu *other)
 {
 	struct gpunvme_mem *mem = map->mem;
 	int ret = 0;
@@ -31,37 +31,37 @@ static int guest_open(struct gnv_mapping *map, struct gpunvme_gpu *gpu, struct g
 				"the buffer lies in memory of another GPU, of which a completion here would not say that the "
 				"data has landed; share memory of the host (GPUNVME_MEM_HOST)");
 	if (mem->dmabuf < 0)
-		ret = gnv_place_take(map->dev, gpu, false);
+		ret = gnv_placement_claim(map->dev, gpu, false);
 	if (ret)
 		return ret;
-	guest->placed = mem->dmabuf < 0;
-	guest->gpu = gpu;
-	ret = gnv_mem_show(mem, gpu, 0, mem->len, &guest->base);
-	if (ret && guest->placed)
-		gnv_place_give(map->dev, gpu, false);
+	other->placed = mem->dmabuf < 0;
+	other->gpu = gpu;
+	ret = gnv_mem_show(mem, gpu, 0, mem->len, &other->base);
+	if (ret && other->placed)
+		gnv_placement_release(map->dev, gpu, false);
 	return ret;
 }
 
-int gnv_guest_base(struct gnv_mapping *map, struct gpunvme_gpu *gpu, uint64_t *base)
+int gnv_multi_gpu_address(struct gnv_mapping *map, struct gpunvme_gpu *gpu, uint64_t *base)
 {
-	struct gnv_guest *guest;
+	struct gnv_other_gpu *other;
 	int ret;
 
 	*base = map->dbuf.base;
 	if (gpu == map->mem->gpu)
 		return 0;
-	for (guest = map->guests; guest && guest->gpu != gpu; guest = guest->next)
+	for (other = map->others; other && other->gpu != gpu; other = other->next)
 		;
-	if (!guest) {
-		guest = calloc(1, sizeof(*guest));
-		ret = guest ? guest_open(map, gpu, guest) : gnv_fail(-ENOMEM, "out of memory");
+	if (!other) {
+		other = calloc(1, sizeof(*other));
+		ret = other ? other_open(map, gpu, other) : gnv_fail(-ENOMEM, "out of memory");
 		if (ret) {
-			free(guest);
+			free(other);
 			return ret;
 		}
-		guest->next = map->guests;
-		map->guests = guest;
+		other->next = map->others;
+		map->others = other;
 	}
-	*base = guest->base;
+	*base = other->base;
 	return 0;
 }

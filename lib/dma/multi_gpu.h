@@ -5,20 +5,20 @@
 
 #include "dma/mapping.h"
 
-struct gnv_guest {
-	struct gnv_guest *next;
+struct gnv_other_gpu {
+	struct gnv_other_gpu *next;
 	struct gpunvme_gpu *gpu; /* the memory's sight of it holds the reference */
 	uint64_t base;
-	bool placed; /* gnv_place_take() was called for it */
+	bool placed; /* gnv_placement_claim() was called for it */
 };
 
 /*
- * gnv_guest_base() - the address of the memory for the lanes of a GPU, which becomes a guest where it is none
+ * gnv_multi_gpu_address() - get the address of the memory for a GPU, which is added to the list where it is not in it
  * Return: 0; -EXDEV it is memory of another GPU, or of that one queues and data lie elsewhere; what showing it answers; -ENOMEM.
  */
-int gnv_guest_base(struct gnv_mapping *map, struct gpunvme_gpu *gpu, uint64_t *base);
+int gnv_multi_gpu_address(struct gnv_mapping *map, struct gpunvme_gpu *gpu, uint64_t *base);
 
-/* All go. @hide: they see the memory no more; else it is leaked, and stays as it is. */
-void gnv_guests_drop(struct gnv_mapping *map, bool hide);
+/* Empty the list. @hide: detach the memory from these GPUs; else it is leaked and stays attached. */
+void gnv_multi_gpu_remove_all(struct gnv_mapping *map, bool hide);
 
 #endif

@@ -12,8 +12,8 @@
  */
 #define SCRATCH (2u << 20)
 
-struct gnv_place {
-	struct gnv_place *next;
+struct gnv_placement {
+	struct gnv_placement *next;
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	struct gnv_arena *arena; /* of its memory; NULL until it was tried */
 	bool tried;
@@ -57,34 +57,34 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	return ret;
 }
 
-int gnv_place_judge(const struct gpunvme_dev *dev, bool local, int ret)
+int gnv_placement_status(const struct gpunvme_dev *dev, bool local, int ret)
 {
 	return ret && local && ret != -ENOMEM && !gnv_ctrl_dead(&dev->nvme.ctrl) ? -EOPNOTSUPP : ret;
 }
 
-static void try_local(struct gpunvme_dev *dev, struct gnv_place *place)
+static void try_local(struct gpunvme_dev *dev, struct gnv_placement *place)
 {
 	int ret = try_scratch(dev, place->gpu);
 
 	if (!ret)
 		ret = gnv_arena_create(dev->nvme.port->space, dev->nvme.ctrl.page_size, place->gpu, &dev->nvme.log, &place->arena);
 	place->tried = ret != -ENOMEM; /* which may pass */
-	place->verdict = gnv_place_judge(dev, true, ret);
+	place->verdict = gnv_placement_status(dev, true, ret);
 	snprintf(place->why, sizeof(place->why), "%s", ret ? gpunvme_errmsg() : "");
 }
 
-static struct gnv_place *find(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu)
+static struct gnv_placement *find(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu)
 {
-	struct gnv_place *place;
+	struct gnv_placement *place;
 
 	for (place = dev->dma.places; place && place->gpu != gpu; place = place->next)
 		;
 	return place;
 }
 
-static struct gnv_place *find_or_add(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+static struct gnv_placement *find_or_add(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
-	struct gnv_place *place = find(dev, gpu);
+	struct gnv_placement *place = find(dev, gpu);
 
 	if (place)
 		return place;
@@ -99,7 +99,7 @@ static struct gnv_place *find_or_add(struct gpunvme_dev *dev, struct gpunvme_gpu
 
 static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 {
-	struct gnv_place *place = find_or_add(dev, gpu);
+	struct gnv_placement *place = find_or_add(dev, gpu);
 
 	if (!place)
 		return gnv_fail(-ENOMEM, "out of memory");
@@ -117,7 +117,7 @@ static int take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 	return 0;
 }
 
-int gnv_place_take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
+int gnv_placement_claim(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 {
 	int ret;
 
@@ -129,7 +129,7 @@ int gnv_place_take(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 
 static int try_foreign(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
-	struct gnv_place *place = find_or_add(dev, gpu);
+	struct gnv_placement *place = find_or_add(dev, gpu);
 
 	if (!place)
 		return gnv_fail(-ENOMEM, "out of memory");
@@ -143,7 +143,7 @@ static int try_foreign(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 			dev->nvme.port->address, place->why);
 }
 
-int gnv_place_try(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+int gnv_placement_probe(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
 	int ret;
 
@@ -156,9 +156,9 @@ int gnv_place_try(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 }
 
 /* A GPU that was not tried need not be remembered, so that it can go before the device does. */
-void gnv_place_give(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
+void gnv_placement_release(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local)
 {
-	struct gnv_place **link, *place;
+	struct gnv_placement **link, *place;
 
 	pthread_mutex_lock(&dev->dma.place_lock);
 	for (link = &dev->dma.places; (*link)->gpu != gpu; link = &(*link)->next)
@@ -172,7 +172,7 @@ void gnv_place_give(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, bool local
 	pthread_mutex_unlock(&dev->dma.place_lock);
 }
 
-struct gnv_arena *gnv_place_arena(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+struct gnv_arena *gnv_placement_arena(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 {
 	struct gnv_arena *arena;
 
@@ -182,9 +182,9 @@ struct gnv_arena *gnv_place_arena(struct gpunvme_dev *dev, struct gpunvme_gpu *g
 	return arena;
 }
 
-void gnv_place_drop_all(struct gpunvme_dev *dev)
+void gnv_placement_free_all(struct gpunvme_dev *dev)
 {
-	struct gnv_place *place;
+	struct gnv_placement *place;
 
 	while ((place = dev->dma.places)) {
 		dev->dma.places = place->next;

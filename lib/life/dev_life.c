@@ -63,11 +63,11 @@ static int teardown(struct gpunvme_dev *dev)
 		ret = gnv_hmb_drop(&dev->nvme);
 	if (ret)
 		return ret;
-	gnv_late_drop(dev);
+	gnv_deferred_free_all(dev);
 	gnv_cache_end(dev->dma.cache);
 	gnv_forward_fini(&dev->forward);
 	gnv_admin_fini(&dev->nvme.admin);
-	gnv_place_drop_all(dev);
+	gnv_placement_free_all(dev);
 	gnv_cmb_close(&dev->nvme);
 	gnv_arena_destroy(dev->nvme.arena);
 	gnv_port_close(dev->nvme.port);
@@ -156,7 +156,7 @@ static int prepare(struct gpunvme_dev *dev)
 	return ret;
 }
 
-static const struct gnv_dev_hooks hooks = { .refill = gnv_mapping_refill, .prove_lists = gnv_inner_prove_lists };
+static const struct gnv_dev_hooks hooks = { .refill = gnv_mapping_refill, .prove_lists = gnv_cmb_mem_test_lists };
 
 /* The parts that cannot fail. */
 static void init_parts(struct gpunvme_dev *dev)
@@ -365,9 +365,9 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev)
 		return 0;
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	if (__atomic_load_n(&dev->dma.inner_given, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&dev->dma.cmb_given, __ATOMIC_ACQUIRE))
 		return gnv_fail(-EBUSY, "%u memories lie in the drive at %s; free them by gpunvme_mem_free(), then close it",
-				dev->dma.inner_given, dev->nvme.info.address);
+				dev->dma.cmb_given, dev->nvme.info.address);
 	gnv_async_stop(dev);
 	gnv_watchdog_stop(dev);
 	dev->closing = true;

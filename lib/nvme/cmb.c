@@ -30,13 +30,13 @@ static int check_size(size_t len, size_t page)
 
 static int make_arena(struct gnv_nvme *nvme, const struct gnv_ctrl_cmb *cmb)
 {
-	const struct gnv_port_inner where = { cmb->bar, cmb->offset, cmb->size };
+	const struct gnv_port_cmb where = { cmb->bar, cmb->offset, cmb->size };
 	struct gnv_arena *arena;
 	struct gpunvme_mem *mem;
 	uint64_t iova;
 	int ret;
 
-	ret = nvme->port->ops->inner(nvme->port, &where, &mem, &iova);
+	ret = nvme->port->ops->cmb(nvme->port, &where, &mem, &iova);
 	if (ret)
 		return ret;
 	ret = check_size(mem->len, nvme->ctrl.page_size);

@@ -26,7 +26,7 @@ enum gnv_port_loss {
 typedef void gnv_port_lost_fn(void *ctx, enum gnv_port_loss loss, const char *why);
 
 /* What its registers say of memory in a controller, checked for sense only. */
-struct gnv_port_inner {
+struct gnv_port_cmb {
 	unsigned bar;
 	uint64_t offset, size; /* in it */
 };
@@ -60,7 +60,7 @@ struct gnv_port_ops {
 	 * can be told to know it, which nothing else has. Once; released before the port is closed.
 	 * Return: 0; -EOPNOTSUPP not by this way, or not in that place; -ENODEV; -ENOSPC; -ENOMEM; gnv_fail() has the sentence.
 	 */
-	int (*inner)(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova);
+	int (*cmb)(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova);
 	/* Last: BAR0 and space go with it. The controller has been stopped. */
 	void (*close)(struct gnv_port *port);
 };

@@ -21,7 +21,7 @@ struct port_soft {
 	struct gnv_port port;
 	struct gnv_soft *soft; /* NULL after halt */
 	struct gpunvme_mem bar0;
-	struct gpunvme_mem *inner; /* memory in the controller, or NULL */
+	struct gpunvme_mem *cmb; /* memory in the controller, or NULL */
 };
 
 static void bar_release(struct gpunvme_mem *mem)
@@ -48,8 +48,8 @@ static int soft_reset(struct gnv_port *port)
 
 	int ret = ps->soft ? gnv_soft_function_reset(ps->soft) : gnv_fail(-ENODEV, "the software controller has been stopped");
 
-	if (!ret && ps->inner)
-		memset(ps->inner->cpu, LOST, ps->inner->len);
+	if (!ret && ps->cmb)
+		memset(ps->cmb->cpu, LOST, ps->cmb->len);
 	return ret;
 }
 
@@ -88,59 +88,59 @@ static int soft_allow_dma(struct gnv_port *port)
 }
 
 /* Memory in the controller: mapped in the space, whose address the controller recognises as its own. */
-struct soft_inner {
+struct soft_cmb {
 	struct gpunvme_mem mem; /* first: what is freed */
 	struct gpunvme_mem *bytes;
 	struct port_soft *ps;
 	uint64_t iova;
 };
 
-static void inner_release(struct gpunvme_mem *mem)
+static void cmb_release(struct gpunvme_mem *mem)
 {
-	struct soft_inner *inner = gnv_container_of(mem, struct soft_inner, mem);
+	struct soft_cmb *cmb = gnv_container_of(mem, struct soft_cmb, mem);
 
-	struct gnv_space *space = inner->ps->port.space;
+	struct gnv_space *space = cmb->ps->port.space;
 
-	inner->ps->inner = NULL;
-	space->ops->unmap(space, inner->iova, inner->bytes->len);
-	gnv_mem_release(inner->bytes);
+	cmb->ps->cmb = NULL;
+	space->ops->unmap(space, cmb->iova, cmb->bytes->len);
+	gnv_mem_release(cmb->bytes);
 }
 
-static const struct gnv_mem_ops inner_ops = { "cmb", inner_release, gnv_mem_attach_host, gnv_mem_detach_host };
+static const struct gnv_mem_ops cmb_ops = { "cmb", cmb_release, gnv_mem_attach_host, gnv_mem_detach_host };
 
-static int map_inner(struct soft_inner *inner, struct port_soft *ps)
+static int map_cmb(struct soft_cmb *cmb, struct port_soft *ps)
 {
 	struct gnv_space *space = ps->port.space;
-	int ret = gnv_mem_host_alloc(gnv_soft_cmb_bytes(ps->soft), 0, &ps->port.log, &inner->bytes);
+	int ret = gnv_mem_host_alloc(gnv_soft_cmb_bytes(ps->soft), 0, &ps->port.log, &cmb->bytes);
 
 	if (ret)
 		return ret;
-	inner->bytes->inside = true;
-	inner->ps = ps;
-	ret = space->ops->map(space, inner->bytes, &inner->iova);
+	cmb->bytes->inside = true;
+	cmb->ps = ps;
+	ret = space->ops->map(space, cmb->bytes, &cmb->iova);
 	if (ret)
-		gnv_mem_release(inner->bytes);
+		gnv_mem_release(cmb->bytes);
 	else
-		ps->inner = &inner->mem;
+		ps->cmb = &cmb->mem;
 	return ret;
 }
 
-static int soft_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+static int soft_cmb(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova)
 {
-	struct soft_inner *inner = calloc(1, sizeof(*inner));
-	int ret = inner ? map_inner(inner, gnv_container_of(port, struct port_soft, port)) : gnv_fail(-ENOMEM, "out of memory");
+	struct soft_cmb *cmb = calloc(1, sizeof(*cmb));
+	int ret = cmb ? map_cmb(cmb, gnv_container_of(port, struct port_soft, port)) : gnv_fail(-ENOMEM, "out of memory");
 
 	(void)where; /* as its registers say */
 	if (ret) {
-		free(inner);
+		free(cmb);
 		return ret;
 	}
-	gnv_mem_init(&inner->mem, &inner_ops);
-	inner->mem.cpu = inner->bytes->cpu;
-	inner->mem.len = inner->bytes->len;
-	inner->mem.page = inner->bytes->page;
-	*iova = inner->iova;
-	*mem = &inner->mem;
+	gnv_mem_init(&cmb->mem, &cmb_ops);
+	cmb->mem.cpu = cmb->bytes->cpu;
+	cmb->mem.len = cmb->bytes->len;
+	cmb->mem.page = cmb->bytes->page;
+	*iova = cmb->iova;
+	*mem = &cmb->mem;
 	return 0;
 }
 
@@ -151,7 +151,7 @@ static const struct gnv_port_ops soft_ops = {
 	.export_bar0 = soft_export,
 	.watch = soft_watch,
 	.allow_dma = soft_allow_dma,
-	.inner = soft_inner,
+	.cmb = soft_cmb,
 	.close = soft_close,
 };
 

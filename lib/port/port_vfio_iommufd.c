@@ -11,7 +11,7 @@ static const struct gnv_port_ops iommufd_ops = {
 	.export_bar0 = gnv_port_vfio_export,
 	.watch = gnv_port_vfio_watch,
 	.allow_dma = gnv_port_vfio_allow_dma,
-	.inner = gnv_port_vfio_inner,
+	.cmb = gnv_port_vfio_cmb,
 	.close = gnv_port_vfio_close,
 };
 

@@ -157,7 +157,7 @@ static int user_allow_dma(struct gnv_port *port)
 	return result_of(pu, ret);
 }
 
-static int user_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+static int user_cmb(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova)
 {
 	(void)where;
 	(void)mem;
@@ -218,7 +218,7 @@ static const struct gnv_port_ops user_ops = {
 	.export_bar0 = user_export,
 	.watch = user_watch,
 	.allow_dma = user_allow_dma,
-	.inner = user_inner,
+	.cmb = user_cmb,
 	.close = user_close,
 };
 

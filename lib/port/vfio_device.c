@@ -100,8 +100,8 @@ static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ct
 	const char *how;
 
 	pthread_mutex_lock(&pv->lock);
-	if (!ret && pv->inner)
-		ret = gnv_sys_replace_ones(pv->inner->cpu, pv->inner->len);
+	if (!ret && pv->cmb)
+		ret = gnv_sys_replace_ones(pv->cmb->cpu, pv->cmb->len);
 	pthread_mutex_unlock(&pv->lock);
 	if (!ret)
 		ret = halt(pv, &how);

@@ -17,7 +17,7 @@ struct gnv_port_vfio {
 	gnv_port_lost_fn *lost;
 	void *lost_ctx;
 	bool is_lost;
-	struct gpunvme_mem *inner; /* vfio_inner.c; NULL: none */
+	struct gpunvme_mem *cmb; /* vfio_cmb.c; NULL: none */
 	enum gnv_port_loss loss;
 };
 
@@ -51,7 +51,7 @@ int gnv_port_vfio_reset(struct gnv_port *port);
 int gnv_port_vfio_export(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
 void gnv_port_vfio_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 int gnv_port_vfio_allow_dma(struct gnv_port *port);
-int gnv_port_vfio_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova);
+int gnv_port_vfio_cmb(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova);
 void gnv_port_vfio_close(struct gnv_port *port);
 
 /* A part of BAR0 in two ranges of one DMA-BUF, each all of it. Return: as export_bar0. */

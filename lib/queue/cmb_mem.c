@@ -21,22 +21,22 @@
 #define DEPTH 16u
 #define PAGES 8u /* enough for a list */
 
-struct inner {
+struct cmb {
 	struct gpunvme_mem mem; /* first: what is freed */
 	struct gnv_block block;
 	bool given; /* to its user, who frees it */
 };
 
-static void inner_release(struct gpunvme_mem *mem)
+static void cmb_release(struct gpunvme_mem *mem)
 {
-	struct inner *inner = gnv_container_of(mem, struct inner, mem);
+	struct cmb *cmb = gnv_container_of(mem, struct cmb, mem);
 
-	gnv_arena_free(mem->home->nvme.cmb.arena, &inner->block);
-	if (inner->given) /* last: another thread may close the drive then */
-		__atomic_fetch_sub(&mem->home->dma.inner_given, 1, __ATOMIC_RELEASE);
+	gnv_arena_free(mem->home->nvme.cmb.arena, &cmb->block);
+	if (cmb->given) /* last: another thread may close the drive then */
+		__atomic_fetch_sub(&mem->home->dma.cmb_given, 1, __ATOMIC_RELEASE);
 }
 
-static const struct gnv_mem_ops inner_ops = { "drive", inner_release, gnv_mem_attach_host, gnv_mem_detach_host };
+static const struct gnv_mem_ops cmb_ops = { "drive", cmb_release, gnv_mem_attach_host, gnv_mem_detach_host };
 
 /* ---- The proof: reads by a queue of its own, with the lanes that will use it ---- */
 
@@ -82,7 +82,7 @@ static int prove_lists(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	return ret;
 }
 
-int gnv_inner_prove_lists(struct gpunvme_dev *dev)
+int gnv_cmb_mem_test_lists(struct gpunvme_dev *dev)
 {
 	struct gnv_message cause;
 	struct gpunvme_gpu *cpu;
@@ -105,31 +105,31 @@ int gnv_inner_prove_lists(struct gpunvme_dev *dev)
 
 /* ---- The kind of memory ---- */
 
-static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, struct inner **out)
+static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, size_t len, struct cmb **out)
 {
-	struct inner *inner = calloc(1, sizeof(*inner));
+	struct cmb *cmb = calloc(1, sizeof(*cmb));
 	struct gpunvme_mem *mem;
 	int ret;
 
-	if (!inner)
+	if (!cmb)
 		return gnv_fail(-ENOMEM, "out of memory");
-	gnv_late_sweep(dev);
-	ret = gnv_arena_alloc(dev->nvme.cmb.arena, len, NULL, &inner->block);
+	gnv_deferred_free_unused(dev);
+	ret = gnv_arena_alloc(dev->nvme.cmb.arena, len, NULL, &cmb->block);
 	if (ret) {
-		free(inner);
+		free(cmb);
 		return ret;
 	}
-	mem = &inner->mem;
-	gnv_mem_init(mem, &inner_ops);
+	mem = &cmb->mem;
+	gnv_mem_init(mem, &cmb_ops);
 	mem->gpu = gnv_gpu_get(gpu);
-	mem->cpu = inner->block.cpu;
-	mem->len = inner->block.len;
+	mem->cpu = cmb->block.cpu;
+	mem->len = cmb->block.len;
 	mem->page = dev->nvme.port->bar0->page;
 	mem->home = dev;
-	mem->home_iova = inner->block.iova;
+	mem->home_iova = cmb->block.iova;
 	mem->locked = true;
 	mem->far = dev->nvme.port->remote;
-	*out = inner;
+	*out = cmb;
 	return 0;
 }
 
@@ -154,7 +154,7 @@ GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 				struct gpunvme_mem **mem)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
-	struct inner *inner = NULL;
+	struct cmb *cmb = NULL;
 	int ret;
 
 	if (!gpu || !dev || !mem)
@@ -167,19 +167,19 @@ GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	if (!ret)
 		ret = check(gpu, dev, len);
 	if (!ret && opts.flags)
-		ret = gnv_inner_prove_lists(dev);
+		ret = gnv_cmb_mem_test_lists(dev);
 	if (!ret)
-		ret = make(gpu, dev, len, &inner);
+		ret = make(gpu, dev, len, &cmb);
 	if (ret)
 		return ret;
-	inner->mem.lists_inside = opts.flags;
-	ret = prove(dev, gpu, &inner->mem);
+	cmb->mem.lists_inside = opts.flags;
+	ret = prove(dev, gpu, &cmb->mem);
 	if (ret) {
-		gnv_map_free(&inner->mem);
+		gnv_map_free(&cmb->mem);
 		return ret;
 	}
-	inner->given = true;
-	__atomic_fetch_add(&dev->dma.inner_given, 1, __ATOMIC_RELAXED);
-	*mem = &inner->mem;
+	cmb->given = true;
+	__atomic_fetch_add(&dev->dma.cmb_given, 1, __ATOMIC_RELAXED);
+	*mem = &cmb->mem;
 	return 0;
 }

@@ -37,7 +37,7 @@ static int time_both(struct gpunvme_qp *qp, struct gpunvme_qp *other, struct gpu
 	return ret;
 }
 
-int gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower)
+int gnv_cmb_probe_compare(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower)
 {
 	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
 	uint64_t best[2] = { UINT64_MAX, UINT64_MAX };

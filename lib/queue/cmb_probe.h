@@ -6,10 +6,10 @@
 #include "queue/qp.h"
 
 /*
- * gnv_weigh() - time reads of one block, one by one, of two new queues with the same lanes, in turn
- * @slower: those of @other take clearly less
+ * gnv_cmb_probe_compare() - time reads of one block by two new queues of the same threads, in turn
+ * @slower: set to true where reads of @other take clearly less time
  * Never writes media. Return: 0; negative, with its sentence: they were not compared, and either may have ended.
  */
-int gnv_weigh(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower);
+int gnv_cmb_probe_compare(struct gpunvme_qp *qp, struct gpunvme_qp *other, bool *slower);
 
 #endif

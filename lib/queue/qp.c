@@ -118,7 +118,7 @@ static int set_sizes(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 
 static struct gnv_arena *rings(const struct gpunvme_qp *qp)
 {
-	return qp->local ? gnv_place_arena(qp->dev, qp->gpu) : qp->dev->nvme.arena;
+	return qp->local ? gnv_placement_arena(qp->dev, qp->gpu) : qp->dev->nvme.arena;
 }
 
 static struct gnv_arena *sq_ring(const struct gpunvme_qp *qp)
@@ -130,17 +130,17 @@ static struct gnv_arena *sq_ring(const struct gpunvme_qp *qp)
 static int allocate(struct gpunvme_qp *qp)
 {
 	struct gnv_arena *arena;
-	int ret = gnv_place_take(qp->dev, qp->gpu, qp->local);
+	int ret = gnv_placement_claim(qp->dev, qp->gpu, qp->local);
 
 	if (ret)
 		return ret;
 	qp->placed = true;
-	gnv_late_sweep(qp->dev);
+	gnv_deferred_free_unused(qp->dev);
 	arena = rings(qp);
 	ret = gnv_arena_alloc(sq_ring(qp), (size_t)qp->depth * sizeof(struct gpunvme_sqe), qp->gpu, &qp->sq);
 	if (!ret)
 		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), qp->gpu, &qp->cq);
-	ret = gnv_place_judge(qp->dev, qp->local, ret);
+	ret = gnv_placement_status(qp->dev, qp->local, ret);
 	if (!ret)
 		ret = gnv_arena_alloc_own(qp->dev->nvme.arena, sizeof(uint32_t), qp->gpu, &qp->control);
 	if (!ret)
@@ -202,7 +202,7 @@ void gnv_qp_release(struct gpunvme_qp *qp)
 	if (qp->placed) {
 		gnv_arena_free(rings(qp), &qp->cq);
 		gnv_arena_free(sq_ring(qp), &qp->sq);
-		gnv_place_give(qp->dev, qp->gpu, qp->local);
+		gnv_placement_release(qp->dev, qp->gpu, qp->local);
 	}
 	gnv_gpu_put(qp->gpu);
 	free(qp);

@@ -34,7 +34,7 @@ struct gpunvme_qp {
 	bool cq_exists; /* on the controller */
 	bool sq_exists; /* written atomically: who unmaps memory asks */
 	bool local;  /* the rings lie in the GPU's memory */
-	bool placed; /* gnv_place_take() was called for it */
+	bool placed; /* gnv_placement_claim() was called for it */
 	bool zombie; /* its deletion failed: the controller may go on using its memory */
 	bool internal; /* it is its device's own (queue/internal.h) */
 	bool kept;   /* a zombie that its owner holds, and will destroy again; else it is the device's */

@@ -55,7 +55,7 @@ static int make(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, si
 	if (ret)
 		return ret;
 	test->mem[i]->exempt = !local;
-	return gnv_place_judge(qp->dev, local, gpunvme_mem_map(test->mem[i], qp->dev));
+	return gnv_placement_status(qp->dev, local, gpunvme_mem_map(test->mem[i], qp->dev));
 }
 
 static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i, size_t len, uint32_t fill,

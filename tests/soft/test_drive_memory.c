@@ -400,7 +400,7 @@ static void test_freed_before_closed(void **state)
 	pthread_mutex_lock(lock);
 	assert_int_equal(pthread_create(&thread, NULL, free_it, mem), 0);
 	for (unsigned i = 0; i < 100 && given; i++, usleep(1000))
-		given = __atomic_load_n(&dev->dma.inner_given, __ATOMIC_ACQUIRE);
+		given = __atomic_load_n(&dev->dma.cmb_given, __ATOMIC_ACQUIRE);
 	pthread_mutex_unlock(lock);
 	pthread_join(thread, &bad);
 	assert_null(bad);

@@ -138,23 +138,23 @@ static int refuse_detach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, struc
 	return gnv_fail(-EBUSY, "the GPU keeps it");
 }
 
-static int port_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+static int port_cmb(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova)
 {
 	struct fake *fake = gnv_container_of(port, struct fake, port);
 	const struct gnv_log silent = { .fn = NULL };
 	static struct gnv_mem_ops stays;
 	int ret;
 
-	fake->inner = *where;
-	if (fake->no_inner)
+	fake->cmb = *where;
+	if (fake->no_cmb)
 		return gnv_fail(-EOPNOTSUPP, "no memory in it");
 	*iova = FAKE_CMB_IOVA;
-	if (fake->inner_stays)
+	if (fake->cmb_stays)
 		leak_expected(true);
-	ret = gnv_mem_host_alloc((size_t)gnv_min(where->size, fake->inner_room ? fake->inner_room : FAKE_CMB_BAR), 0, &silent, mem);
-	if (fake->inner_stays)
+	ret = gnv_mem_host_alloc((size_t)gnv_min(where->size, fake->cmb_room ? fake->cmb_room : FAKE_CMB_BAR), 0, &silent, mem);
+	if (fake->cmb_stays)
 		leak_expected(false);
-	if (!ret && fake->inner_stays) {
+	if (!ret && fake->cmb_stays) {
 		stays = *(*mem)->ops;
 		stays.detach = refuse_detach;
 		(*mem)->ops = &stays;
@@ -162,7 +162,7 @@ static int port_inner(struct gnv_port *port, const struct gnv_port_inner *where,
 	return ret;
 }
 
-static const struct gnv_port_ops port_ops = { "fake", port_halt, port_reset, port_export, port_watch, port_allow_dma, port_inner,
+static const struct gnv_port_ops port_ops = { "fake", port_halt, port_reset, port_export, port_watch, port_allow_dma, port_cmb,
 					     port_close };
 
 static uint32_t reg(struct fake *fake, unsigned offset)

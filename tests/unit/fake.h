@@ -95,9 +95,9 @@ struct fake {
 	bool no_shutdown;
 	unsigned map_fails_at; /* the how-manieth map is refused; 0: none */
 	bool unmap_busy;
-	size_t inner_room; /* of the BAR of memory in the controller, which may say to have more; 0: FAKE_CMB_BAR */
-	bool no_inner; /* memory in the controller cannot be reached */
-	bool inner_stays; /* GPUs do not let go of it */
+	size_t cmb_room; /* of the BAR of memory in the controller, which may say to have more; 0: FAKE_CMB_BAR */
+	bool no_cmb; /* memory in the controller cannot be reached */
+	bool cmb_stays; /* GPUs do not let go of it */
 
 	/* What happened. */
 	unsigned maps;	 /* mappings alive */
@@ -105,7 +105,7 @@ struct fake {
 	unsigned cuts;
 	unsigned closed;
 	unsigned halted;
-	struct gnv_port_inner inner; /* memory in the controller that was asked for */
+	struct gnv_port_cmb cmb; /* memory in the controller that was asked for */
 	unsigned let_loose; /* allowed to make DMA, while disabled */
 	unsigned resets; /* of the function */
 	unsigned shutdowns; /* normal ones that were asked for (atomic) */

@@ -69,9 +69,9 @@ static void test_registers(void **state)
 		assert_int_equal(dev->nvme.info.cmb, cases[i].bytes < FAKE_CMB_BAR ? cases[i].bytes : FAKE_CMB_BAR);
 		assert_int_equal(!!dev->nvme.cmb.arena, !!cases[i].bytes);
 		if (cases[i].bytes) {
-			assert_int_equal(fake->inner.bar, cases[i].bar);
-			assert_int_equal(fake->inner.offset, cases[i].offset);
-			assert_int_equal(fake->inner.size, cases[i].bytes);
+			assert_int_equal(fake->cmb.bar, cases[i].bar);
+			assert_int_equal(fake->cmb.offset, cases[i].offset);
+			assert_int_equal(fake->cmb.size, cases[i].bytes);
 			assert_int_equal(told(fake), FAKE_CMB_IOVA | ON);
 		}
 		assert_int_equal(gpunvme_dev_close(dev), 0);
@@ -167,7 +167,7 @@ static void test_left(void **state)
 		struct gpunvme_dev *dev;
 		struct gpunvme_qp *qp;
 
-		fake->no_inner = way == 1;
+		fake->no_cmb = way == 1;
 		gnv_mmio_write32(fake->bar + GPUNVME_REG_CMBSTS, way == 2 ? GPUNVME_CMBSTS_CBAI : 0);
 		assert_int_equal(fake_open(fake, &dev), 0);
 		assert_int_equal(dev->nvme.info.cmb | dev->nvme.info.cmb_holds, 0);
@@ -203,7 +203,7 @@ static void test_small_window(void **state)
 	dev->nvme.ctrl.cap |= GPUNVME_CAP_CMBS;
 	page = dev->nvme.ctrl.page_size;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		fake->inner_room = cases[i].room;
+		fake->cmb_room = cases[i].room;
 		dev->nvme.ctrl.page_size = cases[i].page;
 		gnv_cmb_open(&dev->nvme);
 		assert_int_equal(!!dev->nvme.cmb.arena, cases[i].used);
@@ -303,7 +303,7 @@ static void test_gpu_keeps_it(void **state)
 	struct gpunvme_qp *qp;
 
 	(void)state;
-	fake->inner_stays = true;
+	fake->cmb_stays = true;
 	assert_int_equal(fake_open(fake, &dev), 0);
 	leak_expected(true);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);

@@ -140,8 +140,8 @@ static void test_48_bits_of_others(void **state)
 		uint64_t at;
 		bool good;
 	} cases[] = { { (1ull << 48) - BYTES, true }, { (1ull << 48) - PAGE, false }, { 1ull << 48, false }, { 1ull << 51, false } };
-	const struct gnv_port_inner where = { 0, 0, BYTES };
-	struct gpunvme_mem *inner;
+	const struct gnv_port_cmb where = { 0, 0, BYTES };
+	struct gpunvme_mem *cmb;
 	uint64_t iova;
 
 	(void)state;
@@ -159,9 +159,9 @@ static void test_48_bits_of_others(void **state)
 			assert_non_null(strstr(gpunvme_errmsg(), "48 bits of an address"));
 		assert_int_equal(fake_kernel.maps, 0);
 		assert_int_equal(pwrite(fake_kernel.device, words, 8, FAKE_CONFIG + PCI_BASE_ADDRESS_0), 8);
-		assert_int_equal(port->ops->inner(port, &where, &inner, &iova), cases[i].good ? 0 : -EOPNOTSUPP);
+		assert_int_equal(port->ops->cmb(port, &where, &cmb, &iova), cases[i].good ? 0 : -EOPNOTSUPP);
 		if (cases[i].good)
-			gnv_mem_release(inner);
+			gnv_mem_release(cmb);
 		else
 			assert_non_null(strstr(gpunvme_errmsg(), "48 bits of an address"));
 	}
@@ -179,22 +179,22 @@ static uint64_t free_addresses(const struct gnv_iova *iova)
 /* Memory in a drive that says to have more than its BAR takes of the addresses, which others may share, no more than the BAR has. */
 static void test_memory_inside(void **state)
 {
-	const struct gnv_port_inner where = { 0, PAGE, 1ull << 50 };
+	const struct gnv_port_cmb where = { 0, PAGE, 1ull << 50 };
 	const struct gnv_iova *iova = &gnv_space_vfio_of(port->space)->iova;
 	const uint64_t bar = gnv_align_up(iova->free[iova->count - 1].start, PAGE) + PAGE, before = free_addresses(iova);
 	const uint32_t words[] = { (uint32_t)bar | PCI_BASE_ADDRESS_MEM_TYPE_64, (uint32_t)(bar >> 32) };
-	struct gpunvme_mem *inner;
+	struct gpunvme_mem *cmb;
 	uint64_t address;
 
 	(void)state;
 	assert_int_equal(pwrite(fake_kernel.device, words, 8, FAKE_CONFIG + PCI_BASE_ADDRESS_0), 8);
 	port->space->bare = false; /* where nothing translates there is nothing to share */
-	assert_int_equal(port->ops->inner(port, &where, &inner, &address), 0);
+	assert_int_equal(port->ops->cmb(port, &where, &cmb, &address), 0);
 	port->space->bare = true;
 	assert_int_equal(address, bar + PAGE);
-	assert_int_equal(inner->len, FAKE_BAR0_BYTES - PAGE);
-	assert_int_equal(before - free_addresses(iova), inner->len);
-	gnv_mem_release(inner);
+	assert_int_equal(cmb->len, FAKE_BAR0_BYTES - PAGE);
+	assert_int_equal(before - free_addresses(iova), cmb->len);
+	gnv_mem_release(cmb);
 }
 
 /* The kernel may tell page by page: one address is made of them, and every call asks for the rest. */

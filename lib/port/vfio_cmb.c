@@ -14,7 +14,7 @@
 #include "os/linux/sys.h"
 #include "util/bits.h"
 
-struct inner {
+struct cmb {
 	struct gpunvme_mem mem; /* first: what is freed */
 	struct gnv_port_vfio *pv;
 	unsigned bar;
@@ -22,38 +22,38 @@ struct inner {
 	uint64_t iova;
 };
 
-static struct inner *inner_of(struct gpunvme_mem *mem)
+static struct cmb *cmb_of(struct gpunvme_mem *mem)
 {
-	return gnv_container_of(mem, struct inner, mem);
+	return gnv_container_of(mem, struct cmb, mem);
 }
 
-static int find_address(struct inner *inner)
+static int find_address(struct cmb *cmb)
 {
-	struct gnv_port_vfio *pv = inner->pv;
+	struct gnv_port_vfio *pv = cmb->pv;
 
-	if (gnv_vfio_bar_address(&pv->vfio, inner->bar, &inner->iova))
+	if (gnv_vfio_bar_address(&pv->vfio, cmb->bar, &cmb->iova))
 		return gnv_fail(-EOPNOTSUPP, "%s: the address on the bus of BAR %u, in which its memory lies, is not known", pv->vfio.bdf,
-				inner->bar);
-	inner->iova += inner->offset;
-	if (inner->iova > GNV_SPACE_HIGHEST || inner->mem.len - 1 > GNV_SPACE_HIGHEST - inner->iova)
+				cmb->bar);
+	cmb->iova += cmb->offset;
+	if (cmb->iova > GNV_SPACE_HIGHEST || cmb->mem.len - 1 > GNV_SPACE_HIGHEST - cmb->iova)
 		return gnv_fail(-EOPNOTSUPP, "%s: its memory lies at 0x%llx on the bus, and drives exist that have only 48 bits of an address",
-				pv->vfio.bdf, (unsigned long long)inner->iova);
-	return pv->port.space->bare ? 0 : gnv_space_vfio_avoid(gnv_space_vfio_of(pv->port.space), inner->iova, inner->mem.len);
+				pv->vfio.bdf, (unsigned long long)cmb->iova);
+	return pv->port.space->bare ? 0 : gnv_space_vfio_avoid(gnv_space_vfio_of(pv->port.space), cmb->iova, cmb->mem.len);
 }
 
-static void inner_release(struct gpunvme_mem *mem)
+static void cmb_release(struct gpunvme_mem *mem)
 {
-	struct inner *inner = inner_of(mem);
-	struct gnv_port_vfio *pv = inner->pv;
+	struct cmb *cmb = cmb_of(mem);
+	struct gnv_port_vfio *pv = cmb->pv;
 
 	pthread_mutex_lock(&pv->lock);
-	pv->inner = NULL;
+	pv->cmb = NULL;
 	pthread_mutex_unlock(&pv->lock);
 	gnv_sys_unmap(mem->cpu, mem->len);
 }
 
 struct part {
-	const struct inner *inner;
+	const struct cmb *cmb;
 	uint64_t offset;
 	size_t len;
 };
@@ -61,27 +61,27 @@ struct part {
 static int export_part(void *ctx, int *fd, uint64_t *offset)
 {
 	const struct part *part = ctx;
-	struct gnv_port_vfio *pv = part->inner->pv;
+	struct gnv_port_vfio *pv = part->cmb->pv;
 	int ret;
 
 	*offset = 0;
 	pthread_mutex_lock(&pv->lock);
 	ret = gnv_port_vfio_held(pv);
 	if (!ret)
-		ret = gnv_vfio_export(&pv->vfio, part->inner->bar, part->inner->offset + part->offset, part->len, 1, fd);
+		ret = gnv_vfio_export(&pv->vfio, part->cmb->bar, part->cmb->offset + part->offset, part->len, 1, fd);
 	pthread_mutex_unlock(&pv->lock);
 	return ret;
 }
 
-static int inner_attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
+static int cmb_attach(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, struct gnv_gpu_range *range)
 {
-	struct part part = { inner_of(mem), offset, len };
+	struct part part = { cmb_of(mem), offset, len };
 	const struct gnv_gpu_foreign foreign = { (char *)mem->cpu + offset, len, export_part, &part, false };
 
 	return gpu->ops->mmio_attach(gpu, &foreign, range);
 }
 
-static const struct gnv_mem_ops inner_ops = { "cmb", inner_release, inner_attach, gnv_mem_detach_foreign };
+static const struct gnv_mem_ops cmb_ops = { "cmb", cmb_release, cmb_attach, gnv_mem_detach_foreign };
 
 /* The interrupt table must not be the lanes' to write. */
 static int check_table(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, size_t len)
@@ -97,25 +97,25 @@ static int check_table(const struct gnv_vfio *vfio, unsigned bar, uint64_t offse
 }
 
 /* With the lock held. */
-static int take(struct inner *inner)
+static int take(struct cmb *cmb)
 {
-	struct gnv_port_vfio *pv = inner->pv;
-	struct gpunvme_mem *mem = &inner->mem;
+	struct gnv_port_vfio *pv = cmb->pv;
+	struct gpunvme_mem *mem = &cmb->mem;
 	int ret = gnv_port_vfio_held(pv);
 
 	if (!ret)
-		ret = check_table(&pv->vfio, inner->bar, inner->offset, mem->len);
+		ret = check_table(&pv->vfio, cmb->bar, cmb->offset, mem->len);
 	if (!ret)
-		ret = find_address(inner);
+		ret = find_address(cmb);
 	if (!ret)
-		ret = gnv_vfio_map(&pv->vfio, inner->bar, inner->offset, mem->len, &mem->cpu);
+		ret = gnv_vfio_map(&pv->vfio, cmb->bar, cmb->offset, mem->len, &mem->cpu);
 	if (!ret)
-		pv->inner = mem;
+		pv->cmb = mem;
 	return ret;
 }
 
 /* What it says to have beyond its BAR nobody reaches. */
-static int measure(const struct gnv_vfio *vfio, const struct gnv_port_inner *where, size_t *len)
+static int measure(const struct gnv_vfio *vfio, const struct gnv_port_cmb *where, size_t *len)
 {
 	const uint64_t page = gnv_sys_page_size(), bar = where->bar < GNV_VFIO_BARS ? vfio->bar[where->bar].size : 0;
 
@@ -125,30 +125,30 @@ static int measure(const struct gnv_vfio *vfio, const struct gnv_port_inner *whe
 	return *len ? 0 : gnv_fail(-EOPNOTSUPP, "%s: its memory has no page", vfio->bdf);
 }
 
-int gnv_port_vfio_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+int gnv_port_vfio_cmb(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova)
 {
 	struct gnv_port_vfio *pv = gnv_container_of(port, struct gnv_port_vfio, port);
-	struct inner *inner = calloc(1, sizeof(*inner));
+	struct cmb *cmb = calloc(1, sizeof(*cmb));
 	int ret;
 
-	if (!inner)
+	if (!cmb)
 		return gnv_fail(-ENOMEM, "out of memory");
-	gnv_mem_init(&inner->mem, &inner_ops);
-	inner->mem.page = gnv_sys_page_size();
-	inner->pv = pv;
-	inner->bar = where->bar;
-	inner->offset = where->offset;
-	ret = measure(&pv->vfio, where, &inner->mem.len);
+	gnv_mem_init(&cmb->mem, &cmb_ops);
+	cmb->mem.page = gnv_sys_page_size();
+	cmb->pv = pv;
+	cmb->bar = where->bar;
+	cmb->offset = where->offset;
+	ret = measure(&pv->vfio, where, &cmb->mem.len);
 	pthread_mutex_lock(&pv->lock);
 	if (!ret)
-		ret = take(inner);
+		ret = take(cmb);
 	pthread_mutex_unlock(&pv->lock);
 	if (ret) {
-		gnv_mem_fini(&inner->mem);
-		free(inner);
+		gnv_mem_fini(&cmb->mem);
+		free(cmb);
 		return ret;
 	}
-	*iova = inner->iova;
-	*mem = &inner->mem;
+	*iova = cmb->iova;
+	*mem = &cmb->mem;
 	return 0;
 }
