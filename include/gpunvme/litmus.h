@@ -36,7 +36,7 @@ struct gpunvme_litmus_opts {
 	void *progress_ctx;
 	uint32_t qp_flags; /* GPUNVME_QP_VRAM: rings and data in the GPU's memory; or 0: in the host's */
 	/*
-	 * Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM or a flag of _VENDOR (mem.h); 0: with the rings. Other memory than theirs
+	 * Where the data lies: GPUNVME_MEM_HOST, _HUGE, _SHARED, _VRAM or a flag of _VENDOR; 0: with the rings. Other memory than theirs
 	 * is for a controller in software: on a drive data and rings lie together (-EXDEV).
 	 */
 	uint32_t mem_flags;
