@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "options.h"
+#include "nearest.h"
 #include "output.h"
 
 #include <argp.h>
@@ -125,6 +126,19 @@ static const struct option_def *find(const struct option_def *defs, const char *
 	return found;
 }
 
+/* No option is called @word; the remedy names the option that may have been meant. */
+static int unknown(const struct option_def *defs, const char *word)
+{
+	const size_t dashes = strspn(word, "-");
+	struct nearest near = NEAREST_INIT(word + dashes, strcspn(word, "=") - dashes);
+
+	for (; defs->name; defs++)
+		nearest_look(&near, defs->name);
+	if (near.name)
+		return misused("unknown option '%s'; did you mean --%s? Try --help", word, near.name);
+	return misused("unknown option '%s'; try --help", word);
+}
+
 /* What is wrong with @word, which getopt did not accept; it leaves a cluster of short options, @next, where it is. */
 static int complain(const struct parse *p, const char *word, const char *next)
 {
@@ -144,7 +158,7 @@ static int complain(const struct parse *p, const char *word, const char *next)
 		return misused("--%s takes no value", def->name);
 	if (def && def->kind != OPTION_FLAG && !word[len])
 		return misused("--%s needs a value; try --help", def->name);
-	return misused("unknown option '%s'; try --help", next);
+	return unknown(p->defs, next);
 }
 
 static int take(struct parse *p, int key, char *arg, const struct argp_state *state)

@@ -83,17 +83,37 @@ const char *remedy(int status)
 	}
 }
 
+#define TEXT 32 /* bytes of one of them */
+
+static char *next_text(void)
+{
+	static char text[4][TEXT];
+	static unsigned turn;
+
+	return text[turn++ % 4];
+}
+
 const char *human(double bytes)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-	static char text[4][32];
-	static unsigned turn;
-	char *out = text[turn++ % 4];
+	char *out = next_text();
 	unsigned i = 0;
 
 	for (; bytes >= 1024 && i < 5; i++)
 		bytes /= 1024;
-	snprintf(out, sizeof(text[0]), "%.*f %s", i ? 1 : 0, bytes, unit[i]);
+	snprintf(out, TEXT, "%.*f %s", i ? 1 : 0, bytes, unit[i]);
+	return out;
+}
+
+const char *decimal(double n)
+{
+	static const char *const unit[] = { "", "k", "M", "G", "T" };
+	char *out = next_text();
+	unsigned i = 0;
+
+	for (; n >= 1000 && i < 4; i++)
+		n /= 1000;
+	snprintf(out, TEXT, "%.*f %s", i ? 2 : 0, n, unit[i]);
 	return out;
 }
 

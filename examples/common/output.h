@@ -35,6 +35,9 @@ const char *remedy(int status);
 /* @bytes in binary units, in one of four buffers that are used in turn. */
 const char *human(double bytes);
 
+/* @n in thousands, millions and so on ("385.7 k"), in one of the same four buffers. */
+const char *decimal(double n);
+
 /* One more field of @object. A text may hold any bytes; those above 0x7e are taken for Latin-1. */
 void put_text(struct json_object *object, const char *name, const char *text);
 void put_count(struct json_object *object, const char *name, uint64_t count);

@@ -57,16 +57,26 @@ static int is_over(const struct traffic *t)
 	return traffic_ns() >= t->end_ns || interrupted || __atomic_load_n(&t->failed, __ATOMIC_RELAXED);
 }
 
-static uint64_t next_slot(const struct traffic *t, struct traffic_lane *l)
+/* xorshift64 */
+static uint64_t draw(struct traffic_lane *l)
 {
-	if (!t->random) {
-		l->sequence += t->lanes;
-		return (l->sequence - t->lanes) % t->slots;
-	}
 	l->seed ^= l->seed << 13;
 	l->seed ^= l->seed >> 7;
 	l->seed ^= l->seed << 17;
-	return l->seed % t->slots;
+	return l->seed;
+}
+
+static uint64_t next_slot(const struct traffic *t, struct traffic_lane *l)
+{
+	if (t->random)
+		return draw(l) % t->slots;
+	l->sequence += t->lanes;
+	return (l->sequence - t->lanes) % t->slots;
+}
+
+static int reads_next(const struct traffic *t, struct traffic_lane *l)
+{
+	return t->reads == 100 || (t->reads && (draw(l) >> 32) % 100 < t->reads);
 }
 
 /* One handle of a lane. */
@@ -79,8 +89,8 @@ static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct t
 {
 	uint64_t lba = next_slot(t, l) * t->nblocks;
 
-	return t->write ? gpunvme_submit_write(dq, t->dbuf, offset, lba, t->nblocks, &f->req)
-			: gpunvme_submit_read(dq, t->dbuf, offset, lba, t->nblocks, &f->req);
+	return reads_next(t, l) ? gpunvme_submit_read(dq, t->dbuf, offset, lba, t->nblocks, &f->req)
+				: gpunvme_submit_write(dq, t->dbuf, offset, lba, t->nblocks, &f->req);
 }
 
 /* Submits on a free handle or polls a busy one. Answers 1 when something moved, 0 when not, negative to give up. */

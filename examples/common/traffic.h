@@ -25,7 +25,7 @@ struct traffic {
 	uint32_t nblocks;		 /* and blocks */
 	uint32_t qd;			 /* commands that each lane keeps in flight */
 	uint32_t lanes;
-	int write;
+	uint32_t reads;			 /* per cent of the commands; the others write */
 	int random;
 	uint64_t slots;	 /* places of that size in the views */
 	uint64_t end_ns; /* until then lanes begin commands; or until Ctrl-C, or a failure */

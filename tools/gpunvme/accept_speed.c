@@ -122,7 +122,7 @@ static void set_size(const struct measure *m, const struct pattern *p, struct tr
 /* Return: 0, or with the sentence that says why. */
 static int run_pattern(struct measure *m, const struct pattern *p)
 {
-	struct traffic t = { .dq = m->dq, .dbuf = &m->a->s.dbuf, .qd = p->qd, .write = p->write, .random = p->random };
+	struct traffic t = { .dq = m->dq, .dbuf = &m->a->s.dbuf, .qd = p->qd, .reads = p->write ? 0 : 100, .random = p->random };
 	double seconds = m->a->seconds / SHARE, start = now_s();
 	int ret;
 

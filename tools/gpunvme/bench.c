@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define GPU_BUFFER (64 * MIB)
+#define NO_MIX UINT32_MAX
 
 struct bench {
 	struct session s;
@@ -29,6 +30,7 @@ struct bench {
 	struct traffic t;
 	const char *rw;
 	uint32_t seconds;
+	uint32_t mix; /* per cent of reads, or NO_MIX */
 	double took;
 	int done; /* the lanes have stopped; read and written atomically */
 };
@@ -78,7 +80,7 @@ static int launch_on_gpu(struct bench *b)
 	struct gpunvme_load load = GPUNVME_LOAD_INIT;
 	int status = 0;
 
-	load.flags = (b->t.write ? GPUNVME_LOAD_WRITE : 0) | (b->t.random ? GPUNVME_LOAD_RANDOM : 0);
+	load.flags = (b->t.reads ? 0 : GPUNVME_LOAD_WRITE) | (b->t.random ? GPUNVME_LOAD_RANDOM : 0);
 	load.lanes = b->s.lanes;
 	load.nblocks = b->t.nblocks;
 	load.ms = GPU_MS;
@@ -132,6 +134,16 @@ static double us(const struct gpunvme_qp_latency *sum, uint32_t per_million)
 	return (double)gpunvme_latency_ns(sum, per_million) / 1e3;
 }
 
+/* The mean of the middles of 1,000 equal shares: as exact as the buckets are. */
+static double mean_us(const struct gpunvme_qp_latency *sum)
+{
+	double all = 0;
+
+	for (uint32_t i = 0; i < 1000; i++)
+		all += us(sum, i * 1000 + 500);
+	return all / 1000;
+}
+
 /* Shares of a million commands and what they are called. */
 static const struct share {
 	const char *json, *text;
@@ -148,6 +160,7 @@ static void print_json(const struct bench *b, const struct gpunvme_qp_latency *s
 	double iops = (double)b->t.lane->ios / b->took;
 
 	put_text(json, "rw", b->rw);
+	put_count(json, "reads_percent", b->t.reads);
 	put_count(json, "bs", b->t.bs);
 	put_count(json, "qd", b->t.qd);
 	put_count(json, "queues", b->s.queues);
@@ -159,26 +172,36 @@ static void print_json(const struct bench *b, const struct gpunvme_qp_latency *s
 	put_bool(json, "interrupted", interrupted != 0);
 	put_real(json, "iops", iops, 0);
 	put_real(json, "bytes_per_second", iops * (double)b->t.bs, 0);
+	put_real(json, "latency_mean_us", mean_us(sum), 2);
 	latency = put_object(json, "latency_us");
 	for (unsigned i = 0; i < SHARES; i++)
 		put_real(latency, shares[i].json, us(sum, shares[i].per_million), 2);
 	print_object(json);
 }
 
+/* Which share of the commands reads, as text. */
+static const char *mixed(uint32_t reads)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), ", %u %% reads,", reads);
+	return text;
+}
+
 static void print_text(const struct bench *b, const struct gpunvme_qp_latency *sum, uint64_t errors)
 {
 	double iops = (double)b->t.lane->ios / b->took;
 
-	printf("%s of %" PRIu64 " bytes, %u in flight for each lane, %u queues, %u lanes, rung %s\n", b->rw, b->t.bs, b->t.qd,
-	       b->s.queues, b->s.lanes, b->s.rung);
-	printf("%.2f s, %" PRIu64 " commands, %" PRIu64 " errors: %.0f IOPS, %.0f bytes/s\n", b->took, b->t.lane->ios, errors, iops,
-	       iops * (double)b->t.bs);
-	printf("latency us:");
+	printf("%s%s of %s: %u threads keep %u commands each in flight on %u queues, placement %s\n", b->rw,
+	       b->mix == NO_MIX ? "" : mixed(b->mix), human((double)b->t.bs), b->s.lanes, b->t.qd, b->s.queues, b->s.rung);
+	printf("%sIOPS, %sB/s: %" PRIu64 " commands in %.2f s, %" PRIu64 " errors\n", decimal(iops), decimal(iops * (double)b->t.bs),
+	       b->t.lane->ios, b->took, errors);
+	printf("latency in us: mean %.2f", mean_us(sum));
 	for (unsigned i = 0; i < SHARES; i++)
-		printf("%s %s %.2f", i ? " " : "", shares[i].text, us(sum, shares[i].per_million));
+		printf("  %s %.2f", shares[i].text, us(sum, shares[i].per_million));
 	putchar('\n');
 	if (session_on_gpu(&b->s))
-		printf("lanes on %s\n", b->s.gpu_info.name);
+		printf("threads of %s\n", b->s.gpu_info.name);
 }
 
 static int report(const struct bench *b)
@@ -197,15 +220,28 @@ static int report(const struct bench *b)
 	return EXIT_FAILED;
 }
 
+/* Reads and writes mixed: --rw tells the order, --mix the share of reads. */
+static int parse_mix(struct bench *b)
+{
+	if (b->mix == NO_MIX)
+		return GO_ON;
+	if (b->mix > 100)
+		return misused("--mix is a share of reads in per cent: 0 to 100, not %u", b->mix);
+	if (!b->t.reads)
+		return misused("--mix goes with --rw read or randread, not with %s", b->rw);
+	b->t.reads = b->mix;
+	return GO_ON;
+}
+
 static int parse_pattern(struct bench *b)
 {
 	static const char *const names[] = { "read", "write", "randread", "randwrite" };
 
 	for (int i = 0; i < 4; i++) {
 		if (strcmp(b->rw, names[i]) == 0) {
-			b->t.write = i & 1;
+			b->t.reads = i & 1 ? 0 : 100;
 			b->t.random = i >= 2;
-			return GO_ON;
+			return parse_mix(b);
 		}
 	}
 	return misused("--rw takes read, write, randread or randwrite, not '%s'", b->rw);
@@ -221,9 +257,9 @@ static int prepare(struct bench *b)
 	if (b->t.bs / b->s.ns.lba_size > 65536 || (b->s.info.max_transfer && b->t.bs > b->s.info.max_transfer))
 		return failed("--bs %" PRIu64 " is too large for one command of this controller: use %s or less", b->t.bs,
 			      b->s.info.max_transfer ? human(b->s.info.max_transfer) : "65536 blocks");
-	if (b->t.write && (b->s.ns.read_only || b->s.info.read_only))
-		return failed("%s is read-only: only --rw read and randread are possible", b->o.dev);
-	if (b->t.write && !b->o.yes)
+	if (b->t.reads < 100 && (b->s.ns.read_only || b->s.info.read_only))
+		return failed("%s is read-only: only --rw read and randread without --mix are possible", b->o.dev);
+	if (b->t.reads < 100 && !b->o.yes)
 		return failed("this would overwrite data on %s, serial %s, %s: add --yes if that is the drive you mean",
 			      b->s.info.model, b->s.info.serial, human((double)b->s.ns.nblocks * b->s.ns.lba_size));
 	b->t.nblocks = (uint32_t)(b->t.bs / b->s.ns.lba_size);
@@ -231,8 +267,10 @@ static int prepare(struct bench *b)
 	if (!b->t.slots)
 		return failed("the namespace is smaller than --bs: use %s or less",
 			      human((double)b->s.ns.nblocks * b->s.ns.lba_size));
-	ret = session_open_queues(&b->s, &b->o, b->t.write ? GPUNVME_VIEW_WRITE : 0, 0, 0);
+	ret = session_open_queues(&b->s, &b->o, b->t.reads < 100 ? GPUNVME_VIEW_WRITE : 0, 0, 0);
 	if (ret == GO_ON && session_on_gpu(&b->s)) {
+		if (b->t.reads % 100)
+			return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
 		if ((uint64_t)b->s.lanes * b->t.qd > 1u << 16)
 			return failed("%u lanes times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
 		b->s.lanes *= b->t.qd;
@@ -271,15 +309,16 @@ static int run(struct bench *b)
 
 int verb_bench(int argc, char **argv)
 {
-	static struct bench b = { .o = SESSION_OPTS_INIT, .t = { .bs = 4096, .qd = 32 }, .rw = "randread", .seconds = 5 };
+	static struct bench b = { .o = SESSION_OPTS_INIT, .t = { .bs = 4096, .qd = 32 }, .rw = "randread", .seconds = 5, .mix = NO_MIX };
 	const struct option_def defs[] = {
 		OPTION_DEV(&b.o),
 		{ "rw", OPTION_TEXT, &b.rw, 0, "PATTERN", "read, write, randread (default), randwrite" },
+		{ "mix", OPTION_U32, &b.mix, 0, "PERCENT", "share of reads, the others write (with read and randread)" },
 		{ "bs", OPTION_SIZE, &b.t.bs, 1, "SIZE", "bytes of one command (default 4K)" },
 		{ "qd", OPTION_U32, &b.t.qd, 1, "N", "commands each lane keeps in flight (default 32)" },
 		{ "seconds", OPTION_U32, &b.seconds, 1, "N", "how long (default 5)" },
 		OPTIONS_LANES(&b.o),
-		{ "yes", OPTION_FLAG, &b.o.yes, 0, NULL, "do overwrite the namespace (write and randwrite)" },
+		{ "yes", OPTION_FLAG, &b.o.yes, 0, NULL, "do overwrite the namespace (write, randwrite and --mix)" },
 		OPTION_JSON(&b.o),
 		OPTIONS_END,
 	};

@@ -61,7 +61,7 @@ _gpunvme() {
   extents | unlease) lanes='--help' ;;
   accept) lanes='--dev --yes --read-only --overwrite --formats --seconds --power --after --output --force --verbose --help' ;;
   soak) lanes="--seconds --commands --timeout --calm --yes $lanes" ;;
-  bench) lanes="--rw --bs --qd --seconds --yes $lanes" ;;
+  bench) lanes="--rw --mix --bs --qd --seconds --yes $lanes" ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$lanes" -- "$cur")
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme: look at, read, write and measure NVMe controllers with lanes. This file finds the verb.
+ * gpunvme: look at, read, write and measure NVMe controllers. This file finds the verb.
  */
 #include "verbs.h"
+
+#include "common/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,26 +14,26 @@ static const struct verb {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } verbs[] = {
-	{ "list", verb_list, "the NVMe controllers and GPUs of this machine" },
-	{ "bind", verb_bind, "take a controller from the kernel for use here" },
-	{ "unbind", verb_unbind, "give it back" },
-	{ "doctor", verb_doctor, "what stands between a controller, or GPUs, and this library" },
-	{ "identify", verb_identify, "what a controller is: limits, namespaces, health" },
-	{ "read", verb_read, "blocks to a file or standard output" },
-	{ "write", verb_write, "a file or standard input to blocks" },
-	{ "discard", verb_discard, "tell a drive that nobody needs what is in blocks" },
-	{ "ls", verb_ls, "a directory of a file system that nobody has mounted" },
-	{ "cat", verb_cat, "a file of it to standard output" },
-	{ "extents", verb_extents, "where a file of a mounted file system lies, as a map" },
-	{ "unlease", verb_unlease, "end the lease that a process has left on a file when it died" },
-	{ "litmus", verb_litmus, "does this machine keep the order that queues rely on" },
-	{ "faults", verb_faults, "what a controller in software can be made to do wrong" },
-	{ "coherence", verb_coherence, "make an AMD GPU see memory as it is" },
-	{ "report", verb_report, "what works on this machine, in one file, to attach to an issue" },
-	{ "bench", verb_bench, "IOPS, bandwidth and latency" },
-	{ "serve", verb_serve, "a software controller for a virtual machine" },
-	{ "soak", verb_soak, "is what was written still there, whatever happens in between" },
-	{ "accept", verb_accept, "examine an empty drive, and write a report to send in" },
+	{ "list", verb_list, "list the NVMe controllers and GPUs of this machine" },
+	{ "bind", verb_bind, "take a controller from the kernel driver" },
+	{ "unbind", verb_unbind, "return a controller to the kernel driver" },
+	{ "doctor", verb_doctor, "check what this machine, a controller and GPUs lack" },
+	{ "identify", verb_identify, "show a controller: limits, namespaces, health" },
+	{ "read", verb_read, "read blocks to a file or standard output" },
+	{ "write", verb_write, "write a file or standard input to blocks" },
+	{ "discard", verb_discard, "deallocate blocks" },
+	{ "ls", verb_ls, "list a directory of a file system that is not mounted" },
+	{ "cat", verb_cat, "write a file of such a file system to standard output" },
+	{ "extents", verb_extents, "map a file of a mounted file system to blocks" },
+	{ "unlease", verb_unlease, "end the lease of a process that died" },
+	{ "litmus", verb_litmus, "test PCIe and cache ordering" },
+	{ "faults", verb_faults, "list the faults that the emulator injects" },
+	{ "coherence", verb_coherence, "make an AMD GPU see memory that others write" },
+	{ "report", verb_report, "collect what works on this machine in one file for an issue" },
+	{ "bench", verb_bench, "measure IOPS, bandwidth and latency" },
+	{ "serve", verb_serve, "emulate a controller for a virtual machine" },
+	{ "soak", verb_soak, "stress test with data verification" },
+	{ "accept", verb_accept, "examine an empty drive and write a report" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -40,8 +42,28 @@ static int help(void)
 	printf("usage: gpunvme VERB [URI] [options]\n\nVerbs:\n");
 	for (size_t i = 0; i < VERBS; i++)
 		printf("  %-10s %s\n", verbs[i].name, verbs[i].help);
-	printf("\nURI: soft:PATH[?key=value&...] or a PCI address. `gpunvme VERB --help` lists the options of a verb.\n");
+	printf("\nURI: the PCI address of a controller, or an emulated one: soft:PATH[?key=value&...], soft:ram:SIZE,\n"
+	       "vfio-user:SOCKET. `gpunvme VERB --help` lists the options of a verb.\n");
 	return EXIT_DONE;
+}
+
+static const struct verb *find(const char *name)
+{
+	for (size_t i = 0; i < VERBS; i++)
+		if (strcmp(name, verbs[i].name) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+static int unknown(const char *name)
+{
+	struct nearest near = NEAREST_INIT(name, strlen(name));
+
+	for (size_t i = 0; i < VERBS; i++)
+		nearest_look(&near, verbs[i].name);
+	if (near.name)
+		return misused("unknown verb '%s'; did you mean %s? Try gpunvme --help", name, near.name);
+	return misused("unknown verb '%s'; try gpunvme --help", name);
 }
 
 /* help VERB is VERB --help. */
@@ -49,11 +71,9 @@ static int help_verb(char *name)
 {
 	static char option[] = "--help";
 	char *args[] = { name, option, NULL };
+	const struct verb *verb = find(name);
 
-	for (size_t i = 0; i < VERBS; i++)
-		if (strcmp(name, verbs[i].name) == 0)
-			return verbs[i].run(2, args);
-	return misused("unknown verb '%s'; try gpunvme --help", name);
+	return verb ? verb->run(2, args) : unknown(name);
 }
 
 static int version(void)
@@ -67,15 +87,13 @@ static int version(void)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
+	const struct verb *verb = find(name);
 
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
 		return finish(argc > 2 ? help_verb(argv[2]) : help());
-	if (strcmp(name, "--version") == 0)
+	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
 		return finish(version());
-	for (size_t i = 0; i < VERBS; i++)
-		if (strcmp(name, verbs[i].name) == 0)
-			return finish(verbs[i].run(argc - 1, argv + 1));
-	if (!*name)
-		return misused("which verb? Try gpunvme --help");
-	return misused("unknown verb '%s'; try gpunvme --help", name);
+	if (verb)
+		return finish(verb->run(argc - 1, argv + 1));
+	return *name ? unknown(name) : misused("which verb? Try gpunvme --help");
 }

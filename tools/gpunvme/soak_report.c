@@ -60,6 +60,12 @@ static uint64_t errors_of(const struct soak *k, const struct soak_lane *all)
 	return n;
 }
 
+/* Every block holds what was written, and no command failed but by an injected fault. False for a soak that was interrupted. */
+static bool passed(const struct soak *k, const struct soak_lane *all)
+{
+	return !soak_wrong_lane(k) && !interrupted && (k->s.info.faulty || !errors_of(k, all));
+}
+
 /* The last commands that touched the block, the oldest first; in *@n, how many. */
 static void find_story(const struct soak_lane *l, const struct soak_past *story[STORY], uint32_t *n)
 {
@@ -155,6 +161,7 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 	put_count(json, "recoveries", k->recoveries);
 	put_count(json, "resets", k->resets);
 	put_bool(json, "interrupted", interrupted != 0);
+	put_bool(json, "passed", passed(k, all));
 	if (soak_wrong_lane(k))
 		put_wrong(json, soak_wrong_lane(k));
 	print_object(json);
@@ -172,6 +179,7 @@ static void print_text(const struct soak *k, const struct soak_lane *all)
 			printf("%10" PRIu64 " times: %s\n", all->statuses[j].count, gpunvme_strerror(all->statuses[j].status));
 	if (soak_wrong_lane(k))
 		tell_wrong(soak_wrong_lane(k));
+	printf("%s\n", passed(k, all) ? "PASSED" : "FAILED");
 }
 
 int soak_report(struct soak *k)

@@ -28,11 +28,19 @@ static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, file->unheld) : ret;
 }
 
+/* A name in /dev is that of a drive, and a file of that name would be none. */
+static int missing(const char *path)
+{
+	if (!strncmp(path, "/dev/", 5))
+		return gnv_fail(-ENOENT, "%s: no such device; 'gpunvme list' and 'lsblk' show those that exist", path);
+	return gnv_fail(-ENOENT, "%s: no such file; create it first, for example with truncate -s 1G", path);
+}
+
 static int open_failed(const char *path, int err)
 {
 	switch (err) {
 	case ENOENT:
-		return gnv_fail(-ENOENT, "%s: no such file; create it first, for example with truncate -s 1G", path);
+		return missing(path);
 	case EACCES:
 	case EPERM:
 		return gnv_fail(-EACCES, "%s: no permission to read it; change its mode or the user", path);
