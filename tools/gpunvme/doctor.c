@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme doctor: what stands between a controller, or a GPU, and this library. */
+/* gpunvme doctor: checks what this machine, a controller and GPUs lack. */
+#include "doctor_machine.h"
 #include "verbs.h"
 
 #include <stdbool.h>
@@ -31,12 +32,10 @@ static void print_findings(const struct findings *f)
 	}
 }
 
-static void add_findings(struct json_object *object, const struct findings *f)
+static void add_checks(struct json_object *object, const struct findings *f)
 {
-	struct json_object *list;
+	struct json_object *list = put_list(object, "checks");
 
-	put_bool(object, "can_open", !f->ret);
-	list = put_list(object, "checks");
 	for (unsigned i = 0; i < f->count; i++) {
 		struct json_object *check = append_object(list);
 
@@ -47,9 +46,27 @@ static void add_findings(struct json_object *object, const struct findings *f)
 	}
 }
 
+static void add_findings(struct json_object *object, const struct findings *f)
+{
+	put_bool(object, "can_open", !f->ret);
+	add_checks(object, f);
+}
+
+static void show_machine(struct json_object *result)
+{
+	struct findings f = { .count = MACHINE_CHECKS };
+
+	check_machine(f.checks);
+	if (result)
+		add_checks(put_object(result, "machine"), &f);
+	else
+		print_findings(&f);
+}
+
 static void show_controller(const char *address, const struct findings *f, struct json_object *result)
 {
 	if (!result) {
+		printf("\nController %s\n", address);
 		print_findings(f);
 		return;
 	}
@@ -86,7 +103,7 @@ static unsigned examine_gpus(const char *address, struct json_object *list)
 		show_gpu(&gpu, &f, list);
 	}
 	if (!n && !list)
-		printf("%sno GPU on this machine; lanes can be threads of the CPU\n", address ? "\n" : "");
+		printf("\nNo GPU on this machine. Threads of the CPU can use a drive, too.\n");
 	return usable;
 }
 
@@ -152,6 +169,7 @@ int verb_doctor(int argc, char **argv)
 	if (address && !controller.ret)
 		ask_drive(address, &controller);
 	result = json ? json_object_new_object() : NULL;
+	show_machine(result);
 	if (address)
 		show_controller(address, &controller, result);
 	usable = examine_gpus(address, result ? put_list(result, "gpus") : NULL);
