@@ -347,6 +347,20 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev)
 	return nodes->short_of_memory ? gnv_fail(-ENOMEM, "out of memory") : 0;
 }
 
+/* A partition has no queue; its disk is the folder above. */
+bool gnv_drive_zeroes(const char *sys, uint64_t dev)
+{
+	static const char *const places[] = { "queue", "../queue" };
+	char path[PATH_BYTES], text[32];
+
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/dev/block/%u:%u/%s/write_zeroes_max_bytes", sys, major(dev), minor(dev), places[i]);
+		if (!gnv_sysfs_read(path, text, sizeof(text)))
+			return strtoull(text, NULL, 10) != 0;
+	}
+	return true; /* sysfs is not here */
+}
+
 bool gnv_drive_is_partition(const struct gnv_nodes *nodes, const struct gnv_opened *node)
 {
 	char path[PATH_BYTES], text[8];

@@ -39,6 +39,9 @@ int gnv_drive_block_nodes(struct gnv_nodes *nodes, uint64_t dev);
 /* The disk of the namespace of a generic device: "nvme0n1" of "ng0n1", often. Return: 0; -ENOENT Linux makes none of it. */
 int gnv_drive_disk_of(const char *sys, const char *generic, char *disk, size_t size);
 
+/* Can a block device zero a range by itself (blkdev_issue_zeroout() of block/blk-lib.c)? */
+bool gnv_drive_zeroes(const char *sys, uint64_t dev);
+
 /* Is it a partition? */
 bool gnv_drive_is_partition(const struct gnv_nodes *nodes, const struct gnv_opened *node);
 

@@ -253,6 +253,59 @@ static int hold_twins_from(unsigned first, const struct gnv_nodes *nodes, bool a
 	return ret;
 }
 
+/* ---- What a block device is made of ---- */
+
+struct lowers {
+	const char *sys, *proc;
+	bool writer;
+	struct gnv_hold *hold;
+	char *text;
+};
+
+/* Held by a process that has it open, which is named at once; else perhaps by one that is ending. */
+static int open_lower(const struct lowers *l, const struct gnv_lower *lower)
+{
+	const struct gnv_openers_query query = { .what = &lower->what, .count = 1, .how = GNV_OPENERS_ANY };
+	int fd = open_once(lower->path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+	struct gnv_opener who;
+	char how[80];
+
+	if (fd >= 0 || errno != EBUSY)
+		return fd;
+	if (!gnv_openers_find(l->proc, &query, &who, NULL)) {
+		fd = open_exclusively(l->hold, lower->path);
+		if (fd >= 0 || errno != EBUSY)
+			return fd;
+		return gnv_users_say_lower(lower, "it is mounted or open exclusively; stop its user first", l->text);
+	}
+	snprintf(how, sizeof(how), "process %d (%s) has it open; end it, or let it close that", who.pid, who.command);
+	return gnv_users_say_lower(lower, how, l->text);
+}
+
+/* It stays held: the loop device does not keep others from mounting it. */
+static int hold_device(const struct lowers *l, const struct gnv_lower *lower)
+{
+	int *more = realloc(l->hold->fd, (l->hold->count + 1) * sizeof(*more));
+	int fd;
+
+	if (!more)
+		return gnv_fail(-ENOMEM, "out of memory");
+	l->hold->fd = more;
+	fd = open_lower(l, lower);
+	if (fd >= 0)
+		more[l->hold->count++] = fd;
+	return fd == -EBUSY ? fd : 0;
+}
+
+static int hold_lower(void *ctx, const struct gnv_lower *lower)
+{
+	const struct lowers *l = ctx;
+
+	if (lower->what.kind != GNV_OPENED_BLOCK)
+		return gnv_users_of_lower(l->sys, l->proc, lower, l->writer, &l->hold->dying, l->text);
+	return gnv_lower_has_name(lower) ? hold_device(l, lower) : 0;
+}
+
 static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itself, bool writers, char text[GNV_USERS_TEXT],
 		      unsigned *unseen, struct gnv_hold **out)
 {
@@ -269,6 +322,8 @@ static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itse
 		ret = hold_disk(&nodes, hold, text);
 	if (!ret)
 		ret = hold_twins_from(1, &nodes, itself, hold, text); /* a disk that Linux makes of several paths has none */
+	if (!ret)
+		ret = gnv_lower_each(sys, dev, hold_lower, &(struct lowers){ sys, proc, writers, hold, text });
 	free(nodes.node);
 	if (ret)
 		gnv_users_release(hold);

@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "os/linux/fork.h"
@@ -133,6 +136,24 @@ static void choose_direct(struct gnv_os_file *file, uint32_t block)
 		fcntl(file->fd, F_SETFL, flags);
 }
 
+/* A hole is tried behind the end of a file, where it changes nothing. A device is asked, as trying would cost its data. */
+static bool lacks_holes(const struct gnv_os_file *file, uint64_t dev, uint32_t block)
+{
+	if (file->read_only)
+		return false;
+	if (file->block)
+		return !gnv_drive_zeroes(GNV_SYSFS, dev);
+	return fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)file->size, block) &&
+	       (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV);
+}
+
+static bool is_overlay(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
 /* All of it, so that a virtual machine that locks some bytes of its image is met, too. */
 static int set_lock(const struct gnv_os_file *file, short type)
 {
@@ -179,6 +200,8 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 	file->dev = file->block ? st.st_rdev : st.st_dev;
 	file->ino = file->block ? 0 : st.st_ino;
 	file->sector = file->block && !ioctl(file->fd, BLKSSZGET, &sector) && sector > 0 ? (uint32_t)sector : 0;
+	file->no_holes = lacks_holes(file, st.st_rdev, block);
+	file->overlay = !file->block && is_overlay(file->fd);
 	choose_direct(file, block);
 	return 0;
 }

@@ -21,6 +21,8 @@ struct gnv_os_file {
 	uint32_t sector;    /* bytes of a block of a block device; 0: a file, or not known */
 	bool read_only;
 	bool block;
+	bool no_holes;	 /* its file system or device cannot punch holes, so what was deallocated keeps its data */
+	bool overlay;	 /* on an overlay file system: no lock keeps away an opener of the same file in a layer below */
 	int unlocked;	 /* errno with which the file system refused a lock; 0: locked, or a block device */
 	unsigned unseen; /* processes that may have it open and could not be looked at */
 	struct gnv_hold *others; /* of a block device: disks that are the same behind other controllers */

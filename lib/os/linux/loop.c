@@ -17,7 +17,7 @@
 #define PATH_BYTES 512
 
 /* The kernel writes the name and a newline. A name may end in white space, too, and be as long as a path. */
-static bool read_backing_file(const char *path, char file[PATH_MAX + 1])
+bool gnv_loop_read_file(const char *path, char file[PATH_MAX + 1])
 {
 	FILE *f = fopen(path, "re");
 	size_t n = f ? fread(file, 1, PATH_MAX, f) : 0;
@@ -30,17 +30,17 @@ static bool read_backing_file(const char *path, char file[PATH_MAX + 1])
 	return n;
 }
 
-/* The device number as the kernel packs it (huge_encode_dev() in include/linux/kdev_t.h): 12 bits of major, 20 of minor. */
-static bool is_number(uint64_t packed, uint64_t dev)
+/* The kernel packs a device number (huge_encode_dev() in include/linux/kdev_t.h): 12 bits of major, 20 of minor. */
+static uint64_t unpack(uint64_t packed)
 {
-	return (packed >> 8 & 0xfff) == major(dev) && ((packed & 0xff) | (packed >> 12 & 0xfff00)) == minor(dev);
+	return makedev((unsigned)(packed >> 8 & 0xfff), (unsigned)((packed & 0xff) | (packed >> 12 & 0xfff00)));
 }
 
 /*
- * Its identity as the device itself tells it, for who may open its node, which for a moment keeps nobody out. That may wait, for
- * whoever reads its partitions or closes it, and fork() does not wait with it: a child of that moment has the descriptor, too.
+ * The device reports it to whoever may open its node; to open it for a moment keeps nobody out. That may wait for a process that
+ * reads its partitions or closes it, and fork() does not wait with it: a child of that moment has the descriptor, too.
  */
-static bool is_made_of(const char *name, const struct gnv_opened *what)
+bool gnv_loop_identity(const char *name, struct gnv_opened *what)
 {
 	struct loop_info64 info = { 0 };
 	char node[PATH_BYTES];
@@ -57,9 +57,18 @@ static bool is_made_of(const char *name, const struct gnv_opened *what)
 	if (!fstat(fd, &st) && S_ISBLK(st.st_mode) && major(st.st_rdev) == LOOP_MAJOR)
 		told = !ioctl(fd, LOOP_GET_STATUS64, &info);
 	gnv_fork_close(fd);
-	if (what->kind == GNV_OPENED_BLOCK)
-		return told && is_number(info.lo_rdevice, what->dev);
-	return told && is_number(info.lo_device, what->dev) && info.lo_inode == what->ino;
+	if (info.lo_rdevice)
+		*what = (struct gnv_opened){ .kind = GNV_OPENED_BLOCK, .dev = unpack(info.lo_rdevice) };
+	else
+		*what = (struct gnv_opened){ .kind = GNV_OPENED_FILE, .dev = unpack(info.lo_device), .ino = info.lo_inode };
+	return told;
+}
+
+static bool is_made_of(const char *name, const struct gnv_opened *what)
+{
+	struct gnv_opened own;
+
+	return gnv_loop_identity(name, &own) && own.kind == what->kind && own.dev == what->dev && own.ino == what->ino;
 }
 
 /*
@@ -88,7 +97,7 @@ bool gnv_loop_of(const char *sys, const struct gnv_opened *what, char *name, siz
 	snprintf(class, sizeof(class), "%s/class/block", sys);
 	for (unsigned i = 0; !gnv_sysfs_entry(class, "loop", i, name, size); i++) {
 		snprintf(path, sizeof(path), "%.300s/%.60s/loop/backing_file", class, name);
-		if (read_backing_file(path, file) && is_loop_of(name, file, what))
+		if (gnv_loop_read_file(path, file) && is_loop_of(name, file, what))
 			return true;
 	}
 	return false;

@@ -3,6 +3,7 @@
 #ifndef GNV_OS_LINUX_LOOP_H
 #define GNV_OS_LINUX_LOOP_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,5 +16,11 @@
  * file has another name by now, or none. Not seen at all: one whose name another file system has meanwhile covered.
  */
 bool gnv_loop_of(const char *sys, const struct gnv_opened *what, char *name, size_t size);
+
+/* The kernel's name of the file of a loop device, from "loop/backing_file" in its folder of sysfs. Return: false it has none. */
+bool gnv_loop_read_file(const char *path, char file[PATH_MAX + 1]);
+
+/* What a loop device is made of, @name, "loop0". Return: false this user may not open it, or it is made of nothing. */
+bool gnv_loop_identity(const char *name, struct gnv_opened *what);
 
 #endif

@@ -11,6 +11,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "os/linux/exclusive.h"
+#include "os/linux/fork.h"
 #include "os/linux/loop.h"
 #include "os/linux/nvmet.h"
 #include "util/log.h"
@@ -225,4 +227,50 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
 	if (gnv_loop_of(sys, &image, name, sizeof(name)))
 		snprintf(text, GNV_USERS_TEXT, "/dev/%.60s is made of it; detach that first (losetup -d), or open that", name);
 	return text[0] ? -EBUSY : 0;
+}
+
+int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char text[GNV_USERS_TEXT])
+{
+	snprintf(text, GNV_USERS_TEXT, "/dev/%.20s is made of %.80s: %.120s", lower->loop, lower->path, how);
+	tame(text);
+	return -EBUSY;
+}
+
+/* A lock that does not go with this opener. */
+static int look_at_lock(const char *sys, const char *proc, int fd, bool writer, char how[GNV_USERS_TEXT])
+{
+	struct flock lock = { .l_type = writer ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type == F_UNLCK)
+		return 0;
+	return gnv_users_of_image(sys, proc, fd, true, how);
+}
+
+/* Under its new name it is found only where another process has it open. */
+static int look_at_renamed(const char *proc, const struct gnv_lower *lower, char text[GNV_USERS_TEXT])
+{
+	const struct gnv_openers_query query = { .what = &lower->what, .count = 1, .how = GNV_OPENERS_LOCKED };
+	struct gnv_opener who;
+	char how[80];
+
+	if (!gnv_openers_find(proc, &query, &who, NULL))
+		return 0;
+	snprintf(how, sizeof(how), "process %d (%s) has locked it; end that first", who.pid, who.command);
+	return gnv_users_say_lower(lower, how, text);
+}
+
+int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower *lower, bool writer, struct gnv_deadline *dying,
+		       char text[GNV_USERS_TEXT])
+{
+	int fd = gnv_lower_has_name(lower) ? gnv_hold_open(lower->path, O_RDONLY, dying) : -1;
+	char how[GNV_USERS_TEXT];
+	int ret;
+
+	if (fd < 0)
+		return look_at_renamed(proc, lower, text);
+	do
+		ret = look_at_lock(sys, proc, fd, writer, how);
+	while (ret == -EAGAIN && gnv_deadline_poll_again(dying));
+	gnv_fork_close(fd);
+	return ret ? gnv_users_say_lower(lower, how, text) : 0;
 }

@@ -9,8 +9,10 @@
 #include <stddef.h>
 
 #include "os/linux/drive.h"
+#include "os/linux/lower.h"
 #include "os/linux/openers.h"
 #include "os/linux/sysfs.h"
+#include "util/clock.h"
 
 #define GNV_USERS_TEXT 256
 
@@ -42,6 +44,18 @@ int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool wri
  * and whose io_uring the kernel has yet to take down.
  */
 int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT]);
+
+/*
+ * gnv_users_of_lower() - Look for a lock on the file of a loop device.
+ * @writer: the loop device is to be written to, so a reader's lock counts, too
+ * @dying:  how long a process that ends may keep its lock
+ * Return: 0; -EBUSY somebody has one, text says who.
+ */
+int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower *lower, bool writer, struct gnv_deadline *dying,
+		       char text[GNV_USERS_TEXT]);
+
+/* Say of what a loop device is made, and how that is in use. Return: -EBUSY. */
+int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char text[GNV_USERS_TEXT]);
 
 /* ---- For exclusive.c, of nodes that are known ---- */
 

@@ -168,7 +168,7 @@ static void fill_ns(const struct gnv_soft *soft, const struct gnv_soft_part *par
 {
 	id->ncap = part->ns.blocks;
 	id->nuse = part->ns.blocks;
-	id->dlfeat = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
+	id->dlfeat = part->store->keeps_old || gnv_soft_has(&soft->config.traits, GNV_SOFT_UNSAID) ? DLFEAT_UNSAID : DLFEAT_ZEROES;
 	if (part->store->drive)
 		adopt_ns(&part->store->drive->ns, id);
 	id->nsze = part->ns.blocks;

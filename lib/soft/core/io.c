@@ -277,15 +277,25 @@ static bool flushes_next(struct gnv_soft_cmd *cmd)
 	return true;
 }
 
+/*
+ * A store that cannot deallocate any more breaks the guarantee that Identify gave (DLFEAT): the command must not succeed.
+ * Any other failure leaves blocks that are not deallocated, which a controller may do: the command is a hint.
+ */
+static enum gnv_soft_next deallocated(struct gnv_soft_cmd *cmd, int res)
+{
+	if (res == -GNV_SOFT_EOPNOTSUPP && !cmd->part->store->keeps_old && !gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID))
+		return failed(cmd, -res);
+	cmd->done++;
+	next_range(cmd);
+	return cmd->done < cmd->op.ranges ? GNV_SOFT_STEP : end(cmd, 0);
+}
+
 enum gnv_soft_next gnv_soft_io_step(struct gnv_soft_cmd *cmd, int res)
 {
 	if (cmd->verdict)
 		res = gnv_soft_mishap_io(cmd, res);
-	if (cmd->stage == GNV_SOFT_STAGE_DSM) { /* a hint: whether the store could follow it does not matter */
-		cmd->done++;
-		next_range(cmd);
-		return cmd->done < cmd->op.ranges ? GNV_SOFT_STEP : end(cmd, 0);
-	}
+	if (cmd->stage == GNV_SOFT_STAGE_DSM)
+		return deallocated(cmd, res);
 	if (gnv_soft_is_answer(res))
 		return end(cmd, (uint16_t)(res - GNV_SOFT_ANSWER) | GNV_SOFT_AS_IS);
 	if (res < 0)

@@ -50,6 +50,7 @@ struct gnv_soft_store {
 	uint32_t len_align; /* the same of their lengths */
 	bool reaches_far;   /* moves data of memory of devices by itself */
 	bool read_only;
+	bool keeps_old;	    /* deallocated blocks may keep their old data */
 };
 
 /* A namespace: its geometry, and the store behind it. Constant but for the last. */

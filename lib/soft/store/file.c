@@ -46,6 +46,13 @@ static void warn_of_file(const struct gnv_os_file *file, const struct gnv_log *l
 	if (file->unheld[0])
 		gnv_log(log, GPUNVME_LOG_WARN,
 			"%s has another controller, whose disk could not be held, so that somebody may mount it: %s", path, file->unheld);
+	if (file->no_holes)
+		gnv_log(log, GPUNVME_LOG_INFO, "%s: it has no holes, so blocks that are deallocated keep their data", path);
+	if (file->overlay)
+		gnv_log(log, file->read_only ? GPUNVME_LOG_INFO : GPUNVME_LOG_WARN,
+			"%s is on an overlay file system: its lock does not keep away a writer of the same file in a layer below; open "
+			"it by this name alone, or keep it on a volume of its own",
+			path);
 	if (file->unlocked)
 		gnv_log(log, GPUNVME_LOG_WARN, "%s: its file system has no locks (%s), so nobody keeps a second writer away", path,
 			strerror(file->unlocked));
@@ -72,7 +79,8 @@ static int file_open(const struct gnv_soft_config *config, const struct gnv_log 
 					     .id = { file->dev, file->ino },
 					     .mem_align = file->direct ? file->mem_align : 0,
 					     .len_align = file->direct ? file->len_align : 0,
-					     .read_only = file->read_only };
+					     .read_only = file->read_only,
+					     .keeps_old = file->no_holes };
 	*store = &sf->store;
 	return 0;
 }

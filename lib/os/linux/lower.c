@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/linux/lower.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "os/linux/loop.h"
+#include "os/linux/sysfs.h"
+
+#define PATH_BYTES 512
+#define NAME_BYTES 64
+#define DEPTH 4u /* encryption over a volume over a RAID over loop devices */
+
+struct walk {
+	const char *sys;
+	int (*each)(void *ctx, const struct gnv_lower *lower);
+	void *ctx;
+};
+
+/* The end of the link that sysfs has for a block device is its name; the folder above is a partition's disk. */
+static bool find_name(const char *path, bool above, char name[NAME_BYTES])
+{
+	char target[PATH_BYTES], *slash;
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	if (n <= 0)
+		return false;
+	target[n] = 0;
+	slash = strrchr(target, '/');
+	if (slash && above) {
+		*slash = 0;
+		slash = strrchr(target, '/');
+	}
+	snprintf(name, NAME_BYTES, "%.60s", slash ? slash + 1 : target);
+	return true;
+}
+
+static bool is_partition(const char *folder)
+{
+	char path[PATH_BYTES], text[8];
+
+	snprintf(path, sizeof(path), "%.400s/partition", folder);
+	return !gnv_sysfs_read(path, text, sizeof(text));
+}
+
+static int number_of(const char *sys, const char *name, uint64_t *dev)
+{
+	char path[PATH_BYTES], text[32];
+	unsigned a, b;
+
+	snprintf(path, sizeof(path), "%.300s/class/block/%.60s/dev", sys, name);
+	if (gnv_sysfs_read(path, text, sizeof(text)) || sscanf(text, "%u:%u", &a, &b) != 2)
+		return -1;
+	*dev = makedev(a, b);
+	return 0;
+}
+
+static int visit(const struct walk *walk, uint64_t dev, unsigned depth);
+
+static int visit_name(const struct walk *walk, const char *name, unsigned depth)
+{
+	uint64_t dev;
+
+	return depth && !number_of(walk->sys, name, &dev) ? visit(walk, dev, depth - 1) : 0;
+}
+
+static int visit_slaves(const struct walk *walk, const char *folder, unsigned depth)
+{
+	char path[PATH_BYTES], name[NAME_BYTES];
+	int ret = 0;
+
+	snprintf(path, sizeof(path), "%.400s/slaves", folder);
+	for (unsigned i = 0; !ret && !gnv_sysfs_entry(path, "", i, name, sizeof(name)); i++)
+		ret = visit_name(walk, name, depth);
+	return ret;
+}
+
+static int visit_loop(const struct walk *walk, const char *folder, unsigned depth)
+{
+	char path[PATH_BYTES], name[NAME_BYTES], file[PATH_MAX + 1];
+	struct gnv_lower lower = { .loop = name, .path = file };
+	int ret;
+
+	snprintf(path, sizeof(path), "%.400s/loop/backing_file", folder);
+	if (!gnv_loop_read_file(path, file) || !find_name(folder, false, name) || !gnv_loop_identity(name, &lower.what))
+		return 0;
+	ret = walk->each(walk->ctx, &lower);
+	if (ret || lower.what.kind != GNV_OPENED_BLOCK || !depth)
+		return ret;
+	return visit(walk, lower.what.dev, depth - 1);
+}
+
+static int visit(const struct walk *walk, uint64_t dev, unsigned depth)
+{
+	char folder[PATH_BYTES], name[NAME_BYTES];
+	int ret;
+
+	snprintf(folder, sizeof(folder), "%.300s/dev/block/%u:%u", walk->sys, major(dev), minor(dev));
+	if (is_partition(folder))
+		return find_name(folder, true, name) ? visit_name(walk, name, depth) : 0;
+	ret = visit_loop(walk, folder, depth);
+	return ret ? ret : visit_slaves(walk, folder, depth);
+}
+
+int gnv_lower_each(const char *sys, uint64_t dev, int (*each)(void *ctx, const struct gnv_lower *lower), void *ctx)
+{
+	const struct walk walk = { sys, each, ctx };
+
+	return visit(&walk, dev, DEPTH);
+}
+
+bool gnv_lower_has_name(const struct gnv_lower *lower)
+{
+	struct statx st;
+
+	return !statx(AT_FDCWD, lower->path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st) &&
+	       gnv_opened_is(&lower->what, &st);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* What an image or a block device is made of: who else may write to it, and what becomes of blocks that are deallocated. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/image.h"
+#include "common/loop.h"
+#include "common/rawhost.h"
+#include "os/linux/drive.h"
+
+#define DLFEAT_READ 7u /* what deallocated blocks read as (NVM Command Set Specification, Identify Namespace) */
+
+static bool lies; /* a device reports that it can zero a range, and cannot */
+
+bool __real_gnv_drive_zeroes(const char *sys, uint64_t dev);
+bool __wrap_gnv_drive_zeroes(const char *sys, uint64_t dev);
+
+bool __wrap_gnv_drive_zeroes(const char *sys, uint64_t dev)
+{
+	return lies || __real_gnv_drive_zeroes(sys, dev);
+}
+
+static int open_soft(const char *path, bool read_only, const struct gnv_log *log)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
+	struct gnv_soft *soft = NULL;
+	struct gnv_space *space;
+	int ret;
+
+	c.path = path;
+	c.read_only = read_only;
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	ret = gnv_soft_create(&c, space, log, &soft);
+	if (!ret)
+		gnv_soft_destroy(soft);
+	gnv_space_put(space);
+	return ret;
+}
+
+static void refused(const char *path, bool read_only, const char *lower)
+{
+	assert_int_equal(open_soft(path, read_only, NULL), -EBUSY);
+	if (!strstr(gpunvme_errmsg(), path) || !strstr(gpunvme_errmsg(), lower))
+		fail_msg("\"%s\" does not name %s and %s", gpunvme_errmsg(), path, lower);
+}
+
+static void start(const char *path, bool read_only)
+{
+	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
+
+	c.path = path;
+	c.read_only = read_only;
+	rawhost_start(&host, &c);
+}
+
+/* ---- Who else may write ---- */
+
+/* A loop device that is made of an image after that was opened, and locked. */
+static void loop_device_of_a_locked_image_is_refused(void **state)
+{
+	char file[128], other[128], path[32], second[32];
+	int loop, above;
+
+	(void)state;
+	snprintf(file, sizeof(file), "%s", image_path("image"));
+	snprintf(other, sizeof(other), "%s", image_path("renamed"));
+	image_make(file, 1 << 20);
+	start(file, false);
+	loop = make_loop(path, sizeof(path), file);
+	if (loop < 0) {
+		rawhost_close(&host);
+		unlink(file);
+		SKIP("no loop devices");
+	}
+	refused(path, false, file);
+	refused(path, true, file);
+	above = make_loop(second, sizeof(second), path);
+	assert_true(above >= 0);
+	refused(second, false, file);
+	close(above);
+	assert_int_equal(rename(file, other), 0);
+	refused(path, false, other);
+	unlink(other);
+	refused(path, false, "has locked it");
+	rawhost_close(&host);
+	assert_int_equal(open_soft(path, false, NULL), 0);
+	close(loop);
+}
+
+static void readers_share_an_image_through_a_loop_device(void **state)
+{
+	char file[128], path[32];
+	int loop;
+
+	(void)state;
+	snprintf(file, sizeof(file), "%s", image_path("image"));
+	image_make(file, 1 << 20);
+	start(file, true);
+	loop = make_loop(path, sizeof(path), file);
+	if (loop >= 0) {
+		assert_int_equal(open_soft(path, true, NULL), 0);
+		refused(path, false, file);
+		close(loop);
+	}
+	rawhost_close(&host);
+	unlink(file);
+	if (loop < 0)
+		SKIP("no loop devices");
+}
+
+/* The kernel lets a loop device be made of a disk that somebody has exclusively, and lets the disk below one be mounted. */
+static void loop_device_of_a_device(void **state)
+{
+	char lower[32], path[32];
+	int loop, above;
+
+	(void)state;
+	loop = make_loop(lower, sizeof(lower), NULL);
+	if (loop < 0)
+		SKIP("no loop devices");
+	start(lower, false);
+	above = make_loop(path, sizeof(path), lower);
+	assert_true(above >= 0);
+	refused(path, false, lower);
+	rawhost_close(&host);
+	start(path, false);
+	assert_int_equal(open(lower, O_RDONLY | O_EXCL | O_CLOEXEC), -1);
+	assert_int_equal(errno, EBUSY);
+	rawhost_close(&host);
+	close(above);
+	close(loop);
+}
+
+static void count_overlays(void *ctx, enum gpunvme_log_level level, const char *text)
+{
+	if (level == GPUNVME_LOG_WARN && strstr(text, "overlay file system"))
+		++*(unsigned *)ctx;
+}
+
+static unsigned overlays(const char *path, bool read_only)
+{
+	unsigned n = 0;
+	const struct gnv_log log = { .fn = count_overlays, .ctx = &n };
+
+	assert_int_equal(open_soft(path, read_only, &log), 0);
+	return n;
+}
+
+static void make_folder(const char *name)
+{
+	assert_int_equal(mkdir(image_path(name), 0700), 0);
+}
+
+static void lock_on_an_overlay_is_said_to_be_none(void **state)
+{
+	char options[512];
+
+	(void)state;
+	if (mount("tmpfs", image_dir, "tmpfs", 0, "size=8m"))
+		SKIP("cannot mount a tmpfs");
+	make_folder("lower");
+	make_folder("upper");
+	make_folder("work");
+	make_folder("merged");
+	snprintf(options, sizeof(options), "lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work", image_dir, image_dir, image_dir);
+	if (mount("overlay", image_path("merged"), "overlay", 0, options))
+		SKIP("cannot mount an overlay");
+	image_make(image_path("merged/image"), 1 << 20);
+	assert_int_equal(overlays(image_path("merged/image"), false), 1);
+	assert_int_equal(overlays(image_path("merged/image"), true), 0);
+	assert_int_equal(umount(image_path("merged")), 0);
+	assert_int_equal(overlays(image_path("upper/image"), false), 0);
+}
+
+/* ---- Blocks that are deallocated ---- */
+
+static unsigned says(void)
+{
+	const struct gpunvme_sqe sqe = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = 1, .prp1 = rawhost_iova(&host, 0) };
+	struct gpunvme_id_ns id;
+
+	assert_int_equal(rawhost_admin(&sqe, NULL), 0);
+	memcpy(&id, rawhost_data(&host, 0), sizeof(id));
+	return id.dlfeat & DLFEAT_READ;
+}
+
+static uint16_t deallocate(void)
+{
+	const struct gpunvme_dsm_range range = { .slba = 0, .nlb = 8 };
+	struct gpunvme_sqe sqe = { .opc = GPUNVME_IO_DSM, .nsid = 1, .prp1 = rawhost_iova(&host, 0), .cdw11 = GPUNVME_DSM_AD };
+
+	memcpy(rawhost_data(&host, 0), &range, sizeof(range));
+	return rawhost_io(&sqe);
+}
+
+static bool reads_zeroes(void)
+{
+	static const char zeroes[4096];
+	struct gpunvme_sqe sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 8, 8192);
+
+	assert_int_equal(rawhost_io(&sqe), 0);
+	return !memcmp(rawhost_data(&host, 8192), zeroes, 4096);
+}
+
+/* Block 0 to 7 are written and deallocated. What Identify says of them must be so. */
+static void try_promise(const char *path, bool zeroes, uint16_t status)
+{
+	struct gpunvme_sqe sqe;
+
+	start(path, false);
+	rawhost_fill(&host, 0, 4096, 3);
+	sqe = rawhost_rw(&host, GPUNVME_IO_WRITE, 0, 8, 0);
+	assert_int_equal(rawhost_io(&sqe), 0);
+	assert_int_equal(says(), zeroes);
+	assert_int_equal(deallocate(), status);
+	assert_true(!zeroes || status || reads_zeroes());
+	rawhost_close(&host);
+}
+
+static void try_folder(const char *type, bool zeroes)
+{
+	char path[32];
+	struct stat before, after;
+	int loop;
+
+	if (mount(type, image_dir, type, 0, NULL))
+		SKIP("cannot mount it");
+	image_make(image_path("image"), 1 << 20);
+	assert_int_equal(stat(image_path("image"), &before), 0);
+	try_promise(image_path("image"), zeroes, 0);
+	assert_int_equal(stat(image_path("image"), &after), 0);
+	assert_int_equal(before.st_size, after.st_size);
+	loop = make_loop(path, sizeof(path), image_path("image"));
+	if (loop < 0)
+		return;
+	try_promise(path, zeroes, 0);
+	lies = true;
+	try_promise(path, true, zeroes ? 0 : GPUNVME_SC_INTERNAL);
+	lies = false;
+	close(loop);
+}
+
+static void blocks_of_a_file_system_with_holes_read_as_zeroes(void **state)
+{
+	(void)state;
+	try_folder("tmpfs", true);
+}
+
+/* ramfs has no fallocate() (fs/ramfs/file-mmu.c), and a loop device on it no limit for Write Zeroes. */
+static void blocks_of_a_file_system_without_holes_keep_their_data(void **state)
+{
+	(void)state;
+	try_folder("ramfs", false);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, image_make_dir, image_remove_dir)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(loop_device_of_a_locked_image_is_refused),
+		TEST(readers_share_an_image_through_a_loop_device),
+		TEST(loop_device_of_a_device),
+		TEST(lock_on_an_overlay_is_said_to_be_none),
+		TEST(blocks_of_a_file_system_with_holes_read_as_zeroes),
+		TEST(blocks_of_a_file_system_without_holes_keep_their_data),
+	};
+
+	return cmocka_run_group_tests_name("controller_lower", tests, NULL, NULL);
+}
