@@ -360,6 +360,14 @@ static bool spare_exists(const struct gnv_arena *arena, const struct gnv_arena_c
 	return false;
 }
 
+/* With the lock held. */
+static void leak(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, const char *why)
+{
+	gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", chunk->mem->len, why);
+	chunk->mem->leaked = true;
+	arena->kept = true;
+}
+
 /* By its address: it may have been blinded, and shown elsewhere since. With the lock held. */
 static void hide(struct gnv_arena *arena, const struct gnv_block *block)
 {
@@ -367,9 +375,7 @@ static void hide(struct gnv_arena *arena, const struct gnv_block *block)
 
 	if (!gnv_mem_hide_at(chunk->mem, block->gpu, block->lane - (block->iova - chunk->iova)))
 		return;
-	gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", chunk->mem->len, gpunvme_errmsg());
-	chunk->mem->leaked = true;
-	arena->kept = true;
+	leak(arena, chunk, gpunvme_errmsg());
 }
 
 void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
@@ -388,6 +394,14 @@ void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 	/* An unmap that is refused leaves the chunk in the list: pages to be used again, a big one until the arena goes. */
 	if (!chunk->pages || (!chunk->used && spare_exists(arena, chunk)))
 		chunk_remove(arena, chunk);
+	pthread_mutex_unlock(&arena->lock);
+	memset(block, 0, sizeof(*block));
+}
+
+void gnv_arena_keep(struct gnv_arena *arena, struct gnv_block *block)
+{
+	pthread_mutex_lock(&arena->lock);
+	leak(arena, block->chunk, "a lane that did not end in time may still use them");
 	pthread_mutex_unlock(&arena->lock);
 	memset(block, 0, sizeof(*block));
 }

@@ -68,4 +68,7 @@ int gnv_arena_alloc_own(struct gnv_arena *arena, size_t len, struct gpunvme_gpu 
 /* The device does not use it any more. A zeroed block is ignored; the block is zeroed. */
 void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block);
 
+/* A lane of block->gpu may still use it: its pages are never freed, not even by gnv_arena_destroy(). The block is zeroed. */
+void gnv_arena_keep(struct gnv_arena *arena, struct gnv_block *block);
+
 #endif

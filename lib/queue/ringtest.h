@@ -22,7 +22,6 @@
 /* Its memory. Zeroed before the first call. */
 struct gnv_ringtest {
 	struct gnv_block data, list, go;
-	bool runs_on; /* a lane may begin yet: `go` stays the device's, with the word that ends the lane */
 };
 
 /*

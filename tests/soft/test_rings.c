@@ -19,6 +19,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "common/leak.h"
 #include "queue/qp.h"
 #include "queue/ringtest.h"
 #include "util/clock.h"
@@ -41,6 +42,7 @@ static struct {
 	char tries[16];
 	unsigned attached;
 	int launch_error;
+	uint64_t go; /* where the lane that did not end reads what it is to do */
 	unsigned stalls; /* launches in which the lane stands still in the middle ... */
 	unsigned still_ms; /* ... for so long */
 	bool keeps; /* what it has */
@@ -189,8 +191,10 @@ static int launch_stalled(struct gpunvme_gpu *gpu, const struct gnv_launch *what
 
 static int launch(struct gpunvme_gpu *gpu, const struct gnv_launch *what)
 {
-	if (gpu_of.launch_error)
+	if (gpu_of.launch_error) {
+		gpu_of.go = ((const struct gnv_ring_args *)what->args)->go;
 		return gnv_fail(gpu_of.launch_error, "the GPU hangs");
+	}
 	return gpu_of.stalls && what->kernel == GNV_KERNEL_RING ? launch_stalled(gpu, what) : gnv_gpu_cpu_ops.launch(gpu, what);
 }
 
@@ -374,17 +378,32 @@ static void test_kept(void **state)
 	gnv_gpu_put(gpu); /* the reference that stays with it */
 }
 
-/* A GPU that runs nothing is no reason to distrust the mapping. */
+static int begin_leaky(void **state)
+{
+	leak_expected(true);
+	begin(state);
+	leak_expected(false);
+	return 0;
+}
+
+/* A GPU that runs nothing is no reason to distrust the mapping. When the lane begins after all, it reads that it is to end. */
 static void test_dead_gpu(void **state)
 {
 	struct gpunvme_qp *qp = NULL;
 
 	(void)state;
 	gpu_of.launch_error = -ETIMEDOUT;
+	leak_expected(true);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), -EIO);
+	leak_expected(false);
 	assert_non_null(strstr(gpunvme_errmsg(), "the GPU hangs"));
 	assert_null(qp);
 	assert_false(gpu_of.distrusted[NOWHERE]);
+	assert_non_null(strstr(log_text, "are leaked: a lane that did not end in time may still use them"));
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	dev = NULL;
+	assert_int_equal(*(const volatile uint32_t *)(uintptr_t)gpu_of.go, ~0u);
+	gnv_gpu_put(gpu); /* the reference that stays with the memory */
 }
 
 int main(void)
@@ -396,7 +415,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_forwarder, begin, end),
 		cmocka_unit_test_setup_teardown(test_small, begin, end),
 		cmocka_unit_test_setup_teardown(test_kept, begin, end),
-		cmocka_unit_test_setup_teardown(test_dead_gpu, begin, end),
+		cmocka_unit_test_setup_teardown(test_dead_gpu, begin_leaky, end),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, image_remove_disk);

@@ -11,21 +11,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "common/leak.h"
 #include "dev/dev.h"
-
-#ifdef __has_feature
-#define HAS_ASAN __has_feature(address_sanitizer)
-#elif defined(__SANITIZE_ADDRESS__)
-#define HAS_ASAN 1
-#else
-#define HAS_ASAN 0
-#endif
-#if HAS_ASAN
-#include <sanitizer/lsan_interface.h>
-#define leak_expected(on) ((on) ? __lsan_disable() : __lsan_enable())
-#else
-#define leak_expected(on) ((void)(on))
-#endif
 
 #define FAKE_BAR_BYTES 0x2000u
 #define FAKE_IOVA_TAG 0x5a00000000000000ull

@@ -155,7 +155,7 @@ static void ring_with_blocks_of(uint32_t bytes)
 	struct gpunvme_gpu *gpu = calloc(1, sizeof(*gpu));
 	struct gpunvme_dev *dev = calloc(1, sizeof(*dev));
 	struct gpunvme_qp *qp = calloc(1, sizeof(*qp));
-	struct gnv_ringtest test = { .runs_on = false };
+	struct gnv_ringtest test = { .data = { 0 } };
 	pthread_t thread;
 
 	assert_true(gpu && dev && qp);

@@ -60,7 +60,7 @@ GNVK_KERNEL(ring)
 			gnvd_pause(turn++);
 		}
 	}
-	*GNVK_AT(uint32_t, a->rung) = rung; /* released by the end of the kernel, where the host does not see it before */
+	gnvd_st32(a->rung, rung); /* the end of the kernel releases it, where the host does not see it before */
 }
 
 GNVK_KERNEL(copy)
