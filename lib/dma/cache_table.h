@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges of a user's memory that are registered and mapped to one device, to be found again by address. Making and ending them is
- * dma/mem_cache.c; here they are found, counted and put in order.
+ * Ranges of a user's memory that are registered and mapped to one device, to be found again by address. mem_cache.c makes
+ * them, cache_end.c ends them; here they are found, counted and put in order.
  *
  * An entry is found while it is listed. Listed ranges of one GPU do not overlap. What is not listed is gone with its last user.
  */

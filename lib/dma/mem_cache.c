@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Memory of callers, mapped to a device once and found again.
- *
- * Locks, in the order they are taken: making, that of whoever tells that memory is freed, the cache's, a memory's. So an entry is
- * watched, and not any more, without the cache's lock.
- */
+/* Memory of callers, mapped to a device once and found again. */
 #include "dma/mem_cache.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dma/cache_table.h"
+#include "dma/cache_end.h"
 #include "dma/mem_map.h"
 #include "util/bits.h"
 #include "util/entry.h"
@@ -19,129 +14,6 @@
 #include "util/process.h"
 
 #define PART 65536u /* of memory that a runtime knows, as much is mapped at once */
-
-/* ---- Ending ---- */
-
-/* Of one that is gone, and that nobody is told about. With the lock held. Return: 0; -EBUSY a device may still write there. */
-static int end(struct gnv_cache *cache, struct gnv_cached *entry)
-{
-	int ret;
-
-	entry->mem->cached = NULL;
-	ret = gpunvme_mem_free(entry->mem);
-	if (ret) {
-		entry->mem->cached = entry;
-		entry->ending = false;
-		return ret;
-	}
-	gnv_cache_drop(cache, entry);
-	free(entry);
-	return 0;
-}
-
-/* With the lock, which is given up; the last holder takes the cache along. */
-static void unlock(struct gnv_cache *cache)
-{
-	const bool last = !cache->holders;
-
-	pthread_mutex_unlock(&cache->lock);
-	if (last)
-		gnv_cache_destroy(cache);
-}
-
-/* As end(), without the lock, of one that its caller has taken or used last. */
-static int retire(struct gnv_cache *cache, struct gnv_cached *entry)
-{
-	int ret;
-
-	entry->gpu->ops->mem_unwatch(entry->gpu, &entry->alloc);
-	pthread_mutex_lock(&cache->lock);
-	ret = end(cache, entry);
-	unlock(cache);
-	return ret;
-}
-
-/* With the lock held. Return: it is the caller's to end. */
-static bool take(struct gnv_cache *cache, struct gnv_cached *entry)
-{
-	gnv_cache_unlist(cache, entry);
-	entry->ending = !entry->users;
-	return entry->ending;
-}
-
-/* The memory is about to be another's: no device is to reach it. While its device closes the mapping is the device's to end. */
-static void told(struct gnv_alloc *alloc)
-{
-	struct gnv_cached *entry = gnv_container_of(alloc, struct gnv_cached, alloc);
-	struct gnv_cache *cache = entry->cache;
-
-	pthread_mutex_lock(&cache->lock);
-	entry->freed = true;
-	if (entry->listed) { /* else somebody ends it, or its last user will */
-		cache->info.stale++;
-		if (take(cache, entry))
-			entry->ending = false;
-		if (!entry->users && !cache->closing)
-			end(cache, entry);
-	}
-	pthread_mutex_unlock(&cache->lock);
-}
-
-/* What could not be ended before, and that nobody is told about any more. With the lock held. */
-static void try_again(struct gnv_cache *cache)
-{
-	struct gnv_cached *entry, *next;
-
-	for (entry = cache->gone.oldest; entry; entry = next) {
-		next = entry->newer;
-		if (!entry->users && !entry->ending)
-			end(cache, entry);
-	}
-}
-
-/* All that overlaps is found no more, and ended unless it is in use; with @gpu NULL whosever. */
-static void end_overlap(struct gnv_cache *cache, const struct gpunvme_gpu *gpu, uintptr_t from, uintptr_t to)
-{
-	struct gnv_cached *entry;
-	bool ours;
-
-	do {
-		pthread_mutex_lock(&cache->lock);
-		entry = gnv_cache_overlap(cache, gpu, from, to);
-		ours = entry && take(cache, entry);
-		pthread_mutex_unlock(&cache->lock);
-		if (ours)
-			retire(cache, entry);
-	} while (entry);
-}
-
-static void evict(struct gnv_cache *cache)
-{
-	struct gnv_cached *entry;
-
-	do {
-		pthread_mutex_lock(&cache->lock);
-		entry = gnv_cache_victim(cache);
-		if (entry) {
-			take(cache, entry);
-			cache->info.evictions++;
-		}
-		pthread_mutex_unlock(&cache->lock);
-		if (entry)
-			retire(cache, entry); /* or later */
-	} while (entry);
-}
-
-/* The same by a holder of the cache, who ends to be one. */
-static void evict_last(struct gnv_cache *cache)
-{
-	evict(cache);
-	pthread_mutex_lock(&cache->lock);
-	cache->holders--;
-	unlock(cache);
-}
-
-/* ---- Making ---- */
 
 static void widen(struct gnv_cached *entry, uintptr_t from, uintptr_t to)
 {
@@ -255,7 +127,7 @@ static int fill(struct gnv_cached *entry, struct gpunvme_dev *dev, uintptr_t fro
 	if (ret)
 		goto unwatch;
 	entry->mem->cached = entry;
-	end_overlap(entry->cache, gpu, entry->from, entry->to);
+	gnv_cache_end_overlap(entry->cache, gpu, entry->from, entry->to);
 	ret = list(entry, from, use);
 	if (!ret)
 		return 0;
@@ -274,7 +146,7 @@ static int make(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 
 	if (!entry)
 		return gnv_fail(-ENOMEM, "out of memory");
-	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->dma.cache, .kept = keep, .alloc.freed = told };
+	*entry = (struct gnv_cached){ .gpu = gpu, .cache = dev->dma.cache, .kept = keep, .alloc.freed = gnv_cache_freed };
 	ret = fill(entry, dev, from, to, use);
 	if (ret)
 		free(entry);
@@ -306,14 +178,14 @@ static int miss(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, uintptr_t from
 
 	pthread_mutex_lock(&cache->making);
 	pthread_mutex_lock(&cache->lock);
-	try_again(cache);
+	gnv_cache_end_gone(cache);
 	pthread_mutex_unlock(&cache->lock);
 	found = hit(cache, gpu, from, to, use);
 	ret = found ? 0 : make(gpu, dev, from, to, keep, use);
 	pthread_mutex_unlock(&cache->making);
 	if (found)
 		ret = renew(use);
-	evict(cache);
+	gnv_cache_evict(cache);
 	return ret;
 }
 
@@ -366,9 +238,9 @@ GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use)
 	cache->holders += over; /* the device may be closed, and take it along */
 	pthread_mutex_unlock(&cache->lock);
 	if (last)
-		ret = retire(cache, entry);
+		ret = gnv_cache_retire(cache, entry);
 	else if (over)
-		evict_last(cache);
+		gnv_cache_evict_last(cache);
 	if (!ret)
 		memset(use, 0, sizeof(*use));
 	return ret;
@@ -379,7 +251,7 @@ static bool any_left(struct gnv_cache *cache, uintptr_t from, uintptr_t to)
 	const struct gnv_cached *entry;
 
 	pthread_mutex_lock(&cache->lock);
-	try_again(cache);
+	gnv_cache_end_gone(cache);
 	for (entry = cache->gone.oldest; entry && !(entry->from < to && entry->to > from); entry = entry->newer)
 		;
 	pthread_mutex_unlock(&cache->lock);
@@ -394,7 +266,7 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
 		return gnv_fail(-EINVAL, "gpunvme_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	end_overlap(dev->dma.cache, NULL, from, to);
+	gnv_cache_end_overlap(dev->dma.cache, NULL, from, to);
 	if (!any_left(dev->dma.cache, from, to))
 		return 0;
 	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() for each "
@@ -410,7 +282,7 @@ GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)
 	pthread_mutex_lock(&dev->dma.cache->lock);
 	dev->dma.cache->info.limit = bytes;
 	pthread_mutex_unlock(&dev->dma.cache->lock);
-	evict(dev->dma.cache);
+	gnv_cache_evict(dev->dma.cache);
 	return 0;
 }
 
@@ -438,9 +310,9 @@ void gnv_cache_close(struct gnv_cache *cache)
 
 void gnv_cache_end(struct gnv_cache *cache)
 {
-	end_overlap(cache, NULL, 0, UINTPTR_MAX);
+	gnv_cache_end_overlap(cache, NULL, 0, UINTPTR_MAX);
 	pthread_mutex_lock(&cache->lock);
-	try_again(cache);
+	gnv_cache_end_gone(cache);
 	cache->holders--;
-	unlock(cache);
+	gnv_cache_unlock(cache);
 }

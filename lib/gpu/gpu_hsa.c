@@ -3,13 +3,13 @@
  * An AMD GPU through ROCm's HSA runtime. Its addresses are those of the process: HSA has one address space for all.
  * Invariant: what was attached is detached before the runtime goes, which the references to the GPU guarantee.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/bar.h"
+#include "gpu/gfx.h"
 #include "gpu/gpu.h"
 #include "gpu/invalidate.h"
 #include "gpu/kernels/code_object.h"
@@ -31,33 +31,6 @@ struct lanes {
 static struct gnv_hsa *hsa_of(const struct gpunvme_gpu *gpu)
 {
 	return ((const struct lanes *)gpu->priv)->hsa;
-}
-
-/*
- * Generations whose host data path caches what devices read, and is invalidated by register. Read in source: 4.0 to 4.2 and 5.0
- * have that register, 4.4, of gfx90a and gfx94x, has none (Linux hdp_v4_0.c, hdp_v5_0.c). Guessed: which gfx comes with which of
- * them, above all the APUs among gfx103, and that reads by other devices meet the cache. A GPU too many loses a rung, no data.
- */
-static bool has_stale_reads(const struct gnv_hsa_info *info)
-{
-	static const char *const kinds[] = { "gfx900", "gfx902", "gfx904", "gfx906", "gfx908", "gfx909", "gfx90c", "gfx103" };
-	const char *gfx = strstr(info->isa, "gfx");
-	size_t i;
-
-	for (i = 0; i < GNV_ARRAY_LEN(kinds); i++)
-		if (gfx && !strncmp(gfx, kinds[i], strlen(kinds[i])))
-			return true;
-	return false;
-}
-
-/* Its own name, also where its code is that of its family. */
-static void name_gpu(struct gpunvme_gpu *gpu, const struct gnv_hsa_info *info)
-{
-	const char *gfx = strstr(info->isa, "gfx");
-
-	gfx = gfx ? gfx : info->isa;
-	snprintf(gpu->info.name, sizeof(gpu->info.name), "%.32s, %.*s, %s", info->name, (int)gnv_min(strcspn(gfx, ":"), 16u), gfx,
-		 info->bdf);
 }
 
 static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
@@ -89,9 +62,9 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	gpu->own_memory = true;
 	gpu->info.kind = GPUNVME_GPU_HSA;
 	gpu->info.width = info->width;
-	gpu->stale_reads = has_stale_reads(info);
+	gpu->stale_reads = gnv_gfx_reads_stale(info->isa);
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
-	name_gpu(gpu, info);
+	gnv_gfx_name(gpu->info.name, sizeof(gpu->info.name), info->name, info->isa, info->bdf);
 	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG,
 		"%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, HSA extensions 1.%u%s", gpu->info.name, code.gfx,
 		(unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms, info->version,
@@ -128,22 +101,15 @@ static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_
 	return 0;
 }
 
-/* RDNA obeys AMDGPU_VM_MTYPE_UC of libdrm's mapping, whatever the buffer is (Linux gmc_v10_0.c, gmc_v11_0.c, get_vm_pte). */
-static bool maps_uncached(struct gnv_hsa *hsa)
-{
-	const char *gfx = strstr(gnv_hsa_info(hsa)->isa, "gfx1");
-
-	return gfx && (gfx[4] == '0' || gfx[4] == '1') && isdigit((unsigned char)gfx[6]);
-}
-
 static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	const struct lanes *lanes = gpu->priv;
-	int ret = gnv_vram_alloc(how, GNV_SYSFS, gnv_hsa_info(lanes->hsa)->bdf, lanes->kfd_id, len, &gpu->log, bytes);
+	const struct gnv_hsa_info *info = gnv_hsa_info(lanes->hsa);
+	int ret = gnv_vram_alloc(how, GNV_SYSFS, info->bdf, lanes->kfd_id, len, &gpu->log, bytes);
 
 	if (ret)
 		return ret;
-	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(how == GPUNVME_MEM_DRM && maps_uncached(lanes->hsa));
+	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(how == GPUNVME_MEM_DRM && gnv_gfx_maps_uncached(info->isa));
 	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
 	if (ret)
 		gnv_vram_free(bytes);

@@ -368,16 +368,6 @@ static void leak(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, const c
 	arena->kept = true;
 }
 
-/* By its address: it may have been blinded, and shown elsewhere since. With the lock held. */
-static void hide(struct gnv_arena *arena, const struct gnv_block *block)
-{
-	struct gnv_arena_chunk *chunk = block->chunk;
-
-	if (!gnv_mem_hide_at(chunk->mem, block->gpu, block->lane - (block->iova - chunk->iova)))
-		return;
-	leak(arena, chunk, gpunvme_errmsg());
-}
-
 void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 {
 	struct gnv_arena_chunk *chunk = block->chunk;
@@ -385,8 +375,9 @@ void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)
 	if (!chunk)
 		return;
 	pthread_mutex_lock(&arena->lock);
-	if (block->gpu)
-		hide(arena, block);
+	/* By its address: it may have been blinded, and attached elsewhere since. */
+	if (block->gpu && gnv_mem_hide_at(chunk->mem, block->gpu, block->lane - (block->iova - chunk->iova)))
+		leak(arena, chunk, gpunvme_errmsg());
 	if (chunk->pages) {
 		flip_pages(chunk, (unsigned)((block->iova - chunk->iova) / arena->page), (unsigned)(block->len / arena->page));
 		chunk->used -= (unsigned)(block->len / arena->page);

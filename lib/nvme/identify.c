@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "util/bits.h"
-#include "util/clock.h"
 #include "util/opts.h"
 
 #define SQE_SHIFT 6u
@@ -18,11 +17,8 @@
 #define STRIPE_BYTE 3 /* of the vendor's */
 #define VERSION_2_0 0x00020000u
 #define SHUTDOWN_MAX_MS 60000u
-#define LIST_ENTRIES 1024u
-#define DEFAULT_TRIED 64u /* namespaces */
-#define NS_ASKED 4096u /* one by one: more than drives without a list have */
 
-static int identify(struct gnv_nvme *nvme, enum gpunvme_cns cns, uint32_t nsid, void *data)
+int gnv_identify(struct gnv_nvme *nvme, enum gpunvme_cns cns, uint32_t nsid, void *data)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .nsid = nsid, .cdw10 = cns };
 
@@ -39,7 +35,7 @@ bool gnv_identify_knows(const struct gnv_nvme *nvme, enum gpunvme_cns cns)
 
 int gnv_identify_ns(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_id_ns *id)
 {
-	return identify(nvme, GPUNVME_CNS_NS, nsid, id);
+	return gnv_identify(nvme, GPUNVME_CNS_NS, nsid, id);
 }
 
 void gnv_identify_string(const char *from, size_t len, char *to)
@@ -108,7 +104,7 @@ static int identify_limits(struct gnv_nvme *nvme)
 	nvme->limits.zeroes = 0;
 	if (!(ranges || zeroes) || nvme->ctrl.vs < VERSION_2_0 || !gnv_identify_knows(nvme, GPUNVME_CNS_CTRL_NVM))
 		return 0;
-	ret = identify(nvme, GPUNVME_CNS_CTRL_NVM, 0, &id);
+	ret = gnv_identify(nvme, GPUNVME_CNS_CTRL_NVM, 0, &id);
 	if (ret)
 		return ret < 0 ? ret : 0;
 	nvme->limits.deallocate = ranges ? max_range(&id) : 0;
@@ -120,7 +116,7 @@ int gnv_identify_ctrl(struct gnv_nvme *nvme)
 {
 	struct gpunvme_dev_info *info = &nvme->info;
 	struct gpunvme_id_ctrl id;
-	int ret = identify(nvme, GPUNVME_CNS_CTRL, 0, &id);
+	int ret = gnv_identify(nvme, GPUNVME_CNS_CTRL, 0, &id);
 
 	if (!ret)
 		ret = check_entry_size("submission queue", id.sqes, SQE_SHIFT);
@@ -178,7 +174,7 @@ int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16])
 {
 	const uint8_t *found;
 	uint8_t list[4096];
-	int ret = identify(nvme, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
+	int ret = gnv_identify(nvme, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
 
 	found = ret ? NULL : descriptor(list, GPUNVME_NIDT_UUID, 16);
 	if (found)
@@ -186,8 +182,7 @@ int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16])
 	return ret;
 }
 
-/* A controller that fails this has no more to say of it. */
-static int check_command_set(struct gnv_nvme *nvme, uint32_t nsid)
+int gnv_identify_check_set(struct gnv_nvme *nvme, uint32_t nsid)
 {
 	static const char *const names[] = { "", "a key-value store", "zoned" };
 	uint8_t list[4096], csi;
@@ -195,7 +190,7 @@ static int check_command_set(struct gnv_nvme *nvme, uint32_t nsid)
 
 	if (!(nvme->ctrl.cap & GPUNVME_CAP_CSS_IO) || !gnv_identify_knows(nvme, GPUNVME_CNS_NS_DESC_LIST))
 		return 0;
-	ret = identify(nvme, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
+	ret = gnv_identify(nvme, GPUNVME_CNS_NS_DESC_LIST, nsid, list);
 	csi = ret ? GPUNVME_CSI_NVM : command_set(list);
 	if (csi == GPUNVME_CSI_NVM)
 		return ret < 0 ? ret : 0;
@@ -299,9 +294,9 @@ int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_
 	ns.nsid = nsid ? nsid : nvme->info.default_ns;
 	if (ns.nsid > nvme->info.nn)
 		return gnv_fail(-ENOENT, "namespace %u does not exist: use one of 1 to %u", ns.nsid, nvme->info.nn);
-	ret = check_command_set(nvme, ns.nsid);
+	ret = gnv_identify_check_set(nvme, ns.nsid);
 	if (!ret)
-		ret = identify(nvme, GPUNVME_CNS_NS, ns.nsid, &id);
+		ret = gnv_identify(nvme, GPUNVME_CNS_NS, ns.nsid, &id);
 	if (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_NS)
 		return gnv_fail(-ENOENT, "namespace %u does not exist", ns.nsid);
 	if (ret)
@@ -311,97 +306,4 @@ int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_
 				ns.nsid);
 	ret = parse_ns(nvme, &id, &ns);
 	return ret ? ret : gnv_info_copy(info, &ns, gpunvme_ns_info);
-}
-
-/* All its namespaces are told within the time of one command: commands that are slow, each in time, do not add up. */
-static int check_time(const struct gnv_nvme *nvme, uint64_t end)
-{
-	if (gnv_clock_ns() < end)
-		return 0;
-	return gnv_fail(-ETIMEDOUT,
-			"the controller takes more than %u ms to tell which of %u namespaces it has; allow it more (admin_timeout_ms), or "
-			"name one with ns= in the URI",
-			nvme->admin.timeout_ms, nvme->info.nn);
-}
-
-/* Where the controller has no list: the first namespaces above `last` that are active. */
-static int ask_each(struct gnv_nvme *nvme, uint32_t last, uint64_t end, uint32_t *list)
-{
-	struct gpunvme_id_ns id;
-	uint32_t n = 0, nsid;
-
-	memset(list, 0, LIST_ENTRIES * sizeof(*list));
-	for (nsid = last + 1; nsid <= nvme->info.nn && nsid <= NS_ASKED && n < LIST_ENTRIES; nsid++) {
-		int ret = check_time(nvme, end);
-
-		if (!ret)
-			ret = identify(nvme, GPUNVME_CNS_NS, nsid, &id);
-		if (ret < 0)
-			return ret;
-		if (!ret && id.nsze)
-			list[n++] = nsid;
-	}
-	return 0;
-}
-
-static int next_namespaces(struct gnv_nvme *nvme, uint32_t last, uint64_t end, uint32_t *list)
-{
-	const bool has_list = gnv_identify_knows(nvme, GPUNVME_CNS_ACTIVE_NS_LIST);
-	int ret = check_time(nvme, end);
-
-	if (!ret && has_list)
-		ret = identify(nvme, GPUNVME_CNS_ACTIVE_NS_LIST, last, list);
-	if ((!ret && !has_list) || (ret > 0 && (ret & GPUNVME_ST_CODE) == GPUNVME_SC_INVALID_FIELD))
-		ret = ask_each(nvme, last, end, list);
-	return ret;
-}
-
-int gnv_identify_list(struct gnv_nvme *nvme, uint32_t *nsids, uint32_t *count)
-{
-	uint32_t list[LIST_ENTRIES], last = 0, found = 0, room, i;
-	uint64_t end;
-
-	room = *count;
-	end = gnv_clock_ns() + nvme->admin.timeout_ms * GNV_NS_PER_MS;
-	do { /* each round asks for those above the last, so it ends */
-		int ret = next_namespaces(nvme, last, end, list);
-
-		if (ret)
-			return ret;
-		for (i = 0; i < LIST_ENTRIES && list[i]; i++) {
-			if (list[i] <= last || list[i] > nvme->info.nn)
-				return gnv_fail(-EPROTO, "the controller's list of namespaces is not in order: %u after %u, of %u",
-						list[i], last, nvme->info.nn);
-			if (found < room)
-				nsids[found] = list[i];
-			found++;
-			last = list[i];
-		}
-	} while (i == LIST_ENTRIES && last < nvme->info.nn);
-	*count = found;
-	return 0;
-}
-
-int gnv_identify_default(struct gnv_nvme *nvme)
-{
-	uint32_t nsid[DEFAULT_TRIED], count = DEFAULT_TRIED, i;
-	int ret;
-
-	if (nvme->info.default_ns)
-		return 0;
-	nvme->info.default_ns = 1;
-	ret = nvme->info.nn > 1 ? check_command_set(nvme, 1) : 0;
-	if (ret == -EOPNOTSUPP)
-		ret = gnv_identify_list(nvme, nsid, &count);
-	else
-		return ret < 0 ? ret : 0;
-	for (i = 0; i < gnv_min(count, DEFAULT_TRIED) && !ret; i++) {
-		if (nsid[i] == 1 || check_command_set(nvme, nsid[i]))
-			continue;
-		nvme->info.default_ns = nsid[i];
-		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "namespace 1 is of another command set; namespace %u is meant where none is named",
-			nsid[i]);
-		return 0;
-	}
-	return ret < 0 ? ret : 0;
 }

@@ -5,6 +5,9 @@
 
 #include "nvme/nvme.h"
 
+/* Run Identify; @data: 4096 bytes. Return: what gnv_admin_run() returns. */
+int gnv_identify(struct gnv_nvme *nvme, enum gpunvme_cns cns, uint32_t nsid, void *data);
+
 /* Fill nvme->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; what gnv_admin_run() answers. */
 int gnv_identify_ctrl(struct gnv_nvme *nvme);
 
@@ -16,6 +19,9 @@ int gnv_identify_ns(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_id_ns *
 
 /* Its UUID, from the list of descriptors; untouched where it has none. Return: what gnv_admin_run() answers. */
 int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16]);
+
+/* Return: 0 the namespace has the command set of this library, or the controller does not say; -EOPNOTSUPP another one. */
+int gnv_identify_check_set(struct gnv_nvme *nvme, uint32_t nsid);
 
 /* As gpunvme_ns_get_info() and gpunvme_ns_list(), with pointers that are not NULL. */
 int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_ns_info *info);

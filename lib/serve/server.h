@@ -40,6 +40,11 @@ struct gpunvme_server {
 	uint8_t message[GNV_WIRE_LONGEST], reply[GNV_WIRE_LONGEST];
 };
 
+static inline bool gnv_server_stopped(const struct gpunvme_server *s)
+{
+	return __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE);
+}
+
 /* Serve one client until it goes or the server stops. @client is closed when nothing reaches its memory any more. */
 void gnv_session_run(struct gpunvme_server *server, int client);
 

@@ -9,13 +9,12 @@
 #include <string.h>
 
 #include "os/linux/passed.h"
+#include "serve/stream.h"
 #include "util/bits.h"
 #include "util/checked.h"
 #include "util/clock.h"
 #include "util/mmio.h"
 
-#define CLIENT_MS 10000u /* that a client may take for VERSION, for a message that it has begun, to read an answer */
-#define NO_LIMIT UINT64_MAX
 #define RETRY_MS 1000
 
 /* An answer under construction. */
@@ -255,81 +254,6 @@ static int carry_out(struct gpunvme_server *s, const struct gnv_wire_request *r,
 	}
 }
 
-static bool stopped(const struct gpunvme_server *s)
-{
-	return __atomic_load_n(&s->stop, __ATOMIC_ACQUIRE);
-}
-
-/* Until the client can be read, or written to. Return: 0; -ETIMEDOUT; -ESHUTDOWN the server is to stop. */
-static int wait_for_client(struct gpunvme_server *s, bool write, uint64_t until)
-{
-	const uint64_t now = gnv_clock_ns();
-	int ms = until == NO_LIMIT ? -1 : until > now ? (int)((until - now) / GNV_NS_PER_MS) + 1 : 0;
-
-	if (!gnv_socket_wait(s->wake, s->client, write, ms) && gnv_clock_ns() >= until)
-		return -ETIMEDOUT;
-	return stopped(s) ? -ESHUTDOWN : 0;
-}
-
-/*
- * The rest of a message, or of its header. A client may be silent between messages, once it has greeted, and not within one: others
- * wait for its place. Return: 1; 0 the client has gone; negative errno.
- */
-static int receive(struct gpunvme_server *s, uint8_t *to, size_t len, bool begun)
-{
-	long got;
-	int ret;
-
-	while (len) {
-		got = gnv_socket_receive(s->client, to, len, &s->fds);
-		if (s->fds.lost)
-			return gnv_fail(-EPROTO, "the client sent more descriptors than the %u that one message may have, or than this process may "
-						 "open", GNV_WIRE_FDS);
-		if (got > 0) {
-			begun = true;
-			to += got;
-			len -= (size_t)got;
-			continue;
-		}
-		if (got != -EAGAIN)
-			return (int)got;
-		if (begun && s->until == NO_LIMIT)
-			s->until = gnv_clock_ns() + CLIENT_MS * GNV_NS_PER_MS;
-		ret = wait_for_client(s, false, s->until);
-		if (ret == -ETIMEDOUT)
-			return gnv_fail(ret, "the client has sent %s of a message within %u s", begun ? "a part" : "nothing", CLIENT_MS / 1000);
-		if (ret)
-			return ret;
-	}
-	return 1;
-}
-
-static int send_all(struct gpunvme_server *s, size_t len, int fd)
-{
-	const uint64_t until = gnv_clock_ns() + CLIENT_MS * GNV_NS_PER_MS;
-	const uint8_t *from = s->reply;
-	long sent;
-	int ret;
-
-	while (len) {
-		sent = gnv_socket_send(s->client, from, len, fd);
-		if (sent > 0) {
-			from += sent;
-			len -= (size_t)sent;
-			fd = -1;
-			continue;
-		}
-		if (sent != -EAGAIN)
-			return (int)sent;
-		ret = wait_for_client(s, true, until);
-		if (ret == -ETIMEDOUT)
-			return gnv_fail(ret, "the client does not read its answers");
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
 static int answer(struct gpunvme_server *s, const struct gnv_wire_header *to, const struct answer *a, int ret)
 {
 	struct gnv_wire_header h = { to->id, to->command, (uint32_t)(sizeof(h) + a->len), GNV_WIRE_REPLY, 0 };
@@ -342,7 +266,7 @@ static int answer(struct gpunvme_server *s, const struct gnv_wire_header *to, co
 		h.error = (uint32_t)-ret;
 	}
 	memcpy(s->reply, &h, sizeof(h));
-	return send_all(s, h.size, ret ? -1 : a->fd);
+	return gnv_stream_send(s, h.size, ret ? -1 : a->fd);
 }
 
 /* One message. Return: 1; 0 the client has gone; a negative errno when it must go, with a sentence but for -ESHUTDOWN. */
@@ -355,15 +279,15 @@ static int serve_one(struct gpunvme_server *s)
 	int ret;
 
 	if (s->greeted)
-		s->until = NO_LIMIT;
-	ret = receive(s, s->message, sizeof(header), false);
+		s->until = GNV_STREAM_NO_LIMIT;
+	ret = gnv_stream_receive(s, s->message, sizeof(header), false);
 	if (ret <= 0)
 		return ret;
 	memcpy(&header, s->message, sizeof(header));
 	ret = gnv_wire_check(&header);
 	if (ret)
 		return ret;
-	ret = receive(s, s->message + sizeof(header), header.size - sizeof(header), true);
+	ret = gnv_stream_receive(s, s->message + sizeof(header), header.size - sizeof(header), true);
 	if (ret == 0)
 		return gnv_fail(-EPROTO, "the client has gone in the middle of a message");
 	if (ret < 0)
@@ -399,7 +323,7 @@ static void let_go(struct gpunvme_server *s)
 {
 	while (clean(s)) {
 		gnv_socket_wait(s->wake, -1, false, RETRY_MS);
-		if (stopped(s))
+		if (gnv_server_stopped(s))
 			return; /* gpunvme_server_stop() goes on */
 	}
 	gnv_socket_disconnect(s->client);
@@ -412,11 +336,11 @@ void gnv_session_run(struct gpunvme_server *s, int client)
 
 	s->client = client;
 	s->greeted = false;
-	s->until = gnv_clock_ns() + CLIENT_MS * GNV_NS_PER_MS;
+	s->until = gnv_clock_ns() + GNV_STREAM_MS * GNV_NS_PER_MS;
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: a client has come", s->socket.path);
 	do {
 		ret = serve_one(s);
-	} while (ret > 0 && !stopped(s));
+	} while (ret > 0 && !gnv_server_stopped(s));
 	if (ret < 0 && ret != -ESHUTDOWN && ret != -ECONNRESET && ret != -EPIPE)
 		gnv_log(&s->log, GPUNVME_LOG_WARN, "%s: %s; it is sent away", s->socket.path, gpunvme_errmsg());
 	gnv_log(&s->log, GPUNVME_LOG_INFO, "%s: the client has gone", s->socket.path);

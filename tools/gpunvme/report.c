@@ -10,8 +10,8 @@
 #include "common/progress.h"
 #include "kernel_log.h"
 #include "machine.h"
+#include "serials.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,6 @@
 #define SECONDS 60   /* for all rows, unless asked otherwise */
 #define LAST_WORDS 2 /* of them, which the last row may take to be ended */
 #define WORDS 16
-#define SERIALS 1024
 #define IMAGE_BYTES (64 * MIB)
 
 struct row {
@@ -74,9 +73,7 @@ struct report {
 	uint32_t seconds;
 	double end;
 	struct json_object *json;
-	char *serial[SERIALS]; /* which nobody else has to know */
-	unsigned serials;
-	int forgot; /* there was no room, or no memory, for one of them */
+	struct serials serials;
 };
 
 /* ---- One row ---- */
@@ -103,52 +100,6 @@ static void spell(const struct report *r, const struct row *row, const char **ar
 	argv[n] = NULL;
 }
 
-/* Once, and for good: what is not remembered would stand in the report. */
-static void add_serial(struct report *r, const char *text, size_t len)
-{
-	for (unsigned i = 0; i < r->serials; i++)
-		if (strlen(r->serial[i]) == len && !memcmp(r->serial[i], text, len))
-			return;
-	if (r->serials == SERIALS || !(r->serial[r->serials] = strndup(text, len)))
-		r->forgot = 1;
-	else
-		r->serials++;
-}
-
-/* Names that tell one drive from all others are taken out of what it says, and remembered: as they are, and as JSON spells them. */
-static void remember(struct report *r, struct json_object *serial)
-{
-	const char *plain = json_object_get_string(serial);
-	const char *spelled = json_object_to_json_string_ext(serial, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-	const size_t len = strlen(spelled);
-
-	if (strlen(plain) <= 3)
-		return;
-	add_serial(r, plain, strlen(plain));
-	if (len != strlen(plain) + 2) /* more than the quotes */
-		add_serial(r, spelled + 1, len - 2);
-}
-
-static void hide_serials(struct report *r, struct json_object *json)
-{
-	struct json_object *serial;
-
-	if (json_object_is_type(json, json_type_array))
-		for (size_t i = 0; i < json_object_array_length(json); i++)
-			hide_serials(r, json_object_array_get_idx(json, i));
-	if (!json_object_is_type(json, json_type_object))
-		return;
-	if (json_object_object_get_ex(json, "serial", &serial)) {
-		remember(r, serial);
-		json_object_object_add(json, "serial", json_object_new_string("(not told)"));
-	}
-	json_object_object_foreach(json, name, value)
-	{
-		(void)name;
-		hide_serials(r, value);
-	}
-}
-
 static void put_lines(struct json_object *row, const char *name, char *text)
 {
 	struct json_object *list = put_list(row, name);
@@ -165,7 +116,7 @@ static void put_output(struct report *r, struct json_object *row, char *out, cha
 	if (!said && *out == '{') /* cut off: what is to be hidden in it is not known */
 		snprintf(out, 2, "?");
 	if (said) {
-		hide_serials(r, said);
+		serials_hide(&r->serials, said);
 		json_object_object_add(row, "result", said);
 	} else {
 		put_lines(row, "output", out);
@@ -322,18 +273,6 @@ static void print_summary(const struct report *r)
 	}
 }
 
-/* Whole words only: somebody's serial number is "second". */
-static void blot_out(const struct report *r, char *text)
-{
-	for (unsigned i = 0; i < r->serials; i++) {
-		const size_t len = strlen(r->serial[i]);
-
-		for (char *at = text; (at = strstr(at, r->serial[i])); at += len)
-			if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[len]))
-				memset(at, 'x', len);
-	}
-}
-
 /* Never over a file that is there. */
 static int write_file(const struct report *r, const char *path)
 {
@@ -342,7 +281,7 @@ static int write_file(const struct report *r, const char *path)
 	FILE *memory = open_memstream(&text, &size), *file;
 	int bad = !memory;
 
-	if (r->forgot) {
+	if (r->serials.forgot) {
 		if (memory)
 			fclose(memory);
 		free(text);
@@ -354,7 +293,7 @@ static int write_file(const struct report *r, const char *path)
 	}
 	file = bad ? NULL : fopen(path, "wxe");
 	if (file) {
-		blot_out(r, text);
+		serials_blot_out(&r->serials, text);
 		bad = fwrite(text, size, 1, file) != 1;
 		bad |= fclose(file);
 	}
@@ -397,8 +336,7 @@ static int make_report(struct report *r, const char *path)
 	}
 	remove_image(r);
 	json_object_put(r->json);
-	for (unsigned i = 0; i < r->serials; i++)
-		free(r->serial[i]);
+	serials_free(&r->serials);
 	return ret;
 }
 

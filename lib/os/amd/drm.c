@@ -5,51 +5,36 @@
  */
 #include "os/amd/drm.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <libdrm/amdgpu.h>
 #include <libdrm/amdgpu_drm.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "os/amd/kfd.h"
-#include "os/amd/nodes.h"
 #include "os/linux/dl.h"
 #include "os/linux/fork.h"
-#include "os/linux/sysfs.h"
 #include "util/log.h"
 
-#define UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */
 #define IB_BYTES 4096u
 #define IB_NOPS 16u
 #define NOP 0xffff1000u /* a PM4 packet of one dword that does nothing */
 #define ADDRESSES 4u /* that are tried for a buffer */
 #define FENCE_NS 1000000000ull
 
+/* libdrm_amdgpu's functions, as X(name without "amdgpu_"). */
+#define FUNCTIONS(X)														\
+	X(device_initialize) X(device_deinitialize) X(device_get_fd) X(bo_alloc) X(bo_import) X(bo_export) X(bo_free)		\
+	X(bo_query_info) X(bo_cpu_map) X(bo_cpu_unmap) X(bo_va_op_raw) X(bo_list_create) X(bo_list_destroy) X(cs_ctx_create)	\
+	X(cs_ctx_free) X(cs_submit) X(cs_query_fence_status)
+
+#define FIELD(name) __typeof__(&amdgpu_##name) name;
 struct api {
-	__typeof__(&amdgpu_device_initialize) device_initialize;
-	__typeof__(&amdgpu_device_deinitialize) device_deinitialize;
-	__typeof__(&amdgpu_device_get_fd) device_get_fd;
-	__typeof__(&amdgpu_bo_alloc) bo_alloc;
-	__typeof__(&amdgpu_bo_import) bo_import;
-	__typeof__(&amdgpu_bo_export) bo_export;
-	__typeof__(&amdgpu_bo_free) bo_free;
-	__typeof__(&amdgpu_bo_query_info) bo_query_info;
-	__typeof__(&amdgpu_bo_cpu_map) bo_cpu_map;
-	__typeof__(&amdgpu_bo_cpu_unmap) bo_cpu_unmap;
-	__typeof__(&amdgpu_bo_va_op_raw) bo_va_op_raw;
-	__typeof__(&amdgpu_bo_list_create) bo_list_create;
-	__typeof__(&amdgpu_bo_list_destroy) bo_list_destroy;
-	__typeof__(&amdgpu_cs_ctx_create) cs_ctx_create;
-	__typeof__(&amdgpu_cs_ctx_free) cs_ctx_free;
-	__typeof__(&amdgpu_cs_submit) cs_submit;
-	__typeof__(&amdgpu_cs_query_fence_status) cs_query_fence_status;
+	FUNCTIONS(FIELD)
 };
 
 struct gnv_drm {
@@ -57,17 +42,8 @@ struct gnv_drm {
 	amdgpu_device_handle dev;
 };
 
-#define FUNCTION(name)                                                                                                             \
-	{                                                                                                                          \
-		"amdgpu_" #name, offsetof(struct api, name), false                                                                 \
-	}
-static const struct gnv_dl_symbol symbols[] = {
-	FUNCTION(device_initialize), FUNCTION(device_deinitialize), FUNCTION(device_get_fd), FUNCTION(bo_alloc),
-	FUNCTION(bo_import),	     FUNCTION(bo_export),	    FUNCTION(bo_free),	     FUNCTION(bo_query_info),
-	FUNCTION(bo_cpu_map),	     FUNCTION(bo_cpu_unmap),	    FUNCTION(bo_va_op_raw),  FUNCTION(bo_list_create),
-	FUNCTION(bo_list_destroy),   FUNCTION(cs_ctx_create),	    FUNCTION(cs_ctx_free),   FUNCTION(cs_submit),
-	FUNCTION(cs_query_fence_status), { NULL, 0, false }
-};
+#define SYMBOL(name) { "amdgpu_" #name, offsetof(struct api, name), false },
+static const struct gnv_dl_symbol symbols[] = { FUNCTIONS(SYMBOL) { NULL, 0, false } };
 /* ROCm that TheRock built has a copy of its own under another name, and the runtime's address space is known to that one only. */
 static const char *const files[] = { "librocm_sysdeps_drm_amdgpu.so.1", "libdrm_amdgpu.so.1", NULL };
 static const struct gnv_dl library = { "libdrm_amdgpu", "GPUNVME_DRM_LIBRARY", files, symbols };
@@ -77,112 +53,6 @@ int gnv_drm_load(void)
 	struct api api;
 
 	return gnv_dl_load(&library, &api);
-}
-
-/* The node of the GPU for computations: /dev/dri/renderD128, ... A partition's is not in the folder of its card. */
-static void find_render_node(const char *sys, const char *bdf, char *path, size_t size)
-{
-	unsigned minor = gnv_kfd_render(sys, bdf);
-	char card[GNV_BDF_BYTES], folder[300];
-	struct dirent *entry;
-	DIR *dir;
-
-	gnv_kfd_card(sys, bdf, card);
-	snprintf(folder, sizeof(folder), "%s/bus/pci/devices/%s/drm", sys, card);
-	dir = minor ? NULL : opendir(folder);
-	path[0] = 0;
-	if (minor)
-		snprintf(path, size, "/dev/dri/renderD%u", minor);
-	while (dir && (entry = readdir(dir)))
-		if (!strncmp(entry->d_name, "renderD", 7))
-			snprintf(path, size, "/dev/dri/%s", entry->d_name);
-	if (dir)
-		closedir(dir);
-}
-
-static int open_render_node(const char *sys, const char *bdf)
-{
-	char path[300];
-	int fd;
-
-	find_render_node(sys, bdf, path, sizeof(path));
-	if (!path[0])
-		return gnv_fail(-ENODEV, "%s has no render node; load amdgpu for it", bdf);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0 && (errno == EACCES || errno == EPERM))
-		return gnv_fail(-EACCES, "%s: no permission; add your user to the group render", path);
-	return fd < 0 ? gnv_fail(-ENODEV, "%s: cannot open: %s", path, strerror(errno)) : fd;
-}
-
-int gnv_drm_check(const char *sys, const char *bdf)
-{
-	int fd = open_render_node(sys, bdf);
-
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
-}
-
-/* What the kernel says of the buffers that were opened by this descriptor. */
-static int read_host_bytes(int fd, uint64_t *bytes)
-{
-	char path[48], text[4096];
-	unsigned long long kib = 0;
-	const char *line;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	if (gnv_sysfs_read(path, text, sizeof(text)))
-		return -EOPNOTSUPP;
-	line = strstr(text, "drm-memory-gtt:");
-	if (!line || !strstr(text, "drm-memory-vram:") || sscanf(line, "drm-memory-gtt: %llu KiB", &kib) != 1)
-		return -EOPNOTSUPP;
-	*bytes = kib * 1024;
-	return 0;
-}
-
-static int import_into(int fd, int dmabuf, uint32_t *handle)
-{
-	struct drm_prime_handle prime = { .fd = dmabuf };
-
-	if (ioctl(fd, DRM_IOCTL_PRIME_FD_TO_HANDLE, &prime))
-		return -EOPNOTSUPP;
-	*handle = prime.handle;
-	return 0;
-}
-
-/* A node that was just opened has memory of the host already: the kernel's own, for fences, and page tables. */
-int gnv_drm_host_bytes(const char *sys, const char *bdf, int dmabuf, uint64_t *bytes)
-{
-	uint64_t before = 0, after = 0;
-	uint32_t handle;
-	int fd = open_render_node(sys, bdf), ret;
-
-	if (fd < 0)
-		return -EOPNOTSUPP;
-	ret = read_host_bytes(fd, &before);
-	if (!ret)
-		ret = import_into(fd, dmabuf, &handle);
-	if (!ret)
-		ret = read_host_bytes(fd, &after);
-	close(fd); /* and the handle with it */
-	if (!ret)
-		*bytes = after > before ? after - before : 0;
-	return ret;
-}
-
-bool gnv_drm_uncached(const char *sys, const char *bdf, int dmabuf)
-{
-	struct drm_amdgpu_gem_create_in made = { .domain_flags = 0 };
-	struct drm_amdgpu_gem_op op = { .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)&made };
-	int fd = open_render_node(sys, bdf);
-	bool told;
-
-	if (fd < 0)
-		return false;
-	told = !import_into(fd, dmabuf, &op.handle) && !ioctl(fd, DRM_IOCTL_AMDGPU_GEM_OP, &op);
-	close(fd);
-	return told && made.domain_flags & UNCACHED;
 }
 
 int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)
@@ -196,7 +66,7 @@ int gnv_drm_open(const char *sys, const char *bdf, struct gnv_drm **out)
 	ret = gnv_dl_load(&library, &drm->api);
 	if (ret)
 		goto free_drm;
-	ret = fd = open_render_node(sys, bdf);
+	ret = fd = gnv_drm_open_node(sys, bdf);
 	if (fd < 0)
 		goto free_drm;
 	ret = drm->api.device_initialize(fd, &major, &minor, &drm->dev);
@@ -345,7 +215,7 @@ int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo)
 						   .phys_alignment = len >= (2u << 20) ? 2u << 20 : 0,
 						   .preferred_heap = AMDGPU_GEM_DOMAIN_VRAM,
 						   .flags = AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED | AMDGPU_GEM_CREATE_VRAM_CLEARED |
-							    UNCACHED };
+							    GNV_DRM_UNCACHED };
 	amdgpu_bo_handle handle;
 	uint32_t fd;
 	int ret;
@@ -354,7 +224,7 @@ int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo)
 	ret = drm->api.bo_alloc(drm->dev, &request, &handle);
 	bo->uncached = !ret;
 	if (ret == -EINVAL) { /* a kernel that takes the flag from KFD only: there is still the mapping's own */
-		request.flags &= ~(uint64_t)UNCACHED;
+		request.flags &= ~(uint64_t)GNV_DRM_UNCACHED;
 		ret = drm->api.bo_alloc(drm->dev, &request, &handle);
 	}
 	if (ret)

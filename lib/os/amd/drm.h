@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define GNV_DRM_UNCACHED (1u << 14) /* AMDGPU_GEM_CREATE_UNCACHED */
+
 struct gnv_drm;
 
 /* Memory in the address space of the GPU, at the same address in that of the process, where touching it faults. */
@@ -38,6 +40,9 @@ void gnv_drm_close(struct gnv_drm *drm); /* what was made with it is gone */
 
 /* Load the library, so that its file can be named. Return: 0; -ENODEV, -EOPNOTSUPP, with the sentence. */
 int gnv_drm_load(void);
+
+/* Open the GPU's render node. Return: a descriptor; -ENODEV, -EACCES, with the error message. */
+int gnv_drm_open_node(const char *sys, const char *bdf);
 
 /* Can the GPU's render node be opened? Return: 0; -ENODEV, -EACCES, with the sentence. */
 int gnv_drm_check(const char *sys, const char *bdf);

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of os/nvidia: the driver's functions and a GPU. */
+#ifndef GNV_OS_NVIDIA_CUDA_TABLE_H
+#define GNV_OS_NVIDIA_CUDA_TABLE_H
+
+#include "os/nvidia/cuda.h"
+#include "os/nvidia/uapi/cuda.h"
+#include "util/log.h"
+
+#define GNV_CUDA_KERNELS 32
+
+/* As X(field, type, name in the library). */
+#define GNV_CUDA_FUNCTIONS(X)													\
+	X(init, gnv_cuda_init_fn, "cuInit")											\
+	X(error, gnv_cuda_error_fn, "cuGetErrorString")										\
+	X(count, gnv_cuda_count_fn, "cuDeviceGetCount")										\
+	X(device, gnv_cuda_device_fn, "cuDeviceGet")										\
+	X(name, gnv_cuda_name_fn, "cuDeviceGetName")										\
+	X(attribute, gnv_cuda_attribute_fn, "cuDeviceGetAttribute")								\
+	X(retain, gnv_cuda_retain_fn, "cuDevicePrimaryCtxRetain")								\
+	X(release, gnv_cuda_release_fn, "cuDevicePrimaryCtxRelease_v2")								\
+	X(push, gnv_cuda_push_fn, "cuCtxPushCurrent_v2")									\
+	X(pop, gnv_cuda_pop_fn, "cuCtxPopCurrent_v2")										\
+	X(load, gnv_cuda_load_fn, "cuModuleLoadDataEx")										\
+	X(unload, gnv_cuda_unload_fn, "cuModuleUnload")										\
+	X(function, gnv_cuda_function_fn, "cuModuleGetFunction")								\
+	X(launch, gnv_cuda_launch_fn, "cuLaunchKernel")										\
+	X(stream_create, gnv_cuda_stream_create_fn, "cuStreamCreate")								\
+	X(stream_destroy, gnv_cuda_stream_fn, "cuStreamDestroy_v2")								\
+	X(stream_query, gnv_cuda_stream_fn, "cuStreamQuery")									\
+	X(stream_wait, gnv_cuda_stream_fn, "cuStreamSynchronize")								\
+	X(host_register, gnv_cuda_register_fn, "cuMemHostRegister_v2")								\
+	X(host_unregister, gnv_cuda_unregister_fn, "cuMemHostUnregister")							\
+	X(host_pointer, gnv_cuda_host_pointer_fn, "cuMemHostGetDevicePointer_v2")						\
+	X(alloc, gnv_cuda_alloc_fn, "cuMemAllocAsync")										\
+	X(free, gnv_cuda_free_fn, "cuMemFreeAsync")										\
+	X(set, gnv_cuda_set_fn, "cuMemsetD8Async")										\
+	X(to_device, gnv_cuda_to_device_fn, "cuMemcpyHtoDAsync_v2")								\
+	X(from_device, gnv_cuda_from_device_fn, "cuMemcpyDtoHAsync_v2")								\
+	X(pointer, gnv_cuda_pointer_fn, "cuPointerGetAttribute")
+
+#define GNV_CUDA_FIELD(field, type, name) type *field;
+struct gnv_cuda_api {
+	GNV_CUDA_FUNCTIONS(GNV_CUDA_FIELD)
+};
+
+struct gnv_cuda {
+	struct gnv_cuda_api api;
+	int device;
+	void *context, *stream, *module; /* the stream is for copies */
+	void *kernel[GNV_CUDA_KERNELS];
+	char name[64];
+	bool stuck; /* atomic: a kernel did not end; what waits for that is not called any more */
+};
+
+/* Make the GPU's primary context the thread's current one, and end that. Return: 0; what gnv_cuda_failed() returns. */
+int gnv_cuda_enter(struct gnv_cuda *cuda);
+void gnv_cuda_leave(struct gnv_cuda *cuda);
+
+/* Has a kernel not ended? Then nothing is called that waits for it. */
+bool gnv_cuda_is_stuck(const struct gnv_cuda *cuda);
+
+/* Return: the errno of a CUDA error, with the error message. */
+int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error);
+
+#endif
