@@ -282,9 +282,11 @@ GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32
  *
  * For commands this API has no function for. Commands that create or delete queues are refused, they would pull the ground from
  * under gpunvme_qp_create(). Any thread may call it; commands run one at a time. A Set Features that succeeds is kept, to be sent
- * again after a reset.
+ * again after a reset. Format NVM, and Namespace Management and Attachment that delete or detach, change blocks under the views of
+ * queues: they are refused while the device has queues, and no queue can be made while they run.
  * Return: 0; -ESHUTDOWN the controller is dead, or was reset meanwhile: send it again; -EINVAL; -EPERM for a refused opcode, or one
- * that can write media on a read-only device; or a positive NVMe status.
+ * that can write media on a read-only device; -EBUSY it changes blocks, and the device has queues: destroy them first; or a
+ * positive NVMe status.
  */
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result);

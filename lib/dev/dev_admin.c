@@ -6,22 +6,92 @@
 #include "nvme/features.h"
 #include "util/entry.h"
 
+#define SELECT 0x0fu /* CDW10 of Namespace Management and Namespace Attachment; 1: delete, detach */
+
+/* Commands after which a view may reach blocks, or memory, that it does not have any more. */
+static bool changes_blocks(const struct gpunvme_sqe *cmd)
+{
+	switch (cmd->opc) {
+	case GPUNVME_ADMIN_FORMAT_NVM:
+		return true;
+	case GPUNVME_ADMIN_NS_MANAGEMENT:
+	case GPUNVME_ADMIN_NS_ATTACHMENT:
+		return (cmd->cdw10 & SELECT) == 1;
+	default:
+		return false;
+	}
+}
+
+/* Queues of programs; the library's own gets a view for each use. */
+static bool has_queues(struct gpunvme_dev *dev)
+{
+	const struct gnv_dev_queue *q, *own = (const struct gnv_dev_queue *)dev->internal.qp;
+
+	pthread_mutex_lock(&dev->lock);
+	for (q = dev->queues.first; q && q == own; q = q->next)
+		;
+	pthread_mutex_unlock(&dev->lock);
+	return q;
+}
+
+static void end_change(struct gpunvme_dev *dev, bool changes)
+{
+	if (!changes)
+		return;
+	pthread_mutex_unlock(&dev->queues_lock);
+	pthread_mutex_unlock(&dev->internal.lock);
+}
+
+/* While such a command runs nobody makes a queue, and the library's own stands still. */
+static int begin_change(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, bool *changes)
+{
+	*changes = changes_blocks(cmd);
+	if (gnv_foreign(dev->process)) /* whose locks a thread of the parent may have held */
+		return -ECHILD;
+	if (!*changes)
+		return 0;
+	pthread_mutex_lock(&dev->internal.lock);
+	pthread_mutex_lock(&dev->queues_lock);
+	if (!has_queues(dev))
+		return 0;
+	end_change(dev, true);
+	return gnv_fail(-EBUSY,
+			"admin command 0x%02x changes the blocks of a namespace, and views of the queues that exist would go on with the "
+			"old ones; destroy all queues of the device first, and make them again after it",
+			cmd->opc);
+}
+
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result)
 {
+	bool changes;
+	int ret;
+
 	if (!dev || !cmd || (len && !buf))
 		return gnv_null("dev, cmd, and buf where len is not 0,");
-	return gnv_features_admin(&dev->nvme, cmd, buf, len, to_device, result);
+	ret = begin_change(dev, cmd, &changes);
+	if (ret)
+		return ret;
+	ret = gnv_features_admin(&dev->nvme, cmd, buf, len, to_device, result);
+	end_change(dev, changes);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
 				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result)
 {
 	const struct gnv_bell bell = { ring, ctx };
+	bool changes;
+	int ret;
 
 	if (!dev || !cmd || !ring)
 		return gnv_null("dev, cmd and ring");
-	return gnv_features_admin_rung(&dev->nvme, cmd, page, &bell, result);
+	ret = begin_change(dev, cmd, &changes);
+	if (ret)
+		return ret;
+	ret = gnv_features_admin_rung(&dev->nvme, cmd, page, &bell, result);
+	end_change(dev, changes);
+	return ret;
 }
 
 GPUNVME_API int gpunvme_dev_log_page(struct gpunvme_dev *dev, uint8_t lid, uint32_t nsid, void *buf, size_t len)

@@ -93,6 +93,21 @@ static int open_file(struct gpunvme_dev *dev)
 	return 0;
 }
 
+/* It keeps no view between two uses, so the drive may be formatted, which this one does not know, while it exists. */
+static void test_format(void **state)
+{
+	const struct gpunvme_sqe format = { .opc = GPUNVME_ADMIN_FORMAT_NVM, .nsid = 1 };
+	struct gpunvme_dev *dev = open_drive(0);
+
+	(void)state;
+	good(open_file(dev));
+	assert_int_equal(seen(&counts.made), 2);
+	assert_true(gpunvme_dev_admin(dev, &format, NULL, 0, 0, NULL) > 0); /* the drive refuses it */
+	good(open_file(dev));
+	assert_int_equal(seen(&counts.made), 2);
+	good(gpunvme_dev_close(dev));
+}
+
 /* The first file makes a queue pair, the others none: they cost what they read, and one Identify of the namespace. */
 static void test_made_once(void **state)
 {
@@ -255,6 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_made_once), cmocka_unit_test(test_reset),	  cmocka_unit_test(test_makes_way),
 		cmocka_unit_test(test_failure),	  cmocka_unit_test(test_threads), cmocka_unit_test(test_refused_renewal),
+		cmocka_unit_test(test_format),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);

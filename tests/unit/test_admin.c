@@ -80,6 +80,52 @@ static void test_admin_refusals(void **state)
 	fake_delete(fake, false);
 }
 
+static unsigned count_commands(struct fake *fake)
+{
+	unsigned count;
+
+	pthread_mutex_lock(&fake->lock);
+	count = fake->commands;
+	pthread_mutex_unlock(&fake->lock);
+	return count;
+}
+
+/* A namespace changes its blocks only when no view is left that has the old ones. */
+static void test_format_with_queues(void **state)
+{
+	const struct gpunvme_sqe changes[] = { { .opc = GPUNVME_ADMIN_FORMAT_NVM, .nsid = 1 },
+					       { .opc = GPUNVME_ADMIN_NS_MANAGEMENT, .nsid = 1, .cdw10 = 1 },
+					       { .opc = GPUNVME_ADMIN_NS_ATTACHMENT, .nsid = 1, .cdw10 = 1 } };
+	const struct gpunvme_sqe others[] = { { .opc = GPUNVME_ADMIN_NS_MANAGEMENT }, { .opc = GPUNVME_ADMIN_NS_ATTACHMENT } };
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	struct fake *fake = fake_new();
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	unsigned before, i;
+
+	(void)state;
+	opts.flags = GPUNVME_QP_NO_SELFTEST;
+	assert_int_equal(fake_open(fake, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	before = count_commands(fake);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), -EBUSY);
+		assert_non_null(strstr(gpunvme_errmsg(), "destroy all queues"));
+	}
+	assert_int_equal(count_commands(fake), before);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(gpunvme_dev_admin(dev, &others[i], NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
+	assert_int_equal(gpunvme_qp_destroy(qp), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* nothing is held */
+	gpunvme_gpu_close(gpu);
+	gpunvme_dev_close(dev);
+	fake_delete(fake, false);
+}
+
 static struct gpunvme_sqe last_command(struct fake *fake)
 {
 	struct gpunvme_sqe last;
@@ -173,16 +219,6 @@ static void test_read_only(void **state)
 	assert_int_equal(gpunvme_dev_get_feature(dev, 6, &value), 0);
 	gpunvme_dev_close(dev);
 	fake_delete(fake, false);
-}
-
-static unsigned count_commands(struct fake *fake)
-{
-	unsigned count;
-
-	pthread_mutex_lock(&fake->lock);
-	count = fake->commands;
-	pthread_mutex_unlock(&fake->lock);
-	return count;
 }
 
 /* After a time-out the controller is dead for every later command, and still closes without a leak. */
@@ -338,6 +374,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_admin_data),
 		cmocka_unit_test(test_admin_refusals),
+		cmocka_unit_test(test_format_with_queues),
 		cmocka_unit_test(test_namespace_features),
 		cmocka_unit_test(test_features_with_data),
 		cmocka_unit_test(test_read_only),
