@@ -187,12 +187,12 @@ static void identity_stays_from_one_run_to_the_next(void **state)
 
 /* ---- No io_uring ---- */
 
-/* In a child: io_uring_setup fails with `error`. Exit status: 0 refused as documented, 1 not, 2 no seccomp here. */
-static int refused_in_child(const struct gnv_soft_config *c, unsigned error, const char *word)
+/* In a child: a call of io_uring's fails with `error`. Exit status: 0 refused as documented, 1 not, 2 no seccomp here. */
+static int refused_in_child(const struct gnv_soft_config *c, unsigned call, unsigned error, const char *word)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -210,7 +210,7 @@ static int refused_in_child(const struct gnv_soft_config *c, unsigned error, con
 	return ret == -EOPNOTSUPP && !soft && strstr(gpunvme_errmsg(), word) ? 0 : 1;
 }
 
-static void expect_no_uring(unsigned error, const char *word)
+static void expect_no_uring(unsigned call, unsigned error, const char *word)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
 	int status;
@@ -221,7 +221,7 @@ static void expect_no_uring(unsigned error, const char *word)
 	image_make(c.path, 4096);
 	pid = fork();
 	if (!pid)
-		_exit(refused_in_child(&c, error, word));
+		_exit(refused_in_child(&c, call, error, word));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	unlink(c.path);
 	assert_true(WIFEXITED(status));
@@ -233,13 +233,15 @@ static void expect_no_uring(unsigned error, const char *word)
 static void kernel_without_io_uring_is_named(void **state)
 {
 	(void)state;
-	expect_no_uring(ENOSYS, "5.11");
+	expect_no_uring(SYS_io_uring_setup, ENOSYS, "5.11");
 }
 
 static void forbidden_io_uring_is_named(void **state)
 {
 	(void)state;
-	expect_no_uring(EPERM, "io_uring_disabled");
+	expect_no_uring(SYS_io_uring_setup, EPERM, "io_uring_disabled");
+	expect_no_uring(SYS_io_uring_enter, EPERM, "io_uring_enter");
+	expect_no_uring(SYS_io_uring_enter, ENOSYS, "io_uring_enter");
 }
 
 /* ---- Block devices ---- */

@@ -6,7 +6,9 @@
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "os/linux/fork.h"
 #include "util/bits.h"
@@ -75,10 +77,14 @@ static int setup(struct gnv_uring *ring, unsigned entries, unsigned more)
 		ret = setup_within_limit(ring, entries, setup_flags[i] | more);
 	if (ret == -ENOSYS || ret == -EINVAL)
 		return -EOPNOTSUPP;
-	if (!ret && !(ring->io.features & IORING_FEAT_EXT_ARG)) {
+	if (ret)
+		return ret;
+	if (!(ring->io.features & IORING_FEAT_EXT_ARG))
+		ret = -EOPNOTSUPP;
+	else if (syscall(SYS_io_uring_enter, ring->io.ring_fd, 0, 0, 0, NULL, 0) < 0)
+		ret = -EPERM; /* a seccomp profile may forbid this call alone, by any errno; nothing else refuses to do nothing */
+	if (ret)
 		queue_exit(ring);
-		return -EOPNOTSUPP;
-	}
 	return ret;
 }
 

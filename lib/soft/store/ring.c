@@ -14,8 +14,8 @@ int gnv_soft_ring_explain(int error)
 {
 	if (error == -EPERM)
 		return gnv_fail(-EOPNOTSUPP,
-				"io_uring is switched off for this process; look at the sysctl kernel.io_uring_disabled and at "
-				"the seccomp profile of the container");
+				"io_uring is switched off for this process; look at the sysctl kernel.io_uring_disabled and at the seccomp "
+				"profile of the container, which must allow io_uring_setup, io_uring_enter and io_uring_register");
 	if (error == -EOPNOTSUPP)
 		return gnv_fail(error, "this kernel has no io_uring that the soft controller can use; it needs Linux 5.11 or later");
 	if (error == -ENOMEM && gnv_sys_lock_limit() != UINT64_MAX)
