@@ -29,10 +29,13 @@ int copy_file_write(struct copy_file *f, const void *buf, size_t len)
 	return 0;
 }
 
-/* A file without a name in the folder of the output; where the file system knows no such thing, one with a name of its own. */
+/*
+ * A file without a name in the folder of the output. One with a name of its own where the file system knows no such thing, and
+ * without /proc, by which it would get its name.
+ */
 static int open_part(struct copy_file *f)
 {
-	char *folder = strdup(f->target);
+	char *folder = access("/proc/self/fd", F_OK) == 0 ? strdup(f->target) : NULL;
 
 	f->fd = folder ? open(dirname(folder), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
 	free(folder);
