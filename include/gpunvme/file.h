@@ -45,7 +45,8 @@ struct gpunvme_file_opts {
 /**
  * gpunvme_file_open() - find a file by its name on a file system that is not mounted
  * @dev:  the device; needs a queue pair that the program has not, which it keeps until that wants it
- * @path: from the root of the file system; symbolic links are followed within it
+ * @path: from the root of the file system; symbolic links are followed within it. Names match byte by byte, also in a folder that
+ *        ignores case (casefold) where Linux has it mounted
  * @opts: NULL for the defaults
  * @file: set on success; the caller owns it
  *

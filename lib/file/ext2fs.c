@@ -121,7 +121,10 @@ int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *w
 	case EXT2_ET_NO_MEMORY:
 		return gnv_fail(-ENOMEM, "out of memory");
 	case EXT2_ET_FILE_NOT_FOUND:
-		return gnv_fail(-ENOENT, "%s is not there", what);
+		return gnv_fail(-ENOENT, "%s is not there%s", what,
+				s->fs && ext2fs_has_feature_casefold(s->fs->super) ?
+					"; folders that ignore case do not do so here: give the name as they list it" :
+					"");
 	case EXT2_ET_NO_DIRECTORY:
 		return gnv_fail(-ENOTDIR, "%s leads through something that is no directory", what);
 	case EXT2_ET_SYMLINK_LOOP:

@@ -469,9 +469,14 @@ static void paths_and_files_are_refused(void **state)
 	struct rig r;
 
 	(void)state;
+	make_image("-t ext4 -O casefold -E encoding=utf8");
+	rig_open(&r, "cpu", 512, 0);
+	refused_open(&r, "/Plain", 0, 0, -ENOENT, "/Plain is not there; folders that ignore case do not do so here: give the name");
+	rig_close(&r);
 	make_image("-t ext4 -b 1024 -O inline_data -I 256");
 	rig_open(&r, "cpu", 512, 0);
 	refused_open(&r, "/absent", 0, 0, -ENOENT, "/absent is not there");
+	assert_null(strstr(gpunvme_errmsg(), "case"));
 	refused_open(&r, "/deep", 0, 0, -EISDIR, "directory");
 	refused_open(&r, "/plain/x", 0, 0, -ENOTDIR, "no directory");
 	refused_open(&r, "/a", 0, 0, -ELOOP, "lead to each other");

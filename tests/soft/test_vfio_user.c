@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -28,6 +29,7 @@
 
 #include "common/good.h"
 #include "common/image.h"
+#include "wire/wire.h"
 
 #define BYTES (1u << 20)
 #define LOAD_MS 120000u /* what ends a load in a test is something else */
@@ -443,6 +445,67 @@ static void test_memory(void **state)
 	end_server(SIGTERM);
 }
 
+/* A server says how many memories it takes at one time. So many fit, and the refusal of one more has the number. */
+static void test_many_memories(void **state)
+{
+	enum { MOST = 1024 };
+	static struct gpunvme_mem *mem[MOST + 1];
+	struct gpunvme_mem_opts opts = GPUNVME_MEM_OPTS_INIT;
+	struct rlimit files;
+	static struct rig r;
+	unsigned n = 0;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = files.rlim_max;
+	if (files.rlim_max < 2 * MOST || setrlimit(RLIMIT_NOFILE, &files))
+		SKIP("too few descriptors");
+	opts.flags = GPUNVME_MEM_SHARED;
+	start_server("");
+	good(gpunvme_dev_open(uri, NULL, &r.dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
+	do
+		good(gpunvme_mem_alloc(r.gpu, 4096, &opts, &mem[n]));
+	while (!gpunvme_mem_map(mem[n], r.dev) && n++ < MOST);
+	assert_true(n > MOST / 2 && n < MOST); /* the library has some of its own */
+	assert_non_null(strstr(gpunvme_errmsg(), "(it says that it takes 1024), map fewer and larger ones"));
+	good(gpunvme_mem_free(mem[0]));
+	good(gpunvme_mem_map(mem[n], r.dev));
+	while (n)
+		good(gpunvme_mem_free(mem[n--]));
+	make_queue(&r);
+	check_io(&r, 13);
+	close_rig(&r);
+	end_server(SIGTERM);
+}
+
+static uint32_t most_of(const char *json)
+{
+	const size_t len = strlen(json);
+	uint8_t *exact = malloc(len + !len);
+	uint32_t most;
+
+	assert_non_null(exact);
+	memcpy(exact, json, len);
+	most = gnv_wire_max_maps(exact, len);
+	free(exact);
+	return most;
+}
+
+static void test_words_of_the_server(void **state)
+{
+	(void)state;
+	assert_int_equal(most_of("{\"capabilities\":{\"max_dma_maps\":1024}}"), 1024);
+	assert_int_equal(most_of("{\"capabilities\":{\"max_dma_maps\": 65535,\"max_msg_fds\":8}}"), 65535);
+	assert_int_equal(most_of("{\"max_msg_fds\":8}"), 0);
+	assert_int_equal(most_of("\"max_dma_maps\":99999999999999999999"), UINT32_MAX);
+	assert_int_equal(most_of("\"max_dma_maps\":64"), 64); /* it ends there, without NUL */
+	assert_int_equal(most_of("\"max_dma_maps\":"), 0);
+	assert_int_equal(most_of("\"max_dma_maps\":-1"), 0);
+	assert_int_equal(most_of("\"max_dma_maps\""), 0);
+	assert_int_equal(most_of(""), 0);
+}
+
 static void test_uris(void **state)
 {
 	struct gpunvme_dev_opts opts = GPUNVME_DEV_OPTS_INIT;
@@ -552,6 +615,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_teardown(test_stopped_server, clean_up),
 		cmocka_unit_test_teardown(test_unmap_under_load, clean_up),
 		cmocka_unit_test_teardown(test_memory, clean_up),
+		cmocka_unit_test_teardown(test_many_memories, clean_up),
+		cmocka_unit_test(test_words_of_the_server),
 		cmocka_unit_test_teardown(test_uris, clean_up),
 		cmocka_unit_test_teardown(test_common_keys, clean_up),
 		cmocka_unit_test_teardown(test_child, clean_up),

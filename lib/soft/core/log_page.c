@@ -64,12 +64,13 @@ static uint64_t thousands(uint64_t units)
 
 static size_t fill_smart(struct gnv_soft *soft, struct gpunvme_smart_log *log)
 {
+	const unsigned kelvin = gnv_soft_has(&soft->config.traits, GNV_SOFT_UNFELT) ? 0 : GNV_SOFT_TEMPERATURE;
 	struct gnv_soft_counters c = { 0 };
 
 	soft->engine->counters(soft, &c);
 	log->critical_warning = gnv_soft_critical_warning(soft);
-	log->temperature[0] = GNV_SOFT_TEMPERATURE & 0xff;
-	log->temperature[1] = GNV_SOFT_TEMPERATURE >> 8;
+	log->temperature[0] = (uint8_t)kelvin;
+	log->temperature[1] = (uint8_t)(kelvin >> 8);
 	log->avail_spare = 100;
 	log->spare_thresh = 10;
 	log->data_units_read[0] = thousands(c.sectors_read);

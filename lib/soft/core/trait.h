@@ -51,6 +51,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_SQE_128,     /* I/O submission queues have entries of 128 bytes, whatever CC says */
 	GNV_SOFT_ONE_COMMAND, /* dies of a second I/O command in flight */
 	GNV_SOFT_SHARED_TAGS, /* dies of a command whose identifier is in flight in another queue */
+	GNV_SOFT_UNFELT,      /* reports no temperature */
 	GNV_SOFT_FEW_CIDS,    /* dies of an I/O command whose identifier is NUMBER or more */
 	GNV_SOFT_TRAITS
 };
