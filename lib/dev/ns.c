@@ -46,7 +46,9 @@ GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, u
 	if (!dev || !value)
 		return gnv_null("dev and value");
 	ret = pick_namespace(dev, &nsid);
-	return ret ? ret : gnv_features_get(&dev->nvme, nsid, fid, value);
+	if (ret)
+		return ret;
+	return gnv_features_get(&dev->nvme, nsid, fid, value);
 }
 
 GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value)
@@ -56,5 +58,7 @@ GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, u
 	if (!dev)
 		return gnv_null("dev");
 	ret = pick_namespace(dev, &nsid);
-	return ret ? ret : gnv_features_set(&dev->nvme, nsid, fid, value);
+	if (ret)
+		return ret;
+	return gnv_features_set(&dev->nvme, nsid, fid, value);
 }

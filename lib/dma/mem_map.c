@@ -115,7 +115,9 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
 		return -ECHILD;
 	if (mem->lists_inside && !gnv_ctrl_check(&dev->nvme.ctrl))
 		ret = dev->hooks->prove_lists(dev);
-	return ret ? ret : gnv_map_add(mem, dev);
+	if (ret)
+		return ret;
+	return gnv_map_add(mem, dev);
 }
 
 GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev)
@@ -224,7 +226,8 @@ static int unmap_from_all(struct gpunvme_mem *mem, bool ours)
 		kept = check_quiet(map, ours);
 		if (!kept)
 			kept = gnv_mapping_remove(map);
-		ret = ret ? ret : kept;
+		if (!ret)
+			ret = kept;
 	}
 	if (!ret && mem->leaked)
 		return gnv_fail(-EBUSY, "a GPU did not let go of %zu bytes; they stay its own until the process ends", mem->len);

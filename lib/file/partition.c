@@ -279,7 +279,7 @@ int gnv_partition_find(gnv_partition_read_fn *read, void *ctx, uint32_t lba_size
 		       struct gnv_partition *part)
 {
 	const struct disk disk = { read, ctx, lba_size, nblocks };
-	char cause[256];
+	struct gnv_message cause;
 	uint8_t mbr[512];
 	int ret;
 
@@ -295,9 +295,9 @@ int gnv_partition_find(gnv_partition_read_fn *read, void *ctx, uint32_t lba_size
 	ret = gpt_at(&disk, 1, number, part);
 	if (ret != -EUCLEAN)
 		return ret;
-	snprintf(cause, sizeof(cause), "%s", gpunvme_errmsg());
+	cause = gnv_message();
 	ret = gpt_at(&disk, nblocks - 1, number, part);
-	return ret == -EUCLEAN ? explain(&disk, cause) : ret;
+	return ret == -EUCLEAN ? explain(&disk, cause.text) : ret;
 }
 
 static int read_reader(void *ctx, uint64_t at, void *buf, size_t len)

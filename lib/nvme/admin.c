@@ -29,11 +29,12 @@ int gnv_admin_init(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_ar
 	admin->timeout_ms = timeout_ms;
 	admin->phase = 1;
 	ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &admin->sq);
-	if (!ret)
-		ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &admin->cq);
-	if (!ret)
-		ret = gnv_arena_alloc(arena, 4096, NULL, &admin->data);
-	return ret;
+	if (ret)
+		return ret;
+	ret = gnv_arena_alloc(arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &admin->cq);
+	if (ret)
+		return ret;
+	return gnv_arena_alloc(arena, 4096, NULL, &admin->data);
 }
 
 int gnv_admin_restart(struct gnv_admin *admin)

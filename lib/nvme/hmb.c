@@ -47,10 +47,12 @@ static int take(struct gnv_nvme *nvme, uint64_t size)
 	struct gnv_hmb_entry entry = { .pages = (uint32_t)(size / nvme->ctrl.page_size) };
 	int ret = gnv_arena_alloc(nvme->arena, sizeof(entry), NULL, &nvme->hmb.list);
 
-	if (!ret)
-		ret = gnv_mem_host_alloc((size_t)size, gnv_mem_flags_for(nvme->port->space), &nvme->log, &nvme->hmb.mem);
-	if (!ret)
-		ret = nvme->port->space->ops->map(nvme->port->space, nvme->hmb.mem, &nvme->hmb.iova);
+	if (ret)
+		return ret;
+	ret = gnv_mem_host_alloc((size_t)size, gnv_mem_flags_for(nvme->port->space), &nvme->log, &nvme->hmb.mem);
+	if (ret)
+		return ret;
+	ret = nvme->port->space->ops->map(nvme->port->space, nvme->hmb.mem, &nvme->hmb.iova);
 	if (ret)
 		return ret;
 	entry.iova = nvme->hmb.iova;

@@ -118,10 +118,12 @@ int gnv_identify_ctrl(struct gnv_nvme *nvme)
 	struct gpunvme_id_ctrl id;
 	int ret = gnv_identify(nvme, GPUNVME_CNS_CTRL, 0, &id);
 
-	if (!ret)
-		ret = check_entry_size("submission queue", id.sqes, SQE_SHIFT);
-	if (!ret)
-		ret = check_entry_size("completion queue", id.cqes, CQE_SHIFT);
+	if (ret)
+		return ret;
+	ret = check_entry_size("submission queue", id.sqes, SQE_SHIFT);
+	if (ret)
+		return ret;
+	ret = check_entry_size("completion queue", id.cqes, CQE_SHIFT);
 	if (ret)
 		return ret;
 	gnv_identify_string(id.mn, sizeof(id.mn), info->model);
@@ -305,5 +307,7 @@ int gnv_identify_namespace(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_
 		return gnv_fail(-ENOENT, "namespace %u is not active; attach it (nvme attach-ns), or name another with ns= in the URI",
 				ns.nsid);
 	ret = parse_ns(nvme, &id, &ns);
-	return ret ? ret : gnv_info_copy(info, &ns, gpunvme_ns_info);
+	if (ret)
+		return ret;
+	return gnv_info_copy(info, &ns, gpunvme_ns_info);
 }

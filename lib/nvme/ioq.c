@@ -43,8 +43,9 @@ int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid)
 
 	*q = (struct gnv_ioq){ .nvme = nvme, .qid = qid, .phase = 1 };
 	ret = gnv_arena_alloc(nvme->arena, ENTRIES * sizeof(struct gpunvme_sqe), NULL, &q->sq);
-	if (!ret)
-		ret = gnv_arena_alloc(nvme->arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &q->cq);
+	if (ret)
+		return ret;
+	ret = gnv_arena_alloc(nvme->arena, ENTRIES * sizeof(struct gpunvme_cqe), NULL, &q->cq);
 	if (ret)
 		return ret;
 	q->entries = entries;
@@ -130,7 +131,9 @@ int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uin
 		gnv_mmio_write32(q->nvme->ctrl.bar + gnv_ctrl_cq_doorbell(&q->nvme->ctrl, q->qid), q->head);
 		sent += n;
 	}
-	return ret ? ret : status;
+	if (ret)
+		return ret;
+	return status;
 }
 
 /* The witness, and on the way the command if it is answered, too. */
@@ -168,7 +171,9 @@ int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const stru
 			ret = gnv_fail(-ETIMEDOUT, "the controller answered %u reads, and not the one before them", i);
 	}
 	gnv_mmio_write32(q->nvme->ctrl.bar + gnv_ctrl_cq_doorbell(&q->nvme->ctrl, q->qid), q->head);
-	return ret ? ret : status;
+	if (ret)
+		return ret;
+	return status;
 }
 
 void gnv_ioq_forget(struct gnv_ioq *q)

@@ -122,9 +122,7 @@ static int try_one(struct proof *p, enum gnv_lists lists, size_t pages, size_t a
 	p->failed_at = at;
 	ret = gnv_ioq_run_witnessed(&p->q, &cmd, &witness, p->list_ms, READ_MS);
 	p->failed_with = ret > 0 ? ret : 0;
-	if (ret > 0 || (!ret && memcmp(p->right, p->got, pages * p->page)))
-		ret = -EIO;
-	return ret;
+	return ret > 0 || (!ret && memcmp(p->right, p->got, pages * p->page)) ? -EIO : ret;
 }
 
 /* Every list of so many pages that the header could make, at the places where controllers are known to trip. */
@@ -162,13 +160,16 @@ static int begin_anew(struct proof *p)
 {
 	int ret = gnv_reset(p->nvme, NULL, NULL);
 
-	if (!ret) {
-		gnv_ioq_forget(&p->q);
-		ret = gnv_settings_apply(p->nvme);
-	}
-	if (!ret)
-		ret = gnv_ioq_close(&p->q);
-	return ret ? ret : gnv_ioq_open(&p->q, p->nvme, 1);
+	if (ret)
+		return ret;
+	gnv_ioq_forget(&p->q);
+	ret = gnv_settings_apply(p->nvme);
+	if (ret)
+		return ret;
+	ret = gnv_ioq_close(&p->q);
+	if (ret)
+		return ret;
+	return gnv_ioq_open(&p->q, p->nvme, 1);
 }
 
 /* It did not answer a read through a list. Where it does answer others, the next list is what it keeps silent about. */
@@ -227,7 +228,7 @@ static int refuse(const struct proof *p)
 static int find(struct proof *p)
 {
 	struct gnv_nvme *nvme = p->nvme;
-	int ret, anew = 0;
+	int ret, anew;
 
 	for (;; nvme->lists.form++) {
 		if (nvme->lists.form == GNV_LISTS_SGL && !nvme->info.sgl)
@@ -236,8 +237,7 @@ static int find(struct proof *p)
 		if (!ret || ret == -ENODEV)
 			return ret;
 		tell(p, ret);
-		if (ret != -EIO)
-			anew = begin_again(p);
+		anew = ret == -EIO ? 0 : begin_again(p);
 		if (anew)
 			return anew;
 		if (nvme->lists.form == GNV_LISTS_NONE)
@@ -281,7 +281,9 @@ static int read_anew(struct proof *p, size_t batch)
 {
 	int ret = begin_anew(p);
 
-	return ret ? ret : read_right(p, batch);
+	if (ret)
+		return ret;
+	return read_right(p, batch);
 }
 
 /* The commands that it died of had high identifiers. With low ones it is a drive that can be used. */
@@ -312,9 +314,9 @@ static int read_again(struct proof *p)
 	ret = read_anew(p, 1);
 	if (ret == -ESHUTDOWN)
 		return gnv_fail(-EIO, "the drive dies when it reads (CSTS.CFS), each time; use another drive");
-	return ret ? ret :
-		     gnv_fail(-EIO, "the drive dies of %u commands at a time (CSTS.CFS), and does not of one; use another drive",
-			      GNV_IOQ_BATCH);
+	if (ret)
+		return ret;
+	return gnv_fail(-EIO, "the drive dies of %u commands at a time (CSTS.CFS), and does not of one; use another drive", GNV_IOQ_BATCH);
 }
 
 /*
@@ -367,7 +369,9 @@ static int prove(struct proof *p)
 		return unproven(p->nvme, gnv_condition_of(ret) ? gnv_condition_of(ret) : gpunvme_strerror(ret));
 	if (ret == -ETIMEDOUT || ret == -EPROTO)
 		return read_in_vain(p, ret);
-	return ret ? ret : find(p);
+	if (ret)
+		return ret;
+	return find(p);
 }
 
 int gnv_lists_prove(struct gnv_nvme *nvme)
@@ -378,8 +382,7 @@ int gnv_lists_prove(struct gnv_nvme *nvme)
 	const bool readable = !ret;
 
 	nvme->lists.form = nvme->drive.quirks & GNV_QUIRK_LISTS_512 ? GNV_LISTS_512 : GNV_LISTS_ANY;
-	if (readable)
-		ret = prepare(&p);
+	ret = readable ? prepare(&p) : ret;
 	if (ret == -ENOENT || ret > 0 || (!readable && !gnv_ctrl_dead(&nvme->ctrl)))
 		ret = unproven(nvme, gpunvme_errmsg());
 	else if (!ret)

@@ -41,7 +41,8 @@ void gnv_nvme_blind(struct gnv_nvme *nvme, bool reset)
 	if (nvme->cmb.arena) {
 		int failed = gnv_arena_blind(nvme->cmb.arena, reset);
 
-		ret = ret ? ret : failed;
+		if (!ret)
+			ret = failed;
 	}
 	pthread_mutex_unlock(&nvme->bar0_lock);
 	if (ret)
@@ -110,23 +111,26 @@ int gnv_nvme_bring_up(struct gnv_nvme *nvme, const struct gpunvme_dev_opts *opts
 	nvme->ctrl.rest_ms = nvme->drive.quirks & GNV_QUIRK_SLOW_READY ? REST_MS : 0;
 	ret = gnv_admin_init(&nvme->admin, &nvme->ctrl, nvme->arena,
 			     opts->admin_timeout_ms ? opts->admin_timeout_ms : ADMIN_TIMEOUT_MS);
-
-	if (!ret) {
-		gnv_cmb_open(nvme);
-		ret = gnv_reset(nvme, NULL, NULL);
-	}
+	if (ret)
+		return ret;
+	gnv_cmb_open(nvme);
+	ret = gnv_reset(nvme, NULL, NULL);
 	if (ret)
 		return ret;
 	tell_quirks(nvme);
 	gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "reset and ready");
 	ret = gnv_identify_ctrl(nvme);
-	if (!ret)
-		ret = gnv_identify_default(nvme);
-	if (!ret)
-		ret = gnv_twins_hold(nvme);
-	if (!ret)
-		ret = settle_queues(nvme, opts->queues);
-	if (!ret)
-		gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "identified: %s, %u queues", nvme->info.model, nvme->info.queues);
-	return ret;
+	if (ret)
+		return ret;
+	ret = gnv_identify_default(nvme);
+	if (ret)
+		return ret;
+	ret = gnv_twins_hold(nvme);
+	if (ret)
+		return ret;
+	ret = settle_queues(nvme, opts->queues);
+	if (ret)
+		return ret;
+	gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "identified: %s, %u queues", nvme->info.model, nvme->info.queues);
+	return 0;
 }

@@ -46,14 +46,16 @@ static int try(struct gnv_nvme *nvme, struct attempt *attempt)
 		attempt->let_go(attempt->ctx);
 		attempt->let_go = NULL;
 	}
-	if (!ret && !attempt->settled)
-		ret = gnv_settings_apply(nvme);
-	if (!ret)
-		ret = gnv_hmb_return(nvme);
-	if (!ret)
-		gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "%s: %llu us", attempt->name,
-			(unsigned long long)((gnv_clock_ns() - start) / 1000));
-	return ret;
+	if (ret)
+		return ret;
+	ret = attempt->settled ? 0 : gnv_settings_apply(nvme);
+	if (ret)
+		return ret;
+	ret = gnv_hmb_return(nvme);
+	if (ret)
+		return ret;
+	gnv_log(&nvme->log, GPUNVME_LOG_DEBUG, "%s: %llu us", attempt->name, (unsigned long long)((gnv_clock_ns() - start) / 1000));
+	return 0;
 }
 
 int gnv_reset(struct gnv_nvme *nvme, void (*let_go)(void *ctx), void *ctx)

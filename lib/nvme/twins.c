@@ -40,8 +40,10 @@ static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 	struct gpunvme_id_ns id;
 	int ret = fill(shelf);
 
-	if (ret || n >= shelf->count)
-		return ret ? ret : -ENOENT;
+	if (ret)
+		return ret;
+	if (n >= shelf->count)
+		return -ENOENT;
 	if (gnv_clock_ns() > shelf->end)
 		return gnv_fail(-ETIMEDOUT, "the drive takes too long to identify its namespaces, which another controller may serve, too");
 	memset(ns, 0, sizeof(*ns));

@@ -64,7 +64,9 @@ static int prove(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvm
 	opts.depth = gnv_min(DEPTH, dev->nvme.info.max_depth);
 	opts.flags = GPUNVME_QP_NO_SELFTEST; /* its memory is tested instead */
 	ret = gpunvme_qp_create(dev, gpu, &opts, &qp);
-	return ret ? ret : test_with(qp, mem);
+	if (ret)
+		return ret;
+	return test_with(qp, mem);
 }
 
 static int prove_lists(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
@@ -137,8 +139,9 @@ static int check(const struct gpunvme_gpu *gpu, const struct gpunvme_dev *dev, s
 {
 	int ret = gnv_ctrl_check(&dev->nvme.ctrl);
 
-	if (!ret)
-		ret = gnv_cmb_check(&dev->nvme, GPUNVME_CMB_DATA);
+	if (ret)
+		return ret;
+	ret = gnv_cmb_check(&dev->nvme, GPUNVME_CMB_DATA);
 	if (ret)
 		return ret;
 	if (!len)
@@ -162,14 +165,17 @@ GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 	if (gnv_foreign(gpu->process) || gnv_foreign(dev->process))
 		return -ECHILD;
 	ret = gnv_opts_copy(&opts, user, gpunvme_mem_opts);
-	if (!ret && (opts.reserved || opts.flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS))
-		ret = gnv_fail(-EINVAL, "memory in a drive takes no flag but GPUNVME_MEM_CMB_LISTS");
-	if (!ret)
-		ret = check(gpu, dev, len);
-	if (!ret && opts.flags)
-		ret = gnv_cmb_mem_test_lists(dev);
-	if (!ret)
-		ret = make(gpu, dev, len, &cmb);
+	if (ret)
+		return ret;
+	if (opts.reserved || opts.flags & ~(uint32_t)GPUNVME_MEM_CMB_LISTS)
+		return gnv_fail(-EINVAL, "memory in a drive takes no flag but GPUNVME_MEM_CMB_LISTS");
+	ret = check(gpu, dev, len);
+	if (ret)
+		return ret;
+	ret = opts.flags ? gnv_cmb_mem_test_lists(dev) : 0;
+	if (ret)
+		return ret;
+	ret = make(gpu, dev, len, &cmb);
 	if (ret)
 		return ret;
 	cmb->mem.lists_inside = opts.flags;

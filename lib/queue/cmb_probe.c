@@ -15,10 +15,11 @@ static int time_reads(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, ui
 	struct gpunvme_dq dq;
 	int ret = gpunvme_qp_view(qp, NULL, &dq);
 
+	if (ret)
+		return ret;
 	load.lanes = load.nblocks = 1;
 	load.ms = ROUND_MS;
-	if (!ret)
-		ret = gpunvme_load_run(qp->gpu, &dq, 1, dbuf, &load);
+	ret = gpunvme_load_run(qp->gpu, &dq, 1, dbuf, &load);
 	if (!ret && load.commands)
 		*best = gnv_min(*best, load.took_ns / load.commands);
 	return ret;
@@ -30,8 +31,9 @@ static int time_both(struct gpunvme_qp *qp, struct gpunvme_qp *other, struct gpu
 	unsigned i;
 	int ret = gpunvme_mem_map(mem, qp->dev);
 
-	if (!ret)
-		ret = gpunvme_mem_dbuf(mem, qp->dev, &dbuf);
+	if (ret)
+		return ret;
+	ret = gpunvme_mem_dbuf(mem, qp->dev, &dbuf);
 	for (i = 0; i < 2 * ROUNDS && !ret; i++)
 		ret = time_reads(i % 2 ? other : qp, &dbuf, &best[i % 2]);
 	return ret;

@@ -22,7 +22,9 @@ static int make_buffer(struct gpunvme_dev *dev)
 		return ret;
 	in->mem->ours = true;
 	ret = gpunvme_mem_map(in->mem, dev);
-	return ret ? ret : gpunvme_mem_dbuf(in->mem, dev, &in->dbuf);
+	if (ret)
+		return ret;
+	return gpunvme_mem_dbuf(in->mem, dev, &in->dbuf);
 }
 
 static int make_queue(struct gpunvme_dev *dev)

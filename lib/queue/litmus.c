@@ -65,14 +65,18 @@ static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpun
 	opts.flags = GPUNVME_QP_NO_SELFTEST | run->opts->qp_flags;
 	opts.depth = 1u << gnv_log2(gnv_min(DEPTH, dev->nvme.info.max_depth));
 	ret = gpunvme_qp_create(dev, gpu, &opts, &run->qp);
-	if (!ret)
-		ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size, &mem, &run->mem);
-	if (!ret)
-		ret = gpunvme_mem_map(run->mem, dev);
-	if (!ret)
-		ret = gpunvme_mem_dbuf(run->mem, dev, &run->args.dbuf);
-	if (!ret)
-		ret = gpu->ops->local_alloc(gpu, sizeof(run->result), &run->out);
+	if (ret)
+		return ret;
+	ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size, &mem, &run->mem);
+	if (ret)
+		return ret;
+	ret = gpunvme_mem_map(run->mem, dev);
+	if (ret)
+		return ret;
+	ret = gpunvme_mem_dbuf(run->mem, dev, &run->args.dbuf);
+	if (ret)
+		return ret;
+	ret = gpu->ops->local_alloc(gpu, sizeof(run->result), &run->out);
 	if (ret)
 		return ret;
 	gnv_qp_describe(run->qp, ns, &run->args.dq);
@@ -106,14 +110,20 @@ static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const s
 	uint32_t first = 0, last = 0;
 	int answer = 0, ret = open_run(&run, dev, gpu, ns);
 
-	if (!ret)
-		ret = gnv_gpu_read(gpu, &run.args.dq, &run.args.dbuf, 0, 1, &answer);
-	if (!ret && answer)
+	if (ret)
+		goto close_run;
+	ret = gnv_gpu_read(gpu, &run.args.dq, &run.args.dbuf, 0, 1, &answer);
+	if (ret)
+		goto close_run;
+	if (answer) {
 		ret = gnv_fail(answer, "litmus: the first block cannot be read: %s", gpunvme_strerror(answer));
-	if (!ret)
-		ret = look(&run, gpu, 0, &first);
-	if (!ret)
-		ret = look(&run, gpu, ns->lba_size - 4, &last);
+		goto close_run;
+	}
+	ret = look(&run, gpu, 0, &first);
+	if (ret)
+		goto close_run;
+	ret = look(&run, gpu, ns->lba_size - 4, &last);
+close_run:
 	close_run(&run, gpu);
 	for (*fill = 0xa5c35a3cu; *fill == first || *fill == last; ++*fill)
 		;
@@ -202,25 +212,25 @@ static int run_test(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const stru
 	double us = (double)gnv_gpu_ticks_per_ms(gpu) / 1000;
 	const char *why;
 	unsigned i;
-	int ret;
+	int ret = open_run(&run, dev, gpu, ns);
 
-	ret = open_run(&run, dev, gpu, ns);
-	if (!ret) {
-		run.args.mode = kinds[kind].mode;
-		run.args.fill = fill;
-		run.args.timeout = (uint64_t)opts->timeout_ms * gnv_gpu_ticks_per_ms(gpu);
-		ret = run_pieces(&run);
-	}
-	if (!ret) {
-		why = explain(&run);
-		r->verdict = why ? GPUNVME_LITMUS_FAILED : GPUNVME_LITMUS_PASSED;
-		snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
-		r->commands = run.result.pos;
-		r->mean_us = run.result.pos ? (double)run.result.total / (double)run.result.pos / us : 0;
-		r->worst_us = (double)run.result.worst / us;
-		for (i = 0; i < GNV_LITMUS_FAULTS; i++)
-			r->faults += run.result.count[i];
-	}
+	if (ret)
+		goto close_run;
+	run.args.mode = kinds[kind].mode;
+	run.args.fill = fill;
+	run.args.timeout = (uint64_t)opts->timeout_ms * gnv_gpu_ticks_per_ms(gpu);
+	ret = run_pieces(&run);
+	if (ret)
+		goto close_run;
+	why = explain(&run);
+	r->verdict = why ? GPUNVME_LITMUS_FAILED : GPUNVME_LITMUS_PASSED;
+	snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
+	r->commands = run.result.pos;
+	r->mean_us = run.result.pos ? (double)run.result.total / (double)run.result.pos / us : 0;
+	r->worst_us = (double)run.result.worst / us;
+	for (i = 0; i < GNV_LITMUS_FAULTS; i++)
+		r->faults += run.result.count[i];
+close_run:
 	close_run(&run, gpu);
 	return ret;
 }
@@ -256,11 +266,14 @@ static int check_result(const struct gpunvme_litmus *result)
 	if (!result)
 		return gnv_fail(-EINVAL, "gpunvme_litmus_run: result must not be NULL");
 	ret = gnv_size_check(result->size, "gpunvme_litmus");
-	if (!ret)
-		ret = gnv_stride_check(result->stride, gpunvme_litmus_result);
-	if (!ret && offsetof(struct gpunvme_litmus, test) + (uint64_t)result->stride * result->tests > result->size)
-		ret = gnv_fail(-EINVAL, "gpunvme_litmus has no room for %u tests; initialise it with GPUNVME_LITMUS_INIT", result->tests);
-	return ret;
+	if (ret)
+		return ret;
+	ret = gnv_stride_check(result->stride, gpunvme_litmus_result);
+	if (ret)
+		return ret;
+	if (offsetof(struct gpunvme_litmus, test) + (uint64_t)result->stride * result->tests > result->size)
+		return gnv_fail(-EINVAL, "gpunvme_litmus has no room for %u tests; initialise it with GPUNVME_LITMUS_INIT", result->tests);
+	return 0;
 }
 
 GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *user,
@@ -276,14 +289,16 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	if (ret)
 		return ret;
 	ret = check_result(result);
-	if (!ret)
-		ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);
-	if (!ret && opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM)
-		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0");
-	if (!ret && opts.mem_flags & ~MEMORY)
-		ret = gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, one of VENDOR or 0");
-	if (!ret)
-		ret = gpunvme_ns_get_info(dev, 0, &ns);
+	if (ret)
+		return ret;
+	ret = gnv_opts_copy(&opts, user, gpunvme_litmus_opts);
+	if (ret)
+		return ret;
+	if (opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM)
+		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0");
+	if (opts.mem_flags & ~MEMORY)
+		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, one of VENDOR or 0");
+	ret = gpunvme_ns_get_info(dev, 0, &ns);
 	if (ret)
 		return ret;
 	opts.commands = opts.commands ? opts.commands : COMMANDS;
@@ -294,5 +309,7 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
 		l.test[i].name = kinds[i].name;
 	conclude(&l, opts.qp_flags);
-	return ret ? ret : give(result, &l);
+	if (ret)
+		return ret;
+	return give(result, &l);
 }

@@ -141,11 +141,12 @@ static int allocate(struct gpunvme_qp *qp)
 	if (!ret)
 		ret = gnv_arena_alloc(arena, (size_t)qp->cq_depth * sizeof(struct gpunvme_cqe), qp->gpu, &qp->cq);
 	ret = gnv_placement_status(qp->dev, qp->local, ret);
-	if (!ret)
-		ret = gnv_arena_alloc_own(qp->dev->nvme.arena, sizeof(uint32_t), qp->gpu, &qp->control);
-	if (!ret)
-		ret = gnv_qp_state_open(qp);
-	return ret;
+	if (ret)
+		return ret;
+	ret = gnv_arena_alloc_own(qp->dev->nvme.arena, sizeof(uint32_t), qp->gpu, &qp->control);
+	if (ret)
+		return ret;
+	return gnv_qp_state_open(qp);
 }
 
 static int run(struct gpunvme_qp *qp, struct gpunvme_sqe cmd)
@@ -186,11 +187,12 @@ int gnv_qp_place(struct gpunvme_qp *qp)
 {
 	int ret = allocate(qp);
 
-	if (!ret)
-		ret = take_qid(qp);
-	if (!ret)
-		ret = create_queues(qp);
-	return ret;
+	if (ret)
+		return ret;
+	ret = take_qid(qp);
+	if (ret)
+		return ret;
+	return create_queues(qp);
 }
 
 void gnv_qp_release(struct gpunvme_qp *qp)
@@ -272,15 +274,18 @@ static int create_anew(struct gpunvme_qp *qp)
 
 	if (ret)
 		return ret;
-	if (qp->local) {
-		ret = gnv_gpu_fill(qp->gpu, qp->sq.lane, qp->sq.len, 0);
-		if (!ret)
-			ret = gnv_gpu_fill(qp->gpu, qp->cq.lane, qp->cq.len, 0);
-	} else {
+	if (!qp->local) {
 		memset(qp->sq.cpu, 0, qp->sq.len);
 		memset(qp->cq.cpu, 0, qp->cq.len);
+		return create_queues(qp);
 	}
-	return ret ? ret : create_queues(qp);
+	ret = gnv_gpu_fill(qp->gpu, qp->sq.lane, qp->sq.len, 0);
+	if (ret)
+		return ret;
+	ret = gnv_gpu_fill(qp->gpu, qp->cq.lane, qp->cq.len, 0);
+	if (ret)
+		return ret;
+	return create_queues(qp);
 }
 
 /* One round of the test of the doorbells. Return: 0 it has an answer, or needs another round; else what stops the creation. */
@@ -329,13 +334,15 @@ int gnv_qp_bring_up(struct gpunvme_qp *qp, const struct gpunvme_qp_opts *opts)
 {
 	int ret = set_sizes(qp, opts);
 
-	if (!ret)
-		ret = gnv_qp_place(qp);
-	if (!ret)
-		ret = gnv_doorbells_open(qp);
-	if (!ret && !(qp->flags & GPUNVME_QP_NO_SELFTEST))
-		ret = prove(qp);
-	return ret;
+	if (ret)
+		return ret;
+	ret = gnv_qp_place(qp);
+	if (ret)
+		return ret;
+	ret = gnv_doorbells_open(qp);
+	if (ret)
+		return ret;
+	return qp->flags & GPUNVME_QP_NO_SELFTEST ? 0 : prove(qp);
 }
 
 uint32_t gnv_qp_of_tag(struct gpunvme_dev *dev, uint32_t tag)

@@ -141,7 +141,8 @@ static uint32_t settle(struct gpunvme_qp **qp, const struct gpunvme_qp_opts *opt
 	bool below = false;
 	int ret = climb(dev, (*qp)->gpu, opts, &other);
 
-	ret = ret ? ret : gnv_cmb_probe_compare(*qp, other, &below);
+	if (!ret)
+		ret = gnv_cmb_probe_compare(*qp, other, &below);
 	if (ret)
 		gnv_log(&dev->nvme.log, GPUNVME_LOG_INFO, "queues in the drive's memory were not compared with others: %s", gpunvme_errmsg());
 	if (other && ret) /* where measuring ended the one, the other is what works */

@@ -59,9 +59,9 @@ static int forget(struct gpunvme_qp *qp)
 {
 	int ret = qp->sq_exists ? abort_all(qp) : 0;
 
-	if (!ret)
-		ret = gnv_qp_delete(qp);
-	return ret;
+	if (ret)
+		return ret;
+	return gnv_qp_delete(qp);
 }
 
 /* ---- Going on ---- */

@@ -220,8 +220,9 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
 	if (ret)
 		return ret;
 	ret = gpunvme_ns_get_info(qp->dev, view.nsid, &ns);
-	if (!ret)
-		ret = check_view(qp, &ns, &view);
+	if (ret)
+		return ret;
+	ret = check_view(qp, &ns, &view);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&qp->dev->lock);
@@ -310,5 +311,7 @@ GPUNVME_API int gpunvme_qp_get_latency(struct gpunvme_qp *qp, struct gpunvme_qp_
 	pthread_mutex_lock(&qp->dev->lock);
 	ret = gnv_qp_latency_read(qp, latency.bucket);
 	pthread_mutex_unlock(&qp->dev->lock);
-	return ret ? ret : gnv_info_copy(user, &latency, gpunvme_qp_latency);
+	if (ret)
+		return ret;
+	return gnv_info_copy(user, &latency, gpunvme_qp_latency);
 }

@@ -232,10 +232,12 @@ static int place(struct run *run)
 		return ret == -EOPNOTSUPP ? -ENOENT : ret;
 	run->nsid = ns.nsid;
 	ret = gnv_arena_alloc(dev->nvme.arena, ns.lba_size, NULL, &test->data);
-	if (!ret)
-		ret = gnv_arena_alloc(dev->nvme.arena, page, NULL, &test->list);
-	if (!ret)
-		ret = gnv_arena_alloc(dev->nvme.arena, 128, run->qp->gpu, &test->go);
+	if (ret)
+		return ret;
+	ret = gnv_arena_alloc(dev->nvme.arena, page, NULL, &test->list);
+	if (ret)
+		return ret;
+	ret = gnv_arena_alloc(dev->nvme.arena, 128, run->qp->gpu, &test->go);
 	if (ret || ns.lba_size <= page)
 		return ret;
 	run->prp2 = ns.lba_size <= 2 * page ? test->data.iova + page : test->list.iova;

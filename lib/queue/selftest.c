@@ -70,14 +70,20 @@ static int prepare(struct gnv_selftest *test, struct gpunvme_qp *qp, unsigned i,
 	if (!test->seen[i])
 		return gnv_fail(-ENOMEM, "out of memory");
 	ret = test->mem[i] ? 0 : make(test, qp, i, len, local);
-	if (!ret)
-		ret = gpunvme_mem_dbuf(test->mem[i], qp->dev, dbuf);
-	if (!ret && local)
-		ret = gnv_gpu_fill(qp->gpu, dbuf->base, dbuf->len, fill);
-	else if (!ret)
+	if (ret)
+		return ret;
+	ret = gpunvme_mem_dbuf(test->mem[i], qp->dev, dbuf);
+	if (ret)
+		return ret;
+	if (!local) {
 		for (at = gpunvme_mem_ptr(test->mem[i]); at < (uint32_t *)gpunvme_mem_ptr(test->mem[i]) + len / 4; at++)
 			*at = fill;
-	return ret || !local ? ret : check_view(qp, test->mem[i], len, fill);
+		return 0;
+	}
+	ret = gnv_gpu_fill(qp->gpu, dbuf->base, dbuf->len, fill);
+	if (ret)
+		return ret;
+	return check_view(qp, test->mem[i], len, fill);
 }
 
 static int explain(const struct gpunvme_qp *qp, int ret)
@@ -113,11 +119,12 @@ static int run(struct gpunvme_qp *qp, struct gnv_selftest_args *args, uint64_t o
 	args->result = out;
 	args->seen = out + sizeof(*result);
 	ret = qp->gpu->ops->launch(qp->gpu, &launch);
-	if (!ret)
-		ret = qp->gpu->ops->peek(qp->gpu, result, args->result, sizeof(*result));
-	if (!ret)
-		ret = qp->gpu->ops->peek(qp->gpu, seen, args->seen, len);
-	return ret;
+	if (ret)
+		return ret;
+	ret = qp->gpu->ops->peek(qp->gpu, result, args->result, sizeof(*result));
+	if (ret)
+		return ret;
+	return qp->gpu->ops->peek(qp->gpu, seen, args->seen, len);
 }
 
 static int read_block(struct gpunvme_qp *qp, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, size_t len,

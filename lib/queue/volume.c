@@ -124,7 +124,8 @@ static int destroy_qps(struct gpunvme_volume *vol)
 
 	while (i--) {
 		kept = gpunvme_qp_destroy(vol->qp[i]);
-		ret = ret ? ret : kept;
+		if (!ret)
+			ret = kept;
 		if (!kept)
 			vol->qp[i] = NULL;
 	}
@@ -163,8 +164,9 @@ GPUNVME_API int gpunvme_volume_create(struct gpunvme_dev *const *devs, uint32_t 
 	if (ret)
 		return ret;
 	ret = gnv_opts_copy(&opts, user, gpunvme_volume_opts);
-	if (!ret)
-		ret = check_opts(&opts, count);
+	if (ret)
+		return ret;
+	ret = check_opts(&opts, count);
 	if (ret)
 		return ret;
 	vol = calloc(1, sizeof(*vol));
@@ -175,14 +177,18 @@ GPUNVME_API int gpunvme_volume_create(struct gpunvme_dev *const *devs, uint32_t 
 	vol->members = count;
 	memcpy(vol->dev, devs, count * sizeof(struct gpunvme_dev *));
 	ret = check_members(vol);
-	if (!ret)
-		ret = measure(vol, opts.stripe);
-	if (!ret)
-		ret = create_qps(vol, &opts);
-	if (!ret) {
-		*out = vol;
-		return 0;
-	}
+	if (ret)
+		goto discard;
+	ret = measure(vol, opts.stripe);
+	if (ret)
+		goto discard;
+	ret = create_qps(vol, &opts);
+	if (ret)
+		goto discard;
+	*out = vol;
+	return 0;
+
+discard:
 	cause = gnv_message();
 	discard_qps(vol);
 	drop(vol);
@@ -228,7 +234,8 @@ GPUNVME_API int gpunvme_volume_recover(struct gpunvme_volume *vol)
 			err = gpunvme_qp_recover(vol->qp[i]);
 		if (err && !ret)
 			cause = gnv_message();
-		ret = ret ? ret : err;
+		if (!ret)
+			ret = err;
 	}
 	return ret ? gnv_fail(ret, "%s", cause.text) : 0;
 }

@@ -62,10 +62,12 @@ GPUNVME_API int gpunvme_volume_view_v(struct gpunvme_volume *vol, const struct g
 				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
 				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
 	ret = gnv_opts_copy(&view, user, gpunvme_view);
-	if (!ret)
-		ret = check_window(vol, &view);
-	if (!ret)
-		ret = place_views(vol, view.flags, &table);
+	if (ret)
+		return ret;
+	ret = check_window(vol, &view);
+	if (ret)
+		return ret;
+	ret = place_views(vol, view.flags, &table);
 	if (ret)
 		return ret;
 	*dvol = (struct gpunvme_dvol){
@@ -113,17 +115,21 @@ GPUNVME_API int gpunvme_volume_map(struct gpunvme_volume *vol, struct gpunvme_me
 
 	if (ret)
 		return ret;
-	for (m = 0; m < vol->members && !ret; m++)
+	for (m = 0; m < vol->members; m++) {
 		ret = gpunvme_mem_map(mem, vol->dev[m]);
-	if (!ret)
-		ret = describe(vol, mem, dbuf);
-	if (!ret && gnv_tables_are_many(&vol->tables))
+		if (ret)
+			return ret;
+	}
+	ret = describe(vol, mem, dbuf);
+	if (ret)
+		return ret;
+	if (gnv_tables_are_many(&vol->tables))
 		gnv_tables_drop(&vol->tables, is_of_nothing, vol);
-	if (!ret)
-		ret = gnv_tables_place(&vol->tables, GNV_TABLE_BUFFERS, dbuf, vol->members * sizeof(dbuf[0]), &table);
-	if (!ret)
-		*dvbuf = (struct gpunvme_dvbuf){ dbuf[0].base, dbuf[0].len, table, 0 };
-	return ret;
+	ret = gnv_tables_place(&vol->tables, GNV_TABLE_BUFFERS, dbuf, vol->members * sizeof(dbuf[0]), &table);
+	if (ret)
+		return ret;
+	*dvbuf = (struct gpunvme_dvbuf){ dbuf[0].base, dbuf[0].len, table, 0 };
+	return 0;
 }
 
 /* Descriptions of a memory for all members; they differ, so the first tells. */
@@ -144,7 +150,8 @@ GPUNVME_API int gpunvme_volume_unmap(struct gpunvme_volume *vol, struct gpunvme_
 		gnv_tables_drop(&vol->tables, is_of_buffer, dbuf);
 	for (m = 0; m < vol->members; m++) {
 		err = gpunvme_mem_unmap(mem, vol->dev[m]);
-		ret = ret ? ret : err;
+		if (!ret)
+			ret = err;
 	}
 	return ret;
 }

@@ -93,10 +93,12 @@ static int inspect(const char *path, const struct gnv_soft_config *config, struc
 {
 	int ret = identify(path, sn, GPUNVME_CNS_CTRL, &sn->drive.ctrl);
 
-	if (!ret)
-		ret = identify(path, sn, GPUNVME_CNS_NS, &sn->drive.ns);
-	if (!ret)
-		ret = find_format(path, config, sn);
+	if (ret)
+		return ret;
+	ret = identify(path, sn, GPUNVME_CNS_NS, &sn->drive.ns);
+	if (ret)
+		return ret;
+	ret = find_format(path, config, sn);
 	if (ret)
 		return ret;
 	if (gnv_os_nvme_identify(&sn->nvme, GPUNVME_CNS_CTRL_NVM, &sn->drive.limits)) /* older drives have none */
