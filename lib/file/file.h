@@ -62,7 +62,4 @@ int gnv_file_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts
 /* Does a path stay below the root? Return: 0, -EINVAL, -ENAMETOOLONG. */
 int gnv_path_check(const char *path);
 
-/* Was the caller compiled with these descriptors? Return: 0, -EPROTONOSUPPORT. */
-int gnv_view_check(uint32_t version, uint32_t size, size_t known);
-
 #endif

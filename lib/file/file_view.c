@@ -32,14 +32,6 @@ GPUNVME_API int gpunvme_file_get_extents(const struct gpunvme_file *file, uint32
 	return 0;
 }
 
-int gnv_view_check(uint32_t version, uint32_t size, size_t known)
-{
-	if (version >> 16 == GPUNVME_DQ_MAJOR && size == known)
-		return 0;
-	return gnv_fail(-EPROTONOSUPPORT, "the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
-			version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
-}
-
 GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *dfile,
 				    uint32_t version, uint32_t size)
 {

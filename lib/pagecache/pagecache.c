@@ -306,10 +306,9 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
 
 	if (ret)
 		return ret;
-	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*pages))
-		return gnv_fail(-EPROTONOSUPPORT,
-				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
-				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
+	ret = gnv_view_check(version, size, sizeof(*pages));
+	if (ret)
+		return ret;
 	ret = gnv_source_dbuf(&cache->source, cache->mem, &buf);
 	if (ret)
 		return ret;

@@ -209,10 +209,9 @@ GPUNVME_API int gpunvme_qp_view_v(struct gpunvme_qp *qp, const struct gpunvme_vi
 
 	if (ret)
 		return ret;
-	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*dq))
-		return gnv_fail(-EPROTONOSUPPORT,
-				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
-				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
+	ret = gnv_view_check(version, size, sizeof(*dq));
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&view, user, gpunvme_view);
 	if (ret)
 		return ret;

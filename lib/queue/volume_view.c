@@ -57,10 +57,9 @@ GPUNVME_API int gpunvme_volume_view_v(struct gpunvme_volume *vol, const struct g
 
 	if (ret)
 		return ret;
-	if (version >> 16 != GPUNVME_DQ_MAJOR || size != sizeof(*dvol))
-		return gnv_fail(-EPROTONOSUPPORT,
-				"the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
-				version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
+	ret = gnv_view_check(version, size, sizeof(*dvol));
+	if (ret)
+		return ret;
 	ret = gnv_opts_copy(&view, user, gpunvme_view);
 	if (ret)
 		return ret;

@@ -4,6 +4,7 @@
 #define GNV_UTIL_ENTRY_H
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "util/log.h"
@@ -29,5 +30,8 @@ static inline int gnv_null_in(const char *function, const char *names)
  * Return: 0; -EINVAL or -ECHILD, with the error message.
  */
 #define gnv_enter(object, given, names) (!(given) ? gnv_null(names) : gnv_foreign((object)->process) ? -ECHILD : 0)
+
+/* Was the caller compiled with the library's version of dq.h, where the structure has @known bytes? Return: 0, -EPROTONOSUPPORT. */
+int gnv_view_check(uint32_t version, uint32_t size, size_t known);
 
 #endif

@@ -8,6 +8,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "util/bits.h"
+#include "util/entry.h"
 
 struct name {
 	int code;
@@ -166,6 +167,14 @@ GPUNVME_API const char *gpunvme_strerror(int ret)
 	if (ret > 0)
 		return find(statuses, GNV_ARRAY_LEN(statuses), code, unknown_status(code));
 	return ret < -4095 ? "unknown error" : find(errors, GNV_ARRAY_LEN(errors), -ret, "unknown error");
+}
+
+int gnv_view_check(uint32_t version, uint32_t size, size_t known)
+{
+	if (version >> 16 == GPUNVME_DQ_MAJOR && size == known)
+		return 0;
+	return gnv_fail(-EPROTONOSUPPORT, "the caller was compiled with dq.h %u.%u (%u bytes), the library with %u.%u; compile it again",
+			version >> 16, version & 0xffff, size, GPUNVME_DQ_MAJOR, GPUNVME_DQ_MINOR);
 }
 
 GPUNVME_API unsigned gpunvme_version(void)
