@@ -80,7 +80,7 @@ static int open_first(const struct gnv_gpu_ops *ops, const struct gpunvme_gpu_op
 	return ret;
 }
 
-static int open_best(const struct gpunvme_gpu_opts *opts, struct gpunvme_gpu **gpu)
+static int open_auto(const struct gpunvme_gpu_opts *opts, struct gpunvme_gpu **gpu)
 {
 	const struct gnv_log log = { .fn = opts->log, .ctx = opts->log_ctx };
 	size_t i;
@@ -108,7 +108,7 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 	if (ret)
 		return ret;
 	if (!strcmp(spec, "auto"))
-		return open_best(&opts, gpu);
+		return open_auto(&opts, gpu);
 	ret = parse_spec(spec, &ops, &rest);
 	return ret ? ret : open_kind(ops, rest, &opts, gpu);
 }

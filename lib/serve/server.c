@@ -84,8 +84,8 @@ static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *con
 	ret = gnv_soft_create(config, s->space, &s->log, &s->soft);
 	if (ret)
 		goto close_space;
-	s->regions.space = s->space;
-	s->regions.soft = s->soft;
+	s->maps.space = s->space;
+	s->maps.soft = s->soft;
 	gnv_soft_bar(s->soft, &len);
 	gnv_function_init(&s->function, s->vendor, s->device, len, s->vectors.count);
 	gnv_soft_allow_dma(s->soft, false); /* nothing is under way */
@@ -106,8 +106,8 @@ static int end_controller(struct gpunvme_server *s)
 	if (ret)
 		return ret;
 	s->soft = NULL;
-	while (s->regions.count)
-		gnv_shared_unmap(&s->regions.region[--s->regions.count].memory);
+	while (s->maps.count)
+		gnv_shared_unmap(&s->maps.map[--s->maps.count].memory);
 	if (s->client >= 0)
 		gnv_socket_disconnect(s->client);
 	gnv_space_put(s->space);

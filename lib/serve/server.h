@@ -12,7 +12,7 @@
 
 #include "os/linux/socket.h"
 #include "serve/function.h"
-#include "serve/regions.h"
+#include "serve/dma_maps.h"
 #include "serve/vectors.h"
 #include "wire/wire.h"
 #include "soft/soft.h"
@@ -31,7 +31,7 @@ struct gpunvme_server {
 	uint16_t vendor, device;
 	struct gnv_function function;
 	struct gnv_vectors vectors;
-	struct gnv_regions regions;
+	struct gnv_dma_maps maps;
 	/* Of the client that is there. */
 	int client; /* -1: none */
 	bool greeted; /* VERSION was agreed on */

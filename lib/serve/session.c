@@ -42,7 +42,7 @@ static int greet(struct gpunvme_server *s, const struct gnv_wire_version *versio
 					   "\"max_dma_maps\":1024,\"pgsizes\":4096}}";
 	const struct gnv_wire_version ours = { 0, 0 };
 
-	_Static_assert(GNV_WIRE_FDS == 16 && GNV_WIRE_DATA == 65536 && GNV_REGIONS == 1024, "as the capabilities say");
+	_Static_assert(GNV_WIRE_FDS == 16 && GNV_WIRE_DATA == 65536 && GNV_DMA_MAPS == 1024, "as the capabilities say");
 	if (version->major)
 		return gnv_fail(-EPROTONOSUPPORT, "the client speaks version %u of vfio-user; this server speaks 0", version->major);
 	s->greeted = true;
@@ -57,7 +57,7 @@ static int map(struct gpunvme_server *s, const struct gnv_wire_map *map)
 	int fd = s->fds.count ? s->fds.fd[0] : -1;
 
 	/* What the controller may not write, as a ROM, it cannot use: the host says by commands what is written. */
-	return gnv_regions_add(&s->regions, map->address, map->size, (map->flags & both) == both ? fd : -1, map->offset);
+	return gnv_dma_maps_add(&s->maps, map->address, map->size, (map->flags & both) == both ? fd : -1, map->offset);
 }
 
 static int unmap(struct gpunvme_server *s, const struct gnv_wire_unmap *unmap, struct answer *a)
@@ -69,9 +69,9 @@ static int unmap(struct gpunvme_server *s, const struct gnv_wire_unmap *unmap, s
 	if (unmap->flags && (unmap->address || unmap->size))
 		return gnv_fail(-EINVAL, "DMA_UNMAP of all and of a range at once");
 	if (unmap->flags)
-		ret = s->regions.count ? gnv_regions_remove(&s->regions, 0, UINT64_MAX) : 0;
+		ret = s->maps.count ? gnv_dma_maps_remove(&s->maps, 0, UINT64_MAX) : 0;
 	else
-		ret = gnv_regions_remove(&s->regions, unmap->address, unmap->size);
+		ret = gnv_dma_maps_remove(&s->maps, unmap->address, unmap->size);
 	answer_with(s, a, unmap, sizeof(*unmap));
 	return ret;
 }
@@ -311,8 +311,8 @@ static int clean(struct gpunvme_server *s)
 
 	gnv_vectors_clear(&s->vectors);
 	ret = reset(s);
-	if (!ret && s->regions.count)
-		ret = gnv_regions_remove(&s->regions, 0, UINT64_MAX);
+	if (!ret && s->maps.count)
+		ret = gnv_dma_maps_remove(&s->maps, 0, UINT64_MAX);
 	if (ret)
 		gnv_log(&s->log, GPUNVME_LOG_ERROR, "%s: %s", s->socket.path, gpunvme_errmsg());
 	return ret;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "serve/regions.h"
+#include "serve/dma_maps.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,66 +16,66 @@ static uint64_t last_of(uint64_t iova, uint64_t len)
 }
 
 /* Of those without memory the space does not know. */
-static bool overlaps(const struct gnv_regions *regions, uint64_t iova, uint64_t len)
+static bool overlaps(const struct gnv_dma_maps *maps, uint64_t iova, uint64_t len)
 {
-	const struct gnv_region *r;
+	const struct gnv_dma_map *r;
 	unsigned i;
 
-	for (i = 0; i < regions->count; i++) {
-		r = &regions->region[i];
+	for (i = 0; i < maps->count; i++) {
+		r = &maps->map[i];
 		if (r->iova <= last_of(iova, len) && iova <= last_of(r->iova, r->len))
 			return true;
 	}
 	return false;
 }
 
-static int check(const struct gnv_regions *regions, uint64_t iova, uint64_t len)
+static int check(const struct gnv_dma_maps *maps, uint64_t iova, uint64_t len)
 {
 	if (!len || (iova | len) % PAGE || last_of(iova, len) < iova || last_of(iova, len) >= GNV_SOFT_IOVA_BASE)
 		return gnv_fail(-EINVAL, "DMA_MAP of 0x%llx bytes at 0x%llx: whole pages below 0x%llx can be mapped", (unsigned long long)len,
 				(unsigned long long)iova, GNV_SOFT_IOVA_BASE);
-	if (overlaps(regions, iova, len))
+	if (overlaps(maps, iova, len))
 		return gnv_fail(-EEXIST, "DMA_MAP of 0x%llx bytes at 0x%llx: something is mapped there", (unsigned long long)len,
 				(unsigned long long)iova);
-	if (regions->count == GNV_REGIONS)
-		return gnv_fail(-ENOSPC, "DMA_MAP: the client has mapped %u regions already", GNV_REGIONS);
+	if (maps->count == GNV_DMA_MAPS)
+		return gnv_fail(-ENOSPC, "DMA_MAP: the client has mapped %u regions already", GNV_DMA_MAPS);
 	return 0;
 }
 
-int gnv_regions_add(struct gnv_regions *regions, uint64_t iova, uint64_t len, int fd, uint64_t offset)
+int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int fd, uint64_t offset)
 {
-	struct gnv_region r = { .iova = iova, .len = len };
-	int ret = check(regions, iova, len);
+	struct gnv_dma_map r = { .iova = iova, .len = len };
+	int ret = check(maps, iova, len);
 
 	if (!ret && fd >= 0)
 		ret = gnv_shared_map(fd, offset, len, &r.memory);
 	if (ret)
 		return ret;
 	if (r.memory.ptr) {
-		ret = gnv_soft_space_place(regions->space, iova, len, r.memory.ptr);
+		ret = gnv_soft_space_place(maps->space, iova, len, r.memory.ptr);
 		if (ret) {
 			gnv_shared_unmap(&r.memory);
 			return gnv_fail(ret, "DMA_MAP of 0x%llx bytes at 0x%llx: no room", (unsigned long long)len, (unsigned long long)iova);
 		}
 	}
-	regions->region[regions->count++] = r;
+	maps->map[maps->count++] = r;
 	return 0;
 }
 
-static bool lies_in(const struct gnv_region *r, uint64_t iova, uint64_t last)
+static bool lies_in(const struct gnv_dma_map *r, uint64_t iova, uint64_t last)
 {
 	return r->iova >= iova && last_of(r->iova, r->len) <= last;
 }
 
 /* How many lie in the range. Return: that, or -EINVAL when one lies there in part. */
-static int count_in(const struct gnv_regions *regions, uint64_t iova, uint64_t last)
+static int count_in(const struct gnv_dma_maps *maps, uint64_t iova, uint64_t last)
 {
-	const struct gnv_region *r;
+	const struct gnv_dma_map *r;
 	unsigned i;
 	int n = 0;
 
-	for (i = 0; i < regions->count; i++) {
-		r = &regions->region[i];
+	for (i = 0; i < maps->count; i++) {
+		r = &maps->map[i];
 		if (lies_in(r, iova, last))
 			n++;
 		else if (r->iova <= last && iova <= last_of(r->iova, r->len))
@@ -85,26 +85,26 @@ static int count_in(const struct gnv_regions *regions, uint64_t iova, uint64_t l
 }
 
 /* All at once, so that what is waited for later is not begun anew meanwhile. */
-static void withdraw(struct gnv_regions *regions, uint64_t iova, uint64_t last)
+static void withdraw(struct gnv_dma_maps *maps, uint64_t iova, uint64_t last)
 {
 	unsigned i;
 
-	for (i = 0; i < regions->count; i++)
-		if (regions->region[i].memory.ptr && lies_in(&regions->region[i], iova, last))
-			gnv_soft_space_withdraw(regions->space, regions->region[i].iova);
+	for (i = 0; i < maps->count; i++)
+		if (maps->map[i].memory.ptr && lies_in(&maps->map[i], iova, last))
+			gnv_soft_space_withdraw(maps->space, maps->map[i].iova);
 }
 
-static int take_away(struct gnv_regions *regions, struct gnv_region *r)
+static int take_away(struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 {
-	if (r->memory.ptr && gnv_soft_space_displace(regions->space, r->iova, DRAIN_MS))
+	if (r->memory.ptr && gnv_soft_space_displace(maps->space, r->iova, DRAIN_MS))
 		return gnv_fail(-EBUSY, "DMA_UNMAP at 0x%llx: I/O to that memory is stuck in the kernel; look at the storage below the image",
 				(unsigned long long)r->iova);
 	gnv_shared_unmap(&r->memory);
-	*r = regions->region[--regions->count];
+	*r = maps->map[--maps->count];
 	return 0;
 }
 
-int gnv_regions_remove(struct gnv_regions *regions, uint64_t iova, uint64_t len)
+int gnv_dma_maps_remove(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len)
 {
 	uint64_t last = last_of(iova, len);
 	unsigned i = 0;
@@ -113,16 +113,16 @@ int gnv_regions_remove(struct gnv_regions *regions, uint64_t iova, uint64_t len)
 	if (!len || last < iova)
 		return gnv_fail(-EINVAL, "DMA_UNMAP of 0x%llx bytes at 0x%llx: no such range", (unsigned long long)len,
 				(unsigned long long)iova);
-	n = count_in(regions, iova, last);
+	n = count_in(maps, iova, last);
 	if (n <= 0)
 		return gnv_fail(n ? n : -ENOENT, "DMA_UNMAP of 0x%llx bytes at 0x%llx: %s", (unsigned long long)len,
 				(unsigned long long)iova, n ? "a region lies there in part" : "nothing is mapped there");
-	withdraw(regions, iova, last);
-	if (gnv_soft_has_ring(regions->soft, iova, len))
-		ret = gnv_soft_function_reset(regions->soft);
-	while (i < regions->count && !ret)
-		if (lies_in(&regions->region[i], iova, last))
-			ret = take_away(regions, &regions->region[i]);
+	withdraw(maps, iova, last);
+	if (gnv_soft_has_ring(maps->soft, iova, len))
+		ret = gnv_soft_function_reset(maps->soft);
+	while (i < maps->count && !ret)
+		if (lies_in(&maps->map[i], iova, last))
+			ret = take_away(maps, &maps->map[i]);
 		else
 			i++;
 	return ret;

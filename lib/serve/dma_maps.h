@@ -4,8 +4,8 @@
  *
  * Invariant: memory is unmapped from this process only when no command, queue or request of the kernel's reaches it any more.
  */
-#ifndef GNV_SERVE_REGIONS_H
-#define GNV_SERVE_REGIONS_H
+#ifndef GNV_SERVE_DMA_MAPS_H
+#define GNV_SERVE_DMA_MAPS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,33 +14,33 @@
 #include "os/linux/shared.h"
 #include "soft/soft.h"
 
-#define GNV_REGIONS 1024u /* at one time: what is told as max_dma_maps */
+#define GNV_DMA_MAPS 1024u /* at one time: what is told as max_dma_maps */
 
-struct gnv_region {
+struct gnv_dma_map {
 	uint64_t iova, len;
 	struct gnv_shared memory; /* NULL pointers: known, and not reached */
 };
 
-struct gnv_regions {
+struct gnv_dma_maps {
 	struct gnv_space *space;
 	struct gnv_soft *soft;
 	unsigned count;
-	struct gnv_region region[GNV_REGIONS];
+	struct gnv_dma_map map[GNV_DMA_MAPS];
 };
 
 /*
- * gnv_regions_add() - a region of the client's address space
+ * gnv_dma_maps_add() - a region of the client's address space
  * @fd: its memory, which stays the caller's; -1: the client has given none (a ROM, a hole), and DMA there fails
  * Return: 0; -EINVAL, -EEXIST, -ENOSPC; what gnv_shared_map() answers; gnv_fail() has the sentence.
  */
-int gnv_regions_add(struct gnv_regions *regions, uint64_t iova, uint64_t len, int fd, uint64_t offset);
+int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int fd, uint64_t offset);
 
 /*
- * gnv_regions_remove() - take away all regions that lie in a range; commands under way are waited for
+ * gnv_dma_maps_remove() - take away all regions that lie in a range; commands under way are waited for
  * A queue that lives there goes with a reset of the controller.
  * Return: 0; -ENOENT there is none; -EINVAL one lies there in part; -EBUSY I/O is stuck, and it may be called again; gnv_fail() has
  * the sentence.
  */
-int gnv_regions_remove(struct gnv_regions *regions, uint64_t iova, uint64_t len);
+int gnv_dma_maps_remove(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len);
 
 #endif
