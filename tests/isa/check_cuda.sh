@@ -29,8 +29,10 @@ if command -v nvcc >/dev/null 2>&1; then
       -I"$root/examples/cuda" -ptx "$root/bench/$name.cu" -o "$out/$name.ptx"
   done
 elif command -v clang++-19 >/dev/null 2>&1; then
-  clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version -O2 -S \
-    -I"$root/include" -I"$root/device" "$here/kernels.hip" -o "$ptx"
+  clang=(clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version
+    -I"$root/include" -I"$root/device" "$here/kernels.hip")
+  "${clang[@]}" -O2 -S -DWITHOUT_KINDS -o "$ptx"
+  "${clang[@]}" -fsyntax-only -Wall -Wextra -Werror # all of them; other kinds of caches have no other instructions
   echo "clang 19: PTX"
 else
   echo "skipped: neither nvcc nor clang 19; scripts/setup installs the latter"
