@@ -44,6 +44,7 @@ TARGETS = [
 ]
 sys.path[:0] = [str(HERE), str(ROOT / "tests/isa"), str(ROOT / "tests/common")]
 sys.dont_write_bytecode = True
+import rotation  # noqa: E402
 from compiled import compile_once  # noqa: E402
 from toolchain import command as isa_command  # noqa: E402
 
@@ -273,8 +274,8 @@ def device(args, folder):
 
     calls = {}
     kinds = [(level, target) for target in args.targets for level in (LEVELS if args.seeds else [DEVICE_LEVELS.get(target.name, "-O2")])]
-    return side_by_side(single, kinds) + side_by_side(one, [(test, *kind) for test in DEVICE_TESTS for kind in kinds
-                                                      if known(test, kind[1])])
+    jobs = rotation.part_of([(test, *kind) for kind in kinds for test in DEVICE_TESTS if known(test, kind[1])], 4)
+    return side_by_side(single, [kind for kind in kinds if kind in [job[1:] for job in jobs]]) + side_by_side(one, jobs)
 
 
 # Example and its arguments; each has an image with random bytes and a file to copy. To add one: a line here, one in CMakeLists.txt.
@@ -424,6 +425,7 @@ def math(args, folder, clang=CLANG):
 
 def newer(args, folder):
     clang = newer_clang()
+    args.targets = rotation.part_of(args.targets, 2)
     return sum([decode(args, folder, clang), math(args, folder, clang), queue(args, folder, clang, 2)])
 
 

@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 
-from plants import ROOT, change
+import rotation
+from plants import PARTS, ROOT, change
 
 SEEDS = 12
 STEPS = 30000000  # instructions of a launch: what is endless by a mistake is not waited for, another seed shows it
@@ -67,7 +68,8 @@ def check_page_plants(args, folder, code_of):
     failed = 0
     plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS] + \
              [("ahead", plant) for plant in AHEAD_PLANTS] + [("changes", plant) for plant in CHANGE_PLANTS]
-    for number, (test, (name, file, text, replacement)) in enumerate(p for p in plants if re.search(args.only, p[1][0])):
+    numbered = list(enumerate(p for p in plants if re.search(args.only, p[1][0])))
+    for number, (test, (name, file, text, replacement)) in rotation.part_of(numbered, PARTS):
         targets = [target for target in args.targets if test != "changes" or target.name != "gfx942"]
         for target in targets if args.target or args.only else [targets[number % len(targets)]]:
             tree = folder / f"pages{number}-{target.name}"

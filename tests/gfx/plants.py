@@ -5,9 +5,12 @@ import pathlib
 import re
 import shutil
 
+import rotation
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NASTY, WAITS = 511, 256  # enum gfx_rule
+PARTS = 8  # as many runs try all
 # The files of the device header in which mistakes are made.
 AMD, AMD_WAVE, DRAIN, PUBLISH, RESERVE, SUBMIT, TRANSFER, WAIT = (
     f"device/{name}.h" for name in ("amd", "amd_wave", "drain", "publish", "reserve", "submit", "transfer", "wait"))
@@ -254,7 +257,7 @@ def check_plants(args, folder, hip, run):
         everywhere = args.compare or args.target or args.only
         jobs += [(number, plant, target) for target in (args.targets if everywhere else where[number % len(where):][:1])]
     failed, rows = 0, read_rows(args.compare)
-    jobs = [job for job in jobs if (job[2].name, job[1][0]) not in rows]
+    jobs = rotation.part_of([job for job in jobs if (job[2].name, job[1][0]) not in rows], PARTS)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = pool.map(lambda job: try_plant(args, folder, job[1], job[0], job[2], hip, run), jobs)
         for (_, plant, target), found in zip(jobs, results):

@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "common"))
+import rotation  # noqa: E402
 from table import documented, stale  # noqa: E402
 from toolchain import ROOT, command, compilers, registers, rocm_compilers  # noqa: E402
 
@@ -210,7 +212,8 @@ def check_hits(clangs, folder):
     return failed
 
 
-WHOLE = ("gfx942", "gfx1100", "gfx1200")  # gfx.newer decodes them, and has what is compiled here
+WHOLE = ("gfx942", "gfx1100", "gfx1200")  # in each run; gfx.newer decodes them, and has what is compiled here
+PARTS = 5  # as many runs do all others
 
 
 # Caches over files and volumes, with prefetch and with pages that lanes change: vector registers, at most; they have no stack, either.
@@ -293,7 +296,8 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(2) as pool:
         folder = pathlib.Path(name)
-        jobs = [(clang, target) for clang in clangs for target in TARGETS]
+        rest = [(clang, target) for target in TARGETS if target not in WHOLE for clang in clangs]
+        jobs = [(clang, target) for clang in clangs for target in WHOLE] + (rest if args.table else rotation.part_of(rest, PARTS))
         for (clang, target), (found, count, used) in zip(jobs, pool.map(lambda job: look(*job, folder), jobs)):
             calls = {kernel: numbers for kernel, numbers in used.items() if kernel.startswith("call_")}
             if args.table:
@@ -310,8 +314,8 @@ def main():
             print("a read with more loads was not noticed")
             failed += 1
         plants = ("PLANT_NO_RELEASE", "PLANT_NO_WAIT", "PLANT_NO_ACQUIRE", "PLANT_NO_MEET_ACQUIRE", "PLANT_NO_MEET_RELEASE", "PLANT_CALL", "PLANT_STACK", "PLANT_REGISTERS")
-        jobs = [] if args.table else [(clangs[0], target, folder, plant) for plant in plants for target in ("gfx90a",
-                                      "gfx1100", "gfx1201")]
+        jobs = [] if args.table else rotation.part_of([(clangs[0], target, folder, plant) for target in ("gfx90a", "gfx1100", "gfx1201")
+                                                       for plant in plants], 3)
         for job, (found, _, _) in zip(jobs, pool.map(lambda job: look(*job), jobs)):
             if not found:
                 print(f"{job[3]} on {job[1]} was not found")
