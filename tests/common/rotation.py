@@ -18,6 +18,6 @@ def part_of(jobs, parts):
     jobs, number = list(jobs), seed()
     if number is None or not jobs:
         return jobs
-    chosen = jobs[number % min(parts, len(jobs))::parts]
+    chosen = jobs[number % parts::parts]
     print(f"GPUNVME_SEED={number}: {len(chosen)} of {len(jobs)}, the part {number % parts + 1} of {parts}", flush=True)
     return chosen
