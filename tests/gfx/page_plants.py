@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import rotation
-from plants import PARTS, ROOT, change
+from plants import PARTS, ROOT, change, without_place
 
 SEEDS = 12
 STEPS = 30000000  # instructions of a launch: what is endless by a mistake is not waited for, another seed shows it
@@ -65,9 +65,9 @@ CHANGE_PLANTS = [
 
 def check_page_plants(args, folder, code_of):
     """Each on the next one of the targets; with --target or --only on all."""
-    failed = 0
     plants = [("pages", plant) for plant in PLANTS] + [("file_lanes", plant) for plant in FILE_PLANTS] + \
              [("ahead", plant) for plant in AHEAD_PLANTS] + [("changes", plant) for plant in CHANGE_PLANTS]
+    failed = without_place([(name, [(file, text, "")]) for _, (name, file, text, _) in plants])
     numbered = list(enumerate(p for p in plants if re.search(args.only, p[1][0])))
     for number, (test, (name, file, text, replacement)) in rotation.part_of(numbered, PARTS):
         targets = [target for target in args.targets if test != "changes" or target.name != "gfx942"]

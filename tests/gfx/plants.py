@@ -195,6 +195,18 @@ HARMLESS = {
 }
 
 
+def without_place(plants):
+    """How many mistakes have no place any more; of all of them, whatever part of them a run tries."""
+    bad = 0
+    for name, changes in plants:
+        texts = [(ROOT / "device/gpunvme" / file, text) for file, text, _ in changes if not file.startswith("-D")]
+        counts = [path.read_text().count(text) for path, text in texts]
+        if counts != [1] * len(counts):
+            print(f"FAIL {name}: the texts to change stand {counts} times in {[path.name for path, _ in texts]}", flush=True)
+            bad += 1
+    return bad
+
+
 def change(tree, plant):
     for file, text, replacement in plant[1]:
         if file.startswith("-D"):  # a variant of the kernels
@@ -256,7 +268,7 @@ def check_plants(args, folder, hip, run):
         where = [target for target in args.targets if not harmless(plant, target)] or args.targets
         everywhere = args.compare or args.target or args.only
         jobs += [(number, plant, target) for target in (args.targets if everywhere else where[number % len(where):][:1])]
-    failed, rows = 0, read_rows(args.compare)
+    failed, rows = without_place(PLANTS), read_rows(args.compare)
     jobs = rotation.part_of([job for job in jobs if (job[2].name, job[1][0]) not in rows], PARTS)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = pool.map(lambda job: try_plant(args, folder, job[1], job[0], job[2], hip, run), jobs)
