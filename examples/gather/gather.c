@@ -13,6 +13,7 @@
 #include <getopt.h>
 
 #include "../front/front.h"
+#include "../front/image_uri.h"
 
 #define FAN 32u
 
@@ -90,12 +91,13 @@ static uint32_t number(uint32_t least, uint32_t most)
 	return (uint32_t)front_number(optarg, least, most, usage);
 }
 
-static const char *settings(struct gather_job *job, char *uri, size_t room, int argc, char **argv)
+static const char *settings(struct gather_job *job, char uri[IMAGE_URI], int argc, char **argv)
 {
 	static const struct option known[] = { { "row", 1, NULL, 'r' },	  { "nodes", 1, NULL, 'n' },   { "fan", 1, NULL, 'f' },
 					       { "slots", 1, NULL, 's' }, { "delay", 1, NULL, 'd' },   { "threads", 1, NULL, 't' },
 					       { NULL, 0, NULL, 0 } };
 	uint32_t delay = 0, threads = 2;
+	char keys[96];
 	int c;
 
 	memset(job, 0, sizeof(*job));
@@ -117,9 +119,9 @@ static const char *settings(struct gather_job *job, char *uri, size_t room, int 
 	}
 	if (optind + 1 != argc || job->row % 4096)
 		die(job->row % 4096 ? "a row has whole blocks of 4096 bytes" : usage);
-	snprintf(uri, room, "soft:%s?ro=1&threads=%u", argv[optind], threads);
-	if (delay)
-		snprintf(uri + strlen(uri), room - strlen(uri), "&fault=delay:%u:op=read", delay);
+	snprintf(keys, sizeof(keys), delay ? "ro=1&threads=%u&fault=delay:%u:op=read" : "ro=1&threads=%u", threads, delay);
+	if (!image_uri(uri, argv[optind], keys))
+		die("the path is too long");
 	return argv[optind];
 }
 
@@ -154,9 +156,9 @@ int main(int argc, char **argv)
 	struct timespec from, to;
 	double seconds, rows;
 	const char *path;
-	char uri[4200];
+	char uri[IMAGE_URI];
 
-	path = settings(&job, uri, sizeof(uri), argc, argv);
+	path = settings(&job, uri, argc, argv);
 	front_open(&job.front, uri, 0, (size_t)job.slots * job.fan * job.row);
 	job.matrix = job.front.nblocks * job.front.lba_size / job.row;
 	if (!job.matrix)

@@ -17,6 +17,7 @@
  */
 #include <getopt.h>
 
+#include "../front/image_uri.h"
 #include "twin.h"
 
 #ifdef __cplusplus
@@ -332,11 +333,12 @@ static double report(const struct run *r)
 static void open_front(struct setting *set)
 {
 	struct kv_job *job = &set->job;
-	char uri[4200];
+	char uri[IMAGE_URI], keys[96];
 
-	snprintf(uri, sizeof(uri), "soft:%s?threads=%u", set->path, (unsigned)set->threads);
-	if (set->delay)
-		snprintf(uri + strlen(uri), 64, "&fault=delay:%llu", (unsigned long long)set->delay);
+	snprintf(keys, sizeof(keys), set->delay ? "threads=%u&fault=delay:%llu" : "threads=%u", (unsigned)set->threads,
+		 (unsigned long long)set->delay);
+	if (!image_uri(uri, set->path, keys))
+		die("the path is too long");
 	front_open(&job->front, uri, GPUNVME_VIEW_WRITE, kv_landing(job, job->requests, 0, 0));
 	job->landing = (unsigned char *)(uintptr_t)job->front.dbuf.base;
 	job->pages = (unsigned char *)front_local((size_t)job->requests * job->layers * job->fragments * job->bytes);

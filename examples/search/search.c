@@ -11,6 +11,7 @@
  */
 #include <getopt.h>
 
+#include "../front/image_uri.h"
 #include "twin.h"
 
 #ifdef __cplusplus
@@ -108,11 +109,12 @@ static void prepare(struct run *r, const char *who, const struct setting *set, c
 /* Controller, lanes and queues; room for the beams of all slots. */
 static void open_front(struct front *f, const struct setting *set)
 {
-	char uri[4200];
+	char uri[IMAGE_URI], keys[96];
 
-	snprintf(uri, sizeof(uri), "soft:%s?threads=%u&ro=1", set->path, set->threads);
-	if (set->delay)
-		snprintf(uri + strlen(uri), 64, "&fault=delay:%llu:op=read", (unsigned long long)set->delay);
+	snprintf(keys, sizeof(keys), set->delay ? "threads=%u&ro=1&fault=delay:%llu:op=read" : "threads=%u&ro=1", set->threads,
+		 (unsigned long long)set->delay);
+	if (!image_uri(uri, set->path, keys))
+		die("the path is too long");
 	front_open(f, uri, 0, (size_t)set->slots * set->beam * SEARCH_NODE);
 	if (!front_fits(f, set->slots, set->beam))
 		die("the queues are too short: fewer --slots or a smaller --beam");

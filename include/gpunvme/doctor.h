@@ -45,7 +45,7 @@ GPUNVME_API int gpunvme_doctor_drive_v(struct gpunvme_dev *dev, struct gpunvme_c
 
 /**
  * gpunvme_doctor() - ask every predicate of opening a controller
- * @address: DDDD:BB:DD.F, or vfio-user:SOCKET, of which all that is asked is whether it can be opened
+ * @address: DDDD:BB:DD.F, a URI of that (pci:...), or another URI, of which all that is asked is whether it can be opened
  * @checks:  room for *count of them
  * @count:   in: room; out: how many were filled
  *

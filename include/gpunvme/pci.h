@@ -63,7 +63,7 @@ struct gpunvme_pci_path {
 
 /**
  * gpunvme_pci_get_path() - what lies between two PCI devices, for example a GPU and a controller
- * @a:    DDDD:BB:DD.F
+ * @a:    DDDD:BB:DD.F, or a URI of that (pci:...)
  * @b:    the other
  * @path: filled; path->size must be set
  *
@@ -74,7 +74,7 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
 
 /**
  * gpunvme_pci_bind() - give a controller to vfio-pci
- * @address: DDDD:BB:DD.F
+ * @address: DDDD:BB:DD.F, or a URI of that (pci:...), whose keys are not looked at
  * @user:    hand the device's nodes to this user, who must be root or in the group gpunvme, whose members may use /dev/iommu;
  *           NULL for nobody
  *
@@ -90,7 +90,7 @@ GPUNVME_API int gpunvme_pci_bind(const char *address, const char *user);
 
 /**
  * gpunvme_pci_unbind() - let the kernel choose the driver of a controller again
- * @address: DDDD:BB:DD.F
+ * @address: DDDD:BB:DD.F, or a URI of that (pci:...), whose keys are not looked at
  *
  * Waits for a process that has it open; libgpunvme lets go by itself. Needs root.
  * Return: 0; -EINVAL bad address, or vfio-pci does not have it; -ENODEV; -EACCES not root.

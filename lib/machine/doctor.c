@@ -13,6 +13,7 @@
 #include "os/linux/sys.h"
 #include "port/quirks.h"
 #include "port/refusals.h"
+#include "port/uri.h"
 #include "port/vfio_device.h"
 #include "util/entry.h"
 #include "util/mmio.h"
@@ -194,13 +195,13 @@ static void examine(struct gnv_report *report, const struct gnv_pci *pci)
 	try_open(report, pci);
 }
 
-/* A controller in another process has no place on the bus: whether it can be opened is all there is to ask. */
-static void examine_served(struct gnv_report *report, const char *uri)
+/* A controller in software, of this process or another, has no place on the bus: whether it opens is all there is to ask. */
+static void examine_software(struct gnv_report *report, const char *uri)
 {
 	struct gpunvme_dev *dev;
 
 	report->ret = gpunvme_dev_open(uri, NULL, &dev);
-	gnv_report_add(report, "open", report->ret, "a server of vfio-user hands it out");
+	gnv_report_add(report, "open", report->ret, "it is a controller in software, and it opens");
 	if (!report->ret)
 		gpunvme_dev_close(dev);
 	check_memory(report);
@@ -216,12 +217,12 @@ GPUNVME_API int gpunvme_doctor_v(const char *address, struct gpunvme_check *chec
 	if (!address || !checks || !count)
 		return gnv_null("address, checks and count");
 	ret = gnv_stride_check(stride, gpunvme_check);
-	if (!ret && !strncmp(address, "vfio-user:", 10)) {
-		examine_served(&report, address);
+	if (!ret && (gnv_uri_has_scheme(address, "vfio-user") || gnv_uri_has_scheme(address, "soft"))) {
+		examine_software(&report, address);
 		return gnv_report_put(&report, checks, count, stride);
 	}
 	if (!ret)
-		ret = gnv_pci_parse(address, bdf);
+		ret = gnv_uri_pci(address, bdf);
 	if (!ret)
 		ret = gnv_sysfs_pci(GNV_SYSFS, bdf, &pci);
 	if (ret)

@@ -18,6 +18,7 @@
 #include "os/amd/drm.h"
 #include "os/amd/kfd.h"
 #include "os/amd/nodes.h"
+#include "port/uri.h"
 #include "util/bits.h"
 #include "util/entry.h"
 #include "util/opts.h"
@@ -141,11 +142,8 @@ static void examine_path(struct patient *p)
 					     "GPU and controller belong to one socket", "" };
 	struct gpunvme_pci_path path;
 	char bdf[GNV_BDF_BYTES];
-	const char *address = p->controller;
 
-	if (address && !strncmp(address, "pci:", 4))
-		address += 4;
-	if (!address || gnv_pci_parse(address, bdf)) {
+	if (!p->controller || gnv_uri_pci(p->controller, bdf)) {
 		gnv_report_skip(p->report, "path", "no controller on the PCI bus was named");
 		return;
 	}

@@ -11,6 +11,7 @@
 #include "os/linux/node.h"
 #include "os/linux/users.h"
 #include "port/refusals.h"
+#include "port/uri.h"
 #include "util/entry.h"
 #include "util/opts.h"
 
@@ -66,9 +67,9 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
 
 	if (!a || !b)
 		return gnv_null("the addresses");
-	ret = gnv_pci_parse(a, bdf[0]);
+	ret = gnv_uri_pci(a, bdf[0]);
 	if (!ret)
-		ret = gnv_pci_parse(b, bdf[1]);
+		ret = gnv_uri_pci(b, bdf[1]);
 	if (!ret)
 		ret = gnv_topology_path(GNV_SYSFS, bdf[0], bdf[1], &path);
 	if (!ret)
@@ -83,7 +84,7 @@ static int find(const char *function, const char *address, struct gnv_pci *pci)
 
 	if (!address)
 		return gnv_fail(-EINVAL, "%s: address must not be NULL", function);
-	ret = gnv_pci_parse(address, bdf);
+	ret = gnv_uri_pci(address, bdf);
 	if (ret)
 		return ret;
 	return gnv_sysfs_pci(GNV_SYSFS, bdf, pci);

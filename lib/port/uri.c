@@ -217,3 +217,27 @@ int gnv_uri_check_taken(const struct gnv_uri *uri)
 	}
 	return gnv_fail(-EINVAL, "unknown key '%.100s' in the URI; valid for %s: %s", uri->param[i].key, uri->scheme, list);
 }
+
+int gnv_uri_pci(const char *text, char bdf[GNV_BDF_BYTES])
+{
+	struct gnv_uri uri;
+	int ret = gnv_uri_parse(text, &uri);
+
+	if (ret) /* which says what a URI is; an address is what is wanted here */
+		return ret == -EINVAL ? gnv_pci_parse(text, bdf) : ret;
+	ret = gnv_pci_parse(strcmp(uri.scheme, "pci") ? text : uri.address, bdf);
+	gnv_uri_fini(&uri);
+	return ret;
+}
+
+bool gnv_uri_has_scheme(const char *text, const char *scheme)
+{
+	struct gnv_uri uri;
+	bool has;
+
+	if (gnv_uri_parse(text, &uri))
+		return false;
+	has = !strcmp(uri.scheme, scheme);
+	gnv_uri_fini(&uri);
+	return has;
+}

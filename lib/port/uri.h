@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "os/linux/sysfs.h"
+
 #define GNV_URI_MAX_KEYS 48 /* a software controller with all of its namespaces takes 39 */
 
 struct gnv_uri {
@@ -28,6 +30,15 @@ struct gnv_uri {
 /* Return: 0; -EINVAL bad syntax or a repeated key; -ENOMEM. Free with gnv_uri_fini() after success only. */
 int gnv_uri_parse(const char *text, struct gnv_uri *uri);
 void gnv_uri_fini(struct gnv_uri *uri);
+
+/*
+ * gnv_uri_pci() - the place on the bus that a URI of scheme pci, or a bare address, names
+ * Its keys are not looked at. Return: 0; -EINVAL it names none; -ENOMEM.
+ */
+int gnv_uri_pci(const char *text, char bdf[GNV_BDF_BYTES]);
+
+/* Is it a URI of that scheme? */
+bool gnv_uri_has_scheme(const char *text, const char *scheme);
 
 /* Take a key (a literal: the name is kept): *value is set to its text, or NULL when absent. */
 void gnv_uri_take(struct gnv_uri *uri, const char *key, const char **value);

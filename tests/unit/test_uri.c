@@ -11,6 +11,7 @@
 
 #include "port/port.h"
 #include "port/uri.h"
+#include "util/bits.h"
 
 static void test_good(void **state)
 {
@@ -150,6 +151,28 @@ static void test_unknown_key_is_named(void **state)
 	assert_null(dev);
 }
 
+/* All that take a controller's place on the bus take a URI, too, and read it as gpunvme_dev_open() does. */
+static void test_places(void **state)
+{
+	static const char *const good[] = { "0000:af:00.0", "AF:00.0", "pci:0000:af:00.0", "pci:af:00.0?ns=2&ro", "af:00.0?ns=2", "pci:af:00%2e0" };
+	static const char *const bad[] = { "", "soft:af:00.0", "pci:", "pci:af:00.0?ns&ns", "af:00.8", "pci:af:00.0%", "pci:/dev/nvme0" };
+	char bdf[GNV_BDF_BYTES];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < GNV_ARRAY_LEN(good); i++) {
+		assert_int_equal(gnv_uri_pci(good[i], bdf), 0);
+		assert_string_equal(bdf, "0000:af:00.0");
+	}
+	for (i = 0; i < GNV_ARRAY_LEN(bad); i++) {
+		assert_int_equal(gnv_uri_pci(bad[i], bdf), -EINVAL);
+		assert_non_null(strstr(gpunvme_errmsg(), "is not a PCI address; write DDDD:BB:DD.F"));
+	}
+	assert_true(gnv_uri_has_scheme("soft:a?ro", "soft"));
+	assert_false(gnv_uri_has_scheme("vfio-user:a", "soft"));
+	assert_false(gnv_uri_has_scheme("soft", "soft"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +181,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_keys),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_unknown_key_is_named),
+		cmocka_unit_test(test_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,8 +160,6 @@ int verb_doctor(int argc, char **argv)
 
 	if (ret != GO_ON)
 		return ret;
-	if (address && strncmp(address, "pci:", 4) == 0)
-		address += 4;
 	if (address)
 		controller.ret = gpunvme_doctor(address, controller.checks, &controller.count);
 	if (address && !controller.checks[0].name[0])

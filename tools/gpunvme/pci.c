@@ -16,7 +16,7 @@ static int parse_address(int argc, char **argv, const char *usage, const struct 
 		return ret;
 	if (!operand[0])
 		return misused("which controller? Give a PCI address; gpunvme list shows them");
-	*address = strncmp(operand[0], "pci:", 4) == 0 ? operand[0] + 4 : operand[0];
+	*address = operand[0];
 	return GO_ON;
 }
 

@@ -29,7 +29,7 @@ struct row {
 	const char *name;
 	const char *question;
 	double seconds; /* of SECONDS */
-	const char *words[WORDS]; /* behind `gpunvme`; DEV, GPU and ADDRESS stand for what they are here */
+	const char *words[WORDS]; /* behind `gpunvme`; DEV and GPU stand for what they are here */
 	int no_drm;		  /* as if libdrm were not there */
 };
 
@@ -43,7 +43,7 @@ struct row {
 /* As in docs/hardware.md, what is safe of it. */
 static const struct row rows[] = {
 	{ "list", "what there is, and how far from each other", 5, { "list", "--json" }, 0 },
-	{ "doctor", "what of this machine is in the way", 20, { "doctor", "ADDRESS", "--json" }, 0 },
+	{ "doctor", "what of this machine is in the way", 20, { "doctor", "DEV", "--json" }, 0 },
 	{ "identify", "which controller it is", 10, { "identify", "DEV", "--json" }, 0 },
 	{ "write-image", "does the runtime load, do the kernels run", 10, { "write", "IMAGE", GPU, "--verbose", "FILE" }, 0 },
 	{ "read-image", "and back", 10, { "read", "IMAGE", GPU, "--bytes", "1M", "--verbose", "COPY" }, 0 },
@@ -67,7 +67,6 @@ static const struct row rows[] = {
 
 struct report {
 	const char *dev, *gpu;
-	char *address; /* NULL: it is no PCI device */
 	char folder[512]; /* of the image */
 	char image[544], file[544], copy[544];
 	uint32_t seconds;
@@ -83,8 +82,7 @@ static void spell(const struct report *r, const struct row *row, const char **ar
 {
 	const struct {
 		const char *name, *value;
-	} here[] = { { "DEV", r->dev },	    { "GPU", r->gpu },	 { "ADDRESS", r->address },
-		     { "IMAGE", r->image }, { "FILE", r->file }, { "COPY", r->copy } };
+	} here[] = { { "DEV", r->dev },     { "GPU", r->gpu },   { "IMAGE", r->image }, { "FILE", r->file }, { "COPY", r->copy } };
 	unsigned n = 0;
 
 	argv[n++] = "gpunvme";
@@ -362,12 +360,6 @@ int verb_report(int argc, char **argv)
 	strftime(name, sizeof(name), "gpunvme-report-%Y%m%d-%H%M%S.txt", gmtime_r(&now, &day));
 	if (!r.gpu)
 		r.gpu = choose_gpu();
-	if (r.dev && strncmp(r.dev, "soft:", 5) != 0)
-		r.address = strdup(strncmp(r.dev, "pci:", 4) ? r.dev : r.dev + 4);
-	if (r.address)
-		r.address[strcspn(r.address, "?")] = '\0';
 	catch_signals();
-	ret = make_report(&r, path ? path : name);
-	free(r.address);
-	return ret;
+	return make_report(&r, path ? path : name);
 }
