@@ -18,6 +18,7 @@
 #include <getopt.h>
 
 #include "../front/image_uri.h"
+#include "../front/new_file.h"
 #include "twin.h"
 
 #ifdef __cplusplus
@@ -113,19 +114,21 @@ static void settings(struct setting *set, int argc, char **argv)
 /* An image in which each sector says where it lies. */
 static int make(const struct setting *set)
 {
-	FILE *out = fopen(set->path, "wbx");
 	uint64_t word[KV_SECTOR / 8], sector;
+	struct new_file file;
+	int failed = new_file_open(&file, set->path);
 
-	if (!out)
-		die(strerror(errno));
+	if (failed)
+		die(strerror(failed));
 	memset(word, 0, sizeof(word));
-	for (sector = 0; sector < set->make / KV_SECTOR; sector++) {
+	for (sector = 0; sector < set->make / KV_SECTOR && !failed; sector++) {
 		word[0] = KV_MARK(sector, 0);
-		if (fwrite(word, sizeof(word), 1, out) != 1)
-			die(strerror(errno));
+		if (fwrite(word, sizeof(word), 1, file.out) != 1)
+			failed = errno;
 	}
-	if (fclose(out))
-		die(strerror(errno));
+	failed = new_file_close(&file, failed);
+	if (failed)
+		die(strerror(failed));
 	printf("%llu bytes\n", (unsigned long long)(sector * KV_SECTOR));
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../front/new_file.h"
 #include "search.h"
 
 #define CLUSTER 256u
@@ -255,7 +256,7 @@ static int make(struct data *d, FILE *out)
 int main(int argc, char **argv)
 {
 	static struct data d;
-	FILE *out;
+	struct new_file file;
 	int ret;
 
 	d.nodes = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
@@ -264,10 +265,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: search_data FILE NODES [QUERIES], with at least 64 nodes, each of 4 KiB\n");
 		return 2;
 	}
-	out = fopen(argv[1], "wx"); /* never over something */
-	ret = out ? make(&d, out) : -errno;
-	if (out && fclose(out) && !ret)
-		ret = -errno;
+	ret = -new_file_open(&file, argv[1]);
+	if (!ret)
+		ret = -new_file_close(&file, -make(&d, file.out));
 	free(d.point);
 	free(d.centre);
 	free(d.close);
