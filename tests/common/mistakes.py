@@ -5,6 +5,9 @@ A copy of the tree has a build of its own under build/mutate. Each mistake chang
 soft, for the header those of device first, one program after the other is brought up to date and run until one fails, those first that
 noticed something in that room before. So a mistake costs one object file and a few links. What all of them let pass is printed, to be
 killed by a new test or shown to mean nothing.
+
+Runs add up in build/mutate/judged: a mistake that was judged is not planted again, by whatever seed it is drawn, until its line
+changes or its own line there is deleted, as is done for a survivor that has a new test.
 """
 import json
 import pathlib
@@ -16,7 +19,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TREE = ROOT / "build/mutate/tree"
 BUILD = ROOT / "build/mutate/build"
-ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/pagecache")
+JUDGED = ROOT / "build/mutate/judged"  # verdict, tab, file, tab, what was changed
+ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/pagecache",
+         "lib/run", "lib/serve", "lib/ublk")
 LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
 SECONDS = 100  # for one test, or five times what it takes without a mistake; then it hangs
 PROGRAMS = {}  # of each test: several may share one
@@ -133,6 +138,34 @@ def judge(tests):
     return ""
 
 
+def judged_before():
+    lines = JUDGED.read_text().splitlines() if JUDGED.is_file() else []
+    return {(file, was): verdict for verdict, file, was in (line.split("\t", 2) for line in lines)}
+
+
+def remember(name, file, was):
+    JUDGED.parent.mkdir(parents=True, exist_ok=True)
+    with JUDGED.open("a") as out:
+        print(name or "SURVIVED", file, was.replace("\t", " "), sep="\t", file=out)
+
+
+def print_score():
+    """Of all runs, by room."""
+    rooms = {}
+    for (file, _), verdict in judged_before().items():
+        score = rooms.setdefault("/".join(file.split("/")[:2]), [0, 0])
+        score[verdict == "SURVIVED"] += 1
+    for room, (noticed, survived) in sorted(rooms.items()):
+        print(f"{room}: {noticed} of {noticed + survived} noticed, in all runs")
+
+
+def words_of(text, place):
+    """The line, and what is changed in it."""
+    at, length, new = place
+    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + length)
+    return f"{text[start:at].strip()} [{text[at:at + length].strip()} -> {new.strip()}] {text[at + length:end].strip()}"
+
+
 def plant(file, text, place, judges):
     at, length, new = place
     (TREE / file).write_text(text[:at] + new + text[at + length:])
@@ -153,22 +186,25 @@ def plant(file, text, place, judges):
 def main(count, seed, only, trusted, wanted):
     """@only: a pattern of the paths of the files. @trusted: all tests passed in that build before. @wanted: a pattern of the tests that judge."""
     texts, every, count = draw(count, seed)
+    before = judged_before()
     judges, noticed, survived = prepare(trusted, wanted), 0, 0
     for file, place in every:
         if noticed + survived == count:
             break
         if not re.search(only, str(file)):
             continue
-        at, length, new = place
         text = texts[file]
+        was = words_of(text, place)
+        if (str(file), was.replace("\t", " ")) in before:
+            continue
         name = plant(file, text, place, judges)
         if name is None:
             continue
-        line = text.count("\n", 0, at) + 1
-        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + length)
-        was = f"{text[start:at].strip()} [{text[at:at + length].strip()} -> {new.strip()}] {text[at + length:end].strip()}"
+        remember(name, file, was)
+        line = text.count("\n", 0, place[0]) + 1
         print(f"{'noticed  by ' + name if name else 'SURVIVED'}: {file}:{line}: {was}", flush=True)
         noticed += bool(name)
         survived += not name
     print(f"seed {seed}: {noticed + survived} planted, {noticed} noticed, {survived} not")
+    print_score()
     return 1 if survived else 0

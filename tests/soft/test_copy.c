@@ -24,10 +24,19 @@ static int make_image(void **state)
 	return image_make_disk(state, BYTES);
 }
 
+static int no_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	(void)gpu;
+	(void)launch;
+	return -EIO;
+}
+
 static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gpunvme_mem *mem, const struct gpunvme_dbuf *dbuf)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	const struct gnv_gpu_ops *works = gpu->ops;
 	static uint8_t want[BYTES];
+	struct gnv_gpu_ops broken;
 	uint8_t *p = gpunvme_mem_ptr(mem);
 	uint32_t lanes, i;
 
@@ -55,6 +64,16 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
 	assert_int_equal(copy.failed_nblocks, 0);
 	copy.lba = 0;
+	dq[1].magic ^= 1; /* of the views that are named, and of no other */
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 1, dbuf, &copy), 0);
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "view 1 was not filled"));
+	dq[1].magic ^= 1;
+	broken = *gpu->ops;
+	broken.launch = no_launch;
+	gpu->ops = &broken;
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EIO); /* nothing ran, and no result says so */
+	gpu->ops = works;
 	copy.lanes = 65537;
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
 	copy.lanes = 1;
