@@ -53,6 +53,15 @@ struct gpunvme_dev {
 		uint64_t late_ns; /* a doorbell that the GPU rings and that is seen after this is late */
 		uint64_t lost_ns; /* and lost after this */
 	} ringtest;
+	struct {
+		unsigned open_ms, step_ms; /* of the helper program (gpu/probe.h) */
+		unsigned count;
+		struct gnv_dev_probed {
+			char gpu[24]; /* gpunvme_gpu.spec */
+			unsigned way;
+			bool works;
+		} of[16];
+	} probed; /* what queue/probe.c has found out; under queues_lock */
 	struct gnv_dev_internal internal;
 	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; outside all but that of internal */
 	bool closing;		     /* nothing is begun any more; under queues_lock */

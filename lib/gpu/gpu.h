@@ -28,6 +28,7 @@ struct gnv_gpu_range {
 	bool doubtful; /* of mmio_attach: a store may arrive late or never, so the first user tests it */
 	bool owner;    /* what other GPUs of this kind see of the same memory ends with it: it is detached last */
 	bool blind;    /* by mmio_blind: it leads nowhere, for good */
+	unsigned way;  /* of a doubtful one: which of the kind's ways it was made by */
 };
 
 /* Memory that is neither the library's nor the GPU's: the doorbell pages of a controller, a DMA-BUF of another driver. */
@@ -153,6 +154,8 @@ struct gpunvme_gpu {
 	bool said_unlocked; /* atomic */
 	bool own_memory;    /* local_alloc gives the GPU's, which its lanes reach sooner than the host's */
 	bool stale_reads;   /* devices may read old lines of its memory: rings lie there only when they are asked for */
+	char spec[24];	    /* names it in another process, or is empty: no other process tries out doorbells for it */
+	unsigned distrust;  /* atomic; a bit for each way to doorbells that is left out: it failed a test */
 	struct gnv_log log;
 	struct gpunvme_gpu_info info;
 	bool data_local; /* atomic: a queue with its data in the GPU's memory has passed its self-test: buffers go there, too */

@@ -24,8 +24,7 @@
 
 struct lanes {
 	struct gnv_hsa *hsa;
-	uint32_t kfd_id;   /* 0: unknown */
-	unsigned distrust; /* atomic; ways to doorbells that failed their test */
+	uint32_t kfd_id; /* 0: unknown */
 };
 
 static struct gnv_hsa *hsa_of(const struct gpunvme_gpu *gpu)
@@ -65,6 +64,7 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	gpu->stale_reads = gnv_gfx_reads_stale(info->isa);
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
 	gnv_gfx_name(gpu->info.name, sizeof(gpu->info.name), info->name, info->isa, info->bdf);
+	snprintf(gpu->spec, sizeof(gpu->spec), "hsa:%.16s", info->bdf);
 	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG,
 		"%s: code for %s, %llu MiB, waves of %u, clock of %u kHz, HSA extensions 1.%u%s", gpu->info.name, code.gfx,
 		(unsigned long long)info->vram >> 20, info->width, gpu->info.ticks_per_ms, info->version,
@@ -261,7 +261,7 @@ static struct gnv_bar_gpu bar_gpu(struct gpunvme_gpu *gpu)
 				     .bdf = info->bdf,
 				     .kfd_id = lanes->kfd_id,
 				     .gfx = gfx ? gfx : "",
-				     .distrust = __atomic_load_n(&lanes->distrust, __ATOMIC_RELAXED),
+				     .distrust = __atomic_load_n(&gpu->distrust, __ATOMIC_RELAXED),
 				     .log = &gpu->log,
 				     .interop_map = interop_map,
 				     .interop_unmap = interop_unmap,
@@ -280,6 +280,7 @@ static int hsa_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign
 	}
 	range->lane = bar->lane;
 	range->cookie = bar;
+	range->way = bar->way;
 	range->doubtful = true;
 	return 0;
 }
@@ -309,11 +310,9 @@ static int hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, 
 
 static void hsa_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 {
-	const struct gnv_bar *bar = range->cookie;
-
-	__atomic_fetch_or(&((struct lanes *)gpu->priv)->distrust, 1u << bar->way, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&gpu->distrust, 1u << range->way, __ATOMIC_RELAXED);
 	gnv_log(&gpu->log, GPUNVME_LOG_WARN, "doorbells that the GPU reaches by %s do not arrive in time; another way is taken",
-		gnv_bar_way_name[bar->way]);
+		gnv_bar_way_name[range->way]);
 }
 
 static int hsa_local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)

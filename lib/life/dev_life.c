@@ -25,6 +25,7 @@
 #include "queue/internal.h"
 #include "queue/qp.h"
 #include "queue/qp_recover.h"
+#include "queue/probe.h"
 #include "queue/ringtest.h"
 #include "util/entry.h"
 #include "util/opts.h"
@@ -165,6 +166,8 @@ static void init_parts(struct gpunvme_dev *dev)
 	dev->ringtest.rings = GNV_RINGTEST_RINGS;
 	dev->ringtest.late_ns = GNV_RINGTEST_LATE_NS;
 	dev->ringtest.lost_ns = GNV_RINGTEST_LOST_NS;
+	dev->probed.open_ms = GNV_PROBE_OPEN_MS;
+	dev->probed.step_ms = GNV_PROBE_STEP_MS;
 	pthread_mutex_init(&dev->queues_lock, NULL);
 	pthread_mutex_init(&dev->dma.place_lock, NULL);
 	pthread_mutex_init(&dev->lock, NULL);

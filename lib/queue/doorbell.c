@@ -88,7 +88,7 @@ void gnv_doorbells_close(struct gpunvme_qp *qp)
 	qp->sq_db = qp->cq_db = 0;
 }
 
-bool gnv_doorbells_doubtful(struct gpunvme_qp *qp)
+bool gnv_doorbells_doubtful(struct gpunvme_qp *qp, unsigned *way)
 {
 	struct gpunvme_dev *dev = qp->dev;
 	const struct gnv_sight *sight;
@@ -99,6 +99,8 @@ bool gnv_doorbells_doubtful(struct gpunvme_qp *qp)
 	pthread_mutex_lock(&dev->nvme.bar0_lock);
 	sight = gnv_mem_sight(dev->nvme.port->bar0, qp->gpu);
 	doubtful = sight && sight->range.doubtful && !sight->proven; /* none: the device was lost just now */
+	if (doubtful)
+		*way = sight->range.way;
 	pthread_mutex_unlock(&dev->nvme.bar0_lock);
 	return doubtful;
 }

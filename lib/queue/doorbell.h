@@ -17,8 +17,11 @@ int gnv_doorbells_open(struct gpunvme_qp *qp);
 /* No lane rings any more. A queue that was not opened is ignored. */
 void gnv_doorbells_close(struct gpunvme_qp *qp);
 
-/* Is it open by a mapping of BAR0 that has to be tested (queue/ringtest.h) before the lanes use it? */
-bool gnv_doorbells_doubtful(struct gpunvme_qp *qp);
+/*
+ * Is it open by a mapping of BAR0 that has to be tested (queue/probe.h, queue/ringtest.h) before threads of the GPU use it?
+ * @way: set to how it was made, if it is
+ */
+bool gnv_doorbells_doubtful(struct gpunvme_qp *qp, unsigned *way);
 
 /* The answer, for every queue of this GPU. When it failed the queue's doorbells are closed, and are mapped in another way next. */
 void gnv_doorbells_judge(struct gpunvme_qp *qp, bool works);

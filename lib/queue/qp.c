@@ -14,6 +14,7 @@
 #include "nvme/ioq.h"
 #include "queue/doorbell.h"
 #include "queue/internal.h"
+#include "queue/probe.h"
 #include "dma/deferred_free.h"
 #include "dma/placement.h"
 #include "queue/qp_recover.h"
@@ -288,6 +289,25 @@ static int create_anew(struct gpunvme_qp *qp)
 	return create_queues(qp);
 }
 
+/* A helper process rings first, because what it does wrong costs it alone. Return: as prove_once(). */
+static int probe(struct gpunvme_qp *qp, unsigned way, unsigned *passed)
+{
+	struct gnv_ringtest test = { .data = { 0 } };
+	bool used;
+	int ret = gnv_probe_run(&test, qp, &used), anew = 0;
+
+	if (!ret)
+		*passed = way;
+	if (ret == -ENXIO)
+		gnv_doorbells_judge(qp, false);
+	if (used)
+		anew = create_anew(qp);
+	if (anew)
+		return anew; /* as below */
+	gnv_ringtest_fini(&test, qp);
+	return ret == -ENXIO ? gnv_doorbells_open(qp) : ret;
+}
+
 /* One round of the test of the doorbells. Return: 0 it has an answer, or needs another round; else what stops the creation. */
 static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
 {
@@ -315,17 +335,20 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
 /* Doorbells of which the hardware leaves doubt are tried out, and rung in the next way until they work or the CPU rings. */
 static int prove(struct gpunvme_qp *qp)
 {
-	unsigned late = 0, still = 0, rounds = 0;
+	unsigned late = 0, still = 0, rounds = 0, way, passed = ~0u;
 	int ret = 0;
 
-	while (!ret && gnv_doorbells_doubtful(qp)) {
+	while (!ret && gnv_doorbells_doubtful(qp, &way)) {
 		if (!qp->cq.cpu)
 			return gnv_fail(-EOPNOTSUPP, "the doorbells of queue %u cannot be tested: the CPU does not reach its rings",
 					qp->qid);
-		if (++rounds > 16)
+		if (++rounds > 20)
 			return gnv_fail(-EBUSY, "the doorbells of queue %u cannot be tested while others use them; try again",
 					qp->qid);
-		ret = prove_once(qp, &late, &still);
+		if (way != passed)
+			ret = probe(qp, way, &passed);
+		else
+			ret = prove_once(qp, &late, &still);
 	}
 	return ret;
 }

@@ -261,6 +261,12 @@ static int explain(const struct run *run, int ret, uint64_t by_lane, uint64_t by
 	return ret;
 }
 
+static int deaf(const struct gpunvme_qp *qp)
+{
+	return gnv_fail(-EIO, "the controller does not see the commands, or the CPU not the completions, of queue %u in %s memory",
+			qp->qid, qp->local ? "GPU" : "host");
+}
+
 static int judge(struct run *run, int ret)
 {
 	struct gpunvme_qp *qp = run->qp;
@@ -274,8 +280,7 @@ static int judge(struct run *run, int ret)
 		return gnv_fail(ret, "the GPU stood still when it was to ring (doorbell %u of queue %u): nothing for %llu ms",
 				run->sent, qp->qid, (unsigned long long)(patience(run) / GNV_NS_PER_MS));
 	if (ret == -ETIMEDOUT && ring_again(run))
-		return gnv_fail(-EIO, "the controller does not see the commands, or the CPU not the completions, of queue %u in %s memory",
-				qp->qid, qp->local ? "GPU" : "host");
+		return deaf(qp);
 	by_lane = percentile_99(run);
 	if (!ret)
 		ret = ring_by_cpu(run);
@@ -309,6 +314,22 @@ int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp)
 		gnv_arena_keep(qp->dev->nvme.arena, &test->go);
 	free(run.took);
 	return ret;
+}
+
+int gnv_ringtest_one(struct gnv_ringtest *test, struct gpunvme_qp *qp, int (*ring)(void *ctx), void *ctx)
+{
+	struct run run = { .test = test, .qp = qp };
+	int ret = place(&run);
+
+	if (ret)
+		return ret;
+	put_command(&run);
+	ret = ring(ctx);
+	if (!ret)
+		ret = see(&run, gnv_clock_ns(), patience(&run));
+	if (ret == -ETIMEDOUT && ring_again(&run))
+		return deaf(qp);
+	return explain(&run, ret, 0, 0);
 }
 
 void gnv_ringtest_fini(struct gnv_ringtest *test, struct gpunvme_qp *qp)

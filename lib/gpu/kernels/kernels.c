@@ -63,6 +63,15 @@ GNVK_KERNEL(ring)
 	gnvd_st32(a->rung, rung); /* the end of the kernel releases it, where the host does not see it before */
 }
 
+GNVK_KERNEL(peek)
+{
+	GNVK_GLOBAL uint32_t *to = GNVK_AT(uint32_t, a->to);
+	uint64_t i;
+
+	for (i = 0; i < a->words; i++)
+		to[i] = gnvd_load_ring32(a->from + 4 * i);
+}
+
 GNVK_KERNEL(copy)
 {
 	uint32_t lane = gpunvme_lane(), n = 0, op = a->op & (GPUNVME_RW_FUA | 3), flush = op == GPUNVME_IO_FLUSH; /* 3: no other opcode */

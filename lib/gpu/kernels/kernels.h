@@ -17,7 +17,7 @@
 /* All there are, as X(enumerator, name). */
 #define GNV_KERNEL_LIST(X)                                                                                                         \
 	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(BATCH, batch) \
-	X(LOAD, load) X(LITMUS, litmus)
+	X(LOAD, load) X(LITMUS, litmus) X(PEEK, peek)
 
 #define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
 enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
@@ -182,6 +182,13 @@ struct gnv_litmus_result {
 	uint32_t count[GNV_LITMUS_FAULTS];
 };
 
+/* One lane loads words past the GPU's caches, one load after the other, and stores nothing but the copy. */
+struct gnv_peek_args {
+	uint64_t from; /* a multiple of 4 */
+	uint64_t to;   /* local memory: it is complete when the kernel has ended */
+	uint64_t words;
+};
+
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_read_args) == 232, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_fill_args) == 24, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_selftest_args) == 232, "layout of the arguments");
@@ -190,5 +197,6 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_copy_args) == 88, "layout of the argumen
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_batch_args) == 64, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 240, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_peek_args) == 24, "layout of the arguments");
 
 #endif

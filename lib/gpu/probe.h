@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A helper process tries out whether a GPU reaches the registers of a controller. A GPU that faults loses all queues of the process
+ * whose kernel it ran, so the first access is another process's: the program gpunvme-probe (tools/probe). A child of fork() would
+ * not do, as ROCm's runtime does not survive fork().
+ *
+ * The program opens the GPU, maps a DMA-BUF of BAR0 in one way, and reports GNV_PROBE_MAPPED; its kernel loads CAP and VS, and it
+ * reports them as GNV_PROBE_LOADED; told to go on, its kernel rings one doorbell, and it reports GNV_PROBE_RUNG. Then it unmaps and
+ * ends. When its parent hangs up it ends early.
+ */
+#ifndef GNV_GPU_PROBE_H
+#define GNV_GPU_PROBE_H
+
+#include <stddef.h>
+
+#include "gpu/gpu.h"
+#include "os/linux/child.h"
+
+#define GNV_PROBE_VERSION 0x70726f31u /* of the report; a program of another version is not used */
+#define GNV_PROBE_WORDS 3u	      /* the registers CAP, in two halves, and VS: Base Specification 3.1.4 */
+#define GNV_PROBE_OPEN_MS 60000u      /* a ROCm runtime takes seconds to begin */
+#define GNV_PROBE_STEP_MS 30000u      /* its kernels give up after 10 s */
+#define GNV_PROBE_VARIABLE "GPUNVME_PROBE"
+
+enum gnv_probe_step { GNV_PROBE_MAPPED, GNV_PROBE_LOADED, GNV_PROBE_RUNG };
+
+struct gnv_probe_report {
+	uint32_t version;
+	uint32_t step;	/* enum gnv_probe_step */
+	int32_t result; /* 0, or a negative errno of that step with its error message */
+	uint32_t word[GNV_PROBE_WORDS];
+	char why[168];
+};
+
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_probe_report) == 192, "layout of the report");
+
+struct gnv_probe {
+	struct gnv_child child;
+	unsigned open_ms, step_ms; /* until it has mapped BAR0; for each step after that */
+	bool hung;   /* a step took longer: its end is not waited for */
+};
+
+/*
+ * gnv_probe_start() - start the program, and let it map BAR0
+ * @way: as gnv_gpu_range.way of the mapping that this process has
+ * @dmabuf: of the registers and the doorbells, made for the program alone, which has it from now on, also on failure
+ * @len: bytes of it; @doorbell: the offset that it is to ring
+ * Return: 0; -ENOENT nothing is known, and the program has ended: there is none, or it cannot use the GPU. gnv_fail() has the
+ * sentence.
+ */
+int gnv_probe_start(struct gnv_probe *probe, const struct gpunvme_gpu *gpu, unsigned way, int dmabuf, size_t len, size_t doorbell);
+
+/*
+ * gnv_probe_load() - what its kernel reads in CAP and VS
+ * gnv_probe_ring() - let its kernel store 1 to the doorbell
+ * Return: 0; -EFAULT it died, or its GPU reported an error; -ETIME nothing came within the time. gnv_fail() has the sentence.
+ */
+int gnv_probe_load(struct gnv_probe *probe, uint32_t word[GNV_PROBE_WORDS]);
+int gnv_probe_ring(struct gnv_probe *probe);
+
+/*
+ * gnv_probe_end() - the program has unmapped BAR0, or is killed
+ * Return: 0; -EBUSY the driver keeps the process, which may ring yet.
+ */
+int gnv_probe_end(struct gnv_probe *probe);
+
+#endif
