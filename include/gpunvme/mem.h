@@ -86,7 +86,8 @@ GPUNVME_API int gpunvme_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t 
  * through type 1 they take a DMA-BUF that the CPU can map. Memory that its exporter may move, as the drivers of GPUs do, is mapped
  * as the library's own of a GPU is: through type 1 with `unsafe-vram=1` only, through IOMMUFD after the device took a scratch
  * buffer of @gpu, since an attempt that is refused moves the memory. Known to stay is what vfio-pci, udmabuf and the kernel's heaps
- * export (exp_name in /proc/self/fdinfo). Any thread may call it.
+ * export (exp_name in /proc/self/fdinfo). On GPUs whose waves cannot write their caches back, memory that may move counts as
+ * cached by @gpu, unless its driver marked it as uncached: writing from it needs GPUNVME_VIEW_FENCED. Any thread may call it.
  * Return: 0; -EINVAL no DMA-BUF, not page aligned or empty; -ERANGE outside of it; -EMFILE, -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **mem);

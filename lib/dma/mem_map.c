@@ -154,7 +154,7 @@ static int give_cached(struct gnv_mapping *map)
 	if (!unfenced)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"the memory is cached by %s, and a view for writing was given out, by which a controller could write old bytes from "
+			"the memory may be cached by %s, and a view for writing was given out, by which a controller could write old bytes from "
 			"it: give views GPUNVME_VIEW_FENCED, and call gpunvme_gpu_fence() between kernels that store there and those that "
 			"write, or use memory of gpunvme_mem_alloc()",
 			map->mem->gpu->info.name);
@@ -164,7 +164,7 @@ bool gnv_mapping_cached(const struct gpunvme_dev *dev, const struct gpunvme_gpu 
 {
 	const struct gnv_mapping *map;
 
-	for (map = dev->dma.maps; map && !(map->given && map->mem->gpu == gpu); map = map->next_of_dev)
+	for (map = dev->dma.maps; map && !(map->given && gnv_gpu_same(map->mem->gpu, gpu)); map = map->next_of_dev)
 		;
 	return map;
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "util/entry.h"
 #include "util/opts.h"
@@ -37,6 +38,11 @@ const struct gnv_log *gnv_gpu_log(const struct gpunvme_gpu *gpu)
 uint32_t gnv_gpu_ticks_per_ms(const struct gpunvme_gpu *gpu)
 {
 	return gpu->info.ticks_per_ms;
+}
+
+bool gnv_gpu_same(const struct gpunvme_gpu *a, const struct gpunvme_gpu *b)
+{
+	return a == b || (a->ops == b->ops && *a->spec && !strcmp(a->spec, b->spec));
 }
 
 bool gnv_gpu_first_unlocked(struct gpunvme_gpu *gpu)

@@ -153,6 +153,7 @@ struct gpunvme_gpu {
 	unsigned refs;	    /* atomic */
 	bool said_unlocked; /* atomic */
 	bool own_memory;    /* local_alloc gives the GPU's, which its lanes reach sooner than the host's */
+	bool keeps_stores;  /* stores of its threads to memory that it caches reach devices after gpunvme_gpu_fence() only */
 	bool stale_reads;   /* devices may read old lines of its memory: rings lie there only when they are asked for */
 	char spec[24];	    /* names it in another process, or is empty: no other process tries out doorbells for it */
 	unsigned distrust;  /* atomic; a bit for each way to doorbells that is left out: it failed a test */
@@ -171,6 +172,9 @@ void gnv_gpu_put(struct gpunvme_gpu *gpu);
 
 const struct gnv_log *gnv_gpu_log(const struct gpunvme_gpu *gpu);
 uint32_t gnv_gpu_ticks_per_ms(const struct gpunvme_gpu *gpu);
+
+/* Are both the same processor, opened twice or once? */
+bool gnv_gpu_same(const struct gpunvme_gpu *a, const struct gpunvme_gpu *b);
 
 /* True for the first memory that could not be locked, so that it is said once. */
 bool gnv_gpu_first_unlocked(struct gpunvme_gpu *gpu);

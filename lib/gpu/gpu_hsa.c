@@ -62,6 +62,7 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 	gpu->info.kind = GPUNVME_GPU_HSA;
 	gpu->info.width = info->width;
 	gpu->stale_reads = gnv_gfx_reads_stale(info->isa);
+	gpu->keeps_stores = !gnv_hsa_writes_back(hsa);
 	gpu->info.ticks_per_ms = (uint32_t)(info->clock_hz / 1000);
 	gnv_gfx_name(gpu->info.name, sizeof(gpu->info.name), info->name, info->isa, info->bdf);
 	snprintf(gpu->spec, sizeof(gpu->spec), "hsa:%.16s", info->bdf);

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "os/amd/drm.h"
 #include "os/amd/hip.h"
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
+#include "os/linux/sysfs.h"
 
 struct gnv_vram {
 	struct gnv_hip_bytes hip;
@@ -92,4 +94,11 @@ void gnv_vram_free(struct gnv_gpu_bytes *bytes)
 	else if (!gnv_drm_free(vram->drm, &vram->bo)) /* else the kernel keeps it, and the device with it */
 		gnv_drm_close(vram->drm);
 	free(vram);
+}
+
+bool gnv_vram_uncached(const struct gpunvme_gpu *gpu, int dmabuf)
+{
+	const char *bdf = strchr(gpu->spec, ':');
+
+	return bdf && gnv_drm_uncached(GNV_SYSFS, bdf + 1, dmabuf);
 }

@@ -21,6 +21,8 @@
  */
 int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
 		   const struct gnv_log *log, struct gnv_gpu_bytes *bytes);
+/* Is a DMA-BUF memory that an AMD GPU's driver marked as uncached? false also where nobody tells. */
+bool gnv_vram_uncached(const struct gpunvme_gpu *gpu, int dmabuf);
 void gnv_vram_free(struct gnv_gpu_bytes *bytes);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/vram.h"
 #include "mem/mem.h"
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
@@ -57,6 +58,15 @@ static bool may_move(int fd)
 	return true;
 }
 
+/*
+ * Stores to a GPU's own memory by the address that its runtime gave stay in its L2, and the DMA-BUF may be of that. It does not say
+ * of whose memory it is, nor, but for what libdrm marked as uncached, how threads reach it: what may move may be cached.
+ */
+static bool may_be_cached(const struct gpunvme_gpu *gpu, int fd)
+{
+	return gpu->keeps_stores && !gnv_vram_uncached(gpu, fd);
+}
+
 GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint64_t offset, size_t len, struct gpunvme_mem **out)
 {
 	struct gpunvme_mem *mem;
@@ -83,6 +93,7 @@ GPUNVME_API int gpunvme_mem_import_dmabuf(struct gpunvme_gpu *gpu, int fd, uint6
 	mem->page = gnv_sys_page_size();
 	mem->far = true;
 	mem->moves = may_move(own);
+	mem->cached_stores = mem->moves && may_be_cached(gpu, own);
 	mem->dmabuf = own;
 	mem->dmabuf_offset = offset;
 	mem->gpu = gnv_gpu_get(gpu);

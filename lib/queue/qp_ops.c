@@ -114,7 +114,7 @@ static uint32_t busy(const struct gnv_dev_queue *q, bool well, bool *over)
 
 static bool unfenced(const struct gnv_dev_queue *q, const struct gpunvme_gpu *gpu)
 {
-	return of_const(q)->unfenced && of_const(q)->gpu == gpu;
+	return of_const(q)->unfenced && gnv_gpu_same(of_const(q)->gpu, gpu);
 }
 
 const struct gnv_queue_ops gnv_qp_ops = { end, silence, forget, renew, watch, mark, before_mark, busy, unfenced };

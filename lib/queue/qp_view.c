@@ -192,7 +192,7 @@ static int allow_writing(struct gpunvme_qp *qp, uint32_t flags)
 		return 0;
 	if (gnv_mapping_cached(qp->dev, qp->gpu))
 		return gnv_fail(-EOPNOTSUPP,
-				"memory that %s caches is mapped to the device, from which a controller could write old bytes: add "
+				"memory that %s may cache is mapped to the device, from which a controller could write old bytes: add "
 				"GPUNVME_VIEW_FENCED, and call gpunvme_gpu_fence() between kernels that store there and those that write, or use "
 				"memory of gpunvme_mem_alloc()",
 				qp->gpu->info.name);

@@ -126,6 +126,7 @@ static int clear(void **state)
 	unsetenv("STANDIN_MINOR");
 	unsetenv("STANDIN_LACKS");
 	unsetenv("STANDIN_FAIL");
+	unsetenv("STANDIN_LATE");
 	unsetenv("STANDIN_POINTERS");
 	unsetenv("STANDIN_EXTENDED");
 	unsetenv("STANDIN_CPUS");

@@ -358,6 +358,114 @@ static void test_freed_close(void **state)
 	}
 }
 
+struct reach {
+	unsigned gpu;
+	void *ptr;
+	int ret;
+};
+
+static void *reach(void *arg)
+{
+	struct reach *r = arg;
+	struct gnv_gpu_range range = { 0 };
+
+	r->ret = gpu[r->gpu]->ops->host_attach(gpu[r->gpu], r->ptr, BYTES, &range);
+	return NULL;
+}
+
+/* Two GPUs get memory of hipHostMalloc() at the same time, and each has it then. */
+static void test_both(void **state)
+{
+	bool (*sees)(unsigned gpu, const void *ptr);
+	struct reach r[2];
+	pthread_t thread[2];
+	void *ptr;
+
+	(void)state;
+	find("standin_sees", &sees);
+	pretend("STANDIN_LATE", "20");
+	for (unsigned round = 0; round < 5; round++) {
+		assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_HOST }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
+		for (unsigned i = 0; i < 2; i++) {
+			r[i] = (struct reach){ i, ptr, 1 };
+			assert_int_equal(pthread_create(&thread[i], NULL, reach, &r[i]), 0);
+		}
+		for (unsigned i = 0; i < 2; i++)
+			pthread_join(thread[i], NULL);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_int_equal(r[i].ret, 0);
+			assert_true(sees(i, ptr));
+		}
+		user_free(ptr);
+	}
+}
+
+/* The queue of that number once more, with a view that has these flags. */
+static void view_anew(int i, uint32_t flags)
+{
+	struct gpunvme_view view = { sizeof(view), flags, 0, 0, 0 };
+
+	gpunvme_qp_destroy(qp[i]);
+	assert_int_equal(gpunvme_qp_create(dev, gpu[i], NULL, &qp[i]), 0);
+	assert_int_equal(gpunvme_qp_view(qp[i], &view, &dq[i]), 0);
+}
+
+/* What a DMA-BUF of a GPU's memory is to that GPU's caches nobody tells. */
+static void test_import_cached(void **state)
+{
+	const struct gpunvme_view plain = { sizeof(plain), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	void *ptr = vram(0, BYTES);
+	struct gpunvme_dq any;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	uint64_t offset;
+	int fd;
+
+	(void)state;
+	assert_int_equal(user_export(ptr, BYTES, &fd, &offset), HSA_STATUS_SUCCESS);
+	assert_int_equal(gpunvme_mem_import_dmabuf(gpu[0], fd, offset, BYTES, &mem), 0);
+	user_export_close(fd);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -EOPNOTSUPP);
+	says("GPUNVME_VIEW_FENCED");
+	view_anew(0, GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
+	assert_int_equal(gpunvme_qp_view(qp[0], &plain, &any), -EOPNOTSUPP);
+	gpunvme_mem_free(mem);
+	assert_int_equal(gpunvme_qp_view(qp[0], &plain, &any), 0);
+	user_free(ptr);
+}
+
+/* The GPU that caches is the same one, whichever of its handles a queue or a memory has. */
+static void test_handles(void **state)
+{
+	const struct gpunvme_view plain = { sizeof(plain), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+	void *ptr = NULL;
+	struct gpunvme_gpu *twin;
+	struct gpunvme_qp *other;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dq any;
+
+	(void)state;
+	view_anew(0, GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
+	assert_int_equal(user_alloc((hsa_amd_memory_pool_t){ POOL_LOCAL }, BYTES, 0, &ptr), HSA_STATUS_SUCCESS);
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &twin), 0);
+	assert_int_equal(gpunvme_qp_create(dev, twin, NULL, &other), 0);
+	assert_int_equal(gpunvme_qp_view(other, &plain, &any), 0);
+	assert_int_equal(gpunvme_mem_register(gpu[0], ptr, BYTES, &mem), 0);
+	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), -EOPNOTSUPP); /* after the view */
+	gpunvme_qp_destroy(other);
+	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0); /* that of hsa:1 is another GPU's */
+	assert_int_equal(gpunvme_qp_create(dev, twin, NULL, &other), 0);
+	assert_int_equal(gpunvme_qp_view(other, &plain, &any), -EOPNOTSUPP); /* before it */
+	gpunvme_qp_destroy(other);
+	gpunvme_mem_free(mem);
+	gpunvme_gpu_close(twin);
+	user_free(ptr);
+}
+
 /* The DMA-BUF is the library's own from the import on. */
 static void test_closed_export(void **state)
 {
@@ -369,6 +477,7 @@ static void test_closed_export(void **state)
 	int fd;
 
 	(void)state;
+	view_anew(0, GPUNVME_VIEW_WRITE | GPUNVME_VIEW_FENCED);
 	assert_int_equal(user_export(ptr, BYTES, &fd, &offset), HSA_STATUS_SUCCESS);
 	assert_int_equal(gpunvme_mem_import_dmabuf(gpu[0], fd, offset, BYTES, &mem), 0);
 	user_export_close(fd);
@@ -425,7 +534,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_not_memory), TEST(test_gone_before),	 TEST(test_freed),
 		TEST(test_host_memory), TEST(test_cached), TEST(test_gfx12), TEST(test_extended),
-		TEST(test_freed_vram), TEST(test_closed_export), TEST(test_mixed),
+		TEST(test_freed_vram), TEST(test_both), TEST(test_import_cached), TEST(test_handles), TEST(test_closed_export), TEST(test_mixed),
 		TEST(test_freed_close),
 	};
 

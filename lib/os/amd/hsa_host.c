@@ -89,7 +89,7 @@ static void add_sharer(struct sharers *sharers, hsa_agent_t agent)
  * and need not be. Giving it to a GPU takes it from those that are not named.
  * Return: 0; -ENOENT it is not; negative.
  */
-static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
+static int share_locked(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
 {
 	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
 	struct sharers sharers = { .count = 0 };
@@ -114,6 +114,17 @@ static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
 		return 0;
 	status = gpu->api.amd_agents_allow_access(sharers.count, sharers.agent, NULL, info.agentBaseAddress);
 	return status == HSA_STATUS_SUCCESS ? 0 : gnv_hsa_refused(gpu, status, -EIO, "it cannot be given memory of the runtime's");
+}
+
+static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all GPUs: the list is read, and written with one more */
+	int ret;
+
+	pthread_mutex_lock(&lock);
+	ret = share_locked(gpu, cpu, len, lane);
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len, struct gnv_hsa_locked **out)

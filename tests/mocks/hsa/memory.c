@@ -461,6 +461,8 @@ STANDIN_API hsa_status_t hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer_i
 		return HSA_STATUS_SUCCESS;
 	if (alloc && agents && accessible && !tell_agents(a, alloc, agents, accessible))
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	if (alloc)
+		usleep(1000 * standin_number("STANDIN_LATE", 0));
 	info->type = (hsa_amd_pointer_type_t)standin_number("STANDIN_POINTERS", HSA_EXT_POINTER_TYPE_HSA);
 	info->agentBaseAddress = a->ptr;
 	info->hostBaseAddress = a->ptr; /* as ROCm's, whoever reaches it */

@@ -17,6 +17,7 @@
  *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded
  *   STANDIN_EXTENDED=0, 1, 2  GPUs have plain fine-grained memory, alone, and before or after extended fine-grained; unset: the latter
  *                        alone, and on gfx12 neither, as GPUs have it without HSA_FORCE_FINE_GRAIN_PCIE and outside of a hive
+ *   STANDIN_LATE=MS      a list of the GPUs that reach an allocation is as old when it is returned
  *   STANDIN_POINTERS=N   type of allocations' pointers (1: HSA)
  *   STANDIN_UNITS=N      copies wait while N lanes or more run there
  *   STANDIN_ALSO=before, after  beside a fault the queue tells of an aperture violation
