@@ -46,6 +46,7 @@ sys.path[:0] = [str(HERE), str(ROOT / "tests/isa"), str(ROOT / "tests/common")]
 sys.dont_write_bytecode = True
 import rotation  # noqa: E402
 from compiled import compile_once  # noqa: E402
+from steady import run_steady  # noqa: E402
 from toolchain import command as isa_command  # noqa: E402
 
 
@@ -79,8 +80,8 @@ def hip(source, out, level="-O2", tree=ROOT, clang=CLANG, target=TARGETS[0].flag
     return out
 
 
-def run(*command, timeout=500):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout)
+def run(*command, seconds=500):
+    done = run_steady(command, seconds)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -147,7 +148,7 @@ def queue(args, folder, clang=CLANG, short=11):
         path, failed = hip(HERE / "queue.hip", folder / f"queue-{target.name}{level}.o", level, clang=clang, target=target.flags), 0
         for rules, seeds in ((0, 1), (NASTY, args.seeds or short)):
             status, text = run(args.programs / "gfx_queue", "--rules", rules, "--seed", args.seed, "--seeds", seeds, path,
-                               timeout=None if args.seeds else 500)
+                               seconds=None if args.seeds else 500)
             print(f"{target.name} {level}: {text.strip()}", flush=True)
             if status:
                 failed += 1
@@ -164,7 +165,7 @@ def threads(args, folder):
     failed = 0
     for rules, seeds in ((0, 4), (NASTY, args.seeds or 8)):
         status, text = run(args.programs / "gfx_queue", "--threads", 2, "--rules", rules, "--seed", args.seed, "--seeds", seeds,
-                           "--steps", 400000000, path, timeout=None if args.seeds else 500)
+                           "--steps", 400000000, path, seconds=None if args.seeds else 500)
         print(f"two threads: {text.strip()}", flush=True)
         failed += status != 0
     return failed
@@ -226,8 +227,7 @@ def run_program(args, name, code, seed, rules, arguments=(), cwd=None, calls=Non
     files = {"GFX_CODE": code, "GFX_CALLS": calls} if calls else {"GFX_CODE": code}
     setting = {"GFX_SEED": str(seed), "GFX_RULES": str(rules)}
     program = args.programs / f"gfx_{name}"
-    done = subprocess.run([str(part) for part in (program, *arguments)], capture_output=True, text=True, cwd=cwd, timeout=500,
-                          env={**os.environ, **{key: str(path) for key, path in files.items()}, **setting})
+    done = run_steady((program, *arguments), cwd=cwd, env={**os.environ, **{key: str(path) for key, path in files.items()}, **setting})
     if done.returncode:
         for key, path in files.items():
             setting[key] = shutil.copy(path, pathlib.Path.cwd() / f"gfx-failed-{path.name}")
@@ -336,7 +336,7 @@ def patched(path, out, edit):
 
 
 def refused(name, want, status, *command):
-    code, text = run(*command, timeout=100)
+    code, text = run(*command, seconds=100)
     good = code == status and re.search(want, text)
     last = text.strip().splitlines()[-1] if text.strip() else "no message"
     print(f"{'ok  ' if good else 'FAIL'} {name}: exit status {code}, {last}")
@@ -461,7 +461,7 @@ def compilers(args, folder):
         hip(HERE / "queue.hip", path, way[0], clang=clang, target=target.flags, extra=way[1:])
         slow = way == ("-O0",)  # all is on the stack, by generic pointers: millions of instructions for each scenario
         status, text = run(args.programs / "gfx_queue", "--rules", NASTY, "--seed", args.seed, "--seeds", 1 if slow else args.seeds or 1,
-                           *(("--case", 0) if slow else ()), path, timeout=None)
+                           *(("--case", 0) if slow else ()), path, seconds=None)
         print(f"{clang.name()} {target.name} {' '.join(way)}: {text.strip()[-600:]}", flush=True)
         return status != 0
 

@@ -3,12 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
 
 import rotation
 from plants import PARTS, ROOT, change, without_place
+from steady import run_steady
 
-SEEDS = 12
+SEEDS = 40
 STEPS = 30000000  # instructions of a launch: what is endless by a mistake is not waited for, another seed shows it
 PAGES, FRAMES = "device_pagecache.h", "device/frame.h"
 COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
@@ -86,8 +86,7 @@ def first_noticed(args, test, code):
     for seed in range(1, SEEDS + 1):
         setting = {"GFX_CODE": str(code), "GFX_SEED": str(seed), "GFX_RULES": "511", "GFX_STEPS": str(STEPS),
                    "CMOCKA_TEST_ABORT": "1"}  # the first test that fails is enough
-        done = subprocess.run([str(args.programs / f"gfx_device_{test}")], capture_output=True, text=True, env={**os.environ, **setting},
-                              timeout=300)
+        done = run_steady([args.programs / f"gfx_device_{test}"], env={**os.environ, **setting})
         if done.returncode:
             return seed
     return 0
