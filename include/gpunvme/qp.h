@@ -52,6 +52,8 @@ struct gpunvme_qp_opts {
  *
  * Places the rings, creates the CQ and then the SQ (Base Specification 5.4, 5.5) and proves the path with a self-test: one block
  * is read into trusted host memory and into the candidate placement and compared. It never writes media. Any thread may call it.
+ * The first queue of an AMD GPU on a drive starts a helper process for each way to the doorbells (gpunvme-probe), which ends before
+ * the call returns. A program that waits for all of its children sees it, too.
  * Return: 0; -EINVAL depth or option; -ENOSPC all queue pairs granted by the controller are in use; -ENOMEM; -EIO the self-test
  * failed; -EXDEV buffers of @gpu are mapped to @dev where the rings cannot lie (mem.h); -EBUSY the doorbells could not be tested
  * while others rang; -EOPNOTSUPP an option that is not possible here; or a positive NVMe status.
