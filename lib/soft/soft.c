@@ -176,7 +176,7 @@ static struct gnv_soft *new_controller(const struct gnv_soft_config *config, con
 		return NULL;
 	soft->engine = engine;
 	soft->config = *config;
-	soft->config.path = NULL; /* the caller's, as those of the others; not used after gnv_soft_create() */
+	soft->config.path = NULL; /* the caller's, as those of the others */
 	memset(soft->config.more, 0, sizeof(soft->config.more));
 	soft->log = log;
 	soft->patience_ms = PATIENCE_MS;
@@ -193,7 +193,7 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 
 	if (ret)
 		return ret;
-	soft = new_controller(config, &gnv_soft_engine_threads, log);
+	soft = new_controller(config, config->engine ? config->engine : &gnv_soft_engine_threads, log);
 	if (!soft)
 		return gnv_fail(-ENOMEM, "no memory for a soft controller");
 	ret = open_stores(soft, config);
@@ -213,6 +213,7 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	ret = watch_mappings(soft, space);
 	if (ret)
 		goto stop;
+	soft->config.on = NULL; /* the caller's, too; not used after this */
 	*out = soft;
 	return 0;
 stop:

@@ -28,6 +28,8 @@ struct gnv_soft_more {
 	bool read_only;
 };
 
+struct gnv_soft_engine_ops; /* core/engine.h */
+
 struct gnv_soft_config {
 	const char *path;   /* regular file, block device, or generic device of the nvme driver (/dev/ng0n1); "ram:SIZE": memory, gone
 			     * at the end; "./ram:..." is a path */
@@ -48,8 +50,12 @@ struct gnv_soft_config {
 	uint32_t cmb; /* MiB of memory of its own, 0 to 1024; gnv_soft_cmb_bytes() */
 	struct gnv_soft_model model; /* how fast it is; zeroes: as this machine */
 	struct gnv_soft_more more[GNV_SOFT_NAMESPACES - 1]; /* namespaces 2 and on, up to the first without a path */
+	const struct gnv_soft_engine_ops *engine; /* NULL: threads of this process */
+	const char *on;	   /* what its engine runs on, where that has a choice (vdrive/exec.h); NULL: "cpu" */
+	uint32_t slice_us; /* of one launch of such an engine; 0: it runs on */
 };
 #define GNV_SOFT_CONFIG_INIT \
-	{ NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, false, false, { NULL, NULL, 0 }, 0, 0, { 0 }, { { 0 } } }
+	{ NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, false, false, { NULL, NULL, 0 }, 0, 0, { 0 }, { { 0 } }, \
+	  NULL, NULL, 2000 }
 
 #endif

@@ -10,8 +10,8 @@
 #define SQE_BYTES 64u
 #define LOOK_MS 1000u /* a host that unmaps memory waits for some seconds */
 
-static uint16_t get_ring(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
-			 void **ring)
+uint16_t gnv_soft_ring_get(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
+			   void **ring)
 {
 	struct gnv_soft_threads *t = gnv_soft_threads(soft);
 	const uint64_t iova = gnv_soft_address(&soft->io, at->iova);
@@ -45,7 +45,7 @@ uint16_t gnv_soft_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring *a
 
 	if (!cq)
 		return GPUNVME_SC_INTERNAL;
-	status = get_ring(soft, at, CQE_BYTES, &cq->map, &ring);
+	status = gnv_soft_ring_get(soft, at, CQE_BYTES, &cq->map, &ring);
 	if (status) {
 		free(cq);
 		return status;
@@ -78,7 +78,7 @@ uint16_t gnv_soft_sq_create(struct gnv_soft *soft, const struct gnv_soft_ring *a
 
 	if (!sq)
 		return GPUNVME_SC_INTERNAL;
-	status = get_ring(soft, at, entry, &sq->map, &ring);
+	status = gnv_soft_ring_get(soft, at, entry, &sq->map, &ring);
 	if (status) {
 		free(sq);
 		return status;

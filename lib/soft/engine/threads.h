@@ -127,6 +127,9 @@ static inline struct gnv_soft_threads *gnv_soft_threads(const struct gnv_soft *s
 
 /* ---- queue.c: slots of the table ---- */
 
+/* A reference to the mapping that holds a ring of entries of @entry bytes, and where it is. Return: 0 or a status. */
+uint16_t gnv_soft_ring_get(struct gnv_soft *soft, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
+			   void **ring);
 uint16_t gnv_soft_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring *at);
 uint16_t gnv_soft_sq_create(struct gnv_soft *soft, const struct gnv_soft_ring *at, uint16_t cqid);
 void gnv_soft_cq_delete(struct gnv_soft *soft, uint16_t qid);
