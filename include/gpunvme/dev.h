@@ -10,6 +10,7 @@
  *   soft:ram:SIZE[?...]         the same over memory of this process, as soft:ram:64M or soft:ram:1.5GiB: zeroes, and gone when it
  *                               is closed, another drive each time. It touches buffers as threads of this process do: no memory is
  *                               to be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
+ *   soft:vram:SIZE[?...]        the same with an engine that a GPU can run, its blocks in that GPU's memory (docs/gpu-drive.md)
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  *   vfio-user:SOCKET[?...]      an NVMe controller that another process serves by vfio-user (gpunvme serve, SPDK's target)
  * Keys common to all: `ns` (default namespace; when absent 1, or where that has another command set the first that has not),
@@ -24,13 +25,15 @@
  * server could cut off, which would end this process by SIGBUS; SPDK's target needs it).
  * Keys of soft: `lba` (512, when absent, or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered),
  * `depth` (largest queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the
- * table of drives), `ns2` to `ns8` (more namespaces, each a PATH, /dev/ngXnY or ram:SIZE, without a gap; `lba2`, `ro2`: their
- * own), `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md). How fast it is to be, where it
- * would be faster: `iops` (commands a second), `bw` (bytes a second, 7000000000 or 6.5G of powers of 1024; a million at least),
+ * table of drives), `ns2` to `ns8` (more namespaces, each a PATH, /dev/ngXnY or ram:SIZE, without a gap, or of soft:vram vram:SIZE;
+ * `lba2`, `ro2`: their own), `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md).
+ * How fast it is to be, where it would be faster: `iops` (commands a second), `bw` (bytes a second, 7000000000 or 6.5G of
+ * powers of 1024; a million at least),
  * `lat_us` (latency of half of the commands; none is below), `p99_us` (what one in a hundred exceeds: those above lat_us are
  * spread exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it
  * keeps times, and has 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such
- * times.
+ * times. Keys of soft:vram: `on` (what runs it: cpu, when absent, is CPU threads), `slice` (ms that a launch of its kernel lasts, 2
+ * when absent; 0: until it is closed).
  * %XX stands for one byte. An unknown or repeated key is an error.
  *
  * GPUNVME_QUIRKS in the environment replaces what the table of drives says: WORD[,WORD...] or VVVV:DDDD=WORD[,WORD...], several

@@ -14,7 +14,10 @@
 #include "soft/soft.h"
 #include "util/bits.h"
 #include "util/size.h"
+#include "vdrive/vdrive.h"
 
+#define VRAM "vram:"
+#define SLICE_MAX_MS 1000u
 #define LOST 0xa5 /* what a function reset leaves in memory of the controller */
 
 struct port_soft {
@@ -216,6 +219,21 @@ static int take_more(struct gnv_uri *uri, struct gnv_soft_config *config)
 	return 0;
 }
 
+/* A drive whose blocks and queues are in the memory of a GPU: which one, and how long a launch of its kernel lasts. */
+static int take_vram(struct gnv_uri *uri, struct gnv_soft_config *config)
+{
+	uint32_t ms = config->slice_us / 1000;
+
+	if (strncmp(uri->address, VRAM, strlen(VRAM)) != 0)
+		return 0;
+	config->engine = &gnv_vdrive_engine;
+	gnv_uri_take(uri, "on", &config->on);
+	if (gnv_uri_take_u32(uri, "slice", 0, SLICE_MAX_MS, &ms))
+		return -EINVAL;
+	config->slice_us = ms * 1000;
+	return 0;
+}
+
 /* Numbers only: whether they make sense together is the controller's to say. */
 static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 {
@@ -229,7 +247,7 @@ static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 	    gnv_uri_take_u32(uri, "cmb", 0, 1024, &config->cmb) || gnv_uri_take_u32(uri, "ro", 0, 1, &ro))
 		return -EINVAL;
 	config->read_only = ro;
-	if (take_more(uri, config) || take_model(uri, &config->model))
+	if (take_vram(uri, config) || take_more(uri, config) || take_model(uri, &config->model))
 		return -EINVAL;
 	gnv_uri_take(uri, "fault", &fault);
 	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "vdrive/vdrive.h"
+
 struct rawhost host;
 
 static uint64_t now_ms(void)
@@ -50,6 +52,11 @@ static void place(struct rawhost *h, struct rawhost_queue *q, uint16_t qid, uint
 	memset(h->cpu + at, 0, 0x8000);
 }
 
+bool rawhost_is_vram(void)
+{
+	return getenv("GPUNVME_TEST_VRAM");
+}
+
 int rawhost_open(struct rawhost *h, const struct gnv_soft_config *config)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
@@ -58,7 +65,10 @@ int rawhost_open(struct rawhost *h, const struct gnv_soft_config *config)
 	memset(h, 0, sizeof(*h));
 	if (config)
 		c = *config;
-	if (!c.path) {
+	if (!c.path && rawhost_is_vram()) {
+		c.path = RAWHOST_VRAM;
+		c.engine = &gnv_vdrive_engine;
+	} else if (!c.path) {
 		assert_int_equal(make_image(h), 0);
 		c.path = h->path;
 	}

@@ -21,6 +21,7 @@
 #define RAWHOST_MEM (8u << 20)
 #define RAWHOST_DATA 0x40000u /* offset of the test's own memory */
 #define RAWHOST_IMAGE (4u << 20)
+#define RAWHOST_VRAM "vram:4M"
 #define RAWHOST_SOON 60000u /* ms; the longest wait for what comes, on a machine that has other work, too */
 #define RAWHOST_ENTRIES 16u /* of each queue, unless a test says otherwise */
 
@@ -46,7 +47,12 @@ struct rawhost {
 	struct rawhost_queue admin, io;
 };
 
-/* An image of zeroes, a controller on it (NULL: defaults), memory. Not enabled. Return: 0, or what gnv_soft_create() said. */
+/*
+ * An image of zeroes, a controller on it (NULL: defaults), memory. Not enabled. With GPUNVME_TEST_VRAM in the environment the
+ * kernel of lib/vdrive serves its I/O queues, on CPU threads.
+ * Return: 0, or what gnv_soft_create() said.
+ */
+bool rawhost_is_vram(void);
 int rawhost_open(struct rawhost *h, const struct gnv_soft_config *config);
 void rawhost_close(struct rawhost *h);
 

@@ -341,7 +341,7 @@ static void test_reopen(void **state)
 	struct rig r;
 
 	(void)state;
-	if (!strncmp(uri, "soft:ram:", 9)) { /* but not in memory */
+	if (!strncmp(uri, "soft:ram:", 9) || !strncmp(uri, "soft:vram:", 10)) { /* but not in memory */
 		print_message("skipped: nothing outlives a memory store\n");
 		skip();
 	}

@@ -67,7 +67,10 @@ static void start_server(const char *keys)
 	posix_spawn_file_actions_t actions;
 	int out[2];
 
-	snprintf(soft, sizeof(soft), "soft:%s%s", image_path("disk.img"), keys);
+	if (getenv("GPUNVME_TEST_VRAM")) /* of another engine (docs/gpu-drive.md) */
+		snprintf(soft, sizeof(soft), "soft:vram:16M%s", keys);
+	else
+		snprintf(soft, sizeof(soft), "soft:%s%s", image_path("disk.img"), keys);
 	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, out[1], 1);

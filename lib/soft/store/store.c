@@ -5,7 +5,8 @@
 
 #define DEFAULT_BLOCK 512u
 
-static const struct gnv_soft_store_ops *const kinds[] = { &gnv_soft_store_ram, &gnv_soft_store_nvme, &gnv_soft_store_file };
+static const struct gnv_soft_store_ops *const kinds[] = { &gnv_soft_store_ram, &gnv_soft_store_vram, &gnv_soft_store_nvme,
+							  &gnv_soft_store_file };
 
 int gnv_soft_store_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store)
 {

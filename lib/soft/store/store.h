@@ -77,6 +77,6 @@ struct gnv_soft_seat {
 int gnv_soft_store_open(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store);
 
 /* The kinds. Every address is a path but those that another kind owns. */
-extern const struct gnv_soft_store_ops gnv_soft_store_file, gnv_soft_store_ram, gnv_soft_store_nvme;
+extern const struct gnv_soft_store_ops gnv_soft_store_file, gnv_soft_store_ram, gnv_soft_store_nvme, gnv_soft_store_vram;
 
 #endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the kernel has to say, and a thread that listens: events, the end of the controller, completions of queues with
+ * interrupts. It also hands on whether the controller may make DMA.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "util/thread.h"
+#include "vdrive/drive.h"
+
+#define LOOK_US 1000u
+#define LOOK_INTERRUPTS_US 50u /* with queues that have interrupts */
+#define STILL_MS 100u
+
+static int peek(struct gnv_vdrive *d, void *to, uint64_t at, size_t len)
+{
+	return d->exec->ops->peek(d->exec, to, at, len);
+}
+
+/* ---- The attendant ---- */
+
+static void hand_on_silence(struct gnv_vdrive *d)
+{
+	const bool silent = gnv_soft_is_silent(&d->t.soft);
+
+	pthread_mutex_lock(&d->lock);
+	if (silent != d->silent && !gnv_vdrive_poke32(d, GNV_VD_AT(d, silent), silent)) {
+		d->silent = silent;
+		gnv_vdrive_change(d);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void report_events(struct gnv_vdrive *d)
+{
+	uint32_t raised[GNV_SOFT_EVENTS], doom, i;
+
+	if (peek(d, raised, GNV_VD_AT(d, raised), sizeof(raised)) || peek(d, &doom, GNV_VD_AT(d, view.io.doom), sizeof(doom)))
+		return;
+	for (i = 0; i < GNV_SOFT_EVENTS; i++)
+		if (raised[i] != d->raised[i])
+			gnv_soft_raise(&d->t.soft, (enum gnv_soft_event)i);
+	memcpy(d->raised, raised, sizeof(raised));
+	if (doom && !gnv_vdrive_poke32(d, GNV_VD_AT(d, view.io.doom), 0))
+		__atomic_store_n(&d->t.soft.io.doom, doom, __ATOMIC_RELAXED);
+}
+
+/* Return: there are queues that have them. */
+static bool raise_interrupts(struct gnv_vdrive *d)
+{
+	const struct gnv_soft_irq *irq = &d->t.soft.config.irq;
+	uint64_t posted[GNV_VD_QUEUES];
+	bool any = false;
+	unsigned qid;
+
+	if (!irq->vectors || peek(d, posted, GNV_VD_AT(d, posted), (d->t.soft.config.queues + 1) * sizeof(posted[0])))
+		return false;
+	pthread_mutex_lock(&d->lock);
+	for (qid = 1; qid <= d->t.soft.config.queues && !d->silent; qid++) {
+		if (!d->cq[qid].interrupts)
+			continue;
+		any = true;
+		if (posted[qid] != d->cq[qid].told)
+			irq->raise(irq->ctx, d->cq[qid].vector);
+		d->cq[qid].told = posted[qid];
+	}
+	pthread_mutex_unlock(&d->lock);
+	return any;
+}
+
+static void *attend(void *arg)
+{
+	struct gnv_vdrive *d = arg;
+	struct timespec pause = { 0, 0 };
+
+	while (!__atomic_load_n(&d->end_attendant, __ATOMIC_ACQUIRE)) {
+		hand_on_silence(d);
+		report_events(d);
+		pause.tv_nsec = (raise_interrupts(d) ? LOOK_INTERRUPTS_US : LOOK_US) * 1000l;
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+int gnv_vdrive_attend(struct gnv_vdrive *d)
+{
+	const int ret = gnv_thread_start(&d->attendant, attend, d);
+
+	d->attended = !ret;
+	return ret ? gnv_fail(ret, "cannot start a thread of the drive: no more can be started; raise RLIMIT_NPROC (ulimit -u)") : 0;
+}
+
+void gnv_vdrive_end_attendant(struct gnv_vdrive *d)
+{
+	if (!d->attended)
+		return;
+	__atomic_store_n(&d->end_attendant, 1, __ATOMIC_RELEASE);
+	pthread_join(d->attendant, NULL);
+	d->attended = false;
+}
+
+/* A pass that began before the controller became silent has ended when its epoch was seen. */
+bool gnv_vdrive_is_still(struct gnv_soft *soft)
+{
+	struct gnv_vdrive *d = gnv_vdrive_of(soft);
+
+	hand_on_silence(d);
+	return gnv_vdrive_sync(d, STILL_MS) && gnv_soft_is_still(soft);
+}
+
+/* ---- Sums ---- */
+
+void gnv_vdrive_counters(struct gnv_soft *soft, struct gnv_soft_counters *sum)
+{
+	struct gnv_vdrive *d = gnv_vdrive_of(soft);
+	struct gnv_soft_counters own;
+	uint64_t at = GNV_VD_AT(d, worker) + offsetof(struct gnv_vd_worker, counters);
+	uint32_t i;
+
+	gnv_soft_engine_threads.counters(soft, sum);
+	for (i = 0; i < d->workers; i++, at += sizeof(struct gnv_vd_worker)) {
+		if (peek(d, &own, at, sizeof(own)))
+			return;
+		sum->reads += own.reads;
+		sum->writes += own.writes;
+		sum->sectors_read += own.sectors_read;
+		sum->sectors_written += own.sectors_written;
+		sum->media_errors += own.media_errors;
+	}
+}
+
+static void collect_one(struct gnv_vdrive *d, const struct gnv_vd_error *error)
+{
+	const struct gnv_soft_cmd cmd = { .qid = (uint16_t)error->command,
+					  .sqe = { .cid = (uint16_t)(error->command >> 16),
+						   .nsid = (uint32_t)error->nsid_number,
+						   .cdw10 = (uint32_t)error->lba,
+						   .cdw11 = (uint32_t)(error->lba >> 32) } };
+
+	pthread_mutex_lock(&d->t.errors.lock);
+	gnv_soft_errors_add(&d->t.errors.log, &cmd, (uint16_t)(error->command >> 32));
+	pthread_mutex_unlock(&d->t.errors.lock);
+}
+
+/* Of more than are kept, the oldest were overwritten; they count all the same. One that is being written is for the next time. */
+static void collect(struct gnv_vdrive *d)
+{
+	struct gnv_vd_error error[GNV_VD_ERRORS];
+	uint32_t count;
+
+	if (peek(d, &count, GNV_VD_AT(d, errors), sizeof(count)) || peek(d, error, GNV_VD_AT(d, error), sizeof(error)))
+		return;
+	for (; d->errors != count; d->errors++) {
+		const struct gnv_vd_error *next = &error[d->errors % GNV_VD_ERRORS];
+
+		if (next->nsid_number >> 32 == d->errors + 1) {
+			collect_one(d, next);
+			continue;
+		}
+		if (count - d->errors <= GNV_VD_ERRORS)
+			return;
+		pthread_mutex_lock(&d->t.errors.lock);
+		d->t.errors.log.count++;
+		pthread_mutex_unlock(&d->t.errors.lock);
+	}
+}
+
+uint64_t gnv_vdrive_errors(struct gnv_soft *soft, struct gpunvme_error_log *log)
+{
+	struct gnv_vdrive *d = gnv_vdrive_of(soft);
+
+	pthread_mutex_lock(&d->collecting);
+	collect(d);
+	pthread_mutex_unlock(&d->collecting);
+	return gnv_soft_engine_threads.errors(soft, log);
+}

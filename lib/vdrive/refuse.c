@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Words of fault= that this engine does not play: they take memory between the drive's and the host's, a second completion, or
+ * something that all queues share with the admin queue, which is served elsewhere.
+ */
+#include <errno.h>
+
+#include "util/bits.h"
+#include "vdrive/drive.h"
+
+static const struct {
+	const char *word;
+	enum gnv_soft_verdict verdict; /* GNV_SOFT_GO: it is a state */
+	enum gnv_soft_trait trait;
+} refused[] = {
+	{ "flip", GNV_SOFT_FLIP, 0 },
+	{ "twice", GNV_SOFT_TWICE, 0 },
+	{ "early", GNV_SOFT_EARLY, 0 },
+	{ "torn", GNV_SOFT_TORN, 0 },
+	{ "cqe-pieces", GNV_SOFT_GO, GNV_SOFT_CQE_PIECES },
+	{ "sleepy", GNV_SOFT_GO, GNV_SOFT_SLEEPY },
+	{ "one-command", GNV_SOFT_GO, GNV_SOFT_ONE_COMMAND },
+	{ "shared-tags", GNV_SOFT_GO, GNV_SOFT_SHARED_TAGS },
+	{ "few-cids", GNV_SOFT_GO, GNV_SOFT_FEW_CIDS },
+};
+
+static bool has_rule(const struct gnv_soft_rules *rules, enum gnv_soft_verdict verdict)
+{
+	uint32_t i;
+
+	for (i = 0; i < rules->count; i++)
+		if (rules->rule[i].verdict == verdict)
+			return true;
+	return false;
+}
+
+int gnv_vdrive_check_faults(const struct gnv_soft_config *config)
+{
+	size_t i;
+
+	for (i = 0; i < GNV_ARRAY_LEN(refused); i++)
+		if (refused[i].verdict ? has_rule(&config->rules, refused[i].verdict) : gnv_soft_has(&config->traits, refused[i].trait))
+			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not play that; use soft:ram:SIZE or an image", refused[i].word);
+	return 0;
+}

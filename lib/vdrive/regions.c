@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of regions: which memory of the host the drive reaches, and where. All of it is called under the lock of the space. */
+#include <errno.h>
+#include <string.h>
+
+#include "vdrive/drive.h"
+
+#define UNMAP_MS 1000u /* so long a pass of the kernel may take; a host that unmaps asks again */
+
+static uint64_t at_region(const struct gnv_vdrive *d, unsigned slot)
+{
+	return GNV_VD_AT(d, region) + slot * sizeof(struct gnv_vd_region);
+}
+
+/* ---- Regions that were placed, in the order of their addresses: the list that is not in use is made anew, and takes over ---- */
+
+static void list_placed(struct gnv_vdrive *d)
+{
+	struct gnv_vd_placed *order = d->order;
+	unsigned slot, at;
+
+	d->placed = 0;
+	for (slot = 0; slot < GNV_VD_REGIONS; slot++) {
+		if (!d->region[slot].known || !d->region[slot].placed)
+			continue;
+		for (at = d->placed++; at && order->iova[at - 1] > d->region[slot].iova; at--) {
+			order->iova[at] = order->iova[at - 1];
+			order->slot[at] = order->slot[at - 1];
+		}
+		order->iova[at] = d->region[slot].iova;
+		order->slot[at] = slot;
+	}
+}
+
+/* Workers have left the list before when they have seen an epoch: the caller waits for that before the next change. */
+static int publish_placed(struct gnv_vdrive *d)
+{
+	const uint32_t next = !d->place;
+	const uint64_t at = GNV_VD_AT(d, place) + next * sizeof(struct gnv_vd_placed);
+	int ret;
+
+	list_placed(d);
+	ret = d->exec->ops->poke(d->exec, at + offsetof(struct gnv_vd_placed, iova), d->order->iova,
+				 d->placed * sizeof(d->order->iova[0]));
+	if (!ret)
+		ret = d->exec->ops->poke(d->exec, at + offsetof(struct gnv_vd_placed, slot), d->order->slot,
+					 d->placed * sizeof(d->order->slot[0]));
+	if (!ret)
+		ret = gnv_vdrive_poke64(d, GNV_VD_AT(d, placed), (uint64_t)next << 32 | d->placed);
+	if (!ret)
+		d->place = next;
+	if (!ret && !gnv_vdrive_sync(d, UNMAP_MS))
+		ret = gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
+	return ret;
+}
+
+/* ---- Mappings ---- */
+
+static int show(struct gnv_vdrive *d, const struct gnv_soft_map *map)
+{
+	struct gnv_vdrive_region *region = &d->region[map->slot];
+	int ret;
+
+	if (map->far || map->hidden)
+		return gnv_fail(-EOPNOTSUPP, "a drive soft:vram: does not reach memory of a device yet; use memory of the host");
+	*region = (struct gnv_vdrive_region){ .iova = map->iova };
+	ret = d->exec->ops->show(d->exec, map->cpu, map->len, &region->at, &region->cookie);
+	region->shown = !ret;
+	region->placed = map->iova - GNV_SOFT_IOVA_BASE != (uint64_t)map->slot << GNV_SOFT_IOVA_SLOT_SHIFT;
+	return ret;
+}
+
+/* Its length goes last: then it is there. */
+static int enter(struct gnv_vdrive *d, const struct gnv_soft_map *map)
+{
+	struct gnv_vd_region region = { .iova = map->iova,
+					.at = d->region[map->slot].at,
+					.flags = map->inside ? GNV_VD_INSIDE : 0 };
+	const uint64_t at = at_region(d, map->slot);
+	int ret = d->exec->ops->poke(d->exec, at, &region, sizeof(region));
+
+	if (!ret)
+		ret = gnv_vdrive_poke64(d, at + offsetof(struct gnv_vd_region, len), map->len);
+	d->region[map->slot].known = !ret;
+	return ret || !d->region[map->slot].placed ? ret : publish_placed(d);
+}
+
+int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map)
+{
+	struct gnv_vdrive *d = gnv_vdrive_of(soft);
+	int ret = show(d, map);
+
+	return ret ? ret : enter(d, map);
+}
+
+/*
+ * A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass.
+ * Then the memory may be hidden.
+ */
+int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
+{
+	struct gnv_vdrive *d = gnv_vdrive_of(soft);
+	struct gnv_vdrive_region *region = &d->region[map->slot];
+	int ret;
+
+	if (!region->shown)
+		return 0;
+	if (gnv_vdrive_poke64(d, at_region(d, map->slot) + offsetof(struct gnv_vd_region, len), 0))
+		return -EBUSY;
+	region->known = false;
+	if (region->placed && publish_placed(d))
+		return -EBUSY;
+	if (!gnv_vdrive_sync(d, UNMAP_MS))
+		return -EBUSY;
+	ret = d->exec->ops->hide(d->exec, region->cookie);
+	region->shown = ret != 0;
+	return ret;
+}
