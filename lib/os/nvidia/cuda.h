@@ -51,10 +51,19 @@ struct gnv_cuda_job {
 int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job);
 
 /*
+ * A stream of the highest priority, and kernels in it that nobody waits for, one after the other; timeout_ms and gets_on are not
+ * used. gnv_cuda_stream_end() waits for their end and gives the stream back, once. Return: false they did not end within @ms.
+ */
+int gnv_cuda_stream_new(struct gnv_cuda *cuda, void **stream);
+int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job);
+bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms);
+
+/*
  * gnv_cuda_register() - pin host memory and map it to the GPU
  * @io:   the bytes are registers of another device
  * @at:   the GPU's address of the first byte
- * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before
+ * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before. Of memory that the library has registered,
+ * all of it or more, it counts how often, and the last gnv_cuda_unregister() ends that
  * Return: 0; -EOPNOTSUPP the driver does not take such memory; -EINVAL the program has registered a part of it; -ENOMEM; -EIO.
  * Unregistering, as opening and closing, waits for kernels that run, whosever they are. After one of gnv_cuda_launch() that did not
  * end, and where the driver refuses, as it does after a kernel that failed, it answers -EBUSY, and changes nothing: the pages stay

@@ -1,68 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a GPU, memory of the host that is mapped to it, and what the driver knows of an address. */
+/* Memory of a GPU, and what the driver knows of an address. */
 #include <errno.h>
 
-#include "os/linux/sys.h"
 #include "os/nvidia/cuda_table.h"
-
-/* All pages of it: memory that a program registered before may end earlier, and what CUDA allocated within the last one. */
-static int find_host(struct gnv_cuda *cuda, void *ptr, size_t len, uint64_t *at)
-{
-	const size_t page = (len - 1) & ~(gnv_sys_page_size() - 1);
-	uint64_t last = 0;
-	int error = cuda->api.host_pointer(at, ptr, 0);
-
-	if (!error)
-		error = cuda->api.host_pointer(&last, (char *)ptr + page, 0);
-	return !error && last != *at + page ? GNV_CUDA_INVALID_VALUE : error;
-}
-
-int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
-{
-	unsigned flags = GNV_CUDA_REGISTER_PORTABLE | GNV_CUDA_REGISTER_DEVICEMAP | (io ? GNV_CUDA_REGISTER_IOMEMORY : 0);
-	int ret = gnv_cuda_enter(cuda), error;
-	bool theirs;
-
-	if (ret)
-		return ret;
-	error = cuda->api.host_register(ptr, len, flags);
-	*ours = !error;
-	theirs = error == GNV_CUDA_ALREADY_REGISTERED;
-	if (*ours)
-		error = cuda->api.host_pointer(at, ptr, 0);
-	else if (theirs)
-		error = find_host(cuda, ptr, len, at);
-	if (error && *ours)
-		cuda->api.host_unregister(ptr);
-	gnv_cuda_leave(cuda);
-	if (!error)
-		return 0;
-	if (theirs && error == GNV_CUDA_INVALID_VALUE)
-		return gnv_fail(-EINVAL, "of %zu bytes at %p the program has registered a part with CUDA; register all of them, or none", len,
-				ptr);
-	ret = gnv_cuda_failed(cuda, io ? "registers of a device cannot be mapped" : "host memory cannot be mapped", error);
-	return error == GNV_CUDA_INVALID_VALUE ? -EOPNOTSUPP : ret;
-}
-
-/*
- * The driver waits until no kernel runs, so after one that did not end it is not asked. Were the bytes given back all the same, who
- * gets their addresses next would find other pages registered there than the process has.
- */
-int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
-{
-	int error;
-
-	if (gnv_cuda_is_stuck(cuda))
-		return gnv_fail(-EBUSY, "a kernel on %s did not end, and may still use the memory at %p", cuda->name, ptr);
-	if (gnv_cuda_enter(cuda))
-		return -EBUSY;
-	error = cuda->api.host_unregister(ptr);
-	gnv_cuda_leave(cuda);
-	if (!error || error == GNV_CUDA_NOT_REGISTERED) /* the program has done it */
-		return 0;
-	gnv_cuda_failed(cuda, "host memory stays registered until the process ends", error);
-	return -EBUSY;
-}
 
 int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at)
 {

@@ -26,6 +26,7 @@
 	X(function, gnv_cuda_function_fn, "cuModuleGetFunction")								\
 	X(launch, gnv_cuda_launch_fn, "cuLaunchKernel")										\
 	X(stream_create, gnv_cuda_stream_create_fn, "cuStreamCreate")								\
+	X(stream_urgent, gnv_cuda_stream_urgent_fn, "cuStreamCreateWithPriority")						\
 	X(stream_destroy, gnv_cuda_stream_fn, "cuStreamDestroy_v2")								\
 	X(stream_query, gnv_cuda_stream_fn, "cuStreamQuery")									\
 	X(stream_wait, gnv_cuda_stream_fn, "cuStreamSynchronize")								\

@@ -46,6 +46,7 @@ struct stream {
 	struct stream *next; /* of all there are */
 	pthread_mutex_t lock;
 	int busy, orphan;
+	uint64_t stamp; /* of its last launch */
 	const struct function *kernel;
 	unsigned lanes, width;
 	uint64_t args[ARGS_MAX / 8];
@@ -68,16 +69,33 @@ static void count(int *counter, int by)
 		broke("something was given back twice");
 }
 
+static uint64_t launches; /* so far (atomic) */
+static struct stream *streams; /* protected by `lock` */
+
+/* Is a kernel running that was launched before? What a drive launches meanwhile, slice after slice, is not waited for. */
+static bool runs_one_up_to(uint64_t limit)
+{
+	const struct stream *s;
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (s = streams; s && !found; s = s->next)
+		found = __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) && __atomic_load_n(&s->stamp, __ATOMIC_ACQUIRE) <= limit;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
 /*
  * What waits for all kernels of the context, as seen with driver 580.159 on an H200: loading and unloading code, unregistering memory,
  * releasing the context. Not: registering, streams, and all that is ordered by streams.
  */
 static void wait_for_kernels(const char *call)
 {
+	const uint64_t limit = __atomic_load_n(&launches, __ATOMIC_ACQUIRE);
 	const struct timespec ms = { 0, 1000000 };
 	unsigned waited;
 
-	for (waited = 0; __atomic_load_n(&self.running, __ATOMIC_ACQUIRE) && waited < 30000; waited++)
+	for (waited = 0; runs_one_up_to(limit) && waited < 30000; waited++)
 		nanosleep(&ms, NULL);
 	if (waited == 30000) {
 		fprintf(stderr, "stand-in: %s waits for a kernel that does not end\n", call);
@@ -256,8 +274,6 @@ PUBLIC int cuModuleGetFunction(void **function, void *module, const char *name)
 	return *function ? 0 : GNV_CUDA_INVALID_VALUE;
 }
 
-static struct stream *streams; /* protected by `lock` */
-
 static void end_stream(struct stream *s)
 {
 	struct stream **link;
@@ -282,13 +298,28 @@ static void *run(void *arg)
 	if (self.kernel_error)
 		self.sticky = self.kernel_error;
 	pthread_mutex_lock(&s->lock);
-	s->busy = 0;
+	__atomic_store_n(&s->busy, 0, __ATOMIC_RELEASE);
 	orphan = s->orphan;
 	pthread_mutex_unlock(&s->lock);
 	if (orphan)
 		end_stream(s);
 	count(&self.running, -1);
 	return NULL;
+}
+
+/* Kernels of a stream run one after the other. Here the launch waits, which the real one does not. */
+static void wait_for_turn(struct stream *s)
+{
+	const struct timespec pause = { 0, 20000 };
+	int busy;
+
+	do {
+		pthread_mutex_lock(&s->lock);
+		busy = s->busy;
+		pthread_mutex_unlock(&s->lock);
+		if (busy)
+			nanosleep(&pause, NULL);
+	} while (busy);
 }
 
 /* A group of up to 32 lanes is one wave, so that it is a workgroup too; larger ones are waves of 32. */
@@ -302,11 +333,13 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 	ASKED(true);
 	if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > 1024 || shared || extra || !s)
 		broke("cuLaunchKernel: arguments");
+	wait_for_turn(s);
 	s->kernel = function;
 	memcpy(s->args, params[0], s->kernel->args);
 	s->lanes = gx * bx;
 	s->width = bx <= 32 ? bx : bx % 32 ? 1 : 32;
-	s->busy = 1;
+	__atomic_store_n(&s->stamp, __atomic_add_fetch(&launches, 1, __ATOMIC_ACQ_REL), __ATOMIC_RELEASE);
+	__atomic_store_n(&s->busy, 1, __ATOMIC_RELEASE);
 	count(&self.running, 1);
 	if (pthread_create(&thread, NULL, run, s))
 		return GNV_CUDA_OUT_OF_MEMORY;
@@ -331,6 +364,15 @@ PUBLIC int cuStreamCreate(void **stream, unsigned flags)
 	count(&self.streams, 1);
 	*stream = s;
 	return 0;
+}
+
+PUBLIC gnv_cuda_stream_urgent_fn cuStreamCreateWithPriority;
+PUBLIC int cuStreamCreateWithPriority(void **stream, unsigned flags, int priority)
+{
+	ASKED(true);
+	if (priority > -5) /* the range of an H200 is 0 to -5, and what is beyond is taken for its end */
+		broke("a stream of no high priority");
+	return cuStreamCreate(stream, flags);
 }
 
 PUBLIC gnv_cuda_stream_fn cuStreamDestroy_v2;

@@ -55,6 +55,7 @@ typedef int gnv_cuda_function_fn(void **function, void *module, const char *name
 typedef int gnv_cuda_launch_fn(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			       unsigned shared, void *stream, void **params, void **extra);
 typedef int gnv_cuda_stream_create_fn(void **stream, unsigned flags);
+typedef int gnv_cuda_stream_urgent_fn(void **stream, unsigned flags, int priority); /* the lower the sooner */
 typedef int gnv_cuda_stream_fn(void *stream); /* destroy, query, synchronise */
 typedef int gnv_cuda_register_fn(void *ptr, size_t len, unsigned flags);
 typedef int gnv_cuda_unregister_fn(void *ptr);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels that nobody waits for: launched one after the other, in a stream of the highest priority. */
+#include "os/nvidia/cuda_table.h"
+#include "util/clock.h"
+
+#define MOST_URGENT (-1000) /* the driver takes the nearest that there is */
+
+int gnv_cuda_stream_new(struct gnv_cuda *cuda, void **stream)
+{
+	int ret = gnv_cuda_enter(cuda), error;
+
+	if (ret)
+		return ret;
+	error = cuda->api.stream_urgent(stream, GNV_CUDA_STREAM_NON_BLOCKING, MOST_URGENT);
+	gnv_cuda_leave(cuda);
+	return error ? gnv_cuda_failed(cuda, "cuStreamCreateWithPriority", error) : 0;
+}
+
+int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job)
+{
+	void *params[] = { (void *)(uintptr_t)job->args };
+	int ret = gnv_cuda_enter(cuda), error;
+
+	if (ret)
+		return ret;
+	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
+	gnv_cuda_leave(cuda);
+	return error ? gnv_cuda_failed(cuda, "a kernel", error) : 0;
+}
+
+/* A kernel that failed has ended, too. */
+bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(ms);
+	int error;
+
+	if (gnv_cuda_enter(cuda))
+		return true;
+	do
+		error = cuda->api.stream_query(stream);
+	while (error == GNV_CUDA_NOT_READY && gnv_deadline_poll_again(&deadline));
+	__atomic_store_n(&cuda->stuck, error == GNV_CUDA_NOT_READY, __ATOMIC_RELEASE);
+	if (error != GNV_CUDA_NOT_READY)
+		cuda->api.stream_destroy(stream);
+	gnv_cuda_leave(cuda);
+	return error != GNV_CUDA_NOT_READY;
+}
