@@ -32,7 +32,7 @@
  * `lat_us` (latency of half of the commands; none is below), `p99_us` (what one in a hundred exceeds: those above lat_us are
  * spread exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it
  * keeps times, and has 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such
- * times. Keys of soft:vram: `on` (what runs it: cpu, when absent, is CPU threads), `slice` (ms that a launch of its kernel lasts, 2
+ * times. Keys of soft:vram: `on` (what runs it: cpu, when absent, or cuda:N), `slice` (ms that a launch of its kernel lasts, 2
  * when absent; 0: until it is closed).
  * %XX stands for one byte. An unknown or repeated key is an error.
  *

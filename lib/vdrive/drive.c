@@ -111,11 +111,12 @@ static int fill_structure(struct gnv_vdrive *d)
 static int open_exec(struct gnv_vdrive *d)
 {
 	struct gnv_soft *soft = &d->t.soft;
+	const struct gnv_soft_config *config = &soft->config;
+	const struct gnv_vd_wish wish = { .on = config->on, .threads = config->threads, .queues = config->queues };
 	size_t len;
 	int ret;
 
-	d->workers = (uint32_t)gnv_min(soft->config.threads, GNV_VD_WORKERS);
-	ret = gnv_vd_exec_open(soft->config.on, soft->log, &d->workers, &d->exec);
+	ret = gnv_vd_exec_open(wish, soft->log, &d->workers, &d->exec);
 	if (ret)
 		return ret;
 	len = sizeof(struct gnv_vd) + d->workers * sizeof(struct gnv_vd_worker);
@@ -186,16 +187,29 @@ static bool stop(struct gnv_soft *soft)
 	return stop_exec(d);
 }
 
+static void close_exec(struct gnv_vdrive *d)
+{
+	unsigned i;
+
+	gnv_vdrive_hide_all(d);
+	if (d->bar_shown)
+		d->exec->ops->hide(d->exec, d->bar_cookie);
+	for (i = 0; i < GNV_SOFT_NAMESPACES; i++)
+		if (d->flash[i])
+			d->exec->ops->free(d->exec, d->flash[i]);
+	if (d->vd)
+		d->exec->ops->free(d->exec, d->vd);
+	d->exec->ops->close(d->exec);
+}
+
 static void free_drive(struct gnv_soft *soft)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 
 	gnv_vdrive_end_attendant(d);
 	stop_exec(d);
-	if (d->bar_shown)
-		d->exec->ops->hide(d->exec, d->bar_cookie);
 	if (d->exec)
-		d->exec->ops->close(d->exec);
+		close_exec(d);
 	gnv_soft_engine_threads.free(soft);
 	pthread_mutex_destroy(&d->lock);
 	pthread_mutex_destroy(&d->epochs);

@@ -6,19 +6,17 @@
 
 #include "util/bits.h"
 
-static const struct gnv_vd_exec_ops *const kinds[] = { &gnv_vd_exec_cpu };
+static const struct gnv_vd_exec_ops *const kinds[] = { &gnv_vd_exec_cpu, &gnv_vd_exec_cuda };
 
-int gnv_vd_exec_open(const char *on, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+int gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
 {
-	const char *colon;
-	size_t i, len;
+	const char *on = wish.on ? wish.on : "cpu", *colon = strchr(on, ':');
+	const size_t len = colon ? (size_t)(colon - on) : strlen(on);
+	size_t i;
 
-	if (!on)
-		on = "cpu";
-	colon = strchr(on, ':');
-	len = colon ? (size_t)(colon - on) : strlen(on);
+	wish.rest = colon ? colon + 1 : NULL;
 	for (i = 0; i < GNV_ARRAY_LEN(kinds); i++)
 		if (strlen(kinds[i]->name) == len && !memcmp(kinds[i]->name, on, len))
-			return kinds[i]->open(colon ? colon + 1 : NULL, log, workers, exec);
-	return gnv_fail(-EINVAL, "on=%.40s in the URI: use on=cpu", on);
+			return kinds[i]->open(&wish, log, workers, exec);
+	return gnv_fail(-EINVAL, "on=%.40s in the URI: use on=cpu, or on=cuda:N for an NVIDIA GPU", on);
 }

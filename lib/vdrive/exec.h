@@ -16,10 +16,17 @@
 
 struct gnv_vd_exec;
 
+/* What a drive wants. */
+struct gnv_vd_wish {
+	const char *on;	  /* of the URI; NULL: "cpu" */
+	const char *rest; /* of it, after the ':'; NULL: there is none */
+	uint32_t threads, queues;
+};
+
 struct gnv_vd_exec_ops {
 	const char *name; /* before the ':' of on= */
-	/* @rest: what follows the ':', or NULL. @workers: that are wanted, and that there will be. */
-	int (*open)(const char *rest, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
+	/* @workers: that there will be. */
+	int (*open)(const struct gnv_vd_wish *wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
 	/* After stop() has returned true, or without start(). */
 	void (*close)(struct gnv_vd_exec *exec);
 
@@ -45,9 +52,8 @@ struct gnv_vd_exec {
 	bool is_cpu; /* its addresses are this process's, and functions of tests may be called */
 };
 
-/* @on: of the URI; NULL: "cpu". */
-int gnv_vd_exec_open(const char *on, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
+int gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
 
-extern const struct gnv_vd_exec_ops gnv_vd_exec_cpu;
+extern const struct gnv_vd_exec_ops gnv_vd_exec_cpu, gnv_vd_exec_cuda;
 
 #endif

@@ -49,23 +49,24 @@ static struct exec_cpu *cpu_of(struct gnv_vd_exec *exec)
 	return gnv_container_of(exec, struct exec_cpu, exec);
 }
 
-static int cpu_open(const char *rest, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+static int cpu_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
 {
 	struct exec_cpu *cpu;
 
 	(void)log;
-	if (rest)
-		return gnv_fail(-EINVAL, "on=cpu:%.40s in the URI: nothing follows cpu; threads= says how many threads there are", rest);
+	if (wish->rest)
+		return gnv_fail(-EINVAL, "on=cpu:%.40s in the URI: nothing follows cpu; threads= says how many threads there are",
+				wish->rest);
 	cpu = calloc(1, sizeof(*cpu));
 	if (!cpu)
 		return gnv_fail(-ENOMEM, "out of memory");
-	cpu->worker = calloc(*workers, sizeof(*cpu->worker));
+	cpu->worker = calloc(wish->threads, sizeof(*cpu->worker));
 	if (!cpu->worker) {
 		free(cpu);
 		return gnv_fail(-ENOMEM, "out of memory");
 	}
 	cpu->exec = (struct gnv_vd_exec){ &gnv_vd_exec_cpu, true };
-	cpu->workers = *workers;
+	cpu->workers = *workers = wish->threads;
 	pthread_mutex_init(&cpu->lock, NULL);
 	*exec = &cpu->exec;
 	return 0;

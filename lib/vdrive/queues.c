@@ -65,6 +65,9 @@ int gnv_vdrive_describe(struct gnv_vdrive *d)
 	if (!view)
 		return gnv_fail(-ENOMEM, "out of memory");
 	copy_view(d, view);
+	if (!d->exec->is_cpu) /* a clock of its own: rates count from now on */
+		d->exec->ops->peek(d->exec, &view->timing.born, GNV_VD_AT(d, worker) + offsetof(struct gnv_vd_worker, looked),
+				   sizeof(view->timing.born));
 	ret = d->exec->ops->poke(d->exec, GNV_VD_AT(d, view), view, sizeof(*view));
 	free(view);
 	return ret;

@@ -93,6 +93,16 @@ int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	return ret ? ret : enter(d, map);
 }
 
+/* What is still mapped when the drive goes. It has stopped. */
+void gnv_vdrive_hide_all(struct gnv_vdrive *d)
+{
+	unsigned slot;
+
+	for (slot = 0; slot < GNV_VD_REGIONS; slot++)
+		if (d->region[slot].shown)
+			d->exec->ops->hide(d->exec, d->region[slot].cookie);
+}
+
 /*
  * A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass.
  * Then the memory may be hidden.

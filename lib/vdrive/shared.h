@@ -156,6 +156,7 @@ struct gnv_vd {
 	struct gnv_vd_sq sq[GNV_VD_QUEUES];
 	struct gnv_vd_cq cq[GNV_VD_QUEUES];
 	/* Workers */
+	uint64_t ended; /* waves that have ended, of all launches (atomic) */
 	uint64_t ack[GNV_VD_WORKERS];
 	uint64_t posted[GNV_VD_QUEUES]; /* completions of each queue, ever */
 	uint32_t raised[GNV_SOFT_EVENTS]; /* how often (atomic) */

@@ -62,6 +62,8 @@ static bool run(const struct gnv_vd_args *args, uint32_t index)
 		now = vd_now();
 	} while (!vd_first(vd_get32(&vd->stop)) && !vd_first(args->slice_ns && now - born >= args->slice_ns) &&
 		 !vd_first(args->idle_ns && now - busy >= args->idle_ns && now > busy));
+	if (vd_lane() == 0)
+		__atomic_fetch_add(&vd->ended, 1, __ATOMIC_RELAXED);
 	return worked;
 }
 

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel on an NVIDIA GPU. A thread launches it again and again, two launches ahead, in a stream of the highest priority,
+ * and nobody waits for one. Each wave counts when it ends, so that the thread knows how many launches there still are.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "os/nvidia/cuda.h"
+#include "util/bits.h"
+#include "util/thread.h"
+#include "vdrive/exec.h"
+#include "vdrive/kernel/ptx.h"
+#include "vdrive/shared.h"
+
+#define WARP 32u
+#define WAVES 4u /* of a block: its registers are enough for any */
+#define AHEAD 2u
+#define LOOK_MIN_NS 50000u
+#define KERNEL 0u
+
+struct exec_cuda {
+	struct gnv_vd_exec exec;
+	struct gnv_cuda *cuda;
+	const struct gnv_log *log;
+	void *stream;
+	struct gnv_vd_args args;
+	uint32_t workers;
+	pthread_t launcher;
+	bool launching;
+	uint32_t end; /* atomic: launch nothing more */
+};
+
+static struct exec_cuda *cuda_of(struct gnv_vd_exec *exec)
+{
+	return gnv_container_of(exec, struct exec_cuda, exec);
+}
+
+/* ---- Opening ---- */
+
+static int parse_index(const char *rest, unsigned *index)
+{
+	char *end = NULL;
+	const unsigned long value = rest && *rest >= '0' && *rest <= '9' ? strtoul(rest, &end, 10) : 0;
+
+	if (!end || *end || value > 1023)
+		return gnv_fail(-EINVAL, "on=cuda:%.40s in the URI: the number of a GPU must follow, as in on=cuda:0", rest ? rest : "");
+	*index = (unsigned)value;
+	return 0;
+}
+
+static int load(struct exec_cuda *c, unsigned index)
+{
+	static const char *const names[] = { "gnv_vd_kernel" };
+	int ret = gnv_cuda_open(index, &c->cuda);
+
+	if (ret)
+		return ret;
+	ret = gnv_cuda_load(c->cuda, gnv_vd_ptx(), names, 1);
+	if (!ret)
+		ret = gnv_cuda_stream_new(c->cuda, &c->stream);
+	if (ret)
+		gnv_cuda_close(c->cuda);
+	return ret;
+}
+
+static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+{
+	struct exec_cuda *c;
+	unsigned index = 0;
+	int ret = parse_index(wish->rest, &index);
+
+	if (!ret && !gnv_vd_ptx())
+		ret = gnv_fail(-EOPNOTSUPP, "this build of the library has no code for NVIDIA GPUs: it was built without clang 19; install it "
+					    "and build it again");
+	if (ret)
+		return ret;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = load(c, index);
+	if (ret) {
+		free(c);
+		return ret;
+	}
+	c->exec.ops = &gnv_vd_exec_cuda;
+	c->log = log;
+	c->workers = *workers = (uint32_t)gnv_min(wish->queues, GNV_VD_WORKERS);
+	*exec = &c->exec;
+	return 0;
+}
+
+/* What a kernel that did not end still has stays until the process ends (gnv_cuda_close()). */
+static void cuda_close(struct gnv_vd_exec *exec)
+{
+	struct exec_cuda *c = cuda_of(exec);
+
+	if (c->stream)
+		gnv_cuda_stream_end(c->cuda, c->stream, 0);
+	gnv_cuda_close(c->cuda);
+	free(c);
+}
+
+/* ---- Memory ---- */
+
+static int cuda_alloc(struct gnv_vd_exec *exec, size_t len, uint64_t *at)
+{
+	const int ret = gnv_cuda_alloc(cuda_of(exec)->cuda, len, at);
+
+	if (ret == -ENOMEM)
+		return gnv_fail(ret, "%s has no %zu MiB of memory left for the drive; use a smaller size, or another GPU",
+				gnv_cuda_name(cuda_of(exec)->cuda), len >> 20);
+	return ret;
+}
+
+static void cuda_free(struct gnv_vd_exec *exec, uint64_t at)
+{
+	gnv_cuda_free(cuda_of(exec)->cuda, at);
+}
+
+static int cuda_peek(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len)
+{
+	return gnv_cuda_read(cuda_of(exec)->cuda, to, at, len);
+}
+
+static int cuda_poke(struct gnv_vd_exec *exec, uint64_t at, const void *from, size_t len)
+{
+	return gnv_cuda_write(cuda_of(exec)->cuda, at, from, len);
+}
+
+static int cuda_show(struct gnv_vd_exec *exec, void *cpu, size_t len, uint64_t *at, void **cookie)
+{
+	bool ours = false;
+	const int ret = gnv_cuda_register(cuda_of(exec)->cuda, cpu, len, false, at, &ours);
+
+	*cookie = !ret && ours ? cpu : NULL;
+	return ret;
+}
+
+static int cuda_hide(struct gnv_vd_exec *exec, void *cookie)
+{
+	return cookie ? gnv_cuda_unregister(cuda_of(exec)->cuda, cookie) : 0;
+}
+
+/* ---- Launches ---- */
+
+static int launch(struct exec_cuda *c)
+{
+	const struct gnv_cuda_job job = { .kernel = KERNEL,
+					  .args = &c->args,
+					  .groups = (c->workers + WAVES - 1) / WAVES,
+					  .group_lanes = WAVES * WARP };
+
+	return gnv_cuda_begin(c->cuda, c->stream, &job);
+}
+
+static void *launch_on(void *arg)
+{
+	struct exec_cuda *c = arg;
+	const uint64_t look = gnv_max(c->args.slice_ns / 8, LOOK_MIN_NS);
+	const struct timespec pause = { 0, (long)gnv_min(look, 10000000) };
+	uint64_t launched = 0, ended = 0;
+	int ret = 0;
+
+	while (!ret && !__atomic_load_n(&c->end, __ATOMIC_ACQUIRE)) {
+		for (; !ret && launched - ended / c->workers < (c->args.slice_ns ? AHEAD : 1); launched++)
+			ret = launch(c);
+		nanosleep(&pause, NULL);
+		if (!ret)
+			ret = gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended));
+	}
+	if (ret)
+		gnv_log(c->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s", gpunvme_errmsg());
+	return NULL;
+}
+
+static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
+{
+	struct exec_cuda *c = cuda_of(exec);
+	int ret;
+
+	c->args = (struct gnv_vd_args){ .vd = vd, .slice_ns = slice_ns };
+	ret = gnv_thread_start(&c->launcher, launch_on, c);
+	if (ret)
+		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
+	c->launching = true;
+	return 0;
+}
+
+static bool cuda_stop(struct gnv_vd_exec *exec, uint32_t ms)
+{
+	struct exec_cuda *c = cuda_of(exec);
+
+	__atomic_store_n(&c->end, 1, __ATOMIC_RELEASE);
+	if (c->launching)
+		pthread_join(c->launcher, NULL);
+	c->launching = false;
+	if (c->stream && !gnv_cuda_stream_end(c->cuda, c->stream, ms))
+		return false;
+	c->stream = NULL;
+	return true;
+}
+
+const struct gnv_vd_exec_ops gnv_vd_exec_cuda = {
+	.name = "cuda",
+	.open = cuda_open,
+	.close = cuda_close,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.peek = cuda_peek,
+	.poke = cuda_poke,
+	.show = cuda_show,
+	.hide = cuda_hide,
+	.start = cuda_start,
+	.stop = cuda_stop,
+};

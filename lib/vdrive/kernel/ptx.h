@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernel of a drive as PTX, which the driver of an NVIDIA GPU compiles when such a drive is opened. */
+#ifndef GNV_VDRIVE_PTX_H
+#define GNV_VDRIVE_PTX_H
+
+/* Text that ends with NUL; NULL in a build without. */
+const char *gnv_vd_ptx(void);
+
+#endif

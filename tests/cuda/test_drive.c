@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A drive that runs on an NVIDIA GPU, with the mock driver and with the machine's: launches that nobody waits for, memory that
+ * drive and lanes share, what is refused.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/good.h"
+#include "mocks/cuda/stand_in.h"
+#include "vdrive/shared.h"
+
+#define DRIVE "soft:vram:4M?on=cuda:0&queues=2"
+#define LANES 64u
+#define EACH 8u
+#define COMMANDS (LANES * EACH)
+
+/* ---- The kernel, for the mock driver: by its name in the program ---- */
+
+#define VISIBLE __attribute__((visibility("default")))
+
+struct wave {
+	pthread_t thread;
+	const struct gnv_vd_args *args;
+	uint32_t index;
+};
+
+static void *run_wave(void *arg)
+{
+	const struct wave *wave = arg;
+
+	gnv_vd_kernel_cpu(wave->args, wave->index);
+	return NULL;
+}
+
+VISIBLE int gnv_vd_kernel(uint32_t lanes, uint32_t width, void *args);
+VISIBLE int gnv_vd_kernel(uint32_t lanes, uint32_t width, void *args)
+{
+	struct wave wave[8];
+	uint32_t i, n = lanes / 32;
+
+	(void)width;
+	if (n > 8)
+		return -1;
+	for (i = 0; i < n; i++) {
+		wave[i] = (struct wave){ .args = args, .index = i };
+		if (pthread_create(&wave[i].thread, NULL, run_wave, &wave[i]))
+			return -1;
+	}
+	for (i = 0; i < n; i++)
+		pthread_join(wave[i].thread, NULL);
+	return 0;
+}
+VISIBLE extern const size_t gnv_vd_kernel_args;
+const size_t gnv_vd_kernel_args = sizeof(struct gnv_vd_args);
+
+/* ---- A drive and its lanes ---- */
+
+struct rig {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_mem *mem;
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_batch_cmd cmd[COMMANDS];
+};
+
+static void open_rig(struct rig *r, const char *uri, const char *lanes)
+{
+	const struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
+
+	memset(r, 0, sizeof(*r));
+	good(gpunvme_dev_open(uri, NULL, &r->dev));
+	good(gpunvme_gpu_open(lanes, NULL, &r->gpu));
+	good(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp));
+	good(gpunvme_qp_view(r->qp, &view, &r->dq));
+	good(gpunvme_mem_alloc(r->gpu, COMMANDS * 4096, NULL, &r->mem));
+	good(gpunvme_mem_map(r->mem, r->dev));
+	good(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf));
+}
+
+static void close_rig(struct rig *r)
+{
+	gpunvme_qp_destroy(r->qp);
+	good(gpunvme_mem_unmap(r->mem, r->dev));
+	good(gpunvme_mem_free(r->mem));
+	good(gpunvme_dev_close(r->dev));
+	gpunvme_gpu_close(r->gpu);
+}
+
+/* Command i moves one to eight blocks of a place of its own to or from its part of the buffer. */
+static void move_all(struct rig *r, uint32_t op)
+{
+	struct gpunvme_batch batch = { sizeof(batch), LANES, EACH, r->cmd };
+	uint32_t i;
+
+	for (i = 0; i < COMMANDS; i++)
+		r->cmd[i] = (struct gpunvme_batch_cmd){ .offset = i * 4096ull, .lba = i * 37 % COMMANDS * 8, .nblocks = i % 8 + 1, .op = op };
+	good(gpunvme_batch_run(r->gpu, &r->dq, 1, &r->dbuf, &batch));
+	for (i = 0; i < COMMANDS; i++)
+		assert_int_equal(r->cmd[i].status, 0);
+}
+
+static unsigned char stamp(uint32_t i, uint32_t byte)
+{
+	return (unsigned char)(i * 31 + byte / 512 * 7 + byte + 1);
+}
+
+static void write_and_read(struct rig *r)
+{
+	unsigned char *p = gpunvme_mem_ptr(r->mem);
+	uint32_t i, byte;
+
+	for (i = 0; i < COMMANDS; i++)
+		for (byte = 0; byte < 4096; byte++)
+			p[i * 4096 + byte] = stamp(i, byte);
+	move_all(r, GPUNVME_IO_WRITE);
+	memset(p, 0, COMMANDS * 4096);
+	move_all(r, GPUNVME_IO_READ);
+	for (i = 0; i < COMMANDS; i++)
+		for (byte = 0; byte < 4096; byte++)
+			if (p[i * 4096 + byte] != (byte < (i % 8 + 1) * 512 ? stamp(i, byte) : 0))
+				fail_msg("command %u, byte %u: 0x%02x", i, byte, p[i * 4096 + byte]);
+}
+
+static void lanes_of_cpus_use_it(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	open_rig(&r, DRIVE, "cpu");
+	write_and_read(&r);
+	close_rig(&r);
+}
+
+static void lanes_of_the_same_gpu_use_it(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	open_rig(&r, DRIVE, "cuda:0");
+	write_and_read(&r);
+	close_rig(&r);
+}
+
+/* The same memory is a drive's and the lanes': whichever lets go first, the other still reaches it. */
+static void memory_outlives_one_of_its_users(void **state)
+{
+	struct gpunvme_dev *other;
+	struct rig r;
+
+	(void)state;
+	open_rig(&r, DRIVE, "cuda:0");
+	good(gpunvme_dev_open(DRIVE, NULL, &other));
+	good(gpunvme_mem_map(r.mem, other));
+	write_and_read(&r);
+	good(gpunvme_mem_unmap(r.mem, other));
+	write_and_read(&r);
+	good(gpunvme_mem_map(r.mem, other));
+	good(gpunvme_dev_close(other)); /* which ends that */
+	write_and_read(&r);
+	close_rig(&r);
+}
+
+static void commands_outlive_launches(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	open_rig(&r, DRIVE "&slice=1&fault=delay:5000", "cpu");
+	write_and_read(&r);
+	close_rig(&r);
+	open_rig(&r, DRIVE "&lat_us=3000&iops=100000", "cpu");
+	write_and_read(&r);
+	close_rig(&r);
+}
+
+static void drives_that_cannot_be_are_refused(void **state)
+{
+	static const struct {
+		const char *uri, *says;
+		int ret;
+	} cases[] = {
+		{ "soft:vram:4M?on=cuda", "number of a GPU must follow", -EINVAL },
+		{ "soft:vram:4M?on=cuda:x", "number of a GPU must follow", -EINVAL },
+		{ "soft:vram:4M?on=cuda:1x", "number of a GPU must follow", -EINVAL },
+		{ "soft:vram:4M?on=cuda:77", "numbered from 0", -ENODEV },
+	};
+	struct gpunvme_dev *dev;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const int ret = gpunvme_dev_open(cases[i].uri, NULL, &dev);
+
+		if (ret != cases[i].ret || !strstr(gpunvme_errmsg(), cases[i].says))
+			fail_msg("%s: %d, %s", cases[i].uri, ret, gpunvme_errmsg());
+	}
+}
+
+/* Of the mock driver: nothing is left, and no rule was broken. */
+static int check(void **state)
+{
+	const char *path = getenv("GPUNVME_CUDA_LIBRARY");
+	void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+	struct stand_in *(*stand_in_of)(void);
+	const struct stand_in *driver;
+	void *symbol;
+
+	(void)state;
+	if (!path)
+		return 0;
+	assert_non_null(library);
+	symbol = dlsym(library, "stand_in");
+	memcpy(&stand_in_of, &symbol, sizeof(symbol));
+	driver = stand_in_of();
+	assert_int_equal(driver->registrations, 0);
+	assert_int_equal(driver->allocations, 0);
+	assert_int_equal(driver->modules, 0);
+	assert_int_equal(driver->streams, 0);
+	assert_int_equal(driver->contexts, 0);
+	if (driver->broke)
+		fail_msg("%s", driver->broke);
+	dlclose(library);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(lanes_of_cpus_use_it, check),
+		cmocka_unit_test_teardown(lanes_of_the_same_gpu_use_it, check),
+		cmocka_unit_test_teardown(memory_outlives_one_of_its_users, check),
+		cmocka_unit_test_teardown(commands_outlive_launches, check),
+		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
+	};
+	struct gpunvme_gpu *gpu;
+
+	if (gpunvme_gpu_open("cuda:0", NULL, &gpu)) {
+		printf("skipped: %s\n", gpunvme_errmsg());
+		return 77;
+	}
+	gpunvme_gpu_close(gpu);
+	return cmocka_run_group_tests_name("drive", tests, NULL, NULL);
+}
