@@ -164,7 +164,7 @@ static void *launch_on(void *arg)
 	int ret = 0;
 
 	while (!ret && !__atomic_load_n(&c->end, __ATOMIC_ACQUIRE)) {
-		for (; !ret && launched - ended / c->workers < (c->args.slice_ns ? AHEAD : 1); launched++)
+		for (; !ret && launched - ended / c->workers < AHEAD; launched++)
 			ret = launch(c);
 		nanosleep(&pause, NULL);
 		if (!ret)
@@ -180,6 +180,9 @@ static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 	struct exec_cuda *c = cuda_of(exec);
 	int ret;
 
+	if (!slice_ns)
+		return gnv_fail(-EINVAL, "slice=0 in the URI: with on=cuda:N all that waits for the GPU, as loading code does, would wait for "
+					 "ever; use slice=1 or more");
 	c->args = (struct gnv_vd_args){ .vd = vd, .slice_ns = slice_ns };
 	ret = gnv_thread_start(&c->launcher, launch_on, c);
 	if (ret)

@@ -196,6 +196,7 @@ static void drives_that_cannot_be_are_refused(void **state)
 		{ "soft:vram:4M?on=cuda:x", "number of a GPU must follow", -EINVAL },
 		{ "soft:vram:4M?on=cuda:1x", "number of a GPU must follow", -EINVAL },
 		{ "soft:vram:4M?on=cuda:77", "numbered from 0", -ENODEV },
+		{ "soft:vram:4M?on=cuda:0&slice=0", "slice=1 or more", -EINVAL },
 	};
 	struct gpunvme_dev *dev;
 	size_t i;
