@@ -230,7 +230,7 @@ static void test_function_reset(void **state)
 static void test_high_address(void **state)
 {
 	const uint64_t high = dev->nvme.ctrl.cmb_base | 1ull << 40;
-	const struct gnv_port_inner where = { 2, 0, info.cmb };
+	const struct gnv_port_cmb where = { 2, 0, info.cmb };
 	struct gpunvme_mem *bytes;
 	struct gpunvme_qp *qp;
 	uint64_t iova;
@@ -239,7 +239,7 @@ static void test_high_address(void **state)
 	if (getenv("GPUNVME_TEST_OLD"))
 		return; /* QEMU's knows it by its BAR only, whatever it is told (nvme_addr_is_cmb() of its hw/nvme/ctrl.c) */
 	gnv_cmb_close(&dev->nvme);
-	good(dev->nvme.port->ops->inner(dev->nvme.port, &where, &bytes, &iova));
+	good(dev->nvme.port->ops->cmb(dev->nvme.port, &where, &bytes, &iova));
 	good(gnv_arena_over(bytes, high, dev->nvme.ctrl.page_size, &dev->nvme.log, &dev->nvme.cmb.arena));
 	dev->nvme.ctrl.cmb_base = high;
 	good(dev->nvme.port->ops->reset(dev->nvme.port));
