@@ -66,7 +66,7 @@ static int read_once(struct session *s)
 	int ret = session_buffer(s, 4096);
 
 	for (uint32_t i = 0; ret == GO_ON && i < s->queues; i++)
-		ret = gpunvme_read(&s->dq[i], &s->dbuf, 0, 0, 1) ? failed("a read failed") : GO_ON;
+		ret = gpunvme_read(&s->dq[i], &s->dbuf, 0, 0, 1ull << s->dq[i].lba_shift) ? failed("a read failed") : GO_ON;
 	return ret;
 }
 

@@ -65,7 +65,8 @@ static int read_one(const struct job *j, struct gpunvme_cursor *cur, uint32_t la
 	const uint32_t blocks = BYTES >> j->dq.lba_shift;
 
 	if (j->way == BLOCK)
-		return gpunvme_read(&j->dq, &j->dbuf, (uint64_t)lane * BYTES, piece * blocks, blocks);
+		return gpunvme_read(&j->dq, &j->dbuf, (uint64_t)lane * BYTES, (uint64_t)(piece * blocks) << j->dq.lba_shift,
+				    (uint64_t)blocks << j->dq.lba_shift);
 	return gpunvme_file_read(&j->dq, &j->file[j->way], cur, &j->dbuf, (uint64_t)lane * BYTES, piece * BYTES, BYTES);
 }
 

@@ -61,11 +61,11 @@ static inline uint64_t next_lba(const struct load *l, struct load_lane *lane)
 
 static inline void submit(struct load *l, const struct gpunvme_dq *dq, struct load_lane *lane, struct flight *f, uint64_t offset)
 {
-	uint64_t lba = next_lba(l, lane);
+	uint64_t pos = next_lba(l, lane) << dq->lba_shift;
 
 	f->since = now_ns();
-	lane->status = l->write ? gpunvme_submit_write(dq, &l->s.dbuf, offset, lba, l->nblocks, &f->req)
-				: gpunvme_submit_read(dq, &l->s.dbuf, offset, lba, l->nblocks, &f->req);
+	lane->status = l->write ? gpunvme_submit_write(dq, &l->s.dbuf, offset, pos, l->bs, 0, &f->req)
+				: gpunvme_submit_read(dq, &l->s.dbuf, offset, pos, l->bs, &f->req);
 	if (lane->status)
 		f->since = 0;
 	if (lane->status == -GPUNVME_EAGAIN)
@@ -128,13 +128,13 @@ static inline void run_busy(struct load *l, const struct gpunvme_dq *dq, struct 
 
 static inline void run_rested(struct load *l, const struct gpunvme_dq *dq, struct load_lane *lane)
 {
-	uint64_t base = gpunvme_lane() * l->qd * l->bs, since;
+	uint64_t base = gpunvme_lane() * l->qd * l->bs, since, pos;
 
 	while (!lane->status && now_ns() < l->end_ns && !interrupted) {
 		sleep_ms(l->idle_ms);
 		since = now_ns();
-		lane->status = l->write ? gpunvme_write(dq, &l->s.dbuf, base, next_lba(l, lane), l->nblocks)
-					: gpunvme_read(dq, &l->s.dbuf, base, next_lba(l, lane), l->nblocks);
+		pos = next_lba(l, lane) << dq->lba_shift;
+		lane->status = l->write ? gpunvme_write(dq, &l->s.dbuf, base, pos, l->bs, 0) : gpunvme_read(dq, &l->s.dbuf, base, pos, l->bs);
 		hist_add(&lane->hist, now_ns() - since);
 	}
 }

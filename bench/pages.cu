@@ -157,10 +157,11 @@ WITH_CACHE static void misses_by_cache(struct job j)
 __global__ static void misses_plain(struct job j)
 {
 	BLOCK_DQ(dq, j);
-	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, blocks = PAGE >> dq.lba_shift;
+	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_read(&dq, &j.buf, (uint64_t)gpunvme_lane() * PAGE, (j.count + gpunvme_lane() + i * lanes) * blocks, blocks);
+		int ret = gpunvme_read(&dq, &j.buf, (uint64_t)gpunvme_lane() * PAGE,
+				       (uint64_t)(j.count + gpunvme_lane() + i * lanes) * PAGE, PAGE);
 
 		if (ret)
 			*j.failed = ret;

@@ -133,10 +133,10 @@ static void misses_plain(void *arg)
 {
 	const struct gpunvme_dq *dq = own_dq(arg);
 	struct work *w = arg;
-	uint64_t i, blocks = PAGE >> dq->lba_shift;
+	uint64_t i;
 
 	for (i = 0; i < w->rounds; i++)
-		fail(w, gpunvme_read(dq, &w->buf, (uint64_t)gpunvme_lane() * PAGE, missed_page(w, i) * blocks, blocks));
+		fail(w, gpunvme_read(dq, &w->buf, (uint64_t)gpunvme_lane() * PAGE, missed_page(w, i) * PAGE, PAGE));
 }
 
 static void warm(void *arg)

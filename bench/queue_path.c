@@ -78,7 +78,7 @@ static void must(int ret)
 
 static void submit(const struct rig *r, struct gpunvme_req *req, uint64_t i)
 {
-	must(gpunvme_submit_read(&r->dq, &r->dbuf, (i % 256) * 4096, i, 8, req));
+	must(gpunvme_submit_read(&r->dq, &r->dbuf, (i % 256) * 4096, (uint64_t)i << r->dq.lba_shift, 8ull << r->dq.lba_shift, req));
 }
 
 /* ---- A thread as controller ---- */

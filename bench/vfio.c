@@ -65,7 +65,9 @@ static void lane(void *arg)
 		if (b->status || (n % 64 == 0 && now_s() >= end))
 			break;
 		seed = seed * 6364136223846793005u + 1442695040888963407u;
-		b->status = gpunvme_submit_read(&b->dq, &b->dbuf, i * BLOCK, (seed >> 20) % b->slots * b->nblocks, b->nblocks, &req[i]);
+		b->status = gpunvme_submit_read(&b->dq, &b->dbuf, i * BLOCK,
+						(uint64_t)((seed >> 20) % b->slots * b->nblocks) << b->dq.lba_shift,
+						(uint64_t)b->nblocks << b->dq.lba_shift, &req[i]);
 	}
 	b->ios = n;
 	for (uint32_t i = 1; i < b->depth && i <= n && !b->status; i++) /* the one that was looked at last was taken */
@@ -124,7 +126,7 @@ static int host_memory(struct bench *b, const char *uri)
 	ret = ret ? ret : open_queue(b);
 	ret = ret ? ret : gpunvme_mem_alloc(b->gpu, MAX_DEPTH * BLOCK, NULL, &b->data);
 	ret = ret ? ret : map_data(b);
-	ret = ret ? ret : gpunvme_read(&b->dq, &b->dbuf, 0, 0, b->nblocks);
+	ret = ret ? ret : gpunvme_read(&b->dq, &b->dbuf, 0, 0, (uint64_t)b->nblocks << b->dq.lba_shift);
 	if (ret)
 		return ret;
 	note(&b->steps, GPUNVME_LOG_DEBUG, "buffer mapped, first block read");

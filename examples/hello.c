@@ -18,9 +18,9 @@ static GPUNVME_DEVICE void read_two_blocks(void *arg)
 {
 	struct job *job = (struct job *)arg;
 	uint32_t lane = gpunvme_lane();
-	uint64_t offset = (uint64_t)lane * 2 << job->dq.lba_shift;
+	uint64_t len = 2ull << job->dq.lba_shift, pos = lane * len;
 
-	job->status[lane] = gpunvme_read(&job->dq, &job->dbuf, offset, lane * 2, 2);
+	job->status[lane] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); /* at the same place in the buffer */
 }
 
 static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, struct gpunvme_mem *mem)

@@ -49,9 +49,9 @@ static GPUNVME_DEVICE void check_rounds(void *arg)
 	for (uint32_t round = 0; round < a->rounds && !status; round++) {
 		for (uint64_t i = 0; i < a->area / 8; i++)
 			wrote[i] = pattern(lane, round, i);
-		status = gpunvme_write(dq, &a->dbuf, out, lba, a->nblocks);
+		status = gpunvme_write(dq, &a->dbuf, out, lba << dq->lba_shift, a->area, 0);
 		if (!status)
-			status = gpunvme_read(dq, &a->dbuf, in, lba, a->nblocks);
+			status = gpunvme_read(dq, &a->dbuf, in, lba << dq->lba_shift, a->area);
 		for (uint64_t i = 0; i < a->area / 8 && !status; i++)
 			a->mismatches[lane] += got[i] != pattern(lane, round, i);
 	}

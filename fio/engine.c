@@ -257,15 +257,12 @@ static void iomem_free(struct thread_data *td)
 
 static int submit(struct job *j, struct io_u *u, struct gpunvme_req *req)
 {
-	uint64_t at = (uint64_t)(uintptr_t)u->xfer_buf - j->dbuf.base, lba = u->offset >> j->dq.lba_shift;
-	uint32_t nblocks = (uint32_t)(u->xfer_buflen >> j->dq.lba_shift);
+	uint64_t at = (uint64_t)(uintptr_t)u->xfer_buf - j->dbuf.base;
 
-	if (ddir_rw(u->ddir) && (u->offset | u->xfer_buflen) & ((1ull << j->dq.lba_shift) - 1))
-		return -GPUNVME_EINVAL; /* what is no block is not rounded to one */
 	if (u->ddir == DDIR_READ)
-		return gpunvme_submit_read(&j->dq, &j->dbuf, at, lba, nblocks, req);
+		return gpunvme_submit_read(&j->dq, &j->dbuf, at, u->offset, u->xfer_buflen, req);
 	if (u->ddir == DDIR_WRITE)
-		return gpunvme_submit_write(&j->dq, &j->dbuf, at, lba, nblocks, req);
+		return gpunvme_submit_write(&j->dq, &j->dbuf, at, u->offset, u->xfer_buflen, 0, req);
 	return ddir_sync(u->ddir) ? gpunvme_submit_flush(&j->dq, req) : -GPUNVME_EOPNOTSUPP;
 }
 

@@ -5,6 +5,8 @@
 
 #include "work.h"
 
+#define PLACE(of, blocks) ((uint64_t)(blocks) << (of)->lba_shift) /* in bytes */
+
 /* Each lane reads; those of a wave that are together share a place in the queue. */
 GNVD_FN void read_together(const struct work *w)
 {
@@ -12,7 +14,7 @@ GNVD_FN void read_together(const struct work *w)
 	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++)
-		wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, stamp_of(i), BLOCKS), stamp_of(i));
+		wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i)), PLACE(dq, BLOCKS)), stamp_of(i));
 	count_errors(w, wrong);
 }
 
@@ -25,7 +27,7 @@ GNVD_FN void read_alone(const struct work *w)
 	for (i = 0; i < w->rounds; i++) {
 		for (turn = 0; turn < gnvd_wave_lanes(); turn++) {
 			if (lane == turn)
-				wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, stamp_of(i), BLOCKS), stamp_of(i));
+				wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i)), PLACE(dq, BLOCKS)), stamp_of(i));
 #if defined(GNVD_CUDA)
 			__syncwarp();
 #endif
@@ -40,7 +42,7 @@ GNVD_FN void read_as_wave(const struct work *w)
 	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++)
-		wrong += is_wrong(w, gpunvme_wave_read(dq, &w->buf, 0, stamp_of(i), BLOCKS), stamp_of(i));
+		wrong += is_wrong(w, gpunvme_wave_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i)), PLACE(dq, BLOCKS)), stamp_of(i));
 	count_errors(w, wrong);
 }
 
@@ -51,7 +53,7 @@ GNVD_FN void read_wave_one(const struct work *w)
 	OWN_DQ(dq, w, queue_of(w));
 
 	for (i = 0; i < w->rounds; i++)
-		wrong += is_wrong(w, gpunvme_wave_read_one(dq, &w->buf, 0, wave_stamp_of(i), BLOCKS), wave_stamp_of(i));
+		wrong += is_wrong(w, gpunvme_wave_read_one(dq, &w->buf, 0, PLACE(dq, wave_stamp_of(i)), PLACE(dq, BLOCKS)), wave_stamp_of(i));
 	count_errors(w, wrong);
 }
 
@@ -64,7 +66,7 @@ GNVD_FN void read_one_lane(const struct work *w)
 	if (gpunvme_lane() % gnvd_wave_lanes())
 		return;
 	for (i = 0; i < w->rounds; i++)
-		wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, wave_stamp_of(i), BLOCKS), wave_stamp_of(i));
+		wrong += is_wrong(w, gpunvme_read(dq, &w->buf, 0, PLACE(dq, wave_stamp_of(i)), PLACE(dq, BLOCKS)), wave_stamp_of(i));
 	count_errors(w, wrong);
 }
 
@@ -81,14 +83,15 @@ GNVD_FN void read_with_handles(const struct work *w)
 		return;
 	for (i = 0; i < HANDLES; i++) {
 		req[i].tag = 0;
-		while (gpunvme_submit_read(dq, &w->buf, 0, stamp_of(i), BLOCKS, &req[i]) == -GPUNVME_EAGAIN)
+		while (gpunvme_submit_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i)), PLACE(dq, BLOCKS), &req[i]) == -GPUNVME_EAGAIN)
 			;
 	}
 	for (; i < w->rounds + HANDLES; i++) {
 		wrong += gpunvme_wait_any(dq, req, HANDLES, 0, &index) != 0 || index >= HANDLES;
 		if (wrong)
 			break;
-		while (i < w->rounds && gpunvme_submit_read(dq, &w->buf, 0, stamp_of(i), BLOCKS, &req[index]) == -GPUNVME_EAGAIN)
+		while (i < w->rounds &&
+		       gpunvme_submit_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i)), PLACE(dq, BLOCKS), &req[index]) == -GPUNVME_EAGAIN)
 			;
 		index = (index + 1) % HANDLES;
 	}
@@ -101,7 +104,7 @@ GNVD_FN void read_as_block(const struct work *w)
 	uint32_t i, wrong = 0, lanes = gnvd_block_lanes();
 
 	for (i = 0; i < w->rounds; i++)
-		wrong += gpunvme_block_read(&w->vol, &w->vbuf, 0, 0, (uint64_t)BLOCKS * lanes) != 0;
+		wrong += gpunvme_block_read(&w->vol, &w->vbuf, 0, 0, PLACE(&w->vol, BLOCKS * (uint64_t)lanes)) != 0;
 	count_errors(w, wrong);
 }
 
@@ -111,7 +114,8 @@ KERNEL(lanes_1024, 1024, read_together(w);)
 KERNEL(alone_512, 512, read_alone(w);)
 KERNEL(wave_512, 512, read_as_wave(w);)
 KERNEL(wave_one_512, 512, read_wave_one(w);)
-KERNEL(wave_one_times, 32, OWN_DQ(dq, w, 0); TIME_ROUNDS(w, gpunvme_wave_read_one(dq, &w->buf, 0, wave_stamp_of(i_), BLOCKS));)
+KERNEL(wave_one_times, 32, OWN_DQ(dq, w, 0);
+       TIME_ROUNDS(w, gpunvme_wave_read_one(dq, &w->buf, 0, PLACE(dq, wave_stamp_of(i_)), PLACE(dq, BLOCKS)));)
 KERNEL(one_lane_512, 512, read_one_lane(w);)
 KERNEL(handles_32, 32, read_with_handles(w);)
 KERNEL(block_256, 256, read_as_block(w);)
@@ -121,7 +125,7 @@ GNVD_FN void read_in_vain(const struct work *w)
 	int ret;
 	OWN_DQ(dq, w, queue_of(w));
 
-	ret = gpunvme_read(dq, &w->buf, 0, stamp_of(0), BLOCKS);
+	ret = gpunvme_read(dq, &w->buf, 0, PLACE(dq, stamp_of(0)), PLACE(dq, BLOCKS));
 	count_errors(w, ret != -GPUNVME_ETIMEDOUT && ret != -GPUNVME_ESHUTDOWN && ret != -GPUNVME_ECANCELED);
 }
 
@@ -161,7 +165,7 @@ GNVD_FN void read_hostile(const struct work *w, uint32_t lanes_of_wave)
 		int ret;
 
 		began = gnvd_clock();
-		ret = gpunvme_read(dq, &w->buf, 0, stamp_of(i), BLOCKS);
+		ret = gpunvme_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i)), PLACE(dq, BLOCKS));
 		began = gnvd_clock() - began;
 		longest = began > longest ? began : longest;
 		answers |= answer_of(ret);
@@ -176,6 +180,6 @@ GNVD_FN void read_hostile(const struct work *w, uint32_t lanes_of_wave)
 KERNEL(hostile_256, 256, read_hostile(w, gnvd_wave_lanes());)
 KERNEL(hostile_lone_256, 256, read_hostile(w, 1);)
 KERNEL(vain_512, 512, read_in_vain(w);)
-KERNEL(times_32, 32, OWN_DQ(dq, w, 0); TIME_ROUNDS(w, gpunvme_read(dq, &w->buf, 0, stamp_of(i_), BLOCKS));)
+KERNEL(times_32, 32, OWN_DQ(dq, w, 0); TIME_ROUNDS(w, gpunvme_read(dq, &w->buf, 0, PLACE(dq, stamp_of(i_)), PLACE(dq, BLOCKS)));)
 
 #endif

@@ -1,26 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVMe from a kernel: read, write, flush, write zeroes and deallocate on a queue that many lanes share.
+ * NVMe from a kernel: read, write, flush, zero and discard on a queue that many threads share, or on a volume of several queues.
  *
  * The same source compiles for AMD GPUs (HIP, clang 19 or newer), NVIDIA GPUs (nvcc, clang) and CPU threads (C11, C++17). A kernel
- * receives a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf) and calls the functions
- * below. Rules that hold for all of them:
+ * receives a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), or for a volume a struct
+ * gpunvme_dvol and struct gpunvme_dvbuf, and calls the functions below. The type of the first argument selects the function; what a
+ * source has not does not compile:
+ *
+ *                                                                          queue   volume
+ *   gpunvme_read, _write, _flush, _zero, _discard                          yes     yes
+ *   gpunvme_wave_read, _write, _read_one, _write_one                       yes     no
+ *   gpunvme_block_read, _write                                             no      yes
+ *   gpunvme_submit_read, _write, _flush, _zero, _discard                   yes     no
+ *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no
+ *
+ * Rules that hold for all of them:
  *
  * - Any lane may call at any time, together with others or alone, with its own arguments; lanes of a wave that call together share
  *   the work. A lane gets its own result: 0; a negative GPUNVME_E* (dq.h); or the NVMe status of its own command, positive.
- * - `lba` counts from the first block of the view's window, `offset` from the first byte of the buffer. iova + offset must be a
- *   multiple of 4. A transfer must lie inside both.
+ * - Positions and lengths are bytes. `pos` counts from the start of the view's window; `pos` and `len` are multiples of the block.
+ *   `offset` counts from the start of the buffer; iova + offset must be a multiple of 4. A transfer must lie inside both.
  * - A blocking transfer that one command cannot carry is split, and so is one across a boundary at which the drive likes transfers
  *   to end. Not cut for that is a write of at most dq->atomic blocks: it is one command, which the drive writes whole, except
  *   across a border of its own (gpunvme_ns_info), the end of a stripe of a volume, or with more than 1 MiB by PRP lists.
  * - Every wait is bounded by the queue's command time-out. A queue on which a command timed out is poisoned: commands in flight
  *   may still end with their own status, new ones get -GPUNVME_ESHUTDOWN, and the buffers of commands that never ended belong to
  *   the device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
- * - Common results, not repeated below: -GPUNVME_EINVAL zero blocks, unaligned buffer; -GPUNVME_ERANGE outside the window or the
- *   buffer; -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device
- *   broke the protocol; -GPUNVME_ENODEV it went while the command was under way, after which new ones get -GPUNVME_ESHUTDOWN, too;
- *   -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the descriptor is of another
- *   version than this header.
+ * - Common results, not repeated below: -GPUNVME_EINVAL no bytes, no whole blocks, unaligned buffer; -GPUNVME_ERANGE outside the
+ *   window or the buffer; -GPUNVME_EMSGSIZE 2^32 blocks or more (gpunvme_block_*: 2^47 or more are -GPUNVME_ERANGE); -GPUNVME_EROFS
+ *   a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device broke the protocol;
+ *   -GPUNVME_ENODEV it went while the command was under way, after which new ones get -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT;
+ *   -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the descriptor is of another version than this
+ *   header.
  * - gpunvme_lane() and gpunvme_lanes() tell a lane's number in the launch (x dimension), and how many there are.
  * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY ask for: then nothing is counted.
  */
@@ -40,52 +51,50 @@
 #include <gpunvme/device/submit.h>
 #include <gpunvme/device/transfer.h>
 
+/* The functions of a queue that volumes have, too, are overloads in C++. In C they have names that select.h chooses from. */
+#if defined(__cplusplus)
+#define GNVD_QUEUE(call) gpunvme_##call
+#else
+#define GNVD_QUEUE(call) gnvd_queue_##call
+#endif
+
 /* ---- Blocking ---- */
 
 /**
  * gpunvme_read() - read blocks into a buffer and wait for them
- * @dq:      the queue
- * @dbuf:    the buffer; its bytes are valid for this lane when the call returns 0
- * @offset:  bytes from the start of the buffer
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number; split by what one command can carry
+ * @dq:     the queue
+ * @dbuf:   the buffer; this thread may read its bytes when the call returns 0
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks; the call sends as many commands as it takes
  *
- * Return: 0; the first failure in LBA order (blocks before it were read); see the head of this file.
+ * Return: 0; the first failure in the order of the blocks (the blocks before it were read); see the head of this file.
  */
-GPUNVME_FN int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			    uint32_t nblocks)
+GPUNVME_FN int GNVD_QUEUE(read)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				uint64_t len)
 {
-	int ret = gnvd_check_window(dq, lba, nblocks, 0);
-
-	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ, ret ? ret : gnvd_check_buffer(dq, dbuf, offset, nblocks));
+	return gnvd_transfer(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
 
 /**
  * gpunvme_write() - write blocks from a buffer and wait for them
- * Parameters and results as gpunvme_read(). The data is in the controller's hands; gpunvme_flush() or gpunvme_write_fua() make it
- * durable where a volatile write cache is enabled. What this lane stored before the call is written; other lanes' stores must have
- * been ordered before the call by the kernel (a barrier, a fence).
+ * @dq:     the queue
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
+ * @flags:  0 or GPUNVME_FUA
+ *
+ * The call writes what this thread stored before. The kernel must order the stores of other threads before the call (a barrier, a
+ * fence). Where a volatile write cache is enabled, the blocks are durable after gpunvme_flush(). With GPUNVME_FUA they are durable
+ * when the call returns 0; this says nothing of earlier writes. Every drive has that flag, and without a volatile write cache it
+ * changes nothing. NVM Command Set Specification 3.2.6 (Write, FUA).
+ * Return: as gpunvme_read(); -GPUNVME_EINVAL also for an unknown flag.
  */
-GPUNVME_FN int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			     uint32_t nblocks)
+GPUNVME_FN int GNVD_QUEUE(write)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				 uint64_t len, uint32_t flags)
 {
-	int ret = gnvd_check_window(dq, lba, nblocks, 1);
-
-	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE, ret ? ret : gnvd_check_buffer(dq, dbuf, offset, nblocks));
-}
-
-/**
- * gpunvme_write_fua() - write blocks so that they are on the media when the call returns 0 (force unit access)
- * As gpunvme_write(), whose writes before it this says nothing of. Every drive knows it; without a volatile write cache it is the
- * same. NVM Command Set Specification 3.2.6 (Write, FUA).
- */
-GPUNVME_FN int gpunvme_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				 uint32_t nblocks)
-{
-	int ret = gnvd_check_window(dq, lba, nblocks, 1);
-
-	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE | GPUNVME_RW_FUA,
-			ret ? ret : gnvd_check_buffer(dq, dbuf, offset, nblocks));
+	return gnvd_transfer(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
 
 /**
@@ -93,90 +102,88 @@ GPUNVME_FN int gpunvme_write_fua(const struct gpunvme_dq *dq, const struct gpunv
  * @dq: the queue
  * Return: see the head of this file.
  */
-GPUNVME_FN int gpunvme_flush(const struct gpunvme_dq *dq)
+GPUNVME_FN int GNVD_QUEUE(flush)(const struct gpunvme_dq *dq)
 {
 	return gnvd_run(dq, NULL, 0, 0, 0, GPUNVME_IO_FLUSH, gnvd_check_dq(dq));
 }
 
 /**
- * gpunvme_write_zeroes() - set blocks to zero without a buffer, and wait
- * @dq:      the queue
- * @lba:     first block, counted from the window
- * @nblocks: blocks
+ * gpunvme_zero() - set blocks to zero without a buffer, and wait (NVM Command Set Specification 3.2.8, Write Zeroes)
+ * @dq:  the queue
+ * @pos: bytes from the start of the window
+ * @len: bytes, any number of blocks
  * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_write().
  */
-GPUNVME_FN int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks)
+GPUNVME_FN int GNVD_QUEUE(zero)(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len)
 {
-	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+	int ret = gnvd_check_span(dq, pos, len, 1);
 
-	if (!ret && !(dq->flags & GPUNVME_DQ_WRITE_ZEROES))
-		ret = -GPUNVME_EOPNOTSUPP;
-	return gnvd_run(dq, NULL, 0, lba, nblocks, GPUNVME_IO_WRITE_ZEROES, ret);
+	return gnvd_zero(dq, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), ret);
 }
 
 /**
- * gpunvme_deallocate() - tell the drive that nobody needs what is in blocks, and wait
- * @dq:      the queue
- * @dbuf:    a buffer of which the call needs 16 bytes: there the lane writes which blocks, for the controller to read
- * @offset:  where in the buffer; each lane has its own, until the call returns
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number
+ * gpunvme_discard() - deallocate blocks whose data is not needed any more, and wait
+ * @dq:     the queue
+ * @dbuf:   a buffer of which the call uses 16 bytes: there the thread writes the range of blocks, for the controller to read
+ * @offset: where in the buffer; each thread has its own 16 bytes until the call returns
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
  *
  * Dataset Management with the attribute Deallocate (NVM Command Set Specification 3.2.3), a range for each command. The bytes are
- * the caller's because who deallocates has a buffer, and room for it in every queue would be there for the many who never do.
- * It is a hint, and not durable: the drive may do it later, in part, or not at all. What blocks read as that it did deallocate is
- * told by gpunvme_ns_info, deallocated.
+ * the caller's, because room for them in every queue would be wasted on kernels that never discard. The command is a hint, and not
+ * durable: the drive may carry it out later, in part, or not at all. gpunvme_ns_info.deallocated says what such blocks read as.
  * Return: -GPUNVME_EOPNOTSUPP the controller has no Dataset Management; -GPUNVME_EROFS the view may not write; -GPUNVME_EINVAL and
  * -GPUNVME_ERANGE are for the 16 bytes, too; else as gpunvme_write().
  */
-GPUNVME_FN int gpunvme_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				  uint32_t nblocks)
+GPUNVME_FN int GNVD_QUEUE(discard)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				   uint64_t len)
 {
-	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_DSM, gnvd_check_range(dq, dbuf, offset, lba, nblocks));
+	int ret = gnvd_check_span(dq, pos, len, 1);
+
+	return gnvd_discard(dq, dbuf, offset, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), ret);
 }
 
 /* ---- Asynchronous ---- */
 
 /**
  * gpunvme_submit_read() - start reading, as exactly one command
- * @dq:      the queue
- * @dbuf:    the buffer; belongs to the device until the command is over
- * @offset:  bytes from the start of the buffer
- * @lba:     first block, counted from the window
- * @nblocks: blocks; at most dq->max_blocks, and at most what the PRP list of one command covers
- * @req:     set on success; pass it to gpunvme_poll(), gpunvme_wait() or gpunvme_abandon() on this queue, from any lane. NULL:
- *           nobody will ask; the library frees the command when it completes and counts it in detached_errors if it failed
+ * @dq:     the queue
+ * @dbuf:   the buffer; the device owns the bytes until the command completes
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes; at most dq->max_blocks blocks, and at most what the PRP list of one command covers
+ * @req:    set on success; pass it to gpunvme_poll(), gpunvme_wait() or gpunvme_detach() on this queue, from any thread. NULL:
+ *          no thread asks for the result; the library frees the command when it completes, and counts a failed one in
+ *          detached_errors
  *
  * Return: 0; -GPUNVME_EAGAIN the queue is full: poll what is in flight, then try again; -GPUNVME_EMSGSIZE too long for one
  * command; see the head of this file.
  *
- * "In flight" includes the commands of the wave's other lanes. On a GPU a lane that tries again in a loop of its own keeps them
- * from polling, and the wave never ends: submit and poll in one loop that the lanes leave together (by a ballot), or block.
+ * "In flight" includes the commands of the wave's other threads. On a GPU a thread that tries again in a loop of its own keeps them
+ * from polling, and the wave never ends: submit and poll in one loop that the threads leave together (by a ballot), or block.
  */
-GPUNVME_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				   uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				   uint64_t len, struct gpunvme_req *req)
 {
-	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ, req);
+	return gnvd_submit_rw(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0, req);
 }
 
 /**
  * gpunvme_submit_write() - start writing, as exactly one command
- * Parameters and results as gpunvme_submit_read().
+ * @dq:     the queue
+ * @dbuf:   the buffer; the device owns the bytes until the command completes
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    as for gpunvme_submit_read()
+ * @flags:  0 or GPUNVME_FUA: the command completes when the blocks are durable
+ * @req:    as for gpunvme_submit_read()
+ *
+ * Return: as gpunvme_submit_read() and gpunvme_write().
  */
-GPUNVME_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				    uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				    uint64_t len, uint32_t flags, struct gpunvme_req *req)
 {
-	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE, req);
-}
-
-/**
- * gpunvme_submit_write_fua() - start writing, as exactly one command, which is over when the blocks are on the media
- * Parameters and results as gpunvme_submit_read().
- */
-GPUNVME_FN int gpunvme_submit_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-					uint32_t nblocks, struct gpunvme_req *req)
-{
-	return gnvd_submit_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE | GPUNVME_RW_FUA, req);
+	return gnvd_submit_rw(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags), req);
 }
 
 /**
@@ -193,47 +200,45 @@ GPUNVME_FN int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_
 }
 
 /**
- * gpunvme_submit_write_zeroes() - start setting blocks to zero, as exactly one command
- * @dq:      the queue
- * @lba:     first block, counted from the window
- * @nblocks: 1 to 65536 >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT)
- * @req:     as for gpunvme_submit_read()
+ * gpunvme_submit_zero() - start setting blocks to zero, as exactly one command
+ * @dq:  the queue
+ * @pos: bytes from the start of the window
+ * @len: bytes; 1 to 65536 >> (dq->flags >> GPUNVME_DQ_ZEROES_SHIFT) blocks
+ * @req: as for gpunvme_submit_read()
  * Return: -GPUNVME_EOPNOTSUPP when the controller has no Write Zeroes; else as gpunvme_submit_read().
  */
-GPUNVME_FN int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_zero(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, struct gpunvme_req *req)
 {
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
-	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+	int ret = gnvd_check_zero(dq, gnvd_check_span(dq, pos, len, 1));
 
-	if (!ret && !(dq->flags & GPUNVME_DQ_WRITE_ZEROES))
-		ret = -GPUNVME_EOPNOTSUPP;
-	if (!ret && nblocks > gnvd_most_zeroes(dq))
+	if (!ret && GNVD_NBLOCKS(dq, len) > gnvd_most_zeroes(dq))
 		ret = -GPUNVME_EMSGSIZE;
 	if (!ret)
-		gnvd_set_blocks(dq, GPUNVME_IO_WRITE_ZEROES, lba, nblocks, &c);
+		gnvd_set_blocks(dq, GPUNVME_IO_WRITE_ZEROES, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), &c);
 	return gnvd_submit_one(dq, &c, ret, req);
 }
 
 /**
- * gpunvme_submit_deallocate() - start to deallocate blocks, as exactly one command
- * @dq:      the queue
- * @dbuf:    as for gpunvme_deallocate(); the 16 bytes belong to the device until the command is over
- * @offset:  where in the buffer
- * @lba:     first block, counted from the window
- * @nblocks: at most dq->deallocate
- * @req:     as for gpunvme_submit_read()
- * Return: as gpunvme_deallocate() and gpunvme_submit_read().
+ * gpunvme_submit_discard() - start to deallocate blocks, as exactly one command
+ * @dq:     the queue
+ * @dbuf:   as for gpunvme_discard(); the device owns the 16 bytes until the command completes
+ * @offset: where in the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes; at most dq->deallocate blocks
+ * @req:    as for gpunvme_submit_read()
+ * Return: as gpunvme_discard() and gpunvme_submit_read().
  */
-GPUNVME_FN int gpunvme_submit_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset,
-					 uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_submit_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				      uint64_t len, struct gpunvme_req *req)
 {
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
-	int ret = gnvd_check_range(dq, dbuf, offset, lba, nblocks);
+	int ret = gnvd_check_range(dq, dbuf, offset, gnvd_check_span(dq, pos, len, 1));
 
-	if (!ret && nblocks > dq->deallocate)
+	if (!ret && GNVD_NBLOCKS(dq, len) > dq->deallocate)
 		ret = -GPUNVME_EMSGSIZE;
 	if (!ret)
-		gnvd_set_range(dq, dbuf, offset, lba, nblocks, &c);
+		gnvd_set_range(dq, dbuf, offset, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), &c);
 	return gnvd_submit_one(dq, &c, ret, req);
 }
 
@@ -280,7 +285,7 @@ GPUNVME_FN int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req
  * @ticks: how long, in ticks of the lane clock (dq->ticks_per_ms); 0: until the queue's own command time-out
  *
  * Return: as gpunvme_poll(), without -GPUNVME_EAGAIN. -GPUNVME_ETIMEDOUT after @ticks and -GPUNVME_ECANCELED leave the handle
- * valid and the buffer with the device: wait again, or gpunvme_abandon().
+ * valid and the buffer with the device: wait again, or gpunvme_detach().
  */
 GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks)
 {
@@ -298,14 +303,14 @@ GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req
 }
 
 /**
- * gpunvme_abandon() - give a handle back without waiting
+ * gpunvme_detach() - give a handle back without waiting
  * @dq:  the queue it was submitted to
  * @req: the handle; consumed
  *
  * The command goes on; its buffer belongs to the device until it has completed, which nobody will be told.
  * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT.
  */
-GPUNVME_FN int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
 	int ret = gnvd_check_dq(dq);
 	uint64_t word;
@@ -326,5 +331,6 @@ GPUNVME_FN int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *
 #include <gpunvme/device/bulk.h>
 #include <gpunvme/device/volume.h>
 #include <gpunvme/device/block.h>
+#include <gpunvme/device/select.h>
 
 #endif

@@ -35,10 +35,9 @@ static GPUNVME_DEVICE void copy_chunk(void *arg)
 
 	for (uint64_t at = (uint64_t)lane * a->step; at < a->nblocks; at += stride) {
 		uint32_t n = a->nblocks - at < a->step ? (uint32_t)(a->nblocks - at) : a->step;
-		uint64_t offset = at * a->lba_size;
-		int status = a->fua     ? gpunvme_write_fua(dq, &a->dbuf, offset, a->lba + at, n)
-			     : a->write ? gpunvme_write(dq, &a->dbuf, offset, a->lba + at, n)
-					: gpunvme_read(dq, &a->dbuf, offset, a->lba + at, n);
+		uint64_t offset = at * a->lba_size, pos = (a->lba + at) * a->lba_size, len = (uint64_t)n * a->lba_size;
+		int status = a->write ? gpunvme_write(dq, &a->dbuf, offset, pos, len, a->fua ? GPUNVME_FUA : 0)
+				      : gpunvme_read(dq, &a->dbuf, offset, pos, len);
 
 		if (status) {
 			a->result[lane].status = status;

@@ -87,10 +87,10 @@ struct flight {
 
 static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
 {
-	uint64_t lba = next_slot(t, l) * t->nblocks;
+	uint64_t len = (uint64_t)t->nblocks << dq->lba_shift, pos = next_slot(t, l) * len;
 
-	return reads_next(t, l) ? gpunvme_submit_read(dq, t->dbuf, offset, lba, t->nblocks, &f->req)
-				: gpunvme_submit_write(dq, t->dbuf, offset, lba, t->nblocks, &f->req);
+	return reads_next(t, l) ? gpunvme_submit_read(dq, t->dbuf, offset, pos, len, &f->req)
+				: gpunvme_submit_write(dq, t->dbuf, offset, pos, len, 0, &f->req);
 }
 
 /* Submits on a free handle or polls a busy one. Answers 1 when something moved, 0 when not, negative to give up. */

@@ -13,10 +13,10 @@ __global__ void read_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_db
 {
 	const gpunvme_dq dq = queues[blockIdx.x % count];
 	uint32_t slice = (blocks + gpunvme_lanes() - 1) / gpunvme_lanes(), first = gpunvme_lane() * slice;
+	uint64_t offset = (uint64_t)first << dq.lba_shift, pos = lba << dq.lba_shift, len = blocks - first < slice ? blocks - first : slice;
 
 	if (first < blocks)
-		status[gpunvme_lane()] = gpunvme_read(&dq, &buf, (uint64_t)first << dq.lba_shift, lba + first,
-						      blocks - first < slice ? blocks - first : slice);
+		status[gpunvme_lane()] = gpunvme_read(&dq, &buf, offset, pos + offset, len << dq.lba_shift);
 }
 
 int main(int argc, char **argv)

@@ -45,13 +45,13 @@ GPUNVME_DEVICE static inline uint64_t gather_neighbour(const struct gather_job *
 FRONT_FN int gather_read(const struct gather_job *job, uint32_t node)
 {
 	const struct gpunvme_dq *dq = &job->front.dq[front_wave() % job->front.queues];
-	uint32_t blocks = job->row >> dq->lba_shift, sent = 0, i;
+	uint32_t sent = 0, i;
 	struct gpunvme_req req[(FAN + FRONT_WIDTH - 1) / FRONT_WIDTH];
 	int ret = 0, err;
 
 	for (i = front_lane(); i < job->fan && !ret; i += FRONT_WIDTH) {
 		ret = gpunvme_submit_read(dq, &job->front.dbuf, ((uint64_t)front_wave() * job->fan + i) * job->row,
-					  gather_neighbour(job, node, i) * blocks, blocks, &req[sent]);
+					  gather_neighbour(job, node, i) * job->row, job->row, &req[sent]);
 		sent += !ret;
 	}
 	for (i = 0; i < sent; i++) {

@@ -35,9 +35,7 @@ __global__ void gather(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf wo
 	int ret = 0;
 
 	for (uint64_t i = 0; i < steps && !ret; i++) {
-		uint32_t blocks = PIECE >> dq.lba_shift;
-
-		ret = gpunvme_read(&dq, &work, offset, sum % pieces * blocks, blocks);
+		ret = gpunvme_read(&dq, &work, offset, sum % pieces * PIECE, PIECE);
 		if (!ret)
 			sum = digest(sum, (const uint64_t *)(work.base + offset));
 	}

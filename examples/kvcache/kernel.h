@@ -149,11 +149,10 @@ struct kv_lane {
 FRONT_FN int kv_move(const struct kv_job *job, const struct gpunvme_dq *dq, uint32_t request, uint32_t layer, uint32_t i,
 		     struct gpunvme_req *req, int write)
 {
-	uint64_t lba = kv_place(job, request, layer, i) >> dq->lba_shift, offset = kv_landing(job, request, layer, i);
-	uint32_t blocks = job->bytes >> dq->lba_shift;
+	uint64_t pos = kv_place(job, request, layer, i), offset = kv_landing(job, request, layer, i);
 
-	return write ? gpunvme_submit_write(dq, &job->front.dbuf, offset, lba, blocks, req) :
-		       gpunvme_submit_read(dq, &job->front.dbuf, offset, lba, blocks, req);
+	return write ? gpunvme_submit_write(dq, &job->front.dbuf, offset, pos, job->bytes, 0, req) :
+		       gpunvme_submit_read(dq, &job->front.dbuf, offset, pos, job->bytes, req);
 }
 
 /* Fragments of the wave: its number, and each @waves further; a lane asks for its share of them. */

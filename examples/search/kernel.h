@@ -163,14 +163,14 @@ FRONT_FN void search_begin(const struct search_job *job, struct search_slot *slo
 FRONT_FN void search_read(const struct search_job *job, uint32_t s)
 {
 	const struct gpunvme_dq *dq = &job->front.dq[s % job->front.queues];
-	uint32_t blocks = SEARCH_NODE >> dq->lba_shift, b, sent = 0, i;
+	uint32_t b, sent = 0, i;
 	struct gpunvme_req req[(SEARCH_BEAM + FRONT_WIDTH - 1) / FRONT_WIDTH];
 	struct search_slot *slot = &job->slot[s];
 	int ret = 0, err;
 
 	for (b = front_lane(); b < slot->wanted && !ret; b += FRONT_WIDTH) {
 		ret = gpunvme_submit_read(dq, &job->front.dbuf, ((uint64_t)s * job->beam + b) * SEARCH_NODE,
-					  ((uint64_t)slot->want[b] + 1) * blocks, blocks, &req[sent]);
+					  ((uint64_t)slot->want[b] + 1) * SEARCH_NODE, SEARCH_NODE, &req[sent]);
 		sent += !ret;
 	}
 	for (i = 0; i < sent; i++) {

@@ -27,7 +27,7 @@
 #define GPUNVME_EBUSY 16            /* still owned by the device */
 #define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
 #define GPUNVME_ENODEV 19           /* the controller is gone */
-#define GPUNVME_EINVAL 22           /* bad argument: zero blocks, unaligned buffer */
+#define GPUNVME_EINVAL 22           /* bad argument: no bytes, no whole blocks, unaligned buffer, unknown flag */
 #define GPUNVME_EROFS 30            /* a write through a read-only view */
 #define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
 #define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
@@ -40,6 +40,9 @@
 #define GPUNVME_ESTALE 116          /* the handle is old or was consumed */
 #define GPUNVME_ECANCELED 125       /* the host asked the lanes to stop */
 
+/* A flag of writes: the blocks are durable when the call returns 0 (force unit access). */
+#define GPUNVME_FUA GPUNVME_RW_FUA
+
 enum gpunvme_dq_flags {
 	GPUNVME_DQ_WRITE = 1u << 0,        /* the view may write */
 	GPUNVME_DQ_SGL = 1u << 1,          /* data pointers are SGL data block descriptors instead of PRPs */
@@ -47,7 +50,7 @@ enum gpunvme_dq_flags {
 	GPUNVME_DQ_CQE16 = 1u << 3,        /* a 16-byte load of a CQE arrives whole on this path */
 	GPUNVME_DQ_WRITE_ZEROES = 1u << 4, /* the controller has Write Zeroes */
 	GPUNVME_DQ_STATS = 1u << 5,        /* keep the counters of struct gpunvme_dq_state */
-	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_serve() runs for this queue: lanes that wait rarely drain */
+	GPUNVME_DQ_SERVED = 1u << 6,       /* gpunvme_poll_queue() runs for this queue: lanes that wait rarely drain */
 	GPUNVME_DQ_LATENCY = 1u << 7,      /* keep times and buckets behind the result words (below) */
 	GPUNVME_DQ_TORN = 1u << 8          /* no write that crosses `boundary` is written whole */
 };

@@ -23,7 +23,7 @@ enum gpunvme_qp_flags {
 	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_get_info()) */
 	GPUNVME_QP_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
 	GPUNVME_QP_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
-	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (service.h, or gpunvme_serve() in a kernel) */
+	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (service.h, or gpunvme_poll_queue() in a kernel) */
 	GPUNVME_QP_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus_run() has shown it */
 	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus_run() has shown it */
 	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A service for queues whose lanes submit and go away: it takes completions, so that nobody has to wait for them. For CPU lanes
- * it is a thread of the library; on a GPU it is one wave that calls gpunvme_serve(), in a kernel of the program's own.
+ * it is a thread of the library; on a GPU it is one wave that calls gpunvme_poll_queue(), in a kernel of the program's own.
  */
 #ifndef GPUNVME_SERVICE_H
 #define GPUNVME_SERVICE_H

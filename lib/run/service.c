@@ -28,7 +28,7 @@ static void *serve(void *arg)
 {
 	struct gpunvme_service *service = arg;
 
-	gpunvme_serve(service->dq, service->count, (uintptr_t)&service->stop);
+	gpunvme_poll_queue(service->dq, service->count, (uintptr_t)&service->stop);
 	return NULL;
 }
 
@@ -44,7 +44,7 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 	if (gnv_foreign(gpu->process))
 		return -ECHILD;
 	if (gpu->info.kind != GPUNVME_GPU_CPU)
-		return gnv_fail(-EOPNOTSUPP, "on %s a wave has to serve: call gpunvme_serve() in a kernel", gpu->info.name);
+		return gnv_fail(-EOPNOTSUPP, "on %s a wave has to serve: call gpunvme_poll_queue() in a kernel", gpu->info.name);
 	for (i = 0; i < count; i++)
 		if (gnvd_check_dq(&dq[i]))
 			return gnv_fail(-EPROTONOSUPPORT, "view %u is of another version of dq.h; make it with gpunvme_qp_view()", i);

@@ -10,50 +10,34 @@
 
 #define SECTOR_SHIFT 9u
 
-/* In blocks. The driver keeps to the limits of the disk; a request that does not would be sent for other blocks. */
-static int to_blocks(const struct gnv_ublk_lane *lane, const struct gnv_ublk_desc *desc, uint64_t *lba, uint32_t *blocks)
+static int move(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag, uint64_t pos, uint64_t len)
 {
-	unsigned shift = lane->dq.lba_shift - SECTOR_SHIFT;
+	const uint32_t flags = tag->desc.op_flags & GNV_UBLK_FUA ? GPUNVME_FUA : 0;
 
-	if ((desc->sector | desc->sectors) & ((1u << shift) - 1))
-		return -EINVAL;
-	*lba = desc->sector >> shift;
-	*blocks = desc->sectors >> shift;
-	return 0;
-}
-
-static int move(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag, uint64_t lba, uint32_t blocks)
-{
-	const struct gpunvme_dq *dq = &lane->dq;
-
-	if ((uint64_t)blocks << dq->lba_shift > tag->dbuf.len)
+	if (len > tag->dbuf.len)
 		return -EINVAL;
 	if ((tag->desc.op_flags & GNV_UBLK_OP) == GNV_UBLK_READ)
-		return gpunvme_submit_read(dq, &tag->dbuf, 0, lba, blocks, &tag->req);
-	if (tag->desc.op_flags & GNV_UBLK_FUA)
-		return gpunvme_submit_write_fua(dq, &tag->dbuf, 0, lba, blocks, &tag->req);
-	return gpunvme_submit_write(dq, &tag->dbuf, 0, lba, blocks, &tag->req);
+		return gpunvme_submit_read(&lane->dq, &tag->dbuf, 0, pos, len, &tag->req);
+	return gpunvme_submit_write(&lane->dq, &tag->dbuf, 0, pos, len, flags, &tag->req);
 }
 
 int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag)
 {
 	const uint32_t op = tag->desc.op_flags & GNV_UBLK_OP;
-	uint64_t lba = 0;
-	uint32_t blocks = 0;
-	int ret = op == GNV_UBLK_FLUSH ? 0 : to_blocks(lane, &tag->desc, &lba, &blocks); /* a flush has no place, and says anything */
+	const uint64_t pos = tag->desc.sector << SECTOR_SHIFT, len = (uint64_t)tag->desc.sectors << SECTOR_SHIFT;
 
-	if (ret)
-		return ret;
+	if (op != GNV_UBLK_FLUSH && tag->desc.sector > UINT64_MAX >> SECTOR_SHIFT) /* a flush has no place, and says anything */
+		return -EINVAL;
 	switch (op) {
 	case GNV_UBLK_READ:
 	case GNV_UBLK_WRITE:
-		return move(lane, tag, lba, blocks);
+		return move(lane, tag, pos, len);
 	case GNV_UBLK_FLUSH:
 		return gpunvme_submit_flush(&lane->dq, &tag->req);
 	case GNV_UBLK_DISCARD: /* no data, so the buffer has room for the range */
-		return gpunvme_submit_deallocate(&lane->dq, &tag->dbuf, 0, lba, blocks, &tag->req);
+		return gpunvme_submit_discard(&lane->dq, &tag->dbuf, 0, pos, len, &tag->req);
 	case GNV_UBLK_WRITE_ZEROES:
-		return gpunvme_submit_write_zeroes(&lane->dq, lba, blocks, &tag->req);
+		return gpunvme_submit_zero(&lane->dq, pos, len, &tag->req);
 	default:
 		return -EOPNOTSUPP;
 	}

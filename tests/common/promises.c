@@ -75,7 +75,8 @@ int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba)
 	const struct gpunvme_dbuf *dbuf = &s->dbuf[!write];
 
 	if (!rig->kernels)
-		return write ? gpunvme_write(&s->dq, dbuf, 0, lba, 1) : gpunvme_read(&s->dq, dbuf, 0, lba, 1);
+		return write ? gpunvme_write(&s->dq, dbuf, 0, lba << s->dq.lba_shift, 1ull << s->dq.lba_shift, 0)
+			     : gpunvme_read(&s->dq, dbuf, 0, lba << s->dq.lba_shift, 1ull << s->dq.lba_shift);
 	copy.flags = write ? GPUNVME_COPY_WRITE : 0;
 	copy.lanes = 1;
 	copy.lba = lba;

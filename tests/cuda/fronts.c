@@ -46,9 +46,11 @@ FN uint64_t part(const struct front_args *a)
 KERNEL(front_lane)
 {
 	uint64_t lba = gpunvme_lane() * a->nblocks;
-	int ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba, (uint32_t)a->nblocks);
+	int ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)a->nblocks << a->dq.lba_shift, 0);
 
-	answer(a, ret ? ret : gpunvme_read(&a->dq, &a->dbuf, a->half + part(a), lba, (uint32_t)a->nblocks));
+	answer(a, ret ? ret
+		      : gpunvme_read(&a->dq, &a->dbuf, a->half + part(a), lba << a->dq.lba_shift,
+				     (uint64_t)a->nblocks << a->dq.lba_shift));
 }
 
 /* Every lane at another moment, in a loop of its own. */
@@ -59,12 +61,16 @@ KERNEL(front_diverged)
 
 	for (i = 0; i <= gpunvme_lane() % 7 && !ret; i++) {
 		if ((gpunvme_lane() + i) % 3)
-			ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba, (uint32_t)a->nblocks);
+			ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift,
+					    (uint64_t)a->nblocks << a->dq.lba_shift, 0);
 		else
 			ret = gpunvme_flush(&a->dq);
 	}
-	ret = ret ? ret : gpunvme_write(&a->dq, &a->dbuf, part(a), lba, (uint32_t)a->nblocks);
-	answer(a, ret ? ret : gpunvme_read(&a->dq, &a->dbuf, a->half + part(a), lba, (uint32_t)a->nblocks));
+	ret = ret ? ret
+		  : gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)a->nblocks << a->dq.lba_shift, 0);
+	answer(a, ret ? ret
+		      : gpunvme_read(&a->dq, &a->dbuf, a->half + part(a), lba << a->dq.lba_shift,
+				     (uint64_t)a->nblocks << a->dq.lba_shift));
 }
 
 KERNEL(front_wave)
@@ -72,10 +78,13 @@ KERNEL(front_wave)
 	uint64_t lba = gpunvme_lane() * a->nblocks;
 	int odd = gpunvme_lane() & 1, ret;
 
-	ret = gpunvme_wave_write(&a->dq, &a->dbuf, part(a), lba, odd ? GPUNVME_NO_TRANSFER : (uint32_t)a->nblocks);
+	ret = gpunvme_wave_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift,
+				 odd ? GPUNVME_NO_TRANSFER : (uint64_t)a->nblocks << a->dq.lba_shift, 0);
 	if (odd) /* half of the lanes take another way for a while */
-		ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba, (uint32_t)a->nblocks);
-	answer(a, ret ? ret : gpunvme_wave_read(&a->dq, &a->dbuf, a->half + part(a), lba, (uint32_t)a->nblocks));
+		ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)a->nblocks << a->dq.lba_shift, 0);
+	answer(a, ret ? ret
+		      : gpunvme_wave_read(&a->dq, &a->dbuf, a->half + part(a), lba << a->dq.lba_shift,
+					  (uint64_t)a->nblocks << a->dq.lba_shift));
 }
 
 /* Block by block, all in flight at once, up to four. The answer: the first failure, or how many were answered twice. */
@@ -84,12 +93,14 @@ KERNEL(front_any)
 	uint32_t lane = gpunvme_lane(), n = a->nblocks < 4 ? (uint32_t)a->nblocks : 4, index = 0, i, open = 0;
 	uint64_t lba = lane * a->nblocks, block = 1ull << a->dq.lba_shift;
 	struct gpunvme_req req[4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
-	int ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba, n), err;
+	int ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)n << a->dq.lba_shift, 0), err;
 
 	for (i = 0; i < n && !ret; i++) {
-		err = gpunvme_submit_read(&a->dq, &a->dbuf, a->half + part(a) + i * block, lba + i, 1, &req[i]);
+		err = gpunvme_submit_read(&a->dq, &a->dbuf, a->half + part(a) + i * block, (lba + i) << a->dq.lba_shift,
+					  1ull << a->dq.lba_shift, &req[i]);
 		if (err == -GPUNVME_EAGAIN) /* full: have it done now */
-			err = gpunvme_read(&a->dq, &a->dbuf, a->half + part(a) + i * block, lba + i, 1);
+			err = gpunvme_read(&a->dq, &a->dbuf, a->half + part(a) + i * block, (lba + i) << a->dq.lba_shift,
+					   1ull << a->dq.lba_shift);
 		else
 			open |= 1u << i;
 		ret = err;
@@ -107,17 +118,21 @@ KERNEL(front_any)
 KERNEL(front_volume)
 {
 	uint64_t lba = 3 + gpunvme_lane() * a->nblocks;
-	int ret = gpunvme_volume_write(&a->vol, &a->vbuf, part(a), lba, (uint32_t)a->nblocks);
+	int ret = gpunvme_write(&a->vol, &a->vbuf, part(a), lba << a->vol.lba_shift, (uint64_t)a->nblocks << a->vol.lba_shift, 0);
 
-	ret = ret ? ret : gpunvme_volume_flush(&a->vol);
-	answer(a, ret ? ret : gpunvme_volume_read(&a->vol, &a->vbuf, a->half + part(a), lba, (uint32_t)a->nblocks));
+	ret = ret ? ret : gpunvme_flush(&a->vol);
+	answer(a, ret ? ret
+		      : gpunvme_read(&a->vol, &a->vbuf, a->half + part(a), lba << a->vol.lba_shift,
+				     (uint64_t)a->nblocks << a->vol.lba_shift));
 }
 
 KERNEL(front_block)
 {
-	int ret = gpunvme_block_write(&a->vol, &a->vbuf, 0, 5, a->nblocks);
+	int ret = gpunvme_block_write(&a->vol, &a->vbuf, 0, 5ull << a->vol.lba_shift, (uint64_t)a->nblocks << a->vol.lba_shift, 0);
 
-	answer(a, ret ? ret : gpunvme_block_read(&a->vol, &a->vbuf, a->half, 5, a->nblocks));
+	answer(a, ret ? ret
+		      : gpunvme_block_read(&a->vol, &a->vbuf, a->half, 5ull << a->vol.lba_shift,
+					   (uint64_t)a->nblocks << a->vol.lba_shift));
 }
 
 KERNEL(front_serve)
@@ -127,12 +142,14 @@ KERNEL(front_serve)
 	int ret = 0;
 
 	if (gnvd_block_number() == 0) {
-		answer(a, gpunvme_serve((const struct gpunvme_dq *)gnvd_lane_memory(a->served), 1, a->stop));
+		answer(a, gpunvme_poll_queue((const struct gpunvme_dq *)gnvd_lane_memory(a->served), 1, a->stop));
 		return;
 	}
 	for (i = 0; i < a->rounds && !ret; i++)
-		ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba, (uint32_t)a->nblocks);
-	ret = ret ? ret : gpunvme_read(&a->dq, &a->dbuf, a->half + part(a), lba, (uint32_t)a->nblocks);
+		ret = gpunvme_write(&a->dq, &a->dbuf, part(a), lba << a->dq.lba_shift, (uint64_t)a->nblocks << a->dq.lba_shift, 0);
+	ret = ret ? ret
+		  : gpunvme_read(&a->dq, &a->dbuf, a->half + part(a), lba << a->dq.lba_shift,
+				 (uint64_t)a->nblocks << a->dq.lba_shift);
 	answer(a, ret);
 	gnvd_add64(a->stop + 8, 1);
 	if (lane == gnvd_block_lanes()) { /* the first that does not serve waits for the others */

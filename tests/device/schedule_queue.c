@@ -128,7 +128,7 @@ struct held {
 
 static void give_up(struct held *h, uint32_t i)
 {
-	if (gpunvme_abandon(&c.rig->dq, &h->req[i]))
+	if (gpunvme_detach(&c.rig->dq, &h->req[i]))
 		fail("the handle of stamp %llu is not valid", (unsigned long long)(h->stamp[i] - FIRST_STAMP));
 	nobody_asks(h->stamp[i]);
 }
@@ -189,8 +189,8 @@ static bool start(struct held *h, uint64_t stamp, struct gpunvme_req *req)
 	int ret;
 
 	for (tries = 0;; tries++) {
-		ret = draw(2) ? gpunvme_submit_read(&c.rig->dq, &c.rig->dbuf, 0, stamp, 1, req) :
-				gpunvme_submit_write(&c.rig->dq, &c.rig->dbuf, 512, stamp, 2, req);
+		ret = draw(2) ? gpunvme_submit_read(&c.rig->dq, &c.rig->dbuf, 0, stamp * 512, 512, req)
+			      : gpunvme_submit_write(&c.rig->dq, &c.rig->dbuf, 512, stamp * 512, 2 * 512, 0, req);
 		if (ret != -GPUNVME_EAGAIN)
 			break;
 		if (h->count && !collect_all(h))
@@ -217,8 +217,8 @@ static bool start(struct held *h, uint64_t stamp, struct gpunvme_req *req)
 static bool transfer(uint64_t stamp)
 {
 	uint32_t blocks = 1 + draw(4);
-	int ret = draw(2) ? gpunvme_read(&c.rig->dq, &c.rig->dbuf, 1024, stamp, blocks) :
-			    gpunvme_write(&c.rig->dq, &c.rig->dbuf, 0, stamp, blocks);
+	int ret = draw(2) ? gpunvme_read(&c.rig->dq, &c.rig->dbuf, 1024, stamp * 512, (uint64_t)blocks * 512)
+			  : gpunvme_write(&c.rig->dq, &c.rig->dbuf, 0, stamp * 512, (uint64_t)blocks * 512, 0);
 	bool two = blocks > 2 && !status_of(stamp);
 
 	if (c.trouble && excused(ret))

@@ -44,25 +44,25 @@ static void bad_arguments_are_refused(void **state)
 	rig_start(r);
 	dq.lba_count = 1000;
 	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 2, 0, 1), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 2, 0, 512), -GPUNVME_EINVAL);
 	odd.iova += 1;
-	assert_int_equal(gpunvme_write(&dq, &odd, 0, 0, 1), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 1000, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 999, 2), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, ~0ull, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, RIG_BUFFER - 508, 0, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, ~3ull, 0, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_write_zeroes(&dq, 999, 2), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_write(&dq, &odd, 0, 0, 512, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 1000 * 512, 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 999 * 512, 2 * 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, ~0ull << dq.lba_shift, 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, RIG_BUFFER, 0, 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, RIG_BUFFER - 508, 0, 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, ~3ull, 0, 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_zero(&dq, 999 * 512, 2 * 512), -GPUNVME_ERANGE);
 	dq.flags = 0;
-	assert_int_equal(gpunvme_write(&dq, &r->dbuf, 0, 0, 1), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_write_zeroes(&dq, 0, 1), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_submit_write(&dq, &r->dbuf, 0, 0, 1, &req), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_write(&dq, &r->dbuf, 0, 0, 512, 0), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_zero(&dq, 0, 512), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_submit_write(&dq, &r->dbuf, 0, 0, 512, 0, &req), -GPUNVME_EROFS);
 	dq.flags = GPUNVME_DQ_WRITE;
-	assert_int_equal(gpunvme_write_zeroes(&dq, 0, 1), -GPUNVME_EOPNOTSUPP);
-	assert_int_equal(gpunvme_submit_write_zeroes(&dq, 0, 1, &req), -GPUNVME_EOPNOTSUPP);
+	assert_int_equal(gpunvme_zero(&dq, 0, 512), -GPUNVME_EOPNOTSUPP);
+	assert_int_equal(gpunvme_submit_zero(&dq, 0, 512, &req), -GPUNVME_EOPNOTSUPP);
 	dq.major ^= 1;
-	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 0, 1), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 0, 512), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_flush(&dq), -GPUNVME_EPROTONOSUPPORT);
 	dq.major ^= 1;
 	dq.magic = 0;
@@ -81,13 +81,13 @@ static void asynchronous_submit_is_one_command(void **state)
 	rig_start(r);
 	big.len = 8 << 20;
 	r->dq.max_blocks = 65536;
-	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 0, 0, 257 * 8 + 1, &req), -GPUNVME_EMSGSIZE);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 512, 0, 257 * 8, &req), -GPUNVME_EMSGSIZE);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 0, 0, 257 * 8, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 0, 0, (257 * 8 + 1) * 512, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 512, 0, (257 * 8) * 512, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &big, 0, 0, (257 * 8) * 512, &req), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
 	r->dq.max_blocks = 8;
-	assert_int_equal(gpunvme_submit_write(&r->dq, &big, 0, 0, 9, &req), -GPUNVME_EMSGSIZE);
-	assert_int_equal(gpunvme_submit_write_zeroes(&r->dq, 0, 65537, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_write(&r->dq, &big, 0, 0, 9 * 512, 0, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_zero(&r->dq, 0, 65537 * 512, &req), -GPUNVME_EMSGSIZE);
 	rig_end(r, true);
 }
 
@@ -100,12 +100,12 @@ static void a_limit_of_nothing_is_one_block(void **state)
 
 	(void)state;
 	r->dq.max_blocks = 0;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 2), 0);
-	assert_int_equal(gpunvme_wave_write_fua(&r->dq, &r->dbuf, 0, 2, 2), 0);
-	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, 0, 4, 2), 0);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 2, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 2 * 512), 0);
+	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 2 * 512, 2 * 512, GPUNVME_FUA), 0);
+	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, 0, 4 * 512, 2 * 512), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 2 * 512, &req), -GPUNVME_EMSGSIZE);
 	r->dq.flags |= 31u << GPUNVME_DQ_ZEROES_SHIFT;
-	assert_int_equal(gpunvme_write_zeroes(&r->dq, 6, 2), 0);
+	assert_int_equal(gpunvme_zero(&r->dq, 6 * 512, 2 * 512), 0);
 	rig_end(r, true);
 	assert_int_equal(record.count, 8);
 	for (unsigned i = 0; i < 8; i++) {
@@ -123,10 +123,10 @@ static void zeroes_keep_to_the_limit(void **state)
 
 	(void)state;
 	r->dq.flags |= 6u << GPUNVME_DQ_ZEROES_SHIFT;
-	assert_int_equal(gpunvme_submit_write_zeroes(&r->dq, 0, 1025, &req), -GPUNVME_EMSGSIZE);
-	assert_int_equal(gpunvme_submit_write_zeroes(&r->dq, 5000, 1024, &req), 0);
+	assert_int_equal(gpunvme_submit_zero(&r->dq, 0, 1025 * 512, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_submit_zero(&r->dq, 5000 * 512, 1024 * 512, &req), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
-	assert_int_equal(gpunvme_write_zeroes(&r->dq, 7, 2050), 0);
+	assert_int_equal(gpunvme_zero(&r->dq, 7 * 512, 2050 * 512), 0);
 	rig_end(r, true);
 	assert_int_equal(record.count, 4);
 	for (unsigned i = 0; i < 4; i++) {
@@ -146,10 +146,10 @@ static void command_has_the_fields_of_the_specification(void **state)
 	(void)state;
 	r->dq.nsid = 5;
 	r->dq.lba_first = 0x1200000000ull;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 4096, 0x34, 3), 0);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 8, 1, 1), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 4096, 0x34 * 512, 3 * 512, 0), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 8, 512, 512), 0);
 	assert_int_equal(gpunvme_flush(&r->dq), 0);
-	assert_int_equal(gpunvme_write_zeroes(&r->dq, 7, 65536), 0);
+	assert_int_equal(gpunvme_zero(&r->dq, 7 * 512, 65536 * 512), 0);
 	rig_end(r, true);
 	assert_int_equal(record.count, 4);
 	assert_int_equal(c[0].opc, GPUNVME_IO_WRITE);
@@ -169,6 +169,69 @@ static void command_has_the_fields_of_the_specification(void **state)
 	}
 }
 
+/* Positions and lengths are bytes, of which every front wants whole blocks; none rounds, and none loses high bits. */
+static void no_whole_blocks_are_refused(void **state)
+{
+	static const struct {
+		uint64_t pos, len;
+		int want;
+	} cases[] = {
+		{ 1, 512, -GPUNVME_EINVAL },	      { 0, 511, -GPUNVME_EINVAL },
+		{ 0, 513, -GPUNVME_EINVAL },	      { 256, 256, -GPUNVME_EINVAL },
+		{ ~0ull, 1, -GPUNVME_EINVAL },	      { 0, 0, -GPUNVME_EINVAL },
+		{ 0, 1ull << 41, -GPUNVME_ERANGE },   { 0, (1ull << 41) + 512, -GPUNVME_ERANGE },
+		{ 1ull << 41, 512, -GPUNVME_ERANGE }, { ~511ull, 512, -GPUNVME_ERANGE },
+		{ ~511ull, 1024, -GPUNVME_ERANGE },   { 512, ~511ull, -GPUNVME_ERANGE },
+	};
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req;
+	uint32_t i;
+
+	(void)state;
+	rig_start(r);
+	r->dq.lba_count = 1000;
+	r->dq.flags |= GPUNVME_DQ_WRITE_ZEROES;
+	r->dq.deallocate = 1000;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const uint64_t pos = cases[i].pos, len = cases[i].len;
+
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, pos, len), cases[i].want);
+		assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, pos, len, 0), cases[i].want);
+		assert_int_equal(gpunvme_zero(&r->dq, pos, len), cases[i].want);
+		assert_int_equal(gpunvme_discard(&r->dq, &r->dbuf, 0, pos, len), cases[i].want);
+		assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, pos, len), cases[i].want);
+		assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, pos, len, 0), cases[i].want);
+		assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, 0, pos, len), cases[i].want);
+		assert_int_equal(gpunvme_wave_write_one(&r->dq, &r->dbuf, 0, pos, len, 0), cases[i].want);
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, pos, len, &req), cases[i].want);
+		assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, pos, len, 0, &req), cases[i].want);
+		assert_int_equal(gpunvme_submit_zero(&r->dq, pos, len, &req), cases[i].want);
+		assert_int_equal(gpunvme_submit_discard(&r->dq, &r->dbuf, 0, pos, len, &req), cases[i].want);
+	}
+	assert_int_equal(r->state->resv, 0);
+	rig_end(r, true);
+}
+
+/* A flag that this header does not know is refused by each way to write, whatever else is right. */
+static void unknown_flags_are_refused(void **state)
+{
+	static const uint32_t flags[] = { 1, 1u << 31, GPUNVME_FUA | 2, ~0u };
+	struct rig *r = rig_new(4, 0);
+	struct gpunvme_req req;
+	uint32_t i;
+
+	(void)state;
+	rig_start(r);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0, 512, flags[i]), -GPUNVME_EINVAL);
+		assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 0, 512, flags[i]), -GPUNVME_EINVAL);
+		assert_int_equal(gpunvme_wave_write_one(&r->dq, &r->dbuf, 0, 0, 512, flags[i]), -GPUNVME_EINVAL);
+		assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, 0, 512, flags[i], &req), -GPUNVME_EINVAL);
+	}
+	assert_int_equal(r->state->resv, 0);
+	rig_end(r, true);
+}
+
 /* Every part of a transfer asks for the media, by each way to write. */
 static void forced_writes_say_so(void **state)
 {
@@ -179,17 +242,18 @@ static void forced_writes_say_so(void **state)
 
 	(void)state;
 	r->dq.max_blocks = 8;
-	assert_int_equal(gpunvme_write_fua(&r->dq, &r->dbuf, 0, 5, 20), 0);
-	assert_int_equal(gpunvme_submit_write_fua(&r->dq, &r->dbuf, 0, 5, 8, &req), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 5 * 512, 20 * 512, GPUNVME_FUA), 0);
+	assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, 5 * 512, 8 * 512, GPUNVME_FUA, &req), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
-	assert_int_equal(gpunvme_wave_write_fua(&r->dq, &r->dbuf, 0, 5, 8), 0);
+	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 5 * 512, 8 * 512, GPUNVME_FUA), 0);
+	assert_int_equal(gpunvme_wave_write_one(&r->dq, &r->dbuf, 0, 5 * 512, 8 * 512, GPUNVME_FUA), 0);
 	r->dq.flags = 0;
-	assert_int_equal(gpunvme_write_fua(&r->dq, &r->dbuf, 0, 5, 20), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_submit_write_fua(&r->dq, &r->dbuf, 0, 5, 8, &req), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_wave_write_fua(&r->dq, &r->dbuf, 0, 5, 8), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 5 * 512, 20 * 512, GPUNVME_FUA), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, 5 * 512, 8 * 512, GPUNVME_FUA, &req), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 5 * 512, 8 * 512, GPUNVME_FUA), -GPUNVME_EROFS);
 	rig_end(r, true);
-	assert_int_equal(record.count, 5);
-	for (i = 0; i < 5; i++) {
+	assert_int_equal(record.count, 6);
+	for (i = 0; i < 6; i++) {
 		assert_int_equal(record.cmd[i].opc, GPUNVME_IO_WRITE);
 		assert_int_equal(record.cmd[i].flags, 0);
 		assert_int_equal(record.cmd[i].cdw12, GPUNVME_RW_FUA | (i == 2 ? 3 : 7));
@@ -225,8 +289,8 @@ static void deallocation_is_a_range_in_the_buffer(void **state)
 	record.at = &room[1];
 	r->dq.lba_first = 0x1200000000ull;
 	r->dq.deallocate = 1000;
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 16, 7, 2100), 0);
-	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 16, 9, 1000, &req), 0);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 16, 7 * 512, 2100 * 512), 0);
+	assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 16, 9 * 512, 1000 * 512, &req), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
 	rig_end(r, true);
 	assert_int_equal(record.count, 4);
@@ -235,6 +299,43 @@ static void deallocation_is_a_range_in_the_buffer(void **state)
 	is_deallocation(&record, 2, 0x1200000007ull + 2000, 100);
 	is_deallocation(&record, 3, 0x1200000009ull, 1000);
 	assert_int_equal(room[0].nlb & room[2].nlb, 0xeeeeeeee);
+}
+
+/* 2^32 blocks are refused, and not taken for none; one less is as many commands as it takes. */
+static void lengths_above_32_bits_are_refused(void **state)
+{
+	struct gpunvme_dsm_range room[2];
+	struct gpunvme_dbuf dbuf = { (uintptr_t)room, sizeof(room), RIG_IOVA, 0, 0 };
+	struct record record;
+	struct rig *r = recorded(&record);
+	struct gpunvme_req req;
+	uint32_t i;
+
+	(void)state;
+	record.at = &room[1];
+	r->dq.lba_count = 1ull << 40;
+	r->dq.deallocate = 1u << 31;
+	r->dq.flags |= GPUNVME_DQ_WRITE_ZEROES;
+	dbuf.len = ~0ull;
+	for (i = 0; i < 2; i++) {
+		const uint64_t len = ((1ull << 32) + i) * 512;
+
+		assert_int_equal(gpunvme_read(&r->dq, &dbuf, 0, 0, len), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_write(&r->dq, &dbuf, 0, 0, len, 0), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_zero(&r->dq, 0, len), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, len), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_wave_read(&r->dq, &dbuf, 0, 0, len), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_wave_write_one(&r->dq, &dbuf, 0, 0, len, 0), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_submit_read(&r->dq, &dbuf, 0, 0, len, &req), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_submit_zero(&r->dq, 0, len, &req), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 0, 0, len, &req), -GPUNVME_EMSGSIZE);
+	}
+	assert_int_equal(r->state->resv, 0);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 16, 7 * 512, 0xffffffffull * 512), 0);
+	rig_end(r, true);
+	assert_int_equal(record.count, 2);
+	is_deallocation(&record, 0, 7, 1u << 31);
+	is_deallocation(&record, 1, 7 + (1ull << 31), 0x7fffffff);
 }
 
 static void deallocation_is_refused(void **state)
@@ -247,19 +348,19 @@ static void deallocation_is_refused(void **state)
 	(void)state;
 	rig_start(r);
 	r->dq.lba_count = 1000;
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 1), -GPUNVME_EOPNOTSUPP);
-	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 0, 0, 1, &req), -GPUNVME_EOPNOTSUPP);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, 512), -GPUNVME_EOPNOTSUPP);
+	assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 0, 0, 512, &req), -GPUNVME_EOPNOTSUPP);
 	r->dq.deallocate = 100;
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 0), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 999, 2), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 4, 0, 1), -GPUNVME_ERANGE); /* no room for a range */
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 2, 0, 1), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 0, 0, 101, &req), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 999 * 512, 2 * 512), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 4, 0, 512), -GPUNVME_ERANGE); /* no room for a range */
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 2, 0, 512), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 0, 0, 101 * 512, &req), -GPUNVME_EMSGSIZE);
 	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 1), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_submit_deallocate(&r->dq, &dbuf, 0, 0, 1, &req), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, 512), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 0, 0, 512, &req), -GPUNVME_EROFS);
 	r->dq.major ^= 1;
-	assert_int_equal(gpunvme_deallocate(&r->dq, &dbuf, 0, 0, 1), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, 512), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(r->state->resv, 0);
 	rig_end(r, true);
 }
@@ -334,7 +435,7 @@ static void sgl_describes_the_whole_transfer(void **state)
 
 	(void)state;
 	r->dq.flags |= GPUNVME_DQ_SGL;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 4, 0, 2000), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 4, 0, 2000 * 512), 0);
 	rig_end(r, true);
 	assert_int_equal(record.count, 1);
 	assert_int_equal(record.cmd[0].flags, GPUNVME_PSDT_SGL);
@@ -350,7 +451,7 @@ static void transfer_is_split_by_the_limit(void **state)
 
 	(void)state;
 	r->dq.max_blocks = 100;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50, 1234), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50 * 512, 1234 * 512), 0);
 	rig_end(r, true);
 	assert_int_equal(record.count, 13);
 	for (i = 0; i < record.count; i++) {
@@ -387,14 +488,14 @@ static void transfer_is_cut_at_the_boundary(void **state)
 	r->dq.lba_first = 100;
 	r->dq.boundary = -256u;
 	r->dq.atomic = 1;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50, 1000), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50 * 512, 1000 * 512), 0);
 	is_cut(&record, 150, parts, 5);
 	record.count = 0;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 50, 1000), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 50 * 512, 1000 * 512, 0), 0);
 	is_cut(&record, 150, parts, 5);
 	record.count = 0;
 	r->dq.max_blocks = 100;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50, 350), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 50 * 512, 350 * 512), 0);
 	is_cut(&record, 150, few, 5);
 	rig_end(r, true);
 }
@@ -410,29 +511,29 @@ static void whole_writes_are_not_cut(void **state)
 	(void)state;
 	r->dq.boundary = -256u;
 	r->dq.atomic = 32;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250, 32), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250 * 512, 32 * 512, 0), 0);
 	is_cut(&record, 250, whole, 1);
 	record.count = 0;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 250, 32), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 250 * 512, 32 * 512), 0);
 	is_cut(&record, 250, cut, 2);
 	record.count = 0;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250, 33), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250 * 512, 33 * 512, 0), 0);
 	is_cut(&record, 250, larger, 2);
 	record.count = 0;
-	assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, 250, 33, &req), 0);
+	assert_int_equal(gpunvme_submit_write(&r->dq, &r->dbuf, 0, 250 * 512, 33 * 512, 0, &req), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
 	is_cut(&record, 250, one, 1);
 	record.count = 0;
 	r->dq.flags |= GPUNVME_DQ_TORN;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250, 32), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 250 * 512, 32 * 512, 0), 0);
 	is_cut(&record, 250, cut, 2);
 	record.count = 0;
 	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_TORN;
 	r->dq.boundary = 0;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0xfffffffc, 32), 0);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0xfffffffcull * 512, 32 * 512, 0), 0);
 	is_cut(&record, 0xfffffffc, whole, 1);
 	record.count = 0;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0xfffffffc, 32), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0xfffffffcull * 512, 32 * 512), 0);
 	is_cut(&record, 0xfffffffc, far, 2); /* needless and harmless */
 	rig_end(r, true);
 }
@@ -450,7 +551,7 @@ static void first_failure_in_lba_order_is_returned(void **state)
 	(void)state;
 	r->ctrl.opts.status = fail_from_300;
 	r->dq.max_blocks = 100;
-	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0, 1000), 0x4003);
+	assert_int_equal(gpunvme_write(&r->dq, &r->dbuf, 0, 0, 1000 * 512, 0), 0x4003);
 	rig_end(r, true);
 }
 
@@ -468,7 +569,7 @@ static void success_ignores_retry_bits(void **state)
 	(void)state;
 	r->ctrl.opts.status = success_with_bits;
 	rig_start(r);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 1), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 512), 0);
 	rig_end(r, true);
 }
 
@@ -493,7 +594,7 @@ static GPUNVME_DEVICE void read_alternating(void *arg)
 		const struct gpunvme_dq *dq = p->dq[(gpunvme_lane() + i / 3) & 1];
 		uint64_t stamp = gpunvme_lane() * 1000 + i;
 
-		if (gpunvme_read(dq, p->dbuf, 0, stamp, 1) != fail_odd(stamp))
+		if (gpunvme_read(dq, p->dbuf, 0, stamp * 512, 512) != fail_odd(stamp))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
 	}
 }
@@ -538,8 +639,11 @@ int main(void)
 		cmocka_unit_test(command_has_the_fields_of_the_specification),
 		cmocka_unit_test(a_limit_of_nothing_is_one_block),
 		cmocka_unit_test(zeroes_keep_to_the_limit),
+		cmocka_unit_test(no_whole_blocks_are_refused),
+		cmocka_unit_test(unknown_flags_are_refused),
 		cmocka_unit_test(forced_writes_say_so),
 		cmocka_unit_test(deallocation_is_a_range_in_the_buffer),
+		cmocka_unit_test(lengths_above_32_bits_are_refused),
 		cmocka_unit_test(deallocation_is_refused),
 		cmocka_unit_test(every_transfer_has_its_prp_list_unbroken),
 		cmocka_unit_test(sgl_describes_the_whole_transfer),

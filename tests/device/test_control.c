@@ -170,7 +170,7 @@ static void work(unsigned number)
 	int ret;
 
 	do
-		ret = gpunvme_submit_read(&t.rig->dq, &t.rig->dbuf, 0, number, 1, &req);
+		ret = gpunvme_submit_read(&t.rig->dq, &t.rig->dbuf, 0, (uint64_t)number * 512, 512, &req);
 	while (ret == -GPUNVME_EAGAIN); /* others took the identifiers that it saw */
 	if (ret)
 		fail("submit: %d", ret);

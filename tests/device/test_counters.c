@@ -66,7 +66,7 @@ static void read_many(void *arg)
 	uint64_t i, failed = 0;
 
 	for (i = 0; i < COMMANDS; i++)
-		failed += gpunvme_read(&l->rig->dq, &l->rig->dbuf, 0, gpunvme_lane() * COMMANDS + i, 1) != 0;
+		failed += gpunvme_read(&l->rig->dq, &l->rig->dbuf, 0, (uint64_t)(gpunvme_lane() * COMMANDS + i) * 512, 512) != 0;
 	__atomic_fetch_add(&l->failed, failed, __ATOMIC_RELAXED);
 }
 
@@ -115,11 +115,11 @@ static void detached_commands_are_counted(void **state)
 	(void)state;
 	rig_start(r);
 	for (i = 0; i < 100; i++)
-		while (gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, NULL))
+		while (gpunvme_submit_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512, NULL))
 			;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 1, 1), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 512, 512), 0);
 	while (rig_free_cids(r) < r->dq.cids)
-		(void)gpunvme_read(&r->dq, &r->dbuf, 0, 1, 1);
+		(void)gpunvme_read(&r->dq, &r->dbuf, 0, 512, 512);
 	assert_int_equal(r->state->detached_errors, 34);
 	assert_int_equal(r->state->errors, ON * 34);
 	assert_int_equal(timed(r), ON * fetched(r));
@@ -174,7 +174,7 @@ static void times_are_within_the_callers(void **state)
 	r->ctrl.opts.fate = hold_first;
 	rig_start(r);
 	for (i = 0; i < HELD; i++)
-		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), 0);
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512, &req[i]), 0);
 	held_ns = gnvd_clock();
 	RIG_NAP_US(20000);
 	held_ns = gnvd_clock() - held_ns;
@@ -185,7 +185,7 @@ static void times_are_within_the_callers(void **state)
 	}
 	for (i = HELD; i < ALL; i++) {
 		start = gnvd_clock();
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512), 0);
 		took[i] = gnvd_clock() - start;
 	}
 	qsort(took, ALL, sizeof(*took), by_size);
@@ -220,7 +220,7 @@ static void a_clock_that_is_behind_counts_as_no_time(void **state)
 
 	(void)state;
 	rig_start(r);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 512, 512, &req), 0);
 	if (ON)
 		__atomic_store_n(&r->result[r->dq.cids + req.cid], gnvd_clock() + rig_ms(1000000), __ATOMIC_RELAXED);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);

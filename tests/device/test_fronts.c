@@ -14,7 +14,7 @@ static GPUNVME_DEVICE uint16_t status_of(uint64_t stamp)
 
 static int submit(struct rig *r, uint64_t stamp, struct gpunvme_req *req)
 {
-	return gpunvme_submit_read(&r->dq, &r->dbuf, 0, stamp, 1, req);
+	return gpunvme_submit_read(&r->dq, &r->dbuf, 0, stamp * 512, 512, req);
 }
 
 /* ---- Waves ---- */
@@ -36,7 +36,7 @@ static GPUNVME_DEVICE void wave_kernel(void *arg)
 		int idle = (lane + i) % 3 == 0, ret;
 
 		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
-		ret = gpunvme_wave_read(w->dq, w->dbuf, 0, stamp, idle ? GPUNVME_NO_TRANSFER : 1);
+		ret = gpunvme_wave_read(w->dq, w->dbuf, 0, stamp * 512, idle ? GPUNVME_NO_TRANSFER : 512);
 		if (ret != (idle ? 0 : status_of(stamp)))
 			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
 	}
@@ -72,7 +72,7 @@ static GPUNVME_DEVICE void shrinking_kernel(void *arg)
 	uint32_t i;
 
 	for (i = 0; i < 5 * (gpunvme_lane() + 1); i++)
-		if (gpunvme_wave_write(w->dq, w->dbuf, 0, 1 + 3 * (uint64_t)i, 1))
+		if (gpunvme_wave_write(w->dq, w->dbuf, 0, (1 + 3 * (uint64_t)i) * 512, 512, 0))
 			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
 }
 
@@ -100,7 +100,8 @@ static GPUNVME_DEVICE void wave_one_kernel(void *arg)
 		uint64_t stamp = (uint64_t)i * gpunvme_lanes() + lane / width;
 
 		RIG_NAP_US((lane * 13 + i * 7) % 5 * 100);
-		ret = i % 2 ? gpunvme_wave_read_one(w->dq, w->dbuf, 0, stamp, 1) : gpunvme_wave_write_one(w->dq, w->dbuf, 0, stamp, 1);
+		ret = i % 2 ? gpunvme_wave_read_one(w->dq, w->dbuf, 0, stamp * 512, 512)
+			    : gpunvme_wave_write_one(w->dq, w->dbuf, 0, stamp * 512, 512, 0);
 		if (ret != status_of(stamp))
 			__atomic_fetch_add(&w->wrong, 1, __ATOMIC_RELAXED);
 	}
@@ -132,11 +133,11 @@ static void waves_refuse_what_lanes_refuse(void **state)
 	(void)state;
 	rig_start(r);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, RIG_BUFFER, 0, 512), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, 0, 0, 0), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, RIG_BUFFER, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_wave_read_one(&r->dq, &r->dbuf, RIG_BUFFER, 0, 512), -GPUNVME_ERANGE);
 	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
-	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_wave_write(&r->dq, &r->dbuf, 0, 0, 512, 0), -GPUNVME_EROFS);
 	assert_int_equal(gpunvme_wave_read(&r->dq, &r->dbuf, 0, 0, GPUNVME_NO_TRANSFER), 0);
 	rig_end(r, true);
 }
@@ -191,7 +192,7 @@ static GPUNVME_DEVICE void holding_kernel(void *arg)
 		for (i = 0; i < count; i++) {
 			stamp[i] = 1000 * lane + 3 * round + i;
 			do
-				ret = gpunvme_submit_read(h->dq, h->dbuf, 0, stamp[i], 1, &req[i]);
+				ret = gpunvme_submit_read(h->dq, h->dbuf, 0, (uint64_t)stamp[i] * 512, 512, &req[i]);
 			while (ret == -GPUNVME_EAGAIN);
 			if (ret)
 				__atomic_fetch_add(&h->wrong, 1, __ATOMIC_RELAXED);
@@ -331,7 +332,7 @@ static GPUNVME_DEVICE void submit_and_leave(void *arg)
 	int ret;
 
 	if (lane == 0) {
-		ret = gpunvme_serve(s->dq, 2, (uint64_t)(uintptr_t)&s->stop);
+		ret = gpunvme_poll_queue(s->dq, 2, (uint64_t)(uintptr_t)&s->stop);
 		__atomic_store_n(&s->ended, ret ? ret : 1, __ATOMIC_RELAXED);
 		return;
 	}
@@ -339,9 +340,9 @@ static GPUNVME_DEVICE void submit_and_leave(void *arg)
 		const struct gpunvme_dq *dq = &s->dq[(lane + i) & 1];
 
 		do
-			ret = gpunvme_submit_read(dq, s->dbuf, 0, 1 + 3 * (uint64_t)i + lane % 2, 1, NULL);
+			ret = gpunvme_submit_read(dq, s->dbuf, 0, (1 + 3 * (uint64_t)i + lane % 2) * 512, 512, NULL);
 		while (ret == -GPUNVME_EAGAIN);
-		if (ret || gpunvme_read(dq, s->dbuf, 0, 3 * (uint64_t)i, 1) != status_of(3 * (uint64_t)i))
+		if (ret || gpunvme_read(dq, s->dbuf, 0, (3 * (uint64_t)i) * 512, 512) != status_of(3 * (uint64_t)i))
 			__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
 	}
 	if (__atomic_sub_fetch(&s->busy, 1, __ATOMIC_ACQ_REL))
@@ -383,7 +384,7 @@ static void nothing_hangs_on_the_service(void **state)
 	r->ctrl.opts.status = status_of;
 	rig_start(r);
 	for (i = 0; i < 50; i++)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), status_of(i));
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512), status_of(i));
 	rig_end(r, true);
 }
 
@@ -399,12 +400,12 @@ static void service_ends_with_its_queues(void **state)
 	rig_start(rig[1]);
 	rig[0]->state->poison = GPUNVME_ENODEV;
 	rig[1]->stop = 1;
-	assert_int_equal(gpunvme_serve(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_ESHUTDOWN);
-	assert_int_equal(gpunvme_serve(s.dq, 0, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_poll_queue(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_poll_queue(s.dq, 0, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EINVAL);
 	s.stop = 1;
-	assert_int_equal(gpunvme_serve(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), 0);
+	assert_int_equal(gpunvme_poll_queue(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), 0);
 	s.dq[1].magic = 0;
-	assert_int_equal(gpunvme_serve(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_poll_queue(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EPROTONOSUPPORT);
 	rig_end(rig[0], false);
 	rig_end(rig[1], true);
 }

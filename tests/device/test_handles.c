@@ -15,7 +15,7 @@ static uint16_t fail_all(uint64_t stamp)
 
 static int submit(struct rig *r, uint64_t stamp, struct gpunvme_req *req)
 {
-	return gpunvme_submit_read(&r->dq, &r->dbuf, 0, stamp, 1, req);
+	return gpunvme_submit_read(&r->dq, &r->dbuf, 0, (uint64_t)stamp * 512, 512, req);
 }
 
 static void handle_is_consumed_once(void **state)
@@ -30,7 +30,7 @@ static void handle_is_consumed_once(void **state)
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), -GPUNVME_ESTALE);
 	assert_int_equal(gpunvme_poll(&r->dq, &copy), -GPUNVME_ESTALE);
-	assert_int_equal(gpunvme_abandon(&r->dq, &copy), -GPUNVME_ESTALE);
+	assert_int_equal(gpunvme_detach(&r->dq, &copy), -GPUNVME_ESTALE);
 	assert_int_equal(submit(r, 2, &req), 0); /* takes the same CID again */
 	assert_int_equal(gpunvme_poll(&r->dq, &copy), -GPUNVME_ESTALE);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
@@ -69,13 +69,13 @@ static void abandoned_handles_give_their_cid_back(void **state)
 		assert_int_equal(submit(r, i < 5 ? i : 100 + i, &req[i]), 0);
 	while (__atomic_load_n(&r->ctrl.completed, __ATOMIC_RELAXED) < 5 && gnvd_clock() < until)
 		sched_yield();
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 200, 1), 0); /* takes the five in */
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 200 * 512, 512), 0); /* takes the five in */
 	for (i = 0; i < 10; i++)
-		assert_int_equal(gpunvme_abandon(&r->dq, &req[i]), 0);
+		assert_int_equal(gpunvme_detach(&r->dq, &req[i]), 0);
 	assert_int_equal(rig_free_cids(r), r->dq.cids - 5);
 	mini_release(&r->ctrl);
 	while (rig_free_cids(r) < r->dq.cids && gnvd_clock() < until)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 200, 1), 0);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 200 * 512, 512), 0);
 	for (i = 0; i < 10; i++)
 		assert_int_equal(gpunvme_poll(&r->dq, &req[i]), -GPUNVME_ESTALE);
 	rig_end(r, true);
@@ -93,7 +93,7 @@ static void errors_of_detached_commands_are_counted(void **state)
 	for (i = 0; i < 5; i++)
 		assert_int_equal(submit(r, i, NULL), 0);
 	while (r->state->detached_errors < 5 && gnvd_clock() < until)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 9, 1), GPUNVME_SC_LBA_RANGE);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 9 * 512, 512), GPUNVME_SC_LBA_RANGE);
 	assert_int_equal(r->state->detached_errors, 5);
 	rig_end(r, true);
 }
@@ -113,7 +113,7 @@ static void silent_command_poisons_the_queue(void **state)
 	assert_int_equal(gpunvme_wait(&r->dq, &early, 0), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(r->state->poison, GPUNVME_ETIMEDOUT);
 	assert_int_equal(submit(r, 3, &early), -GPUNVME_ESHUTDOWN);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101, 1), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101 * 512, 512), -GPUNVME_ESHUTDOWN);
 	r->dq.cmd_timeout = rig_ms(20000); /* the controller may be kept from running */
 	mini_release(&r->ctrl);
 	assert_int_equal(gpunvme_wait(&r->dq, &late, 0), 0);
@@ -129,7 +129,7 @@ static void blocking_read_ends_at_the_time_out(void **state)
 	r->ctrl.opts.fate = hold_below_100;
 	r->dq.cmd_timeout = rig_ms(50);
 	rig_start(r);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 1, 1), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 512, 512), -GPUNVME_ETIMEDOUT);
 	assert_in_range(gnvd_clock() - began, rig_ms(50), rig_ms(20000));
 	assert_int_equal(r->state->poison, GPUNVME_ETIMEDOUT);
 	rig_end(r, false);
@@ -165,7 +165,7 @@ static void wait_for_room_is_bounded(void **state)
 	r->dq.cmd_timeout = rig_ms(30);
 	rig_start(r);
 	assert_int_equal(submit(r, 1, &req), 0);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101, 1), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101 * 512, 512), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(r->state->poison, 0);
 	r->dq.cmd_timeout = rig_ms(20000); /* the controller may be kept from running */
 	mini_release(&r->ctrl);
@@ -214,7 +214,7 @@ static bool leaves_a_command_its_time(void)
 	due[2] = due[1] + rig_ms(1000);
 	rig_start(r);
 	assert_int_equal(submit(r, 1, &req), 0);
-	ret = gpunvme_read(&r->dq, &r->dbuf, 0, 2, 1);
+	ret = gpunvme_read(&r->dq, &r->dbuf, 0, 2 * 512, 512);
 	late = ret && (was_late(1) || was_late(2));
 	if (!late) {
 		assert_true(gnvd_clock() >= due[2]);
@@ -246,7 +246,7 @@ static void stop_word_ends_waits(void **state)
 	assert_int_equal(submit(r, 1, &req), 0);
 	rig_stop(r, 1);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), -GPUNVME_ECANCELED);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101, 1), -GPUNVME_ECANCELED); /* no room either */
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 101 * 512, 512), -GPUNVME_ECANCELED); /* no room either */
 	rig_stop(r, 0);
 	mini_release(&r->ctrl);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
@@ -265,7 +265,7 @@ static void crime(enum mini_crime crime, uint64_t stamp)
 	r->ctrl.opts.crime_stamp = stamp;
 	rig_start(r);
 	assert_int_equal(submit(r, 1, &bystander), 0);
-	ret = gpunvme_read(&r->dq, &r->dbuf, 0, stamp, 1);
+	ret = gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)stamp * 512, 512);
 	assert_true(ret == -GPUNVME_EPROTO || (crime == MINI_TWICE && ret == 0));
 	assert_int_equal(gpunvme_wait(&r->dq, &bystander, 0), -GPUNVME_EPROTO);
 	assert_int_equal(r->state->poison, GPUNVME_EPROTO);
@@ -299,7 +299,7 @@ static struct rig *late_copy(void)
 	r->ctrl.opts.crime_stamp = 100;
 	r->dq.cmd_timeout = rig_ms(20000);
 	rig_start(r);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100, 1), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100 * 512, 512), 0);
 	return r;
 }
 
@@ -316,7 +316,7 @@ static void late_copy_is_no_result_of_a_transfer(void **state)
 	struct rig *r = late_copy();
 
 	(void)state;
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 1, 1), -GPUNVME_EPROTO);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 512, 512), -GPUNVME_EPROTO);
 	end_late_copy(r);
 }
 
@@ -328,7 +328,7 @@ static void late_copy_is_no_result_of_a_handle(void **state)
 	(void)state;
 	assert_int_equal(submit(r, 1, &req), 0);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), -GPUNVME_EPROTO);
-	assert_int_equal(gpunvme_abandon(&r->dq, &req), 0);
+	assert_int_equal(gpunvme_detach(&r->dq, &req), 0);
 	end_late_copy(r);
 }
 
@@ -383,7 +383,7 @@ static void device_with_idle_cid(void **state)
 	r->ctrl.opts.crime = MINI_IDLE_CID;
 	r->ctrl.opts.crime_stamp = 100;
 	rig_start(r);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100, 1), -GPUNVME_EPROTO);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100 * 512, 512), -GPUNVME_EPROTO);
 	assert_int_equal(r->state->poison, GPUNVME_EPROTO);
 	rig_end(r, false);
 }
@@ -400,7 +400,7 @@ static void device_with_torn_entry(void **state)
 	r->ctrl.opts.crime = MINI_TORN;
 	r->ctrl.opts.crime_stamp = 100;
 	rig_start(r);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100, 1), -GPUNVME_EPROTO);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 100 * 512, 512), -GPUNVME_EPROTO);
 	assert_int_equal(r->state->poison, GPUNVME_EPROTO);
 	assert_int_equal(r->state->poison_cqe[2], 0);
 	rig_end(r, false);

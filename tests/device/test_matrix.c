@@ -42,7 +42,7 @@ static GPUNVME_DEVICE int read_by_polling(const struct load *load, uint64_t stam
 
 	while (RIG_ANY_LANE(ret == -GPUNVME_EAGAIN)) {
 		if (ret == -GPUNVME_EAGAIN && !submitted) {
-			ret = gpunvme_submit_read(load->dq, load->dbuf, 0, stamp, 1, &req);
+			ret = gpunvme_submit_read(load->dq, load->dbuf, 0, stamp * 512, 512, &req);
 			submitted = !ret;
 			ret = ret ? ret : -GPUNVME_EAGAIN;
 		} else if (ret == -GPUNVME_EAGAIN) {
@@ -67,7 +67,7 @@ static GPUNVME_DEVICE void kernel(void *arg)
 		if ((stamp * 2654435761u >> 20) % 5 == 0)
 			ret = read_by_polling(load, stamp);
 		else
-			ret = gpunvme_write(load->dq, load->dbuf, 0, stamp, 1);
+			ret = gpunvme_write(load->dq, load->dbuf, 0, stamp * 512, 512, 0);
 		if (ret != expect)
 			__atomic_fetch_add(&load->wrong, 1, __ATOMIC_RELAXED);
 	}

@@ -28,7 +28,7 @@ static void polling_in_vain_yields(void **state)
 	(void)state;
 	r->ctrl.opts.fate = hold;
 	rig_start(r);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 512, 512, &req), 0);
 	yields = 0;
 	for (i = 0; i < 1280; i++)
 		assert_int_equal(gpunvme_poll(&r->dq, &req), -GPUNVME_EAGAIN);
@@ -52,11 +52,11 @@ static void submitting_in_vain_yields(void **state)
 	(void)state;
 	r->ctrl.opts.fate = hold;
 	rig_start(r);
-	while (!gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &req[n]))
+	while (!gpunvme_submit_read(&r->dq, &r->dbuf, 0, 512, 512, &req[n]))
 		n++;
 	yields = 0;
 	for (i = 0; i < 1280; i++)
-		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &more), -GPUNVME_EAGAIN);
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 512, 512, &more), -GPUNVME_EAGAIN);
 	assert_int_equal(yields, 10);
 	mini_release(&r->ctrl);
 	for (i = 0; i < n; i++)

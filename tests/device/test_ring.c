@@ -23,14 +23,14 @@ static void full_ring(unsigned shift)
 	mini_freeze(&r->ctrl, true);
 	rig_start(r);
 	for (i = 0; i + 1 < depth; i++)
-		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), 0);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), -GPUNVME_EAGAIN);
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512, &req[i]), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512, &req[i]), -GPUNVME_EAGAIN);
 	assert_int_equal(r->state->resv, depth - 1);
 	assert_int_equal(rig_free_cids(r), r->dq.cids - (depth - 1));
 	mini_freeze(&r->ctrl, false);
 	for (i = 0; i + 1 < depth; i++)
 		assert_int_equal(gpunvme_wait(&r->dq, &req[i], 0), 0);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512), 0);
 	rig_end(r, true);
 	free(req);
 }
@@ -58,8 +58,8 @@ static void ring_is_freed_by_sq_head_only(void **state)
 	r->ctrl.opts.fate = hold_all;
 	rig_start(r);
 	for (i = 0; i < 7; i++)
-		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, i, 1, &req[i]), 0);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 7, 1, &req[7]), -GPUNVME_EAGAIN);
+		assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512, &req[i]), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 7 * 512, 512, &req[7]), -GPUNVME_EAGAIN);
 	mini_release(&r->ctrl);
 	for (i = 0; i < 7; i++)
 		assert_int_equal(gpunvme_wait(&r->dq, &req[i], 0), 0);
@@ -75,7 +75,7 @@ static void phase_flips_over_70000_commands(void **state)
 	(void)state;
 	rig_start(r);
 	for (i = 0; i < total; i++)
-		bad += gpunvme_read(&r->dq, &r->dbuf, 0, i, 1) != 0;
+		bad += gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512) != 0;
 	assert_int_equal(bad, 0);
 	assert_int_equal(r->state->drain, 2 * total);
 	rig_end(r, true);
@@ -89,7 +89,7 @@ static void run_from(uint64_t start)
 	r->dq.cmd_timeout = rig_ms(5000);
 	rig_start(r);
 	for (i = 0; i < 20; i++)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512), 0);
 	assert_int_equal(r->state->resv, start + 20);
 	rig_end(r, true);
 }
@@ -120,19 +120,19 @@ static void generation_wraps(void **state)
 
 	(void)state;
 	rig_start(r);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 1, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 512, &req), 0);
 	old = req;
 	assert_int_equal(req.gen, ~0ull << GPUNVME_RES_GEN_SHIFT);
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
 	assert_int_equal(gpunvme_poll(&r->dq, &old), -GPUNVME_ESTALE);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 1, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 0, 512, &req), 0);
 	assert_int_equal(req.gen, 0);
 	assert_int_equal(gpunvme_poll(&r->dq, &old), -GPUNVME_ESTALE);
 	old = req;
 	assert_int_equal(gpunvme_wait(&r->dq, &req, 0), 0);
 	assert_int_equal(gpunvme_poll(&r->dq, &old), -GPUNVME_ESTALE);
 	for (i = 0; i < 10; i++)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, i, 1), 0);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)i * 512, 512), 0);
 	rig_end(r, true);
 }
 
@@ -146,9 +146,9 @@ static void slow_command_holds_one_cid(void **state)
 	(void)state;
 	r->ctrl.opts.fate = hold_stamp_1;
 	rig_start(r);
-	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 1, 1, &slow), 0);
+	assert_int_equal(gpunvme_submit_read(&r->dq, &r->dbuf, 0, 512, 512, &slow), 0);
 	for (i = 0; i < 1000; i++)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 1000 + i, 1), 0);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, (uint64_t)(1000 + i) * 512, 512), 0);
 	assert_int_equal(rig_free_cids(r), r->dq.cids - 1);
 	assert_int_equal(gpunvme_poll(&r->dq, &slow), -GPUNVME_EAGAIN);
 	assert_int_equal(gpunvme_wait(&r->dq, &slow, rig_ms(20)), -GPUNVME_ETIMEDOUT);
@@ -174,7 +174,7 @@ static GPUNVME_DEVICE void read_many(void *arg)
 	unsigned i;
 
 	for (i = 0; i < READS_EACH; i++)
-		if (gpunvme_read(many->dq, many->dbuf, 0, 5 + i, 1))
+		if (gpunvme_read(many->dq, many->dbuf, 0, (uint64_t)(5 + i) * 512, 512))
 			__atomic_fetch_add(&many->wrong, 1, __ATOMIC_RELAXED);
 }
 
@@ -216,7 +216,7 @@ static GPUNVME_DEVICE void submit_detached(void *arg)
 
 	for (i = 0; i < 200; i++) {
 		do
-			ret = gpunvme_submit_write(many->dq, many->dbuf, 0, 5 + i, 1, NULL);
+			ret = gpunvme_submit_write(many->dq, many->dbuf, 0, (uint64_t)(5 + i) * 512, 512, 0, NULL);
 		while (ret == -GPUNVME_EAGAIN);
 		if (ret)
 			__atomic_fetch_add(&many->wrong, 1, __ATOMIC_RELAXED);
@@ -238,9 +238,9 @@ static void detached_commands_are_rung_and_freed(void **state)
 	while (__atomic_load_n(&r->ctrl.fetched, __ATOMIC_RELAXED) < 800 && gnvd_clock() < until)
 		sched_yield();
 	assert_int_equal(__atomic_load_n(&r->ctrl.fetched, __ATOMIC_RELAXED), 800);
-	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 1), 0);
+	assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 512), 0);
 	while (rig_free_cids(r) < r->dq.cids && gnvd_clock() < until)
-		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 1), 0);
+		assert_int_equal(gpunvme_read(&r->dq, &r->dbuf, 0, 0, 512), 0);
 	rig_end(r, true);
 }
 

@@ -94,8 +94,8 @@ static void a_member_of_no_blocks_gets_one(void **state)
 	r->ctrl.seen = count;
 	r->ctrl.seen_ctx = &commands;
 	rig_start(r);
-	assert_int_equal(gpunvme_volume_write(&v, &buf, 0, 6, 2), 0);
-	assert_int_equal(gpunvme_block_read(&v, &buf, 0, 8, 2), 0);
+	assert_int_equal(gpunvme_write(&v, &buf, 0, 6 * 512, 2 * 512, 0), 0);
+	assert_int_equal(gpunvme_block_read(&v, &buf, 0, 8 * 512, 2 * 512), 0);
 	rig_end(r, true);
 	assert_int_equal(commands, 4);
 }

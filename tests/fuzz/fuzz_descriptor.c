@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The call that is made now, and how many of its blocks were sent. */
 static struct call {
 	uint8_t op;
-	uint64_t lba, offset;
-	uint32_t nblocks;
+	uint64_t pos, len, offset, any;
+	uint32_t flags;
 } now;
 static uint64_t sent;
 
@@ -36,19 +36,19 @@ void check_command(const struct gpunvme_sqe *cmd)
 		struct gpunvme_dsm_range range;
 
 		memcpy(&range, bytes + now.offset, sizeof(range)); /* which begins at a multiple of 4 */
-		check(range.nlb && range.slba == w.dq.lba_first + now.lba + sent && !cmd->cdw10);
+		check(range.nlb && range.slba == w.dq.lba_first + GNVD_BLOCKS(&w.dq, now.pos) + sent && !cmd->cdw10);
 		check_data(cmd, w.buf.iova + now.offset, sizeof(range));
 		sent += range.nlb;
-		check(sent <= now.nblocks);
+		check(sent <= GNVD_BLOCKS(&w.dq, now.len));
 		return;
 	}
-	check(slba == w.dq.lba_first + now.lba + sent);
+	check(slba == w.dq.lba_first + GNVD_BLOCKS(&w.dq, now.pos) + sent);
 	if (cmd->opc != GPUNVME_IO_WRITE_ZEROES) {
 		check(n <= w.dq.max_blocks || n == 1);
 		check_data(cmd, w.buf.iova + now.offset + (sent << w.dq.lba_shift), n << w.dq.lba_shift);
 	}
 	sent += n;
-	check(sent <= now.nblocks);
+	check(sent <= GNVD_BLOCKS(&w.dq, now.len));
 }
 
 /* ---- The calls ---- */
@@ -59,17 +59,17 @@ static int submit(unsigned kind, const struct call *c, struct gpunvme_req *req)
 {
 	switch (kind) {
 	case READ:
-		return gpunvme_submit_read(&w.dq, &w.buf, c->offset, c->lba, c->nblocks, req);
+		return gpunvme_submit_read(&w.dq, &w.buf, c->offset, c->pos, c->len, req);
 	case WRITE:
-		return gpunvme_submit_write(&w.dq, &w.buf, c->offset, c->lba, c->nblocks, req);
+		return gpunvme_submit_write(&w.dq, &w.buf, c->offset, c->pos, c->len, 0, req);
 	case FUA:
-		return gpunvme_submit_write_fua(&w.dq, &w.buf, c->offset, c->lba, c->nblocks, req);
+		return gpunvme_submit_write(&w.dq, &w.buf, c->offset, c->pos, c->len, GPUNVME_FUA, req);
 	case FLUSH:
 		return gpunvme_submit_flush(&w.dq, req);
 	case ZEROES:
-		return gpunvme_submit_write_zeroes(&w.dq, c->lba, c->nblocks, req);
+		return gpunvme_submit_zero(&w.dq, c->pos, c->len, req);
 	default:
-		return gpunvme_submit_deallocate(&w.dq, &w.buf, c->offset, c->lba, c->nblocks, req);
+		return gpunvme_submit_discard(&w.dq, &w.buf, c->offset, c->pos, c->len, req);
 	}
 }
 
@@ -77,25 +77,25 @@ static int run(unsigned kind, const struct call *c)
 {
 	switch (kind) {
 	case READ:
-		return gpunvme_read(&w.dq, &w.buf, c->offset, c->lba, c->nblocks);
+		return gpunvme_read(&w.dq, &w.buf, c->offset, c->pos, c->len);
 	case WRITE:
-		return gpunvme_write(&w.dq, &w.buf, c->offset, c->lba, c->nblocks);
+		return gpunvme_write(&w.dq, &w.buf, c->offset, c->pos, c->len, 0);
 	case FUA:
-		return gpunvme_write_fua(&w.dq, &w.buf, c->offset, c->lba, c->nblocks);
+		return gpunvme_write(&w.dq, &w.buf, c->offset, c->pos, c->len, GPUNVME_FUA);
 	case FLUSH:
 		return gpunvme_flush(&w.dq);
 	case ZEROES:
-		return gpunvme_write_zeroes(&w.dq, c->lba, c->nblocks);
+		return gpunvme_zero(&w.dq, c->pos, c->len);
 	case DEALLOCATE:
-		return gpunvme_deallocate(&w.dq, &w.buf, c->offset, c->lba, c->nblocks);
+		return gpunvme_discard(&w.dq, &w.buf, c->offset, c->pos, c->len);
 	case WAVE:
-		return gpunvme_wave_read(&w.dq, &w.buf, c->offset, c->lba, c->nblocks);
+		return gpunvme_wave_read(&w.dq, &w.buf, c->offset, c->pos, c->len);
 	default:
-		return gpunvme_wave_write_one(&w.dq, &w.buf, c->offset, c->lba, c->nblocks);
+		return gpunvme_wave_write_one(&w.dq, &w.buf, c->offset, c->pos, c->len, c->flags);
 	}
 }
 
-/* Submitted: then waited for, polled for, or abandoned, and once more by a handle that is spent. */
+/* Submitted: then waited for, polled for, or detached, and once more by a handle that is spent. */
 static int run_later(unsigned kind, const struct call *c)
 {
 	struct gpunvme_req req = { 0, 0, 0, 0 };
@@ -105,23 +105,23 @@ static int run_later(unsigned kind, const struct call *c)
 	if (ret)
 		return ret;
 	if (c->offset & 4) {
-		end = gpunvme_abandon(&w.dq, &req);
+		end = gpunvme_detach(&w.dq, &req);
 		check(!end || end == -GPUNVME_ESTALE);
-	} else if (c->lba & 1) {
-		ret = gpunvme_wait_any(&w.dq, &req, 1, c->lba >> 1 & 0xffffff, &index);
+	} else if (c->any & 1) {
+		ret = gpunvme_wait_any(&w.dq, &req, 1, c->any >> 1 & 0xffffff, &index);
 	} else {
 		ret = gpunvme_wait(&w.dq, &req, 0);
 	}
 	if (!req.tag && w.dq.tag)
 		check(gpunvme_poll(&w.dq, &req) == -GPUNVME_ESTALE);
-	return c->offset & 4 ? 1 : ret; /* of an abandoned one nobody knows */
+	return c->offset & 4 ? 1 : ret; /* of a detached one nobody knows */
 }
 
 static void check_result(int ret, const struct call *c)
 {
 	check_error(ret);
 	if (!ret && c->op != GPUNVME_IO_FLUSH)
-		check(sent == c->nblocks);
+		check(sent == GNVD_BLOCKS(&w.dq, c->len) && !(c->flags & ~GPUNVME_FUA));
 	if (ret == -GPUNVME_EINVAL || ret == -GPUNVME_EROFS || ret == -GPUNVME_ERANGE || ret == -GPUNVME_EPROTONOSUPPORT ||
 	    ret == -GPUNVME_EOPNOTSUPP || ret == -GPUNVME_EMSGSIZE)
 		check(!w.commands);
@@ -150,11 +150,16 @@ static bool call(const uint8_t *at)
 	int ret;
 
 	now = (struct call){ .op = op[kind % ASYNC] };
-	now.nblocks = some_blocks(at[1] | at[2] << 8, now.op, at[14] >> 2 == 63);
-	memcpy(&now.lba, at + 3, 8);
+	now.len = (uint64_t)some_blocks(at[1] | at[2] << 8, now.op, at[14] >> 2 == 63) << (w.dq.lba_shift & 63);
+	if (at[14] >> 2 == 62) /* no whole blocks, or, of what a buffer bounds, more bytes than there are */
+		now.len += (uint64_t)at[15] << (now.op == GPUNVME_IO_READ || now.op == GPUNVME_IO_WRITE ? at[1] & 56 : 0);
+	memcpy(&now.any, at + 3, 8);
+	now.pos = now.any;
+	if (kind == ONE)
+		now.flags = at[15] & 1 ? GPUNVME_FUA : at[15] >> 1 & 1;
 	now.offset = at[11] | at[12] << 8 | at[13] << 16;
 	if (at[14] & 1)
-		now.lba %= w.dq.lba_count ? w.dq.lba_count : 1;
+		now.pos = now.any % (w.dq.lba_count ? w.dq.lba_count : 1) << (w.dq.lba_shift & 63);
 	if (at[14] & 2) /* and a wild one */
 		now.offset ^= (uint64_t)at[15] << 56;
 	begin_call();

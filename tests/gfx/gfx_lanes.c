@@ -151,15 +151,15 @@ static int call(struct call *c)
 	if (!all.calls)
 		all.calls = code_of("GFX_CALLS");
 	add("call", c, sizeof(*c), 0);
-	add("descriptor", c->dq, (c->what == CALL_SERVE ? c->nblocks : 1) * sizeof(*c->dq), GFX_READONLY);
-	if (c->what == CALL_SERVE)
-		add("stop", (void *)(uintptr_t)c->lba, 4, 0);
+	add("descriptor", c->dq, (c->what == CALL_POLL_QUEUE ? c->count : 1) * sizeof(*c->dq), GFX_READONLY);
+	if (c->what == CALL_POLL_QUEUE)
+		add("stop", (void *)(uintptr_t)c->pos, 4, 0);
 	if (c->dbuf)
 		add("buffer descriptor", c->dbuf, sizeof(*c->dbuf), GFX_READONLY);
-	if (c->what == CALL_DEALLOCATE || c->what == CALL_SUBMIT_DEALLOCATE)
+	if (c->what == CALL_DISCARD || c->what == CALL_SUBMIT_DISCARD)
 		add("buffer", (void *)(uintptr_t)c->dbuf->base, c->dbuf->len, GFX_DEVICE);
 	if (c->req)
-		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->nblocks : 1) * sizeof(*c->req), 0);
+		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->count : 1) * sizeof(*c->req), 0);
 	launch(all.calls, "call", 1, 1, &c, sizeof(c));
 	all.regions = before;
 	return c->ret;
@@ -199,46 +199,72 @@ uint32_t gnvd_wave_lanes(void)
 	abort();
 }
 
-#define RW(name, WHAT)                                                                                                      \
-	int gpunvme_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,     \
-			   uint32_t nblocks)                                                                                \
-	{                                                                                                                   \
-		return call(&(struct call){ .what = WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, .nblocks = nblocks }); \
-	}                                                                                                                   \
-	int gpunvme_submit_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, \
-				  uint32_t nblocks, struct gpunvme_req *req)                                                \
-	{                                                                                                                   \
-		return call(&(struct call){ .what = CALL_SUBMIT_READ + WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, \
-					    .lba = lba, .nblocks = nblocks, .req = req });                                  \
-	}                                                                                                                   \
-	int gpunvme_wave_##name(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, \
-				uint32_t nblocks)                                                                           \
-	{                                                                                                                   \
-		return call(&(struct call){ .what = CALL_WAVE_READ + WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, \
-					    .nblocks = nblocks });                                                          \
-	}
-RW(read, CALL_READ)
-RW(write, CALL_WRITE)
-RW(write_fua, CALL_WRITE_FUA)
+#define DATA .dq = dq, .dbuf = dbuf, .offset = offset, .pos = pos, .len = len
 
-#define ONE(name, WHAT)                                                                                                     \
-	int gpunvme_wave_##name##_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, \
-				      uint32_t nblocks)                                                                     \
-	{                                                                                                                   \
-		return call(&(struct call){ .what = CALL_WAVE_READ_ONE + WHAT, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, \
-					    .nblocks = nblocks });                                                          \
-	}
-ONE(read, CALL_READ)
-ONE(write, CALL_WRITE)
+int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	return call(&(struct call){ .what = CALL_READ, DATA });
+}
+
+int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+		  uint32_t flags)
+{
+	return call(&(struct call){ .what = CALL_WRITE, DATA, .flags = flags });
+}
+
+int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_SUBMIT_READ, DATA, .req = req });
+}
+
+int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			 uint32_t flags, struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_SUBMIT_WRITE, DATA, .flags = flags, .req = req });
+}
+
+int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	return call(&(struct call){ .what = CALL_WAVE_READ, DATA });
+}
+
+int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+		       uint32_t flags)
+{
+	return call(&(struct call){ .what = CALL_WAVE_WRITE, DATA, .flags = flags });
+}
+
+int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	return call(&(struct call){ .what = CALL_WAVE_READ_ONE, DATA });
+}
+
+int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			   uint32_t flags)
+{
+	return call(&(struct call){ .what = CALL_WAVE_WRITE_ONE, DATA, .flags = flags });
+}
+
+int gpunvme_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+{
+	return call(&(struct call){ .what = CALL_DISCARD, DATA });
+}
+
+int gpunvme_submit_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			   struct gpunvme_req *req)
+{
+	return call(&(struct call){ .what = CALL_SUBMIT_DISCARD, DATA, .req = req });
+}
 
 int gpunvme_flush(const struct gpunvme_dq *dq)
 {
 	return call(&(struct call){ .what = CALL_FLUSH, .dq = dq });
 }
 
-int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks)
+int gpunvme_zero(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len)
 {
-	return call(&(struct call){ .what = CALL_WRITE_ZEROES, .dq = dq, .lba = lba, .nblocks = nblocks });
+	return call(&(struct call){ .what = CALL_ZERO, .dq = dq, .pos = pos, .len = len });
 }
 
 int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
@@ -246,21 +272,9 @@ int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 	return call(&(struct call){ .what = CALL_SUBMIT_FLUSH, .dq = dq, .req = req });
 }
 
-int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req)
+int gpunvme_submit_zero(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, struct gpunvme_req *req)
 {
-	return call(&(struct call){ .what = CALL_SUBMIT_WRITE_ZEROES, .dq = dq, .lba = lba, .nblocks = nblocks, .req = req });
-}
-
-int gpunvme_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks)
-{
-	return call(&(struct call){ .what = CALL_DEALLOCATE, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba, .nblocks = nblocks });
-}
-
-int gpunvme_submit_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			      uint32_t nblocks, struct gpunvme_req *req)
-{
-	return call(&(struct call){ .what = CALL_SUBMIT_DEALLOCATE, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = lba,
-				    .nblocks = nblocks, .req = req });
+	return call(&(struct call){ .what = CALL_SUBMIT_ZERO, .dq = dq, .pos = pos, .len = len, .req = req });
 }
 
 int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req)
@@ -275,31 +289,31 @@ int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t 
 
 int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index)
 {
-	struct call it = { .what = CALL_WAIT_ANY, .dq = dq, .req = req, .nblocks = count, .ticks = ticks, .index = *index };
+	struct call it = { .what = CALL_WAIT_ANY, .dq = dq, .req = req, .count = count, .ticks = ticks, .index = *index };
 	int ret = call(&it);
 
 	*index = it.index;
 	return ret;
 }
 
-int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
+int gpunvme_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
 {
-	return call(&(struct call){ .what = CALL_SERVE, .dq = dq, .nblocks = count, .lba = stop });
+	return call(&(struct call){ .what = CALL_POLL_QUEUE, .dq = dq, .count = count, .pos = stop });
 }
 
-int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req)
+int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {
-	return call(&(struct call){ .what = CALL_ABANDON, .dq = dq, .req = req });
+	return call(&(struct call){ .what = CALL_DETACH, .dq = dq, .req = req });
 }
 
 uint32_t gnvd_blocks_per_command(const struct gpunvme_dq *dq, uint64_t addr, uint32_t nblocks)
 {
-	return (uint32_t)call(&(struct call){ .what = CALL_BLOCKS, .dq = dq, .lba = addr, .nblocks = nblocks });
+	return (uint32_t)call(&(struct call){ .what = CALL_BLOCKS, .dq = dq, .pos = addr, .count = nblocks });
 }
 
 void gnvd_set_data(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes, struct gnvd_cmd *c)
 {
-	struct call it = { .what = CALL_SET_DATA, .dq = dq, .dbuf = dbuf, .offset = offset, .lba = bytes };
+	struct call it = { .what = CALL_SET_DATA, .dq = dq, .dbuf = dbuf, .offset = offset, .len = bytes };
 
 	call(&it);
 	c->prp1 = it.prp1;

@@ -36,14 +36,14 @@ DEVICE int read_by_polling(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 
 #ifdef RETRY_ALONE
 	do
-		ret = gpunvme_submit_read(dq, buf, offset, stamp, 1, &req);
+		ret = gpunvme_submit_read(dq, buf, offset, stamp << dq->lba_shift, 1ull << dq->lba_shift, &req);
 	while (ret == -GPUNVME_EAGAIN);
 	submitted = !ret;
 	ret = ret ? ret : -GPUNVME_EAGAIN;
 #endif
 	while (gnvd_ballot(0, ret == -GPUNVME_EAGAIN)) {
 		if (ret == -GPUNVME_EAGAIN && !submitted) {
-			ret = gpunvme_submit_read(dq, buf, offset, stamp, 1, &req);
+			ret = gpunvme_submit_read(dq, buf, offset, stamp << dq->lba_shift, 1ull << dq->lba_shift, &req);
 			submitted = !ret;
 			ret = ret ? ret : -GPUNVME_EAGAIN;
 		} else if (ret == -GPUNVME_EAGAIN) {
@@ -63,9 +63,9 @@ DEVICE int one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *buf, uint
 	case 1:
 		data[0] = pattern(stamp, 0);
 		data[9] = pattern(stamp, 9);
-		return gpunvme_write(dq, buf, offset, stamp, 1);
+		return gpunvme_write(dq, buf, offset, stamp << dq->lba_shift, 1ull << dq->lba_shift, 0);
 	default:
-		return look(buf, offset, stamp, gpunvme_read(dq, buf, offset, stamp, 1));
+		return look(buf, offset, stamp, gpunvme_read(dq, buf, offset, stamp << dq->lba_shift, 1ull << dq->lba_shift));
 	}
 }
 
@@ -110,9 +110,9 @@ GLOBAL void deep(struct gpunvme_dq dq, struct gpunvme_dbuf buf, struct work work
 		uint64_t s = (uint64_t)i * lanes + lane, t = s + lanes;
 		int first, second = -GPUNVME_EAGAIN;
 
-		first = gpunvme_submit_read(&dq, &buf, lane * 512ull, s, 1, &a);
+		first = gpunvme_submit_read(&dq, &buf, lane * 512ull, s << dq.lba_shift, 1ull << dq.lba_shift, &a);
 		if (!first)
-			second = gpunvme_submit_write(&dq, &buf, lane * 512ull, t, 1, &b);
+			second = gpunvme_submit_write(&dq, &buf, lane * 512ull, (uint64_t)t << dq.lba_shift, 1ull << dq.lba_shift, 0, &b);
 		if (!second)
 			second = gpunvme_wait(&dq, &b, 0);
 		work.out[s] = first ? first : gpunvme_wait(&dq, &a, 0);

@@ -33,9 +33,9 @@ PLANTS = [
     ("lanes counted by groups", "test_hsa", [
         (KERNELS, "for (i = gpunvme_lane(); i < a->words", "for (i = gnvk_group(); i < a->words")]),
     ("the self-test looks before it reads", "test_hsa", [
-        (KERNELS, "	start = gnvd_clock();\n	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba, a->nblocks);\n",
+        (KERNELS, "	start = gnvd_clock();\n	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba << a->dq.lba_shift, bytes);\n",
          "	start = gnvd_clock();\n	for (i = 0; i < words; i++)\n		seen[i] = data[i];\n"
-         "	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba, a->nblocks);\n"),
+         "	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba << a->dq.lba_shift, bytes);\n"),
         (KERNELS, "	for (i = 0; i < words && !status; i++)\n		seen[i] = data[i];\n", "")]),
     ("the word to ring at is loaded without its bits", "test_bells", [
         (KERNELS, "go = gnvd_load_ring32(a->go);", "go = *GNVK_AT(volatile uint32_t, a->go);")]),

@@ -30,7 +30,7 @@ GLOBAL void grid_lanes(struct work w)
 {
 	uint64_t lba = number() * w.nblocks;
 
-	w.out[number()] = gpunvme_volume_read(&w.v, &w.buf, lba << w.v.lba_shift, lba, (uint32_t)w.nblocks);
+	w.out[number()] = gpunvme_read(&w.v, &w.buf, lba << w.v.lba_shift, lba << w.v.lba_shift, w.nblocks << w.v.lba_shift);
 }
 
 // Each workgroup one transfer.
@@ -38,5 +38,5 @@ GLOBAL void grid_groups(struct work w)
 {
 	uint64_t lba = group() * w.nblocks;
 
-	w.out[number()] = gpunvme_block_read(&w.v, &w.buf, lba << w.v.lba_shift, lba, w.nblocks);
+	w.out[number()] = gpunvme_block_read(&w.v, &w.buf, lba << w.v.lba_shift, lba << w.v.lba_shift, w.nblocks << w.v.lba_shift);
 }

@@ -31,12 +31,12 @@ GLOBAL void pages_store(struct work w)
 
 GLOBAL void pages_read(struct work w)
 {
-	w.out[0] = (uint32_t)gpunvme_read(&w.dq, &w.buf, 0, w.lba, w.nblocks);
+	w.out[0] = (uint32_t)gpunvme_read(&w.dq, &w.buf, 0, w.lba << w.dq.lba_shift, (uint64_t)w.nblocks << w.dq.lba_shift);
 	w.out[1] = w.at[0];
 	w.out[2] = w.at[w.words - 1];
 }
 
 GLOBAL void pages_write(struct work w)
 {
-	w.out[0] = (uint32_t)gpunvme_write(&w.dq, &w.buf, 0, w.lba, w.nblocks);
+	w.out[0] = (uint32_t)gpunvme_write(&w.dq, &w.buf, 0, w.lba << w.dq.lba_shift, (uint64_t)w.nblocks << w.dq.lba_shift, 0);
 }

@@ -112,13 +112,13 @@ extern "C" __global__ void call_read(struct gpunvme_dq dq, struct gpunvme_dbuf b
 {
 	uint32_t lane = gpunvme_lane();
 
-	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane, 8);
+	out[lane] = gpunvme_read(&dq, &buf, lane * 4096ull, lane * 512ull, 4096);
 }
 
 extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	int ret = gpunvme_write(&dq, &buf, lane * 4096ull, lane, 8);
+	int ret = gpunvme_write(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, 0);
 
 	out[lane] = ret ? ret : gpunvme_flush(&dq);
 }
@@ -126,16 +126,16 @@ extern "C" __global__ void call_write_flush(struct gpunvme_dq dq, struct gpunvme
 extern "C" __global__ void call_forced(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	int ret = gpunvme_write_fua(&dq, &buf, lane * 4096ull, lane, 8);
+	int ret = gpunvme_write(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, GPUNVME_FUA);
 
-	out[lane] = ret ? ret : gpunvme_deallocate(&dq, &buf, lane * 16ull, 8 * lane, 8);
+	out[lane] = ret ? ret : gpunvme_discard(&dq, &buf, lane * 16ull, lane * 4096ull, 4096);
 }
 
 extern "C" __global__ void call_async(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
 	struct gpunvme_req req;
-	int ret = gpunvme_submit_read(&dq, &buf, lane * 4096ull, lane, 8, &req);
+	int ret = gpunvme_submit_read(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, &req);
 
 	while (!ret && (ret = gpunvme_poll(&dq, &req)) == -GPUNVME_EAGAIN)
 		ret = 0;
@@ -147,20 +147,20 @@ extern "C" __global__ void call_many_queues(const struct gpunvme_dq *dq, const s
 {
 	uint32_t lane = gpunvme_lane();
 
-	out[lane] = gpunvme_read(&dq[lane % 3], buf, lane * 4096ull, lane, 8);
+	out[lane] = gpunvme_read(&dq[lane % 3], buf, lane * 4096ull, lane * 512ull, 4096);
 }
 
 extern "C" __global__ void call_wave(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	int ret = gpunvme_wave_read(&dq, &buf, lane * 4096ull, lane, lane % 3 ? 8 : GPUNVME_NO_TRANSFER);
+	int ret = gpunvme_wave_read(&dq, &buf, lane * 4096ull, lane * 512ull, lane % 3 ? 4096 : GPUNVME_NO_TRANSFER);
 
-	out[lane] = ret ? ret : gpunvme_wave_write(&dq, &buf, lane * 4096ull, lane, 8);
+	out[lane] = ret ? ret : gpunvme_wave_write(&dq, &buf, lane * 4096ull, lane * 512ull, 4096, 0);
 }
 
 extern "C" __global__ void call_wave_one(struct gpunvme_dq dq, struct gpunvme_dbuf buf, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_wave_read_one(&dq, &buf, 0, 0, 8);
+	out[gpunvme_lane()] = gpunvme_wave_read_one(&dq, &buf, 0, 0, 4096);
 }
 
 extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_req *req, uint32_t count, int *out)
@@ -173,16 +173,16 @@ extern "C" __global__ void call_wait_any(struct gpunvme_dq dq, struct gpunvme_re
 
 extern "C" __global__ void call_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_serve(dq, count, stop);
+	out[gpunvme_lane()] = gpunvme_poll_queue(dq, count, stop);
 }
 
 extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	int ret = gpunvme_volume_read(&v, &buf, lane * 4096ull, lane, 8);
+	int ret = gpunvme_read(&v, &buf, lane * 4096ull, lane * 512ull, 4096);
 
-	ret = ret ? ret : gpunvme_volume_write(&v, &buf, lane * 4096ull, lane, 8);
-	out[lane] = ret ? ret : gpunvme_volume_flush(&v);
+	ret = ret ? ret : gpunvme_write(&v, &buf, lane * 4096ull, lane * 512ull, 4096, 0);
+	out[lane] = ret ? ret : gpunvme_flush(&v);
 }
 
 extern "C" __global__ void call_file(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
@@ -375,14 +375,14 @@ extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct 
 {
 	uint32_t lane = gpunvme_lane();
 
-	out[lane] = gpunvme_volume_deallocate(&v, &buf, lane * 16ull, 1000 * lane, 1000);
+	out[lane] = gpunvme_discard(&v, &buf, lane * 16ull, lane * 512000ull, 512000);
 }
 
 // Whole workgroups keep more in registers; of 1024 lanes they would not have enough.
 extern "C" __global__ LANES_AT_MOST(256) void call_block(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, uint64_t nblocks, int *out)
 {
-	int ret = gpunvme_block_read(&v, &buf, 0, 0, nblocks);
+	int ret = gpunvme_block_read(&v, &buf, 0, 0, nblocks * 512);
 
-	out[gpunvme_lane()] = ret ? ret : gpunvme_block_write(&v, &buf, 0, nblocks, nblocks);
+	out[gpunvme_lane()] = ret ? ret : gpunvme_block_write(&v, &buf, 0, nblocks * 512, nblocks * 512, 0);
 }
 #endif

@@ -38,16 +38,19 @@ void prove_checks(void)
 	const struct gpunvme_dq dq = any_view();
 	struct gpunvme_dbuf dbuf;
 	uint64_t lba = nondet_64(), offset = nondet_64(), bytes;
-	uint32_t nblocks = nondet_32();
+	uint64_t nblocks = nondet_64(), pos = nondet_64(), len = nondet_64(), mask = (1ull << dq.lba_shift) - 1;
 	int write = nondet_bit();
 	__uint128_t end = (__uint128_t)lba + nblocks;
 
 	TAKE(dq.magic == GPUNVME_DQ_MAGIC && dq.major == GPUNVME_DQ_MAJOR);
 	PROVE(!gnvd_check_window(&dq, lba, nblocks, write) ==
 	      (nblocks && end <= dq.lba_count && (!write || dq.flags & GPUNVME_DQ_WRITE)));
-	bytes = (uint64_t)nblocks << dq.lba_shift;
+	end = (__uint128_t)pos + len;
+	PROVE(!gnvd_check_span(&dq, pos, len, write) == (len && !((pos | len) & mask) && !(len >> dq.lba_shift >> 32) &&
+	      end <= (__uint128_t)dq.lba_count << dq.lba_shift && (!write || dq.flags & GPUNVME_DQ_WRITE)));
+	bytes = (uint64_t)(uint32_t)nblocks << dq.lba_shift;
 	end = (__uint128_t)offset + bytes;
-	PROVE(!gnvd_check_buffer(&dq, &dbuf, offset, nblocks) == (end <= dbuf.len && !((dbuf.iova + offset) & 3)));
+	PROVE(!gnvd_check_buffer(&dq, &dbuf, offset, (uint32_t)nblocks) == (end <= dbuf.len && !((dbuf.iova + offset) & 3)));
 }
 
 /* The same of volumes and files. */

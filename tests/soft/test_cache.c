@@ -115,7 +115,7 @@ static void put(struct gpunvme_mem_use *use)
 static void works(const struct gpunvme_mem_use *use, const char *ptr, unsigned lba)
 {
 	memset((void *)(uintptr_t)ptr, 0, 512);
-	assert_int_equal(gpunvme_read(&dq, &use->dbuf, use->offset, lba, 1), 0);
+	assert_int_equal(gpunvme_read(&dq, &use->dbuf, use->offset, (uint64_t)lba << dq.lba_shift, 1ull << dq.lba_shift), 0);
 	assert_int_equal((unsigned char)ptr[0], media(lba));
 	assert_int_equal((unsigned char)ptr[511], media(lba));
 }
@@ -359,7 +359,8 @@ static void test_still_writing(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &slow), 0);
 	assert_int_equal(gpunvme_qp_view(slow, NULL, &view), 0);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
-	assert_int_equal(gpunvme_read(&view, &a.dbuf, a.offset, 3, 1), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&view, &a.dbuf, a.offset, 3ull << view.lba_shift, 1ull << view.lba_shift),
+			 -GPUNVME_ETIMEDOUT);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &none);
 	assert_int_equal(gpunvme_mem_put(&a), -EBUSY);
 	assert_non_null(a.mem);

@@ -328,7 +328,7 @@ static void begin_read(struct gpunvme_qp *qp, struct gpunvme_dev *dev, struct gp
 
 	good(gpunvme_qp_view(qp, NULL, dq));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
-	good(gpunvme_submit_read(dq, &dbuf, 0, 0, 1, req));
+	good(gpunvme_submit_read(dq, &dbuf, 0, 0, BLOCK, req));
 }
 
 /* Nothing would keep the late read from what is put into the drive next: its memory and its lists stay until the read has ended. */

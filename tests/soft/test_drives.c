@@ -81,8 +81,10 @@ static void run_job(void *arg)
 {
 	struct job *j = arg;
 
-	j->status = j->write ? gpunvme_write(j->dq, j->dbuf, j->offset, j->lba, j->nblocks)
-			     : gpunvme_read(j->dq, j->dbuf, j->offset, j->lba, j->nblocks);
+	j->status = j->write ? gpunvme_write(j->dq, j->dbuf, j->offset, j->lba << j->dq->lba_shift,
+					     (uint64_t)j->nblocks << j->dq->lba_shift, 0)
+			     : gpunvme_read(j->dq, j->dbuf, j->offset, j->lba << j->dq->lba_shift,
+					    (uint64_t)j->nblocks << j->dq->lba_shift);
 }
 
 static void move(struct rig *r, int write, uint64_t offset, uint64_t lba, uint32_t nblocks)
@@ -328,7 +330,9 @@ static int zeroes_status;
 
 static void run_zeroes(void *arg)
 {
-	zeroes_status = gpunvme_write_zeroes(arg, 0, 8);
+	const struct gpunvme_dq *dq = arg;
+
+	zeroes_status = gpunvme_zero(dq, 0, 8ull << dq->lba_shift);
 }
 
 /* Write Zeroes that succeeds and writes nothing: of a drive that is known for it lanes are not offered the command. */
@@ -365,7 +369,9 @@ static void test_write_zeroes(void **state)
 
 static void run_many_zeroes(void *arg)
 {
-	zeroes_status = gpunvme_write_zeroes(arg, 3, 1001);
+	const struct gpunvme_dq *dq = arg;
+
+	zeroes_status = gpunvme_zero(dq, 3ull << dq->lba_shift, 1001ull << dq->lba_shift);
 }
 
 /* A drive that sets 256 blocks to zero by one command, and refuses more, is given four. */

@@ -149,8 +149,9 @@ static void round_trip(struct rig *r, uint64_t offset_out, uint64_t offset_in, u
 
 	fill(r->pout + offset_out, len, (unsigned)(lba * 31 + nblocks + offset_out));
 	memset(r->pin, 0xee, BYTES);
-	good(gpunvme_write(&r->dq, &r->dout, offset_out, lba, nblocks));
-	good(gpunvme_read(&r->dq, &r->din, offset_in, lba, nblocks));
+	good(gpunvme_write(&r->dq, &r->dout, offset_out, (uint64_t)lba << r->dq.lba_shift, (uint64_t)nblocks << r->dq.lba_shift,
+			   0));
+	good(gpunvme_read(&r->dq, &r->din, offset_in, (uint64_t)lba << r->dq.lba_shift, (uint64_t)nblocks << r->dq.lba_shift));
 	assert_memory_equal(r->pout + offset_out, r->pin + offset_in, len);
 	untouched(r->pin, (size_t)offset_in);
 	untouched(r->pin + offset_in + len, BYTES - (size_t)offset_in - len);
@@ -211,20 +212,22 @@ static void test_forced_and_deallocated(void **state)
 		rig_open(&r, nsids[i], 0);
 		len = (size_t)all << r.dq.lba_shift;
 		fill(r.pout, len, nsids[i] + 77);
-		good(gpunvme_write_fua(&r.dq, &r.dout, 0, 5, all));
+		good(gpunvme_write(&r.dq, &r.dout, 0, 5ull << r.dq.lba_shift, (uint64_t)all << r.dq.lba_shift, GPUNVME_FUA));
 		memset(r.pin, 0xee, BYTES);
-		good(gpunvme_read(&r.dq, &r.din, 0, 5, all));
+		good(gpunvme_read(&r.dq, &r.din, 0, 5ull << r.dq.lba_shift, (uint64_t)all << r.dq.lba_shift));
 		assert_memory_equal(r.pin, r.pout, len);
 		if (info.oncs & GPUNVME_ONCS_DSM) {
-			good(gpunvme_deallocate(&r.dq, &r.din, BYTES - 4096 - 8, 5 + from, n)); /* across two pages */
-			good(gpunvme_read(&r.dq, &r.din, 0, 5, all));
+			good(gpunvme_discard(&r.dq, &r.din, BYTES - 4096 - 8, (uint64_t)(5 + from) << r.dq.lba_shift,
+					     (uint64_t)n << r.dq.lba_shift)); /* across two pages */
+			good(gpunvme_read(&r.dq, &r.din, 0, 5ull << r.dq.lba_shift, (uint64_t)all << r.dq.lba_shift));
 			assert_memory_equal(r.pin, r.pout, (size_t)from << r.dq.lba_shift);
 			is_deallocated(&r, nsids[i], r.pout + ((size_t)from << r.dq.lba_shift), r.pin + ((size_t)from << r.dq.lba_shift),
 				       (size_t)n << r.dq.lba_shift);
 			assert_memory_equal(r.pin + ((size_t)(from + n) << r.dq.lba_shift), r.pout + ((size_t)(from + n) << r.dq.lba_shift),
 					    (size_t)(all - from - n) << r.dq.lba_shift);
 		} else {
-			assert_int_equal(gpunvme_deallocate(&r.dq, &r.din, 0, 5, 1), -GPUNVME_EOPNOTSUPP);
+			assert_int_equal(gpunvme_discard(&r.dq, &r.din, 0, 5ull << r.dq.lba_shift, 1ull << r.dq.lba_shift),
+					 -GPUNVME_EOPNOTSUPP);
 		}
 		rig_close(&r);
 	}
@@ -240,8 +243,8 @@ static void test_depths(void **state)
 		rig_open(&r, nsids[0], depths[i]);
 		for (uint32_t k = 0; k < 200; k++) { /* the rings wrap many times */
 			memset(r.pout, (int)k, 1u << r.dq.lba_shift);
-			good(gpunvme_write(&r.dq, &r.dout, 0, k, 1));
-			good(gpunvme_read(&r.dq, &r.din, 0, k, 1));
+			good(gpunvme_write(&r.dq, &r.dout, 0, (uint64_t)k << r.dq.lba_shift, 1ull << r.dq.lba_shift, 0));
+			good(gpunvme_read(&r.dq, &r.din, 0, (uint64_t)k << r.dq.lba_shift, 1ull << r.dq.lba_shift));
 			assert_memory_equal(r.pin, r.pout, 1u << r.dq.lba_shift);
 		}
 		rig_close(&r);
@@ -270,19 +273,22 @@ static void exchange(void *arg)
 		uint32_t lba = (turn * LANES + lane) * 2 * step;
 		uint64_t offset = (uint64_t)lba * block;
 
-		while ((ret = gpunvme_submit_write(dq, &w->out, offset, lba, step, &a)) == -GPUNVME_EAGAIN)
+		while ((ret = gpunvme_submit_write(dq, &w->out, offset, (uint64_t)lba << dq->lba_shift,
+						   (uint64_t)step << dq->lba_shift, 0, &a)) == -GPUNVME_EAGAIN)
 			;
 		if (ret)
 			break;
-		while ((ret = gpunvme_submit_write(dq, &w->out, offset + (uint64_t)step * block, lba + step, step, &b)) ==
-		       -GPUNVME_EAGAIN)
+		while ((ret = gpunvme_submit_write(dq, &w->out, offset + (uint64_t)step * block,
+						   (uint64_t)(lba + step) << dq->lba_shift, (uint64_t)step << dq->lba_shift, 0,
+						   &b)) == -GPUNVME_EAGAIN)
 			;
 		if (!ret)
 			ret = gpunvme_wait(dq, &b, 0);
 		other = gpunvme_wait(dq, &a, 0);
 		ret = ret ? ret : other;
 		if (!ret)
-			ret = gpunvme_read(dq, &w->in, offset, lba, 2 * step);
+			ret = gpunvme_read(dq, &w->in, offset, (uint64_t)lba << dq->lba_shift,
+					   (uint64_t)(2 * step) << dq->lba_shift);
 	}
 	w->status[lane] = ret;
 }
@@ -325,10 +331,10 @@ static void test_write_zeroes(void **state)
 	(void)state;
 	rig_open(&r, nsids[0], 0);
 	round_trip(&r, 0, 0, 20, 40);
-	ret = gpunvme_write_zeroes(&r.dq, 22, 3);
+	ret = gpunvme_zero(&r.dq, 22ull << r.dq.lba_shift, 3ull << r.dq.lba_shift);
 	if (ret != -GPUNVME_EOPNOTSUPP) {
 		good(ret);
-		good(gpunvme_read(&r.dq, &r.din, 0, 20, 40));
+		good(gpunvme_read(&r.dq, &r.din, 0, 20ull << r.dq.lba_shift, 40ull << r.dq.lba_shift));
 		memset(r.pout + (2u << r.dq.lba_shift), 0, 3u << r.dq.lba_shift);
 		assert_memory_equal(r.pin, r.pout, 40u << r.dq.lba_shift);
 	}
@@ -348,14 +354,14 @@ static void test_reopen(void **state)
 	rig_open(&r, nsids[0], 0);
 	round_trip(&r, 0, 0, 100, 100);
 	fill(r.pout, 4096, 77);
-	good(gpunvme_write(&r.dq, &r.dout, 0, 100, 4096u >> r.dq.lba_shift));
+	good(gpunvme_write(&r.dq, &r.dout, 0, 100ull << r.dq.lba_shift, 4096u, 0));
 	good(gpunvme_flush(&r.dq));
 	rig_close(&r);
 	gpunvme_dev_close(dev);
 	open_dev();
 	rig_open(&r, nsids[0], 0);
 	fill(r.pout, 4096, 77);
-	good(gpunvme_read(&r.dq, &r.din, 0, 100, 4096u >> r.dq.lba_shift));
+	good(gpunvme_read(&r.dq, &r.din, 0, 100ull << r.dq.lba_shift, 4096u));
 	assert_memory_equal(r.pin, r.pout, 4096);
 	rig_close(&r);
 }
@@ -376,8 +382,11 @@ static void test_refusals(void **state)
 	rig_open(&r, nsids[0], 0);
 	wide = r.dq;
 	wide.lba_count += 8;
-	assert_int_equal(gpunvme_read(&wide, &r.din, 0, r.dq.lba_count, 1) & GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE);
-	assert_int_equal(gpunvme_read(&r.dq, &r.din, 0, r.dq.lba_count, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&wide, &r.din, 0, (uint64_t)r.dq.lba_count << wide.lba_shift, 1ull << wide.lba_shift) &
+				 GPUNVME_ST_CODE,
+			 GPUNVME_SC_LBA_RANGE);
+	assert_int_equal(gpunvme_read(&r.dq, &r.din, 0, (uint64_t)r.dq.lba_count << r.dq.lba_shift, 1ull << r.dq.lba_shift),
+			 -GPUNVME_ERANGE);
 	round_trip(&r, 0, 0, r.dq.lba_count - 1, 1);
 	rig_close(&r);
 }

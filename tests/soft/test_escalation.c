@@ -160,14 +160,14 @@ static void check_work(void)
 {
 	for (uint32_t q = 0; q < t.queues; q++) {
 		memset(bytes(), 0xee, BLOCK);
-		assert_int_equal(gpunvme_read(&t.dq[q], &t.dbuf, 0, q, 1), 0);
+		assert_int_equal(gpunvme_read(&t.dq[q], &t.dbuf, 0, (uint64_t)q * BLOCK, BLOCK), 0);
 		for (uint32_t i = 0; t.seed && i < BLOCK; i++)
 			assert_int_equal((uint8_t)bytes()[i], (uint8_t)(t.seed + q));
 	}
 	t.seed = t.seed == 200 ? 1 : t.seed + 1;
 	for (uint32_t q = 0; q < t.queues; q++) {
 		memset(bytes(), t.seed + (int)q, BLOCK);
-		assert_int_equal(gpunvme_write(&t.dq[q], &t.dbuf, 0, q, 1), 0);
+		assert_int_equal(gpunvme_write(&t.dq[q], &t.dbuf, 0, (uint64_t)q * BLOCK, BLOCK, 0), 0);
 	}
 }
 
@@ -178,7 +178,7 @@ static void lose_one(void)
 	unsigned ms;
 
 	__atomic_store_n(&t.lose, 1, __ATOMIC_RELAXED);
-	assert_int_equal(gpunvme_submit_write(&t.dq[0], &t.dbuf, 8 * BLOCK, 100, 1, NULL), 0);
+	assert_int_equal(gpunvme_submit_write(&t.dq[0], &t.dbuf, 8 * BLOCK, 100 * BLOCK, BLOCK, 0, NULL), 0);
 	for (ms = 0; __atomic_load_n(&t.lost, __ATOMIC_RELAXED) == before && ms < LONG_MS; ms++)
 		usleep(1000);
 	assert_int_not_equal(__atomic_load_n(&t.lost, __ATOMIC_RELAXED), before);
@@ -211,7 +211,7 @@ static uint64_t recover(enum bad bad)
 	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
 	start = (gnv_clock_ns() - start) / 1000;
 	__atomic_store_n(&t.deletion, GNV_SOFT_GO, __ATOMIC_RELAXED);
-	assert_int_equal(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, 1), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0), -GPUNVME_ESHUTDOWN);
 	take_views();
 	check_work();
 	return start;
@@ -259,11 +259,11 @@ static void the_other_queue(void **state)
 	open_all("", 2);
 	lose_one();
 	assert_int_equal(gpunvme_qp_recover(t.qp[0]), 0);
-	assert_int_equal(gpunvme_read(&t.dq[1], &t.dbuf, 0, 1, 1), 0);
+	assert_int_equal(gpunvme_read(&t.dq[1], &t.dbuf, 0, BLOCK, BLOCK), 0);
 	take_views();
 	lose_one();
 	assert_int_equal(gpunvme_dev_reset(t.dev), 0);
-	assert_int_equal(gpunvme_read(&t.dq[1], &t.dbuf, 0, 1, 1), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_read(&t.dq[1], &t.dbuf, 0, BLOCK, BLOCK), -GPUNVME_ESHUTDOWN);
 	assert_int_equal(gpunvme_qp_get_info(t.qp[1], &info), 0);
 	assert_int_equal(info.recoveries, 1);
 	take_views();
@@ -422,7 +422,7 @@ static void settings_are_refused(void **state)
 	__atomic_store_n(&t.setting, GNV_SOFT_FAIL, __ATOMIC_RELAXED);
 	assert_int_equal(gpunvme_dev_reset(t.dev), GPUNVME_SC_INTERNAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "does not take feature 0x06 back"));
-	assert_true(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, 1) < 0);
+	assert_true(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0) < 0);
 	__atomic_store_n(&t.setting, GNV_SOFT_GO, __ATOMIC_RELAXED);
 	assert_int_equal(gpunvme_dev_reset(t.dev), 0); /* it lives again */
 	assert_int_equal(feature(GPUNVME_FID_VWC), 0);
@@ -438,7 +438,7 @@ static void nothing_helps(enum gnv_soft_stubborn how)
 	__atomic_store_n(&t.deletion, GNV_SOFT_FAIL, __ATOMIC_RELAXED);
 	assert_true(gpunvme_qp_recover(t.qp[0]) < 0);
 	assert_non_null(strstr(gpunvme_errmsg(), "function reset"));
-	assert_true(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, 1) < 0);
+	assert_true(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0) < 0);
 	gpunvme_qp_destroy(t.qp[0]);
 	t.queues = 0;
 	assert_int_equal(gpunvme_dev_close(t.dev), 0);

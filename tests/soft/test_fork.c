@@ -94,7 +94,7 @@ static void works(void)
 {
 	uint32_t value;
 
-	good(gpunvme_read(&dq, &dbuf, 0, 0, 1));
+	good(gpunvme_read(&dq, &dbuf, 0, 0, 1ull << dq.lba_shift));
 	good(gpunvme_dev_get_feature(dev, GPUNVME_FID_NUM_QUEUES, &value));
 }
 

@@ -287,7 +287,7 @@ static void run_job(void *arg)
 {
 	struct job *j = arg;
 
-	j->status = j->write ? gpunvme_write(j->dq, j->dbuf, 0, 0, BYTES / BLOCK) : gpunvme_read(j->dq, j->dbuf, 0, 0, BYTES / BLOCK);
+	j->status = j->write ? gpunvme_write(j->dq, j->dbuf, 0, 0, BYTES, 0) : gpunvme_read(j->dq, j->dbuf, 0, 0, BYTES);
 }
 
 static void move(struct gpunvme_qp *qp, struct gpunvme_dbuf *dbuf, bool write)

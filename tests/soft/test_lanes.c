@@ -118,8 +118,10 @@ static int move_stripe(const struct stage *s, const struct gpunvme_dq *dq, int w
 	for (done = 0; done < STRIPE && !ret; done += n) {
 		n = 1 + (round * 5 + done) % 9;
 		n = n < STRIPE - done ? n : STRIPE - done;
-		ret = writing ? gpunvme_write(dq, &s->dbuf, offset + (uint64_t)done * s->lba_size, lba + done, n) :
-				gpunvme_read(dq, &s->dbuf, offset + (uint64_t)done * s->lba_size, lba + done, n);
+		ret = writing ? gpunvme_write(dq, &s->dbuf, offset + (uint64_t)done * s->lba_size,
+					      (uint64_t)(lba + done) << dq->lba_shift, (uint64_t)n << dq->lba_shift, 0)
+			      : gpunvme_read(dq, &s->dbuf, offset + (uint64_t)done * s->lba_size,
+					     (uint64_t)(lba + done) << dq->lba_shift, (uint64_t)n << dq->lba_shift);
 	}
 	return ret;
 }
@@ -259,7 +261,8 @@ static void status_kernel(void *arg)
 	for (i = 0; i < 200; i++) {
 		lba = gpunvme_lane() * 200 + i;
 		expect = lba % 3 ? (int)(GPUNVME_SC_LBA_RANGE + lba % 5) : 0;
-		ret = gpunvme_read(&s->dq[0], &s->dbuf, gpunvme_lane() * 512ull, lba, 1);
+		ret = gpunvme_read(&s->dq[0], &s->dbuf, gpunvme_lane() * 512ull, (uint64_t)lba << s->dq[0].lba_shift,
+				   1ull << s->dq[0].lba_shift);
 		if ((ret & (int)GPUNVME_ST_CODE) != expect || ret < 0)
 			__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
 	}
@@ -286,12 +289,13 @@ static void leaving_kernel(void *arg)
 
 	for (i = 0; i < 200; i++) {
 		do
-			ret = gpunvme_submit_read(&s->dq[i & 1], &s->dbuf, 0, i, 1, NULL);
+			ret = gpunvme_submit_read(&s->dq[i & 1], &s->dbuf, 0, (uint64_t)i << s->dq[i & 1].lba_shift,
+						  1ull << s->dq[i & 1].lba_shift, NULL);
 		while (ret == -GPUNVME_EAGAIN);
 		if (ret)
 			__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
 	}
-	if (gpunvme_read(&s->dq[0], &s->dbuf, 512, 3, 1))
+	if (gpunvme_read(&s->dq[0], &s->dbuf, 512, 3ull << s->dq[0].lba_shift, 1ull << s->dq[0].lba_shift))
 		__atomic_fetch_add(&s->failed, 1, __ATOMIC_RELAXED);
 }
 

@@ -103,7 +103,7 @@ static void fill(void)
 
 	for (lba = 1; lba <= 2; lba++) {
 		memset(data(), 0x40 + (int)lba, BLOCK);
-		assert_int_equal(gpunvme_write(&t.dq, &t.dbuf, 0, lba, 1), 0);
+		assert_int_equal(gpunvme_write(&t.dq, &t.dbuf, 0, (uint64_t)lba * BLOCK, BLOCK, 0), 0);
 	}
 }
 
@@ -116,19 +116,19 @@ static void read_both(uint32_t depth, bool handles)
 	open_all(depth);
 	fill();
 	__atomic_store_n(&t.reads, 1, __ATOMIC_RELAXED);
-	assert_int_equal(gpunvme_read(&t.dq, &t.dbuf, 0, 1, 1), 0);
+	assert_int_equal(gpunvme_read(&t.dq, &t.dbuf, 0, BLOCK, BLOCK), 0);
 	assert_int_equal(data()[0], 0x41);
 	if (handles) {
-		ret = gpunvme_submit_read(&t.dq, &t.dbuf, 0, 2, 1, &req);
+		ret = gpunvme_submit_read(&t.dq, &t.dbuf, 0, 2 * BLOCK, BLOCK, &req);
 		ret = ret ? ret : gpunvme_wait(&t.dq, &req, 0);
 	} else {
-		ret = gpunvme_read(&t.dq, &t.dbuf, 0, 2, 1);
+		ret = gpunvme_read(&t.dq, &t.dbuf, 0, 2 * BLOCK, BLOCK);
 	}
 	assert_true(ret == -GPUNVME_EPROTO || ret == -GPUNVME_ESHUTDOWN);
 	assert_int_equal(gpunvme_qp_recover(t.qp), 0);
 	assert_int_equal(t.aborted, t.lost);
 	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &t.dq), 0);
-	assert_int_equal(gpunvme_read(&t.dq, &t.dbuf, 0, 2, 1), 0);
+	assert_int_equal(gpunvme_read(&t.dq, &t.dbuf, 0, 2 * BLOCK, BLOCK), 0);
 	assert_int_equal(data()[0], 0x42);
 	close_all();
 }

@@ -193,7 +193,7 @@ static int write_some(struct opened *o)
 		for (unsigned j = 0; j < BLOCK / 4; j++)
 			bytes[j] = value;
 		__atomic_store_n(&shared->begun, value, __ATOMIC_SEQ_CST);
-		ret = gpunvme_write(&o->dq, &o->dbuf, 0, 0, 1);
+		ret = gpunvme_write(&o->dq, &o->dbuf, 0, 0, BLOCK, 0);
 		if (!ret)
 			__atomic_store_n(&shared->done, value, __ATOMIC_SEQ_CST);
 	}
@@ -303,7 +303,7 @@ static uint64_t open_again(void)
 	good(open_all(&o));
 	start = gnv_clock_ns() - start;
 	bytes = gpunvme_mem_ptr(o.mem);
-	good(gpunvme_read(&o.dq, &o.dbuf, 0, 0, 1));
+	good(gpunvme_read(&o.dq, &o.dbuf, 0, 0, BLOCK));
 	assert_true(bytes[0] == shared->done || bytes[0] == shared->begun);
 	for (unsigned i = 1; i < BLOCK / 4; i++)
 		assert_int_equal(bytes[i], bytes[0]);

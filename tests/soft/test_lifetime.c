@@ -89,8 +89,8 @@ static int burst(struct lane *l)
 	for (n = 0; n < BURST && !ret; n++) {
 		const uint64_t lba = known_next(&l->seed) % 64 * (PIECE / 512);
 
-		ret = n & 1 ? gpunvme_submit_write(&l->dq, &l->dbuf, n * PIECE, lba, PIECE / 512, &req[n]) :
-			      gpunvme_submit_read(&l->dq, &l->dbuf, n * PIECE, lba, PIECE / 512, &req[n]);
+		ret = n & 1 ? gpunvme_submit_write(&l->dq, &l->dbuf, n * PIECE, lba << l->dq.lba_shift, PIECE, 0, &req[n])
+			    : gpunvme_submit_read(&l->dq, &l->dbuf, n * PIECE, lba << l->dq.lba_shift, PIECE, &req[n]);
 		if (ret == -GPUNVME_EAGAIN) {
 			ret = 0;
 			break;
@@ -100,7 +100,7 @@ static int burst(struct lane *l)
 	l->commands += n;
 	for (uint32_t i = 0; i < n; i++) {
 		if (i < left && told(&l->leave)) {
-			gpunvme_abandon(&l->dq, &req[i]);
+			gpunvme_detach(&l->dq, &req[i]);
 			continue;
 		}
 		one = gpunvme_wait(&l->dq, &req[i], 0);

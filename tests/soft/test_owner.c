@@ -122,11 +122,11 @@ static int read_all(void)
 	if (t.vol) {
 		assert_int_equal(gpunvme_volume_view(t.vol, NULL, &dvol), 0);
 		assert_int_equal(gpunvme_volume_map(t.vol, t.mem, &dvbuf), 0);
-		return gpunvme_volume_read(&dvol, &dvbuf, 0, 0, BYTES / 512);
+		return gpunvme_read(&dvol, &dvbuf, 0, 0, BYTES);
 	}
 	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &dbuf), 0);
-	return gpunvme_read(&dq, &dbuf, 0, 0, BYTES / 512);
+	return gpunvme_read(&dq, &dbuf, 0, 0, BYTES);
 }
 
 /* A read of the whole buffer that does not come back. A lane that other work held up until it did takes it: once more, then. */
@@ -259,7 +259,7 @@ static void nobody_waits(void **state)
 	open_all(GNV_SOFT_GO, false);
 	assert_int_equal(gpunvme_qp_view(t.qp, NULL, &dq), 0);
 	assert_int_equal(gpunvme_mem_dbuf(t.mem, t.dev, &dbuf), 0);
-	assert_int_equal(gpunvme_submit_read(&dq, &dbuf, 0, 0, BYTES / 512, NULL), 0);
+	assert_int_equal(gpunvme_submit_read(&dq, &dbuf, 0, 0, BYTES, NULL), 0);
 	usleep(100000); /* the controller has it */
 	let_go("mwqd");
 }

@@ -162,7 +162,7 @@ static void write_one(void *arg)
 	(void)arg;
 	memset((char *)(uintptr_t)t.dbuf.base + lane * BLOCK, (int)(lane + 1), BLOCK);
 	__atomic_fetch_add(&t.started, 1, __ATOMIC_RELEASE);
-	t.result[lane] = gpunvme_write(&t.dq[lane % QUEUES], &t.dbuf, lane * BLOCK, lane, 1);
+	t.result[lane] = gpunvme_write(&t.dq[lane % QUEUES], &t.dbuf, lane * BLOCK, (uint64_t)lane * BLOCK, BLOCK, 0);
 }
 
 static void read_one(void *arg)
@@ -170,7 +170,7 @@ static void read_one(void *arg)
 	uint32_t lane = gpunvme_lane();
 
 	(void)arg;
-	t.result[lane] = gpunvme_read(&t.dq[lane % QUEUES], &t.dbuf, (LANES + lane) * BLOCK, lane, 1);
+	t.result[lane] = gpunvme_read(&t.dq[lane % QUEUES], &t.dbuf, (LANES + lane) * BLOCK, (uint64_t)lane * BLOCK, BLOCK);
 }
 
 static void *launch_writes(void *width)
@@ -232,7 +232,7 @@ static void waiting_lanes(uint32_t width, uint32_t flags)
 		assert_true(t.result[lane] == GPUNVME_SC_ABORT_REQUESTED || t.result[lane] == GPUNVME_SC_ABORT_SQ_DELETED ||
 			    t.result[lane] == -GPUNVME_ESHUTDOWN);
 	set_mood(WELL);
-	assert_int_equal(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, 1), -GPUNVME_ESHUTDOWN); /* a view of the old queue */
+	assert_int_equal(gpunvme_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0), -GPUNVME_ESHUTDOWN); /* a view of the old queue */
 	assert_int_equal(info_of(0).recoveries, 1);
 	assert_int_equal(info_of(0).in_flight, 0);
 	assert_int_equal(gpunvme_qp_release_old(t.qp[0]), 0);
@@ -273,7 +273,7 @@ static void late_completions_touch_nothing(void **state)
 	old = t.dq[0];
 	old_cq = (uint8_t *)(uintptr_t)old.cq;
 	do /* a lane that is held up until it comes takes it */
-		ret = gpunvme_read(&t.dq[0], &t.dbuf, 0, 0, 1);
+		ret = gpunvme_read(&t.dq[0], &t.dbuf, 0, 0, BLOCK);
 	while (!ret && ++tries < TRIES);
 	assert_int_equal(ret, -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_unmap(t.mem, t.dev), -EBUSY);
@@ -304,7 +304,7 @@ static void old_handles_are_refused(void **state)
 	(void)state;
 	open_all(1, 8, LONG_MS, 0, 0);
 	set_mood(LOSE);
-	assert_int_equal(gpunvme_submit_read(&t.dq[0], &t.dbuf, 0, 0, 1, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&t.dq[0], &t.dbuf, 0, 0, BLOCK, &req), 0);
 	set_mood(WELL);
 	while (!info_of(0).in_flight)
 		usleep(1000);
@@ -368,7 +368,7 @@ static void *write_for_ever(void *arg)
 	struct writer *w = arg;
 
 	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED))
-		gpunvme_write(&w->dq, &t.dbuf, 0, 100, 1);
+		gpunvme_write(&w->dq, &t.dbuf, 0, 100 * BLOCK, BLOCK, 0);
 	return NULL;
 }
 
@@ -380,7 +380,7 @@ static void submit_late(const struct gpunvme_dq *old)
 
 	for (uint32_t tries = 0; ret == -GPUNVME_ESHUTDOWN && tries < 1000; tries++) {
 		__atomic_store_n(poison, 0, __ATOMIC_RELAXED);
-		ret = gpunvme_submit_write(old, &t.dbuf, 0, 100, 1, NULL);
+		ret = gpunvme_submit_write(old, &t.dbuf, 0, 100 * BLOCK, BLOCK, 0, NULL);
 	}
 	assert_int_equal(ret, 0);
 }
@@ -439,7 +439,7 @@ static void persist(void *arg)
 	view.flags = GPUNVME_VIEW_WRITE;
 	dq.cmd_timeout = TIMEOUT_MS * dq.ticks_per_ms;
 	for (tries = 0; ret && tries < 10000; tries++) {
-		ret = gpunvme_write(&dq, &t.dbuf, lane * BLOCK, lane, 1);
+		ret = gpunvme_write(&dq, &t.dbuf, lane * BLOCK, (uint64_t)lane * BLOCK, BLOCK, 0);
 		if (!ret)
 			break;
 		__atomic_fetch_add(&t.recovered, 1, __ATOMIC_RELAXED);
@@ -485,7 +485,7 @@ static void lose_one(uint32_t q)
 	__atomic_store_n(&t.left, 1, __ATOMIC_RELAXED);
 	set_mood(LOSE);
 	t.dq[q].cmd_timeout = 50ull * t.dq[q].ticks_per_ms;
-	ret = gpunvme_read(&t.dq[q], &t.dbuf, 0, 0, 1);
+	ret = gpunvme_read(&t.dq[q], &t.dbuf, 0, 0, BLOCK);
 	assert_true(ret == -GPUNVME_ETIMEDOUT || ret == -GPUNVME_ESHUTDOWN || ret == -GPUNVME_ENODEV);
 	set_mood(WELL);
 }
@@ -518,7 +518,7 @@ static void watchdog_gives_up_once(void **state)
 	open_all(1, 32, TIMEOUT_MS, 20, 0);
 	t.dq[0].cmd_timeout = 50ull * t.dq[0].ticks_per_ms;
 	set_mood(GONE);
-	assert_true(gpunvme_read(&t.dq[0], &t.dbuf, 0, 0, 1) < 0);
+	assert_true(gpunvme_read(&t.dq[0], &t.dbuf, 0, 0, BLOCK) < 0);
 	for (tries = 0; !__atomic_load_n(&t.attempts, __ATOMIC_RELAXED); tries++) {
 		assert_true(tries < LONG_MS);
 		usleep(1000);
@@ -542,7 +542,7 @@ static void watchdog_notices_silence(void **state)
 	open_all(1, 8, TIMEOUT_MS, 20, 0);
 	set_mood(LOSE);
 	do {
-		ret = gpunvme_submit_write(&t.dq[0], &t.dbuf, 0, 0, 1, NULL);
+		ret = gpunvme_submit_write(&t.dq[0], &t.dbuf, 0, 0, BLOCK, 0, NULL);
 		n += !ret;
 	} while (!ret || ret == -GPUNVME_EAGAIN);
 	assert_int_equal(ret, -GPUNVME_ESHUTDOWN);
@@ -561,7 +561,7 @@ static bool quiet_queues(void)
 
 	open_all(1, 8, TIMEOUT_MS, 10, 0);
 	for (i = 0; i < 4; i++)
-		assert_int_equal(gpunvme_submit_read(&t.dq[0], &t.dbuf, i * BLOCK, i, 1, &req[i]), 0);
+		assert_int_equal(gpunvme_submit_read(&t.dq[0], &t.dbuf, i * BLOCK, (uint64_t)i * BLOCK, BLOCK, &req[i]), 0);
 	usleep(3 * TIMEOUT_MS * 1000);
 	recoveries = info_of(0).recoveries + info_of(1).recoveries;
 	for (i = 0; i < 4 && !recoveries; i++)

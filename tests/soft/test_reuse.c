@@ -98,7 +98,7 @@ static uint64_t leave_read(unsigned queue)
 	struct gpunvme_dq dq;
 
 	assert_int_equal(gpunvme_qp_view(t.qp[queue], NULL, &dq), 0);
-	assert_int_equal(gpunvme_submit_read(&dq, &dbuf, 0, 0, BYTES / 512, &req), 0);
+	assert_int_equal(gpunvme_submit_read(&dq, &dbuf, 0, 0, BYTES, &req), 0);
 	assert_int_equal(gpunvme_mem_free(mem), 0);
 	return dbuf.prp_a;
 }

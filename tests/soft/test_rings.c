@@ -258,7 +258,7 @@ static void use(struct gpunvme_qp *qp)
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	assert_int_equal(gpunvme_qp_view(qp, &view, &dq), 0);
 	for (unsigned i = 0; i < 100; i++)
-		assert_int_equal(gpunvme_read(&dq, &dbuf, 0, i, 1), 0);
+		assert_int_equal(gpunvme_read(&dq, &dbuf, 0, (uint64_t)i << dq.lba_shift, 1ull << dq.lba_shift), 0);
 	gpunvme_mem_free(mem);
 }
 

@@ -73,9 +73,9 @@ static int use(struct life *l)
 		return l->ret;
 	memset(p, 0x5a, BYTES / 2);
 	memset(p + BYTES / 2, 0, BYTES / 2);
-	ret = gpunvme_write(&dq, &dbuf, 0, 8, BYTES / 2 / 512);
+	ret = gpunvme_write(&dq, &dbuf, 0, 8ull << dq.lba_shift, BYTES / 2, 0);
 	if (!ret)
-		ret = gpunvme_read(&dq, &dbuf, BYTES / 2, 8, BYTES / 2 / 512);
+		ret = gpunvme_read(&dq, &dbuf, BYTES / 2, 8ull << dq.lba_shift, BYTES / 2);
 	if (ret || memcmp(p, p + BYTES / 2, BYTES / 2))
 		fail_msg("what was written is not read: %d %s", ret, gpunvme_strerror(ret));
 	return 0;

@@ -129,8 +129,8 @@ static void round_trip(const struct side *side, struct gpunvme_mem *out, struct 
 
 	fill(gpunvme_mem_ptr(out), BYTES, seed);
 	memset(gpunvme_mem_ptr(in), 0, BYTES);
-	good(gpunvme_write(&side->dq, &dout, 0, 0, blocks));
-	good(gpunvme_read(&side->dq, &din, 0, 0, blocks));
+	good(gpunvme_write(&side->dq, &dout, 0, 0, (uint64_t)blocks << side->dq.lba_shift, 0));
+	good(gpunvme_read(&side->dq, &din, 0, 0, (uint64_t)blocks << side->dq.lba_shift));
 	assert_memory_equal(gpunvme_mem_ptr(in), gpunvme_mem_ptr(out), BYTES);
 }
 
@@ -249,7 +249,7 @@ static void *load_main(void *arg)
 	uint32_t blocks = 4096u >> load->side->dq.lba_shift;
 
 	while (!load->ret && !__atomic_load_n(&load->stop, __ATOMIC_RELAXED)) {
-		load->ret = gpunvme_read(&load->side->dq, &load->dbuf, 0, 0, blocks);
+		load->ret = gpunvme_read(&load->side->dq, &load->dbuf, 0, 0, (uint64_t)blocks << load->side->dq.lba_shift);
 		__atomic_fetch_add(&load->rounds, 1, __ATOMIC_RELAXED);
 	}
 	return NULL;

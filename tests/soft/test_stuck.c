@@ -77,7 +77,7 @@ static void open_stuck(void)
 	allow(200);
 	allow_to_end(200);
 	__atomic_store_n(&held, 1, __ATOMIC_RELEASE);
-	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, BYTES / 512), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, BYTES), -GPUNVME_ETIMEDOUT);
 }
 
 static void let_go(void)

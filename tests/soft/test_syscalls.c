@@ -130,9 +130,10 @@ static int use(void)
 	for (unsigned i = 0; i < ROUNDS && !ret; i++) {
 		for (unsigned j = 0; j < BLOCKS * 512; j++)
 			bytes[j] = (unsigned char)(i + j * 7);
-		ret = gpunvme_write(&dq, &dbuf, 0, i * BLOCKS, BLOCKS);
+		ret = gpunvme_write(&dq, &dbuf, 0, (uint64_t)(i * BLOCKS) << dq.lba_shift, (uint64_t)BLOCKS << dq.lba_shift, 0);
 		for (unsigned k = 0; k < 4 && !ret; k++)
-			ret = gpunvme_submit_read(&dq, &dbuf, (k + 1) * BLOCKS * 512, i * BLOCKS, BLOCKS, &req[k]);
+			ret = gpunvme_submit_read(&dq, &dbuf, (k + 1) * BLOCKS * 512, (uint64_t)(i * BLOCKS) << dq.lba_shift,
+						  (uint64_t)BLOCKS << dq.lba_shift, &req[k]);
 		for (unsigned k = 0; k < 4 && !ret; k++)
 			ret = gpunvme_wait(&dq, &req[k], 0);
 		for (unsigned j = 0; j < 4 * BLOCKS * 512 && !ret; j++)

@@ -211,9 +211,9 @@ static void check_io(struct rig *r, unsigned char seed)
 	unsigned char *p = gpunvme_mem_ptr(r->mem);
 
 	memset(p, seed, 65536);
-	good(gpunvme_write(&r->dq, &r->dbuf, 0, seed, 128));
+	good(gpunvme_write(&r->dq, &r->dbuf, 0, (uint64_t)seed << r->dq.lba_shift, 128ull << r->dq.lba_shift, 0));
 	memset(p, 0, 65536);
-	good(gpunvme_read(&r->dq, &r->dbuf, 65536, seed, 128));
+	good(gpunvme_read(&r->dq, &r->dbuf, 65536, (uint64_t)seed << r->dq.lba_shift, 128ull << r->dq.lba_shift));
 	assert_int_equal(p[65536], seed);
 	assert_memory_equal(p + 65536, p + 65537, 65535);
 	assert_int_equal(p[0], 0);
@@ -369,7 +369,7 @@ static void test_stopped_server(void **state)
 	good(gpunvme_mem_dbuf(r.mem, r.dev, &r.dbuf));
 	end_server(SIGSTOP);
 	alarm(PATIENCE_S);
-	assert_int_equal(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8ull << r.dq.lba_shift), -GPUNVME_ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_unmap(r.mem, r.dev), -EBUSY);
 	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &late));
 	assert_int_equal(gpunvme_mem_map(late, r.dev), -ENODEV); /* and from now on it is asked nothing */

@@ -512,8 +512,8 @@ static void use_it(void)
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	p = gpunvme_mem_ptr(mem);
 	memset(p, 7, 32768);
-	good(gpunvme_write(&dq, &dbuf, 0, 100, 64));
-	good(gpunvme_read(&dq, &dbuf, 32768, 100, 64));
+	good(gpunvme_write(&dq, &dbuf, 0, 100ull << dq.lba_shift, 64ull << dq.lba_shift, 0));
+	good(gpunvme_read(&dq, &dbuf, 32768, 100ull << dq.lba_shift, 64ull << dq.lba_shift));
 	assert_memory_equal(p, p + 32768, 32768);
 	good(gpunvme_qp_destroy(qp));
 	good(gpunvme_mem_free(mem));

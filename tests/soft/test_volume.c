@@ -148,8 +148,8 @@ static void block_kernel(void *arg)
 {
 	struct stage *s = arg;
 
-	s->status[gpunvme_lane()] = s->write ? gpunvme_block_write(&s->v, &s->buf, s->offset, s->lba, s->nblocks)
-					     : gpunvme_block_read(&s->v, &s->buf, s->offset, s->lba, s->nblocks);
+	s->status[gpunvme_lane()] = s->write ? gpunvme_block_write(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK, 0)
+					     : gpunvme_block_read(&s->v, &s->buf, s->offset, s->lba * BLOCK, s->nblocks * BLOCK);
 }
 
 /* One workgroup moves the range; all its lanes get the same answer. */
@@ -231,9 +231,9 @@ static void lane_kernel(void *arg)
 
 	fill(bytes_at(s, out), n * BLOCK, lane);
 	memset(bytes_at(s, in), 0xee, n * BLOCK);
-	ret = gpunvme_volume_write(&s->v, &s->buf, out, lba, n);
-	ret = ret ? ret : gpunvme_volume_flush(&s->v);
-	ret = ret ? ret : gpunvme_volume_read(&s->v, &s->buf, in, lba, n);
+	ret = gpunvme_write(&s->v, &s->buf, out, lba * BLOCK, n * BLOCK, 0);
+	ret = ret ? ret : gpunvme_flush(&s->v);
+	ret = ret ? ret : gpunvme_read(&s->v, &s->buf, in, lba * BLOCK, n * BLOCK);
 	if (ret || memcmp(bytes_at(s, out), bytes_at(s, in), n * BLOCK))
 		__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
 }
@@ -292,7 +292,8 @@ static void first_failure_in_lba_order(void **state)
 		memset(bytes_at(&s, BUFFER / 2), 0, 400 * BLOCK);
 		assert_int_equal(run_block(&s, 0, BUFFER / 2, 0, 400) & (int)GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE + 40 % 3);
 		assert_memory_equal(bytes_at(&s, BUFFER / 2), bytes_at(&s, 0), 88 * BLOCK);
-		assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 0, 80, 20) & (int)GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE + 40 % 3);
+		assert_int_equal(gpunvme_read(&s.v, &s.buf, 0, 80 * BLOCK, 20 * BLOCK) & (int)GPUNVME_ST_CODE,
+				 GPUNVME_SC_LBA_RANGE + 40 % 3);
 		assert_int_equal(run_block(&s, 0, 0, 0, 88), 0);
 		gnv_soft_set_fault(gnv_dev_soft(s.dev[1]), NULL);
 		close_stage(&s);
@@ -304,7 +305,7 @@ static void deserting_kernel(void *arg)
 {
 	struct stage *s = arg;
 
-	s->status[gpunvme_lane()] = gpunvme_lane() == 2 ? 0 : gpunvme_block_read(&s->v, &s->buf, 0, 0, 100);
+	s->status[gpunvme_lane()] = gpunvme_lane() == 2 ? 0 : gpunvme_block_read(&s->v, &s->buf, 0, 0, 100 * BLOCK);
 }
 
 static void missing_lanes_are_noticed(void **state)
@@ -331,28 +332,32 @@ static void bad_transfers_are_refused(void **state)
 	view.lba = 100;
 	view.nblocks = 50;
 	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
-	assert_int_equal(gpunvme_volume_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 0, 0), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_block_read(&v, &s.buf, 2, 0, 1), -GPUNVME_EINVAL);
-	assert_int_equal(gpunvme_block_write(&v, &s.buf, 0, 0, 1), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_volume_write(&v, &s.buf, 0, 0, 1), -GPUNVME_EROFS);
-	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 49, 2), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, ~0ull, 2), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER - 512, 0, 2), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER + 512, 0, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_volume_read(&v, &s.buf, ~3ull, 0, 1), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 2, 0, BLOCK), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 1, BLOCK), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_read(&v, &s.buf, 0, 0, BLOCK + 4), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, BLOCK, 2), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 0, BLOCK, 2), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_block_write(&v, &s.buf, 0, 0, BLOCK, 0), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_write(&v, &s.buf, 0, 0, BLOCK, 0), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, 49 * BLOCK, 2 * BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, 0, ~0ull << v.lba_shift, 2 * BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER - 512, 0, 2 * BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER + 512, 0, BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_read(&v, &s.buf, ~3ull, 0, BLOCK), -GPUNVME_ERANGE);
 	old = v;
 	old.major ^= 1;
-	assert_int_equal(gpunvme_block_read(&old, &s.buf, 0, 0, 1), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_volume_flush(&old), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_block_read(&old, &s.buf, 0, 0, BLOCK), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_flush(&old), -GPUNVME_EPROTONOSUPPORT);
 	/* The window's block 0 is block 100. */
 	fill(bytes_at(&s, 0), 50 * BLOCK, 5);
-	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 100, 50), 0);
-	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER / 2, 0, 50), 0);
+	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 100 * BLOCK, 50 * BLOCK, 0), 0);
+	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER / 2, 0, 50 * BLOCK), 0);
 	assert_memory_equal(bytes_at(&s, BUFFER / 2), bytes_at(&s, 0), 50 * BLOCK);
 	assert_int_equal(gpunvme_volume_stop(s.vol, 1), 0);
 	assert_int_equal(gpunvme_volume_stop(s.vol, 0), 0);
-	assert_int_equal(gpunvme_volume_read(&v, &s.buf, 0, 0, 50), 0);
+	assert_int_equal(gpunvme_read(&v, &s.buf, 0, 0, 50 * BLOCK), 0);
 	close_stage(&s);
 }
 
@@ -627,16 +632,16 @@ static void volumes_recover(void **state)
 		be_quick(&s);
 		fill(bytes_at(&s, 0), 64 * BLOCK, i);
 		__atomic_store_n(&left, 1, __ATOMIC_RELAXED);
-		assert_int_equal(gpunvme_volume_write(&s.v, &s.buf, 0, 0, 64), -GPUNVME_ETIMEDOUT);
+		assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, 64 * BLOCK, 0), -GPUNVME_ETIMEDOUT);
 		assert_int_equal(gpunvme_volume_get_info(s.vol, &info), 0);
 		assert_int_equal(info.poisoned, 1);
 		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), -ESHUTDOWN);
 		assert_int_equal(gpunvme_volume_recover(s.vol), 0);
 		assert_int_equal(gpunvme_volume_release_old(s.vol), 0);
 		assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
-		assert_int_equal(gpunvme_volume_write(&s.v, &s.buf, 0, 0, 64), 0);
+		assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, 64 * BLOCK, 0), 0);
 		memset(bytes_at(&s, 64 * BLOCK), 0, 64 * BLOCK);
-		assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 64 * BLOCK, 0, 64), 0);
+		assert_int_equal(gpunvme_read(&s.v, &s.buf, 64 * BLOCK, 0, 64 * BLOCK), 0);
 		assert_memory_equal(bytes_at(&s, 0), bytes_at(&s, 64 * BLOCK), 64 * BLOCK);
 	}
 	close_stage(&s);
@@ -689,11 +694,11 @@ static void forced_writes_reach_all_members(void **state)
 	open_stage(&s, "?lba=512", 1, 8);
 	for (i = 0; i < s.members; i++)
 		gnv_soft_set_fault(gnv_dev_soft(s.dev[i]), &fault);
-	assert_int_equal(gpunvme_volume_write(&s.v, &s.buf, 0, 0, 32), 0);
+	assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, 32 * BLOCK, 0), 0);
 	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 0);
-	assert_int_equal(gpunvme_volume_write_fua(&s.v, &s.buf, 0, 0, 32), 0);
+	assert_int_equal(gpunvme_write(&s.v, &s.buf, 0, 0, 32 * BLOCK, GPUNVME_FUA), 0);
 	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 4);
-	assert_int_equal(gpunvme_block_write_fua(&s.v, &s.buf, 0, 0, 32), 0);
+	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 0, 32 * BLOCK, GPUNVME_FUA), 0);
 	assert_int_equal(__atomic_load_n(&forced, __ATOMIC_RELAXED), 8);
 	close_stage(&s);
 }
@@ -720,19 +725,48 @@ static void deallocated_blocks_read_as_zeroes(void **state)
 	fill(bytes_at(&s, 0), 1500 * BLOCK, 7);
 	assert_int_equal(run_block(&s, 1, 0, 0, 1500), 0);
 	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
-	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, 13, 1000), 0);
+	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, 13 * BLOCK, 1000 * BLOCK), 0);
 	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 3);
 	is_hole(&s, 13, 1000, 1500);
-	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, 1300, 9), 0);
+	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, 1300 * BLOCK, 9 * BLOCK), 0);
 	is_hole(&s, 1300, 9, 1500);
 	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
 	assert_int_equal(before.submitted - after.submitted, 2);
-	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, BUFFER - 8, 0, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, s.v.lba_count, 1), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, scratch, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_discard(&s.v, &s.buf, BUFFER - 8, 0, BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, (uint64_t)s.v.lba_count * BLOCK, BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_discard(&s.v, &s.buf, scratch, 0, 0), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
-	assert_int_equal(gpunvme_volume_deallocate(&v, &s.buf, scratch, 0, 1), -GPUNVME_EROFS);
+	assert_int_equal(gpunvme_discard(&v, &s.buf, scratch, 0, BLOCK), -GPUNVME_EROFS);
+	is_hole(&s, 0, 0, 1500);
+	close_stage(&s);
+}
+
+/* So does gpunvme_zero(), by one command for each member that has a part. */
+static void zeroed_blocks_read_as_zeroes(void **state)
+{
+	struct gpunvme_volume_info before = { .size = sizeof(before) }, after = before;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct stage s = { .members = 3, .width = 1 };
+	struct gpunvme_dvol v;
+
+	(void)state;
+	open_stage(&s, "?lba=512", 2, 8);
+	fill(bytes_at(&s, 0), 1500 * BLOCK, 7);
+	assert_int_equal(run_block(&s, 1, 0, 0, 1500), 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
+	assert_int_equal(gpunvme_zero(&s.v, 13 * BLOCK, 1000 * BLOCK), 0);
+	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
+	assert_int_equal(after.submitted - before.submitted, 3);
+	is_hole(&s, 13, 1000, 1500);
+	assert_int_equal(gpunvme_zero(&s.v, 1300 * BLOCK, 9 * BLOCK), 0);
+	is_hole(&s, 1300, 9, 1500);
+	assert_int_equal(gpunvme_zero(&s.v, s.v.lba_count * BLOCK, BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_zero(&s.v, ~511ull, 2 * BLOCK), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_zero(&s.v, 0, 0), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_zero(&s.v, 0, BLOCK - 1), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);
+	assert_int_equal(gpunvme_zero(&v, 0, BLOCK), -GPUNVME_EROFS);
 	is_hole(&s, 0, 0, 1500);
 	close_stage(&s);
 }
@@ -746,7 +780,7 @@ static void deallocation_keeps_to_the_limit(void **state)
 	(void)state;
 	open_stage(&s, "?lba=512&fault=hints", 1, 0);
 	assert_int_equal(gpunvme_volume_get_info(s.vol, &before), 0);
-	assert_int_equal(gpunvme_volume_deallocate(&s.v, &s.buf, 0, 3, 1500), 0);
+	assert_int_equal(gpunvme_discard(&s.v, &s.buf, 0, 3 * BLOCK, 1500 * BLOCK), 0);
 	assert_int_equal(gpunvme_volume_get_info(s.vol, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 2);
 	close_stage(&s);
@@ -1083,7 +1117,7 @@ static void failed_caches_leave_nothing(void **state)
 	dq = (struct gpunvme_dq *)(uintptr_t)s.v.dq;
 	dq[0].cmd_timeout = 100ull * dq[0].ticks_per_ms;
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), &fault);
-	assert_int_equal(gpunvme_volume_read(&s.v, &s.buf, 0, 0, 1), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&s.v, &s.buf, 0, 0, BLOCK), -GPUNVME_ETIMEDOUT);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev[0]), NULL);
 	opts.volume = s.vol;
 	gnv_ctrl_kill(&s.dev[1]->nvme.ctrl, -ENODEV, "it was unplugged");
@@ -1201,6 +1235,7 @@ int main(void)
 		cmocka_unit_test(whole_writes_stay_one_command),
 		cmocka_unit_test(forced_writes_reach_all_members),
 		cmocka_unit_test(deallocated_blocks_read_as_zeroes),
+		cmocka_unit_test(zeroed_blocks_read_as_zeroes),
 		cmocka_unit_test(deallocation_keeps_to_the_limit),
 		cmocka_unit_test(pages_of_stripes),
 		cmocka_unit_test(page_of_a_failing_member),

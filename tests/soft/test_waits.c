@@ -134,11 +134,13 @@ static int exchange(struct life *l, uint32_t version)
 
 	memset(p, (int)version, BYTES / 2);
 	memset(p + BYTES / 2, (int)~version, BYTES / 2);
-	ret = gpunvme_write(&l->dq, &l->dbuf, 0, version % 64, blocks);
+	ret = gpunvme_write(&l->dq, &l->dbuf, 0, (uint64_t)(version % 64) << l->dq.lba_shift, (uint64_t)blocks << l->dq.lba_shift,
+			    0);
 	if (!ret)
 		ret = gpunvme_flush(&l->dq);
 	if (!ret)
-		ret = gpunvme_read(&l->dq, &l->dbuf, BYTES / 2, version % 64, blocks);
+		ret = gpunvme_read(&l->dq, &l->dbuf, BYTES / 2, (uint64_t)(version % 64) << l->dq.lba_shift,
+				   (uint64_t)blocks << l->dq.lba_shift);
 	if (!ret && memcmp(p, p + BYTES / 2, BYTES / 2))
 		fail_msg("version %u: other bytes", version);
 	return ret;

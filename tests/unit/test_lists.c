@@ -177,7 +177,7 @@ static void read_all(void *arg)
 
 			memset(j->data + offset, 0, len);
 			fill(j->want, lba * BLOCK, len);
-			status = gpunvme_read(j->dq, j->dbuf, offset, lba, (uint32_t)(len / BLOCK));
+			status = gpunvme_read(j->dq, j->dbuf, offset, (uint64_t)lba * BLOCK, len);
 			if (status || memcmp(j->data + offset, j->want, len)) {
 				snprintf(j->wrong, sizeof(j->wrong), "%u pages from page %zu on: %d", pages[i], from, status);
 				return;

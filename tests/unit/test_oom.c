@@ -158,7 +158,7 @@ static void test_cache(void **state)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
-	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 1), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 1ull << dq.lba_shift), -GPUNVME_ETIMEDOUT);
 	maps = fake->maps;
 	no_realloc = true;
 	assert_int_equal(gpunvme_mem_get(gpu, dev, memory, 4096, 0, &use), -ENOMEM);

@@ -45,7 +45,7 @@ static void *wait_for_answer(void *arg)
 	struct gpunvme_dq *dq = arg;
 	struct gpunvme_dbuf dbuf = { 0, 4096, 0x10000, 0, 0 };
 
-	return (void *)(intptr_t)gpunvme_read(dq, &dbuf, 0, 0, 1);
+	return (void *)(intptr_t)gpunvme_read(dq, &dbuf, 0, 0, 1ull << dq->lba_shift);
 }
 
 /*

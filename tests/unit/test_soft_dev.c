@@ -115,8 +115,11 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 
 		for (i = 0; i < bytes; i++)
 			p[i] = (unsigned char)(i * 31 + n + i / 4096);
-		assert_int_equal(gpunvme_write(&dq, &dbuf, 0, n % 100, n), 0);
-		assert_int_equal(gpunvme_read(&dq, &dbuf, (4u << 20) - 512, n % 100, n), 0);
+		assert_int_equal(gpunvme_write(&dq, &dbuf, 0, (uint64_t)(n % 100) << dq.lba_shift, (uint64_t)n << dq.lba_shift, 0),
+				 0);
+		assert_int_equal(gpunvme_read(&dq, &dbuf, (4u << 20) - 512, (uint64_t)(n % 100) << dq.lba_shift,
+					      (uint64_t)n << dq.lba_shift),
+				 0);
 		assert_memory_equal(p, p + (4u << 20) - 512, bytes < (4u << 20) - 512 ? bytes : (4u << 20) - 512);
 	}
 	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
@@ -208,8 +211,8 @@ static void test_dropped_command(void **state)
 	assert_int_equal(gpunvme_mem_map(mem, dev), 0);
 	assert_int_equal(gpunvme_mem_map(freed, dev), 0);
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
-	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8), -GPUNVME_ETIMEDOUT);
-	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8ull << dq.lba_shift), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_read(&dq, &dbuf, 0, 0, 8ull << dq.lba_shift), -GPUNVME_ESHUTDOWN);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), -ESHUTDOWN);
 	assert_int_equal(gpunvme_qp_get_info(qp, &info), 0);
 	assert_int_equal(info.poison, ETIMEDOUT);
@@ -242,7 +245,8 @@ static void *work(void *arg)
 	for (i = 0; i < 8; i++) {
 		if (gpunvme_qp_create(w->dev, w->gpu, &opts, &qp) || gpunvme_qp_view(qp, NULL, &dq) ||
 		    gpunvme_mem_alloc(w->gpu, 100000, NULL, &mem) || gpunvme_mem_map(mem, w->dev) ||
-		    gpunvme_mem_dbuf(mem, w->dev, &dbuf) || gpunvme_read(&dq, &dbuf, 0, 5, 100))
+		    gpunvme_mem_dbuf(mem, w->dev, &dbuf) ||
+		    gpunvme_read(&dq, &dbuf, 0, 5ull << dq.lba_shift, 100ull << dq.lba_shift))
 			return arg;
 		gpunvme_mem_free(mem);
 		gpunvme_qp_destroy(qp);

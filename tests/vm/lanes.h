@@ -28,7 +28,7 @@ static void *lane_main(void *arg)
 	int ret = 0;
 
 	while (!ret && !__atomic_load_n(&lanes.stop, __ATOMIC_RELAXED)) {
-		ret = gpunvme_read(lanes.dq, lanes.dbuf, lane * 65536, lane * 128, 65536 >> lanes.dq->lba_shift);
+		ret = gpunvme_read(lanes.dq, lanes.dbuf, lane * 65536, (uint64_t)(lane * 128) << lanes.dq->lba_shift, 65536);
 		__atomic_fetch_add(&lanes.rounds, 1, __ATOMIC_RELAXED);
 	}
 	lanes.ret[lane] = ret;

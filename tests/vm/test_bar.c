@@ -105,13 +105,14 @@ static void measure(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf
 	unsigned n;
 
 	for (n = 0; n < 500; n++)
-		good(gpunvme_read(dq, dbuf, 0, n * 8, 8));
+		good(gpunvme_read(dq, dbuf, 0, (uint64_t)(n * 8) << dq->lba_shift, 8ull << dq->lba_shift));
 	printf("figure: 4 KiB reads, %s, depth 1: %.0f per second\n", what, n / (seconds() - start));
 	start = seconds();
 	for (n = 0; n < 4000; n++) {
 		if (n >= 32)
 			good(gpunvme_wait(dq, &req[n % 32], 0));
-		good(gpunvme_submit_read(dq, dbuf, n % 32 * 4096, n % 1000 * 8, 8, &req[n % 32]));
+		good(gpunvme_submit_read(dq, dbuf, n % 32 * 4096, (uint64_t)(n % 1000 * 8) << dq->lba_shift, 8ull << dq->lba_shift,
+					 &req[n % 32]));
 	}
 	for (n = 0; n < 32; n++)
 		good(gpunvme_wait(dq, &req[n], 0));
@@ -146,10 +147,10 @@ static void test_everything_in_the_bar(void **state)
 
 		fill(gpunvme_mem_ptr(out), len, blocks);
 		memset(gpunvme_mem_ptr(in), 0, len);
-		good(gpunvme_write(&dq, &dout, 0, 64, blocks));
-		good(gpunvme_read(&dq, &din, 0, 64, blocks));
+		good(gpunvme_write(&dq, &dout, 0, 64ull << dq.lba_shift, (uint64_t)blocks << dq.lba_shift, 0));
+		good(gpunvme_read(&dq, &din, 0, 64ull << dq.lba_shift, (uint64_t)blocks << dq.lba_shift));
 		assert_memory_equal(gpunvme_mem_ptr(in), gpunvme_mem_ptr(out), len);
-		good(gpunvme_read(&dq, &dhost, 0, 64, blocks));
+		good(gpunvme_read(&dq, &dhost, 0, 64ull << dq.lba_shift, (uint64_t)blocks << dq.lba_shift));
 		assert_memory_equal(gpunvme_mem_ptr(host), gpunvme_mem_ptr(out), len);
 	}
 	measure(&dq, &din, "all in the BAR");
@@ -186,9 +187,9 @@ static void test_import(void **state)
 	good(gpunvme_mem_map(import, dev));
 	good(gpunvme_mem_dbuf(import, dev, &dimport));
 	fill(p, 65536, 5);
-	good(gpunvme_write(&dq, &dbar, 0, 500, 65536 >> dq.lba_shift));
+	good(gpunvme_write(&dq, &dbar, 0, 500ull << dq.lba_shift, 65536, 0));
 	memset(p + 65536, 0, 65536);
-	good(gpunvme_read(&dq, &dimport, 0, 500, 65536 >> dq.lba_shift));
+	good(gpunvme_read(&dq, &dimport, 0, 500ull << dq.lba_shift, 65536));
 	assert_memory_equal(p, p + 65536, 65536);
 	gpunvme_mem_free(import);
 out:
@@ -237,12 +238,12 @@ static void test_unmapped_address(void **state)
 
 	(void)state;
 	open_queue(&qp, &dq);
-	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 16384 >> dq.lba_shift) & GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
+	assert_int_equal(gpunvme_read(&dq, &nowhere, 0, 0, 16384) & GPUNVME_ST_CODE, GPUNVME_SC_DATA_TRANSFER);
 	good(gpunvme_mem_alloc(gpu, 4096, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
 	fill(gpunvme_mem_ptr(host), 4096, 3);
-	good(gpunvme_write(&dq, &dhost, 0, 40, 4096 >> dq.lba_shift));
+	good(gpunvme_write(&dq, &dhost, 0, 40ull << dq.lba_shift, 4096, 0));
 	gpunvme_mem_free(host);
 	gpunvme_qp_destroy(qp);
 }

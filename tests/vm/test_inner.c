@@ -94,10 +94,12 @@ static void lane(void *arg)
 		const unsigned char mark = (unsigned char)(j->seed + i + 16 * me);
 
 		memset(bytes, mark, 4096);
-		ret = gpunvme_write(&j->dq, &dbuf, me * 4096u, me * blocks, blocks);
+		ret = gpunvme_write(&j->dq, &dbuf, me * 4096u, (uint64_t)(me * blocks) << j->dq.lba_shift,
+				    (uint64_t)blocks << j->dq.lba_shift, 0);
 		memset(bytes, 0, 4096);
 		if (!ret)
-			ret = gpunvme_read(&j->dq, &dbuf, me * 4096u, me * blocks, blocks);
+			ret = gpunvme_read(&j->dq, &dbuf, me * 4096u, (uint64_t)(me * blocks) << j->dq.lba_shift,
+					   (uint64_t)blocks << j->dq.lba_shift);
 		for (unsigned b = 0; b < 4096 && !ret; b++)
 			if (bytes[b] != mark)
 				ret = 1000;
@@ -256,7 +258,7 @@ static void read_often(void *arg)
 	struct job *j = arg;
 
 	for (unsigned i = 0; i < READS && !j->status[0]; i++)
-		j->status[0] = gpunvme_read(&j->dq, &dbuf, 0, i, 1);
+		j->status[0] = gpunvme_read(&j->dq, &dbuf, 0, (uint64_t)i << j->dq.lba_shift, 1ull << j->dq.lba_shift);
 }
 
 /* What an emulated drive takes says nothing of a real one; that both ways go to the end does. */

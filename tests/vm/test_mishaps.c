@@ -155,7 +155,8 @@ static int meet_once(struct rig *rig, const struct mishap *m, uint64_t *told_ns)
 	view.nsid = (uint32_t)m->ns;
 	good(gpunvme_qp_view(s->qp, &view, &dq));
 	start = gnv_clock_ns();
-	status = m->write ? gpunvme_write(&dq, &s->dbuf[0], 0, m->lba, 1) : gpunvme_read(&dq, &s->dbuf[1], 0, m->lba, 1);
+	status = m->write ? gpunvme_write(&dq, &s->dbuf[0], 0, m->lba << dq.lba_shift, 1ull << dq.lba_shift, 0)
+			  : gpunvme_read(&dq, &s->dbuf[1], 0, m->lba << dq.lba_shift, 1ull << dq.lba_shift);
 	*told_ns = gnv_clock_ns() - start;
 	return status;
 }

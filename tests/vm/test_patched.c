@@ -162,8 +162,8 @@ static void compare(struct rig *r, unsigned seed)
 
 		fill(p, len, seed + blocks);
 		memset(p + MIB / 2, 0, len);
-		good(gpunvme_write(&r->dq, &r->dbuf, 0, 2048, blocks));
-		good(gpunvme_read(&r->dq, &r->dbuf, MIB / 2, 2048, blocks));
+		good(gpunvme_write(&r->dq, &r->dbuf, 0, 2048ull << r->dq.lba_shift, (uint64_t)blocks << r->dq.lba_shift, 0));
+		good(gpunvme_read(&r->dq, &r->dbuf, MIB / 2, 2048ull << r->dq.lba_shift, (uint64_t)blocks << r->dq.lba_shift));
 		assert_memory_equal(p, p + MIB / 2, len);
 	}
 }
@@ -189,8 +189,8 @@ static void test_everything_there(void **state)
 	good(gpunvme_mem_alloc(gpu, MIB / 2, NULL, &host));
 	good(gpunvme_mem_map(host, dev));
 	good(gpunvme_mem_dbuf(host, dev, &dhost));
-	good(gpunvme_read(&r.dq, &dhost, 0, 2048, MIB / 2 >> r.dq.lba_shift));
-	good(gpunvme_read(&r.dq, &r.dbuf, 0, 2048, MIB / 2 >> r.dq.lba_shift));
+	good(gpunvme_read(&r.dq, &dhost, 0, 2048ull << r.dq.lba_shift, MIB / 2));
+	good(gpunvme_read(&r.dq, &r.dbuf, 0, 2048ull << r.dq.lba_shift, MIB / 2));
 	assert_memory_equal(gpunvme_mem_ptr(host), gpunvme_mem_ptr(r.mem), MIB / 2);
 	gpunvme_mem_free(host);
 	good(gpunvme_mem_unmap(r.mem, dev));
@@ -210,10 +210,10 @@ static void test_part(void **state)
 	r.mem = import(whole->dmabuf, 3 * 4096, 9 * 4096);
 	map(&r);
 	fill(p, MIB, 2);
-	good(gpunvme_write(&r.dq, &r.dbuf, 0, 0, 9 * 4096 >> r.dq.lba_shift));
+	good(gpunvme_write(&r.dq, &r.dbuf, 0, 0, 9 * 4096, 0));
 	memset(p + 3 * 4096ul, 0, 9 * 4096);
-	good(gpunvme_read(&r.dq, &r.dbuf, 4096, 8, 4096 >> r.dq.lba_shift));
-	good(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 9 * 4096 >> r.dq.lba_shift));
+	good(gpunvme_read(&r.dq, &r.dbuf, 4096, 8ull << r.dq.lba_shift, 4096));
+	good(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 9 * 4096));
 	gpunvme_mem_free(r.mem);
 	r.mem = buffer(MIB);
 	fill(gpunvme_mem_ptr(r.mem), MIB, 2);

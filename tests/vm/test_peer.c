@@ -137,8 +137,8 @@ static void compare(struct rig *r, unsigned seed)
 	for (unsigned i = 0; i < MIB / 2; i++)
 		p[i] = (unsigned char)(rand_r(&seed) >> 7);
 	memset(p + MIB / 2, 0, MIB / 2);
-	good(gpunvme_write(&r->dq, &r->dbuf, 0, 2048, blocks));
-	good(gpunvme_read(&r->dq, &r->dbuf, MIB / 2, 2048, blocks));
+	good(gpunvme_write(&r->dq, &r->dbuf, 0, 2048ull << r->dq.lba_shift, (uint64_t)blocks << r->dq.lba_shift, 0));
+	good(gpunvme_read(&r->dq, &r->dbuf, MIB / 2, 2048ull << r->dq.lba_shift, (uint64_t)blocks << r->dq.lba_shift));
 	assert_memory_equal(p, p + MIB / 2, MIB / 2);
 }
 
@@ -222,7 +222,7 @@ static void test_reset(void **state)
 		/* A command that is on its way in spite of it lands nowhere. */
 		p = gpunvme_mem_ptr(r.mem);
 		memset(p, 0x11, MIB);
-		gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8);
+		gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8ull << r.dq.lba_shift);
 		assert_int_equal(p[0] == 0x11 && !memcmp(p, p + 1, MIB - 1), 1);
 		revive(&r, turn & 1);
 	}

@@ -115,10 +115,10 @@ static void test_huge(void **state)
 	for (uint64_t i = 0; i < HUGE_PAGE / PAGE; i++)
 		p[i * PAGE] = (unsigned char)(i * 7);
 	for (uint64_t i = 0; i < 16; i++)
-		good(gpunvme_write(&dq, &dbuf, i * 65536, i * 65536 >> dq.lba_shift, 65536 >> dq.lba_shift));
+		good(gpunvme_write(&dq, &dbuf, i * 65536, i * 65536, 65536, 0));
 	memset(p, 0, HUGE_PAGE);
 	for (uint64_t i = 0; i < 16; i++)
-		good(gpunvme_read(&dq, &dbuf, HUGE_PAGE / 2 + i * 65536, i * 65536 >> dq.lba_shift, 65536 >> dq.lba_shift));
+		good(gpunvme_read(&dq, &dbuf, HUGE_PAGE / 2 + i * 65536, i * 65536, 65536));
 	for (uint64_t i = 0; i < HUGE_PAGE / 2; i++)
 		assert_int_equal(p[HUGE_PAGE / 2 + i], i % PAGE ? 0x5a : (unsigned char)(i / PAGE * 7));
 	good(gpunvme_mem_free(mem));

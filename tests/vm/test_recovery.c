@@ -93,9 +93,9 @@ static void write_and_read(void)
 	seed++;
 	for (unsigned q = 0; q < 2; q++) {
 		memset(bytes, seed + (int)q, BLOCK);
-		good(gpunvme_write(&dq[q], &dbuf, 0, q, 1));
+		good(gpunvme_write(&dq[q], &dbuf, 0, (uint64_t)q * BLOCK, BLOCK, 0));
 		memset(bytes, 0, BLOCK);
-		good(gpunvme_read(&dq[q], &dbuf, 0, q, 1));
+		good(gpunvme_read(&dq[q], &dbuf, 0, (uint64_t)q * BLOCK, BLOCK));
 		for (unsigned i = 0; i < BLOCK; i++)
 			assert_int_equal(bytes[i], (unsigned char)(seed + q));
 	}
@@ -127,7 +127,7 @@ static void many(const char *what, int (*step)(void))
 		took = gnv_clock_ns() - took;
 		worst = took > worst ? took : worst;
 		assert_false(never_ready);
-		assert_int_equal(gpunvme_read(&dq[0], &dbuf, 0, 0, 1), -GPUNVME_ESHUTDOWN);
+		assert_int_equal(gpunvme_read(&dq[0], &dbuf, 0, 0, BLOCK), -GPUNVME_ESHUTDOWN);
 		take_views();
 		write_and_read();
 	}
@@ -211,7 +211,7 @@ static void test_pulled(void **state)
 	fclose(console);
 	assert_int_equal(next_event(fd).type, GPUNVME_EVENT_LOST);
 	assert_int_equal(state_now(&generation), GPUNVME_STATE_REMOVED);
-	for (tries = 0; !(ret = gpunvme_read(&dq[0], &dbuf, 0, 0, 1)) && tries < 10000; tries++)
+	for (tries = 0; !(ret = gpunvme_read(&dq[0], &dbuf, 0, 0, BLOCK)) && tries < 10000; tries++)
 		usleep(1000); /* it serves what it gets until QEMU has taken it away, and lanes look at the word when they wait */
 	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* the latter: a read before that found out, and was answered */
 	assert_int_equal(gpunvme_dev_reset(dev), -ENODEV);

@@ -114,10 +114,10 @@ static void move(struct stage *s, uint32_t lane, uint64_t lba)
 
 	for (i = 0; i < PIECE * BLOCK / 8; i++)
 		words[i] = word_of(s, lba + i / (BLOCK / 8), (uint32_t)(i % (BLOCK / 8)));
-	ret = gpunvme_volume_write(&s->v, &s->buf, out, lba, PIECE);
-	ret = ret ? ret : gpunvme_volume_flush(&s->v);
+	ret = gpunvme_write(&s->v, &s->buf, out, lba * BLOCK, (uint64_t)PIECE * BLOCK, 0);
+	ret = ret ? ret : gpunvme_flush(&s->v);
 	memset(words + PIECE * BLOCK / 8, 0xee, PIECE * BLOCK);
-	ret = ret ? ret : gpunvme_volume_read(&s->v, &s->buf, in, lba, PIECE);
+	ret = ret ? ret : gpunvme_read(&s->v, &s->buf, in, lba * BLOCK, (uint64_t)PIECE * BLOCK);
 	for (i = 0; i < PIECE && !ret; i++)
 		wrong += (uint64_t)check_block(s, lba + i, words + (PIECE + i) * (BLOCK / 8));
 	__atomic_fetch_add(&s->wrong, wrong, __ATOMIC_RELAXED);

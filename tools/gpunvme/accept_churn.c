@@ -71,7 +71,8 @@ static int write_unit(struct lane *l, uint32_t unit)
 
 	stamp_fill(c->a->data + offset, c->a->lba_size, &stamp, c->unit_blocks);
 	l->pending = unit;
-	status = gpunvme_write(&l->dq, &c->a->s.dbuf, offset, stamp.lba, c->unit_blocks);
+	status = gpunvme_write(&l->dq, &c->a->s.dbuf, offset, stamp.lba << l->dq.lba_shift,
+			       (uint64_t)c->unit_blocks << l->dq.lba_shift, 0);
 	if (status)
 		return status;
 	l->generation[unit]++;
@@ -99,7 +100,8 @@ static int read_unit(struct lane *l, uint32_t unit)
 {
 	const struct churn *c = l->c;
 	const uint64_t offset = l->place + draw(l) % SHIFTS * 4;
-	int status = gpunvme_read(&l->dq, &c->a->s.dbuf, offset, l->lba + (uint64_t)unit * c->unit_blocks, c->unit_blocks);
+	int status = gpunvme_read(&l->dq, &c->a->s.dbuf, offset, (l->lba + (uint64_t)unit * c->unit_blocks) << l->dq.lba_shift,
+				  (uint64_t)c->unit_blocks << l->dq.lba_shift);
 
 	if (!status)
 		find_wrong(l, unit, c->a->data + offset);
@@ -138,8 +140,9 @@ static void first_kernel(void *arg)
 		if (c->a->write)
 			l->status = write_unit(l, unit);
 		else
-			l->status = gpunvme_read(&l->dq, &c->a->s.dbuf, l->place, l->lba + (uint64_t)unit * c->unit_blocks,
-						 c->unit_blocks);
+			l->status = gpunvme_read(&l->dq, &c->a->s.dbuf, l->place,
+						 (l->lba + (uint64_t)unit * c->unit_blocks) << l->dq.lba_shift,
+						 (uint64_t)c->unit_blocks << l->dq.lba_shift);
 		if (!c->a->write && !l->status)
 			memcpy(l->known + (size_t)unit * unit_bytes(c), c->a->data + l->place, unit_bytes(c));
 	}
@@ -155,7 +158,8 @@ static int settle(struct lane *l)
 
 	if (unit == NONE)
 		return 0;
-	status = gpunvme_read(&l->dq, &c->a->s.dbuf, l->place, l->lba + (uint64_t)unit * c->unit_blocks, c->unit_blocks);
+	status = gpunvme_read(&l->dq, &c->a->s.dbuf, l->place, (l->lba + (uint64_t)unit * c->unit_blocks) << l->dq.lba_shift,
+			      (uint64_t)c->unit_blocks << l->dq.lba_shift);
 	for (uint32_t i = 0; i < c->unit_blocks && !status; i++) {
 		struct stamp s = stamp_of(l, unit, l->generation[unit]);
 		char text[96];

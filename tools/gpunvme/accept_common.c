@@ -93,15 +93,15 @@ static int carry_out(const struct transfer *t, uint64_t offset, uint64_t lba, ui
 
 	switch (t->op) {
 	case ACCEPT_READ:
-		return gpunvme_read(dq, dbuf, offset, lba, n);
+		return gpunvme_read(dq, dbuf, offset, lba << dq->lba_shift, (uint64_t)n << dq->lba_shift);
 	case ACCEPT_WRITE:
-		return gpunvme_write(dq, dbuf, offset, lba, n);
+		return gpunvme_write(dq, dbuf, offset, lba << dq->lba_shift, (uint64_t)n << dq->lba_shift, 0);
 	case ACCEPT_FUA:
-		return gpunvme_write_fua(dq, dbuf, offset, lba, n);
+		return gpunvme_write(dq, dbuf, offset, lba << dq->lba_shift, (uint64_t)n << dq->lba_shift, GPUNVME_FUA);
 	case ACCEPT_ZEROES:
-		return gpunvme_write_zeroes(dq, lba, n);
+		return gpunvme_zero(dq, lba << dq->lba_shift, (uint64_t)n << dq->lba_shift);
 	case ACCEPT_DEALLOCATE:
-		return gpunvme_deallocate(dq, dbuf, offset, lba, n);
+		return gpunvme_discard(dq, dbuf, offset, lba << dq->lba_shift, (uint64_t)n << dq->lba_shift);
 	default:
 		return gpunvme_flush(dq);
 	}

@@ -60,7 +60,8 @@ static void pass_kernel(void *arg)
 	const struct promise *p = x->p;
 
 	for (uint64_t at = 0; at < p->blocks && !x->status; at += p->step)
-		x->status = gpunvme_write(&x->a->dq, &x->a->s.dbuf, at * p->lba_size, p->lba + at, p->step);
+		x->status = gpunvme_write(&x->a->dq, &x->a->s.dbuf, at * p->lba_size, (p->lba + at) << x->a->dq.lba_shift,
+					  (uint64_t)p->step << x->a->dq.lba_shift, 0);
 	if (!x->status)
 		x->status = gpunvme_flush(&x->a->dq);
 }

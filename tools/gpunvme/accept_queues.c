@@ -115,8 +115,9 @@ static void fill_kernel(void *arg)
 		while (!status && n < a->dq.cids) {
 			const uint64_t slot = n % SLOTS;
 
-			status = gpunvme_submit_read(&a->dq, &a->s.dbuf, slot * bytes, slot * a->page_blocks % a->area,
-						     a->page_blocks, &f->req[n]);
+			status = gpunvme_submit_read(&a->dq, &a->s.dbuf, slot * bytes,
+						     (uint64_t)(slot * a->page_blocks % a->area) << a->dq.lba_shift,
+						     (uint64_t)a->page_blocks << a->dq.lba_shift, &f->req[n]);
 			n += !status;
 		}
 		f->filled = n > f->filled ? n : f->filled;
@@ -202,7 +203,8 @@ static void abort_kernel(void *arg)
 	int status = 0, ret = 0;
 
 	while (!status && n < IN_FLIGHT) {
-		status = gpunvme_submit_read(&a->dq, &a->s.dbuf, n * (ACCEPT_PLACE / IN_FLIGHT), 0, blocks, &req[n]);
+		status = gpunvme_submit_read(&a->dq, &a->s.dbuf, n * (ACCEPT_PLACE / IN_FLIGHT), 0,
+					     (uint64_t)blocks << a->dq.lba_shift, &req[n]);
 		n += !status;
 	}
 	for (uint32_t i = n; i-- > 0 && !ret;)

@@ -28,7 +28,8 @@ static GPUNVME_DEVICE void discard_piece(void *arg)
 {
 	struct discard *d = (struct discard *)arg;
 
-	d->status = gpunvme_deallocate(d->s.dq, &d->s.dbuf, 0, d->done, d->piece);
+	d->status =
+		gpunvme_discard(d->s.dq, &d->s.dbuf, 0, d->done << d->s.dq->lba_shift, (uint64_t)d->piece << d->s.dq->lba_shift);
 }
 
 static int discard_all(struct discard *d)

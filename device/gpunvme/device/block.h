@@ -70,25 +70,26 @@ GNVD_FN uint64_t gnvd_run_part(const struct gpunvme_dvol *v, const struct gpunvm
 	return mine < failed ? mine : failed;
 }
 
-GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-			  uint64_t nblocks, uint32_t op)
+GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+			  uint64_t len, uint32_t op, int ret)
 {
 	uint32_t width = gnvd_wave_lanes(), waves = (gnvd_block_lanes() + width - 1) / width, came, m;
-	int ret = gnvd_check_transfer(v, buf, offset, lba, nblocks, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 	const struct gpunvme_dq *any;
 	uint64_t failed = ~0ull;
 	struct gnvd_part p;
 
+	if (!ret)
+		ret = gnvd_check_transfer_of(v, buf, offset, pos, len, op);
 	if (ret) /* the same for all: they came with the same arguments */
 		return ret;
 	any = gnvd_member_dq(v, 0, 0);
-	p.lba = lba + v->lba_first;
+	p.lba = GNVD_BLOCKS(v, pos) + v->lba_first;
 	p.offset = offset;
 	if (GNVD_OPC(op) == GPUNVME_IO_WRITE)
 		gnvd_block_sync(any); /* what the others stored goes out with this lane's */
 	for (m = gnvd_block_lane() / width % v->members; m < v->members; m += waves) {
 		gnvd_share_out(v, m, &p);
-		if (!gnvd_member_range(v, p.lba, nblocks, &p))
+		if (!gnvd_member_range(v, p.lba, GNVD_BLOCKS(v, len), &p))
 			continue;
 		p.shift = gnvd_piece_shift(v, &p, op);
 		failed = gnvd_run_part(v, buf, &p, op, failed);
@@ -101,41 +102,40 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
 
 /**
  * gpunvme_block_read() - read a contiguous range with a whole workgroup
- * @v:       the volume
- * @buf:     the buffer; its bytes are valid for all lanes of the workgroup when the call returns 0
- * @offset:  bytes from the start of the buffer
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number
+ * @v:      the volume
+ * @buf:    the buffer; all threads of the workgroup may read its bytes when the call returns 0
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
  *
- * All lanes of the workgroup (CPU lanes: of the wave) call together with the same arguments. The range is cut into pieces that
- * spread over lanes, queues and members; a lane that meets a failure stops. Uses a few bytes of workgroup memory.
- * Return: the same for all lanes. 0; the failure of the first piece, in LBA order, that failed (what lies before it was read);
- * -GPUNVME_EINVAL also when lanes of the workgroup were missing; see the head of device.h.
+ * All threads of the workgroup (CPU threads: of the wave) call together with the same arguments. The call cuts the range into
+ * pieces and spreads them over threads, queues and members. A thread stops at its first failure. Uses a few bytes of workgroup
+ * memory.
+ * Return: the same for all threads. 0; the failure of the first piece, in the order of the blocks, that failed (the pieces before
+ * it were read); -GPUNVME_EINVAL also when threads of the workgroup were missing; see the head of device.h.
  */
-GPUNVME_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				  uint64_t nblocks)
+GPUNVME_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				  uint64_t len)
 {
-	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_READ);
+	return gnvd_block_rw(v, buf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
 
 /**
  * gpunvme_block_write() - write a contiguous range with a whole workgroup
- * Parameters and rules as gpunvme_block_read(). What any lane of the workgroup stored before the call is written.
+ * @v:      the volume
+ * @buf:    the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
+ * @flags:  0 or GPUNVME_FUA, the same for all threads
+ *
+ * The call writes what any thread of the workgroup stored before. Rules as for gpunvme_block_read().
+ * Return: as gpunvme_block_read(); -GPUNVME_EINVAL also for an unknown flag.
  */
-GPUNVME_FN int gpunvme_block_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				   uint64_t nblocks)
+GPUNVME_FN int gpunvme_block_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				   uint64_t len, uint32_t flags)
 {
-	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE);
-}
-
-/**
- * gpunvme_block_write_fua() - write a contiguous range with a whole workgroup, durably
- * Parameters and rules as gpunvme_block_write(); otherwise as gpunvme_write_fua().
- */
-GPUNVME_FN int gpunvme_block_write_fua(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				       uint64_t nblocks)
-{
-	return gnvd_block_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE | GPUNVME_RW_FUA);
+	return gnvd_block_rw(v, buf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More ways to use a queue than one call for one lane: whole waves together, one lane with many handles, and a service that takes
- * completions so that nobody else has to. Only device.h includes this; its rules hold here too.
+ * More ways to use a queue than one call for one lane: whole waves together, one thread with many handles, and polling for other
+ * threads. Only device.h includes this; its rules hold here too.
  */
 #ifndef GPUNVME_DEVICE_BULK_H
 #define GPUNVME_DEVICE_BULK_H
@@ -10,97 +10,97 @@
 
 /* ---- Waves ---- */
 
-#define GPUNVME_NO_TRANSFER 0xffffffffu /* in place of a number of blocks: this lane only takes part */
+#define GPUNVME_NO_TRANSFER (~0ull) /* in place of a length: this thread only takes part */
 
-GNVD_FN int gnvd_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			 uint32_t nblocks, uint32_t op)
+GNVD_FN int gnvd_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			 uint32_t op, int ret)
 {
-	int ret = GNVD_IDLE;
-
-	if (nblocks != GPUNVME_NO_TRANSFER)
-		ret = gnvd_check_window(dq, lba, nblocks, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 	if (!ret)
-		ret = gnvd_check_buffer(dq, dbuf, offset, nblocks);
-	ret = gnvd_run_at(dq, GNVD_SITE_WAVE, dbuf, offset, lba, nblocks, op, ret);
+		ret = len == GPUNVME_NO_TRANSFER ? GNVD_IDLE : gnvd_check_transfer(dq, dbuf, offset, pos, len, op);
+	ret = gnvd_run_at(dq, GNVD_SITE_WAVE, dbuf, offset, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), op, ret);
 	return ret == GNVD_IDLE ? 0 : ret;
 }
 
 /**
- * gpunvme_wave_read() - read with the whole wave: one transfer for each lane, one place in the queue for all
- * @dq:      the queue; lanes that name different ones wait for those of their own queue
- * @dbuf:    the buffer
- * @offset:  bytes from the start of the buffer
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number; GPUNVME_NO_TRANSFER: this lane has no transfer of its own
+ * gpunvme_wave_read() - read with the whole wave: one transfer for each thread, one place in the queue for all
+ * @dq:     the queue; threads that name different ones wait for those of their own queue
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
  *
- * Every lane of the wave that is still in the kernel must call, whatever its transfer: the call waits for all. In return the wave
- * is whole, also where the lanes' paths had parted before, and takes its positions and rings once. On CPU lanes one that does not
- * come is waited for about a second.
- * Return: as gpunvme_read(), for this lane's own transfer; 0 for a lane without one.
+ * Every thread of the wave that is still in the kernel must call, whatever its transfer: the call waits for all. In return the wave
+ * is whole, also where the threads' paths had parted before, takes its positions once, and rings once. CPU threads wait about a
+ * second for a thread that does not call.
+ * Return: as gpunvme_read(), for this thread's own transfer; 0 for a thread without one.
  */
-GPUNVME_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				 uint32_t nblocks)
+GPUNVME_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				 uint64_t len)
 {
-	return gnvd_wave_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ);
+	return gnvd_wave_rw(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
 
 /**
  * gpunvme_wave_write() - write with the whole wave
- * Parameters and rules as gpunvme_wave_read(), results as gpunvme_write().
- */
-GPUNVME_FN int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				  uint32_t nblocks)
-{
-	return gnvd_wave_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE);
-}
-
-/**
- * gpunvme_wave_write_fua() - write with the whole wave, durably
- * Parameters and rules as gpunvme_wave_read(), results as gpunvme_write_fua().
- */
-GPUNVME_FN int gpunvme_wave_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				      uint32_t nblocks)
-{
-	return gnvd_wave_rw(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE | GPUNVME_RW_FUA);
-}
-
-GNVD_FN int gnvd_wave_rw_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			     uint32_t nblocks, uint32_t op)
-{
-	int ret = gnvd_check_window(dq, lba, nblocks, GNVD_OPC(op) == GPUNVME_IO_WRITE);
-
-	if (!ret)
-		ret = gnvd_check_buffer(dq, dbuf, offset, nblocks);
-	return gnvd_run_one(dq, dbuf, offset, lba, nblocks, op, ret);
-}
-
-/**
- * gpunvme_wave_read_one() - one read for the whole wave
- * @dq:      the queue; lanes that name different ones make one transfer on each
- * @dbuf:    the buffer
- * @offset:  bytes from the start of the buffer
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number
+ * @dq:     as for gpunvme_wave_read()
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    as for gpunvme_wave_read()
+ * @flags:  0 or GPUNVME_FUA; threads of a wave may differ
  *
- * For a row, a node or a page that a wave works on together. All lanes name the same transfer; that of the lowest lane is made,
- * and all lanes help to look for its end. Where many waves do it at once that is faster than a lane which calls gpunvme_read()
- * alone while the others wait. Which lanes must call: as gpunvme_wave_read().
- * Return: as gpunvme_read(), the same for all lanes; with 0 each of them sees the data.
+ * Rules as for gpunvme_wave_read().
+ * Return: as gpunvme_write(), for this thread's own transfer; 0 for a thread without one.
  */
-GPUNVME_FN int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				     uint32_t nblocks)
+GPUNVME_FN int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				  uint64_t len, uint32_t flags)
 {
-	return gnvd_wave_rw_one(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_READ);
+	return gnvd_wave_rw(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
+}
+
+GNVD_FN int gnvd_wave_rw_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+			     uint64_t len, uint32_t op, int ret)
+{
+	if (!ret)
+		ret = gnvd_check_transfer(dq, dbuf, offset, pos, len, op);
+	return gnvd_run_one(dq, dbuf, offset, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), op, ret);
 }
 
 /**
- * gpunvme_wave_write_one() - one write for the whole wave, with what all its lanes stored before
- * Parameters and rules as gpunvme_wave_read_one(), results as gpunvme_write().
+ * gpunvme_wave_read_one() - make one read for the whole wave
+ * @dq:     the queue; threads that name different ones make one transfer on each
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
+ *
+ * For a row, a node or a page that a wave uses together. All threads name the same transfer. The call makes that of the lowest
+ * lane, and all threads look for its end. Where many waves call at once this is faster than one thread that calls gpunvme_read()
+ * while the others wait. Which threads must call: as for gpunvme_wave_read().
+ * Return: as gpunvme_read(), the same for all threads; with 0 each of them sees the data.
  */
-GPUNVME_FN int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-				      uint32_t nblocks)
+GPUNVME_FN int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				     uint64_t len)
 {
-	return gnvd_wave_rw_one(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_WRITE);
+	return gnvd_wave_rw_one(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
+}
+
+/**
+ * gpunvme_wave_write_one() - make one write for the whole wave, with what all its threads stored before
+ * @dq:     as for gpunvme_wave_read_one()
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
+ * @flags:  0 or GPUNVME_FUA
+ *
+ * Rules as for gpunvme_wave_read_one().
+ * Return: as gpunvme_write(), the same for all threads.
+ */
+GPUNVME_FN int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				      uint64_t len, uint32_t flags)
+{
+	return gnvd_wave_rw_one(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
 
 /* ---- One lane, many handles ---- */
@@ -220,22 +220,22 @@ GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req 
 	return ret ? ret : err;
 }
 
-/* ---- Service ---- */
+/* ---- Polling for others ---- */
 
 /**
- * gpunvme_serve() - take completions for others, until told to stop
- * @dq:    views of the queues, in lane memory
+ * gpunvme_poll_queue() - take completions for other threads, until the host sets a word
+ * @dq:    views of the queues, in memory of the threads
  * @count: how many
- * @stop:  lane address of a 32-bit word; non-zero ends the call
+ * @stop:  address for threads of a 32-bit word; non-zero ends the call
  *
- * For kernels that submit and go away (handles, or NULL for commands that nobody asks for), and for queues made with
- * GPUNVME_QP_SERVED, whose waiting lanes leave the completion ring to the service. One wave serves a group of queues; it must run
- * beside the lanes that submit: in a stream of its own, or as one more workgroup. Lanes without their own transfers: all lanes of
- * the wave call together. It ends when *@stop is set or when every queue has ended, whatever comes first.
- * Return: 0 told to stop; -GPUNVME_ESHUTDOWN every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL no
+ * For kernels that submit and end (handles, or NULL for commands whose result is not needed), and for queues made with
+ * GPUNVME_QP_SERVED, whose waiting threads leave the completion ring to this call. One wave polls a group of queues. It must run
+ * at the same time as the threads that submit: in a stream of its own, or as one more workgroup. All threads of the wave call
+ * together, and have no transfers of their own. The call ends when *@stop is set or when every queue has ended.
+ * Return: 0 *@stop is set; -GPUNVME_ESHUTDOWN every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL no
  * queue.
  */
-GPUNVME_FN int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
+GPUNVME_FN int gpunvme_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
 {
 	struct gnvd_wave w;
 	uint32_t i, turn = 0, ended;

@@ -9,6 +9,12 @@
 
 /* What a call asks for, `op`, is an opcode, and GPUNVME_RW_FUA where its data is to be on the media. */
 #define GNVD_OPC(op) ((op) & 0xffu)
+#define GNVD_WRITE(flags) (GPUNVME_IO_WRITE | ((flags) & GPUNVME_FUA))
+
+/* Blocks of so many bytes. A descriptor that is refused may have any shift. */
+#define GNVD_BLOCKS(of, bytes) ((bytes) >> ((of)->lba_shift & 63))
+#define GNVD_NBLOCKS(of, bytes) ((uint32_t)GNVD_BLOCKS(of, bytes)) /* of a length that is checked */
+#define GNVD_UNALIGNED(of, bytes) ((bytes) & ((1ull << ((of)->lba_shift & 63)) - 1))
 
 /* May this header work on that descriptor? */
 GNVD_FN int gnvd_check_dq(const struct gpunvme_dq *dq)
@@ -16,7 +22,12 @@ GNVD_FN int gnvd_check_dq(const struct gpunvme_dq *dq)
 	return dq->magic == GPUNVME_DQ_MAGIC && dq->major == GPUNVME_DQ_MAJOR ? 0 : -GPUNVME_EPROTONOSUPPORT;
 }
 
-GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, int write)
+GNVD_FN int gnvd_check_flags(uint32_t flags)
+{
+	return flags & ~GPUNVME_FUA ? -GPUNVME_EINVAL : 0;
+}
+
+GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint64_t nblocks, int write)
 {
 	int ret = gnvd_check_dq(dq);
 
@@ -27,6 +38,19 @@ GNVD_FN int gnvd_check_window(const struct gpunvme_dq *dq, uint64_t lba, uint32_
 	if (write && !(dq->flags & GPUNVME_DQ_WRITE))
 		return -GPUNVME_EROFS;
 	return GNVD_WITHIN(lba, nblocks, dq->lba_count) ? 0 : -GPUNVME_ERANGE;
+}
+
+/* The same of bytes, as callers say it: whole blocks. */
+GNVD_FN int gnvd_check_span(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, int write)
+{
+	int ret = gnvd_check_dq(dq);
+
+	if (ret)
+		return ret;
+	if (GNVD_UNALIGNED(dq, pos | len))
+		return -GPUNVME_EINVAL;
+	ret = gnvd_check_window(dq, GNVD_BLOCKS(dq, pos), GNVD_BLOCKS(dq, len), write);
+	return ret ? ret : GNVD_BLOCKS(dq, len) >> 32 ? -GPUNVME_EMSGSIZE : 0;
 }
 
 GNVD_FN int gnvd_check_bytes(const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t bytes)
@@ -41,11 +65,22 @@ GNVD_FN int gnvd_check_buffer(const struct gpunvme_dq *dq, const struct gpunvme_
 	return gnvd_check_bytes(dbuf, offset, (uint64_t)nblocks << dq->lba_shift);
 }
 
-GNVD_FN int gnvd_check_range(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			     uint32_t nblocks)
+GNVD_FN int gnvd_check_transfer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				uint64_t len, uint32_t op)
 {
-	int ret = gnvd_check_window(dq, lba, nblocks, 1);
+	int ret = gnvd_check_span(dq, pos, len, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 
+	return ret ? ret : gnvd_check_bytes(dbuf, offset, len);
+}
+
+/* In these two `ret` is what the check of the blocks returned. */
+GNVD_FN int gnvd_check_zero(const struct gpunvme_dq *dq, int ret)
+{
+	return ret ? ret : dq->flags & GPUNVME_DQ_WRITE_ZEROES ? 0 : -GPUNVME_EOPNOTSUPP;
+}
+
+GNVD_FN int gnvd_check_range(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, int ret)
+{
 	if (!ret && !dq->deallocate)
 		ret = -GPUNVME_EOPNOTSUPP;
 	return ret ? ret : gnvd_check_bytes(dbuf, offset, sizeof(struct gpunvme_dsm_range));

@@ -65,19 +65,19 @@ GNVD_FN int gnvd_submit_one(const struct gpunvme_dq *dq, const struct gnvd_cmd *
 	return ret ? ret : err;
 }
 
-GNVD_FN int gnvd_submit_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			   uint32_t nblocks, uint32_t op, struct gpunvme_req *req)
+GNVD_FN int gnvd_submit_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+			   uint64_t len, uint32_t op, int ret, struct gpunvme_req *req)
 {
+	uint32_t nblocks = GNVD_NBLOCKS(dq, len);
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
-	int ret = gnvd_check_window(dq, lba, nblocks, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 
 	if (!ret)
-		ret = gnvd_check_buffer(dq, dbuf, offset, nblocks);
+		ret = gnvd_check_transfer(dq, dbuf, offset, pos, len, op);
 	if (!ret && gnvd_blocks_per_command(dq, dbuf->iova + offset, nblocks) < nblocks)
 		ret = -GPUNVME_EMSGSIZE;
 	if (!ret) {
-		gnvd_set_blocks(dq, op, lba, nblocks, &c);
-		gnvd_set_data(dq, dbuf, offset, (uint64_t)nblocks << dq->lba_shift, &c);
+		gnvd_set_blocks(dq, op, GNVD_BLOCKS(dq, pos), nblocks, &c);
+		gnvd_set_data(dq, dbuf, offset, len, &c);
 	}
 	return gnvd_submit_one(dq, &c, ret, req);
 }

@@ -169,4 +169,25 @@ GNVD_FN int gnvd_run(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbu
 	return gnvd_run_at(dq, GNVD_SITE_RUN, dbuf, offset, lba, nblocks, op, ret);
 }
 
+/* ---- From the arguments of a call; `ret` is what was wrong with others of them ---- */
+
+GNVD_FN int gnvd_transfer(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			  uint32_t op, int ret)
+{
+	if (!ret)
+		ret = gnvd_check_transfer(dq, dbuf, offset, pos, len, op);
+	return gnvd_run(dq, dbuf, offset, GNVD_BLOCKS(dq, pos), GNVD_NBLOCKS(dq, len), op, ret);
+}
+
+GNVD_FN int gnvd_zero(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, int ret)
+{
+	return gnvd_run(dq, NULL, 0, lba, nblocks, GPUNVME_IO_WRITE_ZEROES, gnvd_check_zero(dq, ret));
+}
+
+GNVD_FN int gnvd_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
+			 uint32_t nblocks, int ret)
+{
+	return gnvd_run(dq, dbuf, offset, lba, nblocks, GPUNVME_IO_DSM, gnvd_check_range(dq, dbuf, offset, ret));
+}
+
 #endif

@@ -32,16 +32,27 @@ GNVD_FN int gnvd_check_window_of(const struct gpunvme_dvol *v, uint64_t lba, uin
 	return GNVD_WITHIN(lba, nblocks, v->lba_count) ? 0 : -GPUNVME_ERANGE;
 }
 
-GNVD_FN int gnvd_check_transfer(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				uint64_t nblocks, int write)
+GNVD_FN int gnvd_check_span_of(const struct gpunvme_dvol *v, uint64_t pos, uint64_t len, int write)
 {
-	int ret = gnvd_check_window_of(v, lba, nblocks, write);
+	int ret = gnvd_check_volume(v);
+
+	if (ret)
+		return ret;
+	if (GNVD_UNALIGNED(v, pos | len))
+		return -GPUNVME_EINVAL;
+	return gnvd_check_window_of(v, GNVD_BLOCKS(v, pos), GNVD_BLOCKS(v, len), write);
+}
+
+GNVD_FN int gnvd_check_transfer_of(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				   uint64_t len, uint32_t op)
+{
+	int ret = gnvd_check_span_of(v, pos, len, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 
 	if (ret)
 		return ret;
 	if ((buf->base + offset) & 3)
 		return -GPUNVME_EINVAL;
-	return offset <= buf->len && nblocks <= (buf->len - offset) >> v->lba_shift && !(nblocks >> 47) ? 0 : -GPUNVME_ERANGE;
+	return GNVD_WITHIN(offset, len, buf->len) && !(GNVD_BLOCKS(v, len) >> 47) ? 0 : -GPUNVME_ERANGE;
 }
 
 /* The queue of member `m` for the wave whose number is `turn`. */
@@ -90,16 +101,18 @@ GNVD_FN uint32_t gnvd_wave_number(void)
 /* ---- One lane's transfer ---- */
 
 /* Part by part, each within one stripe. A volume of one member is one part. */
-GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-			   uint32_t nblocks, uint32_t op)
+GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+			   uint64_t len, uint32_t op, int ret)
 {
-	int ret = gnvd_check_transfer(v, buf, offset, lba, nblocks, GNVD_OPC(op) == GPUNVME_IO_WRITE);
-	uint64_t stripe, left;
-	uint32_t m, n;
+	uint64_t lba = GNVD_BLOCKS(v, pos) + v->lba_first, stripe, left;
+	uint32_t nblocks = GNVD_NBLOCKS(v, len), m, n;
 
+	if (!ret)
+		ret = gnvd_check_transfer_of(v, buf, offset, pos, len, op);
+	if (!ret && GNVD_BLOCKS(v, len) >> 32)
+		ret = -GPUNVME_EMSGSIZE;
 	if (ret)
 		return ret;
-	lba += v->lba_first;
 	do {
 		stripe = lba >> v->stripe_shift;
 		left = (1ull << v->stripe_shift) - (lba & ((1ull << v->stripe_shift) - 1));
@@ -114,88 +127,129 @@ GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dv
 	return ret;
 }
 
+/* In C these have names that select.h chooses from. */
+#if defined(__cplusplus)
+#define GNVD_VOLUME(call) gpunvme_##call
+#else
+#define GNVD_VOLUME(call) gnvd_volume_##call
+#endif
+
 /**
- * gpunvme_volume_read() - read blocks of a volume into a buffer and wait for them
- * @v:       the volume
- * @buf:     the buffer; its bytes are valid for this lane when the call returns 0
- * @offset:  bytes from the start of the buffer
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number
+ * gpunvme_read() - read blocks of a volume into a buffer and wait for them
+ * @v:      the volume
+ * @buf:    the buffer; this thread may read its bytes when the call returns 0
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
  *
- * One lane reads part after part; to have many parts in flight call it with many lanes, or use gpunvme_block_read().
- * Return: 0; the first failure in LBA order (blocks before it were read); see the head of device.h.
+ * One thread reads part after part. To have many parts in flight call with many threads, or use gpunvme_block_read().
+ * Return: 0; the first failure in the order of the blocks (the blocks before it were read); see the head of device.h.
  */
-GPUNVME_FN int gpunvme_volume_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				   uint32_t nblocks)
+GPUNVME_FN int GNVD_VOLUME(read)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				 uint64_t len)
 {
-	return gnvd_volume_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_READ);
+	return gnvd_volume_rw(v, buf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
 
 /**
- * gpunvme_volume_write() - write blocks of a volume from a buffer and wait for them
- * Parameters and results as gpunvme_volume_read(); otherwise as gpunvme_write().
- */
-GPUNVME_FN int gpunvme_volume_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t lba,
-				    uint32_t nblocks)
-{
-	return gnvd_volume_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE);
-}
-
-/**
- * gpunvme_volume_write_fua() - write blocks of a volume durably, and wait
- * Parameters and results as gpunvme_volume_read(); otherwise as gpunvme_write_fua().
- */
-GPUNVME_FN int gpunvme_volume_write_fua(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset,
-					uint64_t lba, uint32_t nblocks)
-{
-	return gnvd_volume_rw(v, buf, offset, lba, nblocks, GPUNVME_IO_WRITE | GPUNVME_RW_FUA);
-}
-
-/**
- * gpunvme_volume_deallocate() - tell the members that nobody needs what is in blocks, and wait
- * @v:       the volume
- * @buf:     a buffer of which the call needs 16 bytes, as gpunvme_deallocate()
- * @offset:  where in the buffer; each lane has its own, until the call returns
- * @lba:     first block, counted from the window
- * @nblocks: blocks, any number
+ * gpunvme_write() - write blocks of a volume from a buffer and wait for them
+ * @v:      the volume
+ * @buf:    the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
+ * @flags:  0 or GPUNVME_FUA
  *
- * Return: the first failure, in the order of the members; -GPUNVME_EOPNOTSUPP, and nothing is deallocated, when one of them cannot;
- * else as gpunvme_deallocate().
+ * Return: as gpunvme_read() on a volume and gpunvme_write() on a queue.
  */
-GPUNVME_FN int gpunvme_volume_deallocate(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset,
-					 uint64_t lba, uint32_t nblocks)
+GPUNVME_FN int GNVD_VOLUME(write)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				  uint64_t len, uint32_t flags)
 {
-	int ret = gnvd_check_window_of(v, lba, nblocks, 1), err;
+	return gnvd_volume_rw(v, buf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
+}
+
+/**
+ * gpunvme_zero() - set blocks of a volume to zero without a buffer, and wait
+ * @v:   the volume
+ * @pos: bytes from the start of the window
+ * @len: bytes, any number of blocks
+ *
+ * Return: the first failure, in the order of the members; -GPUNVME_EOPNOTSUPP, and nothing is zeroed, when a member has no Write
+ * Zeroes; else as gpunvme_zero() on a queue.
+ */
+GPUNVME_FN int GNVD_VOLUME(zero)(const struct gpunvme_dvol *v, uint64_t pos, uint64_t len)
+{
+	int ret = gnvd_check_span_of(v, pos, len, 1), err;
+	const struct gpunvme_dq *dq;
 	struct gnvd_part p;
 
-	for (p.m = 0; p.m < v->members && !ret; p.m++)
-		ret = gnvd_member_dq(v, p.m, 0)->deallocate ? 0 : -GPUNVME_EOPNOTSUPP;
+	for (p.m = 0; !ret && p.m < v->members; p.m++)
+		ret = gnvd_check_zero(gnvd_member_dq(v, p.m, 0), 0);
+	if (!ret && GNVD_BLOCKS(v, len) >> 32)
+		ret = -GPUNVME_EMSGSIZE;
 	if (ret)
 		return ret;
 	for (p.m = 0; p.m < v->members; p.m++) {
-		if (!gnvd_member_range(v, lba + v->lba_first, nblocks, &p))
+		if (!gnvd_member_range(v, GNVD_BLOCKS(v, pos) + v->lba_first, GNVD_BLOCKS(v, len), &p))
 			continue;
-		err = gpunvme_deallocate(gnvd_member_dq(v, p.m, gnvd_wave_number()), gnvd_member_dbuf(buf, p.m), offset, p.begin,
-					 (uint32_t)(p.end - p.begin));
+		dq = gnvd_member_dq(v, p.m, gnvd_wave_number());
+		err = gnvd_zero(dq, p.begin, (uint32_t)(p.end - p.begin), gnvd_check_window(dq, p.begin, p.end - p.begin, 1));
 		ret = ret ? ret : err;
 	}
 	return ret;
 }
 
 /**
- * gpunvme_volume_flush() - make completed writes durable on every member, and wait
+ * gpunvme_discard() - deallocate blocks of a volume whose data is not needed any more, and wait
+ * @v:      the volume
+ * @buf:    a buffer of which the call uses 16 bytes, as on a queue
+ * @offset: where in the buffer; each thread has its own 16 bytes until the call returns
+ * @pos:    bytes from the start of the window
+ * @len:    bytes, any number of blocks
+ *
+ * Return: the first failure, in the order of the members; -GPUNVME_EOPNOTSUPP, and nothing is deallocated, when a member has no
+ * Dataset Management; else as gpunvme_discard() on a queue.
+ */
+GPUNVME_FN int GNVD_VOLUME(discard)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				    uint64_t len)
+{
+	int ret = gnvd_check_span_of(v, pos, len, 1), err;
+	const struct gpunvme_dq *dq;
+	struct gnvd_part p;
+
+	for (p.m = 0; !ret && p.m < v->members; p.m++)
+		ret = gnvd_member_dq(v, p.m, 0)->deallocate ? 0 : -GPUNVME_EOPNOTSUPP;
+	if (!ret && GNVD_BLOCKS(v, len) >> 32)
+		ret = -GPUNVME_EMSGSIZE;
+	if (ret)
+		return ret;
+	for (p.m = 0; p.m < v->members; p.m++) {
+		if (!gnvd_member_range(v, GNVD_BLOCKS(v, pos) + v->lba_first, GNVD_BLOCKS(v, len), &p))
+			continue;
+		dq = gnvd_member_dq(v, p.m, gnvd_wave_number());
+		err = gnvd_discard(dq, gnvd_member_dbuf(buf, p.m), offset, p.begin, (uint32_t)(p.end - p.begin),
+				   gnvd_check_window(dq, p.begin, p.end - p.begin, 1));
+		ret = ret ? ret : err;
+	}
+	return ret;
+}
+
+/**
+ * gpunvme_flush() - make completed writes durable on every member of a volume, and wait
  * @v: the volume
  * Return: the first failure; see the head of device.h.
  */
-GPUNVME_FN int gpunvme_volume_flush(const struct gpunvme_dvol *v)
+GPUNVME_FN int GNVD_VOLUME(flush)(const struct gpunvme_dvol *v)
 {
 	int ret = gnvd_check_volume(v), err;
+	const struct gpunvme_dq *dq;
 	uint32_t m;
 
 	if (ret)
 		return ret;
 	for (m = 0; m < v->members; m++) {
-		err = gpunvme_flush(gnvd_member_dq(v, m, gnvd_wave_number()));
+		dq = gnvd_member_dq(v, m, gnvd_wave_number());
+		err = gnvd_run(dq, NULL, 0, 0, 0, GPUNVME_IO_FLUSH, gnvd_check_dq(dq));
 		ret = ret ? ret : err;
 	}
 	return ret;

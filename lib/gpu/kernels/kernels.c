@@ -9,7 +9,8 @@
 
 GNVK_KERNEL(read)
 {
-	*GNVK_AT(int32_t, a->out) = gpunvme_read(&a->dq, &a->dbuf, a->offset, a->lba, a->nblocks);
+	*GNVK_AT(int32_t, a->out) = gpunvme_read(&a->dq, &a->dbuf, a->offset, a->lba << a->dq.lba_shift,
+						 (uint64_t)a->nblocks << a->dq.lba_shift);
 }
 
 GNVK_KERNEL(fill)
@@ -23,7 +24,7 @@ GNVK_KERNEL(fill)
 
 GNVK_KERNEL(selftest)
 {
-	uint64_t words = ((uint64_t)a->nblocks << a->dq.lba_shift) / 4, i, start;
+	uint64_t bytes = (uint64_t)a->nblocks << a->dq.lba_shift, words = bytes / 4, i, start;
 	const GNVK_GLOBAL uint32_t *data = GNVK_AT(const uint32_t, a->dbuf.base);
 	GNVK_GLOBAL struct gnv_selftest_result *result = GNVK_AT(struct gnv_selftest_result, a->result);
 	GNVK_GLOBAL uint32_t *seen = GNVK_AT(uint32_t, a->seen);
@@ -33,7 +34,7 @@ GNVK_KERNEL(selftest)
 	for (i = 0; i < words; i++)
 		strange += data[i] != a->fill;
 	start = gnvd_clock();
-	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba, a->nblocks);
+	status = gpunvme_read(&a->dq, &a->dbuf, 0, a->lba << a->dq.lba_shift, bytes);
 	result->ticks = gnvd_clock() - start;
 	for (i = 0; i < words && !status; i++)
 		seen[i] = data[i];
@@ -106,11 +107,11 @@ GNVK_FN int check_cmd(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *db
 	if (op == GPUNVME_IO_FLUSH)
 		return gnvd_check_dq(dq);
 	if (op == GPUNVME_IO_DSM)
-		return gnvd_check_range(dq, dbuf, cmd->offset, cmd->lba, cmd->nblocks);
+		return gnvd_check_range(dq, dbuf, cmd->offset, gnvd_check_window(dq, cmd->lba, cmd->nblocks, 1));
 	ret = gnvd_check_window(dq, cmd->lba, cmd->nblocks, op != GPUNVME_IO_READ);
 	if (ret || op != GPUNVME_IO_WRITE_ZEROES)
 		return ret ? ret : gnvd_check_buffer(dq, dbuf, cmd->offset, cmd->nblocks);
-	return dq->flags & GPUNVME_DQ_WRITE_ZEROES ? 0 : -GPUNVME_EOPNOTSUPP;
+	return gnvd_check_zero(dq, 0);
 }
 
 GNVK_KERNEL(batch)

@@ -12,34 +12,32 @@
 #define GPUNVME_DEVICE __attribute__((unused))
 #define SLOW_LANES /* a lane takes about 10 us for what a CPU does in 100 ns */
 
-int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
-int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
-int gpunvme_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len);
+int gpunvme_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+		  uint32_t flags);
 int gpunvme_flush(const struct gpunvme_dq *dq);
-int gpunvme_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks);
-int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks,
+int gpunvme_zero(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len);
+int gpunvme_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len);
+int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
 			struct gpunvme_req *req);
-int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			 uint32_t nblocks, struct gpunvme_req *req);
-int gpunvme_submit_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			     uint32_t nblocks, struct gpunvme_req *req);
+int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			 uint32_t flags, struct gpunvme_req *req);
 int gpunvme_submit_flush(const struct gpunvme_dq *dq, struct gpunvme_req *req);
-int gpunvme_submit_write_zeroes(const struct gpunvme_dq *dq, uint64_t lba, uint32_t nblocks, struct gpunvme_req *req);
-int gpunvme_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
-int gpunvme_submit_deallocate(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			      uint32_t nblocks, struct gpunvme_req *req);
+int gpunvme_submit_zero(const struct gpunvme_dq *dq, uint64_t pos, uint64_t len, struct gpunvme_req *req);
+int gpunvme_submit_discard(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			   struct gpunvme_req *req);
 int gpunvme_poll(const struct gpunvme_dq *dq, struct gpunvme_req *req);
 int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint64_t ticks);
-int gpunvme_abandon(const struct gpunvme_dq *dq, struct gpunvme_req *req);
-#define GPUNVME_NO_TRANSFER 0xffffffffu
-int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
-int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
-int gpunvme_wave_write_fua(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba,
-			   uint32_t nblocks);
-int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
-int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t lba, uint32_t nblocks);
+int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req);
+#define GPUNVME_NO_TRANSFER (~0ull)
+int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len);
+int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+		       uint32_t flags);
+int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len);
+int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
+			   uint32_t flags);
 int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req *req, uint32_t count, uint64_t ticks, uint32_t *index);
-int gpunvme_serve(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop);
+int gpunvme_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop);
 uint32_t gpunvme_lane(void);
 uint32_t gpunvme_lanes(void);
 uint32_t gnvd_wave_lanes(void);
