@@ -84,8 +84,8 @@ static bool is_due(const struct turn *t, uint32_t i, uint64_t now)
 }
 
 /*
- * Completions, in order, and the others are parked. The fence goes before all entries: whoever sees one sees the data of its
- * command, which any lane of the wave may have moved.
+ * Completions, in order, and the others are parked. Each lane fences after the wave has met, and before its entries. So a fence
+ * covers the data that other lanes of the wave moved, and a host that sees an entry sees the data of its command.
  */
 static void end_all(struct turn *t)
 {
@@ -94,8 +94,8 @@ static void end_all(struct turn *t)
 	uint32_t at, i, place = 0, all, rank;
 	bool yes, ends;
 
-	vd_fence();
 	vd_meet();
+	vd_fence();
 	for (at = 0; at < t->n; at += VD_WIDTH) {
 		i = at + vd_lane();
 		ends = i < t->n && t->work->next[i] == GNV_SOFT_END;

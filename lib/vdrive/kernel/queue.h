@@ -288,7 +288,8 @@ static uint32_t serve_queue(struct gnv_vd *vd, struct gnv_vd_worker *worker, str
 	if (vd->judged || t.hook) /* rules judge in the order of the queue, and may stop it */
 		n = (uint32_t)gnv_min(n, 1);
 	if (n && !sq->stuck) {
-		vd_fence(); /* entries go before the doorbell that told of them */
+		vd_fence(); /* the doorbell was loaded before the entries are, by whichever lane */
+		vd_meet();
 		fetch(&t, n);
 	}
 	if (t.n)
