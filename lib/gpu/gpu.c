@@ -115,7 +115,9 @@ GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu)
 {
 	int ret = gnv_enter(gpu, gpu, "gpu");
 
-	return ret ? ret : gpu->ops->fence(gpu);
+	if (ret)
+		return ret;
+	return gpu->ops->fence(gpu);
 }
 
 GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)

@@ -234,7 +234,9 @@ static int hsa_fence(struct gpunvme_gpu *gpu)
 {
 	int ret = gnv_hsa_renew(hsa_of(gpu), NULL);
 
-	return ret ? ret : gnv_hsa_fence(hsa_of(gpu));
+	if (ret)
+		return ret;
+	return gnv_hsa_fence(hsa_of(gpu));
 }
 
 static int interop_map(void *ctx, int dmabuf, size_t len, void **va)

@@ -110,5 +110,7 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 	if (!strcmp(spec, "auto"))
 		return open_auto(&opts, gpu);
 	ret = parse_spec(spec, &ops, &rest);
-	return ret ? ret : open_kind(ops, rest, &opts, gpu);
+	if (ret)
+		return ret;
+	return open_kind(ops, rest, &opts, gpu);
 }

@@ -65,7 +65,9 @@ static int fill(struct gnv_space_vfio *sv)
 		ret = gnv_iova_add(&sv->iova, LOWEST, (1ull << 39) - 1) || gnv_iova_exclude(&sv->iova, 0xfee00000, 0xfeefffff)
 			      ? -ENOMEM : 0;
 	free(range);
-	return ret ? ret : exclude_windows(&sv->iova);
+	if (ret)
+		return ret;
+	return exclude_windows(&sv->iova);
 }
 
 /* Take away what lies between the ranges, which the kernel lists in ascending order. */

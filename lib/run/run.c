@@ -99,7 +99,9 @@ static int launch(struct gnv_run *run)
 	*run->args_result = run->results.lane;
 	if (!ret)
 		ret = run->gpu->ops->launch(run->gpu, &launch);
-	return ret ? ret : run->gpu->ops->peek(run->gpu, run->result, run->results.lane, run->lanes * run->result_size);
+	if (ret)
+		return ret;
+	return run->gpu->ops->peek(run->gpu, run->result, run->results.lane, run->lanes * run->result_size);
 }
 
 int gnv_run_kernel(struct gnv_run *run)

@@ -101,7 +101,9 @@ static int make_ready(struct accept *a)
 	ret = gpunvme_qp_recover(a->qp);
 	if (!ret)
 		ret = gpunvme_qp_release_old(a->qp); /* else it takes the place of a queue */
-	return ret ? ret : accept_view(a, a->qp, &a->dq);
+	if (ret)
+		return ret;
+	return accept_view(a, a->qp, &a->dq);
 }
 
 static void run_row(struct accept *a, struct watch *w, const struct row *row, const char **dead)

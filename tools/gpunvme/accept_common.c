@@ -69,7 +69,9 @@ int accept_open_queue(struct accept *a, uint32_t depth)
 	opts.flags = GPUNVME_QP_STATS | GPUNVME_QP_LATENCY;
 	opts.depth = depth;
 	ret = gpunvme_qp_create(a->s.dev, a->s.gpu, &opts, &a->qp);
-	return ret ? ret : accept_view(a, a->qp, &a->dq);
+	if (ret)
+		return ret;
+	return accept_view(a, a->qp, &a->dq);
 }
 
 void accept_close_queue(struct accept *a)
@@ -148,7 +150,9 @@ int accept_prepare(struct accept *a)
 	int ret = session_alloc(&a->s, 2 * ACCEPT_PLACE);
 
 	a->data = ret ? NULL : gpunvme_mem_ptr(a->s.mem);
-	return ret ? ret : accept_open_queue(a, 0);
+	if (ret)
+		return ret;
+	return accept_open_queue(a, 0);
 }
 
 int accept_reconnect(struct accept *a)

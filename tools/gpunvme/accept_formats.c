@@ -171,7 +171,9 @@ static int open_controller(const struct trial *t, struct gpunvme_dev **dev)
 	if (!ret)
 		ret = gpunvme_dev_close(probe);
 	opts.admin_timeout_ms = PATIENCE_MS;
-	return ret ? ret : gpunvme_dev_open(t->a->o.dev, &opts, dev);
+	if (ret)
+		return ret;
+	return gpunvme_dev_open(t->a->o.dev, &opts, dev);
 }
 
 /* With these the drive is in the format that it was in. */

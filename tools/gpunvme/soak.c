@@ -69,7 +69,9 @@ static int strike(struct blow *b)
 	case 0:
 		k->stops++;
 		ret = gpunvme_qp_stop(k->s.qp[b->queue], 1);
-		return ret ? ret : gpunvme_qp_stop(k->s.qp[b->queue], 0);
+		if (ret)
+			return ret;
+		return gpunvme_qp_stop(k->s.qp[b->queue], 0);
 	case 1:
 		k->recoveries++;
 		return gpunvme_qp_recover(k->s.qp[b->queue]);
@@ -133,7 +135,9 @@ static int view(struct soak *k, uint32_t q, bool ended)
 		ret = gpunvme_qp_recover(k->s.qp[q]);
 	}
 	gpunvme_qp_release_old(k->s.qp[q]);
-	return ret ? ret : gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
+	if (ret)
+		return ret;
+	return gpunvme_qp_view(k->s.qp[q], &view, &k->s.dq[q]);
 }
 
 /* What a lane was told by its queue ends that queue. One that ended when its lanes had all they wanted refuses its view. */

@@ -64,7 +64,9 @@ static int load(struct session *s, uint32_t *word)
 	const struct gnv_launch launch = { GNV_KERNEL_PEEK, &args, sizeof(args), 1, KERNEL_MS, NULL, NULL };
 	int ret = s->gpu->ops->launch(s->gpu, &launch);
 
-	return ret ? ret : s->gpu->ops->peek(s->gpu, word, s->own.lane, GNV_PROBE_WORDS * sizeof(*word));
+	if (ret)
+		return ret;
+	return s->gpu->ops->peek(s->gpu, word, s->own.lane, GNV_PROBE_WORDS * sizeof(*word));
 }
 
 /* By the kernel that tests doorbells, which is told to ring before it begins. */
@@ -80,7 +82,9 @@ static int ring(struct session *s)
 	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 2 * KERNEL_MS, NULL, NULL };
 	int ret = s->gpu->ops->poke(s->gpu, s->own.lane, go, sizeof(go));
 
-	return ret ? ret : s->gpu->ops->launch(s->gpu, &launch);
+	if (ret)
+		return ret;
+	return s->gpu->ops->launch(s->gpu, &launch);
 }
 
 /* Return: the parent may go on, and this program is of further use. */

@@ -151,7 +151,9 @@ int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, str
 	if (ret != -ENOENT)
 		return ret;
 	ret = lock_pages(gpu, cpu, len, lane);
-	return ret ? ret : note_locked(gpu, cpu, len, locked);
+	if (ret)
+		return ret;
+	return note_locked(gpu, cpu, len, locked);
 }
 
 /* By its record: one address may be locked twice, with two lengths. */

@@ -145,7 +145,9 @@ static int hold_all(const struct gnv_nodes *nodes, const char *proc, const struc
 	for (unsigned i = 0; i < nodes->count && !ret; i++)
 		if (is_disk(nodes, &nodes->node[i]))
 			ret = hold_node(pci, &nodes->node[i], hold);
-	return ret ? ret : check_opened(nodes, proc, pci, hold);
+	if (ret)
+		return ret;
+	return check_opened(nodes, proc, pci, hold);
 }
 
 /* With room for all disks. */
@@ -354,7 +356,9 @@ static int hold_twins(const struct gnv_nodes *nodes, const char *proc, struct gn
 		ret = is_opened(nodes, proc, hold, text, NULL);
 	if (!ret)
 		ret = hold_twins_from(0, nodes, false, hold, text);
-	return ret ? ret : is_opened(nodes, proc, hold, text, NULL);
+	if (ret)
+		return ret;
+	return is_opened(nodes, proc, hold, text, NULL);
 }
 
 int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],

@@ -232,7 +232,9 @@ int gnv_os_map_fd(int fd, const char *name, struct gnv_os_mapped *m, gnv_os_exte
 {
 	int ret = gnv_os_describe(fd, name, m);
 
-	return ret ? ret : ask(fd, name, m, fn, ctx);
+	if (ret)
+		return ret;
+	return ask(fd, name, m, fn, ctx);
 }
 
 static int map_btrfs(int fd, const char *path, struct gnv_os_mapped *m, gnv_os_extent_fn *fn, void *ctx)

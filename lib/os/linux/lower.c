@@ -104,7 +104,9 @@ static int visit(const struct walk *walk, uint64_t dev, unsigned depth)
 	if (is_partition(folder))
 		return find_name(folder, true, name) ? visit_name(walk, name, depth) : 0;
 	ret = visit_loop(walk, folder, depth);
-	return ret ? ret : visit_slaves(walk, folder, depth);
+	if (ret)
+		return ret;
+	return visit_slaves(walk, folder, depth);
 }
 
 int gnv_lower_each(const char *sys, uint64_t dev, int (*each)(void *ctx, const struct gnv_lower *lower), void *ctx)

@@ -145,7 +145,9 @@ static int control(uint32_t op, uint32_t id, void *buf, size_t len, unsigned ms)
 	if (!ret && answer >= 0 && buf)
 		memcpy(buf, call->buf, len);
 	free(call);
-	return ret ? ret : explain(answer);
+	if (ret)
+		return ret;
+	return explain(answer);
 }
 
 int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len)
