@@ -13,7 +13,7 @@ NASTY, WAITS = 511, 256  # enum gfx_rule
 PARTS = 8  # as many runs try all
 # The files of the device header in which mistakes are made.
 AMD, AMD_WAVE, DRAIN, PUBLISH, RESERVE, SUBMIT, TRANSFER, WAIT = (
-    f"device/{name}.h" for name in ("amd", "amd_wave", "drain", "publish", "reserve", "submit", "transfer", "wait"))
+    f"device/{name}.h" for name in ("amd", "amd_wave", "drain", "gate", "reserve", "submit", "transfer", "wait"))
 
 RING = '__asm__ volatile("global_load_dword %0, %1, off " GNVD_RING_BITS "\\n\\t" GNVD_WAIT_LOADS : "=v"(v) : "v"(a) : "memory");'
 FOUR = """	__asm__ volatile("global_load_dword %0, %4, off " GNVD_RING_BITS "\\n\\t"

@@ -7,7 +7,7 @@
 #include "proofs.h"
 
 #include <gpunvme/device/drain.h>
-#include <gpunvme/device/publish.h>
+#include <gpunvme/device/gate.h>
 #include <gpunvme/device/reserve.h>
 
 #define ENTRIES 4u

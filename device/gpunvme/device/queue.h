@@ -9,7 +9,7 @@
  *
  *   reserve.h   the leader takes k CIDs and k positions for the lanes that want to submit, or nothing
  *   write.h     each lane writes its SQE and marks its result word SUBMITTED
- *   publish.h   whoever finds the gate open rings for all, the others leave a READY word for him
+ *   gate.h   whoever finds the gate open rings for all, the others leave a READY word for him
  *   drain.h     whoever waits tries the drain lock; the holder turns completions into result words,
  *   deliver.h   or hands them at once to the lanes of its own wave
  *   wait.h      each lane sees its own result word, acquires, frees its CID

@@ -7,7 +7,7 @@
 
 #include <gpunvme/device/command.h>
 #include <gpunvme/device/drain.h>
-#include <gpunvme/device/publish.h>
+#include <gpunvme/device/gate.h>
 #include <gpunvme/device/reserve.h>
 #include <gpunvme/device/write.h>
 

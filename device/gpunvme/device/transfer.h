@@ -6,7 +6,7 @@
 #define GPUNVME_DEVICE_TRANSFER_H
 
 #include <gpunvme/device/command.h>
-#include <gpunvme/device/publish.h>
+#include <gpunvme/device/gate.h>
 #include <gpunvme/device/reserve.h>
 #include <gpunvme/device/wait.h>
 #include <gpunvme/device/write.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a software controller does wrong: `fault=` in its URI. One table of words drives parser and list; a word is a state of the
- * drive (soft/trait.h) or a rule: a verdict, its number, and which commands it befalls.
+ * drive (soft/fault_trait.h) or a rule: a verdict, its number, and which commands it befalls.
  *
  * A rule judges by the number of a command among those that match it, and by the seed: the n-th is hit or not in each run alike.
  */
@@ -13,7 +13,7 @@
 
 #include <gpunvme/spec.h>
 
-#include "soft/core/trait.h"
+#include "soft/core/fault_trait.h"
 
 /* What becomes of a command; "number" is the rule's, or what a hook gives as its delay. */
 enum gnv_soft_verdict {

@@ -18,7 +18,7 @@
 #include "soft/core/cmd.h"
 #include "soft/core/event.h"
 #include "soft/core/fault.h"
-#include "soft/core/trait.h"
+#include "soft/core/fault_trait.h"
 #include "util/medium.h"
 
 #define GNV_SOFT_RANGES 4096u /* bytes of the ranges of a command, at most */
@@ -193,7 +193,7 @@ static inline void gnv_soft_io_count(struct gnv_soft_counters *counters, const s
 uint16_t gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe, uint64_t len,
 		       struct gnv_soft_segs *segs);
 
-/* ---- mishap.c: commands that meet with a fault (judge.c says which) ---- */
+/* ---- fault_action.c: commands that meet with a fault (fault_match.c says which) ---- */
 
 /*
  * gnv_soft_carry_out() - what becomes of a command, which no hook and no rule lets go

@@ -52,8 +52,8 @@
 #include "soft/core/cmd.c"
 #include "soft/core/dptr.c"
 #include "soft/core/io.c"
-#include "soft/core/judge.c"
-#include "soft/core/mishap.c"
+#include "soft/core/fault_match.c"
+#include "soft/core/fault_action.c"
 #include "soft/core/timing.c"
 
 #endif

@@ -3,8 +3,8 @@
  * What is wrong with the drive that a software controller plays, for its whole life: some words of `fault=` in its URI, which
  * fault.c reads. Each is something that drives exist for, or that the specification names.
  */
-#ifndef GNV_SOFT_TRAIT_H
-#define GNV_SOFT_TRAIT_H
+#ifndef GNV_SOFT_FAULT_TRAIT_H
+#define GNV_SOFT_FAULT_TRAIT_H
 
 #include <stdbool.h>
 #include <stdint.h>

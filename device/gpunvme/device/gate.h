@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Publish: whoever finds the gate of the doorbell open rings for all, the others leave a READY word for him.
+ * The gate of the doorbell: the thread that finds it open rings for all. Each other thread leaves a READY word for that thread.
  */
-#ifndef GPUNVME_DEVICE_PUBLISH_H
-#define GPUNVME_DEVICE_PUBLISH_H
+#ifndef GPUNVME_DEVICE_GATE_H
+#define GPUNVME_DEVICE_GATE_H
 
 #include <gpunvme/device/queue.h>
 
