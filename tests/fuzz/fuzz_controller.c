@@ -292,7 +292,7 @@ static int port_allow_dma(struct gnv_port *port)
 	return 0;
 }
 
-static int port_inner(struct gnv_port *port, const struct gnv_port_inner *where, struct gpunvme_mem **mem, uint64_t *iova)
+static int port_cmb(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova)
 {
 	(void)port, (void)mem, (void)iova;
 	check(where->bar <= 5 && where->bar != 1 && where->size);
@@ -307,7 +307,7 @@ static void port_close(struct gnv_port *port)
 }
 
 static const struct gnv_port_ops port_ops = { "fuzz",	    port_halt,	    port_reset, port_export,
-					      port_watch, port_allow_dma, port_inner, port_close };
+					      port_watch, port_allow_dma, port_cmb, port_close };
 static const struct gnv_mem_ops bar_ops = { "bar", NULL, gnv_mem_attach_host, gnv_mem_detach_host };
 
 /* ---- Commands ---- */
