@@ -14,6 +14,8 @@
  *   gpunvme_submit_read, _write, _flush, _zero, _discard                   yes     no
  *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no
  *
+ * In C the five of the first row are macros: they have no address, and a member or function of yours cannot have their names.
+ *
  * Rules that hold for all of them:
  *
  * - Any lane may call at any time, together with others or alone, with its own arguments; lanes of a wave that call together share
@@ -326,7 +328,7 @@ GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *r
 	return 0;
 }
 
-/* ---- Waves, many handles, a service; volumes and workgroups ---- */
+/* ---- Waves, many handles, polling for others; volumes and workgroups ---- */
 
 #include <gpunvme/device/bulk.h>
 #include <gpunvme/device/volume.h>

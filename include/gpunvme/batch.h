@@ -16,7 +16,7 @@ extern "C" {
 struct gpunvme_batch_cmd {
 	uint64_t lba;     /* first block, in the view */
 	uint64_t offset;  /* its data, or the 16 bytes of a deallocation, in the buffer */
-	uint32_t nblocks; /* any number, as of gpunvme_read(); 0 of a flush */
+	uint32_t nblocks; /* any number: split as gpunvme_read() does; 0 of a flush */
 	uint32_t op;      /* GPUNVME_IO_READ, _WRITE (with GPUNVME_RW_FUA), _FLUSH, _WRITE_ZEROES or _DSM, which deallocates */
 	uint32_t queue;   /* by which view */
 	int32_t status;   /* set: what the function of <gpunvme/device.h> answered; -GPUNVME_EAGAIN its lane did not come to it */

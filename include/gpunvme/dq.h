@@ -32,7 +32,7 @@
 #define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
 #define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
 #define GPUNVME_ENOTUNIQ 76         /* several files have that name's hash */
-#define GPUNVME_EMSGSIZE 90         /* an asynchronous submit must fit one command */
+#define GPUNVME_EMSGSIZE 90         /* too long: for one command of a submit, or 2^32 blocks or more */
 #define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header */
 #define GPUNVME_EOPNOTSUPP 95       /* the controller does not offer this command */
 #define GPUNVME_ESHUTDOWN 108       /* the queue is poisoned: no new commands */
@@ -181,7 +181,7 @@ struct gpunvme_dq {
 	uint64_t cmd_timeout; /* lane clock ticks after which a silent command poisons the queue */
 
 	uint64_t lba_first; /* first block of the window */
-	uint64_t lba_count; /* blocks in the window; kernel LBAs count from lba_first */
+	uint64_t lba_count; /* blocks in the window; positions of kernels, in bytes, count from lba_first */
 
 	uint32_t cids;       /* command identifiers: 0 .. cids-1 */
 	uint32_t max_blocks; /* of one command: MDTS and the 16-bit NLB field */
@@ -248,7 +248,7 @@ struct gpunvme_dvol {
 	uint32_t lba_shift;    /* bytes of one block as a power of two */
 	uint64_t dq;        /* lane address of queues * members struct gpunvme_dq; queue q of member m is entry q * members + m */
 	uint64_t lba_first; /* first block of the window */
-	uint64_t lba_count; /* blocks in the window; kernel LBAs count from lba_first */
+	uint64_t lba_count; /* blocks in the window; positions of kernels, in bytes, count from lba_first */
 	uint64_t reserved;
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvol) == 64, "dvol layout");

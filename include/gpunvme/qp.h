@@ -85,7 +85,7 @@ struct gpunvme_view {
 	size_t size;      /* sizeof(struct gpunvme_view) */
 	uint32_t flags;   /* enum gpunvme_view_flags */
 	uint32_t nsid;    /* 0: the device's default namespace */
-	uint64_t lba;     /* first block of the window; kernels count from here */
+	uint64_t lba;     /* first block of the window; kernels count bytes from its start */
 	uint64_t nblocks; /* 0: up to the end of the namespace */
 };
 #define GPUNVME_VIEW_INIT { sizeof(struct gpunvme_view), 0, 0, 0, 0 }

@@ -325,7 +325,10 @@ static void lengths_above_32_bits_are_refused(void **state)
 		assert_int_equal(gpunvme_zero(&r->dq, 0, len), -GPUNVME_EMSGSIZE);
 		assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, len), -GPUNVME_EMSGSIZE);
 		assert_int_equal(gpunvme_wave_read(&r->dq, &dbuf, 0, 0, len), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_wave_write(&r->dq, &dbuf, 0, 0, len, 0), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_wave_read_one(&r->dq, &dbuf, 0, 0, len), -GPUNVME_EMSGSIZE);
 		assert_int_equal(gpunvme_wave_write_one(&r->dq, &dbuf, 0, 0, len, 0), -GPUNVME_EMSGSIZE);
+		assert_int_equal(gpunvme_submit_write(&r->dq, &dbuf, 0, 0, len, 0, &req), -GPUNVME_EMSGSIZE);
 		assert_int_equal(gpunvme_submit_read(&r->dq, &dbuf, 0, 0, len, &req), -GPUNVME_EMSGSIZE);
 		assert_int_equal(gpunvme_submit_zero(&r->dq, 0, len, &req), -GPUNVME_EMSGSIZE);
 		assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 0, 0, len, &req), -GPUNVME_EMSGSIZE);

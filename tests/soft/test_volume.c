@@ -325,10 +325,20 @@ static void bad_transfers_are_refused(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_dvol v, old;
+	struct gpunvme_dvol v, old, wide;
+	struct gpunvme_dvbuf all;
 
 	(void)state;
 	open_stage(&s, "?lba=512", 1, 8);
+	wide = s.v;
+	wide.lba_count = 1ull << 50;
+	all = s.buf;
+	all.len = ~0ull;
+	assert_int_equal(gpunvme_read(&wide, &s.buf, 0, 0, (uint64_t)BLOCK << 32), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_write(&wide, &all, 0, 0, (uint64_t)BLOCK << 32, 0), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_zero(&wide, 0, (uint64_t)BLOCK << 32), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_discard(&wide, &all, 0, 0, (uint64_t)BLOCK << 32), -GPUNVME_EMSGSIZE);
+	assert_int_equal(gpunvme_block_read(&wide, &all, 0, 0, (uint64_t)BLOCK << 47), -GPUNVME_ERANGE);
 	view.lba = 100;
 	view.nblocks = 50;
 	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), 0);

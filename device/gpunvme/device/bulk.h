@@ -50,7 +50,7 @@ GPUNVME_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunv
  * @flags:  0 or GPUNVME_FUA; threads of a wave may differ
  *
  * Rules as for gpunvme_wave_read().
- * Return: as gpunvme_write(), for this thread's own transfer; 0 for a thread without one.
+ * Return: as gpunvme_write(), for this thread's own transfer; 0 for a thread without one, -GPUNVME_EINVAL for an unknown flag.
  */
 GPUNVME_FN int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
 				  uint64_t len, uint32_t flags)

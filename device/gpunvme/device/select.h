@@ -11,11 +11,12 @@
 	_Generic((src), struct gpunvme_dq *: gnvd_queue_##call, const struct gpunvme_dq *: gnvd_queue_##call,                      \
 		 struct gpunvme_dvol *: gnvd_volume_##call, const struct gpunvme_dvol *: gnvd_volume_##call)
 
-#define gpunvme_read(src, buf, offset, pos, len) GNVD_SELECT(src, read)(src, buf, offset, pos, len)
-#define gpunvme_write(src, buf, offset, pos, len, flags) GNVD_SELECT(src, write)(src, buf, offset, pos, len, flags)
+/* Arguments may have commas, as compound literals do; the function counts them. */
+#define gpunvme_read(src, ...) GNVD_SELECT(src, read)(src, __VA_ARGS__)
+#define gpunvme_write(src, ...) GNVD_SELECT(src, write)(src, __VA_ARGS__)
 #define gpunvme_flush(src) GNVD_SELECT(src, flush)(src)
-#define gpunvme_zero(src, pos, len) GNVD_SELECT(src, zero)(src, pos, len)
-#define gpunvme_discard(src, buf, offset, pos, len) GNVD_SELECT(src, discard)(src, buf, offset, pos, len)
+#define gpunvme_zero(src, ...) GNVD_SELECT(src, zero)(src, __VA_ARGS__)
+#define gpunvme_discard(src, ...) GNVD_SELECT(src, discard)(src, __VA_ARGS__)
 #endif
 
 #endif

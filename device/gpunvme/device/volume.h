@@ -43,16 +43,19 @@ GNVD_FN int gnvd_check_span_of(const struct gpunvme_dvol *v, uint64_t pos, uint6
 	return gnvd_check_window_of(v, GNVD_BLOCKS(v, pos), GNVD_BLOCKS(v, len), write);
 }
 
+GNVD_FN int gnvd_check_buffer_of(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t len)
+{
+	if ((buf->base + offset) & 3)
+		return -GPUNVME_EINVAL;
+	return GNVD_WITHIN(offset, len, buf->len) && !(GNVD_BLOCKS(v, len) >> 47) ? 0 : -GPUNVME_ERANGE;
+}
+
 GNVD_FN int gnvd_check_transfer_of(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
 				   uint64_t len, uint32_t op)
 {
 	int ret = gnvd_check_span_of(v, pos, len, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 
-	if (ret)
-		return ret;
-	if ((buf->base + offset) & 3)
-		return -GPUNVME_EINVAL;
-	return GNVD_WITHIN(offset, len, buf->len) && !(GNVD_BLOCKS(v, len) >> 47) ? 0 : -GPUNVME_ERANGE;
+	return ret ? ret : gnvd_check_buffer_of(v, buf, offset, len);
 }
 
 /* The queue of member `m` for the wave whose number is `turn`. */
@@ -108,9 +111,11 @@ GNVD_FN int gnvd_volume_rw(const struct gpunvme_dvol *v, const struct gpunvme_dv
 	uint32_t nblocks = GNVD_NBLOCKS(v, len), m, n;
 
 	if (!ret)
-		ret = gnvd_check_transfer_of(v, buf, offset, pos, len, op);
+		ret = gnvd_check_span_of(v, pos, len, GNVD_OPC(op) == GPUNVME_IO_WRITE);
 	if (!ret && GNVD_BLOCKS(v, len) >> 32)
 		ret = -GPUNVME_EMSGSIZE;
+	if (!ret)
+		ret = gnvd_check_buffer_of(v, buf, offset, len);
 	if (ret)
 		return ret;
 	do {

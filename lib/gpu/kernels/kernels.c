@@ -9,8 +9,10 @@
 
 GNVK_KERNEL(read)
 {
-	*GNVK_AT(int32_t, a->out) = gpunvme_read(&a->dq, &a->dbuf, a->offset, a->lba << a->dq.lba_shift,
-						 (uint64_t)a->nblocks << a->dq.lba_shift);
+	*GNVK_AT(int32_t, a->out) = !GNVD_WITHIN(a->lba, a->nblocks, a->dq.lba_count) /* in bytes it might wrap */
+					    ? -GPUNVME_ERANGE
+					    : gpunvme_read(&a->dq, &a->dbuf, a->offset, a->lba << a->dq.lba_shift,
+							   (uint64_t)a->nblocks << a->dq.lba_shift);
 }
 
 GNVK_KERNEL(fill)
