@@ -2,6 +2,7 @@
 #include "gpu/probe.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "os/linux/dmabuf.h"
@@ -33,7 +34,7 @@ static int hear(struct gnv_probe *probe, enum gnv_probe_step step, struct gnv_pr
 
 int gnv_probe_start(struct gnv_probe *probe, const struct gpunvme_gpu *gpu, unsigned way, int dmabuf, size_t len, size_t doorbell)
 {
-	char path[256], spec[sizeof(gpu->spec)], ways[16], bytes[24], at[24];
+	char path[PATH_MAX], spec[sizeof(gpu->spec)], ways[16], bytes[24], at[24];
 	char *const argv[] = { path, spec, ways, bytes, at, NULL };
 	struct gnv_probe_report report;
 	struct gnv_message why;
@@ -51,8 +52,8 @@ int gnv_probe_start(struct gnv_probe *probe, const struct gpunvme_gpu *gpu, unsi
 	if (!hear(probe, GNV_PROBE_MAPPED, &report))
 		return 0;
 	why = gnv_message();
-	gnv_probe_end(probe);
-	return gnv_fail(-ENOENT, "%s", why.text);
+	gnv_probe_end(probe); /* it may stay, and does not ring, as nobody asks it to */
+	return gnv_fail(probe->hung ? -ETIME : -ENOENT, "%s", why.text);
 }
 
 /* A step at which the mapping is used: however it fails, the mapping is to blame. */

@@ -74,7 +74,7 @@ static int use(struct gnv_probe *probe, struct gnv_ringtest *test, struct gpunvm
 	return ret == -ENOENT ? 0 : ret; /* no namespace to read: what was loaded is all there is */
 }
 
-/* Return: 0, or -ENOENT: the program has BAR0. */
+/* Return: 0: the program has BAR0; -ENOENT; -ETIME: it was waited for. */
 static int start(struct gnv_probe *probe, const struct gpunvme_qp *qp, unsigned way)
 {
 	struct gpunvme_dev *dev = qp->dev;
@@ -111,11 +111,17 @@ static int judge(struct gpunvme_qp *qp, unsigned way, int ret)
 	return -ENXIO;
 }
 
-/* A program that stays may ring yet, when the queue has another use: the queue ends, and the next way is another queue's. */
+/*
+ * A program that stays may ring yet. The queue ends, and no other queue gets its identifier while the device is open: the doorbell
+ * would be that of a queue in use.
+ */
 static int end(struct gnv_probe *probe, struct gpunvme_qp *qp, unsigned way)
 {
 	if (!gnv_probe_end(probe))
 		return 0;
+	pthread_mutex_lock(&qp->dev->lock);
+	qp->qid_passed_on = true;
+	pthread_mutex_unlock(&qp->dev->lock);
 	keep(qp, way, false);
 	return -EIO;
 }
@@ -126,7 +132,7 @@ int gnv_probe_run(struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used)
 	const struct gnv_dev_probed *one;
 	struct gnv_message why;
 	unsigned way;
-	int ret, stays;
+	int ret, stays, missing;
 
 	*used = false;
 	if (!*qp->gpu->spec || !gnv_doorbells_doubtful(qp, &way))
@@ -134,7 +140,10 @@ int gnv_probe_run(struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used)
 	one = known(qp, way);
 	if (one)
 		return one->works ? 0 : -ENXIO;
-	if (start(&probe, qp, way)) {
+	missing = start(&probe, qp, way);
+	if (missing == -ETIME) /* that wait is not made again */
+		keep(qp, way, true);
+	if (missing) {
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: not tried out by a helper process, so that a fault costs this "
 			"process its GPU: %s", qp->qid, gpunvme_errmsg());
 		return 0;

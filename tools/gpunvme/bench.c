@@ -134,14 +134,22 @@ static double us(const struct gpunvme_qp_latency *sum, uint32_t per_million)
 	return (double)gpunvme_latency_ns(sum, per_million) / 1e3;
 }
 
-/* The mean of the middles of 1,000 equal shares: as exact as the buckets are. */
+/* By the end of each command's bucket, as all latencies here. */
 static double mean_us(const struct gpunvme_qp_latency *sum)
 {
-	double all = 0;
+	struct gpunvme_qp_latency one = *sum;
+	double all = 0, count = 0;
 
-	for (uint32_t i = 0; i < 1000; i++)
-		all += us(sum, i * 1000 + 500);
-	return all / 1000;
+	memset(one.bucket, 0, sizeof(one.bucket));
+	for (uint32_t i = 0; i < GPUNVME_LATENCY_BUCKETS; i++) {
+		if (!sum->bucket[i])
+			continue;
+		one.bucket[i] = 1;
+		all += us(&one, 1000000) * (double)sum->bucket[i];
+		count += (double)sum->bucket[i];
+		one.bucket[i] = 0;
+	}
+	return count > 0 ? all / count : 0;
 }
 
 /* Shares of a million commands and what they are called. */
@@ -267,10 +275,10 @@ static int prepare(struct bench *b)
 	if (!b->t.slots)
 		return failed("the namespace is smaller than --bs: use %s or less",
 			      human((double)b->s.ns.nblocks * b->s.ns.lba_size));
+	if (b->t.reads % 100 && session_on_gpu(&b->s))
+		return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
 	ret = session_open_queues(&b->s, &b->o, b->t.reads < 100 ? GPUNVME_VIEW_WRITE : 0, 0, 0);
 	if (ret == GO_ON && session_on_gpu(&b->s)) {
-		if (b->t.reads % 100)
-			return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
 		if ((uint64_t)b->s.lanes * b->t.qd > 1u << 16)
 			return failed("%u lanes times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
 		b->s.lanes *= b->t.qd;

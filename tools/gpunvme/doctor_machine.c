@@ -2,11 +2,15 @@
 #include "doctor_machine.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/io_uring.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -74,21 +78,34 @@ static void check_vfio(struct gpunvme_check *check)
 		    "vfio-pci is not loaded: no drive can be opened by PCI address");
 }
 
-/* Documentation/admin-guide/sysctl/kernel.rst, io_uring_disabled: 0 for all, 1 for a group, 2 for nobody. */
+/* The kernel itself is asked: the sysctl kernel.io_uring_disabled has exceptions, and filters of system calls are not in it. */
 static void check_uring(struct gpunvme_check *check)
 {
-	FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
-	int disabled = 0;
+	struct io_uring_params params = { .flags = 0 };
+	const int fd = (int)syscall(SYS_io_uring_setup, 1, &params);
 
-	if (file && fscanf(file, "%d", &disabled) != 1)
-		disabled = 0;
+	if (fd >= 0) {
+		close(fd);
+		say(check, "io_uring", NULL, "this process may use it");
+		return;
+	}
+	say(check, "io_uring", "look at the sysctl kernel.io_uring_disabled, and at filters such as a container's",
+	    "refused: %s. soft: drives on files and devices do not open, soft:ram:SIZE does", strerror(errno));
+}
+
+/* CAP_IPC_LOCK of capabilities(7): no limit. */
+static bool may_lock_all(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long effective = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
 	if (file)
 		fclose(file);
-	if (disabled)
-		say(check, "io_uring", "sysctl kernel.io_uring_disabled=0",
-		    "the kernel refuses io_uring (%d): soft: drives on block devices are slow or refused", disabled);
-	else
-		say(check, "io_uring", NULL, "no setting of the kernel refuses it");
+	return effective >> CAP_IPC_LOCK & 1;
 }
 
 static void check_memlock(struct gpunvme_check *check)
@@ -96,9 +113,10 @@ static void check_memlock(struct gpunvme_check *check)
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= ENOUGH)
-		say(check, "memlock", NULL, "%s may be locked",
-		    limit.rlim_cur == RLIM_INFINITY ? "all memory" : human((double)limit.rlim_cur));
+	if (limit.rlim_cur == RLIM_INFINITY || may_lock_all())
+		say(check, "memlock", NULL, "all memory may be locked");
+	else if (limit.rlim_cur >= ENOUGH)
+		say(check, "memlock", NULL, "%s may be locked", human((double)limit.rlim_cur));
 	else
 		say(check, "memlock", "raise RLIMIT_MEMLOCK (memlock in /etc/security/limits.conf)",
 		    "only %s may be locked, which bounds queues and buffers", human((double)limit.rlim_cur));

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/linux/fork.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -32,6 +33,8 @@ static int say_files(posix_spawn_file_actions_t *files, int talk, int given)
 
 	if (!ret)
 		ret = posix_spawn_file_actions_addopen(files, 1, "/dev/null", O_WRONLY, 0);
+	if (!ret && fcntl(2, F_GETFD) < 0) /* else the program's first file would be it, and get its messages */
+		ret = posix_spawn_file_actions_addopen(files, 2, "/dev/null", O_WRONLY, 0);
 	if (!ret)
 		ret = posix_spawn_file_actions_adddup2(files, talk, GNV_CHILD_TALK);
 	if (!ret)
@@ -89,31 +92,69 @@ static int spawn_above(char *const argv[], int talk, int given, pid_t *pid)
 	return ret;
 }
 
-int gnv_child_start(char *const argv[], int given, struct gnv_child *child)
+/* With no fork() meanwhile: its child would keep the program's end, and a death would be no end of the connection. */
+static int start(char *const argv[], int given, int *talk, pid_t *pid)
 {
 	int ends[2], ret;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return gnv_fail(-errno, "no connection to a child: %s", strerror(errno));
+	ret = spawn_above(argv, ends[1], given, pid);
+	close(ends[1]);
+	if (!ret) {
+		*talk = ends[0];
+		return 0;
+	}
+	close(ends[0]);
+	return gnv_fail(-ret, "%s cannot be started: %s", argv[0], strerror(ret));
+}
+
+/* Another thread may have waited for the child, and its number may be another process's by now: that one is not ours to end. */
+static bool is_ours(int pidfd)
+{
+	siginfo_t info;
+
+	return !waitid((idtype_t)BY_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) || errno != ECHILD;
+}
+
+/* *pidfd is -1 if it has ended already, and the kernel or another thread has waited for it. Return: 0, -errno: it was ended. */
+static int follow(pid_t pid, int *pidfd)
+{
+	int ret;
+
+	*pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	ret = *pidfd < 0 ? -errno : 0;
+	if (!ret && !is_ours(*pidfd)) {
+		close(*pidfd);
+		*pidfd = -1;
+	}
+	if (!ret || ret == -ESRCH)
+		return 0;
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return ret;
+}
+
+int gnv_child_start(char *const argv[], int given, struct gnv_child *child)
+{
+	int ret;
 	pid_t pid;
 
 	if (getauxval(AT_SECURE))
 		return gnv_fail(-EPERM, "%s is not started by a program that has more rights than its user", argv[0]);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return gnv_fail(-errno, "no connection to a child: %s", strerror(errno));
-	ret = spawn_above(argv, ends[1], given, &pid);
-	close(ends[1]);
-	if (ret) {
-		close(ends[0]);
-		return gnv_fail(-ret, "%s cannot be started: %s", argv[0], strerror(ret));
-	}
-	child->talk = ends[0];
-	child->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (child->pidfd >= 0 || errno == ESRCH) /* it has ended already, and the kernel or another thread has waited for it */
+	gnv_fork_begin();
+	ret = start(argv, given, &child->talk, &pid);
+	gnv_fork_keep(ret ? -1 : child->talk);
+	if (ret)
+		return ret;
+	gnv_fork_begin();
+	ret = follow(pid, &child->pidfd);
+	gnv_fork_keep(child->pidfd);
+	if (!ret)
 		return 0;
-	ret = errno;
-	kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	close(ends[0]);
-	return gnv_fail(-ret, "no descriptor of the process of %s: %s", argv[0], strerror(ret));
+	gnv_fork_close(child->talk);
+	return gnv_fail(ret, "no descriptor of the process of %s: %s", argv[0], strerror(-ret));
 }
 
 /* Return: can it be read within that time? A signal to this thread does not end the wait. */
@@ -172,8 +213,8 @@ enum gnv_child_end gnv_child_finish(struct gnv_child *child, unsigned ms)
 {
 	enum gnv_child_end how = GNV_CHILD_STAYS;
 
-	shutdown(child->talk, SHUT_RDWR); /* a child of fork() may have it, too */
-	close(child->talk);
+	shutdown(child->talk, SHUT_RDWR); /* a child of clone() may have it, too */
+	gnv_fork_close(child->talk);
 	if (child->pidfd < 0)
 		return GNV_CHILD_EXITED;
 	if (wait_for(child->pidfd, ms)) {
@@ -185,7 +226,7 @@ enum gnv_child_end gnv_child_finish(struct gnv_child *child, unsigned ms)
 			how = GNV_CHILD_KILLED;
 		}
 	}
-	close(child->pidfd);
+	gnv_fork_close(child->pidfd);
 	return how;
 }
 

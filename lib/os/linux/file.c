@@ -31,10 +31,10 @@ static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 	return ret == -EBUSY ? gnv_fail(ret, "%s is in use: %s", path, file->unheld) : ret;
 }
 
-/* A name in /dev is that of a drive, and a file of that name would be none. */
+/* A name in /dev itself is that of a drive, and a file of that name would be none. /dev/shm has files. */
 static int missing(const char *path)
 {
-	if (!strncmp(path, "/dev/", 5))
+	if (!strncmp(path, "/dev/", 5) && !strchr(path + 5, '/'))
 		return gnv_fail(-ENOENT, "%s: no such device; 'gpunvme list' and 'lsblk' show those that exist", path);
 	return gnv_fail(-ENOENT, "%s: no such file; create it first, for example with truncate -s 1G", path);
 }
