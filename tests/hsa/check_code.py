@@ -29,7 +29,7 @@ PLANTS = [
     ("none", "test_hsa", []),
     ("arguments in another order", "test_hsa", [
         (ARGUMENTS, "	uint64_t at; /* a multiple of 4 */\n	uint64_t words;\n", "	uint64_t words;\n	uint64_t at;\n")]),
-    ("a word too much", "test_hsa", [(KERNELS, "i < a->words;", "i <= a->words;")]),
+    ("a word too much", "test_hsa", [(KERNELS, "i < a->words; i +=", "i <= a->words; i +=")]),
     ("lanes counted by groups", "test_hsa", [
         (KERNELS, "for (i = gpunvme_lane(); i < a->words", "for (i = gnvk_group(); i < a->words")]),
     ("the self-test looks before it reads", "test_hsa", [
