@@ -22,9 +22,10 @@ static int peek(struct gnv_vdrive *d, void *to, uint64_t at, size_t len)
 
 static void hand_on_silence(struct gnv_vdrive *d)
 {
-	const bool silent = gnv_soft_is_silent(&d->t.soft);
+	bool silent;
 
 	pthread_mutex_lock(&d->lock);
+	silent = gnv_soft_is_silent(&d->t.soft); /* with the lock: nobody hands on what was true before */
 	if (silent != d->silent && !gnv_vdrive_poke32(d, GNV_VD_AT(d, silent), silent)) {
 		d->silent = silent;
 		gnv_vdrive_change(d);

@@ -156,6 +156,8 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 		ret = d->exec->ops->start(d->exec, d->vd, soft->config.slice_us * 1000ull);
 	if (!ret)
 		__atomic_store_n(&d->started, true, __ATOMIC_RELEASE);
+	if (!ret && !gnv_vdrive_sync(d, soft->patience_ms))
+		ret = gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
 	if (!ret)
 		ret = gnv_vdrive_attend(d);
 	soft->config.threads = 1; /* the others were workers */
@@ -168,7 +170,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 
 static bool stop_exec(struct gnv_vdrive *d)
 {
-	if (!d->exec || d->stopped)
+	if (!d->exec || !d->vd || d->stopped)
 		return true;
 	gnv_vdrive_poke32(d, GNV_VD_AT(d, stop), 1);
 	if (!d->exec->ops->stop(d->exec, d->t.soft.patience_ms))
@@ -207,8 +209,7 @@ static void free_drive(struct gnv_soft *soft)
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 
 	gnv_vdrive_end_attendant(d);
-	stop_exec(d);
-	if (d->exec)
+	if (stop_exec(d) && d->exec) /* else the kernel may still run, and all that it reaches stays */
 		close_exec(d);
 	gnv_soft_engine_threads.free(soft);
 	pthread_mutex_destroy(&d->lock);

@@ -60,6 +60,7 @@ struct gnv_vdrive {
 	/* Under the lock of the space. */
 	struct gnv_vdrive_region region[GNV_VD_REGIONS];
 	uint32_t place; /* in use */
+	uint64_t switched; /* the epoch since which it is */
 	uint32_t placed;
 	struct gnv_vd_placed *order;
 

@@ -39,6 +39,8 @@ static int publish_placed(struct gnv_vdrive *d)
 	const uint64_t at = GNV_VD_AT(d, place) + next * sizeof(struct gnv_vd_placed);
 	int ret;
 
+	if (!gnv_vdrive_has_seen(d, d->switched)) /* a worker may still search the list that is written now */
+		return gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
 	list_placed(d);
 	ret = d->exec->ops->poke(d->exec, at + offsetof(struct gnv_vd_placed, iova), d->order->iova,
 				 d->placed * sizeof(d->order->iova[0]));
@@ -49,6 +51,8 @@ static int publish_placed(struct gnv_vdrive *d)
 		ret = gnv_vdrive_poke64(d, GNV_VD_AT(d, placed), (uint64_t)next << 32 | d->placed);
 	if (!ret)
 		d->place = next;
+	if (!ret)
+		d->switched = gnv_vdrive_change(d);
 	if (!ret && !gnv_vdrive_sync(d, UNMAP_MS))
 		ret = gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
 	return ret;

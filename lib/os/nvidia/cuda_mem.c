@@ -15,8 +15,10 @@ int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at)
 		error = cuda->api.set(*at, 0, len, cuda->stream);
 		if (!error)
 			error = cuda->api.stream_wait(cuda->stream);
-		if (error)
+		if (error) {
 			cuda->api.free(*at, cuda->stream);
+			*at = 0;
+		}
 	}
 	gnv_cuda_leave(cuda);
 	return error ? gnv_cuda_failed(cuda, "memory of the GPU", error) : 0;

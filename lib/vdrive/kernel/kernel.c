@@ -24,12 +24,12 @@ static uint32_t pass(struct gnv_vd *vd, uint32_t index)
 {
 	struct gnv_vd_worker *worker = &vd->worker[index];
 	const uint64_t epoch = vd_get64(&vd->epoch), now = vd_now();
-	uint32_t qid, done = 0;
+	const uint32_t silent = vd_first(vd_get32(&vd->silent));
+	uint32_t qid = vd_first(vd_get32(&worker->first)), done = 0;
 
-	vd_fence(); /* what the host has changed goes before its epoch */
-	if (!vd_first(vd_get32(&vd->silent)))
-		for (qid = vd_first(vd_get32(&worker->first)); qid; qid = vd_first(vd_get32(&vd->sq[qid].next)))
-			done += serve_queue(vd, worker, &vd->sq[qid], now);
+	vd_fence(); /* what the host changed before it wrote these words, a new queue for example, is loaded after them */
+	for (; !silent && qid; qid = vd_first(vd_get32(&vd->sq[qid].next)))
+		done += serve_queue(vd, worker, &vd->sq[qid], now);
 	report_events(vd);
 	if (vd_lane() == 0) {
 		worker->looked = now;

@@ -20,9 +20,11 @@ static void move_vecs(uint64_t to, uint64_t from, uint64_t vecs)
 	uint32_t j;
 
 	for (i = vd_lane(); i < vecs; i += DEEP * VD_WIDTH) {
+		VD_UNROLL
 		for (j = 0; j < DEEP; j++)
 			if (i + j * VD_WIDTH < vecs)
 				v[j] = vd_load(at_vec(from, i + j * VD_WIDTH));
+		VD_UNROLL
 		for (j = 0; j < DEEP; j++)
 			if (i + j * VD_WIDTH < vecs)
 				vd_store(at_vec(to, i + j * VD_WIDTH), v[j]);
@@ -37,9 +39,11 @@ static void move_many(const uint64_t *to, const uint64_t *from, uint32_t count, 
 	uint32_t i, j, k;
 
 	for (i = vd_lane(); i < all; i += DEEP * VD_WIDTH) {
+		VD_UNROLL
 		for (j = 0, k = i; j < DEEP; j++, k += VD_WIDTH)
 			if (k < all)
 				v[j] = vd_load(at_vec(from[k >> shift], k & mask));
+		VD_UNROLL
 		for (j = 0, k = i; j < DEEP; j++, k += VD_WIDTH)
 			if (k < all)
 				vd_store(at_vec(to[k >> shift], k & mask), v[j]);

@@ -15,6 +15,13 @@
 
 #include "vdrive/shared.h"
 
+/* Loads of such a loop are under way together: unrolled, their values are in registers. */
+#if defined(__clang__)
+#define VD_UNROLL _Pragma("unroll")
+#else
+#define VD_UNROLL
+#endif
+
 /* 16 bytes that move as one where the processor can. */
 struct vd_vec {
 	uint32_t w[4];

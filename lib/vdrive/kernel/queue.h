@@ -69,16 +69,30 @@ static void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 	cmd->number = 0;
 }
 
+#define SQE_VECS 4u /* of an entry, whatever the stride */
+
 /* Entries are read as whole lines, four lanes each, and once: the host may be rewriting them. */
 static void fetch(struct turn *t, uint32_t n)
 {
 	struct gnv_vd_sq *sq = t->sq;
-	const uint32_t head = sq->head;
-	uint32_t i;
+	const uint64_t ring = sq->ring, stride = sq->stride;
+	const uint32_t head = sq->head, size = sq->size;
+	struct vd_vec v[SQE_VECS];
+	uint32_t i, j, k, at;
 
-	for (i = vd_lane(); i < 4 * n; i += VD_WIDTH)
-		((struct vd_vec *)(void *)&t->work->cmd[t->n + i / 4].sqe)[i % 4] =
-			vd_load((const void *)(uintptr_t)(sq->ring + (uint64_t)((head + i / 4) % sq->size) * sq->stride + i % 4 * VEC));
+	for (i = vd_lane(); i < SQE_VECS * n; i += SQE_VECS * VD_WIDTH) {
+		VD_UNROLL
+		for (j = 0, k = i; j < SQE_VECS; j++, k += VD_WIDTH)
+			if (k < SQE_VECS * n) {
+				at = head + k / SQE_VECS;
+				at -= at >= size ? size : 0;
+				v[j] = vd_load((const void *)(uintptr_t)(ring + at * stride + k % SQE_VECS * VEC));
+			}
+		VD_UNROLL
+		for (j = 0, k = i; j < SQE_VECS; j++, k += VD_WIDTH)
+			if (k < SQE_VECS * n)
+				((struct vd_vec *)(void *)&t->work->cmd[t->n + k / SQE_VECS].sqe)[k % SQE_VECS] = v[j];
+	}
 	for (i = vd_lane(); i < n; i += VD_WIDTH)
 		fresh(t, &t->work->cmd[t->n + i]);
 	vd_meet();
@@ -137,16 +151,18 @@ static void begin_all(struct turn *t)
 {
 	const uint64_t drawn = t->sq->drawn;
 	struct gnv_soft_cmd *cmd;
+	uint64_t number;
 	uint32_t i;
 
 	for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
 		cmd = &t->work->cmd[i];
 		cmd->data = &t->work->data[i];
-		t->work->next[i] = (uint8_t)(i >= t->due || cmd->stalled ? begin(t, cmd, drawn + i + 1) : GNV_SOFT_END);
+		number = drawn + i + 1 - gnv_min(i + 1, t->due); /* of what is new */
+		t->work->next[i] = (uint8_t)(i >= t->due || cmd->stalled ? begin(t, cmd, number) : GNV_SOFT_END);
 	}
 	vd_meet();
 	if (vd_lane() == 0)
-		t->sq->drawn = drawn + t->n;
+		t->sq->drawn = drawn + t->n - t->due;
 }
 
 /* ---- Data ---- */
