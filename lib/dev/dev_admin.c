@@ -7,6 +7,7 @@
 #include "util/entry.h"
 
 #define SELECT 0x0fu /* CDW10 of Namespace Management and Namespace Attachment; 1: delete, detach */
+#define OPERATION 0x0fu /* CDW10 of Capacity Management; 1 and 3 create, the others delete namespaces, too */
 
 /* Commands after which a view may reach blocks, or memory, that it does not have any more. */
 static bool changes_blocks(const struct gpunvme_sqe *cmd)
@@ -17,6 +18,8 @@ static bool changes_blocks(const struct gpunvme_sqe *cmd)
 	case GPUNVME_ADMIN_NS_MANAGEMENT:
 	case GPUNVME_ADMIN_NS_ATTACHMENT:
 		return (cmd->cdw10 & SELECT) == 1;
+	case GPUNVME_ADMIN_CAPACITY_MANAGEMENT:
+		return (cmd->cdw10 & OPERATION) != 1 && (cmd->cdw10 & OPERATION) != 3;
 	default:
 		return false;
 	}

@@ -232,12 +232,7 @@ int gnv_uri_pci(const char *text, char bdf[GNV_BDF_BYTES])
 
 bool gnv_uri_has_scheme(const char *text, const char *scheme)
 {
-	struct gnv_uri uri;
-	bool has;
+	const size_t len = strlen(scheme);
 
-	if (gnv_uri_parse(text, &uri))
-		return false;
-	has = !strcmp(uri.scheme, scheme);
-	gnv_uri_fini(&uri);
-	return has;
+	return !strncmp(text, scheme, len) && text[len] == ':';
 }

@@ -37,7 +37,7 @@ void gnv_uri_fini(struct gnv_uri *uri);
  */
 int gnv_uri_pci(const char *text, char bdf[GNV_BDF_BYTES]);
 
-/* Is it a URI of that scheme? */
+/* Does it begin with that scheme? The rest may be wrong. */
 bool gnv_uri_has_scheme(const char *text, const char *scheme);
 
 /* Take a key (a literal: the name is kept): *value is set to its text, or NULL when absent. */

@@ -95,8 +95,11 @@ static void test_format_with_queues(void **state)
 {
 	const struct gpunvme_sqe changes[] = { { .opc = GPUNVME_ADMIN_FORMAT_NVM, .nsid = 1 },
 					       { .opc = GPUNVME_ADMIN_NS_MANAGEMENT, .nsid = 1, .cdw10 = 1 },
-					       { .opc = GPUNVME_ADMIN_NS_ATTACHMENT, .nsid = 1, .cdw10 = 1 } };
-	const struct gpunvme_sqe others[] = { { .opc = GPUNVME_ADMIN_NS_MANAGEMENT }, { .opc = GPUNVME_ADMIN_NS_ATTACHMENT } };
+					       { .opc = GPUNVME_ADMIN_NS_ATTACHMENT, .nsid = 1, .cdw10 = 1 },
+					       { .opc = GPUNVME_ADMIN_CAPACITY_MANAGEMENT, .cdw10 = 4 } };
+	const struct gpunvme_sqe others[] = { { .opc = GPUNVME_ADMIN_NS_MANAGEMENT },
+					      { .opc = GPUNVME_ADMIN_NS_ATTACHMENT },
+					      { .opc = GPUNVME_ADMIN_CAPACITY_MANAGEMENT, .cdw10 = 3 } };
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 	struct fake *fake = fake_new();
 	struct gpunvme_dev *dev;
@@ -110,15 +113,15 @@ static void test_format_with_queues(void **state)
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
 	before = count_commands(fake);
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 4; i++) {
 		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), -EBUSY);
 		assert_non_null(strstr(gpunvme_errmsg(), "destroy all queues"));
 	}
 	assert_int_equal(count_commands(fake), before);
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < 3; i++)
 		assert_int_equal(gpunvme_dev_admin(dev, &others[i], NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
 	assert_int_equal(gpunvme_qp_destroy(qp), 0);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < 4; i++)
 		assert_int_equal(gpunvme_dev_admin(dev, &changes[i], NULL, 0, 0, NULL), GPUNVME_SC_INVALID_OPCODE);
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* nothing is held */
 	gpunvme_gpu_close(gpu);
