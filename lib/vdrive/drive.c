@@ -127,6 +127,20 @@ static int open_exec(struct gnv_vdrive *d)
 	return ret;
 }
 
+/* Until each worker has made a pass. */
+static int start_exec(struct gnv_vdrive *d)
+{
+	const struct gnv_soft *soft = &d->t.soft;
+	int ret = d->exec->ops->start(d->exec, d->vd, soft->config.slice_us * 1000ull);
+
+	if (ret)
+		return ret;
+	__atomic_store_n(&d->started, true, __ATOMIC_RELEASE);
+	if (!gnv_vdrive_sync(d, soft->patience_ms))
+		return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
+	return 0;
+}
+
 static void init_locks(struct gnv_vdrive *d)
 {
 	pthread_mutex_init(&d->lock, NULL);
@@ -153,11 +167,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 	if (!ret)
 		ret = fill_structure(d);
 	if (!ret)
-		ret = d->exec->ops->start(d->exec, d->vd, soft->config.slice_us * 1000ull);
-	if (!ret)
-		__atomic_store_n(&d->started, true, __ATOMIC_RELEASE);
-	if (!ret && !gnv_vdrive_sync(d, soft->patience_ms))
-		ret = gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
+		ret = start_exec(d);
 	if (!ret)
 		ret = gnv_vdrive_attend(d);
 	soft->config.threads = 1; /* the others were workers */

@@ -49,13 +49,13 @@ static int publish_placed(struct gnv_vdrive *d)
 					 d->placed * sizeof(d->order->slot[0]));
 	if (!ret)
 		ret = gnv_vdrive_poke64(d, GNV_VD_AT(d, placed), (uint64_t)next << 32 | d->placed);
-	if (!ret)
-		d->place = next;
-	if (!ret)
-		d->switched = gnv_vdrive_change(d);
-	if (!ret && !gnv_vdrive_sync(d, UNMAP_MS))
-		ret = gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
-	return ret;
+	if (ret)
+		return ret;
+	d->place = next;
+	d->switched = gnv_vdrive_change(d);
+	if (gnv_vdrive_sync(d, UNMAP_MS))
+		return 0;
+	return gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
 }
 
 /* ---- Mappings ---- */

@@ -275,10 +275,10 @@ static int prepare(struct bench *b)
 	if (!b->t.slots)
 		return failed("the namespace is smaller than --bs: use %s or less",
 			      human((double)b->s.ns.nblocks * b->s.ns.lba_size));
-	if (b->t.reads % 100 && session_on_gpu(&b->s))
-		return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
 	ret = session_open_queues(&b->s, &b->o, b->t.reads < 100 ? GPUNVME_VIEW_WRITE : 0, 0, 0);
 	if (ret == GO_ON && session_on_gpu(&b->s)) {
+		if (b->t.reads % 100)
+			return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
 		if ((uint64_t)b->s.lanes * b->t.qd > 1u << 16)
 			return failed("%u lanes times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
 		b->s.lanes *= b->t.qd;
