@@ -76,6 +76,13 @@ int __wrap_open(const char *path, int flags, ...)
 	return __real_open(path, flags, mode);
 }
 
+int __wrap___open_2(const char *path, int flags);
+
+int __wrap___open_2(const char *path, int flags)
+{
+	return __wrap_open(path, flags);
+}
+
 /* Who calls fork() does not wait for an NFS server that does not answer. */
 static void test_late(void **state)
 {
