@@ -54,8 +54,9 @@ struct gpunvme_file_opts {
  * Return: 0; -EINVAL an option, or a path that leaves the root; -ENOENT, -ENOTDIR, -EISDIR, -ELOOP as of any path; -EOPNOTSUPP
  * another file system, one with a feature that is not known, a file that is no regular file, encrypted, compressed or stored in its
  * inode, for writing also one that fs-verity protects or that is immutable or for appending, or this build has no libext2fs;
- * -EBUSY its journal waits to be replayed, or it was not unmounted; -EUCLEAN it is damaged, or knows itself that it has errors;
- * -ENXIO no such partition; -EROFS; -ENOMEM; otherwise as gpunvme_qp_create() and gpunvme_read().
+ * -EBUSY its journal waits to be replayed, or it was not unmounted; -ESTALE another thread formatted the namespace meanwhile;
+ * -EUCLEAN it is damaged, or knows itself that it has errors; -ENXIO no such partition; -EROFS; -ENOMEM; otherwise as
+ * gpunvme_qp_create() and gpunvme_read().
  */
 GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, const struct gpunvme_file_opts *opts,
 				  struct gpunvme_file **file);

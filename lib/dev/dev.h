@@ -37,6 +37,7 @@ struct gnv_dev_internal {
 	struct gpunvme_qp *qp;
 	struct gpunvme_mem *mem;
 	struct gpunvme_dbuf dbuf;
+	uint64_t changes; /* admin commands after which namespaces may have other blocks (atomic) */
 };
 
 struct gpunvme_dev {

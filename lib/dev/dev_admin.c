@@ -25,7 +25,7 @@ static bool changes_blocks(const struct gpunvme_sqe *cmd)
 	}
 }
 
-/* Queues of programs; the library's own gets a view for each use. */
+/* Queues of programs. The library's own has a view for each use, of blocks that are current (queue/internal.h). */
 static bool has_queues(struct gpunvme_dev *dev)
 {
 	const struct gnv_dev_queue *q, *own = (const struct gnv_dev_queue *)dev->internal.qp;
@@ -37,12 +37,19 @@ static bool has_queues(struct gpunvme_dev *dev)
 	return q;
 }
 
+static void unlock_queues(struct gpunvme_dev *dev)
+{
+	pthread_mutex_unlock(&dev->queues_lock);
+	pthread_mutex_unlock(&dev->internal.lock);
+}
+
+/* Whatever the command returned: a thread of the library that knows the blocks of before asks for them again. */
 static void end_change(struct gpunvme_dev *dev, bool changes)
 {
 	if (!changes)
 		return;
-	pthread_mutex_unlock(&dev->queues_lock);
-	pthread_mutex_unlock(&dev->internal.lock);
+	__atomic_add_fetch(&dev->internal.changes, 1, __ATOMIC_RELEASE);
+	unlock_queues(dev);
 }
 
 /* While such a command runs nobody makes a queue, and the library's own stands still. */
@@ -57,7 +64,7 @@ static int begin_change(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, 
 	pthread_mutex_lock(&dev->queues_lock);
 	if (!has_queues(dev))
 		return 0;
-	end_change(dev, true);
+	unlock_queues(dev);
 	return gnv_fail(-EBUSY,
 			"admin command 0x%02x changes the blocks of a namespace, and views of the queues that exist would go on with the "
 			"old ones; destroy all queues of the device first, and make them again after it",

@@ -78,7 +78,7 @@ static int same_head(struct gnv_reader *r, const char *node, uint8_t head[GNV_FS
 			return 0;
 	}
 	if (!ret)
-		ret = gnv_fail(-EXDEV, "%s does not begin with what namespace %u has there", node, r->ns.nsid);
+		ret = gnv_fail(-EXDEV, "%s does not begin with what namespace %u has there", node, r->ns.info.nsid);
 	return ret;
 }
 
@@ -88,7 +88,7 @@ static int look(struct gnv_reader *r, const struct gnv_os_namespace *block, cons
 	int ret;
 
 	if (!gnv_within(block->first, block->bytes, r->bytes))
-		return gnv_fail(-EXDEV, "%s ends behind namespace %u", block->node, r->ns.nsid);
+		return gnv_fail(-EXDEV, "%s ends behind namespace %u", block->node, r->ns.info.nsid);
 	r->first = block->first;
 	r->bytes = block->bytes;
 	ret = same_head(r, block->node, head);

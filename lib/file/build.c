@@ -102,7 +102,7 @@ int gnv_fill_set(struct gnv_fill *fill, uint32_t number)
 	gnv_map_freeze(file, &fill->super);
 	ret = gnv_file_seal(file, &fill->r);
 	if (!ret)
-		ret = gnv_file_permit(file, &opts, &fill->r.ns);
+		ret = gnv_file_permit(file, &opts, &fill->r.ns.info);
 	if (!ret && (uint64_t)files->extents + file->extents > fill->extents_max)
 		ret = gnv_fail(-EUCLEAN, "the files have more extents than their file system has blocks: check it");
 	if (!ret)

@@ -82,13 +82,13 @@ static int make_room(struct gpunvme_file *file)
 
 static int seal(const struct gnv_run *run, const struct gnv_reader *r, struct gpunvme_dextent *e)
 {
-	const uint32_t size = r->ns.lba_size;
+	const uint32_t size = r->ns.info.lba_size;
 
 	if (!gnv_within(run->at, run->len, r->bytes))
 		return gnv_fail(-EUCLEAN, "the file has blocks that lie outside its file system: check it");
 	if ((run->pos | (r->first + run->at) | run->len) % size)
 		return gnv_fail(-EOPNOTSUPP, "the blocks of the file system are not whole blocks of namespace %u, which have %u bytes",
-				r->ns.nsid, size);
+				r->ns.info.nsid, size);
 	*e = (struct gpunvme_dextent){ run->pos / size, (r->first + run->at) / size, run->len / size };
 	return 0;
 }
@@ -108,7 +108,7 @@ static void cut(struct gpunvme_file *file, uint64_t end)
 
 int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
 {
-	const struct gpunvme_ns_info *ns = &r->ns;
+	const struct gpunvme_ns_info *ns = &r->ns.info;
 	const uint64_t end = file->info.bytes / ns->lba_size + (file->info.bytes % ns->lba_size != 0);
 	uint64_t bytes;
 	int ret;
@@ -212,7 +212,7 @@ static int find(struct gnv_reader *r, const struct gnv_super *super, const char 
 	if (!ret)
 		ret = gnv_file_seal(file, r);
 	if (!ret)
-		ret = gnv_file_permit(file, opts, &r->ns);
+		ret = gnv_file_permit(file, opts, &r->ns.info);
 	if (ret)
 		gpunvme_file_close(file);
 	else

@@ -232,7 +232,7 @@ static int permit(const struct gpunvme_file *file, const struct gnv_os_mapped *m
 
 	if (why)
 		return gnv_fail(-EOPNOTSUPP, "%s cannot be written in place: %s", file->live->name, why);
-	if (file->live->place.ns.read_only)
+	if (file->live->place.ns.info.read_only)
 		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
 				file->info.nsid);
 	return 0;

@@ -232,7 +232,7 @@ static int check_super(struct gnv_reader *r, struct gnv_map *map)
 	int ret;
 
 	if (!gnv_within(map->first, map->bytes, r->bytes))
-		return gnv_fail(-ERANGE, "the map is of a file system that ends behind namespace %u: it was made on drive %s", r->ns.nsid,
+		return gnv_fail(-ERANGE, "the map is of a file system that ends behind namespace %u: it was made on drive %s", r->ns.info.nsid,
 				map->serial);
 	r->first = map->first;
 	r->bytes = map->bytes;
@@ -289,7 +289,7 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
 		if (!ret)
 			ret = gnv_file_seal(map.file, &r);
 		if (!ret)
-			ret = gnv_file_permit(map.file, &opts, &r.ns);
+			ret = gnv_file_permit(map.file, &opts, &r.ns.info);
 		gnv_reader_close(&r);
 	}
 	if (ret)

@@ -65,8 +65,8 @@ static void describe(struct gnv_fill *fill)
 		info->bytes += files->entry[i].bytes;
 	info->extents = files->extents;
 	info->writable = (fill->opts.flags & GPUNVME_FILES_WRITE) != 0;
-	info->lba_size = fill->r.ns.lba_size;
-	info->nsid = fill->r.ns.nsid;
+	info->lba_size = fill->r.ns.info.lba_size;
+	info->nsid = fill->r.ns.info.nsid;
 	memcpy(info->uuid, fill->super.uuid, sizeof(info->uuid));
 	if (fill->super.fs)
 		memcpy(info->fs, fill->super.fs->name, sizeof(info->fs));
@@ -193,7 +193,7 @@ static int map_one(struct gnv_fill *fill, const char *text, const char *name, co
 	if (ret)
 		return ret;
 	r->first = 0;
-	r->bytes = r->ns.nblocks * r->ns.lba_size;
+	r->bytes = r->ns.info.nblocks * r->ns.info.lba_size;
 	ret = gnv_map_check(r, &map, opts);
 	if (!ret)
 		ret = check_same(fill, &map, first);

@@ -308,11 +308,11 @@ static int read_reader(void *ctx, uint64_t at, void *buf, size_t len)
 int gnv_partition_select(struct gnv_reader *r, uint32_t number)
 {
 	struct gnv_partition part;
-	int ret = gnv_partition_find(read_reader, r, r->ns.lba_size, r->ns.nblocks, number, &part);
+	int ret = gnv_partition_find(read_reader, r, r->ns.info.lba_size, r->ns.info.nblocks, number, &part);
 
 	if (ret)
 		return ret;
-	r->first = part.lba * r->ns.lba_size;
-	r->bytes = part.nblocks * r->ns.lba_size;
+	r->first = part.lba * r->ns.info.lba_size;
+	r->bytes = part.nblocks * r->ns.info.lba_size;
 	return 0;
 }

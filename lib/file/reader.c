@@ -27,13 +27,13 @@ int gnv_reader_open(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_reader *r
 {
 	int ret;
 
-	*r = (struct gnv_reader){ .dev = dev, .ns.size = sizeof(r->ns), .chunk = UINT64_MAX };
-	ret = gpunvme_ns_get_info(dev, nsid, &r->ns);
+	*r = (struct gnv_reader){ .dev = dev, .chunk = UINT64_MAX };
+	ret = gnv_internal_ask(dev, nsid, &r->ns);
 	if (!ret)
 		ret = try_queue(r);
 	if (ret)
 		return ret;
-	r->bytes = r->ns.nblocks * r->ns.lba_size;
+	r->bytes = r->ns.info.nblocks * r->ns.info.lba_size;
 	r->buf = malloc(GNV_READER_CHUNK);
 	return r->buf ? 0 : gnv_fail(-ENOMEM, "out of memory");
 }
@@ -54,24 +54,24 @@ static int read_blocks(struct gnv_reader *r, uint64_t lba, uint32_t nblocks)
 		return ret;
 	ret = gnv_gpu_read(q.gpu, &q.dq, &q.dbuf, lba, nblocks, &status);
 	if (!ret && status)
-		ret = gnv_fail(status, "block %llu of namespace %u cannot be read: %s", (unsigned long long)lba, r->ns.nsid,
+		ret = gnv_fail(status, "block %llu of namespace %u cannot be read: %s", (unsigned long long)lba, r->ns.info.nsid,
 			       gpunvme_strerror(status));
 	if (!ret)
-		memcpy(r->buf, q.buf, (size_t)nblocks * r->ns.lba_size);
+		memcpy(r->buf, q.buf, (size_t)nblocks * r->ns.info.lba_size);
 	gnv_internal_end(r->dev);
 	return ret;
 }
 
 static int load(struct gnv_reader *r, uint64_t chunk)
 {
-	const uint64_t blocks = GNV_READER_CHUNK / r->ns.lba_size, lba = chunk * blocks;
+	const uint64_t blocks = GNV_READER_CHUNK / r->ns.info.lba_size, lba = chunk * blocks;
 	int ret;
 
 	if (r->chunk == chunk)
 		return 0;
 	r->chunk = UINT64_MAX;
 	r->loads++;
-	ret = read_blocks(r, lba, (uint32_t)gnv_min(blocks, r->ns.nblocks - lba));
+	ret = read_blocks(r, lba, (uint32_t)gnv_min(blocks, r->ns.info.nblocks - lba));
 	r->chunk = ret ? UINT64_MAX : chunk;
 	return ret;
 }

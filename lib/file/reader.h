@@ -13,7 +13,7 @@ struct gnv_reader {
 	struct gpunvme_dev *dev;
 	uint32_t device; /* the number that queues of the device have (struct gpunvme_dq) */
 	char *buf;	 /* a chunk */
-	struct gpunvme_ns_info ns;
+	struct gnv_internal_ns ns;
 	uint64_t first; /* byte where the file system begins */
 	uint64_t bytes; /* of what it may have: the partition's, or the namespace's */
 	uint64_t chunk; /* what the buffer holds: its number; UINT64_MAX nothing */

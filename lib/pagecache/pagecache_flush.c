@@ -15,7 +15,7 @@
 
 struct flush {
 	struct gpunvme_dev *const *dev;
-	struct gpunvme_ns_info *ns; /* of each device */
+	struct gnv_internal_ns *ns; /* of each device */
 	uint32_t devs;		    /* that were asked */
 	char *page;
 	int given_up; /* how a write ended that the device may still have, with the buffer; 0: none */
@@ -162,12 +162,11 @@ static int ask_device(struct gpunvme_pagecache *cache, struct flush *flush, uint
 {
 	int ret;
 
-	flush->ns[i].size = sizeof(flush->ns[i]);
-	ret = gpunvme_ns_get_info(flush->dev[i], cache->source.nsid, &flush->ns[i]);
+	ret = gnv_internal_ask(flush->dev[i], cache->source.nsid, &flush->ns[i]);
 	if (ret)
 		return ret;
 	flush->devs++;
-	if (flush->ns[i].lba_size != 1u << cache->view.lba_shift)
+	if (flush->ns[i].info.lba_size != 1u << cache->view.lba_shift)
 		return gnv_fail(-EXDEV, "%s has other blocks than when the cache was made: what kernels have changed has no place there any "
 				"more; gpunvme_pagecache_discard() forgets it", cache->source.name);
 	return 0;

@@ -83,17 +83,37 @@ static int make(struct gpunvme_dev *dev)
 	return ret;
 }
 
-int gnv_internal_begin(struct gpunvme_dev *dev, const struct gpunvme_ns_info *ns, bool write, struct gnv_internal *q)
+int gnv_internal_ask(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_internal_ns *ns)
+{
+	ns->changes = __atomic_load_n(&dev->internal.changes, __ATOMIC_ACQUIRE); /* before: what changes meanwhile is noticed */
+	ns->info = (struct gpunvme_ns_info){ .size = sizeof(ns->info) };
+	return gpunvme_ns_get_info(dev, nsid, &ns->info);
+}
+
+/* With the lock, which an admin command that changes blocks holds, too. */
+static int check_current(const struct gnv_dev_internal *in, const struct gnv_internal_ns *ns)
+{
+	if (__atomic_load_n(&in->changes, __ATOMIC_ACQUIRE) == ns->changes)
+		return 0;
+	return gnv_fail(-ESTALE, "namespace %u was formatted, deleted or detached while it was used; begin again", ns->info.nsid);
+}
+
+int gnv_internal_begin(struct gpunvme_dev *dev, const struct gnv_internal_ns *ns, bool write, struct gnv_internal *q)
 {
 	struct gnv_dev_internal *in = &dev->internal;
 	int ret;
 
 	if (gnv_foreign(dev->process))
 		return -ECHILD;
-	if (write && ns->read_only)
+	if (write && ns->info.read_only)
 		return gnv_fail(-EROFS, "namespace %u cannot be written: it is write protected, or the device was opened read-only",
-				ns->nsid);
+				ns->info.nsid);
 	pthread_mutex_lock(&in->lock);
+	ret = check_current(in, ns);
+	if (ret) {
+		pthread_mutex_unlock(&in->lock);
+		return ret;
+	}
 	ret = make(dev);
 	if (ret) {
 		const struct gnv_message cause = gnv_message();
@@ -104,7 +124,7 @@ int gnv_internal_begin(struct gpunvme_dev *dev, const struct gpunvme_ns_info *ns
 	}
 	*q = (struct gnv_internal){ .gpu = in->gpu, .dbuf = in->dbuf, .buf = gpunvme_mem_ptr(in->mem) };
 	pthread_mutex_lock(&dev->lock);
-	gnv_qp_describe(in->qp, ns, &q->dq);
+	gnv_qp_describe(in->qp, &ns->info, &q->dq);
 	pthread_mutex_unlock(&dev->lock);
 	q->dq.flags |= write ? GPUNVME_DQ_WRITE : 0;
 	return 0;

@@ -21,13 +21,22 @@ struct gnv_internal {
 	void *buf; /* GNV_INTERNAL_BYTES, for the CPU */
 };
 
+/* A namespace, and how often the blocks of namespaces had changed when it was asked for (a Format, for example). */
+struct gnv_internal_ns {
+	struct gpunvme_ns_info info;
+	uint64_t changes;
+};
+
+/* Return: as gpunvme_ns_get_info(). */
+int gnv_internal_ask(struct gpunvme_dev *dev, uint32_t nsid, struct gnv_internal_ns *ns);
+
 /*
  * gnv_internal_begin() - wait for the queue, which is the caller's until gnv_internal_end()
- * @ns: as gpunvme_ns_get_info() filled it
- * Return: 0; -EROFS, with @write, the namespace cannot be written; -ENOSPC a program has all queues; as gpunvme_qp_create() and
- * gpunvme_mem_map(). On failure there is nothing to end.
+ * @ns: as gnv_internal_ask() filled it
+ * Return: 0; -ESTALE the namespace may have other blocks than it had then; -EROFS, with @write, it cannot be written; -ENOSPC a
+ * program has all queues; as gpunvme_qp_create() and gpunvme_mem_map(). On failure there is nothing to end.
  */
-int gnv_internal_begin(struct gpunvme_dev *dev, const struct gpunvme_ns_info *ns, bool write, struct gnv_internal *q);
+int gnv_internal_begin(struct gpunvme_dev *dev, const struct gnv_internal_ns *ns, bool write, struct gnv_internal *q);
 
 /* A queue that a failure has ended goes: the controller has let go of the buffer, or keeps both until the device is closed. */
 void gnv_internal_end(struct gpunvme_dev *dev);

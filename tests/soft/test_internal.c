@@ -18,6 +18,7 @@
 #include "common/image.h"
 #include "common/shell.h"
 #include "dev/dev.h"
+#include "file/reader.h"
 #include "soft/soft.h"
 
 #define THREADS 4u
@@ -93,7 +94,7 @@ static int open_file(struct gpunvme_dev *dev)
 	return 0;
 }
 
-/* It keeps no view between two uses, so the drive may be formatted, which this one does not know, while it exists. */
+/* The queue keeps no view between two uses, so a drive may be formatted while it exists. This drive refuses that. */
 static void test_format(void **state)
 {
 	const struct gpunvme_sqe format = { .opc = GPUNVME_ADMIN_FORMAT_NVM, .nsid = 1 };
@@ -105,6 +106,25 @@ static void test_format(void **state)
 	assert_true(gpunvme_dev_admin(dev, &format, NULL, 0, 0, NULL) > 0); /* the drive refuses it */
 	good(open_file(dev));
 	assert_int_equal(seen(&counts.made), 2);
+	good(gpunvme_dev_close(dev));
+}
+
+/* What a thread of the library has asked of a namespace is not used after a Format: block sizes, and so lengths, would be others. */
+static void test_format_meanwhile(void **state)
+{
+	const struct gpunvme_sqe format = { .opc = GPUNVME_ADMIN_FORMAT_NVM, .nsid = 1 };
+	struct gpunvme_dev *dev = open_drive(0);
+	struct gnv_reader r;
+	char byte;
+
+	(void)state;
+	good(gnv_reader_open(dev, 0, &r));
+	good(gnv_reader_read(&r, 0, &byte, 1));
+	assert_true(gpunvme_dev_admin(dev, &format, NULL, 0, 0, NULL) > 0); /* it need not have succeeded */
+	assert_int_equal(gnv_reader_read(&r, GNV_READER_CHUNK, &byte, 1), -ESTALE);
+	assert_non_null(strstr(gpunvme_errmsg(), "begin again"));
+	gnv_reader_close(&r);
+	good(open_file(dev));
 	good(gpunvme_dev_close(dev));
 }
 
@@ -270,7 +290,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_made_once), cmocka_unit_test(test_reset),	  cmocka_unit_test(test_makes_way),
 		cmocka_unit_test(test_failure),	  cmocka_unit_test(test_threads), cmocka_unit_test(test_refused_renewal),
-		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_format),	  cmocka_unit_test(test_format_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);
