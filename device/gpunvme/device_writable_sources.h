@@ -115,7 +115,7 @@ GPUNVME_FN int gpunvme_file_array_put_range(const struct gpunvme_dq *dq, const s
 
 /**
  * gpunvme_file_writable_flush() - write what was changed of a file, of a share of the cache, and wait
- * Parameters and results as gpunvme_writable_flush(). gpunvme_flush() behind it makes it durable.
+ * Parameters and results as gpunvme_writable_flush(). A gpunvme_flush() after it makes it durable.
  */
 GPUNVME_FN int gpunvme_file_writable_flush(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t part,
 					   uint32_t parts)
@@ -225,7 +225,7 @@ GPUNVME_FN int gpunvme_volume_array_put_range(const struct gpunvme_dvol *v, cons
 
 /**
  * gpunvme_volume_writable_flush() - write what was changed of a volume, of a share of the cache, and wait
- * Parameters and results as gpunvme_writable_flush(). gpunvme_flush() behind it makes it durable, on all controllers.
+ * Parameters and results as gpunvme_writable_flush(). A gpunvme_flush() after it makes it durable, on all controllers.
  */
 GPUNVME_FN int gpunvme_volume_writable_flush(const struct gpunvme_dvol *v, const struct gpunvme_dpages *cache, uint32_t part,
 					     uint32_t parts)

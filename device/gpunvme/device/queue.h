@@ -5,13 +5,13 @@
  *
  * Two resources, freed by what really frees them. An SQ position is free when the controller has fetched it (the SQ head in a
  * completion says so). A CID is free when its owner has consumed the result. So a slow command holds one CID, not the ring.
- * The controller sees a CID with bits of its command's generation (dq.h): a completion without them is believed by nobody.
+ * The controller sees a CID with bits of its command's generation (dq.h): a completion without them is refused.
  *
  *   reserve.h   the leader takes k CIDs and k positions for the lanes that want to submit, or nothing
  *   write.h     each lane writes its SQE and marks its result word SUBMITTED
- *   gate.h   whoever finds the gate open rings for all, the others leave a READY word for him
- *   drain.h     whoever waits tries the drain lock; the holder turns completions into result words,
- *   deliver.h   or hands them at once to the lanes of its own wave
+ *   gate.h      the thread that finds the gate open rings for all; each other thread leaves a READY word for it
+ *   drain.h     a thread that waits tries the drain lock; its holder turns completions into result words,
+ *   deliver.h   or gives them at once to the lanes of its own wave
  *   wait.h      each lane sees its own result word, acquires, frees its CID
  *
  * Between reserving positions and READY a lane never waits for the device, so a holder waits only for other running holders.
