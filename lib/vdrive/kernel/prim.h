@@ -97,6 +97,15 @@ static inline uint64_t vd_get64(const uint64_t *at)
 	return v;
 }
 
+/* The same, and no later load goes before it. */
+static inline uint64_t vd_acquire64(const uint64_t *at)
+{
+	uint64_t v;
+
+	__asm__ volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+	return v;
+}
+
 static inline void vd_put64(uint64_t *at, uint64_t value)
 {
 	__asm__ volatile("st.relaxed.sys.u64 [%0], %1;" : : "l"(at), "l"(value) : "memory");
@@ -211,6 +220,11 @@ static inline uint64_t vd_get64(const uint64_t *at)
 	return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
 
+static inline uint64_t vd_acquire64(const uint64_t *at)
+{
+	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
 static inline void vd_put64(uint64_t *at, uint64_t value)
 {
 	__atomic_store_n(at, value, __ATOMIC_RELAXED);
@@ -294,6 +308,11 @@ static inline void vd_pair(const uint32_t *a, const uint32_t *b, uint32_t *va, u
 static inline uint64_t vd_get64(const uint64_t *at)
 {
 	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t vd_acquire64(const uint64_t *at)
+{
+	return vd_get64(at);
 }
 
 static inline void vd_put64(uint64_t *at, uint64_t value)

@@ -11,7 +11,7 @@
 /* Of the placed regions, the last that begins at or below the address. */
 static const struct gnv_vd_region *placed_region(const struct gnv_vd *vd, uint64_t iova)
 {
-	const uint64_t placed = vd_get64(&vd->placed);
+	const uint64_t placed = vd_acquire64(&vd->placed); /* before the list: publish_placed() of regions.c writes it after that */
 	const struct gnv_vd_placed *place = &vd->place[placed >> 32];
 	uint32_t low = 0, high = (uint32_t)placed, middle;
 
@@ -41,7 +41,7 @@ static uint64_t reach(const struct gnv_vd *vd, uint64_t address, uint64_t len, u
 
 	if (!region)
 		return 0;
-	has = vd_get64(&region->len);
+	has = vd_acquire64(&region->len); /* before the rest: enter() of regions.c writes it after that */
 	begins = vd_get64(&region->iova);
 	*flags = vd_get64(&region->flags);
 	if (iova < begins || !gnv_within(iova - begins, len, has))
