@@ -159,6 +159,75 @@ static void a_reset_ends_what_waits(void **state)
 	rawhost_close(&host);
 }
 
+/* ---- A pass is bounded ---- */
+
+static uint16_t deallocate(const struct gpunvme_dsm_range *ranges, unsigned count)
+{
+	const struct gpunvme_sqe sqe = { .opc = GPUNVME_IO_DSM, .nsid = 1, .prp1 = rawhost_iova(&host, 65536), .cdw10 = count - 1,
+					 .cdw11 = 4 };
+
+	memcpy(rawhost_data(&host, 65536), ranges, count * sizeof(*ranges));
+	return rawhost_io(&sqe);
+}
+
+static bool is_zero(uint64_t lba)
+{
+	rawhost_fill(&host, 4096, 512, 3);
+	assert_int_equal(rw(GPUNVME_IO_READ, lba, 1, 4096), 0);
+	return !rawhost_data(&host, 4096)[0] && !memcmp(rawhost_data(&host, 4096), rawhost_data(&host, 4096) + 1, 511);
+}
+
+/* Deallocate clears up to 32 MiB of a command, in all its ranges, and the next command as much. */
+static void deallocate_is_bounded(void **state)
+{
+	static const uint64_t lba[] = { 0, 65535, 65536, 131071, 131072 };
+	const struct gpunvme_dsm_range half = { 0, 32768, 0 }, rest = { 0, 98305, 32768 }, all[] = { half, rest };
+	struct gnv_soft_config config = config_of(NULL);
+	unsigned i;
+
+	(void)state;
+	config.path = "vram:128M";
+	rawhost_start(&host, &config);
+	rawhost_fill(&host, 0, 512, 7);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(rw(GPUNVME_IO_WRITE, lba[i], 1, 0), 0);
+	assert_int_equal(deallocate(all, 2), 0);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(is_zero(lba[i]), lba[i] < 65536);
+	assert_int_equal(deallocate(&(struct gpunvme_dsm_range){ 0, 65537, 65536 }, 1), 0);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(is_zero(lba[i]), lba[i] < 131072);
+	rawhost_close(&host);
+}
+
+/* Each byte counts, wherever it lies in a vector, and in memory that is aligned to 4 bytes only. */
+static void compare_sees_each_byte(void **state)
+{
+	static const uint32_t places[] = { 0, 4 };
+	struct gnv_soft_config config = config_of(NULL);
+	struct gpunvme_sqe sqe;
+	unsigned i, at;
+
+	(void)state;
+	rawhost_start(&host, &config);
+	rawhost_fill(&host, 0, 1024, 7);
+	assert_int_equal(rw(GPUNVME_IO_WRITE, 0, 2, 0), 0);
+	for (i = 0; i < 2; i++) {
+		unsigned char *bytes = (unsigned char *)rawhost_data(&host, 8192 + places[i]);
+
+		memcpy(bytes, rawhost_data(&host, 0), 1024);
+		sqe = rawhost_rw(&host, GPUNVME_IO_COMPARE, 0, 2, 8192);
+		sqe.prp1 += places[i];
+		assert_int_equal(rawhost_io(&sqe), 0);
+		for (at = 0; at < 1024; at++) {
+			bytes[at] ^= 1;
+			assert_int_equal(rawhost_io(&sqe), GPUNVME_SC_COMPARE_FAILURE);
+			bytes[at] ^= 1;
+		}
+	}
+	rawhost_close(&host);
+}
+
 /* ---- Regions ---- */
 
 /* A host in another process chooses addresses: regions are found by search, in whatever order they came and went. */
@@ -392,6 +461,8 @@ int main(void)
 		cmocka_unit_test(commands_outlive_slices),
 		cmocka_unit_test(commands_that_overtake_are_all_there),
 		cmocka_unit_test(a_reset_ends_what_waits),
+		cmocka_unit_test(deallocate_is_bounded),
+		cmocka_unit_test(compare_sees_each_byte),
 		cmocka_unit_test(placed_regions_are_found),
 		cmocka_unit_test(memory_goes_under_load),
 		cmocka_unit_test(interrupts_come_after_their_entries),

@@ -7,6 +7,7 @@
 
 #define VEC sizeof(struct vd_vec)
 #define DEEP 8u /* loads of a lane that are under way together */
+#define DEALLOCATE_MAX (32u << 20) /* bytes of one command: its other blocks stay allocated, for the command is a hint */
 
 static void *at_vec(uint64_t at, uint64_t i)
 {
@@ -64,15 +65,41 @@ static void move(uint64_t to, uint64_t from, uint64_t len)
 			*((volatile uint8_t *)(uintptr_t)to + i) = (uint8_t)vd_load8((const uint8_t *)(uintptr_t)from + i);
 }
 
-/* Return: a byte differs. */
-static bool differs(uint64_t a, uint64_t b, uint64_t len)
+static bool vecs_differ(uint64_t a, uint64_t b, uint64_t vecs)
+{
+	struct vd_vec x[DEEP], y[DEEP];
+	uint32_t j, found = 0;
+	uint64_t i;
+
+	for (i = vd_lane(); i < vecs; i += DEEP * VD_WIDTH) {
+		VD_UNROLL
+		for (j = 0; j < DEEP; j++)
+			if (i + j * VD_WIDTH < vecs) {
+				x[j] = vd_load(at_vec(a, i + j * VD_WIDTH));
+				y[j] = vd_load(at_vec(b, i + j * VD_WIDTH));
+			}
+		VD_UNROLL
+		for (j = 0; j < DEEP; j++)
+			if (i + j * VD_WIDTH < vecs)
+				found |= (x[j].w[0] ^ y[j].w[0]) | (x[j].w[1] ^ y[j].w[1]) | (x[j].w[2] ^ y[j].w[2]) | (x[j].w[3] ^ y[j].w[3]);
+	}
+	return found != 0;
+}
+
+static bool bytes_differ(uint64_t a, uint64_t b, uint64_t len)
 {
 	bool found = false;
 	uint64_t i;
 
 	for (i = vd_lane(); i < len; i += VD_WIDTH)
 		found |= vd_load8((const uint8_t *)(uintptr_t)a + i) != vd_load8((const uint8_t *)(uintptr_t)b + i);
-	return vd_ballot(found) != 0;
+	return found;
+}
+
+/* Return: a byte differs. */
+static bool differs(uint64_t a, uint64_t b, uint64_t len)
+{
+	return vd_ballot((a | b | len) % VEC ? bytes_differ(a, b, len) : vecs_differ(a, b, len / VEC)) != 0;
 }
 
 /* Blocks: a multiple of a vector. */
@@ -119,14 +146,19 @@ static uint64_t flash_of(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd
 	return vd->view.flash[cmd->part - vd->view.io.part];
 }
 
+/* data->done counts bytes of all its ranges: no data of such a command is left to move. */
 static void deallocate(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = &cmd->data->room->range[cmd->done];
 	const uint32_t shift = cmd->part->ns.lba_shift;
 	const bool ones = gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID);
-	const uint64_t len = (uint64_t)range->nlb << shift;
+	const uint64_t left = DEALLOCATE_MAX - cmd->data->done, want = (uint64_t)range->nlb << shift;
+	const uint64_t len = gnv_min(gnv_min(want, left), ones ? GNV_SOFT_FILL : DEALLOCATE_MAX);
 
-	fill(flash_of(vd, cmd) + (range->slba << shift), ones ? gnv_min(len, GNV_SOFT_FILL) : len, ones ? ~0u : 0);
+	fill(flash_of(vd, cmd) + (range->slba << shift), len, ones ? ~0u : 0);
+	vd_meet();
+	if (vd_lane() == 0)
+		cmd->data->done += len;
 }
 
 /* The step that a command is at. Return: bytes that are done. */
