@@ -144,23 +144,24 @@ static void collect_one(struct gnv_vdrive *d, const struct gnv_vd_error *error)
 	pthread_mutex_unlock(&d->t.errors.lock);
 }
 
-/* Of more than are kept, the oldest were overwritten; they count all the same. One that is being written is for the next time. */
+/* Of more than are kept, the oldest were overwritten, and only count. An entry that the kernel still writes is for the next call. */
 static void collect(struct gnv_vdrive *d)
 {
 	struct gnv_vd_error error[GNV_VD_ERRORS];
-	uint32_t count;
+	uint32_t count, after; /* after the copy: an entry may be overwritten when the number that takes its place is given out */
 
-	if (peek(d, &count, GNV_VD_AT(d, errors), sizeof(count)) || peek(d, error, GNV_VD_AT(d, error), sizeof(error)))
+	if (peek(d, &count, GNV_VD_AT(d, errors), sizeof(count)) || peek(d, error, GNV_VD_AT(d, error), sizeof(error)) ||
+	    peek(d, &after, GNV_VD_AT(d, errors), sizeof(after)))
 		return;
 	for (; d->errors != count; d->errors++) {
 		const struct gnv_vd_error *next = &error[d->errors % GNV_VD_ERRORS];
 
-		if (next->nsid_number >> 32 == d->errors + 1) {
+		if (after - d->errors <= GNV_VD_ERRORS) {
+			if (next->nsid_number >> 32 != d->errors + 1)
+				return;
 			collect_one(d, next);
 			continue;
 		}
-		if (count - d->errors <= GNV_VD_ERRORS)
-			return;
 		pthread_mutex_lock(&d->t.errors.lock);
 		d->t.errors.log.count++;
 		pthread_mutex_unlock(&d->t.errors.lock);

@@ -18,6 +18,7 @@
 #include <gpunvme/status.h>
 
 #include "common/rawhost.h"
+#include "vdrive/drive.h"
 #include "vdrive/vdrive.h"
 
 #define MANY 300u /* commands: more than a batch, and than one pass sees */
@@ -413,6 +414,50 @@ static void errors_are_counted_beyond_those_kept(void **state)
 	rawhost_close(&host);
 }
 
+static struct gnv_vd_exec_ops torn; /* of the drive, but for one function */
+static const struct gnv_vd_exec_ops *whole;
+
+/*
+ * As the kernel does at 65 errors more, when the host copies the entries: it takes numbers, and has written the first word of an
+ * entry and not yet the second.
+ */
+static int peek_torn(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len)
+{
+	struct gnv_vdrive *d = gnv_vdrive_of(host.soft);
+	struct gnv_vd_error *error = to;
+	const uint32_t more = 65;
+	uint32_t errors;
+
+	if (whole->peek(exec, to, at, len) || at != GNV_VD_AT(d, error))
+		return 0;
+	error[0].lba = 0x666;
+	return whole->peek(exec, &errors, GNV_VD_AT(d, errors), sizeof(errors)) ||
+	       gnv_vdrive_poke32(d, GNV_VD_AT(d, errors), errors + more);
+}
+
+/* An entry that the kernel overwrites while it is copied is none: it only counts. */
+static void errors_that_are_overwritten_only_count(void **state)
+{
+	struct gpunvme_sqe log = { .opc = GPUNVME_ADMIN_GET_LOG_PAGE, .cdw10 = (64 / 4 - 1) << 16 | GPUNVME_LID_ERROR };
+	const struct gpunvme_error_log *entry;
+	struct gnv_soft_config config = config_of(NULL);
+	struct gnv_vdrive *d;
+
+	(void)state;
+	rawhost_start(&host, &config);
+	d = gnv_vdrive_of(host.soft);
+	assert_int_equal(rw(GPUNVME_IO_READ, RAWHOST_IMAGE / 512, 1, 0), GPUNVME_SC_LBA_RANGE);
+	whole = d->exec->ops;
+	torn = *whole;
+	torn.peek = peek_torn;
+	d->exec->ops = &torn;
+	log.prp1 = rawhost_iova(&host, 0);
+	assert_int_equal(rawhost_admin(&log, NULL), 0);
+	entry = (const void *)rawhost_data(&host, 0);
+	assert_int_not_equal(entry->lba, 0x666);
+	rawhost_close(&host);
+}
+
 /* ---- What is refused ---- */
 
 static void drives_that_cannot_be_are_refused(void **state)
@@ -468,6 +513,7 @@ int main(void)
 		cmocka_unit_test(interrupts_come_after_their_entries),
 		cmocka_unit_test(a_silent_drive_reaches_nothing),
 		cmocka_unit_test(errors_are_counted_beyond_those_kept),
+		cmocka_unit_test(errors_that_are_overwritten_only_count),
 		cmocka_unit_test(drives_that_cannot_be_are_refused),
 	};
 

@@ -29,6 +29,7 @@ static void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 		return;
 	cmd->counted = true;
 	number = __atomic_fetch_add(&vd->errors, 1, __ATOMIC_RELAXED);
+	vd_fence(); /* a host that copies a part of this entry, and then the number, sees this one (collect() of attend.c) */
 	error = &vd->error[number % GNV_VD_ERRORS];
 	vd_put64(&error->lba, cmd->sqe.cdw10 | (uint64_t)cmd->sqe.cdw11 << 32);
 	vd_put64(&error->command, (uint64_t)cmd->status << 32 | (uint32_t)cmd->sqe.cid << 16 | cmd->qid);
