@@ -26,7 +26,6 @@ struct gnv_gpu_range {
 	uint64_t lane; /* address of the first byte for the lanes */
 	void *cookie;  /* the kind's own */
 	bool doubtful; /* of mmio_attach: a store may arrive late or never, so the first user tests it */
-	bool owner;    /* what other GPUs of this kind see of the same memory ends with it: it is detached last */
 	bool blind;    /* by mmio_blind: it leads nowhere, for good */
 	unsigned way;  /* of a doubtful one: which of the kind's ways it was made by */
 };

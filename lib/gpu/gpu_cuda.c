@@ -126,7 +126,6 @@ static int attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, bool io, struc
 	int ret = gnv_cuda_register(cuda_of(gpu), cpu, len, io, &range->lane, &ours);
 
 	range->cookie = ret || !ours ? NULL : cpu;
-	range->owner = range->cookie; /* CUDA registers memory once, for all its GPUs */
 	return ret;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory as lanes see it.
- * Invariant: a memory is attached to a GPU while somebody wants it to be, or another GPU needs it to, and holds a reference to that
- * GPU as long.
+ * Invariant: a memory is attached to a GPU while it has users there, and holds a reference to that GPU as long.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,16 +46,6 @@ int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset
 	return 0;
 }
 
-/* Does what another GPU sees of the memory end with this sight? */
-static bool holds_others(const struct gpunvme_mem *mem, const struct gnv_sight *sight)
-{
-	const struct gnv_sight *other = sight->range.owner ? mem->sights : NULL;
-
-	while (other && !(other->users && other->gpu->ops == sight->gpu->ops))
-		other = other->next;
-	return other;
-}
-
 static int detach(struct gpunvme_mem *mem, struct gnv_sight **link)
 {
 	struct gnv_sight *sight = *link;
@@ -72,18 +61,12 @@ static int detach(struct gpunvme_mem *mem, struct gnv_sight **link)
 static int leave(struct gpunvme_mem *mem, struct gnv_sight *sight)
 {
 	struct gnv_sight **link;
-	int ret = 0, kept;
 
-	sight->users--;
-	for (link = &mem->sights; *link;) {
-		if ((*link)->users || holds_others(mem, *link)) {
-			link = &(*link)->next;
-			continue;
-		}
-		kept = detach(mem, link);
-		ret = ret ? ret : kept;
-	}
-	return ret;
+	if (--sight->users)
+		return 0;
+	for (link = &mem->sights; *link != sight; link = &(*link)->next)
+		;
+	return detach(mem, link);
 }
 
 int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu)

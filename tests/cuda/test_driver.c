@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The CUDA driver: what is asked of it, what its refusals say, and that nothing is left behind whichever call fails. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,6 +84,8 @@ static int finish(void **state)
 static int reset(void **state)
 {
 	(void)state;
+	driver->forget(); /* what a case that failed has left */
+	driver->broke = NULL;
 	driver->fail = NULL;
 	driver->skip = 0;
 	driver->devices = 1;
@@ -322,8 +326,8 @@ static void memory_of_the_gpu_is_refused(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
-/* CUDA registers memory for all its GPUs at once: what the first one registered stays until the last one is done. */
-static void first_of_two_gpus_goes(void **state)
+/* CUDA registers memory once for all its GPUs, in the context of one. That one may be closed first or last. */
+static void one_of_two_gpus_goes(unsigned first)
 {
 	static char page[4096] __attribute__((aligned(4096)));
 	struct gpunvme_gpu *gpu[2];
@@ -331,43 +335,143 @@ static void first_of_two_gpus_goes(void **state)
 	uint64_t lane[2];
 	int i;
 
-	(void)state;
 	driver->devices = 2;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu[0]), 0);
 	assert_int_equal(gpunvme_gpu_open("cuda:1", NULL, &gpu[1]), 0);
 	assert_int_equal(gnv_mem_host_register(page, sizeof(page), &mem), 0);
 	for (i = 0; i < 2; i++)
 		assert_int_equal(gnv_mem_show(mem, gpu[i], 0, sizeof(page), &lane[i]), 0);
-	assert_int_equal(gnv_mem_hide(mem, gpu[0]), 0);
-	gpunvme_gpu_close(gpu[0]);
+	assert_int_equal(gnv_mem_hide(mem, gpu[first]), 0);
+	gpunvme_gpu_close(gpu[first]);
 	assert_int_equal(driver->registrations, 1);
-	assert_int_equal(driver->contexts, 2);
-	assert_int_equal(gnv_mem_show(mem, gpu[0], 0, sizeof(page), &lane[0]), 0); /* it is still there */
-	assert_int_equal(gnv_mem_hide(mem, gpu[1]), 0);
-	assert_int_equal(driver->registrations, 1);
-	assert_int_equal(gnv_mem_hide(mem, gpu[0]), 0);
+	assert_int_equal(gnv_mem_hide(mem, gpu[!first]), 0);
 	assert_int_equal(driver->registrations, 0);
 	assert_int_equal(driver->contexts, 1);
-	gpunvme_gpu_close(gpu[1]);
+	gpunvme_gpu_close(gpu[!first]);
 	gnv_mem_release(mem);
 }
 
-/* Memory that the program has registered in part: lanes must not run over the end of that. */
+static void first_of_two_gpus_goes(void **state)
+{
+	(void)state;
+	one_of_two_gpus_goes(0);
+}
+
+static void second_of_two_gpus_goes(void **state)
+{
+	(void)state;
+	one_of_two_gpus_goes(1);
+}
+
+/* Memory that the program has registered in part: threads must not run over the end of that. */
 static void registered_in_part(void **state)
 {
 	static char pages[3 * 4096] __attribute__((aligned(4096)));
-	struct gnv_gpu_range range, whole;
+	struct gnv_gpu_range whole;
 	struct gpunvme_gpu *gpu;
 
 	(void)state;
+	driver->host.ptr = pages + 4096;
+	driver->host.len = 4096;
+	driver->host.id = 9;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 4096, &range), 0);
 	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 8192, &whole), -EINVAL); /* its end is not */
 	assert_non_null(strstr(gpunvme_errmsg(), "register all of them, or none"));
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, 8192, &whole), -EINVAL); /* nor its begin */
-	assert_int_equal(gpu->ops->host_detach(gpu, &range), 0);
+	driver->host.id = 0;
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &whole), 0);
 	assert_int_equal(gpu->ops->host_detach(gpu, &whole), 0);
+	gpunvme_gpu_close(gpu);
+}
+
+/* Memory that the library has registered in part. Two neighbours together are no registration either: each may go alone. */
+static void mapped_in_part(void **state)
+{
+	static char pages[3 * 4096] __attribute__((aligned(4096)));
+	static const struct {
+		size_t offset, len;
+	} parts[] = { { 0, 8192 }, { 4096, 8192 }, { 0, 3 * 4096 } };
+	struct gnv_gpu_range range[2], whole;
+	struct gpunvme_gpu *gpu;
+	unsigned i, j;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(gpu->ops->host_attach(gpu, pages + (1 - i) * 4096, 4096, &range[i]), 0);
+		for (j = i; j < 3; j++) {
+			assert_int_equal(gpu->ops->host_attach(gpu, pages + parts[j].offset, parts[j].len, &whole), -EBUSY);
+			assert_non_null(strstr(gpunvme_errmsg(), "is mapped to a GPU already"));
+		}
+	}
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, 8192, &whole), -EBUSY); /* known in two parts */
+	for (i = 0; i < 2; i++)
+		assert_int_equal(gpu->ops->host_detach(gpu, &range[i]), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &whole), 0);
+	assert_int_equal(gpu->ops->host_detach(gpu, &whole), 0);
+	gpunvme_gpu_close(gpu);
+}
+
+struct detaching {
+	struct gpunvme_gpu *gpu;
+	struct gnv_gpu_range *range;
+	int ret;
+};
+
+static void *detach(void *arg)
+{
+	struct detaching *d = arg;
+
+	d->ret = d->gpu->ops->host_detach(d->gpu, d->range);
+	return NULL;
+}
+
+static void *run_until_told(void *arg)
+{
+	const struct gnv_launch *launch = ((void **)arg)[1];
+	struct gpunvme_gpu *gpu = ((void **)arg)[0];
+
+	assert_int_equal(gpu->ops->launch(gpu, launch), 0);
+	return NULL;
+}
+
+/* The driver waits for a kernel before it unregisters memory. Other memory is mapped meanwhile, and that kernel may wait for it. */
+static void memory_is_mapped_while_other_memory_leaves(void **state)
+{
+	static char pages[2 * 4096] __attribute__((aligned(4096)));
+	static struct {
+		uint32_t go, bell, rung;
+	} memory;
+	const struct gnv_ring_args args = { .go = (uintptr_t)&memory.go, .doorbell = (uintptr_t)&memory.bell,
+					    .rung = (uintptr_t)&memory.rung, .timeout = 1ull << 60, .rings = 1 };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 1u << 30, NULL, NULL };
+	struct gnv_gpu_range range[2], again;
+	struct detaching leaves;
+	struct gpunvme_gpu *gpu;
+	pthread_t kernel, thread;
+	void *both[2];
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, 4096, &range[0]), 0);
+	both[0] = gpu;
+	both[1] = (void *)(uintptr_t)&launch;
+	assert_int_equal(pthread_create(&kernel, NULL, run_until_told, both), 0);
+	while (!__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE))
+		sched_yield();
+	leaves = (struct detaching){ gpu, &range[0], -1 };
+	assert_int_equal(pthread_create(&thread, NULL, detach, &leaves), 0);
+	while (!__atomic_load_n(&driver->waiting, __ATOMIC_ACQUIRE))
+		sched_yield();
+	assert_int_equal(gpu->ops->host_attach(gpu, pages + 4096, 4096, &range[1]), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, 4096, &again), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "another thread unmaps"));
+	assert_int_equal(__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE), 1);
+	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	pthread_join(kernel, NULL);
+	assert_int_equal(leaves.ret, 0);
+	assert_int_equal(gpu->ops->host_detach(gpu, &range[1]), 0);
 	gpunvme_gpu_close(gpu);
 }
 
@@ -396,7 +500,8 @@ static void a_kernel_fails(void **state)
 	assert_int_equal(gpu->ops->host_detach(gpu, &range), -EBUSY); /* the driver has it still */
 	assert_non_null(strstr(gpunvme_errmsg(), "stays registered until the process ends: a kernel"));
 	gpunvme_gpu_close(gpu);
-	assert_int_equal(driver->contexts, 0);
+	assert_int_equal(driver->registrations, 1);
+	assert_int_equal(driver->contexts, 1); /* which holds it */
 	driver->forget();
 }
 
@@ -445,7 +550,7 @@ static void a_kernel_does_not_end(void **state)
 	its_memory_stays(dev, theirs, ours);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(driver->running, 1);
-	assert_int_equal(driver->contexts, 1);
+	assert_int_equal(driver->contexts, 4); /* of the GPU, and of the three registrations */
 	assert_int_equal(driver->modules, 1);
 	assert_int_equal(driver->registrations, 3);
 	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
@@ -518,6 +623,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(registers_of_others, reset, check),
 		cmocka_unit_test_setup_teardown(memory_of_the_gpu_is_refused, reset, check),
 		cmocka_unit_test_setup_teardown(first_of_two_gpus_goes, reset, check),
+		cmocka_unit_test_setup_teardown(second_of_two_gpus_goes, reset, check),
+		cmocka_unit_test_setup_teardown(mapped_in_part, reset, check),
+		cmocka_unit_test_setup_teardown(memory_is_mapped_while_other_memory_leaves, reset, check),
 		cmocka_unit_test_setup_teardown(allocations_by_their_number, reset, check),
 	};
 

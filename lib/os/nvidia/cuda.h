@@ -62,12 +62,14 @@ bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms);
  * gnv_cuda_register() - pin host memory and map it to the GPU
  * @io:   the bytes are registers of another device
  * @at:   the GPU's address of the first byte
- * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before. Of memory that the library has registered,
- * all of it or more, it counts how often, and the last gnv_cuda_unregister() ends that
- * Return: 0; -EOPNOTSUPP the driver does not take such memory; -EINVAL the program has registered a part of it; -ENOMEM; -EIO.
- * Unregistering, as opening and closing, waits for kernels that run, whosever they are. After one of gnv_cuda_launch() that did not
- * end, and where the driver refuses, as it does after a kernel that failed, it answers -EBUSY, and changes nothing: the pages stay
- * pinned until the process ends.
+ * @ours: set when gnv_cuda_unregister() is due; false: the memory was CUDA's before. Memory in a registration of the library is
+ * counted: the last gnv_cuda_unregister() ends the registration, by whichever GPU. The registration keeps the context of its GPU.
+ * Return: 0; -EOPNOTSUPP the driver does not take such memory; -EINVAL the program has registered a part of it; -EBUSY the library
+ * has registered a part of it, or another thread ends the registration; -ENOMEM; -EIO.
+ *
+ * gnv_cuda_unregister() waits for kernels that run, of the library and of the program, as opening and closing do. It returns -EBUSY
+ * after a kernel of gnv_cuda_launch() that did not end, and where the driver refuses, as it does after a kernel that failed. The
+ * pages stay pinned until the process ends.
  */
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);

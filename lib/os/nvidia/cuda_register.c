@@ -9,25 +9,31 @@
 #include "util/checked.h"
 
 /*
- * What the library has registered with CUDA, which takes memory once for all that use it: a drive and lanes may be two of them, and
- * either may be the first to go. Of the process, as CUDA's list is.
+ * What the library has registered with CUDA, which takes memory once for all of its users: a drive and threads may be two of them,
+ * and either may be the first to go. CUDA's list is of the process, so this one is, too. No two entries share a byte.
+ *
+ * A registration ends with the context that it was made in (cuDevicePrimaryCtxReset: "destroys and cleans up all resources"), so an
+ * entry holds a reference to that context.
  */
 struct registered {
 	struct registered *next;
 	char *ptr;
 	size_t len;
 	unsigned uses;
+	bool leaving; /* a thread unregisters it, without the lock */
+	int device;   /* whose primary context it was registered in */
+	void *context;
 };
 static struct registered *all_registered;
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under the lock, as all with it. */
-static struct registered **find_registered(const void *ptr, size_t len)
+/* The entry that shares a byte with a range. Under the lock, as all with it. */
+static struct registered **find_registered(const char *ptr, size_t len)
 {
 	struct registered **link;
 
 	for (link = &all_registered; *link; link = &(*link)->next)
-		if ((const char *)ptr >= (*link)->ptr && gnv_within((size_t)((const char *)ptr - (*link)->ptr), len, (*link)->len))
+		if (ptr < (*link)->ptr + (*link)->len && (*link)->ptr < ptr + len)
 			break;
 	return link;
 }
@@ -67,30 +73,55 @@ static int register_new(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, u
 	return error == GNV_CUDA_INVALID_VALUE ? -EOPNOTSUPP : ret;
 }
 
+static int register_first(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
+{
+	struct registered *known = calloc(1, sizeof(*known));
+	int ret;
+
+	if (!known)
+		return gnv_fail(-ENOMEM, "out of memory");
+	ret = cuda->api.retain(&known->context, cuda->device);
+	if (ret) {
+		free(known);
+		return gnv_cuda_failed(cuda, "cuDevicePrimaryCtxRetain", ret);
+	}
+	ret = register_new(cuda, ptr, len, io, at, ours);
+	if (ret || !*ours) {
+		cuda->api.release(cuda->device);
+		free(known);
+		return ret;
+	}
+	*known = (struct registered){ .next = all_registered, .ptr = ptr, .len = len, .uses = 1, .device = cuda->device,
+				      .context = known->context };
+	all_registered = known;
+	return 0;
+}
+
+static int register_again(struct gnv_cuda *cuda, struct registered *known, void *ptr, size_t len, uint64_t *at)
+{
+	int error;
+
+	if (known->leaving)
+		return gnv_fail(-EBUSY, "another thread unmaps a part of %zu bytes at %p from a GPU; map them after that", len, ptr);
+	if ((char *)ptr < known->ptr || !gnv_within((size_t)((char *)ptr - known->ptr), len, known->len))
+		return gnv_fail(-EBUSY,
+				"of %zu bytes at %p a part is mapped to a GPU already, with %zu bytes at %p; map memory as a whole, or unmap "
+				"that first",
+				len, ptr, known->len, (void *)known->ptr);
+	error = cuda->api.host_pointer(at, ptr, 0);
+	if (error)
+		return gnv_cuda_failed(cuda, "host memory cannot be mapped", error);
+	known->uses++;
+	return 0;
+}
+
 /* Under the lock. */
 static int register_memory(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
 {
 	struct registered *known = *find_registered(ptr, len);
-	int ret;
 
-	if (known) {
-		known->uses++;
-		*ours = true;
-		ret = cuda->api.host_pointer(at, ptr, 0);
-		known->uses -= ret != 0;
-		return ret ? gnv_cuda_failed(cuda, "host memory cannot be mapped", ret) : 0;
-	}
-	known = calloc(1, sizeof(*known));
-	if (!known)
-		return gnv_fail(-ENOMEM, "out of memory");
-	ret = register_new(cuda, ptr, len, io, at, ours);
-	if (ret || !*ours) {
-		free(known);
-		return ret;
-	}
-	*known = (struct registered){ all_registered, ptr, len, 1 };
-	all_registered = known;
-	return 0;
+	*ours = known;
+	return known ? register_again(cuda, known, ptr, len, at) : register_first(cuda, ptr, len, io, at, ours);
 }
 
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
@@ -106,40 +137,60 @@ int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uin
 	return ret;
 }
 
-/*
- * The driver waits until no kernel runs, so after one that did not end it is not asked. Were the bytes given back all the same, who
- * gets their addresses next would find other pages registered there than the process has.
- */
-static int unregister_memory(struct gnv_cuda *cuda, void *ptr)
+/* Under the lock. Return: the entry, when that was its last use; NULL. */
+static struct registered *end_use(const char *ptr)
 {
-	struct registered **link = find_registered(ptr, 1), *known = *link;
-	int error;
+	struct registered *known = *find_registered(ptr, 1);
 
-	if (known && --known->uses)
-		return 0;
-	error = cuda->api.host_unregister(known ? known->ptr : ptr);
-	if (error && error != GNV_CUDA_NOT_REGISTERED) { /* else the program has done it */
-		if (known)
-			known->uses++;
-		return gnv_cuda_failed(cuda, "host memory stays registered until the process ends", error);
+	if (!known || --known->uses)
+		return NULL;
+	known->leaving = true;
+	return known;
+}
+
+/* Under the lock. */
+static void end_leaving(struct registered *known, bool stays)
+{
+	known->leaving = false;
+	known->uses = stays;
+	if (!stays)
+		*find_registered(known->ptr, 1) = known->next;
+}
+
+/*
+ * Without the lock: the driver waits until no kernel runs, and a kernel may wait for a thread that maps other memory. Where it
+ * refuses, the entry stays. The bytes must stay as well: memory that takes their addresses would have other pages registered.
+ */
+static int unregister(struct gnv_cuda *cuda, struct registered *known)
+{
+	int error = cuda->api.push(known->context);
+
+	if (!error) {
+		error = cuda->api.host_unregister(known->ptr);
+		gnv_cuda_leave(cuda);
 	}
-	if (known)
-		*link = known->next;
+	if (error == GNV_CUDA_NOT_REGISTERED) /* the program has done it */
+		error = 0;
+	pthread_mutex_lock(&registering);
+	end_leaving(known, error);
+	pthread_mutex_unlock(&registering);
+	if (error) {
+		gnv_cuda_failed(cuda, "host memory stays registered until the process ends", error);
+		return -EBUSY;
+	}
+	cuda->api.release(known->device);
 	free(known);
 	return 0;
 }
 
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
 {
-	int ret;
+	struct registered *last;
 
-	if (gnv_cuda_is_stuck(cuda))
+	if (gnv_cuda_is_stuck(cuda)) /* the driver would wait for that kernel */
 		return gnv_fail(-EBUSY, "a kernel on %s did not end, and may still use the memory at %p", cuda->name, ptr);
-	if (gnv_cuda_enter(cuda))
-		return -EBUSY;
 	pthread_mutex_lock(&registering);
-	ret = unregister_memory(cuda, ptr);
+	last = end_use(ptr);
 	pthread_mutex_unlock(&registering);
-	gnv_cuda_leave(cuda);
-	return ret ? -EBUSY : 0;
+	return last ? unregister(cuda, last) : 0;
 }

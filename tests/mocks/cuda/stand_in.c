@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "gpu/kernels/kernels.h"
@@ -14,16 +15,22 @@
 #define PUBLIC __attribute__((visibility("default")))
 #define REGISTRATIONS 256
 #define ARGS_MAX 4096
+#define DEVICES 8
 #define FUNCTIONS 64
 
 static void forget(void);
-static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget };
-static char context_object, module_object; /* there is one of each */
-static _Thread_local int depth;		   /* of the context stack */
+static int lost(void);
+static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .lost = lost };
+static char module_object; /* there is one */
+static struct {
+	int references; /* atomic */
+} primary[DEVICES]; /* contexts */
+static _Thread_local int depth, stack[16]; /* of contexts, by device */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	char *ptr; /* NULL: free */
 	size_t len;
+	int device; /* in whose context */
 } registered[REGISTRATIONS];
 
 struct function {
@@ -95,12 +102,14 @@ static void wait_for_kernels(const char *call)
 	const struct timespec ms = { 0, 1000000 };
 	unsigned waited;
 
+	__atomic_fetch_add(&self.waiting, 1, __ATOMIC_ACQ_REL);
 	for (waited = 0; runs_one_up_to(limit) && waited < 30000; waited++)
 		nanosleep(&ms, NULL);
 	if (waited == 30000) {
 		fprintf(stderr, "stand-in: %s waits for a kernel that does not end\n", call);
 		broke(call);
 	}
+	__atomic_fetch_sub(&self.waiting, 1, __ATOMIC_ACQ_REL);
 }
 
 /*
@@ -176,30 +185,47 @@ PUBLIC int cuDeviceGetAttribute(int *value, int attribute, int device)
 PUBLIC gnv_cuda_retain_fn cuDevicePrimaryCtxRetain;
 PUBLIC int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-	(void)device;
 	ASKED(false);
 	count(&self.contexts, 1);
-	*context = &context_object;
+	count(&primary[device - 40].references, 1);
+	*context = &primary[device - 40];
 	return 0;
 }
 
+/*
+ * The last reference ends the context and all that was made in it (CUDA driver API, cuDevicePrimaryCtxRelease and
+ * cuDevicePrimaryCtxReset). Memory that is registered there is pinned no more, for other contexts either.
+ */
 PUBLIC gnv_cuda_release_fn cuDevicePrimaryCtxRelease_v2;
 PUBLIC int cuDevicePrimaryCtxRelease_v2(int device)
 {
-	(void)device;
-	if (self.contexts == 1)
+	int i;
+
+	if (__atomic_load_n(&primary[device - 40].references, __ATOMIC_ACQUIRE) == 1)
 		wait_for_kernels(__func__);
 	count(&self.contexts, -1);
+	count(&primary[device - 40].references, -1);
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < REGISTRATIONS && !__atomic_load_n(&primary[device - 40].references, __ATOMIC_ACQUIRE); i++)
+		if (registered[i].ptr && registered[i].device == device - 40) {
+			registered[i].ptr = NULL;
+			count(&self.registrations, -1);
+		}
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
 PUBLIC gnv_cuda_push_fn cuCtxPushCurrent_v2;
 PUBLIC int cuCtxPushCurrent_v2(void *context)
 {
+	int device;
+
 	ASKED(false);
-	if (context != &context_object || !self.contexts)
+	for (device = 0; device < DEVICES - 1 && context != &primary[device]; device++)
+		;
+	if (context != &primary[device] || !primary[device].references)
 		broke("a context that does not exist was made current");
-	depth++;
+	stack[depth++ % 16] = device;
 	return 0;
 }
 
@@ -208,7 +234,7 @@ PUBLIC int cuCtxPopCurrent_v2(void **context)
 {
 	if (--depth < 0)
 		broke("no context to pop");
-	*context = &context_object;
+	*context = &primary[stack[depth % 16]];
 	return 0;
 }
 
@@ -334,6 +360,8 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 	if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > 1024 || shared || extra || !s)
 		broke("cuLaunchKernel: arguments");
 	wait_for_turn(s);
+	if (self.sticky) /* nothing runs after a kernel that failed */
+		return self.sticky;
 	s->kernel = function;
 	memcpy(s->args, params[0], s->kernel->args);
 	s->lanes = gx * bx;
@@ -438,11 +466,13 @@ PUBLIC int cuMemHostRegister_v2(void *ptr, size_t len, unsigned flags)
 	pthread_mutex_lock(&lock);
 	for (at = 0; at < REGISTRATIONS - 1 && registered[at].ptr; at++)
 		;
-	if (find(ptr, len) < REGISTRATIONS || (self.host.id && (uintptr_t)ptr - (uintptr_t)self.host.ptr < self.host.len)) {
+	if (find(ptr, len) < REGISTRATIONS ||
+	    (self.host.id && (char *)ptr < self.host.ptr + self.host.len && self.host.ptr < (char *)ptr + len)) {
 		ret = GNV_CUDA_ALREADY_REGISTERED;
 	} else {
 		registered[at].ptr = ptr;
 		registered[at].len = len;
+		registered[at].device = stack[depth - 1];
 	}
 	pthread_mutex_unlock(&lock);
 	if (!ret)
@@ -450,6 +480,7 @@ PUBLIC int cuMemHostRegister_v2(void *ptr, size_t len, unsigned flags)
 	return ret;
 }
 
+/* In the context that it was registered in: of another one the documentation guarantees nothing. */
 PUBLIC gnv_cuda_unregister_fn cuMemHostUnregister;
 PUBLIC int cuMemHostUnregister(void *ptr)
 {
@@ -459,7 +490,7 @@ PUBLIC int cuMemHostUnregister(void *ptr)
 	wait_for_kernels(__func__);
 	pthread_mutex_lock(&lock);
 	at = find(ptr, 1);
-	if (at < REGISTRATIONS && registered[at].ptr == ptr)
+	if (at < REGISTRATIONS && registered[at].ptr == ptr && registered[at].device == stack[depth - 1])
 		registered[at].ptr = NULL;
 	else
 		broke("cuMemHostUnregister");
@@ -558,6 +589,19 @@ PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 	return 0;
 }
 
+/* Pages that are pinned and have no address any more: other memory may take it. */
+static int lost(void)
+{
+	unsigned char there[1];
+	int i, n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < REGISTRATIONS; i++)
+		n += registered[i].ptr && mincore((void *)((uintptr_t)registered[i].ptr & ~(uintptr_t)4095), 1, there);
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 /* As if another process began: the driver has taken what the first one had. */
 static void forget(void)
 {
@@ -569,6 +613,7 @@ static void forget(void)
 		free(s);
 	}
 	memset(registered, 0, sizeof(registered));
+	memset(primary, 0, sizeof(primary));
 	self.kernel_error = self.sticky = 0;
 	self.contexts = self.streams = self.modules = self.registrations = self.allocations = 0;
 }

@@ -19,8 +19,10 @@ struct stand_in {
 	int devices, major, minor, pools;
 	/* What exists (atomic). */
 	int contexts, streams, modules, registrations, allocations, running;
+	int waiting; /* threads in a call that waits for kernels (atomic) */
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
 	void (*forget)(void);
+	int (*lost)(void); /* registrations whose memory is unmapped */
 	struct {
 		char *ptr;
 		size_t len;
