@@ -8,6 +8,7 @@
 
 #include "mem/space_soft.h"
 #include "os/linux/shared.h"
+#include "os/linux/sys.h"
 #include "soft/core/controller.h"
 #include "soft/store/store.h"
 #include "util/bits.h"
@@ -23,7 +24,6 @@ static int alloc_bar(struct gnv_soft *soft, size_t used)
 	void *bar;
 	int ret;
 
-	soft->bar_len = (size_t)gnv_align_up(used, BAR_PAGE);
 	if (soft->config.shared) {
 		soft->bar_len = (size_t)2 << gnv_log2(gnv_max(used, 4 * BAR_PAGE) - 1);
 		ret = gnv_shared_create(soft->bar_len, &soft->bar_fd, &bar);
@@ -31,20 +31,23 @@ static int alloc_bar(struct gnv_soft *soft, size_t used)
 			soft->bar = bar;
 		return ret;
 	}
-	soft->bar = aligned_alloc(BAR_PAGE, soft->bar_len);
-	if (soft->bar)
-		memset(soft->bar, 0, soft->bar_len);
-	return soft->bar ? 0 : -ENOMEM;
+	soft->bar_len = (size_t)gnv_align_up(used, gnv_sys_page_size());
+	ret = gnv_sys_map(soft->bar_len, 0, false, &bar); /* a GPU may pin it: a child of fork() must not make copies of its pages */
+	if (!ret)
+		soft->bar = bar;
+	return ret;
 }
 
 static void free_bar(struct gnv_soft *soft)
 {
-	if (soft->bar_fd < 0) {
-		free(soft->bar);
+	if (soft->bar_fd >= 0)
+		memset(soft->bar, 0xff, soft->bar_len); /* a process that has it mapped reads what a PCI function that is gone returns */
+	if (soft->bar_stays || !soft->bar)
 		return;
-	}
-	memset(soft->bar, 0xff, soft->bar_len); /* whoever has it mapped reads what a function that is not there answers */
-	gnv_shared_destroy(soft->bar_fd, soft->bar, soft->bar_len);
+	if (soft->bar_fd >= 0)
+		gnv_shared_destroy(soft->bar_fd, soft->bar, soft->bar_len);
+	else
+		gnv_sys_unmap(soft->bar, soft->bar_len);
 }
 
 static int alloc_memory(struct gnv_soft *soft)

@@ -204,8 +204,7 @@ static void close_exec(struct gnv_vdrive *d)
 	unsigned i;
 
 	gnv_vdrive_hide_all(d);
-	if (d->bar_shown)
-		d->exec->ops->hide(d->exec, d->bar_cookie);
+	d->t.soft.bar_stays = d->bar_shown && d->exec->ops->hide(d->exec, d->bar_cookie);
 	for (i = 0; i < GNV_SOFT_NAMESPACES; i++)
 		if (d->flash[i])
 			d->exec->ops->free(d->exec, d->flash[i]);
@@ -219,7 +218,9 @@ static void free_drive(struct gnv_soft *soft)
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 
 	gnv_vdrive_end_attendant(d);
-	if (stop_exec(d) && d->exec) /* else the kernel may still run, and all that it reaches stays */
+	if (!stop_exec(d))
+		soft->bar_stays = true; /* the kernel may still run, and all that it reaches stays */
+	else if (d->exec)
 		close_exec(d);
 	gnv_soft_engine_threads.free(soft);
 	pthread_mutex_destroy(&d->lock);
