@@ -33,12 +33,28 @@ static void hand_on_silence(struct gnv_vdrive *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
+/*
+ * The structure is out of reach: the context of the GPU has ended with a kernel that failed, and nothing runs there any more. A
+ * controller that is ready has a fatal status then, also when the host has reset it.
+ */
+static void die(struct gnv_vdrive *d)
+{
+	const uint32_t csts = gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS);
+
+	if (!__atomic_exchange_n(&d->dead, true, __ATOMIC_ACQ_REL))
+		gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR, "the drive soft:vram: has failed: %s", gpunvme_errmsg());
+	if ((csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)) == GPUNVME_CSTS_RDY)
+		__atomic_store_n(&d->t.soft.io.doom, GNV_SOFT_CFS, __ATOMIC_RELAXED);
+}
+
 static void report_events(struct gnv_vdrive *d)
 {
 	uint32_t raised[GNV_SOFT_EVENTS], doom, i;
 
-	if (peek(d, raised, GNV_VD_AT(d, raised), sizeof(raised)) || peek(d, &doom, GNV_VD_AT(d, view.io.doom), sizeof(doom)))
+	if (peek(d, raised, GNV_VD_AT(d, raised), sizeof(raised)) || peek(d, &doom, GNV_VD_AT(d, view.io.doom), sizeof(doom))) {
+		die(d);
 		return;
+	}
 	for (i = 0; i < GNV_SOFT_EVENTS; i++)
 		if (raised[i] != d->raised[i])
 			gnv_soft_raise(&d->t.soft, (enum gnv_soft_event)i);

@@ -23,13 +23,14 @@ uint64_t gnv_vdrive_change(struct gnv_vdrive *d)
 	return epoch;
 }
 
-/* After a stop there is no pass any more that could end. */
+/* After a stop, and after the end of the GPU's context, there is no pass any more that could end. */
 bool gnv_vdrive_has_seen(struct gnv_vdrive *d, uint64_t epoch)
 {
 	uint64_t ack[GNV_VD_WORKERS];
 	uint32_t i;
 
-	if (__atomic_load_n(&d->stopped, __ATOMIC_ACQUIRE) || !__atomic_load_n(&d->started, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&d->stopped, __ATOMIC_ACQUIRE) || !__atomic_load_n(&d->started, __ATOMIC_ACQUIRE) ||
+	    __atomic_load_n(&d->dead, __ATOMIC_ACQUIRE))
 		return true;
 	if (d->exec->ops->peek(d->exec, ack, GNV_VD_AT(d, ack), d->workers * sizeof(ack[0])))
 		return false;

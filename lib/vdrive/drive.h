@@ -43,6 +43,7 @@ struct gnv_vdrive {
 	uint64_t epoch; /* atomic */
 	uint32_t workers;
 	bool started, stopped; /* atomic */
+	bool dead; /* atomic: the GPU's context has ended, and the kernel with it */
 	bool bar_shown;
 	pthread_mutex_t epochs; /* taken last */
 	uint64_t bar;

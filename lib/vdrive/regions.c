@@ -109,7 +109,7 @@ void gnv_vdrive_hide_all(struct gnv_vdrive *d)
 
 /*
  * A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass.
- * Then the memory may be hidden.
+ * Then the memory may be hidden. Of a dead GPU nothing can be: the driver does not unregister it.
  */
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 {
@@ -119,7 +119,8 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 
 	if (!region->shown)
 		return 0;
-	if (gnv_vdrive_poke64(d, at_region(d, map->slot) + offsetof(struct gnv_vd_region, len), 0))
+	if (__atomic_load_n(&d->dead, __ATOMIC_ACQUIRE) ||
+	    gnv_vdrive_poke64(d, at_region(d, map->slot) + offsetof(struct gnv_vd_region, len), 0))
 		return -EBUSY;
 	region->known = false;
 	if (region->placed && publish_placed(d))

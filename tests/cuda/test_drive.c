@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +19,11 @@
 
 #include "common/good.h"
 #include "mocks/cuda/stand_in.h"
+#include "os/nvidia/uapi/cuda.h"
 #include "vdrive/shared.h"
 
 #define DRIVE "soft:vram:4M?on=cuda:0&queues=2"
+#define BAR 8192u /* bytes, with two queues */
 #define LANES 64u
 #define EACH 8u
 #define COMMANDS (LANES * EACH)
@@ -63,6 +66,23 @@ VISIBLE int gnv_vd_kernel(uint32_t lanes, uint32_t width, void *args)
 }
 VISIBLE extern const size_t gnv_vd_kernel_args;
 const size_t gnv_vd_kernel_args = sizeof(struct gnv_vd_args);
+
+/* NULL: the driver is the machine's. */
+static struct stand_in *mock_driver(void)
+{
+	const char *path = getenv("GPUNVME_CUDA_LIBRARY");
+	void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+	struct stand_in *(*stand_in_of)(void);
+	void *symbol;
+
+	if (!path)
+		return NULL;
+	assert_non_null(library);
+	symbol = dlsym(library, "stand_in");
+	memcpy(&stand_in_of, &symbol, sizeof(symbol));
+	dlclose(library); /* a GPU of main() keeps it */
+	return stand_in_of();
+}
 
 /* ---- A drive and its lanes ---- */
 
@@ -186,6 +206,83 @@ static void commands_outlive_launches(void **state)
 	close_rig(&r);
 }
 
+/*
+ * A kernel fails, and the context ends with it. The controller reports a fatal status, a reset does not bring it back, closing
+ * ends. Registers that the driver has pinned are not unmapped.
+ */
+static void the_context_ends(void **state)
+{
+	struct stand_in *driver = mock_driver();
+	char why[300] = "";
+	static struct rig r; /* its memory stays, for LeakSanitizer, too */
+	uint32_t value;
+
+	(void)state;
+	if (!driver)
+		skip();
+	open_rig(&r, DRIVE, "cpu");
+	write_and_read(&r);
+	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
+	while (!gpunvme_dev_get_feature(r.dev, 7, &value)) /* number of queues */
+		;
+	snprintf(why, sizeof(why), "%s", gpunvme_errmsg());
+	if (!strstr(why, "CFS"))
+		fail_msg("%s", why);
+	assert_int_not_equal(gpunvme_dev_reset(r.dev), 0);
+	gpunvme_qp_destroy(r.qp);
+	assert_int_equal(gpunvme_mem_free(r.mem), -EBUSY);
+	good(gpunvme_dev_close(r.dev));
+	gpunvme_gpu_close(r.gpu);
+	assert_true(driver->registrations > 1);
+	assert_int_equal(driver->lost(BAR), 0);
+	driver->forget();
+}
+
+static void *run_reads(void *arg)
+{
+	struct rig *r = arg;
+	struct gpunvme_load load = GPUNVME_LOAD_INIT;
+
+	load.flags = GPUNVME_LOAD_RANDOM;
+	load.lanes = LANES;
+	load.nblocks = 8;
+	load.ms = 1000;
+	good(gpunvme_load_run(r->gpu, &r->dq, 1, &r->dbuf, &load));
+	return NULL;
+}
+
+static uint64_t submitted(const struct rig *r)
+{
+	struct gpunvme_qp_info info = { .size = sizeof(info) };
+
+	good(gpunvme_qp_get_info(r->qp, &info));
+	return info.submitted;
+}
+
+/* To unregister memory, the driver waits for the kernel of the reads, which waits for the drive's on the same GPU. Both go on. */
+static void memory_goes_while_a_long_kernel_reads(void **state)
+{
+	struct gpunvme_mem *other;
+	pthread_t thread;
+	struct rig r;
+	int i;
+
+	(void)state;
+	open_rig(&r, DRIVE, "cuda:0");
+	assert_int_equal(pthread_create(&thread, NULL, run_reads, &r), 0);
+	while (submitted(&r) < 100)
+		sched_yield();
+	for (i = 0; i < 3; i++) {
+		good(gpunvme_mem_alloc(r.gpu, 65536, NULL, &other));
+		good(gpunvme_mem_map(other, r.dev));
+		good(gpunvme_mem_unmap(other, r.dev));
+		good(gpunvme_mem_free(other));
+	}
+	pthread_join(thread, NULL);
+	write_and_read(&r);
+	close_rig(&r);
+}
+
 static void drives_that_cannot_be_are_refused(void **state)
 {
 	static const struct {
@@ -213,19 +310,11 @@ static void drives_that_cannot_be_are_refused(void **state)
 /* Of the mock driver: nothing is left, and no rule was broken. */
 static int check(void **state)
 {
-	const char *path = getenv("GPUNVME_CUDA_LIBRARY");
-	void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-	struct stand_in *(*stand_in_of)(void);
-	const struct stand_in *driver;
-	void *symbol;
+	const struct stand_in *driver = mock_driver();
 
 	(void)state;
-	if (!path)
+	if (!driver)
 		return 0;
-	assert_non_null(library);
-	symbol = dlsym(library, "stand_in");
-	memcpy(&stand_in_of, &symbol, sizeof(symbol));
-	driver = stand_in_of();
 	assert_int_equal(driver->registrations, 0);
 	assert_int_equal(driver->allocations, 0);
 	assert_int_equal(driver->modules, 0);
@@ -233,7 +322,6 @@ static int check(void **state)
 	assert_int_equal(driver->contexts, 0);
 	if (driver->broke)
 		fail_msg("%s", driver->broke);
-	dlclose(library);
 	return 0;
 }
 
@@ -244,6 +332,8 @@ int main(void)
 		cmocka_unit_test_teardown(lanes_of_the_same_gpu_use_it, check),
 		cmocka_unit_test_teardown(memory_outlives_one_of_its_users, check),
 		cmocka_unit_test_teardown(commands_outlive_launches, check),
+		cmocka_unit_test_teardown(memory_goes_while_a_long_kernel_reads, check),
+		cmocka_unit_test_teardown(the_context_ends, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
 	};
 	struct gpunvme_gpu *gpu;

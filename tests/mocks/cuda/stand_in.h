@@ -22,7 +22,7 @@ struct stand_in {
 	int waiting; /* threads in a call that waits for kernels (atomic) */
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
 	void (*forget)(void);
-	int (*lost)(void); /* registrations whose memory is unmapped */
+	int (*lost)(size_t len); /* registrations of that length whose memory is unmapped */
 	struct {
 		char *ptr;
 		size_t len;
