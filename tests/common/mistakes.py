@@ -7,8 +7,10 @@ noticed something in that room before. So a mistake costs one object file and a 
 killed by a new test or shown to mean nothing.
 
 Runs add up in build/mutate/judged: a mistake that was judged is not planted again, by whatever seed it is drawn, until its line
-changes or its own line there is deleted, as is done for a survivor that has a new test.
+changes or its own line there is deleted, as is done for a survivor that has a new test. A survivor of a selection of tests is not
+kept there: another test may notice it. tests/abi/mistakes tests this file.
 """
+import collections
 import json
 import pathlib
 import random
@@ -19,7 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TREE = ROOT / "build/mutate/tree"
 BUILD = ROOT / "build/mutate/build"
-JUDGED = ROOT / "build/mutate/judged"  # verdict, tab, file, tab, what was changed
+JUDGED = ROOT / "build/mutate/judged"  # verdict, tab, file, tab, what was changed as named() has it
 ROOMS = ("device/gpunvme", "lib/nvme", "lib/soft", "lib/mem", "lib/dev", "lib/dma", "lib/queue", "lib/file", "lib/pagecache",
          "lib/run", "lib/serve", "lib/ublk")
 LEFT_OUT = {"amd.h", "amd_wave.h", "cuda.h", "cuda_wave.h"}  # no CPU lane runs them
@@ -66,7 +68,7 @@ def draw(count, seed):
     """Every place of every file is as likely as any other."""
     dice = random.Random(seed)
     texts = {file: (ROOT / file).read_text() for file in sources()}
-    every = [(file, place) for file, text in texts.items() for place in places(text)]
+    every = [(file, place, was) for file, text in texts.items() for place, was in named(text)]
     dice.shuffle(every)
     return texts, every, count
 
@@ -138,15 +140,25 @@ def judge(tests):
     return ""
 
 
+def whole_lines():
+    """A run that was killed may have left a part of a line, which is no verdict."""
+    kept = JUDGED.read_bytes() if JUDGED.is_file() else b""
+    return kept[:kept.rfind(b"\n") + 1]
+
+
 def judged_before():
-    lines = JUDGED.read_text().splitlines() if JUDGED.is_file() else []
-    return {(file, was): verdict for verdict, file, was in (line.split("\t", 2) for line in lines)}
+    lines = (line.split("\t", 2) for line in whole_lines().decode(errors="replace").split("\n"))
+    return {(parts[1], parts[2]): parts[0] for parts in lines if len(parts) == 3}
 
 
-def remember(name, file, was):
+def remember(name, file, was, wanted):
+    """@wanted: the pattern of the tests that judged, "" all. Only all of them make a survivor."""
+    if not name and wanted:
+        return
     JUDGED.parent.mkdir(parents=True, exist_ok=True)
-    with JUDGED.open("a") as out:
-        print(name or "SURVIVED", file, was.replace("\t", " "), sep="\t", file=out)
+    with JUDGED.open("ab") as out:
+        out.truncate(len(whole_lines()))
+        out.write(f"{name or 'SURVIVED'}\t{file}\t{was}\n".encode())
 
 
 def print_score():
@@ -160,10 +172,21 @@ def print_score():
 
 
 def words_of(text, place):
-    """The line, and what is changed in it."""
+    """The line, and what is changed in it, without tabs."""
     at, length, new = place
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at + length)
-    return f"{text[start:at].strip()} [{text[at:at + length].strip()} -> {new.strip()}] {text[at + length:end].strip()}"
+    words = f"{text[start:at].strip()} [{text[at:at + length].strip()} -> {new.strip()}] {text[at + length:end].strip()}"
+    return words.replace("\t", " ")
+
+
+def named(text):
+    """Each place of a file with its name there: its words, and from the second of equal ones on their number."""
+    found, seen = [], collections.Counter()
+    for place in places(text):
+        words = words_of(text, place)
+        seen[words] += 1
+        found.append((place, words if seen[words] == 1 else f"{words} (number {seen[words]})"))
+    return found
 
 
 def plant(file, text, place, judges):
@@ -188,19 +211,18 @@ def main(count, seed, only, trusted, wanted):
     texts, every, count = draw(count, seed)
     before = judged_before()
     judges, noticed, survived = prepare(trusted, wanted), 0, 0
-    for file, place in every:
+    for file, place, was in every:
         if noticed + survived == count:
             break
         if not re.search(only, str(file)):
             continue
-        text = texts[file]
-        was = words_of(text, place)
-        if (str(file), was.replace("\t", " ")) in before:
+        if (str(file), was) in before:
             continue
+        text = texts[file]
         name = plant(file, text, place, judges)
         if name is None:
             continue
-        remember(name, file, was)
+        remember(name, file, was, wanted)
         line = text.count("\n", 0, place[0]) + 1
         print(f"{'noticed  by ' + name if name else 'SURVIVED'}: {file}:{line}: {was}", flush=True)
         noticed += bool(name)
