@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -31,6 +32,27 @@ static struct {
 	struct gnv_port_ops port;
 	struct gnv_mem_ops mem;
 } bar;
+
+/* The linker sends the library's calls here (--wrap). */
+static bool stays;  /* the driver keeps each helper process */
+static bool secure; /* this program is set-user-ID */
+
+enum gnv_child_end __real_gnv_child_finish(struct gnv_child *child, unsigned ms);
+enum gnv_child_end __wrap_gnv_child_finish(struct gnv_child *child, unsigned ms);
+unsigned long __real_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type);
+
+enum gnv_child_end __wrap_gnv_child_finish(struct gnv_child *child, unsigned ms)
+{
+	const enum gnv_child_end how = __real_gnv_child_finish(child, ms);
+
+	return stays ? GNV_CHILD_STAYS : how;
+}
+
+unsigned long __wrap_getauxval(unsigned long type)
+{
+	return type == AT_SECURE ? secure : __real_getauxval(type);
+}
 
 static void keep_log(void *ctx, enum gpunvme_log_level level, const char *text)
 {
@@ -294,6 +316,48 @@ static void test_nothing_found(void **state)
 	nothing_found("the helper program died while it opens the GPU");
 }
 
+static void test_more_rights_than_the_user(void **state)
+{
+	(void)state;
+	secure = true;
+	nothing_found("is not started by a program that has more rights than its user");
+	secure = false;
+}
+
+static unsigned next_qid(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
+	struct gpunvme_qp *qp;
+	unsigned qid;
+
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0);
+	assert_non_null(qp->bells.cpu);
+	qid = qp->qid;
+	gpunvme_qp_destroy(qp);
+	return qid;
+}
+
+/* It may ring yet: no other queue gets the identifier of its queue, and no GPU maps the registers in that way again. */
+static void test_stays(void **state)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 16, 0, 0 };
+	struct gpunvme_dev *dev = open_dev();
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("hsa:0", NULL, &gpu), 0);
+	stays = true;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), -EIO);
+	stays = false;
+	assert_string_equal(gpunvme_errmsg(), "the helper program cannot be ended: the driver of the GPU keeps it");
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(next_qid(dev, gpu), 2);
+	assert_int_equal(bar.exports, 1);
+	gpunvme_gpu_close(gpu);
+	close_dev(dev);
+}
+
 /* It has its own five descriptors, and signals as at the beginning of a program. */
 static void test_clean(void **state)
 {
@@ -377,6 +441,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_lost, begin, end),		 cmocka_unit_test_setup_teardown(test_fault, begin, end),
 		cmocka_unit_test_setup_teardown(test_hangs, begin, end),	 cmocka_unit_test_setup_teardown(test_nothing_found, begin, end),
 		cmocka_unit_test_setup_teardown(test_clean, begin, end),	 cmocka_unit_test_setup_teardown(test_no_children, begin, end),
+		cmocka_unit_test_setup_teardown(test_stays, begin, end),
+		cmocka_unit_test_setup_teardown(test_more_rights_than_the_user, begin, end),
 	};
 
 	(void)argv;
