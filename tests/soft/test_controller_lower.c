@@ -30,6 +30,23 @@ bool __wrap_gnv_drive_zeroes(const char *sys, uint64_t dev)
 	return lies || __real_gnv_drive_zeroes(sys, dev);
 }
 
+static bool touches; /* a hole changes the time of the file, as on XFS: file_modified() in fs/inode.c */
+static unsigned holes;
+
+int __real_fallocate(int fd, int mode, off_t at, off_t len);
+int __wrap_fallocate(int fd, int mode, off_t at, off_t len);
+
+int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
+{
+	const int ret = __real_fallocate(fd, mode, at, len), saved = errno;
+
+	holes++;
+	if (touches)
+		futimens(fd, NULL);
+	errno = saved;
+	return ret;
+}
+
 static int open_soft(const char *path, bool read_only, const struct gnv_log *log)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
@@ -212,6 +229,35 @@ static bool reads_zeroes(void)
 	return !memcmp(rawhost_data(&host, 8192), zeroes, 4096);
 }
 
+/* To open an image does not change it, whatever a file system counts as a change. */
+static void keeps_time(const char *path)
+{
+	const struct timespec times[2] = { { .tv_sec = 1000, .tv_nsec = 5 }, { .tv_sec = 2000, .tv_nsec = 7 } };
+	struct stat before, after;
+
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	assert_int_equal(stat(path, &before), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		holes = 0;
+		touches = i;
+		assert_int_equal(open_soft(path, false, NULL), 0);
+		touches = false;
+		assert_int_equal(holes, 1);
+		assert_int_equal(stat(path, &after), 0);
+		assert_int_equal(before.st_size, after.st_size);
+		assert_int_equal(before.st_blocks, after.st_blocks);
+		assert_memory_equal(&before.st_mtim, &after.st_mtim, sizeof(after.st_mtim));
+	}
+}
+
+static void opening_keeps_the_time_of_an_image(void **state)
+{
+	(void)state;
+	image_make(image_path("image"), 1 << 20);
+	keeps_time(image_path("image"));
+	unlink(image_path("image"));
+}
+
 /* Block 0 to 7 are written and deallocated. What Identify says of them must be so. */
 static void try_promise(const char *path, bool zeroes, uint16_t status)
 {
@@ -236,6 +282,7 @@ static void try_folder(const char *type, bool zeroes)
 	if (mount(type, image_dir, type, 0, NULL))
 		SKIP("cannot mount it");
 	image_make(image_path("image"), 1 << 20);
+	keeps_time(image_path("image"));
 	assert_int_equal(stat(image_path("image"), &before), 0);
 	try_promise(image_path("image"), zeroes, 0);
 	assert_int_equal(stat(image_path("image"), &after), 0);
@@ -272,6 +319,7 @@ int main(void)
 		TEST(readers_share_an_image_through_a_loop_device),
 		TEST(loop_device_of_a_device),
 		TEST(lock_on_an_overlay_is_said_to_be_none),
+		TEST(opening_keeps_the_time_of_an_image),
 		TEST(blocks_of_a_file_system_with_holes_read_as_zeroes),
 		TEST(blocks_of_a_file_system_without_holes_keep_their_data),
 	};

@@ -136,15 +136,32 @@ static void choose_direct(struct gnv_os_file *file, uint32_t block)
 		fcntl(file->fd, F_SETFL, flags);
 }
 
-/* A hole is tried behind the end of a file, where it changes nothing. A device is asked, as trying would cost its data. */
+/* File systems may count a hole as a change even where it changes nothing (xfs_file_fallocate() in fs/xfs/xfs_file.c). */
+static void restore_time(int fd, const struct timespec *was)
+{
+	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, *was };
+	struct stat st;
+
+	if (!fstat(fd, &st) && (st.st_mtim.tv_sec != was->tv_sec || st.st_mtim.tv_nsec != was->tv_nsec))
+		futimens(fd, times);
+}
+
+/* A hole is tried after the end of the file, where there is no data. Trying would cost a device its data, so sysfs is read. */
 static bool lacks_holes(const struct gnv_os_file *file, uint64_t dev, uint32_t block)
 {
+	struct stat st;
+	bool lacks;
+
 	if (file->read_only)
 		return false;
 	if (file->block)
 		return !gnv_drive_zeroes(GNV_SYSFS, dev);
-	return fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)file->size, block) &&
-	       (errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV);
+	if (fstat(file->fd, &st))
+		return false;
+	lacks = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)file->size, block) &&
+		(errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV);
+	restore_time(file->fd, &st.st_mtim);
+	return lacks;
 }
 
 static bool is_overlay(int fd)
