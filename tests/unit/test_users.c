@@ -31,6 +31,8 @@ DIR *__real_opendir(const char *path);
 DIR *__wrap_opendir(const char *path);
 int __real_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st);
+int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
 int __real_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int fd, unsigned long request, ...);
 
@@ -665,6 +667,51 @@ int __wrap_fstat(int fd, struct stat *st)
 	return ret;
 }
 
+/* The file of a loop device, and what gets its name once it has been looked at. */
+static struct {
+	bool on, block, busy; /* it is a block device; and in use */
+	char name[PATH_MAX], other[PATH_MAX];
+	ino_t ino, other_ino;
+	unsigned looks;
+	unsigned opened, other_opened; /* for more than to find it */
+} exchange;
+
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+	int ret = __real_statx(dir, path, flags, mask, st);
+
+	if (!exchange.on || ret || st->stx_ino != exchange.ino)
+		return ret;
+	if (exchange.block) {
+		st->stx_mode = S_IFBLK;
+		st->stx_rdev_major = 259;
+		st->stx_rdev_minor = 9;
+	}
+	if (++exchange.looks == 2) /* the first look is for loop devices that are made of loop0 */
+		rename(exchange.other, exchange.name);
+	return 0;
+}
+
+static int open_exchanged(const char *path, int flags)
+{
+	struct stat st;
+	int fd;
+
+	if (exchange.busy && flags & O_EXCL) {
+		disk.opens += 9; /* time passes */
+		errno = EBUSY;
+		return -1;
+	}
+	fd = __real_open(path, flags);
+	if (fd < 0 || __real_fstat(fd, &st))
+		return fd;
+	if (flags & O_PATH)
+		put(exchange.busy ? ">../../../images/old" : ">/dev/null", "proc/%d/fd/%d", getpid(), fd);
+	exchange.opened += !(flags & O_PATH) && st.st_ino == exchange.ino;
+	exchange.other_opened += !(flags & O_PATH) && st.st_ino == exchange.other_ino;
+	return fd;
+}
+
 int __wrap_open(const char *path, int flags, ...)
 {
 	const bool own = disk.own && !strcmp(path, "/dev/nvme0n1");
@@ -672,6 +719,8 @@ int __wrap_open(const char *path, int flags, ...)
 
 	if (!strncmp(path, "/dev/loop", 9))
 		return open_loop(path, flags);
+	if (exchange.on)
+		return open_exchanged(path, flags);
 	if (strcmp(path, "/dev/nvme1n5") && !own)
 		return __real_open(path, flags, 0600);
 	assert_true(flags & O_EXCL && flags & O_CLOEXEC);
@@ -821,6 +870,77 @@ static void test_twin_out_of_reach(void **state)
 	disk.own = false;
 }
 
+/* loop0 is made of images/old, which has a second name. images/new gets its first. */
+static void begin_exchange(bool block)
+{
+	char line[PATH_MAX + 2], second[PATH_MAX];
+	struct stat st;
+
+	memset(&exchange, 0, sizeof(exchange));
+	memset(&loop, 0, sizeof(loop));
+	disk.fd = disk.own_fd = -1;
+	put("", "images/old");
+	put("", "images/new");
+	snprintf(exchange.name, sizeof(exchange.name), "%s/images/name", root);
+	snprintf(exchange.other, sizeof(exchange.other), "%s/images/new", root);
+	snprintf(second, sizeof(second), "%s/images/old", root);
+	assert_int_equal(link(second, exchange.name), 0);
+	assert_int_equal(stat(exchange.other, &st), 0);
+	exchange.other_ino = st.st_ino;
+	assert_int_equal(stat(exchange.name, &st), 0);
+	exchange.ino = st.st_ino;
+	exchange.block = block;
+	loop.major = 7;
+	loop.info.lo_device = packed(st.st_dev);
+	loop.info.lo_inode = st.st_ino;
+	loop.info.lo_rdevice = block ? packed(makedev(259, 9)) : 0;
+	snprintf(line, sizeof(line), "%s\n", exchange.name);
+	put(line, "class/block/loop0/loop/backing_file");
+	put("7:0\n", "class/block/loop0/dev");
+	put(">../../class/block/loop0", "dev/block/7:0");
+	exchange.on = true;
+}
+
+static int hold_loop(char text[GNV_USERS_TEXT])
+{
+	unsigned unseen;
+	int ret = gnv_users_hold_others(root, proc, makedev(7, 0), true, text, &unseen, &held);
+
+	exchange.on = false;
+	memset(&loop, 0, sizeof(loop));
+	return ret;
+}
+
+/* Another file gets the name after that was compared: what is opened as root is the file that was compared. */
+static void test_exchanged_name(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	for (unsigned block = 0; block < 2; block++) {
+		tree_remove(state);
+		make(state);
+		begin_exchange(block);
+		assert_int_equal(hold_loop(text), 0);
+		assert_string_equal(text, "");
+		assert_int_equal(access(exchange.other, F_OK), -1);
+		assert_true(exchange.opened);
+		assert_int_equal(exchange.other_opened, 0);
+		gnv_users_release(held);
+	}
+}
+
+/* It is in use, and the descriptor that only finds it is no user of it. */
+static void test_found_is_not_opened(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	(void)state;
+	begin_exchange(true);
+	exchange.busy = true;
+	assert_int_equal(hold_loop(text), -EBUSY);
+	assert_non_null(strstr(text, ": it is mounted or open exclusively; stop its user first"));
+}
+
 /* Namespaces that Linux makes no block device of are free when nobody has their other nodes open. */
 static void test_without_block_node(void **state)
 {
@@ -893,6 +1013,8 @@ int main(void)
 		TEST(test_twin_held),
 		TEST(test_dying),
 		TEST(test_twin_out_of_reach),
+		TEST(test_exchanged_name),
+		TEST(test_found_is_not_opened),
 		TEST(test_without_block_node),
 		TEST(test_no_node_in_dev),
 		TEST(test_unseen),

@@ -265,17 +265,17 @@ struct lowers {
 };
 
 /* Held by a process that has it open, which is named at once; else perhaps by one that is ending. */
-static int open_lower(const struct lowers *l, const struct gnv_lower *lower)
+static int open_lower(const struct lowers *l, const struct gnv_lower *lower, const struct gnv_lower_found *found)
 {
-	const struct gnv_openers_query query = { .what = &lower->what, .count = 1, .how = GNV_OPENERS_ANY };
-	int fd = open_once(lower->path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+	const struct gnv_openers_query query = { &lower->what, 1, &found->fd, 1, GNV_OPENERS_ANY };
+	int fd = open_once(found->path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
 	struct gnv_opener who;
 	char how[80];
 
 	if (fd >= 0 || errno != EBUSY)
 		return fd;
 	if (!gnv_openers_find(l->proc, &query, &who, NULL)) {
-		fd = open_exclusively(l->hold, lower->path);
+		fd = open_exclusively(l->hold, found->path);
 		if (fd >= 0 || errno != EBUSY)
 			return fd;
 		return gnv_users_say_lower(lower, "it is mounted or open exclusively; stop its user first", l->text);
@@ -285,7 +285,7 @@ static int open_lower(const struct lowers *l, const struct gnv_lower *lower)
 }
 
 /* It stays held: the loop device does not keep others from mounting it. */
-static int hold_device(const struct lowers *l, const struct gnv_lower *lower)
+static int hold_device(const struct lowers *l, const struct gnv_lower *lower, const struct gnv_lower_found *found)
 {
 	int *more = realloc(l->hold->fd, (l->hold->count + 1) * sizeof(*more));
 	int fd;
@@ -293,7 +293,7 @@ static int hold_device(const struct lowers *l, const struct gnv_lower *lower)
 	if (!more)
 		return gnv_fail(-ENOMEM, "out of memory");
 	l->hold->fd = more;
-	fd = open_lower(l, lower);
+	fd = open_lower(l, lower, found);
 	if (fd >= 0)
 		more[l->hold->count++] = fd;
 	return fd == -EBUSY ? fd : 0;
@@ -302,10 +302,16 @@ static int hold_device(const struct lowers *l, const struct gnv_lower *lower)
 static int hold_lower(void *ctx, const struct gnv_lower *lower)
 {
 	const struct lowers *l = ctx;
+	struct gnv_lower_found found;
+	int ret;
 
 	if (lower->what.kind != GNV_OPENED_BLOCK)
 		return gnv_users_of_lower(l->sys, l->proc, lower, l->writer, &l->hold->dying, l->text);
-	return gnv_lower_has_name(lower) ? hold_device(l, lower) : 0;
+	if (!gnv_lower_find(lower, &found))
+		return 0;
+	ret = hold_device(l, lower, &found);
+	gnv_lower_drop(&found);
+	return ret;
 }
 
 static int hold_block(const char *sys, const char *proc, uint64_t dev, bool itself, bool writers, char text[GNV_USERS_TEXT],

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "os/linux/fork.h"
 #include "os/linux/loop.h"
 #include "os/linux/sysfs.h"
 
@@ -116,10 +117,29 @@ int gnv_lower_each(const char *sys, uint64_t dev, int (*each)(void *ctx, const s
 	return visit(&walk, dev, DEPTH);
 }
 
-bool gnv_lower_has_name(const struct gnv_lower *lower)
+static bool is_lower(const struct gnv_lower *lower, int fd)
 {
 	struct statx st;
 
-	return !statx(AT_FDCWD, lower->path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &st) &&
-	       gnv_opened_is(&lower->what, &st);
+	return !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &st) && gnv_opened_is(&lower->what, &st);
+}
+
+/* A file system may be slow to find it (NFS), so this is without the lock of fork(). */
+bool gnv_lower_find(const struct gnv_lower *lower, struct gnv_lower_found *found)
+{
+	found->fd = open(lower->path, O_PATH | O_CLOEXEC);
+	if (found->fd < 0)
+		return false;
+	gnv_fork_begin();
+	gnv_fork_keep(found->fd);
+	snprintf(found->path, sizeof(found->path), GNV_PROC "/self/fd/%d", found->fd);
+	if (is_lower(lower, found->fd))
+		return true;
+	gnv_lower_drop(found);
+	return false;
+}
+
+void gnv_lower_drop(const struct gnv_lower_found *found)
+{
+	gnv_fork_close(found->fd);
 }

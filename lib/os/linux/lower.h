@@ -24,7 +24,18 @@ struct gnv_lower {
  */
 int gnv_lower_each(const char *sys, uint64_t dev, int (*each)(void *ctx, const struct gnv_lower *lower), void *ctx);
 
-/* Does the path still name it? What else has that name by now must not be opened: opening may have an effect. */
-bool gnv_lower_has_name(const struct gnv_lower *lower);
+struct gnv_lower_found {
+	int fd; /* opened with O_PATH, which has no effect on the file */
+	char path[32]; /* opens the file of `fd`, whatever has its name by then */
+};
+
+/*
+ * gnv_lower_find() - find the file or device of a loop device by its path
+ * Another file may have that name by now. It must not be opened, because opening can have an effect: so the file is found first,
+ * compared, and then opened by found->path, which needs /proc. Then gnv_lower_drop().
+ * Return: false: the path names another file, or none.
+ */
+bool gnv_lower_find(const struct gnv_lower *lower, struct gnv_lower_found *found);
+void gnv_lower_drop(const struct gnv_lower_found *found);
 
 #endif

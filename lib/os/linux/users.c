@@ -262,10 +262,14 @@ static int look_at_renamed(const char *proc, const struct gnv_lower *lower, char
 int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower *lower, bool writer, struct gnv_deadline *dying,
 		       char text[GNV_USERS_TEXT])
 {
-	int fd = gnv_lower_has_name(lower) ? gnv_hold_open(lower->path, O_RDONLY, dying) : -1;
+	struct gnv_lower_found found;
 	char how[GNV_USERS_TEXT];
-	int ret;
+	int fd, ret;
 
+	if (!gnv_lower_find(lower, &found))
+		return look_at_renamed(proc, lower, text);
+	fd = gnv_hold_open(found.path, O_RDONLY, dying);
+	gnv_lower_drop(&found);
 	if (fd < 0)
 		return look_at_renamed(proc, lower, text);
 	do
