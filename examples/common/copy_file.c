@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "copy_file.h"
 #include "progress.h"
+#include "../front/new_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,8 +103,20 @@ static int take_name(struct copy_file *f)
 
 	if (lstat(f->path, &st) == 0)
 		return failed("'%s' is a symbolic link, and what it leads to is not there: name the file itself", f->path);
+	if (errno != ENOENT)
+		return failed("cannot create '%s': %s", f->path, strerror(errno));
 	f->target = strdup(f->path);
 	return f->target ? GO_ON : failed("no memory for a name");
+}
+
+static int name_part(struct copy_file *f)
+{
+	const size_t room = strlen(f->target) + 64;
+
+	f->part = malloc(room);
+	if (!f->part || new_file_name_part(f->target, f->part, room))
+		return failed("no memory for a name");
+	return GO_ON;
 }
 
 int copy_file_create(struct copy_file *f, const struct session *s)
@@ -118,9 +131,8 @@ int copy_file_create(struct copy_file *f, const struct session *s)
 		ret = take_name(f);
 	if (ret != GO_ON || !f->target)
 		return ret;
-	if (asprintf(&f->part, "%s.%d.part", f->target, (int)getpid()) < 0)
-		return failed("no memory for a name");
-	return open_part(f);
+	ret = name_part(f);
+	return ret == GO_ON ? open_part(f) : ret;
 }
 
 /* Gives the complete file its name, in one step. File systems that cannot refuse to replace (NFS) rely on open_existing(). */

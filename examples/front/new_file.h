@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct new_file {
@@ -13,13 +15,31 @@ struct new_file {
 	char part[4128]; /* its name until then */
 };
 
+/*
+ * A name in the folder of @path that a file has until it is complete. Its length does not depend on the name of @path, which may be
+ * as long as the file system takes. The time is in it because containers give their processes the same numbers.
+ */
+static inline int new_file_name_part(const char *path, char *part, size_t room)
+{
+	const char *slash = strrchr(path, '/');
+	int folder = slash ? (int)(slash - path) + 1 : 0;
+	int len = snprintf(part, room, "%.*s.gpunvme-%d-%llx.part", folder, path, (int)getpid(), (unsigned long long)time(NULL));
+
+	return (size_t)len < room ? 0 : ENAMETOOLONG;
+}
+
 static inline int new_file_open(struct new_file *f, const char *path)
 {
+	int failed = new_file_name_part(path, f->part, sizeof(f->part));
+
 	f->path = path;
-	if ((size_t)snprintf(f->part, sizeof(f->part), "%s.%d.part", path, (int)getpid()) >= sizeof(f->part))
-		return ENAMETOOLONG;
+	f->out = NULL;
+	if (failed)
+		return failed;
 	if (access(path, F_OK) == 0)
 		return EEXIST;
+	if (errno != ENOENT)
+		return errno; /* ENAMETOOLONG now, not after all was written */
 	f->out = fopen(f->part, "wbx");
 	return f->out ? 0 : errno;
 }
@@ -41,6 +61,7 @@ static inline int new_file_close(struct new_file *f, int failed)
 		failed = errno;
 	if (fclose(f->out) && !failed)
 		failed = errno;
+	f->out = NULL;
 	if (!failed)
 		failed = new_file_publish(f);
 	unlink(f->part); /* the second name, or what is left of it */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // hip_read_file URI BYTES FILE: read the start of a namespace into GPU memory, 64 MiB at a time, and from there into a new file. Each
 // thread owns a slice; the queues are shared, each by every fourth group of threads.
+#include "../front/new_file.h"
 #include "session.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 const char *const program = "hip_read_file";
 
-static const char *unfinished; // the file, until it is whole
+static new_file file; // it has its name when it is complete
 
 __global__ void read_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_dbuf buf, uint64_t lba, uint32_t blocks, int *status)
 {
@@ -23,8 +24,8 @@ __global__ void read_slices(const gpunvme_dq *queues, uint32_t count, gpunvme_db
 
 static void remove_unfinished()
 {
-	if (unfinished)
-		remove(unfinished);
+	if (file.out)
+		new_file_close(&file, ECANCELED);
 }
 
 int main(int argc, char **argv)
@@ -40,10 +41,9 @@ int main(int argc, char **argv)
 	uint32_t lba_size = s.ns.lba_size;
 	if (length / lba_size + (length % lba_size != 0) > s.ns.nblocks)
 		die("the namespace has only " + std::to_string(s.ns.nblocks) + " blocks");
-	FILE *file = fopen(argv[3], "wbx"); // never over something, which could be the image itself
-	if (!file)
-		die(std::string("cannot create ") + argv[3] + ": " + strerror(errno));
-	unfinished = argv[3];
+	int failed = new_file_open(&file, argv[3]); // never over something, which could be the image itself
+	if (failed)
+		die(std::string("cannot create ") + argv[3] + ": " + strerror(failed));
 	atexit(remove_unfinished);
 	const size_t room = (size_t)std::min<uint64_t>(PART, (length + lba_size - 1) / lba_size * lba_size);
 	data.open(s.gpu, s.dev, s.rung, room);
@@ -56,13 +56,13 @@ int main(int argc, char **argv)
 						 (uint32_t)((part + lba_size - 1) / lba_size), r.status);
 		r.wait("reading");
 		data.get(bytes.data(), part);
-		if (fwrite(bytes.data(), 1, part, file) != part)
+		if (fwrite(bytes.data(), 1, part, file.out) != part)
 			die(std::string("cannot write ") + argv[3] + ": " + strerror(errno));
 		progress(done + part, length);
 	}
-	if (fclose(file))
-		die(std::string("cannot write ") + argv[3] + ": " + strerror(errno));
-	unfinished = nullptr;
+	failed = new_file_close(&file, 0);
+	if (failed)
+		die(std::string("cannot write ") + argv[3] + ": " + strerror(failed));
 	printf("read %llu bytes with %u threads and %u queues into %s, rung %s\n", (unsigned long long)length, groups * threads, s.queues,
 	       data.where(), s.rung.c_str());
 	data.close();
