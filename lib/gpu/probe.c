@@ -52,11 +52,11 @@ int gnv_probe_start(struct gnv_probe *probe, const struct gpunvme_gpu *gpu, unsi
 	if (!hear(probe, GNV_PROBE_MAPPED, &report))
 		return 0;
 	why = gnv_message();
-	gnv_probe_end(probe); /* it may stay, and does not ring, as nobody asks it to */
+	gnv_probe_end(probe); /* a program that cannot be ended does not ring without gnv_child_go() */
 	return gnv_fail(probe->hung ? -ETIME : -ENOENT, "%s", why.text);
 }
 
-/* A step at which the mapping is used: however it fails, the mapping is to blame. */
+/* A step that uses the mapping: its failure, of any kind, is that of the mapping. */
 static int step(struct gnv_probe *probe, enum gnv_probe_step step, struct gnv_probe_report *report)
 {
 	int ret = hear(probe, step, report);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A helper process tries out whether a GPU reaches the registers of a controller. A GPU that faults loses all queues of the process
- * whose kernel it ran, so the first access is another process's: the program gpunvme-probe (tools/probe). A child of fork() would
- * not do, as ROCm's runtime does not survive fork().
+ * A helper process tests whether a GPU reaches the registers of a controller. When a GPU faults, the process of that kernel loses
+ * all its queues. So another process makes the first access: the program gpunvme-probe (tools/probe). A child of fork() cannot,
+ * because ROCm's runtime does not survive fork().
  *
- * The program opens the GPU, maps a DMA-BUF of BAR0 in one way, and reports GNV_PROBE_MAPPED; its kernel loads CAP and VS, and it
- * reports them as GNV_PROBE_LOADED; told to go on, its kernel rings one doorbell, and it reports GNV_PROBE_RUNG. Then it unmaps and
- * ends. When its parent hangs up it ends early.
+ * The program opens the GPU, maps a DMA-BUF of BAR0 in one way, and reports GNV_PROBE_MAPPED. Its kernel loads CAP and VS, and the
+ * program reports them as GNV_PROBE_LOADED. It waits for gnv_child_go(). Then its kernel rings one doorbell, and the program
+ * reports GNV_PROBE_RUNG, unmaps and ends. It ends early when its parent closes the connection.
  */
 #ifndef GNV_GPU_PROBE_H
 #define GNV_GPU_PROBE_H
@@ -45,15 +45,16 @@ struct gnv_probe {
  * @way: as gnv_gpu_range.way of the mapping that this process has
  * @dmabuf: of the registers and the doorbells, made for the program alone, which has it from now on, also on failure
  * @len: bytes of it; @doorbell: the offset that it is to ring
- * Return: 0; -ENOENT nothing is known, and the program has ended: there is none, or it cannot use the GPU. gnv_fail() has the
- * sentence.
+ * Return: 0; -ENOENT: there is no program, or it cannot use the GPU and has ended; -ETIME: it did not report in time. gnv_fail()
+ * has the error message.
  */
 int gnv_probe_start(struct gnv_probe *probe, const struct gpunvme_gpu *gpu, unsigned way, int dmabuf, size_t len, size_t doorbell);
 
 /*
  * gnv_probe_load() - what its kernel reads in CAP and VS
  * gnv_probe_ring() - let its kernel store 1 to the doorbell
- * Return: 0; -EFAULT it died, or its GPU reported an error; -ETIME nothing came within the time. gnv_fail() has the sentence.
+ * Return: 0; -EFAULT: it died, or its GPU reported an error; -ETIME: it did not report in time. gnv_fail() has the
+ * error message.
  */
 int gnv_probe_load(struct gnv_probe *probe, uint32_t word[GNV_PROBE_WORDS]);
 int gnv_probe_ring(struct gnv_probe *probe);

@@ -8,7 +8,7 @@
 #include "queue/doorbell.h"
 #include "util/bits.h"
 
-/* What was found out of this way before, or NULL. */
+/* The earlier result for this way, or NULL. */
 static const struct gnv_dev_probed *known(const struct gpunvme_qp *qp, unsigned way)
 {
 	const struct gpunvme_dev *dev = qp->dev;
@@ -25,7 +25,7 @@ static void keep(struct gpunvme_qp *qp, unsigned way, bool works)
 	struct gnv_dev_probed *one = &dev->probed.of[dev->probed.count];
 
 	if (dev->probed.count == GNV_ARRAY_LEN(dev->probed.of))
-		return; /* it is found out again */
+		return; /* the next queue runs a helper again */
 	snprintf(one->gpu, sizeof(one->gpu), "%s", qp->gpu->spec);
 	one->way = way;
 	one->works = works;
@@ -74,7 +74,7 @@ static int use(struct gnv_probe *probe, struct gnv_ringtest *test, struct gpunvm
 	return ret == -ENOENT ? 0 : ret; /* no namespace to read: what was loaded is all there is */
 }
 
-/* Return: 0: the program has BAR0; -ENOENT; -ETIME: it was waited for. */
+/* Return: 0: the program has mapped BAR0; -ENOENT; -ETIME: it did not report in time. */
 static int start(struct gnv_probe *probe, const struct gpunvme_qp *qp, unsigned way)
 {
 	struct gpunvme_dev *dev = qp->dev;
@@ -92,7 +92,7 @@ static bool is_blamed(int ret)
 	return ret == -ENXIO || ret == -EFAULT || ret == -ETIME || ret == -ETIMEDOUT || ret == -EPROTO;
 }
 
-/* A controller that was lost meanwhile is not the fault of the way. */
+/* A controller that is lost by now says nothing about the way. */
 static int judge(struct gpunvme_qp *qp, unsigned way, int ret)
 {
 	const struct gnv_message why = gnv_message();
@@ -112,8 +112,8 @@ static int judge(struct gpunvme_qp *qp, unsigned way, int ret)
 }
 
 /*
- * A program that stays may ring yet. The queue ends, and no other queue gets its identifier while the device is open: the doorbell
- * would be that of a queue in use.
+ * A program that cannot be ended may still ring. The queue ends, and its identifier stays taken while the device is open: otherwise
+ * the late ring would reach the doorbell of another queue.
  */
 static int end(struct gnv_probe *probe, struct gpunvme_qp *qp, unsigned way)
 {
@@ -141,7 +141,7 @@ int gnv_probe_run(struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used)
 	if (one)
 		return one->works ? 0 : -ENXIO;
 	missing = start(&probe, qp, way);
-	if (missing == -ETIME) /* that wait is not made again */
+	if (missing == -ETIME) /* the next queue does not wait again */
 		keep(qp, way, true);
 	if (missing) {
 		gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_INFO, "queue %u: not tried out by a helper process, so that a fault costs this "

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Before a kernel of this process stores to a doorbell that is mapped in a way that may fault, a helper process does
- * (gpu/probe.h). Its kernel loads CAP and VS, which are compared with what the CPU reads, and rings one doorbell of a queue that
- * has no other user. So these are told apart: no route from the GPU to the registers, a store that is lost, a fault, a program
- * that hangs.
+ * A doorbell may be mapped in a way that can fault. A helper process stores to it before a kernel of this process does
+ * (gpu/probe.h). The helper's kernel loads CAP and VS and rings one doorbell of a queue that has no other user. The library
+ * compares CAP and VS with what the CPU reads. The result is one of: no route from the GPU to the registers, a lost store, a
+ * fault, a hang.
  *
- * The mapping of the program begins at the first register, so a DMA-BUF is made for it alone; kernels of this process get doorbells
- * only. It is gone before gnv_probe_run() returns, so before any reset that this library makes: queues_lock is held over both.
+ * The helper's mapping begins at the first register, so it gets a DMA-BUF of its own. Kernels of this process get doorbells only.
+ * The mapping ends before gnv_probe_run() returns, and so before any reset by this library: queues_lock is held during both.
  */
 #ifndef GNV_QUEUE_PROBE_H
 #define GNV_QUEUE_PROBE_H
@@ -15,12 +15,13 @@
 #include "gpu/probe.h"
 
 /*
- * gnv_probe_run() - on a queue with doubtful doorbells that exists on the controller and that nobody has used; under queues_lock
- * What was found out is kept for as long as the device is open, for each GPU and way.
+ * gnv_probe_run() - let a helper process ring the doorbell of a queue
+ * The queue has doubtful doorbells, exists on the controller, and is unused. Call it with queues_lock held.
+ * The result is kept for each GPU and way while the device is open.
  * @test: zeroed; afterwards as after gnv_ringtest_run()
- * @used: set to whether the queue has moved on
- * Return: 0 it works, or nothing was found out, which the log says; -ENXIO doorbells of this way are not to be rung, which the log
- * says, too; another negative errno ends the queue, gnv_fail() has the sentence.
+ * @used: set to true if the queue has taken a command
+ * Return: 0: the doorbell works, or there is no result, which is logged; -ENXIO: GPUs must not ring doorbells in this way, which is
+ * logged; another negative errno: the queue must end, gnv_fail() has the error message.
  */
 int gnv_probe_run(struct gnv_ringtest *test, struct gpunvme_qp *qp, bool *used);
 

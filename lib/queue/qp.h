@@ -19,7 +19,7 @@ struct gpunvme_qp {
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu; /* a counted reference */
 	uint32_t qid; /* from here on a recovery replaces everything, under dev->lock */
-	bool qid_passed_on;       /* another queue has it now, or nobody may: it stays taken when this one goes */
+	bool qid_passed_on;       /* another queue has it, or none may: it stays taken when this queue ends */
 	bool unfenced;            /* a view for writing was given out without GPUNVME_VIEW_FENCED */
 	bool lanes_gone;          /* its user said so */
 	bool gate_held;           /* by gnv_qp_hush() */

@@ -29,7 +29,7 @@ struct row {
 	const char *name;
 	const char *question;
 	double seconds; /* of SECONDS */
-	const char *words[WORDS]; /* behind `gpunvme`; DEV and GPU stand for what they are here */
+	const char *words[WORDS]; /* after `gpunvme`; DEV and GPU stand for those of this run */
 	int no_drm;		  /* as if libdrm were not there */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme-probe: the helper program of lib/gpu/probe.h. The library starts it, with one end of a connection and a DMA-BUF of BAR0
- * as descriptors 3 and 4. Nobody else has a use for it.
+ * as descriptors 3 and 4. It is of no use elsewhere.
  *
  * Usage: gpunvme-probe GPU WAYS LEN DOORBELL
  * WAYS are bits of ways to BAR0 that are left out, LEN bytes of the DMA-BUF, DOORBELL the offset of the doorbell.
@@ -36,7 +36,7 @@ static int report(enum gnv_probe_step step, int result, const uint32_t *word)
 	return gnv_child_say(&r, sizeof(r));
 }
 
-/* KFD takes no DMA-BUF twice: it is handed on once, and was made for this process. */
+/* KFD imports a DMA-BUF once only. The library made this one for this process alone. */
 static int give(void *ctx, int *fd, uint64_t *offset)
 {
 	(void)ctx;
@@ -69,7 +69,7 @@ static int load(struct session *s, uint32_t *word)
 	return s->gpu->ops->peek(s->gpu, word, s->own.lane, GNV_PROBE_WORDS * sizeof(*word));
 }
 
-/* By the kernel that tests doorbells, which is told to ring before it begins. */
+/* Use the kernel that tests doorbells. Its word `go` is set before it starts, so it rings at once. */
 static int ring(struct session *s)
 {
 	const uint32_t go[2] = { 1, 0 };

@@ -92,7 +92,7 @@ static int spawn_above(char *const argv[], int talk, int given, pid_t *pid)
 	return ret;
 }
 
-/* With no fork() meanwhile: its child would keep the program's end, and a death would be no end of the connection. */
+/* No fork() may run meanwhile: its child would keep the program's end open, and the death of the program would go unnoticed. */
 static int start(char *const argv[], int given, int *talk, pid_t *pid)
 {
 	int ends[2], ret;
@@ -109,7 +109,7 @@ static int start(char *const argv[], int given, int *talk, pid_t *pid)
 	return gnv_fail(-ret, "%s cannot be started: %s", argv[0], strerror(ret));
 }
 
-/* Another thread may have waited for the child, and its number may be another process's by now: that one is not ours to end. */
+/* Another thread may have waited for the child. Its number may be that of another process now, which must not be killed. */
 static bool is_ours(int pidfd)
 {
 	siginfo_t info;
@@ -199,7 +199,7 @@ int gnv_child_go(const struct gnv_child *child)
 	return say(child->talk, "", 1);
 }
 
-/* Whether it was killed, or by which signal it ended, it is no more: a program that waits for all children may know better. */
+/* How it ended. If another thread has waited for it already, that is not known, and GNV_CHILD_EXITED is returned. */
 static enum gnv_child_end collect(int pidfd)
 {
 	siginfo_t info = { .si_code = 0 };
@@ -213,7 +213,7 @@ enum gnv_child_end gnv_child_finish(struct gnv_child *child, unsigned ms)
 {
 	enum gnv_child_end how = GNV_CHILD_STAYS;
 
-	shutdown(child->talk, SHUT_RDWR); /* a child of clone() may have it, too */
+	shutdown(child->talk, SHUT_RDWR); /* a child of clone() may have the descriptor as well */
 	gnv_fork_close(child->talk);
 	if (child->pidfd < 0)
 		return GNV_CHILD_EXITED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Another program, started by this process: it gets one end of a connection as its descriptor 3, one more descriptor as 4, and no
- * other. It has the environment and stderr of this process, and signals as a program begins with them.
+ * Start another program. It gets one end of a connection as its descriptor 3, one more descriptor as 4, and no other but 0 to 2. It
+ * has the environment and stderr of this process, and default signal handlers.
  */
 #ifndef GNV_OS_LINUX_CHILD_H
 #define GNV_OS_LINUX_CHILD_H
@@ -23,17 +23,17 @@ enum gnv_child_end { GNV_CHILD_EXITED, GNV_CHILD_SIGNALLED, GNV_CHILD_KILLED, GN
 /*
  * gnv_child_start() - run a program
  * @argv: its arguments, which end with NULL; argv[0] is its path
- * Return: 0; -ENOENT it is not there; -EPERM this process has more rights than its user (set-user-ID), so no program is started
- * whose environment its user chose; another negative errno; gnv_fail() has the sentence.
+ * Return: 0; -ENOENT: there is no such program; -EPERM: this process has more rights than its user (set-user-ID), and that
+ * user chose the environment; another negative errno; gnv_fail() has the error message.
  */
 int gnv_child_start(char *const argv[], int given, struct gnv_child *child);
 
 /*
  * gnv_child_hear() - wait for a message of exactly `len` bytes
- * Return: 0; -EPIPE the program has ended or hung up; -ETIMEDOUT; -EPROTO it said something else.
+ * Return: 0; -EPIPE the program has ended or hung up; -ETIMEDOUT; -EPROTO: the message has another length.
  */
 int gnv_child_hear(const struct gnv_child *child, void *to, size_t len, unsigned ms);
-/* Tell it to go on. Return: 0; -EPIPE. */
+/* Send the byte for which gnv_child_await() waits. Return: 0; -EPIPE. */
 int gnv_child_go(const struct gnv_child *child);
 
 /*
@@ -47,7 +47,7 @@ const char *gnv_child_variable(const char *name);
 
 /* For the program: */
 
-/* Wait to be told to go on. Return: 0; -EPIPE the parent has hung up. */
+/* Wait for gnv_child_go(). Return: 0; -EPIPE: the parent has closed the connection. */
 int gnv_child_await(void);
 int gnv_child_say(const void *message, size_t len);
 

@@ -37,8 +37,9 @@ static uint64_t unpack(uint64_t packed)
 }
 
 /*
- * The device reports it to whoever may open its node; to open it for a moment keeps nobody out. That may wait for a process that
- * reads its partitions or closes it, and fork() does not wait with it: a child of that moment has the descriptor, too.
+ * A user that may open the device's node may read it. The node is open for a moment, which keeps no other user out. open() may wait
+ * for a process that reads its partitions or closes it. It is outside the lock, so that fork() does not wait, too. A child that is
+ * made meanwhile has the descriptor.
  */
 bool gnv_loop_identity(const char *name, struct gnv_opened *what)
 {

@@ -49,7 +49,7 @@ int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, c
  * gnv_users_of_lower() - Look for a lock on the file of a loop device.
  * @writer: the loop device is to be written to, so a reader's lock counts, too
  * @dying:  how long a process that ends may keep its lock
- * Return: 0; -EBUSY somebody has one, text says who.
+ * Return: 0; -EBUSY: a process has one, and text names it.
  */
 int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower *lower, bool writer, struct gnv_deadline *dying,
 		       char text[GNV_USERS_TEXT]);
