@@ -105,7 +105,7 @@ void prove_seal(void)
 	file.extent = extent;
 	file.room = EXTENTS;
 	TAKE(is_good(&file.gathered));
-	r.ns.lba_size = 1u << shift;
+	r.ns.info.lba_size = 1u << shift;
 	TAKE(r.first <= ~0ull - r.bytes);
 	end = file.info.bytes;
 	if (gnv_file_seal(&file, &r))
