@@ -45,7 +45,8 @@ void gfx_invalidate(struct gfx *m, struct gfx_wave *w, bool l1)
 
 void gfx_register(struct gfx *m, const char *name, const void *base, uint64_t size, uint32_t flags)
 {
-	if (m->regions == sizeof(m->region) / sizeof(m->region[0]))
+	/* A region that went on at address 0 would hold any address. */
+	if (m->regions == sizeof(m->region) / sizeof(m->region[0]) || size > UINT64_MAX - (uintptr_t)base)
 		abort();
 	m->region[m->regions++] = (struct gfx_region){ name, (uintptr_t)base, size, flags };
 }

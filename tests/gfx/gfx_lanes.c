@@ -157,7 +157,7 @@ static int call(struct call *c)
 	if (c->dbuf)
 		add("buffer descriptor", c->dbuf, sizeof(*c->dbuf), GFX_READONLY);
 	if (c->what == CALL_DISCARD || c->what == CALL_SUBMIT_DISCARD)
-		add("buffer", (void *)(uintptr_t)c->dbuf->base, c->dbuf->len, GFX_DEVICE);
+		add("range", (void *)(uintptr_t)(c->dbuf->base + c->offset), sizeof(struct gpunvme_dsm_range), GFX_DEVICE);
 	if (c->req)
 		add("handles", c->req, (c->what == CALL_WAIT_ANY ? c->count : 1) * sizeof(*c->req), 0);
 	launch(all.calls, "call", 1, 1, &c, sizeof(c));
