@@ -23,8 +23,12 @@ static inline int new_file_name_part(const char *path, char *part, size_t room)
 {
 	const char *slash = strrchr(path, '/');
 	int folder = slash ? (int)(slash - path) + 1 : 0;
-	int len = snprintf(part, room, "%.*s.gpunvme-%d-%llx.part", folder, path, (int)getpid(), (unsigned long long)time(NULL));
+	struct timespec now = { 0, 0 };
+	int len;
 
+	clock_gettime(CLOCK_REALTIME, &now);
+	len = snprintf(part, room, "%.*s.gpunvme-%d-%llx-%lx.part", folder, path, (int)getpid(), (unsigned long long)now.tv_sec,
+		       (unsigned long)now.tv_nsec);
 	return (size_t)len < room ? 0 : ENAMETOOLONG;
 }
 

@@ -36,7 +36,8 @@ static unsigned spawned;
 
 static struct fork {
 	pthread_t thread;
-	int began; /* atomic */
+	int tid;   /* 0 until it is about to fork; atomic */
+	int ended; /* fork() has returned; atomic */
 	int found; /* what the child has beyond `before` */
 } at_spawn, at_pidfd;
 
@@ -60,22 +61,44 @@ static void *fork_once(void *arg)
 	pid_t pid;
 	int status;
 
-	__atomic_store_n(&f->began, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->tid, (int)syscall(SYS_gettid), __ATOMIC_RELEASE);
 	pid = fork();
 	if (!pid)
 		_exit(count_open() - before);
+	__atomic_store_n(&f->ended, 1, __ATOMIC_RELEASE);
 	f->found = waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	return NULL;
 }
 
-/* fork() is called now. It returns after the library's lock is free, or at once if the library has not taken it. */
+/* Also when it has ended. */
+static bool is_asleep(int tid)
+{
+	char path[64], state = 'S';
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	stat = fopen(path, "r");
+	if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'S';
+	if (stat)
+		fclose(stat);
+	return state == 'S';
+}
+
+static bool has_forked_or_waits(const struct fork *f)
+{
+	int tid = __atomic_load_n(&f->tid, __ATOMIC_ACQUIRE);
+
+	return __atomic_load_n(&f->ended, __ATOMIC_ACQUIRE) || (tid && is_asleep(tid));
+}
+
+/* Another thread forks. It waits until the library's lock is free, or has forked if the library has not taken that. */
 static void begin_fork(struct fork *f)
 {
 	if (!forks)
 		return;
 	assert_int_equal(pthread_create(&f->thread, NULL, fork_once, f), 0);
-	wait_until(__atomic_load_n(&f->began, __ATOMIC_ACQUIRE));
-	nanosleep(&(const struct timespec){ 0, 100000000 }, NULL);
+	wait_until(has_forked_or_waits(f));
 }
 
 static void end_fork(struct fork *f)
@@ -152,7 +175,7 @@ static void test_child_of_another_thread(void **state)
 static void test_later_child(void **state)
 {
 	struct gnv_child child;
-	struct fork later = { .began = 0 };
+	struct fork later = { .tid = 0 };
 
 	(void)state;
 	assert_int_equal(start(&child), 0);

@@ -670,6 +670,7 @@ int __wrap_fstat(int fd, struct stat *st)
 /* The file of a loop device, and what gets its name once it has been looked at. */
 static struct {
 	bool on, block, busy; /* it is a block device; and in use */
+	bool no_proc;
 	char name[PATH_MAX], other[PATH_MAX];
 	ino_t ino, other_ino;
 	unsigned looks;
@@ -697,6 +698,10 @@ static int open_exchanged(const char *path, int flags)
 	struct stat st;
 	int fd;
 
+	if (exchange.no_proc && !strncmp(path, "/proc/self/fd/", 14)) {
+		errno = ENOENT;
+		return -1;
+	}
 	if (exchange.busy && flags & O_EXCL) {
 		disk.opens += 9; /* time passes */
 		errno = EBUSY;
@@ -941,6 +946,21 @@ static void test_found_is_not_opened(void **state)
 	assert_non_null(strstr(text, ": it is mounted or open exclusively; stop its user first"));
 }
 
+/* What was compared cannot be opened by its descriptor, so it counts as used. */
+static void test_lower_without_proc(void **state)
+{
+	char text[GNV_USERS_TEXT];
+
+	for (unsigned block = 0; block < 2; block++) {
+		tree_remove(state);
+		make(state);
+		begin_exchange(block);
+		exchange.no_proc = true;
+		assert_int_equal(hold_loop(text), -EBUSY);
+		assert_non_null(strstr(text, "mount /proc"));
+	}
+}
+
 /* Namespaces that Linux makes no block device of are free when nobody has their other nodes open. */
 static void test_without_block_node(void **state)
 {
@@ -1015,6 +1035,7 @@ int main(void)
 		TEST(test_twin_out_of_reach),
 		TEST(test_exchanged_name),
 		TEST(test_found_is_not_opened),
+		TEST(test_lower_without_proc),
 		TEST(test_without_block_node),
 		TEST(test_no_node_in_dev),
 		TEST(test_unseen),

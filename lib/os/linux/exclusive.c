@@ -272,6 +272,8 @@ static int open_lower(const struct lowers *l, const struct gnv_lower *lower, con
 	struct gnv_opener who;
 	char how[80];
 
+	if (fd < 0 && errno == ENOENT)
+		return gnv_users_no_proc(lower, l->text);
 	if (fd >= 0 || errno != EBUSY)
 		return fd;
 	if (!gnv_openers_find(l->proc, &query, &who, NULL)) {

@@ -136,7 +136,10 @@ static void choose_direct(struct gnv_os_file *file, uint32_t block)
 		fcntl(file->fd, F_SETFL, flags);
 }
 
-/* File systems may count a hole as a change even where it changes nothing (xfs_file_fallocate() in fs/xfs/xfs_file.c). */
+/*
+ * File systems may count a hole as a change even where it changes nothing (xfs_file_fallocate() in fs/xfs/xfs_file.c). Only the owner
+ * of the file may set the time (utimensat(2)). For other users the new time stays.
+ */
 static void restore_time(int fd, const struct timespec *was)
 {
 	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, *was };

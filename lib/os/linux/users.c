@@ -236,6 +236,11 @@ int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char tex
 	return -EBUSY;
 }
 
+int gnv_users_no_proc(const struct gnv_lower *lower, char text[GNV_USERS_TEXT])
+{
+	return gnv_users_say_lower(lower, "without /proc it cannot be opened safely, to see who uses it; mount /proc", text);
+}
+
 /* A lock that does not go with this opener. */
 static int look_at_lock(const char *sys, const char *proc, int fd, bool writer, char how[GNV_USERS_TEXT])
 {
@@ -264,14 +269,15 @@ int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower
 {
 	struct gnv_lower_found found;
 	char how[GNV_USERS_TEXT];
-	int fd, ret;
+	int fd, err, ret;
 
 	if (!gnv_lower_find(lower, &found))
 		return look_at_renamed(proc, lower, text);
 	fd = gnv_hold_open(found.path, O_RDONLY, dying);
+	err = errno;
 	gnv_lower_drop(&found);
 	if (fd < 0)
-		return look_at_renamed(proc, lower, text);
+		return err == ENOENT ? gnv_users_no_proc(lower, text) : look_at_renamed(proc, lower, text);
 	do
 		ret = look_at_lock(sys, proc, fd, writer, how);
 	while (ret == -EAGAIN && gnv_deadline_poll_again(dying));

@@ -57,6 +57,9 @@ int gnv_users_of_lower(const char *sys, const char *proc, const struct gnv_lower
 /* Say of what a loop device is made, and how that is in use. Return: -EBUSY. */
 int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char text[GNV_USERS_TEXT]);
 
+/* The same, where it was found and /proc is missing, through which it is opened. */
+int gnv_users_no_proc(const struct gnv_lower *lower, char text[GNV_USERS_TEXT]);
+
 /* ---- For exclusive.c, of nodes that are known ---- */
 
 /* As gnv_users_find(), but for who merely has them open. */
