@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "os/linux/sys.h"
-#include "soft/store/store.h"
+#include "soft/store/idle.h"
 #include "util/bits.h"
 #include "util/clock.h"
 #include "util/size.h"
@@ -167,45 +167,10 @@ static int ram_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 	return -EINVAL;
 }
 
-/* ---- There is nothing to wait for ---- */
-
-static int ram_attach(struct gnv_soft_seat *seat)
-{
-	(void)seat;
-	return 0;
-}
-
 static int ram_explain(int error)
 {
 	(void)error;
 	return 0;
-}
-
-static void ram_detach(struct gnv_soft_seat *seat)
-{
-	(void)seat;
-}
-
-static unsigned ram_take_back(struct gnv_soft_seat *seat, void **cmd, unsigned max)
-{
-	(void)seat;
-	(void)cmd;
-	(void)max;
-	return 0;
-}
-
-static unsigned ram_reap(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max)
-{
-	(void)seat;
-	(void)done;
-	(void)max;
-	return 0;
-}
-
-static void ram_wait(struct gnv_soft_seat *seat, unsigned usec)
-{
-	(void)seat;
-	(void)usec;
 }
 
 const struct gnv_soft_store_ops gnv_soft_store_ram = {
@@ -213,13 +178,13 @@ const struct gnv_soft_store_ops gnv_soft_store_ram = {
 	.owns = ram_owns,
 	.open = ram_open,
 	.close = ram_close,
-	.attach = ram_attach,
+	.attach = gnv_soft_idle_submit,
 	.explain = ram_explain,
-	.detach = ram_detach,
+	.detach = gnv_soft_idle_detach,
 	.start = ram_start,
-	.submit = ram_attach,
-	.take_back = ram_take_back,
-	.reap = ram_reap,
-	.wait = ram_wait,
-	.tidy = ram_detach,
+	.submit = gnv_soft_idle_submit,
+	.take_back = gnv_soft_idle_take_back,
+	.reap = gnv_soft_idle_reap,
+	.wait = gnv_soft_idle_wait,
+	.tidy = gnv_soft_idle_detach,
 };

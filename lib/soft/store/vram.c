@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "os/linux/sys.h"
-#include "soft/store/store.h"
+#include "soft/store/idle.h"
 #include "util/clock.h"
 #include "util/size.h"
 
@@ -80,44 +80,11 @@ static int vram_attach(struct gnv_soft_seat *seat)
 	return strcmp(seat->soft->engine->name, "threads") ? 0 : -EINVAL;
 }
 
-static void vram_detach(struct gnv_soft_seat *seat)
-{
-	(void)seat;
-}
-
 static int vram_start(struct gnv_soft_seat *seat, struct gnv_soft_cmd *cmd)
 {
 	(void)seat;
 	(void)cmd;
 	return -EINVAL;
-}
-
-static int vram_submit(struct gnv_soft_seat *seat)
-{
-	(void)seat;
-	return 0;
-}
-
-static unsigned vram_take_back(struct gnv_soft_seat *seat, void **cmd, unsigned max)
-{
-	(void)seat;
-	(void)cmd;
-	(void)max;
-	return 0;
-}
-
-static unsigned vram_reap(struct gnv_soft_seat *seat, struct gnv_uring_done *done, unsigned max)
-{
-	(void)seat;
-	(void)done;
-	(void)max;
-	return 0;
-}
-
-static void vram_wait(struct gnv_soft_seat *seat, unsigned usec)
-{
-	(void)seat;
-	(void)usec;
 }
 
 const struct gnv_soft_store_ops gnv_soft_store_vram = {
@@ -127,11 +94,11 @@ const struct gnv_soft_store_ops gnv_soft_store_vram = {
 	.close = vram_close,
 	.explain = vram_explain,
 	.attach = vram_attach,
-	.detach = vram_detach,
+	.detach = gnv_soft_idle_detach,
 	.start = vram_start,
-	.submit = vram_submit,
-	.take_back = vram_take_back,
-	.reap = vram_reap,
-	.wait = vram_wait,
-	.tidy = vram_detach,
+	.submit = gnv_soft_idle_submit,
+	.take_back = gnv_soft_idle_take_back,
+	.reap = gnv_soft_idle_reap,
+	.wait = gnv_soft_idle_wait,
+	.tidy = gnv_soft_idle_detach,
 };
