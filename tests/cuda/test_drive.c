@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
-#include "common/good.h"
+#include "common/pair.h"
 #include "mocks/cuda/stand_in.h"
 #include "os/nvidia/uapi/cuda.h"
 #include "vdrive/shared.h"
@@ -87,36 +87,19 @@ static struct stand_in *mock_driver(void)
 /* ---- A drive and its lanes ---- */
 
 struct rig {
-	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dq dq;
-	struct gpunvme_dbuf dbuf;
+	struct pair pair;
 	struct gpunvme_batch_cmd cmd[COMMANDS];
 };
 
 static void open_rig(struct rig *r, const char *uri, const char *lanes)
 {
-	const struct gpunvme_view view = { sizeof(view), GPUNVME_VIEW_WRITE, 0, 0, 0 };
-
 	memset(r, 0, sizeof(*r));
-	good(gpunvme_dev_open(uri, NULL, &r->dev));
-	good(gpunvme_gpu_open(lanes, NULL, &r->gpu));
-	good(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp));
-	good(gpunvme_qp_view(r->qp, &view, &r->dq));
-	good(gpunvme_mem_alloc(r->gpu, COMMANDS * 4096, NULL, &r->mem));
-	good(gpunvme_mem_map(r->mem, r->dev));
-	good(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf));
+	pair_open(&r->pair, uri, lanes, COMMANDS * 4096);
 }
 
 static void close_rig(struct rig *r)
 {
-	gpunvme_qp_destroy(r->qp);
-	good(gpunvme_mem_unmap(r->mem, r->dev));
-	good(gpunvme_mem_free(r->mem));
-	good(gpunvme_dev_close(r->dev));
-	gpunvme_gpu_close(r->gpu);
+	pair_close(&r->pair);
 }
 
 /* Command i moves one to eight blocks of a place of its own to or from its part of the buffer. */
@@ -127,7 +110,7 @@ static void move_all(struct rig *r, uint32_t op)
 
 	for (i = 0; i < COMMANDS; i++)
 		r->cmd[i] = (struct gpunvme_batch_cmd){ .offset = i * 4096ull, .lba = i * 37 % COMMANDS * 8, .nblocks = i % 8 + 1, .op = op };
-	good(gpunvme_batch_run(r->gpu, &r->dq, 1, &r->dbuf, &batch));
+	good(gpunvme_batch_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &batch));
 	for (i = 0; i < COMMANDS; i++)
 		assert_int_equal(r->cmd[i].status, 0);
 }
@@ -139,7 +122,7 @@ static unsigned char stamp(uint32_t i, uint32_t byte)
 
 static void write_and_read(struct rig *r)
 {
-	unsigned char *p = gpunvme_mem_ptr(r->mem);
+	unsigned char *p = gpunvme_mem_ptr(r->pair.mem);
 	uint32_t i, byte;
 
 	for (i = 0; i < COMMANDS; i++)
@@ -183,11 +166,11 @@ static void memory_outlives_one_of_its_users(void **state)
 	(void)state;
 	open_rig(&r, DRIVE, "cuda:0");
 	good(gpunvme_dev_open(DRIVE, NULL, &other));
-	good(gpunvme_mem_map(r.mem, other));
+	good(gpunvme_mem_map(r.pair.mem, other));
 	write_and_read(&r);
-	good(gpunvme_mem_unmap(r.mem, other));
+	good(gpunvme_mem_unmap(r.pair.mem, other));
 	write_and_read(&r);
-	good(gpunvme_mem_map(r.mem, other));
+	good(gpunvme_mem_map(r.pair.mem, other));
 	good(gpunvme_dev_close(other)); /* which ends that */
 	write_and_read(&r);
 	close_rig(&r);
@@ -223,16 +206,16 @@ static void the_context_ends(void **state)
 	open_rig(&r, DRIVE, "cpu");
 	write_and_read(&r);
 	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
-	while (!gpunvme_dev_get_feature(r.dev, 7, &value)) /* number of queues */
+	while (!gpunvme_dev_get_feature(r.pair.dev, 7, &value)) /* number of queues */
 		;
 	snprintf(why, sizeof(why), "%s", gpunvme_errmsg());
 	if (!strstr(why, "CFS"))
 		fail_msg("%s", why);
-	assert_int_not_equal(gpunvme_dev_reset(r.dev), 0);
-	gpunvme_qp_destroy(r.qp);
-	assert_int_equal(gpunvme_mem_free(r.mem), -EBUSY);
-	good(gpunvme_dev_close(r.dev));
-	gpunvme_gpu_close(r.gpu);
+	assert_int_not_equal(gpunvme_dev_reset(r.pair.dev), 0);
+	gpunvme_qp_destroy(r.pair.qp);
+	assert_int_equal(gpunvme_mem_free(r.pair.mem), -EBUSY);
+	good(gpunvme_dev_close(r.pair.dev));
+	gpunvme_gpu_close(r.pair.gpu);
 	assert_true(driver->registrations > 1);
 	assert_int_equal(driver->lost(BAR), 0);
 	driver->forget();
@@ -247,16 +230,8 @@ static void *run_reads(void *arg)
 	load.lanes = LANES;
 	load.nblocks = 8;
 	load.ms = 1000;
-	good(gpunvme_load_run(r->gpu, &r->dq, 1, &r->dbuf, &load));
+	good(gpunvme_load_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &load));
 	return NULL;
-}
-
-static uint64_t submitted(const struct rig *r)
-{
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-
-	good(gpunvme_qp_get_info(r->qp, &info));
-	return info.submitted;
 }
 
 /* To unregister memory, the driver waits for the kernel of the reads, which waits for the drive's on the same GPU. Both go on. */
@@ -270,12 +245,12 @@ static void memory_goes_while_a_long_kernel_reads(void **state)
 	(void)state;
 	open_rig(&r, DRIVE, "cuda:0");
 	assert_int_equal(pthread_create(&thread, NULL, run_reads, &r), 0);
-	while (submitted(&r) < 100)
+	while (pair_submitted(&r.pair) < 100)
 		sched_yield();
 	for (i = 0; i < 3; i++) {
-		good(gpunvme_mem_alloc(r.gpu, 65536, NULL, &other));
-		good(gpunvme_mem_map(other, r.dev));
-		good(gpunvme_mem_unmap(other, r.dev));
+		good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &other));
+		good(gpunvme_mem_map(other, r.pair.dev));
+		good(gpunvme_mem_unmap(other, r.pair.dev));
 		good(gpunvme_mem_free(other));
 	}
 	pthread_join(thread, NULL);

@@ -62,6 +62,19 @@ static void make_long_pair(struct rawhost_queue *q, char **rings, struct gpunvme
 	assert_int_equal(rawhost_admin(&sq, NULL), 0);
 }
 
+/* Command i reads block i to its own place, and all of them begin at once. */
+static void read_many(struct rawhost_queue *q)
+{
+	struct gpunvme_sqe sqe;
+	unsigned i;
+
+	for (i = 0; i < MANY; i++) {
+		sqe = rawhost_rw(&host, GPUNVME_IO_READ, i, 1, i * 512);
+		rawhost_put(q, &sqe);
+	}
+	rawhost_ring_sq(&host, q, q->tail);
+}
+
 /* ---- Commands in flight live in the drive's memory: slices end whatever is in flight ---- */
 
 /* Delays of 3 ms and slices of 100 us: each command waits over many launches. Those of one delay end in the order of the queue. */
@@ -71,7 +84,6 @@ static void commands_outlive_slices(void **state)
 	struct rawhost_queue q;
 	struct gpunvme_mem mem;
 	struct gpunvme_cqe cqe;
-	struct gpunvme_sqe sqe;
 	char *rings;
 	unsigned i;
 
@@ -83,11 +95,7 @@ static void commands_outlive_slices(void **state)
 		rawhost_fill(&host, 0, 512, i);
 		assert_int_equal(rw(GPUNVME_IO_WRITE, i, 1, 0), 0);
 	}
-	for (i = 0; i < MANY; i++) {
-		sqe = rawhost_rw(&host, GPUNVME_IO_READ, i, 1, i * 512);
-		rawhost_put(&q, &sqe);
-	}
-	rawhost_ring_sq(&host, &q, q.tail);
+	read_many(&q);
 	for (i = 0; i < MANY; i++) {
 		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 		assert_int_equal(cqe.cid, i);
@@ -108,7 +116,6 @@ static void commands_that_overtake_are_all_there(void **state)
 	struct rawhost_queue q;
 	struct gpunvme_mem mem;
 	struct gpunvme_cqe cqe;
-	struct gpunvme_sqe sqe;
 	uint8_t seen[MANY] = { 0 };
 	unsigned i, overtaken = 0;
 	char *rings;
@@ -116,11 +123,7 @@ static void commands_that_overtake_are_all_there(void **state)
 	(void)state;
 	rawhost_start(&host, &config);
 	make_long_pair(&q, &rings, &mem);
-	for (i = 0; i < MANY; i++) {
-		sqe = rawhost_rw(&host, GPUNVME_IO_READ, i, 1, i * 512);
-		rawhost_put(&q, &sqe);
-	}
-	rawhost_ring_sq(&host, &q, q.tail);
+	read_many(&q);
 	for (i = 0; i < MANY; i++) {
 		assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 		assert_in_range(cqe.cid, 0, MANY - 1);

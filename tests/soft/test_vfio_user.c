@@ -27,8 +27,8 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
-#include "common/good.h"
 #include "common/image.h"
+#include "common/pair.h"
 #include "wire/wire.h"
 
 #define BYTES (1u << 20)
@@ -121,74 +121,43 @@ static int clean_up(void **state)
 
 /* Static in each case: when that has failed, threads of its load still end there. */
 struct rig {
-	struct gpunvme_dev *dev;
-	struct gpunvme_gpu *gpu;
-	struct gpunvme_qp *qp;
-	struct gpunvme_mem *mem;
-	struct gpunvme_dq dq;
-	struct gpunvme_dbuf dbuf;
+	struct pair pair;
 	struct gpunvme_load load;
 	pthread_t thread;
 	int result; /* of the load */
 };
 
-static void make_queue(struct rig *r)
-{
-	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-
-	view.flags = GPUNVME_VIEW_WRITE;
-	good(gpunvme_qp_create(r->dev, r->gpu, NULL, &r->qp));
-	good(gpunvme_qp_view(r->qp, &view, &r->dq));
-	good(gpunvme_mem_alloc(r->gpu, BYTES, NULL, &r->mem));
-	good(gpunvme_mem_map(r->mem, r->dev));
-	good(gpunvme_mem_dbuf(r->mem, r->dev, &r->dbuf));
-}
-
 static void open_rig(struct rig *r)
 {
 	memset(r, 0, sizeof(*r));
-	good(gpunvme_dev_open(uri, NULL, &r->dev));
-	good(gpunvme_gpu_open("cpu", NULL, &r->gpu));
-	make_queue(r);
+	pair_open(&r->pair, uri, "cpu", BYTES);
 }
 
 static void close_rig(struct rig *r)
 {
-	gpunvme_qp_destroy(r->qp);
-	good(gpunvme_mem_unmap(r->mem, r->dev));
-	good(gpunvme_mem_free(r->mem));
-	good(gpunvme_dev_close(r->dev));
-	gpunvme_gpu_close(r->gpu);
+	pair_close(&r->pair);
 }
 
 static void *run_load(void *arg)
 {
 	struct rig *r = arg;
 
-	r->result = gpunvme_load_run(r->gpu, &r->dq, 1, &r->dbuf, &r->load);
+	r->result = gpunvme_load_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &r->load);
 	return NULL;
-}
-
-static uint64_t served(const struct rig *r)
-{
-	struct gpunvme_qp_info info = { .size = sizeof(info) };
-
-	good(gpunvme_qp_get_info(r->qp, &info));
-	return info.submitted;
 }
 
 static bool is_removed(const struct rig *r)
 {
 	struct gpunvme_dev_status status = { .size = sizeof(status) };
 
-	good(gpunvme_dev_state(r->dev, &status));
+	good(gpunvme_dev_state(r->pair.dev, &status));
 	return status.state == GPUNVME_STATE_REMOVED;
 }
 
 /* Reads until something ends them; returns when some have been served. */
 static void start_load(struct rig *r)
 {
-	const uint64_t before = served(r);
+	const uint64_t before = pair_submitted(&r->pair);
 
 	r->load = (struct gpunvme_load)GPUNVME_LOAD_INIT;
 	r->load.flags = GPUNVME_LOAD_RANDOM;
@@ -196,7 +165,7 @@ static void start_load(struct rig *r)
 	r->load.nblocks = 8;
 	r->load.ms = LOAD_MS;
 	assert_int_equal(pthread_create(&r->thread, NULL, run_load, r), 0);
-	while (served(r) < before + 100)
+	while (pair_submitted(&r->pair) < before + 100)
 		usleep(1000);
 }
 
@@ -208,12 +177,12 @@ static int end_load(struct rig *r)
 
 static void check_io(struct rig *r, unsigned char seed)
 {
-	unsigned char *p = gpunvme_mem_ptr(r->mem);
+	unsigned char *p = gpunvme_mem_ptr(r->pair.mem);
 
 	memset(p, seed, 65536);
-	good(gpunvme_write(&r->dq, &r->dbuf, 0, (uint64_t)seed << r->dq.lba_shift, 128ull << r->dq.lba_shift, 0));
+	good(gpunvme_write(&r->pair.dq, &r->pair.dbuf, 0, (uint64_t)seed << r->pair.dq.lba_shift, 128ull << r->pair.dq.lba_shift, 0));
 	memset(p, 0, 65536);
-	good(gpunvme_read(&r->dq, &r->dbuf, 65536, (uint64_t)seed << r->dq.lba_shift, 128ull << r->dq.lba_shift));
+	good(gpunvme_read(&r->pair.dq, &r->pair.dbuf, 65536, (uint64_t)seed << r->pair.dq.lba_shift, 128ull << r->pair.dq.lba_shift));
 	assert_int_equal(p[65536], seed);
 	assert_memory_equal(p + 65536, p + 65537, 65535);
 	assert_int_equal(p[0], 0);
@@ -239,10 +208,10 @@ static void test_what_it_says(void **state)
 	(void)state;
 	start_server("?pci=1217:8760");
 	open_rig(&r);
-	good(gpunvme_dev_get_info(r.dev, &info));
+	good(gpunvme_dev_get_info(r.pair.dev, &info));
 	assert_string_equal(info.transport, "vfio-user");
 	assert_string_equal(info.reset, "function");
-	good(gpunvme_qp_get_info(r.qp, &queue));
+	good(gpunvme_qp_get_info(r.pair.qp, &queue));
 	assert_string_equal(queue.rung, "vfio-user");
 	check_io(&r, 3);
 	close_rig(&r);
@@ -297,10 +266,10 @@ static void test_reset_under_load(void **state)
 		struct gpunvme_view view = GPUNVME_VIEW_INIT;
 
 		start_load(&r);
-		good(gpunvme_dev_reset(r.dev));
+		good(gpunvme_dev_reset(r.pair.dev));
 		assert_int_not_equal(end_load(&r), 0);
 		view.flags = GPUNVME_VIEW_WRITE;
-		good(gpunvme_qp_view(r.qp, &view, &r.dq));
+		good(gpunvme_qp_view(r.pair.qp, &view, &r.pair.dq));
 		check_io(&r, (unsigned char)(20 + i));
 	}
 	close_rig(&r);
@@ -323,14 +292,14 @@ static void lose_under_load(int sig)
 	assert_true(ret == -GPUNVME_ENODEV || ret == -GPUNVME_ESHUTDOWN); /* of who waited, and of who came later */
 	while (!is_removed(&r))
 		usleep(1000);
-	assert_int_equal(gpunvme_dev_reset(r.dev), -ENODEV);
-	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &late));
-	assert_int_equal(gpunvme_mem_map(late, r.dev), -ENODEV);
+	assert_int_equal(gpunvme_dev_reset(r.pair.dev), -ENODEV);
+	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
+	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV);
 	good(gpunvme_mem_free(late));
-	gpunvme_qp_destroy(r.qp);
-	good(gpunvme_dev_close(r.dev));
-	good(gpunvme_mem_free(r.mem));
-	gpunvme_gpu_close(r.gpu);
+	gpunvme_qp_destroy(r.pair.qp);
+	good(gpunvme_dev_close(r.pair.dev));
+	good(gpunvme_mem_free(r.pair.mem));
+	gpunvme_gpu_close(r.pair.gpu);
 	alarm(0);
 	start_server("");
 	open_rig(&r);
@@ -359,27 +328,27 @@ static void test_stopped_server(void **state)
 	start_server("");
 	snprintf(short_uri, sizeof(short_uri), "%s?timeout=1000", uri);
 	dev_opts.admin_timeout_ms = 1000;
-	good(gpunvme_dev_open(short_uri, &dev_opts, &r.dev));
-	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
+	good(gpunvme_dev_open(short_uri, &dev_opts, &r.pair.dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
 	opts.cmd_timeout_ms = 500;
-	good(gpunvme_qp_create(r.dev, r.gpu, &opts, &r.qp));
-	good(gpunvme_qp_view(r.qp, &view, &r.dq));
-	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &r.mem));
-	good(gpunvme_mem_map(r.mem, r.dev));
-	good(gpunvme_mem_dbuf(r.mem, r.dev, &r.dbuf));
+	good(gpunvme_qp_create(r.pair.dev, r.pair.gpu, &opts, &r.pair.qp));
+	good(gpunvme_qp_view(r.pair.qp, &view, &r.pair.dq));
+	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &r.pair.mem));
+	good(gpunvme_mem_map(r.pair.mem, r.pair.dev));
+	good(gpunvme_mem_dbuf(r.pair.mem, r.pair.dev, &r.pair.dbuf));
 	end_server(SIGSTOP);
 	alarm(PATIENCE_S);
-	assert_int_equal(gpunvme_read(&r.dq, &r.dbuf, 0, 0, 8ull << r.dq.lba_shift), -GPUNVME_ETIMEDOUT);
-	assert_int_equal(gpunvme_mem_unmap(r.mem, r.dev), -EBUSY);
-	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &late));
-	assert_int_equal(gpunvme_mem_map(late, r.dev), -ENODEV); /* and from now on it is asked nothing */
+	assert_int_equal(gpunvme_read(&r.pair.dq, &r.pair.dbuf, 0, 0, 8ull << r.pair.dq.lba_shift), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_mem_unmap(r.pair.mem, r.pair.dev), -EBUSY);
+	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
+	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV); /* and from now on it is asked nothing */
 	assert_non_null(strstr(gpunvme_errmsg(), "does not answer within 1000 ms: see whether it hangs"));
 	good(gpunvme_mem_free(late));
-	assert_int_equal(gpunvme_dev_close(r.dev), -EBUSY); /* it has memory of ours, and may go on */
+	assert_int_equal(gpunvme_dev_close(r.pair.dev), -EBUSY); /* it has memory of ours, and may go on */
 	end_server(SIGKILL);
-	good(gpunvme_dev_close(r.dev));
-	good(gpunvme_mem_free(r.mem));
-	gpunvme_gpu_close(r.gpu);
+	good(gpunvme_dev_close(r.pair.dev));
+	good(gpunvme_mem_free(r.pair.mem));
+	gpunvme_gpu_close(r.pair.gpu);
 	alarm(0);
 }
 
@@ -395,19 +364,19 @@ static void test_unmap_under_load(void **state)
 	open_rig(&r);
 	start_load(&r);
 	for (i = 0; i < 20; i++) {
-		good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &other));
-		good(gpunvme_mem_map(other, r.dev));
-		good(gpunvme_mem_unmap(other, r.dev));
+		good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &other));
+		good(gpunvme_mem_map(other, r.pair.dev));
+		good(gpunvme_mem_unmap(other, r.pair.dev));
 		good(gpunvme_mem_free(other));
 	}
-	good(gpunvme_mem_unmap(r.mem, r.dev));
+	good(gpunvme_mem_unmap(r.pair.mem, r.pair.dev));
 	assert_int_not_equal(end_load(&r), 0);
-	memset(gpunvme_mem_ptr(r.mem), 0x5a, BYTES);
+	memset(gpunvme_mem_ptr(r.pair.mem), 0x5a, BYTES);
 	usleep(20000);
-	assert_int_equal(*(unsigned char *)gpunvme_mem_ptr(r.mem), 0x5a);
-	assert_memory_equal(gpunvme_mem_ptr(r.mem), (char *)gpunvme_mem_ptr(r.mem) + 1, BYTES - 1);
-	good(gpunvme_mem_map(r.mem, r.dev));
-	good(gpunvme_mem_dbuf(r.mem, r.dev, &r.dbuf));
+	assert_int_equal(*(unsigned char *)gpunvme_mem_ptr(r.pair.mem), 0x5a);
+	assert_memory_equal(gpunvme_mem_ptr(r.pair.mem), (char *)gpunvme_mem_ptr(r.pair.mem) + 1, BYTES - 1);
+	good(gpunvme_mem_map(r.pair.mem, r.pair.dev));
+	good(gpunvme_mem_dbuf(r.pair.mem, r.pair.dev, &r.pair.dbuf));
 	check_io(&r, 11);
 	close_rig(&r);
 	end_server(SIGTERM);
@@ -423,26 +392,26 @@ static void test_memory(void **state)
 
 	(void)state;
 	start_server("");
-	good(gpunvme_dev_open(uri, NULL, &r.dev));
-	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
-	good(gpunvme_mem_alloc(r.gpu, BYTES, NULL, &mem)); /* before the first queue there */
-	assert_int_equal(gpunvme_mem_map(mem, r.dev), -EOPNOTSUPP);
+	good(gpunvme_dev_open(uri, NULL, &r.pair.dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
+	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &mem)); /* before the first queue there */
+	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no descriptor"));
 	assert_non_null(strstr(gpunvme_errmsg(), "; allocate it by gpunvme_mem_alloc() with GPUNVME_MEM_SHARED"));
 	good(gpunvme_mem_free(mem));
 	opts.flags = GPUNVME_MEM_SHARED;
-	good(gpunvme_mem_alloc(r.gpu, 12345, &opts, &mem));
-	good(gpunvme_mem_map(mem, r.dev));
-	good(gpunvme_mem_unmap(mem, r.dev));
+	good(gpunvme_mem_alloc(r.pair.gpu, 12345, &opts, &mem));
+	good(gpunvme_mem_map(mem, r.pair.dev));
+	good(gpunvme_mem_unmap(mem, r.pair.dev));
 	good(gpunvme_mem_free(mem));
 	opts.flags |= GPUNVME_MEM_HUGE;
-	assert_int_equal(gpunvme_mem_alloc(r.gpu, BYTES, &opts, &mem), -EINVAL);
+	assert_int_equal(gpunvme_mem_alloc(r.pair.gpu, BYTES, &opts, &mem), -EINVAL);
 	assert_int_equal(posix_memalign(&own, 65536, BYTES), 0);
-	good(gpunvme_mem_register(r.gpu, own, BYTES, &mem));
-	assert_int_equal(gpunvme_mem_map(mem, r.dev), -EOPNOTSUPP);
+	good(gpunvme_mem_register(r.pair.gpu, own, BYTES, &mem));
+	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
 	good(gpunvme_mem_free(mem));
 	free(own);
-	make_queue(&r);
+	pair_make_queue(&r.pair, BYTES);
 	check_io(&r, 12);
 	close_rig(&r);
 	end_server(SIGTERM);
@@ -465,18 +434,18 @@ static void test_many_memories(void **state)
 		SKIP("too few descriptors");
 	opts.flags = GPUNVME_MEM_SHARED;
 	start_server("");
-	good(gpunvme_dev_open(uri, NULL, &r.dev));
-	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
+	good(gpunvme_dev_open(uri, NULL, &r.pair.dev));
+	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
 	do
-		good(gpunvme_mem_alloc(r.gpu, 4096, &opts, &mem[n]));
-	while (!gpunvme_mem_map(mem[n], r.dev) && n++ < MOST);
+		good(gpunvme_mem_alloc(r.pair.gpu, 4096, &opts, &mem[n]));
+	while (!gpunvme_mem_map(mem[n], r.pair.dev) && n++ < MOST);
 	assert_true(n > MOST / 2 && n < MOST); /* the library has some of its own */
 	assert_non_null(strstr(gpunvme_errmsg(), "(it says that it takes 1024), map fewer and larger ones"));
 	good(gpunvme_mem_free(mem[0]));
-	good(gpunvme_mem_map(mem[n], r.dev));
+	good(gpunvme_mem_map(mem[n], r.pair.dev));
 	while (n)
 		good(gpunvme_mem_free(mem[n--]));
-	make_queue(&r);
+	pair_make_queue(&r.pair, BYTES);
 	check_io(&r, 13);
 	close_rig(&r);
 	end_server(SIGTERM);
@@ -547,16 +516,16 @@ static void test_common_keys(void **state)
 	(void)state;
 	start_server("");
 	snprintf(text, sizeof(text), "%s?ro=1&ns=1&power=leave&hmb=0", uri);
-	good(gpunvme_dev_open(text, NULL, &r.dev));
-	good(gpunvme_dev_get_info(r.dev, &info));
+	good(gpunvme_dev_open(text, NULL, &r.pair.dev));
+	good(gpunvme_dev_get_info(r.pair.dev, &info));
 	assert_int_equal(info.read_only, 1);
-	good(gpunvme_gpu_open("cpu", NULL, &r.gpu));
-	good(gpunvme_qp_create(r.dev, r.gpu, NULL, &r.qp));
+	good(gpunvme_gpu_open("cpu", NULL, &r.pair.gpu));
+	good(gpunvme_qp_create(r.pair.dev, r.pair.gpu, NULL, &r.pair.qp));
 	view.flags = GPUNVME_VIEW_WRITE;
-	assert_int_equal(gpunvme_qp_view(r.qp, &view, &r.dq), -EROFS);
-	good(gpunvme_qp_destroy(r.qp));
-	good(gpunvme_dev_close(r.dev));
-	gpunvme_gpu_close(r.gpu);
+	assert_int_equal(gpunvme_qp_view(r.pair.qp, &view, &r.pair.dq), -EROFS);
+	good(gpunvme_qp_destroy(r.pair.qp));
+	good(gpunvme_dev_close(r.pair.dev));
+	gpunvme_gpu_close(r.pair.gpu);
 	end_server(SIGTERM);
 }
 
