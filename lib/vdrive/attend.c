@@ -25,7 +25,7 @@ static void hand_on_silence(struct gnv_vdrive *d)
 	bool silent;
 
 	pthread_mutex_lock(&d->lock);
-	silent = gnv_soft_is_silent(&d->t.soft); /* with the lock: nobody hands on what was true before */
+	silent = gnv_soft_is_silent(&d->t.soft); /* with the lock: no thread hands on an older value */
 	if (silent != d->silent && !gnv_vdrive_poke32(d, GNV_VD_AT(d, silent), silent)) {
 		d->silent = silent;
 		gnv_vdrive_change(d);
@@ -78,9 +78,9 @@ static bool raise_interrupts(struct gnv_vdrive *d)
 		if (!d->cq[qid].interrupts)
 			continue;
 		any = true;
-		if (posted[qid] != d->cq[qid].told)
+		if (posted[qid] != d->cq[qid].reported)
 			irq->raise(irq->ctx, d->cq[qid].vector);
-		d->cq[qid].told = posted[qid];
+		d->cq[qid].reported = posted[qid];
 	}
 	pthread_mutex_unlock(&d->lock);
 	return any;
@@ -160,7 +160,7 @@ static void collect_one(struct gnv_vdrive *d, const struct gnv_vd_error *error)
 	pthread_mutex_unlock(&d->t.errors.lock);
 }
 
-/* Of more than are kept, the oldest were overwritten, and only count. An entry that the kernel still writes is for the next call. */
+/* Of more than are kept, the oldest were overwritten and only count. An entry that the kernel still writes is for the next call. */
 static void collect(struct gnv_vdrive *d)
 {
 	struct gnv_vd_error error[GNV_VD_ERRORS];

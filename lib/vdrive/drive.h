@@ -27,7 +27,7 @@ struct gnv_vdrive_cq {
 	const struct gnv_soft_map *map;
 	bool interrupts;
 	uint16_t vector;
-	uint64_t told; /* completions of which the host has heard */
+	uint64_t reported; /* completions that an interrupt was raised for */
 };
 
 struct gnv_vdrive_region {
@@ -124,7 +124,7 @@ void gnv_vdrive_hide_all(struct gnv_vdrive *d);
 
 /* ---- refuse.c ---- */
 
-/* Can all that fault= asks for be played? Return: 0; -EINVAL with an error message. */
+/* Can this engine inject all faults of fault=? Return: 0; -EINVAL with an error message. */
 int gnv_vdrive_check_faults(const struct gnv_soft_config *config);
 
 /* ---- attend.c ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel on threads of this process, one for each worker. A thread whose worker finds nothing to do sleeps, up to a
- * millisecond.
+ * The kernel on threads of this process, one for each worker. A thread sleeps while its worker finds nothing to do, up to a
+ * millisecond at a time.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The kernel on an NVIDIA GPU. A thread launches it again and again, two launches ahead, in a stream of the highest priority,
- * and nobody waits for one. Each wave counts when it ends, so that the thread knows how many launches there still are.
+ * and does not wait for the end of a launch. Each wave counts when it ends, so the thread knows how many launches there are.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -33,7 +33,7 @@ static uint64_t at_first(const struct gnv_vdrive *d, unsigned worker)
 
 /* ---- What commands see ---- */
 
-/* Copies, whose pointers are those of the GPU. */
+/* Copies. Their pointers are addresses of the GPU. */
 static void copy_view(const struct gnv_vdrive *d, struct gnv_vd_view *view)
 {
 	const struct gnv_soft *soft = &d->t.soft;
@@ -113,7 +113,7 @@ uint16_t gnv_vdrive_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring 
 	}
 	made.doorbell = doorbell_of(d, ring->qid, true);
 	if (d->exec->ops->poke(d->exec, at_cq(d, ring->qid), &made, sizeof(made)) ||
-	    d->exec->ops->peek(d->exec, &cq->told, GNV_VD_AT(d, posted) + ring->qid * sizeof(uint64_t), sizeof(cq->told))) {
+	    d->exec->ops->peek(d->exec, &cq->reported, GNV_VD_AT(d, posted) + ring->qid * sizeof(uint64_t), sizeof(cq->reported))) {
 		gnv_soft_space_put(d->t.space, cq->map);
 		cq->map = NULL;
 		return GPUNVME_SC_INTERNAL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Words of fault= that this engine does not play: they take memory between the drive's and the host's, a second completion, or
+ * Words of fault= that this engine does not inject: they take memory between the drive's and the host's, a second completion, or
  * something that all queues share with the admin queue, which is served elsewhere.
  */
 #include <errno.h>
@@ -40,6 +40,6 @@ int gnv_vdrive_check_faults(const struct gnv_soft_config *config)
 
 	for (i = 0; i < GNV_ARRAY_LEN(refused); i++)
 		if (refused[i].verdict ? has_rule(&config->rules, refused[i].verdict) : gnv_soft_has(&config->traits, refused[i].trait))
-			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not play that; use soft:ram:SIZE or an image", refused[i].word);
+			return gnv_fail(-EINVAL, "fault=%s: a drive soft:vram: does not inject it; use soft:ram:SIZE or an image", refused[i].word);
 	return 0;
 }

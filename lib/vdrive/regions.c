@@ -40,7 +40,7 @@ static int publish_placed(struct gnv_vdrive *d)
 	int ret;
 
 	if (!gnv_vdrive_has_seen(d, d->switched)) /* a worker may still search the list that is written now */
-		return gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
+		return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
 	list_placed(d);
 	ret = d->exec->ops->poke(d->exec, at + offsetof(struct gnv_vd_placed, iova), d->order->iova,
 				 d->placed * sizeof(d->order->iova[0]));
@@ -55,7 +55,7 @@ static int publish_placed(struct gnv_vdrive *d)
 	d->switched = gnv_vdrive_change(d);
 	if (gnv_vdrive_sync(d, UNMAP_MS))
 		return 0;
-	return gnv_fail(-EBUSY, "the drive does not answer; look whether other work fills its GPU");
+	return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
 }
 
 /* ---- Mappings ---- */

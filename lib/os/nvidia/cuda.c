@@ -189,7 +189,7 @@ int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *nam
 	return ret;
 }
 
-/* Return: CUDA's answer, GNV_CUDA_NOT_READY when the time is over. */
+/* Return: CUDA's error, GNV_CUDA_NOT_READY when the time is over. */
 static int wait_for_end(struct gnv_cuda *cuda, const struct gnv_cuda_job *job, void *stream)
 {
 	struct gnv_deadline deadline;
@@ -204,7 +204,7 @@ static int wait_for_end(struct gnv_cuda *cuda, const struct gnv_cuda_job *job, v
 	return error;
 }
 
-/* The stream is given back when what it runs has ended, also when nobody waits for that any more. */
+/* The driver frees the stream when its kernel has ended, also after the time is over. */
 static int run(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
 {
 	void *params[] = { (void *)(uintptr_t)job->args }, *stream;

@@ -4,7 +4,7 @@
  *
  * Everything happens in the GPU's primary context, which CUDA programs of the same process use too: their kernels can use the
  * addresses. The caller's own current context is left as it was. Copies and kernels go through streams of their own that wait for
- * nobody else's kernels, so a kernel that never ends does not hold up the host. Any thread may call all of it.
+ * no other kernels, so a kernel that never ends does not hold up the host. Any thread may call all of it.
  */
 #ifndef GNV_OS_NVIDIA_CUDA_H
 #define GNV_OS_NVIDIA_CUDA_H
@@ -21,7 +21,7 @@ struct gnv_cuda;
  * gnv_cuda_open() - take a GPU
  * @index: CUDA's number of it
  * Return: 0; -ENODEV no driver, no GPU, or not that many; -EOPNOTSUPP driver or GPU too old; -ENOMEM; -EIO. gnv_fail() has the
- * sentence, here and below.
+ * error message, here and below.
  */
 int gnv_cuda_open(unsigned index, struct gnv_cuda **cuda);
 void gnv_cuda_close(struct gnv_cuda *cuda);
@@ -51,8 +51,9 @@ struct gnv_cuda_job {
 int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job);
 
 /*
- * A stream of the highest priority, and kernels in it that nobody waits for, one after the other; timeout_ms and gets_on are not
- * used. gnv_cuda_stream_end() waits for their end and gives the stream back, once. Return: false they did not end within @ms.
+ * A stream of the highest priority, and kernels in it, one after the other. gnv_cuda_begin() does not wait for their end, and does
+ * not use timeout_ms and gets_on. gnv_cuda_stream_end() waits for their end and gives the stream back, once. Return: false they
+ * did not end within @ms.
  */
 int gnv_cuda_stream_new(struct gnv_cuda *cuda, void **stream);
 int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job);

@@ -73,7 +73,7 @@ uint64_t gnv_cuda_tag(struct gnv_cuda *cuda, const void *ptr)
 {
 	uint64_t tag = 0;
 
-	/* Drivers have been seen to answer without a context, in half the time. */
+	/* Drivers have been seen to return it without a context, in half the time. */
 	if (!cuda->api.pointer(&tag, GNV_CUDA_POINTER_TAG, (uintptr_t)ptr))
 		return tag;
 	return ask(cuda, ptr, GNV_CUDA_POINTER_TAG, &tag) ? tag : 0;

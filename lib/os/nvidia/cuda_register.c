@@ -21,7 +21,7 @@ struct registered {
 	size_t len;
 	unsigned uses;
 	bool leaving; /* a thread unregisters it, without the lock */
-	int device;   /* whose primary context it was registered in */
+	int device;   /* it was registered in the primary context of that */
 	void *context;
 };
 static struct registered *all_registered;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that nobody waits for: launched one after the other, in a stream of the highest priority. */
+/* Kernels in a stream of the highest priority, one after the other. No thread waits for the end of one. */
 #include "os/nvidia/cuda_table.h"
 #include "util/clock.h"
 

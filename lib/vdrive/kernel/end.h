@@ -78,7 +78,7 @@ static void put_entry(const struct turn *t, const struct gnv_soft_cmd *cmd, uint
 	vd_store((void *)(uintptr_t)entry, (struct vd_vec){ { cmd->dw0, 0, dw2, dw3 } });
 }
 
-/* One lane: is it over, and may the host hear of it? */
+/* One lane: has it ended, and is its completion to be posted now? */
 static bool is_due(const struct turn *t, uint32_t i, uint64_t now)
 {
 	return t->work->next[i] == GNV_SOFT_END && (t->closing || i < t->due || t->work->cmd[i].post_at <= now);

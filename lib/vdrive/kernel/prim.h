@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The few things that the kernel needs of the processor that it runs on: CPU threads, NVIDIA and AMD GPUs. They are its own,
- * and share nothing with those of the device header: a wrong fence there must not be wrong here, too, where nobody would see
- * it.
+ * and share nothing with those of the device header: with the same wrong fence in both, no test would fail.
  *
  * A wave is VD_WIDTH lanes that run together; on CPU threads it is one lane. All lanes of a wave call each function of a group
  * that is called collective.

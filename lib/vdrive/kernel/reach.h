@@ -91,7 +91,7 @@ uint16_t gnv_soft_sgl_read(struct gnv_soft_dma *dma, uint64_t iova, struct gpunv
 
 /* ---- Pieces ---- */
 
-/* Data for its own memory lands in the page beside the right one, by the drive that is played. */
+/* fault=cmb-data: data for memory of the controller lands in the page next to the right one. */
 static uint64_t reach_data(const struct gnv_vd *vd, uint64_t iova, uint64_t len)
 {
 	uint64_t flags;
