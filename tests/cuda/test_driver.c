@@ -412,6 +412,35 @@ static void mapped_in_part(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* Memory that the driver did not unregister: what takes its addresses has other pages, and is not mapped by the old ones. */
+static void what_stays_registered_is_not_found_again(void **state)
+{
+	static char pages[2 * 4096] __attribute__((aligned(4096)));
+	struct gnv_gpu_range range, again;
+	struct gpunvme_gpu *gpu[2];
+	int i;
+
+	(void)state;
+	driver->devices = 2;
+	for (i = 0; i < 2; i++)
+		assert_int_equal(gpunvme_gpu_open(i ? "cuda:1" : "cuda:0", NULL, &gpu[i]), 0);
+	assert_int_equal(gpu[0]->ops->host_attach(gpu[0], pages, sizeof(pages), &range), 0);
+	driver->fail = "cuMemHostUnregister";
+	driver->error = GNV_CUDA_ILLEGAL_ADDRESS;
+	assert_int_equal(gpu[0]->ops->host_detach(gpu[0], &range), -EBUSY);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(gpu[i]->ops->host_attach(gpu[i], pages, sizeof(pages), &again), -EBUSY);
+		assert_int_equal(gpu[i]->ops->host_attach(gpu[i], pages + 4096, 4096, &again), -EBUSY);
+		assert_non_null(strstr(gpunvme_errmsg(), "start the program anew"));
+	}
+	driver->fail = NULL;
+	assert_int_equal(gpu[0]->ops->host_detach(gpu[0], &range), 0); /* asked again, it lets go */
+	assert_int_equal(gpu[1]->ops->host_attach(gpu[1], pages, sizeof(pages), &range), 0);
+	assert_int_equal(gpu[1]->ops->host_detach(gpu[1], &range), 0);
+	for (i = 0; i < 2; i++)
+		gpunvme_gpu_close(gpu[i]);
+}
+
 struct detaching {
 	struct gpunvme_gpu *gpu;
 	struct gnv_gpu_range *range;
@@ -426,12 +455,17 @@ static void *detach(void *arg)
 	return NULL;
 }
 
+struct running {
+	struct gpunvme_gpu *gpu;
+	const struct gnv_launch *launch;
+	int ret;
+};
+
 static void *run_until_told(void *arg)
 {
-	const struct gnv_launch *launch = ((void **)arg)[1];
-	struct gpunvme_gpu *gpu = ((void **)arg)[0];
+	struct running *r = arg;
 
-	assert_int_equal(gpu->ops->launch(gpu, launch), 0);
+	r->ret = r->gpu->ops->launch(r->gpu, r->launch);
 	return NULL;
 }
 
@@ -447,16 +481,15 @@ static void memory_is_mapped_while_other_memory_leaves(void **state)
 	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 1u << 30, NULL, NULL };
 	struct gnv_gpu_range range[2], again;
 	struct detaching leaves;
+	struct running runs;
 	struct gpunvme_gpu *gpu;
 	pthread_t kernel, thread;
-	void *both[2];
 
 	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, 4096, &range[0]), 0);
-	both[0] = gpu;
-	both[1] = (void *)(uintptr_t)&launch;
-	assert_int_equal(pthread_create(&kernel, NULL, run_until_told, both), 0);
+	runs = (struct running){ gpu, &launch, -1 };
+	assert_int_equal(pthread_create(&kernel, NULL, run_until_told, &runs), 0);
 	while (!__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE))
 		sched_yield();
 	leaves = (struct detaching){ gpu, &range[0], -1 };
@@ -470,6 +503,7 @@ static void memory_is_mapped_while_other_memory_leaves(void **state)
 	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
 	pthread_join(kernel, NULL);
+	assert_int_equal(runs.ret, 0);
 	assert_int_equal(leaves.ret, 0);
 	assert_int_equal(gpu->ops->host_detach(gpu, &range[1]), 0);
 	gpunvme_gpu_close(gpu);
@@ -536,9 +570,10 @@ static void a_kernel_does_not_end(void **state)
 	struct gnv_gpu_range range;
 
 	(void)state;
+	driver->devices = 8;
 	image_make(image_path("i"), 1 << 20);
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("i"));
-	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_gpu_open("cuda:7", NULL, &gpu), 0); /* of no other case: such a GPU stays so in this process */
 	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
 	assert_int_equal(gpunvme_mem_register(gpu, bytes, sizeof(bytes), &theirs), 0);
 	assert_int_equal(gpunvme_mem_alloc(gpu, sizeof(bytes), NULL, &ours), 0);
@@ -556,6 +591,46 @@ static void a_kernel_does_not_end(void **state)
 	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
 	while (__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE) || __atomic_load_n(&driver->streams, __ATOMIC_ACQUIRE) > 1)
 		;
+	driver->forget();
+}
+
+/*
+ * The driver waits for the kernels of the GPU that registered memory, whichever handle launched them: not of the one that leaves. The
+ * handles: one whose kernel does not end, one of the same GPU that has registered memory, one of another GPU.
+ */
+static void another_handle_has_a_kernel_that_does_not_end(void **state)
+{
+	static char pages[2 * 4096] __attribute__((aligned(4096)));
+	static struct {
+		uint32_t go, bell, rung;
+	} memory;
+	const struct gnv_ring_args args = { .go = (uintptr_t)&memory.go, .doorbell = (uintptr_t)&memory.bell,
+					    .rung = (uintptr_t)&memory.rung, .timeout = 1ull << 60, .rings = 1 };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 50, NULL, NULL };
+	static const char *const names[] = { "cuda:6", "cuda:6", "cuda:0" };
+	struct gnv_gpu_range first, second, shared;
+	struct gpunvme_gpu *gpu[3];
+	int i;
+
+	(void)state;
+	driver->devices = 8;
+	for (i = 0; i < 3; i++)
+		assert_int_equal(gpunvme_gpu_open(names[i], NULL, &gpu[i]), 0);
+	assert_int_equal(gpu[1]->ops->host_attach(gpu[1], pages, 4096, &first), 0);
+	assert_int_equal(gpu[1]->ops->host_attach(gpu[1], pages + 4096, 4096, &second), 0);
+	assert_int_equal(gpu[2]->ops->host_attach(gpu[2], pages, 4096, &shared), 0);
+	assert_int_equal(gpu[1]->ops->host_detach(gpu[1], &first), 0);
+	assert_int_equal(gpu[0]->ops->launch(gpu[0], &launch), -ETIMEDOUT);
+	assert_int_equal(gpu[2]->ops->host_detach(gpu[2], &shared), -EBUSY);
+	assert_int_equal(gpu[1]->ops->host_detach(gpu[1], &second), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "did not end"));
+	for (i = 0; i < 3; i++)
+		gpunvme_gpu_close(gpu[i]);
+	assert_int_equal(driver->running, 1);
+	assert_int_equal(driver->registrations, 2);
+	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE))
+		sched_yield();
 	driver->forget();
 }
 
@@ -613,8 +688,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(registered_in_part, reset, check),
+		cmocka_unit_test_setup_teardown(what_stays_registered_is_not_found_again, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_fails, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_does_not_end, reset, check),
+		cmocka_unit_test_setup_teardown(another_handle_has_a_kernel_that_does_not_end, reset, check),
 		cmocka_unit_test_setup_teardown(open_says_what_it_is, reset, check),
 		cmocka_unit_test_setup_teardown(bad_specs_are_refused, reset, check),
 		cmocka_unit_test_setup_teardown(machines_without_are_refused, reset, check),

@@ -44,9 +44,18 @@ int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error)
 	return gnv_fail(ret, "CUDA: %s: %s (%d)", what, text ? text : "unknown", error);
 }
 
-bool gnv_cuda_is_stuck(const struct gnv_cuda *cuda)
+/* Of each GPU, its handles with a kernel that did not end: those that are closed, too (atomic). */
+static uint32_t stuck_handles[GNV_CUDA_GPUS];
+
+bool gnv_cuda_is_stuck(unsigned gpu)
 {
-	return __atomic_load_n(&cuda->stuck, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&stuck_handles[gpu], __ATOMIC_ACQUIRE);
+}
+
+void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck)
+{
+	if (__atomic_exchange_n(&cuda->stuck, stuck, __ATOMIC_ACQ_REL) != stuck)
+		__atomic_fetch_add(&stuck_handles[cuda->gpu], stuck ? 1 : ~0u, __ATOMIC_ACQ_REL);
 }
 
 int gnv_cuda_enter(struct gnv_cuda *cuda)
@@ -71,7 +80,7 @@ static int choose_device(struct gnv_cuda *cuda, unsigned index)
 		error = cuda->api.count(&count);
 	if (error)
 		return gnv_cuda_failed(cuda, "no GPU can be used", error);
-	if (index >= (unsigned)count)
+	if (index >= (unsigned)count || index >= GNV_CUDA_GPUS)
 		return gnv_fail(-ENODEV, "gpu 'cuda:%u' is not there: CUDA has %d GPUs, numbered from 0", index, count);
 	error = cuda->api.device(&cuda->device, (int)index);
 	if (!error)
@@ -99,6 +108,7 @@ int gnv_cuda_open(unsigned index, struct gnv_cuda **out)
 
 	if (!cuda)
 		return gnv_fail(-ENOMEM, "out of memory");
+	cuda->gpu = index;
 	ret = gnv_dl_load(&library, &cuda->api);
 	if (!ret)
 		ret = choose_device(cuda, index);
@@ -134,7 +144,7 @@ free_cuda:
  */
 void gnv_cuda_close(struct gnv_cuda *cuda)
 {
-	bool stuck = gnv_cuda_is_stuck(cuda);
+	const bool stuck = gnv_cuda_is_stuck(cuda->gpu);
 
 	if (!stuck && !gnv_cuda_enter(cuda)) {
 		if (cuda->module)
@@ -218,7 +228,7 @@ static int run(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
 	cuda->api.stream_destroy(stream);
 	if (error != GNV_CUDA_NOT_READY)
 		return error ? gnv_cuda_failed(cuda, "a kernel", error) : 0;
-	__atomic_store_n(&cuda->stuck, true, __ATOMIC_RELEASE);
+	gnv_cuda_set_stuck(cuda, true);
 	return gnv_fail(-ETIMEDOUT, "a kernel on %s did not end within %u ms", cuda->name, job->timeout_ms);
 }
 

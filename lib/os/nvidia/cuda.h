@@ -69,8 +69,9 @@ bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms);
  * has registered a part of it, or another thread ends the registration; -ENOMEM; -EIO.
  *
  * gnv_cuda_unregister() waits for kernels that run, of the library and of the program, as opening and closing do. It returns -EBUSY
- * after a kernel of gnv_cuda_launch() that did not end, and where the driver refuses, as it does after a kernel that failed. The
- * pages stay pinned until the process ends.
+ * after a kernel of the library that did not end, launched by any handle of this GPU or of the one that registered the memory, and
+ * where the driver refuses, as it does after a kernel that failed. The pages stay pinned until the process ends, or until a later
+ * call returns 0. Where the driver refused, gnv_cuda_register() returns -EBUSY for their addresses.
  */
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours);
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr);

@@ -21,7 +21,9 @@ struct registered {
 	size_t len;
 	unsigned uses;
 	bool leaving; /* a thread unregisters it, without the lock */
-	int device;   /* it was registered in the primary context of that */
+	bool kept;    /* the driver refused to end it: other memory may have these addresses by now, and it has the old pages */
+	unsigned gpu; /* it was registered in the primary context of that */
+	int device;   /* the same, as CUDA names it */
 	void *context;
 };
 static struct registered *all_registered;
@@ -91,8 +93,8 @@ static int register_first(struct gnv_cuda *cuda, void *ptr, size_t len, bool io,
 		free(known);
 		return ret;
 	}
-	*known = (struct registered){ .next = all_registered, .ptr = ptr, .len = len, .uses = 1, .device = cuda->device,
-				      .context = known->context };
+	*known = (struct registered){ .next = all_registered, .ptr = ptr, .len = len, .uses = 1, .gpu = cuda->gpu,
+				      .device = cuda->device, .context = known->context };
 	all_registered = known;
 	return 0;
 }
@@ -103,6 +105,11 @@ static int register_again(struct gnv_cuda *cuda, struct registered *known, void 
 
 	if (known->leaving)
 		return gnv_fail(-EBUSY, "another thread unmaps a part of %zu bytes at %p from a GPU; map them after that", len, ptr);
+	if (known->kept)
+		return gnv_fail(-EBUSY,
+				"of %zu bytes at %p a part is still registered for memory that was unmapped before, and CUDA did not end "
+				"that; use memory at other addresses, or start the program anew",
+				len, ptr);
 	if ((char *)ptr < known->ptr || !gnv_within((size_t)((char *)ptr - known->ptr), len, known->len))
 		return gnv_fail(-EBUSY,
 				"of %zu bytes at %p a part is mapped to a GPU already, with %zu bytes at %p; map memory as a whole, or unmap "
@@ -137,29 +144,43 @@ int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uin
 	return ret;
 }
 
-/* Under the lock. Return: the entry, when that was its last use; NULL. */
-static struct registered *end_use(const char *ptr)
+/*
+ * Would the driver wait for a kernel that did not end? It waits for those of the GPU that registered the memory. Those of this GPU
+ * may still use it. Under the lock.
+ */
+static bool is_stuck(const struct gnv_cuda *cuda, const struct registered *known)
+{
+	return gnv_cuda_is_stuck(cuda->gpu) || (known && known->uses == 1 && gnv_cuda_is_stuck(known->gpu));
+}
+
+/* Under the lock. @last: set to the entry, when that was its last use. Return: 0, -EBUSY. */
+static int end_use(const struct gnv_cuda *cuda, const char *ptr, struct registered **last)
 {
 	struct registered *known = *find_registered(ptr, 1);
 
+	*last = NULL;
+	if (is_stuck(cuda, known))
+		return -EBUSY;
 	if (!known || --known->uses)
-		return NULL;
+		return 0;
 	known->leaving = true;
-	return known;
+	*last = known;
+	return 0;
 }
 
 /* Under the lock. */
-static void end_leaving(struct registered *known, bool stays)
+static void end_leaving(struct registered *known, bool kept)
 {
 	known->leaving = false;
-	known->uses = stays;
-	if (!stays)
+	known->uses = known->kept = kept;
+	if (!kept)
 		*find_registered(known->ptr, 1) = known->next;
 }
 
 /*
  * Without the lock: the driver waits until no kernel runs, and a kernel may wait for a thread that maps other memory. Where it
- * refuses, the entry stays. The bytes must stay as well: memory that takes their addresses would have other pages registered.
+ * refuses, the entry stays, and nothing else is found in it. The bytes should stay as well, for no other memory at their addresses
+ * can be registered.
  */
 static int unregister(struct gnv_cuda *cuda, struct registered *known)
 {
@@ -186,11 +207,12 @@ static int unregister(struct gnv_cuda *cuda, struct registered *known)
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
 {
 	struct registered *last;
+	int ret;
 
-	if (gnv_cuda_is_stuck(cuda)) /* the driver would wait for that kernel */
-		return gnv_fail(-EBUSY, "a kernel on %s did not end, and may still use the memory at %p", cuda->name, ptr);
 	pthread_mutex_lock(&registering);
-	last = end_use(ptr);
+	ret = end_use(cuda, ptr, &last);
 	pthread_mutex_unlock(&registering);
+	if (ret)
+		return gnv_fail(ret, "a kernel on a GPU that has the memory at %p did not end; %s may still use it", ptr, cuda->name);
 	return last ? unregister(cuda, last) : 0;
 }

@@ -39,7 +39,7 @@ bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms)
 	do
 		error = cuda->api.stream_query(stream);
 	while (error == GNV_CUDA_NOT_READY && gnv_deadline_poll_again(&deadline));
-	__atomic_store_n(&cuda->stuck, error == GNV_CUDA_NOT_READY, __ATOMIC_RELEASE);
+	gnv_cuda_set_stuck(cuda, error == GNV_CUDA_NOT_READY);
 	if (error != GNV_CUDA_NOT_READY)
 		cuda->api.stream_destroy(stream);
 	gnv_cuda_leave(cuda);

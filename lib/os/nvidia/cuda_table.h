@@ -8,6 +8,7 @@
 #include "util/log.h"
 
 #define GNV_CUDA_KERNELS 32
+#define GNV_CUDA_GPUS 1024u
 
 /* As X(field, type, name in the library). */
 #define GNV_CUDA_FUNCTIONS(X)													\
@@ -47,19 +48,24 @@ struct gnv_cuda_api {
 
 struct gnv_cuda {
 	struct gnv_cuda_api api;
+	unsigned gpu; /* its number */
 	int device;
 	void *context, *stream, *module; /* the stream is for copies */
 	void *kernel[GNV_CUDA_KERNELS];
 	char name[64];
-	bool stuck; /* atomic: a kernel did not end; what waits for that is not called any more */
+	bool stuck; /* atomic: a kernel did not end */
 };
 
 /* Make the GPU's primary context the thread's current one, and end that. Return: 0; what gnv_cuda_failed() returns. */
 int gnv_cuda_enter(struct gnv_cuda *cuda);
 void gnv_cuda_leave(struct gnv_cuda *cuda);
 
-/* Has a kernel not ended? Then nothing is called that waits for it. */
-bool gnv_cuda_is_stuck(const struct gnv_cuda *cuda);
+/*
+ * Has a kernel not ended that any handle of the GPU has launched? Then nothing is called that waits for the kernels of the context.
+ * gnv_cuda_set_stuck() - the same of this handle
+ */
+bool gnv_cuda_is_stuck(unsigned gpu);
+void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck);
 
 /* Return: the errno of a CUDA error, with the error message. */
 int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error);

@@ -23,7 +23,7 @@ static int lost(size_t len);
 static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .lost = lost };
 static char module_object; /* there is one */
 static struct {
-	int references; /* atomic */
+	int references, sticky; /* atomic */
 } primary[DEVICES]; /* contexts */
 static _Thread_local int depth, stack[16]; /* of contexts, by device */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -52,7 +52,7 @@ static struct function functions[FUNCTIONS] = { GNV_KERNEL_LIST(FUNCTION) };
 struct stream {
 	struct stream *next; /* of all there are */
 	pthread_mutex_t lock;
-	int busy, orphan;
+	int busy, orphan, device;
 	uint64_t stamp; /* of its last launch */
 	const struct function *kernel;
 	unsigned lanes, width;
@@ -79,15 +79,24 @@ static void count(int *counter, int by)
 static uint64_t launches; /* so far (atomic) */
 static struct stream *streams; /* protected by `lock` */
 
+#define ALL (-1)
+
+/* The context that is current has ended with this error, or 0. */
+static int sticky(void)
+{
+	return depth ? __atomic_load_n(&primary[stack[(depth - 1) % 16]].sticky, __ATOMIC_ACQUIRE) : 0;
+}
+
 /* Is a kernel running that was launched before? What a drive launches meanwhile, slice after slice, is not waited for. */
-static bool runs_one_up_to(uint64_t limit)
+static bool runs_one_up_to(uint64_t limit, int device)
 {
 	const struct stream *s;
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
 	for (s = streams; s && !found; s = s->next)
-		found = __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) && __atomic_load_n(&s->stamp, __ATOMIC_ACQUIRE) <= limit;
+		found = __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) && __atomic_load_n(&s->stamp, __ATOMIC_ACQUIRE) <= limit &&
+			(device == ALL || s->device == device);
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -96,14 +105,14 @@ static bool runs_one_up_to(uint64_t limit)
  * What waits for all kernels of the context, as seen with driver 580.159 on an H200: loading and unloading code, unregistering memory,
  * releasing the context. Not: registering, streams, and all that is ordered by streams.
  */
-static void wait_for_kernels(const char *call)
+static void wait_for_kernels(const char *call, int device)
 {
 	const uint64_t limit = __atomic_load_n(&launches, __ATOMIC_ACQUIRE);
 	const struct timespec ms = { 0, 1000000 };
 	unsigned waited;
 
 	__atomic_fetch_add(&self.waiting, 1, __ATOMIC_ACQ_REL);
-	for (waited = 0; runs_one_up_to(limit) && waited < 30000; waited++)
+	for (waited = 0; runs_one_up_to(limit, device) && waited < 30000; waited++)
 		nanosleep(&ms, NULL);
 	if (waited == 30000) {
 		fprintf(stderr, "stand-in: %s waits for a kernel that does not end\n", call);
@@ -120,8 +129,8 @@ static int asked(const char *call, bool context)
 {
 	if (context && !depth)
 		broke(call);
-	if (context && self.sticky)
-		return self.sticky;
+	if (context && sticky())
+		return sticky();
 	if (!self.fail || strcmp(self.fail, call) != 0)
 		return 0;
 	if (self.skip)
@@ -202,7 +211,7 @@ PUBLIC int cuDevicePrimaryCtxRelease_v2(int device)
 	int i;
 
 	if (__atomic_load_n(&primary[device - 40].references, __ATOMIC_ACQUIRE) == 1)
-		wait_for_kernels(__func__);
+		wait_for_kernels(__func__, device - 40);
 	count(&self.contexts, -1);
 	count(&primary[device - 40].references, -1);
 	pthread_mutex_lock(&lock);
@@ -223,7 +232,7 @@ PUBLIC int cuCtxPushCurrent_v2(void *context)
 	ASKED(false);
 	for (device = 0; device < DEVICES - 1 && context != &primary[device]; device++)
 		;
-	if (context != &primary[device] || !primary[device].references)
+	if (context != &primary[device] || !__atomic_load_n(&primary[device].references, __ATOMIC_ACQUIRE))
 		broke("a context that does not exist was made current");
 	stack[depth++ % 16] = device;
 	return 0;
@@ -251,7 +260,7 @@ PUBLIC int cuModuleLoadDataEx(void **module, const void *image, unsigned options
 		snprintf(values[0], (size_t)(uintptr_t)values[1], "line 1: not for me\nand more");
 	if (error)
 		return error;
-	wait_for_kernels(__func__);
+	wait_for_kernels(__func__, stack[(depth - 1) % 16]);
 	if (!strstr(image, ".version") || !strstr(image, ".target sm_"))
 		broke("cuModuleLoadDataEx: this is no PTX");
 	count(&self.modules, 1);
@@ -265,7 +274,7 @@ PUBLIC int cuModuleUnload(void *module)
 	ASKED(true);
 	if (module != &module_object)
 		broke("cuModuleUnload");
-	wait_for_kernels(__func__);
+	wait_for_kernels(__func__, stack[(depth - 1) % 16]);
 	count(&self.modules, -1);
 	return 0;
 }
@@ -318,11 +327,13 @@ static void *run(void *arg)
 {
 	struct stream *s = arg;
 	bool orphan;
+	int error;
 
 	if (s->kernel->launch(s->lanes, s->width, s->args))
 		broke("no threads for a kernel");
-	if (self.kernel_error)
-		self.sticky = self.kernel_error;
+	error = __atomic_exchange_n(&self.kernel_error, 0, __ATOMIC_ACQ_REL);
+	if (error)
+		__atomic_store_n(&primary[s->device].sticky, error, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&s->lock);
 	__atomic_store_n(&s->busy, 0, __ATOMIC_RELEASE);
 	orphan = s->orphan;
@@ -360,8 +371,8 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 	if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > 1024 || shared || extra || !s)
 		broke("cuLaunchKernel: arguments");
 	wait_for_turn(s);
-	if (self.sticky) /* nothing runs after a kernel that failed */
-		return self.sticky;
+	if (sticky()) /* nothing runs after a kernel that failed */
+		return sticky();
 	s->kernel = function;
 	memcpy(s->args, params[0], s->kernel->args);
 	s->lanes = gx * bx;
@@ -384,6 +395,7 @@ PUBLIC int cuStreamCreate(void **stream, unsigned flags)
 	if (flags != GNV_CUDA_STREAM_NON_BLOCKING)
 		broke("a stream that waits for the kernels of others");
 	s = calloc(1, sizeof(*s));
+	s->device = stack[(depth - 1) % 16];
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_lock(&lock);
 	s->next = streams;
@@ -415,7 +427,7 @@ PUBLIC int cuStreamDestroy_v2(void *stream)
 	pthread_mutex_unlock(&s->lock);
 	if (!busy)
 		end_stream(s);
-	return self.sticky;
+	return sticky();
 }
 
 PUBLIC gnv_cuda_stream_fn cuStreamQuery;
@@ -487,7 +499,7 @@ PUBLIC int cuMemHostUnregister(void *ptr)
 	int at;
 
 	ASKED(true);
-	wait_for_kernels(__func__);
+	wait_for_kernels(__func__, stack[(depth - 1) % 16]);
 	pthread_mutex_lock(&lock);
 	at = find(ptr, 1);
 	if (at < REGISTRATIONS && registered[at].ptr == ptr && registered[at].device == stack[depth - 1])
@@ -529,7 +541,7 @@ PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
 	(void)stream;
 	free((void *)(uintptr_t)at);
 	count(&self.allocations, -1);
-	return self.sticky;
+	return sticky();
 }
 
 PUBLIC gnv_cuda_set_fn cuMemsetD8Async;
@@ -607,13 +619,13 @@ static void forget(void)
 {
 	struct stream *s;
 
-	wait_for_kernels(__func__);
+	wait_for_kernels(__func__, ALL);
 	while ((s = streams)) {
 		streams = s->next;
 		free(s);
 	}
 	memset(registered, 0, sizeof(registered));
 	memset(primary, 0, sizeof(primary));
-	self.kernel_error = self.sticky = 0;
+	self.kernel_error = 0;
 	self.contexts = self.streams = self.modules = self.registrations = self.allocations = 0;
 }

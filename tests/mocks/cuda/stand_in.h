@@ -14,8 +14,7 @@ struct stand_in {
 	const char *fail; /* the call that answers `error`, or NULL */
 	int error;
 	unsigned skip; /* calls of it that succeed before */
-	int kernel_error; /* with which the next kernel ends, and all that comes then (sticky) */
-	int sticky;
+	int kernel_error; /* with which the next kernel ends, and all that comes then on its GPU (atomic) */
 	int devices, major, minor, pools;
 	/* What exists (atomic). */
 	int contexts, streams, modules, registrations, allocations, running;
