@@ -204,6 +204,7 @@ static void the_context_ends(void **state)
 	if (!driver)
 		skip();
 	open_rig(&r, DRIVE, "cpu");
+	assert_int_equal(driver->have(BAR), 1);
 	write_and_read(&r);
 	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
 	while (!gpunvme_dev_get_feature(r.pair.dev, 7, &value)) /* number of queues */
@@ -221,39 +222,62 @@ static void the_context_ends(void **state)
 	driver->forget();
 }
 
+struct reads {
+	struct rig *rig;
+	uint32_t stop; /* atomic */
+	int ret;
+};
+
+/* Kernel after kernel. */
 static void *run_reads(void *arg)
 {
-	struct rig *r = arg;
+	struct reads *reads = arg;
+	struct rig *r = reads->rig;
 	struct gpunvme_load load = GPUNVME_LOAD_INIT;
 
 	load.flags = GPUNVME_LOAD_RANDOM;
 	load.lanes = LANES;
 	load.nblocks = 8;
-	load.ms = 1000;
-	good(gpunvme_load_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &load));
+	load.ms = 300;
+	do
+		reads->ret = gpunvme_load_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &load);
+	while (!reads->ret && !__atomic_load_n(&reads->stop, __ATOMIC_ACQUIRE));
+	__atomic_store_n(&reads->stop, 1, __ATOMIC_RELEASE);
 	return NULL;
+}
+
+/* Until one more is read, or the thread has ended. */
+static void await_a_read(const struct reads *reads)
+{
+	const uint64_t before = pair_submitted(&reads->rig->pair);
+
+	while (pair_submitted(&reads->rig->pair) == before && !__atomic_load_n(&reads->stop, __ATOMIC_ACQUIRE))
+		sched_yield();
 }
 
 /* To unregister memory, the driver waits for the kernel of the reads, which waits for the drive's on the same GPU. Both go on. */
 static void memory_goes_while_a_long_kernel_reads(void **state)
 {
 	struct gpunvme_mem *other;
+	struct reads reads;
 	pthread_t thread;
 	struct rig r;
 	int i;
 
 	(void)state;
 	open_rig(&r, DRIVE, "cuda:0");
-	assert_int_equal(pthread_create(&thread, NULL, run_reads, &r), 0);
-	while (pair_submitted(&r.pair) < 100)
-		sched_yield();
+	reads = (struct reads){ .rig = &r };
+	assert_int_equal(pthread_create(&thread, NULL, run_reads, &reads), 0);
 	for (i = 0; i < 3; i++) {
 		good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &other));
 		good(gpunvme_mem_map(other, r.pair.dev));
+		await_a_read(&reads);
 		good(gpunvme_mem_unmap(other, r.pair.dev));
 		good(gpunvme_mem_free(other));
 	}
+	__atomic_store_n(&reads.stop, 1, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
+	good(reads.ret);
 	write_and_read(&r);
 	close_rig(&r);
 }

@@ -19,8 +19,9 @@
 #define FUNCTIONS 64
 
 static void forget(void);
+static int have(size_t len);
 static int lost(size_t len);
-static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .lost = lost };
+static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost };
 static char module_object; /* there is one */
 static struct {
 	int references, sticky; /* atomic */
@@ -599,6 +600,17 @@ PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 	else
 		*(unsigned *)value = 1; /* CU_MEMORYTYPE_HOST */
 	return 0;
+}
+
+static int have(size_t len)
+{
+	int i, n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < REGISTRATIONS; i++)
+		n += registered[i].ptr && registered[i].len == len;
+	pthread_mutex_unlock(&lock);
+	return n;
 }
 
 /* Pages that are pinned and have no address any more: other memory may take it. */

@@ -21,6 +21,7 @@ struct stand_in {
 	int waiting; /* threads in a call that waits for kernels (atomic) */
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
 	void (*forget)(void);
+	int (*have)(size_t len); /* registrations of that length */
 	int (*lost)(size_t len); /* registrations of that length whose memory is unmapped */
 	struct {
 		char *ptr;
