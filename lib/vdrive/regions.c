@@ -109,7 +109,7 @@ void gnv_vdrive_hide_all(struct gnv_vdrive *d)
 
 /*
  * A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass.
- * Then the memory may be hidden. Of a dead GPU nothing can be: the driver does not unregister it.
+ * Then the memory may be hidden. Memory of a dead GPU cannot be unregistered, so it stays.
  */
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 {
