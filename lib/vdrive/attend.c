@@ -3,6 +3,7 @@
  * What the kernel has to say, and a thread that listens: events, the end of the controller, completions of queues with
  * interrupts. It also hands on whether the controller may make DMA.
  */
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,6 +13,7 @@
 #define LOOK_US 1000u
 #define LOOK_INTERRUPTS_US 50u /* with queues that have interrupts */
 #define STILL_MS 100u
+#define LOOKS_MAX 1000u /* that fail, one after the other */
 
 static int peek(struct gnv_vdrive *d, void *to, uint64_t at, size_t len)
 {
@@ -34,15 +36,20 @@ static void hand_on_silence(struct gnv_vdrive *d)
 }
 
 /*
- * The structure is out of reach: the context of the GPU has ended with a kernel that failed, and nothing runs there any more. A
- * controller that is ready has a fatal status then, also when the host has reset it.
+ * The structure is out of reach. A controller that is ready has a fatal status then, also when the host has reset it. Only when the
+ * context of the GPU has ended it is known that nothing runs there any more. Other errors may pass: the next look may succeed.
  */
-static void die(struct gnv_vdrive *d)
+static void cannot_look(struct gnv_vdrive *d, int error)
 {
 	const uint32_t csts = gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS);
 
-	if (!__atomic_exchange_n(&d->dead, true, __ATOMIC_ACQ_REL))
+	if (error == -ENOTRECOVERABLE)
+		__atomic_store_n(&d->dead, true, __ATOMIC_RELEASE);
+	else if (++d->looks < LOOKS_MAX)
+		return;
+	if (!d->said)
 		gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR, "the drive soft:vram: has failed: %s", gpunvme_errmsg());
+	d->said = true;
 	if ((csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)) == GPUNVME_CSTS_RDY)
 		__atomic_store_n(&d->t.soft.io.doom, GNV_SOFT_CFS, __ATOMIC_RELAXED);
 }
@@ -50,11 +57,15 @@ static void die(struct gnv_vdrive *d)
 static void report_events(struct gnv_vdrive *d)
 {
 	uint32_t raised[GNV_SOFT_EVENTS], doom, i;
+	int ret = peek(d, raised, GNV_VD_AT(d, raised), sizeof(raised));
 
-	if (peek(d, raised, GNV_VD_AT(d, raised), sizeof(raised)) || peek(d, &doom, GNV_VD_AT(d, view.io.doom), sizeof(doom))) {
-		die(d);
+	if (!ret)
+		ret = peek(d, &doom, GNV_VD_AT(d, view.io.doom), sizeof(doom));
+	if (ret) {
+		cannot_look(d, ret);
 		return;
 	}
+	d->looks = 0;
 	for (i = 0; i < GNV_SOFT_EVENTS; i++)
 		if (raised[i] != d->raised[i])
 			gnv_soft_raise(&d->t.soft, (enum gnv_soft_event)i);

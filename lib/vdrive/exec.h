@@ -30,7 +30,7 @@ struct gnv_vd_exec_ops {
 	/* After stop() has returned true, or without start(). */
 	void (*close)(struct gnv_vd_exec *exec);
 
-	/* Memory of its own, zeroes. */
+	/* Memory of its own, zeroes. Copies return -ENOTRECOVERABLE when no kernel of this process runs there any more, for good. */
 	int (*alloc)(struct gnv_vd_exec *exec, size_t len, uint64_t *at);
 	void (*free)(struct gnv_vd_exec *exec, uint64_t at);
 	int (*peek)(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len);

@@ -119,14 +119,19 @@ static void cuda_free(struct gnv_vd_exec *exec, uint64_t at)
 	gnv_cuda_free(cuda_of(exec)->cuda, at);
 }
 
+static int over(const struct exec_cuda *c, int ret)
+{
+	return ret && gnv_cuda_is_over(c->cuda) ? -ENOTRECOVERABLE : ret;
+}
+
 static int cuda_peek(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len)
 {
-	return gnv_cuda_read(cuda_of(exec)->cuda, to, at, len);
+	return over(cuda_of(exec), gnv_cuda_read(cuda_of(exec)->cuda, to, at, len));
 }
 
 static int cuda_poke(struct gnv_vd_exec *exec, uint64_t at, const void *from, size_t len)
 {
-	return gnv_cuda_write(cuda_of(exec)->cuda, at, from, len);
+	return over(cuda_of(exec), gnv_cuda_write(cuda_of(exec)->cuda, at, from, len));
 }
 
 static int cuda_show(struct gnv_vd_exec *exec, void *cpu, size_t len, uint64_t *at, void **cookie)
@@ -155,23 +160,37 @@ static int launch(struct exec_cuda *c)
 	return gnv_cuda_begin(c->cuda, c->stream, &job);
 }
 
+/* @ended: waves of those before */
+static int launch_ahead(struct exec_cuda *c, uint64_t ended, uint64_t *launched)
+{
+	int ret = 0;
+
+	while (!ret && *launched - ended / c->workers < AHEAD) {
+		ret = launch(c);
+		*launched += !ret;
+	}
+	return ret;
+}
+
+/* An error that is not the end of the context may pass, as one of memory that is short does. */
 static void *launch_on(void *arg)
 {
 	struct exec_cuda *c = arg;
 	const uint64_t look = gnv_max(c->args.slice_ns / 8, LOOK_MIN_NS);
 	const struct timespec pause = { 0, (long)gnv_min(look, 10000000) };
 	uint64_t launched = 0, ended = 0;
-	int ret = 0;
+	bool said = false;
+	int ret;
 
-	while (!ret && !__atomic_load_n(&c->end, __ATOMIC_ACQUIRE)) {
-		for (; !ret && launched - ended / c->workers < AHEAD; launched++)
-			ret = launch(c);
+	while (!__atomic_load_n(&c->end, __ATOMIC_ACQUIRE) && !gnv_cuda_is_over(c->cuda)) {
+		ret = launch_ahead(c, ended, &launched);
 		nanosleep(&pause, NULL);
 		if (!ret)
 			ret = gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended));
+		if (ret && !said)
+			gnv_log(c->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s (said once)", gpunvme_errmsg());
+		said |= ret != 0;
 	}
-	if (ret)
-		gnv_log(c->log, GPUNVME_LOG_ERROR, "the drive soft:vram: stands still: %s", gpunvme_errmsg());
 	return NULL;
 }
 

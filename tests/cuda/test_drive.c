@@ -222,6 +222,46 @@ static void the_context_ends(void **state)
 	driver->forget();
 }
 
+/* Copies from the GPU fail for a while: for some looks of the drive's threads, or so long that the controller has a fatal status. */
+static void errors_that_pass(bool fatal)
+{
+	struct stand_in *driver = mock_driver();
+	const unsigned before = driver ? driver->failed : 0;
+	struct rig r;
+	uint32_t value;
+
+	if (!driver)
+		skip();
+	open_rig(&r, DRIVE, "cpu");
+	write_and_read(&r);
+	driver->error = GNV_CUDA_OUT_OF_MEMORY;
+	__atomic_store_n(&driver->fail, "cuMemcpyDtoHAsync_v2", __ATOMIC_RELEASE);
+	while (fatal ? !gpunvme_dev_get_feature(r.pair.dev, 7, &value) : __atomic_load_n(&driver->failed, __ATOMIC_ACQUIRE) - before < 9)
+		sched_yield();
+	if (fatal && !strstr(gpunvme_errmsg(), "CFS"))
+		fail_msg("%s", gpunvme_errmsg());
+	__atomic_store_n(&driver->fail, NULL, __ATOMIC_RELEASE);
+	if (fatal) {
+		good(gpunvme_dev_reset(r.pair.dev));
+		good(gpunvme_dev_get_feature(r.pair.dev, 7, &value));
+	} else {
+		write_and_read(&r);
+	}
+	close_rig(&r);
+}
+
+static void a_drive_outlives_errors_that_pass(void **state)
+{
+	(void)state;
+	errors_that_pass(false);
+}
+
+static void a_reset_brings_a_drive_back(void **state)
+{
+	(void)state;
+	errors_that_pass(true);
+}
+
 struct reads {
 	struct rig *rig;
 	uint32_t stop; /* atomic */
@@ -332,6 +372,8 @@ int main(void)
 		cmocka_unit_test_teardown(memory_outlives_one_of_its_users, check),
 		cmocka_unit_test_teardown(commands_outlive_launches, check),
 		cmocka_unit_test_teardown(memory_goes_while_a_long_kernel_reads, check),
+		cmocka_unit_test_teardown(a_drive_outlives_errors_that_pass, check),
+		cmocka_unit_test_teardown(a_reset_brings_a_drive_back, check),
 		cmocka_unit_test_teardown(the_context_ends, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
 	};

@@ -44,6 +44,18 @@ int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error)
 	return gnv_fail(ret, "CUDA: %s: %s (%d)", what, text ? text : "unknown", error);
 }
 
+int gnv_cuda_failed_here(struct gnv_cuda *cuda, const char *what, int error)
+{
+	if (is_final(error))
+		__atomic_store_n(&cuda->over, true, __ATOMIC_RELEASE);
+	return gnv_cuda_failed(cuda, what, error);
+}
+
+bool gnv_cuda_is_over(const struct gnv_cuda *cuda)
+{
+	return __atomic_load_n(&cuda->over, __ATOMIC_ACQUIRE);
+}
+
 /* Of each GPU, its handles with a kernel that did not end: those that are closed, too (atomic). */
 static uint32_t stuck_handles[GNV_CUDA_GPUS];
 

@@ -28,6 +28,9 @@ void gnv_cuda_close(struct gnv_cuda *cuda);
 
 const char *gnv_cuda_name(const struct gnv_cuda *cuda);
 
+/* Has a copy or the begin of a kernel failed because a kernel has? Then the context has ended: no kernel runs in it any more. */
+bool gnv_cuda_is_over(const struct gnv_cuda *cuda);
+
 /*
  * gnv_cuda_load() - make kernels ready to run
  * @ptx:   text, ends with NUL

@@ -42,7 +42,7 @@ int gnv_cuda_read(struct gnv_cuda *cuda, void *to, uint64_t at, size_t len)
 	if (!error)
 		error = cuda->api.stream_wait(cuda->stream);
 	gnv_cuda_leave(cuda);
-	return error ? gnv_cuda_failed(cuda, "cuMemcpyDtoHAsync", error) : 0;
+	return error ? gnv_cuda_failed_here(cuda, "cuMemcpyDtoHAsync", error) : 0;
 }
 
 int gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len)
@@ -55,7 +55,7 @@ int gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t 
 	if (!error)
 		error = cuda->api.stream_wait(cuda->stream);
 	gnv_cuda_leave(cuda);
-	return error ? gnv_cuda_failed(cuda, "cuMemcpyHtoDAsync", error) : 0;
+	return error ? gnv_cuda_failed_here(cuda, "cuMemcpyHtoDAsync", error) : 0;
 }
 
 static bool ask(struct gnv_cuda *cuda, const void *ptr, int attribute, void *value)

@@ -25,7 +25,7 @@ int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_jo
 		return ret;
 	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
 	gnv_cuda_leave(cuda);
-	return error ? gnv_cuda_failed(cuda, "a kernel", error) : 0;
+	return error ? gnv_cuda_failed_here(cuda, "a kernel", error) : 0;
 }
 
 /* A kernel that failed has ended, too. */

@@ -53,6 +53,7 @@ struct gnv_cuda {
 	void *context, *stream, *module; /* the stream is for copies */
 	void *kernel[GNV_CUDA_KERNELS];
 	char name[64];
+	bool over;  /* atomic: a kernel has failed, and the context has ended */
 	bool stuck; /* atomic: a kernel did not end */
 };
 
@@ -67,7 +68,11 @@ void gnv_cuda_leave(struct gnv_cuda *cuda);
 bool gnv_cuda_is_stuck(unsigned gpu);
 void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck);
 
-/* Return: the errno of a CUDA error, with the error message. */
+/*
+ * Return: the errno of a CUDA error, with the error message.
+ * gnv_cuda_failed_here() - the same of a call in the context of this GPU: the context may have ended
+ */
 int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error);
+int gnv_cuda_failed_here(struct gnv_cuda *cuda, const char *what, int error);
 
 #endif

@@ -128,14 +128,17 @@ static void wait_for_kernels(const char *call, int device)
  */
 static int asked(const char *call, bool context)
 {
+	const char *fail = __atomic_load_n(&self.fail, __ATOMIC_ACQUIRE);
+
 	if (context && !depth)
 		broke(call);
 	if (context && sticky())
 		return sticky();
-	if (!self.fail || strcmp(self.fail, call) != 0)
+	if (!fail || strcmp(fail, call) != 0)
 		return 0;
 	if (self.skip)
 		return self.skip--, 0;
+	__atomic_fetch_add(&self.failed, 1, __ATOMIC_ACQ_REL);
 	return self.error;
 }
 #define ASKED(context)                                                                                                             \

@@ -13,6 +13,7 @@
 struct stand_in {
 	const char *fail; /* the call that answers `error`, or NULL */
 	int error;
+	unsigned failed; /* calls that have returned it (atomic) */
 	unsigned skip; /* calls of it that succeed before */
 	int kernel_error; /* with which the next kernel ends, and all that comes then on its GPU (atomic) */
 	int devices, major, minor, pools;
