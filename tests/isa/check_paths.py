@@ -30,7 +30,7 @@ from toolchain import ROOT, compilers, registers  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 Family = collections.namedtuple("Family", "targets ring agent store_wait load_wait write_back invalidate wide doorbell")
 FAMILIES = [
-    Family(("gfx906",), "glc slc", "glc", r"s_waitcnt vmcnt\(0\)", r"s_waitcnt vmcnt\(0\)", None, "buffer_wbinvl1_vol", "dwordx4", ""),
+    Family(("gfx906", "gfx908"), "glc slc", "glc", r"s_waitcnt vmcnt\(0\)", r"s_waitcnt vmcnt\(0\)", None, "buffer_wbinvl1_vol", "dwordx4", ""),
     Family(("gfx90a",), "glc slc", "glc", r"s_waitcnt vmcnt\(0\)", r"s_waitcnt vmcnt\(0\)", r"buffer_wbl2$", "buffer_wbinvl1_vol",
            "dwordx4", ""),
     Family(("gfx942",), "sc0 nt sc1", "sc1", r"s_waitcnt vmcnt\(0\)", r"s_waitcnt vmcnt\(0\)", "buffer_wbl2 sc0 sc1", "buffer_inv sc",
@@ -47,6 +47,7 @@ ANY_LOAD = r"(global|flat|scratch)_load_"
 MEMORY = r"(global|flat|scratch|buffer)_(load|store|atomic|wb)"
 ANSWER = r"(global|flat)_(load|atomic)"
 MARK = "s_setprio 3"
+L2 = r"buffer_(wbl2|invl2|inv)\b|global_(wb|inv)\b"  # where nothing is written back, nothing reaches the L2 (docs/amd.md)
 
 
 def bits(text):
@@ -170,7 +171,7 @@ def problems(family, code):
             for text in check(family, code[name]):
                 yield f"{name}: {text}"
         for text in code[name].text if name in code else ():
-            if re.match(r"(scratch_|flat_|buffer_(load|store)|s_swappc|s_setpc)", text):
+            if re.match(r"(scratch_|flat_|buffer_(load|store)|s_swappc|s_setpc)", text) or (not family.write_back and re.match(L2, text)):
                 yield f"{name}: {text}"
 
 
