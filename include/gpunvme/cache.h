@@ -59,8 +59,8 @@ struct gpunvme_cache_info {
  *
  * Registers and maps what is not yet: of memory that a runtime knows whole parts of 64 KiB, of other memory whole pages. The caller
  * keeps the memory until gpunvme_mem_put(). Any thread may call it, but not while @dev is being closed.
- * Return: 0; -EINVAL; as gpunvme_mem_register() and gpunvme_mem_map(); -EFAULT it was freed meanwhile; -ENODEV, -ESHUTDOWN the
- * controller is gone or dead.
+ * Return: 0; -EINVAL; as gpunvme_mem_register() and gpunvme_mem_map(), -EBUSY included; -EFAULT it was freed meanwhile; -ENODEV,
+ * -ESHUTDOWN the controller is gone or dead.
  */
 GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, void *ptr, size_t len, uint32_t flags,
 				struct gpunvme_mem_use *use);

@@ -131,19 +131,20 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
  * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and
  * data of its GPU lie elsewhere on @dev, or it lies in another drive; -EOPNOTSUPP the controller cannot reach memory of the
  * GPU, or takes no lists in its own (GPUNVME_MEM_CMB_LISTS: the first such mapping is tested, as gpunvme_mem_cmb() is);
- * -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV; -EBUSY it was taken away and a queue
- * still has commands in flight; what the kernel answers to the mapping.
+ * -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV; what the kernel returns for the mapping.
+ * -EBUSY: the memory was taken away and a queue still has commands in flight; or, with a drive on an NVIDIA GPU, a part of the
+ * memory is mapped there already by itself (unmap that first), or another thread unmaps such a part now (call again).
  */
 GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 
 /**
- * gpunvme_mem_unmap() - end that
+ * gpunvme_mem_unmap() - remove a device mapping
  * @mem: the memory
  * @dev: the device
  *
  * The caller makes sure that no command uses the buffer. Descriptors made by gpunvme_mem_dbuf() become invalid. Its PRP lists,
  * about 1/256 of its size and two pages at least (more where the drive takes stricter lists), stay @dev's until every command that
- * is in flight now has ended: who leaves one to itself and goes on to map and unmap collects them, until gpunvme_qp_recover() or
+ * is in flight now has ended. If a command never ends, each map and unmap leaks its lists until gpunvme_qp_recover() or
  * gpunvme_qp_destroy() of its queue.
  * Return: 0, also when it was not mapped; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is
  * using the memory right now: destroy the queue first. Where no IOMMU keeps commands from it, as from memory in the drive or lists
