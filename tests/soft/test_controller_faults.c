@@ -183,18 +183,21 @@ static void completions_come_twice_late_or_never(void **state)
 	rawhost_close(&h);
 }
 
+/* A thread of the controller that was held up for longer than the times posts them all at once, in order: then once more. */
 static void completions_overtake(void **state)
 {
+	unsigned i, wrong = 0, tries = 100;
 	uint16_t cid[8];
-	unsigned i, wrong = 0;
 
 	(void)state;
 	start("shuffle:50000");
-	for (i = 0; i < 8; i++)
-		cid[i] = submit(GPUNVME_IO_READ, i, 0);
-	for (i = 0; i < 8; i++) {
-		assert_true(reap(SOON));
-		wrong += done.cid != cid[i];
+	while (!wrong && tries--) {
+		for (i = 0; i < 8; i++)
+			cid[i] = submit(GPUNVME_IO_READ, i, 0);
+		for (i = 0; i < 8; i++) {
+			assert_true(reap(SOON));
+			wrong += done.cid != cid[i];
+		}
 	}
 	assert_true(wrong);
 	rawhost_close(&h);
