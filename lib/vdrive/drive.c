@@ -73,25 +73,9 @@ static int alloc_blocks(struct gnv_vdrive *d)
 	return ret;
 }
 
-/* What a worker has for its batch: each command its data, and room for the pieces of that. */
-static int fill_worker(struct gnv_vdrive *d, uint32_t index)
-{
-	const uint64_t work = GNV_VD_AT(d, worker) + index * sizeof(struct gnv_vd_worker) + offsetof(struct gnv_vd_worker, work);
-	struct gnv_vd_data data = { .dma = (void *)(uintptr_t)GNV_VD_AT(d, dma) };
-	int ret = 0;
-	unsigned i;
-
-	for (i = 0; i < GNV_VD_BATCH && !ret; i++) {
-		data.room = (void *)(uintptr_t)(work + offsetof(struct gnv_vd_work, room) + i * sizeof(struct gnv_vd_room));
-		ret = d->exec->ops->poke(d->exec, work + offsetof(struct gnv_vd_work, data) + i * sizeof(data), &data, sizeof(data));
-	}
-	return ret;
-}
-
 static int fill_structure(struct gnv_vdrive *d)
 {
 	const struct gnv_vd_dma dma = { (void *)(uintptr_t)d->vd };
-	uint32_t i;
 	int ret = d->exec->ops->poke(d->exec, GNV_VD_AT(d, dma), &dma, sizeof(dma));
 
 	if (!ret)
@@ -104,8 +88,6 @@ static int fill_structure(struct gnv_vdrive *d)
 		ret = gnv_vdrive_poke64(d, GNV_VD_AT(d, first_own), GNV_SOFT_IOVA_BASE);
 	if (!ret)
 		ret = gnv_vdrive_describe(d);
-	for (i = 0; i < d->workers && !ret; i++)
-		ret = fill_worker(d, i);
 	return ret;
 }
 

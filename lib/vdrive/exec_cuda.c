@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The kernel on an NVIDIA GPU. A thread launches it again and again, two launches ahead, in a stream of the highest priority,
- * and does not wait for the end of a launch. Each wave counts when it ends, so the thread knows how many launches there are.
+ * and does not wait for the end of a launch. Each team counts when it ends, so the thread knows how many launches there are.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +14,6 @@
 #include "vdrive/kernel/ptx.h"
 #include "vdrive/shared.h"
 
-#define WARP 32u
-#define WAVES 4u /* of a block: its registers are enough for any */
 #define AHEAD 2u
 #define LOOK_MIN_NS 50000u
 #define KERNEL 0u
@@ -154,8 +152,8 @@ static int launch(struct exec_cuda *c)
 {
 	const struct gnv_cuda_job job = { .kernel = KERNEL,
 					  .args = &c->args,
-					  .groups = (c->workers + WAVES - 1) / WAVES,
-					  .group_lanes = WAVES * WARP };
+					  .groups = c->workers,
+					  .group_lanes = GNV_VD_LANES };
 
 	return gnv_cuda_begin(c->cuda, c->stream, &job);
 }

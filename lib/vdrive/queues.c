@@ -99,7 +99,7 @@ uint16_t gnv_vdrive_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring 
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 	struct gnv_vdrive_cq *cq = &d->cq[ring->qid];
-	struct gnv_vd_cq made = { .size = ring->entries, .phase = 1, .bad = UINT64_MAX };
+	struct gnv_vd_cq made = { .size = ring->entries, .interrupts = ring->interrupts, .state = { .phase = 1, .bad = UINT64_MAX } };
 	uint16_t status;
 
 	if (!ring->qid)
@@ -177,7 +177,8 @@ uint16_t gnv_vdrive_sq_create(struct gnv_soft *soft, const struct gnv_soft_ring 
 	struct gnv_vdrive_sq *sq = &d->sq[ring->qid];
 	const bool wide = gnv_soft_has(&soft->config.traits, GNV_SOFT_SQE_128);
 	struct gnv_vd_sq made = { .size = ring->entries, .stride = wide ? 2 * SQE_BYTES : SQE_BYTES, .cq = cqid, .qid = ring->qid,
-				  .parked_max = (uint32_t)gnv_min(gnv_max(ring->entries, GNV_VD_BATCH), GNV_VD_PARKED), .bad = UINT64_MAX };
+				  .parked_max = (uint32_t)gnv_min(gnv_max(ring->entries, GNV_VD_BATCH), GNV_VD_PARKED),
+				  .state = { .bad = UINT64_MAX } };
 	uint16_t status;
 
 	if (!ring->qid)

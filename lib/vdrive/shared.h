@@ -3,7 +3,7 @@
  * What the host and the kernel of a drive share: one structure in the memory of the GPU that carries out the commands.
  *
  * The host reaches it by copies only. "Host" fields are written by the host while the kernel runs: words of 4 or 8 bytes, which
- * arrive whole and which the kernel loads past its caches. "Worker" fields are written by the wave that serves the queue. All
+ * arrive whole and which the kernel loads past its caches. "Worker" fields are written by the team that serves the queue. All
  * addresses are those of that GPU. A structure is the host's as long as no worker can find it: after gnv_vd_sync().
  */
 #ifndef GNV_VDRIVE_SHARED_H
@@ -15,13 +15,14 @@
 #include "soft/core/io.h"
 #include "soft/core/timing.h"
 
-#define GNV_VD_BATCH 32u   /* commands that a wave works on at a time */
+#define GNV_VD_LANES 128u  /* of a team on an NVIDIA GPU, where it is a block */
+#define GNV_VD_BATCH 64u   /* commands that a team works on at a time */
 #define GNV_VD_PIECES 520u /* pieces of memory of one command: more are GPUNVME_SC_INVALID_SGL_COUNT */
 #define GNV_VD_MAX_BYTES (1u << 20) /* of one command: 257 pages, or less */
 #define GNV_VD_PARKED 1024u /* commands of a queue that wait for a time, at most */
 #define GNV_VD_REGIONS 4096u /* GNV_SOFT_SPACE_SLOTS */
 #define GNV_VD_ERRORS 64u   /* that are kept until the host collects them */
-#define GNV_VD_WORKERS 256u
+#define GNV_VD_WORKERS 128u
 #define GNV_VD_QUEUES 1025u /* by identifier; 0 is not used */
 
 /* Memory that the drive reaches. All of it is the host's; @len is written last when it appears, and first when it goes. */
@@ -48,6 +49,16 @@ enum gnv_vd_sq_flags {
 	GNV_VD_GONE = 2	   /* fetch nothing, discard what is parked */
 };
 
+/* Each lane of a team has it in registers during a turn. */
+struct gnv_vd_sq_state {
+	uint32_t head, parked;
+	uint32_t stuck, reserved;
+	uint64_t next_due; /* the earliest of due[] */
+	uint64_t bad;
+	uint64_t drawn;
+	uint64_t asked; /* the last request to abort */
+};
+
 struct gnv_vd_sq {
 	/* Host; constant while a worker finds it, but for the first three. */
 	uint32_t next; /* of the same worker; 0: none */
@@ -59,23 +70,25 @@ struct gnv_vd_sq {
 	uint64_t slots; /* struct gnv_soft_cmd [parked_max] */
 	uint64_t due;	/* uint64_t [parked_max]: when they are to be posted or begun */
 	uint64_t index; /* uint32_t [parked_max]: in slots; from the end: those that are free */
-	uint32_t parked_max;
+	uint32_t parked_max, reserved;
 	/* Worker. */
-	uint32_t head, parked;
-	uint32_t stuck;
-	uint64_t next_due; /* the earliest of due[] */
-	uint64_t bad;
-	uint64_t drawn;
 	uint64_t aborted; /* number of the last request << 1 | it was found */
+	struct gnv_vd_sq_state state;
+};
+
+struct gnv_vd_cq_state {
+	uint32_t head, tail;
+	uint32_t phase, reserved;
+	uint64_t bad;
 };
 
 struct gnv_vd_cq {
 	/* Host */
 	uint64_t ring, doorbell;
-	uint32_t size, reserved;
+	uint32_t size;
+	uint32_t interrupts; /* posted[] is kept for it */
 	/* Worker */
-	uint32_t head, tail, phase, reserved2;
-	uint64_t bad;
+	struct gnv_vd_cq_state state;
 };
 
 /* A piece of memory that a command's data pointer names. */
@@ -84,7 +97,7 @@ struct gnv_vd_piece {
 	uint64_t len;
 };
 
-/* What a wave has of a command of its batch, and what is too large to be kept for longer. */
+/* What a team has of a command of its batch, and what is too large to be kept for longer. */
 struct gnv_vd_room {
 	struct gnv_vd_piece piece[GNV_VD_PIECES];
 	struct gpunvme_dsm_range range[256];
@@ -92,7 +105,8 @@ struct gnv_vd_room {
 
 /* The data of a command: what the functions of core/data.h work on, which the kernel gives (kernel/core.h). */
 struct gnv_vd_segs {
-	struct gnv_vd_piece *piece;
+	struct gnv_vd_piece first; /* most commands have no other */
+	struct gnv_vd_piece *more;
 	uint32_t count;
 };
 struct gnv_vd_dma {
@@ -106,20 +120,21 @@ struct gnv_vd_data {
 	uint32_t differs;
 };
 
+/* The batch. It lies in the memory of a GPU's multiprocessor: a turn leaves nothing there that a later one needs. */
 struct gnv_vd_work {
 	struct gnv_soft_cmd cmd[GNV_VD_BATCH];
 	struct gnv_vd_data data[GNV_VD_BATCH];
 	uint8_t next[GNV_VD_BATCH]; /* enum gnv_soft_next */
 	uint64_t from[GNV_VD_BATCH], to[GNV_VD_BATCH]; /* of transfers of one piece */
-	struct gnv_vd_room room[GNV_VD_BATCH];
 };
 
 struct gnv_vd_worker {
 	uint32_t first; /* host: its first submission queue; 0: none */
-	uint32_t idle;	/* worker: passes without work */
+	uint32_t reserved;
 	uint64_t looked; /* when it looked last */
 	struct gnv_soft_counters counters;
-	struct gnv_vd_work work;
+	struct gnv_vd_room room[GNV_VD_BATCH];
+	struct gnv_vd_work work; /* on CPU threads */
 };
 
 /* An error, until the host has it: words, the second of which goes last. */
@@ -156,9 +171,9 @@ struct gnv_vd {
 	struct gnv_vd_sq sq[GNV_VD_QUEUES];
 	struct gnv_vd_cq cq[GNV_VD_QUEUES];
 	/* Workers */
-	uint64_t ended; /* waves that have ended, of all launches (atomic) */
+	uint64_t ended; /* teams that have ended, of all launches (atomic) */
 	uint64_t ack[GNV_VD_WORKERS];
-	uint64_t posted[GNV_VD_QUEUES]; /* completions of each queue, ever */
+	uint64_t posted[GNV_VD_QUEUES]; /* completions of each queue with interrupts, ever */
 	uint32_t raised[GNV_SOFT_EVENTS]; /* how often (atomic) */
 	uint32_t errors; /* ever (atomic) */
 	struct gnv_vd_error error[GNV_VD_ERRORS];

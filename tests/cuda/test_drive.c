@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A drive that runs on an NVIDIA GPU, with the mock driver and with the machine's: launches that nobody waits for, memory that
+ * A drive that runs on an NVIDIA GPU, with the mock driver and with the machine's: launches that run after one another, memory that
  * drive and lanes share, what is refused.
  */
 #include <dlfcn.h>
@@ -32,36 +32,36 @@
 
 #define VISIBLE __attribute__((visibility("default")))
 
-struct wave {
+struct team {
 	pthread_t thread;
 	const struct gnv_vd_args *args;
 	uint32_t index;
 };
 
-static void *run_wave(void *arg)
+static void *run_team(void *arg)
 {
-	const struct wave *wave = arg;
+	const struct team *team = arg;
 
-	gnv_vd_kernel_cpu(wave->args, wave->index);
+	gnv_vd_kernel_cpu(team->args, team->index);
 	return NULL;
 }
 
 VISIBLE int gnv_vd_kernel(uint32_t lanes, uint32_t width, void *args);
 VISIBLE int gnv_vd_kernel(uint32_t lanes, uint32_t width, void *args)
 {
-	struct wave wave[8];
-	uint32_t i, n = lanes / 32;
+	struct team team[8];
+	uint32_t i, n = lanes / GNV_VD_LANES;
 
 	(void)width;
 	if (n > 8)
 		return -1;
 	for (i = 0; i < n; i++) {
-		wave[i] = (struct wave){ .args = args, .index = i };
-		if (pthread_create(&wave[i].thread, NULL, run_wave, &wave[i]))
+		team[i] = (struct team){ .args = args, .index = i };
+		if (pthread_create(&team[i].thread, NULL, run_team, &team[i]))
 			return -1;
 	}
 	for (i = 0; i < n; i++)
-		pthread_join(wave[i].thread, NULL);
+		pthread_join(team[i].thread, NULL);
 	return 0;
 }
 VISIBLE extern const size_t gnv_vd_kernel_args;

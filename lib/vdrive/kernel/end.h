@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* A turn of a wave at a queue (queue.h), and how its commands end: errors, counters, completions. */
+/*
+ * A turn of a team at a queue (queue.h), and how its commands end: errors, counters, completions.
+ *
+ * A turn has one fence. Each lane that posts a completion fences once, after the team has met and before its entries:
+ *
+ *	data before completion	The data that all lanes moved goes before each entry. The lanes met, so the fence of one covers what
+ *				the others stored (a fence is cumulative). The memory of the host gets the data, then the entry.
+ *	entry before head	The team loads the host's head of the completion queue before it writes to the entries that are free
+ *				by it (vd_look()).
+ *	tail before entry	The team loads the host's tail before it loads the entries of the submission queue (vd_look()). They are
+ *				in registers and copied before the fence, so before the host sees a completion that frees them.
+ *
+ * Entries of one turn are not ordered among each other. The host takes them one by one, by the phase of each. Nothing is ordered
+ * after the entries, but for queues with interrupts, where the number of completions goes after them.
+ */
 #ifndef GNV_VDRIVE_END_H
 #define GNV_VDRIVE_END_H
 
@@ -12,6 +26,8 @@ struct turn {
 	struct gnv_vd_work *work;
 	struct gnv_vd_sq *sq;
 	struct gnv_vd_cq *cq;
+	struct gnv_vd_sq_state s; /* all lanes have the same here, and change it in the same way; put_back() */
+	struct gnv_vd_cq_state c;
 	uint64_t now, looked;
 	uint64_t hook;
 	uint32_t due; /* commands of the batch that were parked, which come first */
@@ -19,13 +35,19 @@ struct turn {
 	bool closing;
 };
 
-/* One lane: a command has ended, and is noted once. */
-static void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
+/* A sum of two places in a ring. */
+static inline uint32_t wrap(uint32_t at, uint32_t size)
+{
+	return at >= size ? at - size : at;
+}
+
+/* One lane: a command has failed, and is noted once. */
+static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 {
 	struct gnv_vd_error *error;
 	uint32_t number;
 
-	if (cmd->counted || !(cmd->status & GPUNVME_ST_CODE))
+	if (cmd->counted)
 		return;
 	cmd->counted = true;
 	number = __atomic_fetch_add(&vd->errors, 1, __ATOMIC_RELAXED);
@@ -38,7 +60,7 @@ static void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 }
 
 /* Commands that a step has ended, each once. */
-static void count(struct turn *t)
+static inline void count(struct turn *t)
 {
 	struct gnv_soft_counters own = { 0 }, *sum = &t->worker->counters;
 	uint32_t i;
@@ -48,74 +70,87 @@ static void count(struct turn *t)
 			gnv_soft_io_count(&own, &t->work->cmd[i]);
 			t->work->cmd[i].began = 0;
 		}
-	own.reads = vd_sum((uint32_t)own.reads);
-	own.writes = vd_sum((uint32_t)own.writes);
-	own.sectors_read = vd_sum((uint32_t)own.sectors_read);
-	own.sectors_written = vd_sum((uint32_t)own.sectors_written);
-	own.media_errors = vd_sum((uint32_t)own.media_errors);
-	if (vd_lane() != 0)
-		return;
-	vd_put64(&sum->reads, sum->reads + own.reads);
-	vd_put64(&sum->writes, sum->writes + own.writes);
-	vd_put64(&sum->sectors_read, sum->sectors_read + own.sectors_read);
-	vd_put64(&sum->sectors_written, sum->sectors_written + own.sectors_written);
-	vd_put64(&sum->media_errors, sum->media_errors + own.media_errors);
+	vd_add64(&sum->reads, (uint32_t)own.reads);
+	vd_add64(&sum->writes, (uint32_t)own.writes);
+	vd_add64(&sum->sectors_read, (uint32_t)own.sectors_read);
+	vd_add64(&sum->sectors_written, (uint32_t)own.sectors_written);
+	vd_add64(&sum->media_errors, (uint32_t)own.media_errors);
 }
 
-/* One lane: the entry of a command, by its place in the ring. */
-static void put_entry(const struct turn *t, const struct gnv_soft_cmd *cmd, uint32_t place)
+/* One lane: the entry of a command, by its place among those of this turn. */
+static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cmd, uint32_t place)
 {
 	const struct gnv_vd_cq *cq = t->cq;
-	const uint32_t at = cq->tail + place, wrapped = at >= cq->size;
+	const uint32_t at = t->c.tail + place, wrapped = at >= cq->size;
 	const uint64_t entry = cq->ring + (uint64_t)(wrapped ? at - cq->size : at) * VEC;
-	uint32_t status = cmd->status & ~GNV_SOFT_AS_IS, dw2 = t->sq->head | t->sq->qid << 16, dw3;
+	uint32_t status = cmd->status & ~GNV_SOFT_AS_IS, dw2 = t->s.head | t->sq->qid << 16, dw3;
 
 	if (status && !(cmd->status & GNV_SOFT_AS_IS) && gnv_soft_is_final(cmd->status))
 		status |= GPUNVME_ST_DNR;
-	dw3 = cmd->sqe.cid | (cq->phase ^ wrapped) << 16 | status << 17;
+	dw3 = cmd->sqe.cid | (t->c.phase ^ wrapped) << 16 | status << 17;
 	if (cmd->verdict)
 		gnv_soft_mishap_entry(cmd, &dw2, &dw3);
 	vd_store((void *)(uintptr_t)entry, (struct vd_vec){ { cmd->dw0, 0, dw2, dw3 } });
 }
 
-/* One lane: has it ended, and is its completion to be posted now? */
-static bool is_due(const struct turn *t, uint32_t i, uint64_t now)
+/*
+ * One lane: has it ended, and is its completion to be posted now? The time is that by which take_due() chose. With a later one, a
+ * new command could go before parked ones that are due, too.
+ */
+static inline bool is_due(const struct turn *t, uint32_t i)
 {
-	return t->work->next[i] == GNV_SOFT_END && (t->closing || i < t->due || t->work->cmd[i].post_at <= now);
+	return t->work->next[i] == GNV_SOFT_END && (t->closing || i < t->due || t->work->cmd[i].post_at <= t->now);
 }
 
-/*
- * Completions, in order, and the others are parked. Each lane fences after the wave has met, and before its entries. So a fence
- * covers the data that other lanes of the wave moved, and a host that sees an entry sees the data of its command.
- */
-static void end_all(struct turn *t)
+/* Entries of @place completions are written. */
+static inline void advance(struct turn *t, uint32_t place)
 {
-	const uint64_t now = vd_now();
-	struct gnv_vd_cq *cq = t->cq;
+	const uint32_t at = t->c.tail + place;
+
+	t->c.phase ^= at >= t->cq->size;
+	t->c.tail = wrap(at, t->cq->size);
+	if (!place || !t->cq->interrupts)
+		return;
+	vd_meet();
+	if (vd_lane() == 0) {
+		vd_fence(); /* an interrupt goes after its entries */
+		vd_put64(&t->vd->posted[t->sq->cq], t->vd->posted[t->sq->cq] + place);
+	}
+}
+
+/* Completions, in order, and the others are parked. */
+static inline void end_all(struct turn *t)
+{
 	uint32_t at, i, place = 0, all, rank;
-	bool yes, ends;
+	bool in, yes;
 
 	vd_meet();
-	vd_fence();
+	if (vd_lane() < t->n)
+		vd_fence(); /* the one of the turn */
 	for (at = 0; at < t->n; at += VD_WIDTH) {
 		i = at + vd_lane();
-		ends = i < t->n && t->work->next[i] == GNV_SOFT_END;
-		yes = i < t->n && is_due(t, i, now);
-		if (ends)
+		in = i < t->n;
+		yes = in && is_due(t, i);
+		if (in && t->work->next[i] == GNV_SOFT_END && t->work->cmd[i].status & GPUNVME_ST_CODE)
 			note_error(t->vd, &t->work->cmd[i]);
 		rank = vd_rank(yes, &all);
 		if (yes)
 			put_entry(t, &t->work->cmd[i], place + rank);
 		place += all;
-		if (i < t->n && t->work->next[i] == GNV_SOFT_PARK_ALL)
-			t->sq->stuck = 1;
-		park(t->sq, i < t->n ? &t->work->cmd[i] : NULL, i < t->n && !yes);
+		if (all == gnv_min(t->n - at, VD_WIDTH))
+			continue;
+		t->s.stuck |= vd_any(in && t->work->next[i] == GNV_SOFT_PARK_ALL);
+		park(t->sq, &t->s, in ? &t->work->cmd[i] : NULL, in && !yes);
 	}
-	if (vd_lane() == 0 && place) {
-		cq->phase ^= cq->tail + place >= cq->size;
-		cq->tail = (cq->tail + place) % cq->size;
-		vd_fence(); /* an interrupt goes after its entries */
-		vd_put64(&t->vd->posted[t->sq->cq], t->vd->posted[t->sq->cq] + place);
+	advance(t, place);
+}
+
+/* The end of a turn: other lanes load it in the next one. */
+static inline void put_back(const struct turn *t)
+{
+	if (vd_lane() == 0) {
+		t->sq->state = t->s;
+		t->cq->state = t->c;
 	}
 	vd_meet();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel of a drive that runs on a GPU: the same text for CPU threads, NVIDIA and AMD GPUs. Each wave is a worker, which serves
+ * The kernel of a drive that runs on a GPU: the same text for CPU threads, NVIDIA and AMD GPUs. Each team is a worker, which serves
  * the submission queues of its list, turn by turn. What it knows is in the memory of the GPU, so it may end after any pass, and the
  * next launch goes on where it was.
  */
@@ -19,69 +19,106 @@ static void report_events(struct gnv_vd *vd)
 			__atomic_fetch_add(&vd->raised[i], 1, __ATOMIC_RELAXED);
 }
 
-/* Collective. Return: commands that it has seen to. */
-static uint32_t pass(struct gnv_vd *vd, uint32_t index)
-{
-	struct gnv_vd_worker *worker = &vd->worker[index];
-	const uint64_t epoch = vd_get64(&vd->epoch), now = vd_now();
-	const uint32_t silent = vd_first(vd_get32(&vd->silent));
-	uint32_t qid = vd_first(vd_get32(&worker->first)), done = 0;
+/* A launch of a worker. */
+struct shift {
+	struct gnv_vd *vd;
+	uint32_t index;
+	uint64_t looked; /* when the pass before began */
+	uint64_t epoch, acked; /* lane 0's: what the pass goes by, and what the host knows of */
+};
 
-	vd_fence(); /* what the host changed before it wrote these words, a new queue for example, is loaded after them */
-	for (; !silent && qid; qid = vd_first(vd_get32(&vd->sq[qid].next)))
-		done += serve_queue(vd, worker, &vd->sq[qid], now);
-	report_events(vd);
-	if (vd_lane() == 0) {
-		worker->looked = now;
-		vd_fence(); /* all of this pass goes before what the host takes for its end */
-		vd_put64(&vd->ack[index], epoch);
+/*
+ * Lane 0, after the team has met at the end of a pass: the host may take the pass for over, so a fence orders all of it before.
+ * Most passes see no new epoch and need no fence. Then it loads the epoch of the next pass, before that loads anything.
+ */
+static inline void acknowledge(struct shift *s)
+{
+	if (s->acked != s->epoch) {
+		vd_fence();
+		vd_put64(&s->vd->ack[s->index], s->epoch);
+		s->acked = s->epoch;
 	}
+	s->epoch = vd_acquire64(&s->vd->epoch);
+}
+
+/* Collective. Return: commands that it has seen to. */
+static inline uint32_t pass(struct shift *s, struct gnv_vd_work *work)
+{
+	struct gnv_vd_worker *worker = &s->vd->worker[s->index];
+	struct turn t = { .vd = s->vd, .worker = worker, .work = work, .now = vd_first64(vd_now()), .looked = s->looked };
+	const uint32_t *const at[VD_LOOKS] = { &s->vd->silent, &worker->first, &worker->first, &worker->first, &worker->first };
+	uint32_t word[VD_LOOKS], qid, done = 0;
+
+	vd_look(at, word);
+	t.hook = vd_hook(s->vd);
+	for (qid = word[1]; !word[0] && qid;)
+		done += serve_queue(&t, &s->vd->sq[qid], &qid);
+	report_events(s->vd);
+	s->looked = t.now;
+	if (vd_lane() == 0)
+		worker->looked = t.now;
 	vd_meet();
+	if (vd_lane() == 0)
+		acknowledge(s);
 	return done;
 }
 
-/* Return: it found work. */
-static bool run(const struct gnv_vd_args *args, uint32_t index)
+/* One lane: is this launch over? */
+static inline bool is_over(const struct gnv_vd_args *args, const struct gnv_vd *vd, uint64_t born, uint64_t busy)
 {
-	struct gnv_vd *vd = (struct gnv_vd *)(uintptr_t)args->vd;
+	const uint64_t now = vd_now();
+
+	return vd_get32(&vd->stop) || (args->slice_ns && now - born >= args->slice_ns) ||
+	       (args->idle_ns && now > busy && now - busy >= args->idle_ns);
+}
+
+/* Return: it found work. */
+static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gnv_vd_work *work)
+{
+	struct shift s = { .vd = (struct gnv_vd *)(uintptr_t)args->vd, .index = index };
 	const uint64_t born = vd_now();
-	uint64_t busy = born, now = born;
+	uint64_t busy = born;
 	bool worked = false;
 	uint32_t idle = 0;
 
-	if (index >= vd->workers)
+	if (index >= s.vd->workers)
 		return false;
+	s.looked = s.vd->worker[index].looked;
+	if (vd_lane() == 0)
+		acknowledge(&s);
 	do {
-		if (pass(vd, index)) {
+		if (pass(&s, work)) {
 			worked = true;
 			idle = 0;
 			busy = vd_now();
 		} else {
 			vd_rest(idle++);
 		}
-		now = vd_now();
-	} while (!vd_first(vd_get32(&vd->stop)) && !vd_first(args->slice_ns && now - born >= args->slice_ns) &&
-		 !vd_first(args->idle_ns && now - busy >= args->idle_ns && now > busy));
+	} while (!vd_first(vd_lane() == 0 && is_over(args, s.vd, born, busy)));
 	if (vd_lane() == 0)
-		__atomic_fetch_add(&vd->ended, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&s.vd->ended, 1, __ATOMIC_RELAXED);
 	return worked;
 }
+
+#if defined(__NVPTX__) || defined(__AMDGCN__)
+static struct gnv_vd_work batch __attribute__((address_space(3), loader_uninitialized));
+#endif
 
 #if defined(__NVPTX__)
 void gnv_vd_kernel(struct gnv_vd_args args) __attribute__((nvptx_kernel));
 void gnv_vd_kernel(struct gnv_vd_args args)
 {
-	run(&args, vd_wave());
+	run(&args, vd_team(), (struct gnv_vd_work *)&batch);
 }
 #elif defined(__AMDGCN__)
 void gnv_vd_kernel(struct gnv_vd_args args) __attribute__((amdgpu_kernel));
 __attribute__((amdgpu_kernel)) void gnv_vd_kernel(struct gnv_vd_args args)
 {
-	run(&args, vd_wave());
+	run(&args, vd_team(), (struct gnv_vd_work *)&batch);
 }
 #else
 bool gnv_vd_kernel_cpu(const struct gnv_vd_args *args, uint32_t index)
 {
-	return run(args, index);
+	return run(args, index, &((struct gnv_vd *)(uintptr_t)args->vd)->worker[index].work);
 }
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Data, by all lanes of a wave: every function here is collective, and what it is given is the same for all lanes. */
+/* Data, by all lanes of a team: every function here is collective, and what it is given is the same for all lanes. */
 #ifndef GNV_VDRIVE_MOVE_H
 #define GNV_VDRIVE_MOVE_H
 
@@ -99,7 +99,7 @@ static bool bytes_differ(uint64_t a, uint64_t b, uint64_t len)
 /* Return: a byte differs. */
 static bool differs(uint64_t a, uint64_t b, uint64_t len)
 {
-	return vd_ballot((a | b | len) % VEC ? bytes_differ(a, b, len) : vecs_differ(a, b, len / VEC)) != 0;
+	return vd_any((a | b | len) % VEC ? bytes_differ(a, b, len) : vecs_differ(a, b, len / VEC));
 }
 
 /* Blocks: a multiple of a vector. */
@@ -115,13 +115,13 @@ static void fill(uint64_t at, uint64_t len, uint32_t word)
 /* Data of a command between blocks at @at and the pieces, from data->done on. */
 static bool walk_pieces(const struct gnv_soft_cmd *cmd, uint64_t at, uint64_t len)
 {
-	const struct gnv_soft_data *data = cmd->data;
+	struct gnv_soft_data *data = cmd->data;
 	uint64_t skip = data->done, n;
 	bool found = false;
 	uint32_t i;
 
 	for (i = 0; i < data->segs.count && len; i++) {
-		const struct gnv_vd_piece piece = data->segs.piece[i];
+		const struct gnv_vd_piece piece = *piece_of(&data->segs, i);
 
 		if (skip >= piece.len) {
 			skip -= piece.len;
@@ -162,7 +162,7 @@ static void deallocate(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd)
 }
 
 /* The step that a command is at. Return: bytes that are done. */
-static int carry(const struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
+static VD_RARE int carry(const struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 {
 	const uint64_t at = flash_of(vd, cmd) + cmd->op.offset + cmd->done, len = cmd->op.len - cmd->done;
 	bool found;

@@ -15,42 +15,41 @@ struct parking {
 	uint32_t max;
 };
 
-static struct parking parking_of(const struct gnv_vd_sq *sq)
+static inline struct parking parking_of(const struct gnv_vd_sq *sq)
 {
 	return (struct parking){ (struct gnv_soft_cmd *)(uintptr_t)sq->slots, (uint64_t *)(uintptr_t)sq->due,
 				 (uint32_t *)(uintptr_t)sq->index, sq->parked_max };
 }
 
 /* Each lane with @yes parks its command; there is room for them all. */
-static void park(struct gnv_vd_sq *sq, const struct gnv_soft_cmd *cmd, bool yes)
+static inline void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, const struct gnv_soft_cmd *cmd, bool yes)
 {
 	const struct parking p = parking_of(sq);
-	const uint32_t before = sq->parked;
 	uint32_t all, rank = vd_rank(yes, &all), slot;
 
-	vd_meet();
+	if (!all)
+		return;
 	if (yes) {
-		slot = p.index[before + rank];
+		slot = p.index[s->parked + rank];
 		p.slot[slot] = *cmd;
-		p.due[before + rank] = cmd->post_at;
+		p.due[s->parked + rank] = cmd->post_at;
 	}
-	if (vd_lane() == 0)
-		sq->parked = before + all;
-	if (all && vd_lane() == 0)
-		sq->next_due = 0; /* look */
+	s->parked += all;
+	s->next_due = 0; /* look */
 	vd_meet();
 }
 
 /* Take those that are due out of the array, @max at most, and let the others move up. Return: how many, as work->cmd[]. */
-static uint32_t take_due(struct gnv_vd_sq *sq, struct gnv_vd_work *work, uint64_t now, uint32_t max)
+static inline uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, struct gnv_vd_work *work, uint64_t now,
+				uint32_t max)
 {
 	const struct parking p = parking_of(sq);
-	const uint32_t count = sq->parked;
+	const uint32_t count = s->parked;
 	uint32_t at, i, n = 0, kept = 0, all, rank, slot = 0;
 	uint64_t due = 0, next = UINT64_MAX;
 	bool yes, no;
 
-	if (!count || !max || sq->next_due > now)
+	if (!count || !max || s->next_due > now)
 		return 0;
 	for (at = 0; at < count; at += VD_WIDTH) {
 		i = at + vd_lane();
@@ -82,22 +81,20 @@ static uint32_t take_due(struct gnv_vd_sq *sq, struct gnv_vd_work *work, uint64_
 	}
 	for (i = vd_lane(); i < n; i += VD_WIDTH)
 		p.index[kept + i] = (uint32_t)work->to[i];
-	if (vd_lane() == 0) {
-		sq->parked = kept;
-		sq->next_due = VD_WIDTH == 1 ? next : 0;
-	}
+	s->parked = kept;
+	s->next_due = VD_WIDTH == 1 ? next : 0;
 	vd_meet();
 	return n;
 }
 
 /* Let a command with this identifier be due now, with a status. Return: there was one. */
-static bool abort_parked(struct gnv_vd_sq *sq, uint16_t cid)
+static bool abort_parked(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, uint16_t cid)
 {
 	const struct parking p = parking_of(sq);
 	bool found = false;
 	uint32_t i;
 
-	for (i = vd_lane(); i < sq->parked; i += VD_WIDTH) {
+	for (i = vd_lane(); i < s->parked; i += VD_WIDTH) {
 		struct gnv_soft_cmd *cmd = &p.slot[p.index[i]];
 
 		if (cmd->sqe.cid != cid)
@@ -110,10 +107,11 @@ static bool abort_parked(struct gnv_vd_sq *sq, uint16_t cid)
 		cmd->status = GPUNVME_SC_ABORT_REQUESTED;
 		cmd->counted = false;
 	}
+	found = vd_any(found);
+	if (found)
+		s->next_due = 0;
 	vd_meet();
-	if (vd_ballot(found) && vd_lane() == 0)
-		sq->next_due = 0;
-	return vd_ballot(found) != 0;
+	return found;
 }
 
 #endif

@@ -3,8 +3,25 @@
  * The few things that the kernel needs of the processor that it runs on: CPU threads, NVIDIA and AMD GPUs. They are its own,
  * and share nothing with those of the device header: with the same wrong fence in both, no test would fail.
  *
- * A wave is VD_WIDTH lanes that run together; on CPU threads it is one lane. All lanes of a wave call each function of a group
- * that is called collective.
+ * A team is VD_WIDTH lanes that work together: a block on an NVIDIA GPU, a wave on an AMD GPU, one lane on a CPU thread. All lanes
+ * of a team call each function that is called collective.
+ *
+ *	vd_lane()	the number of a lane in its team
+ *	vd_team()	the number of its team
+ *	vd_meet()	collective: a lane returns when all have called it; it sees what the others stored before
+ *	vd_first(), vd_first64()	collective: the value of lane 0
+ *	vd_any()	collective: a lane says true
+ *	vd_rank()	collective: how many lanes before this one say true; @all: how many of them all
+ *	vd_look()	collective: words that other processors write, by loads that run at the same time. No later access of any
+ *			lane goes before them
+ *	vd_add64()	collective: add the values of all lanes to a sum in memory
+ *	vd_get32(), vd_get64(), vd_put64()	words that other processors use, too
+ *	vd_acquire64()	the same, and no later access of this lane goes before it
+ *	vd_load(), vd_store(), vd_load8()	data
+ *	vd_fence()	all that this lane did, and all that lanes did before it met them, goes before all that this lane does
+ *			next, for every processor and device
+ *	vd_now()	nanoseconds
+ *	vd_rest()	there was nothing to do, @idle times
  */
 #ifndef GNV_VDRIVE_PRIM_H
 #define GNV_VDRIVE_PRIM_H
@@ -21,348 +38,40 @@
 #define VD_UNROLL
 #endif
 
+#define VD_RARE __attribute__((noinline)) /* its registers do not count where it is called */
+#define VD_LOOKS 5u /* words of vd_look(), at most */
+
 /* 16 bytes that move as one where the processor can. */
 struct vd_vec {
 	uint32_t w[4];
 };
 
 #if defined(__NVPTX__)
-
-#define VD_WIDTH 32u
-#define ALL 0xffffffffu
-
-static inline uint32_t vd_lane(void)
-{
-	return (uint32_t)__nvvm_read_ptx_sreg_tid_x() % VD_WIDTH;
-}
-
-static inline uint32_t vd_wave(void)
-{
-	return (uint32_t)(__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x()) / VD_WIDTH;
-}
-
-/* Collective: what lanes stored before it, lanes of the wave see after it. */
-static inline void vd_meet(void)
-{
-	__nvvm_bar_warp_sync(ALL);
-}
-
-/* Collective: bit i: lane i says true. */
-static inline uint64_t vd_ballot(bool yes)
-{
-	return (uint32_t)__nvvm_vote_ballot_sync(ALL, yes);
-}
-
-/* Collective: the value of lane 0. */
-static inline uint32_t vd_first(uint32_t value)
-{
-	return (uint32_t)__nvvm_shfl_sync_idx_i32(ALL, (int)value, 0, 31);
-}
-
-/* Collective: two words that another processor writes, by loads that are under way together. */
-static inline void vd_pair(const uint32_t *a, const uint32_t *b, uint32_t *va, uint32_t *vb)
-{
-	const uint32_t *at = vd_lane() ? b : a;
-	uint32_t v;
-
-	__asm__ volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-	*va = (uint32_t)__nvvm_shfl_sync_idx_i32(ALL, (int)v, 0, 31);
-	*vb = (uint32_t)__nvvm_shfl_sync_idx_i32(ALL, (int)v, 1, 31);
-}
-
-/* Collective: the sum of all. */
-static inline uint32_t vd_sum(uint32_t value)
-{
-	int by;
-
-	for (by = 16; by; by /= 2)
-		value += (uint32_t)__nvvm_shfl_sync_bfly_i32(ALL, (int)value, by, 31);
-	return value;
-}
-
-static inline uint32_t vd_get32(const uint32_t *at)
-{
-	uint32_t v;
-
-	__asm__ volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-	return v;
-}
-
-static inline uint64_t vd_get64(const uint64_t *at)
-{
-	uint64_t v;
-
-	__asm__ volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-	return v;
-}
-
-/* The same, and no later load goes before it. */
-static inline uint64_t vd_acquire64(const uint64_t *at)
-{
-	uint64_t v;
-
-	__asm__ volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
-	return v;
-}
-
-static inline void vd_put64(uint64_t *at, uint64_t value)
-{
-	__asm__ volatile("st.relaxed.sys.u64 [%0], %1;" : : "l"(at), "l"(value) : "memory");
-}
-
-static inline struct vd_vec vd_load(const void *at)
-{
-	struct vd_vec v;
-
-	__asm__ volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-			 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-			 : "l"(at)
-			 : "memory");
-	return v;
-}
-
-static inline void vd_store(void *at, struct vd_vec v)
-{
-	__asm__ volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
-			 :
-			 : "l"(at), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
-			 : "memory");
-}
-
-static inline uint32_t vd_load8(const uint8_t *at)
-{
-	uint32_t v;
-
-	__asm__ volatile("ld.relaxed.sys.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-	return v;
-}
-
-/* All that this lane, and all that it has met, did before goes before all that follows, for every processor and device. */
-static inline void vd_fence(void)
-{
-	__asm__ volatile("fence.acq_rel.sys;" : : : "memory");
-}
-
-/* Nanoseconds. */
-static inline uint64_t vd_now(void)
-{
-	uint64_t t;
-
-	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(t) : : "memory");
-	return t;
-}
-
-static inline void vd_rest(uint32_t idle)
-{
-	uint32_t ns = idle < 64 ? 20 : idle < 1024 ? 200 : 2000;
-
-	__asm__ volatile("nanosleep.u32 %0;" : : "r"(ns) : "memory");
-}
-
+#include "vdrive/kernel/prim_nvptx.h"
 #elif defined(__AMDGCN__)
-
-#define VD_WIDTH __AMDGCN_WAVEFRONT_SIZE
-
-static inline uint32_t vd_lane(void)
-{
-	return __builtin_amdgcn_workitem_id_x() % VD_WIDTH;
-}
-
-/* A workgroup is a wave. */
-static inline uint32_t vd_wave(void)
-{
-	return __builtin_amdgcn_workgroup_id_x();
-}
-
-static inline void vd_meet(void)
-{
-	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
-	__builtin_amdgcn_wave_barrier();
-}
-
-static inline uint64_t vd_ballot(bool yes)
-{
-#if VD_WIDTH == 64
-	return __builtin_amdgcn_ballot_w64(yes);
+#include "vdrive/kernel/prim_amdgcn.h"
 #else
-	return __builtin_amdgcn_ballot_w32(yes);
+#include "vdrive/kernel/prim_cpu.h"
 #endif
-}
 
-static inline uint32_t vd_first(uint32_t value)
+/* Collective: a word of 64 bits of lane 0. */
+static inline uint64_t vd_first64(uint64_t value)
 {
-	return (uint32_t)__builtin_amdgcn_readfirstlane((int)value);
+	const uint32_t low = vd_first((uint32_t)value), high = vd_first((uint32_t)(value >> 32));
+
+	return low | (uint64_t)high << 32;
 }
 
-static inline uint32_t vd_sum(uint32_t value)
+/* Collective: the test that judges commands, on CPU threads only; 0: none. */
+static inline uint64_t vd_hook(const struct gnv_vd *vd)
 {
-	uint32_t by;
-
-	for (by = VD_WIDTH / 2; by; by /= 2)
-		value += (uint32_t)__builtin_amdgcn_ds_bpermute((int)((vd_lane() ^ by) * 4), (int)value);
-	return value;
-}
-
-static inline uint32_t vd_get32(const uint32_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
-static inline void vd_pair(const uint32_t *a, const uint32_t *b, uint32_t *va, uint32_t *vb)
-{
-	*va = vd_first(vd_get32(a));
-	*vb = vd_first(vd_get32(b));
-}
-
-static inline uint64_t vd_get64(const uint64_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
-static inline uint64_t vd_acquire64(const uint64_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
-}
-
-static inline void vd_put64(uint64_t *at, uint64_t value)
-{
-	__atomic_store_n(at, value, __ATOMIC_RELAXED);
-}
-
-static inline struct vd_vec vd_load(const void *at)
-{
-	return *(const volatile struct vd_vec *)at;
-}
-
-static inline void vd_store(void *at, struct vd_vec v)
-{
-	*(volatile struct vd_vec *)at = v;
-}
-
-static inline uint32_t vd_load8(const uint8_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
-static inline void vd_fence(void)
-{
-	__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
-}
-
-/* Of a clock of 100 MHz: 10 ns each. */
-static inline uint64_t vd_now(void)
-{
-	return __builtin_readsteadycounter() * 10;
-}
-
-static inline void vd_rest(uint32_t idle)
-{
-	__builtin_amdgcn_s_sleep(1);
-	if (idle > 64)
-		__builtin_amdgcn_s_sleep(64);
-}
-
+#if defined(VD_HOOKS)
+	return vd_first64(vd_get64(&vd->hook));
 #else
-
-#include <time.h>
-
-#define VD_WIDTH 1u
-#define VD_HOOKS
-
-static inline uint32_t vd_lane(void)
-{
+	(void)vd;
 	return 0;
-}
-
-static inline void vd_meet(void)
-{
-}
-
-static inline uint64_t vd_ballot(bool yes)
-{
-	return yes;
-}
-
-static inline uint32_t vd_first(uint32_t value)
-{
-	return value;
-}
-
-static inline uint32_t vd_sum(uint32_t value)
-{
-	return value;
-}
-
-static inline uint32_t vd_get32(const uint32_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
-}
-
-static inline void vd_pair(const uint32_t *a, const uint32_t *b, uint32_t *va, uint32_t *vb)
-{
-	*va = vd_get32(a);
-	*vb = vd_get32(b);
-}
-
-static inline uint64_t vd_get64(const uint64_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
-}
-
-static inline uint64_t vd_acquire64(const uint64_t *at)
-{
-	return vd_get64(at);
-}
-
-static inline void vd_put64(uint64_t *at, uint64_t value)
-{
-	__atomic_store_n(at, value, __ATOMIC_RELEASE);
-}
-
-/* A host may write there meanwhile: whatever mixture arrives is the one that is used. */
-static inline struct vd_vec vd_load(const void *at)
-{
-	const uint64_t *word = at;
-	const uint64_t low = __atomic_load_n(&word[0], __ATOMIC_RELAXED), high = __atomic_load_n(&word[1], __ATOMIC_RELAXED);
-
-	return (struct vd_vec){ { (uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32) } };
-}
-
-/* The last dword last. */
-static inline void vd_store(void *at, struct vd_vec v)
-{
-	uint32_t *word = at;
-
-	__atomic_store_n(&word[0], v.w[0], __ATOMIC_RELAXED);
-	__atomic_store_n(&word[1], v.w[1], __ATOMIC_RELAXED);
-	__atomic_store_n(&word[2], v.w[2], __ATOMIC_RELAXED);
-	__atomic_store_n(&word[3], v.w[3], __ATOMIC_RELEASE);
-}
-
-static inline uint32_t vd_load8(const uint8_t *at)
-{
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
-}
-
-static inline void vd_fence(void)
-{
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-static inline uint64_t vd_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static inline void vd_rest(uint32_t idle)
-{
-	(void)idle;
-}
-
 #endif
+}
 
 /*
  * Does a test judge this command in place of the rules? On CPU threads only; one lane. Return: it does, and what follows is set.
@@ -384,15 +93,6 @@ static inline bool vd_judge(uint64_t hook, const struct gnv_soft_cmd *cmd, enum 
 	(void)number;
 	return false;
 #endif
-}
-
-/* Collective: how many lanes before this one say true, and, as @all, how many of them all. */
-static inline uint32_t vd_rank(bool yes, uint32_t *all)
-{
-	const uint64_t mask = vd_ballot(yes);
-
-	*all = (uint32_t)__builtin_popcountll(mask);
-	return (uint32_t)__builtin_popcountll(mask & ((1ull << vd_lane()) - 1));
 }
 
 #endif

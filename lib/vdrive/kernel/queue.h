@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One turn of a wave at a submission queue: what is due, what is new, its data, its completions. A command's data moves within
+ * One turn of a team at a submission queue: what is due, what is new, its data, its completions. A command's data moves within
  * the turn that begins it, so between turns no command reaches memory of the host. Functions are collective, unless a comment
  * says otherwise.
  */
@@ -11,47 +11,46 @@
 
 /* ---- Doorbells ---- */
 
-/* One lane: nonsense is reported, once for each value. */
-static void refuse(struct gnv_vd *vd, uint64_t *bad, uint32_t value)
+/* Nonsense is reported, once for each value. */
+static inline void refuse(struct gnv_vd *vd, uint64_t *bad, uint32_t value)
 {
-	if (*bad != value)
+	if (*bad != value && vd_lane() == 0)
 		gnv_soft_io_raise(&vd->view.io, GNV_SOFT_EVENT_DOORBELL_VALUE);
 	*bad = value;
 }
 
 /* How far the host may have consumed: from the old head to the last entry posted. Return: entries that are free. */
-static uint32_t look_at_head(const struct turn *t, uint32_t head)
+static inline uint32_t look_at_head(struct turn *t, uint32_t head)
 {
-	struct gnv_vd_cq *cq = t->cq;
-	const uint32_t size = cq->size, old = cq->head, tail = cq->tail, posted = (tail + size - old) % size;
-	const bool good = head < size && (head + size - old) % size <= posted;
+	struct gnv_vd_cq_state *c = &t->c;
+	const uint32_t size = t->cq->size, posted = wrap(c->tail + size - c->head, size);
 
-	if (vd_lane() == 0 && head != old && good) {
-		cq->head = head;
-		cq->bad = UINT64_MAX;
-	} else if (vd_lane() == 0 && head != old) {
-		refuse(t->vd, &cq->bad, head);
+	if (head >= size || wrap(head + size - c->head, size) > posted) {
+		refuse(t->vd, &c->bad, head);
+	} else if (head != c->head) {
+		c->head = head;
+		c->bad = UINT64_MAX;
 	}
-	vd_meet();
-	return ((good ? head : old) + size - tail - 1) % size;
+	return wrap(c->head + size - c->tail - 1, size);
 }
 
 /* Return: entries that wait. */
-static uint32_t look_at_tail(const struct turn *t, uint32_t tail)
+static inline uint32_t look_at_tail(struct turn *t, uint32_t tail)
 {
-	struct gnv_vd_sq *sq = t->sq;
+	const uint32_t size = t->sq->size;
 
-	if (vd_lane() == 0 && tail >= sq->size)
-		refuse(t->vd, &sq->bad, tail);
-	else if (vd_lane() == 0)
-		sq->bad = UINT64_MAX;
-	return tail < sq->size ? (tail + sq->size - sq->head) % sq->size : 0;
+	if (tail >= size) {
+		refuse(t->vd, &t->s.bad, tail);
+		return 0;
+	}
+	t->s.bad = UINT64_MAX;
+	return wrap(tail + size - t->s.head, size);
 }
 
 /* ---- Fetching ---- */
 
 /* One lane: a command slot of the batch is new. */
-static void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
+static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 {
 	cmd->next = NULL;
 	cmd->sq = NULL;
@@ -72,11 +71,10 @@ static void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 #define SQE_VECS 4u /* of an entry, whatever the stride */
 
 /* Entries are read as whole lines, four lanes each, and once: the host may be rewriting them. */
-static void fetch(struct turn *t, uint32_t n)
+static inline void fetch(struct turn *t, uint32_t n)
 {
-	struct gnv_vd_sq *sq = t->sq;
-	const uint64_t ring = sq->ring, stride = sq->stride;
-	const uint32_t head = sq->head, size = sq->size;
+	const uint64_t ring = t->sq->ring, stride = t->sq->stride;
+	const uint32_t head = t->s.head, size = t->sq->size;
 	struct vd_vec v[SQE_VECS];
 	uint32_t i, j, k, at;
 
@@ -84,8 +82,7 @@ static void fetch(struct turn *t, uint32_t n)
 		VD_UNROLL
 		for (j = 0, k = i; j < SQE_VECS; j++, k += VD_WIDTH)
 			if (k < SQE_VECS * n) {
-				at = head + k / SQE_VECS;
-				at -= at >= size ? size : 0;
+				at = wrap(head + k / SQE_VECS, size);
 				v[j] = vd_load((const void *)(uintptr_t)(ring + at * stride + k % SQE_VECS * VEC));
 			}
 		VD_UNROLL
@@ -95,16 +92,14 @@ static void fetch(struct turn *t, uint32_t n)
 	}
 	for (i = vd_lane(); i < n; i += VD_WIDTH)
 		fresh(t, &t->work->cmd[t->n + i]);
-	vd_meet();
-	if (vd_lane() == 0)
-		sq->head = (head + n) % sq->size;
+	t->s.head = wrap(head + n, size);
 	t->n += n;
 	vd_meet();
 }
 
 /* ---- Beginning; one lane for each command ---- */
 
-static enum gnv_soft_next meet_fault(const struct turn *t, struct gnv_soft_cmd *cmd)
+static VD_RARE enum gnv_soft_next meet_fault(uint64_t hook, struct gnv_soft_cmd *cmd)
 {
 	enum gnv_soft_verdict verdict;
 	uint16_t status = 0;
@@ -115,7 +110,7 @@ static enum gnv_soft_next meet_fault(const struct turn *t, struct gnv_soft_cmd *
 		cmd->post_at = 0;
 		return GNV_SOFT_STEP;
 	}
-	if (!vd_judge(t->hook, cmd, &verdict, &status, &number))
+	if (!vd_judge(hook, cmd, &verdict, &status, &number))
 		verdict = gnv_soft_fault_judge(cmd->io->rules, cmd->qid, &cmd->sqe, &status, &number);
 	return verdict == GNV_SOFT_GO ? GNV_SOFT_STEP : gnv_soft_carry_out(cmd, verdict, status, number, vd_now());
 }
@@ -138,7 +133,7 @@ static enum gnv_soft_next begin(const struct turn *t, struct gnv_soft_cmd *cmd, 
 	enum gnv_soft_next next = gnv_soft_io_begin(cmd);
 
 	if (next == GNV_SOFT_STEP && (t->vd->judged || t->hook))
-		next = meet_fault(t, cmd);
+		next = meet_fault(t->hook, cmd);
 	if (next == GNV_SOFT_STEP && t->vd->view.timing.on)
 		take_time(t, cmd, number);
 	if (next == GNV_SOFT_STEP)
@@ -147,9 +142,8 @@ static enum gnv_soft_next begin(const struct turn *t, struct gnv_soft_cmd *cmd, 
 	return next;
 }
 
-static void begin_all(struct turn *t)
+static inline void begin_all(struct turn *t)
 {
-	const uint64_t drawn = t->sq->drawn;
 	struct gnv_soft_cmd *cmd;
 	uint64_t number;
 	uint32_t i;
@@ -157,27 +151,28 @@ static void begin_all(struct turn *t)
 	for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
 		cmd = &t->work->cmd[i];
 		cmd->data = &t->work->data[i];
-		number = drawn + i + 1 - gnv_min(i + 1, t->due); /* of what is new */
+		cmd->data->room = &t->worker->room[i];
+		cmd->data->dma = &t->vd->dma;
+		number = t->s.drawn + i + 1 - gnv_min(i + 1, t->due); /* of what is new */
 		t->work->next[i] = (uint8_t)(i >= t->due || cmd->stalled ? begin(t, cmd, number) : GNV_SOFT_END);
 	}
+	t->s.drawn += t->n - t->due;
 	vd_meet();
-	if (vd_lane() == 0)
-		t->sq->drawn = drawn + t->n - t->due;
 }
 
 /* ---- Data ---- */
 
 /* One lane: is all of a command one transfer between two places, as most are? */
-static bool is_plain(const struct turn *t, uint32_t i, uint64_t len)
+static inline bool is_plain(const struct turn *t, uint32_t i, uint64_t len)
 {
 	const struct gnv_soft_cmd *cmd = &t->work->cmd[i];
 
 	return t->work->next[i] == GNV_SOFT_STEP && cmd->stage == GNV_SOFT_STAGE_RW && !cmd->verdict && cmd->data->segs.count == 1 &&
-	       cmd->op.len == len && cmd->data->segs.piece[0].at % VEC == 0;
+	       cmd->op.len == len && cmd->data->segs.first.at % VEC == 0;
 }
 
 /* Those of the length of the first, at once. */
-static void move_plain(struct turn *t)
+static inline void move_plain(struct turn *t)
 {
 	struct gnv_vd_work *work = t->work;
 	uint32_t at, i, rank, all, n = 0;
@@ -195,7 +190,7 @@ static void move_plain(struct turn *t)
 		rank = n + vd_rank(yes, &all);
 		if (yes) {
 			const bool reads = work->cmd[i].op.opc == GPUNVME_IO_READ;
-			const uint64_t blocks = flash_of(t->vd, &work->cmd[i]) + work->cmd[i].op.offset, piece = work->data[i].segs.piece[0].at;
+			const uint64_t blocks = flash_of(t->vd, &work->cmd[i]) + work->cmd[i].op.offset, piece = work->data[i].segs.first.at;
 
 			work->from[rank] = reads ? blocks : piece;
 			work->to[rank] = reads ? piece : blocks;
@@ -211,7 +206,7 @@ static void move_plain(struct turn *t)
 }
 
 /* The others, step by step. */
-static void move_others(struct turn *t)
+static inline void move_others(struct turn *t)
 {
 	uint32_t i;
 	int res;
@@ -228,7 +223,7 @@ static void move_others(struct turn *t)
 
 /* ---- Turns ---- */
 
-static void carry_out(struct turn *t)
+static inline void carry_out(struct turn *t)
 {
 	begin_all(t);
 	move_plain(t);
@@ -238,16 +233,16 @@ static void carry_out(struct turn *t)
 }
 
 /* A queue that the host gives up: what is parked ends, as far as there is room, and the rest vanishes. */
-static void close_queue(struct turn *t, uint32_t flags)
+static VD_RARE void close_queue(struct turn *t, uint32_t flags)
 {
 	struct gnv_soft_cmd *cmd;
 	uint32_t head, i;
 
 	t->closing = true;
-	while (!(flags & GNV_VD_GONE) && t->sq->parked) {
+	while (!(flags & GNV_VD_GONE) && t->s.parked) {
 		head = vd_first(vd_get32((const uint32_t *)(uintptr_t)t->cq->doorbell));
-		t->sq->next_due = 0;
-		t->due = t->n = take_due(t->sq, t->work, UINT64_MAX, (uint32_t)gnv_min(look_at_head(t, head), GNV_VD_BATCH));
+		t->s.next_due = 0;
+		t->due = t->n = take_due(t->sq, &t->s, t->work, UINT64_MAX, (uint32_t)gnv_min(look_at_head(t, head), GNV_VD_BATCH));
 		if (!t->n)
 			break;
 		for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
@@ -262,55 +257,81 @@ static void close_queue(struct turn *t, uint32_t flags)
 		vd_meet();
 		end_all(t);
 	}
-	if (vd_lane() == 0)
-		t->sq->parked = 0;
-	vd_meet();
+	t->s.parked = 0;
+	put_back(t);
 }
 
-static void look_for_abort(struct turn *t)
+static VD_RARE void look_for_abort(struct turn *t)
 {
-	const uint64_t asked = vd_get64(&t->sq->abort);
-	bool found;
+	const uint64_t asked = vd_first64(vd_get64(&t->sq->abort));
+	const bool found = abort_parked(t->sq, &t->s, (uint16_t)asked);
 
-	if (vd_first((uint32_t)(asked >> 16)) == (uint32_t)(t->sq->aborted >> 1))
-		return;
-	found = abort_parked(t->sq, (uint16_t)vd_first((uint32_t)asked));
+	t->s.asked = asked;
 	if (vd_lane() == 0)
 		vd_put64(&t->sq->aborted, asked >> 16 << 1 | found);
-	vd_meet();
 }
 
-/* Return: commands that it has seen to. */
-static uint32_t serve_queue(struct gnv_vd *vd, struct gnv_vd_worker *worker, struct gnv_vd_sq *sq, uint64_t now)
-{
-	struct turn t = { .vd = vd, .worker = worker, .work = &worker->work, .sq = sq, .cq = &vd->cq[sq->cq], .now = now,
-			  .looked = worker->looked, .hook = vd_get64(&vd->hook) };
-	const uint32_t flags = vd_first(vd_get32(&sq->flags));
-	uint32_t tail, head, room, waits, n;
+enum look { FLAGS, NEXT, ABORT, TAIL, HEAD };
 
-	if (flags) {
-		if (sq->parked)
-			close_queue(&t, flags);
-		return 0;
-	}
-	look_for_abort(&t);
-	vd_pair((const uint32_t *)(uintptr_t)sq->doorbell, (const uint32_t *)(uintptr_t)t.cq->doorbell, &tail, &head);
-	room = look_at_head(&t, head);
-	waits = look_at_tail(&t, tail);
-	if (!room)
-		return 0;
-	t.due = t.n = take_due(sq, t.work, now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
-	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t.n), gnv_min(room - t.n, sq->parked_max - sq->parked - t.n));
-	if (vd->judged || t.hook) /* rules judge in the order of the queue, and may stop it */
+/* Words that the host writes. */
+static inline void look(const struct turn *t, uint32_t word[VD_LOOKS])
+{
+	const uint32_t *const at[VD_LOOKS] = {
+		[FLAGS] = &t->sq->flags,
+		[NEXT] = &t->sq->next,
+		[ABORT] = (const uint32_t *)(const void *)&t->sq->abort, /* the low half: it changes with each request */
+		[TAIL] = (const uint32_t *)(uintptr_t)t->sq->doorbell,
+		[HEAD] = (const uint32_t *)(uintptr_t)t->cq->doorbell,
+	};
+
+	vd_look(at, word);
+}
+
+/* What waits for its time and is due, and what is new, as far as there is room. */
+static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
+{
+	uint32_t n;
+
+	t->due = t->n = take_due(t->sq, &t->s, t->work, t->now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
+	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t->n), gnv_min(room - t->n, t->sq->parked_max - t->s.parked - t->n));
+	if (t->vd->judged || t->hook) /* rules judge in the order of the queue, and may stop it */
 		n = (uint32_t)gnv_min(n, 1);
-	if (n && !sq->stuck) {
-		vd_fence(); /* the doorbell was loaded before the entries are, by whichever lane */
-		vd_meet();
-		fetch(&t, n);
+	if (n && !t->s.stuck)
+		fetch(t, n);
+}
+
+/* Return: commands that it has seen to. @next: the next queue of the worker. */
+static inline uint32_t serve_queue(struct turn *t, struct gnv_vd_sq *sq, uint32_t *next)
+{
+	uint32_t word[VD_LOOKS], waits, room;
+	struct turn rare;
+
+	t->sq = sq;
+	t->cq = &t->vd->cq[sq->cq];
+	t->s = sq->state;
+	t->c = t->cq->state;
+	t->n = 0;
+	look(t, word);
+	*next = word[NEXT];
+	if (word[FLAGS]) {
+		rare = *t;
+		if (t->s.parked)
+			close_queue(&rare, word[FLAGS]);
+		return 0;
 	}
-	if (t.n)
-		carry_out(&t);
-	return t.n;
+	if (word[ABORT] != (uint32_t)t->s.asked) {
+		rare = *t;
+		look_for_abort(&rare);
+		t->s = rare.s;
+	}
+	room = look_at_head(t, word[HEAD]);
+	waits = look_at_tail(t, word[TAIL]);
+	if (room)
+		gather(t, waits, room);
+	if (t->n)
+		carry_out(t);
+	put_back(t);
+	return t->n;
 }
 
 #endif

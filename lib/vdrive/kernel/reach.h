@@ -102,10 +102,15 @@ static uint64_t reach_data(const struct gnv_vd *vd, uint64_t iova, uint64_t len)
 	return reach(vd, iova ^ 4096u, len, &flags);
 }
 
+static inline struct gnv_vd_piece *piece_of(struct gnv_vd_segs *segs, uint32_t i)
+{
+	return i ? &segs->more[i - 1] : &segs->first;
+}
+
 /* Neighbours become one. */
 uint16_t gnv_soft_segs_add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs, uint64_t iova, size_t len)
 {
-	struct gnv_vd_piece *last = segs->count ? &segs->piece[segs->count - 1] : NULL;
+	struct gnv_vd_piece *last = segs->count ? piece_of(segs, segs->count - 1) : NULL;
 	const uint64_t at = reach_data(dma->vd, iova, len);
 
 	if (!at)
@@ -116,7 +121,7 @@ uint16_t gnv_soft_segs_add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs,
 	}
 	if (segs->count == GNV_VD_PIECES)
 		return GPUNVME_SC_INVALID_SGL_COUNT;
-	segs->piece[segs->count++] = (struct gnv_vd_piece){ at, len };
+	*piece_of(segs, segs->count++) = (struct gnv_vd_piece){ at, len };
 	return 0;
 }
 
@@ -132,7 +137,8 @@ uint16_t gnv_soft_data_map(struct gnv_soft_cmd *cmd, uint64_t len)
 {
 	struct gnv_soft_data *data = cmd->data;
 
-	data->segs = (struct gnv_soft_segs){ data->room->piece, 0 };
+	data->segs.more = data->room->piece;
+	data->segs.count = 0;
 	data->done = 0;
 	data->differs = 0;
 	return gnv_soft_dptr(cmd->io, data->dma, &cmd->sqe, len, &data->segs);
@@ -178,7 +184,7 @@ void gnv_soft_data_lost(struct gnv_soft_cmd *cmd)
 	(void)cmd;
 }
 
-/* The wave has compared (move.h). */
+/* The team has compared (move.h). */
 uint16_t gnv_soft_data_compare(struct gnv_soft_cmd *cmd)
 {
 	return cmd->data->differs ? GPUNVME_SC_COMPARE_FAILURE : 0;
@@ -199,12 +205,14 @@ static void copy_out(uint8_t *to, uint64_t from, uint64_t len)
 
 uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd)
 {
-	const struct gnv_soft_data *data = cmd->data;
-	uint64_t done = 0, i;
+	struct gnv_soft_data *data = cmd->data;
+	const struct gnv_vd_piece *piece;
+	uint64_t done = 0;
+	uint32_t i;
 
-	for (i = 0; i < data->segs.count; i++) {
-		copy_out((uint8_t *)data->room->range + done, data->segs.piece[i].at, data->segs.piece[i].len);
-		done += data->segs.piece[i].len;
+	for (i = 0; i < data->segs.count; i++, done += piece->len) {
+		piece = piece_of(&data->segs, i);
+		copy_out((uint8_t *)data->room->range + done, piece->at, piece->len);
 	}
 	return 0;
 }
