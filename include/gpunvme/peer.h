@@ -69,8 +69,8 @@ GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer);
  *
  * Controllers that were opened through IOMMUFD map it by its DMA-BUF, those through type 1 by the CPU's mapping. Nothing is zeroed.
  * Any thread may call it.
- * Return: 0; -EINVAL no such BAR, empty or not page aligned; -EOPNOTSUPP outside of the BAR, or it can be neither mapped nor
- * exported; -ENODEV the kernel took the device away; -EMFILE, -ENOMEM.
+ * Return: 0; -EINVAL no such BAR number, empty or not page aligned; -ERANGE outside of the BAR; -EOPNOTSUPP the device has no such
+ * BAR, or it can be neither mapped nor exported; -ENODEV the kernel took the device away; -EMFILE, -ENOMEM.
  */
 GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *peer, unsigned bar, uint64_t offset, size_t len,
 				struct gpunvme_mem **mem);

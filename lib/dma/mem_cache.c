@@ -9,6 +9,7 @@
 #include "dma/cache_end.h"
 #include "dma/mem_map.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/entry.h"
 #include "util/opts.h"
 #include "util/process.h"
@@ -199,7 +200,7 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 		return gnv_null("gpu, dev and use");
 	if (gnv_forked(dev->process) || gnv_forked(gpu->process))
 		return -ECHILD;
-	if (!ptr || !len || len > PTRDIFF_MAX || from > UINTPTR_MAX - len - PART)
+	if (!ptr || !len || len > PTRDIFF_MAX || !gnv_within(from, len, UINTPTR_MAX - PART))
 		return gnv_fail(-EINVAL, "gpunvme_mem_get: %p and %zu bytes are no memory", ptr, len);
 	if (flags & ~(uint32_t)GPUNVME_GET_KEEP)
 		return gnv_fail(-EINVAL, "gpunvme_mem_get: unknown flags 0x%x; valid: GPUNVME_GET_KEEP", flags);
@@ -262,7 +263,7 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
 {
 	uintptr_t from = (uintptr_t)ptr, to = ptr ? from + len : UINTPTR_MAX;
 
-	if (!dev || to < from)
+	if (!dev || (ptr && !gnv_within(from, len, UINTPTR_MAX)))
 		return gnv_fail(-EINVAL, "gpunvme_cache_forget: no device, or %p and %zu bytes are no memory", ptr, len);
 	if (gnv_foreign(dev->process))
 		return -ECHILD;

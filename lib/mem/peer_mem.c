@@ -12,6 +12,7 @@
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/entry.h"
 #include "util/process.h"
 
@@ -200,6 +201,9 @@ int gnv_mem_bar(struct gpunvme_peer *peer, struct gpunvme_gpu *gpu, unsigned ind
 	if (!len || (offset | len) & (gnv_sys_page_size() - 1))
 		return gnv_fail(-EINVAL, "%s: the part of BAR %u (offset 0x%llx, %zu bytes) must begin and end on a page", peer->vfio.bdf,
 				index, (unsigned long long)offset, len);
+	if (peer->vfio.bar[index].size && !gnv_within(offset, len, peer->vfio.bar[index].size))
+		return gnv_fail(-ERANGE, "%s: offset 0x%llx and %zu bytes are not within the %llu bytes of BAR %u", peer->vfio.bdf,
+				(unsigned long long)offset, len, (unsigned long long)peer->vfio.bar[index].size, index);
 	bar = calloc(1, sizeof(*bar));
 	if (!bar)
 		return gnv_fail(-ENOMEM, "out of memory");

@@ -5,6 +5,7 @@
 
 #include "os/amd/hsa_table.h"
 #include "util/bits.h"
+#include "util/checked.h"
 #include "util/log.h"
 
 /* A runtime that knows the uncached flag may still refuse it for this GPU: fine-grained memory does then. */
@@ -129,7 +130,7 @@ int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const v
 {
 	const size_t size = gnv_align_up(info->sizeInBytes, GNV_HSA_PAGE), at = (uintptr_t)ptr - (uintptr_t)base;
 
-	if (ptr >= base && len <= size && at <= size - len)
+	if (ptr >= base && gnv_within(at, len, size))
 		return 0;
 	return gnv_fail(-ERANGE, "%p to +%zu is not within its allocation of %zu bytes", ptr, len, info->sizeInBytes);
 }

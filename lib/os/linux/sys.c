@@ -18,6 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "util/checked.h"
+
 size_t gnv_sys_page_size(void)
 {
 	return (size_t)sysconf(_SC_PAGESIZE);
@@ -167,7 +169,7 @@ int gnv_sys_probe(const void *ptr, size_t len)
 	bool start = true;
 	FILE *maps;
 
-	if (end < at)
+	if (!gnv_within(at, len, UINTPTR_MAX))
 		return -EFAULT;
 	maps = fopen("/proc/self/maps", "re");
 	if (!maps)
