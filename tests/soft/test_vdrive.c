@@ -163,7 +163,7 @@ static void a_reset_ends_what_waits(void **state)
 	rawhost_close(&host);
 }
 
-/* ---- A pass is bounded ---- */
+/* ---- Deallocate and compare ---- */
 
 static uint16_t deallocate(const struct gpunvme_dsm_range *ranges, unsigned count)
 {
