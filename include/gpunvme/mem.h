@@ -146,9 +146,10 @@ GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev
  * about 1/256 of its size and two pages at least (more where the drive takes stricter lists), stay @dev's until every command that
  * is in flight now has ended. If a command never ends, each map and unmap leaks its lists until gpunvme_qp_recover() or
  * gpunvme_qp_destroy() of its queue.
- * Return: 0, also when it was not mapped; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is
- * using the memory right now: destroy the queue first. Where no IOMMU keeps commands from it, as from memory in the drive or lists
- * there, -EBUSY also while any queue of @dev has commands in flight: wait for them.
+ * Return: 0, also when it was not mapped, or when a GPU whose context has ended does not let go of the bytes: gpunvme_mem_free()
+ * then returns -EBUSY; -EBUSY when a poisoned queue of @dev still has commands in flight, or the device is using the memory right
+ * now: destroy the queue first. Where no IOMMU keeps commands from it, as from memory in the drive or lists there, -EBUSY also
+ * while any queue of @dev has commands in flight: wait for them.
  */
 GPUNVME_API int gpunvme_mem_unmap(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 

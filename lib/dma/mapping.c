@@ -49,12 +49,17 @@ static int show(struct gnv_mapping *map)
 	return ret == -EOPNOTSUPP && !(mem->gpu && mem->cpu) ? 0 : ret;
 }
 
+/* A GPU does not let go of it, as the error message says. */
+static void leak(struct gnv_mapping *map)
+{
+	gnv_log(&map->dev->nvme.log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", map->mem->len, gpunvme_errmsg());
+	map->mem->leaked = true;
+}
+
 void gnv_mapping_hide(struct gnv_mapping *map, struct gpunvme_gpu *gpu)
 {
-	if (gnv_mem_hide(map->mem, gpu)) {
-		gnv_log(&map->dev->nvme.log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", map->mem->len, gpunvme_errmsg());
-		map->mem->leaked = true;
-	}
+	if (gnv_mem_hide(map->mem, gpu))
+		leak(map);
 }
 
 static void hide(struct gnv_mapping *map)
@@ -149,8 +154,12 @@ static int give_address(struct gnv_mapping *map, const struct gnv_mapping *same)
 static int take_address(struct gnv_mapping *map)
 {
 	struct gnv_space *space = map->dev->nvme.port->space;
+	int ret = map->mem->home || has_twin(map) ? 0 : space->ops->unmap(space, map->dbuf.iova, map->mem->len);
 
-	return map->mem->home || has_twin(map) ? 0 : space->ops->unmap(space, map->dbuf.iova, map->mem->len);
+	if (ret != -EOWNERDEAD)
+		return ret;
+	leak(map);
+	return 0;
 }
 
 /* Any command may have been for this memory, so every queue ends. */

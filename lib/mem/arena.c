@@ -182,14 +182,24 @@ free_chunk:
 	return ret;
 }
 
+/* With the lock held. */
+static void leak(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, const char *why)
+{
+	gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", chunk->mem->len, why);
+	chunk->mem->leaked = true;
+	arena->kept = true;
+}
+
 /* Unmap a chunk and take it out of the list. Where the space refuses it stays, unused, for a later try. */
 static int chunk_remove(struct gnv_arena *arena, struct gnv_arena_chunk *chunk)
 {
 	struct gnv_arena_chunk **link;
 	int ret = arena->space ? arena->space->ops->unmap(arena->space, chunk->iova, chunk->mem->len) : 0;
 
-	if (ret)
+	if (ret && ret != -EOWNERDEAD)
 		return ret;
+	if (ret && !chunk->mem->leaked)
+		leak(arena, chunk, gpunvme_errmsg());
 	for (link = &arena->chunks; *link != chunk; link = &(*link)->next)
 		;
 	*link = chunk->next;
@@ -358,14 +368,6 @@ static bool spare_exists(const struct gnv_arena *arena, const struct gnv_arena_c
 		if (chunk != but && chunk->pages && !chunk->used)
 			return true;
 	return false;
-}
-
-/* With the lock held. */
-static void leak(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, const char *why)
-{
-	gnv_log(arena->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", chunk->mem->len, why);
-	chunk->mem->leaked = true;
-	arena->kept = true;
 }
 
 void gnv_arena_free(struct gnv_arena *arena, struct gnv_block *block)

@@ -26,7 +26,10 @@ struct gnv_space_ops {
 	 * The device whose memory was mapped takes it away: DMA to it fails from now on. The addresses stay taken until the unmap.
 	 */
 	void (*cut)(struct gnv_space *space, uint64_t iova, size_t len);
-	/* Undo map, once. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed). */
+	/*
+	 * Undo map, once. Return: 0; -ENOENT no such mapping; -EBUSY the device is using it (nothing was changed); -EOWNERDEAD it is
+	 * undone, but a GPU did not let go of the bytes: they must stay until the process ends. The error message says why.
+	 */
 	int (*unmap)(struct gnv_space *space, uint64_t iova, size_t len);
 	/* The last reference went; no device uses it any more. */
 	void (*close)(struct gnv_space *space);

@@ -81,18 +81,19 @@ int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova)
 	return i < 0 ? i : 0;
 }
 
-/* Return: true when it was there and nobody used it any more. */
-static bool forget(struct soft_space *soft, uint64_t iova)
+/* Return: 0, -EOWNERDEAD it is gone; -EBUSY it is in use; -ENOENT. */
+static int forget(struct soft_space *soft, uint64_t iova)
 {
-	bool unused = false;
-	int i;
+	const struct entry *e;
+	int i, ret;
 
 	pthread_mutex_lock(&soft->lock);
-	i = find_placed(soft, iova);
-	if (i >= 0)
-		unused = !__atomic_load_n(&soft->entry[soft->placed[i].slot].state, __ATOMIC_ACQUIRE) &&
-			 !gnv_soft_space_end_watches(soft, &soft->entry[soft->placed[i].slot].map);
-	if (unused) {
+	ret = i = find_placed(soft, iova);
+	if (i >= 0) {
+		e = &soft->entry[soft->placed[i].slot];
+		ret = __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) ? -EBUSY : gnv_soft_space_end_watches(soft, e);
+	}
+	if (!ret || ret == -EOWNERDEAD) {
 		pthread_rwlock_wrlock(&soft->guard);
 		__atomic_store_n(&soft->entry[soft->placed[i].slot].map.leaving, 0, __ATOMIC_RELAXED);
 		soft->placed_count--;
@@ -100,7 +101,7 @@ static bool forget(struct soft_space *soft, uint64_t iova)
 		pthread_rwlock_unlock(&soft->guard);
 	}
 	pthread_mutex_unlock(&soft->lock);
-	return unused;
+	return ret;
 }
 
 int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms)
@@ -110,8 +111,8 @@ int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms)
 
 	if (ret)
 		return ret;
-	while (!forget(soft_of(space), iova))
-		if (!gnv_deadline_poll_again(&deadline))
-			return -EBUSY;
-	return 0;
+	do
+		ret = forget(soft_of(space), iova);
+	while (ret && ret != -EOWNERDEAD && gnv_deadline_poll_again(&deadline));
+	return !ret || ret == -EOWNERDEAD ? ret : -EBUSY;
 }

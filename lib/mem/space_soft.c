@@ -30,14 +30,33 @@ int gnv_soft_space_find_free(struct soft_space *soft)
 
 /* ---- What hears of mappings; under the lock ---- */
 
-int gnv_soft_space_end_watches(const struct soft_space *soft, const struct gnv_soft_map *map)
+int gnv_soft_space_end_watches(const struct soft_space *soft, const struct entry *e)
 {
+	int ret = e->kept ? -EOWNERDEAD : 0, one;
 	struct gnv_soft_watch *watch;
-	int ret = 0;
 
-	for (watch = soft->watches; watch && !ret; watch = watch->next)
-		ret = watch->unmapping(watch, map);
+	for (watch = soft->watches; watch && (!ret || ret == -EOWNERDEAD); watch = watch->next) {
+		one = watch->unmapping(watch, &e->map);
+		ret = one ? one : ret;
+	}
 	return ret;
+}
+
+static bool reaches(int ret)
+{
+	return ret && ret != -EOWNERDEAD;
+}
+
+static bool is_there(const struct entry *e)
+{
+	return __atomic_load_n(&e->state, __ATOMIC_ACQUIRE) || e->map.leaving;
+}
+
+/* It hears no more of this one. What it still reaches then, or does not let go of, nobody may reuse. */
+static void end_watch(struct gnv_soft_watch *watch, struct entry *e)
+{
+	if (is_there(e) && watch->unmapping(watch, &e->map))
+		e->kept = true;
 }
 
 /* Then it is there. */
@@ -46,10 +65,11 @@ int gnv_soft_space_publish(struct soft_space *soft, struct entry *e)
 	struct gnv_soft_watch *watch;
 	int ret = 0;
 
+	e->kept = false;
 	for (watch = soft->watches; watch && !ret; watch = watch->next)
 		ret = watch->mapped(watch, &e->map);
 	if (ret) {
-		e->map.leaving = gnv_soft_space_end_watches(soft, &e->map) != 0; /* what still reaches it keeps the slot for ever */
+		e->map.leaving = reaches(gnv_soft_space_end_watches(soft, e)); /* what still reaches it keeps the slot for ever */
 		return ret;
 	}
 	__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);
@@ -73,7 +93,7 @@ int gnv_soft_space_watch(struct gnv_space *space, struct gnv_soft_watch *watch)
 	}
 	while (ret && i--)
 		if (__atomic_load_n(&soft->entry[i].state, __ATOMIC_ACQUIRE))
-			watch->unmapping(watch, &soft->entry[i].map);
+			end_watch(watch, &soft->entry[i]);
 	pthread_mutex_unlock(&soft->lock);
 	return ret;
 }
@@ -82,12 +102,15 @@ void gnv_soft_space_unwatch(struct gnv_space *space, struct gnv_soft_watch *watc
 {
 	struct soft_space *soft = soft_of(space);
 	struct gnv_soft_watch **at = &soft->watches;
+	unsigned i;
 
 	pthread_mutex_lock(&soft->lock);
 	while (*at && *at != watch)
 		at = &(*at)->next;
 	if (*at)
 		*at = watch->next;
+	for (i = 0; i < GNV_SOFT_SPACE_SLOTS; i++)
+		end_watch(watch, &soft->entry[i]);
 	pthread_mutex_unlock(&soft->lock);
 }
 
@@ -160,7 +183,7 @@ static void soft_cut(struct gnv_space *space, uint64_t iova, size_t len)
 	(void)len;
 }
 
-/* Return: 0, -EBUSY, -ENOENT. Once nobody holds a reference it is there for nobody, whatever those that watch say. */
+/* Return: 0, -EBUSY, -EOWNERDEAD, -ENOENT. Once nobody holds a reference it is there for nobody, whatever those that watch say. */
 static int end(const struct soft_space *soft, struct entry *e)
 {
 	int ret = e->map.leaving ? 0 : -ENOENT;
@@ -169,8 +192,8 @@ static int end(const struct soft_space *soft, struct entry *e)
 		ret = retire(e);
 	if (ret)
 		return ret;
-	ret = gnv_soft_space_end_watches(soft, &e->map);
-	__atomic_store_n(&e->map.leaving, ret != 0, __ATOMIC_RELAXED);
+	ret = gnv_soft_space_end_watches(soft, e);
+	__atomic_store_n(&e->map.leaving, reaches(ret), __ATOMIC_RELAXED);
 	return ret;
 }
 

@@ -77,7 +77,8 @@ int gnv_soft_space_place(struct gnv_space *space, uint64_t iova, size_t len, voi
 /*
  * gnv_soft_space_displace() - undo that: from now on no use begins, and those that are under way are waited for
  * @iova: of the whole mapping, placed or given up once before by this function with -EBUSY
- * Return: 0 nobody reaches the memory any more; -EBUSY somebody still does after @ms: call it again; -ENOENT.
+ * Return: 0 nobody reaches the memory any more; -EBUSY somebody still does after @ms: call it again; -EOWNERDEAD as the unmap of
+ * struct gnv_space_ops; -ENOENT.
  */
 int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms);
 
@@ -110,8 +111,9 @@ struct gnv_soft_watch {
 	int (*mapped)(struct gnv_soft_watch *watch, const struct gnv_soft_map *map);
 	/*
 	 * It goes: nobody holds a reference any more, and nobody takes one. Also called for what mapped() refused, or was not called
-	 * for.
-	 * Return: 0 nothing reaches it any more; -EBUSY: it is called again.
+	 * for, and for all that is still mapped when the watch ends.
+	 * Return: 0 nothing reaches it any more; -EBUSY: it is called again; -EOWNERDEAD, with an error message: nothing reaches it any
+	 * more, but a GPU does not let go of the bytes, and they must stay until the process ends.
 	 */
 	int (*unmapping)(struct gnv_soft_watch *watch, const struct gnv_soft_map *map);
 };
@@ -119,6 +121,8 @@ struct gnv_soft_watch {
 /*
  * gnv_soft_space_watch() - hear of mappings from now on, and of those that are there
  * Return: 0; what mapped() returned for one of those: then nothing is heard.
+ *
+ * gnv_soft_space_unwatch() - hear of nothing any more; what is mapped goes, and what unmapping() does not let go of is leaked later
  */
 int gnv_soft_space_watch(struct gnv_space *space, struct gnv_soft_watch *watch);
 void gnv_soft_space_unwatch(struct gnv_space *space, struct gnv_soft_watch *watch);

@@ -15,6 +15,7 @@ struct entry {
 	struct gnv_soft_map map;
 	uint32_t state;
 	uint64_t serial;
+	bool kept; /* what has stopped to watch did not let go of the bytes; under the lock */
 };
 
 struct placed {
@@ -48,8 +49,11 @@ static inline struct soft_space *soft_of(struct gnv_space *space)
 int gnv_soft_space_find_free(struct soft_space *soft);
 /* It is there, once all that watch have heard of it. Return: 0; what one of them returned. */
 int gnv_soft_space_publish(struct soft_space *soft, struct entry *e);
-/* Nobody uses it any more: may all that watch let go of it? Return: 0, -EBUSY. */
-int gnv_soft_space_end_watches(const struct soft_space *soft, const struct gnv_soft_map *map);
+/*
+ * Nobody uses it any more: let all that watch let go of it. Return: 0; -EBUSY one still reaches it; -EOWNERDEAD none does, and the
+ * bytes must stay.
+ */
+int gnv_soft_space_end_watches(const struct soft_space *soft, const struct entry *e);
 /* Of the placed mappings, how many begin at or below the address. Under the lock or the guard. */
 unsigned gnv_soft_space_placed_up_to(const struct soft_space *soft, uint64_t iova);
 

@@ -24,13 +24,16 @@ static unsigned mib(uint64_t bytes)
 int gnv_hmb_drop(struct gnv_nvme *nvme)
 {
 	struct gnv_space *space = nvme->port->space;
+	int ret = nvme->hmb.size ? space->ops->unmap(space, nvme->hmb.iova, nvme->hmb.mem->len) : 0;
 
-	if (nvme->hmb.size && space->ops->unmap(space, nvme->hmb.iova, nvme->hmb.mem->len))
+	if (ret && ret != -EOWNERDEAD)
 		return gnv_fail(-EBUSY,
 				"%s: the memory that the drive works in (hmb) is still mapped and stays; close it again, or end "
 				"the process",
 				nvme->port->address);
-	if (nvme->hmb.mem)
+	if (ret)
+		gnv_log(&nvme->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", nvme->hmb.mem->len, gpunvme_errmsg());
+	else if (nvme->hmb.mem)
 		gnv_mem_release(nvme->hmb.mem);
 	gnv_arena_free(nvme->arena, &nvme->hmb.list);
 	nvme->hmb.mem = NULL;

@@ -101,12 +101,13 @@ struct soft_cmb {
 static void cmb_release(struct gpunvme_mem *mem)
 {
 	struct soft_cmb *cmb = gnv_container_of(mem, struct soft_cmb, mem);
-
-	struct gnv_space *space = cmb->ps->port.space;
+	struct gnv_port *port = &cmb->ps->port;
 
 	cmb->ps->cmb = NULL;
-	space->ops->unmap(space, cmb->iova, cmb->bytes->len);
-	gnv_mem_release(cmb->bytes);
+	if (port->space->ops->unmap(port->space, cmb->iova, cmb->bytes->len))
+		gnv_log(&port->log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: the software controller still has them", cmb->bytes->len);
+	else
+		gnv_mem_release(cmb->bytes);
 }
 
 static const struct gnv_mem_ops cmb_ops = { "cmb", cmb_release, gnv_mem_attach_host, gnv_mem_detach_host };

@@ -94,14 +94,30 @@ static void withdraw(struct gnv_dma_maps *maps, uint64_t iova, uint64_t last)
 			gnv_soft_space_withdraw(maps->space, maps->map[i].iova);
 }
 
+/* Pages that a GPU keeps stay mapped here: what came to their addresses later would have the old pages registered. */
 static int take_away(struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 {
-	if (r->memory.ptr && gnv_soft_space_displace(maps->space, r->iova, DRAIN_MS))
-		return gnv_fail(-EBUSY, "DMA_UNMAP at 0x%llx: I/O to that memory is stuck in the kernel; look at the storage below the image",
+	const int ret = r->memory.ptr ? gnv_soft_space_displace(maps->space, r->iova, DRAIN_MS) : 0;
+
+	if (ret && ret != -EOWNERDEAD)
+		return gnv_fail(-EBUSY,
+				"DMA_UNMAP at 0x%llx: I/O to that memory does not end; look at the storage below the image, or whether other "
+				"work fills the GPU of the drive",
 				(unsigned long long)r->iova);
-	gnv_shared_unmap(&r->memory);
+	if (ret)
+		gnv_log(maps->log, GPUNVME_LOG_ERROR, "0x%llx bytes of the client are leaked: %s", (unsigned long long)r->len,
+			gpunvme_errmsg());
+	else
+		gnv_shared_unmap(&r->memory);
 	*r = maps->map[--maps->count];
 	return 0;
+}
+
+void gnv_dma_maps_end(struct gnv_dma_maps *maps)
+{
+	while (maps->count)
+		if (take_away(maps, &maps->map[maps->count - 1]))
+			maps->count--; /* it stays mapped */
 }
 
 int gnv_dma_maps_remove(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len)

@@ -24,6 +24,7 @@ struct gnv_dma_map {
 struct gnv_dma_maps {
 	struct gnv_space *space;
 	struct gnv_soft *soft;
+	const struct gnv_log *log;
 	unsigned count;
 	struct gnv_dma_map map[GNV_DMA_MAPS];
 };
@@ -42,5 +43,8 @@ int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int
  * the sentence.
  */
 int gnv_dma_maps_remove(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len);
+
+/* Take away all that is left, after the controller has ended. Here and above, what a GPU does not let go of is leaked. */
+void gnv_dma_maps_end(struct gnv_dma_maps *maps);
 
 #endif

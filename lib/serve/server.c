@@ -86,6 +86,7 @@ static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *con
 		goto close_space;
 	s->maps.space = s->space;
 	s->maps.soft = s->soft;
+	s->maps.log = &s->log;
 	gnv_soft_bar(s->soft, &len);
 	gnv_function_init(&s->function, s->vendor, s->device, len, s->vectors.count);
 	gnv_soft_allow_dma(s->soft, false); /* nothing is under way */
@@ -106,8 +107,7 @@ static int end_controller(struct gpunvme_server *s)
 	if (ret)
 		return ret;
 	s->soft = NULL;
-	while (s->maps.count)
-		gnv_shared_unmap(&s->maps.map[--s->maps.count].memory);
+	gnv_dma_maps_end(&s->maps);
 	if (s->client >= 0)
 		gnv_socket_disconnect(s->client);
 	gnv_space_put(s->space);

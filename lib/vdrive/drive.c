@@ -186,7 +186,6 @@ static void close_exec(struct gnv_vdrive *d)
 {
 	unsigned i;
 
-	gnv_vdrive_hide_all(d);
 	d->t.soft.bar_stays = d->bar_shown && d->exec->ops->hide(d->exec, d->bar_cookie);
 	for (i = 0; i < GNV_SOFT_NAMESPACES; i++)
 		if (d->flash[i])

@@ -122,7 +122,6 @@ int gnv_vdrive_describe(struct gnv_vdrive *d);
 
 int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map);
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map);
-void gnv_vdrive_hide_all(struct gnv_vdrive *d);
 
 /* ---- refuse.c ---- */
 

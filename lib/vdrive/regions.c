@@ -97,37 +97,36 @@ int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	return ret ? ret : enter(d, map);
 }
 
-/* What is still mapped when the drive goes. It has stopped. */
-void gnv_vdrive_hide_all(struct gnv_vdrive *d)
+/* No worker runs any more: it has stopped, or the context of the GPU has ended. */
+static bool is_over(struct gnv_vdrive *d)
 {
-	unsigned slot;
-
-	for (slot = 0; slot < GNV_VD_REGIONS; slot++)
-		if (d->region[slot].shown)
-			d->exec->ops->hide(d->exec, d->region[slot].cookie);
+	return __atomic_load_n(&d->stopped, __ATOMIC_ACQUIRE) || __atomic_load_n(&d->dead, __ATOMIC_ACQUIRE);
 }
 
-/*
- * A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass.
- * Then the memory may be hidden. Memory of a dead GPU cannot be unregistered, so it stays.
- */
+/* A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass. */
+static int withdraw(struct gnv_vdrive *d, unsigned slot)
+{
+	struct gnv_vdrive_region *region = &d->region[slot];
+	const int ret = gnv_vdrive_poke64(d, at_region(d, slot) + offsetof(struct gnv_vd_region, len), 0);
+
+	if (ret)
+		return ret == -ENOTRECOVERABLE ? 0 : -EBUSY;
+	region->known = false;
+	if (region->placed && publish_placed(d))
+		return -EBUSY;
+	return gnv_vdrive_sync(d, UNMAP_MS) ? 0 : -EBUSY;
+}
+
+/* Then the memory may be hidden. Memory of a dead GPU cannot be unregistered, so its bytes stay. */
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 	struct gnv_vdrive_region *region = &d->region[map->slot];
-	int ret;
 
 	if (!region->shown)
 		return 0;
-	if (__atomic_load_n(&d->dead, __ATOMIC_ACQUIRE) ||
-	    gnv_vdrive_poke64(d, at_region(d, map->slot) + offsetof(struct gnv_vd_region, len), 0))
+	if (!is_over(d) && withdraw(d, map->slot))
 		return -EBUSY;
-	region->known = false;
-	if (region->placed && publish_placed(d))
-		return -EBUSY;
-	if (!gnv_vdrive_sync(d, UNMAP_MS))
-		return -EBUSY;
-	ret = d->exec->ops->hide(d->exec, region->cookie);
-	region->shown = ret != 0;
-	return ret;
+	region->shown = region->known = false;
+	return d->exec->ops->hide(d->exec, region->cookie) ? -EOWNERDEAD : 0;
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
@@ -191,7 +192,7 @@ static void commands_outlive_launches(void **state)
 
 /*
  * A kernel fails, and the context ends with it. The controller reports a fatal status, a reset does not bring it back, closing
- * ends. Registers that the driver has pinned are not unmapped.
+ * ends. What the driver has pinned is not unmapped.
  */
 static void the_context_ends(void **state)
 {
@@ -215,11 +216,42 @@ static void the_context_ends(void **state)
 	assert_int_not_equal(gpunvme_dev_reset(r.pair.dev), 0);
 	gpunvme_qp_destroy(r.pair.qp);
 	assert_int_equal(gpunvme_mem_free(r.pair.mem), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "stay its own until the process ends"));
 	good(gpunvme_dev_close(r.pair.dev));
+	assert_int_equal(gpunvme_mem_free(r.pair.mem), -EBUSY); /* nor later */
 	gpunvme_gpu_close(r.pair.gpu);
-	assert_true(driver->registrations > 1);
-	assert_int_equal(driver->lost(BAR), 0);
+	assert_true(driver->registrations > 2); /* registers, rings, the buffer */
+	assert_int_equal(driver->lost(), 0);
 	driver->forget();
+}
+
+/* The same of a drive that is served: the client gets its memory back, and the server keeps what the driver has pinned of it. */
+static void the_context_of_a_served_drive_ends(void **state)
+{
+	struct stand_in *driver = mock_driver();
+	char dir[] = "/tmp/gpunvme-drive-XXXXXX", socket[64], uri[80];
+	struct gpunvme_server *server;
+	uint32_t value;
+	struct rig r;
+
+	(void)state;
+	if (!driver)
+		skip();
+	assert_non_null(mkdtemp(dir));
+	snprintf(socket, sizeof(socket), "%s/s", dir);
+	snprintf(uri, sizeof(uri), "vfio-user:%s", socket);
+	good(gpunvme_server_start(DRIVE, socket, NULL, &server));
+	open_rig(&r, uri, "cpu");
+	write_and_read(&r);
+	__atomic_store_n(&driver->kernel_error, GNV_CUDA_ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
+	while (!gpunvme_dev_get_feature(r.pair.dev, 7, &value))
+		;
+	close_rig(&r);
+	good(gpunvme_server_stop(server));
+	assert_true(driver->registrations > 2);
+	assert_int_equal(driver->lost(), 0);
+	driver->forget();
+	remove(dir);
 }
 
 /* Copies from the GPU fail for a while: for some looks of the drive's threads, or so long that the controller has a fatal status. */
@@ -375,6 +407,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_drive_outlives_errors_that_pass, check),
 		cmocka_unit_test_teardown(a_reset_brings_a_drive_back, check),
 		cmocka_unit_test_teardown(the_context_ends, check),
+		cmocka_unit_test_teardown(the_context_of_a_served_drive_ends, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
 	};
 	struct gpunvme_gpu *gpu;

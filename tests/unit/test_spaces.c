@@ -105,9 +105,10 @@ static void test_watch(void **state)
 	assert_int_equal(second.gone, 1);
 	assert_int_equal(gnv_soft_space_displace(space, GIB, 0), 0);
 	assert_int_equal(first.gone, 2);
-	gnv_soft_space_unwatch(space, &first.watch);
+	gnv_soft_space_unwatch(space, &first.watch); /* for which what is left goes */
+	assert_int_equal(first.gone, 3);
 	assert_int_equal(space->ops->unmap(space, other, sizeof(heard)), 0);
-	assert_int_equal(first.gone, 2);
+	assert_int_equal(first.gone, 3);
 	assert_int_equal(second.gone, 3);
 	space->ops->close(space);
 }
@@ -143,6 +144,47 @@ static void test_busy_watch(void **state)
 	assert_int_equal(space->ops->map(space, &heard_mem, &other), 0);
 	assert_int_equal(space->ops->map(space, &heard_mem, &other), 0);
 	space->ops->close(space);
+}
+
+/* What a watch has not let go of by its end must stay. So must what it says so of before. The addresses are free again. */
+static void test_kept(void **state)
+{
+	static const struct {
+		int says;
+		bool ends; /* the watch, before the memory goes */
+	} cases[] = { { -EBUSY, true }, { -EOWNERDEAD, true }, { -EOWNERDEAD, false } };
+	struct listener l = LISTENER, other = LISTENER;
+	struct gnv_space *space;
+	uint64_t iova, again;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(gnv_soft_space_create(&space), 0);
+		assert_int_equal(gnv_soft_space_watch(space, &other.watch), 0);
+		assert_int_equal(gnv_soft_space_watch(space, &l.watch), 0);
+		assert_int_equal(space->ops->map(space, &heard_mem, &iova), 0);
+		assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), 0);
+		l.busy = cases[i].says;
+		other.gone = 0;
+		if (l.busy == -EBUSY) {
+			assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), -EBUSY);
+			assert_int_equal(gnv_soft_space_displace(space, GIB, 0), -EBUSY);
+		}
+		if (cases[i].ends)
+			gnv_soft_space_unwatch(space, &l.watch);
+		assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), -EOWNERDEAD);
+		assert_int_equal(gnv_soft_space_displace(space, GIB, 0), -EOWNERDEAD);
+		assert_int_equal(other.gone, 2); /* the others hear of it all the same */
+		assert_int_equal(space->ops->unmap(space, iova, sizeof(heard)), -ENOENT);
+		assert_int_equal(gnv_soft_space_displace(space, GIB, 0), -ENOENT);
+		l.busy = 0;
+		assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), 0);
+		assert_int_equal(space->ops->map(space, &heard_mem, &again), 0);
+		assert_int_equal(space->ops->unmap(space, again, sizeof(heard)), 0);
+		assert_int_equal(gnv_soft_space_displace(space, GIB, 0), 0);
+		space->ops->close(space);
+	}
 }
 
 /* What one of them refuses is not mapped, and the others hear that it goes. */
@@ -254,6 +296,7 @@ int main(void)
 		cmocka_unit_test(test_no_descriptor),
 		cmocka_unit_test(test_watch),
 		cmocka_unit_test(test_busy_watch),
+		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_refusing_watch),
 		cmocka_unit_test(test_no_place),
 		cmocka_unit_test(test_joined),

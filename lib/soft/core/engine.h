@@ -106,7 +106,8 @@ struct gnv_soft_engine_ops {
 	int (*map)(struct gnv_soft *soft, const struct gnv_soft_map *map);
 	/*
 	 * Memory goes. What counts references in the space (store/dma.h) has none any more, and gets no new one; map() may not have been
-	 * called for it. Return: 0 no command in flight reaches it any more; -EBUSY one does: it is called again.
+	 * called for it. Called after stop(), too, for all that is mapped then. Return: 0 no command in flight reaches it any more; -EBUSY
+	 * one does: it is called again; -EOWNERDEAD, with an error message: none does, but the bytes must stay until the process ends.
 	 */
 	int (*unmap)(struct gnv_soft *soft, const struct gnv_soft_map *map);
 

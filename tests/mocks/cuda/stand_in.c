@@ -20,7 +20,7 @@
 
 static void forget(void);
 static int have(size_t len);
-static int lost(size_t len);
+static int lost(void);
 static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost };
 static char module_object; /* there is one */
 static struct {
@@ -617,14 +617,14 @@ static int have(size_t len)
 }
 
 /* Pages that are pinned and have no address any more: other memory may take it. */
-static int lost(size_t len)
+static int lost(void)
 {
 	unsigned char there[1];
 	int i, n = 0;
 
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < REGISTRATIONS; i++)
-		n += registered[i].ptr && registered[i].len == len && mincore((void *)((uintptr_t)registered[i].ptr & ~(uintptr_t)4095), 1, there);
+		n += registered[i].ptr && mincore((void *)((uintptr_t)registered[i].ptr & ~(uintptr_t)4095), 1, there);
 	pthread_mutex_unlock(&lock);
 	return n;
 }

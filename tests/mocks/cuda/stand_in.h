@@ -23,7 +23,7 @@ struct stand_in {
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
 	void (*forget)(void);
 	int (*have)(size_t len); /* registrations of that length */
-	int (*lost)(size_t len); /* registrations of that length whose memory is unmapped */
+	int (*lost)(void); /* registrations whose memory is unmapped */
 	struct {
 		char *ptr;
 		size_t len;
