@@ -42,14 +42,16 @@ static void hand_on_silence(struct gnv_vdrive *d)
 static void cannot_look(struct gnv_vdrive *d, int error)
 {
 	const uint32_t csts = gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS);
+	bool news;
 
 	if (error == -ENOTRECOVERABLE)
-		__atomic_store_n(&d->dead, true, __ATOMIC_RELEASE);
-	else if (++d->looks < LOOKS_MAX)
-		return;
-	if (!d->said)
+		news = !__atomic_exchange_n(&d->dead, true, __ATOMIC_ACQ_REL);
+	else
+		news = ++d->looks == LOOKS_MAX;
+	if (news)
 		gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR, "the drive soft:vram: has failed: %s", gpunvme_errmsg());
-	d->said = true;
+	if (error != -ENOTRECOVERABLE && d->looks < LOOKS_MAX)
+		return;
 	if ((csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)) == GPUNVME_CSTS_RDY)
 		__atomic_store_n(&d->t.soft.io.doom, GNV_SOFT_CFS, __ATOMIC_RELAXED);
 }

@@ -69,7 +69,6 @@ struct gnv_vdrive {
 	uint32_t end_attendant; /* atomic */
 	bool attended;
 	uint32_t looks; /* that failed, since one did not */
-	bool said;	/* that the drive has failed */
 	uint32_t raised[GNV_SOFT_EVENTS]; /* events that were reported */
 	bool silent;
 	pthread_mutex_t collecting; /* of the next */

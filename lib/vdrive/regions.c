@@ -103,7 +103,7 @@ static bool is_over(struct gnv_vdrive *d)
 	return __atomic_load_n(&d->stopped, __ATOMIC_ACQUIRE) || __atomic_load_n(&d->dead, __ATOMIC_ACQUIRE);
 }
 
-/* A worker that has seen the epoch finds the region no more, and no command of its reaches the memory: data moves within one pass. */
+/* A worker that has seen the epoch finds the region no more, and no command of its reaches it: data moves within one pass. */
 static int withdraw(struct gnv_vdrive *d, unsigned slot)
 {
 	struct gnv_vdrive_region *region = &d->region[slot];

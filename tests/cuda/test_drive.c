@@ -254,7 +254,7 @@ static void the_context_of_a_served_drive_ends(void **state)
 	remove(dir);
 }
 
-/* Copies from the GPU fail for a while: for some looks of the drive's threads, or so long that the controller has a fatal status. */
+/* Copies from the GPU fail for a while: for some looks of the drive's threads, or until the controller has a fatal status. */
 static void errors_that_pass(bool fatal)
 {
 	struct stand_in *driver = mock_driver();
