@@ -37,9 +37,11 @@ static const struct gnv_mem_ops bar_ops = { "bar", bar_release, gnv_mem_attach_h
 static int soft_halt(struct gnv_port *port)
 {
 	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
+	int ret;
 
-	int ret = gnv_soft_destroy(ps->soft);
-
+	if (port->keep && ps->soft)
+		gnv_soft_keep_bar(ps->soft);
+	ret = gnv_soft_destroy(ps->soft);
 	if (!ret)
 		ps->soft = NULL;
 	return ret;

@@ -270,6 +270,11 @@ void *gnv_soft_bar(struct gnv_soft *soft, size_t *len)
 	return soft->bar;
 }
 
+void gnv_soft_keep_bar(struct gnv_soft *soft)
+{
+	soft->bar_stays = true;
+}
+
 int gnv_soft_bar_fd(const struct gnv_soft *soft)
 {
 	return soft->bar_fd;

@@ -40,6 +40,9 @@ int gnv_soft_destroy(struct gnv_soft *soft);
 /* BAR0: CPU pointer to its first byte (page aligned) and its size. */
 void *gnv_soft_bar(struct gnv_soft *soft, size_t *len);
 
+/* A GPU did not let go of it: it stays mapped when the controller goes, until the process ends. */
+void gnv_soft_keep_bar(struct gnv_soft *soft);
+
 /* Its descriptor, the controller's own; -1 when it is not shared. */
 int gnv_soft_bar_fd(const struct gnv_soft *soft);
 

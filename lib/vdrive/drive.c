@@ -186,7 +186,8 @@ static void close_exec(struct gnv_vdrive *d)
 {
 	unsigned i;
 
-	d->t.soft.bar_stays = d->bar_shown && d->exec->ops->hide(d->exec, d->bar_cookie);
+	if (d->bar_shown && d->exec->ops->hide(d->exec, d->bar_cookie))
+		d->t.soft.bar_stays = true;
 	for (i = 0; i < GNV_SOFT_NAMESPACES; i++)
 		if (d->flash[i])
 			d->exec->ops->free(d->exec, d->flash[i]);

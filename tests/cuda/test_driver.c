@@ -539,6 +539,34 @@ static void a_kernel_fails(void **state)
 	driver->forget();
 }
 
+/* What it has registered of a device is not unmapped when that is closed: rings, lists, and the registers with the doorbells. */
+static void a_kernel_fails_before_its_device_goes(void **state)
+{
+	static uint32_t memory[1];
+	struct gnv_fill_args args = { (uintptr_t)memory, 1, 1, 0 };
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 10000, NULL, NULL };
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+	char uri[300];
+
+	(void)state;
+	image_make(image_path("i"), 1 << 20);
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("i"));
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &qp), 0);
+	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
+	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
+	gpunvme_qp_destroy(qp);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	gpunvme_gpu_close(gpu);
+	assert_true(driver->registrations > 1);
+	assert_int_equal(driver->lost(), 0);
+	driver->forget();
+	remove(image_path("i"));
+}
+
 /* Memory that such a kernel may use is not given back: not the caller's, and none of the library's own is unmapped. */
 static void its_memory_stays(struct gpunvme_dev *dev, struct gpunvme_mem *theirs, struct gpunvme_mem *ours)
 {
@@ -595,8 +623,8 @@ static void a_kernel_does_not_end(void **state)
 }
 
 /*
- * The driver waits for the kernels of the GPU that registered memory, whichever handle launched them: not of the one that leaves. The
- * handles: one whose kernel does not end, one of the same GPU that has registered memory, one of another GPU.
+ * The driver waits for the kernels of the GPU that registered memory, whichever handle launched them. The handles: one whose kernel
+ * does not end, one of the same GPU that has registered memory, one of another GPU.
  */
 static void another_handle_has_a_kernel_that_does_not_end(void **state)
 {
@@ -690,6 +718,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(registered_in_part, reset, check),
 		cmocka_unit_test_setup_teardown(what_stays_registered_is_not_found_again, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_fails, reset, check),
+		cmocka_unit_test_setup_teardown(a_kernel_fails_before_its_device_goes, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_does_not_end, reset, check),
 		cmocka_unit_test_setup_teardown(another_handle_has_a_kernel_that_does_not_end, reset, check),
 		cmocka_unit_test_setup_teardown(open_says_what_it_is, reset, check),

@@ -90,7 +90,7 @@ struct gnv_soft {
 	char *bar;
 	size_t bar_len;
 	int bar_fd; /* -1: memory of this process alone */
-	bool bar_stays; /* the engine could not take it from a GPU: it stays mapped until the process ends */
+	bool bar_stays; /* a GPU did not let go of it: it stays mapped until the process ends */
 	uint64_t cap;
 	uint32_t csts;
 	uint32_t shn_seen;
