@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The device header as CUDA: with nvcc where there is one, else with clang to PTX without NVIDIA's headers.
+# The device header as CUDA: with nvcc where there is one, else with clang to PTX without NVIDIA's headers. With GPUNVME_SEED a part of the
+# kernels becomes PTX and machine code (part_of_kernels); the front end sees all.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../..
@@ -8,10 +9,11 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 ptx=$out/kernels.ptx
+"$here/part_of_kernels" "$here/kernels.hip" >"$out/part.hip"
 PATH=$PATH:/usr/local/cuda/bin
 if command -v nvcc >/dev/null 2>&1; then
   nvcc -arch=sm_90 -O3 -std=c++17 -Werror all-warnings -x cu -DWITHOUT_KINDS -I"$root/include" -I"$root/device" \
-    -ptx "$here/kernels.hip" -o "$ptx"
+    -ptx "$out/part.hip" -o "$ptx"
   ptxas -arch=sm_90 -v "$ptx" -o "$out/kernels.o" 2>"$out/ptxas" || { cat "$out/ptxas"; exit 1; }
   if grep -E 'stack frame' "$out/ptxas" | grep -vE ' 0 bytes stack frame'; then
     echo "a kernel needs a stack"
@@ -30,9 +32,9 @@ if command -v nvcc >/dev/null 2>&1; then
   done
 elif command -v clang++-19 >/dev/null 2>&1; then
   clang=(clang++-19 -x cuda -nocudainc -nocudalib --cuda-device-only --cuda-gpu-arch=sm_90 -Wno-unknown-cuda-version
-    -I"$root/include" -I"$root/device" "$here/kernels.hip")
-  "${clang[@]}" -O2 -S -DWITHOUT_KINDS -o "$ptx"
-  "${clang[@]}" -fsyntax-only -Wall -Wextra -Werror # all of them; other kinds of caches have no other instructions
+    -I"$root/include" -I"$root/device")
+  "${clang[@]}" -O2 -S -DWITHOUT_KINDS "$out/part.hip" -o "$ptx"
+  "${clang[@]}" -fsyntax-only -Wall -Wextra -Werror "$here/kernels.hip" # all of them; other kinds of caches have no other instructions
   echo "clang 19: PTX"
 else
   echo "skipped: neither nvcc nor clang 19; scripts/setup installs the latter"
