@@ -216,7 +216,8 @@ WHOLE = ("gfx942", "gfx1100", "gfx1200")  # with clang 19 in each run; gfx.newer
 PARTS = 5  # as many runs do all others
 
 
-# Caches over files and volumes, with prefetch and with pages that lanes change: vector registers, at most; they have no stack, either.
+# Caches over files and volumes, with prefetch and with pages that lanes change, for one of these GPUs in each run: vector registers, at
+# most. They have no stack, either.
 SOURCES, MOST_OF_A_SOURCE, MOST_OF_A_RANGE = ("gfx942", "gfx1100"), 128, 150
 
 
@@ -230,7 +231,7 @@ def wrong_sources(used):
 def check_sources(clang, folder):
     """How many are wrong; what they were must be noticed: descriptors copied to a stack, and a range that takes too much."""
     failed = 2 - sum(bool(list(wrong_sources(used))) for used in ({"call_volume_put": (98, 0, 200)}, {"call_volume_ahead_range": (183, 0, 0)}))
-    for target in SOURCES:
+    for target in rotation.part_of(SOURCES, len(SOURCES)):
         clang.compile(HERE / "sources.hip", target, folder / f"sources-{target}.o")
         used = registers(clang, folder / f"sources-{target}.o")
         found = list(wrong_sources(used)) if len(used) == 18 else [f"{len(used)} kernels, not 18"]
