@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Litmus: what a machine keeps of the order in which controller, PCIe and the lanes' caches ought to see things. Where a queue's
- * self-test asks whether the path works, this asks thousands of times whether it ever does not. Only reads; never writes media.
+ * self-test asks whether the path works, this asks thousands of times whether it ever does not. Reads and compares, and never
+ * writes media.
  */
 #ifndef GPUNVME_LITMUS_H
 #define GPUNVME_LITMUS_H
@@ -18,13 +19,22 @@ enum gpunvme_litmus_test {
 	GPUNVME_LITMUS_DATA,     /* data is seen when its completion is, although caches held the buffer before */
 	GPUNVME_LITMUS_DOORBELL, /* of doorbells in close succession the last one counts */
 	GPUNVME_LITMUS_CQE16,    /* a completion that is loaded with 16 bytes at once is whole */
+	GPUNVME_LITMUS_STORE,    /* the controller reads what a thread stored last: Compare commands, half of which must fail */
 	GPUNVME_LITMUS_TESTS
 };
 
 enum gpunvme_litmus_verdict {
-	GPUNVME_LITMUS_NOT_RUN, /* a failure before it left no queue to run on */
+	GPUNVME_LITMUS_NOT_RUN, /* the controller has no Compare command, or too few commands were asked for; `why` says which */
 	GPUNVME_LITMUS_PASSED,
 	GPUNVME_LITMUS_FAILED
+};
+
+enum gpunvme_litmus_flags {
+	/*
+	 * Before each launch the GPU's runtime copies the data to its memory and back, as programs do: HIP, which may make memory of the
+	 * host cached that way. The data lies in 2 MiB then, as HIP treats small copies otherwise.
+	 */
+	GPUNVME_LITMUS_COPIES = 1u << 0,
 };
 
 struct gpunvme_litmus_opts {
@@ -40,8 +50,10 @@ struct gpunvme_litmus_opts {
 	 * is for a controller in software: on a drive data and rings lie together (-EXDEV).
 	 */
 	uint32_t mem_flags;
+	uint32_t flags;    /* enum gpunvme_litmus_flags; an unknown bit is an error */
+	uint32_t reserved; /* 0 */
 };
-#define GPUNVME_LITMUS_OPTS_INIT { sizeof(struct gpunvme_litmus_opts), 0, 0, NULL, NULL, 0, 0 }
+#define GPUNVME_LITMUS_OPTS_INIT { sizeof(struct gpunvme_litmus_opts), 0, 0, NULL, NULL, 0, 0, 0, 0 }
 
 struct gpunvme_litmus_result {
 	const char *name;        /* "order", "cqe", ...; a constant */
@@ -49,7 +61,7 @@ struct gpunvme_litmus_result {
 	uint32_t faults;         /* how often the forbidden was seen */
 	uint64_t commands;       /* that were made */
 	double mean_us, worst_us; /* from the doorbell to a completion */
-	char why[160];           /* of a failure: what was seen; else empty */
+	char why[160];           /* of a failure what was seen, of a test that was not run the reason; else empty */
 };
 
 struct gpunvme_litmus {
@@ -62,7 +74,7 @@ struct gpunvme_litmus {
 	 * something failed: nothing was proven of memory of the host.
 	 */
 	uint32_t qp_flags;
-	uint32_t failed; /* tests but CQE16 that failed or could not run: queues of this kind lose data here */
+	uint32_t failed; /* tests but CQE16 that failed: queues of this kind lose data here */
 	struct gpunvme_litmus_result test[GPUNVME_LITMUS_TESTS];
 };
 #define GPUNVME_LITMUS_INIT \
@@ -78,7 +90,8 @@ struct gpunvme_litmus {
  *
  * Takes seconds to minutes. Each test has a queue pair of its own. Any thread may call it, several at a time.
  * Return: 0 the tests ran, and @result says what they found; -EINVAL bad arguments, other flags; -ENOENT, -EOPNOTSUPP no namespace
- * to read; what gpunvme_qp_create() and gpunvme_mem_alloc() answer; a positive NVMe status when a block cannot be read at all.
+ * to read, or with GPUNVME_LITMUS_COPIES a GPU without HIP or memory that HIP does not reach; -ENODEV no HIP, or it does not see
+ * this GPU; what gpunvme_qp_create() and gpunvme_mem_alloc() return; a positive NVMe status when a block cannot be read at all.
  */
 GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_litmus_opts *opts,
 				   struct gpunvme_litmus *result);

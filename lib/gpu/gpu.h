@@ -142,6 +142,12 @@ struct gnv_gpu_ops {
 	/* Run a kernel and wait for its end. Return: 0; -ETIMEDOUT; -EIO. */
 	int (*launch)(struct gpunvme_gpu *gpu, const struct gnv_launch *launch);
 
+	/*
+	 * Memory is copied out and back by the runtime that programs copy with, on this thread. NULL: there is none but the lanes'.
+	 * Return: 0; -ENODEV it is not there; -EOPNOTSUPP; -ENOMEM; -EIO.
+	 */
+	int (*user_copy)(struct gpunvme_gpu *gpu, void *ptr, size_t len);
+
 	/* As gpunvme_gpu_coherence(). */
 	int (*coherence)(struct gpunvme_gpu *gpu, enum gpunvme_coherence what);
 };

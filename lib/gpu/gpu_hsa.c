@@ -395,5 +395,6 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.peek = hsa_peek,
 	.poke = hsa_poke,
 	.launch = hsa_launch,
+	.user_copy = gnv_vram_user_copy,
 	.coherence = hsa_coherence,
 };

@@ -96,6 +96,11 @@ void gnv_vram_free(struct gnv_gpu_bytes *bytes)
 	free(vram);
 }
 
+int gnv_vram_user_copy(struct gpunvme_gpu *gpu, void *ptr, size_t len)
+{
+	return gnv_hip_copy(gpu->spec + strlen("hsa:"), ptr, len);
+}
+
 bool gnv_vram_uncached(const struct gpunvme_gpu *gpu, int dmabuf)
 {
 	const char *bdf = strchr(gpu->spec, ':');

@@ -24,5 +24,7 @@ int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_
 /* Is a DMA-BUF memory that an AMD GPU's driver marked as uncached? false also where nobody tells. */
 bool gnv_vram_uncached(const struct gpunvme_gpu *gpu, int dmabuf);
 void gnv_vram_free(struct gnv_gpu_bytes *bytes);
+/* As user_copy of struct gnv_gpu_ops: by HIP. */
+int gnv_vram_user_copy(struct gpunvme_gpu *gpu, void *ptr, size_t len);
 
 #endif

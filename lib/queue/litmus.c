@@ -22,9 +22,16 @@
 #define COMMANDS 100000u
 #define TIMEOUT_MS 2000u
 #define PIECE 2048u /* commands of one launch */
+#define COPIED_PIECE 128u
+#define COPIED_BYTES (2u << 20) /* HIP pins for copies of more than 1 MiB (clr rocblit.cpp, DmaBlitManager) */
 #define DEPTH 64u
 #define BATCH 32u
 #define MEMORY (uint32_t)(GPUNVME_MEM_HOST | GPUNVME_MEM_HUGE | GPUNVME_MEM_SHARED | GPUNVME_MEM_VRAM | GPUNVME_MEM_VENDOR)
+
+/* Of the block that is read. */
+struct words {
+	uint32_t fill, first, last;
+};
 
 struct litmus_run {
 	struct gpunvme_qp *qp;
@@ -45,6 +52,7 @@ static const struct {
 	[GPUNVME_LITMUS_DATA] = { "data", GNV_LITMUS_WARM_DATA },
 	[GPUNVME_LITMUS_DOORBELL] = { "doorbell", GNV_LITMUS_RING_EACH },
 	[GPUNVME_LITMUS_CQE16] = { "cqe16", GNV_LITMUS_CQE16 },
+	[GPUNVME_LITMUS_STORE] = { "store", GNV_LITMUS_COMPARE },
 };
 
 /* Where the data lies. */
@@ -60,6 +68,7 @@ static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpun
 {
 	const struct gpunvme_mem_opts mem = { sizeof(mem), place(run->opts), 0 };
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
+	size_t len;
 	int ret;
 
 	opts.flags = GPUNVME_QP_NO_SELFTEST | run->opts->qp_flags;
@@ -67,7 +76,10 @@ static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpun
 	ret = gpunvme_qp_create(dev, gpu, &opts, &run->qp);
 	if (ret)
 		return ret;
-	ret = gpunvme_mem_alloc(gpu, 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size, &mem, &run->mem);
+	len = 2 * opts.depth * (size_t)dev->nvme.ctrl.page_size;
+	if (run->opts->flags & GPUNVME_LITMUS_COPIES && len < COPIED_BYTES)
+		len = COPIED_BYTES;
+	ret = gpunvme_mem_alloc(gpu, len, &mem, &run->mem);
 	if (ret)
 		return ret;
 	ret = gpunvme_mem_map(run->mem, dev);
@@ -81,7 +93,7 @@ static int open_run(struct litmus_run *run, struct gpunvme_dev *dev, struct gpun
 		return ret;
 	gnv_qp_describe(run->qp, ns, &run->args.dq);
 	run->args.result = run->out.lane;
-	run->args.batch = (uint32_t)gnv_min(BATCH, opts.depth - 1);
+	run->args.batch = (uint32_t)gnv_min(BATCH, opts.depth / 2); /* as many pages as comparisons have */
 	return 0;
 }
 
@@ -103,11 +115,10 @@ static int look(const struct litmus_run *run, struct gpunvme_gpu *gpu, size_t of
 }
 
 /* A word that the block has neither at its start nor at its end: the block is read the ordinary way, by a queue of its own. */
-static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns,
-		       const struct gpunvme_litmus_opts *opts, uint32_t *fill)
+static int choose_words(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns,
+			const struct gpunvme_litmus_opts *opts, struct words *words)
 {
 	struct litmus_run run = { .opts = opts };
-	uint32_t first = 0, last = 0;
 	int answer = 0, ret = open_run(&run, dev, gpu, ns);
 
 	if (ret)
@@ -119,13 +130,13 @@ static int choose_fill(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const s
 		ret = gnv_fail(answer, "litmus: the first block cannot be read: %s", gpunvme_strerror(answer));
 		goto close_run;
 	}
-	ret = look(&run, gpu, 0, &first);
+	ret = look(&run, gpu, 0, &words->first);
 	if (ret)
 		goto close_run;
-	ret = look(&run, gpu, ns->lba_size - 4, &last);
+	ret = look(&run, gpu, ns->lba_size - 4, &words->last);
 close_run:
 	close_run(&run, gpu);
-	for (*fill = 0xa5c35a3cu; *fill == first || *fill == last; ++*fill)
+	for (words->fill = 0xa5c35a3cu; words->fill == words->first || words->fill == words->last; words->fill++)
 		;
 	return ret;
 }
@@ -165,6 +176,7 @@ static const char *explain(const struct litmus_run *run)
 	static const char *const texts[GNV_LITMUS_FAULTS] = {
 		[GNV_LITMUS_STALE] = "the controller executed an old entry of the submission queue",
 		[GNV_LITMUS_STATUS] = "a command failed: its entry was fetched in pieces, or the block became unreadable",
+		[GNV_LITMUS_UNSEEN] = "the controller reads what memory held before the lane's last store",
 		[GNV_LITMUS_MISSING] = "a command succeeded, but its data is not where it belongs",
 		[GNV_LITMUS_LATE] = "data came after its completion",
 		[GNV_LITMUS_TORN] = "parts of a completion came after its phase bit",
@@ -181,6 +193,20 @@ static const char *explain(const struct litmus_run *run)
 	return NULL;
 }
 
+/* As a program does with its data between kernels. The next launch has to make up for what it does to the pages. */
+static int copy_data(struct litmus_run *run)
+{
+	struct gpunvme_gpu *gpu = run->qp->gpu;
+	void *ptr = run->opts->mem_flags == GPUNVME_MEM_HIP ? (void *)(uintptr_t)run->args.dbuf.base : run->mem->cpu;
+
+	if (!(run->opts->flags & GPUNVME_LITMUS_COPIES))
+		return 0;
+	if (!gpu->ops->user_copy || !ptr)
+		return gnv_fail(-EOPNOTSUPP, "litmus: HIP cannot copy the data: %s",
+				ptr ? "only AMD GPUs have HIP" : "the CPU does not reach it; turn on resizable BAR in the firmware");
+	return gpu->ops->user_copy(gpu, ptr, run->mem->len);
+}
+
 /* Runs the kernel until all commands are done or a fault ends it. */
 static int run_pieces(struct litmus_run *run)
 {
@@ -192,7 +218,10 @@ static int run_pieces(struct litmus_run *run)
 
 	launch.timeout_ms = 60000 + 4 * opts->timeout_ms;
 	for (left = opts->commands; left && !ret && !run->result.fault; left -= run->args.commands) {
-		run->args.commands = (uint32_t)gnv_min(left, PIECE);
+		run->args.commands = (uint32_t)gnv_min(left, opts->flags & GPUNVME_LITMUS_COPIES ? COPIED_PIECE : PIECE);
+		ret = copy_data(run);
+		if (ret)
+			return ret;
 		ret = gpu->ops->launch(gpu, &launch);
 		if (ret == -ETIMEDOUT)
 			run->out.lane = 0; /* a lane that still runs writes there: it is leaked */
@@ -205,31 +234,52 @@ static int run_pieces(struct litmus_run *run)
 	return ret;
 }
 
+/* Why a test cannot run, or NULL. Comparisons begin after the pages were read once (gpu/kernels/litmus.h). */
+static const char *cannot_run(const struct litmus_run *run, unsigned kind)
+{
+	if (kind != GPUNVME_LITMUS_STORE)
+		return NULL;
+	if (!(run->qp->dev->nvme.info.oncs & GPUNVME_ONCS_COMPARE))
+		return "the controller has no Compare command";
+	return run->opts->commands > run->qp->depth ? NULL : "it takes more commands than the queue has entries";
+}
+
+static void put_result(const struct litmus_run *run, double ticks_per_us, struct gpunvme_litmus_result *r)
+{
+	const char *why = explain(run);
+	unsigned i;
+
+	r->verdict = why ? GPUNVME_LITMUS_FAILED : GPUNVME_LITMUS_PASSED;
+	snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
+	r->commands = run->result.pos;
+	r->mean_us = run->result.pos ? (double)run->result.total / (double)run->result.pos / ticks_per_us : 0;
+	r->worst_us = (double)run->result.worst / ticks_per_us;
+	for (i = 0; i < GNV_LITMUS_FAULTS; i++)
+		r->faults += run->result.count[i];
+}
+
 static int run_test(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_ns_info *ns, unsigned kind,
-		    const struct gpunvme_litmus_opts *opts, uint32_t fill, struct gpunvme_litmus_result *r)
+		    const struct gpunvme_litmus_opts *opts, const struct words *words, struct gpunvme_litmus_result *r)
 {
 	struct litmus_run run = { .opts = opts, .before = (uint64_t)kind * opts->commands };
-	double us = (double)gnv_gpu_ticks_per_ms(gpu) / 1000;
 	const char *why;
-	unsigned i;
 	int ret = open_run(&run, dev, gpu, ns);
 
 	if (ret)
 		goto close_run;
+	why = cannot_run(&run, kind);
+	if (why) {
+		snprintf(r->why, sizeof(r->why), "%s", why);
+		goto close_run;
+	}
 	run.args.mode = kinds[kind].mode;
-	run.args.fill = fill;
+	run.args.fill = words->fill;
+	run.args.first = words->first;
+	run.args.last = words->last;
 	run.args.timeout = (uint64_t)opts->timeout_ms * gnv_gpu_ticks_per_ms(gpu);
 	ret = run_pieces(&run);
-	if (ret)
-		goto close_run;
-	why = explain(&run);
-	r->verdict = why ? GPUNVME_LITMUS_FAILED : GPUNVME_LITMUS_PASSED;
-	snprintf(r->why, sizeof(r->why), "%s", why ? why : "");
-	r->commands = run.result.pos;
-	r->mean_us = run.result.pos ? (double)run.result.total / (double)run.result.pos / us : 0;
-	r->worst_us = (double)run.result.worst / us;
-	for (i = 0; i < GNV_LITMUS_FAULTS; i++)
-		r->faults += run.result.count[i];
+	if (!ret)
+		put_result(&run, (double)gnv_gpu_ticks_per_ms(gpu) / 1000, r);
 close_run:
 	close_run(&run, gpu);
 	return ret;
@@ -241,7 +291,7 @@ static void conclude(struct gpunvme_litmus *l, uint32_t asked)
 	unsigned i;
 
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
-		l->failed += i != GPUNVME_LITMUS_CQE16 && l->test[i].verdict != GPUNVME_LITMUS_PASSED;
+		l->failed += i != GPUNVME_LITMUS_CQE16 && l->test[i].verdict == GPUNVME_LITMUS_FAILED;
 	if (l->test[GPUNVME_LITMUS_ORDER].verdict == GPUNVME_LITMUS_PASSED)
 		l->qp_flags |= GPUNVME_QP_NO_READBACK;
 	if (l->test[GPUNVME_LITMUS_CQE16].verdict == GPUNVME_LITMUS_PASSED)
@@ -282,7 +332,7 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
 	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 	struct gpunvme_ns_info ns = { .size = sizeof(ns) };
-	uint32_t fill;
+	struct words words = { 0, 0, 0 };
 	unsigned i;
 	int ret = gnv_enter(dev, dev && gpu, "dev and gpu");
 
@@ -296,6 +346,8 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 		return ret;
 	if (opts.qp_flags & ~(uint32_t)GPUNVME_QP_VRAM)
 		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: qp_flags may be GPUNVME_QP_VRAM or 0");
+	if (opts.flags & ~(uint32_t)GPUNVME_LITMUS_COPIES || opts.reserved)
+		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: flags may be GPUNVME_LITMUS_COPIES or 0");
 	if (opts.mem_flags & ~MEMORY)
 		return gnv_fail(-EINVAL, "gpunvme_litmus_opts: mem_flags may be GPUNVME_MEM_HOST, HUGE, SHARED, VRAM, one of VENDOR or 0");
 	ret = gpunvme_ns_get_info(dev, 0, &ns);
@@ -303,9 +355,9 @@ GPUNVME_API int gpunvme_litmus_run(struct gpunvme_dev *dev, struct gpunvme_gpu *
 		return ret;
 	opts.commands = opts.commands ? opts.commands : COMMANDS;
 	opts.timeout_ms = opts.timeout_ms ? opts.timeout_ms : TIMEOUT_MS;
-	ret = choose_fill(dev, gpu, &ns, &opts, &fill);
+	ret = choose_words(dev, gpu, &ns, &opts, &words);
 	for (i = 0; i < GPUNVME_LITMUS_TESTS && !ret; i++)
-		ret = run_test(dev, gpu, &ns, i, &opts, fill, &l.test[i]);
+		ret = run_test(dev, gpu, &ns, i, &opts, &words, &l.test[i]);
 	for (i = 0; i < GPUNVME_LITMUS_TESTS; i++)
 		l.test[i].name = kinds[i].name;
 	conclude(&l, opts.qp_flags);

@@ -38,6 +38,7 @@ SAME(GNV_HIP_LOCATION_DEVICE, hipMemLocationTypeDevice);
 SAME(GNV_HIP_HANDLE_FD, hipMemHandleTypePosixFileDescriptor);
 SAME(GNV_HIP_READ_WRITE, hipMemAccessFlagsProtReadWrite);
 SAME(GNV_HIP_GRANULARITY_MINIMUM, hipMemAllocationGranularityMinimum);
+SAME(GNV_HIP_COPY_DEFAULT, hipMemcpyDefault);
 SAME(sizeof(struct gnv_hip_location), sizeof(hipMemLocation));
 SAME(offsetof(struct gnv_hip_location, id), offsetof(hipMemLocation, id));
 SAME(sizeof(struct gnv_hip_access), sizeof(hipMemAccessDesc));

@@ -22,11 +22,12 @@
 #include "util/mmio.h"
 
 #define COMMANDS 600u
+#define FEW 200u /* of two launches, with copies before each */
 #define TIMEOUT_MS 1500u /* where a command does not come in time; what a busy machine holds up elsewhere may take long */
 #define LONG_MS 60000u
 #define NTH 8u /* command of a queue, from which on the first that is alone gives occasion to the crime */
 
-enum crime { HONEST, FAIL, DROP, SLOW, SKIP, STALE, EARLY, TORN };
+enum crime { HONEST, FAIL, DROP, SLOW, SKIP, STALE, EARLY, TORN, OLD };
 
 struct stage {
 	struct gpunvme_dev *dev;
@@ -80,6 +81,14 @@ static bool alone(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe
 	return completed == cmd->cid && tail == (cmd->cid + 1u) % gnv_qp_first(s->dev)->depth;
 }
 
+/* The first comparison is one of those that must fail, as the lane has stored what is wrong. */
+static bool is_time(const struct stage *s, uint16_t sqid, const struct gpunvme_sqe *cmd)
+{
+	if (s->crime == OLD)
+		return cmd->opc == GPUNVME_IO_COMPARE;
+	return s->seen >= NTH && alone(s, sqid, cmd);
+}
+
 static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
 {
 	struct stage *s = ctx;
@@ -87,7 +96,7 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 	s->seen = s->dev->queues.incarnation == s->last ? s->seen + 1 : 1;
 	s->queues += s->dev->queues.incarnation != s->last;
 	s->last = s->dev->queues.incarnation;
-	if (s->done || s->queues - 1 != s->queue || s->seen < NTH || !alone(s, sqid, cmd))
+	if (s->done || s->queues - 1 != s->queue || !is_time(s, sqid, cmd))
 		return GNV_SOFT_GO;
 	s->done = true;
 	switch (s->crime) {
@@ -100,6 +109,7 @@ static enum gnv_soft_verdict decide(void *ctx, uint16_t sqid, const struct gpunv
 		*delay_us = (TIMEOUT_MS + TIMEOUT_MS / 2) * 1000;
 		return GNV_SOFT_DELAY;
 	case SKIP:
+	case OLD: /* as if it compared with what was there before */
 		return GNV_SOFT_SKIP;
 	case STALE:
 		forge(s, (cmd->cid - 64u) & 0x7fff, true);
@@ -194,6 +204,9 @@ static void test_crimes(void **state)
 		{ SKIP, GPUNVME_LITMUS_DATA, "not where it belongs" },
 		{ EARLY, GPUNVME_LITMUS_DATA, "after its completion" },
 		{ TORN, GPUNVME_LITMUS_CQE16, "after its phase bit" },
+		{ FAIL, GPUNVME_LITMUS_STORE, "fetched in pieces" },
+		{ SKIP, GPUNVME_LITMUS_STORE, "not where it belongs" },
+		{ OLD, GPUNVME_LITMUS_STORE, "before the lane's last store" },
 	};
 	struct gpunvme_litmus l;
 	unsigned i, k;
@@ -269,6 +282,37 @@ static void test_flags(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* Not every controller can compare, and a few commands only read. */
+static void test_not_run(void **state)
+{
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	char uri[512];
+	unsigned i;
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	opts.timeout_ms = LONG_MS;
+	for (i = 0; i < 3; i++) {
+		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+
+		opts.commands = i == 1 ? 64 : 65;
+		if (i == 2)
+			dev->nvme.info.oncs &= (uint16_t)~GPUNVME_ONCS_COMPARE;
+		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), 0);
+		assert_int_equal(l.failed, 0);
+		assert_int_equal(l.qp_flags, GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK);
+		assert_int_equal(l.test[GPUNVME_LITMUS_STORE].verdict, i ? GPUNVME_LITMUS_NOT_RUN : GPUNVME_LITMUS_PASSED);
+		assert_int_equal(l.test[GPUNVME_LITMUS_STORE].commands, i ? 0 : 65);
+		assert_int_equal(!*l.test[GPUNVME_LITMUS_STORE].why, !i);
+	}
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
 /* Data elsewhere than the rings. */
 static void test_memory(void **state)
 {
@@ -306,6 +350,82 @@ static void test_memory(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* Without the variable a machine without a GPU has the real HIP, if any. */
+static void skip_without_hip(void)
+{
+	if (!strncmp(lanes(), "hsa", 3) && !getenv("GPUNVME_HIP_LIBRARY"))
+		skip();
+}
+
+/*
+ * HIP copies the data between the launches. What it makes cached the library makes uncached again. Where that does not work
+ * (STANDIN_LACKS=uncached) memory that HIP can lock must fail a test, as it did before the library tried. GPUNVME_MEM_HOST it
+ * cannot lock.
+ */
+static void test_copies(void **state)
+{
+	static const struct {
+		uint32_t memory;
+		bool kept; /* as HIP leaves it */
+		bool bad;
+	} cases[] = { { GPUNVME_MEM_HOST, false, false }, { GPUNVME_MEM_HUGE, false, false },  { GPUNVME_MEM_SHARED, false, false },
+		      { GPUNVME_MEM_VRAM, false, false }, { GPUNVME_MEM_HOST, true, false }, { GPUNVME_MEM_HUGE, true, true },
+		      { GPUNVME_MEM_SHARED, true, true } };
+	const bool l2 = getenv("STANDIN_LANES") && !strcmp(getenv("STANDIN_LANES"), "gfx") && !getenv("STANDIN_ALIAS");
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	char uri[512];
+	unsigned i;
+
+	(void)state;
+	skip_without_hip();
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	opts.commands = FEW;
+	opts.flags = GPUNVME_LITMUS_COPIES;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]) && !strncmp(lanes(), "hsa", 3); i++) {
+		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+
+		opts.mem_flags = cases[i].memory;
+		opts.timeout_ms = cases[i].bad ? TIMEOUT_MS : LONG_MS;
+		setenv("STANDIN_LACKS", cases[i].kept ? "uncached" : "", 1);
+		assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), 0);
+		if ((l.test[GPUNVME_LITMUS_DATA].verdict == GPUNVME_LITMUS_FAILED ||
+		     l.test[GPUNVME_LITMUS_STORE].verdict == GPUNVME_LITMUS_FAILED) != (l2 && cases[i].bad))
+			fail_msg("case %u: %s, %s", i, l.test[GPUNVME_LITMUS_DATA].why, l.test[GPUNVME_LITMUS_STORE].why);
+		assert_true(!l.failed || (l2 && cases[i].bad));
+	}
+	unsetenv("STANDIN_LACKS");
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
+static void test_no_copies(void **state)
+{
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	char uri[512];
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	opts.flags = GPUNVME_LITMUS_COPIES;
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "only AMD GPUs have HIP"));
+	opts.flags = 1u << 1;
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	opts.flags = 0;
+	opts.reserved = 1;
+	assert_int_equal(gpunvme_litmus_run(dev, gpu, &opts, &l), -EINVAL);
+	gpunvme_dev_close(dev);
+	gpunvme_gpu_close(gpu);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,7 +433,10 @@ int main(void)
 		cmocka_unit_test(test_crimes),
 		cmocka_unit_test(test_vram),
 		cmocka_unit_test(test_flags),
+		cmocka_unit_test(test_not_run),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_no_copies),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, image_remove_disk);

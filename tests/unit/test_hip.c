@@ -33,7 +33,7 @@ static int begin(void **state)
 static int end(void **state)
 {
 	(void)state;
-	assert_int_equal(fake->handles + fake->ranges + fake->maps, 0);
+	assert_int_equal(fake->handles + fake->ranges + fake->maps + fake->buffers, 0);
 	if (fake->broke)
 		fail_msg("%s", fake->broke);
 	return 0;
@@ -102,12 +102,45 @@ static void test_every_step(void **state)
 	gnv_hip_free(&bytes);
 }
 
+/* To the GPU at that address and back; the device that the thread had is its own again. */
+static void test_copy(void **state)
+{
+	char data[8192], same[8192];
+	unsigned n;
+	int ret = -1;
+
+	(void)state;
+	memset(data, 0x5c, sizeof(data));
+	memcpy(same, data, sizeof(data));
+	fake->fails_with = hipErrorOutOfMemory;
+	for (n = 0; ret; n++) {
+		fake->count = 0;
+		fake->fails_at = n + 1;
+		ret = gnv_hip_copy("0000:04:00.0", data, sizeof(data));
+		assert_true(!ret || ret == -ENOMEM);
+		assert_true(n < 20);
+		assert_memory_equal(data, same, sizeof(data));
+		assert_true(!ret || !fake->current);
+		end(state);
+	}
+	assert_int_equal(n, 6); /* hipGetDevice(), hipSetDevice(), hipMalloc(), two copies; that of the last hipSetDevice() is not looked at */
+	fake->fails_at = 0;
+	fake->current = 0;
+	assert_int_equal(gnv_hip_copy("0000:04:00.0", data, sizeof(data)), 0);
+	assert_int_equal(fake->current, 0);
+	assert_true(fake->copies[0] && fake->copies[1]);
+	assert_int_equal(gnv_hip_copy("0000:05:00.0", data, sizeof(data)), -ENODEV);
+	setenv("GPUNVME_HIP_LIBRARY", "libc.so.6", 1);
+	assert_int_equal(gnv_hip_copy("0000:04:00.0", data, sizeof(data)), -EOPNOTSUPP);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_device, begin, end),
 		cmocka_unit_test_setup_teardown(test_alloc, begin, end),
 		cmocka_unit_test_setup_teardown(test_every_step, begin, end),
+		cmocka_unit_test_setup_teardown(test_copy, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ _gpunvme() {
   identify) lanes='--dev --json --verbose --help' ;;
   coherence) lanes='--invalidate --json --help' ;;
   report) lanes='--gpu --output --seconds --help' ;;
-  litmus) lanes='--dev --gpu --commands --vram --memory --verbose --json --help' ;;
+  litmus) lanes='--dev --gpu --commands --vram --memory --hip-copies --verbose --json --help' ;;
   read) lanes="--lba --bytes --xfer --force --yes $lanes" ;;
   write) lanes="--lba --bytes --xfer --yes --fua $lanes" ;;
   discard) lanes='--dev --lba --blocks --yes --verbose --json --help' ;;

@@ -16,6 +16,7 @@ static const char *const meaning[GPUNVME_LITMUS_TESTS] = {
 	[GPUNVME_LITMUS_DATA] = "data is there when its completion is",
 	[GPUNVME_LITMUS_DOORBELL] = "of doorbells in close succession the last counts",
 	[GPUNVME_LITMUS_CQE16] = "a completion loaded at once is whole",
+	[GPUNVME_LITMUS_STORE] = "the controller reads what a thread stored last",
 };
 static const char *const verdict[] = { "not run", "passed", "FAILED" };
 
@@ -101,13 +102,14 @@ int verb_litmus(int argc, char **argv)
 	struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
 	const char *memory = NULL;
 	struct session s;
-	int vram = 0;
+	int vram = 0, copies = 0;
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		OPTION_GPU(&o),
 		{ "commands", OPTION_U32, &opts.commands, 1, "N", "of each test (default 100000)" },
 		{ "vram", OPTION_FLAG, &vram, 0, NULL, "with rings and data in the GPU's memory" },
 		{ "memory", OPTION_TEXT, &memory, 0, "KIND", "of the data: host, huge, shared, vram, hip, drm (default: with the rings)" },
+		{ "hip-copies", OPTION_FLAG, &copies, 0, NULL, "let HIP copy the data to the GPU and back before each launch" },
 		OPTION_JSON(&o),
 		OPTION_VERBOSE(&o),
 		OPTIONS_END,
@@ -123,6 +125,7 @@ int verb_litmus(int argc, char **argv)
 	if (ret != GO_ON)
 		return ret;
 	opts.qp_flags = vram ? GPUNVME_QP_VRAM : 0;
+	opts.flags = copies ? GPUNVME_LITMUS_COPIES : 0;
 	ret = session_open_gpu(&s, &o);
 	if (ret == GO_ON)
 		ret = run_tests(&s, &opts, &l);

@@ -37,8 +37,9 @@ struct row {
 #define READ "read", "DEV", GPU, "--bytes", "4K", "--verbose"
 #define BENCH "bench", "DEV", "--seconds", "1", "--json"
 
-/* The controller is a CPU thread: it writes what lanes have in their caches, and reads what they write. */
+/* The controller is a CPU thread: it writes what lanes have in their caches, and compares what they have stored. */
 #define IMAGE_LITMUS "litmus", "IMAGE", GPU, "--commands", "1000", "--verbose", "--json"
+#define COPIES IMAGE_LITMUS, "--hip-copies", "--memory"
 
 /* As in docs/hardware.md, what is safe of it. */
 static const struct row rows[] = {
@@ -53,6 +54,11 @@ static const struct row rows[] = {
 	{ "coherence-shared", "and to host memory with a descriptor", 8, { IMAGE_LITMUS, "--memory", "shared" }, 0 },
 	{ "coherence-vram", "and to memory of the GPU", 8, { IMAGE_LITMUS, "--vram" }, 0 },
 	{ "coherence-hip", "and to memory that HIP made", 8, { IMAGE_LITMUS, "--memory", "hip" }, 0 },
+	{ "copies-host", "and to host memory that hipMemcpy() copies in between", 8, { COPIES, "host" }, 0 },
+	{ "copies-huge", "and to huge pages", 8, { COPIES, "huge" }, 0 },
+	{ "copies-shared", "and to host memory with a descriptor", 8, { COPIES, "shared" }, 0 },
+	{ "copies-vram", "and to memory of the GPU", 8, { COPIES, "vram" }, 0 },
+	{ "copies-hip", "and to memory that HIP made", 8, { COPIES, "hip" }, 0 },
 	{ "rung", "which way doorbells take, and how far queues climb", 10, { READ, "/dev/null" }, 0 },
 	{ "rung-kfd", "the same without libdrm", 10, { READ, "/dev/null" }, 1 },
 	{ "rung-forward", "does the CPU ring otherwise", 10, { READ, "--forward", "/dev/null" }, 0 },

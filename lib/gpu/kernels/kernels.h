@@ -138,8 +138,8 @@ struct gnv_load_result {
 };
 
 /*
- * One lane drives the rings of a queue by hand, with reads of one block, and looks for what must not happen. The queue has no other
- * user and is of no use afterwards. Each batch of commands is checked before the next begins.
+ * One lane drives the rings of a queue by hand, with reads and comparisons of one block, and looks for what must not happen. The
+ * queue has no other user and is of no use afterwards. Each batch of commands is checked before the next begins.
  */
 enum gnv_litmus_mode {
 	GNV_LITMUS_READBACK = 1u << 0, /* read the last SQE back before the doorbell */
@@ -147,6 +147,7 @@ enum gnv_litmus_mode {
 	GNV_LITMUS_WARM_DATA = 1u << 2, /* touch the data before */
 	GNV_LITMUS_RING_EACH = 1u << 3, /* a doorbell for each command, back to back */
 	GNV_LITMUS_CQE16 = 1u << 4,     /* poll whole entries, which were made unlike any completion before */
+	GNV_LITMUS_COMPARE = 1u << 5,   /* let the controller compare what the lane has stored, which is wrong in every other round */
 };
 
 struct gnv_litmus_args {
@@ -159,6 +160,7 @@ struct gnv_litmus_args {
 	uint32_t batch; /* at most so many in flight: 1 to 32, and less than the SQ has */
 	uint32_t mode;
 	uint32_t fill; /* a word unlike the first and the last of the block */
+	uint32_t first, last; /* of the block; where it is compared */
 };
 
 enum gnv_litmus_fault {
@@ -166,6 +168,7 @@ enum gnv_litmus_fault {
 	GNV_LITMUS_SILENT,  /* no completion was seen in time */
 	GNV_LITMUS_STALE,   /* a completion of a command that was not sent: an old SQE was fetched */
 	GNV_LITMUS_STATUS,  /* a command failed: an SQE was fetched in pieces, or the block cannot be read */
+	GNV_LITMUS_UNSEEN,  /* a comparison with what the memory held before the lane's last store */
 	GNV_LITMUS_MISSING, /* no data where it belongs although the command succeeded */
 	GNV_LITMUS_LATE,    /* data that came after its completion */
 	GNV_LITMUS_TORN,    /* dwords of a completion that came after its phase bit */
@@ -196,7 +199,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_ring_args) == 40, "layout of the argumen
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_copy_args) == 88, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_batch_args) == 64, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
-GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 240, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 248, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_peek_args) == 24, "layout of the arguments");
 
 #endif

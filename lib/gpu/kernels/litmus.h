@@ -20,11 +20,22 @@ struct litmus {
 	uint32_t cqe[4];
 };
 
-/* Where command `pos` reads to: the two pages of a slot take turns. */
+/*
+ * Which round of comparisons command `pos` belongs to. Round 0 reads the block to as many pages as half the queue has entries.
+ * Then the lane stores words there, wrong in odd rounds and right in even ones: what was there before has the other result.
+ */
+GNVK_FN uint32_t litmus_round(const struct gnv_litmus_args *a, uint64_t pos)
+{
+	return a->mode & GNV_LITMUS_COMPARE ? (uint32_t)(pos >> (a->dq.sq_shift - 1)) : 0;
+}
+
+/* Where command `pos` has its data: the two pages of a slot take turns; of comparisons each has one. */
 GNVK_FN uint64_t litmus_page(const struct gnv_litmus_args *a, uint64_t pos)
 {
 	uint64_t slot = pos & ((1ull << a->dq.sq_shift) - 1), lap = pos >> a->dq.sq_shift;
 
+	if (a->mode & GNV_LITMUS_COMPARE)
+		return (slot & ((1ull << (a->dq.sq_shift - 1)) - 1)) << a->dq.page_shift;
 	return (2 * slot + (lap & 1)) << a->dq.page_shift;
 }
 
@@ -33,17 +44,18 @@ GNVK_FN uint64_t litmus_cqe_at(const struct gnv_litmus_args *a, uint64_t pos)
 	return a->dq.cq + 16 * (pos & ((1ull << a->dq.cq_shift) - 1));
 }
 
-/* Put a word that the block does not have where its first and last word will be, write the command, and touch what is asked. */
+/* Put a word that the block does not have where its first and last word are, write the command, and touch what is asked. */
 GNVK_FN void litmus_prepare(const struct gnv_litmus_args *a, uint64_t pos)
 {
 	uint64_t page = litmus_page(a, pos), sq_mask = (1ull << a->dq.sq_shift) - 1, cqe = litmus_cqe_at(a, pos);
 	uint64_t first = a->dbuf.base + page, last = first + (1ull << a->dq.lba_shift) - 4, lba = a->dq.lba_first + a->lba;
 	uint64_t prp = a->dbuf.iova + page;
-	uint32_t sqe[16] = { GPUNVME_IO_READ, a->dq.nsid, 0, 0, 0, 0, (uint32_t)prp,
+	uint32_t round = litmus_round(a, pos);
+	uint32_t sqe[16] = { round ? GPUNVME_IO_COMPARE : GPUNVME_IO_READ, a->dq.nsid, 0, 0, 0, 0, (uint32_t)prp,
 			     (uint32_t)(prp >> 32), 0, 0, (uint32_t)lba, (uint32_t)(lba >> 32), 0, 0, 0, 0 };
 
-	gnvd_st32(first, a->fill);
-	gnvd_st32(last, a->fill);
+	gnvd_st32(first, round && !(round & 1) ? a->first : a->fill);
+	gnvd_st32(last, round && !(round & 1) ? a->last : a->fill);
 	gnvd_store_sqe(a->dq.sq + 64 * (pos & sq_mask), sqe, (uint32_t)pos & CID_MASK);
 	if (a->mode & GNV_LITMUS_CQE16)
 		gnvd_st32(cqe + 8, UNLIKE); /* dwords 0 and 1 of a Read are reserved, and controllers leave them as they are */
@@ -120,6 +132,17 @@ GNVK_FN void litmus_check_data(const struct gnv_litmus_args *a, struct litmus *l
 	l->late++;
 }
 
+/* Command `pos` has the status of l->cqe. */
+GNVK_FN void litmus_judge(const struct gnv_litmus_args *a, struct litmus *l, uint64_t pos)
+{
+	uint32_t round = litmus_round(a, pos), status = l->cqe[3] >> 17 & GPUNVME_ST_CODE;
+
+	if (status != (round & 1 ? GPUNVME_SC_COMPARE_FAILURE : 0))
+		l->fault = round && (!status || status == GPUNVME_SC_COMPARE_FAILURE) ? GNV_LITMUS_UNSEEN : GNV_LITMUS_STATUS;
+	else if (!round)
+		litmus_check_data(a, l, pos);
+}
+
 /* One completion, that of the i-th entry of a batch of n. Commands of a batch may complete in any order. */
 GNVK_FN void litmus_take(const struct gnv_litmus_args *a, struct litmus *l, uint32_t i, uint32_t n)
 {
@@ -133,10 +156,8 @@ GNVK_FN void litmus_take(const struct gnv_litmus_args *a, struct litmus *l, uint
 	which = ((l->cqe[3] & GPUNVME_CQE_DW3_CID) - (uint32_t)l->pos) & CID_MASK;
 	if (which >= n || !(l->open >> which & 1))
 		l->fault = GNV_LITMUS_STALE;
-	else if (l->cqe[3] >> 17 & GPUNVME_ST_CODE)
-		l->fault = GNV_LITMUS_STATUS;
 	else
-		litmus_check_data(a, l, l->pos + which);
+		litmus_judge(a, l, l->pos + which);
 	l->open &= ~(1u << (which & 31));
 }
 

@@ -27,6 +27,11 @@ struct api {
 	gnv_hip_unmap_fn *unmap;
 	gnv_hip_set_access_fn *set_access;
 	gnv_hip_export_fn *export_fd;
+	gnv_hip_current_fn *current;
+	gnv_hip_choose_fn *choose;
+	gnv_hip_malloc_fn *malloc;
+	gnv_hip_free_fn *free;
+	gnv_hip_copy_fn *copy;
 };
 
 #define FUNCTION(field, name)                                                                                                      \
@@ -49,9 +54,21 @@ static const struct gnv_dl_symbol symbols[] = {
 	FUNCTION(export_fd, "hipMemExportToShareableHandle"),
 	{ NULL, 0, false },
 };
+static const struct gnv_dl_symbol copy_symbols[] = {
+	FUNCTION(count, "hipGetDeviceCount"),
+	FUNCTION(bus_id, "hipDeviceGetPCIBusId"),
+	FUNCTION(error, "hipGetErrorString"),
+	FUNCTION(current, "hipGetDevice"),
+	FUNCTION(choose, "hipSetDevice"),
+	FUNCTION(malloc, "hipMalloc"),
+	FUNCTION(free, "hipFree"),
+	FUNCTION(copy, "hipMemcpy"),
+	{ NULL, 0, false },
+};
 static const char *const files[] = { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "libamdhip64.so.5",
 				     "/opt/rocm/lib/libamdhip64.so", NULL };
 static const struct gnv_dl library = { "HIP (libamdhip64)", "GPUNVME_HIP_LIBRARY", files, symbols };
+static const struct gnv_dl copy_library = { "HIP (libamdhip64)", "GPUNVME_HIP_LIBRARY", files, copy_symbols };
 
 static int load(struct api *api, int *version)
 {
@@ -89,27 +106,30 @@ static int failed(const struct api *api, const char *what, int error)
 	return gnv_fail(ret, "HIP: %s: %s (%d)", what, text ? text : "unknown", error);
 }
 
-int gnv_hip_device(const char *bdf, int *device)
+static int find_device(const struct api *api, const char *bdf, int *device)
 {
-	int count = 0, i, error, ret;
-	struct api api;
+	int count = 0, i, error = api->count(&count);
 	char text[32];
 
-	ret = open_api(&api);
-	if (ret)
-		return ret;
-	error = api.count(&count);
 	if (error == GNV_HIP_NO_DEVICE || error == GNV_HIP_INVALID_DEVICE || (!error && !count))
 		return gnv_fail(-ENODEV, "HIP sees no AMD GPU; load amdgpu, and add your user to the group render");
 	if (error)
-		return failed(&api, "GPUs cannot be counted", error);
+		return failed(api, "GPUs cannot be counted", error);
 	for (i = 0; i < count; i++) {
-		if (api.bus_id(text, sizeof(text), i) == GNV_HIP_SUCCESS && !strcasecmp(text, bdf)) {
+		if (api->bus_id(text, sizeof(text), i) == GNV_HIP_SUCCESS && !strcasecmp(text, bdf)) {
 			*device = i;
 			return 0;
 		}
 	}
 	return gnv_fail(-ENODEV, "HIP does not see the GPU %s; HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES hides it", bdf);
+}
+
+int gnv_hip_device(const char *bdf, int *device)
+{
+	struct api api;
+	int ret = open_api(&api);
+
+	return ret ? ret : find_device(&api, bdf, device);
 }
 
 static int map(const struct api *api, int device, struct gnv_hip_bytes *bytes)
@@ -169,6 +189,40 @@ int gnv_hip_alloc(int device, size_t len, struct gnv_hip_bytes *bytes)
 	ret = map(&api, device, bytes);
 	if (ret)
 		api.release(bytes->handle);
+	return ret;
+}
+
+/* On the current GPU. From the host to the host HIP would not use it at all. */
+static int copy_to_and_fro(const struct api *api, void *ptr, size_t len)
+{
+	void *vram = NULL;
+	int error = api->malloc(&vram, len);
+
+	if (error)
+		return failed(api, "no memory of the GPU", error);
+	error = api->copy(vram, ptr, len, GNV_HIP_COPY_DEFAULT);
+	if (!error)
+		error = api->copy(ptr, vram, len, GNV_HIP_COPY_DEFAULT);
+	api->free(vram);
+	return error ? failed(api, "memory cannot be copied", error) : 0;
+}
+
+int gnv_hip_copy(const char *bdf, void *ptr, size_t len)
+{
+	struct api api;
+	int device, before, error, ret = gnv_dl_load(&copy_library, &api);
+
+	if (!ret)
+		ret = find_device(&api, bdf, &device);
+	if (ret)
+		return ret;
+	error = api.current(&before);
+	if (!error)
+		error = api.choose(device);
+	if (error)
+		return failed(&api, "a GPU cannot be chosen", error);
+	ret = copy_to_and_fro(&api, ptr, len);
+	api.choose(before);
 	return ret;
 }
 

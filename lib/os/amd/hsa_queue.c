@@ -232,10 +232,13 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	return ret;
 }
 
+/* Since the last run HIP may have copied memory that this kernel uses. The packet's acquire drops what L2 has of it. */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
-	int ret;
+	int ret = gnv_hsa_renew(gpu, NULL);
 
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&gpu->lock);
 	ret = run_locked(gpu, job);
 	pthread_mutex_unlock(&gpu->lock);

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "os/amd/uapi/hip.h"
@@ -11,6 +13,7 @@
 static struct fake_hip state;
 static char range[2 * FAKE_HIP_UNIT];
 static bool accessible;
+static void *vram; /* of hipMalloc() */
 
 struct fake_hip *fake_hip(void)
 {
@@ -150,4 +153,57 @@ hipError_t hipMemExportToShareableHandle(void *fd, hipMemGenericAllocationHandle
 	*(int *)fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	state.files++;
 	return 0;
+}
+
+hipError_t hipGetDevice(int *device)
+{
+	int ret = fails();
+
+	if (!ret)
+		*device = state.current;
+	return ret;
+}
+
+hipError_t hipSetDevice(int device)
+{
+	int ret = fails();
+
+	rule(device >= 0 && device < state.devices, "a device that there is");
+	if (!ret)
+		state.current = device;
+	return ret;
+}
+
+hipError_t hipMalloc(void **ptr, size_t size)
+{
+	int ret = fails();
+
+	rule(size && !vram, "one buffer at a time");
+	if (ret)
+		return ret;
+	vram = malloc(size);
+	state.buffers++;
+	*ptr = vram;
+	return 0;
+}
+
+hipError_t hipFree(void *ptr)
+{
+	rule(ptr && ptr == vram, "what hipMalloc() gave");
+	free(vram);
+	vram = NULL;
+	state.buffers--;
+	return 0;
+}
+
+/* What fails has copied a part. */
+hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind)
+{
+	int ret = fails();
+
+	rule(vram && (to == vram) != (from == vram) && kind == hipMemcpyDefault, "copies between the host and the GPU");
+	memcpy(to, from, ret ? size / 2 : size);
+	if (!ret)
+		state.copies[from == vram]++;
+	return ret;
 }

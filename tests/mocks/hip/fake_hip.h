@@ -19,7 +19,9 @@ struct fake_hip {
 	const char *broke; /* the first rule that was broken, or NULL */
 
 	unsigned count; /* calls that could fail */
-	unsigned handles, ranges, maps, files;
+	unsigned handles, ranges, maps, files, buffers;
+	int current; /* device */
+	unsigned copies[2]; /* to the GPU, and from it */
 	int type; /* of the last allocation */
 };
 

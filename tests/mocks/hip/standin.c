@@ -184,6 +184,19 @@ static hipError_t settle(void)
 	return ret == hipSuccess && it.broken ? hipErrorLaunchFailure : ret;
 }
 
+hipError_t hipGetDeviceCount(int *count)
+{
+	hipError_t ret = start();
+
+	*count = ret == hipSuccess;
+	return ret;
+}
+
+hipError_t hipSetDevice(int device)
+{
+	return device ? hipErrorInvalidDevice : start();
+}
+
 hipError_t hipGetDevice(int *device)
 {
 	*device = 0;
@@ -323,6 +336,15 @@ static bool pin(const void *ptr, size_t size, void **pinned)
 	return hsa_amd_memory_lock_to_pool(*pinned, to - from, NULL, 0, it.coarse, 0, &lane) == HSA_STATUS_SUCCESS;
 }
 
+static bool is_vram(const void *ptr)
+{
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+
+	return hsa_amd_pointer_info(ptr, &info, NULL, NULL, NULL) == HSA_STATUS_SUCCESS && info.type == HSA_EXT_POINTER_TYPE_HSA &&
+	       info.agentOwner.handle == it.gpu.handle;
+}
+
+/* From the host to the host the CPU copies (clr hip_memory.cpp, ihipMemcpy: ihipHtoHMemcpy), and pins nothing. */
 hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind)
 {
 	hipError_t ret = settle();
@@ -332,6 +354,10 @@ hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind
 	(void)kind;
 	if (ret != hipSuccess)
 		return ret;
+	if (!is_vram(to) && !is_vram(from)) {
+		memcpy(to, from, size);
+		return hipSuccess;
+	}
 	is_pinned[0] = pin(to, size, &pinned[0]);
 	is_pinned[1] = pin(from, size, &pinned[1]);
 	if (hsa_memory_copy(to, from, size) != HSA_STATUS_SUCCESS)

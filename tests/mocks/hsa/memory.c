@@ -367,7 +367,7 @@ STANDIN_API hsa_status_t hsa_amd_memory_lock_to_pool(void *ptr, size_t size, hsa
 	    mincore(ptr, 1, &resident) || standin_find(ptr) || /* libhsakmt: an object of its own without a userptr is no handle */
 	    !standin_range_add("locked", ptr, size, gpus)) /* where something is */
 		return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-	if (shared || first)
+	if ((shared || first) && !(pool.handle != POOL_HOST_COARSE && standin_lacks("uncached")))
 		standin_pages_locked(ptr, size, pool.handle == POOL_HOST_COARSE);
 	count(&standin_counts.locks, 1);
 	*agent_ptr = standin_number("STANDIN_ALIAS", 0) ? (void *)(uintptr_t)standin_range_alias(ptr) : ptr;

@@ -11,7 +11,7 @@
  *   STANDIN_MINOR=N      version of AMD's extensions (15)
  *   STANDIN_LACKS=a,b    "fine": no fine-grained VRAM, extended or not; "bar": the CPU does not reach VRAM; "kernarg", "host", "hostcoarse": no such pool;
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
- *                        completions fall apart (lanes "gfx")
+ *                        completions fall apart (lanes "gfx"); "uncached": pages that a copy of HIP has made cached stay so
  *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
  *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
  *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded

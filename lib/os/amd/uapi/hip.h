@@ -22,6 +22,7 @@ enum { GNV_HIP_LOCATION_DEVICE = 1 };				/* hipMemLocationType */
 enum { GNV_HIP_HANDLE_FD = 1 };					/* hipMemAllocationHandleType */
 enum { GNV_HIP_READ_WRITE = 3 };				/* hipMemAccessFlags */
 enum { GNV_HIP_GRANULARITY_MINIMUM = 0 };			/* hipMemAllocationGranularity_flags */
+enum { GNV_HIP_COPY_DEFAULT = 4 };				/* hipMemcpyKind: by what the addresses are */
 
 struct gnv_hip_location {
 	int type;
@@ -58,5 +59,10 @@ typedef int gnv_hip_map_fn(void *va, size_t len, size_t offset, void *handle, un
 typedef int gnv_hip_unmap_fn(void *va, size_t len);
 typedef int gnv_hip_set_access_fn(void *va, size_t len, const struct gnv_hip_access *access, size_t count);
 typedef int gnv_hip_export_fn(void *fd, void *handle, int type, unsigned long long flags);
+typedef int gnv_hip_current_fn(int *device);
+typedef int gnv_hip_choose_fn(int device);
+typedef int gnv_hip_malloc_fn(void **ptr, size_t len);
+typedef int gnv_hip_free_fn(void *ptr);
+typedef int gnv_hip_copy_fn(void *to, const void *from, size_t len, int kind);
 
 #endif
