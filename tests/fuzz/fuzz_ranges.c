@@ -188,7 +188,7 @@ static uint64_t limit_of(enum rule rule, uint64_t any)
 		return PAGE_BYTES;
 	case WINDOW:
 	case PAGES:
-		return 1 + any % BLOCKS_MAX;
+		return any & 1 ? BLOCKS_MAX - any / 2 % 16 : 1 + any % BLOCKS_MAX;
 	case DMABUF:
 		return 4096 + (any & ~4095ull) % (INT64_MAX - 8191);
 	case ADDRESS:
