@@ -44,6 +44,29 @@ static int reply_fd;
 /* ---- I/O that the kernel does not finish yet ---- */
 
 static int hold, held; /* atomic */
+
+static pthread_mutex_t heard_lock = PTHREAD_MUTEX_INITIALIZER;
+static char heard[2048]; /* under the lock: the server's last warning */
+
+static void hear(void *ctx, enum gpunvme_log_level level, const char *message)
+{
+	(void)ctx;
+	if (level != GPUNVME_LOG_WARN)
+		return;
+	pthread_mutex_lock(&heard_lock);
+	snprintf(heard, sizeof(heard), "%s", message);
+	pthread_mutex_unlock(&heard_lock);
+}
+
+/* The server warns before it answers. */
+static void assert_warned(const char *words)
+{
+	pthread_mutex_lock(&heard_lock);
+	if (!strstr(heard, words))
+		fail_msg("the server warned '%s', without '%s'", heard, words);
+	heard[0] = 0;
+	pthread_mutex_unlock(&heard_lock);
+}
 unsigned __real_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
 unsigned __wrap_gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max);
 
@@ -685,7 +708,9 @@ static void memory_that_could_be_cut_off_is_refused(void **state)
 	(void)state;
 	attach();
 	assert_int_equal(map_fd(0x80000000u, MEM, bare, 0, 3), EPERM);
+	assert_warned("start QEMU with -object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem");
 	assert_int_equal(map_fd(0x80000000u, MEM, image, 0, 3), EPERM);
+	assert_warned("in place of memory-backend-file or -ram), and another one in a version that seals its memory (F_SEAL_SHRINK)");
 	assert_int_equal(map_fd(0x80000000u, 2 * MEM, sealed, 0, 3), EINVAL);
 	assert_int_equal(map_fd(0x80000000u, MEM, sealed, UINT64_MAX - 4095, 3), EINVAL);
 	assert_int_equal(map_fd(0x80000000u, MEM, sealed, 0, 3), 0);
@@ -707,6 +732,7 @@ static void memory_of_huge_pages_is_refused(void **state)
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	attach();
 	assert_int_equal(map_fd(0x80000000u, 2 << 20, fd, 0, 3), EPERM);
+	assert_warned("for QEMU memory-backend-memfd without hugetlb=on, for Cloud Hypervisor --memory without hugepages=on");
 	detach();
 	close(fd);
 }
@@ -915,14 +941,16 @@ static void where_it_listens_is_looked_at(void **state)
 
 static int start(void **state)
 {
+	struct gpunvme_server_opts opts = GPUNVME_SERVER_OPTS_INIT;
 	char uri[160];
 
+	opts.log = hear;
 	if (image_make_dir(state))
 		return -1;
 	image_make(image_path("disk.img"), 4 << 20);
 	snprintf(uri, sizeof(uri), "soft:%s?queues=4&depth=64", image_path("disk.img"));
 	snprintf(path, sizeof(path), "%s", image_path("socket"));
-	return gpunvme_server_start(uri, path, NULL, &server);
+	return gpunvme_server_start(uri, path, &opts, &server);
 }
 
 static int stop(void **state)
