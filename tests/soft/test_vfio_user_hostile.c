@@ -7,6 +7,7 @@
  * (dev_get_caps() in lib/libvfio-user.c; sparse_mmap in spdk/lib/nvmf/vfio_user.c), in a file that nobody sealed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,8 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -50,7 +54,14 @@ enum way {
 	TRAP,	   /* with a descriptor whose last close() waits for an hour */
 	TRAPS,	   /* with many of them */
 	TRAP_LEFT, /* with one behind the answer, and the end */
+	DRIBBLE,   /* byte by byte, each in time */
+	TWICE,	   /* the same answer again */
+	FOREIGN,   /* with a descriptor that is no memory, enum foreign in the value */
+	PUNCHED,   /* its memory is kept, and a hole punched into it later */
 };
+
+/* Descriptors in place of registers. */
+enum foreign { DIRECTORY, SELF_MEM, ZERO_DEVICE, PIPE, EVENT, TIMER, EPOLL, CONNECTION, READ_ONLY, NOT_TO_BE_WRITTEN, FOREIGN_KINDS };
 
 /* What is wrong with the answers to a command: four bytes of them, or the way they come. */
 struct lie {
@@ -69,6 +80,7 @@ static char path[96], uri[160];
 static struct gpunvme_server *server;
 static int listener;
 static pthread_t thread;
+static int kept_bar = -1; /* of PUNCHED; of the thread until the device is open */
 
 static void tell(const struct lie *l)
 {
@@ -179,13 +191,68 @@ static void other_memory(struct message *m, size_t len)
 	assert_int_equal(ftruncate(m->fd[0], (off_t)len), 0);
 }
 
-static void distort(struct message *m, const struct lie *lie)
+static int sealed_memory(int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_int_equal(ftruncate(fd, BAR_BYTES), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | seals), 0);
+	return fd;
+}
+
+static int read_only_memory(void)
+{
+	int fd = sealed_memory(0), only;
+	char name[64];
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	only = open(name, O_RDONLY | O_CLOEXEC);
+	close(fd);
+	return only;
+}
+
+static int one_end_of_a_pipe(void)
+{
+	int ends[2];
+
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	close(ends[0]);
+	return ends[1];
+}
+
+static int foreign_fd(enum foreign kind, int client)
+{
+	switch (kind) {
+	case DIRECTORY:
+		return open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	case SELF_MEM:
+		return open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	case ZERO_DEVICE:
+		return open("/dev/zero", O_RDWR | O_CLOEXEC);
+	case PIPE:
+		return one_end_of_a_pipe();
+	case EVENT:
+		return eventfd(0, EFD_CLOEXEC);
+	case TIMER:
+		return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	case EPOLL:
+		return epoll_create1(EPOLL_CLOEXEC);
+	case CONNECTION:
+		return fcntl(client, F_DUPFD_CLOEXEC, 0);
+	case READ_ONLY:
+		return read_only_memory();
+	default:
+		return sealed_memory(F_SEAL_WRITE);
+	}
+}
+
+static void distort(struct message *m, const struct lie *lie, int client)
 {
 	static const uint32_t doorbells[] = { 1 | 1 << 16, 0, 1, 0, 0x1000, 0, BAR_BYTES - 0x1000, 0 };
 
 	if (lie->grow)
 		add_cap(m, lie->cap, lie->grow);
-	if (lie->at)
+	if (lie->at && lie->way != FOREIGN)
 		put32(m, lie->at, lie->value);
 	switch (lie->way) {
 	case WRONG_ID:
@@ -212,6 +279,14 @@ static void distort(struct message *m, const struct lie *lie)
 	case CUT:
 		m->len -= m->len > 16 ? 8 : 4;
 		break;
+	case FOREIGN:
+		drop_fds(m);
+		m->fd[m->fds++] = foreign_fd(lie->value, client);
+		assert_true(m->fd[0] >= 0);
+		break;
+	case PUNCHED:
+		kept_bar = fcntl(m->fd[0], F_DUPFD_CLOEXEC, 0);
+		break;
 	default:
 		break;
 	}
@@ -233,6 +308,16 @@ static void lay_traps(int to, struct message *m, enum way way)
 	}
 }
 
+/* An answer has 24 bytes or more, which takes a second at least: a client that waits anew after each byte gets it all. */
+static void dribble(int to, struct message *m)
+{
+	size_t i;
+
+	drop_fds(m);
+	for (i = 0; i < m->len && send(to, m->bytes + i, 1, MSG_NOSIGNAL) == 1; i++)
+		usleep(50000);
+}
+
 /* Return: false when this is the end. */
 static bool answer(int client, struct message *m, uint16_t command)
 {
@@ -251,12 +336,16 @@ static bool answer(int client, struct message *m, uint16_t command)
 		drop_fds(m);
 		return true;
 	}
-	if (now.way >= TRAP) {
+	if (now.way >= TRAP && now.way <= TRAP_LEFT) {
 		lay_traps(client, m, now.way);
 		return now.way != TRAP_LEFT;
 	}
-	distort(m, &now);
-	return pass_on(client, m) && now.way != CUT;
+	if (now.way == DRIBBLE) {
+		dribble(client, m);
+		return false;
+	}
+	distort(m, &now, client);
+	return pass_on(client, m) && now.way != CUT && (now.way != TWICE || pass_on(client, m));
 }
 
 /* Return: true when he has answered himself. */
@@ -384,6 +473,8 @@ static void test_answers(void **state)
 		{ { DEVICE, .at = INFO + 8, .value = 3 }, -ENODEV, "3 regions" },
 		{ { DEVICE, .at = INFO + 8, .value = ~0u }, -ENODEV, "regions" },
 		{ { DEVICE, .way = CUT }, -ENODEV, "the server has hung up" },
+		{ { DEVICE, .way = TWICE }, -EPROTO, "was due" },
+		{ { READ, .way = TWICE }, -EPROTO, "was due" },
 		{ { READ, .at = INFO + 8, .value = 3 }, -EPROTO, "of region 3; 4 at 0x0 of region 7 were meant" },
 		{ { READ, .at = INFO + 12, .value = 8 }, -EPROTO, "answered for 8 bytes" },
 		{ { READ, .at = INFO + 16, .value = 0x01060100 }, -ENODEV, "is of class 0x010601" },
@@ -465,6 +556,57 @@ static void test_unsealed(void **state)
 	snprintf(trusting, sizeof(trusting), "%s&unsealed=1", uri);
 	refused(trusting, &(struct lie){ REGION, .way = UNSEALED }, -EOPNOTSUPP, "does not offer the NVM command set");
 	refused(trusting, &(struct lie){ REGION, .way = TINY }, -EINVAL, "memory of 4096 bytes has no 16384 bytes");
+}
+
+/* None of them is mapped, also where the user trusts the server with what is not sealed. */
+static void test_foreign_descriptors(void **state)
+{
+	char trusting[200];
+	unsigned kind;
+
+	(void)state;
+	snprintf(trusting, sizeof(trusting), "%s&unsealed=1", uri);
+	for (kind = 0; kind < FOREIGN_KINDS; kind++) {
+		const struct lie lie = { REGION, .way = FOREIGN, .value = kind };
+
+		if (kind < READ_ONLY)
+			refused(uri, &lie, -EPERM, "sealed against shrinking");
+		if (kind < READ_ONLY)
+			refused(trusting, &lie, -EINVAL, "has no 16384 bytes at 0");
+		else
+			refused(trusting, &lie, kind == READ_ONLY ? -EACCES : -EPERM, "registers cannot be mapped");
+	}
+	use_it();
+}
+
+/* A time-out is that of the whole answer, however its bytes come. */
+static void test_slow_answers(void **state)
+{
+	static const uint16_t commands[] = { VERSION, DEVICE, REGION, READ, WRITE };
+	char fast[160];
+	unsigned i;
+
+	(void)state;
+	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=300", path);
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		refused(fast, &(struct lie){ commands[i], .way = DRIBBLE }, -ETIMEDOUT, "does not answer within 300 ms");
+	use_it();
+}
+
+/* Pages of zeroes where the registers were: nothing faults, and the next client is served. */
+static void test_registers_that_are_punched(void **state)
+{
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	tell(&(struct lie){ REGION, .way = PUNCHED });
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	tell(&truth);
+	assert_int_equal(fallocate(kept_bar, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BAR_BYTES), 0);
+	close(kept_bar);
+	(void)gpunvme_dev_reset(dev); /* it may fail: what counts is that it ends */
+	good(gpunvme_dev_close(dev));
+	use_it();
 }
 
 /* Who never gives memory back keeps it as long as the connection lasts. */
@@ -566,6 +708,9 @@ int main(void)
 		cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_traps),
 		cmocka_unit_test(test_unsealed),
+		cmocka_unit_test(test_foreign_descriptors),
+		cmocka_unit_test(test_slow_answers),
+		cmocka_unit_test(test_registers_that_are_punched),
 		cmocka_unit_test(test_memory_that_is_kept),
 		cmocka_unit_test(test_doorbells_alone),
 		cmocka_unit_test(test_reset_that_is_none),
