@@ -68,8 +68,9 @@ static int read_uri(const char *text, struct gnv_uri *uri, struct gnv_soft_confi
 
 static int make_controller(struct gpunvme_server *s, struct gnv_soft_config *config)
 {
+	const bool one = gnv_soft_has(&config->traits, GNV_SOFT_ONE_VECTOR);
 	size_t len;
-	int ret = gnv_vectors_init(&s->vectors, config->queues + 1);
+	int ret = gnv_vectors_init(&s->vectors, one ? 1 : config->queues + 1);
 
 	if (ret)
 		return ret;

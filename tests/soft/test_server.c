@@ -592,13 +592,13 @@ static void hanging_up_waits_for_io(void **state)
 }
 
 /* Another server, which a test may stop: from now on `path` is its socket. */
-static struct gpunvme_server *start_other(void)
+static struct gpunvme_server *start_other(const char *more)
 {
 	struct gpunvme_server *other;
 	char uri[160];
 
 	image_make(image_path("other.img"), 1 << 20);
-	snprintf(uri, sizeof(uri), "soft:%s?queues=4", image_path("other.img"));
+	snprintf(uri, sizeof(uri), "soft:%s?queues=4%s", image_path("other.img"), more);
 	snprintf(path, sizeof(path), "%s", image_path("other"));
 	assert_int_equal(gpunvme_server_start(uri, path, NULL, &other), 0);
 	return other;
@@ -608,6 +608,37 @@ static void forget_other(void)
 {
 	unlink(image_path("other.img"));
 	snprintf(path, sizeof(path), "%s", image_path("socket"));
+}
+
+/* All queues share it, the admin queue too: other vectors do not exist. */
+static void one_vector_serves_all_queues(void **state)
+{
+	struct gpunvme_sqe cq = { .opc = 5, .prp1 = RINGS_AT + 0x3000, .cdw10 = 15 << 16 | 1, .cdw11 = 1 << 16 | 3 };
+	const struct gpunvme_sqe sq = { .opc = 1, .prp1 = RINGS_AT + 0x2000, .cdw10 = 15 << 16 | 1, .cdw11 = 1 << 16 | 1 };
+	struct gpunvme_server *other = start_other("&fault=one-vector");
+	int event = eventfd(0, EFD_CLOEXEC);
+	uint32_t at;
+
+	(void)state;
+	attach();
+	for (at = config32(0x34) & 0xff; (config32(at) & 0xff) != 0x11; at = config32(at) >> 8 & 0xff)
+		assert_int_not_equal(at, 0);
+	assert_int_equal(config32(at) >> 16 & 0x7ff, 0); /* one */
+	assert_int_equal(set_irqs(0x24, 0, 1, &event, 1), 0);
+	memset(tails, 0, sizeof(tails));
+	memset(heads, 0, sizeof(heads));
+	memset(mem, 0, DATA);
+	enable();
+	assert_int_equal(admin(&cq, event) & 0x7ff, GPUNVME_SC_INVALID_VECTOR);
+	cq.cdw11 = 3;
+	assert_int_equal(admin(&cq, event), 0);
+	assert_int_equal(admin(&sq, event), 0);
+	submit(1, rw(GPUNVME_IO_READ, 0));
+	assert_int_equal(take(1, event), 0);
+	detach();
+	close(event);
+	assert_int_equal(gpunvme_server_stop(other), 0);
+	forget_other();
 }
 
 static void *stop_it(void *arg)
@@ -623,7 +654,7 @@ static void stopping_waits_for_io(void **state)
 	pthread_t thread;
 
 	(void)state;
-	other = start_other();
+	other = start_other("");
 	begin_io(events);
 	assert_int_equal(pthread_create(&thread, NULL, stop_it, other), 0);
 	is_let_go_after_io(events);
@@ -842,7 +873,7 @@ static void stopping_does_not_wait_for_the_client(void **state)
 	struct gpunvme_server *other;
 
 	(void)state;
-	other = start_other();
+	other = start_other("");
 	connect_now();
 	assert_int_equal(version(0), 0);
 	assert_int_equal(ask(5, info, sizeof(info), NULL, 0), 0);
@@ -866,7 +897,7 @@ static void a_child_keeps_nothing(void **state)
 	pid_t child;
 
 	(void)state;
-	other = start_other();
+	other = start_other("");
 	connect_now();
 	assert_int_equal(version(0), 0);
 	child = fork();
@@ -879,7 +910,7 @@ static void a_child_keeps_nothing(void **state)
 	assert_int_equal(gpunvme_server_stop(other), 0);
 	assert_int_equal(receive(), -1);
 	hang_up();
-	other = start_other();
+	other = start_other("");
 	connect_now();
 	assert_int_equal(version(0), 0);
 	hang_up();
@@ -968,6 +999,7 @@ int main(void)
 		cmocka_unit_test(a_vector_that_does_not_exist_is_refused),
 		cmocka_unit_test(an_interrupt_waits_for_its_descriptor),
 		cmocka_unit_test(unmapping_waits_for_io),
+		cmocka_unit_test(one_vector_serves_all_queues),
 		cmocka_unit_test(nothing_moves_without_bus_mastering),
 		cmocka_unit_test(taking_bus_mastering_waits_for_io),
 		cmocka_unit_test(hanging_up_waits_for_io),

@@ -58,6 +58,7 @@ static const struct word {
 	{ "offline", NULL, 0, STATE, GNV_SOFT_OFFLINE, "is a virtual function without queues" },
 	{ "worn", NULL, 0, STATE, GNV_SOFT_WORN, "warns that it is read-only for ever, and refuses writes" },
 	{ "hot", NULL, 0, STATE, GNV_SOFT_HOT, "warns of its temperature" },
+	{ "one-vector", NULL, 0, STATE, GNV_SOFT_ONE_VECTOR, "no error: where it is served, has one interrupt for all queues" },
 	{ "unfelt", NULL, 0, STATE, GNV_SOFT_UNFELT, "no error: reports 0 K, as drives without a thermometer do" },
 	{ "spare", NULL, 0, STATE, GNV_SOFT_SPARE, "warns that few spare blocks are left" },
 	{ "unreliable", NULL, 0, STATE, GNV_SOFT_UNRELIABLE, "warns that it is not reliable any more" },

@@ -53,6 +53,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_SHARED_TAGS, /* dies of a command whose identifier is in flight in another queue */
 	GNV_SOFT_UNFELT,      /* reports no temperature */
 	GNV_SOFT_FEW_CIDS,    /* dies of an I/O command whose identifier is NUMBER or more */
+	GNV_SOFT_ONE_VECTOR,  /* a served one has one interrupt vector for all queues */
 	GNV_SOFT_TRAITS
 };
 
