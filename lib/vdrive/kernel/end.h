@@ -122,6 +122,7 @@ static inline void advance(struct turn *t, uint32_t place)
 static inline void end_all(struct turn *t)
 {
 	uint32_t at, i, place = 0, all, rank;
+	struct gnv_vd_sq_state s; /* a copy: see close_queue() of queue.h */
 	bool in, yes;
 
 	vd_meet();
@@ -139,8 +140,10 @@ static inline void end_all(struct turn *t)
 		place += all;
 		if (all == gnv_min(t->n - at, VD_WIDTH))
 			continue;
-		t->s.stuck |= vd_any(in && t->work->next[i] == GNV_SOFT_PARK_ALL);
-		park(t->sq, &t->s, in ? &t->work->cmd[i] : NULL, in && !yes);
+		s = t->s;
+		s.stuck |= vd_any(in && t->work->next[i] == GNV_SOFT_PARK_ALL);
+		park(t->sq, &s, in ? &t->work->cmd[i] : NULL, in && !yes);
+		t->s = s;
 	}
 	advance(t, place);
 }

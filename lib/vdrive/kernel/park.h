@@ -22,7 +22,7 @@ static inline struct parking parking_of(const struct gnv_vd_sq *sq)
 }
 
 /* Each lane with @yes parks its command; there is room for them all. */
-static inline void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, const struct gnv_soft_cmd *cmd, bool yes)
+static VD_RARE void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, const struct gnv_soft_cmd *cmd, bool yes)
 {
 	const struct parking p = parking_of(sq);
 	uint32_t all, rank = vd_rank(yes, &all), slot;
@@ -40,8 +40,8 @@ static inline void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, c
 }
 
 /* Take those that are due out of the array, @max at most, and let the others move up. Return: how many, as work->cmd[]. */
-static inline uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, struct gnv_vd_work *work, uint64_t now,
-				uint32_t max)
+static VD_RARE uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, struct gnv_vd_work *work, uint64_t now,
+				 uint32_t max)
 {
 	const struct parking p = parking_of(sq);
 	const uint32_t count = s->parked;

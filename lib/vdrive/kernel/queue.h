@@ -232,9 +232,13 @@ static inline void carry_out(struct turn *t)
 	end_all(t);
 }
 
-/* A queue that the host gives up: what is parked ends, as far as there is room, and the rest vanishes. */
-static VD_RARE void close_queue(struct turn *t, uint32_t flags)
+/*
+ * A queue that the host gives up: what is parked ends, as far as there is room, and the rest vanishes. Functions for rare cases get
+ * copies. A turn that is given by its address is in no register.
+ */
+static VD_RARE void close_queue(struct turn copy, uint32_t flags)
 {
+	struct turn *t = &copy;
 	struct gnv_soft_cmd *cmd;
 	uint32_t head, i;
 
@@ -261,14 +265,15 @@ static VD_RARE void close_queue(struct turn *t, uint32_t flags)
 	put_back(t);
 }
 
-static VD_RARE void look_for_abort(struct turn *t)
+static VD_RARE struct gnv_vd_sq_state look_for_abort(struct gnv_vd_sq *sq, struct gnv_vd_sq_state s)
 {
-	const uint64_t asked = vd_first64(vd_get64(&t->sq->abort));
-	const bool found = abort_parked(t->sq, &t->s, (uint16_t)asked);
+	const uint64_t asked = vd_first64(vd_get64(&sq->abort));
+	const bool found = abort_parked(sq, &s, (uint16_t)asked);
 
-	t->s.asked = asked;
+	s.asked = asked;
 	if (vd_lane() == 0)
-		vd_put64(&t->sq->aborted, asked >> 16 << 1 | found);
+		vd_put64(&sq->aborted, asked >> 16 << 1 | found);
+	return s;
 }
 
 enum look { FLAGS, NEXT, ABORT, TAIL, HEAD };
@@ -290,9 +295,11 @@ static inline void look(const struct turn *t, uint32_t word[VD_LOOKS])
 /* What waits for its time and is due, and what is new, as far as there is room. */
 static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 {
+	struct gnv_vd_sq_state s = t->s;
 	uint32_t n;
 
-	t->due = t->n = take_due(t->sq, &t->s, t->work, t->now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
+	t->due = t->n = take_due(t->sq, &s, t->work, t->now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
+	t->s = s;
 	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t->n), gnv_min(room - t->n, t->sq->parked_max - t->s.parked - t->n));
 	if (t->vd->judged || t->hook) /* rules judge in the order of the queue, and may stop it */
 		n = (uint32_t)gnv_min(n, 1);
@@ -304,7 +311,6 @@ static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 static inline uint32_t serve_queue(struct turn *t, struct gnv_vd_sq *sq, uint32_t *next)
 {
 	uint32_t word[VD_LOOKS], waits, room;
-	struct turn rare;
 
 	t->sq = sq;
 	t->cq = &t->vd->cq[sq->cq];
@@ -314,16 +320,12 @@ static inline uint32_t serve_queue(struct turn *t, struct gnv_vd_sq *sq, uint32_
 	look(t, word);
 	*next = word[NEXT];
 	if (word[FLAGS]) {
-		rare = *t;
 		if (t->s.parked)
-			close_queue(&rare, word[FLAGS]);
+			close_queue(*t, word[FLAGS]);
 		return 0;
 	}
-	if (word[ABORT] != (uint32_t)t->s.asked) {
-		rare = *t;
-		look_for_abort(&rare);
-		t->s = rare.s;
-	}
+	if (word[ABORT] != (uint32_t)t->s.asked)
+		t->s = look_for_abort(sq, t->s);
 	room = look_at_head(t, word[HEAD]);
 	waits = look_at_tail(t, word[TAIL]);
 	if (room)
