@@ -13,7 +13,7 @@
 
 #include <sys/syscall.h>
 
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/rig.h"
@@ -67,13 +67,13 @@ static int read_one(const struct job *j, struct gpunvme_cursor *cur, uint32_t la
 	if (j->way == BLOCK)
 		return gpunvme_read(&j->dq, &j->dbuf, (uint64_t)lane * BYTES, (uint64_t)(piece * blocks) << j->dq.lba_shift,
 				    (uint64_t)blocks << j->dq.lba_shift);
-	return gpunvme_file_read(&j->dq, &j->file[j->way], cur, &j->dbuf, (uint64_t)lane * BYTES, piece * BYTES, BYTES);
+	return gpunvme_read(cur, &j->dbuf, (uint64_t)lane * BYTES, piece * BYTES, BYTES);
 }
 
 static void lane(void *arg)
 {
-	struct gpunvme_cursor cur = { 0 };
 	struct job *j = arg;
+	struct gpunvme_cursor cur = { .dq = &j->dq, .file = &j->file[j->way] };
 	uint32_t me = gpunvme_lane();
 	uint64_t random = me + 1;
 	int ret = 0;

@@ -11,7 +11,7 @@
 
 #include <sys/resource.h>
 
-#include <gpunvme/device_files.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #define FINDS 1000000u

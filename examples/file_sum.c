@@ -3,7 +3,7 @@
  * file_sum URI PATH [COPY]: lanes read a file by its name, on an ext4 that nobody has mounted, and sum it up; with COPY, which
  * Linux reads, the CPU does it again and compares. examples/cuda and examples/hip have the same kernel.
  */
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include <stdio.h>
@@ -18,13 +18,11 @@ GPUNVME_FN uint64_t sum_pieces(const struct gpunvme_dq *dq, const struct gpunvme
 {
 	uint64_t own = (uint64_t)gpunvme_lane() * 2 * PIECE, sum = 0, pos, i;
 	const volatile unsigned char *bytes = (const volatile unsigned char *)(uintptr_t)(buf->base + own);
-	struct gpunvme_cursor cur;
+	struct gpunvme_cursor cur = { dq, file, own + PIECE, 0, 0, 0 }; /* own + PIECE: for the end of the file, which is no whole block */
 
-	cur.extent = 0;
-	cur.bounce = own + PIECE; /* for the end of the file, which is no whole block */
 	*status = 0;
 	for (pos = (uint64_t)gpunvme_lane() * PIECE; pos < file->bytes && !*status; pos += (uint64_t)gpunvme_lanes() * PIECE) {
-		*status = gpunvme_file_read(dq, file, &cur, buf, own, pos, PIECE);
+		*status = gpunvme_read(&cur, buf, own, pos, PIECE);
 		for (i = 0; i < cur.done; i++)
 			sum += (pos + i + 1) * bytes[i];
 	}

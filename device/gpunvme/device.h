@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVMe from a kernel: read, write, flush, zero and discard on a queue that many threads share, or on a volume of several queues.
+ * NVMe from a kernel: read, write, flush, zero and discard on a queue that many threads share, on a volume of several queues, or in
+ * a file that the host has opened.
  *
  * The same source compiles for AMD GPUs (HIP, clang 19 or newer), NVIDIA GPUs (nvcc, clang) and CPU threads (C11, C++17). A kernel
- * receives a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), or for a volume a struct
- * gpunvme_dvol and struct gpunvme_dvbuf, and calls the functions below. The type of the first argument selects the function; what a
- * source has not does not compile:
+ * receives a struct gpunvme_dq (from gpunvme_qp_view) and struct gpunvme_dbuf (from gpunvme_mem_dbuf), for a volume a struct
+ * gpunvme_dvol and struct gpunvme_dvbuf, for a file a struct gpunvme_dfile too (from gpunvme_file_view), and calls the functions
+ * below. The type of the first argument selects the function: a pointer to the queue, to the volume, or to the thread's cursor, a
+ * struct gpunvme_cursor that names queue and file. What a source has not does not compile:
  *
- *                                                                          queue   volume
- *   gpunvme_read, _write, _flush, _zero, _discard                          yes     yes
- *   gpunvme_wave_read, _write, _read_one, _write_one                       yes     no
- *   gpunvme_block_read, _write                                             no      yes
- *   gpunvme_submit_read, _write, _flush, _zero, _discard                   yes     no
- *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no
+ *                                                                          queue   volume   file
+ *   gpunvme_read, _write                                                   yes     yes      yes
+ *   gpunvme_flush, _zero, _discard                                         yes     yes      no
+ *   gpunvme_wave_read, _write, _read_one, _write_one                       yes     no       yes
+ *   gpunvme_block_read, _write                                             no      yes      yes
+ *   gpunvme_submit_read, _write                                            yes     no       yes
+ *   gpunvme_submit_flush, _zero, _discard                                  yes     no       no
+ *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no       no
  *
- * In C the five of the first row are macros: they have no address, and a member or function of yours cannot have their names.
+ * A file has no calls of its own to flush or to poll: those of its queue do that. In C the calls that more than one source has are
+ * macros: they have no address, and a member or function of yours cannot have their names.
  *
  * Rules that hold for all of them:
  *
  * - Any lane may call at any time, together with others or alone, with its own arguments; lanes of a wave that call together share
  *   the work. A lane gets its own result: 0; a negative GPUNVME_E* (dq.h); or the NVMe status of its own command, positive.
- * - Positions and lengths are bytes. `pos` counts from the start of the view's window; `pos` and `len` are multiples of the block.
+ * - Positions and lengths are bytes. `pos` counts from the start of the view's window; `pos` and `len` are multiples of the block
+ *   (of files those of writes and submitted reads).
  *   `offset` counts from the start of the buffer; iova + offset must be a multiple of 4. A transfer must lie inside both.
  * - A blocking transfer that one command cannot carry is split, and so is one across a boundary at which the drive likes transfers
  *   to end. Not cut for that is a write of at most dq->atomic blocks: it is one command, which the drive writes whole, except
@@ -34,6 +40,12 @@
  *   -GPUNVME_ENODEV it went while the command was under way, after which new ones get -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT;
  *   -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the descriptor is of another version than this
  *   header.
+ * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_qp_view()), of the struct
+ *   gpunvme_dev by which the file was opened. `pos` counts from the first byte of the file. A read may begin and end at any byte.
+ *   Whole blocks move between drive and buffer without a copy where the position is a multiple of the block and the buffer's IOVA
+ *   one of 4. Other blocks go through the thread's own place in the buffer, cursor.bounce, and the thread copies their bytes.
+ *   Holes, and what was allocated and never written, read as zeroes. A call ends at the end of the file, and a read of 0 bytes
+ *   returns 0. cursor.done says how many bytes the call has moved, also when it fails.
  * - gpunvme_lane() and gpunvme_lanes() tell a lane's number in the launch (x dimension), and how many there are.
  * - -DGPUNVME_COUNTERS=0 leaves out what GPUNVME_QP_STATS and GPUNVME_QP_LATENCY ask for: then nothing is counted.
  */
@@ -53,7 +65,7 @@
 #include <gpunvme/device/submit.h>
 #include <gpunvme/device/transfer.h>
 
-/* The functions of a queue that volumes have, too, are overloads in C++. In C they have names that select.h chooses from. */
+/* The functions that volumes or files have, too, are overloads in C++. In C they have names that select.h chooses from. */
 #if defined(__cplusplus)
 #define GNVD_QUEUE(call) gpunvme_##call
 #else
@@ -164,8 +176,8 @@ GPUNVME_FN int GNVD_QUEUE(discard)(const struct gpunvme_dq *dq, const struct gpu
  * "In flight" includes the commands of the wave's other threads. On a GPU a thread that tries again in a loop of its own keeps them
  * from polling, and the wave never ends: submit and poll in one loop that the threads leave together (by a ballot), or block.
  */
-GPUNVME_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				   uint64_t len, struct gpunvme_req *req)
+GPUNVME_FN int GNVD_QUEUE(submit_read)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				       uint64_t len, struct gpunvme_req *req)
 {
 	return gnvd_submit_rw(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0, req);
 }
@@ -182,8 +194,8 @@ GPUNVME_FN int gpunvme_submit_read(const struct gpunvme_dq *dq, const struct gpu
  *
  * Return: as gpunvme_submit_read() and gpunvme_write().
  */
-GPUNVME_FN int gpunvme_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				    uint64_t len, uint32_t flags, struct gpunvme_req *req)
+GPUNVME_FN int GNVD_QUEUE(submit_write)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+					uint64_t len, uint32_t flags, struct gpunvme_req *req)
 {
 	return gnvd_submit_rw(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags), req);
 }
@@ -333,6 +345,12 @@ GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *r
 #include <gpunvme/device/bulk.h>
 #include <gpunvme/device/volume.h>
 #include <gpunvme/device/block.h>
+
+/* ---- Files ---- */
+
+#include <gpunvme/device/file_block.h>
+#include <gpunvme/device/files.h>
+
 #include <gpunvme/device/select.h>
 
 #endif

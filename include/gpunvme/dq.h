@@ -275,7 +275,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dextent) == 24, "dextent layout");
 
 /*
  * A file as a kernel sees it: which blocks of its namespace it has. What no extent covers reads as zeroes. See file.h (host) and
- * device_file.h (kernels).
+ * device.h (kernels).
  */
 struct gpunvme_dfile {
 	uint32_t magic; /* GPUNVME_DFILE_MAGIC */
@@ -314,7 +314,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dname) == 16, "dname layout");
 
 /*
  * Many files as a kernel sees them. Names are in the order of their hashes, each file's first one; a bucket has those whose hashes
- * begin with its number, and begins where its word says. See files.h (host) and device_files.h (kernels).
+ * begin with its number, and begins where its word says. See files.h (host) and device.h (kernels).
  */
 struct gpunvme_dfiles {
 	uint32_t magic; /* GPUNVME_DFILES_MAGIC */
@@ -337,14 +337,16 @@ struct gpunvme_dfiles {
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfiles) == 80, "dfiles layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfiles, table) == 40, "dfiles layout");
 
-/* A lane's place in a file, its own; all 0 at first. */
+/* A thread's way to a file: the first argument of the calls of device.h that read and write files. Each thread has its own. */
 struct gpunvme_cursor {
-	uint64_t done;   /* bytes that the last call has moved */
-	uint64_t bounce; /* set by the lane: where in the buffer it has a block for itself, for what is not whole blocks */
-	uint32_t extent; /* in which the last call ended: there the next one looks first */
+	const struct gpunvme_dq *dq;      /* set by the thread: the queue that moves the blocks */
+	const struct gpunvme_dfile *file; /* set by the thread */
+	uint64_t bounce;                  /* set by the thread: offset of a block of the buffer that no other thread uses */
+	uint64_t done;                    /* bytes that the last call has moved */
+	uint32_t extent;                  /* 0 at first; in which the last call ended: there the next one looks first */
 	uint32_t reserved;
 };
-GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 24, "cursor layout");
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_cursor) == 40, "cursor layout");
 
 #include <gpunvme/dpages.h>
 

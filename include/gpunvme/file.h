@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files: which blocks of a namespace a file has, so that kernels read and write it by name (gpunvme/device_file.h).
+ * Files: which blocks of a namespace a file has, so that kernels read and write it by name (gpunvme/device.h).
  *
  *   gpunvme_file_open     from a file system that nobody has mounted: ext2, ext3 and ext4
  *   gpunvme_map_make      while a file system is mounted read-only: the blocks of a file as text; ext4, XFS and btrfs
@@ -166,7 +166,7 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  * - A write of a kernel that is late. One that timed out may still be carried out until gpunvme_qp_recover() or gpunvme_dev_reset()
  *   is 0, and what a process had sent to a server (`vfio-user:`) before it died, until that has noticed: give it back after that.
  *
- * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device_file.h).
+ * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device.h).
  *
  * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which says who it was,
  * and of which inode, as a copy has the attribute, too (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to

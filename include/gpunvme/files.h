@@ -6,7 +6,7 @@
  *   gpunvme_files_map     from maps of files
  *   gpunvme_files_live    while their file system is mounted; gpunvme_files_check() tells what has changed since
  *   gpunvme_files_view    what a kernel receives; gpunvme_files_get() makes a file of a number there, gpunvme_files_find_hash() a
- *                         number of a name (gpunvme/device_files.h)
+ *                         number of a name (gpunvme/device.h)
  *   gpunvme_files_find    the number of a name, for the host
  *
  * The table has 34 to 36 bytes for each file in memory of the lanes, and 24 for each extent. What file.h says of files holds for

@@ -85,7 +85,7 @@ PIN_SIZE(gpunvme_files_entry, 48);
 PIN_SIZE(gpunvme_dfiles, 80);
 PIN_SIZE(gpunvme_dentry, 16);
 PIN_SIZE(gpunvme_dname, 16);
-PIN_SIZE(gpunvme_cursor, 24);
+PIN_SIZE(gpunvme_cursor, 40);
 PIN_SIZE(gpunvme_pagecache_opts, 56);
 PIN(gpunvme_pagecache_opts, file, 40);
 PIN(gpunvme_pagecache_opts, lba, 24);

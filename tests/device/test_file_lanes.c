@@ -4,7 +4,7 @@
  * that moves the data of each command and knows its lists. What it wrote, what lanes stored and nothing else must be in the buffer.
  * tests/soft/test_file_fronts.c has more of them, on CPU lanes only.
  */
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 
 #include "rig.h"
 
@@ -23,7 +23,9 @@ struct files {
 	const struct gpunvme_dfile *file;
 	uint64_t offset[32], pos[32], len[32], done[32], sum[32];
 	int status[32];
+	uint32_t flags;
 };
+
 
 struct drive {
 	struct rig *r;
@@ -31,7 +33,7 @@ struct drive {
 	struct gpunvme_dfile *file;
 	struct gpunvme_dextent *table;
 	uint8_t *buffer, *expected, *bytes, *want;
-	uint32_t wrong;
+	uint32_t wrong, commands, forced;
 };
 
 /* ---- The controller ---- */
@@ -52,6 +54,8 @@ static void move(void *ctx, const struct gpunvme_sqe *cmd)
 	const uint64_t at = (uint64_t)cmd->cdw10 * BLOCK, bytes = ((cmd->cdw12 & 0xffff) + 1) * BLOCK;
 	uint8_t *data = d->buffer + (cmd->prp1 - RIG_IOVA);
 
+	d->commands++;
+	d->forced += !!(cmd->cdw12 & GPUNVME_RW_FUA);
 	if (at > DRIVE || bytes > DRIVE - at || data + bytes > d->buffer + RIG_BUFFER || !lists_are_right(d->r, cmd->prp1, cmd->prp2, bytes))
 		d->wrong++;
 	else if (cmd->opc == GPUNVME_IO_WRITE)
@@ -63,9 +67,9 @@ static void move(void *ctx, const struct gpunvme_sqe *cmd)
 /* ---- Lanes ---- */
 
 /* Each has a block of its own behind all areas, or the first of a workgroup those of all. */
-static GPUNVME_DEVICE struct gpunvme_cursor cursor_of(uint32_t first)
+static GPUNVME_DEVICE struct gpunvme_cursor cursor_of(const struct files *f, uint32_t first)
 {
-	struct gpunvme_cursor cur = { 99, (uint64_t)LANES * AREA + first * BLOCK, 7, 0 }; /* the hint is of another file */
+	struct gpunvme_cursor cur = { f->dq, f->file, (uint64_t)LANES * AREA + first * BLOCK, 99, 7, 0 }; /* the hint is of another file */
 
 	return cur;
 }
@@ -91,8 +95,8 @@ static GPUNVME_DEVICE void alone_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
 	uint32_t l = gpunvme_lane();
-	struct gpunvme_cursor cur = cursor_of(l);
-	int ret = gpunvme_file_read(f->dq, f->file, &cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
+	struct gpunvme_cursor cur = cursor_of(f, l);
+	int ret = gpunvme_read(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
 	tell(f, l, ret, cur.done);
 }
@@ -101,9 +105,9 @@ static GPUNVME_DEVICE void writing_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
 	uint32_t l = gpunvme_lane();
-	struct gpunvme_cursor cur = cursor_of(l);
+	struct gpunvme_cursor cur = cursor_of(f, l);
 
-	f->status[l] = gpunvme_file_write(f->dq, f->file, &cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
+	f->status[l] = gpunvme_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
 	f->done[l] = cur.done;
 }
 
@@ -112,7 +116,7 @@ static GPUNVME_DEVICE void handle_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
 	uint32_t l = gpunvme_lane();
-	struct gpunvme_cursor cur = cursor_of(l);
+	struct gpunvme_cursor cur = cursor_of(f, l);
 	uint64_t done = 0;
 	int ret = 0, more = 1;
 
@@ -121,7 +125,7 @@ static GPUNVME_DEVICE void handle_kernel(void *arg)
 
 		if (!more)
 			continue;
-		ret = gpunvme_file_submit_read(f->dq, f->file, &cur, f->dbuf, f->offset[l] + done, f->pos[l] + done, f->len[l] - done, &req);
+		ret = gpunvme_submit_read(&cur, f->dbuf, f->offset[l] + done, f->pos[l] + done, f->len[l] - done, &req);
 		if (ret == -GPUNVME_EAGAIN)
 			continue;
 		if (!ret && req.tag)
@@ -136,8 +140,8 @@ static GPUNVME_DEVICE void wave_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
 	uint32_t l = gpunvme_lane();
-	struct gpunvme_cursor cur = cursor_of(l);
-	int ret = gpunvme_file_wave_read(f->dq, f->file, &cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
+	struct gpunvme_cursor cur = cursor_of(f, l);
+	int ret = gpunvme_wave_read(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
 	tell(f, l, ret, cur.done);
 }
@@ -146,8 +150,8 @@ static GPUNVME_DEVICE void one_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
 	uint32_t l = gpunvme_lane();
-	struct gpunvme_cursor cur = cursor_of(l);
-	int ret = gpunvme_file_wave_read_one(f->dq, f->file, &cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
+	struct gpunvme_cursor cur = cursor_of(f, l);
+	int ret = gpunvme_wave_read_one(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
 	tell(f, l, ret, cur.done);
 }
@@ -156,10 +160,53 @@ static GPUNVME_DEVICE void group_kernel(void *arg)
 {
 	struct files *f = (struct files *)arg;
 	uint32_t l = gpunvme_lane();
-	struct gpunvme_cursor cur = cursor_of(l - gnvd_block_lane());
-	int ret = gpunvme_file_block_read(f->dq, f->file, &cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
+	struct gpunvme_cursor cur = cursor_of(f, l - gnvd_block_lane());
+	int ret = gpunvme_block_read(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l]);
 
 	tell(f, l, ret, cur.done);
+}
+
+/* A block by a handle. */
+static GPUNVME_DEVICE void handle_writing(void *arg)
+{
+	struct files *f = (struct files *)arg;
+	uint32_t l = gpunvme_lane();
+	struct gpunvme_cursor cur = cursor_of(f, l);
+	struct gpunvme_req req;
+	int ret = gpunvme_submit_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags, &req);
+
+	f->status[l] = ret ? ret : gpunvme_wait(f->dq, &req, 0);
+	f->done[l] = cur.done;
+}
+
+static GPUNVME_DEVICE void wave_writing(void *arg)
+{
+	struct files *f = (struct files *)arg;
+	uint32_t l = gpunvme_lane();
+	struct gpunvme_cursor cur = cursor_of(f, l);
+
+	f->status[l] = gpunvme_wave_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
+	f->done[l] = cur.done;
+}
+
+static GPUNVME_DEVICE void one_writing(void *arg)
+{
+	struct files *f = (struct files *)arg;
+	uint32_t l = gpunvme_lane();
+	struct gpunvme_cursor cur = cursor_of(f, l);
+
+	f->status[l] = gpunvme_wave_write_one(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
+	f->done[l] = cur.done;
+}
+
+static GPUNVME_DEVICE void group_writing(void *arg)
+{
+	struct files *f = (struct files *)arg;
+	uint32_t l = gpunvme_lane();
+	struct gpunvme_cursor cur = cursor_of(f, l);
+
+	f->status[l] = gpunvme_block_write(&cur, f->dbuf, f->offset[l], f->pos[l], f->len[l], f->flags);
+	f->done[l] = cur.done;
 }
 
 /* ---- What they must do ---- */
@@ -342,7 +389,62 @@ static void writes(void **state)
 	drive_end(d);
 }
 
-/* By handles each byte is what gpunvme_file_read() has for it, however the table is; and nothing is read behind the file. */
+/*
+ * A block from each lane, or one for all lanes together. Every second lane of a wave has none of its own. Handles: eight lanes,
+ * because the queue has fewer places than a wave has lanes.
+ */
+static void write_with(struct drive *d, void (*kernel)(void *arg), uint32_t flags)
+{
+	const bool known = !(flags & ~GPUNVME_FUA), together = kernel == one_writing || kernel == group_writing;
+	const uint32_t lanes = kernel == handle_writing ? 8 : LANES;
+	struct files *f = d->job;
+	uint32_t l, want = 0;
+
+	f->flags = flags;
+	for (l = 0; l < LANES * AREA; l++)
+		d->buffer[l] += (uint8_t)(l / AREA + 1);
+	memcpy(d->expected, d->bytes, DRIVE);
+	for (l = 0; l < lanes; l++) {
+		const uint32_t own = together ? 0 : l;
+		const struct gpunvme_dextent *e = &d->table[own % d->file->extents];
+
+		f->pos[l] = (e->pos + own / d->file->extents) * BLOCK;
+		f->len[l] = kernel == wave_writing && l & 1 ? GPUNVME_NO_TRANSFER : BLOCK;
+		f->offset[l] = own * AREA;
+		if (!known || own != l || f->len[l] != BLOCK)
+			continue;
+		want++;
+		memcpy(d->expected + (e->lba + own / d->file->extents) * BLOCK, d->buffer + f->offset[l], BLOCK);
+	}
+	d->commands = d->forced = 0;
+	assert_int_equal(gpunvme_cpu_launch(lanes, lanes, kernel, f), 0);
+	for (l = 0; l < lanes; l++) {
+		assert_int_equal(f->status[l], known ? 0 : -GPUNVME_EINVAL);
+		assert_int_equal(f->done[l], known && f->len[l] == BLOCK ? BLOCK : 0);
+	}
+	assert_int_equal(d->commands, want);
+	assert_int_equal(d->forced, flags & GPUNVME_FUA ? want : 0);
+	assert_memory_equal(d->bytes, d->expected, DRIVE);
+}
+
+/* FUA reaches each command, and a flag that this header does not know is refused by each front before it sends one. */
+static void flags(void **state)
+{
+	static const uint32_t all[] = { 0, GPUNVME_FUA, 1, 1u << 31, GPUNVME_FUA | 2, ~0u };
+	struct drive *d = drive_new();
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		write_with(d, writing_kernel, all[i]);
+		write_with(d, handle_writing, all[i]);
+		write_with(d, wave_writing, all[i]);
+		write_with(d, one_writing, all[i]);
+		write_with(d, group_writing, all[i]);
+	}
+	drive_end(d);
+}
+
+/* By handles each byte is what gpunvme_read() has for it, however the table is; and nothing is read behind the file. */
 static void reads_alike(struct drive *d, uint64_t random)
 {
 	struct files *f = d->job;
@@ -417,6 +519,7 @@ int main(void)
 		cmocka_unit_test(transfers_of_waves),
 		cmocka_unit_test(workgroups),
 		cmocka_unit_test(writes),
+		cmocka_unit_test(flags),
 		cmocka_unit_test(tables_that_lie),
 	};
 

@@ -25,6 +25,7 @@ static bool in_order; /* as a host makes it */
 static struct {
 	struct gpunvme_cursor cur;
 	uint64_t offset, pos, len;
+	uint32_t flags;
 	uint8_t op;
 } now;
 
@@ -46,6 +47,7 @@ void check_command(const struct gpunvme_sqe *cmd)
 	const uint64_t lba = cmd->cdw10 | (uint64_t)cmd->cdw11 << 32, n = (cmd->cdw12 & 0xffff) + 1, len = n << w.dq.lba_shift;
 	const uint64_t at = cmd->prp1 - w.buf.iova, skip = at - now.offset;
 
+	check(!(cmd->cdw12 & GPUNVME_RW_FUA) == !(now.flags & GPUNVME_FUA));
 	check(cmd->opc == now.op && (now.op == GPUNVME_IO_READ || w.dq.flags & file.flags & GPUNVME_DQ_WRITE));
 	check(lba - w.dq.lba_first < w.dq.lba_count && n <= w.dq.lba_count - (lba - w.dq.lba_first));
 	check(n <= w.dq.max_blocks || n == 1);
@@ -104,29 +106,34 @@ static int run(unsigned kind, struct gpunvme_req *req)
 {
 	switch (kind) {
 	case READ:
-		return gpunvme_file_read(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len);
+		return gpunvme_read(&now.cur, &w.buf, now.offset, now.pos, now.len);
 	case WRITE:
-		return gpunvme_file_write(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len);
+		return gpunvme_write(&now.cur, &w.buf, now.offset, now.pos, now.len, now.flags);
 	case WAVE_READ:
-		return gpunvme_file_wave_read(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len);
+		return gpunvme_wave_read(&now.cur, &w.buf, now.offset, now.pos, now.len);
 	case WAVE_WRITE:
-		return gpunvme_file_wave_write(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len);
+		return gpunvme_wave_write(&now.cur, &w.buf, now.offset, now.pos, now.len, now.flags);
 	case ONE_READ:
-		return gpunvme_file_wave_read_one(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len);
+		return gpunvme_wave_read_one(&now.cur, &w.buf, now.offset, now.pos, now.len);
 	case ONE_WRITE:
-		return gpunvme_file_wave_write_one(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len);
+		return gpunvme_wave_write_one(&now.cur, &w.buf, now.offset, now.pos, now.len, now.flags);
 	case SUBMIT_READ:
-		return gpunvme_file_submit_read(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len, req);
+		return gpunvme_submit_read(&now.cur, &w.buf, now.offset, now.pos, now.len, req);
 	default:
-		return gpunvme_file_submit_write(&w.dq, &file, &now.cur, &w.buf, now.offset, now.pos, now.len, req);
+		return gpunvme_submit_write(&now.cur, &w.buf, now.offset, now.pos, now.len, now.flags, req);
 	}
 }
 
 static void check_result(unsigned kind, int ret)
 {
-	const uint64_t left = now.pos < file.bytes ? file.bytes - now.pos : 0, all = now.len < left ? now.len : left;
+	const bool idle = now.len == GPUNVME_NO_TRANSFER && (kind == WAVE_READ || kind == WAVE_WRITE);
+	const uint64_t left = now.pos < file.bytes && !idle ? file.bytes - now.pos : 0, all = now.len < left ? now.len : left;
 
 	check_error(ret);
+	if (now.flags & ~GPUNVME_FUA)
+		check(ret == -GPUNVME_EINVAL && !w.commands);
+	else if (idle)
+		check(!ret && !w.commands);
 	check(now.cur.done <= all);
 	if (ret == -GPUNVME_EROFS || ret == -GPUNVME_EXDEV || ret == -GPUNVME_EPROTONOSUPPORT)
 		check(!w.commands && !now.cur.done);
@@ -145,7 +152,9 @@ static bool call(const uint8_t *at)
 	int ret;
 
 	now.op = kind & 1 ? GPUNVME_IO_WRITE : GPUNVME_IO_READ;
-	now.cur = (struct gpunvme_cursor){ .bounce = at[1] | at[2] << 8 | (at[3] & 3u) << 16, .extent = at[12] | (uint32_t)at[13] << 24 };
+	now.cur = (struct gpunvme_cursor){ &w.dq, &file, .bounce = at[1] | at[2] << 8 | (at[3] & 3u) << 16,
+					   .extent = at[12] | (uint32_t)at[13] << 24 };
+	now.flags = !(kind & 1) ? 0 : at[14] & 8 ? GPUNVME_FUA : at[14] >> 7;
 	now.offset = at[4] | at[5] << 8 | (at[6] & 3u) << 16;
 	now.pos = at[7] | at[8] << 8 | at[9] << 16 | (at[14] & 1 ? (uint64_t)at[15] << 56 : 0);
 	now.len = (at[10] | at[11] << 8) + (at[14] & 2 ? (uint64_t)at[15] << 56 : 0);
@@ -154,6 +163,8 @@ static bool call(const uint8_t *at)
 		now.pos = now.pos >> 8 << (w.dq.lba_shift & 31);
 		now.len = (now.len & 15) << (w.dq.lba_shift & 31);
 	}
+	if (at[14] >> 4 == 7)
+		now.len = GPUNVME_NO_TRANSFER;
 	begin_call();
 	ret = run(kind, &req);
 	check_result(kind, ret);

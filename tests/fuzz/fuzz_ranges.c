@@ -284,7 +284,7 @@ static int expect_file(void)
 {
 	if (!fits(ask.offset, ask.len, w.buf.len))
 		return -GPUNVME_ERANGE;
-	if (now->rule == FILE_READ || (now->special == WAVE && !ask.len)) /* 0: this thread only takes part */
+	if (now->rule == FILE_READ)
 		return 0;
 	if (!ask.len || (ask.pos | ask.len) % BLOCK || (w.buf.iova + ask.offset) & 3)
 		return -GPUNVME_EINVAL;
@@ -389,7 +389,7 @@ static bool is_left_out(int want)
 	const bool no_data = now->rule == QUEUE_RANGE || now->rule == VOLUME_RANGE || now->rule == QUEUE_ONLY ||
 			     now->rule == VOLUME_ONLY || now->rule == BATCH_RANGE || now->rule == BATCH_ONLY;
 
-	if (now->special == WAVE && now->rule == QUEUE && ask.len == GPUNVME_NO_TRANSFER)
+	if (now->special == WAVE && ask.len == GPUNVME_NO_TRANSFER)
 		return true;
 	if (now->rule == ADDRESS)
 		return !want || !ask.pos;

@@ -43,7 +43,7 @@ CALL(block_write, gpunvme_block_write(&r.vol, &r.vbuf, ask.offset, ask.pos, ask.
 /* The last block of the buffer is the lane's, for what is not whole blocks. */
 static struct gpunvme_cursor *begin(void)
 {
-	cur = (struct gpunvme_cursor){ .bounce = w.buf.len >= BLOCK ? (w.buf.len - BLOCK) & ~3ull : 0 };
+	cur = (struct gpunvme_cursor){ &r.whole, &r.file, .bounce = w.buf.len >= BLOCK ? (w.buf.len - BLOCK) & ~3ull : 0 };
 	return &cur;
 }
 
@@ -52,17 +52,17 @@ static int file_ended(int ret)
 	return ret || !req.tag ? ret : gpunvme_wait(&r.whole, &req, 0);
 }
 
-#define ON_FILE &r.whole, &r.file, begin(), &w.buf, ask.offset, ask.pos, ask.len
-CALL(file_read, gpunvme_file_read(ON_FILE))
-CALL(file_write, gpunvme_file_write(ON_FILE))
-CALL(file_submit_read, file_ended(gpunvme_file_submit_read(ON_FILE, &req)))
-CALL(file_submit_write, file_ended(gpunvme_file_submit_write(ON_FILE, &req)))
-CALL(file_wave_read, gpunvme_file_wave_read(ON_FILE))
-CALL(file_wave_write, gpunvme_file_wave_write(ON_FILE))
-CALL(file_wave_read_one, gpunvme_file_wave_read_one(ON_FILE))
-CALL(file_wave_write_one, gpunvme_file_wave_write_one(ON_FILE))
-CALL(file_block_read, gpunvme_file_block_read(ON_FILE))
-CALL(file_block_write, gpunvme_file_block_write(ON_FILE))
+#define ON_FILE begin(), &w.buf, ask.offset, ask.pos, ask.len
+CALL(file_read, gpunvme_read(ON_FILE))
+CALL(file_write, gpunvme_write(ON_FILE, 0))
+CALL(file_submit_read, file_ended(gpunvme_submit_read(ON_FILE, &req)))
+CALL(file_submit_write, file_ended(gpunvme_submit_write(ON_FILE, GPUNVME_FUA, &req)))
+CALL(file_wave_read, gpunvme_wave_read(ON_FILE))
+CALL(file_wave_write, gpunvme_wave_write(ON_FILE, 0))
+CALL(file_wave_read_one, gpunvme_wave_read_one(ON_FILE))
+CALL(file_wave_write_one, gpunvme_wave_write_one(ON_FILE, 0))
+CALL(file_block_read, gpunvme_block_read(ON_FILE))
+CALL(file_block_write, gpunvme_block_write(ON_FILE, 0))
 
 /* ---- Pages and elements ---- */
 

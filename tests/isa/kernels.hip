@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the ISA test compiles for every GPU: whole calls, and single primitives whose machine code is checked in isolation.
 #include <gpunvme/device_ahead.h>
-#include <gpunvme/device_files.h>
 #include <gpunvme/device_sources.h>
 #include <gpunvme/device_writable.h>
 
@@ -188,25 +187,25 @@ extern "C" __global__ void call_volume(struct gpunvme_dvol v, struct gpunvme_dvb
 extern "C" __global__ void call_file(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	struct gpunvme_cursor cur = { 0, lane * 4096ull, 0, 0 };
+	struct gpunvme_cursor cur = { &dq, &file, lane * 4096ull, 0, 0, 0 };
 
-	out[lane] = gpunvme_file_read(&dq, &file, &cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
+	out[lane] = gpunvme_read(&cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
 }
 
 extern "C" __global__ void call_file_write(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	struct gpunvme_cursor cur = { 0, 0, 0, 0 };
+	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 
-	out[lane] = gpunvme_file_write(&dq, &file, &cur, &buf, lane * 4096ull, lane * 4096ull, 4096);
+	out[lane] = gpunvme_write(&cur, &buf, lane * 4096ull, lane * 4096ull, 4096, 0);
 }
 
 extern "C" __global__ void call_file_async(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	struct gpunvme_cursor cur = { 0, 0, 0, 0 };
+	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 	struct gpunvme_req req;
-	int ret = gpunvme_file_submit_read(&dq, &file, &cur, &buf, lane * 4096ull, lane * 4096ull, 4096, &req);
+	int ret = gpunvme_submit_read(&cur, &buf, lane * 4096ull, lane * 4096ull, 4096, &req);
 
 	while (!ret && req.tag && (ret = gpunvme_poll(&dq, &req)) == -GPUNVME_EAGAIN)
 		ret = 0;
@@ -216,23 +215,23 @@ extern "C" __global__ void call_file_async(struct gpunvme_dq dq, struct gpunvme_
 extern "C" __global__ void call_file_wave(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, int *out)
 {
 	uint32_t lane = gpunvme_lane();
-	struct gpunvme_cursor cur = { 0, lane * 4096ull, 0, 0 };
+	struct gpunvme_cursor cur = { &dq, &file, lane * 4096ull, 0, 0, 0 };
 
-	out[lane] = gpunvme_file_wave_read(&dq, &file, &cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
+	out[lane] = gpunvme_wave_read(&cur, &buf, lane * 5000ull, lane * 5000ull, 5000);
 }
 
 extern "C" __global__ void call_file_wave_one(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, uint64_t pos, int *out)
 {
-	struct gpunvme_cursor cur = { 0, 0, 0, 0 };
+	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 
-	out[gpunvme_lane()] = gpunvme_file_wave_read_one(&dq, &file, &cur, &buf, 4096, pos, 5000);
+	out[gpunvme_lane()] = gpunvme_wave_read_one(&cur, &buf, 4096, pos, 5000);
 }
 
 extern "C" __global__ LANES_AT_MOST(256) void call_file_block(struct gpunvme_dq dq, struct gpunvme_dfile file, struct gpunvme_dbuf buf, uint64_t len, int *out)
 {
-	struct gpunvme_cursor cur = { 0, 0, 0, 0 };
+	struct gpunvme_cursor cur = { &dq, &file, 0, 0, 0, 0 };
 
-	out[gpunvme_lane()] = gpunvme_file_block_read(&dq, &file, &cur, &buf, 1 << 20, 0, len);
+	out[gpunvme_lane()] = gpunvme_block_read(&cur, &buf, 1 << 20, 0, len);
 }
 
 extern "C" __global__ void call_files(struct gpunvme_dfiles files, const uint64_t *hash, uint64_t *out)

@@ -20,7 +20,7 @@ static void *no_room(void *at, size_t bytes)
 
 #include "file/file.c"
 
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 
 #ifndef EXTENTS
 #define EXTENTS 3u

@@ -6,7 +6,6 @@
 #include "proofs.h"
 
 #include <gpunvme/device.h>
-#include <gpunvme/device_file.h>
 
 #include "util/checked.h"
 

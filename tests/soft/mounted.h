@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"

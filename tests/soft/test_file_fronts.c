@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
@@ -110,6 +110,7 @@ struct job {
 	struct gpunvme_dfile file;
 	uint64_t offset[LANES], pos[LANES], len[LANES], done[LANES];
 	int status[LANES], write;
+	uint32_t flags;
 	uint32_t width; /* of waves in which the first lane alone names the file; 0: all do */
 	enum front front;
 };
@@ -124,8 +125,8 @@ static GPUNVME_DEVICE int by_handles(struct job *j, struct gpunvme_cursor *cur, 
 		struct gpunvme_req req;
 
 		n = j->len[l] - done;
-		ret = j->write ? gpunvme_file_submit_write(&j->dq, &j->file, cur, &j->dbuf, j->offset[l] + done, j->pos[l] + done, n, &req) :
-				 gpunvme_file_submit_read(&j->dq, &j->file, cur, &j->dbuf, j->offset[l] + done, j->pos[l] + done, n, &req);
+		ret = j->write ? gpunvme_submit_write(cur, &j->dbuf, j->offset[l] + done, j->pos[l] + done, n, j->flags, &req) :
+				 gpunvme_submit_read(cur, &j->dbuf, j->offset[l] + done, j->pos[l] + done, n, &req);
 		if (ret == -GPUNVME_EAGAIN) {
 			ret = 0;
 			continue;
@@ -148,7 +149,8 @@ static GPUNVME_DEVICE int by_first(struct job *j, struct gpunvme_cursor *cur, ui
 
 	if (gpunvme_lane() % j->width)
 		file.table = 8;
-	return gpunvme_file_wave_read_one(&j->dq, &file, cur, &j->dbuf, offset, pos, len);
+	cur->file = &file;
+	return gpunvme_wave_read_one(cur, &j->dbuf, offset, pos, len);
 }
 
 static GPUNVME_DEVICE int by_front(struct job *j, struct gpunvme_cursor *cur, uint64_t offset, uint64_t pos, uint64_t len)
@@ -157,17 +159,17 @@ static GPUNVME_DEVICE int by_front(struct job *j, struct gpunvme_cursor *cur, ui
 		return by_first(j, cur, offset, pos, len);
 	switch (j->front) {
 	case WAVE:
-		return j->write ? gpunvme_file_wave_write(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len) :
-				  gpunvme_file_wave_read(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len);
+		return j->write ? gpunvme_wave_write(cur, &j->dbuf, offset, pos, len, j->flags) :
+				  gpunvme_wave_read(cur, &j->dbuf, offset, pos, len);
 	case ONE:
-		return j->write ? gpunvme_file_wave_write_one(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len) :
-				  gpunvme_file_wave_read_one(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len);
+		return j->write ? gpunvme_wave_write_one(cur, &j->dbuf, offset, pos, len, j->flags) :
+				  gpunvme_wave_read_one(cur, &j->dbuf, offset, pos, len);
 	case GROUP:
-		return j->write ? gpunvme_file_block_write(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len) :
-				  gpunvme_file_block_read(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len);
+		return j->write ? gpunvme_block_write(cur, &j->dbuf, offset, pos, len, j->flags) :
+				  gpunvme_block_read(cur, &j->dbuf, offset, pos, len);
 	default:
-		return j->write ? gpunvme_file_write(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len) :
-				  gpunvme_file_read(&j->dq, &j->file, cur, &j->dbuf, offset, pos, len);
+		return j->write ? gpunvme_write(cur, &j->dbuf, offset, pos, len, j->flags) :
+				  gpunvme_read(cur, &j->dbuf, offset, pos, len);
 	}
 }
 
@@ -177,7 +179,7 @@ static GPUNVME_DEVICE void move(void *arg)
 	uint32_t l = gpunvme_lane();
 	/* A wave's lanes have one bounce area each, or one behind the other from that of the first on. */
 	uint32_t own = j->front == GROUP ? l - gnvd_block_lane() : l;
-	struct gpunvme_cursor cur = { 99, (uint64_t)LANES * AREA + own * BOUNCE, 0, 0 };
+	struct gpunvme_cursor cur = { &j->dq, &j->file, (uint64_t)LANES * AREA + own * BOUNCE, 99, 0, 0 };
 
 	j->status[l] = j->front == SUBMIT ? by_handles(j, &cur, l) : by_front(j, &cur, j->offset[l], j->pos[l], j->len[l]);
 	j->done[l] = cur.done;
@@ -262,6 +264,7 @@ static void check_writes(struct rig *r, enum front front, uint32_t width)
 
 	job_of(r, front, &j);
 	j.write = 1;
+	j.flags = width == 8 ? GPUNVME_FUA : 0;
 	for (uint32_t i = 0; i < LANES * AREA; i++)
 		r->p[i] = (uint8_t)(i * 7 >> 2 ^ front ^ width);
 	for (uint32_t l = 0; l < LANES; l++) {
@@ -327,6 +330,17 @@ static void check_wrong(struct rig *r, enum front front, const struct wrong *w)
 				 (unsigned long long)w->pos, j.status[l], (unsigned long long)j.done[l]);
 }
 
+/* What a wave's lane has in place of a length is too long for the other fronts. */
+static void lanes_without_a_transfer(struct rig *r, enum front front)
+{
+	const int error = front == WAVE ? 0 : -GPUNVME_ERANGE;
+
+	check_wrong(r, front, &(struct wrong){ 0, 0, GPUNVME_NO_TRANSFER, 0, error, 0 });
+	check_wrong(r, front, &(struct wrong){ 0, 0, GPUNVME_NO_TRANSFER, 1, error, 0 });
+	if (front != SUBMIT) /* by_handles() calls for bytes only */
+		check_wrong(r, front, &(struct wrong){ 0, 0, 0, 1, -GPUNVME_EINVAL, 0 });
+}
+
 static void refusals(void **state)
 {
 	const uint64_t hole = 3ull * RUN * BLOCK; /* the fourth place */
@@ -345,6 +359,7 @@ static void refusals(void **state)
 	for (uint32_t front = LANE; front < FRONTS; front++) {
 		for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 			check_wrong(&r, (enum front)front, &wrong[i]);
+		lanes_without_a_transfer(&r, (enum front)front);
 		r.file.flags = 0;
 		check_wrong(&r, (enum front)front, &(struct wrong){ 0, 0, BLOCK, 1, -GPUNVME_EROFS, 0 });
 		r.file.flags = GPUNVME_DQ_WRITE;

@@ -116,8 +116,8 @@ static GPUNVME_DEVICE void move(void *arg)
 	struct job *j = (struct job *)arg;
 	uint32_t l = gpunvme_lane();
 
-	j->status[l] = j->write ? gpunvme_file_write(&j->dq, &j->file, &j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l]) :
-				  gpunvme_file_read(&j->dq, &j->file, &j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l]);
+	j->status[l] = j->write ? gpunvme_write(&j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l], 0) :
+				  gpunvme_read(&j->cur[l], &j->dbuf, j->offset[l], j->pos[l], j->len[l]);
 }
 
 static void job_of(struct rig *r, struct gpunvme_file *file, struct job *j)
@@ -125,7 +125,7 @@ static void job_of(struct rig *r, struct gpunvme_file *file, struct job *j)
 	*j = (struct job){ .dq = r->dq, .dbuf = r->dbuf };
 	assert_int_equal(gpunvme_file_view(file, r->gpu, &j->file), 0);
 	for (uint32_t l = 0; l < LANES; l++)
-		j->cur[l].bounce = LANES * AREA + l * BOUNCE;
+		j->cur[l] = (struct gpunvme_cursor){ .dq = &j->dq, .file = &j->file, .bounce = LANES * AREA + l * BOUNCE };
 }
 
 /* Random reads; every byte of a lane's area must be as the file has it, or as it was before. */

@@ -41,10 +41,10 @@ static void untouched(void)
 
 static void test_lanes_read(void **state)
 {
-	struct gpunvme_cursor cursor = { 0 };
 	struct gpunvme_dbuf dbuf;
 	struct gpunvme_dfile view;
 	struct gpunvme_dq dq;
+	struct gpunvme_cursor cursor = { .dq = &dq, .file = &view, .bounce = 32768 };
 	struct gpunvme_file *file = live();
 	struct gpunvme_mem *mem;
 	struct gpunvme_qp *qp;
@@ -57,8 +57,7 @@ static void test_lanes_read(void **state)
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_file_view(file, gpu, &view));
-	cursor.bounce = 32768;
-	good(gpunvme_file_read(&dq, &view, &cursor, &dbuf, 0, 0, BYTES));
+	good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 	bytes = gpunvme_mem_ptr(mem);
 	for (uint32_t i = 0; i < BYTES; i++)
 		assert_int_equal(bytes[i], byte_at(i));

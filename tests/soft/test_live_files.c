@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Many files of a mounted file system as one table: which are in it, what lanes read, and that each change is told. */
 #include <dirent.h>
-#include <gpunvme/device_files.h>
+#include <gpunvme/device.h>
 
 #include "mounted.h"
 
@@ -132,7 +132,6 @@ static void test_table(void **state)
 
 static void test_lanes_read(void **state)
 {
-	struct gpunvme_cursor cursor = { 0 };
 	struct gpunvme_files *files = open_tree();
 	struct gpunvme_dfiles view;
 	struct gpunvme_dfile file = { 0 };
@@ -140,6 +139,7 @@ static void test_lanes_read(void **state)
 	struct gpunvme_mem *mem;
 	struct gpunvme_qp *qp;
 	struct gpunvme_dq dq;
+	struct gpunvme_cursor cursor = { .dq = &dq, .file = &file, .bounce = 32768 };
 	const uint8_t *bytes;
 
 	(void)state;
@@ -150,8 +150,7 @@ static void test_lanes_read(void **state)
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_files_view(files, gpu, &view));
 	good(gpunvme_files_get(&view, number_of(files, "h"), &file));
-	cursor.bounce = 32768;
-	good(gpunvme_file_read(&dq, &file, &cursor, &dbuf, 0, 0, BYTES));
+	good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 	bytes = gpunvme_mem_ptr(mem);
 	for (uint32_t i = 0; i < BYTES; i++)
 		assert_int_equal(bytes[i], byte_at(i));

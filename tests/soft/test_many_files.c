@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/device_files.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
@@ -110,14 +110,14 @@ static GPUNVME_DEVICE void read_all(void *arg)
 {
 	struct job *j = (struct job *)arg;
 	uint32_t l = gpunvme_lane(), number = l;
-	struct gpunvme_cursor cur = { 0, (uint64_t)LANES * AREA + 4096ull * l, 7, 0 }; /* the hint is of another file */
 	struct gpunvme_dfile file;
+	struct gpunvme_cursor cur = { &j->dq, &file, (uint64_t)LANES * AREA + 4096ull * l, 0, 7, 0 }; /* the hint is of another file */
 	int ret = j->by_hash ? gpunvme_files_find_hash(&j->files, j->hash[l], &number) : 0;
 
 	if (!ret)
 		ret = gpunvme_files_get(&j->files, number, &file);
 	if (!ret)
-		ret = gpunvme_file_read(&j->dq, &file, &cur, &j->dbuf, (uint64_t)l * AREA, 0, AREA);
+		ret = gpunvme_read(&cur, &j->dbuf, (uint64_t)l * AREA, 0, AREA);
 	j->done[l] = cur.done;
 	j->status[l] = ret;
 }

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
@@ -105,12 +105,12 @@ static GPUNVME_DEVICE void read_all(void *arg)
 {
 	struct job *j = (struct job *)arg;
 
-	j->status = gpunvme_file_read(&j->dq, &j->file, &j->cur, &j->dbuf, 0, 0, 8192);
+	j->status = gpunvme_read(&j->cur, &j->dbuf, 0, 0, 8192);
 }
 
 static void maps_are_read(void **state)
 {
-	struct job j = { .cur.bounce = 8192 };
+	struct job j = { .cur = { .dq = &j.dq, .file = &j.file, .bounce = 8192 } };
 	uint8_t data[8192];
 	struct gpunvme_dev *dev = open_image(data);
 	struct gpunvme_file *file;

@@ -23,7 +23,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include <gpunvme/device_files.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
@@ -97,24 +97,24 @@ static void kernel_reads(void)
 
 static void lanes_read(struct gpunvme_file *file)
 {
-	struct gpunvme_cursor cursor = { 0 };
 	struct gpunvme_dfile view;
+	struct gpunvme_cursor cursor = { .dq = &dq, .file = &view };
 
 	good(gpunvme_file_view(file, gpu, &view));
 	memset(gpunvme_mem_ptr(mem), 0, 1 << 20);
-	good(gpunvme_file_read(&dq, &view, &cursor, &dbuf, 0, 0, BYTES));
+	good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 	assert_int_equal(cursor.done, BYTES);
 	assert_memory_equal(gpunvme_mem_ptr(mem), content, BYTES);
 }
 
 static int lanes_write(struct gpunvme_file *file, uint64_t pos, uint64_t len)
 {
-	struct gpunvme_cursor cursor = { 0 };
 	struct gpunvme_dfile view;
+	struct gpunvme_cursor cursor = { .dq = &dq, .file = &view };
 
 	good(gpunvme_file_view(file, gpu, &view));
 	memcpy(gpunvme_mem_ptr(mem), content + pos, len);
-	return gpunvme_file_write(&dq, &view, &cursor, &dbuf, 0, pos, len);
+	return gpunvme_write(&cursor, &dbuf, 0, pos, len, 0);
 }
 
 static struct gpunvme_file *live(void)
@@ -357,11 +357,11 @@ static void test_many(void **state)
 	good(gpunvme_files_view(files, gpu, &view));
 	assert_int_equal(view.files, 4);
 	for (uint32_t i = 0; i < 4; i++) {
-		struct gpunvme_cursor cursor = { 0 };
+		struct gpunvme_cursor cursor = { .dq = &dq, .file = &file };
 
 		good(gpunvme_files_get(&view, i, &file));
 		fill((unsigned char)(i % 2 * 2 + i / 2));
-		good(gpunvme_file_read(&dq, &file, &cursor, &dbuf, 0, 0, BYTES));
+		good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 		assert_memory_equal(gpunvme_mem_ptr(mem), content, BYTES);
 	}
 	good(gpunvme_files_check(files, 0, 4));

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/good.h"
@@ -121,15 +121,14 @@ static void write_file(const char *path, unsigned char salt)
 /* As a kernel of the user's does, by name. */
 static void lanes_read(const char *name)
 {
-	struct gpunvme_cursor cursor = { 0 };
 	struct gpunvme_dfile view;
+	struct gpunvme_cursor cursor = { .dq = &dq, .file = &view, .bounce = (1 << 20) - 65536 };
 	struct gpunvme_file *file;
 
 	good(gpunvme_file_open(dev, name, NULL, &file));
 	good(gpunvme_file_view(file, gpu, &view));
 	memset(gpunvme_mem_ptr(mem), 0, 1 << 20);
-	cursor.bounce = (1 << 20) - 65536;
-	good(gpunvme_file_read(&dq, &view, &cursor, &dbuf, 0, 0, BYTES));
+	good(gpunvme_read(&cursor, &dbuf, 0, 0, BYTES));
 	assert_int_equal(cursor.done, BYTES);
 	assert_memory_equal(gpunvme_mem_ptr(mem), content, BYTES);
 	gpunvme_file_close(file);

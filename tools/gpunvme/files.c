@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 
 #define PIECE (1 * MIB)
 #define BOUNCE (64 * KIB) /* the largest block that a namespace can have */
@@ -219,14 +219,14 @@ static GPUNVME_DEVICE void read_piece(void *arg)
 {
 	struct cat *c = (struct cat *)arg;
 
-	c->status = gpunvme_file_read(c->s->dq, &c->file, &c->cur, &c->s->dbuf, 0, c->pos, PIECE);
+	c->status = gpunvme_read(&c->cur, &c->s->dbuf, 0, c->pos, PIECE);
 }
 
 static int cat_all(struct cat *c)
 {
 	int ret = GO_ON;
 
-	c->cur.bounce = PIECE;
+	c->cur = (struct gpunvme_cursor){ .dq = c->s->dq, .file = &c->file, .bounce = PIECE };
 	while (ret == GO_ON && c->pos < c->file.bytes) {
 		ret = session_launch(c->s, 1, read_piece, c);
 		if (ret == GO_ON && fwrite(gpunvme_mem_ptr(c->s->mem), 1, c->cur.done, stdout) != c->cur.done)

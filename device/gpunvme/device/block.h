@@ -114,8 +114,8 @@ GNVD_FN int gnvd_block_rw(const struct gpunvme_dvol *v, const struct gpunvme_dvb
  * Return: the same for all threads. 0; the failure of the first piece, in the order of the blocks, that failed (the pieces before
  * it were read); -GPUNVME_EINVAL also when threads of the workgroup were missing; see the head of device.h.
  */
-GPUNVME_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
-				  uint64_t len)
+GPUNVME_FN int GNVD_VOLUME(block_read)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
+				       uint64_t len)
 {
 	return gnvd_block_rw(v, buf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
@@ -132,8 +132,8 @@ GPUNVME_FN int gpunvme_block_read(const struct gpunvme_dvol *v, const struct gpu
  * The call writes what any thread of the workgroup stored before. Rules as for gpunvme_block_read().
  * Return: as gpunvme_block_read(); -GPUNVME_EINVAL also for an unknown flag.
  */
-GPUNVME_FN int gpunvme_block_write(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset, uint64_t pos,
-				   uint64_t len, uint32_t flags)
+GPUNVME_FN int GNVD_VOLUME(block_write)(const struct gpunvme_dvol *v, const struct gpunvme_dvbuf *buf, uint64_t offset,
+					uint64_t pos, uint64_t len, uint32_t flags)
 {
 	return gnvd_block_rw(v, buf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }

@@ -34,8 +34,8 @@ GNVD_FN int gnvd_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dbuf 
  * second for a thread that does not call.
  * Return: as gpunvme_read(), for this thread's own transfer; 0 for a thread without one.
  */
-GPUNVME_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				 uint64_t len)
+GPUNVME_FN int GNVD_QUEUE(wave_read)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				     uint64_t len)
 {
 	return gnvd_wave_rw(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
@@ -52,8 +52,8 @@ GPUNVME_FN int gpunvme_wave_read(const struct gpunvme_dq *dq, const struct gpunv
  * Rules as for gpunvme_wave_read().
  * Return: as gpunvme_write(), for this thread's own transfer; 0 for a thread without one, -GPUNVME_EINVAL for an unknown flag.
  */
-GPUNVME_FN int gpunvme_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				  uint64_t len, uint32_t flags)
+GPUNVME_FN int GNVD_QUEUE(wave_write)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				      uint64_t len, uint32_t flags)
 {
 	return gnvd_wave_rw(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
@@ -79,8 +79,8 @@ GNVD_FN int gnvd_wave_rw_one(const struct gpunvme_dq *dq, const struct gpunvme_d
  * while the others wait. Which threads must call: as for gpunvme_wave_read().
  * Return: as gpunvme_read(), the same for all threads; with 0 each of them sees the data.
  */
-GPUNVME_FN int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				     uint64_t len)
+GPUNVME_FN int GNVD_QUEUE(wave_read_one)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+					 uint64_t pos, uint64_t len)
 {
 	return gnvd_wave_rw_one(dq, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
@@ -97,8 +97,8 @@ GPUNVME_FN int gpunvme_wave_read_one(const struct gpunvme_dq *dq, const struct g
  * Rules as for gpunvme_wave_read_one().
  * Return: as gpunvme_write(), the same for all threads.
  */
-GPUNVME_FN int gpunvme_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
-				      uint64_t len, uint32_t flags)
+GPUNVME_FN int GNVD_QUEUE(wave_write_one)(const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+					  uint64_t pos, uint64_t len, uint32_t flags)
 {
 	return gnvd_wave_rw_one(dq, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }

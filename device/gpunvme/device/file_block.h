@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A workgroup's transfer of a file: cut into pieces that spread over lanes. Only device_file.h includes this; its rules hold here
+ * A workgroup's transfer of a file: cut into pieces that spread over threads. Only device.h includes this; its rules hold here
  * too.
  */
 #ifndef GPUNVME_DEVICE_FILE_BLOCK_H
@@ -29,9 +29,10 @@ GNVD_FN uint32_t gnvd_file_piece(const struct gpunvme_dq *dq, uint64_t len, uint
  * The workgroup's lanes take pieces in turn, a lane until its first failure. `failed` is the first, as in gnvd_run_part(), with
  * the distance in bytes; in the end it is the same for all lanes.
  */
-GNVD_FN int gnvd_file_block_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-			       const struct gpunvme_dbuf *dbuf, const struct gnvd_file_left *whole, uint32_t op)
+GNVD_FN int gnvd_file_block_rw(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, const struct gnvd_file_left *whole,
+			       uint32_t op)
 {
+	const struct gpunvme_dq *dq = cur->dq;
 	uint64_t begin = whole->pos, end = whole->pos + whole->left, failed = ~0ull, piece, from, to;
 	uint32_t shift = gnvd_file_piece(dq, whole->left, op), lanes = gnvd_block_lanes(), came;
 	uint64_t rounds = (((end - 1) >> shift) - (begin >> shift)) / lanes + 1, bounce = cur->bounce, round;
@@ -50,7 +51,7 @@ GNVD_FN int gnvd_file_block_rw(const struct gpunvme_dq *dq, const struct gpunvme
 		l.pos = from;
 		l.left = failed == ~0ull && piece <= (end - 1) >> shift ? to - from : 0;
 		l.ret = 0;
-		gnvd_file_wave_rw(dq, file, cur, dbuf, &l, op);
+		gnvd_file_wave_rw(cur, dbuf, &l, op);
 		if (l.ret)
 			failed = (l.pos - begin) << 16 | (l.ret > 0 ? (uint64_t)l.ret : 0x8000u + (uint64_t)-l.ret);
 	}
@@ -62,49 +63,53 @@ GNVD_FN int gnvd_file_block_rw(const struct gpunvme_dq *dq, const struct gpunvme
 	return came == lanes ? 0 : -GPUNVME_EINVAL;
 }
 
+GNVD_FN int gnvd_file_block_all(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				uint64_t len, uint32_t op, int ret)
+{
+	struct gnvd_file_left l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret);
+
+	if (l.ret || !l.left) /* the same for all: they came with the same arguments */
+		return l.ret;
+	return len >> 47 ? -GPUNVME_ERANGE : gnvd_file_block_rw(cur, dbuf, &l, op);
+}
+
 /**
- * gpunvme_file_block_read() - read of a file with a whole workgroup
- * @dq:     as gpunvme_file_read(), one queue for the workgroup
- * @file:   the file
- * @cur:    the lane's cursor; cur->done: bytes read, the same for all; cur->bounce, the same for all: as many blocks as the
- *          workgroup has lanes
- * @dbuf:   the buffer; its bytes are valid for all lanes of the workgroup when the call returns 0
+ * gpunvme_block_read() - read a contiguous range of a file with a whole workgroup
+ * @cur:    the thread's cursor, with the same queue and file for the workgroup. cur->done is set to the bytes that were read, the
+ *          same for all. cur->bounce is the same for all: as many blocks as the workgroup has threads
+ * @dbuf:   the buffer; all threads of the workgroup may read its bytes when the call returns 0
  * @offset: bytes from the start of the buffer, any
  * @pos:    first byte of the file, any
  * @len:    bytes, less than 2^47
  *
- * All lanes of the workgroup (CPU lanes: of the wave) call together with the same arguments. The bytes are cut into pieces that
- * spread over the lanes; a lane that meets a failure stops. Uses a few bytes of workgroup memory.
- * Return: the same for all lanes. 0; as gpunvme_file_read() for the first failure in the order of the file, behind cur->done bytes;
- * -GPUNVME_EINVAL also when lanes of the workgroup were missing.
+ * All threads of the workgroup (CPU threads: of the wave) call together with the same arguments. The call cuts the bytes into
+ * pieces and spreads them over the threads. A thread stops at its first failure. Uses a few bytes of workgroup memory.
+ * Return: the same for all threads. 0; as gpunvme_read() on a file for the first failure in the order of the file, after cur->done
+ * bytes; -GPUNVME_EINVAL also when threads of the workgroup were missing.
  */
-GPUNVME_FN int gpunvme_file_block_read(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-				       const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+GPUNVME_FN int GNVD_FILE(block_read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				     uint64_t len)
 {
-	struct gnvd_file_left l = { offset, pos, gnvd_file_bytes(file, pos, len), gnvd_check_file(dq, file, dbuf, offset, len) };
-
-	cur->done = 0;
-	if (l.ret || !l.left) /* the same for all: they came with the same arguments */
-		return l.ret;
-	return len >> 47 ? -GPUNVME_ERANGE : gnvd_file_block_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_READ);
+	return gnvd_file_block_all(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
 
 /**
- * gpunvme_file_block_write() - write to a file with a whole workgroup, in place
- * Parameters and rules as gpunvme_file_block_read(), for whole blocks; results as gpunvme_file_write(). What any lane of the
- * workgroup stored before the call is written.
+ * gpunvme_block_write() - write a contiguous range of a file in place with a whole workgroup
+ * @cur:    the thread's cursor, with the same queue and file for the workgroup. cur->done is set to the bytes that were written,
+ *          the same for all
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    first byte of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of it, less than 2^47
+ * @flags:  0 or GPUNVME_FUA, the same for all threads
+ *
+ * The call writes what any thread of the workgroup stored before. Rules as for gpunvme_block_read() on a file.
+ * Return: the same for all threads. As gpunvme_write() on a file; -GPUNVME_EINVAL also when threads of the workgroup were missing.
  */
-GPUNVME_FN int gpunvme_file_block_write(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-					const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+GPUNVME_FN int GNVD_FILE(block_write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				      uint64_t len, uint32_t flags)
 {
-	struct gnvd_file_left l = { offset, pos, len, gnvd_check_file(dq, file, dbuf, offset, len) };
-
-	cur->done = 0;
-	if (!l.ret)
-		l.ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
-	if (l.ret)
-		return l.ret;
-	return len >> 47 ? -GPUNVME_ERANGE : gnvd_file_block_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_WRITE);
+	return gnvd_file_block_all(cur, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * More ways to use a file than one call for one lane: handles and whole waves. Only device_file.h includes this; its rules hold
- * here too.
+ * More ways to use a file than one call of one thread that waits: handles and whole waves. Only device.h includes this; its rules
+ * hold here too.
  */
 #ifndef GPUNVME_DEVICE_FILE_FRONTS_H
 #define GPUNVME_DEVICE_FILE_FRONTS_H
 
-#include <gpunvme/device_file.h>
+#include <gpunvme/device/file.h>
+#include <gpunvme/device/submit.h>
 
 /* ---- Asynchronous ---- */
 
@@ -19,17 +20,21 @@ GNVD_FN void gnvd_file_part(const struct gpunvme_dq *dq, const struct gpunvme_df
 		run->nblocks = gnvd_blocks_per_command(dq, addr, gnvd_to_boundary(dq, run->lba - dq->lba_first, (uint32_t)run->nblocks, op));
 }
 
-GNVD_FN int gnvd_file_submit(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-			     const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len, uint32_t op, int ret,
-			     struct gpunvme_req *req)
+GNVD_FN int gnvd_file_submit(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+			     uint64_t len, uint32_t op, int ret, struct gpunvme_req *req)
 {
-	uint64_t mask = (1ull << (dq->lba_shift & 63)) - 1, left = gnvd_file_bytes(file, pos, len), n = 0; /* a refused one: any shift */
+	const struct gpunvme_dq *dq = cur->dq;
+	const struct gpunvme_dfile *file = cur->file;
+	uint64_t mask = (1ull << (dq->lba_shift & 63)) - 1; /* a descriptor that is refused may have any shift */
+	uint64_t left = gnvd_file_bytes(file, pos, len, op), n = 0;
 	int write = GNVD_OPC(op) == GPUNVME_IO_WRITE;
 	struct gnvd_cmd c = { 0, 0, 0, 0, 0 };
 	struct gnvd_run_of_file run = { 0, 0, 0 };
 
 	cur->done = 0;
-	if (!ret && !left) /* who has read to the end, and on, is told by 0 bytes */
+	if (!ret)
+		ret = gnvd_check_file_transfer(dq, file, dbuf, offset, pos, len, op);
+	if (!ret && !left) /* a read after the end: 0 bytes */
 		ret = GNVD_IDLE;
 	if (!ret && (((pos | len) & mask) || ((dbuf->iova + offset) & 3)))
 		ret = -GPUNVME_EINVAL;
@@ -55,53 +60,43 @@ GNVD_FN int gnvd_file_submit(const struct gpunvme_dq *dq, const struct gpunvme_d
 }
 
 /**
- * gpunvme_file_submit_read() - start reading of a file, as at most one command
- * @dq:     as gpunvme_file_read()
- * @file:   the file
- * @cur:    this lane's cursor. cur->done: how many of the bytes this call is for, from @pos on; the rest is for the next call.
- *          cur->bounce is not used
- * @dbuf:   the buffer; what the call is for belongs to the device until the command is over
- * @offset: bytes from the start of the buffer
+ * gpunvme_submit_read() - start reading a file, as at most one command
+ * @cur:    this thread's cursor. cur->done is set to the bytes that this call is for, from @pos on: one command ends with its
+ *          extent, and with what a command carries. Read the rest from @pos + cur->done on. cur->bounce is not used
+ * @dbuf:   the buffer; the device owns the bytes that the call is for until the command completes
+ * @offset: bytes from the start of the buffer; the IOVA there is a multiple of 4
  * @pos:    first byte of the file, a multiple of the namespace's block
- * @len:    bytes, a multiple of it; the last block of the file comes whole, where it is no hole, though cur->done ends with the
+ * @len:    bytes, a multiple of it. The last block of the file is read whole, where it is no hole, though cur->done ends with the
  *          file
- * @req:    as for gpunvme_submit_read(). req->tag is 0, which gpunvme_wait_any() passes over, where no command was needed: a hole,
- *          whose zeroes are stored, or nothing, at the end of the file
+ * @req:    as for gpunvme_submit_read() on a queue; gpunvme_poll() and gpunvme_wait() take it with cur->dq. req->tag is 0 when no
+ *          command was needed, for a hole, whose zeroes are stored, or at the end of the file: gpunvme_wait_any() skips
+ *          such a handle, the other calls refuse it
  *
- * One command ends with its extent, and with what commands carry: read on at @pos + cur->done.
- * Return: 0; -GPUNVME_EINVAL no whole blocks, or a buffer that is no multiple of 4; as gpunvme_submit_read() and
- * gpunvme_file_read().
+ * Return: 0; -GPUNVME_EINVAL no whole blocks, or an unaligned buffer; else as gpunvme_submit_read() on a queue and gpunvme_read()
+ * on a file.
  */
-GPUNVME_FN int gpunvme_file_submit_read(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-					const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
-					struct gpunvme_req *req)
+GPUNVME_FN int GNVD_FILE(submit_read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				      uint64_t len, struct gpunvme_req *req)
 {
-	int ret = gnvd_check_file(dq, file, dbuf, offset, len);
-
-	return gnvd_file_submit(dq, file, cur, dbuf, offset, pos, len, GPUNVME_IO_READ, ret, req);
+	return gnvd_file_submit(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0, req);
 }
 
 /**
- * gpunvme_file_submit_write() - start writing to a file in place, as exactly one command
- * @dq:     as gpunvme_file_write()
- * @file:   the file, opened for writing
- * @cur:    as gpunvme_file_submit_read()
- * @dbuf:   the buffer; belongs to the device until the command is over
- * @offset: bytes from the start of the buffer
+ * gpunvme_submit_write() - start writing whole blocks of a file in place, as exactly one command
+ * @cur:    as for gpunvme_submit_read() on a file, with a queue and a file as gpunvme_write() needs them
+ * @dbuf:   the buffer; the device owns the bytes that the call is for until the command completes
+ * @offset: bytes from the start of the buffer; the IOVA there is a multiple of 4
  * @pos:    first byte of the file, a multiple of the namespace's block
  * @len:    bytes, a multiple of it
- * @req:    as for gpunvme_submit_write()
+ * @flags:  0 or GPUNVME_FUA: the command completes when the blocks are durable
+ * @req:    as for gpunvme_submit_write() on a queue
  *
- * Return: as gpunvme_file_write() and gpunvme_submit_write().
+ * Return: as gpunvme_write() on a file and gpunvme_submit_write() on a queue.
  */
-GPUNVME_FN int gpunvme_file_submit_write(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-					 const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len,
-					 struct gpunvme_req *req)
+GPUNVME_FN int GNVD_FILE(submit_write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				       uint64_t len, uint32_t flags, struct gpunvme_req *req)
 {
-	int ret = gnvd_check_file(dq, file, dbuf, offset, len);
-
-	ret = ret ? ret : gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
-	return gnvd_file_submit(dq, file, cur, dbuf, offset, pos, len, GPUNVME_IO_WRITE, ret, req);
+	return gnvd_file_submit(cur, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags), req);
 }
 
 /* ---- Waves ---- */
@@ -111,6 +106,18 @@ struct gnvd_file_left {
 	uint64_t offset, pos, left;
 	int ret;
 };
+
+/* The start of a transfer; `ret`: what the check of its flags has said. */
+GNVD_FN struct gnvd_file_left gnvd_file_begin(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset,
+					      uint64_t pos, uint64_t len, uint32_t op, int ret)
+{
+	struct gnvd_file_left l = { offset, pos, gnvd_file_bytes(cur->file, pos, len, op), ret };
+
+	cur->done = 0;
+	if (!l.ret)
+		l.ret = gnvd_check_file_transfer(cur->dq, cur->file, dbuf, offset, pos, len, op);
+	return l;
+}
 
 /* What comes next of it. */
 struct gnvd_file_step {
@@ -178,57 +185,68 @@ GNVD_FN void gnvd_file_run_wave(const struct gpunvme_dq *dq, const struct gnvd_w
 	}
 }
 
-GNVD_FN int gnvd_file_wave_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-			      const struct gpunvme_dbuf *dbuf, struct gnvd_file_left *l, uint32_t op)
+GNVD_FN int gnvd_file_wave_rw(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, struct gnvd_file_left *l, uint32_t op)
 {
+	const struct gpunvme_dq *dq = cur->dq;
 	struct gnvd_wave w;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_WAVE);
-		gnvd_file_run_wave(dq, &w, file, cur, dbuf, l, op); /* one copy for all: it is long */
+		gnvd_file_run_wave(dq, &w, cur->file, cur, dbuf, l, op); /* one copy for all: it is long */
 		gnvd_leave(&w);
 	}
 	return l->ret;
 }
 
-/**
- * gpunvme_file_wave_read() - read with the whole wave: of each lane's file, to each lane's place
- * @dq:     as gpunvme_file_read()
- * @file:   the lane's file; lanes may have different ones
- * @cur:    the lane's cursor, with a bounce area of its own
- * @dbuf:   the buffer
- * @offset: bytes from the start of the buffer, any
- * @pos:    first byte of the file, any
- * @len:    bytes; 0: this lane only takes part
- *
- * Which lanes must call: as gpunvme_wave_read(). Their runs of blocks go together, one place in the queue for all, until the lane
- * with the most extents is done.
- * Return: as gpunvme_file_read(), for this lane's own.
- */
-GPUNVME_FN int gpunvme_file_wave_read(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-				      const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+/* A thread without a transfer has nothing that could be refused, but its flags. */
+GNVD_FN int gnvd_file_wave_each(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				uint64_t len, uint32_t op, int ret)
 {
-	struct gnvd_file_left l = { offset, pos, gnvd_file_bytes(file, pos, len), gnvd_check_file(dq, file, dbuf, offset, len) };
+	struct gnvd_file_left l = { offset, pos, 0, ret };
 
 	cur->done = 0;
-	return gnvd_file_wave_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_READ);
+	if (len != GPUNVME_NO_TRANSFER)
+		l = gnvd_file_begin(cur, dbuf, offset, pos, len, op, ret);
+	return gnvd_file_wave_rw(cur, dbuf, &l, op);
 }
 
 /**
- * gpunvme_file_wave_write() - write with the whole wave, in place
- * Parameters and rules as gpunvme_file_wave_read(), for whole blocks; results as gpunvme_file_write(), but that a lane with @len 0
- * gets 0.
+ * gpunvme_wave_read() - read files with the whole wave: one transfer for each thread
+ * @cur:    the thread's cursor, with a bounce block of its own. Threads may have different files, and different queues as on
+ *          a queue
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer, any
+ * @pos:    first byte of the file, any
+ * @len:    bytes; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
+ *
+ * Which threads must call: as for gpunvme_wave_read() on a queue. Their runs of blocks go together, with one place in the queue for
+ * all, until the thread with the most extents is done.
+ * Return: as gpunvme_read() on a file, for this thread's own transfer; 0 for a thread without one.
  */
-GPUNVME_FN int gpunvme_file_wave_write(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-				       const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+GPUNVME_FN int GNVD_FILE(wave_read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				    uint64_t len)
 {
-	struct gnvd_file_left l = { offset, pos, len, gnvd_check_file(dq, file, dbuf, offset, len) };
+	return gnvd_file_wave_each(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
+}
 
-	cur->done = 0;
-	if (!l.ret && len)
-		l.ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
-	return gnvd_file_wave_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_WRITE);
+/**
+ * gpunvme_wave_write() - write files in place with the whole wave: one transfer for each thread
+ * @cur:    the thread's cursor
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    first byte of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of it; GPUNVME_NO_TRANSFER: this thread has no transfer of its own
+ * @flags:  0 or GPUNVME_FUA; threads of a wave may differ
+ *
+ * Rules as for gpunvme_wave_read() on a file.
+ * Return: as gpunvme_write() on a file, for this thread's own transfer; 0 for a thread without one, -GPUNVME_EINVAL for an unknown
+ * flag.
+ */
+GPUNVME_FN int GNVD_FILE(wave_write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				     uint64_t len, uint32_t flags)
+{
+	return gnvd_file_wave_each(cur, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
 
 /* ---- One transfer of a wave ---- */
@@ -246,7 +264,7 @@ GNVD_FN void gnvd_copy_together(const struct gnvd_wave *w, uint64_t to, uint64_t
 	gnvd_meet(w);
 }
 
-/* The leader's, run by run; all know what it knows, so that they stay together whatever they were told. */
+/* The leader's, run by run. All know what it knows, so that they stay together whatever their own arguments are. */
 GNVD_FN void gnvd_file_run_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dfile *file,
 			       struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, struct gnvd_file_left *l, uint32_t op)
 {
@@ -272,58 +290,58 @@ GNVD_FN void gnvd_file_run_one(const struct gpunvme_dq *dq, const struct gnvd_wa
 	}
 }
 
-GNVD_FN int gnvd_file_one_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-			     const struct gpunvme_dbuf *dbuf, struct gnvd_file_left *l, uint32_t op)
+GNVD_FN int gnvd_file_one_rw(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, struct gnvd_file_left l, uint32_t op)
 {
+	const struct gpunvme_dq *dq = cur->dq;
 	struct gnvd_wave w;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
 		gnvd_enter(&w, dq, GNVD_SITE_WAVE);
-		gnvd_file_run_one(dq, &w, file, cur, dbuf, l, op);
+		gnvd_file_run_one(dq, &w, cur->file, cur, dbuf, &l, op);
 		gnvd_leave(&w);
 	}
-	return l->ret;
+	return l.ret;
 }
 
 /**
- * gpunvme_file_wave_read_one() - one read of a file for the whole wave
- * @dq:     as gpunvme_file_read()
- * @file:   the file
- * @cur:    the lane's cursor; cur->done: bytes read, the same for all; cur->bounce of the lowest lane is the wave's: one block
+ * gpunvme_wave_read_one() - make one read of a file for the whole wave
+ * @cur:    the thread's cursor; cur->done is set to the bytes that were read, the same for all. The wave uses the cur->bounce of
+ *          its lowest lane: one block
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer, any
  * @pos:    first byte of the file, any
  * @len:    bytes
  *
- * All lanes name the same transfer; that of the lowest lane is made, and all help: to look for its ends, to copy what came through
- * the bounce area, and to store the zeroes of holes. Which lanes must call: as gpunvme_wave_read_one().
- * Return: as gpunvme_file_read(), the same for all lanes; with 0 each of them sees the data.
+ * All threads name the same transfer. The call makes that of the lowest lane, and all threads help: they look for its end, copy
+ * what came through the bounce block, and store the zeroes of holes. Which threads must call: as for gpunvme_wave_read_one() on a
+ * queue.
+ * Return: as gpunvme_read() on a file, the same for all threads; with 0 each of them sees the data.
  */
-GPUNVME_FN int gpunvme_file_wave_read_one(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file,
-					  struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset,
-					  uint64_t pos, uint64_t len)
+GPUNVME_FN int GNVD_FILE(wave_read_one)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+					uint64_t len)
 {
-	struct gnvd_file_left l = { offset, pos, gnvd_file_bytes(file, pos, len), gnvd_check_file(dq, file, dbuf, offset, len) };
-
-	cur->done = 0;
-	return gnvd_file_one_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_READ);
+	return gnvd_file_one_rw(cur, dbuf, gnvd_file_begin(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0), GPUNVME_IO_READ);
 }
 
 /**
- * gpunvme_file_wave_write_one() - one write to a file for the whole wave, with what all its lanes stored before
- * Parameters and rules as gpunvme_file_wave_read_one(), for whole blocks; results as gpunvme_file_write().
+ * gpunvme_wave_write_one() - make one write to a file in place for the whole wave, with what all its threads stored before
+ * @cur:    the thread's cursor; cur->done is set to the bytes that were written, the same for all
+ * @dbuf:   the buffer
+ * @offset: bytes from the start of the buffer
+ * @pos:    first byte of the file, a multiple of the namespace's block
+ * @len:    bytes, a multiple of it
+ * @flags:  0 or GPUNVME_FUA
+ *
+ * Rules as for gpunvme_wave_read_one() on a file.
+ * Return: as gpunvme_write() on a file, the same for all threads.
  */
-GPUNVME_FN int gpunvme_file_wave_write_one(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file,
-					   struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset,
-					   uint64_t pos, uint64_t len)
+GPUNVME_FN int GNVD_FILE(wave_write_one)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+					 uint64_t len, uint32_t flags)
 {
-	struct gnvd_file_left l = { offset, pos, len, gnvd_check_file(dq, file, dbuf, offset, len) };
+	uint32_t op = GNVD_WRITE(flags);
 
-	cur->done = 0;
-	if (!l.ret)
-		l.ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
-	return gnvd_file_one_rw(dq, file, cur, dbuf, &l, GPUNVME_IO_WRITE);
+	return gnvd_file_one_rw(cur, dbuf, gnvd_file_begin(cur, dbuf, offset, pos, len, op, gnvd_check_flags(flags)), op);
 }
 
 #endif

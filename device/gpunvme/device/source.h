@@ -8,7 +8,7 @@
 #define GPUNVME_DEVICE_SOURCE_H
 
 #include <gpunvme/device/frame.h>
-#include <gpunvme/device_file.h>
+#include <gpunvme/device.h>
 
 /*
  * `of` is a constant wherever one is made, and all of it goes by value: AMD GPUs would have a stack where the code asked for an

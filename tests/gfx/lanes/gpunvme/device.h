@@ -58,4 +58,23 @@ static inline uint32_t gnvd_popc(uint64_t v)
 	return (uint32_t)__builtin_popcountll(v);
 }
 
+#define gnvd_lane_memory(at) ((const void *)(uintptr_t)(at))
+#define gnvd_block_lane() (abort(), 0u)
+
+/* Kernels alone have cursors: what they call is compiled for the host only to have an address. gfx_lanes.c defines the functions. */
+int lanes_no_file(struct gpunvme_cursor *cur, ...);
+#ifndef DEFINES_CALLS
+#define QUEUE_OR_FILE(src, call) _Generic((src), struct gpunvme_cursor *: lanes_no_file, default: call)
+#define gpunvme_read(src, ...) QUEUE_OR_FILE(src, gpunvme_read)(src, __VA_ARGS__)
+#define gpunvme_write(src, ...) QUEUE_OR_FILE(src, gpunvme_write)(src, __VA_ARGS__)
+#define gpunvme_submit_read(src, ...) QUEUE_OR_FILE(src, gpunvme_submit_read)(src, __VA_ARGS__)
+#define gpunvme_submit_write(src, ...) QUEUE_OR_FILE(src, gpunvme_submit_write)(src, __VA_ARGS__)
+#define gpunvme_wave_read(src, ...) QUEUE_OR_FILE(src, gpunvme_wave_read)(src, __VA_ARGS__)
+#define gpunvme_wave_write(src, ...) QUEUE_OR_FILE(src, gpunvme_wave_write)(src, __VA_ARGS__)
+#define gpunvme_wave_read_one(src, ...) QUEUE_OR_FILE(src, gpunvme_wave_read_one)(src, __VA_ARGS__)
+#define gpunvme_wave_write_one(src, ...) QUEUE_OR_FILE(src, gpunvme_wave_write_one)(src, __VA_ARGS__)
+#define gpunvme_block_read(src, ...) lanes_no_file(src, __VA_ARGS__)
+#define gpunvme_block_write(src, ...) lanes_no_file(src, __VA_ARGS__)
+#endif
+
 #endif

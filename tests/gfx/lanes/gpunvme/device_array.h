@@ -8,6 +8,5 @@
 #define gpunvme_page_get(dq, cache, page, got) ((void)(dq), (void)(cache), (void)(page), (void)(got), abort(), 0)
 #define gpunvme_page_put(dq, got) ((void)(dq), (void)(got), abort(), 0)
 #define gpunvme_array_get(dq, cache, index, bytes, value) ((void)(dq), (void)(cache), (void)(index), (void)(value), abort(), 0)
-#define gnvd_lane_memory(at) ((const void *)(uintptr_t)(at))
 
 #endif

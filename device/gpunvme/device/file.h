@@ -1,25 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files from a kernel: read and write bytes of a file that the host has opened (gpunvme_file_open, gpunvme_file_map in file.h).
- *
- * A kernel receives a struct gpunvme_dfile (from gpunvme_file_view) beside the queue and the buffer, and each lane has a struct
- * gpunvme_cursor of its own. The rules of <gpunvme/device.h> hold here too, and:
- *
- * - The queue's view must have the file's blocks: take one of the file's namespace, the whole of it (gpunvme_qp_view()), of the
- *   struct gpunvme_dev by which the file was opened.
- * - Whole blocks move between drive and buffer without a copy, where the file's position and the buffer's IOVA allow it: the first
- *   is a multiple of the block, the second of 4. Else a block goes through the lane's own place in the buffer, cursor->bounce,
- *   and the lane copies its bytes.
- * - A call ends at the end of the file, and cursor->done says how many bytes it has moved, also when it fails.
- * - Holes, and what was allocated and never written, read as zeroes, which the lane stores.
- *
- * Beside the calls of one lane that wait (gpunvme_file_read, _write) there are handles (gpunvme_file_submit_*), whole waves, with a
- * transfer for each lane or one for all (gpunvme_file_wave_*), and workgroups (gpunvme_file_block_*).
+ * Files: where their bytes lie, and how one thread reads and writes them. The first argument of each call is a struct
+ * gpunvme_cursor, which names queue and file. Only device.h includes this; its rules hold here too.
  */
 #ifndef GPUNVME_DEVICE_FILE_H
 #define GPUNVME_DEVICE_FILE_H
 
-#include <gpunvme/device.h>
+#include <gpunvme/device/transfer.h>
 
 /* ---- Where a byte lies ---- */
 
@@ -92,12 +79,12 @@ GNVD_FN int gnvd_check_file_write(const struct gpunvme_dq *dq, const struct gpun
 	return GNVD_WITHIN(pos, len, file->bytes) ? 0 : -GPUNVME_ERANGE;
 }
 
-/* How many bytes of a file a read of `len` gets. */
-GNVD_FN uint64_t gnvd_file_bytes(const struct gpunvme_dfile *file, uint64_t pos, uint64_t len)
+/* The bytes that a transfer of `len` moves: a read ends with the file. */
+GNVD_FN uint64_t gnvd_file_bytes(const struct gpunvme_dfile *file, uint64_t pos, uint64_t len, uint32_t op)
 {
 	uint64_t left = pos < file->bytes ? file->bytes - pos : 0;
 
-	return len < left ? len : left;
+	return GNVD_OPC(op) == GPUNVME_IO_WRITE || len < left ? len : left;
 }
 
 /* The blocks that come next, at most those of `left` bytes: of a hole, of one extent, or one that goes through the bounce area. */
@@ -163,57 +150,76 @@ GNVD_FN int gnvd_file_rw(const struct gpunvme_dq *dq, const struct gpunvme_dfile
 	return ret;
 }
 
-/**
- * gpunvme_file_read() - read bytes of a file into a buffer and wait for them
- * @dq:     the queue; a view of the namespace that has the file
- * @file:   the file
- * @cur:    this lane's cursor. cur->done: bytes read; cur->bounce: where in @dbuf one block is this lane's alone, needed where
- *          @pos, the end of the read or @offset is not as whole blocks want it; a multiple of 4 as an IOVA
- * @dbuf:   the buffer
- * @offset: bytes from the start of the buffer, any
- * @pos:    first byte of the file, any
- * @len:    bytes; a read that goes beyond the end of the file ends there, and one that begins there reads nothing
- *
- * Return: 0, cur->done bytes are valid for this lane; the first failure in the order of the file, behind cur->done bytes: see the
- * head of device.h; -GPUNVME_ERANGE @len bytes do not fit the buffer, the bounce area does not, or the file has blocks that the
- * view has not; -GPUNVME_EXDEV the queue is another namespace's, or another device's than the file was opened by.
- */
-GPUNVME_FN int gpunvme_file_read(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-				 const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+GNVD_FN int gnvd_check_file_transfer(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *dbuf,
+				     uint64_t offset, uint64_t pos, uint64_t len, uint32_t op)
 {
 	int ret = gnvd_check_file(dq, file, dbuf, offset, len);
 
+	if (!ret && GNVD_OPC(op) == GPUNVME_IO_WRITE)
+		ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
+	return ret;
+}
+
+GNVD_FN int gnvd_file_transfer(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+			       uint64_t len, uint32_t op, int ret)
+{
+	const struct gpunvme_dq *dq = cur->dq;
+	const struct gpunvme_dfile *file = cur->file;
+
 	cur->done = 0;
-	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, gnvd_file_bytes(file, pos, len), GPUNVME_IO_READ);
+	if (!ret)
+		ret = gnvd_check_file_transfer(dq, file, dbuf, offset, pos, len, op);
+	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, gnvd_file_bytes(file, pos, len, op), op);
+}
+
+/* In C these have names that select.h chooses from. */
+#if defined(__cplusplus)
+#define GNVD_FILE(call) gpunvme_##call
+#else
+#define GNVD_FILE(call) gnvd_file_##call
+#endif
+
+/**
+ * gpunvme_read() - read bytes of a file into a buffer and wait for them
+ * @cur:    this thread's cursor; cur->done is set to the bytes that were read. cur->bounce is needed where @pos, the end of the
+ *          read or @offset is inside a block: one block of @dbuf that no other thread uses meanwhile
+ * @dbuf:   the buffer, mapped to the device of the queue
+ * @offset: bytes from the start of the buffer, any
+ * @pos:    first byte of the file, any
+ * @len:    bytes; a read across the end of the file ends there, and one that begins there reads 0 bytes
+ *
+ * The thread may read cur->done bytes of the buffer when the call returns. It stores the zeroes of holes itself.
+ * Return: 0; the first failure in the order of the file, after cur->done bytes: see the head of device.h; -GPUNVME_ERANGE @len
+ * bytes do not fit the buffer, the bounce block does not, or the file has blocks outside the queue's window; -GPUNVME_EXDEV the
+ * queue belongs to another namespace or device than the file.
+ */
+GPUNVME_FN int GNVD_FILE(read)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+			       uint64_t len)
+{
+	return gnvd_file_transfer(cur, dbuf, offset, pos, len, GPUNVME_IO_READ, 0);
 }
 
 /**
- * gpunvme_file_write() - write whole blocks of a file in place, and wait
- * @dq:     as gpunvme_file_read(); its view may write
- * @file:   the file, opened for writing (GPUNVME_FILE_WRITE)
- * @cur:    this lane's cursor. cur->done: bytes written
+ * gpunvme_write() - write whole blocks of a file in place, and wait
+ * @cur:    this thread's cursor; its queue's view and its file allow writing (GPUNVME_VIEW_WRITE, GPUNVME_FILE_WRITE). cur->done
+ *          is set to the bytes that were written; cur->bounce is not used
  * @dbuf:   the buffer
  * @offset: bytes from the start of the buffer
  * @pos:    first byte of the file, a multiple of the namespace's block
  * @len:    bytes, a multiple of it
+ * @flags:  0 or GPUNVME_FUA
  *
- * The file keeps its size, its extents and its times: only blocks are written that it has. A write that meets a hole ends there.
- * Return: 0; as gpunvme_file_read(); -GPUNVME_EROFS the file was not opened for writing, or the view may not; -GPUNVME_EINVAL no
- * whole blocks; -GPUNVME_ERANGE beyond the end of the file, nothing was written; -GPUNVME_EOPNOTSUPP behind cur->done bytes is a
- * hole, or what was never written, which only its file system can fill. Durable as gpunvme_write() is.
+ * The file keeps its size, its extents and its times: the call writes only blocks that the file has, and ends at a hole. What it
+ * writes, and when that is durable: as gpunvme_write() on a queue.
+ * Return: as gpunvme_read() on a file; -GPUNVME_EROFS the file was not opened for writing, or the view may not write;
+ * -GPUNVME_EINVAL no whole blocks, or an unknown flag; -GPUNVME_ERANGE beyond the end of the file, and nothing was written;
+ * -GPUNVME_EOPNOTSUPP after cur->done bytes comes a hole, or a part that was allocated and never written, which only the file
+ * system can fill.
  */
-GPUNVME_FN int gpunvme_file_write(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, struct gpunvme_cursor *cur,
-				  const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos, uint64_t len)
+GPUNVME_FN int GNVD_FILE(write)(struct gpunvme_cursor *cur, const struct gpunvme_dbuf *dbuf, uint64_t offset, uint64_t pos,
+				uint64_t len, uint32_t flags)
 {
-	int ret = gnvd_check_file(dq, file, dbuf, offset, len);
-
-	cur->done = 0;
-	if (!ret)
-		ret = gnvd_check_file_write(dq, file, dbuf->iova + offset, pos, len);
-	return ret ? ret : gnvd_file_rw(dq, file, cur, dbuf, offset, pos, len, GPUNVME_IO_WRITE);
+	return gnvd_file_transfer(cur, dbuf, offset, pos, len, GNVD_WRITE(flags), gnvd_check_flags(flags));
 }
-
-#include <gpunvme/device/file_block.h>
-#include <gpunvme/device/file_fronts.h>
 
 #endif

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many files from a kernel: which file has a number, or a name, of those that the host has opened together (gpunvme_files_open() in
- * files.h). What comes of it is read and written as one file is: <gpunvme/device_file.h>.
+ * Many files from a kernel: find a file by its number, or by its name, among those that the host has opened together
+ * (gpunvme_files_open() in files.h). A cursor then names the file, and gpunvme_read() and gpunvme_write() take the cursor.
  *
- *	uint32_t number;
  *	struct gpunvme_dfile file;
+ *	struct gpunvme_cursor cur = { dq, &file, bounce, 0, 0, 0 };
+ *	uint32_t number;
  *	int ret = gpunvme_files_find_hash(files, gpunvme_files_hash(name, len), &number);
  *
  *	ret = ret ? ret : gpunvme_files_get(files, number, &file);
- *	ret = ret ? ret : gpunvme_file_read(dq, &file, &cursor, buf, 0, 0, 4096);
+ *	ret = ret ? ret : gpunvme_read(&cur, buf, 0, 0, 4096);
  *
- * A kernel receives the struct gpunvme_dfiles by value; nothing here waits or writes.
+ * A kernel receives the struct gpunvme_dfiles by value. Nothing here waits or writes. Only device.h includes this.
  */
 #ifndef GPUNVME_DEVICE_FILES_H
 #define GPUNVME_DEVICE_FILES_H
 
-#include <gpunvme/device_file.h>
+#include <gpunvme/device/file.h>
 
 GNVD_FN int gnvd_check_files(const struct gpunvme_dfiles *files)
 {
@@ -23,12 +24,12 @@ GNVD_FN int gnvd_check_files(const struct gpunvme_dfiles *files)
 }
 
 /**
- * gpunvme_files_get() - the file of a number
+ * gpunvme_files_get() - get a file by its number
  * @files:  the table
  * @number: of the file, from 0 on
- * @file:   set on success; this lane's own
+ * @file:   set on success; a variable of the thread
  *
- * A cursor that was another file's may be used further: where it ended is a hint only.
+ * A cursor may change from one file to another: where the last call ended is only a hint.
  * Return: 0; -GPUNVME_ENOENT there is no such number; -GPUNVME_EPROTONOSUPPORT.
  */
 GPUNVME_FN int gpunvme_files_get(const struct gpunvme_dfiles *files, uint32_t number, struct gpunvme_dfile *file)
@@ -56,11 +57,11 @@ GPUNVME_FN int gpunvme_files_get(const struct gpunvme_dfiles *files, uint32_t nu
 }
 
 /**
- * gpunvme_files_hash() - what names are found by
+ * gpunvme_files_hash() - hash a name, as gpunvme_files_find_hash() wants it
  * @name: its bytes
- * @len:  how many
+ * @len:  how many bytes
  *
- * FNV-1a of 64 bits (RFC 9923), which a host may compute, too, and send instead of names.
+ * FNV-1a of 64 bits (RFC 9923). A host may compute it too, and send hashes instead of names.
  * Return: the hash.
  */
 GPUNVME_FN uint64_t gpunvme_files_hash(const char *name, uint64_t len)
@@ -73,15 +74,15 @@ GPUNVME_FN uint64_t gpunvme_files_hash(const char *name, uint64_t len)
 }
 
 /**
- * gpunvme_files_find_hash() - the number of the file whose name has a hash
+ * gpunvme_files_find_hash() - find the number of a file by the hash of its name
  * @files:  the table
  * @hash:   of the name as the table has it: see gpunvme_files_open()
  * @number: set on success
  *
- * Two loads for most names, and never more than one for each power of two of files. Names are not compared: one that the table has
- * not may, one in 2^64, have another's hash, or be made so by whoever writes to the file system.
- * Return: 0; -GPUNVME_ENOENT no name has it; -GPUNVME_ENOTUNIQ names of several files have it: the host tells them apart
- * (gpunvme_files_find()), and they are used by number; -GPUNVME_EPROTONOSUPPORT.
+ * Most names take two loads. The most is one for each power of two in the number of files. The call does not compare names: a name
+ * that is not in the table may have the hash of another one, by chance (1 in 2^64) or because somebody made it so.
+ * Return: 0; -GPUNVME_ENOENT no name has that hash; -GPUNVME_ENOTUNIQ names of several files have it: the host finds their numbers
+ * with gpunvme_files_find(); -GPUNVME_EPROTONOSUPPORT.
  */
 GPUNVME_FN int gpunvme_files_find_hash(const struct gpunvme_dfiles *files, uint64_t hash, uint32_t *number)
 {
