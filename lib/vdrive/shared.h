@@ -16,7 +16,7 @@
 #include "soft/core/timing.h"
 
 #define GNV_VD_LANES 128u  /* of a team on an NVIDIA GPU, where it is a block */
-#define GNV_VD_BATCH 64u   /* commands that a team works on at a time */
+#define GNV_VD_BATCH 128u  /* commands that a team works on at a time */
 #define GNV_VD_PIECES 520u /* pieces of memory of one command: more are GPUNVME_SC_INVALID_SGL_COUNT */
 #define GNV_VD_MAX_BYTES (1u << 20) /* of one command: 257 pages, or less */
 #define GNV_VD_PARKED 1024u /* commands of a queue that wait for a time, at most */
