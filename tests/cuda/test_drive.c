@@ -327,7 +327,10 @@ static void await_a_read(const struct reads *reads)
 		sched_yield();
 }
 
-/* To unregister memory, the driver waits for the kernel of the reads, which waits for the drive's on the same GPU. Both go on. */
+/*
+ * To unregister memory, the mock driver waits for the kernel of the reads, which waits for the drive's on the same GPU. Both go on,
+ * because it launches the drive's meanwhile.
+ */
 static void memory_goes_while_a_long_kernel_reads(void **state)
 {
 	struct gpunvme_mem *other;
@@ -337,6 +340,8 @@ static void memory_goes_while_a_long_kernel_reads(void **state)
 	int i;
 
 	(void)state;
+	if (!mock_driver()) /* with 580 on an H200 neither goes on: docs/gpu-drive.md, Limits */
+		skip();
 	open_rig(&r, DRIVE, "cuda:0");
 	reads = (struct reads){ .rig = &r };
 	assert_int_equal(pthread_create(&thread, NULL, run_reads, &reads), 0);
