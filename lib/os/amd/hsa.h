@@ -137,9 +137,10 @@ struct gnv_hsa_job {
 };
 
 /*
- * gnv_hsa_run() - run a kernel and wait
+ * gnv_hsa_run() - make locked memory uncached again, as gnv_hsa_renew(), run a kernel and wait
  * Return: 0; -ETIMEDOUT it did not end in time: from now on every run answers -EIO; -ENOENT no such kernel; -EINVAL the arguments
- * do not fit; -EIO the GPU reported an error. After a memory fault or a reset nothing of this process runs on the GPU any more, and
+ * do not fit; -EIO the GPU reported an error; what gnv_hsa_renew() returns. After a memory fault or a reset nothing of this
+ * process runs on the GPU any more, and
  * all that would need it here answers -EIO.
  */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
