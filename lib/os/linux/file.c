@@ -137,8 +137,8 @@ static void choose_direct(struct gnv_os_file *file, uint32_t block)
 }
 
 /*
- * File systems may count a hole as a change even where it changes nothing (xfs_file_fallocate() in fs/xfs/xfs_file.c). Only the owner
- * of the file may set the time (utimensat(2)). For other users the new time stays.
+ * File systems may count a hole as a change even where it changes nothing (xfs_file_fallocate() in fs/xfs/xfs_file.c). Only the
+ * owner of the file may set the time (utimensat(2)). For other users the new time stays.
  */
 static void restore_time(int fd, const struct timespec *was)
 {
