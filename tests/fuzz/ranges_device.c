@@ -52,17 +52,16 @@ static int file_ended(int ret)
 	return ret || !req.tag ? ret : gpunvme_wait(&r.whole, &req, 0);
 }
 
-#define ON_FILE begin(), &w.buf, ask.offset, ask.pos, ask.len
-CALL(file_read, gpunvme_read(ON_FILE))
-CALL(file_write, gpunvme_write(ON_FILE, 0))
-CALL(file_submit_read, file_ended(gpunvme_submit_read(ON_FILE, &req)))
-CALL(file_submit_write, file_ended(gpunvme_submit_write(ON_FILE, GPUNVME_FUA, &req)))
-CALL(file_wave_read, gpunvme_wave_read(ON_FILE))
-CALL(file_wave_write, gpunvme_wave_write(ON_FILE, 0))
-CALL(file_wave_read_one, gpunvme_wave_read_one(ON_FILE))
-CALL(file_wave_write_one, gpunvme_wave_write_one(ON_FILE, 0))
-CALL(file_block_read, gpunvme_block_read(ON_FILE))
-CALL(file_block_write, gpunvme_block_write(ON_FILE, 0))
+CALL(file_read, gpunvme_read(begin(), &w.buf, ask.offset, ask.pos, ask.len))
+CALL(file_write, gpunvme_write(begin(), &w.buf, ask.offset, ask.pos, ask.len, 0))
+CALL(file_submit_read, file_ended(gpunvme_submit_read(begin(), &w.buf, ask.offset, ask.pos, ask.len, &req)))
+CALL(file_submit_write, file_ended(gpunvme_submit_write(begin(), &w.buf, ask.offset, ask.pos, ask.len, GPUNVME_FUA, &req)))
+CALL(file_wave_read, gpunvme_wave_read(begin(), &w.buf, ask.offset, ask.pos, ask.len))
+CALL(file_wave_write, gpunvme_wave_write(begin(), &w.buf, ask.offset, ask.pos, ask.len, 0))
+CALL(file_wave_read_one, gpunvme_wave_read_one(begin(), &w.buf, ask.offset, ask.pos, ask.len))
+CALL(file_wave_write_one, gpunvme_wave_write_one(begin(), &w.buf, ask.offset, ask.pos, ask.len, 0))
+CALL(file_block_read, gpunvme_block_read(begin(), &w.buf, ask.offset, ask.pos, ask.len))
+CALL(file_block_write, gpunvme_block_write(begin(), &w.buf, ask.offset, ask.pos, ask.len, 0))
 
 /* ---- Pages and elements ---- */
 
