@@ -84,7 +84,7 @@ int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova)
 /* Return: 0, -EOWNERDEAD it is gone; -EBUSY it is in use; -ENOENT. */
 static int forget(struct soft_space *soft, uint64_t iova)
 {
-	const struct entry *e;
+	struct entry *e;
 	int i, ret;
 
 	pthread_mutex_lock(&soft->lock);

@@ -30,16 +30,19 @@ int gnv_soft_space_find_free(struct soft_space *soft)
 
 /* ---- What hears of mappings; under the lock ---- */
 
-int gnv_soft_space_end_watches(const struct soft_space *soft, const struct entry *e)
+int gnv_soft_space_end_watches(const struct soft_space *soft, struct entry *e)
 {
-	int ret = e->kept ? -EOWNERDEAD : 0, one;
 	struct gnv_soft_watch *watch;
+	int ret = 0;
 
-	for (watch = soft->watches; watch && (!ret || ret == -EOWNERDEAD); watch = watch->next) {
-		one = watch->unmapping(watch, &e->map);
-		ret = one ? one : ret;
+	for (watch = soft->watches; watch && !ret; watch = watch->next) {
+		ret = watch->unmapping(watch, &e->map);
+		if (ret == -EOWNERDEAD) {
+			e->kept = true;
+			ret = 0;
+		}
 	}
-	return ret;
+	return ret ? ret : e->kept ? -EOWNERDEAD : 0;
 }
 
 static bool reaches(int ret)

@@ -53,7 +53,7 @@ int gnv_soft_space_publish(struct soft_space *soft, struct entry *e);
  * Nobody uses it any more: let all that watch let go of it. Return: 0; -EBUSY one still reaches it; -EOWNERDEAD none does, and the
  * bytes must stay.
  */
-int gnv_soft_space_end_watches(const struct soft_space *soft, const struct entry *e);
+int gnv_soft_space_end_watches(const struct soft_space *soft, struct entry *e);
 /* Of the placed mappings, how many begin at or below the address. Under the lock or the guard. */
 unsigned gnv_soft_space_placed_up_to(const struct soft_space *soft, uint64_t iova);
 

@@ -33,7 +33,7 @@ static void list_placed(struct gnv_vdrive *d)
 }
 
 /* Workers have left the list before when they have seen an epoch: the caller waits for that before the next change. */
-static int publish_placed(struct gnv_vdrive *d)
+static int publish_placed(struct gnv_vdrive *d, uint32_t ms)
 {
 	const uint32_t next = !d->place;
 	const uint64_t at = GNV_VD_AT(d, place) + next * sizeof(struct gnv_vd_placed);
@@ -53,7 +53,7 @@ static int publish_placed(struct gnv_vdrive *d)
 		return ret;
 	d->place = next;
 	d->switched = gnv_vdrive_change(d);
-	if (gnv_vdrive_sync(d, UNMAP_MS))
+	if (gnv_vdrive_sync(d, ms))
 		return 0;
 	return gnv_fail(-EBUSY, "the kernel of the drive does not run; look whether other work fills its GPU");
 }
@@ -86,7 +86,7 @@ static int enter(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 	if (!ret)
 		ret = gnv_vdrive_poke64(d, at + offsetof(struct gnv_vd_region, len), map->len);
 	d->region[map->slot].known = !ret;
-	return ret || !d->region[map->slot].placed ? ret : publish_placed(d);
+	return ret || !d->region[map->slot].placed ? ret : publish_placed(d, d->t.soft.patience_ms);
 }
 
 int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map)
@@ -112,7 +112,7 @@ static int withdraw(struct gnv_vdrive *d, unsigned slot)
 	if (ret)
 		return ret == -ENOTRECOVERABLE ? 0 : -EBUSY;
 	region->known = false;
-	if (region->placed && publish_placed(d))
+	if (region->placed && publish_placed(d, UNMAP_MS))
 		return -EBUSY;
 	return gnv_vdrive_sync(d, UNMAP_MS) ? 0 : -EBUSY;
 }

@@ -267,6 +267,7 @@ static void errors_that_pass(bool fatal)
 	open_rig(&r, DRIVE, "cpu");
 	write_and_read(&r);
 	driver->error = GNV_CUDA_OUT_OF_MEMORY;
+	driver->most = fatal ? 0 : before + 9;
 	__atomic_store_n(&driver->fail, "cuMemcpyDtoHAsync_v2", __ATOMIC_RELEASE);
 	while (fatal ? !gpunvme_dev_get_feature(r.pair.dev, 7, &value) : __atomic_load_n(&driver->failed, __ATOMIC_ACQUIRE) - before < 9)
 		sched_yield();

@@ -32,6 +32,8 @@ SAME(GNV_CUDA_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
 SAME(GNV_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
 SAME(GNV_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
 SAME(GNV_CUDA_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
+SAME(GNV_CUDA_ECC_UNCORRECTABLE, CUDA_ERROR_ECC_UNCORRECTABLE);
+SAME(GNV_CUDA_NVLINK_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE);
 SAME(GNV_CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
 SAME(GNV_CUDA_ALREADY_REGISTERED, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 SAME(GNV_CUDA_NOT_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -510,7 +512,7 @@ static void memory_is_mapped_while_other_memory_leaves(void **state)
 }
 
 /* A kernel that failed is the end of the context: what comes later says so, and closing ends. */
-static void a_kernel_fails(void **state)
+static void fail_a_kernel(int error)
 {
 	static uint32_t memory[1];
 	static char page[4096] __attribute__((aligned(4096)));
@@ -520,11 +522,10 @@ static void a_kernel_fails(void **state)
 	struct gpunvme_gpu *gpu;
 	uint32_t word;
 
-	(void)state;
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
 	assert_int_equal(gpu->ops->host_attach(gpu, page, sizeof(page), &range), 0);
 	assert_int_equal(gpu->ops->local_alloc(gpu, 4096, &local), 0);
-	driver->kernel_error = GNV_CUDA_ILLEGAL_ADDRESS;
+	driver->kernel_error = error;
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "start the program anew"));
 	assert_int_equal(gpu->ops->peek(gpu, &word, local.lane, 4), -EIO);
@@ -537,6 +538,16 @@ static void a_kernel_fails(void **state)
 	assert_int_equal(driver->registrations, 1);
 	assert_int_equal(driver->contexts, 1); /* which holds it */
 	driver->forget();
+}
+
+static void a_kernel_fails(void **state)
+{
+	static const int errors[] = { GNV_CUDA_ILLEGAL_ADDRESS, GNV_CUDA_ECC_UNCORRECTABLE, GNV_CUDA_NVLINK_UNCORRECTABLE,
+				      GNV_CUDA_CONTAINED, GNV_CUDA_LAUNCH_TIMEOUT, GNV_CUDA_LAUNCH_FAILED };
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		fail_a_kernel(errors[i]);
 }
 
 /* What it has registered of a device is not unmapped when that is closed: rings, lists, and the registers with the doorbells. */

@@ -17,11 +17,23 @@ static const struct gnv_dl_symbol symbols[] = { GNV_CUDA_FUNCTIONS(SYMBOL) { NUL
 static const char *const files[] = { "libcuda.so.1", "libcuda.so", NULL };
 static const struct gnv_dl library = { "the CUDA driver (libcuda)", "GPUNVME_CUDA_LIBRARY", files, symbols };
 
-/* After these "any further CUDA work will return the same error": an address, an instruction or a time-out of a kernel. */
+/*
+ * After these "any further CUDA work will return the same error": an address, an instruction or a time-out of a kernel, and errors of
+ * the hardware. cuda.h does not say so of the two that are uncorrectable, but a GPU that lost data of the program cannot go on.
+ */
 static bool is_final(int error)
 {
-	return error == GNV_CUDA_ILLEGAL_ADDRESS || error == GNV_CUDA_LAUNCH_TIMEOUT || error == GNV_CUDA_ASSERT ||
-	       (error >= GNV_CUDA_HARDWARE_STACK_ERROR && error <= GNV_CUDA_LAUNCH_FAILED);
+	switch (error) {
+	case GNV_CUDA_ECC_UNCORRECTABLE:
+	case GNV_CUDA_NVLINK_UNCORRECTABLE:
+	case GNV_CUDA_CONTAINED:
+	case GNV_CUDA_ILLEGAL_ADDRESS:
+	case GNV_CUDA_LAUNCH_TIMEOUT:
+	case GNV_CUDA_ASSERT:
+		return true;
+	default:
+		return error >= GNV_CUDA_HARDWARE_STACK_ERROR && error <= GNV_CUDA_LAUNCH_FAILED;
+	}
 }
 
 int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error)

@@ -141,7 +141,8 @@ static int asked(const char *call, bool context)
 		return 0;
 	if (self.skip)
 		return self.skip--, 0;
-	__atomic_fetch_add(&self.failed, 1, __ATOMIC_ACQ_REL);
+	if (__atomic_add_fetch(&self.failed, 1, __ATOMIC_ACQ_REL) == self.most)
+		__atomic_store_n(&self.fail, NULL, __ATOMIC_RELEASE);
 	return self.error;
 }
 #define ASKED(context)                                                                                                             \

@@ -15,6 +15,7 @@ struct stand_in {
 	int error;
 	unsigned failed; /* calls that have returned it (atomic) */
 	unsigned skip; /* calls of it that succeed before */
+	unsigned most; /* the value of `failed` at which calls succeed again; 0: none */
 	int kernel_error; /* with which the next kernel ends, and all that comes then on its GPU (atomic) */
 	int devices, major, minor, pools;
 	/* What exists (atomic). */

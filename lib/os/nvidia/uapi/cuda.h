@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of the CUDA driver's interface (libcuda) that the library uses, so that it builds where CUDA is not installed. Numbers
- * and types are those of CUDA 11.2 and newer (tests/unit/test_cuda.c compares with the installed header). On the machines that the
+ * and types are those of CUDA 11.2 and newer (tests/cuda/test_driver.c compares with the installed header). On the machines that the
  * library runs on CUDAAPI is empty.
  */
 #ifndef GNV_OS_NVIDIA_UAPI_CUDA_H
@@ -16,6 +16,9 @@ enum gnv_cuda_result {
 	GNV_CUDA_OUT_OF_MEMORY = 2,
 	GNV_CUDA_NO_DEVICE = 100,
 	GNV_CUDA_INVALID_DEVICE = 101,
+	GNV_CUDA_ECC_UNCORRECTABLE = 214,
+	GNV_CUDA_NVLINK_UNCORRECTABLE = 220,
+	GNV_CUDA_CONTAINED = 226, /* of CUDA 12 */
 	GNV_CUDA_NOT_READY = 600,
 	GNV_CUDA_ILLEGAL_ADDRESS = 700,
 	GNV_CUDA_LAUNCH_TIMEOUT = 702,
