@@ -512,10 +512,9 @@ static void memory_is_mapped_while_other_memory_leaves(void **state)
 }
 
 /* A kernel that failed is the end of the context: what comes later says so, and closing ends. */
-static void fail_a_kernel(int error)
+static void fail_a_kernel(int error, char *page)
 {
 	static uint32_t memory[1];
-	static char page[4096] __attribute__((aligned(4096)));
 	struct gnv_fill_args args = { (uintptr_t)memory, 1, 1, 0 };
 	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 1, 10000, NULL, NULL };
 	struct gnv_gpu_range range, local;
@@ -523,7 +522,7 @@ static void fail_a_kernel(int error)
 	uint32_t word;
 
 	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
-	assert_int_equal(gpu->ops->host_attach(gpu, page, sizeof(page), &range), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, &range), 0);
 	assert_int_equal(gpu->ops->local_alloc(gpu, 4096, &local), 0);
 	driver->kernel_error = error;
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
@@ -544,10 +543,11 @@ static void a_kernel_fails(void **state)
 {
 	static const int errors[] = { GNV_CUDA_ILLEGAL_ADDRESS, GNV_CUDA_ECC_UNCORRECTABLE, GNV_CUDA_NVLINK_UNCORRECTABLE,
 				      GNV_CUDA_CONTAINED, GNV_CUDA_LAUNCH_TIMEOUT, GNV_CUDA_LAUNCH_FAILED };
+	static char page[sizeof(errors) / sizeof(errors[0])][4096] __attribute__((aligned(4096))); /* each stays registered */
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-		fail_a_kernel(errors[i]);
+		fail_a_kernel(errors[i], page[i]);
 }
 
 /* What it has registered of a device is not unmapped when that is closed: rings, lists, and the registers with the doorbells. */

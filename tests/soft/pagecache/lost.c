@@ -94,7 +94,8 @@ static void change_until_the_end(void *arg)
  */
 static void changes_outlive_the_queue(void **state)
 {
-	struct stage s = { AS(state), .lanes = 16, .width = 4, .timeout_ms = 2000, .page_size = 4096, .frames = 40, .stripe = 4, .rounds = 4 };
+	struct stage s = { AS(state), .lanes = 16, .width = 4, .timeout_ms = 2000, .page_size = 4096, .frames = 40, .stripe = 4, .rounds = 4,
+			   .one_faulty = true }; /* else another member may lose its write later, in the flush */
 	uint32_t i;
 
 	s.frames = s.source == VOLUME ? 8 : 40;

@@ -79,7 +79,7 @@ void stage_open_devices(struct stage *s, const char *keys)
 
 	images_make(s);
 	for (m = 0; m < stage_members(s); m++) {
-		snprintf(uri, sizeof(uri), "soft:%s%s", stage_path(s, m), keys);
+		snprintf(uri, sizeof(uri), "soft:%s%s", stage_path(s, m), m && s->one_faulty ? "" : keys);
 		assert_int_equal(gpunvme_dev_open(uri, NULL, &s->dev[m]), 0);
 	}
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &s->gpu), 0);

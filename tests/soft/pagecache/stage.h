@@ -47,6 +47,7 @@ struct stage {
 	uint64_t lba;			 /* of the cache's window */
 	uint32_t queues, stripe; /* of the volume */
 	uint32_t timeout_ms, lanes, width, rounds;
+	bool one_faulty; /* of the volume's members: the first */
 	bool dies; /* the controller: it may keep the queue, and what that writes to, until it is closed */
 
 	struct gpunvme_dev *dev[STAGE_MEMBERS];
