@@ -2,12 +2,14 @@
 /*
  * The kernel of a drive with a team of several lanes, each a thread. A test links it in place of the library's, whose team is one
  * lane. So what the lanes of a GPU share, and where they meet, is tested on CPU threads. A meeting that is missing is a data race
- * for ThreadSanitizer.
+ * for ThreadSanitizer. A fence that is missing ends the program: CPUs keep the order of stores without one, GPUs do not.
  */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define VD_WIDTH 4u
 #define gnv_vd_kernel_cpu run_lane
@@ -20,13 +22,27 @@ static inline uint32_t vd_rank(bool yes, uint32_t *all);
 static inline void vd_look(const uint32_t *const at[], uint32_t value[]);
 static inline void vd_add64(uint64_t *sum, uint32_t value);
 
+#include "vdrive/kernel/reach.h" /* which stores nothing */
+
+/* The kernel's stores and fences: see "Order" below. */
+static void watch_fence(void);
+static void watch_store(const char *function, void *at, struct vd_vec v);
+static void watch_put64(uint64_t *at, uint64_t value);
+
+#define vd_fence() watch_fence()
+#define vd_store(...) watch_store(__func__, __VA_ARGS__)
+#define vd_put64(at, value) watch_put64(at, value)
 #include "vdrive/kernel/kernel.c" /* quiet bugprone-suspicious-include: a kernel is one unit */
 
 #undef gnv_vd_kernel_cpu
+#undef vd_fence
+#undef vd_store
+#undef vd_put64
 
 struct lane {
 	struct team *team;
 	uint32_t number;
+	uint64_t data, entries; /* of its team, before its last fence */
 	pthread_t thread; /* lane 0 is the thread of the worker */
 };
 
@@ -35,6 +51,7 @@ struct team {
 	const struct gnv_vd_args *args; /* NULL: the team ends */
 	uint32_t index;
 	uint32_t word[VD_WIDTH > VD_LOOKS ? VD_WIDTH : VD_LOOKS];
+	uint64_t data, entries; /* stored so far (atomic) */
 	struct lane lane[VD_WIDTH];
 };
 
@@ -102,6 +119,54 @@ static inline void vd_add64(uint64_t *sum, uint32_t value)
 {
 	if (value)
 		__atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+}
+
+/* ---- Order: data, fence, entries; entries, fence, the word of an interrupt; all of a pass, fence, its epoch ---- */
+
+static void need(bool ordered, const char *what)
+{
+	if (ordered)
+		return;
+	fprintf(stderr, "the kernel of the drive: no fence before %s\n", what);
+	abort();
+}
+
+static bool has_fenced_data(void)
+{
+	return own->data == __atomic_load_n(&own->team->data, __ATOMIC_RELAXED);
+}
+
+static bool has_fenced_entries(void)
+{
+	return own->entries == __atomic_load_n(&own->team->entries, __ATOMIC_RELAXED);
+}
+
+static void watch_fence(void)
+{
+	vd_fence();
+	own->data = __atomic_load_n(&own->team->data, __ATOMIC_RELAXED);
+	own->entries = __atomic_load_n(&own->team->entries, __ATOMIC_RELAXED);
+}
+
+static void watch_store(const char *function, void *at, struct vd_vec v)
+{
+	const bool entry = !strcmp(function, "put_entry");
+
+	if (entry)
+		need(has_fenced_data(), "a completion");
+	__atomic_fetch_add(entry ? &own->team->entries : &own->team->data, 1, __ATOMIC_RELAXED);
+	vd_store(at, v);
+}
+
+static void watch_put64(uint64_t *at, uint64_t value)
+{
+	const struct gnv_vd *vd = (const struct gnv_vd *)(uintptr_t)own->team->args->vd;
+
+	if (at >= vd->posted && at < vd->posted + GNV_VD_QUEUES)
+		need(own->entries && has_fenced_entries(), "the word of an interrupt");
+	if (at >= vd->ack && at < vd->ack + GNV_VD_WORKERS)
+		need(has_fenced_data() && has_fenced_entries(), "an epoch");
+	vd_put64(at, value);
 }
 
 /* ---- Threads: a worker has the same team for all its launches ---- */
