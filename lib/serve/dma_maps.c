@@ -116,8 +116,11 @@ static int take_away(struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 void gnv_dma_maps_end(struct gnv_dma_maps *maps)
 {
 	while (maps->count)
-		if (take_away(maps, &maps->map[maps->count - 1]))
-			maps->count--; /* it stays mapped */
+		if (take_away(maps, &maps->map[maps->count - 1])) {
+			maps->count--;
+			gnv_log(maps->log, GPUNVME_LOG_ERROR, "0x%llx bytes of the client are leaked: %s",
+				(unsigned long long)maps->map[maps->count].len, gpunvme_errmsg());
+		}
 }
 
 int gnv_dma_maps_remove(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len)

@@ -158,7 +158,7 @@ static int launch(struct exec_cuda *c)
 	return gnv_cuda_begin(c->cuda, c->stream, &job);
 }
 
-/* @ended: waves of those before */
+/* @ended: teams of those before */
 static int launch_ahead(struct exec_cuda *c, uint64_t ended, uint64_t *launched)
 {
 	int ret = 0;

@@ -444,7 +444,7 @@ static void flags(void **state)
 	drive_end(d);
 }
 
-/* By handles each byte is what gpunvme_read() has for it, however the table is; and nothing is read behind the file. */
+/* With handles each byte is the one that gpunvme_read() returns, for any table, and nothing after the end of the file is read. */
 static void reads_alike(struct drive *d, uint64_t random)
 {
 	struct files *f = d->job;

@@ -58,7 +58,7 @@ static void hear(void *ctx, enum gpunvme_log_level level, const char *message)
 	pthread_mutex_unlock(&heard_lock);
 }
 
-/* The server warns before it answers. */
+/* The server logs the warning before it replies. */
 static void assert_warned(const char *words)
 {
 	pthread_mutex_lock(&heard_lock);

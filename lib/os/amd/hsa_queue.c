@@ -204,6 +204,7 @@ static int wait_for_end(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	}
 }
 
+/* Since the last run HIP may have copied memory that this kernel uses. The packet's acquire drops what L2 has of it. */
 static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
 	struct kernel kernel = { 0, 0, 0, 0 };
@@ -211,6 +212,8 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	int ret;
 
 	ret = gnv_hsa_usable(gpu);
+	if (!ret)
+		ret = gnv_hsa_renew(gpu, NULL);
 	if (!ret)
 		ret = find_kernel(gpu, job->name, &kernel);
 	if (ret)
@@ -232,13 +235,10 @@ static int run_locked(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 	return ret;
 }
 
-/* Since the last run HIP may have copied memory that this kernel uses. The packet's acquire drops what L2 has of it. */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job)
 {
-	int ret = gnv_hsa_renew(gpu, NULL);
+	int ret;
 
-	if (ret)
-		return ret;
 	pthread_mutex_lock(&gpu->lock);
 	ret = run_locked(gpu, job);
 	pthread_mutex_unlock(&gpu->lock);

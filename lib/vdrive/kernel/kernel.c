@@ -102,6 +102,7 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 static struct gnv_vd_work batch __attribute__((address_space(3), loader_uninitialized));
+_Static_assert(sizeof(batch) <= (48u << 10) - 256, "a block of any NVIDIA GPU may have 48 KiB of this memory without asking");
 #endif
 
 #if defined(__NVPTX__)
