@@ -44,6 +44,15 @@ static const char *lanes(void)
 	return getenv("GPUNVME_TEST_GPU") ? getenv("GPUNVME_TEST_GPU") : "cpu";
 }
 
+static void open_disk(struct gpunvme_dev **dev, struct gpunvme_gpu **gpu)
+{
+	char uri[512];
+
+	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
+	assert_int_equal(gpunvme_dev_open(uri, NULL, dev), 0);
+	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, gpu), 0);
+}
+
 static void nap(unsigned ms)
 {
 	struct timespec t = { 0, ms * 1000000l };
@@ -260,12 +269,9 @@ static void test_flags(void **state)
 	struct gpunvme_gpu *gpu;
 	struct gpunvme_qp *qp;
 	struct gpunvme_dq dq;
-	char uri[512];
 
 	(void)state;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	open_disk(&dev, &gpu);
 	opts.flags = GPUNVME_QP_CQE16 | GPUNVME_QP_NO_READBACK;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &opts, &qp), 0); /* its self-test reads by 16-byte loads */
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
@@ -288,13 +294,10 @@ static void test_not_run(void **state)
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	char uri[512];
 	unsigned i;
 
 	(void)state;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	open_disk(&dev, &gpu);
 	opts.timeout_ms = LONG_MS;
 	for (i = 0; i < 3; i++) {
 		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
@@ -322,13 +325,10 @@ static void test_memory(void **state)
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	char uri[512];
 	size_t i;
 
 	(void)state;
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	open_disk(&dev, &gpu);
 	opts.commands = 100;
 	for (i = 0; i < 4; i++) {
 		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
@@ -375,14 +375,11 @@ static void test_copies(void **state)
 	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;
-	char uri[512];
 	unsigned i;
 
 	(void)state;
 	skip_without_hip();
-	snprintf(uri, sizeof(uri), "soft:%s", image_path("disk.img"));
-	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), 0);
-	assert_int_equal(gpunvme_gpu_open(lanes(), NULL, &gpu), 0);
+	open_disk(&dev, &gpu);
 	opts.commands = FEW;
 	opts.flags = GPUNVME_LITMUS_COPIES;
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]) && !strncmp(lanes(), "hsa", 3); i++) {
