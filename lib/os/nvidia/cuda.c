@@ -18,8 +18,8 @@ static const char *const files[] = { "libcuda.so.1", "libcuda.so", NULL };
 static const struct gnv_dl library = { "the CUDA driver (libcuda)", "GPUNVME_CUDA_LIBRARY", files, symbols };
 
 /*
- * After these "any further CUDA work will return the same error": an address, an instruction or a time-out of a kernel, and errors of
- * the hardware. cuda.h does not say so of the two that are uncorrectable, but a GPU that lost data of the program cannot go on.
+ * After these "any further CUDA work will return the same error": an address, an instruction or a time-out of a kernel, and errors
+ * of the hardware. cuda.h does not say so of the two that are uncorrectable, but a GPU that lost data of the program cannot go on.
  */
 static bool is_final(int error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of the CUDA driver's interface (libcuda) that the library uses, so that it builds where CUDA is not installed. Numbers
- * and types are those of CUDA 11.2 and newer (tests/cuda/test_driver.c compares with the installed header). On the machines that the
- * library runs on CUDAAPI is empty.
+ * and types are those of CUDA 11.2 and newer (tests/cuda/test_driver.c compares with the installed header). On the machines that
+ * the library runs on CUDAAPI is empty.
  */
 #ifndef GNV_OS_NVIDIA_UAPI_CUDA_H
 #define GNV_OS_NVIDIA_UAPI_CUDA_H
