@@ -102,8 +102,6 @@ static unsigned examine_gpus(const char *address, struct json_object *list)
 		usable += !f.ret;
 		show_gpu(&gpu, &f, list);
 	}
-	if (!n && !list)
-		printf("\nNo GPU on this machine. Threads of the CPU can use a drive, too.\n");
 	return usable;
 }
 

@@ -138,6 +138,20 @@ static void check_drives(struct gpunvme_check *check)
 		say(check, "drives", NULL, "%u NVMe controllers, %u of them bound to vfio-pci", n, ready);
 }
 
+static void check_gpus(struct gpunvme_check *check)
+{
+	struct gpunvme_gpu_entry gpu = { .size = sizeof(gpu) };
+	unsigned n = 0;
+
+	while (!gpunvme_gpu_nth(n, &gpu))
+		n++;
+	if (n)
+		say(check, "gpus", NULL, "%u GPU%s, checked below", n, n == 1 ? "" : "s");
+	else
+		say(check, "gpus", "CPU threads need none: --gpu cpu, the default; for a GPU load its driver, amdgpu or nvidia",
+		    "this machine shows no GPU");
+}
+
 void check_machine(struct gpunvme_check checks[MACHINE_CHECKS])
 {
 	check_kernel(&checks[0]);
@@ -146,4 +160,5 @@ void check_machine(struct gpunvme_check checks[MACHINE_CHECKS])
 	check_uring(&checks[3]);
 	check_memlock(&checks[4]);
 	check_drives(&checks[5]);
+	check_gpus(&checks[6]);
 }

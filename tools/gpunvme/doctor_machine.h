@@ -5,7 +5,7 @@
 
 #include <gpunvme/gpunvme.h>
 
-#define MACHINE_CHECKS 6u
+#define MACHINE_CHECKS 7u
 
 /* Fill @checks. None of them fails: what is missing is a limit, as the emulator runs without it. */
 void check_machine(struct gpunvme_check checks[MACHINE_CHECKS]);
