@@ -157,7 +157,7 @@ static int check_namespace(struct gpunvme_ublk *u, const struct gpunvme_dev_info
 		return gnv_fail(-EOPNOTSUPP, "the blocks of namespace %u have %u bytes, and ublk takes at most %u; format it otherwise",
 				u->ns.nsid, u->ns.lba_size, PAGE);
 	if ((u->ns.read_only || dev->read_only) && !u->read_only)
-		return gnv_fail(-EROFS, "namespace %u is read-only; ask for a block device that is, too", u->ns.nsid);
+		return gnv_fail(-EROFS, "namespace %u is read-only; use GPUNVME_UBLK_READ_ONLY (gpunvme serve --ro)", u->ns.nsid);
 	u->info.depth = (uint16_t)(o->depth ? o->depth : gnv_min(DEPTH, most));
 	if (u->info.depth > most)
 		return gnv_fail(-EINVAL, "a depth of %u is more than queues of this controller hold; use %u or less", u->info.depth, most);

@@ -554,6 +554,7 @@ static void test_read_only(void **state)
 	(void)state;
 	open_device("lba=512&ro=1");
 	assert_int_equal(gpunvme_ublk_start(dev, 0, NULL, &ublk), -EROFS);
+	assert_non_null(strstr(gpunvme_errmsg(), "--ro"));
 	opts.flags = GPUNVME_UBLK_READ_ONLY;
 	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
 	assert_true(driver.params.basic.attrs & GNV_UBLK_ATTR_READ_ONLY);
