@@ -4,8 +4,15 @@
 #define EXAMPLES_IMAGE_URI_H
 
 #include <stdio.h>
+#include <string.h>
 
 #define IMAGE_URI 4352 /* a path of 4096 bytes and its keys */
+
+/* The path of an image that is named as for the other programs, soft:PATH, or by its path alone. Keys are no part of it. */
+static inline const char *image_path(const char *name)
+{
+	return strncmp(name, "soft:", 5) ? name : name + 5;
+}
 
 /* In URIs '?' begins the keys, and '%' a byte in hexadecimal. Return: false, it does not fit. */
 static inline int image_uri(char uri[IMAGE_URI], const char *path, const char *keys)

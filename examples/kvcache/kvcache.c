@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kvcache IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
+ * kvcache soft:IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
  * read and write by themselves; then once more by the twin, whose reads, writes and layers the CPU starts. Every
  * fragment is looked at when it lands, and what was added is read back.
  *
@@ -33,8 +33,9 @@ struct setting {
 	struct kv_job job;
 };
 
-static const char usage[] = "usage: kvcache IMAGE [--make BYTES] [--requests N] [--layers N] [--layer BYTES] [--fragment BYTES] "
-			    "[--added N] [--work US] [--waves N] [--delay US] [--threads N]";
+static const char usage[] =
+	"usage: kvcache soft:IMAGE [--make BYTES] [--requests N] [--layers N]"
+	" [--layer BYTES] [--fragment BYTES] [--added N] [--work US] [--waves N] [--delay US] [--threads N]";
 
 static uint64_t number(uint64_t least, uint64_t most)
 {
@@ -101,7 +102,7 @@ static void settings(struct setting *set, int argc, char **argv)
 		set_option(set, c);
 	if (optind + 1 != argc)
 		die(usage);
-	set->path = argv[optind];
+	set->path = image_path(argv[optind]);
 	job->fragments = (uint32_t)(set->layer / job->bytes);
 	if (job->bytes % 4096 || set->layer % job->bytes || !job->fragments)
 		die("fragments have whole blocks of 4096 bytes, and layers whole fragments");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * search IMAGE: nearest neighbours in a graph that lies on a drive (search_data makes one), by waves that read what they find
+ * search soft:IMAGE: nearest neighbours in a graph that lies on a drive (search_data makes one), by waves that read what they find
  * they need; then once more by the twin, whose reads and steps the CPU starts, on the same data; and compares.
  *
  * --delay US    what the drive takes for a read, beyond what the file takes (0)
@@ -33,7 +33,7 @@ struct run {
 	struct search_job job;
 };
 
-static const char usage[] = "usage: search IMAGE [--delay US] [--slots N] [--beam N] [--list N] [--threads N]";
+static const char usage[] = "usage: search soft:IMAGE [--delay US] [--slots N] [--beam N] [--list N] [--threads N]";
 
 static uint32_t number(const char *text, uint32_t least, uint32_t most)
 {
@@ -63,7 +63,7 @@ static struct setting settings(int argc, char **argv)
 	}
 	if (optind + 1 != argc)
 		die(usage);
-	set.path = argv[optind];
+	set.path = image_path(argv[optind]);
 	return set;
 }
 
