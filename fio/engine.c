@@ -56,21 +56,19 @@ static struct fio_option options[] = {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct drive *drives;
 
-/* fio learns the errno; the sentence goes where fio says such things. */
-static int say(struct thread_data *td, int ret)
-{
-	const char *text = gpunvme_errmsg();
-
-	log_err("gpunvme: %s\n", *text ? text : gpunvme_strerror(ret));
-	td_vmsg(td, ret < 0 ? -ret : EIO, gpunvme_strerror(ret), "gpunvme");
-	return 1;
-}
-
+/* fio prints its own line of the job after this one: with the same text, cut off at its length. */
 static int refuse(struct thread_data *td, int error, const char *text)
 {
 	log_err("gpunvme: %s\n", text);
 	td_vmsg(td, error, text, "gpunvme");
 	return 1;
+}
+
+static int say(struct thread_data *td, int ret)
+{
+	const char *text = gpunvme_errmsg();
+
+	return refuse(td, ret < 0 ? -ret : EIO, *text ? text : gpunvme_strerror(ret));
 }
 
 static void drive_put(struct drive *d)
