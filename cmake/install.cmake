@@ -12,6 +12,16 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PR
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.csv" PATTERN "*.tsv"
   PATTERN reference EXCLUDE)
 
+# Section 3 of the manual. It lies in the build tree, and can be installed alone: cmake --install BUILD --component reference
+if(GPUNVME_BUILD_REFERENCE)
+  set(GPUNVME_REFERENCE ${PROJECT_BINARY_DIR}/reference)
+  file(GLOB_RECURSE GPUNVME_PUBLIC ${PROJECT_SOURCE_DIR}/include/gpunvme/*.h ${PROJECT_SOURCE_DIR}/device/gpunvme/*.h)
+  add_custom_command(OUTPUT ${GPUNVME_REFERENCE}/man3/gpunvme_dev.h.3 DEPENDS ${GPUNVME_PUBLIC} ${PROJECT_SOURCE_DIR}/docs/reference/make
+    COMMAND ${PROJECT_SOURCE_DIR}/docs/reference/make ${GPUNVME_REFERENCE} > ${PROJECT_BINARY_DIR}/reference.log COMMENT "The manual of all functions")
+  add_custom_target(gpunvme_reference ALL DEPENDS ${GPUNVME_REFERENCE}/man3/gpunvme_dev.h.3)
+  install(DIRECTORY ${GPUNVME_REFERENCE}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT reference)
+endif()
+
 # The static library has a list of its own: a distribution may have it in another package.
 install(TARGETS gpunvme gpunvme_device EXPORT gpunvme-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
 install(TARGETS gpunvme LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_ONLY)
