@@ -36,24 +36,73 @@ static void hand_on_silence(struct gnv_vdrive *d)
 }
 
 /*
+ * Take what a command has made of the controller. No reset comes between the look and what follows from it: thread 0 calls this, or
+ * it waits. Return: 0; -errno with an error message.
+ */
+static int take_doom(struct gnv_vdrive *d, uint32_t *doom)
+{
+	int ret = peek(d, doom, GNV_VD_AT(d, view.io.doom), sizeof(*doom));
+
+	if (!ret && *doom)
+		ret = gnv_vdrive_poke32(d, GNV_VD_AT(d, view.io.doom), 0);
+	if (!ret && *doom)
+		__atomic_store_n(&d->t.soft.io.doom, *doom, __ATOMIC_RELAXED);
+	return ret;
+}
+
+bool gnv_vdrive_is_doomed(struct gnv_vdrive *d)
+{
+	uint32_t doom = 0;
+
+	return !take_doom(d, &doom) && doom;
+}
+
+/*
  * The structure is out of reach. A controller that is ready has a fatal status then, also when the host has reset it. Only when the
  * context of the GPU has ended it is known that nothing runs there any more. Other errors may pass: the next look may succeed.
+ * Return: the controller fails now.
  */
-static void cannot_look(struct gnv_vdrive *d, int error)
+static bool must_fail(struct gnv_vdrive *d, int error, bool *news)
+{
+	if (error == -ENOTRECOVERABLE)
+		*news = !__atomic_exchange_n(&d->dead, true, __ATOMIC_ACQ_REL);
+	else
+		*news = ++d->looks == LOOKS_MAX;
+	return error == -ENOTRECOVERABLE || d->looks >= LOOKS_MAX;
+}
+
+static void fail(struct gnv_vdrive *d)
 {
 	const uint32_t csts = gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS);
-	bool news;
 
-	if (error == -ENOTRECOVERABLE)
-		news = !__atomic_exchange_n(&d->dead, true, __ATOMIC_ACQ_REL);
-	else
-		news = ++d->looks == LOOKS_MAX;
-	if (news)
-		gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR, "the drive soft:vram: has failed: %s", gpunvme_errmsg());
-	if (error != -ENOTRECOVERABLE && d->looks < LOOKS_MAX)
-		return;
 	if ((csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)) == GPUNVME_CSTS_RDY)
 		__atomic_store_n(&d->t.soft.io.doom, GNV_SOFT_CFS, __ATOMIC_RELAXED);
+}
+
+/* Look again while no reset can come in between. */
+static void cannot_look(struct gnv_vdrive *d, int error)
+{
+	uint32_t doom;
+	bool news;
+
+	if (!__atomic_load_n(&d->served, __ATOMIC_ACQUIRE) || !must_fail(d, error, &news))
+		return;
+	gnv_soft_engine_threads.hold(&d->t.soft);
+	error = take_doom(d, &doom);
+	if (error)
+		fail(d);
+	gnv_soft_engine_threads.release(&d->t.soft);
+	if (error && news)
+		gnv_log(d->t.soft.log, GPUNVME_LOG_ERROR, "the drive soft:vram: has failed: %s", gpunvme_errmsg());
+}
+
+static void hand_on_doom(struct gnv_vdrive *d)
+{
+	uint32_t doom;
+
+	gnv_soft_engine_threads.hold(&d->t.soft);
+	take_doom(d, &doom);
+	gnv_soft_engine_threads.release(&d->t.soft);
 }
 
 static void report_events(struct gnv_vdrive *d)
@@ -72,8 +121,8 @@ static void report_events(struct gnv_vdrive *d)
 		if (raised[i] != d->raised[i])
 			gnv_soft_raise(&d->t.soft, (enum gnv_soft_event)i);
 	memcpy(d->raised, raised, sizeof(raised));
-	if (doom && !gnv_vdrive_poke32(d, GNV_VD_AT(d, view.io.doom), 0))
-		__atomic_store_n(&d->t.soft.io.doom, doom, __ATOMIC_RELAXED);
+	if (doom)
+		hand_on_doom(d);
 }
 
 /* Return: there are queues that have them. */

@@ -156,6 +156,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 	soft->config.threads = 1; /* the others were workers */
 	if (!ret)
 		ret = gnv_soft_engine_threads.start(soft, space);
+	__atomic_store_n(&d->served, !ret, __ATOMIC_RELEASE);
 	return ret;
 }
 

@@ -43,6 +43,7 @@ struct gnv_vdrive {
 	uint64_t epoch; /* atomic */
 	uint32_t workers;
 	bool started, stopped; /* atomic */
+	bool served; /* atomic: thread 0 looks at the registers */
 	bool dead; /* atomic: the GPU's context has ended, and the kernel with it */
 	bool bar_shown;
 	pthread_mutex_t epochs; /* taken last */
@@ -133,6 +134,8 @@ int gnv_vdrive_check_faults(const struct gnv_soft_config *config);
 int gnv_vdrive_attend(struct gnv_vdrive *d);
 void gnv_vdrive_end_attendant(struct gnv_vdrive *d);
 bool gnv_vdrive_is_still(struct gnv_soft *soft);
+/* Thread 0: has a command ended the controller, and nobody knows yet? Then it is known now. */
+bool gnv_vdrive_is_doomed(struct gnv_vdrive *d);
 void gnv_vdrive_counters(struct gnv_soft *soft, struct gnv_soft_counters *sum);
 uint64_t gnv_vdrive_errors(struct gnv_soft *soft, struct gpunvme_error_log *log);
 

@@ -313,11 +313,12 @@ void gnv_vdrive_quiesce(struct gnv_soft *soft, bool dead)
 	d->quiet = gnv_vdrive_change(d);
 }
 
+/* What commands have made of the controller is met before its reset ends: the next one is not its heir. */
 bool gnv_vdrive_is_quiet(struct gnv_soft *soft)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
 
-	return gnv_soft_is_quiet(soft) && gnv_vdrive_has_seen(d, d->quiet);
+	return gnv_soft_is_quiet(soft) && gnv_vdrive_has_seen(d, d->quiet) && !gnv_vdrive_is_doomed(d);
 }
 
 static bool lies_in(const struct gnv_soft_map *map, uint64_t iova, uint64_t len)

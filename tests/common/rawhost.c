@@ -57,6 +57,8 @@ bool rawhost_is_vram(void)
 	return getenv("GPUNVME_TEST_VRAM");
 }
 
+const struct gnv_log *rawhost_log;
+
 int rawhost_open(struct rawhost *h, const struct gnv_soft_config *config)
 {
 	struct gnv_soft_config c = GNV_SOFT_CONFIG_INIT;
@@ -80,7 +82,7 @@ int rawhost_open(struct rawhost *h, const struct gnv_soft_config *config)
 	h->mem.len = RAWHOST_MEM;
 	assert_int_equal(gnv_soft_space_create(&h->space), 0);
 	assert_int_equal(h->space->ops->map(h->space, &h->mem, &h->iova), 0);
-	ret = gnv_soft_create(&c, h->space, NULL, &h->soft);
+	ret = gnv_soft_create(&c, h->space, rawhost_log, &h->soft);
 	if (!ret)
 		h->bar = gnv_soft_bar(h->soft, NULL);
 	place(h, &h->admin, 0, RAWHOST_ENTRIES, RAWHOST_ENTRIES);

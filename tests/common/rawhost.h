@@ -53,6 +53,7 @@ struct rawhost {
  * Return: 0, or what gnv_soft_create() said.
  */
 bool rawhost_is_vram(void);
+extern const struct gnv_log *rawhost_log; /* of controllers that are opened from now on; NULL: none */
 int rawhost_open(struct rawhost *h, const struct gnv_soft_config *config);
 void rawhost_close(struct rawhost *h);
 

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a controller whose I/O queues a kernel serves: what the thread that looks at the kernel finds belongs to the
+ * controller of then, not to the one after a reset. Memory that the processor of the drive keeps stays.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/rawhost.h"
+#include "vdrive/drive.h"
+#include "vdrive/vdrive.h"
+
+/* ---- A processor that is in the way: copies of some words fail or wait ---- */
+
+static struct gnv_vd_exec_ops between; /* of the drive */
+static const struct gnv_vd_exec_ops *whole;
+static uint64_t structure; /* of the drive (atomic) */
+static uint32_t fails, waits; /* looks do (atomic) */
+static uint32_t looks, waiting; /* so far; one waits (atomic) */
+
+static bool is_set(const uint32_t *flag)
+{
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static void set(uint32_t *flag, bool value)
+{
+	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+static void await(const uint32_t *flag)
+{
+	while (!is_set(flag))
+		sched_yield();
+}
+
+static bool is_word(uint64_t at, size_t offset)
+{
+	return at == __atomic_load_n(&structure, __ATOMIC_ACQUIRE) + offset;
+}
+
+static int peek_between(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len)
+{
+	const bool look = is_word(at, offsetof(struct gnv_vd, raised));
+
+	if (look || is_word(at, offsetof(struct gnv_vd, view.io.doom))) {
+		if (is_set(&fails))
+			return gnv_fail(-EIO, "no copies today");
+		set(&waiting, is_set(&waits));
+		while (look && is_set(&waits))
+			sched_yield();
+		__atomic_fetch_add(&looks, look, __ATOMIC_ACQ_REL);
+	}
+	return whole->peek(exec, to, at, len);
+}
+
+static int start_between(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
+{
+	__atomic_store_n(&structure, vd, __ATOMIC_RELEASE);
+	return whole->start(exec, vd, slice_ns);
+}
+
+/* The table is another one before any thread of the drive uses it. */
+int __real_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
+int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
+int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+{
+	const int ret = __real_gnv_vd_exec_open(wish, log, workers, exec);
+
+	if (ret)
+		return ret;
+	whole = (*exec)->ops;
+	between = *whole;
+	between.peek = peek_between;
+	between.start = start_between;
+	(*exec)->ops = &between;
+	return 0;
+}
+
+static struct gnv_soft_config config_of(const char *fault)
+{
+	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
+
+	config.path = RAWHOST_VRAM;
+	config.engine = &gnv_vdrive_engine;
+	if (fault)
+		assert_int_equal(gnv_soft_fault_parse(fault, &config.traits, &config.rules), 0);
+	return config;
+}
+
+/* ---- What was found before a reset ---- */
+
+static void await_looks(uint32_t more)
+{
+	const uint32_t before = __atomic_load_n(&looks, __ATOMIC_ACQUIRE);
+
+	while (__atomic_load_n(&looks, __ATOMIC_ACQUIRE) - before < more)
+		sched_yield();
+}
+
+static void check_is_well(void)
+{
+	await_looks(2); /* the second begins after what the first one found */
+	gnv_soft_engine_threads.hold(host.soft);
+	assert_int_equal(host.soft->io.doom, 0);
+	assert_int_equal(rawhost_read32(&host, GPUNVME_REG_CSTS), GPUNVME_CSTS_RDY);
+	gnv_soft_engine_threads.release(host.soft);
+}
+
+static uint32_t said, was_reset;
+
+/* The thread that looks says that the drive has failed. Before it goes on the host resets the controller, and all is well again. */
+static void log_and_wait(void *ctx, enum gpunvme_log_level level, const char *line)
+{
+	(void)ctx;
+	if (level != GPUNVME_LOG_ERROR || !strstr(line, "has failed"))
+		return;
+	set(&fails, false);
+	set(&said, true);
+	await(&was_reset);
+}
+
+static void a_failure_of_before_a_reset_is_none_of_after(void **state)
+{
+	static struct gnv_log log = { .fn = log_and_wait };
+	struct gnv_soft_config config = config_of(NULL);
+
+	(void)state;
+	rawhost_log = &log;
+	rawhost_start(&host, &config);
+	set(&fails, true);
+	await(&said);
+	assert_true(rawhost_disable(&host));
+	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);
+	set(&was_reset, true);
+	check_is_well();
+	rawhost_close(&host);
+	rawhost_log = NULL;
+}
+
+/* A command ends its controller, and a reset comes before any thread of the host knows. */
+static void a_command_ends_its_own_controller(void **state)
+{
+	struct gnv_soft_config config = config_of("cfs:op=read");
+	struct gpunvme_sqe sqe;
+	uint32_t doom = 0;
+
+	(void)state;
+	config.faulty = true;
+	rawhost_start(&host, &config);
+	set(&waits, true);
+	await(&waiting);
+	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 1, 0);
+	rawhost_submit(&host, &host.io, &sqe);
+	while (!doom) {
+		sched_yield();
+		whole->peek(gnv_vdrive_of(host.soft)->exec, &doom, structure + offsetof(struct gnv_vd, view.io.doom), sizeof(doom));
+	}
+	assert_true(rawhost_disable(&host));
+	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);
+	set(&waits, false);
+	check_is_well();
+	rawhost_close(&host);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_failure_of_before_a_reset_is_none_of_after),
+		cmocka_unit_test(a_command_ends_its_own_controller),
+	};
+
+	return cmocka_run_group_tests_name("vdrive life", tests, NULL, NULL);
+}
