@@ -134,6 +134,7 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
  * -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV; what the kernel returns for the mapping.
  * -EBUSY: the memory was taken away and a queue still has commands in flight; or, with a drive on an NVIDIA GPU, a part of the
  * memory is mapped there already by itself (unmap that first), or another thread unmaps such a part now (call again).
+ * -EIO: a drive that runs on a GPU failed to map it and did not let go of the bytes, which stay until the process ends.
  */
 GPUNVME_API int gpunvme_mem_map(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 

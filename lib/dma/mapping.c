@@ -148,7 +148,7 @@ static int give_address(struct gnv_mapping *map, const struct gnv_mapping *same)
 	map->dbuf.iova = mem->home ? mem->home_iova : same ? same->dbuf.iova : 0;
 	if (mem->home && mem->home != map->dev)
 		return gnv_fail(-EXDEV, "the memory lies in another drive, at %s, and can be mapped to that only", mem->home->nvme.info.address);
-	return mem->home || same ? 0 : space->ops->map(space, mem, &map->dbuf.iova);
+	return mem->home || same ? 0 : gnv_mem_map(map->mem, space, &map->dev->nvme.log, &map->dbuf.iova);
 }
 
 static int take_address(struct gnv_mapping *map)

@@ -289,7 +289,7 @@ int gnv_map_drop_all(struct gpunvme_dev *dev)
 		struct gpunvme_mem *mem = map->mem;
 
 		ret = gnv_mapping_remove(map);
-		release = mem->orphan && !mem->leaked && !mem->maps;
+		release = mem->orphan && !mem->maps;
 		pthread_mutex_unlock(&mem->lock);
 		if (release)
 			gnv_mem_release(mem);

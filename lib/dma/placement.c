@@ -48,7 +48,7 @@ static int try_scratch(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu)
 	if (!mem->cpu && !dev->nvme.port->remote)
 		ret = gnv_fail(-EOPNOTSUPP, "the software controller cannot have rings in memory that has no CPU address");
 	if (!ret)
-		ret = space->ops->map(space, mem, &iova);
+		ret = gnv_mem_map(mem, space, &dev->nvme.log, &iova);
 	if (ret == -EOPNOTSUPP && mem->dmabuf >= 0 && space->by_dmabuf && !space->bare)
 		ret = no_addresses(dev->nvme.port);
 	if (!ret)

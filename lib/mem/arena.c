@@ -99,7 +99,7 @@ int gnv_arena_blind(struct gnv_arena *arena, bool reset)
 /* Map the memory of a chunk and put it into the list. */
 static int chunk_insert(struct gnv_arena *arena, struct gnv_arena_chunk *chunk, unsigned pages)
 {
-	int ret = arena->space->ops->map(arena->space, chunk->mem, &chunk->iova);
+	int ret = gnv_mem_map(chunk->mem, arena->space, arena->log, &chunk->iova);
 
 	if (ret)
 		return ret;
@@ -203,8 +203,7 @@ static int chunk_remove(struct gnv_arena *arena, struct gnv_arena_chunk *chunk)
 	for (link = &arena->chunks; *link != chunk; link = &(*link)->next)
 		;
 	*link = chunk->next;
-	if (!chunk->mem->leaked)
-		gnv_mem_release(chunk->mem);
+	gnv_mem_release(chunk->mem);
 	free(chunk);
 	return 0;
 }

@@ -58,11 +58,24 @@ void gnv_mem_release(struct gpunvme_mem *mem)
 {
 	struct gpunvme_gpu *gpu = mem->gpu;
 
+	if (mem->leaked)
+		return;
 	mem->ops->release(mem);
 	gnv_mem_fini(mem);
 	free(mem);
 	if (gpu)
 		gnv_gpu_put(gpu);
+}
+
+int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct gnv_log *log, uint64_t *iova)
+{
+	const int ret = space->ops->map(space, mem, iova);
+
+	if (ret != -EOWNERDEAD)
+		return ret;
+	gnv_log(log, GPUNVME_LOG_ERROR, "%zu bytes are leaked: %s", mem->len, gpunvme_errmsg());
+	mem->leaked = true;
+	return -EIO;
 }
 
 void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len)

@@ -199,6 +199,13 @@ void gnv_mem_lose(struct gpunvme_mem *mem, bool gone);
 /* Bytes, object and its reference to the GPU; no device has it mapped. */
 void gnv_mem_release(struct gpunvme_mem *mem);
 
+/*
+ * Map it in a space. Where the map fails and a processor keeps the bytes, the log says so, and gnv_mem_release() gives nothing
+ * back. Under the memory's lock where others know it. Return: 0; as the map of the space; -EIO, with an error message, for
+ * -EOWNERDEAD.
+ */
+int gnv_mem_map(struct gpunvme_mem *mem, struct gnv_space *space, const struct gnv_log *log, uint64_t *iova);
+
 /* The line for memory that could not be locked. */
 void gnv_mem_log_unlocked(const struct gnv_log *log, size_t len);
 

@@ -19,7 +19,8 @@ struct gnv_space_ops {
 	const char *name;
 	/*
 	 * Map all of @mem for reads and writes by the device.
-	 * Return: 0, -ENOMEM, -ENOSPC, -EFAULT, -EOPNOTSUPP, -ENODEV; gnv_fail() has the sentence.
+	 * Return: 0, -ENOMEM, -ENOSPC, -EFAULT, -EOPNOTSUPP, -ENODEV; -EOWNERDEAD it is not mapped, but a processor did not let go of
+	 * the bytes: they must stay until the process ends. gnv_fail() has the error message. gnv_mem_map() calls this.
 	 */
 	int (*map)(struct gnv_space *space, const struct gpunvme_mem *mem, uint64_t *iova);
 	/*

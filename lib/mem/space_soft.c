@@ -66,14 +66,15 @@ static void end_watch(struct gnv_soft_watch *watch, struct entry *e)
 int gnv_soft_space_publish(struct soft_space *soft, struct entry *e)
 {
 	struct gnv_soft_watch *watch;
-	int ret = 0;
+	int ret = 0, kept;
 
 	e->kept = false;
 	for (watch = soft->watches; watch && !ret; watch = watch->next)
 		ret = watch->mapped(watch, &e->map);
 	if (ret) {
-		e->map.leaving = reaches(gnv_soft_space_end_watches(soft, e)); /* what still reaches it keeps the slot for ever */
-		return ret;
+		kept = gnv_soft_space_end_watches(soft, e);
+		e->map.leaving = reaches(kept); /* what still reaches it keeps the slot for ever */
+		return kept ? -EOWNERDEAD : ret;
 	}
 	__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);
 	__atomic_store_n(&e->state, GNV_SOFT_LIVE, __ATOMIC_RELEASE);

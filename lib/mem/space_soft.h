@@ -70,7 +70,8 @@ static inline bool gnv_soft_map_is_leaving(const struct gnv_soft_map *map)
 /*
  * gnv_soft_space_place() - map memory of another process where that process says
  * @cpu: where this one reaches it
- * Return: 0; -EINVAL it is empty, wraps, or lies among the space's own addresses; -EEXIST it overlaps another one; -ENOSPC.
+ * Return: 0; -EINVAL it is empty, wraps, or lies among the space's own addresses; -EEXIST it overlaps another one; -ENOSPC;
+ * -EOWNERDEAD as the map of struct gnv_space_ops.
  */
 int gnv_soft_space_place(struct gnv_space *space, uint64_t iova, size_t len, void *cpu);
 

@@ -47,7 +47,10 @@ static inline struct soft_space *soft_of(struct gnv_space *space)
 
 /* Return: a slot, or -ENOSPC. */
 int gnv_soft_space_find_free(struct soft_space *soft);
-/* It is there, once all that watch have heard of it. Return: 0; what one of them returned. */
+/*
+ * It is there, once all that watch have heard of it. Return: 0; what one of them returned; -EOWNERDEAD the same, and another error:
+ * one of them did not let go of it, so the bytes must stay.
+ */
 int gnv_soft_space_publish(struct soft_space *soft, struct entry *e);
 /*
  * Nobody uses it any more: let all that watch let go of it. Return: 0; -EBUSY one still reaches it; -EOWNERDEAD none does, and the

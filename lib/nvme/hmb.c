@@ -55,7 +55,7 @@ static int take(struct gnv_nvme *nvme, uint64_t size)
 	ret = gnv_mem_host_alloc((size_t)size, gnv_mem_flags_for(nvme->port->space), &nvme->log, &nvme->hmb.mem);
 	if (ret)
 		return ret;
-	ret = nvme->port->space->ops->map(nvme->port->space, nvme->hmb.mem, &nvme->hmb.iova);
+	ret = gnv_mem_map(nvme->hmb.mem, nvme->port->space, &nvme->log, &nvme->hmb.iova);
 	if (ret)
 		return ret;
 	entry.iova = nvme->hmb.iova;

@@ -116,14 +116,13 @@ static const struct gnv_mem_ops cmb_ops = { "cmb", cmb_release, gnv_mem_attach_h
 
 static int map_cmb(struct soft_cmb *cmb, struct port_soft *ps)
 {
-	struct gnv_space *space = ps->port.space;
 	int ret = gnv_mem_host_alloc(gnv_soft_cmb_bytes(ps->soft), 0, &ps->port.log, &cmb->bytes);
 
 	if (ret)
 		return ret;
 	cmb->bytes->inside = true;
 	cmb->ps = ps;
-	ret = space->ops->map(space, cmb->bytes, &cmb->iova);
+	ret = gnv_mem_map(cmb->bytes, ps->port.space, &ps->port.log, &cmb->iova);
 	if (ret)
 		gnv_mem_release(cmb->bytes);
 	else

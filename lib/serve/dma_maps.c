@@ -42,6 +42,26 @@ static int check(const struct gnv_dma_maps *maps, uint64_t iova, uint64_t len)
 	return 0;
 }
 
+static void log_leak(const struct gnv_dma_maps *maps, uint64_t len)
+{
+	gnv_log(maps->log, GPUNVME_LOG_ERROR, "0x%llx bytes of the client are leaked: %s", (unsigned long long)len, gpunvme_errmsg());
+}
+
+/* Pages that a GPU keeps stay mapped here: what came to their addresses later would have the old pages registered. */
+static int place(const struct gnv_dma_maps *maps, struct gnv_dma_map *r)
+{
+	const int ret = gnv_soft_space_place(maps->space, r->iova, r->len, r->memory.ptr);
+
+	if (ret == -EOWNERDEAD) {
+		log_leak(maps, r->len);
+		return -EIO;
+	}
+	if (!ret)
+		return 0;
+	gnv_shared_unmap(&r->memory);
+	return gnv_fail(ret, "DMA_MAP of 0x%llx bytes at 0x%llx: no room", (unsigned long long)r->len, (unsigned long long)r->iova);
+}
+
 int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int fd, uint64_t offset)
 {
 	struct gnv_dma_map r = { .iova = iova, .len = len };
@@ -49,17 +69,11 @@ int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int
 
 	if (!ret && fd >= 0)
 		ret = gnv_shared_map(fd, offset, len, &r.memory);
-	if (ret)
-		return ret;
-	if (r.memory.ptr) {
-		ret = gnv_soft_space_place(maps->space, iova, len, r.memory.ptr);
-		if (ret) {
-			gnv_shared_unmap(&r.memory);
-			return gnv_fail(ret, "DMA_MAP of 0x%llx bytes at 0x%llx: no room", (unsigned long long)len, (unsigned long long)iova);
-		}
-	}
-	maps->map[maps->count++] = r;
-	return 0;
+	if (!ret && r.memory.ptr)
+		ret = place(maps, &r);
+	if (!ret)
+		maps->map[maps->count++] = r;
+	return ret;
 }
 
 static bool lies_in(const struct gnv_dma_map *r, uint64_t iova, uint64_t last)
@@ -94,7 +108,7 @@ static void withdraw(struct gnv_dma_maps *maps, uint64_t iova, uint64_t last)
 			gnv_soft_space_withdraw(maps->space, maps->map[i].iova);
 }
 
-/* Pages that a GPU keeps stay mapped here: what came to their addresses later would have the old pages registered. */
+/* What a GPU keeps stays mapped: see place(). */
 static int take_away(struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 {
 	const int ret = r->memory.ptr ? gnv_soft_space_displace(maps->space, r->iova, DRAIN_MS) : 0;
@@ -105,8 +119,7 @@ static int take_away(struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 				"work fills the GPU of the drive",
 				(unsigned long long)r->iova);
 	if (ret)
-		gnv_log(maps->log, GPUNVME_LOG_ERROR, "0x%llx bytes of the client are leaked: %s", (unsigned long long)r->len,
-			gpunvme_errmsg());
+		log_leak(maps, r->len);
 	else
 		gnv_shared_unmap(&r->memory);
 	*r = maps->map[--maps->count];
@@ -118,8 +131,7 @@ void gnv_dma_maps_end(struct gnv_dma_maps *maps)
 	while (maps->count)
 		if (take_away(maps, &maps->map[maps->count - 1])) {
 			maps->count--;
-			gnv_log(maps->log, GPUNVME_LOG_ERROR, "0x%llx bytes of the client are leaked: %s",
-				(unsigned long long)maps->map[maps->count].len, gpunvme_errmsg());
+			log_leak(maps, maps->map[maps->count].len);
 		}
 }
 

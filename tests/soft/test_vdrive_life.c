@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <gpunvme/gpunvme.h>
 
 #include "common/rawhost.h"
 #include "vdrive/drive.h"
@@ -23,6 +24,7 @@ static struct gnv_vd_exec_ops between; /* of the drive */
 static const struct gnv_vd_exec_ops *whole;
 static uint64_t structure; /* of the drive (atomic) */
 static uint32_t fails, waits; /* looks do (atomic) */
+static uint32_t refuses, clings, keeps; /* regions are not written; nor do they end; memory stays registered (atomic) */
 static uint32_t looks, waiting; /* so far; one waits (atomic) */
 
 static bool is_set(const uint32_t *flag)
@@ -61,6 +63,22 @@ static int peek_between(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t 
 	return whole->peek(exec, to, at, len);
 }
 
+/* The length of a region: by then its memory is registered. */
+static int poke_between(struct gnv_vd_exec *exec, uint64_t at, const void *from, size_t len)
+{
+	const uint64_t first = __atomic_load_n(&structure, __ATOMIC_ACQUIRE) + offsetof(struct gnv_vd, region);
+
+	if (is_set(&refuses) && len == 8 && at - first < GNV_VD_REGIONS * sizeof(struct gnv_vd_region) &&
+	    (*(const uint64_t *)from || is_set(&clings)))
+		return gnv_fail(-EIO, "no copies today");
+	return whole->poke(exec, at, from, len);
+}
+
+static int hide_between(struct gnv_vd_exec *exec, void *cookie)
+{
+	return is_set(&keeps) ? gnv_fail(-EBUSY, "the memory stays registered") : whole->hide(exec, cookie);
+}
+
 static int start_between(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 {
 	__atomic_store_n(&structure, vd, __ATOMIC_RELEASE);
@@ -79,6 +97,8 @@ int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, 
 	whole = (*exec)->ops;
 	between = *whole;
 	between.peek = peek_between;
+	between.poke = poke_between;
+	between.hide = hide_between;
 	between.start = start_between;
 	(*exec)->ops = &between;
 	return 0;
@@ -170,11 +190,57 @@ static void a_command_ends_its_own_controller(void **state)
 	rawhost_close(&host);
 }
 
+/* ---- Memory ---- */
+
+/*
+ * A map fails when the memory is registered with the processor already, which does not let go of it: it is not the caller's again.
+ * @reached: the drive may even use it.
+ */
+static void refused_memory_stays(bool reached)
+{
+	static char bytes[2][65536] __attribute__((aligned(65536)));
+	static struct gpunvme_mem *own[2], *callers[2]; /* they stay, for LeakSanitizer, too */
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_dev *dev;
+
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	assert_int_equal(gpunvme_dev_open("soft:" RAWHOST_VRAM, NULL, &dev), 0);
+	assert_int_equal(gpunvme_mem_register(gpu, bytes[reached], sizeof(bytes[0]), &callers[reached]), 0);
+	assert_int_equal(gpunvme_mem_alloc(gpu, sizeof(bytes[0]), NULL, &own[reached]), 0);
+	set(&clings, reached);
+	set(&keeps, !reached);
+	set(&refuses, true);
+	assert_int_equal(gpunvme_mem_map(callers[reached], dev), -EIO);
+	assert_int_equal(gpunvme_mem_map(own[reached], dev), -EIO);
+	set(&refuses, false);
+	assert_int_equal(gpunvme_mem_free(callers[reached]), -EBUSY);
+	assert_non_null(strstr(gpunvme_errmsg(), "until the process ends"));
+	assert_int_equal(gpunvme_mem_free(own[reached]), -EBUSY);
+	set(&keeps, false);
+	assert_int_equal(gpunvme_dev_close(dev), 0);
+	memset(gpunvme_mem_ptr(own[reached]), 1, sizeof(bytes[0])); /* they are still there */
+	gpunvme_gpu_close(gpu);
+}
+
+static void refused_memory_stays_where_the_processor_keeps_it(void **state)
+{
+	(void)state;
+	refused_memory_stays(false);
+}
+
+static void refused_memory_stays_where_the_drive_reaches_it(void **state)
+{
+	(void)state;
+	refused_memory_stays(true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failure_of_before_a_reset_is_none_of_after),
 		cmocka_unit_test(a_command_ends_its_own_controller),
+		cmocka_unit_test(refused_memory_stays_where_the_processor_keeps_it),
+		cmocka_unit_test(refused_memory_stays_where_the_drive_reaches_it),
 	};
 
 	return cmocka_run_group_tests_name("vdrive life", tests, NULL, NULL);

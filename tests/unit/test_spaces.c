@@ -216,6 +216,30 @@ static void test_refusing_watch(void **state)
 	space->ops->close(space);
 }
 
+/* What refuses memory that it has already, and does not let go of: the bytes must stay, and the map says so. */
+static void test_refused_and_kept(void **state)
+{
+	static const int says[] = { -EBUSY, -EOWNERDEAD };
+	struct listener l = LISTENER;
+	struct gnv_space *space;
+	uint64_t iova;
+	unsigned i;
+
+	(void)state;
+	assert_int_equal(gnv_soft_space_create(&space), 0);
+	assert_int_equal(gnv_soft_space_watch(space, &l.watch), 0);
+	for (i = 0; i < 2; i++) {
+		l.refuses = -EIO;
+		l.busy = says[i];
+		assert_int_equal(space->ops->map(space, &heard_mem, &iova), -EOWNERDEAD);
+		assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), -EOWNERDEAD);
+		l.refuses = l.busy = 0;
+		assert_int_equal(gnv_soft_space_place(space, GIB, sizeof(heard), heard), 0);
+		assert_int_equal(gnv_soft_space_displace(space, GIB, 0), 0);
+	}
+	space->ops->close(space);
+}
+
 /* ---- Of another process's memory ---- */
 
 static void test_no_place(void **state)
@@ -298,6 +322,7 @@ int main(void)
 		cmocka_unit_test(test_busy_watch),
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_refusing_watch),
+		cmocka_unit_test(test_refused_and_kept),
 		cmocka_unit_test(test_no_place),
 		cmocka_unit_test(test_joined),
 	};
