@@ -71,7 +71,7 @@ const char *remedy(int status)
 	case GPUNVME_SC_DATA_TRANSFER:
 		return "; look at the health of the drive (gpunvme identify)";
 	case -GPUNVME_ETIMEDOUT:
-		return "; the controller does not answer, reset it or use another one";
+		return "; the controller does not respond, reset it or use another one";
 	case GPUNVME_SC_RESERVATION_CONFLICT:
 		return "; another host has reserved the namespace, let it release that (nvme resv-report, resv-release)";
 	case -GPUNVME_EROFS:

@@ -62,7 +62,7 @@ static void configure(struct gpunvme_dev *dev)
 	ret = set_wanted(dev);
 	dev->async.set = ret >= 0;
 	if (ret)
-		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "not all events will be told: %s", gpunvme_errmsg());
+		gnv_log(&dev->nvme.log, GPUNVME_LOG_WARN, "not all events will be reported: %s", gpunvme_errmsg());
 }
 
 static enum gpunvme_event_type type_of(uint32_t dw0)

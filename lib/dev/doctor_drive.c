@@ -48,7 +48,7 @@ static void ask_reads(struct report *r)
 	char text[160];
 
 	snprintf(text, sizeof(text), "its first reads failed: %s; switch it off and on, or use another drive",
-		 status == -ETIMEDOUT ? "no answer came" : status == -EPROTO ? "it broke the protocol" : gpunvme_strerror(status));
+		 status == -ETIMEDOUT ? "no completion arrived" : status == -EPROTO ? "it broke the protocol" : gpunvme_strerror(status));
 	if (!status)
 		say(r, "read", GPUNVME_VERDICT_OK, "blocks can be read");
 	else
@@ -191,7 +191,7 @@ static void ask_hmb(struct report *r)
 	snprintf(text, sizeof(text), used ? "the drive works in %u MiB of this machine's memory, and asks for %u" :
 		 "the drive has %u MiB of this machine's memory to work in, and asks for %u; without it may be slow: %s", used, asked,
 		 !gnv_hmb_denied(&r->dev->nvme) ? "hmb= in the URI" :
-		 r->dev->nvme.port->space->bare ? "only behind an IOMMU is it the drive's alone" :
+		 r->dev->nvme.port->space->bare ? "it needs an IOMMU" :
 		 "do not share its address space");
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);
 }

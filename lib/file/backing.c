@@ -88,7 +88,7 @@ static int look(struct gnv_reader *r, const struct gnv_os_namespace *block, cons
 	int ret;
 
 	if (!gnv_within(block->first, block->bytes, r->bytes))
-		return gnv_fail(-EXDEV, "%s ends behind namespace %u", block->node, r->ns.info.nsid);
+		return gnv_fail(-EXDEV, "%s ends after the end of namespace %u", block->node, r->ns.info.nsid);
 	r->first = block->first;
 	r->bytes = block->bytes;
 	ret = same_head(r, block->node, head);

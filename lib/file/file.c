@@ -115,7 +115,7 @@ int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r)
 	uint32_t i;
 
 	if (gnv_mul_overflow(end, (uint64_t)ns->lba_size, &bytes))
-		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end behind what 64 bits count",
+		return gnv_fail(-EFBIG, "the file claims %llu bytes, and its last block of %u would end after what 64 bits count",
 				(unsigned long long)file->info.bytes, ns->lba_size);
 	ret = make_room(file);
 	for (i = 0; i < file->gathered.count && !ret; i++)

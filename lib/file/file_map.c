@@ -232,8 +232,8 @@ static int check_super(struct gnv_reader *r, struct gnv_map *map)
 	int ret;
 
 	if (!gnv_within(map->first, map->bytes, r->bytes))
-		return gnv_fail(-ERANGE, "the map is of a file system that ends behind namespace %u: it was made on drive %s", r->ns.info.nsid,
-				map->serial);
+		return gnv_fail(-ERANGE, "the map is of a file system that ends after the end of namespace %u: it was made on drive %s",
+				r->ns.info.nsid, map->serial);
 	r->first = map->first;
 	r->bytes = map->bytes;
 	ret = gnv_super_read(r, &now);

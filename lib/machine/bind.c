@@ -76,7 +76,7 @@ int gnv_bind_vfio(const char *sys, const struct gnv_pci *pci)
 	if (!strcmp(pci->driver, "vfio-pci"))
 		return 0;
 	if (pci->driver[0] && strcmp(pci->driver, "nvme"))
-		return gnv_fail(-EBUSY, "%s is bound to the driver %s, not to nvme; whether it is in use cannot be told", pci->bdf,
+		return gnv_fail(-EBUSY, "%s is bound to the driver %s, not to nvme; whether it is in use is unknown", pci->bdf,
 				pci->driver);
 	ret = check_may_write(sys, pci->bdf);
 	if (ret)

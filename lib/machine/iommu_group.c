@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a device sits, as far as that bounds its use: in a case behind a cable, in another function of itself, in which domain. */
+/* Where a device sits, as far as that bounds its use: in an external case, in another function of itself, in which domain. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gn
 
 	if (away)
 		gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT,
-			       "it is in a case behind a cable (Thunderbolt, USB4), which makes it slower, and its queues end when that "
+			       "it is in an external case (Thunderbolt, USB4), which makes it slower, and its queues end when that "
 			       "is pulled; put it into a slot of the machine to measure");
 	if (virtual)
 		say_virtual(report, physical);

@@ -97,8 +97,8 @@ static int check_flags(uint32_t flags)
 		return gnv_fail(-EINVAL, "GPUNVME_MEM_VRAM and each flag of GPUNVME_MEM_VENDOR exclude each other, GPUNVME_MEM_HOST, "
 					 "_HUGE and _SHARED");
 	if (flags & GPUNVME_MEM_SHARED && flags & GPUNVME_MEM_HUGE)
-		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: huge pages could be taken from whoever "
-					 "maps them");
+		return gnv_fail(-EINVAL, "GPUNVME_MEM_SHARED and GPUNVME_MEM_HUGE exclude each other: another process could take huge pages "
+					 "away");
 	return 0;
 }
 

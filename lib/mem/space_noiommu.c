@@ -22,7 +22,7 @@ struct gnv_space_run {
 static int get_failed(const struct gnv_space_vfio *sv, int ret)
 {
 	if (ret == -EPERM)
-		return gnv_fail(ret, "%s: physical addresses are told to CAP_SYS_RAWIO only; run as root", sv->bdf);
+		return gnv_fail(ret, "%s: only CAP_SYS_RAWIO may read physical addresses; run as root", sv->bdf);
 	if (ret == -ENOTTY || ret == -EOPNOTSUPP)
 		return gnv_fail(-EOPNOTSUPP, "%s: this kernel does not tell physical addresses; that needs Linux 7.3 with CONFIG_VFIO_NOIOMMU",
 				sv->bdf);

@@ -166,7 +166,7 @@ static int wait_completion(struct gnv_admin *admin, uint8_t opc)
 		if (ret)
 			return ret;
 	} while (gnv_deadline_poll_again(&deadline));
-	gnv_fail(-ETIMEDOUT, "the controller did not answer admin command 0x%02x within %u ms; reset it, or close and open it", opc,
+	gnv_fail(-ETIMEDOUT, "the controller did not complete admin command 0x%02x within %u ms; reset it, or close and open it", opc,
 		 admin->timeout_ms);
 	gnv_ctrl_kill(admin->ctrl, -ESHUTDOWN, gpunvme_errmsg());
 	return -ETIMEDOUT;

@@ -102,7 +102,7 @@ static int take(struct gnv_ioq *q, uint32_t *missing, int *status, uint32_t time
 		if (csts & GPUNVME_CSTS_CFS)
 			return gnv_fail(-ESHUTDOWN, "the controller died of a read (CSTS.CFS)");
 		if (!gnv_deadline_poll_again(&deadline))
-			return gnv_fail(-ETIMEDOUT, "the controller did not answer a read within %u ms", timeout_ms);
+			return gnv_fail(-ETIMEDOUT, "the controller did not complete a read within %u ms", timeout_ms);
 	}
 	cqe = ring[q->head];
 	i = cid_of(q, cqe.cid);

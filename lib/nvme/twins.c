@@ -25,7 +25,7 @@ static int fill(struct shelf *shelf)
 	int ret = shelf->filled ? 0 : gnv_identify_list(shelf->nvme, shelf->nsid, &count);
 
 	if (ret > 0)
-		ret = gnv_fail(-EIO, "whether its namespaces are in use through another controller cannot be told: %.150s", gpunvme_errmsg());
+		ret = gnv_fail(-EIO, "whether its namespaces are in use through another controller is unknown: %.150s", gpunvme_errmsg());
 	if (!ret && !shelf->filled)
 		shelf->count = (uint32_t)gnv_min(count, ASKED);
 	shelf->filled = !ret;

@@ -134,7 +134,7 @@ static int user_export(struct gnv_port *port, uint64_t offset, size_t len, int *
 static const char *why_of(struct port_user *pu)
 {
 	return gnv_user_is_gone(&pu->ud.link, 0) ? "the server has hung up" :
-						   "the server did not answer as it should, and is not asked any more";
+						   "the server sent a wrong reply, or none, and gets no more requests";
 }
 
 static void user_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)

@@ -58,7 +58,7 @@ static int check_path(const char *sys, const struct gnv_pci *pci)
 		if (!gnv_pci_parse(part, bdf) && strcmp(bdf, pci->bdf) && !gnv_sysfs_pci(sys, bdf, &above) &&
 		    above.class_code >> 8 == CLASS_RAID)
 			return gnv_fail(-EPERM,
-					"%s is behind the RAID function %s (Intel VMD), under whose address it makes its DMA; "
+					"%s is below the RAID function %s (Intel VMD), under whose address it makes its DMA; "
 					"switch VMD off for "
 					"its slot in the firmware, which an array on it does not survive",
 					pci->bdf, bdf);

@@ -84,7 +84,7 @@ static int await(const struct gnv_user_link *link, bool write, uint64_t until)
 		gnv_socket_wait(-1, link->fd, write, (int)((until - now) / GNV_NS_PER_MS) + 1);
 		return 0;
 	}
-	return gnv_fail(-ETIMEDOUT, "%s: the server does not answer within %u ms: %s, or raise timeout= in the URI", link->path, link->ms,
+	return gnv_fail(-ETIMEDOUT, "%s: the server does not reply within %u ms: %s, or raise timeout= in the URI", link->path, link->ms,
 			link->greeted ? "see whether it hangs" : "it serves one client at a time, and may have another one; end that");
 }
 

@@ -151,7 +151,7 @@ static int check_interrupt_table(const struct gnv_vfio *vfio, uint64_t offset, s
 	if (ret == -ENOENT)
 		return 0;
 	if (ret)
-		return gnv_fail(ret, "%s: its PCI config space does not answer", vfio->bdf);
+		return gnv_fail(ret, "%s: its PCI config space does not respond", vfio->bdf);
 	for (unsigned i = 0; i < 2; i++)
 		if (!bar[i] && range[i].start < offset + len && range[i].last >= offset)
 			return gnv_fail(-EOPNOTSUPP,

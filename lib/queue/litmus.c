@@ -168,7 +168,7 @@ static const char *broken_link(const struct litmus_run *run)
 		if (completed(run, run->result.at))
 			return "the controller answered when the CPU rang: the lanes' doorbell did not arrive";
 	} while (gnv_deadline_poll_again(&d));
-	return "the controller does not answer, not even when the CPU rings";
+	return "the controller completes no command, not even when the CPU rings";
 }
 
 static const char *explain(const struct litmus_run *run)

@@ -65,7 +65,7 @@ int gnv_stream_send(struct gpunvme_server *s, size_t len, int fd)
 			return (int)sent;
 		ret = wait_for_client(s, true, until);
 		if (ret == -ETIMEDOUT)
-			return gnv_fail(ret, "the client does not read its answers");
+			return gnv_fail(ret, "the client does not read its replies");
 		if (ret)
 			return ret;
 	}

@@ -17,7 +17,7 @@ int gnv_vectors_init(struct gnv_vectors *vectors, unsigned count)
 	if (ret == -EMFILE || ret == -ENFILE)
 		return gnv_fail(ret, "no descriptor for interrupts: %s; raise RLIMIT_NOFILE (ulimit -n)", strerror(-ret));
 	if (ret)
-		return gnv_fail(ret, "the kernel gives no asynchronous I/O, by which interrupts are told: %s; raise fs.aio-max-nr, or let "
+		return gnv_fail(ret, "the kernel gives no asynchronous I/O, which interrupts need: %s; raise fs.aio-max-nr, or let "
 				     "io_setup(2) through the seccomp filter",
 				strerror(-ret));
 	vectors->vector = calloc(count, sizeof(*vectors->vector));

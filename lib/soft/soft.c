@@ -118,7 +118,7 @@ static int check_careful(const struct gnv_soft *soft)
 
 	for (i = 0; i < soft->parts; i++, part++)
 		if (soft->config.careful && !part->store->read_only && !gnv_medium_is_scratch(part->store->medium.kind))
-			return gnv_fail(-EPERM, "who connects could overwrite namespace %u of %llu MiB%s", i + 1,
+			return gnv_fail(-EPERM, "a client could overwrite namespace %u of %llu MiB%s", i + 1,
 					(unsigned long long)part->store->size >> 20, gnv_medium_text(part->store->medium.kind));
 	return 0;
 }

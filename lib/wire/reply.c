@@ -20,7 +20,7 @@ int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_w
 		return gnv_fail(-EPROTO, "the server answered command %u with %u bytes; %zu to %zu are possible", asked->command, got->size,
 				sizeof(*got) + least, sizeof(*got) + most);
 	if (got->id != asked->id || got->command != asked->command || (got->flags & GNV_WIRE_TYPE) != GNV_WIRE_REPLY)
-		return gnv_fail(-EPROTO, "the server sent message %u, command %u, flags 0x%x; the answer to message %u, command %u, was due",
+		return gnv_fail(-EPROTO, "the server sent message %u, command %u, flags 0x%x; the reply to message %u, command %u, was due",
 				got->id, got->command, got->flags, asked->id, asked->command);
 	if (got->flags & GNV_WIRE_ERROR) {
 		if (!got->error || got->error > MAX_ERRNO)

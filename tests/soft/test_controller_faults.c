@@ -445,7 +445,7 @@ static void bad_words_have_a_sentence(void **state)
 		{ "flip:queue=0", "leave queue=0 away" },
 		{ "cns:count=1", "'count=1' is no condition here" },
 		{ "unready:op=read", "'op=read' is no condition here" },
-		{ "lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose", "more than 16 mishaps" },
+		{ "lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose,lose", "more than 16 faults" },
 	};
 	size_t i;
 

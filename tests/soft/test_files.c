@@ -810,7 +810,7 @@ static void maps(void **state)
 	rig_close(&r);
 	run("truncate -s 6M %s", image_path("fs.img"));
 	rig_open(&r, "cpu", 512, 0);
-	refused_map(&r, text, -ERANGE, "ends behind namespace 1");
+	refused_map(&r, text, -ERANGE, "ends after the end of namespace 1");
 	rig_close(&r);
 	free(edited);
 	free(text);

@@ -114,7 +114,7 @@ static void test_not_live(void **state)
 	not_live(-EXDEV, "does not begin with what namespace 1 has there");
 	k.other_head = false;
 	k.bytes++;
-	not_live(-EXDEV, "ends behind namespace 1");
+	not_live(-EXDEV, "ends after the end of namespace 1");
 	k.bytes--;
 	k.first = 1 << 20; /* a partition that has nothing of the kind */
 	k.bytes -= 1 << 20;

@@ -342,7 +342,7 @@ static void test_stopped_server(void **state)
 	assert_int_equal(gpunvme_mem_unmap(r.pair.mem, r.pair.dev), -EBUSY);
 	good(gpunvme_mem_alloc(r.pair.gpu, BYTES, NULL, &late));
 	assert_int_equal(gpunvme_mem_map(late, r.pair.dev), -ENODEV); /* and from now on it is asked nothing */
-	assert_non_null(strstr(gpunvme_errmsg(), "does not answer within 1000 ms: see whether it hangs"));
+	assert_non_null(strstr(gpunvme_errmsg(), "does not reply within 1000 ms: see whether it hangs"));
 	good(gpunvme_mem_free(late));
 	assert_int_equal(gpunvme_dev_close(r.pair.dev), -EBUSY); /* it has memory of ours, and may go on */
 	end_server(SIGKILL);

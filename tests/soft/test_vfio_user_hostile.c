@@ -457,12 +457,12 @@ static void test_answers(void **state)
 		int ret;
 		const char *words;
 	} cases[] = {
-		{ { VERSION, .way = WRONG_ID }, -EPROTO, "the answer to message 1, command 1, was due" },
+		{ { VERSION, .way = WRONG_ID }, -EPROTO, "the reply to message 1, command 1, was due" },
 		{ { VERSION, .at = 4, .value = 15 }, -EPROTO, "with 15 bytes" },
 		{ { VERSION, .at = 4, .value = 0 }, -EPROTO, "with 0 bytes" },
 		{ { VERSION, .at = 4, .value = 1u << 31 }, -EPROTO, "bytes; 20 to" },
 		{ { VERSION, .at = 4, .value = 18 }, -EPROTO, "with 2 bytes; it has 4" },
-		{ { VERSION, .at = 8, .value = 0 }, -EPROTO, "flags 0x0; the answer to" },
+		{ { VERSION, .at = 8, .value = 0 }, -EPROTO, "flags 0x0; the reply to" },
 		{ { VERSION, .at = 8, .value = 0x21 }, -EPROTO, "with error 0, which is none" },
 		{ { VERSION, .way = REFUSED, .value = ECHILD }, -EIO, "refused command 1: No child processes" },
 		{ { READ, .way = REFUSED, .value = 4095 }, -EIO, "refused command 9" },
@@ -541,10 +541,10 @@ static void test_silence(void **state)
 	(void)state;
 	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=150", path);
 	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		refused(fast, &(struct lie){ commands[i], .way = SILENT }, -ETIMEDOUT, "does not answer within 150 ms");
+		refused(fast, &(struct lie){ commands[i], .way = SILENT }, -ETIMEDOUT, "does not reply within 150 ms");
 	/* What was asked before is answered in that time, on a busy machine, too. */
 	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=2000", path);
-	refused(fast, &(struct lie){ GNV_WIRE_DMA_MAP, .way = SILENT }, -ENODEV, "does not answer within 2000 ms");
+	refused(fast, &(struct lie){ GNV_WIRE_DMA_MAP, .way = SILENT }, -ENODEV, "does not reply within 2000 ms");
 }
 
 /* What the server trusts itself with is the user's to allow; its registers, all zero, are no controller then. */
@@ -589,7 +589,7 @@ static void test_slow_answers(void **state)
 	(void)state;
 	snprintf(fast, sizeof(fast), "vfio-user:%s?timeout=300", path);
 	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		refused(fast, &(struct lie){ commands[i], .way = DRIBBLE }, -ETIMEDOUT, "does not answer within 300 ms");
+		refused(fast, &(struct lie){ commands[i], .way = DRIBBLE }, -ETIMEDOUT, "does not reply within 300 ms");
 	use_it();
 }
 

@@ -255,7 +255,7 @@ static void devices(void **state)
 	refused(-EOPNOTSUPP, "sysfs does not tell which device");
 	assert_int_equal(rename(away, path), 0);
 	fs.error = EPERM;
-	refused(-EACCES, "only root is told");
+	refused(-EACCES, "only root may read");
 	fs.error = EIO;
 	refused(-EIO, "does not tell where on its devices");
 }

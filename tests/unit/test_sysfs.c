@@ -120,7 +120,7 @@ static void test_link(void **state)
 	}
 }
 
-/* In the machine, in a case behind a cable, a virtual function. */
+/* In the machine, in an external case, a virtual function. */
 static void test_seat(void **state)
 {
 	static const struct {
@@ -128,7 +128,7 @@ static void test_seat(void **state)
 		int verdict;
 	} cases[] = {
 		{ "0000:01:00.0", "it sits in this machine", "", GPUNVME_VERDICT_OK },
-		{ "0000:02:00.0", "in a case behind a cable", "into a slot", GPUNVME_VERDICT_LIMIT },
+		{ "0000:02:00.0", "in an external case", "into a slot", GPUNVME_VERDICT_LIMIT },
 		{ "0000:03:00.0", "it sits in this machine", "", GPUNVME_VERDICT_OK },
 		{ "0000:05:00.1", "a virtual function of 0000:05:00.0,", "nvme virt-mgmt", GPUNVME_VERDICT_LIMIT },
 	};
@@ -284,7 +284,7 @@ static void test_checks(void **state)
 		      { "0000:00:17.0", -ENODEV, "hides its drives, as Intel RST" },
 		      { "0000:00:1f.2", -ENODEV, "switch it to AHCI" },
 		      { "0000:00:1f.3", -ENODEV, "gpunvme list" },
-		      { "10000:e1:00.0", -EPERM, "behind the RAID function 0000:00:0e.0 (Intel VMD)" },
+		      { "10000:e1:00.0", -EPERM, "below the RAID function 0000:00:0e.0 (Intel VMD)" },
 		      { "0000:05:00.1", 0, NULL },
 		      { "0000:04:00.0", -EOPNOTSUPP, "IOMMU" } };
 	const struct gnv_vfio_way *way;

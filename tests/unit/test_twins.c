@@ -133,7 +133,7 @@ static void test_refused(void **state)
 	fake->no_list = true;
 	fake->list_status = GPUNVME_SC_INTERNAL;
 	assert_int_equal(fake_open(fake, &dev), -EIO);
-	assert_non_null(strstr(gpunvme_errmsg(), "cannot be told"));
+	assert_non_null(strstr(gpunvme_errmsg(), "is unknown"));
 	assert_non_null(strstr(gpunvme_errmsg(), "Internal Error"));
 	drop(fake);
 }

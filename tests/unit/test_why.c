@@ -20,7 +20,7 @@ struct cause {
 static const struct cause causes[] = {
 	{ FAKE_FATAL, 0, -ESHUTDOWN, "it reports a fatal error (CSTS.CFS)" },
 	{ FAKE_STOPPED, 0, -ESHUTDOWN, "it was stopped or reset by another (CSTS.RDY is 0)" },
-	{ FAKE_SILENT, 0, -ESHUTDOWN, "the controller did not answer admin command 0x02 within 300 ms" },
+	{ FAKE_SILENT, 0, -ESHUTDOWN, "the controller did not complete admin command 0x02 within 300 ms" },
 	{ FAKE_WRONG_CID, 0, -ESHUTDOWN, "the controller broke the protocol: admin completion of command " },
 	{ FAKE_GONE, 0, -ENODEV, "its registers read as all ones" },
 	{ FAKE_WELL, GNV_PORT_ERROR, -ESHUTDOWN, "the PCI bus reported an error of the device" },

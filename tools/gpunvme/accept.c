@@ -195,7 +195,7 @@ static int check_blank(struct accept *a)
 	int status = read_ends(a, &first, &last);
 
 	if (status)
-		return failed("whether %s is empty cannot be told, because it cannot be read: %s; --read-only tells what works", a->o.dev,
+		return failed("whether %s is empty is unknown: it cannot be read: %s; --read-only tests the rest", a->o.dev,
 			      accept_why(status));
 	if (a->overwrite || blank_check(&first, &last, a->lba_size, seen))
 		return GO_ON;
@@ -247,7 +247,7 @@ static int inspect(struct accept *a)
 	if (a->area * a->lba_size < SMALLEST / 2)
 		return failed("the namespace is too small for this: %s at least", human(SMALLEST));
 	if (a->write)
-		ret = ret ? failed("whether %s is empty cannot be told: %s; --read-only tells what works", a->o.dev, reason) :
+		ret = ret ? failed("whether %s is empty is unknown: %s; --read-only tests the rest", a->o.dev, reason) :
 			    check_blank(a);
 	else
 		ret = GO_ON; /* without a queue the rows tell why */

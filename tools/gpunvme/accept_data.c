@@ -101,7 +101,7 @@ static int check_read(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t
 		return differ(a, lba, nblocks, offset);
 	if (!is_untouched(to + len) || (offset >= GUARD && !is_untouched(to - GUARD)))
 		return accept_fail(
-			a, "a read of %u blocks from %" PRIu64 " on, to byte %" PRIu64 " of a page, wrote beside its buffer",
+			a, "a read of %u blocks from %" PRIu64 " on, to byte %" PRIu64 " of a page, wrote outside of its buffer",
 			nblocks, lba, offset % a->s.info.page_size);
 	return ACCEPT_PASSED;
 }
@@ -281,7 +281,7 @@ static int check_middle(struct accept *a, enum accept_op op, const char *name, u
 	if (stamp_check(back, a->lba_size, &first, n) == n &&
 	    stamp_check(back + (size_t)2 * n * a->lba_size, a->lba_size, &last, n) == n)
 		return ACCEPT_PASSED;
-	return accept_fail(a, "%s of %u blocks from %u on has changed blocks beside them", name, n, n);
+	return accept_fail(a, "%s of %u blocks from %u on has changed blocks next to them", name, n, n);
 }
 
 /* All that lanes have, but for Read and Write, which are in all other rows. Compare is none of them. */

@@ -191,7 +191,7 @@ static void tell_writes(const struct measure *m)
 	if (!m->liked)
 		return;
 	snprintf(liked, sizeof(liked), "%s", human(m->per_s[LIKED] * bytes));
-	snprintf(m->a->text + at, sizeof(m->a->text) - at, "; writes as it likes them %s/s, half a step beside %s/s", liked,
+	snprintf(m->a->text + at, sizeof(m->a->text) - at, "; writes as it likes them %s/s, half a step away %s/s", liked,
 		 human(m->per_s[BESIDE] * bytes));
 }
 

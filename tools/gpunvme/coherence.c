@@ -46,7 +46,7 @@ int verb_coherence(int argc, char **argv)
 		return misused("which GPU? Give its number, as in hsa:0, or its PCI address, as in hsa:0000:03:00.0");
 	if (invalidate)
 		fprintf(stderr,
-			"WARNING: --invalidate writes registers of the GPU behind its driver's back. Stop everything else that\n"
+			"WARNING: --invalidate writes registers of the GPU without its driver's knowledge. Stop everything else that\n"
 			"WARNING: runs on this GPU, its display too: a GPU that is busy may hang, and the machine with it.\n");
 	ret = gpunvme_gpu_open(spec[0], NULL, &gpu);
 	if (ret)

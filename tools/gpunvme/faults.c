@@ -11,8 +11,8 @@ static const char *const kinds[] = {
 };
 static const char *const headings[] = {
 	[GPUNVME_FAULT_STATE] = "States of the drive, for its whole life:",
-	[GPUNVME_FAULT_MISHAP] = "\nMishaps, which befall commands (unready, dies, deaf: the controller when CC.EN changes):",
-	[GPUNVME_FAULT_CONDITION] = "\nConditions of a mishap:",
+	[GPUNVME_FAULT_MISHAP] = "\nFaults of commands (unready, dies, deaf: of the controller when CC.EN changes):",
+	[GPUNVME_FAULT_CONDITION] = "\nConditions of a fault:",
 };
 
 static void print_text(void)
@@ -21,7 +21,7 @@ static void print_text(void)
 	uint32_t kind = UINT32_MAX;
 	char name[64];
 
-	printf("soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]; of several mishaps the first that hits a command "
+	printf("soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]; of several faults the first that hits a command "
 	       "counts\n\n");
 	for (unsigned n = 0; !gpunvme_fault_nth(n, &f); n++) {
 		if (f.kind != kind)

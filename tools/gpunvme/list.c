@@ -60,7 +60,7 @@ static void print_gpu(const struct gpunvme_gpu_entry *g)
 	printf("%s  %-9s  %s %s  numa %-2d  --gpu %s\n", g->address, *g->driver ? g->driver : "no driver", maker,
 	       *g->gfx ? g->gfx : "GPU", g->numa, *g->spec ? g->spec : "?");
 	if (g->vram)
-		printf("    %s of memory, %s behind its BAR, %u xgmi links%s\n", human((double)g->vram), human((double)g->visible),
+		printf("    %s of memory, %s through its BAR, %u xgmi links%s\n", human((double)g->vram), human((double)g->visible),
 		       g->xgmi, g->asleep ? ", asleep" : "");
 	if (g->kind == GPUNVME_GPU_HSA && !*g->gfx)
 		printf("    the kernel's compute driver does not list it\n");

@@ -66,7 +66,7 @@ static const struct row rows[] = {
 	{ "latency", "one command at a time", 8, { BENCH, GPU, "--qd", "1", "--lanes", "1" }, 0 },
 	{ "rate", "many commands", 8, { BENCH, GPU }, 0 },
 	{ "rate-forward", "with doorbells that the CPU rings", 8, { BENCH, GPU, "--forward" }, 0 },
-	{ "rate-cpu", "with lanes of the CPU", 8, { BENCH, "--gpu", "cpu" }, 0 },
+	{ "rate-cpu", "with CPU threads", 8, { BENCH, "--gpu", "cpu" }, 0 },
 	{ "again", "has everything come back", 10, { READ, "/dev/null" }, 0 },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -94,7 +94,7 @@ int verb_serve(int argc, char **argv)
 	int ret = parse_options(argc, argv,
 				"usage: gpunvme serve --vfio-user SOCKET soft:PATH[?key=value&...] [options]\n"
 				"       gpunvme serve --ublk URI [options]\n"
-				"An NVMe controller for a virtual machine, or a namespace as a block device of the kernel. Whoever may\n"
+				"An NVMe controller for a virtual machine, or a namespace as a block device of the kernel. A process that may\n"
 				"connect, or open the block device, reads and writes what is there.",
 				defs, operand, 1);
 

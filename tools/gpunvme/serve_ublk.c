@@ -50,7 +50,7 @@ static int failed_for_good(const struct gpunvme_ublk *ublk, int why)
 	struct gpunvme_ublk_info info = { .size = sizeof(info) };
 
 	gpunvme_ublk_get_info(ublk, &info);
-	return failed("io_uring failed for %u queues of %s: %s; who uses it waits: go on with gpunvme serve --ublk --recover %u",
+	return failed("io_uring failed for %u queues of %s: %s; its users wait: continue with gpunvme serve --ublk --recover %u",
 		      info.ended, info.path, gpunvme_strerror(why), info.id);
 }
 

@@ -298,7 +298,7 @@ static int prepare(struct soak *k)
 	ret = session_buffer(&k->s, (uint64_t)k->s.lanes * k->deep * SOAK_CHUNK);
 	if (ret == GO_ON && !gpunvme_mem_ptr(k->s.mem))
 		return failed("the buffer is memory of the GPU that the CPU cannot reach, and has to judge: give the GPU a large BAR, "
-			      "or use lanes of the CPU");
+			      "or use CPU threads");
 	return ret == GO_ON && soak_lanes_open(k) ? failed("no memory for %u lanes", k->s.lanes) : ret;
 }
 

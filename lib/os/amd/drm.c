@@ -164,7 +164,7 @@ static void drop(struct gnv_drm *drm, struct gnv_drm_bo *bo)
 
 static int kept(const struct gnv_drm_bo *bo, const char *why)
 {
-	return gnv_fail(-EBUSY, "amdgpu does not let go of %zu bytes: %s; a device behind them must stay open until the process ends",
+	return gnv_fail(-EBUSY, "amdgpu does not release %zu bytes: %s; a device that has them must stay open until the process ends",
 			bo->len, why);
 }
 

@@ -34,7 +34,7 @@ int gnv_hsa_refused(const struct gnv_hsa *gpu, hsa_status_t status, int ret, con
 
 	if (gpu->api.status_string(status, &text) != HSA_STATUS_SUCCESS || !text)
 		text = "unknown status";
-	return gnv_fail(ret, "GPU %s: %s: the HSA runtime answers 0x%x, %s", gpu->info.bdf[0] ? gpu->info.bdf : "?", what,
+	return gnv_fail(ret, "GPU %s: %s: the HSA runtime returns 0x%x, %s", gpu->info.bdf[0] ? gpu->info.bdf : "?", what,
 			(unsigned)status, text);
 }
 

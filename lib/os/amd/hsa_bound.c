@@ -154,7 +154,7 @@ static int late(const struct gnv_hsa *gpu)
 {
 	return gnv_fail(-EIO,
 			"GPU %s: the runtime did not copy within %u ms: it does so by a kernel, which finds no free compute unit while "
-			"others fill the GPU, or the GPU hangs; leave some units free beside kernels that run on",
+			"others fill the GPU, or the GPU hangs; leave some units free while kernels run",
 			gpu->info.bdf, gpu->bound.ms);
 }
 

@@ -35,7 +35,7 @@ static int several(const char *path)
 static int asked(const char *path)
 {
 	if (errno == EPERM)
-		return gnv_fail(-EACCES, "%s: only root is told where on its devices btrfs has what", path);
+		return gnv_fail(-EACCES, "%s: only root may read where btrfs has it on its devices", path);
 	return gnv_fail(-errno, "%s: btrfs does not tell where on its devices it lies: %s", path, strerror(errno));
 }
 

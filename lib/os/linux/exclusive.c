@@ -88,10 +88,9 @@ static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node,
 	if (err == ENOENT)
 		return gnv_fail(-ENOENT,
 				"%s: the kernel has made the disk %s of it, which is missing from this /dev, so whether it is in "
-				"use cannot be "
-				"told; do it where /dev is complete",
+				"use is unknown; do it where /dev is complete",
 				pci->bdf, node->name);
-	return gnv_fail(-err, "%s: whether %s is in use cannot be told: %s", pci->bdf, node->name, strerror(err));
+	return gnv_fail(-err, "%s: whether %s is in use is unknown: %s", pci->bdf, node->name, strerror(err));
 }
 
 /* A /dev that is a container's, or was not kept up to date, may have another file there. */
@@ -202,7 +201,7 @@ static int hold_disk(const struct gnv_nodes *nodes, struct gnv_hold *hold, char 
 	else if (err == EBUSY)
 		snprintf(text, GNV_USERS_TEXT, "%s is mounted or open exclusively, perhaps in a container; stop its user first", disk->name);
 	else
-		snprintf(text, GNV_USERS_TEXT, "whether %s is in use cannot be told: %s", nodes->count ? disk->name : "its disk",
+		snprintf(text, GNV_USERS_TEXT, "whether %s is in use is unknown: %s", nodes->count ? disk->name : "its disk",
 			 err == EACCES || err == EPERM ? "no permission to read it; run as root, or give this user that right" : strerror(err));
 	return fd >= 0 ? -ENOENT : -err;
 }

@@ -177,7 +177,7 @@ static int find_nsid(const char *path, const char *disk, struct gnv_os_nvme *nvm
 		return gnv_fail(nsid ? -errno : -EINVAL, "%s: the kernel does not tell its namespace: %s", path,
 				nsid ? strerror(errno) : "it has none");
 	if (held && held != (uint64_t)nsid)
-		return gnv_fail(-EBUSY, "%s is namespace %d, and %s, which Linux has beside it, is %llu: it was replaced; try again", path, nsid,
+		return gnv_fail(-EBUSY, "%s is namespace %d, and its disk %s is %llu: it was replaced; try again", path, nsid,
 				disk, (unsigned long long)held);
 	nvme->nsid = (uint32_t)nsid;
 	return 0;

@@ -238,7 +238,7 @@ int gnv_users_say_lower(const struct gnv_lower *lower, const char *how, char tex
 
 int gnv_users_no_proc(const struct gnv_lower *lower, char text[GNV_USERS_TEXT])
 {
-	return gnv_users_say_lower(lower, "without /proc it cannot be opened safely, to see who uses it; mount /proc", text);
+	return gnv_users_say_lower(lower, "without /proc it cannot be opened safely: its users are unknown; mount /proc", text);
 }
 
 /* A lock that does not go with this opener. */

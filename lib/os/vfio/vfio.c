@@ -155,7 +155,7 @@ static int command_add(const struct gnv_vfio *vfio, uint16_t bits)
 	if (!ret)
 		ret = config_write(vfio, PCI_COMMAND, &command, sizeof(command));
 	if (ret)
-		return gnv_fail(ret, "%s: its PCI config space does not answer; check power, slot and link", vfio->bdf);
+		return gnv_fail(ret, "%s: its PCI config space does not respond; check power, slot and link", vfio->bdf);
 	return 0;
 }
 

@@ -56,7 +56,7 @@ static const struct word {
 	{ "reserved-write", NULL, 0, STATE, GNV_SOFT_RESERVED_WRITE, "another host has reserved it, and lets others read" },
 	{ "activating", NULL, 0, STATE, GNV_SOFT_ACTIVATING, "new firmware is at work, its namespace not yet ready" },
 	{ "offline", NULL, 0, STATE, GNV_SOFT_OFFLINE, "is a virtual function without queues" },
-	{ "worn", NULL, 0, STATE, GNV_SOFT_WORN, "warns that it is read-only for ever, and refuses writes" },
+	{ "worn", NULL, 0, STATE, GNV_SOFT_WORN, "warns that it is read-only for good, and refuses writes" },
 	{ "hot", NULL, 0, STATE, GNV_SOFT_HOT, "warns of its temperature" },
 	{ "one-vector", NULL, 0, STATE, GNV_SOFT_ONE_VECTOR, "no error: where it is served, has one interrupt for all queues" },
 	{ "unfelt", NULL, 0, STATE, GNV_SOFT_UNFELT, "no error: reports 0 K, as drives without a thermometer do" },
@@ -79,7 +79,7 @@ static const struct word {
 	  "no error: asks for so much of the host's memory, and dies when anybody else writes to it" },
 	{ "hmb-wild", NULL, 0, STATE, GNV_SOFT_HMB_WILD,
 	  "with the one before: writes around that memory, and into it when it is not its own" },
-	{ "cmb-data", NULL, 0, STATE, GNV_SOFT_CMB_DATA, "with cmb=MIB: puts data for its own memory a page beside its place" },
+	{ "cmb-data", NULL, 0, STATE, GNV_SOFT_CMB_DATA, "with cmb=MIB: puts data for its own memory a page away from its place" },
 	{ "cmb-lists", NULL, 0, STATE, GNV_SOFT_CMB_LISTS,
 	  "with cmb=MIB: refuses lists that lie in its own memory, which it says to take" },
 	{ "addr-48", NULL, 0, STATE, GNV_SOFT_ADDR_48, "knows 48 bits of an address, and ignores the others" },
@@ -116,7 +116,7 @@ static const struct word {
 	  "the command is never completed, and nothing more is taken from its queue until that is deleted" },
 	{ "cfs", NULL, 0, ANY_QUEUE, GNV_SOFT_CFS, "the controller stops at the command, and says so by CSTS.CFS" },
 	{ "ones", NULL, 0, ANY_QUEUE, GNV_SOFT_ONES,
-	  "at the command the controller is gone: its registers are all ones, for ever" },
+	  "at the command the controller is gone: its registers are all ones from then on" },
 	{ "event", "KIND", 5, ANY_QUEUE, GNV_SOFT_EVENT,
 	  "an asynchronous event: 1 invalid doorbell, 2 its value, 3 temperature, 4 namespace, 5 firmware" },
 	{ "unready", NULL, 0, ENABLE, GNV_SOFT_UNREADY, "CC.EN that is set changes nothing" },
@@ -308,7 +308,7 @@ static int add_rule(const struct word *word, uint32_t number, struct rest rest, 
 	int ret = 0;
 
 	if (rules->count == GNV_SOFT_RULES)
-		return gnv_fail(-EINVAL, "fault= has more than %u mishaps; leave some away", GNV_SOFT_RULES);
+		return gnv_fail(-EINVAL, "fault= has more than %u faults; remove some", GNV_SOFT_RULES);
 	while (rest.len && !ret)
 		ret = set_condition(&rule, word, split(&rest, ':'));
 	if (!ret)

@@ -212,7 +212,7 @@ static int nvme_explain(int error)
 				"this kernel passes no commands to drives by io_uring, for which it takes Linux 5.19 or later; name the block device "
 				"(/dev/nvme0n1) instead");
 	if (error == -ETIMEDOUT)
-		return gnv_fail(error, "the drive does not answer; look into the kernel's log (dmesg)");
+		return gnv_fail(error, "the drive completes no command; look into the kernel's log (dmesg)");
 	return gnv_soft_ring_explain(error);
 }
 
