@@ -33,7 +33,8 @@
  * spread exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it
  * keeps times, and has 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such
  * times. Keys of soft:vram: `on` (what runs it: cpu, when absent, or cuda:N), `slice` (ms that a launch of its kernel lasts, 2
- * when absent; 0: until it is closed).
+ * when absent; 0: until it is closed), `image` (a file that is loaded into it when it is opened; INFO lines of the log say how
+ * far).
  * %XX stands for one byte. An unknown or repeated key is an error.
  *
  * GPUNVME_QUIRKS in the environment replaces what the table of drives says: WORD[,WORD...] or VVVV:DDDD=WORD[,WORD...], several

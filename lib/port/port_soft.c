@@ -230,6 +230,7 @@ static int take_vram(struct gnv_uri *uri, struct gnv_soft_config *config)
 		return 0;
 	config->engine = &gnv_vdrive_engine;
 	gnv_uri_take(uri, "on", &config->on);
+	gnv_uri_take(uri, "image", &config->image);
 	if (gnv_uri_take_u32(uri, "slice", 0, SLICE_MAX_MS, &ms))
 		return -EINVAL;
 	config->slice_us = ms * 1000;

@@ -93,6 +93,7 @@ static bool config_of(const struct gnv_soft_config *config, unsigned part, struc
 	if (!more || !more->path)
 		return false;
 	own->path = more->path;
+	own->image = NULL;
 	own->lba_size = more->lba_size;
 	own->read_only |= more->read_only;
 	return true;
@@ -216,7 +217,7 @@ int gnv_soft_create(const struct gnv_soft_config *config, struct gnv_space *spac
 	ret = watch_mappings(soft, space);
 	if (ret)
 		goto stop;
-	soft->config.on = NULL; /* the caller's, too; not used after this */
+	soft->config.on = soft->config.image = NULL; /* the caller's, too; not used after this */
 	*out = soft;
 	return 0;
 stop:

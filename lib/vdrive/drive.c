@@ -147,6 +147,8 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 		ret = open_exec(d);
 	if (!ret)
 		ret = alloc_blocks(d);
+	if (!ret && soft->config.image)
+		ret = gnv_vdrive_load_image(d, soft->config.image);
 	if (!ret)
 		ret = fill_structure(d);
 	if (!ret)

@@ -128,6 +128,11 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map);
 /* Can this engine inject all faults of fault=? Return: 0; -EINVAL with an error message. */
 int gnv_vdrive_check_faults(const struct gnv_soft_config *config);
 
+/* ---- image.c ---- */
+
+/* Before the kernel runs. Return: 0; -EFBIG it is larger than the drive, or another errno, with an error message. */
+int gnv_vdrive_load_image(struct gnv_vdrive *d, const char *path);
+
 /* ---- attend.c ---- */
 
 /* Return: 0; -errno with an error message. */

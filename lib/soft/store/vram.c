@@ -36,9 +36,9 @@ static int check_size(const struct gnv_soft_config *config, uint64_t *size)
 	if (*size < config->lba_size || *size % config->lba_size)
 		return gnv_fail(-EINVAL, "soft:vram:%.100s has no whole number of blocks of %u bytes; change its size or the block size",
 				text, config->lba_size);
-	if (config->read_only)
+	if (config->read_only && !config->image)
 		return gnv_fail(-EINVAL, "soft:vram:%.100s begins with zeroes, and with ro=1 nobody could ever put anything there; leave ro "
-					 "out",
+					 "out, or use image=FILE",
 				text);
 	return 0;
 }
@@ -60,6 +60,7 @@ static int vram_open(const struct gnv_soft_config *config, const struct gnv_log 
 					  .size = size,
 					  .max_bytes = MAX_BYTES,
 					  .medium = { .kind = GPUNVME_MEDIUM_MEMORY },
+					  .read_only = config->read_only,
 					  .id = { gnv_clock_ns(), (uintptr_t)store ^ (uint64_t)gnv_sys_process() << 48 } };
 	*out = store;
 	return 0;
