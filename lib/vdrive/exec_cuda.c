@@ -9,6 +9,7 @@
 
 #include "os/nvidia/cuda.h"
 #include "util/bits.h"
+#include "util/clock.h"
 #include "util/thread.h"
 #include "vdrive/exec.h"
 #include "vdrive/kernel/ptx.h"
@@ -17,6 +18,8 @@
 #define AHEAD 2u
 #define LOOK_MIN_NS 50000u
 #define KERNEL 0u
+#define STAY_BEGINS_MS 1000u
+#define STAY_US 10000u /* so long a kernel of the program may use the drive not at all, while memory is unregistered */
 
 struct exec_cuda {
 	struct gnv_vd_exec exec;
@@ -27,6 +30,7 @@ struct exec_cuda {
 	uint32_t workers;
 	pthread_t launcher;
 	bool launching;
+	struct gnv_cuda_resident resident;
 	uint32_t end; /* atomic: launch nothing more */
 };
 
@@ -192,6 +196,29 @@ static void *launch_on(void *arg)
 	return NULL;
 }
 
+static int set_stay(struct exec_cuda *c, uint32_t us)
+{
+	return gnv_cuda_write(c->cuda, c->args.vd + offsetof(struct gnv_vd, stay), &us, sizeof(us));
+}
+
+/*
+ * @on: until a launch runs that stays. Where a write fails launches end as ever, and where none begins, because others have taken
+ * the GPU, it makes no difference.
+ */
+static void stay(void *ctx, bool on)
+{
+	struct gnv_deadline deadline = gnv_deadline_in(STAY_BEGINS_MS);
+	struct exec_cuda *c = ctx;
+	const uint64_t at = c->args.vd + offsetof(struct gnv_vd, stay_since);
+	uint64_t since = 0;
+
+	if (gnv_cuda_write(c->cuda, at, &since, sizeof(since)) || set_stay(c, on ? STAY_US : 0))
+		return;
+	while (on && !gnv_cuda_read(c->cuda, &since, at, sizeof(since)) && !since)
+		if (!gnv_deadline_poll_again(&deadline))
+			return;
+}
+
 static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 {
 	struct exec_cuda *c = cuda_of(exec);
@@ -205,6 +232,8 @@ static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 	if (ret)
 		return gnv_fail(ret, "cannot start a thread of the drive: no more can be started; raise RLIMIT_NPROC (ulimit -u)");
 	c->launching = true;
+	c->resident = (struct gnv_cuda_resident){ .stay = stay, .ctx = c };
+	gnv_cuda_resident_add(c->cuda, &c->resident);
 	return 0;
 }
 
@@ -213,8 +242,10 @@ static bool cuda_stop(struct gnv_vd_exec *exec, uint32_t ms)
 	struct exec_cuda *c = cuda_of(exec);
 
 	__atomic_store_n(&c->end, 1, __ATOMIC_RELEASE);
-	if (c->launching)
+	if (c->launching) {
+		gnv_cuda_resident_remove(&c->resident);
 		pthread_join(c->launcher, NULL);
+	}
 	c->launching = false;
 	if (c->stream && !gnv_cuda_stream_end(c->cuda, c->stream, ms))
 		return false;

@@ -9,6 +9,7 @@
 #ifndef GNV_VDRIVE_SHARED_H
 #define GNV_VDRIVE_SHARED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "soft/core/config.h"
@@ -157,9 +158,12 @@ struct gnv_vd_view {
 struct gnv_vd {
 	/* Host */
 	uint64_t epoch;	    /* of what the host has changed; a worker stores what it saw before a pass in ack[] after it */
-	uint32_t stop, silent;
+	uint32_t stop;
+	uint32_t stay; /* us: a launch does not end by its slice, but after so long without work; 0: by its slice. Read with stop */
+	uint32_t silent, reserved;
 	uint64_t placed;    /* which << 32 | how many */
 	uint64_t first_own; /* address of region 0, if it has a number in it */
+	uint64_t stay_since; /* when the first team saw that launches stay (atomic); the host makes it 0 before */
 	uint64_t hook;	    /* a struct gnv_soft_fault; on CPU threads only */
 	uint32_t workers;
 	uint32_t judged; /* there are rules */
@@ -171,6 +175,7 @@ struct gnv_vd {
 	struct gnv_vd_sq sq[GNV_VD_QUEUES];
 	struct gnv_vd_cq cq[GNV_VD_QUEUES];
 	/* Workers */
+	uint64_t worked; /* when one had work last, nearly; relaxed stores of all of them */
 	uint64_t ended; /* teams that have ended, of all launches (atomic) */
 	uint64_t ack[GNV_VD_WORKERS];
 	uint64_t posted[GNV_VD_QUEUES]; /* completions of each queue with interrupts, ever */
@@ -179,6 +184,8 @@ struct gnv_vd {
 	struct gnv_vd_error error[GNV_VD_ERRORS];
 	struct gnv_vd_worker worker[]; /* workers of them */
 };
+_Static_assert(offsetof(struct gnv_vd, stop) % 8 == 0 && offsetof(struct gnv_vd, stay) == offsetof(struct gnv_vd, stop) + 4,
+	       "they are one word to the kernel");
 
 /* The kernel: worker @index serves its queues for @slice_ns, or, with 0, until it is to stop. */
 struct gnv_vd_args {

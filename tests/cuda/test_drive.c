@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "common/pair.h"
 #include "mocks/cuda/stand_in.h"
+#include "os/nvidia/cuda.h"
 #include "os/nvidia/uapi/cuda.h"
 #include "vdrive/shared.h"
 
@@ -177,6 +179,35 @@ static void memory_outlives_one_of_its_users(void **state)
 	close_rig(&r);
 }
 
+/* image=FILE: what the file has is in the memory of the GPU before the kernel runs. */
+static void a_drive_begins_with_an_image(void **state)
+{
+	char path[] = "/tmp/gpunvme-image-XXXXXX", uri[120];
+	const int fd = mkstemp(path);
+	unsigned char *image = malloc(1 << 20), *p;
+	struct rig r;
+	uint32_t i;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_non_null(image);
+	for (i = 0; i < 1 << 20; i++)
+		image[i] = stamp(i >> 12, i);
+	assert_int_equal(write(fd, image, 1 << 20), 1 << 20);
+	snprintf(uri, sizeof(uri), DRIVE "&image=%s", path);
+	open_rig(&r, uri, "cuda:0");
+	p = gpunvme_mem_ptr(r.pair.mem);
+	move_all(&r, GPUNVME_IO_READ);
+	for (i = 0; i < COMMANDS; i++)
+		if (i * 37 % COMMANDS * 4096 < 1 << 20)
+			assert_memory_equal(p + i * 4096, image + i * 37 % COMMANDS * 4096, (i % 8 + 1) * 512);
+		else
+			assert_int_equal(p[i * 4096], 0);
+	close_rig(&r);
+	free(image);
+	assert_int_equal(close(fd) | unlink(path), 0);
+}
+
 static void commands_outlive_launches(void **state)
 {
 	struct rig r;
@@ -329,8 +360,8 @@ static void await_a_read(const struct reads *reads)
 }
 
 /*
- * To unregister memory, the mock driver waits for the kernel of the reads, which waits for the drive's on the same GPU. Both go on,
- * because it launches the drive's meanwhile.
+ * To unregister memory, the driver waits for the kernels that run and launches nothing meanwhile. The kernel of the reads waits for
+ * the drive's on the same GPU. Both go on, because the library unregisters between two kernels.
  */
 static void memory_goes_while_a_long_kernel_reads(void **state)
 {
@@ -341,8 +372,6 @@ static void memory_goes_while_a_long_kernel_reads(void **state)
 	int i;
 
 	(void)state;
-	if (!mock_driver()) /* with 580 on an H200 neither goes on: docs/gpu-drive.md, Limits */
-		skip();
 	open_rig(&r, DRIVE, "cuda:0");
 	reads = (struct reads){ .rig = &r };
 	assert_int_equal(pthread_create(&thread, NULL, run_reads, &reads), 0);
@@ -356,6 +385,113 @@ static void memory_goes_while_a_long_kernel_reads(void **state)
 	__atomic_store_n(&reads.stop, 1, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
 	good(reads.ret);
+	write_and_read(&r);
+	close_rig(&r);
+}
+
+/* ---- A kernel of the program's, which the library does not know; for the mock driver ---- */
+
+struct own_args {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	uint32_t *reads, *errors; /* atomic */
+};
+
+static void own_lane(void *pointer)
+{
+	struct own_args *args = pointer;
+	uint32_t i;
+
+	for (i = 0; i < 1000; i++) {
+		if (gpunvme_read(&args->dq, &args->dbuf, gpunvme_lane() * 4096ull, i % 64 * 4096ull, 4096))
+			__atomic_fetch_add(args->errors, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(args->reads, 1, __ATOMIC_RELEASE);
+	}
+}
+
+VISIBLE int own_kernel(uint32_t lanes, uint32_t width, void *args);
+VISIBLE int own_kernel(uint32_t lanes, uint32_t width, void *args)
+{
+	return gpunvme_cpu_launch(lanes, width, own_lane, args);
+}
+VISIBLE extern const size_t own_kernel_args;
+const size_t own_kernel_args = sizeof(struct own_args);
+
+/* On a busy machine the lanes of the mock may stop for longer than those of a GPU do: the drive's launch stays for longer. */
+static bool stays_long; /* atomic */
+int __real_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
+int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
+int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len)
+{
+	const uint32_t long_us = 5000000, short_us = 10000;
+
+	if (__atomic_load_n(&stays_long, __ATOMIC_ACQUIRE) && len == sizeof(short_us) && !memcmp(from, &short_us, len))
+		from = &long_us;
+	return __real_gnv_cuda_write(cuda, at, from, len);
+}
+
+static void *in_library(const char *name)
+{
+	void *library = dlopen(getenv("GPUNVME_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD), *symbol = dlsym(library, name);
+
+	dlclose(library);
+	assert_non_null(symbol);
+	return symbol;
+}
+
+static void launch_own(struct own_args *args)
+{
+	gnv_cuda_retain_fn *retain;
+	gnv_cuda_release_fn *release;
+	gnv_cuda_push_fn *push;
+	gnv_cuda_pop_fn *pop;
+	gnv_cuda_stream_create_fn *create;
+	gnv_cuda_stream_fn *destroy;
+	gnv_cuda_function_fn *find;
+	gnv_cuda_launch_fn *launch;
+	void *context, *stream, *function, *params[] = { args };
+
+	*(void **)&retain = in_library("cuDevicePrimaryCtxRetain");
+	*(void **)&release = in_library("cuDevicePrimaryCtxRelease_v2");
+	*(void **)&push = in_library("cuCtxPushCurrent_v2");
+	*(void **)&pop = in_library("cuCtxPopCurrent_v2");
+	*(void **)&create = in_library("cuStreamCreate");
+	*(void **)&destroy = in_library("cuStreamDestroy_v2");
+	*(void **)&find = in_library("cuModuleGetFunction");
+	*(void **)&launch = in_library("cuLaunchKernel");
+	assert_int_equal(retain(&context, 40), 0);
+	assert_int_equal(push(context), 0);
+	assert_int_equal(create(&stream, GNV_CUDA_STREAM_NON_BLOCKING), 0);
+	assert_int_equal(find(&function, NULL, "own_kernel"), 0);
+	assert_int_equal(launch(function, 1, 1, 1, 8, 1, 1, 0, stream, params, NULL), 0);
+	assert_int_equal(destroy(stream), 0); /* when the kernel has ended */
+	assert_int_equal(pop(&context), 0);
+	assert_int_equal(release(40), 0);
+}
+
+/* The same for such a kernel, which no call of the library waits for: the drive's last launch stays. */
+static void memory_goes_while_a_kernel_of_the_program_reads(void **state)
+{
+	static uint32_t reads, errors;
+	struct gpunvme_mem *other;
+	struct own_args args;
+	struct rig r;
+
+	(void)state;
+	if (!mock_driver())
+		skip();
+	open_rig(&r, DRIVE, "cuda:0");
+	good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &other));
+	good(gpunvme_mem_map(other, r.pair.dev));
+	args = (struct own_args){ r.pair.dq, r.pair.dbuf, &reads, &errors };
+	launch_own(&args);
+	while (!__atomic_load_n(&reads, __ATOMIC_ACQUIRE))
+		sched_yield();
+	__atomic_store_n(&stays_long, true, __ATOMIC_RELEASE);
+	good(gpunvme_mem_free(other));
+	__atomic_store_n(&stays_long, false, __ATOMIC_RELEASE);
+	assert_int_equal(__atomic_load_n(&reads, __ATOMIC_ACQUIRE), 8000); /* that was waited for */
+	assert_int_equal(errors, 0);
 	write_and_read(&r);
 	close_rig(&r);
 }
@@ -408,8 +544,10 @@ int main(void)
 		cmocka_unit_test_teardown(lanes_of_cpus_use_it, check),
 		cmocka_unit_test_teardown(lanes_of_the_same_gpu_use_it, check),
 		cmocka_unit_test_teardown(memory_outlives_one_of_its_users, check),
+		cmocka_unit_test_teardown(a_drive_begins_with_an_image, check),
 		cmocka_unit_test_teardown(commands_outlive_launches, check),
 		cmocka_unit_test_teardown(memory_goes_while_a_long_kernel_reads, check),
+		cmocka_unit_test_teardown(memory_goes_while_a_kernel_of_the_program_reads, check),
 		cmocka_unit_test_teardown(a_drive_outlives_errors_that_pass, check),
 		cmocka_unit_test_teardown(a_reset_brings_a_drive_back, check),
 		cmocka_unit_test_teardown(the_context_ends, check),

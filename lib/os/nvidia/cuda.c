@@ -168,7 +168,7 @@ free_cuda:
  */
 void gnv_cuda_close(struct gnv_cuda *cuda)
 {
-	const bool stuck = gnv_cuda_is_stuck(cuda->gpu);
+	const bool began = gnv_cuda_wait_begins(cuda->gpu), stuck = gnv_cuda_is_stuck(cuda->gpu);
 
 	if (!stuck && !gnv_cuda_enter(cuda)) {
 		if (cuda->module)
@@ -178,6 +178,7 @@ void gnv_cuda_close(struct gnv_cuda *cuda)
 	}
 	if (!stuck)
 		cuda->api.release(cuda->device);
+	gnv_cuda_wait_ends(cuda->gpu, began);
 	free(cuda);
 }
 
@@ -211,6 +212,7 @@ static int load(struct gnv_cuda *cuda, const char *ptx, const char *const *names
 
 int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *names, unsigned count)
 {
+	bool began;
 	int ret;
 
 	if (count > GNV_CUDA_KERNELS)
@@ -218,7 +220,9 @@ int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *nam
 	ret = gnv_cuda_enter(cuda);
 	if (ret)
 		return ret;
+	began = gnv_cuda_wait_begins(cuda->gpu);
 	ret = load(cuda, ptx, names, count);
+	gnv_cuda_wait_ends(cuda->gpu, began);
 	gnv_cuda_leave(cuda);
 	return ret;
 }
@@ -262,7 +266,9 @@ int gnv_cuda_launch(struct gnv_cuda *cuda, const struct gnv_cuda_job *job)
 
 	if (ret)
 		return ret;
+	gnv_cuda_kernel_begins(cuda->gpu);
 	ret = run(cuda, job);
+	gnv_cuda_kernel_ends(cuda->gpu);
 	gnv_cuda_leave(cuda);
 	return ret;
 }

@@ -63,6 +63,21 @@ int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_jo
 bool gnv_cuda_stream_end(struct gnv_cuda *cuda, void *stream, uint32_t ms);
 
 /*
+ * Such a stream as a service: kernels may wait for what its launches do. While a call of the driver waits for all kernels of the
+ * GPU it launches nothing. So such calls of the library wait until no kernel of gnv_cuda_launch() runs, and new ones wait for their
+ * end. stay() is called before and after them, by any thread: true: the launch that runs is to go on while kernels of the program
+ * use it. The structure is the caller's, between add and remove.
+ */
+struct gnv_cuda_resident {
+	struct gnv_cuda_resident *next;
+	unsigned gpu, calls;
+	void (*stay)(void *ctx, bool on);
+	void *ctx;
+};
+void gnv_cuda_resident_add(struct gnv_cuda *cuda, struct gnv_cuda_resident *resident);
+void gnv_cuda_resident_remove(const struct gnv_cuda_resident *resident);
+
+/*
  * gnv_cuda_register() - pin host memory and map it to the GPU
  * @io:   the bytes are registers of another device
  * @at:   the GPU's address of the first byte

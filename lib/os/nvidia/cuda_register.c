@@ -184,12 +184,14 @@ static void end_leaving(struct registered *known, bool kept)
  */
 static int unregister(struct gnv_cuda *cuda, struct registered *known)
 {
-	int error = cuda->api.push(known->context);
+	const bool began = gnv_cuda_wait_begins(known->gpu);
+	int error = gnv_cuda_is_stuck(known->gpu) ? GNV_CUDA_NOT_READY : cuda->api.push(known->context);
 
 	if (!error) {
 		error = cuda->api.host_unregister(known->ptr);
 		gnv_cuda_leave(cuda);
 	}
+	gnv_cuda_wait_ends(known->gpu, began);
 	if (error == GNV_CUDA_NOT_REGISTERED) /* the program has done it */
 		error = 0;
 	pthread_mutex_lock(&registering);

@@ -69,6 +69,15 @@ bool gnv_cuda_is_stuck(unsigned gpu);
 void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck);
 
 /*
+ * Before and after a call of the driver that waits for all kernels of the context. Return: what gnv_cuda_wait_ends() wants to know.
+ * gnv_cuda_kernel_begins() - the same of a kernel of the library that ends by itself
+ */
+bool gnv_cuda_wait_begins(unsigned gpu);
+void gnv_cuda_wait_ends(unsigned gpu, bool began);
+void gnv_cuda_kernel_begins(unsigned gpu);
+void gnv_cuda_kernel_ends(unsigned gpu);
+
+/*
  * Return: the errno of a CUDA error, with the error message.
  * gnv_cuda_failed_here() - the same of a call in the context of this GPU: the context may have ended
  */

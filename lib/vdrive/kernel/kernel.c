@@ -19,6 +19,8 @@ static void report_events(struct gnv_vd *vd)
 			__atomic_fetch_add(&vd->raised[i], 1, __ATOMIC_RELAXED);
 }
 
+#define WORKED_NS 500000u /* so exact is when a team had work last */
+
 /* A launch of a worker. */
 struct shift {
 	struct gnv_vd *vd;
@@ -63,13 +65,27 @@ static inline uint32_t pass(struct shift *s, struct gnv_vd_work *work)
 	return done;
 }
 
-/* One lane: is this launch over? */
-static inline bool is_over(const struct gnv_vd_args *args, const struct gnv_vd *vd, uint64_t born, uint64_t busy)
+/* One lane: no team has had work for that time, since the host has asked the launch to stay. */
+static VD_RARE bool is_unused(struct gnv_vd *vd, uint64_t stay, uint64_t now)
 {
-	const uint64_t now = vd_now();
+	uint64_t since = 0;
 
-	return vd_get32(&vd->stop) || (args->slice_ns && now - born >= args->slice_ns) ||
-	       (args->idle_ns && now > busy && now - busy >= args->idle_ns);
+	if (__atomic_compare_exchange_n(&vd->stay_since, &since, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		since = now;
+	since = gnv_max(since, vd_get64(&vd->worked));
+	return now > since && now - since >= stay;
+}
+
+/* One lane: is this launch over? */
+static inline bool is_over(const struct gnv_vd_args *args, struct gnv_vd *vd, uint64_t born, uint64_t busy)
+{
+	const uint64_t now = vd_now(), asked = vd_get64((const uint64_t *)(const void *)&vd->stop); /* with vd->stay */
+
+	if ((uint32_t)asked)
+		return true;
+	if (asked)
+		return is_unused(vd, (asked >> 32) * 1000, now);
+	return (args->slice_ns && now - born >= args->slice_ns) || (args->idle_ns && now > busy && now - busy >= args->idle_ns);
 }
 
 /* Return: it found work. */
@@ -77,7 +93,7 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 {
 	struct shift s = { .vd = (struct gnv_vd *)(uintptr_t)args->vd, .index = index };
 	const uint64_t born = vd_now();
-	uint64_t busy = born;
+	uint64_t busy = born, worked_at = 0; /* what it has stored last */
 	bool worked = false;
 	uint32_t idle = 0;
 
@@ -91,6 +107,8 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 			worked = true;
 			idle = 0;
 			busy = vd_now();
+			if (vd_lane() == 0 && busy - worked_at >= WORKED_NS)
+				vd_put64(&s.vd->worked, worked_at = busy);
 		} else {
 			vd_rest(idle++);
 		}

@@ -25,6 +25,7 @@ static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = 
 static char module_object; /* there is one */
 static struct {
 	int references, sticky; /* atomic */
+	int waited; /* calls that wait for its kernels; protected by `lock` */
 } primary[DEVICES]; /* contexts */
 static _Thread_local int depth, stack[16]; /* of contexts, by device */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -88,10 +89,7 @@ static int sticky(void)
 	return depth ? __atomic_load_n(&primary[stack[(depth - 1) % 16]].sticky, __ATOMIC_ACQUIRE) : 0;
 }
 
-/*
- * Is a kernel running that was launched before? What a drive launches meanwhile, slice after slice, is not waited for. The real
- * driver may be worse: with 580 on an H200 memory_goes_while_a_long_kernel_reads of test_drive.c did not go on. Why is not known.
- */
+/* Is a kernel running that was launched before? */
 static bool runs_one_up_to(uint64_t limit, int device)
 {
 	const struct stream *s;
@@ -105,16 +103,30 @@ static bool runs_one_up_to(uint64_t limit, int device)
 	return found;
 }
 
+static void change_waited(int device, int by)
+{
+	int i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < DEVICES; i++)
+		if (device == ALL || i == device)
+			primary[i].waited += by;
+	pthread_mutex_unlock(&lock);
+}
+
 /*
  * What waits for all kernels of the context, as seen with driver 580.159 on an H200: loading and unloading code, unregistering memory,
- * releasing the context. Not: registering, streams, and all that is ordered by streams.
+ * releasing the context. Not: registering, streams, and all that is ordered by streams. Meanwhile no kernel and no copy begins: a
+ * drive on the same GPU, which was launched again and again by another thread, did not go on there.
  */
 static void wait_for_kernels(const char *call, int device)
 {
-	const uint64_t limit = __atomic_load_n(&launches, __ATOMIC_ACQUIRE);
 	const struct timespec ms = { 0, 1000000 };
+	uint64_t limit;
 	unsigned waited;
 
+	change_waited(device, 1);
+	limit = __atomic_load_n(&launches, __ATOMIC_ACQUIRE);
 	__atomic_fetch_add(&self.waiting, 1, __ATOMIC_ACQ_REL);
 	for (waited = 0; runs_one_up_to(limit, device) && waited < 30000; waited++)
 		nanosleep(&ms, NULL);
@@ -123,6 +135,26 @@ static void wait_for_kernels(const char *call, int device)
 		broke(call);
 	}
 	__atomic_fetch_sub(&self.waiting, 1, __ATOMIC_ACQ_REL);
+	change_waited(device, -1);
+}
+
+/* Return: with `lock`, and no call waits for the kernels of this context. */
+static void lock_unwaited(int device)
+{
+	const struct timespec pause = { 0, 20000 };
+
+	pthread_mutex_lock(&lock);
+	while (primary[device].waited) {
+		pthread_mutex_unlock(&lock);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&lock);
+	}
+}
+
+static void await_no_wait(void)
+{
+	lock_unwaited(stack[(depth - 1) % 16]);
+	pthread_mutex_unlock(&lock);
 }
 
 /*
@@ -385,8 +417,10 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 	memcpy(s->args, params[0], s->kernel->args);
 	s->lanes = gx * bx;
 	s->width = bx <= 32 ? bx : bx % 32 ? 1 : 32;
+	lock_unwaited(s->device);
 	__atomic_store_n(&s->stamp, __atomic_add_fetch(&launches, 1, __ATOMIC_ACQ_REL), __ATOMIC_RELEASE);
 	__atomic_store_n(&s->busy, 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lock);
 	count(&self.running, 1);
 	if (pthread_create(&thread, NULL, run, s))
 		return GNV_CUDA_OUT_OF_MEMORY;
@@ -575,6 +609,7 @@ PUBLIC int cuMemcpyHtoDAsync_v2(gnv_cuda_ptr at, const void *from, size_t len, v
 {
 	(void)stream;
 	ASKED(true);
+	await_no_wait();
 	copy((uintptr_t)at, (uintptr_t)from, len);
 	return 0;
 }
@@ -584,6 +619,7 @@ PUBLIC int cuMemcpyDtoHAsync_v2(void *to, gnv_cuda_ptr at, size_t len, void *str
 {
 	(void)stream;
 	ASKED(true);
+	await_no_wait();
 	copy((uintptr_t)to, (uintptr_t)at, len);
 	return 0;
 }
