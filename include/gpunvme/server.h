@@ -55,7 +55,9 @@ GPUNVME_API int gpunvme_server_start(const char *uri, const char *socket, const 
  * gpunvme_server_stop() - send the client away and end the controller
  * @server: or NULL
  *
- * Commands under way are waited for. For the client it is as if the device had been pulled out.
+ * Commands under way are waited for. For the client it is as if the device had been pulled out. A client may have passed a file of
+ * FUSE whose server never replies. It delays neither this call nor other clients. But Linux ends no process before its close() has
+ * returned: then the process remains until that FUSE server ends.
  * Return: 0; -EBUSY I/O is stuck in the kernel: the server stays, and it may be called again; -ECHILD in a child of fork().
  */
 GPUNVME_API int gpunvme_server_stop(struct gpunvme_server *server);

@@ -29,6 +29,7 @@
 #include <gpunvme/spec.h>
 
 #include "common/evil_client.h"
+#include "common/evil_fuse.h"
 #include "common/image.h"
 
 #define MEM (1u << 20)
@@ -266,6 +267,23 @@ static void traps_again_and_again(void)
 		answer = evil_map(sock, AT, MEM, evil_trap(), 0);
 	assert_int_equal(answer, EVIL_GONE); /* they are counted */
 	evil_release();			     /* or other clients would wait until some of them are closed */
+}
+
+/* fstat() waits, too. */
+static void a_fuse_file_for_memory(void)
+{
+	int fd = evil_fuse();
+
+	if (fd >= 0)
+		map_refused(fd);
+}
+
+static void a_fuse_file_for_an_eventfd(void)
+{
+	int fd = evil_fuse();
+
+	if (fd >= 0)
+		irq_refused(fd);
 }
 
 /* In a message that grows byte by byte, with as many descriptors as can go with each. */
@@ -549,7 +567,8 @@ static const struct trick {
 	TRICK(a_pipe_for_an_eventfd), TRICK(a_timer_for_an_eventfd), TRICK(an_epoll_for_an_eventfd),
 	TRICK(its_own_connection_for_an_eventfd), TRICK(a_trap_with_version), TRICK(a_trap_for_memory), TRICK(a_trap_for_an_eventfd),
 	TRICK(a_trap_with_half_a_header), TRICK(more_traps_than_a_message_may_have), TRICK(traps_that_nobody_receives),
-	TRICK(traps_again_and_again), TRICK(many_descriptors_with_each_byte), TRICK(memory_without_a_seal), TRICK(memory_of_huge_pages),
+	TRICK(traps_again_and_again), TRICK(a_fuse_file_for_memory), TRICK(a_fuse_file_for_an_eventfd),
+	TRICK(many_descriptors_with_each_byte), TRICK(memory_without_a_seal), TRICK(memory_of_huge_pages),
 	TRICK(secret_memory), TRICK(memory_that_cannot_be_written), TRICK(memory_that_is_too_short), TRICK(a_directory_for_memory),
 	TRICK(proc_self_mem_for_memory), TRICK(a_device_for_memory), TRICK(memory_that_is_punched), TRICK(memory_that_is_cut_off),
 	TRICK(more_regions_than_there_is_room_for), TRICK(memory_that_comes_and_goes_in_use), TRICK(registers_that_are_sealed),
@@ -583,6 +602,7 @@ static void is_served(const char *path)
 static void end_trick(void)
 {
 	evil_stop(&server);
+	evil_fuse_end(); /* a process does not end before its close() */
 	evil_wait(&server);
 	evil_release();
 	if (kept_event >= 0)

@@ -31,6 +31,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/evil_client.h"
+#include "common/evil_fuse.h"
 #include "common/good.h"
 #include "common/image.h"
 #include "wire/wire.h"
@@ -61,7 +62,9 @@ enum way {
 };
 
 /* Descriptors in place of registers. */
-enum foreign { DIRECTORY, SELF_MEM, ZERO_DEVICE, PIPE, EVENT, TIMER, EPOLL, CONNECTION, READ_ONLY, NOT_TO_BE_WRITTEN, FOREIGN_KINDS };
+enum foreign {
+	DIRECTORY, SELF_MEM, ZERO_DEVICE, PIPE, EVENT, TIMER, EPOLL, CONNECTION, READ_ONLY, NOT_TO_BE_WRITTEN, FOREIGN_KINDS, FUSE_FILE
+};
 
 /* What is wrong with the answers to a command: four bytes of them, or the way they come. */
 struct lie {
@@ -241,6 +244,8 @@ static int foreign_fd(enum foreign kind, int client)
 		return fcntl(client, F_DUPFD_CLOEXEC, 0);
 	case READ_ONLY:
 		return read_only_memory();
+	case FUSE_FILE:
+		return evil_fuse();
 	default:
 		return sealed_memory(F_SEAL_WRITE);
 	}
@@ -579,6 +584,21 @@ static void test_foreign_descriptors(void **state)
 	use_it();
 }
 
+/* The client neither waits for its close() nor asks its file system. With unsealed=1 it trusts the server, and fstat() waits. */
+static void test_a_fuse_file(void **state)
+{
+	int fd = evil_fuse();
+
+	(void)state;
+	if (fd < 0)
+		skip();
+	close(fd);
+	evil_fuse_end();
+	refused(uri, &(struct lie){ REGION, .way = FOREIGN, .value = FUSE_FILE }, -EPERM, "sealed against shrinking");
+	use_it();
+	evil_fuse_end();
+}
+
 /* A time-out is that of the whole answer, however its bytes come. */
 static void test_slow_answers(void **state)
 {
@@ -709,6 +729,7 @@ int main(void)
 		cmocka_unit_test(test_traps),
 		cmocka_unit_test(test_unsealed),
 		cmocka_unit_test(test_foreign_descriptors),
+		cmocka_unit_test(test_a_fuse_file),
 		cmocka_unit_test(test_slow_answers),
 		cmocka_unit_test(test_registers_that_are_punched),
 		cmocka_unit_test(test_memory_that_is_kept),
