@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The file is the root of a FUSE mount in a mount namespace of its own. A child serves it: INIT, OPEN, and the FLUSH by which the
- * process that opened the file and the thread that asked for it close their descriptors. The kernel sends a FLUSH for each close(),
- * and no signal ends the wait for its reply (Linux fs/fuse/file.c, fuse_flush(): args.force). The end of the child aborts the mount.
+ * process that opened the file and the thread that asked for it close their descriptors. The kernel sends a FLUSH for each
+ * close(), and no signal ends the wait for its reply (Linux fs/fuse/file.c, fuse_flush(): args.force). The end of the child aborts
+ * the mount.
  */
 #include "common/evil_fuse.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Clients of a vfio-user server that do what no honest client does. After each trick another client is served, and SIGTERM ends the
- * server while the trick still holds. Only with more than 64 descriptors whose close() waits are others served when those are gone. Each trick has a server of its own, in a process of its own. Nothing here is measured: a
- * server that hangs is found by the time-out of this program. What a hostile server does: test_vfio_user_hostile.
+ * server while the trick still holds. Only with more than 64 descriptors whose close() waits are others served when those are gone.
+ * Each trick has a server of its own, in a process of its own. Nothing here is measured: a server that hangs is found by the
+ * time-out of this program. What a hostile server does: test_vfio_user_hostile.
  */
 #include <errno.h>
 #include <fcntl.h>
