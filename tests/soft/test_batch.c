@@ -248,6 +248,10 @@ static void refusals(void **state)
 	refuses(batch, QUEUES);
 	assert_non_null(strstr(gpunvme_errmsg(), "command 39 "));
 	cmd(7, 4)->queue = 0;
+	cmd(0, 0)->queue = QUEUES;
+	refuses(batch, QUEUES);
+	assert_non_null(strstr(gpunvme_errmsg(), "command 0 "));
+	cmd(0, 0)->queue = 0;
 	cmd(0, 1)->op = GPUNVME_IO_COMPARE;
 	refuses(batch, QUEUES);
 	assert_non_null(strstr(gpunvme_errmsg(), "command 1 "));

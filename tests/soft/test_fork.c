@@ -228,6 +228,8 @@ static int call_the_rest(void)
 	IS_REFUSED(gpunvme_cache_get_info(dev, &cached));
 	IS_REFUSED(gpunvme_pagecache_get_info(cache, &pages));
 	IS_REFUSED(gpunvme_pagecache_view(cache, &dpages));
+	IS_REFUSED(gpunvme_pagecache_flush(cache));
+	IS_REFUSED(gpunvme_pagecache_discard(cache));
 	IS_REFUSED(gpunvme_pagecache_destroy(cache));
 	return 0;
 }

@@ -701,6 +701,9 @@ static void configuration_space_is_a_pci_functions(void **state)
 			assert_int_equal(config32(at) >> 16 & 0x7ff, 4); /* five vectors: four queues and the admin queue */
 	}
 	assert_int_equal(found, 1u << 1 | 1u << 0x11 | 1u << 0x10);
+	assert_int_equal(config32(0x54), 4);	 /* the MSI-X table begins BAR 4 */
+	assert_int_equal(config32(0x6c), 0x11); /* one lane of 2.5 GT/s: what the link can do, and what it is */
+	assert_int_equal(config32(0x70) >> 16, 0x11);
 	memset(tails, 0, sizeof(tails));
 	enable();
 	assert_int_equal(write_region(7, 0x68, 0x8000), 0); /* function level reset */
@@ -713,6 +716,8 @@ static void configuration_space_is_a_pci_functions(void **state)
 	assert_int_equal(*reg(GPUNVME_REG_AQA), 0x00030003);
 	assert_int_equal(read_region(0, GPUNVME_REG_AQA, 8), 0);
 	assert_int_equal(reply[16], 3);
+	assert_int_equal(read_region(0, GPUNVME_REG_AQA + 1, 2), 0); /* byte by byte */
+	assert_memory_equal(reply + 16, "\0\3", 2);
 	detach();
 }
 

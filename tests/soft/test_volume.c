@@ -580,6 +580,7 @@ static void views_and_info(void **state)
 	assert_int_equal(again.member, s.buf.member);
 	view.nsid = 1;
 	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "names no namespace"));
 	view.nsid = 0;
 	view.lba = info.nblocks;
 	assert_int_equal(gpunvme_volume_view(s.vol, &view, &v), -ERANGE);
@@ -1218,6 +1219,7 @@ static void bad_caches_are_refused(void **state)
 	assert_non_null(strstr(gpunvme_errmsg(), "leave dev NULL"));
 	opts.nsid = 1;
 	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -EINVAL);
+	assert_non_null(strstr(gpunvme_errmsg(), "names no namespace"));
 	opts.nsid = 0;
 	opts.lba = 4000;
 	assert_int_equal(gpunvme_pagecache_create(NULL, s.gpu, &opts, &cache), -ERANGE);

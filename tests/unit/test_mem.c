@@ -105,7 +105,7 @@ static void test_alloc(void **state)
 	memset(p, 1, 8192);
 	gpunvme_gpu_close(gpu); /* the memory holds a reference */
 	gpunvme_mem_free(mem);
-	gpunvme_mem_free(NULL);
+	assert_int_equal(gpunvme_mem_free(NULL), 0);
 
 	gpu = gpu_open();
 	assert_int_equal(gpunvme_mem_alloc(gpu, 0, NULL, &mem), -EINVAL);

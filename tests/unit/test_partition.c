@@ -344,6 +344,10 @@ static void logical_partitions(void **state)
 		found(7, 1307, 70);
 		refused(8, -ENXIO, "no partition 8"); /* the last link has no mark */
 	}
+	start(512);
+	mbr(0, 0, 0x05, 1000, 1000); /* the chain in the first entry */
+	mbr(1000, 0, 0x83, 10, 90);
+	found(5, 1010, 90);
 }
 
 /* Linux would count more than one chain of first and second entries: the number of what follows is not ours to say. */
