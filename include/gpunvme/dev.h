@@ -5,7 +5,7 @@
  * A device is opened by URI:
  *   soft:PATH[?key=value&...]   the software controller over a regular file or block device
  *   soft:/dev/ngXnY[?...]       the same over a namespace that Linux's nvme driver has, by its generic device: commands go to the
- *                               drive as they are and end with what it answers (Linux 5.19). Its block device is held as long.
+ *                               drive unchanged and end with its status (Linux 5.19). Its block device is held as long.
  *                               `lba` is the drive's, `mdts` not above what it takes
  *   soft:ram:SIZE[?...]         the same over memory of this process, as soft:ram:64M or soft:ram:1.5GiB: zeroes, and gone when it
  *                               is closed, another drive each time. It touches buffers as threads of this process do: no memory is
@@ -21,7 +21,7 @@
  * itself: without an IOMMU, where the drive can overwrite any memory: Linux 7.3, buffers of 2 MiB at most, of GPUNVME_MEM_HUGE),
  * `unsafe-vram` (1: with type1, memory of a GPU is mapped by the addresses it has now; should the GPU's driver move it, the
  * controller writes into somebody else's).
- * Keys of vfio-user: `timeout` (ms that an answer of the server may take; 10,000), `unsealed` (1: registers are mapped that the
+ * Keys of vfio-user: `timeout` (ms that a reply of the server may take; 10,000), `unsealed` (1: registers are mapped that the
  * server could cut off, which would end this process by SIGBUS; SPDK's target needs it).
  * Keys of soft: `lba` (512, when absent, or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered),
  * `depth` (largest queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the
@@ -52,8 +52,8 @@ extern "C" {
 
 /*
  * An open controller. Opaque. Like every object of this library it belongs to the process that made it: in a child of fork() a call
- * with it answers -ECHILD (those that return nothing do nothing, and those that only tell what never changes, as
- * gpunvme_dev_get_info(), still tell it), and neither the child's exit nor its sleep touches the device. A child that shares its
+ * with it returns -ECHILD (those that return nothing do nothing, and those that only report what never changes, as
+ * gpunvme_dev_get_info(), still report it), and neither the child's exit nor its sleep touches the device. A child that shares its
  * parent's memory (vfork(), clone() with CLONE_VM) is answered alike, but has the descriptors until it runs another program.
  */
 struct gpunvme_dev;
@@ -61,7 +61,7 @@ struct gpunvme_dev;
 enum gpunvme_log_level { GPUNVME_LOG_ERROR = 0, GPUNVME_LOG_WARN = 1, GPUNVME_LOG_INFO = 2, GPUNVME_LOG_DEBUG = 3 };
 
 /*
- * Receives what the library has to say beside its return values; one line, no newline at the end. May be called from any
+ * Receives the log of the library; one line, no newline at the end. May be called from any
  * thread, also one of the library's own; must not call back into the library.
  */
 typedef void gpunvme_log_fn(void *ctx, enum gpunvme_log_level level, const char *text);
@@ -107,10 +107,10 @@ struct gpunvme_dev_opts {
  * -EPROTO a server of vfio-user does not keep to the protocol;
  * -EADDRINUSE memory is mapped where this device must not use addresses; -ENOENT, -EACCES, -EISDIR ... as the system says of the
  * path; -ENOENT no namespace `ns`; -ENODEV no such controller or it died; -EBUSY another driver or process has it, or uses a
- * namespace of it behind another controller, or somebody writes to the image or block device, or opts->share keeps memory that its
- * `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did not
- * become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not possible on this machine
- * or in this build; -ENOMEM; or a positive NVMe status of an admin command.
+ * namespace of it through another controller, or a process writes to the image or block device, or opts->share keeps memory that
+ * its `hmb` asked for; -EACCES, -EPERM this user may not open it, or its IOMMU group stands against it; -EMFILE; -ETIMEDOUT it did
+ * not become ready; -EIO it reports a fatal error while it starts or reads, or reads wrong; -EOPNOTSUPP not possible on this
+ * machine or in this build; -ENOMEM; or a positive NVMe status of an admin command.
  */
 GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts *opts, struct gpunvme_dev **dev);
 
@@ -119,8 +119,8 @@ GPUNVME_API int gpunvme_dev_open(const char *uri, const struct gpunvme_dev_opts 
  * @dev: or NULL, which does nothing
  *
  * Queue pairs and mappings of @dev must be gone before; those that are not are torn down here, in the lawful order (stop DMA,
- * unmap, free). No other thread may use @dev any more, and nobody the queue pairs that it still has, whatever is answered. Memory
- * that lies in it (gpunvme_mem_cmb()) is its caller's to free first: until then the answer is -EBUSY, and nothing has ended.
+ * unmap, free). No other thread may use @dev any more, nor the queue pairs that it still has, whatever it returns. Memory
+ * that lies in it (gpunvme_mem_cmb()) has to be freed by its caller first: until then it returns -EBUSY, and nothing has ended.
  * Return: 0 the device is gone, with its queue pairs, also those that gpunvme_qp_destroy() could not delete, and no memory is
  * mapped to it any more; -EBUSY the controller obeys neither its registers nor a function reset, or a mapping could not be undone:
  * it may still write to what is mapped. The device then lives on, dead: call again when it was reset or has lost its power, or end
@@ -258,7 +258,7 @@ GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, stru
  *
  * Programs call it before they write, and ask their user where it refuses: gpunvme_errmsg() then names model, serial number, size
  * and medium of the drive, for a question such as "add --yes if that is the drive you mean". Images and memory, which somebody made
- * for this, need no question. Nothing is kept: the answer holds for this call. Any thread may call it.
+ * for this, need no question. Nothing is kept: the result holds for this call. Any thread may call it.
  * Return: 0 it is a regular file or memory, and can be written; -EPERM it may hold somebody's data; -EROFS it cannot be written;
  * otherwise as gpunvme_ns_get_info().
  */
@@ -343,8 +343,8 @@ GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  * @fid:   GPUNVME_FID_*; the number of queues is refused, it is settled when the device is opened
  * @value: command dword 11
  *
- * Any thread may call it. Return: as gpunvme_dev_admin(); -EINVAL the feature has a structure beside dword 11 (Base Specification
- * 5.27.1), which gpunvme_dev_admin() takes.
+ * Any thread may call it. Return: as gpunvme_dev_admin(); -EINVAL the feature has a structure in addition to dword 11 (Base
+ * Specification 5.27.1), which gpunvme_dev_admin() takes.
  */
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value);
 

@@ -20,9 +20,9 @@ struct gpunvme_mem;
 
 enum gpunvme_state {
 	GPUNVME_STATE_ALIVE,
-	GPUNVME_STATE_RESETTING, /* it will be alive or dead; calls wait, or answer -ESHUTDOWN */
-	GPUNVME_STATE_DEAD,      /* gpunvme_dev_reset(), or closing and opening it, may bring it back; calls answer -ESHUTDOWN */
-	GPUNVME_STATE_REMOVED    /* it is not there any more, or was given back to the kernel; calls answer -ENODEV */
+	GPUNVME_STATE_RESETTING, /* it will be alive or dead; calls wait, or return -ESHUTDOWN */
+	GPUNVME_STATE_DEAD,      /* gpunvme_dev_reset(), or closing and opening it, may bring it back; calls return -ESHUTDOWN */
+	GPUNVME_STATE_REMOVED    /* it is not there any more, or was given back to the kernel; calls return -ENODEV */
 };
 
 struct gpunvme_dev_status {

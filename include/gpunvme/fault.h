@@ -4,8 +4,8 @@
  *
  *   soft:PATH?fault=WORD[:NUMBER][:CONDITION=VALUE...][,WORD...]
  *
- * A state lasts for the controller's whole life. A mishap befalls commands: of those that meet all its conditions each one, or a
- * share of them that a seed decides, so that a run can be repeated. Of several mishaps the first one that hits a command counts.
+ * A state lasts for the controller's whole life. A fault of commands hits each command that meets all its conditions, or a
+ * share of them that a seed decides, so that a run can be repeated. Of several faults the first one that hits a command counts.
  */
 #ifndef GPUNVME_FAULT_H
 #define GPUNVME_FAULT_H
@@ -21,8 +21,8 @@ extern "C" {
 
 enum gpunvme_fault_kind {
 	GPUNVME_FAULT_STATE,     /* what the drive is, from the beginning to its end */
-	GPUNVME_FAULT_MISHAP,    /* what befalls commands, or the controller when it is switched on or off */
-	GPUNVME_FAULT_CONDITION  /* which commands a mishap befalls */
+	GPUNVME_FAULT_MISHAP,    /* of commands, or of the controller when it is switched on or off */
+	GPUNVME_FAULT_CONDITION  /* which commands have the fault */
 };
 
 struct gpunvme_fault {

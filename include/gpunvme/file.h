@@ -12,8 +12,8 @@
  *   gpunvme_file_list     what a directory has
  *
  * A file here is a table that was true when it was made. Nothing keeps the file system from changing the file afterwards, but that
- * it is not mounted: whoever opens a drive by `pci:` has that, and `soft:` refuses what somebody else has mounted or writes to.
- * Where it is mounted, gpunvme_file_check() tells of changes, and gpunvme_file_lease() keeps them away.
+ * it is not mounted. A drive opened by `pci:` is not, and `soft:` refuses what another process has mounted or writes to.
+ * Where it is mounted, gpunvme_file_check() reports changes, and gpunvme_file_lease() keeps them away.
  * Kernels never change what a file system knows of a file: size, times and extents stay.
  */
 #ifndef GPUNVME_FILE_H
@@ -80,10 +80,10 @@ GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file);
  * checksums are not looked at. Asks the kernel (FIEMAP), and reads the superblock from the block device, which needs the right to;
  * btrfs, root. Any thread may call it.
  * Return: 0; -EOPNOTSUPP another file system, no regular file, or one that has no blocks of its own on the drive: encrypted,
- * compressed, in its inode, on a real-time device, or behind device mapper, md or a loop device, or a btrfs of several devices,
+ * compressed, in its inode, on a real-time device, or below device mapper, md or a loop device, or a btrfs of several devices,
  * striped, or with a feature that moves its data; -EBUSY the file system is mounted for writing, or the file has data that is not
  * allocated yet, or a log waits to be replayed; -EUCLEAN it has noted errors; -EACCES btrfs, and not root; -ENOMEM; as open() and
- * read() of the path and the block device answer.
+ * read() of the path and the block device return.
  */
 GPUNVME_API int gpunvme_map_make(const char *path, char **text);
 
@@ -139,7 +139,7 @@ GPUNVME_API int gpunvme_file_live(struct gpunvme_dev *dev, const char *path, con
  * because what sets back the time of a write leaves only that trace. Under a lease it also tells what the lease does not prevent.
  * Not told: a write past the kernel's cache (O_DIRECT) that had begun before the file was opened and ends after that; a lease is
  * not given before it has. Any thread may call it.
- * Return: 0; -ESTALE it has changed; -EINVAL it is no such file; -ECHILD; what open files and their file systems answer.
+ * Return: 0; -ESTALE it has changed; -EINVAL it is no such file; -ECHILD; what open files and their file systems return.
  */
 GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
 
@@ -160,16 +160,16 @@ GPUNVME_API int gpunvme_file_check(const struct gpunvme_file *file);
  * - Reading, with what the kernel has in its cache: the bytes of before kernels wrote, where it had read them.
  * - A copy by reflink on XFS, which `cp` makes by itself: both files then have the blocks that kernels write to. The check tells
  *   (-ESTALE), and nothing mends it: do not copy a leased file.
- * - Root, who clears the flag (chattr -i). Who then opens it for writing waits until the kernel's lease ends
- *   (/proc/sys/fs/lease-break-time, 45 s), and the check tells (-ESTALE).
+ * - Root that clears the flag (chattr -i). A process that then opens it for writing waits until the kernel's lease ends
+ *   (/proc/sys/fs/lease-break-time, 45 s), and the check reports it (-ESTALE).
  * - What goes around files: writing to the block device, and gpunvme_write().
  * - A write of a kernel that is late. One that timed out may still be carried out until gpunvme_qp_recover() or gpunvme_dev_reset()
  *   is 0, and what a process had sent to a server (`vfio-user:`) before it died, until that has noticed: give it back after that.
  *
  * Holes and what was only preallocated stay so: kernels that write there get -GPUNVME_EOPNOTSUPP (device.h).
  *
- * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which says who it was,
- * and of which inode, as a copy has the attribute, too (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to
+ * A process that ends without giving it back leaves it immutable, with the attribute trusted.gpunvme.lease, which names it
+ * and the inode, as a copy has the attribute, too (`getfattr -n trusted.gpunvme.lease FILE`, `lsattr FILE`): nobody writes to
  * it by mistake over what the kernel's cache does not know. The next gpunvme_file_lease() of it takes that over, and
  * `gpunvme unlease FILE` or gpunvme_lease_remove() ends it.
  *
@@ -257,7 +257,7 @@ GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gp
  * @dfile: filled; plain data, valid until gpunvme_file_close()
  *
  * Puts the table of its extents into memory of the lanes, once for each GPU. Any thread may call it.
- * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ENOMEM; what the GPU answers.
+ * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ENOMEM; what the GPU returns.
  */
 static inline int gpunvme_file_view(struct gpunvme_file *file, struct gpunvme_gpu *gpu, struct gpunvme_dfile *dfile)
 {

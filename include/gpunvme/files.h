@@ -27,7 +27,7 @@ struct gpunvme_files;
 
 enum gpunvme_files_flags {
 	GPUNVME_FILES_WRITE = GPUNVME_FILE_WRITE, /* kernels may write in place, to all of them */
-	GPUNVME_FILES_SKIP = 1u << 1,             /* leave out what has no blocks that lanes could read; what is behind it moves up */
+	GPUNVME_FILES_SKIP = 1u << 1,             /* leave out what has no blocks that threads could read; the rest moves up */
 };
 
 /*
@@ -115,7 +115,7 @@ GPUNVME_API int gpunvme_files_live(struct gpunvme_dev *dev, const char *const *p
  * last command of a kernel has completed: what it read were these files as they were all the while. Otherwise the sentence names
  * the first that has changed, and how. A change cannot be taken into the table: close it, and make another. Any thread may call it.
  * Return: 0; -ESTALE one has changed, was deleted or renamed, or something else has its name; -EINVAL it is no such table; -ENOENT
- * it has not so many files; -ECHILD; what open files and their file systems answer.
+ * it has not so many files; -ECHILD; what open files and their file systems return.
  */
 GPUNVME_API int gpunvme_files_check(const struct gpunvme_files *files, uint32_t first, uint32_t count);
 
@@ -191,7 +191,7 @@ GPUNVME_API int gpunvme_files_view_v(struct gpunvme_files *files, struct gpunvme
  * @dfiles: filled; plain data, valid until gpunvme_files_close()
  *
  * Puts the table into memory of the lanes, once for each GPU. Any thread may call it.
- * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ENOMEM; what the GPU answers.
+ * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; -ENOMEM; what the GPU returns.
  */
 static inline int gpunvme_files_view(struct gpunvme_files *files, struct gpunvme_gpu *gpu, struct gpunvme_dfiles *dfiles)
 {

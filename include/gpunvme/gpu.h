@@ -51,7 +51,7 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 
 /**
  * gpunvme_gpu_close() - release it
- * @gpu: or NULL. Memory and queue pairs made for it must be gone; while they exist the object lives on behind the scenes.
+ * @gpu: or NULL. Memory and queue pairs made for it must be gone; while they exist the object lives on internally.
  */
 GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu);
 
@@ -74,7 +74,7 @@ struct gpunvme_gpu_entry {
 	char driver[32];            /* "amdgpu"; "" none */
 	uint64_t vram;              /* bytes; 0 unknown */
 	uint64_t visible;           /* of them, to other devices and the CPU; less than vram without a large BAR */
-	uint32_t xgmi;              /* links to other GPUs beside PCIe */
+	uint32_t xgmi;              /* links to other GPUs in addition to PCIe */
 	int32_t numa;               /* -1 unknown */
 	uint16_t vendor;
 	uint16_t device;
@@ -117,7 +117,7 @@ enum gpunvme_coherence {
 	GPUNVME_COHERENCE_HDP = 1, /* what the CPU has written to memory of the GPU through PCIe becomes visible to its lanes */
 	/*
 	 * The GPU empties its caches of every address space that computes. For diagnosis only: the registers of its driver are written
-	 * behind the driver's back. Root, RDNA3, no other work on the GPU.
+	 * without its knowledge. Root, RDNA3, no other work on the GPU.
 	 */
 	GPUNVME_COHERENCE_INVALIDATE = 2
 };

@@ -25,7 +25,7 @@ struct gpunvme_load {
 	/* Results. */
 	uint64_t commands;  /* that ended well */
 	uint64_t took_ns;   /* from when the first lane began to when the last one ended */
-	uint64_t next;      /* `seed` of a load that goes on behind this one */
+	uint64_t next;      /* `seed` of a load that continues this one */
 };
 #define GPUNVME_LOAD_INIT { sizeof(struct gpunvme_load), 0, 0, 0, 0, 0, 0, 0, 0 }
 
@@ -38,7 +38,7 @@ struct gpunvme_load {
  * @load:   what to do, and what came of it
  *
  * Any thread may call it, several at a time. A lane stops at its first failure.
- * Return: 0; the failure of a command, as the functions of <gpunvme/device.h> answer it; -EINVAL no queue, no block, an option;
+ * Return: 0; the failure of a command, as the functions of <gpunvme/device.h> return it; -EINVAL no queue, no block, an option;
  * -ERANGE a command is larger than the view or the buffer; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT
  * also when the GPU does not end its kernel; -EIO the GPU failed.
  */

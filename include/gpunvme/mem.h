@@ -116,7 +116,7 @@ GPUNVME_API int gpunvme_mem_cmb(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
  *
  * No other thread may use @mem any more.
  * Return: 0 @mem is gone, and registered memory is the caller's again; -EBUSY a device may still write to it (gpunvme_mem_unmap()
- * of that device would answer the same): @mem lives on and is mapped there, the bytes are the device's. Destroy or recover the
+ * of that device would return the same): @mem lives on and is mapped there, the bytes are the device's. Destroy or recover the
  * queue that the sentence names, or close the device, then call again. Where the sentence says that a GPU did not let go of it,
  * @mem stays until the process ends.
  */

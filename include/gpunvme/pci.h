@@ -30,7 +30,7 @@ struct gpunvme_pci_info {
 	uint32_t unseen;      /* processes that could not be looked at, and may have one open; as root 0 */
 	uint64_t bytes;       /* of all of them */
 	char group_other[16]; /* another device of the group that keeps VFIO away; "" none */
-	char in_use[128];     /* who uses a namespace: mounts, holders, processes that have it open; "" nobody was seen */
+	char in_use[128];     /* users of a namespace: mounts, holders, processes that have it open; "" none was seen */
 	uint32_t payload;      /* bytes of one packet on the link (Max_Payload_Size); 0, as all that follows: only root may know; none */
 	uint32_t payload_most; /* that the drive and the port above it can do */
 	uint32_t read_request; /* bytes that one read of the drive asks for at most (Max_Read_Request_Size) */
@@ -75,12 +75,12 @@ GPUNVME_API int gpunvme_pci_get_path(const char *a, const char *b, struct gpunvm
 /**
  * gpunvme_pci_bind() - give a controller to vfio-pci
  * @address: DDDD:BB:DD.F, or a URI of that (pci:...), whose keys are not looked at
- * @user:    hand the device's nodes to this user, who must be root or in the group gpunvme, whose members may use /dev/iommu;
- *           NULL for nobody
+ * @user:    hand the device's nodes to this user: root, or a member of the group gpunvme, which may use /dev/iommu;
+ *           NULL for no user
  *
  * Refuses a controller one of whose namespaces is mounted, held or opened by any process, by its disk, a partition, ngXnY or nvmeX,
- * or behind another controller of the same drive, and one whose IOMMU group has devices with other drivers. Processes of other PID
- * namespaces are not seen unless they mount it or open it exclusively. A disk that is held by nobody who is seen, as after a
+ * or through another controller of the same drive, and one whose IOMMU group has devices with other drivers. Processes of other PID
+ * namespaces are not seen unless they mount it or open it exclusively. A disk whose holder is not seen, as after a
  * process was killed, is waited for, ten seconds at most. On failure the former driver has it again. Needs root.
  * Return: 0, also when vfio-pci has it already; -EINVAL bad address; -ENODEV no such controller, or vfio-pci is not loaded; -EBUSY
  * in use; -EPERM the IOMMU group, or the user is not in the group gpunvme; -EOPNOTSUPP no IOMMU; -ENOENT no such user or group, or

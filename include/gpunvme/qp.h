@@ -28,7 +28,7 @@ enum gpunvme_qp_flags {
 	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus_run() has shown it */
 	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
 	GPUNVME_QP_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_qp_get_latency()) */
-	GPUNVME_QP_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again behind
+	GPUNVME_QP_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again after
 					     GPUNVME_COHERENCE_INVALIDATE, which has its dangers (gpu.h) */
 	GPUNVME_QP_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless reads are found to take
 					     clearly longer so; with GPUNVME_QP_NO_SELFTEST whatever they take */
@@ -67,13 +67,13 @@ GPUNVME_API int gpunvme_qp_create(struct gpunvme_dev *dev, struct gpunvme_gpu *g
  *
  * No kernel may use a view of it any more. Commands in flight are aborted by the controller.
  * Return: 0 the queue is gone, and the buffers of its commands, also of those that timed out, are the caller's again; -EBUSY the
- * controller refused to delete it or does not answer: its commands may still move data. The queue then lives on for
+ * controller refused to delete it or did not complete that: its commands may still move data. The queue then lives on for
  * gpunvme_qp_get_info(), and for this call, which succeeds after a reset of the controller; gpunvme_dev_close() takes it along.
  */
 GPUNVME_API int gpunvme_qp_destroy(struct gpunvme_qp *qp);
 
 enum gpunvme_view_flags {
-	GPUNVME_VIEW_WRITE = 1u << 0, /* without it every write from a kernel answers -GPUNVME_EROFS */
+	GPUNVME_VIEW_WRITE = 1u << 0, /* without it every write from a kernel returns -GPUNVME_EROFS */
 	/*
 	 * Kernels that write from memory which their GPU caches, as that of hipMalloc() is, begin after a fence of system scope:
 	 * gpunvme_gpu_fence(), or hipStreamSynchronize(), after the kernels that stored there. For GPUs whose waves cannot do it.
@@ -125,7 +125,7 @@ GPUNVME_API int gpunvme_qp_stop(struct gpunvme_qp *qp, int stop);
  * gpunvme_qp_recover() - make a queue usable again after a time-out or a protocol error
  * @qp: the queue pair
  *
- * Aborts its commands, deletes it and creates it again, with fresh rings and state. Where the controller does not answer, or
+ * Aborts its commands, deletes it and creates it again, with fresh rings and state. If the controller does not complete that, or
  * refuses, it is reset, which ends every queue of the device; they are all created again. Lanes that wait get the status with which
  * the controller ended their command, or -GPUNVME_ESHUTDOWN, and only then: the buffers are theirs again.
  *

@@ -44,11 +44,11 @@ struct gpunvme_ublk_opts {
  *
  * The kernel then has /dev/ublkbN: its reads, writes (also FUA), flushes, discards and zeroes become one command each, on queue
  * pairs of their own. Threads of the library carry them; they sleep when there is nothing to do, but where a request came less
- * than 200 us behind an answer they look for the next one first, twice as long: who has one request after the other has a core of
+ * than 200 us after a reply they first look for the next one, twice as long: a user with one request after the other has a core of
  * such a thread, too. A queue that times out is recovered, and its requests are sent up to three times, as are those that end
  * with a status without DNR (do not retry).
  *
- * When this process dies, /dev/ublkbN stays, and who uses it waits, until GPUNVME_UBLK_RECOVER goes on with it on the same
+ * When this process dies, /dev/ublkbN stays, and its users wait until GPUNVME_UBLK_RECOVER continues it on the same
  * namespace (size and identity are checked; the numbers of queues, depth and max_bytes are those of before), or
  * gpunvme_ublk_remove() ends it. Requests that the dead server had begun are carried out again.
  *
@@ -58,12 +58,12 @@ struct gpunvme_ublk_opts {
  *
  * All or nothing, but for a queue pair that cannot be deleted when anything fails: it goes with @dev.
  *
- * Who reads or writes blocks of a mounted file system by other queues sees, and destroys, what the kernel's caches do not tell:
- * that is the caller's to know, as for two hosts on one drive. Any thread may call it.
+ * Other queues that read or write blocks of a mounted file system do not see the kernel's caches, and can destroy its data:
+ * the caller has to prevent that, as for two hosts on one drive. Any thread may call it.
  * Return: 0; -EINVAL; -EOPNOTSUPP no ublk_drv, or an older one, or blocks larger than a page; -EACCES not root; -EEXIST the number
  * is taken; -EROFS the namespace is read-only and opts->flags do not say so; with GPUNVME_UBLK_RECOVER: -ENODEV no such block
  * device, or one that was stopped, -EBUSY it still has a server, -EXDEV it was of another namespace; as gpunvme_qp_create() and
- * gpunvme_mem_map(); -EPERM io_uring is switched off here; -ENOMEM; -ETIMEDOUT the driver does not answer.
+ * gpunvme_mem_map(); -EPERM io_uring is switched off here; -ENOMEM; -ETIMEDOUT the driver does not respond.
  */
 GPUNVME_API int gpunvme_ublk_start(struct gpunvme_dev *dev, uint32_t nsid, const struct gpunvme_ublk_opts *opts,
 				   struct gpunvme_ublk **ublk);
@@ -88,9 +88,9 @@ struct gpunvme_ublk_info {
  * @ublk: that is served
  * @info: filled; info->size must be set
  *
- * A snapshot. Any thread may call it. Where io_uring fails for good, info->error says so: nobody is served any more, who uses the
- * disk waits, and gpunvme_ublk_stop() only takes it away when nobody does. The kernel takes the server for dead when this process
- * ends, and then another one can go on (GPUNVME_UBLK_RECOVER).
+ * A snapshot. Any thread may call it. Where io_uring fails for good, info->error says so: requests are not processed any more,
+ * users of the disk wait, and gpunvme_ublk_stop() removes it only when it has none. The kernel takes the server for dead when
+ * this process ends, and then another one can go on (GPUNVME_UBLK_RECOVER).
  * Return: 0; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *ublk, struct gpunvme_ublk_info *info);
@@ -100,10 +100,10 @@ GPUNVME_API int gpunvme_ublk_get_info(const struct gpunvme_ublk *ublk, struct gp
  * @ublk: or NULL
  *
  * Not while anybody has it mounted or open: all goes on then. Drivers without UBLK_F_SAFE_STOP_DEV (Linux 7.2.13 has it) cannot
- * refuse by themselves: there the library looks who uses it, and who opens it in that moment gets errors. Any thread may call it,
- * one at a time. With an error the handle stays the caller's, who calls it again.
+ * refuse by themselves: there the library looks for users, and a process that opens it in that moment gets errors. Any thread
+ * may call it, one at a time. With an error the handle stays the caller's, to call it again.
  * Return: 0; -EBUSY it is mounted or opened, as the sentence says, or one of its queue pairs cannot be deleted
- * (gpunvme_qp_destroy()); -ETIMEDOUT the driver does not answer; -ECHILD in a child of fork().
+ * (gpunvme_qp_destroy()); -ETIMEDOUT the driver does not respond; -ECHILD in a child of fork().
  */
 GPUNVME_API int gpunvme_ublk_stop(struct gpunvme_ublk *ublk);
 
