@@ -32,6 +32,7 @@
 #include <gpunvme/pci.h>
 #include <gpunvme/peer.h>
 #include <gpunvme/qp.h>
+#include <gpunvme/run.h>
 #include <gpunvme/server.h>
 #include <gpunvme/service.h>
 #include <gpunvme/spec.h>

@@ -141,6 +141,11 @@ struct gnv_gpu_ops {
 
 	/* Run a kernel and wait for its end. Return: 0; -ETIMEDOUT; -EIO. */
 	int (*launch)(struct gpunvme_gpu *gpu, const struct gnv_launch *launch);
+	/*
+	 * Enqueue a kernel of whole waves on a stream of the program's, and return. The launch's time-out is not used: the kernel bounds
+	 * itself. NULL: there is no such way. Return: 0; -EXDEV the stream belongs to another GPU; -ECHILD; -ENOMEM; -EIO.
+	 */
+	int (*enqueue)(struct gpunvme_gpu *gpu, void *stream, const struct gnv_launch *launch);
 
 	/*
 	 * Memory is copied out and back by the runtime that programs copy with, on this thread. NULL: there is none but the lanes'.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gpu/cpu_stream.h"
 #include "gpu/gpu.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
@@ -197,7 +198,7 @@ static int cpu_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 {
 	union {
 		uint64_t align;
-		unsigned char bytes[1024];
+		unsigned char bytes[GNV_CPU_ARGS_MAX];
 	} args;
 
 	if (launch->kernel >= GNV_KERNELS || launch->args_len > sizeof(args))
@@ -207,6 +208,17 @@ static int cpu_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 		gnv_kernel_cpu[launch->kernel](args.bytes); /* the caller is the lane */
 	else if (gpunvme_cpu_launch(launch->lanes, gpu->info.width, gnv_kernel_cpu[launch->kernel], args.bytes))
 		return gnv_fail(-ENOMEM, "no threads for %u lanes", launch->lanes);
+	return 0;
+}
+
+static int cpu_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_launch *launch)
+{
+	uint64_t args[GNV_CPU_ARGS_MAX / 8];
+
+	if (stream)
+		return gnv_cpu_stream_put(gpu, stream, launch);
+	memcpy(args, launch->args, launch->args_len);
+	gnv_cpu_run(gpu, launch->kernel, launch->lanes, args);
 	return 0;
 }
 
@@ -247,6 +259,7 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.peek = cpu_peek,
 	.poke = cpu_poke,
 	.launch = cpu_launch,
+	.enqueue = cpu_enqueue,
 	.fence = cpu_fence,
 	.coherence = cpu_coherence,
 };

@@ -94,13 +94,9 @@ static void cuda_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 	(void)bytes;
 }
 
-/* Not asked: of a wrong address the driver makes an error of the launch, and the process goes on. */
 static int cuda_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 {
-	(void)gpu;
-	(void)lane;
-	(void)len;
-	return 0;
+	return gnv_cuda_check(cuda_of(gpu), lane, len);
 }
 
 /* Nobody tells of the end of memory, but each allocation has a number. */
@@ -218,6 +214,14 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	return gnv_cuda_launch(cuda_of(gpu), &job);
 }
 
+static int cuda_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_launch *launch)
+{
+	/* A warp each: they find room on any multiprocessor, beside kernels of the program. */
+	const struct gnv_cuda_job job = { launch->kernel, launch->args, launch->lanes / WARP, WARP, 0, NULL, NULL };
+
+	return gnv_cuda_enqueue(cuda_of(gpu), stream, &job);
+}
+
 /* Its L2 is where memory of the GPU is reached, by devices, too; and memory of the host it keeps in no cache beyond a kernel. */
 static int cuda_fence(struct gpunvme_gpu *gpu)
 {
@@ -255,6 +259,7 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.peek = cuda_peek,
 	.poke = cuda_poke,
 	.launch = cuda_launch,
+	.enqueue = cuda_enqueue,
 	.fence = cuda_fence,
 	.coherence = cuda_coherence,
 };

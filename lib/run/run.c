@@ -15,16 +15,21 @@
 int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf)
 {
 	uint32_t i;
+	int ret;
 
 	for (i = 0; i < queues; i++)
 		if (dq[i].magic != GPUNVME_DQ_MAGIC || dq[i].major != GPUNVME_DQ_MAJOR || !dq[i].ticks_per_ms)
 			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
-	for (i = 0; i < queues; i++)
-		if (gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state)))
+	for (i = 0; i < queues; i++) {
+		ret = gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state));
+		if (ret == -EIO)
+			return ret;
+		if (ret)
 			return gnv_fail(-EXDEV,
 					"view %u is of a queue for other lanes than %s, or of one that is gone; name the GPU that "
 					"gpunvme_qp_create() was given",
 					i, gpu->info.name);
+	}
 	if (gpu->ops->mem_check(gpu, dbuf->base, dbuf->len) == -EXDEV)
 		return gnv_fail(-EXDEV, "the buffer is memory of another GPU than %s; allocate it for the GPU of the queue",
 				gpu->info.name);

@@ -11,13 +11,15 @@
 #define GNV_GPU_KERNELS_KERNELS_H
 
 #include <gpunvme/batch.h>
+#include <gpunvme/run.h>
 
 #define GNV_KERNEL_GROUP 256
 
 /* All there are, as X(enumerator, name). */
 #define GNV_KERNEL_LIST(X)                                                                                                         \
 	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(BATCH, batch) \
-	X(LOAD, load) X(LITMUS, litmus) X(PEEK, peek)
+	X(LOAD, load) X(LITMUS, litmus) X(PEEK, peek) \
+	X(STREAM, stream) X(STREAM_FILE, stream_file) X(STREAM_VOLUME, stream_volume)
 
 #define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
 enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
@@ -192,6 +194,36 @@ struct gnv_peek_args {
 	uint64_t words;
 };
 
+/*
+ * Whole waves: each moves every waves-th transfer of a list. The list is read when the kernel runs. The arguments hold all that the
+ * host knows, so no memory of the library has to live until the kernel runs.
+ */
+struct gnv_stream_list {
+	uint64_t at; /* array of struct gpunvme_transfer */
+	uint32_t count;
+	uint32_t flags; /* enum gpunvme_run_flags; of GPUNVME_RUN_STOP there is one wave */
+};
+
+struct gnv_stream_args {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gnv_stream_list list;
+};
+
+struct gnv_stream_file_args {
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+	struct gpunvme_dfile file;
+	struct gnv_stream_list list;
+	uint64_t bounce; /* offset of one block for each lane; ~0: none */
+};
+
+struct gnv_stream_volume_args {
+	struct gpunvme_dvol vol;
+	struct gpunvme_dvbuf vbuf;
+	struct gnv_stream_list list;
+};
+
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_read_args) == 232, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_fill_args) == 24, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_selftest_args) == 232, "layout of the arguments");
@@ -201,5 +233,8 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gnv_batch_args) == 64, "layout of the argume
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_load_args) == 104, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_litmus_args) == 248, "layout of the arguments");
 GPUNVME_STATIC_ASSERT(sizeof(struct gnv_peek_args) == 24, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_args) == 216, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_file_args) == 288, "layout of the arguments");
+GPUNVME_STATIC_ASSERT(sizeof(struct gnv_stream_volume_args) == 112, "layout of the arguments");
 
 #endif

@@ -78,6 +78,14 @@ void gnv_cuda_resident_add(struct gnv_cuda *cuda, struct gnv_cuda_resident *resi
 void gnv_cuda_resident_remove(const struct gnv_cuda_resident *resident);
 
 /*
+ * gnv_cuda_enqueue() - begin a kernel in a stream of the program's, as gnv_cuda_begin() does
+ * @stream: the driver's, or NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. While it is captured the kernel becomes a node of the
+ *          graph
+ * Return: 0; -EXDEV it belongs to another context; -ENOMEM; -EIO.
+ */
+int gnv_cuda_enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job);
+
+/*
  * gnv_cuda_register() - pin host memory and map it to the GPU
  * @io:   the bytes are registers of another device
  * @at:   the GPU's address of the first byte
@@ -108,6 +116,13 @@ int gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t 
  */
 uint64_t gnv_cuda_tag(struct gnv_cuda *cuda, const void *ptr);
 bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_alloc *alloc);
+
+/*
+ * gnv_cuda_check() - may kernels of this GPU access these bytes, as far as the driver knows?
+ * Return: 0; -ENOENT the driver does not know the address; -EXDEV memory of another GPU; -ERANGE they end after their allocation;
+ * -EIO.
+ */
+int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len);
 
 /* Is this a pointer to memory of a GPU (cuMemAlloc, cudaMalloc)? */
 bool gnv_cuda_is_device_memory(struct gnv_cuda *cuda, const void *ptr);

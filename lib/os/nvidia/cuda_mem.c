@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "os/nvidia/cuda_table.h"
+#include "util/checked.h"
 
 int gnv_cuda_alloc(struct gnv_cuda *cuda, size_t len, uint64_t *at)
 {
@@ -93,6 +94,40 @@ bool gnv_cuda_allocation(struct gnv_cuda *cuda, const void *ptr, struct gnv_allo
 	alloc->base = base;
 	alloc->len = len;
 	return true;
+}
+
+static int check(struct gnv_cuda *cuda, uint64_t at, size_t len)
+{
+	int error = 0, ordinal = (int)cuda->gpu;
+	gnv_cuda_ptr base = 0;
+	unsigned type = 0;
+	size_t all = 0;
+
+	error = cuda->api.pointer(&type, GNV_CUDA_POINTER_MEMORY_TYPE, at);
+	if (!error && type == GNV_CUDA_MEMORY_DEVICE)
+		error = cuda->api.pointer(&ordinal, GNV_CUDA_POINTER_ORDINAL, at);
+	if (!error)
+		error = cuda->api.pointer(&base, GNV_CUDA_POINTER_BASE, at);
+	if (!error)
+		error = cuda->api.pointer(&all, GNV_CUDA_POINTER_LEN, at);
+	if (error == GNV_CUDA_INVALID_VALUE)
+		return -ENOENT;
+	if (error)
+		return gnv_cuda_failed_here(cuda, "cuPointerGetAttribute", error);
+	if (ordinal != (int)cuda->gpu)
+		return -EXDEV;
+	return gnv_within(at - base, len, all) ? 0 : -ERANGE;
+}
+
+int gnv_cuda_check(struct gnv_cuda *cuda, uint64_t at, size_t len)
+{
+	int ret = gnv_cuda_enter(cuda);
+
+	if (ret)
+		return ret;
+	ret = check(cuda, at, len);
+	gnv_cuda_leave(cuda);
+	return ret;
 }
 
 bool gnv_cuda_is_device_memory(struct gnv_cuda *cuda, const void *ptr)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels in a stream of the highest priority, one after the other. No thread waits for the end of one. */
+/* Kernels in a stream, of the highest priority or of the program's, one after the other. No thread waits for the end of one. */
+#include <errno.h>
+
 #include "os/nvidia/cuda_table.h"
 #include "util/clock.h"
 
@@ -26,6 +28,37 @@ int gnv_cuda_begin(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_jo
 	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
 	gnv_cuda_leave(cuda);
 	return error ? gnv_cuda_failed_here(cuda, "a kernel", error) : 0;
+}
+
+/*
+ * The stream's context is looked at first: cuLaunchKernel says of a wrong one only that a handle is invalid (400, driver 580). Both
+ * calls are lawful while the stream is captured.
+ */
+static int enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job)
+{
+	void *params[] = { (void *)(uintptr_t)job->args }, *context = NULL;
+	int error = cuda->api.stream_context(stream, &context);
+
+	if (error)
+		return gnv_cuda_failed_here(cuda, "cuStreamGetCtx", error);
+	if (context != cuda->context)
+		return gnv_fail(-EXDEV,
+				"the stream belongs to another GPU than %s, or to a context of the program's own; make it in the primary "
+				"context of this GPU, as cudaSetDevice() and cudaStreamCreate() do",
+				cuda->name);
+	error = cuda->api.launch(cuda->kernel[job->kernel], job->groups, 1, 1, job->group_lanes, 1, 1, 0, stream, params, NULL);
+	return error ? gnv_cuda_failed_here(cuda, "a kernel on the stream", error) : 0;
+}
+
+int gnv_cuda_enqueue(struct gnv_cuda *cuda, void *stream, const struct gnv_cuda_job *job)
+{
+	int ret = gnv_cuda_enter(cuda);
+
+	if (ret)
+		return ret;
+	ret = enqueue(cuda, stream, job);
+	gnv_cuda_leave(cuda);
+	return ret;
 }
 
 /* A kernel that failed has ended, too. */

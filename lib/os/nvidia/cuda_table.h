@@ -31,6 +31,7 @@
 	X(stream_destroy, gnv_cuda_stream_fn, "cuStreamDestroy_v2")								\
 	X(stream_query, gnv_cuda_stream_fn, "cuStreamQuery")									\
 	X(stream_wait, gnv_cuda_stream_fn, "cuStreamSynchronize")								\
+	X(stream_context, gnv_cuda_stream_context_fn, "cuStreamGetCtx")							\
 	X(host_register, gnv_cuda_register_fn, "cuMemHostRegister_v2")								\
 	X(host_unregister, gnv_cuda_unregister_fn, "cuMemHostUnregister")							\
 	X(host_pointer, gnv_cuda_host_pointer_fn, "cuMemHostGetDevicePointer_v2")						\

@@ -17,11 +17,14 @@
 #define ARGS_MAX 4096
 #define DEVICES 8
 #define FUNCTIONS 64
+#define ALLOCATIONS 1024
+#define CAPTURED 64
 
 static void forget(void);
+static void replay(void);
 static int have(size_t len);
 static int lost(void);
-static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost };
+static struct stand_in self = { .devices = 1, .major = 9, .pools = 1, .forget = forget, .have = have, .lost = lost, .replay = replay };
 static char module_object; /* there is one */
 static struct {
 	int references, sticky; /* atomic */
@@ -33,7 +36,7 @@ static struct {
 	char *ptr; /* NULL: free */
 	size_t len;
 	int device; /* in whose context */
-} registered[REGISTRATIONS];
+} registered[REGISTRATIONS], allocated[ALLOCATIONS]; /* memory of the host, and of a GPU */
 
 struct function {
 	const char *name;
@@ -60,6 +63,14 @@ struct stream {
 	unsigned lanes, width;
 	uint64_t args[ARGS_MAX / 8];
 };
+
+/* CU_STREAM_LEGACY (or NULL) of each device, and CU_STREAM_PER_THREAD, here of one thread. */
+static struct stream legacy[DEVICES] = { [0 ... DEVICES - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
+static struct stream per_thread[DEVICES] = { [0 ... DEVICES - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
+
+/* Nodes of the graph of stand_in.capture: the driver copies a kernel's arguments when it is captured. */
+static struct stream captured[CAPTURED];
+static unsigned nodes;
 
 PUBLIC struct stand_in *stand_in(void)
 {
@@ -89,16 +100,24 @@ static int sticky(void)
 	return depth ? __atomic_load_n(&primary[stack[(depth - 1) % 16]].sticky, __ATOMIC_ACQUIRE) : 0;
 }
 
-/* Is a kernel running that was launched before? */
+/* Does the stream run a kernel that was launched before? */
+static bool runs_up_to(const struct stream *s, uint64_t limit, int device)
+{
+	return __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) && __atomic_load_n(&s->stamp, __ATOMIC_ACQUIRE) <= limit &&
+	       (device == ALL || s->device == device);
+}
+
 static bool runs_one_up_to(uint64_t limit, int device)
 {
 	const struct stream *s;
 	bool found = false;
+	int i;
 
+	for (i = 0; i < DEVICES && !found; i++)
+		found = runs_up_to(&legacy[i], limit, device) || runs_up_to(&per_thread[i], limit, device);
 	pthread_mutex_lock(&lock);
 	for (s = streams; s && !found; s = s->next)
-		found = __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) && __atomic_load_n(&s->stamp, __ATOMIC_ACQUIRE) <= limit &&
-			(device == ALL || s->device == device);
+		found = runs_up_to(s, limit, device);
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -399,24 +418,30 @@ static void wait_for_turn(struct stream *s)
 	} while (busy);
 }
 
-/* A group of up to 32 lanes is one wave, so that it is a workgroup too; larger ones are waves of 32. */
-PUBLIC gnv_cuda_launch_fn cuLaunchKernel;
-PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-			  void *stream, void **params, void **extra)
+/* The stream of a handle, in the current context. */
+static struct stream *stream_of(void *handle)
 {
-	struct stream *s = stream;
+	const int device = depth ? stack[(depth - 1) % 16] : 0;
+	struct stream *s = (uintptr_t)handle < 2 ? &legacy[device] : (uintptr_t)handle == 2 ? &per_thread[device] : handle;
+
+	if ((uintptr_t)handle <= 2)
+		s->device = device;
+	return s;
+}
+
+/* Of NULL and the two constants: the context that is current (seen with driver 580, also while a stream is captured). */
+PUBLIC gnv_cuda_stream_context_fn cuStreamGetCtx;
+PUBLIC int cuStreamGetCtx(void *stream, void **context)
+{
+	ASKED(true);
+	*context = stream && stream == self.foreign_stream ? (void *)&self : (void *)&primary[stream_of(stream)->device];
+	return 0;
+}
+
+static int begin(struct stream *s)
+{
 	pthread_t thread;
 
-	ASKED(true);
-	if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > 1024 || shared || extra || !s)
-		broke("cuLaunchKernel: arguments");
-	wait_for_turn(s);
-	if (sticky()) /* nothing runs after a kernel that failed */
-		return sticky();
-	s->kernel = function;
-	memcpy(s->args, params[0], s->kernel->args);
-	s->lanes = gx * bx;
-	s->width = bx <= 32 ? bx : bx % 32 ? 1 : 32;
 	lock_unwaited(s->device);
 	__atomic_store_n(&s->stamp, __atomic_add_fetch(&launches, 1, __ATOMIC_ACQ_REL), __ATOMIC_RELEASE);
 	__atomic_store_n(&s->busy, 1, __ATOMIC_RELEASE);
@@ -426,6 +451,51 @@ PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
 		return GNV_CUDA_OUT_OF_MEMORY;
 	pthread_detach(thread);
 	return 0;
+}
+
+/* As cuGraphLaunch() of what was captured, and a wait for its end. */
+static void replay(void)
+{
+	struct stream *s = &legacy[0];
+	unsigned i;
+
+	for (i = 0; i < nodes; i++) {
+		wait_for_turn(s);
+		s->kernel = captured[i].kernel;
+		s->lanes = captured[i].lanes;
+		s->width = captured[i].width;
+		memcpy(s->args, captured[i].args, sizeof(s->args));
+		if (begin(s))
+			broke("no threads for a node");
+	}
+	wait_for_turn(s);
+}
+
+/* A group of up to 32 lanes is one wave, so that it is a workgroup too; larger ones are waves of 32. */
+PUBLIC gnv_cuda_launch_fn cuLaunchKernel;
+PUBLIC int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+			  void *stream, void **params, void **extra)
+{
+	struct stream *s = stream_of(stream);
+
+	ASKED(true);
+	if (stream && stream == self.foreign_stream)
+		return 400; /* CUDA_ERROR_INVALID_HANDLE */
+	if (!gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || bx > 1024 || shared || extra)
+		broke("cuLaunchKernel: arguments");
+	if (self.capture && stream == self.capture) {
+		if (nodes == CAPTURED)
+			return GNV_CUDA_OUT_OF_MEMORY;
+		s = &captured[nodes++];
+	}
+	wait_for_turn(s);
+	if (sticky()) /* nothing runs after a kernel that failed */
+		return sticky();
+	s->kernel = function;
+	memcpy(s->args, params[0], s->kernel->args);
+	s->lanes = gx * bx;
+	s->width = bx <= 32 ? bx : bx % 32 ? 1 : 32;
+	return self.capture && stream == self.capture ? 0 : begin(s);
 }
 
 PUBLIC gnv_cuda_stream_create_fn cuStreamCreate;
@@ -475,7 +545,7 @@ PUBLIC int cuStreamDestroy_v2(void *stream)
 PUBLIC gnv_cuda_stream_fn cuStreamQuery;
 PUBLIC int cuStreamQuery(void *stream)
 {
-	struct stream *s = stream;
+	struct stream *s = stream_of(stream);
 	bool busy;
 
 	ASKED(true);
@@ -488,9 +558,9 @@ PUBLIC int cuStreamQuery(void *stream)
 PUBLIC gnv_cuda_stream_fn cuStreamSynchronize;
 PUBLIC int cuStreamSynchronize(void *stream)
 {
-	(void)stream;
 	ASKED(true);
-	return 0;
+	wait_for_turn(stream_of(stream));
+	return sticky();
 }
 
 /* ---- Memory ---- */
@@ -569,9 +639,18 @@ PUBLIC int cuMemHostGetDevicePointer_v2(gnv_cuda_ptr *at, void *ptr, unsigned fl
 PUBLIC gnv_cuda_alloc_fn cuMemAllocAsync;
 PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
 {
+	int i;
+
 	(void)stream;
 	ASKED(true);
 	*at = (uintptr_t)aligned_alloc(256, (len + 255) & ~(size_t)255);
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ALLOCATIONS - 1 && allocated[i].ptr; i++)
+		;
+	allocated[i].ptr = (char *)(uintptr_t)*at;
+	allocated[i].len = len;
+	allocated[i].device = stack[(depth - 1) % 16];
+	pthread_mutex_unlock(&lock);
 	memset((void *)(uintptr_t)*at, 0xa7, len); /* whoever wants zeros says so */
 	count(&self.allocations, 1);
 	return 0;
@@ -580,7 +659,14 @@ PUBLIC int cuMemAllocAsync(gnv_cuda_ptr *at, size_t len, void *stream)
 PUBLIC gnv_cuda_free_fn cuMemFreeAsync;
 PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
 {
+	int i;
+
 	(void)stream;
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ALLOCATIONS; i++)
+		if (at && allocated[i].ptr == (char *)(uintptr_t)at)
+			allocated[i].ptr = NULL;
+	pthread_mutex_unlock(&lock);
 	free((void *)(uintptr_t)at);
 	count(&self.allocations, -1);
 	return sticky();
@@ -624,6 +710,41 @@ PUBLIC int cuMemcpyDtoHAsync_v2(void *to, gnv_cuda_ptr at, size_t len, void *str
 	return 0;
 }
 
+/*
+ * Of memory of a GPU, and of what was registered: as driver 580 reports it for cuMemAlloc(), cuMemAllocAsync() and cuMemHostRegister(),
+ * with the length that was asked for, and nothing after it was freed.
+ */
+static int find_attribute(void *value, int attribute, gnv_cuda_ptr at)
+{
+	const char *ptr = (const char *)(uintptr_t)at;
+	bool device = false;
+	char *base = NULL;
+	size_t len = 0;
+	int i, ordinal = 0;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ALLOCATIONS && !base; i++)
+		if (allocated[i].ptr && ptr >= allocated[i].ptr && ptr < allocated[i].ptr + allocated[i].len) {
+			base = allocated[i].ptr, len = allocated[i].len, ordinal = allocated[i].device;
+			device = true;
+		}
+	i = base ? REGISTRATIONS : find(ptr, 1);
+	if (i < REGISTRATIONS)
+		base = registered[i].ptr, len = registered[i].len, ordinal = registered[i].device;
+	pthread_mutex_unlock(&lock);
+	if (!base || attribute == GNV_CUDA_POINTER_TAG)
+		return GNV_CUDA_INVALID_VALUE;
+	if (attribute == GNV_CUDA_POINTER_BASE)
+		*(gnv_cuda_ptr *)value = (uintptr_t)base;
+	else if (attribute == GNV_CUDA_POINTER_LEN)
+		*(size_t *)value = len;
+	else if (attribute == GNV_CUDA_POINTER_ORDINAL)
+		*(int *)value = ordinal;
+	else
+		*(unsigned *)value = device ? GNV_CUDA_MEMORY_DEVICE : 1; /* CU_MEMORYTYPE_HOST */
+	return 0;
+}
+
 PUBLIC gnv_cuda_pointer_fn cuPointerGetAttribute;
 PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 {
@@ -633,13 +754,15 @@ PUBLIC int cuPointerGetAttribute(void *value, int attribute, gnv_cuda_ptr at)
 		return 0;
 	}
 	if (!self.host.id || at - (uintptr_t)self.host.ptr >= self.host.len)
-		return GNV_CUDA_INVALID_VALUE; /* not CUDA's */
+		return find_attribute(value, attribute, at);
 	if (attribute == GNV_CUDA_POINTER_TAG)
 		*(uint64_t *)value = self.host.id;
 	else if (attribute == GNV_CUDA_POINTER_BASE)
 		*(gnv_cuda_ptr *)value = (uintptr_t)self.host.ptr;
 	else if (attribute == GNV_CUDA_POINTER_LEN)
 		*(size_t *)value = self.host.len;
+	else if (attribute == GNV_CUDA_POINTER_ORDINAL)
+		*(int *)value = 0;
 	else
 		*(unsigned *)value = 1; /* CU_MEMORYTYPE_HOST */
 	return 0;
@@ -680,6 +803,9 @@ static void forget(void)
 		free(s);
 	}
 	memset(registered, 0, sizeof(registered));
+	memset(allocated, 0, sizeof(allocated));
+	nodes = 0;
+	self.capture = self.foreign_stream = NULL;
 	memset(primary, 0, sizeof(primary));
 	self.kernel_error = 0;
 	self.contexts = self.streams = self.modules = self.registrations = self.allocations = 0;

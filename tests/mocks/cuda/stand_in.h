@@ -22,6 +22,9 @@ struct stand_in {
 	int contexts, streams, modules, registrations, allocations, running;
 	int waiting; /* threads in a call that waits for kernels (atomic) */
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
+	void *foreign_stream; /* a stream of a context that the program has made (cuCtxCreate()), or NULL */
+	void *capture; /* a stream that is captured, or NULL */
+	void (*replay)(void); /* the graph of what was captured, and its end */
 	void (*forget)(void);
 	int (*have)(size_t len); /* registrations of that length */
 	int (*lost)(void); /* registrations whose memory is unmapped */

@@ -34,8 +34,8 @@ enum gnv_cuda_result {
 enum { GNV_CUDA_REGISTER_PORTABLE = 1, GNV_CUDA_REGISTER_DEVICEMAP = 2, GNV_CUDA_REGISTER_IOMEMORY = 4 };
 enum { GNV_CUDA_STREAM_NON_BLOCKING = 1 };
 enum { GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
-/* CU_POINTER_ATTRIBUTE_BUFFER_ID, _RANGE_START_ADDR, _RANGE_SIZE */
-enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
+/* CU_POINTER_ATTRIBUTE_BUFFER_ID, _DEVICE_ORDINAL, _RANGE_START_ADDR, _RANGE_SIZE */
+enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_ORDINAL = 9, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
 enum { GNV_CUDA_CAPABILITY_MAJOR = 75, GNV_CUDA_CAPABILITY_MINOR = 76, GNV_CUDA_MEMORY_POOLS = 115 }; /* device attributes */
 enum { GNV_CUDA_JIT_ERROR_LOG = 5, GNV_CUDA_JIT_ERROR_LOG_SIZE = 6 };
 
@@ -60,6 +60,7 @@ typedef int gnv_cuda_launch_fn(void *function, unsigned gx, unsigned gy, unsigne
 typedef int gnv_cuda_stream_create_fn(void **stream, unsigned flags);
 typedef int gnv_cuda_stream_urgent_fn(void **stream, unsigned flags, int priority); /* the lower the sooner */
 typedef int gnv_cuda_stream_fn(void *stream); /* destroy, query, synchronise */
+typedef int gnv_cuda_stream_context_fn(void *stream, void **context);
 typedef int gnv_cuda_register_fn(void *ptr, size_t len, unsigned flags);
 typedef int gnv_cuda_unregister_fn(void *ptr);
 typedef int gnv_cuda_host_pointer_fn(gnv_cuda_ptr *at, void *ptr, unsigned flags);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lists of transfers on a stream of the program's.
+ * Invariant: what the kernel uses lies in its arguments or belongs to the caller. So nothing here waits, or is kept.
+ */
+#include <gpunvme/run.h>
+
+#include <errno.h>
+
+#include "run/run.h"
+#include "util/bits.h"
+#include "util/checked.h"
+#include "util/entry.h"
+#include "util/opts.h"
+
+#define TRANSFERS_MAX (16u << 20)
+#define WAVES_MAX 2048u
+#define WAVES_AUTO 64u
+#define WAVES_AUTO_CPU 8u
+#define CPU_THREADS_MAX 64u /* each lane is a thread that is started for the list, and spins */
+
+/* The kernel, and the arguments of any of the three. */
+struct plan {
+	enum gnv_kernel kernel;
+	size_t args_len;
+	union {
+		struct gnv_stream_args queue;
+		struct gnv_stream_file_args file;
+		struct gnv_stream_volume_args volume;
+	} args;
+	uint32_t waves;
+};
+
+static int check_options(const struct gpunvme_run *run)
+{
+	if (run->flags & ~(uint32_t)GPUNVME_RUN_STOP || run->reserved)
+		return gnv_fail(-EINVAL, "unknown flags 0x%x of a list of transfers; valid: GPUNVME_RUN_STOP", run->flags);
+	if (run->waves > WAVES_MAX)
+		return gnv_fail(-EINVAL, "%u waves are too many for a list of transfers: use %u or less", run->waves, WAVES_MAX);
+	if (!run->count || run->count > TRANSFERS_MAX)
+		return gnv_fail(-EINVAL, "a list has 1 to %u transfers, not %u", TRANSFERS_MAX, run->count);
+	if (!run->list || run->list % 8)
+		return gnv_fail(-EINVAL, "the list at 0x%llx is at no multiple of 8", (unsigned long long)run->list);
+	if (!run->dq == !run->vol || !run->dq != !run->dbuf || !run->vol != !run->vbuf || (run->file && !run->dq))
+		return gnv_fail(-EINVAL, "a list has either dq and dbuf, with or without a file, or vol and vbuf");
+	return 0;
+}
+
+/* Memory that the threads are to access, called @what. A wrong address would end all work of the process on a GPU. */
+static int check_memory(struct gpunvme_gpu *gpu, const char *what, uint64_t at, uint64_t len)
+{
+	const int ret = at ? gpu->ops->mem_check(gpu, at, len) : -ENOENT;
+
+	switch (ret) {
+	case -ENOENT:
+		return gnv_fail(-EFAULT, "the %s at 0x%llx is no memory that %s can access, or was freed; use gpunvme_mem_alloc()", what,
+				(unsigned long long)at, gpu->info.name);
+	case -ERANGE:
+		return gnv_fail(-ERANGE, "the %s of %llu bytes at 0x%llx ends after its allocation", what, (unsigned long long)len,
+				(unsigned long long)at);
+	case -EXDEV:
+		return gnv_fail(-EXDEV, "the %s is memory of another GPU than %s; allocate it for the GPU of the queue", what, gpu->info.name);
+	default:
+		return ret;
+	}
+}
+
+static int check_version(uint16_t major, const char *what)
+{
+	return major == GPUNVME_DQ_MAJOR ? 0 : gnv_fail(-EPROTONOSUPPORT, "the %s is of another version of dq.h; make it anew", what);
+}
+
+/* Fewer waves where the bounce range has not a block for each thread. */
+static int plan_bounce(const struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
+{
+	const uint64_t blocks = run->bounce_len >> run->dq->lba_shift;
+
+	p->args.file.bounce = ~0ull;
+	if (!run->bounce_len)
+		return 0;
+	if (!gnv_within(run->bounce, run->bounce_len, run->dbuf->len))
+		return gnv_fail(-ERANGE, "the bounce range of %llu bytes from %llu on ends after the buffer of %llu bytes",
+				(unsigned long long)run->bounce_len, (unsigned long long)run->bounce, (unsigned long long)run->dbuf->len);
+	if (blocks < gpu->info.width)
+		return gnv_fail(-ERANGE, "the bounce range of %llu bytes has no block for each of the %u threads of a wave: give it %llu bytes",
+				(unsigned long long)run->bounce_len, gpu->info.width,
+				(unsigned long long)gpu->info.width << run->dq->lba_shift);
+	p->waves = (uint32_t)gnv_min(p->waves, blocks / gpu->info.width);
+	p->args.file.bounce = run->bounce;
+	return 0;
+}
+
+static int plan_file(const struct gpunvme_run *run, struct plan *p)
+{
+	if (run->file->magic != GPUNVME_DFILE_MAGIC)
+		return gnv_fail(-EINVAL, "the view of the file was not filled by gpunvme_file_view()");
+	p->kernel = GNV_KERNEL_STREAM_FILE;
+	p->args_len = sizeof(p->args.file);
+	p->args.file.dq = *run->dq;
+	p->args.file.dbuf = *run->dbuf;
+	p->args.file.file = *run->file;
+	return check_version(run->file->major, "view of the file");
+}
+
+static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
+{
+	int ret = gnv_run_check(gpu, run->dq, 1, run->dbuf);
+
+	if (!ret)
+		ret = check_memory(gpu, "buffer", run->dbuf->base, run->dbuf->len);
+	if (ret)
+		return ret;
+	if (run->file)
+		return plan_file(run, p);
+	p->kernel = GNV_KERNEL_STREAM;
+	p->args_len = sizeof(p->args.queue);
+	p->args.queue.dq = *run->dq;
+	p->args.queue.dbuf = *run->dbuf;
+	return 0;
+}
+
+static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
+{
+	const uint64_t views = (uint64_t)run->vol->queues * run->vol->members * sizeof(struct gpunvme_dq);
+	int ret;
+
+	if (run->vol->magic != GPUNVME_DVOL_MAGIC || !views)
+		return gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_volume_view()");
+	ret = check_version(run->vol->major, "view of the volume");
+	if (!ret)
+		ret = check_memory(gpu, "view of the volume", run->vol->dq, views);
+	if (!ret)
+		ret = check_memory(gpu, "buffer of the volume", run->vbuf->member, run->vol->members * sizeof(struct gpunvme_dbuf));
+	if (!ret)
+		ret = check_memory(gpu, "buffer", run->vbuf->base, run->vbuf->len);
+	if (ret)
+		return ret;
+	p->kernel = GNV_KERNEL_STREAM_VOLUME;
+	p->args_len = sizeof(p->args.volume);
+	p->args.volume.vol = *run->vol;
+	p->args.volume.vbuf = *run->vbuf;
+	return 0;
+}
+
+static uint32_t waves_of(const struct gpunvme_gpu *gpu, const struct gpunvme_run *run)
+{
+	const bool cpu = gpu->info.kind == GPUNVME_GPU_CPU;
+	uint32_t waves = run->waves ? run->waves : cpu ? WAVES_AUTO_CPU : WAVES_AUTO;
+
+	if (run->flags & GPUNVME_RUN_STOP)
+		return 1;
+	if (cpu)
+		waves = (uint32_t)gnv_min(waves, CPU_THREADS_MAX / gpu->info.width);
+	return (uint32_t)gnv_min(run->count, waves);
+}
+
+/* Where the list stands in the arguments of each kernel. */
+static struct gnv_stream_list *list_of(struct plan *p)
+{
+	return p->kernel == GNV_KERNEL_STREAM	   ? &p->args.queue.list :
+	       p->kernel == GNV_KERNEL_STREAM_FILE ? &p->args.file.list :
+						     &p->args.volume.list;
+}
+
+static int make_plan(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
+{
+	int ret = check_options(run);
+
+	if (!ret)
+		ret = check_memory(gpu, "list", run->list, run->count * sizeof(struct gpunvme_transfer));
+	if (ret)
+		return ret;
+	p->waves = waves_of(gpu, run);
+	ret = run->vol ? plan_volume(gpu, run, p) : plan_queue(gpu, run, p);
+	if (!ret && run->file)
+		ret = plan_bounce(gpu, run, p);
+	if (!ret)
+		*list_of(p) = (struct gnv_stream_list){ run->list, run->count, run->flags };
+	return ret;
+}
+
+GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, const struct gpunvme_run *user)
+{
+	struct gpunvme_run run = GPUNVME_RUN_INIT;
+	struct plan p = { .waves = 0 };
+	struct gnv_launch launch = { .args = &p.args };
+	int ret = gnv_enter(gpu, gpu && user, "gpu and run");
+
+	if (!ret)
+		ret = gnv_opts_copy(&run, user, gpunvme_run);
+	if (!ret && !gpu->ops->enqueue)
+		ret = gnv_fail(-EOPNOTSUPP,
+			       "%s: there are no transfers on streams of AMD GPUs yet; call gpunvme_batch_run(), or launch a kernel with "
+			       "<gpunvme/device.h>",
+			       gpu->info.name);
+	if (!ret)
+		ret = make_plan(gpu, &run, &p);
+	if (ret)
+		return ret;
+	launch.kernel = p.kernel;
+	launch.args_len = p.args_len;
+	launch.lanes = p.waves * gpu->info.width;
+	return gpu->ops->enqueue(gpu, stream, &launch);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme_run_on_stream() on streams of CUDA, with the mock driver: default streams, streams and memory of others, graphs, calls that
+ * fail. What it moves: cuda.test_stream.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "common/pair.h"
+#include "common/played.h"
+#include "mocks/cuda/stand_in.h"
+#include "os/nvidia/uapi/cuda.h"
+#include "soft/streams.h"
+
+#define BLOCK 512u
+#define BUFFER (64u << 10)
+#define LIST (BUFFER / 2) /* offset of the list in the buffer */
+
+static struct stand_in *driver;
+
+static struct {
+	struct pair pair;
+	struct streams streams;
+	struct gpunvme_transfer *list;
+	struct gpunvme_run run;
+	uint8_t *data;
+} t;
+
+static int begin_group(void **state)
+{
+	(void)state;
+	driver = played("GPUNVME_CUDA_LIBRARY", strdup(getenv("GPUNVME_CUDA_LIBRARY")), "stand_in");
+	return !driver;
+}
+
+static void set(uint32_t i, uint64_t pos, uint64_t offset, uint32_t flags)
+{
+	t.list[i] = (struct gpunvme_transfer){ pos, offset, BLOCK, flags, 99, 99 };
+}
+
+static int begin(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	driver->devices = 2;
+	pair_open(&t.pair, "soft:ram:1M", "cuda:0", BUFFER);
+	streams_begin(&t.streams, t.pair.gpu);
+	t.data = gpunvme_mem_ptr(t.pair.mem);
+	t.list = (struct gpunvme_transfer *)(void *)(t.data + LIST);
+	t.run = (struct gpunvme_run)GPUNVME_RUN_INIT;
+	t.run.dq = &t.pair.dq;
+	t.run.dbuf = &t.pair.dbuf;
+	t.run.list = t.pair.dbuf.base + LIST;
+	t.run.count = 1;
+	for (i = 0; i < 4; i++) {
+		memset(t.data, 0x10 + (int)i, BLOCK);
+		set(0, i * BLOCK, 0, GPUNVME_TRANSFER_WRITE);
+		good(gpunvme_run_on_stream(t.pair.gpu, NULL, &t.run));
+		streams_wait(&t.streams, NULL);
+		assert_int_equal(t.list[0].result, BLOCK);
+	}
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	driver->fail = NULL;
+	driver->foreign_stream = driver->capture = NULL;
+	streams_end(&t.streams);
+	pair_close(&t.pair);
+	assert_int_equal(driver->contexts, 0);
+	assert_int_equal(driver->streams, 0);
+	assert_int_equal(driver->allocations, 0);
+	assert_int_equal(driver->registrations, 0);
+	if (driver->broke)
+		fail_msg("%s", driver->broke);
+	return 0;
+}
+
+static bool holds(uint64_t offset, uint8_t byte)
+{
+	uint32_t i;
+
+	for (i = 0; i < BLOCK && t.data[offset + i] == byte; i++)
+		;
+	return i == BLOCK;
+}
+
+static void reads_by(void *stream)
+{
+	memset(t.data, 0xee, BLOCK);
+	set(0, 3 * BLOCK, 0, 0);
+	good(gpunvme_run_on_stream(t.pair.gpu, stream, &t.run));
+	streams_wait(&t.streams, stream);
+	assert_int_equal(t.list[0].result, BLOCK);
+	assert_true(holds(0, 0x13));
+}
+
+/* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, and one of the program's. */
+static void every_kind_of_stream_works(void **state)
+{
+	void *own = streams_make(&t.streams);
+
+	(void)state;
+	reads_by(NULL);
+	reads_by((void *)1);
+	reads_by((void *)2);
+	reads_by(own);
+	streams_drop(&t.streams, own);
+}
+
+static void refused(struct gpunvme_run bad, void *stream, int error, const char *text)
+{
+	set(0, 0, 0, 0);
+	assert_int_equal(gpunvme_run_on_stream(t.pair.gpu, stream, &bad), error);
+	if (!strstr(gpunvme_errmsg(), text))
+		fail_msg("no '%s' in '%s'", text, gpunvme_errmsg());
+	streams_wait(&t.streams, NULL);
+	assert_int_equal(t.list[0].result, 99); /* nothing was enqueued */
+}
+
+/* Of another context, which may be another GPU's: cuLaunchKernel() would say only that a handle is invalid. */
+static void streams_of_others_are_refused(void **state)
+{
+	void *own = streams_make(&t.streams);
+	struct gpunvme_stream *none;
+
+	(void)state;
+	driver->foreign_stream = own;
+	refused(t.run, own, -EXDEV, "belongs to another GPU");
+	driver->foreign_stream = NULL;
+	streams_drop(&t.streams, own);
+	assert_int_equal(gpunvme_stream_create(t.pair.gpu, &none), -EOPNOTSUPP);
+}
+
+static void memory_that_threads_cannot_access_is_refused(void **state)
+{
+	struct gpunvme_transfer *unknown = aligned_alloc(4096, 4096);
+	struct gpunvme_dbuf dbuf = t.pair.dbuf;
+	struct gpunvme_run bad = t.run;
+
+	(void)state;
+	bad.list = (uintptr_t)unknown;
+	refused(bad, NULL, -EFAULT, "the list at");
+	bad.list = t.run.list;
+	bad.count = BUFFER; /* after the end of the buffer's allocation, whatever the library has put there */
+	refused(bad, NULL, -ERANGE, "ends after its allocation");
+	bad = t.run;
+	bad.dbuf = &dbuf;
+	dbuf.base = (uintptr_t)unknown;
+	refused(bad, NULL, -EFAULT, "the buffer at");
+	dbuf.base = t.pair.dbuf.base;
+	dbuf.len = 1ull << 40;
+	refused(bad, NULL, -ERANGE, "the buffer of");
+	free(unknown);
+}
+
+/* Memory and queues of a second GPU. */
+static void what_another_gpu_has_is_refused(void **state)
+{
+	struct gpunvme_run bad = t.run;
+	struct gpunvme_gpu *other;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+
+	(void)state;
+	good(gpunvme_gpu_open("cuda:1", NULL, &other));
+	good(gpunvme_qp_create(t.pair.dev, other, NULL, &qp));
+	good(gpunvme_qp_view(qp, NULL, &dq));
+	bad.dq = &dq;
+	refused(bad, NULL, -EXDEV, "queue for other lanes");
+	bad = t.run;
+	bad.list = dq.state;
+	refused(bad, NULL, -EXDEV, "the list is memory of another GPU");
+	gpunvme_qp_destroy(qp);
+	gpunvme_gpu_close(other);
+}
+
+/* Its state has been freed, and a kernel that looks there would end the context. */
+static void a_closed_device_is_refused(void **state)
+{
+	struct gpunvme_dev *dev;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	struct gpunvme_run bad = t.run;
+
+	(void)state;
+	good(gpunvme_dev_open("soft:ram:1M", NULL, &dev));
+	good(gpunvme_qp_create(dev, t.pair.gpu, NULL, &qp));
+	good(gpunvme_qp_view(qp, NULL, &dq));
+	bad.dq = &dq;
+	gpunvme_qp_destroy(qp);
+	good(gpunvme_dev_close(dev));
+	refused(bad, NULL, -EXDEV, "one that is gone");
+}
+
+/*
+ * A stream that is captured: the call runs nothing, and each launch of the graph does, with the arguments of the call and with what
+ * the list holds by then.
+ */
+static void a_graph_has_it_as_a_node(void **state)
+{
+	void *own = streams_make(&t.streams);
+	struct gpunvme_dq dq = t.pair.dq;
+	struct gpunvme_run run = t.run;
+
+	(void)state;
+	driver->capture = own;
+	run.dq = &dq;
+	set(0, 0, 0, 0);
+	good(gpunvme_run_on_stream(t.pair.gpu, own, &run));
+	memset(&dq, 0, sizeof(dq));
+	driver->capture = NULL;
+	assert_int_equal(t.list[0].result, 99);
+	memset(t.data, 0xee, BUFFER / 4);
+	set(0, BLOCK, 0, 0);
+	driver->replay();
+	assert_int_equal(t.list[0].result, BLOCK);
+	assert_true(holds(0, 0x11));
+	set(0, 2 * BLOCK, BLOCK, 0);
+	driver->replay();
+	assert_int_equal(t.list[0].result, BLOCK);
+	assert_true(holds(0, 0x11));
+	assert_true(holds(BLOCK, 0x12));
+	set(0, 2 * BLOCK, BUFFER, 0);
+	t.list[0].result = BLOCK; /* of the run before */
+	driver->replay();
+	assert_int_equal(t.list[0].result, -ERANGE);
+	streams_drop(&t.streams, own);
+}
+
+static void fails_by(const char *call, int error, int want)
+{
+	driver->error = error;
+	driver->fail = call;
+	assert_int_equal(gpunvme_run_on_stream(t.pair.gpu, NULL, &t.run), want);
+	driver->fail = NULL;
+}
+
+/* Each call of the driver, with what it may say. */
+static void the_driver_refuses(void **state)
+{
+	(void)state;
+	set(0, 0, 0, 0);
+	fails_by("cuCtxPushCurrent_v2", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
+	fails_by("cuPointerGetAttribute", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
+	fails_by("cuStreamGetCtx", GNV_CUDA_INVALID_VALUE, -EIO);
+	fails_by("cuLaunchKernel", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
+	fails_by("cuLaunchKernel", 906, -EIO); /* the default stream, while another one is captured (CU_STREAM_CAPTURE_MODE_GLOBAL) */
+	assert_int_equal(t.list[0].result, 99);
+	reads_by(NULL);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+	const struct CMUnitTest tests[] = {
+		CASE(every_kind_of_stream_works),
+		CASE(streams_of_others_are_refused),
+		CASE(memory_that_threads_cannot_access_is_refused),
+		CASE(what_another_gpu_has_is_refused),
+		CASE(a_closed_device_is_refused),
+		CASE(a_graph_has_it_as_a_node),
+		CASE(the_driver_refuses),
+	};
+
+	return cmocka_run_group_tests(tests, begin_group, NULL);
+}

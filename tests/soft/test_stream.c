@@ -1,0 +1,733 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpunvme_run_on_stream() on CPU threads, or on the GPU that GPUNVME_TEST_GPU names: lists on queues, files and volumes, the order of
+ * a stream, each transfer's own result, drives that fail and that die, refusals.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <gpunvme/gpunvme.h>
+
+#include "soft/streams.h"
+
+#define BLOCK 512u
+#define DISK (8u << 20)
+#define HALF (4u << 20) /* the buffer: what is written, then what is read; then bounce blocks */
+#define BOUNCE (1u << 20)
+#define BUFFER (2 * HALF + BOUNCE)
+#define LIST 4096u
+#define EXTENTS 40u
+#define POISON 0xee
+
+/* What threads read beside the data: in memory that any of them can access. */
+struct aux {
+	struct gpunvme_transfer list[LIST];
+	struct gpunvme_dextent extent[EXTENTS];
+};
+
+static struct {
+	struct gpunvme_dev *dev;
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	struct gpunvme_dq dq;
+	struct gpunvme_mem *mem, *aux_mem;
+	struct gpunvme_dbuf dbuf, aux_dbuf;
+	struct aux *aux;
+	struct streams streams;
+	void *stream;
+	struct gpunvme_run run;
+	uint8_t *data;
+} t;
+
+static uint8_t disk[DISK]; /* what is on the drive */
+
+static const char *lanes_of(const char *cpu)
+{
+	const char *gpu = getenv("GPUNVME_TEST_GPU");
+
+	return gpu ? gpu : cpu;
+}
+
+static bool is_mock(void)
+{
+	return getenv("GPUNVME_CUDA_LIBRARY");
+}
+
+static int begin_group(void **state)
+{
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	if (gpunvme_gpu_open(lanes_of("cpu"), NULL, &gpu)) {
+		printf("skipped: %s\n", gpunvme_errmsg());
+		exit(77);
+	}
+	gpunvme_gpu_close(gpu);
+	return 0;
+}
+
+static struct gpunvme_transfer *item(uint32_t i)
+{
+	return &t.aux->list[i];
+}
+
+static void set(uint32_t i, uint64_t pos, uint64_t offset, uint64_t len, uint32_t flags)
+{
+	*item(i) = (struct gpunvme_transfer){ pos, offset, len, flags, 99, 99 };
+}
+
+static int enqueue(uint32_t count, uint32_t flags)
+{
+	t.run.count = count;
+	t.run.flags = flags;
+	return gpunvme_run_on_stream(t.gpu, t.stream, &t.run);
+}
+
+static void run(uint32_t count, uint32_t flags)
+{
+	good(enqueue(count, flags));
+	streams_wait(&t.streams, t.stream);
+}
+
+/* The drive has the bytes of `disk`, written through the stream. */
+static void fill_disk(void)
+{
+	uint32_t i, half;
+
+	for (i = 0; i < DISK; i++)
+		disk[i] = (uint8_t)(i * 2654435761u >> 13 ^ i >> 9);
+	for (half = 0; half < 2; half++) {
+		memcpy(t.data, disk + half * HALF, HALF);
+		for (i = 0; i < 16; i++)
+			set(i, half * HALF + i * (HALF / 16), i * (HALF / 16), HALF / 16, GPUNVME_TRANSFER_WRITE);
+		run(16, 0);
+		for (i = 0; i < 16; i++)
+			assert_int_equal(item(i)->result, HALF / 16);
+	}
+	memset(t.data, POISON, BUFFER);
+}
+
+static void begin(const char *cpu, const char *keys, uint32_t timeout_ms)
+{
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 0, timeout_ms, 0 };
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	char uri[256];
+
+	view.flags = GPUNVME_VIEW_WRITE;
+	snprintf(uri, sizeof(uri), "soft:ram:8M%s", keys);
+	good(gpunvme_dev_open(uri, NULL, &t.dev));
+	good(gpunvme_gpu_open(lanes_of(cpu), NULL, &t.gpu));
+	good(gpunvme_qp_create(t.dev, t.gpu, &opts, &t.qp));
+	good(gpunvme_qp_view(t.qp, &view, &t.dq));
+	good(gpunvme_mem_alloc(t.gpu, BUFFER, NULL, &t.mem));
+	good(gpunvme_mem_map(t.mem, t.dev));
+	good(gpunvme_mem_dbuf(t.mem, t.dev, &t.dbuf));
+	good(gpunvme_mem_alloc(t.gpu, sizeof(struct aux), NULL, &t.aux_mem));
+	good(gpunvme_mem_map(t.aux_mem, t.dev));
+	good(gpunvme_mem_dbuf(t.aux_mem, t.dev, &t.aux_dbuf));
+	t.data = gpunvme_mem_ptr(t.mem);
+	t.aux = gpunvme_mem_ptr(t.aux_mem);
+	streams_begin(&t.streams, t.gpu);
+	t.stream = streams_make(&t.streams);
+	t.run = (struct gpunvme_run)GPUNVME_RUN_INIT;
+	t.run.dq = &t.dq;
+	t.run.dbuf = &t.dbuf;
+	t.run.list = t.aux_dbuf.base;
+	t.run.waves = is_mock() ? 1 : 0; /* a thread of the CPU for each of 32 lanes */
+	fill_disk();
+}
+
+static void end(void)
+{
+	streams_drop(&t.streams, t.stream);
+	streams_end(&t.streams);
+	gpunvme_qp_destroy(t.qp);
+	good(gpunvme_dev_close(t.dev));
+	good(gpunvme_mem_free(t.mem));
+	good(gpunvme_mem_free(t.aux_mem));
+	gpunvme_gpu_close(t.gpu);
+}
+
+static bool is_poison(uint64_t from, uint64_t to)
+{
+	for (; from < to && t.data[from] == POISON; from++)
+		;
+	return from == to;
+}
+
+/* Lengths from one block to what takes each lane of a wave several commands, and next to them nothing. */
+static void moves(const char *cpu)
+{
+	uint64_t at = 0, len, pos = 7 * BLOCK;
+	uint32_t i, n = 0;
+
+	begin(cpu, "", 0);
+	for (len = BLOCK; at + len + BLOCK <= HALF && n < 24; len = len * 7 / 4 / BLOCK * BLOCK + BLOCK, n++) {
+		set(n, pos, at, len, 0);
+		at += len + BLOCK;
+		pos += len + 3 * BLOCK;
+	}
+	assert_true(n > 10);
+	run(n, 0);
+	for (i = 0; i < n; i++) {
+		const uint64_t behind = item(i)->offset + item(i)->len;
+
+		assert_int_equal(item(i)->result, item(i)->len);
+		assert_int_equal(item(i)->status, 0);
+		assert_memory_equal(t.data + item(i)->offset, disk + item(i)->pos, item(i)->len);
+		assert_true(is_poison(behind, behind + BLOCK));
+	}
+	end();
+}
+
+static void lists_move_data(void **state)
+{
+	(void)state;
+	moves("cpu");
+	moves("cpu:4");
+}
+
+/* The list of the second kernel lies on the drive until the first one reads it, over one that would read something else. */
+static void lists_are_read_when_the_stream_gets_there(void **state)
+{
+	struct gpunvme_transfer later = { 100 * BLOCK, HALF, 3 * BLOCK, 0, 99, 99 };
+	struct gpunvme_run own;
+
+	(void)state;
+	begin("cpu", "", 0);
+	memcpy(t.data, &later, sizeof(later));
+	set(0, 0, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	run(1, 0);
+	memset(t.data, POISON, BLOCK);
+	own = t.run;
+	own.list = t.aux_dbuf.base;
+	own.dbuf = &t.aux_dbuf;
+	own.count = 1;
+	set(0, 0, 64 * sizeof(later) / BLOCK * BLOCK, BLOCK, 0); /* over entry 64 or before */
+	memset(item(60), 0, 8 * sizeof(later));
+	good(gpunvme_run_on_stream(t.gpu, t.stream, &own));
+	t.run.list = t.aux_dbuf.base + item(0)->offset;
+	good(enqueue(1, 0));
+	streams_wait(&t.streams, t.stream);
+	memcpy(&later, (uint8_t *)t.aux + item(0)->offset, sizeof(later));
+	assert_int_equal(item(0)->result, BLOCK);
+	assert_int_equal(later.result, 3 * BLOCK);
+	assert_memory_equal(t.data + HALF, disk + 100 * BLOCK, 3 * BLOCK);
+	end();
+}
+
+/* Each of many lists copies a block from place to place, on the drive and in the buffer: the last has the first one's bytes. */
+static void thousands_run_in_order(void **state)
+{
+	const uint32_t steps = is_mock() ? 100 : 1500;
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", "", 0);
+	for (i = 0; i < steps; i++)
+		set(i, (i + 1) / 2 * BLOCK, 0, BLOCK, i % 2 ? GPUNVME_TRANSFER_WRITE : 0);
+	for (i = 0; i < steps; i++) {
+		if (i % 2 == 0)
+			item(i)->pos = i / 2 * BLOCK;
+		t.run.list = t.aux_dbuf.base + i * sizeof(struct gpunvme_transfer);
+		good(enqueue(1, 0));
+	}
+	streams_wait(&t.streams, t.stream);
+	for (i = 0; i < steps; i++)
+		assert_int_equal(item(i)->result, BLOCK);
+	set(0, steps / 2 * BLOCK, BLOCK, BLOCK, 0);
+	t.run.list = t.aux_dbuf.base;
+	run(1, 0);
+	assert_memory_equal(t.data + BLOCK, disk, BLOCK);
+	end();
+}
+
+static void the_default_stream_works(void **state)
+{
+	void *own;
+
+	(void)state;
+	begin("cpu:4", "", 0);
+	own = t.stream;
+	t.stream = NULL;
+	set(0, 5 * BLOCK, 0, 9 * BLOCK, 0);
+	run(1, 0);
+	t.stream = own;
+	assert_int_equal(item(0)->result, 9 * BLOCK);
+	assert_memory_equal(t.data, disk + 5 * BLOCK, 9 * BLOCK);
+	end();
+}
+
+/* A failure is its transfer's alone; or the last that is done. */
+static void failures(const char *cpu, bool stop)
+{
+	const uint32_t count = 40, bad = 17;
+	uint32_t i;
+
+	begin(cpu, "?fault=status:0x281:op=read:lba=5000-5001", 0);
+	for (i = 0; i < count; i++)
+		set(i, i * 4 * BLOCK, i * 4 * BLOCK, 4 * BLOCK, 0);
+	item(bad)->pos = 4998 * BLOCK;
+	if (!stop) {
+		item(1)->pos = DISK - BLOCK;
+		item(3)->offset = BUFFER - BLOCK;
+		item(5)->pos = ~0ull << 9;
+		item(7)->len = 3;
+		item(9)->len = 0;
+		item(11)->flags = 2;
+		item(13)->flags = GPUNVME_FUA;
+		item(15)->offset++;
+	}
+	run(count, stop ? GPUNVME_RUN_STOP : 0);
+	assert_int_equal(item(bad)->result, -EIO);
+	assert_int_equal(item(bad)->status & GPUNVME_ST_CODE, 0x281);
+	for (i = 0; i < count; i++) {
+		const bool other = !stop && i % 2 && i < 16;
+
+		if (i == bad)
+			continue;
+		if (other)
+			assert_int_equal(item(i)->result, i == 1 || i == 3 || i == 5 ? -ERANGE : -EINVAL);
+		else if (stop && i > bad)
+			assert_int_equal(item(i)->result, -ECANCELED);
+		else
+			assert_int_equal(item(i)->result, 4 * BLOCK);
+		assert_int_equal(item(i)->status, 0);
+		if (other || (stop && i > bad))
+			assert_true(is_poison(i * 4 * BLOCK, (i + 1) * 4 * BLOCK));
+		else
+			assert_memory_equal(t.data + i * 4 * BLOCK, disk + i * 4 * BLOCK, 4 * BLOCK);
+	}
+	end();
+}
+
+static void each_transfer_has_its_own_result(void **state)
+{
+	(void)state;
+	failures("cpu", false);
+	failures("cpu:4", false);
+}
+
+static void a_list_stops_at_its_first_failure(void **state)
+{
+	(void)state;
+	failures("cpu", true);
+	failures("cpu:4", true);
+}
+
+/* The first failure of a long transfer in its order, whichever lane has it. */
+static void the_first_failure_is_reported(void **state)
+{
+	(void)state;
+	begin("cpu:4", "?fault=status:0x281:op=read:lba=9000,status:0x286:op=read:lba=7000,status:0x281:op=read:lba=8000", 0);
+	set(0, 5000 * BLOCK, 0, 5000 * BLOCK, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, -EIO);
+	assert_int_equal(item(0)->status & GPUNVME_ST_CODE, 0x286);
+	end();
+}
+
+/* ---- Files ---- */
+
+/* Places of 20 blocks anywhere on the drive; every fifth is a hole, every third has one at its end. */
+#define RUN 20u
+#define FILE_BYTES (EXTENTS * RUN * BLOCK - 333)
+
+static uint8_t want[EXTENTS * RUN * BLOCK];
+
+static struct gpunvme_dfile make_file(void)
+{
+	uint32_t i, n = 0;
+
+	memset(want, 0, sizeof(want));
+	for (i = 0; i < EXTENTS; i++) {
+		const uint64_t lba = 64 + i * 37 % EXTENTS * (RUN + 3), blocks = i % 3 ? RUN : RUN - 7;
+
+		if (i % 5 == 3)
+			continue;
+		t.aux->extent[n++] = (struct gpunvme_dextent){ (uint64_t)i * RUN, lba, blocks };
+		memcpy(want + (size_t)i * RUN * BLOCK, disk + lba * BLOCK, blocks * BLOCK);
+	}
+	return (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(struct gpunvme_dfile),
+				       .flags = GPUNVME_DQ_WRITE, .nsid = t.dq.nsid, .lba_shift = 9, .extents = n,
+				       .table = t.aux_dbuf.base + offsetof(struct aux, extent), .bytes = FILE_BYTES };
+}
+
+static void read_file(const char *cpu)
+{
+	struct gpunvme_dfile file;
+	uint32_t i, n = 0;
+	uint64_t at = 0;
+
+	begin(cpu, "", 0);
+	file = make_file();
+	t.run.file = &file;
+	t.run.bounce = 2 * HALF;
+	t.run.bounce_len = BOUNCE;
+	for (i = 0; i < 60; i++, n++) { /* any byte to any byte, also in the buffer */
+		set(n, i * 6151u % FILE_BYTES, at, i * i * 13 + 1, 0);
+		at += item(n)->len + i % 7 + 1;
+	}
+	set(n++, 0, at, FILE_BYTES, 0);
+	set(n++, FILE_BYTES, at, 100, 0);
+	set(n++, ~0ull, 0, 1, 0);
+	set(n++, 0, BUFFER - 1, 2, 0);
+	run(n, 0);
+	for (i = 0; i < n - 3; i++) {
+		const struct gpunvme_transfer *x = item(i);
+		const uint64_t bytes = x->len < FILE_BYTES - x->pos ? x->len : FILE_BYTES - x->pos;
+
+		assert_int_equal(x->result, bytes);
+		assert_memory_equal(t.data + x->offset, want + x->pos, bytes);
+	}
+	assert_int_equal(item(n - 3)->result, 0);
+	assert_int_equal(item(n - 2)->result, 0);
+	assert_int_equal(item(n - 1)->result, -ERANGE);
+	end();
+}
+
+static void files_are_read_at_any_byte(void **state)
+{
+	(void)state;
+	read_file("cpu");
+	read_file("cpu:4");
+}
+
+/* In place, whole blocks; a hole and the end are refused, and without a bounce range so are parts of blocks. */
+static void files_are_written_in_place(void **state)
+{
+	struct gpunvme_dfile file;
+
+	(void)state;
+	begin("cpu", "", 0);
+	file = make_file();
+	t.run.file = &file;
+	memset(t.data, 0x5a, 8 * BLOCK);
+	set(0, 21 * BLOCK, 0, 8 * BLOCK, GPUNVME_TRANSFER_WRITE | GPUNVME_FUA);
+	set(1, 3 * RUN * BLOCK, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(2, 5, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(3, FILE_BYTES / BLOCK * BLOCK, 0, BLOCK, GPUNVME_TRANSFER_WRITE);
+	set(4, 5, HALF, 100, 0);
+	run(5, 0);
+	assert_int_equal(item(0)->result, 8 * BLOCK);
+	assert_int_equal(item(1)->result, -EOPNOTSUPP);
+	assert_int_equal(item(2)->result, -EINVAL);
+	assert_int_equal(item(3)->result, -ERANGE);
+	assert_int_equal(item(4)->result, -ERANGE);
+	memset(want + 21 * BLOCK, 0x5a, 8 * BLOCK);
+	set(0, RUN * BLOCK, HALF, RUN * BLOCK, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, RUN * BLOCK);
+	assert_memory_equal(t.data + HALF, want + RUN * BLOCK, RUN * BLOCK);
+	end();
+}
+
+/* ---- Volumes ---- */
+
+static void move_volume(const char *cpu)
+{
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_dev *devs[2];
+	struct gpunvme_volume *vol;
+	struct gpunvme_dvol dvol;
+	struct gpunvme_dvbuf dvbuf;
+	uint32_t i;
+
+	begin(cpu, "", 0);
+	devs[0] = t.dev;
+	good(gpunvme_dev_open("soft:ram:8M", NULL, &devs[1]));
+	opts.queues = 2;
+	opts.stripe = 16;
+	view.flags = GPUNVME_VIEW_WRITE;
+	good(gpunvme_volume_create(devs, 2, t.gpu, &opts, &vol));
+	good(gpunvme_volume_view(vol, &view, &dvol));
+	good(gpunvme_volume_map(vol, t.mem, &dvbuf));
+	t.run.dq = NULL;
+	t.run.dbuf = NULL;
+	t.run.vol = &dvol;
+	t.run.vbuf = &dvbuf;
+	memcpy(t.data, disk, HALF);
+	for (i = 0; i < 8; i++)
+		set(i, 3 * BLOCK + i * (HALF / 8), i * (HALF / 8), HALF / 8, GPUNVME_TRANSFER_WRITE);
+	run(8, 0);
+	for (i = 0; i < 8; i++) {
+		assert_int_equal(item(i)->result, HALF / 8);
+		set(i, 3 * BLOCK + i * (HALF / 8), HALF + i * (HALF / 8), HALF / 8, 0);
+	}
+	set(8, 16u << 20, 0, BLOCK, 0);
+	set(9, 1, 0, BLOCK, 0);
+	run(10, 0);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(item(i)->result, HALF / 8);
+	assert_int_equal(item(8)->result, -ERANGE);
+	assert_int_equal(item(9)->result, -EINVAL);
+	assert_memory_equal(t.data + HALF, disk, HALF);
+	good(gpunvme_volume_unmap(vol, t.mem));
+	good(gpunvme_volume_destroy(vol));
+	good(gpunvme_dev_close(devs[1]));
+	end();
+}
+
+static void volumes_move_data(void **state)
+{
+	(void)state;
+	move_volume("cpu");
+	move_volume("cpu:4");
+}
+
+/* ---- Drives that fail ---- */
+
+#define FAULTS 100000u
+#define PIECE 4096u
+#define FIRST (2u << 20) /* what opening reads is before */
+
+/*
+ * A hundred thousand reads that fail, among others that do not. What is reported as read is the drive's data, all of it, and what is
+ * not has an error. The number of lists bounds the test, not a time. The mock driver, whose lanes take turns, gets a few.
+ */
+static void a_failed_read_is_never_data(void **state)
+{
+	const uint32_t faults = is_mock() ? FAULTS / 500 : FAULTS, count = is_mock() ? 128 : 1024;
+	uint32_t i, round, failed = 0, moved = 0;
+
+	(void)state;
+	begin("cpu", "?fault=io-error:5:op=read:lba=4096-16383:p=0.6,status:0x281:op=read:lba=4096-16383:p=0.5,seed:3", 0);
+	for (round = 0; failed < faults && round < 2 * faults / count; round++) {
+		memset(t.data, POISON, count * PIECE);
+		for (i = 0; i < count; i++)
+			set(i, FIRST + (i * 7 + round) % 1024 * PIECE, i * PIECE, i % 3 ? PIECE : BLOCK, 0);
+		run(count, 0);
+		for (i = 0; i < count; i++) {
+			if (item(i)->result != (int64_t)item(i)->len) {
+				assert_int_equal(item(i)->result, -EIO);
+				assert_int_not_equal(item(i)->status, 0);
+				failed++;
+				continue;
+			}
+			assert_int_equal(item(i)->status, 0);
+			assert_memory_equal(t.data + item(i)->offset, disk + item(i)->pos, item(i)->len);
+			moved++;
+		}
+	}
+	print_message("%u reads failed, %u moved data\n", failed, moved);
+	assert_true(failed >= faults);
+	assert_true(moved > failed / 8);
+	end();
+}
+
+/* In the midst of a list: it ends, and so does the next one; what was reported as read was. */
+static void die(const char *fault)
+{
+	uint32_t i, moved = 0;
+	char keys[96];
+
+	snprintf(keys, sizeof(keys), "?fault=%s:op=read:lba=9000", fault);
+	begin("cpu", keys, 1000);
+	for (i = 0; i < 600; i++)
+		set(i, FIRST + i % 512 * 8 * BLOCK + (i == 300 ? (9000 - 4096 - 300 * 8) * BLOCK : 0), i * 8 * BLOCK, 8 * BLOCK, 0);
+	run(600, 0);
+	for (i = 0; i < 600; i++) {
+		if (item(i)->result == 8 * BLOCK) {
+			assert_memory_equal(t.data + item(i)->offset, disk + item(i)->pos, 8 * BLOCK);
+			moved++;
+			continue;
+		}
+		assert_true(item(i)->result == -ETIMEDOUT || item(i)->result == -ENODEV || item(i)->result == -ESHUTDOWN);
+	}
+	assert_true(item(300)->result < 0);
+	assert_true(moved < 600);
+	run(600, 0);
+	for (i = 0; i < 600; i++)
+		assert_true(item(i)->result == -ESHUTDOWN || item(i)->result == -ENODEV);
+	end();
+}
+
+static void a_drive_that_dies_ends_the_list(void **state)
+{
+	(void)state;
+	die("lose");
+	die("cfs");
+	die("ones");
+}
+
+/* ---- Refusals ---- */
+
+static void refused(struct gpunvme_run bad, int error, const char *text)
+{
+	assert_int_equal(gpunvme_run_on_stream(t.gpu, t.stream, &bad), error);
+	if (!strstr(gpunvme_errmsg(), text))
+		fail_msg("no '%s' in '%s'", text, gpunvme_errmsg());
+}
+
+/* `good` with one field changed. */
+#define REFUSED(error, text, field, ...)                                                                                           \
+	do {                                                                                                                       \
+		struct gpunvme_run bad_ = ok;                                                                                      \
+		bad_.field = __VA_ARGS__;                                                                                          \
+		refused(bad_, error, text);                                                                                        \
+	} while (0)
+
+static void bad_options_are_refused(void **state)
+{
+	struct gpunvme_run ok;
+	struct gpunvme_dvol dvol = { 0 };
+	struct gpunvme_dvbuf dvbuf = { 0 };
+	struct gpunvme_dfile file;
+	struct gpunvme_dq dq;
+	struct gpunvme_dbuf dbuf;
+
+	(void)state;
+	begin("cpu:4", "", 0);
+	set(0, 0, 0, BLOCK, 0);
+	t.run.count = 1;
+	ok = t.run;
+	assert_int_equal(gpunvme_run_on_stream(NULL, t.stream, &ok), -EINVAL);
+	assert_int_equal(gpunvme_run_on_stream(t.gpu, t.stream, NULL), -EINVAL);
+	REFUSED(-EINVAL, "size", size, 3);
+	REFUSED(-EINVAL, "unknown flags", flags, 2);
+	REFUSED(-EINVAL, "unknown flags", reserved, 1);
+	REFUSED(-EINVAL, "2049 waves", waves, 2049);
+	REFUSED(-EINVAL, "1 to", count, 0);
+	REFUSED(-EINVAL, "1 to", count, (16u << 20) + 1);
+	REFUSED(-EINVAL, "multiple of 8", list, ok.list + 4);
+	REFUSED(-EINVAL, "multiple of 8", list, 0);
+	REFUSED(-EINVAL, "either", dq, NULL);
+	REFUSED(-EINVAL, "either", dbuf, NULL);
+	REFUSED(-EINVAL, "either", vol, &dvol);
+	REFUSED(-EINVAL, "either", vbuf, &dvbuf);
+	dq = t.dq;
+	dq.magic++;
+	REFUSED(-EINVAL, "gpunvme_qp_view()", dq, &dq);
+	dbuf = t.dbuf;
+	dbuf.base = 0;
+	REFUSED(-EFAULT, "the buffer", dbuf, &dbuf);
+	file = make_file();
+	file.magic++;
+	REFUSED(-EINVAL, "gpunvme_file_view()", file, &file);
+	file.magic--;
+	file.major++;
+	REFUSED(-EPROTONOSUPPORT, "version", file, &file);
+	file.major--;
+	ok.file = &file;
+	REFUSED(-ERANGE, "has no block for each", bounce_len, BLOCK - 1);
+	ok.bounce_len = BUFFER;
+	REFUSED(-ERANGE, "ends after the buffer", bounce, 1);
+	ok = t.run;
+	ok.dq = NULL;
+	ok.dbuf = NULL;
+	ok.vol = &dvol;
+	ok.vbuf = &dvbuf;
+	refused(ok, -EINVAL, "gpunvme_volume_view()");
+	assert_int_equal(item(0)->result, 99); /* nothing was enqueued */
+	end();
+}
+
+static void streams_of_others_are_refused(void **state)
+{
+	struct gpunvme_stream *stream, *other_stream;
+	struct gpunvme_gpu *other;
+	void *own;
+
+	(void)state;
+	if (getenv("GPUNVME_TEST_GPU"))
+		skip(); /* streams of CUDA: cuda.test_streams */
+	begin("cpu", "", 0);
+	good(gpunvme_gpu_open("cpu", NULL, &other));
+	good(gpunvme_stream_create(other, &other_stream));
+	own = t.stream;
+	t.stream = other_stream;
+	t.run.count = 1;
+	refused(t.run, -EXDEV, "another GPU");
+	t.stream = own;
+	gpunvme_gpu_close(other); /* its stream keeps it */
+	gpunvme_stream_destroy(other_stream);
+	gpunvme_stream_destroy(NULL);
+	assert_int_equal(gpunvme_stream_create(NULL, &stream), -EINVAL);
+	assert_int_equal(gpunvme_stream_create(t.gpu, NULL), -EINVAL);
+	assert_int_equal(gpunvme_stream_wait(NULL), -EINVAL);
+	end();
+}
+
+/* What was enqueued is done, also when no thread waits for it. */
+static void a_stream_ends_after_its_lists(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	begin("cpu", "", 0);
+	for (i = 0; i < 200; i++) {
+		set(i, i * BLOCK, i * BLOCK, BLOCK, 0);
+		t.run.list = t.aux_dbuf.base + i * sizeof(struct gpunvme_transfer);
+		good(enqueue(1, 0));
+	}
+	if (t.streams.driver)
+		streams_wait(&t.streams, t.stream); /* cuStreamDestroy() does not wait */
+	streams_drop(&t.streams, t.stream);
+	for (i = 0; i < 200; i++)
+		assert_int_equal(item(i)->result, BLOCK);
+	assert_memory_equal(t.data, disk, 200 * BLOCK);
+	t.stream = streams_make(&t.streams);
+	end();
+}
+
+static void a_child_is_refused(void **state)
+{
+	int status;
+	pid_t child;
+
+	(void)state;
+	if (getenv("GPUNVME_TEST_GPU"))
+		skip(); /* no driver of CUDA in a child */
+	begin("cpu", "", 0);
+	t.run.count = 1;
+	child = fork();
+	if (!child) {
+		struct gpunvme_stream *stream;
+		const bool all = gpunvme_run_on_stream(t.gpu, t.stream, &t.run) == -ECHILD &&
+				 gpunvme_stream_create(t.gpu, &stream) == -ECHILD && gpunvme_stream_wait(t.stream) == -ECHILD;
+
+		gpunvme_stream_destroy(t.stream);
+		_exit(all ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	set(0, 0, 0, BLOCK, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, BLOCK);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lists_move_data),
+		cmocka_unit_test(lists_are_read_when_the_stream_gets_there),
+		cmocka_unit_test(thousands_run_in_order),
+		cmocka_unit_test(the_default_stream_works),
+		cmocka_unit_test(each_transfer_has_its_own_result),
+		cmocka_unit_test(a_list_stops_at_its_first_failure),
+		cmocka_unit_test(the_first_failure_is_reported),
+		cmocka_unit_test(files_are_read_at_any_byte),
+		cmocka_unit_test(files_are_written_in_place),
+		cmocka_unit_test(volumes_move_data),
+		cmocka_unit_test(a_failed_read_is_never_data),
+		cmocka_unit_test(a_drive_that_dies_ends_the_list),
+		cmocka_unit_test(bad_options_are_refused),
+		cmocka_unit_test(streams_of_others_are_refused),
+		cmocka_unit_test(a_stream_ends_after_its_lists),
+		cmocka_unit_test(a_child_is_refused),
+	};
+
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
+	return cmocka_run_group_tests(tests, begin_group, NULL);
+}
