@@ -72,12 +72,14 @@ static int remove_tree(void **state)
 	return image_remove_dir(state);
 }
 
+#define UUID "01020304-0506-0708-090a-0b0c0d0e0f10"
+
 /* Every second small file goes, and a large one takes their places. */
 static void make_image(const char *options)
 {
 	FILE *f;
 
-	run("cd %s && rm -rf fs.img dump && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -d tree %s fs.img 12M", image_dir, options);
+	run("cd %s && rm -rf fs.img dump && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -U %s -d tree %s fs.img 12M", image_dir, UUID, options);
 	f = fopen(image_path("cmds.img"), "w");
 	assert_non_null(f);
 	for (int i = 1; i < SMALL; i += 2)
@@ -201,6 +203,8 @@ static void all_files(const char *options, uint32_t lba)
 	rig_open(&r, "cpu:4", lba, 0);
 	files = open_all(&r, "/");
 	assert_int_equal(gpunvme_files_get_info(files, &info), 0);
+	for (uint8_t i = 0; i < sizeof(info.uuid); i++)
+		assert_int_equal(info.uuid[i], i + 1);
 	assert_int_equal(info.files, SMALL / 2 + 8); /* two twins, again, umlaut, empty, fragmented, plain, sparse */
 	assert_int_equal(info.skipped, 0);
 	assert_true(info.lane_bytes <= 64ull * info.files + 24ull * info.extents);

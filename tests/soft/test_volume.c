@@ -1205,6 +1205,28 @@ static void caches_of_other_volumes(void **state)
 	close_stage(&p.s);
 }
 
+static void read_only_volumes_have_no_writable_view(void **state)
+{
+	struct stage s = { .members = 2, .width = 1 };
+	struct gpunvme_volume_opts opts = GPUNVME_VOLUME_OPTS_INIT;
+	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+
+	(void)state;
+	open_devices(&s, "?lba=512&ro=1");
+	opts.queues = 1;
+	opts.stripe = 8;
+	assert_int_equal(gpunvme_volume_create(s.dev, s.members, s.gpu, &opts, &s.vol), 0);
+	view.flags = GPUNVME_VIEW_WRITE;
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), -EROFS);
+	assert_non_null(strstr(gpunvme_errmsg(), "the volume cannot be written"));
+	view.flags = 0;
+	assert_int_equal(gpunvme_volume_view(s.vol, &view, &s.v), 0);
+	gpunvme_volume_destroy(s.vol);
+	gpunvme_gpu_close(s.gpu);
+	gpunvme_dev_close(s.dev[0]);
+	gpunvme_dev_close(s.dev[1]);
+}
+
 static void bad_caches_are_refused(void **state)
 {
 	struct stage s = { .members = 2, .width = 1 };
@@ -1255,6 +1277,7 @@ int main(void)
 		cmocka_unit_test(dead_member_has_all_frames),
 		cmocka_unit_test(failed_caches_leave_nothing),
 		cmocka_unit_test(caches_of_other_volumes),
+		cmocka_unit_test(read_only_volumes_have_no_writable_view),
 		cmocka_unit_test(bad_caches_are_refused),
 	};
 
