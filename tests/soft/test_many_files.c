@@ -79,7 +79,8 @@ static void make_image(const char *options)
 {
 	FILE *f;
 
-	run("cd %s && rm -rf fs.img dump && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -U %s -d tree %s fs.img 12M", image_dir, UUID, options);
+	run("cd %s && rm -rf fs.img dump && PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -U %s -d tree %s fs.img 12M", image_dir, UUID,
+	    options);
 	f = fopen(image_path("cmds.img"), "w");
 	assert_non_null(f);
 	for (int i = 1; i < SMALL; i += 2)
