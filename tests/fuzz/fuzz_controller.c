@@ -64,6 +64,7 @@ static struct {
 	const uint8_t *at, *end;
 	uint8_t manner;
 	bool on, running, allowed, unaligned; /* running: it would make DMA; allowed: and may */
+	bool said_off; /* CC.EN was read as 0 since it was switched on: the host may have believed that */
 	uint64_t now;
 	unsigned calls, idle, closed, maps;
 	char *bar;
@@ -140,6 +141,7 @@ static void lie_in_register(void)
 	m.lie[offset / 4].told = true;
 	m.lie[offset / 4].written = before;
 	m.lie[offset / 4].wrong = *reg(offset);
+	m.said_off |= !(*reg(GPUNVME_REG_CC) & GPUNVME_CC_EN);
 }
 
 /* ---- Memory ---- */
@@ -281,7 +283,9 @@ static void port_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 /* It works, and has not said otherwise: one that does DMA while CC.EN and CSTS.RDY are 0 (3.5.3) is beyond anybody's knowledge. */
 static bool at_work(void)
 {
-	return m.running && (*reg(GPUNVME_REG_CC) & written(GPUNVME_REG_CC) & GPUNVME_CC_EN || *reg(GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY);
+	const uint32_t enabled = *reg(GPUNVME_REG_CC) & written(GPUNVME_REG_CC) & GPUNVME_CC_EN;
+
+	return m.running && ((enabled && !m.said_off) || *reg(GPUNVME_REG_CSTS) & GPUNVME_CSTS_RDY);
 }
 
 static int port_allow_dma(struct gnv_port *port)
@@ -506,6 +510,7 @@ static void enable(void)
 	const uint32_t aqa = written(GPUNVME_REG_AQA);
 
 	m.running = true;
+	m.said_off = false;
 	m.waiting = 0;
 	m.page = 4096u << (m.cc >> 7 & 15);
 	memset(m.queue, 0, sizeof(m.queue));
