@@ -72,8 +72,8 @@ struct gpunvme_run {
  * - -GPUNVME_EIO an NVMe command failed, and `status` says how. -GPUNVME_ECANCELED with GPUNVME_RUN_STOP: a transfer before it
  *   failed; else gpunvme_qp_stop(). Otherwise as gpunvme_read() and gpunvme_write() of <gpunvme/device.h> for the queue, the volume
  *   or the file. Then any part of the range may have been moved: a buffer holds no data after a failed read.
- * - -GPUNVME_EAGAIN it was not begun, or is not complete. The kernel begins with this value for the whole list, so a list that is
- *   used again never shows old results. A CPU that looks before the kernel runs sets it itself.
+ * - -GPUNVME_EAGAIN it was not begun, or is not complete. Each wave begins with this value for its own transfers, and when the
+ *   kernel has ended no transfer has an old result. A CPU that looks before that sets it in the whole list before the call.
  * A thread stores the result after the data. A CPU may look at it with acquire semantics while the kernel runs.
  *
  * Every wait of the kernel is bounded by the command time-out of its queues. A drive that dies ends all transfers: those under way

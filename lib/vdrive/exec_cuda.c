@@ -202,19 +202,21 @@ static int set_stay(struct exec_cuda *c, uint32_t us)
 }
 
 /*
- * @on: until a launch runs that stays. Where a write fails launches end as ever, and where none begins, because others have taken
- * the GPU, it makes no difference.
+ * @on: until a launch runs of which all teams stay. Where a write fails launches end as ever, and where none begins, because others
+ * have taken the GPU, it makes no difference.
  */
 static void stay(void *ctx, bool on)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(STAY_BEGINS_MS);
 	struct exec_cuda *c = ctx;
 	const uint64_t at = c->args.vd + offsetof(struct gnv_vd, stay_since);
-	uint64_t since = 0;
+	const uint64_t since = 0;
+	uint32_t staying = 0;
 
 	if (gnv_cuda_write(c->cuda, at, &since, sizeof(since)) || set_stay(c, on ? STAY_US : 0))
 		return;
-	while (on && !gnv_cuda_read(c->cuda, &since, at, sizeof(since)) && !since)
+	while (on && !gnv_cuda_read(c->cuda, &staying, c->args.vd + offsetof(struct gnv_vd, staying), sizeof(staying)) &&
+	       staying != c->workers)
 		if (!gnv_deadline_poll_again(&deadline))
 			return;
 }

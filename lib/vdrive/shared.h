@@ -177,6 +177,7 @@ struct gnv_vd {
 	/* Workers */
 	uint64_t worked; /* when one had work last, nearly; relaxed stores of all of them */
 	uint64_t ended; /* teams that have ended, of all launches (atomic) */
+	uint32_t staying, reserved2; /* teams of the launch that stay (atomic) */
 	uint64_t ack[GNV_VD_WORKERS];
 	uint64_t posted[GNV_VD_QUEUES]; /* completions of each queue with interrupts, ever */
 	uint32_t raised[GNV_SOFT_EVENTS]; /* how often (atomic) */

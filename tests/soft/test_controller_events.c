@@ -155,6 +155,8 @@ static void abort_of_nothing_says_not_aborted(void **state)
 	assert_int_equal(abort_cid(1, 77), 1);
 }
 
+#define TRIES 100000u
+
 /* More dropped commands than a server thread has room for. */
 static void stuck_commands_leave_room_for_abort(void **state)
 {
@@ -162,7 +164,7 @@ static void stuck_commands_leave_room_for_abort(void **state)
 	struct gpunvme_sqe sqe = { .opc = GPUNVME_IO_FLUSH, .nsid = 1 };
 	struct gpunvme_cqe cqe;
 	struct rawhost_queue q;
-	unsigned i, n;
+	unsigned i, n, tries;
 
 	(void)state;
 	inject(v);
@@ -172,7 +174,9 @@ static void stuck_commands_leave_room_for_abort(void **state)
 			rawhost_put(&q, &sqe);
 		rawhost_ring_sq(&host, &q, q.tail);
 	}
-	assert_int_equal(abort_cid(2, 0), 0);
+	for (tries = 0; tries < TRIES && abort_cid(2, 0); tries++) /* one that comes before the command is fetched finds nothing */
+		;
+	assert_true(tries < TRIES);
 	q = (struct rawhost_queue){ .qid = 2, .cq_size = 256, .phase = 1, .cq = (void *)(host.cpu + 2 * 0x8000 + 0x4000) };
 	assert_true(rawhost_reap(&host, &q, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(cqe.cid, 0);

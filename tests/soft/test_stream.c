@@ -532,7 +532,7 @@ static void die(const char *fault)
 	char keys[96];
 
 	snprintf(keys, sizeof(keys), "?fault=%s:op=read:lba=9000", fault);
-	begin("cpu", keys, 1000);
+	begin("cpu", keys, 5000);
 	for (i = 0; i < 600; i++)
 		set(i, FIRST + i % 512 * 8 * BLOCK + (i == 300 ? (9000 - 4096 - 300 * 8) * BLOCK : 0), i * 8 * BLOCK, 8 * BLOCK, 0);
 	run(600, 0);

@@ -204,5 +204,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_file_that_becomes_shorter_is_refused, remove_file),
 	};
 
+	unlink("fifo.image"); /* what a run that was killed has left */
+	unlink(FILE_NAME);
 	return cmocka_run_group_tests_name("vdrive image", tests, NULL, NULL);
 }

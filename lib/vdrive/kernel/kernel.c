@@ -27,6 +27,7 @@ struct shift {
 	uint32_t index;
 	uint64_t looked; /* when the pass before began */
 	uint64_t epoch, acked; /* lane 0's: what the pass goes by, and what the host knows of */
+	bool stays; /* lane 0's: it counts in vd->staying */
 };
 
 /*
@@ -76,14 +77,29 @@ static VD_RARE bool is_unused(struct gnv_vd *vd, uint64_t stay, uint64_t now)
 	return now > since && now - since >= stay;
 }
 
-/* One lane: is this launch over? */
-static inline bool is_over(const struct gnv_vd_args *args, struct gnv_vd *vd, uint64_t born, uint64_t busy)
+/* One lane. */
+static VD_RARE void set_staying(struct shift *s, bool stays)
 {
+	if (s->stays == stays)
+		return;
+	s->stays = stays;
+	__atomic_fetch_add(&s->vd->staying, stays ? 1 : UINT32_MAX, __ATOMIC_RELAXED);
+}
+
+/*
+ * One lane: is this launch over? A launch stays as a whole: where a team of it has ended by its slice already, the others do too,
+ * for nobody would serve that team's queues. Then the next launch stays.
+ */
+static inline bool is_over(const struct gnv_vd_args *args, struct shift *s, uint64_t born, uint64_t busy)
+{
+	struct gnv_vd *vd = s->vd;
 	const uint64_t now = vd_now(), asked = vd_get64((const uint64_t *)(const void *)&vd->stop); /* with vd->stay */
 
 	if ((uint32_t)asked)
 		return true;
-	if (asked)
+	if (asked || s->stays)
+		set_staying(s, asked && vd_get64(&vd->ended) % vd->workers == 0);
+	if (s->stays)
 		return is_unused(vd, (asked >> 32) * 1000, now);
 	return (args->slice_ns && now - born >= args->slice_ns) || (args->idle_ns && now > busy && now - busy >= args->idle_ns);
 }
@@ -112,7 +128,9 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 		} else {
 			vd_rest(idle++);
 		}
-	} while (!vd_first(vd_lane() == 0 && is_over(args, s.vd, born, busy)));
+	} while (!vd_first(vd_lane() == 0 && is_over(args, &s, born, busy)));
+	if (vd_lane() == 0 && s.stays)
+		set_staying(&s, false);
 	if (vd_lane() == 0)
 		__atomic_fetch_add(&s.vd->ended, 1, __ATOMIC_RELAXED);
 	return worked;
