@@ -46,7 +46,7 @@ struct gpunvme_run {
 	const struct gpunvme_dvol *vol;
 	const struct gpunvme_dvbuf *vbuf;
 	const struct gpunvme_dfile *file; /* with `dq`, or NULL */
-	uint64_t bounce;     /* of a file: offset of a range of the buffer through which parts of blocks go */
+	uint64_t bounce;     /* of a file: offset of a range of the buffer through which parts of blocks go, a multiple of 4 */
 	uint64_t bounce_len; /* its bytes, one block for each thread; fewer make fewer waves. 0: parts of blocks are -GPUNVME_ERANGE */
 	uint64_t list;       /* address for the threads, a multiple of 8, of struct gpunvme_transfer */
 	uint32_t count;      /* 1 to 16 million */
@@ -58,14 +58,15 @@ struct gpunvme_run {
  * gpunvme_run_on_stream() - enqueue a list of transfers on a stream
  * @gpu:    the processor that runs the threads, as of the queues
  * @stream: of `cuda:N`: a CUstream or cudaStream_t of that GPU's primary context, which the CUDA runtime and frameworks use. NULL
- *          and cudaStreamLegacy are its default stream, cudaStreamPerThread is that of this thread. Of `cpu`: a stream of
- *          gpunvme_stream_create(); NULL carries out the list before the call returns
+ *          and cudaStreamLegacy are its default stream. cudaStreamPerThread is that of this thread: a program whose default stream
+ *          is per thread passes that, not 0. Of `cpu`: a stream of gpunvme_stream_create(); NULL carries out the list before the
+ *          call returns
  * @run:    what to do; not kept
  *
  * The call returns when the kernel is enqueued. Its place in the order is that of any kernel: it sees what was enqueued before, and
  * what is enqueued after it sees the data and all results. Transfers of one list have no order among each other, except with
- * GPUNVME_RUN_STOP, and their ranges must not overlap. Views, buffer and list stay as they are until the stream has passed the
- * kernel. A stream may be destroyed before that, as far as its owner allows it.
+ * GPUNVME_RUN_STOP, and their ranges must not overlap. @gpu stays open, and views, buffer and list stay as they are, until the
+ * stream has passed the kernel. A stream may be destroyed before that, as far as its owner allows it.
  *
  * Each transfer gets its own `result`:
  * - The bytes that were moved. These are fewer than `len` only for a read across the end of a file.
@@ -79,16 +80,17 @@ struct gpunvme_run {
  * Every wait of the kernel is bounded by the command time-out of its queues. A drive that dies ends all transfers: those under way
  * with -GPUNVME_ETIMEDOUT or -GPUNVME_ENODEV, the rest with -GPUNVME_ESHUTDOWN.
  *
- * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. Capture anew after the
- * recovery of a queue. AMD GPUs: not yet; launch a kernel with <gpunvme/device.h>, or call gpunvme_batch_run().
+ * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. @gpu stays open as long as
+ * the graph. Capture anew after the recovery of a queue. AMD GPUs: not yet; launch a kernel with <gpunvme/device.h>, or call
+ * gpunvme_batch_run().
  *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view that is none, an address that is no multiple of 8,
- * no transfer; -ERANGE the list, the buffer or the bounce range ends after its allocation, or the bounce range has no block for
- * each thread of a wave; -EFAULT list or buffer is no memory that the threads can access, or was freed; -EXDEV the stream, the
- * queue or memory belongs to another GPU or context, or the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of
- * another version; -EOPNOTSUPP an AMD GPU; -ECHILD; -ENOMEM; -EIO the GPU refuses the kernel, and the error message says why. When
- * it is not 0 nothing was enqueued.
+ * a bounce range without a file or at no multiple of 4, no transfer; -ERANGE the list, the buffer or the bounce range ends after
+ * its allocation, or the bounce range has no block for each thread of a wave; -EFAULT list, buffer or table of the file is no
+ * memory that the threads can access, or was freed; -EXDEV the stream, the queue or memory belongs to another GPU or context, or
+ * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version; -EOPNOTSUPP an AMD GPU; -ECHILD;
+ * -ENOMEM; -EIO the GPU refuses the kernel, and the error message says why. When it is not 0 nothing was enqueued.
  */
 GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, const struct gpunvme_run *run);
 

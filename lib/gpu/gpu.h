@@ -85,7 +85,8 @@ struct gnv_gpu_ops {
 	void (*mem_free)(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes);
 	/*
 	 * Is memory that lanes would use this GPU's own? Return: 0; -ENOENT its runtime does not know it, so it is the host's or was
-	 * freed; -EXDEV another GPU's; -ERANGE it runs over the end of its allocation.
+	 * freed; -EXDEV another GPU's; -ERANGE it runs over the end of its allocation; another error, with its message: the
+	 * runtime could not say.
 	 */
 	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
 	/*

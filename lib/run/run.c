@@ -22,8 +22,8 @@ int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t
 			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
 	for (i = 0; i < queues; i++) {
 		ret = gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state));
-		if (ret == -EIO)
-			return ret;
+		if (ret && ret != -ENOENT && ret != -ERANGE && ret != -EXDEV)
+			return ret; /* the runtime failed, and the error message says so */
 		if (ret)
 			return gnv_fail(-EXDEV,
 					"view %u is of a queue for other lanes than %s, or of one that is gone; name the GPU that "

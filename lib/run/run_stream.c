@@ -33,7 +33,9 @@ struct plan {
 
 static int check_options(const struct gpunvme_run *run)
 {
-	if (run->flags & ~(uint32_t)GPUNVME_RUN_STOP || run->reserved)
+	if (run->reserved)
+		return gnv_fail(-EINVAL, "`reserved` of a list of transfers is %u, not 0", run->reserved);
+	if (run->flags & ~(uint32_t)GPUNVME_RUN_STOP)
 		return gnv_fail(-EINVAL, "unknown flags 0x%x of a list of transfers; valid: GPUNVME_RUN_STOP", run->flags);
 	if (run->waves > WAVES_MAX)
 		return gnv_fail(-EINVAL, "%u waves are too many for a list of transfers: use %u or less", run->waves, WAVES_MAX);
@@ -43,6 +45,11 @@ static int check_options(const struct gpunvme_run *run)
 		return gnv_fail(-EINVAL, "the list at 0x%llx is at no multiple of 8", (unsigned long long)run->list);
 	if (!run->dq == !run->vol || !run->dq != !run->dbuf || !run->vol != !run->vbuf || (run->file && !run->dq))
 		return gnv_fail(-EINVAL, "a list has either dq and dbuf, with or without a file, or vol and vbuf");
+	if ((run->bounce || run->bounce_len) && !run->file)
+		return gnv_fail(-EINVAL, "a bounce range is for a file, and the list has none");
+	if (run->bounce % 4)
+		return gnv_fail(-EINVAL, "the bounce range begins at byte %llu of the buffer, which is no multiple of 4",
+				(unsigned long long)run->bounce);
 	return 0;
 }
 
@@ -90,16 +97,24 @@ static int plan_bounce(const struct gpunvme_gpu *gpu, const struct gpunvme_run *
 	return 0;
 }
 
-static int plan_file(const struct gpunvme_run *run, struct plan *p)
+static int plan_file(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
 {
+	const uint64_t table = (uint64_t)run->file->extents * sizeof(struct gpunvme_dextent);
+	int ret;
+
 	if (run->file->magic != GPUNVME_DFILE_MAGIC)
 		return gnv_fail(-EINVAL, "the view of the file was not filled by gpunvme_file_view()");
+	ret = check_version(run->file->major, "view of the file");
+	if (!ret && table)
+		ret = check_memory(gpu, "table of the file", run->file->table, table);
+	if (ret)
+		return ret;
 	p->kernel = GNV_KERNEL_STREAM_FILE;
 	p->args_len = sizeof(p->args.file);
 	p->args.file.dq = *run->dq;
 	p->args.file.dbuf = *run->dbuf;
 	p->args.file.file = *run->file;
-	return check_version(run->file->major, "view of the file");
+	return 0;
 }
 
 static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
@@ -111,7 +126,7 @@ static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, st
 	if (ret)
 		return ret;
 	if (run->file)
-		return plan_file(run, p);
+		return plan_file(gpu, run, p);
 	p->kernel = GNV_KERNEL_STREAM;
 	p->args_len = sizeof(p->args.queue);
 	p->args.queue.dq = *run->dq;

@@ -147,6 +147,7 @@ static void streams_of_others_are_refused(void **state)
 static void memory_that_threads_cannot_access_is_refused(void **state)
 {
 	struct gpunvme_transfer *unknown = aligned_alloc(4096, 4096);
+	struct gpunvme_dfile file = { .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .extents = 1, .bytes = BLOCK };
 	struct gpunvme_dbuf dbuf = t.pair.dbuf;
 	struct gpunvme_run bad = t.run;
 
@@ -163,6 +164,10 @@ static void memory_that_threads_cannot_access_is_refused(void **state)
 	dbuf.base = t.pair.dbuf.base;
 	dbuf.len = 1ull << 40;
 	refused(bad, NULL, -ERANGE, "the buffer of");
+	bad = t.run;
+	bad.file = &file;
+	file.table = (uintptr_t)unknown; /* as that of a file that was closed */
+	refused(bad, NULL, -EFAULT, "the table of the file at");
 	free(unknown);
 }
 

@@ -28,7 +28,7 @@
 #define EXTENTS 40u
 #define POISON 0xee
 
-/* What threads read beside the data: in memory that any of them can access. */
+/* What threads read apart from the data, in memory that all of them can access. */
 struct aux {
 	struct gpunvme_transfer list[LIST];
 	struct gpunvme_dextent extent[EXTENTS];
@@ -179,12 +179,12 @@ static void moves(const char *cpu)
 	assert_true(n > 10);
 	run(n, 0);
 	for (i = 0; i < n; i++) {
-		const uint64_t behind = item(i)->offset + item(i)->len;
+		const uint64_t over = item(i)->offset + item(i)->len;
 
 		assert_int_equal(item(i)->result, item(i)->len);
 		assert_int_equal(item(i)->status, 0);
 		assert_memory_equal(t.data + item(i)->offset, disk + item(i)->pos, item(i)->len);
-		assert_true(is_poison(behind, behind + BLOCK));
+		assert_true(is_poison(over, over + BLOCK));
 	}
 	end();
 }
@@ -362,8 +362,10 @@ static struct gpunvme_dfile make_file(void)
 				       .table = t.aux_dbuf.base + offsetof(struct aux, extent), .bytes = FILE_BYTES };
 }
 
-static void read_file(const char *cpu)
+/* @waves: the bounce range has a block for each thread of so many. */
+static void read_file(const char *cpu, uint32_t waves)
 {
+	struct gpunvme_gpu_info info = { .size = sizeof(info) };
 	struct gpunvme_dfile file;
 	uint32_t i, n = 0;
 	uint64_t at = 0;
@@ -371,8 +373,9 @@ static void read_file(const char *cpu)
 	begin(cpu, "", 0);
 	file = make_file();
 	t.run.file = &file;
+	good(gpunvme_gpu_get_info(t.gpu, &info));
 	t.run.bounce = 2 * HALF;
-	t.run.bounce_len = BOUNCE;
+	t.run.bounce_len = waves * info.width * BLOCK;
 	for (i = 0; i < 60; i++, n++) { /* any byte to any byte, also in the buffer */
 		set(n, i * 6151u % FILE_BYTES, at, i * i * 13 + 1, 0);
 		at += item(n)->len + i % 7 + 1;
@@ -392,14 +395,17 @@ static void read_file(const char *cpu)
 	assert_int_equal(item(n - 3)->result, 0);
 	assert_int_equal(item(n - 2)->result, 0);
 	assert_int_equal(item(n - 1)->result, -ERANGE);
+	assert_true(is_poison(2 * HALF + t.run.bounce_len, BUFFER)); /* no thread bounces outside of it */
 	end();
 }
 
 static void files_are_read_at_any_byte(void **state)
 {
 	(void)state;
-	read_file("cpu");
-	read_file("cpu:4");
+	read_file("cpu", 1);
+	read_file("cpu", 8);
+	read_file("cpu:4", 1);
+	read_file("cpu:4", 3);
 }
 
 /* In place, whole blocks; a hole and the end are refused, and without a bounce range so are parts of blocks. */
@@ -595,7 +601,8 @@ static void bad_options_are_refused(void **state)
 	assert_int_equal(gpunvme_run_on_stream(t.gpu, t.stream, NULL), -EINVAL);
 	REFUSED(-EINVAL, "size", size, 3);
 	REFUSED(-EINVAL, "unknown flags", flags, 2);
-	REFUSED(-EINVAL, "unknown flags", reserved, 1);
+	REFUSED(-EINVAL, "`reserved`", reserved, 1);
+	REFUSED(-EINVAL, "for a file", bounce_len, BLOCK);
 	REFUSED(-EINVAL, "2049 waves", waves, 2049);
 	REFUSED(-EINVAL, "1 to", count, 0);
 	REFUSED(-EINVAL, "1 to", count, (16u << 20) + 1);
@@ -620,8 +627,9 @@ static void bad_options_are_refused(void **state)
 	file.major--;
 	ok.file = &file;
 	REFUSED(-ERANGE, "has no block for each", bounce_len, BLOCK - 1);
+	REFUSED(-EINVAL, "multiple of 4", bounce, 2);
 	ok.bounce_len = BUFFER;
-	REFUSED(-ERANGE, "ends after the buffer", bounce, 1);
+	REFUSED(-ERANGE, "ends after the buffer", bounce, 4);
 	ok = t.run;
 	ok.dq = NULL;
 	ok.dbuf = NULL;
