@@ -98,24 +98,28 @@ static int skip_hole(struct gnv_image *image)
 	if (at < 0 && errno != EINVAL && errno != EOPNOTSUPP)
 		return failed(image, "find its data");
 	if (at >= 0)
-		image->next = (uint64_t)at;
+		image->next = (uint64_t)at & ~(uint64_t)3; /* drives are written in words, and a hole has zeroes */
 	at = at < 0 ? at : lseek(image->fd, at, SEEK_HOLE);
 	image->data_end = at < 0 ? image->size : gnv_min((uint64_t)at, image->size);
 	return 0;
 }
 
-static int read_some(struct gnv_image *image, char *to, size_t len, size_t *got)
+/* Not every file system gives all of it at once. */
+static int read_all(struct gnv_image *image, char *to, size_t len, size_t *got)
 {
 	ssize_t n;
 
-	do
-		n = pread(image->fd, to, len, (off_t)image->next);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return failed(image, "read it");
-	*got = (size_t)n;
+	for (*got = 0; *got < len; *got += (size_t)n) {
+		do
+			n = pread(image->fd, to + *got, len - *got, (off_t)(image->next + *got));
+		while (n < 0 && errno == EINTR);
+		if (n < 0)
+			return failed(image, "read it");
+		if (!n)
+			return is_shorter(image, image->next + *got);
+	}
 	image->next += *got;
-	return n ? 0 : is_shorter(image, image->next);
+	return 0;
 }
 
 int gnv_image_read(struct gnv_image *image, void *to, size_t len, uint64_t *at, size_t *got)
@@ -126,5 +130,5 @@ int gnv_image_read(struct gnv_image *image, void *to, size_t len, uint64_t *at, 
 	*at = image->next;
 	if (ret || image->next >= image->size)
 		return ret;
-	return read_some(image, to, (size_t)gnv_min(len, image->data_end - image->next), got);
+	return read_all(image, to, (size_t)gnv_min(len, image->data_end - image->next), got);
 }
