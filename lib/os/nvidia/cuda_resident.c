@@ -3,8 +3,9 @@
  * Work that is launched again and again, and calls of the driver that wait for kernels. With driver 580 on an H200 nothing seems
  * to be launched while such a call waits. A kernel that needs the work does not end then, and the call waits for that kernel.
  *
- * So such a call begins when no kernel of the library runs, and none begins until it has ended. Kernels of the program are not
- * known here. For them the work hears of the call: its last launch goes on until they have what they need.
+ * So such a call begins when no kernel of gnv_cuda_launch() runs, and none begins until it has ended. Kernels of the program, and
+ * those of gnv_cuda_enqueue(), are not known here. For them the work hears of the call: its last launch goes on until they have
+ * what they need.
  */
 #include <pthread.h>
 
@@ -22,6 +23,8 @@ void gnv_cuda_resident_add(struct gnv_cuda *cuda, struct gnv_cuda_resident *resi
 {
 	resident->gpu = cuda->gpu;
 	pthread_mutex_lock(&lock);
+	while (gate[cuda->gpu].calls) /* it would hear of the end of a call of whose beginning it has not heard */
+		pthread_cond_wait(&opens, &lock);
 	resident->next = residents;
 	residents = resident;
 	pthread_mutex_unlock(&lock);
@@ -65,7 +68,7 @@ static struct gnv_cuda_resident *resident_of(unsigned gpu)
 	return r;
 }
 
-/* One that is added while a call waits does not hear of that call. */
+/* A call that begins while there is no such work waits for nobody, and work that is added meanwhile does not hear of it. */
 bool gnv_cuda_wait_begins(unsigned gpu)
 {
 	struct gnv_cuda_resident *r;
