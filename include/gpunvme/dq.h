@@ -23,7 +23,7 @@
  * Linux errno values, spelled out because device code has no <errno.h>.
  */
 #define GPUNVME_ENOENT 2            /* there is no file of that number, or with that name's hash */
-#define GPUNVME_EIO 5               /* an NVMe command failed; its status stands beside the result (run.h) */
+#define GPUNVME_EIO 5               /* an NVMe command failed; the transfer has its status (run.h) */
 #define GPUNVME_EAGAIN 11           /* the queue is full: try again after a poll */
 #define GPUNVME_EBUSY 16            /* still owned by the device */
 #define GPUNVME_EXDEV 18            /* the handle belongs to another queue */

@@ -216,7 +216,7 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 
 static int cuda_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_launch *launch)
 {
-	/* A warp each: they find room on any multiprocessor, beside kernels of the program. */
+	/* Blocks of one warp: they fit on multiprocessors that kernels of the program use. */
 	const struct gnv_cuda_job job = { launch->kernel, launch->args, launch->lanes / WARP, WARP, 0, NULL, NULL };
 
 	return gnv_cuda_enqueue(cuda_of(gpu), stream, &job);

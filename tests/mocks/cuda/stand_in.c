@@ -447,8 +447,11 @@ static int begin(struct stream *s)
 	__atomic_store_n(&s->busy, 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&lock);
 	count(&self.running, 1);
-	if (pthread_create(&thread, NULL, run, s))
+	if (pthread_create(&thread, NULL, run, s)) {
+		__atomic_store_n(&s->busy, 0, __ATOMIC_RELEASE);
+		count(&self.running, -1);
 		return GNV_CUDA_OUT_OF_MEMORY;
+	}
 	pthread_detach(thread);
 	return 0;
 }
