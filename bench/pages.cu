@@ -24,7 +24,7 @@
 
 #include "session.h"
 
-#include <gpunvme/device_array.h>
+#include <gpunvme/device.h>
 
 #include "gpu/rig.h"
 #include "gpu/ticket_pages.h"
@@ -90,15 +90,16 @@ __device__ static void copy_wave(uint64_t *to, const uint64_t *from)
 WITH_CACHE static void pages_by_cache(struct job j)
 {
 	BLOCK_DQ(dq, j);
+	const struct gpunvme_cached_queue src = { &dq, &j.pages };
 	uint64_t wave = gpunvme_lane() / WAVE, waves = gridDim.x * (blockDim.x / WAVE);
 	struct gpunvme_page page;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_page_get(&dq, &j.pages, mix(wave + i * waves) % j.count, &page);
+		int ret = gpunvme_page_get(&src, mix(wave + i * waves) % j.count, &page);
 
 		if (!ret) {
 			copy_wave(j.to + wave * (PAGE / 8), (const uint64_t *)page.base);
-			ret = gpunvme_page_put(&dq, &page);
+			ret = gpunvme_page_put(&src, &page);
 		}
 		if (ret)
 			*j.failed = ret;
@@ -116,10 +117,11 @@ __global__ static void pages_plain(struct job j)
 WITH_CACHE static void elements_by_cache(struct job j)
 {
 	BLOCK_DQ(dq, j);
+	const struct gpunvme_cached_queue src = { &dq, &j.pages };
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x, sum = 0, value = 0;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_array_get(&dq, &j.pages, mix(gpunvme_lane() + i * lanes) % (j.count * (PAGE / 8)), 8, &value);
+		int ret = gpunvme_array_load(&src, mix(gpunvme_lane() + i * lanes) % (j.count * (PAGE / 8)), 8, &value);
 
 		if (ret)
 			*j.failed = ret;
@@ -141,14 +143,15 @@ __global__ static void elements_plain(struct job j)
 WITH_CACHE static void misses_by_cache(struct job j)
 {
 	BLOCK_DQ(dq, j);
+	const struct gpunvme_cached_queue src = { &dq, &j.pages };
 	uint64_t lanes = (uint64_t)gridDim.x * blockDim.x;
 	struct gpunvme_page page;
 
 	for (uint64_t i = 0; i < j.rounds; i++) {
-		int ret = gpunvme_page_get(&dq, &j.pages, j.count + gpunvme_lane() + i * lanes, &page);
+		int ret = gpunvme_page_get(&src, j.count + gpunvme_lane() + i * lanes, &page);
 
 		if (!ret)
-			ret = gpunvme_page_put(&dq, &page);
+			ret = gpunvme_page_put(&src, &page);
 		if (ret)
 			*j.failed = ret;
 	}
@@ -235,10 +238,11 @@ __global__ static void misses_by_tickets(struct job j)
 __global__ static void warm(struct job j)
 {
 	BLOCK_DQ(dq, j);
+	const struct gpunvme_cached_queue src = { &dq, &j.pages };
 	struct gpunvme_page page;
 
 	for (uint64_t i = gpunvme_lane(); i < j.count; i += (uint64_t)gridDim.x * blockDim.x)
-		if (gpunvme_page_get(&dq, &j.pages, i, &page) || gpunvme_page_put(&dq, &page))
+		if (gpunvme_page_get(&src, i, &page) || gpunvme_page_put(&src, &page))
 			*j.failed = -1;
 }
 

@@ -17,8 +17,7 @@
 
 #include "session.h"
 
-#include <gpunvme/device_ahead.h>
-#include <gpunvme/device_writable.h>
+#include <gpunvme/device.h>
 
 const char *const program = "pages_kinds";
 
@@ -57,16 +56,17 @@ __global__ static void stream(struct job j)
 	uint32_t n = gpunvme_lane() / WAVE, i;
 	struct gpunvme_page p;
 	int err = 0;
+	const struct gpunvme_cached_queue src = { &j.dq, &j.pages };
 
 	for (i = 0; n < j.waves && i < j.each && !err; i++) {
 		uint64_t page = (uint64_t)n * j.each + i;
 
 		do
-			err = gpunvme_page_get(&j.dq, &j.pages, page, &p);
+			err = gpunvme_page_get(&src, page, &p);
 		while (err == -GPUNVME_EAGAIN);
 		if (!err)
 			look(j, page, p);
-		err = err ? err : gpunvme_page_put(&j.dq, &p);
+		err = err ? err : gpunvme_page_put(&src, &p);
 	}
 	if (err)
 		*j.failed = err;
@@ -77,18 +77,19 @@ __global__ static void stream_ahead(struct job j)
 	uint32_t n = gpunvme_lane() / WAVE, i, begun = 0;
 	struct gpunvme_page p;
 	int err = 0;
+	const struct gpunvme_prefetch_queue src = { &j.dq, &j.pages };
 
 	for (i = 0; n < j.waves && i < j.each && !err; i++) {
 		uint64_t page = (uint64_t)n * j.each + i;
 
 		for (begun = begun > i ? begun : i + 1; begun < j.each && begun <= i + j.ahead && !err; begun++)
-			err = gpunvme_ahead_prefetch(&j.dq, &j.pages, (uint64_t)n * j.each + begun);
+			err = gpunvme_prefetch(&src, (uint64_t)n * j.each + begun);
 		do
-			err = gpunvme_ahead_page_get(&j.dq, &j.pages, page, &p);
+			err = gpunvme_page_get(&src, page, &p);
 		while (err == -GPUNVME_EAGAIN);
 		if (!err)
 			look(j, page, p);
-		err = err ? err : gpunvme_page_put(&j.dq, &p);
+		err = err ? err : gpunvme_page_put(&src, &p);
 	}
 	if (err)
 		*j.failed = err;
@@ -96,7 +97,8 @@ __global__ static void stream_ahead(struct job j)
 
 __global__ static void settle(struct job j)
 {
-	int err = gpunvme_ahead_settle(&j.dq, &j.pages);
+	const struct gpunvme_prefetch_queue src = { &j.dq, &j.pages };
+	int err = gpunvme_prefetch_finish(&src);
 
 	if (err)
 		*j.failed = err;
@@ -107,12 +109,13 @@ __global__ static void change(struct job j)
 {
 	uint64_t all = j.count * WORDS, lanes = (uint64_t)gridDim.x * blockDim.x, i;
 	int err = 0;
+	const struct gpunvme_writable_queue src = { &j.dq, &j.pages };
 
 	for (i = gpunvme_lane(); i < all && !err; i += lanes) {
 		uint64_t index = i * 0x9e3779b97f4a7c15ull & (all - 1), value = word_of(index);
 
 		do
-			err = gpunvme_array_put(&j.dq, &j.pages, index, 8, &value);
+			err = gpunvme_array_store(&src, index, 8, &value);
 		while (err == -GPUNVME_EAGAIN);
 	}
 	if (err)
@@ -123,10 +126,11 @@ __global__ static void compare(struct job j)
 {
 	uint64_t all = j.count * WORDS, lanes = (uint64_t)gridDim.x * blockDim.x, i, value = 0;
 	int err = 0;
+	const struct gpunvme_cached_queue src = { &j.dq, &j.pages };
 
 	for (i = gpunvme_lane(); i < all && !err; i += lanes) {
 		do
-			err = gpunvme_array_get(&j.dq, &j.pages, i, 8, &value);
+			err = gpunvme_array_load(&src, i, 8, &value);
 		while (err == -GPUNVME_EAGAIN);
 		if (!err && value != word_of(i))
 			atomicAdd(j.wrong, 1ull);

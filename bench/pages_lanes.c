@@ -14,7 +14,7 @@
 #define BENCH_NAME "pages_lanes"
 #include "gpu/machine.h"
 
-#include <gpunvme/device_array.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #define PAGE 4096u
@@ -66,12 +66,13 @@ static void pages_by_cache(void *arg)
 	struct work *w = arg;
 	uint64_t i;
 	int ret;
+	const struct gpunvme_cached_queue src = { dq, &w->pages };
 
 	for (i = 0; i < w->rounds; i++) {
-		ret = gpunvme_page_get(dq, &w->pages, any(w, i, w->frames), &page);
+		ret = gpunvme_page_get(&src, any(w, i, w->frames), &page);
 		if (!ret) {
 			memcpy(w->to + gpunvme_lane() * WORDS, (const void *)(uintptr_t)page.base, PAGE);
-			ret = gpunvme_page_put(dq, &page);
+			ret = gpunvme_page_put(&src, &page);
 		}
 		fail(w, ret);
 	}
@@ -91,9 +92,10 @@ static void elements_by_cache(void *arg)
 	const struct gpunvme_dq *dq = own_dq(arg);
 	uint64_t i, sum = 0, value = 0;
 	struct work *w = arg;
+	const struct gpunvme_cached_queue src = { dq, &w->pages };
 
 	for (i = 0; i < w->rounds; i++) {
-		fail(w, gpunvme_array_get(dq, &w->pages, any(w, i, w->frames * WORDS), 8, &value));
+		fail(w, gpunvme_array_load(&src, any(w, i, w->frames * WORDS), 8, &value));
 		sum += value;
 	}
 	w->to[gpunvme_lane() * WORDS] = sum;
@@ -122,10 +124,11 @@ static void misses_by_cache(void *arg)
 	struct work *w = arg;
 	uint64_t i;
 	int ret;
+	const struct gpunvme_cached_queue src = { dq, &w->pages };
 
 	for (i = 0; i < w->rounds; i++) {
-		ret = gpunvme_page_get(dq, &w->pages, missed_page(w, i), &page);
-		fail(w, ret ? ret : gpunvme_page_put(dq, &page));
+		ret = gpunvme_page_get(&src, missed_page(w, i), &page);
+		fail(w, ret ? ret : gpunvme_page_put(&src, &page));
 	}
 }
 
@@ -146,10 +149,11 @@ static void warm(void *arg)
 	struct work *w = arg;
 	uint64_t i;
 	int ret;
+	const struct gpunvme_cached_queue src = { dq, &w->pages };
 
 	for (i = gpunvme_lane(); i < w->frames; i += gpunvme_lanes()) {
-		ret = gpunvme_page_get(dq, &w->pages, i, &page);
-		fail(w, ret ? ret : gpunvme_page_put(dq, &page));
+		ret = gpunvme_page_get(&src, i, &page);
+		fail(w, ret ? ret : gpunvme_page_put(&src, &page));
 	}
 }
 

@@ -18,8 +18,11 @@
  *   gpunvme_submit_flush, _zero, _discard                                  yes     no       no
  *   gpunvme_poll, _wait, _wait_any, _detach, _poll_queue                   yes     no       no
  *
+ * Pages and elements of each of them through a page cache: device/cache.h, with a table of its own.
+ *
  * A file has no calls of its own to flush or to poll: those of its queue do that. In C the calls that more than one source has are
- * macros: they have no address, and a member or function of yours cannot have their names.
+ * macros: they have no address, a member or function of yours cannot have their names, and a first argument with a comma needs
+ * parentheses.
  *
  * Rules that hold for all of them:
  *
@@ -350,6 +353,10 @@ GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *r
 
 #include <gpunvme/device/file_block.h>
 #include <gpunvme/device/files.h>
+
+/* ---- Page caches ---- */
+
+#include <gpunvme/device/cache.h>
 
 #include <gpunvme/device/select.h>
 

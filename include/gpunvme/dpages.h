@@ -14,7 +14,7 @@
 
 /*
  * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that the lanes read. See pagecache.h (host) and
- * device_pagecache.h (kernels), which has the rules by which these words change. Each page of the window has one 64-bit word:
+ * device/page.h (kernels), which has the rules by which these words change. Each page of the window has one 64-bit word:
  *   bits 1:0   EMPTY, READING or VALID
  *   bit  2     used since the clock's hand came by
  *   bits 23:3  references: lanes that have the page, or wait for it
@@ -22,11 +22,11 @@
  *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
  * Each frame, a place for one page, has one as well: 0 free, GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number and 1.
  *
- * With prefetch (device_ahead.h) a page may be COMING: a command reads it, no lane waits, and its word names the frame. Each frame
+ * With prefetch (device/coming.h) a page may be COMING: a command reads it, no lane waits, and its word names the frame. Each frame
  * has two more words then, behind those of all frames, which mean something while its page is COMING: the queue's tag << 32 | the
  * command's identifier, and its generation.
  *
- * With GPUNVME_DPAGES_WRITABLE (device_writable.h) a page may be WRITING, and each frame has two more words, behind those of all
+ * With GPUNVME_DPAGES_WRITABLE (device/changes.h) a page may be WRITING, and each frame has two more words, behind those of all
  * frames: first GPUNVME_FRAME_LOST while a write of it that was given up may be the device's, or 0; then, behind those, bits: the
  * parts of its page, at most 64 and no less than a block each, that were changed and are not on the drive. Such a page has one
  * reference for that.
@@ -115,5 +115,60 @@ struct gpunvme_page {
 	uint64_t word; /* lane address of its word; 0: given back */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_page) == 16, "page layout");
+
+/*
+ * Sources of the calls of device.h for pages and elements. Each thread makes its own. The type says what the cache is over, and
+ * what it was made for: device/cache.h.
+ */
+
+/* A queue's namespace, through a cache that is over it. */
+struct gpunvme_cached_queue {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+};
+
+/* A file, through a cache that is over it; the queue is one of the namespace that has the file. */
+struct gpunvme_cached_file {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+};
+
+/* A volume, through a cache that is over it. */
+struct gpunvme_cached_volume {
+	const struct gpunvme_dvol *volume;
+	const struct gpunvme_dpages *cache;
+};
+
+/* The same through a cache with prefetch (GPUNVME_PAGECACHE_AHEAD). */
+struct gpunvme_prefetch_queue {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+};
+
+struct gpunvme_prefetch_file {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+};
+
+struct gpunvme_prefetch_volume {
+	const struct gpunvme_dvol *volume;
+	const struct gpunvme_dpages *cache;
+};
+
+/* The same through a cache whose pages threads may change (GPUNVME_PAGECACHE_WRITE_BACK). */
+struct gpunvme_writable_queue {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+};
+
+struct gpunvme_writable_file {
+	const struct gpunvme_dq *dq;
+	const struct gpunvme_dpages *cache;
+};
+
+struct gpunvme_writable_volume {
+	const struct gpunvme_dvol *volume;
+	const struct gpunvme_dpages *cache;
+};
 
 #endif

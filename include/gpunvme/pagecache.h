@@ -8,9 +8,7 @@
  *   gpunvme_pagecache_discard   or forget it
  *   gpunvme_pagecache_destroy
  *
- * The kernel's side is <gpunvme/device_pagecache.h>, and above it <gpunvme/device_array.h>; for files and volumes
- * <gpunvme/device_sources.h>; with prefetch <gpunvme/device_ahead.h>; for pages that kernels change <gpunvme/device_writable.h>;
- * these two of files and volumes: <gpunvme/device_ahead_sources.h> and <gpunvme/device_writable_sources.h>.
+ * The kernel's side is <gpunvme/device.h>: device/cache.h has the calls.
  * What others write to the same blocks meanwhile is seen when a page is read again, or never. Memory of the caller's that is mapped
  * once and found again: cache.h.
  */
@@ -38,12 +36,13 @@ enum gpunvme_pagecache_flags {
 	GPUNVME_PAGECACHE_LANDING = 1u << 1,
 	GPUNVME_PAGECACHE_IN_PLACE = 1u << 2,
 	/*
-	 * Lanes may prefetch, and ranges of elements are read ahead, by the calls of device_ahead.h: pages of a namespace or a file by
-	 * one queue, of a volume by its own. The queue needs two identifiers, of which prefetches hold half.
+	 * Lanes may prefetch, and ranges of elements are read ahead, through struct gpunvme_prefetch_queue, _file or _volume: pages of a
+	 * namespace or a file by one queue, of a volume by its own. The queue needs two identifiers, of which prefetches hold half.
 	 */
 	GPUNVME_PAGECACHE_AHEAD = 1u << 3,
 	/*
-	 * Kernels may change pages, by the calls of device_writable.h, which are written when they make room for others or are flushed.
+	 * Kernels may change pages, through struct gpunvme_writable_queue, _file or _volume. Changed pages are written when they make
+	 * room for others, by gpunvme_write_back() in a kernel, or by gpunvme_pagecache_flush().
 	 * 16 bytes more of the lanes' memory for each frame. A file must be one that kernels may write in place when the cache is made:
 	 * opened with GPUNVME_FILE_WRITE, or leased by gpunvme_file_lease(); gpunvme_pagecache_flush() comes before
 	 * gpunvme_file_unlease(). What it has no blocks for is read as zeroes, and not changed.
@@ -75,10 +74,9 @@ struct gpunvme_pagecache_opts {
  * Takes frames * page_size bytes as gpunvme_mem_alloc() does, and in the lanes' own memory 8 bytes for each page of the window and
  * for each frame (24 with GPUNVME_PAGECACHE_AHEAD or _WRITE_BACK), and frames * page_size bytes more where pages are copied there
  * (enum gpunvme_pagecache_flags). Any thread may call it.
- * Kernels use what their cache is over, and are refused by another: a namespace by gpunvme_page_get() and gpunvme_array_get(), a
- * file or a volume by the calls of device_sources.h; those of device_writable.h and device_writable_sources.h are for
- * GPUNVME_PAGECACHE_WRITE_BACK. One with GPUNVME_PAGECACHE_AHEAD is for the calls of device_ahead.h alone, over a file or a volume
- * for those of device_ahead_sources.h.
+ * Kernels use what their cache is over, and are refused by another: a namespace through struct gpunvme_cached_queue, a file
+ * through _file, a volume through _volume. gpunvme_writable_* are for GPUNVME_PAGECACHE_WRITE_BACK. A cache with
+ * GPUNVME_PAGECACHE_AHEAD is for gpunvme_prefetch_* alone.
  * Return: 0; -EINVAL an option: the page size is no power of two, out of range, or less than a block; a flag is unknown,
  * excludes another (AHEAD and WRITE_BACK do); a volume with a device, a namespace or a file; with GPUNVME_PAGECACHE_WRITE_BACK
  * -EROFS a namespace that cannot be written, also one of a volume's, a device that was opened read-only, or a file that kernels
@@ -98,7 +96,7 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
  * Return: 0 @cache is gone; -EBUSY kernels have changed pages that are not on the drive: gpunvme_pagecache_flush() or
  * gpunvme_pagecache_discard() first, before the device is closed; or a device may still write to a page, as gpunvme_mem_free():
  * nothing was given back; destroy or recover the queue that the sentence names, or close the device, then call again. -EBUSY also
- * while pages that were prefetched have identifiers of a queue that goes on: run gpunvme_ahead_settle() in a kernel, or destroy
+ * while pages that were prefetched have identifiers of a queue that goes on: run gpunvme_prefetch_finish() in a kernel, or destroy
  * the queue before. -EIO the lanes' memory cannot be read.
  */
 GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);

@@ -65,7 +65,7 @@ static int check_some(struct gpunvme_pagecache *cache, uint64_t first, uint32_t 
 		qid = words[2 * i] > 1 ? queue_of(cache, owner[i], (uint32_t)(words[2 * i] >> 32)) : 0;
 		if (qid)
 			return gnv_fail(-EBUSY,
-					"pages were prefetched by queue %u, and have identifiers of it; run gpunvme_ahead_settle() in a "
+					"pages were prefetched by queue %u, and have identifiers of it; run gpunvme_prefetch_finish() in a "
 					"kernel, or recover or destroy the queue, then try again",
 					qid);
 	}

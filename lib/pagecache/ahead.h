@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the host knows of pages that are prefetched: device_ahead.h. */
+/* What the host knows of pages that are prefetched: device/coming.h. */
 #ifndef GNV_PAGECACHE_AHEAD_H
 #define GNV_PAGECACHE_AHEAD_H
 

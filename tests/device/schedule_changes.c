@@ -10,7 +10,7 @@
 #define SCHEDULE_PART "changes"
 #include "schedule.h"
 
-#include <gpunvme/device_writable.h>
+#include <gpunvme/device.h>
 
 #include "schedule_case.h"
 #include "schedule_parts.h"
@@ -127,39 +127,43 @@ static void change_by_page(unsigned lane, uint64_t page)
 	uint32_t turns = draw(4);
 	bool all = draw(2); /* is said to be changed */
 	uint64_t at;
+	const struct gpunvme_writable_queue writable = { &c.rig->dq, &t.cache };
 
-	if (!done("page_get", page, gpunvme_writable_page_get(&c.rig->dq, &t.cache, page, &got)))
+	if (!done("page_get", page, gpunvme_page_get(&writable, page, &got)))
 		return;
 	at = got.base + 16ull * lane;
 	look("page_get", lane, page, gnvd_ld64(at));
 	while (turns--)
 		schedule_yield();
 	gnvd_st64(at, word_of(page, 2 * lane, ++t.version[lane][page]));
-	if (gpunvme_writable_page_put(&c.rig->dq, &t.cache, &got, all ? 0 : 16 * lane, all ? 8 * WORDS : 8))
+	if (gpunvme_page_put(&writable, &got, all ? 0 : 16 * lane, all ? 8 * WORDS : 8))
 		fail("page %llu is not the lane's", (unsigned long long)page);
 }
 
 static void change_element(unsigned lane, uint64_t page)
 {
 	uint64_t value = word_of(page, 2 * lane, t.version[lane][page] + 1);
+	const struct gpunvme_writable_queue src = { &c.rig->dq, &t.cache };
 
-	t.version[lane][page] += done("array_put", page, gpunvme_array_put(&c.rig->dq, &t.cache, page * WORDS + 2 * lane, 8, &value));
+	t.version[lane][page] += done("array_store", page, gpunvme_array_store(&src, page * WORDS + 2 * lane, 8, &value));
 }
 
 static void look_at_element(unsigned lane, uint64_t page, bool reads)
 {
 	uint64_t value = 0, i = page * WORDS + 2 * lane;
-	int ret = reads ? gpunvme_array_get(&c.rig->dq, &t.cache, i, 8, &value) :
-			  gpunvme_writable_array_get(&c.rig->dq, &t.cache, i, 8, &value);
+	const struct gpunvme_cached_queue cached = { &c.rig->dq, &t.cache };
+	const struct gpunvme_writable_queue writable = { &c.rig->dq, &t.cache };
+	int ret = reads ? gpunvme_array_load(&cached, i, 8, &value) : gpunvme_array_load(&writable, i, 8, &value);
 
-	if (done("array_get", page, ret))
-		look("array_get", lane, page, value);
+	if (done("array_load", page, ret))
+		look("array_load", lane, page, value);
 }
 
 static void work(unsigned number)
 {
 	uint32_t i, what;
 	uint64_t page;
+	const struct gpunvme_writable_queue src = { &c.rig->dq, &t.cache };
 
 	for (i = 0; i < c.ops; i++) {
 		what = draw(16);
@@ -171,7 +175,7 @@ static void work(unsigned number)
 		else if (what < 15)
 			look_at_element(number, page, what < 12);
 		else
-			done("flush", 0, gpunvme_writable_flush(&c.rig->dq, &t.cache, 0, 1));
+			done("write_back", 0, gpunvme_write_back(&src, 0, 1));
 	}
 	schedule_leave(&c.lanes, number);
 }

@@ -10,7 +10,7 @@
 #define SCHEDULE_PART "pages"
 #include "schedule.h"
 
-#include <gpunvme/device_ahead.h>
+#include <gpunvme/device.h>
 
 #include "schedule_case.h"
 #include "schedule_parts.h"
@@ -95,8 +95,9 @@ static void get(uint64_t page)
 	struct gpunvme_page got = { 0, 0 };
 	const uint64_t *words;
 	uint32_t turns = draw(4), i;
-	int ret = t.plain ? gpunvme_page_get(&c.rig->dq, &t.cache, page, &got) :
-			    gpunvme_ahead_page_get(&c.rig->dq, &t.cache, page, &got);
+	const struct gpunvme_cached_queue cached = { &c.rig->dq, &t.cache };
+	const struct gpunvme_prefetch_queue prefetch = { &c.rig->dq, &t.cache };
+	int ret = t.plain ? gpunvme_page_get(&cached, page, &got) : gpunvme_page_get(&prefetch, page, &got);
 
 	judge("page_get", page, ret);
 	if (ret)
@@ -108,17 +109,18 @@ static void get(uint64_t page)
 				fail("word %u of page %llu is %llx", i, (unsigned long long)page, (unsigned long long)words[i]);
 		schedule_yield();
 	} while (turns--);
-	if (gpunvme_page_put(&c.rig->dq, &got))
+	if (t.plain ? gpunvme_page_put(&cached, &got) : gpunvme_page_put(&prefetch, &got))
 		fail("page %llu is not the lane's", (unsigned long long)page);
 }
 
 static void element(uint64_t page)
 {
 	uint64_t value = 0, i = page * WORDS + draw(WORDS);
-	int ret = t.plain ? gpunvme_array_get(&c.rig->dq, &t.cache, i, 8, &value) :
-			    gpunvme_ahead_array_get(&c.rig->dq, &t.cache, i, 8, &value);
+	const struct gpunvme_cached_queue cached = { &c.rig->dq, &t.cache };
+	const struct gpunvme_prefetch_queue prefetch = { &c.rig->dq, &t.cache };
+	int ret = t.plain ? gpunvme_array_load(&cached, i, 8, &value) : gpunvme_array_load(&prefetch, i, 8, &value);
 
-	judge("array_get", page, ret);
+	judge("array_load", page, ret);
 	if (!ret && value != page + 1)
 		fail("an element of page %llu is %llx", (unsigned long long)page, (unsigned long long)value);
 }
@@ -129,9 +131,10 @@ static void range(uint64_t page)
 	uint64_t to[WORDS], from = page * WORDS + WORDS / 2;
 	bool last = page + 1 == t.pages;
 	uint32_t n = last ? WORDS / 2 : WORDS, i;
-	int ret = gpunvme_array_get_range(&c.rig->dq, &t.cache, from, n, 8, to);
+	const struct gpunvme_cached_queue src = { &c.rig->dq, &t.cache };
+	int ret = gpunvme_array_load_range(&src, from, n, 8, to);
 
-	judge("array_get_range", !is_bad(page) && !last ? page + 1 : page, ret);
+	judge("array_load_range", !is_bad(page) && !last ? page + 1 : page, ret);
 	for (i = 0; i < n && !ret; i++)
 		if (to[i] != page + (i >= WORDS / 2) + 1)
 			fail("word %u of a range from page %llu on is %llx", i, (unsigned long long)page, (unsigned long long)to[i]);
@@ -142,6 +145,7 @@ static void work(unsigned number)
 	uint32_t i, what;
 	uint64_t page;
 	int ret;
+	const struct gpunvme_prefetch_queue src = { &c.rig->dq, &t.cache };
 
 	for (i = 0; i < c.ops; i++) {
 		what = draw(16);
@@ -149,7 +153,7 @@ static void work(unsigned number)
 		if (t.plain && (what < 3 || what == 15)) {
 			range(page);
 		} else if (what < 7 && !t.plain) {
-			ret = gpunvme_ahead_prefetch(&c.rig->dq, &t.cache, page);
+			ret = gpunvme_prefetch(&src, page);
 			if (ret && ret != -GPUNVME_EAGAIN && !excused(ret))
 				fail("prefetch of page %llu: %d", (unsigned long long)page, ret);
 		} else if (what < 12) {
@@ -157,9 +161,9 @@ static void work(unsigned number)
 		} else if (what < 15) {
 			element(page);
 		} else {
-			ret = gpunvme_ahead_settle(&c.rig->dq, &t.cache);
+			ret = gpunvme_prefetch_finish(&src);
 			if (ret && !excused(ret))
-				fail("settle: %d", ret);
+				fail("prefetch_finish: %d", ret);
 		}
 	}
 	schedule_leave(&c.lanes, number);

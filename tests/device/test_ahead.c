@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prefetch: pages that come while nobody waits, with a controller that fills frames as commands say. */
-#include <gpunvme/device_ahead.h>
+#include <gpunvme/device.h>
 
 #include <sched.h>
 
@@ -63,13 +63,14 @@ static GPUNVME_DEVICE void get_kernel(void *arg)
 	struct ahead *a = (struct ahead *)arg;
 	struct gpunvme_page got;
 	uint32_t page;
+	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
 	for (page = 0; page < a->pages; page++) {
-		a->ret[page] = gpunvme_ahead_page_get(a->dq, a->cache, page, &got);
+		a->ret[page] = gpunvme_page_get(&src, page, &got);
 		if (a->ret[page])
 			continue;
 		a->wrong += ((const uint64_t *)gnvd_lane_memory(got.base))[511] != page + 1;
-		a->wrong += gpunvme_page_put(a->dq, &got) != 0;
+		a->wrong += gpunvme_page_put(&src, &got) != 0;
 	}
 }
 
@@ -77,9 +78,10 @@ static GPUNVME_DEVICE void prefetch_kernel(void *arg)
 {
 	struct ahead *a = (struct ahead *)arg;
 	uint32_t page;
+	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
 	for (page = 0; page < a->pages; page++)
-		a->ret[page] = gpunvme_ahead_prefetch(a->dq, a->cache, page);
+		a->ret[page] = gpunvme_prefetch(&src, page);
 }
 
 /* Pages that are there, or come, and for which nobody has asked. */
@@ -98,11 +100,12 @@ static GPUNVME_DEVICE void last_kernel(void *arg)
 	struct ahead *a = (struct ahead *)arg;
 	struct gpunvme_page got[2];
 	uint32_t i;
+	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
 	for (i = 0; i < 2; i++)
-		a->ret[i] = gpunvme_ahead_page_get(a->dq, a->cache, 46 - 2 * i, &got[i]);
+		a->ret[i] = gpunvme_page_get(&src, 46 - 2 * i, &got[i]);
 	for (i = 0; i < 2; i++)
-		a->wrong += !a->ret[i] && gpunvme_page_put(a->dq, &got[i]) != 0;
+		a->wrong += !a->ret[i] && gpunvme_page_put(&src, &got[i]) != 0;
 }
 
 /* What was prefetched and nobody has asked for is asked for, so that nothing is left. */
@@ -137,21 +140,22 @@ static GPUNVME_DEVICE void mixed_kernel(void *arg)
 	struct gpunvme_page got;
 	uint32_t i, bad;
 	int ret;
+	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
 	for (i = 0; i < a->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		page = (seed >> 33) % (i % 2 ? 48 : 6);
 		ahead = (seed >> 45) % 48;
-		ret = gpunvme_ahead_prefetch(a->dq, a->cache, i % 3 ? ahead : page);
+		ret = gpunvme_prefetch(&src, i % 3 ? ahead : page);
 		bad = ret && ret != -GPUNVME_EAGAIN;
-		ret = gpunvme_ahead_page_get(a->dq, a->cache, page, &got);
+		ret = gpunvme_page_get(&src, page, &got);
 		if (!ret) {
 			const uint64_t *words = (const uint64_t *)gnvd_lane_memory(got.base);
 
 			bad |= words[0] != page + 1 || words[511] != page + 1;
 			RIG_NAP_US(i % 3 * 20);
 			bad |= words[i % 512] != page + 1 || words[256] != page + 1;
-			bad |= gpunvme_page_put(a->dq, &got) != 0;
+			bad |= gpunvme_page_put(&src, &got) != 0;
 		}
 		if (ret == -GPUNVME_EAGAIN)
 			RIG_NAP_US(50);
@@ -168,15 +172,16 @@ static GPUNVME_DEVICE void stream_kernel(void *arg)
 	uint64_t seed = gpunvme_lane() + 1, at = 0, next = 0, value = 0;
 	uint32_t i;
 	int ret;
+	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
 	for (i = 0; i < a->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		at = next;
 		next = (seed >> 33) % (48 * 512);
-		ret = gpunvme_ahead_prefetch(a->dq, a->cache, next / 512);
+		ret = gpunvme_prefetch(&src, next / 512);
 		if (ret && ret != -GPUNVME_EAGAIN)
 			__atomic_fetch_add(&a->wrong, 1, __ATOMIC_RELAXED);
-		ret = gpunvme_ahead_array_get(a->dq, a->cache, at, 8, &value);
+		ret = gpunvme_array_load(&src, at, 8, &value);
 		if (ret != status_of(at / 64) || (!ret && value != at / 512 + 1))
 			__atomic_fetch_add(&a->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&a->right, 1, __ATOMIC_RELAXED);
@@ -301,8 +306,9 @@ static void they_hold_half_of_the_identifiers(void **state)
 static GPUNVME_DEVICE void settle_kernel(void *arg)
 {
 	struct ahead *a = (struct ahead *)arg;
+	const struct gpunvme_prefetch_queue src = { a->dq, a->cache };
 
-	a->ret[gpunvme_lane()] = gpunvme_ahead_settle(a->dq, a->cache);
+	a->ret[gpunvme_lane()] = gpunvme_prefetch_finish(&src);
 }
 
 static void settled(uint32_t lanes, uint32_t width, bool copies)
@@ -424,14 +430,16 @@ static GPUNVME_DEVICE void refusal_kernel(void *arg)
 	struct ahead *a = (struct ahead *)arg;
 	struct gpunvme_page got;
 	uint64_t value = 0;
+	const struct gpunvme_prefetch_queue prefetch = { a->dq, a->cache };
+	const struct gpunvme_cached_queue cached = { a->dq, a->cache };
 
-	a->ret[0] = gpunvme_ahead_prefetch(a->dq, a->cache, PAGES);
-	a->ret[1] = gpunvme_ahead_page_get(a->dq, a->cache, PAGES, &got);
-	a->ret[2] = gpunvme_ahead_array_get(a->dq, a->cache, PAGES * 512ull, 8, &value);
-	a->ret[3] = gpunvme_page_get(a->dq, a->cache, 0, &got);
+	a->ret[0] = gpunvme_prefetch(&prefetch, PAGES);
+	a->ret[1] = gpunvme_page_get(&prefetch, PAGES, &got);
+	a->ret[2] = gpunvme_array_load(&prefetch, PAGES * 512ull, 8, &value);
+	a->ret[3] = gpunvme_page_get(&cached, 0, &got);
 	if (!a->ret[3])
-		a->wrong += gpunvme_page_put(a->dq, &got) != 0;
-	a->ret[4] = gpunvme_ahead_prefetch(a->dq, a->cache, 0);
+		a->wrong += gpunvme_page_put(&cached, &got) != 0;
+	a->ret[4] = gpunvme_prefetch(&prefetch, 0);
 }
 
 static void bad_calls_are_refused(void **state)

@@ -3,7 +3,7 @@
  * Pages that lanes change: the words of the header itself, over a controller that moves blocks between the frames and a drive in
  * plain memory as commands say. Each lane has one word of each page to itself, and knows what it has put there last.
  */
-#include <gpunvme/device_writable.h>
+#include <gpunvme/device.h>
 
 #include "rig.h"
 
@@ -155,7 +155,8 @@ static uint32_t check_words(struct stage *s)
 static GPUNVME_DEVICE int change_by_page(struct changes *c, uint64_t page, uint32_t k, uint32_t *version)
 {
 	struct gpunvme_page got;
-	int ret = gpunvme_writable_page_get(c->dq, c->cache, page, &got);
+	const struct gpunvme_writable_queue src = { c->dq, c->cache };
+	int ret = gpunvme_page_get(&src, page, &got);
 
 	if (ret)
 		return ret;
@@ -163,7 +164,7 @@ static GPUNVME_DEVICE int change_by_page(struct changes *c, uint64_t page, uint3
 		ret = 1;
 	RIG_NAP_US(10);
 	gnvd_st64(got.base + 8ull * k, word_of(page * 512 + k, ++*version));
-	return gpunvme_writable_page_put(c->dq, c->cache, &got, 8 * k, 8) ? 2 : ret;
+	return gpunvme_page_put(&src, &got, 8 * k, 8) ? 2 : ret;
 }
 
 static GPUNVME_DEVICE void change_kernel(void *arg)
@@ -192,6 +193,7 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 	struct changes *c = (struct changes *)arg;
 	uint64_t seed = gpunvme_lane() + 7, page, at, value;
 	uint32_t i, *version, bad;
+	const struct gpunvme_writable_queue src = { c->dq, c->cache };
 
 	for (i = 0; i < c->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
@@ -200,9 +202,9 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 		at = page * 512 + gpunvme_lane() * LANE_WORDS;
 		version = c->version + gpunvme_lane() * PAGES + page;
 		value = 0;
-		bad = gpunvme_writable_array_get(c->dq, c->cache, at, 8, &value) || value != word_of(at, *version);
+		bad = gpunvme_array_load(&src, at, 8, &value) || value != word_of(at, *version);
 		value = word_of(at, ++*version);
-		bad |= gpunvme_array_put(c->dq, c->cache, at, 8, &value) != 0;
+		bad |= gpunvme_array_store(&src, at, 8, &value) != 0;
 		if (bad)
 			__atomic_fetch_add(&c->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&c->right, 1, __ATOMIC_RELAXED);
@@ -213,7 +215,8 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 static GPUNVME_DEVICE void flush_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;
-	int ret = gpunvme_writable_flush(c->dq, c->cache, gpunvme_lane(), gpunvme_lanes());
+	const struct gpunvme_writable_queue src = { c->dq, c->cache };
+	int ret = gpunvme_write_back(&src, gpunvme_lane(), gpunvme_lanes());
 
 	__atomic_fetch_add(ret == 0 ? &c->right : ret == -GPUNVME_EAGAIN ? &c->again : &c->wrong, 1, __ATOMIC_RELAXED);
 }
@@ -224,11 +227,12 @@ static GPUNVME_DEVICE void both_kernel(void *arg)
 	struct changes *c = (struct changes *)arg;
 	uint32_t i;
 	int ret;
+	const struct gpunvme_writable_queue src = { c->dq, c->cache };
 
 	if (gpunvme_lane() % 2)
 		element_kernel(arg);
 	for (i = 0; gpunvme_lane() % 2 == 0 && i < c->rounds; i++) {
-		ret = gpunvme_writable_flush(c->dq, c->cache, gpunvme_lane() / 2, (gpunvme_lanes() + 1) / 2);
+		ret = gpunvme_write_back(&src, gpunvme_lane() / 2, (gpunvme_lanes() + 1) / 2);
 		if (ret && ret != -GPUNVME_EAGAIN)
 			__atomic_fetch_add(&c->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&c->right, 1, __ATOMIC_RELAXED);
@@ -302,9 +306,10 @@ static GPUNVME_DEVICE void one_kernel(void *arg)
 static GPUNVME_DEVICE void give_up_kernel(void *arg)
 {
 	struct changes *c = (struct changes *)arg;
+	const struct gpunvme_writable_queue src = { c->dq, c->cache };
 
-	c->right = gpunvme_writable_flush(c->dq, c->cache, 0, 1) == -GPUNVME_ETIMEDOUT;
-	c->again = gpunvme_writable_flush(c->dq, c->cache, 0, 1) == -GPUNVME_EBUSY;
+	c->right = gpunvme_write_back(&src, 0, 1) == -GPUNVME_ETIMEDOUT;
+	c->again = gpunvme_write_back(&src, 0, 1) == -GPUNVME_EBUSY;
 	c->wrong = change_by_page(c, c->rounds, 8 * LANE_WORDS, c->version + 8 * PAGES + c->rounds) != 0;
 }
 

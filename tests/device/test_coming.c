@@ -11,7 +11,7 @@ static uint64_t coming_clock(void);
 
 #define gnvd_cas64 coming_cas
 #define gnvd_clock coming_clock
-#include <gpunvme/device_ahead.h>
+#include <gpunvme/device.h>
 #undef gnvd_clock
 #undef gnvd_cas64
 
@@ -164,16 +164,17 @@ static void who_waited_for_a_lane_that_settles_has_asked(void **state)
 {
 	struct gpunvme_dpages counted = cache;
 	struct gpunvme_page got = { 0, 0 };
+	const struct gpunvme_prefetch_queue src = { &dq, &counted };
 
 	(void)state;
 	counted.flags = GPUNVME_DPAGES_STATS;
 	begin(0, 0);
 	settled = true;
-	assert_int_equal(gpunvme_ahead_page_get(&dq, &counted, 0, &got), 0);
+	assert_int_equal(gpunvme_page_get(&src, 0, &got), 0);
 	assert_false(settled);
 	assert_int_equal(words.used, 1);
 	assert_int_equal(frame[1], 0);
-	assert_int_equal(gpunvme_page_put(&dq, &got), 0);
+	assert_int_equal(gpunvme_page_put(&src, &got), 0);
 }
 
 #define SILENT 8u
@@ -187,6 +188,7 @@ static void settling_waits_for_silence_once(void **state)
 	struct gpunvme_dq silent = dq;
 	uint64_t since;
 	uint32_t i;
+	const struct gpunvme_prefetch_queue src = { &silent, &many };
 
 	(void)state;
 	begin(0, 0);
@@ -206,7 +208,7 @@ static void settling_waits_for_silence_once(void **state)
 		results[i] = word_of(5, 0);
 	}
 	since = ticks;
-	assert_int_equal(gpunvme_ahead_settle(&silent, &many), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_prefetch_finish(&src), -GPUNVME_ETIMEDOUT);
 	assert_in_range(ticks - since, silent.cmd_timeout, 2 * silent.cmd_timeout);
 	assert_int_equal(queue.poison, GPUNVME_ETIMEDOUT);
 	assert_int_equal(words.coming, 0);

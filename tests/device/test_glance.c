@@ -5,7 +5,7 @@
 static uint64_t glance_load(uint64_t at);
 
 #define gnvd_ld_acquire64 glance_load
-#include <gpunvme/device_array.h>
+#include <gpunvme/device.h>
 #undef gnvd_ld_acquire64
 
 #include <setjmp.h>

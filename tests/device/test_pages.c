@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pages and elements of a cache: the words of the header itself, with a controller that fills frames as commands say. */
-#include <gpunvme/device_sources.h>
+#include <gpunvme/device.h>
 
 #include "cache.h"
 
@@ -27,19 +27,20 @@ static GPUNVME_DEVICE void page_kernel(void *arg)
 	struct gpunvme_page got;
 	uint32_t i, bad;
 	int ret;
+	const struct gpunvme_cached_queue src = { p->dq, p->cache };
 
 	for (i = 0; i < p->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		page = (seed >> 33) % (i % 2 ? 48 : 6);
 		bad = 0;
-		ret = gpunvme_page_get(p->dq, p->cache, page, &got);
+		ret = gpunvme_page_get(&src, page, &got);
 		if (!ret) {
 			const uint64_t *words = (const uint64_t *)gnvd_lane_memory(got.base);
 
 			bad = words[0] != page + 1 || words[511] != page + 1;
 			RIG_NAP_US(i % 3 * 20);
 			bad |= words[i % 512] != page + 1 || words[256] != page + 1;
-			bad |= gpunvme_page_put(p->dq, &got) != 0;
+			bad |= gpunvme_page_put(&src, &got) != 0;
 		}
 		if (ret == -GPUNVME_EAGAIN)
 			RIG_NAP_US(50);
@@ -56,11 +57,12 @@ static GPUNVME_DEVICE void element_kernel(void *arg)
 	uint64_t seed = gpunvme_lane() + 1, at, value = 0;
 	uint32_t i;
 	int ret;
+	const struct gpunvme_cached_queue src = { p->dq, p->cache };
 
 	for (i = 0; i < p->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		at = (seed >> 33) % (48 * 512);
-		ret = gpunvme_array_get(p->dq, p->cache, at, 8, &value);
+		ret = gpunvme_array_load(&src, at, 8, &value);
 		if (ret != status_of(at / 64) || (!ret && value != at / 512 + 1))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&p->right, 1, __ATOMIC_RELAXED);
@@ -72,8 +74,9 @@ static GPUNVME_DEVICE void waiting_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
 	struct gpunvme_page got;
+	const struct gpunvme_cached_queue src = { p->dq, p->cache };
 
-	p->right = gpunvme_page_get(p->dq, p->cache, 0, &got) == -GPUNVME_ETIMEDOUT;
+	p->right = gpunvme_page_get(&src, 0, &got) == -GPUNVME_ETIMEDOUT;
 }
 
 static void run_on(struct cache *c, const struct gpunvme_dvol *vol, void (*kernel)(void *arg), uint32_t lanes, uint32_t width,
@@ -181,19 +184,20 @@ static GPUNVME_DEVICE void file_kernel(void *arg)
 	struct gpunvme_page got;
 	uint32_t i, bad;
 	int ret;
+	const struct gpunvme_cached_file src = { p->dq, p->cache };
 
 	for (i = 0; i < p->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		page = (seed >> 33) % 47;
 		from = page % 3 == 2 ? 0 : 48 - page;
 		bad = 0;
-		ret = gpunvme_file_page_get(p->dq, p->cache, page, &got);
+		ret = gpunvme_page_get(&src, page, &got);
 		if (!ret) {
 			const uint64_t *words = (const uint64_t *)gnvd_lane_memory(got.base);
 
 			bad = words[0] != from || words[12] != from || words[511] != (page % 3 ? 0 : from);
 			bad |= page == 46 && words[13] != 0;
-			bad |= gpunvme_page_put(p->dq, &got) != 0;
+			bad |= gpunvme_page_put(&src, &got) != 0;
 		}
 		if (bad || (ret != (from ? status_of((from - 1) * 8) : 0) && ret != -GPUNVME_EAGAIN))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
@@ -240,11 +244,12 @@ static GPUNVME_DEVICE void volume_kernel(void *arg)
 	uint64_t seed = gpunvme_lane() + 1, at, value = 0;
 	uint32_t i;
 	int ret;
+	const struct gpunvme_cached_volume src = { p->vol, p->cache };
 
 	for (i = 0; i < p->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		at = (seed >> 33) % (48 * 512);
-		ret = gpunvme_volume_array_get(p->vol, p->cache, at, 8, &value);
+		ret = gpunvme_array_load(&src, at, 8, &value);
 		if (ret != status_of(at / 1024 * 8) || (!ret && value != at / 1024 + 1))
 			__atomic_fetch_add(&p->wrong, 1, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&p->right, 1, __ATOMIC_RELAXED);
@@ -282,13 +287,14 @@ static GPUNVME_DEVICE void slow_kernel(void *arg)
 	struct gpunvme_dq impatient = *p->dq;
 	struct gpunvme_page got;
 	int ret;
+	const struct gpunvme_cached_file src = { gpunvme_lane() ? &impatient : p->dq, p->cache };
 
 	impatient.cmd_timeout = p->rounds * (uint64_t)p->dq->ticks_per_ms;
 	while (gpunvme_lane() && !gnvd_page_state(gnvd_ld64(gnvd_page_at(p->cache, 0))))
 		RIG_NAP_US(100);
-	ret = gpunvme_file_page_get(gpunvme_lane() ? &impatient : p->dq, p->cache, 0, &got);
+	ret = gpunvme_page_get(&src, 0, &got);
 	if (!ret)
-		ret = gpunvme_page_put(p->dq, &got);
+		ret = gpunvme_page_put(&src, &got);
 	__atomic_fetch_add(ret ? &p->wrong : &p->right, 1, __ATOMIC_RELAXED);
 }
 
@@ -318,8 +324,9 @@ static GPUNVME_DEVICE void waiting_for_volume_kernel(void *arg)
 {
 	struct pages *p = (struct pages *)arg;
 	struct gpunvme_page got;
+	const struct gpunvme_cached_volume src = { p->vol, p->cache };
 
-	p->right = gpunvme_volume_page_get(p->vol, p->cache, 0, &got) == -GPUNVME_ETIMEDOUT;
+	p->right = gpunvme_page_get(&src, 0, &got) == -GPUNVME_ETIMEDOUT;
 }
 
 static void waiting_for_parts_is_bounded(void **state)
@@ -350,15 +357,16 @@ static GPUNVME_DEVICE void mixed_kernel(void *arg)
 	uint32_t i, want, got;
 	uint64_t seed = gpunvme_lane() + 1, at, to[16];
 	int ret;
+	const struct gpunvme_cached_queue src = { p->dq, p->cache };
 
 	for (i = 0; i < p->rounds; i++) {
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		at = (seed >> 33) % (48 * 32) * 16;
 		want = (gpunvme_lane() + i) % 2 ? 1 : 16;
 		if (want == 1)
-			ret = gpunvme_array_get(p->dq, p->cache, at, 8, to);
+			ret = gpunvme_array_load(&src, at, 8, to);
 		else
-			ret = gpunvme_array_get_range(p->dq, p->cache, at, want, 8, to);
+			ret = gpunvme_array_load_range(&src, at, want, 8, to);
 		for (got = 0; got < want && !ret && to[got] == at / 512 + 1; got++)
 			;
 		if (ret != status_of(at / 64) || (!ret && got != want))
@@ -379,9 +387,10 @@ static GPUNVME_DEVICE void glance_kernel(void *arg)
 	struct pages *p = (struct pages *)arg;
 	uint32_t half = 0;
 	uint64_t value = 0;
+	const struct gpunvme_cached_queue src = { p->dq, p->cache };
 
-	p->right = !gpunvme_array_get(p->dq, p->cache, p->rounds, 8, &value) && value == p->rounds / 512 + 1;
-	p->right = p->right && !gpunvme_array_get(p->dq, p->cache, 2ull * p->rounds, 4, &half) && half == value;
+	p->right = !gpunvme_array_load(&src, p->rounds, 8, &value) && value == p->rounds / 512 + 1;
+	p->right = p->right && !gpunvme_array_load(&src, 2ull * p->rounds, 4, &half) && half == value;
 }
 
 static bool glance(struct cache *c, uint32_t element)

@@ -12,8 +12,7 @@
 #define __builtin_ia32_pause pause_of_lane
 void pause_of_lane(void);
 
-#include <gpunvme/device_ahead_sources.h>
-#include <gpunvme/device_writable_sources.h>
+#include <gpunvme/device.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -66,70 +66,79 @@ CALL(file_block_write, gpunvme_block_write(begin(), &w.buf, ask.offset, ask.pos,
 /* ---- Pages and elements ---- */
 
 /* Gives back what it gets, so that no page stays. */
-#define GET_PAGE(name, get, source, cache, put)                                                                                    \
+#define GET_PAGE(name, type, source, cache, ...)                                                                                   \
 	static int name(void)                                                                                                      \
 	{                                                                                                                          \
+		const struct gpunvme_##type src = { source, cache };                                                               \
 		struct gpunvme_page p = { 0, 0 };                                                                                  \
-		int ret = get(source, cache, ask.pos, &p);                                                                         \
+		int ret = gpunvme_page_get(&src, ask.pos, &p);                                                                     \
                                                                                                                                    \
 		check(!ret == (p.word != 0));                                                                                      \
 		if (!ret)                                                                                                          \
-			check(!put);                                                                                               \
+			check(!gpunvme_page_put(&src, __VA_ARGS__));                                                               \
 		return ret;                                                                                                        \
 	}
 
 /* Page 0, of which the bytes are changed. */
-#define PUT_PART(name, get, put, source, cache)                                                                                    \
+#define PUT_PART(name, type, source, cache)                                                                                        \
 	static int name(void)                                                                                                      \
 	{                                                                                                                          \
+		const struct gpunvme_##type src = { source, cache };                                                               \
 		struct gpunvme_page p = { 0, 0 };                                                                                  \
-		int ret = get(source, cache, 0, &p), kept;                                                                         \
+		int ret = gpunvme_page_get(&src, 0, &p), kept;                                                                     \
                                                                                                                                    \
 		check(!ret);                                                                                                       \
 		w.commands = 0;                                                                                                    \
-		ret = put(source, cache, &p, (uint32_t)ask.pos, (uint32_t)ask.len);                                                \
+		ret = gpunvme_page_put(&src, &p, (uint32_t)ask.pos, (uint32_t)ask.len);                                            \
 		kept = p.word != 0;                                                                                                \
 		check(!ret == !kept);                                                                                              \
 		if (kept)                                                                                                          \
-			check(!put(source, cache, &p, 0, 0));                                                                      \
+			check(!gpunvme_page_put(&src, &p, 0, 0));                                                                  \
 		return ret;                                                                                                        \
 	}
 
-#define PLAIN(kind, source, cache, put)                                                                                            \
-	GET_PAGE(kind##page_get, gpunvme_##kind##page_get, source, cache, gpunvme_##put##page_put(source, &p))                      \
-	CALL(kind##array_get, gpunvme_##kind##array_get(source, cache, ask.pos, ask.unit, ask.memory))                              \
-	CALL(kind##get_range, gpunvme_##kind##array_get_range(source, cache, ask.pos, ask.len, ask.unit, ask.memory))
+/* One call on `src`. */
+#define BY(name, type, source, cache, call)                                                                                        \
+	static int name(void)                                                                                                      \
+	{                                                                                                                          \
+		const struct gpunvme_##type src = { source, cache };                                                               \
+                                                                                                                                   \
+		return call;                                                                                                       \
+	}
 
-#define AHEAD(kind, source, cache, put)                                                                                            \
-	PLAIN(kind##ahead_, source, cache, put)                                                                                    \
-	CALL(kind##prefetch, gpunvme_##kind##ahead_prefetch(source, cache, ask.pos))
+#define LOADS(type, source, cache, ...)                                                                                            \
+	GET_PAGE(type##_page_get, type, source, cache, __VA_ARGS__)                                                                \
+	BY(type##_load, type, source, cache, gpunvme_array_load(&src, ask.pos, ask.unit, ask.memory))                              \
+	BY(type##_load_range, type, source, cache, gpunvme_array_load_range(&src, ask.pos, ask.len, ask.unit, ask.memory))
 
-#define WRITABLE(kind, source, cache)                                                                                              \
-	GET_PAGE(kind##writable_page_get, gpunvme_##kind##writable_page_get, source, cache,                                         \
-		 gpunvme_##kind##writable_page_put(source, cache, &p, 0, 0))                                                        \
-	PUT_PART(kind##page_part, gpunvme_##kind##writable_page_get, gpunvme_##kind##writable_page_put, source, cache)              \
-	CALL(kind##writable_get, gpunvme_##kind##writable_array_get(source, cache, ask.pos, ask.unit, ask.memory))                  \
-	CALL(kind##writable_range, gpunvme_##kind##writable_array_get_range(source, cache, ask.pos, ask.len, ask.unit, ask.memory)) \
-	CALL(kind##array_put, gpunvme_##kind##array_put(source, cache, ask.pos, ask.unit, ask.memory))                              \
-	CALL(kind##put_range, gpunvme_##kind##array_put_range(source, cache, ask.pos, ask.len, ask.unit, ask.memory))
+#define PREFETCHES(type, source, cache)                                                                                            \
+	LOADS(type, source, cache, &p)                                                                                             \
+	BY(type##_prefetch, type, source, cache, gpunvme_prefetch(&src, ask.pos))
 
-PLAIN(, &r.whole, &r.pages[0], )
-AHEAD(, &r.whole, &r.ahead[0], )
-WRITABLE(, &r.whole, &r.writable[0])
-PLAIN(file_, &r.whole, &r.pages[1], )
-AHEAD(file_, &r.whole, &r.ahead[1], )
-WRITABLE(file_, &r.whole, &r.writable[1])
-PLAIN(volume_, &r.whole_vol, &r.pages[2], volume_)
-AHEAD(volume_, &r.whole_vol, &r.ahead[2], volume_)
-WRITABLE(volume_, &r.whole_vol, &r.writable[2])
+#define STORES(type, source, cache)                                                                                                \
+	LOADS(type, source, cache, &p, 0, 0)                                                                                       \
+	PUT_PART(type##_page_part, type, source, cache)                                                                            \
+	BY(type##_store, type, source, cache, gpunvme_array_store(&src, ask.pos, ask.unit, ask.memory))                            \
+	BY(type##_store_range, type, source, cache, gpunvme_array_store_range(&src, ask.pos, ask.len, ask.unit, ask.memory))
 
-#define PAGES_OF(kind, of)                                                                                                         \
-	{ kind##page_get, PAGE, 0, of, 0 }, { kind##array_get, ELEMENT, 0, of, 0 }, { kind##get_range, ELEMENTS, 0, of, 0 },       \
-	{ kind##ahead_page_get, PAGE, 0, of, 0 }, { kind##ahead_array_get, ELEMENT, 0, of, 0 },                                    \
-	{ kind##ahead_get_range, ELEMENTS, 0, of, 0 }, { kind##prefetch, PAGE, 0, of, ONE },                                         \
-	{ kind##writable_page_get, PAGE, 1, of, 0 }, { kind##page_part, PART, 1, of, 0 },                                          \
-	{ kind##writable_get, ELEMENT, 1, of, 0 }, { kind##writable_range, ELEMENTS, 1, of, 0 },                                   \
-	{ kind##array_put, ELEMENT, 1, of, 0 }, { kind##put_range, ELEMENTS, 1, of, 0 }
+LOADS(cached_queue, &r.whole, &r.pages[0], &p)
+PREFETCHES(prefetch_queue, &r.whole, &r.ahead[0])
+STORES(writable_queue, &r.whole, &r.writable[0])
+LOADS(cached_file, &r.whole, &r.pages[1], &p)
+PREFETCHES(prefetch_file, &r.whole, &r.ahead[1])
+STORES(writable_file, &r.whole, &r.writable[1])
+LOADS(cached_volume, &r.whole_vol, &r.pages[2], &p)
+PREFETCHES(prefetch_volume, &r.whole_vol, &r.ahead[2])
+STORES(writable_volume, &r.whole_vol, &r.writable[2])
+
+#define PAGES_OF(source, of)                                                                                                       \
+	{ cached_##source##_page_get, PAGE, 0, of, 0 }, { cached_##source##_load, ELEMENT, 0, of, 0 },                             \
+	{ cached_##source##_load_range, ELEMENTS, 0, of, 0 }, { prefetch_##source##_page_get, PAGE, 0, of, 0 },                    \
+	{ prefetch_##source##_load, ELEMENT, 0, of, 0 }, { prefetch_##source##_load_range, ELEMENTS, 0, of, 0 },                   \
+	{ prefetch_##source##_prefetch, PAGE, 0, of, ONE }, { writable_##source##_page_get, PAGE, 1, of, 0 },                      \
+	{ writable_##source##_page_part, PART, 1, of, 0 }, { writable_##source##_load, ELEMENT, 1, of, 0 },                        \
+	{ writable_##source##_load_range, ELEMENTS, 1, of, 0 }, { writable_##source##_store, ELEMENT, 1, of, 0 },                  \
+	{ writable_##source##_store_range, ELEMENTS, 1, of, 0 }
 
 const struct range_call device_calls[] = {
 	{ queue_read, QUEUE, 0, 0, 0 }, { queue_write, QUEUE, 1, 0, 0 }, { queue_zero, QUEUE_ONLY, 1, 0, 0 },
@@ -142,6 +151,6 @@ const struct range_call device_calls[] = {
 	{ file_submit_write, FILE_WRITE, 1, 0, 0 }, { file_wave_read, FILE_READ, 0, 0, WAVE }, { file_wave_write, FILE_WRITE, 1, 0, WAVE },
 	{ file_wave_read_one, FILE_READ, 0, 0, 0 }, { file_wave_write_one, FILE_WRITE, 1, 0, 0 },
 	{ file_block_read, FILE_READ, 0, 0, 0 }, { file_block_write, FILE_WRITE, 1, 0, 0 },
-	PAGES_OF(, GNVD_OF_NAMESPACE), PAGES_OF(file_, GNVD_OF_FILE), PAGES_OF(volume_, GNVD_OF_VOLUME),
+	PAGES_OF(queue, GNVD_OF_NAMESPACE), PAGES_OF(file, GNVD_OF_FILE), PAGES_OF(volume, GNVD_OF_VOLUME),
 };
 const unsigned device_calls_count = sizeof(device_calls) / sizeof(device_calls[0]);

@@ -10,7 +10,7 @@ from steady import run_steady
 
 SEEDS = 40
 STEPS = 30000000  # instructions of a launch: what is endless by a mistake is not waited for, another seed shows it
-PAGES, FRAMES = "device_pagecache.h", "device/frame.h"
+PAGES, FRAMES = "device/page.h", "device/frame.h"
 COMPARE = "(word & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) != GPUNVME_PAGE_VALID"
 CLAIM = "gnvd_cas64(at, *word, *word + GPUNVME_PAGE_READING) == *word)"
 FENCE, MEET = "		gnvd_order_agent();\n", "	gnvd_meet_acquire(w); /* the word before the bytes */\n"

@@ -177,7 +177,7 @@ def problems_unoptimised(target, code):
 
 
 # A kernel has as many registers as what needs most of them. So elements that are there are compiled without what reads a page.
-READING = ("device/gpunvme/device_pagecache.h", "ret = gnvd_miss(dq, w, cache, from, open, page, &word) | ret;",
+READING = ("device/gpunvme/device/page.h", "ret = gnvd_miss(dq, w, cache, from, open, page, &word) | ret;",
            "ret = open ? -GPUNVME_EAGAIN : ret;")
 HITS, MOST_OF_A_HIT = ("gfx942", "gfx1100", "gfx1200"), 40
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the ISA test compiles for every GPU: whole calls, and single primitives whose machine code is checked in isolation.
-#include <gpunvme/device_ahead.h>
-#include <gpunvme/device_sources.h>
-#include <gpunvme/device_writable.h>
+#include <gpunvme/device.h>
 
 #ifndef __global__
 #define __global__ __attribute__((global))
@@ -246,7 +244,7 @@ extern "C" __global__ void call_files(struct gpunvme_dfiles files, const uint64_
 
 extern "C" __global__ void call_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
-	gpunvme::array<uint64_t> a(&dq, &pages);
+	gpunvme::array<uint64_t> a({ &dq, &pages });
 	uint32_t lane = gpunvme_lane();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error();
@@ -255,48 +253,54 @@ extern "C" __global__ void call_array(struct gpunvme_dq dq, struct gpunvme_dpage
 extern "C" __global__ void call_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
 {
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_cached_queue src = { &dq, &pages };
 
-	out[lane] = gpunvme_array_get_range(&dq, &pages, 100ull * lane, 100, 8, to + 100ull * lane);
+	out[lane] = gpunvme_array_load_range(&src, 100ull * lane, 100, 8, to + 100ull * lane);
 }
 
 extern "C" __global__ void call_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_cached_queue src = { &dq, &pages };
 
-	out[lane] = (uint64_t)gpunvme_page_get(&dq, &pages, lane / 7, &page);
+	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
-	gpunvme_page_put(&dq, &page);
+	gpunvme_page_put(&src, &page);
 }
 
 #if !defined(WITHOUT_KINDS) /* of caches; they take a third of the time */
 extern "C" __global__ void call_prefetch(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
-	out[lane] = gpunvme_ahead_prefetch(&dq, &pages, lane / 7);
+	out[lane] = gpunvme_prefetch(&src, lane / 7);
 }
 
 extern "C" __global__ void call_settle(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_ahead_settle(&dq, &pages);
+	const struct gpunvme_prefetch_queue src = { &dq, &pages };
+
+	out[gpunvme_lane()] = gpunvme_prefetch_finish(&src);
 }
 
 extern "C" __global__ void call_ahead_page(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *out)
 {
 	struct gpunvme_page page = { 0, 0 };
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
-	out[lane] = (uint64_t)gpunvme_ahead_page_get(&dq, &pages, lane / 7, &page);
+	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
-	gpunvme_page_put(&dq, &page);
+	gpunvme_page_put(&src, &page);
 }
 
 extern "C" __global__ void call_ahead_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
-	gpunvme::ahead_array<uint64_t> a(&dq, &pages);
+	gpunvme::array<uint64_t, gpunvme_prefetch_queue> a({ &dq, &pages });
 	uint32_t lane = gpunvme_lane();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
@@ -305,22 +309,23 @@ extern "C" __global__ void call_ahead_array(struct gpunvme_dq dq, struct gpunvme
 extern "C" __global__ void call_ahead_range(struct gpunvme_dq dq, struct gpunvme_dpages pages, uint64_t *to, int *out)
 {
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_prefetch_queue src = { &dq, &pages };
 
-	out[lane] = gpunvme_ahead_array_get_range(&dq, &pages, 100ull * lane, 100, 8, to + 100ull * lane);
+	out[lane] = gpunvme_array_load_range(&src, 100ull * lane, 100, 8, to + 100ull * lane);
 }
 
 extern "C" __global__ void call_writable_put(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
-	gpunvme::writable_array<uint64_t> a(&dq, &pages);
+	gpunvme::array<uint64_t, gpunvme_writable_queue> a({ &dq, &pages });
 	uint32_t lane = gpunvme_lane();
 
-	a.put(index[lane], lane);
+	a.store(index[lane], lane);
 	out[lane] = (uint64_t)a.error();
 }
 
 extern "C" __global__ void call_writable_get(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
-	gpunvme::writable_array<uint64_t> a(&dq, &pages);
+	gpunvme::array<uint64_t, gpunvme_writable_queue> a({ &dq, &pages });
 	uint32_t lane = gpunvme_lane();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error();
@@ -330,22 +335,25 @@ extern "C" __global__ void call_writable_page(struct gpunvme_dq dq, struct gpunv
 {
 	struct gpunvme_page page = { 0, 0 };
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_writable_queue src = { &dq, &pages };
 
-	out[lane] = (uint64_t)gpunvme_writable_page_get(&dq, &pages, lane / 7, &page);
+	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
-	gpunvme_writable_page_put(&dq, &pages, &page, 0, 8);
+	gpunvme_page_put(&src, &page, 0, 8);
 }
 
 extern "C" __global__ void call_writable_flush(struct gpunvme_dq dq, struct gpunvme_dpages pages, int *out)
 {
-	out[gpunvme_lane()] = gpunvme_writable_flush(&dq, &pages, gpunvme_lane(), gpunvme_lanes());
+	const struct gpunvme_writable_queue src = { &dq, &pages };
+
+	out[gpunvme_lane()] = gpunvme_write_back(&src, gpunvme_lane(), gpunvme_lanes());
 }
 #endif
 
 extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
-	gpunvme::file_array<uint64_t> a(&dq, &pages);
+	gpunvme::array<uint64_t, gpunvme_cached_file> a({ &dq, &pages });
 	uint32_t lane = gpunvme_lane();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
@@ -353,7 +361,7 @@ extern "C" __global__ void call_file_array(struct gpunvme_dq dq, struct gpunvme_
 
 extern "C" __global__ void call_volume_array(struct gpunvme_dvol v, struct gpunvme_dpages pages, const uint64_t *index, uint64_t *out)
 {
-	gpunvme::volume_array<uint64_t> a(&v, &pages);
+	gpunvme::array<uint64_t, gpunvme_cached_volume> a({ &v, &pages });
 	uint32_t lane = gpunvme_lane();
 
 	out[lane] = a[index[lane]] + (uint64_t)a.error() + a.size();
@@ -363,11 +371,12 @@ extern "C" __global__ void call_volume_page(struct gpunvme_dvol v, struct gpunvm
 {
 	struct gpunvme_page page = { 0, 0 };
 	uint32_t lane = gpunvme_lane();
+	const struct gpunvme_cached_volume src = { &v, &pages };
 
-	out[lane] = (uint64_t)gpunvme_volume_page_get(&v, &pages, lane / 7, &page);
+	out[lane] = (uint64_t)gpunvme_page_get(&src, lane / 7, &page);
 	if (page.word)
 		out[lane] += *(const uint64_t *)gnvd_lane_memory(page.base);
-	gpunvme_volume_page_put(&v, &page);
+	gpunvme_page_put(&src, &page);
 }
 
 extern "C" __global__ void call_volume_deallocate(struct gpunvme_dvol v, struct gpunvme_dvbuf buf, int *out)

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/device_sources.h>
+#include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
 #include "arrays.h"
@@ -936,7 +936,8 @@ static int ask_for_page(struct paged *p, uint64_t number)
 	uint64_t size = 1ull << p->pages.page_shift, at = number * size, n = p->bytes - at < size ? p->bytes - at : size;
 	struct gpunvme_page page;
 	const uint8_t *got;
-	int ret = gpunvme_file_page_get(&p->dq, &p->pages, number, &page);
+	const struct gpunvme_cached_file src = { &p->dq, &p->pages };
+	int ret = gpunvme_page_get(&src, number, &page);
 
 	if (ret)
 		return ret;
@@ -945,7 +946,7 @@ static int ask_for_page(struct paged *p, uint64_t number)
 	while (n < size && !got[n])
 		n++;
 	ret = n < size ? -1 : ret;
-	return gpunvme_page_put(&p->dq, &page) ? -1 : ret;
+	return gpunvme_page_put(&src, &page) ? -1 : ret;
 }
 
 static int ask_for_elements(struct paged *p, uint64_t index)
@@ -953,6 +954,7 @@ static int ask_for_elements(struct paged *p, uint64_t index)
 	uint64_t all = p->bytes / 4, n = all - index < 300 ? all - index : 300;
 	uint32_t value, to[300];
 	int ret;
+	const struct gpunvme_cached_file src = { &p->dq, &p->pages };
 
 #ifdef WITH_ARRAYS
 	if (index % 2) {
@@ -964,11 +966,11 @@ static int ask_for_elements(struct paged *p, uint64_t index)
 		return !ret && memcmp(to, p->want + 4 * index, 4 * n) ? -1 : ret;
 	}
 #endif
-	ret = gpunvme_file_array_get(&p->dq, &p->pages, index, 4, &value);
+	ret = gpunvme_array_load(&src, index, 4, &value);
 
 	if (ret || memcmp(&value, p->want + 4 * index, 4))
 		return ret ? ret : -1;
-	ret = gpunvme_file_array_get_range(&p->dq, &p->pages, index, n, 4, to);
+	ret = gpunvme_array_load_range(&src, index, n, 4, to);
 	return !ret && memcmp(to, p->want + 4 * index, 4 * n) ? -1 : ret;
 }
 
@@ -998,10 +1000,13 @@ static void check_ends(struct paged *p)
 	uint64_t all = p->bytes / 4, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
 	struct gpunvme_page page;
 	uint32_t value;
+	const struct gpunvme_cached_file cached_file = { &p->dq, &p->pages };
+	const struct gpunvme_cached_queue cached_queue = { &p->dq, &p->pages };
+	const struct gpunvme_cached_volume cached_volume = { &vol, &p->pages };
 
 	vol.dq = (uintptr_t)&p->dq;
-	assert_int_equal(gpunvme_file_array_get(&p->dq, &p->pages, all, 4, &value), -ERANGE);
-	assert_int_equal(gpunvme_file_array_get_range(&p->dq, &p->pages, all ? all - 1 : 0, 2, 4, &value), -ERANGE);
+	assert_int_equal(gpunvme_array_load(&cached_file, all, 4, &value), -ERANGE);
+	assert_int_equal(gpunvme_array_load_range(&cached_file, all ? all - 1 : 0, 2, 4, &value), -ERANGE);
 #ifdef WITH_ARRAYS
 	uint64_t size = 0;
 	uint32_t to[2];
@@ -1013,9 +1018,9 @@ static void check_ends(struct paged *p)
 	if (all)
 		assert_int_equal(arrays_of_file(&p->dq, &p->pages, all - 1, 2, &value, to, &size), -ERANGE);
 #endif
-	assert_int_equal(gpunvme_file_page_get(&p->dq, &p->pages, pages, &page), -ERANGE);
-	assert_int_equal(gpunvme_array_get(&p->dq, &p->pages, 0, 4, &value), -EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_volume_array_get(&vol, &p->pages, 0, 4, &value), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_page_get(&cached_file, pages, &page), -ERANGE);
+	assert_int_equal(gpunvme_array_load(&cached_queue, 0, 4, &value), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_array_load(&cached_volume, 0, 4, &value), -EPROTONOSUPPORT);
 }
 
 static void check_paged(struct rig *r, struct gpunvme_file *file, const uint8_t *want, uint32_t flags, uint32_t page, uint64_t lba)
@@ -1084,6 +1089,8 @@ static void pages_by_other_queues(void **state)
 	uint64_t bytes;
 	uint8_t *want = load("fragmented", &bytes);
 	struct rig r;
+	const struct gpunvme_cached_file cached_file0 = { &dq, &pages };
+	const struct gpunvme_cached_file cached_file1 = { &r.dq, &pages };
 
 	(void)state;
 	make_image("-t ext4 -b 1024");
@@ -1104,18 +1111,18 @@ static void pages_by_other_queues(void **state)
 	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
 	dq = r.dq;
 	dq.device++;
-	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 0, 4, &value), -EXDEV);
+	assert_int_equal(gpunvme_array_load(&cached_file0, 0, 4, &value), -EXDEV);
 	dq = r.dq;
 	dq.nsid++;
-	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 0, 4, &value), -EXDEV);
+	assert_int_equal(gpunvme_array_load(&cached_file0, 0, 4, &value), -EXDEV);
 	dq = r.dq;
 	dq.lba_count = 40;
-	assert_int_equal(gpunvme_file_array_get(&dq, &pages, 90000, 4, &value), -ERANGE);
+	assert_int_equal(gpunvme_array_load(&cached_file0, 90000, 4, &value), -ERANGE);
 	assert_int_equal(gpunvme_qp_stop(r.qp, 1), 0);
-	assert_int_equal(gpunvme_file_array_get(&r.dq, &pages, 90000, 4, &value), -ECANCELED);
+	assert_int_equal(gpunvme_array_load(&cached_file1, 90000, 4, &value), -ECANCELED);
 	assert_int_equal(gpunvme_qp_stop(r.qp, 0), 0);
 	assert_int_equal(gpunvme_pagecache_view(cache, &pages), 0);
-	assert_int_equal(gpunvme_file_array_get(&r.dq, &pages, 90000, 4, &value), 0);
+	assert_int_equal(gpunvme_array_load(&cached_file1, 90000, 4, &value), 0);
 	assert_memory_equal(&value, want + 360000, 4);
 	assert_int_equal(gpunvme_pagecache_get_info(cache, &info), 0);
 	assert_true(info.misses == 2 && info.failures == 1);

@@ -3,8 +3,7 @@
  * Volumes: several queues, several software controllers, one range of blocks. What lanes write through the volume is found in the
  * image files where the stripes say, and comes back.
  */
-#include <gpunvme/device_sources.h>
-#include <gpunvme/device_writable_sources.h>
+#include <gpunvme/device.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -471,9 +470,10 @@ static GPUNVME_DEVICE void put_last_word(void *arg)
 {
 	struct last *l = arg;
 	uint32_t none = 0;
+	const struct gpunvme_writable_volume src = { &l->v, &l->pages };
 
-	l->put = gpunvme_volume_array_put(&l->v, &l->pages, l->word, 4, &l->value);
-	l->past = gpunvme_volume_array_put(&l->v, &l->pages, l->word + 1, 4, &none);
+	l->put = gpunvme_array_store(&src, l->word, 4, &l->value);
+	l->past = gpunvme_array_store(&src, l->word + 1, 4, &none);
 }
 
 /* The last word of the volume, by a cache of its last block: it is found at the end of the last member. */
@@ -907,20 +907,21 @@ static int ask(struct paged *p, uint64_t random, uint64_t *index)
 	uint64_t i = random % p->words, value[2], to[200], n = p->words - i < 200 ? p->words - i : random >> 40 & 127, k;
 	struct gpunvme_page page;
 	int ret;
+	const struct gpunvme_cached_volume src = { &p->s.v, &p->pages };
 
 	*index = i;
 	if (random >> 50 & 1) {
-		ret = gpunvme_volume_array_get(&p->s.v, &p->pages, i / 2, 16, value);
+		ret = gpunvme_array_load(&src, i / 2, 16, value);
 		return !ret && memcmp(value, p->want + i / 2 * 2, 16) ? -1 : ret;
 	}
 	if (random >> 51 & 1) {
 		*index = i / p->page_words * p->page_words;
-		ret = gpunvme_volume_page_get(&p->s.v, &p->pages, i / p->page_words, &page);
+		ret = gpunvme_page_get(&src, i / p->page_words, &page);
 		if (ret)
 			return ret;
 		n = p->words - *index < p->page_words ? p->words - *index : p->page_words;
 		ret = memcmp((const void *)(uintptr_t)page.base, p->want + *index, n * 8) ? -1 : 0;
-		return gpunvme_volume_page_put(&p->s.v, &page) ? -1 : ret;
+		return gpunvme_page_put(&src, &page) ? -1 : ret;
 	}
 #ifdef WITH_ARRAYS
 	if (random >> 52 & 1) {
@@ -931,7 +932,7 @@ static int ask(struct paged *p, uint64_t random, uint64_t *index)
 			return -1;
 	} else
 #endif
-		ret = gpunvme_volume_array_get_range(&p->s.v, &p->pages, i, n, 8, to);
+		ret = gpunvme_array_load_range(&src, i, n, 8, to);
 	for (k = 0; !ret && k < n; k++)
 		ret = to[k] == p->want[i + k] ? 0 : -1;
 	return ret;
@@ -988,7 +989,8 @@ static void failing_page_kernel(void *arg)
 	struct paged *p = arg;
 	uint64_t page = gpunvme_lane(), block = page * 4, value = 0;
 	int bad = block / 8 % 2 && block / 16 * 8 + block % 8 >= 40;
-	int ret = gpunvme_volume_array_get(&p->s.v, &p->pages, page * p->page_words + 3, 8, &value);
+	const struct gpunvme_cached_volume src = { &p->s.v, &p->pages };
+	int ret = gpunvme_array_load(&src, page * p->page_words + 3, 8, &value);
 
 	if (bad ? (ret & (int)GPUNVME_ST_CODE) < GPUNVME_SC_LBA_RANGE || ret < 0 : ret || value != p->want[page * p->page_words + 3])
 		__atomic_fetch_add(&p->s.wrong, 1, __ATOMIC_RELAXED);
@@ -1018,7 +1020,8 @@ static void dying_kernel(void *arg)
 {
 	struct paged *p = arg;
 	uint64_t page = gpunvme_lane(), value = 0;
-	int ret = gpunvme_volume_array_get(&p->s.v, &p->pages, page * p->page_words, 8, &value);
+	const struct gpunvme_cached_volume src = { &p->s.v, &p->pages };
+	int ret = gpunvme_array_load(&src, page * p->page_words, 8, &value);
 
 	if (!ret && value != p->want[page * p->page_words])
 		__atomic_fetch_add(&p->s.wrong, 1, __ATOMIC_RELAXED);
@@ -1086,6 +1089,7 @@ static void dead_member_has_all_frames(void **state)
 	struct gpunvme_page page;
 	struct gpunvme_dq *dq;
 	uint32_t i;
+	const struct gpunvme_cached_volume src = { &p.s.v, &p.pages };
 
 	(void)state;
 	number_members(&p);
@@ -1094,18 +1098,18 @@ static void dead_member_has_all_frames(void **state)
 	dq = (struct gpunvme_dq *)(uintptr_t)p.s.v.dq;
 	dq[1].cmd_timeout = 100ull * dq[1].ticks_per_ms;
 	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), &fault);
-	assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, 2, &page), -GPUNVME_ETIMEDOUT);
+	assert_int_equal(gpunvme_page_get(&src, 2, &page), -GPUNVME_ETIMEDOUT);
 	gnv_soft_set_fault(gnv_dev_soft(p.s.dev[1]), NULL);
 	for (i = 1; i < 4; i++)
-		assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, i, &page), -GPUNVME_ESHUTDOWN);
-	assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, 0, &page), -GPUNVME_EAGAIN);
+		assert_int_equal(gpunvme_page_get(&src, i, &page), -GPUNVME_ESHUTDOWN);
+	assert_int_equal(gpunvme_page_get(&src, 0, &page), -GPUNVME_EAGAIN);
 	assert_int_equal(gpunvme_volume_recover(p.s.vol), 0);
 	assert_int_equal(gpunvme_volume_view(p.s.vol, &view, &p.s.v), 0);
 	assert_int_equal(gpunvme_pagecache_view(p.cache, &p.pages), 0);
 	for (i = 0; i < 4; i++) {
-		assert_int_equal(gpunvme_volume_page_get(&p.s.v, &p.pages, i, &page), 0);
+		assert_int_equal(gpunvme_page_get(&src, i, &page), 0);
 		assert_memory_equal((const void *)(uintptr_t)page.base, p.want + (uint64_t)i * p.page_words, 4096);
-		assert_int_equal(gpunvme_volume_page_put(&p.s.v, &page), 0);
+		assert_int_equal(gpunvme_page_put(&src, &page), 0);
 	}
 	close_cache(&p);
 	close_stage(&p.s);
@@ -1147,21 +1151,28 @@ static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped,
 	struct gpunvme_dvol none = p->s.v, narrow = p->s.v;
 	struct gpunvme_page page;
 	uint64_t value;
+	const struct gpunvme_cached_queue cached_queue = { dq, &p->pages };
+	const struct gpunvme_cached_file cached_file = { dq, &p->pages };
+	const struct gpunvme_cached_volume by_none = { &none, &p->pages };
+	const struct gpunvme_cached_volume by_striped = { striped, &p->pages };
+	const struct gpunvme_cached_volume by_turned = { turned, &p->pages };
+	const struct gpunvme_cached_volume by_narrow = { &narrow, &p->pages };
+	const struct gpunvme_cached_volume by_v = { &p->s.v, &p->pages };
 
 	none.magic = 0;
 	narrow.lba_first = 8;
 	narrow.lba_count = 16;
-	assert_int_equal(gpunvme_array_get(dq, &p->pages, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_page_get(dq, &p->pages, 0, &page), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_file_array_get(dq, &p->pages, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_volume_array_get(&none, &p->pages, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_volume_array_get(striped, &p->pages, 0, 8, &value), -GPUNVME_EXDEV);
-	assert_int_equal(gpunvme_volume_array_get(turned, &p->pages, 0, 8, &value), -GPUNVME_EXDEV);
-	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 0, 8, &value), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 8 * 64, 8, &value), 0);
+	assert_int_equal(gpunvme_array_load(&cached_queue, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_page_get(&cached_queue, 0, &page), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_array_load(&cached_file, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_array_load(&by_none, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_array_load(&by_striped, 0, 8, &value), -GPUNVME_EXDEV);
+	assert_int_equal(gpunvme_array_load(&by_turned, 0, 8, &value), -GPUNVME_EXDEV);
+	assert_int_equal(gpunvme_array_load(&by_narrow, 0, 8, &value), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_array_load(&by_narrow, 8 * 64, 8, &value), 0);
 	assert_int_equal(value, p->want[8 * 64]);
-	assert_int_equal(gpunvme_volume_array_get(&narrow, &p->pages, 24 * 64, 8, &value), -GPUNVME_ERANGE);
-	assert_int_equal(gpunvme_volume_array_get(&p->s.v, &p->pages, p->words, 8, &value), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_array_load(&by_narrow, 24 * 64, 8, &value), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_array_load(&by_v, p->words, 8, &value), -GPUNVME_ERANGE);
 #ifdef WITH_ARRAYS
 	uint64_t to[2], size = 0;
 
@@ -1170,9 +1181,9 @@ static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped,
 	assert_int_equal(size, p->words);
 	assert_int_equal(arrays_of_volume(&p->s.v, &p->pages, p->words - 1, 2, &value, to, &size), -GPUNVME_ERANGE);
 #endif
-	assert_int_equal(gpunvme_volume_array_get(&p->s.v, &p->pages, p->words - 1, 8, &value), 0);
+	assert_int_equal(gpunvme_array_load(&by_v, p->words - 1, 8, &value), 0);
 	assert_int_equal(value, p->want[p->words - 1]);
-	assert_int_equal(gpunvme_volume_page_get(&p->s.v, &p->pages, p->words / p->page_words + 1, &page), -GPUNVME_ERANGE);
+	assert_int_equal(gpunvme_page_get(&by_v, p->words / p->page_words + 1, &page), -GPUNVME_ERANGE);
 }
 
 static void caches_of_other_volumes(void **state)

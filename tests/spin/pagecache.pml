@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The page cache of device/gpunvme/device_pagecache.h, for a model checker: waves whose lanes get pages, read their bytes and put
+ * The page cache of device/gpunvme/device/page.h, for a model checker: waves whose lanes get pages, read their bytes and put
  * them back, a device whose reads succeed, fail, or are given up and write later, and a host that gives lost frames back.
  * docs/queue-model.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up, with GLANCES
- * one more lane looks at that many elements without a reference; with AHEAD (device_ahead.h) lanes may prefetch instead, for which
+ * one more lane looks at that many elements without a reference; with AHEAD (device/coming.h) lanes may prefetch instead, for which
  * there may be no room in the queue, and end what is coming and nobody asked for. One shared access is one step; a word is one access,
  * whatever it says. The clock's hand points anywhere, and has one look. A lane that would look in vain sleeps until its look changes
  * something, so that a page for which somebody waits for ever is a deadlock the checker reports: the time-out of gnvd_page_late() is

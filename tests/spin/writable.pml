@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that lanes change, for a model checker: device/gpunvme/device_writable.h. Lanes get a page, change it, or only read it, and
+ * Pages that lanes change, for a model checker: device/gpunvme/device/changes.h. Lanes get a page, change it, or only read it, and
  * give it back; who finds no frame writes what was changed; a lane flushes; writes succeed, fail, or are given up and come to the
  * drive later, or never; a host ends what was kept for those. How a page is read, waited for and referred to is pagecache.pml's.
  * docs/queue-model.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
@@ -291,7 +291,7 @@ proctype lane()
 }
 
 #ifdef FLUSHES
-/* gpunvme_writable_flush() of all frames; what lanes have is passed by at once. */
+/* gpunvme_write_back() of all frames; what lanes have is passed by at once. */
 proctype flush()
 {
 	byte f, p = NONE, at, how, fetch, round, st, rf, fl, vl, i;

@@ -1,7 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages and elements that lanes change, of a namespace, a file or a volume: device_writable.h and device_writable_sources.h have
- * their calls from here. On a CPU some are calls themselves, for all of these, so that less is compiled.
+ * Pages and elements that lanes change, of a namespace, a file or a volume: the calls of cache.h. On a CPU some are calls
+ * themselves, for all of these, so that less is compiled.
+ *
+ * How it works. A page that was changed has one reference more, which is the changes': so it does not go, whoever looks for a
+ * frame, and page.h knows nothing of all this. A frame has two words more, and a page one more state:
+ *
+ *   parts  bits: the parts of the frame's page that are not on the drive. Who makes them other than 0 leaves its reference
+ *   kept   while the device may have a write of the frame that was given up
+ *
+ *   VALID -> WRITING   compare-and-swap of a word with one reference, by a lane that wants it written: the changes' is the only
+ *                      one, so no lane has the page, and who asks for it waits, as for a reader
+ *   WRITING -> VALID   by that lane, as one addition: written, without parts, and without their reference; or not, with both
+ *
+ * - A lane that has changed a page sets the parts before it gives its reference back. So who has made the page WRITING, and then
+ *   finds parts, finds all of them, and nobody adds one: what was seen before the claim may have been another page's.
+ * - The bytes do not change while the drive reads them, and nobody reads the page from the drive while it has changes.
+ * - A write that fails leaves the page and its parts. Failures are counted (gpunvme_pagecache_info), told by a flush, and by who
+ *   needs room and finds none: it tries four pages at most.
+ * - A write that was given up (a time-out, a stop, a device that is gone or broke the protocol) may still be the device's. So the
+ *   page is not written again, by any queue, until the host finds that the device has no command (gpunvme_pagecache_view, after a
+ *   recovery): else the old write, which may come last, would overwrite the new one. Nor does it go, so that the old write can
+ *   bring nothing but its own page. Lanes may have it all the while.
+ * - Where frames are two, the writer's wave first copies the page back to the one that the device reads.
+ * - Who changes a page when three quarters of the frames have changes writes another one, so that who looks for a frame finds one.
+ * - Who writes waits for the device alone, which a queue bounds; who flushes waits for writers, and never for a lane that has a
+ *   page.
  */
 #ifndef GPUNVME_DEVICE_CHANGES_H
 #define GPUNVME_DEVICE_CHANGES_H
@@ -56,7 +80,7 @@ GPUNVME_FN int gnvd_have_writable(const struct gpunvme_dq *dq, const struct gpun
 	uint32_t turn;
 
 	for (turn = 0; !ret && turn < GNVD_WRITES; turn++) {
-		ret = gnvd_have_page(dq, cache, from, gnvd_site_of(from, GNVD_SITE_PAGE), page, p);
+		ret = gnvd_have_page(dq, cache, from, page, p);
 		if (ret != -GPUNVME_EAGAIN)
 			return ret;
 		ret = gnvd_make_room(dq, cache, from);
@@ -199,6 +223,18 @@ GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dp
 		return -GPUNVME_EINVAL;
 	e.to = memory;
 	return gnvd_move_elements(dq, cache, from, &e, change);
+}
+
+GNVD_FN int gnvd_load_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+			    uint64_t index, uint64_t count, uint32_t bytes, void *to)
+{
+	return gnvd_move_range(dq, cache, from, index, count, bytes, (uint64_t)(uintptr_t)to, 0);
+}
+
+GNVD_FN int gnvd_store_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
+			     uint64_t index, uint64_t count, uint32_t bytes, const void *memory)
+{
+	return gnvd_move_range(dq, cache, from, index, count, bytes, (uint64_t)(uintptr_t)memory, 1);
 }
 
 /* ---- Flush ---- */

@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that a command reads while no lane waits: their queue, the words of their frames, their end, and the clock. Why that is
- * right is said in device_ahead.h.
+ * Pages that a command reads while no lane waits: their queue, the words of their frames, their end, and the clock.
+ *
+ * How it works. A page has one state more, COMING: a command reads it, which the words of its frame name.
+ *
+ *   EMPTY -> READING    by the lane that prefetches, which finds identifier and frame, submits, and does not wait for the device
+ *   READING -> COMING   by that lane
+ *   READING -> EMPTY    by that lane, where it found none or no room, without a failure: who has asked meanwhile reads
+ *   COMING -> READING   compare-and-swap, by a lane that wants the page: it goes on as the reader that has submitted
+ *   COMING -> EMPTY     compare-and-swap of a word without references, by a lane that needs the frame, when the command is over
+ *
+ * So who waits for a page that is coming waits for a reader, as for any page, and the reader takes completions for itself, copies
+ * where pages are copied, and ends READING. The command's identifier belongs to the page while it is COMING, then to that lane;
+ * its result waits there. Its time-out counts from when a lane begins to wait, as that of a handle. What nobody asks for is in
+ * nobody's way: prefetches hold half of a queue's identifiers at most, the clock takes pages that have come as it takes others,
+ * and who finds that half gone ends a page that has come, which is VALID then. A wave ends what was coming before it waits for
+ * room, so that it does not sit on identifiers meanwhile.
  */
 #ifndef GPUNVME_DEVICE_COMING_H
 #define GPUNVME_DEVICE_COMING_H
 
-#include <gpunvme/device_array.h>
+#include <gpunvme/device/elements.h>
 
 #define GNVD_UNASKED 1ull /* in the place of a frame's command: that is over, and nobody has asked for the page (of counters) */
 

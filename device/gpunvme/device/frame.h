@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The words of a page cache, and its frames: how a lane gets one, fills it for all and gives it up. Why that is right is said in
- * device_pagecache.h.
+ * page.h.
  */
 #ifndef GPUNVME_DEVICE_FRAME_H
 #define GPUNVME_DEVICE_FRAME_H
 
-#include <gpunvme/device.h>
+#include <gpunvme/device/queue.h>
 
 #define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
 #define GNVD_NEAR 128u /* frames that the clock's hand passes on behalf of one lane, before any unreferenced one is good enough */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prefetch, and pages and elements of caches with it, of a namespace, a file or a volume: device_ahead.h and device_ahead_sources.h
- * have their calls from here. On a CPU some are calls themselves, for all of these, so that less is compiled.
+ * Prefetch, and pages and elements of caches with it, of a namespace, a file or a volume: the calls of cache.h. On a CPU some are
+ * calls themselves, for all of these, so that less is compiled.
  */
 #ifndef GPUNVME_DEVICE_PREFETCH_H
 #define GPUNVME_DEVICE_PREFETCH_H

@@ -8,7 +8,8 @@
 #define GPUNVME_DEVICE_SOURCE_H
 
 #include <gpunvme/device/frame.h>
-#include <gpunvme/device.h>
+#include <gpunvme/device/file.h>
+#include <gpunvme/device/volume.h>
 
 /*
  * `of` is a constant wherever one is made, and all of it goes by value: AMD GPUs would have a stack where the code asked for an
@@ -39,6 +40,27 @@ GNVD_FN const struct gpunvme_dfile *gnvd_file_of(const struct gpunvme_dpages *ca
 GNVD_FN const struct gpunvme_dmember *gnvd_members_of(const struct gpunvme_dpages *cache)
 {
 	return (const struct gpunvme_dmember *)gnvd_lane_memory(cache->source);
+}
+
+/* Asked before its bytes are: another cache has no file. */
+GNVD_FN struct gnvd_source gnvd_from_file(const struct gpunvme_dpages *cache)
+{
+	struct gnvd_source from = { GNVD_OF_FILE, gnvd_file_of(cache), NULL };
+
+	return from;
+}
+
+GNVD_FN struct gnvd_source gnvd_from_volume(const struct gpunvme_dvol *v)
+{
+	struct gnvd_source from = { GNVD_OF_VOLUME, NULL, v };
+
+	return from;
+}
+
+/* By which lanes of a wave come together on a volume: the queue of the first controller that the wave uses. */
+GNVD_FN const struct gpunvme_dq *gnvd_first_dq(const struct gpunvme_dvol *v)
+{
+	return gnvd_member_dq(v, 0, gnvd_wave_number());
 }
 
 GNVD_FN uint32_t gnvd_source_magic(struct gnvd_source from)

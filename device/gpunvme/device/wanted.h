@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pages that a lane wants of a cache with prefetch: it goes on with what is coming, or reads. Why that is right is said in
- * device_ahead.h.
+ * coming.h.
  */
 #ifndef GPUNVME_DEVICE_WANTED_H
 #define GPUNVME_DEVICE_WANTED_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that lanes have changed, and how they come to the drive. Why that is right is said in device_writable.h.
+ * Pages that lanes have changed, and how they come to the drive. Why that is right is said in changes.h.
  */
 #ifndef GPUNVME_DEVICE_WRITEBACK_H
 #define GPUNVME_DEVICE_WRITEBACK_H
 
-#include <gpunvme/device_array.h>
+#include <gpunvme/device/elements.h>
 
 #define GNVD_WRITES 4u /* pages that one lane tries to write before it says why that fails */
 #define GNVD_FLUSH_LOOKS 64u /* at a page that lanes have, before it is passed by: an element is had for less */

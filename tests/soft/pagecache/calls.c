@@ -2,26 +2,34 @@
 #include "calls.h"
 
 #include <errno.h>
-#include <gpunvme/device_ahead_sources.h>
-#include <gpunvme/device_array.h>
-#include <gpunvme/device_writable_sources.h>
+#include <gpunvme/device.h>
 #include <stdlib.h>
 
 #include "soft/arrays.h"
 
-#define BY_SOURCE(s, of_namespace, of_file, of_volume, ...) \
-	((s)->source == VOLUME	? of_volume(&(s)->v, &(s)->pages, __VA_ARGS__) : \
-	 (s)->source == OF_FILE ? of_file(&(s)->dq, &(s)->pages, __VA_ARGS__) : \
-				  of_namespace(&(s)->dq, &(s)->pages, __VA_ARGS__))
+/* Returns what `call` on `src` returns, which is the stage's source through a cache of that mode. */
+#define ON(s, type, queue, call)                                                                                                   \
+	{                                                                                                                          \
+		const struct gpunvme_##type src = { queue, &(s)->pages };                                                          \
+                                                                                                                                   \
+		return call;                                                                                                       \
+	}
+#define BY_SOURCE(s, mode, call)                                                                                                   \
+	{                                                                                                                          \
+		if ((s)->source == VOLUME)                                                                                         \
+			ON(s, mode##_volume, &(s)->v, call)                                                                        \
+		if ((s)->source == OF_FILE)                                                                                        \
+			ON(s, mode##_file, &(s)->dq, call)                                                                         \
+		ON(s, mode##_queue, &(s)->dq, call)                                                                                \
+	}
 
 int get(struct stage *s, uint64_t i, uint32_t bytes, void *value)
 {
 	if (s->mode & PREFETCH)
-		return BY_SOURCE(s, gpunvme_ahead_array_get, gpunvme_file_ahead_array_get, gpunvme_volume_ahead_array_get, i, bytes, value);
+		BY_SOURCE(s, prefetch, gpunvme_array_load(&src, i, bytes, value))
 	if (s->mode & WRITE_BACK)
-		return BY_SOURCE(s, gpunvme_writable_array_get, gpunvme_file_writable_array_get, gpunvme_volume_writable_array_get,
-					 i, bytes, value);
-	return BY_SOURCE(s, gpunvme_array_get, gpunvme_file_array_get, gpunvme_volume_array_get, i, bytes, value);
+		BY_SOURCE(s, writable, gpunvme_array_load(&src, i, bytes, value))
+	BY_SOURCE(s, cached, gpunvme_array_load(&src, i, bytes, value))
 }
 
 int get_word(struct stage *s, uint64_t i, uint64_t *value)
@@ -32,45 +40,43 @@ int get_word(struct stage *s, uint64_t i, uint64_t *value)
 int get_range(struct stage *s, uint64_t i, uint64_t n, void *to)
 {
 	if (s->mode & PREFETCH)
-		return BY_SOURCE(s, gpunvme_ahead_array_get_range, gpunvme_file_ahead_array_get_range, gpunvme_volume_ahead_array_get_range,
-					 i, n, 8, to);
+		BY_SOURCE(s, prefetch, gpunvme_array_load_range(&src, i, n, 8, to))
 	if (s->mode & WRITE_BACK)
-		return BY_SOURCE(s, gpunvme_writable_array_get_range, gpunvme_file_writable_array_get_range,
-					 gpunvme_volume_writable_array_get_range, i, n, 8, to);
-	return BY_SOURCE(s, gpunvme_array_get_range, gpunvme_file_array_get_range, gpunvme_volume_array_get_range, i, n, 8, to);
+		BY_SOURCE(s, writable, gpunvme_array_load_range(&src, i, n, 8, to))
+	BY_SOURCE(s, cached, gpunvme_array_load_range(&src, i, n, 8, to))
 }
 
 int get_page(struct stage *s, uint64_t page, struct gpunvme_page *p)
 {
 	if (s->mode & PREFETCH)
-		return BY_SOURCE(s, gpunvme_ahead_page_get, gpunvme_file_ahead_page_get, gpunvme_volume_ahead_page_get, page, p);
+		BY_SOURCE(s, prefetch, gpunvme_page_get(&src, page, p))
 	if (s->mode & WRITE_BACK)
-		return BY_SOURCE(s, gpunvme_writable_page_get, gpunvme_file_writable_page_get, gpunvme_volume_writable_page_get, page, p);
-	return BY_SOURCE(s, gpunvme_page_get, gpunvme_file_page_get, gpunvme_volume_page_get, page, p);
+		BY_SOURCE(s, writable, gpunvme_page_get(&src, page, p))
+	BY_SOURCE(s, cached, gpunvme_page_get(&src, page, p))
 }
 
 int put_page(struct stage *s, struct gpunvme_page *p)
 {
+	if (s->mode & PREFETCH)
+		BY_SOURCE(s, prefetch, gpunvme_page_put(&src, p))
 	if (s->mode & WRITE_BACK)
 		return put_changed(s, p, 0, 0);
-	return s->source == VOLUME ? gpunvme_volume_page_put(&s->v, p) : gpunvme_page_put(&s->dq, p);
+	BY_SOURCE(s, cached, gpunvme_page_put(&src, p))
 }
 
 int prefetch(struct stage *s, uint64_t page)
 {
-	return BY_SOURCE(s, gpunvme_ahead_prefetch, gpunvme_file_ahead_prefetch, gpunvme_volume_ahead_prefetch, page);
+	BY_SOURCE(s, prefetch, gpunvme_prefetch(&src, page))
 }
 
 int settle(struct stage *s)
 {
-	if (s->source == VOLUME)
-		return gpunvme_volume_ahead_settle(&s->v, &s->pages);
-	return s->source == OF_FILE ? gpunvme_file_ahead_settle(&s->dq, &s->pages) : gpunvme_ahead_settle(&s->dq, &s->pages);
+	BY_SOURCE(s, prefetch, gpunvme_prefetch_finish(&src))
 }
 
 int put(struct stage *s, uint64_t i, uint32_t bytes, const void *value)
 {
-	return BY_SOURCE(s, gpunvme_array_put, gpunvme_file_array_put, gpunvme_volume_array_put, i, bytes, value);
+	BY_SOURCE(s, writable, gpunvme_array_store(&src, i, bytes, value))
 }
 
 int put_word(struct stage *s, uint64_t i, uint64_t value)
@@ -80,17 +86,17 @@ int put_word(struct stage *s, uint64_t i, uint64_t value)
 
 int put_range(struct stage *s, uint64_t i, uint64_t n, const uint64_t *from)
 {
-	return BY_SOURCE(s, gpunvme_array_put_range, gpunvme_file_array_put_range, gpunvme_volume_array_put_range, i, n, 8, from);
+	BY_SOURCE(s, writable, gpunvme_array_store_range(&src, i, n, 8, from))
 }
 
 int put_changed(struct stage *s, struct gpunvme_page *p, uint32_t offset, uint32_t bytes)
 {
-	return BY_SOURCE(s, gpunvme_writable_page_put, gpunvme_file_writable_page_put, gpunvme_volume_writable_page_put, p, offset, bytes);
+	BY_SOURCE(s, writable, gpunvme_page_put(&src, p, offset, bytes))
 }
 
 int flush(struct stage *s, uint32_t part, uint32_t parts)
 {
-	return BY_SOURCE(s, gpunvme_writable_flush, gpunvme_file_writable_flush, gpunvme_volume_writable_flush, part, parts);
+	BY_SOURCE(s, writable, gpunvme_write_back(&src, part, parts))
 }
 
 void get_first(void *arg)

@@ -6,7 +6,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_writable_sources.h>
+#include <gpunvme/device.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +195,7 @@ static void flush_what_is_had(void *arg)
 	struct stage *s = arg;
 	struct gpunvme_page page = { 0, 0 };
 	struct gpunvme_dq narrow = s->dq;
+	const struct gpunvme_writable_queue src = { &narrow, &s->pages };
 
 	change_one(arg);
 	note(s, !get_page(s, 1000 / 512, &page));
@@ -204,10 +205,10 @@ static void flush_what_is_had(void *arg)
 	note(s, put_changed(s, &page, 0, 0) == -GPUNVME_ESTALE);
 	note(s, flush(s, 1, 1) == -GPUNVME_EINVAL);
 	narrow.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
-	note(s, gpunvme_writable_flush(&narrow, &s->pages, 0, 1) == -GPUNVME_EROFS);
+	note(s, gpunvme_write_back(&src, 0, 1) == -GPUNVME_EROFS);
 	narrow = s->dq;
 	narrow.lba_count = 8;
-	note(s, gpunvme_writable_flush(&narrow, &s->pages, 0, 1) == -GPUNVME_ERANGE);
+	note(s, gpunvme_write_back(&src, 0, 1) == -GPUNVME_ERANGE);
 	note(s, !flush(s, 0, 1));
 }
 
@@ -230,22 +231,26 @@ static void ask_at_the_ends(void *arg)
 	struct gpunvme_dpages alien = s->pages, plain = s->pages;
 	uint64_t words = s->words, value = 7;
 	struct gpunvme_page page = { 0, 0 };
+	const struct gpunvme_writable_queue by_reads = { &reads, &s->pages };
+	const struct gpunvme_writable_queue of_alien = { &s->dq, &alien };
+	const struct gpunvme_writable_queue of_plain = { &s->dq, &plain };
+	const struct gpunvme_cached_queue cached = { &s->dq, &s->pages };
 
 	reads.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
 	alien.magic = GPUNVME_DPAGES_FILE_MAGIC;
 	plain.flags = 0;
-	note(s, gpunvme_writable_array_get(&reads, &s->pages, 0, 8, &value) == -GPUNVME_EROFS);
-	note(s, gpunvme_array_put(&reads, &s->pages, 0, 8, &value) == -GPUNVME_EROFS);
+	note(s, gpunvme_array_load(&by_reads, 0, 8, &value) == -GPUNVME_EROFS);
+	note(s, gpunvme_array_store(&by_reads, 0, 8, &value) == -GPUNVME_EROFS);
 	note(s, put_word(s, words, value) == -GPUNVME_ERANGE);
 	note(s, put(s, 0, 2, &value) == -GPUNVME_EINVAL);
-	note(s, gpunvme_array_put(&s->dq, &alien, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_writable_flush(&s->dq, &alien, 0, 1) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_array_put(&s->dq, &plain, 0, 8, &value) == -GPUNVME_EROFS);
-	note(s, gpunvme_writable_page_get(&s->dq, &plain, 0, &page) == -GPUNVME_EROFS);
+	note(s, gpunvme_array_store(&of_alien, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_write_back(&of_alien, 0, 1) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_store(&of_plain, 0, 8, &value) == -GPUNVME_EROFS);
+	note(s, gpunvme_page_get(&of_plain, 0, &page) == -GPUNVME_EROFS);
 	value = word_of(s, words - 1, 3);
 	note(s, !put_word(s, words - 1, value)); /* the last page has 5 blocks */
 	value = 0;
-	note(s, !gpunvme_array_get(&s->dq, &s->pages, words - 1, 8, &value) && value == word_of(s, words - 1, 3));
+	note(s, !gpunvme_array_load(&cached, words - 1, 8, &value) && value == word_of(s, words - 1, 3));
 	note(s, !get_page(s, (words - 1) / 512, &page));
 	note(s, put_changed(s, &page, 5 * 512 - 1, 2) == -GPUNVME_ERANGE);
 	note(s, !put_changed(s, &page, 5 * 512 - 1, 1));
@@ -308,10 +313,11 @@ static void change_ends(void *arg)
 	uint64_t last = s->words - 1, from[2] = { 1, 2 };
 	struct gpunvme_page p = { 0, 0 };
 	uint32_t four = 9, words = 1u << (s->pages.page_shift - 3), offset = (uint32_t)(last % words * 8);
+	const struct gpunvme_writable_file src = { &s->dq, &s->pages };
 
 	note(s, put_word(s, s->words, 5) == -GPUNVME_ERANGE);
 	note(s, put_range(s, last, 2, from) == -GPUNVME_ERANGE);
-	note(s, gpunvme_file_array_put(&s->dq, &s->pages, 2 * s->words + 1, 4, &four) == -GPUNVME_ERANGE);
+	note(s, gpunvme_array_store(&src, 2 * s->words + 1, 4, &four) == -GPUNVME_ERANGE);
 	note(s, get_page(s, last / words + 1, &p) == -GPUNVME_ERANGE);
 	note(s, !get_page(s, last / words, &p));
 	note(s, put_changed(s, &p, offset, 13) == -GPUNVME_ERANGE && p.word); /* the file has four bytes after its last word */

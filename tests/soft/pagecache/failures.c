@@ -3,7 +3,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_array.h>
+#include <gpunvme/device.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +23,7 @@ static void wait_for_ever(void *arg)
 	time_t end = time(NULL) + 60;
 	struct gpunvme_page page;
 	uint64_t value, i = 0;
+	const struct gpunvme_cached_queue src = { &hasty, &s->pages };
 
 	if (gpunvme_lane()) {
 		do
@@ -32,7 +33,7 @@ static void wait_for_ever(void *arg)
 		return;
 	}
 	hasty.cmd_timeout = 250 * hasty.ticks_per_ms;
-	note(s, gpunvme_page_get(&hasty, &s->pages, STUCK, &page) == -GPUNVME_ETIMEDOUT);
+	note(s, gpunvme_page_get(&src, STUCK, &page) == -GPUNVME_ETIMEDOUT);
 	__atomic_store_n(&s->told, 1, __ATOMIC_RELEASE);
 }
 

@@ -3,7 +3,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_writable.h>
+#include <gpunvme/device.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,10 +144,11 @@ static void change_and_give_up(void *arg)
 {
 	struct stage *s = arg;
 	struct gpunvme_dq hasty = s->dq;
+	const struct gpunvme_writable_queue src = { &hasty, &s->pages };
 
 	hasty.cmd_timeout = 100 * hasty.ticks_per_ms;
 	change_one(arg);
-	note(s, gpunvme_writable_flush(&hasty, &s->pages, 0, 1) == -GPUNVME_ETIMEDOUT);
+	note(s, gpunvme_write_back(&src, 0, 1) == -GPUNVME_ETIMEDOUT);
 }
 
 /* Forgotten before its old write is over, the page would be written anew, and the old write come over that. */

@@ -3,7 +3,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_ahead_sources.h>
+#include <gpunvme/device.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,33 +134,37 @@ static void ask_otherwise(void *arg)
 	struct gpunvme_dvol v = s->v, none = { .magic = 0 };
 	struct gpunvme_page p = { 0, 0 };
 	uint64_t value, two[2];
+	const struct gpunvme_prefetch_queue prefetch_queue = { &dq, &s->pages };
+	const struct gpunvme_prefetch_volume by_none = { &none, &s->pages };
+	const struct gpunvme_prefetch_volume by_v = { &v, &s->pages };
+	const struct gpunvme_prefetch_file prefetch_file = { &dq, &s->pages };
 
 	v.magic = GPUNVME_DVOL_MAGIC;
 	v.major = GPUNVME_DQ_MAJOR;
 	v.members = v.queues = 1;
 	v.dq = (uintptr_t)&dq;
-	note(s, gpunvme_ahead_prefetch(&dq, &s->pages, 0) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_ahead_array_get(&dq, &s->pages, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_volume_ahead_prefetch(&none, &s->pages, 0) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_prefetch(&prefetch_queue, 0) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_load(&prefetch_queue, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_prefetch(&by_none, 0) == -GPUNVME_EPROTONOSUPPORT);
 	if (s->source == OF_FILE)
-		note(s, gpunvme_volume_ahead_page_get(&v, &s->pages, 0, &p) == -GPUNVME_EPROTONOSUPPORT);
+		note(s, gpunvme_page_get(&by_v, 0, &p) == -GPUNVME_EPROTONOSUPPORT);
 	else
-		note(s, gpunvme_volume_ahead_prefetch(&v, &s->pages, 0) == -GPUNVME_EXDEV);
+		note(s, gpunvme_prefetch(&by_v, 0) == -GPUNVME_EXDEV);
 	note(s, get_word(s, s->words, &value) == -GPUNVME_ERANGE);
 	note(s, get_range(s, s->words - 1, 2, two) == -GPUNVME_ERANGE);
 	note(s, !get_range(s, s->words, 0, two));
 	dq.device += 1000;
 	if (s->source == OF_FILE) {
-		note(s, gpunvme_file_ahead_settle(&dq, &s->pages) == -GPUNVME_EXDEV);
+		note(s, gpunvme_prefetch_finish(&prefetch_file) == -GPUNVME_EXDEV);
 		return;
 	}
-	note(s, gpunvme_volume_ahead_settle(&v, &s->pages) == -GPUNVME_EXDEV); /* one controller */
+	note(s, gpunvme_prefetch_finish(&by_v) == -GPUNVME_EXDEV); /* one controller */
 	memcpy(others, (const void *)(uintptr_t)s->v.dq, sizeof(others));
 	v = s->v;
 	v.dq = (uintptr_t)others;
-	note(s, !gpunvme_volume_ahead_settle(&v, &s->pages));
+	note(s, !gpunvme_prefetch_finish(&by_v));
 	others[1].device += 1000;
-	note(s, gpunvme_volume_ahead_settle(&v, &s->pages) == -GPUNVME_EXDEV);
+	note(s, gpunvme_prefetch_finish(&by_v) == -GPUNVME_EXDEV);
 }
 
 static void other_calls_are_refused(void **state)

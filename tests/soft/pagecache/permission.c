@@ -3,7 +3,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_writable_sources.h>
+#include <gpunvme/device.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,18 +51,20 @@ static void put_by_views(void *arg)
 	uint64_t value = 1, twice[2];
 	struct gpunvme_dvol v = s->v;
 	struct gpunvme_dpages pages = s->pages;
+	const struct gpunvme_writable_volume by_v = { &v, &s->pages };
+	const struct gpunvme_writable_volume of_pages = { &s->v, &pages };
+	const struct gpunvme_writable_file writable_file = { (const struct gpunvme_dq *)(uintptr_t)s->v.dq, &s->pages };
+	const struct gpunvme_writable_queue writable_queue = { (const struct gpunvme_dq *)(uintptr_t)s->v.dq, &s->pages };
 
 	v.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
-	note(s, gpunvme_volume_array_put(&v, &s->pages, 0, 8, &value) == -GPUNVME_EROFS);
+	note(s, gpunvme_array_store(&by_v, 0, 8, &value) == -GPUNVME_EROFS);
 	v = s->v;
 	v.members = 2;
-	note(s, gpunvme_volume_array_put(&v, &s->pages, 0, 8, &value) == -GPUNVME_EXDEV);
+	note(s, gpunvme_array_store(&by_v, 0, 8, &value) == -GPUNVME_EXDEV);
 	pages.flags &= ~(uint32_t)GPUNVME_DPAGES_WRITABLE;
-	note(s, gpunvme_volume_array_put(&s->v, &pages, 0, 8, &value) == -GPUNVME_EROFS);
-	note(s, gpunvme_file_array_put((const struct gpunvme_dq *)(uintptr_t)s->v.dq, &s->pages, 0, 8, &value) ==
-				-GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_array_put((const struct gpunvme_dq *)(uintptr_t)s->v.dq, &s->pages, 0, 8, &value) ==
-				-GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_store(&of_pages, 0, 8, &value) == -GPUNVME_EROFS);
+	note(s, gpunvme_array_store(&writable_file, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_store(&writable_queue, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
 	note(s, flush(s, 1, 1) == -GPUNVME_EINVAL);
 	note(s, put_word(s, s->words, 1) == -GPUNVME_ERANGE);
 	note(s, put_range(s, s->words - 1, 2, twice) == -GPUNVME_ERANGE);

@@ -6,7 +6,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_ahead_sources.h>
+#include <gpunvme/device.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,7 +164,7 @@ static void caches_wait_for_their_identifiers(void **state)
 	assert_int_equal(info_of(&s).prefetches, 12);
 	assert_int_equal(info_of(&s).coming, 12);
 	assert_int_equal(gpunvme_pagecache_destroy(s.cache), -EBUSY);
-	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_ahead_settle"));
+	assert_non_null(strstr(gpunvme_errmsg(), "gpunvme_prefetch_finish"));
 	s.lanes = s.width = 8;
 	run(&s, settle_all);
 	assert_int_equal(info_of(&s).coming, 0);

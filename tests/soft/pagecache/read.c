@@ -3,7 +3,7 @@
 #include "stage.h"
 
 #include <errno.h>
-#include <gpunvme/device_array.h>
+#include <gpunvme/device.h>
 #include <string.h>
 
 #include "calls.h"
@@ -16,10 +16,11 @@ static void get_of_two(void *arg)
 	struct stage *s = arg;
 	uint64_t seed = gpunvme_lane() + 1, value, i;
 	uint32_t round;
+	const struct gpunvme_cached_queue src = { &s->dq, gpunvme_lane() % 3 ? &s->pages : &s->other };
 
 	for (round = 0; round < s->rounds; round++) {
 		i = next_random(&seed) % s->words;
-		note(s, !gpunvme_array_get(&s->dq, gpunvme_lane() % 3 ? &s->pages : &s->other, i, 8, &value) && value == word_of(s, i, 0));
+		note(s, !gpunvme_array_load(&src, i, 8, &value) && value == word_of(s, i, 0));
 	}
 }
 
@@ -183,6 +184,8 @@ static void ask_at_the_ends(void *arg)
 	struct gpunvme_dq elsewhere = s->dq;
 	uint64_t words = s->words, last = word_of(s, words - 1, 0), value = 7, two[2];
 	struct gpunvme_page page;
+	const struct gpunvme_cached_queue by_dq = { &s->dq, &alien };
+	const struct gpunvme_cached_queue by_elsewhere = { &elsewhere, &s->pages };
 
 	note(s, !get_word(s, words - 1, &value) && value == last);
 	note(s, get_word(s, words, &value) == -GPUNVME_ERANGE && value == last);
@@ -195,14 +198,14 @@ static void ask_at_the_ends(void *arg)
 	note(s, get_range(s, words, 0, two) == 0);
 	note(s, get_page(s, (words * 8 + 4095) / 4096, &page) == -GPUNVME_ERANGE);
 	alien.magic = 0;
-	note(s, gpunvme_array_get(&s->dq, &alien, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_load(&by_dq, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
 	elsewhere.device++;
-	note(s, gpunvme_array_get(&elsewhere, &s->pages, 0, 8, &value) == -GPUNVME_EXDEV);
+	note(s, gpunvme_array_load(&by_elsewhere, 0, 8, &value) == -GPUNVME_EXDEV);
 	elsewhere = s->dq;
 	elsewhere.lba_first = s->lba + 4;
 	elsewhere.lba_count -= s->lba + 4;
-	note(s, gpunvme_array_get(&elsewhere, &s->pages, 0, 8, &value) == -GPUNVME_ERANGE);
-	note(s, !gpunvme_array_get(&elsewhere, &s->pages, 4096 / 8, 8, &value) && value == word_of(s, 512, 0));
+	note(s, gpunvme_array_load(&by_elsewhere, 0, 8, &value) == -GPUNVME_ERANGE);
+	note(s, !gpunvme_array_load(&by_elsewhere, 4096 / 8, 8, &value) && value == word_of(s, 512, 0));
 	ask_by_arrays(s);
 }
 
@@ -222,13 +225,15 @@ static void ask_by_wrong_queues(void *arg)
 	struct stage *s = arg;
 	struct gpunvme_dq narrow = s->dq, alien = s->dq;
 	uint64_t value = 0;
+	const struct gpunvme_cached_queue by_narrow = { &narrow, &s->pages };
+	const struct gpunvme_cached_queue by_alien = { &alien, &s->pages };
 
 	narrow.lba_count = 8;
 	alien.nsid++;
 	note(s, !get_word(s, 1, &value) && value == 1);
-	note(s, gpunvme_array_get(&narrow, &s->pages, 512, 8, &value) == -GPUNVME_ERANGE);
-	note(s, gpunvme_array_get(&alien, &s->pages, 512, 8, &value) == -GPUNVME_EXDEV);
-	note(s, !gpunvme_array_get(&alien, &s->pages, 2, 8, &value) && value == 2); /* a page that is there needs no queue */
+	note(s, gpunvme_array_load(&by_narrow, 512, 8, &value) == -GPUNVME_ERANGE);
+	note(s, gpunvme_array_load(&by_alien, 512, 8, &value) == -GPUNVME_EXDEV);
+	note(s, !gpunvme_array_load(&by_alien, 2, 8, &value) && value == 2); /* a page that is there needs no queue */
 }
 
 static void wrong_queues_take_no_frame(void **state)
@@ -258,12 +263,13 @@ static void keep_all(void *arg)
 	struct gpunvme_page page[4] = { { 0 } }, more = { 0 }, again = { 0 }; /* what was not got is not read either */
 	uint64_t value = 0;
 	uint32_t i;
+	const struct gpunvme_cached_queue src = { &hasty, &s->pages };
 
 	for (i = 0; i < 4; i++)
 		note(s, !get_page(s, 10 + i, &page[i]) && first_of(&page[i]) == word_of(s, 512 * (10 + i), 0));
 	note(s, get_page(s, 20, &more) == -GPUNVME_EAGAIN);
 	hasty.cmd_timeout = hasty.ticks_per_ms; /* there will be no command */
-	note(s, gpunvme_array_get(&hasty, &s->pages, 0, 8, &value) == -GPUNVME_EAGAIN);
+	note(s, gpunvme_array_load(&src, 0, 8, &value) == -GPUNVME_EAGAIN);
 	note(s, !get_word(s, 512 * 11, &value) && value == word_of(s, 512 * 11, 0));
 	note(s, !get_page(s, 12, &again) && again.base == page[2].base);
 	note(s, !put_page(s, &page[2]));

@@ -77,4 +77,16 @@ int lanes_no_file(struct gpunvme_cursor *cur, ...);
 #define gpunvme_block_write(src, ...) lanes_no_file(src, __VA_ARGS__)
 #endif
 
+/* Kernels alone use caches, too. */
+#define lanes_no_cache(src) ((void)(src), abort(), 0)
+#define gpunvme_page_get(src, page, got) ((void)(page), (void)(got), lanes_no_cache(src))
+#define gpunvme_page_put(src, ...) lanes_no_cache(src)
+#define gpunvme_array_load(src, index, bytes, value) ((void)(index), (void)(value), lanes_no_cache(src))
+#define gpunvme_array_store(src, index, bytes, value) ((void)(index), (void)(value), lanes_no_cache(src))
+#define gpunvme_write_back(src, part, parts) lanes_no_cache(src)
+#define gpunvme_prefetch(src, page) ((void)(page), lanes_no_cache(src))
+#define gpunvme_prefetch_finish(src) lanes_no_cache(src)
+#define gnvd_ld64(at) ((void)(at), abort(), 0ull)
+#define gnvd_st64(at, value) ((void)(at), (void)(value), abort())
+
 #endif

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cache of pages from a kernel: a namespace, or a window of it, of which the pages in use lie in memory (pagecache.h). Files and
- * volumes: device_sources.h.
- *
- * A kernel receives a struct gpunvme_dpages (from gpunvme_pagecache_view) beside the queue. gpunvme_page_get() gives a lane a page,
- * read if it was not there, which stays until the lane's gpunvme_page_put(); elements without pages are device_array.h's. The rules
- * of <gpunvme/device.h> hold here too, and:
- *
- * - The queue's view must have the cache's blocks, and be of its device and namespace. Which queue a lane names is its own choice.
- * - Lanes of a wave that come together for the same page pay for it once: one atomic, one read.
- * - A lane may have many pages. When lanes have them all, who wants another gets -GPUNVME_EAGAIN at once: nobody waits for a lane.
+ * Pages of a cache that lanes read: how a page comes into its frame, and stays while a lane holds it. cache.h has the calls.
  *
  * How it works. Each page of the window has a word (dq.h), and all that happens to the page is one atomic on that word:
  *
@@ -20,7 +11,7 @@
  *
  * A lane adds its reference first, and looks then: a VALID page cannot go any more. If it is not, the lane goes on looking until it
  * is (one of those that look reads), or until the count is another than at first: then a read has failed, and the failure is this
- * lane's, too. An element where lanes write the frames needs no reference: device_array.h looks at the word twice instead.
+ * lane's, too. An element where lanes write the frames needs no reference: elements.h looks at the word twice instead.
  * What holds at any time:
  *
  * - A frame belongs to the VALID page whose word names it, to the one lane that took it, or it is free or lost; the word of a frame
@@ -39,8 +30,8 @@
  * - A frame is used again after a read that has ended, with any status. One of a read that was given up (time-out, stop, a device
  *   that is gone or broke the protocol) is lost, until the host finds that the device has no command: it may still write there.
  */
-#ifndef GPUNVME_DEVICE_PAGECACHE_H
-#define GPUNVME_DEVICE_PAGECACHE_H
+#ifndef GPUNVME_DEVICE_PAGE_H
+#define GPUNVME_DEVICE_PAGE_H
 
 #include <gpunvme/device/source.h>
 
@@ -297,7 +288,7 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 /* A lane's page, for whatever call it is of; those that come from different ones are not together. */
 GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			   enum gnvd_site site, uint64_t page, struct gpunvme_page *p)
+			   uint64_t page, struct gpunvme_page *p)
 {
 	int ret = gnvd_check_page(dq, cache, from, page), err = 0;
 	uint64_t base = 0;
@@ -305,7 +296,7 @@ GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, site);
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_PAGE));
 		GNVD_TOGETHER(w, err = gnvd_get_pages(dq, &w, cache, from, !ret, page, &base));
 		gnvd_leave(&w);
 	}
@@ -319,33 +310,7 @@ GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 	return ret;
 }
 
-/**
- * gpunvme_page_get() - have a page, and keep it
- * @dq:    the queue by which it is read if it is not there
- * @cache: the cache
- * @page:  its number, counted from the first of the window
- * @p:     set on success: its bytes are at p->base, for this lane, until gpunvme_page_put(). What lies behind the window's last
- *         block in its last page is not defined
- *
- * Return: 0; -GPUNVME_EAGAIN lanes have, or are reading, all pages that the cache can hold, or this one has a million references:
- * put some back; -GPUNVME_ERANGE there is no such page, or the queue's view has not its blocks; -GPUNVME_EXDEV the queue is another
- * namespace's, or another device's; why the page could not be read, for all lanes that waited for it: see the head of device.h.
- * After a failure the next call tries again.
- */
-GPUNVME_FN int gpunvme_page_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t page,
-				struct gpunvme_page *p)
-{
-	return gnvd_have_page(dq, cache, gnvd_no_source(), GNVD_SITE_PAGE, page, p);
-}
-
-/**
- * gpunvme_page_put() - give a page back
- * @dq: as gpunvme_page_get(), any of the device's
- * @p:  the page; consumed, this lane reads it no more
- * Any lane may do it for the one that got the page, behind a barrier or fence of the kernel.
- * Return: 0; -GPUNVME_ESTALE it was given back.
- */
-GPUNVME_FN int gpunvme_page_put(const struct gpunvme_dq *dq, struct gpunvme_page *p)
+GNVD_FN int gnvd_put_page(const struct gpunvme_dq *dq, struct gpunvme_page *p)
 {
 	int has = p->word != 0;
 	struct gnvd_wave w;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An array larger than memory, from a kernel: elements of 4, 8 or 16 bytes, side by side from the first byte of a cache's window
- * on, and ranges of them. What device_pagecache.h says holds here too; a lane has a page for no longer than its call.
+ * on, and ranges of them. What page.h says holds here too; a lane has a page for no longer than its call.
  */
-#ifndef GPUNVME_DEVICE_ARRAY_H
-#define GPUNVME_DEVICE_ARRAY_H
+#ifndef GPUNVME_DEVICE_ELEMENTS_H
+#define GPUNVME_DEVICE_ELEMENTS_H
 
-#include <gpunvme/device_pagecache.h>
+#include <gpunvme/device/page.h>
 
 /* What is left of a lane's transfer, in bytes of the window. `value`: one element of `bytes`; else to memory at `to`. */
 struct gnvd_elements {
@@ -140,14 +140,14 @@ GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvm
 }
 
 GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			      enum gnvd_site site, int ret, struct gnvd_elements *e)
+			      int ret, struct gnvd_elements *e)
 {
 	struct gnvd_wave w;
 	int err = ret;
 
 	w.hint = gnvd_hint();
 	GNVD_EACH_QUEUE(dq) {
-		gnvd_enter(&w, dq, site);
+		gnvd_enter(&w, dq, gnvd_site_of(from, GNVD_SITE_ARRAY));
 		GNVD_TOGETHER(w, err = gnvd_get_elements(dq, &w, cache, from, ret, e));
 		gnvd_leave(&w);
 	}
@@ -155,20 +155,20 @@ GNVD_FN int gnvd_run_elements(const struct gpunvme_dq *dq, const struct gpunvme_
 }
 
 GNVD_FN int gnvd_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-			   enum gnvd_site site, uint64_t index, uint32_t bytes, void *value)
+			   uint64_t index, uint32_t bytes, void *value)
 {
 	uint32_t words[4] = { 0, 0, 0, 0 };
 	struct gnvd_elements e = { 0, 0, 0, words, bytes };
 	int ret = gnvd_check_elements(dq, cache, from, index, 1, bytes, &e);
 
-	ret = gnvd_run_elements(dq, cache, from, site, ret, &e);
+	ret = gnvd_run_elements(dq, cache, from, ret, &e);
 	if (!ret)
 		__builtin_memcpy(value, words, bytes);
 	return ret;
 }
 
 GNVD_FN int gnvd_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
-				 enum gnvd_site site, uint64_t index, uint64_t count, uint32_t bytes, void *to)
+				 uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {
 	struct gnvd_elements e = { 0, 0, 0, NULL, 0 };
 	int ret = gnvd_check_elements(dq, cache, from, index, count, bytes, &e);
@@ -176,113 +176,7 @@ GNVD_FN int gnvd_array_get_range(const struct gpunvme_dq *dq, const struct gpunv
 	e.to = (uint64_t)(uintptr_t)to;
 	if (!ret && (e.to & 3))
 		ret = -GPUNVME_EINVAL;
-	return gnvd_run_elements(dq, cache, from, site, ret, &e);
+	return gnvd_run_elements(dq, cache, from, ret, &e);
 }
-
-/**
- * gpunvme_array_get() - one element
- * @dq:    the queue by which its page is read if it is not there
- * @cache: the cache; element 0 is at the first byte of its window
- * @index: number of the element
- * @bytes: of an element: 4, 8 or 16; a constant
- * @value: the element, on success; a variable of the lane's
- *
- * Return: 0; -GPUNVME_EINVAL no such size; -GPUNVME_ERANGE it lies beyond the end of the window; -GPUNVME_EAGAIN for as long as a
- * command may take lanes had all pages that the cache can hold; others as gpunvme_page_get().
- */
-GPUNVME_FN int gpunvme_array_get(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes,
-				 void *value)
-{
-	return gnvd_array_get(dq, cache, gnvd_no_source(), GNVD_SITE_ARRAY, index, bytes, value);
-}
-
-/**
- * gpunvme_array_get_range() - elements that lie side by side
- * @dq:    as gpunvme_array_get()
- * @cache: the cache
- * @index: number of the first element
- * @count: how many; 0 does nothing
- * @bytes: of an element: 4, 8 or 16
- * @to:    where they go: global memory of the lanes, no variable of a lane's; a multiple of 4
- *
- * Each lane has a range of its own. Where a wave reads one row together, gpunvme_page_get() and a loop over its words are faster.
- * Return: as gpunvme_array_get(); with a failure some of the elements may have been stored.
- */
-GPUNVME_FN int gpunvme_array_get_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t index,
-				       uint64_t count, uint32_t bytes, void *to)
-{
-	return gnvd_array_get_range(dq, cache, gnvd_no_source(), GNVD_SITE_ARRAY, index, count, bytes, to);
-}
-
-#if defined(__cplusplus)
-#define GNVD_MEMBER GPUNVME_DEVICE inline __attribute__((always_inline))
-
-namespace gpunvme {
-
-/* What an array has its elements from: a namespace. device_sources.h has others. */
-struct from_namespace {
-	typedef struct gpunvme_dq queue;
-
-	static GNVD_MEMBER int get(const queue *q, const struct gpunvme_dpages *cache, uint64_t index, uint32_t bytes, void *value)
-	{
-		return gpunvme_array_get(q, cache, index, bytes, value);
-	}
-
-	static GNVD_MEMBER int range(const queue *q, const struct gpunvme_dpages *cache, uint64_t index, uint64_t count, uint32_t bytes,
-				     void *to)
-	{
-		return gpunvme_array_get_range(q, cache, index, count, bytes, to);
-	}
-
-	static GNVD_MEMBER uint64_t size(const struct gpunvme_dpages *cache)
-	{
-		return gnvd_window_bytes(cache, gnvd_no_source());
-	}
-};
-
-/* The same for C++: a[i], a.range(i, n, to). A lane has its own; what fails first stays in error(), and such elements are T(). */
-template <typename T, typename From = from_namespace> class array {
-	static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "elements have 4, 8 or 16 bytes");
-
-protected:
-	const typename From::queue *queue;
-	const struct gpunvme_dpages *cache;
-	int failed;
-
-public:
-	GNVD_MEMBER array(const typename From::queue *dq, const struct gpunvme_dpages *pages) : queue(dq), cache(pages), failed(0)
-	{
-	}
-
-	GNVD_MEMBER uint64_t size() const
-	{
-		return From::size(cache) / sizeof(T);
-	}
-
-	GNVD_MEMBER int error() const
-	{
-		return failed;
-	}
-
-	GNVD_MEMBER T operator[](uint64_t index)
-	{
-		T value = T();
-		int ret = From::get(queue, cache, index, sizeof(T), &value);
-
-		failed = failed ? failed : ret;
-		return value;
-	}
-
-	GNVD_MEMBER int range(uint64_t index, uint64_t count, T *to)
-	{
-		int ret = From::range(queue, cache, index, count, sizeof(T), to);
-
-		failed = failed ? failed : ret;
-		return ret;
-	}
-};
-
-}
-#endif
 
 #endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pages and elements of a queue's namespace, of a volume or of a file, through a page cache (pagecache.h). Only device.h includes
+ * this; its rules hold here too.
+ *
+ * A kernel receives a struct gpunvme_dpages (from gpunvme_pagecache_view) with the view of the queue or of the volume. Each thread
+ * makes a source from the two: a struct gpunvme_cached_queue, _file or _volume, or one of gpunvme_prefetch_* or gpunvme_writable_*
+ * (dpages.h). Its type says what the cache is over, and which of the calls it has:
+ *
+ *                                                                     gpunvme_cached_*   gpunvme_prefetch_*   gpunvme_writable_*
+ *   gpunvme_page_get, _page_put, gpunvme_array_load, _load_range      yes                yes                  yes
+ *   gpunvme_prefetch, _prefetch_finish                                no                 yes                  no
+ *   gpunvme_array_store, _array_store_range, gpunvme_write_back       no                 no                   yes
+ *
+ * C++ has gpunvme::array<T, Source> over each of the nine types (array.h).
+ *
+ * - The queue's view must have the cache's blocks, and be of its device and namespace. A thread may name any such queue.
+ * - Threads of a wave that call together for the same page pay for it once: one atomic, one read.
+ * - A thread may hold many pages. When threads hold all of them, the next one gets -GPUNVME_EAGAIN at once: no call waits for a
+ *   thread that holds a page.
+ * - The cache must be over what the type says, and made for its calls: GPUNVME_PAGECACHE_AHEAD for gpunvme_prefetch_*, no such flag
+ *   for the others; else -GPUNVME_EPROTONOSUPPORT. gpunvme_writable_* needs GPUNVME_PAGECACHE_WRITE_BACK; else -GPUNVME_EROFS.
+ *
+ * Files. Element 0 is at the first byte of the file, or of the cache's window. Holes, what was allocated and never written, and
+ * what a page has after the end of the file are zeroes. An element that does not end within the file is -GPUNVME_ERANGE. What
+ * others do to the file after it was opened is not seen (file.h).
+ *
+ * Volumes. A page may lie on several controllers. Its thread reads one part after the other, and the first failure is the page's.
+ * Threads of a wave read together what lies on one controller. -GPUNVME_EXDEV: the volume has not the controllers and stripes of
+ * the cache's.
+ *
+ * Prefetch:
+ * - All threads name views of one queue; after its recovery, or its end, of one that was made later. A page that is coming by the
+ *   earlier queue is read anew then, and its frame is lost. Of a volume each page comes by one queue, which follows from its
+ *   number. Threads of a wave that call together name the same volume, and all threads views of the same queues.
+ * - No thread need ask for a page that was prefetched. But its command identifier is the queue's again only when a thread asks for
+ *   the page, when its frame is needed, or by gpunvme_prefetch_finish().
+ * - A range is read ahead: while a thread copies from one page, up to four that follow are under way, where a quarter of the frames
+ *   and of the identifiers has room.
+ * - A page that takes several commands, because it lies in several extents or on several controllers, is not prefetched.
+ *
+ * Changes:
+ * - The queue's view may write, and has all blocks of the cache's window. With another a call is -GPUNVME_EROFS, or finds pages
+ *   that it cannot write.
+ * - What threads change is on the drive when the page was written to make room, after gpunvme_write_back(), or, from the host,
+ *   after gpunvme_pagecache_flush(). It is durable after a gpunvme_flush() that follows. What was not written when the process
+ *   ends is lost.
+ * - A page is read before it is changed, also where all of it will be.
+ * - Words of 4 bytes, and single elements of 8, are read and written whole. An element of 16 bytes is two of 8, and ranges are
+ *   words of 4 bytes. If several threads change the same one at the same time, one of them is last. A thread that holds a page
+ *   may store to it at will; ordering that with what others read there is the kernel's task.
+ * - Whole blocks are written: from the first to the last part of the page that was changed. A part is a block, or, of pages with
+ *   more than 64 of them, a 64th of the page. Other writers of these blocks are not seen.
+ * - gpunvme_cached_* works on such a cache too, and sees what was changed. It writes nothing to make room: -GPUNVME_EAGAIN when
+ *   pages with changes have all frames.
+ * - A file is changed in place where it has blocks. Its size, extents and times stay. A change of a hole, or of what was allocated
+ *   and never written, is -GPUNVME_EOPNOTSUPP. What lies after the end of the file in its last block is written as zeroes. The file
+ *   was opened with GPUNVME_FILE_WRITE, or leased (gpunvme_file_lease() in file.h), when the cache was made. Write back before the
+ *   lease is given back.
+ * - A page of several parts is written one part after the other: the first failure is returned, and all of it remains changed.
+ */
+#ifndef GPUNVME_DEVICE_CACHE_H
+#define GPUNVME_DEVICE_CACHE_H
+
+#include <gpunvme/device/changes.h>
+#include <gpunvme/device/prefetch.h>
+
+/* In C these have names that select.h chooses from. */
+#if defined(__cplusplus)
+#define GNVD_CACHE(source, call) gpunvme_##call
+#else
+#define GNVD_CACHE(source, call) gnvd_##source##_##call
+#endif
+
+/* ---- Pages ---- */
+
+/**
+ * gpunvme_page_get() - get a page, and hold it
+ * @src:  the queue, file or volume, through its cache
+ * @page: its number, counted from the first of the cache's window
+ * @p:    set on success: the page's bytes are at p->base, for this thread to read, until gpunvme_page_put(). With
+ *        gpunvme_writable_* it may store to them, too. What lies after the window's last block in its last page is not defined,
+ *        and not written
+ *
+ * Reads the page by the queue if it is not there. After a failure the next call tries again.
+ * Return: 0; -GPUNVME_EAGAIN threads hold, read or write all pages that the cache can have, or this one has a million references:
+ * put some back; -GPUNVME_ERANGE there is no such page, it lies after the end of the file, or the queue's view has not its blocks;
+ * -GPUNVME_EXDEV the queue is of another namespace or device; the failure of the read, for all threads that waited for it; see the
+ * heads of device/cache.h and device.h. With gpunvme_prefetch_* also -GPUNVME_EXDEV or -GPUNVME_ESHUTDOWN: the page is coming by a
+ * queue that was made later, which is the one to name. With gpunvme_writable_* also why no page could be written to make room.
+ */
+GPUNVME_FN int GNVD_CACHE(cached_queue, page_get)(const struct gpunvme_cached_queue *src, uint64_t page, struct gpunvme_page *p)
+{
+	return gnvd_have_page(src->dq, src->cache, gnvd_no_source(), page, p);
+}
+
+/**
+ * gpunvme_page_put() - give a page back that was not changed
+ * @src: as for gpunvme_page_get(), with any queue of the device
+ * @p:   the page; consumed: this thread reads it no more
+ *
+ * Any thread may do it for the one that got the page, after a barrier or fence of the kernel. Not for gpunvme_writable_*, which has
+ * a call of the same name with the bytes that were changed.
+ * Return: 0; -GPUNVME_ESTALE it was given back before; of a volume also -GPUNVME_EPROTONOSUPPORT.
+ */
+GPUNVME_FN int GNVD_CACHE(cached_queue, page_put)(const struct gpunvme_cached_queue *src, struct gpunvme_page *p)
+{
+	return gnvd_put_page(src->dq, p);
+}
+
+/**
+ * gpunvme_page_put() - give a page back, changed or not
+ * @src:    as for gpunvme_page_get()
+ * @p:      the page; consumed on success: this thread neither reads nor changes it any more
+ * @offset: first byte that was changed
+ * @bytes:  up to the last one; 0: none was
+ *
+ * Any thread may do it for the one that got the page and for those that changed it, after a barrier or fence of the kernel. What
+ * was changed and lies outside these bytes may be lost. Where most pages have changes the call writes another one, whose failure
+ * it does not return.
+ * Return: 0; -GPUNVME_ESTALE it was given back before. With the following it was not given back: -GPUNVME_ERANGE the page has not
+ * these bytes, or the window or the file ends before; -GPUNVME_EOPNOTSUPP the file has no blocks for some of these bytes, or they
+ * were never written: put it with @bytes 0, or what it has blocks for, and what was stored elsewhere is lost with the page;
+ * -GPUNVME_EROFS; -GPUNVME_EXDEV; -GPUNVME_EPROTONOSUPPORT.
+ */
+GPUNVME_FN int GNVD_CACHE(writable_queue, page_put)(const struct gpunvme_writable_queue *src, struct gpunvme_page *p,
+						    uint32_t offset, uint32_t bytes)
+{
+	return gnvd_give_back(src->dq, src->cache, gnvd_no_source(), p, offset, bytes);
+}
+
+/* ---- Elements ---- */
+
+/**
+ * gpunvme_array_load() - load one element
+ * @src:   the queue, file or volume, through its cache; element 0 is at the first byte of the cache's window
+ * @index: number of the element; its page is index * bytes >> cache->page_shift
+ * @bytes: of an element: 4, 8 or 16; a constant
+ * @value: set on success; a variable of the thread's
+ *
+ * Return: 0; -GPUNVME_EINVAL no such size; -GPUNVME_ERANGE it does not end within the window, or the file; -GPUNVME_EAGAIN for as
+ * long as a command may take threads held all pages that the cache can have; others as gpunvme_page_get().
+ */
+GPUNVME_FN int GNVD_CACHE(cached_queue, array_load)(const struct gpunvme_cached_queue *src, uint64_t index, uint32_t bytes,
+						    void *value)
+{
+	return gnvd_array_get(src->dq, src->cache, gnvd_no_source(), index, bytes, value);
+}
+
+/**
+ * gpunvme_array_load_range() - load elements that lie side by side
+ * @src:   as for gpunvme_array_load()
+ * @index: number of the first element
+ * @count: how many; 0 does nothing
+ * @bytes: of an element: 4, 8 or 16
+ * @to:    where they go: global memory of the threads, no variable of a thread's; a multiple of 4
+ *
+ * Each thread has a range of its own. Where a wave reads one row together, gpunvme_page_get() and a loop over its words are faster.
+ * With gpunvme_prefetch_* pages of the range that follow are prefetched meanwhile; a failure of that is not returned.
+ * Return: as gpunvme_array_load(); with a failure some of the elements may have been stored.
+ */
+GPUNVME_FN int GNVD_CACHE(cached_queue, array_load_range)(const struct gpunvme_cached_queue *src, uint64_t index, uint64_t count,
+							  uint32_t bytes, void *to)
+{
+	return gnvd_array_get_range(src->dq, src->cache, gnvd_no_source(), index, count, bytes, to);
+}
+
+/**
+ * gpunvme_array_store() - change one element
+ * @src:   the queue, file or volume, through a cache whose pages may be changed
+ * @index: number of the element
+ * @bytes: of an element: 4, 8 or 16; a constant
+ * @value: the element; a variable of the thread's
+ *
+ * The element is in the cache when the call returns 0, and on the drive after gpunvme_write_back().
+ * Return: as gpunvme_array_load(); -GPUNVME_EOPNOTSUPP the file has no blocks there, or they were never written: only its file
+ * system can fill them. With a failure nothing was changed.
+ */
+GPUNVME_FN int GNVD_CACHE(writable_queue, array_store)(const struct gpunvme_writable_queue *src, uint64_t index, uint32_t bytes,
+						       const void *value)
+{
+	return gnvd_store_element(src->dq, src->cache, gnvd_no_source(), index, bytes, value);
+}
+
+/**
+ * gpunvme_array_store_range() - change elements that lie side by side
+ * @src:    as for gpunvme_array_store()
+ * @index:  number of the first element
+ * @count:  how many; 0 does nothing
+ * @bytes:  of an element: 4, 8 or 16
+ * @memory: where they are: global memory of the threads, no variable of a thread's; a multiple of 4
+ *
+ * Each thread has a range of its own. Where a wave changes one row together, gpunvme_page_get() and a loop over its words are
+ * faster.
+ * Return: as gpunvme_array_store(). With -GPUNVME_ERANGE and -GPUNVME_EOPNOTSUPP, of any of them, nothing was changed; with another
+ * failure some may have been.
+ */
+GPUNVME_FN int GNVD_CACHE(writable_queue, array_store_range)(const struct gpunvme_writable_queue *src, uint64_t index,
+							     uint64_t count, uint32_t bytes, const void *memory)
+{
+	return gnvd_store_range(src->dq, src->cache, gnvd_no_source(), index, count, bytes, memory);
+}
+
+/* ---- Writing back ---- */
+
+/**
+ * gpunvme_write_back() - write what was changed, of a share of the cache, and wait
+ * @src:   the queue, file or volume, through a cache whose pages may be changed
+ * @part:  which share, counted from 0
+ * @parts: of how many; threads of a grid pass gpunvme_lane() and gpunvme_lanes(), a single thread 0 and 1
+ *
+ * With 0 from all shares the drive has what was given back before the calls began. A gpunvme_flush() of the queue or volume after
+ * that makes it durable: one call for the grid. A page that a thread holds, perhaps the caller, is passed by, and so is one whose
+ * last write was given up: no thread is waited for.
+ * Return: 0; the first failure, after which the rest of the share was tried all the same: that of a write; -GPUNVME_EBUSY the
+ * device may still have a write of a page (gpunvme_pagecache_view() ends that); -GPUNVME_ETIMEDOUT also when another thread's
+ * write does not end; else -GPUNVME_EAGAIN threads hold a page that was changed: call again when it was given back;
+ * -GPUNVME_EINVAL no such share; -GPUNVME_EXDEV the queue is of another namespace or device; -GPUNVME_EROFS;
+ * -GPUNVME_EPROTONOSUPPORT.
+ */
+GPUNVME_FN int GNVD_CACHE(writable_queue, write_back)(const struct gpunvme_writable_queue *src, uint32_t part, uint32_t parts)
+{
+	return gnvd_flush_share(src->dq, src->cache, gnvd_no_source(), part, parts);
+}
+
+/* ---- Prefetch ---- */
+
+/**
+ * gpunvme_prefetch() - start reading a page, if it is not there
+ * @src:  the queue, file or volume, through a cache with prefetch
+ * @page: its number, counted from the first of the cache's window
+ *
+ * Does not wait for the device. A thread that asks for the page later finds it, or waits for the rest of the read, and gets its
+ * failure. A page that no thread asks for is evicted as others are. One command reads it, so the drive must take it as one.
+ * Return: 0 the page is there, or is coming, or a thread reads it, or the file has a hole there; -GPUNVME_EAGAIN threads hold, or
+ * wait for, all pages that the cache can have, or the queue is full, or half of its identifiers belong to pages that are coming:
+ * nothing was begun; -GPUNVME_EOPNOTSUPP the queue has one identifier, of which prefetches may hold half: make it with a depth of
+ * 4 or more; -GPUNVME_EMSGSIZE a page is more than one command can carry (MDTS), lies across a boundary of the drive (NOIOB), in
+ * several extents or on several controllers; -GPUNVME_ERANGE there is no such page, or the queue's view has not its blocks;
+ * -GPUNVME_EXDEV the queue is of another namespace or device; -GPUNVME_ESHUTDOWN, -GPUNVME_ECANCELED and -GPUNVME_EPROTONOSUPPORT
+ * as at the heads of device.h and device/cache.h.
+ */
+GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch)(const struct gpunvme_prefetch_queue *src, uint64_t page)
+{
+	return gnvd_prefetch(src->dq, src->cache, gnvd_no_source(), page);
+}
+
+/**
+ * gpunvme_prefetch_finish() - wait for all pages that are coming
+ * @src: the queue, file or volume, through a cache with prefetch, the same for all threads of a wave, which share the work
+ *
+ * The pages are there then, or could not be read, and the queue has their identifiers again. For the end of a kernel that has
+ * prefetched, or a kernel of its own before gpunvme_pagecache_destroy(), where the queue stays. One wave is enough. Pages that
+ * threads meanwhile prefetch, ask for, or pass by when they look for a frame may be left: to end all of them call it when no thread
+ * does. Of a silent device a thread waits for one time-out, however many pages are coming. The queues of a volume come one after
+ * the other, also when one fails, so there it waits for one time-out of each queue of the silent controller.
+ * Return: 0; -GPUNVME_ETIMEDOUT, -GPUNVME_ECANCELED and others below 0 as at the head of device.h: this thread has given up a read;
+ * -GPUNVME_EXDEV the queue is of another namespace or device, or the volume has not the controllers and stripes of the cache's.
+ */
+GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch_finish)(const struct gpunvme_prefetch_queue *src)
+{
+	return gnvd_settle_all(src->dq, src->cache, gnvd_no_source());
+}
+
+#include <gpunvme/device/cache_sources.h>
+
+#if defined(__cplusplus)
+#include <gpunvme/device/array.h>
+#endif
+
+#endif
