@@ -43,8 +43,9 @@ struct gpunvme_batch {
  * at the latest when its queues have moved nothing for the longest of their command time-outs and ten seconds, or more for long
  * lists.
  * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, too many, an unknown operation, a queue that is
- * none; -EXDEV a queue or the buffer is another GPU's; -ENOMEM no memory, or no threads; -ETIMEDOUT the GPU does not end
- * its kernel, and lanes may use queues and buffer yet; -EIO the GPU failed. Where it is not 0 no status was set.
+ * none; -EPROTONOSUPPORT a view of another version; -EXDEV a queue or the buffer is another GPU's; -ENOMEM no memory, or no
+ * threads; -ETIMEDOUT the GPU does not end its kernel, and lanes may use queues and buffer yet; -EIO the GPU failed. Where it is
+ * not 0 no status was set.
  */
 GPUNVME_API int gpunvme_batch_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				  const struct gpunvme_dbuf *dbuf, struct gpunvme_batch *batch);

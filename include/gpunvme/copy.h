@@ -43,9 +43,9 @@ struct gpunvme_copy {
  * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for the longest of
  * their command time-outs, and ten seconds.
  * Return: 0; the failure of the first transfer that failed, in LBA order, as the functions of <gpunvme/device.h> return it; -EINVAL
- * no queue, no block, an option; -ERANGE the blocks do not all lie in each view, or are more than the buffer holds: nothing was
- * moved; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU
- * failed.
+ * no queue, no block, an option, a view that is none; -EPROTONOSUPPORT a view of another version; -ERANGE the blocks do not all lie
+ * in each view, or are more than the buffer holds: nothing was moved; -EXDEV a queue or the buffer is another GPU's; -ENOMEM;
+ * -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU failed.
  */
 GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_copy *copy);

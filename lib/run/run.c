@@ -12,14 +12,33 @@
 
 #define SLACK_MS 10000u /* to start the kernel */
 
-int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf)
+int gnv_run_check_version(uint16_t major, const char *what)
+{
+	return major == GPUNVME_DQ_MAJOR ? 0 : gnv_fail(-EPROTONOSUPPORT, "the %s is of another version of dq.h; make it anew", what);
+}
+
+int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues)
 {
 	uint32_t i;
 	int ret;
 
-	for (i = 0; i < queues; i++)
-		if (dq[i].magic != GPUNVME_DQ_MAGIC || dq[i].major != GPUNVME_DQ_MAJOR || !dq[i].ticks_per_ms)
+	for (i = 0; i < queues; i++) {
+		ret = dq[i].magic == GPUNVME_DQ_MAGIC ? gnv_run_check_version(dq[i].major, "view of a queue") : 0;
+		if (ret)
+			return ret;
+		if (dq[i].magic != GPUNVME_DQ_MAGIC || !dq[i].ticks_per_ms)
 			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
+	}
+	return 0;
+}
+
+int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf)
+{
+	uint32_t i;
+	int ret = gnv_run_check_views(dq, queues);
+
+	if (ret)
+		return ret;
 	for (i = 0; i < queues; i++) {
 		ret = gpu->ops->mem_check(gpu, dq[i].state, sizeof(struct gpunvme_dq_state));
 		if (ret && ret != -ENOENT && ret != -ERANGE && ret != -EXDEV)

@@ -25,7 +25,13 @@ struct gnv_run {
 	uint64_t seen; /* of the queues' positions */
 };
 
-/* Queues and buffer of other lanes: these would fault, or see data late. Return: 0, -EINVAL, -EXDEV. */
+/* The version comes before other members are read: another one may have them elsewhere. Return: 0, -EPROTONOSUPPORT. */
+int gnv_run_check_version(uint16_t major, const char *what);
+
+/* Did gpunvme_qp_view() fill these views? Return: 0; -EINVAL another kind of structure, or none; -EPROTONOSUPPORT. */
+int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues);
+
+/* Queues and buffer of other threads: these would fault, or see data late. Return: 0, -EINVAL, -EPROTONOSUPPORT, -EXDEV. */
 int gnv_run_check(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues, const struct gpunvme_dbuf *dbuf);
 
 /*

@@ -72,11 +72,6 @@ static int check_memory(struct gpunvme_gpu *gpu, const char *what, uint64_t at, 
 	}
 }
 
-static int check_version(uint16_t major, const char *what)
-{
-	return major == GPUNVME_DQ_MAJOR ? 0 : gnv_fail(-EPROTONOSUPPORT, "the %s is of another version of dq.h; make it anew", what);
-}
-
 /* Fewer waves where the bounce range has not a block for each thread. */
 static int plan_bounce(const struct gpunvme_gpu *gpu, const struct gpunvme_run *run, struct plan *p)
 {
@@ -104,7 +99,7 @@ static int plan_file(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, str
 
 	if (run->file->magic != GPUNVME_DFILE_MAGIC)
 		return gnv_fail(-EINVAL, "the view of the file was not filled by gpunvme_file_view()");
-	ret = check_version(run->file->major, "view of the file");
+	ret = gnv_run_check_version(run->file->major, "view of the file");
 	if (!ret && table)
 		ret = check_memory(gpu, "table of the file", run->file->table, table);
 	if (ret)
@@ -141,7 +136,7 @@ static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, s
 
 	if (run->vol->magic != GPUNVME_DVOL_MAGIC || !views)
 		return gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_volume_view()");
-	ret = check_version(run->vol->major, "view of the volume");
+	ret = gnv_run_check_version(run->vol->major, "view of the volume");
 	if (!ret)
 		ret = check_memory(gpu, "view of the volume", run->vol->dq, views);
 	if (!ret)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
+#include "run/run.h"
 #include "util/thread.h"
 #include "util/process.h"
 
@@ -36,7 +37,6 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 				      struct gpunvme_service **out)
 {
 	struct gpunvme_service *service;
-	uint32_t i;
 	int ret;
 
 	if (!gpu || !dq || !out || !count || count > QUEUES_MAX)
@@ -45,9 +45,9 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 		return -ECHILD;
 	if (gpu->info.kind != GPUNVME_GPU_CPU)
 		return gnv_fail(-EOPNOTSUPP, "on %s a wave has to serve: call gpunvme_poll_queue() in a kernel", gpu->info.name);
-	for (i = 0; i < count; i++)
-		if (gnvd_check_dq(&dq[i]))
-			return gnv_fail(-EPROTONOSUPPORT, "view %u is of another version of dq.h; make it with gpunvme_qp_view()", i);
+	ret = gnv_run_check_views(dq, count);
+	if (ret)
+		return ret;
 	service = calloc(1, sizeof(*service) + count * sizeof(*dq));
 	if (!service)
 		return gnv_fail(-ENOMEM, "out of memory");

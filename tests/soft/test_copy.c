@@ -69,6 +69,10 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "view 1 was not filled"));
 	dq[1].magic ^= 1;
+	dq[1].major++;
+	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EPROTONOSUPPORT);
+	assert_non_null(strstr(gpunvme_errmsg(), "another version"));
+	dq[1].major--;
 	broken = *gpu->ops;
 	broken.launch = no_launch;
 	gpu->ops = &broken;

@@ -313,6 +313,8 @@ static void a_service_takes_completions(void **state)
 	old.major ^= 1;
 	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 0, &service), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EPROTONOSUPPORT);
+	old.magic ^= 1; /* another kind: its version says nothing */
+	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 2, &service), 0);
 	assert_int_equal(gpunvme_cpu_launch(s.lanes, s.width, leaving_kernel, &s), 0);
 	assert_int_equal(s.failed, 0);

@@ -141,6 +141,9 @@ static void refusals(void **state)
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "view 1 was not filled"));
 	t.dq[1].magic ^= 1;
+	t.dq[1].major++;
+	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EPROTONOSUPPORT);
+	t.dq[1].major--;
 	load.flags = 4;
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);
 	load.flags = 0;

@@ -615,6 +615,9 @@ static void bad_options_are_refused(void **state)
 	dq = t.dq;
 	dq.magic++;
 	REFUSED(-EINVAL, "gpunvme_qp_view()", dq, &dq);
+	dq.magic--;
+	dq.major++;
+	REFUSED(-EPROTONOSUPPORT, "version", dq, &dq);
 	dbuf = t.dbuf;
 	dbuf.base = 0;
 	REFUSED(-EFAULT, "the buffer", dbuf, &dbuf);
