@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Base Specification 5.2 (Asynchronous Event Request), 5.27.1.8 (which events are wanted).
- * Invariant: an event is told once, before its log page is read: until then the controller reports no other of its type.
+ * Invariant: an event is reported once, before its log page is read. Until then the controller reports no other of its type.
  */
 #include "dev/async.h"
 
@@ -52,7 +52,7 @@ static int set_wanted(struct gpunvme_dev *dev)
 	return ret;
 }
 
-/* With the lock held. A controller that refuses tells of errors at least; one that does not answer is asked after its reset. */
+/* With the lock held. A controller that refuses still reports errors. A command that does not complete is sent after the reset. */
 static void configure(struct gpunvme_dev *dev)
 {
 	int ret;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events of the controller (Base Specification 5.2), for programs that ask for events: a thread looks every 100 ms
- * whether the controller has answered a request, reads the log page that the answer names, and requests again. Nothing interrupts
- * a controller that this library drives, so somebody must look; without events asked for there is neither thread nor request.
+ * Asynchronous events of the controller (Base Specification 5.2), for programs that ask for events. Every 100 ms a thread checks
+ * whether the controller completed a request, reads the log page that the completion names, and sends the next request. It polls
+ * because this library uses no interrupts. Without events asked for there is neither thread nor request.
  */
 #ifndef GNV_DEV_ASYNC_H
 #define GNV_DEV_ASYNC_H

@@ -66,7 +66,7 @@ struct gpunvme_dev {
 	struct gnv_dev_internal internal;
 	pthread_mutex_t queues_lock; /* held while a queue is created, destroyed or recovered; outside all but that of internal */
 	bool closing;		     /* nothing is begun any more; under queues_lock */
-	bool unstoppable;	     /* closing it has failed: it may make DMA for ever (atomic) */
+	bool unstoppable;	     /* closing it has failed: its DMA may never end (atomic) */
 	pthread_mutex_t lock;	     /* protects queues, and maps and late of dma */
 	struct {
 		struct gnv_dev_queue *first; /* alive, and those whose deletion failed */
@@ -88,7 +88,7 @@ struct gpunvme_dev {
 /* The whole pages of BAR0 with the doorbells of every queue. */
 void gnv_dev_doorbells(const struct gpunvme_dev *dev, size_t *offset, size_t *len);
 
-/* The software controller behind a soft: device, for tests and benchmarks; NULL for others. */
+/* Get the software controller of a soft: device, for tests and benchmarks; NULL for others. */
 struct gnv_soft *gnv_dev_soft(struct gpunvme_dev *dev);
 
 #endif

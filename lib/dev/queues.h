@@ -50,8 +50,8 @@ void gnv_queues_end(struct gpunvme_dev *dev, uint32_t cause);
 
 /*
  * Id of the first queue with commands that the controller did not complete and that may reach memory which is unmapped now; else 0.
- * Behind an IOMMU that takes a queue that has ended, as threads wait for the others. @well: those count, too. @over: it is a queue
- * that has ended.
+* With an IOMMU only a queue that has ended counts, because threads wait for the commands of the others. @well: those count, too.
+ * @over: it is a queue that has ended.
  */
 uint32_t gnv_queues_busy(struct gpunvme_dev *dev, bool well, bool *over);
 

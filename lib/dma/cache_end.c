@@ -9,7 +9,7 @@
 
 #include "util/bits.h"
 
-/* Of one that is gone, and that nobody is told about. With the lock held. Return: 0; -EBUSY a device may still write there. */
+/* End an entry whose memory is gone without a report. With the lock held. Return: 0; -EBUSY a device may still write there. */
 static int end(struct gnv_cache *cache, struct gnv_cached *entry)
 {
 	int ret;

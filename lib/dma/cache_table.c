@@ -32,7 +32,7 @@ void gnv_cache_destroy(struct gnv_cache *cache)
 	free(cache);
 }
 
-/* The first slot that ends behind `at`. */
+/* The first slot that ends after `at`. */
 static size_t search(const struct gnv_cache *cache, const struct gpunvme_gpu *gpu, uintptr_t at)
 {
 	size_t low = 0, high = cache->count, mid;

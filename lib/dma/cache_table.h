@@ -23,7 +23,7 @@ struct gnv_cached {
 	struct gnv_cached *older, *newer; /* of its list, if it is in one */
 	unsigned users;
 	bool listed;
-	bool kept;   /* stays when nobody uses it: its end is told, tagged or promised */
+	bool kept;   /* stays without users: its end is reported, tagged or guaranteed */
 	bool freed;  /* by its user */
 	bool ending; /* somebody is about to end it */
 	struct gnv_alloc alloc;
@@ -43,13 +43,13 @@ struct gnv_cache_slot {
 };
 
 struct gnv_cache {
-	pthread_mutex_t making; /* held by who makes entries; the outermost */
-	pthread_mutex_t lock;	/* protects what follows; taken inside of the lock of who tells that memory is freed */
+	pthread_mutex_t making; /* held while entries are made; the outermost */
+	pthread_mutex_t lock;	/* protects what follows; taken with the lock held that the report of freed memory takes */
 	struct gnv_cache_slot *slots; /* in order of GPU and address */
 	size_t count, room, last; /* last: where something was found */
 	struct gnv_cached_list idle; /* listed, and nobody uses them */
 	struct gnv_cached_list gone; /* not listed any more, and still mapped */
-	size_t holders;		     /* all entries, the device, and who evicts when it may be gone */
+	size_t holders;		     /* all entries, the device, and threads that evict when it may be gone */
 	size_t page;		     /* of the CPU */
 	bool closing;		     /* its device */
 	struct gpunvme_cache_info info; /* but entries and used */

@@ -26,10 +26,10 @@ struct gnv_mapping {
 /* Were descriptors given out of memory of that GPU whose stores it caches? With dev->lock held. */
 bool gnv_mapping_cached(const struct gpunvme_dev *dev, const struct gpunvme_gpu *gpu);
 
-/* Make one, with the memory's lock held. Return: 0; what gpunvme_mem_map() answers, with nothing changed. */
+/* Make a mapping, with the memory's lock held. Return: 0; the errors of gpunvme_mem_map(), with nothing changed. */
 int gnv_mapping_add(struct gpunvme_mem *mem, struct gpunvme_dev *dev);
 
-/* Undo and free one, with the memory's lock held. Return: 0; what the address space answers: the mapping stands as it was. */
+/* Undo and free a mapping, with the memory's lock held. Return: 0; an error of the address space: the mapping stays as it was. */
 int gnv_mapping_remove(struct gnv_mapping *map);
 
 /* Does it have lists in the drive? */

@@ -5,7 +5,7 @@
 
 #include "dev/dev.h"
 
-/* The device begins to close: who frees memory ends no mapping to it any more. */
+/* The device begins to close: from now on, freeing memory ends no mapping to it. */
 void gnv_cache_close(struct gnv_cache *cache);
 
 /* Nothing is mapped to the device any more. What is in use lives on, until it is put. */

@@ -56,8 +56,8 @@ static bool lies_open(const struct gnv_mapping *map)
 }
 
 /*
- * A command that timed out may still move data: into any buffer, the host does not know which. What lies open is not safe from
- * those of a queue that is well, either; but they are of users, who never had what is @ours.
+ * A command that timed out may still move data into any buffer; the host does not know which. Mapped memory is not safe from
+ * commands of an intact queue either, but users made those, and users never had the memory that is @ours.
  */
 static int check_quiet(const struct gnv_mapping *map, bool ours)
 {
@@ -262,7 +262,7 @@ void gnv_map_free(struct gpunvme_mem *mem)
 		free_memory(mem, true);
 }
 
-/* With the lock of its memory, which is taken inside-out: who frees it meanwhile waits for the device's. */
+/* Take the memory's lock, too. The order is reversed: a thread that frees it meanwhile has that lock and waits for the device's. */
 static struct gnv_mapping *lock_first(struct gpunvme_dev *dev)
 {
 	struct gnv_mapping *map;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GPUs that use a mapped buffer beside the one it was allocated for. With the memory's lock held. */
+/* GPUs that use a mapped buffer in addition to the one it was allocated for. With the memory's lock held. */
 #ifndef GNV_DMA_MULTI_GPU_H
 #define GNV_DMA_MULTI_GPU_H
 
@@ -13,8 +13,8 @@ struct gnv_other_gpu {
 };
 
 /*
- * gnv_multi_gpu_address() - get the address of the memory for a GPU, which is added to the list where it is not in it
- * Return: 0; -EXDEV it is memory of another GPU, or of that one queues and data lie elsewhere; what showing it answers; -ENOMEM.
+ * gnv_multi_gpu_address() - get the address of the memory for a GPU, which is added to the list if it is not in it
+ * Return: 0; -EXDEV it is memory of another GPU, or that GPU's queues and data lie elsewhere; errors of gnv_mem_show(); -ENOMEM.
  */
 int gnv_multi_gpu_address(struct gnv_mapping *map, struct gpunvme_gpu *gpu, uint64_t *base);
 

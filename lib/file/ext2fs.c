@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ext2, ext3 and ext4 with libext2fs, which reads through an I/O manager of ours. Where fields of the superblock lie: Linux,
- * Documentation/filesystems/ext4/super.rst. Images are untrusted: whoever makes one could have trees of blocks that name each
+ * Documentation/filesystems/ext4/super.rst. Images are untrusted: one may have trees of blocks that name each
  * other, so the reads of a call are counted.
  */
 #include "file/ext2fs.h"

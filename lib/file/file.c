@@ -156,7 +156,7 @@ int gnv_file_opts(struct gpunvme_file_opts *opts, const struct gpunvme_file_opts
 	return ret;
 }
 
-/* How deep a path ends, with the name of @len bytes at @name behind @depth others; negative: above the root. */
+/* How deep a path ends, with the name of @len bytes at @name after @depth others; negative: above the root. */
 static int deeper(int depth, const char *name, size_t len)
 {
 	if (!len || (len == 1 && name[0] == '.'))

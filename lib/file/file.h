@@ -48,7 +48,7 @@ int gnv_file_add(struct gpunvme_file *file, uint64_t pos, uint64_t at, uint64_t 
 /*
  * gnv_file_seal() - make extents, in blocks of a namespace, of the runs that were gathered
  * @r: where the file system lies
- * What lies behind the end of the file goes. Return: 0; -EUCLEAN an extent leaves the file system; -EOPNOTSUPP one is not whole
+* Runs past the end of the file are cut off. Return: 0; -EUCLEAN an extent leaves the file system; -EOPNOTSUPP one is not whole
  * blocks of the namespace.
  */
 int gnv_file_seal(struct gpunvme_file *file, const struct gnv_reader *r);

@@ -238,7 +238,7 @@ static int permit(const struct gpunvme_file *file, const struct gnv_os_mapped *m
 	return 0;
 }
 
-/* From now on nobody changes it, also who had the right to when the flag was set, and opened it after that. */
+/* From now on nobody changes the file, not even a process that opened it with the right to after the flag was set. */
 static int settle(const struct gpunvme_file *file, struct gnv_os_mapped *m)
 {
 	int ret = compare_map(file, m);

@@ -24,7 +24,7 @@
 #include "util/opts.h"
 
 #define LINE_BYTES 160u /* no line is longer */
-#define LINES 6u	/* beside the extents */
+#define LINES 6u	/* in addition to the extents */
 
 /* ---- Why a file must not be written in place ---- */
 

@@ -52,7 +52,7 @@ struct gnv_fill {
 	struct gpunvme_files_opts opts;
 	struct gpunvme_file *scratch; /* the file that is being looked at */
 	uint64_t extents_max, names_max; /* more have only file systems that are damaged */
-	bool ended;                      /* by the progress function, whose answer is the call's */
+	bool ended;                      /* by the progress function, whose result the call returns */
 };
 
 /* What was asked for, in the words of one file; the call ends with gnv_files_finish(). Return: 0, -EINVAL, -ENOMEM. */
@@ -67,7 +67,7 @@ void gnv_files_live_end(struct gnv_files_live *live);
 /* ---- Names (names.c) ---- */
 
 #define GNV_PATH_ROOM 4096u /* bytes of a path, and its NUL */
-#define GNV_NAMES_MOST (4ull << 30) /* of all names of a table: directories are of whoever may write there */
+#define GNV_NAMES_MOST (4ull << 30) /* of all names of a table: any user may have filled a directory */
 
 /* Room for @len bytes until they are freed. Return: 0, -ENOMEM, -E2BIG. */
 int gnv_names_room(struct gnv_names *names, size_t len, char **room);

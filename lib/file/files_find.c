@@ -56,7 +56,7 @@ struct hashed {
 	uint32_t number;
 };
 
-/* Names that have one hash stand by their bytes: whoever writes to a file system can make many of them. */
+/* Names with the same hash are sorted by their bytes: a user of the file system can make many of them. */
 static int by_hash(const void *one, const void *other)
 {
 	const struct hashed *a = one, *b = other;

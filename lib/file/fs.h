@@ -13,7 +13,7 @@
 
 struct gnv_fill;
 
-/* What holds every superblock: the first bytes of a file system, and behind them those from 64 KiB on, where btrfs has its own. */
+/* What holds every superblock: the first bytes of a file system, then those from 64 KiB on, where btrfs has its own. */
 #define GNV_FS_LATE 4096u
 #define GNV_FS_LATE_AT 65536u
 #define GNV_FS_HEAD (2 * GNV_FS_LATE)
@@ -63,7 +63,7 @@ const struct gnv_fs *gnv_fs_by_name(const char *name);
 /* Why files on others cannot be used while they are mounted, in words. NULL: that is not known here. */
 const char *gnv_fs_other(uint64_t magic);
 
-/* The head of what the reader reads, and of a block device, as it is on the drive. What lies behind its end are zeroes. */
+/* The head of what the reader reads, and of a block device, as it is on the drive. Bytes past its end are zeroes. */
 int gnv_head_read(struct gnv_reader *r, uint8_t head[GNV_FS_HEAD]);
 int gnv_head_of(const char *node, uint8_t head[GNV_FS_HEAD]);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Leases that their holder has left behind. */
+/* Leases that their holder did not end. */
 #include <errno.h>
 #include <gpunvme/file.h>
 

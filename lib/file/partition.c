@@ -249,7 +249,7 @@ static int mbr_find(const struct disk *disk, const uint8_t *mbr, uint32_t number
 				       mbr_logical(disk, le32(e + 8), number, part);
 }
 
-/* Beside the entry of a protective MBR there may be others, of what does not know GPT; GPT counts, too, for Linux. */
+/* A protective MBR may have more entries, for systems without GPT. As for Linux, GPT counts. */
 static bool is_gpt(const uint8_t *mbr)
 {
 	for (uint32_t i = 0; i < MBR_PRIMARY; i++)

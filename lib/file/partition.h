@@ -16,7 +16,7 @@ typedef int gnv_partition_read_fn(void *ctx, uint64_t at, void *buf, size_t len)
 
 /*
  * gnv_partition_find() - partition @number, as Linux counts, of a disk of @nblocks blocks of @lba_size bytes
- * Return: 0; -ENXIO no such partition, or no table; -EUCLEAN the table is damaged; what @read answers; -ENOMEM.
+ * Return: 0; -ENXIO no such partition, or no table; -EUCLEAN the table is damaged; what @read returns; -ENOMEM.
  */
 int gnv_partition_find(gnv_partition_read_fn *read, void *ctx, uint32_t lba_size, uint64_t nblocks, uint32_t number,
 		       struct gnv_partition *part);

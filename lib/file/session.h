@@ -20,7 +20,7 @@ struct gnv_session {
 /* Return: 0, then s->fs is the caller's to ext2fs_free(); as gpunvme_file_open(). */
 int gnv_session_open(struct gnv_reader *r, struct gnv_session *s);
 
-/* What libext2fs answers, in the words of a path; a read that failed has its own. */
+/* Report an error of libext2fs, with the path; a read that failed has its own message. */
 int gnv_session_failed(const struct gnv_session *s, errcode_t err, const char *what);
 
 /* From the root. Return: 0, -ENOENT, -ENOTDIR, -ELOOP, ... */

@@ -27,7 +27,7 @@ void gnv_shows_end(struct gnv_shows *shows);
 /*
  * gnv_shows_get() - where the lanes of a GPU have @part, which is the same each time
  * @lane: for each part its address; 0 where all are empty
- * Return: 0; -ENOMEM; what the GPU answers.
+* Return: 0; -ENOMEM; what the GPU returns.
  */
 int gnv_shows_get(struct gnv_shows *shows, struct gpunvme_gpu *gpu, const struct gnv_part *part, unsigned parts, uint64_t *lane);
 

@@ -24,7 +24,7 @@
 struct cmb {
 	struct gpunvme_mem mem; /* first: what is freed */
 	struct gnv_block block;
-	bool given; /* to its user, who frees it */
+	bool given; /* to its user, which frees it */
 };
 
 static void cmb_release(struct gpunvme_mem *mem)

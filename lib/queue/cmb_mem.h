@@ -8,7 +8,7 @@
 /*
  * gnv_cmb_mem_test_lists() - may lists of mappings to this device lie in its memory? Asked once, by reads through some
  * Return: 0; -EOPNOTSUPP it takes none; -EIO it errs with them; -ENOSPC no queue pair, or no room there; what creating a queue
- * answers; or a positive NVMe status.
+* returns; or a positive NVMe status.
  */
 int gnv_cmb_mem_test_lists(struct gpunvme_dev *dev);
 

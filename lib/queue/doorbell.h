@@ -10,7 +10,7 @@
 /*
  * gnv_doorbells_open() - set qp->sq_db and qp->cq_db, where the lanes ring for a queue that exists on the controller
  * BAR0 itself where the lanes reach it; else, or with GPUNVME_QP_FORWARD, words that the forwarder copies.
- * Return: 0; what the GPU's mmio_attach answers, but -EOPNOTSUPP; -ENOMEM, -EAGAIN.
+ * Return: 0; what the GPU's mmio_attach returns, but not -EOPNOTSUPP; -ENOMEM, -EAGAIN.
  */
 int gnv_doorbells_open(struct gpunvme_qp *qp);
 
@@ -23,7 +23,7 @@ void gnv_doorbells_close(struct gpunvme_qp *qp);
  */
 bool gnv_doorbells_doubtful(struct gpunvme_qp *qp, unsigned *way);
 
-/* The answer, for every queue of this GPU. When it failed the queue's doorbells are closed, and are mapped in another way next. */
+/* Record the result of the test. After a failure the doorbells of the queue are closed, and later queues map them another way. */
 void gnv_doorbells_judge(struct gpunvme_qp *qp, bool works);
 
 #endif

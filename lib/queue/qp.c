@@ -159,7 +159,7 @@ static int create_queues(struct gpunvme_qp *qp)
 {
 	int ret = run(qp, gnv_ioq_create_cq(qp->qid, qp->cq.iova, qp->cq_depth));
 
-	qp->cq_exists = ret <= 0; /* without an answer nobody knows */
+	qp->cq_exists = ret <= 0; /* after an error it may exist */
 	if (ret)
 		return ret;
 	ret = run(qp, gnv_ioq_create_sq(&qp->dev->nvme, qp->qid, qp->sq.iova, qp->depth));
@@ -308,7 +308,7 @@ static int probe(struct gpunvme_qp *qp, unsigned way, unsigned *passed)
 	return ret == -ENXIO ? gnv_doorbells_open(qp) : ret;
 }
 
-/* One round of the test of the doorbells. Return: 0 it has an answer, or needs another round; else what stops the creation. */
+/* Run one round of the doorbell test. Return: 0 there is a result, or another round is needed; else the error of the creation. */
 static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
 {
 	struct gnv_ringtest test = { .data = { 0 } };

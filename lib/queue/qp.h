@@ -32,7 +32,7 @@ struct gpunvme_qp {
 	uint32_t flags; /* enum gpunvme_qp_flags */
 	uint64_t cmd_timeout; /* ticks of the lanes */
 	bool cq_exists; /* on the controller */
-	bool sq_exists; /* written atomically: who unmaps memory asks */
+	bool sq_exists; /* written atomically: threads that unmap memory read it */
 	bool local;  /* the rings lie in the GPU's memory */
 	bool placed; /* gnv_placement_claim() was called for it */
 	bool zombie; /* its deletion failed: the controller may go on using its memory */

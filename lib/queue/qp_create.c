@@ -70,8 +70,8 @@ static int attempt(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struc
 }
 
 /*
- * An owner of an RX 7900 XTX saw old completions in uncached memory until the GPU's translations were invalidated: rings in its
- * memory get a second chance behind that, where the user allows it.
+ * An owner of an RX 7900 XTX saw old completions in uncached memory until the GPU's translations were invalidated. Where the user
+ * allows it, rings in GPU memory are tried again after that.
  */
 static int attempt_twice(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, const struct gpunvme_qp_opts *opts, struct rung rung,
 			 struct gpunvme_qp **out)

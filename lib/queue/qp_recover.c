@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Recovering queues: Base Specification 5.1 (Abort), 5.6 and 5.7 (delete).
- * Invariant: lanes are told that a queue is over only after the controller has let go of it, because what they get then is the
- * permission to use their buffers for something else.
+ * Invariant: threads see the end of a queue only after the controller has stopped using it, because from then on they may use their
+ * buffers for something else.
  */
 #include "queue/qp_recover.h"
 
@@ -20,7 +20,7 @@
 
 /* ---- Making the controller let go ---- */
 
-/* Ask for the end of one command, by its CID on the wire. Return: 0 however it answers; negative when it does not. */
+/* Abort one command, by its CID on the wire. Return: 0 the Abort completed, with any status; negative: it did not complete. */
 static int abort_command(struct gpunvme_qp *qp, uint32_t cid)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_ABORT, .cdw10 = qp->qid | cid << 16 };

@@ -51,8 +51,8 @@ void gnv_qp_state_close(struct gpunvme_qp *qp)
 }
 
 /*
- * The two locks under which doorbells are rung are taken and never given back: a wave that comes finds the gate closed and leaves
- * its commands to whoever is inside, and the drain to whoever drains. Of CPU lanes, whose memory takes the host's atomics.
+ * Takes the two locks under which doorbells are rung, and never releases them. A wave that comes finds the gate closed. It leaves
+ * its commands to the thread inside, and the drain to the thread that drains. CPU threads only: their memory takes host atomics.
  */
 static bool lock_gate(struct gpunvme_dq_state *state)
 {
@@ -139,7 +139,7 @@ uint64_t gnv_qp_position(const struct gpunvme_qp *qp)
 	return resv;
 }
 
-/* A word has 32 bits of its command's position, which lies behind that of the next one by less. */
+/* A word has 32 bits of its command's position. The next command's position is greater by less than 2^32. */
 uint64_t gnv_qp_oldest(const struct gpunvme_qp *qp)
 {
 	uint64_t at = qp->state.lane + qp->layout.result, end = gnv_qp_position(qp), oldest = UINT64_MAX, words[WORDS];

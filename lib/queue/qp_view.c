@@ -78,8 +78,8 @@ static uint32_t max_blocks(const struct gpunvme_dev *dev, uint32_t lba_size)
 }
 
 /*
- * Lists carry page/16 pages from any place of a page, and one more where the buffer lies well: behind that a long write would go on
- * in the middle of what the drive likes to write at once (NPWG). All other limits are powers of two.
+ * Lists carry page/16 pages from any place of a page, and one more where the buffer is aligned. With that page, the next part of a
+ * long write would begin in the middle of what the drive prefers to write at once (NPWG). All other limits are powers of two.
  */
 static uint32_t whole_steps(const struct gpunvme_ns_info *ns, const struct gpunvme_dq *dq)
 {

@@ -110,7 +110,7 @@ static void count_last(struct run *run)
 	run->took[run->taken++] = run->last;
 }
 
-/* Has the lane rung for the last command? The kernel stores the number behind the doorbell. */
+/* Has the thread rung for the last command? The kernel stores the number after the doorbell. */
 static bool has_rung(const struct run *run)
 {
 	const char *go = run->test->go.cpu;
@@ -170,9 +170,9 @@ static char GNV_MMIO *cpu_bell(const struct run *run)
 }
 
 /*
- * The CPU rings for the command that the lane's ring was lost of: if nothing comes of that either, doorbells are not to blame.
- * With the same value, which a controller may report if the lane's comes yet (Invalid Doorbell Write Value): behind a greater
- * one the lane's would be a step back, and that means commands that nobody wrote.
+ * The CPU rings for the command whose doorbell write by the thread was lost. If the command still does not complete, doorbells are
+ * not the cause. The CPU writes the same value, which a controller may report if the thread's write still comes (Invalid Doorbell
+ * Write Value). After a greater value, the thread's write would be a step back: the controller would see commands not written yet.
  */
 static int ring_again(struct run *run)
 {

@@ -29,8 +29,8 @@ struct gnv_ringtest {
  * Afterwards the queue is of no use: its rings have moved on.
  * Return: 0 they were seen in time; -EAGAIN they were late; -EBUSY the lane stood still for seconds; -ETIMEDOUT
  * one was not seen, but when the CPU rang it; -EIO nor was it then, so that it is not the doorbell, or the lane did not run;
- * -EPROTO another command was completed; -ENOENT no namespace to read; other negative errnos are no answer. gnv_fail() has the
- * sentence. The controller may still have a command for the memory: the caller deletes the queue before gnv_ringtest_fini().
+ * -EPROTO another command was completed; -ENOENT no namespace to read; other negative errnos are no result. gnv_fail() has the
+ * message. The controller may still have a command for the memory: the caller deletes the queue before gnv_ringtest_fini().
  */
 int gnv_ringtest_run(struct gnv_ringtest *test, struct gpunvme_qp *qp);
 /*

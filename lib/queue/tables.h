@@ -27,7 +27,7 @@ struct gnv_tables {
 void gnv_tables_init(struct gnv_tables *tables, struct gpunvme_gpu *gpu);
 void gnv_tables_fini(struct gnv_tables *tables);
 
-/* Lane address of a table with this content. Return: 0, -ENOMEM, what the GPU answers. */
+/* Get the address, for threads, of a table with this content. Return: 0, -ENOMEM, what the GPU returns. */
 int gnv_tables_place(struct gnv_tables *tables, enum gnv_table_kind kind, const void *content, size_t bytes, uint64_t *lane);
 
 /* Are there twice as many as when old ones were dropped last? Then it is time to look for them. */

@@ -74,7 +74,7 @@ static int measure(struct gpunvme_volume *vol, uint32_t stripe)
 	if (least < vol->stripe)
 		return gnv_fail(-ERANGE, "the smallest namespace has %llu blocks, less than a stripe of %u; use a smaller stripe",
 				(unsigned long long)least, vol->stripe);
-	/* As of a namespace: bytes are counted in 64 bits by all who use it. */
+	/* As of a namespace: all users count its bytes in 64 bits. */
 	if (gnv_mul_overflow(least / vol->stripe * vol->stripe, (uint64_t)vol->members, &vol->nblocks) ||
 	    gnv_mul_overflow(vol->nblocks, (uint64_t)vol->lba_size, &bytes))
 		return gnv_fail(-ERANGE, "the volume would have more bytes than 64 bits count; use fewer controllers");

@@ -14,7 +14,7 @@
 #include "os/linux/shared.h"
 #include "soft/soft.h"
 
-#define GNV_DMA_MAPS 1024u /* at one time: what is told as max_dma_maps */
+#define GNV_DMA_MAPS 1024u /* at one time: reported as max_dma_maps */
 
 struct gnv_dma_map {
 	uint64_t iova, len;
@@ -32,7 +32,7 @@ struct gnv_dma_maps {
 /*
  * gnv_dma_maps_add() - a region of the client's address space
  * @fd: its memory, which stays the caller's; -1: the client has given none (a ROM, a hole), and DMA there fails
- * Return: 0; -EINVAL, -EEXIST, -ENOSPC; what gnv_shared_map() answers; gnv_fail() has the sentence.
+ * Return: 0; -EINVAL, -EEXIST, -ENOSPC; errors of gnv_shared_map(); gnv_fail() has the message.
  */
 int gnv_dma_maps_add(struct gnv_dma_maps *maps, uint64_t iova, uint64_t len, int fd, uint64_t offset);
 

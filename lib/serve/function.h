@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The PCI function around a controller: its configuration space (PCI Local Bus Specification 3.0, 6; PCI Express Base
- * Specification 5.0, 7.5), and where its BARs are. MSI-X tables are played by the client, which takes vectors by eventfd.
+ * Specification 5.0, 7.5), and where its BARs are. The client emulates MSI-X tables, and takes vectors by eventfd.
  */
 #ifndef GNV_SERVE_FUNCTION_H
 #define GNV_SERVE_FUNCTION_H

@@ -20,7 +20,7 @@
 #include "util/process.h"
 #include "util/thread.h"
 
-/* What drivers know as an NVMe controller that is played (QEMU, docs/specs/pci-ids.rst), unless the URI says otherwise. */
+/* What drivers know as an emulated NVMe controller (QEMU, docs/specs/pci-ids.rst), unless the URI says otherwise. */
 #define VENDOR 0x1b36
 #define DEVICE 0x0010
 #define RETRY_MS 100

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A server and its parts. One thread (server.c) accepts clients and answers their messages (session.c); the controller has threads
- * of its own, which know registers, memory and interrupts only.
+ * A server and its parts. One thread (server.c) accepts clients and replies to their messages (session.c); the controller has
+ * threads of its own, which know registers, memory and interrupts only.
  */
 #ifndef GNV_SERVE_SERVER_H
 #define GNV_SERVE_SERVER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One client: its messages, one after the other, each with an answer. What is wrong with a message is answered with an errno and
- * told to the log; where the stream itself cannot be understood any more, the client is sent away.
+ * One client: its messages, one after the other, each with a reply. A wrong message gets an errno and a line in the log. If the
+ * stream itself cannot be parsed any more, the connection is closed.
  */
 #include "serve/server.h"
 
@@ -17,9 +17,9 @@
 
 #define RETRY_MS 1000
 
-/* An answer under construction. */
+/* A reply under construction. */
 struct answer {
-	size_t len; /* behind the header */
+	size_t len; /* after the header */
 	int fd;	    /* that goes with it; -1: none */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The thread of one queue.
- * Invariant: of every tag either the driver has a command of ours, and may send a request, or we have the request and owe the
- * answer; while the controller may write to a tag's buffer the driver is not answered, unless the controller is dead, and then with
+ * Invariant: for every tag either the driver has a command of ours, and may send a request, or we have the request and owe its
+ * result. While the controller may write to a tag's buffer the driver gets no result, unless the controller is dead. Then it gets
  * an error, for which the driver does not look at the buffer.
  */
 #include <gpunvme/device.h>
@@ -113,9 +113,9 @@ static bool is_worth_more(const struct gnv_ublk_tag *t, int ret)
 }
 
 /*
- * The only command is waited for, for two of its looks at the clock: between them it is looked for without, as the clock may be a
- * device. A time-out of the wait says nothing, one of the queue is told again. So short a wait keeps its core, which the controller
- * may be a thread that waits for.
+ * Waits for the only command, for two looks at the clock: polls between them need no clock, which may be a device. A time-out of
+ * the wait means nothing, one of the queue is reported again. So short a wait keeps its core, for which a thread of the controller
+ * may wait.
  */
 static int poll_or_wait(struct gnv_ublk_lane *l, struct gnv_ublk_tag *t)
 {
@@ -208,8 +208,8 @@ static bool look_at_tags(struct gnv_ublk_lane *l)
 /* ---- A queue that has ended ---- */
 
 /*
- * A view of the queue as it is now, when no view is in use any more. In this order: who resets the device in between makes another
- * queue, and that of the view stays until the next time.
+ * A view of the queue as it is now, when no view is in use any more. In this order, because a reset of the device in between makes
+ * another queue, and that of the view stays until the next time.
  */
 static int view(struct gnv_ublk_lane *l, struct gpunvme_dq *dq)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How the thread of a queue rests. It spins while the controller has commands, and naps where that takes long. Without any it
- * sleeps in the driver until a request comes, but not at once behind an answer where the last one came so soon behind one: who
- * has one at a time waits for each, and to be woken takes longer than the rest of the way.
+ * sleeps in the driver until a request comes. If the last request came soon after a completion, the thread polls for a while first:
+ * a program with one request at a time waits for each, and waking a thread takes longer than all other steps.
  */
 #include <sched.h>
 
@@ -11,10 +11,10 @@
 #include "util/thread.h"
 
 #define SPIN_NS 1000000 /* since anything came or completed: then it naps between two looks, for milliseconds without fine timers */
-#define SOON_NS 200000	/* behind an answer */
+#define SOON_NS 200000	/* after a completion */
 #define LOOKS 16u	/* for a request, without the clock, which may be a device */
 #define NAP_US 50
-#define IDLE_US 250000 /* a thread that is told to leave may be asleep for so long */
+#define IDLE_US 250000 /* a thread that has to end may be asleep for so long */
 
 /* What it waits for may need this core. */
 static bool stays_awake(struct gnv_ublk_lane *l)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Life of a block device that is served.
- * Invariant: the driver is told to start, or to go on, only when every queue waits for requests; queue pairs and buffers end after
- * the threads that use them.
+ * Start, recover and stop a block device.
+ * Invariant: the driver gets the command to start, or to go on, only when every queue waits for requests. Queue pairs and buffers
+ * end after the threads that use them.
  */
 #include <gpunvme/ublk.h>
 
@@ -26,7 +26,7 @@
 #define BYTES_MAX (1u << 20) /* what the PRP list of one command is sure to describe */
 #define PAGE 4096u
 #define DYING_MS 10000 /* until the kernel has taken down a server that was killed */
-#define SETTLE_MS 1000 /* for those who look at every new disk: udev */
+#define SETTLE_MS 1000 /* for programs that look at every new disk: udev */
 
 /* ---- The driver ---- */
 
@@ -306,7 +306,7 @@ static int in_use(uint32_t id, const char *text)
 			*text ? text : "somebody has it open, or mounted where this process does not see it; end that first");
 }
 
-/* Old drivers stop a disk whatever is mounted from it: the library looks, and who comes between gets errors. */
+/* Old drivers stop a disk even if it is mounted, so the library looks. A process that opens the disk after the look gets errors. */
 static int stop_unused(uint32_t id)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(SETTLE_MS);

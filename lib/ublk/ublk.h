@@ -45,11 +45,11 @@ struct gnv_ublk_lane {
 	uint32_t awaited, ready, sent; /* tags in each state */
 	uint32_t next;		       /* of them, to look at out of order */
 	uint32_t looks;		       /* in vain, for a request or the only command */
-	uint64_t awake_ns;	       /* behind an answer, to look for it */
+	uint64_t awake_ns;	       /* after a completion, to look for it */
 	bool slept;		       /* since the last one */
 	bool broken;		       /* the queue is poisoned: recover it */
 	bool dead;		       /* and could not be recovered */
-	bool unanswered;	       /* the ring has not taken an answer: only another server can give it */
+	bool unanswered;	       /* the ring has not taken a result: only another server can deliver it */
 	uint64_t next_try;	       /* of a dead one (gnv_clock_ns()) */
 	uint64_t moved;		       /* when anything last came or completed */
 	/* Atomic. */
@@ -96,7 +96,7 @@ void gnv_ublk_join_lanes(struct gpunvme_ublk *ublk);
 void *gnv_ublk_lane_run(void *arg);
 
 /*
- * gnv_ublk_rest() - how long the thread may sleep now, behind a turn in which requests have @came, and commands have @ended
+ * gnv_ublk_rest() - how long the thread may sleep now, after a turn in which requests @came, and commands @ended
  * Return: microseconds, as gnv_uring_turn() takes them; 0: not at all.
  */
 unsigned gnv_ublk_rest(struct gnv_ublk_lane *lane, bool came, bool ended);
@@ -107,7 +107,7 @@ unsigned gnv_ublk_rest(struct gnv_ublk_lane *lane, bool came, bool ended);
  */
 int gnv_ublk_send(struct gnv_ublk_lane *lane, struct gnv_ublk_tag *tag);
 
-/* What the driver is told of a command that ended with @ret: bytes, or a negative errno. */
+/* The result that the driver gets for a command that ended with @ret: bytes, or a negative errno. */
 int gnv_ublk_result(const struct gnv_ublk_tag *tag, int ret);
 
 /* What the block device is like, from namespace and queue. @max_bytes of a request. */
