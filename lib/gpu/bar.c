@@ -109,7 +109,7 @@ static int kfd_unmap(const struct gnv_bar_gpu *gpu, void *priv)
 	return gnv_kfd_release(priv);
 }
 
-/* Behind it, because the queues stand still then, and there is a moment without a mapping. */
+/* After the reset, because this stops the GPU's queues for a while, and for a moment there is no mapping. */
 static int kfd_blind(const struct gnv_bar_gpu *gpu, void *priv, bool reset)
 {
 	(void)gpu;

@@ -2,14 +2,14 @@
 /*
  * The doorbell pages of a controller in the address space of an AMD GPU.
  *
- * There are three ways, and no kernel version tells which of them work; so each is tried, and who uses the mapping tests it:
+ * There are three ways, and no kernel version says which of them work. So each is tried, and the user of the mapping tests it:
  *
  *   drm      through libdrm, uncached. Needs a runtime that has its address space from libdrm too (ROCm 6).
- *   kfd      the ioctl behind the runtime's, for a DMA-BUF that nobody else has. The kernel chooses the caching: uncached on
+ *   kfd      the ioctl that the runtime uses, for a DMA-BUF that nobody else has. The kernel chooses the caching: uncached on
  *            gfx94x, where it therefore comes before drm; elsewhere a store may wait in the GPU's cache.
- *   interop  the runtime's own import, last: released runtimes refuse what amdgpu did not export, and one that would take it by
- *            DRM's import without a command behind it may leave page table entries invalid (Linux 7.1 and newer), so that the
- *            lanes' first store is a fault, after which nothing else can be tried.
+ *   interop  the runtime's own import, last: released runtimes refuse what amdgpu did not export. One that takes it by DRM's import
+ *            without a command after it may leave page table entries invalid (Linux 7.1 and newer). The first store of a thread
+ *            then faults, and nothing else can be tried.
  */
 #ifndef GNV_GPU_BAR_H
 #define GNV_GPU_BAR_H
@@ -50,9 +50,9 @@ struct gnv_bar {
 int gnv_bar_map(const struct gnv_bar_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_bar *bar);
 
 /*
- * gnv_bar_blind() - the device behind the mapping is given back while lanes may ring: give them memory of the host instead
+ * gnv_bar_blind() - replace the mapping by memory of the host, when the device is given back while threads may still ring
  * @reset: the device has been reset; else it is about to be. Called for both; each way does its part at the time that suits it.
- * Return: 0; negative, with its sentence: a lane that rings from now on faults, or the driver stops all queues of the process.
+ * Return: 0; negative, with a message: a thread that rings from now on faults, or the driver stops all queues of the process.
  */
 int gnv_bar_blind(const struct gnv_bar_gpu *gpu, struct gnv_bar *bar, bool reset);
 

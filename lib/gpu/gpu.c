@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The processor that runs the lanes: what all kinds share.
- * Invariant: the object lives until the last reference is dropped, whoever holds it.
+ * Invariant: the object lives until the last reference is dropped.
  */
 #include "gpu/gpu.h"
 

@@ -6,9 +6,9 @@
  * A kind of lanes (CPU threads, an AMD GPU, an NVIDIA GPU) is a `static const struct gnv_gpu_ops` in a file gpu_*.c and one line in
  * the table of gpu.c. Nothing above asks which kind it is. Addresses of the lanes are uint64_t and never dereferenced here.
  *
- * Every function of the table may be called by any thread, several at a time, and answers 0 or a negative errno with its sentence
- * in gnv_fail(); -EOPNOTSUPP means "not possible with these lanes", and the caller takes the next best way. What it gave out
- * stays valid until the function that takes it back, and always until the last reference to the GPU is dropped.
+ * Every function of the table may be called by any thread, several at a time. It returns 0, or a negative errno with a message by
+ * gnv_fail(). -EOPNOTSUPP means "not possible with these threads", and the caller takes the next best way. What a function gave
+ * out stays valid until the function that takes it back, at most until the last reference to the GPU is dropped.
  */
 #ifndef GNV_GPU_GPU_H
 #define GNV_GPU_GPU_H
@@ -90,8 +90,8 @@ struct gnv_gpu_ops {
 	 */
 	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
 	/*
-	 * Which allocation of its user's holds an address, and to be told when that is freed: alloc->freed is set, and must call
-	 * neither of these. Return: 0, told or tagged; -ENOENT the runtime does not know it.
+	 * Find the user's allocation that holds an address, and watch it: alloc->freed, which is set, is called when it is freed, and
+	 * must call neither of these. Return: 0, watched or tagged; -ENOENT the runtime does not know it.
 	 */
 	int (*mem_watch)(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc);
 	/* alloc->freed is not running any more, and will not be called. Ignored where it is not watched. */
@@ -124,8 +124,8 @@ struct gnv_gpu_ops {
 	/* Return: 0; -EBUSY the GPU kept it: the device it belongs to must stay open until the process ends. */
 	int (*mmio_detach)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range);
 	/*
-	 * The device behind a foreign range is given back while lanes may use it: what they store is to go nowhere. Called before the
-	 * device is reset, and with @reset after it. Return: 0; negative, with its sentence: the lanes' next store may be their last.
+	 * The device of a foreign range is given back while threads may use it: their stores have to go nowhere. Called before the
+	 * device is reset, and with @reset after it. Return: 0; negative, with a message: the next store of a thread may fault.
 	 */
 	int (*mmio_blind)(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset);
 	/* A doubtful range has failed its user's test: from the next mmio_attach on it is made in another way, if there is one. */

@@ -166,7 +166,7 @@ static void hsa_mem_unwatch(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc)
 	gnv_hsa_unwatch(hsa_of(gpu), alloc);
 }
 
-/* It is told, and has no tag. */
+/* The runtime reports its end, so it needs no tag. */
 static bool hsa_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct gnv_alloc *alloc)
 {
 	(void)gpu;
@@ -364,7 +364,7 @@ static int hsa_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 	if (!info->hdp_flush)
 		return gnv_fail(-EOPNOTSUPP, "%s: the ROCm runtime does not show the register that flushes the CPU's writes", info->bdf);
 	gnv_mmio_write32(info->hdp_flush, 1);
-	gnv_mmio_read32(info->hdp_flush); /* comes back behind the write */
+	gnv_mmio_read32(info->hdp_flush); /* completes after the write */
 	return 0;
 }
 

@@ -22,7 +22,7 @@ static const struct {
 };
 
 #define COMPUTE 0xff00u	     /* address spaces 8 to 15 are KFD's */
-#define HEAVY (2u << 16)     /* the caches behind the page tables too */
+#define HEAVY (2u << 16)     /* caches of page directories, too */
 #define TABLES (0x1fu << 19) /* page tables of every level, in both caches of them */
 #define WAIT_MS 100u
 

@@ -33,7 +33,7 @@
 
 #define QUEUES_MAX 65535u
 
-/* Who does not give memory back, as a server of vfio-user may refuse to, is asked again when he cannot reach it any more. */
+/* A vfio-user server may refuse to give memory back. Then it is halted, so that it cannot reach the memory, and asked again. */
 static int drop_mappings(struct gpunvme_dev *dev)
 {
 	int ret = gnv_map_drop_all(dev);
@@ -85,8 +85,8 @@ static int teardown(struct gpunvme_dev *dev)
 }
 
 /*
- * Of a device that could not be opened, and not be closed either: nobody will call again. What the controller can reach is its own
- * for ever, with the threads of its port, and the log is its user's again.
+ * Leave a device that could neither be opened nor closed. Memory that the controller can reach is never freed, and the threads of
+ * its port never end. The log callback is not called again.
  */
 static void leave(struct gpunvme_dev *dev)
 {
@@ -259,7 +259,7 @@ struct wishes {
 	uint32_t hmb_mib;
 };
 
-/* What the program asks for beside the URI. */
+/* Options that the program sets in addition to the URI. */
 static int add_opts(struct gnv_uri *uri, const struct gpunvme_dev_opts *opts)
 {
 	uint32_t ro = 1;

@@ -31,7 +31,7 @@ static int write_failed(const char *bdf, const char *what, int ret)
 	return gnv_fail(ret, "%s: cannot %s: %s", bdf, what, strerror(-ret));
 }
 
-/* Asked first: a user's lack of rights would otherwise be told about some other file. */
+/* Check this first: without it, a user without permission would get a message about some other file. */
 static int check_may_write(const char *sys, const char *bdf)
 {
 	char path[128];

@@ -33,7 +33,7 @@ int gnv_report_put(const struct gnv_report *report, void *checks, unsigned *coun
 /* The PCIe link as it was trained, against what the device can do. */
 void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci);
 
-/* In the machine, in a case behind a cable, or a virtual function. */
+/* Report where the drive is: in the machine, in an external case, or a virtual function. */
 void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci);
 
 /* Does its IOMMU domain translate addresses? A row. */

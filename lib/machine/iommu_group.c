@@ -35,7 +35,7 @@ static void say_virtual(struct gnv_report *report, const char *physical)
 	gnv_report_say(report, "seat", GPUNVME_VERDICT_LIMIT, text);
 }
 
-/* The kernel calls removable what is behind a port that faces outwards (pci_set_removable() in drivers/pci/probe.c). */
+/* For the kernel, a device below an external-facing port is removable (pci_set_removable() in drivers/pci/probe.c). */
 void gnv_doctor_seat(struct gnv_report *report, const char *sys, const struct gnv_pci *pci)
 {
 	char physical[PATH_MAX];

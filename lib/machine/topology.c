@@ -29,7 +29,7 @@ static int redirects(const char *sys, const char *bdf)
 		uint32_t header = config[at] | (uint32_t)config[at + 1] << 8 | (uint32_t)config[at + 2] << 16 |
 				  (uint32_t)config[at + 3] << 24;
 
-		if (header == UINT32_MAX) /* it does not answer */
+		if (header == UINT32_MAX) /* it does not respond */
 			return -1;
 		if ((header & 0xffff) == CAP_ACS)
 			return (config[at + 6] & ACS_REDIRECT) != 0;

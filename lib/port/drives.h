@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table behind quirks.h: facts from nvme_id_table of Linux 7.3, drivers/nvme/host/pci.c. Where Linux has two entries for one
+* The table of quirks.h: facts from nvme_id_table of Linux 7.3, drivers/nvme/host/pci.c. Where Linux has two entries for one
  * pair, of which only the first counts there, both count here: the names tell drives that may carry either firmware.
  */
 #ifndef GNV_PORT_DRIVES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of ports.
- * Invariant: one line per scheme; an open function either hands over a complete port or leaves nothing behind.
+ * Invariant: one line per scheme; an open function either hands over a complete port or leaves nothing.
  */
 #include "port/port.h"
 

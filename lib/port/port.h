@@ -56,8 +56,8 @@ struct gnv_port_ops {
 	 */
 	int (*allow_dma)(struct gnv_port *port);
 	/*
-	 * Memory that the controller has in a BAR of its own, as much of it as lies in that, and the address of the space by which it
-	 * can be told to know it, which nothing else has. Once; released before the port is closed.
+	 * Memory that the controller has in a BAR of its own, as much of it as lies in that BAR, and an unused address of the space
+	 * that can be set as its base (CMBMSC). Once; released before the port is closed.
 	 * Return: 0; -EOPNOTSUPP not by this way, or not in that place; -ENODEV; -ENOSPC; -ENOMEM; gnv_fail() has the sentence.
 	 */
 	int (*cmb)(struct gnv_port *port, const struct gnv_port_cmb *where, struct gpunvme_mem **mem, uint64_t *iova);
@@ -80,7 +80,7 @@ struct gnv_port {
 	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on; the last one stands for all that follow */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
-	struct gnv_hold *twins;	 /* disks of its namespaces behind other controllers (atomic) */
+	struct gnv_hold *twins;	 /* disks of its namespaces through other controllers (atomic) */
 	char reset_name[16]; /* of the reset it has, as gpunvme_dev_info.reset */
 	uint16_t vendor, device; /* of its PCI function; 0 and 0: it has none */
 };
@@ -107,8 +107,8 @@ int gnv_port_soft_config(struct gnv_uri *uri, struct gnv_soft_config *config, ui
 
 /*
  * A namespace of an open controller may be in use through another one, which the kernel has; its disk there is held until the
- * port is closed, where this user may. Once. Return: 0, also where nothing can be seen; -EBUSY; -ENOMEM; what drive->nth()
- * answers; gnv_fail() has the sentence.
+ * port is closed, where this user may. Once. Return: 0, also where nothing can be seen; -EBUSY; -ENOMEM; errors of
+ * drive->nth(); gnv_fail() has the message.
  */
 int gnv_port_hold_twins(struct gnv_port *port, const struct gnv_identity *drive);
 
@@ -120,15 +120,14 @@ void gnv_port_close(struct gnv_port *port);
 
 /*
  * Does IOMMUFD take memory of a driver that is not vfio-pci? Of a port whose space maps by DMA-BUF, and seldom: it tries it.
- * Return: 0; -EOPNOTSUPP; -ENOENT: that cannot be told, for want of an export; -ENODEV; another negative errno; gnv_fail() has the
- * sentence.
+ * Return: 0; -EOPNOTSUPP; -ENOENT: unknown, for want of an export; -ENODEV; another negative errno; gnv_fail() has the message.
  */
 int gnv_port_takes_foreign(struct gnv_port *port);
 
 /* The sentence for a port that cannot share. Return: -EINVAL. */
 int gnv_port_cannot_share(const struct gnv_port *share, const char *own);
 
-/* The software controller behind a soft port, for tests and benchmarks that inject faults; NULL for other ports. */
+/* The software controller of a soft port, for tests and benchmarks that inject faults; NULL for other ports. */
 struct gnv_soft;
 struct gnv_soft *gnv_port_soft(struct gnv_port *port);
 

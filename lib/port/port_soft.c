@@ -275,7 +275,7 @@ static void wrap_bar(struct port_soft *ps)
 	ps->bar0.page = 4096;
 }
 
-/* Is the drive that is played known to have no more than 48 bits of an address? */
+/* Is the emulated model known to use no more than 48 bits of an address? */
 static bool knows_48_bits(const struct gnv_soft_config *config, uint16_t vendor, uint16_t device)
 {
 	struct gnv_drive drive;

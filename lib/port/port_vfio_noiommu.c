@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The port to a device that no IOMMU watches, through its character device (Linux 7.3): it can write anywhere, so nobody gets here
- * who did not ask for it by name.
+ * The port to a device that no IOMMU watches, through its character device (Linux 7.3): it can write anywhere, so only a
+ * request by name gets here.
  */
 #include "mem/space_vfio.h"
 #include "os/vfio/iommufd.h"

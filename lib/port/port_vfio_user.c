@@ -76,7 +76,7 @@ static const struct gnv_space_user_ops tell = { tell_map, tell_unmap };
 
 /* ---- What a port does ---- */
 
-/* What a port may answer: the sentence stays. */
+/* Map an error to one that a port may return. The error message stays. */
 static int result_of(const struct port_user *pu, int ret)
 {
 	return ret && gnv_user_is_dead(&pu->ud.link) ? -ENODEV : ret ? -EIO : 0;
@@ -97,7 +97,7 @@ static int user_halt(struct gnv_port *port)
 	return gnv_fail(-ETIMEDOUT, "%s: the server does not hang up; end it", pu->ud.link.path);
 }
 
-/* Others answer it and do nothing (vfio_user_device_reset() in spdk/lib/nvmf/vfio_user.c). */
+/* Some servers report success and do nothing (vfio_user_device_reset() in spdk/lib/nvmf/vfio_user.c). */
 static int check_reset(const struct gnv_user_device *ud)
 {
 	if (!(gnv_mem_reg_read32(&ud->bar0, GPUNVME_REG_CC) & GPUNVME_CC_EN) &&
@@ -224,7 +224,7 @@ static const struct gnv_port_ops user_ops = {
 
 /* ---- Opening ---- */
 
-/* With the connection made. What it leaves behind on failure, the caller undoes by ending that. */
+/* With the connection made. On failure the caller undoes the rest by ending the connection. */
 static int bring_up(struct port_user *pu, bool unsealed)
 {
 	int ret = gnv_user_open(&pu->ud, unsealed);

@@ -104,7 +104,7 @@ static int parse_words(const char *text, const char *end, uint32_t *quirks)
 	}
 }
 
-/* The drive that an entry is for, VVVV:DDDD=; an entry without one is for all. `text` is moved behind it. */
+/* The drive that an entry is for, VVVV:DDDD=; an entry without one is for all. `text` is moved past it. */
 static bool is_for(const char **text, const char *end, uint16_t vendor, uint16_t device)
 {
 	unsigned v, d;

@@ -14,7 +14,7 @@
 enum gnv_quirk {
 	GNV_QUIRK_SLOW_READY = 1u << 0,	     /* registers must be left alone for a while after CC.EN was cleared */
 	GNV_QUIRK_NO_WRITE_ZEROES = 1u << 1, /* the command is offered, and broken */
-	GNV_QUIRK_CNS_01 = 1u << 2,	     /* Identify answers CNS 0 and 1 only */
+	GNV_QUIRK_CNS_01 = 1u << 2,	     /* Identify supports CNS 0 and 1 only */
 	GNV_QUIRK_NO_DESCRIPTORS = 1u << 3,  /* no list of Namespace Identification Descriptors (CNS 3) */
 	GNV_QUIRK_GARBAGE_IDS = 1u << 4,     /* EUI-64, NGUID and UUID are not unique: drives of the model share them */
 	GNV_QUIRK_GARBAGE_NQN = 1u << 5,     /* nor is the name of the subsystem */

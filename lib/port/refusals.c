@@ -20,7 +20,7 @@
 #define CLASS_RAID 0x0104u /* base class and subclass */
 #define NOIOMMU "noiommu-" /* how the nodes of such devices begin */
 
-/* Drives that Intel RST has hidden behind the SATA controller, as the driver ahci has counted them. */
+/* Does Intel RST hide drives at the SATA controller? The driver ahci counts them. */
 static bool hides_drives(const char *sys, const struct gnv_pci *pci)
 {
 	char path[128], text[16];
@@ -44,7 +44,7 @@ static int check_nvme(const char *sys, const struct gnv_pci *pci)
 }
 
 /*
- * Behind VMD every drive makes its DMA with the address of the VMD function (Linux: pci_real_dma_dev() for x86), so
+* With VMD every drive makes its DMA with the address of the VMD function (Linux: pci_real_dma_dev() for x86), so
  * none of them can be handed out alone.
  */
 static int check_path(const char *sys, const struct gnv_pci *pci)

@@ -2,7 +2,7 @@
 /*
  * Device URIs: scheme:address[?key=value&...], percent-encoded. A bare PCI address (DDDD:BB:DD.F or BB:DD.F) is scheme "pci".
  *
- * Parsing knows syntax only. Whoever understands a key takes it; what is left at the end is an unknown key.
+ * Parsing knows syntax only. Each part of the library takes its keys; a key that is left at the end is unknown.
  */
 #ifndef GNV_PORT_URI_H
 #define GNV_PORT_URI_H

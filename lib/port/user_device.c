@@ -84,8 +84,8 @@ static int write_word(struct gnv_user_link *link, uint32_t region, uint64_t offs
 }
 
 /*
- * CAP, both halves, and VS are never 0. SPDK's target answers so while it pauses, as when a namespace comes or goes: it reads the
- * register later than it answers (access_bar0_fn() in spdk/lib/nvmf/vfio_user.c).
+ * CAP, both halves, and VS are never 0. SPDK's target returns 0 while it pauses, for example when a namespace comes or goes: it
+ * replies before it reads the register (access_bar0_fn() in spdk/lib/nvmf/vfio_user.c).
  */
 static bool is_pause(size_t offset, uint32_t value)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The NVMe controller behind a server of vfio-user: that it is one, its registers, its configuration space.
+ * The NVMe controller of a vfio-user server: the check that it is one, its registers, its configuration space.
  */
 #ifndef GNV_PORT_USER_DEVICE_H
 #define GNV_PORT_USER_DEVICE_H
@@ -24,7 +24,7 @@ struct gnv_user_device {
 int gnv_user_open(struct gnv_user_device *device, bool unsealed);
 void gnv_user_close(struct gnv_user_device *device);
 
-/* Interrupts stay masked, as whoever uses this polls. Return: 0; -EIO, -ENODEV, -ETIMEDOUT, -EPROTO. */
+/* Interrupts stay masked, because the library polls. Return: 0; -EIO, -ENODEV, -ETIMEDOUT, -EPROTO. */
 int gnv_user_command(struct gnv_user_device *device, bool master);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: while the link is not dead and the lock is free, no part of a message is on its way: the next byte that comes answers
- * the next question.
+ * Invariant: while the link is not dead and the lock is free, no part of a message is on its way: the next byte belongs to the
+ * reply to the next request.
  */
 #include "port/user_link.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection to a server of vfio-user: one question at a time, and its answer, which is not trusted. Every wait is bounded. A
- * server that does not answer in time or not as it should is spoken to no more.
+ * A connection to a vfio-user server: one request at a time, and its reply, which is not trusted. Every wait is bounded. After a
+ * late or malformed reply nothing more is sent.
  */
 #ifndef GNV_PORT_USER_LINK_H
 #define GNV_PORT_USER_LINK_H
@@ -14,13 +14,13 @@
 #include "os/linux/socket.h"
 #include "wire/wire.h"
 
-#define GNV_USER_LONGEST 4096u /* behind the header, either way */
+#define GNV_USER_LONGEST 4096u /* after the header, either way */
 
 struct gnv_user_link {
 	pthread_mutex_t lock; /* protects id, greeted and message, and whose turn it is */
 	int fd;
 	int wake;      /* set when it broke */
-	uint32_t ms;   /* that an answer may take */
+	uint32_t ms;   /* that a reply may take */
 	uint32_t dead; /* atomic: it broke */
 	uint16_t id;   /* of the last question */
 	bool greeted;  /* it has answered one */
@@ -36,7 +36,7 @@ struct gnv_user_question {
 	int fd;     /* that goes with it, or -1 */
 };
 
-/* Where the answer goes. */
+/* Where the reply goes. */
 struct gnv_user_answer {
 	void *to;
 	size_t least, most; /* bytes that it may have; at most GNV_USER_LONGEST */
@@ -50,9 +50,9 @@ int gnv_user_connect(struct gnv_user_link *link, const char *path, uint32_t ms);
 void gnv_user_disconnect(struct gnv_user_link *link);
 
 /*
- * gnv_user_ask() - a question and its answer. Any thread.
- * Return: 0; the errno that the server answered; -ENODEV it has hung up, or was given up before; -ETIMEDOUT, -EPROTO, and then the
- * connection has broken; gnv_fail() has the sentence.
+ * gnv_user_ask() - send a request and wait for its reply. Any thread.
+ * Return: 0; the errno in the reply; -ENODEV the server has hung up, or the connection had failed before; -ETIMEDOUT, -EPROTO: the
+ * connection has failed; gnv_fail() has the message.
  */
 int gnv_user_ask(struct gnv_user_link *link, const struct gnv_user_question *question, struct gnv_user_answer *answer);
 

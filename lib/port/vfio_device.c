@@ -91,8 +91,8 @@ static const char *why_of(bool must_release)
 }
 
 /*
- * The kernel's remover waits, for ever if need be, until the device is closed, and the owner may be asleep. So the device is given
- * back here: registers become a page that reads as "gone", DMA ends by a reset, the file is closed.
+ * The kernel's removal waits without limit until the device is closed, and the owner may be asleep. So the device is given back
+ * here: registers become a page that reads as "gone", a reset ends DMA, the file is closed.
  */
 static void give_back(struct gnv_port_vfio *pv, gnv_port_lost_fn *lost, void *ctx)
 {
@@ -131,7 +131,7 @@ static void alarm_rang(void *ctx, bool must_release)
 	pv->loss = must_release ? GNV_PORT_LOST : GNV_PORT_ERROR;
 	lost = pv->lost;
 	lost_ctx = pv->lost_ctx;
-	pthread_mutex_unlock(&pv->lock); /* who shows BAR0 to a GPU has the locks of its caller, and wants ours */
+	pthread_mutex_unlock(&pv->lock); /* a thread that maps BAR0 for a GPU has its caller's locks, and waits for this one */
 	if (lost)
 		lost(lost_ctx, must_release ? GNV_PORT_LOST : GNV_PORT_ERROR, why_of(must_release));
 	if (must_release)
@@ -141,7 +141,7 @@ static void alarm_rang(void *ctx, bool must_release)
 			pv->vfio.bdf);
 }
 
-/* Whoever can write the interrupt table can raise any interrupt of the machine. */
+/* A write to the interrupt table can raise any interrupt of the machine. */
 static int check_interrupt_table(const struct gnv_vfio *vfio, uint64_t offset, size_t len)
 {
 	struct gnv_range range[2];
@@ -244,7 +244,7 @@ void gnv_port_vfio_close(struct gnv_port *port)
 	free(pv);
 }
 
-/* With the device taken. What it leaves behind on failure, the caller undoes by closing the device. */
+/* With the device taken. On failure the caller undoes the rest by closing the device. */
 static int bring_up(struct gnv_port_vfio *pv, const struct gnv_vfio_way *way, const struct gnv_port *share)
 {
 	size_t len = (size_t)(pv->vfio.bar[0].size & ~(uint64_t)(gnv_sys_page_size() - 1));

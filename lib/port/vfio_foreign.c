@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does IOMMUFD take memory of whoever offers its addresses, or of vfio-pci alone? The kernels that do the one take several ranges
- * (contrib/kernel), and those that do the other a single one: a page of BAR0 tells, twice in one DMA-BUF.
+ * Does IOMMUFD take memory of every exporter that offers addresses, or of vfio-pci alone? Kernels that take the former also take
+ * several ranges (contrib/kernel), the others only one. The test is a DMA-BUF with one page of BAR0 twice.
  */
 #include <errno.h>
 #include <gpunvme/spec.h>

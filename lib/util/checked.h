@@ -9,7 +9,7 @@
 #define gnv_add_overflow(a, b, out) __builtin_add_overflow(a, b, out)
 #define gnv_mul_overflow(a, b, out) __builtin_mul_overflow(a, b, out)
 
-/* Do @len from @pos on lie within @limit? Whatever the three are, nothing wraps; GNVD_WITHIN() is its twin on the lanes. */
+/* Do @len from @pos on lie within @limit? Nothing wraps, whatever the three values are. GNVD_WITHIN() is the same for threads. */
 static inline bool gnv_within(uint64_t pos, uint64_t len, uint64_t limit)
 {
 	return pos <= limit && len <= limit - pos;

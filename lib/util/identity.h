@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a controller says of itself, for finding its namespaces behind other controllers of this machine.
+ * The identity that a controller reports, for finding its namespaces through other controllers of this machine.
  */
 #ifndef GNV_UTIL_IDENTITY_H
 #define GNV_UTIL_IDENTITY_H

@@ -64,7 +64,7 @@ void gnv_log(const struct gnv_log *log, enum gpunvme_log_level level, const char
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	call((struct gnv_log *)(uintptr_t)log, level, line); /* constant to who logs but for the count of calls */
+	call((struct gnv_log *)(uintptr_t)log, level, line); /* constant for callers, except for the count of calls */
 	errno = saved;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the library says: the sentence behind gpunvme_errmsg(), and the log callback.
+ * Messages of the library: the error message that gpunvme_errmsg() returns, and the log callback.
  *
  * Every failure that reaches the user passes gnv_fail() once, where the cause is known; layers above hand the number on.
  */

@@ -2,9 +2,9 @@
 /*
  * Register accesses: one aligned load or store of the given width, never torn, merged or elided by the compiler.
  *
- * Loads acquire and stores release, so that a controller in software is ordered with its host as a device behind PCIe is: what
- * was written before a register write is seen by whoever sees the register. 64-bit registers are read and written as two halves,
- * low first, which every controller accepts (Base Specification 3.1.3: 64-bit registers allow 32-bit accesses).
+ * Loads acquire and stores release, so that a controller in software is ordered with its host like a PCIe device: a thread that
+ * sees a register write sees all earlier writes, too. 64-bit registers are read and written as two halves, low first, which every
+ * controller accepts (Base Specification 3.1.3: 64-bit registers allow 32-bit accesses).
  */
 #ifndef GNV_UTIL_MMIO_H
 #define GNV_UTIL_MMIO_H

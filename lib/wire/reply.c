@@ -89,7 +89,7 @@ static int parse_sparse(const uint8_t *at, size_t left, struct gnv_wire_offer *o
 	return ret;
 }
 
-/* Capabilities lie one behind the other, so that the chain ends. Return: 1 there is a list of areas; 0; -EPROTO. */
+/* The offsets of capabilities must increase, so that the chain ends. Return: 1 there is a list of areas; 0; -EPROTO. */
 static int find_sparse(const uint8_t *payload, size_t len, uint32_t next, struct gnv_wire_offer *offer)
 {
 	struct gnv_wire_cap cap;

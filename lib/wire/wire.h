@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GNV_WIRE_DATA 65536u /* of one read or write: what is told as max_data_xfer_size */
+#define GNV_WIRE_DATA 65536u /* of one read or write: reported as max_data_xfer_size */
 #define GNV_WIRE_FDS 16u     /* with one message: max_msg_fds */
 #define GNV_WIRE_LONGEST (sizeof(struct gnv_wire_header) + sizeof(struct gnv_wire_access) + GNV_WIRE_DATA)
 
@@ -109,7 +109,7 @@ struct gnv_wire_access {
 	uint32_t region, count;
 };
 
-/* One request, whose lengths and counts are right. Whether its values make sense is for whoever carries it out. */
+/* One request, whose lengths and counts are right. Its values are checked when it is carried out. */
 struct gnv_wire_request {
 	uint16_t command;
 	const uint8_t *data; /* of a write, and the booleans of SET_IRQS; in the message */
@@ -130,19 +130,19 @@ int gnv_wire_check(const struct gnv_wire_header *header);
 /*
  * gnv_wire_parse() - read the rest of a message
  * @header:  checked
- * @payload: the header->size - 16 bytes behind it
+* @payload: the header->size - 16 bytes after it
  * @fds:     descriptors that came along
  * Return: 0; -EINVAL, -EOPNOTSUPP with a sentence.
  */
 int gnv_wire_parse(const struct gnv_wire_header *header, const uint8_t *payload, unsigned fds, struct gnv_wire_request *request);
 
-/* ---- What a server answers ---- */
+/* ---- Replies of a server ---- */
 
 /*
- * gnv_wire_check_reply() - is this the answer to what was asked?
- * @least, @most: bytes that it has behind the header
- * Return: 0; a negative errno that the server answered, and then a sentence says so and nothing but @got->size bytes must be read
- * on; -EPROTO with a sentence, and nobody knows where the next message begins: @lost is set.
+ * gnv_wire_check_reply() - check that a message is the reply to a request
+ * @least, @most: bytes that it has after the header
+ * Return: 0; the negative errno of the server's reply, with a message: nothing but @got->size bytes must be read on; -EPROTO with a
+ * message: the start of the next message is unknown, and @lost is set.
  */
 int gnv_wire_check_reply(const struct gnv_wire_header *asked, const struct gnv_wire_header *got, size_t least, size_t most,
 			 bool *lost);
@@ -161,7 +161,7 @@ struct gnv_wire_offer {
 };
 
 /*
- * gnv_wire_parse_offer() - read the answer to DEVICE_GET_REGION_INFO
+ * gnv_wire_parse_offer() - parse the reply to DEVICE_GET_REGION_INFO
  * @payload, @len: at least a struct gnv_wire_region
  * @fds: descriptors that came along
  * Return: 0; -EPROTO with a sentence.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The library's kernels as machine code for AMD GPUs, embedded when the library was built (kernels/CMakeLists.txt). Code objects of
- * version 4, which every ROCm from 4.1 on loads; and behind them generic ones of version 6, for the rest of each family,
+ * version 4, which every ROCm from 4.1 on loads, come first. Generic ones of version 6 follow, for the rest of each family,
  * which need a ROCm that loads those (hsa-runtime's registry of ISAs names them).
  */
 #ifndef GNV_GPU_KERNELS_CODE_OBJECT_H
@@ -18,7 +18,7 @@ struct gnv_code_object {
 /* Name of each kernel's symbol, by enum gnv_kernel; that of its descriptor ends in ".kd". */
 extern const char *const gnv_kernel_names[];
 
-/* gnv_code_object_at() - the index-th there is. Return: 0; -ENOENT behind the last. */
+/* gnv_code_object_at() - get a code object by its index. Return: 0; -ENOENT after the last. */
 int gnv_code_object_at(unsigned index, struct gnv_code_object *object);
 
 /*

@@ -86,7 +86,7 @@ GNVK_KERNEL(copy)
 
 	/* One queue for all lanes of a group: they share the work, and its description stays in scalar registers. */
 	__builtin_memcpy(&dq, (const void *)(GNVK_AT(const struct gpunvme_dq, a->dq) + gnvk_group() % a->queues), sizeof(dq));
-	if (!flush && !GNVD_WITHIN(a->lba, a->nblocks, dq.lba_count)) /* of the whole: parts behind 2^64 would be others */
+	if (!flush && !GNVD_WITHIN(a->lba, a->nblocks, dq.lba_count)) /* of the whole: parts past 2^64 would be other blocks */
 		status = -GPUNVME_ERANGE;
 	/* As gpunvme_read(), _write() and _flush(), which differ in the opcode alone, so that their code is there once. */
 	for (; at < end && !status; at += stride) {
