@@ -36,7 +36,7 @@ const char *const program = "pages";
 #define BLOCK 256u
 #define DEPTH 1024u
 #ifndef PER_PROCESSOR
-#define PER_PROCESSOR 2 /* of a multiprocessor: more make hits slower (docs/gpu-performance.md), one leaves the memory idle */
+#define PER_PROCESSOR 2 /* of a multiprocessor: more make hits slower (docs/results/gpu.md), one leaves the memory idle */
 #endif
 #define WITH_CACHE __global__ __launch_bounds__(BLOCK, PER_PROCESSOR)
 #define MOST 8 /* blocks of a multiprocessor, without a cache */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An executor for AMD GPUs' code objects (gfx1100, gfx942, gfx1200) on a machine model that is nastier than any GPU. See
- * docs/gfx-executor.md.
+ * docs/verification.md.
  *
  *   load.c    ELF, kernel descriptors, metadata       scalar.c  SALU, SMEM, branches, waits
  *   decode.c  machine words to struct gfx_inst,       vector.c  VALU, with valu.c

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The control word of device/gpunvme/device/queue.h, for a model checker: a word of the host's, its mirror in the state of the queue,
- * lanes of which one at a time asks the host. docs/queue-model.md says what is proved; tests/spin/check runs it.
+ * lanes of which one at a time asks the host. docs/verification.md says what is proved; tests/spin/check runs it.
  *
  * The host says stop, takes it back, waits until no answer from before is believed, and returns; what begins then must know nothing of
  * it. At last it says a cause. A lane looks until it knows the cause. It may be gone for ever after any step of asking, and

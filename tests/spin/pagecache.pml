@@ -2,7 +2,7 @@
 /*
  * The page cache of device/gpunvme/device/page.h, for a model checker: waves whose lanes get pages, read their bytes and put
  * them back, a device whose reads succeed, fail, or are given up and write later, and a host that gives lost frames back.
- * docs/queue-model.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
+ * docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * PAGES pages, FRAMES frames, WAVES waves of LANES lanes, ROUNDS pages for each lane; with LOSES reads may be given up, with GLANCES
  * one more lane looks at that many elements without a reference; with AHEAD (device/coming.h) lanes may prefetch instead, for which

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The queue algorithm of device/gpunvme/device/ (queue.h), for a model checker: waves that reserve, write, publish, drain and take, a
- * controller that fetches in order and completes in any order. One shared access is one step. docs/queue-model.md says what is
+ * controller that fetches in order and completes in any order. One shared access is one step. docs/verification.md says what is
  * proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * D entries, WAVES waves of LANES lanes, ROUNDS commands for each lane. With FATES a command may also be detached from the start,

@@ -3,7 +3,7 @@
  * Pages that lanes change, for a model checker: device/gpunvme/device/changes.h. Lanes get a page, change it, or only read it, and
  * give it back; who finds no frame writes what was changed; a lane flushes; writes succeed, fail, or are given up and come to the
  * drive later, or never; a host ends what was kept for those. How a page is read, waited for and referred to is pagecache.pml's.
- * docs/queue-model.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
+ * docs/verification.md says what is proved; tests/spin/check runs it, also with each PLANT, which must be found.
  *
  * PAGES pages, FRAMES frames, LANES lanes, ROUNDS pages for each; with MANY who changes a clean page may write
  * one; with FLUSHES one more lane flushes so often; with FAILS writes may fail, with LOSES be given up. What a page has is a number that each change makes one more. One shared access is

@@ -13,7 +13,7 @@
  *                        "hdp": no register to flush with; "export": memory has no DMA-BUF; "whole": 16-byte loads of
  *                        completions fall apart (lanes "gfx"); "uncached": pages that a copy of HIP has made cached stay so
  *   STANDIN_LANES=gfx    kernels run as the gfx1100 code that they are, on the executor of tests/gfx; else as C on CPU lanes. With it
- *                        GFX_SEED, GFX_RULES (docs/gfx-executor.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
+ *                        GFX_SEED, GFX_RULES (docs/verification.md), STANDIN_STEPS=N: a kernel is endless after N instructions, and
  *                        STANDIN_CODE=FILE: a code object in place of the one that is loaded
  *   STANDIN_EXTENDED=0, 1, 2  GPUs have plain fine-grained memory, alone, and before or after extended fine-grained; unset: the latter
  *                        alone, and on gfx12 neither, as GPUs have it without HSA_FORCE_FINE_GRAIN_PCIE and outside of a hive
