@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hello: the whole way in one place, without options. Four lanes read the first eight blocks of a controller, two each.
+ * hello: a complete program without options. Four threads read the first eight blocks of a drive, two each.
  */
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
@@ -17,24 +17,24 @@ struct job {
 static GPUNVME_DEVICE void read_two_blocks(void *arg)
 {
 	struct job *job = (struct job *)arg;
-	uint32_t lane = gpunvme_lane();
-	uint64_t len = 2ull << job->dq.lba_shift, pos = lane * len;
+	uint32_t thread = gpunvme_lane(); /* its number, 0 to 3 */
+	uint64_t len = 2ull << job->dq.lba_shift, pos = thread * len;
 
-	job->status[lane] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); /* at the same place in the buffer */
+	job->status[thread] = gpunvme_read(&job->dq, &job->dbuf, pos, pos, len); /* at the same place in the buffer */
 }
 
 static int hello(const char *uri, struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, struct gpunvme_mem *mem)
 {
 	struct job job = { .status = { 0 } };
 	int started = 0;
-	int ret = gpunvme_dev_open(uri, NULL, &dev);
+	int ret = gpunvme_dev_open(uri, NULL, &dev); /* the drive */
 
-	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu);
-	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp);
-	ret = ret ? ret : gpunvme_qp_view(qp, NULL, &job.dq);
-	ret = ret ? ret : gpunvme_mem_alloc(gpu, 8 << 12, NULL, &mem);
-	ret = ret ? ret : gpunvme_mem_map(mem, dev);
-	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.dbuf);
+	ret = ret ? ret : gpunvme_gpu_open("cpu", NULL, &gpu); /* the threads: CPU threads here */
+	ret = ret ? ret : gpunvme_qp_create(dev, gpu, NULL, &qp); /* a queue for them */
+	ret = ret ? ret : gpunvme_qp_view(qp, NULL, &job.dq); /* the kernel gets a copy of its description */
+	ret = ret ? ret : gpunvme_mem_alloc(gpu, 8 << 12, NULL, &mem); /* a buffer */
+	ret = ret ? ret : gpunvme_mem_map(mem, dev); /* the drive may write there */
+	ret = ret ? ret : gpunvme_mem_dbuf(mem, dev, &job.dbuf); /* the kernel gets a copy of its description */
 	if (ret)
 		fprintf(stderr, "hello: %s\n", gpunvme_errmsg());
 	else
