@@ -33,7 +33,7 @@ int gnv_arena_create(struct gnv_space *space, size_t page, struct gpunvme_gpu *s
 
 /*
  * gnv_arena_over() - the same of one memory that the device reaches at @iova without a mapping, as it does its own
- * When it is used up a request answers -ENOSPC, whatever its size. @mem: the arena's when this succeeds.
+* When it is used up a request returns -ENOSPC, whatever its size. @mem: the arena's when this succeeds.
  * Return: 0, -ENOMEM.
  */
 int gnv_arena_over(struct gpunvme_mem *mem, uint64_t iova, size_t page, const struct gnv_log *log, struct gnv_arena **arena);
@@ -51,14 +51,14 @@ int gnv_arena_destroy(struct gnv_arena *arena);
  * gnv_arena_lend() - take from this memory first, as long as there is room
  * @mem: at least 2 MiB, reached by CPU and lanes; the arena's from now on when this succeeds
  * @lost: called when the memory is taken away, on any thread; after it nothing more is taken from there
- * Return: 0; -EINVAL too small; what the map of the space answers.
+* Return: 0; -EINVAL too small; errors of the space's map.
  */
 int gnv_arena_lend(struct gnv_arena *arena, struct gpunvme_mem *mem, void (*lost)(void *ctx), void *ctx);
 
 /*
  * gnv_arena_alloc() - zeroed memory of at least @len bytes
  * @gpu: whose lanes use it; NULL: the host only
- * Return: 0; what the map of the space or the GPU answers; -ENOMEM; -EOPNOTSUPP the space cannot align to the page.
+* Return: 0; errors of the space's map or of the GPU; -ENOMEM; -EOPNOTSUPP the space cannot align to the page.
  */
 int gnv_arena_alloc(struct gnv_arena *arena, size_t len, struct gpunvme_gpu *gpu, struct gnv_block *block);
 

@@ -6,7 +6,7 @@
 #include "mem/mem.h"
 #include "util/mmio.h"
 
-/* A function of SR-IOV has no register (Linux nbio_v7_9.c, nbio_v7_9_set_reg_remap): what is read comes behind what was written. */
+/* A function of SR-IOV has no register (Linux nbio_v7_9.c, nbio_v7_9_set_reg_remap): a read completes after earlier writes. */
 static void settle(const struct gpunvme_mem *mem, size_t last)
 {
 	gnv_mmio_drain();

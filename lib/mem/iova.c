@@ -22,7 +22,7 @@ void gnv_iova_fini(struct gnv_iova *iova)
 	gnv_iova_init(iova);
 }
 
-/* Room for `more` ranges beside those there are and those that live allocations may become. */
+/* Make room for `more` ranges, in addition to those that exist and those that live allocations may become. */
 static int grow(struct gnv_iova *iova, unsigned more)
 {
 	unsigned want = iova->count + iova->live + more;

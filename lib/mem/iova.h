@@ -26,7 +26,7 @@ void gnv_iova_fini(struct gnv_iova *iova);
 /* Make [start, last] free; it overlaps nothing that is. Return: 0, -ENOMEM. */
 int gnv_iova_add(struct gnv_iova *iova, uint64_t start, uint64_t last);
 
-/* Take what is free of [start, last] away for ever. Return: 0, -ENOMEM. */
+/* Take the free parts of [start, last] away for good. Return: 0, -ENOMEM. */
 int gnv_iova_exclude(struct gnv_iova *iova, uint64_t start, uint64_t last);
 
 /* @align: a power of two. Return: 0; -ENOSPC, -ENOMEM. */

@@ -44,7 +44,7 @@ struct gnv_sight {
 	bool proven; /* its user has tested it */
 };
 
-/* Registers that are reached by messages. Any thread; who does not answer reads as all ones. */
+/* Registers that are reached by messages. Any thread. Without a reply they read as all ones. */
 struct gnv_mem_calls {
 	uint32_t (*read)(const struct gpunvme_mem *mem, size_t offset);
 	void (*write)(const struct gpunvme_mem *mem, size_t offset, uint32_t value);
@@ -66,19 +66,19 @@ struct gpunvme_mem {
 	bool far;        /* a device's pages: the CPU combines what it writes, and the kernel makes no direct I/O to them */
 	bool moves;      /* its driver may move it: memory of a GPU, and of exporters that are not known not to */
 	bool cached_stores; /* local: what lanes store there a controller may find only after gpunvme_gpu_fence() */
-	bool borrowed;   /* local, but its user's, who may free it at any time */
+	bool borrowed;   /* local, but its user's, which may free it at any time */
 	bool exempt;     /* the library's own, which may lie elsewhere than the data of its GPU on a device */
 	bool locked;     /* mlock succeeded */
-	bool ours;       /* the library's own, got by the public call: who frees it does not come again */
+	bool ours;       /* the library's own, got by the public call: it is freed once */
 	bool orphan;     /* the library's own, freed while a device may still write to it; released with its last mapping */
 	bool leaked;     /* a GPU did not let go of it: the bytes are never given back */
 	bool gone;       /* taken away for good */
-	bool inside;     /* memory of a controller in software: mapped, and reached when that is told so */
+	bool inside;     /* memory of a controller in software: mapped, and reached once enabled there */
 	bool lists_inside; /* PRP lists of its mappings lie in the memory of the drive */
 	struct gpunvme_dev *home; /* it lies in this drive, which has it at home_iova without a mapping; or NULL */
 	uint64_t home_iova;
 	struct gnv_cached *cached; /* that it belongs to, or NULL */
-	struct gnv_sight *sights; /* under the lock of whoever shows it */
+	struct gnv_sight *sights; /* under the lock of the caller that shows it */
 	pthread_mutex_t lock; /* protects maps, watches, orphan, leaked and gone */
 	struct gnv_mapping *maps;
 	struct gnv_mem_watch *watches;
@@ -119,7 +119,7 @@ int gnv_mem_host_alloc(size_t len, uint32_t flags, const struct gnv_log *log, st
 
 /*
  * gnv_mem_host_alloc_for() - the same for data of a GPU: as it wants memory of the host, unless @flags ask for a kind of pages
- * Return: as gnv_mem_host_alloc(), and what the GPU's host_alloc answers.
+* Return: as gnv_mem_host_alloc(), and errors of the GPU's host_alloc.
  */
 int gnv_mem_host_alloc_for(struct gpunvme_gpu *gpu, size_t len, uint32_t flags, struct gpunvme_mem **mem);
 
@@ -129,7 +129,7 @@ int gnv_mem_host_register(void *ptr, size_t len, struct gpunvme_mem **mem);
 /*
  * gnv_mem_gpu_alloc() - memory of a GPU; @how: as of the GPU's mem_alloc
  * gnv_mem_gpu_register() - the same of memory that its user got from the GPU's runtime; -ENOENT: it is the host's
- * Both hold a reference to the GPU. Return: 0; what the GPU's mem_alloc and mem_register answer; -ENOMEM.
+ * Both hold a reference to the GPU. Return: 0; errors of the GPU's mem_alloc and mem_register; -ENOMEM.
  */
 int gnv_mem_gpu_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gpunvme_mem **mem);
 int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct gpunvme_mem **mem);
@@ -138,7 +138,7 @@ int gnv_mem_gpu_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, struct 
  * gnv_mem_far_get() - bytes of memory of a device (`far`) to the host's own; gnv_mem_far_put() - the other way
  *
  * By the CPU's mapping, or through the GPU's runtime where there is none. What was put is seen by lanes when the call returns.
- * Return: 0; -EFAULT the memory is its user's, who has freed it; -EIO. gnv_fail() has the sentence.
+ * Return: 0; -EFAULT the memory is its user's, which has freed it; -EIO. gnv_fail() has the message.
  */
 int gnv_mem_far_get(const struct gpunvme_mem *mem, size_t offset, void *to, size_t len);
 int gnv_mem_far_put(const struct gpunvme_mem *mem, size_t offset, const void *from, size_t len);
@@ -151,13 +151,13 @@ void gnv_mem_init(struct gpunvme_mem *mem, const struct gnv_mem_ops *ops);
 void gnv_mem_fini(struct gpunvme_mem *mem);
 
 /*
- * gnv_mem_show() - make it visible to the lanes of a GPU, once for all who ask; gnv_mem_hide() takes one request back
+ * gnv_mem_show() - make it visible to the threads of a GPU, once for all requests; gnv_mem_hide() takes one request back
  * @offset, @len: which part, the same each time for one memory
  * @lane: the lanes' address of that part
  *
  * Memory of the host is mapped to its device before it is shown, and hidden from every GPU before it is released. The caller
  * serialises the two for one memory.
- * Return: 0; what the attaching answers; -ENOMEM. Hiding: 0; -EBUSY the GPU kept it, and the memory must outlive it.
+* Return: 0; errors of attaching it; -ENOMEM. Hiding: 0; -EBUSY the GPU kept it, and the memory must outlive it.
  */
 int gnv_mem_show(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, size_t offset, size_t len, uint64_t *lane);
 int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu);
@@ -166,16 +166,16 @@ int gnv_mem_hide(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu);
 int gnv_mem_hide_at(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu, uint64_t lane);
 
 /*
- * gnv_mem_blind() - its device is given back while lanes may use it: to them it becomes memory that leads nowhere
- * Who asks to see it afterwards, when the device is back, is shown it elsewhere. Called before the device is reset, and with @reset
+ * gnv_mem_blind() - replace it for threads by memory without effect, as its device is given back while they may use it
+ * Later requests to see it, when the device is back, get it at another address. Called before the device is reset, and with @reset
  * after it. Serialised with those above.
- * Return: 0; negative, with its sentence: for one of the GPUs that was not possible.
+ * Return: 0; negative, with a message: for one of the GPUs that was not possible.
  */
 int gnv_mem_blind(struct gpunvme_mem *mem, bool reset);
 
 /*
  * What a runtime made cached of it is uncached again, for each GPU to which it is shown; serialised with those above.
- * Return: 0; what the GPU's host_renew answers.
+* Return: 0; errors of the GPU's host_renew.
  */
 int gnv_mem_renew(struct gpunvme_mem *mem);
 
@@ -193,7 +193,7 @@ int gnv_mem_detach_foreign(struct gpunvme_mem *mem, struct gpunvme_gpu *gpu, str
 void gnv_mem_watch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch);
 void gnv_mem_unwatch(struct gpunvme_mem *mem, struct gnv_mem_watch *watch);
 
-/* It was taken away: tell all who watch. @gone: it cannot be mapped again either. */
+/* It was taken away: notify all watches. @gone: it cannot be mapped again either. */
 void gnv_mem_lose(struct gpunvme_mem *mem, bool gone);
 
 /* Bytes, object and its reference to the GPU; no device has it mapped. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Host memory: allocated by the library, or registered by its owner.
- * Invariant: `cpu` and `len` describe one mapping, whole pages, readable and writable; lanes of the CPU use the same address.
+ * Invariant: `cpu` and `len` describe one mapping, whole pages, readable and writable; CPU threads use the same address.
  */
 #include <errno.h>
 #include <stdlib.h>

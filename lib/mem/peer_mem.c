@@ -32,7 +32,7 @@ struct gpunvme_peer {
 	struct mem_bar *mems;
 };
 
-/* Whoever has this memory mapped ends what uses it. */
+/* Each device that has this memory mapped ends what uses it. */
 static void lose_all(struct gpunvme_peer *peer, bool gone)
 {
 	struct mem_bar *bar;

@@ -73,7 +73,7 @@ int gnv_soft_space_publish(struct soft_space *soft, struct entry *e)
 		ret = watch->mapped(watch, &e->map);
 	if (ret) {
 		kept = gnv_soft_space_end_watches(soft, e);
-		e->map.leaving = reaches(kept); /* what still reaches it keeps the slot for ever */
+		e->map.leaving = reaches(kept); /* a slot that is still in use is lost */
 		return kept ? -EOWNERDEAD : ret;
 	}
 	__atomic_store_n(&e->serial, e->map.serial, __ATOMIC_RELAXED);

@@ -30,7 +30,7 @@ struct gnv_soft_map {
 	bool hidden;   /* the CPU does not reach it: no rings there, no lists */
 	bool foreign;  /* memory of another process */
 	uint32_t leaving; /* no new use of it begins (atomic) */
-	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping for ever */
+	unsigned slot; /* 0 .. GNV_SOFT_SPACE_SLOTS-1; with `serial` names the mapping uniquely */
 	uint64_t serial;
 };
 
@@ -49,7 +49,7 @@ int gnv_soft_map_get(const struct gnv_soft_map *map, const char *at, void *to, s
 int gnv_soft_map_put(const struct gnv_soft_map *map, const char *at, const void *from, size_t len);
 void gnv_soft_map_fence(const struct gnv_soft_map *map);
 
-/* Each slot has a stretch of addresses of its own. Of an address that no slot can hold, the answer is some slot. */
+/* Each slot has a stretch of addresses of its own. For an address that no slot can hold, the result is some slot. */
 #define GNV_SOFT_IOVA_SLOT_SHIFT 44
 static inline unsigned gnv_soft_iova_slot(uint64_t iova)
 {
@@ -83,7 +83,7 @@ int gnv_soft_space_place(struct gnv_space *space, uint64_t iova, size_t len, voi
  */
 int gnv_soft_space_displace(struct gnv_space *space, uint64_t iova, uint32_t ms);
 
-/* The first half of it: nobody who does not use it already will. Return: 0, -ENOENT. */
+/* The first half of it: from now on there are no new users. Return: 0, -ENOENT. */
 int gnv_soft_space_withdraw(struct gnv_space *space, uint64_t iova);
 
 /* Return: 0, -ENOMEM. */
@@ -95,7 +95,7 @@ bool gnv_soft_space_is_narrow(struct gnv_space *space);
 
 /*
  * gnv_soft_space_get() - find the mapping that holds [iova, iova + len) whole and take a reference to it
- * Called by controller threads, concurrently with map and unmap. While a reference is held, unmap answers -EBUSY (after waiting
+ * Called by controller threads, concurrently with map and unmap. While a reference is held, unmap returns -EBUSY (after waiting
  * a bounded time for it to go).
  * Return: 0; -EFAULT.
  */

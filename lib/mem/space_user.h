@@ -8,7 +8,7 @@
 
 #include "mem/space.h"
 
-/* How the other process is told. Any thread. Return: as the space's map and unmap; gnv_fail() has the sentence. */
+/* How requests reach the other process. Any thread. Return: as the space's map and unmap; gnv_fail() has the message. */
 struct gnv_space_user_ops {
 	int (*map)(void *ctx, int fd, uint64_t iova, size_t len);
 	int (*unmap)(void *ctx, uint64_t iova, size_t len);

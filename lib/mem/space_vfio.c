@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The choice of addresses for VFIO spaces.
- * Invariant: an address that is given out is usable by the kernel's word, and lies in the window of no PCI device: behind a switch
+ * Invariant: the kernel reports an address that is given out as usable, and it lies in the window of no PCI device: below a switch
  * without access control such a DMA could end in that device.
  */
 #include "mem/space_vfio.h"

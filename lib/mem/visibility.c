@@ -9,7 +9,7 @@
 #include "mem/mem.h"
 #include "os/linux/dmabuf.h"
 
-/* A blind one is of those who have it, and of nobody else. */
+/* Users that have a blind one keep it; new users do not get it. */
 static struct gnv_sight **find(struct gpunvme_mem *mem, const struct gpunvme_gpu *gpu)
 {
 	struct gnv_sight **link;

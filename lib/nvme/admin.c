@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Admin commands: Base Specification 3.3 (queues), 4.1.1 (PRPs), 5 (commands).
- * Invariant: but for requests for events at most one command is in flight, and only while the lock is held; after a command that
- * got no proper answer there is never another.
+ * Invariant: but for requests for events at most one command is in flight, and only while the lock is held. After a command without
+ * a valid completion no other is sent.
  */
 #include "nvme/admin.h"
 
@@ -74,7 +74,7 @@ void gnv_admin_fini(struct gnv_admin *admin)
 	pthread_mutex_destroy(&admin->lock);
 }
 
-/* @bell: rings instead of the CPU; NULL: the CPU does. Return: what @bell answers; then the command was not sent. */
+/* @bell: rings instead of the CPU; NULL: the CPU does. Return: an error of @bell; then the command was not sent. */
 static int submit(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell)
 {
 	struct gpunvme_sqe *ring = admin->sq.cpu;
@@ -223,7 +223,7 @@ static int data_get(struct gnv_admin *admin, size_t len, struct gnv_block *data)
 	return 0;
 }
 
-/* There is one late block at most: behind it is a restart, or nothing. */
+/* There is one late block at most: after it a restart follows, or nothing. */
 static void data_put(struct gnv_admin *admin, struct gnv_block *data)
 {
 	if (!data->chunk || data->iova == admin->data.iova)
@@ -331,7 +331,7 @@ unsigned gnv_admin_take_events(struct gnv_admin *admin, uint32_t events[GNV_ADMI
 
 	pthread_mutex_lock(&admin->lock);
 	while (!gnv_ctrl_dead(admin->ctrl) && completion_waits(admin))
-		if (!take_event(admin)) /* and no command is in flight that it could answer */
+		if (!take_event(admin)) /* and no command is in flight that it could complete */
 			broke(admin, (const struct gpunvme_cqe *)admin->cq.cpu + admin->head);
 	for (i = 0; i < GNV_ADMIN_AERS; i++)
 		if (admin->aer.answered >> i & 1)

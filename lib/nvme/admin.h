@@ -20,7 +20,7 @@ struct gnv_admin {
 	struct gnv_block sq;
 	struct gnv_block cq;
 	struct gnv_block data; /* one page, for commands that need no more */
-	struct gnv_block late; /* of a command without an answer: the controller may write there until it is disabled */
+	struct gnv_block late; /* of a command without completion: the controller may write there until it is disabled */
 	uint32_t timeout_ms;
 	uint16_t tail;
 	uint16_t head;
@@ -32,12 +32,12 @@ struct gnv_admin {
 	} aer;
 };
 
-/* Allocate the rings. After a failure, too, gnv_admin_fini() gives them back. Return: 0, -ENOMEM, or what the space answers. */
+/* Allocate the rings. After a failure, too, gnv_admin_fini() gives them back. Return: 0, -ENOMEM, errors of the space. */
 int gnv_admin_init(struct gnv_admin *admin, struct gnv_ctrl *ctrl, struct gnv_arena *arena, uint32_t timeout_ms);
 
 /*
  * Reset the controller, whatever it was doing, and begin: afterwards it makes no DMA but for the admin queue, and has no I/O
- * queues. A command in flight is not waited for: it ends with -ESHUTDOWN. Return: 0; what disabling and enabling answer: then the
+ * queues. A command in flight is not waited for: it ends with -ESHUTDOWN. Return: 0; errors of disabling and enabling: then the
  * controller is dead, and ctrl->enabled says whether it may make DMA.
  */
 int gnv_admin_restart(struct gnv_admin *admin);
@@ -50,7 +50,7 @@ void gnv_admin_fini(struct gnv_admin *admin);
  * @cmd:  all but CID and data pointer
  * @buf:  data, copied; NULL when @len is 0
  * @to_device: the controller reads @buf
- * A command without an answer, or with a wrong one, ends the controller: it is marked dead, and its buffers stay mapped
+ * A command without a completion, or with a wrong one, ends the controller: it is marked dead, and its buffers stay mapped
  * until it was disabled.
  * Return: 0; -ENODEV gone; -ESHUTDOWN dead, or reset meanwhile; -ETIMEDOUT, -EPROTO this command; -ENOMEM; or a positive NVMe
  * status.
@@ -74,7 +74,7 @@ struct gnv_bell {
 
 /*
  * gnv_admin_run_rung() - the same for a command whose data pointer is the caller's, and whose doorbell @bell rings
- * Return: as gnv_admin_run(); or what @bell answers when it did not ring.
+* Return: as gnv_admin_run(); or an error of @bell: it did not ring.
  */
 int gnv_admin_run_rung(struct gnv_admin *admin, const struct gpunvme_sqe *cmd, const struct gnv_bell *bell, uint32_t *result);
 

@@ -8,7 +8,7 @@
 
 #define LEAST ((size_t)64 << 10) /* less is not worth the trouble */
 
-/* Whoever blinds lanes looks at it, on threads of the port. */
+/* Threads of the port read it when they fence off GPU threads. */
 static struct gnv_arena *exchange(struct gnv_nvme *nvme, struct gnv_arena *arena)
 {
 	struct gnv_arena *was;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Controller Memory Buffer: memory in the drive, behind a BAR. A submission queue or a PRP list there costs the drive no read over
+* Controller Memory Buffer: memory in the drive, in a BAR. A submission queue or a PRP list there costs the drive no read over
  * the bus; what the CPU and lanes store there is as far as a doorbell, and like that goes to the drive in order.
  */
 #ifndef GNV_NVME_CMB_H

@@ -30,7 +30,7 @@ struct gnv_ctrl {
 	uint64_t cmb_base;    /* the address that means its own memory; 0: none does */
 	bool enabled;         /* it was given the rings of the admin queue, and not disabled since: it may make DMA */
 	int dead; /* atomic, changed under the lock: 0; -ENODEV it is gone; -ESHUTDOWN a reset may bring it back */
-	bool taken; /* it is taken away: no reset brings it back, not even while it still answers */
+	bool taken; /* it is taken away: no reset brings it back, even if it still responds */
 	void (*died)(void *ctx, const char *why); /* called when `dead` stops to be 0, on any thread; may be NULL */
 	void *died_ctx;
 	pthread_mutex_t lock;	/* the innermost; protects why, and changes of dead and taken */
@@ -61,8 +61,8 @@ struct gnv_ctrl_cmb {
 int gnv_ctrl_cmb(struct gnv_ctrl *ctrl, struct gnv_ctrl_cmb *cmb);
 
 /*
- * From now on, also after resets, addresses from @base on mean that memory. One from before NVMe 1.4 cannot be told, and knows
- * it by the addresses of the BAR. It is disabled. Return: 0; -EINVAL it disagrees.
+ * From now on, also after resets, addresses from @base on mean that memory. A controller from before NVMe 1.4 has no register for
+ * it and uses the addresses of the BAR. It is disabled. Return: 0; -EINVAL it disagrees.
  */
 int gnv_ctrl_cmb_at(struct gnv_ctrl *ctrl, uint64_t base);
 
@@ -94,7 +94,7 @@ void gnv_ctrl_take(struct gnv_ctrl *ctrl, const char *why);
 /* Return: 0; -ENODEV it is taken away. */
 int gnv_ctrl_kept(struct gnv_ctrl *ctrl);
 
-/* It was reset and answers. Return: 0; -ENODEV it is taken away. */
+/* It was reset and responds. Return: 0; -ENODEV it is taken away. */
 int gnv_ctrl_revive(struct gnv_ctrl *ctrl);
 
 /* Offset in BAR0 of the doorbell of SQ `qid`, and of CQ `qid`. */

@@ -164,7 +164,7 @@ int gnv_features_log_page(struct gnv_nvme *nvme, uint8_t lid, uint32_t nsid, voi
 }
 
 /*
- * Base Specification 5.27.1: features with a structure beside dword 11: LBA ranges, APST, HMB, time, predictable latency, host
+ * Base Specification 5.27.1: features with a structure as well as dword 11: LBA ranges, APST, HMB, time, predictable latency, host
  * behaviour, enhanced metadata, host identifier.
  */
 static bool has_data(uint8_t fid)
@@ -179,7 +179,7 @@ static bool may_have_data(uint8_t fid)
 	return has_data(fid) || (fid > 0x1a && fid < 0x80) || fid > 0x84;
 }
 
-/* What comes beside the value, which nobody wants, needs a place all the same: the drive would put it at address 0. */
+/* Nobody needs the data that comes with the value, but it needs a buffer: otherwise the drive would write it to address 0. */
 int gnv_features_get(struct gnv_nvme *nvme, uint32_t nsid, uint8_t fid, uint32_t *value)
 {
 	struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_GET_FEATURES, .nsid = nsid, .cdw10 = fid };

@@ -9,14 +9,14 @@
  * gnv_features_queues() - agree on the number of I/O queue pairs; once, before the first queue
  * @want:    how many to ask for
  * @granted: how many there are, at most @want and at least 1
- * Return: 0, or what gnv_admin_run() answers.
+* Return: 0, or errors of gnv_admin_run().
  */
 int gnv_features_queues(struct gnv_nvme *nvme, uint32_t want, uint32_t *granted);
 
 /*
  * gnv_features_arbitration() - as many commands of a queue at a time as the drive recommends, where it takes fewer (5.27.1.1)
  * @recommended: the power of two of Identify (RAB)
- * What the drive refuses stays as it is. Return: 0; negative: what gnv_admin_run() answers.
+ * What the drive refuses stays as it is. Return: 0; negative: errors of gnv_admin_run().
  */
 int gnv_features_arbitration(struct gnv_nvme *nvme, uint32_t recommended);
 

@@ -30,20 +30,20 @@ struct gnv_hmb_entry {
  * @alone: no other device is in its address space, else it gets nothing, as without an IOMMU
  * A drive that gets less than it needs, or refuses it, works without, which the log says. What it has refused stays mapped all the
  * same, and is offered again after a reset.
- * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: what gnv_admin_run() answers, or -EBUSY,
+ * Return: 0; -EINVAL so many were asked for by the URI, and none can be given; negative: errors of gnv_admin_run(), or -EBUSY,
  * and then gnv_hmb_drop() has something left to do.
  */
 int gnv_hmb_give(struct gnv_nvme *nvme, uint32_t mib, bool alone);
 
 /*
  * Another device is about to reach its address space: the drive leaves that memory, for good. No reset runs meanwhile.
- * Return: 0; -EBUSY it was asked for by `hmb`, or the drive does not leave it; what gnv_admin_run() answers.
+ * Return: 0; -EBUSY it was asked for by `hmb`, or the drive does not leave it; errors of gnv_admin_run().
  */
 int gnv_hmb_make_way(struct gnv_nvme *nvme);
 
 /*
  * After a reset: the same memory, with what the drive had there, if it had it. A drive that does not want it back, nor as new,
- * works without until the next reset. Return: 0; negative: what gnv_admin_run() answers.
+ * works without until the next reset. Return: 0; negative: errors of gnv_admin_run().
  */
 int gnv_hmb_return(struct gnv_nvme *nvme);
 

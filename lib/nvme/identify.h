@@ -8,16 +8,16 @@
 /* Run Identify; @data: 4096 bytes. Return: what gnv_admin_run() returns. */
 int gnv_identify(struct gnv_nvme *nvme, enum gpunvme_cns cns, uint32_t nsid, void *data);
 
-/* Fill nvme->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; what gnv_admin_run() answers. */
+/* Fill nvme->info from Identify Controller, and the shutdown deadline. Return: 0; -EOPNOTSUPP; errors of gnv_admin_run(). */
 int gnv_identify_ctrl(struct gnv_nvme *nvme);
 
 /* Whether the drive may be asked that: some err with most of Identify (port/quirks.h). */
 bool gnv_identify_knows(const struct gnv_nvme *nvme, enum gpunvme_cns cns);
 
-/* Identify Namespace, unchecked. Return: what gnv_admin_run() answers. */
+/* Identify Namespace, unchecked. Return: as gnv_admin_run(). */
 int gnv_identify_ns(struct gnv_nvme *nvme, uint32_t nsid, struct gpunvme_id_ns *id);
 
-/* Its UUID, from the list of descriptors; untouched where it has none. Return: what gnv_admin_run() answers. */
+/* Its UUID, from the list of descriptors; untouched where it has none. Return: as gnv_admin_run(). */
 int gnv_identify_uuid(struct gnv_nvme *nvme, uint32_t nsid, uint8_t uuid[16]);
 
 /* Return: 0 the namespace has the command set of this library, or the controller does not say; -EOPNOTSUPP another one. */

@@ -21,11 +21,11 @@ struct gnv_ioq {
 	bool cq_exists, sq_exists;
 };
 
-/* The admin commands that create a queue whose ring lies at `iova`; whoever sends them knows what an answer means. */
+/* The admin commands that create a queue whose ring lies at `iova`; the caller handles their status. */
 struct gpunvme_sqe gnv_ioq_create_cq(uint32_t qid, uint64_t iova, uint32_t entries);
 struct gpunvme_sqe gnv_ioq_create_sq(const struct gnv_nvme *nvme, uint32_t qid, uint64_t iova, uint32_t entries);
 
-/* @qid is nobody's. On failure, too, gnv_ioq_close(). Return: 0, -ENOMEM, or what gnv_admin_run() answers. */
+/* @qid is nobody's. On failure, too, gnv_ioq_close(). Return: 0, -ENOMEM, or errors of gnv_admin_run(). */
 int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid);
 
 /*
@@ -36,10 +36,9 @@ int gnv_ioq_open(struct gnv_ioq *q, struct gnv_nvme *nvme, uint32_t qid);
 int gnv_ioq_run(struct gnv_ioq *q, struct gpunvme_sqe *cmds, uint32_t count, uint32_t timeout_ms);
 
 /*
- * gnv_ioq_run_witnessed() - the same with one command, about which a controller may keep silent: whether it does, or is late,
- * others tell that it answers
- * @witness: a command that it answers, sent again and again once @cmd was waited for in vain; each is waited for @witness_ms
- * Return: as gnv_ioq_run(); -ETIMEDOUT it answered the witnesses and not @cmd, or a witness neither.
+ * gnv_ioq_run_witnessed() - the same with one command that a controller may never complete: other commands show whether it is late
+ * @witness: a command that it completes, sent again and again once @cmd was waited for in vain; each is waited for @witness_ms
+ * Return: as gnv_ioq_run(); -ETIMEDOUT it completed the witnesses and not @cmd, or a witness neither.
  */
 int gnv_ioq_run_witnessed(struct gnv_ioq *q, struct gpunvme_sqe *cmd, const struct gpunvme_sqe *witness, uint32_t timeout_ms,
 			  uint32_t witness_ms);

@@ -19,7 +19,7 @@
 #include "util/clock.h"
 
 #define READ_MS 2000u
-#define AGAIN_MS 250u	 /* for lists of a drive that was silent once, and answers without them */
+#define AGAIN_MS 250u	 /* for lists of a drive that timed out once, and works without them */
 #define SMALL 4u	 /* pages */
 #define LARGE (4u << 20) /* bytes */
 #define PIECE (2u << 20) /* the most that lies in one piece of physical memory, where that is needed */
@@ -172,7 +172,7 @@ static int begin_anew(struct proof *p)
 	return gnv_ioq_open(&p->q, p->nvme, 1);
 }
 
-/* It did not answer a read through a list. Where it does answer others, the next list is what it keeps silent about. */
+/* A read through a list timed out. If reads without a list complete, a time-out of the next list is the list's fault. */
 static int begin_again(struct proof *p)
 {
 	struct gpunvme_sqe cmd = read_command(p, 0, 1);

@@ -13,7 +13,7 @@
  * Reads the same blocks a page at a time and through lists of several sizes and places; media is not written. A controller that
  * does not return the same is given stricter ones, which the log says. Where there is nothing to read the lists stay unproven,
  * which the log says, too.
- * Return: 0; -EIO it does not even read two pages as it should; -ENOMEM; -ENODEV; what a reset answers that it needed.
+ * Return: 0; -EIO it does not even read two pages as it should; -ENOMEM; -ENODEV; errors of a reset that it needed.
  */
 int gnv_lists_prove(struct gnv_nvme *nvme);
 

@@ -11,7 +11,7 @@
 #define DEFAULT_TRIED 64u /* namespaces */
 #define NS_ASKED 4096u /* one by one: more than drives without a list have */
 
-/* All its namespaces are told within the time of one command: commands that are slow, each in time, do not add up. */
+/* Reading all its namespaces takes the time of one command at most: slow commands, each in time, do not add up. */
 static int check_time(const struct gnv_nvme *nvme, uint64_t end)
 {
 	if (gnv_clock_ns() < end)

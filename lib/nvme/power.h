@@ -15,11 +15,11 @@ int gnv_power_parse(const char *word, enum gnv_power *power);
 
 /*
  * gnv_power_apply() - settle it, for resets to come as well
- * What the drive refuses is said in the log. Return: 0; negative: what gnv_admin_run() answers.
+ * The log has what the drive refuses. Return: 0; negative: errors of gnv_admin_run().
  */
 int gnv_power_apply(struct gnv_nvme *nvme, enum gnv_power power);
 
-/* As it was found. A drive that does not answer loses it with its reset anyway. */
+/* Restore the settings that were found. A drive that does not respond loses them with its reset anyway. */
 void gnv_power_restore(struct gnv_nvme *nvme);
 
 #endif

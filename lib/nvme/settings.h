@@ -6,13 +6,13 @@
 #include "nvme/nvme.h"
 
 /*
- * Around a Set Features: neither another one nor a reset comes between the command and its note. @ret: its answer; 0 is noted, with
- * @len bytes of data. What cannot be kept is said in the log: for want of memory, or as its data is not at hand (@data is NULL).
+ * Around a Set Features: neither another one nor a reset comes between the command and its note. @ret: its result; 0 is noted, with
+ * @len bytes of data. The log has what cannot be kept: for want of memory, or as its data is not at hand (@data is NULL).
  */
 void gnv_settings_begin(struct gnv_nvme *nvme);
 void gnv_settings_end(struct gnv_nvme *nvme, const struct gpunvme_sqe *cmd, const void *data, size_t len, int ret);
 
-/* After a reset: as many queues as before, and all that was noted. Return: 0; -EIO fewer queues; what gnv_admin_run() answers. */
+/* After a reset: as many queues as before, and all that was noted. Return: 0; -EIO fewer queues; errors of gnv_admin_run(). */
 int gnv_settings_apply(struct gnv_nvme *nvme);
 
 /* Nobody uses the device any more. */

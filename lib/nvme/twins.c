@@ -32,7 +32,7 @@ static int fill(struct shelf *shelf)
 	return ret;
 }
 
-/* An identifier that cannot be told is none. */
+/* An identifier that cannot be read counts as none. */
 static int nth(void *ctx, uint32_t n, struct gnv_identity_ns *ns)
 {
 	struct shelf *shelf = ctx;

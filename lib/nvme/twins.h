@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A namespace that two controllers share is one medium: the kernel may have it mounted behind the other one. Binding asks sysfs
+ * A namespace that two controllers share is one medium: the kernel may have it mounted by the other one. Binding asks sysfs
  * about that (os/linux/drive.h); a drive that is bound already is asked itself, when it is opened, and the disk is held until
  * it is closed.
  */
@@ -9,7 +9,7 @@
 
 #include "nvme/nvme.h"
 
-/* Return: 0; -EBUSY a namespace is in use elsewhere; what the controller answers; gnv_fail() has the sentence. */
+/* Return: 0; -EBUSY a namespace is in use elsewhere; errors of the controller; gnv_fail() has the message. */
 int gnv_twins_hold(struct gnv_nvme *nvme);
 
 #endif
