@@ -111,7 +111,7 @@ static int open_stores(struct gnv_soft *soft, const struct gnv_soft_config *conf
 	return ret;
 }
 
-/* For those who let others write to it. */
+/* For servers, whose clients may write to it. */
 static int check_careful(const struct gnv_soft *soft)
 {
 	const struct gnv_soft_part *part = soft->part;

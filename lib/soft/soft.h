@@ -3,7 +3,7 @@
  * The NVMe controller in software.
  *
  * It owns a page that plays BAR0 and threads that serve it: they poll the doorbells, read each submission queue entry once into
- * private memory, check every field, have a store (store.h) do the I/O and post completions. Whoever drives it uses the registers,
+ * private memory, check every field, have a store (store.h) do the I/O and post completions. A host uses the registers,
  * queues and PRP lists as with a controller made of silicon. It shares bytes, not code, with lib/nvme and the device header, and
  * trusts neither: the author of the queues is hostile until proven otherwise.
  */
@@ -46,7 +46,7 @@ void gnv_soft_keep_bar(struct gnv_soft *soft);
 /* Its descriptor, the controller's own; -1 when it is not shared. */
 int gnv_soft_bar_fd(const struct gnv_soft *soft);
 
-/* Does a queue live in memory that was mapped within [iova, iova + len)? Also true when that cannot be told within a second. */
+/* Does a queue live in memory that was mapped within [iova, iova + len)? Also true when that is not known within a second. */
 bool gnv_soft_has_ring(struct gnv_soft *soft, uint64_t iova, uint64_t len);
 
 /*

@@ -2,8 +2,8 @@
 /*
  * I/O commands: from the 64 bytes of a submission queue entry to a checked operation (NVM Command Set Specification 3).
  *
- * A pure function of its arguments: no memory behind the command is looked at here. The caller copied the entry before, so what
- * was checked is what is executed.
+ * A pure function of its arguments: it reads no memory that the command names. The caller copied the entry before, so what was
+ * checked is what is executed.
  */
 #ifndef GNV_SOFT_CMD_H
 #define GNV_SOFT_CMD_H

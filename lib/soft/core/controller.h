@@ -30,7 +30,7 @@
 #define GNV_SOFT_WZSL 5u	  /* and its limit for Write Zeroes: 128 KiB */
 #define GNV_SOFT_1_4 0x00010400u  /* of the specification */
 #define GNV_SOFT_2_0 0x00020000u  /* since which drives tell limits of Dataset Management and Write Zeroes */
-#define GNV_SOFT_TEMPERATURE 310u /* kelvin, for ever */
+#define GNV_SOFT_TEMPERATURE 310u /* kelvin, constant */
 
 struct gnv_log;
 
@@ -43,7 +43,7 @@ enum gnv_soft_state {
 	GNV_SOFT_STOPPED
 };
 
-/* Who asks takes it back when it lasts too long, but not while it is done. */
+/* The caller withdraws the request when it lasts too long, but not while it is done. */
 enum gnv_soft_asked { GNV_SOFT_UNASKED, GNV_SOFT_ASKED, GNV_SOFT_BEING_DONE };
 
 struct gnv_soft_features {
@@ -54,7 +54,7 @@ struct gnv_soft_features {
 	uint32_t at_once[GNV_SOFT_VECTORS / 32]; /* vectors that have none */
 };
 
-/* Memory of the host that the played drive works in. */
+/* Memory of the host that the emulated drive works in. */
 struct gnv_soft_hmb {
 	bool on;
 	bool known; /* what follows was given before, and not forgotten since */

@@ -18,7 +18,7 @@ uint16_t gnv_soft_reply(struct gnv_soft *soft, struct gnv_soft_cmd *cmd, const v
 /* The other way. Return: 0 or a status. */
 uint16_t gnv_soft_receive(struct gnv_soft_cmd *cmd, void *to, size_t len);
 
-/* What the drive that is played makes of an address. */
+/* The address that the emulated drive uses instead of an address. */
 static inline uint64_t gnv_soft_address(const struct gnv_soft_io *io, uint64_t iova)
 {
 	return gnv_soft_has(io->traits, GNV_SOFT_ADDR_48) ? iova & ((1ull << 48) - 1) : iova;
@@ -66,7 +66,7 @@ void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit);
 /* The ranges of Dataset Management: a copy, from which they are checked and used. Then that copy. */
 uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd);
 const struct gpunvme_dsm_range *gnv_soft_data_ranges(const struct gnv_soft_cmd *cmd);
-/* Data did not reach its buffer: for whoever reads a log. */
+/* Log that data did not reach its buffer. */
 void gnv_soft_data_lost(struct gnv_soft_cmd *cmd);
 
 #endif

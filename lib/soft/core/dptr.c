@@ -8,7 +8,7 @@
 #define SGL_ALIGN 3u
 #define SGL_MOST 65536u /* descriptors of one command */
 #define PRP_ALIGN 3u
-#define PAGE_BITS 4095ull /* of the pages of drives that are played */
+#define PAGE_BITS 4095ull /* of the pages of emulated drives */
 #define HALF_LIST 256u /* entries */
 
 struct walk {
@@ -97,7 +97,7 @@ static uint16_t walk_list(const struct walk *w, uint64_t iova, uint64_t len)
 	return 0;
 }
 
-/* What is wrong with the drive that is played. */
+/* The fault of the emulated drive. */
 static uint16_t skew_list(const struct gnv_soft_traits *traits, uint64_t *iova)
 {
 	if (gnv_soft_has(traits, GNV_SOFT_LISTS_FAIL) && *iova & (traits->number[GNV_SOFT_LISTS_FAIL] - 1))
@@ -204,7 +204,7 @@ static uint16_t walk_sgl(const struct walk *walk, const struct gpunvme_sqe *sqe,
 
 	if (sgl.id == GPUNVME_SGL_ID_DATA_BLOCK) {
 		if (gnv_soft_has(walk->traits, GNV_SOFT_SGL_SHORT))
-			sgl.addr += 512; /* the host's mapping has room behind a buffer, or the command fails */
+			sgl.addr += 512; /* the host's mapping has room after a buffer, or the command fails */
 		status = add_block(&w, &sgl);
 	} else if (!is_segment(&sgl)) {
 		return GPUNVME_SC_INVALID_SGL_TYPE;

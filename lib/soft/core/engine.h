@@ -4,8 +4,8 @@
  * system call. An engine fetches commands, has their data moved, completes them and tells the host; today's is made of threads
  * (engine/).
  *
- * Who calls. The engine calls the controller, and the controller this table, from one thread at a time: the one that looks at the
- * registers (gnv_soft_regs_poll()) and carries out admin commands. So nothing here is called by two threads at once but what says
+ * Callers: the engine calls the controller, and the controller this table, from one thread at a time, which polls the registers
+ * (gnv_soft_regs_poll()) and carries out admin commands. So no two threads call a function here at once, unless its comment says
  * so.
  *
  * Memory of the host is reached by IOVA and length, through functions that are linked, not called by this table (core/data.h).
@@ -113,7 +113,7 @@ struct gnv_soft_engine_ops {
 
 	/*
 	 * Does a queue lie in memory that was mapped within [iova, iova + len)? Called by any thread before that is unmapped. Return:
-	 * also true when it cannot be told within a second.
+	 * also true when it is not known within a second.
 	 */
 	bool (*has_ring)(struct gnv_soft *soft, uint64_t iova, uint64_t len);
 

@@ -125,7 +125,7 @@ static const struct word {
 	{ "seed", "NUMBER", UINT32_MAX, SEED, 0, "no error: decides which commands a share is, for all rules" },
 };
 
-struct rest { /* of a word: what stands behind a colon */
+struct rest { /* of a word: the part after a colon */
 	const char *at;
 	size_t len;
 };
@@ -259,7 +259,7 @@ static const struct condition {
 
 /* ---- Parsing ---- */
 
-/* What is before the next @end; *rest goes behind it. */
+/* The part before the next @end; *rest moves past it. */
 static struct rest split(struct rest *rest, char end)
 {
 	const char *at = memchr(rest->at, end, rest->len);

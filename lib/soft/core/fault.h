@@ -37,7 +37,7 @@ enum gnv_soft_verdict {
 	GNV_SOFT_ERRNO,	  /* its I/O ends with the errno `number` */
 	GNV_SOFT_STUCK,	  /* never complete it, and take nothing more from its queue until that is deleted */
 	GNV_SOFT_CFS,	  /* the controller stops, and says so by CSTS.CFS */
-	GNV_SOFT_ONES,	  /* the controller is gone: its registers are all ones, for ever */
+	GNV_SOFT_ONES,	  /* the controller is gone: its registers are all ones from now on */
 	GNV_SOFT_EVENT,	  /* execute it, and raise the asynchronous event `number` */
 	GNV_SOFT_UNREADY, /* as the stubborn of soft.h, in each CC.EN that is set */
 	GNV_SOFT_DIES,
@@ -94,7 +94,7 @@ struct gnv_soft_admin_fault {
 	void *ctx;
 };
 
-/* What registers do instead of what they should, until the next function reset or, where that is too much to hope for, for ever. */
+/* Wrong behaviour of registers, until the next function reset or, if that does not help, until the end. */
 enum gnv_soft_stubborn {
 	GNV_SOFT_WILLING,
 	GNV_SOFT_DEAF,      /* CC.EN that is cleared changes nothing: the controller goes on */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mishaps: what becomes of commands that the rules of fault= and the hooks of tests pick. */
+/* Injected faults: what happens to commands that the rules of fault= and the hooks of tests pick. */
 #include "soft/core/io.h"
 
 #include "soft/core/data.h"

@@ -30,7 +30,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_RESERVED_WRITE, /* the same, which lets others read */
 	GNV_SOFT_ACTIVATING,  /* new firmware is at work, its namespace not yet ready */
 	GNV_SOFT_OFFLINE,     /* a virtual function without queues */
-	GNV_SOFT_WORN,        /* read-only for ever */
+	GNV_SOFT_WORN,        /* read-only, no reset ends it */
 	GNV_SOFT_HOT,
 	GNV_SOFT_SPARE,       /* few spare blocks are left */
 	GNV_SOFT_UNRELIABLE,
@@ -45,7 +45,7 @@ enum gnv_soft_trait {
 	GNV_SOFT_SLOW_WAKE, /* with the first: takes NUMBER us to come back */
 	GNV_SOFT_HMB,	  /* asks for NUMBER MiB of host memory, works in it, and dies when somebody else does */
 	GNV_SOFT_HMB_WILD, /* with the one before: writes around that memory, and into it when it is not its own */
-	GNV_SOFT_CMB_DATA,  /* data for memory of its own lands beside its place */
+	GNV_SOFT_CMB_DATA,  /* data for memory of its own lands in another place */
 	GNV_SOFT_CMB_LISTS, /* lists in memory of its own are errors, although it says that it takes them */
 	GNV_SOFT_ADDR_48,     /* addresses have 48 bits; the others are ignored */
 	GNV_SOFT_SQE_128,     /* I/O submission queues have entries of 128 bytes, whatever CC says */

@@ -2,8 +2,8 @@
 /*
  * Host Memory Buffer: Base Specification 5.17.2.1, 5.27.1.10, 8.9.
  *
- * The drive that is played keeps a mark in each page, looks at one whenever it polls, and is dead when one is gone: that is what a
- * real one makes of a table of its own that somebody has written to. A function reset makes it forget what it was given.
+ * The emulated drive keeps a mark in each page, looks at one whenever it polls, and is dead when one is gone. A real drive fails so
+ * when the host overwrites a table of the drive. After a function reset it does not know the memory that it had.
  */
 #include "soft/core/controller.h"
 #include "soft/core/data.h"
@@ -94,7 +94,7 @@ static bool all_marked(struct gnv_soft *soft)
 
 /* ---- Wild ---- */
 
-/* All of its pages in turn, first and last words, when they are not its own; and always what lies before and behind a piece. */
+/* Overwrite its pages in turn, first and last words, when they are not its own, and always the words before and after a piece. */
 static void scribble(struct gnv_soft *soft)
 {
 	const struct gnv_soft_hmb *hmb = &soft->hmb;

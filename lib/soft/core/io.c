@@ -109,7 +109,7 @@ static uint16_t prepare(struct gnv_soft_cmd *cmd)
 	}
 }
 
-/* The state of the drive that is played. Return: 0 it serves; or the status. */
+/* The state of the emulated drive. Return: 0 it executes the command; or the status. */
 static uint16_t denied(const struct gnv_soft_cmd *cmd)
 {
 	static const struct {

@@ -53,7 +53,7 @@ struct gnv_soft_store {
 	bool keeps_old;	    /* deallocated blocks may keep their old data */
 };
 
-/* A namespace: its geometry, and the store behind it. Constant but for the last. */
+/* A namespace: its geometry and its store. Constant but for the last. */
 struct gnv_soft_part {
 	struct gnv_soft_store *store;
 	struct gnv_soft_ns ns;

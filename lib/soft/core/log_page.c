@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Get Log Page (Base Specification 5.16), and the records behind the pages. */
+/* Get Log Page (Base Specification 5.16), and the records that pages show. */
 #include "soft/core/controller.h"
 #include "soft/core/data.h"
 

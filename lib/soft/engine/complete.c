@@ -254,7 +254,7 @@ void gnv_soft_post(struct gnv_soft_cmd *cmd)
 		gnv_soft_discard(cmd);
 	} else if (!cq->held && !is_full(cq)) {
 		post(cq, cmd);
-	} else if (cmd->sq->closed) { /* the host is giving the queue up; waiting for it to make room could last for ever */
+	} else if (cmd->sq->closed) { /* the host is giving the queue up; it may never make room */
 		gnv_soft_discard(cmd);
 	} else {
 		cmd->next = NULL;

@@ -4,8 +4,8 @@
  * 5.27.1.6, 5.27.1.7). Completions are counted for each queue: of queues that share a vector, the first that is due tells the host.
  *
  * A host that has an interrupt takes entries until it finds none, and then moves the head. Until it has, another interrupt would
- * find nothing, or what this one finds, and costs a virtual machine much; what comes meanwhile is told when the head is moved to an
- * entry before it, or after a while, as a host may move the head whenever it likes.
+ * find nothing, or what this one finds, and costs a virtual machine much; what comes meanwhile is reported when the head is moved
+ * to an entry before it, or after a while, as a host may move the head at any time.
  */
 #include "soft/engine/threads.h"
 

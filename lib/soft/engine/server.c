@@ -101,7 +101,7 @@ static unsigned serve_queues(struct gnv_soft_server *server, struct gnv_soft_pac
 	return work + fetched;
 }
 
-/* Commands that the kernel does not have end here, or they would be in flight for ever. */
+/* Commands that the kernel does not have end here, or they would never end. */
 static void end_unsent(struct gnv_soft_server *server, struct gnv_soft_seat *seat, int err)
 {
 	void *tag[BATCH];
@@ -120,7 +120,7 @@ static void end_unsent(struct gnv_soft_server *server, struct gnv_soft_seat *sea
 	gnv_soft_server_unlock(server);
 }
 
-/* What the kernel has no room for now is handed over again at the next pass, but not for ever. */
+/* Requests that the kernel has no room for are handed over again at the next pass, for a limited time. */
 static void submit_to(struct gnv_soft_server *server, struct gnv_soft_seat *seat)
 {
 	int ret = seat->store->ops->submit(seat);
@@ -204,7 +204,7 @@ static void serve(struct gnv_soft_server *server)
 	}
 }
 
-/* The kernel still reads and writes host memory for what the store has; whoever stops the server waits, but not for ever. */
+/* The kernel still reads and writes host memory for what the store has; a stop of the server waits for that, for a limited time. */
 static void drain(struct gnv_soft_server *server)
 {
 	struct gnv_uring_done done[BATCH];

@@ -4,9 +4,8 @@
  *
  * Thread 0 looks at the registers and serves the admin queue, so it alone calls the controller (core/controller.h). Every thread
  * serves the submission queues whose completion queue has number i with i % threads == its index, so a completion queue has one
- * writer. A thread holds its `lock` for one pass over its queues; whoever else (thread 0, mostly) needs its queues, commands or
- * counters takes that lock. The store's part of a thread is touched by that thread only. Lock order: thread 0's, another thread's,
- * errors.lock.
+ * writer. A thread holds its `lock` for one pass over its queues. Another thread (mostly thread 0) that needs its queues, commands
+ * or counters takes that lock. Only that thread uses its part of the store. Lock order: thread 0's, another thread's, errors.lock.
  */
 #ifndef GNV_SOFT_THREADS_H
 #define GNV_SOFT_THREADS_H
@@ -43,7 +42,7 @@ struct gnv_soft_cq {
 	uint16_t vector;
 	bool urgent;	 /* an error is among those */
 	uint32_t unsaid; /* completions since the last one */
-	uint64_t due;	 /* when it is told of them at the latest, in ns; 0: not yet known */
+	uint64_t due;	 /* its latest time to get an interrupt for them, in ns; 0: not yet known */
 	bool told;	 /* it had an interrupt, and has not moved the head since */
 	uint64_t comes;	 /* until when that is a reason not to tell it again, in ns; 0: not yet known */
 	struct gnv_soft_cmd *held, **held_end; /* completions that wait for room, oldest first */
@@ -192,7 +191,7 @@ void gnv_soft_post(struct gnv_soft_cmd *cmd);
 /* Post what a success of this command would be, and keep it. Return: false when there is no room. */
 bool gnv_soft_post_copy(struct gnv_soft_cmd *cmd);
 
-/* ---- interrupt.c: when the host is told of completions; under the lock of the server ---- */
+/* ---- interrupt.c: when completions interrupt the host; under the lock of the server ---- */
 
 /* One interrupt for all that was posted to a queue since its last one, unless it waits for more, or the host has that one yet. */
 void gnv_soft_interrupt(struct gnv_soft_server *server);
@@ -221,7 +220,7 @@ void gnv_soft_look(struct gnv_soft_sq *sq, bool full);
 
 void gnv_soft_admin_start(struct gnv_soft_cmd *cmd);
 void gnv_soft_io_start(struct gnv_soft_cmd *cmd);
-/* Flush what is behind a namespace, by a command of that queue. */
+/* Flush the store of a namespace, by a command of that queue. */
 void gnv_soft_flush(struct gnv_soft_sq *own, struct gnv_soft_part *part);
 /* Have the store do the next step of a command (cmd->stage, cmd->done), and those after it that it does at once. */
 void gnv_soft_issue(struct gnv_soft_cmd *cmd);

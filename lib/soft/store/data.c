@@ -131,7 +131,7 @@ void gnv_soft_data_flip(struct gnv_soft_cmd *cmd, uint64_t bit)
 	*at = (char)(*at ^ 1 << bit % 8);
 }
 
-/* Behind the ranges is what they are overwritten with, of a drive that does not say what they read as. */
+/* The bytes after the ranges overwrite them, on a drive that does not report what deallocated blocks read as. */
 uint16_t gnv_soft_data_take_ranges(struct gnv_soft_cmd *cmd)
 {
 	const unsigned ones = gnv_soft_has(cmd->io->traits, GNV_SOFT_UNSAID) ? GNV_SOFT_FILL : 0;

@@ -109,7 +109,7 @@ static int grow(struct gnv_soft_segs *segs)
 	return 0;
 }
 
-/* Data for its own memory lands in the page beside the right one, by the drive that is played. */
+/* A fault of the emulated drive: data for its own memory lands in the page next to the right one. */
 static int find_data(struct gnv_soft_dma *dma, uint64_t iova, size_t len, char **cpu, unsigned *slot)
 {
 	int ret = gnv_soft_dma_get(dma, iova, len, cpu, slot);

@@ -8,7 +8,7 @@
 #include "soft/store/ring.h"
 #include "util/bits.h"
 
-#define VECTORS_MAX 1024u /* the kernel's, UIO_MAXIOV; what lies behind them is asked for next */
+#define VECTORS_MAX 1024u /* the kernel's, UIO_MAXIOV; the rest is requested next */
 #define ZERO_BYTES 65536u
 
 static char zeroes[ZERO_BYTES] __attribute__((aligned(4096))); /* never written */

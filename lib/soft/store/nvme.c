@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Blocks of a real drive that the kernel's nvme driver has: /dev/ng0n1. Each command goes there as it is (GNV_SOFT_STAGE_WHOLE), by
- * io_uring (ring.h), and ends with what the drive answers. It is made of what was checked and parsed, and of two hints; so only the
+* io_uring (ring.h), and ends with the drive's status. It is made of what was checked and parsed, and of two hints; so only the
  * commands and fields that the software controller knows get there.
  */
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "soft/store/store.h"
 
 int gnv_soft_ring_explain(int error);
-/* What is needed beside the ring, which the store opens. Return: 0, -ENOMEM. */
+/* Set up the rest that is needed with the ring, which the store opens. Return: 0, -ENOMEM. */
 int gnv_soft_ring_attach(struct gnv_soft_seat *seat);
 void gnv_soft_ring_detach(struct gnv_soft_seat *seat);
 int gnv_soft_ring_submit(struct gnv_soft_seat *seat);

@@ -27,13 +27,13 @@ struct gnv_soft_seat;
 struct gnv_soft_store_ops {
 	const char *name;
 	bool formatted; /* its blocks have a size before it is opened; a configuration need not give one */
-	/* Is this address, the part of the URI behind "soft:", one of its own? */
+	/* Is this address, the part of the URI after "soft:", one of its own? */
 	bool (*owns)(const char *address);
 	/* Return: 0; -errno, and gnv_fail() has the sentence. */
 	int (*open)(const struct gnv_soft_config *config, const struct gnv_log *log, struct gnv_soft_store **store);
 	void (*close)(struct gnv_soft_store *store);
 
-	/* Say by gnv_fail() what attach() or the start of a thread answered. Return: the answer; 0: it has no words for that. */
+	/* Explain an error of attach() or of a thread's start by gnv_fail(). Return: the error; 0: it has no message for it. */
 	int (*explain)(int error);
 
 	/* All that follows is called by the server's thread. Return: 0 or -errno. */
