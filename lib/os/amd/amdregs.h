@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Registers of an AMD GPU through the kernel's debug file system: for root, for diagnosis. Whoever writes a wrong one hangs the
+ * Registers of an AMD GPU through the kernel's debug file system: for root, for diagnosis. A wrong write hangs the
  * machine.
  */
 #ifndef GNV_OS_AMD_AMDREGS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GPU memory through libdrm_amdgpu, beside ROCm's runtime and in the same address space of the GPU: libdrm gives one device to
- * whoever opens the same GPU in a process, and runtimes since ROCm 6 open theirs through it. gnv_kfd_owns() tells whether this
+ * GPU memory through libdrm_amdgpu, next to ROCm's runtime and in the same address space of the GPU: libdrm gives the same device
+ * to all that open the same GPU in a process, and runtimes since ROCm 6 open theirs through it. gnv_kfd_owns() reports whether this
  * one did.
  *
  * What is mapped here is not known to KFD. The kernel may move it when memory is short, and a kernel of the GPU that touches it
@@ -66,7 +66,7 @@ int gnv_drm_alloc(struct gnv_drm *drm, size_t len, struct gnv_drm_bo *bo);
  * gnv_drm_import() - map what another driver exported, uncached
  * @dmabuf: the object's from now on, also when this fails
  * Return: 0; -ENODEV revoked; -EOPNOTSUPP the exporter or the kernel cannot; -ENOMEM; -EBUSY it failed half way and the kernel kept
- * its half: the device behind it must stay open; -EIO. gnv_fail() has the sentence.
+ * its half: the device of the BAR must stay open; -EIO. gnv_fail() has the message.
  */
 int gnv_drm_import(struct gnv_drm *drm, int dmabuf, size_t len, struct gnv_drm_bo *bo);
 
@@ -79,7 +79,7 @@ int gnv_drm_blind(struct gnv_drm *drm, struct gnv_drm_bo *bo);
 
 /*
  * gnv_drm_free() - undo either; no kernel of the GPU uses it any more
- * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and a device behind it must stay open.
+ * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and the device of a BAR must stay open.
  */
 int gnv_drm_free(struct gnv_drm *drm, struct gnv_drm_bo *bo);
 

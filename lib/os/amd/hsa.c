@@ -229,7 +229,7 @@ bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent)
 
 /*
  * One of the CPUs to which the runtime allows the GPU's ordinary memory: of several it may link only the nearest with the GPU. None
- * where the BAR is small. Of the fine-grained pool the answer may be no although the BAR reaches it, in a hive of GPUs.
+ * where the BAR is small. For the fine-grained pool the runtime may refuse although the BAR reaches it, in a hive of GPUs.
  */
 static hsa_status_t look_for_cpu(hsa_agent_t agent, void *ctx)
 {

@@ -3,7 +3,7 @@
  * AMD GPUs through ROCm's HSA runtime (libhsa-runtime64), loaded when the first GPU is opened.
  *
  * Compiled only where its headers are (GNV_WITH_HSA). One struct gnv_hsa is one GPU with one queue of packets. Any thread may call;
- * functions answer 0 or a negative errno with its sentence.
+* functions return 0 or a negative errno with a message.
  */
 #ifndef GNV_OS_AMD_HSA_H
 #define GNV_OS_AMD_HSA_H
@@ -99,7 +99,7 @@ int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane); /* Return: 0; -EBUSY i
 int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached);
 
 /*
- * gnv_hsa_watch() - be told when the allocation that holds an address is freed; alloc->freed is set
+ * gnv_hsa_watch() - call alloc->freed, which is set, when the allocation that holds an address is freed
  * gnv_hsa_unwatch() - when it returns alloc->freed is not running, and will not be called
  * What alloc->freed does ends without either of them.
  * Return: 0; -ENOENT it is not the runtime's.
@@ -109,7 +109,7 @@ void gnv_hsa_unwatch(struct gnv_hsa *gpu, struct gnv_alloc *alloc);
 
 /*
  * Copy out of and into the GPU's memory; words of 4 and 8 bytes that are aligned arrive whole. `from` may be constant.
- * Return: 0; -EIO, also when it does not happen within 10 s, as beside kernels that fill the GPU.
+ * Return: 0; -EIO, also when it does not happen within 10 s, for example while kernels fill the GPU.
  */
 int gnv_hsa_peek(struct gnv_hsa *gpu, void *to, uint64_t lane, size_t len);
 int gnv_hsa_poke(struct gnv_hsa *gpu, uint64_t lane, const void *from, size_t len);
@@ -138,10 +138,10 @@ struct gnv_hsa_job {
 
 /*
  * gnv_hsa_run() - make locked memory uncached again, as gnv_hsa_renew(), run a kernel and wait
- * Return: 0; -ETIMEDOUT it did not end in time: from now on every run answers -EIO; -ENOENT no such kernel; -EINVAL the arguments
+ * Return: 0; -ETIMEDOUT it did not end in time: from now on every run returns -EIO; -ENOENT no such kernel; -EINVAL the arguments
  * do not fit; -EIO the GPU reported an error; what gnv_hsa_renew() returns. After a memory fault or a reset nothing of this
  * process runs on the GPU any more, and
- * all that would need it here answers -EIO.
+* all that would need it here returns -EIO.
  */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
 

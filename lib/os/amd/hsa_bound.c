@@ -2,8 +2,8 @@
 /*
  * Calls of the runtime that may never return. It copies and fills by kernels, which wait for free compute units without limit
  * (ROCr 6.4, GpuAgent::DmaCopy, DmaFill: BlitKernel), and it waits for a queue whose kernel faulted (AqlQueue's destructor). So a
- * thread makes them, and who asks waits for a while.
- * Invariant: what such a call reads and writes beside the GPU's memory is ours, and stays.
+ * thread makes them, and the caller waits for a limited time.
+ * Invariant: host memory that such a call reads and writes is ours, and stays.
  */
 #include <errno.h>
 #include <string.h>

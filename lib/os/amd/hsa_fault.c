@@ -5,12 +5,12 @@
  * that GPU; with one of somebody else's what the runtime does is right. So with a reset of the GPU, which it tells alike.
  *
  * The driver stops every queue of this process on that GPU, and those that come later. Copies by the GPU would never end either. A
- * GPU that has faulted stays in the list when it is closed, so that who opens it again learns of it.
+ * GPU that has faulted stays in the list when it is closed, so that a later open of it fails.
  *
  * It also tells, by the thread that frees, of memory that the driver does not free (Runtime::FreeMemory), and ends the process
  * unless a handler takes that. Of the library's own memory it is taken: the memory is lost, and nothing else.
  *
- * Only the first fault of a process is told (ROCr, Runtime::VMFaultHandler): it ends the watch for all GPUs.
+* Only the first fault of a process is reported (ROCr, Runtime::VMFaultHandler): it ends the watch for all GPUs.
  */
 #include <errno.h>
 #include <stdio.h>

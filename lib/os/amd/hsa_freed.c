@@ -4,7 +4,7 @@
  * more and still where it was (ROCr, Runtime::FreeMemory), so that nothing else can lie there until all have been told.
  *
  * To take a call back the runtime looks at address and function only, and takes back all that are alike
- * (Runtime::DeregisterReleaseNotifier). So each allocation is registered once, for whoever waits for it.
+ * (Runtime::DeregisterReleaseNotifier). So each allocation is registered once, for all that wait for it.
  */
 #include <errno.h>
 
@@ -12,7 +12,7 @@
 #include "util/bits.h"
 #include "util/log.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects watched; held while they are told */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects watched; held while they are called */
 static struct gnv_alloc *watched;
 
 static bool is_watched(uintptr_t base)

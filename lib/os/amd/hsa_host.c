@@ -50,7 +50,7 @@ void gnv_hsa_host_free(struct gnv_hsa *gpu, void *ptr)
 static int lock_pages(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
 {
 	void *ptr = NULL;
-	/* For all GPUs: the runtime maps pages once, and counts whoever asks again without looking for which GPU. */
+	/* For all GPUs: the runtime maps pages once, and only counts later calls, whatever GPU they name. */
 	hsa_status_t status = gpu->api.amd_memory_lock_to_pool(cpu, len, NULL, 0, gpu->host, 0, &ptr);
 
 	if (status != HSA_STATUS_SUCCESS)
@@ -66,7 +66,7 @@ struct sharers {
 	uint32_t count;
 };
 
-/* What the runtime allocates for its answer is not freed by it, and there is one answer at a time. */
+/* The runtime does not free what it allocates for this list, so the library provides the memory, for one list at a time. */
 static _Thread_local hsa_agent_t answer[AGENTS];
 
 static void *answer_room(size_t bytes)

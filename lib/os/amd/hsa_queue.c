@@ -45,7 +45,7 @@ destroy_queue:
 	return gnv_hsa_refused(gpu, status, -ENOMEM, "no memory for the arguments of kernels");
 }
 
-/* Ends what may still run. After a fault ROCr up to 6.4 would wait for ever (AqlQueue::ExceptionHandler leaves its part undone). */
+/* Ends what may still run. After a fault ROCr up to 6.4 would never return (AqlQueue::ExceptionHandler leaves its part undone). */
 int gnv_hsa_queue_close(struct gnv_hsa *gpu)
 {
 	const struct gnv_hsa_call call = { GNV_HSA_DESTROY_QUEUE, NULL, NULL, 0 };
@@ -53,7 +53,7 @@ int gnv_hsa_queue_close(struct gnv_hsa *gpu)
 
 	if (gnv_hsa_faulted(gpu, "") || gnv_hsa_bounded(gpu, &call, 2 * gpu->bound.ms, &status))
 		return -EBUSY;
-	if (gnv_hsa_faulted(gpu, "")) /* the queue is gone by a reset of the GPU, and who opens that next must know */
+	if (gnv_hsa_faulted(gpu, "")) /* a reset of the GPU ended the queue, and the next open must report that */
 		return -EBUSY;
 	if (gpu->loaded)
 		gpu->api.executable_destroy(gpu->executable);
@@ -104,7 +104,7 @@ static int find_kernel(struct gnv_hsa *gpu, const char *name, struct kernel *ker
 }
 
 /*
- * What code objects from version 5 on may want behind the explicit arguments, by LLVM's AMDGPU usage: how many groups, their size,
+ * What code objects from version 5 on may want after the explicit arguments, by LLVM's AMDGPU usage: how many groups, their size,
  * and that of the last one.
  */
 struct hidden {

@@ -88,14 +88,14 @@ struct gnv_hsa_call {
 /* The driver gives a kernel 9 s to be taken off the GPU (Linux amdgpu, queue_preemption_timeout_ms). */
 #define GNV_HSA_BOUND_MS 10000u
 
-/* Who makes such calls. */
+/* A thread that makes such calls. */
 struct gnv_hsa_bound {
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects what follows */
 	pthread_cond_t changed;
 	struct gnv_hsa_call call;
 	hsa_status_t status;
-	bool busy;    /* somebody has it; of `begun`, who waits for the call */
+	bool busy;    /* it is in use; with `begun`, a caller waits for the call */
 	bool begun;   /* the thread has a call to make, or makes it */
 	bool left;    /* nobody waits for it any more */
 	bool quit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel's compute driver (/dev/kfd) does beside ROCm's runtime, in the same process: it lets a GPU reach the BAR of
+ * Calls to the kernel's compute driver (/dev/kfd) without ROCm's runtime, in the same process: it lets a GPU reach the BAR of
  * another device. The runtime's own import asks AMDKFD_IOC_GET_DMABUF_INFO first, which refuses what amdgpu did not export; the
- * ioctls behind it do not.
+* ioctls after it do not.
  *
  * The GPU's address space must be that of the runtime, so the runtime is initialised first.
  */
@@ -33,8 +33,8 @@ struct gnv_kfd_map {
  *          one DMA-BUF as one
  * @len:    of the DMA-BUF, in pages
  * Return: 0; -ENODEV no KFD, or the BAR was revoked; -EACCES; -EOPNOTSUPP this kernel or pair of devices cannot; -EBUSY it failed
- * half way and the kernel kept its half: the device behind the DMA-BUF must stay open; another negative errno. gnv_fail() has the
- * sentence.
+ * half way and the kernel kept its half: the device that exported it must stay open; another negative errno. gnv_fail() has the
+ * message.
  */
 int gnv_kfd_import(uint32_t gpu_id, int dmabuf, size_t len, struct gnv_kfd_map *map);
 
@@ -48,7 +48,7 @@ int gnv_kfd_blind(struct gnv_kfd_map *map);
 
 /*
  * gnv_kfd_release() - undo it; no kernel of the GPU uses the mapping any more
- * Must come before the device behind the DMA-BUF is closed: else the GPU's queues of this process never run again.
+* Call it before the device that exported the DMA-BUF is closed: else the GPU's queues of this process never run again.
  * Return: 0; -EBUSY the kernel kept the mapping: everything stays as it is, and that device must stay open.
  */
 int gnv_kfd_release(struct gnv_kfd_map *map);

@@ -14,7 +14,7 @@
 #define HEAP_PUBLIC 1
 #define HEAP_PRIVATE 2
 
-/* The number behind `key` in a file of lines "key value"; 0 where there is none. */
+/* The number after `key` in a file of lines "key value"; 0 where there is none. */
 static uint64_t property(const char *path, const char *key)
 {
 	FILE *file = fopen(path, "re");

@@ -36,7 +36,7 @@ uint32_t gnv_kfd_id(const char *sys, const char *bdf, unsigned node);
 unsigned gnv_kfd_render(const char *sys, const char *bdf);
 
 /*
- * gnv_kfd_card() - the PCI device behind the address of a GPU
+* gnv_kfd_card() - get the PCI device of a GPU's address
  * The partitions of one card (DPX, CPX) count in the function of its address, where PCI has nothing.
  */
 void gnv_kfd_card(const char *sys, const char *bdf, char card[GNV_BDF_BYTES]);

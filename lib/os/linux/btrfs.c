@@ -110,7 +110,7 @@ static uint64_t word(const void *at)
 	return le64toh(n);
 }
 
-/* One that has too many stripes for an answer comes without any. */
+/* A chunk with too many stripes for one result comes without any. */
 static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *item, const uint8_t *data)
 {
 	struct gnv_btrfs_chunk chunk = { .first = item->offset };
@@ -130,7 +130,7 @@ static int take(struct gnv_btrfs *b, const struct btrfs_ioctl_search_header *ite
 	return keep(b, &chunk);
 }
 
-/* Those from *from on that one answer has; then *from is behind them. */
+/* Take the items of one result, from *from on; then *from is past them. */
 static int take_all(struct gnv_btrfs *b, const struct btrfs_ioctl_search_args *args, uint64_t *from)
 {
 	struct btrfs_ioctl_search_header item;

@@ -190,7 +190,7 @@ static void add_twins(struct gnv_nodes *nodes, const char *own)
 	}
 }
 
-/* Disks that Linux makes of the same namespace behind other controllers, where it does not join their paths. */
+/* Disks that Linux makes of the same namespace for other controllers, where it does not join their paths. */
 static void add_twins_of_disk(struct gnv_nodes *nodes, const char *name)
 {
 	char blocks[PATH_BYTES], own[PATH_BYTES], class[PATH_BYTES], other[PATH_BYTES];
@@ -269,7 +269,7 @@ static bool is_namespace(const struct gnv_identity_ns *own, const char *folder, 
 	return same;
 }
 
-/* Return: 0, or what the controller answers when it is asked. */
+/* Return: 0, or an error of the controller. */
 static int add_shared(struct gnv_nodes *nodes, const struct gnv_identity *drive, const char *other)
 {
 	char entry[NAME_BYTES], disk[NAME_BYTES];

@@ -28,7 +28,7 @@ static void close_quietly(int fd)
 }
 
 /*
- * A file system may answer late (NFS, FUSE), and who calls fork() must not wait for that: so a file is opened without the lock, and
+ * A file system may respond late (NFS, FUSE), and fork() must not wait for that. So a file is opened without the lock, and
  * once more, by its descriptor, with it. What is opened exclusively cannot be opened twice.
  */
 static int open_once(const char *path, int flags)
@@ -213,7 +213,7 @@ int gnv_users_held(const struct gnv_hold *hold)
 
 /*
  * Mounts of other mount namespaces are seen by no list: only the attempt tells, where this user may.
- * Return: 0; -EBUSY; another errno where it cannot be told; text says why.
+* Return: 0; -EBUSY; another errno where it is unknown; text says why.
  */
 static int hold_twin(const struct gnv_opened *disk, struct gnv_hold *hold, char text[GNV_USERS_TEXT])
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeping a drive, or disks, from others for as long as this process wants, who are looked for before (users.h, whose roots these
- * functions take as well).
+ * Keeping a drive, or disks, from other users for as long as this process wants, after a search for them (users.h, whose roots
+ * these functions take as well).
  */
 #ifndef GNV_OS_LINUX_EXCLUSIVE_H
 #define GNV_OS_LINUX_EXCLUSIVE_H
@@ -14,7 +14,7 @@ struct gnv_hold;
 
 /*
  * The kernel ends an io_uring, and what it holds, some time after its process, when the last command has ended: milliseconds, or
- * seconds on a busy machine. So who would be refused waits for that.
+ * seconds on a busy machine. So a call that would be refused waits for that.
  */
 #define GNV_DYING_MS 10000
 
@@ -23,7 +23,7 @@ int gnv_hold_open(const char *path, int flags, struct gnv_deadline *dying);
 
 /*
  * gnv_users_hold() - nobody uses the drive, and nobody can begin to by mounting it or by another exclusive open
- * Opens every disk of it exclusively, then looks who else has it open. Strict: when a process cannot be looked at, it fails.
+ * Opens every disk of it exclusively, then searches for other openers. Strict: when a process cannot be looked at, it fails.
  * Return: 0; -EBUSY, -EACCES, -ENOENT a disk has no node in /dev, -ENOMEM; gnv_fail() has the sentence.
  */
 int gnv_users_hold(const char *sys, const char *proc, const struct gnv_pci *pci, struct gnv_hold **hold);
@@ -31,7 +31,7 @@ void gnv_users_release(struct gnv_hold *hold);
 
 /*
  * gnv_users_hold_block() - nobody uses a block device (gnv_users_of_block()), and nobody can begin to by mounting it or by another
- * exclusive open; nor the disks that are the same behind other controllers
+ * exclusive open; nor the disks that are the same through other controllers
  * Return: 0; -EBUSY, -EACCES, -ENOENT and others: text says why; -ENOMEM.
  */
 int gnv_users_hold_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen,
@@ -53,7 +53,7 @@ int gnv_users_held(const struct gnv_hold *hold);
  * there, nobody can begin to by mounting it
  * @drive: what it says of itself; the nvme driver does not have it
  * @text:  with 0: a disk that could not be held, and why, or ""
- * Return: as gnv_users_find(), or what drive->nth() answers.
+* Return: as gnv_users_find(), or errors of drive->nth().
  */
 int gnv_users_hold_twins(const char *sys, const char *proc, const struct gnv_identity *drive, char text[GNV_USERS_TEXT],
 			 struct gnv_hold **hold);

@@ -61,7 +61,7 @@ static int check_inode(int fd, const char *path, struct gnv_os_mapped *m)
 }
 
 /*
- * Fields of Documentation/filesystems/proc.rst, 3.5: the last ones, behind a dash alone, are the superblock's: type, device and
+ * Fields of Documentation/filesystems/proc.rst, 3.5: the last ones, after a dash alone, are the superblock's: type, device and
  * options. XFS writes its superblock also when it is mounted read-only, and when that ends (seen on 7.2), but not without recovery.
  */
 static bool is_still(const char *super)
@@ -182,7 +182,7 @@ static int check_extent(const char *path, uint32_t flags)
 	return 0;
 }
 
-/* The extents of one answer. *pos: where the next question begins; *last: there is none. */
+/* The extents of one result. *pos: where the next call begins; *last: there is none. */
 static int take(const char *path, const struct fiemap *map, struct gnv_os_mapped *m, uint64_t *pos, bool *last,
 		gnv_os_extent_fn *fn, void *ctx)
 {
@@ -278,7 +278,7 @@ static uint64_t number(const char *folder, const char *name)
 	return gnv_sysfs_read(path, text, sizeof(text)) ? 0 : strtoull(text, NULL, 10);
 }
 
-/* The serial number that the nvme driver shows beside the disk, or beside the subsystem of several paths. */
+/* The serial number that the nvme driver shows in the folder of the disk, or in that of the subsystem of several paths. */
 static bool serial_of(const char *disk, char serial[41])
 {
 	char path[512];

@@ -75,7 +75,7 @@ bool gnv_os_journals_data(const char *proc, const char *node);
 
 /*
  * gnv_os_head() - bytes of a block device as they are on the drive; @at and @len are multiples of 4096
- * What lies behind its end reads as zeroes. Return: 0, -EIO, an errno of open().
+* Bytes past its end read as zeroes. Return: 0, -EIO, an errno of open().
  */
 int gnv_os_head(const char *node, uint64_t at, void *buf, size_t len);
 

@@ -21,8 +21,8 @@
 #define PROBE_BYTES 4096u
 
 /*
- * Who holds it decides the exclusive open; who merely has it open matters to a writer, whose blocks would change below them.
- * Disks of the same namespace behind other controllers are kept from others, too.
+ * The exclusive open finds holders. Processes that merely have it open matter to a writer, because their blocks would change.
+ * Disks of the same namespace through other controllers are kept from others, too.
  */
 static int hold_others(const char *path, dev_t dev, struct gnv_os_file *file)
 {
@@ -128,7 +128,7 @@ static bool probe_direct(struct gnv_os_file *file, uint32_t block)
 
 static void choose_direct(struct gnv_os_file *file, uint32_t block)
 {
-	/* O_NONBLOCK goes: io_uring would answer -EAGAIN instead of waiting. */
+	/* Without O_NONBLOCK, with which io_uring would return -EAGAIN instead of waiting. */
 	int flags = fcntl(file->fd, F_GETFL) & ~O_NONBLOCK;
 
 	file->direct = !fcntl(file->fd, F_SETFL, flags | O_DIRECT) && probe_direct(file, block);
@@ -245,7 +245,7 @@ int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gn
 			return ret;
 		flags |= O_EXCL;
 	}
-	/* Root may write what its mode protects; whoever took the write bits away did not mean that. */
+	/* Root may write a file whose mode forbids it. A file without write bits is not meant to be written. */
 	if (!file->block && !(st.st_mode & 0222))
 		file->read_only = true;
 	file->fd = open_mode(path, flags, &file->read_only);

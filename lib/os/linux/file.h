@@ -25,7 +25,7 @@ struct gnv_os_file {
 	bool overlay;	 /* on an overlay file system: no lock keeps away an opener of the same file in a layer below */
 	int unlocked;	 /* errno with which the file system refused a lock; 0: locked, or a block device */
 	unsigned unseen; /* processes that may have it open and could not be looked at */
-	struct gnv_hold *others; /* of a block device: disks that are the same behind other controllers */
+	struct gnv_hold *others; /* of a block device: disks that are the same through other controllers */
 	char unheld[GNV_USERS_TEXT]; /* one of them that could not be held, and why, or "" */
 };
 
@@ -35,7 +35,7 @@ struct gnv_os_file {
  * @read_only: do not even ask for write access; without it an image that cannot be written is opened read-only
  *
  * A block device is claimed exclusively for as long as it is open, so nobody can mount it meanwhile, and so are the disks that are
- * the same behind other controllers, where this user may. A regular file is locked:
+* the same through other controllers, where this user may. A regular file is locked:
  * exclusively, or, read-only, together with other readers. The lock is the descriptor's own, so a second opener in this process is
  * refused as one in another is.
  * Return: 0; -EINVAL, -ENOENT, -EACCES, -EISDIR, -EBUSY (mounted or held, it or a partition of it; locked by another opener;

@@ -54,8 +54,8 @@ static int find_regular(const char *path)
 }
 
 /*
- * To open it may take I/O of a disk that this process serves, or of one whose server has died, and who calls fork() must not wait
- * for that: so it is opened without the lock, and once more with it, for a descriptor that no child has, on which leases and locks
+ * To open it may take I/O of a disk that this process serves, or of one whose server has died, and a call of fork() must not wait
+ * for that. So it is opened without the lock, and once more with it, for a descriptor that no child has, on which leases and locks
  * are.
  */
 int gnv_os_live_open(const char *path)
@@ -105,7 +105,7 @@ static int set_immutable(int fd, bool on)
 	return ioctl(fd, FS_IOC_SETFLAGS, word) ? -errno : 0;
 }
 
-/* The mark says of which file: a copy has it, too (cp -a), and beside it an administrator's own flag may be. */
+/* The mark names its file: a copy has the mark, too (cp -a), and may also have a flag that an administrator set. */
 static int name_inode(int fd, char text[MARK_BYTES / 2])
 {
 	int generation[2] = { 0 }; /* an int, and by its number a long: what a file system of a process (FUSE) may write of it */
@@ -271,7 +271,7 @@ static int is_cached(int fd, uint64_t bytes, bool *cached)
 	return 0;
 }
 
-/* Pages that are mapped stay, and would be written back as they were by who writes a part of one. */
+/* Mapped pages stay. A process that writes a part of one would write the old rest back. */
 static int drop(int fd, const char *name)
 {
 	struct gnv_deadline deadline = gnv_deadline_in(DROP_MS);
@@ -316,7 +316,7 @@ int gnv_os_lease(int fd, const char *name, bool *left)
 
 	if (ret)
 		return ret;
-	ret = guard(fd, name); /* who has it open for writing notices nothing */
+	ret = guard(fd, name); /* processes that have it open for writing notice nothing */
 	fcntl(fd, F_SETLEASE, F_UNLCK);
 	if (!ret)
 		ret = fix(fd, name, left);
@@ -342,7 +342,7 @@ static int give_back(int fd, const char *name)
 	if (!ret)
 		ret = unfix(fd, name);
 	if (!ret)
-		futimens(fd, times); /* who copies by times must not miss what lanes wrote; a file system without loses only that */
+		futimens(fd, times); /* programs that copy by times must not miss the writes; a file system without times loses only that */
 	return ret;
 }
 

@@ -73,8 +73,8 @@ static bool is_made_of(const char *name, const struct gnv_opened *what)
 }
 
 /*
- * The name that the kernel tells comes first. It leads elsewhere when the image was renamed, and nowhere when it was deleted: then
- * the device is asked, but not about an image on another file system, which may not answer any more and would not let go of us.
+ * The name that the kernel reports comes first. It leads elsewhere when the image was renamed, and nowhere when it was deleted.
+ * Then the device is asked, but not for an image on another file system, which may no longer respond and would block this thread.
  */
 static bool is_loop_of(const char *name, const char *file, const struct gnv_opened *what)
 {

@@ -12,7 +12,7 @@
 /*
  * gnv_loop_of() - a loop device that is made of a file or of a block device
  * @name: of it, "loop0"
- * The kernel tells everybody the name of its file, and who may open its node the identity. Not seen without that right: one whose
+ * The kernel shows every user the name of its file, and the identity to users that may open its node. Other users miss one whose
  * file has another name by now, or none. Not seen at all: one whose name another file system has meanwhile covered.
  */
 bool gnv_loop_of(const char *sys, const struct gnv_opened *what, char *name, size_t size);

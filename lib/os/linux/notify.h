@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adding to eventfds of another process. write() may wait for ever there: whether it does is a flag of the open file (O_NONBLOCK),
+ * Adding to eventfds of another process. write() may never return there: that depends on a flag of the open file (O_NONBLOCK),
  * which the other process may change at any time, and a full counter, which it can make. The kernel's own notification of an
  * asynchronous operation (io_submit(2), IOCB_FLAG_RESFD) never waits: it adds what has room (eventfd_signal() in fs/eventfd.c).
  */

@@ -142,7 +142,7 @@ static int open_mode(const char *path, int flags)
 	return gnv_fork_keep(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
 }
 
-/* With it io_uring would answer -EAGAIN instead of waiting. */
+/* With it io_uring would return -EAGAIN instead of waiting. */
 static int let_wait(const char *path, int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);

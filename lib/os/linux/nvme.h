@@ -42,7 +42,7 @@ bool gnv_os_nvme_owns(const char *path);
  * @read_only: do not even ask for write access; without it, one that cannot be written is opened read-only
  *
  * Its block device is held exclusively for as long, so nobody can mount it or open it as a block device of the library.
- * Return: 0; -ENOENT; -EACCES; -EBUSY mounted, held or handed out, it or a partition of it or the same behind another controller,
+ * Return: 0; -ENOENT; -EACCES; -EBUSY mounted, held or handed out, it or a partition of it or the same through another controller,
  * or open for writing; -EOPNOTSUPP zoned, or no block device is made of it; -EINVAL another device; or another errno of open().
  * gnv_fail() has the sentence.
  */

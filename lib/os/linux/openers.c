@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Invariant: no file is opened but those of procfs, and no file system is asked that might never answer: attributes are those that
+ * Invariant: no file is opened but those of procfs, and no file system is asked that might never respond: attributes are those that
  * the kernel has at hand.
  */
 #include "os/linux/openers.h"

@@ -49,7 +49,7 @@ bool gnv_opened_is(const struct gnv_opened *what, const struct statx *st);
  * @unseen: how many processes could not be looked at; may be NULL
  *
  * Not seen at all: files that only the kernel holds (mappings, io_uring's registered files, messages under way), and processes of
- * other PID namespaces. Return: true when there is one, told in @who.
+ * other PID namespaces. Return: true when there is one, described in the out-parameter.
  */
 bool gnv_openers_find(const char *proc, const struct gnv_openers_query *query, struct gnv_opener *who, unsigned *unseen);
 

@@ -18,7 +18,7 @@
 #include "util/thread.h"
 
 #define MOST 64u
-#define GET_SEALS (1024 + 10) /* F_GET_SEALS of linux/fcntl.h, which cannot be included beside fcntl.h */
+#define GET_SEALS (1024 + 10) /* F_GET_SEALS of linux/fcntl.h, which conflicts with fcntl.h */
 
 struct batch {
 	struct batch *next;

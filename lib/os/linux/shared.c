@@ -17,7 +17,7 @@
 #include "util/checked.h"
 #include "util/log.h"
 
-/* Of linux/fcntl.h, which cannot be included beside fcntl.h; that has them with _GNU_SOURCE only. */
+/* Of linux/fcntl.h, which conflicts with fcntl.h; that has them with _GNU_SOURCE only. */
 #define ADD_SEALS (1024 + 9)
 #define GET_SEALS (1024 + 10)
 #define SEAL_SEAL 0x1

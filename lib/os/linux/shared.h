@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that two processes have by a descriptor (memfd). It is sealed against shrinking, as whoever could cut it off would end the
- * other process with SIGBUS.
+ * Memory that two processes have by a descriptor (memfd). It is sealed against shrinking, because a process that shrinks it would
+ * end the other one with SIGBUS.
  */
 #ifndef GNV_OS_LINUX_SHARED_H
 #define GNV_OS_LINUX_SHARED_H
@@ -26,7 +26,7 @@ struct gnv_shared {
 };
 
 /*
- * gnv_shared_map() - map a descriptor that came from somebody who is not trusted, readable and writable
+ * gnv_shared_map() - map a descriptor from an untrusted process, readable and writable
  * Return: 0; -EPERM it is not sealed against shrinking; -EINVAL the range is not in it, or does not begin at a page; -EACCES it may
  * not be written; -ENOMEM, -ENODEV; gnv_fail() has the sentence.
  */
@@ -35,7 +35,7 @@ void gnv_shared_unmap(const struct gnv_shared *shared);
 
 /*
  * gnv_shared_overlay() - the same of whole pages, in the place of a mapping of this process, and not inherited over fork()
- * @unsealed: also of what is not sealed: whoever made it is trusted with the life of this process
+ * @unsealed: also of memory that is not sealed: its maker is trusted with the life of this process
  * Return: as gnv_shared_map(); then nothing has changed.
  */
 int gnv_shared_overlay(void *at, int fd, uint64_t offset, size_t len, bool unsealed);

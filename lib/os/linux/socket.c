@@ -37,7 +37,7 @@ static bool answers(const struct sockaddr_un *at)
 	return yes;
 }
 
-/* Make room for a socket where one was left behind. */
+/* Make room for a socket where an old one is left. */
 static int clear_path(const struct sockaddr_un *at)
 {
 	struct stat st;

@@ -15,7 +15,7 @@ struct gnv_socket {
 	char path[108];
 };
 
-/* Descriptors that came; whoever takes one sets it to -1. */
+/* Descriptors that came; a user that takes one sets it to -1. */
 struct gnv_socket_fds {
 	unsigned count; /* GNV_SOCKET_FDS at most */
 	bool lost; /* there were more than have room, or than this process may have */
@@ -40,16 +40,16 @@ int gnv_socket_accept(const struct gnv_socket *socket);
  * -EBUSY others wait there already; -ENAMETOOLONG; as the system says; gnv_fail() has the sentence.
  */
 int gnv_socket_connect(const char *path);
-/* Nothing more is said: the other end learns it and can still answer. */
+/* End sending: the other end sees it and can still send. */
 void gnv_socket_end(int fd);
-/* The end of a connection, from either end: the other one learns it, whoever else has the socket. */
+/* End a connection, from either end: the other end sees it, even if other processes have the socket. */
 void gnv_socket_disconnect(int fd);
 
-/* Wait until the other end has hung up or @wake can be read (-1: not), at most @ms (-1: for ever). Return: true for the former. */
+/* Wait until the other end has hung up or @wake can be read (-1: not), at most @ms (-1: no limit). Return: true for the former. */
 bool gnv_socket_wait_hang_up(int wake, int fd, int ms);
 
 /*
- * Wait until one of both can be read, at most @ms (-1: for ever). Either may be -1. @write: until @b can be written, too.
+ * Wait until one of both can be read, at most @ms (-1: no limit). Either may be -1. @write: until @b can be written, too.
  * Return: bit 0 for @a, bit 1 for @b.
  */
 unsigned gnv_socket_wait(int a, int b, bool write, int ms);

@@ -25,7 +25,7 @@ size_t gnv_sys_page_size(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Map more than needed and give back what lies before and behind the aligned part. */
+/* Map more than needed and give back the parts before and after the aligned part. */
 static void *map_aligned(size_t len, size_t align)
 {
 	char *wide, *ptr;

@@ -17,13 +17,13 @@
  * @op:   GNV_UBLK_GET_DEV_INFO and so on
  * @id:   of the device
  * @buf:  @len bytes, in and out; NULL: none
- * Who starts a device says which process this is. It waits up to half a minute: a stop waits for requests. Any thread.
+ * The start of a device names this process. It waits up to half a minute: a stop waits for requests. Any thread.
  * Return: as the driver says; -EOPNOTSUPP no ublk, or one older than Linux 6.4; -EACCES; -ETIMEDOUT. gnv_fail() has a sentence for
  * these three, which do not depend on the command.
  */
 int gnv_ublk_control(uint32_t op, uint32_t id, void *buf, size_t len);
 
-/* The same, again and again as long as the driver answers -EBUSY, but no longer than @ms; by one ring. */
+/* The same, again and again as long as the driver returns -EBUSY, but no longer than @ms; by one ring. */
 int gnv_ublk_control_within(uint32_t op, uint32_t id, unsigned ms);
 
 /*
@@ -38,16 +38,16 @@ int gnv_ublk_map(int fd, uint32_t queue, uint32_t depth, const struct gnv_ublk_d
 void gnv_ublk_unmap(const struct gnv_ublk_desc *desc, uint32_t depth);
 
 /*
- * gnv_ublk_waits() - does the disk of a device have requests that nobody has answered?
- * Without a server they wait for one, and with them who may hold the lock of the disk (open_mutex): the kernel's search for
- * partitions, which goes on after GNV_UBLK_START_DEV has answered (Linux 7.2, ublk_partition_scan_work()). Who opens the disk then,
- * and GNV_UBLK_TRY_STOP_DEV, waits for that lock, and no signal ends that. @sys: "/sys" but in tests.
+ * gnv_ublk_waits() - does the disk of a device have requests that are not completed?
+ * Without a server they wait for one, and so does the holder of the disk's lock (open_mutex): the kernel's search for partitions,
+ * which goes on after GNV_UBLK_START_DEV has returned (Linux 7.2, ublk_partition_scan_work()). A process that opens the disk then
+ * waits for that lock, as does GNV_UBLK_TRY_STOP_DEV, and no signal ends that. @sys: "/sys" but in tests.
  */
 bool gnv_ublk_waits(const char *sys, uint32_t id);
 
 /*
- * gnv_ublk_users() - who has the disk of a device mounted, or open
- * @text: who, or "" (users.h), also with -EBUSY, where that cannot be told; GNV_USERS_TEXT bytes
+ * gnv_ublk_users() - find users that have the disk of a device mounted, or open
+ * @text: the user, or "" (users.h), also with -EBUSY, where it is unknown; GNV_USERS_TEXT bytes
  * The disk is not opened where requests of it wait. Return: 0 nobody that is known of; -EBUSY; as gnv_users_of_block().
  */
 int gnv_ublk_users(uint32_t id, char *text);

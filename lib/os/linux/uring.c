@@ -105,8 +105,8 @@ static int open_ring(unsigned entries, unsigned buffers, int fd, int held, unsig
 	io_uring_register_ring_fd(&ring->io);
 	ring->fd = fd;
 	/*
-	 * To give a registered file back waits, up to Linux 6.12, for all that uses it. ublk has a command for ever, which its narrow
-	 * completions tell; the nvme driver ends each after a time.
+	 * To give a registered file back waits, up to Linux 6.12, for all that uses it. ublk keeps a command without limit (its
+	 * completions are narrow); the nvme driver ends each after a time.
 	 */
 	ring->file = wide != IORING_SETUP_SQE128 && !io_uring_register_files(&ring->io, files, held < 0 ? 1 : 2);
 	ring->buffers = buffers && !io_uring_register_buffers_sparse(&ring->io, buffers);
@@ -267,8 +267,8 @@ unsigned gnv_uring_take_back(struct gnv_uring *ring, void **tag, unsigned max)
 }
 
 /*
- * The kernel brings in what has ended some 20 at a time, and those are handed out before it is asked for more: whoever has them
- * may have the next to do, for which the drive would wait.
+ * The kernel brings in what has ended some 20 at a time, and those are handed out before it is asked for more: the caller may
+ * have more to submit after them, for which the drive would wait.
  */
 unsigned gnv_uring_reap(struct gnv_uring *ring, struct gnv_uring_done *done, unsigned max)
 {

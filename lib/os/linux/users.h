@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who uses a drive: what is mounted from its nodes (drive.h), made of them (device mapper, md, loop), hands them out (the NVMe
+* Users of a drive: what is mounted from its nodes (drive.h), made of them (device mapper, md, loop), hands them out (the NVMe
  * target) or has them open. Functions take the roots of sysfs and procfs, "/sys" and "/proc" but in tests.
  */
 #ifndef GNV_OS_LINUX_USERS_H
@@ -17,8 +17,8 @@
 #define GNV_USERS_TEXT 256
 
 /*
- * gnv_users_find() - somebody who uses the drive
- * @text:   who, and what ends it, behind "; "; "" for nobody
+ * gnv_users_find() - find a user of the drive
+ * @text:   the user, and after "; " what ends the use; "" for none
  * @unseen: how many processes could not be looked at; may be NULL
  * Return: 0, -EBUSY somebody, -ENOMEM.
  */
@@ -28,19 +28,19 @@ int gnv_users_find(const char *sys, const char *proc, const struct gnv_pci *pci,
 int gnv_users_check(const char *sys, const char *proc, const struct gnv_pci *pci);
 
 /*
- * gnv_users_of_block() - somebody who uses a block device, a partition of it, or a disk that is the same behind another controller
+ * gnv_users_of_block() - find a user of a block device, a partition of it, or a disk that is the same through another controller
  * @dev:     its number
- * @writers: ask who has it open for writing, too, not only who holds it
+* @writers: also search for processes that have it open for writing, not only for holders
  * @unseen:  as above
  * Return: as gnv_users_find().
  */
 int gnv_users_of_block(const char *sys, const char *proc, uint64_t dev, bool writers, char text[GNV_USERS_TEXT], unsigned *unseen);
 
 /*
- * gnv_users_of_image() - who has a lock on a regular file that this process could not get, or has made a loop device of it
+ * gnv_users_of_image() - find the holder of a lock on a regular file that this process could not get, or a loop device of it
  * @fd:     a descriptor of it that has no lock
  * @locked: somebody has one; else only loop devices are looked for
- * Return: as gnv_users_find(); -EAGAIN where who it is cannot be seen, as text says: another user's process, or one that has ended
+ * Return: as gnv_users_find(); -EAGAIN where the user cannot be seen, as text says: another user's process, or one that has ended
  * and whose io_uring the kernel has yet to take down.
  */
 int gnv_users_of_image(const char *sys, const char *proc, int fd, bool locked, char text[GNV_USERS_TEXT]);
@@ -62,10 +62,10 @@ int gnv_users_no_proc(const struct gnv_lower *lower, char text[GNV_USERS_TEXT]);
 
 /* ---- For exclusive.c, of nodes that are known ---- */
 
-/* As gnv_users_find(), but for who merely has them open. */
+/* As gnv_users_find(), but for processes that merely have them open. */
 int gnv_users_look(const struct gnv_nodes *nodes, const char *proc, char text[GNV_USERS_TEXT]);
 
-/* Who has one of them open but by the descriptors @own of this process. */
+/* Find a process that has one of them open but by the descriptors @own of this process. */
 int gnv_users_opened(const struct gnv_nodes *nodes, const char *proc, enum gnv_openers_how how, const int *own, unsigned owned,
 		     char text[GNV_USERS_TEXT], unsigned *unseen);
 

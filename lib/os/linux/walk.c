@@ -32,7 +32,7 @@ struct walk {
 	struct folder *first;
 };
 
-/* Names below a directory are of whoever may write there. */
+/* Names below a directory come from any user that may write there. */
 static int refuse(const char *path, int err, const char *why)
 {
 	char text[256];
@@ -81,7 +81,7 @@ static int read_all(struct walk *w, DIR *d, const char *path)
 	return ret || !errno ? ret : refuse(path, errno, NULL);
 }
 
-/* Whoever may write there could put a link, or another directory, in its place meanwhile: what lies there was not asked for. */
+/* A user that may write there could put a link, or another directory, in its place meanwhile. Its content was not asked for. */
 static int check_same(const struct folder *f, int fd)
 {
 	struct stat st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Invariant, the kernel's order: group into container, then the kind of IOMMU, then the device. A group can be open only once, so
- * a second opener is told so at its first step.
+* a second opener fails at its first step.
  */
 #include "os/vfio/type1.h"
 
@@ -56,7 +56,7 @@ int gnv_type1_take(const struct gnv_pci *pci, const struct gnv_vfio_as *share, s
 	return 0;
 }
 
-/* The chain of capabilities lies behind the structure, as offsets from its beginning. */
+/* The chain of capabilities follows the structure, as offsets from its beginning. */
 static unsigned copy_ranges(const char *info, uint32_t size, struct gnv_range *range, unsigned room)
 {
 	const struct vfio_iommu_type1_info_cap_iova_range *cap;

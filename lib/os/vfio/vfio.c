@@ -218,7 +218,7 @@ int gnv_vfio_map(const struct gnv_vfio *vfio, unsigned bar, uint64_t offset, siz
 	return 0;
 }
 
-/* VFIO answers with what the register of the function held when it was opened (vfio_config_init() of the kernel). */
+/* VFIO returns the value that the function's register had when it was opened (vfio_config_init() of the kernel). */
 int gnv_vfio_bar_address(const struct gnv_vfio *vfio, unsigned bar, uint64_t *address)
 {
 	const unsigned at = PCI_BASE_ADDRESS_0 + 4 * bar;

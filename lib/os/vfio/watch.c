@@ -28,7 +28,7 @@ static int set_irq(const struct gnv_vfio *vfio, uint32_t index, int fd)
 	const int32_t eventfd = fd;
 
 	memcpy(arg, &set, sizeof(set));
-	memcpy(arg + sizeof(set), &eventfd, sizeof(eventfd)); /* the flexible array behind it */
+	memcpy(arg + sizeof(set), &eventfd, sizeof(eventfd)); /* the flexible array after it */
 	return ioctl(vfio->fd, VFIO_DEVICE_SET_IRQS, arg) ? -errno : 0;
 }
 

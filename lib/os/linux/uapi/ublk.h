@@ -2,7 +2,7 @@
 /*
  * The part of the kernel's ublk interface that the library uses, for build machines whose headers do not have it (Debian 12 has
  * that of Linux 6.1). The layouts and numbers are the kernel's (include/uapi/linux/ublk_cmd.h, Linux 7.2; driver:
- * drivers/block/ublk_drv.c); the names are ours, so that newer kernel headers may be included beside it.
+ * drivers/block/ublk_drv.c); the names are ours, so that newer kernel headers may be included, too.
  */
 #ifndef GNV_OS_LINUX_UAPI_UBLK_H
 #define GNV_OS_LINUX_UAPI_UBLK_H
@@ -113,7 +113,7 @@ enum gnv_ublk_op {
 	GNV_UBLK_WRITE_ZEROES = 5
 };
 #define GNV_UBLK_OP 0xffu
-#define GNV_UBLK_FAILFAST (7u << 8) /* who asked has another way, or no use for what comes late: readahead */
+#define GNV_UBLK_FAILFAST (7u << 8) /* the requester has another way, or no use for late data: readahead */
 #define GNV_UBLK_FUA (1u << 13)
 
 /* A request, in memory of the driver that the server only reads, at the place of its tag. */
@@ -123,6 +123,6 @@ struct gnv_ublk_desc {
 	uint64_t sector;
 	uint64_t addr;
 };
-#define GNV_UBLK_MAX_DEPTH 4096u /* the descriptors of a queue lie behind those of so many */
+#define GNV_UBLK_MAX_DEPTH 4096u /* the distance of the descriptors of two queues */
 
 #endif

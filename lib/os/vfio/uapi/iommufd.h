@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of the kernel's IOMMUFD interface that the library uses, for build machines whose headers do not have it (Debian 12).
- * The layouts and numbers are the kernel's; the names are ours, so that newer kernel headers may be included beside it.
+ * The layouts and numbers are the kernel's; the names are ours, so that newer kernel headers may be included, too.
  */
 #ifndef GNV_OS_VFIO_UAPI_IOMMUFD_H
 #define GNV_OS_VFIO_UAPI_IOMMUFD_H

@@ -28,7 +28,7 @@ struct gnv_vfio_attach_pt {
 
 #define GNV_VFIO_FEATURE_DMA_BUF 11u
 
-/* struct vfio_device_feature with one range of a DMA-BUF behind it. */
+/* struct vfio_device_feature with one range of a DMA-BUF after it. */
 struct gnv_vfio_feature_dma_buf {
 	uint32_t argsz;
 	uint32_t flags;
