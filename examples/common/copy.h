@@ -4,7 +4,7 @@
  * the host moves bytes between the file and a buffer, and lanes move blocks between the buffer and the controller, each every
  * gpunvme_lanes()-th transfer through the queue that its number selects. The controller's data goes straight to or from the buffer.
  *
- * @opts->copies must be set, and catch_signals() have been called. Answers an exit code.
+ * @opts->copies must be set, and catch_signals() have been called. Returns an exit code.
  */
 #ifndef GPUNVME_EXAMPLES_COPY_H
 #define GPUNVME_EXAMPLES_COPY_H

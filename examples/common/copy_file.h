@@ -29,7 +29,7 @@ void copy_file_name(struct copy_file *f, const struct session_opts *opts, const 
 int copy_file_create(struct copy_file *f, const struct session *s);
 /* Return: 0 or -errno. */
 int copy_file_write(struct copy_file *f, const void *buf, size_t len);
-/* Gives the file its name if @ret says that all went well, else leaves nothing behind. Return: @ret, or what went wrong here. */
+/* Gives the file its name if @ret says that all went well, else removes it. Return: @ret, or what went wrong here. */
 int copy_file_finish(struct copy_file *f, int ret);
 
 /*

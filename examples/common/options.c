@@ -21,7 +21,7 @@ struct parse {
 	struct argp_option options[OPTIONS_MAX + 2];
 };
 
-/* Digits at *text, which moves behind them; *scale becomes 10 to the power of how many there are. */
+/* Digits at *text, which moves past them; *scale becomes 10 to the power of how many there are. */
 static int parse_digits(const char **text, uint64_t *value, uint64_t *scale)
 {
 	uint64_t n = 0;
@@ -38,7 +38,7 @@ static int parse_digits(const char **text, uint64_t *value, uint64_t *scale)
 	return 0;
 }
 
-/* The power of 1024 that K, M, G or T stands for, with or without iB behind it; 1 for the end of the text, 0 for anything else. */
+/* The power of 1024 that K, M, G or T stands for, with or without iB after it; 1 for the end of the text, 0 for anything else. */
 static uint64_t parse_unit(const char *text)
 {
 	static const char units[] = "KMGT";

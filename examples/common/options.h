@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* SIZE: a number of bytes, with K, M, G or T behind it for powers of 1024. */
+/* SIZE: a number of bytes, with K, M, G or T after it for powers of 1024. */
 enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_U32, OPTION_U64, OPTION_SIZE };
 
 /* One option, `--name value` or `--name=value`. @value points to an int, const char *, uint32_t or uint64_t. */
@@ -29,7 +29,7 @@ struct option_def {
 
 /*
  * Parses everything after argv[0], operands and options in any order. Up to @room operands go to @operand; the caller checks for
- * missing ones (they stay NULL). @usage is what --help begins with. Answers GO_ON, or an exit code after it has printed something.
+ * missing ones (they stay NULL). @usage is what --help begins with. Returns GO_ON, or an exit code after it has printed something.
  */
 int parse_options(int argc, char **argv, const char *usage, const struct option_def *defs, const char **operand, int room);
 

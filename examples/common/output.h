@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a program says. A failure is one line on standard error, `program: sentence`; with --json it is an object on standard
+* Output of a program. A failure is one line on standard error, `program: message`; with --json it is an object on standard
  * output, too. Results are text, or one JSON object made with json-c.
  *
- * Exit codes: 0 done, 1 failed, 2 wrong usage. A function that is one step of several answers such a code when the program has to
+ * Exit codes: 0 done, 1 failed, 2 wrong usage. A function that is one step of several returns such a code when the program has to
  * end, and GO_ON when it has not.
  */
 #ifndef GPUNVME_EXAMPLES_OUTPUT_H
@@ -22,7 +22,7 @@ enum { GO_ON = -1 };
 extern const char *program; /* how error lines begin */
 extern int json_wanted;	    /* --json was given */
 
-/* Say why in one line; answer EXIT_FAILED, EXIT_USAGE. */
+/* Print the reason in one line; return EXIT_FAILED, EXIT_USAGE. */
 __attribute__((format(printf, 1, 2))) int failed(const char *format, ...);
 __attribute__((format(printf, 1, 2))) int misused(const char *format, ...);
 
@@ -53,7 +53,7 @@ struct json_object *put_object(struct json_object *object, const char *name);
 /* Prints @object as one line and frees it. */
 void print_object(struct json_object *object);
 
-/* Answers @code if standard output took everything: it may be a full disk or a closed pipe. */
+/* Returns @code if standard output took everything: it may be a full disk or a closed pipe. */
 int finish(int code);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may write where: the rule behind --yes.
+* Which targets programs may write to: the rule of --yes.
  */
 #ifndef GPUNVME_EXAMPLES_PERMISSION_H
 #define GPUNVME_EXAMPLES_PERMISSION_H

@@ -3,7 +3,7 @@
  * A session: a controller, lanes, queues and one data buffer, opened from options that all programs spell alike. The order is
  * session_open(), session_open_queues(), session_buffer(), work, session_close(), which undoes whatever was done.
  *
- * Every function that can fail has then said why, and answers an exit code, or else GO_ON.
+ * A function that fails prints the reason and returns an exit code. Otherwise it returns GO_ON.
  */
 #ifndef GPUNVME_EXAMPLES_SESSION_H
 #define GPUNVME_EXAMPLES_SESSION_H
@@ -135,7 +135,7 @@ int session_buffer(struct session *s, uint64_t bytes);
 /* Stops DMA before memory goes: queues, buffer, controller, lanes. */
 void session_close(struct session *s);
 
-/* Checks --xfer and answers it in blocks. */
+/* Checks --xfer and returns it in blocks. */
 int session_step(const struct session *s, const struct session_opts *o, uint32_t *step);
 
 /* Do @nblocks from @lba on lie in the namespace? @what is the subject of the sentence. */

@@ -93,12 +93,12 @@ static int submit(const struct traffic *t, const struct gpunvme_dq *dq, struct t
 				: gpunvme_submit_write(dq, t->dbuf, offset, pos, len, 0, &f->req);
 }
 
-/* Submits on a free handle or polls a busy one. Answers 1 when something moved, 0 when not, negative to give up. */
+/* Submits on a free handle or polls a busy one. Returns 1 when something moved, 0 when not, negative to give up. */
 static int turn(struct traffic *t, const struct gpunvme_dq *dq, struct traffic_lane *l, struct flight *f, uint64_t offset)
 {
 	int status;
 
-	if (f->busy) { /* who has nothing else to do waits, which looks at the clock less often */
+	if (f->busy) { /* a thread with nothing else to do waits, which looks at the clock less often */
 		status = t->qd == 1 ? gpunvme_wait(dq, &f->req, 0) : gpunvme_poll(dq, &f->req);
 		if (status == -GPUNVME_EAGAIN)
 			return 0;

@@ -83,7 +83,7 @@ static void print_row(struct watch *w, const struct row *row, int verdict, const
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* The standing queue as a row wants it, whatever the one before did to it. Return: 0 or the library's answer. */
+/* The standing queue as a row wants it, whatever the one before did to it. Return: 0 or the library's error. */
 static int make_ready(struct accept *a)
 {
 	struct gpunvme_dev_status state = { .size = sizeof(state) };

@@ -2,7 +2,7 @@
 /*
  * gpunvme accept, in parts: accept.c runs the rows, the other files accept_*.c have them. A row is one function. It says in one
  * sentence what it has found (accept_say() or accept_fail()), puts figures into a->figures, leaves no queue but the standing one,
- * and answers a verdict.
+* and returns a verdict.
  */
 #ifndef GPUNVME_ACCEPT_H
 #define GPUNVME_ACCEPT_H
@@ -46,22 +46,22 @@ struct accept {
 
 /* ---- For rows ---- */
 
-/* The sentence of a row. Both answer what a row answers: ACCEPT_PASSED, ACCEPT_FAILED. */
+/* Set the message of a row. Return what the row returns: ACCEPT_PASSED, ACCEPT_FAILED. */
 __attribute__((format(printf, 2, 3))) int accept_say(struct accept *a, const char *format, ...);
 __attribute__((format(printf, 2, 3))) int accept_fail(struct accept *a, const char *format, ...);
 
-/* The standing queue, of @depth entries (0: the default). Return: 0 or what the library answers. */
+/* The standing queue, of @depth entries (0: the default). Return: 0 or the library's error. */
 int accept_open_queue(struct accept *a, uint32_t depth);
 void accept_close_queue(struct accept *a);
 
 /* A view of the whole namespace through @qp, with the right to write if the run has it. */
 int accept_view(const struct accept *a, struct gpunvme_qp *qp, struct gpunvme_dq *dq);
 
-/* Controller, lanes, buffer, standing queue. Return: GO_ON or an exit code; 0 or the library's answer. */
+/* Controller, lanes, buffer, standing queue. Return: GO_ON or an exit code; 0 or the library's error. */
 int accept_connect(struct accept *a);
 int accept_prepare(struct accept *a);
 
-/* Both anew, as the drive is now. Return: 0; -ENODEV: it does not come back; or what the library answers. */
+/* Both anew, as the drive is now. Return: 0; -ENODEV: it does not come back; or the library's error. */
 int accept_reconnect(struct accept *a);
 
 /*
@@ -81,7 +81,7 @@ int accept_check(struct accept *a, uint64_t lba, uint32_t nblocks, uint64_t offs
 
 /*
  * For the row of rates: does a drive wake up from its last power state as fast as it says? Adds to the sentence where it does not,
- * and figures. No queue is open before, the standing one may be behind it. Return: the verdict.
+ * and figures. No queue is open before, the standing one may be after it. Return: the verdict.
  */
 int accept_claim_wake(struct accept *a);
 

@@ -126,7 +126,7 @@ static void churn_kernel(void *arg)
 		const uint32_t unit = (uint32_t)(draw(l) % c->units);
 
 		l->status = c->a->write && draw(l) & 1 ? write_unit(l, unit) : read_unit(l, unit);
-		__atomic_store_n(&l->done, l->done + !l->status, __ATOMIC_RELAXED); /* who acts looks */
+		__atomic_store_n(&l->done, l->done + !l->status, __ATOMIC_RELAXED); /* read by the thread that acts */
 	}
 	__atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a drive claims of its own speed, beside what its link carries: how long it takes to wake up. */
+/* Speeds that a drive reports, except that of its link: how long it takes to wake up. */
 #include "accept.h"
 
 #include <inttypes.h>

@@ -114,7 +114,7 @@ static int has_others(const struct trial *t)
 	return 0;
 }
 
-/* Namespaces of the subsystem, those included that no controller has; where that cannot be told, many. */
+/* Namespaces of the subsystem, those included that no controller has; many if that is unknown. */
 static uint32_t namespaces(struct accept *a, const struct gpunvme_id_ctrl *id)
 {
 	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_IDENTIFY, .cdw10 = GPUNVME_CNS_ALLOCATED_NS_LIST };
@@ -156,7 +156,7 @@ static int begin(struct trial *t)
 }
 
 /*
- * Its controller, with a namespace that cannot be read. Patience is for Format alone: a drive that answers nothing is found before,
+ * Its controller, with a namespace that cannot be read. Patience is for Format alone: a drive that completes nothing fails before,
  * within the library's time.
  */
 static int open_controller(const struct trial *t, struct gpunvme_dev **dev)
@@ -184,7 +184,7 @@ static int is_refused(int status)
 	return status > 0 && (code == INVALID_FORMAT || code == GPUNVME_SC_INVALID_FIELD || code == GPUNVME_SC_INVALID_OPCODE);
 }
 
-/* Opens the drive for this one command, which may take so long, and leaves it closed. Return: the library's answer. */
+/* Opens the drive for this one command, which may take so long, and leaves it closed. Return: the library's error. */
 static int format_to(struct trial *t, unsigned format, double *took)
 {
 	const struct gpunvme_sqe cmd = { .opc = GPUNVME_ADMIN_FORMAT_NVM,

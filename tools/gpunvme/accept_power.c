@@ -27,7 +27,7 @@ struct promise {
 
 /* ---- Asking ---- */
 
-/* One line from standard input, its first character; -1 where there is none. Nothing behind it is taken. */
+/* One line from standard input, its first character; -1 where there is none. Nothing after it is read. */
 static int answer(const char *question)
 {
 	char first = 0, c = 0;

@@ -36,7 +36,7 @@ static void close_queues(struct queues *q)
 	free(q->dq);
 }
 
-/* All that are left beside the standing one; of very many short ones, or their rings would not fit what may be locked. */
+/* All that are left, without the standing one; of very many short ones, or their rings would not fit what may be locked. */
 static int open_queues(struct accept *a, struct queues *q)
 {
 	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;

@@ -103,7 +103,7 @@ static int status_of(const struct traffic *t)
 	return 0;
 }
 
-/* Reads what was written: a drive answers for blocks that it has never seen without looking. */
+/* Reads what was written: a drive returns blocks that were never written without reading its media. */
 static void set_size(const struct measure *m, const struct pattern *p, struct traffic *t)
 {
 	uint64_t blocks = m->a->write && (p->random || !p->write) && m->written ? m->written : m->blocks;
@@ -195,7 +195,7 @@ static void tell_writes(const struct measure *m)
 		 human(m->per_s[BESIDE] * bytes));
 }
 
-/* The window of a pattern: for writes that the drive likes from a multiple of what it says on, for the others half that beside. */
+/* The window of a pattern: aligned as the drive prefers, or, for writes that it does not prefer, half of that away. */
 static void set_window(struct measure *m, size_t i)
 {
 	const uint32_t step = m->a->s.ns.write_align > m->a->s.ns.write_step ? m->a->s.ns.write_align : m->a->s.ns.write_step;

@@ -66,7 +66,7 @@ static void show_progress(void *ctx, uint64_t done, uint64_t total)
 	progress_show(ctx, done);
 }
 
-/* Takes long: somebody who watches sees how long. */
+/* This takes long: show the progress. */
 static int run_tests(struct session *s, struct gpunvme_litmus_opts *opts, struct gpunvme_litmus *l)
 {
 	struct progress bar;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme report: what somebody who is not there has to know about this machine, in one file. Each row is a command of
+* gpunvme report: facts about this machine for a reader elsewhere, in one file. Each row is a command of
  * docs/hardware.md in a process of its own, so that a fault of the GPU, a driver that hangs or a crash ends that row and no other.
  * Nothing is written to a drive: the one row that writes has an image of its own.
  */

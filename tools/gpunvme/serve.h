@@ -19,7 +19,7 @@ struct serve_opts {
 /* From now on signals that end the program come only while it waits for them, with the mask of @before. */
 void block_signals(sigset_t *before);
 
-/* Answer an exit code. */
+/* Return an exit code. */
 int serve_ublk(const struct session_opts *o, const struct serve_opts *s);
 int serve_remove(const struct serve_opts *s);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows,
- * soak_report.c what is told of it. Lanes may be a GPU's, so the library carries out what they do (gpunvme_batch_run()); threads of
+ * soak_report.c reports it. Lanes may be a GPU's, so the library carries out what they do (gpunvme_batch_run()); threads of
  * the CPU prepare it and judge what came of it.
  *
  * Each lane has blocks of its own and knows of each which versions it may hold: the one that was acknowledged last, and those whose
@@ -92,7 +92,7 @@ int soak_judge(struct soak *k);
 /* The first lane that has read a block which holds what it should not; NULL: none has. */
 const struct soak_lane *soak_wrong_lane(const struct soak *k);
 
-/* On standard output, as text or JSON; answers the exit code. */
+/* On standard output, as text or JSON; returns the exit code. */
 int soak_report(struct soak *k);
 
 extern const char *const soak_ops[SOAK_OPS];

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STORY 8		/* commands that are told of a block which is wrong */
+#define STORY 8		/* commands listed for a wrong block */
 
 const struct soak_lane *soak_wrong_lane(const struct soak *k)
 {
@@ -41,7 +41,7 @@ static void add_up(struct soak *k, struct soak_lane *all)
 	}
 }
 
-/* The drive's doing: not what a lane is told when its queue was stopped, recovered or reset under it. */
+/* The drive's doing: not the status that a thread gets when its queue was stopped, recovered or reset. */
 static bool is_error(const struct soak *k, int status)
 {
 	const bool aborted = status == GPUNVME_SC_ABORT_REQUESTED || status == GPUNVME_SC_ABORT_SQ_DELETED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The verbs of the gpunvme command: `gpunvme VERB URI [options]`. A verb is one file and one line in main.c.
- * Each takes the arguments after its name and answers an exit code. Options, sessions and error lines are those of the
+ * Each takes the arguments after its name and returns an exit code. Options, sessions and error lines are those of the
  * examples (examples/common).
  */
 #ifndef GPUNVME_VERBS_H
