@@ -80,6 +80,9 @@ struct gpunvme_run {
  * Every wait of the kernel is bounded by the command time-out of its queues. A drive that dies ends all transfers: those under way
  * with -GPUNVME_ETIMEDOUT or -GPUNVME_ENODEV, the rest with -GPUNVME_ESHUTDOWN.
  *
+ * The first call with @gpu loads the kernels. The CUDA driver compiles them, and waits for all kernels that run on the GPU. So make
+ * a call, which may be of one transfer of 0 bytes, before a kernel runs that waits for a later one.
+ *
  * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. @gpu stays open as long as
  * the graph. Capture anew after the recovery of a queue. AMD GPUs: not yet; launch a kernel with <gpunvme/device.h>, or call
  * gpunvme_batch_run().
@@ -89,8 +92,9 @@ struct gpunvme_run {
  * a bounce range without a file or at no multiple of 4, no transfer; -ERANGE the list, the buffer or the bounce range ends after
  * its allocation, or the bounce range has no block for each thread of a wave; -EFAULT list, buffer or table of the file is no
  * memory that the threads can access, or was freed; -EXDEV the stream, the queue or memory belongs to another GPU or context, or
- * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version; -EOPNOTSUPP an AMD GPU; -ECHILD;
- * -ENOMEM; -EIO the GPU refuses the kernel, and the error message says why. When it is not 0 nothing was enqueued.
+ * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version; -EOPNOTSUPP an AMD GPU, or a driver that
+ * cannot use the kernels; -ECHILD; -ENOMEM; -EIO the GPU refuses the kernel, and the error message says why. When it is not 0
+ * nothing was enqueued. The next call tries again what failed.
  */
 GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, const struct gpunvme_run *run);
 

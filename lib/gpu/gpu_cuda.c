@@ -38,6 +38,13 @@ static int parse_index(const char *rest, unsigned *index)
 	return 0;
 }
 
+static int load(struct gnv_cuda *cuda, const char *ptx, unsigned first, unsigned count)
+{
+	const struct gnv_cuda_code code = { ptx, gnv_kernel_names, first, count };
+
+	return gnv_cuda_load(cuda, &code);
+}
+
 static int cuda_open(struct gpunvme_gpu *gpu, const char *rest)
 {
 	struct gnv_cuda *cuda = NULL;
@@ -51,7 +58,7 @@ static int cuda_open(struct gpunvme_gpu *gpu, const char *rest)
 		ret = gnv_cuda_open(index, &cuda);
 	if (ret)
 		return ret;
-	ret = gnv_cuda_load(cuda, gnv_ptx(), gnv_kernel_names, GNV_KERNELS);
+	ret = load(cuda, gnv_ptx(), 0, GNV_KERNELS_AT_OPEN);
 	if (ret) {
 		gnv_cuda_close(cuda);
 		return ret;
@@ -205,7 +212,7 @@ static int cuda_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 {
 	uint32_t group;
 
-	if (launch->kernel >= GNV_KERNELS || !launch->lanes)
+	if (launch->kernel >= GNV_KERNELS_AT_OPEN || !launch->lanes)
 		return gnv_fail(-EINVAL, "no such kernel, or no lanes");
 	group = group_of(launch->lanes);
 	const struct gnv_cuda_job job = { launch->kernel,     launch->args,    launch->lanes / group, group,
@@ -218,8 +225,9 @@ static int cuda_enqueue(struct gpunvme_gpu *gpu, void *stream, const struct gnv_
 {
 	/* Blocks of one warp: they fit on multiprocessors that kernels of the program use. */
 	const struct gnv_cuda_job job = { launch->kernel, launch->args, launch->lanes / WARP, WARP, 0, NULL, NULL };
+	const int ret = load(cuda_of(gpu), gnv_stream_ptx(), GNV_KERNELS_AT_OPEN, GNV_KERNELS - GNV_KERNELS_AT_OPEN);
 
-	return gnv_cuda_enqueue(cuda_of(gpu), stream, &job);
+	return ret ? ret : gnv_cuda_enqueue(cuda_of(gpu), stream, &job);
 }
 
 /* Its L2 is where memory of the GPU is reached, by devices, too; and memory of the host it keeps in no cache beyond a kernel. */

@@ -55,11 +55,12 @@ static int parse_index(const char *rest, unsigned *index)
 static int load(struct exec_cuda *c, unsigned index)
 {
 	static const char *const names[] = { "gnv_vd_kernel" };
+	const struct gnv_cuda_code code = { gnv_vd_ptx(), names, KERNEL, 1 };
 	int ret = gnv_cuda_open(index, &c->cuda);
 
 	if (ret)
 		return ret;
-	ret = gnv_cuda_load(c->cuda, gnv_vd_ptx(), names, 1);
+	ret = gnv_cuda_load(c->cuda, &code);
 	if (!ret)
 		ret = gnv_cuda_stream_new(c->cuda, &c->stream);
 	if (ret)

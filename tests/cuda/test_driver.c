@@ -171,8 +171,8 @@ static void machines_without_are_refused(void **state)
 static void every_failing_step_of_open_leaves_nothing(void **state)
 {
 	static const char *const calls[] = { "cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
-					     "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2", "cuStreamCreate",
-					     "cuModuleLoadDataEx", "cuModuleGetFunction" };
+					     "cuDevicePrimaryCtxRetain", "cuThreadExchangeStreamCaptureMode",
+					     "cuCtxPushCurrent_v2", "cuStreamCreate", "cuModuleLoadDataEx", "cuModuleGetFunction" };
 	struct gpunvme_gpu *gpu;
 	unsigned i;
 

@@ -100,8 +100,10 @@ static void open_stage(struct stage *s, const char *keys, uint32_t depth, uint32
 	s->args.stop = s->words.lane;
 	s->args.served = s->table.lane;
 	s->args.half = HALF;
+	const struct gnv_cuda_code code = { fronts_ptx, names, 0, FRONT_KERNELS };
+
 	assert_int_equal(gnv_cuda_open(0, &s->cuda), 0);
-	assert_int_equal(gnv_cuda_load(s->cuda, fronts_ptx, names, FRONT_KERNELS), 0);
+	assert_int_equal(gnv_cuda_load(s->cuda, &code), 0);
 }
 
 static void close_stage(struct stage *s)

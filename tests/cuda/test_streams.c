@@ -4,6 +4,7 @@
  * fail. What it moves: cuda.test_stream.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -245,6 +246,157 @@ static void a_graph_has_it_as_a_node(void **state)
 	streams_drop(&t.streams, own);
 }
 
+#define THREADS 8
+static struct {
+	struct pair pair;
+	pthread_barrier_t barrier;
+	struct starter {
+		pthread_t thread;
+		void *stream;
+		struct gpunvme_transfer *transfer;
+		struct gpunvme_run run;
+		int ret;
+	} starter[THREADS];
+} other; /* a second handle of the GPU */
+
+static void open_other(void)
+{
+	uint32_t i;
+
+	pair_open(&other.pair, "soft:ram:1M", "cuda:0", BUFFER);
+	for (i = 0; i < THREADS; i++) {
+		struct starter *s = &other.starter[i];
+
+		s->transfer = (struct gpunvme_transfer *)(void *)((char *)gpunvme_mem_ptr(other.pair.mem) + LIST) + i;
+		*s->transfer = (struct gpunvme_transfer){ 0, i * BLOCK, BLOCK, 0, 99, 99 };
+		s->stream = streams_make(&t.streams);
+		s->run = t.run;
+		s->run.dq = &other.pair.dq;
+		s->run.dbuf = &other.pair.dbuf;
+		s->run.list = other.pair.dbuf.base + LIST + i * sizeof(*s->transfer);
+	}
+}
+
+static void close_other(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < THREADS; i++)
+		streams_drop(&t.streams, other.starter[i].stream);
+	pair_close(&other.pair);
+	assert_int_equal(driver->modules, 2);
+}
+
+static void *start(void *arg)
+{
+	struct starter *s = arg;
+
+	pthread_barrier_wait(&other.barrier);
+	s->ret = gpunvme_run_on_stream(other.pair.gpu, s->stream, &s->run);
+	return NULL;
+}
+
+/* Opening a GPU does not compile them. The first lists of several threads load them once for each handle. */
+static void kernels_are_loaded_with_the_first_list(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	assert_int_equal(driver->modules, 2); /* what opening loads, and the kernels of begin()'s lists */
+	open_other();
+	assert_int_equal(driver->modules, 3);
+	pthread_barrier_init(&other.barrier, NULL, THREADS);
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&other.starter[i].thread, NULL, start, &other.starter[i]), 0);
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(other.starter[i].thread, NULL);
+		good(other.starter[i].ret);
+		streams_wait(&t.streams, other.starter[i].stream);
+		assert_int_equal(other.starter[i].transfer->result, BLOCK);
+	}
+	assert_int_equal(driver->modules, 4);
+	pthread_barrier_destroy(&other.barrier);
+	close_other();
+}
+
+static void loading_fails(const char *call, unsigned skip, int error, int want, const char *text)
+{
+	struct starter *s = &other.starter[0];
+
+	driver->error = error;
+	driver->skip = skip;
+	driver->fail = call;
+	assert_int_equal(gpunvme_run_on_stream(other.pair.gpu, s->stream, &s->run), want);
+	driver->fail = NULL;
+	driver->skip = 0;
+	if (!strstr(gpunvme_errmsg(), text))
+		fail_msg("no '%s' in '%s'", text, gpunvme_errmsg());
+	assert_int_equal(driver->modules, 3); /* nothing of it is left */
+}
+
+static void a_load_that_fails_is_tried_again(void **state)
+{
+	struct starter *s = &other.starter[0];
+
+	(void)state;
+	open_other();
+	loading_fails("cuModuleLoadDataEx", 0, 222, -EOPNOTSUPP, "cannot use the library's kernels (CUDA error 222): line 1: not for me");
+	loading_fails("cuModuleLoadDataEx", 0, GNV_CUDA_OUT_OF_MEMORY, -ENOMEM, "cannot use the library's kernels (CUDA error 2)");
+	loading_fails("cuModuleLoadDataEx", 0, GNV_CUDA_ILLEGAL_ADDRESS, -EIO, "start the program anew");
+	loading_fails("cuModuleGetFunction", 1, GNV_CUDA_OUT_OF_MEMORY, -ENOMEM, "gnvk_stream_file: out of memory");
+	streams_wait(&t.streams, s->stream);
+	assert_int_equal(s->transfer->result, 99);
+	good(gpunvme_run_on_stream(other.pair.gpu, s->stream, &s->run));
+	streams_wait(&t.streams, s->stream);
+	assert_int_equal(s->transfer->result, BLOCK);
+	assert_int_equal(driver->modules, 4);
+	close_other();
+}
+
+static void *use_other(void *arg)
+{
+	struct gpunvme_gpu *third;
+	struct gpunvme_mem *mem;
+	struct gpunvme_qp *qp;
+
+	(void)arg;
+	good(gpunvme_mem_alloc(other.pair.gpu, BUFFER, NULL, &mem));
+	good(gpunvme_mem_map(mem, other.pair.dev));
+	good(gpunvme_qp_create(other.pair.dev, other.pair.gpu, NULL, &qp)); /* its self-test is a kernel */
+	good(gpunvme_qp_destroy(qp));
+	good(gpunvme_mem_free(mem));
+	good(gpunvme_gpu_open("cuda:0", NULL, &third));
+	gpunvme_gpu_close(third);
+	return NULL;
+}
+
+/*
+ * A stream is captured for all threads (CU_STREAM_CAPTURE_MODE_GLOBAL, the default of torch). What this thread and another one call
+ * then does not end it, nor does loading code for the first list.
+ */
+static void captures_stay_valid(void **state)
+{
+	struct starter *s = &other.starter[0];
+	pthread_t thread;
+
+	(void)state;
+	open_other();
+	driver->capture = s->stream;
+	good(gpunvme_run_on_stream(other.pair.gpu, s->stream, &s->run));
+	assert_int_equal(driver->modules, 4);
+	use_other(NULL);
+	assert_int_equal(pthread_create(&thread, NULL, use_other, NULL), 0);
+	pthread_join(thread, NULL);
+	good(gpunvme_run_on_stream(other.pair.gpu, s->stream, &s->run));
+	assert_false(driver->capture_lost);
+	assert_int_equal(driver->thread_mode(), GNV_CUDA_CAPTURE_GLOBAL);
+	driver->capture = NULL;
+	assert_int_equal(s->transfer->result, 99);
+	driver->replay();
+	assert_int_equal(s->transfer->result, BLOCK);
+	close_other();
+}
+
 static void fails_by(const char *call, int error, int want)
 {
 	driver->error = error;
@@ -258,7 +410,9 @@ static void the_driver_refuses(void **state)
 {
 	(void)state;
 	set(0, 0, 0, 0);
+	fails_by("cuThreadExchangeStreamCaptureMode", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
 	fails_by("cuCtxPushCurrent_v2", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
+	assert_int_equal(driver->thread_mode(), GNV_CUDA_CAPTURE_GLOBAL);
 	fails_by("cuPointerGetAttribute", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
 	fails_by("cuStreamGetCtx", GNV_CUDA_INVALID_VALUE, -EIO);
 	fails_by("cuLaunchKernel", GNV_CUDA_OUT_OF_MEMORY, -ENOMEM);
@@ -278,6 +432,9 @@ int main(void)
 		CASE(a_closed_device_is_refused),
 		CASE(a_graph_has_it_as_a_node),
 		CASE(the_driver_refuses),
+		CASE(kernels_are_loaded_with_the_first_list),
+		CASE(a_load_that_fails_is_tried_again),
+		CASE(captures_stay_valid),
 	};
 
 	return cmocka_run_group_tests(tests, begin_group, NULL);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# The library's kernels: as C for CPU lanes; embedded, as code objects for AMD GPUs and as PTX for NVIDIA GPUs, of which one text does
-# for all from compute capability 7.5 on. clang 19 and lld 19 are all that needs; without them the library is built without code for
-# GPUs and says so when one is asked for.
+# The library's kernels: as C for CPU threads; embedded, as code objects for AMD GPUs and as PTX for NVIDIA GPUs from compute
+# capability 7.5 on. This needs clang 19 and lld 19. Without them the library has no code for GPUs, and says so when one is
+# opened.
 set(GPUNVME_GFX "gfx906;gfx908;gfx90a;gfx942;gfx1030;gfx1100;gfx1101;gfx1102;gfx1103;gfx1150;gfx1151;gfx1200;gfx1201;\
 gfx9-generic;gfx9-4-generic;gfx10-3-generic;gfx11-generic;gfx12-generic" CACHE STRING
   "AMD GPUs to have kernels for (a list; empty: none); those that end in -generic serve the rest of a family")
@@ -27,6 +27,7 @@ set(here ${CMAKE_CURRENT_LIST_DIR})
 set(made ${CMAKE_CURRENT_BINARY_DIR}/gpu/kernels)
 set(objects "")
 set(lines "")
+set(texts "")
 foreach(gfx IN LISTS gfx_list)
   # A generic one wants version 6, and a compiler that knows it: gfx9-4-generic clang 20. That it is new clang 19 says in a warning
   # without a name, so only all warnings can be turned off; those of the text come with the other GPUs.
@@ -42,8 +43,8 @@ foreach(gfx IN LISTS gfx_list)
   endif()
   set(object ${made}/${gfx}.co)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${GPUNVME_GPU_CLANG} -x hip --cuda-device-only -fuse-cuid=none --no-gpu-bundle-output -nogpuinc -nogpulib --offload-arch=${gfx}
-      ${version} -O2 -Wall -Wextra -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/device
+    COMMAND ${GPUNVME_GPU_CLANG} -x hip --cuda-device-only -fuse-cuid=none --no-gpu-bundle-output -nogpuinc -nogpulib
+      --offload-arch=${gfx} ${version} -O2 -Wall -Wextra -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/device
       -I${PROJECT_SOURCE_DIR}/lib -MD -MF ${object}.d -o ${object} ${here}/kernels.c
     DEPENDS ${here}/kernels.c DEPFILE ${object}.d COMMENT "Kernels for ${gfx}" VERBATIM)
   list(APPEND objects ${object})
@@ -61,11 +62,16 @@ set_source_files_properties(${here}/code_object.c PROPERTIES OBJECT_DEPENDS "${o
 option(GPUNVME_PTX "have kernels for NVIDIA GPUs" ON)
 target_sources(gpunvme_objects PRIVATE ${here}/ptx.c)
 if(GPUNVME_PTX AND GPUNVME_GPU_CLANG)
-  set(ptx ${made}/kernels.ptx)
-  add_custom_command(OUTPUT ${ptx}
-    COMMAND ${GPUNVME_GPU_CLANG} -x cuda --cuda-device-only -nocudainc -nocudalib -Wno-unknown-cuda-version --cuda-gpu-arch=sm_75
-      --cuda-feature=+ptx70 -O2 -Wall -Wextra -Werror -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/device
-      -I${PROJECT_SOURCE_DIR}/lib -MD -MF ${ptx}.d -S -o ${ptx} ${here}/kernels.c
-    DEPENDS ${here}/kernels.c DEPFILE ${ptx}.d COMMENT "Kernels as PTX" VERBATIM)
-  set_source_files_properties(${here}/ptx.c PROPERTIES OBJECT_DEPENDS ${ptx} COMPILE_DEFINITIONS GNV_PTX_FILE="${ptx}")
+  foreach(text kernels.c stream.cu)
+    get_filename_component(name ${text} NAME_WE)
+    set(ptx ${made}/${name}.ptx)
+    add_custom_command(OUTPUT ${ptx}
+      COMMAND ${GPUNVME_GPU_CLANG} -x cuda --cuda-device-only -nocudainc -nocudalib -Wno-unknown-cuda-version --cuda-gpu-arch=sm_75
+        --cuda-feature=+ptx70 -O2 -Wall -Wextra -Werror -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/device
+        -I${PROJECT_SOURCE_DIR}/lib -MD -MF ${ptx}.d -S -o ${ptx} ${here}/${text}
+      DEPENDS ${here}/${text} DEPFILE ${ptx}.d COMMENT "Kernels as PTX: ${text}" VERBATIM)
+    list(APPEND texts ${ptx})
+  endforeach()
+  set_source_files_properties(${here}/ptx.c PROPERTIES OBJECT_DEPENDS "${texts}"
+    COMPILE_DEFINITIONS "GNV_PTX_FILE=\"${made}/kernels.ptx\";GNV_STREAM_PTX_FILE=\"${made}/stream.ptx\"")
 endif()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GNVK_KERNEL(name) { ... }: a kernel, for each kind of lanes, whose body sees its arguments as `a`. For kernels.c only. */
+/* GNVK_KERNEL(name) { ... }: a kernel, for each kind of lanes, whose body sees its arguments as `a`. For kernels.c, stream.cu. */
 #ifndef GNV_GPU_ENTRY_H
 #define GNV_GPU_ENTRY_H
 

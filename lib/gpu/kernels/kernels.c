@@ -6,7 +6,9 @@
 
 #include "gpu/kernels/entry.h"
 #include "gpu/kernels/litmus.h"
+#if !defined(GNVD_CUDA) /* there they are a module of their own: stream.cu */
 #include "gpu/kernels/stream.h"
+#endif
 
 GNVK_KERNEL(read)
 {
@@ -166,30 +168,6 @@ GNVK_KERNEL(load)
 GNVK_KERNEL(litmus)
 {
 	litmus_run(a);
-}
-
-GNVK_KERNEL(stream)
-{
-	const struct stream_source s = { &a->dq, &a->dbuf, NULL, NULL, NULL };
-
-	stream_run(&s, &a->list, NULL);
-}
-
-GNVK_KERNEL(stream_file)
-{
-	const struct stream_source s = { &a->dq, &a->dbuf, &a->file, NULL, NULL };
-	struct gpunvme_cursor cur = { &a->dq, &a->file, a->bounce, 0, 0, 0 };
-
-	if (cur.bounce != ~0ull)
-		cur.bounce += (uint64_t)gpunvme_lane() << a->dq.lba_shift;
-	stream_run(&s, &a->list, &cur);
-}
-
-GNVK_KERNEL(stream_volume)
-{
-	const struct stream_source s = { gnvd_member_dq(&a->vol, 0, 0), NULL, NULL, &a->vol, &a->vbuf };
-
-	stream_run(&s, &a->list, NULL);
 }
 
 #if defined(GNVD_CPU)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The library's own kernels: their names and arguments, for the host and for the lanes. What they do is in kernels.c.
+ * The library's own kernels: their names and arguments, for the host and for the lanes. What they do is in kernels.c
+ * and stream.h.
  *
  * Kernel NAME takes one struct gnv_NAME_args by value and is the symbol gnvk_NAME in every code object; for CPU lanes it is a
  * function that gpunvme_cpu_launch() takes. Arguments are plain data of fixed layout that begins on 8 bytes;
@@ -15,7 +16,7 @@
 
 #define GNV_KERNEL_GROUP 256
 
-/* All there are, as X(enumerator, name). */
+/* All there are, as X(enumerator, name). Those of transfers on streams come last: NVIDIA GPUs load them apart. */
 #define GNV_KERNEL_LIST(X)                                                                                                         \
 	X(READ, read) X(FILL, fill) X(SELFTEST, selftest) X(RING, ring) X(COPY, copy) X(BATCH, batch) \
 	X(LOAD, load) X(LITMUS, litmus) X(PEEK, peek) \
@@ -24,6 +25,7 @@
 #define GNV_KERNEL_ENUM(upper, lower) GNV_KERNEL_##upper,
 enum gnv_kernel { GNV_KERNEL_LIST(GNV_KERNEL_ENUM) GNV_KERNELS };
 #undef GNV_KERNEL_ENUM
+#define GNV_KERNELS_AT_OPEN ((unsigned)GNV_KERNEL_STREAM) /* that a GPU has once it is open */
 
 /* The kernels for CPU lanes, by enum gnv_kernel. */
 extern void (*const gnv_kernel_cpu[])(void *args);

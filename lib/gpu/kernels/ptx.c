@@ -1,20 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-/* GNV_PTX_FILE is the file, or not defined where the build has no compiler for it. */
+/* GNV_PTX_FILE and GNV_STREAM_PTX_FILE are the files, or not defined where the build has no compiler for them. */
 #include "gpu/kernels/ptx.h"
 
 #include <stddef.h>
 
 #if defined(GNV_PTX_FILE)
-extern const char gnv_ptx_text[];
-__asm__(".pushsection .rodata\n\t.globl gnv_ptx_text\n\t.hidden gnv_ptx_text\ngnv_ptx_text:\n\t.incbin \"" GNV_PTX_FILE
-	"\"\n\t.byte 0\n\t.popsection\n");
+#define EMBED(name, file)                                                                                                          \
+	extern const char name[];                                                                                                  \
+	__asm__(".pushsection .rodata\n\t.globl " #name "\n\t.hidden " #name "\n" #name ":\n\t.incbin \"" file                  \
+		"\"\n\t.byte 0\n\t.popsection\n")
+EMBED(gnv_ptx_text, GNV_PTX_FILE);
+EMBED(gnv_stream_ptx_text, GNV_STREAM_PTX_FILE);
 
 const char *gnv_ptx(void)
 {
 	return gnv_ptx_text;
 }
+
+const char *gnv_stream_ptx(void)
+{
+	return gnv_stream_ptx_text;
+}
 #else
 const char *gnv_ptx(void)
+{
+	return NULL;
+}
+
+const char *gnv_stream_ptx(void)
 {
 	return NULL;
 }

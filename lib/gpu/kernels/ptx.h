@@ -3,7 +3,12 @@
 #ifndef GNV_GPU_KERNELS_PTX_H
 #define GNV_GPU_KERNELS_PTX_H
 
-/* Text that ends with NUL; NULL in a build without (embed.cmake says when). */
+/*
+ * gnv_ptx() - the first GNV_KERNELS_AT_OPEN of enum gnv_kernel
+ * gnv_stream_ptx() - the rest, which moves transfers on streams
+ * Return: text that ends with NUL; NULL in a build without (embed.cmake says when).
+ */
 const char *gnv_ptx(void);
+const char *gnv_stream_ptx(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lists of transfers in the order of a stream. Each wave takes every waves-th transfer, and its lanes take turns with the pieces of
- * it. For kernels.c only.
+ * it. For kernels.c and stream.cu only.
  * Invariant: a wave whose lanes are not all there (CPU threads that are late) stores no success, and leaves the kernel.
  */
 #ifndef GNV_GPU_KERNELS_STREAM_H
@@ -212,6 +212,30 @@ GNVK_FN void stream_run(const struct stream_source *s, const struct gnv_stream_l
 			return;
 		stop |= end == STREAM_FAILED && (l->flags & GPUNVME_RUN_STOP);
 	}
+}
+
+GNVK_KERNEL(stream)
+{
+	const struct stream_source s = { &a->dq, &a->dbuf, NULL, NULL, NULL };
+
+	stream_run(&s, &a->list, NULL);
+}
+
+GNVK_KERNEL(stream_file)
+{
+	const struct stream_source s = { &a->dq, &a->dbuf, &a->file, NULL, NULL };
+	struct gpunvme_cursor cur = { &a->dq, &a->file, a->bounce, 0, 0, 0 };
+
+	if (cur.bounce != ~0ull)
+		cur.bounce += (uint64_t)gpunvme_lane() << a->dq.lba_shift;
+	stream_run(&s, &a->list, &cur);
+}
+
+GNVK_KERNEL(stream_volume)
+{
+	const struct stream_source s = { gnvd_member_dq(&a->vol, 0, 0), NULL, NULL, &a->vol, &a->vbuf };
+
+	stream_run(&s, &a->list, NULL);
 }
 
 #endif

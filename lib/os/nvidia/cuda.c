@@ -82,11 +82,39 @@ void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck)
 		__atomic_fetch_add(&stuck_handles[cuda->gpu], stuck ? 1 : ~0u, __ATOMIC_ACQ_REL);
 }
 
+/* How many contexts this thread has entered, and its mode before. */
+static _Thread_local struct {
+	unsigned depth;
+	int mode;
+} entered;
+
+/*
+ * With any other mode memory, waits and the end of code fail while this thread captures a stream, or another one does for all
+ * threads (CU_STREAM_CAPTURE_MODE_GLOBAL), and the capture is lost (driver 580).
+ */
+int gnv_cuda_push(const struct gnv_cuda *cuda, void *context)
+{
+	int mode = GNV_CUDA_CAPTURE_RELAXED;
+	int error = entered.depth ? 0 : cuda->api.capture_mode(&mode);
+
+	if (error)
+		return error;
+	error = cuda->api.push(context);
+	if (error) {
+		if (!entered.depth)
+			cuda->api.capture_mode(&mode);
+		return error;
+	}
+	if (!entered.depth++)
+		entered.mode = mode;
+	return 0;
+}
+
 int gnv_cuda_enter(struct gnv_cuda *cuda)
 {
-	int error = cuda->api.push(cuda->context);
+	int error = gnv_cuda_push(cuda, cuda->context);
 
-	return error ? gnv_cuda_failed(cuda, "cuCtxPushCurrent", error) : 0;
+	return error ? gnv_cuda_failed(cuda, "the context of the GPU", error) : 0;
 }
 
 void gnv_cuda_leave(struct gnv_cuda *cuda)
@@ -94,6 +122,8 @@ void gnv_cuda_leave(struct gnv_cuda *cuda)
 	void *context;
 
 	cuda->api.pop(&context);
+	if (!--entered.depth)
+		cuda->api.capture_mode(&entered.mode);
 }
 
 static int choose_device(struct gnv_cuda *cuda, unsigned index)
@@ -133,6 +163,7 @@ int gnv_cuda_open(unsigned index, struct gnv_cuda **out)
 	if (!cuda)
 		return gnv_fail(-ENOMEM, "out of memory");
 	cuda->gpu = index;
+	pthread_mutex_init(&cuda->loading, NULL);
 	ret = gnv_dl_load(&library, &cuda->api);
 	if (!ret)
 		ret = choose_device(cuda, index);
@@ -158,6 +189,7 @@ int gnv_cuda_open(unsigned index, struct gnv_cuda **out)
 release_context:
 	cuda->api.release(cuda->device);
 free_cuda:
+	pthread_mutex_destroy(&cuda->loading);
 	free(cuda);
 	return ret;
 }
@@ -171,14 +203,15 @@ void gnv_cuda_close(struct gnv_cuda *cuda)
 	const bool began = gnv_cuda_wait_begins(cuda->gpu), stuck = gnv_cuda_is_stuck(cuda->gpu);
 
 	if (!stuck && !gnv_cuda_enter(cuda)) {
-		if (cuda->module)
-			cuda->api.unload(cuda->module);
+		while (cuda->modules)
+			cuda->api.unload(cuda->module[--cuda->modules]);
 		cuda->api.stream_destroy(cuda->stream);
 		gnv_cuda_leave(cuda);
 	}
 	if (!stuck)
 		cuda->api.release(cuda->device);
 	gnv_cuda_wait_ends(cuda->gpu, began);
+	pthread_mutex_destroy(&cuda->loading);
 	free(cuda);
 }
 
@@ -189,41 +222,88 @@ const char *gnv_cuda_name(const struct gnv_cuda *cuda)
 
 /* ---- Kernels ---- */
 
-static int load(struct gnv_cuda *cuda, const char *ptx, const char *const *names, unsigned count)
+static int compile(struct gnv_cuda *cuda, const char *ptx, void **module)
 {
 	char log[512] = "";
 	int option[] = { GNV_CUDA_JIT_ERROR_LOG, GNV_CUDA_JIT_ERROR_LOG_SIZE };
 	void *value[] = { log, (void *)(uintptr_t)sizeof(log) };
-	int error = cuda->api.load(&cuda->module, ptx, 2, option, value);
-	unsigned i;
+	int error = cuda->api.load(module, ptx, 2, option, value);
 
-	if (error) {
-		cuda->module = NULL;
-		log[sizeof(log) - 1] = '\0';
-		log[strcspn(log, "\n")] = '\0';
-		gnv_cuda_failed(cuda, "cuModuleLoadDataEx", error);
-		return gnv_fail(error == GNV_CUDA_OUT_OF_MEMORY ? -ENOMEM : -EOPNOTSUPP,
-				"%s or its driver cannot use the library's kernels (CUDA error %d): %s", cuda->name, error, log);
-	}
-	for (i = 0; i < count && !error; i++)
-		error = cuda->api.function(&cuda->kernel[i], cuda->module, names[i]);
-	return error ? gnv_cuda_failed(cuda, names[i - 1], error) : 0;
+	if (!error)
+		return 0;
+	if (is_final(error))
+		return gnv_cuda_failed_here(cuda, "cuModuleLoadDataEx", error);
+	log[sizeof(log) - 1] = '\0';
+	log[strcspn(log, "\n")] = '\0';
+	return gnv_fail(error == GNV_CUDA_OUT_OF_MEMORY ? -ENOMEM : -EOPNOTSUPP,
+			"%s or its driver cannot use the library's kernels (CUDA error %d): %s", cuda->name, error, log);
 }
 
-int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *names, unsigned count)
+/* The first one is the mark that all are there. */
+static int find_kernels(struct gnv_cuda *cuda, const struct gnv_cuda_code *code, void *module)
 {
-	bool began;
+	void **to = &cuda->kernel[code->first], *kernel[GNV_CUDA_KERNELS];
+	int error = 0;
+	unsigned i;
+
+	for (i = 0; i < code->count && !error; i++)
+		error = cuda->api.function(&kernel[i], module, code->names[code->first + i]);
+	if (error)
+		return gnv_cuda_failed_here(cuda, code->names[code->first + i - 1], error);
+	memcpy(to + 1, kernel + 1, (code->count - 1) * sizeof(*to));
+	__atomic_store_n(to, kernel[0], __ATOMIC_RELEASE); /* partner: is_loaded() */
+	return 0;
+}
+
+static bool is_loaded(const struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
+{
+	return __atomic_load_n(&cuda->kernel[code->first], __ATOMIC_ACQUIRE);
+}
+
+static int load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
+{
+	const bool began = gnv_cuda_wait_begins(cuda->gpu);
+	void *module;
+	int ret = compile(cuda, code->ptx, &module);
+
+	if (ret)
+		goto out;
+	ret = find_kernels(cuda, code, module);
+	if (ret)
+		cuda->api.unload(module);
+	else
+		cuda->module[cuda->modules++] = module;
+out:
+	gnv_cuda_wait_ends(cuda->gpu, began);
+	return ret;
+}
+
+/* Under the lock. */
+static int load_here(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
+{
 	int ret;
 
-	if (count > GNV_CUDA_KERNELS)
-		return gnv_fail(-EINVAL, "%u kernels are too many", count);
+	if (is_loaded(cuda, code))
+		return 0;
+	if (!code->count || code->first + code->count > GNV_CUDA_KERNELS || cuda->modules == GNV_CUDA_MODULES)
+		return gnv_fail(-EINVAL, "%u kernels from number %u on in module %u are too many", code->count, code->first, cuda->modules);
 	ret = gnv_cuda_enter(cuda);
 	if (ret)
 		return ret;
-	began = gnv_cuda_wait_begins(cuda->gpu);
-	ret = load(cuda, ptx, names, count);
-	gnv_cuda_wait_ends(cuda->gpu, began);
+	ret = load(cuda, code);
 	gnv_cuda_leave(cuda);
+	return ret;
+}
+
+int gnv_cuda_load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
+{
+	int ret;
+
+	if (is_loaded(cuda, code))
+		return 0;
+	pthread_mutex_lock(&cuda->loading);
+	ret = load_here(cuda, code);
+	pthread_mutex_unlock(&cuda->loading);
 	return ret;
 }
 

@@ -4,7 +4,8 @@
  *
  * Everything happens in the GPU's primary context, which CUDA programs of the same process use too: their kernels can use the
  * addresses. The caller's own current context is left as it was. Copies and kernels go through streams of their own that wait for
- * no other kernels, so a kernel that never ends does not hold up the host. Any thread may call all of it.
+ * no other kernels, so a kernel that never ends does not hold up the host. Streams that the program captures stay valid, whichever
+ * thread calls. Any thread may call all of it.
  */
 #ifndef GNV_OS_NVIDIA_CUDA_H
 #define GNV_OS_NVIDIA_CUDA_H
@@ -31,17 +32,24 @@ const char *gnv_cuda_name(const struct gnv_cuda *cuda);
 /* Has a copy or the begin of a kernel failed because a kernel has? Then the context has ended: no kernel runs in it any more. */
 bool gnv_cuda_is_over(const struct gnv_cuda *cuda);
 
+/* A text and its kernels: @count of @names, from @first on. */
+struct gnv_cuda_code {
+	const char *ptx; /* ends with NUL */
+	const char *const *names;
+	unsigned first, count;
+};
+
 /*
- * gnv_cuda_load() - make kernels ready to run
- * @ptx:   text, ends with NUL
- * @names: of the kernels, @count of them
- * Return: 0; -EOPNOTSUPP this driver or GPU cannot use the code; -ENOMEM; -EIO.
+ * gnv_cuda_load() - make kernels ready to run, once: later calls with this code return 0 at once
+ *
+ * The driver waits for the kernels that run in the context. Under stream capture it loads code as ever (seen with driver 580).
+ * Return: 0; -EOPNOTSUPP this driver or GPU cannot use the code; -ENOMEM; -EIO. After a failure the next call tries again.
  */
-int gnv_cuda_load(struct gnv_cuda *cuda, const char *ptx, const char *const *names, unsigned count);
+int gnv_cuda_load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code);
 
 /* One run of a kernel. */
 struct gnv_cuda_job {
-	unsigned kernel;  /* index in the names given to gnv_cuda_load() */
+	unsigned kernel;  /* index in the names of gnv_cuda_load() */
 	const void *args; /* its only parameter; copied */
 	uint32_t groups;
 	uint32_t group_lanes;

@@ -185,7 +185,7 @@ static void end_leaving(struct registered *known, bool kept)
 static int unregister(struct gnv_cuda *cuda, struct registered *known)
 {
 	const bool began = gnv_cuda_wait_begins(known->gpu);
-	int error = gnv_cuda_is_stuck(known->gpu) ? GNV_CUDA_NOT_READY : cuda->api.push(known->context);
+	int error = gnv_cuda_is_stuck(known->gpu) ? GNV_CUDA_NOT_READY : gnv_cuda_push(cuda, known->context);
 
 	if (!error) {
 		error = cuda->api.host_unregister(known->ptr);

@@ -3,11 +3,14 @@
 #ifndef GNV_OS_NVIDIA_CUDA_TABLE_H
 #define GNV_OS_NVIDIA_CUDA_TABLE_H
 
+#include <pthread.h>
+
 #include "os/nvidia/cuda.h"
 #include "os/nvidia/uapi/cuda.h"
 #include "util/log.h"
 
 #define GNV_CUDA_KERNELS 32
+#define GNV_CUDA_MODULES 2
 #define GNV_CUDA_GPUS 1024u
 
 /* As X(field, type, name in the library). */
@@ -22,6 +25,7 @@
 	X(release, gnv_cuda_release_fn, "cuDevicePrimaryCtxRelease_v2")								\
 	X(push, gnv_cuda_push_fn, "cuCtxPushCurrent_v2")									\
 	X(pop, gnv_cuda_pop_fn, "cuCtxPopCurrent_v2")										\
+	X(capture_mode, gnv_cuda_capture_mode_fn, "cuThreadExchangeStreamCaptureMode")						\
 	X(load, gnv_cuda_load_fn, "cuModuleLoadDataEx")										\
 	X(unload, gnv_cuda_unload_fn, "cuModuleUnload")										\
 	X(function, gnv_cuda_function_fn, "cuModuleGetFunction")								\
@@ -51,15 +55,23 @@ struct gnv_cuda {
 	struct gnv_cuda_api api;
 	unsigned gpu; /* its number */
 	int device;
-	void *context, *stream, *module; /* the stream is for copies */
-	void *kernel[GNV_CUDA_KERNELS];
+	void *context, *stream; /* the stream is for copies */
+	pthread_mutex_t loading; /* of the modules */
+	void *module[GNV_CUDA_MODULES];
+	unsigned modules;
+	void *kernel[GNV_CUDA_KERNELS]; /* NULL: not loaded. The first of each module is atomic, and set last */
 	char name[64];
 	bool over;  /* atomic: a kernel has failed, and the context has ended */
 	bool stuck; /* atomic: a kernel did not end */
 };
 
-/* Make the GPU's primary context the thread's current one, and end that. Return: 0; what gnv_cuda_failed() returns. */
+/*
+ * Make the GPU's primary context the thread's current one, and end that. In between, calls of the driver do not end the capture of
+ * a stream, by this thread or another one. Return: 0; what gnv_cuda_failed() returns.
+ * gnv_cuda_push() - the same of any context. Return: CUDA's error
+ */
 int gnv_cuda_enter(struct gnv_cuda *cuda);
+int gnv_cuda_push(const struct gnv_cuda *cuda, void *context);
 void gnv_cuda_leave(struct gnv_cuda *cuda);
 
 /*

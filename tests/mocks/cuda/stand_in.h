@@ -7,6 +7,7 @@
 #ifndef TESTS_MOCKS_CUDA_STAND_IN_H
 #define TESTS_MOCKS_CUDA_STAND_IN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,9 +24,11 @@ struct stand_in {
 	int waiting; /* threads in a call that waits for kernels (atomic) */
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
 	void *foreign_stream; /* a stream of a context that the program has made (cuCtxCreate()), or NULL */
-	void *capture; /* a stream that is captured, or NULL */
+	void *capture; /* a stream that is captured for all threads (CU_STREAM_CAPTURE_MODE_GLOBAL), or NULL */
+	bool capture_lost; /* atomic: a call has ended it */
 	void (*replay)(void); /* the graph of what was captured, and its end */
 	void (*forget)(void);
+	int (*thread_mode)(void); /* of capture, of the calling thread */
 	int (*have)(size_t len); /* registrations of that length */
 	int (*lost)(void); /* registrations whose memory is unmapped */
 	struct {

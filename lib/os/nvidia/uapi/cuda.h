@@ -29,6 +29,8 @@ enum gnv_cuda_result {
 	GNV_CUDA_LAUNCH_FAILED = 719,
 	GNV_CUDA_NOT_PERMITTED = 800,
 	GNV_CUDA_NOT_SUPPORTED = 801,
+	GNV_CUDA_CAPTURE_UNSUPPORTED = 900,
+	GNV_CUDA_CAPTURE_INVALIDATED = 901,
 };
 
 enum { GNV_CUDA_REGISTER_PORTABLE = 1, GNV_CUDA_REGISTER_DEVICEMAP = 2, GNV_CUDA_REGISTER_IOMEMORY = 4 };
@@ -37,6 +39,7 @@ enum { GNV_CUDA_POINTER_MEMORY_TYPE = 2, GNV_CUDA_MEMORY_DEVICE = 2 };
 /* CU_POINTER_ATTRIBUTE_BUFFER_ID, _DEVICE_ORDINAL, _RANGE_START_ADDR, _RANGE_SIZE */
 enum { GNV_CUDA_POINTER_TAG = 7, GNV_CUDA_POINTER_ORDINAL = 9, GNV_CUDA_POINTER_BASE = 11, GNV_CUDA_POINTER_LEN = 12 };
 enum { GNV_CUDA_CAPABILITY_MAJOR = 75, GNV_CUDA_CAPABILITY_MINOR = 76, GNV_CUDA_MEMORY_POOLS = 115 }; /* device attributes */
+enum { GNV_CUDA_CAPTURE_GLOBAL = 0, GNV_CUDA_CAPTURE_RELAXED = 2 }; /* CUstreamCaptureMode */
 enum { GNV_CUDA_JIT_ERROR_LOG = 5, GNV_CUDA_JIT_ERROR_LOG_SIZE = 6 };
 
 typedef uint64_t gnv_cuda_ptr; /* CUdeviceptr */
@@ -52,6 +55,7 @@ typedef int gnv_cuda_retain_fn(void **context, int device);
 typedef int gnv_cuda_release_fn(int device);
 typedef int gnv_cuda_push_fn(void *context);
 typedef int gnv_cuda_pop_fn(void **context);
+typedef int gnv_cuda_capture_mode_fn(int *mode);
 typedef int gnv_cuda_load_fn(void **module, const void *image, unsigned options, int *option, void **values);
 typedef int gnv_cuda_unload_fn(void *module);
 typedef int gnv_cuda_function_fn(void **function, void *module, const char *name);
