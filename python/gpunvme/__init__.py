@@ -19,8 +19,9 @@ from . import _arguments
 from ._drive import Drive
 from ._file import File
 from ._library import BUILT, Error, Info, ask, check, digits, ffi, info, lib, sized
+from ._stream import Stream, Transfer
 
-__all__ = ["Drive", "Error", "File", "Info", "controllers", "doctor", "doctor_gpu", "gpus", "version"]
+__all__ = ["Drive", "Error", "File", "Info", "Stream", "Transfer", "controllers", "doctor", "doctor_gpu", "gpus", "version"]
 __version__ = digits(BUILT)  #: of this module; version() is the library's
 
 

@@ -14,6 +14,7 @@ from ._file import File, listing, options
 from ._fork import process
 from ._library import Error, Info, ask, check, ffi, info, lib, sized
 from ._memory import view
+from ._stream import Queue, Stream, Transfer
 
 BUFFER = 8 << 20
 TRANSFER = 256 << 10  # of a thread, at most
@@ -43,6 +44,7 @@ class Drive:
         window = (lib.GPUNVME_VIEW_WRITE if write else 0, arguments.number("nsid", nsid, arguments.U32),
                   arguments.number("lba", lba), arguments.number("nblocks", nblocks))
         self._lock = threading.Lock()
+        self._queue = Queue()
         self._process = process()
         self._dq = ffi.new("struct gpunvme_dq *")
         self._dbuf = ffi.new("struct gpunvme_dbuf *")
@@ -73,16 +75,22 @@ class Drive:
         self._name = self.info.address
 
     def close(self) -> None:
-        """Release the controller and all memory. After a failure (the controller does not stop) it may be called again."""
+        """Release the controller and all memory. After a failure (the controller does not stop) it may be called again.
+
+        It waits for transfers in the background, and raises the error of those that failed and that nobody waited for.
+        """
         with self._turn():
+            self._queue.end()
             if not lib.gpunvme_qp_destroy(self._qp):
                 self._qp = ffi.NULL
             check(lib.gpunvme_dev_close(self._dev))  # with a queue that could not be deleted
             self._dev = self._qp = ffi.NULL
+            self._queue.free()
             check(lib.gpunvme_mem_free(self._mem))
             self._mem = ffi.NULL
             lib.gpunvme_gpu_close(self._gpu)
             self._gpu = ffi.NULL
+            self._queue.look()
 
     def __enter__(self) -> Drive:
         return self
@@ -158,6 +166,25 @@ class Drive:
         with self._held():
             self._write(rows, view(data, False), durable)
 
+    def stream(self) -> Stream:
+        """Make a stream for transfers in the background, in addition to the one that the drive has."""
+        with self._held():
+            return self._queue.stream(self)
+
+    def read_async(self, into: Any, offset: int = 0, stream: Stream | None = None) -> Transfer:
+        """Begin to fill an array, as read() does, and return at once. The array has the data after wait() of the transfer."""
+        start = arguments.number("offset", offset)
+        with self._held():
+            target = view(into, True)
+            return self._begin_read([(start, len(target))], target, stream)
+
+    def write_async(self, data: Any, offset: int = 0, stream: Stream | None = None, *, durable: bool = False) -> Transfer:
+        """Begin to write an array, as write() does, and return at once. The array was copied then, and may change."""
+        start = arguments.number("offset", offset)
+        with self._held():
+            source = view(data, False)
+            return self._begin_write([(start, len(source))], source, stream, durable)
+
     def flush(self) -> None:
         """Make all data that was written durable."""
         with self._held():
@@ -201,6 +228,7 @@ class Drive:
         with self._turn():
             if not self._dev:
                 raise ValueError("the drive is closed: open it again")
+            self._queue.look()
             yield
 
     def _copy(self, flags: int, lba: int, nblocks: int) -> None:
@@ -245,13 +273,25 @@ class Drive:
             self._copy(0, offset // block, -(-(skip + length) // block))
             target.put(at, self._bytes() + skip, length)
 
-    def _write(self, pieces: Sequence[Piece], source: Any, durable: bool) -> None:
+    def _begin_read(self, pieces: Sequence[tuple[int | None, int]], target: Any, stream: Stream | None) -> Transfer:
+        self._check(pieces, len(target))
+        return self._queue.begin(self, pieces, target, 0, stream)
+
+    def _begin_write(self, pieces: Sequence[Piece], source: Any, stream: Stream | None, durable: bool) -> Transfer:
+        self._check_write(pieces, len(source))
+        return self._queue.begin(self, pieces, source, lib.GPUNVME_TRANSFER_WRITE | (lib.GPUNVME_RW_FUA if durable else 0), stream)
+
+    def _check_write(self, pieces: Sequence[Piece], have: int) -> None:
         block = self.block_size
         if not self._dq.flags & lib.GPUNVME_DQ_WRITE:
             raise Error(-errno.EROFS, "the drive was opened for reading: use Drive(uri, write=True)")
         if any(number % block for piece in pieces for number in piece):
             raise ValueError(f"the offset and length of a write must be multiples of the block size, {block} bytes")
-        self._check(pieces, len(source))
+        self._check(pieces, have)
+
+    def _write(self, pieces: Sequence[Piece], source: Any, durable: bool) -> None:
+        block = self.block_size
+        self._check_write(pieces, len(source))
         flags = lib.GPUNVME_COPY_WRITE | (lib.GPUNVME_COPY_FUA if durable else 0)
         for at, offset, length in self._steps(pieces):
             source.get(at, self._bytes(), length)

@@ -2,14 +2,16 @@
 """Files of a file system that is not mounted, by their names."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 from . import _arguments as arguments
+from ._arguments import Piece
 from ._library import Info, check, ffi, info, lib, sized
 from ._memory import view
 
 if TYPE_CHECKING:
     from ._drive import Drive
+    from ._stream import Stream, Transfer
 
 TYPES = ("other", "file", "directory", "link")
 
@@ -51,13 +53,38 @@ class File:
         """
         with self._drive._held():
             source = view(data, False)
-            start = self._check(offset, len(source))
-            if not self.info.writable:
-                raise ValueError("the file was opened for reading: use Drive.open(path, write=True)")
-            pieces = list(self._pieces(start, len(source)))
-            if any(at is None for at, _ in pieces):
-                raise ValueError("the file has a hole there, which cannot be written in place")
-            self._drive._write([(at, length) for at, length in pieces if at is not None], source, durable)
+            self._drive._write(self._in_place(offset, len(source)), source, durable)
+
+    def read_async(self, into: Any, offset: int = 0, stream: Stream | None = None) -> Transfer:
+        """Begin to fill an array, as read() does, and return at once. The array has the data after wait() of the transfer."""
+        with self._drive._held():
+            target = view(into, True)
+            start = self._check(offset, len(target))
+            return self._drive._begin_read(list(self._pieces(start, len(target))), target, stream)
+
+    def write_async(self, data: Any, offset: int = 0, stream: Stream | None = None, *, durable: bool = False) -> Transfer:
+        """Begin to write an array in place, as write() does, and return at once. The array was copied then, and may change."""
+        with self._drive._held():
+            source = view(data, False)
+            return self._drive._begin_write(self._in_place(offset, len(source)), source, stream, durable)
+
+    def gather(self, table: Iterable[Piece], out: Any, stream: Stream | None = None) -> Transfer:
+        """Begin to fill an array with pieces of the file, (offset, length) in bytes, one after another, as one transfer."""
+        rows = arguments.pieces(table)
+        with self._drive._held():
+            target = view(out, True)
+            parts = [part for at, length in rows for part in self._pieces(self._check(at, length), length)]
+            return self._drive._begin_read(parts, target, stream)
+
+    def _in_place(self, offset: Any, length: int) -> list[Piece]:
+        """The pieces of the drive that a write replaces."""
+        start = self._check(offset, length)
+        if not self.info.writable:
+            raise ValueError("the file was opened for reading: use Drive.open(path, write=True)")
+        pieces = list(self._pieces(start, length))
+        if any(at is None for at, _ in pieces):
+            raise ValueError("the file has a hole there, which cannot be written in place")
+        return [(at, length) for at, length in pieces if at is not None]
 
     def _check(self, offset: Any, length: int) -> int:
         start = arguments.integer("offset", offset)

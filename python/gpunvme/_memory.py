@@ -23,6 +23,10 @@ class Host:
     def __len__(self) -> int:
         return self._size
 
+    def overlaps(self, other: Host | Device) -> bool:
+        """Have both a byte in common?"""
+        return _overlap(int(ffi.cast("uintptr_t", self._start)), self._size, other)
+
     def put(self, at: int, source: Any, size: int) -> None:
         ffi.memmove(self._start + at, source, size)
 
@@ -42,11 +46,20 @@ class Device:
     def __len__(self) -> int:
         return self._size
 
+    def overlaps(self, other: Host | Device) -> bool:
+        """Have both a byte in common?"""
+        return _overlap(self._address, self._size, other)
+
     def put(self, at: int, source: Any, size: int) -> None:
         self._driver.put(self._address + at, source, size)
 
     def get(self, at: int, target: Any, size: int) -> None:
         self._driver.get(target, self._address + at, size)
+
+
+def _overlap(start: int, size: int, other: Host | Device) -> bool:
+    begin = other._address if isinstance(other, Device) else int(ffi.cast("uintptr_t", other._start))
+    return start < begin + len(other) and begin < start + size
 
 
 def _from_dlpack(array: Any) -> Host | Device:

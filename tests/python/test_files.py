@@ -38,7 +38,8 @@ def tree(tmp_path_factory):
 def image(tree):
     path = tree / "fs.img"
     path.unlink(missing_ok=True)
-    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-d", tree / "tree", path, "32M"], check=True, env={"PATH": PATH})
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-d", tree / "tree", path, "32M"], check=True,
+                   env={"PATH": PATH})
     return path
 
 
@@ -52,6 +53,34 @@ def disk(image):
                 pytest.skip(str(error))
             raise
         yield opened
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sparse", "link"])
+def test_reads_in_the_background(disk, tree, name):
+    want = (tree / "tree" / name).read_bytes()
+    file = disk.open(f"/{name}")
+    array = numpy.full(len(file), 77, numpy.uint8)
+    assert file.read_async(array).wait() == len(want)
+    assert array.tobytes() == want
+    random = numpy.random.default_rng(7)
+    table = [(at, int(random.integers(0, len(want) - at + 1))) for at in random.integers(0, len(want) + 1, 50).tolist()]
+    out = numpy.full(sum(length for _, length in table), 77, numpy.uint8)
+    assert file.gather(numpy.array(table, "<u8"), out, disk.stream()).wait() == out.size
+    assert out.tobytes() == b"".join(want[at:at + length] for at, length in table)
+
+
+def test_refusals_in_the_background(disk):
+    file = disk.open("/plain")
+    with pytest.raises(ValueError, match="bytes 300000 to 300002 are not of the file"):
+        file.read_async(bytearray(2), 300000)
+    with pytest.raises(ValueError, match="are not of the file"):
+        file.gather([(0, 5), (300000, 2)], bytearray(7))
+    with pytest.raises(ValueError, match="the pieces have 5 bytes and the array has 7"):
+        file.gather([(0, 5)], bytearray(7))
+    with pytest.raises(TypeError, match="a piece must be a pair"):
+        file.gather([5], bytearray(5))
+    with pytest.raises(ValueError, match="opened for reading"):
+        file.write_async(bytes(1024))
 
 
 @pytest.mark.parametrize("name", [*NAMES, "sparse", "link"])
@@ -106,6 +135,12 @@ def test_writes_in_place(image, disk, tree):
             file.write(bytes(100))
         with pytest.raises(ValueError, match="hole"):
             writable.open("sparse", write=True).write(bytes(1024), 0)
+        with pytest.raises(ValueError, match="hole"):
+            writable.open("sparse", write=True).write_async(bytes(1024), 0)
+        with pytest.raises(ValueError, match="multiples of the block size"):
+            file.write_async(bytes(100))
+        assert file.write_async(data[:2048], 6 << 20, durable=True).wait() == 2048
+        want[6 << 20:(6 << 20) + 2048] = data[:2048].tobytes()
     out = subprocess.run(["debugfs", "-R", f"dump large {tree}/out", image], check=True, env={"PATH": PATH}, capture_output=True)
     assert (tree / "out").read_bytes() == want, out.stderr
     subprocess.run(["e2fsck", "-fn", image], check=True, env={"PATH": PATH}, capture_output=True)

@@ -25,6 +25,9 @@ CALLS = {
     "read_pieces": lambda d: d.read_pieces(bytearray(512), [(0, 512)]),
     "write": lambda d: d.write(bytes(512)),
     "write_pieces": lambda d: d.write_pieces(bytes(512), [(0, 512)]),
+    "read_async": lambda d: d.read_async(bytearray(512)),
+    "write_async": lambda d: d.write_async(bytes(512)),
+    "stream": lambda d: d.stream(),
     "flush": lambda d: d.flush(),
     "open": lambda d: d.open("/a"),
     "open_map": lambda d: d.open_map("a"),
@@ -130,6 +133,23 @@ def test_child_leaves_quietly(image, capfd):
         globals()["kept"].read(bytearray(512))
     globals().pop("kept")
     assert capfd.readouterr().err == ""
+
+
+def test_transfer_under_way(image, content):
+    """The child cannot wait for it, and leaves it alone. The parent gets its data."""
+    with gpunvme.Drive(f"soft:{image}?lat_us=50000") as drive:
+        array = bytearray(4096)
+        transfer = drive.read_async(array, 9)
+
+        def child():
+            with pytest.raises(gpunvme.Error) as refused:
+                transfer.wait()
+            drive.__exit__(None, None, None)
+            return refused.value.errno, str(refused.value), repr(transfer)
+
+        number, said, state = in_child(child)
+        assert number == errno.ECHILD and "open a drive here" in said and "under way" in state
+        assert transfer.wait() == 4096 and array == content[9:4105].tobytes()
 
 
 def test_grandchild(drive):

@@ -18,7 +18,8 @@ CUDA, MANAGED, ROCM, VULKAN = 2, 13, 10, 7
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory):
     path = tmp_path_factory.mktemp("gpu") / "libgpu.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", path, pathlib.Path(__file__).with_name("gpu.c")], check=True)
+    source = pathlib.Path(__file__).with_name("gpu.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", path, source], check=True)
     library = ctypes.CDLL(str(path))
     library.played_memory.restype = ctypes.c_size_t
     library.played_bytes.restype = ctypes.c_void_p
@@ -51,7 +52,29 @@ def test_moves(writable, image, content, gpu, memory, kind, asked):
     assert (numpy.fromfile(image, numpy.uint8) == content).all()
 
 
-@pytest.mark.parametrize("kind, device, why", [(CUDA, 0, "CUDA driver: invalid device ordinal"), (ROCM, 5, "HIP: invalid device ordinal")])
+@pytest.mark.parametrize("kind", [CUDA, ROCM])
+def test_moves_in_the_background(writable, image, content, gpu, memory, kind):
+    address, data = memory
+    data[:] = 7
+    tensor = Tensor(address, (2, 1 << 20, 2), kind=kind, device=1, offset=64, gpu=gpu)
+    read = writable.read_async(tensor, 1000)
+    write = writable.write_async(Tensor(address + 64, (1024,), kind=kind, device=1), 512)  # waits for what it writes
+    assert read.wait() == 16 << 20 and write.wait() == 4096
+    assert (data[64:64 + (16 << 20)] == content[1000:1000 + (16 << 20)]).all()
+    assert (data[:64] == 7).all() and (data[64 + (16 << 20):] == 7).all()
+    content[512:512 + 4096] = data[64:64 + 4096]
+    assert (numpy.fromfile(image, numpy.uint8) == content).all()
+
+
+@pytest.mark.parametrize("kind", [CUDA, ROCM])
+def test_memory_goes_before_the_data_comes(drive, memory, kind):
+    transfer = drive.read_async(Tensor(memory[0] + (32 << 20) - 4, (2,), kind=kind, device=1))
+    with pytest.raises(gpunvme.Error, match="invalid argument"):
+        transfer.wait()
+
+
+@pytest.mark.parametrize("kind, device, why", [(CUDA, 0, "CUDA driver: invalid device ordinal"),
+                                               (ROCM, 5, "HIP: invalid device ordinal")])
 def test_driver_refuses(drive, memory, kind, device, why):
     with pytest.raises(gpunvme.Error, match=why):
         drive.read(Tensor(memory[0], (16,), kind=kind, device=device))

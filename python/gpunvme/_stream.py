@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""
+Transfers in the background, on streams of the C library's CPU threads. Data goes through memory of the library, so an array has
+what was read when its transfer is done: in wait(), or in a call that has to make room. The functions here are called by one thread
+at a time, under the lock of the drive.
+"""
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
+
+from ._library import Error, check, ffi, lib, sized
+
+if TYPE_CHECKING:
+    from ._drive import Drive
+
+MOST = 1 << 30  # bytes of one transfer
+UNDER_WAY = 256 << 20  # bytes of all, and their number: then a new one waits for the others
+TRANSFERS = 256
+SMALLEST = 1 << 20  # of an area
+KEPT = 64 << 20  # an area that is larger is freed after its transfer
+ENTRY = ffi.sizeof("struct gpunvme_transfer")
+RESULTS = slice(ffi.typeof("struct gpunvme_transfer").fields[-1][1].offset // 8, None, ENTRY // 8)
+
+
+class Stream:
+    """Transfers of one stream are done one after another. Those of different streams are done at the same time.
+
+    Drive.stream() makes one. It ends with its drive.
+    """
+
+    def __init__(self, handle: Any):
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"<gpunvme.Stream{'' if self._handle else ', ended'}>"
+
+
+class Area:
+    """Memory for the list of a transfer and for its data."""
+
+    def __init__(self, drive: Drive, size: int):
+        self.size = size
+        self.dbuf = ffi.new("struct gpunvme_dbuf *")
+        chosen = sized("gpunvme_mem_opts")
+        chosen.flags = lib.GPUNVME_MEM_HOST
+        self.memory = drive._make("mem", lib.gpunvme_mem_alloc, drive._gpu, size, chosen)
+        try:
+            check(lib.gpunvme_mem_map(self.memory, drive._dev))
+            check(lib.gpunvme_mem_dbuf(self.memory, drive._dev, self.dbuf))
+        except BaseException:
+            lib.gpunvme_mem_free(self.memory)
+            raise
+        self.bytes = ffi.cast("char *", lib.gpunvme_mem_ptr(self.memory))
+
+    def free(self) -> None:
+        check(lib.gpunvme_mem_free(self.memory))
+
+
+class Transfer:
+    """A transfer under way, as read_async(), write_async() and gather() return it. It keeps its array until it is done.
+
+    Call wait() before you use the array. If a transfer failed that nobody waited for, the next call with its drive or a file of it
+    raises the error, at the latest close().
+    """
+
+    def __init__(self, drive: Drive, stream: Stream, array: Any, write: bool):
+        self._drive = drive
+        self._stream = stream
+        self._array = array
+        self._write = write
+        self._size = len(array)
+        self._area: Any = None
+        self._steps: list[tuple[int, int | None, int]] = []  # place in the array and in the area (None: zeroes), bytes
+        self._starts: list[tuple[int, int]] = []  # of each entry of the list: offset on the drive, bytes
+        self._error: Exception | None = None
+
+    def __repr__(self) -> str:
+        state = "under way" if self._array is not None else "failed" if self._error else "done"
+        return f"<gpunvme.Transfer of {self._size} bytes, {state}>"
+
+    def wait(self) -> int:
+        """Wait until it is done, and return its bytes. Raise its error if it failed: the array has nothing of it then."""
+        with self._drive._turn():
+            queue = self._drive._queue
+            if self._array is not None:
+                queue.drain(self._stream)
+            if self in queue.failed:
+                queue.failed.remove(self)
+        if self._error:
+            raise self._error
+        return self._size
+
+    def _lay_out(self, pieces: Sequence[tuple[int | None, int]], block: int) -> int:
+        """Give each piece whole blocks of the area. Return the bytes of all of it."""
+        at, place = -(-ENTRY * len(pieces) // 4096) * 4096, 0
+        for offset, length in pieces:
+            skip = (offset or 0) % block
+            if offset is not None and length:
+                self._starts.append((offset - skip, -(-(skip + length) // block) * block))
+            self._steps.append((place, None if offset is None else at + skip, length))
+            if offset is not None and length:
+                at += self._starts[-1][1]
+            place += length
+        return at
+
+    def _begin(self, first: int, flags: int) -> None:
+        area = self._area
+        entries = ffi.cast("struct gpunvme_transfer *", area.bytes)
+        for i, (offset, length) in enumerate(self._starts):
+            entries[i] = (offset, first, length, flags, 0, -errno.EAGAIN)
+            first += length
+        for place, at, length in self._steps if self._write else ():
+            self._array.get(place, area.bytes + (at or 0), length)
+        run = sized("gpunvme_run")
+        run.dq, run.dbuf = self._drive._dq, area.dbuf
+        run.list, run.count = area.dbuf.base, len(self._starts)
+        if self._starts:
+            check(lib.gpunvme_run_on_stream(self._drive._gpu, self._stream._handle, run))
+
+    def _failures(self) -> Iterator[int]:
+        """Which entries of the list have failed so far."""
+        if not self._starts:
+            return iter(())
+        results = memoryview(ffi.buffer(self._area.bytes, ENTRY * len(self._starts))).cast("B").cast("q")[RESULTS]
+        return (i for i, result in enumerate(results) if result < 0 and result != -errno.EAGAIN)
+
+    def _refusal(self) -> Exception | None:
+        """What went wrong, of a transfer whose kernel has ended."""
+        entries = ffi.cast("struct gpunvme_transfer *", self._area.bytes)
+        for i, (offset, length) in enumerate(self._starts):
+            if entries[i].result == length:
+                continue
+            result = entries[i].status or min(entries[i].result, 0) or -errno.EIO
+            text = ffi.string(lib.gpunvme_strerror(result)).decode(errors="replace")
+            what = "write" if self._write else "read"
+            return Error(result, f"a {what} in the background, of bytes {offset} to {offset + length} of the drive: {text}")
+        return None
+
+    def _finish(self) -> None:
+        """Give the array what was read, unless any of it failed. The kernel has ended. An interrupted call may be repeated."""
+        self._error = self._refusal()
+        try:
+            for place, at, length in () if self._write or self._error else self._steps:
+                self._array.put(place, ffi.new("char[]", length) if at is None else self._area.bytes + at, length)
+        except Exception as error:  # of the driver of the array's GPU
+            self._error = error
+
+
+class Queue:
+    """The streams and transfers of a drive."""
+
+    def __init__(self) -> None:
+        self.failed: list[Transfer] = []  # nobody has waited for them
+        self._streams: list[Stream] = []
+        self._own: Stream | None = None
+        self._under_way: list[Transfer] = []
+        self._free: list[Area] = []
+
+    def stream(self, drive: Drive) -> Stream:
+        """Make a stream."""
+        found = sized("gpunvme_gpu_info")
+        check(lib.gpunvme_gpu_get_info(drive._gpu, found))
+        if found.kind != lib.GPUNVME_GPU_CPU:
+            raise Error(-errno.EOPNOTSUPP, "transfers in the background take threads of the CPU: open the drive with gpu='cpu', or "
+                                           "call read() and write()")
+        self._streams.append(Stream(drive._make("stream", lib.gpunvme_stream_create, drive._gpu)))
+        return self._streams[-1]
+
+    def _of(self, drive: Drive, stream: Stream | None) -> Stream:
+        if stream is None:
+            self._own = self._own or self.stream(drive)
+            return self._own
+        if not isinstance(stream, Stream):
+            raise TypeError(f"stream must be a gpunvme.Stream, not {type(stream).__name__}")
+        if stream not in self._streams:
+            raise ValueError("the stream belongs to another drive: make it by stream() of this one")
+        return stream
+
+    def begin(self, drive: Drive, pieces: Sequence[tuple[int | None, int]], array: Any, flags: int,
+              stream: Stream | None) -> Transfer:
+        """Enqueue a transfer that was checked."""
+        if len(array) > MOST:
+            raise ValueError(f"the array has {len(array)} bytes, and a transfer in the background has at most {MOST}: "
+                             "use several")
+        new = Transfer(drive, self._of(drive, stream), array, bool(flags))
+        total = new._lay_out(pieces, drive.block_size)
+        self._make_room(new, total)
+        new._area = self._take(drive, total)
+        self._under_way.append(new)  # whatever interrupts this thread now, the area is not used again before the stream has ended
+        try:
+            new._begin(total - sum(length for _, length in new._starts), flags)
+        except Exception:  # nothing was enqueued
+            self._under_way.remove(new)
+            self._free.append(new._area)
+            raise
+        return new
+
+    def _make_room(self, new: Transfer, size: int) -> None:
+        """Wait for others: for all if there are too many, and for those that read what this one writes."""
+        used = sum(transfer._area.size for transfer in self._under_way)
+        if len(self._under_way) >= TRANSFERS or used and used + size > UNDER_WAY:
+            self.drain()
+        for other in list(self._under_way):
+            if other._array is not None and not other._write and other._array.overlaps(new._array):
+                self.drain(other._stream)
+        self.look()
+
+    def _take(self, drive: Drive, size: int) -> Area:
+        for i, area in enumerate(self._free):
+            if size <= area.size:
+                return self._free.pop(i)
+        return Area(drive, max(SMALLEST, 1 << (size - 1).bit_length()))
+
+    def drain(self, stream: Stream | None = None) -> None:
+        """Wait for a stream, or for all, and finish its transfers in the order in which they began."""
+        for one in [stream] if stream else self._streams:
+            check(lib.gpunvme_stream_wait(one._handle))
+        for transfer in [each for each in self._under_way if each._stream is stream or not stream]:
+            transfer._finish()
+            self._under_way.remove(transfer)
+            self._free.append(transfer._area)
+            transfer._array = transfer._area = None
+            if transfer._error:
+                self.failed.append(transfer)
+        for area in [area for area in self._free if area.size > KEPT]:
+            self._free.remove(area)
+            area.free()
+
+    def look(self) -> None:
+        """Raise what failed and nobody waited for."""
+        for transfer in list(self._under_way):
+            if transfer._array is not None and next(transfer._failures(), None) is not None:
+                self.drain(transfer._stream)
+        failed, self.failed = self.failed, []
+        if not failed:
+            return
+        error = failed[0]._error
+        assert error
+        if len(failed) > 1:
+            more = f"{error}; {len(failed) - 1} more transfers failed"
+            error = Error(error.result, more) if isinstance(error, Error) else Error(-errno.EIO, more)
+        raise error
+
+    def end(self) -> None:
+        """Wait for all, and end the streams."""
+        self.drain()
+        while self._streams:
+            lib.gpunvme_stream_destroy(self._streams[-1]._handle)
+            self._streams.pop()._handle = ffi.NULL
+        self._own = None
+
+    def free(self) -> None:
+        """Free the memory, when the drive is closed."""
+        while self._free:
+            self._free[-1].free()
+            self._free.pop()

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: MIT
+"""Transfers in the background: data, order, errors that nobody waits for, memory."""
+import errno
+import gc
+import sys
+import threading
+import types
+
+import numpy
+import pytest
+
+import gpunvme
+from gpunvme import _library, _stream
+from tensor import Tensor
+
+BAD = 9000  # the block that cannot be read
+AT = BAD * 512
+
+
+@pytest.fixture
+def faulty(image):
+    """A drive with a block that cannot be read."""
+    drive = gpunvme.Drive(f"soft:{image}?fault=status:0x281:op=read:lba={BAD}", write=True)
+    yield drive
+    drive.close()
+
+
+@pytest.mark.parametrize("offset, size", [(0, 20 << 20), (512, 512), (0, 1), (511, 2), (1000, (16 << 20) + 7),
+                                          ((20 << 20) - 3, 3), (5, 0)])
+def test_reads(drive, content, offset, size):
+    array = numpy.zeros(size, numpy.uint8)
+    transfer = drive.read_async(array, offset)
+    assert transfer.wait() == size and transfer.wait() == size
+    assert (array == content[offset:offset + size]).all()
+
+
+def test_many_at_once(drive, content):
+    streams = [None, drive.stream(), drive.stream()]
+    arrays = [numpy.zeros(3001, numpy.uint8) for _ in range(700)]
+    transfers = [drive.read_async(array, 3001 * i, streams[i % 3]) for i, array in enumerate(arrays)]
+    assert len(drive._queue._under_way) <= _stream.TRANSFERS
+    assert all(transfer.wait() == 3001 for transfer in transfers)
+    assert (numpy.concatenate(arrays) == content[:700 * 3001]).all()
+
+
+def test_memory_is_bounded(image, content, monkeypatch):
+    monkeypatch.setattr(_stream, "UNDER_WAY", 8 << 20)
+    monkeypatch.setattr(_stream, "KEPT", 2 << 20)
+    monkeypatch.setattr(_stream, "MOST", 5 << 20)
+    with gpunvme.Drive(image) as drive:
+        arrays = [numpy.zeros(3 << 20, numpy.uint8) for _ in range(6)]
+        for i, array in enumerate(arrays):
+            drive.read_async(array, i << 20)
+            assert sum(each._area.size for each in drive._queue._under_way) <= 8 << 20
+        drive._queue.drain()
+        assert not drive._queue._free  # all of them were large
+        with pytest.raises(ValueError, match="has 6291456 bytes, and a transfer in the background has at most 5242880"):
+            drive.read_async(numpy.zeros(6 << 20, numpy.uint8))
+        assert all((array == content[i << 20:][:3 << 20]).all() for i, array in enumerate(arrays))
+
+
+def test_in_the_order_of_a_stream(writable, image, content):
+    """Each read sees the writes before it, and none after it, though nobody waits in between."""
+    stream, seen = writable.stream(), []
+    for i in range(40):
+        data = numpy.full(4096, i, numpy.uint8)
+        writable.write_async(data, 8192, stream, durable=i % 2)
+        data[:] = 255  # it was copied
+        seen.append(numpy.zeros(4096, numpy.uint8))
+        last = writable.read_async(seen[-1], 8192, stream)
+    assert last.wait() == 4096
+    assert [array.min() for array in seen] == [array.max() for array in seen] == list(range(40))
+    content[8192:12288] = 39
+    assert (numpy.fromfile(image, numpy.uint8) == content).all()
+
+
+def test_writes_what_was_read(writable, image, content):
+    """A write of an array waits for the read that fills it, on whichever stream."""
+    array = numpy.zeros(1 << 20, numpy.uint8)
+    writable.read_async(array, 7, writable.stream())
+    assert writable.write_async(array[512:1024], 4 << 20).wait() == 512
+    assert (numpy.fromfile(image, numpy.uint8)[4 << 20:][:512] == content[519:1031]).all()
+
+
+def test_reads_into_one_array_in_their_order(drive, content):
+    array = numpy.zeros(4096, numpy.uint8)
+    transfers = [drive.read_async(array, i * 5000) for i in range(20)]
+    assert transfers[-1].wait() == 4096 and transfers[0].wait() == 4096
+    assert (array == content[19 * 5000:][:4096]).all()
+
+
+def test_tensor(drive, content):
+    array = numpy.zeros((3, 100, 2), numpy.float32)
+    assert drive.read_async(Tensor(array.ctypes.data, array.shape), 77).wait() == 2400
+    assert array.tobytes() == content[77:77 + 2400].tobytes()
+
+
+def test_keeps_the_array(drive, content):
+    array = numpy.zeros(4096, numpy.uint8)
+    before = sys.getrefcount(array)
+    transfer = drive.read_async(array, 0)
+    gc.collect()
+    assert sys.getrefcount(array) > before and "under way" in repr(transfer)
+    transfer.wait()
+    gc.collect()
+    assert sys.getrefcount(array) == before and "done" in repr(transfer)
+    lost = bytearray(512)
+    drive.read_async(lost, 3)  # neither the transfer is kept, nor waited for
+    with pytest.raises(BufferError):
+        lost.extend(b"x")  # its memory must not move
+    drive.close()
+    assert lost == content[3:515].tobytes()
+    lost.extend(b"x")
+
+
+def failure(call, *args):
+    with pytest.raises(gpunvme.Error, match=f"read in the background, of bytes {AT} to {AT + 512} of the drive") as refused:
+        call(*args)
+    assert refused.value.result == 0x281 and refused.value.errno is None
+    return str(refused.value)
+
+
+@pytest.fixture
+def unseen(monkeypatch):
+    """Calls do not look at transfers before its end."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_stream.Queue, "look", lambda _: None)
+        yield patch
+
+
+def test_wait_raises(faulty, unseen):
+    array = numpy.full(512, 7, numpy.uint8)
+    transfer, other = faulty.read_async(array, AT), faulty.read_async(bytearray(512), 0)
+    unseen.undo()
+    failure(transfer.wait)
+    assert (array == 7).all() and "failed" in repr(transfer)
+    faulty.read(bytearray(512))  # it was raised
+    failure(transfer.wait)
+    assert other.wait() == 512
+
+
+def test_nothing_of_a_failed_read_arrives(faulty):
+    array = numpy.full(64 << 10, 7, numpy.uint8)
+    transfer = faulty.read_async(array, AT - (32 << 10) + 100)
+    with pytest.raises(gpunvme.Error):
+        transfer.wait()
+    assert (array == 7).all()
+
+
+CALLS = {
+    "read": lambda d: d.read(bytearray(512)),
+    "write": lambda d: d.write(bytes(512)),
+    "read_async": lambda d: d.read_async(bytearray(512)),
+    "write_async": lambda d: d.write_async(bytes(512)),
+    "stream": lambda d: d.stream(),
+    "info": lambda d: d.info,
+    "flush": lambda d: d.flush(),
+    "close": lambda d: d.close(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_next_call_raises_what_nobody_waited_for(faulty, unseen, name):
+    faulty.read_async(bytearray(512), AT)
+    faulty.read_async(bytearray(512), 0).wait()  # of the same stream: the first one has ended
+    unseen.undo()
+    assert "more" not in failure(CALLS[name], faulty)
+    if name != "close":
+        faulty.read(bytearray(512))  # once
+    else:
+        faulty.close()
+
+
+def test_next_call_raises_without_any_wait(faulty):
+    """The results are looked at while transfers are under way."""
+    faulty.read_async(bytearray(512), AT)
+    while True:
+        try:
+            faulty.read(bytearray(512))
+        except gpunvme.Error as error:
+            assert error.result == 0x281
+            return
+
+
+def test_several_failures_are_one_error(faulty, unseen):
+    for _ in range(3):
+        faulty.read_async(bytearray(512), AT)
+    unseen.undo()
+    assert failure(faulty.close).endswith("; 2 more transfers failed")
+    with pytest.raises(ValueError, match="the drive is closed"):
+        faulty.read_async(bytearray(512))
+
+
+def test_close_waits_and_raises_in_a_with(image, content):
+    array = numpy.zeros(1 << 20, numpy.uint8)
+    with pytest.raises(gpunvme.Error, match="background"):
+        with gpunvme.Drive(f"soft:{image}?lat_us=20000&fault=status:0x281:op=read:lba={BAD}") as drive:
+            good = drive.read_async(array, 100)
+            drive.read_async(bytearray(512), AT)
+    assert good.wait() == 1 << 20 and (array == content[100:][:1 << 20]).all()
+
+
+@pytest.mark.parametrize("fault", ["cfs", "ones"])
+def test_drive_that_dies(image, fault, monkeypatch):
+    """Each transfer ends with an error, and nothing hangs."""
+    def make(self, kind, function, *args):
+        if kind == "qp":
+            opts = _library.sized("gpunvme_qp_opts")
+            opts.cmd_timeout_ms = 1000
+            args = *args[:2], opts
+        return before(self, kind, function, *args)
+
+    before = gpunvme.Drive._make
+    monkeypatch.setattr(gpunvme.Drive, "_make", make)
+    with gpunvme.Drive(f"soft:{image}?fault={fault}:op=read:lba={BAD}") as drive:
+        arrays = [numpy.full(4096, 7, numpy.uint8) for _ in range(20)]
+        transfers = [drive.read_async(array, AT - 2048 + 100 * i) for i, array in enumerate(arrays)]
+        for array, transfer in zip(arrays, transfers):
+            with pytest.raises(gpunvme.Error):
+                transfer.wait()
+            assert (array == 7).all()
+
+
+def test_refusals(drive, tmp_path):
+    path = tmp_path / "other.img"
+    path.write_bytes(bytes(1 << 20))
+    writable = gpunvme.Drive(path, write=True)
+    with pytest.raises(gpunvme.Error, match="outside the drive"):
+        drive.read_async(bytearray(512), 20 << 20)
+    with pytest.raises(gpunvme.Error, match="opened for reading"):
+        drive.write_async(bytes(512))
+    with pytest.raises(ValueError, match="multiples of the block size"):
+        writable.write_async(bytes(100))
+    with pytest.raises(TypeError, match="stream must be a gpunvme.Stream, not int"):
+        drive.read_async(bytearray(512), 0, 7)
+    with pytest.raises(ValueError, match="belongs to another drive"):
+        drive.read_async(bytearray(512), 0, writable.stream())
+    with pytest.raises((BufferError, TypeError)):
+        drive.read_async(bytes(512))
+    writable.close()
+    assert path.read_bytes() == bytes(1 << 20)
+
+
+def test_threads_of_a_gpu(drive, monkeypatch):
+    fake = types.SimpleNamespace(GPUNVME_GPU_CPU=99, gpunvme_gpu_get_info=_library.lib.gpunvme_gpu_get_info)
+    monkeypatch.setattr(_stream, "lib", fake)
+    for call in (drive.stream, lambda: drive.read_async(bytearray(512))):
+        with pytest.raises(gpunvme.Error, match="open the drive with gpu='cpu'") as refused:
+            call()
+        assert refused.value.errno == errno.EOPNOTSUPP
+    monkeypatch.undo()
+
+
+def test_threads(drive, content):
+    wrong = []
+
+    def work(seed):
+        stream, random = drive.stream(), numpy.random.default_rng(seed)
+        for _ in range(30):
+            at, size = int(random.integers(0, 19 << 20)), int(random.integers(1, 100000))
+            array = numpy.zeros(size, numpy.uint8)
+            if drive.read_async(array, at, stream).wait() != size or (array != content[at:at + size]).any():
+                wrong.append((seed, at, size))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_driver_of_the_array_fails(drive, monkeypatch):
+    """Data that the array did not get is an error, too."""
+    def refuse(*_):
+        raise gpunvme.Error(-errno.EIO, "the GPU has gone")
+
+    monkeypatch.setattr("gpunvme._memory.Host.put", refuse)
+    drive.read_async(bytearray(512))  # the next one waits for it, and has its own error
+    transfer = drive.read_async(bytearray(512))
+    with pytest.raises(gpunvme.Error, match="the GPU has gone"):
+        transfer.wait()
+    with pytest.raises(gpunvme.Error, match="the GPU has gone"):
+        drive.flush()
+    drive.flush()
