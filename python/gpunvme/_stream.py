@@ -14,7 +14,7 @@ from ._library import Error, check, ffi, lib, sized
 if TYPE_CHECKING:
     from ._drive import Drive
 
-MOST = 1 << 30  # bytes of one transfer
+MOST = 1 << 30  # bytes of memory of one transfer
 UNDER_WAY = 256 << 20  # bytes of all, and their number: then a new one waits for the others
 TRANSFERS = 256
 SMALLEST = 1 << 20  # of an area
@@ -180,11 +180,11 @@ class Queue:
     def begin(self, drive: Drive, pieces: Sequence[tuple[int | None, int]], array: Any, flags: int,
               stream: Stream | None) -> Transfer:
         """Enqueue a transfer that was checked."""
-        if len(array) > MOST:
-            raise ValueError(f"the array has {len(array)} bytes, and a transfer in the background has at most {MOST}: "
-                             "use several")
         new = Transfer(drive, self._of(drive, stream), array, bool(flags))
         total = new._lay_out(pieces, drive.block_size)
+        if total > MOST:  # pieces of a byte take a block each
+            raise ValueError(f"the transfer takes {total} bytes of memory, in whole blocks, and one in the background has at most "
+                             f"{MOST}: use several")
         self._make_room(new, total)
         new._area = self._take(drive, total)
         self._under_way.append(new)  # whatever interrupts this thread now, the area is not used again before the stream has ended

@@ -69,7 +69,7 @@ def test_reads_in_the_background(disk, tree, name):
     assert out.tobytes() == b"".join(want[at:at + length] for at, length in table)
 
 
-def test_refusals_in_the_background(disk):
+def test_refusals_in_the_background(disk, monkeypatch):
     file = disk.open("/plain")
     with pytest.raises(ValueError, match="bytes 300000 to 300002 are not of the file"):
         file.read_async(bytearray(2), 300000)
@@ -79,6 +79,9 @@ def test_refusals_in_the_background(disk):
         file.gather([(0, 5)], bytearray(7))
     with pytest.raises(TypeError, match="a piece must be a pair"):
         file.gather([5], bytearray(5))
+    monkeypatch.setattr("gpunvme._stream.MOST", 1 << 20)
+    with pytest.raises(ValueError, match="in whole blocks, and one in the background has at most 1048576"):
+        file.gather([(0, 1)] * 2048, bytearray(2048))
     with pytest.raises(ValueError, match="opened for reading"):
         file.write_async(bytes(1024))
 

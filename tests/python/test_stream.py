@@ -54,7 +54,7 @@ def test_memory_is_bounded(image, content, monkeypatch):
             assert sum(each._area.size for each in drive._queue._under_way) <= 8 << 20
         drive._queue.drain()
         assert not drive._queue._free  # all of them were large
-        with pytest.raises(ValueError, match="has 6291456 bytes, and a transfer in the background has at most 5242880"):
+        with pytest.raises(ValueError, match="takes 6295552 bytes of memory, in whole blocks, and .* at most 5242880: use several"):
             drive.read_async(numpy.zeros(6 << 20, numpy.uint8))
         assert all((array == content[i << 20:][:3 << 20]).all() for i, array in enumerate(arrays))
 
