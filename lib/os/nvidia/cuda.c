@@ -82,11 +82,8 @@ void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck)
 		__atomic_fetch_add(&stuck_handles[cuda->gpu], stuck ? 1 : ~0u, __ATOMIC_ACQ_REL);
 }
 
-/* How many contexts this thread has entered, and its mode before. */
-static _Thread_local struct {
-	unsigned depth;
-	int mode;
-} entered;
+static _Thread_local unsigned entered; /* contexts that this thread has entered */
+static _Thread_local int mode_before; /* its mode outside of them */
 
 /*
  * With any other mode memory, waits and the end of code fail while this thread captures a stream, or another one does for all
@@ -95,18 +92,18 @@ static _Thread_local struct {
 int gnv_cuda_push(const struct gnv_cuda *cuda, void *context)
 {
 	int mode = GNV_CUDA_CAPTURE_RELAXED;
-	int error = entered.depth ? 0 : cuda->api.capture_mode(&mode);
+	int error = entered ? 0 : cuda->api.capture_mode(&mode);
 
 	if (error)
 		return error;
 	error = cuda->api.push(context);
 	if (error) {
-		if (!entered.depth)
+		if (!entered)
 			cuda->api.capture_mode(&mode);
 		return error;
 	}
-	if (!entered.depth++)
-		entered.mode = mode;
+	if (!entered++)
+		mode_before = mode;
 	return 0;
 }
 
@@ -122,8 +119,8 @@ void gnv_cuda_leave(struct gnv_cuda *cuda)
 	void *context;
 
 	cuda->api.pop(&context);
-	if (!--entered.depth)
-		cuda->api.capture_mode(&entered.mode);
+	if (!--entered)
+		cuda->api.capture_mode(&mode_before);
 }
 
 static int choose_device(struct gnv_cuda *cuda, unsigned index)
