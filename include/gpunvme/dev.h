@@ -32,7 +32,11 @@
  * `lat_us` (latency of half of the commands; none is below), `p99_us` (what one in a hundred exceeds: those above lat_us are
  * spread exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it
  * keeps times, and has 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such
- * times. Keys of soft:vram: `on` (what runs it: cpu, when absent, or cuda:N), `slice` (ms that a launch of its kernel lasts, 2
+ * times. `link` (bytes a second in each direction, 0: no limit) is the rate of the drive's link. `model` emulates a drive by its
+ * parts instead of `iops`, `bw`, `lat_us` and `p99_us`: P4800X, P3700, 9100MAX, SN850X (docs/drive-models.md), or generic with
+ * `units` (1 to 4096) and `read_us`, and `page` (bytes that a unit reads at a time, 4096), `read_p99_us`, `fw_us`, `fixed_us`,
+ * `channels` and `channel_bw`, `write_us`, `buffer` and `drain`, `program_us` where they are wanted (the same page).
+ * Keys of soft:vram: `on` (what runs it: cpu, when absent, or cuda:N), `slice` (ms that a launch of its kernel lasts, 2
  * when absent; 0: until it is closed), `image` (a file that is loaded into it when it is opened; INFO lines of the log say how
  * far).
  * %XX stands for one byte. An unknown or repeated key is an error.

@@ -11,9 +11,9 @@
 #include "mem/space_soft.h"
 #include "port/port.h"
 #include "port/quirks.h"
+#include "port/soft_model.h"
 #include "soft/soft.h"
 #include "util/bits.h"
-#include "util/size.h"
 #include "vdrive/vdrive.h"
 
 #define VRAM "vram:"
@@ -177,24 +177,6 @@ static int take_pci(struct gnv_uri *uri, uint16_t *vendor_id, uint16_t *device_i
 	return 0;
 }
 
-/* How fast it is to be. */
-static int take_model(struct gnv_uri *uri, struct gnv_soft_model *model)
-{
-	const char *bw;
-
-	if (gnv_uri_take_u32(uri, "iops", 1, GNV_SOFT_IOPS_MAX, &model->iops) ||
-	    gnv_uri_take_u32(uri, "lat_us", 1, GNV_SOFT_LATENCY_MAX_US, &model->lat_us) ||
-	    gnv_uri_take_u32(uri, "p99_us", 1, GNV_SOFT_LATENCY_MAX_US, &model->p99_us) ||
-	    gnv_uri_take_u32(uri, "seed", 0, UINT32_MAX, &model->seed))
-		return -EINVAL;
-	gnv_uri_take(uri, "bw", &bw);
-	if (bw && (gnv_size_parse(bw, &model->bw) || model->bw < GNV_SOFT_BW_MIN))
-		return gnv_fail(-EINVAL,
-				"bw=%.100s in the URI: must be bytes a second, %u at least, as in bw=7000000000 or bw=6.5G (K, M, G, T)", bw,
-				GNV_SOFT_BW_MIN);
-	return 0;
-}
-
 /* Namespaces after the first: ns2=PATH, and its lba2 and ro2; and so on without a gap. */
 static int take_more(struct gnv_uri *uri, struct gnv_soft_config *config)
 {
@@ -250,7 +232,7 @@ static int take_config(struct gnv_uri *uri, struct gnv_soft_config *config)
 	    gnv_uri_take_u32(uri, "cmb", 0, 1024, &config->cmb) || gnv_uri_take_u32(uri, "ro", 0, 1, &ro))
 		return -EINVAL;
 	config->read_only = ro;
-	if (take_vram(uri, config) || take_more(uri, config) || take_model(uri, &config->model))
+	if (take_vram(uri, config) || take_more(uri, config) || gnv_port_soft_model(uri, &config->model))
 		return -EINVAL;
 	gnv_uri_take(uri, "fault", &fault);
 	if (fault && gnv_soft_fault_parse(fault, &config->traits, &config->rules))

@@ -87,6 +87,8 @@ static void check_config(struct gnv_uri *uri)
 	}
 	check((!config.lba_size || (config.lba_size >= 512 && config.lba_size <= 4096)) && config.mdts <= 255 && config.queues && config.queues <= 1024);
 	check(config.depth >= 2 && config.depth <= 65536 && config.dstrd <= 8 && config.threads && config.threads <= 64 && config.cmb <= 1024);
+	check(config.model.parts.units <= GNV_SOFT_UNITS && config.model.parts.channels <= GNV_SOFT_CHANNELS);
+	check(!config.model.parts.units || (gnv_is_pow2(config.model.parts.page) && config.model.parts.read_ns));
 	check(config.rules.count <= GNV_ARRAY_LEN(config.rules.rule));
 	for (unsigned i = 0; i < uri->count; i++)
 		check(uri->param[i].taken);

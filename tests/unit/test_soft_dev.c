@@ -41,7 +41,7 @@ static int remove_image(void **state)
 
 static int open_soft(const char *keys, struct gpunvme_dev **dev)
 {
-	char uri[128];
+	char uri[512];
 	int ret;
 
 	snprintf(uri, sizeof(uri), "soft:%s%s", path, keys);
@@ -134,7 +134,10 @@ static void exercise(struct gpunvme_dev *dev, struct gpunvme_gpu *gpu, uint32_t 
 static void test_io(void **state)
 {
 	static const char *const keys[] = { "", "?lba=4096&threads=2", "?mdts=1&depth=64&dstrd=1", "?mdts=0",
-					    "?iops=1000000&bw=20G&lat_us=5&p99_us=50&seed=1" };
+					    "?iops=1000000&bw=20G&lat_us=5&p99_us=50&seed=1",
+					    "?model=P4800X&seed=1&link=0",
+					    "?model=generic&units=64&page=16K&fw_us=0.1&fixed_us=1.25&read_us=9&read_p99_us=20&write_us=0"
+					    "&program_us=3&channels=8&channel_bw=1G&buffer=1M&drain=4G&link=6G" };
 	struct gpunvme_dev_info info = { .size = sizeof(info) };
 	struct gpunvme_dev *dev;
 	struct gpunvme_gpu *gpu;

@@ -7,16 +7,44 @@
 #include "util/bits.h"
 #include "util/log.h"
 
+/* The first key that a drive with parts cannot have, or NULL. */
+static const char *contradiction(const struct gnv_soft_model *model)
+{
+	if (!model->parts.units)
+		return NULL;
+	if (model->iops || model->bw)
+		return model->iops ? "iops" : "bw";
+	if (model->lat_us || model->p99_us)
+		return model->lat_us ? "lat_us" : "p99_us";
+	return NULL;
+}
+
+static int check_parts(const struct gnv_soft_parts *p)
+{
+	if (p->read_p99_ns && p->read_p99_ns < p->read_ns)
+		return gnv_fail(-EINVAL, "read_p99_us= is less than read_us=: the tail is longer than the median; raise it or leave it out");
+	if (!p->channels != !p->channel_bw)
+		return gnv_fail(-EINVAL, "channels= and channel_bw= need each other; add the other one or leave both out");
+	if (!p->buffer != !p->drain)
+		return gnv_fail(-EINVAL, "buffer= and drain= need each other; add the other one or leave both out");
+	return 0;
+}
+
 int gnv_soft_timing_check(const struct gnv_soft_model *model)
 {
+	const bool tail = model->p99_us || model->parts.read_p99_ns;
+	const char *key = contradiction(model);
+
+	if (key)
+		return gnv_fail(-EINVAL, "%s= contradicts model=, which has rates and latencies of its own; leave one of them out", key);
 	if (model->p99_us && model->p99_us < model->lat_us)
 		return gnv_fail(-EINVAL, "p99_us=%u is less than lat_us=%u: the tail is longer than the latency; raise it or leave it out",
 				model->p99_us, model->lat_us);
 	if (model->p99_us && !model->lat_us)
 		return gnv_fail(-EINVAL, "p99_us=%u needs lat_us, the latency that half of the commands have", model->p99_us);
-	if (model->seed && !model->p99_us)
+	if (model->seed && !tail)
 		return gnv_fail(-EINVAL, "seed=%u decides about nothing without p99_us; add that or leave it out", model->seed);
-	return 0;
+	return check_parts(&model->parts);
 }
 
 static bool is_block_size(uint32_t size)

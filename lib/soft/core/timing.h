@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast the drive is that a software controller plays: keys of its URI, for every store.
+ * How fast the drive is that a software controller emulates: keys of its URI, for every store and every engine.
  *
- * A command ends when three things are over: its latency; the commands up to it, of which the drive does so many a second; their
- * data, of which it moves so many bytes a second. So with few commands in flight the latency decides, and with many the rates.
- * Half of all commands take the latency that was asked for; the other half take longer, by an exponential distribution, of which
- * one command in a hundred exceeds the tail that was asked for. A machine that is slower than the drive says so in the log, once.
+ * A command ends when all of these are over:
+ *
+ *	rates		the commands up to it, of which the drive does so many a second, and their data (iops=, bw=)
+ *	latency		half of all commands take the latency that was asked for. The others take longer, by an exponential
+ *			distribution, of which one command in a hundred exceeds the tail that was asked for (lat_us=, p99_us=)
+ *	link		its data over the link of the drive, which has a rate of its own in each direction (link=)
+ *	parts		instead of rates and latency: the firmware, one command after the other; units, chosen by the address, each
+ *			of which reads a page at a time; channels; a buffer for writes, and the rate at which it drains (model=)
+ *
+ * Each stage takes a command when the firmware has ended, and the last one that ends decides. So a stage never waits for another
+ * one, and each has one word as its state: when it is through with all it has. A machine that is slower than the drive says so
+ * in the log, once.
  */
 #ifndef GNV_SOFT_TIMING_H
 #define GNV_SOFT_TIMING_H
@@ -13,9 +21,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "soft/core/cmd.h"
+#include "util/bits.h"
+
 #define GNV_SOFT_IOPS_MAX 1000000000u
 #define GNV_SOFT_LATENCY_MAX_US 10000000u
 #define GNV_SOFT_BW_MIN 1000000u /* of a URI: less is most likely a unit that was forgotten */
+#define GNV_SOFT_UNITS 4096u
+#define GNV_SOFT_CHANNELS 64u
+
+/* The parts of a drive. Sizes in bytes, rates in bytes a second. */
+struct gnv_soft_parts {
+	uint64_t units;	  /* 0: the drive has rates and a latency instead */
+	uint64_t page;	  /* that a unit reads or programs at a time; a power of two */
+	uint64_t fw_ns;	  /* of the firmware, for each command */
+	uint64_t fixed_ns; /* that each command takes besides */
+	uint64_t read_ns; /* median of reading a page, and the shortest */
+	uint64_t read_p99_ns; /* that one page in a hundred exceeds; 0: all take read_ns */
+	uint64_t write_ns; /* of a command that finds room in the buffer */
+	uint64_t program_ns; /* so long a page that is written keeps its unit busy; 0: reads never wait for writes */
+	uint64_t channels; /* 0: units have no channel in common */
+	uint64_t channel_bw;
+	uint64_t buffer; /* for writes */
+	uint64_t drain; /* rate at which it empties; 0: it is never full */
+};
 
 struct gnv_soft_model {
 	uint64_t bw;	 /* bytes a second; 0: as many as this machine moves */
@@ -23,18 +52,37 @@ struct gnv_soft_model {
 	uint32_t lat_us; /* median latency, and the shortest */
 	uint32_t p99_us; /* latency that one in a hundred exceeds; 0: all take lat_us */
 	uint32_t seed;	 /* of what is drawn */
+	uint64_t link;	 /* bytes a second in each direction; 0: as many as this machine moves */
+	struct gnv_soft_parts parts;
 };
 
-/* Of a controller; its threads share the two clocks. */
+/* A drive of which a curve is published (docs/drive-models.md). */
+struct gnv_soft_named {
+	const char *name;
+	uint64_t link;
+	struct gnv_soft_parts parts;
+};
+
+/* When a stage is through with all it has, in 1/256 ns since born (atomic). Apart from others, as all threads change it. */
+struct gnv_soft_clock {
+	uint64_t until;
+	uint64_t apart[7];
+};
+
+/* Of a controller; its threads share the clocks. */
 struct gnv_soft_timing {
-	bool on; /* constant, as all but the last three */
+	bool on; /* constant, as all before the clocks */
 	uint64_t born;
 	uint64_t lat_ns;
 	double tail_scale; /* ns for each 1/65536 of a binary order of magnitude of what is drawn; 0: no tail */
-	double per_command, per_byte; /* 1/256 ns */
+	double read_scale; /* the same, of a page */
+	double per_command, per_byte, per_link, per_channel, per_drain; /* 1/256 ns */
 	uint64_t seed;
-	uint64_t commands_until, bytes_until; /* when the drive is through with all it has, 1/256 ns since born (atomic) */
-	uint32_t said;			      /* that the machine is too slow (atomic) */
+	uint32_t page_shift;
+	struct gnv_soft_parts parts;
+	uint32_t said; /* that the machine is too slow (atomic) */
+	struct gnv_soft_clock commands, bytes, link[2], drain;
+	uint64_t channel[GNV_SOFT_CHANNELS], unit[GNV_SOFT_UNITS]; /* as struct gnv_soft_clock */
 };
 
 /* How well a server thread keeps to it, since the last look. */
@@ -45,24 +93,36 @@ struct gnv_soft_pace_kept {
 	uint32_t looks, starved; /* at queues; and how often commands were left there that the drive would have begun */
 };
 
-/* Do the values make sense together? Return: 0, -EINVAL with the sentence. */
+/* Do the values make sense together? Return: 0, -EINVAL with an error message. */
 int gnv_soft_timing_check(const struct gnv_soft_model *model);
 void gnv_soft_timing_init(struct gnv_soft_timing *timing, const struct gnv_soft_model *model, uint64_t now);
+
+/* Find a drive by its name. Return: NULL there is none. */
+const struct gnv_soft_named *gnv_soft_named_find(const char *name);
+/* Return: the name of drive @index, or NULL. */
+const char *gnv_soft_named_nth(unsigned index);
+
+/* What is drawn for a command of a queue, by its number there: the same in each run, and for every engine. */
+static inline uint64_t gnv_soft_timing_draw(const struct gnv_soft_timing *timing, uint16_t qid, uint64_t number)
+{
+	return gnv_mix(gnv_mix(timing->seed << 16 | qid) + number * 0x9e3779b97f4a7c15ull);
+}
 
 /*
  * gnv_soft_timing_due() - the drive takes a command
  * @now:    when it was seen
  * @looked: when it was not there yet: it may have come any time since, and for the rates it did, but no more than 1 ms before
- * @bytes:  of its data
+ * @op:	    what it is to do
  * @drawn:  64 random bits
  * Return: when it ends, not before @now.
  */
-uint64_t gnv_soft_timing_due(struct gnv_soft_timing *timing, uint64_t now, uint64_t looked, uint64_t bytes, uint64_t drawn);
+uint64_t gnv_soft_timing_due(struct gnv_soft_timing *timing, uint64_t now, uint64_t looked, const struct gnv_soft_op *op,
+			     uint64_t drawn);
 
 /* A reset: what the drive still had to do it does not do any more. */
 void gnv_soft_timing_forget(struct gnv_soft_timing *timing);
 
-/* Would the drive begin another command at once? */
+/* Would the drive begin another command at once? With units: would one of them? */
 bool gnv_soft_timing_is_idle(const struct gnv_soft_timing *timing, uint64_t now);
 
 #endif

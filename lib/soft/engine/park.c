@@ -94,7 +94,7 @@ void gnv_soft_look(struct gnv_soft_sq *sq, bool full)
 	struct gnv_soft_timing *timing = &server->soft->timing;
 
 	server->kept.looks++;
-	if (sq->head != sq->tail && (full || timing->per_command > 0 || timing->per_byte > 0))
+	if (sq->head != sq->tail && (full || timing->per_command > 0 || timing->per_byte > 0 || timing->per_link > 0))
 		server->kept.starved += gnv_soft_timing_is_idle(timing, server->now);
 }
 
@@ -105,10 +105,8 @@ void gnv_soft_time(struct gnv_soft_cmd *cmd)
 {
 	struct gnv_soft_server *server = cmd->sq->server;
 	struct gnv_soft_timing *timing = &server->soft->timing;
-	const uint64_t queue = gnv_mix(timing->seed << 16 | cmd->qid);
-	const uint64_t drawn = gnv_mix(queue + ++cmd->sq->drawn * 0x9e3779b97f4a7c15ull);
-	const bool moves = cmd->op.opc != GPUNVME_IO_DSM;
-	const uint64_t due = gnv_soft_timing_due(timing, server->now, server->looked, moves ? cmd->op.data_len : 0, drawn);
+	const uint64_t drawn = gnv_soft_timing_draw(timing, cmd->qid, ++cmd->sq->drawn);
+	const uint64_t due = gnv_soft_timing_due(timing, server->now, server->looked, &cmd->op, drawn);
 
 	if (due < cmd->post_at) /* a fault's delay is longer */
 		return;

@@ -119,10 +119,8 @@ static VD_RARE enum gnv_soft_next meet_fault(uint64_t hook, struct gnv_soft_cmd 
 static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
 {
 	struct gnv_soft_timing *timing = &t->vd->view.timing;
-	const uint64_t queue = gnv_mix(timing->seed << 16 | cmd->qid);
-	const uint64_t drawn = gnv_mix(queue + number * 0x9e3779b97f4a7c15ull);
-	const bool moves = cmd->op.opc != GPUNVME_IO_DSM;
-	const uint64_t due = gnv_soft_timing_due(timing, t->now, t->looked, moves ? cmd->op.data_len : 0, drawn);
+	const uint64_t drawn = gnv_soft_timing_draw(timing, cmd->qid, number);
+	const uint64_t due = gnv_soft_timing_due(timing, t->now, t->looked, &cmd->op, drawn);
 
 	if (due >= cmd->post_at) /* a fault's delay is longer */
 		cmd->post_at = due;

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys of a URI that say how fast a software controller is to be. */
+#ifndef GNV_PORT_SOFT_MODEL_H
+#define GNV_PORT_SOFT_MODEL_H
+
+#include "port/port.h"
+#include "soft/core/timing.h"
+
+/* Take these keys. Return: 0; -EINVAL with an error message. What the values make together, the controller checks. */
+int gnv_port_soft_model(struct gnv_uri *uri, struct gnv_soft_model *model);
+
+#endif
