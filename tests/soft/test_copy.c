@@ -14,6 +14,7 @@
 
 #include "common/image.h"
 #include "dev/dev.h"
+#include "gpu/kernels/kernels.h"
 #include "soft/soft.h"
 
 #define BYTES (1u << 20)
@@ -31,12 +32,24 @@ static int no_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	return -EIO;
 }
 
+static const struct gnv_gpu_ops *works;
+
+/* The kernel of a host that let a range through which wraps: its parts after 2^64 lie in the view. */
+static int launch_wrapped(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
+{
+	struct gnv_copy_args args = *(const struct gnv_copy_args *)launch->args;
+	struct gnv_launch wrapped = *launch;
+
+	args.lba = 0 - (uint64_t)args.step; /* all but the first part */
+	wrapped.args = &args;
+	return works->launch(gpu, &wrapped);
+}
+
 static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gpunvme_mem *mem, const struct gpunvme_dbuf *dbuf)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
-	const struct gnv_gpu_ops *works = gpu->ops;
 	static uint8_t want[BYTES];
-	struct gnv_gpu_ops broken;
+	struct gnv_gpu_ops broken = *gpu->ops;
 	uint8_t *p = gpunvme_mem_ptr(mem);
 	uint32_t lanes, i;
 
@@ -73,7 +86,7 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EPROTONOSUPPORT);
 	assert_non_null(strstr(gpunvme_errmsg(), "another version"));
 	dq[1].major--;
-	broken = *gpu->ops;
+	works = gpu->ops;
 	broken.launch = no_launch;
 	gpu->ops = &broken;
 	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EIO); /* nothing ran, and no result says so */
@@ -128,6 +141,30 @@ static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunv
 	assert_memory_equal(is, was, BYTES);
 }
 
+/* The kernel checks the whole range, too. Otherwise all lanes but the first send commands. */
+static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gpunvme_qp *qp, const struct gpunvme_dq *dq,
+					      const struct gpunvme_dbuf *dbuf)
+{
+	struct gnv_gpu_ops wraps = *gpu->ops;
+	struct gpunvme_copy copy = GPUNVME_COPY_INIT;
+	struct gpunvme_qp_info before = { .size = sizeof(before) }, after = before;
+	int ret;
+
+	works = gpu->ops;
+	wraps.launch = launch_wrapped;
+	copy.flags = GPUNVME_COPY_WRITE;
+	copy.nblocks = BYTES / BLOCK;
+	copy.lanes = 8;
+	copy.step = 16;
+	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
+	gpu->ops = &wraps;
+	ret = gpunvme_copy_run(gpu, dq, 1, dbuf, &copy);
+	gpu->ops = works;
+	assert_int_equal(ret, -ERANGE);
+	assert_int_equal(gpunvme_qp_get_info(qp, &after), 0);
+	assert_int_equal(after.submitted, before.submitted);
+}
+
 /* A failure of the controller's is told by its status, and in words. The image ends before the namespace does. */
 static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, const struct gpunvme_dbuf *dbuf)
 {
@@ -169,6 +206,7 @@ static void copies_on(const char *spec)
 	assert_int_equal(gpunvme_mem_dbuf(mem, dev, &dbuf), 0);
 	round_trip(gpu, dq, mem, &dbuf);
 	ranges_are_checked_whole(gpu, dq, mem, &dbuf);
+	the_kernel_checks_the_whole_range(gpu, qp[0], dq, &dbuf);
 	status_of_a_command(gpu, dq, &dbuf);
 	gpunvme_qp_destroy(qp[0]);
 	gpunvme_qp_destroy(qp[1]);
