@@ -285,7 +285,7 @@ static int with_session(struct copy *c, int (*run)(struct copy *c))
 
 	if (ret != GO_ON)
 		return ret;
-	ret = session_lasts(&c->s);
+	ret = session_lasts(&c->s, c->a.write);
 	if (ret == GO_ON)
 		ret = run(c);
 	free(c->a.result);

@@ -3,10 +3,16 @@
 
 #include <errno.h>
 
-int session_lasts(const struct session *s)
+int session_lasts(const struct session *s, int writes)
 {
 	if (s->ns.medium != GPUNVME_MEDIUM_MEMORY && s->ns.medium != GPUNVME_MEDIUM_GPU)
 		return GO_ON;
+	if (s->ns.medium_dev && !writes)
+		return GO_ON; /* of image=FILE */
+	if (s->ns.medium_dev)
+		return failed("%s is memory that is gone when this command ends, so what is written is lost: name an image file, or have "
+			      "bench, accept or serve use the memory",
+			      s->uri);
 	return failed("%s is memory that begins with zeroes and is gone when this command ends, so there is nothing to read, and what is "
 		      "written is lost: name an image file, or have bench, accept or serve use the memory",
 		      s->uri);
@@ -19,4 +25,15 @@ int session_may_write(const struct session *s, const struct session_opts *o)
 	if (!ret || (ret == -EPERM && o->yes))
 		return GO_ON;
 	return failed("%s%s", why(ret), ret == -EPERM ? ": add --yes if that is the drive you mean" : "");
+}
+
+int session_may_destroy(const struct session *s, const struct session_opts *o, const char *instead)
+{
+	int ret = gpunvme_ns_may_overwrite(s->dev, 0);
+
+	if (o->yes || (ret && ret != -EPERM))
+		return session_may_write(s, o);
+	if (ret)
+		return failed("%s: add --yes if that is the drive you mean%s", why(ret), instead);
+	return failed("this would overwrite data in %s: add --yes if that is the image you mean%s", s->uri, instead);
 }

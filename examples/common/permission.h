@@ -7,8 +7,8 @@
 
 #include "session.h"
 
-/* Is there something to move to or from blocks for later? GO_ON, or an exit code after it has said why not. */
-int session_lasts(const struct session *s);
+/* Have the blocks data from before this command, or with @writes, do they keep it after? GO_ON, or an exit code and a message. */
+int session_lasts(const struct session *s, int writes);
 
 /*
  * May this session write? The library decides (gpunvme_ns_may_overwrite()); what may hold somebody's data is written only with
@@ -16,5 +16,11 @@ int session_lasts(const struct session *s);
  * said why.
  */
 int session_may_write(const struct session *s, const struct session_opts *o);
+
+/*
+ * May this session lose all data of the namespace? As session_may_write(), and an image wants --yes, too. @instead: "", or another
+ * choice of the user, which ends the refusal.
+ */
+int session_may_destroy(const struct session *s, const struct session_opts *o, const char *instead);
 
 #endif

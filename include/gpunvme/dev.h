@@ -211,7 +211,7 @@ enum gpunvme_medium {
 	GPUNVME_MEDIUM_BLOCK = 2,   /* a block device of the kernel */
 	GPUNVME_MEDIUM_CHAR = 3,    /* a character device of the kernel: the generic device of the nvme driver */
 	GPUNVME_MEDIUM_MEMORY = 4,  /* memory of this process: zeroes when it is opened, lost when it is closed */
-	GPUNVME_MEDIUM_GPU = 5,     /* memory of a GPU, in the same way */
+	GPUNVME_MEDIUM_GPU = 5,     /* soft:vram:, memory of the GPU: zeroes or a copy of image=FILE, lost in the same way */
 	GPUNVME_MEDIUM_PROCESS = 6  /* another process serves it, and does not say what it lies on */
 };
 
@@ -238,8 +238,9 @@ struct gpunvme_ns_info {
 	uint32_t deallocated;        /* enum gpunvme_deallocated: what blocks read as that were deallocated (DLFEAT) */
 	uint32_t medium;             /* enum gpunvme_medium: what it lies on; may it be written? gpunvme_ns_may_overwrite() */
 	uint32_t medium_reserved;
-	uint64_t medium_dev; /* of a file st_dev, of a block device st_rdev (stat(2)), of a generic one that of its disk; else 0 */
-	uint64_t medium_ino; /* of a file st_ino; else 0 */
+	/* Of a file st_dev, of a block device st_rdev (stat(2)), of a generic one that of its disk, of a GPU those of image= */
+	uint64_t medium_dev; /* else 0 */
+	uint64_t medium_ino; /* of a file st_ino, also as image=; else 0 */
 };
 
 /**

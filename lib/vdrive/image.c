@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/linux/file.h"
 #include "os/linux/image.h"
 #include "util/bits.h"
 #include "vdrive/drive.h"
@@ -24,6 +25,15 @@ static int check_size(const struct gnv_vdrive *d, const struct gnv_image *image)
 		return 0;
 	return gnv_fail(-EFBIG, "image=%.200s has %llu bytes, and the drive %llu; use soft:vram:%lluM or more", image->path,
 			(unsigned long long)image->size, (unsigned long long)has, mib(gnv_align_up(image->size, 1 << 20)));
+}
+
+/* A program that asks what the namespace lies on learns which file its data is from. */
+static int tell_medium(const struct gnv_vdrive *d, const struct gnv_image *image)
+{
+	struct gnv_medium *medium = &d->t.soft.part[0].store->medium;
+	int ret = gnv_os_file_id(image->fd, &medium->dev, &medium->ino);
+
+	return ret ? gnv_fail(ret, "image=%.200s: cannot inspect: %s", image->path, gpunvme_strerror(ret)) : 0;
 }
 
 /* Words are copied whole: the rest of the last one is zeroes, as what follows in the drive. */
@@ -69,6 +79,8 @@ int gnv_vdrive_load_image(struct gnv_vdrive *d, const char *path)
 	if (ret)
 		return ret;
 	ret = check_size(d, &image);
+	if (!ret)
+		ret = tell_medium(d, &image);
 	piece = ret ? NULL : malloc(PIECE);
 	if (!ret)
 		ret = piece ? load(d, &image, piece) : gnv_fail(-ENOMEM, "out of memory");

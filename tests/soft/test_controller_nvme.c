@@ -498,6 +498,7 @@ static void its_commands_take_their_time(void **state)
 
 static void it_is_described_as_the_drive(void **state)
 {
+	struct gnv_medium medium_of[GNV_SOFT_NAMESPACES];
 	struct gnv_soft_config c = drive();
 	struct gpunvme_id_ctrl_nvm limits;
 	struct gpunvme_id_ctrl ctrl;
@@ -520,6 +521,9 @@ static void it_is_described_as_the_drive(void **state)
 	played.limits.wzsl = 4;
 	played.max_bytes = 100000; /* 64 KiB are the largest power of two */
 	rawhost_start(&host, &c);
+	gnv_soft_media(host.soft, medium_of);
+	assert_int_equal(medium_of[0].kind, GPUNVME_MEDIUM_CHAR);
+	assert_int_equal(medium_of[0].dev, 42);
 	identify(GPUNVME_CNS_CTRL, 0, &ctrl);
 	identify(GPUNVME_CNS_NS, 1, &ns);
 	identify(GPUNVME_CNS_CTRL_NVM, 0, &limits);
@@ -672,6 +676,9 @@ static void what_cannot_be_is_refused(void **state)
 	struct gnv_soft_config c = drive();
 
 	(void)state;
+	c.careful = true; /* of a real drive it is asked */
+	refuses(&c, -EPERM, "on a device of the nvme driver");
+	c = drive();
 	played.open = gnv_fail(-EBUSY, "it is in use");
 	refuses(&c, -EBUSY, "in use");
 	played.identify = -EACCES;

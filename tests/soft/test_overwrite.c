@@ -90,6 +90,31 @@ static void memory_is_for_writing(void **state)
 {
 	(void)state;
 	expect("soft:ram:1M", GPUNVME_MEDIUM_MEMORY, 0);
+	expect("soft:vram:1M?on=cpu", GPUNVME_MEDIUM_GPU, 0);
+}
+
+/* Memory of a GPU has the data of a file, or of none. */
+static void an_image_of_memory_is_named(void **state)
+{
+	struct gpunvme_ns_info ns;
+	struct gpunvme_dev *dev;
+	struct stat st;
+	char uri[256];
+
+	(void)state;
+	snprintf(uri, sizeof(uri), "soft:vram:16M?on=cpu&image=%s", disk);
+	expect(uri, GPUNVME_MEDIUM_GPU, 0);
+	dev = open_dev(uri, NULL);
+	ns = info_of(dev, 0);
+	assert_int_equal(stat(disk, &st), 0);
+	assert_int_equal(ns.medium_dev, st.st_dev);
+	assert_int_equal(ns.medium_ino, st.st_ino);
+	gpunvme_dev_close(dev);
+	dev = open_dev("soft:vram:1M?on=cpu", NULL);
+	ns = info_of(dev, 0);
+	assert_int_equal(ns.medium_dev, 0);
+	assert_int_equal(ns.medium_ino, 0);
+	gpunvme_dev_close(dev);
 }
 
 static void what_cannot_be_written_is_said(void **state)
@@ -220,6 +245,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_image_is_for_writing),
 		cmocka_unit_test(memory_is_for_writing),
+		cmocka_unit_test(an_image_of_memory_is_named),
 		cmocka_unit_test(what_cannot_be_written_is_said),
 		cmocka_unit_test(an_option_names_the_namespace),
 		cmocka_unit_test(a_block_device_is_asked_for),

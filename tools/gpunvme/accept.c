@@ -5,6 +5,7 @@
  */
 #include "accept.h"
 #include "blank.h"
+#include "common/permission.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -209,11 +210,7 @@ static int check_permission(const struct accept *a)
 		return GO_ON;
 	if (a->s.ns.read_only || a->s.info.read_only)
 		return failed("%s is read-only: add --read-only for the rows that only read", a->o.dev);
-	if (a->o.yes)
-		return GO_ON;
-	return failed(
-		"this would overwrite %s, serial %s, %s: add --yes if that is the drive you mean, or --read-only to only read",
-		a->s.info.model, a->s.info.serial, human((double)a->s.ns.nblocks * a->s.ns.lba_size));
+	return session_may_destroy(&a->s, &a->o, ", or --read-only to only read");
 }
 
 static int check_output(const struct accept *a)

@@ -9,6 +9,7 @@
  */
 #include "verbs.h"
 
+#include "common/permission.h"
 #include "common/progress.h"
 #include "common/traffic.h"
 
@@ -267,9 +268,9 @@ static int prepare(struct bench *b)
 			      b->s.info.max_transfer ? human(b->s.info.max_transfer) : "65536 blocks");
 	if (b->t.reads < 100 && (b->s.ns.read_only || b->s.info.read_only))
 		return failed("%s is read-only: only --rw read and randread without --mix are possible", b->o.dev);
-	if (b->t.reads < 100 && !b->o.yes)
-		return failed("this would overwrite data on %s, serial %s, %s: add --yes if that is the drive you mean",
-			      b->s.info.model, b->s.info.serial, human((double)b->s.ns.nblocks * b->s.ns.lba_size));
+	ret = b->t.reads < 100 ? session_may_destroy(&b->s, &b->o, "") : GO_ON;
+	if (ret != GO_ON)
+		return ret;
 	b->t.nblocks = (uint32_t)(b->t.bs / b->s.ns.lba_size);
 	b->t.slots = b->s.ns.nblocks / b->t.nblocks;
 	if (!b->t.slots)

@@ -74,7 +74,7 @@ static void report(const struct discard *d, double seconds)
 static int discard(struct discard *d)
 {
 	double start;
-	int ret = session_lasts(&d->s);
+	int ret = session_lasts(&d->s, 1);
 
 	if (ret == GO_ON)
 		ret = session_may_write(&d->s, d->o);

@@ -260,15 +260,6 @@ static int soak(struct soak *k)
 
 /* ---- The verb ---- */
 
-/* Unasked not even of an image: it is not written, it is destroyed. */
-static int check_permission(const struct soak *k)
-{
-	if (k->s.ns.read_only || k->s.info.read_only || k->o.yes)
-		return session_may_write(&k->s, &k->o);
-	return failed("this would overwrite %s, serial %s, %s: add --yes if that is the drive you mean", k->s.info.model, k->s.info.serial,
-		      human((double)k->s.ns.nblocks * k->s.ns.lba_size));
-}
-
 /* Queues that are recovered under a kernel of a GPU need other identifiers than their own; after a reset all do. */
 static int open_drive(struct soak *k)
 {
@@ -329,7 +320,7 @@ int verb_soak(int argc, char **argv)
 	ret = open_drive(&k);
 	if (ret != GO_ON)
 		return ret;
-	ret = check_permission(&k);
+	ret = session_may_destroy(&k.s, &k.o, "");
 	if (ret == GO_ON)
 		ret = prepare(&k);
 	if (ret == GO_ON)

@@ -200,6 +200,24 @@ static int lock_image(const char *path, struct gnv_os_file *file)
 	return ret ? gnv_fail(-EBUSY, "%s is in use: %s", path, text) : 0;
 }
 
+static void identify(const struct stat *st, uint64_t *dev, uint64_t *ino)
+{
+	const bool block = S_ISBLK(st->st_mode);
+
+	*dev = block ? st->st_rdev : st->st_dev;
+	*ino = block ? 0 : st->st_ino;
+}
+
+int gnv_os_file_id(int fd, uint64_t *dev, uint64_t *ino)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	identify(&st, dev, ino);
+	return 0;
+}
+
 static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 {
 	struct stat st;
@@ -217,8 +235,7 @@ static int inspect(const char *path, uint32_t block, struct gnv_os_file *file)
 		ret = lock_image(path, file);
 	if (ret)
 		return ret;
-	file->dev = file->block ? st.st_rdev : st.st_dev;
-	file->ino = file->block ? 0 : st.st_ino;
+	identify(&st, &file->dev, &file->ino);
 	file->sector = file->block && !ioctl(file->fd, BLKSSZGET, &sector) && sector > 0 ? (uint32_t)sector : 0;
 	file->no_holes = lacks_holes(file, st.st_rdev, block);
 	file->overlay = !file->block && is_overlay(file->fd);

@@ -44,4 +44,7 @@ struct gnv_os_file {
 int gnv_os_file_open(const char *path, uint32_t block, bool read_only, struct gnv_os_file *file);
 void gnv_os_file_close(struct gnv_os_file *file);
 
+/* The identity of an open file or block device, as in struct gnv_os_file. Return: 0; an errno of fstat(). */
+int gnv_os_file_id(int fd, uint64_t *dev, uint64_t *ino);
+
 #endif

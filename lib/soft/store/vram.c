@@ -59,7 +59,7 @@ static int vram_open(const struct gnv_soft_config *config, const struct gnv_log 
 	*store = (struct gnv_soft_store){ .ops = &gnv_soft_store_vram,
 					  .size = size,
 					  .max_bytes = MAX_BYTES,
-					  .medium = { .kind = GPUNVME_MEDIUM_MEMORY },
+					  .medium = { .kind = GPUNVME_MEDIUM_GPU },
 					  .read_only = config->read_only,
 					  .id = { gnv_clock_ns(), (uintptr_t)store ^ (uint64_t)gnv_sys_process() << 48 } };
 	*out = store;
