@@ -25,6 +25,7 @@ class Drive:
 
     uri: soft:PATH[?key=value&...] or a PCI address, as dev.h explains them; a pathlib.Path is an image or a block device
     write: without it every write is refused, as in C
+    yes: a drive that may hold data of others is opened for writing only with it; images and memory need none
     gpu: where the library's threads run: cpu, hsa:N, cuda:N, auto
     nsid: the namespace; 0: the one of the URI
     lba, nblocks: the first block and the number of blocks of the part that offsets count in; 0 blocks: to the end
@@ -38,8 +39,8 @@ class Drive:
     _process: object = None
     _name = ""
 
-    def __init__(self, uri: str | os.PathLike[str], *, write: bool = False, gpu: str = "cpu", nsid: int = 0, lba: int = 0,
-                 nblocks: int = 0):
+    def __init__(self, uri: str | os.PathLike[str], *, write: bool = False, yes: bool = False, gpu: str = "cpu", nsid: int = 0,
+                 lba: int = 0, nblocks: int = 0):
         names = arguments.uri(uri), arguments.text("gpu", gpu)
         window = (lib.GPUNVME_VIEW_WRITE if write else 0, arguments.number("nsid", nsid, arguments.U32),
                   arguments.number("lba", lba), arguments.number("nblocks", nblocks))
@@ -49,7 +50,7 @@ class Drive:
         self._dq = ffi.new("struct gpunvme_dq *")
         self._dbuf = ffi.new("struct gpunvme_dbuf *")
         try:
-            self._open(*names, window)
+            self._open(*names, window, yes)
         except BaseException:
             with contextlib.suppress(Error):
                 self.close()
@@ -60,8 +61,17 @@ class Drive:
         check(function(*args, out))
         return out[0]
 
-    def _open(self, uri: bytes, gpu: bytes, window: tuple[int, ...]) -> None:
+    def _ask(self, nsid: int) -> None:
+        result = lib.gpunvme_ns_may_overwrite(self._dev, nsid)
+        if result == -errno.EPERM:
+            text = ffi.string(lib.gpunvme_errmsg()).decode(errors="replace")
+            raise Error(result, f"{text}: add yes=True if that is the drive you mean")
+        check(result)
+
+    def _open(self, uri: bytes, gpu: bytes, window: tuple[int, ...], yes: bool) -> None:
         self._dev = self._make("dev", lib.gpunvme_dev_open, uri, ffi.NULL)
+        if window[0] and not yes:
+            self._ask(window[1])
         self._gpu = self._make("gpu", lib.gpunvme_gpu_open, gpu, ffi.NULL)
         self._qp = self._make("qp", lib.gpunvme_qp_create, self._dev, self._gpu, ffi.NULL)
         look = ffi.new("struct gpunvme_view *", (ffi.sizeof("struct gpunvme_view"), *window))

@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 import gpunvme
+from gpunvme._library import check, ffi, lib, sized
 from gpunvme._memory import view
 
 
@@ -93,6 +94,23 @@ def test_writing_needs_its_flag(image, drive, content):
         drive.write(bytes(4096))
     assert refused.value.errno == errno.EROFS
     assert (numpy.fromfile(image, numpy.uint8) == content).all()
+
+
+def test_a_drive_of_others_is_asked_for(image, content, tmp_path):
+    server, options = ffi.new("struct gpunvme_server **"), sized("gpunvme_server_opts")
+    socket = str(tmp_path / "socket")
+    check(lib.gpunvme_server_start(f"soft:{image}".encode(), socket.encode(), options, server))
+    try:
+        with pytest.raises(gpunvme.Error, match="would overwrite data on .* another process serves: add yes=True") as refused:
+            gpunvme.Drive(f"vfio-user:{socket}", write=True)
+        assert refused.value.errno == errno.EPERM
+        with gpunvme.Drive(f"vfio-user:{socket}") as only:
+            assert len(only) == content.nbytes
+        with gpunvme.Drive(f"vfio-user:{socket}", write=True, yes=True) as drive:
+            drive.write(bytes(512))
+    finally:
+        check(lib.gpunvme_server_stop(server[0]))
+    assert not numpy.fromfile(image, numpy.uint8)[:512].any()
 
 
 def test_window(image, content):
