@@ -444,6 +444,42 @@ static void what_stays_registered_is_not_found_again(void **state)
 		gpunvme_gpu_close(gpu[i]);
 }
 
+static void count_stays(void *ctx, bool on)
+{
+	unsigned *stays = ctx;
+
+	stays[on]++;
+}
+
+/* The driver waits for all kernels then, so what they wait for has to know: the unregistering of a failure, too. */
+static void memory_that_gets_no_address_leaves_as_other_memory(void **state)
+{
+	static char pages[4096] __attribute__((aligned(4096)));
+	static unsigned stays[2];
+	static struct gnv_cuda_resident resident = { .stay = count_stays, .ctx = stays };
+	struct gnv_gpu_range range;
+	struct gnv_cuda *cuda;
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cuda:0", NULL, &gpu), 0);
+	assert_int_equal(gnv_cuda_open(0, &cuda), 0);
+	gnv_cuda_resident_add(cuda, &resident);
+	driver->fail = "cuMemHostGetDevicePointer_v2";
+	driver->error = GNV_CUDA_ILLEGAL_ADDRESS;
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &range), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "host memory cannot be mapped"));
+	driver->fail = NULL;
+	assert_int_equal(driver->registrations, 0);
+	assert_int_equal(stays[true], 1);
+	assert_int_equal(stays[false], 1);
+	gnv_cuda_resident_remove(&resident);
+	assert_int_equal(gpu->ops->host_attach(gpu, pages, sizeof(pages), &range), 0);
+	assert_int_equal(gpu->ops->host_detach(gpu, &range), 0);
+	gnv_cuda_close(cuda);
+	gpunvme_gpu_close(gpu);
+}
+
 struct detaching {
 	struct gpunvme_gpu *gpu;
 	struct gnv_gpu_range *range;
@@ -729,6 +765,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(registered_in_part, reset, check),
 		cmocka_unit_test_setup_teardown(what_stays_registered_is_not_found_again, reset, check),
+		cmocka_unit_test_setup_teardown(memory_that_gets_no_address_leaves_as_other_memory, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_fails, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_fails_before_its_device_goes, reset, check),
 		cmocka_unit_test_setup_teardown(a_kernel_does_not_end, reset, check),

@@ -52,6 +52,7 @@ static int find_host(struct gnv_cuda *cuda, void *ptr, size_t len, uint64_t *at)
 	return !error && last != *at + page ? GNV_CUDA_INVALID_VALUE : error;
 }
 
+/* @ours: set when the library registered it, also where the call fails then. */
 static int register_new(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
 {
 	unsigned flags = GNV_CUDA_REGISTER_PORTABLE | GNV_CUDA_REGISTER_DEVICEMAP | (io ? GNV_CUDA_REGISTER_IOMEMORY : 0);
@@ -64,8 +65,6 @@ static int register_new(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, u
 		error = cuda->api.host_pointer(at, ptr, 0);
 	else if (theirs)
 		error = find_host(cuda, ptr, len, at);
-	if (error && *ours)
-		cuda->api.host_unregister(ptr);
 	if (!error)
 		return 0;
 	if (theirs && error == GNV_CUDA_INVALID_VALUE)
@@ -88,7 +87,7 @@ static int register_first(struct gnv_cuda *cuda, void *ptr, size_t len, bool io,
 		return gnv_cuda_failed(cuda, "cuDevicePrimaryCtxRetain", ret);
 	}
 	ret = register_new(cuda, ptr, len, io, at, ours);
-	if (ret || !*ours) {
+	if (!*ours) {
 		cuda->api.release(cuda->device);
 		free(known);
 		return ret;
@@ -96,7 +95,7 @@ static int register_first(struct gnv_cuda *cuda, void *ptr, size_t len, bool io,
 	*known = (struct registered){ .next = all_registered, .ptr = ptr, .len = len, .uses = 1, .gpu = cuda->gpu,
 				      .device = cuda->device, .context = known->context };
 	all_registered = known;
-	return 0;
+	return ret;
 }
 
 static int register_again(struct gnv_cuda *cuda, struct registered *known, void *ptr, size_t len, uint64_t *at)
@@ -122,26 +121,39 @@ static int register_again(struct gnv_cuda *cuda, struct registered *known, void 
 	return 0;
 }
 
-/* Under the lock. */
-static int register_memory(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
+/* Under the lock. @undo: set where it fails and what it registered is to be unregistered, without the lock. */
+static int register_memory(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours, bool *undo)
 {
 	struct registered *known = *find_registered(ptr, len);
+	int ret;
 
 	*ours = known;
-	return known ? register_again(cuda, known, ptr, len, at) : register_first(cuda, ptr, len, io, at, ours);
+	ret = known ? register_again(cuda, known, ptr, len, at) : register_first(cuda, ptr, len, io, at, ours);
+	*undo = ret && !known && *ours;
+	return ret;
+}
+
+/* The error message stays that of the failure. */
+static int undo_register(struct gnv_cuda *cuda, void *ptr, int ret)
+{
+	const struct gnv_message first = gnv_message();
+
+	gnv_cuda_unregister(cuda, ptr);
+	return gnv_fail(ret, "%s", first.text);
 }
 
 int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
 {
 	int ret = gnv_cuda_enter(cuda);
+	bool undo;
 
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&registering);
-	ret = register_memory(cuda, ptr, len, io, at, ours);
+	ret = register_memory(cuda, ptr, len, io, at, ours, &undo);
 	pthread_mutex_unlock(&registering);
 	gnv_cuda_leave(cuda);
-	return ret;
+	return undo ? undo_register(cuda, ptr, ret) : ret;
 }
 
 /*
