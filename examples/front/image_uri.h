@@ -21,7 +21,7 @@ static inline int image_uri(char uri[IMAGE_URI], const char *path, const char *k
 
 	for (; *path && n + 4 < IMAGE_URI; path++)
 		n += (size_t)snprintf(uri + n, IMAGE_URI - n, *path == '?' || *path == '%' ? "%%%02x" : "%c", (unsigned char)*path);
-	return !*path && (size_t)snprintf(uri + n, IMAGE_URI - n, "?%s", keys) < IMAGE_URI - n;
+	return !*path && (size_t)snprintf(uri + n, IMAGE_URI - n, "%s%s", *keys ? "?" : "", keys) < IMAGE_URI - n;
 }
 
 #endif

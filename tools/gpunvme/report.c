@@ -8,6 +8,8 @@
 
 #include "child.h"
 #include "common/progress.h"
+#include "front/image_uri.h"
+#include "front/new_file.h"
 #include "kernel_log.h"
 #include "machine.h"
 #include "serials.h"
@@ -74,6 +76,7 @@ static const struct row rows[] = {
 struct report {
 	const char *dev, *gpu;
 	char folder[512]; /* of the image */
+	char uri[IMAGE_URI]; /* of the image */
 	char image[544], file[544], copy[544];
 	uint32_t seconds;
 	double end;
@@ -88,7 +91,7 @@ static void spell(const struct report *r, const struct row *row, const char **ar
 {
 	const struct {
 		const char *name, *value;
-	} here[] = { { "DEV", r->dev },     { "GPU", r->gpu },   { "IMAGE", r->image }, { "FILE", r->file }, { "COPY", r->copy } };
+	} here[] = { { "DEV", r->dev },     { "GPU", r->gpu },   { "IMAGE", r->uri }, { "FILE", r->file }, { "COPY", r->copy } };
 	unsigned n = 0;
 
 	argv[n++] = "gpunvme";
@@ -182,14 +185,12 @@ static int make_image(struct report *r)
 		return failed("no space for an image in %s: set TMPDIR", r->folder);
 	}
 	close(fd);
-	memmove(r->image + 5, r->image, strlen(r->image) + 1);
-	memcpy(r->image, "soft:", 5);
-	return GO_ON;
+	return image_uri(r->uri, r->image, "") ? GO_ON : failed("the name of the folder %s is too long: set TMPDIR", tmp);
 }
 
 static void remove_image(const struct report *r)
 {
-	unlink(r->image + 5);
+	unlink(r->image);
 	unlink(r->file);
 	unlink(r->copy);
 	rmdir(r->folder);
@@ -277,13 +278,14 @@ static void print_summary(const struct report *r)
 	}
 }
 
-/* Never over a file that is there. */
+/* Never over a file that is there, and whole or not at all. */
 static int write_file(const struct report *r, const char *path)
 {
 	size_t size = 0;
 	char *text = NULL;
-	FILE *memory = open_memstream(&text, &size), *file;
-	int bad = !memory;
+	FILE *memory = open_memstream(&text, &size);
+	struct new_file file;
+	int bad = memory ? 0 : ENOMEM;
 
 	if (r->serials.forgot) {
 		if (memory)
@@ -293,16 +295,16 @@ static int write_file(const struct report *r, const char *path)
 	}
 	if (memory) {
 		print_all(r, memory);
-		bad = fclose(memory);
+		bad = fclose(memory) ? errno : 0;
 	}
-	file = bad ? NULL : fopen(path, "wxe");
-	if (file) {
+	if (!bad)
+		bad = new_file_open(&file, path);
+	if (!bad) {
 		serials_blot_out(&r->serials, text);
-		bad = fwrite(text, size, 1, file) != 1;
-		bad |= fclose(file);
+		bad = new_file_close(&file, fwrite(text, size, 1, file.out) == 1 ? 0 : errno);
 	}
 	free(text);
-	return file && !bad ? GO_ON : failed("cannot write %s: %s", path, strerror(errno));
+	return bad ? failed("cannot write %s: %s", path, strerror(bad)) : GO_ON;
 }
 
 /* The first GPU, where none is named. */
@@ -323,7 +325,7 @@ static int make_report(struct report *r, const char *path)
 	if (ret != GO_ON)
 		return ret;
 	if (!r->dev)
-		r->dev = r->image;
+		r->dev = r->uri;
 	r->json = json_object_new_object();
 	put_text(r->json, "device", r->dev);
 	put_text(r->json, "lanes", r->gpu);
