@@ -140,22 +140,33 @@ void gnv_doctor_transfers(struct gnv_report *report, const char *sys, const stru
 	say_aspm(report, &link);
 }
 
+/* "2.5 GT/s PCIe" in tenths; 0: not known. Not by strtod(), for a locale may have a comma. */
+static unsigned tenths(const char *speed)
+{
+	char *end;
+	const unsigned long whole = strtoul(speed, &end, 10);
+
+	if (end == speed || whole > 1000)
+		return 0;
+	return (unsigned)whole * 10 + (*end == '.' && end[1] >= '0' && end[1] <= '9' ? (unsigned)(end[1] - '0') : 0);
+}
+
 void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci)
 {
-	const double is = strtod(pci->link_speed, NULL), could = strtod(pci->max_speed, NULL);
+	const unsigned is = tenths(pci->link_speed), could = tenths(pci->max_speed);
 	char fine[96];
 	int ret = 0;
 
-	if (!pci->link_width || !pci->max_width || is <= 0 || could <= 0) {
+	if (!pci->link_width || !pci->max_width || !is || !could) {
 		gnv_report_skip(report, "link", "the kernel does not know its PCIe link");
 		return;
 	}
-	snprintf(fine, sizeof(fine), "its PCIe link has x%u at %.1f GT/s, all it can do", pci->link_width, is);
+	snprintf(fine, sizeof(fine), "its PCIe link has x%u at %u.%u GT/s, all it can do", pci->link_width, is / 10, is % 10);
 	if (pci->link_width < pci->max_width || is < could)
 		ret = gnv_fail(-EIO,
-			       "its PCIe link has x%u at %.1f GT/s, and it could do x%u at %.1f; put it into a slot that gives "
+			       "its PCIe link has x%u at %u.%u GT/s, and it could do x%u at %u.%u; put it into a slot that gives "
 			       "that, and seat it "
 			       "again (a link may also be slow while nothing uses it)",
-			       pci->link_width, is, pci->max_width, could);
+			       pci->link_width, is / 10, is % 10, pci->max_width, could / 10, could % 10);
 	gnv_report_limit(report, "link", ret, fine);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -852,6 +853,24 @@ static void maps_of_xfs(void **state)
 }
 
 /* The kernel is asked about files of this machine, whatever they lie on: nothing is made up, and what cannot be is refused. */
+/* To open a device may start what it does, as of a watchdog. A FIFO stands for it here. */
+static void a_node_is_not_opened(void)
+{
+	const int seen = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char *text = NULL, path[300], events[512];
+
+	snprintf(path, sizeof(path), "%s/node", image_dir);
+	assert_true(seen >= 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_true(inotify_add_watch(seen, path, IN_OPEN) >= 0);
+	assert_int_equal(gpunvme_map_make(path, &text), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "no regular file"));
+	assert_int_equal(read(seen, events, sizeof(events)), -1);
+	assert_int_equal(errno, EAGAIN);
+	close(seen);
+	assert_int_equal(unlink(path), 0);
+}
+
 static void maps_of_this_machine(void **state)
 {
 	char *text = NULL, path[300];
@@ -862,6 +881,7 @@ static void maps_of_this_machine(void **state)
 	assert_int_equal(gpunvme_map_make("/", &text), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "no regular file"));
 	assert_int_equal(gpunvme_map_make("/proc/version", &text), -EOPNOTSUPP);
+	a_node_is_not_opened();
 	snprintf(path, sizeof(path), "%s/tree/plain", image_dir);
 	ret = gpunvme_map_make(path, &text); /* the folder is writable, so the file system is mounted so */
 	assert_true(ret == -EBUSY || ret == -EOPNOTSUPP);

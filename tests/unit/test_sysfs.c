@@ -18,6 +18,12 @@
 #include "port/refusals.h"
 #include "port/vfio_device.h"
 
+/* As in a locale with a decimal comma, where a point ends the number. */
+double strtod(const char *restrict text, char **restrict end)
+{
+	return (double)strtol(text, end, 10);
+}
+
 static void put_device(const char *bdf, const char *class_code, const char *driver, int group)
 {
 	char text[64];
@@ -100,6 +106,7 @@ static void test_link(void **state)
 	} cases[] = {
 		{ 4, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_OK },
 		{ 4, 4, "8.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_LIMIT },
+		{ 4, 4, "2.0 GT/s PCIe", "2.5 GT/s PCIe", GPUNVME_VERDICT_LIMIT }, /* also with a decimal comma */
 		{ 2, 4, "16.0 GT/s PCIe", "16.0 GT/s PCIe", GPUNVME_VERDICT_LIMIT },
 		{ 4, 4, "8.0 GT/s PCIe", "Unknown", GPUNVME_VERDICT_SKIPPED },
 		{ 0, 4, "", "16.0 GT/s PCIe", GPUNVME_VERDICT_SKIPPED },

@@ -150,6 +150,15 @@ static int run_pattern(struct measure *m, const struct pattern *p)
 
 /* ---- Against what the drive says of itself ---- */
 
+/* "2.5 GT/s PCIe" as a number. Not by strtod(), for a locale may have a comma. */
+static double transfers(const char *speed)
+{
+	char *end;
+	const double whole = (double)strtoul(speed, &end, 10);
+
+	return whole + (*end == '.' && end[1] >= '0' && end[1] <= '9' ? (end[1] - '0') / 10.0 : 0);
+}
+
 /* Bytes that its link carries in a second, without the headers of packets; 0: not known. */
 static double link_bytes(const struct accept *a)
 {
@@ -157,7 +166,7 @@ static double link_bytes(const struct accept *a)
 
 	for (unsigned n = 0; !strncmp(a->s.info.transport, "vfio", 4) && !gpunvme_pci_get_info(n, &pci); n++)
 		if (!strcmp(pci.address, a->s.info.address)) {
-			const double gt = strtod(pci.link_speed, NULL);
+			const double gt = transfers(pci.link_speed);
 
 			return gt * 1e9 / 8 * (gt < 8 ? 0.8 : 128.0 / 130) * pci.link_width;
 		}

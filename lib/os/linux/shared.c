@@ -88,7 +88,8 @@ int gnv_shared_map(int fd, uint64_t offset, uint64_t len, struct gnv_shared *sha
 	if (!is_sealed(fd))
 		return gnv_fail(-EPERM, "memory that is not a memfd sealed against shrinking could end this process; start QEMU with "
 					"-object memory-backend-memfd,id=mem,size=SIZE,share=on -machine memory-backend=mem (in place of "
-					"memory-backend-file or -ram), and another one in a version that seals its memory (F_SEAL_SHRINK)");
+					"memory-backend-file or -ram), Cloud Hypervisor in a version that seals its memory "
+					"(F_SEAL_SHRINK); SPDK's own host has no such memory");
 	ret = check_range(fd, offset, len, &st);
 	if (ret)
 		return ret;
