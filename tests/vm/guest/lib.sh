@@ -186,12 +186,17 @@ mount_tools() {
   done
 }
 
-# run_fio NAME DRIVE OPTIONS...: from there, past the page cache
-run_fio() {
-  name=$1 node=/dev/${2}n1
-  shift 2
-  ok "$name" env LD_PRELOAD=/tmp/libvm_shm.so LD_LIBRARY_PATH=/tmp/tools /tmp/tools/fio --name=fio "--filename=$node" --direct=1 \
+# fio_on DRIVE OPTIONS...: fio from there, past the page cache. run_fio NAME DRIVE OPTIONS...: it succeeds
+fio_on() {
+  node=/dev/${1}n1
+  shift
+  env LD_PRELOAD=/tmp/libvm_shm.so LD_LIBRARY_PATH=/tmp/tools /tmp/tools/fio --name=fio "--filename=$node" --direct=1 \
     --ioengine=io_uring --thread --randrepeat=0 "$@"
+}
+run_fio() {
+  name=$1
+  shift
+  ok "$name" fio_on "$@"
 }
 
 to_vfio() {
