@@ -9,7 +9,8 @@
  *   --threads N   N threads of the CPU read through bare rings, the least that a driver can do, and tell the waves of a kernel that
  *                 stays by a word in memory of the host; a wave tells them the same way what it wants next. No launches.
  *
- * Both have the same queues, and rings and data in memory of the host, so both pay the same link.
+ * Both have the same queues, and rings and data in memory of the host, so both pay the same link. The queues of the GPU have the
+ * flags that gpunvme_litmus_run() finds to be safe here. The CPU's threads need none.
  *
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o chains bench/chains.cu -Lbuild/release/lib -lgpunvme
  *   chains 'soft:vram:4G?on=cuda:0&lat_us=20&queues=32' --threads 4    # overwrites what the drive has: --fill
@@ -52,12 +53,13 @@ struct job {
 	uint32_t queues, node, chains, hops, each;
 };
 
-/* What a wave and the CPU tell each other, both in memory of the host. */
+/* What a wave wants next, in memory of the host: a line, each word of which has its step in the upper bits. So it needs no fence. */
 struct mail {
 	uint64_t want[BEAM];
-	uint64_t done; /* steps that the wave has looked at */
-	uint64_t pad[3];
+	uint64_t pad[8 - BEAM];
 };
+
+#define STEP_SHIFT 40
 
 __host__ __device__ static uint64_t word_of(uint64_t index)
 {
@@ -171,7 +173,7 @@ work(struct job j, struct mail *mail, const uint64_t *arrived, const uint32_t *e
 			if (lane < SLOTS && blockIdx.x * SLOTS + lane < j.chains) {
 				uint64_t v = *(const volatile uint64_t *)&arrived[blockIdx.x * SLOTS + lane];
 
-				__threadfence_system();
+				__threadfence_system(); /* also keeps looks few: with fewer fences the link has more looks, and less data */
 				seen[lane] = v;
 			}
 			if (lane == 0 && *(const volatile uint32_t *)end)
@@ -180,20 +182,14 @@ work(struct job j, struct mail *mail, const uint64_t *arrived, const uint32_t *e
 		}
 		return;
 	}
+	next_nodes(chain, j.nodes, want);
 	for (uint64_t step = 1; chain < j.chains; step++) {
 		while (!__shfl_sync(~0u, lane == 0 && seen[slot] >= step, 0))
 			if (__shfl_sync(~0u, lane == 0 ? over : 0, 0))
 				return;
-		for (uint32_t b = 0; b < BEAM; b++)
-			want[b] = *(volatile uint64_t *)&mail[chain].want[b];
 		next_nodes(look(j, chain, want), j.nodes, want);
-		if (lane == 0) {
-			for (uint32_t b = 0; b < BEAM; b++)
-				*(volatile uint64_t *)&mail[chain].want[b] = want[b];
-			__threadfence_system();
-			*(volatile uint64_t *)&mail[chain].done = step;
-		}
-		__syncwarp();
+		if (lane < BEAM)
+			*(volatile uint64_t *)&mail[chain].want[lane] = one_of(want, lane) | step << STEP_SHIFT;
 	}
 }
 
@@ -298,17 +294,28 @@ static void run_thread(struct thread_job *t)
 	std::vector<uint64_t> step(t->count, 0), told(t->count, 0);
 	const struct job *j = t->j;
 	double end = now() + t->seconds;
+	uint64_t want[BEAM];
 	auto submit = [&](uint32_t s) {
 		for (uint32_t b = 0; b < BEAM; b++)
 			rings[s % t->queues].put(s * BEAM + b, j->buf.iova + ((t->first + s) * (uint64_t)BEAM + b) * j->node,
-						 t->mail[t->first + s].want[b] * (j->node / 512), j->node / 512);
+						 want[b] * (j->node / 512), j->node / 512);
 		missing[s] = BEAM;
+	};
+	auto is_wanted = [&](uint32_t s) { /* does the wave want the nodes of its next step? */
+		for (uint32_t b = 0; b < BEAM; b++) {
+			uint64_t word = __atomic_load_n(&t->mail[t->first + s].want[b], __ATOMIC_ACQUIRE);
+
+			if ((word ^ told[s] << STEP_SHIFT) >> STEP_SHIFT)
+				return false;
+			want[b] = word & ((1ull << STEP_SHIFT) - 1);
+		}
+		return true;
 	};
 
 	for (uint32_t q = 0; q < t->queues; q++)
 		rings.emplace_back(&j->dq[t->queue + q]);
 	for (uint32_t s = 0; s < t->count; s++) {
-		next_nodes(t->first + s, j->nodes, t->mail[t->first + s].want);
+		next_nodes(t->first + s, j->nodes, want);
 		submit(s);
 	}
 	for (uint64_t turn = 0; (turn % 16 || now() < end) && !t->failed; turn++) {
@@ -324,7 +331,7 @@ static void run_thread(struct thread_job *t)
 				__atomic_store_n((uint32_t *)r.dq->cq_db, r.head, __ATOMIC_RELEASE);
 		}
 		for (uint32_t s = 0; s < t->count; s++) {
-			if (step[s] == told[s] || __atomic_load_n(&t->mail[t->first + s].done, __ATOMIC_ACQUIRE) != told[s])
+			if (step[s] == told[s] || !is_wanted(s))
 				continue;
 			step[s] = told[s];
 			t->steps++;
@@ -430,16 +437,32 @@ static struct setup options(int argc, char **argv)
 	return o;
 }
 
+/* What the order of this machine allows its queues. */
+static uint32_t safe_flags(struct session &s)
+{
+	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
+	struct gpunvme_litmus seen = GPUNVME_LITMUS_INIT;
+
+	opts.commands = 2000;
+	check(gpunvme_litmus_run(s.dev, s.gpu, &opts, &seen));
+	if (seen.failed)
+		die("this machine does not keep the order that queues need: see `gpunvme litmus`");
+	return seen.qp_flags;
+}
+
 /* Queues of @gpu, which for the CPU's threads are the CPU's. */
 static void open_queues(struct session &s, const struct setup &o, struct gpunvme_gpu *gpu)
 {
 	struct gpunvme_view view = GPUNVME_VIEW_INIT;
+	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
 
+	if (gpu == s.gpu)
+		opts.flags = safe_flags(s);
 	view.flags = GPUNVME_VIEW_WRITE;
 	s.qp.resize(o.queues);
 	s.dq = (struct gpunvme_dq *)host_memory(o.queues * sizeof(*s.dq));
 	for (uint32_t i = 0; i < o.queues; i++) {
-		check(gpunvme_qp_create(s.dev, gpu, NULL, &s.qp[i]));
+		check(gpunvme_qp_create(s.dev, gpu, &opts, &s.qp[i]));
 		check(gpunvme_qp_view(s.qp[i], &view, &s.dq[i]));
 	}
 }
