@@ -642,8 +642,9 @@ static void a_kernel_does_not_end(void **state)
 	const struct gnv_ring_args args = { .go = (uintptr_t)&memory.go, .doorbell = (uintptr_t)&memory.bell,
 					    .rung = (uintptr_t)&memory.rung, .timeout = 1ull << 60, .rings = 1 };
 	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 50, NULL, NULL };
-	static char page[4096] __attribute__((aligned(4096)));
-	struct gnv_gpu_range range;
+	static char page[2 * 4096] __attribute__((aligned(4096)));
+	struct gnv_gpu_range range, late;
+	struct gpunvme_gpu *again;
 
 	(void)state;
 	driver->devices = 8;
@@ -655,17 +656,25 @@ static void a_kernel_does_not_end(void **state)
 	assert_int_equal(gpunvme_mem_alloc(gpu, sizeof(bytes), NULL, &ours), 0);
 	assert_int_equal(gpunvme_mem_map(theirs, dev), 0);
 	assert_int_equal(gpunvme_mem_map(ours, dev), 0);
-	assert_int_equal(gpu->ops->host_attach(gpu, page, sizeof(page), &range), 0);
+	assert_int_equal(gpu->ops->host_attach(gpu, page, 4096, &range), 0);
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -ETIMEDOUT);
+	assert_int_equal(gpunvme_gpu_open("cuda:7", NULL, &again), -EIO); /* loading code would wait for the kernel */
+	assert_non_null(strstr(gpunvme_errmsg(), "did not end"));
+	driver->fail = "cuMemHostGetDevicePointer_v2";
+	driver->error = GNV_CUDA_OUT_OF_MEMORY;
+	assert_int_equal(gpu->ops->host_attach(gpu, page + 4096, 4096, &late), -ENOMEM);
+	driver->fail = NULL;
+	assert_int_equal(gpu->ops->host_attach(gpu, page + 4096, 4096, &late), -EBUSY); /* it could not be undone: other memory may be there */
+	assert_non_null(strstr(gpunvme_errmsg(), "still registered"));
 	assert_int_equal(gpu->ops->host_detach(gpu, &range), -EBUSY);
 	its_memory_stays(dev, theirs, ours);
 	gpunvme_gpu_close(gpu);
 	assert_int_equal(driver->running, 1);
-	assert_int_equal(driver->contexts, 4); /* of the GPU, and of the three registrations */
+	assert_int_equal(driver->contexts, 6); /* of the GPU, twice, as none is given back then, and of the four registrations */
 	assert_int_equal(driver->modules, 1);
-	assert_int_equal(driver->registrations, 3);
+	assert_int_equal(driver->registrations, 4);
 	__atomic_store_n(&memory.go, ~0u, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE) || __atomic_load_n(&driver->streams, __ATOMIC_ACQUIRE) > 1)
+	while (__atomic_load_n(&driver->running, __ATOMIC_ACQUIRE) || __atomic_load_n(&driver->streams, __ATOMIC_ACQUIRE) > 2)
 		;
 	driver->forget();
 }

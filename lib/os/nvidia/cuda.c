@@ -284,6 +284,8 @@ static int load_here(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
 		return 0;
 	if (!code->count || code->first + code->count > GNV_CUDA_KERNELS || cuda->modules == GNV_CUDA_MODULES)
 		return gnv_fail(-EINVAL, "%u kernels from number %u on in module %u are too many", code->count, code->first, cuda->modules);
+	if (gnv_cuda_is_stuck(cuda->gpu)) /* loading would wait for it */
+		return gnv_fail(-EIO, "%s cannot load kernels, because one of this process did not end; start the program anew", cuda->name);
 	ret = gnv_cuda_enter(cuda);
 	if (ret)
 		return ret;

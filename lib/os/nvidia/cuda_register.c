@@ -121,39 +121,19 @@ static int register_again(struct gnv_cuda *cuda, struct registered *known, void 
 	return 0;
 }
 
-/* Under the lock. @undo: set where it fails and what it registered is to be unregistered, without the lock. */
-static int register_memory(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours, bool *undo)
+/* Under the lock. Return: 0, or an error. @undo: NULL, or with an error an entry that leaves, for unregister() without the lock. */
+static int register_memory(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours,
+			   struct registered **undo)
 {
 	struct registered *known = *find_registered(ptr, len);
 	int ret;
 
 	*ours = known;
 	ret = known ? register_again(cuda, known, ptr, len, at) : register_first(cuda, ptr, len, io, at, ours);
-	*undo = ret && !known && *ours;
+	*undo = ret && !known && *ours ? *find_registered(ptr, len) : NULL;
+	if (*undo)
+		(*undo)->leaving = true;
 	return ret;
-}
-
-/* The error message stays that of the failure. */
-static int undo_register(struct gnv_cuda *cuda, void *ptr, int ret)
-{
-	const struct gnv_message first = gnv_message();
-
-	gnv_cuda_unregister(cuda, ptr);
-	return gnv_fail(ret, "%s", first.text);
-}
-
-int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
-{
-	int ret = gnv_cuda_enter(cuda);
-	bool undo;
-
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&registering);
-	ret = register_memory(cuda, ptr, len, io, at, ours, &undo);
-	pthread_mutex_unlock(&registering);
-	gnv_cuda_leave(cuda);
-	return undo ? undo_register(cuda, ptr, ret) : ret;
 }
 
 /*
@@ -216,6 +196,29 @@ static int unregister(struct gnv_cuda *cuda, struct registered *known)
 	cuda->api.release(known->device);
 	free(known);
 	return 0;
+}
+
+/* The error message stays that of the failure. */
+static int undo_register(struct gnv_cuda *cuda, struct registered *undo, int ret)
+{
+	const struct gnv_message first = gnv_message();
+
+	unregister(cuda, undo);
+	return gnv_fail(ret, "%s", first.text);
+}
+
+int gnv_cuda_register(struct gnv_cuda *cuda, void *ptr, size_t len, bool io, uint64_t *at, bool *ours)
+{
+	int ret = gnv_cuda_enter(cuda);
+	struct registered *undo;
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&registering);
+	ret = register_memory(cuda, ptr, len, io, at, ours, &undo);
+	pthread_mutex_unlock(&registering);
+	gnv_cuda_leave(cuda);
+	return undo ? undo_register(cuda, undo, ret) : ret;
 }
 
 int gnv_cuda_unregister(struct gnv_cuda *cuda, void *ptr)
