@@ -53,7 +53,7 @@ static void write_at(off_t at, const void *bytes, size_t len)
 
 static off_t cut_to = -1;
 static size_t reads_most = SIZE_MAX;
-static bool holes_at_any_byte;
+static bool holes_at_any_byte, data_goes;
 
 ssize_t __real_pread(int fd, void *to, size_t len, off_t at);
 ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at);
@@ -75,6 +75,8 @@ off_t __wrap_lseek(int fd, off_t at, int whence)
 {
 	char byte = 0;
 
+	if (data_goes && whence == SEEK_HOLE)
+		return at;
 	if (!holes_at_any_byte || (whence != SEEK_DATA && whence != SEEK_HOLE))
 		return __real_lseek(fd, at, whence);
 	for (;; at++) {
@@ -204,7 +206,20 @@ static void files_that_are_no_images_are_refused(void **state)
 	assert_int_equal(unlink("fifo.image"), 0);
 }
 
-/* ---- A file that becomes shorter when the drive has begun to read it ---- */
+/* ---- A file that changes when the drive has begun to read it ---- */
+
+/* fstrim in a virtual machine makes a hole of what was data a moment ago. */
+static void a_hole_that_comes_is_refused(void **state)
+{
+	struct gpunvme_dev *dev;
+
+	(void)state;
+	write_at(4096, "data", 4);
+	data_goes = true;
+	assert_int_equal(open_drive("soft:vram:16M?image=" FILE_NAME, &dev), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "got a hole where it had data"));
+	data_goes = false;
+}
 
 /* Into data, into a hole, and to where the next data is. */
 static void a_file_that_becomes_shorter_is_refused(void **state)
@@ -242,6 +257,7 @@ int main(void)
 		cmocka_unit_test_teardown(any_file_system_will_do, remove_file),
 		cmocka_unit_test_teardown(an_image_is_of_the_first_namespace, remove_file),
 		cmocka_unit_test_teardown(files_that_are_no_images_are_refused, remove_file),
+		cmocka_unit_test_teardown(a_hole_that_comes_is_refused, remove_file),
 		cmocka_unit_test_teardown(a_file_that_becomes_shorter_is_refused, remove_file),
 	};
 
