@@ -202,7 +202,7 @@ int gnv_uri_take_u32(struct gnv_uri *uri, const char *key, uint32_t min, uint32_
 
 int gnv_uri_check_taken(const struct gnv_uri *uri)
 {
-	char list[256] = "";
+	char list[512] = "";
 	unsigned i, k;
 
 	for (i = 0; i < uri->count && uri->param[i].taken; i++)

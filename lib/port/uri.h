@@ -12,7 +12,7 @@
 
 #include "os/linux/sysfs.h"
 
-#define GNV_URI_MAX_KEYS 48 /* a software controller with all of its namespaces takes 39 */
+#define GNV_URI_MAX_KEYS 64 /* a software controller with all of its namespaces takes 53 */
 
 struct gnv_uri {
 	char scheme[16];

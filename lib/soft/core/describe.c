@@ -43,7 +43,8 @@ int gnv_soft_timing_check(const struct gnv_soft_model *model)
 	if (model->p99_us && !model->lat_us)
 		return gnv_fail(-EINVAL, "p99_us=%u needs lat_us, the latency that half of the commands have", model->p99_us);
 	if (model->seed && !tail)
-		return gnv_fail(-EINVAL, "seed=%u decides about nothing without p99_us; add that or leave it out", model->seed);
+		return gnv_fail(-EINVAL, "seed=%u decides about nothing without %s; add that or leave it out", model->seed,
+				model->parts.units ? "read_p99_us" : "p99_us");
 	return check_parts(&model->parts);
 }
 
