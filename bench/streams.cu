@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench/streams: lists of reads that are enqueued on CUDA streams (gpunvme_run_on_stream()), a queue for each stream.
+ *
+ *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o streams bench/streams.cu -Lbuild/release/lib -lgpunvme
+ *   streams 'soft:vram:4G?on=cuda:0' --queues 4
+ *
+ * Prints a line of JSON for an empty kernel, a line for one read of 4 KiB on an idle stream, and a line for each size of reads:
+ * their rate, and the time that the thread that enqueues spends in the library for each GiB. Ends with 1 when a read failed.
+ */
+#include <algorithm>
+#include <ctime>
+
+#include <getopt.h>
+
+#include "session.h"
+
+const char *const program = "streams";
+
+#define TURNS 1000u	     /* of what is measured one by one */
+#define AHEAD 4u	     /* lists of a stream that are under way */
+#define BUFFER (256u << 20)  /* bytes of all streams */
+#define MOST 4096u	     /* transfers of a list */
+#define LARGEST (16u << 20)
+
+struct lane {
+	cudaStream_t stream;
+	struct gpunvme_transfer *list;
+	struct gpunvme_run run;
+	uint64_t first, room; /* its part of the buffer */
+};
+
+__global__ static void nothing()
+{
+}
+
+static double now(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static double median(std::vector<double> &v)
+{
+	std::sort(v.begin(), v.end());
+	return v[v.size() / 2];
+}
+
+/* Reads of @len bytes at places that a generator draws, each into its own part of the buffer. */
+static void fill(struct lane &l, const session &s, uint32_t count, uint64_t len)
+{
+	static uint64_t x = 88172645463325252ull;
+
+	for (uint32_t i = 0; i < count; i++) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		l.list[i] = {};
+		l.list[i].pos = x % (s.ns.nblocks * s.ns.lba_size / len) * len;
+		l.list[i].offset = l.first + i * len;
+		l.list[i].len = len;
+	}
+	l.run.count = count;
+}
+
+static void results(const struct lane &l)
+{
+	for (uint32_t i = 0; i < l.run.count; i++)
+		if (l.list[i].result != (int64_t)l.list[i].len)
+			die("a read failed: " + std::string(gpunvme_strerror((int)l.list[i].result)));
+}
+
+template <typename enqueue> static void one_by_one(const char *what, cudaStream_t stream, enqueue begin)
+{
+	std::vector<double> us;
+
+	for (uint32_t i = 0; i < TURNS + 10; i++) {
+		double begun = now(CLOCK_MONOTONIC);
+
+		begin();
+		check(cudaStreamSynchronize(stream), what);
+		if (i >= 10)
+			us.push_back((now(CLOCK_MONOTONIC) - begun) * 1e6);
+	}
+	printf("{\"what\": \"%s\", \"median_us\": %.1f}\n", what, median(us));
+}
+
+/* All streams have lists under way, for about @seconds. */
+static void rate(session &s, std::vector<struct lane> &lanes, uint64_t len, double seconds)
+{
+	uint32_t count = (uint32_t)std::min<uint64_t>(MOST, lanes[0].room / len), lists = 0;
+	double cpu = 0, begun, spent;
+	uint64_t bytes;
+
+	for (auto &l : lanes)
+		fill(l, s, count, len);
+	begun = now(CLOCK_MONOTONIC);
+	do {
+		for (uint32_t i = 0; i < AHEAD; i++)
+			for (auto &l : lanes) {
+				double before = now(CLOCK_THREAD_CPUTIME_ID);
+
+				check(gpunvme_run_on_stream(s.gpu, l.stream, &l.run));
+				cpu += now(CLOCK_THREAD_CPUTIME_ID) - before;
+				lists++;
+			}
+		for (auto &l : lanes)
+			check(cudaStreamSynchronize(l.stream), "the streams");
+		spent = now(CLOCK_MONOTONIC) - begun;
+	} while (spent < seconds);
+	for (auto &l : lanes)
+		results(l);
+	bytes = (uint64_t)lists * count * len;
+	printf("{\"bytes\": %llu, \"streams\": %zu, \"reads_of_a_list\": %u, \"lists\": %u, \"seconds\": %.3f, \"gb_s\": %.2f, "
+	       "\"reads_s\": %.0f, \"enqueue_us_per_gib\": %.1f}\n", (unsigned long long)len, lanes.size(), count, lists, spent,
+	       bytes / spent / 1e9, (double)lists * count / spent, cpu * 1e6 / (bytes / 1073741824.0));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option names[] = { { "queues", 1, 0, 'q' }, { "seconds", 1, 0, 's' }, {} };
+	uint32_t queues = 4, i;
+	double seconds = 0.5;
+	struct session s;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
+		if (c == 'q')
+			queues = (uint32_t)atoi(optarg);
+		else if (c == 's')
+			seconds = atof(optarg);
+		else
+			die("usage: streams URI [--queues N] [--seconds S]");
+	}
+	if (argc != optind + 1 || !queues || queues > BUFFER / LARGEST || seconds <= 0)
+		die("one URI is wanted, 1 to 16 queues, and a positive time");
+	check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "there is no GPU that CUDA can use");
+	s.open(argv[optind], 0, queues);
+	std::vector<struct lane> lanes(s.queues());
+	s.buffer(BUFFER);
+	for (i = 0; i < lanes.size(); i++) {
+		struct lane &l = lanes[i];
+
+		check(cudaStreamCreateWithFlags(&l.stream, cudaStreamNonBlocking), "a stream");
+		check(cudaHostAlloc(&l.list, MOST * sizeof(*l.list), cudaHostAllocMapped), "cudaHostAlloc");
+		l.room = BUFFER / lanes.size() / LARGEST * LARGEST;
+		l.first = i * l.room;
+		l.run = GPUNVME_RUN_INIT;
+		l.run.dq = &s.dq[i];
+		l.run.dbuf = &s.dbuf;
+		l.run.list = (uint64_t)(uintptr_t)l.list;
+	}
+	one_by_one("empty kernel", lanes[0].stream, [&] { nothing<<<1, 32, 0, lanes[0].stream>>>(); });
+	fill(lanes[0], s, 1, 4096);
+	one_by_one("one read of 4 KiB", lanes[0].stream, [&] { check(gpunvme_run_on_stream(s.gpu, lanes[0].stream, &lanes[0].run)); });
+	results(lanes[0]);
+	for (uint64_t len = 4096; len <= LARGEST; len *= 16)
+		rate(s, lanes, len, seconds);
+	for (auto &l : lanes)
+		check(cudaStreamDestroy(l.stream), "a stream");
+	s.close();
+	return 0;
+}
