@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A host that keeps as many commands in flight as it is told, with a time model, in virtual time. The clock is a number that goes
+ * A host that keeps `depth` commands in flight, with a time model, in virtual time. The clock is a number that goes
  * to the end of the next command. The host takes no time of its own. Results are the same on each machine.
  */
 #ifndef GNV_TEST_CLOSED_LOOP_H

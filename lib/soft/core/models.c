@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const struct gnv_soft_named named[] = {
-	/* Seven channels of 3D XPoint; the link is the rate of large reads. Writes: 10 us, 2.2 GB/s. */
+	/* The link is fitted to reads of 4 KiB. Writes have no source. */
 	{ "P4800X",
 	  2547000000,
 	  { .units = 6,
