@@ -13,7 +13,7 @@ from ._arguments import Piece
 from ._file import File, listing, options
 from ._fork import process
 from ._library import Error, Info, ask, check, ffi, info, lib, sized
-from ._memory import view
+from ._memory import clear, view
 from ._stream import Queue, Stream, Transfer
 
 BUFFER = 8 << 20
@@ -276,8 +276,7 @@ class Drive:
         self._check(pieces, len(target))
         for at, offset, length in self._steps(pieces):
             if offset is None:
-                ffi.memmove(self._bytes(), bytes(length), length)
-                target.put(at, self._bytes(), length)
+                clear(target, at, length)
                 continue
             skip = offset % block
             self._copy(0, offset // block, -(-(skip + length) // block))

@@ -10,6 +10,7 @@ from ._library import ffi
 # Device types of dlpack.h: kDLCPU, kDLCUDAHost, kDLROCMHost; kDLCUDA, kDLCUDAManaged, kDLROCM.
 HOST = (1, 3, 11)
 GPU = {2: _gpu.Cuda, 13: _gpu.Cuda, 10: _gpu.Hip}
+ZEROES = ffi.from_buffer("char[]", bytes(1 << 20))
 
 
 class Host:
@@ -60,6 +61,12 @@ class Device:
 def _overlap(start: int, size: int, other: Host | Device) -> bool:
     begin = other._address if isinstance(other, Device) else int(ffi.cast("uintptr_t", other._start))
     return start < begin + len(other) and begin < start + size
+
+
+def clear(array: Host | Device, at: int, size: int) -> None:
+    """Put zeroes for a hole, which may be larger than the memory of the machine."""
+    for begin in range(at, at + size, len(ZEROES)):
+        array.put(begin, ZEROES, min(len(ZEROES), at + size - begin))
 
 
 def _from_dlpack(array: Any) -> Host | Device:

@@ -10,6 +10,7 @@ import errno
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from ._library import Error, check, ffi, lib, sized
+from ._memory import clear
 
 if TYPE_CHECKING:
     from ._drive import Drive
@@ -142,7 +143,10 @@ class Transfer:
         self._error = self._refusal()
         try:
             for place, at, length in () if self._write or self._error else self._steps:
-                self._array.put(place, ffi.new("char[]", length) if at is None else self._area.bytes + at, length)
+                if at is None:
+                    clear(self._array, place, length)
+                else:
+                    self._array.put(place, self._area.bytes + at, length)
         except Exception as error:  # of the driver of the array's GPU
             self._error = error
 

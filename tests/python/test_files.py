@@ -5,11 +5,13 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tracemalloc
 
 import numpy
 import pytest
 
 import gpunvme
+from gpunvme import _library
 
 PATH = f"{os.environ['PATH']}:/sbin:/usr/sbin"
 NAMES = {"plain": 300001, "empty": 0, "deep/\u00fcml\u00e4ut \u2713": 20000, "large": 9 << 20}
@@ -84,6 +86,31 @@ def test_refusals_in_the_background(disk, monkeypatch):
         file.gather([(0, 1)] * 2048, bytearray(2048))
     with pytest.raises(ValueError, match="opened for reading"):
         file.write_async(bytes(1024))
+
+
+@pytest.mark.parametrize("call", ["read", "read_async", "gather"])
+def test_holes_take_no_memory(disk, tree, call, monkeypatch):
+    """However large they are: neither Python's nor cffi's, which tracemalloc does not see."""
+    file, want = disk.open("sparse"), (tree / "tree/sparse").read_bytes()
+    array = numpy.full(len(want), 0xa5, numpy.uint8)
+    run = {"read": lambda: file.read(array), "read_async": lambda: file.read_async(array).wait(),
+           "gather": lambda: file.gather([(0, len(want))], array).wait()}[call]
+    made, new = [], _library.ffi.new
+
+    def count(kind, *init):
+        made.extend(size for size in init if isinstance(size, int))
+        return new(kind, *init)
+
+    monkeypatch.setattr(_library.ffi, "new", count)
+    file.read_async(bytearray(9)).wait()  # streams and modules
+    tracemalloc.start()
+    try:
+        run()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert max(made, default=0) < 4096
+    assert array.tobytes() == want
 
 
 @pytest.mark.parametrize("name", [*NAMES, "sparse", "link"])

@@ -67,6 +67,19 @@ def test_moves_in_the_background(writable, image, content, gpu, memory, kind):
 
 
 @pytest.mark.parametrize("kind", [CUDA, ROCM])
+def test_holes(drive, content, memory, kind):
+    """As in the pieces of a file."""
+    address, data = memory
+    pieces = [(None, (3 << 20) + 5), (1000, 507), (None, 0), (None, 512)]
+    for call in (lambda array: drive._read(pieces, array), lambda array: drive._begin_read(pieces, array, None).wait()):
+        data[:] = 7
+        call(_memory.view(Tensor(address, ((3 << 18) + 256,), kind=kind, device=1), True))
+        want = numpy.zeros((3 << 20) + 1024, numpy.uint8)
+        want[(3 << 20) + 5:][:507] = content[1000:1507]
+        assert (data[:want.size] == want).all() and (data[want.size:] == 7).all()
+
+
+@pytest.mark.parametrize("kind", [CUDA, ROCM])
 def test_memory_goes_before_the_data_comes(drive, memory, kind):
     transfer = drive.read_async(Tensor(memory[0] + (32 << 20) - 4, (2,), kind=kind, device=1))
     with pytest.raises(gpunvme.Error, match="invalid argument"):
