@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ._drive import Drive
 
 MOST = 1 << 30  # bytes of memory of one transfer
-UNDER_WAY = 256 << 20  # bytes of all, and their number: then a new one waits for the others
-TRANSFERS = 256
+UNDER_WAY = 256 << 20  # bytes of all areas together; a transfer that needs more is alone
+TRANSFERS = 256  # at once: then a new one waits for the others
 SMALLEST = 1 << 20  # of an area
 KEPT = 64 << 20  # an area that is larger is freed after its transfer
 ENTRY = ffi.sizeof("struct gpunvme_transfer")
@@ -189,8 +189,9 @@ class Queue:
         if total > MOST:  # pieces of a byte take a block each
             raise ValueError(f"the transfer takes {total} bytes of memory, in whole blocks, and one in the background has at most "
                              f"{MOST}: use several")
-        self._make_room(new, total)
-        new._area = self._take(drive, total)
+        size = max(SMALLEST, 1 << (total - 1).bit_length())
+        self._make_room(new, size)
+        new._area = self._take(drive, size)
         self._under_way.append(new)  # whatever interrupts this thread now, the area is not used again before the stream has ended
         try:
             new._begin(total - sum(length for _, length in new._starts), flags)
@@ -211,10 +212,39 @@ class Queue:
         self.look()
 
     def _take(self, drive: Drive, size: int) -> Area:
+        """An area of that size. Idle ones of other sizes make room, and if less memory may be locked (ulimit -l), all others."""
         for i, area in enumerate(self._free):
-            if size <= area.size:
+            if area.size == size:
                 return self._free.pop(i)
-        return Area(drive, max(SMALLEST, 1 << (size - 1).bit_length()))
+        self._trim(UNDER_WAY - size)
+        try:
+            return Area(drive, size)
+        except Error:
+            if not self._trim(0):
+                if not self._under_way:
+                    raise
+                self.drain()
+        return self._take(drive, size)
+
+    def _trim(self, most: int) -> int:
+        """Free idle areas, the oldest first, until all have at most so many bytes. Return the bytes that were freed."""
+        used = sum(transfer._area.size for transfer in self._under_way)
+        over = used + sum(area.size for area in self._free) - most
+        freed = 0
+        for area in list(self._free):
+            if freed < over:
+                freed += self._drop(area)
+        return freed
+
+    def _drop(self, area: Area) -> int:
+        """Free an idle area. It stays, until the drive is closed, if the drive may still write to it."""
+        self._free.remove(area)
+        try:
+            area.free()
+        except Error:
+            self._free.append(area)
+            return 0
+        return area.size
 
     def drain(self, stream: Stream | None = None) -> None:
         """Wait for a stream, or for all, and finish its transfers in the order in which they began."""
@@ -228,8 +258,7 @@ class Queue:
             if transfer._error:
                 self.failed.append(transfer)
         for area in [area for area in self._free if area.size > KEPT]:
-            self._free.remove(area)
-            area.free()
+            self._drop(area)
 
     def look(self) -> None:
         """Raise what failed and nobody waited for."""

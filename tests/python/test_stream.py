@@ -59,6 +59,100 @@ def test_memory_is_bounded(image, content, monkeypatch):
         assert all((array == content[i << 20:][:3 << 20]).all() for i, array in enumerate(arrays))
 
 
+class Counted(_stream.Area):
+    """Counts the bytes of all areas. There is a limit, as of locked memory, and a dead drive's areas cannot be freed at once."""
+
+    def __init__(self, drive, size):
+        if Counted.bytes + size > Counted.limit:
+            raise gpunvme.Error(-errno.ENOMEM, "too much is locked")
+        super().__init__(drive, size)
+        Counted.bytes += size
+
+    def free(self):
+        if Counted.busy:
+            raise gpunvme.Error(-errno.EBUSY, "the drive may still write to it")
+        super().free()
+        Counted.bytes -= self.size
+
+
+@pytest.fixture
+def areas(monkeypatch):
+    monkeypatch.setattr(_stream, "Area", Counted)
+    monkeypatch.setattr(_stream, "UNDER_WAY", 8 << 20)
+    monkeypatch.setattr(_stream, "KEPT", 2 << 20)
+    Counted.bytes, Counted.limit, Counted.busy = 0, 1 << 40, False
+    yield Counted
+    assert Counted.bytes == 0
+
+
+GROWING = [.9] * 10 + [1.9] * 6 + [3.9] * 3 + [7.9] * 2
+
+
+@pytest.mark.parametrize("sizes", [GROWING, GROWING[::-1], [1.5, 4.5], [.9, 15, .9, 7.9, 15, 1.9], [.9, 3, 7, 1.9, .9, 5, 2.5] * 4],
+                         ids=["growing", "shrinking", "rounded", "large", "mixed"])
+def test_memory_of_all_is_bounded(image, content, areas, sizes):
+    """What is under way and what is kept have one bound. A transfer that is larger is alone."""
+    with gpunvme.Drive(image) as drive:
+        arrays = [numpy.zeros(int(size * (1 << 20)), numpy.uint8) for size in sizes]
+        for i, array in enumerate(arrays):
+            alone = drive.read_async(array, 999 * i)._area.size
+            assert areas.bytes <= max(8 << 20, alone)
+        drive._queue.drain()
+        assert areas.bytes <= 8 << 20
+    assert all((array == content[999 * i:][:array.size]).all() for i, array in enumerate(arrays))
+
+
+@pytest.mark.parametrize("sizes", [[.9] * 8 + [1.9] * 4 + [3.9] * 2, [3.9, .9, .9, 1.9, .9], [.9, 1.9, 1.9]])
+def test_less_may_be_locked(image, content, areas, sizes):
+    """Transfers make room for a new one, and it succeeds, if it fits at all."""
+    areas.limit = 4 << 20
+    with gpunvme.Drive(image) as drive:
+        arrays = [numpy.zeros(int(size * (1 << 20)), numpy.uint8) for size in sizes]
+        for i, array in enumerate(arrays):
+            drive.read_async(array, 999 * i)
+        with pytest.raises(gpunvme.Error, match="too much is locked"):
+            drive.read_async(bytearray(5 << 20))
+        assert drive.read_async(bytearray(9)).wait() == 9
+    assert all((array == content[999 * i:][:array.size]).all() for i, array in enumerate(arrays))
+
+
+def test_idle_memory_goes_first(image, areas):
+    """A new transfer waits for no other one as long as idle memory makes room."""
+    areas.limit = 4 << 20
+    with gpunvme.Drive(image) as drive:
+        for _ in range(2):
+            drive.read_async(bytearray(900 << 10))
+        drive._queue.drain()
+        for _ in range(2):
+            drive.read_async(bytearray(1900 << 10))
+        assert len(drive._queue._under_way) == 2
+
+
+def test_memory_is_used_again(drive, areas):
+    areas.limit = 0
+    with pytest.raises(gpunvme.Error, match="too much is locked"):
+        drive.read_async(bytearray(512))
+    areas.limit = 1 << 20
+    drive.read_async(bytearray(512)).wait()
+    first, = drive._queue._free
+    for _ in range(9):
+        assert drive.read_async(bytearray(900 << 10))._area is first
+        drive._queue.drain()
+    drive.close()
+
+
+@pytest.mark.parametrize("size", [900 << 10, 3900 << 10])
+def test_memory_that_the_drive_may_still_write_to(image, content, areas, size):
+    """It stays until the drive is closed, and is freed once."""
+    with gpunvme.Drive(image) as drive:
+        areas.busy = True
+        for _ in range(9):
+            assert drive.read_async(bytearray(size)).wait() == size
+        array = bytearray(7 << 20)
+        assert drive.read_async(array).wait() == len(array) and array == content[:len(array)].tobytes()
+        areas.busy = False
+
+
 def test_in_the_order_of_a_stream(writable, image, content):
     """Each read sees the writes before it, and none after it, though nobody waits in between."""
     stream, seen = writable.stream(), []
