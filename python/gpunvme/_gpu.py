@@ -21,6 +21,7 @@ ffi.cdef("""
     int cuDeviceGet(int *device, int ordinal);
     int cuDevicePrimaryCtxRetain(void **context, int device);
     int cuDevicePrimaryCtxRelease_v2(int device);
+    int cuThreadExchangeStreamCaptureMode(int *mode);
     int cuCtxPushCurrent_v2(void *context);
     int cuCtxPopCurrent_v2(void **context);
     int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
@@ -59,6 +60,7 @@ class Cuda:
     """A device of CUDA, by its primary context, in which torch, JAX and CuPy work."""
 
     stream = 1  # the default stream, which copies wait for: __dlpack__(stream=) of the array API
+    RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
     def __init__(self, ordinal: int):
         self._lib = _load("GPUNVME_CUDA_LIBRARY", "libcuda.so.1", "libcuda.so")
@@ -74,8 +76,23 @@ class Cuda:
             raise Error(-errno.EIO, f"the CUDA driver: {ffi.string(text[0]).decode() if known else error}")
 
     @contextlib.contextmanager
+    def _relaxed(self) -> Iterator[None]:
+        """Otherwise copies and waits fail, and end the capture, while the program captures a stream for all threads."""
+        mode = ffi.new("int *", self.RELAXED)
+        self._check(self._lib.cuThreadExchangeStreamCaptureMode(mode))
+        try:
+            yield
+        finally:
+            self._lib.cuThreadExchangeStreamCaptureMode(mode)
+
+    @contextlib.contextmanager
     def current(self) -> Iterator[None]:
         """Make this device the current one of this thread."""
+        with self._relaxed(), self._pushed():
+            yield
+
+    @contextlib.contextmanager
+    def _pushed(self) -> Iterator[None]:
         context = ffi.new("void **")
         self._check(self._lib.cuDevicePrimaryCtxRetain(context, self._device))
         try:

@@ -16,6 +16,8 @@
 #define INVALID_VALUE 1	   /* CUDA_ERROR_INVALID_VALUE, hipErrorInvalidValue */
 #define INVALID_DEVICE 101 /* CUDA_ERROR_INVALID_DEVICE, hipErrorInvalidDevice */
 #define INVALID_CONTEXT 201
+#define CAPTURE_UNSUPPORTED 900 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+#define RELAXED 2		/* CU_STREAM_CAPTURE_MODE_RELAXED */
 
 static char *window, *memory; /* its addresses, and what is there */
 static struct {
@@ -23,6 +25,8 @@ static struct {
 	size_t size;
 } staged; /* a copy that has not landed */
 static int started, retained, depth, hip_device;
+static int capturing, lost; /* another thread captures a stream for all (CU_STREAM_CAPTURE_MODE_GLOBAL); calls have ended that */
+static _Thread_local int capture_mode;
 
 uintptr_t played_memory(void)
 {
@@ -51,6 +55,39 @@ static void *follow(uintptr_t at, size_t size)
 	return offset < BYTES && size <= BYTES - offset ? memory + offset : NULL;
 }
 
+/* Begin or end that capture. Return: calls that have ended it before. */
+int played_capture(int begin)
+{
+	int before = lost;
+
+	capturing = begin;
+	lost = 0;
+	return before;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int before = capture_mode;
+
+	if (!started || *mode < 0 || *mode > RELAXED)
+		return INVALID_VALUE;
+	capture_mode = *mode;
+	*mode = before;
+	return 0;
+}
+
+/*
+ * Waits: seen with driver 580. Copies that wait: "Prohibited and Unhandled Operations" of the CUDA programming guide.
+ * A context takes memory when it begins. Return: an error.
+ */
+static int unsafe(void)
+{
+	if (!capturing || capture_mode == RELAXED)
+		return 0;
+	lost++;
+	return CAPTURE_UNSUPPORTED;
+}
+
 int cuInit(unsigned flags)
 {
 	started = 1;
@@ -65,6 +102,8 @@ int cuDeviceGet(int *device, int ordinal)
 
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
+	if (unsafe())
+		return CAPTURE_UNSUPPORTED;
 	*context = &retained;
 	retained += device == CUDA_DEVICE;
 	return device == CUDA_DEVICE ? 0 : INVALID_DEVICE;
@@ -101,8 +140,8 @@ static int copy(void *to, const void *from, size_t size)
 /* From memory that is not pinned it lands later ("API synchronization behavior" of the driver's documents): when the stream has ended. */
 int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size)
 {
-	if (!depth)
-		return INVALID_CONTEXT;
+	if (!depth || unsafe())
+		return depth ? CAPTURE_UNSUPPORTED : INVALID_CONTEXT;
 	if (!follow(to, size) || staged.bytes)
 		return INVALID_VALUE;
 	staged.bytes = malloc(size);
@@ -115,6 +154,8 @@ int cuStreamSynchronize(void *stream)
 {
 	if (!depth || stream)
 		return INVALID_CONTEXT;
+	if (unsafe())
+		return CAPTURE_UNSUPPORTED;
 	if (staged.bytes)
 		memcpy(staged.to, staged.bytes, staged.size);
 	free(staged.bytes);
@@ -124,7 +165,9 @@ int cuStreamSynchronize(void *stream)
 
 int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size)
 {
-	return depth ? copy(to, follow(from, size), size) : INVALID_CONTEXT;
+	if (!depth || unsafe())
+		return depth ? CAPTURE_UNSUPPORTED : INVALID_CONTEXT;
+	return copy(to, follow(from, size), size);
 }
 
 int cuGetErrorString(int error, const char **text)

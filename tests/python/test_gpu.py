@@ -66,6 +66,27 @@ def test_moves_in_the_background(writable, image, content, gpu, memory, kind):
     assert (numpy.fromfile(image, numpy.uint8) == content).all()
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_capture_goes_on(writable, content, gpu, memory, mode):
+    """Another thread of the program captures a stream, for all threads. This thread has its mode again afterwards."""
+    address, data = memory
+    tensor, now = Tensor(address, (128,), kind=CUDA, device=1), ctypes.c_int(mode)
+    gpu.cuInit(0)
+    gpu.cuThreadExchangeStreamCaptureMode(ctypes.byref(now))
+    gpu.played_capture(1)
+    try:
+        writable.read(tensor, 7)
+        assert (data[:512] == content[7:519]).all()
+        writable.write(tensor, 1024)
+        assert writable.read_async(tensor, 1024).wait() == 512
+        with pytest.raises(gpunvme.Error, match="invalid argument"):
+            writable.read(Tensor(address + (32 << 20) - 4, (2,), kind=CUDA, device=1))
+    finally:
+        lost = gpu.played_capture(0)
+        gpu.cuThreadExchangeStreamCaptureMode(ctypes.byref(now))
+    assert (now.value, lost) == (mode, 0)
+
+
 @pytest.mark.parametrize("kind", [CUDA, ROCM])
 def test_holes(drive, content, memory, kind):
     """As in the pieces of a file."""
