@@ -255,6 +255,7 @@ class Queue:
             self._under_way.remove(transfer)
             self._free.append(transfer._area)
             transfer._array = transfer._area = None
+            transfer._steps, transfer._starts = [], []
             if transfer._error:
                 self.failed.append(transfer)
         for area in [area for area in self._free if area.size > KEPT]:

@@ -4,13 +4,14 @@ import errno
 import gc
 import sys
 import threading
+import tracemalloc
 import types
 
 import numpy
 import pytest
 
 import gpunvme
-from gpunvme import _library, _stream
+from gpunvme import _library, _memory, _stream
 from tensor import Tensor
 
 BAD = 9000  # the block that cannot be read
@@ -126,6 +127,23 @@ def test_idle_memory_goes_first(image, areas):
         for _ in range(2):
             drive.read_async(bytearray(1900 << 10))
         assert len(drive._queue._under_way) == 2
+
+
+def test_what_is_done_takes_no_memory(drive):
+    """Programs keep their transfers, and each may have many pieces."""
+    pieces, array = [(512 * (i % 99), 1) for i in range(20000)], numpy.zeros(20000, numpy.uint8)
+    done = []
+    drive.read_async(bytearray(512)).wait()
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            done.append(drive._begin_read(pieces, _memory.view(array, True), None))
+            assert done[-1].wait() == 20000
+        del array
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_memory_is_used_again(drive, areas):
