@@ -309,19 +309,27 @@ static void test_refused_deletion(void **state)
 	assert_int_equal(other->qid, 2); /* 1 is still the controller's */
 }
 
-/* Closing goes from queue to queue; one that was never made and could not be deleted, either, must not go meanwhile. */
-static void test_close_beside_refused_deletion(void **state)
+/* Neither creation nor deletion succeeds: the queue stays the controller's, and no program has it. */
+static void fail_to_create(void)
 {
 	const struct gpunvme_qp_opts tested = { sizeof(tested), 0, 4, 50, 0 };
-	struct gpunvme_qp *first, *failed = NULL, *last;
+	struct gpunvme_qp *failed = NULL;
 
-	(void)state;
-	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &first), 0);
 	fake->fault = FAKE_STATUS;
 	fake->status = GPUNVME_SC_INTERNAL;
 	fake->fault_opc = GPUNVME_ADMIN_DELETE_SQ;
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &tested, &failed), -ETIMEDOUT);
 	assert_null(failed);
+}
+
+/* Closing goes from queue to queue; one that was never made and could not be deleted, either, must not go meanwhile. */
+static void test_close_beside_refused_deletion(void **state)
+{
+	struct gpunvme_qp *first, *last;
+
+	(void)state;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &first), 0);
+	fail_to_create();
 	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &last), 0);
 	assert_ptr_equal(gnv_qp_first(dev), last);
 	assert_true(gnv_qp_next(last)->zombie && !gnv_qp_next(last)->kept);
@@ -333,6 +341,33 @@ static void test_close_beside_refused_deletion(void **state)
 	dev = NULL;
 	assert_int_equal(fake->last.opc, GPUNVME_ADMIN_DELETE_CQ);
 	assert_int_equal(fake->last.cdw10, 1); /* the first, which comes last */
+}
+
+static void is_only_queue(const struct gpunvme_qp *qp)
+{
+	assert_int_equal(fake->sqs, 1);
+	assert_int_equal(fake->cqs, 1);
+	assert_ptr_equal(gnv_qp_first(dev), qp);
+	assert_null(gnv_qp_next(qp));
+}
+
+/* The next creation or destruction deletes such a queue, and its identifier is free again. */
+static void test_refused_deletion_is_retried(void **state)
+{
+	struct gpunvme_qp *qp, *other;
+
+	(void)state;
+	fail_to_create();
+	fake->fault = FAKE_WELL;
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &qp), 0);
+	assert_int_equal(qp->qid, 1);
+	is_only_queue(qp);
+	fail_to_create();
+	assert_int_equal(gpunvme_qp_create(dev, gpu, &plain, &other), 0);
+	assert_int_equal(other->qid, 3); /* 2 is still the controller's */
+	fake->fault = FAKE_WELL;
+	assert_int_equal(gpunvme_qp_destroy(other), 0);
+	is_only_queue(qp);
 }
 
 static void is_hinted(struct gpunvme_qp *qp, uint32_t boundary, uint32_t atomic, uint32_t torn)
@@ -521,6 +556,7 @@ int main(void)
 		TEST(test_view_zeroes),
 		TEST(test_refused_deletion),
 		TEST(test_close_beside_refused_deletion),
+		TEST(test_refused_deletion_is_retried),
 		TEST(test_lost),
 		TEST(test_lost_forwarded),
 		TEST(test_forward),
