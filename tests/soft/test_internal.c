@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #include "common/shell.h"
 #include "dev/dev.h"
 #include "file/reader.h"
+#include "queue/qp.h"
 #include "soft/soft.h"
 
 #define THREADS 4u
@@ -63,7 +65,7 @@ static unsigned seen(const unsigned *count)
 	return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
 
-static struct gpunvme_dev *open_drive(uint32_t queues)
+static struct gpunvme_dev *open_watched_drive(uint32_t queues, uint32_t watchdog_ms)
 {
 	static const struct gnv_soft_admin_fault admin = { on_admin, NULL };
 	static const struct gnv_soft_fault io = { on_io, NULL };
@@ -72,12 +74,18 @@ static struct gpunvme_dev *open_drive(uint32_t queues)
 	char uri[256];
 
 	opts.queues = queues;
+	opts.watchdog_ms = watchdog_ms;
 	snprintf(uri, sizeof(uri), "soft:%s", image_path("fs.img"));
 	good(gpunvme_dev_open(uri, &opts, &dev));
 	memset(&counts, 0, sizeof(counts));
 	gnv_soft_set_admin_fault(gnv_dev_soft(dev), &admin);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &io);
 	return dev;
+}
+
+static struct gpunvme_dev *open_drive(uint32_t queues)
+{
+	return open_watched_drive(queues, 0);
 }
 
 static int open_file(struct gpunvme_dev *dev)
@@ -168,6 +176,50 @@ static void test_reset(void **state)
 		good(open_file(dev));
 	}
 	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
+	good(gpunvme_dev_close(dev));
+}
+
+/* End a queue, and wait until the watchdog has recovered it, with all that belongs to that. */
+static void end_and_recover(struct gpunvme_dev *dev, struct gpunvme_qp *qp)
+{
+	bool over = true;
+
+	pthread_mutex_lock(&dev->queues_lock);
+	gnv_qp_command(qp, GPUNVME_ESHUTDOWN);
+	pthread_mutex_unlock(&dev->queues_lock);
+	while (over) {
+		sched_yield();
+		pthread_mutex_lock(&dev->queues_lock);
+		over = gnv_qp_poisoned(qp);
+		pthread_mutex_unlock(&dev->queues_lock);
+	}
+}
+
+/* An event names the program's queue that the watchdog has recovered. The library's own is recovered without one. */
+static void test_watchdog(void **state)
+{
+	struct gpunvme_event event = { .size = sizeof(event) };
+	struct gpunvme_dev *dev = open_watched_drive(0, 1);
+	struct gpunvme_gpu *gpu;
+	struct gpunvme_qp *qp;
+	int fd;
+
+	(void)state;
+	good(gpunvme_gpu_open("cpu", NULL, &gpu));
+	good(gpunvme_dev_event_fd(dev, &fd));
+	good(gpunvme_qp_create(dev, gpu, NULL, &qp));
+	good(open_file(dev));
+	end_and_recover(dev, dev->internal.qp);
+	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
+	end_and_recover(dev, qp);
+	good(gpunvme_dev_next_event(dev, &event));
+	assert_int_equal(event.type, GPUNVME_EVENT_RECOVERED);
+	assert_ptr_equal(event.qp, qp);
+	assert_int_equal(gpunvme_dev_next_event(dev, &event), -EAGAIN);
+	good(open_file(dev));
+	assert_int_equal(seen(&counts.made), 8);
+	good(gpunvme_qp_destroy(qp));
+	gpunvme_gpu_close(gpu);
 	good(gpunvme_dev_close(dev));
 }
 
@@ -291,6 +343,7 @@ int main(void)
 		cmocka_unit_test(test_made_once), cmocka_unit_test(test_reset),	  cmocka_unit_test(test_makes_way),
 		cmocka_unit_test(test_failure),	  cmocka_unit_test(test_threads), cmocka_unit_test(test_refused_renewal),
 		cmocka_unit_test(test_format),	  cmocka_unit_test(test_format_meanwhile),
+		cmocka_unit_test(test_watchdog),
 	};
 
 	return cmocka_run_group_tests(tests, make_image, remove_image);
