@@ -17,6 +17,7 @@
 #include <gpunvme/gpunvme.h>
 
 #include "common/image.h"
+#include "mem/space_soft.h"
 #include "queue/qp.h"
 #include "soft/soft.h"
 #include "util/mmio.h"
@@ -423,6 +424,77 @@ static void test_no_copies(void **state)
 	gpunvme_gpu_close(gpu);
 }
 
+/* ---- The words that the pages are filled with ---- */
+
+#define FILL 0xa5c35a3cu /* the first that litmus tries */
+
+/* First and last word of the block; the number of queues that were used. */
+struct edges {
+	struct gpunvme_dev *dev;
+	uint32_t words[2];
+	unsigned last, queues;
+};
+
+/* Before a read of a test each end of its page differs from both ends of the block. Else the command fails, and so does the test. */
+static enum gnv_soft_verdict check_fill(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *delay_us)
+{
+	struct edges *e = ctx;
+	const struct gnv_soft_map *map;
+	uint32_t page[2];
+	bool good;
+
+	(void)sqid;
+	(void)delay_us;
+	e->queues += e->dev->queues.incarnation != e->last;
+	e->last = e->dev->queues.incarnation;
+	if (e->queues == 1 || cmd->opc != GPUNVME_IO_READ) /* the first queue reads the words */
+		return GNV_SOFT_GO;
+	if (gnv_soft_space_get(e->dev->nvme.port->space, cmd->prp1, 512, &map))
+		return GNV_SOFT_GO;
+	memcpy(&page[0], map->cpu + (cmd->prp1 - map->iova), 4);
+	memcpy(&page[1], map->cpu + (cmd->prp1 - map->iova) + 508, 4);
+	gnv_soft_space_put(e->dev->nvme.port->space, map);
+	good = page[0] != e->words[0] && page[0] != e->words[1] && page[1] != e->words[0] && page[1] != e->words[1];
+	*status = GPUNVME_SC_INVALID_FIELD;
+	return good ? GNV_SOFT_GO : GNV_SOFT_FAIL;
+}
+
+static void put_edges(const uint32_t words[2])
+{
+	FILE *f = fopen(image_path("disk.img"), "r+b");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(&words[0], 4, 1, f), 1);
+	assert_int_equal(fseek(f, 512 - 4, SEEK_SET), 0);
+	assert_int_equal(fwrite(&words[1], 4, 1, f), 1);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Where the block has the words that litmus tries first, it takes another one. What the block has at its ends it compares with. */
+static void test_words_of_the_block(void **state)
+{
+	static const uint32_t words[][2] = { { FILL, FILL + 1 }, { FILL + 1, FILL }, { 0, FILL }, { FILL, 0 }, { FILL, FILL } };
+	struct gpunvme_litmus_opts opts = { .size = sizeof(opts), .commands = 130, .timeout_ms = LONG_MS };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct edges edges = { .words = { words[i][0], words[i][1] } };
+		struct gnv_soft_fault fault = { check_fill, &edges };
+		struct gpunvme_litmus l = GPUNVME_LITMUS_INIT;
+		struct gpunvme_gpu *gpu;
+
+		put_edges(words[i]);
+		open_disk(&edges.dev, &gpu);
+		gnv_soft_set_fault(gnv_port_soft(edges.dev->nvme.port), &fault);
+		assert_int_equal(gpunvme_litmus_run(edges.dev, gpu, &opts, &l), 0);
+		for (unsigned k = 0; k < GPUNVME_LITMUS_TESTS; k++)
+			if (l.test[k].verdict != GPUNVME_LITMUS_PASSED)
+				fail_msg("case %zu: %s: %s", i, l.test[k].name, l.test[k].why);
+		gpunvme_dev_close(edges.dev);
+		gpunvme_gpu_close(gpu);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -434,7 +506,9 @@ int main(void)
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_no_copies),
+		cmocka_unit_test(test_words_of_the_block),
 	};
 
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
 	return cmocka_run_group_tests(tests, make_image, image_remove_disk);
 }
