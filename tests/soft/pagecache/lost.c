@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "gpu/gpu.h"
 
 /* ---- Writes that fail ---- */
 
@@ -240,6 +241,82 @@ static void clean_pages_are_given_back(void **state)
 	stage_close(&s);
 }
 
+/* Reads of the table of pages by the host. */
+static struct {
+	const struct gnv_gpu_ops *real;
+	uint64_t table, end;
+	unsigned failing, past; /* that are to fail; that went on after its end */
+} looks;
+
+static int peek_at_table(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
+{
+	const bool of_table = lane >= looks.table && lane < looks.end;
+
+	looks.past += of_table && lane + len > looks.end;
+	if (!of_table || !looks.failing)
+		return looks.real->peek(gpu, to, lane, len);
+	looks.failing--;
+	return -EIO;
+}
+
+static void get_each(void *arg)
+{
+	struct stage *s = arg;
+	uint64_t i, value;
+
+	for (i = 0; i < s->words; i += 64)
+		note(s, !get_word(s, i, &value) && value == word_of(s, i, 0));
+}
+
+/* Pages that are left in a state. */
+static uint64_t count_pages(const struct stage *s, uint64_t state)
+{
+	const uint64_t *word = (const uint64_t *)(uintptr_t)s->pages.table;
+	uint64_t i, n = 0;
+
+	for (i = 0; i < s->words / 64; i++)
+		n += (word[i] & (GPUNVME_PAGE_STATE | GPUNVME_PAGE_REFS)) == state;
+	return n;
+}
+
+/*
+ * All pages are left so, in the frames' order. A discard reads the table in parts of 512 pages, the last of 509, and nothing after
+ * it. Where it cannot read one for a page, it reads it for the next.
+ */
+static void all_pages_are_given_back(void **state)
+{
+	struct stage s = { AS(state), .lanes = 1, .width = 1, .frames = 4096, .page_size = 512, .lba = 3 };
+	struct gnv_gpu_ops ops;
+	uint64_t *word, pages, i;
+
+	stage_open(&s, "");
+	run(&s, get_each);
+	word = (uint64_t *)(uintptr_t)s.pages.table;
+	pages = s.words / 64;
+	assert_int_equal(pages, 4093);
+	assert_int_equal(word[512] >> GPUNVME_PAGE_FRAME_SHIFT, (word[511] >> GPUNVME_PAGE_FRAME_SHIFT) + 1);
+	for (i = 0; i < pages; i++)
+		word[i] += GPUNVME_PAGE_WRITING - GPUNVME_PAGE_VALID;
+	looks.real = s.gpu->ops;
+	looks.table = s.pages.table;
+	looks.end = s.pages.table + 8 * pages;
+	looks.failing = 1;
+	looks.past = 0;
+	ops = *looks.real;
+	ops.peek = peek_at_table;
+	s.gpu->ops = &ops;
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), -EIO);
+	assert_int_equal(count_pages(&s, GPUNVME_PAGE_WRITING), 1);
+	assert_int_equal(gpunvme_pagecache_discard(s.cache), 0);
+	assert_int_equal(count_pages(&s, GPUNVME_PAGE_VALID), pages);
+	assert_int_equal(looks.past, 0);
+	s.gpu->ops = looks.real;
+	run(&s, get_each);
+	check_quiet(&s);
+	check_images(&s);
+	stage_close(&s);
+}
+
 /* ---- While the host writes ---- */
 
 static void *flush_slowly(void *arg)
@@ -384,6 +461,8 @@ int run_lost_changes(void)
 		ROW(what_a_killed_kernel_leaves, NAMESPACE, WRITE_BACK | COPIED),
 		ROW(clean_pages_are_given_back, NAMESPACE, WRITE_BACK),
 		ROW(clean_pages_are_given_back, NAMESPACE, WRITE_BACK | COPIED),
+		ROW(all_pages_are_given_back, NAMESPACE, WRITE_BACK),
+		ROW(all_pages_are_given_back, NAMESPACE, WRITE_BACK | COPIED),
 		ROW(flushes_keep_nobody_waiting, NAMESPACE, WRITE_BACK),
 		ROW(flushes_keep_nobody_waiting, NAMESPACE, WRITE_BACK | COPIED),
 		ROW(words_are_not_believed, NAMESPACE, WRITE_BACK),
