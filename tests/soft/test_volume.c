@@ -20,6 +20,7 @@
 #include "common/image.h"
 #include "gpu/gpu.h"
 #include "queue/qp.h"
+#include "queue/tables.h"
 #include "soft/soft.h"
 
 #define MEMBERS 3u
@@ -454,6 +455,82 @@ static void freed_memory_leaves_no_tables(void **state)
 	assert_memory_equal(&buf, &s.buf, sizeof(buf));
 	s.gpu->ops = real_ops;
 	close_stage(&s);
+}
+
+static int fail_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
+{
+	(void)gpu;
+	(void)lane;
+	(void)from;
+	(void)len;
+	return -EIO;
+}
+
+static uint64_t place(struct gnv_tables *tables, uint64_t content)
+{
+	uint64_t lane = 0;
+
+	assert_int_equal(gnv_tables_place(tables, GNV_TABLE_VIEWS, &content, sizeof(content), &lane), 0);
+	return lane;
+}
+
+/* Those with contents below a limit. */
+static bool is_below(const void *ctx, const struct gnv_table *table)
+{
+	uint64_t content;
+
+	memcpy(&content, table->content, sizeof(content));
+	return content < *(const uint64_t *)ctx;
+}
+
+/* It is time to look for old ones at 16 tables, or at twice as many as were left. Equal ones, and what fails, count for nothing. */
+static void tables_are_counted(void **state)
+{
+	const uint64_t none = 0, most = 12, all = 100;
+	uint64_t i, lane[40], content = 77;
+	struct gnv_gpu_ops ops;
+	struct gnv_tables tables = { .first = NULL };
+	struct gpunvme_gpu *gpu;
+
+	(void)state;
+	assert_int_equal(gpunvme_gpu_open("cpu", NULL, &gpu), 0);
+	real_ops = gpu->ops;
+	ops = *real_ops;
+	ops.local_alloc = count_alloc;
+	ops.local_free = count_free;
+	gpu->ops = &ops;
+	ranges = 0;
+	gnv_tables_init(&tables, gpu);
+	for (i = 0; i < 40; i++) {
+		assert_int_equal(gnv_tables_are_many(&tables), i == 16 || i == 32);
+		if (gnv_tables_are_many(&tables))
+			gnv_tables_drop(&tables, is_below, &none);
+		lane[i] = place(&tables, i);
+		assert_int_equal(place(&tables, i), lane[i]);
+		assert_int_equal(ranges, i + 1);
+	}
+	ops.poke = fail_poke;
+	assert_int_equal(gnv_tables_place(&tables, GNV_TABLE_VIEWS, &content, sizeof(content), &lane[0]), -EIO);
+	ops.poke = real_ops->poke;
+	assert_int_equal(ranges, 40);
+	assert_int_equal(tables.count, 40);
+	gnv_tables_drop(&tables, is_below, &most);
+	assert_int_equal(ranges, 28);
+	assert_int_equal(tables.count, 28);
+	for (; i < 40 + 28; i++) {
+		assert_false(gnv_tables_are_many(&tables));
+		place(&tables, i);
+	}
+	assert_true(gnv_tables_are_many(&tables));
+	assert_int_equal(place(&tables, 39), lane[39]);
+	gnv_tables_drop(&tables, is_below, &all);
+	assert_int_equal(ranges, 0);
+	assert_int_equal(tables.count, 0);
+	place(&tables, 0);
+	gnv_tables_fini(&tables);
+	assert_int_equal(ranges, 0);
+	gpu->ops = real_ops;
+	gpunvme_gpu_close(gpu);
 }
 
 /* ---- As large as 64 bits can tell ---- */
@@ -1275,6 +1352,7 @@ int main(void)
 		cmocka_unit_test(views_and_info),
 		cmocka_unit_test(bytes_of_a_volume_are_counted),
 		cmocka_unit_test(freed_memory_leaves_no_tables),
+		cmocka_unit_test(tables_are_counted),
 		cmocka_unit_test(volumes_recover),
 		cmocka_unit_test(failed_volumes_leave_nothing),
 		cmocka_unit_test(whole_writes_stay_one_command),
