@@ -180,6 +180,46 @@ static void test_measured(void **state)
 	}
 }
 
+/* Create a queue as a GPU of that kind does. Return: does it lie in the drive's memory? */
+static bool lies_inside(struct gpunvme_dev *dev, enum gpunvme_gpu_kind kind)
+{
+	struct gpunvme_qp *qp;
+	bool is_inside;
+
+	gpu->info.kind = kind;
+	qp = open_queue(dev, GPUNVME_QP_CMB);
+	is_inside = inside(dev, qp->sq.iova);
+	good(gpunvme_qp_destroy(qp));
+	gpu->info.kind = GPUNVME_GPU_CPU;
+	return is_inside;
+}
+
+/* Each kind of GPU has its own place, is measured once, and changes nothing of the others. */
+static void test_each_kind_has_its_place(void **state)
+{
+	static const enum gpunvme_gpu_kind kinds[] = { GPUNVME_GPU_CPU, GPUNVME_GPU_HSA, GPUNVME_GPU_CUDA };
+	struct gpunvme_dev *dev = open_drive("cmb=8");
+	uint32_t *place = dev->nvme.cmb.place;
+	bool is_inside;
+
+	(void)state;
+	assert_int_equal(sizeof(dev->nvme.cmb.place), sizeof(kinds) / sizeof(kinds[0]) * sizeof(*place));
+	for (unsigned i = 0; i < 3; i++) {
+		for (unsigned k = 0; k < 3; k++)
+			place[k] = k == i ? GNV_CMB_BELOW : GNV_CMB_ABOVE;
+		for (unsigned k = 0; k < 3; k++)
+			assert_int_equal(lies_inside(dev, kinds[k]), k != i);
+		for (unsigned k = 0; k < 3; k++)
+			place[k] = k == i ? 0 : GNV_CMB_OPEN;
+		is_inside = lies_inside(dev, kinds[i]);
+		assert_int_equal(place[i], is_inside ? GNV_CMB_ABOVE : GNV_CMB_BELOW);
+		for (unsigned k = 0; k < 3; k++)
+			assert_true(k == i || place[k] == GNV_CMB_OPEN);
+		assert_false(dev->nvme.cmb.lists_proven); /* which is next to them */
+	}
+	good(gpunvme_dev_close(dev));
+}
+
 /* With one queue there is nothing to compare. */
 static void test_not_measured(void **state)
 {
@@ -430,6 +470,7 @@ int main(void)
 		cmocka_unit_test(test_all_places),
 		cmocka_unit_test(test_measured),
 		cmocka_unit_test(test_not_measured),
+		cmocka_unit_test(test_each_kind_has_its_place),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_drives_that_err),
 		cmocka_unit_test(test_reset),
