@@ -82,6 +82,24 @@ static void log_offset_skips_and_the_end_reads_zero(void **state)
 	assert_int_equal((uint8_t)rawhost_data(&host, 0)[0], 10);
 }
 
+/*
+ * Mandatory commands of an I/O controller over PCIe. Base Specification 1.4: figures of opcodes for Admin Commands and NVM Commands;
+ * 2.0: figures of admin and I/O command support requirements, and NVM Command Set Specification 1.0, figure of opcodes. The two lists
+ * are equal.
+ */
+static const uint8_t mandatory_admin[] = { GPUNVME_ADMIN_DELETE_SQ,	GPUNVME_ADMIN_CREATE_SQ,     GPUNVME_ADMIN_GET_LOG_PAGE,
+					   GPUNVME_ADMIN_DELETE_CQ,	GPUNVME_ADMIN_CREATE_CQ,     GPUNVME_ADMIN_IDENTIFY,
+					   GPUNVME_ADMIN_ABORT,		GPUNVME_ADMIN_SET_FEATURES,  GPUNVME_ADMIN_GET_FEATURES,
+					   GPUNVME_ADMIN_ASYNC_EVENT_REQUEST };
+static const uint8_t mandatory_io[] = { GPUNVME_IO_FLUSH, GPUNVME_IO_WRITE, GPUNVME_IO_READ };
+
+static void has_all(const uint32_t *effects, const uint8_t *opcodes, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!(effects[opcodes[i]] & GPUNVME_EFFECT_SUPPORTED))
+			fail_msg("mandatory command %02xh is not supported", opcodes[i]);
+}
+
 /* The log of commands agrees with what the commands do: one that is not named there is an invalid opcode. */
 static void effects_log_names_the_commands(void **state)
 {
@@ -92,6 +110,8 @@ static void effects_log_names_the_commands(void **state)
 	(void)state;
 	assert_int_equal(get_log(GPUNVME_LID_EFFECTS, 4096, 0, false), 0);
 	memcpy(log, rawhost_data(&host, 0), sizeof(log));
+	has_all(log, mandatory_admin, sizeof(mandatory_admin));
+	has_all(log + 256, mandatory_io, sizeof(mandatory_io));
 	for (opc = 0; opc < 256; opc++) {
 		sqe.opc = (uint8_t)opc;
 		assert_int_equal(log[256 + opc] & 1, rawhost_io(&sqe) != GPUNVME_SC_INVALID_OPCODE);
@@ -113,6 +133,7 @@ static void mandatory_logs_of_1_4_are_there(void **state)
 	unsigned lid;
 
 	(void)state;
+	assert_int_equal(rawhost_read32(&host, GPUNVME_REG_VS), 0x10400);
 	for (lid = 0; lid < 256; lid++)
 		assert_int_equal(get_log((uint8_t)lid, 512, 0, false), lid >= 1 && lid <= 5 ? 0 : GPUNVME_SC_INVALID_LOG_PAGE);
 }
@@ -124,6 +145,7 @@ static void mandatory_logs_of_2_0_are_there(void **state)
 	unsigned id;
 
 	(void)state;
+	assert_int_equal(rawhost_read32(&host, GPUNVME_REG_VS), 0x20000);
 	assert_int_equal(get_log(GPUNVME_LID_SUPPORTED, 1024, 0, false), 0);
 	memcpy(logs, rawhost_data(&host, 0), sizeof(logs));
 	assert_int_equal(get_log(GPUNVME_LID_FEATURES, 1024, 0, false), 0);
@@ -146,6 +168,7 @@ int main(void)
 		RAWHOST_TEST(firmware_log_has_one_slot),
 		RAWHOST_TEST(log_offset_skips_and_the_end_reads_zero),
 		RAWHOST_TEST(effects_log_names_the_commands),
+		RAWHOST_TEST_WITH(effects_log_names_the_commands, &modern),
 		RAWHOST_TEST(mandatory_logs_of_1_4_are_there),
 		RAWHOST_TEST_WITH(mandatory_logs_of_2_0_are_there, &modern),
 	};
