@@ -696,6 +696,29 @@ static void test_doorbells_alone(void **state)
 	use_it(); /* nothing is left of all that was tried */
 }
 
+/*
+ * A read waits for 5 s. From 1000 polls on it sleeps for 1 ms between two (util/clock.h), so it has less than 6010 on any machine.
+ * Opening reads both halves of CAP, and VS.
+ */
+#define POLLS_MOST (3 * 6010u)
+
+/* A pause that does not end is no controller. After more polls than that this one would end, and the device would open. */
+static void test_endless_pause(void **state)
+{
+	struct gpunvme_dev *dev = NULL;
+	int ret;
+
+	(void)state;
+	tell(&(struct lie){ REGION, .way = SPARSE, .zeros = POLLS_MOST + 1 });
+	ret = gpunvme_dev_open(uri, NULL, &dev);
+	gpunvme_dev_close(dev); /* or teardown would wait for it */
+	assert_int_equal(ret, -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "(CAP 0x0)"));
+	assert_in_range(told.zeros, 1, POLLS_MOST - 3); /* each was read more than once */
+	tell(&truth);
+	use_it();
+}
+
 /* A function reset that changes nothing, as that of SPDK's target, is none; another one brings a controller back that is deaf. */
 static void test_reset_that_is_none(void **state)
 {
@@ -734,8 +757,10 @@ int main(void)
 		cmocka_unit_test(test_registers_that_are_punched),
 		cmocka_unit_test(test_memory_that_is_kept),
 		cmocka_unit_test(test_doorbells_alone),
+		cmocka_unit_test(test_endless_pause),
 		cmocka_unit_test(test_reset_that_is_none),
 	};
 
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
