@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,9 @@
 #include "common/good.h"
 #include "common/image.h"
 #include "common/known.h"
+#include "dev/dev.h"
 #include "mocks/kernel/ublk_driver.h"
+#include "soft/soft.h"
 #include "util/clock.h"
 
 #define THREADS 3u
@@ -54,15 +57,20 @@ static void open_device(const char *keys)
 	good(gpunvme_dev_open(uri, &opts, &dev));
 }
 
-static void open_all(const char *keys, uint32_t timeout_ms)
+static void start(uint32_t timeout_ms)
 {
 	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
 
-	open_device(keys);
 	opts.queues = 2;
 	opts.depth = 8;
 	opts.cmd_timeout_ms = timeout_ms;
 	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
+}
+
+static void open_all(const char *keys, uint32_t timeout_ms)
+{
+	open_device(keys);
+	start(timeout_ms);
 }
 
 static struct gpunvme_ublk_info info(void)
@@ -246,38 +254,128 @@ static void test_bad_blocks(void **state)
 	close_all();
 }
 
-/* A request that takes 3 seconds, of whose end the other thread is told. */
-static void *slow(void *arg)
-{
-	unsigned *over = arg;
-	char buf[STEP];
-	int ret = ublk_driver_io(0, GNV_UBLK_READ, 4096, 8, buf);
+/* ---- Requests in flight ---- */
 
-	__atomic_add_fetch(over, ret == STEP ? 1u : 100u, __ATOMIC_RELEASE);
+#define MOST 4u
+#define HELD 4096u /* its reads do not complete */
+#define LATE 8192u /* a read of it completes late */
+#define LATE_US 50000
+#define FLIGHT_MS 100000 /* they do not time out on a busy machine */
+
+static struct {
+	bool off;	 /* all complete at once (atomic) */
+	unsigned begun;	 /* reads of the two sectors that the controller has (atomic) */
+	unsigned over;	 /* requests of HELD that ended (atomic) */
+	unsigned failed; /* requests that ended with an error (atomic) */
+} flight;
+
+static enum gnv_soft_verdict hold(void *ctx, uint16_t sqid, const struct gpunvme_sqe *cmd, uint16_t *status, uint32_t *number)
+{
+	const bool late = cmd->cdw10 == LATE;
+
+	(void)ctx, (void)sqid, (void)status;
+	if (__atomic_load_n(&flight.off, __ATOMIC_ACQUIRE) || (!late && cmd->cdw10 != HELD))
+		return GNV_SOFT_GO;
+	__atomic_add_fetch(&flight.begun, 1, __ATOMIC_RELEASE);
+	*number = LATE_US;
+	return late ? GNV_SOFT_DELAY : GNV_SOFT_DROP;
+}
+
+static void open_held(void)
+{
+	static const struct gnv_soft_fault fault = { hold, NULL };
+
+	memset(&flight, 0, sizeof(flight));
+	open_device("lba=512&queues=8");
+	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
+	start(FLIGHT_MS);
+}
+
+static void *read_sector(void *arg)
+{
+	const uint64_t *sector = arg;
+	char buf[STEP];
+	int ret = ublk_driver_io(0, GNV_UBLK_READ, *sector, 8, buf);
+
+	__atomic_add_fetch(&flight.failed, ret != STEP, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&flight.over, *sector == HELD, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-/* Requests end in any order: those that take long, and are looked at first, hold up nobody behind them. */
-static void test_any_order(void **state)
+/* Return when the controller has the command. */
+static void begin_read(pthread_t *reader, uint64_t *sector)
 {
-	static char buf[STEP];
-	pthread_t threads[3];
-	unsigned over = 0, i;
+	const unsigned before = __atomic_load_n(&flight.begun, __ATOMIC_ACQUIRE);
 
-	(void)state;
-	open_all("lba=512&fault=delay:3000000:op=read:lba=4096", 0);
-	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, slow, &over), 0);
-	gnv_sleep_ms(100);
-	for (i = 0; i < 8; i++)
-		assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 8 * i, 8, buf), STEP);
-	assert_int_equal(__atomic_load_n(&over, __ATOMIC_ACQUIRE), 0);
-	for (i = 0; i < 3; i++)
-		pthread_join(threads[i], NULL);
-	assert_int_equal(over, 3);
-	assert_int_equal(info().failed, 0);
+	assert_int_equal(pthread_create(reader, NULL, read_sector, sector), 0);
+	while (__atomic_load_n(&flight.begun, __ATOMIC_ACQUIRE) == before)
+		sched_yield();
+}
+
+/* Of @count requests all but number @late stay in flight; then the device is reset. */
+static void complete_one(unsigned count, unsigned late)
+{
+	uint64_t sector[MOST];
+	pthread_t reader[MOST];
+	char buf[STEP];
+	unsigned i;
+
+	open_held();
+	for (i = 0; i < count; i++) {
+		sector[i] = i == late ? LATE : HELD;
+		begin_read(&reader[i], &sector[i]);
+	}
+	pthread_join(reader[late], NULL);
+	assert_int_equal(ublk_driver_io(0, GNV_UBLK_READ, 8, 8, buf), STEP);
+	assert_int_equal(info().recoveries, 0);
+	assert_int_equal(__atomic_load_n(&flight.over, __ATOMIC_ACQUIRE), 0);
+	__atomic_store_n(&flight.off, true, __ATOMIC_RELEASE);
+	good(gpunvme_dev_reset(dev));
+	for (i = 0; i < count; i++)
+		if (i != late)
+			pthread_join(reader[i], NULL);
+	assert_int_equal(flight.over, count - 1);
+	assert_int_equal(flight.failed + info().failed, 0);
 	close_all();
 }
+
+/* Requests end in any order: those that do not complete, before and after it, hold up no other. */
+static void test_any_order(void **state)
+{
+	unsigned count, late;
+
+	(void)state;
+	for (count = 2; count <= MOST; count++)
+		for (late = 0; late < count; late++)
+			complete_one(count, late);
+}
+
+/* A server that is taken for dead ends its queue after the controller has completed its commands: they use its buffers. */
+static void test_killed_in_flight(void **state)
+{
+	struct gpunvme_ublk_opts opts = GPUNVME_UBLK_OPTS_INIT;
+	struct gpunvme_ublk *dead, *other = NULL;
+	uint64_t sector = LATE;
+	pthread_t reader;
+
+	(void)state;
+	open_held();
+	dead = ublk;
+	begin_read(&reader, &sector);
+	ublk_driver_kill();
+	assert_int_equal(info().requests, 1);
+	__atomic_store_n(&flight.off, true, __ATOMIC_RELEASE);
+	opts.flags = GPUNVME_UBLK_RECOVER;
+	opts.id = ID;
+	good(gpunvme_ublk_start(dev, 0, &opts, &other));
+	pthread_join(reader, NULL);
+	assert_int_equal(flight.failed, 0);
+	good(gpunvme_ublk_stop(other));
+	good(gpunvme_ublk_stop(dead));
+	good(gpunvme_dev_close(dev));
+}
+
+/* ---- Errors, resets, servers that end ---- */
 
 /* What the controller says may succeed another time is asked for again, but not for ever, nor for who wants to know soon. */
 static void test_worth_more(void **state)
@@ -572,7 +670,7 @@ int main(void)
 		cmocka_unit_test(test_resets),		 cmocka_unit_test(test_death),		cmocka_unit_test(test_stop_in_use),
 		cmocka_unit_test(test_recovery),	 cmocka_unit_test(test_remove),		cmocka_unit_test(test_failing_starts),
 		cmocka_unit_test(test_read_only),	 cmocka_unit_test(test_broken_rings),	cmocka_unit_test(test_full_ring),
-		cmocka_unit_test(test_undeletable_queue),
+		cmocka_unit_test(test_undeletable_queue), cmocka_unit_test(test_killed_in_flight),
 	};
 
 	return cmocka_run_group_tests_name("ublk", tests, make_image, image_remove_disk);
