@@ -364,6 +364,7 @@ static void test_killed_in_flight(void **state)
 	begin_read(&reader, &sector);
 	ublk_driver_kill();
 	assert_int_equal(info().requests, 1);
+	assert_int_equal(info().ended, 0); /* no io_uring failed */
 	__atomic_store_n(&flight.off, true, __ATOMIC_RELEASE);
 	opts.flags = GPUNVME_UBLK_RECOVER;
 	opts.id = ID;
