@@ -285,6 +285,65 @@ static void the_context_of_a_served_drive_ends(void **state)
 	remove(dir);
 }
 
+/* On a busy machine the lanes of the mock may stop for longer than those of a GPU do: the drive's launch stays for longer. */
+static bool stays_long; /* atomic */
+static bool refuses; /* atomic: no region can be written to the drive's memory */
+int __real_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
+int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
+int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len)
+{
+	const uint32_t long_us = 5000000, short_us = 10000;
+
+	if (len == sizeof(struct gnv_vd_region) && __atomic_load_n(&refuses, __ATOMIC_ACQUIRE))
+		return -EIO;
+	if (__atomic_load_n(&stays_long, __ATOMIC_ACQUIRE) && len == sizeof(short_us) && !memcmp(from, &short_us, len))
+		from = &long_us;
+	return __real_gnv_cuda_write(cuda, at, from, len);
+}
+
+/*
+ * A drive that is served refuses memory of the client, and the driver keeps it registered. The client gets an error and has its
+ * memory back. The server keeps its own map: other pages at that address would be the GPU's old ones.
+ */
+static void refused_memory_of_a_client_stays(void **state)
+{
+	struct stand_in *driver = mock_driver();
+	char dir[] = "/tmp/gpunvme-drive-XXXXXX", socket[64], uri[80];
+	struct gpunvme_server *server;
+	struct gpunvme_mem *mem;
+	int before;
+	struct rig r;
+
+	(void)state;
+	if (!driver)
+		skip();
+	assert_non_null(mkdtemp(dir));
+	snprintf(socket, sizeof(socket), "%s/s", dir);
+	snprintf(uri, sizeof(uri), "vfio-user:%s", socket);
+	good(gpunvme_server_start(DRIVE, socket, NULL, &server));
+	open_rig(&r, uri, "cpu");
+	good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &mem));
+	before = driver->registrations;
+	driver->error = GNV_CUDA_OUT_OF_MEMORY;
+	__atomic_store_n(&driver->fail, "cuMemHostUnregister", __ATOMIC_RELEASE);
+	__atomic_store_n(&refuses, true, __ATOMIC_RELEASE);
+	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
+	assert_non_null(strstr(gpunvme_errmsg(), "Input/output error"));
+	__atomic_store_n(&refuses, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&driver->fail, NULL, __ATOMIC_RELEASE);
+	assert_int_equal(driver->registrations, before + 1);
+	assert_int_equal(driver->lost(), 0);
+	good(gpunvme_mem_map(mem, r.pair.dev)); /* by a new map of the server */
+	good(gpunvme_mem_free(mem));
+	write_and_read(&r);
+	close_rig(&r);
+	good(gpunvme_server_stop(server));
+	assert_int_equal(driver->registrations, 1);
+	assert_int_equal(driver->lost(), 0);
+	driver->forget();
+	remove(dir);
+}
+
 /* Copies from the GPU fail for a while: for some looks of the drive's threads, or until the controller has a fatal status. */
 static void errors_that_pass(bool fatal)
 {
@@ -417,19 +476,6 @@ VISIBLE int own_kernel(uint32_t lanes, uint32_t width, void *args)
 VISIBLE extern const size_t own_kernel_args;
 const size_t own_kernel_args = sizeof(struct own_args);
 
-/* On a busy machine the lanes of the mock may stop for longer than those of a GPU do: the drive's launch stays for longer. */
-static bool stays_long; /* atomic */
-int __real_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
-int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len);
-int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, size_t len)
-{
-	const uint32_t long_us = 5000000, short_us = 10000;
-
-	if (__atomic_load_n(&stays_long, __ATOMIC_ACQUIRE) && len == sizeof(short_us) && !memcmp(from, &short_us, len))
-		from = &long_us;
-	return __real_gnv_cuda_write(cuda, at, from, len);
-}
-
 static void *in_library(const char *name)
 {
 	void *library = dlopen(getenv("GPUNVME_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD), *symbol = dlsym(library, name);
@@ -552,6 +598,7 @@ int main(void)
 		cmocka_unit_test_teardown(a_reset_brings_a_drive_back, check),
 		cmocka_unit_test_teardown(the_context_ends, check),
 		cmocka_unit_test_teardown(the_context_of_a_served_drive_ends, check),
+		cmocka_unit_test_teardown(refused_memory_of_a_client_stays, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
 	};
 	struct gpunvme_gpu *gpu;
