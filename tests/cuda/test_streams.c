@@ -86,6 +86,7 @@ static int end(void **state)
 	assert_int_equal(driver->registrations, 0);
 	if (driver->broke)
 		fail_msg("%s", driver->broke);
+	driver->forget(); /* also the graph, whose queues are gone */
 	return 0;
 }
 
