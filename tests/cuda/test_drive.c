@@ -256,33 +256,54 @@ static void the_context_ends(void **state)
 	driver->forget();
 }
 
+struct served {
+	char dir[32];
+	struct gpunvme_server *server;
+	struct rig client;
+};
+
+static void serve(struct served *s)
+{
+	char socket[64], uri[80];
+
+	strcpy(s->dir, "/tmp/gpunvme-drive-XXXXXX");
+	assert_non_null(mkdtemp(s->dir));
+	snprintf(socket, sizeof(socket), "%s/s", s->dir);
+	snprintf(uri, sizeof(uri), "vfio-user:%s", socket);
+	good(gpunvme_server_start(DRIVE, socket, NULL, &s->server));
+	open_rig(&s->client, uri, "cpu");
+}
+
+/* Return: registrations that stay. Their memory is still mapped. */
+static int end_served(struct served *s, struct stand_in *driver)
+{
+	int stay;
+
+	close_rig(&s->client);
+	good(gpunvme_server_stop(s->server));
+	stay = driver->registrations;
+	assert_int_equal(driver->lost(), 0);
+	driver->forget();
+	remove(s->dir);
+	return stay;
+}
+
 /* The same of a drive that is served: the client gets its memory back, and the server keeps what the driver has pinned of it. */
 static void the_context_of_a_served_drive_ends(void **state)
 {
 	struct stand_in *driver = mock_driver();
-	char dir[] = "/tmp/gpunvme-drive-XXXXXX", socket[64], uri[80];
-	struct gpunvme_server *server;
+	struct served s;
 	uint32_t value;
-	struct rig r;
 
 	(void)state;
 	if (!driver)
 		skip();
-	assert_non_null(mkdtemp(dir));
-	snprintf(socket, sizeof(socket), "%s/s", dir);
-	snprintf(uri, sizeof(uri), "vfio-user:%s", socket);
-	good(gpunvme_server_start(DRIVE, socket, NULL, &server));
-	open_rig(&r, uri, "cpu");
-	write_and_read(&r);
+	serve(&s);
+	write_and_read(&s.client);
 	__atomic_store_n(&driver->kernel_error, GNV_CUDA_ILLEGAL_ADDRESS, __ATOMIC_RELEASE);
-	while (!gpunvme_dev_get_feature(r.pair.dev, 7, &value))
+	while (!gpunvme_dev_get_feature(s.client.pair.dev, 7, &value))
 		;
-	close_rig(&r);
-	good(gpunvme_server_stop(server));
-	assert_true(driver->registrations > 2);
-	assert_int_equal(driver->lost(), 0);
-	driver->forget();
-	remove(dir);
+	assert_true(end_served(&s, driver) > 2);
 }
 
 /* On a busy machine the lanes of the mock may stop for longer than those of a GPU do: the drive's launch stays for longer. */
@@ -308,40 +329,29 @@ int __wrap_gnv_cuda_write(struct gnv_cuda *cuda, uint64_t at, const void *from, 
 static void refused_memory_of_a_client_stays(void **state)
 {
 	struct stand_in *driver = mock_driver();
-	char dir[] = "/tmp/gpunvme-drive-XXXXXX", socket[64], uri[80];
-	struct gpunvme_server *server;
 	struct gpunvme_mem *mem;
+	struct served s;
 	int before;
-	struct rig r;
 
 	(void)state;
 	if (!driver)
 		skip();
-	assert_non_null(mkdtemp(dir));
-	snprintf(socket, sizeof(socket), "%s/s", dir);
-	snprintf(uri, sizeof(uri), "vfio-user:%s", socket);
-	good(gpunvme_server_start(DRIVE, socket, NULL, &server));
-	open_rig(&r, uri, "cpu");
-	good(gpunvme_mem_alloc(r.pair.gpu, 65536, NULL, &mem));
+	serve(&s);
+	good(gpunvme_mem_alloc(s.client.pair.gpu, 65536, NULL, &mem));
 	before = driver->registrations;
 	driver->error = GNV_CUDA_OUT_OF_MEMORY;
 	__atomic_store_n(&driver->fail, "cuMemHostUnregister", __ATOMIC_RELEASE);
 	__atomic_store_n(&refuses, true, __ATOMIC_RELEASE);
-	assert_int_equal(gpunvme_mem_map(mem, r.pair.dev), -EOPNOTSUPP);
+	assert_int_equal(gpunvme_mem_map(mem, s.client.pair.dev), -EOPNOTSUPP);
 	assert_non_null(strstr(gpunvme_errmsg(), "Input/output error"));
 	__atomic_store_n(&refuses, false, __ATOMIC_RELEASE);
 	__atomic_store_n(&driver->fail, NULL, __ATOMIC_RELEASE);
 	assert_int_equal(driver->registrations, before + 1);
 	assert_int_equal(driver->lost(), 0);
-	good(gpunvme_mem_map(mem, r.pair.dev)); /* by a new map of the server */
+	good(gpunvme_mem_map(mem, s.client.pair.dev)); /* by a new map of the server */
 	good(gpunvme_mem_free(mem));
-	write_and_read(&r);
-	close_rig(&r);
-	good(gpunvme_server_stop(server));
-	assert_int_equal(driver->registrations, 1);
-	assert_int_equal(driver->lost(), 0);
-	driver->forget();
-	remove(dir);
+	write_and_read(&s.client);
+	assert_int_equal(end_served(&s, driver), 1);
 }
 
 /* Copies from the GPU fail for a while: for some looks of the drive's threads, or until the controller has a fatal status. */

@@ -61,22 +61,27 @@ static void expect(const char *uri, uint32_t medium, int ret)
 	assert_int_equal(gpunvme_dev_close(dev), 0);
 }
 
+/* The namespace of that number lies on this file, or on none. */
+static void is_named(const char *uri, uint32_t number, const struct stat *st)
+{
+	struct gpunvme_dev *dev = open_dev(uri, NULL);
+	struct gpunvme_ns_info ns = info_of(dev, number);
+
+	assert_int_equal(ns.medium_dev, st->st_dev);
+	assert_int_equal(ns.medium_ino, st->st_ino);
+	gpunvme_dev_close(dev);
+}
+
 static void an_image_is_for_writing(void **state)
 {
 	char uri[512], path[300], folder[160];
-	struct gpunvme_ns_info ns;
-	struct gpunvme_dev *dev;
 	struct stat st;
 
 	(void)state;
+	assert_int_equal(stat(disk, &st), 0);
 	snprintf(uri, sizeof(uri), "soft:%s", disk);
 	expect(uri, GPUNVME_MEDIUM_FILE, 0);
-	dev = open_dev(uri, NULL);
-	ns = info_of(dev, 1);
-	assert_int_equal(stat(disk, &st), 0);
-	assert_int_equal(ns.medium_dev, st.st_dev);
-	assert_int_equal(ns.medium_ino, st.st_ino);
-	gpunvme_dev_close(dev);
+	is_named(uri, 1, &st);
 	memset(folder, 'x', 120); /* longer than gpunvme_dev_info.address */
 	folder[120] = '\0';
 	snprintf(path, sizeof(path), "%s/%s", image_dir, folder);
@@ -96,25 +101,15 @@ static void memory_is_for_writing(void **state)
 /* Memory of a GPU has the data of a file, or of none. */
 static void an_image_of_memory_is_named(void **state)
 {
-	struct gpunvme_ns_info ns;
-	struct gpunvme_dev *dev;
 	struct stat st;
 	char uri[256];
 
 	(void)state;
+	assert_int_equal(stat(disk, &st), 0);
 	snprintf(uri, sizeof(uri), "soft:vram:16M?on=cpu&image=%s", disk);
 	expect(uri, GPUNVME_MEDIUM_GPU, 0);
-	dev = open_dev(uri, NULL);
-	ns = info_of(dev, 0);
-	assert_int_equal(stat(disk, &st), 0);
-	assert_int_equal(ns.medium_dev, st.st_dev);
-	assert_int_equal(ns.medium_ino, st.st_ino);
-	gpunvme_dev_close(dev);
-	dev = open_dev("soft:vram:1M?on=cpu", NULL);
-	ns = info_of(dev, 0);
-	assert_int_equal(ns.medium_dev, 0);
-	assert_int_equal(ns.medium_ino, 0);
-	gpunvme_dev_close(dev);
+	is_named(uri, 0, &st);
+	is_named("soft:vram:1M?on=cpu", 0, &(struct stat){ 0 });
 }
 
 static void what_cannot_be_written_is_said(void **state)
