@@ -25,7 +25,7 @@ const char *const program = "streams";
 
 struct lane {
 	cudaStream_t stream;
-	struct gpunvme_transfer *list;
+	struct gpunvme_transfer *list; /* AHEAD of them, of MOST each, in the same part of the buffer */
 	struct gpunvme_run run;
 	uint64_t first, room; /* its part of the buffer */
 };
@@ -53,21 +53,28 @@ static void fill(struct lane &l, const session &s, uint32_t count, uint64_t len)
 {
 	static uint64_t x = 88172645463325252ull;
 
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < AHEAD * count; i++) {
+		struct gpunvme_transfer *t = &l.list[i / count * MOST + i % count];
+
 		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-		l.list[i] = {};
-		l.list[i].pos = x % (s.ns.nblocks * s.ns.lba_size / len) * len;
-		l.list[i].offset = l.first + i * len;
-		l.list[i].len = len;
+		*t = {};
+		t->pos = x % (s.ns.nblocks * s.ns.lba_size / len) * len;
+		t->offset = l.first + i % count * len;
+		t->len = len;
 	}
 	l.run.count = count;
 }
 
-static void results(const struct lane &l)
+/* Of the first @lists. They are cleared, so that a list that did not run is seen. */
+static void results(const struct lane &l, uint32_t lists)
 {
-	for (uint32_t i = 0; i < l.run.count; i++)
-		if (l.list[i].result != (int64_t)l.list[i].len)
-			die("a read failed: " + std::string(gpunvme_strerror((int)l.list[i].result)));
+	for (uint32_t i = 0; i < lists * l.run.count; i++) {
+		struct gpunvme_transfer *t = &l.list[i / l.run.count * MOST + i % l.run.count];
+
+		if (t->result != (int64_t)t->len)
+			die("a read of " + std::to_string(t->len) + " bytes has the result " + std::to_string(t->result));
+		t->result = 0;
+	}
 }
 
 template <typename enqueue> static void one_by_one(const char *what, cudaStream_t stream, enqueue begin)
@@ -89,27 +96,28 @@ template <typename enqueue> static void one_by_one(const char *what, cudaStream_
 static void rate(session &s, std::vector<struct lane> &lanes, uint64_t len, double seconds)
 {
 	uint32_t count = (uint32_t)std::min<uint64_t>(MOST, lanes[0].room / len), lists = 0;
-	double cpu = 0, begun, spent;
+	double cpu = 0, begun, spent = 0;
 	uint64_t bytes;
 
 	for (auto &l : lanes)
 		fill(l, s, count, len);
-	begun = now(CLOCK_MONOTONIC);
 	do {
+		begun = now(CLOCK_MONOTONIC);
 		for (uint32_t i = 0; i < AHEAD; i++)
 			for (auto &l : lanes) {
 				double before = now(CLOCK_THREAD_CPUTIME_ID);
 
+				l.run.list = (uint64_t)(uintptr_t)&l.list[i * MOST];
 				check(gpunvme_run_on_stream(s.gpu, l.stream, &l.run));
 				cpu += now(CLOCK_THREAD_CPUTIME_ID) - before;
 				lists++;
 			}
 		for (auto &l : lanes)
 			check(cudaStreamSynchronize(l.stream), "the streams");
-		spent = now(CLOCK_MONOTONIC) - begun;
+		spent += now(CLOCK_MONOTONIC) - begun;
+		for (auto &l : lanes)
+			results(l, AHEAD);
 	} while (spent < seconds);
-	for (auto &l : lanes)
-		results(l);
 	bytes = (uint64_t)lists * count * len;
 	printf("{\"bytes\": %llu, \"streams\": %zu, \"reads_of_a_list\": %u, \"lists\": %u, \"seconds\": %.3f, \"gb_s\": %.2f, "
 	       "\"reads_s\": %.0f, \"enqueue_us_per_gib\": %.1f}\n", (unsigned long long)len, lanes.size(), count, lists, spent,
@@ -136,13 +144,15 @@ int main(int argc, char **argv)
 		die("one URI is wanted, 1 to 16 queues, and a positive time");
 	check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "there is no GPU that CUDA can use");
 	s.open(argv[optind], 0, queues);
+	if (s.ns.nblocks * s.ns.lba_size < LARGEST)
+		die("a drive of 16 MiB or more is wanted");
 	std::vector<struct lane> lanes(s.queues());
 	s.buffer(BUFFER);
 	for (i = 0; i < lanes.size(); i++) {
 		struct lane &l = lanes[i];
 
 		check(cudaStreamCreateWithFlags(&l.stream, cudaStreamNonBlocking), "a stream");
-		check(cudaHostAlloc(&l.list, MOST * sizeof(*l.list), cudaHostAllocMapped), "cudaHostAlloc");
+		check(cudaHostAlloc(&l.list, AHEAD * MOST * sizeof(*l.list), cudaHostAllocMapped), "cudaHostAlloc");
 		l.room = BUFFER / lanes.size() / LARGEST * LARGEST;
 		l.first = i * l.room;
 		l.run = GPUNVME_RUN_INIT;
@@ -153,7 +163,7 @@ int main(int argc, char **argv)
 	one_by_one("empty kernel", lanes[0].stream, [&] { nothing<<<1, 32, 0, lanes[0].stream>>>(); });
 	fill(lanes[0], s, 1, 4096);
 	one_by_one("one read of 4 KiB", lanes[0].stream, [&] { check(gpunvme_run_on_stream(s.gpu, lanes[0].stream, &lanes[0].run)); });
-	results(lanes[0]);
+	results(lanes[0], 1);
 	for (uint64_t len = 4096; len <= LARGEST; len *= 16)
 		rate(s, lanes, len, seconds);
 	for (auto &l : lanes)

@@ -165,7 +165,7 @@ static void launch(struct stage *s, unsigned kernel, uint32_t groups, uint32_t g
 {
 	static uint32_t seed;
 	const uint64_t zero[2] = { 0, 0 };
-	const struct gnv_cuda_job job = { kernel, &s->args, groups, group_lanes, 60000, NULL, NULL };
+	const struct gnv_cuda_job job = { kernel, &s->args, groups, group_lanes, 600000, NULL, NULL };
 	uint8_t *p = gpunvme_mem_ptr(s->mem);
 
 	fill(p, HALF, ++seed);

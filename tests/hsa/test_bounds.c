@@ -40,7 +40,7 @@ static void *persistent_main(void *arg)
 	const struct gnv_ring_args args = {
 		.go = lane, .doorbell = lane + 4, .rung = lane + 8, .timeout = 60000ull * gnv_gpu_ticks_per_ms(user), .rings = 2, .mask = 1
 	};
-	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 60000, NULL, NULL };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 600000, NULL, NULL };
 
 	*(int *)arg = user->ops->launch(user, &launch);
 	return NULL;

@@ -30,7 +30,7 @@
 static void fill(struct gpunvme_gpu *gpu, uint64_t at, const char *status)
 {
 	const struct gnv_fill_args args = { at, 64, 0x5a5a5a5a, 0 };
-	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 40, 20000, NULL, NULL };
+	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 40, 600000, NULL, NULL };
 
 	assert_int_equal(gpu->ops->launch(gpu, &launch), status ? -EIO : 0);
 	if (!status)
@@ -187,7 +187,7 @@ static void copy_code(struct code *c)
 static int run_copy(const struct code *c, size_t len, const char *sentence)
 {
 	struct gnv_fill_args args = { 0, 16, 7, 0 };
-	const struct gnv_hsa_job job = { "gnvk_fill.kd", &args, sizeof(args), 70, 64, 20000, NULL, NULL };
+	const struct gnv_hsa_job job = { "gnvk_fill.kd", &args, sizeof(args), 70, 64, 600000, NULL, NULL };
 	struct gnv_hsa *gpu;
 	void *memory;
 	bool cpu;

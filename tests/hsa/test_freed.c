@@ -34,7 +34,7 @@ static void *wait_main(void *arg)
 					    .timeout = 2000ull * gnv_gpu_ticks_per_ms(gpu),
 					    .rings = 2,
 					    .mask = 1 };
-	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 60000, NULL, NULL };
+	const struct gnv_launch launch = { GNV_KERNEL_RING, &args, sizeof(args), 1, 600000, NULL, NULL };
 
 	w->ret = gpu->ops->launch(gpu, &launch);
 	snprintf(w->said, sizeof(w->said), "%s", gpunvme_errmsg());
@@ -63,7 +63,7 @@ static void says(const char *text, const char *words)
 static void faulted(struct waiter *w)
 {
 	const struct gnv_fill_args args = { w->rest.lane, 64, 0, 0 };
-	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 40, 20000, NULL, NULL };
+	const struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 40, 600000, NULL, NULL };
 	struct gnv_gpu_range range;
 	struct gpunvme_gpu *again;
 	char at[40];

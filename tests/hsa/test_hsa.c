@@ -344,7 +344,7 @@ static void test_other_libraries(void **state)
 static void test_launch(void **state)
 {
 	struct gnv_fill_args args = { 0, 1000, 0x12345678, 0 };
-	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 60000, NULL, NULL };
+	struct gnv_launch launch = { GNV_KERNEL_FILL, &args, sizeof(args), 300, 600000, NULL, NULL };
 	struct gnv_gpu_range range;
 	struct gpunvme_gpu *gpu;
 	uint32_t seen[1001];

@@ -53,7 +53,7 @@ static void write_at(off_t at, const void *bytes, size_t len)
 
 static off_t cut_to = -1;
 static size_t reads_most = SIZE_MAX;
-static bool holes_at_any_byte, data_goes;
+static bool holes_at_any_byte, data_goes, grows;
 
 ssize_t __real_pread(int fd, void *to, size_t len, off_t at);
 ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at);
@@ -64,6 +64,8 @@ ssize_t __wrap_pread(int fd, void *to, size_t len, off_t at)
 	if (cut_to >= 0)
 		assert_int_equal(truncate(FILE_NAME, cut_to), 0);
 	cut_to = -1;
+	if (grows)
+		write_at(17 << 20, "more", 4);
 	return n;
 }
 
@@ -147,8 +149,6 @@ static void any_file_system_will_do(void **state)
 	reads_most = 3;
 	holes_at_any_byte = true;
 	load_and_check();
-	reads_most = SIZE_MAX;
-	holes_at_any_byte = false;
 }
 
 /* Of all namespaces the first has it, and may be read-only then. */
@@ -218,7 +218,20 @@ static void a_hole_that_comes_is_refused(void **state)
 	data_goes = true;
 	assert_int_equal(open_drive("soft:vram:16M?image=" FILE_NAME, &dev), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "got a hole where it had data"));
-	data_goes = false;
+}
+
+/* What is appended is not of the drive. */
+static void a_file_may_grow(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	write_at(0, "data", 4);
+	assert_int_equal(truncate(FILE_NAME, 16 << 20), 0);
+	grows = true;
+	open_pair(&p, "soft:vram:16M?on=cpu&image=" FILE_NAME);
+	check_block(&p, 0, "data");
+	pair_close(&p);
 }
 
 /* Into data, into a hole, and to where the next data is. */
@@ -247,6 +260,9 @@ static int remove_file(void **state)
 {
 	(void)state;
 	unlink(FILE_NAME);
+	cut_to = -1;
+	reads_most = SIZE_MAX;
+	holes_at_any_byte = data_goes = grows = false;
 	return 0;
 }
 
@@ -258,6 +274,7 @@ int main(void)
 		cmocka_unit_test_teardown(an_image_is_of_the_first_namespace, remove_file),
 		cmocka_unit_test_teardown(files_that_are_no_images_are_refused, remove_file),
 		cmocka_unit_test_teardown(a_hole_that_comes_is_refused, remove_file),
+		cmocka_unit_test_teardown(a_file_may_grow, remove_file),
 		cmocka_unit_test_teardown(a_file_that_becomes_shorter_is_refused, remove_file),
 	};
 

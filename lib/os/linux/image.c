@@ -101,7 +101,7 @@ static int skip_hole(struct gnv_image *image)
 		image->next = (uint64_t)at & ~(uint64_t)3; /* drives are written in words, and a hole has zeroes */
 	at = at < 0 ? at : lseek(image->fd, at, SEEK_HOLE);
 	image->data_end = at < 0 ? image->size : gnv_min((uint64_t)at, image->size);
-	if (image->data_end <= image->next)
+	if (image->next < image->size && image->data_end <= image->next)
 		return gnv_fail(-EIO, "%s got a hole where it had data; let nobody change it while it is loaded", image->path);
 	return 0;
 }

@@ -76,6 +76,14 @@ bool gnv_cuda_is_stuck(unsigned gpu)
 	return __atomic_load_n(&stuck_handles[gpu], __ATOMIC_ACQUIRE);
 }
 
+static int check_stuck(const struct gnv_cuda *cuda)
+{
+	if (!gnv_cuda_is_stuck(cuda->gpu))
+		return 0;
+	return gnv_fail(-EIO, "a kernel of this process on %s did not end, and nothing more can be loaded there; start the program anew",
+			cuda->name);
+}
+
 void gnv_cuda_set_stuck(struct gnv_cuda *cuda, bool stuck)
 {
 	if (__atomic_exchange_n(&cuda->stuck, stuck, __ATOMIC_ACQ_REL) != stuck)
@@ -164,6 +172,8 @@ int gnv_cuda_open(unsigned index, struct gnv_cuda **out)
 	ret = gnv_dl_load(&library, &cuda->api);
 	if (!ret)
 		ret = choose_device(cuda, index);
+	if (!ret)
+		ret = check_stuck(cuda); /* its context could not be given back */
 	if (ret)
 		goto free_cuda;
 	error = cuda->api.retain(&cuda->context, cuda->device);
@@ -261,8 +271,10 @@ static int load(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
 {
 	const bool began = gnv_cuda_wait_begins(cuda->gpu);
 	void *module;
-	int ret = compile(cuda, code->ptx, &module);
+	int ret = check_stuck(cuda); /* the driver would wait for that kernel */
 
+	if (!ret)
+		ret = compile(cuda, code->ptx, &module);
 	if (ret)
 		goto out;
 	ret = find_kernels(cuda, code, module);
@@ -284,8 +296,6 @@ static int load_here(struct gnv_cuda *cuda, const struct gnv_cuda_code *code)
 		return 0;
 	if (!code->count || code->first + code->count > GNV_CUDA_KERNELS || cuda->modules == GNV_CUDA_MODULES)
 		return gnv_fail(-EINVAL, "%u kernels from number %u on in module %u are too many", code->count, code->first, cuda->modules);
-	if (gnv_cuda_is_stuck(cuda->gpu)) /* loading would wait for it */
-		return gnv_fail(-EIO, "%s cannot load kernels, because one of this process did not end; start the program anew", cuda->name);
 	ret = gnv_cuda_enter(cuda);
 	if (ret)
 		return ret;
