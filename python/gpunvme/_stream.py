@@ -217,6 +217,9 @@ class Queue:
             if area.size == size:
                 return self._free.pop(i)
         self._trim(UNDER_WAY - size)
+        if self._under_way and self._free and self._bytes() > UNDER_WAY - size:  # without an IOMMU only a drive that rests lets go
+            self.drain()
+            self._trim(UNDER_WAY - size)
         try:
             return Area(drive, size)
         except Error:
@@ -226,10 +229,13 @@ class Queue:
                 self.drain()
         return self._take(drive, size)
 
+    def _bytes(self) -> int:
+        """Of all areas."""
+        return sum(transfer._area.size for transfer in self._under_way) + sum(area.size for area in self._free)
+
     def _trim(self, most: int) -> int:
         """Free idle areas, the oldest first, until all have at most so many bytes. Return the bytes that were freed."""
-        used = sum(transfer._area.size for transfer in self._under_way)
-        over = used + sum(area.size for area in self._free) - most
+        over = self._bytes() - most
         freed = 0
         for area in list(self._free):
             if freed < over:
