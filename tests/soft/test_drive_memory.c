@@ -215,7 +215,7 @@ static void test_each_kind_has_its_place(void **state)
 		assert_int_equal(place[i], is_inside ? GNV_CMB_ABOVE : GNV_CMB_BELOW);
 		for (unsigned k = 0; k < 3; k++)
 			assert_true(k == i || place[k] == GNV_CMB_OPEN);
-		assert_false(dev->nvme.cmb.lists_proven); /* which is next to them */
+		assert_false(dev->nvme.cmb.lists_proven); /* the member after place[] */
 	}
 	good(gpunvme_dev_close(dev));
 }

@@ -280,8 +280,8 @@ static uint64_t count_pages(const struct stage *s, uint64_t state)
 }
 
 /*
- * All pages are left in WRITING, in the order of the frames. A discard reads the table in parts of 512 pages, the last of 509, and nothing after
- * it. Where it cannot read one for a page, it reads it for the next.
+ * All pages are left in WRITING, in the order of the frames. A discard reads the table in parts of 512 pages, the last of 509, and
+ * nothing after it. Where it cannot read one for a page, it reads it for the next.
  */
 static void all_pages_are_given_back(void **state)
 {
