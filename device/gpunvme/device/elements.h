@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An array larger than memory, from a kernel: elements of 4, 8 or 16 bytes, side by side from the first byte of a cache's window
- * on, and ranges of them. What page.h says holds here too; a lane has a page for no longer than its call.
+ * An array larger than memory, from a kernel: elements of 4, 8 or 16 bytes, and ranges of them. Elements lie side by side from the
+ * first byte of a cache's window. The rules of page.h hold here too. A thread holds a page for no longer than its call.
  */
 #ifndef GPUNVME_DEVICE_ELEMENTS_H
 #define GPUNVME_DEVICE_ELEMENTS_H
 
 #include <gpunvme/device/page.h>
 
-/* What is left of a lane's transfer, in bytes of the window. `value`: one element of `bytes`; else to memory at `to`. */
+/* The rest of a thread's transfer, in bytes of the window. `value`: one element of `bytes`; NULL: to memory at `to`. */
 struct gnvd_elements {
 	uint64_t pos;
 	uint64_t left;
@@ -17,7 +17,7 @@ struct gnvd_elements {
 	uint32_t bytes;
 };
 
-/* From a page. Elements are 4, 8 or 16 bytes and lie at multiples of that, so that one load has each. */
+/* Copy from a page. Elements have 4, 8 or 16 bytes and lie at multiples of their size, so one load reads each. */
 GNVD_FN void gnvd_copy_elements(const struct gnvd_elements *e, uint64_t from, uint64_t n)
 {
 	const void *at = gnvd_lane_memory(from);
@@ -38,10 +38,10 @@ GNVD_FN void gnvd_copy_elements(const struct gnvd_elements *e, uint64_t from, ui
 
 #if defined(GNVD_GLANCES)
 /*
- * An element without a reference: the word, the bytes, and the word again. Is it as before but for references, then the page was
- * there all the time, because each eviction and each failure counts in the word, and 256 of them, which look like none, take longer
- * than a glance may. Who overwrites the bytes has taken the page away before, in order, so who sees new bytes finds another word.
- * Only of frames that lanes write, in whole words.
+ * Read an element without a reference: first the word, then the bytes, then the word again. If the two words differ by references
+ * only, the page was there all the time: each eviction and each failure counts in the word. 256 of them look like none, but take
+ * longer than this call may. A thread evicts a page before it overwrites the bytes, in order, so a thread that sees new bytes
+ * finds another word. This is only for frames that threads write, in whole words.
  */
 GNVD_FN int gnvd_glance(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_elements *e)
 {
@@ -56,10 +56,10 @@ GNVD_FN int gnvd_glance(const struct gpunvme_dq *dq, const struct gpunvme_dpages
 	now = gnvd_ld64(at);
 	if ((now ^ word) & ~(GPUNVME_PAGE_REFS | GPUNVME_PAGE_USED))
 		return 0;
-	if (gnvd_clock() - start > dq->ticks_per_ms / GNVD_GLANCES) /* behind what depends on the last load */
+	if (gnvd_clock() - start > dq->ticks_per_ms / GNVD_GLANCES) /* after what depends on the last load */
 		return 0;
 	if (!(now & GPUNVME_PAGE_USED))
-		gnvd_cas64(at, now, now | GPUNVME_PAGE_USED); /* in vain is no harm */
+		gnvd_cas64(at, now, now | GPUNVME_PAGE_USED); /* a failure does no harm */
 	low >>= e->bytes == 4 ? (from & 4) * 8 : 0;
 	__builtin_memcpy(e->value, &low, e->bytes == 4 ? 4 : 8);
 	if (e->bytes == 16)
@@ -67,7 +67,7 @@ GNVD_FN int gnvd_glance(const struct gpunvme_dq *dq, const struct gpunvme_dpages
 	return 1;
 }
 
-/* All lanes of the wave come, those that want a range, too. Answers who found an element so. */
+/* All threads of the wave call, also those that want a range. Return whether this thread found its element without a reference. */
 GNVD_FN int gnvd_find_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int want,
 			       const struct gnvd_elements *e)
 {
@@ -81,8 +81,9 @@ GNVD_FN int gnvd_find_elements(const struct gpunvme_dq *dq, const struct gnvd_wa
 #endif
 
 /*
- * All lanes of the wave, page by page: each lane copies and gives back what it got before it looks for more, so that two frames
- * serve any number of lanes. One that finds no frame tries again for as long as a command may take. Answers each lane's result.
+ * Read elements, page by page. All threads of the wave call. Each thread copies from its page and gives it back before it asks for
+ * another, so two frames are enough for any number of threads. A thread that finds no frame tries again until the time-out of a
+ * command. Return each thread's result.
  */
 GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			      struct gnvd_source from, int ret, struct gnvd_elements *e)
@@ -120,7 +121,7 @@ GNVD_FN int gnvd_get_elements(const struct gpunvme_dq *dq, const struct gnvd_wav
 	return ret;
 }
 
-/* `count` elements of `bytes` bytes from number `index` on: within the window? Fills e but for where they go. */
+/* Are `count` elements of `bytes` bytes from number `index` within the window? Sets e->pos and e->left. */
 GNVD_FN int gnvd_check_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				uint64_t index, uint64_t count, uint32_t bytes, struct gnvd_elements *e)
 {

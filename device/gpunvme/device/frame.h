@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The words of a page cache, and its frames: how a lane gets one, fills it for all and gives it up. Why that is right is said in
- * page.h.
+ * The words of a page cache, and its frames: how a thread gets a frame, fills it for all threads and gives it up. page.h explains
+ * why this is right.
  */
 #ifndef GPUNVME_DEVICE_FRAME_H
 #define GPUNVME_DEVICE_FRAME_H
@@ -9,7 +9,7 @@
 #include <gpunvme/device/queue.h>
 
 #define GNVD_PAGES_STATE(cache, field) ((cache)->state + offsetof(struct gpunvme_pagecache_state, field))
-#define GNVD_NEAR 128u /* frames that the clock's hand passes on behalf of one lane, before any unreferenced one is good enough */
+#define GNVD_NEAR 128u /* frames that the clock's hand passes for one thread, before it takes any frame without references */
 
 GNVD_FN uint64_t gnvd_page_at(const struct gpunvme_dpages *cache, uint64_t page)
 {
@@ -26,14 +26,14 @@ GNVD_FN uint32_t gnvd_page_state(uint64_t word)
 	return (uint32_t)(word & GPUNVME_PAGE_STATE);
 }
 
-/* Lanes of a wave that use several caches at once are counted for one of them. */
+/* When threads of a wave use several caches at once, all of them count for one of the caches. */
 GNVD_FN void gnvd_count_pages(const struct gpunvme_dpages *cache, const struct gnvd_wave *w, uint64_t at, uint64_t lanes)
 {
 	if (GPUNVME_COUNTERS && cache->flags & GPUNVME_DPAGES_STATS && lanes && w->rank == 0)
 		gnvd_add64(at, gnvd_popc(lanes));
 }
 
-/* Take the frame if it is free, or if its page has no reference and was not used lately; with `any`, though it was. */
+/* Take the frame if it is free, or if its page has no reference and was not used lately; with `any` also if it was used. */
 GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, int any, uint32_t *evicted)
 {
 	uint64_t owner = gnvd_ld64(gnvd_frame_at(cache, frame)), at, word;
@@ -41,7 +41,7 @@ GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, 
 	if (!owner) {
 		if (gnvd_cas64(gnvd_frame_at(cache, frame), 0, GPUNVME_FRAME_TAKEN) != 0)
 			return 0;
-		(void)gnvd_ld_after64(gnvd_frame_at(cache, frame)); /* what a read that failed has left there comes first */
+		(void)gnvd_ld_after64(gnvd_frame_at(cache, frame)); /* bytes of a failed read land before those of this thread */
 		return 1;
 	}
 	if (owner >= GPUNVME_FRAME_LOST)
@@ -56,12 +56,12 @@ GNVD_FN int gnvd_take_frame(const struct gpunvme_dpages *cache, uint32_t frame, 
 	}
 	if (gnvd_cas64(at, word, (word + (1ull << GPUNVME_PAGE_CHANGES_SHIFT)) & GPUNVME_PAGE_CHANGES) != word)
 		return 0;
-	(void)gnvd_ld_after64(at); /* what the lanes that gave it back have read, they have read */
+	(void)gnvd_ld_after64(at); /* the threads that gave it back have ended their reads */
 	*evicted = 1;
 	return 1;
 }
 
-/* A frame for this lane alone; cache->frames: there is none. */
+/* Find a frame for this thread alone; cache->frames: there is none. */
 GNVD_FN uint32_t gnvd_find_frame(const struct gpunvme_dpages *cache, uint32_t *evicted)
 {
 	uint32_t frames = cache->frames, near = frames < GNVD_NEAR / 2 ? 2 * frames : GNVD_NEAR, frame = 0, i;
@@ -79,7 +79,7 @@ GNVD_FN uint32_t gnvd_find_frame(const struct gpunvme_dpages *cache, uint32_t *e
 	return frames;
 }
 
-/* Of a read that failed. */
+/* Give up the frame of a read that failed. */
 GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame, int why)
 {
 	int lost = why == -GPUNVME_ETIMEDOUT || why == -GPUNVME_ECANCELED || why == -GPUNVME_EPROTO || why == -GPUNVME_ENODEV;
@@ -90,8 +90,9 @@ GNVD_FN void gnvd_drop_frame(const struct gpunvme_dpages *cache, uint32_t frame,
 }
 
 /*
- * What the device has put down for the lanes with `mine` set goes to where lanes read it: page by page, by all lanes together, and
- * as many words at once as hide the way to the host's memory. Lanes of a wave may use several caches; all copy for all.
+ * Copy pages from where the device writes them to where threads read them, for the threads with `mine` set. All threads of the
+ * wave copy one page after the other together. They load enough words at once to hide the latency of the host's memory. Threads of
+ * a wave may use several caches; all copy for all.
  */
 GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine, uint32_t frame)
 {
@@ -102,9 +103,9 @@ GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dp
 	if (!todo)
 		return;
 	gnvd_count_pages(cache, w, GNVD_PAGES_STATE(cache, copied), todo);
-	gnvd_meet(w); /* what a lane has acquired with its completion, all have */
+	gnvd_meet(w); /* what one thread has acquired with its completion, all have acquired */
 #if defined(GNVD_GLANCES)
-	gnvd_order_agent(); /* that the frame's old page went, before these bytes: gnvd_glance */
+	gnvd_order_agent(); /* the eviction of the frame's old page before these bytes: gnvd_glance() */
 #endif
 	for (; todo; todo &= todo - 1) {
 		first = gnvd_lowest(todo);
@@ -124,7 +125,7 @@ GNVD_FN void gnvd_copy_frames(const struct gnvd_wave *w, const struct gpunvme_dp
 		for (; i < words; i += n)
 			gnvd_st64(to + 8ull * i, from[i]);
 	}
-	gnvd_meet(w); /* before any of them says that its page is there */
+	gnvd_meet(w); /* before any of them makes its page VALID */
 }
 
 #endif

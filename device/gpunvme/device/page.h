@@ -1,41 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages of a cache that lanes read: how a page comes into its frame, and stays while a lane holds it. cache.h has the calls.
+ * Pages of a cache: a thread reads a page into a frame, and the page stays there while a thread holds it. cache.h has the calls.
  *
- * How it works. Each page of the window has a word (dq.h), and all that happens to the page is one atomic on that word:
+ * How it works. Each page of the window has a word (dpages.h). Each change of a page's state is one atomic on that word:
  *
- *   EMPTY -> READING   compare-and-swap, by a lane that has a reference: it alone reads
- *   READING -> VALID   by that lane, with the frame into which it has read
- *   READING -> EMPTY   by that lane, with its failure, and one more in the count of failures
- *   VALID -> EMPTY     compare-and-swap of a word without references, by a lane that needs its frame, with one more in that count
+ *   EMPTY -> READING   compare-and-swap, by a thread that has a reference. No other thread reads the page.
+ *   READING -> VALID   by that thread. The word then names the frame into which it has read.
+ *   READING -> EMPTY   by that thread. The word then has its failure, and the count of changes is one higher.
+ *   VALID -> EMPTY     compare-and-swap of a word without references, by a thread that needs the frame. It adds one to the count.
  *
- * A lane adds its reference first, and looks then: a VALID page cannot go any more. If it is not, the lane goes on looking until it
- * is (one of those that look reads), or until the count is another than at first: then a read has failed, and the failure is this
- * lane's, too. An element where lanes write the frames needs no reference: elements.h looks at the word twice instead.
- * What holds at any time:
+ * A thread first adds its reference and then looks at the word. A page that is VALID then stays in its frame. If it is not VALID,
+ * the thread looks again until it is, and one of the threads that look reads the page. When the count differs from its first
+ * value, a read has failed, and its failure is this thread's, too. An element in a frame that threads write needs no reference:
+ * elements.h looks at the word twice instead.
  *
- * - A frame belongs to the VALID page whose word names it, to the one lane that took it, or it is free or lost; the word of a frame
- *   says in which page's word to look, and may be out of date.
- * - Where the device does not reach the lanes' own memory, a frame is two: the device writes one, from which the reader's wave
- *   copies to the other before the page is VALID, and the others read that. A late write hits the first, which nobody reads then.
- * - A frame is written by nobody while its page has a reference, and what a lane without one has read there counts only if the
- *   page's word, but for references, was the same before and after.
- * - A word says all that is to be known of its page, so a compare-and-swap that finds what was seen before is right, whatever
- *   happened between: there is nothing to be mistaken for something else. Only who looks without a reference needs the count.
- * - While a page is READING its word changes by references only, so the reader's end is one addition.
- * - Who reads waits for the device alone, which a queue bounds, and never for a frame; who waits for a page waits for a reader. A
- *   wave goes through its waits together, so that no lane waits for one that cannot run. The clock passes by what has references or
- *   is being read, and gives up after two rounds of the cache.
- * - Where reads that never ended have taken all frames, a lane whose page needs a queue that has ended is told so, at once.
- * - A frame is used again after a read that has ended, with any status. One of a read that was given up (time-out, stop, a device
- *   that is gone or broke the protocol) is lost, until the host finds that the device has no command: it may still write there.
+ * Invariants:
+ *
+ * - A frame belongs to the VALID page whose word names it, or to the one thread that took it, or it is free or lost. The word of a
+ *   frame names the page whose word to look at, and may be out of date.
+ * - Where the device does not reach the threads' own memory, each frame has two places. The device writes the first one. The wave
+ *   of the reader copies it to the second one before the page is VALID, and all others read the second one. A late write of the
+ *   device hits the first one, which no thread reads then.
+ * - Nothing writes a frame while its page has a reference. What a thread without a reference has read there counts only if the
+ *   page's word, except for its references, was the same before and after.
+ * - A word has the whole state of its page. So a compare-and-swap that finds the expected word is right, whatever happened in
+ *   between: equal words mean equal states. Only a thread that looks without a reference needs the count.
+ * - While a page is READING, only the references in its word change. So the reader ends READING with one addition.
+ * - The reader waits for the device alone, for a time that the queue limits, and never for a frame. A thread that waits for a page
+ *   waits for its reader. The threads of a wave go through their waits together, so no thread waits for one that cannot run. The
+ *   clock skips pages that have references or are being read, and gives up after two rounds of the cache.
+ * - When reads that never ended have taken all frames, and a thread's page needs a queue that has ended, the thread gets
+ *   -GPUNVME_ESHUTDOWN at once.
+ * - A frame is used again after a read that has ended, with any status. The frame of a read that was given up (time-out, stop, a
+ *   device that is gone or broke the protocol) is lost, because the device may still write there. The host gives it back when it
+ *   finds that the device has no command.
  */
 #ifndef GPUNVME_DEVICE_PAGE_H
 #define GPUNVME_DEVICE_PAGE_H
 
 #include <gpunvme/device/source.h>
 
-#define GNVD_PAGE_WAIT 8u /* times of a command for which a lane waits for each part of a page: its reader may wait for room, too */
+#define GNVD_PAGE_WAIT 8u /* command time-outs that a thread waits for each part of a page: its reader may wait for room, too */
 
 /* ---- References ---- */
 
@@ -48,9 +53,10 @@ GNVD_FN uint64_t gnvd_add_refs(uint64_t at, uint64_t refs, int ask)
 }
 
 /*
- * Add `one` to the word at `at`, for each lane with `take` set. With `ask`, a constant, it answers what the word was before,
- * perhaps with the references of other lanes of the wave; without, nobody waits for the memory. The lanes of the first two words
- * that several want are counted by their first one, the others act at once.
+ * Add `one` to the word at `at`, for each thread with `take` set. With `ask`, a constant, return the word as it was before,
+ * perhaps with the references of other threads of the wave. Without `ask` no thread waits for the memory. Where several threads
+ * want the same word, their first lane adds for all of them; this is done for two words at most. All other threads add for
+ * themselves.
  */
 GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, uint64_t one, int ask)
 {
@@ -81,7 +87,7 @@ GNVD_FN uint64_t gnvd_refer(const struct gnvd_wave *w, int take, uint64_t at, ui
 	return old;
 }
 
-/* What the lanes have read of their pages comes before others may take these. */
+/* Drop references. The threads' reads of their pages end before other threads may take the frames. */
 GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 {
 	gnvd_meet_release(w);
@@ -90,7 +96,7 @@ GNVD_FN void gnvd_unrefer(const struct gnvd_wave *w, int take, uint64_t at)
 
 /* ---- Reading ---- */
 
-/* Can the page be read by this queue? Asked before anybody waits for the lane that reads, or makes room for it. */
+/* Can this queue read the page? Called before a thread waits for the reader of the page, or makes room for it. */
 GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
@@ -103,7 +109,7 @@ GNVD_FN int gnvd_check_fetch(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return gnvd_check_window(dq, lba, gnvd_page_blocks(cache, page), 0);
 }
 
-/* Where and what to read of a page into a frame, and why not. */
+/* Set the blocks to read and their place in the frame; left->ret: why the page cannot be read. */
 GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
@@ -111,13 +117,14 @@ GNVD_FN void gnvd_set_fetch(const struct gpunvme_dq *dq, const struct gpunvme_dp
 	left->lba = cache->lba_first + (page << (cache->page_shift - cache->lba_shift)) - dq->lba_first;
 	left->nblocks = gnvd_page_blocks(cache, page);
 	left->ret = 0;
-	if (frame >= cache->frames) /* which may be because the queue has ended, and its reads with it */
+	if (frame >= cache->frames) /* perhaps because the queue has ended, and its reads with it */
 		left->ret = gnvd_source_ended(dq, cache, from, page) ? -GPUNVME_ESHUTDOWN : gnvd_full(dq);
 }
 
 /*
- * The end of READING, by the lane that began it, as one addition to what the word was then. The owner's word comes first: who finds
- * the page VALID without references finds its frame's owner, too, at the latest at the next round.
+ * End READING, by the thread that began it, with one addition; `word` is the page's word as READING began. The frame's word is
+ * stored first: a thread that finds the page VALID without references finds the frame's owner, too, in the next round at the
+ * latest.
  */
 GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame, uint64_t word, int ret)
 {
@@ -137,7 +144,7 @@ GNVD_FN void gnvd_end_reading(const struct gpunvme_dpages *cache, uint64_t page,
 	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
 }
 
-/* All lanes of the wave come; those with `mine` set end READING, of the word as it was before. Answers who had a frame. */
+/* All threads of the wave call. Those with `mine` set read and end READING; `word` is from before. Return those with a frame. */
 GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				  struct gnvd_source from, int mine, uint64_t page, uint64_t word)
 {
@@ -169,8 +176,8 @@ GNVD_FN uint64_t gnvd_fetch_pages(const struct gpunvme_dq *dq, const struct gnvd
 }
 
 /*
- * How many parts a reader may have to read one after the other, each for as long as a command may take: of a file those of its
- * page; of a volume, whose queues have one time-out, those of its wave, which reads for one queue at a time.
+ * Return how many parts a reader may have to read one after the other, each for one command time-out. For a file: the parts of its
+ * page. For a volume, whose queues have one time-out: the parts of its wave, which reads for one queue at a time.
  */
 GNVD_FN uint32_t gnvd_page_parts(const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
@@ -183,7 +190,7 @@ GNVD_FN uint32_t gnvd_page_parts(const struct gpunvme_dpages *cache, struct gnvd
 	return from.file->extents - 1 < blocks ? from.file->extents : blocks;
 }
 
-/* Has the wave waited for too long? Readers end in the time of their queues, so this is for what should not be. */
+/* Has the wave waited for too long? Readers end within the time-outs of their queues, so this should never be true. */
 GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			   uint64_t *deadline)
 {
@@ -194,7 +201,7 @@ GNVD_FN int gnvd_page_late(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 	return now > *deadline;
 }
 
-/* What a lane sees of a page that it has referred to and that was not there. */
+/* What a thread sees of a page to which it has a reference, and which was not there. */
 enum gnvd_look { GNVD_LOOK_AGAIN, GNVD_LOOK_MINE, GNVD_LOOK_OVER };
 
 GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *word, int *ret)
@@ -212,9 +219,9 @@ GNVD_FN enum gnvd_look gnvd_look_at_page(uint64_t at, uint64_t first, uint64_t *
 }
 
 /*
- * The pages that were not there, of the lanes with `open` set; they have references. All lanes of the wave go through the loop
- * together: what one of them has begun to read is read before any looks again, and their time begins anew (once a lane at most).
- * Answers each lane's result; *word: its page's.
+ * Wait for pages that were not there, or read them: those of the threads with `open` set, which have references. All threads of
+ * the wave go through the loop together. When one has begun a read, the read ends before any thread looks again, and their time
+ * begins anew (once for each thread at most). Return each thread's result; *word: the word of its page.
  */
 GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 		      struct gnvd_source from, int open, uint64_t page, uint64_t *word)
@@ -248,7 +255,7 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 
 /* ---- Pages ---- */
 
-/* May this header work on the cache, and has it the page? */
+/* Does this header fit the cache, and has the cache the page? */
 GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t page)
 {
@@ -258,8 +265,8 @@ GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dp
 }
 
 /*
- * A page for each lane with `want` set: 0, *base is where it lies, and the lane has a reference; or why not. A reference too many,
- * half of what the word can count, is the last before others' would run over.
+ * Get a page for each thread with `want` set. Return 0: *base is its address, and the thread has a reference; else why not. The
+ * limit of references is half of what the word can count, so that those which threads add before they find it do not overflow.
  */
 GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			   struct gnvd_source from, int want, uint64_t page, uint64_t *base)
@@ -286,7 +293,7 @@ GNVD_FN int gnvd_get_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	return ret;
 }
 
-/* A lane's page, for whatever call it is of; those that come from different ones are not together. */
+/* Get a thread's page, for any call. Threads that call from different places do not form one wave. */
 GNVD_FN int gnvd_have_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			   uint64_t page, struct gpunvme_page *p)
 {

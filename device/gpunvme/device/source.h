@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the pages of a cache come from: a window of the queue's namespace, a file, or a volume. A page of the latter two is parts,
- * each of which one queue reads; blocks of a file that no extent has are zeroes, which lanes store. Which it is is known when a
- * call is compiled, so that those of a namespace have none of this.
+ * The source of a cache's pages: a window of the queue's namespace, a file, or a volume. A page of a file or volume has parts. One
+ * queue reads each part. Blocks of a file without an extent are zeroes, which threads store. The kind of the source is known when
+ * a call is compiled, so calls for a namespace contain no code for the others.
  */
 #ifndef GPUNVME_DEVICE_SOURCE_H
 #define GPUNVME_DEVICE_SOURCE_H
@@ -12,8 +12,8 @@
 #include <gpunvme/device/volume.h>
 
 /*
- * `of` is a constant wherever one is made, and all of it goes by value: AMD GPUs would have a stack where the code asked for an
- * address, because their compiler does not know that a local variable has one.
+ * `of` is a constant wherever a source is made. A source is passed by value: if code took its address, kernels for AMD GPUs would
+ * need a stack, because their compiler does not know that a local variable has an address.
  */
 enum gnvd_of { GNVD_OF_NAMESPACE, GNVD_OF_FILE, GNVD_OF_VOLUME };
 
@@ -30,19 +30,19 @@ GNVD_FN struct gnvd_source gnvd_no_source(void)
 	return from;
 }
 
-/* The file of a cache over one. */
+/* Return the file of a cache over a file. */
 GNVD_FN const struct gpunvme_dfile *gnvd_file_of(const struct gpunvme_dpages *cache)
 {
 	return (const struct gpunvme_dfile *)gnvd_lane_memory(cache->source);
 }
 
-/* The controllers of a cache over a volume. */
+/* Return the controllers of a cache over a volume. */
 GNVD_FN const struct gpunvme_dmember *gnvd_members_of(const struct gpunvme_dpages *cache)
 {
 	return (const struct gpunvme_dmember *)gnvd_lane_memory(cache->source);
 }
 
-/* Asked before its bytes are: another cache has no file. */
+/* Callers check cache->magic before they read the file: a cache over something else has none. */
 GNVD_FN struct gnvd_source gnvd_from_file(const struct gpunvme_dpages *cache)
 {
 	struct gnvd_source from = { GNVD_OF_FILE, gnvd_file_of(cache), NULL };
@@ -57,7 +57,7 @@ GNVD_FN struct gnvd_source gnvd_from_volume(const struct gpunvme_dvol *v)
 	return from;
 }
 
-/* By which lanes of a wave come together on a volume: the queue of the first controller that the wave uses. */
+/* Return the queue by which threads of a wave meet on a volume: that of the first controller that the wave uses. */
 GNVD_FN const struct gpunvme_dq *gnvd_first_dq(const struct gpunvme_dvol *v)
 {
 	return gnvd_member_dq(v, 0, gnvd_wave_number());
@@ -70,13 +70,13 @@ GNVD_FN uint32_t gnvd_source_magic(struct gnvd_source from)
 	return from.of == GNVD_OF_VOLUME ? GPUNVME_DPAGES_VOLUME_MAGIC : GPUNVME_DPAGES_FILE_MAGIC;
 }
 
-/* A call's site, of the one for a namespace. */
+/* Return the site of a call for this source; `site` is that of a namespace. */
 GNVD_FN enum gnvd_site gnvd_site_of(struct gnvd_source from, enum gnvd_site site)
 {
 	return (enum gnvd_site)((int)site + (int)from.of);
 }
 
-/* Bytes of the window: a file may end in a block. */
+/* Return the bytes of the window: a file may end within a block. */
 GNVD_FN uint64_t gnvd_window_bytes(const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	uint64_t all = cache->lba_count << cache->lba_shift, left;
@@ -87,7 +87,7 @@ GNVD_FN uint64_t gnvd_window_bytes(const struct gpunvme_dpages *cache, struct gn
 	return left < all ? left : all;
 }
 
-/* Blocks of a page: the window's last one may have less. */
+/* Return the blocks of a page: the window's last page may have fewer. */
 GNVD_FN uint32_t gnvd_page_blocks(const struct gpunvme_dpages *cache, uint64_t page)
 {
 	uint32_t all = 1u << (cache->page_shift - cache->lba_shift);
@@ -98,15 +98,15 @@ GNVD_FN uint32_t gnvd_page_blocks(const struct gpunvme_dpages *cache, uint64_t p
 
 /* ---- Parts ---- */
 
-/* What is left of a page, and of that the part that comes next. */
+/* The rest of a page, and its next part. */
 struct gnvd_parts {
 	uint64_t block;  /* of the file or volume */
 	uint64_t offset; /* in the frames */
 	uint32_t left;   /* blocks */
-	uint32_t extent; /* in which the last part was */
+	uint32_t extent; /* of the last part */
 	uint32_t nblocks; /* of the part */
-	int hole;         /* which has no blocks on the drive; else: */
-	uint64_t lba;     /* in the view of */
+	int hole;         /* the part has no blocks on the drive; else: */
+	uint64_t lba;     /* in the view of dq */
 	const struct gpunvme_dq *dq; /* the queue that reads it */
 	const struct gpunvme_dbuf *buf; /* the frames, for that queue's device */
 };
@@ -136,7 +136,7 @@ GNVD_FN void gnvd_find_part_of_file(const struct gpunvme_dfile *file, struct gnv
 	p->hole = run.hole;
 }
 
-/* Views of members have their whole namespaces. */
+/* The view of a member has its whole namespace. */
 GNVD_FN const struct gpunvme_dmember *gnvd_find_part_of_volume(const struct gpunvme_dpages *cache, const struct gpunvme_dvol *v,
 							       struct gnvd_parts *p)
 {
@@ -159,7 +159,7 @@ GNVD_FN void gnvd_pass_part(const struct gpunvme_dpages *cache, struct gnvd_part
 	p->left -= p->nblocks;
 }
 
-/* The next part to read: holes are passed by. */
+/* Find the next part to read. Holes are skipped. */
 GNVD_FN void gnvd_next_part(const struct gpunvme_dpages *cache, struct gnvd_source from, struct gnvd_parts *p)
 {
 	if (p->left && from.of == GNVD_OF_VOLUME)
@@ -200,7 +200,7 @@ GNVD_FN int gnvd_check_part(const struct gpunvme_dpages *cache, struct gnvd_sour
 	return gnvd_check_window(p->dq, p->lba, p->nblocks, write);
 }
 
-/* All that is left. */
+/* Check the rest of a page. */
 GNVD_FN int gnvd_check_left(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    struct gnvd_parts p, int write)
 {
@@ -213,7 +213,7 @@ GNVD_FN int gnvd_check_left(const struct gpunvme_dq *dq, const struct gpunvme_dp
 	return ret;
 }
 
-/* All parts of a page. Asked before anybody waits for the lane that reads, or makes room for it. */
+/* Check all parts of a page. Called before a thread waits for the reader of the page, or makes room for it. */
 GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
@@ -223,7 +223,7 @@ GNVD_FN int gnvd_check_parts(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return gnvd_check_left(dq, cache, from, p, 0);
 }
 
-/* Has the queue ended; of a volume: one of those that the page needs? */
+/* Has the queue ended? For a volume: has one of the queues that the page needs? */
 GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t page)
 {
@@ -244,8 +244,8 @@ GNVD_FN int gnvd_source_ended(const struct gpunvme_dq *dq, const struct gpunvme_
 /* ---- Moving ---- */
 
 /*
- * The next part of each lane's page, of those that the queue of lane `first` moves. All lanes of the wave name that queue, as who
- * waits looks for completions.
+ * Move the next part of each thread's page, if the queue of lane `first` moves it. All threads of the wave name that queue,
+ * because a thread that waits takes completions.
  */
 GNVD_FN void gnvd_transfer_part(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			    struct gnvd_source from, uint32_t first, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
@@ -270,7 +270,7 @@ GNVD_FN void gnvd_transfer_part(const struct gpunvme_dq *dq, const struct gnvd_w
 	p->left = run.ret ? 0 : p->left;
 }
 
-/* All lanes of the wave come; those with left->ret 0 move what p has left, but holes. Answers in left->nblocks how many blocks. */
+/* All threads of the wave call. Those with left->ret 0 move the rest of p, except holes. left->nblocks: the blocks moved. */
 GNVD_FN void gnvd_transfer_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			     struct gnvd_source from, struct gnvd_parts *p, struct gnvd_left *left, uint32_t op)
 {
@@ -289,7 +289,7 @@ GNVD_FN void gnvd_transfer_parts(const struct gpunvme_dq *dq, const struct gnvd_
 	}
 }
 
-/* As gnvd_transfer_parts(), of a page to read. */
+/* As gnvd_transfer_parts(), for a page to read. */
 GNVD_FN void gnvd_read_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			     struct gnvd_source from, uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
@@ -301,7 +301,7 @@ GNVD_FN void gnvd_read_parts(const struct gpunvme_dq *dq, const struct gnvd_wave
 
 /* ---- Changing ---- */
 
-/* Has a file the blocks of these bytes of the window? Only its file system could give it others. */
+/* Does the file have blocks for these bytes of the window? Only its file system can add blocks. */
 GNVD_FN int gnvd_check_blocks(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t pos, uint64_t bytes)
 {
@@ -322,7 +322,7 @@ GNVD_FN int gnvd_check_blocks(const struct gpunvme_dq *dq, const struct gpunvme_
 
 /* ---- Zeroes ---- */
 
-/* Bytes from..to of a page that lies at `at`; `to` is a multiple of 8. */
+/* Zero bytes from..to of a page at address `at`; `to` is a multiple of 8. */
 GNVD_FN void gnvd_zero_page(uint64_t at, uint64_t from, uint64_t to)
 {
 	uint64_t i = from & ~7ull;
@@ -335,7 +335,7 @@ GNVD_FN void gnvd_zero_page(uint64_t at, uint64_t from, uint64_t to)
 		gnvd_st64(at + i, 0);
 }
 
-/* What a file has no blocks for, and what lies behind its end, by the lane that has read the page, where others will read it. */
+/* Zero holes of a page and what lies after the file's end, where threads read it. The thread that has read the page calls. */
 GNVD_FN void gnvd_zero_holes(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page, uint32_t frame)
 {
