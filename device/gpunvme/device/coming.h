@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that a command reads while no lane waits: their queue, the words of their frames, their end, and the clock.
+ * Pages that a command reads while no thread waits: their queue, the words of their frames, their end, and the clock.
  *
- * How it works. A page has one state more, COMING: a command reads it, which the words of its frame name.
+ * How it works. A page has one more state, COMING: a command reads it, and the words of its frame name the command.
  *
- *   EMPTY -> READING    by the lane that prefetches, which finds identifier and frame, submits, and does not wait for the device
- *   READING -> COMING   by that lane
- *   READING -> EMPTY    by that lane, where it found none or no room, without a failure: who has asked meanwhile reads
- *   COMING -> READING   compare-and-swap, by a lane that wants the page: it goes on as the reader that has submitted
- *   COMING -> EMPTY     compare-and-swap of a word without references, by a lane that needs the frame, when the command is over
+ *   EMPTY -> READING    by the thread that prefetches. It finds identifier and frame, submits, and does not wait for the device.
+ *   READING -> COMING   by that thread
+ *   READING -> EMPTY    by that thread, if it found no identifier, frame or room, without a failure: a waiting thread reads
+ *   COMING -> READING   compare-and-swap, by a thread that wants the page. It continues as the reader that has submitted.
+ *   COMING -> EMPTY     compare-and-swap of a word without references, by a thread that needs the frame, when the command is over
  *
- * So who waits for a page that is coming waits for a reader, as for any page, and the reader takes completions for itself, copies
- * where pages are copied, and ends READING. The command's identifier belongs to the page while it is COMING, then to that lane;
- * its result waits there. Its time-out counts from when a lane begins to wait, as that of a handle. What nobody asks for is in
- * nobody's way: prefetches hold half of a queue's identifiers at most, the clock takes pages that have come as it takes others,
- * and who finds that half gone ends a page that has come, which is VALID then. A wave ends what was coming before it waits for
- * room, so that it does not sit on identifiers meanwhile.
+ * So a thread that waits for a page that is coming waits for a reader, as for any page. The reader takes completions for itself,
+ * copies where pages are copied, and ends READING. The command's identifier belongs to the page while it is COMING, then to the
+ * reader. The command's result waits with its identifier. Its time-out counts from when a thread begins to wait, like that of a
+ * handle. A page that no thread asks for blocks no other: prefetches hold half of a queue's identifiers at most, and the clock
+ * evicts pages that have come like others. A thread that finds that half taken ends a page that has come, which is VALID then. A
+ * wave ends the pages that were coming before it waits for room, so that it holds no identifiers meanwhile.
  */
 #ifndef GPUNVME_DEVICE_COMING_H
 #define GPUNVME_DEVICE_COMING_H
 
 #include <gpunvme/device/elements.h>
 
-#define GNVD_UNASKED 1ull /* in the place of a frame's command: that is over, and nobody has asked for the page (of counters) */
+#define GNVD_UNASKED 1ull /* instead of a frame's command: it is over, and no thread has asked for the page (for counters) */
 
 /* ---- The queue of a page ---- */
 
@@ -33,7 +33,7 @@ GNVD_FN uint32_t gnvd_ahead_magic(struct gnvd_source from)
 	return from.of == GNVD_OF_VOLUME ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_FILE_AHEAD_MAGIC;
 }
 
-/* May this header work on the cache, and has it the page? */
+/* Does this header fit the cache, and has the cache the page? */
 GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
@@ -42,7 +42,7 @@ GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
 }
 
-/* Queues of another device may have the tags of these, and their commands are somebody else's. */
+/* Queues of another device may have equal tags, but their commands are not those of this cache's pages. */
 GNVD_FN int gnvd_check_settle(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	int ret = gnvd_check_ahead(dq, cache, from, 0);
@@ -57,7 +57,7 @@ GNVD_FN int gnvd_check_settle(const struct gpunvme_dq *dq, const struct gpunvme_
 	return ret;
 }
 
-/* On which controller of a volume a page begins. */
+/* Return the controller of the volume on which the page begins. */
 GNVD_FN uint32_t gnvd_page_member(const struct gpunvme_dpages *cache, const struct gpunvme_dvol *v, uint64_t page)
 {
 	uint64_t block = cache->lba_first + (page << (cache->page_shift - cache->lba_shift));
@@ -66,8 +66,8 @@ GNVD_FN uint32_t gnvd_page_member(const struct gpunvme_dpages *cache, const stru
 }
 
 /*
- * By which queue a page comes. Of a volume that follows from its number, whoever asks: a controller's queues have tags of their
- * own, and those of two controllers may be the same.
+ * Return the queue that prefetches a page. In a volume it follows from the page's number, for every thread: a controller's queues
+ * have tags of their own, and the tags of two controllers may be equal.
  */
 GNVD_FN const struct gpunvme_dq *gnvd_page_dq(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache,
 					      struct gnvd_source from, uint64_t page)
@@ -77,7 +77,7 @@ GNVD_FN const struct gpunvme_dq *gnvd_page_dq(const struct gpunvme_dq *dq, const
 	return gnvd_member_dq(from.volume, gnvd_page_member(cache, from.volume, page), (uint32_t)page * 0x9e3779b1u >> 16);
 }
 
-/* What has completed on any queue that may have a page coming. Of a volume all lanes of the wave name the same. */
+/* Take completions of each queue that may have a page coming. All threads of the wave name the same volume. */
 GNVD_FN void gnvd_drain_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, struct gnvd_source from)
 {
 	uint32_t i;
@@ -97,8 +97,8 @@ GNVD_FN uint64_t gnvd_coming_at(const struct gpunvme_dpages *cache, uint32_t fra
 }
 
 /*
- * Of a frame whose page the lane has seen COMING, by gnvd_ld_after64(): a hint, for the page may have gone and come again since.
- * Of a frame that is the lane's own now it is the truth.
+ * Load the command of a frame. If the thread has seen the frame's page COMING, by gnvd_ld_after64(), the result is a hint: the
+ * page may have been evicted and prefetched again since. If the frame is the thread's own now, the result is exact.
  */
 GNVD_FN void gnvd_load_coming(const struct gpunvme_dpages *cache, uint32_t frame, struct gpunvme_req *req)
 {
@@ -120,7 +120,7 @@ GNVD_FN int gnvd_tag_later(uint32_t tag, uint32_t than)
 	return by && by < 0x8000u;
 }
 
-/* Is it a command of this queue, and over? */
+/* Is it a command of this queue that is over? */
 GNVD_FN int gnvd_has_come(const struct gpunvme_dq *dq, const struct gpunvme_req *req)
 {
 	uint64_t word;
@@ -138,8 +138,8 @@ GNVD_FN void gnvd_count_one(const struct gpunvme_dpages *cache, uint64_t at)
 }
 
 /*
- * The page of this frame is COMING no more, by this lane: whether its command is one of the queue. If not that has ended, or is
- * another, and the frame is lost.
+ * Begin to end the command of a frame whose page this thread has taken out of COMING. Return whether it is a command of this
+ * queue. If not, its queue has ended, or is another one, and the frame is lost.
  */
 GNVD_FN int gnvd_begin_end(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t frame,
 			   const struct gpunvme_req *req)
@@ -154,7 +154,7 @@ GNVD_FN int gnvd_begin_end(const struct gpunvme_dq *dq, const struct gpunvme_dpa
 	return 0;
 }
 
-/* COMING -> READING, and whose command that is. *word: what READING began with. Answers 0 where it is not COMING as it was. */
+/* COMING -> READING, and load the command. *word: the word as READING began. Return 0 if the word is not as it was. */
 GNVD_FN int gnvd_claim_coming(const struct gpunvme_dpages *cache, uint64_t at, uint32_t frame, uint64_t *word,
 			      struct gpunvme_req *req)
 {
@@ -162,15 +162,15 @@ GNVD_FN int gnvd_claim_coming(const struct gpunvme_dpages *cache, uint64_t at, u
 
 	if (gnvd_cas64(at, *word, now) != *word)
 		return 0;
-	(void)gnvd_ld_after64(at); /* 256 changes are as none: the frame's words may be others than those that the lane has seen */
+	(void)gnvd_ld_after64(at); /* 256 changes look like none: the frame's words may differ from those that the thread has seen */
 	gnvd_load_coming(cache, frame, req);
 	*word = now;
 	return 1;
 }
 
 /*
- * All lanes of the wave come; those with `mine` set have claimed a page, and end READING when its command is over. mark: 0, or
- * GNVD_UNASKED where counters are kept: nobody has asked. Answers how the read has ended.
+ * All threads of the wave call. Those with `mine` set have claimed a page, and end READING when its command is over. mark: 0, or
+ * GNVD_UNASKED where counters are kept and no thread has asked for the page. Return the status of the read.
  */
 GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			    struct gnvd_source from, int mine, uint64_t page, uint64_t word, uint32_t frame,
@@ -179,7 +179,7 @@ GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	int ret = gnvd_wait(dq, w, mine, req, 0);
 
 	if (mine && ret == -GPUNVME_ESTALE)
-		ret = -GPUNVME_ETIMEDOUT; /* what nobody but this lane may take is gone: the words are not to be believed */
+		ret = -GPUNVME_ETIMEDOUT; /* the result that only this thread may take is gone: the words are not reliable */
 	else if (mine && ret < 0)
 		gnvd_detach(dq, req);
 	if (mine)
@@ -199,7 +199,7 @@ GNVD_FN int gnvd_end_coming(const struct gpunvme_dq *dq, const struct gnvd_wave 
 
 /* ---- Frames ---- */
 
-/* As gnvd_take_frame(), of a page that is COMING by this queue and for which nobody waits: when it has come, or never will. */
+/* As gnvd_take_frame(), for a page that is COMING by this queue and for which no thread waits, if it has come or never will. */
 GNVD_FN int gnvd_take_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t frame, uint64_t at,
 			     uint64_t word, int any, uint32_t *evicted)
 {
@@ -263,8 +263,8 @@ GNVD_FN uint32_t gnvd_find_any(const struct gpunvme_dq *dq, const struct gpunvme
 }
 
 /*
- * A frame for each lane with `want` set; cache->frames: there is none. Pages may have come without anybody's notice, so
- * completions are taken in once then, and it is looked for again.
+ * Find a frame for each thread with `want` set; cache->frames: there is none. Then pages may have come that no thread has noticed,
+ * so the wave takes completions once and looks again.
  */
 GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				  struct gnvd_source from, int want)
@@ -287,8 +287,8 @@ GNVD_FN uint32_t gnvd_find_frames(const struct gpunvme_dq *dq, const struct gnvd
 }
 
 /*
- * The page of this frame, if it is COMING by this queue and nobody has gone on with it: then this lane does. over: only if its
- * command is, so that the lane waits for nothing.
+ * Claim the page of this frame, if it is COMING by this queue and no thread has claimed it. over: only if its command is over, so
+ * that this thread waits for nothing.
  */
 GNVD_FN int gnvd_claim_frame(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint32_t frame, int over, uint64_t *page, uint64_t *word, struct gpunvme_req *req)

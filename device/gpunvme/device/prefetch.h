@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prefetch, and pages and elements of caches with it, of a namespace, a file or a volume: the calls of cache.h. On a CPU some are
- * calls themselves, for all of these, so that less is compiled.
+ * Prefetch, and pages and elements of caches with prefetch, over a namespace, a file or a volume: the calls of cache.h. On a CPU
+ * some functions are not inlined, and are the same for all three sources, so that less is compiled.
  */
 #ifndef GPUNVME_DEVICE_PREFETCH_H
 #define GPUNVME_DEVICE_PREFETCH_H
@@ -12,7 +12,7 @@
 
 /* ---- Prefetch ---- */
 
-/* One of the identifiers that prefetches may hold. */
+/* Reserve one of the identifiers that prefetches may hold. */
 GNVD_FN int gnvd_book(const struct gpunvme_dq *dq)
 {
 	if (gnvd_fetch_add64(GNVD_STATE(dq, ahead), 1) < dq->cids / 2)
@@ -21,7 +21,7 @@ GNVD_FN int gnvd_book(const struct gpunvme_dq *dq)
 	return 0;
 }
 
-/* One for each lane with `want` set. Where there is none, pages that have come give theirs back. Answers who has one. */
+/* Reserve one for each thread with `want` set. If there is none, pages that have come return theirs. Return success. */
 GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			  struct gnvd_source from, int want)
 {
@@ -42,7 +42,7 @@ GNVD_FN int gnvd_book_all(const struct gpunvme_dq *dq, const struct gnvd_wave *w
 	return booked || (want && gnvd_book(dq));
 }
 
-/* The one part of a page that is to be read; with left->nblocks 0 it has none, for it is a hole. */
+/* Set the only part of a page to read; left->nblocks is 0 if the page is a hole. */
 GNVD_FN int gnvd_set_only_part(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       uint64_t page, uint32_t frame, struct gnvd_left *left)
 {
@@ -69,7 +69,7 @@ GNVD_FN int gnvd_set_whole(const struct gpunvme_dq *dq, const struct gpunvme_dbu
 	return 0;
 }
 
-/* Where and what to read of a page into a frame, as one command? *blocks: how many, which may be none of a file. */
+/* Set one command that reads a page into a frame. *blocks: how many it reads, which is 0 for a hole of a file. */
 GNVD_FN int gnvd_set_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t page, uint32_t frame, struct gnvd_cmd *c, uint32_t *blocks)
 {
@@ -87,8 +87,8 @@ GNVD_FN int gnvd_set_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_
 }
 
 /*
- * The end of READING by a lane that prefetches, as one addition to what the word was then. While it is READING it changes by
- * references only.
+ * End READING, by the thread that prefetches, with one addition; `word` is the page's word before READING. While the page is
+ * READING, only the references in its word change.
  */
 GNVD_FN void gnvd_end_prefetch(const struct gpunvme_dpages *cache, uint64_t page, uint32_t frame, uint64_t word,
 			       const struct gpunvme_req *req, int ret)
@@ -109,7 +109,7 @@ GNVD_FN void gnvd_end_prefetch(const struct gpunvme_dpages *cache, uint64_t page
 	gnvd_fetch_add64(gnvd_page_at(cache, page), add);
 }
 
-/* All lanes of the wave come; those with ret 0 want a page. While a lane has a page READING it waits for no device. */
+/* All threads of the wave call. Those with ret 0 want a page. While a thread has a page READING, it waits for no device. */
 GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				struct gnvd_source from, int ret, uint64_t page)
 {
@@ -124,7 +124,7 @@ GNVD_FN int gnvd_prefetch_pages(const struct gpunvme_dq *dq, const struct gnvd_w
 	if (want && !ret)
 		ret = gnvd_set_prefetch(dq, cache, from, page, 0, &c, &blocks);
 	want = want && !ret && (from.of == GNVD_OF_NAMESPACE || blocks);
-	want = want && gnvd_cas64(at, word, word + GPUNVME_PAGE_READING) == word; /* else somebody has it, or will read it */
+	want = want && gnvd_cas64(at, word, word + GPUNVME_PAGE_READING) == word; /* else another thread has it, or will read it */
 	if (!gnvd_ballot(w, want))
 		return ret;
 	booked = gnvd_book_all(dq, w, cache, from, want);
@@ -158,7 +158,7 @@ GNVD_FN int gnvd_prefetch_by(const struct gpunvme_dq *dq, const struct gnvd_wave
 	return ret;
 }
 
-/* A lane's page, for whatever call it is of. */
+/* Prefetch a thread's page, for any call. */
 GPUNVME_FN int gnvd_prefetch(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
@@ -189,14 +189,14 @@ GNVD_FN int gnvd_settle_coming(const struct gpunvme_dq *dq, const struct gnvd_wa
 		if (!gnvd_ballot(w, mine))
 			continue;
 		if (ret == -GPUNVME_ETIMEDOUT && gnvd_ld32(GNVD_STATE(dq, poison)))
-			req.deadline = 1; /* the queue has ended by time, which this lane has waited for once */
+			req.deadline = 1; /* a time-out ended the queue, and this thread has waited for it once */
 		err = gnvd_end_coming(dq, w, cache, from, mine, page, word, frame, &req, mark);
 		ret = err < 0 && !ret ? err : ret;
 	}
 	return ret;
 }
 
-/* Of a volume one queue after the other, also when one of them fails. */
+/* For a volume: one queue after the other, also when one of them fails. */
 GNVD_FN int gnvd_settle_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			   struct gnvd_source from, int refused)
 {
@@ -253,7 +253,7 @@ GPUNVME_FN int gnvd_have_ahead(const struct gpunvme_dq *dq, const struct gpunvme
 
 /* ---- Elements ---- */
 
-/* As gnvd_get_elements(), of one page at a time. */
+/* As gnvd_get_elements(), for one page at a time. */
 GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				struct gnvd_source from, int ret, struct gnvd_elements *e)
 {
@@ -281,7 +281,7 @@ GNVD_FN int gnvd_ahead_elements(const struct gpunvme_dq *dq, const struct gnvd_w
 	return ret;
 }
 
-/* Elements side by side: within the window? Fills e but for where they go. */
+/* Are the elements within the window? Sets e->pos and e->left. */
 GNVD_FN int gnvd_check_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 				   uint64_t index, uint64_t count, struct gnvd_elements *e)
 {
@@ -329,8 +329,8 @@ GNVD_FN int gnvd_ahead_element(const struct gpunvme_dq *dq, const struct gpunvme
 }
 
 /*
- * Is there room to read ahead for a range? Not where half of what prefetches may hold is taken, or a quarter of the frames is for
- * pages that are coming: then many lanes read, and each would take from the others what these are about to use.
+ * Is there room to read ahead for a range? Not if half of the identifiers for prefetches are taken, or if a quarter of the frames
+ * have pages that are coming. Then many threads read, and each would take what the others are about to use.
  */
 GNVD_FN int gnvd_may_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache)
 {
@@ -338,8 +338,8 @@ GNVD_FN int gnvd_may_read_ahead(const struct gpunvme_dq *dq, const struct gpunvm
 }
 
 /*
- * From *next to the last page of the range, GNVD_READ_AHEAD behind this one at most. Failures are told when the page is got. A page
- * that takes several commands is passed by: the others may not.
+ * Prefetch from *next to the last page of the range, but not further than GNVD_READ_AHEAD pages after this one. A failure is
+ * returned when a thread gets the page. A page that takes several commands is skipped, because others may take one.
  */
 GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page, uint64_t last, uint64_t *next)
@@ -355,10 +355,10 @@ GNVD_FN void gnvd_read_ahead(const struct gpunvme_dq *dq, const struct gpunvme_d
 		*next += !ret;
 	}
 	if (ret && ret != -GPUNVME_EAGAIN)
-		*next = last + 1; /* so it is with the others: a queue that has ended, or blocks that it has not */
+		*next = last + 1; /* the others fail, too: the queue has ended, or does not have the blocks */
 }
 
-/* Page by page; a range of one has nothing ahead of it. */
+/* Read a range, page by page. A range of one page has nothing to prefetch. */
 GNVD_FN int gnvd_ahead_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t index, uint64_t count, uint32_t bytes, void *to)
 {

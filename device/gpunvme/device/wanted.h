@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that a lane wants of a cache with prefetch: it goes on with what is coming, or reads. Why that is right is said in
- * coming.h.
+ * Pages that a thread wants from a cache with prefetch. The thread continues with a page that is coming, or reads the page.
+ * coming.h explains why this is right.
  */
 #ifndef GPUNVME_DEVICE_WANTED_H
 #define GPUNVME_DEVICE_WANTED_H
 
 #include <gpunvme/device/coming.h>
 
-/* A page to read. All lanes of the wave come; those with `mine` set end READING. Answers who had a frame. */
+/* Read pages. All threads of the wave call. Those with `mine` set end READING. Return those with a frame. */
 GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 				  struct gnvd_source from, int mine, uint64_t page, uint64_t word)
 {
@@ -32,9 +32,9 @@ GNVD_FN uint64_t gnvd_fetch_ahead(const struct gpunvme_dq *dq, const struct gnvd
 	return misses;
 }
 
-/* What a lane that has a reference sees of its page, and what it is to do about it. */
+/* What a thread that has a reference sees of its page, and what it has to do. */
 struct gnvd_sight {
-	uint64_t word;  /* of a page that this lane is to read, or for whose command it is to wait: as READING began */
+	uint64_t word;  /* of a page that this thread has to read, or whose command it has to wait for: as READING began */
 	struct gpunvme_req req; /* the command */
 	uint32_t frame;
 	int comes;
@@ -42,7 +42,7 @@ struct gnvd_sight {
 	int ret;
 };
 
-/* COMING: who asks by the queue that reads it, or by one made later, goes on. Answers whether there is more to look for. */
+/* COMING: a thread with the queue that reads the page, or with a later one, continues. Return whether it has to look again. */
 GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, struct gnvd_sight *s)
 {
 	s->frame = (uint32_t)(s->word >> GPUNVME_PAGE_FRAME_SHIFT);
@@ -63,8 +63,8 @@ GNVD_FN int gnvd_look_at_coming(const struct gpunvme_dq *dq, const struct gpunvm
 }
 
 /*
- * As gnvd_look_at_page(). Where a lane goes on with what was prefetched behind a failure, the word does not tell that any more: who
- * missed it waits for this read instead. Answers whether there is more to look for.
+ * As gnvd_look_at_page(). When a thread continues with a page that was prefetched after a failure, the word does not show the
+ * failure any more: a thread that missed the failure waits for this read instead. Return whether the thread has to look again.
  */
 GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint64_t at, uint64_t first,
 			    struct gnvd_sight *s)
@@ -85,7 +85,7 @@ GNVD_FN int gnvd_look_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dp
 	return 1;
 }
 
-/* As gnvd_miss(): what was coming is ended, then what is to be read is read, before any lane looks again. */
+/* As gnvd_miss(): before any thread looks again, the wave ends pages that were coming, and then reads the pages to read. */
 GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			    struct gnvd_source from, int open, uint64_t page, uint64_t *word)
 {
@@ -117,7 +117,7 @@ GNVD_FN int gnvd_miss_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave 
 	return s.ret;
 }
 
-/* Somebody asks for a page that has come without that. */
+/* Count a page that was prefetched, and for which a thread now asks for the first time. */
 GNVD_FN void gnvd_note_used(const struct gpunvme_dpages *cache, uint64_t word)
 {
 	uint64_t at = gnvd_coming_at(cache, (uint32_t)(word >> GPUNVME_PAGE_FRAME_SHIFT));
@@ -127,7 +127,7 @@ GNVD_FN void gnvd_note_used(const struct gpunvme_dpages *cache, uint64_t word)
 		gnvd_add64(GNVD_PAGES_STATE(cache, used), 1);
 }
 
-/* As gnvd_get_pages(), of pages that come by this queue. */
+/* As gnvd_get_pages(), for pages that this queue prefetches. */
 GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			   struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
@@ -149,15 +149,15 @@ GNVD_FN int gnvd_get_ahead(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	if (gnvd_ballot(w, ret != 0))
 		gnvd_unrefer(w, ret != 0, at);
 	gnvd_meet_acquire(w); /* the word before the bytes */
-	if (want && !ret) /* also who has waited for a lane that had not asked */
+	if (want && !ret) /* also after a wait for a thread that had not asked */
 		gnvd_note_used(cache, word);
 	*base = (cache->local ? cache->local : cache->buf.base) + ((word >> GPUNVME_PAGE_FRAME_SHIFT) << cache->page_shift);
 	return ret;
 }
 
 /*
- * The lanes with `todo` set, those of one queue after those of another: *dq is the next one, and the answer whether it is this
- * lane's. A lane has no page READING while it is another's turn, and waits for no frame, so that nobody waits for it.
+ * Find the next queue of the threads in `todo`, which go one queue after the other: *dq is that queue. Return whether it is this
+ * thread's queue. While it is not, the thread has no page READING and waits for no frame, so no thread waits for it.
  */
 GNVD_FN int gnvd_next_dq(const struct gnvd_wave *w, uint64_t todo, const struct gpunvme_dq *own, const struct gpunvme_dq **dq)
 {
@@ -167,7 +167,7 @@ GNVD_FN int gnvd_next_dq(const struct gnvd_wave *w, uint64_t todo, const struct 
 	return (uint64_t)(uintptr_t)own == by;
 }
 
-/* As gnvd_get_ahead(), by whatever queues. */
+/* As gnvd_get_ahead(), for threads with different queues. */
 GNVD_FN int gnvd_get_ahead_by(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			      struct gnvd_source from, int want, uint64_t page, uint64_t *base)
 {
