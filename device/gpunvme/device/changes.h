@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages and elements that lanes change, of a namespace, a file or a volume: the calls of cache.h. On a CPU some are calls
- * themselves, for all of these, so that less is compiled.
+ * Pages and elements that threads change, of a namespace, a file or a volume: the calls of cache.h. On a CPU some functions are
+ * not inlined, and are the same for all three sources, so that less is compiled.
  *
- * How it works. A page that was changed has one reference more, which is the changes': so it does not go, whoever looks for a
- * frame, and page.h knows nothing of all this. A frame has two words more, and a page one more state:
+ * How it works. A changed page has one more reference, the reference of its changes. So no thread evicts it, and page.h has no
+ * code for changes. A frame has two more words, and a page has one more state:
  *
- *   parts  bits: the parts of the frame's page that are not on the drive. Who makes them other than 0 leaves its reference
- *   kept   while the device may have a write of the frame that was given up
+ *   parts  bits: the parts of the frame's page that are not on the drive. The thread that sets the first bit leaves its reference.
+ *   kept   not 0 while the device may have a write of the frame that was given up
  *
- *   VALID -> WRITING   compare-and-swap of a word with one reference, by a lane that wants it written: the changes' is the only
- *                      one, so no lane has the page, and who asks for it waits, as for a reader
- *   WRITING -> VALID   by that lane, as one addition: written, without parts, and without their reference; or not, with both
+ *   VALID -> WRITING   compare-and-swap of a word with one reference, by a thread that wants it written. The only reference is that
+ *                      of the changes, so no thread holds the page. A thread that asks for the page waits, as for a reader.
+ *   WRITING -> VALID   by that thread, with one addition. After success it drops parts and their reference, else both stay.
  *
- * - A lane that has changed a page sets the parts before it gives its reference back. So who has made the page WRITING, and then
- *   finds parts, finds all of them, and nobody adds one: what was seen before the claim may have been another page's.
- * - The bytes do not change while the drive reads them, and nobody reads the page from the drive while it has changes.
- * - A write that fails leaves the page and its parts. Failures are counted (gpunvme_pagecache_info), told by a flush, and by who
- *   needs room and finds none: it tries four pages at most.
- * - A write that was given up (a time-out, a stop, a device that is gone or broke the protocol) may still be the device's. So the
- *   page is not written again, by any queue, until the host finds that the device has no command (gpunvme_pagecache_view, after a
- *   recovery): else the old write, which may come last, would overwrite the new one. Nor does it go, so that the old write can
- *   bring nothing but its own page. Lanes may have it all the while.
- * - Where frames are two, the writer's wave first copies the page back to the one that the device reads.
- * - Who changes a page when three quarters of the frames have changes writes another one, so that who looks for a frame finds one.
- * - Who writes waits for the device alone, which a queue bounds; who flushes waits for writers, and never for a lane that has a
- *   page.
+ * - A thread that has changed a page sets the parts before it gives its reference back. So a thread that has made the page WRITING
+ *   and then finds parts finds all of them, and no thread adds one. What it saw before the claim may have been another page's.
+ * - The bytes do not change while the drive reads them. No thread reads the page from the drive while it has changes.
+ * - A write that fails leaves the page and its parts. Failures are counted (gpunvme_pagecache_info). A flush returns them, and so
+ *   does a call that needs room and finds none: it tries four pages at most.
+ * - A write that was given up (a time-out, a stop, a device that is gone or broke the protocol) may still be in flight on the
+ *   device. So no queue writes the page again until the host finds that the device has no command (gpunvme_pagecache_view, after a
+ *   recovery): else the old write could end last and overwrite the new one. The page is not evicted either, so that the old write
+ *   can write nothing but its own page. Threads may hold the page meanwhile.
+ * - Where frames have two places, the writer's wave first copies the page back to the place that the device reads.
+ * - A thread that changes a page when three quarters of the frames have changes writes another page, so that threads find frames.
+ * - A writer waits for the device alone, for a time that the queue limits. A flush waits for writers, and never for a thread that
+ *   holds a page.
  */
 #ifndef GPUNVME_DEVICE_CHANGES_H
 #define GPUNVME_DEVICE_CHANGES_H
 
 #include <gpunvme/device/writeback.h>
 
-/* Of what kernels are given: the queue's view, and what it leads to. */
+/* Return the flags of what the kernel received: the queue's view, and the file or volume. */
 GNVD_FN uint32_t gnvd_source_flags(const struct gpunvme_dq *dq, struct gnvd_source from)
 {
 	if (from.of == GNVD_OF_NAMESPACE)
@@ -40,7 +40,7 @@ GNVD_FN uint32_t gnvd_source_flags(const struct gpunvme_dq *dq, struct gnvd_sour
 	return from.of == GNVD_OF_VOLUME ? from.volume->flags : dq->flags & from.file->flags;
 }
 
-/* May this queue change pages of the cache, and write them? */
+/* May this queue change pages of the cache and write them? */
 GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	int ret = gnvd_check_page(dq, cache, from, 0);
@@ -58,7 +58,7 @@ GNVD_FN int gnvd_check_writable(const struct gpunvme_dq *dq, const struct gpunvm
 
 /* ---- Pages ---- */
 
-/* 0: there may be room now; else as gnvd_write_one(). */
+/* Write a page to make room. Return 0: there may be room now; else as gnvd_write_one(). */
 GNVD_FN int gnvd_make_room(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from)
 {
 	struct gnvd_wave w;
@@ -88,7 +88,7 @@ GPUNVME_FN int gnvd_have_writable(const struct gpunvme_dq *dq, const struct gpun
 	return ret ? ret : -GPUNVME_EAGAIN;
 }
 
-/* May these bytes of the lane's page be changed by this queue? */
+/* May this queue change these bytes of the thread's page? */
 GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      const struct gpunvme_page *p, uint32_t offset, uint32_t bytes)
 {
@@ -110,7 +110,7 @@ GNVD_FN int gnvd_check_change(const struct gpunvme_dq *dq, const struct gpunvme_
 	return gnvd_check_blocks(dq, cache, from, (page << cache->page_shift) + offset, bytes);
 }
 
-/* All lanes of the wave come; those with `has` set give back a page of which these parts were changed, or none. */
+/* All threads of the wave call. Those with `has` set give back a page, of which these parts were changed, or none. */
 GNVD_FN void gnvd_put_changed(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			      struct gnvd_source from, int has, const struct gpunvme_page *p, uint64_t parts)
 {
@@ -142,7 +142,7 @@ GPUNVME_FN int gnvd_give_back(const struct gpunvme_dq *dq, const struct gpunvme_
 
 /* ---- Elements ---- */
 
-/* What is left of a lane's transfer, page by page: one that finds no page tries again for as long as a command may take. */
+/* Move the rest of a thread's transfer, page by page. A thread that finds no frame tries again until the time-out of a command. */
 GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			       struct gnvd_elements *e, int change)
 {
@@ -176,7 +176,7 @@ GNVD_FN int gnvd_move_elements(const struct gpunvme_dq *dq, const struct gpunvme
 	return ret;
 }
 
-/* One element; `value` is where it is or where it goes. */
+/* Move one element from or to `words`. */
 GNVD_FN int gnvd_move_element(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			      uint64_t index, uint32_t bytes, uint32_t *words, int change)
 {
@@ -209,7 +209,7 @@ GNVD_FN int gnvd_store_element(const struct gpunvme_dq *dq, const struct gpunvme
 	return gnvd_move_element(dq, cache, from, index, bytes, words, 1);
 }
 
-/* Elements side by side, from or to memory of the lanes. */
+/* Move elements that lie side by side, from or to memory of the threads. */
 GNVD_FN int gnvd_move_range(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t index, uint64_t count, uint32_t bytes, uint64_t memory, int change)
 {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that lanes have changed, and how they come to the drive. Why that is right is said in changes.h.
+ * Write pages that threads have changed to the drive. changes.h explains why this is right.
  */
 #ifndef GPUNVME_DEVICE_WRITEBACK_H
 #define GPUNVME_DEVICE_WRITEBACK_H
 
 #include <gpunvme/device/elements.h>
 
-#define GNVD_WRITES 4u /* pages that one lane tries to write before it says why that fails */
-#define GNVD_FLUSH_LOOKS 64u /* at a page that lanes have, before it is passed by: an element is had for less */
+#define GNVD_WRITES 4u /* pages that one thread tries to write before it returns the failure */
+#define GNVD_FLUSH_LOOKS 64u /* looks of a flush at a page that threads hold, before it skips it: element calls hold it for less */
 
 /* ---- What was changed ---- */
 
-/* Behind the words of all frames: GPUNVME_FRAME_LOST while the device may have a write of the frame that was given up, else 0. */
+/* After the words of all frames: GPUNVME_FRAME_LOST while the device may have a write of the frame that was given up, else 0. */
 GNVD_FN uint64_t gnvd_kept_at(const struct gpunvme_dpages *cache, uint32_t frame)
 {
 	return gnvd_frame_at(cache, frame) + 8ull * cache->frames;
 }
 
-/* And behind those: the bits are the parts of the frame's page that are not on the drive. */
+/* After those: a bit for each part of the frame's page that is not on the drive. */
 GNVD_FN uint64_t gnvd_parts_at(const struct gpunvme_dpages *cache, uint32_t frame)
 {
 	return gnvd_frame_at(cache, frame) + 16ull * cache->frames;
@@ -30,7 +30,7 @@ GNVD_FN uint32_t gnvd_part_shift(const struct gpunvme_dpages *cache)
 	return cache->page_shift - 6u > cache->lba_shift ? cache->page_shift - 6u : cache->lba_shift;
 }
 
-/* Parts of a page with these bytes of it, of which there is one at least. */
+/* Return the parts of a page that contain these bytes, of which there is at least one. */
 GNVD_FN uint64_t gnvd_parts_of(const struct gpunvme_dpages *cache, uint64_t offset, uint64_t bytes)
 {
 	uint32_t shift = gnvd_part_shift(cache), first = (uint32_t)(offset >> shift), last = (uint32_t)((offset + bytes - 1) >> shift);
@@ -39,8 +39,8 @@ GNVD_FN uint64_t gnvd_parts_of(const struct gpunvme_dpages *cache, uint64_t offs
 }
 
 /*
- * By a lane that has a reference, in front of giving it back: these parts were changed. Answers whether the page was clean: then
- * the reference is not the lane's any more, but the changes'. Bits that are set stay so for as long as any lane has the page.
+ * Mark parts as changed, by a thread that has a reference, before it gives the reference back. Return whether the page was clean:
+ * then the thread's reference becomes that of the changes. Bits that are set stay set while any thread holds the page.
  */
 GNVD_FN int gnvd_mark(const struct gpunvme_dpages *cache, uint32_t frame, uint64_t parts)
 {
@@ -54,14 +54,14 @@ GNVD_FN int gnvd_mark(const struct gpunvme_dpages *cache, uint32_t frame, uint64
 
 /* ---- Claims ---- */
 
-/* A page that is WRITING by this lane, which alone has it. */
+/* A page that is WRITING by this thread, which alone has it. */
 struct gnvd_claim {
 	uint32_t frame;
 	uint64_t page;
 	uint64_t parts;
 };
 
-/* What there is to do for who writes: nothing; the page is this lane's; another writes it; lanes have it; nobody may write it. */
+/* What a writer finds: nothing to write; the page is its own; another thread writes it; threads hold it; no thread may write it. */
 enum gnvd_dirt { GNVD_DIRT_NONE, GNVD_DIRT_MINE, GNVD_DIRT_WRITTEN, GNVD_DIRT_HAD, GNVD_DIRT_KEPT };
 
 GNVD_FN void gnvd_unclaim(const struct gpunvme_dpages *cache, uint64_t page, uint64_t refs)
@@ -71,9 +71,9 @@ GNVD_FN void gnvd_unclaim(const struct gpunvme_dpages *cache, uint64_t page, uin
 }
 
 /*
- * Claim the page that lies in a frame, if it was changed. All is looked at once more behind the claim: before, the word of parts
- * may have been that of another page, and the reference a lane's. What counts then is that the page had one reference, and has
- * parts.
+ * Claim the page that lies in a frame, if it was changed. The thread looks at everything once more after the claim. Before, the
+ * word of parts may have been that of another page, and the reference a thread's. After the claim it counts that the page had one
+ * reference, and has parts.
  */
 GNVD_FN enum gnvd_dirt gnvd_claim(const struct gpunvme_dpages *cache, uint32_t frame, struct gnvd_claim *c)
 {
@@ -96,7 +96,7 @@ GNVD_FN enum gnvd_dirt gnvd_claim(const struct gpunvme_dpages *cache, uint32_t f
 	if ((word & GPUNVME_PAGE_REFS) != GPUNVME_PAGE_REF ||
 	    gnvd_cas64(at, word, word + (GPUNVME_PAGE_WRITING - GPUNVME_PAGE_VALID)) != word)
 		return GNVD_DIRT_HAD;
-	(void)gnvd_ld_after64(at); /* what the lanes that gave it back have changed, they have changed */
+	(void)gnvd_ld_after64(at); /* the threads that gave it back have ended their changes */
 	gnvd_order_agent();
 	c->frame = frame;
 	c->page = owner - 1;
@@ -108,13 +108,13 @@ GNVD_FN enum gnvd_dirt gnvd_claim(const struct gpunvme_dpages *cache, uint32_t f
 	return GNVD_DIRT_HAD;
 }
 
-/* A command that ended so may still be the device's, as gnvd_drop_frame() has it. */
+/* May the device still have a command with this status? As in gnvd_drop_frame(). */
 GNVD_FN int gnvd_given_up(int why)
 {
 	return why == -GPUNVME_ETIMEDOUT || why == -GPUNVME_ECANCELED || why == -GPUNVME_EPROTO || why == -GPUNVME_ENODEV;
 }
 
-/* What has come of the write. Only of one that was well the changes' reference goes. */
+/* End WRITING with the status of the write. Only after success drop the reference of the changes. */
 GNVD_FN void gnvd_end_writing(const struct gpunvme_dpages *cache, const struct gnvd_claim *c, int ret)
 {
 	if (!ret) {
@@ -129,7 +129,7 @@ GNVD_FN void gnvd_end_writing(const struct gpunvme_dpages *cache, const struct g
 
 /* ---- Writing ---- */
 
-/* Of a file or a volume: the same blocks, in parts. All are asked for before any is written; holes are not written. */
+/* For a file or a volume: the same blocks, in parts. Check all of them before any is written. Holes are not written. */
 GNVD_FN int gnvd_begin_write(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     const struct gnvd_claim *c, struct gnvd_parts *p)
 {
@@ -143,7 +143,7 @@ GNVD_FN int gnvd_begin_write(const struct gpunvme_dq *dq, const struct gpunvme_d
 	return gnvd_check_left(dq, cache, from, *p, 1);
 }
 
-/* The blocks from the first to the last part that was changed. */
+/* Set the blocks from the first to the last part that was changed. */
 GNVD_FN void gnvd_set_write(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, const struct gnvd_claim *c,
 			    struct gnvd_left *left)
 {
@@ -156,12 +156,12 @@ GNVD_FN void gnvd_set_write(const struct gpunvme_dq *dq, const struct gpunvme_dp
 	left->ret = gnvd_check_window(dq, left->lba, left->nblocks, 1);
 }
 
-/* Pages as lanes have them, to where the device reads them: the copy of a page that was read, the other way round. */
+/* Copy pages from where threads hold them to where the device reads them: the reverse of the copy after a read. */
 GNVD_FN void gnvd_copy_back(const struct gnvd_wave *w, const struct gpunvme_dpages *cache, int mine, uint32_t frame)
 {
 	struct gpunvme_dpages back;
 
-	back.page_shift = cache->page_shift; /* these are all that copying looks at */
+	back.page_shift = cache->page_shift; /* copying uses no other fields */
 	back.state = cache->state;
 	back.flags = cache->flags;
 	back.buf.base = cache->local;
@@ -170,8 +170,8 @@ GNVD_FN void gnvd_copy_back(const struct gnvd_wave *w, const struct gpunvme_dpag
 }
 
 /*
- * What lanes have stored where a file has no blocks, or behind its end, goes: the rest of its last block is written as zeroes. Then
- * the parts.
+ * Write the parts of a page. First zero what threads have stored where the file has no blocks or after its end: the rest of its
+ * last block is written as zeroes.
  */
 GNVD_FN void gnvd_write_parts(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			      struct gnvd_source from, int mine, const struct gnvd_claim *c, struct gnvd_left *left)
@@ -187,7 +187,7 @@ GNVD_FN void gnvd_write_parts(const struct gpunvme_dq *dq, const struct gnvd_wav
 	gnvd_transfer_parts(dq, w, cache, from, &p, left, GPUNVME_IO_WRITE);
 }
 
-/* All lanes of the wave come; those with `mine` set write what they have claimed, and end that. Answers each lane's result. */
+/* All threads of the wave call. Those with `mine` set write the page that they claimed and end WRITING. Return each result. */
 GNVD_FN int gnvd_write_back(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			    struct gnvd_source from, int mine, const struct gnvd_claim *c)
 {
@@ -213,15 +213,15 @@ GNVD_FN int gnvd_write_back(const struct gpunvme_dq *dq, const struct gnvd_wave 
 
 /* ---- Room ---- */
 
-/* How far a lane has got that looks for a page to write. */
+/* The progress of a thread that looks for a page to write. */
 struct gnvd_sweep {
 	uint32_t turn;
 	uint32_t frame;
 	uint32_t failed; /* writes */
-	int busy;        /* some frame may be had without one */
+	int busy;        /* some frame may become free without a write */
 };
 
-/* On to the next page that can be written, once around; the hand is not the clock's, which looks for pages to go. */
+/* Go to the next page that can be written, once around. The hand is not that of the clock, which looks for pages to evict. */
 GNVD_FN int gnvd_sweep_on(const struct gpunvme_dpages *cache, struct gnvd_sweep *s, struct gnvd_claim *c)
 {
 	uint32_t frames = cache->frames;
@@ -240,8 +240,8 @@ GNVD_FN int gnvd_sweep_on(const struct gpunvme_dpages *cache, struct gnvd_sweep 
 }
 
 /*
- * All lanes of the wave come; each with `want` set writes one page. 0: it has; -GPUNVME_EAGAIN: others may have, or put one back,
- * or it is the host's turn; else why none can be written.
+ * All threads of the wave call. Each with `want` set writes one page. Return 0: it has; -GPUNVME_EAGAIN: others may have written a
+ * page or given one back, or the host has to act; else why no page can be written.
  */
 GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			   struct gnvd_source from, int want)
@@ -264,7 +264,7 @@ GNVD_FN int gnvd_write_one(const struct gpunvme_dq *dq, const struct gnvd_wave *
 
 /* ---- Flush ---- */
 
-/* Why who flushes goes on without a frame that it has found so for the turn-th time; 0: it does not. */
+/* Return why a flush skips a frame that it has found in this state for the turn-th time; 0: it does not skip the frame. */
 GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			 enum gnvd_dirt dirt, uint32_t turn, uint64_t *deadline)
 {
@@ -281,7 +281,7 @@ GNVD_FN int gnvd_pass_by(const struct gpunvme_dq *dq, const struct gpunvme_dpage
 	return now > *deadline ? -GPUNVME_ETIMEDOUT : 0;
 }
 
-/* All lanes of the wave, each its frames from `frame` on. Answers what failed first, or else what a lane had. */
+/* All threads of the wave call, each for its frames from `frame` on. Return the first failure, else -EAGAIN for a page in use. */
 GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wave *w, const struct gpunvme_dpages *cache,
 			      struct gnvd_source from, int ret, uint64_t frame, uint32_t parts)
 {
@@ -311,7 +311,7 @@ GNVD_FN int gnvd_flush_frames(const struct gpunvme_dq *dq, const struct gnvd_wav
 
 /* ---- Elements ---- */
 
-/* From a page that others may change meanwhile: words of 4 bytes, and of single elements those of 8, arrive whole. */
+/* Load from a page that other threads may change meanwhile. Words of 4 bytes, and of 8 for single elements, are read whole. */
 GNVD_FN void gnvd_load_elements(const struct gnvd_elements *e, uint64_t from, uint64_t n)
 {
 	uint64_t i, half;
@@ -330,7 +330,7 @@ GNVD_FN void gnvd_load_elements(const struct gnvd_elements *e, uint64_t from, ui
 	}
 }
 
-/* And to it. */
+/* Store to such a page. */
 GNVD_FN void gnvd_store_elements(const struct gnvd_elements *e, uint64_t to, uint64_t n)
 {
 	const uint32_t *words = (const uint32_t *)gnvd_lane_memory(e->to);
