@@ -5,7 +5,7 @@
 
 #define GNVD_MEMBER GPUNVME_DEVICE inline __attribute__((always_inline))
 
-/* Bytes of the window. A cache over something else has no file to ask: no element can be loaded. */
+/* Return the bytes of the window. A cache over something else has no file: no element can be loaded, so return 0. */
 #define GNVD_BYTES(mode, file_magic)                                                                                               \
 	GNVD_FN uint64_t gnvd_bytes(const struct gpunvme_##mode##_queue *src)                                                      \
 	{                                                                                                                          \

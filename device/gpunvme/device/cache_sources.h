@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The calls of cache.h for all its types: the same functions, each with its source as a constant, so that no kernel has code for
- * another. Only cache.h includes this.
+ * another source. Only cache.h includes this.
  */
 #ifndef GPUNVME_DEVICE_CACHE_SOURCES_H
 #define GPUNVME_DEVICE_CACHE_SOURCES_H
 
-/* What a call needs of its first argument: is it refused, and queue, cache and source. */
+/* What a call needs from its first argument: whether it is refused, its queue, cache and source. */
 #define GNVD_REFUSE_queue(src) 0
 #define GNVD_REFUSE_file(src) 0
 #define GNVD_REFUSE_volume(src) gnvd_check_volume((src)->volume)

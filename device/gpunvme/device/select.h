@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One name for a call on a queue, a volume and a file, and on each of them through a page cache. In C++ the functions are
- * overloads, and nothing is to be done. In C _Generic chooses by the type of the first argument, while compiling; any other type
- * is an error. Only device.h includes this.
+ * overloads, and this header adds nothing. In C _Generic selects the function by the type of the first argument, at compile time.
+ * Any other type is an error. Only device.h includes this.
  */
 #ifndef GPUNVME_DEVICE_SELECT_H
 #define GPUNVME_DEVICE_SELECT_H
@@ -26,7 +26,7 @@
 #define GNVD_SELECT_PREFETCH(src, call) _Generic((src), GNVD_IF_CACHE(prefetch, call))
 #define GNVD_SELECT_WRITABLE(src, call) _Generic((src), GNVD_IF_CACHE(writable, call))
 
-/* Arguments may have commas, as compound literals do; the function counts them. The first argument needs parentheses then. */
+/* Arguments may have commas, as compound literals do; the function counts them. A first argument with commas needs parentheses. */
 #define gpunvme_read(src, ...) GNVD_SELECT(src, read)(src, __VA_ARGS__)
 #define gpunvme_write(src, ...) GNVD_SELECT(src, write)(src, __VA_ARGS__)
 #define gpunvme_flush(src) GNVD_SELECT_BLOCKS(src, flush)(src)
