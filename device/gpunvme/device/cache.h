@@ -14,50 +14,52 @@
  *
  * C++ has gpunvme::array<T, Source> over each of the nine types (array.h).
  *
- * - The queue's view must have the cache's blocks, and be of its device and namespace. A thread may name any such queue.
+ * - The queue's view must contain the cache's blocks, and belong to its device and namespace. A thread may name any such queue.
  * - Threads of a wave that call together for the same page pay for it once: one atomic, one read.
  * - A thread may hold many pages. When threads hold all of them, the next one gets -GPUNVME_EAGAIN at once: no call waits for a
  *   thread that holds a page.
  * - The cache must be over what the type says, and made for its calls: GPUNVME_PAGECACHE_AHEAD for gpunvme_prefetch_*, no such flag
  *   for the others; else -GPUNVME_EPROTONOSUPPORT. gpunvme_writable_* needs GPUNVME_PAGECACHE_WRITE_BACK; else -GPUNVME_EROFS.
  *
- * Files. Element 0 is at the first byte of the file, or of the cache's window. Holes, what was allocated and never written, and
- * what a page has after the end of the file are zeroes. An element that does not end within the file is -GPUNVME_ERANGE. What
- * others do to the file after it was opened is not seen (file.h).
+ * Files. Element 0 is at the first byte of the file, or of the cache's window. Holes, blocks that were allocated and never
+ * written, and the rest of a page after the end of the file are zeroes. A call for an element that does not end within the file
+ * returns -GPUNVME_ERANGE. Threads do not see what others do to the file after it was opened (file.h).
  *
  * Volumes. A page may lie on several controllers. Its thread reads one part after the other, and the first failure is the page's.
- * Threads of a wave read together what lies on one controller. -GPUNVME_EXDEV: the volume has not the controllers and stripes of
- * the cache's.
+ * Threads of a wave read together what lies on one controller. -GPUNVME_EXDEV: the volume does not have the controllers and
+ * stripes of the cache's volume.
  *
  * Prefetch:
- * - All threads name views of one queue; after its recovery, or its end, of one that was made later. A page that is coming by the
- *   earlier queue is read anew then, and its frame is lost. Of a volume each page comes by one queue, which follows from its
- *   number. Threads of a wave that call together name the same volume, and all threads views of the same queues.
+ * - All threads name views of one queue. After its recovery, or its end, they name a queue that was made later. A page that the
+ *   earlier queue was prefetching is read anew then, and its frame is lost. In a volume one queue prefetches each page; it follows
+ *   from the page's number. Threads of a wave that call together name the same volume, and all threads name views of the same
+ *   queues.
  * - No thread need ask for a page that was prefetched. But its command identifier is the queue's again only when a thread asks for
  *   the page, when its frame is needed, or by gpunvme_prefetch_finish().
- * - A range is read ahead: while a thread copies from one page, up to four that follow are under way, where a quarter of the frames
- *   and of the identifiers has room.
+ * - Ranges are prefetched: while a thread copies from one page, up to four pages that follow are in flight, if fewer than a
+ *   quarter of the frames and of the identifiers are in use for this.
  * - A page that takes several commands, because it lies in several extents or on several controllers, is not prefetched.
  *
  * Changes:
- * - The queue's view may write, and has all blocks of the cache's window. With another a call is -GPUNVME_EROFS, or finds pages
- *   that it cannot write.
- * - What threads change is on the drive when the page was written to make room, after gpunvme_write_back(), or, from the host,
- *   after gpunvme_pagecache_flush(). It is durable after a gpunvme_flush() that follows. What was not written when the process
+ * - The queue's view must be able to write, and contain all blocks of the cache's window. With another view a call returns
+ *   -GPUNVME_EROFS, or finds pages that it cannot write.
+ * - A change is on the drive when the page was written to make room, after gpunvme_write_back(), or, from the host, after
+ *   gpunvme_pagecache_flush(). It is durable after a gpunvme_flush() that follows. A change that was not written when the process
  *   ends is lost.
- * - A page is read before it is changed, also where all of it will be.
+ * - A page is read before it is changed, also when all of it will be changed.
  * - Words of 4 bytes, and single elements of 8, are read and written whole. An element of 16 bytes is two of 8, and ranges are
- *   words of 4 bytes. If several threads change the same one at the same time, one of them is last. A thread that holds a page
- *   may store to it at will; ordering that with what others read there is the kernel's task.
- * - Whole blocks are written: from the first to the last part of the page that was changed. A part is a block, or, of pages with
- *   more than 64 of them, a 64th of the page. Other writers of these blocks are not seen.
- * - gpunvme_cached_* works on such a cache too, and sees what was changed. It writes nothing to make room: -GPUNVME_EAGAIN when
- *   pages with changes have all frames.
- * - A file is changed in place where it has blocks. Its size, extents and times stay. A change of a hole, or of what was allocated
- *   and never written, is -GPUNVME_EOPNOTSUPP. What lies after the end of the file in its last block is written as zeroes. The file
- *   was opened with GPUNVME_FILE_WRITE, or leased (gpunvme_file_lease() in file.h), when the cache was made. Write back before the
- *   lease is given back.
- * - A page of several parts is written one part after the other: the first failure is returned, and all of it remains changed.
+ *   words of 4 bytes. If several threads change the same word at the same time, one of them is last. A thread that holds a page
+ *   may store to it freely. The kernel must order its stores with the reads of other threads.
+ * - Whole blocks are written: from the first to the last part of the page that was changed. A part is a block. In pages with more
+ *   than 64 blocks it is a 64th of the page. Changes of these blocks by other writers are not seen, and are overwritten.
+ * - gpunvme_cached_* works on such a cache too, and sees the changes. It writes nothing to make room: it returns -GPUNVME_EAGAIN
+ *   when pages with changes have all frames.
+ * - A file is changed in place where it has blocks. Its size, extents and times stay. A change of a hole, or of a block that was
+ *   allocated and never written, returns -GPUNVME_EOPNOTSUPP. The rest of the file's last block after its end is written as
+ *   zeroes. The file must have been opened with GPUNVME_FILE_WRITE, or leased (gpunvme_file_lease() in file.h), when the cache was
+ *   made. Write back before you return the lease.
+ * - A page of several parts is written one part after the other. The first failure is returned, and the whole page remains
+ *   changed.
  */
 #ifndef GPUNVME_DEVICE_CACHE_H
 #define GPUNVME_DEVICE_CACHE_H
@@ -65,7 +67,7 @@
 #include <gpunvme/device/changes.h>
 #include <gpunvme/device/prefetch.h>
 
-/* In C these have names that select.h chooses from. */
+/* In C these have names from which select.h selects. */
 #if defined(__cplusplus)
 #define GNVD_CACHE(source, call) gpunvme_##call
 #else
@@ -84,10 +86,10 @@
  *
  * Reads the page by the queue if it is not there. After a failure the next call tries again.
  * Return: 0; -GPUNVME_EAGAIN threads hold, read or write all pages that the cache can have, or this one has a million references:
- * put some back; -GPUNVME_ERANGE there is no such page, it lies after the end of the file, or the queue's view has not its blocks;
+ * put some back; -GPUNVME_ERANGE there is no such page, it lies after the end of the file, or the queue's view lacks its blocks;
  * -GPUNVME_EXDEV the queue is of another namespace or device; the failure of the read, for all threads that waited for it; see the
  * heads of device/cache.h and device.h. With gpunvme_prefetch_* also -GPUNVME_EXDEV or -GPUNVME_ESHUTDOWN: the page is coming by a
- * queue that was made later, which is the one to name. With gpunvme_writable_* also why no page could be written to make room.
+ * queue that was made later: name that queue. With gpunvme_writable_* also why no page could be written to make room.
  */
 GPUNVME_FN int GNVD_CACHE(cached_queue, page_get)(const struct gpunvme_cached_queue *src, uint64_t page, struct gpunvme_page *p)
 {
@@ -97,10 +99,10 @@ GPUNVME_FN int GNVD_CACHE(cached_queue, page_get)(const struct gpunvme_cached_qu
 /**
  * gpunvme_page_put() - give a page back that was not changed
  * @src: as for gpunvme_page_get(), with any queue of the device
- * @p:   the page; consumed: this thread reads it no more
+ * @p:   the page; consumed: this thread must not read it any more
  *
- * Any thread may do it for the one that got the page, after a barrier or fence of the kernel. Not for gpunvme_writable_*, which has
- * a call of the same name with the bytes that were changed.
+ * Any thread may call it for the thread that got the page, after a barrier or fence of the kernel. gpunvme_writable_* has a call
+ * of the same name with the bytes that were changed instead.
  * Return: 0; -GPUNVME_ESTALE it was given back before; of a volume also -GPUNVME_EPROTONOSUPPORT.
  */
 GPUNVME_FN int GNVD_CACHE(cached_queue, page_put)(const struct gpunvme_cached_queue *src, struct gpunvme_page *p)
@@ -111,16 +113,16 @@ GPUNVME_FN int GNVD_CACHE(cached_queue, page_put)(const struct gpunvme_cached_qu
 /**
  * gpunvme_page_put() - give a page back, changed or not
  * @src:    as for gpunvme_page_get()
- * @p:      the page; consumed on success: this thread neither reads nor changes it any more
+ * @p:      the page; consumed on success: this thread must neither read nor change it any more
  * @offset: first byte that was changed
  * @bytes:  up to the last one; 0: none was
  *
- * Any thread may do it for the one that got the page and for those that changed it, after a barrier or fence of the kernel. What
- * was changed and lies outside these bytes may be lost. Where most pages have changes the call writes another one, whose failure
- * it does not return.
- * Return: 0; -GPUNVME_ESTALE it was given back before. With the following it was not given back: -GPUNVME_ERANGE the page has not
- * these bytes, or the window or the file ends before; -GPUNVME_EOPNOTSUPP the file has no blocks for some of these bytes, or they
- * were never written: put it with @bytes 0, or what it has blocks for, and what was stored elsewhere is lost with the page;
+ * Any thread may call it for the thread that got the page and for those that changed it, after a barrier or fence of the kernel.
+ * Changes outside these bytes may be lost. When most pages have changes, the call writes another page and does not return the
+ * failure of that write.
+ * Return: 0; -GPUNVME_ESTALE it was given back before. After the following it was not given back: -GPUNVME_ERANGE the page lacks
+ * these bytes, or the window or the file ends before them; -GPUNVME_EOPNOTSUPP the file has no blocks for some of these bytes, or
+ * they were never written: put it with @bytes 0, or what it has blocks for, and what was stored elsewhere is lost with the page;
  * -GPUNVME_EROFS; -GPUNVME_EXDEV; -GPUNVME_EPROTONOSUPPORT.
  */
 GPUNVME_FN int GNVD_CACHE(writable_queue, page_put)(const struct gpunvme_writable_queue *src, struct gpunvme_page *p,
@@ -138,8 +140,8 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, page_put)(const struct gpunvme_writabl
  * @bytes: of an element: 4, 8 or 16; a constant
  * @value: set on success; a variable of the thread's
  *
- * Return: 0; -GPUNVME_EINVAL no such size; -GPUNVME_ERANGE it does not end within the window, or the file; -GPUNVME_EAGAIN for as
- * long as a command may take threads held all pages that the cache can have; others as gpunvme_page_get().
+ * Return: 0; -GPUNVME_EINVAL no such size; -GPUNVME_ERANGE it does not end within the window, or the file; -GPUNVME_EAGAIN threads
+ * held all pages that the cache can have for the time-out of a command; others as gpunvme_page_get().
  */
 GPUNVME_FN int GNVD_CACHE(cached_queue, array_load)(const struct gpunvme_cached_queue *src, uint64_t index, uint32_t bytes,
 						    void *value)
@@ -153,10 +155,10 @@ GPUNVME_FN int GNVD_CACHE(cached_queue, array_load)(const struct gpunvme_cached_
  * @index: number of the first element
  * @count: how many; 0 does nothing
  * @bytes: of an element: 4, 8 or 16
- * @to:    where they go: global memory of the threads, no variable of a thread's; a multiple of 4
+ * @to:    destination: global memory of the threads, no variable of a thread; a multiple of 4
  *
  * Each thread has a range of its own. Where a wave reads one row together, gpunvme_page_get() and a loop over its words are faster.
- * With gpunvme_prefetch_* pages of the range that follow are prefetched meanwhile; a failure of that is not returned.
+ * With gpunvme_prefetch_* the pages of the range that follow are prefetched meanwhile. A failure of a prefetch is not returned.
  * Return: as gpunvme_array_load(); with a failure some of the elements may have been stored.
  */
 GPUNVME_FN int GNVD_CACHE(cached_queue, array_load_range)(const struct gpunvme_cached_queue *src, uint64_t index, uint64_t count,
@@ -188,7 +190,7 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, array_store)(const struct gpunvme_writ
  * @index:  number of the first element
  * @count:  how many; 0 does nothing
  * @bytes:  of an element: 4, 8 or 16
- * @memory: where they are: global memory of the threads, no variable of a thread's; a multiple of 4
+ * @memory: source: global memory of the threads, no variable of a thread; a multiple of 4
  *
  * Each thread has a range of its own. Where a wave changes one row together, gpunvme_page_get() and a loop over its words are
  * faster.
@@ -204,14 +206,14 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, array_store_range)(const struct gpunvm
 /* ---- Writing back ---- */
 
 /**
- * gpunvme_write_back() - write what was changed, of a share of the cache, and wait
+ * gpunvme_write_back() - write the changed pages of a share of the cache, and wait
  * @src:   the queue, file or volume, through a cache whose pages may be changed
  * @part:  which share, counted from 0
  * @parts: of how many; threads of a grid pass gpunvme_lane() and gpunvme_lanes(), a single thread 0 and 1
  *
- * With 0 from all shares the drive has what was given back before the calls began. A gpunvme_flush() of the queue or volume after
- * that makes it durable: one call for the grid. A page that a thread holds, perhaps the caller, is passed by, and so is one whose
- * last write was given up: no thread is waited for.
+ * After all shares have returned 0, the drive has all changes that threads gave back before the calls began. A gpunvme_flush() of
+ * the queue or volume after that makes them durable: one call for the grid. The call skips a page that a thread holds, perhaps the
+ * caller, and a page whose last write was given up. It waits for no thread that holds a page.
  * Return: 0; the first failure, after which the rest of the share was tried all the same: that of a write; -GPUNVME_EBUSY the
  * device may still have a write of a page (gpunvme_pagecache_view() ends that); -GPUNVME_ETIMEDOUT also when another thread's
  * write does not end; else -GPUNVME_EAGAIN threads hold a page that was changed: call again when it was given back;
@@ -230,13 +232,13 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, write_back)(const struct gpunvme_writa
  * @src:  the queue, file or volume, through a cache with prefetch
  * @page: its number, counted from the first of the cache's window
  *
- * Does not wait for the device. A thread that asks for the page later finds it, or waits for the rest of the read, and gets its
- * failure. A page that no thread asks for is evicted as others are. One command reads it, so the drive must take it as one.
+ * Does not wait for the device. A thread that asks for the page later finds it, or waits for the end of the read, and gets its
+ * failure. A page that no thread asks for is evicted like others. One command reads the page, so the drive must accept it as one.
  * Return: 0 the page is there, or is coming, or a thread reads it, or the file has a hole there; -GPUNVME_EAGAIN threads hold, or
  * wait for, all pages that the cache can have, or the queue is full, or half of its identifiers belong to pages that are coming:
  * nothing was begun; -GPUNVME_EOPNOTSUPP the queue has one identifier, of which prefetches may hold half: make it with a depth of
  * 4 or more; -GPUNVME_EMSGSIZE a page is more than one command can carry (MDTS), lies across a boundary of the drive (NOIOB), in
- * several extents or on several controllers; -GPUNVME_ERANGE there is no such page, or the queue's view has not its blocks;
+ * several extents or on several controllers; -GPUNVME_ERANGE there is no such page, or the queue's view lacks its blocks;
  * -GPUNVME_EXDEV the queue is of another namespace or device; -GPUNVME_ESHUTDOWN, -GPUNVME_ECANCELED and -GPUNVME_EPROTONOSUPPORT
  * as at the heads of device.h and device/cache.h.
  */
@@ -249,13 +251,14 @@ GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch)(const struct gpunvme_prefetc
  * gpunvme_prefetch_finish() - wait for all pages that are coming
  * @src: the queue, file or volume, through a cache with prefetch, the same for all threads of a wave, which share the work
  *
- * The pages are there then, or could not be read, and the queue has their identifiers again. For the end of a kernel that has
- * prefetched, or a kernel of its own before gpunvme_pagecache_destroy(), where the queue stays. One wave is enough. Pages that
- * threads meanwhile prefetch, ask for, or pass by when they look for a frame may be left: to end all of them call it when no thread
- * does. Of a silent device a thread waits for one time-out, however many pages are coming. The queues of a volume come one after
- * the other, also when one fails, so there it waits for one time-out of each queue of the silent controller.
- * Return: 0; -GPUNVME_ETIMEDOUT, -GPUNVME_ECANCELED and others below 0 as at the head of device.h: this thread has given up a read;
- * -GPUNVME_EXDEV the queue is of another namespace or device, or the volume has not the controllers and stripes of the cache's.
+ * The pages are then there, or could not be read, and the queue has their identifiers again. Call it at the end of a kernel that
+ * has prefetched, or in a kernel of its own before gpunvme_pagecache_destroy(), if the queue stays. One wave is enough. Pages that
+ * threads meanwhile prefetch, ask for, or look at for a frame may be left. To end all of them, call it when no thread does so. If
+ * a device is silent, a thread waits for one time-out, however many pages are coming. For a volume the call finishes one queue
+ * after the other, also when one fails, so there it waits for one time-out of each queue of the silent controller.
+ * Return: 0; -GPUNVME_ETIMEDOUT, -GPUNVME_ECANCELED and others below 0 as at the head of device.h: this thread has given up a
+ * read; -GPUNVME_EXDEV the queue is of another namespace or device, or the volume lacks the controllers and stripes of the
+ * cache's.
  */
 GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch_finish)(const struct gpunvme_prefetch_queue *src)
 {
