@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A page cache as kernels see it: a part of dq.h, which includes it, under the version of dq.h. */
+/* A page cache as kernels see it: a part of dq.h, which includes this header. It has the version of dq.h. */
 #ifndef GPUNVME_DPAGES_H
 #define GPUNVME_DPAGES_H
 
@@ -13,69 +13,70 @@
 #define GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC 0x76504447u /* "GDPv": of a volume, with prefetch */
 
 /*
- * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that the lanes read. See pagecache.h (host) and
- * device/page.h (kernels), which has the rules by which these words change. Each page of the window has one 64-bit word:
+ * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that threads read. See pagecache.h (host) and
+ * device/page.h (kernels), which has the rules for changes of these words. Each page of the window has one 64-bit word:
  *   bits 1:0   EMPTY, READING or VALID
- *   bit  2     used since the clock's hand came by
- *   bits 23:3  references: lanes that have the page, or wait for it
- *   bits 31:24 changes: how often a read of it has failed, or it went for another page, modulo 256
+ *   bit  2     used since the clock's hand last passed
+ *   bits 23:3  references: threads that hold the page, or wait for it
+ *   bits 31:24 changes: how often a read of the page has failed, or the page was evicted, modulo 256
  *   bits 63:32 of a VALID page its frame; else the result of the last read that failed, or 0
- * Each frame, a place for one page, has one as well: 0 free, GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number and 1.
+ * Each frame, a place for one page, has a word as well: 0 (free), GPUNVME_FRAME_TAKEN, GPUNVME_FRAME_LOST, or its page's number
+ * plus 1.
  *
- * With prefetch (device/coming.h) a page may be COMING: a command reads it, no lane waits, and its word names the frame. Each frame
- * has two more words then, behind those of all frames, which mean something while its page is COMING: the queue's tag << 32 | the
- * command's identifier, and its generation.
+ * With prefetch (device/coming.h) a page may be COMING: a command reads it, no thread waits, and its word names the frame. Then
+ * each frame has two more words, after the words of all frames, which are valid while its page is COMING: the queue's tag << 32 |
+ * the command's identifier, and the command's generation.
  *
- * With GPUNVME_DPAGES_WRITABLE (device/changes.h) a page may be WRITING, and each frame has two more words, behind those of all
- * frames: first GPUNVME_FRAME_LOST while a write of it that was given up may be the device's, or 0; then, behind those, bits: the
- * parts of its page, at most 64 and no less than a block each, that were changed and are not on the drive. Such a page has one
- * reference for that.
+ * With GPUNVME_DPAGES_WRITABLE (device/changes.h) a page may be WRITING, and each frame has two more words. After the words of all
+ * frames: GPUNVME_FRAME_LOST while the device may have a write of the frame that was given up, else 0. After those: one bit for
+ * each part of its page that was changed and is not on the drive. A page has at most 64 parts of at least a block each. A changed
+ * page has one more reference.
  */
 #define GPUNVME_PAGE_STATE 0x0000000000000003ull
 #define GPUNVME_PAGE_EMPTY 0u
 #define GPUNVME_PAGE_READING 1u
 #define GPUNVME_PAGE_VALID 2u
 #define GPUNVME_PAGE_COMING 3u
-#define GPUNVME_PAGE_WRITING 3u /* its frame is as before, and no lane's to have until the lane that writes it is done */
+#define GPUNVME_PAGE_WRITING 3u /* in the same frame; no thread gets the page until the thread that writes it is done */
 #define GPUNVME_PAGE_USED 0x0000000000000004ull
 #define GPUNVME_PAGE_REF 0x0000000000000008ull /* one reference */
 #define GPUNVME_PAGE_REFS 0x0000000000fffff8ull
 #define GPUNVME_PAGE_CHANGES 0x00000000ff000000ull
 #define GPUNVME_PAGE_CHANGES_SHIFT 24
 #define GPUNVME_PAGE_FRAME_SHIFT 32
-#define GPUNVME_FRAME_TAKEN (~0ull)     /* a lane fills it, and has not yet said with what */
+#define GPUNVME_FRAME_TAKEN (~0ull)     /* a thread fills it, and has not yet stored its page's number */
 #define GPUNVME_FRAME_LOST (~0ull - 1u) /* a read into it never ended: the device may still write there */
 
-/* State shared by all lanes of a cache, in memory that is local to them; behind it the words of the pages and of the frames. */
+/* State that all threads of a cache share, in memory that is local to them. The words of the pages and of the frames follow it. */
 struct gpunvme_pagecache_state {
-	uint64_t hand; /* of the clock: how many frames it has been at */
+	uint64_t hand; /* of the clock: how many frames it has passed */
 	uint8_t pad0[120];
 	uint64_t hits; /* counters, kept with GPUNVME_PAGECACHE_STATS */
 	uint64_t misses;
 	uint64_t waits;
 	uint64_t evictions;
 	uint64_t failures;
-	uint64_t lost; /* frames, always counted */
-	uint64_t prefetches; /* reads that a lane began and left */
-	uint64_t used;   /* of those: some lane has asked for the page */
-	uint64_t wasted; /* none has, and it is gone */
-	uint64_t coming; /* pages, always counted */
-	uint64_t sweep;  /* a second hand, for who finds too many pages coming */
-	uint64_t writes; /* of pages that lanes have changed */
+	uint64_t lost; /* frames; always counted */
+	uint64_t prefetches; /* reads that a thread began without waiting */
+	uint64_t used;   /* of those: a thread has asked for the page */
+	uint64_t wasted; /* no thread has, and the page is gone */
+	uint64_t coming; /* pages; always counted */
+	uint64_t sweep;  /* a second hand, for threads that find too many pages coming */
+	uint64_t writes; /* of pages that threads have changed */
 	uint64_t write_failures;
 	uint64_t changed; /* pages that are not on the drive, always counted */
-	uint64_t write_hand; /* as `hand`, of who looks for pages to write */
-	uint64_t copied; /* pages between the two places of their frames, where these are two */
+	uint64_t write_hand; /* as `hand`, for threads that look for pages to write */
+	uint64_t copied; /* pages, between the two places of their frames, where frames have two */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_pagecache_state) == 256, "pagecache state layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_pagecache_state, hits) == 128, "pagecache state layout");
 
 enum gpunvme_dpages_flags {
 	GPUNVME_DPAGES_STATS = 1u << 0, /* keep the counters of struct gpunvme_pagecache_state */
-	GPUNVME_DPAGES_WRITABLE = 1u << 1, /* lanes may change its pages */
+	GPUNVME_DPAGES_WRITABLE = 1u << 1, /* threads may change its pages */
 };
 
-/* A controller of the volume whose pages a cache has. */
+/* A controller of the volume of a cache. */
 struct gpunvme_dmember {
 	struct gpunvme_dbuf buf; /* the frames, as this device writes them */
 	uint32_t device;         /* as in struct gpunvme_dq */
@@ -85,7 +86,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dmember) == 48, "dmember layout");
 
 /* The cache as a kernel sees it. */
 struct gpunvme_dpages {
-	uint32_t magic; /* GPUNVME_DPAGES_MAGIC or one of the others: calls for the one refuse the others */
+	uint32_t magic; /* GPUNVME_DPAGES_MAGIC or another: calls for one magic refuse the others */
 	uint16_t major; /* those of struct gpunvme_dq */
 	uint16_t minor;
 	uint32_t size;  /* of this structure, as the library knows it */
@@ -100,16 +101,16 @@ struct gpunvme_dpages {
 	uint64_t table; /* lane address of the words of the pages */
 	uint64_t frame; /* lane address of the words of the frames */
 	uint64_t lba_first; /* first block of the window in the namespace, file or volume */
-	uint64_t lba_count; /* blocks of the window; the last page may have less than the others */
-	struct gpunvme_dbuf buf; /* the frames, one behind the other, as the device writes them; of a volume its first one */
-	uint64_t local; /* lane address of the frames in the lanes' own memory, where pages are read from; 0: from buf itself */
-	uint64_t source; /* lane address of struct gpunvme_dfile, or of `members` struct gpunvme_dmember; of a namespace 0 */
+	uint64_t lba_count; /* blocks of the window; the last page may have fewer than the others */
+	struct gpunvme_dbuf buf; /* the frames, one after the other, as the device writes them; of a volume: as its first device does */
+	uint64_t local; /* lane address of the frames in the threads' own memory, from which threads read pages; 0: they read from buf */
+	uint64_t source; /* lane address of struct gpunvme_dfile, or of `members` struct gpunvme_dmember; 0 for a namespace */
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dpages) == 128, "dpages layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, state) == 32, "dpages layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dpages, buf) == 72, "dpages layout");
 
-/* A page that a lane has: its own, until gpunvme_page_put(). */
+/* A page that a thread holds, until gpunvme_page_put(). */
 struct gpunvme_page {
 	uint64_t base; /* lane address of its first byte */
 	uint64_t word; /* lane address of its word; 0: given back */
@@ -117,8 +118,8 @@ struct gpunvme_page {
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_page) == 16, "page layout");
 
 /*
- * Sources of the calls of device.h for pages and elements. Each thread makes its own. The type says what the cache is over, and
- * what it was made for: device/cache.h.
+ * Sources of the calls of device.h for pages and elements. Each thread makes its own. The type names the source of the cache's
+ * pages and the calls that the cache supports: device/cache.h.
  */
 
 /* A queue's namespace, through a cache that is over it. */
@@ -127,7 +128,7 @@ struct gpunvme_cached_queue {
 	const struct gpunvme_dpages *cache;
 };
 
-/* A file, through a cache that is over it; the queue is one of the namespace that has the file. */
+/* A file, through a cache that is over it; the queue is of the namespace that has the file. */
 struct gpunvme_cached_file {
 	const struct gpunvme_dq *dq;
 	const struct gpunvme_dpages *cache;
