@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the benchmarks share beside the options, output and sessions of examples/common: the line that says where it was measured,
+ * What the benchmarks share in addition to the options, output and sessions of examples/common: the line that names the machine,
  * clocks, and a histogram of latencies. A benchmark prints a table for people or, with --json, one JSON object.
  */
 #ifndef GPUNVME_BENCH_H

@@ -83,7 +83,7 @@ static inline void rest(uint32_t turn)
 		nanosleep(&nap, NULL);
 }
 
-/* One pass over all handles. Answers how many moved; *busy: how many commands are in flight after it. */
+/* One pass over all handles. Returns how many moved; *busy: how many commands are in flight after it. */
 static inline uint32_t pass(struct load *l, const struct gpunvme_dq *dq, struct load_lane *lane, struct flight *flights,
 			    uint32_t *busy)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/pages_lanes: what an array larger than memory costs CPU lanes, beside the same accesses without a cache in the same run:
- * what bench/pages.cu measures on a GPU.
+ * bench/pages_lanes: what an array larger than memory costs CPU threads, compared with the same accesses without a cache in the
+ * same run: what bench/pages.cu measures on a GPU.
  *
- *   whole pages   each lane has a page after the other, all there, and copies it; beside the same copy from plain memory
- *   elements      each lane loads 8 bytes anywhere, all there; beside plain loads
- *   misses        each lane has pages that are not there; beside gpunvme_read() of the same blocks
+ *   whole pages   each thread has a page after the other, all there, and copies it; compared with the same copy from plain memory
+ *   elements      each thread loads 8 bytes anywhere, all there; compared with plain loads
+ *   misses        each thread has pages that are not there; compared with gpunvme_read() of the same blocks
  *
  *   pages_lanes 'soft:ram:1G?threads=4' [LANES [MIB of memory for pages]]    # the namespace four times as large at least
  *
@@ -33,7 +33,7 @@ struct work {
 	const uint64_t *plain;
 	uint64_t *to;		/* a page for each lane */
 	uint64_t frames, rounds; /* `rounds` of each lane */
-	uint64_t all, first; /* pages; of those behind the frames the first that is asked for */
+	uint64_t all, first; /* pages; of those after the frames the first that is asked for */
 	int failed;
 };
 

@@ -26,7 +26,7 @@ struct controller {
 
 /*
  * Completes all there is. The completion queue cannot overflow: it has two entries for each command that can be in flight, and an
- * honest lane behind it.
+ * honest lane after it.
  */
 static uint32_t serve(struct controller *c)
 {

@@ -12,7 +12,7 @@
 #define PIECE 4096u
 #define LANES 8u
 
-/* Each byte counts by its place, so that it does not matter who adds it. */
+/* Each byte counts by its place, so it does not matter which thread adds it. */
 GPUNVME_FN uint64_t sum_pieces(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *buf,
 			       int *status)
 {

@@ -8,8 +8,8 @@
  * lane 0 rings the completion doorbell. No atomics. The next batch starts when the slowest command of this one is over, and a lane
  * takes the status of whatever completed in its place, so statuses are its own only where the controller completes in order.
  *
- * In its favour: completions are polled with one load, there is no time-out, and no fence behind a completion, which the descriptions
- * do not have: a kernel that reads what the controller wrote needs one of its own.
+ * In its favour: completions are polled with one load, there is no time-out, and no fence after a completion, because the
+ * descriptions have none. A kernel that reads what the controller wrote needs one of its own.
  */
 #ifndef GPUNVME_BENCH_BLOCK_DRAIN_H
 #define GPUNVME_BENCH_BLOCK_DRAIN_H

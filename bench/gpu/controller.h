@@ -116,7 +116,7 @@ static inline uint32_t next_random(struct ring *q)
 	return (uint32_t)(q->random >> 33);
 }
 
-/* Each of these answers whether there was something to do. */
+/* Each of these returns whether there was something to do. */
 
 static inline bool serve_counting(struct ring *q)
 {
@@ -222,7 +222,7 @@ struct controller_thread {
 	uint32_t first; /* queue; the others are c->threads apart */
 };
 
-/* CPU lanes may need the core of a controller that finds nothing; beside a GPU nobody does. */
+/* CPU threads of a kernel may need the core of a controller that finds nothing. Those of a GPU need none. */
 static void *controller_main(void *arg)
 {
 	struct controller_thread *self = (struct controller_thread *)arg;

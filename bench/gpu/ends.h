@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How waiting ends when a controller does not do what it should: how late, and with which answers. */
+/* How waiting ends when a controller does not do what it should: how late, and with which results. */
 #ifndef GPUNVME_BENCH_ENDS_H
 #define GPUNVME_BENCH_ENDS_H
 
@@ -108,8 +108,8 @@ static const struct hostility {
 	const char *name;
 	enum trick trick;
 	uint32_t word;  /* what the host says in the middle, 0: nothing */
-	uint32_t must;  /* answers that some lane gets */
-	uint32_t may;   /* answers that any lane may get */
+	uint32_t must;  /* results that some lane gets */
+	uint32_t may;   /* results that any lane may get */
 	uint32_t cause; /* of the queue's end */
 	bool lies;      /* tells lanes of other commands' ends, which nobody can see */
 } hostilities[] = {

@@ -129,7 +129,7 @@ GNVD_FN void read_in_vain(const struct work *w)
 	count_errors(w, ret != -GPUNVME_ETIMEDOUT && ret != -GPUNVME_ESHUTDOWN && ret != -GPUNVME_ECANCELED);
 }
 
-/* What calls may answer. */
+/* What calls may return. */
 #define ANSWER_OK 0x01ull
 #define ANSWER_STATUS 0x02ull
 #define ANSWER_TIME 0x04ull
@@ -152,7 +152,7 @@ GNVD_FN uint64_t answer_of(int ret)
 
 #define CALLS_AFTER_THE_END 3u
 
-/* Each lane reads until it has been refused a few times; kept are the answers, the longest call and statuses of other commands. */
+/* Each lane reads until it was refused a few times. Results, the longest call and statuses of other commands are kept. */
 GNVD_FN void read_hostile(const struct work *w, uint32_t lanes_of_wave)
 {
 	uint64_t answers = 0, longest = 0, began;

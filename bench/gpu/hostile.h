@@ -18,7 +18,7 @@ enum trick {
 	TRICK_AGAIN,      /* the same, when so many others were posted that the identifier may have a command again */
 	TRICK_NOBODYS,    /* an identifier that no command has which the controller knows */
 	TRICK_FAR_CID,    /* an identifier that there is not; from here on all completions are so, once one was */
-	TRICK_AHEAD,      /* an SQ head behind what was announced */
+	TRICK_AHEAD,      /* an SQ head beyond what was announced */
 	TRICK_FAR_HEAD,   /* an SQ head that the ring does not have */
 	TRICK_OTHER_QUEUE,
 	TRICK_GARBAGE,    /* but for the phase */

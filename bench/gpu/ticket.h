@@ -4,13 +4,13 @@
  * On-Demand High-Throughput Storage Access in the BaM System Architecture", ASPLOS 2023, the section on I/O queues).
  *
  * Every thread by itself. It claims a command identifier, takes a ticket, which names an entry and its turn, waits until it is that
- * turn, writes its entry and sets the entry's mark. Until its mark was taken it tries the tail lock; who has the lock walks the
- * marks from the tail on, rings once for all of them and moves the tail. It looks for its identifier in the completion queue from
- * the head on, marks what it found, and until the head has passed that tries the head lock; who has it walks the marks, lets the
- * entries that the controller has fetched have their next turn, rings, and moves the head.
+ * turn, writes its entry and sets the entry's mark. Until its mark was taken it tries the tail lock. The thread that has the lock
+ * walks the marks from the tail on, rings once for all of them and moves the tail. A thread looks for its identifier in the
+ * completion queue from the head on, marks what it found, and until the head has passed that tries the head lock. The thread that
+ * has it walks the marks, lets the entries that the controller has fetched have their next turn, rings, and moves the head.
  *
- * In its favour: positions are 64 bits and so never run out, a lock is looked at before it is tried, who waits sleeps a little
- * longer each time, the entry is written as four wide stores, and statuses are kept.
+ * In its favour: positions are 64 bits and so never run out, a lock is looked at before it is tried, a thread that waits sleeps a
+ * little longer each time, the entry is written as four wide stores, and statuses are kept.
  */
 #ifndef GPUNVME_BENCH_TICKET_H
 #define GPUNVME_BENCH_TICKET_H

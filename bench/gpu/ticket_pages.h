@@ -3,13 +3,13 @@
  * A page cache over ticket queues, for comparison: our own program of an algorithm as its authors describe it (Z. Qureshi et al.,
  * "GPU-Initiated On-Demand High-Throughput Storage Access in the BaM System Architecture", ASPLOS 2023, the section on the cache).
  *
- * Each page has a word: references, whether it is there, whether somebody is at it. Threads of a warp that want the same page elect
- * one, which adds a reference for each and tells them the place; references are given back with one subtraction. Who finds a page
- * that is not there and gets the mark "busy" reads it, all others look until it is there. For a place a counter is moved on for all
- * threads: who gets a place whose page has no reference empties it.
+ * Each page has a word: references, whether it is there, whether a thread works on it. Threads of a warp that want the same page
+ * elect one. It adds a reference for each and gives them the place. References are given back with one subtraction. The thread
+ * that finds a page that is not there and gets the mark "busy" reads it, all others look until it is there. For a place a counter
+ * is moved on for all threads: the thread that gets a place whose page has no reference empties it.
  *
- * In its favour: a page's place is found without a second table, a counter of 64 bits never runs out, who waits sleeps a little longer
- * each time. As published it has no statuses, no time-out and no end of looking for a place.
+ * In its favour: a page's place is found without a second table, a counter of 64 bits never runs out, a thread that waits sleeps a
+ * little longer each time. As published it has no statuses, no time-out and no end of looking for a place.
  */
 #ifndef GPUNVME_BENCH_TICKET_PAGES_H
 #define GPUNVME_BENCH_TICKET_PAGES_H
@@ -66,7 +66,7 @@ __device__ static inline void ticket_fetch(const struct ticket_pages *c, const s
 	atomicXor(&c->word[page], TICKET_BUSY | TICKET_VALID);
 }
 
-/* Adds `refs` and answers where the page lies. */
+/* Adds `refs` and returns where the page lies. */
 __device__ static inline uint64_t ticket_acquire(const struct ticket_pages *c, const struct gpunvme_dq *dq, const struct ticket_queue *q,
 						 uint64_t page, uint32_t refs)
 {

@@ -34,7 +34,7 @@ GNVD_FN const struct gpunvme_dq *dq_of(const struct work *w, uint32_t queue)
 
 /*
  * OWN_DQ(dq, w, queue) declares dq: the descriptor of a queue, copied to memory of the block. A fence empties the cache of a
- * multiprocessor, so that a descriptor in the GPU's memory is fetched again behind each.
+ * multiprocessor, so that a descriptor in the GPU's memory is fetched again after each.
  */
 #if defined(GNVD_CUDA)
 #define OWN_DQ(dq, w, queue)                                                                                                       \

@@ -5,7 +5,7 @@
  *
  * FRONT_FN                    a function of kernels
  * FRONT_WIDTH                 lanes of a wave, in kernels
- * front_together()            all lanes of the wave come: what each did before, each sees behind it
+ * front_together()            all lanes of the wave come: what each did before, each sees after it
  * front_meet(&count, n)       the same for n waves that run at the same time; count begins with 0 and is used once
  * front_fail(&status, why)    any lane that failed says why
  * front_tell(&word, v)        the CPU sees the word after all that this lane did and saw

@@ -3,7 +3,7 @@
  * How a program without this library reads and writes a file while a GPU works: io_uring, in batches, past the page cache where
  * the file system can. One reader belongs to one thread.
  *
- * A drive that is slow by order (soft:FILE?fault=delay:US) is played here, too: what has ended counts US microseconds later.
+ * The delay of soft:FILE?fault=delay:US is emulated here, too: what has ended counts US microseconds later.
  */
 #ifndef GPUNVME_EXAMPLES_READER_H
 #define GPUNVME_EXAMPLES_READER_H
@@ -116,7 +116,7 @@ static inline int reader_take(struct reader *r, uint64_t *tag)
 	return 1;
 }
 
-/* The file behind the controller soft:@path. Return: a descriptor, -errno. */
+/* The file that the controller soft:@path reads. Return: a descriptor, -errno. */
 static inline int reader_file(const char *path, int write)
 {
 	int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_DIRECT);

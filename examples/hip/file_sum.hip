@@ -9,7 +9,7 @@ const char *const program = "hip_file_sum";
 
 static const uint32_t PIECE = 4096;
 
-/* Each byte counts by its place, so that it does not matter who adds it. */
+/* Each byte counts by its place, so it does not matter which thread adds it. */
 GPUNVME_FN uint64_t sum_pieces(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *buf,
 			       int *status)
 {

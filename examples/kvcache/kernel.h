@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The key/value blocks of requests to a language model, layer by layer: fragments that lie scattered on a drive are read while
- * the layer before is worked on, and put into pages that lie scattered in the lanes' memory; what the layer adds is written.
+ * The key/value blocks of requests to a language model, layer by layer. The fragments of a layer are scattered on a drive. They
+ * are read while the layer before is computed, and moved to pages that are scattered in memory of the threads. What the layer
+ * adds is written.
  *
- * kv_whole() does all layers of all requests in one launch and reads and writes by itself. kv_layer() does one layer of one
- * request, whose reads and writes somebody else makes: the twin.
+ * kv_whole() does all layers of all requests in one launch, with their reads and writes. kv_layer() does one layer of one
+ * request, for the baseline, whose CPU threads read and write.
  */
 #ifndef GPUNVME_EXAMPLES_KVCACHE_KERNEL_H
 #define GPUNVME_EXAMPLES_KVCACHE_KERNEL_H
@@ -47,7 +48,7 @@ struct kv_job {
 	uint32_t request, layer; /* kv_layer(): which */
 };
 
-/* Fragment @i of a layer, in the landing room; those that are added come behind those that were. */
+/* Fragment @i of a layer, in the landing room; first those that are read, then those that are added. */
 GPUNVME_DEVICE static inline uint64_t kv_landing(const struct kv_job *job, uint32_t request, uint32_t layer, uint32_t i)
 {
 	return (((uint64_t)request * 2 + layer % 2) * (job->fragments + job->added) + i) * job->bytes;
@@ -181,8 +182,8 @@ FRONT_FN void kv_wait(const struct gpunvme_dq *dq, uint32_t half, struct kv_lane
 }
 
 /*
- * A wave does its part of a request: asks for a layer, then does the one before. Two more turns wait for the last writes. Who fails
- * goes on without reading, as others wait for it.
+ * A wave does its part of a request: asks for a layer, then does the one before. Two more turns wait for the last writes. A wave
+ * that fails goes on without reading, as others wait for it.
  */
 FRONT_FN void kv_whole(const struct kv_job *job)
 {

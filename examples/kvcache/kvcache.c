@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * kvcache soft:IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
- * read and write by themselves; then once more by the twin, whose reads, writes and layers the CPU starts. Every
- * fragment is looked at when it lands, and what was added is read back.
+ * read and write by themselves. Then the baseline does the same: the CPU starts its reads, writes and layers. Every fragment is
+ * compared when it arrives, and what was added is read back.
  *
  * --make BYTES      make the image, a file that is not there yet, instead
  * --requests N      at a time (1)
@@ -13,13 +13,13 @@
  * --work US         that a layer of a request takes (200)
  * --waves N         for each request
  * --delay US        what the drive takes for a read or write, beyond what the file takes (0)
- * --threads N       of the controller in software, and of the twin (2)
+ * --threads N       of the controller in software, and of the baseline (2)
  */
 #include <getopt.h>
 
 #include "../front/image_uri.h"
 #include "../front/new_file.h"
-#include "twin.h"
+#include "baseline.h"
 
 #ifdef __cplusplus
 const char *const program = FRONT_NAME "_kvcache";
@@ -219,34 +219,34 @@ static void prepare(struct run *r, const struct kv_job *job, const char *who, ui
 	front_run_kv_clock(1, &r->job);
 }
 
-static void run_twin(struct run *r, const struct setting *set, const uint32_t *place)
+static void run_baseline(struct run *r, const struct setting *set, const uint32_t *place)
 {
 	uint32_t threads = set->threads < r->job.requests ? (uint32_t)set->threads : r->job.requests, i, q;
-	struct twin *twin = (struct twin *)calloc(threads, sizeof(*twin));
-	struct twin_request *request = (struct twin_request *)front_shared(r->job.requests * sizeof(*request));
+	struct baseline *baseline = (struct baseline *)calloc(threads, sizeof(*baseline));
+	struct baseline_request *request = (struct baseline_request *)front_shared(r->job.requests * sizeof(*request));
 	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
 
 	for (q = 0; q < r->job.requests; q++)
 		front_stream_open(&request[q].stream);
 	front_run_kv_clock(1, &r->job);
 	for (r->launches = i = 0; i < threads; i++) {
-		twin[i].job = &r->job;
-		twin[i].place = place;
-		twin[i].path = set->path;
-		twin[i].delay = set->delay;
-		twin[i].first = r->job.requests * i / threads;
-		twin[i].requests = r->job.requests * (i + 1) / threads - twin[i].first;
-		twin[i].request = request + twin[i].first;
-		if (pthread_create(&thread[i], NULL, twin_run, &twin[i]))
+		baseline[i].job = &r->job;
+		baseline[i].place = place;
+		baseline[i].path = set->path;
+		baseline[i].delay = set->delay;
+		baseline[i].first = r->job.requests * i / threads;
+		baseline[i].requests = r->job.requests * (i + 1) / threads - baseline[i].first;
+		baseline[i].request = request + baseline[i].first;
+		if (pthread_create(&thread[i], NULL, baseline_run, &baseline[i]))
 			die("no more threads");
 	}
 	for (i = 0; i < threads; i++) {
 		pthread_join(thread[i], NULL);
-		r->launches += twin[i].launches;
-		if (twin[i].status)
-			die(strerror(-twin[i].status));
+		r->launches += baseline[i].launches;
+		if (baseline[i].status)
+			die(strerror(-baseline[i].status));
 	}
-	free(twin);
+	free(baseline);
 	free(thread);
 }
 
@@ -367,7 +367,7 @@ static int is_image(const char *path)
 int main(int argc, char **argv)
 {
 	struct setting set;
-	struct run lanes, twin;
+	struct run lanes, baseline;
 	uint32_t *place;
 	double ratio;
 
@@ -383,12 +383,12 @@ int main(int argc, char **argv)
 	front_close(&set.job.front);
 	ratio = report(&lanes);
 	check_added(&lanes, set.path, place);
-	prepare(&twin, &set.job, "twin", 2);
-	twin.job.landing = (unsigned char *)front_shared(kv_landing(&set.job, set.job.requests, 0, 0));
-	run_twin(&twin, &set, place);
-	ratio /= report(&twin);
-	check_added(&twin, set.path, place);
-	printf("every fragment is the right one; the lanes' last layer comes after %.2f of the twin's time\n", ratio);
+	prepare(&baseline, &set.job, "baseline", 2);
+	baseline.job.landing = (unsigned char *)front_shared(kv_landing(&set.job, set.job.requests, 0, 0));
+	run_baseline(&baseline, &set, place);
+	ratio /= report(&baseline);
+	check_added(&baseline, set.path, place);
+	printf("every fragment is the right one; the lanes' last layer comes after %.2f of the baseline's time\n", ratio);
 	free(place);
 	return 0;
 }

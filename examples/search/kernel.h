@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search itself: a list of the best nodes so far, nearest first; the nearest of them that were not read yet, the beam, are
- * read together; their neighbours join the list; and so on until all of the list were read. One wave works on one query.
+ * The search itself. A list has the best nodes so far, the nearest first. The nearest of them that were not read yet, the beam,
+ * are read together, and their neighbours join the list, until all of the list were read. One wave works on one query.
  *
- * search_whole() does all of that in one launch and reads by itself. search_hop() does one step for each of many queries, whose
- * reads somebody else has made: the twin.
+ * search_whole() does all of that in one launch, with its reads. search_hop() does one step for each of many queries, for the
+ * baseline, whose CPU threads have read the nodes.
  */
 #ifndef GPUNVME_EXAMPLES_SEARCH_KERNEL_H
 #define GPUNVME_EXAMPLES_SEARCH_KERNEL_H
@@ -18,11 +18,11 @@
 /* Of a node in the list: its distance, its number, and in bit 0 whether it was read. Nothing in the place: all ones. */
 #define SEARCH_KEY(far, node) ((uint64_t)(far) << 33 | (uint64_t)(node) << 1)
 
-/* A place for one query at a time, of a wave or, with the twin, of what lies between two steps. */
+/* A place for one query at a time: of a wave, or in the baseline of what is kept from step to step. */
 struct search_slot {
 	uint32_t query;
 	uint32_t hops;
-	uint32_t wanted; /* nodes to be read next; 0: the query has its answer */
+	uint32_t wanted; /* nodes to be read next; 0: the query is done */
 	int status;
 	uint32_t want[SEARCH_BEAM];
 };
@@ -80,7 +80,7 @@ FRONT_FN void search_measure(const struct search_node *node, uint32_t count, con
 	front_together();
 }
 
-/* One node joins the list, unless it is there or all are nearer; the wave moves those behind it. */
+/* One node joins the list, unless it is there or all are nearer; the wave moves the later ones. */
 FRONT_FN void search_insert(uint64_t *list, uint32_t length, uint64_t key)
 {
 	uint32_t at = 0, end = length, top;
@@ -112,7 +112,7 @@ FRONT_FN void search_insert(uint64_t *list, uint32_t length, uint64_t key)
 	front_together();
 }
 
-/* The next beam; or, when all of the list were read, the answer. */
+/* The next beam, or the result when all of the list were read. */
 FRONT_FN void search_choose(const struct search_job *job, struct search_slot *slot, uint64_t *list)
 {
 	uint32_t n = 0, i;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * search soft:IMAGE: nearest neighbours in a graph that lies on a drive (search_data makes one), by waves that read what they find
- * they need; then once more by the twin, whose reads and steps the CPU starts, on the same data; and compares.
+ * search soft:IMAGE: nearest neighbours in a graph on a drive (search_data makes one), by waves that read what they need. Then the
+ * baseline does the same on the same data: the CPU starts its reads and steps. Both results are compared.
  *
  * --delay US    what the drive takes for a read, beyond what the file takes (0)
  * --slots N     queries at a time
  * --beam N      nodes that a query reads together (4; at most 32)
  * --list N      best nodes that a query remembers (64; 10 to 128)
- * --threads N   of the controller in software, and of the twin (2)
+ * --threads N   of the controller in software, and of the baseline (2)
  */
 #include <getopt.h>
 
 #include "../front/image_uri.h"
-#include "twin.h"
+#include "baseline.h"
 
 #ifdef __cplusplus
 const char *const program = FRONT_NAME "_search";
@@ -136,10 +136,10 @@ static void run_lanes(struct run *r, const struct setting *set, const struct fro
 		die(gpunvme_strerror(*r->job.status));
 }
 
-static void run_twin(struct run *r, const struct setting *set)
+static void run_baseline(struct run *r, const struct setting *set)
 {
 	uint32_t threads = set->threads < set->slots ? set->threads : set->slots, next = 0, i;
-	struct twin *twin = (struct twin *)front_shared(threads * sizeof(*twin));
+	struct baseline *baseline = (struct baseline *)front_shared(threads * sizeof(*baseline));
 	pthread_t *thread = (pthread_t *)calloc(threads, sizeof(*thread));
 	pthread_barrier_t prepared;
 	uint64_t start;
@@ -148,30 +148,30 @@ static void run_twin(struct run *r, const struct setting *set)
 	r->job.slot = (struct search_slot *)front_shared(set->slots * sizeof(*r->job.slot));
 	pthread_barrier_init(&prepared, NULL, threads + 1);
 	for (i = 0; i < threads; i++) {
-		twin[i].prepared = &prepared;
-		twin[i].job = &r->job;
-		twin[i].path = set->path;
-		twin[i].delay = set->delay;
-		twin[i].next = &next;
-		twin[i].first = (uint32_t)((uint64_t)set->slots * i / threads);
-		twin[i].slots = (uint32_t)((uint64_t)set->slots * (i + 1) / threads) - twin[i].first;
-		if (pthread_create(&thread[i], NULL, twin_run, &twin[i]))
+		baseline[i].prepared = &prepared;
+		baseline[i].job = &r->job;
+		baseline[i].path = set->path;
+		baseline[i].delay = set->delay;
+		baseline[i].next = &next;
+		baseline[i].first = (uint32_t)((uint64_t)set->slots * i / threads);
+		baseline[i].slots = (uint32_t)((uint64_t)set->slots * (i + 1) / threads) - baseline[i].first;
+		if (pthread_create(&thread[i], NULL, baseline_run, &baseline[i]))
 			die("no more threads");
 	}
 	pthread_barrier_wait(&prepared);
 	start = reader_now();
 	for (i = 0; i < threads; i++) {
 		pthread_join(thread[i], NULL);
-		r->launches += twin[i].launches;
-		if (twin[i].status)
-			die(strerror(-twin[i].status));
+		r->launches += baseline[i].launches;
+		if (baseline[i].status)
+			die(strerror(-baseline[i].status));
 	}
 	r->seconds = (double)(reader_now() - start) * 1e-9;
 	pthread_barrier_destroy(&prepared);
-	free(thread); /* not the twins: their streams wait for launches until the program ends */
+	free(thread); /* not the baselines: their streams wait for launches until the program ends */
 }
 
-/* Which share of the exact answers was found. */
+/* Which share of the exact results was found. */
 static double recall(const struct run *r, const struct search_query *query)
 {
 	uint64_t found = 0;
@@ -201,19 +201,19 @@ int main(int argc, char **argv)
 	struct setting set = settings(argc, argv);
 	struct search_head head;
 	struct search_query *query = load(set.path, &head);
-	struct run lanes, twin;
+	struct run lanes, baseline;
 	struct front front;
 
 	open_front(&front, &set);
 	prepare(&lanes, "lanes", &set, &head, query);
 	run_lanes(&lanes, &set, &front);
 	report(&lanes, query);
-	prepare(&twin, "twin", &set, &head, query);
-	run_twin(&twin, &set);
-	report(&twin, query);
-	if (memcmp(lanes.job.answer, twin.job.answer, head.queries * sizeof(*lanes.job.answer)))
+	prepare(&baseline, "baseline", &set, &head, query);
+	run_baseline(&baseline, &set);
+	report(&baseline, query);
+	if (memcmp(lanes.job.answer, baseline.job.answer, head.queries * sizeof(*lanes.job.answer)))
 		die("the answers differ");
-	printf("the same answers; lanes have %.2f of the twin's rate\n", twin.seconds / lanes.seconds);
+	printf("the same answers; lanes have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
 	free(query);
 	return 0;
 }

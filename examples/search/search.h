@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The data set of the search, in one file or at the start of one drive: a head, then a graph with a node in each 4 KiB, then
- * queries with their exact answers. Vectors are bytes, and how far they are from each other a whole number, so that all
- * processors agree.
+ * queries with their exact results. Vectors are bytes and distances whole numbers, so that all processors agree.
  */
 #ifndef GPUNVME_EXAMPLES_SEARCH_H
 #define GPUNVME_EXAMPLES_SEARCH_H
@@ -13,7 +12,7 @@
 #define SEARCH_NODE 4096u
 #define SEARCH_WORDS 30u  /* of four dimensions each */
 #define SEARCH_DEGREE 32u /* neighbours of a node */
-#define SEARCH_TOP 10u	  /* answers to a query */
+#define SEARCH_TOP 10u	  /* results of a query */
 #define SEARCH_NOBODY 0xffffffffu
 
 struct search_head {
@@ -24,8 +23,9 @@ struct search_head {
 };
 
 /*
- * A node has its neighbours' vectors beside their numbers: who has read it knows which of them to read next. They are stored
- * word by word, so that the lanes of a wave, each with a neighbour, load what lies together. Node i lies at (i + 1) * 4 KiB.
+ * A node has the numbers and the vectors of its neighbours, so a thread that has read it knows which of them to read next. The
+ * vectors are stored word by word: the threads of a wave, each with a neighbour, load neighbouring words. Node i is at
+ * (i + 1) * 4 KiB.
  */
 struct search_node {
 	uint32_t number, spare;

@@ -2,7 +2,7 @@
 /*
  * search_data FILE NODES [QUERIES]: makes a data set for the search (search.h), the same one each time. Points lie in clusters
  * of some 256; a node's neighbours are near ones of its own and of the nearest clusters, those left out that another neighbour
- * is nearer to, and four points anywhere. The answers are found by brute force.
+ * is nearer to, and four points anywhere. Exact results are found by brute force.
  */
 #include <errno.h>
 #include <stdio.h>

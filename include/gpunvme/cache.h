@@ -8,10 +8,10 @@
  *
  * What is put stays mapped, to be found by the next gpunvme_mem_get() without a system call (but for memory of malloc() on AMD GPUs
  * that cannot write their L2 back in a kernel, which is made uncached again), until the cache holds more than its
- * limit, the memory is freed, or the device is closed. That memory is freed is told by ROCm's runtime, of memory of an AMD GPU and
- * of hipHostMalloc(): it is unmapped before it can be given out again. CUDA has a number for each of its allocations, which is
- * compared at each gpunvme_mem_get(). Of other memory (malloc(), mmap()) nobody tells: it is unmapped with its last
- * gpunvme_mem_put(), unless the caller promises to tell, by GPUNVME_GET_KEEP.
+ * limit, the memory is freed, or the device is closed. ROCm's runtime reports when memory of an AMD GPU or of hipHostMalloc() is
+ * freed: it is unmapped before it can be allocated again. CUDA has a number for each of its allocations, which each
+ * gpunvme_mem_get() compares. Nothing reports that other memory (malloc(), mmap()) is freed: its last gpunvme_mem_put() unmaps it,
+ * unless the caller promises to report that, by GPUNVME_GET_KEEP.
  *
  * What the cache holds counts as mapped: queues and data of a GPU lie together on a device (gpunvme_mem_map()).
  */
@@ -67,12 +67,12 @@ GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev
 
 /**
  * gpunvme_mem_put() - end that
- * @use: as gpunvme_mem_get() has filled it; zeroed when the answer is 0. NULL and zeroes are ignored.
+ * @use: as gpunvme_mem_get() has filled it; zeroed when 0 is returned. NULL and zeroes are ignored.
  *
  * No command uses the memory any more. May be called while the device is being closed and after that, and is due then, too. Any
  * thread may call it.
  * Return: 0 the memory may be freed, in the way that it was allocated; -EBUSY the device may still write to it, as
- * gpunvme_mem_free() answers: @use stays as it is, call again later.
+ * gpunvme_mem_free() returns: @use stays as it is, call again later.
  */
 GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use);
 

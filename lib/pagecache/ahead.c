@@ -51,7 +51,7 @@ static uint32_t queue_of(struct gpunvme_pagecache *cache, uint64_t owner, uint32
 	return qid;
 }
 
-/* Who has the identifiers of n frames? Of each the first of two words names tag and identifier; by 0 or 1 there is none. */
+/* Which queues have the identifiers of n frames? The first of two words of a frame names tag and identifier; 0 or 1: none. */
 static int check_some(struct gpunvme_pagecache *cache, uint64_t first, uint32_t n)
 {
 	const uint64_t at = cache->view.frame + 8ull * cache->view.frames + 16ull * first;

@@ -19,7 +19,7 @@ static uint64_t parts_at(const struct gpunvme_pagecache *cache, uint32_t frame)
 	return gnv_changed_kept_at(cache, frame) + 8ull * cache->view.frames;
 }
 
-/* No part lies behind the end of its page, or of the window. What a kernel that runs has changed meanwhile may look otherwise. */
+/* No part lies beyond the end of its page, or of the window. A running kernel may have changed the words: they are checked. */
 static bool lies_within(const struct gnv_changed *c)
 {
 	const struct gpunvme_dpages *view = &c->cache->view;

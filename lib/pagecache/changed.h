@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages that kernels have changed, for who writes them and who forgets them: words as device/changes.h has them. */
+/* Pages that kernels have changed, to be written or forgotten: words as device/changes.h has them. */
 #ifndef GNV_PAGECACHE_CHANGED_H
 #define GNV_PAGECACHE_CHANGED_H
 

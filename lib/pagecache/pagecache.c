@@ -75,7 +75,7 @@ static int check_opts(struct gpunvme_pagecache_opts *opts, const struct gnv_sour
 				(unsigned long long)opts->nblocks, source->name, (unsigned long long)source->nblocks);
 	pages = opts->nblocks / (opts->page_size / source->lba_size) + (opts->nblocks % (opts->page_size / source->lba_size) != 0);
 	if (gnv_mul_overflow(pages, (uint64_t)opts->page_size, &bytes))
-		return gnv_fail(-ERANGE, "the last page of the window would end behind what 64 bits count; take smaller pages or a smaller "
+		return gnv_fail(-ERANGE, "the last page of the window would end beyond what 64 bits count; take smaller pages or a smaller "
 				"window");
 	return 0;
 }
@@ -282,7 +282,7 @@ static bool give_back_some(struct gpunvme_pagecache *cache, uint64_t at, uint32_
 	return true;
 }
 
-/* Who looked before another gave back, and acts after, would take a frame that was lost again since. */
+/* A thread that looked before another gave frames back, and acts after, would take a frame that was lost again since. */
 void gnv_pagecache_give_back(struct gpunvme_pagecache *cache)
 {
 	const uint64_t all = cache->view.frames * (gnv_pagecache_writable(cache) ? 2ull : 1ull); /* those that are kept, too */

@@ -22,7 +22,7 @@ struct flush {
 	struct gnv_message cause; /* of the first failure */
 };
 
-/* A page, from where lanes have it. What a file has behind its end is zeroes. */
+/* A page, from where the threads of kernels have it. Beyond the end of a file are zeroes. */
 static int fetch_page(const struct gnv_changed *c, void *to)
 {
 	struct gpunvme_pagecache *cache = c->cache;
@@ -186,7 +186,7 @@ static int flush_all(struct gpunvme_pagecache *cache, struct flush *flush)
 	return ret ? ret : err;
 }
 
-/* One at a time. Others who ask the cache wait for no device. */
+/* One at a time. Other calls of the cache wait for no device. */
 static int flush_cache(struct gpunvme_pagecache *cache)
 {
 	struct flush flush = { .dev = cache->source.dev, .cause.text = "" };

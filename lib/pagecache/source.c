@@ -183,7 +183,7 @@ bool gnv_source_quiet(const struct gnv_source *source, struct gpunvme_mem *mem)
 
 /* ---- For the host ---- */
 
-/* The extent that a block is in, or behind; *i: its number and 1. */
+/* The last extent that begins at or before a block; *i: its number and 1. */
 static int find_extent(const struct gpunvme_file *file, uint64_t block, uint32_t extents, struct gpunvme_dextent *e, uint32_t *i)
 {
 	uint32_t low = 0, high = extents, mid, one;
@@ -252,5 +252,5 @@ int gnv_source_writable(const struct gnv_source *source)
 	if (gpunvme_file_get_info(source->file, &info) || !info.writable)
 		return gnv_fail(-EROFS, "the file is not leased any more: what kernels have changed must be flushed before "
 				"gpunvme_file_unlease(), and can now only be forgotten, by gpunvme_pagecache_discard()");
-	return source->file->live ? gpunvme_file_check(source->file) : 0; /* who breaks a lease may have blocks given to others */
+	return source->file->live ? gpunvme_file_check(source->file) : 0; /* after a broken lease its blocks may belong to others */
 }

@@ -20,7 +20,7 @@ struct gnv_run {
 	void *result;          /* where they are copied to */
 	bool sent;             /* and from, before: they are questions, too */
 	size_t result_size;    /* of one lane */
-	uint32_t ms;           /* the kernel's own time, beside that of its commands */
+	uint32_t ms;           /* the kernel's own time, in addition to that of its commands */
 	struct gnv_gpu_range views, results;
 	uint64_t seen; /* of the queues' positions */
 };

@@ -323,7 +323,7 @@ static void writes_in_place(void **state)
 	assert_int_equal(write_one(&r, file, 0, 0, 511, &done), -EINVAL);
 	assert_int_equal(write_one(&r, file, 0, 1, 512, &done), -EINVAL);
 	assert_int_equal(write_one(&r, file, 2, 0, 512, &done), -EINVAL);
-	assert_int_equal(write_one(&r, file, 0, 399872, 512, &done), -ERANGE); /* 400000 bytes: it would end behind them */
+	assert_int_equal(write_one(&r, file, 0, 399872, 512, &done), -ERANGE); /* 400000 bytes: it would end beyond them */
 	assert_int_equal(write_one(&r, file, 0, 399360, 512, &done), 0);
 	memcpy(want + 399360, p, 512);
 	gpunvme_file_close(file);
@@ -629,7 +629,7 @@ static void sizes_that_maps_claim(void **state)
 	opts.file = file;
 	opts.lba = (most >> 9) - 4;
 	opts.frames = 4;
-	opts.page_size = 4096; /* the window is less than a page of it, which would end behind 2^64 */
+	opts.page_size = 4096; /* the window is less than a page of it, which would end beyond 2^64 */
 	assert_int_equal(gpunvme_pagecache_create(r.dev, r.gpu, &opts, &cache), 0);
 	assert_int_equal(gpunvme_pagecache_destroy(cache), 0);
 	opts.lba = 0;

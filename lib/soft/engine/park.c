@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parking: commands that wait for a time, the played drive's (timing.h) or a fault's, or for ever. A heap for each server thread,
- * the earliest first; all of it runs under the lock of that server.
+ * Parking: commands that wait for a time, the emulated drive's (timing.h) or a fault's, or without limit. A heap for each server
+ * thread, the earliest first; all of it runs under the lock of that server.
  */
 #include "soft/engine/threads.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The same search with every step started from the CPU. Queries go on independently: whatever has its beam joins the next
- * launch, of which each thread has two, so that reads, launches and results of others overlap. Kernels load nodes where
- * io_uring has put them, once.
+ * The same search with every step started from the CPU. Queries do not wait for each other: one that has its beam joins the next
+ * launch. Each thread has two launches, so that reads, launches and results of others overlap. Kernels load nodes once, from
+ * where io_uring has put them.
  */
-#ifndef GPUNVME_EXAMPLES_SEARCH_TWIN_H
-#define GPUNVME_EXAMPLES_SEARCH_TWIN_H
+#ifndef GPUNVME_EXAMPLES_SEARCH_BASELINE_H
+#define GPUNVME_EXAMPLES_SEARCH_BASELINE_H
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,9 +13,9 @@
 #include "../front/reader.h"
 #include "kernel.h"
 
-#define TWIN_LAUNCHES 2u
+#define BASELINE_LAUNCHES 2u
 
-struct twin {
+struct baseline {
 	struct search_job *job;
 	const char *path;
 	uint64_t delay;
@@ -28,11 +28,11 @@ struct twin {
 	struct reader reader;
 	uint32_t *missing; /* reads that a slot waits for */
 	uint32_t *ready, count, live;
-	uint32_t *batch[TWIN_LAUNCHES], batched[TWIN_LAUNCHES];
-	front_stream stream[TWIN_LAUNCHES];
+	uint32_t *batch[BASELINE_LAUNCHES], batched[BASELINE_LAUNCHES];
+	front_stream stream[BASELINE_LAUNCHES];
 };
 
-static inline void twin_read(struct twin *t, uint32_t s)
+static inline void baseline_read(struct baseline *t, uint32_t s)
 {
 	struct search_slot *slot = &t->job->slot[s];
 	uint32_t b;
@@ -43,8 +43,8 @@ static inline void twin_read(struct twin *t, uint32_t s)
 	t->missing[s - t->first] = slot->wanted;
 }
 
-/* The slot has no query, or its query has its answer. */
-static inline void twin_next(struct twin *t, uint32_t s)
+/* The slot has no query, or its query is done. */
+static inline void baseline_next(struct baseline *t, uint32_t s)
 {
 	struct search_slot *slot = &t->job->slot[s];
 	uint32_t query = __atomic_fetch_add(t->next, 1, __ATOMIC_RELAXED);
@@ -57,11 +57,11 @@ static inline void twin_next(struct twin *t, uint32_t s)
 	slot->want[0] = t->job->start;
 	slot->wanted = 1;
 	t->job->reads[query] = 1;
-	twin_read(t, s);
+	baseline_read(t, s);
 }
 
 /* A launch is over: what its queries want next is asked for. */
-static inline void twin_over(struct twin *t, uint32_t l)
+static inline void baseline_over(struct baseline *t, uint32_t l)
 {
 	uint32_t i;
 
@@ -69,14 +69,14 @@ static inline void twin_over(struct twin *t, uint32_t l)
 		uint32_t s = t->batch[l][i];
 
 		if (t->job->slot[s].wanted)
-			twin_read(t, s);
+			baseline_read(t, s);
 		else
-			twin_next(t, s);
+			baseline_next(t, s);
 	}
 	t->batched[l] = 0;
 }
 
-static inline void twin_launch(struct twin *t, uint32_t l)
+static inline void baseline_launch(struct baseline *t, uint32_t l)
 {
 	struct search_job job = *t->job;
 
@@ -88,7 +88,7 @@ static inline void twin_launch(struct twin *t, uint32_t l)
 	t->count = 0;
 }
 
-static inline void twin_turn(struct twin *t)
+static inline void baseline_turn(struct baseline *t)
 {
 	uint64_t tag;
 	uint32_t l;
@@ -97,16 +97,16 @@ static inline void twin_turn(struct twin *t)
 	while (reader_take(&t->reader, &tag))
 		if (!--t->missing[tag - t->first])
 			t->ready[t->count++] = (uint32_t)tag;
-	for (l = 0; l < TWIN_LAUNCHES; l++) {
+	for (l = 0; l < BASELINE_LAUNCHES; l++) {
 		if (t->batched[l] && !front_busy(&t->stream[l]))
-			twin_over(t, l);
+			baseline_over(t, l);
 		if (t->count && !t->batched[l])
-			twin_launch(t, l);
+			baseline_launch(t, l);
 	}
 }
 
 /* Return: the file. */
-static inline int twin_prepare(struct twin *t)
+static inline int baseline_prepare(struct baseline *t)
 {
 	int fd = reader_file(t->path, 0);
 	uint32_t l;
@@ -116,17 +116,17 @@ static inline int twin_prepare(struct twin *t)
 					      (uint64_t)t->slots * t->job->beam * SEARCH_NODE);
 	t->missing = (uint32_t *)calloc(t->slots, sizeof(*t->missing));
 	t->ready = (uint32_t *)calloc(t->slots, sizeof(*t->ready));
-	for (l = 0; l < TWIN_LAUNCHES; l++) {
+	for (l = 0; l < BASELINE_LAUNCHES; l++) {
 		t->batch[l] = (uint32_t *)front_shared(t->slots * sizeof(**t->batch));
 		front_stream_open(&t->stream[l]);
 	}
 	return fd;
 }
 
-static inline void *twin_run(void *arg)
+static inline void *baseline_run(void *arg)
 {
-	struct twin *t = (struct twin *)arg;
-	int fd = twin_prepare(t);
+	struct baseline *t = (struct baseline *)arg;
+	int fd = baseline_prepare(t);
 	uint32_t s;
 
 	pthread_barrier_wait(t->prepared);
@@ -134,9 +134,9 @@ static inline void *twin_run(void *arg)
 		return NULL;
 	t->live = t->slots;
 	for (s = t->first; s < t->first + t->slots; s++)
-		twin_next(t, s);
+		baseline_next(t, s);
 	while (t->live && !t->status) {
-		twin_turn(t);
+		baseline_turn(t);
 		sched_yield();
 	}
 	reader_close(&t->reader);

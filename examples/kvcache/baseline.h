@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The same, with every layer started from the CPU: io_uring reads the next layer while a kernel works on this one; what has
- * arrived is launched behind it in the request's stream, so that nobody waits for a launch; the kernel tells its end by a word
- * that the CPU polls.
+ * The same, with every layer started from the CPU. io_uring reads the next layer while a kernel works on this one. A layer that
+ * has arrived is launched after it in the request's stream, so that no request waits for a launch. The kernel reports its end
+ * by a word that the CPU polls.
  */
-#ifndef GPUNVME_EXAMPLES_KVCACHE_TWIN_H
-#define GPUNVME_EXAMPLES_KVCACHE_TWIN_H
+#ifndef GPUNVME_EXAMPLES_KVCACHE_BASELINE_H
+#define GPUNVME_EXAMPLES_KVCACHE_BASELINE_H
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,13 +13,13 @@
 #include "../front/reader.h"
 #include "kernel.h"
 
-struct twin_request {
+struct baseline_request {
 	uint32_t asked, launched, over; /* layers */
 	uint32_t reads[2], writes[2];	/* under way, of even and odd layers */
 	front_stream stream;
 };
 
-struct twin {
+struct baseline {
 	struct kv_job *job;
 	const uint32_t *place; /* that of the job for the CPU, which does not reach the lanes' memory */
 	const char *path;
@@ -28,10 +28,10 @@ struct twin {
 	uint64_t launches;
 	int status;
 	struct reader reader;
-	struct twin_request *request;
+	struct baseline_request *request;
 };
 
-static inline void twin_move(struct twin *t, uint32_t r, uint32_t layer, uint32_t first, uint32_t count, int write)
+static inline void baseline_move(struct baseline *t, uint32_t r, uint32_t layer, uint32_t first, uint32_t count, int write)
 {
 	uint32_t request = t->first + r, i;
 	struct kv_job job = *t->job;
@@ -43,19 +43,19 @@ static inline void twin_move(struct twin *t, uint32_t r, uint32_t layer, uint32_
 }
 
 /* What a request can do next, it does. Return: whether it is over. */
-static inline int twin_step(struct twin *t, uint32_t r)
+static inline int baseline_step(struct baseline *t, uint32_t r)
 {
-	struct twin_request *q = &t->request[r];
+	struct baseline_request *q = &t->request[r];
 	struct kv_job job = *t->job;
 	uint32_t half;
 
 	job.request = t->first + r;
 	if (q->over < q->launched && __atomic_load_n(&job.stamp[job.request * job.layers + q->over].end, __ATOMIC_ACQUIRE)) {
-		twin_move(t, r, q->over, job.fragments, job.added, 1);
+		baseline_move(t, r, q->over, job.fragments, job.added, 1);
 		q->writes[q->over++ % 2] = job.added;
 	}
 	if (q->asked < job.layers && q->asked < q->over + 2) {
-		twin_move(t, r, q->asked, 0, job.fragments, 0);
+		baseline_move(t, r, q->asked, 0, job.fragments, 0);
 		q->reads[q->asked++ % 2] = job.fragments;
 	}
 	half = q->launched % 2;
@@ -67,7 +67,7 @@ static inline int twin_step(struct twin *t, uint32_t r)
 	return q->over == job.layers && !q->writes[0] && !q->writes[1];
 }
 
-static inline void twin_loop(struct twin *t)
+static inline void baseline_loop(struct baseline *t)
 {
 	uint32_t over = 0, r;
 	uint64_t tag;
@@ -75,7 +75,7 @@ static inline void twin_loop(struct twin *t)
 	while (over < t->requests && !t->status) {
 		t->status = reader_go(&t->reader);
 		while (reader_take(&t->reader, &tag)) {
-			struct twin_request *q = &t->request[tag / 4];
+			struct baseline_request *q = &t->request[tag / 4];
 
 			if (tag & 1)
 				q->writes[tag / 2 % 2]--;
@@ -83,14 +83,14 @@ static inline void twin_loop(struct twin *t)
 				q->reads[tag / 2 % 2]--;
 		}
 		for (over = r = 0; r < t->requests; r++)
-			over += (uint32_t)twin_step(t, r);
+			over += (uint32_t)baseline_step(t, r);
 		sched_yield();
 	}
 }
 
-static inline void *twin_run(void *arg)
+static inline void *baseline_run(void *arg)
 {
-	struct twin *t = (struct twin *)arg;
+	struct baseline *t = (struct baseline *)arg;
 	uint64_t each = kv_landing(t->job, 1, 0, 0);
 	int fd = reader_file(t->path, 1);
 
@@ -98,7 +98,7 @@ static inline void *twin_run(void *arg)
 					      t->job->landing + t->first * each, t->requests * each);
 	if (t->status)
 		return NULL;
-	twin_loop(t);
+	baseline_loop(t);
 	reader_close(&t->reader);
 	close(fd);
 	return NULL;
