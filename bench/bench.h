@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,42 +45,31 @@ static inline const char *cpu_model(void)
 	return model;
 }
 
-static inline const char *file_system(const char *path)
+/* The kind of the file system that has this device number (proc_pid_mountinfo(5)). Valid until the next call. */
+static inline const char *file_system(uint64_t dev)
 {
-	static char number[32];
-	struct statfs fs;
+	static char line[8192], kind[64];
+	FILE *file = fopen("/proc/self/mountinfo", "r");
+	unsigned upper, lower;
 
-	if (!path || statfs(path, &fs) < 0)
-		return "none";
-	switch ((unsigned long)fs.f_type) {
-	case 0xef53:
-		return "ext4";
-	case 0x58465342:
-		return "xfs";
-	case 0x9123683e:
-		return "btrfs";
-	case 0x01021994:
-		return "tmpfs";
-	default:
-		snprintf(number, sizeof(number), "type 0x%lx", (unsigned long)fs.f_type);
-		return number;
+	strcpy(kind, "none");
+	while (file && fgets(line, sizeof(line), file)) {
+		const char *rest = strstr(line, " - ");
+
+		if (rest && sscanf(line, "%*d %*d %u:%u", &upper, &lower) == 2 && makedev(upper, lower) == dev)
+			sscanf(rest, " - %63s", kind);
 	}
+	if (file)
+		fclose(file);
+	return kind;
 }
 
-/* The first thing a benchmark prints. @path: the image, or NULL. With @json it is an object that the caller completes and prints. */
-/* Of a controller in software, for the heading alone: what the library reads of a URI, only it knows. Valid until the next call. */
-static inline const char *image_of(const char *uri)
+/*
+ * The first thing a benchmark prints. @s: an open session, or NULL. With @json it is an object that the caller completes and prints.
+ */
+static inline struct json_object *print_setup(int json, const struct session *s)
 {
-	static char path[4096];
-
-	if (strncmp(uri, "soft:", 5) != 0)
-		return NULL;
-	snprintf(path, sizeof(path), "%.*s", (int)strcspn(uri + 5, "?"), uri + 5);
-	return path;
-}
-
-static inline struct json_object *print_setup(int json, const char *path)
-{
+	const char *kind = s && s->ns.medium == GPUNVME_MEDIUM_FILE ? file_system(s->ns.medium_dev) : "none";
 	struct json_object *object;
 	struct utsname os;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -88,7 +77,7 @@ static inline struct json_object *print_setup(int json, const char *path)
 	uname(&os);
 	if (!json) {
 		printf("%s: %s, %ld CPUs, %s %s", program, cpu_model(), cores, os.sysname, os.release);
-		printf(path ? ", %s on %s\n" : "\n", path, file_system(path));
+		printf(s ? ", %s on %s\n" : "\n", s ? s->uri : "", kind);
 		return NULL;
 	}
 	object = json_object_new_object();
@@ -96,7 +85,7 @@ static inline struct json_object *print_setup(int json, const char *path)
 	put_text(object, "cpu", cpu_model());
 	put_number(object, "cpus", cores);
 	put_text(object, "kernel", os.release);
-	put_text(object, "file_system", file_system(path));
+	put_text(object, "file_system", kind);
 	return object;
 }
 

@@ -86,7 +86,6 @@ static int measure(struct session *s, uint32_t ranges, struct json_object *json)
 
 int main(int argc, char **argv)
 {
-	struct json_object *json;
 	struct session_opts o = SESSION_OPTS_INIT;
 	struct session s;
 	uint32_t ranges = 1024;
@@ -106,12 +105,11 @@ int main(int argc, char **argv)
 		return misused("a controller is missing: --dev soft:PATH");
 	if (ranges & (ranges - 1) || ranges > 65536)
 		return misused("--ranges must be a power of two, and at most 65536");
-	json = print_setup(o.json, image_of(o.dev));
 	ret = session_open(&s, &o);
 	if (ret == GO_ON)
 		ret = session_open_gpu(&s, &o);
 	if (ret == GO_ON)
-		ret = measure(&s, ranges, json);
+		ret = measure(&s, ranges, print_setup(o.json, &s));
 	session_close(&s);
 	return finish(ret);
 }

@@ -94,7 +94,7 @@ static void report(const struct session *s, const struct session_opts *o, double
 	printf("  command table     %s for each thread of the controller\n", human((double)COMMAND_TABLE));
 }
 
-static int measure(struct session *s, const struct session_opts *o, double seconds, struct json_object *json)
+static int measure(struct session *s, const struct session_opts *o, double seconds)
 {
 	struct memory before = memory_now(), after;
 	double idle;
@@ -110,7 +110,7 @@ static int measure(struct session *s, const struct session_opts *o, double secon
 		idle = cpu_share(seconds);
 		after.rss -= before.rss;
 		after.locked -= before.locked;
-		report(s, o, idle, &after, json);
+		report(s, o, idle, &after, print_setup(o->json, s));
 		ret = EXIT_DONE;
 	}
 	session_close(s);
@@ -119,7 +119,6 @@ static int measure(struct session *s, const struct session_opts *o, double secon
 
 int main(int argc, char **argv)
 {
-	struct json_object *json;
 	struct session_opts o = SESSION_OPTS_INIT;
 	struct session s;
 	uint64_t ms = 5000;
@@ -143,6 +142,5 @@ int main(int argc, char **argv)
 		return misused("a controller is missing: --dev soft:PATH");
 	if (ms > 600000)
 		return misused("--ms must be at most 600000");
-	json = print_setup(o.json, image_of(o.dev));
-	return finish(measure(&s, &o, (double)ms / 1000, json));
+	return finish(measure(&s, &o, (double)ms / 1000));
 }

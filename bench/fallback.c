@@ -50,7 +50,7 @@ static int measure(struct load *l)
 	if (ret == GO_ON && !r.ios)
 		ret = failed("no command ended in %.1f s", r.seconds);
 	if (ret == GO_ON) {
-		json = print_setup(l->o.json, image_of(l->o.dev));
+		json = print_setup(l->o.json, &l->s);
 		if (json)
 			print_json(json, l, &r);
 		else

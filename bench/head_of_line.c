@@ -56,7 +56,7 @@ static int run_slice(struct load *l, struct sum *sum)
 }
 
 /* @sum: without, with. */
-static int measure(struct load *l, struct sum *sum)
+static int measure(struct load *l, struct sum *sum, struct json_object **json)
 {
 	struct fault fault = { 0, 0 };
 	struct load_result none = { 0 };
@@ -68,6 +68,8 @@ static int measure(struct load *l, struct sum *sum)
 		gnv_soft_set_fault(gnv_dev_soft(l->s.dev), &(struct gnv_soft_fault){ decide, &fault });
 		ret = load_open(l);
 	}
+	if (ret == GO_ON)
+		*json = print_setup(l->o.json, &l->s);
 	l->seconds /= SLICES;
 	for (uint32_t i = 0; i < 2 * SLICES && ret == GO_ON; i++) {
 		__atomic_store_n(&fault.per_cent, i % 2, __ATOMIC_RELAXED);
@@ -77,12 +79,13 @@ static int measure(struct load *l, struct sum *sum)
 	return ret;
 }
 
-static int compare(struct load *l, struct json_object *json)
+static int compare(struct load *l)
 {
 	static struct sum sum[2];
+	struct json_object *json = NULL;
 	double without, with, possible;
 	uint32_t p50[2];
-	int ret = measure(l, sum);
+	int ret = measure(l, sum, &json);
 
 	if (ret != GO_ON)
 		return ret;
@@ -118,7 +121,6 @@ int main(int argc, char **argv)
 		OPTION_JSON(&l.o),
 		OPTIONS_END,
 	};
-	struct json_object *json;
 	int ret;
 
 	program = "head_of_line";
@@ -132,6 +134,5 @@ int main(int argc, char **argv)
 	if (ms > 600000)
 		return misused("--ms must be at most 600000");
 	l.seconds = (double)ms / 1000;
-	json = print_setup(l.o.json, image_of(l.o.dev));
-	return finish(compare(&l, json));
+	return finish(compare(&l));
 }

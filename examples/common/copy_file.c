@@ -77,6 +77,16 @@ static int check_node(const struct copy_file *f, const struct stat *st)
 		      S_ISBLK(st->st_mode) ? "block device" : S_ISCHR(st->st_mode) ? "character device" : "socket");
 }
 
+/* The file that would be replaced may be far from its symbolic link. */
+static int refuse_to_replace(const struct copy_file *f)
+{
+	struct stat st;
+
+	if (lstat(f->path, &st) == 0 && S_ISLNK(st.st_mode))
+		return failed("'%s' is a symbolic link to '%s', which exists: add --force to replace that file", f->path, f->target);
+	return failed("'%s' exists: add --force to replace it", f->path);
+}
+
 /* What there is under the name already: devices and pipes are written to, a file is replaced where its own name leads. */
 static int open_existing(struct copy_file *f, const struct session *s, const struct stat *st)
 {
@@ -90,10 +100,10 @@ static int open_existing(struct copy_file *f, const struct session *s, const str
 		ret = check_node(f, st);
 		return ret == GO_ON ? open_node(f, st) : ret;
 	}
-	if (!f->o->force)
-		return failed("'%s' exists: add --force to replace it", f->path);
 	f->target = realpath(f->path, NULL);
-	return f->target ? GO_ON : failed("cannot create '%s': %s", f->path, strerror(errno));
+	if (!f->target)
+		return failed("cannot create '%s': %s", f->path, strerror(errno));
+	return f->o->force ? GO_ON : refuse_to_replace(f);
 }
 
 /* The name is free, but a link that leads nowhere is not: its end is nobody's to guess. */

@@ -46,6 +46,19 @@ struct front {
 #include "cpu.h"
 #endif
 
+/* An image for the CPU to read. */
+static inline FILE *front_image(const char *path)
+{
+	char why[4352];
+	FILE *in = fopen(path, "rb");
+
+	if (in)
+		return in;
+	snprintf(why, sizeof(why), "'%s': %s: name an image by its path", path, strerror(errno));
+	die(why);
+	return NULL;
+}
+
 /*
  * front_open() opens controller, lanes, queues and a buffer of @bytes; front_close() ends them. front_shared() is memory that
  * the CPU and kernels have at the same address, front_local() is the lanes' own; both are zero, and live as long as the

@@ -8,13 +8,10 @@
 
 #define IMAGE_URI 4352 /* a path of 4096 bytes and its keys */
 
-/* The path of an image that is named as for the other programs, soft:PATH, or by its path alone. Keys are no part of it. */
-static inline const char *image_path(const char *name)
-{
-	return strncmp(name, "soft:", 5) ? name : name + 5;
-}
-
-/* In URIs '?' begins the keys, and '%' a byte in hexadecimal. Return: false, it does not fit. */
+/*
+ * The library alone reads URIs. Programs that also read the image by themselves are given its path.
+ * In URIs '?' begins the keys, and '%' a byte in hexadecimal. Return: false, it does not fit.
+ */
 static inline int image_uri(char uri[IMAGE_URI], const char *path, const char *keys)
 {
 	size_t n = (size_t)snprintf(uri, IMAGE_URI, "soft:");

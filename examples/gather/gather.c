@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather soft:IMAGE: rows of a feature matrix, by lists that a kernel makes. A wave draws the neighbours of a node, reads their
+ * gather IMAGE: rows of a feature matrix, by lists that a kernel makes. A wave draws the neighbours of a node, reads their
  * rows, all at once, and adds them up, as a layer of a graph neural network does. The CPU does it again and compares.
  *
  * --row BYTES    of the matrix, which is the whole image (4096)
@@ -84,7 +84,7 @@ FRONT_FN void gather_rows(const struct gather_job *job)
 FRONT_KERNEL(gather_rows, gather_job)
 
 static const char usage[] =
-	"usage: gather soft:IMAGE [--row BYTES] [--nodes N] [--fan N] [--slots N] [--delay US] [--threads N]";
+	"usage: gather IMAGE [--row BYTES] [--nodes N] [--fan N] [--slots N] [--delay US] [--threads N]";
 
 static uint32_t number(uint32_t least, uint32_t most)
 {
@@ -120,9 +120,9 @@ static const char *settings(struct gather_job *job, char uri[IMAGE_URI], int arg
 	if (optind + 1 != argc || job->row % 4096)
 		die(job->row % 4096 ? "a row has whole blocks of 4096 bytes" : usage);
 	snprintf(keys, sizeof(keys), delay ? "ro=1&threads=%u&fault=delay:%u:op=read" : "ro=1&threads=%u", threads, delay);
-	if (!image_uri(uri, image_path(argv[optind]), keys))
+	if (!image_uri(uri, argv[optind], keys))
 		die("the path is too long");
-	return image_path(argv[optind]);
+	return argv[optind];
 }
 
 /* The CPU reads the same rows. */
@@ -130,9 +130,9 @@ static void check_sums(const struct gather_job *job, const char *path)
 {
 	uint32_t words = job->row / 4, node, i, word;
 	uint32_t *row = (uint32_t *)malloc(job->row), *sum = (uint32_t *)malloc(job->row);
-	FILE *in = fopen(path, "rb");
+	FILE *in = front_image(path);
 
-	if (!in || !row || !sum)
+	if (!row || !sum)
 		die(strerror(errno));
 	for (node = 0; node < job->nodes; node++) {
 		memset(sum, 0, job->row);
@@ -159,6 +159,7 @@ int main(int argc, char **argv)
 	char uri[IMAGE_URI];
 
 	path = settings(&job, uri, argc, argv);
+	fclose(front_image(path));
 	front_open(&job.front, uri, 0, (size_t)job.slots * job.fan * job.row);
 	job.matrix = job.front.nblocks * job.front.lba_size / job.row;
 	if (!job.matrix)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kvcache soft:IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
+ * kvcache IMAGE: restores key/value blocks of requests to a language model from a drive and saves what is new, by waves that
  * read and write by themselves. Then the baseline does the same: the CPU starts its reads, writes and layers. Every fragment is
  * compared when it arrives, and what was added is read back.
  *
@@ -34,7 +34,7 @@ struct setting {
 };
 
 static const char usage[] =
-	"usage: kvcache soft:IMAGE [--make BYTES] [--requests N] [--layers N]"
+	"usage: kvcache IMAGE [--make BYTES] [--requests N] [--layers N]"
 	" [--layer BYTES] [--fragment BYTES] [--added N] [--work US] [--waves N] [--delay US] [--threads N]";
 
 static uint64_t number(uint64_t least, uint64_t most)
@@ -102,7 +102,7 @@ static void settings(struct setting *set, int argc, char **argv)
 		set_option(set, c);
 	if (optind + 1 != argc)
 		die(usage);
-	set->path = image_path(argv[optind]);
+	set->path = argv[optind];
 	job->fragments = (uint32_t)(set->layer / job->bytes);
 	if (job->bytes % 4096 || set->layer % job->bytes || !job->fragments)
 		die("fragments have whole blocks of 4096 bytes, and layers whole fragments");
@@ -256,10 +256,10 @@ static void check_added(const struct run *r, const char *path, const uint32_t *p
 	const struct kv_job *job = &r->job;
 	uint32_t each = job->fragments + job->added, l, i;
 	unsigned char *bytes = (unsigned char *)malloc(job->bytes);
-	FILE *in = fopen(path, "rb");
+	FILE *in = front_image(path);
 	uint64_t word, sector, s;
 
-	if (!in || !bytes)
+	if (!bytes)
 		die(strerror(errno));
 	for (l = 0; l < job->requests * job->layers; l++)
 		for (i = job->fragments; i < each; i++) {
@@ -354,11 +354,9 @@ static void open_front(struct setting *set)
 static int is_image(const char *path)
 {
 	uint64_t word = 0;
-	FILE *in = fopen(path, "rb");
+	FILE *in = front_image(path);
 	int is;
 
-	if (!in)
-		die(strerror(errno));
 	is = fread(&word, sizeof(word), 1, in) == 1 && word == KV_MARK(0, 0);
 	fclose(in);
 	return is;

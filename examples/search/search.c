@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * search soft:IMAGE: nearest neighbours in a graph on a drive (search_data makes one), by waves that read what they need. Then the
+ * search IMAGE: nearest neighbours in a graph on a drive (search_data makes one), by waves that read what they need. Then the
  * baseline does the same on the same data: the CPU starts its reads and steps. Both results are compared.
  *
  * --delay US    what the drive takes for a read, beyond what the file takes (0)
@@ -33,7 +33,7 @@ struct run {
 	struct search_job job;
 };
 
-static const char usage[] = "usage: search soft:IMAGE [--delay US] [--slots N] [--beam N] [--list N] [--threads N]";
+static const char usage[] = "usage: search IMAGE [--delay US] [--slots N] [--beam N] [--list N] [--threads N]";
 
 static uint32_t number(const char *text, uint32_t least, uint32_t most)
 {
@@ -63,7 +63,7 @@ static struct setting settings(int argc, char **argv)
 	}
 	if (optind + 1 != argc)
 		die(usage);
-	set.path = image_path(argv[optind]);
+	set.path = argv[optind];
 	return set;
 }
 
@@ -71,10 +71,8 @@ static struct setting settings(int argc, char **argv)
 static struct search_query *load(const char *path, struct search_head *head)
 {
 	struct search_query *query = NULL;
-	FILE *in = fopen(path, "rb");
+	FILE *in = front_image(path);
 
-	if (!in)
-		die(strerror(errno));
 	if (fread(head, sizeof(*head), 1, in) != 1 || head->magic != SEARCH_MAGIC || !head->queries || head->start >= head->nodes)
 		die("this is no data set of search_data");
 	query = (struct search_query *)calloc(head->queries, sizeof(*query));
