@@ -427,7 +427,7 @@ static void bad_words_have_a_sentence(void **state)
 		{ "lose::count=1", "'' is no condition here" },
 		{ "cns:", "'' is no condition here" },
 		{ "loose", "fault=loose is not known" },
-		{ "delay", "US must be a number from 1 to 10000000" },
+		{ "delay", "US must be a number from 1 to 600000000" },
 		{ "delay:0", "fault=delay:0: US must be" },
 		{ "delay:-1", "US must be" },
 		{ "delay:1x", "US must be" },

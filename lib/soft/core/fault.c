@@ -12,7 +12,7 @@
 #include "util/log.h"
 #include "util/opts.h"
 
-#define SECONDS_10 10000000u
+#define SECONDS_600 600000000u /* longer than hosts wait: Linux 30 s and 60 s (nvme/host/core.c, nvme_io_timeout, admin_timeout) */
 #define BYTES (1u << 31)
 #define P_DIGITS 24u
 
@@ -73,7 +73,7 @@ static const struct word {
 	{ "sleepy", NULL, 0, STATE, GNV_SOFT_SLEEPY, "no error: has three power states, and is in the last" },
 	{ "no-wake", NULL, 0, STATE, GNV_SOFT_NO_WAKE,
 	  "with the one before: dies of an I/O command while it may go to its last power state by itself" },
-	{ "slow-wake", "US", SECONDS_10, STATE, GNV_SOFT_SLOW_WAKE,
+	{ "slow-wake", "US", SECONDS_600, STATE, GNV_SOFT_SLOW_WAKE,
 	  "with sleepy: takes US microseconds to come back from its last power state, and claims to take 1000" },
 	{ "hmb", "MIB", 1024, POWER_OF_2, GNV_SOFT_HMB,
 	  "no error: asks for so much of the host's memory, and dies when anybody else writes to it" },
@@ -89,12 +89,12 @@ static const struct word {
 	  "dies of a command with the identifier of one that is in flight in another queue, the admin queue included" },
 	{ "few-cids", "NUMBER", 65535, STATE, GNV_SOFT_FEW_CIDS, "dies of an I/O command whose identifier is NUMBER or more" },
 
-	{ "delay", "US", SECONDS_10, ANY_QUEUE, GNV_SOFT_DELAY, "the completion comes US microseconds later" },
-	{ "shuffle", "US", SECONDS_10, ANY_QUEUE, GNV_SOFT_SHUFFLE,
+	{ "delay", "US", SECONDS_600, ANY_QUEUE, GNV_SOFT_DELAY, "the completion comes US microseconds later" },
+	{ "shuffle", "US", SECONDS_600, ANY_QUEUE, GNV_SOFT_SHUFFLE,
 	  "the same for any time up to US, so that completions overtake each other" },
 	{ "lose", NULL, 0, ANY_QUEUE, GNV_SOFT_DROP, "the command is taken and never completed" },
-	{ "twice", "US", SECONDS_10, ANY_QUEUE, GNV_SOFT_TWICE, "its completion is posted again, US microseconds later; 0: at once" },
-	{ "early", "US", SECONDS_10, RULE, GNV_SOFT_EARLY,
+	{ "twice", "US", SECONDS_600, ANY_QUEUE, GNV_SOFT_TWICE, "its completion is posted again, US microseconds later; 0: at once" },
+	{ "early", "US", SECONDS_600, RULE, GNV_SOFT_EARLY,
 	  "its completion is posted at once, and its data moves US microseconds later" },
 	{ "torn", "US", 10000, ANY_QUEUE, GNV_SOFT_TORN,
 	  "the dword with the phase is written US microseconds before the other three of its completion" },
