@@ -4,7 +4,18 @@
 # /tmp. A socket's name has 107 bytes at most, QEMU's words no blanks.
 : "${work:?}" "${tool:?}"
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-tmp=$(mktemp -d "${place:-/tmp}/gnv-served-XXXXXX")
+place=${place:-/tmp}
+# A scenario that is killed cannot remove its folder, which may lie in memory. The next one does: the servers hold the lock, too.
+for old in "$place"/gnv-served-*; do
+  if [ -e "$old/lock" ] && flock -n "$old/lock" true; then
+    rm -rf "$old"
+  fi
+done
+new=$(mktemp -d "$place/gnv-new-XXXXXX")
+exec 9>"$new/lock"
+flock 9
+tmp=${new/gnv-new/gnv-served} # it has this name only when it is locked
+mv "$new" "$tmp"
 servers=()
 # shellcheck disable=SC2317 # it is called by the trap
 end() {
