@@ -80,8 +80,8 @@ struct gpunvme_run {
  * Every wait of the kernel is bounded by the command time-out of its queues. A drive that dies ends all transfers: those under way
  * with -GPUNVME_ETIMEDOUT or -GPUNVME_ENODEV, the rest with -GPUNVME_ESHUTDOWN.
  *
- * The first call with @gpu loads the kernels. The CUDA driver compiles them, and waits for all kernels that run on the GPU. So make
- * a call, which may be of one transfer of 0 bytes, before a kernel runs that waits for a later one.
+ * The first call with @gpu loads the kernels. The CUDA driver compiles them, and waits without limit for kernels that run there. So
+ * make a call, which may be of one transfer of 0 bytes, before a kernel runs that waits for a later one.
  *
  * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. @gpu stays open as long as
  * the graph. Capture anew after the recovery of a queue. AMD GPUs: not yet; launch a kernel with <gpunvme/device.h>, or call

@@ -47,7 +47,10 @@ static void log_leak(const struct gnv_dma_maps *maps, uint64_t len)
 	gnv_log(maps->log, GPUNVME_LOG_ERROR, "0x%llx bytes of the client are leaked: %s", (unsigned long long)len, gpunvme_errmsg());
 }
 
-/* Pages that a GPU keeps stay mapped here: what came to their addresses later would have the old pages registered. */
+/*
+ * Pages that a GPU keeps stay mapped here: what came to their addresses later would have the old pages registered. The log says so.
+ * The client gets EIO, because the pages are this process's loss: for the client nothing is mapped.
+ */
 static int place(const struct gnv_dma_maps *maps, struct gnv_dma_map *r)
 {
 	const int ret = gnv_soft_space_place(maps->space, r->iova, r->len, r->memory.ptr);
