@@ -11,7 +11,7 @@ import time
 
 import stillness
 
-stillness.PERIOD, stillness.IDLE_S, stillness.SPIN_S, stillness.STILL_S = 0.1, 2, 1.5, 2
+stillness.PERIOD, stillness.IDLE_S, stillness.SPIN_S, stillness.STILL_S, stillness.BOOT_S = 0.1, 2, 1.5, 2, 0.7
 SLEEPS = "import time; open('/proc/self/comm', 'w').write('CPU 0/TCG'); time.sleep(999)"
 BUSY = "open('/proc/self/comm', 'w').write('CPU 0/TCG')\nwhile 1: pass"
 # The processor waits for a lock, and who has that for a core.
@@ -51,7 +51,7 @@ def beside_much_else(code):
     core = min(os.sched_getaffinity(0))
     hogs = [subprocess.Popen([sys.executable, "-c", BUSY], preexec_fn=lambda: os.sched_setaffinity(0, {core})) for _ in range(3)]
     try:
-        return judged(code, core)
+        return judged(code, core, words=b"up")
     finally:
         for hog in hogs:
             hog.kill()
@@ -62,7 +62,8 @@ def main():
     still, failed = b"x: " + stillness.LAST_WORDS, 0
     cases = [("sleeps", "its processors wanted a core for 0.", judged(SLEEPS, seconds=60)),
              ("is heard of", "", judged(SLEEPS, each=1, seconds=4)),
-             ("spins", "QEMU has run for", judged(BUSY, seconds=120)),
+             ("spins", "no word for", judged(BUSY, seconds=120, words=b"up")),
+             ("spins before its first word", "no first word for", judged(BUSY, seconds=120)),
              ("QEMU stands still", "QEMU stands still", judged(SLEEPS, words=still, seconds=60)),
              ("waits for a core", "", beside_much_else(BUSY)),
              ("waits for a thread that waits for a core", "", beside_much_else(LOCKED))]

@@ -16,6 +16,7 @@ PERIOD = 5  # seconds between two looks
 IDLE_S = 180
 PROCESSORS_SHARE, THREAD_SHARE = 0.1, 0.5  # of that all processors together, and no thread more, have run or waited for a core
 SPIN_S = 300  # of a core, without a word
+BOOT_S = 60  # of a core, before the first word: a guest needs four seconds until then, and now and then a boot never ends
 STILL_S = 100
 # QEMU 7.2 now and then stands still when a queue is deleted with commands in flight: this is the last that it says.
 LAST_WORDS = b"aio failed: Operation canceled"
@@ -24,10 +25,12 @@ LAST_WORDS = b"aio failed: Operation canceled"
 class Stillness:
     def __init__(self, path):
         self.path = pathlib.Path(path)
+        self.spoken = False
         self.heard(b"")
 
     def heard(self, line):
         self.last = line
+        self.spoken = self.spoken or bool(line.strip())
         self.quiet = 0.0  # seconds; a look that is late counts for little more than one: the whole machine may have stood still
         self.before = time.monotonic()
         self.looks = collections.deque(maxlen=int(IDLE_S / PERIOD))  # what spent() says of each thread
@@ -51,9 +54,9 @@ class Stillness:
     def spins(self):
         ran = sum(map(int, (self.process() / "stat").read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
         self.began = ran if self.began is None else self.began
-        if ran - self.began > SPIN_S:
-            return (f"the guest hangs and is ended: no word for {self.quiet:.0f} s, in which QEMU has run for "
-                    f"{ran - self.began:.0f} s")
+        if ran - self.began > (SPIN_S if self.spoken else BOOT_S):
+            return (f"the guest hangs and is ended: {'no word' if self.spoken else 'no first word'} for {self.quiet:.0f} s, in which QEMU "
+                    f"has run for {ran - self.began:.0f} s")
         return None
 
     def sleeps(self):
