@@ -6,10 +6,10 @@
 #include <gpunvme/device.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "calls.h"
+#include "common/wait.h"
 
 /* ---- Pages that cannot be read ---- */
 
@@ -20,7 +20,6 @@ static void wait_for_ever(void *arg)
 {
 	struct stage *s = arg;
 	struct gpunvme_dq hasty = s->dq;
-	time_t end = time(NULL) + 60;
 	struct gpunvme_page page;
 	uint64_t value, i = 0;
 	const struct gpunvme_cached_queue src = { &hasty, &s->pages };
@@ -28,8 +27,7 @@ static void wait_for_ever(void *arg)
 	if (gpunvme_lane()) {
 		do
 			note(s, !get_word(s, 512 * (STUCK + 1 + i++ % 100), &value));
-		while (!__atomic_load_n(&s->told, __ATOMIC_ACQUIRE) && time(NULL) < end);
-		note(s, __atomic_load_n(&s->told, __ATOMIC_ACQUIRE));
+		while (!__atomic_load_n(&s->told, __ATOMIC_ACQUIRE));
 		return;
 	}
 	hasty.cmd_timeout = 250 * hasty.ticks_per_ms;
@@ -191,30 +189,24 @@ static uint32_t in_flight(struct stage *s)
 /* Stop lanes while the device reads; a machine that sleeps for so long that the reads have ended tries again. */
 static void stop_while_it_reads(struct stage *s)
 {
-	time_t end = time(NULL) + 60;
 	pthread_t thread;
 
-	while (!info_of(s).lost && time(NULL) < end) {
+	while (!info_of(s).lost) {
 		gpunvme_qp_stop(s->qp, 0);
 		assert_int_equal(pthread_create(&thread, NULL, run_until_the_end, s), 0);
-		while (in_flight(s) < info_of(s).frames && time(NULL) < end)
-			usleep(1000);
+		wait_until(in_flight(s) >= info_of(s).frames);
 		gpunvme_qp_stop(s->qp, 1);
 		pthread_join(thread, NULL);
 	}
-	assert_true(info_of(s).lost > 0);
 }
 
 static void wait_until_quiet(struct stage *s)
 {
 	struct gpunvme_service *service;
-	time_t end = time(NULL) + 60;
 
 	assert_int_equal(gpunvme_service_start(s->gpu, &s->dq, 1, &service), 0);
-	while (in_flight(s) && time(NULL) < end)
-		usleep(1000);
+	wait_until(!in_flight(s));
 	gpunvme_service_stop(service);
-	assert_int_equal(in_flight(s), 0);
 }
 
 /* Nobody takes completions between the kernels, so what was in flight remains so until the service comes. */
