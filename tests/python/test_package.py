@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 import gpunvme
+from gpunvme import safetensors
 from gpunvme._library import ffi, lib
 
 CC = os.environ.get("CC", "cc")
@@ -43,8 +44,8 @@ def test_every_function_is_there():
 
 
 def test_explains_itself():
-    members = [getattr(gpunvme, name) for name in gpunvme.__all__]
-    for kind in (gpunvme.Drive, gpunvme.File):
+    members = [getattr(module, name) for module in (gpunvme, safetensors) for name in module.__all__]
+    for kind in (gpunvme.Drive, gpunvme.File, safetensors.safe_open, safetensors.Slice):
         members += [member for name, member in inspect.getmembers(kind) if not name.startswith("_")]
     for member in members:
         assert inspect.getdoc(member), member
