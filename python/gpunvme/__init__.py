@@ -19,7 +19,8 @@ from . import _arguments
 from ._drive import Drive
 from ._file import File
 from ._library import BUILT, Error, Info, ask, check, digits, ffi, info, lib, sized
-from ._stream import Stream, Transfer
+from ._stream import Stream
+from ._transfer import Transfer
 
 __all__ = ["Drive", "Error", "File", "Info", "Stream", "Transfer", "controllers", "doctor", "doctor_gpu", "gpus", "version"]
 __version__ = digits(BUILT)  #: of this module; version() is the library's

@@ -13,8 +13,9 @@ from ._arguments import Piece
 from ._file import File, listing, options
 from ._fork import process
 from ._library import Error, Info, ask, check, ffi, info, lib, sized
-from ._memory import clear, view
-from ._stream import Queue, Stream, Transfer
+from ._memory import Device, Host, clear, view
+from ._stream import Queue, Stream
+from ._transfer import Transfer
 
 BUFFER = 8 << 20
 TRANSFER = 256 << 10  # of a thread, at most
@@ -38,6 +39,7 @@ class Drive:
     _dq = ffi.new("struct gpunvme_dq *")
     _process: object = None
     _name = ""
+    _spec = ""
 
     def __init__(self, uri: str | os.PathLike[str], *, write: bool = False, yes: bool = False, gpu: str = "cpu", nsid: int = 0,
                  lba: int = 0, nblocks: int = 0):
@@ -47,6 +49,7 @@ class Drive:
         self._lock = threading.Lock()
         self._queue = Queue()
         self._process = process()
+        self._spec = names[1].decode(errors="replace")
         self._dq = ffi.new("struct gpunvme_dq *")
         self._dbuf = ffi.new("struct gpunvme_dbuf *")
         try:
@@ -90,7 +93,7 @@ class Drive:
         It waits for transfers in the background, and raises the error of those that failed and that nobody waited for.
         """
         with self._turn():
-            self._queue.end()
+            self._queue.end(self)
             if not lib.gpunvme_qp_destroy(self._qp):
                 self._qp = ffi.NULL
             check(lib.gpunvme_dev_close(self._dev))  # with a queue that could not be deleted
@@ -181,18 +184,18 @@ class Drive:
         with self._held():
             return self._queue.stream(self)
 
-    def read_async(self, into: Any, offset: int = 0, stream: Stream | None = None) -> Transfer:
+    def read_async(self, into: Any, offset: int = 0, stream: Any = None) -> Transfer:
         """Begin to fill an array, as read() does, and return at once. The array has the data after wait() of the transfer."""
         start = arguments.number("offset", offset)
         with self._held():
-            target = view(into, True)
+            target = self._view(into, True, stream)
             return self._begin_read([(start, len(target))], target, stream)
 
-    def write_async(self, data: Any, offset: int = 0, stream: Stream | None = None, *, durable: bool = False) -> Transfer:
+    def write_async(self, data: Any, offset: int = 0, stream: Any = None, *, durable: bool = False) -> Transfer:
         """Begin to write an array, as write() does, and return at once. The array was copied then, and may change."""
         start = arguments.number("offset", offset)
         with self._held():
-            source = view(data, False)
+            source = self._view(data, False, stream)
             return self._begin_write([(start, len(source))], source, stream, durable)
 
     def flush(self) -> None:
@@ -282,11 +285,15 @@ class Drive:
             self._copy(0, offset // block, -(-(skip + length) // block))
             target.put(at, self._bytes() + skip, length)
 
-    def _begin_read(self, pieces: Sequence[tuple[int | None, int]], target: Any, stream: Stream | None) -> Transfer:
+    def _view(self, array: Any, writable: bool, stream: Any) -> Host | Device:
+        """The memory of the array of a transfer, for this stream."""
+        return view(array, writable, self._queue.handle(self, stream, array))
+
+    def _begin_read(self, pieces: Sequence[tuple[int | None, int]], target: Any, stream: Any) -> Transfer:
         self._check(pieces, len(target))
         return self._queue.begin(self, pieces, target, 0, stream)
 
-    def _begin_write(self, pieces: Sequence[Piece], source: Any, stream: Stream | None, durable: bool) -> Transfer:
+    def _begin_write(self, pieces: Sequence[Piece], source: Any, stream: Any, durable: bool) -> Transfer:
         self._check_write(pieces, len(source))
         return self._queue.begin(self, pieces, source, lib.GPUNVME_TRANSFER_WRITE | (lib.GPUNVME_RW_FUA if durable else 0), stream)
 

@@ -11,7 +11,7 @@ from ._memory import view
 
 if TYPE_CHECKING:
     from ._drive import Drive
-    from ._stream import Stream, Transfer
+    from ._transfer import Transfer
 
 TYPES = ("other", "file", "directory", "link")
 
@@ -55,24 +55,24 @@ class File:
             source = view(data, False)
             self._drive._write(self._in_place(offset, len(source)), source, durable)
 
-    def read_async(self, into: Any, offset: int = 0, stream: Stream | None = None) -> Transfer:
+    def read_async(self, into: Any, offset: int = 0, stream: Any = None) -> Transfer:
         """Begin to fill an array, as read() does, and return at once. The array has the data after wait() of the transfer."""
         with self._drive._held():
-            target = view(into, True)
+            target = self._drive._view(into, True, stream)
             start = self._check(offset, len(target))
             return self._drive._begin_read(list(self._pieces(start, len(target))), target, stream)
 
-    def write_async(self, data: Any, offset: int = 0, stream: Stream | None = None, *, durable: bool = False) -> Transfer:
+    def write_async(self, data: Any, offset: int = 0, stream: Any = None, *, durable: bool = False) -> Transfer:
         """Begin to write an array in place, as write() does, and return at once. The array was copied then, and may change."""
         with self._drive._held():
-            source = view(data, False)
+            source = self._drive._view(data, False, stream)
             return self._drive._begin_write(self._in_place(offset, len(source)), source, stream, durable)
 
-    def gather(self, table: Iterable[Piece], out: Any, stream: Stream | None = None) -> Transfer:
+    def gather(self, table: Iterable[Piece], out: Any, stream: Any = None) -> Transfer:
         """Begin to fill an array with pieces of the file, (offset, length) in bytes, one after another, as one transfer."""
         rows = arguments.pieces(table)
         with self._drive._held():
-            target = view(out, True)
+            target = self._drive._view(out, True, stream)
             parts = [part for at, length in rows for part in self._pieces(self._check(at, length), length)]
             return self._drive._begin_read(parts, target, stream)
 

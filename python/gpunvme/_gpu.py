@@ -26,7 +26,17 @@ ffi.cdef("""
     int cuCtxPopCurrent_v2(void **context);
     int cuMemcpyHtoD_v2(uintptr_t to, const void *from, size_t size);
     int cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t size);
+    int cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t size, void *stream);
+    int cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t size, void *stream);
+    int cuMemsetD8Async(uintptr_t to, unsigned char value, size_t size, void *stream);
     int cuStreamSynchronize(void *stream);
+    int cuPointerGetAttribute(void *value, int attribute, uintptr_t at);
+    int cuStreamIsCapturing(void *stream, int *state);
+    int cuStreamWaitEvent(void *stream, void *event, unsigned flags);
+    int cuEventCreate(void **event, unsigned flags);
+    int cuEventRecord(void *event, void *stream);
+    int cuEventQuery(void *event);
+    int cuEventDestroy_v2(void *event);
     int cuGetErrorString(int error, const char **text);
 
     int hipGetDevice(int *device);
@@ -34,6 +44,10 @@ ffi.cdef("""
     int hipMemcpy(uintptr_t to, uintptr_t from, size_t size, int kind);
     const char *hipGetErrorString(int error);
 """)
+
+
+def _pointer(handle: int) -> Any:
+    return ffi.cast("void *", handle)
 
 
 @functools.lru_cache
@@ -56,11 +70,19 @@ def _load(variable: str, *names: str) -> Any:
     return _open(variable, (named,) if named else names)
 
 
+def ordinal_of(spec: str) -> int:
+    """The number in cuda:N. `auto` takes the first that can be used."""
+    return int(spec[5:]) if spec.startswith("cuda:") else 0
+
+
 class Cuda:
     """A device of CUDA, by its primary context, in which torch, JAX and CuPy work."""
 
     stream = 1  # the default stream, which copies wait for: __dlpack__(stream=) of the array API
     RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+    NOT_READY = 600  # CUDA_ERROR_NOT_READY
+    ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    UNTIMED = 2  # CU_EVENT_DISABLE_TIMING
 
     def __init__(self, ordinal: int):
         self._lib = _load("GPUNVME_CUDA_LIBRARY", "libcuda.so.1", "libcuda.so")
@@ -68,6 +90,16 @@ class Cuda:
         device = ffi.new("int *")
         self._check(self._lib.cuDeviceGet(device, ordinal))
         self._device = device[0]
+        self.ordinal = ordinal
+
+    @classmethod
+    def of(cls, address: int) -> Cuda:
+        """The device that has memory at an address."""
+        first, found = cls(0), ffi.new("int *")
+        if first._lib.cuPointerGetAttribute(found, cls.ORDINAL, address):  # some drivers want a context
+            with first.current():
+                first._check(first._lib.cuPointerGetAttribute(found, cls.ORDINAL, address))
+        return cls(found[0])
 
     def _check(self, error: int) -> None:
         if error:
@@ -112,6 +144,49 @@ class Cuda:
     def get(self, target: Any, source: int, size: int) -> None:
         with self.current():
             self._check(self._lib.cuMemcpyDtoH_v2(target, source, size))
+
+    # Calls of streams, in current() of this device. They return at once.
+
+    def put_later(self, to: int, source: Any, size: int, stream: int) -> None:
+        self._check(self._lib.cuMemcpyHtoDAsync_v2(to, source, size, _pointer(stream)))
+
+    def get_later(self, target: Any, source: int, size: int, stream: int) -> None:
+        self._check(self._lib.cuMemcpyDtoHAsync_v2(target, source, size, _pointer(stream)))
+
+    def clear(self, to: int, size: int, stream: int) -> None:
+        self._check(self._lib.cuMemsetD8Async(to, 0, size, _pointer(stream)))
+
+    def synchronize(self, stream: int) -> None:
+        self._check(self._lib.cuStreamSynchronize(_pointer(stream)))
+
+    def refuse_capture(self, stream: int) -> None:
+        """A graph has no result that wait() could look at."""
+        state = ffi.new("int *")
+        self._check(self._lib.cuStreamIsCapturing(_pointer(stream), state))
+        if state[0]:
+            raise Error(-errno.EOPNOTSUPP, "the stream is captured, and a graph has no Transfer to wait for: begin the transfer before or "
+                                           "after the capture, or call gpunvme_run_on_stream() of the C library")
+
+    def event(self) -> Any:
+        event = ffi.new("void **")
+        self._check(self._lib.cuEventCreate(event, self.UNTIMED))
+        return event[0]
+
+    def end_event(self, event: Any) -> None:
+        self._check(self._lib.cuEventDestroy_v2(event))
+
+    def record(self, event: Any, stream: int) -> None:
+        self._check(self._lib.cuEventRecord(event, _pointer(stream)))
+
+    def after(self, stream: int, event: Any) -> None:
+        self._check(self._lib.cuStreamWaitEvent(_pointer(stream), event, 0))
+
+    def passed(self, event: Any) -> bool:
+        """Has all ended that was before the event?"""
+        error = self._lib.cuEventQuery(event)
+        if error != self.NOT_READY:
+            self._check(error)
+        return bool(error == 0)
 
 
 class Hip:

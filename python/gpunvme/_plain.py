@@ -32,10 +32,25 @@ def _ctype(kind: Any) -> bool:
     return issubclass(kind, _simple) and kind._type_ not in CTYPES_POINTERS
 
 
+def made_by(module: str, kind: str, array: Any) -> bool:
+    """Is it an array of this type of a framework?"""
+    loaded = sys.modules.get(module)  # not loaded: it made no array
+    return loaded is not None and isinstance(array, getattr(loaded, kind))
+
+
 def ndarray(array: Any) -> bool:
     """Is it an array of numpy?"""
-    numpy = sys.modules.get("numpy")  # not loaded: it made no array
-    return numpy is not None and isinstance(array, numpy.ndarray)
+    return made_by("numpy", "ndarray", array)
+
+
+def torch(array: Any) -> bool:
+    """Is it a tensor of torch?"""
+    return made_by("torch", "Tensor", array)
+
+
+def cupy(array: Any) -> bool:
+    """Is it an array of CuPy?"""
+    return made_by("cupy", "ndarray", array)
 
 
 def _owners(array: Any) -> Iterator[Any]:

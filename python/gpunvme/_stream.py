@@ -2,15 +2,19 @@
 """
 Transfers in the background, on streams of the C library's CPU threads. Data goes through memory of the library, so an array has
 what was read when its transfer is done: in wait(), or in a call that has to make room. The functions here are called by one thread
-at a time, under the lock of the drive.
+at a time, under the lock of the drive. Those of CUDA: _cuda.py.
 """
 from __future__ import annotations
 
 import errno
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
+from ._area import ENTRY, Area
+from ._cuda import CudaQueue
+from ._gpu import ordinal_of
 from ._library import Error, check, ffi, lib, sized
 from ._memory import clear
+from ._transfer import Transfer
 
 if TYPE_CHECKING:
     from ._drive import Drive
@@ -20,7 +24,6 @@ UNDER_WAY = 256 << 20  # bytes of all areas together; a transfer that needs more
 TRANSFERS = 256  # at once: then a new one waits for the others
 SMALLEST = 1 << 20  # of an area
 KEPT = 64 << 20  # an area that is larger is freed after its transfer
-ENTRY = ffi.sizeof("struct gpunvme_transfer")
 RESULTS = slice(ffi.typeof("struct gpunvme_transfer").fields[-1][1].offset // 8, None, ENTRY // 8)
 
 
@@ -37,60 +40,21 @@ class Stream:
         return f"<gpunvme.Stream{'' if self._handle else ', ended'}>"
 
 
-class Area:
-    """Memory for the list of a transfer and for its data."""
-
-    def __init__(self, drive: Drive, size: int):
-        self.size = size
-        self.dbuf = ffi.new("struct gpunvme_dbuf *")
-        chosen = sized("gpunvme_mem_opts")
-        chosen.flags = lib.GPUNVME_MEM_HOST
-        self.memory = drive._make("mem", lib.gpunvme_mem_alloc, drive._gpu, size, chosen)
-        try:
-            check(lib.gpunvme_mem_map(self.memory, drive._dev))
-            check(lib.gpunvme_mem_dbuf(self.memory, drive._dev, self.dbuf))
-        except BaseException:
-            lib.gpunvme_mem_free(self.memory)
-            raise
-        self.bytes = ffi.cast("char *", lib.gpunvme_mem_ptr(self.memory))
-
-    def free(self) -> None:
-        check(lib.gpunvme_mem_free(self.memory))
-
-
-class Transfer:
-    """A transfer under way, as read_async(), write_async() and gather() return it. It keeps its array until it is done.
-
-    Call wait() before you use the array. If a transfer failed that nobody waited for, the next call with its drive or a file of it
-    raises the error, at the latest close().
-    """
+class HostTransfer(Transfer):
+    """A transfer on a stream of CPU threads. Nothing of a read that failed arrives in the array."""
 
     def __init__(self, drive: Drive, stream: Stream, array: Any, write: bool):
-        self._drive = drive
+        super().__init__(drive, array, write)
         self._stream = stream
-        self._array = array
-        self._write = write
-        self._size = len(array)
         self._area: Any = None
         self._steps: list[tuple[int, int | None, int]] = []  # place in the array and in the area (None: zeroes), bytes
-        self._starts: list[tuple[int, int]] = []  # of each entry of the list: offset on the drive, bytes
-        self._error: Exception | None = None
-
-    def __repr__(self) -> str:
-        state = "under way" if self._array is not None else "failed" if self._error else "done"
-        return f"<gpunvme.Transfer of {self._size} bytes, {state}>"
 
     def wait(self) -> int:
         """Wait until it is done, and return its bytes. Raise its error if it failed: the array has nothing of it then."""
         with self._drive._turn():
-            queue = self._drive._queue
             if self._array is not None:
-                queue.drain(self._stream)
-            if self in queue.failed:
-                queue.failed.remove(self)
-        if self._error:
-            raise self._error
-        return self._size
+                self._drive._queue.drain(self._stream)
+            return self._said()
 
     def _lay_out(self, pieces: Sequence[tuple[int | None, int]], block: int) -> int:
         """Give each piece whole blocks of the area. Return the bytes of all of it."""
@@ -107,6 +71,7 @@ class Transfer:
 
     def _begin(self, first: int, flags: int) -> None:
         area = self._area
+        self._list = area.bytes
         entries = ffi.cast("struct gpunvme_transfer *", area.bytes)
         for i, (offset, length) in enumerate(self._starts):
             entries[i] = (offset, first, length, flags, 0, -errno.EAGAIN)
@@ -125,18 +90,6 @@ class Transfer:
             return iter(())
         results = memoryview(ffi.buffer(self._area.bytes, ENTRY * len(self._starts))).cast("B").cast("q")[RESULTS]
         return (i for i, result in enumerate(results) if result < 0 and result != -errno.EAGAIN)
-
-    def _refusal(self) -> Exception | None:
-        """What went wrong, of a transfer whose kernel has ended."""
-        entries = ffi.cast("struct gpunvme_transfer *", self._area.bytes)
-        for i, (offset, length) in enumerate(self._starts):
-            if entries[i].result == length:
-                continue
-            result = entries[i].status or min(entries[i].result, 0) or -errno.EIO
-            text = ffi.string(lib.gpunvme_strerror(result)).decode(errors="replace")
-            what = "write" if self._write else "read"
-            return Error(result, f"a {what} in the background, of bytes {offset} to {offset + length} of the drive: {text}")
-        return None
 
     def _finish(self) -> None:
         """Give the array what was read, unless any of it failed. The kernel has ended. An interrupted call may be repeated."""
@@ -158,33 +111,52 @@ class Queue:
         self.failed: list[Transfer] = []  # nobody has waited for them
         self._streams: list[Stream] = []
         self._own: Stream | None = None
-        self._under_way: list[Transfer] = []
+        self._under_way: list[HostTransfer] = []
+        self._cuda: CudaQueue | None = None
         self._free: list[Area] = []
 
     def stream(self, drive: Drive) -> Stream:
         """Make a stream."""
-        found = sized("gpunvme_gpu_info")
-        check(lib.gpunvme_gpu_get_info(drive._gpu, found))
-        if found.kind != lib.GPUNVME_GPU_CPU:
-            raise Error(-errno.EOPNOTSUPP, "transfers in the background take threads of the CPU: open the drive with gpu='cpu', or "
-                                           "call read() and write()")
+        if self._kind(drive) == lib.GPUNVME_GPU_CUDA:
+            raise Error(-errno.EOPNOTSUPP, "a GPU has streams of its own: pass one of CUDA or of your framework")
+        self._refuse(drive)
         self._streams.append(Stream(drive._make("stream", lib.gpunvme_stream_create, drive._gpu)))
         return self._streams[-1]
 
-    def _of(self, drive: Drive, stream: Stream | None) -> Stream:
+    def _kind(self, drive: Drive) -> int:
+        found = sized("gpunvme_gpu_info")
+        check(lib.gpunvme_gpu_get_info(drive._gpu, found))
+        return int(found.kind)
+
+    def _refuse(self, drive: Drive) -> None:
+        if self._kind(drive) != lib.GPUNVME_GPU_CPU:
+            raise Error(-errno.EOPNOTSUPP, "transfers in the background take threads of the CPU or of an NVIDIA GPU: open the drive with "
+                                           "gpu='cpu' or gpu='cuda:N', or call read() and write()")
+
+    def handle(self, drive: Drive, stream: Any, array: Any) -> int | None:
+        """The stream of CUDA of a transfer. None: a stream of CPU threads."""
+        if self._kind(drive) != lib.GPUNVME_GPU_CUDA:
+            return None
+        self._cuda = self._cuda or CudaQueue(ordinal_of(drive._spec))
+        return self._cuda.handle(stream, array)
+
+    def _of(self, drive: Drive, stream: Any) -> Stream:
         if stream is None:
             self._own = self._own or self.stream(drive)
             return self._own
         if not isinstance(stream, Stream):
-            raise TypeError(f"stream must be a gpunvme.Stream, not {type(stream).__name__}")
+            raise TypeError(f"stream must be a gpunvme.Stream, not {type(stream).__name__}; those of CUDA are for a drive that was "
+                            "opened with gpu='cuda:N'")
         if stream not in self._streams:
             raise ValueError("the stream belongs to another drive: make it by stream() of this one")
         return stream
 
     def begin(self, drive: Drive, pieces: Sequence[tuple[int | None, int]], array: Any, flags: int,
-              stream: Stream | None) -> Transfer:
+              stream: Any) -> Transfer:
         """Enqueue a transfer that was checked."""
-        new = Transfer(drive, self._of(drive, stream), array, bool(flags))
+        if self._cuda and array.handle is not None:
+            return self._cuda.begin(drive, pieces, array, flags)
+        new = HostTransfer(drive, self._of(drive, stream), array, bool(flags))
         total = new._lay_out(pieces, drive.block_size)
         if total > MOST:  # pieces of a byte take a block each
             raise ValueError(f"the transfer takes {total} bytes of memory, in whole blocks, and one in the background has at most "
@@ -201,7 +173,7 @@ class Queue:
             raise
         return new
 
-    def _make_room(self, new: Transfer, size: int) -> None:
+    def _make_room(self, new: HostTransfer, size: int) -> None:
         """Wait for others: for all if there are too many, and for those that read what this one writes."""
         used = sum(transfer._area.size for transfer in self._under_way)
         if len(self._under_way) >= TRANSFERS or used and used + size > UNDER_WAY:
@@ -260,15 +232,21 @@ class Queue:
             transfer._finish()
             self._under_way.remove(transfer)
             self._free.append(transfer._area)
-            transfer._array = transfer._area = None
+            transfer._array = transfer._area = transfer._list = None
             transfer._steps, transfer._starts = [], []
             if transfer._error:
                 self.failed.append(transfer)
         for area in [area for area in self._free if area.size > KEPT]:
             self._drop(area)
 
+    def collect(self) -> None:
+        """Finish what has ended on streams of CUDA."""
+        if self._cuda:
+            self.failed += [each for each in self._cuda.collect() if each._error and not each.told]
+
     def look(self) -> None:
         """Raise what failed and nobody waited for."""
+        self.collect()
         for transfer in list(self._under_way):
             if transfer._array is not None and next(transfer._failures(), None) is not None:
                 self.drain(transfer._stream)
@@ -282,9 +260,11 @@ class Queue:
             error = Error(error.result, more) if isinstance(error, Error) else Error(-errno.EIO, more)
         raise error
 
-    def end(self) -> None:
+    def end(self, drive: Drive) -> None:
         """Wait for all, and end the streams."""
         self.drain()
+        if self._cuda:
+            self._cuda.end(drive)
         while self._streams:
             lib.gpunvme_stream_destroy(self._streams[-1]._handle)
             self._streams.pop()._handle = ffi.NULL
@@ -295,3 +275,5 @@ class Queue:
         while self._free:
             self._free[-1].free()
             self._free.pop()
+        if self._cuda:
+            self._cuda.free()

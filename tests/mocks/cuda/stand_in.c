@@ -616,6 +616,88 @@ PUBLIC int cuStreamSynchronize(void *stream)
 	return sticky();
 }
 
+/* ---- Events: what the Python module uses ---- */
+
+struct event {
+	struct stream *stream; /* NULL: not recorded */
+	uint64_t stamp;	       /* of the last launch before it */
+};
+
+PUBLIC int cuStreamIsCapturing(void *stream, int *state);
+PUBLIC int cuStreamIsCapturing(void *stream, int *state)
+{
+	ASKED(true);
+	*state = self.capture && stream == self.capture;
+	return 0;
+}
+
+PUBLIC int cuEventCreate(struct event **event, unsigned flags);
+PUBLIC int cuEventCreate(struct event **event, unsigned flags)
+{
+	ASKED(true);
+	if (flags != 2) /* CU_EVENT_DISABLE_TIMING */
+		broke("an event that takes the time");
+	*event = calloc(1, sizeof(**event));
+	count(&self.events, 1);
+	return *event ? 0 : GNV_CUDA_OUT_OF_MEMORY;
+}
+
+PUBLIC int cuEventDestroy_v2(struct event *event);
+PUBLIC int cuEventDestroy_v2(struct event *event)
+{
+	ASKED(true);
+	free(event);
+	count(&self.events, -1);
+	return 0;
+}
+
+PUBLIC int cuEventRecord(struct event *event, void *stream);
+PUBLIC int cuEventRecord(struct event *event, void *stream)
+{
+	ASKED(true);
+	event->stream = stream_of(stream);
+	event->stamp = __atomic_load_n(&event->stream->stamp, __ATOMIC_ACQUIRE);
+	return 0;
+}
+
+/* Of the streams that there are: a stream that was destroyed ends when its kernel has. */
+static bool has_passed(const struct event *event)
+{
+	const struct stream *s;
+	bool found = false;
+	int i;
+
+	for (i = 0; i < DEVICES && !found; i++)
+		found = (event->stream == &legacy[i] || event->stream == &per_thread[i]) && runs_up_to(event->stream, event->stamp, ALL);
+	pthread_mutex_lock(&lock);
+	for (s = streams; s && !found; s = s->next)
+		found = s == event->stream && runs_up_to(s, event->stamp, ALL);
+	pthread_mutex_unlock(&lock);
+	return !found;
+}
+
+/* An event that was never recorded has passed (CUDA driver API, cuEventQuery). */
+PUBLIC int cuEventQuery(const struct event *event);
+PUBLIC int cuEventQuery(const struct event *event)
+{
+	ASKED_UNSAFE(true);
+	return has_passed(event) ? 0 : GNV_CUDA_NOT_READY;
+}
+
+PUBLIC int cuStreamWaitEvent(void *stream, const struct event *event, unsigned flags);
+PUBLIC int cuStreamWaitEvent(void *stream, const struct event *event, unsigned flags)
+{
+	const struct timespec pause = { 0, 20000 };
+
+	(void)stream;
+	ASKED(true);
+	if (flags)
+		broke("cuStreamWaitEvent: flags");
+	while (!has_passed(event)) /* the real one does not wait here, but in the stream */
+		nanosleep(&pause, NULL);
+	return 0;
+}
+
 /* ---- Memory ---- */
 
 /* The one that shares a byte with that range. */
@@ -726,11 +808,30 @@ PUBLIC int cuMemFreeAsync(gnv_cuda_ptr at, void *stream)
 	return sticky();
 }
 
+/* Memory of a GPU, or of the host that is registered: all of it in one allocation. */
+static bool is_known(gnv_cuda_ptr at, size_t len)
+{
+	const char *ptr = (const char *)(uintptr_t)at;
+	bool known = false;
+	int i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < ALLOCATIONS && !known; i++)
+		known = allocated[i].ptr && ptr >= allocated[i].ptr && (size_t)(ptr - allocated[i].ptr) <= allocated[i].len &&
+			len <= allocated[i].len - (size_t)(ptr - allocated[i].ptr);
+	i = known ? REGISTRATIONS : find(ptr, 1);
+	known |= i < REGISTRATIONS && ptr + len <= registered[i].ptr + registered[i].len;
+	pthread_mutex_unlock(&lock);
+	return known;
+}
+
 PUBLIC gnv_cuda_set_fn cuMemsetD8Async;
 PUBLIC int cuMemsetD8Async(gnv_cuda_ptr at, unsigned char value, size_t len, void *stream)
 {
-	(void)stream;
 	ASKED(true);
+	if (!is_known(at, len))
+		return GNV_CUDA_INVALID_VALUE;
+	wait_for_turn(stream_of(stream));
 	memset((void *)(uintptr_t)at, value, len);
 	return 0;
 }
@@ -747,9 +848,11 @@ static void copy(uintptr_t to, uintptr_t from, size_t len)
 PUBLIC gnv_cuda_to_device_fn cuMemcpyHtoDAsync_v2;
 PUBLIC int cuMemcpyHtoDAsync_v2(gnv_cuda_ptr at, const void *from, size_t len, void *stream)
 {
-	(void)stream;
 	ASKED(true);
+	if (!is_known(at, len))
+		return GNV_CUDA_INVALID_VALUE;
 	await_no_wait();
+	wait_for_turn(stream_of(stream));
 	copy((uintptr_t)at, (uintptr_t)from, len);
 	return 0;
 }
@@ -757,11 +860,28 @@ PUBLIC int cuMemcpyHtoDAsync_v2(gnv_cuda_ptr at, const void *from, size_t len, v
 PUBLIC gnv_cuda_from_device_fn cuMemcpyDtoHAsync_v2;
 PUBLIC int cuMemcpyDtoHAsync_v2(void *to, gnv_cuda_ptr at, size_t len, void *stream)
 {
-	(void)stream;
 	ASKED(true);
+	if (!is_known(at, len))
+		return GNV_CUDA_INVALID_VALUE;
 	await_no_wait();
+	wait_for_turn(stream_of(stream));
 	copy((uintptr_t)to, (uintptr_t)at, len);
 	return 0;
+}
+
+/* Those that wait, as the Python module uses them. */
+PUBLIC int cuMemcpyHtoD_v2(gnv_cuda_ptr at, const void *from, size_t len);
+PUBLIC int cuMemcpyHtoD_v2(gnv_cuda_ptr at, const void *from, size_t len)
+{
+	ASKED_UNSAFE(true);
+	return cuMemcpyHtoDAsync_v2(at, from, len, NULL);
+}
+
+PUBLIC int cuMemcpyDtoH_v2(void *to, gnv_cuda_ptr at, size_t len);
+PUBLIC int cuMemcpyDtoH_v2(void *to, gnv_cuda_ptr at, size_t len)
+{
+	ASKED_UNSAFE(true);
+	return cuMemcpyDtoHAsync_v2(to, at, len, NULL);
 }
 
 /*
@@ -869,5 +989,5 @@ static void forget(void)
 	memset(modules, 0, sizeof(modules));
 	self.capture_lost = false;
 	self.kernel_error = 0;
-	self.contexts = self.streams = self.modules = self.registrations = self.allocations = 0;
+	self.contexts = self.streams = self.modules = self.registrations = self.allocations = self.events = 0;
 }

@@ -20,7 +20,7 @@ struct stand_in {
 	int kernel_error; /* with which the next kernel ends, and all that comes then on its GPU (atomic) */
 	int devices, major, minor, pools;
 	/* What exists (atomic). */
-	int contexts, streams, modules, registrations, allocations, running;
+	int contexts, streams, modules, registrations, allocations, running, events;
 	int waiting; /* threads in a call that waits for kernels (atomic) */
 	void *device_memory; /* a pointer that is taken for one of cuMemAlloc() */
 	void *foreign_stream; /* a stream of a context that the program has made (cuCtxCreate()), or NULL */
