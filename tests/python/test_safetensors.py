@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 
 import numpy
 import pytest
@@ -467,18 +466,19 @@ def test_interrupted(image, data, monkeypatch):
     """Ctrl-C while a file is read: KeyboardInterrupt, and the drive can be used."""
     monkeypatch.setattr(safetensors, "PART", 30000)
     with opened(image[0], "?lat_us=1000") as drive:
-        waiting = gpunvme.Transfer.wait
+        begin, begun = gpunvme.File.read_async, []
 
-        def wait(transfer):
-            threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
-            return waiting(transfer)
+        def read_async(*args):
+            begun.append(begin(*args))
+            if len(begun) == 30:
+                os.kill(os.getpid(), signal.SIGINT)  # its handler runs before this returns
+            return begun[-1]
 
-        monkeypatch.setattr(gpunvme.Transfer, "wait", wait)
+        monkeypatch.setattr(gpunvme.File, "read_async", read_async)
         with pytest.raises(KeyboardInterrupt):
             load_file(drive.open("good"), framework="np")
-            while True:  # the signal may arrive late
-                threading.Event().wait(1)
-        monkeypatch.setattr(gpunvme.Transfer, "wait", waiting)
+        assert len(begun) == 30
+        monkeypatch.setattr(gpunvme.File, "read_async", begin)
         assert load_file(drive.open("good"), framework="np")["large"].tobytes() == data["large"]
 
 
