@@ -7,6 +7,7 @@ aten/src/ATen/DLConvertor.cpp, before torch 2.8).
 """
 import ctypes
 import math
+import types
 
 import numpy
 
@@ -82,11 +83,14 @@ class Tensor:
     def bytes(self):
         """For tests."""
         size, start = math.prod(self.shape) * self.dtype.bits // 8, self.address
+        if hasattr(self.gpu, "copy"):
+            return self.gpu.copy(start, size)
         if self.device != "cpu":
             start += self.gpu.played_bytes() - self.gpu.played_memory()
         return ctypes.string_at(start, size)
 
 
+cuda = types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=0))
 _used = 0  # of the played GPU
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The back end for LMCache: no read that failed, and nothing from before a crash, is ever taken for data."""
+import contextlib
 import errno
 import os
 import random
@@ -16,9 +17,11 @@ import pytest
 import gpunvme
 import stub_lmcache
 import stub_torch
+import test_cuda
 from gpunvme import _library
 from stub_lmcache import GRAIN, RAW, Caller, blocks, versions
 from test_files import PATH
+from tensor import Tensor
 from test_fork import in_child
 
 SIZE = 1 << 20
@@ -419,6 +422,68 @@ def test_memory_of_a_gpu(backend, place, monkeypatch):
         done.clear()
         with pytest.raises(gpunvme.Error, match="have no data"):
             slab.chunks()
+
+
+@pytest.mark.skipif(not test_cuda.DRIVER, reason="GPUNVME_TEST_CUDA names no driver")
+def test_on_streams_of_cuda(place, monkeypatch):
+    """Threads of the GPU, in streams of the caller, by a mock of the driver: data, failures, a restart."""
+    monkeypatch.setenv("GPUNVME_CUDA_LIBRARY", test_cuda.DRIVER)
+    monkeypatch.setenv(lmcache.GPU, "cuda:0")
+    if test_cuda.MOCK:
+        monkeypatch.setattr(test_cuda._cuda, "WAVES", 1)
+        monkeypatch.setattr(test_cuda._cuda, "LANDING", 1 << 20)
+    gpu, backend = test_cuda.Gpu(), lmcache.Backend()
+
+    class Memory(Tensor):
+        device = "cuda:0"
+        is_cuda = True
+
+        def __init__(self, address, size):
+            super().__init__(address, (size,), (1, 8, 1), kind=test_cuda.CUDA)
+            self.address, self.size = address, size
+
+        def __len__(self):
+            return self.size
+
+        def __getitem__(self, part):
+            first, end, _ = part.indices(self.size)
+            return Memory(self.address + first, max(0, end - first))
+
+        def data_ptr(self):
+            return self.address
+
+        def detach(self):
+            return self
+
+        def view(self, _):
+            return self
+
+        def fill_(self, value):
+            gpu.fill(self.address, numpy.full(self.size, value, "u1"))
+
+    cuda = types.SimpleNamespace(ExternalStream=lambda raw, device: contextlib.nullcontext(), stream=lambda stream: stream)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Memory, uint8=None, cuda=cuda))
+    buffer, raw = Memory(gpu.memory(2 * CHUNK), 2 * CHUNK), [gpu.stream(), gpu.stream()]
+    backend.register_buffer(buffer)
+    for stream in raw:
+        backend.register_stream(stream)
+    with backend.open_slab(place, SIZE) as slab:
+        for version in range(1, 20):
+            gpu.fill(buffer.address, blocks(version, version % 5 * CHUNK, CHUNK))
+            assert slab.write_async(buffer.address, CHUNK, version % 5 * CHUNK, 0, raw[version % 2]).bytes_done == CHUNK
+        first = slab._base // 512
+    with backend.open_slab(f"soft:{place}?fault=status:0x281:op=read:lba={first + 5}", SIZE) as slab:
+        for i in range(1, 5):
+            slab.read_async(buffer.address, CHUNK, i * CHUNK, CHUNK, raw[i % 2])
+            assert (versions(gpu.bytes(buffer.address + CHUNK, CHUNK), i * CHUNK) == 15 + i).all()
+        assert slab.read_async(buffer.address, CHUNK, 0, 0, raw[0]).bytes_done == -errno.EIO
+        assert poisoned(gpu.bytes(buffer.address, CHUNK))
+        with pytest.raises(gpunvme.Error, match="read"):
+            slab.chunks()
+    for stream in raw:
+        backend.deregister_stream(stream)
+        gpu.end_stream(stream)
+    gpu.close()
 
 
 # Crashes

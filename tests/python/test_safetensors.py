@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 
 import numpy
 import pytest
 
 import gpunvme
 import stub_torch
+import test_cuda
 from gpunvme import _header, _library, safetensors
 from gpunvme.safetensors import SafetensorError, load_file, safe_open
 from test_files import PATH
@@ -150,8 +152,8 @@ def data(image):
     return image[1]
 
 
-def opened(path, more=""):
-    drive = gpunvme.Drive(f"soft:{path}{more}")
+def opened(path, more="", **how):
+    drive = gpunvme.Drive(f"soft:{path}{more}", **how)
     try:
         drive.files()
     except gpunvme.Error as error:
@@ -236,6 +238,29 @@ def test_into_what_the_caller_has(disk, data, torch):
             file.get_tensor("after odd", gapped)
         stream = disk.stream()
         assert file.get_tensor("large", stream=stream).tobytes() == data["large"]
+
+
+@pytest.mark.skipif(not test_cuda.DRIVER, reason="GPUNVME_TEST_CUDA names no driver")
+@pytest.mark.parametrize("part", [safetensors.PART, 300000])
+def test_reads_on_a_stream_of_cuda(image, data, torch, monkeypatch, part):
+    """Threads of the GPU read, in the order of a stream, by a mock of the driver."""
+    monkeypatch.setenv("GPUNVME_CUDA_LIBRARY", test_cuda.DRIVER)
+    monkeypatch.setattr(safetensors, "PART", part)
+    if test_cuda.MOCK:
+        monkeypatch.setattr(test_cuda._cuda, "WAVES", 1)
+        monkeypatch.setattr(test_cuda._cuda, "LANDING", 1 << 20)
+    real = test_cuda.Gpu()
+    memory = real.memory(8 << 20)
+    monkeypatch.setattr(torch.Tensor, "gpu", types.SimpleNamespace(
+        played_memory=lambda: memory, played_left=lambda: None, copy=lambda at, size: real.bytes(at, size).tobytes()))
+    with opened(image[0], gpu="cuda:0") as drive, safe_open(drive.open("good"), "pt", "cuda:0") as file:
+        assert file.get_tensor("odd").bytes() == data["odd"] and file.get_tensor("half").bytes() == data["half"]
+        assert file.get_tensor("large", stream=real.stream()).bytes() == data["large"]
+        assert file.get_slice("large")[10:700, 3:9].bytes() == numpy.frombuffer(data["large"], "<i4").reshape(1000, 501)[
+            10:700, 3:9].tobytes()
+        found = load_file(drive.open("small"), "cuda:0")
+        assert {name: got.bytes() for name, got in found.items()} == OF_SMALL
+    real.close()
 
 
 SLICES = [numpy.s_[:], numpy.s_[3], numpy.s_[-1], numpy.s_[2:40], numpy.s_[..., 5], numpy.s_[:, 100:103], numpy.s_[7:9, 0:501],
