@@ -223,14 +223,8 @@ class Slab:
         written = []
         while self._under_way:
             one = self._under_way[0]
-            try:
-                one.transfer.wait()
-            except self._backend.error as error:
-                self._chunks.remove(one.chunk)
-                self._fail(one, error, "write")
-            else:
-                one.end(one.size)
-                written.append(one.chunk)
+            if one.transfer:  # no: Ctrl-C came before it was taken out
+                written += self._finish(one)
             self._under_way.pop(0)
         if not written:
             return
@@ -243,6 +237,17 @@ class Slab:
         except self._backend.error as error:
             log.error("%s: chunks will be lost at the next start: %s", self.path, error)
             self._failures.append(error)
+
+    def _finish(self, one: Submission) -> list[Any]:
+        """Wait for a write, and return its chunk if it succeeded."""
+        try:
+            one.transfer.wait()
+        except self._backend.error as error:
+            self._chunks.remove(one.chunk)
+            self._fail(one, error, "write")
+            return []
+        one.end(one.size)
+        return [one.chunk]
 
     # Calls
 
@@ -441,10 +446,10 @@ class Backend:
 
     def _drive(self, text: str, total: int) -> tuple[Any, Any]:
         """The drive, and it or a file of it."""
-        kind = importlib.import_module("gpunvme").Drive
+        kind, yes = importlib.import_module("gpunvme").Drive, os.environ.get(YES) == text
         if URI.match(text):
             uri, _, name = text.partition("#")
-            drive = kind(uri, write=True, yes=os.environ.get(YES) == text, gpu=self.gpu)
+            drive = kind(uri, write=True, yes=yes, gpu=self.gpu)
             try:
                 return drive, drive.open(name, write=True) if name else drive
             except BaseException:
@@ -453,7 +458,7 @@ class Backend:
         path = pathlib.Path(text)
         path = path / "gpunvme.slab" if path.is_dir() else path
         self._grow(kind, path, total)
-        drive = kind(path, write=True, gpu=self.gpu)
+        drive = kind(path, write=True, yes=yes, gpu=self.gpu)
         return drive, drive
 
     def _grow(self, kind: Any, path: pathlib.Path, total: int) -> None:

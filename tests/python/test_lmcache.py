@@ -234,6 +234,25 @@ def test_interrupted(backend, place, monkeypatch, call):
         assert (versions(caller.read(slab, 0, CHUNK), 0) == 3).all()
 
 
+def test_interrupted_when_a_write_was_done(backend, place, monkeypatch):
+    """Ctrl-C before a write that has succeeded was taken out of the list: the next call takes it out."""
+    caller, end = Caller(backend, SIZE), lmcache.Submission.end
+
+    def interrupted(*args):
+        end(*args)
+        raise KeyboardInterrupt
+
+    with backend.open_slab(place, SIZE) as slab:
+        caller.write(slab, 1, 0, CHUNK)
+        caller.write(slab, 2, CHUNK, CHUNK)
+        monkeypatch.setattr(lmcache.Submission, "end", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            slab.sync()
+        monkeypatch.undo()
+        assert [start for start, *_ in slab.chunks()] == [CHUNK]  # the first one would be lost at a restart
+        assert (versions(caller.read(slab, 0, 2 * CHUNK), 0) == [1] * (CHUNK // GRAIN) + [2] * (CHUNK // GRAIN)).all()
+
+
 # Failed transfers
 
 def base_of(place, backend):
