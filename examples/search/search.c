@@ -75,8 +75,10 @@ static struct search_query *load(const char *path, struct search_head *head)
 
 	if (fread(head, sizeof(*head), 1, in) != 1 || head->magic != SEARCH_MAGIC || !head->queries || head->start >= head->nodes)
 		die("this is no data set of search_data");
+	if (head->bytes != SEARCH_NODE)
+		die("nodes of 4096 bytes are wanted: make the data set without a size");
 	query = (struct search_query *)calloc(head->queries, sizeof(*query));
-	if (!query || fseek(in, (long)(((uint64_t)head->nodes + 1) * SEARCH_NODE), SEEK_SET) ||
+	if (!query || fseek(in, (long)search_queries_at(head), SEEK_SET) ||
 	    fread(query, sizeof(*query), head->queries, in) != head->queries)
 		die("the data set ends too early");
 	fclose(in);
