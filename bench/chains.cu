@@ -17,24 +17,19 @@
  *
  * Prints a line of JSON; ends with 1 when a byte was wrong or a read failed.
  */
-#include <atomic>
-#include <cinttypes>
-#include <ctime>
-#include <thread>
+#include <algorithm>
+#include <string>
 
 #include <getopt.h>
 
-#include "session.h"
-
 #include <gpunvme/device.h>
+
+#include "chains/rig.h"
+#include "chains/waves.h"
 
 const char *const program = "chains";
 
-#define BEAM 4u
-#define WAVE 32u
-#define BLOCK 512u		/* threads of a kernel's block: one on a multiprocessor, so that others are left for the drive */
-#define SLOTS (BLOCK / WAVE)	/* chains of a block */
-#define FILL (64u << 10)	/* bytes of a write */
+#define FILL (64u << 10) /* bytes of a write */
 
 struct setup {
 	const char *uri;
@@ -43,23 +38,12 @@ struct setup {
 	bool fill = false;
 };
 
-struct job {
-	const struct gpunvme_dq *dq;
-	struct gpunvme_dbuf buf;
+struct job : trip {
 	uint64_t nodes;
 	unsigned long long *wrong; /* words */
 	unsigned long long *spent; /* ns of all waves: in reads, and in looking at their data */
-	int *failed;
-	uint32_t queues, node, chains, hops, each;
+	uint32_t hops, each;
 };
-
-/* What a wave wants next, in memory of the host: a line, each word of which has its step in the upper bits. So it needs no fence. */
-struct mail {
-	uint64_t want[BEAM];
-	uint64_t pad[8 - BEAM];
-};
-
-#define STEP_SHIFT 40
 
 __host__ __device__ static uint64_t word_of(uint64_t index)
 {
@@ -84,7 +68,7 @@ __device__ static uint64_t look(const struct job &j, uint64_t chain, const uint6
 	uint32_t quads = j.node / 16;
 	uint64_t sum = 0;
 
-	for (uint32_t i = threadIdx.x % WAVE; i < quads; i += WAVE) {
+	for (uint32_t i = threadIdx.x % WARP; i < quads; i += WARP) {
 		uint4 v[BEAM];
 
 #pragma unroll
@@ -99,14 +83,9 @@ __device__ static uint64_t look(const struct job &j, uint64_t chain, const uint6
 			sum += low ^ high;
 		}
 	}
-	for (uint32_t o = WAVE / 2; o; o /= 2)
+	for (uint32_t o = WARP / 2; o; o /= 2)
 		sum += __shfl_xor_sync(~0u, sum, o);
 	return sum;
-}
-
-__device__ static uint64_t one_of(const uint64_t *want, uint32_t lane)
-{
-	return lane == 0 ? want[0] : lane == 1 ? want[1] : lane == 2 ? want[2] : want[3];
 }
 
 __device__ static uint64_t clock_ns()
@@ -120,9 +99,9 @@ __device__ static uint64_t clock_ns()
 /* The GPU reads: one launch for all chains. */
 __global__ static void __launch_bounds__(BLOCK, 1) walk(struct job j)
 {
-	uint32_t lane = threadIdx.x % WAVE, chain = blockIdx.x * SLOTS + threadIdx.x / WAVE;
+	uint32_t lane = threadIdx.x % WARP, chain = blockIdx.x * SLOTS + threadIdx.x / WARP;
 	__shared__ struct gpunvme_dq own[SLOTS];
-	struct gpunvme_dq *dq = &own[threadIdx.x / WAVE];
+	struct gpunvme_dq *dq = &own[threadIdx.x / WARP];
 	uint64_t want[BEAM], reads = 0, looks = 0, begun, read;
 
 	if (chain >= j.chains)
@@ -154,54 +133,36 @@ __global__ static void __launch_bounds__(BLOCK, 1) walk(struct job j)
 	}
 }
 
-/* The CPU reads: the last wave of a block looks for what arrived, in one line for all, the others work. */
-__global__ static void __launch_bounds__(BLOCK + WAVE, 1)
-work(struct job j, struct mail *mail, const uint64_t *arrived, const uint32_t *end)
+/* The CPU reads. */
+__global__ static void __launch_bounds__(BLOCK + WARP, 1) work(struct job j, struct waves w)
 {
-	__shared__ volatile uint64_t seen[SLOTS];
-	__shared__ volatile uint32_t over;
-	uint32_t lane = threadIdx.x % WAVE, slot = threadIdx.x / WAVE, chain = blockIdx.x * SLOTS + slot;
+	__shared__ struct seen seen;
+	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * SLOTS + slot;
 	uint64_t want[BEAM];
 
-	if (threadIdx.x < SLOTS)
-		seen[threadIdx.x] = 0;
-	if (threadIdx.x == 0)
-		over = 0;
-	__syncthreads();
-	if (slot == SLOTS) {
-		while (!over) {
-			if (lane < SLOTS && blockIdx.x * SLOTS + lane < j.chains) {
-				uint64_t v = *(const volatile uint64_t *)&arrived[blockIdx.x * SLOTS + lane];
-
-				__threadfence_system(); /* also keeps looks few: with fewer fences the link has more looks, and less data */
-				seen[lane] = v;
-			}
-			if (lane == 0 && *(const volatile uint32_t *)end)
-				over = 1;
-			__syncwarp();
-		}
+	watch_begin(&seen);
+	if (slot == SLOTS)
+		watch(w, &seen, j.chains);
+	if (slot == SLOTS || chain >= j.chains)
 		return;
-	}
 	next_nodes(chain, j.nodes, want);
-	for (uint64_t step = 1; chain < j.chains; step++) {
-		while (!__shfl_sync(~0u, lane == 0 && seen[slot] >= step, 0))
-			if (__shfl_sync(~0u, lane == 0 ? over : 0, 0))
-				return;
+	for (uint64_t step = 1;; step++) {
+		post(w, chain, step, want);
+		if (!wait(w, &seen, chain, step))
+			return;
 		next_nodes(look(j, chain, want), j.nodes, want);
-		if (lane < BEAM)
-			*(volatile uint64_t *)&mail[chain].want[lane] = one_of(want, lane) | step << STEP_SHIFT;
 	}
 }
 
 /* Each word of a node follows from its place on the drive. */
 __global__ static void fill(struct job j)
 {
-	uint32_t lane = threadIdx.x % WAVE, wave = (blockIdx.x * blockDim.x + threadIdx.x) / WAVE;
-	uint64_t words = FILL / 8, all = j.nodes * j.node / FILL, waves = gridDim.x * blockDim.x / WAVE;
+	uint32_t lane = threadIdx.x % WARP, wave = (blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+	uint64_t words = FILL / 8, all = j.nodes * j.node / FILL, waves = gridDim.x * blockDim.x / WARP;
 	volatile uint64_t *own = (volatile uint64_t *)(j.buf.base + wave * (uint64_t)FILL);
 
 	for (uint64_t i = wave; i < all; i += waves) {
-		for (uint64_t w = lane; w < words; w += WAVE)
+		for (uint64_t w = lane; w < words; w += WARP)
 			own[w] = word_of(i * words + w);
 		__threadfence_system();
 		__syncwarp();
@@ -215,171 +176,24 @@ __global__ static void fill(struct job j)
 	}
 }
 
-static double now()
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-/* A queue as the CPU's threads use it: no time-outs, no recovery, no checks. */
-struct ring {
-	const struct gpunvme_dq *dq;
-	uint32_t tail, head, phase;
-	bool rung = true;
-
-	/* Goes on where the library's own test of the queue ended. */
-	explicit ring(const struct gpunvme_dq *d) : dq(d)
-	{
-		const struct gpunvme_dq_state *state = (const struct gpunvme_dq_state *)dq->state;
-
-		tail = state->pub & ((1u << dq->sq_shift) - 1);
-		head = state->drain >> 1 & ((1u << dq->cq_shift) - 1);
-		phase = !(state->drain >> 1 >> dq->cq_shift & 1);
-	}
-
-	void put(uint32_t cid, uint64_t iova, uint64_t lba, uint32_t blocks)
-	{
-		uint32_t *e = (uint32_t *)dq->sq + 16 * tail;
-
-		e[0] = GPUNVME_IO_READ | cid << 16;
-		e[1] = dq->nsid;
-		e[6] = (uint32_t)iova;
-		e[7] = iova >> 32;
-		e[10] = (uint32_t)lba;
-		e[11] = lba >> 32;
-		e[12] = blocks - 1;
-		tail = (tail + 1) & ((1u << dq->sq_shift) - 1);
-		rung = false;
-	}
-
-	void ring_doorbell()
-	{
-		if (!rung)
-			__atomic_store_n((uint32_t *)dq->sq_db, tail, __ATOMIC_RELEASE);
-		rung = true;
-	}
-
-	/* @return the identifier of the next completion, or -1; @failed is set to a status that is not success */
-	int take(int *failed)
-	{
-		uint32_t dw3 = __atomic_load_n((uint32_t *)dq->cq + 4 * head + 3, __ATOMIC_ACQUIRE);
-
-		if ((dw3 >> 16 & 1) != phase)
-			return -1;
-		if (dw3 >> 17)
-			*failed = dw3 >> 17;
-		head = (head + 1) & ((1u << dq->cq_shift) - 1);
-		phase ^= head == 0;
-		return dw3 & 0xffff;
-	}
-};
-
-struct thread_job {
-	const struct job *j;
-	struct mail *mail;
-	uint64_t *arrived;
-	uint32_t first, count, queue, queues; /* its chains and its queues */
-	double seconds;
-	uint64_t steps;
-	int failed;
-};
-
-/* One thread of the CPU: completions, then what the waves want next, then the doorbells. */
-static void run_thread(struct thread_job *t)
-{
-	std::vector<ring> rings;
-	std::vector<uint32_t> missing(t->count, BEAM);
-	std::vector<uint64_t> step(t->count, 0), told(t->count, 0);
-	const struct job *j = t->j;
-	double end = now() + t->seconds;
-	uint64_t want[BEAM];
-	auto submit = [&](uint32_t s) {
-		for (uint32_t b = 0; b < BEAM; b++)
-			rings[s % t->queues].put(s * BEAM + b, j->buf.iova + ((t->first + s) * (uint64_t)BEAM + b) * j->node,
-						 want[b] * (j->node / 512), j->node / 512);
-		missing[s] = BEAM;
-	};
-	auto is_wanted = [&](uint32_t s) { /* does the wave want the nodes of its next step? */
-		for (uint32_t b = 0; b < BEAM; b++) {
-			uint64_t word = __atomic_load_n(&t->mail[t->first + s].want[b], __ATOMIC_ACQUIRE);
-
-			if ((word ^ told[s] << STEP_SHIFT) >> STEP_SHIFT)
-				return false;
-			want[b] = word & ((1ull << STEP_SHIFT) - 1);
-		}
-		return true;
-	};
-
-	for (uint32_t q = 0; q < t->queues; q++)
-		rings.emplace_back(&j->dq[t->queue + q]);
-	for (uint32_t s = 0; s < t->count; s++) {
-		next_nodes(t->first + s, j->nodes, want);
-		submit(s);
-	}
-	for (uint64_t turn = 0; (turn % 16 || now() < end) && !t->failed; turn++) {
-		for (ring &r : rings) {
-			uint32_t before = r.head;
-			int cid;
-
-			r.ring_doorbell();
-			while ((cid = r.take(&t->failed)) >= 0)
-				if (!--missing[cid / BEAM])
-					__atomic_store_n(&t->arrived[t->first + cid / BEAM], ++told[cid / BEAM], __ATOMIC_RELEASE);
-			if (r.head != before)
-				__atomic_store_n((uint32_t *)r.dq->cq_db, r.head, __ATOMIC_RELEASE);
-		}
-		for (uint32_t s = 0; s < t->count; s++) {
-			if (step[s] == told[s] || !is_wanted(s))
-				continue;
-			step[s] = told[s];
-			t->steps++;
-			submit(s);
-		}
-	}
-}
-
 struct figure {
 	double chains, seconds;
 };
 
-static void *host_memory(size_t bytes)
-{
-	void *p;
-
-	check(cudaHostAlloc(&p, bytes, cudaHostAllocMapped), "cudaHostAlloc");
-	return memset(p, 0, bytes);
-}
-
 static struct figure by_cpu(const struct setup &o, struct job &j)
 {
-	struct mail *mail = (struct mail *)host_memory(sizeof(*mail) * o.chains);
-	uint64_t *arrived = (uint64_t *)host_memory(8 * o.chains + 128), steps = 0;
-	uint32_t *end = (uint32_t *)&arrived[o.chains + 8], each = o.chains / o.threads;
-	std::vector<struct thread_job> jobs;
-	std::vector<std::thread> threads;
+	struct waves w = open_waves(o.chains);
 	cudaStream_t stream;
 
 	check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
-	work<<<(o.chains + SLOTS - 1) / SLOTS, BLOCK + WAVE, 0, stream>>>(j, mail, arrived, end);
+	work<<<(o.chains + SLOTS - 1) / SLOTS, BLOCK + WARP, 0, stream>>>(j, w);
 	check(cudaGetLastError(), "the kernel");
-	for (uint32_t i = 0; i < o.threads; i++)
-		jobs.push_back({ &j, mail, arrived, i * each, each, i * (o.queues / o.threads), o.queues / o.threads, o.seconds, 0, 0 });
 	double begun = now();
-	for (auto &t : jobs)
-		threads.emplace_back(run_thread, &t);
-	for (auto &t : threads)
-		t.join();
+	uint64_t reads = run_rings(&j, w.mail, w.arrived, o.threads, o.seconds);
 	double seconds = now() - begun;
-	__atomic_store_n(end, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(w.end, 1, __ATOMIC_RELEASE);
 	check(cudaStreamSynchronize(stream), "the kernel");
-	for (auto &t : jobs) {
-		steps += t.steps;
-		if (t.failed)
-			*j.failed = t.failed;
-	}
-	return { (double)steps / o.hops, seconds };
+	return { (double)reads / BEAM / o.hops, seconds };
 }
 
 static struct figure by_gpu(const struct setup &o, struct job &j)
@@ -437,50 +251,12 @@ static struct setup options(int argc, char **argv)
 	return o;
 }
 
-/* What the order of this machine allows its queues. */
-static uint32_t safe_flags(struct session &s)
+static void fill_drive(struct session &s, const struct setup &o, struct job j)
 {
-	struct gpunvme_litmus_opts opts = GPUNVME_LITMUS_OPTS_INIT;
-	struct gpunvme_litmus seen = GPUNVME_LITMUS_INIT;
-
-	opts.commands = 2000;
-	check(gpunvme_litmus_run(s.dev, s.gpu, &opts, &seen));
-	if (seen.failed)
-		die("this machine does not keep the order that queues need: see `gpunvme litmus`");
-	return seen.qp_flags;
-}
-
-/* Queues of @gpu, which for the CPU's threads are the CPU's. */
-static void open_queues(struct session &s, const struct setup &o, struct gpunvme_gpu *gpu)
-{
-	struct gpunvme_view view = GPUNVME_VIEW_INIT;
-	struct gpunvme_qp_opts opts = GPUNVME_QP_OPTS_INIT;
-
-	if (gpu == s.gpu)
-		opts.flags = safe_flags(s);
-	view.flags = GPUNVME_VIEW_WRITE;
-	s.qp.resize(o.queues);
-	s.dq = (struct gpunvme_dq *)host_memory(o.queues * sizeof(*s.dq));
-	for (uint32_t i = 0; i < o.queues; i++) {
-		check(gpunvme_qp_create(s.dev, gpu, &opts, &s.qp[i]));
-		check(gpunvme_qp_view(s.qp[i], &view, &s.dq[i]));
-	}
-}
-
-static void close_queues(struct session &s)
-{
-	for (gpunvme_qp *q : s.qp)
-		check(gpunvme_qp_destroy(q));
-	check(cudaFreeHost(s.dq), "cudaFreeHost");
-	s.qp.clear();
-}
-
-static void fill_drive(struct session &s, struct setup o, struct job j)
-{
-	o.queues = j.queues = o.queues < 8 ? o.queues : 8;
-	open_queues(s, o, s.gpu);
+	j.queues = o.queues < 8 ? o.queues : 8;
+	open_queues(s, s.gpu, j.queues, safe_flags(s));
 	j.dq = s.dq;
-	fill<<<32, WAVE * 4>>>(j);
+	fill<<<32, WARP * 4>>>(j);
 	check(cudaGetLastError(), "the kernel");
 	check(cudaDeviceSynchronize(), "the kernel");
 	close_queues(s);
@@ -493,14 +269,8 @@ int main(int argc, char **argv)
 	struct session s;
 	struct job j = {};
 
-	s.ns.size = sizeof(s.ns);
 	check(cudaSetDevice(0), "there is no GPU that CUDA can use");
-	check(gpunvme_gpu_open("cuda:0", NULL, &s.gpu));
-	check(gpunvme_gpu_open("cpu", NULL, &cpu));
-	check(gpunvme_dev_open(o.uri, NULL, &s.dev));
-	check(gpunvme_ns_get_info(s.dev, 0, &s.ns));
-	if (s.ns.lba_size != 512)
-		die("a namespace with blocks of 512 bytes is wanted");
+	open_drive(s, o.uri, &cpu);
 	s.buffer(std::max((size_t)o.chains * BEAM * o.node, (size_t)128 * FILL));
 	j.wrong = (unsigned long long *)host_memory(16);
 	j.failed = (int *)(j.wrong + 1);
@@ -509,7 +279,7 @@ int main(int argc, char **argv)
 	j.queues = o.queues, j.node = o.node, j.chains = o.chains, j.hops = o.hops;
 	if (o.fill)
 		fill_drive(s, o, j);
-	open_queues(s, o, o.threads ? cpu : s.gpu);
+	open_queues(s, o.threads ? cpu : s.gpu, o.queues, o.threads ? 0 : safe_flags(s));
 	j.dq = s.dq;
 	if (o.threads && (o.chains / o.queues + 1) * BEAM >= 1u << s.dq->sq_shift)
 		die("that many chains do not fit into the queues: give fewer --chains or more --queues");

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The waves' side of the baseline (rings.h): a kernel that stays. The last wave of a block looks for what arrived, in one line of
+ * memory of the host for all, and the others work. On a CPU each wave looks for itself.
+ */
+#ifndef BENCH_CHAINS_WAVES_H
+#define BENCH_CHAINS_WAVES_H
+
+#include "rig.h"
+#include "rings.h"
+#include "wave.h"
+
+#define WARP 32u	     /* WAVE, also in functions of the host */
+#define BLOCK 512u	     /* threads of a kernel's block: one on a multiprocessor, so that others are left for the drive */
+#define SLOTS (BLOCK / WARP) /* chains of a block */
+
+/* What CPU threads and waves share, in memory of the host. */
+struct waves {
+	struct mail *mail;
+	uint64_t *arrived; /* of each chain: its steps that are there */
+	uint32_t *end;
+};
+
+/* Not an array: it would lie in memory. */
+WAVE_FN uint64_t one_of(const uint64_t *want, uint32_t b)
+{
+	return b == 0 ? want[0] : b == 1 ? want[1] : b == 2 ? want[2] : want[3];
+}
+
+WAVE_FN void post(const struct waves &w, uint32_t chain, uint64_t step, const uint64_t *want)
+{
+	for (uint32_t b = wave_lane(); b < BEAM; b += WAVE) {
+		uint64_t word = one_of(want, b) | step << STEP_SHIFT;
+
+#ifdef __CUDA_ARCH__
+		*(volatile uint64_t *)&w.mail[chain].want[b] = word;
+#else
+		__atomic_store_n(&w.mail[chain].want[b], word, __ATOMIC_RELEASE);
+#endif
+	}
+}
+
+#ifdef __CUDACC__
+/* Of a block, in shared memory. */
+struct seen {
+	uint64_t step[SLOTS];
+	uint32_t over;
+};
+
+__device__ static void watch(const struct waves &w, volatile struct seen *seen, uint32_t chains)
+{
+	uint32_t lane = threadIdx.x % WARP, chain = blockIdx.x * SLOTS + lane;
+
+	while (!seen->over) {
+		if (lane < SLOTS && chain < chains) {
+			uint64_t v = *(const volatile uint64_t *)&w.arrived[chain];
+
+			__threadfence_system(); /* also keeps looks few: with fewer fences the link has more looks, and less data */
+			seen->step[lane] = v;
+		}
+		if (lane == 0 && *(const volatile uint32_t *)w.end)
+			seen->over = 1;
+		__syncwarp();
+	}
+}
+
+__device__ static void watch_begin(volatile struct seen *seen)
+{
+	if (threadIdx.x < SLOTS)
+		seen->step[threadIdx.x] = 0;
+	if (threadIdx.x == 0)
+		seen->over = 0;
+	__syncthreads();
+}
+
+/* Return: the nodes of the step are there; false: it is over. */
+__device__ static bool wait(const struct waves &, const volatile struct seen *seen, uint32_t chain, uint64_t step)
+{
+	uint32_t slot = chain % SLOTS;
+
+	while (!__shfl_sync(~0u, wave_lane() == 0 && seen->step[slot] >= step, 0))
+		if (__shfl_sync(~0u, wave_lane() == 0 ? seen->over : 0, 0))
+			return false;
+	return true;
+}
+#else
+struct seen {};
+
+static inline bool wait(const struct waves &w, const struct seen *, uint32_t chain, uint64_t step)
+{
+	while (__atomic_load_n(&w.arrived[chain], __ATOMIC_ACQUIRE) < step) {
+		if (__atomic_load_n(w.end, __ATOMIC_ACQUIRE))
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+#endif
+
+static struct waves open_waves(uint32_t chains)
+{
+	struct waves w;
+
+	w.mail = (struct mail *)host_memory(sizeof(*w.mail) * chains);
+	w.arrived = (uint64_t *)host_memory(8 * chains + 128);
+	w.end = (uint32_t *)&w.arrived[chains + 8];
+	return w;
+}
+
+#endif

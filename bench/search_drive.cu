@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench/search_drive: nearest neighbours in a graph on a drive, by threads of the GPU that read themselves, and by the strongest
+ * baseline. A wave runs a query (chains/step.h).
+ *
+ *   0 CPU threads   the threads of one kernel read with <gpunvme/device.h>
+ *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h)
+ *
+ * Both have the same drive, rings and data in memory of the host, and the same arithmetic. The queues of the GPU have the flags that
+ * gpunvme_litmus_run() finds to be safe. Each answer is compared with that of the same search in memory, which takes no drive, and
+ * these answers with the exact ones of the image.
+ *
+ *   search_data graph.img 100000 4000 512      # examples/search
+ *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o search_drive bench/search_drive.cu -Lbuild/release/lib -lgpunvme
+ *   search_drive 'soft:vram:1G?on=cuda:0&lat_us=20&queues=36&image=graph.img' graph.img --ways 0:32,1:8,4:32,12:36
+ *
+ * --ways N:Q,..   CPU threads and queues, one after the other
+ * --runs N        so many times
+ * --list N        best nodes that a query remembers (48; 10 to 128)
+ * --chains N      queries at a time (1536)
+ * --seconds S     of a run
+ *
+ * A line of JSON for each run. Ends with 1 when an answer was wrong or a read failed. Built as C++, kernels are threads of the CPU:
+ * that shows that the program is right and nothing about speed.
+ */
+#include <cinttypes>
+#include <ctime>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <gpunvme/device.h>
+
+#include "chains/rig.h"
+#include "chains/step.h"
+#include "chains/waves.h"
+
+const char *const program = "search_drive";
+
+static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES,..] [--runs N] [--list N] [--chains N] [--seconds S]";
+
+struct way {
+	uint32_t threads, queues;
+};
+
+struct setup {
+	const char *uri, *image;
+	std::vector<struct way> ways = { { 0, 32 } };
+	uint32_t runs = 1, list = 48, chains = 1536;
+	double seconds = 1;
+};
+
+struct counts {
+	unsigned long long queries, steps, reads, wrong;
+};
+
+struct job : trip {
+	struct step_graph graph;
+	const uint64_t *answer; /* hash of each query's */
+	struct counts *counts;	/* of the waves that have ended, in memory of the host */
+	uint64_t ns;		/* so long a wave begins queries, without CPU threads */
+	struct waves waves;
+};
+
+/* ---- Waves ---- */
+
+WAVE_FN uint64_t clock_ns()
+{
+	uint64_t t;
+
+#ifdef __CUDA_ARCH__
+	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+#else
+	t = (uint64_t)(now() * 1e9);
+#endif
+	return t;
+}
+
+/* Return: all nodes of the step are there. */
+WAVE_FN bool read_nodes(const struct job &j, const struct gpunvme_dq *dq, uint32_t chain, const uint64_t *want, uint32_t wanted)
+{
+	int err = 0;
+
+	for (uint32_t b = wave_lane(); b < wanted && !err; b += WAVE)
+		err = gpunvme_read(dq, &j.buf, (chain * BEAM + b) * (uint64_t)j.node, j.skip + one_of(want, b) * j.node, j.node);
+	if (err)
+		*j.failed = err;
+	return !wave_ballot(err);
+}
+
+/* The queries of one wave. @dq: its queue, or null where CPU threads read for it. */
+template <uint32_t BYTES>
+WAVE_FN void run_chain(const struct job &j, const struct gpunvme_dq *dq, const struct seen *seen, struct step *s, uint32_t chain)
+{
+	const uint32_t *data = (const uint32_t *)(uintptr_t)(j.buf.base + chain * (uint64_t)BEAM * BYTES);
+	const uint64_t begun = clock_ns();
+	struct counts c = {};
+
+	for (uint64_t n = chain; !dq || wave_ballot(clock_ns() - begun < j.ns); n += j.chains) {
+		uint32_t query = (uint32_t)(n % j.graph.queries), wanted;
+		uint64_t want[BEAM];
+
+		for (wanted = step_begin<BYTES>(s, &j.graph, &j.graph.query[query], want); wanted;) {
+			c.steps++;
+			c.reads += wanted;
+			if (!dq)
+				post(j.waves, chain, c.steps, want);
+			if (dq ? !read_nodes(j, dq, chain, want, wanted) : !wait(j.waves, seen, chain, c.steps))
+				goto over;
+			wanted = step_take<BYTES>(s, &j.graph, data, wanted, want);
+		}
+		c.queries++;
+		c.wrong += step_hash(s) != j.answer[query];
+	}
+over:
+	if (wave_lane())
+		return;
+	wave_add(&j.counts->queries, c.queries);
+	wave_add(&j.counts->steps, c.steps);
+	wave_add(&j.counts->reads, c.reads);
+	wave_add(&j.counts->wrong, c.wrong);
+}
+
+#ifdef __CUDACC__
+template <uint32_t BYTES> __global__ static void __launch_bounds__(BLOCK, 1) walk(const struct job j)
+{
+	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * SLOTS + slot;
+	__shared__ struct gpunvme_dq own[SLOTS];
+	__shared__ struct step step[SLOTS];
+
+	if (chain >= j.chains)
+		return;
+	if (wave_lane() == 0)
+		own[slot] = j.dq[chain % j.queues];
+	__syncwarp();
+	run_chain<BYTES>(j, &own[slot], nullptr, &step[slot], chain);
+}
+
+template <uint32_t BYTES> __global__ static void __launch_bounds__(BLOCK + WARP, 1) work(const struct job j)
+{
+	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * SLOTS + slot;
+	__shared__ struct seen seen;
+	__shared__ struct step step[SLOTS];
+
+	watch_begin(&seen);
+	if (slot == SLOTS)
+		watch(j.waves, &seen, j.chains);
+	else if (chain < j.chains)
+		run_chain<BYTES>(j, nullptr, &seen, &step[slot], chain);
+}
+
+/* Without CPU threads it ends by itself, else when waves.end is set. */
+template <uint32_t BYTES> static void run_waves(const struct job &j, bool reads)
+{
+	cudaStream_t stream;
+
+	check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
+	if (reads)
+		walk<BYTES><<<(j.chains + SLOTS - 1) / SLOTS, BLOCK, 0, stream>>>(j);
+	else
+		work<BYTES><<<(j.chains + SLOTS - 1) / SLOTS, BLOCK + WARP, 0, stream>>>(j);
+	check(cudaGetLastError(), "the kernel");
+	check(cudaStreamSynchronize(stream), "the kernel");
+	check(cudaStreamDestroy(stream), "a stream");
+}
+#else
+template <uint32_t BYTES> static void walk(void *arg)
+{
+	const struct job *j = (const struct job *)arg;
+	struct step s;
+
+	run_chain<BYTES>(*j, &j->dq[gpunvme_lane() % j->queues], nullptr, &s, gpunvme_lane());
+}
+
+template <uint32_t BYTES> static void work(void *arg)
+{
+	struct step s;
+
+	run_chain<BYTES>(*(const struct job *)arg, nullptr, nullptr, &s, gpunvme_lane());
+}
+
+template <uint32_t BYTES> static void run_waves(const struct job &j, bool reads)
+{
+	struct job copy = j;
+
+	check(gpunvme_cpu_launch(j.chains, 1, reads ? walk<BYTES> : work<BYTES>, &copy));
+}
+#endif
+
+/* ---- The search in memory ---- */
+
+template <uint32_t BYTES> static void search_part(const struct step_graph *g, const char *nodes, uint32_t first, uint32_t *found, uint64_t *hash)
+{
+	std::vector<uint32_t> data(BEAM * BYTES / 4);
+	struct step s;
+
+	for (uint32_t q = first; q < g->queries; q += 16) {
+		uint64_t want[BEAM];
+		uint32_t wanted = step_begin<BYTES>(&s, g, &g->query[q], want);
+
+		while (wanted) {
+			for (uint32_t b = 0; b < wanted; b++)
+				memcpy(&data[b * (BYTES / 4)], nodes + want[b] * BYTES, BYTES);
+			wanted = step_take<BYTES>(&s, g, data.data(), wanted, want);
+		}
+		hash[q] = step_hash(&s);
+		for (uint32_t i = 0; i < SEARCH_TOP * SEARCH_TOP; i++)
+			*found += (uint32_t)(s.top[i / SEARCH_TOP] >> 1) == g->query[q].answer[i % SEARCH_TOP];
+	}
+}
+
+/* Return: recall@10. */
+template <uint32_t BYTES> static double search_memory(const struct step_graph *g, const char *nodes, uint64_t *hash)
+{
+	std::vector<std::thread> threads;
+	uint32_t found[16] = {}, all = 0;
+
+	for (uint32_t i = 0; i < 16; i++)
+		threads.emplace_back(search_part<BYTES>, g, nodes, i, &found[i], hash);
+	for (auto &t : threads)
+		t.join();
+	for (uint32_t n : found)
+		all += n;
+	return (double)all / g->queries / SEARCH_TOP;
+}
+
+/* ---- Runs ---- */
+
+/* Return: seconds. */
+template <uint32_t BYTES> static double run_way(const struct setup &o, struct job &j, const struct way &w)
+{
+	std::thread waves;
+	double begun = now();
+
+	if (!w.threads) {
+		run_waves<BYTES>(j, true);
+		return now() - begun;
+	}
+	j.waves = open_waves(j.chains);
+	waves = std::thread([&j] { run_waves<BYTES>(j, false); });
+	begun = now();
+	run_rings(&j, j.waves.mail, j.waves.arrived, w.threads, o.seconds);
+	double seconds = now() - begun;
+	__atomic_store_n(j.waves.end, 1, __ATOMIC_RELEASE);
+	waves.join();
+	free_host(j.waves.arrived);
+	free_host(j.waves.mail);
+	return seconds;
+}
+
+static void print(const struct setup &o, const struct job &j, const struct way &w, uint32_t nodes, double seconds, double recall)
+{
+	const struct counts &c = *j.counts;
+
+	printf("{\"uri\": \"%s\", \"threads\": %u, \"queues\": %u, \"node\": %u, \"nodes\": %u, \"list\": %u, \"chains\": %u, \"seconds\": %.3f, "
+	       "\"queries_s\": %.0f, \"reads_s\": %.0f, \"gb_s\": %.2f, \"reads_query\": %.1f, \"steps_query\": %.1f, \"recall\": %.4f, "
+	       "\"wrong\": %llu}\n", o.uri, w.threads, w.queues, j.node, nodes, o.list, o.chains, seconds, (double)c.queries / seconds,
+	       (double)c.reads / seconds, (double)c.reads * j.node / seconds / 1e9, c.queries ? (double)c.reads / (double)c.queries : 0,
+	       c.queries ? (double)c.steps / (double)c.queries : 0, recall, c.wrong);
+	fflush(stdout);
+}
+
+struct data {
+	const char *file;
+	const struct search_head *head;
+	const struct search_query *query;
+	const struct search_entry *entry;
+};
+
+static struct data map_image(const char *path)
+{
+	struct data d = {};
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, &st) || (size_t)st.st_size < sizeof(*d.head))
+		die(std::string(path) + ": there is no such data set; search_data makes one");
+	d.file = (const char *)mmap(nullptr, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (d.file == MAP_FAILED)
+		die(std::string(path) + ": mmap failed");
+	d.head = (const struct search_head *)d.file;
+	d.query = (const struct search_query *)(d.file + search_queries_at(d.head));
+	d.entry = (const struct search_entry *)(d.query + d.head->queries);
+	if (d.head->magic != SEARCH_MAGIC || !d.head->queries || (d.head->bytes != 512 && d.head->bytes != 1024 && d.head->bytes != 4096) || (const char *)(d.entry + d.head->entries) > d.file + st.st_size)
+		die(std::string(path) + ": this is no data set of search_data");
+	return d;
+}
+
+/* All but what the drive gives. */
+template <uint32_t BYTES> static struct job prepare(const struct setup &o, const struct data &d, double *recall)
+{
+	std::vector<uint64_t> hash(d.head->queries);
+	struct step_graph here = { d.query, d.entry, d.head->queries, d.head->entries, o.list };
+	struct job j = {};
+
+	*recall = search_memory<BYTES>(&here, d.file + SEARCH_NODE, hash.data());
+	j.skip = SEARCH_NODE;
+	j.node = BYTES, j.chains = o.chains, j.ns = (uint64_t)(o.seconds * 1e9);
+	j.graph = here;
+	j.graph.query = (const struct search_query *)local_copy(d.query, sizeof(*d.query) * d.head->queries);
+	j.graph.entry = (const struct search_entry *)local_copy(d.entry, sizeof(*d.entry) * d.head->entries);
+	j.answer = (const uint64_t *)local_copy(hash.data(), 8 * hash.size());
+	j.counts = (struct counts *)host_memory(sizeof(*j.counts) + sizeof(*j.failed));
+	j.failed = (int *)(j.counts + 1);
+	return j;
+}
+
+/* Return: answers that were wrong, and runs without any. */
+template <uint32_t BYTES> static unsigned long long run_all(const struct setup &o, const struct data &d)
+{
+	unsigned long long wrong = 0;
+	struct session s;
+	gpunvme_gpu *cpu;
+	double recall;
+	struct job j = prepare<BYTES>(o, d, &recall);
+
+	open_drive(s, o.uri, &cpu);
+	if (s.ns.nblocks * 512 < search_queries_at(d.head))
+		die("the drive is smaller than the graph");
+	const uint32_t flags = safe_flags(s);
+	s.buffer((size_t)o.chains * BEAM * BYTES);
+	j.buf = s.dbuf;
+	for (uint32_t run = 0; run < o.runs; run++)
+		for (const struct way &w : o.ways) {
+			memset(j.counts, 0, sizeof(*j.counts));
+			open_queues(s, w.threads ? cpu : s.gpu, w.queues, w.threads ? 0 : flags);
+			j.dq = s.dq;
+			j.queues = w.queues;
+			if (w.threads && (o.chains / w.queues + 1) * BEAM >= 1u << s.dq->sq_shift)
+				die("that many chains do not fit into the queues: give fewer --chains or more queues");
+			double seconds = run_way<BYTES>(o, j, w);
+			if (*j.failed)
+				die(std::string("a read failed: ") + gpunvme_strerror(*j.failed));
+			print(o, j, w, d.head->nodes, seconds, recall);
+			wrong += j.counts->wrong + !j.counts->queries;
+			close_queues(s);
+		}
+	return wrong;
+}
+
+static std::vector<struct way> ways_of(char *text, uint32_t chains)
+{
+	std::vector<struct way> ways;
+
+	for (char *part = strtok(text, ","); part; part = strtok(nullptr, ",")) {
+		struct way w;
+
+		if (sscanf(part, "%" SCNu32 ":%" SCNu32, &w.threads, &w.queues) != 2 || !w.queues)
+			die(usage);
+		if (w.threads && (w.queues % w.threads || chains % w.threads))
+			die("queues and --chains are multiples of the CPU threads");
+		ways.push_back(w);
+	}
+	return ways;
+}
+
+static struct setup options(int argc, char **argv)
+{
+	static const struct option names[] = { { "ways", 1, 0, 'w' },  { "runs", 1, 0, 'r' },	 { "list", 1, 0, 'l' },
+					       { "chains", 1, 0, 'c' }, { "seconds", 1, 0, 's' }, {} };
+	char all[] = "0:32", *ways = all;
+	struct setup o;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", names, nullptr)) != -1) {
+		if (c == 'w')
+			ways = optarg;
+		else if (c == 'r')
+			o.runs = (uint32_t)atoi(optarg);
+		else if (c == 'l')
+			o.list = (uint32_t)atoi(optarg);
+		else if (c == 'c')
+			o.chains = (uint32_t)atoi(optarg);
+		else if (c == 's')
+			o.seconds = atof(optarg);
+		else
+			die(usage);
+	}
+	if (argc != optind + 2 || !o.runs || !o.chains || !(o.seconds > 0) || o.list < SEARCH_TOP || o.list > STEP_LIST)
+		die(usage);
+	o.uri = argv[optind];
+	o.image = argv[optind + 1];
+	o.ways = ways_of(ways, o.chains);
+	return o;
+}
+
+int main(int argc, char **argv)
+{
+	struct setup o = options(argc, argv);
+	struct data d = map_image(o.image);
+	uint32_t bytes = d.head->bytes;
+	unsigned long long wrong;
+
+#ifdef __CUDACC__
+	check(cudaSetDevice(0), "there is no GPU that CUDA can use");
+#endif
+	wrong = bytes == 512 ? run_all<512>(o, d) : bytes == 1024 ? run_all<1024>(o, d) : run_all<4096>(o, d);
+	if (wrong)
+		die("answers differ from those of the search in memory");
+	return 0;
+}
