@@ -41,8 +41,8 @@ struct setup {
 struct job : trip {
 	uint64_t nodes;
 	unsigned long long *wrong; /* words */
-	unsigned long long *spent; /* ns of all waves: in reads, and in looking at their data */
-	uint32_t hops, each;
+	unsigned long long *spent; /* ns of all waves: in reads, and in looking at their data; and their chains */
+	uint32_t hops;
 };
 
 __host__ __device__ static uint64_t word_of(uint64_t index)
@@ -88,29 +88,22 @@ __device__ static uint64_t look(const struct job &j, uint64_t chain, const uint6
 	return sum;
 }
 
-__device__ static uint64_t clock_ns()
-{
-	uint64_t t;
-
-	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-	return t;
-}
-
 /* The GPU reads: one launch for all chains. */
 __global__ static void __launch_bounds__(BLOCK, 1) walk(struct job j)
 {
 	uint32_t lane = threadIdx.x % WARP, chain = blockIdx.x * SLOTS + threadIdx.x / WARP;
 	__shared__ struct gpunvme_dq own[SLOTS];
 	struct gpunvme_dq *dq = &own[threadIdx.x / WARP];
-	uint64_t want[BEAM], reads = 0, looks = 0, begun, read;
+	uint64_t want[BEAM], reads = 0, looks = 0, begun, read, n;
+	const uint64_t start = clock_ns();
 
 	if (chain >= j.chains)
 		return;
 	if (lane == 0)
 		*dq = j.dq[chain % j.queues];
 	__syncwarp();
-	for (uint32_t n = 0; n < j.each; n++) {
-		next_nodes((uint64_t)n * j.chains + chain, j.nodes, want);
+	for (n = 0; __any_sync(~0u, clock_ns() - start < j.ns); n++) {
+		next_nodes(n * j.chains + chain, j.nodes, want);
 		for (uint32_t h = 0; h < j.hops; h++) {
 			int err = 0;
 
@@ -130,6 +123,7 @@ __global__ static void __launch_bounds__(BLOCK, 1) walk(struct job j)
 	if (lane == 0) {
 		atomicAdd(&j.spent[0], (unsigned long long)reads);
 		atomicAdd(&j.spent[1], (unsigned long long)looks);
+		atomicAdd(&j.spent[2], (unsigned long long)n);
 	}
 }
 
@@ -138,7 +132,8 @@ __global__ static void __launch_bounds__(BLOCK + WARP, 1) work(struct job j, str
 {
 	__shared__ struct seen seen;
 	uint32_t slot = threadIdx.x / WARP, chain = blockIdx.x * SLOTS + slot;
-	uint64_t want[BEAM];
+	const uint64_t start = clock_ns();
+	uint64_t want[BEAM], step;
 
 	watch_begin(&seen);
 	if (slot == SLOTS)
@@ -146,12 +141,13 @@ __global__ static void __launch_bounds__(BLOCK + WARP, 1) work(struct job j, str
 	if (slot == SLOTS || chain >= j.chains)
 		return;
 	next_nodes(chain, j.nodes, want);
-	for (uint64_t step = 1;; step++) {
+	for (step = 1; __any_sync(~0u, clock_ns() - start < j.ns); step++) {
 		post(w, chain, step, want);
 		if (!wait(w, &seen, chain, step))
-			return;
+			break;
 		next_nodes(look(j, chain, want), j.nodes, want);
 	}
+	post_end(w, chain, step);
 }
 
 /* Each word of a node follows from its place on the drive. */
@@ -189,7 +185,7 @@ static struct figure by_cpu(const struct setup &o, struct job &j)
 	work<<<(o.chains + SLOTS - 1) / SLOTS, BLOCK + WARP, 0, stream>>>(j, w);
 	check(cudaGetLastError(), "the kernel");
 	double begun = now();
-	uint64_t reads = run_rings(&j, w.mail, w.arrived, o.threads, o.seconds);
+	uint64_t reads = run_rings(&j, w.mail, w.arrived, o.threads);
 	double seconds = now() - begun;
 	__atomic_store_n(w.end, 1, __ATOMIC_RELEASE);
 	check(cudaStreamSynchronize(stream), "the kernel");
@@ -198,21 +194,14 @@ static struct figure by_cpu(const struct setup &o, struct job &j)
 
 static struct figure by_gpu(const struct setup &o, struct job &j)
 {
-	double seconds = 0;
+	double begun;
 
-	j.spent = (unsigned long long *)host_memory(16);
-	for (j.each = 4; !*j.failed; j.each = (uint32_t)(j.each * o.seconds * 1.1 / seconds) + 1) {
-		double begun = now();
-
-		j.spent[0] = j.spent[1] = 0;
-		walk<<<(o.chains + SLOTS - 1) / SLOTS, BLOCK>>>(j);
-		check(cudaGetLastError(), "the kernel");
-		check(cudaDeviceSynchronize(), "the kernel");
-		seconds = now() - begun;
-		if (seconds >= o.seconds)
-			break;
-	}
-	return { (double)j.each * o.chains, seconds };
+	j.spent = (unsigned long long *)host_memory(24);
+	begun = now();
+	walk<<<(o.chains + SLOTS - 1) / SLOTS, BLOCK>>>(j);
+	check(cudaGetLastError(), "the kernel");
+	check(cudaDeviceSynchronize(), "the kernel");
+	return { (double)j.spent[2], now() - begun };
 }
 
 static struct setup options(int argc, char **argv)
@@ -276,7 +265,7 @@ int main(int argc, char **argv)
 	j.failed = (int *)(j.wrong + 1);
 	j.buf = s.dbuf;
 	j.nodes = s.ns.nblocks * 512 / FILL * FILL / o.node;
-	j.queues = o.queues, j.node = o.node, j.chains = o.chains, j.hops = o.hops;
+	j.queues = o.queues, j.node = o.node, j.chains = o.chains, j.hops = o.hops, j.ns = (uint64_t)(o.seconds * 1e9);
 	if (o.fill)
 		fill_drive(s, o, j);
 	open_queues(s, o.threads ? cpu : s.gpu, o.queues, o.threads ? 0 : safe_flags(s));

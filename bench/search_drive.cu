@@ -12,17 +12,17 @@
  *
  *   search_data graph.img 100000 4000 512      # examples/search
  *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o search_drive bench/search_drive.cu -Lbuild/release/lib -lgpunvme
- *   search_drive 'soft:vram:1G?on=cuda:0&lat_us=20&queues=36&image=graph.img' graph.img --ways 0:32,1:8,4:32,12:36
+ *   search_drive 'soft:vram:1G?on=cuda:0&lat_us=20&queues=36&image=graph.img' graph.img --ways 0:32:1536,1:8:384,4:32:384,12:36:384
  *
- * --ways N:Q,..   CPU threads and queues, one after the other
+ * --ways N:Q:C,.. CPU threads, queues, queries at a time, one way after the other (0:32:1536)
  * --runs N        so many times
  * --list N        best nodes that a query remembers (48; 10 to 128)
- * --chains N      queries at a time (1536)
  * --seconds S     of a run
  *
  * A line of JSON for each run. Ends with 1 when an answer was wrong or a read failed. Built as C++, kernels are threads of the CPU:
  * that shows that the program is right and nothing about speed.
  */
+#include <algorithm>
 #include <cinttypes>
 #include <ctime>
 #include <thread>
@@ -41,16 +41,16 @@
 
 const char *const program = "search_drive";
 
-static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES,..] [--runs N] [--list N] [--chains N] [--seconds S]";
+static const char usage[] = "usage: search_drive URI IMAGE [--ways THREADS:QUEUES:QUERIES,..] [--runs N] [--list N] [--seconds S]";
 
 struct way {
-	uint32_t threads, queues;
+	uint32_t threads, queues, chains;
 };
 
 struct setup {
 	const char *uri, *image;
-	std::vector<struct way> ways = { { 0, 32 } };
-	uint32_t runs = 1, list = 48, chains = 1536;
+	std::vector<struct way> ways = {};
+	uint32_t runs = 1, list = 48;
 	double seconds = 1;
 };
 
@@ -62,23 +62,10 @@ struct job : trip {
 	struct step_graph graph;
 	const uint64_t *answer; /* hash of each query's */
 	struct counts *counts;	/* of the waves that have ended, in memory of the host */
-	uint64_t ns;		/* so long a wave begins queries, without CPU threads */
 	struct waves waves;
 };
 
 /* ---- Waves ---- */
-
-WAVE_FN uint64_t clock_ns()
-{
-	uint64_t t;
-
-#ifdef __CUDA_ARCH__
-	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-#else
-	t = (uint64_t)(now() * 1e9);
-#endif
-	return t;
-}
 
 /* Return: all nodes of the step are there. */
 WAVE_FN bool read_nodes(const struct job &j, const struct gpunvme_dq *dq, uint32_t chain, const uint64_t *want, uint32_t wanted)
@@ -100,7 +87,7 @@ WAVE_FN void run_chain(const struct job &j, const struct gpunvme_dq *dq, const s
 	const uint64_t begun = clock_ns();
 	struct counts c = {};
 
-	for (uint64_t n = chain; !dq || wave_ballot(clock_ns() - begun < j.ns); n += j.chains) {
+	for (uint64_t n = chain; n == chain || wave_ballot(clock_ns() - begun < j.ns); n += j.chains) {
 		uint32_t query = (uint32_t)(n % j.graph.queries), wanted;
 		uint64_t want[BEAM];
 
@@ -117,6 +104,8 @@ WAVE_FN void run_chain(const struct job &j, const struct gpunvme_dq *dq, const s
 		c.wrong += step_hash(s) != j.answer[query];
 	}
 over:
+	if (!dq)
+		post_end(j.waves, chain, c.steps + 1);
 	if (wave_lane())
 		return;
 	wave_add(&j.counts->queries, c.queries);
@@ -153,7 +142,6 @@ template <uint32_t BYTES> __global__ static void __launch_bounds__(BLOCK + WARP,
 		run_chain<BYTES>(j, nullptr, &seen, &step[slot], chain);
 }
 
-/* Without CPU threads it ends by itself, else when waves.end is set. */
 template <uint32_t BYTES> static void run_waves(const struct job &j, bool reads)
 {
 	cudaStream_t stream;
@@ -231,7 +219,7 @@ template <uint32_t BYTES> static double search_memory(const struct step_graph *g
 /* ---- Runs ---- */
 
 /* Return: seconds. */
-template <uint32_t BYTES> static double run_way(const struct setup &o, struct job &j, const struct way &w)
+template <uint32_t BYTES> static double run_way(struct job &j, const struct way &w)
 {
 	std::thread waves;
 	double begun = now();
@@ -243,7 +231,7 @@ template <uint32_t BYTES> static double run_way(const struct setup &o, struct jo
 	j.waves = open_waves(j.chains);
 	waves = std::thread([&j] { run_waves<BYTES>(j, false); });
 	begun = now();
-	run_rings(&j, j.waves.mail, j.waves.arrived, w.threads, o.seconds);
+	run_rings(&j, j.waves.mail, j.waves.arrived, w.threads);
 	double seconds = now() - begun;
 	__atomic_store_n(j.waves.end, 1, __ATOMIC_RELEASE);
 	waves.join();
@@ -258,7 +246,7 @@ static void print(const struct setup &o, const struct job &j, const struct way &
 
 	printf("{\"uri\": \"%s\", \"threads\": %u, \"queues\": %u, \"node\": %u, \"nodes\": %u, \"list\": %u, \"chains\": %u, \"seconds\": %.3f, "
 	       "\"queries_s\": %.0f, \"reads_s\": %.0f, \"gb_s\": %.2f, \"reads_query\": %.1f, \"steps_query\": %.1f, \"recall\": %.4f, "
-	       "\"wrong\": %llu}\n", o.uri, w.threads, w.queues, j.node, nodes, o.list, o.chains, seconds, (double)c.queries / seconds,
+	       "\"wrong\": %llu}\n", o.uri, w.threads, w.queues, j.node, nodes, o.list, w.chains, seconds, (double)c.queries / seconds,
 	       (double)c.reads / seconds, (double)c.reads * j.node / seconds / 1e9, c.queries ? (double)c.reads / (double)c.queries : 0,
 	       c.queries ? (double)c.steps / (double)c.queries : 0, recall, c.wrong);
 	fflush(stdout);
@@ -299,7 +287,7 @@ template <uint32_t BYTES> static struct job prepare(const struct setup &o, const
 
 	*recall = search_memory<BYTES>(&here, d.file + SEARCH_NODE, hash.data());
 	j.skip = SEARCH_NODE;
-	j.node = BYTES, j.chains = o.chains, j.ns = (uint64_t)(o.seconds * 1e9);
+	j.node = BYTES, j.ns = (uint64_t)(o.seconds * 1e9);
 	j.graph = here;
 	j.graph.query = (const struct search_query *)local_copy(d.query, sizeof(*d.query) * d.head->queries);
 	j.graph.entry = (const struct search_entry *)local_copy(d.entry, sizeof(*d.entry) * d.head->entries);
@@ -313,6 +301,7 @@ template <uint32_t BYTES> static struct job prepare(const struct setup &o, const
 template <uint32_t BYTES> static unsigned long long run_all(const struct setup &o, const struct data &d)
 {
 	unsigned long long wrong = 0;
+	uint32_t most = 0;
 	struct session s;
 	gpunvme_gpu *cpu;
 	double recall;
@@ -322,7 +311,9 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 	if (s.ns.nblocks * 512 < search_queries_at(d.head))
 		die("the drive is smaller than the graph");
 	const uint32_t flags = safe_flags(s);
-	s.buffer((size_t)o.chains * BEAM * BYTES);
+	for (const struct way &w : o.ways)
+		most = std::max(most, w.chains);
+	s.buffer((size_t)most * BEAM * BYTES);
 	j.buf = s.dbuf;
 	for (uint32_t run = 0; run < o.runs; run++)
 		for (const struct way &w : o.ways) {
@@ -330,9 +321,10 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 			open_queues(s, w.threads ? cpu : s.gpu, w.queues, w.threads ? 0 : flags);
 			j.dq = s.dq;
 			j.queues = w.queues;
-			if (w.threads && (o.chains / w.queues + 1) * BEAM >= 1u << s.dq->sq_shift)
-				die("that many chains do not fit into the queues: give fewer --chains or more queues");
-			double seconds = run_way<BYTES>(o, j, w);
+			j.chains = w.chains;
+			if (w.threads && (w.chains / w.queues + 1) * BEAM >= 1u << s.dq->sq_shift)
+				die("that many queries at a time do not fit into the queues");
+			double seconds = run_way<BYTES>(j, w);
 			if (*j.failed)
 				die(std::string("a read failed: ") + gpunvme_strerror(*j.failed));
 			print(o, j, w, d.head->nodes, seconds, recall);
@@ -342,17 +334,17 @@ template <uint32_t BYTES> static unsigned long long run_all(const struct setup &
 	return wrong;
 }
 
-static std::vector<struct way> ways_of(char *text, uint32_t chains)
+static std::vector<struct way> ways_of(char *text)
 {
 	std::vector<struct way> ways;
 
 	for (char *part = strtok(text, ","); part; part = strtok(nullptr, ",")) {
 		struct way w;
 
-		if (sscanf(part, "%" SCNu32 ":%" SCNu32, &w.threads, &w.queues) != 2 || !w.queues)
+		if (sscanf(part, "%" SCNu32 ":%" SCNu32 ":%" SCNu32, &w.threads, &w.queues, &w.chains) != 3 || !w.queues || !w.chains)
 			die(usage);
-		if (w.threads && (w.queues % w.threads || chains % w.threads))
-			die("queues and --chains are multiples of the CPU threads");
+		if (w.threads && (w.queues % w.threads || w.chains % w.threads))
+			die("queues and queries at a time are multiples of the CPU threads");
 		ways.push_back(w);
 	}
 	return ways;
@@ -360,9 +352,9 @@ static std::vector<struct way> ways_of(char *text, uint32_t chains)
 
 static struct setup options(int argc, char **argv)
 {
-	static const struct option names[] = { { "ways", 1, 0, 'w' },  { "runs", 1, 0, 'r' },	 { "list", 1, 0, 'l' },
-					       { "chains", 1, 0, 'c' }, { "seconds", 1, 0, 's' }, {} };
-	char all[] = "0:32", *ways = all;
+	static const struct option names[] = { { "ways", 1, 0, 'w' }, { "runs", 1, 0, 'r' }, { "list", 1, 0, 'l' },
+					       { "seconds", 1, 0, 's' }, {} };
+	char all[] = "0:32:1536", *ways = all;
 	struct setup o;
 	int c;
 
@@ -373,18 +365,16 @@ static struct setup options(int argc, char **argv)
 			o.runs = (uint32_t)atoi(optarg);
 		else if (c == 'l')
 			o.list = (uint32_t)atoi(optarg);
-		else if (c == 'c')
-			o.chains = (uint32_t)atoi(optarg);
 		else if (c == 's')
 			o.seconds = atof(optarg);
 		else
 			die(usage);
 	}
-	if (argc != optind + 2 || !o.runs || !o.chains || !(o.seconds > 0) || o.list < SEARCH_TOP || o.list > STEP_LIST)
+	if (argc != optind + 2 || !o.runs || !(o.seconds > 0) || o.list < SEARCH_TOP || o.list > STEP_LIST)
 		die(usage);
 	o.uri = argv[optind];
 	o.image = argv[optind + 1];
-	o.ways = ways_of(ways, o.chains);
+	o.ways = ways_of(ways);
 	return o;
 }
 

@@ -31,6 +31,7 @@ struct trip {
 	struct gpunvme_dbuf buf;
 	uint64_t skip;
 	int *failed;
+	uint64_t ns; /* so long the waves begin new chains */
 	uint32_t queues, node, chains;
 };
 
@@ -101,14 +102,13 @@ struct rings {
 	struct mail *mail;
 	uint64_t *arrived;
 	uint32_t first, count, queue, queues;
-	double seconds;
 	uint64_t reads = 0;
 	int failed = 0;
 	std::vector<ring> ring_of = {};
 	std::vector<uint32_t> missing = {}; /* nodes of a chain's step that are on their way */
 	std::vector<uint64_t> steps = {};   /* that a chain has begun */
 	uint64_t want[BEAM] = {};
-	uint32_t busy = 0; /* chains with reads on their way */
+	uint32_t live = 0; /* chains whose waves have not ended */
 
 	/* Has the wave said what it wants in its next step? */
 	bool is_wanted(uint32_t s)
@@ -134,7 +134,7 @@ struct rings {
 		}
 		steps[s]++;
 		reads += missing[s];
-		busy++;
+		live -= !missing[s];
 	}
 
 	void take(ring *r)
@@ -146,33 +146,26 @@ struct rings {
 		while ((cid = r->take(&failed)) >= 0) {
 			uint32_t s = (uint32_t)cid / BEAM;
 
-			if (--missing[s])
-				continue;
-			busy--;
-			__atomic_store_n(&arrived[first + s], steps[s], __ATOMIC_RELEASE);
+			if (!--missing[s])
+				__atomic_store_n(&arrived[first + s], steps[s], __ATOMIC_RELEASE);
 		}
 		if (r->head != before)
 			__atomic_store_n((uint32_t *)r->dq->cq_db, r->head, __ATOMIC_RELEASE);
 	}
 
-	/* Completions, then what the waves want next, then the doorbells. In the end no read is on its way. */
+	/* Completions, then what the waves want next, then the doorbells, until no wave wants anything. */
 	void run()
 	{
-		double end = now() + seconds;
-		bool over = false;
-
 		for (uint32_t q = 0; q < queues; q++)
 			ring_of.emplace_back(&j->dq[queue + q]);
 		missing.assign(count, 0);
 		steps.assign(count, 0);
-		for (uint64_t turn = 0; (!over || busy) && !failed; turn++) {
+		for (live = count; live && !failed;) {
 			for (ring &r : ring_of)
 				take(&r);
-			for (uint32_t s = 0; s < count && !over; s++)
+			for (uint32_t s = 0; s < count; s++)
 				if (!missing[s] && is_wanted(s))
 					submit(s);
-			if (turn % 16 == 0)
-				over = now() >= end;
 #ifndef __CUDACC__
 			sched_yield(); /* the waves are threads of this CPU, too */
 #endif
@@ -180,8 +173,8 @@ struct rings {
 	}
 };
 
-/* Return: reads, of @threads CPU threads that ran for @seconds. */
-static inline uint64_t run_rings(struct trip *j, struct mail *mail, uint64_t *arrived, uint32_t threads, double seconds)
+/* Return: reads of @threads CPU threads. They end when the waves have ended, or a read failed. */
+static inline uint64_t run_rings(struct trip *j, struct mail *mail, uint64_t *arrived, uint32_t threads)
 {
 	uint32_t each = j->chains / threads, queues = j->queues / threads;
 	std::vector<struct rings> all;
@@ -189,7 +182,7 @@ static inline uint64_t run_rings(struct trip *j, struct mail *mail, uint64_t *ar
 	uint64_t reads = 0;
 
 	for (uint32_t i = 0; i < threads; i++)
-		all.push_back({ j, mail, arrived, i * each, each, i * queues, queues, seconds });
+		all.push_back({ j, mail, arrived, i * each, each, i * queues, queues });
 	for (auto &r : all)
 		thread.emplace_back(&rings::run, &r);
 	for (auto &t : thread)

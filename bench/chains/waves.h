@@ -18,7 +18,7 @@
 struct waves {
 	struct mail *mail;
 	uint64_t *arrived; /* of each chain: its steps that are there */
-	uint32_t *end;
+	uint32_t *end;	   /* 1: the CPU threads have ended */
 };
 
 /* Not an array: it would lie in memory. */
@@ -38,6 +38,26 @@ WAVE_FN void post(const struct waves &w, uint32_t chain, uint64_t step, const ui
 		__atomic_store_n(&w.mail[chain].want[b], word, __ATOMIC_RELEASE);
 #endif
 	}
+}
+
+/* The wave has ended. */
+WAVE_FN void post_end(const struct waves &w, uint32_t chain, uint64_t step)
+{
+	const uint64_t none[BEAM] = { NO_NODE, NO_NODE, NO_NODE, NO_NODE };
+
+	post(w, chain, step, none);
+}
+
+WAVE_FN uint64_t clock_ns()
+{
+	uint64_t t;
+
+#ifdef __CUDA_ARCH__
+	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+#else
+	t = (uint64_t)(now() * 1e9);
+#endif
+	return t;
 }
 
 #ifdef __CUDACC__
@@ -73,7 +93,7 @@ __device__ static void watch_begin(volatile struct seen *seen)
 	__syncthreads();
 }
 
-/* Return: the nodes of the step are there; false: it is over. */
+/* Return: the nodes of the step are there; false: a read failed. */
 __device__ static bool wait(const struct waves &, const volatile struct seen *seen, uint32_t chain, uint64_t step)
 {
 	uint32_t slot = chain % SLOTS;
