@@ -17,6 +17,7 @@ GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunv
 		return gnv_null("dev");
 	now = dev->nvme.info; /* constant: a child of fork() may ask, too, and hears of the memory as it was then */
 	now.hmb = gnv_hmb_used(&dev->nvme);
+	now.late = __atomic_load_n(&dev->nvme.port->late, __ATOMIC_RELAXED);
 	if (dev->process == gnv_process()) /* in a child the lock may belong to a thread of the parent */
 		gnv_ctrl_why(&dev->nvme.ctrl, now.why);
 	return gnv_info_copy(info, &now, gpunvme_dev_info);

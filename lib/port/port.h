@@ -78,6 +78,10 @@ struct gnv_port {
 	bool read_only;    /* every write is refused */
 	bool faulty;       /* it does what is wrong, as it was asked to */
 	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on; the last one stands for all that follow */
+	bool emulated;     /* software of this process is the controller; as the next three */
+	uint32_t blocks;   /* gpunvme_dev_info.blocks */
+	uint64_t link;	   /* gpunvme_dev_info.link */
+	uint32_t late;	   /* gpunvme_dev_info.late (atomic) */
 	bool keep;         /* a GPU did not let go of a BAR: closing leaves the device open until the process ends */
 	char address[64];
 	struct gnv_hold *twins;	 /* disks of its namespaces through other controllers (atomic) */

@@ -25,6 +25,8 @@ struct port_soft {
 	struct gnv_soft *soft; /* NULL after halt */
 	struct gpunvme_mem bar0;
 	struct gpunvme_mem *cmb; /* memory in the controller, or NULL */
+	void *lost_ctx;
+	gnv_port_lost_fn *lost; /* atomic; NULL until it is watched */
 };
 
 static void bar_release(struct gpunvme_mem *mem)
@@ -77,12 +79,23 @@ static int soft_export(struct gnv_port *port, uint64_t offset, size_t len, int *
 	return gnv_fail(-EOPNOTSUPP, "%.100s: the software controller has no BAR that another device could reach", port->address);
 }
 
-/* Nobody takes the threads of this process away. */
+/* Nobody takes the threads of this process away, but a GPU may not run the kernel of a drive. */
 static void soft_watch(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx)
 {
-	(void)port;
-	(void)lost;
-	(void)ctx;
+	struct port_soft *ps = gnv_container_of(port, struct port_soft, port);
+
+	ps->lost_ctx = ctx;
+	__atomic_store_n(&ps->lost, lost, __ATOMIC_RELEASE);
+}
+
+/* On a thread of the engine. */
+static void has_failed(void *ctx, const char *why)
+{
+	const struct port_soft *ps = ctx;
+	gnv_port_lost_fn *lost = __atomic_load_n(&ps->lost, __ATOMIC_ACQUIRE);
+
+	if (lost)
+		lost(ps->lost_ctx, GNV_PORT_ERROR, why);
 }
 
 /* What it reaches is decided by the space alone, and it is born disabled. */
@@ -300,6 +313,9 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	if (!ps)
 		return gnv_fail(-ENOMEM, "out of memory");
 	config.vendor = vendor;
+	config.late = &ps->port.late;
+	config.failed = has_failed;
+	config.failed_ctx = ps;
 	ret = take_space(share, knows_48_bits(&config, vendor, device), &ps->port.space);
 	if (ret)
 		goto free_port;
@@ -317,6 +333,8 @@ int gnv_port_soft_open(struct gnv_uri *uri, const struct gnv_port *share, const 
 	ps->port.queues = config.queues;
 	ps->port.read_only = gnv_soft_read_only(ps->soft);
 	ps->port.faulty = config.faulty;
+	ps->port.emulated = true;
+	gnv_soft_speed(ps->soft, &ps->port.link, &ps->port.blocks);
 	gnv_soft_media(ps->soft, ps->port.medium);
 	snprintf(ps->port.address, sizeof(ps->port.address), "%s", uri->address);
 	*port = &ps->port;

@@ -186,6 +186,7 @@ static struct gnv_soft *new_controller(const struct gnv_soft_config *config, con
 	soft->patience_ms = PATIENCE_MS;
 	soft->born_ns = engine->now(soft);
 	gnv_soft_timing_init(&soft->timing, &config->model, soft->born_ns);
+	soft->link = config->model.link;
 	soft->bar_fd = -1;
 	return soft;
 }
@@ -294,6 +295,12 @@ bool gnv_soft_read_only(const struct gnv_soft *soft)
 		if (!soft->part[i].ns.read_only)
 			return false;
 	return true;
+}
+
+void gnv_soft_speed(const struct gnv_soft *soft, uint64_t *link, uint32_t *blocks)
+{
+	*link = soft->link;
+	*blocks = soft->blocks;
 }
 
 void gnv_soft_media(const struct gnv_soft *soft, struct gnv_medium medium[GNV_SOFT_NAMESPACES])

@@ -66,6 +66,9 @@ size_t gnv_soft_cmb_bytes(const struct gnv_soft *soft);
 /* True when the controller refuses writes to all its namespaces, because it was asked to or because the images do. */
 bool gnv_soft_read_only(const struct gnv_soft *soft);
 
+/* gpunvme_dev_info.link and .blocks. */
+void gnv_soft_speed(const struct gnv_soft *soft, uint64_t *link, uint32_t *blocks);
+
 /* What its namespaces lie on. */
 void gnv_soft_media(const struct gnv_soft *soft, struct gnv_medium medium[GNV_SOFT_NAMESPACES]);
 

@@ -71,12 +71,25 @@ static bool must_fail(struct gnv_vdrive *d, int error, bool *news)
 	return error == -ENOTRECOVERABLE || d->looks >= LOOKS_MAX;
 }
 
-static void fail(struct gnv_vdrive *d)
+/* No reset comes in between. Return: it was well before. */
+static bool fail(struct gnv_vdrive *d)
 {
 	const uint32_t csts = gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS);
+	const bool well = (csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)) == GPUNVME_CSTS_RDY;
 
-	if ((csts & (GPUNVME_CSTS_RDY | GPUNVME_CSTS_CFS)) == GPUNVME_CSTS_RDY)
+	if (well)
 		__atomic_store_n(&d->t.soft.io.doom, GNV_SOFT_CFS, __ATOMIC_RELAXED);
+	return well;
+}
+
+bool gnv_vdrive_fail(struct gnv_vdrive *d)
+{
+	bool was_well;
+
+	gnv_soft_engine_threads.hold(&d->t.soft);
+	was_well = fail(d);
+	gnv_soft_engine_threads.release(&d->t.soft);
+	return was_well;
 }
 
 /* Look again while no reset can come in between. */
@@ -156,6 +169,7 @@ static void *attend(void *arg)
 	while (!__atomic_load_n(&d->end_attendant, __ATOMIC_ACQUIRE)) {
 		hand_on_silence(d);
 		report_events(d);
+		gnv_vdrive_watch(d);
 		pause.tv_nsec = (raise_interrupts(d) ? LOOK_INTERRUPTS_US : LOOK_US) * 1000l;
 		nanosleep(&pause, NULL);
 	}

@@ -147,6 +147,8 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 		ret = open_exec(d);
 	if (!ret)
 		ret = alloc_blocks(d);
+	if (!ret && !soft->link)
+		gnv_vdrive_measure_link(d);
 	if (!ret && soft->config.image)
 		ret = gnv_vdrive_load_image(d, soft->config.image);
 	if (!ret)
@@ -155,6 +157,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 		ret = start_exec(d);
 	if (!ret)
 		ret = gnv_vdrive_attend(d);
+	soft->blocks = d->exec && !d->exec->is_cpu ? d->workers : 0;
 	soft->config.threads = 1; /* the others were workers */
 	if (!ret)
 		ret = gnv_soft_engine_threads.start(soft, space);

@@ -36,6 +36,14 @@ struct gnv_vdrive_region {
 	bool shown, placed, known;
 };
 
+/* What the attendant saw last (watch.c). */
+struct gnv_vdrive_watch {
+	uint64_t looked, summed, judged;
+	struct gnv_vd_pace pace;
+	uint64_t runs[GNV_VD_WORKERS];
+	uint64_t since[GNV_VD_WORKERS]; /* so long a worker has not begun a launch that waits; 0: none waits */
+};
+
 struct gnv_vdrive {
 	struct gnv_soft_threads t; /* first: begins with struct gnv_soft */
 	struct gnv_vd_exec *exec;
@@ -70,6 +78,7 @@ struct gnv_vdrive {
 	uint32_t end_attendant; /* atomic */
 	bool attended;
 	uint32_t looks; /* that failed, since one did not */
+	struct gnv_vdrive_watch watch;
 	uint32_t raised[GNV_SOFT_EVENTS]; /* events that were reported */
 	bool silent;
 	pthread_mutex_t collecting; /* of the next */
@@ -128,6 +137,14 @@ int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map);
 /* Can this engine inject all faults of fault=? Return: 0; -EINVAL with an error message. */
 int gnv_vdrive_check_faults(const struct gnv_soft_config *config);
 
+/* ---- link.c ---- */
+
+/*
+ * Measure how fast data moves between the processor's memory and the host's, where these are two, and note it. Before the kernel
+ * runs, in blocks, which are zeroes.
+ */
+void gnv_vdrive_measure_link(struct gnv_vdrive *d);
+
 /* ---- image.c ---- */
 
 /* Before the kernel runs. Return: 0; -EFBIG it is larger than the drive, or another errno, with an error message. */
@@ -139,9 +156,16 @@ int gnv_vdrive_load_image(struct gnv_vdrive *d, const char *path);
 int gnv_vdrive_attend(struct gnv_vdrive *d);
 void gnv_vdrive_end_attendant(struct gnv_vdrive *d);
 bool gnv_vdrive_is_still(struct gnv_soft *soft);
+/* The controller has a fatal status from now on. Return: false it had one already, or was not ready. */
+bool gnv_vdrive_fail(struct gnv_vdrive *d);
 /* Thread 0: has a command ended the controller, and nobody knows yet? Then it is known now. */
 bool gnv_vdrive_is_doomed(struct gnv_vdrive *d);
 void gnv_vdrive_counters(struct gnv_soft *soft, struct gnv_soft_counters *sum);
 uint64_t gnv_vdrive_errors(struct gnv_soft *soft, struct gpunvme_error_log *log);
+
+/* ---- watch.c ---- */
+
+/* The attendant: report a processor that is too slow for the model, and end the queues of one that does not run the kernel. */
+void gnv_vdrive_watch(struct gnv_vdrive *d);
 
 #endif

@@ -43,6 +43,11 @@ struct gnv_vd_exec_ops {
 
 	/* Run the kernel with this structure, launch after launch. @slice_ns: of one; 0: it runs until it is stopped. */
 	int (*start)(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns);
+	/*
+	 * Was a launch given to the processor that has not ended? Workers that do not run then wait for a place there. False: the
+	 * processor runs all that it is given at once, or that is not known.
+	 */
+	bool (*is_queued)(struct gnv_vd_exec *exec);
 	/* The structure says stop: wait for the end. Return: false it did not end within @ms. */
 	bool (*stop)(struct gnv_vd_exec *exec, uint32_t ms);
 };

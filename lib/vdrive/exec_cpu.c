@@ -226,6 +226,13 @@ static bool cpu_stop(struct gnv_vd_exec *exec, uint32_t ms)
 	return true;
 }
 
+/* Threads of a busy machine run late, but all of them run. */
+static bool cpu_is_queued(struct gnv_vd_exec *exec)
+{
+	(void)exec;
+	return false;
+}
+
 const struct gnv_vd_exec_ops gnv_vd_exec_cpu = {
 	.name = "cpu",
 	.open = cpu_open,
@@ -237,5 +244,6 @@ const struct gnv_vd_exec_ops gnv_vd_exec_cpu = {
 	.show = cpu_show,
 	.hide = cpu_hide,
 	.start = cpu_start,
+	.is_queued = cpu_is_queued,
 	.stop = cpu_stop,
 };

@@ -32,6 +32,7 @@ struct exec_cuda {
 	bool launching;
 	struct gnv_cuda_resident resident;
 	uint32_t end; /* atomic: launch nothing more */
+	uint64_t launched; /* atomic; by the launcher */
 };
 
 static struct exec_cuda *cuda_of(struct gnv_vd_exec *exec)
@@ -164,13 +165,13 @@ static int launch(struct exec_cuda *c)
 }
 
 /* @ended: teams of those before */
-static int launch_ahead(struct exec_cuda *c, uint64_t ended, uint64_t *launched)
+static int launch_ahead(struct exec_cuda *c, uint64_t ended)
 {
 	int ret = 0;
 
-	while (!ret && *launched - ended / c->workers < AHEAD) {
+	while (!ret && c->launched - ended / c->workers < AHEAD) {
 		ret = launch(c);
-		*launched += !ret;
+		__atomic_store_n(&c->launched, c->launched + !ret, __ATOMIC_RELEASE);
 	}
 	return ret;
 }
@@ -181,12 +182,12 @@ static void *launch_on(void *arg)
 	struct exec_cuda *c = arg;
 	const uint64_t look = gnv_max(c->args.slice_ns / 8, LOOK_MIN_NS);
 	const struct timespec pause = { 0, (long)gnv_min(look, 10000000) };
-	uint64_t launched = 0, ended = 0;
+	uint64_t ended = 0;
 	bool said = false;
 	int ret;
 
 	while (!__atomic_load_n(&c->end, __ATOMIC_ACQUIRE) && !gnv_cuda_is_over(c->cuda)) {
-		ret = launch_ahead(c, ended, &launched);
+		ret = launch_ahead(c, ended);
 		nanosleep(&pause, NULL);
 		if (!ret)
 			ret = gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended));
@@ -195,6 +196,16 @@ static void *launch_on(void *arg)
 		said |= ret != 0;
 	}
 	return NULL;
+}
+
+static bool cuda_is_queued(struct gnv_vd_exec *exec)
+{
+	struct exec_cuda *c = cuda_of(exec);
+	const uint64_t launched = __atomic_load_n(&c->launched, __ATOMIC_ACQUIRE); /* before the other: a launch that has ended counts */
+	uint64_t ended;
+
+	return !gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended)) &&
+	       ended < launched * c->workers;
 }
 
 static int set_stay(struct exec_cuda *c, uint32_t us)
@@ -267,5 +278,6 @@ const struct gnv_vd_exec_ops gnv_vd_exec_cuda = {
 	.show = cuda_show,
 	.hide = cuda_hide,
 	.start = cuda_start,
+	.is_queued = cuda_is_queued,
 	.stop = cuda_stop,
 };

@@ -129,10 +129,19 @@ struct gnv_vd_work {
 	uint64_t from[GNV_VD_BATCH], to[GNV_VD_BATCH]; /* of transfers of one piece */
 };
 
+/* How well a worker keeps the times of the model: sums. Times are in 1/(1 << GNV_VD_PACE_SHIFT) ns. */
+#define GNV_VD_PACE_SHIFT 8u
+struct gnv_vd_pace {
+	uint64_t asked, late;
+	uint64_t commands;
+	uint64_t turns, starved; /* at queues; and in how many of them commands stayed in the queue that the drive would have begun */
+};
+
 struct gnv_vd_worker {
 	uint32_t first; /* host: its first submission queue; 0: none */
 	uint32_t reserved;
 	uint64_t looked; /* when it looked last */
+	struct gnv_vd_pace pace;
 	struct gnv_soft_counters counters;
 	struct gnv_vd_room room[GNV_VD_BATCH];
 	struct gnv_vd_work work; /* on CPU threads */
@@ -179,6 +188,7 @@ struct gnv_vd {
 	uint64_t ended; /* teams that have ended, of all launches (atomic) */
 	uint32_t staying, reserved2; /* teams of the launch that stay (atomic) */
 	uint64_t ack[GNV_VD_WORKERS];
+	uint64_t runs[GNV_VD_WORKERS]; /* beginnings and ends of each worker, ever: odd while it runs */
 	uint64_t posted[GNV_VD_QUEUES]; /* completions of each queue with interrupts, ever */
 	uint32_t raised[GNV_SOFT_EVENTS]; /* how often (atomic) */
 	uint32_t errors; /* ever (atomic) */

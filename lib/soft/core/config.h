@@ -53,10 +53,13 @@ struct gnv_soft_config {
 	const struct gnv_soft_engine_ops *engine; /* NULL: threads of this process */
 	const char *on;	   /* what its engine runs on, where that has a choice (vdrive/exec.h); NULL: "cpu" */
 	uint32_t slice_us; /* of one launch of such an engine; 0: it runs on */
+	void (*failed)(void *ctx, const char *why); /* its engine has ended its queues; on a thread of its own; NULL: nobody asks */
+	void *failed_ctx;
+	uint32_t *late; /* becomes 1 when the machine does not keep the model (atomic); NULL: nobody asks */
 	const char *image; /* file that namespace 1 of such an engine begins with; NULL: with zeroes */
 };
 #define GNV_SOFT_CONFIG_INIT \
 	{ NULL, 0, 8, 64, 4096, 0, 1, false, { 0 }, { 0 }, false, false, false, { NULL, NULL, 0 }, 0, 0, { 0 }, { { 0 } }, \
-	  NULL, NULL, 2000, NULL }
+	  NULL, NULL, 2000, NULL, NULL, NULL, NULL }
 
 #endif

@@ -86,6 +86,8 @@ struct gnv_soft {
 	unsigned parts;
 	uint32_t max_transfer; /* as MDTS, in bytes; 0: none; constant */
 	struct gnv_soft_timing timing;
+	uint64_t link;	       /* bytes a second in each direction: the model's, or as an engine has measured it; 0: not known. Constant */
+	uint32_t blocks;       /* that an engine on a GPU needs at the same time; 0: none. Constant */
 	uint32_t version;      /* of the specification; constant */
 	char *bar;
 	size_t bar_len;
@@ -122,6 +124,14 @@ struct gnv_soft {
 static inline bool gnv_soft_is_silent(const struct gnv_soft *soft)
 {
 	return __atomic_load_n(&soft->silent, __ATOMIC_ACQUIRE);
+}
+
+/* Any thread: this machine does not keep the times of the model. Return: report it; once. */
+static inline bool gnv_soft_becomes_late(struct gnv_soft *soft)
+{
+	if (soft->config.late)
+		__atomic_store_n(soft->config.late, 1, __ATOMIC_RELAXED);
+	return !__atomic_exchange_n(&soft->timing.said, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- describe.c: what it is, from its configuration and its stores, before its engine starts ---- */

@@ -94,6 +94,7 @@ struct gnv_soft_cmd {
 	bool stalled;	  /* GNV_SOFT_STALL: it begins at post_at */
 	bool counted;	  /* limit.c */
 	bool apart;	  /* its data goes through memory of the controller's own (data.h) */
+	bool timed;	  /* post_at is the timing model's (lib/vdrive, which uses `began` for something else) */
 	enum gnv_soft_verdict verdict; /* what is still to be done wrong */
 	uint32_t number;
 	uint64_t done; /* bytes of op.len that are done; Dataset Management: ranges */

@@ -64,7 +64,7 @@ static void judge(struct gnv_soft_server *server, uint64_t now)
 	struct gnv_soft_pace_kept *kept = &server->kept;
 	const bool late = kept->late * TOLERANCE > kept->asked, starved = kept->starved * 2 > kept->looks;
 
-	if ((late || starved) && !__atomic_exchange_n(&server->soft->timing.said, 1, __ATOMIC_RELAXED))
+	if ((late || starved) && gnv_soft_becomes_late(server->soft))
 		gnv_log(server->soft->log, GPUNVME_LOG_WARN,
 			"this machine does not keep the times that were asked for (said once): %s; use more threads=, fewer lanes on CPUs, "
 			"or ask for a slower drive",

@@ -59,6 +59,12 @@ static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 	vd_put64(&error->nsid_number, (uint64_t)(number + 1) << 32 | cmd->sqe.nsid);
 }
 
+/* Collective use: a time of a lane, such that the sum of all lanes fits. Ten seconds do. */
+static inline uint32_t pace_of(uint64_t ns)
+{
+	return (uint32_t)gnv_min((ns + (1u << GNV_VD_PACE_SHIFT) / 2) >> GNV_VD_PACE_SHIFT, UINT32_MAX / VD_WIDTH);
+}
+
 /* Commands that a step has ended, each once. */
 static inline void count(struct turn *t)
 {
@@ -102,6 +108,22 @@ static inline bool is_due(const struct turn *t, uint32_t i)
 	return t->work->next[i] == GNV_SOFT_END && (t->closing || i < t->due || t->work->cmd[i].post_at <= t->now);
 }
 
+/* How late the commands are that end now: the data of a command may take longer than the model wants. */
+static inline void note_late(const struct turn *t)
+{
+	const uint64_t now = vd_now();
+	const struct gnv_soft_cmd *cmd;
+	uint64_t late = 0;
+	uint32_t i;
+
+	for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
+		cmd = &t->work->cmd[i];
+		if (is_due(t, i) && cmd->timed && cmd->post_at < now)
+			late += now - cmd->post_at;
+	}
+	vd_add64(&t->worker->pace.late, pace_of(late));
+}
+
 /* Entries of @place completions are written. */
 static inline void advance(struct turn *t, uint32_t place)
 {
@@ -128,6 +150,8 @@ static inline void end_all(struct turn *t)
 	vd_meet();
 	if (vd_lane() < t->n)
 		vd_fence(); /* the one of the turn */
+	if (t->vd->view.timing.on)
+		note_late(t);
 	for (at = 0; at < t->n; at += VD_WIDTH) {
 		i = at + vd_lane();
 		in = i < t->n;

@@ -116,8 +116,10 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 	if (index >= s.vd->workers)
 		return false;
 	s.looked = s.vd->worker[index].looked;
-	if (vd_lane() == 0)
+	if (vd_lane() == 0) {
+		vd_put64(&s.vd->runs[index], s.vd->runs[index] + 1);
 		acknowledge(&s);
+	}
 	do {
 		if (pass(&s, work)) {
 			worked = true;
@@ -131,8 +133,10 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 	} while (!vd_first(vd_lane() == 0 && is_over(args, &s, born, busy)));
 	if (vd_lane() == 0 && s.stays)
 		set_staying(&s, false);
-	if (vd_lane() == 0)
+	if (vd_lane() == 0) {
+		vd_put64(&s.vd->runs[index], s.vd->runs[index] + 1);
 		__atomic_fetch_add(&s.vd->ended, 1, __ATOMIC_RELAXED);
+	}
 	return worked;
 }
 

@@ -102,6 +102,7 @@ static bool abort_parked(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, 
 		found = true;
 		p.due[i] = 0;
 		cmd->post_at = 0;
+		cmd->timed = false;
 		cmd->stalled = false;
 		cmd->dw0 = 0;
 		cmd->status = GPUNVME_SC_ABORT_REQUESTED;

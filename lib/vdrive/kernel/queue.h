@@ -64,6 +64,7 @@ static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 	cmd->stalled = false;
 	cmd->counted = false;
 	cmd->apart = false;
+	cmd->timed = false;
 	cmd->verdict = GNV_SOFT_GO;
 	cmd->number = 0;
 }
@@ -122,8 +123,10 @@ static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t n
 	const uint64_t drawn = gnv_soft_timing_draw(timing, cmd->qid, number);
 	const uint64_t due = gnv_soft_timing_due(timing, t->now, t->looked, &cmd->op, drawn);
 
-	if (due >= cmd->post_at) /* a fault's delay is longer */
-		cmd->post_at = due;
+	if (due < cmd->post_at) /* a fault's delay is longer */
+		return;
+	cmd->post_at = due;
+	cmd->timed = true;
 }
 
 static enum gnv_soft_next begin(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
@@ -138,6 +141,23 @@ static enum gnv_soft_next begin(const struct turn *t, struct gnv_soft_cmd *cmd, 
 		next = gnv_soft_io_ready(cmd);
 	cmd->began = next == GNV_SOFT_STEP;
 	return next;
+}
+
+/* What the model asks of new commands. */
+static inline void note_asked(const struct turn *t)
+{
+	struct gnv_vd_pace *pace = &t->worker->pace;
+	const struct gnv_soft_cmd *cmd;
+	uint64_t asked = 0;
+	uint32_t i, count = 0;
+
+	for (i = t->due + vd_lane(); i < t->n; i += VD_WIDTH) {
+		cmd = &t->work->cmd[i];
+		asked += cmd->timed ? cmd->post_at - t->now : 0;
+		count += cmd->timed;
+	}
+	vd_add64(&pace->asked, pace_of(asked));
+	vd_add64(&pace->commands, count);
 }
 
 static inline void begin_all(struct turn *t)
@@ -156,6 +176,8 @@ static inline void begin_all(struct turn *t)
 	}
 	t->s.drawn += t->n - t->due;
 	vd_meet();
+	if (t->vd->view.timing.on)
+		note_asked(t);
 }
 
 /* ---- Data ---- */
@@ -290,6 +312,16 @@ static inline void look(const struct turn *t, uint32_t word[VD_LOOKS])
 	vd_look(at, word);
 }
 
+/* One lane. @left: there is no place for all commands of the queue that the host has room for. */
+static inline void note_turn(const struct turn *t, bool left)
+{
+	struct gnv_vd_pace *pace = &t->worker->pace;
+
+	vd_put64(&pace->turns, pace->turns + 1);
+	if (left && !t->vd->judged && !t->hook && gnv_soft_timing_is_idle(&t->vd->view.timing, t->now))
+		vd_put64(&pace->starved, pace->starved + 1);
+}
+
 /* What waits for its time and is due, and what is new, as far as there is room. */
 static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 {
@@ -301,6 +333,8 @@ static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t->n), gnv_min(room - t->n, t->sq->parked_max - t->s.parked - t->n));
 	if (t->vd->judged || t->hook) /* rules judge in the order of the queue, and may stop it */
 		n = (uint32_t)gnv_min(n, 1);
+	if (t->vd->view.timing.on && !t->s.stuck && vd_lane() == 0)
+		note_turn(t, n < gnv_min(waits, room - t->n));
 	if (n && !t->s.stuck)
 		fetch(t, n);
 }

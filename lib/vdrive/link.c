@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The link of a drive whose blocks lie in the memory of a GPU: the one that its data really goes over. It is measured, for reports
+ * only. The first copies may be slow, because a GPU that was idle wakes its link up, so the fastest of several counts.
+ */
+#include "os/linux/sys.h"
+#include "util/bits.h"
+#include "util/clock.h"
+#include "vdrive/drive.h"
+
+#define PROBE_BYTES (32u << 20)
+#define COPIES 8u /* of each direction */
+
+/* Return: the time of the fastest copy, in ns; UINT64_MAX: none succeeded. */
+static uint64_t fastest(struct gnv_vdrive *d, char *host, size_t len, bool out)
+{
+	uint64_t best = UINT64_MAX, since;
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < COPIES; i++) {
+		since = gnv_clock_ns();
+		ret = out ? d->exec->ops->peek(d->exec, host, d->flash[0], len) : d->exec->ops->poke(d->exec, d->flash[0], host, len);
+		if (ret)
+			return UINT64_MAX;
+		best = gnv_min(best, gnv_max(gnv_clock_ns() - since, 1));
+	}
+	return best;
+}
+
+static void measure(struct gnv_vdrive *d, char *host, size_t len)
+{
+	const uint64_t out = fastest(d, host, len, true), in = fastest(d, host, len, false), slower = gnv_max(out, in);
+
+	if (slower != UINT64_MAX)
+		d->t.soft.link = len * 1000000000ull / slower;
+}
+
+void gnv_vdrive_measure_link(struct gnv_vdrive *d)
+{
+	const uint64_t size = gnv_min(d->t.soft.part[0].store->size, PROBE_BYTES);
+	const size_t len = (size_t)(size - size % gnv_sys_page_size());
+	void *host, *cookie;
+	uint64_t at;
+
+	if (d->exec->is_cpu || !len || gnv_sys_map(len, 0, false, &host))
+		return;
+	if (!d->exec->ops->show(d->exec, host, len, &at, &cookie)) { /* pinned: other memory is copied twice */
+		measure(d, host, len);
+		if (d->exec->ops->hide(d->exec, cookie))
+			return; /* the GPU may still reach it, so it stays */
+	}
+	gnv_sys_unmap(host, len);
+}
