@@ -7,6 +7,7 @@
  * On a GPU the library's own kernel does it (gpunvme_load_run()): lanes times --qd lanes with one command in flight each, and the
  * time counts from when the first of them begins to when the last one ends.
  */
+#include "emulated.h"
 #include "verbs.h"
 
 #include "common/permission.h"
@@ -165,6 +166,7 @@ static const struct share {
 
 static void print_json(const struct bench *b, const struct gpunvme_qp_latency *sum, uint64_t errors)
 {
+	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	struct json_object *json = json_object_new_object(), *latency;
 	double iops = (double)b->t.lane->ios / b->took;
 
@@ -179,6 +181,8 @@ static void print_json(const struct bench *b, const struct gpunvme_qp_latency *s
 	put_count(json, "ios", b->t.lane->ios);
 	put_count(json, "errors", errors);
 	put_bool(json, "interrupted", interrupted != 0);
+	gpunvme_dev_get_info(b->s.dev, &now);
+	put_emulated(json, &now);
 	put_real(json, "iops", iops, 0);
 	put_real(json, "bytes_per_second", iops * (double)b->t.bs, 0);
 	put_real(json, "latency_mean_us", mean_us(sum), 2);
@@ -199,6 +203,7 @@ static const char *mixed(uint32_t reads)
 
 static void print_text(const struct bench *b, const struct gpunvme_qp_latency *sum, uint64_t errors)
 {
+	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	double iops = (double)b->t.lane->ios / b->took;
 
 	printf("%s%s of %s: %u threads keep %u commands each in flight on %u queues, placement %s\n", b->rw,
@@ -209,6 +214,9 @@ static void print_text(const struct bench *b, const struct gpunvme_qp_latency *s
 	for (unsigned i = 0; i < SHARES; i++)
 		printf("  %s %.2f", shares[i].text, us(sum, shares[i].per_million));
 	putchar('\n');
+	gpunvme_dev_get_info(b->s.dev, &now);
+	if (now.emulated)
+		printf("emulated %s\n", emulated(&now));
 	if (session_on_gpu(&b->s))
 		printf("threads of %s\n", b->s.gpu_info.name);
 }

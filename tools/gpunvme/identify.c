@@ -2,6 +2,7 @@
 /*
  * gpunvme identify: the controller, its limits, its namespaces and its health (SMART log).
  */
+#include "emulated.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -84,6 +85,8 @@ static void print_limits(const struct gpunvme_dev_info *d)
 {
 	printf("controller     %s, serial %s, firmware %s\n", d->model, d->serial, d->firmware);
 	printf("reached by     %s (%s)\n", d->transport, d->address);
+	if (d->emulated)
+		printf("emulated       %s\n", emulated(d));
 	printf("vendor         %04x, NVMe %u.%u.%u\n", d->vid, d->vs >> 16, d->vs >> 8 & 0xff, d->vs & 0xff);
 	printf("queue pairs    %u of up to %u entries, doorbells %u bytes apart\n", d->queues, d->max_depth, 4u << d->dstrd);
 	printf("one command    %s, memory pages of %s\n", d->max_transfer ? human(d->max_transfer) : "no limit",
@@ -212,6 +215,7 @@ static void add_controller(struct json_object *json, const struct gpunvme_dev_in
 	put_bool(json, "pmr", d->pmr);
 	put_text(json, "reset", d->reset);
 	put_text(json, "lists", d->lists);
+	put_emulated(json, d);
 	put_text(json, "quirks", d->quirks);
 }
 

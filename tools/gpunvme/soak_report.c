@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a soak has to tell: what was done, what it was answered, and of a block that is wrong its history. */
+#include "emulated.h"
 #include "soak.h"
 
 #include "common/progress.h"
@@ -161,6 +162,7 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 	put_count(json, "recoveries", k->recoveries);
 	put_count(json, "resets", k->resets);
 	put_bool(json, "interrupted", interrupted != 0);
+	put_emulated(json, &k->s.info);
 	put_bool(json, "passed", passed(k, all));
 	if (soak_wrong_lane(k))
 		put_wrong(json, soak_wrong_lane(k));

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#include "emulated.h"
+
+#include <stdio.h>
+
+const char *emulated(const struct gpunvme_dev_info *d)
+{
+	static char text[160];
+	int n = snprintf(text, sizeof(text), "in software");
+
+	if (d->blocks)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, " on a GPU, by %u blocks of threads", d->blocks);
+	if (d->link)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, ", link of %sB/s in each direction", decimal((double)d->link));
+	else
+		n += snprintf(text + n, sizeof(text) - (size_t)n, ", no link");
+	if (d->late)
+		snprintf(text + n, sizeof(text) - (size_t)n, ", LATE: this machine does not keep the times that were asked for");
+	return text;
+}
+
+void put_emulated(struct json_object *json, const struct gpunvme_dev_info *d)
+{
+	put_bool(json, "emulated", d->emulated);
+	put_count(json, "link", d->link);
+	put_bool(json, "late", d->late);
+	put_count(json, "blocks", d->blocks);
+}
