@@ -78,13 +78,15 @@ static unsigned next_queue(void)
 
 static void put_command(unsigned qid, const struct gpunvme_sqe *sqe)
 {
-	const struct gnv_soft_sq *sq = gnv_soft_threads(soft)->sqs[qid];
+	uint32_t size;
+	size_t stride;
+	char *entries = entries_of(qid, &size, &stride);
 
-	if (!sq)
+	if (!entries)
 		return;
-	m.tail[qid] %= sq->size;
-	memcpy((char *)(uintptr_t)sq->ring + (size_t)m.tail[qid] * sq->words * 8, sqe, sizeof(*sqe));
-	m.tail[qid] = (m.tail[qid] + 1) % sq->size;
+	m.tail[qid] %= size;
+	memcpy(entries + m.tail[qid] * stride, sqe, sizeof(*sqe));
+	m.tail[qid] = (m.tail[qid] + 1) % size;
 }
 
 static void send(void)
@@ -234,7 +236,7 @@ static uint32_t others_read(unsigned block)
 	m.other_tail = (m.other_tail + 1) % ENTRIES;
 	*gnv_soft_doorbell(soft, HONEST, false) = m.other_tail;
 	for (i = 0; i < 4 && (entry[3] >> 16 & 1) != m.other_phase; i++)
-		turn(HIS_SERVER);
+		turn_for(HONEST);
 	check(i < 4 && (entry[3] & 0xffff) == sqe.cid && entry[2] == (HONEST << 16 | m.other_tail));
 	m.other_head = (m.other_head + 1) % ENTRIES;
 	m.other_phase ^= !m.other_head;
@@ -247,7 +249,7 @@ static void other_goes_on(void)
 	const unsigned block = next() % (STILL / BLOCK);
 
 	/* Who shares a thread whose commands the storage keeps waits with all others. */
-	if (gnv_soft_threads(soft)->server[HIS_SERVER]->free_count <= GNV_SOFT_CMDS_ADMIN + ENTRIES)
+	if (!has_room_for_others())
 		return;
 	if (m.manner & GUEST || soft->io.doom || soft->state != GNV_SOFT_READY || soft->faulty || soft->config.traits.set)
 		return;

@@ -332,6 +332,11 @@ void turn(unsigned by)
 	check(!server->dma.passing && !server->dma.kept_count);
 }
 
+void turn_for(unsigned qid)
+{
+	turn(qid % SERVERS);
+}
+
 static void turns(unsigned n)
 {
 	while (n--) {
@@ -363,43 +368,18 @@ static void make_pair(uint16_t qid)
 	check(!gnv_soft_sq_new(soft, &ring, qid));
 }
 
-/* What the controller itself does wrong: a state, and a rule. */
 static void be_bad(void)
 {
-	static const uint8_t traits[] = { GNV_SOFT_TRAITS, GNV_SOFT_LISTS_ROUND, GNV_SOFT_LISTS_FAIL, GNV_SOFT_LISTS_HANG,
-					  GNV_SOFT_LISTS_AT, GNV_SOFT_SGL_SHORT, GNV_SOFT_ZEROES, GNV_SOFT_CNS, GNV_SOFT_SLEEPY,
-					  GNV_SOFT_SLOW_WAKE, GNV_SOFT_HMB, GNV_SOFT_ONE_COMMAND, GNV_SOFT_SHARED_TAGS, GNV_SOFT_FEW_CIDS,
-					  GNV_SOFT_UNSAID, GNV_SOFT_LISTS_HALF };
-	const uint8_t trait = traits[next() % GNV_ARRAY_LEN(traits)];
-	const uint32_t verdict = next() % GNV_SOFT_ONES, number = next(), which = next();
-	struct gnv_soft_traits *own = &soft->config.traits;
+	const struct gnv_soft_traits *own = &soft->config.traits;
+	enum gnv_soft_verdict verdict;
 
-	*own = (struct gnv_soft_traits){ .set = trait < GNV_SOFT_TRAITS ? 1ull << trait : 0 };
-	for (unsigned i = 0; i < GNV_SOFT_TRAITS; i++)
-		own->number[i] = i == GNV_SOFT_HMB ? 1 : i == GNV_SOFT_FEW_CIDS ? 4 : 512;
-	if (trait == GNV_SOFT_SLOW_WAKE)
-		own->set |= 1ull << GNV_SOFT_SLEEPY;
-	soft->config.rules = (struct gnv_soft_rules){ .count = verdict != GNV_SOFT_GO, .seed = 1 };
-	soft->config.rules.rule[0] = (struct gnv_soft_rule){ .verdict = (enum gnv_soft_verdict)verdict,
-							     .number = number,
-							     .last = UINT64_MAX,
-							     .op = which & 1 ? GPUNVME_IO_READ :
-								   which & 2 ? GPUNVME_IO_WRITE :
-									       GNV_SOFT_ANY,
-							     .queue = which & 4 ? 1 : GNV_SOFT_ANY,
-							     .p = which & 8 ? 1u << 31 : 1ull << 32,
-							     .after = which >> 6,
-							     .count = which >> 4 & 3 };
-	if (verdict == GNV_SOFT_FAIL)
-		soft->config.rules.rule[0].number = number | which << 8;
-	if (verdict == GNV_SOFT_EVENT)
-		soft->config.rules.rule[0].number = 1 + number % GNV_SOFT_EVENTS;
-	if (verdict == GNV_SOFT_ERRNO)
-		soft->config.rules.rule[0].number = 1 + number % 40;
+	choose_faults(&soft->config);
+	verdict = soft->config.rules.rule[0].verdict;
 	soft->faulty = verdict != GNV_SOFT_GO;
 	m.twice = verdict == GNV_SOFT_TWICE || verdict == GNV_SOFT_EARLY;
-	m.forgets = trait == GNV_SOFT_LISTS_HANG || verdict == GNV_SOFT_DROP || verdict == GNV_SOFT_STUCK || verdict == GNV_SOFT_CFS ||
-		    trait == GNV_SOFT_ONE_COMMAND || trait == GNV_SOFT_SHARED_TAGS || trait == GNV_SOFT_FEW_CIDS;
+	m.forgets = gnv_soft_has(own, GNV_SOFT_LISTS_HANG) || verdict == GNV_SOFT_DROP || verdict == GNV_SOFT_STUCK ||
+		    verdict == GNV_SOFT_CFS || gnv_soft_has(own, GNV_SOFT_ONE_COMMAND) || gnv_soft_has(own, GNV_SOFT_SHARED_TAGS) ||
+		    gnv_soft_has(own, GNV_SOFT_FEW_CIDS);
 }
 
 /* As new. */
@@ -434,6 +414,22 @@ static void enable_controller(void)
 	check(soft->state == GNV_SOFT_READY);
 	for (uint16_t qid = 1; qid < QUEUES; qid++)
 		make_pair(qid);
+}
+
+char *entries_of(unsigned qid, uint32_t *size, size_t *stride)
+{
+	const struct gnv_soft_sq *sq = threads->sqs[qid];
+
+	if (!sq)
+		return NULL;
+	*size = sq->size;
+	*stride = sq->words * 8;
+	return (char *)(uintptr_t)sq->ring;
+}
+
+bool has_room_for_others(void)
+{
+	return threads->server[HIS_SERVER]->free_count > GNV_SOFT_CMDS_ADMIN + ENTRIES;
 }
 
 void begin_served(const uint8_t *input, size_t size)

@@ -107,8 +107,18 @@ static inline void write_reg64(unsigned offset, uint64_t value)
 void begin_served(const uint8_t *input, size_t size);
 uint64_t ring_of_queue(unsigned qid, bool cq);
 
-/* A thread has a turn. */
+/* What an input says that the controller itself does wrong: a state, and a rule. Of both engines. */
+void choose_faults(struct gnv_soft_config *config);
+
+/* A thread has a turn; the thread that serves a queue has one. */
 void turn(unsigned by);
+void turn_for(unsigned qid);
+
+/* Entries of a submission queue. Return: NULL there is none. */
+char *entries_of(unsigned qid, uint32_t *size, size_t *stride);
+
+/* Would a command of the honest queue be fetched? */
+bool has_room_for_others(void);
 
 /* The host has consumed what was completed to a queue. */
 void consume(unsigned qid);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#include "served.h"
+
+#include "util/bits.h"
+
+/* What the controller itself does wrong: a state, and a rule. */
+void choose_faults(struct gnv_soft_config *config)
+{
+	static const uint8_t traits[] = { GNV_SOFT_TRAITS, GNV_SOFT_LISTS_ROUND, GNV_SOFT_LISTS_FAIL, GNV_SOFT_LISTS_HANG,
+					  GNV_SOFT_LISTS_AT, GNV_SOFT_SGL_SHORT, GNV_SOFT_ZEROES, GNV_SOFT_CNS, GNV_SOFT_SLEEPY,
+					  GNV_SOFT_SLOW_WAKE, GNV_SOFT_HMB, GNV_SOFT_ONE_COMMAND, GNV_SOFT_SHARED_TAGS, GNV_SOFT_FEW_CIDS,
+					  GNV_SOFT_UNSAID, GNV_SOFT_LISTS_HALF };
+	const uint8_t trait = traits[next() % GNV_ARRAY_LEN(traits)];
+	const uint32_t verdict = next() % GNV_SOFT_ONES, number = next(), which = next();
+	struct gnv_soft_traits *own = &config->traits;
+
+	*own = (struct gnv_soft_traits){ .set = trait < GNV_SOFT_TRAITS ? 1ull << trait : 0 };
+	for (unsigned i = 0; i < GNV_SOFT_TRAITS; i++)
+		own->number[i] = i == GNV_SOFT_HMB ? 1 : i == GNV_SOFT_FEW_CIDS ? 4 : 512;
+	if (trait == GNV_SOFT_SLOW_WAKE)
+		own->set |= 1ull << GNV_SOFT_SLEEPY;
+	config->rules = (struct gnv_soft_rules){ .count = verdict != GNV_SOFT_GO, .seed = 1 };
+	config->rules.rule[0] = (struct gnv_soft_rule){ .verdict = (enum gnv_soft_verdict)verdict,
+							     .number = number,
+							     .last = UINT64_MAX,
+							     .op = which & 1 ? GPUNVME_IO_READ :
+								   which & 2 ? GPUNVME_IO_WRITE :
+									       GNV_SOFT_ANY,
+							     .queue = which & 4 ? 1 : GNV_SOFT_ANY,
+							     .p = which & 8 ? 1u << 31 : 1ull << 32,
+							     .after = which >> 6,
+							     .count = which >> 4 & 3 };
+	if (verdict == GNV_SOFT_FAIL)
+		config->rules.rule[0].number = number | which << 8;
+	if (verdict == GNV_SOFT_EVENT)
+		config->rules.rule[0].number = 1 + number % GNV_SOFT_EVENTS;
+	if (verdict == GNV_SOFT_ERRNO)
+		config->rules.rule[0].number = 1 + number % 40;
+}
