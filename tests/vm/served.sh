@@ -53,11 +53,16 @@ make_tools() {
   tools="-drive if=none,id=tools,file=$tmp/tools.img,format=raw -device nvme,serial=tools,drive=tools"
 }
 
-# serve NAME KEYS SIZE: until the socket is there
+# serve NAME KEYS SIZE: an image of that size
 serve() {
   truncate -s "$3" "$tmp/$1.img"
+  serve_uri "$1" "soft:$tmp/$1.img?$2"
+}
+
+# serve_uri NAME URI: until the socket is there
+serve_uri() {
   : >"$tmp/$1.log"
-  "$tool" serve --vfio-user "$tmp/$1" "soft:$tmp/$1.img?$2" >"$tmp/$1.log" 2>&1 &
+  "$tool" serve --vfio-user "$tmp/$1" "$2" >"$tmp/$1.log" 2>&1 &
   servers+=($!)
   until grep -q "is served at" "$tmp/$1.log"; do
     kill -0 $! || { cat "$tmp/$1.log"; exit 1; }
