@@ -24,5 +24,5 @@ void put_emulated(struct json_object *json, const struct gpunvme_dev_info *d)
 	put_bool(json, "emulated", d->emulated);
 	put_count(json, "link", d->link);
 	put_bool(json, "late", d->late);
-	put_count(json, "blocks", d->blocks);
+	put_count(json, "resident_blocks", d->blocks);
 }
