@@ -44,6 +44,7 @@ SAME(GNV_CUDA_LAUNCH_TIMEOUT, CUDA_ERROR_LAUNCH_TIMEOUT);
 SAME(GNV_CUDA_ASSERT, CUDA_ERROR_ASSERT);
 SAME(GNV_CUDA_HARDWARE_STACK_ERROR, CUDA_ERROR_HARDWARE_STACK_ERROR);
 SAME(GNV_CUDA_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED);
+SAME(GNV_CUDA_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE);
 SAME(GNV_CUDA_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
 SAME(GNV_CUDA_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
 SAME(GNV_CUDA_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE);
@@ -144,12 +145,25 @@ static void bad_specs_are_refused(void **state)
 	gpu_refused("cuda:1", -ENODEV, "CUDA has 1 GPUs");
 }
 
+static void drive_refused(const char *uri, int ret, const char *why)
+{
+	struct gpunvme_dev *dev;
+
+	assert_int_equal(gpunvme_dev_open(uri, NULL, &dev), ret);
+	if (!strstr(gpunvme_errmsg(), why))
+		fail_msg("%s: %s", uri, gpunvme_errmsg());
+}
+
 static void machines_without_are_refused(void **state)
 {
 	(void)state;
 	driver->fail = "cuInit";
 	driver->error = GNV_CUDA_NO_DEVICE;
 	gpu_refused("cuda:0", -ENODEV, "no GPU can be used");
+	driver->fail = "cuDevicePrimaryCtxRetain"; /* exclusive compute mode (cuda.h, CUDA_ERROR_DEVICE_UNAVAILABLE) */
+	driver->error = GNV_CUDA_UNAVAILABLE;
+	gpu_refused("cuda:0", -EIO, "nvidia-smi --compute-mode=0");
+	drive_refused("soft:vram:4M?on=cuda:0", -EIO, "nvidia-smi --compute-mode=0");
 	driver->fail = NULL;
 	driver->devices = 0;
 	gpu_refused("cuda:0", -ENODEV, "CUDA has 0 GPUs");

@@ -160,6 +160,16 @@ static int choose_device(struct gnv_cuda *cuda, unsigned index)
 	return 0;
 }
 
+static int cannot_retain(const struct gnv_cuda *cuda, int error)
+{
+	if (error != GNV_CUDA_UNAVAILABLE)
+		return gnv_cuda_failed(cuda, "cuDevicePrimaryCtxRetain", error);
+	return gnv_fail(-EIO,
+			"%s is not available to this process: another one has it alone (exclusive compute mode), or no process may use it; end "
+			"that process, or allow all by nvidia-smi --compute-mode=0",
+			gnv_cuda_name(cuda));
+}
+
 int gnv_cuda_open(unsigned index, struct gnv_cuda **out)
 {
 	struct gnv_cuda *cuda = calloc(1, sizeof(*cuda));
@@ -178,7 +188,7 @@ int gnv_cuda_open(unsigned index, struct gnv_cuda **out)
 		goto free_cuda;
 	error = cuda->api.retain(&cuda->context, cuda->device);
 	if (error) {
-		ret = gnv_cuda_failed(cuda, "cuDevicePrimaryCtxRetain", error);
+		ret = cannot_retain(cuda, error);
 		goto free_cuda;
 	}
 	ret = gnv_cuda_enter(cuda);
