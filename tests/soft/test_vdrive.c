@@ -331,6 +331,35 @@ static void memory_goes_under_load(void **state)
 	free(swap.mem.cpu);
 }
 
+/* A command that only waits for its time does not hold its memory, and does not touch it when it ends. */
+static void a_delayed_command_lets_go(void **state)
+{
+	struct gnv_soft_config config = config_of("delay:300000:op=read");
+	char *memory = aligned_alloc(4096, 8192);
+	struct gpunvme_sqe sqe;
+	struct gpunvme_cqe cqe;
+	unsigned i;
+
+	(void)state;
+	assert_non_null(memory);
+	rawhost_start(&host, &config);
+	assert_int_equal(gnv_soft_space_place(host.space, 0x7000000, 8192, memory), 0);
+	memset(memory, 0x5a, 8192);
+	sqe = rawhost_rw(&host, GPUNVME_IO_READ, 0, 8, 0);
+	sqe.prp1 = 0x7000000;
+	rawhost_submit(&host, &host.io, &sqe);
+	while (__atomic_load_n(&memory[0], __ATOMIC_ACQUIRE)) /* its data is there, and its completion is not due */
+		sched_yield();
+	assert_int_equal(gnv_soft_space_displace(host.space, 0x7000000, RAWHOST_SOON), 0);
+	memset(memory, 0x5a, 8192);
+	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
+	assert_int_equal(cqe.status >> 1, 0);
+	for (i = 0; i < 8192; i++)
+		assert_int_equal(memory[i], 0x5a);
+	rawhost_close(&host);
+	free(memory);
+}
+
 /* ---- What the CPU side does for the kernel ---- */
 
 static uint32_t interrupts[2];
@@ -530,6 +559,7 @@ int main(void)
 		cmocka_unit_test(compare_sees_each_byte),
 		cmocka_unit_test(placed_regions_are_found),
 		cmocka_unit_test(memory_goes_under_load),
+		cmocka_unit_test(a_delayed_command_lets_go),
 		cmocka_unit_test(interrupts_come_after_their_entries),
 		cmocka_unit_test(a_silent_drive_reaches_nothing),
 		cmocka_unit_test(errors_are_counted_beyond_those_kept),
