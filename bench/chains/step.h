@@ -2,11 +2,11 @@
 /*
  * A step of a search in a graph (examples/search/search.h) by a whole wave. A query has a list of the best nodes so far, by the
  * codes that their neighbours have of them, nearest first. The nearest nodes of the list that were not read yet are the beam. When
- * they have arrived, their neighbours join the list, and their own exact distances the answer.
+ * they have arrived, their neighbours join the list, and their own exact distances the result.
  *
  * A query begins with the nearest of some entries, whose codes are in memory.
  *
- * List, neighbours and answer lie in shared memory. Every place of a node in the list is computed at once: by a binary search in
+ * List, neighbours and result lie in shared memory. Every place of a node in the list is computed at once: by a binary search in
  * the list, and by counting the other new nodes that are nearer.
  */
 #ifndef BENCH_CHAINS_STEP_H
@@ -46,7 +46,7 @@ struct step_graph {
 struct step {
 	uint64_t list[STEP_LIST];
 	uint64_t found[STEP_BEAM * SEARCH_DEGREE]; /* nodes that may join a list */
-	uint64_t top[SEARCH_TOP];		   /* the answer so far, by exact distances */
+	uint64_t top[SEARCH_TOP];		   /* the result so far, by exact distances */
 	uint32_t vector[SEARCH_WORDS], code[SEARCH_WORDS];
 	uint32_t count; /* of found */
 };
@@ -185,7 +185,7 @@ template <uint32_t BYTES> WAVE_BOTH void step_neighbours(struct step *s, const u
 	step_merge<STEP_LIST>(s, s->list, length);
 }
 
-/* The nearest of the list that were not wanted yet, and STEP_NONE. Return: how many; 0: the query has its answer. */
+/* The nearest of the list that were not wanted yet, and STEP_NONE. Return: how many; 0: the query is done. */
 WAVE_BOTH uint32_t step_choose(struct step *s, uint32_t length, uint64_t *want)
 {
 	uint32_t n = 0;
@@ -261,7 +261,7 @@ WAVE_BOTH uint32_t step_take(struct step *s, const struct step_graph *g, const u
 	return step_choose(s, g->length, want);
 }
 
-/* Of the answer: both ways, and a search in memory, have the same. */
+/* Of the result: both ways, and a search in memory, have the same. */
 WAVE_BOTH uint64_t step_hash(const struct step *s)
 {
 	uint64_t hash = 0;
