@@ -6,14 +6,14 @@
  * nothing can be read ahead, as in a search of a graph. A wave has one chain at a time and checks every word of every node.
  *
  *   --threads 0   the threads of one kernel read with <gpunvme/device.h>; no CPU thread takes part
- *   --threads N   N threads of the CPU read through bare rings, the least that a driver can do, and tell the waves of a kernel that
- *                 stays by a word in memory of the host; a wave tells them the same way what it wants next. No launches.
+ *   --threads N   N threads of the CPU read through bare rings (chains/rings.h) for the waves of a kernel that stays
  *
  * Both have the same queues, and rings and data in memory of the host, so both pay the same link. The queues of the GPU have the
  * flags that gpunvme_litmus_run() finds to be safe here. The CPU's threads need none.
  *
- *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o chains bench/chains.cu -Lbuild/release/lib -lgpunvme
- *   chains 'soft:vram:4G?on=cuda:0&lat_us=20&queues=32' --threads 4    # overwrites what the drive has: --fill
+ *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o chains bench/chains.cu -Lbuild/release/lib -lgpunvme \
+ *     -Xlinker -rpath=$PWD/build/release/lib
+ *   chains 'soft:vram:4G?on=cuda:0&lat_us=20&queues=32' --threads 4 --fill    # overwrites what the drive has
  *
  * Prints a line of JSON; ends with 1 when a byte was wrong or a read failed.
  */

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench/search_drive: nearest neighbours in a graph on a drive, by threads of the GPU that read themselves, and by the strongest
- * baseline. A wave runs a query (chains/step.h).
+ * bench/search_drive: nearest neighbours in a graph on a drive, by threads of the GPU that read themselves, and by CPU threads that
+ * read for them. A wave runs a query (chains/step.h).
  *
  *   0 CPU threads   the threads of one kernel read with <gpunvme/device.h>
  *   N CPU threads   they read through bare rings, for the waves of a kernel that stays (chains/rings.h, chains/waves.h)
  *
- * Both have the same drive, rings and data in memory of the host, and the same arithmetic. The queues of the GPU have the flags that
- * gpunvme_litmus_run() finds to be safe. Each answer is compared with that of the same search in memory, which takes no drive, and
+ * Both have the same drive, rings and data in memory of the host, and the same arithmetic. The queues of the GPU have the flags
+ * that gpunvme_litmus_run() finds to be safe. Each answer is compared with that of the same search in memory, which takes no drive, and
  * these answers with the exact ones of the image.
  *
  *   search_data graph.img 100000 4000 512      # examples/search
- *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o search_drive bench/search_drive.cu -Lbuild/release/lib -lgpunvme
+ *   nvcc -arch=sm_90 -O3 -std=c++17 -Iinclude -Idevice -Iexamples/cuda -o search_drive bench/search_drive.cu -Lbuild/release/lib \
+ *     -lgpunvme -Xlinker -rpath=$PWD/build/release/lib
  *   search_drive 'soft:vram:1G?on=cuda:0&lat_us=20&queues=36&image=graph.img' graph.img --ways 0:32:1536,1:8:384,4:32:384,12:36:384
  *
  * --ways N:Q:C,.. CPU threads, queues, queries at a time, one way after the other (0:32:1536)
@@ -181,7 +182,8 @@ template <uint32_t BYTES> static void run_waves(const struct job &j, bool reads)
 
 /* ---- The search in memory ---- */
 
-template <uint32_t BYTES> static void search_part(const struct step_graph *g, const char *nodes, uint32_t first, uint32_t *found, uint64_t *hash)
+template <uint32_t BYTES>
+static void search_part(const struct step_graph *g, const char *nodes, uint32_t count, uint32_t first, uint32_t *found, uint64_t *hash)
 {
 	std::vector<uint32_t> data(BEAM * BYTES / 4);
 	struct step s;
@@ -191,8 +193,11 @@ template <uint32_t BYTES> static void search_part(const struct step_graph *g, co
 		uint32_t wanted = step_begin<BYTES>(&s, g, &g->query[q], want);
 
 		while (wanted) {
-			for (uint32_t b = 0; b < wanted; b++)
+			for (uint32_t b = 0; b < wanted; b++) {
+				if (want[b] >= count)
+					die("a node has a neighbour that the image does not have");
 				memcpy(&data[b * (BYTES / 4)], nodes + want[b] * BYTES, BYTES);
+			}
 			wanted = step_take<BYTES>(&s, g, data.data(), wanted, want);
 		}
 		hash[q] = step_hash(&s);
@@ -202,13 +207,13 @@ template <uint32_t BYTES> static void search_part(const struct step_graph *g, co
 }
 
 /* Return: recall@10. */
-template <uint32_t BYTES> static double search_memory(const struct step_graph *g, const char *nodes, uint64_t *hash)
+template <uint32_t BYTES> static double search_memory(const struct step_graph *g, const char *nodes, uint32_t count, uint64_t *hash)
 {
 	std::vector<std::thread> threads;
 	uint32_t found[16] = {}, all = 0;
 
 	for (uint32_t i = 0; i < 16; i++)
-		threads.emplace_back(search_part<BYTES>, g, nodes, i, &found[i], hash);
+		threads.emplace_back(search_part<BYTES>, g, nodes, count, i, &found[i], hash);
 	for (auto &t : threads)
 		t.join();
 	for (uint32_t n : found)
@@ -273,7 +278,9 @@ static struct data map_image(const char *path)
 	d.head = (const struct search_head *)d.file;
 	d.query = (const struct search_query *)(d.file + search_queries_at(d.head));
 	d.entry = (const struct search_entry *)(d.query + d.head->queries);
-	if (d.head->magic != SEARCH_MAGIC || !d.head->queries || (d.head->bytes != 512 && d.head->bytes != 1024 && d.head->bytes != 4096) || (const char *)(d.entry + d.head->entries) > d.file + st.st_size)
+	if (d.head->magic != SEARCH_MAGIC || !d.head->queries || !d.head->entries ||
+	    (d.head->bytes != 512 && d.head->bytes != 1024 && d.head->bytes != 4096) ||
+	    (const char *)(d.entry + d.head->entries) > d.file + st.st_size)
 		die(std::string(path) + ": this is no data set of search_data");
 	return d;
 }
@@ -285,7 +292,7 @@ template <uint32_t BYTES> static struct job prepare(const struct setup &o, const
 	struct step_graph here = { d.query, d.entry, d.head->queries, d.head->entries, o.list };
 	struct job j = {};
 
-	*recall = search_memory<BYTES>(&here, d.file + SEARCH_NODE, hash.data());
+	*recall = search_memory<BYTES>(&here, d.file + SEARCH_NODE, d.head->nodes, hash.data());
 	j.skip = SEARCH_NODE;
 	j.node = BYTES, j.ns = (uint64_t)(o.seconds * 1e9);
 	j.graph = here;

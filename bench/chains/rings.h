@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The baseline of bench/chains and bench/search_drive: CPU threads on bare rings, the least that a driver can do. CPU and waves tell
- * each other by words in memory of the host what has arrived and which nodes come next. There are no launches.
+ * The baseline of bench/chains and bench/search_drive: CPU threads on bare rings, without time-outs and recovery. They ring both
+ * doorbells once for a batch. CPU and waves exchange words in memory of the host: what has arrived, and which nodes come next. There
+ * are no launches.
  */
 #ifndef BENCH_CHAINS_RINGS_H
 #define BENCH_CHAINS_RINGS_H
@@ -16,7 +17,7 @@
 
 #define BEAM 4u /* nodes of a step, at most */
 
-/* What a wave wants next, in memory of the host: a line, each word of which has its step in the upper bits. So it needs no fence. */
+/* What a wave wants next, in memory of the host: a line. Each word has its step in the upper bits, so it needs no fence. */
 struct mail {
 	uint64_t want[BEAM];
 	uint64_t pad[8 - BEAM];
@@ -153,6 +154,15 @@ struct rings {
 			__atomic_store_n((uint32_t *)r->dq->cq_db, r->head, __ATOMIC_RELEASE);
 	}
 
+	/* A drive that dies ends its queues: GPU threads see the same word. */
+	void look_for_end(const ring *r)
+	{
+		uint32_t why = __atomic_load_n((const uint32_t *)(uintptr_t)r->dq->stop, __ATOMIC_RELAXED);
+
+		if (why)
+			failed = -(int)(why == 1 ? GPUNVME_ECANCELED : why);
+	}
+
 	/* Completions, then what the waves want next, then the doorbells, until no wave wants anything. */
 	void run()
 	{
@@ -161,8 +171,10 @@ struct rings {
 		missing.assign(count, 0);
 		steps.assign(count, 0);
 		for (live = count; live && !failed;) {
-			for (ring &r : ring_of)
+			for (ring &r : ring_of) {
 				take(&r);
+				look_for_end(&r);
+			}
 			for (uint32_t s = 0; s < count; s++)
 				if (!missing[s] && is_wanted(s))
 					submit(s);

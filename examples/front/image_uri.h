@@ -14,7 +14,7 @@
  */
 static inline int image_uri(char uri[IMAGE_URI], const char *path, const char *keys)
 {
-	size_t n = (size_t)snprintf(uri, IMAGE_URI, "soft:");
+	size_t n = (size_t)snprintf(uri, IMAGE_URI, "soft:%s", *path == '/' ? "" : "./"); /* a file named ram:64M is a file */
 
 	for (; *path && n + 4 < IMAGE_URI; path++)
 		n += (size_t)snprintf(uri + n, IMAGE_URI - n, *path == '?' || *path == '%' ? "%%%02x" : "%c", (unsigned char)*path);
