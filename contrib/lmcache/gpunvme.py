@@ -402,8 +402,20 @@ def room(size: int) -> int:
     return PAGE * (1 + pages_of(size)) + size
 
 
-class Backend:
+def _base() -> Any:
+    """What LMCache demands as base class. Without LMCache, or with one that has no such back ends, any class will do."""
+    try:
+        return importlib.import_module("lmcache.v1.gpu_connector.gds_backends.base").GDSBackend
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("lmcache"):
+            raise
+        return object
+
+
+class Backend(_base()):
     """The class that LMCache looks for."""
+
+    name = "gpunvme"
 
     def __init__(self) -> None:
         self.slabs: set[Slab] = set()
@@ -411,17 +423,16 @@ class Backend:
         self._buffers: dict[int, Any] = {}
         self._raw: set[int] = set()
 
-    @staticmethod
-    def is_default() -> bool:
+    @classmethod
+    def is_default(cls) -> bool:
         """It is used only where the configuration names it."""
         return False
 
-    @staticmethod
-    def validate_environment() -> None:
-        """Raise RuntimeError where a package is missing. No native code is loaded."""
+    def validate_environment(self) -> None:
+        """Raise ValueError where a package is missing. No native code is loaded."""
         for name in ("gpunvme", "cffi"):
             if importlib.util.find_spec(name) is None:
-                raise RuntimeError(f"the Python package {name} is not installed: docs/python.md of libgpunvme says how")
+                raise ValueError(f"the Python package {name} is not installed: docs/python.md of libgpunvme says how")
 
     @property
     def error(self) -> Any:
@@ -476,31 +487,31 @@ class Backend:
                     drive.write(bytes(PAGE), durable=True)
             file.truncate(total)
 
-    def register_buffer(self, tensor: Any) -> None:
+    def register_buffer(self, buf: Any) -> None:
         """Make a contiguous tensor of torch, or array of numpy, known by its address."""
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(tensor, torch.Tensor):
-            self._buffers[tensor.data_ptr()] = tensor.detach().view(-1).view(torch.uint8)
+        if torch is not None and isinstance(buf, torch.Tensor):
+            self._buffers[buf.data_ptr()] = buf.detach().view(-1).view(torch.uint8)
             return
-        if not tensor.flags.c_contiguous:
+        if not buf.flags.c_contiguous:
             raise ValueError("the buffer is not contiguous")
-        self._buffers[tensor.ctypes.data] = tensor.reshape(-1).view("u1")
+        self._buffers[buf.ctypes.data] = buf.reshape(-1).view("u1")
 
-    def deregister_buffer(self, tensor: Any) -> None:
+    def deregister_buffer(self, buf: Any) -> None:
         """Forget it, after the writes from it."""
         for slab in self.slabs:
             slab.sync()
-        self._buffers.pop(tensor.data_ptr() if hasattr(tensor, "data_ptr") else tensor.ctypes.data, None)
+        self._buffers.pop(buf.data_ptr() if hasattr(buf, "data_ptr") else buf.ctypes.data, None)
 
-    def register_stream(self, raw: int) -> None:
+    def register_stream(self, raw_stream: int) -> None:
         """Make a stream of CUDA or HIP known by its handle."""
-        self._raw.add(int(raw))
+        self._raw.add(int(raw_stream))
 
-    def deregister_stream(self, raw: int) -> None:
+    def deregister_stream(self, raw_stream: int) -> None:
         """Forget it, after its transfers. It may be destroyed then."""
         for slab in self.slabs:
             slab.sync()
-        self._raw.discard(int(raw))
+        self._raw.discard(int(raw_stream))
 
     def close_driver(self) -> None:
         """Close all slabs."""

@@ -4,18 +4,72 @@ A mock of LMCache with the back end of contrib/lmcache, and blocks whose bytes s
 LMCache's GDS connector does: it collects 64 submissions, records an event, drops them when it has passed, and looks at no
 bytes_done.
 """
+import abc
 import importlib.util
 import pathlib
 import sys
+import types
 
 import numpy
 
 GRAIN = 512
 RAW = 0x7f00
+BASE = "lmcache.v1.gpu_connector.gds_backends.base"
 
 
-def load():
-    """The back end, as a package loads it that found its file in a folder."""
+class GDSBackend(abc.ABC):
+    """What LMCache has its back ends implement, by its source at 0f57faf0."""
+
+    @classmethod
+    def is_default(cls):
+        return False
+
+    def validate_environment(self):
+        pass
+
+    @abc.abstractmethod
+    def open_slab(self, location, size, direct_io):
+        pass
+
+    @abc.abstractmethod
+    def register_buffer(self, buf):
+        pass
+
+    @abc.abstractmethod
+    def deregister_buffer(self, buf):
+        pass
+
+    @abc.abstractmethod
+    def register_stream(self, raw_stream):
+        pass
+
+    @abc.abstractmethod
+    def deregister_stream(self, raw_stream):
+        pass
+
+    def close_driver(self):
+        pass
+
+
+class GDSHandle(abc.ABC):
+    """What it does with a slab. It asks for no base class here."""
+
+    @abc.abstractmethod
+    def read_async(self, buf_base, size, file_offset, buf_offset, raw_stream):
+        pass
+
+    @abc.abstractmethod
+    def write_async(self, buf_base, size, file_offset, buf_offset, raw_stream):
+        pass
+
+    @abc.abstractmethod
+    def close(self):
+        pass
+
+
+def load(base=types.SimpleNamespace(GDSBackend=GDSBackend)):
+    """The back end, as a package loads it that found its file in a folder. base: the module of LMCache, None if there is none."""
+    sys.modules[BASE] = base
     path = pathlib.Path(__file__).resolve().parents[2] / "contrib/lmcache/gpunvme.py"
     spec = importlib.util.spec_from_file_location("gds_backends.gpunvme", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

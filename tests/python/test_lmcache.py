@@ -2,6 +2,7 @@
 """The back end for LMCache: no read that failed, and nothing from before a crash, is ever taken for data."""
 import contextlib
 import errno
+import inspect
 import os
 import random
 import shutil
@@ -51,10 +52,35 @@ def poisoned(data):
 
 # What LMCache calls
 
+def test_the_base_classes_of_lmcache():
+    """LMCache takes a subclass of its GDSBackend alone, and logs its name."""
+    assert issubclass(lmcache.Backend, stub_lmcache.GDSBackend) and lmcache.Backend.name == "gpunvme"
+    for base, ours in (stub_lmcache.GDSBackend, lmcache.Backend), (stub_lmcache.GDSHandle, lmcache.Slab):
+        for name in ["is_default", "validate_environment", "close_driver"] if ours is lmcache.Backend else []:
+            assert name in vars(ours) and type(vars(ours)[name]) is type(vars(base)[name])
+        for name in base.__abstractmethods__:
+            wanted, found = ([*inspect.signature(getattr(one, name)).parameters] for one in (base, ours))
+            assert wanted == found, name
+
+
+def test_without_lmcache(monkeypatch):
+    name = "gds_backends.gpunvme"
+    monkeypatch.setitem(sys.modules, name, sys.modules[name])
+    monkeypatch.setitem(sys.modules, stub_lmcache.BASE, None)
+    assert stub_lmcache.load(None).Backend.__bases__ == (object,)
+
+    def broken(_):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("importlib.import_module", broken)
+    with pytest.raises(ModuleNotFoundError, match="torch"):  # an LMCache that does not load is not taken for none
+        stub_lmcache.load()
+
+
 def test_the_interface_without_native_code():
     """is_default() and validate_environment() of a process that could not load the library."""
     text = ("import sys; sys.path.insert(0, sys.argv[1]); import stub_lmcache; b = stub_lmcache.load().Backend; "
-            "assert b.is_default() is False; b.validate_environment(); b().validate_environment(); "
+            "assert b.is_default() is False; b().validate_environment(); "
             "assert 'gpunvme' not in sys.modules and 'cffi' not in sys.modules")
     env = {**os.environ, "GPUNVME_LIBRARY": "/absent.so"}
     subprocess.run([sys.executable, "-c", text, os.path.dirname(__file__)], env=env, check=True)
@@ -62,8 +88,8 @@ def test_the_interface_without_native_code():
 
 def test_missing_package(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(RuntimeError, match="gpunvme is not installed"):
-        lmcache.Backend.validate_environment()
+    with pytest.raises(ValueError, match="gpunvme is not installed"):
+        lmcache.Backend().validate_environment()
 
 
 def test_chunks_of_two_batches(backend, place):
