@@ -19,6 +19,7 @@ next call.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import errno
 import importlib.util
 import logging
@@ -258,12 +259,16 @@ class Slab:
                                                      "fork(): start workers by spawn, and open a slab there")
         if self._drive is None:
             raise ValueError("the slab is closed: open it again")
+        self._pass()
+        failures, self._failures = self._failures, []
+        self._raise(failures)
+
+    def _pass(self) -> None:
+        """Wait until each stream has passed the transfers of interrupted calls."""
         while self._lost:
             raw, nothing = self._lost[-1]
             self._store.read_async(nothing, 0, self._stream(raw)).wait()
             self._lost.pop()
-        failures, self._failures = self._failures, []
-        self._raise(failures)
 
     def _raise(self, failures: list[Any]) -> None:
         if len(failures) > 1:
@@ -311,9 +316,21 @@ class Slab:
                 self._fail(one, error, "read")
             except BaseException:
                 self._lost.append((raw_stream, part[:0]))
-                self._backend.poison(part, raw_stream)
+                self._end_lost_read(part, raw_stream)
                 raise
             return one
+
+    def _end_lost_read(self, part: Any, raw: int) -> None:
+        """It may be under way, and must not replace what the caller puts into the buffer from now on."""
+        late = self._backend.error(-errno.EINTR, "an interrupted read may have replaced what was put into its buffer since: "
+                                                 "fill it again")
+        self._failures.append(late)
+        try:
+            with contextlib.suppress(self._backend.error):
+                self._pass()
+                self._failures.remove(late)
+        finally:
+            self._backend.poison(part, raw)
 
     def _read(self, part: Any, start: int, end: int, raw: int) -> None:
         if self._writes(start, end):
@@ -358,6 +375,13 @@ class Slab:
         with self._lock:
             if self._drive is not None and self._process == os.getpid():
                 self._settle()
+
+    def rest(self) -> None:
+        """Wait for all transfers, of interrupted calls too."""
+        with self._lock:
+            self.sync()
+            if self._drive is not None and self._process == os.getpid():
+                self._pass()
 
     def chunks(self) -> list[tuple[int, int, int]]:
         """Offset, bytes and stamp of each chunk with data that survives a restart. Each write has its own stamp, for ever.
@@ -498,9 +522,9 @@ class Backend(_base()):
         self._buffers[buf.ctypes.data] = buf.reshape(-1).view("u1")
 
     def deregister_buffer(self, buf: Any) -> None:
-        """Forget it, after the writes from it."""
+        """Forget it, after its transfers."""
         for slab in self.slabs:
-            slab.sync()
+            slab.rest()
         self._buffers.pop(buf.data_ptr() if hasattr(buf, "data_ptr") else buf.ctypes.data, None)
 
     def register_stream(self, raw_stream: int) -> None:
@@ -510,7 +534,7 @@ class Backend(_base()):
     def deregister_stream(self, raw_stream: int) -> None:
         """Forget it, after its transfers. It may be destroyed then."""
         for slab in self.slabs:
-            slab.sync()
+            slab.rest()
         self._raw.discard(int(raw_stream))
 
     def close_driver(self) -> None:

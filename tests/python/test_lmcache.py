@@ -232,25 +232,34 @@ def test_child_of_fork(backend, place):
         assert (versions(caller.read(slab, 0, CHUNK), 0) == 1).all()
 
 
+def interrupt(monkeypatch, call, times=1):
+    """Ctrl-C when so many transfers have begun."""
+    before, left = getattr(gpunvme.Drive, call), [times]
+
+    def interrupted(*args, **kwargs):
+        transfer = before(*args, **kwargs)
+        if not left[0]:
+            return transfer
+        left[0] -= 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpunvme.Drive, call, interrupted)
+
+
 @pytest.mark.parametrize("call", ["read_async", "write_async"])
 def test_interrupted(backend, place, monkeypatch, call):
-    """Ctrl-C while a transfer begins. It may still be under way, so the next call waits for it, and its range has no data."""
+    """Ctrl-C while a transfer begins, which may be under way. A read does not change the buffer later. A write leaves no data."""
     caller = Caller(backend, SIZE)
     with backend.open_slab(place, SIZE) as slab:
         caller.write(slab, 1, 0, 2 * CHUNK)
         slab.sync()
-        before = getattr(gpunvme.Drive, call)
-
-        def interrupted(*args, **kwargs):
-            before(*args, **kwargs)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(gpunvme.Drive, call, interrupted)
+        interrupt(monkeypatch, call)
         with pytest.raises(KeyboardInterrupt):
             caller.read(slab, 0, CHUNK) if call == "read_async" else caller.write(slab, 2, 0, CHUNK)
-        monkeypatch.undo()
         if call == "read_async":
             assert poisoned(caller.buffer[:CHUNK])
+            caller.write(slab, 3, 3 * CHUNK, CHUNK)
+            assert (versions(caller.read(slab, 3 * CHUNK, CHUNK), 3 * CHUNK) == 3).all()
             assert (versions(caller.read(slab, 0, CHUNK), 0) == 1).all()
             return
         assert poisoned(caller.read(slab, 0, CHUNK))
@@ -258,6 +267,40 @@ def test_interrupted(backend, place, monkeypatch, call):
             caller.read(slab, CHUNK, CHUNK)
         caller.write(slab, 3, 0, CHUNK)
         assert (versions(caller.read(slab, 0, CHUNK), 0) == 3).all()
+
+
+def test_interrupted_twice(backend, place, monkeypatch):
+    """Ctrl-C again while the read is waited for. The next call says that the buffer may have changed."""
+    caller = Caller(backend, SIZE)
+    with backend.open_slab(place, SIZE) as slab:
+        caller.write(slab, 1, 0, CHUNK)
+        slab.sync()
+        interrupt(monkeypatch, "read_async", 2)
+        with pytest.raises(KeyboardInterrupt):
+            caller.read(slab, 0, CHUNK)
+        assert poisoned(caller.buffer[:CHUNK])
+        with pytest.raises(gpunvme.Error, match="fill it again") as refused:
+            caller.write(slab, 2, CHUNK, CHUNK)
+        assert refused.value.errno == errno.EINTR
+        caller.write(slab, 3, CHUNK, CHUNK)
+        assert (versions(caller.read(slab, CHUNK, CHUNK), CHUNK) == 3).all()
+
+
+@pytest.mark.parametrize("leaves", ["stream", "buffer"])
+def test_interrupted_before_a_stream_or_buffer_leaves(backend, place, monkeypatch, leaves):
+    """No transfer is left in a stream that may be destroyed now, or for a buffer that is used for something else."""
+    caller = Caller(backend, SIZE)
+    with backend.open_slab(place, SIZE) as slab:
+        caller.write(slab, 1, 0, CHUNK)
+        slab.sync()
+        interrupt(monkeypatch, "read_async", 2)
+        with pytest.raises(KeyboardInterrupt):
+            caller.read(slab, 0, CHUNK)
+        backend.deregister_stream(RAW) if leaves == "stream" else backend.deregister_buffer(caller.buffer)
+        caller.buffer[:] = 7
+        with pytest.raises(gpunvme.Error, match="fill it again"):
+            slab.chunks()
+        assert (caller.buffer == 7).all()
 
 
 def test_interrupted_when_a_write_was_done(backend, place, monkeypatch):
