@@ -283,7 +283,9 @@ class Slab:
         self._failures.append(error)
 
     def _range(self, size: int, offset: int, write: bool) -> tuple[int, int]:
-        if not 0 <= offset <= offset + size <= self._size:
+        if size <= 0:
+            raise ValueError(f"a transfer has one byte or more, not {size}")
+        if not 0 <= offset < offset + size <= self._size:
             raise ValueError(f"bytes {offset} to {offset + size} are outside the slab, which has {self._size}")
         if write and (offset % self._drive.block_size or size % self._drive.block_size):
             raise ValueError(f"the offset and size of a write must be multiples of {self._drive.block_size} bytes")

@@ -202,6 +202,17 @@ def test_refusals(backend, place):
             backend.open_slab(place, size)
 
 
+def test_transfers_of_no_bytes(backend, place):
+    """They are refused, and the chunk that begins there stays."""
+    caller = Caller(backend, SIZE)
+    with backend.open_slab(place, SIZE) as slab:
+        caller.write(slab, 1, CHUNK, CHUNK)
+        for call in slab.write_async, slab.read_async:
+            with pytest.raises(ValueError, match="one byte or more"):
+                call(caller.base, 0, CHUNK, 0, RAW)
+        assert (versions(caller.read(slab, CHUNK, CHUNK), CHUNK) == 1).all()
+
+
 def test_two_processes_with_one_slab(backend, place):
     text = ("import sys; sys.path.insert(0, sys.argv[1]); import stub_lmcache, gpunvme\n"
             "try: stub_lmcache.load().Backend().open_slab(sys.argv[2], 1 << 20)\n"
