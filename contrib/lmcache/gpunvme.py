@@ -297,7 +297,7 @@ class Slab:
 
     def _stream(self, raw: int) -> Any:
         """The stream of transfers for a stream of the caller. Those of a GPU are used as they are, if the drive has its threads."""
-        if self._backend.gpu != "cpu":
+        if not self._backend.on_cpu:
             return raw
         if raw not in self._streams:
             self._streams[raw] = self._drive.stream()
@@ -446,6 +446,7 @@ class Backend(_base()):
     def __init__(self) -> None:
         self.slabs: set[Slab] = set()
         self.gpu = os.environ.get(GPU, "cpu")
+        self.on_cpu = self.gpu.split(":")[0] == "cpu"  # cpu:4 too
         self._buffers: dict[int, Any] = {}
         self._raw: set[int] = set()
 
@@ -561,7 +562,7 @@ class Backend(_base()):
 
     def come(self, part: Any, raw: int) -> None:
         """CPU threads begin when the stream has come to the transfer."""
-        if self.gpu == "cpu" and getattr(part, "is_cuda", False):
+        if self.on_cpu and getattr(part, "is_cuda", False):
             self._torch_stream(part, raw).synchronize()
 
     def poison(self, part: Any, raw: int) -> None:

@@ -472,7 +472,8 @@ def test_threads(backend, place):
     assert not wrong and len(slab.chunks()) == 4
 
 
-def test_memory_of_a_gpu(backend, place, monkeypatch):
+@pytest.mark.parametrize("threads", ["cpu", "cpu:4"])
+def test_memory_of_a_gpu(place, monkeypatch, threads):
     """With CPU threads the stream has come to the transfer before data is read or written, and the poison is put in the stream."""
     done = []
 
@@ -506,6 +507,8 @@ def test_memory_of_a_gpu(backend, place, monkeypatch):
     cuda = types.SimpleNamespace(ExternalStream=Stream, stream=lambda stream: stream, default_stream=lambda of: Stream(0, of))
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Tensor, uint8=stub_torch.uint8, cuda=cuda))
     tensor = Tensor(memory.ctypes.data, (2, CHUNK // 2), stub_torch.float16, "cpu", memory)
+    monkeypatch.setenv(lmcache.GPU, threads)
+    backend = lmcache.Backend()
     backend.register_buffer(tensor)
     slab = backend.open_slab(place, SIZE)
     for raw in (RAW, 0):
@@ -521,6 +524,7 @@ def test_memory_of_a_gpu(backend, place, monkeypatch):
         done.clear()
         with pytest.raises(gpunvme.Error, match="have no data"):
             slab.chunks()
+    slab.close()
 
 
 @pytest.mark.skipif(not test_cuda.DRIVER, reason="GPUNVME_TEST_CUDA names no driver")
