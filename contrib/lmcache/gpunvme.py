@@ -307,7 +307,7 @@ class Slab:
         """Read into a registered buffer. The stream has passed it when the call returns, with success or poison in the buffer."""
         with self._lock:
             self._ready()
-            part = self._backend.part(buf_base, buf_offset, size, raw_stream)
+            part = self._backend.part(buf_base, buf_offset, size)
             start, end = self._range(size, file_offset, False)
             one = Submission(self, size, file_offset, buf_offset)
             try:
@@ -347,7 +347,7 @@ class Slab:
         """Begin to write from a registered buffer, in the order of the stream. Reads find the data from now on."""
         with self._lock:
             self._ready()
-            part = self._backend.part(buf_base, buf_offset, size, raw_stream)
+            part = self._backend.part(buf_base, buf_offset, size)
             start, end = self._range(size, file_offset, True)
             if len(self._under_way) >= UNDER_WAY or self._writes(start, end):
                 self._settle()
@@ -448,7 +448,6 @@ class Backend(_base()):
         self.gpu = os.environ.get(GPU, "cpu")
         self.on_cpu = self.gpu.split(":")[0] == "cpu"  # cpu:4 too
         self._buffers: dict[int, Any] = {}
-        self._raw: set[int] = set()
 
     @classmethod
     def is_default(cls) -> bool:
@@ -531,26 +530,22 @@ class Backend(_base()):
         self._buffers.pop(buf.data_ptr() if hasattr(buf, "data_ptr") else buf.ctypes.data, None)
 
     def register_stream(self, raw_stream: int) -> None:
-        """Make a stream of CUDA or HIP known by its handle."""
-        self._raw.add(int(raw_stream))
+        """Nothing: each transfer names its stream of CUDA or HIP."""
 
     def deregister_stream(self, raw_stream: int) -> None:
-        """Forget it, after its transfers. It may be destroyed then."""
+        """Wait for its transfers. It may be destroyed then, or used on: LMCache calls this for the first buffer that leaves."""
         for slab in self.slabs:
             slab.rest()
-        self._raw.discard(int(raw_stream))
 
     def close_driver(self) -> None:
         """Close all slabs."""
         for slab in list(self.slabs):
             slab.close()
 
-    def part(self, base: int, offset: int, size: int, raw: int) -> Any:
+    def part(self, base: int, offset: int, size: int) -> Any:
         """Bytes of a registered buffer."""
         if base not in self._buffers:
             raise ValueError(f"no buffer at {base:#x} is registered: call register_buffer() first")
-        if raw not in self._raw:
-            raise ValueError(f"the stream {raw:#x} is not registered: call register_stream() first")
         if not 0 <= offset <= offset + size <= len(self._buffers[base]):
             raise ValueError(f"bytes {offset} to {offset + size} are outside the buffer, which has {len(self._buffers[base])}")
         return self._buffers[base][offset:offset + size]
