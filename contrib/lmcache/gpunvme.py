@@ -35,6 +35,7 @@ from typing import Any, Iterator
 
 PAGE = 4096
 REGION = 64 << 20  # bytes of data of a page of the index
+HEADS = 68 << 10  # bytes in which file systems, RAID and partitions have something: of btrfs it is at 64 KiB
 MAGIC, NAMES = b"gpunvmeS", b"gpunvmeP"
 VERSION = 1
 LAST = 1 << 24  # generation: a stamp has 24 bits for it
@@ -111,8 +112,8 @@ def unseal(page: bytes, magic: bytes) -> tuple[int, bytes, int, int] | None:
 
 
 def refuse_foreign(place: str, head: bytes) -> None:
-    """A file with anything but a slab is not overwritten."""
-    if head.strip(b"\0") and head[:8] != MAGIC:
+    """A file or drive with anything but a slab is not overwritten. head: its first bytes."""
+    if head.strip(b"\0"):
         raise ValueError(f"{place} has data that is no slab of this back end: name another file, or remove it")
 
 
@@ -158,7 +159,8 @@ class Slab:
 
     def _open(self) -> None:
         head = self._get(0, PAGE)
-        refuse_foreign(self.path, head)
+        if not head.startswith(MAGIC):
+            refuse_foreign(self.path, self._get(0, min(HEADS, room(self._size))))
         found = unseal(head, MAGIC)
         self._identity, self._generation = secrets.token_bytes(16), 1
         if not found and head.strip(b"\0"):
@@ -502,15 +504,19 @@ class Backend(_base()):
         """Give a file its size. What it names is dropped before, because zeroes are no data where something was cut off."""
         with open(path, "a+b") as file:
             file.seek(0)
-            refuse_foreign(str(path), file.read(PAGE))
+            head = file.read(PAGE)
+            if not head.startswith(MAGIC):
+                refuse_foreign(str(path), head + file.read(HEADS - PAGE))
             size = file.seek(0, os.SEEK_END)
             if size >= total:
                 return
+            if size and not head.startswith(MAGIC):
+                raise ValueError(f"{path} has {size} bytes and is no slab of this back end: name another file, or remove it")
             if size % PAGE:  # no process has that open as a slab
                 file.truncate(0)
             elif size:
                 with kind(path, write=True, gpu=self.gpu) as drive:
-                    drive.write(bytes(PAGE), durable=True)
+                    drive.write(MAGIC.ljust(PAGE, b"\0"), durable=True)  # not zeroes: it is known as a slab if this ends here
             file.truncate(total)
 
     def register_buffer(self, buf: Any) -> None:

@@ -154,10 +154,11 @@ def test_in_a_folder_and_in_a_file_of_a_drive(backend, tmp_path, monkeypatch):
     command = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-d", tmp_path / "tree", tmp_path / "fs.img", "8M"]
     subprocess.run(command, check=True, env={"PATH": PATH})
     uri = f"soft:{tmp_path}/fs.img"
-    with pytest.raises(ValueError, match="no slab of this back end"):
-        backend.open_slab(f"{uri}#/slab", SIZE)
-    with gpunvme.Drive(uri, write=True) as drive:
-        drive.open("/slab", write=True).write(bytes(4096))
+    for zeroes in 4096, lmcache.HEADS:
+        with pytest.raises(ValueError, match="no slab of this back end"):
+            backend.open_slab(f"{uri}#/slab", SIZE)
+        with gpunvme.Drive(uri, write=True) as drive:
+            drive.open("/slab", write=True).write(bytes(zeroes))
     for version in (0, 5):
         with backend.open_slab(f"{uri}#/slab", SIZE) as slab:
             if version:
@@ -167,12 +168,47 @@ def test_in_a_folder_and_in_a_file_of_a_drive(backend, tmp_path, monkeypatch):
         backend.open_slab(f"{uri}#/slab", 2 * SIZE)
 
 
-@pytest.mark.parametrize("content", [b"\x7fELF" + bytes(5000), b"x", bytes(300) + b"data"])
-def test_a_file_of_somebody_else(backend, place, content):
-    place.write_bytes(content)
+OTHERS = {"program": b"\x7fELF" + bytes(5000), "byte": b"x", "late": bytes(300) + b"data", "iso": bytes(32769) + b"CD001",
+          "raid": bytes(4096) + b"\xfc\x4e\x2b\xa9", "btrfs": bytes(65600) + b"_BHRfS_M"}
+
+
+@pytest.mark.parametrize("size", [100 << 10, (100 << 10) + 2048, 2 * SIZE])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_file_of_somebody_else(backend, place, kind, size):
+    place.write_bytes(OTHERS[kind].ljust(size, b"\0"))
     with pytest.raises(ValueError, match="has data that is no slab of this back end: name another file"):
         backend.open_slab(place, SIZE)
-    assert place.read_bytes() == content
+    assert place.read_bytes() == OTHERS[kind].ljust(size, b"\0")
+
+
+@pytest.mark.parametrize("size", [1, 4096, (100 << 10) + 2048])
+def test_a_short_file_of_somebody_else(backend, place, size):
+    """It may have data later: it is not cut, and not made larger."""
+    place.write_bytes(bytes(size - 1) + (b"\1" if size > 68 << 10 else b"\0"))
+    before = place.read_bytes()
+    with pytest.raises(ValueError, match=f"has {size} bytes and is no slab of this back end: name another file, or remove it"):
+        backend.open_slab(place, SIZE)
+    assert place.read_bytes() == before
+
+
+def test_killed_while_a_slab_grows(backend, place, monkeypatch):
+    """What is left is known as a slab, and names nothing."""
+    caller = Caller(backend, SIZE)
+    with backend.open_slab(place, SIZE) as slab:
+        caller.write(slab, 1, 0, CHUNK)
+    write = gpunvme.Drive.write
+
+    def killed(*args, **kwargs):
+        write(*args, **kwargs)
+        raise Crash
+
+    monkeypatch.setattr(gpunvme.Drive, "write", killed)
+    with pytest.raises(Crash):
+        backend.open_slab(place, 2 * SIZE)
+    monkeypatch.undo()
+    for size in SIZE, 2 * SIZE:
+        with backend.open_slab(place, size) as slab:
+            assert slab.chunks() == []
 
 
 # Bad input
