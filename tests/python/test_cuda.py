@@ -275,25 +275,37 @@ def test_torch_is_not_loaded(drive, gpu):
 
 def test_in_the_order_of_a_stream(drive, gpu):
     """Each read sees the writes before it and none after it, though nobody waits."""
-    stream, source, seen = gpu.stream(), Array(gpu, 4096), []
-    for i in range(12):
+    stream, sources, seen = gpu.stream(), [Array(gpu, 4096) for _ in range(12)], []
+    for i, source in enumerate(sources):
         gpu.fill(source.address, numpy.full(4096, i, numpy.uint8))
-        drive.write_async(source.tensor, 8192, stream).wait()
+    for source in sources:
+        drive.write_async(source.tensor, 8192, stream)
         seen.append(Array(gpu, 4096))
         last = drive.read_async(seen[-1].tensor, 8192, stream)
     assert last.wait() == 4096
     assert [array.bytes().min() for array in seen] == [array.bytes().max() for array in seen] == list(range(12))
 
 
-def test_streams_share_landing_memory(drive, gpu, content, monkeypatch):
+def sources(gpu, content, count, size):
+    """Arrays of other bytes each, and the drive's content after array i was written to i * size."""
+    arrays, want = [Array(gpu, size) for _ in range(count)], content.copy()
+    for i, array in enumerate(arrays):
+        data = numpy.random.default_rng(i).integers(0, 256, size, numpy.uint8)
+        gpu.fill(array.address, data)
+        want[size * i:][:size] = data
+    return arrays, want
+
+
+def test_streams_share_landing_memory(gpu, image, content, monkeypatch):
     """A stream waits for the transfer of another one that uses the memory before."""
     monkeypatch.setattr(_cuda, "LANDINGS", 1)
-    streams = [gpu.stream() for _ in range(3)]
-    arrays = [Array(gpu, 70000) for _ in range(9)]
-    transfers = [drive.read_async(array.tensor, 999 * i, streams[i % 3]) for i, array in enumerate(arrays)]
-    assert len(drive._queue._cuda._landings) == 1
-    for i, (array, transfer) in enumerate(zip(arrays, transfers)):
-        assert transfer.wait() == 70000 and (array.bytes() == content[999 * i:][:70000]).all()
+    size, streams = 65536, [gpu.stream() for _ in range(3)]
+    arrays, want = sources(gpu, content, 9, size)
+    with gpunvme.Drive(f"soft:{image}?lat_us=20000", write=True, gpu="cuda:0") as drive:
+        transfers = [drive.write_async(array.tensor, size * i, streams[i % 3]) for i, array in enumerate(arrays)]
+        assert len(drive._queue._cuda._landings) == 1
+        assert [transfer.wait() for transfer in transfers] == [size] * 9
+    assert (numpy.fromfile(image, numpy.uint8) == want).all()
 
 
 def test_many_under_way(drive, gpu, content, monkeypatch):
@@ -410,11 +422,13 @@ def test_drive_that_dies(gpu, image, fault, monkeypatch):
     before = gpunvme.Drive._make
     monkeypatch.setattr(gpunvme.Drive, "_make", make)
     monkeypatch.setattr("gpunvme._stream.Queue.look", lambda _: None)
-    with contextlib.suppress(gpunvme.Error), gpunvme.Drive(f"soft:{image}?fault={fault}:op=read:lba={BAD}", gpu="cuda:0") as drive:
-        transfers = [drive.read_async(Array(gpu, 4096).tensor, AT - 2048 + 100 * i) for i in range(6)]
-        for transfer in transfers:
-            with pytest.raises(gpunvme.Error):
-                transfer.wait()
+    drive = gpunvme.Drive(f"soft:{image}?fault={fault}:op=read:lba={BAD}", gpu="cuda:0")
+    transfers = [drive.read_async(Array(gpu, 4096).tensor, AT - 2048 + 100 * i) for i in range(6)]
+    for transfer in transfers:
+        with pytest.raises(gpunvme.Error):
+            transfer.wait()
+    with contextlib.suppress(gpunvme.Error):  # of a controller that does not stop
+        drive.close()
 
 
 def test_refusals(drive, gpu):
