@@ -275,6 +275,8 @@ class CudaQueue:
         new._list = self._lists.bytes + start
 
     def _ended(self, transfer: CudaTransfer) -> bool:
+        if transfer.event is None:  # Ctrl-C interrupted _finish()
+            return True
         try:
             if not transfer.recorded:
                 self.driver.record(transfer.event, transfer.handle)
@@ -291,20 +293,25 @@ class CudaQueue:
             return done
         with self.driver.current():
             for handle, line in list(self._under_way.items()):
-                while line and self._ended(line[0]):
-                    self._finish(line[0])
+                while line and (line[0]._array is None or self._ended(line[0])):
+                    if line[0]._array is not None:
+                        self._finish(line[0])
                     done.append(line.popleft())
                 if not line:
                     del self._under_way[handle]
         return done
 
     def _finish(self, transfer: CudaTransfer) -> None:
+        """The result of a transfer that has ended. An interrupted call may be repeated."""
         transfer._error = transfer.broken or transfer._refusal()
-        if transfer.room[1] and not transfer.broken:
-            self._rooms.give(*transfer.room)
-        self._events.append(transfer.event)
-        transfer.event = transfer._array = transfer._list = None
-        transfer._starts = []
+        room, transfer.room = transfer.room, (0, 0)
+        if room[1] and not transfer.broken:
+            self._rooms.give(*room)
+        event, transfer.event = transfer.event, None
+        if event is not None:
+            self._events.append(event)
+        transfer._array = None
+        transfer._list, transfer._starts = None, []
 
     def end(self, drive: Drive) -> None:
         """Wait for all."""

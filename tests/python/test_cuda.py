@@ -615,6 +615,27 @@ def test_interrupted_call(drive, gpu, content, monkeypatch, step):
     drive.flush()
 
 
+@pytest.mark.parametrize("kind, step", [(_cuda.CudaQueue, "_finish"), (_cuda.Rooms, "give")])
+def test_interrupted_end(drive, gpu, content, monkeypatch, kind, step):
+    """Ctrl-C while a transfer that has ended is finished: later calls go on, and its part of the lists' memory is given back once."""
+    array, other = Array(gpu, 512), Array(gpu, 512)
+    transfer = drive.read_async(array.tensor, 9)
+    before = getattr(kind, step)
+
+    def interrupt(*args):
+        before(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            transfer.wait()
+    assert transfer.wait() == 512 and (array.bytes() == content[9:521]).all()
+    drive.flush()
+    assert drive._queue._cuda._rooms._free == [(0, _cuda.LISTS)] and not drive._queue._cuda._under_way
+    assert drive.read_async(other.tensor, 10).wait() == 512 and (other.bytes() == content[10:522]).all()
+
+
 def test_close_waits_and_raises(gpu, image, content):
     array = Array(gpu, 4096)
     with pytest.raises(gpunvme.Error, match="background"):
