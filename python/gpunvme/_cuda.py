@@ -7,6 +7,7 @@ here are called by one thread at a time, under the lock of the drive.
 from __future__ import annotations
 
 import collections
+import contextlib
 import errno
 import sys
 import time
@@ -124,6 +125,7 @@ class Landing:
 
     def __init__(self, drive: Drive, driver: Cuda, handle: int):
         self.event = driver.event()
+        self.recorded = True  # after all that goes through it so far
         self.handle = handle
         self.area = Area(drive, LANDING)
 
@@ -207,7 +209,7 @@ class CudaQueue:
 
     def _enqueue(self, new: CudaTransfer, landing: Landing, parts: list[Chunk], flags: int) -> None:
         self.driver.after(new.handle, landing.event)
-        landing.handle = new.handle
+        landing.handle, landing.recorded = new.handle, False
         first = 0
         for part in parts:
             if new._write:
@@ -239,25 +241,33 @@ class CudaQueue:
         check(lib.gpunvme_run_on_stream(new._drive._gpu, ffi.cast("void *", new.handle), run))
 
     def _record(self, new: CudaTransfer, landing: Landing) -> None:
-        """The ends of all that was enqueued. If the driver refuses, _ended() tries again, and nothing of it is used before."""
-        try:
-            self.driver.record(landing.event, new.handle)
+        """The ends of all that was enqueued. If the driver refuses, later calls try again, and nothing of it is used before."""
+        with contextlib.suppress(Error):
+            self._record_landing(landing)
             self.driver.record(new.event, new.handle)
             new.recorded = True
-        except Error:
-            pass
+
+    def _record_landing(self, landing: Landing) -> None:
+        if not landing.recorded:
+            self.driver.record(landing.event, landing.handle)
+            landing.recorded = True
 
     def _landing(self, drive: Drive, handle: int) -> Landing:
-        """That of this stream, or an idle one, or a new one, or that which was used longest ago: the stream waits for it."""
-        found = next((each for each in self._landings if each.handle == handle), None)
+        """That of this stream, or an idle one, or a new one, or that which was used longest ago: the stream waits for it.
+
+        None whose end the driver refuses to record.
+        """
+        for each in self._landings:
+            with contextlib.suppress(Error):
+                self._record_landing(each)
+        known = [each for each in self._landings if each.recorded]
+        found = next((each for each in known if each.handle == handle), None)
         if not found:
-            found = next((each for each in self._landings if self.driver.passed(each.event)), None)
-        if not found and len(self._landings) < LANDINGS:
+            found = next((each for each in known if self.driver.passed(each.event)), None)
+        if not found and len(known) < LANDINGS:
             found = Landing(drive, self.driver, handle)
-            self._landings.append(found)
-        found = found or self._landings[0]
-        self._landings.remove(found)
-        self._landings.append(found)
+        found = found or known[0]
+        self._landings = [*(each for each in self._landings if each is not found), found]
         return found
 
     def _take_room(self, new: CudaTransfer) -> None:

@@ -540,6 +540,44 @@ def test_end_that_was_not_recorded(drive, gpu, mock):
     assert transfer.wait() == 512 and transfer.recorded
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_landing_memory_is_in_use_until_its_end_is_recorded(gpu, mock, image, content, monkeypatch, interrupted):
+    """Another stream must not take it before: the driver refused the event, or Ctrl-C came before it."""
+    size, streams = 65536, [gpu.stream() for _ in range(2)]
+    arrays, want = sources(gpu, content, 2, size)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with gpunvme.Drive(f"soft:{image}?lat_us=50000", write=True, gpu="cuda:0") as drive:
+        if interrupted:
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(_cuda.CudaQueue, "_record", interrupt)
+                drive.write_async(arrays[0].tensor, 0, streams[0])
+        else:
+            mock.error, mock.skip, mock.most, mock.failed = 2, 0, 1, 0
+            mock.fail = b"cuEventRecord"
+            drive.write_async(arrays[0].tensor, 0, streams[0])
+        drive.write_async(arrays[1].tensor, size, streams[1]).wait()
+    assert (numpy.fromfile(image, numpy.uint8) == want).all()
+
+
+def test_wait_for_landing_memory_that_is_refused(gpu, mock, image, content, monkeypatch):
+    """The end of the transfer that uses the memory is not recorded in the stream that does not wait for it."""
+    size, streams = 65536, [gpu.stream() for _ in range(2)]
+    arrays, want = sources(gpu, content, 3, size)
+    with gpunvme.Drive(f"soft:{image}?lat_us=50000", write=True, gpu="cuda:0") as drive:
+        monkeypatch.setattr(_cuda, "LANDINGS", 1)
+        drive.write_async(arrays[0].tensor, 0, streams[0])
+        mock.error, mock.skip, mock.most, mock.failed = 2, 0, 1, 0
+        mock.fail = b"cuStreamWaitEvent"
+        with pytest.raises(gpunvme.Error):
+            drive.write_async(arrays[1].tensor, size, streams[1])
+        drive.write_async(arrays[2].tensor, 2 * size, streams[1]).wait()
+    want[size:2 * size] = content[size:2 * size]
+    assert (numpy.fromfile(image, numpy.uint8) == want).all()
+
+
 def dies(image):
     """What a process sees after a kernel has failed."""
     gpu, said = Gpu(), []
