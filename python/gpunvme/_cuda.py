@@ -123,11 +123,11 @@ class Rooms:
 class Landing:
     """Pinned memory. Its event is after the last transfer that goes through it, in whichever stream."""
 
-    def __init__(self, drive: Drive, driver: Cuda, handle: int):
-        self.event = driver.event()
+    def __init__(self, drive: Drive, event: Any, handle: int):
+        self.area = Area(drive, LANDING)
+        self.event = event
         self.recorded = True  # after all that goes through it so far
         self.handle = handle
-        self.area = Area(drive, LANDING)
 
 
 class CudaTransfer(Transfer):
@@ -195,8 +195,9 @@ class CudaQueue:
         with self.driver.current():
             self.driver.refuse_capture(new.handle)
             landing = self._landing(drive, new.handle)
+            self._need_event()
             self._take_room(new)
-            new.event = self._events.pop() if self._events else self.driver.event()
+            new.event = self._events.pop()
             self._under_way.setdefault(new.handle, collections.deque()).append(new)  # whatever interrupts this thread now
             try:
                 self._enqueue(new, landing, parts, flags)
@@ -265,10 +266,27 @@ class CudaQueue:
         if not found:
             found = next((each for each in known if self.driver.passed(each.event)), None)
         if not found and len(known) < LANDINGS:
-            found = Landing(drive, self.driver, handle)
+            found = self._new_landing(drive, handle, not known)
         found = found or known[0]
         self._landings = [*(each for each in self._landings if each is not found), found]
         return found
+
+    def _new_landing(self, drive: Drive, handle: int, needed: bool) -> Landing | None:
+        """None: so much memory cannot be locked, and there is other landing memory."""
+        self._need_event()
+        try:
+            new = Landing(drive, self._events[-1], handle)
+        except Error:
+            if needed:
+                raise
+            return None
+        self._events.pop()
+        return new
+
+    def _need_event(self) -> None:
+        """Have an idle event. It is made before the memory that it is for, so nothing is lost if the driver refuses it."""
+        if not self._events:
+            self._events.append(self.driver.event())
 
     def _take_room(self, new: CudaTransfer) -> None:
         """A part of the lists' memory, after others have ended if there is no more."""

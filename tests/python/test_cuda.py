@@ -308,6 +308,28 @@ def test_streams_share_landing_memory(gpu, image, content, monkeypatch):
     assert (numpy.fromfile(image, numpy.uint8) == want).all()
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_landing_memory_that_cannot_be_locked(gpu, mock, image, content, monkeypatch, most):
+    """Streams share what there is. The first one needs it, and nothing is left after it was refused."""
+    class Limited(_cuda.Area):
+        def __init__(self, drive, size):
+            if size == _cuda.LANDING and len(drive._queue._cuda._landings) == most:
+                raise gpunvme.Error(-errno.ENOMEM, "too much is locked")
+            super().__init__(drive, size)
+
+    monkeypatch.setattr(_cuda, "Area", Limited)
+    arrays, want = sources(gpu, content, 4, 65536)
+    with gpunvme.Drive(f"soft:{image}?lat_us=20000", write=True, gpu="cuda:0") as drive:
+        if not most:
+            with pytest.raises(gpunvme.Error, match="too much is locked"):
+                drive.write_async(arrays[0].tensor)
+            monkeypatch.setattr(_cuda, "Area", Limited.__base__)
+        for i, array in enumerate(arrays):
+            drive.write_async(array.tensor, 65536 * i, gpu.stream())
+        assert not most or len(drive._queue._cuda._landings) == 1
+    assert (numpy.fromfile(image, numpy.uint8) == want).all() and mock.events == 0
+
+
 def test_many_under_way(drive, gpu, content, monkeypatch):
     """The lists have room for thousands. When there is no more, the call waits for transfers that have ended."""
     assert _cuda.LISTS // _cuda.ENTRY > 100000
@@ -514,11 +536,12 @@ def test_memory_that_was_freed(drive, gpu, mock):
         drive.flush()
 
 
-@pytest.mark.parametrize("call", ["cuStreamIsCapturing", "cuStreamWaitEvent", "cuEventCreate", "cuLaunchKernel", "cuMemcpyHtoDAsync_v2"])
-def test_driver_refuses(drive, gpu, mock, call):
+@pytest.mark.parametrize("call, skip", [("cuStreamIsCapturing", 0), ("cuStreamWaitEvent", 0), ("cuEventCreate", 0), ("cuEventCreate", 1),
+                                        ("cuLaunchKernel", 0), ("cuMemcpyHtoDAsync_v2", 0)])
+def test_driver_refuses(drive, gpu, mock, call, skip):
     """Each call of a stream. Nothing is left, and the next transfer succeeds."""
     array = Array(gpu, 512)
-    mock.error, mock.skip, mock.most, mock.failed = 2, 0, 1, 0
+    mock.error, mock.skip, mock.most, mock.failed = 2, skip, 1, 0
     mock.fail = call.encode()
     with pytest.raises(gpunvme.Error):
         drive.read_async(array.tensor)
