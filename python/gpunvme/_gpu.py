@@ -109,13 +109,17 @@ class Cuda:
 
     @contextlib.contextmanager
     def _relaxed(self) -> Iterator[None]:
-        """Otherwise copies and waits fail, and end the capture, while the program captures a stream for all threads."""
+        """Otherwise copies and waits fail, and end the capture, while the program captures a stream for all threads.
+
+        A refusal is no error here: after a kernel has failed, close() must go on. The calls that follow report the reason.
+        """
         mode = ffi.new("int *", self.RELAXED)
-        self._check(self._lib.cuThreadExchangeStreamCaptureMode(mode))
+        refused = self._lib.cuThreadExchangeStreamCaptureMode(mode)
         try:
             yield
         finally:
-            self._lib.cuThreadExchangeStreamCaptureMode(mode)
+            if not refused:
+                self._lib.cuThreadExchangeStreamCaptureMode(mode)
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:

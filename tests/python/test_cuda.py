@@ -601,35 +601,37 @@ def test_wait_for_landing_memory_that_is_refused(gpu, mock, image, content, monk
     assert (numpy.fromfile(image, numpy.uint8) == want).all()
 
 
-def dies(image):
-    """What a process sees after a kernel has failed."""
+def dies(image, waits):
+    """What a process sees after a kernel has failed. If it waits for no transfer, cuThreadExchangeStreamCaptureMode() fails, too."""
     gpu, said = Gpu(), []
     gpu.lib.stand_in.restype = ctypes.POINTER(State)
+    state = gpu.lib.stand_in().contents
     drive = gpunvme.Drive(image, gpu="cuda:0")
     array = Array(gpu, 512)
-    good = drive.read_async(array.tensor)
-    good.wait()
-    gpu.lib.stand_in().contents.kernel_error = 700
-    for _ in range(3):
+    drive.read_async(array.tensor).wait()
+    state.kernel_error = 700
+    if not waits:
+        with contextlib.suppress(gpunvme.Error):
+            drive.read_async(array.tensor)
+        assert drive._queue._cuda._under_way
+        state.error, state.fail = 700, b"cuThreadExchangeStreamCaptureMode"
+    for call in [lambda: drive.read_async(array.tensor).wait()] * waits + [drive.close]:
         try:
-            drive.read_async(array.tensor).wait()
+            call()
         except gpunvme.Error as error:
             said.append(str(error))
-    try:
-        drive.close()
-    except gpunvme.Error as error:
-        said.append(str(error))
-    return said
+    return said + ["the queue remains" if drive._qp else "the queue was destroyed"]
 
 
-def test_kernel_that_fails(gpu, image, mock):
-    """The context ends. Each transfer has an error, also one whose kernel stored a result, and none hangs."""
-    code = f"import test_cuda; test_cuda._cuda.WAVES = 1; print(*test_cuda.dies('soft:{image}'), sep='\\n'); import os; os._exit(0)"
-    done = subprocess.run([sys.executable, "-u", "-c", code], cwd=pathlib.Path(__file__).parent, capture_output=True,
-                          text=True, timeout=200)
+@pytest.mark.parametrize("waits", [3, 0])
+def test_kernel_that_fails(gpu, image, mock, waits):
+    """The context ends. Each transfer has an error, also one whose kernel stored a result, none hangs, and close() ends the queue."""
+    code = (f"import test_cuda; test_cuda._cuda.WAVES = 1; print(*test_cuda.dies('soft:{image}', {waits}), sep='\\n'); import os; "
+            "os._exit(0)")
+    done = subprocess.run([sys.executable, "-u", "-c", code], cwd=pathlib.Path(__file__).parent, capture_output=True, text=True)
     said = done.stdout.splitlines()
-    assert said[:3] == ["the CUDA driver: some error"] * 3, done.stderr
-    assert "a GPU did not let go of" in said[3]
+    assert said[:waits] == ["the CUDA driver: some error"] * waits, done.stderr
+    assert "a GPU did not let go of" in said[waits] and said[waits + 1:] == ["the queue was destroyed"], done
 
 
 def test_stream_that_is_destroyed(drive, gpu, content):
