@@ -33,7 +33,7 @@ NAP = 1e-3  # seconds between two looks, at most
 
 
 def handle_of(stream: Any) -> int:
-    """The handle of a stream: an integer, or of an object with __cuda_stream__ or, as torch's, cuda_stream."""
+    """The handle of a stream: an integer, or of an object with __cuda_stream__, cuda_stream (torch) or ptr (CuPy)."""
     if isinstance(stream, bool):
         raise TypeError("stream must be a stream of CUDA or its handle, not bool")
     protocol = getattr(stream, "__cuda_stream__", None)
@@ -42,7 +42,7 @@ def handle_of(stream: Any) -> int:
         if version != 0:
             raise ValueError(f"version {version} of __cuda_stream__ is not known: pass the handle of the stream, an integer")
         return arguments.number("the handle of the stream", handle)
-    handle = getattr(stream, "cuda_stream", stream)
+    handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
     try:
         return arguments.number("stream", handle)
     except TypeError:

@@ -222,7 +222,16 @@ class Property:
         self.__dict__["__cuda_stream__"] = (0, handle)
 
 
-@pytest.mark.parametrize("kind", [int, Protocol, Property, lambda handle: types.SimpleNamespace(cuda_stream=handle), numpy.uint64])
+def of_torch(handle):
+    return types.SimpleNamespace(cuda_stream=handle)
+
+
+def of_cupy(handle):
+    """Before CuPy had the protocol."""
+    return types.SimpleNamespace(ptr=handle)
+
+
+@pytest.mark.parametrize("kind", [int, Protocol, Property, of_torch, of_cupy, numpy.uint64])
 @pytest.mark.parametrize("handle", [0, 1, 2, None])
 def test_streams_of_every_kind(drive, gpu, content, kind, handle):
     number = gpu.stream() if handle is None else handle
