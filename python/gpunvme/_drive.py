@@ -192,7 +192,10 @@ class Drive:
             return self._begin_read([(start, len(target))], target, stream)
 
     def write_async(self, data: Any, offset: int = 0, stream: Any = None, *, durable: bool = False) -> Transfer:
-        """Begin to write an array, as write() does, and return at once. The array was copied then, and may change."""
+        """Begin to write an array, as write() does, and return at once.
+
+        CPU threads have copied the array then. On a stream of CUDA it is copied when the stream gets there: do not change it before.
+        """
         start = arguments.number("offset", offset)
         with self._held():
             source = self._view(data, False, stream)

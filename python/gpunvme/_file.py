@@ -63,7 +63,10 @@ class File:
             return self._drive._begin_read(list(self._pieces(start, len(target))), target, stream)
 
     def write_async(self, data: Any, offset: int = 0, stream: Any = None, *, durable: bool = False) -> Transfer:
-        """Begin to write an array in place, as write() does, and return at once. The array was copied then, and may change."""
+        """Begin to write an array in place, as write() does, and return at once.
+
+        CPU threads have copied the array then. On a stream of CUDA it is copied when the stream gets there: do not change it before.
+        """
         with self._drive._held():
             source = self._drive._view(data, False, stream)
             return self._drive._begin_write(self._in_place(offset, len(source)), source, stream, durable)
