@@ -21,6 +21,7 @@ import numpy
 import pytest
 
 import gpunvme
+from conftest import end_soon
 from gpunvme import _cuda
 from tensor import CPU, Tensor
 from test_fork import in_child
@@ -443,17 +444,9 @@ def test_fails_in_the_middle_of_a_transfer(drive, gpu):
 @pytest.mark.parametrize("fault", ["cfs", "ones"])
 def test_drive_that_dies(gpu, image, fault, monkeypatch):
     """Each transfer ends with an error, and nothing hangs."""
-    def make(self, kind, function, *args):
-        if kind == "qp":
-            opts = gpunvme._library.sized("gpunvme_qp_opts")
-            opts.cmd_timeout_ms = 6000  # also of the self-test at creation
-            args = *args[:2], opts
-        return before(self, kind, function, *args)
-
-    before = gpunvme.Drive._make
-    monkeypatch.setattr(gpunvme.Drive, "_make", make)
     monkeypatch.setattr("gpunvme._stream.Queue.look", lambda _: None)
     drive = gpunvme.Drive(f"soft:{image}?fault={fault}:op=read:lba={BAD}", gpu="cuda:0")
+    end_soon(drive)
     transfers = [drive.read_async(Array(gpu, 4096).tensor, AT - 2048 + 100 * i) for i in range(6)]
     for transfer in transfers:
         with pytest.raises(gpunvme.Error):
@@ -658,8 +651,8 @@ def test_interrupted_wait(gpu, image, content):
         array = Array(gpu, 512)
         transfer = drive.read_async(array.tensor, 3)
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()
             while transfer.wait():
                 transfer = drive.read_async(array.tensor, 3)
         timer.join()

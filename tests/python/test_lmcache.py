@@ -19,7 +19,7 @@ import gpunvme
 import stub_lmcache
 import stub_torch
 import test_cuda
-from gpunvme import _library
+from conftest import end_soon
 from stub_lmcache import GRAIN, RAW, Caller, blocks, versions
 from test_files import PATH
 from tensor import Tensor
@@ -463,21 +463,12 @@ def test_no_wrong_byte_with_success(backend, place):
 
 
 @pytest.mark.parametrize("fault", ["cfs", "ones"])
-def test_a_drive_that_dies(backend, place, fault, monkeypatch):
-    make = gpunvme.Drive._make
-
-    def short(self, kind, function, *args):
-        if kind == "qp":
-            opts = _library.sized("gpunvme_qp_opts")
-            opts.cmd_timeout_ms = 6000  # also of the self-test at creation
-            args = *args[:2], opts
-        return make(self, kind, function, *args)
-
+def test_a_drive_that_dies(backend, place, fault):
     caller, first = Caller(backend, SIZE), base_of(place, backend)
-    monkeypatch.setattr(gpunvme.Drive, "_make", short)
     slab = backend.open_slab(f"soft:{place}?fault={fault}:op=write:lba={first + 900}", SIZE)
     caller.write(slab, 1, 0, CHUNK)
     slab.sync()
+    end_soon(slab._drive)
     caller.write(slab, 2, 900 * 512 // CHUNK * CHUNK, CHUNK)
     slab.sync()
     refused = 0
@@ -491,7 +482,6 @@ def test_a_drive_that_dies(backend, place, fault, monkeypatch):
         slab.close()
     except gpunvme.Error:
         pass
-    monkeypatch.undo()
     with backend.open_slab(place, SIZE) as slab:
         assert (versions(caller.read(slab, 0, CHUNK), 0) == 1).all()
 

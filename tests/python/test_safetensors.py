@@ -17,7 +17,8 @@ import pytest
 import gpunvme
 import stub_torch
 import test_cuda
-from gpunvme import _header, _library, safetensors
+from conftest import end_soon
+from gpunvme import _header, safetensors
 from gpunvme.safetensors import SafetensorError, load_file, safe_open
 from test_files import PATH
 from test_fork import in_child
@@ -423,21 +424,12 @@ def test_no_wrong_byte_with_success(image, data, monkeypatch):
 
 
 @pytest.mark.parametrize("fault", ["cfs", "ones"])
-def test_a_drive_that_dies(image, fault, monkeypatch):
+def test_a_drive_that_dies(image, fault):
     with opened(image[0]) as drive:
         bad = lba(drive, "good", 600000)
-    make = gpunvme.Drive._make
-
-    def short(self, kind, function, *args):
-        if kind == "qp":
-            opts = _library.sized("gpunvme_qp_opts")
-            opts.cmd_timeout_ms = 6000  # also of the self-test at creation
-            args = *args[:2], opts
-        return make(self, kind, function, *args)
-
-    monkeypatch.setattr(gpunvme.Drive, "_make", short)
     drive = opened(image[0], f"?fault={fault}:op=read:lba={bad}")
     with safe_open(drive.open("good"), "np") as file:
+        end_soon(drive)
         for _ in range(2):
             with pytest.raises(gpunvme.Error):
                 file.get_tensor("large")
