@@ -41,7 +41,8 @@ def constants(lines):
 
 def cdef():
     """The declarations of the public headers, as cffi takes them."""
-    command = [os.environ.get("CC", "cc"), "-E", "-dD", "-std=c11", "-DGPUNVME_API=", f"-I{HEADERS}", str(HEADERS / "gpunvme/gpunvme.h")]
+    command = [os.environ.get("CC", "cc"), "-E", "-dD", "-std=c11", "-DGPUNVME_API=", f"-I{HEADERS}",
+               str(HEADERS / "gpunvme/gpunvme.h")]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     text = "\n".join(constants(ours(text))) + "\n"
     for pattern in (ASSERT, INLINE):

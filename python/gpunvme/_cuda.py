@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
-Transfers on streams of CUDA. The library's kernel runs in the stream, and data goes through pinned memory: a copy in the same stream
-moves it between there and the array. So what follows in the stream finds the data, and no thread of the CPU takes part. The functions
-here are called by one thread at a time, under the lock of the drive.
+Transfers on streams of CUDA. The library's kernel runs in the stream, and data goes through pinned memory: a copy in the same
+stream moves it between there and the array. So what follows in the stream finds the data, and no thread of the CPU takes part. The
+functions here are called by one thread at a time, under the lock of the drive.
 """
 from __future__ import annotations
 
@@ -175,15 +175,15 @@ class CudaQueue:
         where = getattr(array, "__dlpack_device__", None)
         on = tuple(map(int, where())) if where else (2, self.ordinal) if hasattr(array, "__cuda_array_interface__") else (1, 0)
         if on[0] not in (2, 13):  # kDLCUDA, kDLCUDAManaged
-            raise Error(-errno.EOPNOTSUPP, f"a drive with threads of cuda:{self.ordinal} moves memory of that GPU in the background: "
-                                           "for this array open the drive with gpu='cpu', or call read() and write()")
+            raise Error(-errno.EOPNOTSUPP, f"a drive with threads of cuda:{self.ordinal} moves memory of that GPU in the "
+                                           "background: for this array open the drive with gpu='cpu', or call read() and write()")
         self._refuse(on[1])
         return current(array, self.ordinal) if stream is None else handle_of(stream)
 
     def _refuse(self, ordinal: int) -> None:
         if ordinal != self.ordinal:
-            raise Error(-errno.EXDEV, f"the array is in memory of cuda:{ordinal} and the drive has threads of cuda:{self.ordinal}: open "
-                                      f"it with gpu='cuda:{ordinal}'")
+            raise Error(-errno.EXDEV, f"the array is in memory of cuda:{ordinal} and the drive has threads of "
+                                      f"cuda:{self.ordinal}: open it with gpu='cuda:{ordinal}'")
 
     def begin(self, drive: Drive, pieces: Sequence[tuple[int | None, int]], array: Device, flags: int) -> CudaTransfer:
         """Enqueue a transfer that was checked."""
@@ -292,7 +292,8 @@ class CudaQueue:
         """A part of the lists' memory, after others have ended if there is no more."""
         size = len(new._starts) * ENTRY
         if size > LISTS:
-            raise ValueError(f"the transfer has {len(new._starts)} parts, and one on a stream has at most {LISTS // ENTRY}: use several")
+            raise ValueError(f"the transfer has {len(new._starts)} parts, and one on a stream has at most {LISTS // ENTRY}: use "
+                             "several")
         self._lists = self._lists or Area(new._drive, LISTS)
         start = self._rooms.take(size) if size else 0
         while start is None:

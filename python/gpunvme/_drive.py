@@ -194,7 +194,8 @@ class Drive:
     def write_async(self, data: Any, offset: int = 0, stream: Any = None, *, durable: bool = False) -> Transfer:
         """Begin to write an array, as write() does, and return at once.
 
-        CPU threads have copied the array then. On a stream of CUDA it is copied when the stream gets there: do not change it before.
+        CPU threads have copied the array then. On a stream of CUDA it is copied when the stream gets there: do not change it
+        before.
         """
         start = arguments.number("offset", offset)
         with self._held():

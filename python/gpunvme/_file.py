@@ -65,7 +65,8 @@ class File:
     def write_async(self, data: Any, offset: int = 0, stream: Any = None, *, durable: bool = False) -> Transfer:
         """Begin to write an array in place, as write() does, and return at once.
 
-        CPU threads have copied the array then. On a stream of CUDA it is copied when the stream gets there: do not change it before.
+        CPU threads have copied the array then. On a stream of CUDA it is copied when the stream gets there: do not change it
+        before.
         """
         with self._drive._held():
             source = self._drive._view(data, False, stream)

@@ -168,8 +168,8 @@ class Cuda:
         state = ffi.new("int *")
         self._check(self._lib.cuStreamIsCapturing(_pointer(stream), state))
         if state[0]:
-            raise Error(-errno.EOPNOTSUPP, "the stream is captured, and a graph has no Transfer to wait for: begin the transfer before or "
-                                           "after the capture, or call gpunvme_run_on_stream() of the C library")
+            raise Error(-errno.EOPNOTSUPP, "the stream is captured, and a graph has no Transfer to wait for: begin the transfer "
+                                           "before or after the capture, or call gpunvme_run_on_stream() of the C library")
 
     def event(self) -> Any:
         event = ffi.new("void **")

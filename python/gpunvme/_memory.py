@@ -128,7 +128,10 @@ def _from_buffer(array: Any, memory: memoryview | None, writable: bool) -> Host:
 
 
 def view(array: Any, writable: bool, handle: int | None = None) -> Host | Device:
-    """The memory of an array, kept alive, for work on that stream of CUDA. Raises TypeError, ValueError or BufferError where it cannot be read, or written."""
+    """The memory of an array, kept alive, for work on that stream of CUDA.
+
+    Raises TypeError, ValueError or BufferError where it cannot be read, or written.
+    """
     tensor = hasattr(array, "__dlpack__")
     try:
         memory = memoryview(array)

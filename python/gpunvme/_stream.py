@@ -130,8 +130,8 @@ class Queue:
 
     def _refuse(self, drive: Drive) -> None:
         if self._kind(drive) != lib.GPUNVME_GPU_CPU:
-            raise Error(-errno.EOPNOTSUPP, "transfers in the background take threads of the CPU or of an NVIDIA GPU: open the drive with "
-                                           "gpu='cpu' or gpu='cuda:N', or call read() and write()")
+            raise Error(-errno.EOPNOTSUPP, "transfers in the background take threads of the CPU or of an NVIDIA GPU: open the "
+                                           "drive with gpu='cpu' or gpu='cuda:N', or call read() and write()")
 
     def handle(self, drive: Drive, stream: Any, array: Any) -> int | None:
         """The stream of CUDA of a transfer. None: a stream of CPU threads."""

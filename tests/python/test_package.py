@@ -20,7 +20,8 @@ HERE = pathlib.Path(gpunvme.__file__).parent
 
 
 def compiles(text, *flags):
-    return subprocess.run([CC, "-xc", "-std=c11", "-fsyntax-only", *flags, "-"], input=text, text=True, capture_output=True, check=False)
+    return subprocess.run([CC, "-xc", "-std=c11", "-fsyntax-only", *flags, "-"], input=text, text=True, capture_output=True,
+                          check=False)
 
 
 def test_layouts_are_those_of_the_compiler(root):
@@ -30,7 +31,8 @@ def test_layouts_are_those_of_the_compiler(root):
         if not kind.fields:
             continue
         claims.append(f"_Static_assert(sizeof(struct {name}) == {ffi.sizeof(kind)}, \"{name}\");")
-        claims += [f"_Static_assert(offsetof(struct {name}, {field}) == {member.offset}, \"{name}.{field}\");" for field, member in kind.fields]
+        claims += [f"_Static_assert(offsetof(struct {name}, {field}) == {member.offset}, \"{name}.{field}\");"
+                   for field, member in kind.fields]
     assert len(claims) > 300
     text = "#include <gpunvme/gpunvme.h>\n" + "\n".join(claims)
     done = compiles(text, f"-I{root}/include")
@@ -57,7 +59,8 @@ def test_explains_itself():
 
 def test_example(root, tmp_path):
     numpy.arange(2048, dtype=numpy.float32).tofile(tmp_path / "disk.img")
-    run = subprocess.run([sys.executable, root / "examples/fill_array.py"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, root / "examples/fill_array.py"], cwd=tmp_path, check=True, capture_output=True,
+                         text=True)
     assert run.stdout == "[0. 1. 2. 3.] 523776.0\n"
     assert (HERE / "py.typed").exists()
     assert importlib.metadata.version("gpunvme") == gpunvme.version() == gpunvme.__version__

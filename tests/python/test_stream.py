@@ -62,8 +62,8 @@ def test_memory_is_bounded(image, content, monkeypatch):
 
 
 class Counted(_stream.Area):
-    """Counts the bytes of all areas. There is a limit, as of locked memory. A dead drive's areas cannot be freed at once, and those of
-    a drive without an IOMMU not while it has a command (check_quiet() of lib/dma/mem_map.c)."""
+    """Counts the bytes of all areas. There is a limit, as of locked memory. A dead drive's areas cannot be freed at once, and
+    those of a drive without an IOMMU not while it has a command (check_quiet() of lib/dma/mem_map.c)."""
 
     def __init__(self, drive, size):
         if Counted.bytes + size > Counted.limit:
