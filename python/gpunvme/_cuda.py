@@ -192,8 +192,8 @@ class CudaQueue:
         new = CudaTransfer(drive, array.handle, array, bool(flags))
         parts = list(chunks(pieces, drive.block_size, LANDING))
         new._starts = [(offset, size) for part in parts for offset, _, size in part.entries]
-        with self.driver.current():
-            self.driver.refuse_capture(new.handle)
+        with self.driver.current() as context:
+            self.driver.refuse(new.handle, context)
             landing = self._landing(drive, new.handle)
             self._need_event()
             self._take_room(new)

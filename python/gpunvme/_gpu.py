@@ -31,6 +31,7 @@ ffi.cdef("""
     int cuMemsetD8Async(uintptr_t to, unsigned char value, size_t size, void *stream);
     int cuStreamSynchronize(void *stream);
     int cuPointerGetAttribute(void *value, int attribute, uintptr_t at);
+    int cuStreamGetCtx(void *stream, void **context);
     int cuStreamIsCapturing(void *stream, int *state);
     int cuStreamWaitEvent(void *stream, void *event, unsigned flags);
     int cuEventCreate(void **event, unsigned flags);
@@ -122,19 +123,19 @@ class Cuda:
                 self._lib.cuThreadExchangeStreamCaptureMode(mode)
 
     @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
-        """Make this device the current one of this thread."""
-        with self._relaxed(), self._pushed():
-            yield
+    def current(self) -> Iterator[Any]:
+        """Make this device the current one of this thread, by its primary context."""
+        with self._relaxed(), self._pushed() as context:
+            yield context
 
     @contextlib.contextmanager
-    def _pushed(self) -> Iterator[None]:
+    def _pushed(self) -> Iterator[Any]:
         context = ffi.new("void **")
         self._check(self._lib.cuDevicePrimaryCtxRetain(context, self._device))
         try:
             self._check(self._lib.cuCtxPushCurrent_v2(context[0]))
             try:
-                yield
+                yield context[0]
             finally:
                 self._lib.cuCtxPopCurrent_v2(context)
         finally:
@@ -163,8 +164,14 @@ class Cuda:
     def synchronize(self, stream: int) -> None:
         self._check(self._lib.cuStreamSynchronize(_pointer(stream)))
 
-    def refuse_capture(self, stream: int) -> None:
-        """A graph has no result that wait() could look at."""
+    def refuse(self, stream: int, context: Any) -> None:
+        """Refuse a stream of another context, in which the driver records no event of this device, and one that is captured."""
+        of = ffi.new("void **")
+        self._check(self._lib.cuStreamGetCtx(_pointer(stream), of))
+        if of[0] != context:
+            raise Error(-errno.EXDEV, f"the stream belongs to another GPU than cuda:{self.ordinal}, or to a context of the "
+                                      "program's own: make it in the primary context of this GPU, as torch, CuPy and the CUDA "
+                                      "runtime do")
         state = ffi.new("int *")
         self._check(self._lib.cuStreamIsCapturing(_pointer(stream), state))
         if state[0]:
