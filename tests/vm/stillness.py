@@ -55,8 +55,9 @@ class Stillness:
         ran = sum(map(int, (self.process() / "stat").read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
         self.began = ran if self.began is None else self.began
         if ran - self.began > (SPIN_S if self.spoken else BOOT_S):
-            return (f"the guest hangs and is ended: {'no word' if self.spoken else 'no first word'} for {self.quiet:.0f} s, in which QEMU "
-                    f"has run for {ran - self.began:.0f} s")
+            word = "no word" if self.spoken else "no first word"
+            return (f"the guest hangs and is ended: {word} for {self.quiet:.0f} s, in which QEMU has run for "
+                    f"{ran - self.began:.0f} s")
         return None
 
     def sleeps(self):
