@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "util/bits.h"
 #include "vdrive/drive.h"
 
 #define PACE_NS 1000000000u /* so often times are judged, */
@@ -90,14 +91,27 @@ static bool has_commands(struct gnv_vdrive *d, uint32_t worker)
 	return waits;
 }
 
+/* Return: the launch that the slowest worker is in, as it counts them; UINT64_MAX: none runs. */
+static uint64_t oldest_run(const uint64_t *runs, uint32_t workers)
+{
+	uint64_t oldest = UINT64_MAX;
+	uint32_t i;
+
+	for (i = 0; i < workers; i++)
+		if (runs[i] & 1)
+			oldest = gnv_min(oldest, runs[i]);
+	return oldest;
+}
+
 /*
- * A worker is starved when a launch waits for the processor and this worker has not begun it. What the host does not launch,
- * because it is busy itself, starves nobody. Return: there is one with commands.
+ * A worker is starved when a launch waits for the processor, this worker has not begun it, and has commands. What the host does
+ * not launch, because it is busy itself, starves nobody; nor does a launch that waits for workers that run the one before. Return:
+ * there is one.
  */
 static bool is_starved(struct gnv_vdrive *d, uint64_t now)
 {
 	struct gnv_vdrive_watch *w = &d->watch;
-	uint64_t runs[GNV_VD_WORKERS];
+	uint64_t runs[GNV_VD_WORKERS], oldest;
 	bool starved = false;
 	uint32_t i;
 
@@ -105,10 +119,11 @@ static bool is_starved(struct gnv_vdrive *d, uint64_t now)
 		return false;
 	if (!d->exec->ops->is_queued(d->exec))
 		memset(w->since, 0, sizeof(w->since));
+	oldest = oldest_run(runs, d->workers);
 	for (i = 0; i < d->workers && !starved; i++) {
-		if (runs[i] & 1 || runs[i] != w->runs[i] || !w->since[i])
+		if (runs[i] & 1 || runs[i] > oldest || runs[i] != w->runs[i] || !w->since[i] || !has_commands(d, i))
 			w->since[i] = now;
-		starved = now - w->since[i] >= STARVED_NS && has_commands(d, i);
+		starved = now - w->since[i] >= STARVED_NS;
 		w->runs[i] = runs[i];
 	}
 	return starved;
