@@ -149,6 +149,8 @@ void gnv_vdrive_watch(struct gnv_vdrive *d)
 
 	if (now - d->watch.looked < LOOK_NS || !__atomic_load_n(&d->served, __ATOMIC_ACQUIRE))
 		return;
+	if (now - d->watch.looked > STARVED_NS / 2) /* this thread was kept from looking, and perhaps others from launching */
+		memset(d->watch.since, 0, sizeof(d->watch.since));
 	d->watch.looked = now;
 	look_at_pace(d, now);
 	look_at_workers(d, now);

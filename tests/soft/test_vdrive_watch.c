@@ -230,7 +230,7 @@ static void set_runs(struct gnv_vdrive *d, uint32_t worker, uint64_t runs)
 	assert_int_equal(gnv_vdrive_poke64(d, GNV_VD_AT(d, runs) + worker * sizeof(runs), runs), 0);
 }
 
-/* No command waits; no launch does, as on a busy host; or the kernel runs: nobody starves. */
+/* No command waits; no launch does, as on a busy host; the kernel runs; or the drive itself is not scheduled: nobody starves. */
 static void nothing_else_ends_them(void **state)
 {
 	struct gnv_vdrive *d = start((struct gnv_soft_model){ 0 });
@@ -260,6 +260,8 @@ static void nothing_else_ends_them(void **state)
 	set_runs(d, 1, runs + 1);
 	assert_false(look_often(d, 3000));
 	set_runs(d, 1, runs + 2);
+	for (i = 0; i < 30; i++)
+		assert_false(look_after(d, SECOND)); /* the thread that looks is late */
 	__atomic_store_n(&stands, false, __ATOMIC_SEQ_CST);
 	assert_true(rawhost_reap(&host, &host.io, &cqe, RAWHOST_SOON, true));
 	assert_int_equal(starved, 0);
