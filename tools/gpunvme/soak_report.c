@@ -139,6 +139,7 @@ static void put_wrong(struct json_object *json, const struct soak_lane *l)
 
 static void print_json(const struct soak *k, const struct soak_lane *all)
 {
+	struct gpunvme_dev_info now = { .size = sizeof(now) };
 	struct json_object *json = json_object_new_object(), *part;
 
 	put_text(json, "device", k->o.dev);
@@ -162,7 +163,8 @@ static void print_json(const struct soak *k, const struct soak_lane *all)
 	put_count(json, "recoveries", k->recoveries);
 	put_count(json, "resets", k->resets);
 	put_bool(json, "interrupted", interrupted != 0);
-	put_emulated(json, &k->s.info);
+	gpunvme_dev_get_info(k->s.dev, &now);
+	put_emulated(json, &now);
 	put_bool(json, "passed", passed(k, all));
 	if (soak_wrong_lane(k))
 		put_wrong(json, soak_wrong_lane(k));
