@@ -147,7 +147,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 		ret = open_exec(d);
 	if (!ret)
 		ret = alloc_blocks(d);
-	if (!ret && !soft->link)
+	if (!ret)
 		gnv_vdrive_measure_link(d);
 	if (!ret && soft->config.image)
 		ret = gnv_vdrive_load_image(d, soft->config.image);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link of a drive whose blocks lie in the memory of a GPU: the one that its data really goes over. It is measured, for reports
- * only. The first copies may be slow, because a GPU that was idle wakes its link up, so the fastest of several counts.
+ * The link of a drive whose blocks lie in the memory of a GPU: the one that its data really goes over, unless a slower one is asked
+ * for. It is measured, for reports only. The first copies may be slow, because a GPU that was idle wakes its link up, so the
+ * fastest of several counts.
  */
 #include "os/linux/sys.h"
 #include "util/bits.h"
@@ -31,9 +32,13 @@ static uint64_t fastest(struct gnv_vdrive *d, char *host, size_t len, bool out)
 static void measure(struct gnv_vdrive *d, char *host, size_t len)
 {
 	const uint64_t out = fastest(d, host, len, true), in = fastest(d, host, len, false), slower = gnv_max(out, in);
+	const uint64_t asked = d->t.soft.link;
 
-	if (slower != UINT64_MAX)
+	if (slower != UINT64_MAX) {
 		d->t.soft.link = len * 1000000000ull / slower;
+		if (asked)
+			d->t.soft.link = gnv_min(asked, d->t.soft.link);
+	}
 }
 
 void gnv_vdrive_measure_link(struct gnv_vdrive *d)

@@ -565,6 +565,28 @@ static void memory_goes_while_a_kernel_of_the_program_reads(void **state)
 	close_rig(&r);
 }
 
+static uint64_t link_of(const char *uri)
+{
+	struct gpunvme_dev_info info = { .size = sizeof(info) };
+	struct gpunvme_dev *dev;
+
+	good(gpunvme_dev_open(uri, NULL, &dev));
+	good(gpunvme_dev_get_info(dev, &info));
+	good(gpunvme_dev_close(dev));
+	return info.link;
+}
+
+/* That of the GPU is measured, and a URI can only ask for a slower one. */
+static void the_link_is_the_slower_one(void **state)
+{
+	const uint64_t petabyte = 1000000000000000;
+
+	(void)state;
+	assert_in_range(link_of(DRIVE), 1, petabyte - 1);
+	assert_in_range(link_of(DRIVE "&link=1000T"), 1, petabyte - 1);
+	assert_int_equal(link_of(DRIVE "&link=1000000"), 1000000);
+}
+
 static void drives_that_cannot_be_are_refused(void **state)
 {
 	static const struct {
@@ -622,6 +644,7 @@ int main(void)
 		cmocka_unit_test_teardown(the_context_ends, check),
 		cmocka_unit_test_teardown(the_context_of_a_served_drive_ends, check),
 		cmocka_unit_test_teardown(refused_memory_of_a_client_stays, check),
+		cmocka_unit_test_teardown(the_link_is_the_slower_one, check),
 		cmocka_unit_test_teardown(drives_that_cannot_be_are_refused, check),
 	};
 	struct gpunvme_gpu *gpu;

@@ -86,7 +86,7 @@ struct gnv_soft {
 	unsigned parts;
 	uint32_t max_transfer; /* as MDTS, in bytes; 0: none; constant */
 	struct gnv_soft_timing timing;
-	uint64_t link;	       /* bytes a second in each direction: the model's, or as an engine has measured it; 0: not known. Constant */
+	uint64_t link;	       /* bytes a second in each direction: as asked, or slower as an engine has measured; 0: not known. Constant */
 	uint32_t blocks;       /* that an engine on a GPU needs at the same time; 0: none. Constant */
 	uint32_t version;      /* of the specification; constant */
 	char *bar;
