@@ -176,8 +176,8 @@ int gnv_ctrl_init(struct gnv_ctrl *ctrl, const struct gpunvme_mem *bar0)
 				"physical function: nvme virt-mgmt with -c and its controller: -r 0 -n 2 -a 8, -r 1 -n 1 -a 8, then -a 9");
 	if (!ctrl->cap)
 		return gnv_fail(-EOPNOTSUPP,
-				"the controller's capabilities read as 0 (CAP 0x0), as while a vfio-user server pauses; look at the server, and "
-				"open it again");
+				"the controller's capabilities read as 0 (CAP 0x0), as while a vfio-user server pauses: look at the server, and "
+				"open it again; a PCI drive needs a reset or new power");
 	if (!(ctrl->cap & GPUNVME_CAP_CSS_NVM))
 		return gnv_fail(-EOPNOTSUPP, "the controller does not offer the NVM command set%s (CAP 0x%llx)",
 				ctrl->cap & GPUNVME_CAP_CSS_IO ? ", but others, such as that of key-value stores" : "",
