@@ -129,7 +129,7 @@ struct gnv_vd_work {
 	uint64_t from[GNV_VD_BATCH], to[GNV_VD_BATCH]; /* of transfers of one piece */
 };
 
-/* How well a worker keeps the times of the model: sums. Times are in 1/(1 << GNV_VD_PACE_SHIFT) ns. */
+/* How well a worker keeps the times of the model: sums. Times are in units of 1 << GNV_VD_PACE_SHIFT ns. */
 #define GNV_VD_PACE_SHIFT 8u
 struct gnv_vd_pace {
 	uint64_t asked, late;

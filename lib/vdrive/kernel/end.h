@@ -59,7 +59,7 @@ static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 	vd_put64(&error->nsid_number, (uint64_t)(number + 1) << 32 | cmd->sqe.nsid);
 }
 
-/* Collective use: a time of a lane, such that the sum of all lanes fits. Ten seconds do. */
+/* Collective use: a time of a lane, such that the sum of all lanes fits: 8.5 s at most for each of 128 lanes. */
 static inline uint32_t pace_of(uint64_t ns)
 {
 	return (uint32_t)gnv_min((ns + (1u << GNV_VD_PACE_SHIFT) / 2) >> GNV_VD_PACE_SHIFT, UINT32_MAX / VD_WIDTH);
