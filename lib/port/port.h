@@ -48,7 +48,10 @@ struct gnv_port_ops {
 	 * sentence.
 	 */
 	int (*export_bar0)(struct gnv_port *port, uint64_t offset, size_t len, int *fd);
-	/* From now on, and at most once for each, call @lost when the device is lost and reset; at once if it is lost already. */
+	/*
+	 * From now on, and at most once for each, call @lost when the device is lost and reset; at once if it is lost already. A soft:
+	 * controller that was reset can report GNV_PORT_ERROR again.
+	 */
 	void (*watch)(struct gnv_port *port, gnv_port_lost_fn *lost, void *ctx);
 	/*
 	 * Let it make DMA, which it must not before it was disabled: an earlier owner may have left it enabled, with rings at addresses
@@ -78,7 +81,7 @@ struct gnv_port {
 	bool read_only;    /* every write is refused */
 	bool faulty;       /* it does what is wrong, as it was asked to */
 	struct gnv_medium medium[GNV_PORT_MEDIA]; /* of namespaces 1 and on; the last one stands for all that follow */
-	bool emulated;     /* software of this process is the controller; as the next three */
+	bool emulated;     /* software of this process is the controller; the next three fields are known of such a controller only */
 	uint32_t blocks;   /* gpunvme_dev_info.blocks */
 	uint64_t link;	   /* gpunvme_dev_info.link */
 	uint32_t late;	   /* gpunvme_dev_info.late (atomic) */
