@@ -208,8 +208,8 @@ put_map:
 
 static void set_flags(struct gnv_vdrive *d, unsigned qid, uint32_t flags)
 {
-	d->sq[qid].flags |= flags;
-	gnv_vdrive_poke32(d, at_sq(d, qid) + offsetof(struct gnv_vd_sq, flags), d->sq[qid].flags);
+	flags |= __atomic_fetch_or(&d->sq[qid].flags, flags, __ATOMIC_RELAXED); /* the attendant looks at them, too */
+	gnv_vdrive_poke32(d, at_sq(d, qid) + offsetof(struct gnv_vd_sq, flags), flags);
 }
 
 void gnv_vdrive_sq_close(struct gnv_soft *soft, uint16_t qid)

@@ -85,7 +85,7 @@ static bool has_commands(struct gnv_vdrive *d, uint32_t worker)
 		const uint64_t at = GNV_VD_AT(d, sq) + qid * sizeof(struct gnv_vd_sq) + offsetof(struct gnv_vd_sq, state.head);
 
 		tail = gnv_mmio_read32(gnv_soft_doorbell(&d->t.soft, qid, false));
-		waits = !d->sq[qid].flags && !peek(d, &head, at, sizeof(head)) && head != tail;
+		waits = !__atomic_load_n(&d->sq[qid].flags, __ATOMIC_RELAXED) && !peek(d, &head, at, sizeof(head)) && head != tail;
 	}
 	pthread_mutex_unlock(&d->lock);
 	return waits;
