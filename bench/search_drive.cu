@@ -397,6 +397,6 @@ int main(int argc, char **argv)
 #endif
 	wrong = bytes == 512 ? run_all<512>(o, d) : bytes == 1024 ? run_all<1024>(o, d) : run_all<4096>(o, d);
 	if (wrong)
-		die("answers differ from those of the search in memory");
+		die("results differ from those of the search in memory");
 	return 0;
 }

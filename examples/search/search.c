@@ -212,8 +212,8 @@ int main(int argc, char **argv)
 	run_baseline(&baseline, &set);
 	report(&baseline, query);
 	if (memcmp(lanes.job.answer, baseline.job.answer, head.queries * sizeof(*lanes.job.answer)))
-		die("the answers differ");
-	printf("the same answers; lanes have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
+		die("the results differ");
+	printf("the same results; lanes have %.2f of the baseline's rate\n", baseline.seconds / lanes.seconds);
 	free(query);
 	return 0;
 }

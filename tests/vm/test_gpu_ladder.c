@@ -44,7 +44,7 @@ static enum seam_call vram_call(void)
 /* A queue comes to be on this rung, and works. */
 static void lands(const char *rung)
 {
-	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, 2000, 0 };
+	const struct gpunvme_qp_opts opts = { sizeof(opts), 0, 64, 120000, 0 }; /* an emulated processor may be away for long */
 	struct gpunvme_qp *qp;
 
 	good(gpunvme_qp_create(dev, gpu, &opts, &qp));

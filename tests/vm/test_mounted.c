@@ -56,7 +56,7 @@ static int setup(void **state)
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	opts.queues = 2;
 	opts.depth = 16;
-	opts.cmd_timeout_ms = 5000;
+	opts.cmd_timeout_ms = 120000; /* an emulated processor may be away for long */
 	good(gpunvme_ublk_start(dev, 0, &opts, &ublk));
 	good(gpunvme_ublk_get_info(ublk, &info));
 	assert_int_equal(info.queues, 2);
