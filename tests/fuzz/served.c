@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <sanitizer/asan_interface.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "mem/mem.h"
 #include "soft/engine/threads.h"
 #include "soft/soft.h"
 #include "util/thread.h"
@@ -20,13 +17,9 @@ static void leaves(struct gnv_soft_cmd *cmd, bool posted);
 #include "soft/engine/complete.c"
 #undef gnv_soft_leave
 
-#include "served.h"
+#include "served_host.h"
 
-int __real_clock_gettime(clockid_t id, struct timespec *now);
-int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
-int __real_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
-int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 void __wrap_gnv_sys_clear(void *ptr, size_t len);
 void __real_gnv_soft_map_fence(const struct gnv_soft_map *map);
 void __wrap_gnv_soft_map_fence(const struct gnv_soft_map *map);
@@ -45,46 +38,19 @@ bool __wrap_gnv_soft_enter(struct gnv_soft_cmd *cmd);
 
 enum life { FREE, FETCHED, POSTED };
 
-struct served_world m;
-struct gnv_soft *soft;
 static struct gnv_soft_threads *threads; /* the same */
-static struct gnv_space *space;
 static struct gnv_soft_store_ops store_ops;
-char *rings, *data, *odd, *others;
-uint64_t rings_iova, data_iova, others_iova;
 static struct {
 	enum life life;
 	uint16_t cid, qid;
 } known[SERVERS][GNV_SOFT_CMDS];
 
-static _Alignas(AREA) char area[2][AREA];
-static unsigned areas;
-
 /* ---- What the controller is given of the system ---- */
-
-int __wrap_clock_gettime(clockid_t id, struct timespec *now)
-{
-	if (!m.on)
-		return __real_clock_gettime(id, now);
-	m.now += 100;
-	*now = (struct timespec){ (time_t)(m.now / 1000000000u), (long)(m.now % 1000000000u) };
-	return 0;
-}
 
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 {
 	(void)left;
 	m.now += (uint64_t)pause->tv_sec * 1000000000u + (uint64_t)pause->tv_nsec;
-	return 0;
-}
-
-/* Behind an image is nothing. */
-int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr)
-{
-	if (len != AREA || areas == GNV_ARRAY_LEN(area))
-		return __real_gnv_sys_map(len, align, huge, ptr);
-	ASAN_POISON_MEMORY_REGION(area[areas] + (areas ? STILL : IMAGE), AREA - (areas ? STILL : IMAGE));
-	*ptr = area[areas++];
 	return 0;
 }
 
@@ -99,28 +65,11 @@ static int start_played(struct gnv_soft_server *server)
 	return gnv_soft_attach(server);
 }
 
-static void raise_vector(void *ctx, unsigned vector)
-{
-	(void)ctx;
-	check(vector < VECTORS);
-}
-
 /* ---- What happens while the controller looks ---- */
-
-static void look(void)
-{
-	unsigned i;
-
-	for (i = 0; m.on && i < m.writes; i++)
-		if (!m.write[i].after--) {
-			__atomic_store_n(m.write[i].at, m.write[i].value, __ATOMIC_RELAXED);
-			m.write[i--] = m.write[--m.writes];
-		}
-}
 
 void __wrap_gnv_soft_map_fence(const struct gnv_soft_map *map)
 {
-	look();
+	served_look();
 	__real_gnv_soft_map_fence(map);
 }
 
@@ -128,7 +77,7 @@ uint16_t __wrap_gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_s
 {
 	uint16_t status;
 
-	look();
+	served_look();
 	status = __real_gnv_soft_parse(sqe, ns, op);
 	check(status || (op->opc == sqe->opc && op->offset + op->len <= ns->blocks << ns->lba_shift));
 	return status;
@@ -136,34 +85,26 @@ uint16_t __wrap_gnv_soft_parse(const struct gpunvme_sqe *sqe, const struct gnv_s
 
 int __wrap_gnv_soft_space_get(struct gnv_space *in, uint64_t iova, size_t len, const struct gnv_soft_map **map)
 {
-	look();
+	served_look();
 	return __real_gnv_soft_space_get(in, iova, len, map);
-}
-
-static bool within(const char *at, size_t len, const char *part, size_t size)
-{
-	return at >= part && at < part + size && len <= (size_t)(part + size - at);
 }
 
 uint16_t __wrap_gnv_soft_dptr(const struct gnv_soft_io *io, struct gnv_soft_dma *dma, const struct gpunvme_sqe *sqe,
 			      uint64_t len, struct gnv_soft_segs *segs)
 {
-	const uint16_t status = (look(), __real_gnv_soft_dptr(io, dma, sqe, len, segs));
+	const uint16_t status = (served_look(), __real_gnv_soft_dptr(io, dma, sqe, len, segs));
 	const struct iovec *iov = segs->iov;
 	uint64_t total = 0;
 	unsigned i;
 
 	check(!status || !segs->count);
 	for (i = 0; i < segs->count; i++) {
-		check(within(iov[i].iov_base, iov[i].iov_len, rings, RINGS) ||
-		      within(iov[i].iov_base, iov[i].iov_len, data, DATA) ||
-		      within(iov[i].iov_base, iov[i].iov_len, others, OTHERS) ||
-		      (m.odd && within(iov[i].iov_base, iov[i].iov_len, odd, ODD)));
+		check(is_mapped(iov[i].iov_base, iov[i].iov_len));
 		check(iov[i].iov_len && dma->entry[segs->slot[i]].refs);
 		total += iov[i].iov_len;
 	}
 	check(status || total == len);
-	look();
+	served_look();
 	return status;
 }
 
@@ -171,7 +112,7 @@ uint16_t __wrap_gnv_soft_segs_read(const struct gnv_soft_dma *dma, const struct 
 {
 	const uint16_t status = __real_gnv_soft_segs_read(dma, segs, to, len);
 
-	look();
+	served_look();
 	return status;
 }
 
@@ -269,36 +210,15 @@ static unsigned steps_back(struct gnv_soft_seat *seat, void **cmd, unsigned max)
 
 /* ---- The controller ---- */
 
-static void map_memory(char *cpu, size_t len, uint64_t *iova)
-{
-	const struct gpunvme_mem mem = { .len = len, .cpu = cpu };
-
-	check(!space->ops->map(space, &mem, iova));
-}
-
 static void create(void)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
 	unsigned i;
 
-	rings = aligned_alloc(RING_ROOM, RINGS);
-	data = aligned_alloc(4096, DATA);
-	odd = aligned_alloc(4096, ODD_ROOM);
-	others = aligned_alloc(RING_ROOM, OTHERS);
-	check(rings && data && odd && others && !gnv_soft_space_create(&space));
-	ASAN_POISON_MEMORY_REGION(odd, ODD_ROOM);
-	odd += ODD_AT;
-	ASAN_UNPOISON_MEMORY_REGION(odd, ODD);
-	map_memory(rings, RINGS, &rings_iova);
-	map_memory(data, DATA, &data_iova);
-	map_memory(others, OTHERS, &others_iova);
-	config.path = "ram:64K";
-	config.more[0].path = "ram:16K";
-	config.queues = QUEUES;
-	config.depth = 64;
-	config.threads = SERVERS;
-	config.irq = (struct gnv_soft_irq){ raise_vector, NULL, VECTORS };
-	check(!gnv_soft_create(&config, space, NULL, &soft));
+	make_memory();
+	map_all();
+	configure(&config, "ram:64K", "ram:16K");
+	check(!gnv_soft_create(&config, host_space, NULL, &soft));
 	threads = gnv_soft_threads(soft);
 	store_ops = gnv_soft_store_ram;
 	store_ops.start = step_starts;
@@ -307,9 +227,7 @@ static void create(void)
 	store_ops.take_back = steps_back;
 	for (i = 0; i < soft->parts; i++)
 		soft->part[i].store->ops = &store_ops;
-	soft->part[1].ns.read_only = true;
-	for (i = 0; i < STILL; i++)
-		area[1][i] = (char)(i * 7 + i / BLOCK);
+	fill_still();
 }
 
 void turn(unsigned by)
@@ -337,37 +255,6 @@ void turn_for(unsigned qid)
 	turn(qid % SERVERS);
 }
 
-static void turns(unsigned n)
-{
-	while (n--) {
-		turn(0);
-		turn(1);
-	}
-}
-
-static void place_odd(void)
-{
-	m.odd = !gnv_soft_space_place(space, ODD_IOVA, ODD, odd);
-	check(m.odd);
-}
-
-/* Rings of a queue: submission first. */
-uint64_t ring_of_queue(unsigned qid, bool cq)
-{
-	return qid == HONEST && !(m.manner & GUEST) ? others_iova + RING_ROOM * cq : rings_iova + (uint64_t)RING_ROOM * (2 * qid + cq);
-}
-
-static void make_pair(uint16_t qid)
-{
-	struct gnv_soft_ring ring = {
-		.iova = ring_of_queue(qid, true), .entries = ENTRIES, .qid = qid, .interrupts = true, .vector = qid
-	};
-
-	check(!gnv_soft_cq_new(soft, &ring));
-	ring.iova = ring_of_queue(qid, false);
-	check(!gnv_soft_sq_new(soft, &ring, qid));
-}
-
 static void be_bad(void)
 {
 	const struct gnv_soft_traits *own = &soft->config.traits;
@@ -385,14 +272,9 @@ static void be_bad(void)
 /* As new. */
 static void forget(void)
 {
-	memset(soft->bar, 0, soft->bar_len);
+	forget_registers();
 	memset(&threads->errors.log, 0, sizeof(threads->errors.log));
-	memset(&soft->hmb, 0, sizeof(soft->hmb));
 	memset(soft->io.tags, 0, sizeof(soft->io.tags));
-	soft->scan = soft->shn_seen = soft->io.doom = soft->io.asleep = soft->io.flying = 0;
-	soft->stubborn = GNV_SOFT_WILLING;
-	soft->was_enabled = false;
-	soft->born_ns = soft->off_ns = 0;
 	for (unsigned i = 0; i < SERVERS; i++) {
 		memset(&threads->server[i]->counters, 0, sizeof(threads->server[i]->counters));
 		threads->server[i]->dma.last = 0;
@@ -400,20 +282,6 @@ static void forget(void)
 		for (unsigned p = 0; p < soft->parts; p++)
 			threads->server[i]->seat[p].refused_since = 0;
 	}
-}
-
-static void enable_controller(void)
-{
-	*reg(GPUNVME_REG_AQA) = (ENTRIES - 1) | (ENTRIES - 1) << 16;
-	write_reg64(GPUNVME_REG_ASQ, ring_of_queue(0, false));
-	write_reg64(GPUNVME_REG_ACQ, ring_of_queue(0, true));
-	*reg(GPUNVME_REG_CC) = GPUNVME_CC_EN | 6u << 16 | 4u << 20 | (m.manner & PAGES_OF_8K ? 1u << 7 : 0);
-	turn(0);
-	if (m.manner & GUEST)
-		return;
-	check(soft->state == GNV_SOFT_READY);
-	for (uint16_t qid = 1; qid < QUEUES; qid++)
-		make_pair(qid);
 }
 
 char *entries_of(unsigned qid, uint32_t *size, size_t *stride)
@@ -438,28 +306,14 @@ void begin_served(const uint8_t *input, size_t size)
 
 	if (!soft)
 		create();
-	memset(&m, 0, offsetof(struct served_world, step));
-	m.at = input;
-	m.end = input + size;
-	m.on = true;
-	m.now = 1000000000u;
-	m.manner = (uint8_t)next();
+	begin_world(input, size);
 	m.later = m.manner & LATER;
-	m.other_phase = 1;
 	forget();
 	be_bad();
-	memset(rings, 0, RINGS);
-	memset(others, 0, OTHERS);
-	memset(data, 0, DATA);
-	memset(odd, 0, ODD);
-	memset(area[0], 0x5a, IMAGE);
-	place_odd();
+	begin_blocks();
 	store = soft->part[0].store;
 	store->mem_align = store->len_align = m.manner & PICKY ? 512 : 0;
-	soft->part[0].ns.read_only = m.manner & READ_ONLY;
 	soft->part[0].no_zero_range = false;
-	soft->part[0].ns.max_transfer = m.manner & LIMITED ? 4096 : 32768;
-	soft->part[0].ns.max_range = soft->part[0].ns.max_zeroes = m.manner & LIMITED ? 16 * BLOCK : 0;
 	enable_controller();
 }
 
@@ -473,35 +327,24 @@ void move_memory(void)
 {
 	if (!m.odd)
 		place_odd();
-	else if (!gnv_soft_space_displace(space, ODD_IOVA, 0))
+	else if (!gnv_soft_space_displace(host_space, ODD_IOVA, 0))
 		m.odd = false;
 	else
 		check(threads->server[0]->in_store || threads->server[1]->in_store || threads->server[0]->parked_count || threads->server[1]->parked_count ||
 		      m.manner & GUEST);
 }
 
-const char *still_block(unsigned block)
-{
-	return area[1] + (size_t)block * BLOCK;
-}
-
 /* ---- The end ---- */
 
 static void settle(void)
 {
-	unsigned i, qid;
+	unsigned qid;
 
 	m.writes = 0;
 	m.later = m.refuses = m.answer = 0;
 	m.give = UINT32_MAX;
 	soft->faulty = false;
-	for (i = 0; i < FEW; i++) {
-		m.now += 1ull << (i ? 30 : 41);
-		for (qid = 0; qid <= QUEUES; qid++)
-			consume(qid);
-		turns(1);
-	}
-	check(soft->state != GNV_SOFT_READY || !soft->deleting);
+	settle_commands();
 	for (qid = 1; qid <= QUEUES && soft->state == GNV_SOFT_READY && !m.forgets; qid++)
 		check(!threads->sqs[qid] || (!threads->sqs[qid]->inflight && !threads->sqs[qid]->cq->held));
 }
@@ -510,38 +353,19 @@ static void end_all(void)
 {
 	unsigned i;
 
-	soft->config.rules.count = 0;
-	soft->stubborn = GNV_SOFT_WILLING;
-	if (m.manner & (GUEST | BY_FUNCTION))
-		soft->function_reset = GNV_SOFT_ASKED;
-	else
-		*reg(GPUNVME_REG_CC) = 0;
-	turns(FEW / 8);
-	check(soft->state == GNV_SOFT_OFF && !soft->function_reset && !*reg(GPUNVME_REG_CSTS) && !soft->io_queues && !soft->aers);
+	ask_for_reset();
 	for (i = 0; i < SERVERS; i++) {
 		const struct gnv_soft_server *server = threads->server[i];
 
 		check(!server->sqs && !server->cqs && server->free_count == GNV_SOFT_CMDS && !server->parked_count && !server->in_store);
 	}
-	check(!m.odd || !gnv_soft_space_displace(space, ODD_IOVA, 0));
 	check(!soft->io.flying);
-	for (i = 0; i < STILL; i++)
-		check(area[1][i] == (char)(i * 7 + i / BLOCK));
-}
-
-/* Nobody has it any more, or it could not be taken away. */
-static void release(uint64_t *iova, char *cpu, size_t len)
-{
-	check(!space->ops->unmap(space, *iova, len));
-	map_memory(cpu, len, iova);
+	check_off();
 }
 
 void end_served(void)
 {
 	settle();
 	end_all();
-	release(&rings_iova, rings, RINGS);
-	release(&data_iova, data, DATA);
-	release(&others_iova, others, OTHERS);
-	m.on = false;
+	end_world();
 }

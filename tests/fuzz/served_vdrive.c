@@ -4,12 +4,9 @@
  * attendant, and each server a worker of the kernel, one pass at a turn. While the host waits for workers, these have passes.
  */
 #include <errno.h>
-#include <sanitizer/asan_interface.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "mem/mem.h"
 #include "soft/engine/threads.h"
 #include "soft/soft.h"
 #include "util/thread.h"
@@ -26,39 +23,18 @@ static int start_played(struct gnv_soft_server *server);
 #include "vdrive/attend.c"
 #undef gnv_thread_start
 
-#include "served.h"
+#include "served_host.h"
 #include "served_kernel.h"
 
-int __real_clock_gettime(clockid_t id, struct timespec *now);
-int __wrap_clock_gettime(clockid_t id, struct timespec *now);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
-int __real_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
-int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr);
 int __real_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
 int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
 
-struct served_world m;
-struct gnv_soft *soft;
-char *rings, *data, *odd, *others;
-uint64_t rings_iova, data_iova, others_iova;
 static struct gnv_vdrive *drive; /* the same as soft */
-static struct gnv_space *space;
 static struct gnv_vd_exec_ops played;
 static struct gnv_vd_args args; /* of the kernel, once it was started */
 
-static _Alignas(AREA) char area[2][AREA];
-static unsigned areas;
-
 /* ---- What the controller is given of the system ---- */
-
-int __wrap_clock_gettime(clockid_t id, struct timespec *now)
-{
-	if (!m.on)
-		return __real_clock_gettime(id, now);
-	m.now += 100;
-	*now = (struct timespec){ (time_t)(m.now / 1000000000u), (long)(m.now % 1000000000u) };
-	return 0;
-}
 
 static void kernel_turn(unsigned by)
 {
@@ -74,16 +50,6 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
 	m.now += (uint64_t)pause->tv_sec * 1000000000u + (uint64_t)pause->tv_nsec;
 	for (by = 0; by < SERVERS; by++)
 		kernel_turn(by);
-	return 0;
-}
-
-/* Past the end of blocks is nothing. */
-int __wrap_gnv_sys_map(size_t len, size_t align, bool huge, void **ptr)
-{
-	if (len != AREA || areas == GNV_ARRAY_LEN(area))
-		return __real_gnv_sys_map(len, align, huge, ptr);
-	ASAN_POISON_MEMORY_REGION(area[areas] + (areas ? STILL : IMAGE), AREA - (areas ? STILL : IMAGE));
-	*ptr = area[areas++];
 	return 0;
 }
 
@@ -113,35 +79,9 @@ int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, 
 	return ret;
 }
 
-static void raise_vector(void *ctx, unsigned vector)
-{
-	(void)ctx;
-	check(vector < VECTORS);
-}
-
-/* ---- What happens while the kernel looks ---- */
-
-void served_look(void)
-{
-	unsigned i;
-
-	for (i = 0; m.on && i < m.writes; i++)
-		if (!m.write[i].after--) {
-			__atomic_store_n(m.write[i].at, m.write[i].value, __ATOMIC_RELAXED);
-			m.write[i--] = m.write[--m.writes];
-		}
-}
-
-static bool within(const char *at, size_t len, const char *part, size_t size)
-{
-	return at >= part && at < part + size && len <= (size_t)(part + size - at);
-}
-
 bool served_is_mapped(const void *at, size_t len, bool to_write)
 {
-	return within(at, len, rings, RINGS) || within(at, len, data, DATA) || within(at, len, others, OTHERS) ||
-	       (m.odd && within(at, len, odd, ODD)) || within(at, len, area[0], IMAGE) ||
-	       (!to_write && within(at, len, area[1], STILL));
+	return is_mapped(at, len) || is_block(at, len, to_write);
 }
 
 /* ---- The controller ---- */
@@ -151,41 +91,17 @@ static struct gnv_vd *shared(void)
 	return (struct gnv_vd *)(uintptr_t)drive->vd;
 }
 
-static void map_memory(char *cpu, size_t len, uint64_t *iova)
-{
-	const struct gpunvme_mem mem = { .len = len, .cpu = cpu };
-
-	check(!space->ops->map(space, &mem, iova));
-}
-
 static void create(void)
 {
 	struct gnv_soft_config config = GNV_SOFT_CONFIG_INIT;
-	unsigned i;
 
-	rings = aligned_alloc(RING_ROOM, RINGS);
-	data = aligned_alloc(4096, DATA);
-	odd = aligned_alloc(4096, ODD_ROOM);
-	others = aligned_alloc(RING_ROOM, OTHERS);
-	check(rings && data && odd && others && !gnv_soft_space_create(&space));
-	ASAN_POISON_MEMORY_REGION(odd, ODD_ROOM);
-	odd += ODD_AT;
-	ASAN_UNPOISON_MEMORY_REGION(odd, ODD);
-	config.path = "vram:64K";
-	config.more[0].path = "vram:16K";
+	make_memory();
+	configure(&config, "vram:64K", "vram:16K");
 	config.engine = &gnv_vdrive_engine;
-	config.queues = QUEUES;
-	config.depth = 64;
-	config.threads = SERVERS;
-	config.irq = (struct gnv_soft_irq){ raise_vector, NULL, VECTORS };
-	check(!gnv_soft_create(&config, space, NULL, &soft));
+	check(!gnv_soft_create(&config, host_space, NULL, &soft));
 	drive = gnv_vdrive_of(soft);
-	map_memory(rings, RINGS, &rings_iova);
-	map_memory(data, DATA, &data_iova);
-	map_memory(others, OTHERS, &others_iova);
-	soft->part[1].ns.read_only = true;
-	for (i = 0; i < STILL; i++)
-		area[1][i] = (char)(i * 7 + i / BLOCK);
+	map_all();
+	fill_still();
 }
 
 /* Looks of the attendant. */
@@ -227,25 +143,6 @@ void turn_for(unsigned qid)
 	turn((qid - 1) % SERVERS); /* queues.c, worker_of() */
 }
 
-static void turns(unsigned n)
-{
-	while (n--) {
-		turn(0);
-		turn(1);
-	}
-}
-
-static void place_odd(void)
-{
-	m.odd = true; /* workers have turns meanwhile */
-	check(!gnv_soft_space_place(space, ODD_IOVA, ODD, odd));
-}
-
-uint64_t ring_of_queue(unsigned qid, bool cq)
-{
-	return qid == HONEST && !(m.manner & GUEST) ? others_iova + RING_ROOM * cq : rings_iova + (uint64_t)RING_ROOM * (2 * qid + cq);
-}
-
 char *entries_of(unsigned qid, uint32_t *size, size_t *stride)
 {
 	const struct gnv_vd_sq *sq = &shared()->sq[qid];
@@ -261,17 +158,6 @@ char *entries_of(unsigned qid, uint32_t *size, size_t *stride)
 bool has_room_for_others(void)
 {
 	return true; /* nothing that other queues have in flight is in the way */
-}
-
-static void make_pair(uint16_t qid)
-{
-	struct gnv_soft_ring ring = {
-		.iova = ring_of_queue(qid, true), .entries = ENTRIES, .qid = qid, .interrupts = true, .vector = qid
-	};
-
-	check(!gnv_soft_cq_new(soft, &ring));
-	ring.iova = ring_of_queue(qid, false);
-	check(!gnv_soft_sq_new(soft, &ring, qid));
 }
 
 /* What the controller itself does wrong, as far as this engine can. */
@@ -299,13 +185,8 @@ static void forget(void)
 	struct gnv_vd *vd = shared();
 	unsigned by;
 
-	memset(soft->bar, 0, soft->bar_len);
+	forget_registers();
 	memset(&drive->t.errors.log, 0, sizeof(drive->t.errors.log));
-	memset(&soft->hmb, 0, sizeof(soft->hmb));
-	soft->scan = soft->shn_seen = soft->io.doom = soft->io.asleep = soft->io.flying = 0;
-	soft->stubborn = GNV_SOFT_WILLING;
-	soft->was_enabled = false;
-	soft->born_ns = soft->off_ns = 0;
 	drive->t.server[0]->dma.last = 0;
 	drive->t.server[0]->dma.lost_said = drive->t.server[0]->posted = false;
 	vd->errors = drive->errors = 0;
@@ -316,42 +197,14 @@ static void forget(void)
 	served_close(0);
 }
 
-static void enable_controller(void)
-{
-	*reg(GPUNVME_REG_AQA) = (ENTRIES - 1) | (ENTRIES - 1) << 16;
-	write_reg64(GPUNVME_REG_ASQ, ring_of_queue(0, false));
-	write_reg64(GPUNVME_REG_ACQ, ring_of_queue(0, true));
-	*reg(GPUNVME_REG_CC) = GPUNVME_CC_EN | 6u << 16 | 4u << 20 | (m.manner & PAGES_OF_8K ? 1u << 7 : 0);
-	turn(0);
-	if (m.manner & GUEST)
-		return;
-	check(soft->state == GNV_SOFT_READY);
-	for (uint16_t qid = 1; qid < QUEUES; qid++)
-		make_pair(qid);
-}
-
 void begin_served(const uint8_t *input, size_t size)
 {
 	if (!soft)
 		create();
-	memset(&m, 0, offsetof(struct served_world, step));
-	m.at = input;
-	m.end = input + size;
-	m.on = true;
-	m.now = 1000000000u;
-	m.manner = (uint8_t)next();
-	m.other_phase = 1;
+	begin_world(input, size);
 	forget();
 	be_bad();
-	memset(rings, 0, RINGS);
-	memset(others, 0, OTHERS);
-	memset(data, 0, DATA);
-	memset(odd, 0, ODD);
-	memset(area[0], 0x5a, IMAGE);
-	place_odd();
-	soft->part[0].ns.read_only = m.manner & READ_ONLY;
-	soft->part[0].ns.max_transfer = m.manner & LIMITED ? 4096 : 32768;
-	soft->part[0].ns.max_range = soft->part[0].ns.max_zeroes = m.manner & LIMITED ? 16 * BLOCK : 0;
+	begin_blocks();
 	enable_controller();
 }
 
@@ -368,33 +221,22 @@ void move_memory(void)
 {
 	if (!m.odd)
 		place_odd();
-	else if (!gnv_soft_space_displace(space, ODD_IOVA, 0))
+	else if (!gnv_soft_space_displace(host_space, ODD_IOVA, 0))
 		m.odd = false;
 	else
 		check(m.manner & GUEST);
-}
-
-const char *still_block(unsigned block)
-{
-	return area[1] + (size_t)block * BLOCK;
 }
 
 /* ---- The end ---- */
 
 static void settle(void)
 {
-	unsigned i, qid;
+	unsigned qid;
 
 	m.writes = 0;
 	soft->faulty = false;
 	shared()->judged = 0;
-	for (i = 0; i < FEW; i++) {
-		m.now += 1ull << (i ? 30 : 41);
-		for (qid = 0; qid <= QUEUES; qid++)
-			consume(qid);
-		turns(1);
-	}
-	check(soft->state != GNV_SOFT_READY || !soft->deleting);
+	settle_commands();
 	for (qid = 1; qid <= QUEUES && soft->state == GNV_SOFT_READY && !m.forgets; qid++)
 		check(!drive->sq[qid].map || (!shared()->sq[qid].state.parked && !served_open(qid)));
 }
@@ -404,35 +246,16 @@ static void end_all(void)
 	const struct gnv_soft_server *server = drive->t.server[0];
 	unsigned i;
 
-	soft->config.rules.count = 0;
-	soft->stubborn = GNV_SOFT_WILLING;
-	if (m.manner & (GUEST | BY_FUNCTION))
-		soft->function_reset = GNV_SOFT_ASKED;
-	else
-		*reg(GPUNVME_REG_CC) = 0;
-	turns(FEW / 8);
-	check(soft->state == GNV_SOFT_OFF && !soft->function_reset && !*reg(GPUNVME_REG_CSTS) && !soft->io_queues && !soft->aers);
+	ask_for_reset();
 	check(!server->sqs && !server->cqs && server->free_count == GNV_SOFT_CMDS && !server->parked_count);
 	for (i = 0; i < SERVERS; i++)
 		check(!drive->first[i] && !shared()->worker[i].first);
-	check(!m.odd || !gnv_soft_space_displace(space, ODD_IOVA, 0));
-	for (i = 0; i < STILL; i++)
-		check(area[1][i] == (char)(i * 7 + i / BLOCK));
-}
-
-/* Nobody has it any more, or it could not be taken away. */
-static void release(uint64_t *iova, char *cpu, size_t len)
-{
-	check(!space->ops->unmap(space, *iova, len));
-	map_memory(cpu, len, iova);
+	check_off();
 }
 
 void end_served(void)
 {
 	settle();
 	end_all();
-	release(&rings_iova, rings, RINGS);
-	release(&data_iova, data, DATA);
-	release(&others_iova, others, OTHERS);
-	m.on = false;
+	end_world();
 }
