@@ -388,20 +388,15 @@ void gfx_write_back_all(struct gfx *m)
 void gfx_fetch_ahead(struct gfx *m, struct gfx_wave *w)
 {
 	struct gfx_cache *second = gfx_second_cache(m, w);
-	struct line *from;
 	uint64_t addr = m->cached_count ? m->cached[gfx_draw(m, m->cached_count < 64 ? m->cached_count : 64)] : 0;
-	unsigned i;
+	const struct gfx_region *r = find(m, addr, 1);
+	struct line *from = slot(second, addr);
 
-	from = slot(second, addr);
-	if (!addr || (from && slot(w->l0, addr)))
-		return;
-	for (i = 0; i < m->regions && addr - m->region[i].base >= m->region[i].size; i++)
-		;
-	if (i == m->regions)
+	if (!addr || !r || (from && slot(w->l0, addr)))
 		return;
 	if (!from) {
 		from = claim(second, addr);
-		fill_from(m, from, addr, 1, &m->region[i]);
+		fill_from(m, from, addr, 1, r);
 	}
 	if (!slot(w->l0, addr))
 		take_over(claim(w->l0, addr), from);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Single instructions: every ALU opcode of ops.def against the hand-written cases of cases.def, comparisons, and what is refused. */
+/*
+ * Single instructions: every ALU opcode of ops.def against the hand-written cases of cases.def, comparisons, and what is refused. And
+ * a line that the caches fetch ahead.
+ */
+#include "gfx/memory.h"
 #include "gfx/valu.h"
 
 #include <stdio.h>
@@ -344,9 +348,34 @@ static unsigned run_isa(enum gfx_isa isa)
 	return bad;
 }
 
+/* A line that is fetched ahead has what the L2 keeps of it, also where its region lies within a wider one that the L2 does not cache. */
+static unsigned run_ahead(void)
+{
+	static struct gfx m = { .cached_count = 1 };
+	static struct gfx_wave w;
+	_Alignas(GFX_LINE) uint64_t line[GFX_LINE / 8] = { 1 }, got = 0;
+	const uint64_t at = (uintptr_t)line, kept = 2;
+
+	w.l0 = gfx_cache_new();
+	m.l1 = gfx_cache_new();
+	m.near = gfx_cache_new();
+	gfx_register(&m, "allocation", line, sizeof(line), GFX_DEVICE);
+	gfx_register(&m, "its pages", line, sizeof(line), GFX_DEVICE | GFX_NC);
+	m.cached[0] = at;
+	gfx_near_write(&m, at, 8, &kept);
+	gfx_fetch_ahead(&m, &w);
+	gfx_cached_read(&m, w.l0, m.l1, gfx_region_of(&m, at, 8, false), at, 8, &got);
+	if (got != kept)
+		printf("a line that is fetched ahead has %llu, and the L2 has %llu\n", (unsigned long long)got, (unsigned long long)kept);
+	gfx_cache_free(m.near);
+	gfx_cache_free(m.l1);
+	gfx_cache_free(w.l0);
+	return got != kept;
+}
+
 int main(void)
 {
-	unsigned bad = run_comparisons() + run_refusals() + run_isa(ISA_11) + run_isa(ISA_9) + run_isa(ISA_12);
+	unsigned bad = run_comparisons() + run_refusals() + run_isa(ISA_11) + run_isa(ISA_9) + run_isa(ISA_12) + run_ahead();
 
 	printf("%u cases, %u comparisons, %u refusals, %u wrong\n", (unsigned)(sizeof(cases) / sizeof(cases[0])),
 	       (unsigned)(sizeof(comparisons) / sizeof(comparisons[0])), (unsigned)(sizeof(refusals) / sizeof(refusals[0])), bad);
