@@ -23,15 +23,13 @@ static int start_played(struct gnv_soft_server *server);
 #include "vdrive/attend.c"
 #undef gnv_thread_start
 
+#include "../common/exec_table.h"
 #include "served_host.h"
 #include "served_kernel.h"
 
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
-int __real_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
 
 static struct gnv_vdrive *drive; /* the same as soft */
-static struct gnv_vd_exec_ops played;
 static struct gnv_vd_args args; /* of the kernel, once it was started */
 
 /* ---- What the controller is given of the system ---- */
@@ -68,15 +66,9 @@ static int start_kernel(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns
 	return 0;
 }
 
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+static void exec_change(struct gnv_vd_exec_ops *ops)
 {
-	const int ret = __real_gnv_vd_exec_open(wish, log, workers, exec);
-
-	check(!ret && *workers == SERVERS);
-	played = *(*exec)->ops;
-	played.start = start_kernel;
-	(*exec)->ops = &played;
-	return ret;
+	ops->start = start_kernel;
 }
 
 bool served_is_mapped(const void *at, size_t len, bool to_write)
@@ -100,6 +92,7 @@ static void create(void)
 	config.engine = &gnv_vdrive_engine;
 	check(!gnv_soft_create(&config, host_space, NULL, &soft));
 	drive = gnv_vdrive_of(soft);
+	check(drive->workers == SERVERS);
 	map_all();
 	fill_still();
 }

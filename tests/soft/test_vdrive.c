@@ -17,6 +17,7 @@
 #include <gpunvme/dev.h>
 #include <gpunvme/status.h>
 
+#include "common/exec_table.h"
 #include "common/rawhost.h"
 #include "vdrive/drive.h"
 #include "vdrive/vdrive.h"
@@ -448,8 +449,6 @@ static void errors_are_counted_beyond_those_kept(void **state)
 
 static bool tears; /* the next drive copies errors by peek_torn() */
 static uint64_t torn_at; /* where they lie; 0: nothing is torn yet (atomic) */
-static struct gnv_vd_exec_ops torn; /* of the drive, but for one function */
-static const struct gnv_vd_exec_ops *whole;
 
 /*
  * As the kernel does at 65 errors more, when the host copies the entries: it takes numbers, and has written the first word of an
@@ -462,28 +461,18 @@ static int peek_torn(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t len
 	struct gnv_vdrive *d;
 	uint32_t errors;
 
-	if (whole->peek(exec, to, at, len) || at != __atomic_load_n(&torn_at, __ATOMIC_ACQUIRE))
+	if (exec_whole->peek(exec, to, at, len) || at != __atomic_load_n(&torn_at, __ATOMIC_ACQUIRE))
 		return 0;
 	d = gnv_vdrive_of(host.soft);
 	error[0].lba = 0x666;
-	return whole->peek(exec, &errors, GNV_VD_AT(d, errors), sizeof(errors)) ||
+	return exec_whole->peek(exec, &errors, GNV_VD_AT(d, errors), sizeof(errors)) ||
 	       gnv_vdrive_poke32(d, GNV_VD_AT(d, errors), errors + more);
 }
 
-/* The table is another one before any thread of the drive uses it. */
-int __real_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+static void exec_change(struct gnv_vd_exec_ops *ops)
 {
-	const int ret = __real_gnv_vd_exec_open(wish, log, workers, exec);
-
-	if (ret || !tears)
-		return ret;
-	whole = (*exec)->ops;
-	torn = *whole;
-	torn.peek = peek_torn;
-	(*exec)->ops = &torn;
-	return 0;
+	if (tears)
+		ops->peek = peek_torn;
 }
 
 /* An entry that the kernel overwrites while it is copied is none: it only counts. */

@@ -14,14 +14,13 @@
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/exec_table.h"
 #include "common/rawhost.h"
 #include "vdrive/drive.h"
 #include "vdrive/vdrive.h"
 
 /* ---- A processor that is in the way: copies of some words fail or wait ---- */
 
-static struct gnv_vd_exec_ops between; /* of the drive */
-static const struct gnv_vd_exec_ops *whole;
 static uint64_t structure; /* of the drive (atomic) */
 static uint32_t fails, waits; /* looks do (atomic) */
 static uint32_t refuses, clings, keeps; /* regions are not written; nor do they end; memory stays registered (atomic) */
@@ -60,7 +59,7 @@ static int peek_between(struct gnv_vd_exec *exec, void *to, uint64_t at, size_t 
 			sched_yield();
 		__atomic_fetch_add(&looks, look, __ATOMIC_ACQ_REL);
 	}
-	return whole->peek(exec, to, at, len);
+	return exec_whole->peek(exec, to, at, len);
 }
 
 /* The length of a region: by then its memory is registered. */
@@ -71,37 +70,26 @@ static int poke_between(struct gnv_vd_exec *exec, uint64_t at, const void *from,
 	if (is_set(&refuses) && len == 8 && at - first < GNV_VD_REGIONS * sizeof(struct gnv_vd_region) &&
 	    (*(const uint64_t *)from || is_set(&clings)))
 		return gnv_fail(-EIO, "no copies today");
-	return whole->poke(exec, at, from, len);
+	return exec_whole->poke(exec, at, from, len);
 }
 
 static int hide_between(struct gnv_vd_exec *exec, void *cookie)
 {
-	return is_set(&keeps) ? gnv_fail(-EBUSY, "the memory stays registered") : whole->hide(exec, cookie);
+	return is_set(&keeps) ? gnv_fail(-EBUSY, "the memory stays registered") : exec_whole->hide(exec, cookie);
 }
 
 static int start_between(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 {
 	__atomic_store_n(&structure, vd, __ATOMIC_RELEASE);
-	return whole->start(exec, vd, slice_ns);
+	return exec_whole->start(exec, vd, slice_ns);
 }
 
-/* The table is another one before any thread of the drive uses it. */
-int __real_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+static void exec_change(struct gnv_vd_exec_ops *ops)
 {
-	const int ret = __real_gnv_vd_exec_open(wish, log, workers, exec);
-
-	if (ret)
-		return ret;
-	whole = (*exec)->ops;
-	between = *whole;
-	between.peek = peek_between;
-	between.poke = poke_between;
-	between.hide = hide_between;
-	between.start = start_between;
-	(*exec)->ops = &between;
-	return 0;
+	ops->peek = peek_between;
+	ops->poke = poke_between;
+	ops->hide = hide_between;
+	ops->start = start_between;
 }
 
 static struct gnv_soft_config config_of(const char *fault)
@@ -181,7 +169,7 @@ static void a_command_ends_its_own_controller(void **state)
 	rawhost_submit(&host, &host.io, &sqe);
 	while (!doom) {
 		sched_yield();
-		whole->peek(gnv_vdrive_of(host.soft)->exec, &doom, structure + offsetof(struct gnv_vd, view.io.doom), sizeof(doom));
+		exec_whole->peek(gnv_vdrive_of(host.soft)->exec, &doom, structure + offsetof(struct gnv_vd, view.io.doom), sizeof(doom));
 	}
 	assert_true(rawhost_disable(&host));
 	assert_int_equal(rawhost_enable(&host), GPUNVME_CSTS_RDY);

@@ -15,6 +15,7 @@
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
 
+#include "common/exec_table.h"
 #include "common/rawhost.h"
 #include "dev/dev.h"
 #include "vdrive/drive.h"
@@ -55,26 +56,15 @@ void __wrap_gnv_vdrive_watch(struct gnv_vdrive *d)
 	(void)d;
 }
 
-static struct gnv_vd_exec_ops watched;
-
 static bool is_queued(struct gnv_vd_exec *exec)
 {
 	(void)exec;
 	return queued;
 }
 
-int __real_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec);
-int __wrap_gnv_vd_exec_open(struct gnv_vd_wish wish, const struct gnv_log *log, uint32_t *workers, struct gnv_vd_exec **exec)
+static void exec_change(struct gnv_vd_exec_ops *ops)
 {
-	const int ret = __real_gnv_vd_exec_open(wish, log, workers, exec);
-
-	if (ret)
-		return ret;
-	watched = *(*exec)->ops;
-	watched.is_queued = is_queued;
-	(*exec)->ops = &watched;
-	return 0;
+	ops->is_queued = is_queued;
 }
 
 static void on_log(void *ctx, enum gpunvme_log_level level, const char *line)
