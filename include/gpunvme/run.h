@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Transfers in the order of a stream, for programs without a kernel of their own. The library's kernel is enqueued on a stream of
- * CUDA or of CPU threads. It carries out a list of transfers between a queue, a volume or a file and mapped memory, and needs no
- * CPU thread and no callback on a GPU.
+ * CUDA, of HIP or of CPU threads. It carries out a list of transfers between a queue, a volume or a file and mapped memory. On a
+ * GPU it needs no CPU thread and no callback.
  *
  * The list lies in memory that the threads can access. The kernel reads it when the stream gets there, so work that comes earlier
  * in the stream may still write positions and lengths.
@@ -59,8 +59,9 @@ struct gpunvme_run {
  * @gpu:    the processor that runs the threads, as of the queues
  * @stream: of `cuda:N`: a CUstream or cudaStream_t of that GPU's primary context, which the CUDA runtime and frameworks use. NULL
  *          and cudaStreamLegacy are its default stream. cudaStreamPerThread is that of this thread: a program whose default stream
- *          is per thread passes that, not 0. Of `cpu`: a stream of gpunvme_stream_create(); NULL carries out the list before the
- *          call returns
+ *          is per thread passes that, not 0. Of `hsa:N`: a hipStream_t of that GPU. NULL and hipStreamLegacy are its default
+ *          stream, hipStreamPerThread is that of this thread. Of `cpu`: a stream of gpunvme_stream_create(); NULL carries out the
+ *          list before the call returns
  * @run:    what to do; not kept
  *
  * The call returns when the kernel is enqueued. Its place in the order is that of any kernel: it sees what was enqueued before, and
@@ -84,17 +85,21 @@ struct gpunvme_run {
  * make a call, which may be of one transfer of 0 bytes, before a kernel runs that waits for a later one.
  *
  * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. @gpu stays open as long as
- * the graph. Capture anew after the recovery of a queue. AMD GPUs: not yet; launch a kernel with <gpunvme/device.h>, or call
- * gpunvme_batch_run().
+ * the graph. Capture anew after the recovery of a queue. HIP's capture does the same (not tested on hardware).
+ *
+ * AMD GPUs keep lines of some memory in caches that no kernel empties: of coarse-grained memory, as hipMalloc() returns, and of
+ * fine-grained memory of the GPU where the runtime has no uncached memory. The drive and the next kernel of the stream could see
+ * old data there, so such a buffer is refused. The list may lie there for kernels, not for the CPU.
  *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view that is none, an address that is no multiple of 8,
  * a bounce range without a file or at no multiple of 4, no transfer; -ERANGE the list, the buffer or the bounce range ends after
  * its allocation, or the bounce range has no block for each thread of a wave; -EFAULT list, buffer or table of the file is no
  * memory that the threads can access, or was freed; -EXDEV the stream, the queue or memory belongs to another GPU or context, or
- * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version; -EOPNOTSUPP an AMD GPU, or a driver that
- * cannot use the kernels; -ECHILD; -ENOMEM; -EIO the GPU refuses the kernel, and the error message says why. When it is not 0
- * nothing was enqueued. The next call tries again what failed.
+ * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version; -EOPNOTSUPP a driver that cannot use the
+ * kernels, a HIP older than 6, or a buffer that an AMD GPU caches; -ENODEV there is no HIP, or it does not see the GPU; -ECHILD;
+ * -ENOMEM; -EIO the GPU refuses the kernel or the stream, and the error message says why. When it is not 0 nothing was enqueued.
+ * The next call tries again what failed.
  */
 GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, const struct gpunvme_run *run);
 

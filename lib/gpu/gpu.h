@@ -90,6 +90,12 @@ struct gnv_gpu_ops {
 	 */
 	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
 	/*
+	 * Can lanes access these bytes, of whichever owner? *cached: a kernel may find old data where a controller has written, and a
+	 * controller old data where a kernel has stored, until the CPU waits for the stream.
+	 * Return: as mem_check, but 0 also for memory of the host that lanes access.
+	 */
+	int (*mem_reach)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached);
+	/*
 	 * Find the user's allocation that holds an address, and watch it: alloc->freed, which is set, is called when it is freed, and
 	 * must call neither of these. Return: 0, watched or tagged; -ENOENT the runtime does not know it.
 	 */
@@ -144,7 +150,7 @@ struct gnv_gpu_ops {
 	int (*launch)(struct gpunvme_gpu *gpu, const struct gnv_launch *launch);
 	/*
 	 * Enqueue a kernel of whole waves on a stream of the program's, and return. The launch's time-out is not used: the kernel bounds
-	 * itself. NULL: there is no such way. Return: 0; -EXDEV the stream belongs to another GPU; -ECHILD; -ENOMEM; -EIO.
+	 * itself. Return: 0; -EXDEV the stream belongs to another GPU; -ECHILD; -ENOMEM; -EIO.
 	 */
 	int (*enqueue)(struct gpunvme_gpu *gpu, void *stream, const struct gnv_launch *launch);
 

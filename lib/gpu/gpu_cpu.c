@@ -73,6 +73,12 @@ static int cpu_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	return 0;
 }
 
+static int cpu_mem_reach(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached)
+{
+	*cached = false;
+	return cpu_mem_check(gpu, lane, len);
+}
+
 static int cpu_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
 {
 	(void)gpu;
@@ -244,6 +250,7 @@ const struct gnv_gpu_ops gnv_gpu_cpu_ops = {
 	.mem_register = cpu_mem_register,
 	.mem_free = cpu_mem_free,
 	.mem_check = cpu_mem_check,
+	.mem_reach = cpu_mem_reach,
 	.mem_watch = cpu_mem_watch,
 	.mem_unwatch = cpu_mem_unwatch,
 	.mem_same = cpu_mem_same,

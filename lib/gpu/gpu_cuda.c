@@ -106,6 +106,12 @@ static int cuda_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	return gnv_cuda_check(cuda_of(gpu), lane, len);
 }
 
+static int cuda_mem_reach(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached)
+{
+	*cached = false;
+	return cuda_mem_check(gpu, lane, len);
+}
+
 /* Nobody tells of the end of memory, but each allocation has a number. */
 static int cuda_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
 {
@@ -252,6 +258,7 @@ const struct gnv_gpu_ops gnv_gpu_cuda_ops = {
 	.mem_register = cuda_mem_register,
 	.mem_free = cuda_mem_free,
 	.mem_check = cuda_mem_check,
+	.mem_reach = cuda_mem_reach,
 	.mem_watch = cuda_mem_watch,
 	.mem_unwatch = cuda_mem_unwatch,
 	.mem_same = cuda_mem_same,

@@ -4,39 +4,30 @@
  * Invariant: what was attached is detached before the runtime goes, which the references to the GPU guarantee.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/bar.h"
 #include "gpu/gfx.h"
-#include "gpu/gpu.h"
+#include "gpu/hsa_lanes.h"
 #include "gpu/invalidate.h"
 #include "gpu/kernels/code_object.h"
 #include "gpu/vram.h"
 #include "os/amd/amdregs.h"
 #include "os/amd/drm.h"
+#include "os/amd/hip_module.h"
 #include "os/amd/hsa.h"
 #include "os/amd/nodes.h"
 #include "os/linux/sys.h"
 #include "util/bits.h"
 #include "util/mmio.h"
 
-struct lanes {
-	struct gnv_hsa *hsa;
-	uint32_t kfd_id; /* 0: unknown */
-};
-
-static struct gnv_hsa *hsa_of(const struct gpunvme_gpu *gpu)
-{
-	return ((const struct lanes *)gpu->priv)->hsa;
-}
-
 static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 {
 	struct gnv_code_object code;
 	const struct gnv_hsa_info *info;
-	struct lanes *lanes;
+	struct gnv_hsa_lanes *lanes;
 	struct gnv_hsa *hsa;
 	int ret;
 
@@ -55,6 +46,7 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 		free(lanes);
 		return ret;
 	}
+	pthread_mutex_init(&lanes->lock, NULL);
 	lanes->hsa = hsa;
 	lanes->kfd_id = gnv_kfd_id(GNV_SYSFS, info->bdf, info->node);
 	gpu->priv = lanes;
@@ -75,15 +67,19 @@ static int hsa_open(struct gpunvme_gpu *gpu, const char *rest)
 
 static void hsa_close(struct gpunvme_gpu *gpu)
 {
-	gnv_hsa_close(hsa_of(gpu));
-	free(gpu->priv);
+	struct gnv_hsa_lanes *lanes = gpu->priv;
+
+	gnv_hip_module_close(lanes->module);
+	gnv_hsa_close(lanes->hsa);
+	pthread_mutex_destroy(&lanes->lock);
+	free(lanes);
 }
 
 static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_bytes *bytes)
 {
 	void *ptr;
 	bool cpu;
-	int ret = gnv_hsa_alloc(hsa_of(gpu), len, true, &ptr, &cpu);
+	int ret = gnv_hsa_alloc(gnv_hsa_of(gpu), len, true, &ptr, &cpu);
 
 	if (ret)
 		return ret;
@@ -93,8 +89,8 @@ static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_
 					 .page = gnv_sys_page_size(),
 					 .cookie = ptr,
 					 .dmabuf = -1 };
-	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%zu bytes of memory of the GPU for data: %s", len, gnv_hsa_kind(hsa_of(gpu), ptr));
-	ret = gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset);
+	gnv_log(&gpu->log, GPUNVME_LOG_DEBUG, "%zu bytes of memory of the GPU for data: %s", len, gnv_hsa_kind(gnv_hsa_of(gpu), ptr));
+	ret = gnv_hsa_export(gnv_hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset);
 	if (ret) {
 		bytes->dmabuf = -1; /* lanes can use it all the same; a controller may be able to by its CPU mapping */
 		gnv_log(&gpu->log, GPUNVME_LOG_INFO, "%s", gpunvme_errmsg());
@@ -104,7 +100,7 @@ static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_
 
 static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
-	const struct lanes *lanes = gpu->priv;
+	const struct gnv_hsa_lanes *lanes = gpu->priv;
 	const struct gnv_hsa_info *info = gnv_hsa_info(lanes->hsa);
 	int ret = gnv_vram_alloc(how, GNV_SYSFS, info->bdf, lanes->kfd_id, len, &gpu->log, bytes);
 
@@ -114,6 +110,8 @@ static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, st
 	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
 	if (ret)
 		gnv_vram_free(bytes);
+	else
+		gnv_vram_note(gpu, bytes);
 	return ret;
 }
 
@@ -128,16 +126,16 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 	void *cpu = NULL;
 	uint64_t lane = 0;
 	bool cached = false;
-	int ret = gnv_hsa_pointer(hsa_of(gpu), ptr, len, &cpu, &lane, &cached);
+	int ret = gnv_hsa_pointer(gnv_hsa_of(gpu), ptr, len, &cpu, &lane, &cached);
 
 	if (ret)
 		return ret;
 	*bytes = (struct gnv_gpu_bytes){ .cpu = cpu, .lane = lane, .len = len, .page = gnv_sys_page_size(), .dmabuf = -1 };
-	if (gnv_hsa_export(hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset))
+	if (gnv_hsa_export(gnv_hsa_of(gpu), ptr, len, &bytes->dmabuf, &bytes->dmabuf_offset))
 		bytes->dmabuf = -1;
-	if (!cached || gnv_drm_uncached(GNV_SYSFS, gnv_hsa_info(hsa_of(gpu))->bdf, bytes->dmabuf))
+	if (!cached || gnv_drm_uncached(GNV_SYSFS, gnv_hsa_info(gnv_hsa_of(gpu))->bdf, bytes->dmabuf))
 		return 0;
-	bytes->cached = !gnv_hsa_writes_back(hsa_of(gpu));
+	bytes->cached = !gnv_hsa_writes_back(gnv_hsa_of(gpu));
 	gnv_log(&gpu->log, GPUNVME_LOG_WARN,
 		"%zu bytes at %p may be cached by this GPU: what a controller writes is seen by kernels that begin after "
 		"hipStreamSynchronize() or gpunvme_gpu_fence(), and maybe not by others that read there, nor by the next one of a "
@@ -153,17 +151,24 @@ static int hsa_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 	uint64_t same;
 	bool cached;
 
-	return gnv_hsa_pointer(hsa_of(gpu), (void *)(uintptr_t)lane, len, &cpu, &same, &cached);
+	return gnv_hsa_pointer(gnv_hsa_of(gpu), (void *)(uintptr_t)lane, len, &cpu, &same, &cached);
+}
+
+static int hsa_mem_reach(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached)
+{
+	const int ret = gnv_hsa_reach(gnv_hsa_of(gpu), lane, len, cached);
+
+	return ret == -ENOENT ? gnv_vram_find(gpu, lane, len, cached) : ret;
 }
 
 static int hsa_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
 {
-	return gnv_hsa_watch(hsa_of(gpu), ptr, alloc);
+	return gnv_hsa_watch(gnv_hsa_of(gpu), ptr, alloc);
 }
 
 static void hsa_mem_unwatch(struct gpunvme_gpu *gpu, struct gnv_alloc *alloc)
 {
-	gnv_hsa_unwatch(hsa_of(gpu), alloc);
+	gnv_hsa_unwatch(gnv_hsa_of(gpu), alloc);
 }
 
 /* The runtime reports its end, so it needs no tag. */
@@ -182,14 +187,14 @@ static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 		return;
 	}
 	if (bytes->dmabuf >= 0)
-		gnv_hsa_export_close(hsa_of(gpu), bytes->dmabuf);
+		gnv_hsa_export_close(gnv_hsa_of(gpu), bytes->dmabuf);
 	if (bytes->cookie)
-		gnv_hsa_free(hsa_of(gpu), bytes->cookie);
+		gnv_hsa_free(gnv_hsa_of(gpu), bytes->cookie);
 }
 
 static int hsa_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
 {
-	const struct gnv_hsa_info *info = gnv_hsa_info(hsa_of(gpu));
+	const struct gnv_hsa_info *info = gnv_hsa_info(gnv_hsa_of(gpu));
 	uint64_t bytes;
 
 	if (dmabuf < 0 || gnv_drm_host_bytes(GNV_SYSFS, info->bdf, dmabuf, &bytes) || !bytes)
@@ -201,7 +206,7 @@ static int hsa_mem_stays(struct gpunvme_gpu *gpu, int dmabuf)
 static int hsa_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struct gnv_gpu_range *range)
 {
 	struct gnv_hsa_locked *locked = NULL;
-	int ret = gnv_hsa_lock(hsa_of(gpu), cpu, len, &range->lane, &locked);
+	int ret = gnv_hsa_lock(gnv_hsa_of(gpu), cpu, len, &range->lane, &locked);
 
 	range->cookie = locked; /* NULL: memory of the runtime's own */
 	return ret;
@@ -210,118 +215,39 @@ static int hsa_host_attach(struct gpunvme_gpu *gpu, void *cpu, size_t len, struc
 static int hsa_host_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
 {
 	if (range->cookie)
-		gnv_hsa_unlock(hsa_of(gpu), range->cookie);
+		gnv_hsa_unlock(gnv_hsa_of(gpu), range->cookie);
 	return 0;
 }
 
 /* Memory of the runtime's own nobody locks. */
 static int hsa_host_renew(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
 {
-	return range->cookie ? gnv_hsa_renew(hsa_of(gpu), range->cookie) : 0;
+	return range->cookie ? gnv_hsa_renew(gnv_hsa_of(gpu), range->cookie) : 0;
 }
 
 static int hsa_host_alloc(struct gpunvme_gpu *gpu, size_t len, void **ptr)
 {
-	return gnv_hsa_host_alloc(hsa_of(gpu), len, ptr);
+	return gnv_hsa_host_alloc(gnv_hsa_of(gpu), len, ptr);
 }
 
 static void hsa_host_free(struct gpunvme_gpu *gpu, void *ptr)
 {
-	gnv_hsa_host_free(hsa_of(gpu), ptr);
+	gnv_hsa_host_free(gnv_hsa_of(gpu), ptr);
 }
 
 static int hsa_fence(struct gpunvme_gpu *gpu)
 {
-	int ret = gnv_hsa_renew(hsa_of(gpu), NULL);
+	int ret = gnv_hsa_renew(gnv_hsa_of(gpu), NULL);
 
 	if (ret)
 		return ret;
-	return gnv_hsa_fence(hsa_of(gpu));
-}
-
-static int interop_map(void *ctx, int dmabuf, size_t len, void **va)
-{
-	uint64_t lane;
-	int ret = gnv_hsa_import(ctx, dmabuf, len, &lane);
-
-	if (!ret)
-		*va = (void *)(uintptr_t)lane;
-	return ret;
-}
-
-static int interop_unmap(void *ctx, void *va)
-{
-	return gnv_hsa_unimport(ctx, (uintptr_t)va);
-}
-
-static struct gnv_bar_gpu bar_gpu(struct gpunvme_gpu *gpu)
-{
-	const struct lanes *lanes = gpu->priv;
-	const struct gnv_hsa_info *info = gnv_hsa_info(lanes->hsa);
-	const char *gfx = strstr(info->isa, "gfx");
-
-	return (struct gnv_bar_gpu){ .sys = GNV_SYSFS,
-				     .bdf = info->bdf,
-				     .kfd_id = lanes->kfd_id,
-				     .gfx = gfx ? gfx : "",
-				     .distrust = __atomic_load_n(&gpu->distrust, __ATOMIC_RELAXED),
-				     .log = &gpu->log,
-				     .interop_map = interop_map,
-				     .interop_unmap = interop_unmap,
-				     .ctx = lanes->hsa };
-}
-
-static int hsa_mmio_attach(struct gpunvme_gpu *gpu, const struct gnv_gpu_foreign *foreign, struct gnv_gpu_range *range)
-{
-	const struct gnv_bar_gpu where = bar_gpu(gpu);
-	struct gnv_bar *bar = calloc(1, sizeof(*bar));
-	int ret = bar ? gnv_bar_map(&where, foreign, bar) : gnv_fail(-ENOMEM, "out of memory");
-
-	if (ret) {
-		free(bar);
-		return ret;
-	}
-	range->lane = bar->lane;
-	range->cookie = bar;
-	range->way = bar->way;
-	range->doubtful = true;
-	return 0;
-}
-
-static int hsa_mmio_detach(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range)
-{
-	const struct gnv_bar_gpu where = bar_gpu(gpu);
-	int ret = gnv_bar_unmap(&where, range->cookie);
-
-	if (!ret)
-		free(range->cookie);
-	return ret;
-}
-
-static int hsa_mmio_blind(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, bool reset)
-{
-	const struct gnv_bar_gpu where = bar_gpu(gpu);
-	struct gnv_bar *bar = range->cookie;
-	int ret;
-
-	if (!range->doubtful)
-		return 0; /* registers in memory of the host stay what they are, and the cookie is no BAR */
-	ret = gnv_bar_blind(&where, bar, reset);
-	range->blind = bar->blind;
-	return ret;
-}
-
-static void hsa_mmio_distrust(struct gpunvme_gpu *gpu, const struct gnv_gpu_range *range)
-{
-	__atomic_fetch_or(&gpu->distrust, 1u << range->way, __ATOMIC_RELAXED);
-	gnv_log(&gpu->log, GPUNVME_LOG_WARN, "doorbells that the GPU reaches by %s do not arrive in time; another way is taken",
-		gnv_bar_way_name[range->way]);
+	return gnv_hsa_fence(gnv_hsa_of(gpu));
 }
 
 static int hsa_local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_range *range)
 {
 	bool cpu;
-	int ret = gnv_hsa_alloc(hsa_of(gpu), gnv_align_up(len, gnv_sys_page_size()), false, &range->cookie, &cpu);
+	int ret = gnv_hsa_alloc(gnv_hsa_of(gpu), gnv_align_up(len, gnv_sys_page_size()), false, &range->cookie, &cpu);
 
 	range->lane = (uintptr_t)range->cookie;
 	return ret;
@@ -330,17 +256,17 @@ static int hsa_local_alloc(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_r
 static void hsa_local_free(struct gpunvme_gpu *gpu, struct gnv_gpu_range *range, size_t len)
 {
 	(void)len;
-	gnv_hsa_free(hsa_of(gpu), range->cookie);
+	gnv_hsa_free(gnv_hsa_of(gpu), range->cookie);
 }
 
 static int hsa_peek(struct gpunvme_gpu *gpu, void *to, uint64_t lane, size_t len)
 {
-	return gnv_hsa_peek(hsa_of(gpu), to, lane, len);
+	return gnv_hsa_peek(gnv_hsa_of(gpu), to, lane, len);
 }
 
 static int hsa_poke(struct gpunvme_gpu *gpu, uint64_t lane, const void *from, size_t len)
 {
-	return gnv_hsa_poke(hsa_of(gpu), lane, from, len);
+	return gnv_hsa_poke(gnv_hsa_of(gpu), lane, from, len);
 }
 
 static int hsa_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
@@ -352,12 +278,12 @@ static int hsa_launch(struct gpunvme_gpu *gpu, const struct gnv_launch *launch)
 	if (launch->kernel >= GNV_KERNELS)
 		return gnv_fail(-EINVAL, "no such kernel");
 	snprintf(symbol, sizeof(symbol), "%s.kd", gnv_kernel_names[launch->kernel]);
-	return gnv_hsa_run(hsa_of(gpu), &job);
+	return gnv_hsa_run(gnv_hsa_of(gpu), &job);
 }
 
 static int hsa_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what)
 {
-	const struct gnv_hsa_info *info = gnv_hsa_info(hsa_of(gpu));
+	const struct gnv_hsa_info *info = gnv_hsa_info(gnv_hsa_of(gpu));
 
 	if (what == GPUNVME_COHERENCE_INVALIDATE)
 		return gnv_gpu_invalidate_at(GNV_SYSFS, GNV_DEBUGFS, info->bdf);
@@ -376,6 +302,7 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.mem_register = hsa_mem_register,
 	.mem_free = hsa_mem_free,
 	.mem_check = hsa_mem_check,
+	.mem_reach = hsa_mem_reach,
 	.mem_watch = hsa_mem_watch,
 	.mem_unwatch = hsa_mem_unwatch,
 	.mem_same = hsa_mem_same,
@@ -386,15 +313,16 @@ const struct gnv_gpu_ops gnv_gpu_hsa_ops = {
 	.host_alloc = hsa_host_alloc,
 	.host_free = hsa_host_free,
 	.fence = hsa_fence,
-	.mmio_attach = hsa_mmio_attach,
-	.mmio_detach = hsa_mmio_detach,
-	.mmio_blind = hsa_mmio_blind,
-	.mmio_distrust = hsa_mmio_distrust,
+	.mmio_attach = gnv_hsa_mmio_attach,
+	.mmio_detach = gnv_hsa_mmio_detach,
+	.mmio_blind = gnv_hsa_mmio_blind,
+	.mmio_distrust = gnv_hsa_mmio_distrust,
 	.local_alloc = hsa_local_alloc,
 	.local_free = hsa_local_free,
 	.peek = hsa_peek,
 	.poke = hsa_poke,
 	.launch = hsa_launch,
+	.enqueue = gnv_hsa_enqueue,
 	.user_copy = gnv_vram_user_copy,
 	.coherence = hsa_coherence,
 };

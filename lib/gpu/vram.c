@@ -3,6 +3,7 @@
 #include "gpu/vram.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +12,22 @@
 #include "os/linux/dmabuf.h"
 #include "os/linux/sys.h"
 #include "os/linux/sysfs.h"
+#include "util/checked.h"
 
 struct gnv_vram {
 	struct gnv_hip_bytes hip;
 	struct gnv_drm *drm;
 	struct gnv_drm_bo bo;
+	bool cached;
+	/* Once it was noted. */
+	struct gnv_vram *next;
+	const struct gpunvme_gpu *gpu;
+	uint64_t lane;
+	size_t len;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects noted */
+static struct gnv_vram *noted;
 
 static void warn_cached(const struct gnv_log *log, const char *whose, size_t len)
 {
@@ -79,14 +90,57 @@ int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_
 		free(vram);
 		return ret;
 	}
+	vram->cached = bytes->cached;
 	gnv_dmabuf_map(bytes->dmabuf, 0, bytes->len, &bytes->cpu); /* no CPU address is a property, not a failure */
 	return 0;
+}
+
+void gnv_vram_note(const struct gpunvme_gpu *gpu, const struct gnv_gpu_bytes *bytes)
+{
+	struct gnv_vram *vram = bytes->cookie;
+
+	vram->gpu = gpu;
+	vram->lane = bytes->lane;
+	vram->len = bytes->len;
+	pthread_mutex_lock(&lock);
+	vram->next = noted;
+	noted = vram;
+	pthread_mutex_unlock(&lock);
+}
+
+static void forget(const struct gnv_vram *vram)
+{
+	struct gnv_vram **link;
+
+	pthread_mutex_lock(&lock);
+	for (link = &noted; *link && *link != vram; link = &(*link)->next)
+		;
+	if (*link)
+		*link = vram->next;
+	pthread_mutex_unlock(&lock);
+}
+
+int gnv_vram_find(const struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached)
+{
+	const struct gnv_vram *vram;
+	int ret = -ENOENT;
+
+	pthread_mutex_lock(&lock);
+	for (vram = noted; vram && (vram->gpu != gpu || lane - vram->lane >= vram->len); vram = vram->next)
+		;
+	if (vram) {
+		*cached = vram->cached;
+		ret = gnv_within(lane - vram->lane, len, vram->len) ? 0 : -ERANGE;
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 void gnv_vram_free(struct gnv_gpu_bytes *bytes)
 {
 	struct gnv_vram *vram = bytes->cookie;
 
+	forget(vram);
 	if (bytes->cpu)
 		gnv_sys_unmap(bytes->cpu, bytes->len);
 	if (bytes->how == GPUNVME_MEM_HIP)

@@ -54,9 +54,9 @@ static int check_options(const struct gpunvme_run *run)
 }
 
 /* Memory that the threads are to access, called @what. A wrong address would end all work of the process on a GPU. */
-static int check_memory(struct gpunvme_gpu *gpu, const char *what, uint64_t at, uint64_t len)
+static int check_reach(struct gpunvme_gpu *gpu, const char *what, uint64_t at, uint64_t len, bool *cached)
 {
-	const int ret = at ? gpu->ops->mem_check(gpu, at, len) : -ENOENT;
+	const int ret = at ? gpu->ops->mem_reach(gpu, at, len, cached) : -ENOENT;
 
 	switch (ret) {
 	case -ENOENT:
@@ -70,6 +70,27 @@ static int check_memory(struct gpunvme_gpu *gpu, const char *what, uint64_t at, 
 	default:
 		return ret;
 	}
+}
+
+static int check_memory(struct gpunvme_gpu *gpu, const char *what, uint64_t at, uint64_t len)
+{
+	bool cached;
+
+	return check_reach(gpu, what, at, len, &cached);
+}
+
+/* What lies in a cache of the GPU the drive does not see, nor the next kernel of the stream what the drive has written. */
+static int check_buffer(struct gpunvme_gpu *gpu, uint64_t at, uint64_t len)
+{
+	bool cached = false;
+	const int ret = check_reach(gpu, "buffer", at, len, &cached);
+
+	if (ret || !cached)
+		return ret;
+	return gnv_fail(-EOPNOTSUPP,
+			"the buffer is memory that %s caches: the next kernel of the stream could see old data; use gpunvme_mem_alloc() with a "
+			"ROCm that has uncached memory (7.2), or memory of the host",
+			gpu->info.name);
 }
 
 /* Fewer waves where the bounce range has not a block for each thread. */
@@ -117,7 +138,7 @@ static int plan_queue(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, st
 	int ret = gnv_run_check(gpu, run->dq, 1, run->dbuf);
 
 	if (!ret)
-		ret = check_memory(gpu, "buffer", run->dbuf->base, run->dbuf->len);
+		ret = check_buffer(gpu, run->dbuf->base, run->dbuf->len);
 	if (ret)
 		return ret;
 	if (run->file)
@@ -142,7 +163,7 @@ static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, s
 	if (!ret)
 		ret = check_memory(gpu, "buffer of the volume", run->vbuf->member, run->vol->members * sizeof(struct gpunvme_dbuf));
 	if (!ret)
-		ret = check_memory(gpu, "buffer", run->vbuf->base, run->vbuf->len);
+		ret = check_buffer(gpu, run->vbuf->base, run->vbuf->len);
 	if (ret)
 		return ret;
 	p->kernel = GNV_KERNEL_STREAM_VOLUME;
@@ -198,11 +219,6 @@ GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, con
 
 	if (!ret)
 		ret = gnv_opts_copy(&run, user, gpunvme_run);
-	if (!ret && !gpu->ops->enqueue)
-		ret = gnv_fail(-EOPNOTSUPP,
-			       "%s: there are no transfers on streams of AMD GPUs yet; call gpunvme_batch_run(), or launch a kernel with "
-			       "<gpunvme/device.h>",
-			       gpu->info.name);
 	if (!ret)
 		ret = make_plan(gpu, &run, &p);
 	if (ret)

@@ -33,6 +33,8 @@ SAME(GNV_HIP_OUT_OF_MEMORY, hipErrorOutOfMemory);
 SAME(GNV_HIP_NO_DEVICE, hipErrorNoDevice);
 SAME(GNV_HIP_INVALID_DEVICE, hipErrorInvalidDevice);
 SAME(GNV_HIP_NOT_SUPPORTED, hipErrorNotSupported);
+SAME(GNV_HIP_OTHER_DEVICE, hipErrorInvalidResourceHandle);
+SAME(GNV_HIP_NO_STREAM, hipErrorContextIsDestroyed);
 SAME(GNV_HIP_PINNED, hipMemAllocationTypePinned);
 SAME(GNV_HIP_LOCATION_DEVICE, hipMemLocationTypeDevice);
 SAME(GNV_HIP_HANDLE_FD, hipMemHandleTypePosixFileDescriptor);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams of the threads under test: of CPU threads, or of CUDA by the driver that GPUNVME_CUDA_LIBRARY names, as a program uses it.
+ * Streams of the threads under test: of CPU threads, of CUDA by the driver that GPUNVME_CUDA_LIBRARY names, or of HIP by the runtime
+ * that GPUNVME_HIP_LIBRARY names, as a program uses them.
  * Needs cmocka.h and what that needs.
  */
 #ifndef TESTS_STREAMS_H
@@ -14,7 +15,7 @@
 
 struct streams {
 	struct gpunvme_gpu *gpu;
-	void *driver, *context; /* NULL: CPU threads */
+	void *driver, *context; /* NULL: CPU threads; HIP has no context */
 	int (*create)(void **stream, unsigned flags);
 	int (*wait)(void *stream);
 	int (*destroy)(void *stream);
@@ -28,6 +29,17 @@ static inline void streams_symbol(void *driver, const char *name, void *function
 	memcpy(function, &symbol, sizeof(symbol));
 }
 
+static inline void streams_begin_hip(struct streams *s)
+{
+	const char *library = getenv("GPUNVME_HIP_LIBRARY");
+
+	s->driver = dlopen(library ? library : "libamdhip64.so", RTLD_NOW);
+	assert_non_null(s->driver);
+	streams_symbol(s->driver, "hipStreamCreateWithFlags", &s->create);
+	streams_symbol(s->driver, "hipStreamSynchronize", &s->wait);
+	streams_symbol(s->driver, "hipStreamDestroy", &s->destroy);
+}
+
 /* The GPU's primary context becomes that of this thread, as cudaSetDevice() does. */
 static inline void streams_begin(struct streams *s, struct gpunvme_gpu *gpu)
 {
@@ -38,7 +50,9 @@ static inline void streams_begin(struct streams *s, struct gpunvme_gpu *gpu)
 	memset(s, 0, sizeof(*s));
 	s->gpu = gpu;
 	good(gpunvme_gpu_get_info(gpu, &info));
-	if (info.kind == GPUNVME_GPU_CPU)
+	if (info.kind == GPUNVME_GPU_HSA)
+		streams_begin_hip(s);
+	if (info.kind != GPUNVME_GPU_CUDA)
 		return;
 	s->driver = dlopen(library ? library : "libcuda.so.1", RTLD_NOW);
 	assert_non_null(s->driver);
@@ -57,7 +71,7 @@ static inline void streams_end(struct streams *s)
 {
 	int (*device)(int *device, int index), (*release)(int device), (*pop)(void **context), n;
 
-	if (!s->driver)
+	if (!s->context)
 		return;
 	streams_symbol(s->driver, "cuDeviceGet", &device);
 	streams_symbol(s->driver, "cuDevicePrimaryCtxRelease_v2", &release);
@@ -74,7 +88,7 @@ static inline void *streams_make(struct streams *s)
 	void *theirs = NULL;
 
 	if (s->driver) {
-		assert_int_equal(s->create(&theirs, 1), 0); /* CU_STREAM_NON_BLOCKING */
+		assert_int_equal(s->create(&theirs, 1), 0); /* CU_STREAM_NON_BLOCKING, hipStreamNonBlocking */
 		return theirs;
 	}
 	good(gpunvme_stream_create(s->gpu, &stream));

@@ -59,7 +59,7 @@ static const char *lanes_of(const char *cpu)
 
 static bool is_mock(void)
 {
-	return getenv("GPUNVME_CUDA_LIBRARY");
+	return getenv("GPUNVME_CUDA_LIBRARY") || getenv("GPUNVME_HIP_LIBRARY");
 }
 
 static int begin_group(void **state)
@@ -651,7 +651,7 @@ static void streams_of_others_are_refused(void **state)
 
 	(void)state;
 	if (getenv("GPUNVME_TEST_GPU"))
-		skip(); /* streams of CUDA: cuda.test_streams */
+		skip(); /* streams of CUDA: cuda.test_streams; of HIP: below */
 	begin("cpu", "", 0);
 	good(gpunvme_gpu_open("cpu", NULL, &other));
 	good(gpunvme_stream_create(other, &other_stream));
@@ -666,6 +666,43 @@ static void streams_of_others_are_refused(void **state)
 	assert_int_equal(gpunvme_stream_create(NULL, &stream), -EINVAL);
 	assert_int_equal(gpunvme_stream_create(t.gpu, NULL), -EINVAL);
 	assert_int_equal(gpunvme_stream_wait(NULL), -EINVAL);
+	end();
+}
+
+/* A stream of another GPU, one that is gone, and memory that the GPU caches, whose next kernel may see old data. */
+static void what_hip_refuses(void **state)
+{
+	int (*alloc)(void **ptr, size_t len), (*give_back)(void *ptr);
+	struct gpunvme_dbuf dbuf;
+	void *own, *cached;
+
+	(void)state;
+	if (!getenv("GPUNVME_HIP_LIBRARY"))
+		skip();
+	begin("cpu", "", 0);
+	t.run.count = 1;
+	setenv("STANDIN_STREAM_DEVICE", "1", 1);
+	refused(t.run, -EXDEV, "another GPU");
+	unsetenv("STANDIN_STREAM_DEVICE");
+	own = t.stream;
+	t.stream = streams_make(&t.streams);
+	streams_drop(&t.streams, t.stream);
+	refused(t.run, -EIO, "it was destroyed");
+	t.stream = own;
+	streams_symbol(t.streams.driver, "hipMalloc", &alloc);
+	streams_symbol(t.streams.driver, "hipFree", &give_back);
+	assert_int_equal(alloc(&cached, 4096), 0);
+	dbuf = t.dbuf;
+	dbuf.base = (uintptr_t)cached;
+	dbuf.len = 4096;
+	t.run.dbuf = &dbuf;
+	refused(t.run, -EOPNOTSUPP, "caches");
+	assert_int_equal(give_back(cached), 0);
+	refused(t.run, -EFAULT, "was freed");
+	t.run.dbuf = &t.dbuf;
+	set(0, 0, 0, BLOCK, 0);
+	run(1, 0);
+	assert_int_equal(item(0)->result, BLOCK);
 	end();
 }
 
@@ -698,7 +735,7 @@ static void a_child_is_refused(void **state)
 
 	(void)state;
 	if (getenv("GPUNVME_TEST_GPU"))
-		skip(); /* no driver of CUDA in a child */
+		skip(); /* no driver of a GPU in a child */
 	begin("cpu", "", 0);
 	t.run.count = 1;
 	child = fork();
@@ -735,6 +772,7 @@ int main(void)
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(streams_of_others_are_refused),
+		cmocka_unit_test(what_hip_refuses),
 		cmocka_unit_test(a_stream_ends_after_its_lists),
 		cmocka_unit_test(a_child_is_refused),
 	};

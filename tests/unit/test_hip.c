@@ -15,6 +15,7 @@
 #include "common/played.h"
 #include "mocks/hip/fake_hip.h"
 #include "os/amd/hip.h"
+#include "os/amd/hip_module.h"
 #include "os/amd/uapi/hip.h"
 
 static struct fake_hip *fake;
@@ -33,7 +34,7 @@ static int begin(void **state)
 static int end(void **state)
 {
 	(void)state;
-	assert_int_equal(fake->handles + fake->ranges + fake->maps + fake->buffers, 0);
+	assert_int_equal(fake->handles + fake->ranges + fake->maps + fake->buffers + fake->modules, 0);
 	if (fake->broke)
 		fail_msg("%s", fake->broke);
 	return 0;
@@ -134,6 +135,78 @@ static void test_copy(void **state)
 	assert_int_equal(gnv_hip_copy("0000:04:00.0", data, sizeof(data)), -EOPNOTSUPP);
 }
 
+/* ---- Kernels in streams ---- */
+
+static const char *const kernels[] = { "one", "two" };
+
+static int enqueue(const struct gnv_hip_module *module, uintptr_t stream)
+{
+	const int ret = gnv_hip_module_enqueue(module, (void *)stream, 1, 3, 32, "arguments");
+
+	assert_int_equal(fake->current, 0); /* what the thread had chosen */
+	return ret;
+}
+
+static void test_module(void **state)
+{
+	struct gnv_hip_module *module = NULL;
+	unsigned n;
+	int ret = -1;
+
+	(void)state;
+	fake->stream_device = 1;
+	fake->fails_with = hipErrorOutOfMemory;
+	for (n = 0; ret; n++) {
+		fake->count = 0;
+		fake->fails_at = n + 1;
+		ret = gnv_hip_module_open("0000:04:00.0", "code", kernels, 2, &module);
+		assert_true(!ret || ret == -ENOMEM);
+		assert_true(n < 20);
+		assert_int_equal(fake->modules, !ret);
+		fake->current = 0;
+	}
+	assert_int_equal(n, 6); /* hipGetDevice(), hipSetDevice(), the code, two kernels, hipSetDevice() back, which is not looked at */
+	for (n = 0, ret = -1; ret; n++) {
+		fake->count = 0;
+		fake->fails_at = n + 1;
+		ret = gnv_hip_module_enqueue(module, &fake->stream_device, 0, 1, 64, "arguments");
+		assert_true(!ret || ret == -ENOMEM);
+		assert_true(n < 20);
+		assert_int_equal(fake->launches, !ret);
+		fake->current = 0;
+	}
+	fake->fails_at = 0;
+	gnv_hip_module_close(module);
+	gnv_hip_module_close(NULL);
+	assert_int_equal(fake->modules, 0);
+	assert_int_equal(gnv_hip_module_open("0000:05:00.0", "code", kernels, 2, &module), -ENODEV);
+	fake->version = 50220730;
+	assert_int_equal(gnv_hip_module_open("0000:04:00.0", "code", kernels, 2, &module), -EOPNOTSUPP);
+	setenv("GPUNVME_HIP_LIBRARY", "libc.so.6", 1);
+	assert_int_equal(gnv_hip_module_open("0000:04:00.0", "code", kernels, 2, &module), -EOPNOTSUPP);
+}
+
+static void test_streams(void **state)
+{
+	struct gnv_hip_module *module;
+
+	(void)state;
+	assert_int_equal(gnv_hip_module_open("0000:04:00.0", "code", kernels, 2, &module), 0);
+	assert_int_equal(enqueue(module, 0), 0);
+	assert_int_equal(enqueue(module, 1), 0); /* hipStreamLegacy */
+	fake->stream_device = 1;
+	assert_int_equal(enqueue(module, 2), 0); /* hipStreamPerThread */
+	assert_int_equal(enqueue(module, 4096), 0);
+	fake->stream_device = 0;
+	assert_int_equal(enqueue(module, 4096), -EXDEV);
+	assert_non_null(strstr(gpunvme_errmsg(), "another GPU"));
+	fake->no_stream = true;
+	assert_int_equal(enqueue(module, 4096), -EIO);
+	assert_non_null(strstr(gpunvme_errmsg(), "destroyed"));
+	assert_int_equal(fake->launches, 4);
+	gnv_hip_module_close(module);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,6 +214,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_alloc, begin, end),
 		cmocka_unit_test_setup_teardown(test_every_step, begin, end),
 		cmocka_unit_test_setup_teardown(test_copy, begin, end),
+		cmocka_unit_test_setup_teardown(test_module, begin, end),
+		cmocka_unit_test_setup_teardown(test_streams, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,6 +99,13 @@ int gnv_hsa_unimport(struct gnv_hsa *gpu, uint64_t lane); /* Return: 0; -EBUSY i
 int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint64_t *lane, bool *cached);
 
 /*
+ * gnv_hsa_reach() - can waves of this GPU access memory of the runtime's, or memory that it has locked?
+ * @lane: address for the waves; @cached: of a kernel in a stream, as of mem_reach (gpu/gpu.h)
+ * Return: 0; -ENOENT the runtime does not know it; -EXDEV another GPU's, or the host's that this GPU was not given; -ERANGE.
+ */
+int gnv_hsa_reach(struct gnv_hsa *gpu, uint64_t lane, size_t len, bool *cached);
+
+/*
  * gnv_hsa_watch() - call alloc->freed, which is set, when the allocation that holds an address is freed
  * gnv_hsa_unwatch() - when it returns alloc->freed is not running, and will not be called
  * What alloc->freed does ends without either of them.
@@ -144,5 +151,11 @@ struct gnv_hsa_job {
 * all that would need it here returns -EIO.
  */
 int gnv_hsa_run(struct gnv_hsa *gpu, const struct gnv_hsa_job *job);
+
+/*
+ * Return: 0; -EIO, with its sentence: nothing may be asked of the GPU, because it has faulted, or because a kernel never ended,
+ * which is all that is seen of the second fault in a process.
+ */
+int gnv_hsa_usable(const struct gnv_hsa *gpu);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "os/amd/hsa_table.h"
 #include "os/linux/sys.h"
+#include "util/checked.h"
 #include "util/log.h"
 
 #define AGENTS 64u /* more than a machine has */
@@ -127,7 +128,7 @@ static int share_own(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane)
 	return ret;
 }
 
-static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len, struct gnv_hsa_locked **out)
+static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t lane, struct gnv_hsa_locked **out)
 {
 	struct gnv_hsa_locked *locked = malloc(sizeof(*locked));
 
@@ -136,7 +137,7 @@ static int note_locked(struct gnv_hsa *gpu, void *cpu, size_t len, struct gnv_hs
 		return gnv_fail(-ENOMEM, "out of memory");
 	}
 	pthread_mutex_lock(&gpu->locked_lock);
-	*locked = (struct gnv_hsa_locked){ gpu->locked, cpu, len };
+	*locked = (struct gnv_hsa_locked){ gpu->locked, cpu, len, lane };
 	gpu->locked = locked;
 	pthread_mutex_unlock(&gpu->locked_lock);
 	*out = locked;
@@ -153,7 +154,7 @@ int gnv_hsa_lock(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *lane, str
 	ret = lock_pages(gpu, cpu, len, lane);
 	if (ret)
 		return ret;
-	return note_locked(gpu, cpu, len, locked);
+	return note_locked(gpu, cpu, len, *lane, locked);
 }
 
 /* By its record: one address may be locked twice, with two lengths. */
@@ -168,6 +169,44 @@ void gnv_hsa_unlock(struct gnv_hsa *gpu, struct gnv_hsa_locked *locked)
 	gpu->api.amd_memory_unlock(locked->cpu);
 	pthread_mutex_unlock(&gpu->locked_lock);
 	free(locked);
+}
+
+/* The runtime does not know locked memory where it only sets attributes of pages (libhsakmt fmm.c, fmm_register_mem_svm_api). */
+static int find_locked(struct gnv_hsa *gpu, uint64_t lane, size_t len)
+{
+	const struct gnv_hsa_locked *locked;
+	int ret = -ENOENT;
+
+	pthread_mutex_lock(&gpu->locked_lock);
+	for (locked = gpu->locked; locked && ret; locked = locked->next)
+		if (lane - locked->lane < locked->len)
+			ret = gnv_within(lane - locked->lane, len, locked->len) ? 0 : -ERANGE;
+	pthread_mutex_unlock(&gpu->locked_lock);
+	return ret;
+}
+
+int gnv_hsa_reach(struct gnv_hsa *gpu, uint64_t lane, size_t len, bool *cached)
+{
+	hsa_amd_pointer_info_t info = { .size = sizeof(info) };
+	void *const ptr = (void *)(uintptr_t)lane;
+	hsa_agent_t *able = NULL;
+	uint32_t count = 0, i;
+	int ret = find_locked(gpu, lane, len);
+
+	*cached = false;
+	if (ret != -ENOENT)
+		return ret;
+	if (gpu->api.amd_pointer_info(ptr, &info, answer_room, &count, &able) != HSA_STATUS_SUCCESS ||
+	    info.type != HSA_EXT_POINTER_TYPE_HSA)
+		return -ENOENT;
+	if (gnv_hsa_within(&info, info.agentBaseAddress, ptr, len))
+		return -ERANGE;
+	*cached = gnv_hsa_is_cpu(gpu, info.agentOwner) ? info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED :
+							  gnv_hsa_may_cache(gpu, info.global_flags);
+	for (i = 0; able && i < count; i++)
+		if (able[i].handle == gpu->agent.handle)
+			return 0;
+	return -EXDEV;
 }
 
 /* Where there is no shared virtual memory this counts up and down, and the pages never changed. */

@@ -140,7 +140,7 @@ int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const v
  * gmc_v9_0_get_coherence_flags; gmc_v10_0_get_vm_pte, gmc_v11_0, gmc_v12_0): uncached is so everywhere, and the runtime shows it as
  * KERNARG_INIT. Fine-grained is uncached on gfx906 and RDNA2 and 3 only; gfx908, gfx90a and gfx94x cache it, gfx12 too.
  */
-static bool may_be_cached(const struct gnv_hsa *gpu, uint32_t flags)
+bool gnv_hsa_may_cache(const struct gnv_hsa *gpu, uint32_t flags)
 {
 	static const char *const caching[] = { "gfx908", "gfx90a", "gfx94", "gfx95", "gfx12" };
 	unsigned i;
@@ -169,7 +169,7 @@ int gnv_hsa_pointer(struct gnv_hsa *gpu, void *ptr, size_t len, void **cpu, uint
 	if (gnv_hsa_within(&info, info.agentBaseAddress, ptr, len))
 		return -ERANGE;
 	*lane = (uintptr_t)ptr;
-	*cached = may_be_cached(gpu, info.global_flags);
+	*cached = gnv_hsa_may_cache(gpu, info.global_flags);
 	/* The runtime has an address of the host's for what the host does not reach, too. */
 	*cpu = NULL;
 	if (info.hostBaseAddress && gpu->cpu_reaches)

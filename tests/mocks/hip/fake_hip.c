@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,5 +206,59 @@ hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind
 	memcpy(to, from, ret ? size / 2 : size);
 	if (!ret)
 		state.copies[from == vram]++;
+	return ret;
+}
+
+hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
+{
+	int ret = fails();
+
+	rule(image && state.current == 1, "code for the GPU that was chosen");
+	if (ret)
+		return ret;
+	state.modules++;
+	*module = (hipModule_t)&state.modules;
+	return 0;
+}
+
+hipError_t hipModuleUnload(hipModule_t module)
+{
+	rule((void *)module == (void *)&state.modules && state.current == 1, "a module of the GPU that was chosen");
+	state.modules--;
+	return 0;
+}
+
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name)
+{
+	int ret = fails();
+
+	rule((void *)module == (void *)&state.modules, "a module");
+	if (!ret)
+		*function = (hipFunction_t)(uintptr_t)name;
+	return ret;
+}
+
+hipError_t hipStreamGetDevice(hipStream_t stream, int *device); /* the header of HIP 5 lacks it */
+hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
+{
+	int ret = fails();
+
+	rule((uintptr_t)stream > 1, "a stream: HIP would read memory at 1");
+	if (ret || state.no_stream)
+		return ret ? ret : hipErrorContextIsDestroyed;
+	*device = state.stream_device;
+	return 0;
+}
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+				 unsigned block_y, unsigned block_z, unsigned shared, hipStream_t stream, void **params, void **extra)
+{
+	int ret = fails();
+
+	rule(function && grid_x && block_x && grid_y * grid_z * block_y * block_z == 1 && !shared && params && !extra, "a launch");
+	rule(state.current == 1, "a launch on the GPU that was chosen");
+	if (!ret && (uintptr_t)stream > 2 && state.stream_device != state.current)
+		ret = hipErrorInvalidResourceHandle;
+	state.launches += !ret;
 	return ret;
 }

@@ -22,6 +22,9 @@ struct fake_hip {
 	unsigned handles, ranges, maps, files, buffers;
 	int current; /* device */
 	unsigned copies[2]; /* to the GPU, and from it */
+	unsigned modules, launches;
+	int stream_device; /* of all streams but the default ones */
+	bool no_stream;    /* there is none */
 	int type; /* of the last allocation */
 };
 

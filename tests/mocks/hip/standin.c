@@ -8,6 +8,7 @@
 #include "gfx/gfx.h"
 #include "mocks/hsa/runtime.h"
 
+#include <elf.h>
 #include <hip/hip_runtime_api.h>
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
@@ -192,6 +193,12 @@ hipError_t hipGetDeviceCount(int *count)
 	return ret;
 }
 
+hipError_t hipRuntimeGetVersion(int *version)
+{
+	*version = 60443484;
+	return hipSuccess;
+}
+
 hipError_t hipSetDevice(int device)
 {
 	return device ? hipErrorInvalidDevice : start();
@@ -222,12 +229,63 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
 	return attribute == hipDeviceAttributeWarpSize ? start() : hipErrorInvalidValue;
 }
 
-/* One launch runs at a time, whatever its stream: here each is the same. */
+/* ---- Streams: one launch runs at a time, whatever its stream ---- */
+
+static struct stream {
+	struct stream *next;
+} *streams;
+
 hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags)
 {
+	struct stream *s = calloc(1, sizeof(*s));
+
 	(void)flags;
-	*stream = NULL;
+	if (!s)
+		return hipErrorOutOfMemory;
+	s->next = streams;
+	streams = s;
+	*stream = (hipStream_t)s;
 	return start();
+}
+
+/* clr hip_stream.cpp, isValid(): the default streams, and those that a list holds. */
+static bool is_stream(hipStream_t stream)
+{
+	const struct stream *s = streams;
+
+	if ((uintptr_t)stream <= (uintptr_t)hipStreamPerThread)
+		return true;
+	while (s && s != (const struct stream *)stream)
+		s = s->next;
+	return s;
+}
+
+/* Of hipStreamLegacy it would read memory at address 1 (clr hip_stream.cpp: only NULL is no address there). */
+hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
+{
+	if ((uintptr_t)stream == 1)
+		abort();
+	if (!is_stream(stream))
+		return hipErrorContextIsDestroyed;
+	*device = getenv("STANDIN_STREAM_DEVICE") ? atoi(getenv("STANDIN_STREAM_DEVICE")) : 0;
+	return hipSuccess;
+}
+
+hipError_t hipStreamSynchronize(hipStream_t stream)
+{
+	return is_stream(stream) ? settle() : hipErrorContextIsDestroyed;
+}
+
+hipError_t hipStreamDestroy(hipStream_t stream)
+{
+	struct stream **link = &streams;
+
+	while (*link && *link != (struct stream *)stream)
+		link = &(*link)->next;
+	if (!*link)
+		return hipErrorInvalidResourceHandle;
+	*link = (*link)->next;
+	return settle();
 }
 
 hipError_t hipStreamQuery(hipStream_t stream)
@@ -260,6 +318,8 @@ const char *hipGetErrorString(hipError_t error)
 		return "out of memory";
 	case hipErrorLaunchFailure:
 		return "unspecified launch failure";
+	case hipErrorNoBinaryForGpu:
+		return "no kernel image is available for execution on the device";
 	default:
 		return "unknown error";
 	}
@@ -510,14 +570,28 @@ static void send(uint64_t object, const struct gfx_kernel *k, dim3 grid, dim3 bl
 	publish(packet, at, header);
 }
 
+/* Grid and groups as the program says, once the kernel that runs has ended. */
+static hipError_t start_kernel(struct module *m, const char *kernel, dim3 grid, dim3 block, void **args)
+{
+	const struct gfx_kernel *k = gfx_find(m->code, kernel);
+	hsa_executable_symbol_t symbol;
+	char name[128];
+	uint64_t object;
+
+	snprintf(name, sizeof(name), "%s.kd", kernel);
+	if (!k || grid.y != 1 || grid.z != 1 || block.y != 1 || block.z != 1 || k->kernarg > ARGUMENTS ||
+	    hsa_executable_get_symbol_by_name(m->executable, name, &it.gpu, &symbol) != HSA_STATUS_SUCCESS)
+		return hipErrorInvalidDeviceFunction;
+	hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &object);
+	put_arguments(k, args, grid, block);
+	send(object, k, grid, block);
+	return hipSuccess;
+}
+
 hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args, size_t shared, hipStream_t stream)
 {
 	hipError_t ret = ended();
-	const struct gfx_kernel *k = NULL;
-	hsa_executable_symbol_t symbol;
 	struct function *f;
-	char name[128];
-	uint64_t object;
 
 	(void)shared;
 	(void)stream;
@@ -525,13 +599,73 @@ hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args,
 		;
 	if (ret != hipSuccess || !f || !load(f->module))
 		return ret != hipSuccess ? ret : hipErrorInvalidDeviceFunction;
-	k = gfx_find(f->module->code, f->name);
-	snprintf(name, sizeof(name), "%s.kd", f->name);
-	if (!k || grid.y != 1 || grid.z != 1 || block.y != 1 || block.z != 1 || k->kernarg > ARGUMENTS ||
-	    hsa_executable_get_symbol_by_name(f->module->executable, name, &it.gpu, &symbol) != HSA_STATUS_SUCCESS)
-		return hipErrorInvalidDeviceFunction;
-	hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &object);
-	put_arguments(k, args, grid, block);
-	send(object, k, grid, block);
+	return start_kernel(f->module, f->name, grid, block, args);
+}
+
+/* ---- Modules ---- */
+
+/* The size of an ELF file is the end of its section headers, as clr asks (amd::Elf::getElfSize). */
+static size_t elf_size(const void *image)
+{
+	const Elf64_Ehdr *head = image;
+
+	return head->e_shoff + (size_t)head->e_shentsize * head->e_shnum;
+}
+
+hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
+{
+	struct module *m = calloc(1, sizeof(*m));
+
+	if (!m || start() != hipSuccess)
+		return hipErrorOutOfMemory;
+	take_code(m, image, elf_size(image));
+	if (!load(m)) {
+		free(m);
+		return hipErrorNoBinaryForGpu;
+	}
+	*module = (hipModule_t)m;
 	return hipSuccess;
+}
+
+hipError_t hipModuleUnload(hipModule_t module)
+{
+	struct module *m = (struct module *)module;
+
+	settle();
+	hsa_executable_destroy(m->executable);
+	gfx_unload(m->code);
+	free(m);
+	return hipSuccess;
+}
+
+struct module_function {
+	struct module *module;
+	char name[64];
+};
+
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name)
+{
+	struct module *m = (struct module *)module;
+	struct module_function *f = gfx_find(m->code, name) ? calloc(1, sizeof(*f)) : NULL; /* kept, as the program's are */
+
+	if (!f)
+		return hipErrorNotFound;
+	f->module = m;
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	*function = (hipFunction_t)f;
+	return hipSuccess;
+}
+
+/* Only on a stream of the GPU that this thread has chosen (clr hip_module.cpp, ihipModuleLaunchKernel). */
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+				 unsigned block_y, unsigned block_z, unsigned shared, hipStream_t stream, void **params, void **extra)
+{
+	const struct module_function *f = (const struct module_function *)function;
+	hipError_t ret = ended();
+
+	if (shared || extra || !params)
+		return hipErrorInvalidValue;
+	if (!is_stream(stream))
+		return hipErrorInvalidResourceHandle;
+	return ret != hipSuccess ? ret : start_kernel(f->module, f->name, (dim3){ grid_x, grid_y, grid_z }, (dim3){ block_x, block_y, block_z }, params);
 }
