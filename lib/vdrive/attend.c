@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel has to say, and a thread that listens: events, the end of the controller, completions of queues with
- * interrupts. It also hands on whether the controller may make DMA.
+ * The attendant: a thread of the host that reports events of the kernel, the end of the controller and completions of queues with
+ * interrupts. It also passes on to the kernel whether the controller may do DMA.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define LOOK_US 1000u
 #define LOOK_INTERRUPTS_US 50u /* with queues that have interrupts */
 #define STILL_MS 100u
-#define LOOKS_MAX 1000u /* that fail, one after the other */
+#define LOOKS_MAX 1000u /* looks that fail in a row */
 
 static int peek(struct gnv_vdrive *d, void *to, uint64_t at, size_t len)
 {
@@ -27,7 +27,7 @@ static void hand_on_silence(struct gnv_vdrive *d)
 	bool silent;
 
 	pthread_mutex_lock(&d->lock);
-	silent = gnv_soft_is_silent(&d->t.soft); /* with the lock: no thread hands on an older value */
+	silent = gnv_soft_is_silent(&d->t.soft); /* under the lock, so no thread writes an older value later */
 	if (silent != d->silent && !gnv_vdrive_poke32(d, GNV_VD_AT(d, silent), silent)) {
 		d->silent = silent;
 		gnv_vdrive_change(d);
@@ -36,8 +36,8 @@ static void hand_on_silence(struct gnv_vdrive *d)
 }
 
 /*
- * Take what a command has made of the controller. No reset comes between the look and what follows from it: thread 0 calls this, or
- * it waits. Return: 0; -errno with an error message.
+ * Move the kernel's doom word, by which a command ends the controller, to the host's. No reset may come between the read and the
+ * write: thread 0 calls this, or it is held. Return: 0; -errno with an error message.
  */
 static int take_doom(struct gnv_vdrive *d, uint32_t *doom)
 {
@@ -58,8 +58,8 @@ bool gnv_vdrive_is_doomed(struct gnv_vdrive *d)
 }
 
 /*
- * The structure is out of reach. A controller that is ready has a fatal status then, also when the host has reset it. Only when the
- * context of the GPU has ended it is known that nothing runs there any more. Other errors may pass: the next look may succeed.
+ * A copy from the shared structure failed. A controller that is ready gets a fatal status for that, also after the host has reset
+ * it. Only the end of the GPU's context proves that nothing runs there any more. Other errors may pass: the next look may succeed.
  * Return: the controller fails now.
  */
 static bool must_fail(struct gnv_vdrive *d, int error, bool *news)
@@ -71,7 +71,7 @@ static bool must_fail(struct gnv_vdrive *d, int error, bool *news)
 	return error == -ENOTRECOVERABLE || d->looks >= LOOKS_MAX;
 }
 
-/* No reset comes in between. Return: it was well before. */
+/* Thread 0 is held, so no reset comes in between. Return: the controller was ready without a fatal status. */
 static bool fail(struct gnv_vdrive *d)
 {
 	const uint32_t csts = gnv_mmio_read32((char GNV_FORCE GNV_MMIO *)d->t.soft.bar + GPUNVME_REG_CSTS);
@@ -92,7 +92,7 @@ bool gnv_vdrive_fail(struct gnv_vdrive *d)
 	return was_well;
 }
 
-/* Look again while no reset can come in between. */
+/* Thread 0 is held for a second look, so no reset can come in between. */
 static void cannot_look(struct gnv_vdrive *d, int error)
 {
 	uint32_t doom;
@@ -138,7 +138,7 @@ static void report_events(struct gnv_vdrive *d)
 		hand_on_doom(d);
 }
 
-/* Return: there are queues that have them. */
+/* Return: there are queues with interrupts. */
 static bool raise_interrupts(struct gnv_vdrive *d)
 {
 	const struct gnv_soft_irq *irq = &d->t.soft.config.irq;
@@ -193,7 +193,7 @@ void gnv_vdrive_end_attendant(struct gnv_vdrive *d)
 	d->attended = false;
 }
 
-/* A pass that began before the controller became silent has ended when its epoch was seen. */
+/* When all workers have seen the epoch of the silence, each pass that began before it has ended. */
 bool gnv_vdrive_is_still(struct gnv_soft *soft)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
@@ -236,11 +236,14 @@ static void collect_one(struct gnv_vdrive *d, const struct gnv_vd_error *error)
 	pthread_mutex_unlock(&d->t.errors.lock);
 }
 
-/* Of more than are kept, the oldest were overwritten and only count. An entry that the kernel still writes is for the next call. */
+/*
+ * The oldest of more than GNV_VD_ERRORS are overwritten: they only count. An entry that the kernel still writes is left to the next
+ * call.
+ */
 static void collect(struct gnv_vdrive *d)
 {
 	struct gnv_vd_error error[GNV_VD_ERRORS];
-	uint32_t count, after; /* after the copy: an entry may be overwritten when the number that takes its place is given out */
+	uint32_t count, after; /* read after the copy: an entry may be overwritten from when the number of its successor is taken */
 
 	if (peek(d, &count, GNV_VD_AT(d, errors), sizeof(count)) || peek(d, error, GNV_VD_AT(d, error), sizeof(error)) ||
 	    peek(d, &after, GNV_VD_AT(d, errors), sizeof(after)))

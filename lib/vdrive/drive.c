@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of the engine that runs on a GPU, and its life. */
+/* The table of the engine that runs on a GPU: start, stop, epochs. */
 #include "vdrive/drive.h"
 
 #include <errno.h>
@@ -17,13 +17,13 @@ uint64_t gnv_vdrive_change(struct gnv_vdrive *d)
 {
 	const uint64_t epoch = __atomic_add_fetch(&d->epoch, 1, __ATOMIC_ACQ_REL);
 
-	pthread_mutex_lock(&d->epochs); /* it never goes back */
+	pthread_mutex_lock(&d->epochs); /* so the epoch in the structure never decreases */
 	gnv_vdrive_poke64(d, GNV_VD_AT(d, epoch), __atomic_load_n(&d->epoch, __ATOMIC_ACQUIRE));
 	pthread_mutex_unlock(&d->epochs);
 	return epoch;
 }
 
-/* After a stop, and after the end of the GPU's context, there is no pass any more that could end. */
+/* After a stop, and after the end of the GPU's context, no pass runs: nothing is left to wait for. */
 bool gnv_vdrive_has_seen(struct gnv_vdrive *d, uint64_t epoch)
 {
 	uint64_t ack[GNV_VD_WORKERS];
@@ -110,7 +110,7 @@ static int open_exec(struct gnv_vdrive *d)
 	return ret;
 }
 
-/* Until each worker has made a pass. */
+/* Start the kernel. Return: 0 when each worker has made a pass; -errno with an error message. */
 static int start_exec(struct gnv_vdrive *d)
 {
 	const struct gnv_soft *soft = &d->t.soft;
@@ -131,7 +131,7 @@ static void init_locks(struct gnv_vdrive *d)
 	pthread_mutex_init(&d->collecting, NULL);
 }
 
-/* The threads begin last: what they call must be there. free_drive() ends all that was begun. */
+/* The threads start last, because they use all the rest. After an error free_drive() ends what has started. */
 static int start(struct gnv_soft *soft, struct gnv_space *space)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
@@ -158,7 +158,7 @@ static int start(struct gnv_soft *soft, struct gnv_space *space)
 	if (!ret)
 		ret = gnv_vdrive_attend(d);
 	soft->blocks = d->exec && !d->exec->is_cpu ? d->workers : 0;
-	soft->config.threads = 1; /* the others were workers */
+	soft->config.threads = 1; /* config.threads was the number of workers; thread 0 alone polls the registers */
 	if (!ret)
 		ret = gnv_soft_engine_threads.start(soft, space);
 	__atomic_store_n(&d->served, !ret, __ATOMIC_RELEASE);
@@ -208,7 +208,7 @@ static void free_drive(struct gnv_soft *soft)
 
 	gnv_vdrive_end_attendant(d);
 	if (!stop_exec(d))
-		soft->bar_stays = true; /* the kernel may still run, and all that it reaches stays */
+		soft->bar_stays = true; /* the kernel may still run, so all that it accesses stays */
 	else if (d->exec)
 		close_exec(d);
 	gnv_soft_engine_threads.free(soft);
@@ -226,7 +226,7 @@ static uint64_t clock_of(const struct gnv_soft *soft)
 	return gnv_soft_now();
 }
 
-/* A function of a test judges only where it can be called. No worker has the old one when this returns. */
+/* A test's function can be called on CPU threads only. No worker uses the old function when this returns. */
 static void set_fault(struct gnv_soft *soft, const struct gnv_soft_fault *fault)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
@@ -252,7 +252,7 @@ static void discard(struct gnv_soft *soft, struct gnv_soft_cmd *cmd)
 	gnv_soft_engine_threads.discard(soft, cmd);
 }
 
-/* All that is written is where it stays. */
+/* Blocks have no volatile cache. */
 static void flush(struct gnv_soft *soft)
 {
 	(void)soft;

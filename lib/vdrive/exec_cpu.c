@@ -16,7 +16,7 @@
 #include "vdrive/shared.h"
 
 #define HUGE_PAGE (2u << 20)
-#define IDLE_NS 50000u /* so long a worker looks for work before its thread sleeps */
+#define IDLE_NS 50000u /* a worker without work polls for this time before its thread sleeps */
 #define SLEEP_MIN_US 20u
 #define SLEEP_MAX_US 1000u
 
@@ -28,7 +28,7 @@ struct worker {
 	uint32_t ended; /* atomic */
 };
 
-/* A block of memory, as system calls take and give it. */
+/* An allocation of memory of the system. */
 struct block {
 	struct block *next;
 	void *at;
@@ -40,7 +40,7 @@ struct exec_cpu {
 	struct gnv_vd_args args;
 	uint32_t workers, started;
 	struct worker *worker;
-	pthread_mutex_t lock; /* of the next */
+	pthread_mutex_t lock; /* protects blocks */
 	struct block *blocks;
 };
 
@@ -83,7 +83,7 @@ static void cpu_close(struct gnv_vd_exec *exec)
 	free(cpu);
 }
 
-/* ---- Memory: pages are taken from the system as they are first written to ---- */
+/* ---- Memory: the system provides each page at the first write ---- */
 
 static int cpu_alloc(struct gnv_vd_exec *exec, size_t len, uint64_t *at)
 {
@@ -123,7 +123,7 @@ static void cpu_free(struct gnv_vd_exec *exec, uint64_t at)
 	free(block);
 }
 
-/* All that is copied begins and ends at words of 4 bytes, and those of 8 that are aligned arrive whole. */
+/* Copies begin and end at words of 4 bytes. Aligned words of 8 bytes arrive whole. */
 static void copy(void *to, const void *from, size_t len)
 {
 	char *t = to;
@@ -179,7 +179,7 @@ static void *work(void *arg)
 	struct worker *worker = arg;
 	struct timespec pause = { 0, SLEEP_MIN_US * 1000 };
 
-	gnv_sys_serves_io(); /* its controller may have a block device of the kernel above it */
+	gnv_sys_serves_io(); /* a block device of the kernel may use its controller */
 	while (!stopped(worker->exec)) {
 		if (gnv_vd_kernel_cpu(&worker->exec->args, worker->index)) {
 			pause.tv_nsec = SLEEP_MIN_US * 1000;
@@ -226,7 +226,7 @@ static bool cpu_stop(struct gnv_vd_exec *exec, uint32_t ms)
 	return true;
 }
 
-/* Threads of a busy machine run late, but all of them run. */
+/* On a busy machine threads run late, but each of them runs. */
 static bool cpu_is_queued(struct gnv_vd_exec *exec)
 {
 	(void)exec;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel on an NVIDIA GPU. A thread launches it again and again, two launches ahead, in a stream of the highest priority,
- * and does not wait for the end of a launch. Each team counts when it ends, so the thread knows how many launches there are.
+ * The kernel on an NVIDIA GPU. A thread of the host launches it again and again, two launches ahead, in a stream of the highest
+ * priority, without waiting for the end of a launch. Each team counts its end, so the thread knows the number of launches in
+ * flight.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 #define LOOK_MIN_NS 50000u
 #define KERNEL 0u
 #define STAY_BEGINS_MS 1000u
-#define STAY_US 10000u /* so long a kernel of the program may use the drive not at all, while memory is unregistered */
+#define STAY_US 10000u /* while memory is unregistered, the drive stays for this time without any command */
 
 struct exec_cuda {
 	struct gnv_vd_exec exec;
@@ -31,8 +32,8 @@ struct exec_cuda {
 	pthread_t launcher;
 	bool launching;
 	struct gnv_cuda_resident resident;
-	uint32_t end; /* atomic: launch nothing more */
-	uint64_t launched; /* atomic; by the launcher */
+	uint32_t end; /* atomic: no more launches */
+	uint64_t launched; /* atomic, written by the launcher */
 };
 
 static struct exec_cuda *cuda_of(struct gnv_vd_exec *exec)
@@ -95,7 +96,7 @@ static int cuda_open(const struct gnv_vd_wish *wish, const struct gnv_log *log, 
 	return 0;
 }
 
-/* What a kernel that did not end still has stays until the process ends (gnv_cuda_close()). */
+/* If a kernel did not end, its memory stays until the process ends (gnv_cuda_close()). */
 static void cuda_close(struct gnv_vd_exec *exec)
 {
 	struct exec_cuda *c = cuda_of(exec);
@@ -164,7 +165,7 @@ static int launch(struct exec_cuda *c)
 	return gnv_cuda_begin(c->cuda, c->stream, &job);
 }
 
-/* @ended: teams of those before */
+/* @ended: teams that have ended, of all launches */
 static int launch_ahead(struct exec_cuda *c, uint64_t ended)
 {
 	int ret = 0;
@@ -176,7 +177,7 @@ static int launch_ahead(struct exec_cuda *c, uint64_t ended)
 	return ret;
 }
 
-/* An error that is not the end of the context may pass, as one of memory that is short does. */
+/* Only the end of the context is final. Other errors may pass, for example a lack of memory. */
 static void *launch_on(void *arg)
 {
 	struct exec_cuda *c = arg;
@@ -201,7 +202,7 @@ static void *launch_on(void *arg)
 static bool cuda_is_queued(struct gnv_vd_exec *exec)
 {
 	struct exec_cuda *c = cuda_of(exec);
-	const uint64_t launched = __atomic_load_n(&c->launched, __ATOMIC_ACQUIRE); /* before the other: a launch that has ended counts */
+	const uint64_t launched = __atomic_load_n(&c->launched, __ATOMIC_ACQUIRE); /* before ended: an end in between counts */
 	uint64_t ended;
 
 	return !gnv_cuda_read(c->cuda, &ended, c->args.vd + offsetof(struct gnv_vd, ended), sizeof(ended)) &&
@@ -214,8 +215,8 @@ static int set_stay(struct exec_cuda *c, uint32_t us)
 }
 
 /*
- * @on: until a launch runs of which all teams stay. Where a write fails launches end as ever, and where none begins, because others
- * have taken the GPU, it makes no difference.
+ * Make launches stay, or end by their slices again. With @on, return when all teams of one launch stay. If a write fails, launches
+ * end by their slices as before. If no launch begins, because other work fills the GPU, return after STAY_BEGINS_MS.
  */
 static void stay(void *ctx, bool on)
 {
@@ -239,8 +240,8 @@ static int cuda_start(struct gnv_vd_exec *exec, uint64_t vd, uint64_t slice_ns)
 	int ret;
 
 	if (!slice_ns)
-		return gnv_fail(-EINVAL, "slice=0 in the URI: with on=cuda:N all that waits for the GPU, as loading code does, would wait for "
-					 "ever; use slice=1 or more");
+		return gnv_fail(-EINVAL, "slice=0 in the URI: with on=cuda:N all work that waits for the GPU, such as loading code, would never "
+					 "end; use slice=1 or more");
 	c->args = (struct gnv_vd_args){ .vd = vd, .slice_ns = slice_ns };
 	ret = gnv_thread_start(&c->launcher, launch_on, c);
 	if (ret)

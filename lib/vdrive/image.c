@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* image=FILE of the URI: what the first namespace has when the drive is opened. */
+/* image=FILE of the URI: the contents of the first namespace when the drive is opened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "vdrive/drive.h"
 
 #define PIECE (8u << 20)
-#define REPORT (1ull << 30) /* so many bytes are between two lines of the log */
+#define REPORT (1ull << 30) /* bytes between two lines of the log */
 
 static unsigned long long mib(uint64_t bytes)
 {
@@ -27,7 +27,7 @@ static int check_size(const struct gnv_vdrive *d, const struct gnv_image *image)
 			(unsigned long long)image->size, (unsigned long long)has, mib(gnv_align_up(image->size, 1 << 20)));
 }
 
-/* A program that asks what the namespace lies on learns which file its data is from. */
+/* The namespace's medium (gpunvme_ns_info) names the file of its data. */
 static int tell_medium(const struct gnv_vdrive *d, const struct gnv_image *image)
 {
 	struct gnv_medium *medium = &d->t.soft.part[0].store->medium;
@@ -36,7 +36,7 @@ static int tell_medium(const struct gnv_vdrive *d, const struct gnv_image *image
 	return ret ? gnv_fail(ret, "image=%.200s: cannot inspect: %s", image->path, gpunvme_strerror(ret)) : 0;
 }
 
-/* Words are copied whole: the rest of the last one is zeroes, as what follows in the drive. */
+/* Copies are of whole words. The rest of the last word is zeroes, as the blocks after it. */
 static int copy(struct gnv_vdrive *d, char *piece, size_t len, uint64_t at)
 {
 	const size_t words = (size_t)gnv_align_up(len, sizeof(uint32_t));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link of a drive whose blocks lie in the memory of a GPU: the one that its data really goes over, unless a slower one is asked
- * for. It is measured, for reports only. The first copies may be slow, because a GPU that was idle wakes its link up, so the
- * fastest of several counts.
+ * The link of a drive whose blocks are in the memory of a GPU: the link that its data uses, unless the URI asks for a slower one.
+ * The rate is measured, and only reported. The first copies may be slow, because an idle GPU wakes its link up, so the fastest of
+ * several counts.
  */
 #include "os/linux/sys.h"
 #include "util/bits.h"
@@ -50,10 +50,10 @@ void gnv_vdrive_measure_link(struct gnv_vdrive *d)
 
 	if (d->exec->is_cpu || !len || gnv_sys_map(len, 0, false, &host))
 		return;
-	if (!d->exec->ops->show(d->exec, host, len, &at, &cookie)) { /* pinned: other memory is copied twice */
+	if (!d->exec->ops->show(d->exec, host, len, &at, &cookie)) { /* pinned, because memory that is not pinned is copied twice */
 		measure(d, host, len);
 		if (d->exec->ops->hide(d->exec, cookie))
-			return; /* the GPU may still reach it, so it stays */
+			return; /* the GPU may still access it, so it stays */
 	}
 	gnv_sys_unmap(host, len);
 }

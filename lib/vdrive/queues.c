@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* I/O queues of the drive. Thread 0 calls all of this but gnv_vdrive_has_ring(). Queue 0 is the threads' (lib/soft/engine). */
+/* I/O queues of the drive. Thread 0 calls all functions but gnv_vdrive_has_ring(). Queue 0 belongs to lib/soft/engine. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +31,9 @@ static uint64_t at_first(const struct gnv_vdrive *d, unsigned worker)
 	return GNV_VD_AT(d, worker) + worker * sizeof(struct gnv_vd_worker) + offsetof(struct gnv_vd_worker, first);
 }
 
-/* ---- What commands see ---- */
+/* ---- The view of commands ---- */
 
-/* Copies. Their pointers are addresses of the GPU. */
+/* Fill the view with copies. Its pointers are addresses of the GPU. */
 static void copy_view(const struct gnv_vdrive *d, struct gnv_vd_view *view)
 {
 	const struct gnv_soft *soft = &d->t.soft;
@@ -65,7 +65,7 @@ int gnv_vdrive_describe(struct gnv_vdrive *d)
 	if (!view)
 		return gnv_fail(-ENOMEM, "out of memory");
 	copy_view(d, view);
-	if (!d->exec->is_cpu) /* a clock of its own: rates count from now on */
+	if (!d->exec->is_cpu) /* the GPU has its own clock, and rates count from now on */
 		d->exec->ops->peek(d->exec, &view->timing.born, GNV_VD_AT(d, worker) + offsetof(struct gnv_vd_worker, looked),
 				   sizeof(view->timing.born));
 	ret = d->exec->ops->poke(d->exec, GNV_VD_AT(d, view), view, sizeof(*view));
@@ -73,9 +73,9 @@ int gnv_vdrive_describe(struct gnv_vdrive *d)
 	return ret;
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
-/* A ring by its address for the GPU. */
+/* Get a ring and its address for the GPU. */
 static uint16_t get_ring(struct gnv_vdrive *d, const struct gnv_soft_ring *at, size_t entry, const struct gnv_soft_map **map,
 			 uint64_t *ring)
 {
@@ -126,7 +126,7 @@ uint16_t gnv_vdrive_cq_create(struct gnv_soft *soft, const struct gnv_soft_ring 
 	return 0;
 }
 
-/* Commands that wait for a time have slots there; all are free. */
+/* Allocate the slots of commands that wait for a time. All are free. */
 static int make_parking(struct gnv_vdrive *d, struct gnv_vd_sq *sq)
 {
 	const uint32_t n = sq->parked_max;
@@ -150,7 +150,7 @@ static int make_parking(struct gnv_vdrive *d, struct gnv_vd_sq *sq)
 	return ret;
 }
 
-/* A worker finds it from now on. */
+/* Put the queue into its worker's list. The worker polls it from then on. */
 static int link_sq(struct gnv_vdrive *d, const struct gnv_vd_sq *made)
 {
 	const uint32_t worker = worker_of(d, made->cq);
@@ -204,11 +204,11 @@ put_map:
 	return GPUNVME_SC_INTERNAL;
 }
 
-/* ---- Ending ---- */
+/* ---- Deletion ---- */
 
 static void set_flags(struct gnv_vdrive *d, unsigned qid, uint32_t flags)
 {
-	flags |= __atomic_fetch_or(&d->sq[qid].flags, flags, __ATOMIC_RELAXED); /* the attendant looks at them, too */
+	flags |= __atomic_fetch_or(&d->sq[qid].flags, flags, __ATOMIC_RELAXED); /* atomic, because the attendant reads them */
 	gnv_vdrive_poke32(d, at_sq(d, qid) + offsetof(struct gnv_vd_sq, flags), flags);
 }
 
@@ -224,7 +224,7 @@ void gnv_vdrive_sq_close(struct gnv_soft *soft, uint16_t qid)
 	d->sq[qid].closed = gnv_vdrive_change(d);
 }
 
-/* A pass that knows that the queue is closed leaves nothing of it. */
+/* A pass that has seen the flag leaves no command of the queue. */
 bool gnv_vdrive_sq_is_dry(struct gnv_soft *soft, uint16_t qid)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
@@ -248,7 +248,7 @@ static void unlink_sq(struct gnv_vdrive *d, uint32_t qid)
 	gnv_vdrive_poke32(d, at_sq(d, before) + offsetof(struct gnv_vd_sq, next), d->sq[before].next);
 }
 
-/* Memory that a worker may still have in hand is not given back: the drive is at its end then, and stop() says so. */
+/* If a worker may still use the slots, they are not freed. The drive has failed then, and stop() returns false. */
 void gnv_vdrive_sq_delete(struct gnv_soft *soft, uint16_t qid)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);
@@ -313,7 +313,9 @@ void gnv_vdrive_quiesce(struct gnv_soft *soft, bool dead)
 	d->quiet = gnv_vdrive_change(d);
 }
 
-/* What commands have made of the controller is met before its reset ends: the next one is not its heir. */
+/*
+ * An end of the controller by a command is taken over before the reset ends, so it does not reach the controller after the reset.
+ */
 bool gnv_vdrive_is_quiet(struct gnv_soft *soft)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);

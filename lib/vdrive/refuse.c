@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Words of fault= that this engine does not inject: they take memory between the drive's and the host's, a second completion, or
- * something that all queues share with the admin queue, which is served elsewhere.
+ * Words of fault= that this engine does not inject. They need memory between the drive's and the host's, a second completion, or
+ * state that I/O queues share with the admin queue, which another engine runs.
  */
 #include <errno.h>
 
@@ -10,7 +10,7 @@
 
 static const struct {
 	const char *word;
-	enum gnv_soft_verdict verdict; /* GNV_SOFT_GO: it is a state */
+	enum gnv_soft_verdict verdict; /* GNV_SOFT_GO: trait has the fault */
 	enum gnv_soft_trait trait;
 } refused[] = {
 	{ "flip", GNV_SOFT_FLIP, 0 },

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of regions: which memory of the host the drive reaches, and where. All of it is called under the lock of the space. */
+/*
+ * The table of regions: the memory of the host that the drive accesses, by IOVA. All functions are called under the lock of the
+ * space.
+ */
 #include <errno.h>
 #include <string.h>
 
 #include "vdrive/drive.h"
 
-#define UNMAP_MS 1000u /* so long a pass of the kernel may take; a host that unmaps asks again */
+#define UNMAP_MS 1000u /* longest wait for a pass of the kernel; a host that unmaps tries again */
 
 static uint64_t at_region(const struct gnv_vdrive *d, unsigned slot)
 {
 	return GNV_VD_AT(d, region) + slot * sizeof(struct gnv_vd_region);
 }
 
-/* ---- Regions that were placed, in the order of their addresses: the list that is not in use is made anew, and takes over ---- */
+/* ---- Placed regions, in the order of their addresses: the list that is not in use is written and becomes the one in use ---- */
 
 static void list_placed(struct gnv_vdrive *d)
 {
@@ -32,7 +35,7 @@ static void list_placed(struct gnv_vdrive *d)
 	}
 }
 
-/* Workers have left the list before when they have seen an epoch: the caller waits for that before the next change. */
+/* Workers that have seen the epoch of a change no longer use the list before it. The next change waits for that. */
 static int publish_placed(struct gnv_vdrive *d, uint32_t ms)
 {
 	const uint32_t next = !d->place;
@@ -74,7 +77,7 @@ static int show(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 	return ret;
 }
 
-/* Its length goes last: then it is there. */
+/* The length is written last, and makes the region valid. */
 static int enter(struct gnv_vdrive *d, const struct gnv_soft_map *map)
 {
 	struct gnv_vd_region region = { .iova = map->iova,
@@ -97,13 +100,15 @@ int gnv_vdrive_map(struct gnv_soft *soft, const struct gnv_soft_map *map)
 	return ret ? ret : enter(d, map);
 }
 
-/* No worker runs any more: it has stopped, or the context of the GPU has ended. */
+/* Return: no worker runs any more. They have stopped, or the context of the GPU has ended. */
 static bool is_over(struct gnv_vdrive *d)
 {
 	return __atomic_load_n(&d->stopped, __ATOMIC_ACQUIRE) || __atomic_load_n(&d->dead, __ATOMIC_ACQUIRE);
 }
 
-/* A worker that has seen the epoch finds the region no more, and no command of its reaches it: data moves within one pass. */
+/*
+ * A worker that has seen the epoch does not find the region. Data moves within one pass, so none of its commands accesses it then.
+ */
 static int withdraw(struct gnv_vdrive *d, unsigned slot)
 {
 	struct gnv_vdrive_region *region = &d->region[slot];
@@ -117,7 +122,7 @@ static int withdraw(struct gnv_vdrive *d, unsigned slot)
 	return gnv_vdrive_sync(d, UNMAP_MS) ? 0 : -EBUSY;
 }
 
-/* Then the memory may be hidden. Memory of a dead GPU cannot be unregistered, so its bytes stay. */
+/* Hide the memory after that. Memory of a dead GPU cannot be unregistered, so it stays. */
 int gnv_vdrive_unmap(struct gnv_soft *soft, const struct gnv_soft_map *map)
 {
 	struct gnv_vdrive *d = gnv_vdrive_of(soft);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine that runs on a GPU, or on CPU threads that carry out the same kernel: soft:vram:SIZE?on=... Blocks and the state
- * of queues lie in the memory of that GPU. Registers and the admin queue are served by a thread of the engine in
- * lib/soft/engine.
+ * The engine that runs on a GPU, or on CPU threads with the same kernel: soft:vram:SIZE?on=... Blocks and the state of queues are
+ * in the memory of that GPU. A thread of lib/soft/engine runs the registers and the admin queue.
  */
 #ifndef GNV_VDRIVE_VDRIVE_H
 #define GNV_VDRIVE_VDRIVE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is the processor of the drive fast enough, and does it run the kernel at all? The attendant asks, by sums and counters that the
- * workers keep. Both are reported once.
+ * The attendant's watch over the processor of the drive, by sums and counters that the workers keep: is it fast enough for the
+ * model, and does it run the kernel? Each failure is reported once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "util/bits.h"
 #include "vdrive/drive.h"
 
-#define PACE_NS 1000000000u /* so often times are judged, */
+#define PACE_NS 1000000000u /* time between two judgements, */
 #define SUM_NS 100000000u
-#define PACE_COMMANDS 64u   /* by so many commands at least */
+#define PACE_COMMANDS 64u   /* of so many commands at least */
 #define TOLERANCE 20u	    /* late by 1/20 */
 #define LOOK_NS 10000000u
 #define STARVED_NS 100000000u
@@ -60,7 +60,7 @@ static void look_at_pace(struct gnv_vdrive *d, uint64_t now)
 	if (!d->t.soft.timing.on || now - d->watch.summed < SUM_NS || !sum_up(d, &sum))
 		return;
 	d->watch.summed = now;
-	if (sum.commands == before->commands) /* the time begins with a command */
+	if (sum.commands == before->commands) /* the time counts from the first new command on */
 		d->watch.judged = now;
 	if (now - d->watch.judged < PACE_NS || sum.commands - before->commands < PACE_COMMANDS)
 		return;
@@ -74,7 +74,7 @@ static void look_at_pace(struct gnv_vdrive *d, uint64_t now)
 
 /* ---- Workers that do not run ---- */
 
-/* Of a worker that does not run: is there a queue with commands that it has not fetched? */
+/* Return: a worker that does not run has a queue with commands that it has not fetched. */
 static bool has_commands(struct gnv_vdrive *d, uint32_t worker)
 {
 	uint32_t head, tail, qid;
@@ -91,7 +91,7 @@ static bool has_commands(struct gnv_vdrive *d, uint32_t worker)
 	return waits;
 }
 
-/* Return: the launch that the slowest worker is in, as it counts them; UINT64_MAX: none runs. */
+/* Return: the count of the slowest worker that runs (gnv_vd.runs); UINT64_MAX: none runs. */
 static uint64_t oldest_run(const uint64_t *runs, uint32_t workers)
 {
 	uint64_t oldest = UINT64_MAX;
@@ -104,9 +104,9 @@ static uint64_t oldest_run(const uint64_t *runs, uint32_t workers)
 }
 
 /*
- * A worker is starved when a launch waits for the processor, this worker has not begun it, and has commands. What the host does
- * not launch, because it is busy itself, starves nobody; nor does a launch that waits for workers that run the one before. Return:
- * there is one.
+ * A worker is starved if a launch waits for the processor, the worker has not begun it, and the worker has commands. A launch that
+ * the host has not made yet, because the host is busy, does not count. Nor does a launch that waits for workers of the launch
+ * before it. Return: a worker is starved.
  */
 static bool is_starved(struct gnv_vdrive *d, uint64_t now)
 {
@@ -149,7 +149,7 @@ void gnv_vdrive_watch(struct gnv_vdrive *d)
 
 	if (now - d->watch.looked < LOOK_NS || !__atomic_load_n(&d->served, __ATOMIC_ACQUIRE))
 		return;
-	if (now - d->watch.looked > STARVED_NS / 2) /* this thread was kept from looking, and perhaps others from launching */
+	if (now - d->watch.looked > STARVED_NS / 2) /* this thread did not run in time, and perhaps neither did the launcher */
 		memset(d->watch.since, 0, sizeof(d->watch.since));
 	d->watch.looked = now;
 	look_at_pace(d, now);

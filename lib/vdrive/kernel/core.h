@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The controller's functions for I/O commands (lib/soft/core), compiled once more as a part of the kernel. Their names get a
- * prefix, so that on CPU threads they are not those that the library has for its own threads: these work on the data of a team
- * (shared.h).
+ * The controller's functions for I/O commands (lib/soft/core), compiled again as a part of the kernel. They use the data of a team
+ * (shared.h). A prefix of their names keeps them apart from the functions of the library's own threads.
  */
 #ifndef GNV_VDRIVE_CORE_H
 #define GNV_VDRIVE_CORE_H

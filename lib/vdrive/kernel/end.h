@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A turn of a team at a queue (queue.h), and how its commands end: errors, counters, completions.
+ * The end of commands in a turn of a team at a queue (queue.h): errors, counters, completions.
  *
  * A turn has one fence. Each lane that posts a completion fences once, after the team has met and before its entries:
  *
- *	data before completion	The data that all lanes moved goes before each entry. The lanes met, so the fence of one covers what
- *				the others stored (a fence is cumulative). The memory of the host gets the data, then the entry.
- *	entry before head	The team loads the host's head of the completion queue before it writes to the entries that are free
- *				by it (vd_look()).
+ *	data before completion	The data that all lanes moved is ordered before each entry. The lanes met, so the fence of one lane
+ *				covers the stores of the others (a fence is cumulative). The memory of the host gets the data, then
+ *				the entry.
+ *	head before entry	The team loads the host's head of the completion queue before it writes to the entries that this head
+ *				frees (vd_look()).
  *	tail before entry	The team loads the host's tail before it loads the entries of the submission queue (vd_look()). They are
  *				in registers and copied before the fence, so before the host sees a completion that frees them.
  *
- * Entries of one turn are not ordered among each other. The host takes them one by one, by the phase of each. Nothing is ordered
- * after the entries, but for queues with interrupts, where the number of completions goes after them.
+ * Entries of one turn have no order among each other. The host takes them one by one, by the phase of each. Nothing is ordered
+ * after the entries, except the number of completions, for queues with interrupts.
  */
 #ifndef GNV_VDRIVE_END_H
 #define GNV_VDRIVE_END_H
@@ -26,22 +27,22 @@ struct turn {
 	struct gnv_vd_work *work;
 	struct gnv_vd_sq *sq;
 	struct gnv_vd_cq *cq;
-	struct gnv_vd_sq_state s; /* all lanes have the same here, and change it in the same way; put_back() */
+	struct gnv_vd_sq_state s; /* the same in all lanes, which change it in the same way; put_back() stores it */
 	struct gnv_vd_cq_state c;
 	uint64_t now, looked;
 	uint64_t hook;
-	uint32_t due; /* commands of the batch that were parked, which come first */
+	uint32_t due; /* commands of the batch that were parked; they are its first ones */
 	uint32_t n;
 	bool closing;
 };
 
-/* A sum of two places in a ring. */
+/* A sum of two positions in a ring. */
 static inline uint32_t wrap(uint32_t at, uint32_t size)
 {
 	return at >= size ? at - size : at;
 }
 
-/* One lane: a command has failed, and is noted once. */
+/* One lane: log the error of a command, once. */
 static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 {
 	struct gnv_vd_error *error;
@@ -51,7 +52,7 @@ static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 		return;
 	cmd->counted = true;
 	number = __atomic_fetch_add(&vd->errors, 1, __ATOMIC_RELAXED);
-	vd_fence(); /* a host that copies a part of this entry, and then the number, sees this one (collect() of attend.c) */
+	vd_fence(); /* a host that copies a part of this entry and then the number sees this number (collect() of attend.c) */
 	error = &vd->error[number % GNV_VD_ERRORS];
 	vd_put64(&error->lba, cmd->sqe.cdw10 | (uint64_t)cmd->sqe.cdw11 << 32);
 	vd_put64(&error->command, (uint64_t)cmd->status << 32 | (uint32_t)cmd->sqe.cid << 16 | cmd->qid);
@@ -59,13 +60,13 @@ static VD_RARE void note_error(struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 	vd_put64(&error->nsid_number, (uint64_t)(number + 1) << 32 | cmd->sqe.nsid);
 }
 
-/* Collective use: a time of a lane, such that the sum of all lanes fits: 8.5 s at most for each of 128 lanes. */
+/* A time in units of struct gnv_vd_pace. It is at most 8.5 s for each of 128 lanes, so that the sum of all lanes fits. */
 static inline uint32_t pace_of(uint64_t ns)
 {
 	return (uint32_t)gnv_min((ns + (1u << GNV_VD_PACE_SHIFT) / 2) >> GNV_VD_PACE_SHIFT, UINT32_MAX / VD_WIDTH);
 }
 
-/* Commands that a step has ended, each once. */
+/* Collective: count commands that have ended, each once. */
 static inline void count(struct turn *t)
 {
 	struct gnv_soft_counters own = { 0 }, *sum = &t->worker->counters;
@@ -83,7 +84,7 @@ static inline void count(struct turn *t)
 	vd_add64(&sum->media_errors, (uint32_t)own.media_errors);
 }
 
-/* One lane: the entry of a command, by its place among those of this turn. */
+/* One lane: write the entry of a command. @place: its position among the entries of this turn. */
 static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cmd, uint32_t place)
 {
 	const struct gnv_vd_cq *cq = t->cq;
@@ -100,15 +101,15 @@ static inline void put_entry(const struct turn *t, const struct gnv_soft_cmd *cm
 }
 
 /*
- * One lane: has it ended, and is its completion to be posted now? The time is that by which take_due() chose. With a later one, a
- * new command could go before parked ones that are due, too.
+ * One lane. Return: the command has ended and its completion is due. The time is the one that take_due() used. By a later time, a
+ * new command could complete before parked ones that are also due.
  */
 static inline bool is_due(const struct turn *t, uint32_t i)
 {
 	return t->work->next[i] == GNV_SOFT_END && (t->closing || i < t->due || t->work->cmd[i].post_at <= t->now);
 }
 
-/* How late the commands are that end now: the data of a command may take longer than the model wants. */
+/* Add up the lateness of the commands that end now. The data of a command may take longer than the model allows. */
 static inline void note_late(const struct turn *t)
 {
 	const uint64_t now = vd_now();
@@ -124,7 +125,7 @@ static inline void note_late(const struct turn *t)
 	vd_add64(&t->worker->pace.late, pace_of(late));
 }
 
-/* Entries of @place completions are written. */
+/* Move the tail past the entries of @place completions. */
 static inline void advance(struct turn *t, uint32_t place)
 {
 	const uint32_t at = t->c.tail + place;
@@ -135,12 +136,12 @@ static inline void advance(struct turn *t, uint32_t place)
 		return;
 	vd_meet();
 	if (vd_lane() == 0) {
-		vd_fence(); /* an interrupt goes after its entries */
+		vd_fence(); /* the entries are ordered before the number that raises the interrupt */
 		vd_put64(&t->vd->posted[t->sq->cq], t->vd->posted[t->sq->cq] + place);
 	}
 }
 
-/* Completions, in order, and the others are parked. */
+/* Post the completions that are due, in the order of the batch, and park the other commands. */
 static inline void end_all(struct turn *t)
 {
 	uint32_t at, i, place = 0, all, rank;
@@ -172,7 +173,7 @@ static inline void end_all(struct turn *t)
 	advance(t, place);
 }
 
-/* The end of a turn: other lanes load it in the next one. */
+/* Store the state at the end of a turn. All lanes load it in the next one. */
 static inline void put_back(const struct turn *t)
 {
 	if (vd_lane() == 0) {

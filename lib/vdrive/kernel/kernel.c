@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel of a drive that runs on a GPU: the same text for CPU threads, NVIDIA and AMD GPUs. Each team is a worker, which serves
- * the submission queues of its list, turn by turn. What it knows is in the memory of the GPU, so it may end after any pass, and the
- * next launch goes on where it was.
+ * The kernel of a drive that runs on a GPU. CPU threads, NVIDIA and AMD GPUs run the same source. Each team is a worker, which
+ * polls the submission queues of its list, turn by turn. Its state is in the memory of the GPU, so it may end after any pass, and
+ * the next launch continues there.
  */
 #include "vdrive/kernel/queue.h"
 
-/* Events are the host's to report: it counts, as it cannot take bits out of this memory while they are set. */
+/* Count events for the host, which reports them. Counters, because the host cannot clear bits that lanes set at the same time. */
 static void report_events(struct gnv_vd *vd)
 {
 	uint32_t events = __atomic_load_n(&vd->view.io.events, __ATOMIC_RELAXED), i;
@@ -19,20 +19,21 @@ static void report_events(struct gnv_vd *vd)
 			__atomic_fetch_add(&vd->raised[i], 1, __ATOMIC_RELAXED);
 }
 
-#define WORKED_NS 500000u /* so exact is when a team had work last */
+#define WORKED_NS 500000u /* resolution of gnv_vd.worked */
 
 /* A launch of a worker. */
 struct shift {
 	struct gnv_vd *vd;
 	uint32_t index;
-	uint64_t looked; /* when the pass before began */
-	uint64_t epoch, acked; /* lane 0's: what the pass goes by, and what the host knows of */
-	bool stays; /* lane 0's: it counts in vd->staying */
+	uint64_t looked; /* when the last pass began */
+	uint64_t epoch, acked; /* of lane 0: the epoch of this pass, and the last one that the host has got */
+	bool stays; /* of lane 0: counted in vd->staying */
 };
 
 /*
- * Lane 0, after the team has met at the end of a pass: the host may take the pass for over, so a fence orders all of it before.
- * Most passes see no new epoch and need no fence. Then it loads the epoch of the next pass, before that loads anything.
+ * Lane 0, after the team has met at the end of a pass: report a new epoch to the host. The host then takes the pass for ended, so a
+ * fence orders the whole pass before. Most passes see no new epoch and need no fence. At the end, load the epoch of the next pass,
+ * before that pass loads anything.
  */
 static inline void acknowledge(struct shift *s)
 {
@@ -44,7 +45,7 @@ static inline void acknowledge(struct shift *s)
 	s->epoch = vd_acquire64(&s->vd->epoch);
 }
 
-/* Collective. Return: commands that it has seen to. */
+/* Collective. Return: commands that it handled. */
 static inline uint32_t pass(struct shift *s, struct gnv_vd_work *work)
 {
 	struct gnv_vd_worker *worker = &s->vd->worker[s->index];
@@ -66,7 +67,7 @@ static inline uint32_t pass(struct shift *s, struct gnv_vd_work *work)
 	return done;
 }
 
-/* One lane: no team has had work for that time, since the host has asked the launch to stay. */
+/* One lane. @stay, ns. Return: since the host asked the launch to stay, no team has had work for that time. */
 static VD_RARE bool is_unused(struct gnv_vd *vd, uint64_t stay, uint64_t now)
 {
 	uint64_t since = 0;
@@ -77,7 +78,7 @@ static VD_RARE bool is_unused(struct gnv_vd *vd, uint64_t stay, uint64_t now)
 	return now > since && now - since >= stay;
 }
 
-/* One lane. */
+/* One lane: enter or leave the count of teams that stay. */
 static VD_RARE void set_staying(struct shift *s, bool stays)
 {
 	if (s->stays == stays)
@@ -87,8 +88,8 @@ static VD_RARE void set_staying(struct shift *s, bool stays)
 }
 
 /*
- * One lane: is this launch over? A launch stays as a whole: where a team of it has ended by its slice already, the others do too,
- * for nobody would serve that team's queues. Then the next launch stays.
+ * One lane. Return: this launch is over. A launch stays as a whole. If one of its teams has already ended by its slice, the others
+ * end too, because no worker would poll that team's queues. The next launch stays then.
  */
 static inline bool is_over(const struct gnv_vd_args *args, struct shift *s, uint64_t born, uint64_t busy)
 {
@@ -104,12 +105,12 @@ static inline bool is_over(const struct gnv_vd_args *args, struct shift *s, uint
 	return (args->slice_ns && now - born >= args->slice_ns) || (args->idle_ns && now > busy && now - busy >= args->idle_ns);
 }
 
-/* Return: it found work. */
+/* Run one launch of a worker. Return: it found work. */
 static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gnv_vd_work *work)
 {
 	struct shift s = { .vd = (struct gnv_vd *)(uintptr_t)args->vd, .index = index };
 	const uint64_t born = vd_now();
-	uint64_t busy = born, worked_at = 0; /* what it has stored last */
+	uint64_t busy = born, worked_at = 0; /* the value that it stored last */
 	bool worked = false;
 	uint32_t idle = 0;
 
@@ -142,7 +143,7 @@ static inline bool run(const struct gnv_vd_args *args, uint32_t index, struct gn
 
 #if defined(__NVPTX__) || defined(__AMDGCN__)
 static struct gnv_vd_work batch __attribute__((address_space(3), loader_uninitialized));
-_Static_assert(sizeof(batch) <= (48u << 10) - 256, "a block of any NVIDIA GPU may have 48 KiB of this memory without asking");
+_Static_assert(sizeof(batch) <= (48u << 10) - 256, "a block of any NVIDIA GPU may use 48 KiB of shared memory by default");
 #endif
 
 #if defined(__NVPTX__)

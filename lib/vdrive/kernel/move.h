@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Data, by all lanes of a team: every function here is collective, and what it is given is the same for all lanes. */
+/* Moving data with all lanes of a team. Each function is collective, and its arguments are the same for all lanes. */
 #ifndef GNV_VDRIVE_MOVE_H
 #define GNV_VDRIVE_MOVE_H
 
 #include "vdrive/kernel/reach.h"
 
 #define VEC sizeof(struct vd_vec)
-#define DEEP 8u /* loads of a lane that are under way together */
-#define DEALLOCATE_MAX (32u << 20) /* bytes of one command: its other blocks stay allocated, for the command is a hint */
+#define DEEP 8u /* loads of a lane in flight */
+#define DEALLOCATE_MAX (32u << 20) /* bytes of one command; its other blocks stay allocated, as the command is a hint */
 
 static void *at_vec(uint64_t at, uint64_t i)
 {
@@ -102,7 +102,7 @@ static bool differs(uint64_t a, uint64_t b, uint64_t len)
 	return vd_any((a | b | len) % VEC ? bytes_differ(a, b, len) : vecs_differ(a, b, len / VEC));
 }
 
-/* Blocks: a multiple of a vector. */
+/* Fill blocks. @len: bytes, a multiple of VEC. */
 static void fill(uint64_t at, uint64_t len, uint32_t word)
 {
 	const struct vd_vec v = { { word, word, word, word } };
@@ -112,7 +112,7 @@ static void fill(uint64_t at, uint64_t len, uint32_t word)
 		vd_store(at_vec(at, i), v);
 }
 
-/* Data of a command between blocks at @at and the pieces, from data->done on. */
+/* Move or compare data between blocks at @at and the pieces of a command, from data->done on. Return: a byte differs. */
 static bool walk_pieces(const struct gnv_soft_cmd *cmd, uint64_t at, uint64_t len)
 {
 	struct gnv_soft_data *data = cmd->data;
@@ -146,7 +146,7 @@ static uint64_t flash_of(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd
 	return vd->view.flash[cmd->part - vd->view.io.part];
 }
 
-/* data->done counts bytes of all its ranges: no data of such a command is left to move. */
+/* data->done counts the bytes of all ranges, because this command moves no other data. */
 static void deallocate(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd)
 {
 	const struct gpunvme_dsm_range *range = &cmd->data->room->range[cmd->done];
@@ -161,7 +161,7 @@ static void deallocate(const struct gnv_vd *vd, const struct gnv_soft_cmd *cmd)
 		cmd->data->done += len;
 }
 
-/* The step that a command is at. Return: bytes that are done. */
+/* Carry out the current step of a command. Return: bytes that are done. */
 static VD_RARE int carry(const struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 {
 	const uint64_t at = flash_of(vd, cmd) + cmd->op.offset + cmd->done, len = cmd->op.len - cmd->done;
@@ -182,7 +182,7 @@ static VD_RARE int carry(const struct gnv_vd *vd, struct gnv_soft_cmd *cmd)
 		deallocate(vd, cmd);
 		return 0;
 	default:
-		return 0; /* all that is written is there */
+		return 0; /* flush: blocks have no volatile cache */
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands that wait for a time, of one submission queue: an array of times, and for each the number of the slot that has the
- * command. Numbers of free slots stand at the end of the array of numbers, so those two never meet. All of it is collective.
+ * The commands of a submission queue that wait for a time: an array of times, and an array with the slot of each command. Free
+ * slots are at the end of the second array, which has an entry for each slot, so the two parts never overlap. All functions are
+ * collective.
  */
 #ifndef GNV_VDRIVE_PARK_H
 #define GNV_VDRIVE_PARK_H
@@ -21,7 +22,7 @@ static inline struct parking parking_of(const struct gnv_vd_sq *sq)
 				 (uint32_t *)(uintptr_t)sq->index, sq->parked_max };
 }
 
-/* Each lane with @yes parks its command; there is room for them all. */
+/* Park the command of each lane with @yes. The caller ensures that there are slots for all. */
 static VD_RARE void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, const struct gnv_soft_cmd *cmd, bool yes)
 {
 	const struct parking p = parking_of(sq);
@@ -35,11 +36,11 @@ static VD_RARE void park(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, 
 		p.due[s->parked + rank] = cmd->post_at;
 	}
 	s->parked += all;
-	s->next_due = 0; /* look */
+	s->next_due = 0; /* unknown: take_due() looks */
 	vd_meet();
 }
 
-/* Take those that are due out of the array, @max at most, and let the others move up. Return: how many, as work->cmd[]. */
+/* Move commands that are due from the array to work->cmd[], @max at most. The others move up. Return: their number. */
 static VD_RARE uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, struct gnv_vd_work *work, uint64_t now,
 				 uint32_t max)
 {
@@ -63,7 +64,7 @@ static VD_RARE uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_st
 		yes = yes && n + rank < max;
 		if (yes)
 			work->cmd[n + rank] = p.slot[slot];
-		vd_meet(); /* all have read what is written now */
+		vd_meet(); /* all lanes have read the entries that are overwritten next */
 		n += (uint32_t)gnv_min(all, max - n);
 		rank = vd_rank(no, &all);
 		if (no) {
@@ -73,7 +74,7 @@ static VD_RARE uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_st
 		}
 		kept += all;
 		vd_meet();
-		/* Slots that are free go to where no parked command is: between those that are kept and those not yet looked at. */
+		/* Free slots are stored where no parked command is: after those that are kept, before those not yet read. */
 		rank = vd_rank(yes, &all);
 		if (yes)
 			work->to[n - all + rank] = slot;
@@ -87,7 +88,7 @@ static VD_RARE uint32_t take_due(const struct gnv_vd_sq *sq, struct gnv_vd_sq_st
 	return n;
 }
 
-/* Let a command with this identifier be due now, with a status. Return: there was one. */
+/* Make parked commands with this identifier due now, with the status of an abort. Return: there was one. */
 static bool abort_parked(const struct gnv_vd_sq *sq, struct gnv_vd_sq_state *s, uint16_t cid)
 {
 	const struct parking p = parking_of(sq);

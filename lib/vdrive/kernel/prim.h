@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The few things that the kernel needs of the processor that it runs on: CPU threads, NVIDIA and AMD GPUs. They are its own,
- * and share nothing with those of the device header: with the same wrong fence in both, no test would fail.
+ * Primitives of the processor that runs the kernel: CPU threads, NVIDIA and AMD GPUs. They share nothing with the primitives of the
+ * device header. With the same wrong fence in both, no test would fail.
  *
- * A team is VD_WIDTH lanes that work together: a block on an NVIDIA GPU, a wave on an AMD GPU, one lane on a CPU thread. All lanes
- * of a team call each function that is called collective.
+ * A team is VD_WIDTH lanes that work together: a block on an NVIDIA GPU, a wave on an AMD GPU, one lane on a CPU thread. A
+ * collective function is called by all lanes of a team.
  *
  *	vd_lane()	the number of a lane in its team
  *	vd_team()	the number of its team
- *	vd_meet()	collective: a lane returns when all have called it; it sees what the others stored before
+ *	vd_meet()	collective: a barrier. Each lane then sees what the others stored before
  *	vd_first(), vd_first64()	collective: the value of lane 0
- *	vd_any()	collective: a lane says true
- *	vd_rank()	collective: how many lanes before this one say true; @all: how many of them all
- *	vd_look()	collective: words that other processors write, by loads that run at the same time. No later access of any
- *			lane goes before them
+ *	vd_any()	collective: true if the value of any lane is true
+ *	vd_rank()	collective: number of lanes before this one whose value is true; @all: number of all such lanes
+ *	vd_look()	collective: load words that other processors write, with all loads in flight together. They are ordered
+ *			before each later access of any lane
  *	vd_add64()	collective: add the values of all lanes to a sum in memory
- *	vd_get32(), vd_get64(), vd_put64()	words that other processors use, too
- *	vd_acquire64()	the same, and no later access of this lane goes before it
- *	vd_load(), vd_store(), vd_load8()	data
- *	vd_fence()	all that this lane did, and all that lanes did before it met them, goes before all that this lane does
+ *	vd_get32(), vd_get64(), vd_put64()	load and store words that other processors use too
+ *	vd_acquire64()	the same load, ordered before each later access of this lane
+ *	vd_load(), vd_store(), vd_load8()	load and store data
+ *	vd_fence()	order what this lane did, and what other lanes did before it met them, before all that this lane does
  *			next, for every processor and device
- *	vd_now()	nanoseconds
- *	vd_rest()	there was nothing to do, @idle times
+ *	vd_now()	the time in nanoseconds
+ *	vd_rest()	pause after @idle passes without work
  */
 #ifndef GNV_VDRIVE_PRIM_H
 #define GNV_VDRIVE_PRIM_H
@@ -31,17 +31,17 @@
 
 #include "vdrive/shared.h"
 
-/* Loads of such a loop are under way together: unrolled, their values are in registers. */
+/* Unrolls a loop, so that its loads are in flight together, with their values in registers. */
 #if defined(__clang__)
 #define VD_UNROLL _Pragma("unroll")
 #else
 #define VD_UNROLL
 #endif
 
-#define VD_RARE __attribute__((noinline)) /* its registers do not count where it is called */
-#define VD_LOOKS 5u /* words of vd_look(), at most */
+#define VD_RARE __attribute__((noinline)) /* a function of its own, so its registers do not add to those of the caller */
+#define VD_LOOKS 5u /* most words of one vd_look() */
 
-/* 16 bytes that move as one where the processor can. */
+/* 16 bytes, which move in one access if the processor can. */
 struct vd_vec {
 	uint32_t w[4];
 };
@@ -54,7 +54,7 @@ struct vd_vec {
 #include "vdrive/kernel/prim_cpu.h"
 #endif
 
-/* Collective: a word of 64 bits of lane 0. */
+/* Collective: the 64-bit value of lane 0. */
 static inline uint64_t vd_first64(uint64_t value)
 {
 	const uint32_t low = vd_first((uint32_t)value), high = vd_first((uint32_t)(value >> 32));
@@ -62,7 +62,7 @@ static inline uint64_t vd_first64(uint64_t value)
 	return low | (uint64_t)high << 32;
 }
 
-/* Collective: the test that judges commands, on CPU threads only; 0: none. */
+/* Collective: the address of a test's function that judges commands, on CPU threads only; 0: none. */
 static inline uint64_t vd_hook(const struct gnv_vd *vd)
 {
 #if defined(VD_HOOKS)
@@ -74,7 +74,7 @@ static inline uint64_t vd_hook(const struct gnv_vd *vd)
 }
 
 /*
- * Does a test judge this command in place of the rules? On CPU threads only; one lane. Return: it does, and what follows is set.
+ * One lane: let a test judge this command in place of the rules, on CPU threads only. Return: it did, and set the results.
  */
 static inline bool vd_judge(uint64_t hook, const struct gnv_soft_cmd *cmd, enum gnv_soft_verdict *verdict, uint16_t *status,
 			    uint32_t *number)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What prim.h says, on AMD GPUs. The team is a wave, and a workgroup is one. */
+/* The primitives of prim.h on AMD GPUs. A team is a wave, and a workgroup has one wave. */
 #ifndef GNV_VDRIVE_PRIM_AMDGCN_H
 #define GNV_VDRIVE_PRIM_AMDGCN_H
 
@@ -114,7 +114,7 @@ static inline void vd_fence(void)
 	__builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
 }
 
-/* Of a clock of 100 MHz: 10 ns each. */
+/* The clock has 100 MHz, so a tick is 10 ns. */
 static inline uint64_t vd_now(void)
 {
 	return __builtin_readsteadycounter() * 10;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What prim.h says, on CPU threads. The team is one lane; a test gives more (tests/soft/team.c). */
+/* The primitives of prim.h on CPU threads. A team has one lane. A test makes teams of four (tests/soft/team.c). */
 #ifndef GNV_VDRIVE_PRIM_CPU_H
 #define GNV_VDRIVE_PRIM_CPU_H
 
@@ -29,7 +29,7 @@ static inline void vd_put64(uint64_t *at, uint64_t value)
 	__atomic_store_n(at, value, __ATOMIC_RELEASE);
 }
 
-/* A host may write there meanwhile: whatever mixture arrives is the one that is used. */
+/* A host may write there at the same time. The mixture of old and new words that was loaded is used. */
 static inline struct vd_vec vd_load(const void *at)
 {
 	const uint64_t *word = at;
@@ -38,7 +38,7 @@ static inline struct vd_vec vd_load(const void *at)
 	return (struct vd_vec){ { (uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32) } };
 }
 
-/* The last dword last. */
+/* The last dword, which has the phase of a completion, is stored last. */
 static inline void vd_store(void *at, struct vd_vec v)
 {
 	uint32_t *word = at;

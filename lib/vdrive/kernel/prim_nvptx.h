@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What prim.h says, on NVIDIA GPUs. The team is a block. */
+/* The primitives of prim.h on NVIDIA GPUs. A team is a block. */
 #ifndef GNV_VDRIVE_PRIM_NVPTX_H
 #define GNV_VDRIVE_PRIM_NVPTX_H
 
@@ -11,7 +11,7 @@
 #define WARPS (VD_WIDTH / WARP)
 #define ALL 0xffffffffu
 
-/* Words by which lanes of a block tell each other. Between two uses the block meets. */
+/* Words that lanes of a block exchange. There is a barrier between two uses. */
 static uint32_t team_word[WARPS > VD_LOOKS ? WARPS : VD_LOOKS] __attribute__((address_space(3), loader_uninitialized));
 
 static inline uint32_t vd_lane(void)

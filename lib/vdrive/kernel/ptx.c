@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GNV_VD_PTX_FILE is the file, or not defined where the build has no compiler for it. */
+/* GNV_VD_PTX_FILE is the file of the PTX. It is not defined if the build has no compiler for it. */
 #include "vdrive/kernel/ptx.h"
 
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #ifndef GNV_VDRIVE_PTX_H
 #define GNV_VDRIVE_PTX_H
 
-/* Text that ends with NUL; NULL in a build without. */
+/* Return: the PTX as a string; NULL: the build has none. */
 const char *gnv_vd_ptx(void);
 
 #endif

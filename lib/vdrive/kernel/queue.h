@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One turn of a team at a submission queue: what is due, what is new, its data, its completions. A command's data moves within
- * the turn that begins it, so between turns no command reaches memory of the host. Functions are collective, unless a comment
- * says otherwise.
+ * One turn of a team at a submission queue: parked commands that are due, new commands, their data, their completions. A command's
+ * data moves within the turn that begins it, so between turns no command accesses memory of the host. Functions are collective,
+ * unless a comment says otherwise.
  */
 #ifndef GNV_VDRIVE_QUEUE_H
 #define GNV_VDRIVE_QUEUE_H
@@ -11,7 +11,7 @@
 
 /* ---- Doorbells ---- */
 
-/* Nonsense is reported, once for each value. */
+/* Report an invalid value of a doorbell, once for each value. */
 static inline void refuse(struct gnv_vd *vd, uint64_t *bad, uint32_t value)
 {
 	if (*bad != value && vd_lane() == 0)
@@ -19,7 +19,7 @@ static inline void refuse(struct gnv_vd *vd, uint64_t *bad, uint32_t value)
 	*bad = value;
 }
 
-/* How far the host may have consumed: from the old head to the last entry posted. Return: entries that are free. */
+/* Take a new head. It is valid from the old head to the last entry posted. Return: entries that are free. */
 static inline uint32_t look_at_head(struct turn *t, uint32_t head)
 {
 	struct gnv_vd_cq_state *c = &t->c;
@@ -34,7 +34,7 @@ static inline uint32_t look_at_head(struct turn *t, uint32_t head)
 	return wrap(c->head + size - c->tail - 1, size);
 }
 
-/* Return: entries that wait. */
+/* Take a new tail. Return: entries that wait. */
 static inline uint32_t look_at_tail(struct turn *t, uint32_t tail)
 {
 	const uint32_t size = t->sq->size;
@@ -49,7 +49,7 @@ static inline uint32_t look_at_tail(struct turn *t, uint32_t tail)
 
 /* ---- Fetching ---- */
 
-/* One lane: a command slot of the batch is new. */
+/* One lane: initialise a command of the batch. */
 static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 {
 	cmd->next = NULL;
@@ -69,9 +69,9 @@ static inline void fresh(const struct turn *t, struct gnv_soft_cmd *cmd)
 	cmd->number = 0;
 }
 
-#define SQE_VECS 4u /* of an entry, whatever the stride */
+#define SQE_VECS 4u /* of an entry, independent of the stride */
 
-/* Entries are read as whole lines, four lanes each, and once: the host may be rewriting them. */
+/* Copy @n entries. Four lanes read an entry as one line, and once, because the host may be rewriting it. */
 static inline void fetch(struct turn *t, uint32_t n)
 {
 	const uint64_t ring = t->sq->ring, stride = t->sq->stride;
@@ -98,7 +98,7 @@ static inline void fetch(struct turn *t, uint32_t n)
 	vd_meet();
 }
 
-/* ---- Beginning; one lane for each command ---- */
+/* ---- Begin; one lane for each command ---- */
 
 static VD_RARE enum gnv_soft_next meet_fault(uint64_t hook, struct gnv_soft_cmd *cmd)
 {
@@ -106,7 +106,7 @@ static VD_RARE enum gnv_soft_next meet_fault(uint64_t hook, struct gnv_soft_cmd 
 	uint16_t status = 0;
 	uint32_t number = 0;
 
-	if (cmd->stalled) { /* it was judged before */
+	if (cmd->stalled) { /* it has been judged already */
 		cmd->stalled = false;
 		cmd->post_at = 0;
 		return GNV_SOFT_STEP;
@@ -116,14 +116,14 @@ static VD_RARE enum gnv_soft_next meet_fault(uint64_t hook, struct gnv_soft_cmd 
 	return verdict == GNV_SOFT_GO ? GNV_SOFT_STEP : gnv_soft_carry_out(cmd, verdict, status, number, vd_now());
 }
 
-/* As the threads of lib/soft/engine do, so that a queue draws the same latencies there and here. */
+/* One lane: set the time of the completion, as lib/soft/engine does, so that a queue draws the same latencies in both. */
 static void take_time(const struct turn *t, struct gnv_soft_cmd *cmd, uint64_t number)
 {
 	struct gnv_soft_timing *timing = &t->vd->view.timing;
 	const uint64_t drawn = gnv_soft_timing_draw(timing, cmd->qid, number);
 	const uint64_t due = gnv_soft_timing_due(timing, t->now, t->looked, &cmd->op, drawn);
 
-	if (due < cmd->post_at) /* a fault's delay is longer */
+	if (due < cmd->post_at) /* the delay of a fault is longer */
 		return;
 	cmd->post_at = due;
 	cmd->timed = true;
@@ -143,7 +143,7 @@ static enum gnv_soft_next begin(const struct turn *t, struct gnv_soft_cmd *cmd, 
 	return next;
 }
 
-/* What the model asks of new commands. */
+/* Add up the times that the model gives to new commands. */
 static inline void note_asked(const struct turn *t)
 {
 	struct gnv_vd_pace *pace = &t->worker->pace;
@@ -171,7 +171,7 @@ static inline void begin_all(struct turn *t)
 		cmd->data = &t->work->data[i];
 		cmd->data->room = &t->worker->room[i];
 		cmd->data->dma = &t->vd->dma;
-		number = t->s.drawn + i + 1 - gnv_min(i + 1, t->due); /* of what is new */
+		number = t->s.drawn + i + 1 - gnv_min(i + 1, t->due); /* of new commands only */
 		t->work->next[i] = (uint8_t)(i >= t->due || cmd->stalled ? begin(t, cmd, number) : GNV_SOFT_END);
 	}
 	t->s.drawn += t->n - t->due;
@@ -182,7 +182,7 @@ static inline void begin_all(struct turn *t)
 
 /* ---- Data ---- */
 
-/* One lane: is all of a command one transfer between two places, as most are? */
+/* One lane. Return: the whole command is one transfer of @len bytes between two places, as most commands are. */
 static inline bool is_plain(const struct turn *t, uint32_t i, uint64_t len)
 {
 	const struct gnv_soft_cmd *cmd = &t->work->cmd[i];
@@ -191,7 +191,7 @@ static inline bool is_plain(const struct turn *t, uint32_t i, uint64_t len)
 	       cmd->op.len == len && cmd->data->segs.first.at % VEC == 0;
 }
 
-/* Those of the length of the first, at once. */
+/* Move the data of all plain commands that have the length of the first one together. */
 static inline void move_plain(struct turn *t)
 {
 	struct gnv_vd_work *work = t->work;
@@ -225,7 +225,7 @@ static inline void move_plain(struct turn *t)
 	vd_meet();
 }
 
-/* The others, step by step. */
+/* Carry out the other commands, one after the other, step by step. */
 static inline void move_others(struct turn *t)
 {
 	uint32_t i;
@@ -253,8 +253,8 @@ static inline void carry_out(struct turn *t)
 }
 
 /*
- * A queue that the host gives up: what is parked ends, as far as there is room, and the rest vanishes. Functions for rare cases get
- * copies. A turn that is given by its address is in no register.
+ * Close a queue that the host deletes: parked commands complete as long as the completion queue has room, and the others are
+ * discarded. Functions for rare cases take a copy of the turn, because a turn whose address is taken is not kept in registers.
  */
 static VD_RARE void close_queue(struct turn copy, uint32_t flags)
 {
@@ -271,7 +271,7 @@ static VD_RARE void close_queue(struct turn copy, uint32_t flags)
 			break;
 		for (i = vd_lane(); i < t->n; i += VD_WIDTH) {
 			cmd = &t->work->cmd[i];
-			if (cmd->post_at == UINT64_MAX || cmd->stalled) { /* it never began; the others keep their status */
+			if (cmd->post_at == UINT64_MAX || cmd->stalled) { /* it never began; other commands keep their status */
 				cmd->status = GPUNVME_SC_ABORT_SQ_DELETED;
 				cmd->counted = false;
 			}
@@ -298,13 +298,13 @@ static VD_RARE struct gnv_vd_sq_state look_for_abort(struct gnv_vd_sq *sq, struc
 
 enum look { FLAGS, NEXT, ABORT, TAIL, HEAD };
 
-/* Words that the host writes. */
+/* Load the words that the host writes. */
 static inline void look(const struct turn *t, uint32_t word[VD_LOOKS])
 {
 	const uint32_t *const at[VD_LOOKS] = {
 		[FLAGS] = &t->sq->flags,
 		[NEXT] = &t->sq->next,
-		[ABORT] = (const uint32_t *)(const void *)&t->sq->abort, /* the low half: it changes with each request */
+		[ABORT] = (const uint32_t *)(const void *)&t->sq->abort, /* the low half, which changes with each request */
 		[TAIL] = (const uint32_t *)(uintptr_t)t->sq->doorbell,
 		[HEAD] = (const uint32_t *)(uintptr_t)t->cq->doorbell,
 	};
@@ -312,7 +312,7 @@ static inline void look(const struct turn *t, uint32_t word[VD_LOOKS])
 	vd_look(at, word);
 }
 
-/* One lane. @left: there is no place for all commands of the queue that the host has room for. */
+/* One lane: count the turn. @left: commands of the queue were not fetched although the completion queue has room for them. */
 static inline void note_turn(const struct turn *t, bool left)
 {
 	struct gnv_vd_pace *pace = &t->worker->pace;
@@ -322,7 +322,7 @@ static inline void note_turn(const struct turn *t, bool left)
 		vd_put64(&pace->starved, pace->starved + 1);
 }
 
-/* What waits for its time and is due, and what is new, as far as there is room. */
+/* Fill the batch with parked commands that are due, then with new ones, as far as there is room. */
 static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 {
 	struct gnv_vd_sq_state s = t->s;
@@ -331,7 +331,7 @@ static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 	t->due = t->n = take_due(t->sq, &s, t->work, t->now, (uint32_t)gnv_min(room, GNV_VD_BATCH));
 	t->s = s;
 	n = (uint32_t)gnv_min(gnv_min(waits, GNV_VD_BATCH - t->n), gnv_min(room - t->n, t->sq->parked_max - t->s.parked - t->n));
-	if (t->vd->judged || t->hook) /* rules judge in the order of the queue, and may stop it */
+	if (t->vd->judged || t->hook) /* one at a time, because rules judge in the order of the queue and may stop it */
 		n = (uint32_t)gnv_min(n, 1);
 	if (t->vd->view.timing.on && !t->s.stuck && vd_lane() == 0)
 		note_turn(t, n < gnv_min(waits, room - t->n));
@@ -339,7 +339,7 @@ static inline void gather(struct turn *t, uint32_t waits, uint32_t room)
 		fetch(t, n);
 }
 
-/* Return: commands that it has seen to. @next: the next queue of the worker. */
+/* Make one turn at a queue. @next: set to the next queue of the worker. Return: commands that it handled. */
 static inline uint32_t serve_queue(struct turn *t, struct gnv_vd_sq *sq, uint32_t *next)
 {
 	uint32_t word[VD_LOOKS], waits, room;

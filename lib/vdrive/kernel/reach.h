@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of the host by IOVA, and what the controller's functions want of it (core/data.h). One lane calls all of this. */
+/* Access to memory of the host by IOVA, for the controller's functions (core/data.h). All functions are called by one lane. */
 #ifndef GNV_VDRIVE_REACH_H
 #define GNV_VDRIVE_REACH_H
 
@@ -8,10 +8,10 @@
 
 #define OWN_SHIFT 44u /* GNV_SOFT_IOVA_SLOT_SHIFT */
 
-/* Of the placed regions, the last that begins at or below the address. */
+/* The last placed region that begins at or below the address. */
 static const struct gnv_vd_region *placed_region(const struct gnv_vd *vd, uint64_t iova)
 {
-	const uint64_t placed = vd_acquire64(&vd->placed); /* before the list: publish_placed() of regions.c writes it after that */
+	const uint64_t placed = vd_acquire64(&vd->placed); /* before the list; publish_placed() (regions.c) writes it after the list */
 	const struct gnv_vd_placed *place = &vd->place[placed >> 32];
 	uint32_t low = 0, high = (uint32_t)placed, middle;
 
@@ -32,7 +32,7 @@ static const struct gnv_vd_region *region_of(const struct gnv_vd *vd, uint64_t i
 	return slot < GNV_VD_REGIONS ? &vd->region[slot] : placed_region(vd, iova);
 }
 
-/* Return: where this processor reaches all of [address, address + len); 0: it does not. */
+/* Return: the address at which this processor accesses all of [address, address + len); 0: there is none. */
 static uint64_t reach(const struct gnv_vd *vd, uint64_t address, uint64_t len, uint64_t *flags)
 {
 	const uint64_t iova = gnv_soft_address(&vd->view.io, address);
@@ -41,7 +41,7 @@ static uint64_t reach(const struct gnv_vd *vd, uint64_t address, uint64_t len, u
 
 	if (!region)
 		return 0;
-	has = vd_acquire64(&region->len); /* before the rest: enter() of regions.c writes it after that */
+	has = vd_acquire64(&region->len); /* loaded before the rest; enter() of regions.c writes it after the rest */
 	begins = vd_get64(&region->iova);
 	*flags = vd_get64(&region->flags);
 	if (iova < begins || !gnv_within(iova - begins, len, has))
@@ -61,7 +61,7 @@ uint16_t gnv_soft_list_open(struct gnv_soft_dma *dma, uint64_t iova, size_t len,
 	list->word = (const uint64_t *)(uintptr_t)at;
 	if (at && flags & GNV_VD_INSIDE && gnv_soft_has(dma->vd->view.io.traits, GNV_SOFT_CMB_LISTS))
 		return GPUNVME_SC_INVALID_CMB_USE;
-	return !at || at % sizeof(uint64_t) ? GPUNVME_SC_DATA_TRANSFER : 0; /* memory that the host registered may start anywhere */
+	return !at || at % sizeof(uint64_t) ? GPUNVME_SC_DATA_TRANSFER : 0; /* memory that the host registered may begin anywhere */
 }
 
 void gnv_soft_list_close(struct gnv_soft_dma *dma, const struct gnv_soft_list *list)
@@ -70,7 +70,7 @@ void gnv_soft_list_close(struct gnv_soft_dma *dma, const struct gnv_soft_list *l
 	(void)list;
 }
 
-/* By dwords: that is how it is aligned. */
+/* Load by dwords, to which it is aligned. */
 uint16_t gnv_soft_sgl_read(struct gnv_soft_dma *dma, uint64_t iova, struct gpunvme_sgl *sgl)
 {
 	uint64_t flags;
@@ -91,7 +91,7 @@ uint16_t gnv_soft_sgl_read(struct gnv_soft_dma *dma, uint64_t iova, struct gpunv
 
 /* ---- Pieces ---- */
 
-/* fault=cmb-data: data for memory of the controller lands in the page next to the right one. */
+/* fault=cmb-data: data for memory of the controller goes to the page next to the right one. */
 static uint64_t reach_data(const struct gnv_vd *vd, uint64_t iova, uint64_t len)
 {
 	uint64_t flags;
@@ -107,7 +107,7 @@ static inline struct gnv_vd_piece *piece_of(struct gnv_vd_segs *segs, uint32_t i
 	return i ? &segs->more[i - 1] : &segs->first;
 }
 
-/* Neighbours become one. */
+/* Pieces that follow each other are merged. */
 uint16_t gnv_soft_segs_add(struct gnv_soft_dma *dma, struct gnv_soft_segs *segs, uint64_t iova, size_t len)
 {
 	struct gnv_vd_piece *last = segs->count ? piece_of(segs, segs->count - 1) : NULL;
@@ -154,7 +154,7 @@ void gnv_soft_data_advance(struct gnv_soft_cmd *cmd, size_t bytes)
 	cmd->data->done += bytes;
 }
 
-/* All data moves between the drive's memory and the host's. What would need memory between the two is refused (fault.c). */
+/* All data moves between the drive's memory and the host's. Faults that need memory between the two are refused (refuse.c). */
 bool gnv_soft_data_must_be_apart(const struct gnv_soft_cmd *cmd)
 {
 	(void)cmd;
@@ -184,13 +184,13 @@ void gnv_soft_data_lost(struct gnv_soft_cmd *cmd)
 	(void)cmd;
 }
 
-/* The team has compared (move.h). */
+/* The team has compared already (move.h). */
 uint16_t gnv_soft_data_compare(struct gnv_soft_cmd *cmd)
 {
 	return cmd->data->differs ? GPUNVME_SC_COMPARE_FAILURE : 0;
 }
 
-/* Pieces begin and end at dwords, unless memory that the host registered begins anywhere. */
+/* Pieces begin and end at dwords, except in registered memory that begins anywhere. */
 static void copy_out(uint8_t *to, uint64_t from, uint64_t len)
 {
 	uint64_t i;
