@@ -10,11 +10,11 @@ int session_lasts(const struct session *s, int writes)
 	if (s->ns.medium_dev && !writes)
 		return GO_ON; /* of image=FILE */
 	if (s->ns.medium_dev)
-		return failed("%s is memory that is gone when this command ends, so what is written is lost: name an image file, or have "
-			      "bench, accept or serve use the memory",
+		return failed("%s is memory that is gone when this command ends: name an image file, or use bench, accept or serve with "
+			      "the memory",
 			      s->uri);
-	return failed("%s is memory that begins with zeroes and is gone when this command ends, so there is nothing to read, and what is "
-		      "written is lost: name an image file, or have bench, accept or serve use the memory",
+	return failed("%s is memory that begins with zeroes and is gone when this command ends: name an image file, or use bench, accept "
+		      "or serve with the memory",
 		      s->uri);
 }
 

@@ -66,8 +66,8 @@ static int begin_change(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, 
 		return 0;
 	unlock_queues(dev);
 	return gnv_fail(-EBUSY,
-			"admin command 0x%02x changes the blocks of a namespace, and views of the queues that exist would go on with the "
-			"old ones; destroy all queues of the device first, and make them again after it",
+			"admin command 0x%02x changes the blocks of a namespace, but existing views have the old ones; destroy "
+			"all queues of the device first, and create them again afterwards",
 			cmd->opc);
 }
 

@@ -188,9 +188,9 @@ static void ask_hmb(struct report *r)
 
 	if (!asked)
 		return;
-	snprintf(text, sizeof(text), used ? "the drive works in %u MiB of this machine's memory, and asks for %u" :
-		 "the drive has %u MiB of this machine's memory to work in, and asks for %u; without it may be slow: %s", used, asked,
-		 !gnv_hmb_denied(&r->dev->nvme) ? "hmb= in the URI" :
+	snprintf(text, sizeof(text), used ? "the drive uses %u MiB of host memory (HMB), and asks for %u" :
+		 "the drive has %u MiB of host memory (HMB), asks for %u, and may be slow; %s", used, asked,
+		 !gnv_hmb_denied(&r->dev->nvme) ? "raise hmb= in the URI" :
 		 r->dev->nvme.port->space->bare ? "it needs an IOMMU" :
 		 "do not share its address space");
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);

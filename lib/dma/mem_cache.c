@@ -270,8 +270,8 @@ GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t 
 	gnv_cache_end_overlap(dev->dma.cache, NULL, from, to);
 	if (!any_left(dev->dma.cache, from, to))
 		return 0;
-	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() for each "
-				"gpunvme_mem_get(), and recover or destroy queues that have ended");
+	return gnv_fail(-EBUSY, "some of the memory is in use, or the controller may still write to it; call gpunvme_mem_put() "
+				"for each gpunvme_mem_get(), then recover or destroy queues that have ended");
 }
 
 GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes)

@@ -154,9 +154,9 @@ static int give_cached(struct gnv_mapping *map)
 	if (!unfenced)
 		return 0;
 	return gnv_fail(-EOPNOTSUPP,
-			"the memory may be cached by %s, and a view for writing was given out, by which a controller could write old bytes from "
-			"it: give views GPUNVME_VIEW_FENCED, and call gpunvme_gpu_fence() between kernels that store there and those that "
-			"write, or use memory of gpunvme_mem_alloc()",
+			"the memory may be cached by %s, and a view permits writes, so the drive could get old bytes; use memory "
+			"of gpunvme_mem_alloc(), or give views GPUNVME_VIEW_FENCED and call gpunvme_gpu_fence() between kernels "
+			"that store data and kernels that write it",
 			map->mem->gpu->info.name);
 }
 

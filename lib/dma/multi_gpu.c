@@ -28,8 +28,8 @@ static int other_open(struct gnv_mapping *map, struct gpunvme_gpu *gpu, struct g
 
 	if (mem->local)
 		return gnv_fail(-EXDEV,
-				"the buffer lies in memory of another GPU, of which a completion here would not say that the "
-				"data has landed; share memory of the host (GPUNVME_MEM_HOST)");
+				"the buffer is in memory of another GPU, where data may arrive after its completion; use memory "
+				"of the host (GPUNVME_MEM_HOST)");
 	if (mem->dmabuf < 0)
 		ret = gnv_placement_claim(map->dev, gpu, false);
 	if (ret)

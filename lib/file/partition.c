@@ -116,7 +116,8 @@ static int check_usable(const struct disk *disk, const struct gpt *gpt)
 	if (gpt->first <= gpt->last && gpt->last < disk->nblocks)
 		return 0;
 	return gnv_fail(-EUCLEAN,
-			"the partition table (GPT) is of a drive of more than %llu blocks, and this one has %llu: it was cut off, or is a part",
+			"the partition table (GPT) is for a drive of more than %llu blocks, and this one has %llu: the image was "
+			"cut off, or is a part of a drive",
 			(unsigned long long)gpt->last, (unsigned long long)disk->nblocks);
 }
 
@@ -269,8 +270,9 @@ static int explain(const struct disk *disk, const char *cause)
 		if (size != disk->lba_size && gnv_within(size, sizeof(head), disk->nblocks * disk->lba_size) &&
 		    !disk->read(disk->ctx, size, head, sizeof(head)) && gpt_parse(head, size, 1, &gpt))
 			return gnv_fail(-EOPNOTSUPP,
-					"the partition table (GPT) is for blocks of %u bytes, and the namespace has blocks of %u: format it to those, or "
-					"copy what it holds to where they are; do not repair the table",
+					"the partition table (GPT) is for blocks of %u bytes, and the namespace has blocks of %u; "
+					"format the namespace to that block size, or copy the data to a drive that has it, but do "
+					"not repair the table",
 					size, disk->lba_size);
 	return gnv_fail(-EUCLEAN, "%s", cause);
 }

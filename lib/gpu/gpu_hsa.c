@@ -138,10 +138,10 @@ static int hsa_mem_register(struct gpunvme_gpu *gpu, void *ptr, size_t len, stru
 	bytes->cached = !gnv_hsa_writes_back(gnv_hsa_of(gpu));
 	gnv_log(&gpu->log, GPUNVME_LOG_WARN,
 		"%zu bytes at %p may be cached by this GPU: what a controller writes is seen by kernels that begin after "
-		"hipStreamSynchronize() or gpunvme_gpu_fence(), and maybe not by others that read there, nor by the next one of a "
-		"stream%s; memory of gpunvme_mem_alloc() is not cached, and with ROCm 7.2 "
-		"hipExtMallocWithFlags(..., hipDeviceMallocUncached) where the runtime passes it on",
-		len, ptr, bytes->cached ? ", and a controller that writes from there needs the same" : "");
+		"hipStreamSynchronize() or gpunvme_gpu_fence()%s. Other kernels, also the next one of a stream, may see old data; "
+		"use memory of gpunvme_mem_alloc(), or with ROCm 7.2 hipExtMallocWithFlags(..., hipDeviceMallocUncached) if the "
+		"runtime passes the flag on",
+		len, ptr, bytes->cached ? ", and commands that write from there need the same" : "");
 	return 0;
 }
 

@@ -164,9 +164,8 @@ void gnv_doctor_link(struct gnv_report *report, const struct gnv_pci *pci)
 	snprintf(fine, sizeof(fine), "its PCIe link has x%u at %u.%u GT/s, all it can do", pci->link_width, is / 10, is % 10);
 	if (pci->link_width < pci->max_width || is < could)
 		ret = gnv_fail(-EIO,
-			       "its PCIe link has x%u at %u.%u GT/s, and it could do x%u at %u.%u; put it into a slot that gives "
-			       "that, and seat it "
-			       "again (a link may also be slow while nothing uses it)",
+			       "its PCIe link has x%u at %u.%u GT/s, but the drive supports x%u at %u.%u; use another slot, and "
+			       "seat the drive again (an idle link may also be slow)",
 			       pci->link_width, is / 10, is % 10, pci->max_width, could / 10, could % 10);
 	gnv_report_limit(report, "link", ret, fine);
 }

@@ -20,8 +20,8 @@ static int type1_map(struct gnv_space *space, const struct gpunvme_mem *mem, uin
 				mem->ops->kind);
 	if (mem->moves && !sv->unsafe_vram)
 		return gnv_fail(-EOPNOTSUPP,
-				"type 1 maps memory of a GPU for good, and does not learn when the driver moves it%s: the controller would "
-				"then write into somebody else's; unsafe-vram=1 in the URI allows it",
+				"VFIO type 1 is not notified when the driver moves memory of a GPU%s, and the drive would then "
+				"write to memory of others; unsafe-vram=1 in the URI allows it",
 				mem->local ? "" : ", as the exporter of this DMA-BUF may");
 	ret = gnv_space_vfio_take(sv, mem->len, &iova);
 	if (ret)

@@ -87,8 +87,8 @@ static int find(struct gnv_nvme *nvme, uint64_t size)
 			return ret;
 	}
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
-		"the drive asks for %u MiB of this machine's memory, at least %llu KiB, and gets none: it may be slow; raise hmb= in the URI "
-		"or the locked-memory limit",
+		"the drive asks for %u MiB of host memory (HMB), at least %llu KiB, and gets none, so it may be slow; raise hmb= "
+		"in the URI or the locked-memory limit",
 		mib(nvme->hmb.asked), (unsigned long long)nvme->hmb.least / 1024);
 	return 0;
 }
@@ -118,12 +118,12 @@ static int refuse(struct gnv_nvme *nvme)
 
 	if (nvme->hmb.named && bare)
 		return gnv_fail(-EINVAL,
-				"without an IOMMU nothing keeps other devices from memory for %s to work in (hmb), nor the drive "
-				"from what was that memory; leave hmb= out",
+				"without an IOMMU other devices could access the host memory (HMB) of %s, and the drive could "
+				"access that memory after its release; leave hmb= out",
 				nvme->port->address);
 	if (nvme->hmb.named)
 		return gnv_fail(-EINVAL,
-				"memory for %s to work in (hmb) would be reached by the devices that share its address space; leave hmb= out, "
+				"devices that share the address space of %s could access its host memory (HMB); leave hmb= out, "
 				"or open it without sharing",
 				nvme->port->address);
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
@@ -182,7 +182,7 @@ static int leave(struct gnv_nvme *nvme)
 
 	if (nvme->hmb.named)
 		return gnv_fail(-EBUSY,
-				"%s works in memory of this machine (hmb), which a device that shares its address space would reach; open it "
+				"%s uses host memory (HMB), which a device that shares its address space could access; open it "
 				"without hmb=, or do not share",
 				nvme->port->address);
 	ret = gnv_hmb_used(nvme) ? set(nvme, 0) : 0;
@@ -191,7 +191,7 @@ static int leave(struct gnv_nvme *nvme)
 				nvme->port->address, gpunvme_strerror(ret));
 	if (!ret)
 		gnv_log(&nvme->log, GPUNVME_LOG_WARN,
-			"the drive leaves the memory of this machine that it works in, as its address space is shared: it may be slow");
+			"the drive gives its host memory (HMB) back, because its address space is shared, and may be slow");
 	return ret;
 }
 

@@ -53,8 +53,9 @@ static int check_flags(const struct gpunvme_pagecache_opts *opts, const struct g
 	if (!(opts->flags & GPUNVME_PAGECACHE_WRITE_BACK) || !source->read_only)
 		return 0;
 	if (source->file)
-		return gnv_fail(-EROFS, "kernels may not write to the file: open it with GPUNVME_FILE_WRITE, or one of gpunvme_file_live() take "
-				"gpunvme_file_lease() of, before the cache is made; or leave out GPUNVME_PAGECACHE_WRITE_BACK");
+		return gnv_fail(-EROFS, "the file is open for reading only; before creating the cache open it with "
+					"GPUNVME_FILE_WRITE, or call gpunvme_file_lease() for a file of gpunvme_file_live(), or "
+					"leave out GPUNVME_PAGECACHE_WRITE_BACK");
 	return gnv_fail(-EROFS, "%s cannot be written: it is write protected, or the device was opened read-only; leave out "
 				"GPUNVME_PAGECACHE_WRITE_BACK", source->name);
 }

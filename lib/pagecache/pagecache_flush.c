@@ -167,8 +167,8 @@ static int ask_device(struct gpunvme_pagecache *cache, struct flush *flush, uint
 		return ret;
 	flush->devs++;
 	if (flush->ns[i].info.lba_size != 1u << cache->view.lba_shift)
-		return gnv_fail(-EXDEV, "%s has other blocks than when the cache was made: what kernels have changed has no place there any "
-				"more; gpunvme_pagecache_discard() forgets it", cache->source.name);
+		return gnv_fail(-EXDEV, "%s has other blocks than when the cache was made, so changed pages cannot be written; "
+					"gpunvme_pagecache_discard() drops them", cache->source.name);
 	return 0;
 }
 

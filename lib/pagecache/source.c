@@ -250,7 +250,7 @@ int gnv_source_writable(const struct gnv_source *source)
 	if (!source->file)
 		return 0;
 	if (gpunvme_file_get_info(source->file, &info) || !info.writable)
-		return gnv_fail(-EROFS, "the file is not leased any more: what kernels have changed must be flushed before "
-				"gpunvme_file_unlease(), and can now only be forgotten, by gpunvme_pagecache_discard()");
+		return gnv_fail(-EROFS, "the file is not leased any more, so changed pages cannot be written; flush before "
+					"gpunvme_file_unlease(), now gpunvme_pagecache_discard() drops them");
 	return source->file->live ? gpunvme_file_check(source->file) : 0; /* after a broken lease its blocks may belong to others */
 }

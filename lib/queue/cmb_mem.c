@@ -148,8 +148,8 @@ static int check(const struct gpunvme_gpu *gpu, const struct gpunvme_dev *dev, s
 		return gnv_fail(-EINVAL, "memory of zero bytes was asked for");
 	/* Its stores to the drive and its doorbell are not ordered: what is written could be older than the command. */
 	if (dev->nvme.port->remote && gpu->info.kind != GPUNVME_GPU_CPU)
-		return gnv_fail(-EOPNOTSUPP, "data in the drive's memory is for CPU threads: commands may overtake what a GPU has "
-				"stored there; use memory of the host");
+		return gnv_fail(-EOPNOTSUPP, "data in the drive's memory (CMB) is for CPU threads only, because commands may "
+					     "overtake the stores of a GPU; use memory of the host");
 	return 0;
 }
 

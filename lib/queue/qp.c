@@ -222,7 +222,7 @@ int gnv_qp_abandon(struct gpunvme_qp *qp)
 	qp->zombie = true;
 	pthread_mutex_unlock(&qp->dev->lock);
 	gnv_fail(-EBUSY,
-		 "queue %u could not be deleted, its rings and all buffers stay the controller's until that is reset or closed: %s",
+		 "queue %u could not be deleted. The controller keeps its rings and all buffers until it is reset or closed: %s",
 		 qp->qid, gpunvme_errmsg());
 	gnv_log(&qp->dev->nvme.log, GPUNVME_LOG_ERROR, "%s", gpunvme_errmsg());
 	return -EBUSY;
@@ -324,7 +324,8 @@ static int prove_once(struct gpunvme_qp *qp, unsigned *late, unsigned *still)
 		return anew; /* the controller may still use the test's memory, which stays the arena's */
 	gnv_ringtest_fini(&test, qp);
 	if (ret == -EBUSY && ++*still == STILL_MOST)
-		return gnv_fail(-EIO, "the GPU stood still in each test of the doorbells of queue %u; try again when it has less to do", qp->qid);
+		return gnv_fail(-EIO, "the GPU ran no kernel in time in any test of the doorbells of queue %u; try again when it "
+				      "has less work", qp->qid);
 	if (fails) {
 		*late = 0;
 		return gnv_doorbells_open(qp);

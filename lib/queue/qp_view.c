@@ -192,9 +192,9 @@ static int allow_writing(struct gpunvme_qp *qp, uint32_t flags)
 		return 0;
 	if (gnv_mapping_cached(qp->dev, qp->gpu))
 		return gnv_fail(-EOPNOTSUPP,
-				"memory that %s may cache is mapped to the device, from which a controller could write old bytes: add "
-				"GPUNVME_VIEW_FENCED, and call gpunvme_gpu_fence() between kernels that store there and those that write, or use "
-				"memory of gpunvme_mem_alloc()",
+				"memory that %s may cache is mapped to the device, so the drive could get old bytes; use memory "
+				"of gpunvme_mem_alloc(), or add GPUNVME_VIEW_FENCED and call gpunvme_gpu_fence() between kernels "
+				"that store data and kernels that write it",
 				qp->gpu->info.name);
 	qp->unfenced = true;
 	return 0;

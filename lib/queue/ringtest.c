@@ -256,7 +256,7 @@ static int explain(const struct run *run, int ret, uint64_t by_lane, uint64_t by
 		return gnv_fail(ret, "the controller completed another command than the GPU rang for on queue %u", qid);
 	if (!ret && by_lane > by_cpu + run->qp->dev->ringtest.late_ns)
 		return gnv_fail(-EAGAIN,
-				"one in a hundred doorbells of the GPU was seen after %llu us or more; %llu us when the CPU rings",
+				"one in a hundred doorbells of the GPU was seen after %llu us or more; of the CPU's, after %llu us",
 				(unsigned long long)by_lane / 1000, (unsigned long long)by_cpu / 1000);
 	return ret;
 }
@@ -277,7 +277,7 @@ static int judge(struct run *run, int ret)
 	if (ret == -EBUSY && has_rung(run) && see(run, gnv_clock_ns(), 0))
 		ret = -ETIMEDOUT;
 	if (ret == -EBUSY)
-		return gnv_fail(ret, "the GPU stood still when it was to ring (doorbell %u of queue %u): nothing for %llu ms",
+		return gnv_fail(ret, "the GPU ran no kernel in time to ring doorbell %u of queue %u: nothing for %llu ms",
 				run->sent, qp->qid, (unsigned long long)(patience(run) / GNV_NS_PER_MS));
 	if (ret == -ETIMEDOUT && ring_again(run))
 		return deaf(qp);

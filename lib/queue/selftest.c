@@ -26,8 +26,8 @@
 static int moved(const struct gpunvme_qp *qp)
 {
 	return gnv_fail(-EIO,
-			"the self-test of queue %u: what the lanes see is not where the CPU sees their memory: the GPU's driver has moved "
-			"one of the two",
+			"the self-test of queue %u: GPU and CPU access different memory at the addresses of the ring, because the "
+			"GPU's driver has moved one of them",
 			qp->qid);
 }
 

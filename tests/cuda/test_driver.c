@@ -420,7 +420,7 @@ static void mapped_in_part(void **state)
 		assert_int_equal(gpu->ops->host_attach(gpu, pages + (1 - i) * 4096, 4096, &range[i]), 0);
 		for (j = i; j < 3; j++) {
 			assert_int_equal(gpu->ops->host_attach(gpu, pages + parts[j].offset, parts[j].len, &whole), -EBUSY);
-			assert_non_null(strstr(gpunvme_errmsg(), "is mapped to a GPU already"));
+			assert_non_null(strstr(gpunvme_errmsg(), "is already mapped to a GPU"));
 		}
 	}
 	assert_int_equal(gpu->ops->host_attach(gpu, pages, 8192, &whole), -EBUSY); /* known in two parts */
@@ -450,7 +450,7 @@ static void what_stays_registered_is_not_found_again(void **state)
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(gpu[i]->ops->host_attach(gpu[i], pages, sizeof(pages), &again), -EBUSY);
 		assert_int_equal(gpu[i]->ops->host_attach(gpu[i], pages + 4096, 4096, &again), -EBUSY);
-		assert_non_null(strstr(gpunvme_errmsg(), "start the program anew"));
+		assert_non_null(strstr(gpunvme_errmsg(), "restart the program"));
 	}
 	driver->fail = NULL;
 	assert_int_equal(gpu[0]->ops->host_detach(gpu[0], &range), 0); /* asked again, it lets go */
@@ -579,7 +579,7 @@ static void fail_a_kernel(int error, char *page)
 	assert_int_equal(gpu->ops->local_alloc(gpu, 4096, &local), 0);
 	driver->kernel_error = error;
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
-	assert_non_null(strstr(gpunvme_errmsg(), "start the program anew"));
+	assert_non_null(strstr(gpunvme_errmsg(), "restart the program"));
 	assert_int_equal(gpu->ops->peek(gpu, &word, local.lane, 4), -EIO);
 	assert_non_null(strstr(gpunvme_errmsg(), "a kernel, this one or an earlier one, failed"));
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);

@@ -71,12 +71,12 @@ static void faulted(struct waiter *w)
 
 	pthread_join(w->thread, NULL);
 	assert_int_equal(w->ret, -EIO);
-	snprintf(at, sizeof(at), "touched memory at 0x%llx ", (unsigned long long)w->go.lane);
+	snprintf(at, sizeof(at), "accessed memory at 0x%llx ", (unsigned long long)w->go.lane);
 	says(w->said, "GPU 0000:40:00.0: gnvk_ring.kd ");
 	says(w->said, at);
-	says(w->said, "free memory after the kernels that use it, and start the program anew");
+	says(w->said, "free memory after the kernels that use it, and restart the program");
 	assert_int_equal(gpu->ops->launch(gpu, &launch), -EIO);
-	says(gpunvme_errmsg(), "an earlier kernel touched memory at");
+	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
 	assert_int_equal(gpu->ops->peek(gpu, &word, w->rest.lane, 4), -EIO); /* a copy would never end */
 	assert_int_equal(gpu->ops->poke(gpu, w->rest.lane, &word, 4), -EIO);
 	assert_int_equal(gpu->ops->local_alloc(gpu, BYTES, &range), -EIO);
@@ -167,9 +167,9 @@ static void body_queue(void *arg)
 	faulted(&w);
 	c.nblocks = 128;
 	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &c), -EIO);
-	says(gpunvme_errmsg(), "an earlier kernel touched memory at");
+	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &none), -EIO);
-	says(gpunvme_errmsg(), "an earlier kernel touched memory at");
+	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
 	assert_null(none);
 	assert_true(gpunvme_qp_recover(qp) < 0);
 	assert_int_equal(gpunvme_mem_unmap(mem[0], dev), 0);

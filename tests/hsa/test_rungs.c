@@ -513,7 +513,7 @@ static void test_data(void **state)
 		for (unsigned right = 0; right < 2; right++) {
 			play.apart = true;
 			play.lanes_right = right;
-			data_fails("is not where the CPU sees their memory");
+			data_fails("GPU and CPU access different memory");
 		}
 	}
 	first_block((unsigned char)pattern(0));

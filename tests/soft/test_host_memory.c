@@ -216,7 +216,7 @@ static void test_shared(void **state)
 	assert_int_equal(join(a, "fault=hmb:2&hmb=2", &b), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "leave hmb= out"));
 	good(join(a, "fault=hmb:2", &b));
-	assert_true(has_logged("leaves the memory"));
+	assert_true(has_logged("gives its host memory"));
 	assert_without(a);
 	assert_without(b);
 	good(gnv_reset(&a->nvme, let_go, a));

@@ -213,7 +213,7 @@ static void test_caches(void **state)
 	(void)state;
 	opts.flags = GPUNVME_PAGECACHE_WRITE_BACK;
 	opts.file = file;
-	says(gpunvme_pagecache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() of");
+	says(gpunvme_pagecache_create(dev, gpu, &opts, &cache), -EROFS, "gpunvme_file_lease() for a file of gpunvme_file_live()");
 	good(gpunvme_file_lease(file));
 	good(gpunvme_pagecache_create(dev, gpu, &opts, &cache));
 	good(gpunvme_pagecache_flush(cache));

@@ -233,7 +233,7 @@ static void gpt_that_is_cut_off(void **state)
 	header_says(48, BLOCKS, 8);
 	found(3, 500, 100); /* by the backup, which says nothing of the kind */
 	memset(block(BLOCKS - 1), 0, lba_size);
-	refused(1, -EUCLEAN, "it was cut off");
+	refused(1, -EUCLEAN, "the image was cut off");
 	header_says(40, 6, 8); /* no block may be used, as the last one is 0 */
 	memset(block(BLOCKS - 1), 0, lba_size);
 	refused(1, -EUCLEAN, "GPT");

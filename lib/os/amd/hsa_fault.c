@@ -90,7 +90,7 @@ int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
 
 	if (broken == GNV_HSA_WAS_RESET)
 		return gnv_fail(-EIO,
-				"GPU %s: its driver has reset it (dmesg says why), and %s with it; start the program anew, for nothing more "
+				"GPU %s: its driver has reset it (dmesg says why), and %s with it; restart the program, because nothing more "
 				"of it runs on this GPU",
 				gpu->info.bdf, kernel);
 	if (broken != (int)HSA_STATUS_ERROR_MEMORY_FAULT)
@@ -98,9 +98,9 @@ int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
 	if (at)
 		snprintf(where, sizeof(where), "memory at 0x%llx", (unsigned long long)at);
 	return gnv_fail(-EIO,
-			"GPU %s: %s touched %s that the GPU does not have (status 0x2b): it was freed or unmapped while in use, "
-			"or is another's; free memory after the kernels that use it, and start the program anew, for the driver "
-			"runs nothing more of it on this GPU",
+			"GPU %s: %s accessed %s that is not mapped to the GPU (status 0x2b): it was freed or unmapped while in "
+			"use, or belongs to another process; free memory after the kernels that use it, and restart the program, "
+			"because the driver runs nothing more of it on this GPU",
 			gpu->info.bdf, kernel, where);
 }
 

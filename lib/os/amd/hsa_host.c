@@ -104,7 +104,7 @@ static int share_locked(struct gnv_hsa *gpu, void *cpu, size_t len, uint64_t *la
 		return -ERANGE;
 	if (info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED && !gnv_hsa_writes_back(gpu))
 		return gnv_fail(-EOPNOTSUPP,
-				"%p is memory of the host that GPU %s caches: lanes would see old data of it, and a controller old data of theirs; "
+				"%p is host memory that GPU %s caches, so kernels and the drive could see old data of each other; "
 				"allocate it with hipHostMalloc(..., hipHostMallocCoherent), or set HIP_HOST_COHERENT=1",
 				cpu, gpu->info.bdf);
 	*lane = (uintptr_t)info.agentBaseAddress + (size_t)((char *)cpu - (char *)info.hostBaseAddress);

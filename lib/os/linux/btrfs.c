@@ -219,8 +219,7 @@ int gnv_btrfs_extent(void *ctx, uint64_t pos, uint64_t at, uint64_t len)
 	while (!ret && len) {
 		c = find(b, at);
 		if (c && !c->whole)
-			return gnv_fail(-EOPNOTSUPP, "%s is striped by its btrfs, or of a kind that is unknown here: only what is single, "
-						     "or in whole copies (dup), can be mapped", b->path);
+			return gnv_fail(-EOPNOTSUPP, "%s has a btrfs profile that cannot be mapped; use the profile single or dup", b->path);
 		if (!c || at - c->first >= c->bytes)
 			return damaged(b->path);
 		part = gnv_min(len, c->bytes - (at - c->first));

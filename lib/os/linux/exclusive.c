@@ -87,8 +87,8 @@ static int open_failed(const struct gnv_pci *pci, const struct gnv_opened *node,
 				pci->bdf, node->name);
 	if (err == ENOENT)
 		return gnv_fail(-ENOENT,
-				"%s: the kernel has made the disk %s of it, which is missing from this /dev, so whether it is in "
-				"use is unknown; do it where /dev is complete",
+				"%s: its disk %s is missing from this /dev, so its users are unknown; run this where /dev is "
+				"complete, for example outside of a container",
 				pci->bdf, node->name);
 	return gnv_fail(-err, "%s: whether %s is in use is unknown: %s", pci->bdf, node->name, strerror(err));
 }

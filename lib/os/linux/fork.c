@@ -86,7 +86,7 @@ bool gnv_foreign(uint64_t of)
 	if (of == gnv_process())
 		return false;
 	gnv_fail(-ECHILD,
-		 "this belongs to the process that made it, of which this one is a child by fork(); open what is needed here");
+		 "the object belongs to the parent process; after fork() open devices and GPUs anew in the child");
 	return true;
 }
 

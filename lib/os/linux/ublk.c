@@ -247,8 +247,9 @@ int gnv_ublk_users(uint32_t id, char *text)
 		return 0;
 	ret = gnv_users_of_block(GNV_SYSFS, GNV_PROC, st.st_rdev, true, text, &unseen);
 	if (!ret && gnv_ublk_waits(GNV_SYSFS, id)) {
-		snprintf(text, GNV_USERS_TEXT, "requests are under way, or wait for a server, as those of the kernel's search for "
-			 "partitions do; let another one go on with it (--recover), or end it all the same (--force)");
+		snprintf(text, GNV_USERS_TEXT, "requests are in flight or wait for a server, for example those of the kernel's "
+					       "search for partitions; start another server (--recover), or remove the block "
+					       "device with them (--force)");
 		return -EBUSY;
 	}
 	return !ret && is_claimed(path) ? -EBUSY : ret;

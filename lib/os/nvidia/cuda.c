@@ -50,7 +50,7 @@ int gnv_cuda_failed(const struct gnv_cuda *cuda, const char *what, int error)
 	cuda->api.error(error, &text);
 	if (is_final(error))
 		return gnv_fail(-EIO,
-				"CUDA: %s: a kernel, this one or an earlier one, failed: %s (%d); start the program anew, for nothing more "
+				"CUDA: %s: a kernel, this one or an earlier one, failed: %s (%d); restart the program, because nothing more "
 				"of it runs on this GPU",
 				what, text ? text : "unknown", error);
 	return gnv_fail(ret, "CUDA: %s: %s (%d)", what, text ? text : "unknown", error);
@@ -80,7 +80,7 @@ static int check_stuck(const struct gnv_cuda *cuda)
 {
 	if (!gnv_cuda_is_stuck(cuda->gpu))
 		return 0;
-	return gnv_fail(-EIO, "a kernel of this process on %s did not end, and nothing more can be loaded there; start the program anew",
+	return gnv_fail(-EIO, "a kernel of this process on %s did not end, and nothing more can be loaded there; restart the program",
 			cuda->name);
 }
 

@@ -106,13 +106,13 @@ static int register_again(struct gnv_cuda *cuda, struct registered *known, void 
 		return gnv_fail(-EBUSY, "another thread unmaps a part of %zu bytes at %p from a GPU; map them after that", len, ptr);
 	if (known->kept)
 		return gnv_fail(-EBUSY,
-				"of %zu bytes at %p a part is still registered for memory that was unmapped before, and CUDA did not end "
-				"that; use memory at other addresses, or start the program anew",
+				"a part of the %zu bytes at %p is still registered with CUDA, for memory that was unmapped, and "
+				"CUDA did not unregister it; use other addresses, or restart the program",
 				len, ptr);
 	if ((char *)ptr < known->ptr || !gnv_within((size_t)((char *)ptr - known->ptr), len, known->len))
 		return gnv_fail(-EBUSY,
-				"of %zu bytes at %p a part is mapped to a GPU already, with %zu bytes at %p; map memory as a whole, or unmap "
-				"that first",
+				"a part of the %zu bytes at %p is already mapped to a GPU, with %zu bytes at %p; map the memory "
+				"as a whole, or unmap that part first",
 				len, ptr, known->len, (void *)known->ptr);
 	error = cuda->api.host_pointer(at, ptr, 0);
 	if (error)
