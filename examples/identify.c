@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 	int ret;
 
 	program = "identify";
-	ret = session_options(argc, argv, "usage: identify URI [--json]\nPrints what an NVMe controller is.", defs, &o, NULL);
+	ret = session_options(argc, argv, "usage: identify URI [--json]\nShows an NVMe controller.", defs, &o, NULL);
 	if (ret != GO_ON)
 		return ret;
 	ret = session_open(&s, &o);

@@ -181,7 +181,7 @@ int main(int argc, char **argv)
 	struct session_opts o = SESSION_OPTS_INIT;
 	uint32_t rounds = 64;
 	const struct option_def defs[] = {
-		OPTION_DEV(&o),	 { "rounds", OPTION_U32, &rounds, 1, "N", "writes and reads of each lane (default 64)" },
+		OPTION_DEV(&o),	 { "rounds", OPTION_U32, &rounds, 1, "N", "writes and reads of each thread (default 64)" },
 		OPTION_XFER(&o), OPTIONS_LANES(&o),
 		OPTION_YES(&o),	 OPTION_JSON(&o),
 		OPTIONS_END,

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 	struct session_opts o = SESSION_OPTS_INIT;
 	uint64_t bytes = 0;
 	const struct option_def defs[] = {
-		OPTION_DEV(&o),	   { "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "how much to read; K, M, G are powers of 1024" },
+		OPTION_DEV(&o),	   { "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "bytes to read; K, M, G are powers of 1024" },
 		OPTION_LBA(&o),	   OPTION_XFER(&o),
 		OPTION_FORCE(&o),  OPTION_YES_OUT(&o),
 		OPTIONS_LANES(&o), OPTION_JSON(&o),

@@ -49,7 +49,8 @@ struct session_opts {
 /* Options for the table of parse_options(); @o is the struct session_opts. */
 #define OPTION_DEV(o)                                                                                                              \
 	{                                                                                                                          \
-		"dev", OPTION_TEXT, &(o)->dev, 0, "URI", "controller: soft:PATH[?key=value&...] or a PCI address"                  \
+		"dev", OPTION_TEXT, &(o)->dev, 0, "URI",                                                                           \
+			"controller: PCI address, soft:PATH[?key=value&...], soft:ram:SIZE or vfio-user:SOCKET"                    \
 	}
 #define OPTION_LBA(o)                                                                                                              \
 	{                                                                                                                          \
@@ -57,15 +58,15 @@ struct session_opts {
 	}
 #define OPTION_XFER(o)                                                                                                             \
 	{                                                                                                                          \
-		"xfer", OPTION_SIZE, &(o)->xfer, 1, "SIZE", "bytes a lane moves with one call (default 256K)"                      \
+		"xfer", OPTION_SIZE, &(o)->xfer, 1, "SIZE", "bytes a thread moves with one call (default 256K)"                    \
 	}
 #define OPTION_YES_OUT(o)                                                                                                          \
 	{                                                                                                                          \
-		"yes", OPTION_FLAG, &(o)->yes, 0, NULL, "do write to FILE where that is a device"                                   \
+		"yes", OPTION_FLAG, &(o)->yes, 0, NULL, "permit to write to FILE if that is a device"                               \
 	}
 #define OPTION_YES(o)                                                                                                              \
 	{                                                                                                                          \
-		"yes", OPTION_FLAG, &(o)->yes, 0, NULL, "do write to a target that is not an image file"                           \
+		"yes", OPTION_FLAG, &(o)->yes, 0, NULL, "permit to write to a target that is not an image file"                    \
 	}
 #define OPTION_FORCE(o)                                                                                                            \
 	{                                                                                                                          \
@@ -77,7 +78,7 @@ struct session_opts {
 	}
 #define OPTION_GPU(o)                                                                                                              \
 	{                                                                                                                          \
-		"gpu", OPTION_TEXT, &(o)->gpu, 0, "G", "where the lanes run: cpu[:WIDTH], hsa:N, hsa:ADDRESS, cuda:N, auto (cpu)"  \
+		"gpu", OPTION_TEXT, &(o)->gpu, 0, "G", "where threads run: cpu[:WIDTH], hsa:N, hsa:ADDRESS, cuda:N, auto (cpu)"    \
 	}
 #define OPTION_VERBOSE(o)                                                                                                          \
 	{                                                                                                                          \
@@ -86,8 +87,8 @@ struct session_opts {
 #define OPTIONS_LANES(o)                                                                                                           \
 	OPTION_GPU(o), { "queues", OPTION_U32, &(o)->queues, 1, "N", "queue pairs (default 4, or what the controller has)" },      \
 		{ "depth", OPTION_U32, &(o)->depth, 1, "N", "entries of each queue, a power of two (default: up to 1024)" },       \
-		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N", "lanes (default 4 for each queue)" },                                  \
-		{ "forward", OPTION_FLAG, &(o)->forward, 0, NULL, "a CPU thread rings the doorbells, not the lanes" },             \
+		{ "lanes", OPTION_U32, &(o)->lanes, 1, "N", "threads (default 4 for each queue)" },                                  \
+		{ "forward", OPTION_FLAG, &(o)->forward, 0, NULL, "one CPU thread rings the doorbells of all threads" },             \
 		{ "cmb", OPTION_FLAG, &(o)->cmb, 0, NULL, "submission queues in the drive's own memory (CMB)" },                    \
 		{ "invalidate", OPTION_FLAG, &(o)->invalidate, 0, NULL, "empty the caches of an AMD GPU that sees old data (root)" },    \
 		OPTION_VERBOSE(o)

@@ -302,21 +302,21 @@ int verb_accept(int argc, char **argv)
 	uint32_t seconds = 600;
 	const struct option_def defs[] = {
 		OPTION_DEV(&a.o),
-		{ "yes", OPTION_FLAG, &a.o.yes, 0, NULL, "do overwrite the drive" },
-		{ "read-only", OPTION_FLAG, &a.read_only, 0, NULL, "only the rows that read" },
-		{ "overwrite", OPTION_FLAG, &a.overwrite, 0, NULL, "go on although the drive is not empty" },
-		{ "seconds", OPTION_U32, &seconds, 1, "N", "how long in all (default 600)" },
-		{ "formats", OPTION_FLAG, &a.formats, 0, NULL, "format it to each block size that it has, and back" },
-		{ "power", OPTION_FLAG, &a.power, 0, NULL, "ask for a loss of power at the end, also where there is no terminal" },
-		{ "after", OPTION_TEXT, &a.after, 0, "FILE", "only verify, after a loss of power, what FILE says was durable" },
+		{ "yes", OPTION_FLAG, &a.o.yes, 0, NULL, "permit to overwrite the drive" },
+		{ "read-only", OPTION_FLAG, &a.read_only, 0, NULL, "only the checks that read" },
+		{ "overwrite", OPTION_FLAG, &a.overwrite, 0, NULL, "continue if the drive is not empty" },
+		{ "seconds", OPTION_U32, &seconds, 1, "N", "length of the whole run (default 600)" },
+		{ "formats", OPTION_FLAG, &a.formats, 0, NULL, "format to each block size of the drive, and back" },
+		{ "power", OPTION_FLAG, &a.power, 0, NULL, "ask for a loss of power at the end, even without a terminal" },
+		{ "after", OPTION_TEXT, &a.after, 0, "FILE", "after a loss of power: only verify what is durable by FILE" },
 		{ "output", OPTION_TEXT, &a.output, 0, "FILE", "the report (default gpunvme-accept.json)" },
 		{ "force", OPTION_FLAG, &a.replace, 0, NULL, "replace the report if it exists" },
 		OPTION_VERBOSE(&a.o),
 		OPTIONS_END,
 	};
 	int ret = session_options(argc, argv,
-				  "usage: gpunvme accept URI --yes|--read-only [options]\nExamines an empty drive for ten minutes; "
-				  "a line for each row, and a report to send in.",
+				  "usage: gpunvme accept URI --yes|--read-only [options]\nExamines an empty drive for ten minutes, "
+				  "prints a line for each check and writes a report to send in.",
 				  defs, &a.o, NULL);
 
 	if (ret != GO_ON)

@@ -332,15 +332,16 @@ int verb_bench(int argc, char **argv)
 		{ "rw", OPTION_TEXT, &b.rw, 0, "PATTERN", "read, write, randread (default), randwrite" },
 		{ "mix", OPTION_U32, &b.mix, 0, "PERCENT", "share of reads, the others write (with read and randread)" },
 		{ "bs", OPTION_SIZE, &b.t.bs, 1, "SIZE", "bytes of one command (default 4K)" },
-		{ "qd", OPTION_U32, &b.t.qd, 1, "N", "commands each lane keeps in flight (default 32)" },
-		{ "seconds", OPTION_U32, &b.seconds, 1, "N", "how long (default 5)" },
+		{ "qd", OPTION_U32, &b.t.qd, 1, "N", "commands each thread keeps in flight (default 32)" },
+		{ "seconds", OPTION_U32, &b.seconds, 1, "N", "length of the run (default 5)" },
 		OPTIONS_LANES(&b.o),
-		{ "yes", OPTION_FLAG, &b.o.yes, 0, NULL, "do overwrite the namespace (write, randwrite and --mix)" },
+		{ "yes", OPTION_FLAG, &b.o.yes, 0, NULL, "permit to overwrite the namespace (write, randwrite and --mix)" },
 		OPTION_JSON(&b.o),
 		OPTIONS_END,
 	};
 	int ret = session_options(argc, argv,
-			     "usage: gpunvme bench URI [options]\nMeasures; the write patterns destroy data and need --yes.", defs,
+			     "usage: gpunvme bench URI [options]\n"
+			     "Measures IOPS, bandwidth and latency. Patterns that write destroy data and need --yes.", defs,
 			     &b.o, NULL);
 
 	if (ret == GO_ON)

@@ -37,7 +37,8 @@ int verb_coherence(int argc, char **argv)
 	struct json_object *result = NULL, *flushes = NULL;
 	struct gpunvme_gpu *gpu = NULL;
 	int ret =
-		parse_options(argc, argv, "usage: gpunvme coherence GPU [--invalidate] [--json]\nMake an AMD GPU see memory as it is, once.",
+		parse_options(argc, argv, "usage: gpunvme coherence GPU [--invalidate] [--json]\n"
+					  "Flushes writes of the CPU to memory of an AMD GPU, once.",
 			      defs, spec, 1);
 
 	if (ret != GO_ON)

@@ -102,13 +102,14 @@ int verb_discard(int argc, char **argv)
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		OPTION_LBA(&o),
-		{ "blocks", OPTION_U64, &d.nblocks, 1, "N", "how many blocks; there is no default" },
+		{ "blocks", OPTION_U64, &d.nblocks, 1, "N", "number of blocks (no default)" },
 		OPTION_YES(&o),
 		OPTION_VERBOSE(&o),
 		OPTION_JSON(&o),
 		OPTIONS_END,
 	};
-	int ret = session_options(argc, argv, "usage: gpunvme discard URI --blocks N [options]\nWhat is in the blocks is lost.", defs, &o,
+	int ret = session_options(argc, argv, "usage: gpunvme discard URI --blocks N [options]\n"
+					      "Deallocates blocks. Their data is lost.", defs, &o,
 				  NULL);
 
 	if (ret != GO_ON)

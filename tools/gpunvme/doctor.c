@@ -154,7 +154,8 @@ int verb_doctor(int argc, char **argv)
 		{ "json", OPTION_FLAG, &json, 0, NULL, "one JSON object" },
 		OPTIONS_END,
 	};
-	int ret = parse_options(argc, argv, "usage: gpunvme doctor [ADDRESS] [--json]", defs, &address, 1);
+	int ret = parse_options(argc, argv, "usage: gpunvme doctor [ADDRESS] [--json]\n"
+					    "Checks what this machine, a controller and GPUs lack. Never writes to media.", defs, &address, 1);
 
 	if (ret != GO_ON)
 		return ret;

@@ -61,7 +61,7 @@ int verb_faults(int argc, char **argv)
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv,
-				"usage: gpunvme faults [options]\nWhat fault= in a soft: URI can make the controller do wrong.",
+				"usage: gpunvme faults [options]\nLists the faults that fault= in a soft: URI injects.",
 				defs, NULL, 0);
 
 	if (ret != GO_ON)

@@ -46,7 +46,7 @@ int verb_unlease(int argc, char **argv)
 	const struct option_def defs[] = { OPTIONS_END };
 	const char *path = NULL;
 	int ret = parse_options(argc, argv,
-				"usage: gpunvme unlease FILE\nEnds the lease that a process has left on a file when it died, so that it may be "
+				"usage: gpunvme unlease FILE\nEnds the lease that a dead process left on a file, so that the file can be "
 				"written again.",
 				defs, &path, 1);
 
@@ -186,11 +186,12 @@ int verb_ls(int argc, char **argv)
 	struct files f = { .o = SESSION_OPTS_INIT };
 	const struct option_def defs[] = {
 		FILES_OPTIONS(&f),
-		{ "recursive", OPTION_FLAG, &f.recursive, 0, NULL, "all files below PATH: number in a table of them, bytes, extents, name" },
+		{ "recursive", OPTION_FLAG, &f.recursive, 0, NULL, "all files below PATH: index, bytes, extents, name" },
 		OPTIONS_END,
 	};
 	struct gpunvme_file_opts opts = GPUNVME_FILE_OPTS_INIT;
-	int ret = open_files(argc, argv, "usage: gpunvme ls URI PATH [options]\nA directory of an unmounted ext4. Times are UTC.", defs,
+	int ret = open_files(argc, argv, "usage: gpunvme ls URI PATH [options]\n"
+					 "Lists a directory of an unmounted ext4. Times are UTC.", defs,
 			     &f);
 
 	if (ret != GO_ON)
@@ -290,12 +291,12 @@ int verb_cat(int argc, char **argv)
 	struct files f = { .o = SESSION_OPTS_INIT };
 	const struct option_def defs[] = {
 		FILES_OPTIONS(&f),
-		{ "map", OPTION_TEXT, &f.map, 0, "FILE", "what `gpunvme extents` printed of the file, instead of its path" },
+		{ "map", OPTION_TEXT, &f.map, 0, "FILE", "the output of `gpunvme extents`, instead of a path" },
 		OPTIONS_END,
 	};
 	struct gpunvme_file *file;
 	int ret = open_files(argc, argv,
-			     "usage: gpunvme cat URI PATH|--map FILE [options]\nA file of an unmounted ext4, or by its map, to standard output.",
+			     "usage: gpunvme cat URI PATH|--map FILE [options]\nWrites a file of an unmounted ext4, or of a map, to standard output.",
 			     defs, &f);
 
 	if (ret != GO_ON)

@@ -270,7 +270,8 @@ int verb_identify(int argc, char **argv)
 		OPTIONS_END,
 	};
 	static struct report r;
-	int ret = session_options(argc, argv, "usage: gpunvme identify URI [--json]", defs, &o, NULL);
+	int ret = session_options(argc, argv, "usage: gpunvme identify URI [--json]\n"
+					      "Shows a controller: limits, namespaces, health.", defs, &o, NULL);
 
 	if (ret == GO_ON)
 		ret = session_open(&r.s, &o);

@@ -155,7 +155,8 @@ int verb_list(int argc, char **argv)
 		{ "json", OPTION_FLAG, &json, 0, NULL, "one JSON object" },
 		OPTIONS_END,
 	};
-	int ret = parse_options(argc, argv, "usage: gpunvme list [--json]", defs, NULL, 0);
+	int ret = parse_options(argc, argv, "usage: gpunvme list [--json]\n"
+					    "Lists the NVMe controllers and GPUs of this machine.", defs, NULL, 0);
 
 	if (ret != GO_ON)
 		return ret;

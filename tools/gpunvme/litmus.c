@@ -106,16 +106,16 @@ int verb_litmus(int argc, char **argv)
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
 		OPTION_GPU(&o),
-		{ "commands", OPTION_U32, &opts.commands, 1, "N", "of each test (default 100000)" },
-		{ "vram", OPTION_FLAG, &vram, 0, NULL, "with rings and data in the GPU's memory" },
-		{ "memory", OPTION_TEXT, &memory, 0, "KIND", "of the data: host, huge, shared, vram, hip, drm (default: with the rings)" },
+		{ "commands", OPTION_U32, &opts.commands, 1, "N", "commands of each test (default 100000)" },
+		{ "vram", OPTION_FLAG, &vram, 0, NULL, "put rings and data in the GPU's memory" },
+		{ "memory", OPTION_TEXT, &memory, 0, "KIND", "memory of the data: host, huge, shared, vram, hip, drm (default: with the rings)" },
 		{ "hip-copies", OPTION_FLAG, &copies, 0, NULL, "let HIP copy the data to the GPU and back before each launch" },
 		OPTION_JSON(&o),
 		OPTION_VERBOSE(&o),
 		OPTIONS_END,
 	};
 	int ret = session_options(argc, argv,
-			     "usage: gpunvme litmus URI [options]\nDoes this machine keep the order that queues rely on? Only reads.",
+			     "usage: gpunvme litmus URI [options]\nTests the PCIe and cache ordering that queues need. Only reads.",
 			     defs, &o, NULL);
 
 	if (ret == GO_ON)

@@ -27,7 +27,8 @@ int verb_bind(int argc, char **argv)
 		{ "user", OPTION_TEXT, &user, 0, "NAME", "let this user open it" },
 		OPTIONS_END,
 	};
-	int ret = parse_address(argc, argv, "usage: gpunvme bind ADDRESS [--user NAME]", defs, &address);
+	int ret = parse_address(argc, argv, "usage: gpunvme bind ADDRESS [--user NAME]\n"
+					    "Takes a controller from the kernel driver, if nothing uses it.", defs, &address);
 
 	if (ret != GO_ON)
 		return ret;
@@ -39,7 +40,7 @@ int verb_unbind(int argc, char **argv)
 {
 	const char *address = NULL;
 	const struct option_def defs[] = { OPTIONS_END };
-	int ret = parse_address(argc, argv, "usage: gpunvme unbind ADDRESS", defs, &address);
+	int ret = parse_address(argc, argv, "usage: gpunvme unbind ADDRESS\nReturns a controller to the kernel driver.", defs, &address);
 
 	if (ret != GO_ON)
 		return ret;

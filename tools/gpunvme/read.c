@@ -16,7 +16,7 @@ int verb_read(int argc, char **argv)
 	uint64_t bytes = 0;
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
-		{ "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "how much to read; K, M, G are powers of 1024 (default one block)" },
+		{ "bytes", OPTION_SIZE, &bytes, 1, "SIZE", "bytes to read; K, M, G are powers of 1024 (default one block)" },
 		OPTION_LBA(&o),
 		OPTION_XFER(&o),
 		OPTION_FORCE(&o),
@@ -26,7 +26,8 @@ int verb_read(int argc, char **argv)
 		OPTIONS_END,
 	};
 	const char *file = NULL;
-	int ret = session_options(argc, argv, "usage: gpunvme read URI [options] [FILE]\nWithout FILE the blocks go to standard output.",
+	int ret = session_options(argc, argv, "usage: gpunvme read URI [options] [FILE]\n"
+					      "Reads blocks to FILE. Without FILE they go to standard output.",
 			     defs, &o, &file);
 
 	if (ret != GO_ON)

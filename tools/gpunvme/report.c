@@ -354,13 +354,13 @@ int verb_report(int argc, char **argv)
 	time_t now = time(NULL);
 	struct tm day;
 	const struct option_def defs[] = {
-		{ "gpu", OPTION_TEXT, &r.gpu, 0, "GPU", "lanes: hsa:0, cuda:0, cpu; the first GPU otherwise" },
+		{ "gpu", OPTION_TEXT, &r.gpu, 0, "GPU", "hsa:0, cuda:0, cpu (default: the first GPU)" },
 		{ "output", OPTION_TEXT, &path, 0, "FILE", "the file (default gpunvme-report-TIME.txt)" },
-		{ "seconds", OPTION_U32, &r.seconds, 10, "N", "how long at most (default 60); more for a slow machine" },
+		{ "seconds", OPTION_U32, &r.seconds, 10, "N", "longest run (default 60); a slow machine needs more" },
 		OPTIONS_END,
 	};
 	int ret = parse_options(argc, argv,
-				"usage: gpunvme report [URI] [options]\nWhat works on this machine, in one file, within a minute. Writes to no drive.",
+				"usage: gpunvme report [URI] [options]\nCollects what works on this machine in one file, within a minute. Writes to no drive.",
 				defs, &r.dev, 1);
 
 	if (ret != GO_ON)

@@ -77,14 +77,14 @@ int verb_serve(int argc, char **argv)
 	struct serve_opts s = { .id = NOT_GIVEN, .recover = NOT_GIVEN, .remove = NOT_GIVEN };
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
-		{ "vfio-user", OPTION_TEXT, &s.socket, 0, "SOCKET", "path of the socket that is made; QEMU's vfio-user-pci connects to it" },
+		{ "vfio-user", OPTION_TEXT, &s.socket, 0, "SOCKET", "path of the new socket, to which QEMU's vfio-user-pci connects" },
 		{ "ublk", OPTION_FLAG, &s.ublk, 0, NULL, "a block device of the kernel, /dev/ublkbN, served from queues of this process" },
-		{ "id", OPTION_U32, &s.id, 0, "N", "the number of the block device (the kernel chooses)" },
-		{ "recover", OPTION_U32, &s.recover, 0, "N", "go on with block device N, whose server has died" },
-		{ "remove", OPTION_U32, &s.remove, 0, "N", "no server: end block device N, whose server has died" },
-		{ "force", OPTION_FLAG, &s.force, 0, NULL, "with --remove: although somebody has it mounted or open" },
-		{ "ro", OPTION_FLAG, &s.ro, 0, NULL, "a block device that can only be read" },
-		{ "queues", OPTION_U32, &o.queues, 1, "N", "queue pairs of the block device (default 4, or what there are)" },
+		{ "id", OPTION_U32, &s.id, 0, "N", "number of the block device (default: the kernel chooses)" },
+		{ "recover", OPTION_U32, &s.recover, 0, "N", "continue block device N, whose server has died" },
+		{ "remove", OPTION_U32, &s.remove, 0, "N", "remove block device N, whose server has died" },
+		{ "force", OPTION_FLAG, &s.force, 0, NULL, "with --remove: even if it is mounted or open" },
+		{ "ro", OPTION_FLAG, &s.ro, 0, NULL, "a read-only block device" },
+		{ "queues", OPTION_U32, &o.queues, 1, "N", "queue pairs of the block device (default 4, or what the controller has)" },
 		{ "depth", OPTION_U32, &o.depth, 1, "N", "requests in flight on each (default 64)" },
 		OPTION_YES(&o),
 		OPTION_VERBOSE(&o),
@@ -94,8 +94,8 @@ int verb_serve(int argc, char **argv)
 	int ret = parse_options(argc, argv,
 				"usage: gpunvme serve --vfio-user SOCKET soft:PATH[?key=value&...] [options]\n"
 				"       gpunvme serve --ublk URI [options]\n"
-				"An NVMe controller for a virtual machine, or a namespace as a block device of the kernel. A process that may\n"
-				"connect, or open the block device, reads and writes what is there.",
+				"Emulates a controller for a virtual machine, or makes a namespace a block device of the kernel. Every process that\n"
+				"may connect, or open the block device, can read and write the data.",
 				defs, operand, 1);
 
 	if (ret != GO_ON)

@@ -298,10 +298,10 @@ int verb_soak(int argc, char **argv)
 	static struct soak k = { .o = SESSION_OPTS_INIT, .seconds = 10 };
 	const struct option_def defs[] = {
 		OPTION_DEV(&k.o),
-		{ "seconds", OPTION_U32, &k.seconds, 1, "N", "how long (default 10)" },
-		{ "commands", OPTION_U64, &k.commands, 1, "N", "how many commands, in place of a time" },
-		{ "timeout", OPTION_U32, &k.o.timeout_ms, 1, "MS", "after which a command is taken for lost (default 30000)" },
-		{ "calm", OPTION_FLAG, &k.calm, 0, NULL, "do not stop, recover and reset under the lanes" },
+		{ "seconds", OPTION_U32, &k.seconds, 1, "N", "length of the run (default 10)" },
+		{ "commands", OPTION_U64, &k.commands, 1, "N", "number of commands, instead of a time" },
+		{ "timeout", OPTION_U32, &k.o.timeout_ms, 1, "MS", "time after which a command counts as lost (default 30000)" },
+		{ "calm", OPTION_FLAG, &k.calm, 0, NULL, "no stops, recoveries and resets during I/O" },
 		OPTIONS_LANES(&k.o),
 		OPTION_YES(&k.o),
 		OPTION_JSON(&k.o),
@@ -309,7 +309,7 @@ int verb_soak(int argc, char **argv)
 	};
 	int ret = session_options(
 		argc, argv,
-		"usage: gpunvme soak URI [options]\nWrites stamped blocks, reads them back, and tells which are wrong. "
+		"usage: gpunvme soak URI [options]\nWrites blocks, reads them back and reports which are wrong. "
 		"Destroys data.",
 		defs, &k.o, NULL);
 

@@ -13,7 +13,7 @@ int verb_write(int argc, char **argv)
 	uint64_t limit = UINT64_MAX;
 	const struct option_def defs[] = {
 		OPTION_DEV(&o),
-		{ "bytes", OPTION_SIZE, &limit, 1, "SIZE", "write no more than this" },
+		{ "bytes", OPTION_SIZE, &limit, 1, "SIZE", "most bytes to write" },
 		OPTION_LBA(&o),
 		OPTION_XFER(&o),
 		OPTIONS_LANES(&o),
@@ -24,7 +24,7 @@ int verb_write(int argc, char **argv)
 	};
 	const char *file = NULL;
 	int ret = session_options(argc, argv,
-			     "usage: gpunvme write URI [options] [FILE]\nWithout FILE the data comes from standard input.", defs,
+			     "usage: gpunvme write URI [options] [FILE]\nWrites FILE to blocks. Without FILE the data comes from standard input.", defs,
 			     &o, &file);
 
 	if (ret != GO_ON)
