@@ -388,7 +388,7 @@ class Slab:
                 self._pass()
 
     def chunks(self) -> list[tuple[int, int, int]]:
-        """Offset, bytes and stamp of each chunk with data that survives a restart. Each write has its own stamp, for ever.
+        """Offset, bytes and stamp of each chunk with data that survives a restart. No two writes ever have the same stamp.
 
         A program that keeps the stamps with its keys knows after a restart which of its chunks are there, and are still its own.
         """

@@ -232,7 +232,7 @@ class Drive:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """One thread at a time. In a child of fork() the lock may be held for ever, by a thread that the child does not have."""
+        """One thread at a time. In a child of fork() a thread that the child does not have may hold the lock without end."""
         if self._process is not process():
             raise Error(-errno.ECHILD, "the drive belongs to the process that opened it, and this is a child of it by fork(): "
                                        "open a drive here")
