@@ -38,6 +38,7 @@ static void *local_copy(const void *from, size_t bytes)
 #include <vector>
 
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #define RIG_GPU "cpu"
 

@@ -3,6 +3,8 @@
 // controller writes the answer into memory of the GPU, or of the host. Where that works the GPU's stores reach the controller.
 #include "session.h"
 
+#include <gpunvme/unstable.h>
+
 #include <array>
 
 const char *const program = "hip_doorbell_poc";

@@ -304,25 +304,6 @@ GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32
 GPUNVME_API int gpunvme_dev_admin(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, void *buf, size_t len, int to_device,
 				  uint32_t *result);
 
-struct gpunvme_dbuf;
-
-/**
- * gpunvme_dev_admin_rung() - run one admin command whose doorbell somebody else rings
- * @dev:  an open device
- * @cmd:  as for gpunvme_dev_admin()
- * @page: where its data is or goes, at most one page of the controller: from gpunvme_mem_dbuf(); NULL: no data
- * @ring: called once, when the command stands in the ring: stores @tail into the tail doorbell of the admin queue, at 1000h in
- *        BAR0, or makes a GPU store it. Non-zero: it did not and will not
- * @ctx:  for @ring
- * @result: dword 0 of the completion; may be NULL
- *
- * Proves that a GPU's store reaches a doorbell, with nothing else of the GPU on the path. Any thread may call it. A Set Features is
- * kept for after a reset as by gpunvme_dev_admin(), but not with @page, whose bytes the library does not have: set it again then.
- * Return: as gpunvme_dev_admin(), -ETIMEDOUT, too, when the doorbell did not arrive (the device is dead then); what @ring answered.
- */
-GPUNVME_API int gpunvme_dev_admin_rung(struct gpunvme_dev *dev, const struct gpunvme_sqe *cmd, const struct gpunvme_dbuf *page,
-				       int (*ring)(void *ctx, uint32_t tail), void *ctx, uint32_t *result);
-
 /**
  * gpunvme_dev_log_page() - read a log page
  * @dev:  an open device
@@ -380,19 +361,6 @@ GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, u
  * Return: as gpunvme_dev_set_feature(); -ENOENT the controller has no such namespace.
  */
 GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value);
-
-/**
- * gpunvme_dev_export_doorbells() - the doorbells as a DMA-BUF, for a peer that is to ring them
- * @dev:    an open device
- * @fd:     set to a descriptor; the caller closes it, before gpunvme_dev_close()
- * @offset: set to the offset in BAR0 of its first byte
- * @len:    set to its size; whole pages
- *
- * Holds the doorbell pages only, never the interrupt table of the controller. A reset of the device revokes it. Any thread may call
- * it. Return: 0; -EOPNOTSUPP the kernel cannot, or the interrupt table shares a page with the doorbells, or the controller is in
- * software; -ENODEV the device is gone.
- */
-GPUNVME_API int gpunvme_dev_export_doorbells(struct gpunvme_dev *dev, int *fd, uint64_t *offset, size_t *len);
 
 #ifdef __cplusplus
 }

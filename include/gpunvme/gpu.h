@@ -112,28 +112,6 @@ GPUNVME_API int gpunvme_gpu_nth(unsigned n, struct gpunvme_gpu_entry *gpu);
  */
 GPUNVME_API int gpunvme_gpu_fence(struct gpunvme_gpu *gpu);
 
-/* What gpunvme_gpu_coherence() does. */
-enum gpunvme_coherence {
-	GPUNVME_COHERENCE_HDP = 1, /* what the CPU has written to memory of the GPU through PCIe becomes visible to its lanes */
-	/*
-	 * The GPU empties its caches of every address space that computes. For diagnosis only: the registers of its driver are written
-	 * without its knowledge. Root, RDNA3, no other work on the GPU.
-	 */
-	GPUNVME_COHERENCE_INVALIDATE = 2
-};
-
-/**
- * gpunvme_gpu_coherence() - make a GPU see memory as it is
- * @gpu:  an AMD GPU
- * @what: which way
- *
- * The library does what it needs by itself: this is for tests of one's own, and to find out why lanes see old data. Any thread may
- * call it.
- * Return: 0; -EINVAL; -EOPNOTSUPP not these lanes, not this GPU; -EACCES not root; -ENOENT the kernel does not show its registers;
- * -ETIMEDOUT the GPU did not confirm; -EIO.
- */
-GPUNVME_API int gpunvme_gpu_coherence(struct gpunvme_gpu *gpu, enum gpunvme_coherence what);
-
 #ifdef __cplusplus
 }
 #endif

@@ -21,12 +21,9 @@
 #include <gpunvme/doctor.h>
 #include <gpunvme/dq.h>
 #include <gpunvme/event.h>
-#include <gpunvme/fault.h>
 #include <gpunvme/file.h>
 #include <gpunvme/files.h>
 #include <gpunvme/gpu.h>
-#include <gpunvme/litmus.h>
-#include <gpunvme/load.h>
 #include <gpunvme/mem.h>
 #include <gpunvme/pagecache.h>
 #include <gpunvme/pci.h>

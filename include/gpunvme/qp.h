@@ -29,7 +29,7 @@ enum gpunvme_qp_flags {
 	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
 	GPUNVME_QP_LATENCY = 1u << 8,     /* keep a histogram of latencies (gpunvme_qp_get_latency()) */
 	GPUNVME_QP_INVALIDATE = 1u << 9,  /* memory of the GPU that fails the self-test is tried again after
-					     GPUNVME_COHERENCE_INVALIDATE, which has its dangers (gpu.h) */
+					     GPUNVME_COHERENCE_INVALIDATE, which has its dangers (unstable.h) */
 	GPUNVME_QP_CMB = 1u << 10,        /* the SQ in the drive's own memory (gpunvme_dev_info.cmb), unless reads are found to take
 					     clearly longer so; with GPUNVME_QP_NO_SELFTEST whatever they take */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Admin commands, log pages and features of an open device, as its program words them; nvme/features.h carries them out. */
 #include <errno.h>
+#include <gpunvme/unstable.h>
 
 #include "dev/dev.h"
 #include "nvme/features.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The doorbells of a controller, for devices that map them: Base Specification 3.1.2 (where they are). */
 #include <errno.h>
+#include <gpunvme/unstable.h>
 
 #include "dev/dev.h"
 #include "util/bits.h"

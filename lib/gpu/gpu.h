@@ -15,6 +15,7 @@
 
 #include <gpunvme/dq.h>
 #include <gpunvme/gpu.h>
+#include <gpunvme/unstable.h>
 #include <stdbool.h>
 
 #include "gpu/kernels/kernels.h"

@@ -4,7 +4,7 @@
  * kernel runs long, and, when a completion stays away, the question which link of the chain is broken.
  * Invariant: the queue is deleted before its buffer goes, as a failed test leaves commands in flight.
  */
-#include <gpunvme/litmus.h>
+#include <gpunvme/unstable.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads by the library's own kernel. */
-#include <gpunvme/load.h>
+#include <gpunvme/unstable.h>
 
 #include <errno.h>
 #include <stdlib.h>

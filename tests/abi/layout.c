@@ -4,6 +4,7 @@
  * here changes and nothing else. For dq.h raise GPUNVME_DQ_MAJOR. The layouts of dq.h and spec.h have asserts of their own there.
  */
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #define PIN_SIZE(type, bytes) GPUNVME_STATIC_ASSERT(sizeof(struct type) == (bytes), "size of " #type)
 #define PIN(type, field, byte) GPUNVME_STATIC_ASSERT(offsetof(struct type, field) == (byte), #type "." #field)

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/pair.h"
 #include "mocks/cuda/stand_in.h"

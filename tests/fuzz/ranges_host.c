@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 #include <string.h>
 
 #include "mem/peer_mem.h"

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/played.h"
 #include "mocks/hsa/runtime.h"

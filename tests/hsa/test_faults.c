@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "gpu/gpu.h"
 #include "gpu/kernels/code_object.h"

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "gpu/gpu.h"
 #include "hsa/rig.h"

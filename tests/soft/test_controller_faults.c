@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <gpunvme/fault.h>
 #include <gpunvme/status.h>
+#include <gpunvme/unstable.h>
 
 #include "common/rawhost.h"
 #include "util/clock.h"

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/image.h"
 #include "dev/dev.h"

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/good.h"
 

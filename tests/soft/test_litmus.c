@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/image.h"
 #include "mem/space_soft.h"

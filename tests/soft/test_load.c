@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/image.h"
 #include "soft/queues.h"

@@ -26,6 +26,7 @@
 
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "common/image.h"
 #include "common/pair.h"

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 
 #include "dev/dev.h"
 #include "soft/soft.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <gpunvme/unstable.h>
 
 #include "fake.h"
 

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 #include <gpunvme/device.h>
 #include <gpunvme/gpunvme.h>
+#include <gpunvme/unstable.h>
 #include <linux/udmabuf.h>
 
 #include "common/good.h"

@@ -10,6 +10,8 @@
 #include "emulated.h"
 #include "verbs.h"
 
+#include <gpunvme/unstable.h>
+
 #include "common/permission.h"
 #include "common/progress.h"
 #include "common/traffic.h"

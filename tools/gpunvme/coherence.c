@@ -4,6 +4,8 @@
  */
 #include "verbs.h"
 
+#include <gpunvme/unstable.h>
+
 #include <stdio.h>
 
 static int do_one(struct gpunvme_gpu *gpu, enum gpunvme_coherence what, const char *name, const char *meaning,

@@ -2,6 +2,8 @@
 /* gpunvme faults: what the controller in software can do wrong. The table is the library's, by which it reads the URI. */
 #include "verbs.h"
 
+#include <gpunvme/unstable.h>
+
 #include <stdio.h>
 
 static const char *const kinds[] = {

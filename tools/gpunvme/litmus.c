@@ -4,6 +4,8 @@
  */
 #include "verbs.h"
 
+#include <gpunvme/unstable.h>
+
 #include "common/progress.h"
 
 #include <inttypes.h>

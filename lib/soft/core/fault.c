@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <gpunvme/fault.h>
+#include <gpunvme/unstable.h>
 
 #include "util/bits.h"
 #include "util/log.h"
