@@ -237,7 +237,7 @@ int session_copy(struct session *s, uint32_t flags, uint64_t lba, uint64_t nbloc
 	copy.step = step;
 	copy.lba = lba;
 	copy.nblocks = nblocks;
-	result->status = gpunvme_copy_run(s->gpu, s->dq, s->queues, &s->dbuf, &copy);
+	result->status = gpunvme_run_copy(s->gpu, s->dq, s->queues, &s->dbuf, &copy);
 	result->lba = copy.failed_lba;
 	result->nblocks = copy.failed_nblocks;
 	s->lane_seconds += now_s() - start;

@@ -64,7 +64,7 @@ static uint64_t walk_again(const session &s, uint32_t lane, uint64_t pieces, uin
 	copy.nblocks = PIECE / s.ns.lba_size;
 	for (uint64_t i = 0; i < steps; i++) {
 		copy.lba = sum % pieces * copy.nblocks;
-		check(gpunvme_copy_run(cpu, &dq, 1, &dbuf, &copy));
+		check(gpunvme_run_copy(cpu, &dq, 1, &dbuf, &copy));
 		sum = digest(sum, (const uint64_t *)gpunvme_mem_ptr(mem));
 	}
 	gpunvme_qp_destroy(qp);

@@ -14,9 +14,7 @@
 #define GPUNVME_H
 
 #include <gpunvme/amd.h>
-#include <gpunvme/batch.h>
 #include <gpunvme/cache.h>
-#include <gpunvme/copy.h>
 #include <gpunvme/dev.h>
 #include <gpunvme/doctor.h>
 #include <gpunvme/dq.h>

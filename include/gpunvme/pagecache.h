@@ -117,7 +117,7 @@ GPUNVME_API int gpunvme_pagecache_destroy(struct gpunvme_pagecache *cache);
  * or it has changed, and nothing was written, because its blocks may be another file's, as gpunvme_file_check(); -ENODEV the
  * device, or one of the volume's, was closed, or is gone; -EXDEV the namespace has blocks of another size by now; -EIO the
  * threads' memory cannot be read, or a kernel has overwritten the words of the cache; the first failure of a write or of the
- * Flush, as gpunvme_copy_run(); as gpunvme_qp_create() and gpunvme_mem_alloc(). After any failure, pages that are not on the drive
+ * Flush, as gpunvme_run_copy(); as gpunvme_qp_create() and gpunvme_mem_alloc(). After any failure, pages that are not on the drive
  * remain changed.
  */
 GPUNVME_API int gpunvme_pagecache_flush(struct gpunvme_pagecache *cache);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Transfers in the order of a stream, for programs without a kernel of their own. The library's kernel is enqueued on a stream of
- * CUDA, of HIP or of CPU threads. It carries out a list of transfers between a queue, a volume or a file and mapped memory. On a
- * GPU it needs no CPU thread and no callback.
+ * I/O for programs without a kernel of their own: kernels of the library, on any kind of threads, move data between drives and
+ * mapped memory.
  *
- * The list lies in memory that the threads can access. The kernel reads it when the stream gets there, so work that comes earlier
- * in the stream may still write positions and lengths.
+ *   gpunvme_run_copy        one range of blocks. Waits
+ *   gpunvme_run_batch       a list of commands of any kind, each with a status. Waits
+ *   gpunvme_run_on_stream   a list of transfers of bytes, in the order of a stream of CUDA, HIP or CPU threads. Waits for nothing
+ *   gpunvme_stream_create / _wait / _destroy   a stream of CPU threads
  */
 #ifndef GPUNVME_RUN_H
 #define GPUNVME_RUN_H
@@ -17,6 +18,90 @@
 extern "C" {
 #endif
 
+enum gpunvme_copy_flags {
+	GPUNVME_COPY_WRITE = 1u << 0, /* from the buffer to the blocks; else from the blocks to the buffer */
+	GPUNVME_COPY_FLUSH = 1u << 1, /* moves nothing: makes completed writes of the first view durable */
+	GPUNVME_COPY_FUA = 1u << 2,   /* with _WRITE: the blocks are on the media when it ends */
+};
+
+struct gpunvme_copy {
+	size_t size;       /* sizeof(struct gpunvme_copy) */
+	uint32_t flags;    /* enum gpunvme_copy_flags; an unknown bit is an error */
+	uint32_t lanes;    /* at most 65536; 0: 64 for each queue */
+	uint32_t step;     /* blocks that a lane moves with one call; 0: what one command of the first view carries, at most 256 KiB, and
+			    * a write that the drive makes whole (gpunvme_dq, atomic) as one */
+	uint32_t reserved; /* 0 */
+	uint64_t lba;      /* first block, in the views */
+	uint64_t nblocks;  /* goes to, or comes from, the first bytes of the buffer */
+	/* Set when a transfer failed: the first that did, in LBA order; 0 blocks: nothing was moved, or a flush failed. */
+	uint64_t failed_lba;
+	uint32_t failed_nblocks;
+	uint32_t failed_reserved;
+};
+#define GPUNVME_COPY_INIT { sizeof(struct gpunvme_copy), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/**
+ * gpunvme_run_copy() - move blocks with lanes of the library's own, and wait
+ * @gpu:    the lanes; those that the queues were created for
+ * @dq:     views of the queues, all of the same blocks; lanes spread over them
+ * @queues: how many
+ * @dbuf:   the buffer
+ * @copy:   what to move; says where it failed
+ *
+ * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for the longest of
+ * their command time-outs, and ten seconds.
+ * Return: 0; the failure of the first transfer that failed, in LBA order, as the functions of <gpunvme/device.h> return it; -EINVAL
+ * no queue, no block, an option, a view that is none; -EPROTONOSUPPORT a view of another version; -ERANGE the blocks do not all lie
+ * in each view, or are more than the buffer holds: nothing was moved; -EXDEV a queue or the buffer is another GPU's; -ENOMEM;
+ * -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU failed.
+ */
+GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+				 const struct gpunvme_dbuf *dbuf, struct gpunvme_copy *copy);
+
+struct gpunvme_batch_cmd {
+	uint64_t lba;     /* first block, in the view */
+	uint64_t offset;  /* its data, or the 16 bytes of a deallocation, in the buffer */
+	uint32_t nblocks; /* any number: split as gpunvme_read() does; 0 of a flush */
+	uint32_t op;      /* GPUNVME_IO_READ, _WRITE (with GPUNVME_RW_FUA), _FLUSH, _WRITE_ZEROES or _DSM, which deallocates */
+	uint32_t queue;   /* by which view */
+	int32_t status;   /* set: what the function of <gpunvme/device.h> answered; -GPUNVME_EAGAIN its lane did not come to it */
+};
+
+struct gpunvme_batch {
+	size_t size;    /* sizeof(struct gpunvme_batch) */
+	uint32_t lanes; /* 1 to 65536 */
+	uint32_t each;  /* commands of each lane, one after another; lanes * each: at most 16 million */
+	struct gpunvme_batch_cmd *cmd; /* the caller's: lane n has those from n * each on */
+};
+#define GPUNVME_BATCH_INIT { sizeof(struct gpunvme_batch), 0, 0, NULL }
+
+/**
+ * gpunvme_run_batch() - carry out commands with lanes of the library's own, and wait
+ * @gpu:    the lanes; those that the queues were created for
+ * @dq:     views of the queues
+ * @queues: how many
+ * @dbuf:   the buffer of all commands; the parts that different lanes have do not overlap
+ * @batch:  the commands, and what came of them
+ *
+ * A lane goes on after an NVMe status, and after a command that is refused before the queue has it; it ends with the first one that
+ * ended with its queue or was given up. Any thread may call it, several at a time; an AMD GPU has them one after another. It ends
+ * at the latest when its queues have moved nothing for the longest of their command time-outs and ten seconds, or more for long
+ * lists.
+ * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, too many, an unknown operation, a queue that is
+ * none; -EPROTONOSUPPORT a view of another version; -EXDEV a queue or the buffer is another GPU's; -ENOMEM no memory, or no
+ * threads; -ETIMEDOUT the GPU does not end its kernel, and lanes may use queues and buffer yet; -EIO the GPU failed. Where it is
+ * not 0 no status was set.
+ */
+GPUNVME_API int gpunvme_run_batch(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+				  const struct gpunvme_dbuf *dbuf, struct gpunvme_batch *batch);
+
+/*
+ * Transfers in the order of a stream: the library's kernel is enqueued on it, and needs no CPU thread and no callback on a GPU. The
+ * transfers are between a queue, a volume or a file and mapped memory.
+ *
+ * The list lies in memory that the threads can access. The kernel reads it when the stream gets there, so work that comes earlier
+ * in the stream may still write positions and lengths.
+ */
 struct gpunvme_stream;
 
 #define GPUNVME_TRANSFER_WRITE 1u /* gpunvme_transfer.flags: from the buffer to the drive, also together with GPUNVME_FUA */

@@ -4,7 +4,7 @@
  * the library, from copies of the lanes' memory.
  */
 #include <errno.h>
-#include <gpunvme/copy.h>
+#include <gpunvme/run.h>
 #include <gpunvme/mem.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static int run(struct flush *flush, uint32_t i, struct gpunvme_copy *copy, const
 		return ret;
 	if (len)
 		memcpy(q.buf, from, len);
-	ret = gpunvme_copy_run(q.gpu, &q.dq, 1, &q.dbuf, copy);
+	ret = gpunvme_run_copy(q.gpu, &q.dq, 1, &q.dbuf, copy);
 	gnv_internal_end(flush->dev[i]);
 	return ret;
 }

@@ -254,7 +254,7 @@ class Drive:
         copy.lba = lba
         copy.nblocks = nblocks
         copy.lanes = max(1, -(-(nblocks << self._dq.lba_shift) // TRANSFER))
-        check(lib.gpunvme_copy_run(self._gpu, self._dq, 1, self._dbuf, copy))
+        check(lib.gpunvme_run_copy(self._gpu, self._dq, 1, self._dbuf, copy))
 
     def _check(self, pieces: Sequence[tuple[int | None, int]], have: int) -> None:
         """All of a transfer is checked before any of it begins."""

@@ -81,7 +81,7 @@ int rig_move(struct rig *rig, unsigned side, bool write, uint64_t lba)
 	copy.lanes = 1;
 	copy.lba = lba;
 	copy.nblocks = 1;
-	return gpunvme_copy_run(s->gpu, &s->dq, 1, dbuf, &copy);
+	return gpunvme_run_copy(s->gpu, &s->dq, 1, dbuf, &copy);
 }
 
 /* The lane of the other side, until the first was told, and once more. */

@@ -127,7 +127,7 @@ static void move_all(struct rig *r, uint32_t op)
 
 	for (i = 0; i < COMMANDS; i++)
 		r->cmd[i] = (struct gpunvme_batch_cmd){ .offset = i * 4096ull, .lba = i * 37 % COMMANDS * 8, .nblocks = i % 8 + 1, .op = op };
-	good(gpunvme_batch_run(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &batch));
+	good(gpunvme_run_batch(r->pair.gpu, &r->pair.dq, 1, &r->pair.dbuf, &batch));
 	for (i = 0; i < COMMANDS; i++)
 		assert_int_equal(r->cmd[i].status, 0);
 }

@@ -317,27 +317,27 @@ static void library_kernel_copies(void **state)
 	copy.flags = GPUNVME_COPY_WRITE;
 	copy.nblocks = 3000;
 	copy.step = 7;
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), 0);
 	copy.flags = GPUNVME_COPY_FLUSH;
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), 0);
 	copy.flags = 0;
 	memset(p, 0, 3000 * BLOCK);
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), 0);
 	check_bytes(&s, 0, 3000 * BLOCK, 0);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev), &fault);
 	copy.step = 1;
 	copy.lba = 31;
 	copy.nblocks = 50;
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy) & (int)GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE + 33 % 5);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy) & (int)GPUNVME_ST_CODE, GPUNVME_SC_LBA_RANGE + 33 % 5);
 	assert_int_equal(copy.failed_lba, 33);
 	assert_int_equal(copy.failed_nblocks, 1);
 	gnv_soft_set_fault(gnv_dev_soft(s.dev), NULL);
 	copy.nblocks = 0;
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), -EINVAL);
 	copy.nblocks = 1u << 20;
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), -ERANGE);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), -ERANGE);
 	copy.flags = 8;
-	assert_int_equal(gpunvme_copy_run(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(s.gpu, &s.args.dq, 1, &s.args.dbuf, &copy), -EINVAL);
 	close_stage(&s);
 }
 

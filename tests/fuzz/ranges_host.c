@@ -181,7 +181,7 @@ static int make_cache(void)
 static int copy(uint32_t flags)
 {
 	struct gpunvme_copy c = { .size = sizeof(c), .flags = flags, .lanes = 1, .lba = ask.pos, .nblocks = ask.len };
-	const int ret = gpunvme_copy_run(gpu, &w.dq, 1, &w.buf, &c);
+	const int ret = gpunvme_run_copy(gpu, &w.dq, 1, &w.buf, &c);
 
 	check(!c.failed_nblocks);
 	return ret;
@@ -209,7 +209,7 @@ static int batch(uint32_t op)
 	struct gpunvme_batch_cmd cmd = { ask.pos, ask.offset, (uint32_t)ask.len, op, 0, 1 };
 	struct gpunvme_batch b = { sizeof(b), 1, 1, &cmd };
 
-	check(!gpunvme_batch_run(gpu, &w.dq, 1, &w.buf, &b));
+	check(!gpunvme_run_batch(gpu, &w.dq, 1, &w.buf, &b));
 	return cmd.status;
 }
 

@@ -94,7 +94,7 @@ static void test_still(void **state)
 	copy.step = 1;
 	copy.lanes = 8;
 	assert_int_equal(pthread_create(&thread, NULL, stop_lanes, NULL), 0);
-	assert_int_equal(gpunvme_copy_run(p.gpu, &p.dq, 1, &p.dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), 0);
 	pthread_join(thread, NULL);
 	gpunvme_mem_free(p.mem);
 	gpunvme_qp_destroy(p.qp);

@@ -166,7 +166,7 @@ static void body_queue(void *arg)
 	gpu->ops->local_free(gpu, &w.go, BYTES);
 	faulted(&w);
 	c.nblocks = 128;
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &c), -EIO);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &c), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");
 	assert_int_equal(gpunvme_qp_create(dev, gpu, NULL, &none), -EIO);
 	says(gpunvme_errmsg(), "an earlier kernel accessed memory at");

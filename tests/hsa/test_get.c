@@ -88,7 +88,7 @@ static void works(const struct gpunvme_mem_use *use)
 
 	c.nblocks = 8;
 	memset((void *)(uintptr_t)use->dbuf.base, 0xee, 4096);
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &use->dbuf, &c), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &use->dbuf, &c), 0);
 	for (i = 0; i < 4096; i++)
 		assert_int_equal(at[i], pattern(i / 512));
 }

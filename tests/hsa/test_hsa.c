@@ -302,7 +302,7 @@ static void test_bounded(void **state)
 	copy.lanes = 1;
 	copy.step = 1; /* 2048 commands of 0.2 s each, if it came to that: longer than the test may take (TIMEOUT) */
 	pretend("STANDIN_FAIL", "dispatch:1:0");
-	assert_int_equal(gpunvme_copy_run(p.gpu, &p.dq, 1, &p.dbuf, &copy), -ETIMEDOUT);
+	assert_int_equal(gpunvme_run_copy(p.gpu, &p.dq, 1, &p.dbuf, &copy), -ETIMEDOUT);
 	assert_int_equal(gpunvme_mem_free(p.mem), -EBUSY); /* a GPU that hangs is not asked what is in flight */
 	assert_int_equal(gpunvme_qp_destroy(p.qp), 0);
 	assert_int_equal(gpunvme_mem_free(p.mem), 0);
@@ -402,7 +402,7 @@ static void test_wide(void **state)
 	copy.nblocks = BLOCKS;
 	copy.step = 4;
 	copy.lanes = 200; /* three waves, and one that is not full */
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
 	for (i = 0; i < BLOCKS * 512; i++)
 		if (((unsigned char *)gpunvme_mem_ptr(mem))[i] != pattern(i / 512))
 			fail_msg("byte %u is 0x%x", i, ((unsigned char *)gpunvme_mem_ptr(mem))[i]);

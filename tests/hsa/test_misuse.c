@@ -92,14 +92,14 @@ static void says(const char *words)
 		fail_msg("'%s' does not say '%s'", gpunvme_errmsg(), words);
 }
 
-/* The first blocks of the pattern into the buffer. Return: as gpunvme_copy_run(). */
+/* The first blocks of the pattern into the buffer. Return: as gpunvme_run_copy(). */
 static int copy(int lanes, int queue, const struct gpunvme_dbuf *dbuf)
 {
 	struct gpunvme_copy c = GPUNVME_COPY_INIT;
 
 	c.nblocks = BYTES / 512;
 	c.lanes = 32;
-	return gpunvme_copy_run(gpu[lanes], &dq[queue], 1, dbuf, &c);
+	return gpunvme_run_copy(gpu[lanes], &dq[queue], 1, dbuf, &c);
 }
 
 static void share(struct gpunvme_mem *mem, struct gpunvme_dbuf *dbuf)
@@ -518,9 +518,9 @@ static void test_mixed(void **state)
 	assert_int_equal(gpunvme_qp_create(dev, cpu, NULL, &plain), 0);
 	assert_int_equal(gpunvme_qp_view(plain, NULL, &plain_dq), 0);
 	c.nblocks = 1;
-	assert_int_equal(gpunvme_copy_run(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV);
+	assert_int_equal(gpunvme_run_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV);
 	gpunvme_qp_destroy(plain);
-	assert_int_equal(gpunvme_copy_run(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV); /* a queue that is gone */
+	assert_int_equal(gpunvme_run_copy(gpu[0], &plain_dq, 1, &dbuf, &c), -EXDEV); /* a queue that is gone */
 	gpunvme_gpu_close(cpu);
 	gpunvme_mem_free(mem);
 	works(0);

@@ -76,7 +76,7 @@ static void copy(uint32_t flags, const struct gpunvme_dbuf *dbuf, uint64_t lba)
 	c.nblocks = (uint32_t)gnv_min(dbuf->len, BYTES) / 512;
 	c.lanes = 32;
 	c.step = 11; /* several commands, with and without lists */
-	assert_int_equal(gpunvme_copy_run(w.gpu, &w.dq, 1, dbuf, &c), 0);
+	assert_int_equal(gpunvme_run_copy(w.gpu, &w.dq, 1, dbuf, &c), 0);
 }
 
 /* Blocks to the GPU's memory, from there to other blocks, and from those to the host's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpunvme_batch_run() on CPU lanes, or on the lanes that GPUNVME_TEST_GPU names: each kind of command, each command's own status, which
+ * gpunvme_run_batch() on CPU lanes, or on the lanes that GPUNVME_TEST_GPU names: each kind of command, each command's own status, which
  * of them end their lane, refusals.
  */
 #include <errno.h>
@@ -89,7 +89,7 @@ static int run(void)
 {
 	struct gpunvme_batch batch = { sizeof(batch), LANES, EACH, t.cmd };
 
-	return gpunvme_batch_run(t.gpu, t.dq, QUEUES, &t.dbuf, &batch);
+	return gpunvme_run_batch(t.gpu, t.dq, QUEUES, &t.dbuf, &batch);
 }
 
 /* Lane n has 16 blocks from 16 n on, and as much of the buffer. */
@@ -226,7 +226,7 @@ static void zeroes_are_not_cut(void **state)
 
 static void refuses(struct gpunvme_batch batch, uint32_t queues)
 {
-	assert_int_equal(gpunvme_batch_run(t.gpu, t.dq, queues, &t.dbuf, &batch), -EINVAL);
+	assert_int_equal(gpunvme_run_batch(t.gpu, t.dq, queues, &t.dbuf, &batch), -EINVAL);
 }
 
 static void refusals(void **state)
@@ -243,12 +243,12 @@ static void refusals(void **state)
 	refuses((struct gpunvme_batch){ sizeof(batch), 65536, 65536, t.cmd }, QUEUES);
 	refuses((struct gpunvme_batch){ sizeof(batch), LANES, EACH, NULL }, QUEUES);
 	refuses((struct gpunvme_batch){ sizeof(batch) - 1, LANES, EACH, t.cmd }, QUEUES);
-	assert_int_equal(gpunvme_batch_run(t.gpu, t.dq, QUEUES, NULL, &batch), -EINVAL);
+	assert_int_equal(gpunvme_run_batch(t.gpu, t.dq, QUEUES, NULL, &batch), -EINVAL);
 	t.dq[QUEUES - 1].magic++;
 	refuses(batch, QUEUES);
 	t.dq[QUEUES - 1].magic--;
 	t.dq[QUEUES - 1].major++;
-	assert_int_equal(gpunvme_batch_run(t.gpu, t.dq, QUEUES, &t.dbuf, &batch), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_run_batch(t.gpu, t.dq, QUEUES, &t.dbuf, &batch), -EPROTONOSUPPORT);
 	t.dq[QUEUES - 1].major--;
 	cmd(7, 4)->queue = QUEUES;
 	refuses(batch, QUEUES);

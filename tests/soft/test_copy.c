@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpunvme_copy_run() on CPU lanes of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
+/* gpunvme_run_copy() on CPU lanes of every width, or on the lanes that GPUNVME_TEST_GPU names: data, results, refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,44 +60,44 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 		copy.lanes = lanes;
 		copy.step = lanes ? 5 : 0;
 		copy.nblocks = BYTES / BLOCK;
-		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), 0);
+		assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), 0);
 		copy.flags = GPUNVME_COPY_FLUSH;
-		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), 0);
+		assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), 0);
 		memset(p, 0, BYTES);
 		copy.flags = 0;
 		copy.lba = 7;
 		copy.nblocks -= 7;
-		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), 0);
+		assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), 0);
 		assert_memory_equal(p, want + 7 * BLOCK, BYTES - 7 * BLOCK);
 		copy.lba = 0;
 	}
 	copy.nblocks = 10;
 	copy.lba = BYTES / BLOCK - 4;
 	copy.step = 2;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
 	assert_int_equal(copy.failed_nblocks, 0);
 	copy.lba = 0;
 	dq[1].magic ^= 1; /* of the views that are named, and of no other */
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 1, dbuf, &copy), 0);
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 1, dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EINVAL);
 	assert_non_null(strstr(gpunvme_errmsg(), "view 1 was not filled"));
 	dq[1].magic ^= 1;
 	dq[1].major++;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EPROTONOSUPPORT);
 	assert_non_null(strstr(gpunvme_errmsg(), "another version"));
 	dq[1].major--;
 	works = gpu->ops;
 	broken.launch = no_launch;
 	gpu->ops = &broken;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EIO); /* nothing ran, and no result says so */
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EIO); /* nothing ran, and no result says so */
 	gpu->ops = works;
 	copy.lanes = 65537;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EINVAL);
 	copy.lanes = 1;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 0, dbuf, &copy), -EINVAL);
-	assert_int_equal(gpunvme_copy_run(NULL, dq, 1, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 0, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(NULL, dq, 1, dbuf, &copy), -EINVAL);
 	copy.reserved = 1;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 1, dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 1, dbuf, &copy), -EINVAL);
 }
 
 /* Ranges that end where 64 bits do, or begin behind the view, or that no buffer holds: refused whole, and no block is touched. */
@@ -123,17 +123,17 @@ static void ranges_are_checked_whole(struct gpunvme_gpu *gpu, const struct gpunv
 		copy.lba = bad[i].lba;
 		copy.nblocks = bad[i].nblocks;
 		copy.failed_nblocks = 7; /* of a call before */
-		assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+		assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
 		assert_int_equal(copy.failed_nblocks, 0);
 		assert_non_null(strstr(gpunvme_errmsg(), "not within view 0"));
 	}
 	copy.lba = 0; /* the second view is the smaller one, and half of the copy would go by it */
 	copy.nblocks = all;
 	dq[1].lba_count = all - 1;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
 	dq[1].lba_count = dq[0].lba_count = UINT64_MAX >> 9;
 	copy.nblocks = all + 1;
-	assert_int_equal(gpunvme_copy_run(gpu, dq, 2, dbuf, &copy), -ERANGE);
+	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
 	assert_non_null(strstr(gpunvme_errmsg(), "of the buffer"));
 	rewind(f);
 	assert_int_equal(fread(is, 1, BYTES, f), BYTES);
@@ -158,7 +158,7 @@ static void the_kernel_checks_the_whole_range(struct gpunvme_gpu *gpu, struct gp
 	copy.step = 16;
 	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
 	gpu->ops = &wraps;
-	ret = gpunvme_copy_run(gpu, dq, 1, dbuf, &copy);
+	ret = gpunvme_run_copy(gpu, dq, 1, dbuf, &copy);
 	gpu->ops = works;
 	assert_int_equal(ret, -ERANGE);
 	assert_int_equal(gpunvme_qp_get_info(qp, &after), 0);
@@ -174,7 +174,7 @@ static void status_of_a_command(struct gpunvme_gpu *gpu, const struct gpunvme_dq
 	assert_int_equal(truncate(image_path("disk.img"), 0), 0);
 	copy.nblocks = 3;
 	copy.lba = 5;
-	ret = gpunvme_copy_run(gpu, dq, 2, dbuf, &copy);
+	ret = gpunvme_run_copy(gpu, dq, 2, dbuf, &copy);
 	assert_true(ret > 0);
 	assert_int_equal(copy.failed_lba, 5);
 	assert_non_null(strstr(gpunvme_errmsg(), "block 5"));
@@ -272,22 +272,22 @@ static void whole_writes_stay_one_command_and_forced_ones_say_so(void **state)
 	copy.flags = GPUNVME_COPY_WRITE;
 	copy.nblocks = 1024;
 	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
 	assert_int_equal(gpunvme_qp_get_info(qp, &after), 0);
 	assert_int_equal(after.submitted - before.submitted, 1);
 	copy.nblocks++;
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
 	assert_int_equal(gpunvme_qp_get_info(qp, &before), 0);
 	assert_int_equal(before.submitted - after.submitted, 3);
 	gnv_soft_set_fault(gnv_dev_soft(dev), &fault);
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
 	assert_int_equal(__atomic_load_n(&seen.all, __ATOMIC_RELAXED), 3);
 	assert_int_equal(__atomic_load_n(&seen.forced, __ATOMIC_RELAXED), 0);
 	copy.flags |= GPUNVME_COPY_FUA;
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), 0);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), 0);
 	assert_int_equal(__atomic_load_n(&seen.forced, __ATOMIC_RELAXED), 3);
 	copy.flags = GPUNVME_COPY_FUA;
-	assert_int_equal(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy), -EINVAL);
+	assert_int_equal(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy), -EINVAL);
 	gpunvme_qp_destroy(qp);
 	gpunvme_mem_free(mem);
 	gpunvme_gpu_close(gpu);

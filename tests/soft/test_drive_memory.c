@@ -70,7 +70,7 @@ static int move(struct gpunvme_qp *qp, struct gpunvme_dev *dev, struct gpunvme_m
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	copy.flags = flags;
 	copy.nblocks = bytes / BLOCK;
-	return gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy);
+	return gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy);
 }
 
 static void fill(void *to, size_t bytes, uint32_t seed)

@@ -199,7 +199,7 @@ static int call_lanes(void)
 
 	IS_REFUSED(gpunvme_gpu_get_info(gpu, &info));
 	IS_REFUSED(gpunvme_qp_get_latency(qp, &latency));
-	IS_REFUSED(gpunvme_copy_run(gpu, &dq, 1, &dbuf, &copy));
+	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
 	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
 	IS_REFUSED(gpunvme_litmus_run(dev, gpu, NULL, &litmus));
 	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &service));

@@ -473,7 +473,7 @@ static uint32_t batch_time(struct gpunvme_gpu *gpu, const struct gpunvme_dq dq[V
 	assert_true(each <= GNV_ARRAY_LEN(cmd));
 	for (i = 0; i < each; i++)
 		cmd[i] = (struct gpunvme_batch_cmd){ .op = GPUNVME_IO_FLUSH, .queue = i % VIEWS, .status = 99 };
-	assert_int_equal(gpunvme_batch_run(gpu, dq, VIEWS, &dbuf, &batch), 0);
+	assert_int_equal(gpunvme_run_batch(gpu, dq, VIEWS, &dbuf, &batch), 0);
 	for (i = 0; i < each; i++)
 		assert_int_equal(cmd[i].status, -EAGAIN);
 	assert_int_equal(seen.locals, locals);

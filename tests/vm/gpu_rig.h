@@ -160,7 +160,7 @@ static inline void move(struct gpunvme_qp *qp, const struct gpunvme_dbuf *dbuf, 
 	copy.step = 8;
 	copy.lba = lba;
 	copy.nblocks = nblocks;
-	good(gpunvme_copy_run(gpu, &dq, 1, dbuf, &copy));
+	good(gpunvme_run_copy(gpu, &dq, 1, dbuf, &copy));
 }
 
 static inline void scribble(void *ptr, size_t len, unsigned seed)

@@ -157,7 +157,7 @@ static int move(struct gpunvme_qp *qp, struct gpunvme_mem *what, uint32_t flags)
 	good(gpunvme_mem_dbuf(what, dev, &at));
 	copy.flags = flags;
 	copy.nblocks = DATA / ns.lba_size;
-	return gpunvme_copy_run(gpu, &dq, 1, &at, &copy);
+	return gpunvme_run_copy(gpu, &dq, 1, &at, &copy);
 }
 
 /* Out of one memory onto the blocks and into the other. */

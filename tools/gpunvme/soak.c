@@ -96,7 +96,7 @@ static void *blow_main(void *arg)
 static int carry_out(struct soak *k)
 {
 	struct gpunvme_batch batch = { sizeof(batch), k->s.lanes, k->each, k->cmd };
-	const int ret = gpunvme_batch_run(k->s.gpu, k->s.dq, k->s.queues, &k->s.dbuf, &batch);
+	const int ret = gpunvme_run_batch(k->s.gpu, k->s.dq, k->s.queues, &k->s.dbuf, &batch);
 
 	return ret ? failed("after %" PRIu64 " commands: %s", sum(k), why(ret)) : GO_ON;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpunvme soak, in parts: soak.c runs rounds of lanes and what is done to them, soak_lane.c is what a lane does and knows,
- * soak_report.c reports it. Lanes may be a GPU's, so the library carries out what they do (gpunvme_batch_run()); threads of
+ * soak_report.c reports it. Lanes may be a GPU's, so the library carries out what they do (gpunvme_run_batch()); threads of
  * the CPU prepare it and judge what came of it.
  *
  * Each lane has blocks of its own and knows of each which versions it may hold: the one that was acknowledged last, and those whose

@@ -11,7 +11,6 @@
 #ifndef GNV_GPU_KERNELS_KERNELS_H
 #define GNV_GPU_KERNELS_KERNELS_H
 
-#include <gpunvme/batch.h>
 #include <gpunvme/run.h>
 
 #define GNV_KERNEL_GROUP 256

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Copies by the library's own kernel. */
-#include <gpunvme/copy.h>
+#include <gpunvme/run.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int prepare(const struct gpunvme_dq *dq, uint32_t queues, const struct gp
 	if (copy->flags & GPUNVME_COPY_FUA && !(copy->flags & GPUNVME_COPY_WRITE))
 		return gnv_fail(-EINVAL, "GPUNVME_COPY_FUA goes with GPUNVME_COPY_WRITE");
 	if (!queues || (!copy->nblocks && !flush))
-		return gnv_fail(-EINVAL, "gpunvme_copy_run: no queue, or no block to move");
+		return gnv_fail(-EINVAL, "gpunvme_run_copy: no queue, or no block to move");
 	ret = flush ? 0 : gnv_run_check_range(dq, queues, dbuf, copy->lba, copy->nblocks);
 	if (ret)
 		return ret;
@@ -68,7 +68,7 @@ static int first_failure(const struct gnv_copy_result *result, uint32_t lanes, s
 			(unsigned long long)first->lba, gpunvme_strerror(first->status));
 }
 
-GPUNVME_API int gpunvme_copy_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_copy *user)
 {
 	struct gpunvme_copy copy = GPUNVME_COPY_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of commands by the library's own kernel. */
-#include <gpunvme/batch.h>
+#include <gpunvme/run.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static bool knows(uint32_t op)
 static int check_counts(const struct gpunvme_batch *batch, uint32_t queues)
 {
 	if (!queues || !batch->lanes || !batch->each || !batch->cmd)
-		return gnv_fail(-EINVAL, "gpunvme_batch_run: no queue, or no command");
+		return gnv_fail(-EINVAL, "gpunvme_run_batch: no queue, or no command");
 	if (batch->lanes > GNV_RUN_LANES_MAX || (uint64_t)batch->lanes * batch->each > CMDS_MAX)
 		return gnv_fail(-EINVAL, "%u lanes with %u commands each are too many for a batch: use %u lanes and %u commands or less",
 				batch->lanes, batch->each, GNV_RUN_LANES_MAX, CMDS_MAX);
@@ -83,7 +83,7 @@ static int carry_out(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint3
 	return ret;
 }
 
-GPUNVME_API int gpunvme_batch_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
+GPUNVME_API int gpunvme_run_batch(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				  const struct gpunvme_dbuf *dbuf, struct gpunvme_batch *user)
 {
 	struct gpunvme_batch batch = GPUNVME_BATCH_INIT;
