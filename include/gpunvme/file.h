@@ -113,7 +113,7 @@ GPUNVME_API int gpunvme_file_map(struct gpunvme_dev *dev, const char *text, cons
  * @file: set on success; the caller owns it
  *
  * The file system must be ext4 or XFS and be mounted from a block device, or a partition of it, that this library serves from the
- * same namespace, in this process or another (gpunvme/ublk.h): that is known by what the ublk driver keeps, and by the bytes with
+ * same namespace, in this process or another (gpunvme/serve.h): that is known by what the ublk driver keeps, and by the bytes with
  * which both begin. What `soft:` has beneath it nobody else can have mounted, so there, too, the way is a block device that is
  * served. What was written so far is brought to the drive (FIEMAP with sync), then the kernel is asked where the file lies.
  *

@@ -13,10 +13,10 @@
 #ifndef GPUNVME_H
 #define GPUNVME_H
 
+#include <gpunvme/admin.h>
 #include <gpunvme/amd.h>
 #include <gpunvme/cache.h>
 #include <gpunvme/dev.h>
-#include <gpunvme/doctor.h>
 #include <gpunvme/dq.h>
 #include <gpunvme/event.h>
 #include <gpunvme/file.h>
@@ -24,15 +24,13 @@
 #include <gpunvme/gpu.h>
 #include <gpunvme/mem.h>
 #include <gpunvme/pagecache.h>
-#include <gpunvme/pci.h>
 #include <gpunvme/peer.h>
 #include <gpunvme/qp.h>
 #include <gpunvme/run.h>
-#include <gpunvme/server.h>
+#include <gpunvme/serve.h>
 #include <gpunvme/service.h>
 #include <gpunvme/spec.h>
 #include <gpunvme/status.h>
-#include <gpunvme/ublk.h>
 #include <gpunvme/volume.h>
 
 #define GPUNVME_VERSION_MAJOR 0

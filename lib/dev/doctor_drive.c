@@ -4,7 +4,7 @@
  * (formats).
  */
 #include <errno.h>
-#include <gpunvme/doctor.h>
+#include <gpunvme/admin.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef GNV_MACHINE_DOCTOR_H
 #define GNV_MACHINE_DOCTOR_H
 
-#include <gpunvme/doctor.h>
+#include <gpunvme/admin.h>
 #include <gpunvme/gpu.h>
 
 #include "os/linux/sysfs.h"

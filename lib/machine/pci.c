@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Controllers on the PCI bus, for the user: what os/linux/sysfs.c reads and machine/bind.c changes. */
 #include <errno.h>
-#include <gpunvme/pci.h>
+#include <gpunvme/admin.h>
 #include <stdio.h>
 #include <string.h>
 

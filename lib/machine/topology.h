@@ -3,7 +3,7 @@
 #ifndef GNV_MACHINE_TOPOLOGY_H
 #define GNV_MACHINE_TOPOLOGY_H
 
-#include <gpunvme/pci.h>
+#include <gpunvme/admin.h>
 
 #include "os/linux/sysfs.h"
 

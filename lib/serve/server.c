@@ -4,7 +4,7 @@
  * Invariant: the controller is destroyed before the memory of a client is unmapped, and before the space that it makes DMA through;
  * a client is hung up on when nothing reaches its memory any more.
  */
-#include <gpunvme/server.h>
+#include <gpunvme/serve.h>
 
 #include <errno.h>
 #include <stdlib.h>

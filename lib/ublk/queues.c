@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Queues of a block device: queue pairs, buffers and threads. */
-#include <gpunvme/ublk.h>
+#include <gpunvme/serve.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * Invariant: the driver gets the command to start, or to go on, only when every queue waits for requests. Queue pairs and buffers
  * end after the threads that use them.
  */
-#include <gpunvme/ublk.h>
+#include <gpunvme/serve.h>
 
 #include <errno.h>
 #include <stdio.h>

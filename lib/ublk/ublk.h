@@ -8,7 +8,7 @@
 
 #include <gpunvme/mem.h>
 #include <gpunvme/qp.h>
-#include <gpunvme/ublk.h>
+#include <gpunvme/serve.h>
 #include <pthread.h>
 #include <stdbool.h>
 

@@ -10,7 +10,7 @@
  * closed once, with nothing mapped, and after the controller has stopped.
  */
 #include <errno.h>
-#include <gpunvme/doctor.h>
+#include <gpunvme/admin.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
