@@ -5,7 +5,7 @@
  */
 #include "bench.h"
 
-#include <gpunvme/cache.h>
+#include <gpunvme/mem.h>
 
 #define RANGE 65536u
 #define TURNS 20000u

@@ -179,7 +179,7 @@ struct gpunvme_dev_info {
 	uint32_t pmr;       /* 1: the drive has a Persistent Memory Region, which is somebody's data and is left alone */
 	uint32_t faulty;    /* 1: a software controller that does wrong what `fault` in its URI asks for */
 	uint32_t emulated;  /* 1: software of this process is the controller (soft:); 0: a drive, or another process */
-	char why[160];      /* why it is dead or removed (event.h): "it reports a fatal error (CSTS.CFS)"; "" if alive, or in a child */
+	char why[160];      /* why it is dead or removed: "it reports a fatal error (CSTS.CFS)"; "" if alive, or in a child */
 	uint64_t link;      /* bytes a second in each direction to an emulated drive: `link` or `model` of its URI, and of soft:vram
 			     * at most the link of its GPU, measured at opening; 0: none is known */
 	uint32_t blocks;    /* of threads, for which grids of the program leave room on the GPU of soft:vram; 0: it runs on none */
@@ -201,88 +201,6 @@ enum gpunvme_cmb_holds {
  * Return: 0; -EINVAL when info->size is too small.
  */
 GPUNVME_API int gpunvme_dev_get_info(const struct gpunvme_dev *dev, struct gpunvme_dev_info *info);
-
-enum gpunvme_deallocated {
-	GPUNVME_DEALLOCATED_UNKNOWN = 0, /* the drive does not say: what was there, zeroes, or anything else */
-	GPUNVME_DEALLOCATED_ZEROES = 1,
-	GPUNVME_DEALLOCATED_ONES = 2
-};
-
-/* What a namespace lies on. Zeroes, as an older library leaves them, are the case that wants most care. */
-enum gpunvme_medium {
-	GPUNVME_MEDIUM_DRIVE = 0,   /* a drive of its own */
-	GPUNVME_MEDIUM_FILE = 1,    /* a regular file */
-	GPUNVME_MEDIUM_BLOCK = 2,   /* a block device of the kernel */
-	GPUNVME_MEDIUM_CHAR = 3,    /* a character device of the kernel: the generic device of the nvme driver */
-	GPUNVME_MEDIUM_MEMORY = 4,  /* memory of this process: zeroes when it is opened, lost when it is closed */
-	GPUNVME_MEDIUM_GPU = 5,     /* soft:vram:, memory of the GPU: zeroes or a copy of image=FILE, lost in the same way */
-	GPUNVME_MEDIUM_PROCESS = 6  /* another process serves it, and does not say what it lies on */
-};
-
-struct gpunvme_ns_info {
-	size_t size; /* set by the caller to sizeof(struct gpunvme_ns_info) */
-	uint32_t nsid;
-	uint32_t lba_size; /* bytes */
-	uint64_t nblocks;  /* NSZE */
-	uint8_t read_only; /* write protected, or the device is */
-	uint8_t nguid[16];
-	uint8_t eui64[8];
-	uint8_t reserved[7];
-	/* All in blocks, as the namespace says them; 0: it does not say. They are hints, but for the atomic ones. */
-	uint32_t boundary;      /* transfers across a multiple of it are slower (NOIOB); lanes cut theirs there if it is a power of two */
-	uint32_t write_step;    /* writes are best multiples of it (NPWG): where a drive says it, no command of lanes has more than
-	                         * a list of one page describes (1 MiB with pages of 4 KiB), so that long transfers go on at one ... */
-	uint32_t write_align;   /* ... that begin at multiples of this (NPWA) ... */
-	uint32_t write_best;    /* ... and have this size (NOWS) */
-	uint32_t atomic;        /* a write up to this size is seen whole or not at all (NAWUN, AWUN) */
-	uint32_t atomic_power;  /* and is on the media whole or not at all after a power failure (NAWUPF, AWUPF) */
-	uint32_t atomic_border; /* unless it crosses a multiple of this (NABSPF) ... */
-	uint32_t atomic_first;  /* ... counted from this block on (NABO) */
-	uint32_t atomic_seen_border; /* the same for what is seen (NABSN) */
-	uint32_t deallocated;        /* enum gpunvme_deallocated: what blocks read as that were deallocated (DLFEAT) */
-	uint32_t medium;             /* enum gpunvme_medium: what it lies on; may it be written? gpunvme_ns_may_overwrite() */
-	uint32_t medium_reserved;
-	/* Of a file st_dev, of a block device st_rdev (stat(2)), of a generic one that of its disk, of a GPU those of image= */
-	uint64_t medium_dev; /* else 0 */
-	uint64_t medium_ino; /* of a file st_ino, also as image=; else 0 */
-};
-
-/**
- * gpunvme_ns_get_info() - size and format of one namespace
- * @dev:  an open device
- * @nsid: 1 or more; 0 stands for the device's default namespace
- * @info: filled; info->size must be set
- *
- * Asks the controller (Identify, CNS 00h; CNS 03h first where it has several command sets). Any thread may call it.
- * Return: 0; -EINVAL when info->size is too small; -ENOENT when the namespace is not active; -EOPNOTSUPP when it is zoned,
- * key-value or of another command set than NVM, its format carries metadata (the sentence names the format to change to), or its
- * blocks are not of 512 to 65536 bytes; or a positive NVMe status.
- */
-GPUNVME_API int gpunvme_ns_get_info(struct gpunvme_dev *dev, uint32_t nsid, struct gpunvme_ns_info *info);
-
-/**
- * gpunvme_ns_may_overwrite() - refuse a namespace that may hold somebody's data
- * @dev:  an open device
- * @nsid: 1 or more; 0 stands for the device's default namespace
- *
- * Programs call it before they write, and ask their user where it refuses: gpunvme_errmsg() then names model, serial number, size
- * and medium of the drive, for a question such as "add --yes if that is the drive you mean". Images and memory, which somebody made
- * for this, need no question. Nothing is kept: the result holds for this call. Any thread may call it.
- * Return: 0 it is a regular file or memory, and can be written; -EPERM it may hold somebody's data; -EROFS it cannot be written;
- * otherwise as gpunvme_ns_get_info().
- */
-GPUNVME_API int gpunvme_ns_may_overwrite(struct gpunvme_dev *dev, uint32_t nsid);
-
-/**
- * gpunvme_ns_list() - the active namespaces
- * @dev:   an open device
- * @nsids: room for *count numbers
- * @count: in: room; out: how many there are, which may be more than there was room for
- *
- * Identify, CNS 02h; where the controller refuses that, CNS 00h for each. Any thread may call it.
- * Return: 0; -ETIMEDOUT all of it takes longer than gpunvme_dev_opts.admin_timeout_ms; or a positive NVMe status.
- */
-GPUNVME_API int gpunvme_ns_list(struct gpunvme_dev *dev, uint32_t *nsids, uint32_t *count);
 
 /**
  * gpunvme_dev_admin() - run one admin command
@@ -338,29 +256,83 @@ GPUNVME_API int gpunvme_dev_get_feature(struct gpunvme_dev *dev, uint8_t fid, ui
  */
 GPUNVME_API int gpunvme_dev_set_feature(struct gpunvme_dev *dev, uint8_t fid, uint32_t value);
 
-/**
- * gpunvme_ns_get_feature() - current value of a feature that each namespace has of its own
- * @dev:   an open device
- * @nsid:  1 or more; 0 stands for the device's default namespace
- * @fid:   GPUNVME_FID_*, or another that the drive knows, such as error recovery (05h) or write protection (84h)
- * @value: dword 0 of the completion
+/*
+ * State and events of a controller.
  *
- * Which features are a namespace's: Base Specification 5.27.1. A drive may refuse a namespace for others. Any thread may call it.
- * Return: as gpunvme_dev_admin(); -ENOENT the controller has no such namespace.
+ * Events wait in a list of the device, and a descriptor that poll() understands says that there are some. It is no callback,
+ * because what a program does about an event is to call this library (take new views, close, open again), which a callback on a
+ * thread of the library, with its locks held, could not allow; and a descriptor fits the loop that the program has already.
  */
-GPUNVME_API int gpunvme_ns_get_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t *value);
+struct gpunvme_qp;
+struct gpunvme_mem;
+
+enum gpunvme_state {
+	GPUNVME_STATE_ALIVE,
+	GPUNVME_STATE_RESETTING, /* it will be alive or dead; calls wait, or return -ESHUTDOWN */
+	GPUNVME_STATE_DEAD,      /* gpunvme_dev_reset(), or closing and opening it, may bring it back; calls return -ESHUTDOWN */
+	GPUNVME_STATE_REMOVED    /* it is not there any more, or was given back to the kernel; calls return -ENODEV */
+};
+
+struct gpunvme_dev_status {
+	size_t size;         /* set by the caller to sizeof(struct gpunvme_dev_status) */
+	uint32_t state;      /* enum gpunvme_state */
+	uint32_t reserved;
+	uint64_t generation; /* resets that have succeeded since it was opened: views from before the last are over */
+};
 
 /**
- * gpunvme_ns_set_feature() - change one, as long as the device is open; a reset under way sets it again
- * @dev:   an open device
- * @nsid:  1 or more; 0 stands for the device's default namespace, GPUNVME_NSID_ALL for all
- * @fid:   as above
- * @value: command dword 11
+ * gpunvme_dev_state() - how the controller is
+ * @dev:    an open device
+ * @status: filled; status->size must be set
  *
- * Write protection (84h) is not set again: the drive keeps it. Any thread may call it.
- * Return: as gpunvme_dev_set_feature(); -ENOENT the controller has no such namespace.
+ * What is known, without asking the controller. Any thread may call it, also during a reset.
+ * Return: 0; -EINVAL when status->size is too small.
  */
-GPUNVME_API int gpunvme_ns_set_feature(struct gpunvme_dev *dev, uint32_t nsid, uint8_t fid, uint32_t value);
+GPUNVME_API int gpunvme_dev_state(struct gpunvme_dev *dev, struct gpunvme_dev_status *status);
+
+enum gpunvme_event_type {
+	GPUNVME_EVENT_RESET = 1,    /* the controller was reset and is alive: take new views of all queues */
+	GPUNVME_EVENT_LOST,         /* it is dead or removed: gpunvme_dev_state() says which, why says what ended it */
+	GPUNVME_EVENT_RECOVERED,    /* a queue was recovered: take a new view of qp */
+	GPUNVME_EVENT_MEM_REVOKED,  /* the device in whose BAR memory lies took it away: all queues have ended; map mem again */
+	GPUNVME_EVENT_NAMESPACE,    /* a namespace was added, removed or changed: gpunvme_ns_list(), gpunvme_ns_get_info() */
+	GPUNVME_EVENT_HEALTH,       /* spare, temperature, reliability or read-only: see log page 0x02, gpunvme_doctor_drive() */
+	GPUNVME_EVENT_FIRMWARE,     /* firmware is being activated: commands may take as long as the drive says */
+	GPUNVME_EVENT_CONTROLLER    /* another event of the controller: see detail */
+};
+
+struct gpunvme_event {
+	size_t size;            /* set by the caller to sizeof(struct gpunvme_event) */
+	uint32_t type;          /* enum gpunvme_event_type; a later version may know more */
+	uint32_t missed;        /* events that found no room before this one */
+	uint64_t generation;    /* of the device when it happened */
+	struct gpunvme_qp *qp;  /* or NULL; to compare with: it may be destroyed meanwhile */
+	struct gpunvme_mem *mem; /* or NULL; the same */
+	uint32_t detail;        /* NAMESPACE to CONTROLLER: dword 0 that the controller told it with (Base Specification 5.2); else 0 */
+	uint32_t reserved;
+	char why[160];          /* LOST: as gpunvme_dev_info.why then; else "" */
+};
+
+/**
+ * gpunvme_dev_event_fd() - a descriptor that is readable while events wait
+ * @dev: an open device
+ * @fd:  set to it; the device's, which closes it when it is closed. For poll() and its kin only; closed by exec()
+ *
+ * Events are kept from the first call on, 64 at most. That call asks the controller for its own events, too (Base Specification
+ * 5.2): it sets feature 0Bh to all that the types above name, unless the program sets it to something else later, and starts a
+ * thread that looks ten times a second, and reads the log page of each event, so that the next of its kind may come. What the
+ * controller refuses is said in the log. Any thread may call it. Return: 0; -EMFILE; -EAGAIN there is no thread.
+ */
+GPUNVME_API int gpunvme_dev_event_fd(struct gpunvme_dev *dev, int *fd);
+
+/**
+ * gpunvme_dev_next_event() - take the oldest event
+ * @dev:   an open device
+ * @event: filled; event->size must be set
+ *
+ * Does not wait. Any thread may call it. Return: 0; -EAGAIN there is none; -EINVAL event->size is too small.
+ */
+GPUNVME_API int gpunvme_dev_next_event(struct gpunvme_dev *dev, struct gpunvme_event *event);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory: a range of bytes with up to three addresses: a CPU pointer, an address for the lanes, and one IOVA for each device it
- * is mapped to. Memory of the caller's that comes and goes: cache.h.
+ * is mapped to.
  *
- *   gpunvme_mem_alloc / _register / _import_dmabuf / _cmb     make the object; so does gpunvme_mem_bar (peer.h)
+ *   gpunvme_mem_alloc / _register / _import_dmabuf / _cmb     make the object
+ *   gpunvme_peer_open, gpunvme_mem_bar     the same of memory in another PCI device
  *   gpunvme_mem_map                   let a device reach it
  *   gpunvme_mem_dbuf                  what a kernel needs to use it; gpunvme_mem_dbuf_for: a kernel of another GPU
  *   gpunvme_mem_unmap, gpunvme_mem_free
+ *   gpunvme_mem_get, gpunvme_mem_put     all of that at once for a pointer of the caller, from a cache
  */
 #ifndef GPUNVME_MEM_H
 #define GPUNVME_MEM_H
@@ -128,9 +130,9 @@ GPUNVME_API int gpunvme_mem_free(struct gpunvme_mem *mem);
  * @dev: the device; must stay open until the memory is unmapped
  *
  * Builds the PRP lists of the buffer, so this is slow and done once; nothing is built on the I/O path. Any thread may call it.
- * Memory that was taken away (peer.h) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV queues and
- * data of its GPU lie elsewhere on @dev, or it lies in another drive; -EOPNOTSUPP the controller cannot reach memory of the
- * GPU, or takes no lists in its own (GPUNVME_MEM_CMB_LISTS: the first such mapping is tested, as gpunvme_mem_cmb() is);
+ * Memory that was taken away (gpunvme_peer_reset()) is mapped again, elsewhere. Return: 0, also when it is mapped already; -EXDEV
+ * queues and data of its GPU lie elsewhere on @dev, or it lies in another drive; -EOPNOTSUPP the controller cannot reach memory of
+ * the GPU, or takes no lists in its own (GPUNVME_MEM_CMB_LISTS: the first such mapping is tested, as gpunvme_mem_cmb() is);
  * -ENOMEM, also when the locked-memory limit is reached; -ENOSPC no free IOVA; -ENODEV; what the kernel returns for the mapping.
  * -EBUSY: the memory was taken away and a queue still has commands in flight; or, with a drive on an NVIDIA GPU, a part of the
  * memory is mapped there already by itself (unmap that first), or another thread unmaps such a part now (call again).
@@ -193,6 +195,170 @@ GPUNVME_API void *gpunvme_mem_ptr(const struct gpunvme_mem *mem);
  * Return: bytes.
  */
 GPUNVME_API size_t gpunvme_mem_len(const struct gpunvme_mem *mem);
+
+/*
+ * Other PCI devices whose memory a controller is to use: a BAR of any device that is bound to vfio-pci, for example the controller
+ * memory buffer of a second drive, or the RAM of an FPGA.
+ *
+ *   gpunvme_peer_open       take the device
+ *   gpunvme_mem_bar         a range of one of its BARs as memory
+ *   gpunvme_mem_map, ...    as with any memory
+ *
+ * When the device is reset by gpunvme_peer_reset(), reports an error, or the kernel takes it away, what was mapped is dead: every
+ * queue of every controller to which memory in it is mapped is poisoned with GPUNVME_ENODEV, since any command may have been for
+ * that memory, and lanes that wait return at once. Destroy those queues; after a reset gpunvme_mem_map() maps the memory again.
+ */
+struct gpunvme_peer;
+
+struct gpunvme_peer_opts {
+	size_t size;         /* sizeof(struct gpunvme_peer_opts) */
+	gpunvme_log_fn *log; /* NULL: silent */
+	void *log_ctx;
+};
+#define GPUNVME_PEER_OPTS_INIT { sizeof(struct gpunvme_peer_opts), NULL, NULL }
+
+/**
+ * gpunvme_peer_open() - take a PCI device for its BARs
+ * @uri:  pci:DDDD:BB:DD.F or a bare PCI address, with the key `port` as for gpunvme_dev_open()
+ * @opts: NULL for the defaults; not kept, the log callback must stay valid until the device is closed
+ * @peer: set on success; the caller owns it
+ *
+ * The device is reset and may make DMA. Any thread may call it.
+ * Return: 0; -EINVAL bad URI or option; -ENODEV no such device; -EBUSY another driver or process has it; -EACCES, -EPERM,
+ * -EOPNOTSUPP, -ENOMEM as gpunvme_dev_open().
+ */
+GPUNVME_API int gpunvme_peer_open(const char *uri, const struct gpunvme_peer_opts *opts, struct gpunvme_peer **peer);
+
+/**
+ * gpunvme_peer_close() - give it back
+ * @peer: or NULL. While memory in it exists the device stays open internally.
+ */
+GPUNVME_API void gpunvme_peer_close(struct gpunvme_peer *peer);
+
+/**
+ * gpunvme_peer_reset() - function reset
+ * @peer: the device
+ *
+ * What is mapped of it dies, see above, also when the reset fails. Any thread may call it.
+ * Return: 0 it was reset; -EOPNOTSUPP it has no reset, and nothing was changed; -ENODEV the kernel took it away; -EIO it was not
+ * reset.
+ */
+GPUNVME_API int gpunvme_peer_reset(struct gpunvme_peer *peer);
+
+/**
+ * gpunvme_mem_bar() - a range of a BAR as memory
+ * @gpu:    the lanes that will use it
+ * @peer:   the device
+ * @bar:    0 to 5
+ * @offset: of the first byte in the BAR; a multiple of the CPU page size
+ * @len:    bytes; a multiple of the CPU page size; 0: up to the end of the BAR
+ * @mem:    set on success; gpunvme_mem_free() frees it
+ *
+ * Controllers that were opened through IOMMUFD map it by its DMA-BUF, those through type 1 by the CPU's mapping. Nothing is zeroed.
+ * Any thread may call it.
+ * Return: 0; -EINVAL no such BAR number, empty or not page aligned; -ERANGE outside of the BAR; -EOPNOTSUPP the device has no such
+ * BAR, or it can be neither mapped nor exported; -ENODEV the kernel took the device away; -EMFILE, -ENOMEM.
+ */
+GPUNVME_API int gpunvme_mem_bar(struct gpunvme_gpu *gpu, struct gpunvme_peer *peer, unsigned bar, uint64_t offset, size_t len,
+				struct gpunvme_mem **mem);
+
+/*
+ * Memory of the caller's for I/O without registering it each time: each device has a cache of what was registered and mapped to it.
+ *
+ *   gpunvme_mem_get        any pointer: what a kernel needs to use it; gpunvme_mem_put: not used any more
+ *   gpunvme_cache_forget   before memory is freed whose end nobody tells the library
+ *   gpunvme_cache_get_info, gpunvme_cache_set_limit
+ *
+ * What is put stays mapped, to be found by the next gpunvme_mem_get() without a system call (but for memory of malloc() on AMD GPUs
+ * that cannot write their L2 back in a kernel, which is made uncached again), until the cache holds more than its
+ * limit, the memory is freed, or the device is closed. ROCm's runtime reports when memory of an AMD GPU or of hipHostMalloc() is
+ * freed: it is unmapped before it can be allocated again. CUDA has a number for each of its allocations, which each
+ * gpunvme_mem_get() compares. Nothing reports that other memory (malloc(), mmap()) is freed: its last gpunvme_mem_put() unmaps it,
+ * unless the caller promises to report that, by GPUNVME_GET_KEEP.
+ *
+ * What the cache holds counts as mapped: queues and data of a GPU lie together on a device (gpunvme_mem_map()).
+ */
+enum gpunvme_get_flags {
+	GPUNVME_GET_KEEP = 1u << 0, /* memory whose end nobody tells stays, too: gpunvme_cache_forget() will be called before it ends */
+};
+
+/* Memory in use; filled by gpunvme_mem_get(). */
+struct gpunvme_mem_use {
+	struct gpunvme_mem *mem;  /* the cache's: not to be freed or unmapped */
+	uint64_t offset;	  /* of the caller's pointer in dbuf */
+	struct gpunvme_dbuf dbuf; /* for kernels */
+};
+
+struct gpunvme_cache_info {
+	size_t size;	    /* sizeof(struct gpunvme_cache_info) */
+	uint64_t hits;	    /* of gpunvme_mem_get() */
+	uint64_t misses;    /* had to register and map */
+	uint64_t evictions; /* unmapped to stay within the limit */
+	uint64_t stale;	    /* unmapped or not found because the memory was freed */
+	uint64_t bytes;	    /* mapped now */
+	uint64_t limit;
+	uint32_t entries; /* ranges that are mapped */
+	uint32_t used;	  /* of these, by gpunvme_mem_get() without gpunvme_mem_put() */
+};
+
+/**
+ * gpunvme_mem_get() - use memory of the caller's with a device
+ * @gpu:   the lanes that will use it
+ * @dev:   the device
+ * @ptr:   first byte; any pointer of HIP, CUDA or the process that gpunvme_mem_register() takes, and within an allocation
+ * @len:   bytes
+ * @flags: 0 or enum gpunvme_get_flags
+ * @use:   filled on success; each success needs a gpunvme_mem_put()
+ *
+ * Registers and maps what is not yet: of memory that a runtime knows whole parts of 64 KiB, of other memory whole pages. The caller
+ * keeps the memory until gpunvme_mem_put(). Any thread may call it, but not while @dev is being closed.
+ * Return: 0; -EINVAL; as gpunvme_mem_register() and gpunvme_mem_map(), -EBUSY included; -EFAULT it was freed meanwhile; -ENODEV,
+ * -ESHUTDOWN the controller is gone or dead.
+ */
+GPUNVME_API int gpunvme_mem_get(struct gpunvme_gpu *gpu, struct gpunvme_dev *dev, void *ptr, size_t len, uint32_t flags,
+				struct gpunvme_mem_use *use);
+
+/**
+ * gpunvme_mem_put() - end that
+ * @use: as gpunvme_mem_get() has filled it; zeroed when 0 is returned. NULL and zeroes are ignored.
+ *
+ * No command uses the memory any more. May be called while the device is being closed and after that, and is due then, too. Any
+ * thread may call it.
+ * Return: 0 the memory may be freed, in the way that it was allocated; -EBUSY the device may still write to it, as
+ * gpunvme_mem_free() returns: @use stays as it is, call again later.
+ */
+GPUNVME_API int gpunvme_mem_put(struct gpunvme_mem_use *use);
+
+/**
+ * gpunvme_cache_forget() - unmap memory that is not in use
+ * @dev: the device
+ * @ptr: first byte, or NULL for all
+ * @len: bytes
+ *
+ * What is in use is not found any more, and unmapped with its last gpunvme_mem_put(). Any thread may call it.
+ * Return: 0 nothing of it is mapped; -EINVAL; -EBUSY some is in use, or the device may still write to it.
+ */
+GPUNVME_API int gpunvme_cache_forget(struct gpunvme_dev *dev, void *ptr, size_t len);
+
+/**
+ * gpunvme_cache_set_limit() - how much may stay mapped
+ * @dev:   the device
+ * @bytes: 1 GiB if it was never set; 0: nothing that is not in use
+ *
+ * What is in use counts, and is never unmapped for it; of the rest that goes first which was put longest ago. Any thread may
+ * call it.
+ * Return: 0, -EINVAL.
+ */
+GPUNVME_API int gpunvme_cache_set_limit(struct gpunvme_dev *dev, uint64_t bytes);
+
+/**
+ * gpunvme_cache_get_info() - what it holds, and how well it serves
+ * @dev:  the device
+ * @info: set info->size before
+ *
+ * Any thread may call it. Return: 0, -EINVAL.
+ */
+GPUNVME_API int gpunvme_cache_get_info(struct gpunvme_dev *dev, struct gpunvme_cache_info *info);
 
 #ifdef __cplusplus
 }

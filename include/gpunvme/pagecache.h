@@ -10,7 +10,7 @@
  *
  * The kernel's side is <gpunvme/device.h>: device/cache.h has the calls.
  * Threads see what others write to the same blocks meanwhile only when a page is read again, or never. For memory of the caller
- * that is mapped once and found again see cache.h.
+ * that is mapped once and found again see mem.h.
  */
 #ifndef GPUNVME_PAGECACHE_H
 #define GPUNVME_PAGECACHE_H
@@ -150,7 +150,7 @@ GPUNVME_API int gpunvme_pagecache_view_v(struct gpunvme_pagecache *cache, struct
  * time-out, a stop, a queue that ended) is lost, because the device may still write there; info.lost counts it. This call gives
  * such frames back, also to running kernels, if no queue of the device, or of the volume's devices, has a command in flight
  * (gpunvme_qp_info.in_flight). That is so after the recovery of a queue that ended, or when a thread has taken the completions of
- * a queue that was stopped (service.h). When all frames are lost, gpunvme_page_get() returns -GPUNVME_EAGAIN until then, or
+ * a queue that was stopped (qp.h). When all frames are lost, gpunvme_page_get() returns -GPUNVME_EAGAIN until then, or
  * -GPUNVME_ESHUTDOWN by a queue that has ended. Any thread may call it.
  * Return: 0; -EINVAL; -EPROTONOSUPPORT the caller was compiled with another version of dq.h; as gpunvme_mem_dbuf().
  */

@@ -23,7 +23,7 @@ enum gpunvme_qp_flags {
 	GPUNVME_QP_STATS = 1u << 1,       /* keep counters (gpunvme_qp_get_info()) */
 	GPUNVME_QP_NO_SELFTEST = 1u << 2, /* skip the read of one block that proves data lands where it should */
 	GPUNVME_QP_FORWARD = 1u << 3,     /* a CPU thread rings the doorbells, as where the lanes cannot reach them */
-	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (service.h, or gpunvme_poll_queue() in a kernel) */
+	GPUNVME_QP_SERVED = 1u << 4,      /* a service takes the completions (gpunvme_service, gpunvme_poll_queue()) */
 	GPUNVME_QP_CQE16 = 1u << 5,       /* 16-byte loads of completions arrive whole here: gpunvme_litmus_run() has shown it */
 	GPUNVME_QP_NO_READBACK = 1u << 6, /* no SQE needs to be read back before its doorbell: gpunvme_litmus_run() has shown it */
 	GPUNVME_QP_VRAM = 1u << 7,        /* rings in memory of the GPU, and no way but that; its buffers must lie there, too */
@@ -211,6 +211,33 @@ GPUNVME_API int gpunvme_qp_get_latency(struct gpunvme_qp *qp, struct gpunvme_qp_
  * too much; 0 when no command was counted.
  */
 GPUNVME_API uint64_t gpunvme_latency_ns(const struct gpunvme_qp_latency *latency, uint32_t per_million);
+
+/*
+ * A completion thread for queues whose threads submit and end: it takes completions, so that nothing has to wait for them. For CPU
+ * threads it is a thread of the library. On a GPU it is one wave that calls gpunvme_poll_queue(), in a kernel of the program's own.
+ */
+struct gpunvme_service;
+
+/**
+ * gpunvme_service_start() - take the completions of some queues
+ * @gpu:     the lanes that the queues were created for
+ * @dq:      a view of each queue; copied
+ * @count:   how many, 1 to 1024
+ * @service: set on success; the caller owns it and stops it before it destroys a queue
+ *
+ * Queues made with GPUNVME_QP_SERVED have lanes that leave completions to it; others may be served too. The thread rests longer the
+ * less there is to do. It ends by itself when every queue has ended. Any thread may call it.
+ * Return: 0; -EINVAL no queue, too many, a view that is none; -EPROTONOSUPPORT a view is of another version; -EOPNOTSUPP lanes of a
+ * GPU: see above; -ENOMEM, -EAGAIN.
+ */
+GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t count,
+				      struct gpunvme_service **service);
+
+/**
+ * gpunvme_service_stop() - end it and wait until it has
+ * @service: or NULL
+ */
+GPUNVME_API void gpunvme_service_stop(struct gpunvme_service *service);
 
 #ifdef __cplusplus
 }

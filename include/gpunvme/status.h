@@ -7,11 +7,15 @@
  * `if (ret)` is the whole test.
  *
  * Not repeated at each function of the host: -EINVAL, also when a pointer is NULL that must not be; and calls that ask the
- * controller may return -ENODEV it is gone; -ESHUTDOWN it is dead since an earlier failure, and may be brought back (event.h);
+ * controller may return -ENODEV it is gone; -ESHUTDOWN it is dead since an earlier failure, and may be brought back (dev.h);
  * -ETIMEDOUT it was silent for admin_timeout_ms and is dead now; -EPROTO it broke the protocol and is dead now.
  */
 #ifndef GPUNVME_STATUS_H
 #define GPUNVME_STATUS_H
+
+#define GPUNVME_VERSION_MAJOR 0
+#define GPUNVME_VERSION_MINOR 1
+#define GPUNVME_VERSION_PATCH 0
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +49,12 @@ GPUNVME_API const char *gpunvme_strerror(int ret);
  * Return: a string, empty if nothing failed yet; valid until the next failure on this thread or until the thread ends.
  */
 GPUNVME_API const char *gpunvme_errmsg(void);
+
+/**
+ * gpunvme_version() - the version of the library that is running
+ * Return: major << 16 | minor << 8 | patch; compare with GPUNVME_VERSION_*.
+ */
+GPUNVME_API unsigned gpunvme_version(void);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
 #ifndef GNV_DEV_EVENTS_H
 #define GNV_DEV_EVENTS_H
 
-#include <gpunvme/event.h>
+#include <gpunvme/dev.h>
 #include <pthread.h>
 #include <stdbool.h>
 

@@ -8,7 +8,7 @@
 #ifndef GNV_DMA_CACHE_TABLE_H
 #define GNV_DMA_CACHE_TABLE_H
 
-#include <gpunvme/cache.h>
+#include <gpunvme/mem.h>
 
 #include "mem/mem.h"
 #include "util/alloc.h"

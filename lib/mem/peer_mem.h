@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory in the BAR of another PCI device that is held through VFIO (gpunvme/peer.h): what stands in for the memory of a GPU, and
+ * Memory in the BAR of another PCI device that is held through VFIO (gpunvme/mem.h): what stands in for the memory of a GPU, and
  * how the controller memory buffer of a second drive is reached.
  */
 #ifndef GNV_MEM_PEER_MEM_H
 #define GNV_MEM_PEER_MEM_H
 
-#include <gpunvme/peer.h>
+#include <gpunvme/mem.h>
 
 #include "mem/mem.h"
 #include "os/vfio/vfio.h"

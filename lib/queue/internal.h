@@ -8,6 +8,7 @@
 #define GNV_QUEUE_INTERNAL_H
 
 #include <gpunvme/dq.h>
+#include <gpunvme/ns.h>
 #include <gpunvme/qp.h>
 #include <stdbool.h>
 

@@ -8,6 +8,7 @@
 
 #include <gpunvme/mem.h>
 #include <gpunvme/qp.h>
+#include <gpunvme/ns.h>
 #include <gpunvme/serve.h>
 #include <pthread.h>
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include <gpunvme/dev.h>
+#include <gpunvme/ns.h>
 
 struct gnv_medium {
 	uint32_t kind;	   /* enum gpunvme_medium */

@@ -5,7 +5,8 @@
  * Invariant: every text is a constant, so that any thread may ask at any time.
  */
 #include <errno.h>
-#include <gpunvme/gpunvme.h>
+#include <gpunvme/dq.h>
+#include <gpunvme/status.h>
 
 #include "util/bits.h"
 #include "util/entry.h"

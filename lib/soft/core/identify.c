@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <gpunvme/gpunvme.h>
+#include <gpunvme/status.h>
 
 #include "util/bits.h"
 
