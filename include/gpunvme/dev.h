@@ -56,9 +56,9 @@ extern "C" {
 
 /*
  * An open controller. Opaque. Like every object of this library it belongs to the process that made it: in a child of fork() a call
- * with it returns -ECHILD (those that return nothing do nothing, and those that only report what never changes, as
- * gpunvme_dev_get_info(), still report it), and neither the child's exit nor its sleep touches the device. A child that shares its
- * parent's memory (vfork(), clone() with CLONE_VM) is answered alike, but has the descriptors until it runs another program.
+ * with it returns -ECHILD, except that those that only report what never changes, as gpunvme_dev_get_info(), still report it.
+ * Neither the child's exit nor its sleep touches the device. A child that shares its parent's memory (vfork(), clone() with
+ * CLONE_VM) gets the same, but has the descriptors until it runs another program.
  */
 struct gpunvme_dev;
 

@@ -62,11 +62,14 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, con
 				  struct gpunvme_file **file);
 
 /**
- * gpunvme_file_close() - forget it
+ * gpunvme_file_close() - end the use of a file
  * @file: or NULL; a lease of it is given back before, as gpunvme_file_unlease() does
+ *
  * No kernel may use a view of it any more. May come after the device was closed.
+ * Return: 0; -ECHILD; otherwise the lease could not be given back, as gpunvme_file_unlease() returns: @file is gone all the same,
+ * its lease is left as by a process that dies, and gpunvme_lease_remove() ends it.
  */
-GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file);
+GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file);
 
 /**
  * gpunvme_map_make() - the blocks of a file on a mounted file system, as text
@@ -191,7 +194,7 @@ GPUNVME_API int gpunvme_file_lease(struct gpunvme_file *file);
  * on the drive, its time of change is now, and others may write to it. (A page that is being read at that moment does not show
  * before Linux 6.5, which has cachestat().) Then it is a file of gpunvme_file_live() again. One whose lease was broken is given
  * back, too, and gpunvme_file_check() is -ESTALE from then on: close it, and open it again. gpunvme_file_close() does the same as
- * this call, and where that fails leaves the file as a process does that dies. One call on a file at a time.
+ * this call, and where that fails reports it, and leaves the file as a process does that dies. One call on a file at a time.
  * Return: 0; -EBUSY somebody has it mapped, or reads it all the while, so that its old bytes cannot be dropped: end that and call
  * again, it is leased still; -EINVAL it is not leased; -ECHILD; -EIO and others of fsync(); -EPERM this process is not root any
  * more.

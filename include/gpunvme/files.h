@@ -120,11 +120,12 @@ GPUNVME_API int gpunvme_files_live(struct gpunvme_dev *dev, const char *const *p
 GPUNVME_API int gpunvme_files_check(const struct gpunvme_files *files, uint32_t first, uint32_t count);
 
 /**
- * gpunvme_files_close() - forget them
+ * gpunvme_files_close() - end the use of many files
  * @files: or NULL
  * No kernel may use a view of them any more. May come after the device was closed.
+ * Return: 0; -ECHILD.
  */
-GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files);
+GPUNVME_API int gpunvme_files_close(struct gpunvme_files *files);
 
 struct gpunvme_files_info {
 	size_t size; /* set by the caller to sizeof(struct gpunvme_files_info) */

@@ -52,8 +52,9 @@ GPUNVME_API int gpunvme_gpu_open(const char *spec, const struct gpunvme_gpu_opts
 /**
  * gpunvme_gpu_close() - release it
  * @gpu: or NULL. Memory and queue pairs made for it must be gone; while they exist the object lives on internally.
+ * Return: 0; -ECHILD.
  */
-GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu);
+GPUNVME_API int gpunvme_gpu_close(struct gpunvme_gpu *gpu);
 
 /**
  * gpunvme_gpu_get_info() - what it is

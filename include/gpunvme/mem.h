@@ -232,8 +232,9 @@ GPUNVME_API int gpunvme_peer_open(const char *uri, const struct gpunvme_peer_opt
 /**
  * gpunvme_peer_close() - give it back
  * @peer: or NULL. While memory in it exists the device stays open internally.
+ * Return: 0; -ECHILD.
  */
-GPUNVME_API void gpunvme_peer_close(struct gpunvme_peer *peer);
+GPUNVME_API int gpunvme_peer_close(struct gpunvme_peer *peer);
 
 /**
  * gpunvme_peer_reset() - function reset

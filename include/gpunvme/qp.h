@@ -236,8 +236,9 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 /**
  * gpunvme_service_stop() - end it and wait until it has
  * @service: or NULL
+ * Return: 0; -ECHILD.
  */
-GPUNVME_API void gpunvme_service_stop(struct gpunvme_service *service);
+GPUNVME_API int gpunvme_service_stop(struct gpunvme_service *service);
 
 #ifdef __cplusplus
 }

@@ -208,8 +208,9 @@ GPUNVME_API int gpunvme_stream_wait(struct gpunvme_stream *stream);
 /**
  * gpunvme_stream_destroy() - end a stream after all that was enqueued
  * @stream: of gpunvme_stream_create(), or NULL. No other thread may use it any more
+ * Return: 0; -ECHILD.
  */
-GPUNVME_API void gpunvme_stream_destroy(struct gpunvme_stream *stream);
+GPUNVME_API int gpunvme_stream_destroy(struct gpunvme_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -264,13 +264,18 @@ GPUNVME_API int gpunvme_file_list(struct gpunvme_dev *dev, const char *path, con
 	return ret;
 }
 
-GPUNVME_API void gpunvme_file_close(struct gpunvme_file *file)
+GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file)
 {
-	if (!file || gnv_foreign(file->process))
-		return;
+	int ret;
+
+	if (!file)
+		return 0;
+	if (gnv_foreign(file->process))
+		return -ECHILD;
 	gnv_shows_end(&file->shows);
-	gnv_live_end(file->live);
+	ret = gnv_live_end(file->live);
 	free(file->gathered.run);
 	free(file->extent);
 	free(file);
+	return ret;
 }

@@ -305,14 +305,17 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 	return ret;
 }
 
-void gnv_live_end(struct gnv_live *live)
+int gnv_live_end(struct gnv_live *live)
 {
+	int ret = 0;
+
 	if (!live)
-		return;
+		return 0;
 	if (live->leased)
-		gnv_os_unlease(live->fd, live->name);
+		ret = gnv_os_unlease(live->fd, live->name);
 	if (live->fd >= 0)
 		gnv_fork_close(live->fd);
 	free(live->name);
 	free(live);
+	return ret;
 }

@@ -15,7 +15,7 @@ struct gnv_live {
 };
 
 /* gpunvme_file_close(): a lease that cannot be given back stays, as that of a process that died. */
-void gnv_live_end(struct gnv_live *live);
+int gnv_live_end(struct gnv_live *live);
 
 /*
  * gnv_live_find() - the file system under a file, on a block device that this library serves from the device

@@ -26,10 +26,12 @@ static struct gpunvme_files *files_new(void)
 	return files;
 }
 
-GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files)
+GPUNVME_API int gpunvme_files_close(struct gpunvme_files *files)
 {
-	if (!files || gnv_foreign(files->process))
-		return;
+	if (!files)
+		return 0;
+	if (gnv_foreign(files->process))
+		return -ECHILD;
 	gnv_shows_end(&files->shows);
 	gnv_names_free(&files->names);
 	gnv_files_live_end(files->live);
@@ -39,6 +41,7 @@ GPUNVME_API void gpunvme_files_close(struct gpunvme_files *files)
 	free(files->entry);
 	free(files->many);
 	free(files);
+	return 0;
 }
 
 int gnv_files_begin(const struct gpunvme_files_opts *user, struct gpunvme_file_opts *opts, struct gnv_fill *fill)

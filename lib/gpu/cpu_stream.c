@@ -140,14 +140,17 @@ GPUNVME_API int gpunvme_stream_wait(struct gpunvme_stream *stream)
 	return 0;
 }
 
-GPUNVME_API void gpunvme_stream_destroy(struct gpunvme_stream *stream)
+GPUNVME_API int gpunvme_stream_destroy(struct gpunvme_stream *stream)
 {
-	if (!stream || gnv_foreign(stream->process))
-		return;
+	if (!stream)
+		return 0;
+	if (gnv_foreign(stream->process))
+		return -ECHILD;
 	pthread_mutex_lock(&stream->lock);
 	stream->ends = true;
 	pthread_cond_broadcast(&stream->changed);
 	pthread_mutex_unlock(&stream->lock);
 	pthread_join(stream->thread, NULL);
 	free_stream(stream);
+	return 0;
 }

@@ -92,14 +92,15 @@ int gnv_gpu_fill(struct gpunvme_gpu *gpu, uint64_t lane, uint64_t len, uint32_t 
 	return gpu->ops->launch(gpu, &launch);
 }
 
-GPUNVME_API void gpunvme_gpu_close(struct gpunvme_gpu *gpu)
+GPUNVME_API int gpunvme_gpu_close(struct gpunvme_gpu *gpu)
 {
 	if (!gpu)
-		return;
+		return 0;
 	if (gnv_foreign(gpu->process))
-		return;
+		return -ECHILD;
 	gnv_log_end(&gpu->log);
 	gnv_gpu_put(gpu);
+	return 0;
 }
 
 GPUNVME_API int gpunvme_gpu_get_info(const struct gpunvme_gpu *gpu, struct gpunvme_gpu_info *info)

@@ -118,14 +118,15 @@ static void put(struct gpunvme_peer *peer)
 	free(peer);
 }
 
-GPUNVME_API void gpunvme_peer_close(struct gpunvme_peer *peer)
+GPUNVME_API int gpunvme_peer_close(struct gpunvme_peer *peer)
 {
 	if (!peer)
-		return;
+		return 0;
 	if (gnv_foreign(peer->process))
-		return;
+		return -ECHILD;
 	gnv_log_end(&peer->log); /* memory in it may keep it open, but its user's log is the user's again */
 	put(peer);
+	return 0;
 }
 
 static int check_held(const struct gpunvme_peer *peer)

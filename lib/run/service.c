@@ -63,11 +63,14 @@ GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpun
 	return 0;
 }
 
-GPUNVME_API void gpunvme_service_stop(struct gpunvme_service *service)
+GPUNVME_API int gpunvme_service_stop(struct gpunvme_service *service)
 {
-	if (!service || gnv_foreign(service->process))
-		return;
+	if (!service)
+		return 0;
+	if (gnv_foreign(service->process))
+		return -ECHILD;
 	__atomic_store_n(&service->stop, 1, __ATOMIC_RELEASE);
 	pthread_join(service->thread, NULL);
 	free(service);
+	return 0;
 }

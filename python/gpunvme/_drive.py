@@ -101,7 +101,7 @@ class Drive:
             self._queue.free()
             check(lib.gpunvme_mem_free(self._mem))
             self._mem = ffi.NULL
-            lib.gpunvme_gpu_close(self._gpu)
+            check(lib.gpunvme_gpu_close(self._gpu))
             self._gpu = ffi.NULL
             self._queue.look()
 

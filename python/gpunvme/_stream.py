@@ -266,7 +266,7 @@ class Queue:
         if self._cuda:
             self._cuda.end(drive)
         while self._streams:
-            lib.gpunvme_stream_destroy(self._streams[-1]._handle)
+            check(lib.gpunvme_stream_destroy(self._streams[-1]._handle))
             self._streams.pop()._handle = ffi.NULL
         self._own = None
 

@@ -389,7 +389,8 @@ static int refused_in_child(struct rig *r, struct gpunvme_file *file)
 		return __LINE__;
 	if (gpunvme_file_get_extents(file, 0, &extent, &count) != -ECHILD)
 		return __LINE__;
-	gpunvme_file_close(file);
+	if (gpunvme_file_close(file) != -ECHILD)
+		return __LINE__;
 	return gpunvme_file_view(file, r->gpu, &dfile) == -ECHILD ? 0 : __LINE__;
 }
 
@@ -411,7 +412,8 @@ static void files_in_a_child(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	gpunvme_file_close(file);
+	assert_int_equal(gpunvme_file_close(file), 0);
+	assert_int_equal(gpunvme_file_close(NULL), 0);
 	rig_close(&r);
 }
 

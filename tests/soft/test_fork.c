@@ -36,6 +36,7 @@ static struct gpunvme_qp *qp;
 static struct gpunvme_mem *mem;
 static struct gpunvme_volume *vol;
 static struct gpunvme_pagecache *cache;
+static struct gpunvme_service *service;
 static struct gpunvme_dq dq;
 static struct gpunvme_dbuf dbuf;
 
@@ -78,16 +79,18 @@ static void open_all(void)
 	good(gpunvme_mem_map(mem, dev));
 	good(gpunvme_mem_dbuf(mem, dev, &dbuf));
 	good(gpunvme_pagecache_create(dev, gpu, &pages, &cache));
+	good(gpunvme_service_start(gpu, &dq, 1, &service));
 }
 
 static void close_all(void)
 {
+	good(gpunvme_service_stop(service));
 	good(gpunvme_pagecache_destroy(cache));
 	good(gpunvme_volume_destroy(vol));
 	good(gpunvme_mem_free(mem));
 	good(gpunvme_qp_destroy(qp));
 	good(gpunvme_dev_close(dev));
-	gpunvme_gpu_close(gpu);
+	good(gpunvme_gpu_close(gpu));
 }
 
 /* The parent's device works. */
@@ -193,7 +196,7 @@ static int call_lanes(void)
 	struct gpunvme_copy copy = { .size = sizeof(copy) };
 	struct gpunvme_load load = { .size = sizeof(load) };
 	struct gpunvme_pagecache *more;
-	struct gpunvme_service *service;
+	struct gpunvme_service *other_service;
 	char *bytes = gpunvme_mem_ptr(mem);
 	struct gpunvme_mem *other;
 
@@ -202,7 +205,7 @@ static int call_lanes(void)
 	IS_REFUSED(gpunvme_run_copy(gpu, &dq, 1, &dbuf, &copy));
 	IS_REFUSED(gpunvme_load_run(gpu, &dq, 1, &dbuf, &load));
 	IS_REFUSED(gpunvme_litmus_run(dev, gpu, NULL, &litmus));
-	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &service));
+	IS_REFUSED(gpunvme_service_start(gpu, &dq, 1, &other_service));
 	IS_REFUSED(gpunvme_pagecache_create(dev, gpu, NULL, &more));
 	IS_REFUSED(gpunvme_mem_register(gpu, bytes, 4096, &other));
 	IS_REFUSED(gpunvme_mem_import_dmabuf(gpu, 0, 0, 4096, &other));
@@ -237,9 +240,10 @@ static int call_the_rest(void)
 
 static int close_in_child(void)
 {
+	IS_REFUSED(gpunvme_service_stop(service));
 	IS_REFUSED(gpunvme_volume_destroy(vol));
 	IS_REFUSED(gpunvme_dev_close(dev));
-	gpunvme_gpu_close(gpu);
+	IS_REFUSED(gpunvme_gpu_close(gpu));
 	return 0;
 }
 

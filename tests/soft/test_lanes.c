@@ -325,8 +325,8 @@ static void a_service_takes_completions(void **state)
 		left += info.in_flight;
 		usleep(1000);
 	}
-	gpunvme_service_stop(service);
-	gpunvme_service_stop(NULL);
+	assert_int_equal(gpunvme_service_stop(service), 0);
+	assert_int_equal(gpunvme_service_stop(NULL), 0);
 	close_stage(&s);
 }
 

@@ -659,7 +659,8 @@ static int refused_in_child(struct rig *r, struct gpunvme_files *files)
 		return __LINE__;
 	if (gpunvme_files_find(files, "/plain", &number) != -ECHILD)
 		return __LINE__;
-	gpunvme_files_close(files);
+	if (gpunvme_files_close(files) != -ECHILD)
+		return __LINE__;
 	return gpunvme_files_view(files, r->gpu, &dfiles) == -ECHILD ? 0 : __LINE__;
 }
 
@@ -688,7 +689,8 @@ static void views(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	gpunvme_files_close(files);
+	assert_int_equal(gpunvme_files_close(files), 0);
+	assert_int_equal(gpunvme_files_close(NULL), 0);
 	rig_close(&r);
 }
 

@@ -660,9 +660,9 @@ static void streams_of_others_are_refused(void **state)
 	t.run.count = 1;
 	refused(t.run, -EXDEV, "another GPU");
 	t.stream = own;
-	gpunvme_gpu_close(other); /* its stream keeps it */
-	gpunvme_stream_destroy(other_stream);
-	gpunvme_stream_destroy(NULL);
+	good(gpunvme_gpu_close(other)); /* its stream keeps it */
+	good(gpunvme_stream_destroy(other_stream));
+	good(gpunvme_stream_destroy(NULL));
 	assert_int_equal(gpunvme_stream_create(NULL, &stream), -EINVAL);
 	assert_int_equal(gpunvme_stream_create(t.gpu, NULL), -EINVAL);
 	assert_int_equal(gpunvme_stream_wait(NULL), -EINVAL);
@@ -742,9 +742,9 @@ static void a_child_is_refused(void **state)
 	if (!child) {
 		struct gpunvme_stream *stream;
 		const bool all = gpunvme_run_on_stream(t.gpu, t.stream, &t.run) == -ECHILD &&
-				 gpunvme_stream_create(t.gpu, &stream) == -ECHILD && gpunvme_stream_wait(t.stream) == -ECHILD;
+				 gpunvme_stream_create(t.gpu, &stream) == -ECHILD && gpunvme_stream_wait(t.stream) == -ECHILD &&
+				 gpunvme_stream_destroy(t.stream) == -ECHILD;
 
-		gpunvme_stream_destroy(t.stream);
 		_exit(all ? 0 : 1);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);

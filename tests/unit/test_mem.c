@@ -64,7 +64,7 @@ static void test_gpu(void **state)
 	assert_int_equal(gpunvme_gpu_open(NULL, NULL, &gpu), -EINVAL);
 	assert_int_equal(gpunvme_gpu_open("cpu", NULL, NULL), -EINVAL);
 	assert_int_equal(gpunvme_gpu_get_info(NULL, &info), -EINVAL);
-	gpunvme_gpu_close(NULL);
+	assert_int_equal(gpunvme_gpu_close(NULL), 0);
 }
 
 static void test_sizes_of_structures(void **state)

@@ -516,7 +516,8 @@ static void test_peer_reset(void **state)
 	fake_kernel.fail_errno = EAGAIN;
 	assert_int_equal(gpunvme_peer_reset(l.peer), -EIO);
 	assert_int_equal(l.lost, 2);
-	gpunvme_peer_close(l.peer);
+	assert_int_equal(gpunvme_peer_close(l.peer), 0);
+	assert_int_equal(gpunvme_peer_close(NULL), 0);
 	take_back(&l);
 
 	fake_kernel_reset();
