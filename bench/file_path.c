@@ -48,10 +48,7 @@ static void make_files(struct job *j)
 	for (uint64_t i = 0; i < EXTENTS; i++)
 		many[i] = (struct gpunvme_dextent){ i * blocks, i * 7919 % EXTENTS * 2 * blocks, blocks };
 	for (int way = ONE; way < WAYS; way++)
-		j->file[way] = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC,
-						       .major = GPUNVME_DQ_MAJOR,
-						       .minor = GPUNVME_DQ_MINOR,
-						       .size = sizeof(j->file[way]),
+		j->file[way] = (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, j->file[way]),
 						       .nsid = j->dq.nsid,
 						       .lba_shift = j->dq.lba_shift,
 						       .extents = way == ONE ? 1 : EXTENTS,

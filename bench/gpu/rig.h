@@ -85,13 +85,18 @@ static inline void make_state(struct rig *r, const struct ring *q, struct gpunvm
 	free(state);
 }
 
+static inline void make_head(struct gpunvme_head *head, enum gpunvme_kind kind, size_t size)
+{
+	head->version = GPUNVME_HEAD_VERSION;
+	head->kind = kind;
+	head->minor = GPUNVME_DQ_MINOR;
+	head->size = (uint32_t)size;
+}
+
 static inline void make_dq(struct rig *r, const struct ring *q, struct gpunvme_dq *dq)
 {
 	memset(dq, 0, sizeof(*dq));
-	dq->magic = GPUNVME_DQ_MAGIC;
-	dq->major = GPUNVME_DQ_MAJOR;
-	dq->minor = GPUNVME_DQ_MINOR;
-	dq->size = sizeof(*dq);
+	make_head(&dq->head, GPUNVME_KIND_QUEUE, sizeof(*dq));
 	dq->flags = r->flags | (ON_GPU ? GPUNVME_DQ_CQE16 : 0); /* there a CQE is posted and read with one access */
 	dq->tag = 1u << 16 | q->qid;
 	dq->qid = q->qid;
@@ -166,10 +171,7 @@ static inline struct work rig_work(struct rig *r, uint32_t rounds)
 	w.span = rig_local(r, 32, NULL);
 	w.buf.len = RIG_BUFFER;
 	w.buf.iova = RIG_IOVA;
-	w.vol.magic = GPUNVME_DVOL_MAGIC;
-	w.vol.major = GPUNVME_DQ_MAJOR;
-	w.vol.minor = GPUNVME_DQ_MINOR;
-	w.vol.size = sizeof(w.vol);
+	make_head(&w.vol.head, GPUNVME_KIND_VOLUME, sizeof(w.vol));
 	w.vol.members = 1;
 	w.vol.queues = queues;
 	w.vol.stripe_shift = 8;

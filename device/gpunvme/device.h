@@ -37,12 +37,12 @@
  * - Every wait is bounded by the queue's command time-out. A queue on which a command timed out is poisoned: commands in flight
  *   may still end with their own status, new ones get -GPUNVME_ESHUTDOWN, and the buffers of commands that never ended belong to
  *   the device until the host has destroyed or recovered the queue (gpunvme_qp_recover()).
- * - Common results, not repeated below: -GPUNVME_EINVAL no bytes, no whole blocks, unaligned buffer; -GPUNVME_ERANGE outside the
- *   window or the buffer; -GPUNVME_EMSGSIZE 2^32 blocks or more (gpunvme_block_*: 2^47 or more are -GPUNVME_ERANGE); -GPUNVME_EROFS
- *   a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the device broke the protocol;
- *   -GPUNVME_ENODEV it went while the command was under way, after which new ones get -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT;
- *   -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT the descriptor is of another version than this
- *   header.
+ * - Common results, not repeated below: -GPUNVME_EINVAL no bytes, no whole blocks, unaligned buffer, another kind of descriptor;
+ *   -GPUNVME_ERANGE outside the window or the buffer; -GPUNVME_EMSGSIZE 2^32 blocks or more (gpunvme_block_*: 2^47 or more are
+ *   -GPUNVME_ERANGE); -GPUNVME_EROFS a write through a view without GPUNVME_VIEW_WRITE; -GPUNVME_ESHUTDOWN; -GPUNVME_EPROTO the
+ *   device broke the protocol; -GPUNVME_ENODEV it went while the command was under way, after which new ones get
+ *   -GPUNVME_ESHUTDOWN, too; -GPUNVME_ETIMEDOUT; -GPUNVME_ECANCELED the host called gpunvme_qp_stop(); -GPUNVME_EPROTONOSUPPORT
+ *   the descriptor is of another version than this header, or is none.
  * - Files. The cursor's queue must have the file's blocks: take a view of the whole namespace (gpunvme_qp_view()), of the struct
  *   gpunvme_dev by which the file was opened. `pos` counts from the first byte of the file. A read may begin and end at any byte.
  *   Whole blocks move between drive and buffer without a copy where the position is a multiple of the block and the buffer's IOVA
@@ -325,7 +325,7 @@ GPUNVME_FN int gpunvme_wait(const struct gpunvme_dq *dq, struct gpunvme_req *req
  * @req: the handle; consumed
  *
  * The command goes on; its buffer belongs to the device until it has completed, which nobody will be told.
- * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT.
+ * Return: 0; -GPUNVME_ESTALE, -GPUNVME_EXDEV, -GPUNVME_EPROTONOSUPPORT, -GPUNVME_EINVAL another kind of descriptor.
  */
 GPUNVME_FN int gpunvme_detach(const struct gpunvme_dq *dq, struct gpunvme_req *req)
 {

@@ -5,13 +5,6 @@
 
 #include <gpunvme/dq.h>
 
-#define GPUNVME_DPAGES_MAGIC 0x47504447u        /* "GDPG" in memory order: pages of a namespace */
-#define GPUNVME_DPAGES_FILE_MAGIC 0x46504447u   /* "GDPF": of a file */
-#define GPUNVME_DPAGES_VOLUME_MAGIC 0x56504447u /* "GDPV": of a volume */
-#define GPUNVME_DPAGES_AHEAD_MAGIC 0x41504447u  /* "GDPA": of a namespace, with prefetch */
-#define GPUNVME_DPAGES_FILE_AHEAD_MAGIC 0x66504447u   /* "GDPf": of a file, with prefetch */
-#define GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC 0x76504447u /* "GDPv": of a volume, with prefetch */
-
 /*
  * A cache of pages: parts of a window of a namespace, a file or a volume, in memory that threads read. See pagecache.h (host) and
  * device/page.h (kernels), which has the rules for changes of these words. Each page of the window has one 64-bit word:
@@ -86,10 +79,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dmember) == 48, "dmember layout");
 
 /* The cache as a kernel sees it. */
 struct gpunvme_dpages {
-	uint32_t magic; /* GPUNVME_DPAGES_MAGIC or another: calls for one magic refuse the others */
-	uint16_t major; /* those of struct gpunvme_dq */
-	uint16_t minor;
-	uint32_t size;  /* of this structure, as the library knows it */
+	struct gpunvme_head head; /* GPUNVME_KIND_PAGES or another kind of pages, perhaps with GPUNVME_KIND_AHEAD */
 	uint32_t flags; /* enum gpunvme_dpages_flags */
 	uint32_t nsid;
 	uint32_t device; /* as in struct gpunvme_dq */

@@ -14,9 +14,35 @@
 
 #include <gpunvme/spec.h>
 
-#define GPUNVME_DQ_MAGIC 0x51445647u /* "GVDQ" in memory order */
-#define GPUNVME_DQ_MAJOR 1u          /* a change makes old kernels and new libraries refuse each other */
-#define GPUNVME_DQ_MINOR 0u          /* a change only adds: reserved fields got a meaning */
+#define GPUNVME_DQ_MAJOR 1u /* a change makes old kernels and new libraries refuse each other */
+#define GPUNVME_DQ_MINOR 0u /* a change only adds: reserved fields got a meaning */
+
+/* What a descriptor describes. */
+enum gpunvme_kind {
+	GPUNVME_KIND_QUEUE = 1,        /* struct gpunvme_dq */
+	GPUNVME_KIND_VOLUME = 2,       /* struct gpunvme_dvol */
+	GPUNVME_KIND_FILE = 3,         /* struct gpunvme_dfile */
+	GPUNVME_KIND_FILES = 4,        /* struct gpunvme_dfiles */
+	GPUNVME_KIND_PAGES = 5,        /* struct gpunvme_dpages: pages of a namespace */
+	GPUNVME_KIND_FILE_PAGES = 6,   /* the same: of a file */
+	GPUNVME_KIND_VOLUME_PAGES = 7, /* the same: of a volume */
+	GPUNVME_KIND_AHEAD = 16        /* a bit that is added to a kind of pages: with prefetch */
+};
+
+/* Each descriptor begins with a head. A call refuses another version first, because kind and all that follows may differ there. */
+struct gpunvme_head {
+	uint32_t version; /* GPUNVME_HEAD_VERSION */
+	uint16_t kind;    /* enum gpunvme_kind */
+	uint16_t minor;   /* GPUNVME_DQ_MINOR */
+	uint32_t size;    /* of the descriptor, as the library knows it */
+};
+GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_head) == 12, "head layout");
+
+/* A magic number, "GV" in memory order, and the major version: one comparison checks both. */
+#define GPUNVME_HEAD_VERSION (0x56470000u | GPUNVME_DQ_MAJOR)
+
+/* The initializer of a head; @of is the descriptor, or its type. */
+#define GPUNVME_HEAD(kind, of) { GPUNVME_HEAD_VERSION, (kind), GPUNVME_DQ_MINOR, sizeof(of) }
 
 /*
  * Results of host and device functions: 0, a negative number below, or a positive NVMe status (see status.h). The values are
@@ -28,13 +54,13 @@
 #define GPUNVME_EBUSY 16            /* still owned by the device */
 #define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
 #define GPUNVME_ENODEV 19           /* the controller is gone */
-#define GPUNVME_EINVAL 22           /* bad argument: no bytes, no whole blocks, unaligned buffer, unknown flag */
+#define GPUNVME_EINVAL 22           /* bad argument: no whole blocks, unaligned buffer, unknown flag, another kind of descriptor */
 #define GPUNVME_EROFS 30            /* a write through a read-only view */
 #define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
 #define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */
 #define GPUNVME_ENOTUNIQ 76         /* several files have that name's hash */
 #define GPUNVME_EMSGSIZE 90         /* too long: for one command of a submit, or 2^32 blocks or more */
-#define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header */
+#define GPUNVME_EPROTONOSUPPORT 93  /* the descriptor is of another version than this header, or none */
 #define GPUNVME_EOPNOTSUPP 95       /* the controller does not offer this command */
 #define GPUNVME_ESHUTDOWN 108       /* the queue is poisoned: no new commands */
 #define GPUNVME_ETIMEDOUT 110       /* the deadline passed */
@@ -153,10 +179,7 @@ GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dq_state, doorbells) == 640, "dq s
 
 /* A view of one queue pair: how to reach the rings, and which blocks it may touch. */
 struct gpunvme_dq {
-	uint32_t magic; /* GPUNVME_DQ_MAGIC */
-	uint16_t major;
-	uint16_t minor;
-	uint32_t size; /* of this structure, as the library knows it */
+	struct gpunvme_head head; /* GPUNVME_KIND_QUEUE */
 	uint32_t flags; /* enum gpunvme_dq_flags */
 
 	uint32_t tag; /* names the queue and its incarnation; a handle carries it */
@@ -230,18 +253,13 @@ struct gpunvme_req {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_req) == 24, "req layout");
 
-#define GPUNVME_DVOL_MAGIC 0x4c4f5647u /* "GVOL" in memory order */
-
 /*
  * Several queues as one: those of one controller, or of several controllers that form a striped volume. Block b of the volume lies
  * in stripe s = b >> stripe_shift, on member s mod members, there in stripe s / members. A lane needs not know: which queue it
  * uses follows from its block and from where it runs. See volume.h (host) and device/volume.h (kernels).
  */
 struct gpunvme_dvol {
-	uint32_t magic; /* GPUNVME_DVOL_MAGIC */
-	uint16_t major; /* those of struct gpunvme_dq */
-	uint16_t minor;
-	uint32_t size;  /* of this structure, as the library knows it */
+	struct gpunvme_head head; /* GPUNVME_KIND_VOLUME */
 	uint32_t flags; /* GPUNVME_DQ_WRITE: the view may write */
 	uint32_t members; /* controllers */
 	uint32_t queues;  /* of each member */
@@ -264,8 +282,6 @@ struct gpunvme_dvbuf {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dvbuf) == 32, "dvbuf layout");
 
-#define GPUNVME_DFILE_MAGIC 0x4c494647u /* "GFIL" in memory order */
-
 /* A run of blocks of a file that lie side by side. Blocks are the namespace's. */
 struct gpunvme_dextent {
 	uint64_t pos; /* first block in the file */
@@ -279,10 +295,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dextent) == 24, "dextent layout");
  * device.h (kernels).
  */
 struct gpunvme_dfile {
-	uint32_t magic; /* GPUNVME_DFILE_MAGIC */
-	uint16_t major; /* those of struct gpunvme_dq */
-	uint16_t minor;
-	uint32_t size;  /* of this structure, as the library knows it */
+	struct gpunvme_head head; /* GPUNVME_KIND_FILE */
 	uint32_t flags; /* GPUNVME_DQ_WRITE: its extents may be written */
 	uint32_t nsid;
 	uint32_t lba_shift; /* bytes of one block as a power of two */
@@ -294,8 +307,6 @@ struct gpunvme_dfile {
 };
 GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dfile) == 64, "dfile layout");
 GPUNVME_STATIC_ASSERT(offsetof(struct gpunvme_dfile, table) == 32, "dfile layout");
-
-#define GPUNVME_DFILES_MAGIC 0x4d464647u /* "GFFM" in memory order */
 
 /* One of many files: its bytes and its part of the table of extents. */
 struct gpunvme_dentry {
@@ -318,10 +329,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_dname) == 16, "dname layout");
  * begin with its number, and begins where its word says. See files.h (host) and device.h (kernels).
  */
 struct gpunvme_dfiles {
-	uint32_t magic; /* GPUNVME_DFILES_MAGIC */
-	uint16_t major; /* those of struct gpunvme_dq */
-	uint16_t minor;
-	uint32_t size;  /* of this structure, as the library knows it */
+	struct gpunvme_head head; /* GPUNVME_KIND_FILES */
 	uint32_t flags; /* as in struct gpunvme_dfile, for each file */
 	uint32_t nsid;
 	uint32_t lba_shift;

@@ -227,8 +227,8 @@ struct gpunvme_service;
  *
  * Queues made with GPUNVME_QP_SERVED have lanes that leave completions to it; others may be served too. The thread rests longer the
  * less there is to do. It ends by itself when every queue has ended. Any thread may call it.
- * Return: 0; -EINVAL no queue, too many, a view that is none; -EPROTONOSUPPORT a view is of another version; -EOPNOTSUPP lanes of a
- * GPU: see above; -ENOMEM, -EAGAIN.
+ * Return: 0; -EINVAL no queue, too many, a view of another kind; -EPROTONOSUPPORT a view is of another version, or none;
+ * -EOPNOTSUPP lanes of a GPU: see above; -ENOMEM, -EAGAIN.
  */
 GPUNVME_API int gpunvme_service_start(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t count,
 				      struct gpunvme_service **service);

@@ -51,9 +51,9 @@ struct gpunvme_copy {
  * Any thread may call it, several at a time. It ends at the latest when its queues have moved nothing for the longest of
  * their command time-outs, and ten seconds.
  * Return: 0; the failure of the first transfer that failed, in LBA order, as the functions of <gpunvme/device.h> return it; -EINVAL
- * no queue, no block, an option, a view that is none; -EPROTONOSUPPORT a view of another version; -ERANGE the blocks do not all lie
- * in each view, or are more than the buffer holds: nothing was moved; -EXDEV a queue or the buffer is another GPU's; -ENOMEM;
- * -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU failed.
+ * no queue, no block, an option, a view of another kind; -EPROTONOSUPPORT a view of another version, or none; -ERANGE the blocks do
+ * not all lie in each view, or are more than the buffer holds: nothing was moved; -EXDEV a queue or the buffer is another GPU's;
+ * -ENOMEM; -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU failed.
  */
 GPUNVME_API int gpunvme_run_copy(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_copy *copy);
@@ -177,14 +177,14 @@ struct gpunvme_run {
  * old data there, so such a buffer is refused. The list may lie there for kernels, not for the CPU.
  *
  * Any thread may call it, several at a time.
- * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view that is none, an address that is no multiple of 8,
- * a bounce range without a file or at no multiple of 4, no transfer; -ERANGE the list, the buffer or the bounce range ends after
+ * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view of another kind, an address that is no multiple of
+ * 8, a bounce range without a file or at no multiple of 4, no transfer; -ERANGE the list, the buffer or the bounce range ends after
  * its allocation, or the bounce range has no block for each thread of a wave; -EFAULT list, buffer or table of the file is no
  * memory that the threads can access, or was freed; -EXDEV the stream, the queue or memory belongs to another GPU or context, or
- * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version; -EOPNOTSUPP a driver that cannot use the
- * kernels, a HIP older than 6, or a buffer that an AMD GPU caches; -ENODEV there is no HIP, or it does not see the GPU; -ECHILD;
- * -ENOMEM; -EIO the GPU refuses the kernel or the stream, and the error message says why. When it is not 0 nothing was enqueued.
- * The next call tries again what failed.
+ * the queue is gone (`cpu` does not see that); -EPROTONOSUPPORT a view of another version, or none; -EOPNOTSUPP a driver that
+ * cannot use the kernels, a HIP older than 6, or a buffer that an AMD GPU caches; -ENODEV there is no HIP, or it does not see the
+ * GPU; -ECHILD; -ENOMEM; -EIO the GPU refuses the kernel or the stream, and the error message says why. When it is not 0 nothing
+ * was enqueued. The next call tries again what failed.
  */
 GPUNVME_API int gpunvme_run_on_stream(struct gpunvme_gpu *gpu, void *stream, const struct gpunvme_run *run);
 

@@ -173,8 +173,9 @@ struct gpunvme_load {
  *
  * Any thread may call it, several at a time. A lane stops at its first failure.
  * Return: 0; the failure of a command, as the functions of <gpunvme/device.h> return it; -EINVAL no queue, no block, an option, a
- * view that is none; -EPROTONOSUPPORT a view of another version; -ERANGE a command is larger than the view or the buffer; -EXDEV a
- * queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end its kernel; -EIO the GPU failed.
+ * view of another kind; -EPROTONOSUPPORT a view of another version, or none; -ERANGE a command is larger than the view or the
+ * buffer; -EXDEV a queue or the buffer is another GPU's; -ENOMEM; -ETIMEDOUT also when the GPU does not end its kernel; -EIO the
+ * GPU failed.
  */
 GPUNVME_API int gpunvme_load_run(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				 const struct gpunvme_dbuf *dbuf, struct gpunvme_load *load);

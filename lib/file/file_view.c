@@ -48,10 +48,7 @@ GPUNVME_API int gpunvme_file_view_v(struct gpunvme_file *file, struct gpunvme_gp
 	if (ret)
 		return ret;
 	*dfile = (struct gpunvme_dfile){
-		.magic = GPUNVME_DFILE_MAGIC,
-		.major = GPUNVME_DQ_MAJOR,
-		.minor = GPUNVME_DQ_MINOR,
-		.size = sizeof(*dfile),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_FILE, *dfile),
 		.flags = file->info.writable ? GPUNVME_DQ_WRITE : 0,
 		.nsid = file->info.nsid,
 		.lba_shift = gnv_log2(file->info.lba_size),

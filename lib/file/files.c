@@ -293,10 +293,7 @@ GPUNVME_API int gpunvme_files_view_v(struct gpunvme_files *files, struct gpunvme
 	if (ret)
 		return ret;
 	*dfiles = (struct gpunvme_dfiles){
-		.magic = GPUNVME_DFILES_MAGIC,
-		.major = GPUNVME_DQ_MAJOR,
-		.minor = GPUNVME_DQ_MINOR,
-		.size = sizeof(*dfiles),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_FILES, *dfiles),
 		.flags = files->info.writable ? GPUNVME_DQ_WRITE : 0,
 		.nsid = files->info.nsid,
 		.lba_shift = gnv_log2(files->info.lba_size),

@@ -13,16 +13,9 @@
 
 #define FRAMES GNV_PAGECACHE_WORDS /* looked at at once */
 
-uint32_t gnv_ahead_magic(uint32_t magic)
-{
-	return magic == GPUNVME_DPAGES_FILE_MAGIC ? GPUNVME_DPAGES_FILE_AHEAD_MAGIC :
-	       magic == GPUNVME_DPAGES_VOLUME_MAGIC ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_AHEAD_MAGIC;
-}
-
 bool gnv_ahead(const struct gpunvme_dpages *view)
 {
-	return view->magic == GPUNVME_DPAGES_AHEAD_MAGIC || view->magic == GPUNVME_DPAGES_FILE_AHEAD_MAGIC ||
-	       view->magic == GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC;
+	return view->head.kind & GPUNVME_KIND_AHEAD;
 }
 
 /* Does the frame's page say by which device it comes? As gnvd_page_dq(). Kernels may have put anything there. */

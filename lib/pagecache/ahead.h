@@ -5,9 +5,6 @@
 
 #include "pagecache/pagecache.h"
 
-/* GPUNVME_DPAGES_*MAGIC of a cache with prefetch, of that of its source. */
-uint32_t gnv_ahead_magic(uint32_t magic);
-
 /* May lanes prefetch? */
 bool gnv_ahead(const struct gpunvme_dpages *view);
 

@@ -87,13 +87,11 @@ static void describe(struct gpunvme_pagecache *cache, const struct gpunvme_pagec
 {
 	const struct gnv_source *source = &cache->source;
 	uint32_t blocks = opts->page_size / source->lba_size, frames = opts->frames ? opts->frames : FRAMES_AUTO;
+	uint16_t ahead = opts->flags & GPUNVME_PAGECACHE_AHEAD ? GPUNVME_KIND_AHEAD : 0;
 
 	cache->pages = opts->nblocks / blocks + (opts->nblocks % blocks != 0);
 	cache->view = (struct gpunvme_dpages){
-		.magic = opts->flags & GPUNVME_PAGECACHE_AHEAD ? gnv_ahead_magic(source->magic) : source->magic,
-		.major = GPUNVME_DQ_MAJOR,
-		.minor = GPUNVME_DQ_MINOR,
-		.size = sizeof(cache->view),
+		.head = GPUNVME_HEAD((uint16_t)(source->kind | ahead), cache->view),
 		.flags = (opts->flags & GPUNVME_PAGECACHE_STATS ? GPUNVME_DPAGES_STATS : 0) |
 			 (opts->flags & GPUNVME_PAGECACHE_WRITE_BACK ? GPUNVME_DPAGES_WRITABLE : 0),
 		.nsid = source->nsid,
@@ -207,7 +205,7 @@ GPUNVME_API int gpunvme_pagecache_create(struct gpunvme_dev *dev, struct gpunvme
 					 const struct gpunvme_pagecache_opts *user, struct gpunvme_pagecache **out)
 {
 	struct gpunvme_pagecache_opts opts = GPUNVME_PAGECACHE_OPTS_INIT;
-	struct gnv_source source = { .magic = 0 };
+	struct gnv_source source = { .kind = 0 };
 	struct gpunvme_pagecache *cache;
 	int ret = gnv_enter(gpu, gpu && out, "gpu and cache");
 

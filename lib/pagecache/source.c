@@ -21,7 +21,7 @@ static int find_namespace(struct gnv_source *source, uint32_t nsid)
 	if (ret)
 		return ret;
 	snprintf(source->name, sizeof(source->name), "namespace %u", ns.nsid);
-	source->magic = GPUNVME_DPAGES_MAGIC;
+	source->kind = GPUNVME_KIND_PAGES;
 	source->nsid = ns.nsid;
 	source->read_only = ns.read_only;
 	source->lba_size = ns.lba_size;
@@ -42,7 +42,7 @@ static int find_file(struct gnv_source *source, uint32_t nsid)
 	if (!info.bytes)
 		return gnv_fail(-ENODATA, "the file is empty: a cache of it would have no page");
 	snprintf(source->name, sizeof(source->name), "the file");
-	source->magic = GPUNVME_DPAGES_FILE_MAGIC;
+	source->kind = GPUNVME_KIND_FILE_PAGES;
 	source->nsid = info.nsid;
 	source->read_only = !info.writable;
 	source->lba_size = info.lba_size;
@@ -62,7 +62,7 @@ static int find_volume(struct gnv_source *source, struct gpunvme_volume *vol, co
 	if (ret)
 		return ret;
 	snprintf(source->name, sizeof(source->name), "the volume");
-	source->magic = GPUNVME_DPAGES_VOLUME_MAGIC;
+	source->kind = GPUNVME_KIND_VOLUME_PAGES;
 	source->lba_size = info.lba_size;
 	source->nblocks = info.nblocks;
 	source->bytes = info.nblocks * info.lba_size;
@@ -150,7 +150,7 @@ int gnv_source_show(struct gnv_source *source, struct gpunvme_gpu *gpu, const st
 {
 	if (source->file)
 		return show_file(source, gpu);
-	return source->magic == GPUNVME_DPAGES_VOLUME_MAGIC ? show_volume(source, gpu, mem) : 0;
+	return source->kind == GPUNVME_KIND_VOLUME_PAGES ? show_volume(source, gpu, mem) : 0;
 }
 
 void gnv_source_hide(struct gnv_source *source, struct gpunvme_gpu *gpu)

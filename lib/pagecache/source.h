@@ -9,7 +9,7 @@
 
 struct gnv_source {
 	char name[32]; /* for sentences */
-	uint32_t magic; /* GPUNVME_DPAGES_*MAGIC */
+	uint16_t kind;  /* enum gpunvme_kind: of pages, without GPUNVME_KIND_AHEAD */
 	uint32_t nsid;  /* 0: of a volume */
 	bool read_only; /* for kernels, now: a namespace or one of a volume's, or a file */
 	uint32_t lba_size;

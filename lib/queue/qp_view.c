@@ -91,10 +91,7 @@ static uint32_t whole_steps(const struct gpunvme_ns_info *ns, const struct gpunv
 void gnv_qp_describe(const struct gpunvme_qp *qp, const struct gpunvme_ns_info *ns, struct gpunvme_dq *dq)
 {
 	memset(dq, 0, sizeof(*dq));
-	dq->magic = GPUNVME_DQ_MAGIC;
-	dq->major = GPUNVME_DQ_MAJOR;
-	dq->minor = GPUNVME_DQ_MINOR;
-	dq->size = sizeof(*dq);
+	dq->head = (struct gpunvme_head)GPUNVME_HEAD(GPUNVME_KIND_QUEUE, *dq);
 	dq->flags = dq_flags(qp) | zeroes_flags(qp->dev, ns->lba_size);
 	dq->tag = qp->tag;
 	dq->qid = qp->qid;

@@ -70,10 +70,7 @@ GPUNVME_API int gpunvme_volume_view_v(struct gpunvme_volume *vol, const struct g
 	if (ret)
 		return ret;
 	*dvol = (struct gpunvme_dvol){
-		.magic = GPUNVME_DVOL_MAGIC,
-		.major = GPUNVME_DQ_MAJOR,
-		.minor = GPUNVME_DQ_MINOR,
-		.size = sizeof(*dvol),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, *dvol),
 		.flags = view.flags & GPUNVME_VIEW_WRITE ? GPUNVME_DQ_WRITE : 0,
 		.members = vol->members,
 		.queues = vol->queues,

@@ -12,9 +12,11 @@
 
 #define SLACK_MS 10000u /* to start the kernel */
 
-int gnv_run_check_version(uint16_t major, const char *what)
+int gnv_run_check_head(const struct gpunvme_head *head, enum gpunvme_kind kind, const char *maker)
 {
-	return major == GPUNVME_DQ_MAJOR ? 0 : gnv_fail(-EPROTONOSUPPORT, "the %s is of another version of dq.h; make it anew", what);
+	if (head->version != GPUNVME_HEAD_VERSION)
+		return gnv_fail(-EPROTONOSUPPORT, "a view is of another version of dq.h, or is none; fill it by %s()", maker);
+	return head->kind == kind ? 0 : gnv_fail(-EINVAL, "a view is of another kind; fill it by %s()", maker);
 }
 
 int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues)
@@ -23,10 +25,10 @@ int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues)
 	int ret;
 
 	for (i = 0; i < queues; i++) {
-		ret = dq[i].magic == GPUNVME_DQ_MAGIC ? gnv_run_check_version(dq[i].major, "view of a queue") : 0;
+		ret = gnv_run_check_head(&dq[i].head, GPUNVME_KIND_QUEUE, "gpunvme_qp_view");
 		if (ret)
 			return ret;
-		if (dq[i].magic != GPUNVME_DQ_MAGIC || !dq[i].ticks_per_ms)
+		if (!dq[i].ticks_per_ms)
 			return gnv_fail(-EINVAL, "view %u was not filled by this library's gpunvme_qp_view()", i);
 	}
 	return 0;

@@ -25,10 +25,10 @@ struct gnv_run {
 	uint64_t seen; /* of the queues' positions */
 };
 
-/* The version comes before other members are read: another one may have them elsewhere. Return: 0, -EPROTONOSUPPORT. */
-int gnv_run_check_version(uint16_t major, const char *what);
+/* Is it the head of a view of this kind, which @maker fills? Return: 0; -EPROTONOSUPPORT another version, or none; -EINVAL. */
+int gnv_run_check_head(const struct gpunvme_head *head, enum gpunvme_kind kind, const char *maker);
 
-/* Did gpunvme_qp_view() fill these views? Return: 0; -EINVAL another kind of structure, or none; -EPROTONOSUPPORT. */
+/* Did gpunvme_qp_view() fill these views? Return: as gnv_run_check_head(). */
 int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues);
 
 /* Queues and buffer of other threads: these would fault, or see data late. Return: 0, -EINVAL, -EPROTONOSUPPORT, -EXDEV. */

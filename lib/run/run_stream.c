@@ -118,9 +118,7 @@ static int plan_file(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, str
 	const uint64_t table = (uint64_t)run->file->extents * sizeof(struct gpunvme_dextent);
 	int ret;
 
-	if (run->file->magic != GPUNVME_DFILE_MAGIC)
-		return gnv_fail(-EINVAL, "the view of the file was not filled by gpunvme_file_view()");
-	ret = gnv_run_check_version(run->file->major, "view of the file");
+	ret = gnv_run_check_head(&run->file->head, GPUNVME_KIND_FILE, "gpunvme_file_view");
 	if (!ret && table)
 		ret = check_memory(gpu, "table of the file", run->file->table, table);
 	if (ret)
@@ -155,9 +153,9 @@ static int plan_volume(struct gpunvme_gpu *gpu, const struct gpunvme_run *run, s
 	const uint64_t views = (uint64_t)run->vol->queues * run->vol->members * sizeof(struct gpunvme_dq);
 	int ret;
 
-	if (run->vol->magic != GPUNVME_DVOL_MAGIC || !views)
-		return gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_volume_view()");
-	ret = gnv_run_check_version(run->vol->major, "view of the volume");
+	ret = gnv_run_check_head(&run->vol->head, GPUNVME_KIND_VOLUME, "gpunvme_volume_view");
+	if (!ret && !views)
+		ret = gnv_fail(-EINVAL, "the view of the volume was not filled by gpunvme_volume_view()");
 	if (!ret)
 		ret = check_memory(gpu, "view of the volume", run->vol->dq, views);
 	if (!ret)

@@ -80,7 +80,7 @@ static inline struct rig *rig_new(unsigned sq_shift, uint64_t start)
 		r->ctrl.q.cq[4 * i + 3] = (passed ? !lap : lap) ? GPUNVME_CQE_DW3_PHASE : 0;
 	}
 	r->dq = (struct gpunvme_dq){
-		.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(r->dq),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_QUEUE, r->dq),
 		.flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_STATS, .tag = 1u << 16 | RIG_QID, .qid = RIG_QID, .nsid = 1,
 		.lba_shift = 9, .page_shift = 12, .sq_shift = (uint8_t)sq_shift, .cq_shift = (uint8_t)(sq_shift + 1),
 		.sq = (uintptr_t)r->ctrl.q.sq, .cq = (uintptr_t)r->ctrl.q.cq,

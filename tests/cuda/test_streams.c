@@ -149,7 +149,7 @@ static void streams_of_others_are_refused(void **state)
 static void memory_that_threads_cannot_access_is_refused(void **state)
 {
 	struct gpunvme_transfer *unknown = aligned_alloc(4096, 4096);
-	struct gpunvme_dfile file = { .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .extents = 1, .bytes = BLOCK };
+	struct gpunvme_dfile file = { .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, struct gpunvme_dfile), .extents = 1, .bytes = BLOCK };
 	struct gpunvme_dbuf dbuf = t.pair.dbuf;
 	struct gpunvme_run bad = t.run;
 

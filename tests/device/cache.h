@@ -47,7 +47,7 @@ static struct cache *cache_make(uint32_t frames, bool copies)
 	c->bytes = rig_zeroed(PAGE * frames);
 	c->local = copies ? rig_zeroed(PAGE * frames) : NULL;
 	*c->view = (struct gpunvme_dpages){
-		.magic = GPUNVME_DPAGES_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(*c->view),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_PAGES, *c->view),
 		.flags = GPUNVME_DPAGES_STATS, .nsid = 1, .frames = frames, .lba_shift = 9, .page_shift = 12,
 		.state = (uintptr_t)c->state, .table = (uintptr_t)c->table, .frame = (uintptr_t)c->frame, .lba_count = PAGES * 8,
 		.buf = c->r->dbuf, .local = (uintptr_t)c->local,

@@ -189,7 +189,7 @@ static void choose_cache(void)
 	t.pages = 2 + draw(MOST_PAGES - 1);
 	t.bad = draw(3) ? MOST_PAGES : draw(t.pages);
 	t.cache = (struct gpunvme_dpages){
-		.magic = GPUNVME_DPAGES_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(t.cache),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_PAGES, t.cache),
 		.flags = GPUNVME_DPAGES_STATS | GPUNVME_DPAGES_WRITABLE, .nsid = 1, .frames = 1 + draw(MOST_FRAMES), .lba_shift = 9,
 		.page_shift = 10, .state = (uintptr_t)&t.state, .table = (uintptr_t)t.table, .frame = (uintptr_t)t.frame,
 		.lba_count = BLOCKS * t.pages, .buf = c.rig->dbuf, .local = draw(3) ? 0 : (uintptr_t)t.local,

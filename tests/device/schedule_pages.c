@@ -175,7 +175,7 @@ static void choose_cache(void)
 {
 	t.pages = 2 + draw(MOST_PAGES - 1);
 	t.cache = (struct gpunvme_dpages){
-		.magic = t.plain ? GPUNVME_DPAGES_MAGIC : GPUNVME_DPAGES_AHEAD_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(t.cache),
+		.head = GPUNVME_HEAD((uint16_t)(GPUNVME_KIND_PAGES | (t.plain ? 0 : GPUNVME_KIND_AHEAD)), t.cache),
 		.flags = GPUNVME_DPAGES_STATS, .nsid = 1, .frames = 1 + draw(MOST_FRAMES), .lba_shift = 9, .page_shift = 9,
 		.state = (uintptr_t)&t.state, .table = (uintptr_t)t.table, .frame = (uintptr_t)t.frame, .lba_count = t.pages,
 		.buf = c.rig->dbuf, .local = draw(3) ? 0 : (uintptr_t)t.local,

@@ -19,7 +19,7 @@ static struct cache *ahead_new(uint32_t frames, bool copies, uint32_t window)
 {
 	struct cache *c = cache_make(frames, copies);
 
-	c->view->magic = GPUNVME_DPAGES_AHEAD_MAGIC;
+	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_AHEAD;
 	c->r->ctrl.opts.window = window;
 	rig_start(c->r);
 	return c;
@@ -453,20 +453,20 @@ static void bad_calls_are_refused(void **state)
 	launch(c, &a, refusal_kernel, 1, 1);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(a.ret[i], -GPUNVME_ERANGE);
-	assert_int_equal(a.ret[3], -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(a.ret[3], -GPUNVME_EINVAL);
 	assert_int_equal(a.ret[4], -GPUNVME_EMSGSIZE);
 	c->r->dq.max_blocks = 8;
 	c->r->dq.nsid++;
 	launch(c, &a, refusal_kernel, 1, 1);
 	assert_int_equal(a.ret[4], -GPUNVME_EXDEV);
 	c->r->dq.nsid--;
-	c->view->magic = GPUNVME_DPAGES_MAGIC;
+	c->view->head.kind = GPUNVME_KIND_PAGES;
 	launch(c, &a, refusal_kernel, 1, 1);
-	assert_int_equal(a.ret[0], -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(a.ret[1], -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(a.ret[2], -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(a.ret[4], -GPUNVME_EPROTONOSUPPORT);
-	c->view->magic = GPUNVME_DPAGES_AHEAD_MAGIC;
+	assert_int_equal(a.ret[0], -GPUNVME_EINVAL);
+	assert_int_equal(a.ret[1], -GPUNVME_EINVAL);
+	assert_int_equal(a.ret[2], -GPUNVME_EINVAL);
+	assert_int_equal(a.ret[4], -GPUNVME_EINVAL);
+	c->view->head.kind = GPUNVME_KIND_PAGES | GPUNVME_KIND_AHEAD;
 	c->r->dq.max_blocks = 2048;
 	assert_int_equal(c->state->prefetches, 0);
 	ahead_end(c);

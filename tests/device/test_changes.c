@@ -87,8 +87,7 @@ static struct stage *stage_new(uint32_t frames, bool copies)
 	s->local = copies ? rig_zeroed(PAGE * frames) : NULL;
 	s->state = rig_zeroed(sizeof(*s->state));
 	s->view = rig_zeroed(sizeof(*s->view));
-	s->view->magic = GPUNVME_DPAGES_MAGIC;
-	s->view->major = GPUNVME_DQ_MAJOR;
+	s->view->head = (struct gpunvme_head)GPUNVME_HEAD(GPUNVME_KIND_PAGES, *s->view);
 	s->view->flags = GPUNVME_DPAGES_STATS | GPUNVME_DPAGES_WRITABLE;
 	s->view->nsid = 1;
 	s->view->frames = frames;

@@ -34,11 +34,11 @@ static struct gpunvme_dq_state queue;
 static uint64_t table[1], frame[3], bytes[PAGE / 8], result[2], cid_map[1], ready[1], sq[8], cq[2]; /* rings of one entry, not used */
 static uint32_t doorbell[2], stop;
 static const struct gpunvme_dpages cache = {
-	.magic = GPUNVME_DPAGES_AHEAD_MAGIC, .major = GPUNVME_DQ_MAJOR, .frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 1,
+	.head = GPUNVME_HEAD(GPUNVME_KIND_PAGES | GPUNVME_KIND_AHEAD, struct gpunvme_dpages), .frames = 1, .lba_shift = 9, .page_shift = 9, .lba_count = 1,
 	.nsid = 1, .state = (uintptr_t)&words, .table = (uintptr_t)table, .frame = (uintptr_t)frame, .buf = { .base = (uintptr_t)bytes },
 };
 static const struct gpunvme_dq dq = {
-	.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .tag = TAG, .nsid = 1, .state = (uintptr_t)&queue, .cids = 2,
+	.head = GPUNVME_HEAD(GPUNVME_KIND_QUEUE, struct gpunvme_dq), .tag = TAG, .nsid = 1, .state = (uintptr_t)&queue, .cids = 2,
 	.result = (uintptr_t)result, .cid_map = (uintptr_t)cid_map, .lba_shift = 9, .lba_count = 1,
 	.ready = (uintptr_t)ready, .sq = (uintptr_t)sq, .cq = (uintptr_t)cq, .sq_db = (uintptr_t)doorbell, .cq_db = (uintptr_t)(doorbell + 1),
 	.stop = (uintptr_t)&stop,

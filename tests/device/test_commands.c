@@ -61,11 +61,11 @@ static void bad_arguments_are_refused(void **state)
 	dq.flags = GPUNVME_DQ_WRITE;
 	assert_int_equal(gpunvme_zero(&dq, 0, 512), -GPUNVME_EOPNOTSUPP);
 	assert_int_equal(gpunvme_submit_zero(&dq, 0, 512, &req), -GPUNVME_EOPNOTSUPP);
-	dq.major ^= 1;
+	dq.head.version ^= 1;
 	assert_int_equal(gpunvme_read(&dq, &r->dbuf, 0, 0, 512), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_flush(&dq), -GPUNVME_EPROTONOSUPPORT);
-	dq.major ^= 1;
-	dq.magic = 0;
+	dq.head.version ^= 1;
+	dq.head.version = 0;
 	assert_int_equal(gpunvme_poll(&dq, &req), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(r->state->resv, 0);
 	rig_end(r, true);
@@ -362,7 +362,7 @@ static void deallocation_is_refused(void **state)
 	r->dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
 	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, 512), -GPUNVME_EROFS);
 	assert_int_equal(gpunvme_submit_discard(&r->dq, &dbuf, 0, 0, 512, &req), -GPUNVME_EROFS);
-	r->dq.major ^= 1;
+	r->dq.head.version ^= 1;
 	assert_int_equal(gpunvme_discard(&r->dq, &dbuf, 0, 0, 512), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(r->state->resv, 0);
 	rig_end(r, true);

@@ -226,7 +226,7 @@ static void make_file(struct drive *d)
 		d->table[n++] = (struct gpunvme_dextent){ (uint64_t)i * RUN, lba, blocks };
 		memcpy(d->want + (size_t)i * RUN * BLOCK, d->bytes + lba * BLOCK, blocks * BLOCK);
 	}
-	*d->file = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(*d->file),
+	*d->file = (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, *d->file),
 					   .flags = GPUNVME_DQ_WRITE, .nsid = 1, .lba_shift = 9, .extents = n, .table = (uintptr_t)d->table,
 					   .bytes = BYTES };
 }

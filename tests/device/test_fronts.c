@@ -299,7 +299,7 @@ static void wait_any_refuses_bad_handles(void **state)
 	req[2] = copy; /* waited for twice */
 	assert_int_equal(gpunvme_wait_any(&r->dq, req, 3, 0, &index), -GPUNVME_ESTALE);
 	assert_int_equal(index, 2);
-	other.major ^= 1;
+	other.head.version ^= 1;
 	assert_int_equal(gpunvme_wait_any(&other, req, 3, 0, &index), -GPUNVME_EPROTONOSUPPORT);
 	rig_end(r, true);
 }
@@ -355,7 +355,7 @@ static GPUNVME_DEVICE void submit_and_leave(void *arg)
 static void service_takes_what_nobody_waits_for(void **state)
 {
 	struct rig *rig[2] = { rig_new(3, 0), rig_new(5, 0) };
-	struct served s = { { { 0 } }, &rig[0]->dbuf, 0, 3, 0, 0 };
+	struct served s = { .dbuf = &rig[0]->dbuf, .busy = 3 };
 	unsigned i;
 
 	(void)state;
@@ -391,7 +391,7 @@ static void nothing_hangs_on_the_service(void **state)
 static void service_ends_with_its_queues(void **state)
 {
 	struct rig *rig[2] = { rig_new(3, 0), rig_new(3, 0) };
-	struct served s = { { { 0 } }, NULL, 0, 0, 0, 0 };
+	struct served s = { .stop = 0 };
 
 	(void)state;
 	s.dq[0] = rig[0]->dq;
@@ -404,7 +404,7 @@ static void service_ends_with_its_queues(void **state)
 	assert_int_equal(gpunvme_poll_queue(s.dq, 0, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EINVAL);
 	s.stop = 1;
 	assert_int_equal(gpunvme_poll_queue(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), 0);
-	s.dq[1].magic = 0;
+	s.dq[1].head.version = 0;
 	assert_int_equal(gpunvme_poll_queue(s.dq, 2, (uint64_t)(uintptr_t)&s.stop), -GPUNVME_EPROTONOSUPPORT);
 	rig_end(rig[0], false);
 	rig_end(rig[1], true);

@@ -169,9 +169,9 @@ static void cache_over_file(struct cache *c)
 	for (i = 0; i < PAGES; i++)
 		if (i % 3 < 2)
 			table[n++] = (struct gpunvme_dextent){ 8ull * i, 8ull * (PAGES - 1 - i), i % 3 ? 4 : 8 };
-	*file = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(*file), .nsid = 1,
+	*file = (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, *file), .nsid = 1,
 					.lba_shift = 9, .extents = n, .table = (uintptr_t)table, .bytes = 46ull * PAGE + 100 };
-	c->view->magic = GPUNVME_DPAGES_FILE_MAGIC;
+	c->view->head.kind = GPUNVME_KIND_FILE_PAGES;
 	c->view->lba_count = 46 * 8 + 1;
 	c->view->source = (uintptr_t)file;
 }
@@ -229,9 +229,9 @@ static struct gpunvme_dvol *cache_over_volume(struct cache *c)
 
 	dq[0] = dq[1] = c->r->dq;
 	member[0] = member[1] = (struct gpunvme_dmember){ c->view->buf, 0, 2 };
-	*vol = (struct gpunvme_dvol){ .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(*vol), .members = 2, .queues = 1,
+	*vol = (struct gpunvme_dvol){ .head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, *vol), .members = 2, .queues = 1,
 				      .stripe_shift = 2, .lba_shift = 9, .dq = (uintptr_t)dq, .lba_count = PAGES * 8 };
-	c->view->magic = GPUNVME_DPAGES_VOLUME_MAGIC;
+	c->view->head.kind = GPUNVME_KIND_VOLUME_PAGES;
 	c->view->members = 2;
 	c->view->source = (uintptr_t)member;
 	return vol;

@@ -84,7 +84,7 @@ static void count(void *ctx, const struct gpunvme_sqe *cmd)
 static void a_member_of_no_blocks_gets_one(void **state)
 {
 	struct rig *r = rig_new(4, 0);
-	struct gpunvme_dvol v = { .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(v), .flags = GPUNVME_DQ_WRITE,
+	struct gpunvme_dvol v = { .head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, v), .flags = GPUNVME_DQ_WRITE,
 				  .members = 1, .queues = 1, .lba_shift = 9, .dq = (uintptr_t)&r->dq, .lba_count = 1 << 20 };
 	struct gpunvme_dvbuf buf = { .len = r->dbuf.len, .member = (uintptr_t)&r->dbuf };
 	unsigned commands = 0;

@@ -86,7 +86,7 @@ static const uint8_t *make_file(const uint8_t *at, const uint8_t *end)
 {
 	const unsigned count = at < end ? at[0] >> 4 : 0, pieces = at < end ? at[0] & 15 : 0;
 
-	file = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(file),
+	file = (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, file),
 				       .flags = GPUNVME_DQ_WRITE, .nsid = w.dq.nsid, .lba_shift = w.dq.lba_shift };
 	table = malloc(count * sizeof(*table));
 	check(table || !count);

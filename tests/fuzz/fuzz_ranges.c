@@ -106,7 +106,7 @@ static void make_queues(const uint8_t *head)
 		members[i] = r.whole;
 		member_buf[i] = w.buf;
 	}
-	r.vol = (struct gpunvme_dvol){ .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(r.vol),
+	r.vol = (struct gpunvme_dvol){ .head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, r.vol),
 				       .flags = GPUNVME_DQ_WRITE, .members = MEMBERS, .queues = 1, .stripe_shift = 3, .lba_shift = 9, .dq = (uintptr_t)members,
 				       .lba_first = w.dq.lba_first, .lba_count = w.dq.lba_count };
 	r.whole_vol = r.vol;
@@ -119,19 +119,19 @@ static void make_queues(const uint8_t *head)
 static void make_file(const uint8_t *head)
 {
 	extents[1].nblocks = head[9] & 8 ? BLOCKS_MAX - FILE_LBA - HOLE_END : 100;
-	r.file = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(r.file),
+	r.file = (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, r.file),
 					 .flags = GPUNVME_DQ_WRITE, .nsid = w.dq.nsid, .lba_shift = 9, .extents = 2,
 					 .table = (uintptr_t)extents, .bytes = (HOLE_END + extents[1].nblocks) * BLOCK - head[13] };
 }
 
-static void make_cache(struct gpunvme_dpages *cache, unsigned number, uint32_t magic, unsigned of, const uint8_t *head)
+static void make_cache(struct gpunvme_dpages *cache, unsigned number, uint32_t kind, unsigned of, const uint8_t *head)
 {
 	const unsigned pages = (CACHE_BLOCKS * BLOCK + PAGE_BYTES - 1) / PAGE_BYTES;
 
 	words[number] = calloc(sizeof(struct gpunvme_pagecache_state) / 8 + pages + 3 * FRAMES, 8);
 	frames[number] = calloc(FRAMES, PAGE_BYTES);
 	check(words[number] && frames[number]);
-	*cache = (struct gpunvme_dpages){ .magic = magic, .major = GPUNVME_DQ_MAJOR, .size = sizeof(*cache), .nsid = w.dq.nsid,
+	*cache = (struct gpunvme_dpages){ .head = GPUNVME_HEAD((uint16_t)kind, *cache), .nsid = w.dq.nsid,
 					  .flags = number % 3 == 2 ? GPUNVME_DPAGES_WRITABLE : 0, .frames = FRAMES, .lba_shift = 9,
 					  .page_shift = 10, .members = MEMBERS, .state = (uintptr_t)words[number], .lba_count = CACHE_BLOCKS };
 	cache->table = cache->state + sizeof(struct gpunvme_pagecache_state);
@@ -148,14 +148,10 @@ static void make_cache(struct gpunvme_dpages *cache, unsigned number, uint32_t m
 
 static void make_caches(const uint8_t *head)
 {
-	static const uint32_t plain[] = { GPUNVME_DPAGES_MAGIC, GPUNVME_DPAGES_FILE_MAGIC, GPUNVME_DPAGES_VOLUME_MAGIC };
-	static const uint32_t ahead[] = { GPUNVME_DPAGES_AHEAD_MAGIC, GPUNVME_DPAGES_FILE_AHEAD_MAGIC,
-					  GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC };
-
 	for (unsigned of = 0; of < 3; of++) {
-		make_cache(&r.pages[of], 3 * of, plain[of], of, head);
-		make_cache(&r.ahead[of], 3 * of + 1, ahead[of], of, head);
-		make_cache(&r.writable[of], 3 * of + 2, plain[of], of, head);
+		make_cache(&r.pages[of], 3 * of, GPUNVME_KIND_PAGES + of, of, head);
+		make_cache(&r.ahead[of], 3 * of + 1, (GPUNVME_KIND_PAGES + of) | GPUNVME_KIND_AHEAD, of, head);
+		make_cache(&r.writable[of], 3 * of + 2, GPUNVME_KIND_PAGES + of, of, head);
 	}
 }
 

@@ -111,7 +111,7 @@ static void make_queue(const uint8_t *in)
 	struct gpunvme_dq_state *state;
 
 	w.dq = (struct gpunvme_dq){
-		.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(w.dq), .flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES,
+		.head = GPUNVME_HEAD(GPUNVME_KIND_QUEUE, w.dq), .flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES,
 		.tag = 0x10007, .qid = 7, .nsid = 1, .lba_shift = 9, .page_shift = 12, .sq_shift = within(in[0], 1, 6),
 		.cq_shift = within(in[1], 1, 7), .cids = 1 + in[2], .lba_count = 1 << 20, .max_blocks = 64, .ticks_per_ms = 1000000,
 		.cmd_timeout = 1000000000, .deallocate = 256, .cid_gens = 0xfe00,
@@ -150,7 +150,7 @@ static const uint8_t *spoil_queue(const uint8_t *at, const uint8_t *end, unsigne
 	w.dq.cids = was.cids;
 	w.dq.cid_gens &= 0xffffu & ~0u << (w.dq.cids > 1 ? 32 - __builtin_clz(w.dq.cids - 1) : 0);
 	w.dq.cmd_timeout >>= 16; /* what is for ever to a lane is so on purpose */
-	if (w.dq.magic == was.magic && w.dq.major == was.major) {
+	if (w.dq.head.version == was.head.version && w.dq.head.kind == was.head.kind) {
 		w.dq.lba_shift = within(w.dq.lba_shift, 9, 16);
 		w.dq.page_shift = within(w.dq.page_shift, 12, 27);
 	}
@@ -223,7 +223,7 @@ void check_error(int ret)
 	while (ret < 0 && i < sizeof(errors) / sizeof(errors[0]) && errors[i] != -ret)
 		i++;
 	check(ret <= 0x7fff && i < sizeof(errors) / sizeof(errors[0]));
-	check(!w.commands || (w.dq.magic == GPUNVME_DQ_MAGIC && w.dq.major == GPUNVME_DQ_MAJOR));
+	check(!w.commands || (w.dq.head.version == GPUNVME_HEAD_VERSION && w.dq.head.kind == GPUNVME_KIND_QUEUE));
 }
 
 void check_data(const struct gpunvme_sqe *cmd, uint64_t at, uint64_t len)

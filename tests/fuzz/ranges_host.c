@@ -149,7 +149,7 @@ static int view_queue(void)
 	struct gpunvme_dq dq = { .lba_first = 1 };
 	const int ret = gpunvme_qp_view(&qp, &view, &dq);
 
-	check(ret ? !dq.magic && dq.lba_first == 1 : dq.lba_first == ask.pos && dq.lba_count == (ask.len ? ask.len : ask.limit - ask.pos));
+	check(ret ? !dq.head.version && dq.lba_first == 1 : dq.lba_first == ask.pos && dq.lba_count == (ask.len ? ask.len : ask.limit - ask.pos));
 	return ret;
 }
 
@@ -161,7 +161,7 @@ static int view_volume(void)
 
 	vol.nblocks = ask.limit;
 	ret = gpunvme_volume_view(&vol, &view, &dvol);
-	check(ret ? !dvol.magic && dvol.lba_first == 1
+	check(ret ? !dvol.head.version && dvol.lba_first == 1
 		  : dvol.lba_first == ask.pos && dvol.lba_count == (ask.len ? ask.len : ask.limit - ask.pos));
 	return ret;
 }

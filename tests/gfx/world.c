@@ -144,7 +144,7 @@ static void make_queue(struct world *w, unsigned n, unsigned shift, uint64_t sta
 	q->ctrl.seen = fetched;
 	q->ctrl.seen_ctx = q;
 	w->dq[n] = (struct gpunvme_dq){
-		.magic = GPUNVME_DQ_MAGIC, .major = GPUNVME_DQ_MAJOR, .minor = GPUNVME_DQ_MINOR, .size = sizeof(*w->dq),
+		.head = GPUNVME_HEAD(GPUNVME_KIND_QUEUE, *w->dq),
 		.flags = GPUNVME_DQ_WRITE | GPUNVME_DQ_WRITE_ZEROES | GPUNVME_DQ_STATS | w->flags, .tag = 1u << 16 | (QID + n), .qid = QID + n,
 		.nsid = 1, .lba_shift = 9, .page_shift = 12, .sq_shift = (uint8_t)shift, .cq_shift = (uint8_t)(shift + 1),
 		.sq = (uintptr_t)q->sq, .cq = (uintptr_t)q->cq, .sq_db = (uintptr_t)&q->doorbell[0],

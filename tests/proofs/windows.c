@@ -41,7 +41,7 @@ void prove_checks(void)
 	int write = nondet_bit();
 	__uint128_t end = (__uint128_t)lba + nblocks;
 
-	TAKE(dq.magic == GPUNVME_DQ_MAGIC && dq.major == GPUNVME_DQ_MAJOR);
+	TAKE(dq.head.version == GPUNVME_HEAD_VERSION && dq.head.kind == GPUNVME_KIND_QUEUE);
 	PROVE(!gnvd_check_window(&dq, lba, nblocks, write) ==
 	      (nblocks && end <= dq.lba_count && (!write || dq.flags & GPUNVME_DQ_WRITE)));
 	end = (__uint128_t)pos + len;
@@ -63,11 +63,11 @@ void prove_checks_of_others(void)
 	int write = nondet_bit();
 	__uint128_t end = (__uint128_t)at + len;
 
-	TAKE(vol.magic == GPUNVME_DVOL_MAGIC && vol.major == GPUNVME_DQ_MAJOR);
+	TAKE(vol.head.version == GPUNVME_HEAD_VERSION && vol.head.kind == GPUNVME_KIND_VOLUME);
 	PROVE(!gnvd_check_window_of(&vol, at, len, write) ==
 	      (len && end <= vol.lba_count && (!write || vol.flags & GPUNVME_DQ_WRITE)));
-	TAKE(dq.magic == GPUNVME_DQ_MAGIC && dq.major == GPUNVME_DQ_MAJOR);
-	TAKE(file.magic == GPUNVME_DFILE_MAGIC && file.major == GPUNVME_DQ_MAJOR && !file.device);
+	TAKE(dq.head.version == GPUNVME_HEAD_VERSION && dq.head.kind == GPUNVME_KIND_QUEUE);
+	TAKE(file.head.version == GPUNVME_HEAD_VERSION && file.head.kind == GPUNVME_KIND_FILE && !file.device);
 	TAKE(file.nsid == dq.nsid && file.lba_shift == dq.lba_shift && file.flags & dq.flags & GPUNVME_DQ_WRITE);
 	PROVE(!gnvd_check_file(&dq, &file, &dbuf, offset, len) == ((__uint128_t)offset + len <= dbuf.len));
 	PROVE(!gnvd_check_file_write(&dq, &file, 0, at, len) == (len && !((at | len) & mask) && end <= file.bytes));

@@ -244,12 +244,12 @@ static void refusals(void **state)
 	refuses((struct gpunvme_batch){ sizeof(batch), LANES, EACH, NULL }, QUEUES);
 	refuses((struct gpunvme_batch){ sizeof(batch) - 1, LANES, EACH, t.cmd }, QUEUES);
 	assert_int_equal(gpunvme_run_batch(t.gpu, t.dq, QUEUES, NULL, &batch), -EINVAL);
-	t.dq[QUEUES - 1].magic++;
+	t.dq[QUEUES - 1].head.kind++;
 	refuses(batch, QUEUES);
-	t.dq[QUEUES - 1].magic--;
-	t.dq[QUEUES - 1].major++;
+	t.dq[QUEUES - 1].head.kind--;
+	t.dq[QUEUES - 1].head.version++;
 	assert_int_equal(gpunvme_run_batch(t.gpu, t.dq, QUEUES, &t.dbuf, &batch), -EPROTONOSUPPORT);
-	t.dq[QUEUES - 1].major--;
+	t.dq[QUEUES - 1].head.version--;
 	cmd(7, 4)->queue = QUEUES;
 	refuses(batch, QUEUES);
 	assert_non_null(strstr(gpunvme_errmsg(), "command 39 "));

@@ -77,15 +77,15 @@ static void round_trip(struct gpunvme_gpu *gpu, struct gpunvme_dq *dq, struct gp
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -ERANGE);
 	assert_int_equal(copy.failed_nblocks, 0);
 	copy.lba = 0;
-	dq[1].magic ^= 1; /* of the views that are named, and of no other */
+	dq[1].head.kind ^= 1; /* of the views that are named, and of no other */
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 1, dbuf, &copy), 0);
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EINVAL);
-	assert_non_null(strstr(gpunvme_errmsg(), "view 1 was not filled"));
-	dq[1].magic ^= 1;
-	dq[1].major++;
+	assert_non_null(strstr(gpunvme_errmsg(), "another kind"));
+	dq[1].head.kind ^= 1;
+	dq[1].head.version++;
 	assert_int_equal(gpunvme_run_copy(gpu, dq, 2, dbuf, &copy), -EPROTONOSUPPORT);
 	assert_non_null(strstr(gpunvme_errmsg(), "another version"));
-	dq[1].major--;
+	dq[1].head.version--;
 	works = gpu->ops;
 	broken.launch = no_launch;
 	gpu->ops = &broken;

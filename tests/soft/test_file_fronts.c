@@ -59,9 +59,7 @@ static void make_file(struct rig *r)
 		extent[n++] = (struct gpunvme_dextent){ (uint64_t)i * RUN, lba, blocks };
 		memcpy(want + (size_t)i * RUN * BLOCK, image + lba * BLOCK, blocks * BLOCK);
 	}
-	r->file = (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC,
-					  .major = GPUNVME_DQ_MAJOR,
-					  .size = sizeof(r->file),
+	r->file = (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, r->file),
 					  .flags = GPUNVME_DQ_WRITE,
 					  .nsid = r->dq.nsid,
 					  .lba_shift = 9,
@@ -330,6 +328,16 @@ static void check_wrong(struct rig *r, enum front front, const struct wrong *w)
 				 (unsigned long long)w->pos, j.status[l], (unsigned long long)j.done[l]);
 }
 
+static void check_wrong_head(struct rig *r, enum front front, struct gpunvme_head *head)
+{
+	head->kind ^= 1;
+	check_wrong(r, front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EINVAL, 0 });
+	head->kind ^= 1;
+	head->version++;
+	check_wrong(r, front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EPROTONOSUPPORT, 0 });
+	head->version--;
+}
+
 /* What a wave's lane has in place of a length is too long for the other fronts. */
 static void lanes_without_a_transfer(struct rig *r, enum front front)
 {
@@ -366,12 +374,8 @@ static void refusals(void **state)
 		r.file.device = r.dq.device + 1;
 		check_wrong(&r, (enum front)front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EXDEV, 0 });
 		r.file.device = 0;
-		r.file.major++;
-		check_wrong(&r, (enum front)front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EPROTONOSUPPORT, 0 });
-		r.file.major--;
-		r.dq.major++;
-		check_wrong(&r, (enum front)front, &(struct wrong){ 0, 0, BLOCK, 0, -GPUNVME_EPROTONOSUPPORT, 0 });
-		r.dq.major--;
+		check_wrong_head(&r, (enum front)front, &r.file.head);
+		check_wrong_head(&r, (enum front)front, &r.dq.head);
 		r.dq.flags &= ~(uint32_t)GPUNVME_DQ_WRITE; /* is told at once, whatever the file has there */
 		check_wrong(&r, (enum front)front, &(struct wrong){ 0, hole, BLOCK, 1, -GPUNVME_EROFS, 0 });
 		r.dq.flags |= GPUNVME_DQ_WRITE;

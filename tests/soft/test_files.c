@@ -1018,7 +1018,7 @@ static GPUNVME_DEVICE void paged_kernel(void *arg)
 /* The end of the file is the end of the array; and calls for namespaces and volumes have nothing here. */
 static void check_ends(struct paged *p)
 {
-	struct gpunvme_dvol vol = { .magic = GPUNVME_DVOL_MAGIC, .major = GPUNVME_DQ_MAJOR, .members = 1, .queues = 1 };
+	struct gpunvme_dvol vol = { .head = GPUNVME_HEAD(GPUNVME_KIND_VOLUME, struct gpunvme_dvol), .members = 1, .queues = 1 };
 	uint64_t all = p->bytes / 4, pages = ((p->bytes - 1) >> p->pages.page_shift) + 1;
 	struct gpunvme_page page;
 	uint32_t value;
@@ -1041,8 +1041,8 @@ static void check_ends(struct paged *p)
 		assert_int_equal(arrays_of_file(&p->dq, &p->pages, all - 1, 2, &value, to, &size), -ERANGE);
 #endif
 	assert_int_equal(gpunvme_page_get(&cached_file, pages, &page), -ERANGE);
-	assert_int_equal(gpunvme_array_load(&cached_queue, 0, 4, &value), -EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_array_load(&cached_volume, 0, 4, &value), -EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_array_load(&cached_queue, 0, 4, &value), -EINVAL);
+	assert_int_equal(gpunvme_array_load(&cached_volume, 0, 4, &value), -EINVAL);
 }
 
 static void check_paged(struct rig *r, struct gpunvme_file *file, const uint8_t *want, uint32_t flags, uint32_t page, uint64_t lba)

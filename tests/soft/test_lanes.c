@@ -310,10 +310,11 @@ static void a_service_takes_completions(void **state)
 	(void)state;
 	open_stage(&s, "", 16, GPUNVME_QP_SERVED);
 	old = s.dq[0];
-	old.major ^= 1;
+	old.head.version ^= 1;
 	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 0, &service), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EPROTONOSUPPORT);
-	old.magic ^= 1; /* another kind: its version says nothing */
+	old = s.dq[0];
+	old.head.kind = GPUNVME_KIND_VOLUME;
 	assert_int_equal(gpunvme_service_start(s.gpu, &old, 1, &service), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_service_start(s.gpu, s.dq, 2, &service), 0);
 	assert_int_equal(gpunvme_cpu_launch(s.lanes, s.width, leaving_kernel, &s), 0);

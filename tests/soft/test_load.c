@@ -137,14 +137,14 @@ static void refusals(void **state)
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -ERANGE);
 	t.dq[1].lba_count = t.dq[0].lba_count;
 	load.nblocks = 1;
-	t.dq[1].magic ^= 1; /* of the views that are named, and of no other */
+	t.dq[1].head.kind ^= 1; /* of the views that are named, and of no other */
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, 1, &t.dbuf, &load), 0);
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);
-	assert_non_null(strstr(gpunvme_errmsg(), "view 1 was not filled"));
-	t.dq[1].magic ^= 1;
-	t.dq[1].major++;
+	assert_non_null(strstr(gpunvme_errmsg(), "another kind"));
+	t.dq[1].head.kind ^= 1;
+	t.dq[1].head.version++;
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EPROTONOSUPPORT);
-	t.dq[1].major--;
+	t.dq[1].head.version--;
 	load.flags = 4;
 	assert_int_equal(gpunvme_load_run(t.gpu, t.dq, QUEUES, &t.dbuf, &load), -EINVAL);
 	load.flags = 0;

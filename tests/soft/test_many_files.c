@@ -245,7 +245,10 @@ static int ask(struct rig *r, struct gpunvme_files *files, uint64_t hash)
 	assert_int_equal(gpunvme_files_view(files, r->gpu, &j->files), 0);
 	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
 	ret = j->status[0];
-	j->files.major++;
+	j->files.head.kind = GPUNVME_KIND_FILE;
+	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
+	assert_int_equal(j->status[0], -GPUNVME_EINVAL);
+	j->files.head.version++;
 	assert_int_equal(gpunvme_cpu_launch(1, 1, read_all, j), 0);
 	assert_int_equal(j->status[0], -GPUNVME_EPROTONOSUPPORT);
 	free(j);

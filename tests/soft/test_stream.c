@@ -357,7 +357,7 @@ static struct gpunvme_dfile make_file(void)
 		t.aux->extent[n++] = (struct gpunvme_dextent){ (uint64_t)i * RUN, lba, blocks };
 		memcpy(want + (size_t)i * RUN * BLOCK, disk + lba * BLOCK, blocks * BLOCK);
 	}
-	return (struct gpunvme_dfile){ .magic = GPUNVME_DFILE_MAGIC, .major = GPUNVME_DQ_MAJOR, .size = sizeof(struct gpunvme_dfile),
+	return (struct gpunvme_dfile){ .head = GPUNVME_HEAD(GPUNVME_KIND_FILE, struct gpunvme_dfile),
 				       .flags = GPUNVME_DQ_WRITE, .nsid = t.dq.nsid, .lba_shift = 9, .extents = n,
 				       .table = t.aux_dbuf.base + offsetof(struct aux, extent), .bytes = FILE_BYTES };
 }
@@ -613,21 +613,19 @@ static void bad_options_are_refused(void **state)
 	REFUSED(-EINVAL, "either", vol, &dvol);
 	REFUSED(-EINVAL, "either", vbuf, &dvbuf);
 	dq = t.dq;
-	dq.magic++;
+	dq.head.kind = GPUNVME_KIND_FILE;
 	REFUSED(-EINVAL, "gpunvme_qp_view()", dq, &dq);
-	dq.magic--;
-	dq.major++;
+	dq.head.version++;
 	REFUSED(-EPROTONOSUPPORT, "version", dq, &dq);
 	dbuf = t.dbuf;
 	dbuf.base = 0;
 	REFUSED(-EFAULT, "the buffer", dbuf, &dbuf);
 	file = make_file();
-	file.magic++;
+	file.head.kind = GPUNVME_KIND_FILES;
 	REFUSED(-EINVAL, "gpunvme_file_view()", file, &file);
-	file.magic--;
-	file.major++;
+	file.head.version++;
 	REFUSED(-EPROTONOSUPPORT, "version", file, &file);
-	file.major--;
+	file = make_file();
 	ok.file = &file;
 	REFUSED(-ERANGE, "has no block for each", bounce_len, BLOCK - 1);
 	REFUSED(-EINVAL, "multiple of 4", bounce, 2);
@@ -638,7 +636,11 @@ static void bad_options_are_refused(void **state)
 	ok.dbuf = NULL;
 	ok.vol = &dvol;
 	ok.vbuf = &dvbuf;
-	refused(ok, -EINVAL, "gpunvme_volume_view()");
+	refused(ok, -EPROTONOSUPPORT, "gpunvme_volume_view()");
+	dvol.head = t.dq.head;
+	refused(ok, -EINVAL, "another kind");
+	dvol.head.kind = GPUNVME_KIND_VOLUME;
+	refused(ok, -EINVAL, "gpunvme_volume_view()"); /* of no queue */
 	assert_int_equal(item(0)->result, 99); /* nothing was enqueued */
 	end();
 }

@@ -357,9 +357,13 @@ static void bad_transfers_are_refused(void **state)
 	assert_int_equal(gpunvme_block_read(&v, &s.buf, BUFFER + 512, 0, BLOCK), -GPUNVME_ERANGE);
 	assert_int_equal(gpunvme_read(&v, &s.buf, ~3ull, 0, BLOCK), -GPUNVME_ERANGE);
 	old = v;
-	old.major ^= 1;
+	old.head.version ^= 1;
 	assert_int_equal(gpunvme_block_read(&old, &s.buf, 0, 0, BLOCK), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_flush(&old), -GPUNVME_EPROTONOSUPPORT);
+	old = v;
+	old.head.kind = GPUNVME_KIND_QUEUE;
+	assert_int_equal(gpunvme_block_read(&old, &s.buf, 0, 0, BLOCK), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_flush(&old), -GPUNVME_EINVAL);
 	/* The window's block 0 is block 100. */
 	fill(bytes_at(&s, 0), 50 * BLOCK, 5);
 	assert_int_equal(gpunvme_block_write(&s.v, &s.buf, 0, 100 * BLOCK, 50 * BLOCK, 0), 0);
@@ -1236,12 +1240,12 @@ static void check_strangers(struct paged *p, const struct gpunvme_dvol *striped,
 	const struct gpunvme_cached_volume by_narrow = { &narrow, &p->pages };
 	const struct gpunvme_cached_volume by_v = { &p->s.v, &p->pages };
 
-	none.magic = 0;
+	none.head.version = 0;
 	narrow.lba_first = 8;
 	narrow.lba_count = 16;
-	assert_int_equal(gpunvme_array_load(&cached_queue, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_page_get(&cached_queue, 0, &page), -GPUNVME_EPROTONOSUPPORT);
-	assert_int_equal(gpunvme_array_load(&cached_file, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
+	assert_int_equal(gpunvme_array_load(&cached_queue, 0, 8, &value), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_page_get(&cached_queue, 0, &page), -GPUNVME_EINVAL);
+	assert_int_equal(gpunvme_array_load(&cached_file, 0, 8, &value), -GPUNVME_EINVAL);
 	assert_int_equal(gpunvme_array_load(&by_none, 0, 8, &value), -GPUNVME_EPROTONOSUPPORT);
 	assert_int_equal(gpunvme_array_load(&by_striped, 0, 8, &value), -GPUNVME_EXDEV);
 	assert_int_equal(gpunvme_array_load(&by_turned, 0, 8, &value), -GPUNVME_EXDEV);

@@ -149,7 +149,9 @@ static void test_create(void **state)
 	assert_string_equal(info.rung, "fake");
 	assert_int_equal(info.in_flight, 0);
 	assert_int_equal(gpunvme_qp_view(qp, NULL, &dq), 0);
-	assert_int_equal(dq.magic, GPUNVME_DQ_MAGIC);
+	assert_int_equal(dq.head.version, GPUNVME_HEAD_VERSION);
+	assert_int_equal(dq.head.kind, GPUNVME_KIND_QUEUE);
+	assert_int_equal(dq.head.size, sizeof(dq));
 	assert_int_equal(dq.sq_db, (uintptr_t)fake->bar + 0x1008);
 	assert_int_equal(dq.cq_db, (uintptr_t)fake->bar + 0x100c);
 	assert_int_equal(dq.lba_count, 1000);

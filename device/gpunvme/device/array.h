@@ -6,7 +6,7 @@
 #define GNVD_MEMBER GPUNVME_DEVICE inline __attribute__((always_inline))
 
 /* Return the bytes of the window. A cache over something else has no file: no element can be loaded, so return 0. */
-#define GNVD_BYTES(mode, file_magic)                                                                                               \
+#define GNVD_BYTES(mode, file_kind)                                                                                                \
 	GNVD_FN uint64_t gnvd_bytes(const struct gpunvme_##mode##_queue *src)                                                      \
 	{                                                                                                                          \
 		return gnvd_window_bytes(src->cache, gnvd_no_source());                                                            \
@@ -19,12 +19,12 @@
                                                                                                                                    \
 	GNVD_FN uint64_t gnvd_bytes(const struct gpunvme_##mode##_file *src)                                                       \
 	{                                                                                                                          \
-		return src->cache->magic == (file_magic) ? gnvd_window_bytes(src->cache, gnvd_from_file(src->cache)) : 0;          \
+		return gnvd_check_head(&src->cache->head, file_kind) ? 0 : gnvd_window_bytes(src->cache, gnvd_from_file(src->cache)); \
 	}
 
-GNVD_BYTES(cached, GPUNVME_DPAGES_FILE_MAGIC)
-GNVD_BYTES(prefetch, GPUNVME_DPAGES_FILE_AHEAD_MAGIC)
-GNVD_BYTES(writable, GPUNVME_DPAGES_FILE_MAGIC)
+GNVD_BYTES(cached, GPUNVME_KIND_FILE_PAGES)
+GNVD_BYTES(prefetch, GPUNVME_KIND_FILE_PAGES | GPUNVME_KIND_AHEAD)
+GNVD_BYTES(writable, GPUNVME_KIND_FILE_PAGES)
 
 namespace gpunvme {
 

@@ -233,19 +233,19 @@ GPUNVME_FN int gpunvme_wait_any(const struct gpunvme_dq *dq, struct gpunvme_req 
  * at the same time as the threads that submit: in a stream of its own, or as one more workgroup. All threads of the wave call
  * together, and have no transfers of their own. The call ends when *@stop is set or when every queue has ended.
  * Return: 0 *@stop is set; -GPUNVME_ESHUTDOWN every queue is poisoned or was stopped; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL no
- * queue.
+ * queue, or another kind of descriptor.
  */
 GPUNVME_FN int gpunvme_poll_queue(const struct gpunvme_dq *dq, uint32_t count, uint64_t stop)
 {
 	struct gnvd_wave w;
 	uint32_t i, turn = 0, ended;
 	uint64_t before, now;
+	int ret = count ? 0 : -GPUNVME_EINVAL;
 
-	for (i = 0; i < count; i++)
-		if (gnvd_check_dq(&dq[i]))
-			return -GPUNVME_EPROTONOSUPPORT;
-	if (!count)
-		return -GPUNVME_EINVAL;
+	for (i = 0; i < count && !ret; i++)
+		ret = gnvd_check_dq(&dq[i]);
+	if (ret)
+		return ret;
 	gnvd_enter(&w, dq, GNVD_SITE_WAVE);
 	do {
 		ended = 0;

@@ -19,7 +19,7 @@
  * - A thread may hold many pages. When threads hold all of them, the next one gets -GPUNVME_EAGAIN at once: no call waits for a
  *   thread that holds a page.
  * - The cache must be over what the type says, and made for its calls: GPUNVME_PAGECACHE_AHEAD for gpunvme_prefetch_*, no such flag
- *   for the others; else -GPUNVME_EPROTONOSUPPORT. gpunvme_writable_* needs GPUNVME_PAGECACHE_WRITE_BACK; else -GPUNVME_EROFS.
+ *   for the others; else -GPUNVME_EINVAL. gpunvme_writable_* needs GPUNVME_PAGECACHE_WRITE_BACK; else -GPUNVME_EROFS.
  *
  * Files. Element 0 is at the first byte of the file, or of the cache's window. Holes, blocks that were allocated and never
  * written, and the rest of a page after the end of the file are zeroes. A call for an element that does not end within the file
@@ -103,7 +103,7 @@ GPUNVME_FN int GNVD_CACHE(cached_queue, page_get)(const struct gpunvme_cached_qu
  *
  * Any thread may call it for the thread that got the page, after a barrier or fence of the kernel. gpunvme_writable_* has a call
  * of the same name with the bytes that were changed instead.
- * Return: 0; -GPUNVME_ESTALE it was given back before; of a volume also -GPUNVME_EPROTONOSUPPORT.
+ * Return: 0; -GPUNVME_ESTALE it was given back before; of a volume also -GPUNVME_EPROTONOSUPPORT and -GPUNVME_EINVAL.
  */
 GPUNVME_FN int GNVD_CACHE(cached_queue, page_put)(const struct gpunvme_cached_queue *src, struct gpunvme_page *p)
 {
@@ -123,7 +123,7 @@ GPUNVME_FN int GNVD_CACHE(cached_queue, page_put)(const struct gpunvme_cached_qu
  * Return: 0; -GPUNVME_ESTALE it was given back before. After the following it was not given back: -GPUNVME_ERANGE the page lacks
  * these bytes, or the window or the file ends before them; -GPUNVME_EOPNOTSUPP the file has no blocks for some of these bytes, or
  * they were never written: put it with @bytes 0, or what it has blocks for, and what was stored elsewhere is lost with the page;
- * -GPUNVME_EROFS; -GPUNVME_EXDEV; -GPUNVME_EPROTONOSUPPORT.
+ * -GPUNVME_EROFS; -GPUNVME_EXDEV; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL another kind of descriptor.
  */
 GPUNVME_FN int GNVD_CACHE(writable_queue, page_put)(const struct gpunvme_writable_queue *src, struct gpunvme_page *p,
 						    uint32_t offset, uint32_t bytes)
@@ -217,8 +217,8 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, array_store_range)(const struct gpunvm
  * Return: 0; the first failure, after which the rest of the share was tried all the same: that of a write; -GPUNVME_EBUSY the
  * device may still have a write of a page (gpunvme_pagecache_view() ends that); -GPUNVME_ETIMEDOUT also when another thread's
  * write does not end; else -GPUNVME_EAGAIN threads hold a page that was changed: call again when it was given back;
- * -GPUNVME_EINVAL no such share; -GPUNVME_EXDEV the queue is of another namespace or device; -GPUNVME_EROFS;
- * -GPUNVME_EPROTONOSUPPORT.
+ * -GPUNVME_EINVAL no such share, or another kind of descriptor; -GPUNVME_EXDEV the queue is of another namespace or device;
+ * -GPUNVME_EROFS; -GPUNVME_EPROTONOSUPPORT.
  */
 GPUNVME_FN int GNVD_CACHE(writable_queue, write_back)(const struct gpunvme_writable_queue *src, uint32_t part, uint32_t parts)
 {

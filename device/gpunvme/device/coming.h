@@ -26,20 +26,11 @@
 
 /* ---- The queue of a page ---- */
 
-GNVD_FN uint32_t gnvd_ahead_magic(struct gnvd_source from)
-{
-	if (from.of == GNVD_OF_NAMESPACE)
-		return GPUNVME_DPAGES_AHEAD_MAGIC;
-	return from.of == GNVD_OF_VOLUME ? GPUNVME_DPAGES_VOLUME_AHEAD_MAGIC : GPUNVME_DPAGES_FILE_AHEAD_MAGIC;
-}
-
-/* Does this header fit the cache, and has the cache the page? */
+/* As gnvd_check_page(), for a cache with prefetch. */
 GNVD_FN int gnvd_check_ahead(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			     uint64_t page)
 {
-	if (cache->magic != gnvd_ahead_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
-		return -GPUNVME_EPROTONOSUPPORT;
-	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
+	return gnvd_check_cache(dq, cache, gnvd_source_kind(from) | GPUNVME_KIND_AHEAD, page);
 }
 
 /* Queues of another device may have equal tags, but their commands are not those of this cache's pages. */

@@ -16,10 +16,17 @@
 #define GNVD_NBLOCKS(of, bytes) ((uint32_t)GNVD_BLOCKS(of, bytes)) /* of a length that is checked */
 #define GNVD_UNALIGNED(of, bytes) ((bytes) & ((1ull << ((of)->lba_shift & 63)) - 1))
 
-/* May this header work on that descriptor? */
+/* May this header work on that descriptor, and is it of this kind? */
+GNVD_FN int gnvd_check_head(const struct gpunvme_head *head, uint32_t kind)
+{
+	if (head->version != GPUNVME_HEAD_VERSION)
+		return -GPUNVME_EPROTONOSUPPORT;
+	return head->kind == kind ? 0 : -GPUNVME_EINVAL;
+}
+
 GNVD_FN int gnvd_check_dq(const struct gpunvme_dq *dq)
 {
-	return dq->magic == GPUNVME_DQ_MAGIC && dq->major == GPUNVME_DQ_MAJOR ? 0 : -GPUNVME_EPROTONOSUPPORT;
+	return gnvd_check_head(&dq->head, GPUNVME_KIND_QUEUE);
 }
 
 GNVD_FN int gnvd_check_flags(uint32_t flags)

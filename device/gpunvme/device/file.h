@@ -60,8 +60,12 @@ GNVD_FN void gnvd_copy_bytes(uint64_t to, uint64_t from, uint64_t n)
 GNVD_FN int gnvd_check_file(const struct gpunvme_dq *dq, const struct gpunvme_dfile *file, const struct gpunvme_dbuf *dbuf,
 			    uint64_t offset, uint64_t len)
 {
-	if (gnvd_check_dq(dq) || file->magic != GPUNVME_DFILE_MAGIC || file->major != GPUNVME_DQ_MAJOR)
-		return -GPUNVME_EPROTONOSUPPORT;
+	int ret = gnvd_check_dq(dq);
+
+	if (!ret)
+		ret = gnvd_check_head(&file->head, GPUNVME_KIND_FILE);
+	if (ret)
+		return ret;
 	if (file->nsid != dq->nsid || file->lba_shift != dq->lba_shift || (file->device && dq->device && file->device != dq->device))
 		return -GPUNVME_EXDEV;
 	return GNVD_WITHIN(offset, len, dbuf->len) ? 0 : -GPUNVME_ERANGE;

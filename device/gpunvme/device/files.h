@@ -20,7 +20,7 @@
 
 GNVD_FN int gnvd_check_files(const struct gpunvme_dfiles *files)
 {
-	return files->magic == GPUNVME_DFILES_MAGIC && files->major == GPUNVME_DQ_MAJOR ? 0 : -GPUNVME_EPROTONOSUPPORT;
+	return gnvd_check_head(&files->head, GPUNVME_KIND_FILES);
 }
 
 /**
@@ -30,7 +30,7 @@ GNVD_FN int gnvd_check_files(const struct gpunvme_dfiles *files)
  * @file:   set on success; a variable of the thread
  *
  * A cursor may change from one file to another: where the last call ended is only a hint.
- * Return: 0; -GPUNVME_ENOENT there is no such number; -GPUNVME_EPROTONOSUPPORT.
+ * Return: 0; -GPUNVME_ENOENT there is no such number; -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL.
  */
 GPUNVME_FN int gpunvme_files_get(const struct gpunvme_dfiles *files, uint32_t number, struct gpunvme_dfile *file)
 {
@@ -41,10 +41,10 @@ GPUNVME_FN int gpunvme_files_get(const struct gpunvme_dfiles *files, uint32_t nu
 		return ret;
 	if (number >= files->files)
 		return -GPUNVME_ENOENT;
-	file->magic = GPUNVME_DFILE_MAGIC;
-	file->major = files->major;
-	file->minor = files->minor;
-	file->size = sizeof(*file);
+	file->head.version = files->head.version;
+	file->head.kind = GPUNVME_KIND_FILE;
+	file->head.minor = files->head.minor;
+	file->head.size = sizeof(*file);
 	file->flags = files->flags;
 	file->nsid = files->nsid;
 	file->lba_shift = files->lba_shift;
@@ -82,7 +82,7 @@ GPUNVME_FN uint64_t gpunvme_files_hash(const char *name, uint64_t len)
  * Most names take two loads. The most is one for each power of two in the number of files. The call does not compare names: a name
  * that is not in the table may have the hash of another one, by chance (1 in 2^64) or because somebody made it so.
  * Return: 0; -GPUNVME_ENOENT no name has that hash; -GPUNVME_ENOTUNIQ names of several files have it: the host finds their numbers
- * with gpunvme_files_find(); -GPUNVME_EPROTONOSUPPORT.
+ * with gpunvme_files_find(); -GPUNVME_EPROTONOSUPPORT; -GPUNVME_EINVAL.
  */
 GPUNVME_FN int gpunvme_files_find_hash(const struct gpunvme_dfiles *files, uint64_t hash, uint32_t *number)
 {

@@ -255,13 +255,23 @@ GNVD_FN int gnvd_miss(const struct gpunvme_dq *dq, const struct gnvd_wave *w, co
 
 /* ---- Pages ---- */
 
-/* Does this header fit the cache, and has the cache the page? */
+/* Does this header fit the cache, is the cache of this kind, and has it the page? */
+GNVD_FN int gnvd_check_cache(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, uint32_t kind, uint64_t page)
+{
+	int ret = gnvd_check_head(&cache->head, kind);
+
+	if (ret)
+		return ret;
+	ret = gnvd_check_dq(dq);
+	if (ret)
+		return ret;
+	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
+}
+
 GNVD_FN int gnvd_check_page(const struct gpunvme_dq *dq, const struct gpunvme_dpages *cache, struct gnvd_source from,
 			    uint64_t page)
 {
-	if (cache->magic != gnvd_source_magic(from) || cache->major != GPUNVME_DQ_MAJOR || gnvd_check_dq(dq))
-		return -GPUNVME_EPROTONOSUPPORT;
-	return page <= (cache->lba_count - 1) >> (cache->page_shift - cache->lba_shift) ? 0 : -GPUNVME_ERANGE;
+	return gnvd_check_cache(dq, cache, gnvd_source_kind(from), page);
 }
 
 /*

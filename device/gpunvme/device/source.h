@@ -15,7 +15,11 @@
  * `of` is a constant wherever a source is made. A source is passed by value: if code took its address, kernels for AMD GPUs would
  * need a stack, because their compiler does not know that a local variable has an address.
  */
-enum gnvd_of { GNVD_OF_NAMESPACE, GNVD_OF_FILE, GNVD_OF_VOLUME };
+enum gnvd_of {
+	GNVD_OF_NAMESPACE = 0,
+	GNVD_OF_FILE = GPUNVME_KIND_FILE_PAGES - GPUNVME_KIND_PAGES,
+	GNVD_OF_VOLUME = GPUNVME_KIND_VOLUME_PAGES - GPUNVME_KIND_PAGES
+};
 
 struct gnvd_source {
 	enum gnvd_of of;
@@ -42,7 +46,7 @@ GNVD_FN const struct gpunvme_dmember *gnvd_members_of(const struct gpunvme_dpage
 	return (const struct gpunvme_dmember *)gnvd_lane_memory(cache->source);
 }
 
-/* Callers check cache->magic before they read the file: a cache over something else has none. */
+/* Callers check the kind of the cache before they read the file: a cache over something else has none. */
 GNVD_FN struct gnvd_source gnvd_from_file(const struct gpunvme_dpages *cache)
 {
 	struct gnvd_source from = { GNVD_OF_FILE, gnvd_file_of(cache), NULL };
@@ -63,11 +67,10 @@ GNVD_FN const struct gpunvme_dq *gnvd_first_dq(const struct gpunvme_dvol *v)
 	return gnvd_member_dq(v, 0, gnvd_wave_number());
 }
 
-GNVD_FN uint32_t gnvd_source_magic(struct gnvd_source from)
+/* Return the kind of a cache over this source. */
+GNVD_FN uint32_t gnvd_source_kind(struct gnvd_source from)
 {
-	if (from.of == GNVD_OF_NAMESPACE)
-		return GPUNVME_DPAGES_MAGIC;
-	return from.of == GNVD_OF_VOLUME ? GPUNVME_DPAGES_VOLUME_MAGIC : GPUNVME_DPAGES_FILE_MAGIC;
+	return (uint32_t)GPUNVME_KIND_PAGES + (uint32_t)from.of;
 }
 
 /* Return the site of a call for this source; `site` is that of a namespace. */

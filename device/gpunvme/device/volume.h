@@ -16,7 +16,7 @@
 
 GNVD_FN int gnvd_check_volume(const struct gpunvme_dvol *v)
 {
-	return v->magic == GPUNVME_DVOL_MAGIC && v->major == GPUNVME_DQ_MAJOR ? 0 : -GPUNVME_EPROTONOSUPPORT;
+	return gnvd_check_head(&v->head, GPUNVME_KIND_VOLUME);
 }
 
 GNVD_FN int gnvd_check_window_of(const struct gpunvme_dvol *v, uint64_t lba, uint64_t nblocks, int write)

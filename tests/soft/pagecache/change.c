@@ -237,14 +237,14 @@ static void ask_at_the_ends(void *arg)
 	const struct gpunvme_cached_queue cached = { &s->dq, &s->pages };
 
 	reads.flags &= ~(uint32_t)GPUNVME_DQ_WRITE;
-	alien.magic = GPUNVME_DPAGES_FILE_MAGIC;
+	alien.head.kind = GPUNVME_KIND_FILE_PAGES;
 	plain.flags = 0;
 	note(s, gpunvme_array_load(&by_reads, 0, 8, &value) == -GPUNVME_EROFS);
 	note(s, gpunvme_array_store(&by_reads, 0, 8, &value) == -GPUNVME_EROFS);
 	note(s, put_word(s, words, value) == -GPUNVME_ERANGE);
 	note(s, put(s, 0, 2, &value) == -GPUNVME_EINVAL);
-	note(s, gpunvme_array_store(&of_alien, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_write_back(&of_alien, 0, 1) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_store(&of_alien, 0, 8, &value) == -GPUNVME_EINVAL);
+	note(s, gpunvme_write_back(&of_alien, 0, 1) == -GPUNVME_EINVAL);
 	note(s, gpunvme_array_store(&of_plain, 0, 8, &value) == -GPUNVME_EROFS);
 	note(s, gpunvme_page_get(&of_plain, 0, &page) == -GPUNVME_EROFS);
 	value = word_of(s, words - 1, 3);

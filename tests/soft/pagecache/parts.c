@@ -131,7 +131,7 @@ static void ask_otherwise(void *arg)
 	struct stage *s = arg;
 	struct gpunvme_dq dq = s->source == OF_FILE ? s->dq : *(const struct gpunvme_dq *)(uintptr_t)s->v.dq;
 	struct gpunvme_dq others[STAGE_MEMBERS];
-	struct gpunvme_dvol v = s->v, none = { .magic = 0 };
+	struct gpunvme_dvol v = s->v, none = { .members = 0 };
 	struct gpunvme_page p = { 0, 0 };
 	uint64_t value, two[2];
 	const struct gpunvme_prefetch_queue prefetch_queue = { &dq, &s->pages };
@@ -139,15 +139,14 @@ static void ask_otherwise(void *arg)
 	const struct gpunvme_prefetch_volume by_v = { &v, &s->pages };
 	const struct gpunvme_prefetch_file prefetch_file = { &dq, &s->pages };
 
-	v.magic = GPUNVME_DVOL_MAGIC;
-	v.major = GPUNVME_DQ_MAJOR;
+	v.head = (struct gpunvme_head)GPUNVME_HEAD(GPUNVME_KIND_VOLUME, v);
 	v.members = v.queues = 1;
 	v.dq = (uintptr_t)&dq;
-	note(s, gpunvme_prefetch(&prefetch_queue, 0) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_array_load(&prefetch_queue, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_prefetch(&prefetch_queue, 0) == -GPUNVME_EINVAL);
+	note(s, gpunvme_array_load(&prefetch_queue, 0, 8, &value) == -GPUNVME_EINVAL);
 	note(s, gpunvme_prefetch(&by_none, 0) == -GPUNVME_EPROTONOSUPPORT);
 	if (s->source == OF_FILE)
-		note(s, gpunvme_page_get(&by_v, 0, &p) == -GPUNVME_EPROTONOSUPPORT);
+		note(s, gpunvme_page_get(&by_v, 0, &p) == -GPUNVME_EINVAL);
 	else
 		note(s, gpunvme_prefetch(&by_v, 0) == -GPUNVME_EXDEV);
 	note(s, get_word(s, s->words, &value) == -GPUNVME_ERANGE);

@@ -63,8 +63,8 @@ static void put_by_views(void *arg)
 	note(s, gpunvme_array_store(&by_v, 0, 8, &value) == -GPUNVME_EXDEV);
 	pages.flags &= ~(uint32_t)GPUNVME_DPAGES_WRITABLE;
 	note(s, gpunvme_array_store(&of_pages, 0, 8, &value) == -GPUNVME_EROFS);
-	note(s, gpunvme_array_store(&writable_file, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
-	note(s, gpunvme_array_store(&writable_queue, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
+	note(s, gpunvme_array_store(&writable_file, 0, 8, &value) == -GPUNVME_EINVAL);
+	note(s, gpunvme_array_store(&writable_queue, 0, 8, &value) == -GPUNVME_EINVAL);
 	note(s, flush(s, 1, 1) == -GPUNVME_EINVAL);
 	note(s, put_word(s, s->words, 1) == -GPUNVME_ERANGE);
 	note(s, put_range(s, s->words - 1, 2, twice) == -GPUNVME_ERANGE);

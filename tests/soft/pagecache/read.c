@@ -197,7 +197,7 @@ static void ask_at_the_ends(void *arg)
 	note(s, get_range(s, 0, 1, (char *)two + 2) == -GPUNVME_EINVAL);
 	note(s, get_range(s, words, 0, two) == 0);
 	note(s, get_page(s, (words * 8 + 4095) / 4096, &page) == -GPUNVME_ERANGE);
-	alien.magic = 0;
+	alien.head.version = 0;
 	note(s, gpunvme_array_load(&by_dq, 0, 8, &value) == -GPUNVME_EPROTONOSUPPORT);
 	elsewhere.device++;
 	note(s, gpunvme_array_load(&by_elsewhere, 0, 8, &value) == -GPUNVME_EXDEV);
