@@ -9,7 +9,7 @@
 int main(int argc, char **argv)
 {
 	static const char usage[] =
-		"usage: read_file URI --bytes SIZE [options] FILE\nReads an NVMe namespace into a file with lanes "
+		"usage: read_file URI --bytes SIZE [options] FILE\nReads an NVMe namespace into a file with threads "
 		"that submit for themselves.";
 	struct session_opts o = SESSION_OPTS_INIT;
 	uint64_t bytes = 0;

@@ -9,7 +9,7 @@
 int main(int argc, char **argv)
 {
 	static const char usage[] =
-		"usage: write_file URI [options] FILE\nWrites a file to an NVMe namespace with lanes that "
+		"usage: write_file URI [options] FILE\nWrites a file to an NVMe namespace with threads that "
 		"submit for themselves.";
 	struct session_opts o = SESSION_OPTS_INIT;
 	const struct option_def defs[] = {

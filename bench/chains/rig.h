@@ -3,6 +3,8 @@
 #ifndef BENCH_CHAINS_RIG_H
 #define BENCH_CHAINS_RIG_H
 
+#include <gpunvme/unstable.h>
+
 #ifdef __CUDACC__
 #include "session.h"
 
@@ -38,7 +40,6 @@ static void *local_copy(const void *from, size_t bytes)
 #include <vector>
 
 #include <gpunvme/gpunvme.h>
-#include <gpunvme/unstable.h>
 
 #define RIG_GPU "cpu"
 

@@ -54,7 +54,7 @@ GPUNVME_STATIC_ASSERT(sizeof(struct gpunvme_head) == 12, "head layout");
 #define GPUNVME_EBUSY 16            /* still owned by the device */
 #define GPUNVME_EXDEV 18            /* the handle belongs to another queue */
 #define GPUNVME_ENODEV 19           /* the controller is gone */
-#define GPUNVME_EINVAL 22           /* bad argument: no whole blocks, unaligned buffer, unknown flag, another kind of descriptor */
+#define GPUNVME_EINVAL 22           /* bad argument: no bytes, no whole blocks, unaligned buffer, unknown flag, another kind */
 #define GPUNVME_EROFS 30            /* a write through a read-only view */
 #define GPUNVME_ERANGE 34           /* outside the buffer or the view's LBA window */
 #define GPUNVME_EPROTO 71           /* the device broke the protocol; the queue is poisoned */

@@ -66,8 +66,8 @@ GPUNVME_API int gpunvme_file_open(struct gpunvme_dev *dev, const char *path, con
  * @file: or NULL; a lease of it is given back before, as gpunvme_file_unlease() does
  *
  * No kernel may use a view of it any more. May come after the device was closed.
- * Return: 0; -ECHILD; otherwise the lease could not be given back, as gpunvme_file_unlease() returns: @file is gone all the same,
- * its lease is left as by a process that dies, and gpunvme_lease_remove() ends it.
+ * Return: 0; -ECHILD; otherwise the lease could not be given back, with an error of gpunvme_file_unlease(), -EBUSY among them.
+ * The file is gone all the same, so do not call again. The lease is left as by a process that dies: gpunvme_lease_remove() ends it.
  */
 GPUNVME_API int gpunvme_file_close(struct gpunvme_file *file);
 

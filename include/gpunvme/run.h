@@ -87,10 +87,10 @@ struct gpunvme_batch {
  * ended with its queue or was given up. Any thread may call it, several at a time; an AMD GPU has them one after another. It ends
  * at the latest when its queues have moved nothing for the longest of their command time-outs and ten seconds, or more for long
  * lists.
- * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, too many, an unknown operation, a queue that is
- * none; -EPROTONOSUPPORT a view of another version; -EXDEV a queue or the buffer is another GPU's; -ENOMEM no memory, or no
- * threads; -ETIMEDOUT the GPU does not end its kernel, and lanes may use queues and buffer yet; -EIO the GPU failed. Where it is
- * not 0 no status was set.
+ * Return: 0 each command has its status, good or bad; -EINVAL no queue, no command, too many, an unknown operation, a command of a
+ * queue that @dq lacks, a view of another kind; -EPROTONOSUPPORT a view of another version, or none; -EXDEV a queue or the buffer
+ * is another GPU's; -ENOMEM no memory, or no threads; -ETIMEDOUT the GPU does not end its kernel, and lanes may use queues and
+ * buffer yet; -EIO the GPU failed. Where it is not 0 no status was set.
  */
 GPUNVME_API int gpunvme_run_batch(struct gpunvme_gpu *gpu, const struct gpunvme_dq *dq, uint32_t queues,
 				  const struct gpunvme_dbuf *dbuf, struct gpunvme_batch *batch);
@@ -172,9 +172,11 @@ struct gpunvme_run {
  * A stream that is captured (cuStreamBeginCapture()) gets a kernel node, which has a copy of the views. @gpu stays open as long as
  * the graph. Capture anew after the recovery of a queue. HIP's capture does the same (not tested on hardware).
  *
- * AMD GPUs keep lines of some memory in caches that no kernel empties: of coarse-grained memory, as hipMalloc() returns, and of
- * fine-grained memory of the GPU where the runtime has no uncached memory. The drive and the next kernel of the stream could see
- * old data there, so such a buffer is refused. The list may lie there for kernels, not for the CPU.
+ * AMD GPUs keep lines of some memory in caches that no kernel empties: of coarse-grained memory, such as that of hipMalloc() and
+ * hipHostMallocNonCoherent, and on many GPUs of fine-grained memory that is not uncached. The drive and the next kernel of the
+ * stream could see old data there, so such a buffer is refused, by what HIP's runtime says of it. The list may lie there for
+ * kernels, not for the CPU. Memory of the host from or to which hipMemcpy() has copied may be cached, too: call
+ * gpunvme_gpu_fence() before.
  *
  * Any thread may call it, several at a time.
  * Return: 0 it is enqueued; -EINVAL an option, no source or two of them, a view of another kind, an address that is no multiple of

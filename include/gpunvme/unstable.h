@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tests and tools need of the inside: ordering tests, injected faults, workloads, coherence, doorbells. No promise: a later
- * version of the library may change or remove any of it. <gpunvme/gpunvme.h> does not include this header.
+ * What tests and tools need of the inside: ordering tests, injected faults, workloads, coherence, doorbells. No promise: the
+ * next minor version of the library may change or remove any of it. <gpunvme/gpunvme.h> does not include this header.
  */
 #ifndef GPUNVME_UNSTABLE_H
 #define GPUNVME_UNSTABLE_H

@@ -184,13 +184,13 @@ static void ask_cache(struct report *r)
 static void ask_hmb(struct report *r)
 {
 	const unsigned asked = (unsigned)(r->dev->nvme.hmb.asked >> 20), used = (unsigned)(gnv_hmb_used(&r->dev->nvme) >> 20);
-	char text[160];
+	char text[192];
 
 	if (!asked)
 		return;
 	snprintf(text, sizeof(text), used ? "the drive uses %u MiB of host memory (HMB), and asks for %u" :
 		 "the drive has %u MiB of host memory (HMB), asks for %u, and may be slow; %s", used, asked,
-		 !gnv_hmb_denied(&r->dev->nvme) ? "raise hmb= in the URI" :
+		 !gnv_hmb_denied(&r->dev->nvme) ? "raise hmb= in the URI or the locked-memory limit" :
 		 r->dev->nvme.port->space->bare ? "it needs an IOMMU" :
 		 "do not share its address space");
 	say(r, "host-memory", used ? GPUNVME_VERDICT_OK : GPUNVME_VERDICT_LIMIT, text);

@@ -305,6 +305,14 @@ GPUNVME_API int gpunvme_file_unlease(struct gpunvme_file *file)
 	return ret;
 }
 
+/* The file is closed, so the program cannot unlease it any more. */
+static int leave_lease(const struct gnv_live *live, int ret)
+{
+	const struct gnv_message kept = gnv_message();
+
+	return gnv_fail(ret, "%s; the lease is left: `gpunvme unlease %s` ends it", kept.text, live->name);
+}
+
 int gnv_live_end(struct gnv_live *live)
 {
 	int ret = 0;
@@ -313,6 +321,8 @@ int gnv_live_end(struct gnv_live *live)
 		return 0;
 	if (live->leased)
 		ret = gnv_os_unlease(live->fd, live->name);
+	if (ret)
+		ret = leave_lease(live, ret);
 	if (live->fd >= 0)
 		gnv_fork_close(live->fd);
 	free(live->name);

@@ -100,7 +100,7 @@ static int alloc_by_runtime(struct gpunvme_gpu *gpu, size_t len, struct gnv_gpu_
 
 static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
 {
-	const struct gnv_hsa_lanes *lanes = gpu->priv;
+	struct gnv_hsa_lanes *lanes = gpu->priv;
 	const struct gnv_hsa_info *info = gnv_hsa_info(lanes->hsa);
 	int ret = gnv_vram_alloc(how, GNV_SYSFS, info->bdf, lanes->kfd_id, len, &gpu->log, bytes);
 
@@ -108,11 +108,14 @@ static int alloc_by_driver(struct gpunvme_gpu *gpu, uint32_t how, size_t len, st
 		return ret;
 	bytes->cached = bytes->cached && !gnv_hsa_writes_back(lanes->hsa) && !(how == GPUNVME_MEM_DRM && gnv_gfx_maps_uncached(info->isa));
 	ret = gnv_gpu_fill(gpu, bytes->lane, bytes->len, 0); /* also shows that the lanes reach it */
-	if (ret)
+	if (ret) {
 		gnv_vram_free(bytes);
-	else
-		gnv_vram_note(gpu, bytes);
-	return ret;
+		return ret;
+	}
+	pthread_mutex_lock(&lanes->lock);
+	gnv_vram_add(&lanes->past, bytes);
+	pthread_mutex_unlock(&lanes->lock);
+	return 0;
 }
 
 static int hsa_mem_alloc(struct gpunvme_gpu *gpu, uint32_t how, size_t len, struct gnv_gpu_bytes *bytes)
@@ -156,9 +159,15 @@ static int hsa_mem_check(struct gpunvme_gpu *gpu, uint64_t lane, size_t len)
 
 static int hsa_mem_reach(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached)
 {
-	const int ret = gnv_hsa_reach(gnv_hsa_of(gpu), lane, len, cached);
+	struct gnv_hsa_lanes *lanes = gpu->priv;
+	int ret = gnv_hsa_reach(lanes->hsa, lane, len, cached);
 
-	return ret == -ENOENT ? gnv_vram_find(gpu, lane, len, cached) : ret;
+	if (ret != -ENOENT)
+		return ret;
+	pthread_mutex_lock(&lanes->lock);
+	ret = gnv_vram_find(lanes->past, lane, len, cached);
+	pthread_mutex_unlock(&lanes->lock);
+	return ret;
 }
 
 static int hsa_mem_watch(struct gpunvme_gpu *gpu, const void *ptr, struct gnv_alloc *alloc)
@@ -182,7 +191,12 @@ static bool hsa_mem_same(struct gpunvme_gpu *gpu, const void *ptr, const struct 
 
 static void hsa_mem_free(struct gpunvme_gpu *gpu, struct gnv_gpu_bytes *bytes)
 {
+	struct gnv_hsa_lanes *lanes = gpu->priv;
+
 	if (bytes->how) {
+		pthread_mutex_lock(&lanes->lock);
+		gnv_vram_remove(&lanes->past, bytes);
+		pthread_mutex_unlock(&lanes->lock);
 		gnv_vram_free(bytes);
 		return;
 	}

@@ -11,7 +11,8 @@
 struct gnv_hsa_lanes {
 	struct gnv_hsa *hsa;
 	uint32_t kfd_id; /* 0: unknown */
-	pthread_mutex_t lock; /* protects module */
+	pthread_mutex_t lock; /* protects the rest */
+	struct gnv_vram *past; /* memory that HIP or libdrm gave, past the runtime */
 	struct gnv_hip_module *module; /* the kernels of streams, once one was enqueued */
 };
 

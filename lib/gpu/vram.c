@@ -3,7 +3,6 @@
 #include "gpu/vram.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,15 +18,11 @@ struct gnv_vram {
 	struct gnv_drm *drm;
 	struct gnv_drm_bo bo;
 	bool cached;
-	/* Once it was noted. */
+	/* Of its list. */
 	struct gnv_vram *next;
-	const struct gpunvme_gpu *gpu;
 	uint64_t lane;
 	size_t len;
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects noted */
-static struct gnv_vram *noted;
 
 static void warn_cached(const struct gnv_log *log, const char *whose, size_t len)
 {
@@ -95,52 +90,40 @@ int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_
 	return 0;
 }
 
-void gnv_vram_note(const struct gpunvme_gpu *gpu, const struct gnv_gpu_bytes *bytes)
+void gnv_vram_add(struct gnv_vram **list, const struct gnv_gpu_bytes *bytes)
 {
 	struct gnv_vram *vram = bytes->cookie;
 
-	vram->gpu = gpu;
 	vram->lane = bytes->lane;
 	vram->len = bytes->len;
-	pthread_mutex_lock(&lock);
-	vram->next = noted;
-	noted = vram;
-	pthread_mutex_unlock(&lock);
+	vram->next = *list;
+	*list = vram;
 }
 
-static void forget(const struct gnv_vram *vram)
+void gnv_vram_remove(struct gnv_vram **list, const struct gnv_gpu_bytes *bytes)
 {
-	struct gnv_vram **link;
-
-	pthread_mutex_lock(&lock);
-	for (link = &noted; *link && *link != vram; link = &(*link)->next)
-		;
-	if (*link)
-		*link = vram->next;
-	pthread_mutex_unlock(&lock);
+	while (*list && *list != bytes->cookie)
+		list = &(*list)->next;
+	if (*list)
+		*list = (*list)->next;
 }
 
-int gnv_vram_find(const struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached)
+int gnv_vram_find(const struct gnv_vram *list, uint64_t lane, size_t len, bool *cached)
 {
-	const struct gnv_vram *vram;
-	int ret = -ENOENT;
+	const struct gnv_vram *vram = list;
 
-	pthread_mutex_lock(&lock);
-	for (vram = noted; vram && (vram->gpu != gpu || lane - vram->lane >= vram->len); vram = vram->next)
-		;
-	if (vram) {
-		*cached = vram->cached;
-		ret = gnv_within(lane - vram->lane, len, vram->len) ? 0 : -ERANGE;
-	}
-	pthread_mutex_unlock(&lock);
-	return ret;
+	while (vram && lane - vram->lane >= vram->len)
+		vram = vram->next;
+	if (!vram)
+		return -ENOENT;
+	*cached = vram->cached;
+	return gnv_within(lane - vram->lane, len, vram->len) ? 0 : -ERANGE;
 }
 
 void gnv_vram_free(struct gnv_gpu_bytes *bytes)
 {
 	struct gnv_vram *vram = bytes->cookie;
 
-	forget(vram);
 	if (bytes->cpu)
 		gnv_sys_unmap(bytes->cpu, bytes->len);
 	if (bytes->how == GPUNVME_MEM_HIP)

@@ -21,10 +21,15 @@
  */
 int gnv_vram_alloc(uint32_t how, const char *sys, const char *bdf, uint32_t kfd_id, size_t len,
 		   const struct gnv_log *log, struct gnv_gpu_bytes *bytes);
-/* Lanes use it from now on, until gnv_vram_free(). */
-void gnv_vram_note(const struct gpunvme_gpu *gpu, const struct gnv_gpu_bytes *bytes);
-/* The noted memory that has these bytes, as mem_reach of struct gnv_gpu_ops. Return: 0; -ENOENT; -ERANGE. */
-int gnv_vram_find(const struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached);
+
+struct gnv_vram;
+
+/* A list of such memory, which the caller has and locks. Memory is removed before it is freed. */
+void gnv_vram_add(struct gnv_vram **list, const struct gnv_gpu_bytes *bytes);
+void gnv_vram_remove(struct gnv_vram **list, const struct gnv_gpu_bytes *bytes);
+/* Which memory has these bytes? *cached: as of mem_reach of struct gnv_gpu_ops. Return: 0; -ENOENT; -ERANGE. */
+int gnv_vram_find(const struct gnv_vram *list, uint64_t lane, size_t len, bool *cached);
+
 /* Is a DMA-BUF memory that an AMD GPU's driver marked as uncached? false also where nobody tells. */
 bool gnv_vram_uncached(const struct gpunvme_gpu *gpu, int dmabuf);
 void gnv_vram_free(struct gnv_gpu_bytes *bytes);

@@ -14,8 +14,8 @@ static int map_dmabuf(const struct gnv_space_vfio *sv, const struct gpunvme_mem 
 	if (ret == -EOPNOTSUPP)
 		return gnv_fail(ret,
 				"the kernel refused the DMA-BUF for %s: up to Linux 7.3 IOMMUFD takes only a single range that "
-				"vfio-pci exported; use a patched kernel (docs/kernel.md). gpunvme doctor reports what its driver "
-				"offers",
+				"vfio-pci exported; use a patched kernel (docs/kernel.md). On one, gpunvme doctor reports what the "
+				"exporting driver offers",
 				sv->bdf);
 	if (ret == -ENODEV)
 		return gnv_fail(ret, "the DMA-BUF was revoked: its device was reset, closed, or does not decode memory; map it again "

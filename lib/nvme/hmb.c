@@ -81,7 +81,7 @@ static int find(struct gnv_nvme *nvme, uint64_t size)
 
 		if (!take(nvme, size))
 			return 0;
-		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "no %u MiB for the drive to work in: %s", mib(size), gpunvme_errmsg());
+		gnv_log(&nvme->log, GPUNVME_LOG_INFO, "no %u MiB of host memory (HMB) for the drive: %s", mib(size), gpunvme_errmsg());
 		ret = gnv_hmb_drop(nvme);
 		if (ret)
 			return ret;
@@ -127,8 +127,8 @@ static int refuse(struct gnv_nvme *nvme)
 				"or open it without sharing",
 				nvme->port->address);
 	gnv_log(&nvme->log, GPUNVME_LOG_WARN,
-		"the drive asks for %u MiB of this machine's memory and gets none, as %s: it may be slow", mib(nvme->hmb.asked),
-		bare ? "no IOMMU stands before it" : "it shares its address space");
+		"the drive asks for %u MiB of host memory (HMB) and gets none, because %s; it may be slow", mib(nvme->hmb.asked),
+		bare ? "there is no IOMMU" : "it shares its address space");
 	return 0;
 }
 

@@ -26,8 +26,8 @@
 static int moved(const struct gpunvme_qp *qp)
 {
 	return gnv_fail(-EIO,
-			"the self-test of queue %u: GPU and CPU access different memory at the addresses of the ring, because the "
-			"GPU's driver has moved one of them",
+			"the self-test of queue %u: GPU and CPU access different memory at the address of the test's buffer, "
+			"because the GPU's driver has moved it for one of them",
 			qp->qid);
 }
 

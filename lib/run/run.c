@@ -16,7 +16,9 @@ int gnv_run_check_head(const struct gpunvme_head *head, enum gpunvme_kind kind, 
 {
 	if (head->version != GPUNVME_HEAD_VERSION)
 		return gnv_fail(-EPROTONOSUPPORT, "a view is of another version of dq.h, or is none; fill it by %s()", maker);
-	return head->kind == kind ? 0 : gnv_fail(-EINVAL, "a view is of another kind; fill it by %s()", maker);
+	if (head->kind == kind)
+		return 0;
+	return gnv_fail(-EINVAL, "a view is of another kind (%u) than that of %s() (%u)", head->kind, maker, kind);
 }
 
 int gnv_run_check_views(const struct gpunvme_dq *dq, uint32_t queues)

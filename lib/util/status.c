@@ -112,7 +112,7 @@ static const struct name errors[] = {
 	{ ECHILD, "belongs to the parent of this process" },
 	{ EPROTO, "the device broke the protocol; the queue is poisoned" },
 	{ EMSGSIZE, "too long: for one command of a submit, or 2^32 blocks or more" },
-	{ EPROTONOSUPPORT, "descriptor of another version than the code that uses it" },
+	{ EPROTONOSUPPORT, "no descriptor, or one of another version than the code that uses it" },
 	{ EOPNOTSUPP, "not supported by this controller, machine or build" },
 	{ ESHUTDOWN, "the queue or the controller has ended; recover it" },
 	{ ETIMEDOUT, "timed out" },

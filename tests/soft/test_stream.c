@@ -674,7 +674,7 @@ static void streams_of_others_are_refused(void **state)
 /* A stream of another GPU, one that is gone, and memory that the GPU caches, whose next kernel may see old data. */
 static void what_hip_refuses(void **state)
 {
-	int (*alloc)(void **ptr, size_t len), (*give_back)(void *ptr);
+	int (*alloc)(void **ptr, size_t len), (*give_back)(void *ptr), (*last_error)(void);
 	struct gpunvme_dbuf dbuf;
 	void *own, *cached;
 
@@ -690,6 +690,8 @@ static void what_hip_refuses(void **state)
 	t.stream = streams_make(&t.streams);
 	streams_drop(&t.streams, t.stream);
 	refused(t.run, -EIO, "it was destroyed");
+	streams_symbol(t.streams.driver, "hipGetLastError", &last_error);
+	assert_int_equal(last_error(), 0); /* a program looks there for failures of its own launches */
 	t.stream = own;
 	streams_symbol(t.streams.driver, "hipMalloc", &alloc);
 	streams_symbol(t.streams.driver, "hipFree", &give_back);

@@ -35,6 +35,7 @@ static int end(void **state)
 {
 	(void)state;
 	assert_int_equal(fake->handles + fake->ranges + fake->maps + fake->buffers + fake->modules, 0);
+	assert_int_equal(fake->capture_mode + fake->last_error, 0); /* the program's */
 	if (fake->broke)
 		fail_msg("%s", fake->broke);
 	return 0;
@@ -163,6 +164,7 @@ static void test_module(void **state)
 		assert_true(!ret || ret == -ENOMEM);
 		assert_true(n < 20);
 		assert_int_equal(fake->modules, !ret);
+		assert_int_equal(fake->last_error, 0);
 		fake->current = 0;
 	}
 	assert_int_equal(n, 6); /* hipGetDevice(), hipSetDevice(), the code, two kernels, hipSetDevice() back, which is not looked at */
@@ -180,6 +182,10 @@ static void test_module(void **state)
 	gnv_hip_module_close(NULL);
 	assert_int_equal(fake->modules, 0);
 	assert_int_equal(gnv_hip_module_open("0000:05:00.0", "code", kernels, 2, &module), -ENODEV);
+	fake->fails_with = hipErrorNoBinaryForGpu;
+	fake->count = 0;
+	fake->fails_at = 3;
+	assert_int_equal(gnv_hip_module_open("0000:04:00.0", "code", kernels, 2, &module), -EOPNOTSUPP);
 	fake->version = 50220730;
 	assert_int_equal(gnv_hip_module_open("0000:04:00.0", "code", kernels, 2, &module), -EOPNOTSUPP);
 	setenv("GPUNVME_HIP_LIBRARY", "libc.so.6", 1);

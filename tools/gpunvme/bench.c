@@ -291,7 +291,7 @@ static int prepare(struct bench *b)
 		if (b->t.reads % 100)
 			return failed("--mix needs threads of the CPU: leave out --gpu, or take --mix 0 or 100");
 		if ((uint64_t)b->s.lanes * b->t.qd > 1u << 16)
-			return failed("%u lanes times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
+			return failed("%u threads times --qd %u are too many: 65536 at most", b->s.lanes, b->t.qd);
 		b->s.lanes *= b->t.qd;
 		b->t.qd = 1;
 		ret = session_buffer(&b->s, GPU_BUFFER > b->t.bs ? GPU_BUFFER : b->t.bs); /* its lanes share it */

@@ -239,8 +239,8 @@ GPUNVME_FN int GNVD_CACHE(writable_queue, write_back)(const struct gpunvme_writa
  * nothing was begun; -GPUNVME_EOPNOTSUPP the queue has one identifier, of which prefetches may hold half: make it with a depth of
  * 4 or more; -GPUNVME_EMSGSIZE a page is more than one command can carry (MDTS), lies across a boundary of the drive (NOIOB), in
  * several extents or on several controllers; -GPUNVME_ERANGE there is no such page, or the queue's view lacks its blocks;
- * -GPUNVME_EXDEV the queue is of another namespace or device; -GPUNVME_ESHUTDOWN, -GPUNVME_ECANCELED and -GPUNVME_EPROTONOSUPPORT
- * as at the heads of device.h and device/cache.h.
+ * -GPUNVME_EXDEV the queue is of another namespace or device; -GPUNVME_ESHUTDOWN, -GPUNVME_ECANCELED, -GPUNVME_EINVAL and
+ * -GPUNVME_EPROTONOSUPPORT as at the heads of device.h and device/cache.h.
  */
 GPUNVME_FN int GNVD_CACHE(prefetch_queue, prefetch)(const struct gpunvme_prefetch_queue *src, uint64_t page)
 {

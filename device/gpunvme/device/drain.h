@@ -60,7 +60,7 @@ GNVD_FN void gnvd_load_cqe(const struct gpunvme_dq *dq, const struct gnvd_wave *
 	uint32_t whole[4];
 
 	gnvd_load_ring128(gnvd_cqe_at(dq, w, from, i), whole);
-	b->dw2[i] = whole[2];
+	b->dw2[i] = whole[2]; /* quiet -Wanalyzer-use-of-uninitialized-value: four words are loaded */
 	b->dw3[i] = whole[3];
 }
 

@@ -17,6 +17,7 @@ static const struct gnv_dl_symbol symbols[] = {
 	GNV_HIP_FUNCTION(version, "hipRuntimeGetVersion"),
 	GNV_HIP_FUNCTION(bus_id, "hipDeviceGetPCIBusId"),
 	GNV_HIP_FUNCTION(error, "hipGetErrorString"),
+	GNV_HIP_FUNCTION(last_error, "hipGetLastError"),
 	GNV_HIP_FUNCTION(granularity, "hipMemGetAllocationGranularity"),
 	GNV_HIP_FUNCTION(create, "hipMemCreate"),
 	GNV_HIP_FUNCTION(release, "hipMemRelease"),
@@ -32,6 +33,7 @@ static const struct gnv_dl_symbol copy_symbols[] = {
 	GNV_HIP_FUNCTION(count, "hipGetDeviceCount"),
 	GNV_HIP_FUNCTION(bus_id, "hipDeviceGetPCIBusId"),
 	GNV_HIP_FUNCTION(error, "hipGetErrorString"),
+	GNV_HIP_FUNCTION(last_error, "hipGetLastError"),
 	GNV_HIP_FUNCTION(current, "hipGetDevice"),
 	GNV_HIP_FUNCTION(choose, "hipSetDevice"),
 	GNV_HIP_FUNCTION(malloc, "hipMalloc"),
@@ -81,6 +83,7 @@ int gnv_hip_failed(const struct gnv_hip_api *api, const char *what, int error)
 	int ret = error == GNV_HIP_OUT_OF_MEMORY ? -ENOMEM : error == GNV_HIP_NOT_SUPPORTED ? -EOPNOTSUPP : -EIO;
 	const char *text = api->error(error);
 
+	api->last_error();
 	return gnv_fail(ret, "HIP: %s: %s (%d)", what, text ? text : "unknown", error);
 }
 
@@ -109,6 +112,12 @@ int gnv_hip_choose(const struct gnv_hip_api *api, int device, int *before)
 	if (!error)
 		error = api->choose(device);
 	return error ? gnv_hip_failed(api, "a GPU cannot be chosen", error) : 0;
+}
+
+void gnv_hip_choose_back(const struct gnv_hip_api *api, int before)
+{
+	if (api->choose(before))
+		api->last_error();
 }
 
 int gnv_hip_device(const char *bdf, int *device)
@@ -206,7 +215,7 @@ int gnv_hip_copy(const char *bdf, void *ptr, size_t len)
 	if (ret)
 		return ret;
 	ret = copy_to_and_fro(&api, ptr, len);
-	api.choose(before);
+	gnv_hip_choose_back(&api, before);
 	return ret;
 }
 

@@ -14,8 +14,8 @@ struct gnv_hip_module;
  * @bdf:   of the GPU
  * @elf:   the code object for it, constant memory
  * @name:  of its kernels that will be launched; at most GNV_HIP_KERNELS_MAX
- * Return: 0; -ENODEV, as gnv_hip_device(); -EOPNOTSUPP HIP is older than 6 or lacks a function; -ENOMEM; -EIO. gnv_fail() has the
- * sentence.
+ * Return: 0; -ENODEV, as gnv_hip_device(); -EOPNOTSUPP HIP is older than 6, lacks a function or cannot use the code; -ENOMEM; -EIO.
+ * gnv_fail() has the sentence.
  */
 int gnv_hip_module_open(const char *bdf, const void *elf, const char *const *name, unsigned count, struct gnv_hip_module **module);
 

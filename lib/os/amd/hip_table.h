@@ -14,6 +14,7 @@ struct gnv_hip_api {
 	gnv_hip_version_fn *version;
 	gnv_hip_bus_id_fn *bus_id;
 	gnv_hip_error_fn *error;
+	gnv_hip_last_error_fn *last_error;
 	gnv_hip_granularity_fn *granularity;
 	gnv_hip_create_fn *create;
 	gnv_hip_release_fn *release;
@@ -33,6 +34,7 @@ struct gnv_hip_api {
 	gnv_hip_module_function_fn *module_function;
 	gnv_hip_launch_fn *launch;
 	gnv_hip_stream_device_fn *stream_device;
+	gnv_hip_capture_mode_fn *capture_mode;
 };
 
 #define GNV_HIP_FUNCTION(field, name)                                                                                              \
@@ -46,7 +48,10 @@ int gnv_hip_load(const struct gnv_dl_symbol *symbols, struct gnv_hip_api *api);
 /* The same, of HIP 6 or newer. `symbols` has the version. */
 int gnv_hip_load_6(const struct gnv_dl_symbol *symbols, struct gnv_hip_api *api);
 
-/* The sentence for an error of HIP's. Return: -ENOMEM, -EOPNOTSUPP, or -EIO. */
+/*
+ * The sentence for an error of HIP's. HIP keeps each error until hipGetLastError(), by which a program looks for failures of its
+ * own launches, so this takes it. Return: -ENOMEM, -EOPNOTSUPP, or -EIO.
+ */
 int gnv_hip_failed(const struct gnv_hip_api *api, const char *what, int error);
 
 /* HIP's number of the GPU at a PCI address. Needs count, bus_id and error. Return: as gnv_hip_device(). */
@@ -54,5 +59,8 @@ int gnv_hip_find(const struct gnv_hip_api *api, const char *bdf, int *device);
 
 /* This thread uses that GPU from now on; *before: the one that it had. Needs current, choose and error. Return: 0, -EIO. */
 int gnv_hip_choose(const struct gnv_hip_api *api, int device, int *before);
+
+/* This thread uses that GPU again. Needs choose and last_error. */
+void gnv_hip_choose_back(const struct gnv_hip_api *api, int before);
 
 #endif

@@ -99,8 +99,8 @@ int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel)
 		snprintf(where, sizeof(where), "memory at 0x%llx", (unsigned long long)at);
 	return gnv_fail(-EIO,
 			"GPU %s: %s accessed %s that is not mapped to the GPU (status 0x2b): it was freed or unmapped while in "
-			"use, or belongs to another process; free memory after the kernels that use it, and restart the program, "
-			"because the driver runs nothing more of it on this GPU",
+			"use, or it was never mapped to this GPU (memory of another GPU or process); free memory after the kernels "
+			"that use it, and restart the program, because the driver runs nothing more of it on this GPU",
 			gpu->info.bdf, kernel, where);
 }
 

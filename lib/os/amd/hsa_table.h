@@ -152,10 +152,10 @@ bool gnv_hsa_is(const struct gnv_hsa *gpu, const char *gfx);
 
 bool gnv_hsa_is_cpu(const struct gnv_hsa *gpu, hsa_agent_t agent);
 
-/* hsa_mem.c: does memory of the runtime's that begins at `base` hold all of this? Return: 0; -ERANGE, with its sentence. */
-/* Of memory of the GPU: may lanes see old lines of it while they run? */
+/* hsa_mem.c, of memory of the GPU: may lanes see old lines of it while they run? */
 bool gnv_hsa_may_cache(const struct gnv_hsa *gpu, uint32_t flags);
 
+/* hsa_mem.c: does memory of the runtime's that begins at `base` hold all of this? Return: 0; -ERANGE, with its sentence. */
 int gnv_hsa_within(const hsa_amd_pointer_info_t *info, const void *base, const void *ptr, size_t len);
 
 /* hsa_queue.c: the queue of packets, of an agent that is chosen. */
@@ -183,6 +183,5 @@ void gnv_hsa_pool_free(struct gnv_hsa *gpu, void *ptr);
 
 /* Return: 0; -EIO, with its sentence about `kernel`: a memory fault or a reset ended all that this process does with the GPU. */
 int gnv_hsa_faulted(const struct gnv_hsa *gpu, const char *kernel);
-
 
 #endif

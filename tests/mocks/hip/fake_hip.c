@@ -29,7 +29,18 @@ static void rule(bool kept, const char *what)
 
 static int fails(void)
 {
-	return ++state.count == state.fails_at ? state.fails_with : 0;
+	int ret = ++state.count == state.fails_at ? state.fails_with : 0;
+
+	state.last_error = ret ? ret : state.last_error;
+	return ret;
+}
+
+hipError_t hipGetLastError(void)
+{
+	int ret = state.last_error;
+
+	state.last_error = 0;
+	return ret;
 }
 
 hipError_t hipGetDeviceCount(int *count)
@@ -209,11 +220,21 @@ hipError_t hipMemcpy(void *to, const void *from, size_t size, hipMemcpyKind kind
 	return ret;
 }
 
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
+{
+	int before = state.capture_mode;
+
+	state.capture_mode = *mode;
+	*mode = before;
+	return 0;
+}
+
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
 {
 	int ret = fails();
 
 	rule(image && state.current == 1, "code for the GPU that was chosen");
+	rule(state.capture_mode == hipStreamCaptureModeRelaxed, "no capture of the program ends");
 	if (ret)
 		return ret;
 	state.modules++;
@@ -224,6 +245,7 @@ hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
 hipError_t hipModuleUnload(hipModule_t module)
 {
 	rule((void *)module == (void *)&state.modules && state.current == 1, "a module of the GPU that was chosen");
+	rule(state.capture_mode == hipStreamCaptureModeRelaxed, "no capture of the program ends");
 	state.modules--;
 	return 0;
 }
@@ -244,8 +266,10 @@ hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
 	int ret = fails();
 
 	rule((uintptr_t)stream > 1, "a stream: HIP would read memory at 1");
-	if (ret || state.no_stream)
-		return ret ? ret : hipErrorContextIsDestroyed;
+	if (!ret && state.no_stream)
+		ret = state.last_error = hipErrorContextIsDestroyed;
+	if (ret)
+		return ret;
 	*device = state.stream_device;
 	return 0;
 }
@@ -257,8 +281,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsign
 
 	rule(function && grid_x && block_x && grid_y * grid_z * block_y * block_z == 1 && !shared && params && !extra, "a launch");
 	rule(state.current == 1, "a launch on the GPU that was chosen");
-	if (!ret && (uintptr_t)stream > 2 && state.stream_device != state.current)
-		ret = hipErrorInvalidResourceHandle;
+	rule((uintptr_t)stream != 1, "NULL for hipStreamLegacy, which older ones do not know");
 	state.launches += !ret;
 	return ret;
 }

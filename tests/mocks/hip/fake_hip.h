@@ -23,6 +23,8 @@ struct fake_hip {
 	int current; /* device */
 	unsigned copies[2]; /* to the GPU, and from it */
 	unsigned modules, launches;
+	int capture_mode; /* of the thread */
+	int last_error;   /* of a call that failed, until it is asked for */
 	int stream_device; /* of all streams but the default ones */
 	bool no_stream;    /* there is none */
 	int type; /* of the last allocation */

@@ -229,6 +229,14 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
 	return attribute == hipDeviceAttributeWarpSize ? start() : hipErrorInvalidValue;
 }
 
+static _Thread_local hipError_t last_error; /* of a call that failed (clr hip_internal.hpp, HIP_RETURN); successes leave it */
+
+static hipError_t failed_call(hipError_t error)
+{
+	last_error = error;
+	return error;
+}
+
 /* ---- Streams: one launch runs at a time, whatever its stream ---- */
 
 static struct stream {
@@ -266,14 +274,14 @@ hipError_t hipStreamGetDevice(hipStream_t stream, int *device)
 	if ((uintptr_t)stream == 1)
 		abort();
 	if (!is_stream(stream))
-		return hipErrorContextIsDestroyed;
+		return failed_call(hipErrorContextIsDestroyed);
 	*device = getenv("STANDIN_STREAM_DEVICE") ? atoi(getenv("STANDIN_STREAM_DEVICE")) : 0;
 	return hipSuccess;
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream)
 {
-	return is_stream(stream) ? settle() : hipErrorContextIsDestroyed;
+	return is_stream(stream) ? settle() : failed_call(hipErrorContextIsDestroyed);
 }
 
 hipError_t hipStreamDestroy(hipStream_t stream)
@@ -304,7 +312,10 @@ hipError_t hipDeviceSynchronize(void)
 
 hipError_t hipGetLastError(void)
 {
-	return it.broken ? hipErrorLaunchFailure : hipSuccess;
+	hipError_t error = it.broken ? hipErrorLaunchFailure : last_error;
+
+	last_error = hipSuccess;
+	return error;
 }
 
 const char *hipGetErrorString(hipError_t error)
@@ -604,6 +615,26 @@ hipError_t hipLaunchKernel(const void *host, dim3 grid, dim3 block, void **args,
 
 /* ---- Modules ---- */
 
+static _Thread_local hipStreamCaptureMode capture_mode;
+
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
+{
+	const hipStreamCaptureMode before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+	return hipSuccess;
+}
+
+/* In another mode these calls end the captures of the program (clr hip_module.cpp, CHECK_STREAM_CAPTURE_SUPPORTED). */
+static void must_be_relaxed(void)
+{
+	if (capture_mode == hipStreamCaptureModeRelaxed)
+		return;
+	fprintf(stderr, "stand-in: a call that would end a capture\n");
+	abort();
+}
+
 /* The size of an ELF file is the end of its section headers, as clr asks (amd::Elf::getElfSize). */
 static size_t elf_size(const void *image)
 {
@@ -616,12 +647,13 @@ hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
 {
 	struct module *m = calloc(1, sizeof(*m));
 
+	must_be_relaxed();
 	if (!m || start() != hipSuccess)
 		return hipErrorOutOfMemory;
 	take_code(m, image, elf_size(image));
 	if (!load(m)) {
 		free(m);
-		return hipErrorNoBinaryForGpu;
+		return failed_call(hipErrorNoBinaryForGpu);
 	}
 	*module = (hipModule_t)m;
 	return hipSuccess;
@@ -631,7 +663,11 @@ hipError_t hipModuleUnload(hipModule_t module)
 {
 	struct module *m = (struct module *)module;
 
-	settle();
+	must_be_relaxed();
+	if (hipStreamQuery(NULL) == hipErrorNotReady) { /* clr hip_platform.cpp, unloadModule: it waits for nothing */
+		fprintf(stderr, "stand-in: a module is unloaded while a kernel runs\n");
+		abort();
+	}
 	hsa_executable_destroy(m->executable);
 	gfx_unload(m->code);
 	free(m);
@@ -649,14 +685,14 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, con
 	struct module_function *f = gfx_find(m->code, name) ? calloc(1, sizeof(*f)) : NULL; /* kept, as the program's are */
 
 	if (!f)
-		return hipErrorNotFound;
+		return failed_call(hipErrorNotFound);
 	f->module = m;
 	snprintf(f->name, sizeof(f->name), "%s", name);
 	*function = (hipFunction_t)f;
 	return hipSuccess;
 }
 
-/* Only on a stream of the GPU that this thread has chosen (clr hip_module.cpp, ihipModuleLaunchKernel). */
+/* As hipLaunchKernel() it waits for the kernel that runs, so no program has two under way here. */
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
 				 unsigned block_y, unsigned block_z, unsigned shared, hipStream_t stream, void **params, void **extra)
 {
@@ -666,6 +702,6 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsign
 	if (shared || extra || !params)
 		return hipErrorInvalidValue;
 	if (!is_stream(stream))
-		return hipErrorInvalidResourceHandle;
+		return failed_call(hipErrorContextIsDestroyed);
 	return ret != hipSuccess ? ret : start_kernel(f->module, f->name, (dim3){ grid_x, grid_y, grid_z }, (dim3){ block_x, block_y, block_z }, params);
 }

@@ -13,11 +13,11 @@
 #define GNV_HIP_OUT_OF_MEMORY 2
 #define GNV_HIP_NO_DEVICE 100
 #define GNV_HIP_INVALID_DEVICE 101
-#define GNV_HIP_OTHER_DEVICE 400 /* hipErrorInvalidResourceHandle: of a launch, the stream is of another GPU */
 #define GNV_HIP_NO_STREAM 709 /* hipErrorContextIsDestroyed: of a stream that there is not, or not any more */
 #define GNV_HIP_NOT_SUPPORTED 801
 
-#define GNV_HIP_STREAM_LEGACY 1u /* the default stream, as NULL is */
+#define GNV_HIP_STREAM_LEGACY ((void *)1) /* the default stream, as NULL is */
+#define GNV_HIP_CAPTURE_RELAXED 2 /* hipStreamCaptureMode */
 
 #define GNV_HIP_VERSION(major) ((major)*10000000)
 
@@ -74,5 +74,7 @@ typedef int gnv_hip_module_function_fn(void **function, void *module, const char
 typedef int gnv_hip_launch_fn(void *function, unsigned groups_x, unsigned groups_y, unsigned groups_z, unsigned lanes_x,
 			      unsigned lanes_y, unsigned lanes_z, unsigned shared, void *stream, void **params, void **extra);
 typedef int gnv_hip_stream_device_fn(void *stream, int *device);
+typedef int gnv_hip_capture_mode_fn(int *mode); /* that of this thread and *mode change places */
+typedef int gnv_hip_last_error_fn(void);
 
 #endif
