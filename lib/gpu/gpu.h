@@ -91,8 +91,8 @@ struct gnv_gpu_ops {
 	 */
 	int (*mem_check)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len);
 	/*
-	 * Can lanes access these bytes, of whichever owner? *cached: a kernel may find old data where a controller has written, and a
-	 * controller old data where a kernel has stored, until the CPU waits for the stream.
+	 * Can lanes access these bytes, of the GPU or of the host? *cached: until the CPU waits for the stream, a kernel may find old
+	 * data where a controller has written, and a controller old data where a kernel has stored.
 	 * Return: as mem_check, but 0 also for memory of the host that lanes access.
 	 */
 	int (*mem_reach)(struct gpunvme_gpu *gpu, uint64_t lane, size_t len, bool *cached);

@@ -386,7 +386,7 @@ static void test_left(void **state)
 	assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && !is_locked()); /* as it was left */
 	good(gpunvme_file_lease(file));
 	k.cached = k.stuck = true;
-	says(gpunvme_file_close(file), -EBUSY, "stays in the kernel's cache"); /* left again */
+	says(gpunvme_file_close(file), -EBUSY, "`gpunvme unlease "); /* left again */
 	assert_true(k.flags & FS_IMMUTABLE_FL && k.marked && !is_locked());
 	k.stuck = k.leased = false; /* that ended with the descriptor */
 	good(gpunvme_lease_remove(path));

@@ -631,17 +631,29 @@ static void bad_options_are_refused(void **state)
 	REFUSED(-EINVAL, "multiple of 4", bounce, 2);
 	ok.bounce_len = BUFFER;
 	REFUSED(-ERANGE, "ends after the buffer", bounce, 4);
-	ok = t.run;
-	ok.dq = NULL;
-	ok.dbuf = NULL;
-	ok.vol = &dvol;
-	ok.vbuf = &dvbuf;
-	refused(ok, -EPROTONOSUPPORT, "gpunvme_volume_view()");
-	dvol.head = t.dq.head;
-	refused(ok, -EINVAL, "another kind");
-	dvol.head.kind = GPUNVME_KIND_VOLUME;
-	refused(ok, -EINVAL, "gpunvme_volume_view()"); /* of no queue */
 	assert_int_equal(item(0)->result, 99); /* nothing was enqueued */
+	end();
+}
+
+static void bad_volumes_are_refused(void **state)
+{
+	struct gpunvme_dvol dvol = { 0 };
+	struct gpunvme_dvbuf dvbuf = { 0 };
+
+	(void)state;
+	begin("cpu:4", "", 0);
+	set(0, 0, 0, BLOCK, 0);
+	t.run.count = 1;
+	t.run.dq = NULL;
+	t.run.dbuf = NULL;
+	t.run.vol = &dvol;
+	t.run.vbuf = &dvbuf;
+	refused(t.run, -EPROTONOSUPPORT, "gpunvme_volume_view()");
+	dvol.head = t.dq.head;
+	refused(t.run, -EINVAL, "another kind");
+	dvol.head.kind = GPUNVME_KIND_VOLUME;
+	refused(t.run, -EINVAL, "gpunvme_volume_view()"); /* of no queue */
+	assert_int_equal(item(0)->result, 99);
 	end();
 }
 
@@ -775,6 +787,7 @@ int main(void)
 		cmocka_unit_test(a_failed_read_is_never_data),
 		cmocka_unit_test(a_drive_that_dies_ends_the_list),
 		cmocka_unit_test(bad_options_are_refused),
+		cmocka_unit_test(bad_volumes_are_refused),
 		cmocka_unit_test(streams_of_others_are_refused),
 		cmocka_unit_test(what_hip_refuses),
 		cmocka_unit_test(a_stream_ends_after_its_lists),
