@@ -10,7 +10,7 @@
  *   soft:ram:SIZE[?...]         the same over memory of this process, as soft:ram:64M or soft:ram:1.5GiB: zeroes, and gone when it
  *                               is closed, another drive each time. It touches buffers as threads of this process do: no memory is
  *                               to be freed before gpunvme_mem_free(). A file of such a name is soft:./ram:64M
- *   soft:vram:SIZE[?...]        the same with an engine that a GPU can run, its blocks in that GPU's memory (docs/gpu-drive.md)
+ *   soft:vram:SIZE[?...]        the same with an engine that a GPU can run, its blocks in its memory (docs/emulated-drives.md)
  *   pci:DDDD:BB:DD.F[?...]      an NVMe controller through VFIO; a bare PCI address means the same
  *   vfio-user:SOCKET[?...]      an NVMe controller that another process serves by vfio-user (gpunvme serve, SPDK's target)
  * Keys common to all: `ns` (default namespace; when absent 1, or where that has another command set the first that has not),
@@ -26,14 +26,14 @@
  * Keys of soft: `lba` (512, when absent, or 4096), `mdts` (as the Identify field; 0 none), `queues` (I/O queue pairs offered),
  * `depth` (largest queue), `dstrd` (doorbell stride), `threads` (that serve), `pci` (VVVV:DDDD: the drive it is taken for in the
  * table of drives), `ns2` to `ns8` (more namespaces, each a PATH, /dev/ngXnY or ram:SIZE, without a gap, or of soft:vram vram:SIZE;
- * `lba2`, `ro2`: their own), `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/drives.md).
+ * `lba2`, `ro2`: their own), `cmb` (MiB of memory of its own; 0), `fault` (what is wrong with it: docs/emulated-drives.md).
  * How fast it is to be, where it would be faster: `iops` (commands a second), `bw` (bytes a second, 7000000000 or 6.5G of
  * powers of 1024; a million at least),
  * `lat_us` (latency of half of the commands; none is below), `p99_us` (what one in a hundred exceeds: those above lat_us are
  * spread exponentially), `seed` (of what is drawn for that, the same each time). A thread of the controller is busy while it
  * keeps times, and has 1008 commands at once; where the machine is too slow the log says so, once. Admin commands have no such
  * times. `link` (bytes a second in each direction, 0: no limit) is the rate of the drive's link. `model` emulates a drive by its
- * parts instead of `iops`, `bw`, `lat_us` and `p99_us`: P4800X, P3700, 9100MAX, SN850X (docs/drive-models.md), or generic with
+ * parts instead of `iops`, `bw`, `lat_us` and `p99_us`: P4800X, P3700, 9100MAX, SN850X (docs/emulated-drives.md), or generic with
  * `units` (1 to 4096) and `read_us`, and `page` (bytes that a unit reads at a time, 4096), `read_p99_us`, `fw_us`, `fixed_us`,
  * `channels` and `channel_bw`, `write_us`, `buffer` and `drain`, `program_us` where they are wanted (the same page).
  * Keys of soft:vram: `on` (what runs it: cpu, when absent, or cuda:N), `slice` (ms that a launch of its kernel lasts, 2
@@ -136,7 +136,7 @@ GPUNVME_API int gpunvme_dev_close(struct gpunvme_dev *dev);
  * gpunvme_dev_reset() - make the controller let go of everything, and bring it back
  * @dev: an open device, also one that is dead
  *
- * By its registers; where that fails, or the controller does not take back what was set, by a function reset (docs/recovery.md).
+ * By its registers; where that fails, or the controller does not take back what was set, by a function reset (docs/reliability.md).
  * All queues end for their lanes as by gpunvme_qp_recover(), and are created again; features that were set by this program are set
  * again; memory stays mapped. An admin command under way is not waited for: it ends with -ESHUTDOWN. A queue whose destruction was
  * refused (-EBUSY) can be destroyed afterwards. Any thread may call it.

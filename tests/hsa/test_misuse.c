@@ -238,7 +238,7 @@ static void test_gfx12(void **state)
 	gnv_hsa_close(hsa);
 }
 
-/* Of two kinds of fine-grained memory each family has one that is better, in whichever order they are told (docs/amd.md). */
+/* Of two kinds of fine-grained memory each family has one that is better, in whichever order they are told (docs/kernel.md). */
 static void test_extended(void **state)
 {
 	static const struct {

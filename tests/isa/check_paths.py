@@ -47,7 +47,7 @@ ANY_LOAD = r"(global|flat|scratch)_load_"
 MEMORY = r"(global|flat|scratch|buffer)_(load|store|atomic|wb)"
 ANSWER = r"(global|flat)_(load|atomic)"
 MARK = "s_setprio 3"
-L2 = r"buffer_(wbl2|invl2|inv)\b|global_(wb|inv)\b"  # where nothing is written back, nothing reaches the L2 (docs/amd.md)
+L2 = r"buffer_(wbl2|invl2|inv)\b|global_(wb|inv)\b"  # where nothing is written back, nothing reaches the L2 (docs/kernel.md)
 
 
 def bits(text):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of docs/recovery.md, row by row, on a controller that is worse each time; what was set is set afterwards; how long each
+ * The table of docs/reliability.md, row by row, on a controller that is worse each time; what was set is set afterwards; how long each
  * step takes, and that a thousand recoveries lose nothing. GPUNVME_RECOVERIES=N in the environment: so many of each kind.
  */
 #include <gpunvme/device.h>

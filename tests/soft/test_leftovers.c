@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What is left when a program has closed its controller, and when it was killed at any moment: nothing, and the image opens again.
- * GPUNVME_LEFTOVERS=OPENED,KILLED in the environment: so many times; docs/recovery.md says how many were run. On the controller that
+ * GPUNVME_LEFTOVERS=OPENED,KILLED in the environment: so many times; docs/reliability.md says how many were run. On the controller that
  * GPUNVME_TEST_URI names, whose block 0 is written to; the software controller over an image of its own when it names none.
  */
 #include <gpunvme/device.h>

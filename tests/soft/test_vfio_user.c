@@ -68,7 +68,7 @@ static void start_server(const char *keys)
 	posix_spawn_file_actions_t actions;
 	int out[2];
 
-	if (getenv("GPUNVME_TEST_VRAM")) /* of another engine (docs/gpu-drive.md) */
+	if (getenv("GPUNVME_TEST_VRAM")) /* of another engine (docs/emulated-drives.md) */
 		snprintf(soft, sizeof(soft), "soft:vram:16M%s", keys);
 	else
 		snprintf(soft, sizeof(soft), "soft:%s%s", image_path("disk.img"), keys);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of docs/recovery.md through VFIO: how long each takes, that a queue works afterwards, and which events tell of it. No
+ * The steps of docs/reliability.md through VFIO: how long each takes, that a queue works afterwards, and which events tell of it. No
  * command is in flight meanwhile: QEMU 7.2 crashed when a step came with reads in flight. For the guest of tests/vm:
  * GPUNVME_TEST_URI names the controller, which loses what it has; GPUNVME_TEST_PULL is a line for the console by which the host
  * pulls it.
